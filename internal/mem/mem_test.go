@@ -1,0 +1,106 @@
+package mem
+
+import (
+	"math/rand/v2"
+	"testing"
+	"unsafe"
+)
+
+func TestIsZero(t *testing.T) {
+	for _, n := range []int{0, 1, 7, 8, 255, 256, 257, 4096, 4352, 4353, 10000, 65536} {
+		p := make([]byte, n)
+		if !IsZero(p) {
+			t.Fatalf("%d zero bytes: not zero", n)
+		}
+		for i := 0; i < n; i += max(1, n/97) {
+			p[i] = 1
+			if IsZero(p) {
+				t.Fatalf("%d bytes, byte %d set: zero", n, i)
+			}
+			p[i] = 0
+		}
+		if n > 0 {
+			p[n-1] = 0x80
+			if IsZero(p) {
+				t.Fatalf("%d bytes, last byte set: zero", n)
+			}
+		}
+	}
+}
+
+func TestStaging(t *testing.T) {
+	s := NewStaging(3)
+	defer s.Close()
+	if err := s.Grow(2); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Grow(10); err != nil {
+		t.Fatal(err)
+	}
+	if s.Len() != 3 {
+		t.Fatalf("Len = %d, want the limit 3", s.Len())
+	}
+	seen := map[int]bool{}
+	for range 3 {
+		i := <-s.Free()
+		seen[i] = true
+		s.Segment(i)[SegmentSize-1] = byte(i)
+	}
+	if len(seen) != 3 {
+		t.Fatalf("segments %v, want three different ones", seen)
+	}
+	s.Release(1)
+	if i := <-s.Free(); i != 1 {
+		t.Fatalf("got segment %d back, want 1", i)
+	}
+}
+
+// TestTracker compares what the kernel reports with what was written.
+func TestTracker(t *testing.T) {
+	tr, err := NewTracker()
+	if err != nil {
+		t.Skip(err)
+	}
+	defer tr.Close()
+	p := make([]byte, 8<<20+123)[17:]
+	if err := tr.Watch(p); err != nil {
+		t.Fatal(err)
+	}
+	all := 0
+	if err := tr.Scan(p, func(lo, hi int) { all += hi - lo }); err != nil {
+		t.Fatal(err)
+	}
+	if all != len(p) {
+		t.Fatalf("first scan reports %d bytes, want all %d", all, len(p))
+	}
+	for round := range 20 {
+		var at []int
+		for range 50 {
+			i := rand.IntN(len(p))
+			at = append(at, i)
+			p[i]++
+		}
+		got := make([]bool, len(p))
+		n := 0
+		if err := tr.Scan(p, func(lo, hi int) {
+			n += hi - lo
+			for i := lo; i < hi; i++ {
+				got[i] = true
+			}
+		}); err != nil {
+			t.Fatal(err)
+		}
+		for _, i := range at {
+			if !got[i] {
+				t.Fatalf("round %d: a write at %d was not reported", round, i)
+			}
+		}
+		if n > 50*4096*2 {
+			t.Fatalf("round %d: %d bytes reported for 50 writes", round, n)
+		}
+	}
+	tr.Unwatch(uintptr(unsafe.Pointer(&p[0])), uintptr(len(p)))
+	if err := tr.Scan(p, func(int, int) {}); err == nil {
+		t.Fatal("a scan of memory that is not watched must fail")
+	}
+}

@@ -1,0 +1,101 @@
+// Package mem holds what Cairn does with raw memory: staging buffers that
+// are faulted in once and reused, zero detection, and the kernel's own
+// tracking of written pages.
+package mem
+
+import (
+	"bytes"
+	"unsafe"
+)
+
+// SegmentSize is the size of one staging segment: what one copy fills and
+// one write empties.
+const SegmentSize = 4 << 20
+
+// Staging is memory that checkpoints are copied into, divided into segments.
+// It is page aligned, shared (another process can be given it) where the
+// system allows, and faulted in when made.
+type Staging struct {
+	segments [][]byte
+	free     chan int
+	maps     [][]byte
+}
+
+// NewStaging returns an empty one that may grow to limit segments.
+func NewStaging(limit int) *Staging { return &Staging{free: make(chan int, limit)} }
+
+// Grow makes sure that there are n segments, or as many as the limit allows.
+// Only one goroutine may call it at a time, while no segment is in use or
+// awaited by others.
+func (s *Staging) Grow(n int) error {
+	n = min(n, cap(s.free)) - len(s.segments)
+	if n <= 0 {
+		return nil
+	}
+	m, err := mapShared(n * SegmentSize)
+	if err != nil {
+		return err
+	}
+	s.maps = append(s.maps, m)
+	for i := 0; i < n; i++ {
+		s.segments = append(s.segments, m[i*SegmentSize:(i+1)*SegmentSize:(i+1)*SegmentSize])
+		s.free <- len(s.segments) - 1
+	}
+	return nil
+}
+
+// Len returns the number of segments.
+func (s *Staging) Len() int { return len(s.segments) }
+
+// Free is where free segments are taken from.
+func (s *Staging) Free() <-chan int { return s.free }
+
+// Release gives a segment back.
+func (s *Staging) Release(i int) { s.free <- i }
+
+// Segment returns the memory of segment i.
+func (s *Staging) Segment(i int) []byte { return s.segments[i] }
+
+// Close gives the memory back to the system. No segment may be in use.
+func (s *Staging) Close() {
+	for _, m := range s.maps {
+		unmap(m)
+	}
+	s.maps, s.segments = nil, nil
+}
+
+var zeros [4096]byte
+
+// IsZero reports whether p holds only zero bytes. On other data it looks at
+// little more than the first one that is not.
+func IsZero(p []byte) bool {
+	if len(p) >= 8 && p[0]|p[7] != 0 {
+		return false
+	}
+	for len(p) > 256 {
+		if !bytes.Equal(p[:256], zeros[:256]) {
+			return false
+		}
+		p = p[256:]
+		if len(p) >= len(zeros) {
+			if !bytes.Equal(p[:len(zeros)], zeros[:]) {
+				return false
+			}
+			p = p[len(zeros):]
+		}
+	}
+	return bytes.Equal(p, zeros[:len(p)])
+}
+
+// Aligned returns n bytes of ordinary memory at a page boundary.
+func Aligned(n int) []byte {
+	const page = 4096
+	b := make([]byte, n+page)
+	o := int(-uintptr(unsafe.Pointer(unsafe.SliceData(b))) & (page - 1))
+	return b[o : o+n : o+n]
+}
+
+// IsAligned reports whether p begins at a page and has whole pages.
+func IsAligned(p []byte) bool {
+	return (uintptr(unsafe.Pointer(unsafe.SliceData(p)))|uintptr(len(p)))&4095 == 0
+}

@@ -1,0 +1,147 @@
+package mem
+
+import (
+	"fmt"
+	"os"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// Tracker asks the kernel which pages of some memory were written since it
+// was asked before: userfaultfd in asynchronous write-protect mode with the
+// PAGEMAP_SCAN ioctl, Linux 6.7 and later. It needs no privilege. Memory that
+// a device writes by itself (pinned for direct access) is beyond it.
+type Tracker struct {
+	uffd    int
+	pagemap *os.File
+	vec     []pageRegion
+}
+
+// From linux/userfaultfd.h and linux/fs.h.
+const (
+	uffdUserModeOnly  = 1
+	uffdAPI           = 0xaa
+	uffdWPUnpopulated = 1 << 13
+	uffdWPAsync       = 1 << 15
+	uffdModeWP        = 1 << 1
+	uffdioAPI         = 0xc018aa3f
+	uffdioRegister    = 0xc020aa00
+	uffdioUnregister  = 0x8010aa01
+	pagemapScan       = 0xc0606610
+	scanWPMatching    = 1 << 0
+	scanCheckWPAsync  = 1 << 1
+	pageIsWritten     = 1 << 1
+)
+
+type uffdioAPIArg struct{ api, features, ioctls uint64 }
+
+type uffdioRegisterArg struct{ start, length, mode, ioctls uint64 }
+
+type pageRegion struct{ start, end, categories uint64 }
+
+type pmScanArg struct {
+	size, flags, start, end, walkEnd                               uint64
+	vec, vecLen, maxPages                                          uint64
+	categoryInverted, categoryMask, categoryAnyofMask, returnMask_ uint64
+}
+
+// NewTracker returns a Tracker, or the reason why this kernel has none.
+func NewTracker() (*Tracker, error) {
+	fd, _, e := unix.Syscall(unix.SYS_USERFAULTFD, unix.O_CLOEXEC|uffdUserModeOnly, 0, 0)
+	if e != 0 {
+		return nil, fmt.Errorf("no userfaultfd: %w", e)
+	}
+	t := &Tracker{uffd: int(fd), vec: make([]pageRegion, 4096)}
+	api := uffdioAPIArg{api: uffdAPI, features: uffdWPUnpopulated | uffdWPAsync}
+	err := ioctl(t.uffd, uffdioAPI, unsafe.Pointer(&api))
+	if err == nil {
+		t.pagemap, err = os.Open("/proc/self/pagemap")
+	}
+	if err == nil { // a scan of nothing tells whether the call exists
+		arg := pmScanArg{size: uint64(unsafe.Sizeof(pmScanArg{})), categoryMask: pageIsWritten, returnMask_: pageIsWritten}
+		err = ioctl(int(t.pagemap.Fd()), pagemapScan, unsafe.Pointer(&arg))
+	}
+	if err != nil {
+		t.Close()
+		return nil, fmt.Errorf("no asynchronous write tracking (Linux 6.7 has it): %w", err)
+	}
+	return t, nil
+}
+
+// Close ends all tracking.
+func (t *Tracker) Close() {
+	unix.Close(t.uffd)
+	if t.pagemap != nil {
+		t.pagemap.Close()
+	}
+}
+
+func ioctl(fd int, req uintptr, arg unsafe.Pointer) error {
+	for {
+		_, _, e := unix.Syscall(unix.SYS_IOCTL, uintptr(fd), req, uintptr(arg))
+		if e == 0 {
+			return nil
+		}
+		if e != unix.EINTR && e != unix.EAGAIN {
+			return e
+		}
+	}
+}
+
+// pages returns the page-aligned span that covers size bytes at addr.
+func pages(addr, size uintptr) (start, end uint64) {
+	page := uintptr(os.Getpagesize())
+	return uint64(addr &^ (page - 1)), uint64((addr + size + page - 1) &^ (page - 1))
+}
+
+func addrOf(p []byte) uintptr { return uintptr(unsafe.Pointer(unsafe.SliceData(p))) }
+
+// Watch starts tracking p. Until the first Scan all of it counts as written.
+func (t *Tracker) Watch(p []byte) error {
+	start, end := pages(addrOf(p), uintptr(len(p)))
+	arg := uffdioRegisterArg{start: start, length: end - start, mode: uffdModeWP}
+	return ioctl(t.uffd, uffdioRegister, unsafe.Pointer(&arg))
+}
+
+// Unwatch ends tracking the memory at addr, so that writing to it costs
+// nothing extra again. The memory may be gone.
+func (t *Tracker) Unwatch(addr, size uintptr) {
+	start, end := pages(addr, size)
+	r := [2]uint64{start, end - start}
+	ioctl(t.uffd, uffdioUnregister, unsafe.Pointer(&r))
+}
+
+// Scan calls written for the parts of p (as offsets into it) that were
+// written since the last Scan, in order, and starts over. On an error all of
+// p must count as written.
+func (t *Tracker) Scan(p []byte, written func(lo, hi int)) error {
+	base := uint64(addrOf(p))
+	start, end := pages(addrOf(p), uintptr(len(p)))
+	for start < end {
+		arg := pmScanArg{
+			size: uint64(unsafe.Sizeof(pmScanArg{})), flags: scanWPMatching | scanCheckWPAsync,
+			start: start, end: end,
+			vec: uint64(uintptr(unsafe.Pointer(&t.vec[0]))), vecLen: uint64(len(t.vec)),
+			categoryMask: pageIsWritten, returnMask_: pageIsWritten,
+		}
+		n, _, e := unix.Syscall(unix.SYS_IOCTL, t.pagemap.Fd(), pagemapScan, uintptr(unsafe.Pointer(&arg)))
+		if e == unix.EINTR {
+			continue
+		}
+		if e != 0 {
+			return fmt.Errorf("scan of written pages: %w", e)
+		}
+		for _, r := range t.vec[:n] {
+			lo, hi := max(r.start, base), min(r.end, base+uint64(len(p)))
+			if lo < hi {
+				written(int(lo-base), int(hi-base))
+			}
+		}
+		if arg.walkEnd <= start {
+			return fmt.Errorf("scan of written pages stopped at %#x", start)
+		}
+		start = arg.walkEnd
+	}
+	return nil
+}

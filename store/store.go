@@ -1,0 +1,339 @@
+// Package store keeps the sets of a run in a folder and publishes them
+// atomically.
+//
+//	DIR/
+//	  lock                            held by the process that writes
+//	  set-00000012/
+//	    rank-0000.h5                  the file of rank 0: there, so committed
+//	    rank-0000.base-00000010.h5    hard link to the file of set 10 that holds
+//	                                  blocks which did not change since
+//	    rank-0000.tmp                 being written, or left by a crash
+//
+// A file gets its final name only when its content is durable, and the
+// links it needs are made before that. So a set folder is whole by itself:
+// removing an older set, by this package or by hand, takes names away and
+// never the bytes that a newer set still uses.
+package store
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/cairnrun/cairn/internal/vfs"
+)
+
+// ErrLocked says that another process writes to the folder.
+var ErrLocked = errors.New("another process is using this checkpoint folder")
+
+// Dir is the checkpoint folder of a run as one rank sees it.
+type Dir struct {
+	fs   vfs.FS
+	path string
+	rank int
+	lock io.Closer
+}
+
+// Open returns the folder at path for reading. It need not exist.
+func Open(fsys vfs.FS, path string, rank int) *Dir { return &Dir{fs: fsys, path: path, rank: rank} }
+
+// Create makes the folder where needed and takes the rank's lock, for
+// writing. Close gives the lock back.
+func Create(fsys vfs.FS, path string, rank int) (*Dir, error) {
+	d := Open(fsys, path, rank)
+	if err := d.makeAll(path); err != nil {
+		return nil, fmt.Errorf("checkpoint folder: %w", err)
+	}
+	name := "lock"
+	if rank > 0 {
+		name = fmt.Sprintf("lock-%04d", rank)
+	}
+	var err error
+	if d.lock, err = fsys.Lock(filepath.Join(path, name)); err != nil {
+		if errors.Is(err, vfs.ErrLocked) {
+			err = fmt.Errorf("%w: %s: stop it first, or give this run a folder of its own", ErrLocked, path)
+		}
+		return nil, err
+	}
+	return d, nil
+}
+
+func (d *Dir) makeAll(path string) error {
+	st, err := d.fs.Stat(path)
+	if err == nil {
+		if !st.IsDir() {
+			return &fs.PathError{Op: "open", Path: path, Err: errors.New("is a file, not a folder")}
+		}
+		return nil
+	}
+	if !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	parent := filepath.Dir(path)
+	if parent != path {
+		if err := d.makeAll(parent); err != nil {
+			return err
+		}
+	}
+	if err := d.fs.Mkdir(path); err != nil && !errors.Is(err, fs.ErrExist) {
+		return err
+	}
+	return d.fs.SyncDir(parent)
+}
+
+// Close gives the lock back.
+func (d *Dir) Close() error {
+	if d.lock == nil {
+		return nil
+	}
+	return d.lock.Close()
+}
+
+// FS returns the file system that the folder lies in.
+func (d *Dir) FS() vfs.FS { return d.fs }
+
+// Path returns the folder's path.
+func (d *Dir) Path() string { return d.path }
+
+func (d *Dir) setPath(index uint64) string {
+	return filepath.Join(d.path, fmt.Sprintf("set-%08d", index))
+}
+
+// File returns the path of the rank's file in a set.
+func (d *Dir) File(index uint64) string {
+	return filepath.Join(d.setPath(index), fmt.Sprintf("rank-%04d.h5", d.rank))
+}
+
+// BaseName returns the name, inside a set's folder, of the link to the
+// rank's file of set base.
+func (d *Dir) BaseName(base uint64) string {
+	return fmt.Sprintf("rank-%04d.base-%08d.h5", d.rank, base)
+}
+
+func (d *Dir) tmp(index uint64) string {
+	return filepath.Join(d.setPath(index), fmt.Sprintf("rank-%04d.tmp", d.rank))
+}
+
+func setIndex(name string) (uint64, bool) {
+	s, ok := strings.CutPrefix(name, "set-")
+	if !ok || len(s) < 8 {
+		return 0, false
+	}
+	n, err := strconv.ParseUint(s, 10, 64)
+	return n, err == nil && fmt.Sprintf("set-%08d", n) == name
+}
+
+// all returns the indices of all set folders, committed or not, newest first.
+func (d *Dir) all() ([]uint64, error) {
+	entries, err := d.fs.ReadDir(d.path)
+	if err != nil {
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil, nil
+		}
+		return nil, err
+	}
+	var out []uint64
+	for _, e := range entries {
+		if n, ok := setIndex(e.Name()); ok {
+			out = append(out, n)
+		}
+	}
+	slices.Sort(out)
+	slices.Reverse(out)
+	return out, nil
+}
+
+// Sets returns the indices of the sets that the rank committed, newest first.
+func (d *Dir) Sets() ([]uint64, error) {
+	all, err := d.all()
+	if err != nil {
+		return nil, err
+	}
+	var out []uint64
+	for _, n := range all {
+		switch _, err := d.fs.Stat(d.File(n)); {
+		case err == nil:
+			out = append(out, n)
+		case !errors.Is(err, fs.ErrNotExist):
+			return nil, err
+		}
+	}
+	return out, nil
+}
+
+// Next returns an index above every set folder there is.
+func (d *Dir) Next() (uint64, error) {
+	all, err := d.all()
+	if err != nil || len(all) == 0 {
+		return 1, err
+	}
+	return all[0] + 1, nil
+}
+
+// Pending is a file being written. Exactly one of Commit and Abort ends it.
+type Pending struct {
+	vfs.File
+	d     *Dir
+	index uint64
+}
+
+// Begin starts the rank's file of a set.
+func (d *Dir) Begin(index uint64) (*Pending, error) {
+	if err := d.fs.Mkdir(d.setPath(index)); err != nil && !errors.Is(err, fs.ErrExist) {
+		return nil, err
+	}
+	if err := d.fs.Remove(d.tmp(index)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	f, err := d.fs.Create(d.tmp(index))
+	if err != nil {
+		return nil, err
+	}
+	return &Pending{f, d, index}, nil
+}
+
+// Link makes the file of set base part of the pending set. It is taken from
+// set from, which is base itself or a set that links to it. Where the file
+// system has no hard links the file is copied.
+func (p *Pending) Link(base, from uint64) (copied bool, err error) {
+	src := p.d.File(base)
+	if from != base {
+		src = filepath.Join(p.d.setPath(from), p.d.BaseName(base))
+	}
+	dst := filepath.Join(p.d.setPath(p.index), p.d.BaseName(base))
+	err = p.d.fs.Remove(dst) // left by a crash, and perhaps another file
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return false, err
+	}
+	err = p.d.fs.Link(src, dst)
+	if errors.Is(err, vfs.ErrNoLink) {
+		return true, copyFile(p.d.fs, src, dst)
+	}
+	return false, err
+}
+
+func copyFile(fsys vfs.FS, src, dst string) error {
+	in, err := fsys.Open(src)
+	if err != nil {
+		return err
+	}
+	defer in.Close()
+	size, err := in.Size()
+	if err != nil {
+		return err
+	}
+	out, err := fsys.Create(dst)
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(io.NewOffsetWriter(out, 0), io.NewSectionReader(in, 0, size))
+	if err == nil {
+		err = out.Sync()
+	}
+	return errors.Join(err, out.Close())
+}
+
+// Commit makes the content durable and publishes it, replacing the rank's
+// file of that set if there is one. When it returns nil, no crash can take
+// the set away any more.
+func (p *Pending) Commit() error {
+	d := p.d
+	err := p.Sync()
+	if cerr := p.File.Close(); err == nil {
+		err = cerr
+	}
+	if err == nil {
+		err = d.fs.SyncDir(d.setPath(p.index)) // the links, before the name that needs them
+	}
+	if err == nil {
+		err = d.fs.Rename(d.tmp(p.index), d.File(p.index))
+	}
+	if err != nil {
+		d.fs.Remove(d.tmp(p.index))
+		return err
+	}
+	if err = d.fs.SyncDir(d.setPath(p.index)); err == nil {
+		err = d.fs.SyncDir(d.path)
+	}
+	return err
+}
+
+// Abort takes back what was written.
+func (p *Pending) Abort() {
+	p.File.Close()
+	p.d.fs.Remove(p.d.tmp(p.index))
+	p.d.removeRest(p.index)
+}
+
+// Remove deletes the rank's part of a set, and its folder if nothing else is
+// in it.
+func (d *Dir) Remove(index uint64) error {
+	err := d.fs.Remove(d.File(index)) // first: from here on it is not committed
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	if err := d.fs.SyncDir(d.setPath(index)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return d.removeRest(index)
+}
+
+// removeRest deletes what an uncommitted set has of this rank.
+func (d *Dir) removeRest(index uint64) error {
+	if _, err := d.fs.Stat(d.File(index)); err == nil {
+		return nil
+	}
+	entries, err := d.fs.ReadDir(d.setPath(index))
+	if err != nil {
+		return err
+	}
+	prefix, left := fmt.Sprintf("rank-%04d.", d.rank), 0
+	for _, e := range entries {
+		if !strings.HasPrefix(e.Name(), prefix) {
+			left++
+		} else if err := d.fs.Remove(filepath.Join(d.setPath(index), e.Name())); err != nil {
+			return err
+		}
+	}
+	if left == 0 {
+		return d.fs.Remove(d.setPath(index))
+	}
+	return nil
+}
+
+// Prune keeps the newest keep sets that are not in damaged, and deletes the
+// others, with what crashes left behind. It needs the lock. It returns the
+// indices it removed.
+func (d *Dir) Prune(keep int, damaged map[uint64]bool) ([]uint64, error) {
+	all, err := d.all()
+	if err != nil {
+		return nil, err
+	}
+	committed, err := d.Sets()
+	if err != nil {
+		return nil, err
+	}
+	var removed []uint64
+	kept := 0
+	for _, n := range all {
+		if !slices.Contains(committed, n) {
+			err = errors.Join(err, d.removeRest(n))
+			continue
+		}
+		if kept < keep && !damaged[n] {
+			kept++
+			continue
+		}
+		if rerr := d.Remove(n); rerr != nil {
+			err = errors.Join(err, rerr)
+		} else {
+			removed = append(removed, n)
+		}
+	}
+	return removed, err
+}
