@@ -1,0 +1,328 @@
+// Package cairn lets a long-running program survive. The program names the
+// variables that make up its state, and calls Point where they are
+// consistent; Cairn saves them now and then, and puts them back when the
+// program is started again.
+//
+//	p, err := cairn.Open(ctx, cairn.Options{Dir: "ckpt", Every: 10 * time.Minute})
+//	if err != nil { return err }
+//	defer p.Close()
+//	step, grid := 0, newGrid()
+//	cairn.Protect(p, "step", &step)
+//	cairn.Protect(p, "grid", &grid)
+//	if _, err := p.Restore(ctx); err != nil { return err } // a fresh start is (false, nil)
+//	for ; step < steps; step++ {
+//		if err := p.Point(ctx); err != nil { return err }  // saves only when a checkpoint is due
+//		relax(grid)
+//	}
+//
+// What holds: a restored run gives the result of an uninterrupted one, output
+// files included (open them through the run); a set that was reported saved
+// survives any single crash; damage is found, named and stepped around, and
+// when no set can be loaded that is an error, never a fresh start; a set is
+// read on any machine, whatever its byte order, by any build of the program
+// that protects the same variables.
+package cairn
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"reflect"
+	"sync/atomic"
+	"time"
+
+	"github.com/cairnrun/cairn/ckpt"
+	"github.com/cairnrun/cairn/internal/graph"
+	"github.com/cairnrun/cairn/internal/vfs"
+	"github.com/cairnrun/cairn/store"
+)
+
+// Errors that programs tell apart with errors.Is.
+var (
+	// ErrStopped is returned by Point after a signal that says save and stop:
+	// the state is saved, and the program should end.
+	ErrStopped = errors.New("stopped on request")
+	// ErrNotSaved is wrapped by errors of Point and Checkpoint that say why a
+	// set was not saved. The program is as it was, and so are older sets.
+	ErrNotSaved = errors.New("checkpoint not saved")
+	// ErrCorrupt is wrapped when sets are damaged.
+	ErrCorrupt = ckpt.ErrCorrupt
+	// ErrMismatch is wrapped when the program protects other variables or
+	// types than the set holds.
+	ErrMismatch = errors.New("the program and its checkpoint do not fit")
+	// ErrInUse says that another process uses the folder.
+	ErrInUse = store.ErrLocked
+)
+
+// Compression of blocks in files.
+type Compression = ckpt.Compression
+
+// Compressions. Gzip is read by every HDF5 tool, Zstd is faster and smaller.
+const (
+	None = ckpt.None
+	Zstd = ckpt.Zstd
+	Gzip = ckpt.Gzip
+)
+
+// Action is what a signal makes the next Point do.
+type Action int
+
+const (
+	SaveAndGoOn Action = iota + 1
+	SaveAndStop        // Point returns ErrStopped when the set is safe
+)
+
+// Options of a run. Only Dir is needed.
+type Options struct {
+	Dir string // where sets are kept; one run at a time
+
+	// When a checkpoint is due. Several may be given; the first that comes
+	// due counts. With none, Auto is taken.
+	Every       time.Duration        // so long after the last one
+	EveryPoints int                  // so many points after the last one
+	Auto        bool                 // Young's and Daly's optimum for the measured cost and MTBF
+	MTBF        time.Duration        // mean time between failures, for Auto; 0: 24 hours
+	Signals     map[os.Signal]Action // nil: SIGTERM saves and stops, SIGUSR1 saves; empty: none
+
+	Keep        int         // newest sets to keep; 0: 2
+	Memory      int64       // bound on memory for copies, in bytes; 0: the size of the state
+	Compression Compression // None, Zstd or Gzip
+	MaxBases    int         // older files that a differential set may need; 0: 8; negative: full sets only
+	NoTracking  bool        // don't let the kernel track written pages (see docs/terms.md, "tracking")
+
+	Drop    []string    // variables that a set may hold though the program has none of that name
+	OnSaved func(Saved) // called by Point, Checkpoint or Close when a set is safe
+	OnError func(error) // called when a set could not be saved; Point then returns nil
+	Log     *slog.Logger
+
+	fs vfs.FS // for tests
+}
+
+// Saved tells of a set that is safe.
+type Saved struct {
+	Set     uint64
+	Reason  string
+	State   int64         // bytes of the state
+	Written int64         // bytes of the file
+	Held    time.Duration // the program was held
+	Took    time.Duration // until it was safe
+}
+
+// Run is a program's connection to its checkpoints. Except for Request, its
+// methods are called by one goroutine at a time.
+type Run struct {
+	opts  Options
+	dir   *store.Dir
+	saver *ckpt.Saver
+	log   *slog.Logger
+
+	roots     []graph.Root
+	how       map[string]How
+	types     []reflect.Type
+	collector graph.Collector
+	broken    error // a variable was refused
+	restored  bool  // Restore was called
+	damaged   map[uint64]bool
+	files     fileTable
+
+	points  uint64
+	left    int         // points until one is due by count
+	wake    atomic.Bool // Point must look closer
+	request atomic.Bool // a checkpoint was asked for
+	due     atomic.Bool // … is due by time
+	stop    atomic.Pointer[os.Signal]
+	late    string // a reason that waits for the writer
+	timer   *time.Timer
+	signals *signalWatch
+	outcome chan ckpt.Result
+	saving  Saved
+	unsaid  error
+	held    time.Duration // cost of the last save
+	done    bool
+	closed  bool
+}
+
+// Open starts a run. It takes the folder's lock and creates the folder where
+// needed; it reads no state yet.
+func Open(ctx context.Context, opts Options) (*Run, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	if opts.Dir == "" {
+		return nil, errors.New("cairn: Options.Dir is empty: name a folder for the checkpoints")
+	}
+	switch opts.Compression {
+	case None, Zstd, Gzip:
+	default:
+		return nil, fmt.Errorf("cairn: no compression %q; there is None, Zstd and Gzip", opts.Compression)
+	}
+	for _, v := range []int64{int64(opts.Every), int64(opts.MTBF), int64(opts.EveryPoints), int64(opts.Keep), opts.Memory} {
+		if v < 0 {
+			return nil, errors.New("cairn: a negative number in Options (Every, EveryPoints, MTBF, Keep or Memory)")
+		}
+	}
+	if opts.fs == nil {
+		opts.fs = vfs.OS()
+		abs, err := filepath.Abs(opts.Dir)
+		if err != nil {
+			return nil, fmt.Errorf("cairn: %w", err)
+		}
+		opts.Dir = abs // the program may change its working folder
+	}
+	if opts.Every == 0 && opts.EveryPoints == 0 {
+		opts.Auto = true
+	}
+	if opts.MTBF == 0 {
+		opts.MTBF = 24 * time.Hour
+	}
+	p := &Run{opts: opts, log: opts.Log, how: make(map[string]How), damaged: make(map[uint64]bool), outcome: make(chan ckpt.Result, 1)}
+	if p.log == nil {
+		p.log = slog.Default()
+	}
+	dir, err := store.Create(opts.fs, opts.Dir, 0)
+	if err != nil {
+		return nil, fmt.Errorf("cairn: %w", err)
+	}
+	p.dir = dir
+	sets, err := dir.Sets()
+	if err != nil {
+		dir.Close()
+		return nil, fmt.Errorf("cairn: %w", err)
+	}
+	p.files.resuming = len(sets) > 0
+	return p, nil
+}
+
+// How qualifies a protected variable.
+type How uint8
+
+const (
+	// Optional accepts that a set does not hold the variable, as those of an
+	// older program: it keeps the value it has.
+	Optional How = 1 << iota
+	// Fixed demands that a slice (or a slice of slices) has in the set the
+	// lengths that it has in the program when Restore is called.
+	Fixed
+)
+
+// Protect makes *v part of the state under a name that the files show. It
+// refuses values that can't be saved, with the path to the field; that error
+// comes again from Restore, so that it need not be looked at here. All
+// variables are protected before Restore.
+func Protect[T any](p *Run, name string, v *T, how ...How) error {
+	err := p.protect(name, v, how)
+	if err != nil {
+		err = fmt.Errorf("cairn: variable %q: %w", name, err)
+		if p.broken == nil {
+			p.broken = err
+		}
+	}
+	return err
+}
+
+func (p *Run) protect(name string, v any, how []How) error {
+	if p.restored {
+		return errors.New("protected after Restore: protect all variables before it")
+	}
+	if err := checkName(name); err != nil {
+		return err
+	}
+	if reflect.ValueOf(v).IsNil() {
+		return errors.New("nil pointer: pass the address of the variable")
+	}
+	for _, r := range p.roots {
+		if r.Name == name {
+			return errors.New("a variable of that name is protected already")
+		}
+	}
+	root := graph.Root{Name: name, Ptr: v}
+	if err := graph.Check(root, p.env()); err != nil {
+		return err
+	}
+	for _, h := range how {
+		p.how[name] |= h
+	}
+	p.roots = append(p.roots, root)
+	return nil
+}
+
+func checkName(name string) error {
+	if name == "" || len(name) > 200 {
+		return errors.New("a name has 1 to 200 bytes")
+	}
+	if name == "." || name == ".." {
+		return errors.New("not a name")
+	}
+	for _, r := range name {
+		if r == '/' || r < ' ' || r == '\uFFFD' {
+			return fmt.Errorf("a name can't hold %q", r)
+		}
+	}
+	return nil
+}
+
+// Register makes the type T known to the run. It is needed only for a type
+// that is held in an interface and that Cairn can't find by its name; the
+// error that asks for it says so.
+func Register[T any](p *Run) { p.types = append(p.types, reflect.TypeFor[T]()) }
+
+// Coder is given to a type's CairnState method, see Field.
+type Coder = graph.Coder
+
+// Field saves *v as part of a value that describes its own state, or puts it
+// back. A type does so with one method for both directions:
+//
+//	func (m *Model) CairnState(c *cairn.Coder) error {
+//		cairn.Field(c, "weights", &m.weights)
+//		if c.Restoring() {
+//			m.cache = newCache(m.weights)
+//		}
+//		return nil
+//	}
+func Field[T any](c *Coder, name string, v *T) { graph.Field(c, name, v) }
+
+func (p *Run) env() *graph.Env {
+	return &graph.Env{FileID: p.files.id, FileOf: p.files.file, Types: p.types}
+}
+
+// Request makes a checkpoint due at the next Point. Any goroutine may call it.
+func (p *Run) Request() {
+	p.request.Store(true)
+	p.wake.Store(true)
+}
+
+// Finish says that the work is done: Close removes the sets, so that the
+// next start is a fresh one.
+func (p *Run) Finish() { p.done = true }
+
+// Close waits until a set being written is safe, and ends the run. It
+// returns why the last set could not be saved, if no Point said so.
+func (p *Run) Close() error {
+	if p.closed {
+		return nil
+	}
+	p.closed = true
+	if p.timer != nil {
+		p.timer.Stop()
+	}
+	if p.signals != nil {
+		p.signals.stop()
+	}
+	var err error
+	if p.saver != nil {
+		if p.saver.Busy() {
+			p.collect(<-p.outcome)
+		}
+		p.saver.Close()
+	}
+	err = p.takeError()
+	if p.done {
+		if _, perr := p.dir.Prune(0, nil); perr != nil {
+			err = errors.Join(err, fmt.Errorf("cairn: removing the sets of a finished run: %w", perr))
+		}
+	}
+	return errors.Join(err, p.dir.Close())
+}

@@ -1,0 +1,283 @@
+package ckpt
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"sync"
+	"sync/atomic"
+
+	"github.com/cairnrun/cairn/internal/graph"
+	"github.com/cairnrun/cairn/internal/mem"
+)
+
+// Table returns the set as the one that the next save continues.
+func (s *Set) Table() *Table { return newTable(&s.Header, s.Blocks) }
+
+// Load puts the values of the set into the roots. Every byte is checked.
+// After an error they are undefined.
+func (s *Set) Load(ctx context.Context, img *graph.Image, roots []graph.Root, env *graph.Env) error {
+	b, err := graph.Prepare(roots, img, env, graph.Options{Limit: mem.Total()})
+	if err != nil {
+		return invalid(err)
+	}
+	datasets := make(map[int]int) // pool → dataset
+	for i := range s.Header.Datasets {
+		if p := s.Header.Datasets[i].Pool; p >= 0 {
+			datasets[p] = i
+		}
+	}
+	sinks := make([]sink, len(s.Header.Datasets))
+	want := make([]bool, len(s.Header.Datasets))
+	for _, t := range b.Targets() {
+		i, ok := datasets[t.Pool]
+		if !ok {
+			return fmt.Errorf("%w: pool %d has no dataset", ErrCorrupt, t.Pool)
+		}
+		want[i] = true
+		if t.Direct {
+			sinks[i].blob = newBlob(t.Pieces)
+		} else {
+			sinks[i].fill = t.Fill
+		}
+	}
+	if err := s.readBlocks(ctx, want, sinks, nil); err != nil {
+		return err
+	}
+	return invalid(b.Finish())
+}
+
+// invalid marks an error of the graph package about an impossible image as damage.
+func invalid(err error) error {
+	if errors.Is(err, graph.ErrInvalid) {
+		return fmt.Errorf("%w: %w", ErrCorrupt, err)
+	}
+	return err
+}
+
+// sink is where the bytes of a dataset go: memory, or a function that takes
+// ranges of them, or nowhere.
+type sink struct {
+	blob blob
+	fill func(off int64, src []byte) error
+}
+
+// readBlocks reads the wanted datasets and checks every block. Damage goes to
+// damaged if that is given, else the first is returned.
+func (s *Set) readBlocks(ctx context.Context, want []bool, sinks []sink, v *verification) error {
+	var ranges []blockRange
+	for i := range s.Header.Datasets {
+		d := &s.Header.Datasets[i]
+		if !want[i] {
+			continue
+		}
+		step := int(max(1, mem.SegmentSize/d.Block))
+		for lo := 0; lo < d.blocks(); lo += step {
+			ranges = append(ranges, blockRange{i, lo, min(lo+step, d.blocks())})
+		}
+	}
+	var next atomic.Int64
+	var wg sync.WaitGroup
+	errs := make([]error, max(2, min(runtime.GOMAXPROCS(0), 4)))
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	for w := range errs {
+		wg.Go(func() {
+			r := reader{s: s, v: v}
+			for {
+				n := int(next.Add(1)) - 1
+				if n >= len(ranges) {
+					return
+				}
+				if err := ctx.Err(); err != nil {
+					return
+				}
+				if err := r.read(ranges[n], sinks); err != nil {
+					errs[w] = err
+					cancel()
+					return
+				}
+			}
+		})
+	}
+	wg.Wait()
+	for _, err := range errs {
+		if err != nil {
+			return err
+		}
+	}
+	return context.Cause(ctx)
+}
+
+// reader reads ranges of blocks.
+type reader struct {
+	s   *Set
+	v   *verification
+	buf []byte // aligned
+}
+
+func (r *reader) scratch(n int) []byte {
+	if len(r.buf) < n {
+		r.buf = mem.Aligned(max(n, mem.SegmentSize))
+	}
+	return r.buf[:n]
+}
+
+func (r *reader) read(rg blockRange, sinks []sink) error {
+	s := r.s
+	d := &s.Header.Datasets[rg.dataset]
+	out := &sinks[rg.dataset]
+	for k := rg.lo; k < rg.hi; {
+		off, n := int64(k)*d.Block, d.blockLen(k)
+		src, at, count := s.run(d, k, rg.hi)
+		if count == 0 { // not as we wrote it, or compressed, or zero: block by block
+			p, direct := r.place(out, off, n)
+			err := s.ReadBlock(rg.dataset, k, p)
+			if err == nil {
+				err = s.check(rg.dataset, k, p)
+			}
+			if err = r.done(out, rg.dataset, k, p, off, direct, err); err != nil {
+				return err
+			}
+			k++
+			continue
+		}
+		last := k + count - 1
+		n = int(int64(last)*d.Block-off) + d.blockLen(last)
+		p, direct := r.place(out, off, n)
+		if err := readFull(src.file, p, at); err != nil {
+			if !errors.Is(err, ErrCorrupt) || r.v == nil {
+				return fmt.Errorf("%s: %w", s.BlockName(rg.dataset, k), err)
+			}
+		}
+		for ; k <= last; k++ {
+			b := p[int64(k)*d.Block-off:][:d.blockLen(k)]
+			if err := r.done(out, rg.dataset, k, b, int64(k)*d.Block, direct, s.check(rg.dataset, k, b)); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// place returns memory for n bytes at off: where they belong, if that is one
+// piece fit for reading into, else scratch memory.
+func (r *reader) place(out *sink, off int64, n int) (p []byte, direct bool) {
+	if len(out.blob.pieces) > 0 {
+		if p, ok := out.blob.view(off, n); ok && mem.IsAligned(p) {
+			return p, true
+		}
+	}
+	return r.scratch(n), false
+}
+
+// done takes a block that was read, or why it could not be.
+func (r *reader) done(out *sink, i, k int, p []byte, off int64, direct bool, err error) error {
+	if r.v != nil {
+		return r.v.block(i, k, int64(len(p)), err)
+	}
+	if err != nil || direct {
+		return err
+	}
+	if out.fill != nil {
+		return out.fill(off, p)
+	}
+	if len(out.blob.pieces) == 0 {
+		return nil
+	}
+	out.blob.each(off, len(p), func(dst []byte) {
+		n := copy(dst, p)
+		p = p[n:]
+	})
+	return nil
+}
+
+// run returns how many blocks from k on lie one after the other in a file as
+// plain bytes, and where. A count of 0 means that block k does not.
+func (s *Set) run(d *Dataset, k, hi int) (src *source, at int64, count int) {
+	if d.Chunk == nil {
+		return nil, 0, 0
+	}
+	var sd *storedDataset
+	for n := k; n < hi; n++ {
+		b := &s.Blocks[d.First+n]
+		if n > k && b.Source != s.Blocks[d.First+k].Source || b.Source == SourceZero {
+			break
+		}
+		if n == k {
+			var err error
+			if src, sd, err = s.stored(d, b); err != nil || !sd.regular {
+				return nil, 0, 0
+			}
+		}
+		c, ok := sd.chunks[uint64(n)]
+		all := uint32(1)<<len(sd.Filters) - 1
+		if !ok || c.Mask&all != all || int64(c.Size) != d.Block || n > k && int64(c.Addr) != at+int64(count)*d.Block {
+			break
+		}
+		if n == k {
+			at = int64(c.Addr)
+		}
+		count++
+	}
+	return src, at, count
+}
+
+// Damage is a block that is not what was written.
+type Damage struct {
+	Name string // dataset and block
+	Err  error
+}
+
+type verification struct {
+	mu       sync.Mutex
+	s        *Set
+	found    []Damage
+	done     int64
+	progress func(done int64)
+}
+
+func (v *verification) block(i, k int, n int64, err error) error {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.done += n
+	if v.progress != nil {
+		v.progress(v.done)
+	}
+	if err != nil {
+		v.found = append(v.found, Damage{v.s.BlockName(i, k), err})
+	}
+	return nil
+}
+
+// Verify reads everything and returns what is damaged. progress, if not nil,
+// is told how many bytes have been checked.
+func (s *Set) Verify(ctx context.Context, progress func(done int64)) ([]Damage, error) {
+	v := &verification{s: s, progress: progress}
+	want := make([]bool, len(s.Header.Datasets))
+	for i := range want {
+		want[i] = true
+	}
+	if err := s.readBlocks(ctx, want, make([]sink, len(want)), v); err != nil {
+		return v.found, err
+	}
+	if len(v.found) == 0 { // the blocks are sound; is what they say, too?
+		if _, err := s.Image(); err != nil {
+			v.found = append(v.found, Damage{"/Context", err})
+		}
+		if _, err := s.Files(); err != nil {
+			v.found = append(v.found, Damage{"/FileMap", err})
+		}
+	}
+	return v.found, nil
+}
+
+// State returns the bytes of all datasets.
+func (s *Set) State() int64 {
+	n := int64(0)
+	for i := range s.Header.Datasets {
+		n += s.Header.Datasets[i].Size
+	}
+	return n
+}

@@ -1,0 +1,527 @@
+package ckpt
+
+import (
+	"context"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"time"
+	"unsafe"
+
+	"github.com/zeebo/xxh3"
+
+	"github.com/cairnrun/cairn/internal/graph"
+	"github.com/cairnrun/cairn/internal/mem"
+	"github.com/cairnrun/cairn/store"
+)
+
+// Options of a Saver. The zero value is usable.
+type Options struct {
+	Rank, Ranks int
+	Keep        int // sets to keep; 0: 2
+	Compression Compression
+	Memory      int64 // bound on staging memory; 0: the size of the state
+	MaxBases    int   // older files a set may need; 0: 8; negative: none, every set is full
+	NoTracking  bool  // don't use the kernel's tracking of written pages
+	// Damaged are sets that could not be loaded: they do not count as kept.
+	Damaged map[uint64]bool
+}
+
+// Saver is the program's side of saving: it finds what changed and copies
+// it. One goroutine at a time may use it.
+type Saver struct {
+	dir     *store.Dir
+	opts    Options
+	staging *mem.Staging
+	writer  Writer
+	tracker *mem.Tracker
+	noTrack string // why there is no tracker
+	prev    *Table
+	next    uint64
+	seen    map[string]*history // by dataset path
+	pending <-chan Result
+	grown   chan struct{} // closed when a Reserve under way has ended
+}
+
+// history is what a Saver remembers of a dataset between saves.
+type history struct {
+	spans   []span
+	changed float64 // share of blocks that differed last time; -1: unknown
+	watched bool    // the kernel tracks writes to it …
+	armed   bool    // … and has been asked once
+	dirty   []bool  // blocks written since the previous set, as far as scanned
+	rest    int     // saves to let pass before watching it again
+}
+
+type span struct{ addr, size uintptr }
+
+const (
+	// minWatch is the smallest piece of memory worth tracking.
+	minWatch = 256 << 10
+	// sparse is the share of changed blocks below which tracking pays, dense
+	// the one above which it is given up, and copying at once beats digesting first.
+	sparse, dense = 0.25, 0.5
+)
+
+// NewSaver returns a Saver for dir. prev is the set that was restored, if
+// any: the first save is then differential already.
+func NewSaver(dir *store.Dir, prev *Table, opts Options) (*Saver, error) {
+	if opts.Keep == 0 {
+		opts.Keep = 2
+	}
+	if opts.MaxBases == 0 {
+		opts.MaxBases = 8
+	}
+	if opts.Ranks == 0 {
+		opts.Ranks = 1
+	}
+	next, err := dir.Next()
+	if err != nil {
+		return nil, err
+	}
+	limit := 1 << 16
+	if opts.Memory > 0 {
+		room := opts.Memory
+		if opts.Compression != None {
+			room -= writers * mem.SegmentSize
+		}
+		limit = int(min(int64(limit), max(1, room/mem.SegmentSize)))
+	}
+	s := &Saver{dir: dir, opts: opts, prev: prev, next: next, staging: mem.NewStaging(limit), seen: make(map[string]*history)}
+	s.writer = newFileWriter(dirTarget{dir, opts}, s.staging)
+	if opts.NoTracking {
+		s.noTrack = "switched off"
+	} else if s.tracker, err = mem.NewTracker(); err != nil {
+		s.noTrack = err.Error()
+	}
+	return s, nil
+}
+
+// Reserve makes staging memory for n bytes in the background, so that the
+// first save does not pay for it.
+func (s *Saver) Reserve(n int64) {
+	if s.grown != nil || s.pending != nil {
+		return
+	}
+	done := make(chan struct{})
+	s.grown = done
+	go func() {
+		defer close(done)
+		s.staging.Grow(int(n/mem.SegmentSize) + copiers() + 1) // an error shows at the next Grow
+	}()
+}
+
+func copiers() int { return min(runtime.GOMAXPROCS(0), 8) }
+
+// Busy reports whether a save is still being written.
+func (s *Saver) Busy() bool { return s.pending != nil }
+
+// Done gives the channel on which the outcome of the save under way comes;
+// pass what it gives to Collect. It is nil when none is.
+func (s *Saver) Done() <-chan Result { return s.pending }
+
+// Collect takes the outcome of a save in.
+func (s *Saver) Collect(r Result) {
+	s.pending = nil
+	if r.Err != nil {
+		return
+	}
+	for i := range r.Table.Datasets {
+		d := &r.Table.Datasets[i]
+		h := s.seen[d.Path]
+		if h == nil {
+			continue
+		}
+		clear(h.dirty)
+		if old := s.prev.find(d); old != nil {
+			n := 0
+			for k, b := range r.Table.Blocks[d.First : d.First+d.blocks()] {
+				if b.Digest != old[k].Digest {
+					n++
+				}
+			}
+			h.changed = float64(n) / float64(max(1, len(old)))
+		}
+	}
+	s.prev = r.Table
+	if r.NoLinks {
+		s.opts.MaxBases = -1
+	}
+}
+
+// Close ends the Saver. No save may be under way.
+func (s *Saver) Close() {
+	if s.grown != nil {
+		<-s.grown
+	}
+	s.writer.Close()
+	if s.tracker != nil {
+		s.tracker.Close()
+	}
+	s.staging.Close()
+}
+
+// Save starts a set of the image and returns when the program may go on:
+// everything that belongs to the set has been copied. The outcome comes
+// through Done. It must not be called while Busy. An error means that nothing
+// was started.
+func (s *Saver) Save(ctx context.Context, img *graph.Image, files []FileEntry, note Note) (set uint64, err error) {
+	began := time.Now()
+	l, err := planImage(img, files)
+	if err != nil {
+		return 0, err
+	}
+	if s.grown != nil {
+		<-s.grown
+		s.grown = nil
+	}
+	c := s.prepare(l)
+	if err := s.staging.Grow(int(c.bytes/mem.SegmentSize) + copiers() + 1); err != nil {
+		return 0, err
+	}
+	job := Job{
+		Header: Header{
+			Format: Format, Set: s.next, Rank: s.opts.Rank, Ranks: s.opts.Ranks,
+			Time: began.UTC().Format(time.RFC3339Nano), Compression: s.opts.Compression,
+			Datasets: l.datasets, Bases: c.bases,
+		},
+		Previous: s.prev, WriteFirst: c.writeFirst,
+	}
+	if c.writeFirst && s.opts.Compression == None {
+		job.Estimate = c.bytes
+	}
+	s.next++
+	s.writer.Begin(job)
+	tail := Tail{Marks: c.marks, Inline: c.inline(), Sync: writtenFiles(files)}
+	if err := c.run(ctx); err != nil {
+		s.Collect(<-s.writer.Abort(err))
+		return 0, err
+	}
+	note.HeldMS = float64(time.Since(began).Microseconds()) / 1000
+	note.Finding, note.Tracking = c.finding, "available"
+	if s.tracker == nil {
+		note.Tracking = s.noTrack
+	}
+	tail.Note = note
+	s.pending = s.writer.Commit(tail)
+	return job.Header.Set, nil
+}
+
+func writtenFiles(files []FileEntry) []string {
+	var out []string
+	for _, f := range files {
+		if f.Mode != "r" && f.Path != "" {
+			out = append(out, f.Path)
+		}
+	}
+	return out
+}
+
+// copying is one save's walk over the program's memory.
+type copying struct {
+	s          *Saver
+	l          *layout
+	old        [][]Block // per dataset, rows of the previous set
+	look       [][]bool  // per dataset, blocks to look at; nil: all
+	digest     []bool    // per dataset: digest in place before copying
+	force      []bool    // per base of the previous set: move its blocks
+	bases      []Base    // bases of the previous set that stay
+	marks      []Mark
+	bytes      int64 // at most to be staged
+	writeFirst bool
+	finding    string
+
+	ranges []blockRange
+	next   atomic.Int64
+}
+
+type blockRange struct{ dataset, lo, hi int }
+
+// prepare decides, dataset by dataset, how changes are found.
+func (s *Saver) prepare(l *layout) *copying {
+	n := len(l.datasets)
+	c := &copying{s: s, l: l, old: make([][]Block, n), look: make([][]bool, n), digest: make([]bool, n), marks: make([]Mark, l.blocks)}
+	c.retire()
+	var copied, digested, tracked int64
+	c.writeFirst = true
+	for i := range l.datasets {
+		d := &l.datasets[i]
+		if d.Chunk == nil {
+			continue
+		}
+		if s.opts.MaxBases >= 0 {
+			c.old[i] = s.prev.find(d)
+		}
+		h := s.seen[d.Path]
+		spans := spansOf(l.blobs[i].pieces)
+		if h == nil || !sameSpans(h.spans, spans) || len(h.dirty) != d.blocks() {
+			if h != nil {
+				s.unwatch(h)
+			}
+			changed := -1.0
+			if h != nil {
+				changed = h.changed
+			}
+			h = &history{spans: spans, changed: changed, dirty: make([]bool, d.blocks())}
+			s.seen[d.Path] = h
+			for k := range h.dirty {
+				h.dirty[k] = true
+			}
+		}
+		candidates := s.scan(d, h, &l.blobs[i])
+		size := d.Size
+		switch {
+		case c.old[i] != nil && candidates >= 0 && float64(candidates) <= dense*float64(len(h.dirty)):
+			c.look[i] = h.dirty
+			size = int64(candidates) * d.Block
+			tracked += d.Size
+			c.writeFirst = false
+		case c.old[i] != nil && h.changed >= 0 && h.changed <= dense:
+			c.digest[i] = true
+			size = int64(h.changed*float64(d.Size)) + d.Block
+			digested += d.Size
+			c.writeFirst = false
+		default:
+			copied += d.Size
+			if c.old[i] != nil && h.changed < 0 { // not known yet: see before writing
+				c.writeFirst = false
+			}
+		}
+		c.bytes += size
+		const step = mem.SegmentSize / BlockSize
+		for lo := 0; lo < d.blocks(); lo += step {
+			c.ranges = append(c.ranges, blockRange{i, lo, min(lo+step, d.blocks())})
+		}
+	}
+	c.finding = "copy"
+	if digested > copied && digested > tracked {
+		c.finding = "digest"
+	} else if tracked > copied {
+		c.finding = "kernel"
+	}
+	return c
+}
+
+// retire chooses the bases that must go so that no set ever needs more than
+// MaxBases older files: those with the fewest live blocks.
+func (c *copying) retire() {
+	prev := c.s.prev
+	if prev == nil {
+		return
+	}
+	c.force = make([]bool, len(prev.Bases))
+	live := make([]int64, len(prev.Bases))
+	for _, b := range prev.Blocks {
+		if b.Source >= SourceBase {
+			live[b.Source-SourceBase]++
+		}
+	}
+	for n := len(prev.Bases) + 1 - c.s.opts.MaxBases; n > 0; n-- {
+		least := -1
+		for i := range live {
+			if !c.force[i] && (least < 0 || live[i] < live[least]) {
+				least = i
+			}
+		}
+		if least < 0 {
+			break
+		}
+		c.force[least] = true
+	}
+	for i, b := range prev.Bases {
+		if !c.force[i] {
+			c.bases = append(c.bases, b)
+		}
+	}
+}
+
+func spansOf(pieces [][]byte) []span {
+	out := make([]span, len(pieces))
+	for i, p := range pieces {
+		out[i] = span{uintptr(unsafe.Pointer(unsafe.SliceData(p))), uintptr(len(p))}
+	}
+	return out
+}
+
+func sameSpans(a, b []span) bool {
+	if len(a) != len(b) {
+		return false
+	}
+	for i := range a {
+		if a[i] != b[i] {
+			return false
+		}
+	}
+	return true
+}
+
+// scan brings h.dirty up to date and returns how many blocks are set, or -1
+// when the kernel does not know. It starts and ends tracking by what was seen.
+func (s *Saver) scan(d *Dataset, h *history, b *blob) int {
+	if s.tracker == nil || len(b.pieces) == 0 || d.Size/int64(len(b.pieces)) < minWatch {
+		return -1
+	}
+	if !h.watched {
+		if h.rest > 0 {
+			h.rest--
+			return -1
+		}
+		if h.changed < 0 || h.changed > sparse {
+			return -1
+		}
+		for _, p := range b.pieces {
+			if s.tracker.Watch(p) != nil {
+				s.unwatch(h)
+				h.rest = 1 << 20
+				return -1
+			}
+		}
+		h.watched = true
+	}
+	known := h.armed
+	var base int64
+	for _, p := range b.pieces {
+		err := s.tracker.Scan(p, func(lo, hi int) {
+			for k := (base + int64(lo)) / d.Block; k*d.Block < base+int64(hi); k++ {
+				h.dirty[k] = true
+			}
+		})
+		if err != nil {
+			s.unwatch(h)
+			h.rest = 1 << 20
+			return -1
+		}
+		base += int64(len(p))
+	}
+	h.armed = true
+	if !known {
+		return -1
+	}
+	n := 0
+	for _, v := range h.dirty {
+		if v {
+			n++
+		}
+	}
+	if float64(n) > dense*float64(len(h.dirty)) {
+		s.unwatch(h)
+		h.rest = 8
+	}
+	return n
+}
+
+// unwatch ends tracking: from now on every block may have been written.
+func (s *Saver) unwatch(h *history) {
+	if h.watched {
+		for _, sp := range h.spans {
+			s.tracker.Unwatch(sp.addr, sp.size)
+		}
+	}
+	h.watched, h.armed = false, false
+}
+
+// inline copies the datasets that go with the metadata.
+func (c *copying) inline() map[int32][]byte {
+	out := make(map[int32][]byte)
+	for i := range c.l.datasets {
+		d := &c.l.datasets[i]
+		if d.Chunk != nil || d.Size == 0 {
+			continue
+		}
+		p := make([]byte, d.Size)
+		c.l.blobs[i].copyTo(p, 0)
+		out[int32(i)] = p
+		c.marks[d.First] = MarkStaged
+	}
+	return out
+}
+
+// run copies, with several goroutines, until all ranges are done.
+func (c *copying) run(ctx context.Context) error {
+	var wg sync.WaitGroup
+	var failed atomic.Pointer[error]
+	work := func() {
+		if err := c.work(ctx); err != nil {
+			failed.Store(&err)
+		}
+	}
+	for range min(copiers(), len(c.ranges)) - 1 {
+		wg.Go(work)
+	}
+	work()
+	wg.Wait()
+	if p := failed.Load(); p != nil {
+		return *p
+	}
+	return nil
+}
+
+func (c *copying) work(ctx context.Context) error {
+	seg := Segment{Index: -1}
+	defer func() {
+		if seg.Index >= 0 {
+			c.s.writer.Put(seg)
+		}
+	}()
+	var scratch []byte
+	for {
+		r := int(c.next.Add(1)) - 1
+		if r >= len(c.ranges) {
+			return nil
+		}
+		i := c.ranges[r].dataset
+		d, b, old, look := &c.l.datasets[i], &c.l.blobs[i], c.old[i], c.look[i]
+		for k := c.ranges[r].lo; k < c.ranges[r].hi; k++ {
+			off, n := int64(k)*d.Block, d.blockLen(k)
+			may := old != nil && c.mayKeep(&old[k])
+			if look != nil && !look[k] && may {
+				continue // MarkKept
+			}
+			if c.digest[i] && may {
+				p, ok := b.view(off, n)
+				if !ok {
+					if scratch == nil {
+						scratch = make([]byte, maxBlock)
+					}
+					p = scratch[:n]
+					b.copyTo(p, off)
+				}
+				if xxh3.Hash128(p) == old[k].Digest {
+					continue
+				}
+			}
+			if b.zero(off, n) {
+				c.marks[d.First+k] = MarkZero
+				continue
+			}
+			at := seg.Used
+			if d.Block%page == 0 {
+				at = int(pages(int64(at)))
+			}
+			if seg.Index < 0 || at+int(d.Block) > mem.SegmentSize {
+				if seg.Index >= 0 {
+					c.s.writer.Put(seg)
+				}
+				seg = Segment{Index: -1}
+				select {
+				case seg.Index = <-c.s.staging.Free():
+				case <-ctx.Done():
+					return ctx.Err()
+				}
+				at = 0
+			}
+			clear(c.s.staging.Segment(seg.Index)[seg.Used:at])
+			dst := c.s.staging.Segment(seg.Index)[at : at+int(d.Block)]
+			b.copyTo(dst[:n], off)
+			clear(dst[n:])
+			seg.Used = at + int(d.Block)
+			seg.Items = append(seg.Items, Item{int32(i), int32(k), int32(at), int32(n)})
+			c.marks[d.First+k] = MarkStaged
+		}
+	}
+}
+
+// mayKeep reports whether a block may stay where the previous set has it.
+func (c *copying) mayKeep(b *Block) bool {
+	return b.Source < SourceBase || !c.force[b.Source-SourceBase]
+}

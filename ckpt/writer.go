@@ -1,0 +1,600 @@
+package ckpt
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/zeebo/xxh3"
+
+	"github.com/cairnrun/cairn/hdf5"
+	"github.com/cairnrun/cairn/internal/mem"
+	"github.com/cairnrun/cairn/internal/vfs"
+	"github.com/cairnrun/cairn/store"
+)
+
+// A Writer turns staged blocks into published sets. The program only copies
+// into staging memory; all that costs time happens behind this interface.
+// Nothing in it points into the program's memory, so a writer may live in
+// another process that shares the staging memory.
+//
+// The calls for one set come from one goroutine, in this order: Begin, Put
+// (any number, concurrently), then Commit or Abort. Commit returns at once;
+// the outcome comes through the channel. Close waits for what is still done
+// after that.
+type Writer interface {
+	Begin(Job)
+	Put(Segment)
+	Commit(Tail) <-chan Result
+	Abort(error) <-chan Result
+	Close()
+}
+
+// Job is what a writer must know before the first block comes.
+type Job struct {
+	Header     Header
+	Previous   *Table // what kept blocks refer to; nil: none are kept
+	WriteFirst bool   // most blocks are new: write before digesting, drop none
+	Estimate   int64  // bytes to come, roughly; 0: unknown
+}
+
+// Segment is a staging segment with blocks in it, one after the other.
+type Segment struct {
+	Index int
+	Used  int // bytes
+	Items []Item
+}
+
+// Item is a block in a segment.
+type Item struct {
+	Dataset, Block int32
+	Off, Len       int32 // in the segment; what is stored is padded with zeros to a whole chunk
+}
+
+// Mark says what became of a block while the program was held.
+type Mark = byte
+
+const (
+	MarkKept   Mark = iota // as in the previous set
+	MarkZero               // all zeros
+	MarkStaged             // put into a segment, or into Tail.Inline
+)
+
+// Tail is what is known only after the last block.
+type Tail struct {
+	Marks  []Mark           // one per block
+	Inline map[int32][]byte // content of the datasets without chunks
+	Sync   []string         // data files to make durable before the set is
+	Note   Note
+}
+
+// Table is a published set, as far as the next one needs it.
+type Table struct {
+	Set      uint64
+	Bases    []Base
+	Datasets []Dataset
+	Blocks   []Block
+	byPath   map[string]int
+}
+
+func newTable(h *Header, blocks []Block) *Table {
+	t := &Table{Set: h.Set, Bases: h.Bases, Datasets: h.Datasets, Blocks: blocks, byPath: make(map[string]int, len(h.Datasets))}
+	for i := range t.Datasets {
+		t.byPath[t.Datasets[i].Path] = i
+	}
+	return t
+}
+
+// find returns the rows of the dataset that d continues, nil if there is none.
+func (t *Table) find(d *Dataset) []Block {
+	if t == nil {
+		return nil
+	}
+	i, ok := t.byPath[d.Path]
+	if !ok || !t.Datasets[i].sameLayout(d) {
+		return nil
+	}
+	e := &t.Datasets[i]
+	return t.Blocks[e.First : e.First+e.blocks()]
+}
+
+// Result is the outcome of a set.
+type Result struct {
+	Set     uint64
+	Err     error
+	Table   *Table // nil after an error
+	Written int64  // bytes of the file
+	Took    time.Duration
+	NoLinks bool // the file system has no hard links: full sets only from now on
+}
+
+// fileWriter is the Writer that lives in the program's own process.
+type fileWriter struct {
+	target  target
+	staging *mem.Staging
+
+	job     Job
+	table   []Block
+	began   time.Time
+	pending pendingFile
+	queue   chan Segment
+	workers sync.WaitGroup
+	after   sync.Mutex // held while a set is finished and cleaned up after
+	end     atomic.Int64   // where the next write goes
+	holding atomic.Bool    // the program is held: leave the processors to it
+	mu      sync.Mutex
+	err     error
+	late    []Segment // written, not yet digested
+	chunks  [][]hdf5.Chunk
+	noLinks bool
+}
+
+// target is where a fileWriter publishes.
+type target interface {
+	begin(set uint64) (pendingFile, error)
+	baseName(set uint64) string
+	published() // is called after a commit
+}
+
+// pendingFile is a file being written; store.Pending is one.
+type pendingFile interface {
+	vfs.File
+	Link(base, from uint64) (copied bool, err error)
+	Commit() error
+	Abort()
+}
+
+// dirTarget publishes in a run's folder.
+type dirTarget struct {
+	*store.Dir
+	opts Options
+}
+
+func (t dirTarget) begin(set uint64) (pendingFile, error) {
+	p, err := t.Begin(set)
+	if err != nil {
+		return nil, err
+	}
+	return p, nil
+}
+
+func (t dirTarget) baseName(set uint64) string { return t.BaseName(set) }
+
+func (t dirTarget) published() {
+	t.Prune(t.opts.Keep, t.opts.Damaged) // what can't be removed now will be tried again
+}
+
+func newFileWriter(t target, staging *mem.Staging) *fileWriter {
+	return &fileWriter{target: t, staging: staging}
+}
+
+func (w *fileWriter) fail(err error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.err == nil {
+		w.err = err
+	}
+}
+
+func (w *fileWriter) failed() error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.err
+}
+
+func (w *fileWriter) Begin(job Job) {
+	w.job, w.pending, w.err, w.late = job, nil, nil, nil
+	w.began = time.Now()
+	w.table = make([]Block, job.Header.totalBlocks())
+	w.chunks = make([][]hdf5.Chunk, len(job.Header.Datasets))
+	w.end.Store(page)
+	w.holding.Store(true)
+	w.queue = make(chan Segment, w.staging.Len())
+	w.workers.Add(writers)
+	go func() { // the program need not wait for the file to be made
+		w.open()
+		for range writers {
+			go w.work(w.queue)
+		}
+	}()
+}
+
+func (w *fileWriter) open() {
+	w.after.Lock() // older sets may still be being removed
+	defer w.after.Unlock()
+	p, err := w.target.begin(w.job.Header.Set)
+	if err != nil {
+		w.fail(err)
+		return
+	}
+	w.pending = p
+	if w.job.Estimate > 0 {
+		if err := p.Allocate(w.job.Estimate + page); err != nil {
+			w.fail(err)
+		}
+	}
+}
+
+// writers is how many segments are written at a time, enough to keep a fast
+// disk busy.
+const writers = 3
+
+func (w *fileWriter) Put(s Segment) { w.queue <- s }
+
+func (w *fileWriter) work(queue <-chan Segment) {
+	defer w.workers.Done()
+	var z *squeezer
+	if w.job.Header.Compression != None {
+		z = newSqueezer(w)
+	}
+	for s := range queue {
+		switch {
+		case w.failed() != nil:
+		case z != nil:
+			w.digest(s)
+			z.add(s)
+		case w.job.WriteFirst:
+			w.write(s)
+			if w.holding.Load() && len(w.staging.Free()) > 0 {
+				w.mu.Lock()
+				w.late = append(w.late, s)
+				w.mu.Unlock()
+				continue
+			}
+			w.digest(s)
+			w.digestLate() // the program waits for segments, or no longer
+		default:
+			w.digest(s)
+			w.write(s)
+		}
+		w.staging.Release(s.Index)
+	}
+	if z != nil {
+		z.flush()
+	}
+}
+
+// digest fills in the digests of a segment's blocks. Those that turn out not
+// to have changed are kept and not written, unless they are written already.
+func (w *fileWriter) digest(s Segment) {
+	data := w.staging.Segment(s.Index)
+	for i, it := range s.Items {
+		d := &w.job.Header.Datasets[it.Dataset]
+		dig := xxh3.Hash128(data[it.Off : it.Off+it.Len])
+		row := d.First + int(it.Block)
+		w.table[row].Digest = dig
+		if w.job.WriteFirst {
+			continue
+		}
+		if old := w.job.Previous.find(d); old != nil && old[it.Block].Digest == dig && old[it.Block].Source != SourceZero && w.kept(&old[it.Block]) {
+			s.Items[i].Len = 0 // dropped
+			w.table[row].Source = sourceKept
+		}
+	}
+}
+
+// sourceKept marks a row, while a set is being written, as one that will be
+// taken from the previous set.
+const sourceKept = ^uint32(0)
+
+// kept reports whether an unchanged block may stay where it is: not if its
+// base is being retired to bound the number of bases.
+func (w *fileWriter) kept(b *Block) bool {
+	if b.Source < SourceBase {
+		return true
+	}
+	set := w.job.Previous.Bases[b.Source-SourceBase].Set
+	for _, r := range w.job.Header.Bases {
+		if r.Set == set {
+			return true
+		}
+	}
+	return false
+}
+
+// write puts the segment's blocks that were not dropped into the file, as
+// they stand in the segment, runs of dropped ones left out.
+func (w *fileWriter) write(s Segment) {
+	data := w.staging.Segment(s.Index)
+	type run struct{ lo, hi, at int64 }
+	var runs []run
+	var bufs [][]byte
+	total := int64(0)
+	for i := 0; i < len(s.Items); i++ {
+		if s.Items[i].Len == 0 {
+			continue
+		}
+		r := run{lo: int64(s.Items[i].Off), at: total}
+		for ; i < len(s.Items) && s.Items[i].Len != 0; i++ {
+			r.hi = int64(s.Items[i].Off) + w.job.Header.Datasets[s.Items[i].Dataset].Block
+		}
+		if i == len(s.Items) { // whole pages, so that the write can bypass the page cache
+			end := min(r.lo+pages(r.hi-r.lo), int64(len(data)))
+			clear(data[r.hi:end])
+			r.hi = end
+		}
+		runs = append(runs, r)
+		bufs = append(bufs, data[r.lo:r.hi])
+		total += r.hi - r.lo
+	}
+	if total == 0 {
+		return
+	}
+	at := w.end.Add(pages(total)) - pages(total)
+	if err := w.pending.WriteV(bufs, at); err != nil {
+		w.fail(err)
+		return
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, it := range s.Items {
+		if it.Len == 0 {
+			continue
+		}
+		for runs[0].hi <= int64(it.Off) {
+			runs = runs[1:]
+		}
+		w.place(it, at+runs[0].at+int64(it.Off)-runs[0].lo, int(w.job.Header.Datasets[it.Dataset].Block), 0)
+	}
+}
+
+// pages rounds n up to whole pages.
+func pages(n int64) int64 { return (n + page - 1) &^ (page - 1) }
+
+// place records where a block lies in the file. w.mu is held.
+func (w *fileWriter) place(it Item, at int64, size int, mask uint32) {
+	d := &w.job.Header.Datasets[it.Dataset]
+	row := &w.table[d.First+int(it.Block)]
+	row.Source, row.Stored = SourceHere, uint32(size)
+	w.chunks[it.Dataset] = append(w.chunks[it.Dataset], hdf5.Chunk{Index: uint64(it.Block), Addr: uint64(at), Size: uint64(size), Mask: mask})
+}
+
+// squeezer compresses the blocks of segments into a buffer and writes that.
+type squeezer struct {
+	w       *fileWriter
+	filters [][]hdf5.Filter // per dataset
+	buf     []byte
+	scratch []byte
+	items   []Item
+	sizes   []int
+	masks   []uint32
+}
+
+func newSqueezer(w *fileWriter) *squeezer {
+	return &squeezer{w: w, buf: mem.Aligned(mem.SegmentSize)[:0]}
+}
+
+func (z *squeezer) add(s Segment) {
+	data := z.w.staging.Segment(s.Index)
+	for _, it := range s.Items {
+		if it.Len == 0 {
+			continue
+		}
+		d := &z.w.job.Header.Datasets[it.Dataset]
+		out, mask, err := hdf5.EncodeChunk(filters(d, z.w.job.Header.Compression), data[it.Off:int64(it.Off)+d.Block], z.scratch[:0])
+		if err != nil {
+			z.w.fail(fmt.Errorf("compressing %s: %w", d.Path, err))
+			return
+		}
+		if mask == 0 {
+			z.scratch = out
+		}
+		if len(z.buf)+len(out) > cap(z.buf) {
+			z.flush()
+		}
+		z.buf = append(z.buf, out...)
+		z.items, z.sizes, z.masks = append(z.items, it), append(z.sizes, len(out)), append(z.masks, mask)
+	}
+}
+
+func (z *squeezer) flush() {
+	if len(z.buf) == 0 || z.w.failed() != nil {
+		return
+	}
+	n := pages(int64(len(z.buf)))
+	clear(z.buf[len(z.buf):n])
+	at := z.w.end.Add(n) - n
+	if _, err := z.w.pending.WriteAt(z.buf[:n], at); err != nil {
+		z.w.fail(err)
+		return
+	}
+	z.w.mu.Lock()
+	defer z.w.mu.Unlock()
+	for i, it := range z.items {
+		z.w.place(it, at, z.sizes[i], z.masks[i])
+		at += int64(z.sizes[i])
+	}
+	z.buf, z.items, z.sizes, z.masks = z.buf[:0], z.items[:0], z.sizes[:0], z.masks[:0]
+}
+
+// filters returns the HDF5 filters of a dataset under a compression. Numbers
+// are shuffled first: bytes of like weight stand together and compress.
+func filters(d *Dataset, c Compression) []hdf5.Filter {
+	if d.Chunk == nil || c == None {
+		return nil
+	}
+	t, err := hdf5.ParseType(d.Type)
+	if err != nil {
+		return nil
+	}
+	size := t.Size
+	var out []hdf5.Filter
+	if size > 1 {
+		out = append(out, hdf5.Shuffle(size))
+	}
+	if c == Gzip {
+		return append(out, hdf5.Deflate(4))
+	}
+	return append(out, hdf5.Zstd(1))
+}
+
+func (w *fileWriter) Abort(err error) <-chan Result {
+	w.fail(err)
+	return w.Commit(Tail{})
+}
+
+func (w *fileWriter) Commit(tail Tail) <-chan Result {
+	w.holding.Store(false)
+	close(w.queue)
+	done := make(chan Result, 1)
+	go func() {
+		w.after.Lock()
+		defer w.after.Unlock()
+		r := Result{Set: w.job.Header.Set}
+		r.Table, r.Written, r.Err = w.finish(tail)
+		r.NoLinks = w.noLinks
+		r.Took = time.Since(w.began)
+		done <- r
+		if r.Err == nil {
+			w.target.published()
+		}
+	}()
+	return done
+}
+
+func (w *fileWriter) Close() {
+	w.after.Lock()
+	defer w.after.Unlock()
+}
+
+func (w *fileWriter) finish(tail Tail) (*Table, int64, error) {
+	w.digestLate()
+	w.workers.Wait()
+	w.digestLate() // what was put off between the two calls
+	if err := w.failed(); err != nil {
+		if w.pending != nil {
+			w.pending.Abort()
+		}
+		return nil, 0, err
+	}
+	h := &w.job.Header
+	h.Note = tail.Note
+	if err := w.settle(h, tail); err != nil {
+		w.pending.Abort()
+		return nil, 0, err
+	}
+	size, err := w.metadata(h, tail)
+	if err == nil {
+		err = syncFiles(tail.Sync)
+	}
+	if err != nil {
+		w.pending.Abort()
+		return nil, 0, err
+	}
+	if err := w.pending.Commit(); err != nil {
+		return nil, 0, err
+	}
+	return newTable(h, w.table), size, nil
+}
+
+// digestLate does what was put off while the program was held.
+func (w *fileWriter) digestLate() {
+	for {
+		w.mu.Lock()
+		n := len(w.late)
+		if n == 0 {
+			w.mu.Unlock()
+			return
+		}
+		s := w.late[n-1]
+		w.late = w.late[:n-1]
+		w.mu.Unlock()
+		w.digest(s)
+		w.staging.Release(s.Index)
+	}
+}
+
+// settle fills in the rows of blocks that were not written, and links the
+// files they are in.
+func (w *fileWriter) settle(h *Header, tail Tail) error {
+	prev := w.job.Previous
+	bases := make(map[uint64]uint32) // set → source
+	var list []Base
+	source := func(set uint64, diff bool) uint32 {
+		if s, ok := bases[set]; ok {
+			return s
+		}
+		list = append(list, Base{Set: set, File: w.target.baseName(set), Diff: diff})
+		bases[set] = SourceBase + uint32(len(list)-1)
+		return bases[set]
+	}
+	zero := zeroDigests{}
+	for i := range h.Datasets {
+		d := &h.Datasets[i]
+		var old []Block
+		for k := range d.blocks() {
+			row := &w.table[d.First+k]
+			mark := tail.Marks[d.First+k]
+			if mark == MarkStaged && d.Chunk == nil {
+				p := tail.Inline[int32(i)]
+				*row = Block{Digest: xxh3.Hash128(p), Source: SourceHere, Stored: uint32(len(p))}
+				continue
+			}
+			if mark == MarkZero {
+				*row = Block{Digest: zero.of(d.blockLen(k)), Source: SourceZero}
+				continue
+			}
+			if mark == MarkStaged && row.Source == SourceHere {
+				continue
+			}
+			if old == nil {
+				old = prev.find(d)
+			}
+			if old == nil || mark == MarkStaged && row.Source != sourceKept {
+				return fmt.Errorf("block %d of %s was lost on its way to the file", k, d.Path)
+			}
+			*row = old[k]
+			switch {
+			case row.Source == SourceHere:
+				row.Source = source(prev.Set, len(prev.Bases) > 0)
+			case row.Source >= SourceBase:
+				b := prev.Bases[row.Source-SourceBase]
+				row.Source = source(b.Set, b.Diff)
+			}
+		}
+	}
+	h.Bases = list
+	for _, b := range list {
+		copied, err := w.pending.Link(b.Set, prev.Set)
+		if err != nil {
+			return err
+		}
+		w.noLinks = w.noLinks || copied
+	}
+	return nil
+}
+
+// zeroDigests remembers the digests of zero blocks by their length.
+type zeroDigests map[int]xxh3.Uint128
+
+func (z zeroDigests) of(n int) xxh3.Uint128 {
+	d, ok := z[n]
+	if !ok {
+		d = xxh3.Hash128(make([]byte, n))
+		z[n] = d
+	}
+	return d
+}
+
+// syncFiles makes the program's data files durable: a set must not say that
+// output is there which a power cut could still take.
+func syncFiles(paths []string) error {
+	for _, p := range paths {
+		f, err := os.OpenFile(p, os.O_RDWR, 0)
+		if errors.Is(err, os.ErrPermission) {
+			f, err = os.Open(p)
+		}
+		if err != nil {
+			return fmt.Errorf("data file: %w", err)
+		}
+		err = f.Sync()
+		f.Close()
+		if err != nil {
+			return fmt.Errorf("data file: %w", err)
+		}
+	}
+	return nil
+}

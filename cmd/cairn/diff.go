@@ -1,0 +1,189 @@
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/cairnrun/cairn/ckpt"
+	"github.com/cairnrun/cairn/hdf5"
+)
+
+func diffCommand() command {
+	return command{
+		name: "diff", args: "SET SET", min: 2, max: 2,
+		brief: "show which variables differ between two sets, and by how much",
+		about: `Compares the values of two sets, variable by variable: how many numbers
+differ, where the first one is, and the largest difference, absolute and
+relative to the larger of the two numbers. Blocks whose digests are equal are
+not read. The exit code is 0 if all values are equal and 1 if not.
+
+The sets may come from different folders, runs and machines. Where values are
+tables of references (pointers, maps), their numbers are positions in the set.`,
+		examples: []example{
+			{"cairn diff ckpt@11 ckpt@12", "what changed from set 11 to set 12"},
+			{"cairn diff good.h5 ckpt", "an exported file and the newest set"},
+		},
+		setup: func(*flag.FlagSet) action { return diff },
+	}
+}
+
+// diffDocument is what diff --json prints.
+type diffDocument struct {
+	First       diffSide     `json:"first"`
+	Second      diffSide     `json:"second"`
+	Equal       bool         `json:"equal"`
+	Differences []difference `json:"differences"`
+}
+
+type diffSide struct {
+	Set  uint64 `json:"set"`
+	Path string `json:"path"`
+}
+
+// difference is what two sets make of one dataset.
+type difference struct {
+	Variable string   `json:"variable"`
+	Dataset  string   `json:"dataset"`
+	Detail   string   `json:"detail,omitempty"` // why values could not be compared; then the rest is 0
+	Values   int64    `json:"values"`
+	Differ   int64    `json:"differ"`
+	First    string   `json:"first,omitempty"` // the first value that differs
+	MaxAbs   *float64 `json:"maxAbs"`          // null: not a finite number
+	MaxRel   *float64 `json:"maxRel"`          // likewise
+}
+
+func diff(ctx context.Context, c *call) error {
+	a, err := c.openSet(c.args[0])
+	if err != nil {
+		return err
+	}
+	defer a.Close()
+	b, err := c.openSet(c.args[1])
+	if err != nil {
+		return err
+	}
+	defer b.Close()
+	total := int64(0)
+	for _, h := range []*ckpt.Header{&a.Header, &b.Header} {
+		for _, d := range h.Datasets {
+			if d.Pool >= 0 {
+				total += d.Size
+			}
+		}
+	}
+	p := c.progress("comparing", total)
+	found, err := ckpt.Diff(ctx, a, b, p.at)
+	p.end()
+	if err != nil {
+		return fmt.Errorf("%s and %s: %w", a.Path, b.Path, err)
+	}
+	doc := diffDocument{
+		First: diffSide{a.Header.Set, a.Path}, Second: diffSide{b.Header.Set, b.Path},
+		Equal: len(found) == 0, Differences: []difference{},
+	}
+	for i := range found {
+		doc.Differences = append(doc.Differences, describeDifference(a, &found[i]))
+	}
+	if c.json {
+		err = c.document(doc)
+	} else {
+		c.diffText(&doc, found)
+	}
+	if err == nil && !doc.Equal {
+		err = errFound
+	}
+	return err
+}
+
+func describeDifference(a *ckpt.Set, d *ckpt.Difference) difference {
+	out := difference{
+		Variable: d.Var, Dataset: "/" + d.Path, Detail: d.Detail,
+		Values: d.Values, Differ: d.Differ, MaxAbs: finite(d.MaxAbs), MaxRel: finite(d.MaxRel),
+	}
+	if d.Differ > 0 {
+		out.First = d.Var + place(a, d)
+	}
+	return out
+}
+
+// place gives the position of the first value that differs as Go would write
+// it: [3][17].x
+func place(s *ckpt.Set, diff *ckpt.Difference) string {
+	for i := range s.Header.Datasets {
+		d := &s.Header.Datasets[i]
+		if d.Path != diff.Path {
+			continue
+		}
+		t, err := hdf5.ParseType(d.Type)
+		if err != nil {
+			break
+		}
+		n := leaves(t)
+		at := diff.First / n
+		var index []string
+		for k := len(d.Dims) - 1; k >= 0 && d.Dims[k] > 0; k-- {
+			index = append([]string{"[" + strconv.FormatInt(at%int64(d.Dims[k]), 10) + "]"}, index...)
+			at /= int64(d.Dims[k])
+		}
+		return strings.Join(index, "") + leafName(t, diff.First%n)
+	}
+	return ""
+}
+
+// leaves is how many numbers an element has, as ckpt.Diff counts them.
+func leaves(t hdf5.Type) int64 {
+	switch t.Class {
+	case hdf5.Compound:
+		n := int64(0)
+		for _, f := range t.Fields {
+			n += leaves(f.Type)
+		}
+		return max(n, 1)
+	case hdf5.Array:
+		return max(int64(t.Size/t.Elem.Size)*leaves(*t.Elem), 1)
+	case hdf5.String:
+		return int64(t.Size)
+	}
+	return 1
+}
+
+// leafName names number k of an element.
+func leafName(t hdf5.Type, k int64) string {
+	switch t.Class {
+	case hdf5.Compound:
+		for _, f := range t.Fields {
+			if n := leaves(f.Type); k >= n {
+				k -= n
+				continue
+			}
+			return "." + f.Name + leafName(f.Type, k)
+		}
+	case hdf5.Array:
+		n := leaves(*t.Elem)
+		return fmt.Sprintf("[%d]%s", k/n, leafName(*t.Elem, k%n))
+	case hdf5.String:
+		return fmt.Sprintf("[%d]", k)
+	}
+	return ""
+}
+
+func (c *call) diffText(doc *diffDocument, found []ckpt.Difference) {
+	c.printf("first   set %d, %s\nsecond  set %d, %s\n\n", doc.First.Set, doc.First.Path, doc.Second.Set, doc.Second.Path)
+	if doc.Equal {
+		c.printf("all values are equal\n")
+		return
+	}
+	t := c.table("", "VARIABLE", "DATASET", "DIFFER", "FIRST AT", "MAX ABS", "MAX REL")
+	for i, d := range doc.Differences {
+		if d.Detail != "" {
+			t.row(d.Variable, d.Dataset, d.Detail)
+			continue
+		}
+		differ := fmt.Sprintf("%d of %d", d.Differ, d.Values)
+		t.row(d.Variable, d.Dataset, differ, d.First, number(found[i].MaxAbs), number(found[i].MaxRel))
+	}
+	t.flush()
+}

@@ -1,0 +1,68 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"strings"
+
+	"github.com/cairnrun/cairn/ckpt"
+)
+
+// Exit codes, as help documents them.
+const (
+	exitFine   = 0
+	exitFound  = 1 // damage, or a difference
+	exitUsage  = 2
+	exitFailed = 3
+)
+
+// errFound says that a command did its work and found damage or differences,
+// which it has reported on stdout.
+var errFound = errors.New("found something")
+
+// errNotCheckpoint says that a file is none of Cairn's.
+var errNotCheckpoint = errors.New("not a checkpoint")
+
+// usageError is a command line that can't be understood.
+type usageError string
+
+func (e usageError) Error() string { return string(e) }
+
+func usagef(format string, args ...any) error { return usageError(fmt.Sprintf(format, args...)) }
+
+func exitCode(err error) int {
+	var u usageError
+	switch {
+	case err == nil:
+		return exitFine
+	case err == errFound:
+		return exitFound
+	case errors.As(err, &u):
+		return exitUsage
+	}
+	return exitFailed
+}
+
+// describe gives an error as people read it: what happened, where, and, if
+// that is known, what to do.
+func describe(err error) string {
+	text := err.Error()
+	switch {
+	case errors.Is(err, context.Canceled):
+		return "interrupted"
+	case strings.Contains(text, ";"): // it says what to do
+	case errors.Is(err, fs.ErrPermission):
+		text += "; run cairn as the user who owns it, or ask for access"
+	case errors.Is(err, ckpt.ErrCorrupt):
+		text += "; 'cairn verify' names all that is damaged, 'cairn list' shows other sets"
+	}
+	return text
+}
+
+// reason is an error that a table shows beside the path it is about.
+func reason(err error, path string) string {
+	text := strings.TrimPrefix(err.Error(), path+": ")
+	return strings.TrimPrefix(text, ckpt.ErrCorrupt.Error()+": ")
+}

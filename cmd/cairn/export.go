@@ -1,0 +1,111 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io/fs"
+	"path/filepath"
+	"time"
+
+	"github.com/cairnrun/cairn/ckpt"
+)
+
+func exportCommand() command {
+	return command{
+		name: "export", args: "SET OUT.h5", min: 2, max: 2,
+		brief: "write a set as one plain, self-contained HDF5 file",
+		about: `Writes all values of a set into one HDF5 file that needs no other, for h5py,
+h5dump, MATLAB or to be kept: the variables are datasets under /MemBlocks. All
+commands that take a SET take such a file too. Every byte is checked on the
+way, and OUT.h5 appears only when it is whole; it must not exist before.`,
+		examples: []example{
+			{"cairn export ckpt result.h5", "the newest set in folder ckpt"},
+			{"cairn export --compress gzip ckpt@12 set12.h5", "set 12, smaller; every HDF5 tool reads gzip"},
+		},
+		setup: func(f *flag.FlagSet) action {
+			compress := f.String("compress", "none", "compress with `none|gzip|zstd` (none if not given); HDF5 tools need a plugin for zstd")
+			return func(ctx context.Context, c *call) error { return export(ctx, c, *compress) }
+		},
+	}
+}
+
+// exportDocument is what export --json prints.
+type exportDocument struct {
+	Set         uint64  `json:"set"`
+	Path        string  `json:"path"`
+	Output      string  `json:"output"`
+	Compression string  `json:"compression"`
+	StateBytes  int64   `json:"stateBytes"`
+	FileBytes   int64   `json:"fileBytes"` // of the output
+	Seconds     float64 `json:"seconds"`
+}
+
+func export(ctx context.Context, c *call, compress string) error {
+	var how ckpt.Compression
+	switch compress {
+	case "none":
+		how = ckpt.None
+	case "gzip":
+		how = ckpt.Gzip
+	case "zstd":
+		how = ckpt.Zstd
+	default:
+		return usagef("export: no compression %q%s; --compress takes none, gzip or zstd", compress, suggest(compress, []string{"none", "gzip", "zstd"}, ""))
+	}
+	out := c.args[1]
+	if err := c.free(out); err != nil {
+		return err
+	}
+	s, err := c.openSet(c.args[0])
+	if err != nil {
+		return err
+	}
+	defer s.Close()
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	began := time.Now()
+	p := c.progress(fmt.Sprintf("exporting set %d", s.Header.Set), s.State())
+	err = s.Export(ctx, c.fsys, out, how, p.at)
+	p.end()
+	if errors.Is(err, ckpt.ErrCorrupt) {
+		return fmt.Errorf("%s: not exported: %w", s.Path, err)
+	}
+	if err != nil {
+		return err
+	}
+	st, err := c.fsys.Stat(out)
+	if err != nil {
+		return err
+	}
+	sum := c.summarize(s)
+	doc := exportDocument{s.Header.Set, s.Path, out, compress, sum.StateBytes, st.Size(), time.Since(began).Seconds()}
+	if c.json {
+		return c.document(doc)
+	}
+	c.printf("%s: set %d, %s of state in %s\n", out, doc.Set, size(doc.StateBytes), size(doc.FileBytes))
+	return nil
+}
+
+// free checks that a file can be made at path, before long work begins.
+func (c *call) free(path string) error {
+	st, err := c.fsys.Stat(path)
+	if err == nil && st.IsDir() {
+		return fmt.Errorf("%s: a folder; name the file to write, as %s", path, filepath.Join(path, "set.h5"))
+	}
+	if err == nil {
+		return fmt.Errorf("%s: exists already; name another file, or remove it first", path)
+	}
+	if !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	folder := filepath.Dir(path)
+	if _, err := c.fsys.Stat(folder); errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("%s: no such folder; make it first", folder)
+	} else if err != nil {
+		return err
+	}
+	return nil
+}

@@ -1,0 +1,291 @@
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/cairnrun/cairn/ckpt"
+)
+
+func inspectCommand() command {
+	return command{
+		name: "inspect", args: "SET", min: 1, max: 1,
+		brief: "show what a set holds and how it came to be",
+		about: `Shows the variables of a set: their Go type, type and shape in the file, size,
+how much of it is in blocks of zeros (not stored) and in blocks that did not
+change (stored in the file of an older set), what is stored in this file, and
+how much compression saved. A variable whose values have several types has one
+line for each. Then come the data files that were open, and how the set was
+taken: why, how long the program was held, how changes were found, and whether
+the kernel could track writes.`,
+		examples: []example{
+			{"cairn inspect ckpt", "the newest set in folder ckpt"},
+			{"cairn inspect ckpt@12", "set 12"},
+			{"cairn inspect result.h5", "a file made by 'cairn export'"},
+		},
+		setup: func(*flag.FlagSet) action { return inspect },
+	}
+}
+
+// inspectDocument is what inspect --json prints.
+type inspectDocument struct {
+	summary
+	Format    int            `json:"format"`
+	Finding   string         `json:"finding"`  // how changes were found: "copy", "digest", "kernel"
+	Tracking  string         `json:"tracking"` // whether the kernel can track writes
+	Variables []variableInfo `json:"variables"`
+	Files     []fileInfo     `json:"files"`
+}
+
+// variableInfo is a variable; its numbers are those of its datasets together.
+type variableInfo struct {
+	Name   string `json:"name"`
+	GoType string `json:"goType"`
+	usage
+	Ratio    float64       `json:"ratio"`
+	Datasets []datasetInfo `json:"datasets"`
+}
+
+type datasetInfo struct {
+	Path   string   `json:"path"`
+	GoType string   `json:"goType"` // of an element
+	Type   string   `json:"type"`
+	Shape  []uint64 `json:"shape"`
+	Block  int64    `json:"blockBytes"`
+	Blocks int64    `json:"blocks"`
+	usage
+	Ratio float64 `json:"ratio"`
+}
+
+// fileInfo is a data file that was open.
+type fileInfo struct {
+	Path   string `json:"path"`
+	Mode   string `json:"mode"`
+	Offset int64  `json:"offset"`
+	Size   int64  `json:"sizeBytes"`
+}
+
+func inspect(_ context.Context, c *call) error {
+	s, err := c.openSet(c.args[0])
+	if err != nil {
+		return err
+	}
+	defer s.Close()
+	doc := inspectDocument{
+		summary: c.summarize(s), Format: s.Header.Format,
+		Finding: s.Header.Note.Finding, Tracking: s.Header.Note.Tracking, Files: []fileInfo{},
+	}
+	// A damaged /Context or /FileMap does not keep the rest from being shown.
+	var failed error
+	types := make(map[string]string)
+	var names []string
+	if img, err := s.Image(); err != nil {
+		failed = fmt.Errorf("%s: %w", s.Path, err)
+	} else {
+		for _, v := range img.Vars {
+			names = append(names, v.Name)
+			types[v.Name] = goType(v.Type)
+		}
+	}
+	doc.Variables = variables(s, names, types)
+	files, err := s.Files()
+	if err != nil && failed == nil {
+		failed = fmt.Errorf("%s: %w", s.Path, err)
+	}
+	for _, f := range files {
+		doc.Files = append(doc.Files, fileInfo{f.Path, f.Mode, f.Offset, f.Size})
+	}
+	if c.json {
+		if err := c.document(doc); err != nil {
+			return err
+		}
+	} else {
+		c.inspectText(&doc)
+	}
+	return failed
+}
+
+// variables groups the datasets of a set by the variable they belong to.
+func variables(s *ckpt.Set, names []string, types map[string]string) []variableInfo {
+	out := []variableInfo{}
+	at := make(map[string]int)
+	variable := func(name string) *variableInfo {
+		i, ok := at[name]
+		if !ok {
+			i = len(out)
+			at[name] = i
+			out = append(out, variableInfo{Name: name, GoType: types[name], Datasets: []datasetInfo{}})
+		}
+		return &out[i]
+	}
+	for _, name := range names {
+		variable(name)
+	}
+	for i := range s.Header.Datasets {
+		d := &s.Header.Datasets[i]
+		if d.Pool < 0 {
+			continue
+		}
+		u := usageOf(s, i)
+		v := variable(d.Var)
+		v.add(u)
+		info := datasetInfo{
+			Path: "/" + d.Path, GoType: d.Go, Type: d.Type, Shape: d.Dims,
+			Block: d.Block, Blocks: (d.Size + d.Block - 1) / d.Block, usage: u, Ratio: u.ratio(),
+		}
+		if info.Shape == nil {
+			info.Shape = []uint64{}
+		}
+		v.Datasets = append(v.Datasets, info)
+	}
+	for i := range out {
+		out[i].Ratio = out[i].ratio()
+	}
+	return out
+}
+
+func (c *call) inspectText(doc *inspectDocument) {
+	at, ago := doc.when(c.now)
+	c.printf("%s\n\n", doc.Path)
+	t := c.table("")
+	t.row("set", fmt.Sprintf("%d (rank %d of %d), format %d", doc.Set, doc.Rank, doc.Ranks, doc.Format))
+	t.row("taken", fmt.Sprintf("%s (%s)", at, ago))
+	t.row("why", whyText(doc.Reason))
+	t.row("points", fmt.Sprintf("%d passed since the run began", doc.Points))
+	t.row("held", "the program for "+millis(doc.HeldMS))
+	t.row("changes", findingText(doc.Finding))
+	t.row("tracking", trackingText(doc.Tracking))
+	t.row("kind", doc.kind())
+	for _, b := range doc.Bases {
+		t.row("", fmt.Sprintf("set %d, in %s", b.Set, b.File))
+	}
+	t.row("size", fmt.Sprintf("%s here, %s in bases, state %s", size(doc.FileBytes), size(doc.BaseBytes), size(doc.StateBytes)))
+	t.row("compression", doc.Compression)
+	t.flush()
+
+	c.printf("\n")
+	t = c.table("", "VARIABLE", "GO TYPE", "TYPE", "SHAPE", "SIZE", "ZERO", "UNCHANGED", "STORED", "RATIO")
+	for i := range doc.Variables {
+		v := &doc.Variables[i]
+		row := []string{v.Name, cut(v.GoType), "-", "-"}
+		if len(v.Datasets) == 1 {
+			row[2], row[3] = cut(v.Datasets[0].Type), shape(v.Datasets[0].Shape)
+		}
+		t.row(append(row, v.cells()...)...)
+		if len(v.Datasets) == 1 {
+			continue
+		}
+		for j := range v.Datasets {
+			d := &v.Datasets[j]
+			t.row(append([]string{"  " + d.Path, cut(d.GoType), cut(d.Type), shape(d.Shape)}, d.cells()...)...)
+		}
+	}
+	t.flush()
+
+	if len(doc.Files) > 0 {
+		c.printf("\n")
+		t = c.table("", "FILE", "MODE", "OFFSET", "SIZE")
+		for _, f := range doc.Files {
+			t.row(f.Path, f.Mode, strconv.FormatInt(f.Offset, 10), strconv.FormatInt(f.Size, 10))
+		}
+		t.flush()
+	}
+}
+
+// whyText explains Note.Reason.
+func whyText(reason string) string {
+	switch reason {
+	case "":
+		return "not recorded"
+	case "call":
+		return "call: the program called Checkpoint"
+	case "time":
+		return "time: so long after the last one"
+	case "points":
+		return "points: so many points after the last one"
+	case "request":
+		return "request: a signal or the program asked for one"
+	}
+	return "signal: " + reason
+}
+
+// findingText explains Note.Finding.
+func findingText(finding string) string {
+	switch finding {
+	case "":
+		return "not recorded"
+	case "copy":
+		return "copy: most memory was copied, and digests compared afterwards"
+	case "digest":
+		return "digest: most memory was digested in place, and only changed blocks copied"
+	case "kernel":
+		return "kernel: it told which pages were written"
+	}
+	return finding
+}
+
+// trackingText explains Note.Tracking.
+func trackingText(tracking string) string {
+	switch tracking {
+	case "":
+		return "not recorded"
+	case "available":
+		return "available: the kernel can tell which pages were written"
+	}
+	return "not available: " + tracking
+}
+
+// goType makes the description of a type that a set holds short: the
+// definitions of named types are left out, and their names put in.
+func goType(text string) string {
+	head, rest, _ := strings.Cut(text, ` @0"`)
+	var defs []string
+	for n := 1; rest != ""; n++ {
+		def, next, _ := strings.Cut(rest, fmt.Sprintf(` @%d"`, n))
+		name, _, _ := strings.Cut(def, `"=`)
+		if full, err := strconv.Unquote(`"` + name + `"`); err == nil {
+			name = full
+		}
+		defs = append(defs, name)
+		rest = next
+	}
+	var b strings.Builder
+	for {
+		before, after, ok := strings.Cut(head, "@")
+		b.WriteString(before)
+		if !ok {
+			break
+		}
+		digits := len(after) - len(strings.TrimLeft(after, "0123456789"))
+		n, err := strconv.Atoi(after[:digits])
+		if err != nil || n >= len(defs) {
+			return text
+		}
+		b.WriteString(shortName(defs[n]))
+		head = after[digits:]
+	}
+	return b.String()
+}
+
+// shortName leaves the folders of a package's path away: cairn.Options.
+func shortName(name string) string {
+	if strings.Contains(name, "[") { // of a generic type, with more paths inside
+		return name
+	}
+	return name[strings.LastIndex(name, "/")+1:]
+}
+
+// cut shortens a type for a table; JSON shows it in full.
+func cut(s string) string {
+	const most = 48
+	if r := []rune(s); len(r) > most {
+		return string(r[:most-1]) + "…"
+	}
+	if s == "" {
+		return "-"
+	}
+	return s
+}

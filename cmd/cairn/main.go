@@ -1,0 +1,29 @@
+// Command cairn looks after checkpoints: it lists, explains, checks,
+// compares, exports and removes the sets that runs leave behind.
+//
+//	main.go      signals and the exit code
+//	command.go   the table of commands, and how a command line is read
+//	help.go      help texts
+//	errors.go    exit codes, and errors as people read them
+//	target.go    what SET and DIR on a command line mean
+//	summary.go   a set in a few numbers
+//	text.go      sizes, ages, tables, JSON
+//	progress.go  the progress line
+//	list.go …    one file per command
+package main
+
+import (
+	"context"
+	"os"
+	"os/signal"
+	"syscall"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	go func() {
+		<-ctx.Done()
+		stop() // a second signal ends the process at once
+	}()
+	os.Exit(run(ctx, os.Args[1:], os.Stdout, os.Stderr))
+}

@@ -1,0 +1,77 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"strings"
+	"time"
+	"unicode/utf8"
+)
+
+const (
+	progressAfter = 500 * time.Millisecond // shorter work shows none
+	progressEvery = 100 * time.Millisecond
+)
+
+// progress is a line on a terminal that tells how far long work has come.
+// Its zero value shows nothing.
+type progress struct {
+	c     *call
+	label string
+	total int64
+	began time.Time
+	next  time.Time
+	width int // of the line that is shown now
+}
+
+// progress starts a line for work on total bytes, if someone can see it.
+func (c *call) progress(label string, total int64) *progress {
+	f, ok := c.stderr.(*os.File)
+	if c.quiet || !ok {
+		return &progress{}
+	}
+	if st, err := f.Stat(); err != nil || st.Mode()&os.ModeCharDevice == 0 {
+		return &progress{}
+	}
+	now := time.Now()
+	return &progress{c: c, label: label, total: total, began: now, next: now.Add(progressAfter)}
+}
+
+// at says that done bytes are done. One goroutine at a time may call it.
+func (p *progress) at(done int64) {
+	if p.c == nil {
+		return
+	}
+	now := time.Now()
+	if now.Before(p.next) {
+		return
+	}
+	p.next = now.Add(progressEvery)
+	p.show(p.line(done, now))
+}
+
+// line is what is shown after done bytes.
+func (p *progress) line(done int64, now time.Time) string {
+	rate := float64(done) / max(now.Sub(p.began).Seconds(), 1e-3)
+	part := 100.0
+	if p.total > 0 {
+		part = min(100, 100*float64(done)/float64(p.total))
+	}
+	return fmt.Sprintf("%s: %s of %s, %.0f %%, %s/s", p.label, size(done), size(p.total), part, size(int64(rate)))
+}
+
+// show replaces the line by blanks where the old one was longer, which every
+// terminal understands.
+func (p *progress) show(line string) {
+	n := utf8.RuneCountInString(line)
+	fmt.Fprintf(p.c.stderr, "\r%s%s", line, strings.Repeat(" ", max(0, p.width-n)))
+	p.width = n
+}
+
+// end erases the line.
+func (p *progress) end() {
+	if p.c != nil && p.width > 0 {
+		p.show("")
+		fmt.Fprint(p.c.stderr, "\r")
+	}
+}

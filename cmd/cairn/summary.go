@@ -1,0 +1,163 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/cairnrun/cairn/ckpt"
+)
+
+// summary is a set in a few numbers, as JSON documents show it.
+type summary struct {
+	Set         uint64     `json:"set"`
+	Path        string     `json:"path"`
+	Rank        int        `json:"rank"`
+	Ranks       int        `json:"ranks"`
+	Time        string     `json:"time"` // RFC 3339, UTC
+	AgeSeconds  float64    `json:"ageSeconds"`
+	Kind        string     `json:"kind"` // "full" or "differential"
+	Bases       []baseInfo `json:"bases"`
+	FileBytes   int64      `json:"fileBytes"`  // of its own file
+	BaseBytes   int64      `json:"baseBytes"`  // of it, stored in files of older sets
+	StateBytes  int64      `json:"stateBytes"` // of the program's variables
+	Compression string     `json:"compression"`
+	Reason      string     `json:"reason"`
+	HeldMS      float64    `json:"heldMs"`
+	Points      uint64     `json:"points"`
+
+	taken time.Time
+}
+
+// baseInfo is a file of an older set that a set needs.
+type baseInfo struct {
+	Set  uint64 `json:"set"`
+	File string `json:"file"`
+}
+
+// summarize sums up an open set.
+func (c *call) summarize(s *ckpt.Set) summary {
+	h := &s.Header
+	m := summary{
+		Set: h.Set, Path: s.Path, Rank: h.Rank, Ranks: h.Ranks, Time: h.Time, Kind: "full", Bases: []baseInfo{},
+		FileBytes: s.Size, Compression: compressionName(h.Compression),
+		Reason: h.Note.Reason, HeldMS: h.Note.HeldMS, Points: h.Note.Points,
+	}
+	if t, err := time.Parse(time.RFC3339, h.Time); err == nil {
+		m.taken = t
+		m.AgeSeconds = c.now.Sub(t).Seconds()
+	}
+	for _, b := range h.Bases {
+		m.Kind = "differential"
+		m.Bases = append(m.Bases, baseInfo{b.Set, b.File})
+	}
+	for i := range h.Datasets {
+		if h.Datasets[i].Pool >= 0 {
+			m.StateBytes += h.Datasets[i].Size
+		}
+		m.BaseBytes += usageOf(s, i).StoredInBases
+	}
+	return m
+}
+
+// when gives the time a set was taken and how long ago that is.
+func (m *summary) when(now time.Time) (at, ago string) {
+	if m.taken.IsZero() {
+		return m.Time, "-"
+	}
+	return clock(m.taken), age(now, m.taken)
+}
+
+// kind says whether the set is whole by itself.
+func (m *summary) kind() string {
+	if m.Kind == "full" {
+		return m.Kind
+	}
+	return fmt.Sprintf("%s, %s", m.Kind, count(len(m.Bases), "base"))
+}
+
+func compressionName(c ckpt.Compression) string {
+	if c == ckpt.None {
+		return "none"
+	}
+	return string(c)
+}
+
+// usage is where the bytes of a dataset, or of several, are.
+type usage struct {
+	Size          int64 `json:"sizeBytes"`
+	Zero          int64 `json:"zeroBytes"`          // in blocks of zeros, which are not stored
+	Unchanged     int64 `json:"unchangedBytes"`     // in blocks that an older set's file holds
+	Stored        int64 `json:"storedBytes"`        // in this file, after compression
+	StoredInBases int64 `json:"storedInBasesBytes"` // in older sets' files, after compression
+
+	unpacked int64 // what is stored, here and there, before compression
+}
+
+// usageOf counts the blocks of dataset i.
+func usageOf(s *ckpt.Set, i int) usage {
+	d := &s.Header.Datasets[i]
+	u := usage{Size: d.Size}
+	for off, row := int64(0), d.First; off < d.Size; off, row = off+d.Block, row+1 {
+		n := min(d.Block, d.Size-off)
+		whole := n // what a chunk holds: the last one is filled up
+		if d.Chunk != nil {
+			whole = d.Block
+		}
+		switch b := s.Blocks[row]; {
+		case b.Source == ckpt.SourceZero:
+			u.Zero += n
+		case b.Source == ckpt.SourceHere:
+			u.Stored += int64(b.Stored)
+			u.unpacked += whole
+		default:
+			u.Unchanged += n
+			u.StoredInBases += int64(b.Stored)
+			u.unpacked += whole
+		}
+	}
+	return u
+}
+
+func (u *usage) add(v usage) {
+	u.Size += v.Size
+	u.Zero += v.Zero
+	u.Unchanged += v.Unchanged
+	u.Stored += v.Stored
+	u.StoredInBases += v.StoredInBases
+	u.unpacked += v.unpacked
+}
+
+// ratio is how much smaller compression made what is stored; 1 if nothing is.
+func (u *usage) ratio() float64 {
+	packed := u.Stored + u.StoredInBases
+	if packed == 0 {
+		return 1
+	}
+	return float64(u.unpacked) / float64(packed)
+}
+
+// cells are the columns of a table that tell of u: size, zero, unchanged,
+// stored, ratio.
+func (u *usage) cells() []string {
+	ratio := "-"
+	if u.unpacked != u.Stored+u.StoredInBases {
+		ratio = fmt.Sprintf("%.2f×", u.ratio())
+	}
+	return []string{size(u.Size), percent(u.Zero, u.Size), percent(u.Unchanged, u.Size), size(u.Stored), ratio}
+}
+
+// shape gives dimensions as people read them.
+func shape(dims []uint64) string {
+	if len(dims) == 0 {
+		return "scalar"
+	}
+	var b strings.Builder
+	for i, n := range dims {
+		if i > 0 {
+			b.WriteString("×")
+		}
+		fmt.Fprint(&b, n)
+	}
+	return b.String()
+}

@@ -1,0 +1,159 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"math"
+	"strings"
+	"text/tabwriter"
+	"time"
+)
+
+// output is stdout; it remembers that it could not be written.
+type output struct {
+	w   io.Writer
+	err error
+}
+
+func (o *output) Write(p []byte) (int, error) {
+	if o.err != nil {
+		return 0, o.err
+	}
+	n, err := o.w.Write(p)
+	o.err = err
+	return n, err
+}
+
+// printf writes text to stdout. That it failed is seen at the end, by run.
+func (c *call) printf(format string, args ...any) { fmt.Fprintf(c.stdout, format, args...) }
+
+// notef writes a remark for people, which is no part of the result, to stderr.
+func (c *call) notef(format string, args ...any) {
+	fmt.Fprintf(c.stderr, "cairn: "+format+"\n", args...)
+}
+
+// document writes v as the command's JSON document.
+func (c *call) document(v any) error {
+	e := json.NewEncoder(c.stdout)
+	e.SetIndent("", "  ")
+	e.SetEscapeHTML(false)
+	return e.Encode(v)
+}
+
+// table is text in aligned columns.
+type table struct {
+	w      *tabwriter.Writer
+	indent string
+}
+
+func (c *call) table(indent string, header ...string) *table {
+	t := &table{tabwriter.NewWriter(c.stdout, 0, 0, 2, ' ', 0), indent}
+	if len(header) > 0 {
+		t.row(header...)
+	}
+	return t
+}
+
+// row adds a line. What a cell holds can't disturb the columns.
+func (t *table) row(cells ...string) {
+	for i, s := range cells {
+		cells[i] = printable(s)
+	}
+	fmt.Fprintln(t.w, t.indent+strings.Join(cells, "\t"))
+}
+
+func (t *table) flush() { t.w.Flush() }
+
+// printable replaces control characters, which names in a file may hold.
+func printable(s string) string {
+	return strings.Map(func(r rune) rune {
+		if r < ' ' || r == 0x7f {
+			return '�'
+		}
+		return r
+	}, s)
+}
+
+// size gives bytes as people read them.
+func size(n int64) string {
+	if n < 1<<10 {
+		return fmt.Sprintf("%d B", n)
+	}
+	v, unit := float64(n), ""
+	for _, unit = range []string{"KiB", "MiB", "GiB", "TiB", "PiB"} {
+		if v /= 1 << 10; v < 1023.95 {
+			break
+		}
+	}
+	return fmt.Sprintf("%.1f %s", v, unit)
+}
+
+// percent gives part of whole, and never 0 % or 100 % for a little more or less.
+func percent(part, whole int64) string {
+	switch {
+	case whole == 0 || part == 0:
+		return "-"
+	case part == whole:
+		return "100 %"
+	}
+	p := 100 * float64(part) / float64(whole)
+	switch {
+	case p < 0.1:
+		return "<0.1 %"
+	case p >= 99.95:
+		return ">99.9 %"
+	}
+	return fmt.Sprintf("%.1f %%", p)
+}
+
+// count gives a number of things: 1 set, 2 sets.
+func count[T int | int64 | uint64](n T, thing string) string {
+	if n == 1 {
+		return "1 " + thing
+	}
+	return fmt.Sprintf("%d %ss", n, thing)
+}
+
+// age tells how long ago t was.
+func age(now, t time.Time) string {
+	d := now.Sub(t)
+	switch {
+	case d < 0:
+		return "in the future"
+	case d < time.Second:
+		return "now"
+	case d < time.Minute:
+		return fmt.Sprintf("%ds ago", int(d.Seconds()))
+	case d < time.Hour:
+		return fmt.Sprintf("%dm ago", int(d.Minutes()))
+	case d < 48*time.Hour:
+		return fmt.Sprintf("%dh %dm ago", int(d.Hours()), int(d.Minutes())%60)
+	}
+	return fmt.Sprintf("%dd ago", int(d.Hours()/24))
+}
+
+// clock gives a time of a header in the time zone of the reader.
+func clock(t time.Time) string { return t.Local().Format("2006-01-02 15:04:05") }
+
+// millis gives milliseconds with three digits that mean something.
+func millis(ms float64) string {
+	switch {
+	case ms >= 10000:
+		return fmt.Sprintf("%.1f s", ms/1000)
+	case ms >= 100:
+		return fmt.Sprintf("%.0f ms", ms)
+	}
+	return fmt.Sprintf("%.3g ms", ms)
+}
+
+// number gives a difference as people read it.
+func number(v float64) string { return fmt.Sprintf("%.4g", v) }
+
+// finite is v for a JSON document, which has no other numbers: null.
+func finite(v float64) *float64 {
+	if math.IsNaN(v) || math.IsInf(v, 0) {
+		return nil
+	}
+	return &v
+}

@@ -1,0 +1,367 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/cairnrun/cairn/ckpt"
+	"github.com/cairnrun/cairn/store"
+)
+
+func verifyCommand() command {
+	return command{
+		name: "verify", args: "SET|DIR …", min: 1, max: -1,
+		brief: "check every byte of sets",
+		about: `Reads all of a set, with the blocks that lie in files of older sets, compares
+everything with its digests, and names the blocks that are not what was
+written. For a run's folder, all sets in it are checked. The exit code is 1 if
+anything is damaged.
+
+With --accept, values that were changed on purpose in the file of one set (by
+h5py, say) are accepted: the set is written anew with digests of what it holds
+now, whole by itself, and a run that restarts takes the changed values. It
+needs the folder's lock, so no run may be using it. Sets share files: a value
+changed in one may be changed in others too, which cairn then says.`,
+		examples: []example{
+			{"cairn verify ckpt", "all sets in folder ckpt"},
+			{"cairn verify ckpt@12", "only set 12"},
+			{"cairn verify --json a b | jq '.sets[] | select(.status != \"sound\")'", "what is wrong in two folders"},
+			{"cairn verify --accept ckpt@12", "make values edited in set 12 good"},
+		},
+		setup: func(f *flag.FlagSet) action {
+			accept := f.Bool("accept", false, "accept values that were changed on purpose, in one set")
+			return func(ctx context.Context, c *call) error {
+				if *accept {
+					return c.accept(ctx)
+				}
+				return verify(ctx, c)
+			}
+		},
+	}
+}
+
+// verifyDocument is what verify --json prints.
+type verifyDocument struct {
+	Sets  []verifiedSet `json:"sets"`
+	Sound bool          `json:"sound"` // all of them
+}
+
+// verifiedSet is what became of checking one set.
+type verifiedSet struct {
+	Set          uint64         `json:"set"`
+	Path         string         `json:"path"`
+	Status       string         `json:"status"` // "sound", "damaged" or "unreadable"
+	CheckedBytes int64          `json:"checkedBytes"`
+	Damage       []damagedBlock `json:"damage"`
+	Accepted     []damagedBlock `json:"accepted,omitempty"` // by --accept
+	Sharing      []uint64       `json:"sharing,omitempty"`  // sets that share files with one that was accepted
+	Error        string         `json:"error,omitempty"`    // why it is unreadable
+}
+
+// damagedBlock is a block that is not what was written.
+type damagedBlock struct {
+	Block  string `json:"block"`
+	Reason string `json:"reason"`
+}
+
+func verify(ctx context.Context, c *call) error {
+	doc := verifyDocument{Sets: []verifiedSet{}, Sound: true}
+	var failed error
+	for _, arg := range c.args {
+		sets, folder, err := c.resolveAll(arg)
+		if err != nil {
+			failed = c.notDone(failed, err)
+			continue
+		}
+		var here []verifiedSet
+		for _, t := range sets {
+			v, err := c.verifySet(ctx, t)
+			if folder && errors.Is(err, fs.ErrNotExist) {
+				continue // the run has removed it meanwhile
+			}
+			if errors.Is(err, context.Canceled) {
+				return err
+			}
+			if err != nil {
+				failed = c.notDone(failed, err)
+			}
+			doc.Sound = doc.Sound && v.Status != "damaged"
+			here = append(here, v)
+			if !c.json {
+				c.verifiedText(&v)
+			}
+		}
+		if folder && !c.json {
+			c.outlook(here)
+		}
+		doc.Sets = append(doc.Sets, here...)
+	}
+	found := !doc.Sound
+	doc.Sound = doc.Sound && failed == nil
+	if c.json {
+		if err := c.document(doc); err != nil {
+			return err
+		}
+	}
+	switch {
+	case failed != nil:
+		return failed
+	case found:
+		return errFound
+	}
+	return nil
+}
+
+// notDone keeps the last of several errors for the end and reports the one
+// before it now.
+func (c *call) notDone(before, err error) error {
+	if before != nil {
+		c.notef("%s", describe(before))
+	}
+	return err
+}
+
+// resolveAll finds the sets that arg names: all of a run's folder, or one.
+func (c *call) resolveAll(arg string) (sets []target, folder bool, err error) {
+	if st, err := c.fsys.Stat(arg); err == nil && st.IsDir() {
+		_, isSet, err := c.setFolder(arg)
+		if err != nil {
+			return nil, false, err
+		}
+		if !isSet {
+			sets, err := c.sets(arg)
+			return sets, true, err
+		}
+	}
+	t, err := c.resolve(arg)
+	return []target{t}, false, err
+}
+
+// verifySet checks one set. An error says that it could not be done; damage
+// is none.
+func (c *call) verifySet(ctx context.Context, t target) (verifiedSet, error) {
+	v := verifiedSet{Set: t.index, Path: t.file, Status: "sound", Damage: []damagedBlock{}}
+	s, err := c.open(t)
+	if err == nil {
+		defer s.Close()
+		v.Set, v.CheckedBytes = s.Header.Set, s.State()
+		v.Damage, err = c.damage(ctx, s)
+	}
+	switch {
+	case errors.Is(err, ckpt.ErrCorrupt):
+		v.Damage = append(v.Damage, damagedBlock{"metadata", reason(err, t.file)})
+		err = nil
+	case err != nil:
+		v.Status, v.Error = "unreadable", reason(err, t.file)
+		return v, err
+	}
+	if len(v.Damage) > 0 {
+		v.Status = "damaged"
+		if _, gone := c.fsys.Stat(t.file); errors.Is(gone, fs.ErrNotExist) {
+			v.Status, v.Error = "unreadable", "removed while it was being checked"
+			return v, fmt.Errorf("%s: removed while it was being checked; try again: %w", t.file, gone)
+		}
+	}
+	return v, nil
+}
+
+// damage reads all of a set and returns what is damaged, in the set's order.
+func (c *call) damage(ctx context.Context, s *ckpt.Set) ([]damagedBlock, error) {
+	p := c.progress(fmt.Sprintf("checking set %d", s.Header.Set), s.State())
+	found, err := s.Verify(ctx, p.at)
+	p.end()
+	out := []damagedBlock{}
+	if err != nil {
+		return out, err
+	}
+	if len(found) > 1 {
+		place := make(map[string]int)
+		for i := range s.Header.Datasets {
+			d := &s.Header.Datasets[i]
+			for k := 0; int64(k)*d.Block < d.Size; k++ {
+				place[s.BlockName(i, k)] = d.First + k
+			}
+		}
+		slices.SortStableFunc(found, func(a, b ckpt.Damage) int { return place[a.Name] - place[b.Name] })
+	}
+	for _, d := range found {
+		why := strings.TrimPrefix(reason(d.Err, s.Path), d.Name+" ")
+		out = append(out, damagedBlock{d.Name, why})
+	}
+	return out, nil
+}
+
+func (c *call) verifiedText(v *verifiedSet) {
+	switch {
+	case v.Status == "unreadable":
+		c.printf("%s: could not be checked: %s\n", v.Path, v.Error)
+	case v.Status == "sound" && len(v.Accepted) > 0:
+		c.printf("%s: sound: %s accepted as it is now\n", v.Path, count(len(v.Accepted), "changed block"))
+		c.blocksText(v.Accepted)
+	case v.Status == "sound":
+		c.printf("%s: sound, %s checked\n", v.Path, size(v.CheckedBytes))
+	default:
+		c.printf("%s: damaged\n", v.Path)
+		c.blocksText(v.Damage)
+	}
+}
+
+func (c *call) blocksText(blocks []damagedBlock) {
+	const most = 20
+	for i, b := range blocks {
+		if i == most {
+			c.printf("  … and %d more (--json lists all)\n", len(blocks)-most)
+			break
+		}
+		c.printf("  %s: %s\n", printable(b.Block), printable(b.Reason))
+	}
+}
+
+// outlook says what damage in a folder means for its run.
+func (c *call) outlook(sets []verifiedSet) {
+	good := slices.IndexFunc(sets, func(v verifiedSet) bool { return v.Status == "sound" })
+	bad := slices.IndexFunc(sets, func(v verifiedSet) bool { return v.Status == "damaged" })
+	switch {
+	case bad < 0:
+	case good < 0:
+		c.printf("no set in this folder is sound: a run will refuse to start from it; bring back a copy, or move the folder away to start afresh\n")
+	case bad < good:
+		c.printf("a run that restarts steps around the damage to set %d\n", sets[good].Set)
+	default:
+		c.printf("a run that restarts takes set %d, which is sound\n", sets[good].Set)
+	}
+}
+
+// accept does verify --accept.
+func (c *call) accept(ctx context.Context) error {
+	if len(c.args) != 1 {
+		return usagef("verify: --accept takes one set, not %d; accept them one by one", len(c.args))
+	}
+	t, err := c.resolve(c.args[0])
+	if err != nil {
+		return err
+	}
+	if t.dir == "" {
+		return fmt.Errorf("%s: --accept works on a set in a run's folder (DIR/set-00000012/rank-0000.h5), which this file is not in; put it there first", t.file)
+	}
+	dir, err := store.Create(c.fsys, t.dir, t.rank)
+	if err != nil {
+		return err
+	}
+	defer dir.Close()
+	v, err := c.acceptSet(ctx, t, dir)
+	if err != nil {
+		return err
+	}
+	if c.json {
+		if err := c.document(verifyDocument{[]verifiedSet{v}, v.Status == "sound"}); err != nil {
+			return err
+		}
+	} else {
+		c.verifiedText(&v)
+	}
+	if len(v.Sharing) > 0 {
+		c.notef("files of this set are also files of %s, where the same values may have changed; check with 'cairn verify %s'", setNames(v.Sharing), t.dir)
+	}
+	if v.Status != "sound" {
+		return errFound
+	}
+	return nil
+}
+
+// acceptSet rewrites a set if it holds something to accept.
+func (c *call) acceptSet(ctx context.Context, t target, dir *store.Dir) (verifiedSet, error) {
+	v, err := c.verifySet(ctx, t)
+	if err != nil || v.Status == "sound" {
+		return v, err
+	}
+	s, err := c.open(t)
+	if err != nil {
+		return v, fmt.Errorf("%w; its metadata is damaged, so there is nothing to accept values into", err)
+	}
+	defer s.Close()
+	changed := v.Damage
+	sharing, err := c.sharing(t)
+	if err != nil {
+		return v, err
+	}
+	p := c.progress(fmt.Sprintf("rewriting set %d", s.Header.Set), s.State())
+	err = s.Accept(ctx, dir, p.at)
+	p.end()
+	if err != nil {
+		return v, fmt.Errorf("%s: not accepted, and left as it was: %w", t.file, err)
+	}
+	if v, err = c.verifySet(ctx, t); err != nil {
+		return v, err
+	}
+	v.Accepted, v.Sharing = changed, sharing
+	if v.Status != "sound" {
+		return v, nil
+	}
+	now, err := c.open(t)
+	if err != nil {
+		return v, err
+	}
+	defer now.Close()
+	unneeded, err := c.unneeded(t, &now.Header)
+	if err != nil {
+		return v, err
+	}
+	for _, f := range unneeded { // links that the set needed before
+		if err := c.fsys.Remove(f.path); err != nil {
+			return v, err
+		}
+	}
+	return v, nil
+}
+
+// sharing returns the other sets in a run's folder that have a file in common
+// with t.
+func (c *call) sharing(t target) ([]uint64, error) {
+	mine, err := c.files(filepath.Dir(t.file))
+	if err != nil {
+		return nil, err
+	}
+	folders, err := c.folders(t.dir)
+	if err != nil {
+		return nil, err
+	}
+	var out []uint64
+	for n, path := range folders {
+		if n == t.index {
+			continue
+		}
+		theirs, err := c.files(path)
+		if err != nil {
+			return nil, err
+		}
+		if slices.ContainsFunc(theirs, func(f folderFile) bool {
+			return slices.ContainsFunc(mine, func(g folderFile) bool { return os.SameFile(f.info, g.info) })
+		}) {
+			out = append(out, n)
+		}
+	}
+	slices.Sort(out)
+	return out, nil
+}
+
+// setNames gives indices as people read them: set 3, sets 3 and 4.
+func setNames(indices []uint64) string {
+	var text []string
+	for _, n := range indices {
+		text = append(text, strconv.FormatUint(n, 10))
+	}
+	if len(text) == 1 {
+		return "set " + text[0]
+	}
+	last := len(text) - 1
+	return "sets " + strings.Join(text[:last], ", ") + " and " + text[last]
+}

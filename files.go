@@ -1,0 +1,276 @@
+package cairn
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/cairnrun/cairn/ckpt"
+)
+
+// OpenFile opens a data file of the program as os.OpenFile does, and makes it
+// part of the state: sets hold its path, mode, offset and size. When a run is
+// restored, the file is positioned where it was, and one that is written is
+// cut back to the size it had, so that output is neither doubled nor lost.
+// What was overwritten in place since the set was saved is not undone.
+//
+// Call it before Restore, as on a fresh start: an existing file is then not
+// truncated if a set will say what it holds. A *os.File that came from here
+// may itself be part of protected values.
+func (p *Run) OpenFile(name string, flag int, perm fs.FileMode) (*os.File, error) {
+	truncate := false
+	open := flag
+	if p.files.resuming {
+		truncate = flag&os.O_TRUNC != 0
+		open &^= os.O_TRUNC | os.O_EXCL
+	}
+	f, err := os.OpenFile(name, open, perm)
+	if err != nil {
+		return nil, err
+	}
+	if err := p.files.add(f, name, flag, perm, truncate); err != nil {
+		f.Close()
+		return nil, err
+	}
+	return f, nil
+}
+
+// File makes a file that the program opened itself, with these flags, part of
+// the state; see OpenFile.
+func (p *Run) File(f *os.File, flag int) error {
+	st, err := f.Stat()
+	if err != nil {
+		return err
+	}
+	return p.files.add(f, f.Name(), flag, st.Mode().Perm(), false)
+}
+
+// fileTable holds the run's open data files.
+type fileTable struct {
+	resuming bool // sets exist, and Restore has not been called
+	open     []*openFile
+	next     int
+	saved    []*openFile // while restoring: by the set's ids
+}
+
+type openFile struct {
+	entry    ckpt.FileEntry
+	f        *os.File
+	truncate bool // was asked for, and waits for Restore
+	fresh    bool // opened by Restore
+}
+
+// The standard streams are known without being opened; they have no entry.
+const (
+	idStdin = 1<<30 + iota
+	idStdout
+	idStderr
+)
+
+func (t *fileTable) add(f *os.File, name string, flag int, perm fs.FileMode, truncate bool) error {
+	st, err := f.Stat()
+	if err != nil {
+		return err
+	}
+	if !st.Mode().IsRegular() {
+		return fmt.Errorf("cairn: %s is not a regular file: it can't be positioned when the run is restored", name)
+	}
+	abs, err := filepath.Abs(name)
+	if err != nil {
+		return err
+	}
+	mode := "r"
+	switch flag & (os.O_RDONLY | os.O_WRONLY | os.O_RDWR) {
+	case os.O_WRONLY:
+		mode = "w"
+	case os.O_RDWR:
+		mode = "rw"
+	}
+	if flag&os.O_APPEND != 0 {
+		mode += "a"
+	}
+	t.open = append(t.open, &openFile{
+		entry: ckpt.FileEntry{ID: t.next, Path: portablePath(name, abs), Mode: mode, Perm: uint32(perm)},
+		f:     f, truncate: truncate,
+	})
+	t.next++
+	return nil
+}
+
+// portablePath is the path as the program gave it, with forward slashes: a
+// relative one is looked up in the working folder of whoever restores it.
+func portablePath(name, abs string) string {
+	if filepath.IsAbs(name) {
+		return filepath.ToSlash(abs)
+	}
+	return filepath.ToSlash(filepath.Clean(name))
+}
+
+func (t *fileTable) id(f *os.File) (int, bool) {
+	switch f {
+	case os.Stdin:
+		return idStdin, true
+	case os.Stdout:
+		return idStdout, true
+	case os.Stderr:
+		return idStderr, true
+	}
+	for _, o := range t.open {
+		if o.f == f {
+			return o.entry.ID, true
+		}
+	}
+	return 0, false
+}
+
+func (t *fileTable) file(id int) (*os.File, error) {
+	switch id {
+	case idStdin:
+		return os.Stdin, nil
+	case idStdout:
+		return os.Stdout, nil
+	case idStderr:
+		return os.Stderr, nil
+	}
+	for _, o := range t.saved {
+		if o.entry.ID == id {
+			return o.f, o.reopen()
+		}
+	}
+	return nil, fmt.Errorf("%w: no file %d in the file map", ErrCorrupt, id)
+}
+
+// entries says where all files stand. Closed ones are forgotten.
+func (t *fileTable) entries() ([]ckpt.FileEntry, error) {
+	var out []ckpt.FileEntry
+	live := t.open[:0]
+	for _, o := range t.open {
+		off, err := o.f.Seek(0, io.SeekCurrent)
+		if errors.Is(err, os.ErrClosed) {
+			continue
+		}
+		if err != nil {
+			return nil, fmt.Errorf("data file: %w", err)
+		}
+		st, err := o.f.Stat()
+		if err != nil {
+			return nil, fmt.Errorf("data file: %w", err)
+		}
+		o.entry.Offset, o.entry.Size = off, st.Size()
+		live = append(live, o)
+		out = append(out, o.entry)
+	}
+	t.open = live
+	return out, nil
+}
+
+// begin pairs the files of a set with those that the program has opened again.
+func (t *fileTable) begin(saved []ckpt.FileEntry) {
+	used := make(map[*openFile]bool)
+	t.saved = nil
+	for _, e := range saved {
+		o := &openFile{entry: e, fresh: true}
+		for _, c := range t.open {
+			if !used[c] && c.entry.Path == e.Path && c.entry.Mode == e.Mode {
+				used[c] = true
+				o.f, o.fresh = c.f, false
+				break
+			}
+		}
+		t.saved = append(t.saved, o)
+	}
+}
+
+// reopen opens the file if the program has not, without changing it.
+func (o *openFile) reopen() error {
+	if o.f != nil {
+		return nil
+	}
+	flag := os.O_RDONLY
+	switch strings.TrimSuffix(o.entry.Mode, "a") {
+	case "w":
+		flag = os.O_WRONLY
+	case "rw":
+		flag = os.O_RDWR
+	}
+	if strings.HasSuffix(o.entry.Mode, "a") {
+		flag |= os.O_APPEND
+	}
+	if o.entry.Size == 0 && flag != os.O_RDONLY {
+		flag |= os.O_CREATE
+	}
+	f, err := os.OpenFile(filepath.FromSlash(o.entry.Path), flag, fs.FileMode(o.entry.Perm))
+	if err != nil {
+		return fmt.Errorf("data file of the checkpoint: %w", err)
+	}
+	o.f = f
+	return nil
+}
+
+// finish positions all files and cuts back those that are written. The set's
+// values are in place by now, so nothing is cut for a set that is not used.
+func (t *fileTable) finish() error {
+	for _, o := range t.saved { // all checks come before any change
+		if err := o.reopen(); err != nil {
+			return err
+		}
+		st, err := o.f.Stat()
+		if err != nil {
+			return fmt.Errorf("data file of the checkpoint: %w", err)
+		}
+		if st.Size() < o.entry.Size {
+			return fmt.Errorf("data file of the checkpoint: %s has %d bytes, but had %d when the set was saved: bring it back, or move the checkpoint folder away to start afresh", o.entry.Path, st.Size(), o.entry.Size)
+		}
+	}
+	open := t.saved
+	next := 0
+	for _, o := range t.saved {
+		if o.entry.Mode != "r" {
+			if err := o.f.Truncate(o.entry.Size); err != nil {
+				return fmt.Errorf("data file of the checkpoint: %w", err)
+			}
+		}
+		if _, err := o.f.Seek(o.entry.Offset, io.SeekStart); err != nil {
+			return fmt.Errorf("data file of the checkpoint: %w", err)
+		}
+		next = max(next, o.entry.ID+1)
+	}
+	for _, o := range t.open {
+		if t.has(o.f) {
+			continue
+		}
+		if o.truncate { // not in the set, so what it holds came later
+			if err := o.f.Truncate(0); err != nil {
+				return fmt.Errorf("data file: %w", err)
+			}
+		}
+		o.entry.ID = next
+		next++
+		open = append(open, o)
+	}
+	t.open, t.saved, t.next = open, nil, next
+	return nil
+}
+
+func (t *fileTable) has(f *os.File) bool {
+	for _, o := range t.saved {
+		if o.f == f {
+			return true
+		}
+	}
+	return false
+}
+
+// abandon closes what was opened for a set that is not used after all.
+func (t *fileTable) abandon() {
+	for _, o := range t.saved {
+		if o.fresh && o.f != nil {
+			o.f.Close()
+		}
+	}
+	t.saved = nil
+}

@@ -1,0 +1,227 @@
+package hdf5
+
+import (
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"sync"
+)
+
+// File is an HDF5 file open for reading. It is safe for concurrent use as far as
+// the io.ReaderAt is.
+type File struct {
+	r    io.ReaderAt
+	size uint64
+	base uint64 // addresses in the file count from here
+	osz  int
+	lsz  int
+	root uint64
+
+	mu     sync.Mutex
+	window []byte // part of the file lately read, never overwritten
+	winAt  uint64
+	groups map[uint64]*links // by address
+}
+
+// Open reads the superblock of the file of this size. No byte past size is read.
+func Open(r io.ReaderAt, size int64) (*File, error) {
+	if size < 0 {
+		return nil, corrupt(0, "file of %d bytes", size)
+	}
+	f := &File{r: r, size: uint64(size), osz: 8, lsz: 8, groups: make(map[uint64]*links)}
+	for at := uint64(0); f.size >= 8 && at <= f.size-8; at = max(2*at, 512) {
+		b, err := f.read(at, 8)
+		if err != nil {
+			return nil, err
+		}
+		if string(b) == signature {
+			return f, f.superblock(at)
+		}
+	}
+	return nil, corrupt(0, "no HDF5 signature")
+}
+
+func (f *File) superblock(at uint64) error {
+	b, err := f.read(at, min(128, f.size-at))
+	if err != nil {
+		return err
+	}
+	c := cursor{b: b, at: at, osz: 8, lsz: 8}
+	c.skip(8)
+	version := c.u8()
+	switch version {
+	case 0, 1:
+		c.skip(4)
+	case 2, 3:
+	default:
+		return unsupported(at, "superblock version %d", version)
+	}
+	f.osz, f.lsz = c.u8(), c.u8()
+	c.skip(1) // reserved, or consistency flags
+	for _, n := range []int{f.osz, f.lsz} {
+		if n != 2 && n != 4 && n != 8 {
+			return corrupt(at, "superblock has addresses or lengths of %d bytes", n)
+		}
+	}
+	c.osz, c.lsz = f.osz, f.lsz
+	if version < 2 {
+		c.skip(8) // B-tree widths, flags
+		if version == 1 {
+			c.skip(4)
+		}
+	}
+	base := c.uint(f.osz)
+	c.addr() // free space, or superblock extension
+	end := c.uint(f.osz)
+	if version < 2 {
+		c.addr()      // driver information
+		c.uint(f.osz) // name of the root's symbol table entry
+	}
+	c.base = base
+	f.root = c.addr()
+	if version >= 2 {
+		sum := lookup3(c.b[:c.pos])
+		if want := c.u32(); !c.bad && sum != want {
+			return corrupt(at, "superblock has checksum %#x and not %#x", sum, want)
+		}
+	}
+	switch {
+	case c.bad:
+		return corrupt(at, "superblock cut short")
+	case base > at:
+		return corrupt(at, "base address %#x lies past the superblock", base)
+	case end > f.size: // this one address is absolute
+		return corrupt(at, "file has %d bytes and should have %d", f.size, end)
+	}
+	f.base = base
+	return nil
+}
+
+const windowSize = 1 << 16
+
+// read returns n bytes at an absolute address. They must not be changed.
+func (f *File) read(at, n uint64) ([]byte, error) {
+	if n > f.size || at > f.size-n {
+		return nil, corrupt(at, "%d bytes lie outside the file's %d", n, f.size)
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if at < f.winAt || at+n > f.winAt+uint64(len(f.window)) {
+		start := at &^ (windowSize - 1)
+		end := min(max(at+n, start+windowSize), f.size)
+		buf := make([]byte, end-start)
+		if err := f.readRaw(buf, start); err != nil {
+			return nil, err
+		}
+		f.window, f.winAt = buf, start
+	}
+	return f.window[at-f.winAt:][:n:n], nil
+}
+
+// readRaw fills p from an absolute address inside the file.
+func (f *File) readRaw(p []byte, at uint64) error {
+	n, err := f.r.ReadAt(p, int64(at))
+	if n == len(p) {
+		return nil
+	}
+	if err == nil || err == io.EOF {
+		err = io.ErrUnexpectedEOF
+	}
+	return fmt.Errorf("hdf5: reading %d bytes at offset %#x: %w", len(p), at, err)
+}
+
+// cursor reads n bytes at an absolute address and returns a cursor over them.
+func (f *File) cursor(at, n uint64) (*cursor, error) {
+	b, err := f.read(at, n)
+	if err != nil {
+		return nil, err
+	}
+	return f.over(b, at), nil
+}
+
+// upTo is cursor for at most n bytes, fewer where the file ends before.
+func (f *File) upTo(at, n uint64) (*cursor, error) {
+	if at < f.size {
+		n = min(n, f.size-at)
+	}
+	return f.cursor(at, n)
+}
+
+// over is a cursor over bytes that came from address at.
+func (f *File) over(b []byte, at uint64) *cursor {
+	return &cursor{b: b, at: at, base: f.base, osz: f.osz, lsz: f.lsz}
+}
+
+// checked verifies the checksum that ends the block of n bytes at at, and
+// returns a cursor over what comes before it.
+func (f *File) checked(at, n uint64, what string) (*cursor, error) {
+	c, err := f.cursor(at, n)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", what, err)
+	}
+	if n < 4 {
+		return nil, corrupt(at, "%s of %d bytes", what, n)
+	}
+	sum, want := lookup3(c.b[:n-4]), le.Uint32(c.b[n-4:])
+	if sum != want {
+		return nil, corrupt(at, "%s has checksum %#x and not %#x", what, sum, want)
+	}
+	c.b = c.b[:n-4]
+	return c, nil
+}
+
+const maxSoftLinks = 16 // followed in one path
+
+// lookup finds the object header of a path.
+func (f *File) lookup(path string) (uint64, error) {
+	at := f.root
+	todo := strings.Split(path, "/")
+	soft := 0
+	for i := 0; i < len(todo); i++ {
+		if todo[i] == "" || todo[i] == "." {
+			continue
+		}
+		g, err := f.links(at)
+		if err != nil {
+			return 0, err
+		}
+		l, ok := g.find[todo[i]]
+		switch {
+		case !ok:
+			return 0, fmt.Errorf("%w: no %q (group at offset %#x)", ErrNotFound, todo[i], at)
+		case l.kind == linkHard:
+			at = l.addr
+		case l.kind == linkSoft:
+			if soft++; soft > maxSoftLinks {
+				return 0, fmt.Errorf("%w: too many soft links", ErrNotFound)
+			}
+			if strings.HasPrefix(l.target, "/") {
+				at = f.root
+			}
+			todo, i = append(strings.Split(l.target, "/"), todo[i+1:]...), -1
+		default:
+			return 0, unsupported(at, "link %q of kind %d", todo[i], l.kind)
+		}
+	}
+	return at, nil
+}
+
+// List returns the names in a group, sorted. A soft or external link counts,
+// wherever it may lead.
+func (f *File) List(path string) ([]string, error) {
+	at, err := f.lookup(path)
+	var g *links
+	if err == nil {
+		g, err = f.links(at)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("group %q: %w", path, err)
+	}
+	names := make([]string, 0, len(g.find))
+	for name := range g.find {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	return names, nil
+}

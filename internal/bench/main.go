@@ -1,0 +1,221 @@
+// Command bench measures what Cairn costs, as ratios to raw baselines taken
+// in the same run: a parallel memcpy of the state, an O_DIRECT write of the
+// same bytes with fsync, an O_DIRECT read. Measurements are interleaved and
+// repeated; medians are shown.
+//
+//	go run ./internal/bench [-size MiB] [-rounds N] [-dir DIR]
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"sync"
+	"text/tabwriter"
+	"time"
+
+	"github.com/cairnrun/cairn"
+)
+
+var (
+	size   = flag.Int("size", 1024, "MiB of float64 state")
+	rounds = flag.Int("rounds", 7, "rounds; medians are shown")
+	folder = flag.String("dir", "", "where files are written (default: the temporary folder)")
+)
+
+func main() {
+	flag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	err := run(ctx)
+	stop()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "bench:", err)
+		os.Exit(1)
+	}
+}
+
+// bench holds the state and the samples.
+type bench struct {
+	ctx   context.Context
+	dir   string
+	state []float64
+	copy  []float64 // warm memory of the same size
+	got   map[string][]float64
+	log   func(format string, args ...any)
+}
+
+func (b *bench) add(name string, v float64) { b.got[name] = append(b.got[name], v) }
+
+// time adds the seconds that f takes.
+func (b *bench) time(name string, f func() error) error {
+	t := time.Now()
+	if err := f(); err != nil {
+		return fmt.Errorf("%s: %w", name, err)
+	}
+	b.add(name, time.Since(t).Seconds())
+	return nil
+}
+
+func (b *bench) median(name string) float64 {
+	v := slices.Clone(b.got[name])
+	if len(v) == 0 {
+		return 0
+	}
+	slices.Sort(v)
+	return v[len(v)/2]
+}
+
+func run(ctx context.Context) error {
+	dir, err := os.MkdirTemp(*folder, "cairn-bench-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir)
+	n := *size << 20 / 8
+	b := &bench{ctx: ctx, dir: dir, state: make([]float64, n), copy: make([]float64, n), got: map[string][]float64{}}
+	b.log = func(f string, a ...any) { fmt.Fprintf(os.Stderr, f+"\n", a...) }
+	for i := range b.state {
+		b.state[i] = 1 / float64(i+1)
+	}
+	parallel(len(b.copy), func(lo, hi int) { clear(b.copy[lo:hi]) })
+	steps := []struct {
+		name string
+		f    func() error
+	}{
+		{"raw baselines", b.raw},
+		{"all changed", b.all},
+		{"1 % changed, digests", func() error { return b.sparse("digest", true) }},
+		{"1 % changed, kernel tracking", func() error { return b.sparse("kernel", false) }},
+		{"90 % zeros", b.zeros},
+		{"memory bound", b.bounded},
+	}
+	for r := range *rounds {
+		for _, s := range steps {
+			if err := ctx.Err(); err != nil {
+				return err
+			}
+			b.log("round %d of %d: %s", r+1, *rounds, s.name)
+			if err := s.f(); err != nil {
+				return fmt.Errorf("%s: %w", s.name, err)
+			}
+		}
+	}
+	b.log("for comparison: encoding/gob, libhdf5")
+	if err := b.peers(); err != nil {
+		return err
+	}
+	b.report()
+	return nil
+}
+
+func (b *bench) report() {
+	bytes := float64(len(b.state) * 8)
+	w := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', 0)
+	row := func(what, value, ratio, bound, verdict string) {
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", what, value, ratio, bound, verdict)
+	}
+	ratio := func(what, name, base, of string, bound float64) {
+		v, r := b.median(name), b.median(name)/b.median(base)
+		if b.got[name] == nil {
+			row(what, "not available here", "", "", "")
+			return
+		}
+		verdict, text := "", ""
+		if bound > 0 {
+			verdict, text = "ok", fmt.Sprintf("≤ %.2f", bound)
+			if r > bound {
+				verdict = "MISSED"
+			}
+		}
+		row(what, fmt.Sprintf("%.3f s", v), fmt.Sprintf("%.2f × %s", r, of), text, verdict)
+	}
+	share := func(what, name string, bound float64) {
+		v := b.median(name)
+		verdict := "ok"
+		if b.got[name] == nil {
+			row(what, "not available here", "", "", "")
+			return
+		}
+		if v > bound {
+			verdict = "MISSED"
+		}
+		row(what, fmt.Sprintf("%.2f %%", 100*v), "", fmt.Sprintf("≤ %.0f %%", 100*bound), verdict)
+	}
+	fmt.Fprintf(w, "\n%d MiB of float64, %d processors, medians of %d rounds\n\n", *size, runtime.GOMAXPROCS(0), *rounds)
+	row("WHAT", "MEDIAN", "RATIO", "BOUND", "")
+	raw := func(what, name string) {
+		v := b.median(name)
+		row(what, fmt.Sprintf("%.3f s", v), fmt.Sprintf("%.1f GB/s", bytes/v/1e9), "", "")
+	}
+	raw("parallel memcpy", "memcpy")
+	raw("O_DIRECT write + fsync", "direct write")
+	raw("buffered write + fsync", "buffered write")
+	raw("O_DIRECT read", "direct read")
+	ratio("held, all changed", "held all", "memcpy", "memcpy", 1.15)
+	ratio("held, 1 % changed, digests", "held digest", "memcpy", "memcpy", 0.6)
+	ratio("held, 1 % changed, kernel tracking", "held kernel", "memcpy", "memcpy", 0.1)
+	ratio("durable, all changed", "durable all", "direct write", "O_DIRECT write", 1.15)
+	ratio("", "durable all", "buffered write", "buffered write", 1)
+	ratio("restore", "restore", "direct read", "O_DIRECT read", 1.2)
+	share("written, 1 % changed", "written digest", 0.02)
+	share("written, 1 % changed, kernel tracking", "written kernel", 0.02)
+	share("written, 90 % zeros", "written zeros", 0.11)
+	share("extra memory, of a bound of 1/4 of the state", "memory", 1)
+	ratio("encoding/gob, durable", "gob", "direct write", "O_DIRECT write", 0)
+	ratio("libhdf5, durable", "libhdf5", "direct write", "O_DIRECT write", 0)
+	w.Flush()
+}
+
+// parallel calls f for parts of n, one per processor.
+func parallel(n int, f func(lo, hi int)) {
+	p := runtime.GOMAXPROCS(0)
+	var wg sync.WaitGroup
+	for i := range p {
+		wg.Go(func() { f(n*i/p, n*(i+1)/p) })
+	}
+	wg.Wait()
+}
+
+// change rewrites every number.
+func (b *bench) change() {
+	parallel(len(b.state), func(lo, hi int) {
+		for i := lo; i < hi; i++ {
+			b.state[i] += 1e-3
+		}
+	})
+}
+
+// changeSome rewrites 1 % of the blocks, spread out.
+func (b *bench) changeSome() {
+	const block = 64 << 10 / 8
+	for at := 0; at < len(b.state); at += 100 * block {
+		for i := at; i < min(at+block, len(b.state)); i++ {
+			b.state[i] += 1e-3
+		}
+	}
+}
+
+// cairn opens a run on the state in a fresh folder and hands it to f.
+func (b *bench) cairn(o cairn.Options, f func(p *cairn.Run, saved *cairn.Saved) error) error {
+	o.Dir = filepath.Join(b.dir, "ckpt")
+	o.Every = time.Hour
+	o.Signals = map[os.Signal]cairn.Action{}
+	saved := new(cairn.Saved)
+	o.OnSaved = func(s cairn.Saved) { *saved = s }
+	defer os.RemoveAll(o.Dir)
+	p, err := cairn.Open(b.ctx, o)
+	if err != nil {
+		return err
+	}
+	defer p.Close()
+	cairn.Protect(p, "state", &b.state)
+	if _, err := p.Restore(b.ctx); err != nil {
+		return err
+	}
+	return f(p, saved)
+}

@@ -1,0 +1,281 @@
+//go:build unix
+
+package e2e
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/cairnrun/cairn/ckpt"
+	"github.com/cairnrun/cairn/internal/vfs"
+	"github.com/cairnrun/cairn/store"
+)
+
+// exitStopped is the programs' exit status after save and stop.
+const exitStopped = 75
+
+// patience bounds waits for things that take far less.
+const patience = 2 * time.Minute
+
+var binaries struct {
+	dir string
+	mu  sync.Mutex
+	all map[string]func() (string, error)
+}
+
+func TestMain(m *testing.M) {
+	dir, err := os.MkdirTemp("", "cairn-e2e-")
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	binaries.dir, binaries.all = dir, make(map[string]func() (string, error))
+	code := m.Run()
+	os.RemoveAll(dir)
+	os.Exit(code)
+}
+
+// build compiles a package of the module, once, and returns the program.
+func build(t *testing.T, pkg, goarch string) string {
+	t.Helper()
+	binaries.mu.Lock()
+	key := filepath.Base(pkg) + "-" + goarch
+	once := binaries.all[key]
+	if once == nil {
+		once = sync.OnceValues(func() (string, error) {
+			path := filepath.Join(binaries.dir, key)
+			cmd := exec.Command("go", "build", "-o", path, pkg)
+			cmd.Dir = filepath.Join("..", "..")
+			cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOARCH="+goarch)
+			if out, err := cmd.CombinedOutput(); err != nil {
+				return "", fmt.Errorf("go build %s: %v\n%s", pkg, err, out)
+			}
+			return path, nil
+		})
+		binaries.all[key] = once
+	}
+	binaries.mu.Unlock()
+	path, err := once()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func survivor(t *testing.T) string {
+	return build(t, "./internal/e2e/testdata/survivor", runtime.GOARCH)
+}
+
+// tool runs a program and returns its output; its success is part of the test.
+func tool(t *testing.T, name string, args ...string) string {
+	t.Helper()
+	out, err := exec.Command(name, args...).CombinedOutput()
+	if err != nil {
+		t.Fatalf("%s %s: %v\n%s", filepath.Base(name), strings.Join(args, " "), err, out)
+	}
+	return string(out)
+}
+
+// cairnTool runs the cairn command and returns its output and exit status.
+func cairnTool(t *testing.T, args ...string) (string, int) {
+	t.Helper()
+	out, err := exec.Command(build(t, "./cmd/cairn", runtime.GOARCH), args...).CombinedOutput()
+	var exit *exec.ExitError
+	if err != nil && !errors.As(err, &exit) {
+		t.Fatal(err)
+	}
+	if exit != nil {
+		return string(out), exit.ExitCode()
+	}
+	return string(out), 0
+}
+
+// need skips the test where a program is not installed.
+func need(t *testing.T, names ...string) {
+	t.Helper()
+	for _, name := range names {
+		if _, err := exec.LookPath(name); err != nil {
+			t.Skipf("%s is not installed; scripts/deps installs it", name)
+		}
+	}
+}
+
+// reference runs the survivor without Cairn and returns its results.
+func reference(t *testing.T, args ...string) string {
+	t.Helper()
+	out := t.TempDir()
+	tool(t, survivor(t), append([]string{"-out", out}, args...)...)
+	return out
+}
+
+// compare fails the test unless two folders hold the same results.
+func compare(t *testing.T, got, want string) {
+	t.Helper()
+	for _, name := range []string{"series.txt", "result.txt"} {
+		a, err := os.ReadFile(filepath.Join(got, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		b, err := os.ReadFile(filepath.Join(want, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !bytes.Equal(a, b) {
+			t.Fatalf("%s differs from that of an uninterrupted run: %s", name, firstDifference(a, b))
+		}
+	}
+}
+
+func firstDifference(a, b []byte) string {
+	la, lb := strings.Split(string(a), "\n"), strings.Split(string(b), "\n")
+	for i := range min(len(la), len(lb)) {
+		if la[i] != lb[i] {
+			return fmt.Sprintf("line %d is\n%.300s\ninstead of\n%.300s", i+1, la[i], lb[i])
+		}
+	}
+	return fmt.Sprintf("%d lines instead of %d", len(la), len(lb))
+}
+
+// verifySets checks every byte of every published set and returns their
+// headers, newest first.
+func verifySets(t *testing.T, dir string) []ckpt.Header {
+	t.Helper()
+	d := store.Open(vfs.OS(), dir, 0)
+	sets, err := d.Sets()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out []ckpt.Header
+	for _, n := range sets {
+		s, err := ckpt.Open(vfs.OS(), d.File(n))
+		if err != nil {
+			t.Fatalf("set %d was published, but: %v", n, err)
+		}
+		damage, err := s.Verify(context.Background(), nil)
+		s.Close()
+		if err != nil || len(damage) > 0 {
+			t.Fatalf("set %d was published, but is damaged: %v %v", n, damage, err)
+		}
+		out = append(out, s.Header)
+	}
+	return out
+}
+
+// newest returns the file of the newest set.
+func newest(t *testing.T, dir string) string {
+	t.Helper()
+	d := store.Open(vfs.OS(), dir, 0)
+	sets, err := d.Sets()
+	if err != nil || len(sets) == 0 {
+		t.Fatalf("no sets in %s: %v", dir, err)
+	}
+	return d.File(sets[0])
+}
+
+// driven is a survivor that does what the test says.
+type driven struct {
+	t      *testing.T
+	cmd    *exec.Cmd
+	in     io.WriteCloser
+	out    *bufio.Scanner
+	stderr bytes.Buffer
+	ready  string // what it said after Restore
+}
+
+// drive starts a survivor under the test's control. A prefix, as an
+// emulator's, may be part of argv.
+func drive(t *testing.T, argv []string, args ...string) *driven {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	argv = append(append(slices.Clone(argv), "-drive"), args...)
+	d := &driven{t: t, cmd: exec.CommandContext(ctx, argv[0], argv[1:]...)}
+	d.cmd.Stderr = &d.stderr
+	var err error
+	if d.in, err = d.cmd.StdinPipe(); err != nil {
+		t.Fatal(err)
+	}
+	out, err := d.cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	d.out = bufio.NewScanner(out)
+	if err := d.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		d.cmd.Process.Kill()
+		d.cmd.Wait()
+		cancel()
+	})
+	if !d.out.Scan() {
+		d.cmd.Wait()
+		t.Fatalf("%s did not start: %s", filepath.Base(argv[0]), d.stderr.String())
+	}
+	d.ready = d.out.Text()
+	return d
+}
+
+// try gives a command and returns what the program said, and whether it
+// lived to say ok.
+func (d *driven) try(cmd string) (said string, ok bool) {
+	fmt.Fprintln(d.in, cmd) // an error shows as the end of its output
+	for d.out.Scan() {
+		if strings.HasPrefix(d.out.Text(), "ok ") {
+			return said, true
+		}
+		said += d.out.Text() + "\n"
+	}
+	return said, false
+}
+
+// do gives commands and returns what the program said besides ok.
+func (d *driven) do(cmds ...string) string {
+	d.t.Helper()
+	all := ""
+	for _, cmd := range cmds {
+		said, ok := d.try(cmd)
+		if !ok {
+			d.cmd.Wait()
+			d.t.Fatalf("it ended at %q: %v: %s", cmd, d.cmd.ProcessState, d.stderr.String())
+		}
+		all += said
+	}
+	return all
+}
+
+// kill ends the program without warning.
+func (d *driven) kill() {
+	d.cmd.Process.Kill()
+	d.cmd.Wait()
+}
+
+// finish lets the program write its results and end.
+func (d *driven) finish() {
+	d.t.Helper()
+	d.do("finish")
+	if err := d.cmd.Wait(); err != nil {
+		d.t.Fatalf("%v: %s", err, d.stderr.String())
+	}
+}
+
+func must(t *testing.T, text string, parts ...string) {
+	t.Helper()
+	for _, p := range parts {
+		if !strings.Contains(text, p) {
+			t.Fatalf("%q is missing in:\n%s", p, text)
+		}
+	}
+}

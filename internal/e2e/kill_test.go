@@ -1,0 +1,133 @@
+//go:build unix
+
+package e2e
+
+import (
+	"bytes"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cairnrun/cairn/ckpt"
+)
+
+// variants are ways to save, with problems that bring them out.
+var variants = []struct {
+	name string
+	args string
+	show func(h ckpt.Header) bool // true for some set that is left
+}{
+	{"plain", "-dense 40000 -sparse 2000 -steps 3000 -every-points 2", nil},
+	{"full", "-full -dense 20000 -sparse 100000 -steps 3000 -every-points 5", func(h ckpt.Header) bool { return len(h.Bases) == 0 }},
+	{"zstd", "-compress zstd -dense 10000 -sparse 100000 -steps 3000 -every-points 3", func(h ckpt.Header) bool { return h.Compression == ckpt.Zstd }},
+	{"gzip", "-compress gzip -dense 10000 -sparse 50000 -steps 5000 -every-points 3", func(h ckpt.Header) bool { return h.Compression == ckpt.Gzip }},
+	{"bound", "-memory 1 -dense 400000 -sparse 1000000 -steps 250 -every-points 2", nil}, // the least there is, far below the state
+	{"tracked", "-dense 20000 -sparse 1000000 -steps 4000 -every-points 3", func(h ckpt.Header) bool {
+		return len(h.Bases) > 0 && (h.Note.Finding == "kernel" || h.Note.Tracking != "available")
+	}},
+	{"untracked", "-no-tracking -dense 20000 -sparse 1000000 -steps 4000 -every-points 3", func(h ckpt.Header) bool {
+		return len(h.Bases) > 0 && h.Note.Finding != "kernel"
+	}},
+	{"timed", "-dense 30000 -sparse 300000 -steps 1500 -every 10ms", func(h ckpt.Header) bool { return h.Note.Reason == "time" }},
+}
+
+// kills is how often each variant is killed.
+func kills() int {
+	if os.Getenv("CAIRN_STRESS") == "1" {
+		return 250
+	}
+	return 25
+}
+
+// TestKill kills a program at random moments until it has died often enough;
+// what it leaves is whole every time, and the result in the end is that of an
+// uninterrupted run.
+func TestKill(t *testing.T) {
+	program := survivor(t)
+	for i, v := range variants {
+		t.Run(v.name, func(t *testing.T) {
+			t.Parallel()
+			args := strings.Fields(v.args)
+			began := time.Now()
+			want := reference(t, args...)
+			span := max(time.Since(began), 100*time.Millisecond)
+			dice := rand.New(rand.NewPCG(uint64(time.Now().UnixNano()), uint64(i)))
+			k := killer{t: t, program: program, args: args, want: want, dice: dice, span: span}
+			for k.fresh(); k.killed < kills(); {
+				if !k.run(time.Duration(dice.Int64N(int64(span)))) {
+					k.fresh() // it was done before the blow fell
+				}
+			}
+			for k.run(0) {
+			}
+			t.Logf("%d kills, %d of them with a set to go on from, %d complete runs", k.killed, k.resumable, k.completed)
+			if k.resumable == 0 {
+				t.Error("no run was ever resumed")
+			}
+			if v.show != nil && !slices.ContainsFunc(k.left, v.show) {
+				t.Error("no set that was left was of the kind this is about")
+			}
+		})
+	}
+}
+
+// killer runs a program and kills it.
+type killer struct {
+	t       *testing.T
+	program string
+	args    []string
+	want    string
+	dice    *rand.Rand
+	span    time.Duration // an uninterrupted run takes so long
+
+	dir, out                     string
+	left                         []ckpt.Header // what it left behind
+	killed, resumable, completed int
+}
+
+// fresh begins a new run.
+func (k *killer) fresh() {
+	k.dir, k.out = filepath.Join(k.t.TempDir(), "ckpt"), k.t.TempDir()
+}
+
+// run starts the program and kills it after so long, or lets it run to the
+// end if that is 0. It returns whether the program was killed.
+func (k *killer) run(after time.Duration) bool {
+	k.t.Helper()
+	cmd := exec.Command(k.program, append([]string{"-dir", k.dir, "-out", k.out}, k.args...)...)
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	if err := cmd.Start(); err != nil {
+		k.t.Fatal(err)
+	}
+	if after > 0 {
+		blow := time.AfterFunc(after, func() { cmd.Process.Kill() })
+		defer blow.Stop()
+	}
+	err := cmd.Wait()
+	switch {
+	case err == nil:
+		k.completed++
+		compare(k.t, k.out, k.want)
+		k.left = append(k.left, verifySets(k.t, k.dir)...)
+		return false
+	case cmd.ProcessState.ExitCode() != -1 || after == 0:
+		k.t.Fatalf("it failed by itself: %v\n%s", err, stderr.String())
+	}
+	k.killed++
+	if sets := verifySets(k.t, k.dir); len(sets) > 0 {
+		k.resumable++
+		k.left = append(k.left, sets[0])
+	}
+	if k.killed%10 == 0 {
+		if out, code := cairnTool(k.t, "verify", k.dir); code != 0 {
+			k.t.Fatalf("cairn verify: exit status %d\n%s", code, out)
+		}
+	}
+	return true
+}

@@ -1,0 +1,56 @@
+//go:build unix
+
+package e2e
+
+import (
+	"fmt"
+	"path/filepath"
+	"runtime"
+	"testing"
+)
+
+// emulators run programs of other architectures, the second one big-endian.
+var emulators = []struct{ goarch, name string }{
+	{"arm64", "qemu-aarch64-static"},
+	{"s390x", "qemu-s390x-static"},
+}
+
+// TestPortable takes one run from machine to machine: it begins here, goes on
+// on two other architectures, and comes back.
+func TestPortable(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("user-mode emulation is for Linux programs")
+	}
+	const source = "./internal/e2e/testdata/survivor"
+	route := [][]string{{survivor(t)}}
+	for _, e := range emulators {
+		need(t, e.name)
+		route = append(route, []string{e.name, build(t, source, e.goarch)})
+	}
+	route = append(route, []string{survivor(t)})
+	const leg = 37
+	size := []string{"-dense", "500", "-sparse", "100000"}
+	want := reference(t, append(size, "-steps", fmt.Sprint(2*leg*len(route)))...)
+	for _, compress := range []string{"", "gzip", "zstd"} {
+		t.Run("compress="+compress, func(t *testing.T) {
+			t.Parallel()
+			dir, out := filepath.Join(t.TempDir(), "ckpt"), t.TempDir()
+			for i, argv := range route {
+				d := drive(t, argv, append(size, "-dir", dir, "-out", out, "-compress", compress)...)
+				if ready := fmt.Sprintf("ready step=%d resumed=%t", 2*leg*i, i > 0); d.ready != ready {
+					t.Fatalf("leg %d: %q instead of %q", i, d.ready, ready)
+				}
+				run := fmt.Sprintf("run %d", leg)
+				d.do(run, "save", run, "save") // the second is differential
+				verifySets(t, dir)
+				if i < len(route)-1 {
+					d.do(run) // what no set knows, and the next leg does again
+					d.kill()
+				} else {
+					d.finish()
+				}
+			}
+			compare(t, out, want)
+		})
+	}
+}

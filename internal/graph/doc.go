@@ -1,0 +1,47 @@
+// Package graph turns Go values into flat, typed pools and back.
+//
+// The state of a program is a set of named roots and everything that can be
+// reached from them. Collect finds it all as regions, which are contiguous
+// pieces of memory holding n elements of one Go type, and sorts the regions
+// into pools, one for each element type and root:
+//
+//	roots            memory (regions)              pools
+//
+//	grid ──▶ ┌rows──────┐                          grid  [][]float64  1 × {obj,off,len,cap}
+//	         │ ptr len… │──▶ ┌──┬──┐               grid  []float64    2 × {obj,off,len,cap}
+//	         └──────────┘    │ 0│ 1│──▶ ┌────────┐ grid  float64      [2,3], live memory
+//	                         └┬─┴──┘    │1. 2. 3.│
+//	                          └──────▶  ┌────────┐
+//	                                    │4. 5. 6.│
+//	p ─────▶ (inside row 1) ───────────────▶┘      p     *float64     1 × {obj,off}
+//
+// Overlapping pieces are merged by one sort and sweep over addresses, so that
+// slices of one array stay slices of one array and interior pointers stay
+// inside. Memory without pointers is never walked, copied or encoded: its pool
+// is a list of views of live memory and a form (an hdf5.Type) that describes
+// how it lies there. Memory with pointers is encoded into a fresh buffer in
+// which references are numbers:
+//
+//	pointer    {obj, off}            obj: region number + 1, 0 is nil
+//	string     {obj, off, len}       off: element index × slots + slot
+//	slice      {obj, off, len, cap}  obj = 2^64-1: not nil, but no memory
+//	map        {obj}                 a region of struct{Key K; Val V}
+//	interface  {type, obj, off}      type: index + 1 into the table of dynamic types
+//
+// A slot is the position of a leaf (a number, a pointer…) in a type; offsets in
+// slots are the same on machines with other sizes and paddings.
+//
+// An interface that holds a pointer or a map refers straight to what that
+// refers to. Any other dynamic value lies in a region of its own, a box.
+//
+// Some types have a stand-in (time.Time, sync.Map, *os.File, types with a
+// CairnState method…) and some can't be saved at all unless zero (channels,
+// functions, locked mutexes, handles of the operating system…): those are
+// refused with the path that leads to them.
+//
+// Restoring is in two phases. Prepare checks everything in the saved image,
+// which may be damaged or hostile, and allocates all memory with its proper
+// type; the caller fills the targets from its files, for pointer-free pools
+// straight into the final memory; Finish converts, sets pointers, and rebuilds
+// maps and stand-ins.
+package graph

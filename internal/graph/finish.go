@@ -1,0 +1,254 @@
+package graph
+
+import (
+	"errors"
+	"fmt"
+	"reflect"
+	"sync"
+	"unsafe"
+)
+
+// Finish completes the restoration once all targets are filled: it converts,
+// sets pointers, rebuilds maps and stand-ins and runs the CairnState methods.
+// After an error the roots are in no particular state.
+func (b *Builder) Finish() error {
+	if b.done {
+		return errors.New("the state is finished already")
+	}
+	b.done = true
+	for i := range b.pools {
+		if err := b.fillPool(i); err != nil {
+			return err
+		}
+	}
+	for _, l := range b.late {
+		(*ifaceHeader)(l.dst).data = *(*unsafe.Pointer)(l.box)
+	}
+	if err := b.rebuild(); err != nil {
+		return err
+	}
+	b.late, b.fixes, b.edges = nil, nil, nil
+	return nil
+}
+
+// fillPool decodes an encoded pool.
+func (b *Builder) fillPool(i int) error {
+	t, pool := &b.pools[i], &b.img.Pools[i]
+	if !t.p.enc {
+		return nil
+	}
+	d := decoder{Builder: b}
+	size := pool.Form.Size
+	if size > 0 && pool.Count > 0 && t.scratch == nil {
+		return fmt.Errorf("pool %d was not filled", i)
+	}
+	for _, k := range t.regions {
+		g := &b.regs[k]
+		if size == 0 && !b.isRoot(uint64(k)) || g.n == 0 {
+			continue // there is nothing to clear in fresh memory
+		}
+		d.in = k
+		src := []byte(nil)
+		if size > 0 {
+			src = t.scratch[int(b.img.Regions[k].Start)*size:]
+		}
+		if err := d.elements(t, g, src, size); err != nil {
+			return fmt.Errorf("%s: %w", b.img.Vars[pool.Var].Name, err)
+		}
+	}
+	t.scratch = nil
+	return nil
+}
+
+func (b *Builder) isRoot(region uint64) bool {
+	for _, v := range b.img.Vars {
+		if v.Region == region {
+			return true
+		}
+	}
+	return false
+}
+
+// rebuild makes values of stand-ins. A stand-in is used only when all that it
+// refers to is complete, unless it refers to itself.
+func (b *Builder) rebuild() error {
+	if !b.codec {
+		for i := range b.fixes {
+			if err := b.fix(&b.fixes[i]); err != nil {
+				return err
+			}
+		}
+		for i := range b.regs {
+			if err := b.fillMap(uint32(i)); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	byRegion := make(map[uint32][]*fix)
+	for i := range b.fixes {
+		f := &b.fixes[i]
+		byRegion[f.in] = append(byRegion[f.in], f)
+	}
+	for _, r := range b.postOrder() {
+		fs := byRegion[r]
+		for i := len(fs) - 1; i >= 0; i-- {
+			if err := b.fix(fs[i]); err != nil {
+				return err
+			}
+		}
+		if err := b.fillMap(r); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// postOrder lists the regions such that each comes after those it refers to,
+// as far as there are no cycles.
+func (b *Builder) postOrder() []uint32 {
+	n := len(b.regs)
+	first := make([]uint32, n+1)
+	for _, e := range b.edges {
+		first[e.from+1]++
+	}
+	for i := range n {
+		first[i+1] += first[i]
+	}
+	to := make([]uint32, len(b.edges))
+	next := make([]uint32, n)
+	copy(next, first)
+	for _, e := range b.edges {
+		to[next[e.from]] = e.to
+		next[e.from]++
+	}
+	copy(next, first)
+	seen := make([]bool, n)
+	order := make([]uint32, 0, n)
+	var stack []uint32
+	for i := range n {
+		if seen[i] {
+			continue
+		}
+		seen[i] = true
+		stack = append(stack[:0], uint32(i))
+		for len(stack) > 0 {
+			r := stack[len(stack)-1]
+			if next[r] == first[r+1] {
+				order = append(order, r)
+				stack = stack[:len(stack)-1]
+				continue
+			}
+			t := to[next[r]]
+			next[r]++
+			if !seen[t] {
+				seen[t] = true
+				stack = append(stack, t)
+			}
+		}
+	}
+	return order
+}
+
+func (b *Builder) fix(f *fix) (err error) {
+	g := &b.regs[f.region]
+	if f.p.kind == kCodec {
+		c := Coder{restoring: true}
+		if g.n > 0 {
+			c.recs = unsafe.Slice((*record)(g.ptr), int(g.n))
+		}
+		if err := c.run(f.p, f.ptr); err != nil {
+			return fmt.Errorf("CairnState of %s: %w", typeName(f.p.t), err)
+		}
+		return nil
+	}
+	m := (*sync.Map)(f.ptr)
+	m.Clear()
+	if g.n == 0 {
+		return nil
+	}
+	any := planOf(reflect.TypeFor[any]())
+	for _, e := range unsafe.Slice((*pair)(g.ptr), int(g.n)) {
+		if err := checkKey(any, unsafe.Pointer(&e.Key)); err != nil {
+			return err
+		}
+		m.Store(e.Key, e.Val)
+	}
+	return nil
+}
+
+// fillMap fills the map that a region stands for, if it does.
+func (b *Builder) fillMap(r uint32) error {
+	g := &b.regs[r]
+	if g.m == nil {
+		return nil
+	}
+	m := reflect.NewAt(g.mt.t, unsafe.Pointer(&g.m)).Elem()
+	entries := reflect.NewAt(g.p.t, g.ptr).Elem()
+	// Entry structs without size have no fields in the plan.
+	var key *plan
+	if len(g.p.fields) > 0 && g.p.fields[0].name == "Key" && !g.p.fields[0].p.ordered {
+		key = g.p.fields[0].p
+	}
+	ptr := g.ptr
+	for i := uint64(0); i < g.n; i++ {
+		if i > 0 {
+			ptr = unsafe.Add(ptr, g.p.size)
+			entries = reflect.NewAt(g.p.t, ptr).Elem()
+		}
+		if key != nil {
+			if err := checkKey(key, ptr); err != nil {
+				return err
+			}
+		}
+		m.SetMapIndex(entries.Field(0), entries.Field(1))
+	}
+	return nil
+}
+
+// checkKey makes sure that the key of a map can be hashed: that no interface in
+// it holds something that can't be compared, or leads back to itself.
+func checkKey(p *plan, ptr unsafe.Pointer) error {
+	budget := 1 << 16
+	if !hashable(p, ptr, 0, &budget) {
+		return invalid("a key of a map can't be compared")
+	}
+	return nil
+}
+
+func hashable(p *plan, ptr unsafe.Pointer, depth int, budget *int) bool {
+	if p.ordered {
+		return true
+	}
+	if *budget--; *budget < 0 || depth > 1000 {
+		return false
+	}
+	switch p.kind {
+	case kArray:
+		for i := range p.n {
+			if !hashable(p.elem, unsafe.Add(ptr, uintptr(i)*p.elem.size), depth+1, budget) {
+				return false
+			}
+		}
+	case kStruct:
+		for _, f := range p.fields {
+			if !hashable(f.p, unsafe.Add(ptr, f.off), depth+1, budget) {
+				return false
+			}
+		}
+	case kIface:
+		h := (*ifaceHeader)(ptr)
+		if h.tab == nil {
+			return true
+		}
+		d := planOf(reflect.NewAt(p.t, ptr).Elem().Elem().Type())
+		if !d.t.Comparable() {
+			return false
+		}
+		if d.direct {
+			return hashable(d, unsafe.Pointer(&h.data), depth+1, budget)
+		}
+		return hashable(d, h.data, depth+1, budget)
+	}
+	return true
+}

@@ -1,0 +1,124 @@
+package graph
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"reflect"
+
+	"github.com/cairnrun/cairn/hdf5"
+)
+
+// Root is a variable of the program: Ptr is a non-nil *T.
+type Root struct {
+	Name string
+	Ptr  any
+}
+
+// Env connects the package to the rest of the run. All of it is optional.
+type Env struct {
+	FileID func(f *os.File) (id int, ok bool) // saving: is this file known to the run?
+	FileOf func(id int) (*os.File, error)     // restoring
+	Types  []reflect.Type                     // registered by the user
+}
+
+// Image is the state of all roots. All but the pieces of the pools is plain
+// data that the caller stores in whatever way it likes.
+type Image struct {
+	Vars    []Var     `json:"vars"`
+	Types   []DynType `json:"types,omitempty"`
+	Regions []Region  `json:"-"` // see PackRegions
+	Pools   []Pool    `json:"pools"`
+}
+
+// Var is a root.
+type Var struct {
+	Name   string `json:"name"`
+	Type   string `json:"type"`           // description of its static type
+	Region uint64 `json:"reg"`            // the region it lies in
+	Off    uint64 `json:"off,omitempty"`  // where, in slots; not 0 only for a root inside another
+	Data   uint64 `json:"data,omitempty"` // for a slice of pointer-free elements: the region that is its array, plus 1
+}
+
+// DynType is a type found in an interface.
+type DynType struct {
+	Name string `json:"name"`
+	Type string `json:"type"` // description
+}
+
+// Region is Count consecutive elements of a pool.
+type Region struct {
+	Pool  int32
+	Start uint64
+	Count uint64
+}
+
+// PackRegions flattens r to three numbers each.
+func PackRegions(r []Region) []uint64 {
+	u := make([]uint64, 0, 3*len(r))
+	for _, r := range r {
+		u = append(u, uint64(uint32(r.Pool)), r.Start, r.Count)
+	}
+	return u
+}
+
+// UnpackRegions is the inverse of PackRegions.
+func UnpackRegions(u []uint64) ([]Region, error) {
+	if len(u)%3 != 0 {
+		return nil, fmt.Errorf("%w: %d numbers for regions", ErrInvalid, len(u))
+	}
+	r := make([]Region, len(u)/3)
+	for i := range r {
+		if u[3*i] >= 1<<31 {
+			return nil, fmt.Errorf("%w: region %d is in pool %d", ErrInvalid, i, u[3*i])
+		}
+		r[i] = Region{int32(u[3*i]), u[3*i+1], u[3*i+2]}
+	}
+	return r, nil
+}
+
+// Pool is a run of elements of one type: all regions of that type that were
+// reached first from the same root, one after the other.
+type Pool struct {
+	Var   int       `json:"var"`           // the root that reached it first
+	Owner int       `json:"own"`           // the type that leads to the element type: of Vars[Owner], or of Types[^Owner]
+	Nth   int       `json:"nth"`           // position of the element type among those it leads to
+	Elem  string    `json:"elem"`          // name of the element type
+	Form  hdf5.Type `json:"form"`          // of one element; Size 0: nothing to store
+	Count uint64    `json:"n"`             // elements
+	Shape []uint64  `json:"dim,omitempty"` // a natural shape of Count elements, nil: a single value
+	Text  bool      `json:"txt,omitempty"` // bytes that are all reached as strings
+	// Pointers says that the pool is encoded, and Pieces is one fresh buffer,
+	// valid until the next Collect. Otherwise Pieces are live memory.
+	Pointers bool     `json:"ptr,omitempty"`
+	Pieces   [][]byte `json:"-"`
+}
+
+// Bytes is the size of the pool's elements in its form.
+func (p *Pool) Bytes() uint64 { return p.Count * uint64(p.Form.Size) }
+
+// ErrInvalid is wrapped by all errors about images that no Collect has made.
+var ErrInvalid = errors.New("damaged or foreign state")
+
+// UnsupportedError reports a value that can't be saved.
+type UnsupportedError struct {
+	Path   string // as in Go: model.layers[3].done
+	Type   string
+	Reason string
+}
+
+func (e *UnsupportedError) Error() string {
+	return fmt.Sprintf("%s (%s) can't be saved: %s", e.Path, e.Type, e.Reason)
+}
+
+// MismatchError reports a variable or dynamic type of which the set and the
+// program have different ideas.
+type MismatchError struct {
+	Name   string // of the variable or type
+	Path   string // the place inside, starting with Name
+	Detail string
+	// Added: only the program has the variable. Removed: only the set has it.
+	Added, Removed bool
+}
+
+func (e *MismatchError) Error() string { return e.Path + ": " + e.Detail }

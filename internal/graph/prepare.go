@@ -1,0 +1,430 @@
+package graph
+
+import (
+	"errors"
+	"fmt"
+	"math/bits"
+	"reflect"
+	"unsafe"
+
+	"github.com/cairnrun/cairn/hdf5"
+)
+
+// Options for Prepare.
+type Options struct {
+	Limit int64 // bytes that may be allocated; 0: 1<<40
+	// Added lets the program have variables that the set lacks. They keep
+	// their values.
+	Added bool
+}
+
+// Builder restores an image.
+type Builder struct {
+	env   *Env
+	img   *Image
+	roots []rootVar
+	dyn   []*plan
+	pools []poolTarget
+	regs  []region
+	codec bool // some value has CairnState
+
+	inPlace []span
+	locs    locations
+	words   map[wordKey]unsafe.Pointer
+	late    []lateIface
+	fixes   []fix
+	edges   []edge
+	done    bool
+}
+
+type rootVar struct {
+	ptr unsafe.Pointer
+	p   *plan
+}
+
+// region is memory to be filled.
+type region struct {
+	ptr unsafe.Pointer
+	n   uint64
+	p   *plan
+	m   unsafe.Pointer // the map that the region stands for, when known
+	mt  *plan
+}
+
+type poolTarget struct {
+	p       *plan
+	direct  bool
+	ops     []op     // file form to memory, unless direct
+	scratch []byte   // file bytes of an encoded pool
+	regions []uint32 // in order
+}
+
+func invalid(format string, args ...any) error {
+	return fmt.Errorf("%w: "+format, append([]any{ErrInvalid}, args...)...)
+}
+
+// Prepare checks a saved image, whose pools have the forms of the file and no
+// pieces, against the roots of this program, and allocates what it needs. The
+// roots are not changed before a target is filled. All mismatches are returned,
+// joined; other errors about the image wrap ErrInvalid.
+func Prepare(roots []Root, saved *Image, env *Env, opt Options) (*Builder, error) {
+	if env == nil {
+		env = new(Env)
+	}
+	if opt.Limit <= 0 {
+		opt.Limit = 1 << 40
+	}
+	b := &Builder{env: env, img: saved, locs: make(locations), words: make(map[wordKey]unsafe.Pointer)}
+	if err := b.match(roots, opt.Added); err != nil {
+		return nil, err
+	}
+	if err := b.checkPools(); err != nil {
+		return nil, err
+	}
+	need, err := b.checkRegions()
+	if err != nil {
+		return nil, err
+	}
+	if err := b.place(); err != nil {
+		return nil, err
+	}
+	if need > uint64(opt.Limit) {
+		return nil, invalid("the state needs %d bytes, the limit is %d", need, opt.Limit)
+	}
+	b.allocate()
+	return b, nil
+}
+
+// match pairs variables and dynamic types of the set and the program.
+func (b *Builder) match(roots []Root, added bool) error {
+	ps, err := rootPlans(roots)
+	if err != nil {
+		return err
+	}
+	index := make(map[string]int, len(roots))
+	for i, r := range roots {
+		index[r.Name] = i
+	}
+	var errs []error
+	b.roots = make([]rootVar, len(b.img.Vars))
+	seen := make(map[string]bool)
+	for i, v := range b.img.Vars {
+		k, ok := index[v.Name]
+		if seen[v.Name] {
+			return invalid("two variables are called %q", v.Name)
+		}
+		seen[v.Name] = true
+		if !ok {
+			errs = append(errs, &MismatchError{Name: v.Name, Path: v.Name, Detail: "the program has no such variable", Removed: true})
+			continue
+		}
+		if err := compare(v.Name, v.Type, ps[k]); err != nil {
+			errs = append(errs, err)
+		}
+		b.roots[i] = rootVar{reflect.ValueOf(roots[k].Ptr).UnsafePointer(), ps[k]}
+	}
+	for _, r := range roots {
+		if !seen[r.Name] && !added {
+			errs = append(errs, &MismatchError{Name: r.Name, Path: r.Name, Detail: "the set has no such variable", Added: true})
+		}
+	}
+	names := newResolver(ps, b.env.Types)
+	for _, d := range b.img.Types {
+		t, err := names.resolve(d.Name)
+		if err != nil {
+			if !errors.Is(err, ErrInvalid) {
+				err = &MismatchError{Name: d.Name, Path: d.Name, Detail: err.Error()}
+			}
+			errs = append(errs, err)
+			continue
+		}
+		p := planOf(t)
+		if err := compare(d.Name, d.Type, p); err != nil {
+			errs = append(errs, err)
+		}
+		b.dyn = append(b.dyn, p)
+	}
+	return errors.Join(errs...)
+}
+
+// checkPools finds the type of each pool and how to read its form.
+func (b *Builder) checkPools() error {
+	b.pools = make([]poolTarget, len(b.img.Pools))
+	for i := range b.img.Pools {
+		pool, t := &b.img.Pools[i], &b.pools[i]
+		var owner *plan
+		switch o := pool.Owner; {
+		case o >= 0 && o < len(b.roots):
+			owner = b.roots[o].p
+		case o < 0 && ^o < len(b.dyn):
+			owner = b.dyn[^o]
+		default:
+			return invalid("pool %d has no type", i)
+		}
+		all := owner.closure()
+		if pool.Var < 0 || pool.Var >= len(b.roots) || pool.Nth < 0 || pool.Nth >= len(all) {
+			return invalid("pool %d has no type", i)
+		}
+		p := all[pool.Nth]
+		if typeName(p.t) != pool.Elem || p.base != p {
+			return invalid("pool %d holds %.200q, not %s", i, pool.Elem, typeName(p.t))
+		}
+		t.p = p
+		if p.form.Size == 0 {
+			if pool.Form.Size != 0 {
+				return invalid("pool %d of %s has a form", i, pool.Elem)
+			}
+			t.ops = p.ops
+			continue
+		}
+		if err := checkForm(pool.Form, 0); err != nil {
+			return invalid("pool %d: %v", i, err)
+		}
+		if !p.enc && pool.Form.Equal(p.form) {
+			t.direct = true
+			continue
+		}
+		ops, err := compile(p, pool.Form)
+		if err != nil {
+			return err
+		}
+		t.ops = ops
+		b.codec = b.codec || p.hasCodec
+	}
+	return nil
+}
+
+// checkForm makes sure that a form from a file is consistent.
+func checkForm(t hdf5.Type, depth int) error {
+	const maxSize = 1 << 30
+	bad := fmt.Errorf("a bad form")
+	if depth > 64 || t.Size <= 0 || t.Size > maxSize {
+		return bad
+	}
+	switch t.Class {
+	case hdf5.Int, hdf5.Uint, hdf5.Float:
+		if t.Size > 8 || t.Size&(t.Size-1) != 0 {
+			return bad
+		}
+	case hdf5.Bool:
+		if t.Size != 1 {
+			return bad
+		}
+	case hdf5.Array:
+		n := uint64(1)
+		for _, d := range t.Dims {
+			if d <= 0 || d > maxSize {
+				return bad
+			}
+			if n *= uint64(d); n > maxSize {
+				return bad
+			}
+		}
+		if t.Elem == nil || len(t.Dims) == 0 {
+			return bad
+		}
+		if err := checkForm(*t.Elem, depth+1); err != nil {
+			return err
+		}
+		if n*uint64(t.Elem.Size) != uint64(t.Size) {
+			return bad
+		}
+	case hdf5.Compound:
+		for _, f := range t.Fields {
+			if err := checkForm(f.Type, depth+1); err != nil {
+				return err
+			}
+			if f.Offset < 0 || f.Offset > t.Size-f.Type.Size {
+				return bad
+			}
+		}
+	case hdf5.String:
+	default:
+		return bad
+	}
+	return nil
+}
+
+// checkRegions makes sure that the regions fill the pools, and adds up the
+// memory that they take.
+func (b *Builder) checkRegions() (need uint64, err error) {
+	if len(b.img.Regions) >= 1<<31 {
+		return 0, invalid("%d regions", len(b.img.Regions))
+	}
+	b.regs = make([]region, len(b.img.Regions))
+	fill := make([]uint64, len(b.pools))
+	for i, r := range b.img.Regions {
+		if r.Pool < 0 || int(r.Pool) >= len(b.pools) {
+			return 0, invalid("region %d is in pool %d of %d", i, r.Pool, len(b.pools))
+		}
+		pool, t := &b.img.Pools[r.Pool], &b.pools[r.Pool]
+		if r.Start != fill[r.Pool] || r.Count > pool.Count-r.Start {
+			return 0, invalid("region %d takes elements %d+%d of %d", i, r.Start, r.Count, pool.Count)
+		}
+		if pool.Form.Size > 0 {
+			fill[r.Pool] += r.Count
+		}
+		hi, bytes := bits.Mul64(r.Count, uint64(t.p.size))
+		if hi != 0 || bytes > 1<<46 {
+			return 0, invalid("region %d has %d elements of %d bytes", i, r.Count, t.p.size)
+		}
+		need += bytes
+		if need > 1<<62 {
+			return 0, invalid("the state is too large")
+		}
+		b.regs[i] = region{n: r.Count, p: t.p}
+		t.regions = append(t.regions, uint32(i))
+	}
+	for i := range b.pools {
+		pool := &b.img.Pools[i]
+		if pool.Form.Size == 0 {
+			continue
+		}
+		if fill[i] != pool.Count {
+			return 0, invalid("pool %d has %d elements, its regions %d", i, pool.Count, fill[i])
+		}
+		if b.pools[i].p.enc {
+			hi, bytes := bits.Mul64(pool.Count, uint64(pool.Form.Size))
+			if hi != 0 || bytes > 1<<46 {
+				return 0, invalid("pool %d has %d elements of %d bytes", i, pool.Count, pool.Form.Size)
+			}
+			need += bytes
+		}
+	}
+	return need, nil
+}
+
+// span is memory of the program that a region uses.
+type span struct{ lo, hi uintptr }
+
+func (b *Builder) overlaps(s span) bool {
+	for _, t := range b.inPlace {
+		if s.lo < t.hi && t.lo < s.hi {
+			return true
+		}
+	}
+	return false
+}
+
+// place puts regions where the program has them already: the roots, and the
+// arrays of roots that are slices.
+func (b *Builder) place() error {
+	// First the roots that cover their regions, then those inside others.
+	for i, v := range b.img.Vars {
+		r := b.roots[i]
+		if v.Region >= uint64(len(b.regs)) {
+			return invalid("%s is in region %d of %d", v.Name, v.Region, len(b.regs))
+		}
+		g := &b.regs[v.Region]
+		if v.Off != 0 || !same(g.p, r.p.base) || g.n != r.p.mult && r.p.size != 0 || g.ptr != nil {
+			continue
+		}
+		g.ptr = r.ptr
+		if r.p.size > 0 {
+			s := span{uintptr(r.ptr), uintptr(r.ptr) + r.p.size}
+			if b.overlaps(s) {
+				return &MismatchError{Name: v.Name, Path: v.Name, Detail: "the variable overlaps another one, in the set it does not"}
+			}
+			b.inPlace = append(b.inPlace, s)
+		}
+	}
+	for i, v := range b.img.Vars {
+		r := b.roots[i]
+		g := &b.regs[v.Region]
+		if g.ptr == nil {
+			return invalid("%s is in region %d, which is no variable", v.Name, v.Region)
+		}
+		ptr, err := b.target(v.Region+1, v.Off, r.p.base, r.p.mult)
+		if err != nil {
+			return fmt.Errorf("%s: %w", v.Name, err)
+		}
+		if ptr != r.ptr && r.p.size > 0 {
+			return &MismatchError{Name: v.Name, Path: v.Name, Detail: "in the set the variable shares its memory with another one"}
+		}
+	}
+	for i, v := range b.img.Vars {
+		r := b.roots[i]
+		if v.Data == 0 || r.p.kind != kSlice {
+			continue
+		}
+		if v.Data > uint64(len(b.regs)) {
+			return invalid("%s: no region %d", v.Name, v.Data-1)
+		}
+		g, e := &b.regs[v.Data-1], r.p.elem
+		s := (*sliceHeader)(r.ptr)
+		if g.ptr != nil || e.base.enc || e.size == 0 || g.p != e.base || s.cap == 0 || uint64(s.cap)*e.mult != g.n {
+			continue
+		}
+		sp := span{uintptr(s.ptr), uintptr(s.ptr) + uintptr(s.cap)*e.size}
+		if b.overlaps(sp) || b.sliceShared(i, sp) {
+			continue
+		}
+		g.ptr = s.ptr
+		b.inPlace = append(b.inPlace, sp)
+	}
+	return nil
+}
+
+// sliceShared reports whether another root is a slice over the same memory.
+func (b *Builder) sliceShared(i int, sp span) bool {
+	for k, r := range b.roots {
+		if k == i || r.p.kind != kSlice {
+			continue
+		}
+		if s := (*sliceHeader)(r.ptr); uintptr(s.ptr) < sp.hi && sp.lo < uintptr(s.ptr)+uintptr(s.cap)*r.p.elem.size {
+			return true
+		}
+	}
+	return false
+}
+
+const (
+	slabRegions = 1000    // pools with more regions than this are carved
+	slabBytes   = 1 << 20 // from slabs of at most this size
+)
+
+// allocate gives memory to all regions that have none.
+func (b *Builder) allocate() {
+	for i := range b.pools {
+		t := &b.pools[i]
+		var slab unsafe.Pointer
+		left, pending := uint64(0), uint64(0)
+		carve := len(t.regions) > slabRegions && t.p.size > 0
+		if carve {
+			for _, k := range t.regions {
+				if b.regs[k].ptr == nil {
+					pending += b.regs[k].n
+				}
+			}
+		}
+		for _, k := range t.regions {
+			g := &b.regs[k]
+			if g.ptr != nil {
+				continue
+			}
+			if !carve || g.n*uint64(t.p.size) > slabBytes/4 || g.n == 0 {
+				g.ptr = allocate(t.p, g.n)
+				pending -= min(pending, g.n)
+				continue
+			}
+			if left < g.n {
+				left = max(g.n, min(pending, slabBytes/uint64(t.p.size)))
+				slab = allocate(t.p, left)
+			}
+			g.ptr = slab
+			pending -= g.n
+			if left -= g.n; left > 0 {
+				slab = unsafe.Add(slab, uintptr(g.n)*t.p.size)
+			}
+		}
+	}
+}
+
+// allocate makes n zero elements of p, in memory that the garbage collector
+// knows the type of. Even none have an address of their own.
+func allocate(p *plan, n uint64) unsafe.Pointer {
+	if n <= 1 || p.size == 0 {
+		return reflect.New(p.t).UnsafePointer()
+	}
+	return reflect.MakeSlice(reflect.SliceOf(p.t), int(n), int(n)).UnsafePointer()
+}

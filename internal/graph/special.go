@@ -1,0 +1,192 @@
+package graph
+
+import (
+	"os"
+	"reflect"
+	"runtime"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/cairnrun/cairn/hdf5"
+)
+
+var (
+	byteType    = reflect.TypeFor[byte]()
+	timeType    = reflect.TypeFor[time.Time]()
+	locType     = reflect.TypeFor[*time.Location]()
+	fileType    = reflect.TypeFor[*os.File]()
+	syncMapType = reflect.TypeFor[sync.Map]()
+	pairType    = reflect.TypeFor[pair]()
+	recordType  = reflect.TypeFor[record]()
+	staterType  = reflect.TypeFor[stater]()
+)
+
+// pair is an entry in the stand-in of a sync.Map.
+type pair struct{ Key, Val any }
+
+// Types that are savable only when zero, and why not otherwise.
+var opaqueTypes = map[string]string{
+	"sync.Mutex":               "the mutex is locked",
+	"sync.RWMutex":             "the mutex is locked",
+	"internal/sync.Mutex":      "the mutex is locked",
+	"runtime.Pinner":           "it belongs to the Go runtime",
+	"runtime.Cleanup":          "it belongs to the Go runtime",
+	"runtime.Frames":           "it belongs to the Go runtime",
+	"runtime.Func":             "it belongs to the Go runtime",
+	"sync.WaitGroup":           "the WaitGroup is in use",
+	"reflect.Value":            "a reflect.Value can't be saved",
+	"reflect.rtype":            "a reflect.Type can't be saved",
+	"internal/abi.Type":        "a reflect.Type can't be saved",
+	"hash/maphash.Seed":        "a maphash seed is bound to its process",
+	"hash/maphash.Hash":        "a maphash seed is bound to its process",
+	"time.Timer":               "a timer can't be saved",
+	"time.Ticker":              "a timer can't be saved",
+	"time.Location":            "a time.Location can be saved only through a pointer",
+	"net.Resolver":             "it belongs to the network",
+	"net.conn":                 "it is a network connection",
+	"net.netFD":                "it is a network connection",
+	"net.TCPConn":              "it is a network connection",
+	"net.UDPConn":              "it is a network connection",
+	"net.IPConn":               "it is a network connection",
+	"net.UnixConn":             "it is a network connection",
+	"net.TCPListener":          "it is a network listener",
+	"net.UnixListener":         "it is a network listener",
+	"net.pipe":                 "it is a network connection",
+	"net.Dialer":               "it belongs to the network",
+	"os.File":                  "the file is not known to the run",
+	"os.file":                  "the file is not known to the run",
+	"os.Process":               "it is a process of the operating system",
+	"os.ProcessState":          "it is a process of the operating system",
+	"os.Root":                  "it is an open directory",
+	"os.root":                  "it is an open directory",
+	"os.dirFS":                 "it belongs to the operating system",
+	"os.fileStat":              "it belongs to the operating system",
+	"os.unixDirent":            "it belongs to the operating system",
+	"syscall.Handle":           "it is a handle of the operating system",
+	"syscall.RawConn":          "it is a handle of the operating system",
+	"context.cancelCtx":        "a context can't be saved",
+	"context.timerCtx":         "a context can't be saved",
+	"context.valueCtx":         "a context can't be saved",
+	"context.afterFuncCtx":     "a context can't be saved",
+	"context.withoutCancelCtx": "a context can't be saved",
+	"context.stopCtx":          "a context can't be saved",
+}
+
+// Packages none of whose types with memory can be saved.
+var opaquePackages = map[string]string{
+	"unique":                   "a unique.Handle is bound to its process",
+	"weak":                     "a weak pointer can't be saved",
+	"internal/poll":            "it is a handle of the operating system",
+	"internal/syscall/unix":    "it is a handle of the operating system",
+	"internal/syscall/windows": "it is a handle of the operating system",
+	"internal/concurrent":      "it belongs to the Go runtime",
+	"internal/synctest":        "it belongs to the Go runtime",
+	"internal/sync":            "it belongs to the Go runtime",
+	"os/signal":                "it belongs to the operating system",
+	"plugin":                   "a plugin can't be saved",
+	"runtime/pprof":            "it belongs to the Go runtime",
+	"runtime/trace":            "it belongs to the Go runtime",
+}
+
+// special fills in the plan of a type that isn't treated by its kind.
+func (p *plan) special() bool {
+	t := p.t
+	switch t {
+	case timeType:
+		p.kind, p.enc = kTime, true
+		p.elem = p.kid(shell(byteType))
+		p.form = packed(
+			hdf5.Field{Name: "sec", Type: number(hdf5.Int, 8)},
+			hdf5.Field{Name: "nsec", Type: number(hdf5.Int, 4)},
+			hdf5.Field{Name: "zone", Type: reference("obj", "off", "len")},
+			hdf5.Field{Name: "offset", Type: number(hdf5.Int, 4)})
+		return true
+	case locType:
+		p.kind, p.enc = kLoc, true
+		p.elem = p.kid(shell(byteType))
+		p.form = packed(
+			hdf5.Field{Name: "zone", Type: reference("obj", "off", "len")},
+			hdf5.Field{Name: "offset", Type: number(hdf5.Int, 4)})
+		return true
+	case fileType:
+		p.kind, p.enc = kFile, true
+		p.form = reference("file")
+		return true
+	case syncMapType:
+		p.kind, p.enc = kSyncMap, true
+		p.form = reference("obj", "off", "len", "cap")
+		p.elem = p.kid(shell(pairType))
+		return true
+	}
+	pkg, name := t.PkgPath(), t.Name()
+	if name == "" {
+		return false
+	}
+	if isCodec(t) {
+		p.kind, p.enc, p.hasCodec = kCodec, true, true
+		p.form = reference("obj", "off", "len", "cap")
+		p.elem = p.kid(shell(recordType))
+		return true
+	}
+	if pkg == "" {
+		return false
+	}
+	if pkg == "sync/atomic" && strings.HasPrefix(name, "Pointer[") && t.Kind() == reflect.Struct && t.NumField() > 0 {
+		// struct{_ [0]*T; _ noCopy; v unsafe.Pointer}
+		if f := t.Field(0).Type; f.Kind() == reflect.Array && f.Elem().Kind() == reflect.Pointer && t.Size() == wordSize {
+			p.kind, p.enc = kPtr, true
+			p.form = reference("obj", "off")
+			p.elem = p.kid(shell(f.Elem().Elem()))
+			return true
+		}
+	}
+	full := pkg + "." + name
+	switch full {
+	case "sync.Pool", "sync.copyChecker", "sync.notifyList":
+		// A Pool comes back empty; a Cond, with nobody waiting, as new.
+		p.kind, p.enc = kIgnore, true
+		return true
+	}
+	reason, ok := opaqueTypes[full]
+	if !ok && t.Kind() != reflect.Interface && t.Size() > 0 {
+		reason, ok = opaquePackages[pkg]
+	}
+	if ok {
+		p.opaque(reason)
+		p.lock = pkg == "sync" || full == "internal/sync.Mutex"
+	}
+	return ok
+}
+
+// isCodec reports whether t itself (not something it embeds) has CairnState.
+func isCodec(t reflect.Type) bool {
+	if k := t.Kind(); k == reflect.Interface || k == reflect.Pointer || t.Size() == 0 {
+		return false
+	}
+	pt := reflect.PointerTo(t)
+	if !pt.Implements(staterType) {
+		return false
+	}
+	if t.Kind() != reflect.Struct {
+		return true
+	}
+	promoted := false
+	for i := range t.NumField() {
+		f := t.Field(i)
+		promoted = promoted || f.Anonymous && (f.Type.Implements(staterType) || reflect.PointerTo(f.Type).Implements(staterType))
+	}
+	if !promoted {
+		return true
+	}
+	m, ok := pt.MethodByName("CairnState")
+	if !ok {
+		return true
+	}
+	fn := runtime.FuncForPC(m.Func.Pointer())
+	if fn == nil {
+		return true
+	}
+	file, _ := fn.FileLine(fn.Entry())
+	return file != "<autogenerated>"
+}

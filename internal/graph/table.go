@@ -1,0 +1,68 @@
+package graph
+
+// table is a hash table from (address, type) to a number. It keeps its memory
+// when cleared, and doesn't make the garbage collector look at it.
+type table struct {
+	slots []tableSlot
+	n     int
+	shift uint
+}
+
+type tableSlot struct {
+	addr uintptr
+	id   uint32 // plan id + 1; 0: empty
+	val  uint64
+}
+
+func (t *table) clear() {
+	if t.n == 0 {
+		return
+	}
+	clear(t.slots)
+	t.n = 0
+}
+
+// at returns the place of the value of a key, and whether the key was new. The
+// place is valid until the next call.
+func (t *table) at(addr uintptr, p *plan) (val *uint64, fresh bool) {
+	if t.n >= len(t.slots)-len(t.slots)/4 {
+		t.grow()
+	}
+	s := t.find(addr, p.id+1)
+	if s.id == 0 {
+		s.addr, s.id, s.val = addr, p.id+1, 0
+		t.n++
+		return &s.val, true
+	}
+	return &s.val, false
+}
+
+// get returns the value of a key that is known to be there.
+func (t *table) get(addr uintptr, p *plan) uint64 { return t.find(addr, p.id+1).val }
+
+func (t *table) find(addr uintptr, id uint32) *tableSlot {
+	h := (uint64(addr) ^ uint64(id)<<40) * 0x9e3779b97f4a7c15 >> t.shift
+	mask := uint64(len(t.slots) - 1)
+	for {
+		s := &t.slots[h]
+		if s.id == 0 || s.addr == addr && s.id == id {
+			return s
+		}
+		h = (h + 1) & mask
+	}
+}
+
+func (t *table) grow() {
+	old := t.slots
+	n := max(64, 2*len(old))
+	t.slots = make([]tableSlot, n)
+	t.shift = 64
+	for ; n > 1; n /= 2 {
+		t.shift--
+	}
+	for _, s := range old {
+		if s.id != 0 {
+			*t.find(s.addr, s.id) = s
+		}
+	}
+}

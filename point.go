@@ -1,0 +1,230 @@
+package cairn
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/cairnrun/cairn/ckpt"
+	"github.com/cairnrun/cairn/internal/graph"
+)
+
+// Point is a place where a checkpoint may be taken: no other goroutine
+// changes protected variables while it runs. It returns at once unless a
+// checkpoint is due. When one is, it returns as soon as everything that
+// belongs to the set has been copied; what the program changes from then on
+// never reaches that set. Digesting, writing and publishing go on behind.
+//
+// It returns ErrStopped after a signal that says save and stop, an error that
+// wraps ErrNotSaved when an earlier set could not be saved (the program may
+// go on, and the next one is tried when it is due), and ctx's error.
+func (p *Run) Point(ctx context.Context) error {
+	p.points++
+	p.left--
+	if p.left != 0 && !p.wake.Load() {
+		return nil
+	}
+	return p.point(ctx)
+}
+
+func (p *Run) point(ctx context.Context) error {
+	if err := p.ready(); err != nil {
+		return err
+	}
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	p.wake.Store(false)
+	select {
+	case r := <-p.outcome:
+		p.collect(r)
+	default:
+	}
+	reason := p.late
+	if p.left == 0 {
+		reason = "points"
+	}
+	if p.due.Swap(false) {
+		reason = "time"
+	}
+	must := false
+	if p.request.Swap(false) {
+		reason, must = "request", true
+	}
+	stop := p.stop.Load()
+	if stop != nil {
+		reason, must = (*stop).String(), true
+	}
+	if reason != "" && !must && p.saver.Busy() { // the disk is slower than that: when it is done
+		p.late = reason
+		return p.takeError()
+	}
+	if reason != "" {
+		p.late = ""
+		if err := p.save(ctx, reason); err != nil {
+			p.fail(err)
+		}
+	}
+	if stop != nil {
+		if p.saver.Busy() {
+			select {
+			case r := <-p.outcome:
+				p.collect(r)
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+		}
+		if err := p.takeError(); err != nil {
+			return err
+		}
+		return fmt.Errorf("cairn: %w: %v: set %d is saved; start the program again to go on", ErrStopped, *stop, p.saving.Set)
+	}
+	return p.takeError()
+}
+
+// Checkpoint saves now, whether due or not, and returns when the set is safe.
+func (p *Run) Checkpoint(ctx context.Context) error {
+	if err := p.ready(); err != nil {
+		return err
+	}
+	err := p.save(ctx, "call")
+	if err == nil {
+		select {
+		case r := <-p.outcome:
+			p.collect(r)
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	} else {
+		p.fail(err)
+	}
+	err, p.unsaid = p.unsaid, nil
+	return err
+}
+
+// ready tells why no checkpoint can be taken.
+func (p *Run) ready() error {
+	switch {
+	case p.broken != nil:
+		return p.broken
+	case p.closed:
+		return errors.New("cairn: the run is closed")
+	case !p.restored:
+		return errors.New("cairn: Point before Restore: call Restore once, after Protect and before the loop (it returns false when there is nothing to restore)")
+	}
+	return nil
+}
+
+// save starts a set, after the one under way.
+func (p *Run) save(ctx context.Context, reason string) error {
+	if p.saver.Busy() {
+		select {
+		case r := <-p.outcome:
+			p.collect(r)
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	began := time.Now()
+	img, err := p.collector.Collect(p.roots, p.env())
+	if err != nil {
+		return err
+	}
+	files, err := p.files.entries()
+	if err != nil {
+		return err
+	}
+	set, err := p.saver.Save(ctx, img, files, ckpt.Note{Points: p.points, Reason: reason})
+	if err != nil {
+		return err
+	}
+	p.held = time.Since(began)
+	p.saving = Saved{Set: set, Reason: reason, State: imageBytes(img), Held: p.held}
+	done := p.saver.Done()
+	go func() {
+		p.outcome <- <-done
+		p.wake.Store(true)
+	}()
+	p.schedule()
+	return nil
+}
+
+func imageBytes(img *graph.Image) int64 {
+	n := int64(0)
+	for i := range img.Pools {
+		n += int64(img.Pools[i].Bytes())
+	}
+	return n
+}
+
+// collect takes in what became of a set.
+func (p *Run) collect(r ckpt.Result) {
+	p.saver.Collect(r)
+	if r.Err != nil {
+		p.fail(r.Err)
+		return
+	}
+	p.saving.Written, p.saving.Took = r.Written, r.Took
+	if p.opts.OnSaved != nil {
+		p.opts.OnSaved(p.saving)
+	}
+}
+
+// fail notes that a set could not be saved.
+func (p *Run) fail(err error) {
+	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
+		p.unsaid = err
+		return
+	}
+	p.schedule()
+	err = fmt.Errorf("cairn: %w: %w", ErrNotSaved, err)
+	if p.opts.OnError != nil {
+		p.opts.OnError(err)
+		return
+	}
+	p.unsaid = err
+}
+
+func (p *Run) takeError() error {
+	err := p.unsaid
+	p.unsaid = nil
+	return err
+}
+
+// schedule sets when the next checkpoint is due.
+func (p *Run) schedule() {
+	p.left = p.opts.EveryPoints
+	every := p.opts.Every
+	if p.opts.Auto {
+		if a := Interval(p.held, p.opts.MTBF); every == 0 || a < every {
+			every = a
+		}
+	}
+	if every == 0 {
+		return
+	}
+	if p.timer != nil {
+		p.timer.Reset(every)
+		return
+	}
+	p.timer = time.AfterFunc(every, func() {
+		p.due.Store(true)
+		p.wake.Store(true)
+	})
+}
+
+// Interval is the time between checkpoints that loses least when each costs
+// the program cost and failures come mtbf apart on average: Daly's estimate
+// (Future Generation Computer Systems 22, 2006), which refines Young's
+// sqrt(2·cost·mtbf).
+func Interval(cost, mtbf time.Duration) time.Duration {
+	c, m := max(cost.Seconds(), 1e-3), mtbf.Seconds()
+	if c >= 2*m {
+		return mtbf
+	}
+	r := c / (2 * m)
+	t := math.Sqrt(2*c*m)*(1+math.Sqrt(r)/3+r/9) - c
+	return time.Duration(t * float64(time.Second))
+}

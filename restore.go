@@ -1,0 +1,128 @@
+package cairn
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/cairnrun/cairn/ckpt"
+	"github.com/cairnrun/cairn/internal/graph"
+)
+
+// Restore puts the newest good set's values into the protected variables and
+// reopens and positions the run's files. It returns false when there is
+// nothing to restore. It is called once, after all Protect calls and before
+// the first Point.
+//
+// A damaged set is reported to Options.Log and stepped over to an older one.
+// When sets exist and none can be loaded that is an error, as is a set that
+// does not fit what the program protects. After an error the variables'
+// values are undefined, and the program must not go on.
+func (p *Run) Restore(ctx context.Context) (bool, error) {
+	if p.broken != nil {
+		return false, p.broken
+	}
+	if p.closed || p.restored {
+		return false, errors.New("cairn: Restore is called once, on an open run")
+	}
+	sets, err := p.dir.Sets()
+	if err != nil {
+		return false, fmt.Errorf("cairn: %w", err)
+	}
+	var table *ckpt.Table
+	var bad []error
+	for _, n := range sets {
+		table, err = p.load(ctx, n)
+		if err == nil {
+			break
+		}
+		if !errors.Is(err, ErrCorrupt) {
+			return false, fmt.Errorf("cairn: %w", err)
+		}
+		p.damaged[n] = true
+		bad = append(bad, err)
+		p.log.Warn("cairn: a damaged checkpoint is stepped over", "set", n, "error", err)
+	}
+	if table == nil && len(bad) > 0 {
+		return false, fmt.Errorf("cairn: none of %d checkpoints in %s can be loaded; to start afresh, move that folder away: %w", len(bad), p.dir.Path(), errors.Join(bad...))
+	}
+	opts := ckpt.Options{
+		Keep: p.opts.Keep, Compression: p.opts.Compression, Memory: p.opts.Memory,
+		MaxBases: p.opts.MaxBases, NoTracking: p.opts.NoTracking, Damaged: p.damaged,
+	}
+	if p.saver, err = ckpt.NewSaver(p.dir, table, opts); err != nil {
+		return false, fmt.Errorf("cairn: %w", err)
+	}
+	img, err := p.collector.Collect(p.roots, p.env())
+	if err != nil {
+		return false, fmt.Errorf("cairn: %w", err)
+	}
+	p.saver.Reserve(imageBytes(img))
+	p.held = time.Duration(imageBytes(img)) // until one is measured: a nanosecond per byte
+	p.restored = true
+	p.files.resuming = false
+	p.schedule()
+	p.signals = watchSignals(p)
+	return table != nil, nil
+}
+
+// load restores one set.
+func (p *Run) load(ctx context.Context, index uint64) (*ckpt.Table, error) {
+	s, err := ckpt.Open(p.dir.FS(), p.dir.File(index))
+	if err != nil {
+		return nil, err
+	}
+	defer s.Close()
+	img, err := s.Image()
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", s.Path, err)
+	}
+	roots, err := p.match(img)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", s.Path, err)
+	}
+	files, err := s.Files()
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", s.Path, err)
+	}
+	p.files.begin(files)
+	if err := s.Load(ctx, img, roots, p.env()); err != nil {
+		p.files.abandon()
+		var m *graph.MismatchError
+		if errors.As(err, &m) {
+			err = fmt.Errorf("%w: %w", ErrMismatch, err)
+		}
+		return nil, fmt.Errorf("%s: %w", s.Path, err)
+	}
+	if err := p.files.finish(); err != nil {
+		return nil, fmt.Errorf("%s: %w", s.Path, err)
+	}
+	p.points = s.Header.Note.Points
+	return s.Table(), nil
+}
+
+// match compares the variables of a set with those that are protected, and
+// returns the ones to restore.
+func (p *Run) match(img *graph.Image) ([]graph.Root, error) {
+	var errs []error
+	saved := make(map[string]bool)
+	for _, v := range img.Vars {
+		saved[v.Name] = true
+		known := slices.ContainsFunc(p.roots, func(r graph.Root) bool { return r.Name == v.Name })
+		if !known && !slices.Contains(p.opts.Drop, v.Name) {
+			errs = append(errs, fmt.Errorf("%w: the set holds variable %q, which the program does not protect; add it to Options.Drop if it is not needed any more", ErrMismatch, v.Name))
+		}
+	}
+	var roots []graph.Root
+	for _, r := range p.roots {
+		switch {
+		case saved[r.Name]:
+			roots = append(roots, r)
+		case p.how[r.Name]&Optional == 0:
+			errs = append(errs, fmt.Errorf("%w: the program protects variable %q, which the set does not hold; protect it as cairn.Optional to keep the value it has", ErrMismatch, r.Name))
+		}
+	}
+	return roots, errors.Join(errs...)
+}

@@ -1,0 +1,55 @@
+package cairn
+
+import (
+	"os"
+	"os/signal"
+	"sync"
+)
+
+// signalWatch turns signals into due checkpoints. The second signal that
+// says stop gets its usual effect, in case the program never reaches a point.
+type signalWatch struct {
+	ch   chan os.Signal
+	done chan struct{}
+	once sync.Once
+}
+
+func watchSignals(p *Run) *signalWatch {
+	actions := p.opts.Signals
+	if actions == nil {
+		actions = defaultSignals
+	}
+	if len(actions) == 0 {
+		return nil
+	}
+	w := &signalWatch{ch: make(chan os.Signal, 4), done: make(chan struct{})}
+	var list []os.Signal
+	for s := range actions {
+		list = append(list, s)
+	}
+	signal.Notify(w.ch, list...)
+	go func() {
+		for {
+			select {
+			case <-w.done:
+				return
+			case s := <-w.ch:
+				if actions[s] == SaveAndStop {
+					p.stop.Store(&s)
+					signal.Reset(s)
+				} else {
+					p.request.Store(true)
+				}
+				p.wake.Store(true)
+			}
+		}
+	}()
+	return w
+}
+
+func (w *signalWatch) stop() {
+	w.once.Do(func() {
+		signal.Stop(w.ch)
+		close(w.done)
+	})
+}

@@ -1,0 +1,10 @@
+//go:build unix
+
+package cairn
+
+import (
+	"os"
+	"syscall"
+)
+
+var defaultSignals = map[os.Signal]Action{syscall.SIGTERM: SaveAndStop, syscall.SIGUSR1: SaveAndGoOn}
