@@ -13,7 +13,7 @@ type Dataset struct {
 	Dims    []uint64  // nil: scalar
 	Chunk   []uint64  // chunk dimensions; nil: not chunked
 	Filters []Filter  // in order of application on write
-	Virtual []Mapping // of a virtual dataset, which ReadAt can't read
+	Virtual []Mapping // of a virtual dataset
 
 	f      *File
 	path   string
@@ -22,10 +22,11 @@ type Dataset struct {
 	fill   []byte // an element; nil: zeros
 	shape  shape  // what ReadAt goes by
 
-	mu     sync.Mutex
-	chunks []Chunk
-	loaded bool
-	cache  chunkCache
+	mu      sync.Mutex
+	loaded  bool // chunks or virtual
+	chunks  []Chunk
+	virtual []*part
+	cache   chunkCache
 }
 
 const (
@@ -301,18 +302,12 @@ func (d *Dataset) Contiguous() (addr uint64, ok bool) {
 func (d *Dataset) Chunks() ([]Chunk, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return d.chunkList()
-}
-
-// chunkList is Chunks for a caller that holds the lock.
-func (d *Dataset) chunkList() ([]Chunk, error) {
 	if !d.loaded && d.layout.class == layoutChunked {
 		cs, err := d.loadChunks()
 		if err != nil {
 			return nil, fmt.Errorf("dataset %q: %w", d.path, err)
 		}
-		d.chunks = cs
+		d.chunks, d.loaded = cs, true
 	}
-	d.loaded = true
 	return d.chunks, nil
 }

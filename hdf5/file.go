@@ -11,6 +11,11 @@ import (
 // File is an HDF5 file open for reading. It is safe for concurrent use as far as
 // the io.ReaderAt is.
 type File struct {
+	// OpenSource opens the other files that virtual datasets have their bytes in, by
+	// their name as it stands in this one. It may be nil; set it before any such
+	// dataset is read.
+	OpenSource func(name string) (*File, error)
+
 	r    io.ReaderAt
 	size uint64
 	base uint64 // addresses in the file count from here
@@ -125,8 +130,8 @@ func (f *File) readRaw(p []byte, at uint64) error {
 	if n == len(p) {
 		return nil
 	}
-	if err == nil || err == io.EOF {
-		err = io.ErrUnexpectedEOF
+	if err == nil || err == io.EOF { // the file is shorter than it was said to be
+		err = fmt.Errorf("%w: %w", ErrCorrupt, io.ErrUnexpectedEOF)
 	}
 	return fmt.Errorf("hdf5: reading %d bytes at offset %#x: %w", len(p), at, err)
 }

@@ -66,7 +66,7 @@ func (f Filter) growth() uint64 {
 	case FilterDeflate:
 		return 1032
 	case FilterZstd:
-		return 1 << 17
+		return 1 << 15 // blocks of 128 KiB in 4 bytes
 	}
 	return 1
 }

@@ -297,6 +297,12 @@ func everything(t testing.TB) *builder {
 		{".", "/chunked/d2f0", []uint64{0, 0}, []uint64{8, 21}},
 		{".", "/chunked/d2f0", []uint64{10, 5}, []uint64{27, 16}},
 	}}))
+	data := slices.Clone(b.want["/chunked/d2f0"].data)
+	clear(data[8*21*4 : 10*21*4])
+	for row := 10; row < 37; row++ {
+		clear(data[row*21*4:][:5*4])
+	}
+	b.want["/virtual"] = want{"<u4", []uint64{37, 21}, data}
 	return b
 }
 

@@ -42,7 +42,7 @@ func newShape(dims, chunk []uint64, elem uint64) shape {
 // Bytes that are in the file as they are go straight into p.
 func (d *Dataset) ReadAt(p []byte, off int64) (int, error) {
 	if off < 0 {
-		return 0, fmt.Errorf("hdf5: dataset %q: negative offset", d.path)
+		return 0, fmt.Errorf("dataset %q: %w: reading at offset %d", d.path, ErrUnsupported, off)
 	}
 	if uint64(off) >= d.bytes {
 		return 0, io.EOF
@@ -66,7 +66,7 @@ func (d *Dataset) ReadAt(p []byte, off int64) (int, error) {
 	case layoutChunked:
 		n, err = d.readChunked(p, uint64(off))
 	default:
-		err = fmt.Errorf("%w: reading a virtual dataset", ErrUnsupported)
+		n, err = d.readVirtual(p, uint64(off))
 	}
 	if err != nil {
 		return n, fmt.Errorf("dataset %q: %w", d.path, err)

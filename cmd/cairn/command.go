@@ -167,8 +167,11 @@ func (c *call) parse(f *flag.FlagSet, args []string) (wantsHelp bool, err error)
 		}
 		if err := f.Set(name, value); err != nil {
 			what, _ := flag.UnquoteUsage(def)
-			if what == "" {
+			switch what {
+			case "":
 				what = "true or false"
+			case "N":
+				what = "a whole number"
 			}
 			return false, fmt.Errorf("%q is no value for --%s, which takes %s", value, name, what)
 		}

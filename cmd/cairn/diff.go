@@ -21,7 +21,7 @@ relative to the larger of the two numbers. Blocks whose digests are equal are
 not read. The exit code is 0 if all values are equal and 1 if not.
 
 The sets may come from different folders, runs and machines. Where values are
-tables of references (pointers, maps), their numbers are positions in the set.`,
+tables of references (pointers, maps), references are positions in the set.`,
 		examples: []example{
 			{"cairn diff ckpt@11 ckpt@12", "what changed from set 11 to set 12"},
 			{"cairn diff good.h5 ckpt", "an exported file and the newest set"},
@@ -176,14 +176,34 @@ func (c *call) diffText(doc *diffDocument, found []ckpt.Difference) {
 		c.printf("all values are equal\n")
 		return
 	}
-	t := c.table("", "VARIABLE", "DATASET", "DIFFER", "FIRST AT", "MAX ABS", "MAX REL")
-	for i, d := range doc.Differences {
-		if d.Detail != "" {
-			t.row(d.Variable, d.Dataset, d.Detail)
-			continue
+	c.differences(doc.Differences, found, false)
+	c.differences(doc.Differences, found, true)
+}
+
+// differences shows those in values, or those in tables of references.
+func (c *call) differences(all []difference, found []ckpt.Difference, references bool) {
+	var rows [][]string
+	header := []string{"VARIABLE", "DATASET", "DIFFER", "FIRST AT", "MAX ABS", "MAX REL"}
+	for i, d := range all {
+		switch {
+		case isReferences(d.Dataset) != references:
+		case d.Detail != "":
+			header = append(header[:6], "NOTE")
+			rows = append(rows, []string{d.Variable, d.Dataset, "-", "-", "-", "-", d.Detail})
+		default:
+			differ := fmt.Sprintf("%d of %d", d.Differ, d.Values)
+			rows = append(rows, []string{d.Variable, d.Dataset, differ, d.First, number(found[i].MaxAbs), number(found[i].MaxRel)})
 		}
-		differ := fmt.Sprintf("%d of %d", d.Differ, d.Values)
-		t.row(d.Variable, d.Dataset, differ, d.First, number(found[i].MaxAbs), number(found[i].MaxRel))
+	}
+	if len(rows) == 0 {
+		return
+	}
+	if references {
+		c.printf("\nTables of references and values beside them. A reference is a position in the\nset, which shifts when something is added or removed before it.\n\n")
+	}
+	t := c.table("", header...)
+	for _, row := range rows {
+		t.row(row...)
 	}
 	t.flush()
 }

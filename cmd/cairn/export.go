@@ -101,6 +101,9 @@ func (c *call) free(path string) error {
 	if !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
+	if _, err := c.fsys.Stat(path + ".tmp"); err == nil {
+		return fmt.Errorf("%s.tmp: another export is writing it, or one was killed; remove it if that is so", path)
+	}
 	folder := filepath.Dir(path)
 	if _, err := c.fsys.Stat(folder); errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("%s: no such folder; make it first", folder)

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/cairnrun/cairn/ckpt"
+	"github.com/cairnrun/cairn/internal/graph"
 )
 
 func inspectCommand() command {
@@ -18,9 +19,10 @@ func inspectCommand() command {
 how much of it is in blocks of zeros (not stored) and in blocks that did not
 change (stored in the file of an older set), what is stored in this file, and
 how much compression saved. A variable whose values have several types has one
-line for each. Then come the data files that were open, and how the set was
+line more for each; --json shows every dataset. A slice of memory that belongs
+to another variable is shown as part of that. Above it stands how the set was
 taken: why, how long the program was held, how changes were found, and whether
-the kernel could track writes.`,
+the kernel could track writes; below, the data files that were open.`,
 		examples: []example{
 			{"cairn inspect ckpt", "the newest set in folder ckpt"},
 			{"cairn inspect ckpt@12", "set 12"},
@@ -44,6 +46,7 @@ type inspectDocument struct {
 type variableInfo struct {
 	Name   string `json:"name"`
 	GoType string `json:"goType"`
+	In     string `json:"in,omitempty"` // the variable that holds its values, if not itself
 	usage
 	Ratio    float64       `json:"ratio"`
 	Datasets []datasetInfo `json:"datasets"`
@@ -80,17 +83,12 @@ func inspect(_ context.Context, c *call) error {
 	}
 	// A damaged /Context or /FileMap does not keep the rest from being shown.
 	var failed error
-	types := make(map[string]string)
-	var names []string
-	if img, err := s.Image(); err != nil {
+	img, err := s.Image()
+	if err != nil {
 		failed = fmt.Errorf("%s: %w", s.Path, err)
-	} else {
-		for _, v := range img.Vars {
-			names = append(names, v.Name)
-			types[v.Name] = goType(v.Type)
-		}
+		img = &graph.Image{}
 	}
-	doc.Variables = variables(s, names, types)
+	doc.Variables = variables(s, img)
 	files, err := s.Files()
 	if err != nil && failed == nil {
 		failed = fmt.Errorf("%s: %w", s.Path, err)
@@ -109,7 +107,7 @@ func inspect(_ context.Context, c *call) error {
 }
 
 // variables groups the datasets of a set by the variable they belong to.
-func variables(s *ckpt.Set, names []string, types map[string]string) []variableInfo {
+func variables(s *ckpt.Set, img *graph.Image) []variableInfo {
 	out := []variableInfo{}
 	at := make(map[string]int)
 	variable := func(name string) *variableInfo {
@@ -117,12 +115,13 @@ func variables(s *ckpt.Set, names []string, types map[string]string) []variableI
 		if !ok {
 			i = len(out)
 			at[name] = i
-			out = append(out, variableInfo{Name: name, GoType: types[name], Datasets: []datasetInfo{}})
+			out = append(out, variableInfo{Name: name, Datasets: []datasetInfo{}})
 		}
 		return &out[i]
 	}
-	for _, name := range names {
-		variable(name)
+	for i := range img.Vars {
+		v := variable(img.Vars[i].Name)
+		v.GoType, v.In = rootType(img, i), holder(img, i)
 	}
 	for i := range s.Header.Datasets {
 		d := &s.Header.Datasets[i]
@@ -170,17 +169,25 @@ func (c *call) inspectText(doc *inspectDocument) {
 	t = c.table("", "VARIABLE", "GO TYPE", "TYPE", "SHAPE", "SIZE", "ZERO", "UNCHANGED", "STORED", "RATIO")
 	for i := range doc.Variables {
 		v := &doc.Variables[i]
+		var show []*datasetInfo
+		for j := range v.Datasets {
+			if !v.Datasets[j].bare() {
+				show = append(show, &v.Datasets[j])
+			}
+		}
 		row := []string{v.Name, cut(v.GoType), "-", "-"}
-		if len(v.Datasets) == 1 {
-			row[2], row[3] = cut(v.Datasets[0].Type), shape(v.Datasets[0].Shape)
+		switch {
+		case len(show) == 1:
+			row[2], row[3] = show[0].typeText(), shape(show[0].Shape)
+		case len(show) == 0 && v.In != "":
+			row[2] = "in " + v.In
 		}
 		t.row(append(row, v.cells()...)...)
-		if len(v.Datasets) == 1 {
+		if len(show) < 2 {
 			continue
 		}
-		for j := range v.Datasets {
-			d := &v.Datasets[j]
-			t.row(append([]string{"  " + d.Path, cut(d.GoType), cut(d.Type), shape(d.Shape)}, d.cells()...)...)
+		for _, d := range show {
+			t.row(append([]string{"  " + d.Path, cut(d.GoType), d.typeText(), shape(d.Shape)}, d.cells()...)...)
 		}
 	}
 	t.flush()
@@ -193,6 +200,34 @@ func (c *call) inspectText(doc *inspectDocument) {
 		}
 		t.flush()
 	}
+}
+
+// references reports whether the dataset is a table of references, and of
+// values that stand beside them.
+func (d *datasetInfo) references() bool { return isReferences(d.Path) }
+
+func isReferences(path string) bool { return strings.HasPrefix(path, "/Context/Pointers/") }
+
+// bare reports whether the dataset has nothing but references, which the
+// shape of what they refer to makes plain enough.
+func (d *datasetInfo) bare() bool {
+	if !d.references() {
+		return false
+	}
+	for _, prefix := range []string{"[]", "*", "map[", "interface {", "string"} {
+		if strings.HasPrefix(d.GoType, prefix) {
+			return true
+		}
+	}
+	return false
+}
+
+// typeText gives the dataset's type for a table.
+func (d *datasetInfo) typeText() string {
+	if d.references() {
+		return "references"
+	}
+	return cut(d.Type)
 }
 
 // whyText explains Note.Reason.
@@ -236,6 +271,35 @@ func trackingText(tracking string) string {
 		return "available: the kernel can tell which pages were written"
 	}
 	return "not available: " + tracking
+}
+
+// rootType gives the Go type of variable i.
+func rootType(img *graph.Image, i int) string {
+	v := &img.Vars[i]
+	if v.Off == 0 && v.Region < uint64(len(img.Regions)) && !isArray(v.Type) {
+		if r := img.Regions[v.Region]; r.Count == 1 && int(r.Pool) < len(img.Pools) {
+			return img.Pools[r.Pool].Elem
+		}
+	}
+	return goType(v.Type)
+}
+
+// isArray reports whether a description is that of an array, which lies in
+// the set as its elements.
+func isArray(text string) bool { return len(text) > 1 && text[0] == '[' && text[1] != ']' }
+
+// holder names the variable that holds the array of variable i, a slice, if
+// that is another one.
+func holder(img *graph.Image, i int) string {
+	v := &img.Vars[i]
+	if v.Data == 0 || v.Data > uint64(len(img.Regions)) {
+		return ""
+	}
+	p := int(img.Regions[v.Data-1].Pool)
+	if p >= len(img.Pools) || img.Pools[p].Var == i || img.Pools[p].Var >= len(img.Vars) || img.Pools[p].Var < 0 {
+		return ""
+	}
+	return img.Vars[img.Pools[p].Var].Name
 }
 
 // goType makes the description of a type that a set holds short: the

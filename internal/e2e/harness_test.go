@@ -16,6 +16,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -28,7 +29,7 @@ import (
 const exitStopped = 75
 
 // patience bounds waits for things that take far less.
-const patience = 2 * time.Minute
+const patience = time.Minute
 
 var binaries struct {
 	dir string
@@ -203,6 +204,7 @@ func drive(t *testing.T, argv []string, args ...string) *driven {
 	argv = append(append(slices.Clone(argv), "-drive"), args...)
 	d := &driven{t: t, cmd: exec.CommandContext(ctx, argv[0], argv[1:]...)}
 	d.cmd.Stderr = &d.stderr
+	d.cmd.Cancel = func() error { return d.cmd.Process.Signal(syscall.SIGQUIT) } // it tells where it hangs
 	var err error
 	if d.in, err = d.cmd.StdinPipe(); err != nil {
 		t.Fatal(err)

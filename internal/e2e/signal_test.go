@@ -70,7 +70,7 @@ func TestSaveSignal(t *testing.T) {
 	for ; said == ""; steps++ { // it is taken up at the next point after it arrived
 		said = d.do("run 1")
 	}
-	must(t, said, "saved set=1", `reason="user defined signal 1"`)
+	must(t, said, "saved set=1")
 	d.do("run 5")
 	d.kill()
 

@@ -287,13 +287,23 @@ func (d *decoder) word(i, p *plan) (unsafe.Pointer, error) {
 		if p.t.Kind() == reflect.Interface || !p.t.Implements(i.t) {
 			return nil, invalid("a %s in an interface of type %s", typeName(p.t), typeName(i.t))
 		}
+		// An interface that holds some p. Nobody looks at the data; a real
+		// value might be huge.
+		var held any
+		h := (*ifaceHeader)(unsafe.Pointer(&held))
+		h.tab = (*ifaceHeader)(unsafe.Pointer(&p.t)).data
+		if !p.direct {
+			h.data = unsafe.Pointer(&nothing)
+		}
 		v := reflect.New(i.t)
-		v.Elem().Set(reflect.Zero(p.t))
+		v.Elem().Set(reflect.ValueOf(held))
 		w = (*ifaceHeader)(v.UnsafePointer()).tab
 		d.words[k] = w
 	}
 	return w, nil
 }
+
+var nothing uint64
 
 func (d *decoder) file(dst unsafe.Pointer, id uint64) error {
 	var f osFile

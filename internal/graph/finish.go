@@ -21,6 +21,13 @@ func (b *Builder) Finish() error {
 			return err
 		}
 	}
+	for i := range b.regs {
+		if g := &b.regs[i]; g.p.hasBool {
+			for k := uint64(0); k < g.n; k++ {
+				trueOrFalse(g.p, unsafe.Add(g.ptr, uintptr(k)*g.p.size))
+			}
+		}
+	}
 	for _, l := range b.late {
 		(*ifaceHeader)(l.dst).data = *(*unsafe.Pointer)(l.box)
 	}
@@ -58,6 +65,27 @@ func (b *Builder) fillPool(i int) error {
 	}
 	t.scratch = nil
 	return nil
+}
+
+// trueOrFalse makes sure that the bools in a value are 0 or 1. Go relies on it,
+// files may hold other bytes.
+func trueOrFalse(p *plan, ptr unsafe.Pointer) {
+	switch p.kind {
+	case kScalar:
+		if x := (*byte)(ptr); *x > 1 {
+			*x = 1
+		}
+	case kStruct:
+		for _, f := range p.fields {
+			if f.p.hasBool {
+				trueOrFalse(f.p, unsafe.Add(ptr, f.off))
+			}
+		}
+	case kArray:
+		for i := range uintptr(p.mult) {
+			trueOrFalse(p.base, unsafe.Add(ptr, i*p.base.size))
+		}
+	}
 }
 
 func (b *Builder) isRoot(region uint64) bool {
@@ -167,9 +195,9 @@ func (b *Builder) fix(f *fix) (err error) {
 	if g.n == 0 {
 		return nil
 	}
-	any := planOf(reflect.TypeFor[any]())
+	boxed := planOf(reflect.TypeFor[any]())
 	for _, e := range unsafe.Slice((*pair)(g.ptr), int(g.n)) {
-		if err := checkKey(any, unsafe.Pointer(&e.Key)); err != nil {
+		if err := checkKey(boxed, unsafe.Pointer(&e.Key)); err != nil {
 			return err
 		}
 		m.Store(e.Key, e.Val)

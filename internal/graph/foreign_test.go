@@ -3,11 +3,12 @@ package graph
 import (
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"math"
-	"reflect"
 	"strings"
 	"testing"
 	"time"
+	"unsafe"
 
 	"github.com/cairnrun/cairn/hdf5"
 )
@@ -111,7 +112,6 @@ func TestForeign(t *testing.T) {
 	}
 	v := all{a: []float64{1, math.Inf(-1), 3}, b: [][3]int32{{1, 2, 3}, {-4, 5, 6}}, d: map[string]int{"x": 1, "y": -2}, e: []any{1, "s", 2.5, nil, &node{Val: 3}},
 		f: &node{Val: -7, name: "n"}, g: []string{"", "abc"}, h: time.Now().Round(0), i: [4]uint16{1, 2}, j: []int{1, -2, math.MaxInt32}}
-	v.c = append(v.c, v.c...)
 	v.c = make([]struct {
 		x int8
 		y int
@@ -185,7 +185,7 @@ func TestShapes(t *testing.T) {
 			if p.Form.Size > 0 {
 				x += " " + form
 			}
-			x += strings.ReplaceAll(" "+sprint(p.Shape), ",", "")
+			x += fmt.Sprint(" ", p.Shape)
 			if p.Text {
 				x += " text"
 			}
@@ -195,24 +195,6 @@ func TestShapes(t *testing.T) {
 			t.Errorf("got  %s\nwant %s", got, c.want)
 		}
 	}
-}
-
-func sprint(s []uint64) string {
-	b := "["
-	for i, x := range s {
-		if i > 0 {
-			b += " "
-		}
-		b += reflect.ValueOf(x).String()[:0] + itoa(x)
-	}
-	return b + "]"
-}
-
-func itoa(x uint64) string {
-	if x < 10 {
-		return string(rune('0' + x))
-	}
-	return itoa(x/10) + itoa(x%10)
 }
 
 func TestInPlace(t *testing.T) {
@@ -233,5 +215,36 @@ func TestInPlace(t *testing.T) {
 	}
 	if &c[0] == &backing[0] || &d[0] == &c[1] || c[2] != 3 || d[1] != 5 {
 		t.Error("in place")
+	}
+}
+
+func TestBools(t *testing.T) {
+	v := struct {
+		b []bool
+		s []struct {
+			n int
+			f [2]bool
+		}
+		d bool
+	}{b: make([]bool, 3), s: make([]struct {
+		n int
+		f [2]bool
+	}, 2)}
+	f := save(t, []Root{{"v", &v}}, nil)
+	img, _ := f.image()
+	for i, p := range img.Pools {
+		if p.Pointers {
+			f.data[i][p.Form.Fields[member(p.Form, "d")].Offset] = 7
+			continue
+		}
+		for k := range f.data[i] {
+			f.data[i][k] = 0x80
+		}
+	}
+	if err := f.load([]Root{{"v", &v}}, nil); err != nil {
+		t.Fatal(err)
+	}
+	if x := v.b[2]; *(*byte)(unsafe.Pointer(&x)) != 1 || *(*byte)(unsafe.Pointer(&v.s[1].f[1])) != 1 || *(*byte)(unsafe.Pointer(&v.d)) != 1 {
+		t.Error("bools that are neither")
 	}
 }

@@ -213,7 +213,7 @@ func (c *iso) values(a, b reflect.Value, path string) error {
 		if _, err := c.bind(a.Pointer(), b.Pointer(), a.Type().Elem(), path); err != nil {
 			return err
 		}
-		if k := (isoKey{a.Pointer() + uintptr(a.Cap())<<48, a.Type()}); c.done[k] {
+		if k := (isoKey{a.Pointer() + uintptr(a.Cap())<<(wordSize*6), a.Type()}); c.done[k] {
 			return nil
 		} else {
 			c.done[k] = true

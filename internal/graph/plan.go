@@ -63,6 +63,7 @@ type plan struct {
 	lock     bool   // kOpaque: may well be free by the time of the checkpoint
 	direct   bool   // an interface holds it in its data word
 	hasCodec bool   // contains kCodec by value
+	hasBool  bool   // contains a bool by value
 	ordered  bool   // as keys they are put in order
 
 	kids []*plan // types it contains or refers to, in order
@@ -167,7 +168,7 @@ func (p *plan) build() {
 func (p *plan) opaque(reason string) {
 	p.kind, p.enc, p.reason = kOpaque, true, reason
 	p.form, p.kids, p.fields = hdf5.Type{}, nil, nil
-	p.base, p.mult, p.slots, p.hasCodec, p.ordered = p, 1, 1, false, false
+	p.base, p.mult, p.slots, p.hasCodec, p.hasBool, p.ordered = p, 1, 1, false, false, false
 }
 
 func (p *plan) kid(q *plan) *plan {
@@ -209,7 +210,7 @@ func (p *plan) plain() {
 	switch k := t.Kind(); k {
 	case reflect.Bool:
 		p.form = hdf5.Type{Class: hdf5.Bool, Size: 1}
-		p.ordered = true
+		p.ordered, p.hasBool = true, true
 	case reflect.Int, reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64:
 		p.form = number(hdf5.Int, p.size)
 		p.ordered = true
@@ -270,7 +271,7 @@ func (p *plan) array() {
 	}
 	p.base, p.mult = e.base, e.mult*p.n
 	p.depth = e.depth + 1
-	p.enc, p.hasCodec, p.ordered = e.enc, e.hasCodec, e.ordered
+	p.enc, p.hasCodec, p.hasBool, p.ordered = e.enc, e.hasCodec, e.hasBool, e.ordered
 	hi, slots := bits.Mul64(p.n, e.slots)
 	if hi != 0 || uint64(e.form.Size) > (1<<40)/p.n {
 		p.opaque("its type is too large")
@@ -301,6 +302,7 @@ func (p *plan) structure() {
 		p.depth = max(p.depth, q.depth+1)
 		p.enc = p.enc || q.enc
 		p.hasCodec = p.hasCodec || q.hasCodec
+		p.hasBool = p.hasBool || q.hasBool
 		p.ordered = p.ordered && q.ordered
 	}
 	if p.size == 0 {

@@ -248,7 +248,7 @@ func checkForm(t hdf5.Type, depth int) error {
 // checkRegions makes sure that the regions fill the pools, and adds up the
 // memory that they take.
 func (b *Builder) checkRegions() (need uint64, err error) {
-	if len(b.img.Regions) >= 1<<31 {
+	if uint64(len(b.img.Regions)) >= 1<<31 {
 		return 0, invalid("%d regions", len(b.img.Regions))
 	}
 	b.regs = make([]region, len(b.img.Regions))

@@ -147,8 +147,11 @@ func (r *resolver) check(t reflect.Type) error {
 	return err
 }
 
-// maxName bounds the names that resolve looks at.
-const maxName = 1 << 16
+// Bounds of what resolve looks at and makes.
+const (
+	maxName     = 1 << 16
+	maxTypeSize = 1 << (16 + 3*wordSize) // 1 TiB, or 256 MiB where addresses are short
+)
 
 func (r *resolver) resolve(name string) (reflect.Type, error) {
 	if len(name) > maxName {
@@ -192,7 +195,7 @@ func (r *resolver) parse(name string, depth int) (reflect.Type, error) {
 		if err != nil {
 			return nil, err
 		}
-		if t.Size() > 0 && n > 1<<40/uint64(t.Size()) || n > 1<<30 && wordSize == 4 {
+		if n > maxTypeSize/max(1, uint64(t.Size())) {
 			return nil, fmt.Errorf("%w: the type %.100q is too large", ErrInvalid, name)
 		}
 		return reflect.ArrayOf(int(n), t), nil

@@ -115,7 +115,7 @@ func (m locations) get(z zone) (*time.Location, error) {
 		if z.offset == zoneNamed {
 			var err error
 			if l, err = time.LoadLocation(z.name); err != nil {
-				return nil, err
+				return nil, fmt.Errorf("time zone %.100q: %w", z.name, err)
 			}
 		} else {
 			l = time.FixedZone(z.name, int(z.offset))

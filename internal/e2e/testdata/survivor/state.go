@@ -83,7 +83,7 @@ func (s *state) advance() {
 	s.Step++
 	sum := 0.0
 	for i, x := range s.Dense {
-		x = float64(3.7*x) * (1 - x) // the logistic map
+		x = float64(float64(3.7*x) * (1 - x)) // the logistic map
 		s.Dense[i] = x
 		sum += x
 	}

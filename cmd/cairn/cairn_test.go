@@ -1,0 +1,396 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cairnrun/cairn"
+	"github.com/cairnrun/cairn/ckpt"
+	"github.com/cairnrun/cairn/internal/vfs"
+)
+
+// particle is a value of several numbers.
+type particle struct {
+	X, Y float64
+	ID   int32
+}
+
+// sim is a program with checkpoints.
+type sim struct {
+	step  int
+	grid  []float64
+	parts []particle
+	names map[string]int
+}
+
+const gridLen = 1 << 18 // 2 MiB, 32 blocks
+
+// begin opens a run in dir and protects the program's variables.
+func (s *sim) begin(t *testing.T, opts cairn.Options) (p *cairn.Run, restored bool) {
+	t.Helper()
+	opts.Every, opts.Keep = time.Hour, 10
+	p, err := cairn.Open(t.Context(), opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { p.Close() })
+	s.grid, s.parts, s.names = make([]float64, gridLen), make([]particle, 3), map[string]int{"a": 1}
+	for i := range gridLen / 2 { // the other half stays zero
+		s.grid[i] = 1 + float64(i)
+	}
+	cairn.Protect(p, "step", &s.step)
+	cairn.Protect(p, "grid", &s.grid)
+	cairn.Protect(p, "parts", &s.parts)
+	cairn.Protect(p, "names", &s.names)
+	restored, err = p.Restore(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p, restored
+}
+
+// makeSets runs a program that takes n checkpoints, each after a small change
+// of its state, and returns its folder.
+func makeSets(t *testing.T, n int, opts cairn.Options) string {
+	t.Helper()
+	if opts.Dir == "" {
+		opts.Dir = filepath.Join(t.TempDir(), "ckpt")
+	}
+	var s sim
+	p, _ := s.begin(t, opts)
+	for range n {
+		s.step++
+		s.grid[1000*s.step] = -1
+		s.parts[1].Y += 0.5
+		if err := p.Checkpoint(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := p.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return opts.Dir
+}
+
+// result is what a use of the program gave.
+type result struct {
+	t           *testing.T
+	args        []string
+	code        int
+	out, errors string
+}
+
+func cairnRun(t *testing.T, args ...string) *result {
+	t.Helper()
+	var out, errs bytes.Buffer
+	code := run(t.Context(), args, &out, &errs)
+	return &result{t, args, code, out.String(), errs.String()}
+}
+
+// exit checks the exit code, and that an error, and only that, says something
+// on stderr.
+func (r *result) exit(code int) *result {
+	r.t.Helper()
+	if r.code != code {
+		r.t.Errorf("cairn %q: exit code %d, want %d\nstdout: %s\nstderr: %s", r.args, r.code, code, r.out, r.errors)
+	}
+	if (r.code > exitFound) != strings.HasPrefix(r.errors, "cairn: ") {
+		r.t.Errorf("cairn %q: exit code %d with stderr %q", r.args, r.code, r.errors)
+	}
+	return r
+}
+
+// says checks that stdout has each of these texts.
+func (r *result) says(texts ...string) *result {
+	r.t.Helper()
+	for _, s := range texts {
+		if !strings.Contains(r.out, s) {
+			r.t.Errorf("cairn %q: stdout lacks %q:\n%s", r.args, s, r.out)
+		}
+	}
+	return r
+}
+
+// complains checks that stderr has each of these texts.
+func (r *result) complains(texts ...string) *result {
+	r.t.Helper()
+	for _, s := range texts {
+		if !strings.Contains(r.errors, s) {
+			r.t.Errorf("cairn %q: stderr lacks %q:\n%s", r.args, s, r.errors)
+		}
+	}
+	return r
+}
+
+// decode reads the one JSON document on stdout, of which it must know every
+// field.
+func decode[T any](r *result) T {
+	r.t.Helper()
+	var v T
+	d := json.NewDecoder(strings.NewReader(r.out))
+	d.DisallowUnknownFields()
+	if err := d.Decode(&v); err != nil {
+		r.t.Fatalf("cairn %q: %v\n%s", r.args, err, r.out)
+	}
+	if d.More() {
+		r.t.Errorf("cairn %q: more than one document:\n%s", r.args, r.out)
+	}
+	return v
+}
+
+func setFile(dir string, index uint64) string { return testDir(dir).File(index) }
+
+// flip changes a byte of a block of the variable's values, in the file that
+// holds it, and returns the block's name.
+func flip(t *testing.T, file, variable string, block int) string {
+	t.Helper()
+	s, err := ckpt.Open(vfs.OS(), file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	for i := range s.Header.Datasets {
+		d := &s.Header.Datasets[i]
+		if d.Path != "MemBlocks/"+variable {
+			continue
+		}
+		p := make([]byte, d.Block)
+		if err := s.ReadBlock(i, block, p); err != nil {
+			t.Fatal(err)
+		}
+		path := file
+		if src := s.Blocks[d.First+block].Source; src >= ckpt.SourceBase {
+			path = filepath.Join(filepath.Dir(file), s.Header.Bases[src-ckpt.SourceBase].File)
+		}
+		all, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		at := bytes.Index(all, p)
+		if at < 0 {
+			t.Fatalf("%s: block %d of %s not found", path, block, variable)
+		}
+		writeAt(t, path, int64(at)+8, all[at+8]^0x10)
+		return s.BlockName(i, block)
+	}
+	t.Fatalf("%s: no variable %s", file, variable)
+	return ""
+}
+
+func writeAt(t *testing.T, path string, at int64, b ...byte) {
+	t.Helper()
+	f, err := os.OpenFile(path, os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if _, err := f.WriteAt(b, at); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func truncate(t *testing.T, path string, size int64) {
+	t.Helper()
+	if err := os.Truncate(path, size); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func write(t *testing.T, path, text string) string {
+	t.Helper()
+	if err := os.MkdirAll(filepath.Dir(path), 0o777); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, []byte(text), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func TestUsage(t *testing.T) {
+	dir := makeSets(t, 1, cairn.Options{})
+	for _, c := range []struct {
+		args []string
+		want string
+	}{
+		{nil, "Commands"},
+		{[]string{"lsit", dir}, "did you mean list?"},
+		{[]string{"exprot"}, "did you mean export?"},
+		{[]string{"frobnicate"}, "'cairn help' lists all"},
+		{[]string{"help", "vrify"}, "did you mean verify?"},
+		{[]string{"list"}, "an argument is missing; usage: cairn list DIR"},
+		{[]string{"list", dir, "more"}, "too many arguments: more"},
+		{[]string{"list", ""}, "an argument is empty"},
+		{[]string{"list", dir, "--jsn"}, "did you mean --json?"},
+		{[]string{"list", "--verbose", dir}, "unknown flag --verbose"},
+		{[]string{"--jsno", "list", dir}, "did you mean --json?"},
+		{[]string{"gc", "--kep", "3", dir}, "did you mean --keep?"},
+		{[]string{"gc", "--keep", "many", dir}, "a whole number"},
+		{[]string{"gc", dir, "--keep"}, "--keep needs a value"},
+		{[]string{"gc", "--keep=0", dir}, "keep 1 or more"},
+		{[]string{"gc", "--dry-run=perhaps", dir}, "true or false"},
+		{[]string{"export", "--compress", "lzma", dir, "out.h5"}, "none, gzip or zstd"},
+		{[]string{"diff", dir}, "usage: cairn diff SET SET"},
+		{[]string{"verify", "--accept", dir, dir}, "one set, not 2"},
+		{[]string{"version", "1"}, "too many arguments"},
+	} {
+		cairnRun(t, c.args...).exit(exitUsage).complains(c.want)
+	}
+}
+
+func TestFlagsAnywhere(t *testing.T) {
+	dir := makeSets(t, 1, cairn.Options{})
+	for _, args := range [][]string{
+		{"list", "--json", dir}, {"list", dir, "--json"}, {"--json", "list", dir}, {"list", "-json", "-q", dir},
+		{"list", "--json=true", "--", dir}, {"-q", "--json", "list", dir},
+	} {
+		if doc := decode[listDocument](cairnRun(t, args...).exit(exitFine)); len(doc.Sets) != 1 {
+			t.Errorf("%q: %d sets", args, len(doc.Sets))
+		}
+	}
+}
+
+func TestHelp(t *testing.T) {
+	cairnRun(t, "help").exit(exitFine).says("Commands", "SET is one of", "Exit codes", "Examples")
+	cairnRun(t, "--help").exit(exitFine).says("Commands")
+	cairnRun(t, "-h").exit(exitFine).says("Commands")
+	for _, cmd := range commands() {
+		want := []string{"usage: cairn " + cmd.name, "--json", "Examples", "Exit codes"}
+		cairnRun(t, "help", cmd.name).exit(exitFine).says(want...)
+		cairnRun(t, cmd.name, "--help").exit(exitFine).says(want...)
+		cairnRun(t, cmd.name, "x", "-h").exit(exitFine).says(want...)
+		for line := range strings.Lines(cmd.help()) {
+			if n := len([]rune(strings.TrimRight(line, "\n"))); n > 110 {
+				t.Errorf("help of %s has a line of %d characters: %s", cmd.name, n, line)
+			}
+		}
+	}
+	if doc := decode[helpDocument](cairnRun(t, "help", "--json").exit(exitFine)); len(doc.Commands) != len(commands()) {
+		t.Errorf("%d commands", len(doc.Commands))
+	}
+}
+
+func TestVersion(t *testing.T) {
+	cairnRun(t, "version").exit(exitFine).says("cairn ", "file format 1")
+	cairnRun(t, "--version").exit(exitFine).says("cairn ")
+	if doc := decode[versionDocument](cairnRun(t, "version", "--json").exit(exitFine)); doc.Format != ckpt.Format || doc.Go == "" {
+		t.Errorf("%+v", doc)
+	}
+}
+
+// What is not a checkpoint must be refused in words, by every command.
+func TestBadInput(t *testing.T) {
+	tmp := t.TempDir()
+	good := makeSets(t, 1, cairn.Options{})
+	empty := filepath.Join(tmp, "empty")
+	if err := os.Mkdir(empty, 0o777); err != nil {
+		t.Fatal(err)
+	}
+	cut := filepath.Join(tmp, "cut.h5")
+	cairnRun(t, "export", good, cut).exit(exitFine)
+	truncate(t, cut, 50000)
+	unfinished := filepath.Join(tmp, "unfinished")
+	write(t, filepath.Join(unfinished, "set-00000001", "rank-0000.tmp"), "half")
+	above := filepath.Dir(good)
+	for _, c := range []struct{ set, want string }{
+		{filepath.Join(tmp, "nowhere"), "no such file or folder"},
+		{filepath.Join(tmp, "nowhere@3"), "no such file or folder"},
+		{good + "@7", "no set 7 here; there is 1"},
+		{good + "@seven", "not the number of a set"},
+		{empty, "no checkpoints here"},
+		{empty + "@1", "no checkpoints here"},
+		{above, "there are some in " + good},
+		{unfinished, "no finished checkpoint here"},
+		{filepath.Join(unfinished, "set-00000001"), "was not finished"},
+		{write(t, filepath.Join(tmp, "text.txt"), "hello\n"), "not an HDF5 file"},
+		{write(t, filepath.Join(tmp, "zero.h5"), ""), "the file is empty"},
+		{write(t, filepath.Join(tmp, "sig.h5"), "\x89HDF\r\n\x1a\n"), "damaged"},
+		{cut, "damaged"},
+	} {
+		damaged := exitFailed
+		if c.want == "damaged" {
+			damaged = exitFound
+		}
+		cairnRun(t, "inspect", c.set).exit(exitFailed).complains(c.want)
+		cairnRun(t, "diff", c.set, good).exit(exitFailed).complains(c.want)
+		cairnRun(t, "diff", good, c.set).exit(exitFailed).complains(c.want)
+		cairnRun(t, "export", c.set, filepath.Join(tmp, "out.h5")).exit(exitFailed).complains(c.want)
+		if r := cairnRun(t, "verify", c.set).exit(damaged); damaged == exitFailed {
+			r.complains(c.want)
+		}
+		cairnRun(t, "verify", "--accept", c.set).exit(exitFailed)
+	}
+	for _, dir := range []string{empty, filepath.Join(tmp, "nowhere"), filepath.Join(tmp, "text.txt"), filepath.Join(good, "set-00000001")} {
+		cairnRun(t, "list", dir).exit(exitFailed).complains(dir)
+		cairnRun(t, "gc", dir).exit(exitFailed).complains(dir)
+	}
+	if left, err := os.ReadDir(empty); err != nil || len(left) > 0 {
+		t.Errorf("an empty folder has %v now, %v", left, err)
+	}
+	if _, err := os.Stat(filepath.Join(tmp, "out.h5")); err == nil {
+		t.Error("a failed export left a file")
+	}
+}
+
+func TestForeignHDF5(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "foreign.h5")
+	python(t, "import h5py,sys\nh5py.File(sys.argv[1],'w')['x']=1", file)
+	for _, cmd := range []string{"inspect", "verify"} {
+		cairnRun(t, cmd, file).exit(exitFailed).complains("another program wrote it")
+	}
+}
+
+func TestNoPermission(t *testing.T) {
+	if os.Geteuid() <= 0 {
+		t.Skip("needs a user whom permissions bind")
+	}
+	dir := makeSets(t, 1, cairn.Options{})
+	for _, path := range []string{setFile(dir, 1), dir} {
+		if err := os.Chmod(path, 0); err != nil {
+			t.Fatal(err)
+		}
+		for _, cmd := range []string{"list", "inspect", "verify"} {
+			cairnRun(t, cmd, dir).exit(exitFailed).complains("permission denied", "run cairn as the user who owns it")
+		}
+		if err := os.Chmod(path, 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func TestInterrupted(t *testing.T) {
+	dir := makeSets(t, 2, cairn.Options{})
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	out := filepath.Join(t.TempDir(), "out.h5")
+	for _, args := range [][]string{{"list", dir}, {"verify", dir}, {"diff", dir + "@1", dir + "@2"}, {"export", dir, out}, {"gc", dir}} {
+		var stdout, stderr bytes.Buffer
+		if code := run(ctx, args, &stdout, &stderr); code != exitFailed || stderr.String() != "cairn: interrupted\n" {
+			t.Errorf("%q: exit code %d, %q", args, code, stderr.String())
+		}
+	}
+	if left, _ := filepath.Glob(out + "*"); len(left) > 0 {
+		t.Errorf("an interrupted export left %q", left)
+	}
+}
+
+// failing is an output that can't be written.
+type failing struct{}
+
+func (failing) Write([]byte) (int, error) { return 0, os.ErrClosed }
+
+func TestOutputFails(t *testing.T) {
+	dir := makeSets(t, 1, cairn.Options{})
+	for _, args := range [][]string{{"list", dir}, {"list", "--json", dir}, {"inspect", dir}, {"verify", dir}, {"help"}} {
+		var stderr bytes.Buffer
+		if code := run(t.Context(), args, failing{}, &stderr); code != exitFailed || !strings.Contains(stderr.String(), "output could not be written") {
+			t.Errorf("%q: exit code %d, %q", args, code, stderr.String())
+		}
+	}
+}

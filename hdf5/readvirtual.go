@@ -1,0 +1,122 @@
+package hdf5
+
+import (
+	"fmt"
+	"io"
+	"slices"
+	"sort"
+)
+
+// part is a mapping of a virtual dataset and its source: rows of bytes that are
+// contiguous on both sides.
+type part struct {
+	m    Mapping
+	src  *Dataset
+	rows uint64
+	row  uint64 // bytes of a row
+	k    int    // the dimension along which a row goes; those after it are whole
+	here []uint64
+	far  []uint64 // bytes from one index to the next, in the virtual dataset and the source
+}
+
+// strides are the bytes from one index of each dimension to the next.
+func strides(dims []uint64, elem int) []uint64 {
+	s := make([]uint64, len(dims))
+	n := uint64(elem)
+	for i := len(dims) - 1; i >= 0; i-- {
+		s[i] = n
+		n *= dims[i]
+	}
+	return s
+}
+
+// offset is where row r begins, given the strides of either side.
+func (p *part) offset(r uint64, strides []uint64) uint64 {
+	off := p.m.Start[p.k] * strides[p.k]
+	for i := p.k - 1; i >= 0; i-- {
+		off += (p.m.Start[i] + r%p.m.Count[i]) * strides[i]
+		r /= p.m.Count[i]
+	}
+	return off
+}
+
+// parts opens the sources of a virtual dataset, once.
+func (d *Dataset) parts() ([]*part, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.loaded {
+		return d.virtual, nil
+	}
+	type name struct{ file, path string }
+	sources := map[name]*Dataset{}
+	var parts []*part
+	for _, m := range d.Virtual {
+		n := name{m.File, m.Path}
+		src := sources[n]
+		if src == nil {
+			f := d.f
+			if m.File != "." {
+				if d.f.OpenSource == nil {
+					return nil, fmt.Errorf("%w: a virtual dataset with bytes in %q", ErrUnsupported, m.File)
+				}
+				var err error
+				if f, err = d.f.OpenSource(m.File); err != nil {
+					return nil, fmt.Errorf("source file %q: %w", m.File, err)
+				}
+			}
+			var err error
+			if src, err = f.Dataset(m.Path); err != nil {
+				return nil, fmt.Errorf("source file %q: %w", m.File, err)
+			}
+			sources[n] = src
+		}
+		switch {
+		case src.layout.class == layoutVirtual:
+			return nil, fmt.Errorf("%w: %q, source of a virtual dataset, is one itself", ErrUnsupported, m.Path)
+		case !src.Type.Equal(d.Type) || len(src.Dims) != len(d.Dims):
+			return nil, fmt.Errorf("%w: %q in %q is %s of %d", ErrUnsupported, m.Path, m.File, src.Type, src.Dims)
+		}
+		p := &part{m: m, src: src, here: strides(d.Dims, d.Type.Size), far: strides(src.Dims, src.Type.Size)}
+		for i, n := range src.Dims {
+			if m.Start[i] > n || m.Count[i] > n-m.Start[i] {
+				return nil, fmt.Errorf("%w: %q in %q is %s of %d: too small", ErrCorrupt, m.Path, m.File, src.Type, src.Dims)
+			}
+		}
+		p.k = len(d.Dims) - 1
+		for p.k > 0 && m.Count[p.k] == d.Dims[p.k] && m.Count[p.k] == src.Dims[p.k] {
+			p.k--
+		}
+		p.rows, _ = elements(m.Count[:p.k]) // no more than d has
+		p.row = m.Count[p.k] * p.here[p.k]
+		if slices.Contains(m.Count, 0) {
+			continue
+		}
+		parts = append(parts, p)
+	}
+	d.virtual, d.loaded = parts, true
+	return parts, nil
+}
+
+func (d *Dataset) readVirtual(p []byte, off uint64) (int, error) {
+	parts, err := d.parts()
+	if err != nil {
+		return 0, err
+	}
+	d.blank(p, off)
+	end := off + uint64(len(p))
+	for _, v := range parts {
+		first := sort.Search(int(v.rows), func(r int) bool { return v.offset(uint64(r), v.here)+v.row > off })
+		for r := uint64(first); r < v.rows; r++ {
+			at := v.offset(r, v.here)
+			if at >= end {
+				break
+			}
+			lo, hi := max(at, off), min(at+v.row, end)
+			src := v.offset(r, v.far) + lo - at
+			if _, err := v.src.ReadAt(p[lo-off:hi-off], int64(src)); err != nil && err != io.EOF {
+				return 0, fmt.Errorf("source file %q: %w", v.m.File, err)
+			}
+		}
+	}
+	return len(p), nil
+}

@@ -1,0 +1,196 @@
+package lint
+
+import (
+	"bytes"
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"os"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"testing/fstest"
+)
+
+const (
+	module   = "github.com/cairnrun/cairn"
+	maxLines = 700
+)
+
+// layers are the module's packages, bottom to top. A package imports only
+// what stands below it. "x/*" is everything under x; "." is the root.
+var layers = [][]string{
+	{"internal/vfs", "internal/mem", "internal/dl"},
+	{"hdf5", "store"},
+	{"internal/graph"},
+	{"ckpt"},
+	{"."},
+	programs,
+}
+
+// programs may read flags, print and exit. Nothing imports them.
+var programs = []string{"cmd/*", "examples/*", "internal/demo", "internal/bench", "internal/e2e", "internal/lint"}
+
+// layer returns the height of a package, -1 if it has none.
+func layer(pkg string) int {
+	return slices.IndexFunc(layers, func(l []string) bool { return matches(l, pkg) })
+}
+
+func matches(patterns []string, pkg string) bool {
+	return slices.ContainsFunc(patterns, func(p string) bool {
+		under, any := strings.CutSuffix(p, "*")
+		return p == pkg || any && strings.HasPrefix(pkg, under)
+	})
+}
+
+// printers are calls that libraries leave to programs.
+var printers = map[string][]string{
+	"os":  {"Exit"},
+	"log": {"Fatal", "Fatalf", "Fatalln", "Panic", "Panicf", "Panicln", "Print", "Printf", "Println"},
+	"fmt": {"Print", "Printf", "Println"},
+}
+
+// check returns what is wrong in a tree of Go files, tests left out.
+func check(tree fs.FS) ([]string, error) {
+	var wrong []string
+	err := fs.WalkDir(tree, ".", func(name string, e fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		base := path.Base(name)
+		if e.IsDir() {
+			if name != "." && (strings.HasPrefix(base, ".") || base == "testdata" || base == "build" || base == "bin") {
+				return fs.SkipDir
+			}
+			return nil
+		}
+		if !strings.HasSuffix(base, ".go") || strings.HasSuffix(base, "_test.go") {
+			return nil
+		}
+		src, err := fs.ReadFile(tree, name)
+		if err != nil {
+			return err
+		}
+		found, err := checkFile(name, src)
+		wrong = append(wrong, found...)
+		return err
+	})
+	return wrong, err
+}
+
+// checkFile returns what is wrong in one file.
+func checkFile(name string, src []byte) (wrong []string, err error) {
+	set := token.NewFileSet()
+	file, err := parser.ParseFile(set, name, src, parser.SkipObjectResolution)
+	if err != nil {
+		return nil, err
+	}
+	complain := func(at token.Pos, format string, args ...any) {
+		wrong = append(wrong, fmt.Sprintf("%s: %s", set.Position(at), fmt.Sprintf(format, args...)))
+	}
+	if n := bytes.Count(src, []byte("\n")); n > maxLines {
+		complain(file.Package, "%d lines; split it, %d are allowed", n, maxLines)
+	}
+	pkg := path.Dir(name)
+	height := layer(pkg)
+	if height < 0 {
+		complain(file.Package, "package %s has no layer; give it one in internal/lint", pkg)
+	}
+	library := !matches(programs, pkg)
+	names := make(map[string]string) // local name of an import → its path
+	for _, im := range file.Imports {
+		target, err := strconv.Unquote(im.Path.Value)
+		if err != nil {
+			return nil, err
+		}
+		local := path.Base(target)
+		if im.Name != nil {
+			local = im.Name.Name
+		}
+		names[local] = target
+		switch {
+		case target == "C":
+			complain(im.Pos(), "cgo; everything builds without a C compiler")
+		case target == "flag" && library:
+			complain(im.Pos(), "a library reads no flags")
+		case target == module || strings.HasPrefix(target, module+"/"):
+			below := strings.TrimPrefix(strings.TrimPrefix(target, module), "/")
+			if below == "" {
+				below = "."
+			}
+			if h := layer(below); h < 0 || h >= height {
+				complain(im.Pos(), "%s imports %s, which does not stand below it", pkg, below)
+			}
+		}
+	}
+	if !library {
+		return wrong, nil
+	}
+	ast.Inspect(file, func(n ast.Node) bool {
+		sel, ok := n.(*ast.SelectorExpr)
+		if !ok {
+			return true
+		}
+		x, ok := sel.X.(*ast.Ident)
+		if ok && slices.Contains(printers[names[x.Name]], sel.Sel.Name) {
+			complain(sel.Pos(), "a library does not call %s.%s", x.Name, sel.Sel.Name)
+		}
+		return true
+	})
+	return wrong, nil
+}
+
+// TestSource holds the module to its rules.
+func TestSource(t *testing.T) {
+	wrong, err := check(os.DirFS("../.."))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, w := range wrong {
+		t.Error(w)
+	}
+}
+
+// TestRules breaks each rule once.
+func TestRules(t *testing.T) {
+	const im = `import "` + module
+	for _, c := range []struct {
+		name, file, src, want string
+	}{
+		{"upwards", "hdf5/a.go", "package hdf5\n" + im + `/ckpt"`, "hdf5 imports ckpt, which does not stand below it"},
+		{"sideways", "store/a.go", "package store\n" + im + `/hdf5"`, "store imports hdf5, which"},
+		{"the root", "ckpt/a.go", "package ckpt\n" + im + `"`, "ckpt imports ., which"},
+		{"a program", "a.go", "package cairn\n" + im + `/cmd/cairn"`, ". imports cmd/cairn, which"},
+		{"other systems", "internal/vfs/os_windows.go", "//go:build windows\n\npackage vfs\n" + im + `/store"`, "internal/vfs imports store"},
+		{"unknown package", "misc/a.go", "package misc", "misc has no layer"},
+		{"unknown import", "ckpt/a.go", "package ckpt\n" + im + `/misc"`, "ckpt imports misc, which"},
+		{"downwards", "ckpt/a.go", "package ckpt\n" + im + `/hdf5"`, ""},
+		{"cgo", "internal/mem/a.go", "package mem\nimport \"C\"", "cgo"},
+		{"flags", "store/a.go", "package store\nimport \"flag\"", "reads no flags"},
+		{"flags of a program", "cmd/x/a.go", "package main\nimport \"flag\"", ""},
+		{"exit", "store/a.go", "package store\nimport \"os\"\nfunc f() { os.Exit(1) }", "a.go:3:12: a library does not call os.Exit"},
+		{"renamed", "store/a.go", "package store\nimport x \"log\"\nvar f = x.Fatal", "does not call x.Fatal"},
+		{"print", "a.go", "package cairn\nimport \"fmt\"\nfunc f() { fmt.Println() }", "does not call fmt.Println"},
+		{"format", "a.go", "package cairn\nimport \"fmt\"\nfunc f() { fmt.Sprint() }", ""},
+		{"print in a program", "examples/x/a.go", "package main\nimport \"fmt\"\nfunc f() { fmt.Println() }", ""},
+		{"long", "ckpt/a.go", "package ckpt\n" + strings.Repeat("\n", maxLines), "701 lines"},
+		{"long enough", "ckpt/a.go", "package ckpt\n" + strings.Repeat("\n", maxLines-1), ""},
+		{"a test", "store/a_test.go", "package store\n" + im + `/ckpt"`, ""},
+		{"test data", "store/testdata/a.go", "package store\n" + im + `/ckpt"`, ""},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			wrong, err := check(fstest.MapFS{c.file: {Data: []byte(c.src)}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			all := strings.Join(wrong, "\n")
+			if c.want == "" && all != "" || !strings.Contains(all, c.want) {
+				t.Errorf("found %q, want %q", all, c.want)
+			}
+		})
+	}
+}
