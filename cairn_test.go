@@ -171,8 +171,9 @@ func TestDifferential(t *testing.T) {
 			restore(t, p, false)
 			for round := range 14 {
 				checkpoint(t, p)
-				clone := filepath.Join(t.TempDir(), "clone")
-				if err := os.CopyFS(clone, os.DirFS(dir)); err != nil {
+				clone := t.TempDir()
+				set := fmt.Sprintf("set-%08d", round+1) // whole by itself
+				if err := os.CopyFS(filepath.Join(clone, set), os.DirFS(filepath.Join(dir, set))); err != nil {
 					t.Fatal(err)
 				}
 				q := open(t, clone)
@@ -193,6 +194,7 @@ func TestDifferential(t *testing.T) {
 			if n := saved[2].Written; n > 8<<20/10 {
 				t.Errorf("third set wrote %d bytes for three changed numbers", n)
 			}
+			closeRun(t, p)
 			sets, _ := p.dir.Sets()
 			if len(sets) != 2 {
 				t.Errorf("sets %v are kept, want 2", sets)

@@ -88,7 +88,7 @@ func (p *Run) load(ctx context.Context, index uint64) (*ckpt.Table, error) {
 		return nil, fmt.Errorf("%s: %w", s.Path, err)
 	}
 	p.files.begin(files)
-	if err := s.Load(ctx, img, roots, p.env()); err != nil {
+	if err := s.Load(ctx, img, roots, p.env(), p.opts.Drop); err != nil {
 		p.files.abandon()
 		var m *graph.MismatchError
 		if errors.As(err, &m) {
@@ -112,7 +112,7 @@ func (p *Run) match(img *graph.Image) ([]graph.Root, error) {
 		saved[v.Name] = true
 		known := slices.ContainsFunc(p.roots, func(r graph.Root) bool { return r.Name == v.Name })
 		if !known && !slices.Contains(p.opts.Drop, v.Name) {
-			errs = append(errs, fmt.Errorf("%w: the set holds variable %q, which the program does not protect; add it to Options.Drop if it is not needed any more", ErrMismatch, v.Name))
+			errs = append(errs, fmt.Errorf("%w: the set holds variable %q (%s), which the program does not protect; add it to Options.Drop if it is not needed any more", ErrMismatch, v.Name, graph.TypeName(v.Type)))
 		}
 	}
 	var roots []graph.Root

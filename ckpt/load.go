@@ -15,10 +15,10 @@ import (
 // Table returns the set as the one that the next save continues.
 func (s *Set) Table() *Table { return newTable(&s.Header, s.Blocks) }
 
-// Load puts the values of the set into the roots. Every byte is checked.
-// After an error they are undefined.
-func (s *Set) Load(ctx context.Context, img *graph.Image, roots []graph.Root, env *graph.Env) error {
-	b, err := graph.Prepare(roots, img, env, graph.Options{Limit: mem.Total()})
+// Load puts the values of the set into the roots, except for the variables in
+// drop. Every byte is checked. After an error they are undefined.
+func (s *Set) Load(ctx context.Context, img *graph.Image, roots []graph.Root, env *graph.Env, drop []string) error {
+	b, err := graph.Prepare(roots, img, env, graph.Options{Limit: mem.Total(), Drop: drop})
 	if err != nil {
 		return invalid(err)
 	}

@@ -122,9 +122,9 @@ type fileWriter struct {
 	pending pendingFile
 	queue   chan Segment
 	workers sync.WaitGroup
-	after   sync.Mutex // held while a set is finished and cleaned up after
-	end     atomic.Int64   // where the next write goes
-	holding atomic.Bool    // the program is held: leave the processors to it
+	cleaned chan struct{} // closed when a set is finished and older ones are removed
+	end     atomic.Int64  // where the next write goes
+	holding atomic.Bool   // the program is held: leave the processors to it
 	mu      sync.Mutex
 	err     error
 	late    []Segment // written, not yet digested
@@ -168,7 +168,9 @@ func (t dirTarget) published() {
 }
 
 func newFileWriter(t target, staging *mem.Staging) *fileWriter {
-	return &fileWriter{target: t, staging: staging}
+	w := &fileWriter{target: t, staging: staging, cleaned: make(chan struct{})}
+	close(w.cleaned)
+	return w
 }
 
 func (w *fileWriter) fail(err error) {
@@ -194,7 +196,10 @@ func (w *fileWriter) Begin(job Job) {
 	w.holding.Store(true)
 	w.queue = make(chan Segment, w.staging.Len())
 	w.workers.Add(writers)
+	last := w.cleaned
+	w.cleaned = make(chan struct{})
 	go func() { // the program need not wait for the file to be made
+		<-last
 		w.open()
 		for range writers {
 			go w.work(w.queue)
@@ -203,8 +208,6 @@ func (w *fileWriter) Begin(job Job) {
 }
 
 func (w *fileWriter) open() {
-	w.after.Lock() // older sets may still be being removed
-	defer w.after.Unlock()
 	p, err := w.target.begin(w.job.Header.Set)
 	if err != nil {
 		w.fail(err)
@@ -439,10 +442,9 @@ func (w *fileWriter) Abort(err error) <-chan Result {
 func (w *fileWriter) Commit(tail Tail) <-chan Result {
 	w.holding.Store(false)
 	close(w.queue)
-	done := make(chan Result, 1)
+	done, cleaned := make(chan Result, 1), w.cleaned
 	go func() {
-		w.after.Lock()
-		defer w.after.Unlock()
+		defer close(cleaned)
 		r := Result{Set: w.job.Header.Set}
 		r.Table, r.Written, r.Err = w.finish(tail)
 		r.NoLinks = w.noLinks
@@ -455,10 +457,7 @@ func (w *fileWriter) Commit(tail Tail) <-chan Result {
 	return done
 }
 
-func (w *fileWriter) Close() {
-	w.after.Lock()
-	defer w.after.Unlock()
-}
+func (w *fileWriter) Close() { <-w.cleaned }
 
 func (w *fileWriter) finish(tail Tail) (*Table, int64, error) {
 	w.digestLate()

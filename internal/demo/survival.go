@@ -53,19 +53,16 @@ func (s *survival) insideSet(n int) blow {
 			return ""
 		}
 		next := s.last().set + 1
-		tmp := filepath.Join(s.folder, fmt.Sprintf("set-%08d", next), "rank-0000.tmp")
-		for range time.Tick(time.Millisecond) {
-			if _, err := os.Stat(tmp); err == nil {
-				break
+		file := filepath.Join(s.folder, fmt.Sprintf("set-%08d", next), "rank-0000.")
+		for limit := time.Now().Add(time.Minute); time.Now().Before(limit); time.Sleep(time.Millisecond) {
+			if _, err := os.Stat(file + "tmp"); err == nil {
+				return fmt.Sprintf("while set %d was being written", next)
 			}
-			if _, err := os.Stat(filepath.Join(filepath.Dir(tmp), "rank-0000.h5")); err == nil {
+			if _, err := os.Stat(file + "h5"); err == nil {
 				return fmt.Sprintf("right after set %d was written", next)
 			}
-			if _, err := os.Stat(s.folder); err != nil {
-				break
-			}
 		}
-		return fmt.Sprintf("while set %d was being written", next)
+		return fmt.Sprintf("because set %d did not come", next)
 	}
 }
 

@@ -108,11 +108,6 @@ func TestRepacked(t *testing.T) {
 	for _, k := range kinds {
 		for way, args := range ways {
 			t.Run(k.name+"/"+way, func(t *testing.T) {
-				if len(k.args) == 0 || k.args[0] != "-full" {
-					if way != "as-is" {
-						t.Skip("h5repack takes the mapping of a virtual dataset as it is")
-					}
-				}
 				dir, out := leave(t, k.args)
 				file := newest(t, dir)
 				tool(t, "h5repack", append(args, file, file+".new")...)

@@ -36,6 +36,9 @@ func (b *Builder) target(obj, off uint64, f *plan, n uint64) (unsafe.Pointer, er
 		return nil, invalid("a reference to region %d of %d", obj-1, len(b.regs))
 	}
 	g := &b.regs[obj-1]
+	if g.p == nil {
+		return nil, b.dropped(obj)
+	}
 	if g.p.size == 0 || f.size == 0 {
 		if off != 0 || !same(g.p, f) || n > g.n {
 			return nil, invalid("a reference to %d %s in a region of %d %s", n, typeName(f.t), g.n, typeName(g.p.t))
@@ -57,6 +60,12 @@ func (b *Builder) target(obj, off uint64, f *plan, n uint64) (unsafe.Pointer, er
 		}
 	}
 	return nil, invalid("a reference to %d %s at %d in a region of %d %s", n, typeName(f.t), off, g.n, typeName(g.p.t))
+}
+
+// dropped reports a reference to a region that only a dropped variable had.
+func (b *Builder) dropped(obj uint64) error {
+	name := b.img.Vars[b.img.Pools[b.img.Regions[obj-1].Pool].Var].Name
+	return &MismatchError{Name: name, Path: name, Detail: "the variable can't be dropped, another one shares memory with it"}
 }
 
 func (d *decoder) elements(t *poolTarget, g *region, src []byte, fsize int) error {
@@ -146,6 +155,9 @@ func (d *decoder) ref(o *op, dst unsafe.Pointer, src []byte) error {
 		return d.file(dst, obj)
 	case kSyncMap, kCodec:
 		n := o.get(src, atLen)
+		if obj != 0 && obj <= uint64(len(d.regs)) && d.regs[obj-1].p == nil {
+			return d.dropped(obj)
+		}
 		if obj == 0 || obj > uint64(len(d.regs)) || d.regs[obj-1].p != p.elem || d.regs[obj-1].n != n {
 			return invalid("the stand-in of a %s has no region", typeName(p.t))
 		}
@@ -217,6 +229,9 @@ func (d *decoder) mapOf(p *plan, obj uint64) (unsafe.Pointer, error) {
 	if obj == 0 {
 		return nil, nil
 	}
+	if obj <= uint64(len(d.regs)) && d.regs[obj-1].p == nil {
+		return nil, d.dropped(obj)
+	}
 	if obj > uint64(len(d.regs)) || d.regs[obj-1].p != p.elem {
 		return nil, invalid("a %s has no region", typeName(p.t))
 	}
@@ -243,6 +258,10 @@ func (d *decoder) iface(o *op, dst unsafe.Pointer, src []byte) error {
 		return invalid("dynamic type %d of %d", index, len(d.dyn))
 	}
 	p := d.dyn[index-1]
+	if p == nil {
+		name := d.img.Types[index-1].Name
+		return &MismatchError{Name: name, Path: name, Detail: "the program has no such type"}
+	}
 	word, err := d.word(o.p, p)
 	if err != nil {
 		return err

@@ -229,6 +229,15 @@ func (p *descParser) typ(depth int) (*desc, error) {
 	return d, nil
 }
 
+// TypeName returns a described type's name for people, "?" for a bad description.
+func TypeName(description string) string {
+	t, err := parseDesc(description)
+	if err != nil {
+		return "?"
+	}
+	return t.text(t.root, 0)
+}
+
 // text is a type's name for people.
 func (t *descText) text(d *desc, depth int) string {
 	if depth > 20 {

@@ -22,7 +22,7 @@ func (b *Builder) Finish() error {
 		}
 	}
 	for i := range b.regs {
-		if g := &b.regs[i]; g.p.hasBool {
+		if g := &b.regs[i]; g.p != nil && g.p.hasBool {
 			for k := uint64(0); k < g.n; k++ {
 				trueOrFalse(g.p, unsafe.Add(g.ptr, uintptr(k)*g.p.size))
 			}
@@ -41,7 +41,7 @@ func (b *Builder) Finish() error {
 // fillPool decodes an encoded pool.
 func (b *Builder) fillPool(i int) error {
 	t, pool := &b.pools[i], &b.img.Pools[i]
-	if !t.p.enc {
+	if t.p == nil || !t.p.enc {
 		return nil
 	}
 	d := decoder{Builder: b}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/bits"
 	"reflect"
+	"slices"
 	"unsafe"
 
 	"github.com/cairnrun/cairn/hdf5"
@@ -16,6 +17,9 @@ type Options struct {
 	// Added lets the program have variables that the set lacks. They keep
 	// their values.
 	Added bool
+	// Drop names variables of the set that are not restored. Others must not
+	// share memory with them that was reached through them first.
+	Drop []string
 }
 
 // Builder restores an image.
@@ -75,7 +79,7 @@ func Prepare(roots []Root, saved *Image, env *Env, opt Options) (*Builder, error
 		opt.Limit = 1 << 40
 	}
 	b := &Builder{env: env, img: saved, locs: make(locations), words: make(map[wordKey]unsafe.Pointer)}
-	if err := b.match(roots, opt.Added); err != nil {
+	if err := b.match(roots, opt); err != nil {
 		return nil, err
 	}
 	if err := b.checkPools(); err != nil {
@@ -96,7 +100,7 @@ func Prepare(roots []Root, saved *Image, env *Env, opt Options) (*Builder, error
 }
 
 // match pairs variables and dynamic types of the set and the program.
-func (b *Builder) match(roots []Root, added bool) error {
+func (b *Builder) match(roots []Root, opt Options) error {
 	ps, err := rootPlans(roots)
 	if err != nil {
 		return err
@@ -114,6 +118,9 @@ func (b *Builder) match(roots []Root, added bool) error {
 			return invalid("two variables are called %q", v.Name)
 		}
 		seen[v.Name] = true
+		if slices.Contains(opt.Drop, v.Name) {
+			continue
+		}
 		if !ok {
 			errs = append(errs, &MismatchError{Name: v.Name, Path: v.Name, Detail: "the program has no such variable", Removed: true})
 			continue
@@ -124,13 +131,17 @@ func (b *Builder) match(roots []Root, added bool) error {
 		b.roots[i] = rootVar{reflect.ValueOf(roots[k].Ptr).UnsafePointer(), ps[k]}
 	}
 	for _, r := range roots {
-		if !seen[r.Name] && !added {
+		if !seen[r.Name] && !opt.Added {
 			errs = append(errs, &MismatchError{Name: r.Name, Path: r.Name, Detail: "the set has no such variable", Added: true})
 		}
 	}
 	names := newResolver(ps, b.env.Types)
 	for _, d := range b.img.Types {
 		t, err := names.resolve(d.Name)
+		if err != nil && len(opt.Drop) > 0 && !errors.Is(err, ErrInvalid) {
+			b.dyn = append(b.dyn, nil) // perhaps only a dropped variable held it
+			continue
+		}
 		if err != nil {
 			if !errors.Is(err, ErrInvalid) {
 				err = &MismatchError{Name: d.Name, Path: d.Name, Detail: err.Error()}
@@ -160,6 +171,9 @@ func (b *Builder) checkPools() error {
 			owner = b.dyn[^o]
 		default:
 			return invalid("pool %d has no type", i)
+		}
+		if owner == nil {
+			continue // t.p stays nil: the pool is dropped
 		}
 		all := owner.closure()
 		if pool.Var < 0 || pool.Var >= len(b.roots) || pool.Nth < 0 || pool.Nth >= len(all) {
@@ -264,6 +278,9 @@ func (b *Builder) checkRegions() (need uint64, err error) {
 		if pool.Form.Size > 0 {
 			fill[r.Pool] += r.Count
 		}
+		if t.p == nil {
+			continue
+		}
 		hi, bytes := bits.Mul64(r.Count, uint64(t.p.size))
 		if hi != 0 || bytes > 1<<46 {
 			return 0, invalid("region %d has %d elements of %d bytes", i, r.Count, t.p.size)
@@ -283,7 +300,7 @@ func (b *Builder) checkRegions() (need uint64, err error) {
 		if fill[i] != pool.Count {
 			return 0, invalid("pool %d has %d elements, its regions %d", i, pool.Count, fill[i])
 		}
-		if b.pools[i].p.enc {
+		if p := b.pools[i].p; p != nil && p.enc {
 			hi, bytes := bits.Mul64(pool.Count, uint64(pool.Form.Size))
 			if hi != 0 || bytes > 1<<46 {
 				return 0, invalid("pool %d has %d elements of %d bytes", i, pool.Count, pool.Form.Size)
@@ -316,6 +333,9 @@ func (b *Builder) place() error {
 			return invalid("%s is in region %d of %d", v.Name, v.Region, len(b.regs))
 		}
 		g := &b.regs[v.Region]
+		if r.p == nil || g.p == nil {
+			continue
+		}
 		if v.Off != 0 || !same(g.p, r.p.base) || g.n != r.p.mult && r.p.size != 0 || g.ptr != nil {
 			continue
 		}
@@ -330,8 +350,11 @@ func (b *Builder) place() error {
 	}
 	for i, v := range b.img.Vars {
 		r := b.roots[i]
+		if r.p == nil {
+			continue
+		}
 		g := &b.regs[v.Region]
-		if g.ptr == nil {
+		if g.ptr == nil && g.p != nil {
 			return invalid("%s is in region %d, which is no variable", v.Name, v.Region)
 		}
 		ptr, err := b.target(v.Region+1, v.Off, r.p.base, r.p.mult)
@@ -344,7 +367,7 @@ func (b *Builder) place() error {
 	}
 	for i, v := range b.img.Vars {
 		r := b.roots[i]
-		if v.Data == 0 || r.p.kind != kSlice {
+		if v.Data == 0 || r.p == nil || r.p.kind != kSlice {
 			continue
 		}
 		if v.Data > uint64(len(b.regs)) {
@@ -368,7 +391,7 @@ func (b *Builder) place() error {
 // sliceShared reports whether another root is a slice over the same memory.
 func (b *Builder) sliceShared(i int, sp span) bool {
 	for k, r := range b.roots {
-		if k == i || r.p.kind != kSlice {
+		if k == i || r.p == nil || r.p.kind != kSlice {
 			continue
 		}
 		if s := (*sliceHeader)(r.ptr); uintptr(s.ptr) < sp.hi && sp.lo < uintptr(s.ptr)+uintptr(s.cap)*r.p.elem.size {
@@ -387,6 +410,9 @@ const (
 func (b *Builder) allocate() {
 	for i := range b.pools {
 		t := &b.pools[i]
+		if t.p == nil {
+			continue
+		}
 		var slab unsafe.Pointer
 		left, pending := uint64(0), uint64(0)
 		carve := len(t.regions) > slabRegions && t.p.size > 0

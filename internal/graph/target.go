@@ -22,7 +22,7 @@ func (b *Builder) Targets() []Target {
 	var ts []Target
 	for i := range b.pools {
 		p, pool := &b.pools[i], &b.img.Pools[i]
-		if pool.Form.Size == 0 || pool.Count == 0 {
+		if pool.Form.Size == 0 || pool.Count == 0 || p.p == nil {
 			continue
 		}
 		t := Target{Pool: i, Direct: p.direct, b: b}

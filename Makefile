@@ -1,0 +1,57 @@
+# "make help" lists the targets. Only Go is needed; "make test" installs the
+# tools that some tests compare with (see scripts/deps).
+
+GO       ?= go
+FUZZTIME ?= 20s
+PLATFORMS = darwin/amd64 darwin/arm64 windows/amd64 linux/arm64 linux/s390x
+
+.DEFAULT_GOAL := help
+.PHONY: demo test lint cross bench fuzz stress build clean help
+
+demo: ## kill a simulation twice, and compare its result with an undisturbed run's
+	@$(GO) run ./internal/demo
+
+build: ## build the cairn command and the example into build/
+	$(GO) build -o build/ ./cmd/cairn ./examples/water
+
+test: ## all checks and all tests
+	@scripts/deps
+	@$(MAKE) --no-print-directory lint cross
+	$(GO) test ./...
+
+lint: ## formatting, vet, layers, no cgo
+	@bad=$$(gofmt -l .); test -z "$$bad" || { echo "not formatted (run gofmt -w):"; echo "$$bad"; exit 1; }
+	$(GO) vet ./...
+	$(GO) test ./internal/lint
+	@bad=$$($(GO) list -deps . ./cmd/cairn ./examples/water | grep -x 'runtime/cgo'); \
+	test -z "$$bad" || { echo "the default build uses cgo"; exit 1; }
+
+cross: ## build for other systems
+	@for p in $(PLATFORMS); do \
+		echo "$(GO) build ./... # $$p"; \
+		CGO_ENABLED=0 GOOS=$${p%/*} GOARCH=$${p#*/} $(GO) build ./... || exit 1; \
+	done
+
+bench: ## measure what checkpoints cost
+	$(GO) run ./internal/bench
+
+fuzz: ## run every fuzz target for FUZZTIME (20s)
+	@for p in $$($(GO) list ./...); do \
+		for f in $$($(GO) test -list '^Fuzz' $$p | grep '^Fuzz'); do \
+			echo "$$p $$f"; \
+			$(GO) test -run '^$$' -fuzz "^$$f\$$" -fuzztime $(FUZZTIME) $$p || exit 1; \
+		done; \
+	done
+
+stress: ## the long versions: ten times as many kills, and the race detector where there is a C compiler
+	CAIRN_STRESS=1 $(GO) test -count=1 -timeout 60m -v -run 'TestKill|TestPortable' ./internal/e2e
+	@if command -v gcc >/dev/null; then \
+		echo "$(GO) test -race ./..."; \
+		CAIRN_STRESS=1 CGO_ENABLED=1 $(GO) test -race -count=1 -timeout 60m $$($(GO) list ./... | grep -v /internal/e2e); \
+	fi
+
+clean: ## remove what was built
+	rm -rf build bin
+
+help: ## this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
