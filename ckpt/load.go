@@ -79,7 +79,7 @@ func (s *Set) readBlocks(ctx context.Context, want []bool, sinks []sink, v *veri
 	}
 	var next atomic.Int64
 	var wg sync.WaitGroup
-	errs := make([]error, max(2, min(runtime.GOMAXPROCS(0), 4)))
+	errs := make([]error, min(len(ranges), max(2, min(runtime.GOMAXPROCS(0), 4))))
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	for w := range errs {
@@ -119,7 +119,7 @@ type reader struct {
 
 func (r *reader) scratch(n int) []byte {
 	if len(r.buf) < n {
-		r.buf = mem.Aligned(max(n, mem.SegmentSize))
+		r.buf = mem.Aligned(int(pages(int64(n))))
 	}
 	return r.buf[:n]
 }

@@ -31,7 +31,7 @@ func (w *fileWriter) metadata(h *Header, tail Tail) (int64, error) {
 func buildMetadata(h *Header, table []Block, chunks [][]hdf5.Chunk, inline map[int32][]byte, at uint64) (super, meta []byte, err error) {
 	rows := encodeBlocks(table)
 	h.Blocks = digestText(rows)
-	text, err := json.MarshalIndent(h, "", " ")
+	text, err := json.Marshal(h)
 	if err != nil {
 		return nil, nil, err
 	}

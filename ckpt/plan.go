@@ -116,7 +116,7 @@ func (l *layout) addText(path string, text []byte) {
 }
 
 func (l *layout) addJSON(path string, v any) error {
-	text, err := json.MarshalIndent(v, "", " ")
+	text, err := json.Marshal(v)
 	if err != nil {
 		return fmt.Errorf("%s: %w", path, err)
 	}

@@ -49,6 +49,10 @@ func exitCode(err error) int {
 // that is known, what to do.
 func describe(err error) string {
 	text := err.Error()
+	var at *fs.PathError
+	if errors.As(err, &at) { // once is enough: x: open x: permission denied
+		text = strings.TrimPrefix(text, at.Path+": ")
+	}
 	switch {
 	case errors.Is(err, context.Canceled):
 		return "interrupted"
@@ -64,5 +68,6 @@ func describe(err error) string {
 // reason is an error that a table shows beside the path it is about.
 func reason(err error, path string) string {
 	text := strings.TrimPrefix(err.Error(), path+": ")
+	text = strings.TrimPrefix(text, "open "+path+": ")
 	return strings.TrimPrefix(text, ckpt.ErrCorrupt.Error()+": ")
 }

@@ -25,7 +25,7 @@ way, and OUT.h5 appears only when it is whole; it must not exist before.`,
 			{"cairn export --compress gzip ckpt@12 set12.h5", "set 12, smaller; every HDF5 tool reads gzip"},
 		},
 		setup: func(f *flag.FlagSet) action {
-			compress := f.String("compress", "none", "compress with `none|gzip|zstd` (none if not given); HDF5 tools need a plugin for zstd")
+			compress := f.String("compress", "none", "`none|gzip|zstd`; none if not given, zstd needs a plugin in HDF5 tools")
 			return func(ctx context.Context, c *call) error { return export(ctx, c, *compress) }
 		},
 	}

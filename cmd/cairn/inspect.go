@@ -4,6 +4,7 @@ import (
 	"context"
 	"flag"
 	"fmt"
+	"regexp"
 	"strconv"
 	"strings"
 
@@ -328,23 +329,19 @@ func goType(text string) string {
 		if err != nil || n >= len(defs) {
 			return text
 		}
-		b.WriteString(shortName(defs[n]))
+		b.WriteString(defs[n])
 		head = after[digits:]
 	}
 	return b.String()
 }
 
-// shortName leaves the folders of a package's path away: cairn.Options.
-func shortName(name string) string {
-	if strings.Contains(name, "[") { // of a generic type, with more paths inside
-		return name
-	}
-	return name[strings.LastIndex(name, "/")+1:]
-}
+// packagePath is what stands before the last element of a package's path.
+var packagePath = regexp.MustCompile(`([\w.~-]+/)+`)
 
-// cut shortens a type for a table; JSON shows it in full.
+// cut shortens a type for a table, to []cairn.Options; JSON shows it in full.
 func cut(s string) string {
 	const most = 48
+	s = packagePath.ReplaceAllString(s, "")
 	if r := []rune(s); len(r) > most {
 		return string(r[:most-1]) + "…"
 	}

@@ -71,10 +71,10 @@ func list(ctx context.Context, c *call) error {
 		committed[t.index] = true
 		l, err := c.listSet(t)
 		switch {
-		case errors.Is(err, fs.ErrNotExist): // the run has removed it meanwhile
-			continue
 		case err != nil && l.Status == "damaged":
 			damaged = true
+		case errors.Is(err, fs.ErrNotExist): // the run has removed it meanwhile
+			continue
 		case err != nil && failed == nil:
 			failed = err
 		}

@@ -25,7 +25,6 @@ type Collector struct {
 	keys    []key   // scratch for the sweep
 	pieces  []piece // merged
 	where   []int32 // item → piece, or -1 for items that stand alone
-	lenient bool    // let locks pass
 
 	dyn      []*plan          // dynamic types, in order of discovery
 	dynIndex map[*plan]uint32 // +1
@@ -65,12 +64,8 @@ type item struct {
 // end is the address after the item.
 func (it *item) end() uintptr { return uintptr(it.ptr) + uintptr(it.n)*it.p.size }
 
-// Check reports whether a root can be saved as it stands. Mutexes may be
-// locked: they can be free by the time of the checkpoint.
-func Check(root Root, env *Env) error {
-	c := Collector{lenient: true}
-	return c.reach([]Root{root}, env)
-}
+// Check reports whether a root can be saved as it stands.
+func Check(root Root, env *Env) error { return new(Collector).reach([]Root{root}, env) }
 
 // Collect collects an image of the roots. Nothing may change them meanwhile, or
 // while the pieces of pools without pointers are in use.
@@ -396,7 +391,7 @@ func (c *Collector) check(p *plan, ptr unsafe.Pointer, i int32, at uintptr) erro
 	if p.kind == kIgnore {
 		switch p.t.Name() {
 		case "notifyList":
-			if w := (*[2]uint32)(ptr); p.size >= 8 && w[0] != w[1] && !c.lenient {
+			if w := (*[2]uint32)(ptr); p.size >= 8 && w[0] != w[1] {
 				return c.refuse(p, i, at, "a goroutine waits for the Cond")
 			}
 		case "Pool":
@@ -405,9 +400,6 @@ func (c *Collector) check(p *plan, ptr unsafe.Pointer, i int32, at uintptr) erro
 				return c.refuse(p, i, at, "a sync.Pool with a New function can be saved only inside a variable")
 			}
 		}
-		return nil
-	}
-	if c.lenient && p.lock {
 		return nil
 	}
 	for _, b := range view(ptr, int(p.size)) {

@@ -60,7 +60,6 @@ type plan struct {
 	ops      []op   // encoding of one element, in its native form
 	walk     []op   // the part of ops that has to be walked
 	reason   string // kOpaque: why it can't be saved
-	lock     bool   // kOpaque: may well be free by the time of the checkpoint
 	direct   bool   // an interface holds it in its data word
 	hasCodec bool   // contains kCodec by value
 	hasBool  bool   // contains a bool by value

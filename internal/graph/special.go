@@ -154,7 +154,6 @@ func (p *plan) special() bool {
 	}
 	if ok {
 		p.opaque(reason)
-		p.lock = pkg == "sync" || full == "internal/sync.Mutex"
 	}
 	return ok
 }
