@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"reflect"
 	"slices"
 	"time"
 
@@ -88,6 +89,7 @@ func (p *Run) load(ctx context.Context, index uint64) (*ckpt.Table, error) {
 		return nil, fmt.Errorf("%s: %w", s.Path, err)
 	}
 	p.files.begin(files)
+	shapes := p.fixedShapes()
 	if err := s.Load(ctx, img, roots, p.env(), p.opts.Drop); err != nil {
 		p.files.abandon()
 		var m *graph.MismatchError
@@ -95,6 +97,12 @@ func (p *Run) load(ctx context.Context, index uint64) (*ckpt.Table, error) {
 			err = fmt.Errorf("%w: %w", ErrMismatch, err)
 		}
 		return nil, fmt.Errorf("%s: %w", s.Path, err)
+	}
+	for name, now := range p.fixedShapes() {
+		if was := shapes[name]; now != was {
+			p.files.abandon()
+			return nil, fmt.Errorf("%s: %w: variable %q has shape %s in the set, %s in the program", s.Path, ErrMismatch, name, now, was)
+		}
 	}
 	if err := p.files.finish(); err != nil {
 		return nil, fmt.Errorf("%s: %w", s.Path, err)
@@ -125,4 +133,25 @@ func (p *Run) match(img *graph.Image) ([]graph.Root, error) {
 		}
 	}
 	return roots, errors.Join(errs...)
+}
+
+// fixedShapes returns the lengths of the variables that are Fixed.
+func (p *Run) fixedShapes() map[string]string {
+	out := make(map[string]string)
+	for _, r := range p.roots {
+		if p.how[r.Name]&Fixed == 0 {
+			continue
+		}
+		var lens []int
+		v := reflect.ValueOf(r.Ptr).Elem()
+		for v.Kind() == reflect.Slice {
+			lens = append(lens, v.Len())
+			if v.Len() == 0 {
+				break
+			}
+			v = v.Index(0)
+		}
+		out[r.Name] = fmt.Sprint(lens)
+	}
+	return out
 }

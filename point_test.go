@@ -1,0 +1,298 @@
+package cairn
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"reflect"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/cairnrun/cairn/internal/vfs"
+)
+
+// points calls Point until n sets are safe, and returns how many it took.
+func points(t *testing.T, p *Run, sets *int, n int) (calls int) {
+	t.Helper()
+	for *sets < n {
+		if err := p.Point(ctx); err != nil {
+			t.Fatal(err)
+		}
+		calls++
+	}
+	return calls
+}
+
+func TestDue(t *testing.T) {
+	x := 0
+	for _, c := range []struct {
+		name   string
+		change func(*Options)
+		reason string
+	}{
+		{"count", func(o *Options) { o.EveryPoints = 3; o.Every = 0 }, "points"},
+		{"time", func(o *Options) { o.Every = time.Millisecond }, "time"},
+		{"auto", func(o *Options) { o.Every = 0; o.Auto = true; o.MTBF = time.Millisecond }, "time"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			var reasons []string
+			sets := 0
+			p := open(t, t.TempDir(), c.change, func(o *Options) {
+				o.OnSaved = func(s Saved) { reasons = append(reasons, s.Reason); sets++ }
+			})
+			Protect(p, "x", &x)
+			restore(t, p, false)
+			points(t, p, &sets, 3)
+			for _, r := range reasons {
+				if r != c.reason {
+					t.Errorf("reasons %v, want %q", reasons, c.reason)
+				}
+			}
+		})
+	}
+	t.Run("exact count", func(t *testing.T) {
+		p := open(t, t.TempDir(), func(o *Options) { o.EveryPoints = 5; o.Every = 0 })
+		Protect(p, "x", &x)
+		restore(t, p, false)
+		for i := 1; i <= 4; i++ {
+			if p.Point(ctx); p.saver.Busy() {
+				t.Fatalf("saved at point %d, want 5", i)
+			}
+		}
+		if p.Point(ctx); !p.saver.Busy() {
+			t.Fatal("not saved at point 5")
+		}
+	})
+	t.Run("request", func(t *testing.T) {
+		sets := 0
+		p := open(t, t.TempDir(), func(o *Options) { o.OnSaved = func(Saved) { sets++ } })
+		Protect(p, "x", &x)
+		restore(t, p, false)
+		for range 1000 {
+			p.Point(ctx)
+		}
+		if sets != 0 || p.saver.Busy() {
+			t.Fatal("saved though nothing was due")
+		}
+		p.Request()
+		points(t, p, &sets, 1)
+	})
+}
+
+func TestInterval(t *testing.T) {
+	// Young's figure for a cost of 5 minutes and a day between failures is
+	// sqrt(2·300·86400) = 7200 s; Daly's correction moves it a little.
+	got := Interval(5*time.Minute, 24*time.Hour).Seconds()
+	if got < 6900 || got > 7200 {
+		t.Errorf("Interval = %.0f s", got)
+	}
+	if got := Interval(time.Hour, time.Minute); got != time.Minute {
+		t.Errorf("Interval with a cost above the MTBF = %v", got)
+	}
+}
+
+// TestChangesAfterPoint changes everything as soon as Point returns, while
+// the writer is made to wait: none of it may reach the set.
+func TestChangesAfterPoint(t *testing.T) {
+	for _, bound := range []int64{0, 8 << 20} { // with room for everything, and without
+		t.Run(fmt.Sprintf("bound=%d", bound), func(t *testing.T) {
+			disk := newDisk(t)
+			gate := make(chan struct{})
+			var wait atomic.Bool
+			fsys := vfs.Hook(disk, func(op, name string) error {
+				if wait.Load() && op == "write" && bound == 0 {
+					<-gate
+				}
+				return nil
+			})
+			grid := make([]float64, 4<<20) // 32 MiB
+			tag := "before"
+			p, err := Open(ctx, Options{Dir: "/run/ckpt", Every: time.Hour, Signals: map[os.Signal]Action{}, Memory: bound, fs: fsys})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer p.Close()
+			Protect(p, "grid", &grid)
+			Protect(p, "tag", &tag)
+			restore(t, p, false)
+			for i := range grid {
+				grid[i] = 1
+			}
+			wait.Store(true)
+			p.Request()
+			if err := p.Point(ctx); err != nil {
+				t.Fatal(err)
+			}
+			for i := range grid {
+				grid[i] = 2
+			}
+			tag = "after"
+			close(gate)
+			closeRun(t, p)
+
+			var got []float64
+			var word string
+			q, err := Open(ctx, Options{Dir: "/run/ckpt", Signals: map[os.Signal]Action{}, fs: disk})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer q.Close()
+			Protect(q, "grid", &got)
+			Protect(q, "tag", &word)
+			restore(t, q, true)
+			for i := range got {
+				if got[i] != 1 {
+					t.Fatalf("grid[%d] = %v", i, got[i])
+				}
+			}
+			if word != "before" {
+				t.Fatalf("tag = %q", word)
+			}
+		})
+	}
+}
+
+func TestFailedSave(t *testing.T) {
+	disk := newDisk(t)
+	var full atomic.Bool
+	fsys := vfs.Hook(disk, func(op, name string) error {
+		if full.Load() && op == "write" {
+			return syscall.ENOSPC
+		}
+		return nil
+	})
+	x := 1
+	p, err := Open(ctx, Options{Dir: "/run/ckpt", Every: time.Hour, Signals: map[os.Signal]Action{}, fs: fsys})
+	if err != nil {
+		t.Fatal(err)
+	}
+	Protect(p, "x", &x)
+	restore(t, p, false)
+	checkpoint(t, p)
+	full.Store(true)
+	x = 2
+	p.Request()
+	if err := p.Point(ctx); err != nil {
+		t.Fatalf("the point that saves: %v", err)
+	}
+	for err == nil { // the next one after the writer has failed says so
+		err = p.Point(ctx)
+	}
+	if !errors.Is(err, ErrNotSaved) || !errors.Is(err, syscall.ENOSPC) {
+		t.Fatalf("Point: %v", err)
+	}
+	if err := p.Point(ctx); err != nil {
+		t.Fatalf("the failure is reported twice: %v", err)
+	}
+	if err := p.Checkpoint(ctx); !errors.Is(err, ErrNotSaved) {
+		t.Fatalf("Checkpoint: %v", err)
+	}
+	full.Store(false)
+	x = 3
+	checkpoint(t, p)
+	closeRun(t, p)
+	y := 0
+	q, _ := Open(ctx, Options{Dir: "/run/ckpt", Signals: map[os.Signal]Action{}, fs: disk})
+	defer q.Close()
+	Protect(q, "x", &y)
+	restore(t, q, true)
+	if y != 3 {
+		t.Fatalf("x = %d", y)
+	}
+}
+
+// TestDamagedSets steps over a damaged set, and fails when all are.
+func TestDamagedSets(t *testing.T) {
+	disk := newDisk(t)
+	v := newVersioned()
+	p, err := openOn(disk, v, None)
+	if err != nil {
+		t.Fatal(err)
+	}
+	restore(t, p, false)
+	for range 2 {
+		v.advance()
+		checkpoint(t, p)
+	}
+	closeRun(t, p)
+	if err := disk.Corrupt("/run/ckpt/set-00000002/rank-0000.h5", 5000, 1); err != nil {
+		t.Fatal(err)
+	}
+	w := newVersioned()
+	if p, err = openOn(disk, w, None); err != nil {
+		t.Fatal(err)
+	}
+	restore(t, p, true)
+	if err := w.check(); err != nil || w.version != 1 {
+		t.Fatalf("version %d: %v", w.version, err)
+	}
+	closeRun(t, p)
+	if err := disk.Corrupt("/run/ckpt/set-00000001/rank-0000.h5", 5000, 1); err != nil {
+		t.Fatal(err)
+	}
+	if p, err = openOn(disk, newVersioned(), None); err != nil {
+		t.Fatal(err)
+	}
+	defer p.Close()
+	if ok, err := p.Restore(ctx); ok || !errors.Is(err, ErrCorrupt) || !strings.Contains(err.Error(), "none of 2 checkpoints") {
+		t.Fatalf("Restore of nothing but damaged sets: %v, %v", ok, err)
+	}
+}
+
+func TestCanceled(t *testing.T) {
+	p := open(t, t.TempDir())
+	x := 0
+	Protect(p, "x", &x)
+	restore(t, p, false)
+	c, cancel := context.WithCancel(ctx)
+	cancel()
+	p.Request()
+	if err := p.Point(c); !errors.Is(err, context.Canceled) {
+		t.Fatalf("Point: %v", err)
+	}
+	if err := p.Point(ctx); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestFixed(t *testing.T) {
+	dir := t.TempDir()
+	a := [][]float64{{1, 2}, {3, 4}}
+	p := open(t, dir)
+	Protect(p, "a", &a, Fixed)
+	restore(t, p, false)
+	checkpoint(t, p)
+	closeRun(t, p)
+	b := [][]float64{{0, 0}, {0, 0}}
+	q := open(t, dir)
+	Protect(q, "a", &b, Fixed)
+	restore(t, q, true)
+	if !reflect.DeepEqual(a, b) {
+		t.Fatalf("restored %v", b)
+	}
+	closeRun(t, q)
+	c := [][]float64{{0, 0, 0}, {0, 0, 0}}
+	r := open(t, dir)
+	Protect(r, "a", &c, Fixed)
+	if _, err := r.Restore(ctx); !errors.Is(err, ErrMismatch) || !strings.Contains(err.Error(), `"a" has shape [2 2] in the set, [2 3] in the program`) {
+		t.Fatalf("Restore: %v", err)
+	}
+}
+
+func TestFinish(t *testing.T) {
+	dir := t.TempDir()
+	x := 1
+	p := open(t, dir)
+	Protect(p, "x", &x)
+	restore(t, p, false)
+	checkpoint(t, p)
+	p.Finish()
+	closeRun(t, p)
+	q := open(t, dir)
+	Protect(q, "x", &x)
+	restore(t, q, false)
+}
