@@ -22,7 +22,8 @@ type Difference struct {
 }
 
 // Diff compares two sets, dataset by dataset, and returns those that differ.
-// Blocks of equal digests are not read. Metadata is not compared.
+// Blocks of equal digests are not read. Metadata is not compared. progress, if
+// not nil, is told how many bytes of the first set have been compared.
 func Diff(ctx context.Context, a, b *Set, progress func(done int64)) ([]Difference, error) {
 	var out []Difference
 	inB := make(map[string]int)
@@ -43,27 +44,29 @@ func Diff(ctx context.Context, a, b *Set, progress func(done int64)) ([]Differen
 			out = append(out, diff)
 			continue
 		}
-		e := &b.Header.Datasets[j]
-		if err := diff.compare(ctx, a, b, i, j); err != nil {
+		err := diff.compare(ctx, a, b, i, j, func(n int64) {
+			if progress != nil {
+				progress(done + n)
+			}
+		})
+		if err != nil {
 			return out, fmt.Errorf("/%s: %w", d.Path, err)
 		}
 		if diff.Differ > 0 || diff.Detail != "" {
 			out = append(out, diff)
 		}
-		if done += d.Size + e.Size; progress != nil {
-			progress(done)
-		}
+		done += d.Size
 	}
 	for i := range b.Header.Datasets {
 		d := &b.Header.Datasets[i]
 		if _, left := inB[d.Path]; left && d.Pool >= 0 {
-			out = append(out, Difference{Path: d.Path, Var: d.Var, Detail: "only in the second set"})
+			out = append(out, Difference{Path: d.Path, Var: d.Var, First: -1, Detail: "only in the second set"})
 		}
 	}
 	return out, nil
 }
 
-func (diff *Difference) compare(ctx context.Context, a, b *Set, i, j int) error {
+func (diff *Difference) compare(ctx context.Context, a, b *Set, i, j int, progress func(int64)) error {
 	d, e := &a.Header.Datasets[i], &b.Header.Datasets[j]
 	ta, err := hdf5.ParseType(d.Type)
 	if err != nil {
@@ -90,6 +93,7 @@ func (diff *Difference) compare(ctx context.Context, a, b *Set, i, j int) error 
 		if err := ctx.Err(); err != nil {
 			return err
 		}
+		progress(int64(k) * d.Block)
 		if same && a.Blocks[d.First+k].Digest == b.Blocks[e.First+k].Digest {
 			continue
 		}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"path/filepath"
 
 	"github.com/cairnrun/cairn/internal/mem"
@@ -38,8 +39,15 @@ type exportTarget struct {
 	path string
 }
 
+// tmp is the name of the file until it is whole. One left by a crash is
+// replaced.
+func (t exportTarget) tmp() string { return t.path + ".cairn-tmp" }
+
 func (t exportTarget) begin(uint64) (pendingFile, error) {
-	f, err := t.fsys.Create(t.path + ".tmp")
+	if err := t.fsys.Remove(t.tmp()); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	f, err := t.fsys.Create(t.tmp())
 	if err != nil {
 		return nil, err
 	}
@@ -62,10 +70,10 @@ func (f *exportFile) Commit() error {
 	err := f.Sync()
 	err = errors.Join(err, f.Close())
 	if err == nil {
-		err = f.t.fsys.Rename(f.t.path+".tmp", f.t.path)
+		err = f.t.fsys.Rename(f.t.tmp(), f.t.path)
 	}
 	if err != nil {
-		f.t.fsys.Remove(f.t.path + ".tmp")
+		f.t.fsys.Remove(f.t.tmp())
 		return err
 	}
 	return f.t.fsys.SyncDir(filepath.Dir(f.t.path))
@@ -73,7 +81,7 @@ func (f *exportFile) Commit() error {
 
 func (f *exportFile) Abort() {
 	f.Close()
-	f.t.fsys.Remove(f.t.path + ".tmp")
+	f.t.fsys.Remove(f.t.tmp())
 }
 
 // rewrite feeds every block of the set to a writer.
@@ -109,6 +117,9 @@ func (s *Set) feed(ctx context.Context, w *fileWriter, tail *Tail, accept bool, 
 	for i := range s.Header.Datasets {
 		d := &s.Header.Datasets[i]
 		for k := range d.blocks() {
+			if err := ctx.Err(); err != nil {
+				return err
+			}
 			n := d.blockLen(k)
 			if done += int64(n); progress != nil {
 				progress(done)

@@ -48,7 +48,8 @@ type storedDataset struct {
 }
 
 // Open opens the set file at path and checks its metadata. Damage wraps
-// ErrCorrupt, a foreign or newer file ErrFormat.
+// ErrCorrupt, as does a foreign file, which can't be told from a damaged one;
+// a file of a newer format wraps ErrFormat.
 func Open(fsys vfs.FS, path string) (*Set, error) {
 	s := &Set{Path: path, fsys: fsys}
 	err := s.open()

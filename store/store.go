@@ -180,6 +180,7 @@ type Pending struct {
 	vfs.File
 	d     *Dir
 	index uint64
+	links []string
 }
 
 // Begin starts the rank's file of a set.
@@ -194,7 +195,7 @@ func (d *Dir) Begin(index uint64) (*Pending, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Pending{f, d, index}, nil
+	return &Pending{File: f, d: d, index: index}, nil
 }
 
 // Link makes the file of set base part of the pending set. It is taken from
@@ -205,6 +206,7 @@ func (p *Pending) Link(base, from uint64) (copied bool, err error) {
 	if from != base {
 		src = filepath.Join(p.d.setPath(from), p.d.BaseName(base))
 	}
+	p.links = append(p.links, p.d.BaseName(base))
 	dst := filepath.Join(p.d.setPath(p.index), p.d.BaseName(base))
 	err = p.d.fs.Remove(dst) // left by a crash, and perhaps another file
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -260,7 +262,25 @@ func (p *Pending) Commit() error {
 	if err = d.fs.SyncDir(d.setPath(p.index)); err == nil {
 		err = d.fs.SyncDir(d.path)
 	}
+	if err == nil {
+		d.tidy(p.index, func(name string) bool { return strings.Contains(name, ".base-") && !slices.Contains(p.links, name) })
+	}
 	return err
+}
+
+// tidy removes files of this rank in a set's folder that are not needed.
+// What can't be removed does no harm.
+func (d *Dir) tidy(index uint64, unneeded func(name string) bool) {
+	entries, err := d.fs.ReadDir(d.setPath(index))
+	if err != nil {
+		return
+	}
+	prefix := fmt.Sprintf("rank-%04d.", d.rank)
+	for _, e := range entries {
+		if strings.HasPrefix(e.Name(), prefix) && unneeded(e.Name()) {
+			d.fs.Remove(filepath.Join(d.setPath(index), e.Name()))
+		}
+	}
 }
 
 // Abort takes back what was written.
@@ -327,6 +347,7 @@ func (d *Dir) Prune(keep int, damaged map[uint64]bool) ([]uint64, error) {
 		}
 		if kept < keep && !damaged[n] {
 			kept++
+			d.tidy(n, func(name string) bool { return strings.HasSuffix(name, ".tmp") })
 			continue
 		}
 		if rerr := d.Remove(n); rerr != nil {

@@ -303,23 +303,6 @@ func (c *call) acceptSet(ctx context.Context, t target, dir *store.Dir) (verifie
 		return v, err
 	}
 	v.Accepted, v.Sharing = changed, sharing
-	if v.Status != "sound" {
-		return v, nil
-	}
-	now, err := c.open(t)
-	if err != nil {
-		return v, err
-	}
-	defer now.Close()
-	unneeded, err := c.unneeded(t, &now.Header)
-	if err != nil {
-		return v, err
-	}
-	for _, f := range unneeded { // links that the set needed before
-		if err := c.fsys.Remove(f.path); err != nil {
-			return v, err
-		}
-	}
 	return v, nil
 }
 
