@@ -129,10 +129,10 @@ type Run struct {
 	files     fileTable
 
 	points  uint64
-	left    int         // points until one is due by count
-	wake    atomic.Bool // Point must look closer
-	request atomic.Bool // a checkpoint was asked for
-	due     atomic.Bool // … is due by time
+	left    int                    // points until one is due by count
+	wake    atomic.Bool            // Point must look closer
+	request atomic.Pointer[string] // a checkpoint was asked for, by whom
+	due     atomic.Bool            // … is due by time
 	stop    atomic.Pointer[os.Signal]
 	late    string // a reason that waits for the writer
 	timer   *time.Timer
@@ -243,6 +243,9 @@ func (p *Run) protect(name string, v any, how []How) error {
 		return err
 	}
 	for _, h := range how {
+		if h&Fixed != 0 && reflect.TypeOf(v).Elem().Kind() != reflect.Slice {
+			return errors.New("Fixed is for slices; protect the slices inside as variables of their own to fix their lengths")
+		}
 		p.how[name] |= h
 	}
 	p.roots = append(p.roots, root)
@@ -289,8 +292,10 @@ func (p *Run) env() *graph.Env {
 }
 
 // Request makes a checkpoint due at the next Point. Any goroutine may call it.
-func (p *Run) Request() {
-	p.request.Store(true)
+func (p *Run) Request() { p.ask("request") }
+
+func (p *Run) ask(reason string) {
+	p.request.Store(&reason)
 	p.wake.Store(true)
 }
 

@@ -211,6 +211,22 @@ func (o *openFile) reopen() error {
 	return nil
 }
 
+// strangers returns a written file that only the program opened, and one that
+// only the set knows: the program may have been started with other paths.
+func (t *fileTable) strangers() (ours, theirs string) {
+	for _, o := range t.open {
+		if o.entry.Mode != "r" && !t.has(o.f) {
+			ours = o.entry.Path
+		}
+	}
+	for _, o := range t.saved {
+		if o.entry.Mode != "r" && o.fresh {
+			theirs = o.entry.Path
+		}
+	}
+	return ours, theirs
+}
+
 // finish positions all files and cuts back those that are written. The set's
 // values are in place by now, so nothing is cut for a set that is not used.
 func (t *fileTable) finish() error {

@@ -50,8 +50,8 @@ func (p *Run) point(ctx context.Context) error {
 		reason = "time"
 	}
 	must := false
-	if p.request.Swap(false) {
-		reason, must = "request", true
+	if by := p.request.Swap(nil); by != nil {
+		reason, must = *by, true
 	}
 	stop := p.stop.Load()
 	if stop != nil {

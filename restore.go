@@ -104,10 +104,13 @@ func (p *Run) load(ctx context.Context, index uint64) (*ckpt.Table, error) {
 			return nil, fmt.Errorf("%s: %w: variable %q has shape %s in the set, %s in the program", s.Path, ErrMismatch, name, now, was)
 		}
 	}
+	if ours, theirs := p.files.strangers(); ours != "" && theirs != "" {
+		p.log.Warn("cairn: the set goes on writing a file that the program did not open, and does not know the one that it did", "set's", theirs, "program's", ours)
+	}
 	if err := p.files.finish(); err != nil {
 		return nil, fmt.Errorf("%s: %w", s.Path, err)
 	}
-	p.points = s.Header.Note.Points
+	p.points = s.Header.Note.Points - 1 // the point that saved comes again
 	return s.Table(), nil
 }
 

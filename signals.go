@@ -37,10 +37,10 @@ func watchSignals(p *Run) *signalWatch {
 				if actions[s] == SaveAndStop {
 					p.stop.Store(&s)
 					signal.Reset(s)
+					p.wake.Store(true)
 				} else {
-					p.request.Store(true)
+					p.ask(s.String())
 				}
-				p.wake.Store(true)
 			}
 		}
 	}()

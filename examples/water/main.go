@@ -91,12 +91,15 @@ func simulate(ctx context.Context, c config) (err error) {
 	if p != nil {
 		// 3. Name the state: the basin with its random numbers, and the
 		// writer with the lines that are still in its buffer.
-		cairn.Protect(p, "basin", &b, cairn.Fixed)
+		cairn.Protect(p, "basin", &b)
 		cairn.Protect(p, "series", &series)
 		// 4. Put back what the last checkpoint holds, if there is one.
 		resumed, err := p.Restore(ctx)
 		if err != nil {
 			return err
+		}
+		if b.N != c.n || b.Step > c.steps {
+			return fmt.Errorf("%s holds a run with -n %d at step %d: give those flags again, or another -dir", c.dir, b.N, b.Step)
 		}
 		if resumed {
 			fmt.Printf("resumed step=%d\n", b.Step)
