@@ -8,8 +8,6 @@ import (
 	"time"
 	"unsafe"
 
-	"github.com/zeebo/xxh3"
-
 	"github.com/cairnrun/cairn/internal/graph"
 	"github.com/cairnrun/cairn/internal/mem"
 	"github.com/cairnrun/cairn/store"
@@ -81,7 +79,7 @@ func NewSaver(dir *store.Dir, prev *Table, opts Options) (*Saver, error) {
 	}
 	limit := 1 << 16
 	if opts.Memory > 0 {
-		room := opts.Memory
+		room := opts.Memory - opts.Memory/16 // the rest is for tables and metadata
 		if opts.Compression != None {
 			room -= writers * mem.SegmentSize
 		}
@@ -486,7 +484,7 @@ func (c *copying) work(ctx context.Context) error {
 					p = scratch[:n]
 					b.copyTo(p, off)
 				}
-				if xxh3.Hash128(p) == old[k].Digest {
+				if mem.Digest(p) == old[k].Digest {
 					continue
 				}
 			}

@@ -9,10 +9,9 @@ import (
 	"path/filepath"
 	"sync"
 
-	"github.com/zeebo/xxh3"
-
 	"github.com/cairnrun/cairn/hdf5"
 	"github.com/cairnrun/cairn/internal/graph"
+	"github.com/cairnrun/cairn/internal/mem"
 	"github.com/cairnrun/cairn/internal/vfs"
 )
 
@@ -306,7 +305,7 @@ func readFull(f vfs.File, p []byte, at int64) error {
 // check compares a block that was read with its digest.
 func (s *Set) check(i, k int, p []byte) error {
 	d := &s.Header.Datasets[i]
-	if xxh3.Hash128(p) != s.Blocks[d.First+k].Digest {
+	if mem.Digest(p) != s.Blocks[d.First+k].Digest {
 		return fmt.Errorf("%w: %s does not match its digest", ErrCorrupt, s.BlockName(i, k))
 	}
 	return nil

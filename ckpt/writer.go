@@ -124,10 +124,10 @@ type fileWriter struct {
 	workers sync.WaitGroup
 	cleaned chan struct{} // closed when a set is finished and older ones are removed
 	end     atomic.Int64  // where the next write goes
-	holding atomic.Bool   // the program is held: leave the processors to it
+	start   chan struct{} // closed when the program goes on, or waits for segments:
+	started sync.Once     // until then the processors are left to it
 	mu      sync.Mutex
 	err     error
-	late    []Segment // written, not yet digested
 	chunks  [][]hdf5.Chunk
 	noLinks bool
 }
@@ -188,12 +188,12 @@ func (w *fileWriter) failed() error {
 }
 
 func (w *fileWriter) Begin(job Job) {
-	w.job, w.pending, w.err, w.late = job, nil, nil, nil
+	w.job, w.pending, w.err = job, nil, nil
 	w.began = time.Now()
 	w.table = make([]Block, job.Header.totalBlocks())
 	w.chunks = make([][]hdf5.Chunk, len(job.Header.Datasets))
 	w.end.Store(page)
-	w.holding.Store(true)
+	w.start, w.started = make(chan struct{}), sync.Once{}
 	w.queue = make(chan Segment, w.staging.Len())
 	w.workers.Add(writers)
 	last := w.cleaned
@@ -223,9 +223,17 @@ func (w *fileWriter) open() {
 
 // writers is how many segments are written at a time, enough to keep a fast
 // disk busy.
-const writers = 3
+const writers = 4
 
-func (w *fileWriter) Put(s Segment) { w.queue <- s }
+func (w *fileWriter) Put(s Segment) {
+	if len(w.staging.Free()) == 0 {
+		w.hurry()
+	}
+	w.queue <- s
+}
+
+// hurry ends the restraint while the program is held.
+func (w *fileWriter) hurry() { w.started.Do(func() { close(w.start) }) }
 
 func (w *fileWriter) work(queue <-chan Segment) {
 	defer w.workers.Done()
@@ -233,6 +241,7 @@ func (w *fileWriter) work(queue <-chan Segment) {
 	if w.job.Header.Compression != None {
 		z = newSqueezer(w)
 	}
+	<-w.start
 	for s := range queue {
 		switch {
 		case w.failed() != nil:
@@ -241,14 +250,7 @@ func (w *fileWriter) work(queue <-chan Segment) {
 			z.add(s)
 		case w.job.WriteFirst:
 			w.write(s)
-			if w.holding.Load() && len(w.staging.Free()) > 0 {
-				w.mu.Lock()
-				w.late = append(w.late, s)
-				w.mu.Unlock()
-				continue
-			}
 			w.digest(s)
-			w.digestLate() // the program waits for segments, or no longer
 		default:
 			w.digest(s)
 			w.write(s)
@@ -266,7 +268,7 @@ func (w *fileWriter) digest(s Segment) {
 	data := w.staging.Segment(s.Index)
 	for i, it := range s.Items {
 		d := &w.job.Header.Datasets[it.Dataset]
-		dig := xxh3.Hash128(data[it.Off : it.Off+it.Len])
+		dig := mem.Digest(data[it.Off : it.Off+it.Len])
 		row := d.First + int(it.Block)
 		w.table[row].Digest = dig
 		if w.job.WriteFirst {
@@ -440,7 +442,7 @@ func (w *fileWriter) Abort(err error) <-chan Result {
 }
 
 func (w *fileWriter) Commit(tail Tail) <-chan Result {
-	w.holding.Store(false)
+	w.hurry()
 	close(w.queue)
 	done, cleaned := make(chan Result, 1), w.cleaned
 	go func() {
@@ -460,9 +462,7 @@ func (w *fileWriter) Commit(tail Tail) <-chan Result {
 func (w *fileWriter) Close() { <-w.cleaned }
 
 func (w *fileWriter) finish(tail Tail) (*Table, int64, error) {
-	w.digestLate()
 	w.workers.Wait()
-	w.digestLate() // what was put off between the two calls
 	if err := w.failed(); err != nil {
 		if w.pending != nil {
 			w.pending.Abort()
@@ -489,23 +489,6 @@ func (w *fileWriter) finish(tail Tail) (*Table, int64, error) {
 	return newTable(h, w.table), size, nil
 }
 
-// digestLate does what was put off while the program was held.
-func (w *fileWriter) digestLate() {
-	for {
-		w.mu.Lock()
-		n := len(w.late)
-		if n == 0 {
-			w.mu.Unlock()
-			return
-		}
-		s := w.late[n-1]
-		w.late = w.late[:n-1]
-		w.mu.Unlock()
-		w.digest(s)
-		w.staging.Release(s.Index)
-	}
-}
-
 // settle fills in the rows of blocks that were not written, and links the
 // files they are in.
 func (w *fileWriter) settle(h *Header, tail Tail) error {
@@ -529,7 +512,7 @@ func (w *fileWriter) settle(h *Header, tail Tail) error {
 			mark := tail.Marks[d.First+k]
 			if mark == MarkStaged && d.Chunk == nil {
 				p := tail.Inline[int32(i)]
-				*row = Block{Digest: xxh3.Hash128(p), Source: SourceHere, Stored: uint32(len(p))}
+				*row = Block{Digest: mem.Digest(p), Source: SourceHere, Stored: uint32(len(p))}
 				continue
 			}
 			if mark == MarkZero {
@@ -572,7 +555,7 @@ type zeroDigests map[int]xxh3.Uint128
 func (z zeroDigests) of(n int) xxh3.Uint128 {
 	d, ok := z[n]
 	if !ok {
-		d = xxh3.Hash128(make([]byte, n))
+		d = mem.Digest(make([]byte, n))
 		z[n] = d
 	}
 	return d

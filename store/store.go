@@ -188,6 +188,9 @@ func (d *Dir) Begin(index uint64) (*Pending, error) {
 	if err := d.fs.Mkdir(d.setPath(index)); err != nil && !errors.Is(err, fs.ErrExist) {
 		return nil, err
 	}
+	if err := d.fs.SyncDir(d.path); err != nil { // now, while there is time
+		return nil, err
+	}
 	if err := d.fs.Remove(d.tmp(index)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
 	}
@@ -249,7 +252,7 @@ func (p *Pending) Commit() error {
 	if cerr := p.File.Close(); err == nil {
 		err = cerr
 	}
-	if err == nil {
+	if err == nil && len(p.links) > 0 {
 		err = d.fs.SyncDir(d.setPath(p.index)) // the links, before the name that needs them
 	}
 	if err == nil {
@@ -260,9 +263,6 @@ func (p *Pending) Commit() error {
 		return err
 	}
 	if err = d.fs.SyncDir(d.setPath(p.index)); err == nil {
-		err = d.fs.SyncDir(d.path)
-	}
-	if err == nil {
 		d.tidy(p.index, func(name string) bool { return strings.Contains(name, ".base-") && !slices.Contains(p.links, name) })
 	}
 	return err

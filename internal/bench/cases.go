@@ -20,22 +20,27 @@ func (b *bench) bytes() []byte {
 	return unsafe.Slice((*byte)(unsafe.Pointer(&b.state[0])), len(b.state)*8)
 }
 
-func (b *bench) raw() error {
-	b.time("memcpy", func() error {
+// memcpy times a parallel copy of the state into warm memory.
+func (b *bench) memcpy(name string) {
+	b.time(name, func() error {
 		parallel(len(b.state), func(lo, hi int) { copy(b.copy[lo:hi], b.state[lo:hi]) })
 		return nil
 	})
+}
+
+// rawWrite times writing the state to a file.
+func (b *bench) rawWrite(name string, direct bool) error {
 	path := filepath.Join(b.dir, "raw")
 	defer os.Remove(path)
-	for _, direct := range []bool{false, true} {
-		os.Remove(path)
-		name := "buffered write"
-		if direct {
-			name = "direct write"
-		}
-		if err := b.time(name, func() error { return writeRaw(path, b.bytes(), direct) }); err != nil {
-			return err
-		}
+	return b.time(name, func() error { return writeRaw(path, b.bytes(), direct) })
+}
+
+// rawRead times reading a file of the state's size into warm memory.
+func (b *bench) rawRead(name string) error {
+	path := filepath.Join(b.dir, "raw")
+	defer os.Remove(path)
+	if err := writeRaw(path, b.bytes(), true); err != nil {
+		return err
 	}
 	f, err := openDirect(path, os.O_RDONLY)
 	if err != nil {
@@ -43,7 +48,7 @@ func (b *bench) raw() error {
 	}
 	defer f.Close()
 	dst := unsafe.Slice((*byte)(unsafe.Pointer(&b.copy[0])), len(b.copy)*8)
-	return b.time("direct read", func() error {
+	return b.time(name, func() error {
 		for len(dst) > 0 {
 			n, err := f.Read(dst[:min(len(dst), 4<<20)])
 			if err != nil {
@@ -79,6 +84,15 @@ func writeRaw(path string, p []byte, direct bool) error {
 func (b *bench) all() error {
 	err := b.cairn(cairn.Options{Keep: 1}, func(p *cairn.Run, s *cairn.Saved) error {
 		for i := range 3 { // the first two find out that everything changes
+			if i == 2 {
+				if err := b.settled(); err != nil {
+					return err
+				}
+				b.memcpy("memcpy")
+				if err := errors.Join(b.rawWrite("buffered write", false), b.rawWrite("direct write", true)); err != nil {
+					return err
+				}
+			}
 			b.change()
 			t := time.Now()
 			if err := p.Checkpoint(b.ctx); err != nil {
@@ -102,6 +116,9 @@ func (b *bench) all() error {
 	}
 	defer p.Close()
 	cairn.Protect(p, "state", &b.copy)
+	if err := b.rawRead("direct read"); err != nil {
+		return err
+	}
 	err = b.time("restore", func() error {
 		_, err := p.Restore(b.ctx)
 		return err
@@ -110,6 +127,20 @@ func (b *bench) all() error {
 		err = errors.New("restored another value")
 	}
 	return err
+}
+
+// settled waits until older sets are removed, which happens in the background.
+func (b *bench) settled() error {
+	for {
+		list, err := filepath.Glob(filepath.Join(b.dir, "ckpt", "set-*"))
+		if err != nil || len(list) == 1 {
+			return err
+		}
+		if err := b.ctx.Err(); err != nil {
+			return err
+		}
+		time.Sleep(time.Millisecond)
+	}
 }
 
 // keep moves the checkpoints out of the way of the clean-up.
@@ -121,6 +152,9 @@ func (b *bench) keep() error {
 func (b *bench) sparse(name string, noTracking bool) error {
 	return b.cairn(cairn.Options{NoTracking: noTracking}, func(p *cairn.Run, s *cairn.Saved) error {
 		for i := range 6 { // full; see what changed; start tracking; then steady
+			if i >= 3 {
+				b.memcpy("memcpy " + name)
+			}
 			b.changeSome()
 			if err := p.Checkpoint(b.ctx); err != nil {
 				return err

@@ -2,8 +2,11 @@ package mem
 
 import (
 	"math/rand/v2"
+	"sync"
 	"testing"
 	"unsafe"
+
+	"github.com/zeebo/xxh3"
 )
 
 func TestIsZero(t *testing.T) {
@@ -102,5 +105,51 @@ func TestTracker(t *testing.T) {
 	tr.Unwatch(uintptr(unsafe.Pointer(&p[0])), uintptr(len(p)))
 	if err := tr.Scan(p, func(int, int) {}); err == nil {
 		t.Fatal("a scan of memory that is not watched must fail")
+	}
+}
+
+// TestDigest compares Digest with the library it stands in for.
+func TestDigest(t *testing.T) {
+	p := make([]byte, 200_000)
+	for i := range p {
+		p[i] = byte(rand.Uint32())
+	}
+	for n := range 9000 {
+		if Digest(p[:n]) != xxh3.Hash128(p[:n]) {
+			t.Fatalf("%d bytes: digests differ", n)
+		}
+	}
+	for range 300 {
+		q := p[rand.IntN(5000):]
+		q = q[:rand.IntN(len(q))]
+		if Digest(q) != xxh3.Hash128(q) {
+			t.Fatalf("%d bytes: digests differ", len(q))
+		}
+	}
+}
+
+func BenchmarkDigest(b *testing.B) {
+	p := make([]byte, 512<<20)
+	for i := range p {
+		p[i] = byte(i)
+	}
+	for _, c := range []struct {
+		name string
+		f    func([]byte) xxh3.Uint128
+	}{{"Digest", Digest}, {"xxh3", xxh3.Hash128}} {
+		b.Run(c.name, func(b *testing.B) {
+			b.SetBytes(int64(len(p)))
+			for b.Loop() {
+				var wg sync.WaitGroup
+				for _, half := range [][]byte{p[:len(p)/2], p[len(p)/2:]} {
+					wg.Go(func() {
+						for o := 0; o < len(half); o += 64 << 10 {
+							c.f(half[o : o+64<<10])
+						}
+					})
+				}
+				wg.Wait()
+			}
+		})
 	}
 }
