@@ -1,0 +1,145 @@
+package cairn
+
+import (
+	"flag"
+	"fmt"
+	"math/big"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"reflect"
+	"testing"
+	"time"
+	"unsafe"
+
+	"github.com/cairnrun/cairn/ckpt"
+)
+
+var writeCorpus = flag.Bool("write-corpus", false, "add files of the present format, written on this machine, to testdata")
+
+// corpus is the state in the files under testdata. It must not change: files
+// of every format version hold it.
+type corpus struct {
+	Step    int
+	Small   int8
+	Flag    bool
+	Ratio   float32
+	Name    string
+	Field   []float64   // several blocks, half zeros
+	Matrix  [][]float32 // rows of one length
+	Cube    [2][3][4]int32
+	Wave    []complex128
+	Part    []float64 // of Field
+	Spot    *float64  // into Field
+	Table   map[string][]int
+	Any     any
+	List    *link
+	Nothing []int
+	Empty   []int
+	Big     *big.Int
+	When    time.Time
+	Random  *rand.Rand
+}
+
+type link struct {
+	Name string
+	Next *link
+}
+
+func newCorpus(version int) *corpus {
+	c := &corpus{
+		Step: 1 << 40, Small: -7, Flag: true, Ratio: 0.75, Name: "Größe",
+		Field: make([]float64, 40_000), Table: map[string][]int{"a": {1, 2}, "b": nil},
+		Any: link{Name: "boxed"}, List: &link{Name: "one"}, Empty: []int{},
+		Big: new(big.Int).Exp(big.NewInt(-3), big.NewInt(101), nil), When: time.Date(1999, 12, 31, 23, 59, 59, 5, time.FixedZone("X", 3600)),
+		Random: rand.New(rand.NewPCG(1, 2)),
+	}
+	for i := range c.Field[:20_000] {
+		c.Field[i] = 1 / float64(i+1)
+	}
+	if version > 1 {
+		c.Field[11_111] = -1
+	}
+	for i := range 5 {
+		c.Matrix = append(c.Matrix, []float32{float32(i), 1, 2})
+	}
+	for i := range 24 {
+		c.Cube[i/12][i/4%3][i%4] = int32(i - 12)
+	}
+	c.Wave = []complex128{1 + 2i, -3}
+	c.Part, c.Spot = c.Field[100:200], &c.Field[150]
+	c.List.Next = &link{Name: "two", Next: c.List}
+	return c
+}
+
+func byteOrder() string {
+	if n := uint16(1); *(*byte)(unsafe.Pointer(&n)) == 1 {
+		return "little"
+	}
+	return "big"
+}
+
+// TestCorpus restores files of all format versions, from machines of both
+// byte orders.
+func TestCorpus(t *testing.T) {
+	if *writeCorpus {
+		for _, c := range []Compression{None, Gzip, Zstd} {
+			name := "plain"
+			if c != None {
+				name = string(c)
+			}
+			makeCorpus(t, filepath.Join("testdata", fmt.Sprintf("format-%d", ckpt.Format), byteOrder()+"-"+name), c)
+		}
+	}
+	dirs, err := filepath.Glob("testdata/format-*/*")
+	if err != nil || len(dirs) < 6*ckpt.Format {
+		t.Fatalf("%d folders in the corpus, want 6 for each format: %v", len(dirs), err)
+	}
+	for _, dir := range dirs {
+		t.Run(dir, func(t *testing.T) {
+			run := t.TempDir()
+			if err := os.CopyFS(filepath.Join(run, "set-00000002"), os.DirFS(dir)); err != nil {
+				t.Fatal(err)
+			}
+			var got *corpus
+			p := open(t, run)
+			Register[link](p)
+			Protect(p, "corpus", &got)
+			restore(t, p, true)
+			want := newCorpus(2)
+			for range 3 {
+				if a, b := want.Random.Uint64(), got.Random.Uint64(); a != b {
+					t.Fatalf("the generator gives %d, want %d", b, a)
+				}
+			}
+			if !want.When.Equal(got.When) || want.When.Format(time.RFC3339) != got.When.Format(time.RFC3339) {
+				t.Errorf("time %v, want %v", got.When, want.When)
+			}
+			got.When = want.When
+			if !reflect.DeepEqual(got, want) {
+				t.Error("restored another state")
+			}
+			if &got.Part[50] != got.Spot || &got.Field[150] != got.Spot || got.List.Next.Next != got.List {
+				t.Error("memory is no longer shared")
+			}
+		})
+	}
+}
+
+// makeCorpus saves version 1 and then, as a differential set, version 2.
+func makeCorpus(t *testing.T, dir string, c Compression) {
+	t.Helper()
+	run := t.TempDir()
+	state := newCorpus(1)
+	p := open(t, run, func(o *Options) { o.Compression = c })
+	Protect(p, "corpus", &state)
+	restore(t, p, false)
+	checkpoint(t, p)
+	state.Field[11_111] = -1
+	checkpoint(t, p)
+	closeRun(t, p)
+	os.RemoveAll(dir)
+	if err := os.CopyFS(dir, os.DirFS(filepath.Join(run, "set-00000002"))); err != nil {
+		t.Fatal(err)
+	}
+}
