@@ -94,7 +94,7 @@ func (t *fileTable) add(f *os.File, name string, flag int, perm fs.FileMode, tru
 		mode += "a"
 	}
 	t.open = append(t.open, &openFile{
-		entry: ckpt.FileEntry{ID: t.next, Path: portablePath(name, abs), Mode: mode, Perm: uint32(perm)},
+		entry: ckpt.FileEntry{ID: t.next, Path: portablePath(name, abs), Abs: abs, Mode: mode, Perm: uint32(perm)},
 		f:     f, truncate: truncate,
 	})
 	t.next++
@@ -177,7 +177,7 @@ func (t *fileTable) begin(saved []ckpt.FileEntry) {
 		for _, c := range t.open {
 			if !used[c] && c.entry.Path == e.Path && c.entry.Mode == e.Mode {
 				used[c] = true
-				o.f, o.fresh = c.f, false
+				o.f, o.fresh, o.entry.Abs = c.f, false, c.entry.Abs
 				break
 			}
 		}
@@ -203,7 +203,12 @@ func (o *openFile) reopen() error {
 	if o.entry.Size == 0 && flag != os.O_RDONLY {
 		flag |= os.O_CREATE
 	}
-	f, err := os.OpenFile(filepath.FromSlash(o.entry.Path), flag, fs.FileMode(o.entry.Perm))
+	abs, err := filepath.Abs(filepath.FromSlash(o.entry.Path))
+	if err != nil {
+		return fmt.Errorf("data file of the checkpoint: %w", err)
+	}
+	o.entry.Abs = abs
+	f, err := os.OpenFile(abs, flag, fs.FileMode(o.entry.Perm))
 	if err != nil {
 		return fmt.Errorf("data file of the checkpoint: %w", err)
 	}

@@ -68,13 +68,8 @@ func (p *Run) point(ctx context.Context) error {
 		}
 	}
 	if stop != nil {
-		if p.saver.Busy() {
-			select {
-			case r := <-p.outcome:
-				p.collect(r)
-			case <-ctx.Done():
-				return ctx.Err()
-			}
+		if err := p.await(ctx); err != nil {
+			return err
 		}
 		if err := p.takeError(); err != nil {
 			return err
@@ -90,15 +85,10 @@ func (p *Run) Checkpoint(ctx context.Context) error {
 		return err
 	}
 	err := p.save(ctx, "call")
-	if err == nil {
-		select {
-		case r := <-p.outcome:
-			p.collect(r)
-		case <-ctx.Done():
-			return ctx.Err()
-		}
-	} else {
+	if err != nil {
 		p.fail(err)
+	} else if err := p.await(ctx); err != nil {
+		return err
 	}
 	err, p.unsaid = p.unsaid, nil
 	return err
@@ -119,13 +109,8 @@ func (p *Run) ready() error {
 
 // save starts a set, after the one under way.
 func (p *Run) save(ctx context.Context, reason string) error {
-	if p.saver.Busy() {
-		select {
-		case r := <-p.outcome:
-			p.collect(r)
-		case <-ctx.Done():
-			return ctx.Err()
-		}
+	if err := p.await(ctx); err != nil {
+		return err
 	}
 	began := time.Now()
 	img, err := p.collector.Collect(p.roots, p.env())
@@ -149,6 +134,20 @@ func (p *Run) save(ctx context.Context, reason string) error {
 	}()
 	p.schedule()
 	return nil
+}
+
+// await waits until no set is being written.
+func (p *Run) await(ctx context.Context) error {
+	if !p.saver.Busy() {
+		return nil
+	}
+	select {
+	case r := <-p.outcome:
+		p.collect(r)
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 }
 
 func imageBytes(img *graph.Image) int64 {

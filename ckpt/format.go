@@ -231,4 +231,6 @@ type FileEntry struct {
 	Perm   uint32 `json:"perm"`
 	Offset int64  `json:"offset"`
 	Size   int64  `json:"size"`
+
+	Abs string `json:"-"` // while saving: the path whatever the working folder
 }

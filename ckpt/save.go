@@ -3,6 +3,7 @@ package ckpt
 import (
 	"context"
 	"runtime"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -208,8 +209,8 @@ func (s *Saver) Save(ctx context.Context, img *graph.Image, files []FileEntry, n
 func writtenFiles(files []FileEntry) []string {
 	var out []string
 	for _, f := range files {
-		if f.Mode != "r" && f.Path != "" {
-			out = append(out, f.Path)
+		if f.Mode != "r" {
+			out = append(out, f.Abs)
 		}
 	}
 	return out
@@ -252,7 +253,7 @@ func (s *Saver) prepare(l *layout) *copying {
 		}
 		h := s.seen[d.Path]
 		spans := spansOf(l.blobs[i].pieces)
-		if h == nil || !sameSpans(h.spans, spans) || len(h.dirty) != d.blocks() {
+		if h == nil || !slices.Equal(h.spans, spans) || len(h.dirty) != d.blocks() {
 			if h != nil {
 				s.unwatch(h)
 			}
@@ -339,18 +340,6 @@ func spansOf(pieces [][]byte) []span {
 		out[i] = span{uintptr(unsafe.Pointer(unsafe.SliceData(p))), uintptr(len(p))}
 	}
 	return out
-}
-
-func sameSpans(a, b []span) bool {
-	if len(a) != len(b) {
-		return false
-	}
-	for i := range a {
-		if a[i] != b[i] {
-			return false
-		}
-	}
-	return true
 }
 
 // scan brings h.dirty up to date and returns how many blocks are set, or -1

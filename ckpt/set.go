@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"path/filepath"
+	"slices"
 	"sync"
 
 	"github.com/cairnrun/cairn/hdf5"
@@ -210,7 +211,7 @@ func (s *Set) stored(d *Dataset, b *Block) (*source, *storedDataset, error) {
 		return nil, nil, fmt.Errorf("%w: /%s is %v %v, the header says %s %v", ErrCorrupt, path, h5.Type, h5.Dims, d.Type, d.Dims)
 	}
 	sd := &storedDataset{Dataset: h5}
-	if d.Chunk != nil && equal(h5.Chunk, d.Chunk) && equal(h5.Dims, d.Dims) {
+	if d.Chunk != nil && slices.Equal(h5.Chunk, d.Chunk) && slices.Equal(h5.Dims, d.Dims) {
 		list, err := h5.Chunks()
 		if err != nil {
 			return nil, nil, corrupt(err)
@@ -223,18 +224,6 @@ func (s *Set) stored(d *Dataset, b *Block) (*source, *storedDataset, error) {
 	}
 	src.datasets[path] = sd
 	return src, sd, nil
-}
-
-func equal(a, b []uint64) bool {
-	if len(a) != len(b) {
-		return false
-	}
-	for i := range a {
-		if a[i] != b[i] {
-			return false
-		}
-	}
-	return true
 }
 
 // ReadBlock reads block k of dataset i into p, which has its length, without
