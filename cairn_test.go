@@ -14,6 +14,9 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/cairnrun/cairn/ckpt"
+	"github.com/cairnrun/cairn/internal/vfs"
 )
 
 var ctx = context.Background()
@@ -162,6 +165,7 @@ func TestDifferential(t *testing.T) {
 				grid[i] = rand.Float64()
 			}
 			var saved []Saved
+			found, canTrack := map[string]int{}, false
 			p := open(t, dir, func(o *Options) {
 				o.OnSaved = func(s Saved) { saved = append(saved, s) }
 				o.NoTracking = !tracking
@@ -184,12 +188,30 @@ func TestDifferential(t *testing.T) {
 					t.Fatalf("round %d: restored values differ", round)
 				}
 				closeRun(t, q)
+				files, err := os.ReadDir(filepath.Join(dir, set))
+				if err != nil || len(files) > 1+3 {
+					t.Fatalf("round %d: %d files in the set (%v), want it and at most 3 bases", round, len(files), err)
+				}
+				s, err := ckpt.Open(vfs.OS(), filepath.Join(dir, set, "rank-0000.h5"))
+				if err != nil {
+					t.Fatal(err)
+				}
+				found[s.Header.Note.Finding]++
+				canTrack = s.Header.Note.Tracking == "available"
+				s.Close()
 				for range 3 {
 					grid[rand.Intn(len(grid))]++
 				}
 				if round == 6 {
 					clear(grid[1000:200_000])
 				}
+			}
+			want := "digest"
+			if canTrack {
+				want = "kernel"
+			}
+			if found[want] < 8 {
+				t.Errorf("changes were found by %v, want mostly by %s", found, want)
 			}
 			if n := saved[2].Written; n > 8<<20/10 {
 				t.Errorf("third set wrote %d bytes for three changed numbers", n)

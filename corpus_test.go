@@ -6,8 +6,10 @@ import (
 	"math/big"
 	"math/rand/v2"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"reflect"
+	"strings"
 	"testing"
 	"time"
 	"unsafe"
@@ -101,28 +103,60 @@ func TestCorpus(t *testing.T) {
 			if err := os.CopyFS(filepath.Join(run, "set-00000002"), os.DirFS(dir)); err != nil {
 				t.Fatal(err)
 			}
-			var got *corpus
-			p := open(t, run)
-			Register[link](p)
-			Protect(p, "corpus", &got)
-			restore(t, p, true)
-			want := newCorpus(2)
-			for range 3 {
-				if a, b := want.Random.Uint64(), got.Random.Uint64(); a != b {
-					t.Fatalf("the generator gives %d, want %d", b, a)
+			checkCorpus(t, run)
+		})
+	}
+}
+
+// TestCorpusRepacked restores them after h5repack has rewritten them.
+func TestCorpusRepacked(t *testing.T) {
+	if _, err := exec.LookPath("h5repack"); err != nil {
+		t.Skip("h5repack (Debian: hdf5-tools) is not installed")
+	}
+	dirs, _ := filepath.Glob("testdata/format-*/*")
+	for _, dir := range dirs {
+		if strings.HasSuffix(dir, "zstd") {
+			continue // the tool can't unpack it
+		}
+		t.Run(dir, func(t *testing.T) {
+			run := t.TempDir()
+			set := filepath.Join(run, "set-00000002")
+			if err := os.Mkdir(set, 0o777); err != nil {
+				t.Fatal(err)
+			}
+			files, _ := filepath.Glob(filepath.Join(dir, "*.h5"))
+			for _, f := range files {
+				if out, err := exec.Command("h5repack", f, filepath.Join(set, filepath.Base(f))).CombinedOutput(); err != nil {
+					t.Fatalf("h5repack: %v: %s", err, out)
 				}
 			}
-			if !want.When.Equal(got.When) || want.When.Format(time.RFC3339) != got.When.Format(time.RFC3339) {
-				t.Errorf("time %v, want %v", got.When, want.When)
-			}
-			got.When = want.When
-			if !reflect.DeepEqual(got, want) {
-				t.Error("restored another state")
-			}
-			if &got.Part[50] != got.Spot || &got.Field[150] != got.Spot || got.List.Next.Next != got.List {
-				t.Error("memory is no longer shared")
-			}
+			checkCorpus(t, run)
 		})
+	}
+}
+
+func checkCorpus(t *testing.T, run string) {
+	t.Helper()
+	var got *corpus
+	p := open(t, run)
+	Register[link](p)
+	Protect(p, "corpus", &got)
+	restore(t, p, true)
+	want := newCorpus(2)
+	for range 3 {
+		if a, b := want.Random.Uint64(), got.Random.Uint64(); a != b {
+			t.Fatalf("the generator gives %d, want %d", b, a)
+		}
+	}
+	if !want.When.Equal(got.When) || want.When.Format(time.RFC3339) != got.When.Format(time.RFC3339) {
+		t.Errorf("time %v, want %v", got.When, want.When)
+	}
+	got.When = want.When
+	if !reflect.DeepEqual(got, want) {
+		t.Error("restored another state")
+	}
+	if &got.Part[50] != got.Spot || &got.Field[150] != got.Spot || got.List.Next.Next != got.List {
+		t.Error("memory is no longer shared")
 	}
 }
 

@@ -80,6 +80,21 @@ func writeRaw(path string, p []byte, direct bool) error {
 	return f.Sync()
 }
 
+// point measures a point at which nothing is due.
+func (b *bench) point() error {
+	return b.cairn(cairn.Options{}, func(p *cairn.Run, _ *cairn.Saved) error {
+		const n = 10_000_000
+		t := time.Now()
+		for range n {
+			if err := p.Point(b.ctx); err != nil {
+				return err
+			}
+		}
+		b.add("point", time.Since(t).Seconds()/n)
+		return nil
+	})
+}
+
 // all measures a checkpoint of which everything changed, and restoring it.
 func (b *bench) all() error {
 	err := b.cairn(cairn.Options{Keep: 1}, func(p *cairn.Run, s *cairn.Saved) error {
