@@ -43,11 +43,11 @@ fuzz: ## run every fuzz target for FUZZTIME (20s)
 		done; \
 	done
 
-stress: ## the long versions: ten times as many kills, and the race detector where there is a C compiler
-	CAIRN_STRESS=1 $(GO) test -count=1 -timeout 60m -v -run 'TestKill|TestPortable' ./internal/e2e
+stress: ## the long versions: ten times as many kills, every bit under every compression, and the race detector where there is a C compiler
+	CAIRN_STRESS=1 $(GO) test -count=1 -timeout 60m -v -run 'TestKill|TestPortable|TestBitFlips' ./internal/e2e ./ckpt
 	@if command -v gcc >/dev/null; then \
-		echo "$(GO) test -race ./..."; \
-		CAIRN_STRESS=1 CGO_ENABLED=1 $(GO) test -race -count=1 -timeout 60m $$($(GO) list ./... | grep -v /internal/e2e); \
+		echo "$(GO) test -race -short ./..."; \
+		CGO_ENABLED=1 $(GO) test -race -short -count=1 -timeout 60m $$($(GO) list ./... | grep -v /internal/e2e); \
 	fi
 
 clean: ## remove what was built
