@@ -80,12 +80,15 @@ type Options struct {
 	Dir string // where sets are kept; one run at a time
 
 	// When a checkpoint is due. Several may be given; the first that comes
-	// due counts. With none, Auto is taken.
-	Every       time.Duration        // so long after the last one
-	EveryPoints int                  // so many points after the last one
-	Auto        bool                 // Young's and Daly's optimum for the measured cost and MTBF
-	MTBF        time.Duration        // mean time between failures, for Auto; 0: 24 hours
-	Signals     map[os.Signal]Action // nil: SIGTERM saves and stops, SIGUSR1 saves; empty: none
+	// due counts. With none, Auto is taken; until a save was measured it
+	// assumes that one takes a nanosecond per byte.
+	Every       time.Duration // so long after the last one
+	EveryPoints int           // so many points after the last one
+	Auto        bool          // Young's and Daly's optimum for the measured cost and MTBF
+	MTBF        time.Duration // mean time between failures, for Auto; 0: 24 hours
+	// Signals that make one due. nil: SIGTERM saves and stops, SIGUSR1 saves;
+	// empty: none. The second signal that says stop has its usual effect.
+	Signals map[os.Signal]Action
 
 	Keep        int         // newest sets to keep; 0: 2
 	Memory      int64       // bound on memory for copies, in bytes; 0: the size of the state
@@ -93,10 +96,10 @@ type Options struct {
 	MaxBases    int         // older files that a differential set may need; 0: 8; negative: full sets only
 	NoTracking  bool        // don't let the kernel track written pages (see docs/terms.md, "tracking")
 
-	Drop    []string    // variables that a set may hold though the program has none of that name
-	OnSaved func(Saved) // called by Point, Checkpoint or Close when a set is safe
-	OnError func(error) // called when a set could not be saved; Point then returns nil
-	Log     *slog.Logger
+	Drop    []string     // variables that a set may hold though the program has none of that name
+	OnSaved func(Saved)  // called by Point, Checkpoint or Close when a set is safe
+	OnError func(error)  // called when a set could not be saved; Point then returns nil
+	Log     *slog.Logger // warnings, such as a damaged set; nil: slog.Default()
 
 	fs vfs.FS // for tests
 }
@@ -139,7 +142,9 @@ type Run struct {
 	signals *signalWatch
 	outcome chan ckpt.Result
 	saving  Saved
-	unsaid  error
+	safe    uint64        // the last set that is
+	lost    error         // why the last one is not
+	unsaid  error         // … as long as nobody was told
 	held    time.Duration // cost of the last save
 	done    bool
 	closed  bool
@@ -159,9 +164,12 @@ func Open(ctx context.Context, opts Options) (*Run, error) {
 	default:
 		return nil, fmt.Errorf("cairn: no compression %q; there is None, Zstd and Gzip", opts.Compression)
 	}
-	for _, v := range []int64{int64(opts.Every), int64(opts.MTBF), int64(opts.EveryPoints), int64(opts.Keep), opts.Memory} {
-		if v < 0 {
-			return nil, errors.New("cairn: a negative number in Options (Every, EveryPoints, MTBF, Keep or Memory)")
+	for _, o := range []struct {
+		name  string
+		value int64
+	}{{"Every", int64(opts.Every)}, {"EveryPoints", int64(opts.EveryPoints)}, {"MTBF", int64(opts.MTBF)}, {"Keep", int64(opts.Keep)}, {"Memory", opts.Memory}} {
+		if o.value < 0 {
+			return nil, fmt.Errorf("cairn: Options.%s is negative", o.name)
 		}
 	}
 	if opts.fs == nil {
@@ -188,11 +196,13 @@ func Open(ctx context.Context, opts Options) (*Run, error) {
 	}
 	p.dir = dir
 	sets, err := dir.Sets()
-	if err != nil {
+	lost, lerr := dir.Lost()
+	if err := errors.Join(err, lerr); err != nil {
 		dir.Close()
 		return nil, fmt.Errorf("cairn: %w", err)
 	}
-	p.files.resuming = len(sets) > 0
+	p.files.resuming = len(sets)+len(lost) > 0
+	p.wake.Store(true) // the first Point looks whether all is as it should be
 	return p, nil
 }
 
@@ -212,10 +222,16 @@ const (
 // refuses values that can't be saved, with the path to the field; that error
 // comes again from Restore, so that it need not be looked at here. All
 // variables are protected before Restore.
+//
+// Restore assigns to *v. What *v refers to (the target of a pointer, the rows
+// of a slice of slices, a map) is then new memory: whatever took a reference
+// before Restore still has the old. So protect an object itself
+// (Protect(p, "sim", sim) where sim is a *Sim), which keeps its address, or
+// take references after Restore.
 func Protect[T any](p *Run, name string, v *T, how ...How) error {
 	err := p.protect(name, v, how)
 	if err != nil {
-		err = fmt.Errorf("cairn: variable %q: %w", name, err)
+		err = fmt.Errorf("cairn: variable %.100q: %w", name, err)
 		if p.broken == nil {
 			p.broken = err
 		}
@@ -240,7 +256,7 @@ func (p *Run) protect(name string, v any, how []How) error {
 	}
 	root := graph.Root{Name: name, Ptr: v}
 	if err := graph.Check(root, p.env()); err != nil {
-		return err
+		return refused(err)
 	}
 	for _, h := range how {
 		if h&Fixed != 0 && reflect.TypeOf(v).Elem().Kind() != reflect.Slice {
@@ -250,6 +266,21 @@ func (p *Run) protect(name string, v any, how []How) error {
 	}
 	p.roots = append(p.roots, root)
 	return nil
+}
+
+// refused adds to an error about a value that can't be saved what to do.
+func refused(err error) error {
+	var u *graph.UnsupportedError
+	if !errors.As(err, &u) {
+		return err
+	}
+	switch u.Type {
+	case "os.File", "*os.File":
+		return fmt.Errorf("%w; open it with Run.OpenFile, or hand it over with Run.File", err)
+	case "sync.Mutex", "sync.RWMutex", "sync.WaitGroup":
+		return fmt.Errorf("%w; it must be at rest when it is saved", err)
+	}
+	return fmt.Errorf("%w; leave it out by a CairnState method of the type that holds it, and make it again after Restore", err)
 }
 
 func checkName(name string) error {
@@ -272,7 +303,8 @@ func checkName(name string) error {
 // error that asks for it says so.
 func Register[T any](p *Run) { p.types = append(p.types, reflect.TypeFor[T]()) }
 
-// Coder is given to a type's CairnState method, see Field.
+// Coder is given to a type's CairnState method, see Field. Its method
+// Restoring() bool tells the direction.
 type Coder = graph.Coder
 
 // Field saves *v as part of a value that describes its own state, or puts it
@@ -303,13 +335,15 @@ func (p *Run) ask(reason string) {
 // next start is a fresh one.
 func (p *Run) Finish() { p.done = true }
 
-// Close waits until a set being written is safe, and ends the run. It
-// returns why the last set could not be saved, if no Point said so.
+// Close waits until a set being written is safe, and ends the run; it saves
+// none by itself (see Checkpoint). It returns why the last set could not be
+// saved, if no Point said so.
 func (p *Run) Close() error {
 	if p.closed {
 		return nil
 	}
 	p.closed = true
+	p.wake.Store(true)
 	if p.timer != nil {
 		p.timer.Stop()
 	}

@@ -350,3 +350,57 @@ func BenchmarkPoint(b *testing.B) {
 		}
 	}
 }
+
+// TestFilesAndPaths opens files late, and under another path.
+func TestFilesAndPaths(t *testing.T) {
+	dir, out := t.TempDir(), t.TempDir()
+	name := func(s string) string { return filepath.Join(out, s) }
+	const flags = os.O_CREATE | os.O_WRONLY | os.O_TRUNC
+	start := func(file string) (*Run, *os.File) {
+		p := open(t, dir)
+		f, err := p.OpenFile(file, flags, 0o666)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { f.Close() })
+		return p, f
+	}
+	p, f := start(name("a"))
+	restore(t, p, false)
+	late, err := p.OpenFile(name("late"), flags, 0o666)
+	if err != nil {
+		t.Fatal(err)
+	}
+	fmt.Fprint(f, "one ")
+	fmt.Fprint(late, "eins ")
+	checkpoint(t, p)
+	fmt.Fprint(late, "lost")
+	late.Close()
+	closeRun(t, p)
+
+	if err := os.WriteFile(name("b"), []byte("precious"), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	p, _ = start(name("b"))
+	if _, err := p.Restore(ctx); !errors.Is(err, ErrMismatch) || !strings.Contains(err.Error(), name("b")) {
+		t.Fatalf("Restore with another file: %v", err)
+	}
+	if b, _ := os.ReadFile(name("b")); string(b) != "precious" {
+		t.Fatalf("the other file now holds %q", b)
+	}
+	closeRun(t, p)
+
+	p, f = start(name("a"))
+	restore(t, p, true)
+	if late, err = p.OpenFile(name("late"), flags, 0o666); err != nil {
+		t.Fatal(err)
+	}
+	defer late.Close()
+	fmt.Fprint(f, "two")
+	fmt.Fprint(late, "zwei")
+	for file, want := range map[string]string{"a": "one two", "late": "eins zwei"} {
+		if b, _ := os.ReadFile(name(file)); string(b) != want {
+			t.Errorf("%s holds %q, want %q", file, b, want)
+		}
+	}
+}

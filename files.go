@@ -19,15 +19,21 @@ import (
 // What was overwritten in place since the set was saved is not undone.
 //
 // Call it before Restore, as on a fresh start: an existing file is then not
-// truncated if a set will say what it holds. A *os.File that came from here
-// may itself be part of protected values.
+// truncated if a set will say what it holds. After Restore, a file that was
+// open when the set was saved is handed out as it is, not opened anew. A
+// *os.File that came from here may itself be part of protected values. A
+// relative name is relative to the working folder when the run is restored, too.
 func (p *Run) OpenFile(name string, flag int, perm fs.FileMode) (*os.File, error) {
+	if f := p.files.claim(name, flag); f != nil {
+		return f, nil
+	}
 	truncate := false
 	open := flag
 	if p.files.resuming {
 		truncate = flag&os.O_TRUNC != 0
 		open &^= os.O_TRUNC | os.O_EXCL
 	}
+	_, gone := os.Stat(name)
 	f, err := os.OpenFile(name, open, perm)
 	if err != nil {
 		return nil, err
@@ -36,6 +42,7 @@ func (p *Run) OpenFile(name string, flag int, perm fs.FileMode) (*os.File, error
 		f.Close()
 		return nil, err
 	}
+	p.files.open[len(p.files.open)-1].made = gone != nil
 	return f, nil
 }
 
@@ -61,7 +68,8 @@ type openFile struct {
 	entry    ckpt.FileEntry
 	f        *os.File
 	truncate bool // was asked for, and waits for Restore
-	fresh    bool // opened by Restore
+	made     bool // did not exist before
+	fresh    bool // opened by Restore, and the program has not asked for it yet
 }
 
 // The standard streams are known without being opened; they have no entry.
@@ -83,6 +91,20 @@ func (t *fileTable) add(f *os.File, name string, flag int, perm fs.FileMode, tru
 	if err != nil {
 		return err
 	}
+	t.open = append(t.open, &openFile{
+		entry: ckpt.FileEntry{ID: t.next, Path: portablePath(name), Abs: abs, Mode: modeOf(flag), Perm: uint32(perm)},
+		f:     f, truncate: truncate,
+	})
+	t.next++
+	return nil
+}
+
+// portablePath is the path as the program gave it, with forward slashes: a
+// relative one is looked up in the working folder of whoever restores it.
+func portablePath(name string) string { return filepath.ToSlash(filepath.Clean(name)) }
+
+// modeOf is the part of open flags that matters when a file is opened again.
+func modeOf(flag int) string {
 	mode := "r"
 	switch flag & (os.O_RDONLY | os.O_WRONLY | os.O_RDWR) {
 	case os.O_WRONLY:
@@ -93,21 +115,19 @@ func (t *fileTable) add(f *os.File, name string, flag int, perm fs.FileMode, tru
 	if flag&os.O_APPEND != 0 {
 		mode += "a"
 	}
-	t.open = append(t.open, &openFile{
-		entry: ckpt.FileEntry{ID: t.next, Path: portablePath(name, abs), Abs: abs, Mode: mode, Perm: uint32(perm)},
-		f:     f, truncate: truncate,
-	})
-	t.next++
-	return nil
+	return mode
 }
 
-// portablePath is the path as the program gave it, with forward slashes: a
-// relative one is looked up in the working folder of whoever restores it.
-func portablePath(name, abs string) string {
-	if filepath.IsAbs(name) {
-		return filepath.ToSlash(abs)
+// claim returns the file of that name that Restore has opened, if nobody has
+// asked for it yet.
+func (t *fileTable) claim(name string, flag int) *os.File {
+	for _, o := range t.open {
+		if o.fresh && o.entry.Path == portablePath(name) && o.entry.Mode == modeOf(flag) {
+			o.fresh = false
+			return o.f
+		}
 	}
-	return filepath.ToSlash(filepath.Clean(name))
+	return nil
 }
 
 func (t *fileTable) id(f *os.File) (int, bool) {
@@ -177,7 +197,7 @@ func (t *fileTable) begin(saved []ckpt.FileEntry) {
 		for _, c := range t.open {
 			if !used[c] && c.entry.Path == e.Path && c.entry.Mode == e.Mode {
 				used[c] = true
-				o.f, o.fresh, o.entry.Abs = c.f, false, c.entry.Abs
+				o.f, o.fresh, o.made, o.entry.Abs = c.f, false, c.made, c.entry.Abs
 				break
 			}
 		}
@@ -243,8 +263,11 @@ func (t *fileTable) finish() error {
 		if err != nil {
 			return fmt.Errorf("data file of the checkpoint: %w", err)
 		}
+		if st.Size() < o.entry.Size && o.made {
+			return fmt.Errorf("data file of the checkpoint: %s did not exist any more, but had %d bytes when the set was saved: bring it back, or move the checkpoint folder away to start afresh", o.entry.Abs, o.entry.Size)
+		}
 		if st.Size() < o.entry.Size {
-			return fmt.Errorf("data file of the checkpoint: %s has %d bytes, but had %d when the set was saved: bring it back, or move the checkpoint folder away to start afresh", o.entry.Path, st.Size(), o.entry.Size)
+			return fmt.Errorf("data file of the checkpoint: %s has %d bytes, but had %d when the set was saved: bring it back, or move the checkpoint folder away to start afresh", o.entry.Abs, st.Size(), o.entry.Size)
 		}
 	}
 	open := t.saved

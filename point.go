@@ -17,9 +17,11 @@ import (
 // belongs to the set has been copied; what the program changes from then on
 // never reaches that set. Digesting, writing and publishing go on behind.
 //
-// It returns ErrStopped after a signal that says save and stop, an error that
-// wraps ErrNotSaved when an earlier set could not be saved (the program may
-// go on, and the next one is tried when it is due), and ctx's error.
+// It returns ErrStopped after a signal that says save and stop; an error that
+// wraps ErrNotSaved when a set could not be saved (the program may go on, and
+// the next one is tried when it is due); both when the signal came and the
+// save failed. ctx is looked at only when there is something to do; a signal
+// that says stop is obeyed even if ctx was canceled by the same signal.
 func (p *Run) Point(ctx context.Context) error {
 	p.points++
 	p.left--
@@ -33,7 +35,10 @@ func (p *Run) point(ctx context.Context) error {
 	if err := p.ready(); err != nil {
 		return err
 	}
-	if err := ctx.Err(); err != nil {
+	stop := p.stop.Load()
+	if stop != nil {
+		ctx = context.WithoutCancel(ctx)
+	} else if err := ctx.Err(); err != nil {
 		return err
 	}
 	p.wake.Store(false)
@@ -53,7 +58,6 @@ func (p *Run) point(ctx context.Context) error {
 	if by := p.request.Swap(nil); by != nil {
 		reason, must = *by, true
 	}
-	stop := p.stop.Load()
 	if stop != nil {
 		reason, must = (*stop).String(), true
 	}
@@ -68,15 +72,23 @@ func (p *Run) point(ctx context.Context) error {
 		}
 	}
 	if stop != nil {
-		if err := p.await(ctx); err != nil {
-			return err
-		}
-		if err := p.takeError(); err != nil {
-			return err
-		}
-		return fmt.Errorf("cairn: %w: %v: set %d is saved; start the program again to go on", ErrStopped, *stop, p.saving.Set)
+		return p.stopped(ctx, (*stop).String())
 	}
 	return p.takeError()
+}
+
+// stopped waits for the set that a signal asked for, and says how it went. A
+// program that goes on nevertheless is not asked again.
+func (p *Run) stopped(ctx context.Context, by string) error {
+	if err := p.await(ctx); err != nil {
+		return err
+	}
+	p.stop.Store(nil)
+	p.unsaid = nil
+	if p.lost != nil {
+		return fmt.Errorf("cairn: %w: %s: the state is NOT saved, the last set that is safe is %d: %w", ErrStopped, by, p.safe, p.lost)
+	}
+	return fmt.Errorf("cairn: %w: %s: set %d is saved; start the program again to go on", ErrStopped, by, p.safe)
 }
 
 // Checkpoint saves now, whether due or not, and returns when the set is safe.
@@ -90,8 +102,8 @@ func (p *Run) Checkpoint(ctx context.Context) error {
 	} else if err := p.await(ctx); err != nil {
 		return err
 	}
-	err, p.unsaid = p.unsaid, nil
-	return err
+	p.unsaid = nil
+	return p.lost
 }
 
 // ready tells why no checkpoint can be taken.
@@ -102,7 +114,7 @@ func (p *Run) ready() error {
 	case p.closed:
 		return errors.New("cairn: the run is closed")
 	case !p.restored:
-		return errors.New("cairn: Point before Restore: call Restore once, after Protect and before the loop (it returns false when there is nothing to restore)")
+		return errors.New("cairn: there was no Restore, or it failed: call it once, after Protect and before the loop (it returns false when there is nothing to restore)")
 	}
 	return nil
 }
@@ -165,6 +177,7 @@ func (p *Run) collect(r ckpt.Result) {
 		p.fail(r.Err)
 		return
 	}
+	p.safe, p.lost = r.Set, nil
 	p.saving.Written, p.saving.Took = r.Written, r.Took
 	if p.opts.OnSaved != nil {
 		p.opts.OnSaved(p.saving)
@@ -174,11 +187,12 @@ func (p *Run) collect(r ckpt.Result) {
 // fail notes that a set could not be saved.
 func (p *Run) fail(err error) {
 	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
-		p.unsaid = err
+		p.unsaid, p.lost = err, err
 		return
 	}
 	p.schedule()
 	err = fmt.Errorf("cairn: %w: %w", ErrNotSaved, err)
+	p.lost = err
 	if p.opts.OnError != nil {
 		p.opts.OnError(err)
 		return

@@ -296,3 +296,102 @@ func TestFinish(t *testing.T) {
 	Protect(q, "x", &x)
 	restore(t, q, false)
 }
+
+// TestStopNotSaved asks a run to stop when its disk is full: it must not say
+// that the state is saved, with OnError or without, and must not ask again.
+func TestStopNotSaved(t *testing.T) {
+	for _, onError := range []func(error){nil, func(error) {}} {
+		disk := newDisk(t)
+		var full atomic.Bool
+		fsys := vfs.Hook(disk, func(op, name string) error {
+			if full.Load() && op == "write" {
+				return syscall.ENOSPC
+			}
+			return nil
+		})
+		x := 1
+		p, err := Open(ctx, Options{Dir: "/run/ckpt", Every: time.Hour, Signals: map[os.Signal]Action{}, OnError: onError, fs: fsys})
+		if err != nil {
+			t.Fatal(err)
+		}
+		Protect(p, "x", &x)
+		restore(t, p, false)
+		checkpoint(t, p)
+		full.Store(true)
+		var sig os.Signal = syscall.SIGTERM
+		p.stop.Store(&sig)
+		p.wake.Store(true)
+		err = p.Point(ctx)
+		if !errors.Is(err, ErrStopped) || !errors.Is(err, ErrNotSaved) || !errors.Is(err, syscall.ENOSPC) || !strings.Contains(err.Error(), "the last set that is safe is 1") {
+			t.Fatalf("Point: %v", err)
+		}
+		if err := p.Point(ctx); err != nil {
+			t.Fatalf("the next Point: %v", err)
+		}
+		closeRun(t, p)
+	}
+}
+
+// TestStopWithCanceledContext is what signal.NotifyContext leads to: the
+// signal that says save and stop cancels the context, too.
+func TestStopWithCanceledContext(t *testing.T) {
+	p := open(t, t.TempDir())
+	x := 1
+	Protect(p, "x", &x)
+	restore(t, p, false)
+	c, cancel := context.WithCancel(ctx)
+	cancel()
+	var sig os.Signal = syscall.SIGTERM
+	p.stop.Store(&sig)
+	p.wake.Store(true)
+	if err := p.Point(c); !errors.Is(err, ErrStopped) || errors.Is(err, ErrNotSaved) {
+		t.Fatalf("Point: %v", err)
+	}
+	if sets, _ := p.dir.Sets(); len(sets) != 1 {
+		t.Fatalf("sets %v", sets)
+	}
+}
+
+func TestMisuse(t *testing.T) {
+	p := open(t, t.TempDir())
+	if err := p.Point(ctx); err == nil || !strings.Contains(err.Error(), "no Restore") {
+		t.Errorf("Point before Restore: %v", err)
+	}
+	q := open(t, t.TempDir())
+	restore(t, q, false)
+	closeRun(t, q)
+	if err := q.Point(ctx); err == nil || !strings.Contains(err.Error(), "closed") {
+		t.Errorf("Point after Close: %v", err)
+	}
+}
+
+// TestLostFile deletes the files of all sets but leaves their links: that must
+// not look like a fresh start.
+func TestLostFile(t *testing.T) {
+	disk := newDisk(t)
+	v := newVersioned()
+	p, err := openOn(disk, v, None)
+	if err != nil {
+		t.Fatal(err)
+	}
+	restore(t, p, false)
+	v.advance()
+	v.advance()
+	for range 3 {
+		v.grid[0]++
+		checkpoint(t, p)
+	}
+	closeRun(t, p)
+	for _, n := range []int{2, 3} {
+		if err := disk.Remove(fmt.Sprintf("/run/ckpt/set-%08d/rank-0000.h5", n)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if p, err = openOn(disk, newVersioned(), None); err != nil {
+		t.Fatal(err)
+	}
+	defer p.Close()
+	if _, err := p.Restore(ctx); !errors.Is(err, ErrCorrupt) || !strings.Contains(err.Error(), "set 3 has lost its file") {
+		t.Fatalf("Restore: %v", err)
+	}
+}

@@ -46,6 +46,11 @@ func (p *Run) Restore(ctx context.Context) (bool, error) {
 		bad = append(bad, err)
 		p.log.Warn("cairn: a damaged checkpoint is stepped over", "set", n, "error", err)
 	}
+	if lost, err := p.dir.Lost(); err != nil {
+		return false, fmt.Errorf("cairn: %w", err)
+	} else if table == nil && len(bad) == 0 && len(lost) > 0 {
+		bad = append(bad, fmt.Errorf("%w: set %d has lost its file %s", ErrCorrupt, lost[0], p.dir.File(lost[0])))
+	}
 	if table == nil && len(bad) > 0 {
 		return false, fmt.Errorf("cairn: none of %d checkpoints in %s can be loaded; to start afresh, move that folder away: %w", len(bad), p.dir.Path(), errors.Join(bad...))
 	}
@@ -94,7 +99,7 @@ func (p *Run) load(ctx context.Context, index uint64) (*ckpt.Table, error) {
 		p.files.abandon()
 		var m *graph.MismatchError
 		if errors.As(err, &m) {
-			err = fmt.Errorf("%w: %w", ErrMismatch, err)
+			err = fmt.Errorf("%w: %w; to go on without the old value, add %q to Options.Drop and protect the variable as cairn.Optional", ErrMismatch, err, m.Name)
 		}
 		return nil, fmt.Errorf("%s: %w", s.Path, err)
 	}
@@ -105,7 +110,8 @@ func (p *Run) load(ctx context.Context, index uint64) (*ckpt.Table, error) {
 		}
 	}
 	if ours, theirs := p.files.strangers(); ours != "" && theirs != "" {
-		p.log.Warn("cairn: the set goes on writing a file that the program did not open, and does not know the one that it did", "set's", theirs, "program's", ours)
+		p.files.abandon()
+		return nil, fmt.Errorf("%s: %w: the run was writing to %s, but now the program has opened %s instead: start it with the paths it had", s.Path, ErrMismatch, theirs, ours)
 	}
 	if err := p.files.finish(); err != nil {
 		return nil, fmt.Errorf("%s: %w", s.Path, err)
@@ -125,6 +131,9 @@ func (p *Run) match(img *graph.Image) ([]graph.Root, error) {
 		if !known && !slices.Contains(p.opts.Drop, v.Name) {
 			errs = append(errs, fmt.Errorf("%w: the set holds variable %q (%s), which the program does not protect; add it to Options.Drop if it is not needed any more", ErrMismatch, v.Name, graph.TypeName(v.Type)))
 		}
+	}
+	if len(errs) > 0 && len(errs) == len(img.Vars) {
+		return nil, fmt.Errorf("%w: they have no variable in common; is this another program's folder?", ErrMismatch)
 	}
 	var roots []graph.Root
 	for _, r := range p.roots {

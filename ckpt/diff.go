@@ -22,15 +22,30 @@ type Difference struct {
 }
 
 // Diff compares two sets, dataset by dataset, and returns those that differ.
-// Blocks of equal digests are not read. Metadata is not compared. progress, if
-// not nil, is told how many bytes of the first set have been compared.
+// Both are verified first: a set whose values are not those of its digests is
+// an error. Metadata is not compared. progress, if not nil, is told how many
+// bytes have been looked at: each set's state once, then the first one's again.
 func Diff(ctx context.Context, a, b *Set, progress func(done int64)) ([]Difference, error) {
+	done := int64(0)
+	for _, s := range []*Set{a, b} {
+		damage, err := s.Verify(ctx, func(n int64) {
+			if progress != nil {
+				progress(done + n)
+			}
+		})
+		done += s.State()
+		if err != nil {
+			return nil, err
+		}
+		if len(damage) > 0 {
+			return nil, fmt.Errorf("%s: %w", s.Path, damage[0].Err)
+		}
+	}
 	var out []Difference
 	inB := make(map[string]int)
 	for i := range b.Header.Datasets {
 		inB[b.Header.Datasets[i].Path] = i
 	}
-	done := int64(0)
 	for i := range a.Header.Datasets {
 		d := &a.Header.Datasets[i]
 		j, ok := inB[d.Path]

@@ -166,6 +166,37 @@ func (d *Dir) Sets() ([]uint64, error) {
 	return out, nil
 }
 
+// Lost returns the indices of sets that were committed and whose file is gone,
+// newest first, as far as that can be seen: links to bases are left, and no
+// file that was being written.
+func (d *Dir) Lost() ([]uint64, error) {
+	all, err := d.all()
+	if err != nil {
+		return nil, err
+	}
+	var out []uint64
+	for _, n := range all {
+		entries, err := d.fs.ReadDir(d.setPath(n))
+		if err != nil {
+			return nil, err
+		}
+		links, whole := false, false
+		for _, e := range entries {
+			switch name, ok := strings.CutPrefix(e.Name(), fmt.Sprintf("rank-%04d.", d.rank)); {
+			case !ok:
+			case name == "h5" || name == "tmp":
+				whole = true
+			default:
+				links = true
+			}
+		}
+		if links && !whole {
+			out = append(out, n)
+		}
+	}
+	return out, nil
+}
+
 // Next returns an index above every set folder there is.
 func (d *Dir) Next() (uint64, error) {
 	all, err := d.all()
@@ -259,7 +290,7 @@ func (p *Pending) Commit() error {
 		err = d.fs.Rename(d.tmp(p.index), d.File(p.index))
 	}
 	if err != nil {
-		d.fs.Remove(d.tmp(p.index))
+		d.discard(p.index)
 		return err
 	}
 	if err = d.fs.SyncDir(d.setPath(p.index)); err == nil {
@@ -286,14 +317,23 @@ func (d *Dir) tidy(index uint64, unneeded func(name string) bool) {
 // Abort takes back what was written.
 func (p *Pending) Abort() {
 	p.File.Close()
-	p.d.fs.Remove(p.d.tmp(p.index))
-	p.d.removeRest(p.index)
+	p.d.discard(p.index)
+}
+
+// discard removes what was written of a set, which may be a new version of one
+// that is committed.
+func (d *Dir) discard(index uint64) {
+	if _, err := d.fs.Stat(d.File(index)); err == nil {
+		d.fs.Remove(d.tmp(index))
+		return
+	}
+	d.removeRest(index)
 }
 
 // Remove deletes the rank's part of a set, and its folder if nothing else is
 // in it.
 func (d *Dir) Remove(index uint64) error {
-	err := d.fs.Remove(d.File(index)) // first: from here on it is not committed
+	err := d.fs.Rename(d.File(index), d.tmp(index)) // from here on it is not committed
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
@@ -313,7 +353,7 @@ func (d *Dir) removeRest(index uint64) error {
 		return err
 	}
 	prefix, left := fmt.Sprintf("rank-%04d.", d.rank), 0
-	for _, e := range entries {
+	for _, e := range entries { // .tmp comes last: see Lost
 		if !strings.HasPrefix(e.Name(), prefix) {
 			left++
 		} else if err := d.fs.Remove(filepath.Join(d.setPath(index), e.Name())); err != nil {

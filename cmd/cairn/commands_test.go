@@ -269,7 +269,7 @@ with h5py.File(sys.argv[2], "r+") as f:
 		t.Errorf("links that are not needed any more: %q", links)
 	}
 	cairnRun(t, "verify", dir).exit(exitFound).says(setFile(dir, 2)+": damaged", "takes set 3")
-	cairnAccept(t, "verify", "--accept", setFile(dir, 1)).says("1 changed block accepted", "/MemBlocks/grid, block 8").complains("set 2,")
+	cairnAccept(t, "verify", "--accept", setFile(dir, 1)).says("accepted the values in 1 changed block", "/MemBlocks/grid, block 8").complains("set 2,")
 
 	var s sim
 	p, restored := s.begin(t, cairn.Options{Dir: dir})

@@ -66,15 +66,7 @@ func diff(ctx context.Context, c *call) error {
 		return err
 	}
 	defer b.Close()
-	total := int64(0)
-	for _, h := range []*ckpt.Header{&a.Header, &b.Header} {
-		for _, d := range h.Datasets {
-			if d.Pool >= 0 {
-				total += d.Size
-			}
-		}
-	}
-	p := c.progress("comparing", total)
+	p := c.progress("comparing", 2*a.State()+b.State())
 	found, err := ckpt.Diff(ctx, a, b, p.at)
 	p.end()
 	if err != nil {

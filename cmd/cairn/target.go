@@ -152,7 +152,7 @@ func (c *call) empty(dir string) error {
 		}
 	}
 	if unfinished > 0 {
-		return fmt.Errorf("%s: no finished checkpoint here, but %s that is being written or that a crash left; see 'cairn help gc'", dir, count(unfinished, "set"))
+		return fmt.Errorf("%s: no finished checkpoint here, only %s being written or left by a crash; see 'cairn help gc'", dir, count(unfinished, "set"))
 	}
 	return fmt.Errorf("%s: %s", dir, noCheckpoints)
 }

@@ -204,8 +204,10 @@ func (c *call) verifiedText(v *verifiedSet) {
 	case v.Status == "unreadable":
 		c.printf("%s: could not be checked: %s\n", v.Path, v.Error)
 	case v.Status == "sound" && len(v.Accepted) > 0:
-		c.printf("%s: sound: %s accepted as it is now\n", v.Path, count(len(v.Accepted), "changed block"))
-		c.blocksText(v.Accepted)
+		c.printf("%s: sound now: accepted the values in %s\n", v.Path, count(len(v.Accepted), "changed block"))
+		for _, b := range v.Accepted {
+			c.printf("  %s\n", printable(b.Block))
+		}
 	case v.Status == "sound":
 		c.printf("%s: sound, %s checked\n", v.Path, size(v.CheckedBytes))
 	default:
@@ -215,13 +217,19 @@ func (c *call) verifiedText(v *verifiedSet) {
 }
 
 func (c *call) blocksText(blocks []damagedBlock) {
-	const most = 20
-	for i, b := range blocks {
-		if i == most {
-			c.printf("  … and %d more (--json lists all)\n", len(blocks)-most)
-			break
+	const most, alike = 20, 3
+	seen := make(map[string]int) // reason → blocks
+	shown := 0
+	for _, b := range blocks {
+		seen[b.Reason]++
+		if shown == most || strings.Contains(b.Reason, "base of this set") && seen[b.Reason] > alike {
+			continue
 		}
+		shown++
 		c.printf("  %s: %s\n", printable(b.Block), printable(b.Reason))
+	}
+	if shown < len(blocks) {
+		c.printf("  … and %d more (--json lists all)\n", len(blocks)-shown)
 	}
 }
 

@@ -109,7 +109,7 @@ func simulate(ctx context.Context, c config) (err error) {
 	for b.Step < c.steps {
 		if p != nil {
 			// 5. Here everything is consistent: save, if it is time to.
-			if err := p.Point(ctx); errors.Is(err, cairn.ErrNotSaved) {
+			if err := p.Point(ctx); errors.Is(err, cairn.ErrNotSaved) && !errors.Is(err, cairn.ErrStopped) {
 				fmt.Fprintln(os.Stderr, "water: going on without:", err)
 			} else if err != nil {
 				return err

@@ -72,12 +72,16 @@ func demo(ctx context.Context) (same bool, err error) {
 	if err := s.start(ctx, s.insideSet(6)); err != nil {
 		return false, err
 	}
-	fmt.Printf("\n   what it left behind, checked:  cairn verify %s\n", folder)
-	if err := show(ctx, cairn, "verify", folder); err != nil {
+	kept := filepath.Join(work, "kept") // the run removes its own when it is done
+	if err := os.CopyFS(kept, os.DirFS(folder)); err != nil {
 		return false, err
 	}
-	fmt.Printf("\n   what it will go on from:  cairn inspect %s\n", folder)
-	if err := show(ctx, cairn, "inspect", folder); err != nil {
+	fmt.Printf("\n   what it left behind, checked:  build/cairn verify %s\n", kept)
+	if err := show(ctx, cairn, "verify", kept); err != nil {
+		return false, err
+	}
+	fmt.Printf("\n   what it will go on from:  build/cairn inspect %s\n", kept)
+	if err := show(ctx, cairn, "inspect", kept); err != nil {
 		return false, err
 	}
 	fmt.Println()
@@ -93,7 +97,7 @@ func demo(ctx context.Context) (same bool, err error) {
 	if err := draw(os.Stdout, picture); err != nil {
 		return false, err
 	}
-	fmt.Printf("\nThe picture is %s, the numbers are beside it.\n", picture)
+	fmt.Printf("\nThe picture is %s, the numbers are beside it. The checkpoints\nfrom after the second kill are in %s; look at them with build/cairn.\n", picture, kept)
 	return same, nil
 }
 

@@ -151,7 +151,7 @@ func (s *survival) table(undisturbed time.Duration, same bool) {
 		{"saved", fmt.Sprintf("%d sets, %.1f MB each on average, %.0f MB in all", n, mb(written)/float64(n), mb(written))},
 		{"held", fmt.Sprintf("%.1f ms per set on average, %.1f ms at most", ms(held)/float64(n), ms(longest))},
 		{"cost", fmt.Sprintf("%.2f %% of the run time was spent held", 100*held.Seconds()/s.took.Seconds())},
-		{"time", fmt.Sprintf("%.1f s undisturbed, %.1f s with %d kills", undisturbed.Seconds(), s.took.Seconds(), s.starts-1)},
+		{"time", fmt.Sprintf("%.1f s undisturbed, %.1f s with %d kills (machines are noisy)", undisturbed.Seconds(), s.took.Seconds(), s.starts-1)},
 		{"result", result},
 	} {
 		fmt.Printf("   %-8s %s\n", row[0], row[1])

@@ -242,17 +242,17 @@ func (p *plan) plain() {
 		p.kind, p.enc = kIface, true
 		p.form = reference("type", "obj", "off")
 	case reflect.Chan:
-		p.opaque("a channel can't be saved")
+		p.opaque("it is a channel")
 	case reflect.Func:
-		p.opaque("a function value can't be saved")
+		p.opaque("it is a function")
 	case reflect.UnsafePointer:
-		p.opaque("an unsafe.Pointer can't be saved")
+		p.opaque("nobody knows what it points to")
 	case reflect.Array:
 		p.array()
 	case reflect.Struct:
 		p.structure()
 	default:
-		p.opaque("values of this kind can't be saved")
+		p.opaque("it is of an unknown kind")
 	}
 }
 

@@ -36,7 +36,7 @@ func TestRefuse(t *testing.T) {
 	}
 	live := func() *layer { return &layer{done: make(chan int)} }
 	const pkg = "github.com/cairnrun/cairn/internal/graph."
-	ch := " (chan int) can't be saved: a channel can't be saved"
+	ch := " (chan int) can't be saved: it is a channel"
 	deep := &layer{}
 	for p, i := deep, 0; i < 100; i++ {
 		p.next = &layer{}
@@ -79,18 +79,18 @@ func TestRefuse(t *testing.T) {
 		"array ptr": {&modelT{pa: &[3]layer{{}, {}, *live()}}, "(*v.pa)[2].done" + ch},
 		"root":      {make(chan int), ""},
 		"chan root": {&nilChan, "v" + ch},
-		"func root": {&nilFunc, "v (func()) can't be saved: a function value can't be saved"},
-		"deep":      {&deep, "v" + strings.Repeat(".next", 11) + "…(65 more)…" + strings.Repeat(".next", 24) + ".f (func()) can't be saved: a function value can't be saved"},
-		"unsafe":    {&struct{ p unsafe.Pointer }{unsafe.Pointer(&x)}, "v.p (unsafe.Pointer) can't be saved: an unsafe.Pointer can't be saved"},
+		"func root": {&nilFunc, "v (func()) can't be saved: it is a function"},
+		"deep":      {&deep, "v" + strings.Repeat(".next", 11) + "…(65 more)…" + strings.Repeat(".next", 24) + ".f (func()) can't be saved: it is a function"},
+		"unsafe":    {&struct{ p unsafe.Pointer }{unsafe.Pointer(&x)}, "v.p (unsafe.Pointer) can't be saved: nobody knows what it points to"},
 		"mutex":     {&struct{ mu *sync.Mutex }{&mu}, "*v.mu (sync.Mutex) can't be saved: the mutex is locked"},
 		"rwmutex":   {&rw, "v (sync.RWMutex) can't be saved: the mutex is locked"},
 		"waitgroup": {&wg, "v (sync.WaitGroup) can't be saved: the WaitGroup is in use"},
-		"reflect":   {&struct{ v reflect.Value }{reflect.ValueOf(1)}, "v.v (reflect.Value) can't be saved: a reflect.Value can't be saved"},
-		"type":      {&[]reflect.Type{reflect.TypeOf(1)}, "*v[0].(*reflect.rtype) (reflect.rtype) can't be saved: a reflect.Type can't be saved"},
+		"reflect":   {&struct{ v reflect.Value }{reflect.ValueOf(1)}, "v.v (reflect.Value) can't be saved: it is bound to its process"},
+		"type":      {&[]reflect.Type{reflect.TypeOf(1)}, "*v[0].(*reflect.rtype) (reflect.rtype) can't be saved: it is bound to its process"},
 		"seed":      {&[]maphash.Seed{maphash.MakeSeed()}, "v[0] (hash/maphash.Seed) can't be saved: a maphash seed is bound to its process"},
 		"file":      {&[]any{os.Stdout}, "v[0].(*os.File) (*os.File) can't be saved: the file is not known to the run"},
-		"context":   {&ctx, "*v.(*context.cancelCtx) (context.cancelCtx) can't be saved: a context can't be saved"},
-		"timer":     {&[]*time.Timer{time.NewTimer(time.Hour)}, "*v[0] (time.Timer) can't be saved: a timer can't be saved"},
+		"context":   {&ctx, "*v.(*context.cancelCtx) (context.cancelCtx) can't be saved: it is a context"},
+		"timer":     {&[]*time.Timer{time.NewTimer(time.Hour)}, "*v[0] (time.Timer) can't be saved: it is a timer"},
 		"listener":  {&l, "*v.(*net.TCPListener) (net.TCPListener) can't be saved: it is a network listener"},
 		"local":     {&[]any{localA(), localB()}, "v[0] (" + pkg + "T) can't be saved: two types are called " + pkg + "T (declared inside functions); register one with cairn.Register"},
 		"punning": {&struct {
