@@ -20,6 +20,7 @@ type Collector struct {
 	head    int     // next item to walk
 	rootEnd []int   // items up to rootEnd[r] were reached from roots 0…r
 	seen    table   // end of a piece that was walked → its start
+	begun   table   // start of a slice that was walked → its end
 	made    table   // map, box, stand-in, zero-size value → its item
 	keep    []any   // memory of stand-ins
 	keys    []key   // scratch for the sweep
@@ -54,7 +55,8 @@ type item struct {
 	ptr    unsafe.Pointer
 	p      *plan
 	n      uint64
-	walk   uint64  // how many elements, from the first, have still to be walked
+	skip   uint64  // elements from the first that were walked already
+	walk   uint64  // the others up to this one have still to be walked
 	at     uintptr // byte offset in the parent where the reference lies
 	parent int32   // item; -1 for roots
 	via    via
@@ -73,7 +75,12 @@ func Collect(roots []Root, env *Env) (*Image, error) { return new(Collector).Col
 
 // Collect is like the function Collect.
 func (c *Collector) Collect(roots []Root, env *Env) (*Image, error) {
-	defer func() { c.roots, c.image = nil, nil }()
+	defer func() {
+		// Keep no memory of the program alive until the next call.
+		clear(c.items)
+		clear(c.keep)
+		c.roots, c.image = nil, nil
+	}()
 	if err := c.reach(roots, env); err != nil {
 		return nil, err
 	}
@@ -93,6 +100,7 @@ func (c *Collector) reset(roots []Root, env *Env) {
 	c.items, c.keep = c.items[:0], c.keep[:0]
 	c.rootEnd, c.dyn = c.rootEnd[:0], c.dyn[:0]
 	c.seen.clear()
+	c.begun.clear()
 	c.made.clear()
 	if c.ifaces == nil {
 		c.ifaces = make(map[unsafe.Pointer]*plan)
@@ -184,11 +192,12 @@ func (c *Collector) resolver(ps []*plan) {
 
 func (c *Collector) walkItem(i int) error {
 	it := &c.items[i]
-	if it.walk == 0 || !it.p.base.enc || it.p.size == 0 {
+	if it.walk <= it.skip || !it.p.base.enc || it.p.size == 0 {
 		return nil
 	}
 	b := it.p.base
-	n, ptr, start := it.walk*it.p.mult, it.ptr, it.ptr
+	n, start := (it.walk-it.skip)*it.p.mult, it.ptr
+	ptr := unsafe.Add(start, uintptr(it.skip)*it.p.size)
 	for e := uint64(0); ; {
 		if err := c.walkOps(b.walk, ptr, int32(i), uintptr(ptr)-uintptr(start)); err != nil {
 			return err
@@ -300,6 +309,16 @@ func (c *Collector) push(ptr unsafe.Pointer, p *plan, n uint64, v via, parent in
 			it.walk = uint64((uintptr(*low) - uintptr(ptr) + p.size - 1) / p.size)
 		}
 		*low = uint64(uintptr(ptr))
+		if v == viaSlice && n > 1 {
+			high, fresh := c.begun.at(uintptr(ptr), p.base)
+			if !fresh {
+				if uintptr(*high) >= it.end() {
+					return nil
+				}
+				it.skip = uint64((uintptr(*high) - uintptr(ptr)) / p.size)
+			}
+			*high = uint64(it.end())
+		}
 	}
 	return c.add(it)
 }

@@ -12,7 +12,10 @@ type wordKey struct{ iface, dyn *plan }
 
 // lateIface is an interface whose data word lies in a box that may not be
 // filled yet.
-type lateIface struct{ dst, box unsafe.Pointer }
+type lateIface struct {
+	dst, box unsafe.Pointer
+	in       uint32 // region of dst
+}
 
 // fix is a value that is rebuilt from its stand-in, once that is filled.
 type fix struct {
@@ -289,7 +292,7 @@ func (d *decoder) iface(o *op, dst unsafe.Pointer, src []byte) error {
 			return err
 		}
 		if p.direct {
-			d.late = append(d.late, lateIface{dst, box})
+			d.late = append(d.late, lateIface{dst, box, d.in})
 		} else {
 			h.data = box
 		}

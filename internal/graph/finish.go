@@ -28,8 +28,10 @@ func (b *Builder) Finish() error {
 			}
 		}
 	}
-	for _, l := range b.late {
-		(*ifaceHeader)(l.dst).data = *(*unsafe.Pointer)(l.box)
+	if !b.codec { // else the boxes may have to be rebuilt first
+		for _, l := range b.late {
+			(*ifaceHeader)(l.dst).data = *(*unsafe.Pointer)(l.box)
+		}
 	}
 	if err := b.rebuild(); err != nil {
 		return err
@@ -118,7 +120,14 @@ func (b *Builder) rebuild() error {
 		f := &b.fixes[i]
 		byRegion[f.in] = append(byRegion[f.in], f)
 	}
+	late := make(map[uint32][]lateIface)
+	for _, l := range b.late {
+		late[l.in] = append(late[l.in], l)
+	}
 	for _, r := range b.postOrder() {
+		for _, l := range late[r] {
+			(*ifaceHeader)(l.dst).data = *(*unsafe.Pointer)(l.box)
+		}
 		fs := byRegion[r]
 		for i := len(fs) - 1; i >= 0; i-- {
 			if err := b.fix(fs[i]); err != nil {
@@ -128,6 +137,9 @@ func (b *Builder) rebuild() error {
 		if err := b.fillMap(r); err != nil {
 			return err
 		}
+	}
+	for _, l := range b.late { // again, for those in cycles
+		(*ifaceHeader)(l.dst).data = *(*unsafe.Pointer)(l.box)
 	}
 	return nil
 }

@@ -94,7 +94,7 @@ func (c *compiler) add(p *plan, form hdf5.Type, moff uintptr, foff int) error {
 		c.emit(op{kind: opCheck, moff: moff, foff: foff, p: p})
 		return nil
 	case kScalar:
-		return c.scalar(p.form, form, moff, foff, wrong)
+		return c.scalar(p, p.form, form, moff, foff, wrong)
 	case kArray:
 		return c.array(p, form, moff, foff, wrong)
 	case kStruct:
@@ -166,7 +166,7 @@ func member(t hdf5.Type, name string) int {
 	return -1
 }
 
-func (c *compiler) scalar(native, form hdf5.Type, moff uintptr, foff int, wrong func() error) error {
+func (c *compiler) scalar(p *plan, native, form hdf5.Type, moff uintptr, foff int, wrong func() error) error {
 	if form.Class != native.Class {
 		return wrong()
 	}
@@ -178,7 +178,7 @@ func (c *compiler) scalar(native, form hdf5.Type, moff uintptr, foff int, wrong 
 				return wrong()
 			}
 			g := form.Fields[k]
-			if err := c.scalar(native.Fields[i].Type, g.Type, moff+uintptr(f.Offset), foff+g.Offset, wrong); err != nil {
+			if err := c.scalar(p, native.Fields[i].Type, g.Type, moff+uintptr(f.Offset), foff+g.Offset, wrong); err != nil {
 				return err
 			}
 		}
@@ -189,6 +189,8 @@ func (c *compiler) scalar(native, form hdf5.Type, moff uintptr, foff int, wrong 
 	}
 	same := form.Size == native.Size
 	switch {
+	case !same && p.t == wordType: // digits of another base: the numbers would be others
+		return wrong()
 	case same && (form.Big == native.Big || form.Size == 1):
 		c.emit(op{kind: opCopy, moff: moff, foff: foff, n: native.Size})
 	case same:

@@ -153,7 +153,8 @@ func (p *plan) build() {
 	if p.enc {
 		ops, err := compile(p, p.form)
 		if err != nil {
-			panic("graph: " + t.String() + ": " + err.Error())
+			p.opaque("its type is too large")
+			ops, _ = compile(p, p.form)
 		}
 		p.ops = ops
 		for _, o := range ops {

@@ -1,6 +1,7 @@
 package graph
 
 import (
+	"math/big"
 	"os"
 	"reflect"
 	"runtime"
@@ -19,6 +20,7 @@ var (
 	syncMapType = reflect.TypeFor[sync.Map]()
 	pairType    = reflect.TypeFor[pair]()
 	recordType  = reflect.TypeFor[record]()
+	wordType    = reflect.TypeFor[big.Word]()
 	staterType  = reflect.TypeFor[stater]()
 )
 

@@ -1,6 +1,7 @@
 package graph
 
 import (
+	"bytes"
 	"cmp"
 	"fmt"
 	"math"
@@ -9,6 +10,7 @@ import (
 	"sort"
 	"strings"
 	"sync"
+	"time"
 	"unsafe"
 )
 
@@ -32,7 +34,7 @@ func (c *Collector) pushMap(p *plan, ptr, m unsafe.Pointer, i int32, at uintptr)
 		e.Field(0).SetIterKey(it)
 		e.Field(1).SetIterValue(it)
 	}
-	if n > 1 && p.elem.fields[0].p.ordered {
+	if n > 1 {
 		sortEntries(p.elem.fields[0].p, s.UnsafePointer(), s)
 	}
 	c.keep = append(c.keep, s.Interface())
@@ -58,7 +60,8 @@ func (e *entrySorter) Less(i, j int) bool {
 	return order(e.key, unsafe.Add(e.base, uintptr(i)*e.size), unsafe.Add(e.base, uintptr(j)*e.size)) < 0
 }
 
-// order compares two values of an ordered type.
+// order compares two keys. What has no order of its own goes by its address or
+// bytes, which are the same the next time as long as the program runs.
 func order(p *plan, a, b unsafe.Pointer) int {
 	switch p.kind {
 	case kString:
@@ -72,23 +75,76 @@ func order(p *plan, a, b unsafe.Pointer) int {
 		return 0
 	case kStruct:
 		for _, f := range p.fields {
-			if o := order(f.p, unsafe.Add(a, f.off), unsafe.Add(b, f.off)); o != 0 && f.name != "_" {
+			if f.name == "_" {
+				continue
+			}
+			if o := order(f.p, unsafe.Add(a, f.off), unsafe.Add(b, f.off)); o != 0 {
 				return o
 			}
 		}
 		return 0
+	case kIface:
+		return orderIface(p, a, b)
+	case kTime:
+		s, t := (*time.Time)(a), (*time.Time)(b)
+		if o := s.Compare(*t); o != 0 {
+			return o
+		}
+		return strings.Compare(s.Location().String(), t.Location().String())
+	case kPtr, kFile, kLoc:
+		return cmp.Compare(*(*uintptr)(a), *(*uintptr)(b))
+	case kScalar:
+		switch p.t.Kind() {
+		case reflect.Float32:
+			return orderFloat(float64(*(*float32)(a)), float64(*(*float32)(b)))
+		case reflect.Float64:
+			return orderFloat(*(*float64)(a), *(*float64)(b))
+		case reflect.Complex64:
+			x, y := *(*complex64)(a), *(*complex64)(b)
+			return cmp.Or(orderFloat(float64(real(x)), float64(real(y))), orderFloat(float64(imag(x)), float64(imag(y))))
+		case reflect.Complex128:
+			x, y := *(*complex128)(a), *(*complex128)(b)
+			return cmp.Or(orderFloat(real(x), real(y)), orderFloat(imag(x), imag(y)))
+		case reflect.Int, reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64:
+			switch p.size {
+			case 1:
+				return cmp.Compare(*(*int8)(a), *(*int8)(b))
+			case 2:
+				return cmp.Compare(*(*int16)(a), *(*int16)(b))
+			case 4:
+				return cmp.Compare(*(*int32)(a), *(*int32)(b))
+			}
+			return cmp.Compare(*(*int64)(a), *(*int64)(b))
+		}
+		switch p.size {
+		case 1:
+			return cmp.Compare(*(*uint8)(a), *(*uint8)(b))
+		case 2:
+			return cmp.Compare(*(*uint16)(a), *(*uint16)(b))
+		case 4:
+			return cmp.Compare(*(*uint32)(a), *(*uint32)(b))
+		}
+		return cmp.Compare(*(*uint64)(a), *(*uint64)(b))
 	}
-	switch p.t.Kind() {
-	case reflect.Float32:
-		return orderFloat(float64(*(*float32)(a)), float64(*(*float32)(b)))
-	case reflect.Float64:
-		return orderFloat(*(*float64)(a), *(*float64)(b))
-	case reflect.Int, reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64:
-		return cmp.Compare(reflect.NewAt(p.t, a).Elem().Int(), reflect.NewAt(p.t, b).Elem().Int())
-	case reflect.Bool:
-		return cmp.Compare(*(*byte)(a), *(*byte)(b))
+	return bytes.Compare(view(a, int(p.size)), view(b, int(p.size)))
+}
+
+// orderIface orders by type, and by value where the types are the same.
+func orderIface(p *plan, a, b unsafe.Pointer) int {
+	x, y := (*ifaceHeader)(a), (*ifaceHeader)(b)
+	if x.tab == nil || y.tab == nil {
+		return cmp.Compare(uintptr(x.tab), uintptr(y.tab))
 	}
-	return cmp.Compare(reflect.NewAt(p.t, a).Elem().Uint(), reflect.NewAt(p.t, b).Elem().Uint())
+	t := reflect.NewAt(p.t, a).Elem().Elem().Type()
+	if x.tab != y.tab {
+		u := reflect.NewAt(p.t, b).Elem().Elem().Type()
+		return cmp.Or(strings.Compare(t.String(), u.String()), cmp.Compare(uintptr(x.tab), uintptr(y.tab)))
+	}
+	d := planOf(t)
+	if d.direct {
+		return order(d, unsafe.Pointer(&x.data), unsafe.Pointer(&y.data))
+	}
+	return order(d, x.data, y.data)
 }
 
 func orderFloat(x, y float64) int {
@@ -113,7 +169,8 @@ func (c *Collector) pushStandIn(p *plan, ptr unsafe.Pointer, i int32, at uintptr
 			s = append(s, pair{k, v})
 			return true
 		})
-		sort.SliceStable(s, func(i, j int) bool { return lessAny(s[i].Key, s[j].Key) })
+		key := p.elem.fields[0].p
+		sort.SliceStable(s, func(i, j int) bool { return order(key, unsafe.Pointer(&s[i].Key), unsafe.Pointer(&s[j].Key)) < 0 })
 		it.ptr, it.n, it.via = unsafe.Pointer(unsafe.SliceData(s)), uint64(len(s)), viaSyncMap
 		c.keep = append(c.keep, s)
 	} else {
@@ -126,17 +183,4 @@ func (c *Collector) pushStandIn(p *plan, ptr unsafe.Pointer, i int32, at uintptr
 	}
 	it.walk = it.n
 	return c.add(it)
-}
-
-// lessAny orders keys of the common types.
-func lessAny(a, b any) bool {
-	switch a := a.(type) {
-	case string:
-		b, ok := b.(string)
-		return ok && a < b
-	case int:
-		b, ok := b.(int)
-		return ok && a < b
-	}
-	return false
 }

@@ -63,13 +63,10 @@ func (c *zoneCache) of(p *plan, ptr unsafe.Pointer) (*zone, error) {
 func zoneOf(l *time.Location) (*zone, error) {
 	// A zone made by time.FixedZone always has the same offset, under its
 	// own name.
-	t := time.Date(1840, 1, 15, 0, 0, 0, 0, time.UTC)
-	name, off := t.In(l).Zone()
-	fixed := name == l.String()
-	for ; fixed && t.Year() < 2045; t = t.AddDate(0, 2, 0) {
-		n, o := t.In(l).Zone()
-		fixed = n == name && o == off
-	}
+	t := time.Unix(0, 0).In(l)
+	name, off := t.Zone()
+	start, end := t.ZoneBounds()
+	fixed := name == l.String() && start.IsZero() && end.IsZero()
 	if fixed {
 		if off != int(int32(off)) || int32(off) <= zoneNil {
 			return nil, errors.New("the offset of its time zone is out of range")
