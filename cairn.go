@@ -227,7 +227,9 @@ const (
 // of a slice of slices, a map) is then new memory: whatever took a reference
 // before Restore still has the old. So protect an object itself
 // (Protect(p, "sim", sim) where sim is a *Sim), which keeps its address, or
-// take references after Restore.
+// take references after Restore. Likewise, a pointer to a package variable
+// that is not protected is restored as a pointer to a copy; only the error
+// values of the standard library, such as io.EOF, stay themselves.
 func Protect[T any](p *Run, name string, v *T, how ...How) error {
 	err := p.protect(name, v, how)
 	if err != nil {

@@ -124,15 +124,19 @@ func (p *Run) load(ctx context.Context, index uint64) (*ckpt.Table, error) {
 // returns the ones to restore.
 func (p *Run) match(img *graph.Image) ([]graph.Root, error) {
 	var errs []error
-	saved := make(map[string]bool)
+	vars, saved := 0, make(map[string]bool)
 	for _, v := range img.Vars {
+		if graph.IsKnown(v.Name) {
+			continue
+		}
+		vars++
 		saved[v.Name] = true
 		known := slices.ContainsFunc(p.roots, func(r graph.Root) bool { return r.Name == v.Name })
 		if !known && !slices.Contains(p.opts.Drop, v.Name) {
 			errs = append(errs, fmt.Errorf("%w: the set holds variable %q (%s), which the program does not protect; add it to Options.Drop if it is not needed any more", ErrMismatch, v.Name, graph.TypeName(v.Type)))
 		}
 	}
-	if len(errs) > 0 && len(errs) == len(img.Vars) {
+	if len(errs) > 0 && len(errs) == vars {
 		return nil, fmt.Errorf("%w: they have no variable in common; is this another program's folder?", ErrMismatch)
 	}
 	var roots []graph.Root

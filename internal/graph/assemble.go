@@ -174,6 +174,7 @@ func (c *Collector) vars(img *Image) {
 		}
 		img.Vars = append(img.Vars, v)
 	}
+	c.knownVars(img)
 }
 
 // position of an address in a piece, in slots.

@@ -53,7 +53,7 @@ func (b *Builder) fillPool(i int) error {
 	}
 	for _, k := range t.regions {
 		g := &b.regs[k]
-		if size == 0 && !b.isRoot(uint64(k)) || g.n == 0 {
+		if size == 0 && !b.isRoot(uint64(k)) || g.n == 0 || g.known {
 			continue // there is nothing to clear in fresh memory
 		}
 		d.in = k

@@ -48,11 +48,12 @@ type rootVar struct {
 
 // region is memory to be filled.
 type region struct {
-	ptr unsafe.Pointer
-	n   uint64
-	p   *plan
-	m   unsafe.Pointer // the map that the region stands for, when known
-	mt  *plan
+	ptr   unsafe.Pointer
+	n     uint64
+	p     *plan
+	known bool           // it has its value already
+	m     unsafe.Pointer // the map that the region stands for, when known
+	mt    *plan
 }
 
 type poolTarget struct {
@@ -119,6 +120,16 @@ func (b *Builder) match(roots []Root, opt Options) error {
 		}
 		seen[v.Name] = true
 		if slices.Contains(opt.Drop, v.Name) {
+			continue
+		}
+		if IsKnown(v.Name) {
+			r, ok := known(v.Name)
+			if !ok {
+				errs = append(errs, &MismatchError{Name: v.Name, Path: v.Name, Detail: "this version of Go has no such variable"})
+			} else if err := compare(v.Name, v.Type, r.p); err != nil {
+				errs = append(errs, err)
+			}
+			b.roots[i] = r
 			continue
 		}
 		if !ok {
@@ -339,7 +350,7 @@ func (b *Builder) place() error {
 		if v.Off != 0 || !same(g.p, r.p.base) || g.n != r.p.mult && r.p.size != 0 || g.ptr != nil {
 			continue
 		}
-		g.ptr = r.ptr
+		g.ptr, g.known = r.ptr, IsKnown(v.Name)
 		if r.p.size > 0 {
 			s := span{uintptr(r.ptr), uintptr(r.ptr) + r.p.size}
 			if b.overlaps(s) {
