@@ -127,7 +127,8 @@ type Run struct {
 	types     []reflect.Type
 	collector graph.Collector
 	broken    error // a variable was refused
-	restored  bool  // Restore was called
+	tried     bool  // Restore was called
+	restored  bool  // … and it did not fail
 	damaged   map[uint64]bool
 	files     fileTable
 

@@ -167,7 +167,7 @@ func (t *fileTable) file(id int) (*os.File, error) {
 // entries says where all files stand. Closed ones are forgotten.
 func (t *fileTable) entries() ([]ckpt.FileEntry, error) {
 	var out []ckpt.FileEntry
-	live := t.open[:0]
+	var live []*openFile
 	for _, o := range t.open {
 		off, err := o.f.Seek(0, io.SeekCurrent)
 		if errors.Is(err, os.ErrClosed) {

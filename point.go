@@ -39,6 +39,7 @@ func (p *Run) point(ctx context.Context) error {
 	if stop != nil {
 		ctx = context.WithoutCancel(ctx)
 	} else if err := ctx.Err(); err != nil {
+		p.again()
 		return err
 	}
 	p.wake.Store(false)
@@ -68,6 +69,9 @@ func (p *Run) point(ctx context.Context) error {
 	if reason != "" {
 		p.late = ""
 		if err := p.save(ctx, reason); err != nil {
+			if ctx.Err() != nil {
+				p.late = reason
+			}
 			p.fail(err)
 		}
 	}
@@ -102,7 +106,9 @@ func (p *Run) Checkpoint(ctx context.Context) error {
 	} else if err := p.await(ctx); err != nil {
 		return err
 	}
-	p.unsaid = nil
+	if p.lost != nil {
+		p.unsaid = nil
+	}
 	return p.lost
 }
 
@@ -125,11 +131,11 @@ func (p *Run) save(ctx context.Context, reason string) error {
 		return err
 	}
 	began := time.Now()
-	img, err := p.collector.Collect(p.roots, p.env())
+	files, err := p.files.entries() // first: it forgets closed files, which Collect then refuses
 	if err != nil {
 		return err
 	}
-	files, err := p.files.entries()
+	img, err := p.collector.Collect(p.roots, p.env())
 	if err != nil {
 		return err
 	}
@@ -188,6 +194,7 @@ func (p *Run) collect(r ckpt.Result) {
 func (p *Run) fail(err error) {
 	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
 		p.unsaid, p.lost = err, err
+		p.again()
 		return
 	}
 	p.schedule()
@@ -198,6 +205,14 @@ func (p *Run) fail(err error) {
 		return
 	}
 	p.unsaid = err
+}
+
+// again makes the next Point try what a canceled one did not do.
+func (p *Run) again() {
+	if p.left == 0 {
+		p.left = 1
+	}
+	p.wake.Store(true)
 }
 
 func (p *Run) takeError() error {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"reflect"
 	"slices"
+	"syscall"
 	"time"
 
 	"github.com/cairnrun/cairn/ckpt"
@@ -25,9 +26,10 @@ func (p *Run) Restore(ctx context.Context) (bool, error) {
 	if p.broken != nil {
 		return false, p.broken
 	}
-	if p.closed || p.restored {
+	if p.closed || p.tried {
 		return false, errors.New("cairn: Restore is called once, on an open run")
 	}
+	p.tried = true
 	sets, err := p.dir.Sets()
 	if err != nil {
 		return false, fmt.Errorf("cairn: %w", err)
@@ -39,10 +41,12 @@ func (p *Run) Restore(ctx context.Context) (bool, error) {
 		if err == nil {
 			break
 		}
-		if !errors.Is(err, ErrCorrupt) {
+		switch {
+		case errors.Is(err, ErrCorrupt):
+			p.damaged[n] = true
+		case !errors.Is(err, syscall.EIO): // that may pass: step over the set, but keep it
 			return false, fmt.Errorf("cairn: %w", err)
 		}
-		p.damaged[n] = true
 		bad = append(bad, err)
 		p.log.Warn("cairn: a damaged checkpoint is stepped over", "set", n, "error", err)
 	}
@@ -93,6 +97,18 @@ func (p *Run) load(ctx context.Context, index uint64) (*ckpt.Table, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", s.Path, err)
 	}
+	for _, r := range roots {
+		if p.how[r.Name]&Optional != 0 { // an older set may lack it: touch nothing for a damaged one
+			bad, err := s.Verify(ctx, nil)
+			if err != nil {
+				return nil, fmt.Errorf("%s: %w", s.Path, err)
+			}
+			if len(bad) > 0 {
+				return nil, fmt.Errorf("%s: %w", s.Path, bad[0].Err)
+			}
+			break
+		}
+	}
 	p.files.begin(files)
 	shapes := p.fixedShapes()
 	if err := s.Load(ctx, img, roots, p.env(), p.opts.Drop); err != nil {
@@ -114,9 +130,10 @@ func (p *Run) load(ctx context.Context, index uint64) (*ckpt.Table, error) {
 		return nil, fmt.Errorf("%s: %w: the run was writing to %s, but now the program has opened %s instead: start it with the paths it had", s.Path, ErrMismatch, theirs, ours)
 	}
 	if err := p.files.finish(); err != nil {
+		p.files.abandon()
 		return nil, fmt.Errorf("%s: %w", s.Path, err)
 	}
-	p.points = s.Header.Note.Points - 1 // the point that saved comes again
+	p.points = max(s.Header.Note.Points, 1) - 1 // the point that saved comes again
 	return s.Table(), nil
 }
 

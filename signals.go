@@ -23,11 +23,9 @@ func watchSignals(p *Run) *signalWatch {
 		return nil
 	}
 	w := &signalWatch{ch: make(chan os.Signal, 4), done: make(chan struct{})}
-	var list []os.Signal
 	for s := range actions {
-		list = append(list, s)
+		signal.Notify(w.ch, s)
 	}
-	signal.Notify(w.ch, list...)
 	go func() {
 		for {
 			select {
@@ -36,8 +34,13 @@ func watchSignals(p *Run) *signalWatch {
 			case s := <-w.ch:
 				if actions[s] == SaveAndStop {
 					p.stop.Store(&s)
-					signal.Reset(s)
 					p.wake.Store(true)
+					signal.Stop(w.ch) // from now on it means what it meant without us
+					for other, a := range actions {
+						if a != SaveAndStop {
+							signal.Notify(w.ch, other)
+						}
+					}
 				} else {
 					p.ask(s.String())
 				}

@@ -34,6 +34,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 
 	"github.com/zeebo/xxh3"
 
@@ -118,7 +119,7 @@ func (d *Dataset) blockLen(k int) int { return int(min(d.Block, d.Size-int64(k)*
 
 // sameLayout reports whether blocks of d and e correspond one to one.
 func (d *Dataset) sameLayout(e *Dataset) bool {
-	return d.Path == e.Path && d.Type == e.Type && d.Size == e.Size && d.Block == e.Block && (d.Chunk == nil) == (e.Chunk == nil)
+	return d.Path == e.Path && d.Type == e.Type && d.Size == e.Size && d.Block == e.Block && slices.Equal(d.Dims, e.Dims) && slices.Equal(d.Chunk, e.Chunk)
 }
 
 // changedPath is where a differential set keeps the blocks of d that it stores.

@@ -168,7 +168,7 @@ func (l *layout) addArray(d Dataset, t hdf5.Type, dims []uint64, pieces [][]byte
 	}
 	d.Type, d.Dims, d.Size = t.String(), dims, int64(count)*int64(t.Size)
 	d.Block = max(d.Size, 1)
-	if d.Size > inlineSize && len(dims) > 0 {
+	if d.Size > inlineSize && len(dims) > 0 && t.Size <= maxBlock {
 		d.Chunk = chunkShape(dims, t.Size)
 		if d.Chunk == nil { // rows too long to be a block: flatten
 			d.Dims = []uint64{count}

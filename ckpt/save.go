@@ -45,6 +45,7 @@ type Saver struct {
 // history is what a Saver remembers of a dataset between saves.
 type history struct {
 	spans   []span
+	block   int64
 	changed float64 // share of blocks that differed last time; -1: unknown
 	watched bool    // the kernel tracks writes to it …
 	armed   bool    // … and has been asked once
@@ -241,6 +242,7 @@ func (s *Saver) prepare(l *layout) *copying {
 	n := len(l.datasets)
 	c := &copying{s: s, l: l, old: make([][]Block, n), look: make([][]bool, n), digest: make([]bool, n), marks: make([]Mark, l.blocks)}
 	c.retire()
+	s.forget(l)
 	var copied, digested, tracked int64
 	c.writeFirst = true
 	for i := range l.datasets {
@@ -253,15 +255,12 @@ func (s *Saver) prepare(l *layout) *copying {
 		}
 		h := s.seen[d.Path]
 		spans := spansOf(l.blobs[i].pieces)
-		if h == nil || !slices.Equal(h.spans, spans) || len(h.dirty) != d.blocks() {
-			if h != nil {
-				s.unwatch(h)
-			}
+		if h == nil || h.dirty == nil {
 			changed := -1.0
 			if h != nil {
 				changed = h.changed
 			}
-			h = &history{spans: spans, changed: changed, dirty: make([]bool, d.blocks())}
+			h = &history{spans: spans, block: d.Block, changed: changed, dirty: make([]bool, d.blocks())}
 			s.seen[d.Path] = h
 			for k := range h.dirty {
 				h.dirty[k] = true
@@ -299,6 +298,28 @@ func (s *Saver) prepare(l *layout) *copying {
 		c.finding = "kernel"
 	}
 	return c
+}
+
+// forget ends the tracking of datasets that are gone or lie elsewhere now,
+// before any is begun: memory has one history, else what one scan takes
+// another one would miss.
+func (s *Saver) forget(l *layout) {
+	at := make(map[string]int, len(l.datasets))
+	for i := range l.datasets {
+		if l.datasets[i].Chunk != nil {
+			at[l.datasets[i].Path] = i
+		}
+	}
+	for path, h := range s.seen {
+		i, ok := at[path]
+		if ok && h.block == l.datasets[i].Block && len(h.dirty) == l.datasets[i].blocks() && slices.Equal(h.spans, spansOf(l.blobs[i].pieces)) {
+			continue
+		}
+		s.unwatch(h)
+		if h.dirty = nil; !ok {
+			delete(s.seen, path)
+		}
+	}
 }
 
 // retire chooses the bases that must go so that no set ever needs more than
@@ -356,6 +377,7 @@ func (s *Saver) scan(d *Dataset, h *history, b *blob) int {
 		if h.changed < 0 || h.changed > sparse {
 			return -1
 		}
+		h.watched = true
 		for _, p := range b.pieces {
 			if s.tracker.Watch(p) != nil {
 				s.unwatch(h)
@@ -363,7 +385,6 @@ func (s *Saver) scan(d *Dataset, h *history, b *blob) int {
 				return -1
 			}
 		}
-		h.watched = true
 	}
 	known := h.armed
 	var base int64

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"path/filepath"
 	"slices"
 	"sync"
@@ -177,7 +178,10 @@ func (s *Set) source(b *Block) (*source, error) {
 		}
 		src, _, err := openSource(s.fsys, filepath.Join(filepath.Dir(s.Path), name))
 		if err != nil {
-			return nil, fmt.Errorf("base of this set: %w: %w", ErrCorrupt, err)
+			if errors.Is(err, fs.ErrNotExist) {
+				err = fmt.Errorf("%w: %w", ErrCorrupt, err)
+			}
+			return nil, fmt.Errorf("base of this set: %w", err)
 		}
 		s.bases[i] = src
 	}

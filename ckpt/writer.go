@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -485,16 +486,22 @@ func (z zeroDigests) of(n int) xxh3.Uint128 {
 // syncFiles makes the program's data files durable: a set must not say that
 // output is there which a power cut could still take.
 func syncFiles(paths []string) error {
+	folders := make(map[string]bool)
 	for _, p := range paths {
-		f, err := os.OpenFile(p, os.O_RDWR, 0)
-		if errors.Is(err, os.ErrPermission) {
-			f, err = os.Open(p)
+		var f *os.File
+		var err error
+		for _, flag := range []int{os.O_RDWR, os.O_WRONLY, os.O_RDONLY} {
+			if f, err = os.OpenFile(p, flag, 0); !errors.Is(err, os.ErrPermission) {
+				break
+			}
 		}
-		if err != nil {
-			return fmt.Errorf("data file: %w", err)
+		if err == nil {
+			err = errors.Join(f.Sync(), f.Close())
 		}
-		err = f.Sync()
-		f.Close()
+		if dir := filepath.Dir(p); err == nil && !folders[dir] {
+			folders[dir] = true
+			err = vfs.OS().SyncDir(dir) // the file may be new
+		}
 		if err != nil {
 			return fmt.Errorf("data file: %w", err)
 		}

@@ -1,8 +1,10 @@
 package mem
 
 import (
+	"errors"
 	"fmt"
 	"os"
+	"strings"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -89,10 +91,13 @@ func ioctl(fd int, req uintptr, arg unsafe.Pointer) error {
 	}
 }
 
-// pages returns the page-aligned span that covers size bytes at addr.
+// pages returns the whole pages inside size bytes at addr. Those at the edges
+// may be shared with other watched memory, whose Scan would take away what
+// this one's must see: they are never tracked and always count as written.
 func pages(addr, size uintptr) (start, end uint64) {
 	page := uintptr(os.Getpagesize())
-	return uint64(addr &^ (page - 1)), uint64((addr + size + page - 1) &^ (page - 1))
+	start, end = uint64((addr+page-1)&^(page-1)), uint64((addr+size)&^(page-1))
+	return start, max(start, end)
 }
 
 func addrOf(p []byte) uintptr { return uintptr(unsafe.Pointer(unsafe.SliceData(p))) }
@@ -100,14 +105,43 @@ func addrOf(p []byte) uintptr { return uintptr(unsafe.Pointer(unsafe.SliceData(p
 // Watch starts tracking p. Until the first Scan all of it counts as written.
 func (t *Tracker) Watch(p []byte) error {
 	start, end := pages(addrOf(p), uintptr(len(p)))
+	if start == end {
+		return nil
+	}
+	if shared, err := isShared(start, end); shared || err != nil {
+		return errors.Join(err, errors.New("memory that others may write to can't be tracked"))
+	}
 	arg := uffdioRegisterArg{start: start, length: end - start, mode: uffdModeWP}
 	return ioctl(t.uffd, uffdioRegister, unsafe.Pointer(&arg))
+}
+
+// isShared reports whether some of the memory is a shared mapping: writes
+// through another mapping of it would not be seen.
+func isShared(start, end uint64) (bool, error) {
+	maps, err := os.ReadFile("/proc/self/maps")
+	if err != nil {
+		return false, err
+	}
+	for line := range strings.Lines(string(maps)) {
+		var lo, hi uint64
+		var perms string
+		if _, err := fmt.Sscanf(line, "%x-%x %s", &lo, &hi, &perms); err != nil {
+			return false, err
+		}
+		if lo < end && start < hi && strings.HasSuffix(perms, "s") {
+			return true, nil
+		}
+	}
+	return false, nil
 }
 
 // Unwatch ends tracking the memory at addr, so that writing to it costs
 // nothing extra again. The memory may be gone.
 func (t *Tracker) Unwatch(addr, size uintptr) {
 	start, end := pages(addr, size)
+	if start == end {
+		return
+	}
 	r := [2]uint64{start, end - start}
 	ioctl(t.uffd, uffdioUnregister, unsafe.Pointer(&r))
 }
@@ -118,6 +152,16 @@ func (t *Tracker) Unwatch(addr, size uintptr) {
 func (t *Tracker) Scan(p []byte, written func(lo, hi int)) error {
 	base := uint64(addrOf(p))
 	start, end := pages(addrOf(p), uintptr(len(p)))
+	if start == end {
+		written(0, len(p))
+		return nil
+	}
+	if start > base {
+		written(0, int(start-base))
+	}
+	if end < base+uint64(len(p)) {
+		defer written(int(end-base), len(p))
+	}
 	for start < end {
 		arg := pmScanArg{
 			size: uint64(unsafe.Sizeof(pmScanArg{})), flags: scanWPMatching | scanCheckWPAsync,
