@@ -89,6 +89,9 @@ func (p *Run) stopped(ctx context.Context, by string) error {
 	}
 	p.stop.Store(nil)
 	p.unsaid = nil
+	if p.lost != nil && p.safe == 0 {
+		return fmt.Errorf("cairn: %w: %s: the state is NOT saved, and no set is safe: %w", ErrStopped, by, p.lost)
+	}
 	if p.lost != nil {
 		return fmt.Errorf("cairn: %w: %s: the state is NOT saved, the last set that is safe is %d: %w", ErrStopped, by, p.safe, p.lost)
 	}

@@ -39,6 +39,7 @@ func (p *Run) Restore(ctx context.Context) (bool, error) {
 	for _, n := range sets {
 		table, err = p.load(ctx, n)
 		if err == nil {
+			p.safe = n
 			break
 		}
 		switch {
