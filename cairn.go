@@ -261,6 +261,11 @@ func (p *Run) protect(name string, v any, how []How) error {
 	if err := graph.Check(root, p.env()); err != nil {
 		return refused(err)
 	}
+	if img, err := graph.Collect([]graph.Root{root}, p.env()); err == nil { // else it needs the other roots
+		if err := ckpt.Check(img); err != nil {
+			return fmt.Errorf("it does not fit into an HDF5 file: %w", err)
+		}
+	}
 	for _, h := range how {
 		if h&Fixed != 0 && reflect.TypeOf(v).Elem().Kind() != reflect.Slice {
 			return errors.New("Fixed is for slices; protect the slices inside as variables of their own to fix their lengths")

@@ -325,6 +325,22 @@ func TestRefused(t *testing.T) {
 	}
 }
 
+// TestTooManyDimensions protects an array of more dimensions than HDF5 has.
+func TestTooManyDimensions(t *testing.T) {
+	type (
+		a = [1][1][1][1][1][1][1][1][1][1]float64
+		b = [1][1][1][1][1][1][1][1][1][1]a
+		c = [1][1][1][1][1][1][1][1][1][1]b
+		d = [1][1][1]c
+	)
+	if err := Protect(open(t, t.TempDir()), "d", new(d)); err == nil || !strings.Contains(err.Error(), "does not fit into an HDF5 file") {
+		t.Fatalf("Protect: %v", err)
+	}
+	if err := Protect(open(t, t.TempDir()), "c", new(c)); err != nil {
+		t.Fatal(err)
+	}
+}
+
 func TestInUse(t *testing.T) {
 	dir := t.TempDir()
 	open(t, dir)

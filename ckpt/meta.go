@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/cairnrun/cairn/hdf5"
+	"github.com/cairnrun/cairn/internal/graph"
 )
 
 // metadata writes what follows the data, then the superblock, and returns
@@ -86,6 +87,17 @@ func buildMetadata(h *Header, table []Block, chunks [][]hdf5.Chunk, inline map[i
 		return nil, nil, err
 	}
 	return f.Finish(at)
+}
+
+// Check reports whether an image fits into a file: HDF5 has limits that Go
+// types can exceed.
+func Check(img *graph.Image) error {
+	l, err := planImage(img, nil)
+	if err != nil {
+		return err
+	}
+	_, _, err = buildMetadata(&Header{Datasets: l.datasets}, make([]Block, l.blocks), make([][]hdf5.Chunk, len(l.datasets)), nil, page)
+	return err
 }
 
 // mappings tells HDF5 where the blocks of a virtual dataset are: runs of

@@ -1,0 +1,125 @@
+package vfs
+
+import (
+	"bytes"
+	"errors"
+	"io/fs"
+	"path/filepath"
+	"testing"
+)
+
+// TestConformance holds both file systems to the contract of FS.
+func TestConformance(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		fsys FS
+		root string
+	}{{"os", OS(), t.TempDir()}, {"mem", NewMem(), "/"}, {"hook", Hook(NewMem(), func(string, string) error { return nil }), "/"}} {
+		t.Run(c.name, func(t *testing.T) {
+			conform(t, c.fsys, func(s string) string { return filepath.Join(c.root, s) })
+		})
+	}
+}
+
+func conform(t *testing.T, fsys FS, at func(string) string) {
+	must := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	is := func(err, want error) {
+		t.Helper()
+		if !errors.Is(err, want) {
+			t.Fatalf("got %v, want %v", err, want)
+		}
+	}
+	_, err := fsys.Open(at("d/a"))
+	is(err, fs.ErrNotExist)
+	must(fsys.Mkdir(at("d")))
+	is(fsys.Mkdir(at("d")), fs.ErrExist)
+	f, err := fsys.Create(at("d/a"))
+	must(err)
+	_, err = fsys.Create(at("d/a"))
+	is(err, fs.ErrExist)
+
+	big := bytes.Repeat([]byte("0123456789abcdef"), 16<<10) // aligned or not, it must arrive
+	must(f.Allocate(1 << 20))
+	_, err = f.WriteAt(big, Align)
+	must(err)
+	must(f.WriteV([][]byte{big[:Align], []byte("x"), nil, big[:10]}, Align+int64(len(big))))
+	_, err = f.WriteAt([]byte("head"), 0)
+	must(err)
+	want := make([]byte, Align)
+	copy(want, "head")
+	want = append(append(append(append(want, big...), big[:Align]...), 'x'), big[:10]...)
+	must(f.Truncate(int64(len(want))))
+	must(f.Sync())
+	must(f.Close())
+	must(fsys.SyncDir(at("d")))
+
+	must(fsys.Link(at("d/a"), at("d/b")))
+	is(fsys.Link(at("d/a"), at("d/b")), fs.ErrExist)
+	must(fsys.Remove(at("d/a")))
+	must(fsys.Rename(at("d/b"), at("d/c")))
+	f, err = fsys.Open(at("d/c"))
+	must(err)
+	n, err := f.Size()
+	must(err)
+	got := make([]byte, n)
+	_, err = f.ReadAt(got, 0)
+	must(err)
+	if !bytes.Equal(got, want) {
+		t.Fatal("read other bytes than were written")
+	}
+	if _, err := f.ReadAt(make([]byte, 8), n-4); err == nil {
+		t.Fatal("a read past the end says nothing")
+	}
+	must(f.Close())
+	list, err := fsys.ReadDir(at("d"))
+	must(err)
+	if len(list) != 1 || list[0].Name() != "c" || list[0].IsDir() {
+		t.Fatalf("folder holds %v", list)
+	}
+	if st, err := fsys.Stat(at("d")); err != nil || !st.IsDir() {
+		t.Fatalf("Stat: %v, %v", st, err)
+	}
+	if err := fsys.Remove(at("d")); err == nil {
+		t.Fatal("a folder that is not empty was removed")
+	}
+	must(fsys.Remove(at("d/c")))
+	must(fsys.Remove(at("d")))
+
+	l, err := fsys.Lock(at("lock"))
+	must(err)
+	_, err = fsys.Lock(at("lock"))
+	is(err, ErrLocked)
+	must(l.Close())
+	l, err = fsys.Lock(at("lock"))
+	must(err)
+	must(l.Close())
+}
+
+// TestCrash shows what each loss leaves.
+func TestCrash(t *testing.T) {
+	m := NewMem()
+	f, _ := m.Create("/a")
+	f.WriteAt([]byte("old"), 0)
+	f.Sync()
+	m.SyncDir("/")
+	f.WriteAt([]byte("new"), 0)
+	m.Rename("/a", "/b")
+	for _, c := range []struct {
+		loss       Loss
+		name, want string
+	}{{LoseAll, "/a", "old"}, {LoseData, "/b", "old"}, {Torn, "/b", "old"}} {
+		g, err := m.Crash(c.loss).Open(c.name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		p := make([]byte, 3)
+		if g.ReadAt(p, 0); string(p) != c.want {
+			t.Errorf("loss %d: %s holds %q, want %q", c.loss, c.name, p, c.want)
+		}
+	}
+}
