@@ -33,6 +33,7 @@ cross: ## build for other systems
 	done
 
 bench: ## measure what checkpoints cost
+	@scripts/deps bench
 	$(GO) run ./internal/bench
 
 fuzz: ## run every fuzz target for FUZZTIME (20s)

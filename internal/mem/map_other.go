@@ -2,7 +2,7 @@
 
 package mem
 
-func mapShared(n int) ([]byte, error) { return Aligned(n), nil }
+func mapShared(n int) (mapping, error) { return mapping{data: Aligned(n)}, nil }
 
 func unmap([]byte) {}
 

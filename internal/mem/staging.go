@@ -5,6 +5,7 @@ package mem
 
 import (
 	"bytes"
+	"os"
 	"unsafe"
 )
 
@@ -18,7 +19,13 @@ const SegmentSize = 4 << 20
 type Staging struct {
 	segments [][]byte
 	free     chan int
-	maps     [][]byte
+	maps     []mapping
+}
+
+// mapping is memory from the system.
+type mapping struct {
+	data []byte
+	file *os.File // what another process maps to share it; nil: private memory
 }
 
 // NewStaging returns an empty one that may grow to limit segments.
@@ -38,7 +45,7 @@ func (s *Staging) Grow(n int) error {
 	}
 	s.maps = append(s.maps, m)
 	for i := 0; i < n; i++ {
-		s.segments = append(s.segments, m[i*SegmentSize:(i+1)*SegmentSize:(i+1)*SegmentSize])
+		s.segments = append(s.segments, m.data[i*SegmentSize:(i+1)*SegmentSize:(i+1)*SegmentSize])
 		s.free <- len(s.segments) - 1
 	}
 	return nil
@@ -56,10 +63,26 @@ func (s *Staging) Release(i int) { s.free <- i }
 // Segment returns the memory of segment i.
 func (s *Staging) Segment(i int) []byte { return s.segments[i] }
 
+// Files returns what another process has to map, in this order, to share the
+// segments; nil where the system has no such thing.
+func (s *Staging) Files() []*os.File {
+	var out []*os.File
+	for _, m := range s.maps {
+		if m.file == nil {
+			return nil
+		}
+		out = append(out, m.file)
+	}
+	return out
+}
+
 // Close gives the memory back to the system. No segment may be in use.
 func (s *Staging) Close() {
 	for _, m := range s.maps {
-		unmap(m)
+		if m.file != nil {
+			unmap(m.data)
+			m.file.Close()
+		}
 	}
 	s.maps, s.segments = nil, nil
 }
