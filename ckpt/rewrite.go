@@ -127,9 +127,6 @@ func (s *Set) feed(ctx context.Context, w *fileWriter, tail *Tail, accept bool, 
 			var p []byte
 			at := 0
 			if d.Chunk == nil {
-				if d.Size > s.Size {
-					return fmt.Errorf("%w: /%s claims %d bytes", ErrCorrupt, d.Path, d.Size)
-				}
 				p = make([]byte, d.Block)
 				tail.Inline[int32(i)] = p
 			} else {

@@ -107,6 +107,11 @@ func (s *Set) open() error {
 		return err
 	}
 	s.Header = *h
+	for i := range h.Datasets {
+		if d := &h.Datasets[i]; d.Chunk == nil && d.Size > s.Size {
+			return fmt.Errorf("%w: /%s claims %d bytes", ErrCorrupt, d.Path, d.Size)
+		}
+	}
 	rows, err := s.main.readAll("Blocks", s.Size)
 	if err != nil {
 		return err
@@ -320,7 +325,7 @@ func (s *Set) BlockName(i, k int) string {
 // readDataset reads and checks a whole dataset.
 func (s *Set) readDataset(i int) ([]byte, error) {
 	d := &s.Header.Datasets[i]
-	if d.Chunk == nil && d.Size > s.Size || d.Size > 1<<20+1<<12*s.Size {
+	if d.Size > 1<<20+1<<12*s.Size {
 		return nil, fmt.Errorf("%w: /%s claims %d bytes", ErrCorrupt, d.Path, d.Size)
 	}
 	p := make([]byte, d.Size)
