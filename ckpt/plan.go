@@ -81,7 +81,10 @@ func (b *blob) view(off int64, n int) ([]byte, bool) {
 
 // copyTo fills dst from off on.
 func (b *blob) copyTo(dst []byte, off int64) {
-	b.each(off, len(dst), func(p []byte) { dst = dst[copy(dst, p):] })
+	b.each(off, len(dst), func(p []byte) {
+		mem.Copy(dst[:len(p)], p)
+		dst = dst[len(p):]
+	})
 }
 
 // zero reports whether n bytes from off on are all zero.

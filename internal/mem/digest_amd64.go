@@ -8,7 +8,7 @@ import (
 	"golang.org/x/sys/cpu"
 )
 
-var fastDigest = cpu.X86.HasAVX512F && cpu.X86.HasAVX512VL
+var hasAVX512 = cpu.X86.HasAVX512F && cpu.X86.HasAVX512VL
 
 //go:noescape
 func blocksAVX512(acc *[8]uint64, p *byte, n int, secret *byte)

@@ -1,6 +1,7 @@
 package mem
 
 import (
+	"bytes"
 	"math/rand/v2"
 	"sync"
 	"testing"
@@ -145,6 +146,53 @@ func BenchmarkDigest(b *testing.B) {
 					wg.Go(func() {
 						for o := 0; o < len(half); o += 64 << 10 {
 							c.f(half[o : o+64<<10])
+						}
+					})
+				}
+				wg.Wait()
+			}
+		})
+	}
+}
+
+// TestCopy compares Copy with the builtin, and looks for bytes written beside.
+func TestCopy(t *testing.T) {
+	src := make([]byte, 70_000)
+	for i := range src {
+		src[i] = byte(rand.Uint32())
+	}
+	dst := Aligned(80_000)
+	for range 2000 {
+		n, from, to := rand.IntN(60_000), rand.IntN(5000), rand.IntN(5000)
+		if rand.IntN(2) == 0 {
+			to &^= 63
+		}
+		clear(dst)
+		Copy(dst[to:to+n], src[from:from+n])
+		if !bytes.Equal(dst[to:to+n], src[from:from+n]) || !IsZero(dst[:to]) || !IsZero(dst[to+n:]) {
+			t.Fatalf("%d bytes from %d to %d: copied wrongly", n, from, to)
+		}
+	}
+}
+
+func BenchmarkCopy(b *testing.B) {
+	src, dst := make([]byte, 512<<20), Aligned(512<<20)
+	clear(dst)
+	for i := range src {
+		src[i] = byte(i)
+	}
+	for _, c := range []struct {
+		name string
+		f    func(dst, src []byte)
+	}{{"Copy", Copy}, {"builtin", func(dst, src []byte) { copy(dst, src) }}} {
+		b.Run(c.name, func(b *testing.B) {
+			b.SetBytes(int64(len(src)))
+			for b.Loop() {
+				var wg sync.WaitGroup
+				for h := range 2 {
+					wg.Go(func() {
+						for o := h * len(src) / 2; o < (h+1)*len(src)/2; o += 64 << 10 {
+							c.f(dst[o:o+64<<10], src[o:o+64<<10])
 						}
 					})
 				}
