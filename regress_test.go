@@ -762,3 +762,45 @@ func TestNoLinks(t *testing.T) {
 		t.Error("no set asked for a link: none was differential")
 	}
 }
+
+// TestExportedSetGoesOn puts an exported file into an empty folder, under
+// another index than it was saved with: it restores, and the run goes on with
+// differential sets from there.
+func TestExportedSetGoesOn(t *testing.T) {
+	dir, other := t.TempDir(), t.TempDir()
+	grid := make([]float64, 100_000)
+	for i := range grid {
+		grid[i] = float64(i + 1)
+	}
+	p := open(t, dir)
+	Protect(p, "grid", &grid)
+	restore(t, p, false)
+	for range 3 {
+		grid[7]++
+		checkpoint(t, p)
+	}
+	closeRun(t, p)
+	s, err := ckpt.Open(vfs.OS(), filepath.Join(dir, "set-00000003", "rank-0000.h5"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	if err := os.Mkdir(filepath.Join(other, "set-00000001"), 0o777); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Export(ctx, vfs.OS(), filepath.Join(other, "set-00000001", "rank-0000.h5"), None, nil); err != nil {
+		t.Fatal(err)
+	}
+	for want := grid[7]; want < grid[7]+2; want++ {
+		var got []float64
+		q := open(t, other)
+		Protect(q, "grid", &got)
+		restore(t, q, true)
+		if got[7] != want || got[99_999] != 100_000 {
+			t.Fatalf("restored %v, want %v", got[7], want)
+		}
+		got[7]++
+		checkpoint(t, q)
+		closeRun(t, q)
+	}
+}
