@@ -135,7 +135,7 @@ func (p *Run) load(ctx context.Context, index uint64) (*ckpt.Table, error) {
 		return nil, fmt.Errorf("%s: %w", s.Path, err)
 	}
 	p.points = max(s.Header.Note.Points, 1) - 1 // the point that saved comes again
-	if s.Header.Set != index { // somebody moved it: the next set is full, and refers to nothing
+	if s.Header.Set != index {                  // somebody moved it: the next set is full, and refers to nothing
 		return &ckpt.Table{Set: index}, nil
 	}
 	return s.Table(), nil
