@@ -1,0 +1,116 @@
+// Package transport says how frames move between the ranks of a run. A frame
+// is a header of fixed size, whose content is the business of the layer
+// above, and a payload of any length. The packages below this one are ways
+// to move them: shared memory, TCP, a real MPI library, and plain memory for
+// tests. All of them pass the suite in transport/conform.
+//
+//	Driver                 before ranks know each other: makes this rank's card
+//	  │ Connect(cards)     … and, given everybody's cards,
+//	  ▼
+//	Link                   moves frames to and from the peers it serves
+//	  │ Poll               … when it is asked to, and only then,
+//	  ▼
+//	Handler                telling the layer above what came, what left, who died
+//
+// Nothing here starts a goroutine on the path of a message: a link moves
+// frames only inside Send and Poll, which one goroutine calls at a time (the
+// caller holds a lock). When nothing moves, the caller may sleep until a
+// descriptor of the link becomes readable; see Link.Arm.
+package transport
+
+import "context"
+
+// HeaderSize is the size of a frame's header.
+const HeaderSize = 48
+
+// Header is the head of a frame. Links move it and never look into it.
+type Header [HeaderSize]byte
+
+// Driver is a way to reach peers that is not connected yet.
+type Driver interface {
+	// Name is one word: "shm", "tcp", "mpi", "mem".
+	Name() string
+	// Card says how this rank is reached. It goes to all peers, as it is.
+	Card() []byte
+	// Reaches reports whether the peer with that card can be reached, by
+	// looking at the card alone. Both sides of a pair must answer alike.
+	Reaches(card []byte) bool
+	// Connect returns the link to the peers that have a card in cards, which
+	// is indexed by rank; ranks that this link does not serve have nil, and
+	// so has the rank itself. All ranks concerned call it at about the same
+	// time. It returns when every peer is connected, or with an error that
+	// says which one is not when ctx ends. h is called only during Poll and
+	// Send of the link returned. A Driver may be connected again after its
+	// link was closed.
+	Connect(ctx context.Context, cards [][]byte, h Handler) (Link, error)
+	// Close gives back what the driver holds, such as a listening socket.
+	// Links are closed before their driver.
+	Close() error
+}
+
+// Link moves frames between this rank and the peers it serves. Frames from
+// one rank to another arrive whole, once, and in the order of the calls to
+// Send. Its methods are called by one goroutine at a time.
+type Link interface {
+	// EagerLimit is the longest payload, in bytes, that is better sent at
+	// once than announced first: one that fits buffers of the link.
+	EagerLimit() int
+	// Send sends a frame and does not block. It returns true when payload may
+	// be changed again; else payload belongs to the link until Handler.Sent
+	// is called with token (by a later Poll), and no frame is lost or
+	// overtaken meanwhile. A frame to a lost peer is dropped, with true.
+	Send(peer int, h *Header, payload []byte, token any) bool
+	// Poll moves what can be moved without waiting, and reports whether
+	// anything moved. Inside it the handler is called, which may call Send
+	// but not Poll.
+	Poll() bool
+	// Arm prepares for sleep. It returns false if there is something to do
+	// already: then the caller polls again. When it returns true, the
+	// descriptor FD becomes readable as soon as there is something to do for
+	// Poll, a peer that died included. Disarm ends that, and takes out
+	// of FD what made it readable.
+	Arm() bool
+	Disarm()
+	// FD is the descriptor to sleep on, or -1: then there is none, and the
+	// caller polls again after a short while.
+	FD() int
+	// Close ends the link. What Send took before has left this process, or
+	// the peer is lost; it waits for that, but no longer than ctx.
+	Close(ctx context.Context) error
+}
+
+// Puller is a Link that can read a peer's memory by itself.
+type Puller interface {
+	Link
+	// CanPull reports whether it can for this peer; it was tried.
+	CanPull(peer int) bool
+	// Pull fills buf with the peer's memory at addr, which the peer keeps as
+	// it is until it is told. An error means that the peer has died.
+	Pull(peer int, buf []byte, addr uint64) error
+}
+
+// Fragile is a Link that may ask to be closed before the state of the program
+// is saved, and connected anew after that.
+type Fragile interface {
+	Link
+	// MustClose reports whether it asks for that.
+	MustClose() bool
+}
+
+// Handler is the layer above. Its methods are called with the lock held under
+// which Poll was called; peer is a rank.
+type Handler interface {
+	// Arriving says that a frame's header is here and its payload of n bytes
+	// follows. It returns where the payload is to go: n bytes, which belong
+	// to the link until Arrived; nil if n is 0. h is valid during the call.
+	Arriving(peer int, h *Header, n int) []byte
+	// Arrived says that the frame is complete. buf is what Arriving
+	// returned. h is valid during the call.
+	Arrived(peer int, h *Header, buf []byte)
+	// Sent gives back a payload that Send kept.
+	Sent(token any)
+	// Lost says that a peer is gone, and why. It comes once per peer, and
+	// after it nothing more from or for that peer (payloads that Send
+	// kept are given back by Sent first).
+	Lost(peer int, err error)
+}
