@@ -18,6 +18,7 @@ import (
 //	}
 type Coder struct {
 	restoring bool
+	owner     any
 	recs      []record
 	err       error
 }
@@ -32,6 +33,10 @@ type stater interface{ CairnState(*Coder) error }
 
 // Restoring reports whether Field sets variables rather than reads them.
 func (c *Coder) Restoring() bool { return c.restoring }
+
+// Run is what Env.Run says: the means of the run, for types that are handles
+// of something in it.
+func (c *Coder) Run() any { return c.owner }
 
 // Err returns the first error of a Field call. It is returned from Collect or
 // Finish in any case.

@@ -193,7 +193,7 @@ func (b *Builder) postOrder() []uint32 {
 func (b *Builder) fix(f *fix) (err error) {
 	g := &b.regs[f.region]
 	if f.p.kind == kCodec {
-		c := Coder{restoring: true}
+		c := Coder{restoring: true, owner: b.env.Run}
 		if g.n > 0 {
 			c.recs = unsafe.Slice((*record)(g.ptr), int(g.n))
 		}

@@ -20,6 +20,7 @@ type Env struct {
 	FileID func(f *os.File) (id int, ok bool) // saving: is this file known to the run?
 	FileOf func(id int) (*os.File, error)     // restoring
 	Types  []reflect.Type                     // registered by the user
+	Run    any                                // for Coder.Run
 }
 
 // Image is the state of all roots. All but the pieces of the pools is plain

@@ -174,7 +174,7 @@ func (c *Collector) pushStandIn(p *plan, ptr unsafe.Pointer, i int32, at uintptr
 		it.ptr, it.n, it.via = unsafe.Pointer(unsafe.SliceData(s)), uint64(len(s)), viaSyncMap
 		c.keep = append(c.keep, s)
 	} else {
-		var coder Coder
+		coder := Coder{owner: c.env.Run}
 		if err := coder.run(p, ptr); err != nil {
 			return fmt.Errorf("%s: CairnState of %s: %w", c.path(i, at), typeName(p.t), err)
 		}

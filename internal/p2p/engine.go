@@ -1,0 +1,473 @@
+package p2p
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+
+	"github.com/cairnrun/cairn/transport"
+)
+
+// Any matches every source or tag.
+const Any = -1
+
+// Errors of operations.
+var (
+	// ErrLost is wrapped when a rank of the run died: no operation can be
+	// relied on any more.
+	ErrLost = errors.New("a rank of the run was lost")
+	// ErrEnded is wrapped when a message can't come any more, because the
+	// rank that would send it has ended.
+	ErrEnded = errors.New("the rank has ended")
+	// ErrTruncated is wrapped when a message is longer than its receive.
+	ErrTruncated = errors.New("message longer than the buffer that receives it")
+	// ErrClosed is wrapped after Close.
+	ErrClosed = errors.New("the run is closed")
+)
+
+// Observer is told what the coordination of checkpoints must know. Its
+// methods are called with the engine's lock held.
+type Observer interface {
+	Control(from int, message []byte) // a control message came; the slice is its own
+	Arrived(from int)                 // Received(from) has grown
+	Blocked(on int)                   // the program waits for a message of that rank, Any: of any
+	Unblocked()                       // … no longer
+	Ended(rank int)                   // the rank sends no more messages
+	Lost(rank int, err error)         // the rank died
+}
+
+// Config of an Engine.
+type Config struct {
+	Rank, Size int
+	Drivers    []transport.Driver // in order of preference
+	// Exchange gives every rank's card to every rank. It is called once by
+	// Connect, and again when links are reopened.
+	Exchange func(ctx context.Context, card []byte) ([][]byte, error)
+	// Crowded says that more ranks than processors are on this host: they
+	// give way to each other sooner.
+	Crowded bool
+	// Observer may be nil. SetObserver gives it later.
+	Observer Observer
+	// Uncounted leaves the bookkeeping for checkpoints out. For measuring
+	// what it costs.
+	Uncounted bool
+}
+
+// peer is what an engine knows of a rank.
+type peer struct {
+	link     transport.Link
+	puller   transport.Puller // nil: it can't pull from this one
+	eager    int
+	sent     uint64 // whole messages
+	received uint64
+	taken    uint64   // … of them by the program
+	incoming *message // its payload is coming in …
+	into     *Request // … or straight into this receive
+	ended    bool
+}
+
+// Engine connects a rank with its peers. Its exported methods may be called
+// by any goroutine, except where they say that the lock is held: then the
+// caller is an Observer, or is between Lock and Unlock.
+type Engine struct {
+	mu         sync.Mutex
+	rank, size int
+	cfg        Config
+	count      bool
+	observer   Observer
+	peers      []peer
+	links      []link
+	boxes      map[uint32]*box
+	lastCtx    uint32
+	lastBox    *box
+	requests   map[uint64]*Request // in rendezvous
+	lastID     uint64
+	clock      uint64 // orders posts and arrivals
+	free       []*Request
+	pulls      []*message
+	deferred   []*message // of the next epoch, while held
+	saved      int        // see Saved
+	adopted    []adopted
+	held       bool
+	epoch      uint32
+	contexts   uint32 // the next free context
+	err        error  // nothing works any more
+	closed     bool
+	header     transport.Header
+	head       frame
+
+	sleep sleeper
+}
+
+type link struct {
+	transport.Link
+	driver transport.Driver
+}
+
+// New returns an engine that is not connected.
+func New(cfg Config) (*Engine, error) {
+	if cfg.Size < 1 || cfg.Rank < 0 || cfg.Rank >= cfg.Size {
+		return nil, fmt.Errorf("rank %d of %d ranks", cfg.Rank, cfg.Size)
+	}
+	e := &Engine{
+		rank: cfg.Rank, size: cfg.Size, cfg: cfg, count: !cfg.Uncounted, observer: cfg.Observer,
+		peers: make([]peer, cfg.Size), boxes: make(map[uint32]*box), requests: make(map[uint64]*Request),
+		contexts: 2,
+	}
+	if err := e.sleep.init(); err != nil {
+		return nil, err
+	}
+	return e, nil
+}
+
+// Rank and Size tell who this is among how many.
+func (e *Engine) Rank() int { return e.rank }
+func (e *Engine) Size() int { return e.size }
+
+// Lock keeps the engine from moving anything until Unlock.
+func (e *Engine) Lock()   { e.mu.Lock() }
+func (e *Engine) Unlock() { e.mu.Unlock() }
+
+// SetObserver sets who is told. The lock is held.
+func (e *Engine) SetObserver(o Observer) { e.observer = o }
+
+// Sent returns the whole messages sent to a rank. The lock is held.
+func (e *Engine) Sent(to int) uint64 { return e.peers[to].sent }
+
+// Received returns the whole messages that came from a rank. The lock is held.
+func (e *Engine) Received(from int) uint64 { return e.peers[from].received }
+
+// Taken returns how many of them the program has received. The lock is held.
+func (e *Engine) Taken(from int) uint64 { return e.peers[from].taken }
+
+// Err tells why the engine does not work any more, nil if it does. The lock
+// is held.
+func (e *Engine) Err() error { return e.err }
+
+// Route names the transport that serves a peer.
+func (e *Engine) Route(to int) string {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for _, l := range e.links {
+		if e.peers[to].link == l.Link {
+			return l.driver.Name()
+		}
+	}
+	return "self"
+}
+
+// Contexts returns the next context that is free here, which a new
+// communicator gets if no member says a higher one; with n > 0 it is moved to
+// at least n first.
+func (e *Engine) Contexts(n uint32) uint32 {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.contexts = max(e.contexts, n)
+	return e.contexts
+}
+
+// Fail ends all operations, now and later, with an error.
+func (e *Engine) Fail(err error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.fail(err)
+}
+
+// fail is Fail with the lock held.
+func (e *Engine) fail(err error) {
+	if e.err == nil {
+		e.err = err
+	}
+	e.sleep.wake()
+	e.sleep.broadcast()
+}
+
+// Wake makes an operation that sleeps look again at what it waits for.
+func (e *Engine) Wake() { e.sleep.wake() }
+
+// Arriving is for links: where does this payload go?
+func (e *Engine) Arriving(from int, h *transport.Header, n int) []byte {
+	p := &e.peers[from]
+	f := &e.head
+	f.get(h)
+	if f.kind == kindEager {
+		m := (*message)(nil)
+		if !e.aside(f) {
+			if r := e.box(f.ctx).take(from, f.tag); r != nil {
+				if n <= len(r.buf) {
+					p.into = r
+					return r.buf[:n]
+				}
+				m = e.newMessage(from, f, n)
+				m.want = r
+			}
+		}
+		if m == nil {
+			m = e.newMessage(from, f, n)
+			e.file(m)
+		}
+		m.data = make([]byte, n)
+		p.incoming = m
+		return m.data
+	}
+	if f.kind == kindData {
+		r := e.requests[f.id]
+		if r != nil && r.from == from && n == r.length {
+			if r.message != nil {
+				return r.message.data
+			}
+			return r.buf[:n]
+		}
+		e.breach(from, "data that nobody asked for")
+	}
+	return make([]byte, n)
+}
+
+// Arrived is for links: the frame is complete.
+func (e *Engine) Arrived(from int, h *transport.Header, buf []byte) {
+	p := &e.peers[from]
+	f := &e.head
+	f.get(h)
+	switch f.kind {
+	case kindEager:
+		if r := p.into; r != nil {
+			p.into = nil
+			r.order = f.order
+			e.got(from)
+			e.take(r, from, f.tag, len(buf))
+			return
+		}
+		m := p.incoming
+		p.incoming = nil
+		m.whole = true
+		e.got(from)
+		if m.want != nil {
+			e.hand(m, m.want)
+		}
+	case kindAnnounce:
+		if f.length > maxLength {
+			e.breach(from, "a message of impossible length")
+			return
+		}
+		m := e.newMessage(from, f, int(f.length))
+		m.id, m.addr = f.id, f.other
+		if e.aside(f) {
+			e.file(m)
+		} else if r := e.box(f.ctx).take(from, f.tag); r != nil {
+			m.want = r
+			e.fetch(m)
+		} else {
+			e.file(m)
+			if e.held {
+				e.fetch(m)
+			}
+		}
+	case kindReady:
+		r := e.requests[f.id]
+		if r == nil || r.peer != from || r.kind != sending {
+			e.breach(from, "it is ready for a message that was not announced")
+			return
+		}
+		delete(e.requests, f.id)
+		e.head = frame{kind: kindData, order: order, id: f.other}
+		if e.emit(from, r.buf, r) {
+			e.complete(r, nil)
+		}
+	case kindData:
+		r := e.requests[f.id]
+		if r == nil || r.from != from {
+			return // a breach, see Arriving
+		}
+		delete(e.requests, f.id)
+		e.got(from)
+		if m := r.message; m != nil {
+			r.message, m.whole = nil, true
+			if m.want != nil {
+				e.hand(m, m.want)
+			}
+			return
+		}
+		e.take(r, from, r.tagGot, len(buf))
+	case kindDone:
+		r := e.requests[f.id]
+		if r == nil || r.peer != from || r.kind != sending {
+			e.breach(from, "it has read a message that was not announced")
+			return
+		}
+		delete(e.requests, f.id)
+		e.complete(r, nil)
+	case kindControl:
+		if e.observer != nil {
+			e.observer.Control(from, buf)
+		}
+	case kindBye:
+		p.ended = true
+		e.dropEnded()
+		if e.observer != nil {
+			e.observer.Ended(from)
+		}
+		e.sleep.broadcast()
+	default:
+		e.breach(from, fmt.Sprintf("a frame of unknown kind %d", f.kind))
+	}
+}
+
+// breach says that a peer does not keep to the protocol.
+func (e *Engine) breach(from int, what string) {
+	e.fail(fmt.Errorf("rank %d breaks the protocol: %s; do all ranks run the same program?", from, what))
+}
+
+// sentPayload is for links: the payload is free again.
+func (e *Engine) sentPayload(token any) {
+	if r, ok := token.(*Request); ok && r != nil {
+		e.complete(r, nil)
+	}
+}
+
+// lost is for links: a peer is gone.
+func (e *Engine) lost(rank int, err error) {
+	p := &e.peers[rank]
+	if p.ended { // it said so before
+		return
+	}
+	p.ended = true
+	err = fmt.Errorf("%w: rank %d: %w", ErrLost, rank, err)
+	e.fail(err)
+	if e.observer != nil {
+		e.observer.Lost(rank, err)
+	}
+}
+
+// handler is the engine as links see it.
+type handler struct{ *Engine }
+
+func (h handler) Sent(token any)           { h.sentPayload(token) }
+func (h handler) Lost(rank int, err error) { h.lost(rank, err) }
+
+// aside reports whether a message belongs to the time after the set that is
+// being taken.
+func (e *Engine) aside(f *frame) bool { return e.held && f.epoch > e.epoch }
+
+func (e *Engine) newMessage(from int, f *frame, n int) *message {
+	e.clock++
+	return &message{source: from, ctx: f.ctx, tag: f.tag, epoch: f.epoch, order: f.order, length: n, arrival: e.clock}
+}
+
+// file puts a message where receives find it.
+func (e *Engine) file(m *message) {
+	if e.held && m.epoch > e.epoch {
+		e.deferred = append(e.deferred, m)
+		return
+	}
+	e.box(m.ctx).add(m)
+	e.sleep.broadcast() // for Probe
+}
+
+// got counts a whole message.
+func (e *Engine) got(from int) {
+	if !e.count {
+		return
+	}
+	e.peers[from].received++
+	if e.observer != nil {
+		e.observer.Arrived(from)
+	}
+}
+
+// fetch gets the payload of an announced message.
+func (e *Engine) fetch(m *message) {
+	if m.asked {
+		return
+	}
+	m.asked = true
+	if m.addr != 0 && e.peers[m.source].puller != nil {
+		e.pulls = append(e.pulls, m) // not from inside Poll
+		return
+	}
+	e.lastID++
+	r := m.want
+	if r == nil || m.length > len(r.buf) { // not straight into the program's buffer
+		m.data = make([]byte, m.length)
+		r = &Request{message: m}
+	}
+	r.from, r.length, r.tagGot, r.order = m.source, m.length, m.tag, m.order
+	e.requests[e.lastID] = r
+	e.head = frame{kind: kindReady, id: m.id, other: e.lastID}
+	e.emit(m.source, nil, nil)
+}
+
+// pull reads announced payloads from the memory of their senders.
+func (e *Engine) pull() {
+	for len(e.pulls) > 0 {
+		m := e.pulls[0]
+		e.pulls = e.pulls[1:]
+		dst, direct := m.data, false
+		if r := m.want; r != nil && m.length <= len(r.buf) {
+			dst, direct = r.buf[:m.length], true
+		} else {
+			m.data = make([]byte, m.length)
+			dst = m.data
+		}
+		if err := e.peers[m.source].puller.Pull(m.source, dst, m.addr); err != nil {
+			e.lost(m.source, err)
+			continue
+		}
+		e.head = frame{kind: kindDone, id: m.id}
+		e.emit(m.source, nil, nil)
+		m.whole = true
+		e.got(m.source)
+		if direct {
+			m.want.order = m.order
+			e.take(m.want, m.source, m.tag, m.length)
+		} else if m.want != nil {
+			e.hand(m, m.want)
+		}
+	}
+}
+
+// hand gives a whole message to a receive.
+func (e *Engine) hand(m *message, r *Request) {
+	r.order = m.order
+	n := copy(r.buf, m.data)
+	if m.length > n {
+		r.err = fmt.Errorf("%w: %d bytes with tag %d from rank %d, room for %d", ErrTruncated, m.length, m.tag, m.source, len(r.buf))
+	}
+	e.take(r, m.source, m.tag, m.length)
+	if m.old {
+		e.peers[m.source].taken--
+	}
+}
+
+// take completes a receive.
+func (e *Engine) take(r *Request, from int, tag int32, n int) {
+	e.peers[from].taken++
+	r.from, r.tagGot, r.length = from, tag, n
+	e.complete(r, r.err)
+}
+
+func (e *Engine) complete(r *Request, err error) {
+	r.done, r.err = true, err
+	e.sleep.broadcast()
+}
+
+// emit sends a frame whose head is e.head. It returns true when the payload
+// may be changed.
+func (e *Engine) emit(to int, payload []byte, token *Request) bool {
+	l := e.peers[to].link
+	if l == nil {
+		return true // lost, or closed
+	}
+	e.head.put(&e.header)
+	if token == nil {
+		return l.Send(to, &e.header, payload, nil)
+	}
+	return l.Send(to, &e.header, payload, token)
+}
+
+// Control sends a control message. The lock is held; the engine owns the
+// slice from then on.
+func (e *Engine) Control(to int, message []byte) {
+	e.head = frame{kind: kindControl}
+	e.emit(to, message, nil)
+}

@@ -1,0 +1,156 @@
+package p2p
+
+import (
+	"cmp"
+	"slices"
+)
+
+// Kept is a message that was sent and not yet received by the program.
+type Kept struct {
+	Context uint32
+	Source  int
+	Tag     int
+	Little  bool // byte order of the data
+	Data    []byte
+}
+
+// Hold says that this rank stands at a point where a set is being taken:
+// announced messages are fetched from now on, and those that belong to the
+// time after the set are kept aside. The lock is held.
+func (e *Engine) Hold() {
+	e.held = true
+	for _, b := range e.boxes {
+		for _, q := range b.waiting {
+			for _, m := range q {
+				if m.id != 0 && !m.whole {
+					e.fetch(m)
+				}
+			}
+		}
+	}
+	e.pull()
+}
+
+// Release ends Hold. With next, a set was taken, and messages sent from now
+// on belong to the time after it. The lock is held.
+func (e *Engine) Release(next bool) {
+	e.held = false
+	if next {
+		e.epoch++
+	}
+	late := e.deferred
+	e.deferred = nil
+	for _, m := range late {
+		b := e.box(m.ctx)
+		if r := b.take(m.source, m.tag); r != nil {
+			e.claim(m, r)
+		} else {
+			b.add(m)
+		}
+	}
+	e.pull()
+	e.sleep.broadcast()
+}
+
+// Capture returns the messages that wait to be received, in the order in
+// which they came. Their data is not copied, and stays as it is while the
+// lock is held and after. The lock is held, and all are whole.
+func (e *Engine) Capture() []Kept {
+	var all []*message
+	for _, b := range e.boxes {
+		for _, q := range b.waiting {
+			all = append(all, q...)
+		}
+	}
+	sortMessages(all)
+	kept := make([]Kept, len(all))
+	for i, m := range all {
+		kept[i] = Kept{Context: m.ctx, Source: m.source, Tag: int(m.tag), Little: m.order == 1, Data: m.data}
+	}
+	return kept
+}
+
+// inject puts back messages that Capture returned, before anything else is
+// received.
+func (e *Engine) inject(kept []Kept) {
+	for _, k := range kept {
+		if k.Source < 0 || k.Source >= e.size {
+			continue
+		}
+		m := e.newMessage(k.Source, &frame{ctx: k.Context, tag: int32(k.Tag)}, len(k.Data))
+		m.data, m.whole, m.old = k.Data, true, true
+		if k.Little {
+			m.order = 1
+		}
+		b := e.box(k.Context)
+		if r := b.take(m.source, m.tag); r != nil {
+			e.hand(m, r)
+			continue
+		}
+		b.add(m)
+	}
+}
+
+// Pending returns the number of receives that wait for a message. The lock is
+// held.
+func (e *Engine) Pending() int {
+	n := 0
+	for _, b := range e.boxes {
+		n += b.receives
+	}
+	return n
+}
+
+// Saving tells what to save of a receive: that it is done, or when it was
+// posted. It counts those that are pending, see Saved. The lock is not held.
+func (e *Engine) Saving(r *Request) (done bool, posted uint64, st Status, err error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if r.done {
+		return true, 0, r.status(), r.err
+	}
+	e.saved++
+	return false, r.posted, Status{}, nil
+}
+
+// Saved returns how many pending receives went through Saving since it was
+// called last. The lock is held.
+func (e *Engine) Saved() int {
+	n := e.saved
+	e.saved = 0
+	return n
+}
+
+// adopted is a receive that was pending when a set was taken.
+type adopted struct {
+	posted uint64
+	post   func() (r *Request, ctx uint32, from int, tag int32, buf []byte, err error)
+}
+
+// Adopt takes note of a receive from a set. The lock is not held.
+func (e *Engine) Adopt(posted uint64, post func() (*Request, uint32, int, int32, []byte, error)) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.adopted = append(e.adopted, adopted{posted, post})
+}
+
+// Resume puts back what was in flight when a set was taken: messages, and
+// then the receives that were adopted, in the order in which they were
+// posted. With drop, it forgets those instead. The lock is held.
+func (e *Engine) Resume(kept []Kept, drop bool) error {
+	list := e.adopted
+	e.adopted = nil
+	if drop {
+		return nil
+	}
+	slices.SortFunc(list, func(a, b adopted) int { return cmp.Compare(a.posted, b.posted) })
+	for _, a := range list {
+		r, ctx, from, tag, buf, err := a.post()
+		if err != nil {
+			return err
+		}
+		e.receive(r, ctx, from, tag, buf)
+	}
+	e.inject(kept)
+	return nil
+}

@@ -1,0 +1,140 @@
+package p2p
+
+import (
+	"cmp"
+	"slices"
+)
+
+// message is one that is here, or announced, and not received yet.
+type message struct {
+	source  int
+	ctx     uint32
+	tag     int32
+	epoch   uint32
+	order   byte
+	arrival uint64
+	length  int
+	data    []byte // its payload, once it is being fetched
+	whole   bool   // … and has come
+	id      uint64 // of the sender's request, if it was announced
+	addr    uint64 // where the payload lies in the sender's memory, 0: ask for it
+	asked   bool   // it was announced, and has been asked for
+	old     bool   // from before a restart: its sender does not count it
+	want    *Request
+}
+
+// queue is a list that mostly loses its first element.
+type queue[T comparable] []T
+
+func (q *queue[T]) remove(v T) {
+	s := *q
+	if i := slices.Index(s, v); i > 0 {
+		*q = slices.Delete(s, i, i+1)
+	} else if i == 0 {
+		var none T
+		s[0] = none
+		*q = s[1:]
+		if len(s) == 1 {
+			*q = s[:0]
+		}
+	}
+}
+
+// box holds, for one context, receives that wait for messages and messages
+// that wait for receives.
+type box struct {
+	posted   []queue[*Request] // by source plus 1; 0: any
+	waiting  []queue[*message] // by source, in the order of arrival
+	messages int
+	receives int
+}
+
+func (e *Engine) box(ctx uint32) *box {
+	if e.lastBox != nil && e.lastCtx == ctx {
+		return e.lastBox
+	}
+	b := e.boxes[ctx]
+	if b == nil {
+		b = &box{posted: make([]queue[*Request], e.size+1), waiting: make([]queue[*message], e.size)}
+		e.boxes[ctx] = b
+	}
+	e.lastCtx, e.lastBox = ctx, b
+	return b
+}
+
+// take finds the oldest receive that a message (source, tag) matches, and
+// takes it out.
+func (b *box) take(source int, tag int32) *Request {
+	if b.receives == 0 {
+		return nil
+	}
+	r := firstPosted(b.posted[source+1], tag)
+	if any := firstPosted(b.posted[0], tag); any != nil && (r == nil || any.posted < r.posted) {
+		r = any
+	}
+	if r != nil {
+		b.unpost(r)
+	}
+	return r
+}
+
+func firstPosted(q queue[*Request], tag int32) *Request {
+	for _, r := range q {
+		if r.tag == Any || r.tag == tag {
+			return r
+		}
+	}
+	return nil
+}
+
+func (b *box) post(r *Request) {
+	b.posted[r.peer+1] = append(b.posted[r.peer+1], r)
+	b.receives++
+}
+
+func (b *box) unpost(r *Request) {
+	b.posted[r.peer+1].remove(r)
+	b.receives--
+}
+
+func (b *box) add(m *message) {
+	b.waiting[m.source] = append(b.waiting[m.source], m)
+	b.messages++
+}
+
+func (b *box) remove(m *message) {
+	b.waiting[m.source].remove(m)
+	b.messages--
+}
+
+// find returns the message that a receive (source, tag) takes: the oldest of
+// its source, and with any source the one that came first.
+func (b *box) find(source int, tag int32) *message {
+	if b.messages == 0 {
+		return nil
+	}
+	if source != Any {
+		return firstWaiting(b.waiting[source], tag)
+	}
+	var first *message
+	for _, q := range b.waiting {
+		if m := firstWaiting(q, tag); m != nil && (first == nil || m.arrival < first.arrival) {
+			first = m
+		}
+	}
+	return first
+}
+
+func firstWaiting(q queue[*message], tag int32) *message {
+	for _, m := range q {
+		if tag == Any || m.tag == tag {
+			return m
+		}
+	}
+	return nil
+}
+
+// sortMessages puts messages into the order of their arrival.
+func sortMessages(m []*message) {
+	slices.SortFunc(m, func(a, b *message) int { return cmp.Compare(a.arrival, b.arrival) })
+}

@@ -1,0 +1,377 @@
+package p2p
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"testing"
+
+	"github.com/cairnrun/cairn/transport"
+	"github.com/cairnrun/cairn/transport/mem"
+)
+
+// world connects n engines over one fabric.
+func world(t *testing.T, n int, o mem.Options) (*mem.Fabric, []*Engine) {
+	t.Helper()
+	f := mem.New(n)
+	cards := make([][]byte, n)
+	var mu sync.Mutex
+	full := make(chan struct{})
+	came := 0
+	es := make([]*Engine, n)
+	errs := make([]error, n)
+	var wg sync.WaitGroup
+	for r := range n {
+		wg.Go(func() {
+			e, err := New(Config{Rank: r, Size: n, Crowded: true, Drivers: []transport.Driver{f.Driver(r, o)}, Exchange: func(ctx context.Context, card []byte) ([][]byte, error) {
+				mu.Lock()
+				cards[r] = card
+				if came++; came == n {
+					close(full)
+				}
+				mu.Unlock()
+				<-full
+				return cards, nil
+			}})
+			if err == nil {
+				err = e.Connect(context.Background())
+			}
+			es[r], errs[r] = e, err
+		})
+	}
+	wg.Wait()
+	if err := errors.Join(errs...); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		var wg sync.WaitGroup
+		for _, e := range es {
+			wg.Go(func() { e.Close(context.Background()) })
+		}
+		wg.Wait()
+	})
+	return f, es
+}
+
+// each runs body on all ranks.
+func each(t *testing.T, es []*Engine, body func(e *Engine) error) {
+	t.Helper()
+	var wg sync.WaitGroup
+	errs := make([]error, len(es))
+	for i, e := range es {
+		wg.Go(func() {
+			if errs[i] = body(e); errs[i] != nil {
+				errs[i] = fmt.Errorf("rank %d: %w", i, errs[i])
+				e.Fail(errs[i])
+			}
+		})
+	}
+	wg.Wait()
+	if err := errors.Join(errs...); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// ways are the ways that messages go.
+var ways = map[string]mem.Options{
+	"eager":      {EagerLimit: 1 << 20},
+	"rendezvous": {EagerLimit: 16},
+	"pull":       {EagerLimit: 16, Pull: true},
+	"narrow":     {EagerLimit: 64, Window: -1},
+	"polled":     {NoFD: true},
+}
+
+func pattern(n int, seed uint64) []byte {
+	p := make([]byte, n)
+	for i := range p {
+		p[i] = byte(uint64(i)*7 + seed*13 + seed>>8)
+	}
+	return p
+}
+
+func TestOrder(t *testing.T) {
+	for name, o := range ways {
+		t.Run(name, func(t *testing.T) {
+			_, es := world(t, 3, o)
+			const count = 300
+			each(t, es, func(e *Engine) error {
+				var reqs []*Request
+				for to := range 3 {
+					rng := rand.New(rand.NewPCG(uint64(e.rank), uint64(to)))
+					for i := range count {
+						reqs = append(reqs, e.Isend(0, to, int32(i%3), pattern(rng.IntN(200), uint64(i))))
+					}
+				}
+				for from := range 3 {
+					rng := rand.New(rand.NewPCG(uint64(from), uint64(e.rank)))
+					sizes := make([]int, count)
+					for i := range sizes {
+						sizes[i] = rng.IntN(200)
+					}
+					for tag := range 3 {
+						for i := tag; i < count; i += 3 {
+							buf := make([]byte, 200)
+							st, err := e.Recv(0, from, int32(tag), buf)
+							if err != nil {
+								return err
+							}
+							if st.Bytes != sizes[i] || !bytes.Equal(buf[:st.Bytes], pattern(sizes[i], uint64(i))) {
+								return fmt.Errorf("message %d from %d: %d bytes", i, from, st.Bytes)
+							}
+						}
+					}
+				}
+				for _, r := range reqs {
+					if _, err := e.Wait(r); err != nil {
+						return err
+					}
+				}
+				return nil
+			})
+			for i, e := range es {
+				for j, f := range es {
+					if i != j && (e.Sent(j) != count || f.Received(i) != count || f.Taken(i) != count) {
+						t.Errorf("%d → %d: %d sent, %d received, %d taken", i, j, e.Sent(j), f.Received(i), f.Taken(i))
+					}
+				}
+			}
+		})
+	}
+}
+
+// watcher notes what an engine tells.
+type watcher struct {
+	control [][]byte
+	arrived map[int]int
+}
+
+func (w *watcher) Control(from int, m []byte) { w.control = append(w.control, m) }
+func (w *watcher) Arrived(from int)           { w.arrived[from]++ }
+func (w *watcher) Blocked(int)                {}
+func (w *watcher) Unblocked()                 {}
+func (w *watcher) Ended(int)                  {}
+func (w *watcher) Lost(int, error)            {}
+
+// TestInFlight takes the state of a rank while messages for it are unexpected
+// and half rendezvoused, and puts it into another world.
+func TestInFlight(t *testing.T) {
+	for name, o := range ways {
+		t.Run(name, func(t *testing.T) {
+			_, es := world(t, 2, o)
+			var kept []Kept
+			const n = 20
+			each(t, es, func(e *Engine) error {
+				if e.rank == 0 {
+					var reqs []*Request
+					for i := range n {
+						reqs = append(reqs, e.Isend(4, 1, int32(i), pattern(i*10, uint64(i))))
+					}
+					e.Control(1, []byte("sent"))
+					for _, r := range reqs {
+						if _, err := e.Wait(r); err != nil {
+							return err
+						}
+					}
+					return nil
+				}
+				w := &watcher{arrived: make(map[int]int)}
+				e.Lock()
+				defer e.Unlock()
+				e.SetObserver(w)
+				e.Hold()
+				if err := e.Serve(func() bool { return e.Received(0) == n && len(w.control) == 1 }); err != nil {
+					return err
+				}
+				if w.arrived[0] != n {
+					return fmt.Errorf("told of %d arrivals", w.arrived[0])
+				}
+				kept = e.Capture()
+				e.Release(true)
+				return nil
+			})
+			if len(kept) != n {
+				t.Fatalf("%d messages kept", len(kept))
+			}
+			_, es = world(t, 2, mem.Options{})
+			e := es[1]
+			e.Lock()
+			if err := e.Resume(kept, false); err != nil {
+				t.Fatal(err)
+			}
+			e.Unlock()
+			for i := range n {
+				buf := make([]byte, 1000)
+				st, err := e.Recv(4, Any, Any, buf)
+				if err != nil || st.Tag != i || !bytes.Equal(buf[:st.Bytes], pattern(i*10, uint64(i))) {
+					t.Fatal(i, st, err)
+				}
+			}
+			if e.Taken(0) != 0 {
+				t.Error("old messages are counted")
+			}
+		})
+	}
+}
+
+// TestEpoch sends from a rank that has gone on to one that has not yet copied.
+func TestEpoch(t *testing.T) {
+	for name, o := range ways {
+		t.Run(name, func(t *testing.T) {
+			_, es := world(t, 2, o)
+			a, b := es[0], es[1]
+			buf := make([]byte, 100)
+			pending := b.Irecv(0, 0, 1, buf)
+			b.Lock()
+			b.Hold()
+			b.Unlock()
+			a.Lock()
+			a.Release(true)
+			a.Unlock()
+			done := make(chan error, 1)
+			go func() {
+				var reqs []*Request
+				for tag := range 3 {
+					reqs = append(reqs, a.Isend(0, 1, int32(tag), pattern(90, uint64(tag))))
+				}
+				for _, r := range reqs {
+					if _, err := a.Wait(r); err != nil {
+						done <- err
+						return
+					}
+				}
+				done <- nil
+			}()
+			b.Lock()
+			for len(b.deferred) == 0 {
+				b.poll()
+			}
+			for range 100 {
+				b.poll()
+			}
+			if pending.done || len(b.Capture()) != 0 {
+				t.Error("a message of the next epoch got in")
+			}
+			b.Release(true)
+			b.Unlock()
+			if st, err := b.Wait(pending); err != nil || st.Tag != 1 || !bytes.Equal(buf[:90], pattern(90, 1)) {
+				t.Error(st, err)
+			}
+			for _, tag := range []int32{0, 2} {
+				if _, err := b.Recv(0, 0, tag, buf); err != nil || !bytes.Equal(buf[:90], pattern(90, uint64(tag))) {
+					t.Error(tag, err)
+				}
+			}
+			if err := <-done; err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+func TestLost(t *testing.T) {
+	f, es := world(t, 3, mem.Options{})
+	go f.Kill(2)
+	for _, e := range es[:2] {
+		if _, err := e.Recv(0, 1-e.rank, 0, nil); !errors.Is(err, ErrLost) {
+			t.Error(err)
+		}
+		if err := e.Send(0, 2, 0, nil); !errors.Is(err, ErrLost) {
+			t.Error(err)
+		}
+	}
+}
+
+// TestEnded receives from a rank that has closed its engine.
+func TestEnded(t *testing.T) {
+	_, es := world(t, 2, mem.Options{})
+	each(t, es, func(e *Engine) error {
+		if e.rank == 0 {
+			if err := e.Send(0, 1, 7, []byte{1}); err != nil {
+				return err
+			}
+			return e.Close(context.Background())
+		}
+		b := make([]byte, 1)
+		if _, err := e.Recv(0, 0, 8, b); !errors.Is(err, ErrEnded) {
+			return fmt.Errorf("tag 8: %v", err)
+		}
+		if _, err := e.Recv(0, Any, 7, b); err != nil {
+			return err
+		}
+		if _, err := e.Recv(0, Any, Any, b); !errors.Is(err, ErrEnded) {
+			return fmt.Errorf("any: %v", err)
+		}
+		return e.Close(context.Background())
+	})
+}
+
+// TestFragile closes and reopens links with nothing in flight.
+func TestFragile(t *testing.T) {
+	_, es := world(t, 2, mem.Options{MustClose: true})
+	x := make(chan struct{})
+	cards := make([][]byte, 2)
+	var mu sync.Mutex
+	n := 0
+	for _, e := range es {
+		e.cfg.Exchange = func(ctx context.Context, card []byte) ([][]byte, error) {
+			mu.Lock()
+			cards[e.rank] = card
+			if n++; n == 2 {
+				close(x)
+			}
+			mu.Unlock()
+			<-x
+			return cards, nil
+		}
+	}
+	each(t, es, func(e *Engine) error {
+		e.Lock()
+		closed, err := e.CloseFragile(context.Background())
+		e.Unlock()
+		if err != nil || !closed {
+			return fmt.Errorf("closed %v: %v", closed, err)
+		}
+		if err := e.Reopen(context.Background()); err != nil {
+			return err
+		}
+		b := []byte{byte(e.rank)}
+		r := e.Irecv(0, 1-e.rank, 0, b[:1:1])
+		if err := e.Send(0, 1-e.rank, 0, []byte{byte(e.rank)}); err != nil {
+			return err
+		}
+		if _, err := e.Wait(r); err != nil || b[0] != byte(1-e.rank) {
+			return fmt.Errorf("%v, %v", b, err)
+		}
+		return nil
+	})
+}
+
+// TestGoroutines has many goroutines of one rank wait at a time.
+func TestGoroutines(t *testing.T) {
+	_, es := world(t, 2, mem.Options{})
+	each(t, es, func(e *Engine) error {
+		var wg sync.WaitGroup
+		errs := make([]error, 16)
+		for g := range errs {
+			wg.Go(func() {
+				b := make([]byte, 8)
+				for i := range 200 {
+					if errs[g] = e.Send(0, 1-e.rank, int32(g), pattern(8, uint64(i))); errs[g] != nil {
+						return
+					}
+					if _, errs[g] = e.Recv(0, 1-e.rank, int32(g), b); errs[g] != nil {
+						return
+					}
+					if !bytes.Equal(b, pattern(8, uint64(i))) {
+						errs[g] = errors.New("wrong bytes")
+					}
+				}
+			})
+		}
+		wg.Wait()
+		return errors.Join(errs...)
+	})
+}

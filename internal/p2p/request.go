@@ -1,0 +1,334 @@
+package p2p
+
+import (
+	"fmt"
+)
+
+const (
+	sending = iota + 1
+	receiving
+)
+
+// Request is an operation under way, or done.
+type Request struct {
+	kind    int
+	ctx     uint32
+	peer    int // as asked for
+	tag     int32
+	buf     []byte
+	posted  uint64
+	message *message // its payload goes there
+	done    bool
+	err     error
+
+	from   int // what came
+	tagGot int32
+	length int
+	order  byte
+}
+
+// Status tells what a receive got.
+type Status struct {
+	Source, Tag, Bytes int
+	Foreign            bool // the bytes are in the other byte order
+}
+
+func (r *Request) status() Status {
+	return Status{Source: r.from, Tag: int(r.tagGot), Bytes: r.length, Foreign: r.kind == receiving && r.order != order}
+}
+
+func (e *Engine) newRequest() *Request {
+	if n := len(e.free); n > 0 {
+		r := e.free[n-1]
+		e.free = e.free[:n-1]
+		return r
+	}
+	return new(Request)
+}
+
+// recycle takes back a request that nobody else knows.
+func (e *Engine) recycle(r *Request) {
+	*r = Request{}
+	if len(e.free) < 64 {
+		e.free = append(e.free, r)
+	}
+}
+
+// Send sends a message and returns when data may be changed.
+func (e *Engine) Send(ctx uint32, to int, tag int32, data []byte) error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if err := e.usable(to); err != nil {
+		return err
+	}
+	if e.quick(ctx, to, tag, data) {
+		return nil
+	}
+	r := e.newRequest()
+	e.begin(r, ctx, to, tag, data)
+	if err := e.wait(r); err != nil {
+		return err
+	}
+	e.recycle(r)
+	return nil
+}
+
+// usable tells why nothing can be sent to a rank.
+func (e *Engine) usable(to int) error {
+	if e.err != nil {
+		return e.err
+	}
+	if e.closed {
+		return ErrClosed
+	}
+	if e.peers[to].ended {
+		return fmt.Errorf("%w: rank %d can't be sent to", ErrEnded, to)
+	}
+	return nil
+}
+
+// quick sends a message to this rank itself; other cases go through begin.
+func (e *Engine) quick(ctx uint32, to int, tag int32, data []byte) bool {
+	if to != e.rank {
+		return false
+	}
+	e.head = frame{kind: kindEager, order: order, ctx: ctx, tag: tag, epoch: e.epoch}
+	m := e.newMessage(to, &e.head, len(data))
+	m.data, m.whole = data, true
+	if r := e.box(ctx).take(to, tag); r != nil {
+		e.hand(m, r)
+		return true
+	}
+	m.data = append([]byte(nil), data...)
+	e.file(m)
+	return true
+}
+
+// begin starts to send a message.
+func (e *Engine) begin(r *Request, ctx uint32, to int, tag int32, data []byte) {
+	p := &e.peers[to]
+	*r = Request{kind: sending, ctx: ctx, peer: to, tag: tag, buf: data}
+	if e.count {
+		p.sent++
+	}
+	e.head = frame{order: order, ctx: ctx, tag: tag, epoch: e.epoch, seq: p.sent}
+	if len(data) <= p.eager {
+		e.head.kind = kindEager
+		if e.emit(to, data, r) {
+			r.done = true
+		}
+		return
+	}
+	e.lastID++
+	e.requests[e.lastID] = r
+	e.head.kind, e.head.length, e.head.id = kindAnnounce, uint64(len(data)), e.lastID
+	if p.puller != nil {
+		e.head.other = address(data)
+	}
+	e.emit(to, nil, nil)
+}
+
+// Isend starts to send a message; data must not be changed until it is done.
+func (e *Engine) Isend(ctx uint32, to int, tag int32, data []byte) *Request {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	r := new(Request)
+	if err := e.usable(to); err != nil {
+		*r = Request{kind: sending, peer: to, tag: tag, done: true, err: err}
+	} else if e.quick(ctx, to, tag, data) {
+		*r = Request{kind: sending, peer: to, tag: tag, done: true}
+	} else {
+		e.begin(r, ctx, to, tag, data)
+	}
+	return r
+}
+
+// Recv receives a message.
+func (e *Engine) Recv(ctx uint32, from int, tag int32, buf []byte) (Status, error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	r := e.newRequest()
+	e.receive(r, ctx, from, tag, buf)
+	err := e.wait(r)
+	st := r.status()
+	if r.done {
+		e.recycle(r)
+	}
+	return st, err
+}
+
+// Irecv starts to receive a message into buf.
+func (e *Engine) Irecv(ctx uint32, from int, tag int32, buf []byte) *Request {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	r := new(Request)
+	e.receive(r, ctx, from, tag, buf)
+	return r
+}
+
+func (e *Engine) receive(r *Request, ctx uint32, from int, tag int32, buf []byte) {
+	e.clock++
+	*r = Request{kind: receiving, ctx: ctx, peer: from, tag: tag, buf: buf, posted: e.clock}
+	b := e.box(ctx)
+	m := b.find(from, tag)
+	switch {
+	case m != nil:
+		b.remove(m)
+		e.claim(m, r)
+	case e.err != nil:
+		e.complete(r, e.err)
+	case e.closed:
+		e.complete(r, ErrClosed)
+	case e.over(from):
+		e.complete(r, e.noMore(from))
+	default:
+		b.post(r)
+	}
+}
+
+// claim joins a message that was waiting with its receive.
+func (e *Engine) claim(m *message, r *Request) {
+	switch {
+	case m.whole:
+		e.hand(m, r)
+	case m.id != 0 && !m.asked:
+		m.want = r
+		e.fetch(m)
+		e.pull()
+	default: // the rest is on its way into m.data
+		m.want = r
+	}
+}
+
+// over reports whether no more messages can come from a rank.
+func (e *Engine) over(from int) bool {
+	if from != Any {
+		return e.peers[from].ended
+	}
+	for i := range e.peers {
+		if i != e.rank && !e.peers[i].ended {
+			return false
+		}
+	}
+	return e.size > 1
+}
+
+func (e *Engine) noMore(from int) error {
+	if from == Any {
+		return fmt.Errorf("%w: no message can come any more, all other ranks have ended", ErrEnded)
+	}
+	return fmt.Errorf("%w: no message can come from rank %d any more", ErrEnded, from)
+}
+
+// dropEnded ends the receives that can't be satisfied any more.
+func (e *Engine) dropEnded() {
+	for _, b := range e.boxes {
+		for i, q := range b.posted {
+			if len(q) == 0 || !e.over(i-1) {
+				continue
+			}
+			for _, r := range append(queue[*Request](nil), q...) {
+				b.unpost(r)
+				e.complete(r, e.noMore(i-1))
+			}
+		}
+	}
+}
+
+// Wait returns when the request is done.
+func (e *Engine) Wait(r *Request) (Status, error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	err := e.wait(r)
+	return r.status(), err
+}
+
+// Test reports whether the request is done, after moving what can be moved.
+func (e *Engine) Test(r *Request) (bool, Status, error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if !r.done {
+		e.poll()
+	}
+	if !r.done && e.err != nil {
+		return true, r.status(), e.err
+	}
+	if !r.done {
+		return false, Status{}, nil
+	}
+	return true, r.status(), r.err
+}
+
+// WaitAny returns the index of a request that is done, -1 if all are nil.
+func (e *Engine) WaitAny(rs []*Request) (int, Status, error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	on, live := none, false
+	for i, r := range rs {
+		if r == nil {
+			continue
+		}
+		if r.done {
+			return i, r.status(), r.err
+		}
+		live = true
+		if on = r.waitsFor(); len(rs) > 1 {
+			on = Any
+		}
+	}
+	if !live {
+		return -1, Status{}, nil
+	}
+	at := -1
+	err := e.until(on, func() bool {
+		for i, r := range rs {
+			if r != nil && r.done {
+				at = i
+				return true
+			}
+		}
+		return false
+	})
+	if at < 0 {
+		return 0, Status{}, err
+	}
+	return at, rs[at].status(), rs[at].err
+}
+
+// waitsFor is the rank on which a request depends.
+func (r *Request) waitsFor() int { return r.peer }
+
+// Probe waits until a message can be received, and leaves it there.
+func (e *Engine) Probe(ctx uint32, from int, tag int32) (Status, error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	var m *message
+	b := e.box(ctx)
+	err := e.until(from, func() bool {
+		m = b.find(from, tag)
+		return m != nil || e.over(from)
+	})
+	if m != nil {
+		return Status{Source: m.source, Tag: int(m.tag), Bytes: m.length}, nil
+	}
+	if err == nil {
+		err = e.noMore(from)
+	}
+	return Status{}, err
+}
+
+// Iprobe looks whether a message can be received.
+func (e *Engine) Iprobe(ctx uint32, from int, tag int32) (bool, Status, error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	b := e.box(ctx)
+	m := b.find(from, tag)
+	if m == nil {
+		e.poll()
+		m = b.find(from, tag)
+	}
+	if m == nil {
+		return false, Status{}, e.err
+	}
+	return true, Status{Source: m.source, Tag: int(m.tag), Bytes: m.length}, nil
+}

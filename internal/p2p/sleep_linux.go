@@ -1,0 +1,112 @@
+package p2p
+
+import (
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// sleeper lets goroutines wait for something to do. One of them sleeps on the
+// descriptors of all links; the others wait for it.
+type sleeper struct {
+	event    int // an eventfd that wakes the one who sleeps
+	asleep   bool
+	ringing  atomic.Bool
+	waiters  int // goroutines that wait for messages
+	others   []chan struct{}
+	patience time.Duration // between two looks at a link without a descriptor
+}
+
+func (s *sleeper) init() error {
+	fd, err := unix.Eventfd(0, unix.EFD_NONBLOCK|unix.EFD_CLOEXEC)
+	if err != nil {
+		return fmt.Errorf("eventfd: %w", err)
+	}
+	s.event = fd
+	return nil
+}
+
+func (s *sleeper) close() {
+	if s.event >= 0 {
+		unix.Close(s.event)
+		s.event = -1
+	}
+}
+
+// wake ends the present or next sleep. Any goroutine may call it.
+func (s *sleeper) wake() {
+	if s.ringing.Swap(true) {
+		return
+	}
+	one := [8]byte{1, 1, 1, 1, 1, 1, 1, 1}
+	unix.Write(s.event, one[:])
+}
+
+// broadcast says that something which goroutines wait for may have happened.
+// The lock is held.
+func (s *sleeper) broadcast() {
+	if s.asleep {
+		s.wake()
+	}
+	for _, c := range s.others {
+		close(c)
+	}
+	s.others = s.others[:0]
+}
+
+// sleep waits until there may be something to do. The lock is held, and given
+// up meanwhile.
+func (s *sleeper) sleep(e *Engine) {
+	if s.asleep {
+		c := make(chan struct{})
+		s.others = append(s.others, c)
+		e.mu.Unlock()
+		<-c
+		e.mu.Lock()
+		return
+	}
+	fds := make([]unix.PollFd, 1, 4)
+	fds[0] = unix.PollFd{Fd: int32(s.event), Events: unix.POLLIN}
+	timeout := time.Second // a lost wake-up would cost that, no more
+	armed := 0
+	ready := true
+	for _, l := range e.links {
+		if !l.Arm() {
+			l.Disarm()
+			ready = false
+			break
+		}
+		armed++
+		if fd := l.FD(); fd >= 0 {
+			fds = append(fds, unix.PollFd{Fd: int32(fd), Events: unix.POLLIN})
+		} else {
+			s.patience = min(max(2*s.patience, 5*time.Microsecond), time.Millisecond)
+			timeout = s.patience
+		}
+	}
+	if ready {
+		s.asleep = true
+		e.mu.Unlock()
+		ts := unix.NsecToTimespec(int64(timeout))
+		n, _ := unix.Ppoll(fds, &ts, nil)
+		e.mu.Lock()
+		s.asleep = false
+		if n > 0 {
+			s.patience = 0
+		}
+		if fds[0].Revents != 0 {
+			var buf [8]byte
+			s.ringing.Store(false) // first: who rings from now on must be heard
+			unix.Read(s.event, buf[:])
+		}
+	}
+	for _, l := range e.links[:armed] {
+		l.Disarm()
+	}
+	for _, c := range s.others { // one of them sleeps next
+		close(c)
+	}
+	s.others = s.others[:0]
+}

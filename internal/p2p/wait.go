@@ -1,0 +1,114 @@
+package p2p
+
+import "runtime"
+
+// none is no rank, where a wait depends on none.
+const none = -2
+
+const (
+	// spins is how often links are polled without success before the caller
+	// sleeps, and crowdedSpins where ranks share processors.
+	spins        = 4000
+	crowdedSpins = 20
+	// breath is after how many polls others may have the lock.
+	breath = 32
+)
+
+// wait runs the engine until r is done. The lock is held.
+func (e *Engine) wait(r *Request) error {
+	if !r.done {
+		if err := e.until(r.waitsFor(), func() bool { return r.done }); err != nil && !r.done {
+			return err
+		}
+	}
+	return r.err
+}
+
+// until runs the engine until done says so, or nothing works any more. The
+// lock is held. on is the rank that the caller waits for.
+func (e *Engine) until(on int, done func() bool) error {
+	blocked := false
+	idle, limit := 0, spins
+	if e.cfg.Crowded {
+		limit = crowdedSpins
+	}
+	for !done() {
+		if e.err != nil {
+			if blocked {
+				e.unblocked()
+			}
+			return e.err
+		}
+		if e.poll() {
+			idle = 0
+			continue
+		}
+		if done() { // another goroutine's doing
+			break
+		}
+		if idle++; idle < limit {
+			if idle%breath == 0 {
+				e.mu.Unlock()
+				if e.cfg.Crowded || idle%1024 == 0 {
+					runtime.Gosched()
+				}
+				e.mu.Lock()
+			}
+			continue
+		}
+		if !blocked && on != none {
+			blocked = true
+			e.blocked(on)
+			continue // that may have sent something
+		}
+		e.sleep.sleep(e)
+		idle = limit - min(limit, breath)
+	}
+	if blocked {
+		e.unblocked()
+	}
+	return nil
+}
+
+// blocked and unblocked tell the observer that the program waits.
+func (e *Engine) blocked(on int) {
+	if e.sleep.waiters++; e.sleep.waiters > 1 {
+		on = Any
+	}
+	if e.observer != nil {
+		e.observer.Blocked(on)
+	}
+}
+
+func (e *Engine) unblocked() {
+	if e.sleep.waiters--; e.sleep.waiters == 0 && e.observer != nil {
+		e.observer.Unblocked()
+	}
+}
+
+// poll moves what can be moved, and reports whether anything moved. The lock
+// is held.
+func (e *Engine) poll() bool {
+	moved := false
+	for i := range e.links {
+		if e.links[i].Poll() {
+			moved = true
+		}
+	}
+	if len(e.pulls) > 0 {
+		e.pull()
+		moved = true
+	}
+	return moved
+}
+
+// Poll moves what can be moved without waiting.
+func (e *Engine) Poll() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.poll()
+}
+
+// Serve runs the engine until done says so. The lock is held, and done is
+// called with it; Wake makes it look again.
+func (e *Engine) Serve(done func() bool) error { return e.until(none, done) }

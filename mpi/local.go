@@ -1,0 +1,80 @@
+package mpi
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+
+	"github.com/cairnrun/cairn/internal/p2p"
+	"github.com/cairnrun/cairn/transport"
+	"github.com/cairnrun/cairn/transport/mem"
+)
+
+// Local runs body on n ranks in this process, each in a goroutine with its
+// own communicator, and returns when all have ended. It is for tests of
+// programs, and for trying things out; when a body returns an error or
+// panics, the others' operations end with ErrLost.
+func Local(n int, body func(c *Comm) error) error {
+	if n < 1 {
+		return fmt.Errorf("mpi: %w: %d ranks", ErrArgument, n)
+	}
+	fabric := mem.New(n)
+	exchange := newExchange(n)
+	errs := make([]error, n)
+	var wg sync.WaitGroup
+	for r := range n {
+		wg.Go(func() {
+			failed := true
+			defer func() {
+				if failed {
+					fabric.Kill(r)
+				}
+			}()
+			e, err := p2p.New(p2p.Config{Rank: r, Size: n, Drivers: []transport.Driver{fabric.Driver(r, mem.Options{})}, Crowded: true, Exchange: exchange.put(r)})
+			if err == nil {
+				err = e.Connect(context.Background())
+			}
+			if err == nil {
+				if err = body(World(e)); err == nil {
+					failed = false
+					err = e.Close(context.Background())
+				}
+			}
+			if err != nil {
+				errs[r] = fmt.Errorf("rank %d: %w", r, err)
+			}
+		})
+	}
+	wg.Wait()
+	return errors.Join(errs...)
+}
+
+// exchange is a meeting place for the cards of ranks in one process.
+type exchange struct {
+	mu    sync.Mutex
+	cards [][]byte
+	n     int
+	full  chan struct{}
+}
+
+func newExchange(n int) *exchange {
+	return &exchange{cards: make([][]byte, n), full: make(chan struct{})}
+}
+
+func (x *exchange) put(rank int) func(context.Context, []byte) ([][]byte, error) {
+	return func(ctx context.Context, card []byte) ([][]byte, error) {
+		x.mu.Lock()
+		x.cards[rank] = card
+		if x.n++; x.n == len(x.cards) {
+			close(x.full)
+		}
+		x.mu.Unlock()
+		select {
+		case <-x.full:
+			return x.cards, nil
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+}

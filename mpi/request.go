@@ -1,0 +1,246 @@
+package mpi
+
+import (
+	"errors"
+	"fmt"
+	"reflect"
+
+	"github.com/cairnrun/cairn/internal/graph"
+	"github.com/cairnrun/cairn/internal/p2p"
+)
+
+// Request is a send or receive under way. Its buffer must be left alone until
+// Wait or Test says that it is done. It is used by one goroutine at a time.
+// A protected request is restored: a receive that was pending is pending
+// again, into the same memory.
+type Request struct {
+	comm   *Comm
+	r      *p2p.Request // nil: done
+	data   any          // the slice, a []T
+	settle func(Status, bool) error
+	send   bool
+	peer   int // as given
+	tag    int
+
+	status Status
+	err    error
+}
+
+// Isend starts to send data to a rank.
+func Isend[T any](c *Comm, data []T, dest, tag int) *Request {
+	q := &Request{comm: c, data: data, send: true, peer: dest, tag: tag}
+	buf, err := view(data)
+	to := 0
+	if err == nil {
+		to, err = c.peer(dest)
+	}
+	if err == nil {
+		err = checkTag(tag)
+	}
+	if err != nil {
+		q.err = err
+		return q
+	}
+	q.r = c.e.Isend(c.ctx, to, int32(tag), buf)
+	return q
+}
+
+// Irecv starts to receive a message into data, which may be longer than the
+// message.
+func Irecv[T any](c *Comm, data []T, source, tag int) *Request {
+	q := &Request{comm: c, data: data, peer: source, tag: tag}
+	buf, err := view(data)
+	from := 0
+	if err == nil {
+		from, err = c.source(source)
+	}
+	if err == nil && tag != AnyTag {
+		err = checkTag(tag)
+	}
+	if err != nil {
+		q.err = err
+		return q
+	}
+	q.settle = func(s Status, foreign bool) error { return settle(data, s, foreign) }
+	q.r = c.e.Irecv(c.ctx, from, int32(tag), buf)
+	return q
+}
+
+// finish notes the outcome of a request that is done.
+func (q *Request) finish(st p2p.Status, err error) {
+	q.r = nil
+	if err != nil {
+		what := "receive from " + whom(q.peer, q.tag)
+		if q.send {
+			what = fmt.Sprintf("send to rank %d, tag %d", q.peer, q.tag)
+		}
+		q.err = fmt.Errorf("mpi: %s: %w", what, err)
+		return
+	}
+	if !q.send {
+		q.status = Status{Source: q.comm.local(st.Source), Tag: st.Tag, Bytes: st.Bytes}
+		q.err = q.settle(q.status, st.Foreign)
+	}
+}
+
+// Wait returns when the request is done. It may be called again.
+func (q *Request) Wait() (Status, error) {
+	if q.r != nil {
+		q.finish(q.comm.e.Wait(q.r))
+	}
+	return q.status, q.err
+}
+
+// Test reports whether the request is done.
+func (q *Request) Test() (bool, Status, error) {
+	if q.r != nil {
+		ok, st, err := q.comm.e.Test(q.r)
+		if !ok {
+			return false, Status{}, nil
+		}
+		q.finish(st, err)
+	}
+	return true, q.status, q.err
+}
+
+// WaitAll waits for all requests, nil ones left out, and returns their errors.
+func WaitAll(reqs ...*Request) error {
+	var errs []error
+	for _, q := range reqs {
+		if q == nil {
+			continue
+		}
+		if _, err := q.Wait(); err != nil {
+			errs = append(errs, err)
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// TestAll reports whether all requests are done, and returns their errors if
+// so.
+func TestAll(reqs ...*Request) (bool, error) {
+	var errs []error
+	for _, q := range reqs {
+		if q == nil {
+			continue
+		}
+		ok, _, err := q.Test()
+		if !ok {
+			return false, nil
+		}
+		if err != nil {
+			errs = append(errs, err)
+		}
+	}
+	return true, errors.Join(errs...)
+}
+
+// WaitAny waits until one of the requests is done and returns its index. A
+// request that was returned should be set to nil before the next call. When
+// all are nil the index is -1.
+func WaitAny(reqs ...*Request) (int, Status, error) {
+	if i, st, err := TestAny(reqs...); i >= 0 {
+		return i, st, err
+	}
+	var e *p2p.Engine
+	under := make([]*p2p.Request, len(reqs))
+	for i, q := range reqs {
+		if q == nil {
+			continue
+		}
+		if e == nil {
+			e = q.comm.e
+		} else if e != q.comm.e {
+			return -1, Status{}, fmt.Errorf("mpi: %w: requests of different runs", ErrArgument)
+		}
+		under[i] = q.r
+	}
+	if e == nil {
+		return -1, Status{}, nil
+	}
+	i, st, err := e.WaitAny(under)
+	reqs[i].finish(st, err)
+	return i, reqs[i].status, reqs[i].err
+}
+
+// TestAny returns the index of a request that is done, -1 if none is.
+func TestAny(reqs ...*Request) (int, Status, error) {
+	for i, q := range reqs {
+		if q == nil {
+			continue
+		}
+		if ok, st, err := q.Test(); ok {
+			return i, st, err
+		}
+	}
+	return -1, Status{}, nil
+}
+
+// CairnState saves and restores a request. At a checkpoint nothing is in
+// flight, so every send is done.
+func (q *Request) CairnState(k *graph.Coder) error {
+	e, _ := k.Run().(*p2p.Engine)
+	done, posted, message := true, uint64(0), ""
+	if !k.Restoring() {
+		if q.r != nil && !q.send {
+			var st p2p.Status
+			var err error
+			if done, posted, st, err = e.Saving(q.r); done {
+				q.finish(st, err)
+			}
+		}
+		if q.err != nil {
+			message = q.err.Error()
+		}
+	}
+	graph.Field(k, "comm", &q.comm)
+	graph.Field(k, "data", &q.data)
+	graph.Field(k, "send", &q.send)
+	graph.Field(k, "peer", &q.peer)
+	graph.Field(k, "tag", &q.tag)
+	graph.Field(k, "done", &done)
+	graph.Field(k, "posted", &posted)
+	graph.Field(k, "status", &q.status)
+	graph.Field(k, "error", &message)
+	if !k.Restoring() || k.Err() != nil {
+		return k.Err()
+	}
+	if message != "" {
+		q.err = errors.New(message)
+	}
+	if done {
+		return nil
+	}
+	if e == nil {
+		return errors.New("a pending receive is restored only in a run of several ranks")
+	}
+	v := reflect.ValueOf(q.data)
+	if v.Kind() != reflect.Slice || q.comm == nil {
+		return errors.New("a pending receive without a buffer or communicator")
+	}
+	if err := plain(v.Type().Elem()); err != nil {
+		return err
+	}
+	q.settle = func(s Status, foreign bool) error {
+		size := int(v.Type().Elem().Size())
+		if size > 0 && s.Bytes%size != 0 {
+			return fmt.Errorf("mpi: %w: a message of %d bytes from %s is received as %s", ErrArgument, s.Bytes, whom(s.Source, s.Tag), v.Type().Elem())
+		}
+		if foreign && size > 0 {
+			swap(v.Slice(0, min(v.Len(), s.Bytes/size)))
+		}
+		return nil
+	}
+	// The communicator may be restored after this: its fields are looked at
+	// when the receive is posted.
+	e.Adopt(posted, func() (*p2p.Request, uint32, int, int32, []byte, error) {
+		from, err := q.comm.source(q.peer)
+		if err != nil {
+			return nil, 0, 0, 0, nil, err
+		}
+		q.r = new(p2p.Request)
+		return q.r, q.comm.ctx, from, int32(q.tag), bytesOf(v), nil
+	})
+	return nil
+}
