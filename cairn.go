@@ -31,10 +31,12 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"strings"
 	"sync/atomic"
 	"time"
 
 	"github.com/cairnrun/cairn/ckpt"
+	"github.com/cairnrun/cairn/internal/control"
 	"github.com/cairnrun/cairn/internal/graph"
 	"github.com/cairnrun/cairn/internal/vfs"
 	"github.com/cairnrun/cairn/store"
@@ -77,7 +79,9 @@ const (
 
 // Options of a run. Only Dir is needed.
 type Options struct {
-	Dir string // where sets are kept; one run at a time
+	// Dir is where sets are kept, one run at a time. All ranks of a run name
+	// the same one. It may be empty under 'cairn run', which has a place.
+	Dir string
 
 	// When a checkpoint is due. Several may be given; the first that comes
 	// due counts. With none, Auto is taken; until a save was measured it
@@ -90,6 +94,12 @@ type Options struct {
 	// empty: none. The second signal that says stop has its usual effect.
 	Signals map[os.Signal]Action
 
+	// Spatial says that no message crosses any point: sets that are due by
+	// EveryPoints are then taken by each rank at the same points without a
+	// message exchanged. A set that turns out not to be consistent is refused
+	// when the run is restored.
+	Spatial bool
+
 	Keep        int         // newest sets to keep; 0: 2
 	Memory      int64       // bound on memory for copies, in bytes; 0: the size of the state
 	Compression Compression // None, Zstd or Gzip
@@ -101,7 +111,8 @@ type Options struct {
 	OnError func(error)  // called when a set could not be saved; Point then returns nil
 	Log     *slog.Logger // warnings, such as a damaged set; nil: slog.Default()
 
-	fs vfs.FS // for tests
+	fs   vfs.FS // for tests
+	seat *seat  // …
 }
 
 // Saved tells of a set that is safe.
@@ -118,6 +129,8 @@ type Saved struct {
 // methods are called by one goroutine at a time.
 type Run struct {
 	opts  Options
+	seat  *seat
+	team  *team // nil: there are no other ranks, and no messages
 	dir   *store.Dir
 	saver *ckpt.Saver
 	log   *slog.Logger
@@ -132,13 +145,15 @@ type Run struct {
 	damaged   map[uint64]bool
 	files     fileTable
 
+	slow    bool // Point must tell others about itself
 	points  uint64
+	shown   atomic.Uint64          // points, for who reports them
 	left    int                    // points until one is due by count
 	wake    atomic.Bool            // Point must look closer
 	request atomic.Pointer[string] // a checkpoint was asked for, by whom
 	due     atomic.Bool            // … is due by time
-	stop    atomic.Pointer[os.Signal]
-	late    string // a reason that waits for the writer
+	stop    atomic.Pointer[string] // … and to stop then
+	late    string                 // a reason that waits for the writer
 	timer   *time.Timer
 	signals *signalWatch
 	outcome chan ckpt.Result
@@ -149,6 +164,8 @@ type Run struct {
 	held    time.Duration // cost of the last save
 	done    bool
 	closed  bool
+
+	reporting chan struct{} // closed to end the reports to a supervisor
 }
 
 // Open starts a run. It takes the folder's lock and creates the folder where
@@ -156,9 +173,6 @@ type Run struct {
 func Open(ctx context.Context, opts Options) (*Run, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
-	}
-	if opts.Dir == "" {
-		return nil, errors.New("cairn: Options.Dir is empty: name a folder for the checkpoints")
 	}
 	switch opts.Compression {
 	case None, Zstd, Gzip:
@@ -173,13 +187,32 @@ func Open(ctx context.Context, opts Options) (*Run, error) {
 			return nil, fmt.Errorf("cairn: Options.%s is negative", o.name)
 		}
 	}
+	log := opts.Log
+	if log == nil {
+		log = slog.Default()
+	}
+	seat := opts.seat
+	if seat == nil {
+		seat = alone()
+	}
 	if opts.fs == nil {
 		opts.fs = vfs.OS()
-		abs, err := filepath.Abs(opts.Dir)
-		if err != nil {
-			return nil, fmt.Errorf("cairn: %w", err)
+		if opts.Dir != "" {
+			abs, err := filepath.Abs(opts.Dir)
+			if err != nil {
+				return nil, fmt.Errorf("cairn: %w", err)
+			}
+			opts.Dir = abs // the program may change its working folder
 		}
-		opts.Dir = abs // the program may change its working folder
+		if opts.seat == nil {
+			var err error
+			if seat, err = takeSeat(ctx, &opts, log); err != nil {
+				return nil, err
+			}
+		}
+	}
+	if opts.Dir == "" {
+		return nil, errors.New("cairn: Options.Dir is empty: name a folder for the checkpoints")
 	}
 	if opts.Every == 0 && opts.EveryPoints == 0 {
 		opts.Auto = true
@@ -187,24 +220,46 @@ func Open(ctx context.Context, opts Options) (*Run, error) {
 	if opts.MTBF == 0 {
 		opts.MTBF = 24 * time.Hour
 	}
-	p := &Run{opts: opts, log: opts.Log, how: make(map[string]How), damaged: make(map[uint64]bool), outcome: make(chan ckpt.Result, 1)}
-	if p.log == nil {
-		p.log = slog.Default()
-	}
-	dir, err := store.Create(opts.fs, opts.Dir, 0)
+	p := &Run{opts: opts, log: log, seat: seat, how: make(map[string]How), damaged: make(map[uint64]bool), outcome: make(chan ckpt.Result, 1)}
+	dir, err := store.Create(opts.fs, opts.Dir, seat.Rank)
 	if err != nil {
 		return nil, fmt.Errorf("cairn: %w", err)
 	}
 	p.dir = dir
-	sets, err := dir.Sets()
-	lost, lerr := dir.Lost()
-	if err := errors.Join(err, lerr); err != nil {
+	if err := p.enter(ctx); err != nil {
 		dir.Close()
-		return nil, fmt.Errorf("cairn: %w", err)
+		return nil, err
+	}
+	return p, nil
+}
+
+// enter joins the run that the folder is open for.
+func (p *Run) enter(ctx context.Context) error {
+	sets, err := p.dir.Sets()
+	lost, lerr := p.dir.Lost()
+	if err := errors.Join(err, lerr); err != nil {
+		return fmt.Errorf("cairn: %w", err)
 	}
 	p.files.resuming = len(sets)+len(lost) > 0
 	p.wake.Store(true) // the first Point looks whether all is as it should be
-	return p, nil
+	if p.seat.Output {
+		if err := p.files.adoptOutput(); err != nil {
+			return fmt.Errorf("cairn: %w", err)
+		}
+	}
+	if p.seat.Size > 1 {
+		if p.team, err = assemble(ctx, p, p.seat); err != nil {
+			return err
+		}
+		p.team.protect()
+	}
+	p.slow = p.seat.Size > 1 || p.seat.ctl != nil
+	if p.seat.ctl != nil {
+		p.seat.ctl.attach(p)
+		p.reporting = make(chan struct{})
+		go p.report(p.reporting)
+	}
+	return nil
 }
 
 // How qualifies a protected variable.
@@ -298,6 +353,9 @@ func checkName(name string) error {
 	if name == "." || name == ".." {
 		return errors.New("not a name")
 	}
+	if strings.HasPrefix(name, reserved) {
+		return fmt.Errorf("names that begin with %q are Cairn's own", reserved)
+	}
 	for _, r := range name {
 		if r == '/' || r < ' ' || r == '\uFFFD' {
 			return fmt.Errorf("a name can't hold %q", r)
@@ -328,14 +386,32 @@ type Coder = graph.Coder
 func Field[T any](c *Coder, name string, v *T) { graph.Field(c, name, v) }
 
 func (p *Run) env() *graph.Env {
-	return &graph.Env{FileID: p.files.id, FileOf: p.files.file, Types: p.types}
+	env := &graph.Env{FileID: p.files.id, FileOf: p.files.file, Types: p.types}
+	if p.team != nil {
+		env.Run = p.team.engine
+	}
+	return env
 }
 
 // Request makes a checkpoint due at the next Point. Any goroutine may call it.
 func (p *Run) Request() { p.ask("request") }
 
 func (p *Run) ask(reason string) {
+	if p.seat.Size > 1 {
+		p.team.ask(reason, false)
+		return
+	}
 	p.request.Store(&reason)
+	p.wake.Store(true)
+}
+
+// askStop makes the next Point save and return ErrStopped.
+func (p *Run) askStop(by string) {
+	if p.seat.Size > 1 {
+		p.team.ask(by, true)
+		return
+	}
+	p.stop.Store(&by)
 	p.wake.Store(true)
 }
 
@@ -358,18 +434,46 @@ func (p *Run) Close() error {
 	if p.signals != nil {
 		p.signals.stop()
 	}
-	var err error
-	if p.saver != nil {
-		if p.saver.Busy() {
-			p.collect(<-p.outcome)
+	if p.saver != nil && p.saver.Busy() {
+		p.collect(<-p.outcome)
+	}
+	err, all := error(nil), true
+	if p.seat.Size > 1 {
+		p.team.writing.Wait()
+		all, err = p.team.close(p.done)
+		if err != nil {
+			err = fmt.Errorf("cairn: %w", err)
 		}
+	}
+	if p.saver != nil {
 		p.saver.Close()
 	}
-	err = p.takeError()
-	if p.done {
-		if _, perr := p.dir.Prune(0, nil); perr != nil {
-			err = errors.Join(err, fmt.Errorf("cairn: removing the sets of a finished run: %w", perr))
-		}
+	err = errors.Join(err, p.takeError())
+	if p.reporting != nil {
+		close(p.reporting)
+	}
+	if p.done && all {
+		err = errors.Join(err, p.finish())
 	}
 	return errors.Join(err, p.dir.Close())
+}
+
+// finish removes the sets of a run whose work is done. A supervisor does that
+// when all ranks have ended well.
+func (p *Run) finish() error {
+	if p.seat.ctl != nil {
+		p.seat.ctl.say(&control.Message{Kind: control.Finished})
+		return nil
+	}
+	var err error
+	if p.seat.Size > 1 && p.seat.Rank == 0 {
+		err = p.dir.RemoveLine()
+	}
+	if err == nil {
+		_, err = p.dir.Prune(0, nil)
+	}
+	if err != nil {
+		return fmt.Errorf("cairn: removing the sets of a finished run: %w", err)
+	}
+	return nil
 }

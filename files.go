@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/cairnrun/cairn/ckpt"
@@ -67,9 +68,10 @@ type fileTable struct {
 type openFile struct {
 	entry    ckpt.FileEntry
 	f        *os.File
-	truncate bool // was asked for, and waits for Restore
-	made     bool // did not exist before
-	fresh    bool // opened by Restore, and the program has not asked for it yet
+	truncate bool  // was asked for, and waits for Restore
+	made     bool  // did not exist before
+	before   int64 // standard output: what was in it when the program started
+	fresh    bool  // opened by Restore, and the program has not asked for it yet
 }
 
 // The standard streams are known without being opened; they have no entry.
@@ -96,6 +98,49 @@ func (t *fileTable) add(f *os.File, name string, flag int, perm fs.FileMode, tru
 		f:     f, truncate: truncate,
 	})
 	t.next++
+	return nil
+}
+
+// stdoutPath is how the file that standard output goes to is named in a set,
+// where it belongs to the run.
+const stdoutPath = "/dev/stdout"
+
+// adoptOutput makes standard output part of the state, a file that somebody
+// who supervises the run has opened for it.
+func (t *fileTable) adoptOutput() error {
+	st, err := os.Stdout.Stat()
+	if err != nil {
+		return err
+	}
+	if err := t.add(os.Stdout, stdoutPath, os.O_WRONLY|os.O_APPEND, st.Mode().Perm(), false); err != nil {
+		return err
+	}
+	o := t.open[len(t.open)-1]
+	if o.entry.Abs, err = os.Readlink("/proc/self/fd/1"); err != nil {
+		return err
+	}
+	o.before = st.Size()
+	return nil
+}
+
+// afresh drops from standard output what earlier attempts wrote, which left
+// no set behind.
+func (t *fileTable) afresh() error {
+	for _, o := range t.open {
+		if o.f != os.Stdout || o.before == 0 {
+			continue
+		}
+		text, err := os.ReadFile(o.entry.Abs)
+		if err == nil {
+			err = o.f.Truncate(0)
+		}
+		if err == nil {
+			_, err = o.f.Write(text[min(o.before, int64(len(text))):])
+		}
+		if err != nil {
+			return fmt.Errorf("standard output: %w", err)
+		}
+	}
 	return nil
 }
 
@@ -194,6 +239,9 @@ func (t *fileTable) begin(saved []ckpt.FileEntry) {
 	t.saved = nil
 	for _, e := range saved {
 		o := &openFile{entry: e, fresh: true}
+		if e.Path == stdoutPath && !slices.ContainsFunc(t.open, func(c *openFile) bool { return c.f == os.Stdout }) {
+			continue // it belonged to the run then
+		}
 		for _, c := range t.open {
 			if !used[c] && c.entry.Path == e.Path && c.entry.Mode == e.Mode {
 				used[c] = true

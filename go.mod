@@ -8,4 +8,7 @@ require (
 	golang.org/x/sys v0.49.0
 )
 
-require github.com/klauspost/cpuid/v2 v2.2.10 // indirect
+require (
+	github.com/ebitengine/purego v0.10.0 // indirect
+	github.com/klauspost/cpuid/v2 v2.2.10 // indirect
+)

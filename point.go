@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/cairnrun/cairn/ckpt"
+	"github.com/cairnrun/cairn/coord"
+	"github.com/cairnrun/cairn/internal/control"
 	"github.com/cairnrun/cairn/internal/graph"
 )
 
@@ -25,10 +27,33 @@ import (
 func (p *Run) Point(ctx context.Context) error {
 	p.points++
 	p.left--
+	if p.slow { // there are others who want to know
+		p.shown.Store(p.points)
+		if p.seat.Size > 1 {
+			if p.team.quiet() && !p.wake.Load() {
+				return nil
+			}
+			return p.pointTogether(ctx)
+		}
+	}
 	if p.left != 0 && !p.wake.Load() {
 		return nil
 	}
 	return p.point(ctx)
+}
+
+// pointTogether is point in a run of several ranks.
+func (p *Run) pointTogether(ctx context.Context) error {
+	if err := p.ready(); err != nil {
+		return err
+	}
+	p.wake.Store(false)
+	select {
+	case r := <-p.outcome:
+		p.collect(r)
+	default:
+	}
+	return p.team.point(ctx)
 }
 
 func (p *Run) point(ctx context.Context) error {
@@ -60,7 +85,7 @@ func (p *Run) point(ctx context.Context) error {
 		reason, must = *by, true
 	}
 	if stop != nil {
-		reason, must = (*stop).String(), true
+		reason, must = *stop, true
 	}
 	if reason != "" && !must && p.saver.Busy() { // the disk is slower than that: when it is done
 		p.late = reason
@@ -76,7 +101,7 @@ func (p *Run) point(ctx context.Context) error {
 		}
 	}
 	if stop != nil {
-		return p.stopped(ctx, (*stop).String())
+		return p.stopped(ctx, *stop)
 	}
 	return p.takeError()
 }
@@ -89,6 +114,7 @@ func (p *Run) stopped(ctx context.Context, by string) error {
 	}
 	p.stop.Store(nil)
 	p.unsaid = nil
+	p.seat.ctl.say(&control.Message{Kind: control.Stopped, Set: p.safe})
 	if p.lost != nil && p.safe == 0 {
 		return fmt.Errorf("cairn: %w: %s: the state is NOT saved, and no set is safe: %w", ErrStopped, by, p.lost)
 	}
@@ -99,9 +125,15 @@ func (p *Run) stopped(ctx context.Context, by string) error {
 }
 
 // Checkpoint saves now, whether due or not, and returns when the set is safe.
+// In a run of several ranks it asks all of them for a set, and returns when
+// this rank's part of one is safe on all ranks: it is then best called by all
+// of them at the same place, which counts as a point.
 func (p *Run) Checkpoint(ctx context.Context) error {
 	if err := p.ready(); err != nil {
 		return err
+	}
+	if p.seat.Size > 1 {
+		return p.checkpointTogether(ctx)
 	}
 	err := p.save(ctx, "call")
 	if err != nil {
@@ -130,24 +162,13 @@ func (p *Run) ready() error {
 
 // save starts a set, after the one under way.
 func (p *Run) save(ctx context.Context, reason string) error {
-	if err := p.await(ctx); err != nil {
+	note := ckpt.Note{Points: p.points, Reason: reason}
+	if p.team != nil {
+		p.team.pack(&note, new(coord.Save))
+	}
+	if _, err := p.start(ctx, note, false); err != nil {
 		return err
 	}
-	began := time.Now()
-	files, err := p.files.entries() // first: it forgets closed files, which Collect then refuses
-	if err != nil {
-		return err
-	}
-	img, err := p.collector.Collect(p.roots, p.env())
-	if err != nil {
-		return err
-	}
-	set, err := p.saver.Save(ctx, img, files, ckpt.Note{Points: p.points, Reason: reason})
-	if err != nil {
-		return err
-	}
-	p.held = time.Since(began)
-	p.saving = Saved{Set: set, Reason: reason, State: imageBytes(img), Held: p.held}
 	done := p.saver.Done()
 	go func() {
 		p.outcome <- <-done
@@ -155,6 +176,112 @@ func (p *Run) save(ctx context.Context, reason string) error {
 	}()
 	p.schedule()
 	return nil
+}
+
+// start copies the state and hands it to the writer.
+func (p *Run) start(ctx context.Context, note ckpt.Note, alone bool) (uint64, error) {
+	if err := p.await(ctx); err != nil {
+		return 0, err
+	}
+	began := time.Now()
+	files, err := p.files.entries() // first: it forgets closed files, which Collect then refuses
+	if err != nil {
+		return 0, err
+	}
+	img, err := p.collector.Collect(p.roots, p.env())
+	if err != nil {
+		return 0, err
+	}
+	if p.team != nil {
+		if err := p.team.packed(alone); err != nil {
+			return 0, err
+		}
+	}
+	set, err := p.saver.Save(ctx, img, files, note)
+	if err != nil {
+		return 0, err
+	}
+	p.held = time.Since(began)
+	p.saving = Saved{Set: set, Reason: note.Reason, State: imageBytes(img), Held: p.held}
+	return set, nil
+}
+
+// saveSet saves this rank's part of a set, as all ranks do.
+func (p *Run) saveSet(ctx context.Context, s *coord.Save) error {
+	ctx = context.WithoutCancel(ctx)
+	if err := p.await(ctx); err != nil {
+		return err
+	}
+	t := p.team
+	reopen := false
+	if !s.Alone {
+		t.engine.Lock()
+		var err error
+		reopen, err = t.engine.CloseFragile(ctx)
+		t.engine.Unlock()
+		if err != nil {
+			return err
+		}
+	}
+	err := p.saver.SetNext(s.Set)
+	if err == nil {
+		note := ckpt.Note{Points: s.Point, Reason: s.Reason}
+		t.pack(&note, s)
+		_, err = p.start(ctx, note, s.Alone)
+	}
+	if err == nil {
+		saving, done := p.saving, p.saver.Done()
+		t.writing.Add(1)
+		go func() {
+			defer t.writing.Done()
+			r := <-done
+			p.outcome <- r
+			p.wake.Store(true)
+			p.sayOutcome(saving, r)
+			t.saved(s.Set, r.Err)
+		}()
+		p.schedule()
+	}
+	if reopen {
+		if rerr := t.engine.Reopen(ctx); rerr != nil {
+			t.engine.Fail(rerr)
+			return errors.Join(err, rerr)
+		}
+	}
+	return err
+}
+
+// checkpointTogether asks for a set, and takes part until there is one.
+func (p *Run) checkpointTogether(ctx context.Context) error {
+	before := p.saving.Set
+	p.lost = nil
+	p.team.ask("call", false)
+	for p.saving.Set == before && p.lost == nil {
+		if err := p.Point(ctx); err != nil {
+			return err
+		}
+	}
+	if p.lost == nil {
+		if err := p.team.await(ctx, p.saving.Set); err != nil {
+			return err
+		}
+	}
+	if p.lost != nil {
+		p.unsaid = nil
+	}
+	return p.lost
+}
+
+// committed takes in that all ranks have a set.
+func (p *Run) committed(set uint64) {
+	if p.saver.Busy() && p.saving.Set == set { // of this rank, too: its outcome is there
+		p.collect(<-p.outcome)
+	}
+	p.safe, p.lost = set, nil
+	p.saver.Line(set)
+	if p.opts.OnSaved != nil && p.saving.Set == set {
+		p.opts.OnSaved(p.saving)
+	}
 }
 
 // await waits until no set is being written.
@@ -182,15 +309,32 @@ func imageBytes(img *graph.Image) int64 {
 // collect takes in what became of a set.
 func (p *Run) collect(r ckpt.Result) {
 	p.saver.Collect(r)
+	p.saving.Written, p.saving.Took = r.Written, r.Took
+	if p.seat.Size > 1 {
+		return // what counts is what became of it on all ranks
+	}
+	p.sayOutcome(p.saving, r)
 	if r.Err != nil {
 		p.fail(r.Err)
 		return
 	}
+	p.seat.ctl.say(&control.Message{Kind: control.Committed, Set: r.Set})
 	p.safe, p.lost = r.Set, nil
-	p.saving.Written, p.saving.Took = r.Written, r.Took
 	if p.opts.OnSaved != nil {
 		p.opts.OnSaved(p.saving)
 	}
+}
+
+// sayOutcome tells the supervisor what became of this rank's part of a set.
+func (p *Run) sayOutcome(s Saved, r ckpt.Result) {
+	if r.Err != nil {
+		p.seat.ctl.say(&control.Message{Kind: control.Failed, Set: r.Set, Error: r.Err.Error()})
+		return
+	}
+	p.seat.ctl.say(&control.Message{
+		Kind: control.Saved, Set: r.Set, Reason: s.Reason, State: s.State, Written: r.Written,
+		HeldNS: int64(s.Held), TookNS: int64(r.Took),
+	})
 }
 
 // fail notes that a set could not be saved.
@@ -233,7 +377,7 @@ func (p *Run) schedule() {
 			every = a
 		}
 	}
-	if every == 0 {
+	if every == 0 || p.seat.Rank != 0 { // one rank asks for all
 		return
 	}
 	if p.timer != nil {
@@ -241,6 +385,10 @@ func (p *Run) schedule() {
 		return
 	}
 	p.timer = time.AfterFunc(every, func() {
+		if p.seat.Size > 1 {
+			p.team.ask("time", false)
+			return
+		}
 		p.due.Store(true)
 		p.wake.Store(true)
 	})

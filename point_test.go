@@ -319,7 +319,7 @@ func TestStopNotSaved(t *testing.T) {
 		checkpoint(t, p)
 		full.Store(true)
 		var sig os.Signal = syscall.SIGTERM
-		p.stop.Store(&sig)
+		p.askStop(sig.String())
 		p.wake.Store(true)
 		err = p.Point(ctx)
 		if !errors.Is(err, ErrStopped) || !errors.Is(err, ErrNotSaved) || !errors.Is(err, syscall.ENOSPC) || !strings.Contains(err.Error(), "the last set that is safe is 1") {
@@ -342,7 +342,7 @@ func TestStopWithCanceledContext(t *testing.T) {
 	c, cancel := context.WithCancel(ctx)
 	cancel()
 	var sig os.Signal = syscall.SIGTERM
-	p.stop.Store(&sig)
+	p.askStop(sig.String())
 	p.wake.Store(true)
 	if err := p.Point(c); !errors.Is(err, ErrStopped) || errors.Is(err, ErrNotSaved) {
 		t.Fatalf("Point: %v", err)

@@ -188,7 +188,7 @@ func TestStopWithRefusedState(t *testing.T) {
 	restore(t, p, false)
 	state.c = make(chan int)
 	var sig os.Signal = syscall.SIGTERM
-	p.stop.Store(&sig)
+	p.askStop(sig.String())
 	p.wake.Store(true)
 	err := p.Point(ctx)
 	if !errors.Is(err, ErrStopped) || !errors.Is(err, ErrNotSaved) || !strings.Contains(err.Error(), "state.c") {

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/cairnrun/cairn/ckpt"
+	"github.com/cairnrun/cairn/internal/control"
 	"github.com/cairnrun/cairn/internal/graph"
 )
 
@@ -34,32 +35,23 @@ func (p *Run) Restore(ctx context.Context) (bool, error) {
 	if err != nil {
 		return false, fmt.Errorf("cairn: %w", err)
 	}
+	for _, n := range p.seat.Avoid {
+		p.damaged[n] = true
+	}
 	var table *ckpt.Table
-	var bad []error
-	for _, n := range sets {
-		table, err = p.load(ctx, n)
-		if err == nil {
-			p.safe = n
-			break
-		}
-		switch {
-		case errors.Is(err, ErrCorrupt):
-			p.damaged[n] = true
-		case !errors.Is(err, syscall.EIO): // that may pass: step over the set, but keep it
-			return false, fmt.Errorf("cairn: %w", err)
-		}
-		bad = append(bad, err)
-		p.log.Warn("cairn: a damaged checkpoint is stepped over", "set", n, "error", err)
+	if p.seat.Size > 1 {
+		table, err = p.team.restore(ctx, sets)
+	} else {
+		table, err = p.restoreAlone(ctx, sets)
 	}
-	if lost, err := p.dir.Lost(); err != nil {
+	if err == nil && table == nil {
+		err = p.files.afresh()
+	}
+	if err != nil {
 		return false, fmt.Errorf("cairn: %w", err)
-	} else if table == nil && len(bad) == 0 && len(lost) > 0 {
-		bad = append(bad, fmt.Errorf("%w: set %d has lost its file %s", ErrCorrupt, lost[0], p.dir.File(lost[0])))
-	}
-	if table == nil && len(bad) > 0 {
-		return false, fmt.Errorf("cairn: none of %d checkpoints in %s can be loaded; to start afresh, move that folder away: %w", len(bad), p.dir.Path(), errors.Join(bad...))
 	}
 	opts := ckpt.Options{
+		Rank: p.seat.Rank, Ranks: p.seat.Size,
 		Keep: p.opts.Keep, Compression: p.opts.Compression, Memory: p.opts.Memory,
 		MaxBases: p.opts.MaxBases, NoTracking: p.opts.NoTracking, Damaged: p.damaged,
 	}
@@ -74,9 +66,52 @@ func (p *Run) Restore(ctx context.Context) (bool, error) {
 	p.held = time.Duration(imageBytes(img)) // until one is measured: a nanosecond per byte
 	p.restored = true
 	p.files.resuming = false
+	if p.team != nil {
+		if err := p.team.begin(); err != nil {
+			return false, fmt.Errorf("cairn: %w", err)
+		}
+	}
 	p.schedule()
 	p.signals = watchSignals(p)
+	p.seat.ctl.say(&control.Message{Kind: control.Restored, Set: p.safe, OK: table != nil})
 	return table != nil, nil
+}
+
+// restoreAlone loads the newest set that can be loaded. It returns nil if
+// there is none.
+func (p *Run) restoreAlone(ctx context.Context, sets []uint64) (*ckpt.Table, error) {
+	var bad []error
+	for _, n := range sets {
+		if p.damaged[n] {
+			bad = append(bad, fmt.Errorf("set %d is put aside: the program failed with it again and again", n))
+			continue
+		}
+		table, err := p.load(ctx, n)
+		if err == nil {
+			p.safe = n
+			if p.team != nil {
+				err = p.team.resume()
+			}
+			return table, err
+		}
+		switch {
+		case errors.Is(err, ErrCorrupt):
+			p.damaged[n] = true
+		case !errors.Is(err, syscall.EIO): // that may pass: step over the set, but keep it
+			return nil, err
+		}
+		bad = append(bad, err)
+		p.log.Warn("cairn: a damaged checkpoint is stepped over", "set", n, "error", err)
+	}
+	if lost, err := p.dir.Lost(); err != nil {
+		return nil, err
+	} else if len(bad) == 0 && len(lost) > 0 {
+		bad = append(bad, fmt.Errorf("%w: set %d has lost its file %s", ErrCorrupt, lost[0], p.dir.File(lost[0])))
+	}
+	if len(bad) > 0 {
+		return nil, fmt.Errorf("none of %d checkpoints in %s can be loaded; to start afresh, move that folder away: %w", len(bad), p.dir.Path(), errors.Join(bad...))
+	}
+	return nil, nil
 }
 
 // load restores one set.
@@ -86,29 +121,13 @@ func (p *Run) load(ctx context.Context, index uint64) (*ckpt.Table, error) {
 		return nil, err
 	}
 	defer s.Close()
-	img, err := s.Image()
+	img, roots, err := p.fits(ctx, s)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", s.Path, err)
-	}
-	roots, err := p.match(img)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", s.Path, err)
+		return nil, err
 	}
 	files, err := s.Files()
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", s.Path, err)
-	}
-	for _, r := range roots {
-		if p.how[r.Name]&Optional != 0 { // an older set may lack it: touch nothing for a damaged one
-			bad, err := s.Verify(ctx, nil)
-			if err != nil {
-				return nil, fmt.Errorf("%s: %w", s.Path, err)
-			}
-			if len(bad) > 0 {
-				return nil, fmt.Errorf("%s: %w", s.Path, bad[0].Err)
-			}
-			break
-		}
 	}
 	p.files.begin(files)
 	shapes := p.fixedShapes()
@@ -141,6 +160,35 @@ func (p *Run) load(ctx context.Context, index uint64) (*ckpt.Table, error) {
 	return s.Table(), nil
 }
 
+// fits looks whether a set can be loaded, as far as that is seen without
+// changing anything, and returns what to restore.
+func (p *Run) fits(ctx context.Context, s *ckpt.Set) (*graph.Image, []graph.Root, error) {
+	if n := max(s.Header.Ranks, 1); n != p.seat.Size {
+		return nil, nil, fmt.Errorf("%s: %w: it was saved by a run of %d ranks, and this one has %d", s.Path, ErrMismatch, n, p.seat.Size)
+	}
+	img, err := s.Image()
+	if err != nil {
+		return nil, nil, fmt.Errorf("%s: %w", s.Path, err)
+	}
+	roots, err := p.match(img)
+	if err != nil {
+		return nil, nil, fmt.Errorf("%s: %w", s.Path, err)
+	}
+	for _, r := range roots {
+		if p.how[r.Name]&Optional != 0 && r.Name != flightName { // an older set may lack it: touch nothing for a damaged one
+			bad, err := s.Verify(ctx, nil)
+			if err != nil {
+				return nil, nil, fmt.Errorf("%s: %w", s.Path, err)
+			}
+			if len(bad) > 0 {
+				return nil, nil, fmt.Errorf("%s: %w", s.Path, bad[0].Err)
+			}
+			break
+		}
+	}
+	return img, roots, nil
+}
+
 // match compares the variables of a set with those that are protected, and
 // returns the ones to restore.
 func (p *Run) match(img *graph.Image) ([]graph.Root, error) {
@@ -153,6 +201,12 @@ func (p *Run) match(img *graph.Image) ([]graph.Root, error) {
 		vars++
 		saved[v.Name] = true
 		known := slices.ContainsFunc(p.roots, func(r graph.Root) bool { return r.Name == v.Name })
+		if !known && v.Name == flightName { // a program that sent messages and does not any more
+			if p.team == nil {
+				errs = append(errs, fmt.Errorf("%w: the set holds messages between ranks; call World before Restore", ErrMismatch))
+			}
+			continue
+		}
 		if !known && !slices.Contains(p.opts.Drop, v.Name) {
 			errs = append(errs, fmt.Errorf("%w: the set holds variable %q (%s), which the program does not protect; add it to Options.Drop if it is not needed any more", ErrMismatch, v.Name, graph.TypeName(v.Type)))
 		}

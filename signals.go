@@ -33,8 +33,7 @@ func watchSignals(p *Run) *signalWatch {
 				return
 			case s := <-w.ch:
 				if actions[s] == SaveAndStop {
-					p.stop.Store(&s)
-					p.wake.Store(true)
+					p.askStop(s.String())
 					signal.Stop(w.ch) // from now on it means what it meant without us
 					for other, a := range actions {
 						if a != SaveAndStop {

@@ -73,7 +73,11 @@ type Header struct {
 	Bases       []Base      `json:"bases,omitempty"`
 	Datasets    []Dataset   `json:"datasets"`
 	Blocks      string      `json:"blocks"` // digest of /Blocks
-	Note        Note        `json:"note"`
+	// Messages exchanged with each rank since the run began, at the moment the
+	// set was taken; empty for a run of one rank.
+	Sent     []uint64 `json:"sent,omitempty"`
+	Received []uint64 `json:"received,omitempty"`
+	Note     Note     `json:"note"`
 }
 
 // Base is an older file that holds blocks of this set.
@@ -83,13 +87,17 @@ type Base struct {
 	Diff bool   `json:"diff"` // that file is differential itself: its blocks are under /Changed
 }
 
-// Note says how a set came to be, for people.
+// Note says how a set came to be, for people. Save also takes the message
+// totals for the header through it.
 type Note struct {
 	Points   uint64  `json:"points,omitempty"`   // points passed since the run began
 	Reason   string  `json:"reason,omitempty"`   // why it was due
 	HeldMS   float64 `json:"heldMs"`             // the program was held so long
 	Finding  string  `json:"finding,omitempty"`  // how changes were found: "copy", "digest", "kernel"
 	Tracking string  `json:"tracking,omitempty"` // whether the kernel can track writes
+
+	Sent     []uint64 `json:"-"` // while saving: becomes Header.Sent; one per rank, or none
+	Received []uint64 `json:"-"` // … Header.Received
 }
 
 // Dataset is an entry of Header.Datasets.
@@ -190,29 +198,40 @@ func parseHeader(text []byte, digest string) (*Header, error) {
 	if h.Format < 1 || h.Format > Format {
 		return nil, fmt.Errorf("%w: it has format %d, this program reads up to %d; use a newer one", ErrFormat, h.Format, Format)
 	}
+	if err := h.check(); err != nil {
+		return nil, err
+	}
+	return &h, nil
+}
+
+// check compares the parts of a header with each other.
+func (h *Header) check() error {
+	if n := len(h.Sent); n != len(h.Received) || n > 0 && n != h.Ranks {
+		return fmt.Errorf("%w: message totals of %d and %d ranks, there are %d", ErrCorrupt, n, len(h.Received), h.Ranks)
+	}
 	next := 0
 	for i := range h.Datasets {
 		d := &h.Datasets[i]
 		t, err := hdf5.ParseType(d.Type)
 		if err != nil {
-			return nil, fmt.Errorf("%w: %s: %v", ErrCorrupt, d.Path, err)
+			return fmt.Errorf("%w: %s: %v", ErrCorrupt, d.Path, err)
 		}
 		n := uint64(t.Size)
 		for _, m := range d.Dims {
 			if m != 0 && n > math.MaxInt64/m {
-				return nil, fmt.Errorf("%w: %s: dimensions %v", ErrCorrupt, d.Path, d.Dims)
+				return fmt.Errorf("%w: %s: dimensions %v", ErrCorrupt, d.Path, d.Dims)
 			}
 			n *= m
 		}
 		if uint64(d.Size) != n || d.Block <= 0 || d.Block > maxBlock && d.Chunk != nil || d.First != next || d.Size/d.Block > math.MaxInt32 {
-			return nil, fmt.Errorf("%w: %s: sizes do not agree", ErrCorrupt, d.Path)
+			return fmt.Errorf("%w: %s: sizes do not agree", ErrCorrupt, d.Path)
 		}
 		next += d.blocks()
 		if next > math.MaxInt32 {
-			return nil, fmt.Errorf("%w: too many blocks", ErrCorrupt)
+			return fmt.Errorf("%w: too many blocks", ErrCorrupt)
 		}
 	}
-	return &h, nil
+	return nil
 }
 
 // totalBlocks is the number of rows that /Blocks must have.

@@ -25,13 +25,8 @@ func (s *Set) Export(ctx context.Context, fsys vfs.FS, path string, c Compressio
 // whatever its digests say: after they were changed on purpose. It must be
 // the set that s was opened from.
 func (s *Set) Accept(ctx context.Context, dir *store.Dir, progress func(done int64)) error {
-	return s.rewrite(ctx, acceptTarget{dirTarget{dir, Options{}}}, s.Header.Compression, true, progress)
+	return s.rewrite(ctx, acceptTarget{newDirTarget(dir, 1, 0, nil, 0)}, s.Header.Compression, true, progress)
 }
-
-// acceptTarget replaces a set's file; nothing is removed afterwards.
-type acceptTarget struct{ dirTarget }
-
-func (acceptTarget) published() {}
 
 // exportTarget publishes one file at a path.
 type exportTarget struct {
@@ -55,7 +50,9 @@ func (t exportTarget) begin(uint64) (pendingFile, error) {
 }
 
 func (exportTarget) baseName(uint64) string { return "" }
-func (exportTarget) published()             {}
+func (exportTarget) published(uint64)       {}
+func (exportTarget) reached(uint64)         {}
+func (exportTarget) prune()                 {}
 
 type exportFile struct {
 	vfs.File

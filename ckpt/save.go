@@ -2,6 +2,8 @@ package ckpt
 
 import (
 	"context"
+	"fmt"
+	"net"
 	"runtime"
 	"slices"
 	"sync"
@@ -17,12 +19,18 @@ import (
 // Options of a Saver. The zero value is usable.
 type Options struct {
 	Rank, Ranks int
-	Keep        int // sets to keep; 0: 2
+	Keep        int // sets to keep; 0: 2; with several ranks, at and below the recovery line
 	Compression Compression
 	Memory      int64 // bound on staging memory; 0: the size of the state
 	MaxBases    int   // older files a set may need; 0: 8; negative: none, every set is full
 	NoTracking  bool  // don't use the kernel's tracking of written pages
-	// Damaged are sets that could not be loaded: they do not count as kept.
+	// Helper is a connection to a process that runs Serve: sets are written
+	// there, and one whose copy was finished is published even if this process
+	// dies right after. The Saver closes it. nil: this process writes.
+	Helper *net.UnixConn
+	// Damaged are sets that could not be loaded, or that were left above the
+	// recovery line by ranks that were set back to it: they do not count as
+	// kept, and are removed.
 	Damaged map[uint64]bool
 }
 
@@ -79,7 +87,7 @@ func NewSaver(dir *store.Dir, prev *Table, opts Options) (*Saver, error) {
 	if err != nil {
 		return nil, err
 	}
-	limit := 1 << 16
+	limit := maxSegments
 	if opts.Memory > 0 {
 		room := opts.Memory - opts.Memory/16 // the rest is for tables and metadata
 		if opts.Compression != None {
@@ -88,7 +96,15 @@ func NewSaver(dir *store.Dir, prev *Table, opts Options) (*Saver, error) {
 		limit = int(min(int64(limit), max(1, room/mem.SegmentSize)))
 	}
 	s := &Saver{dir: dir, opts: opts, prev: prev, next: next, staging: mem.NewStaging(limit), seen: make(map[string]*history)}
-	s.writer = newFileWriter(dirTarget{dir, opts}, s.staging)
+	line := uint64(0)
+	if prev != nil {
+		line = prev.Set
+	}
+	if opts.Helper == nil {
+		s.writer = newFileWriter(newDirTarget(dir, opts.Ranks, opts.Keep, opts.Damaged, line), s.staging)
+	} else if s.writer, err = newRemoteWriter(dir, s.staging, &opts, line); err != nil {
+		return nil, err
+	}
 	if opts.NoTracking {
 		s.noTrack = "switched off"
 	} else if s.tracker, err = mem.NewTracker(); err != nil {
@@ -107,8 +123,17 @@ func (s *Saver) Reserve(n int64) {
 	s.grown = done
 	go func() {
 		defer close(done)
-		s.staging.Grow(int(n/mem.SegmentSize) + copiers() + 1) // an error shows at the next Grow
+		s.grow(n) // an error shows next time
 	}()
+}
+
+// grow makes staging memory for n bytes, and for every copier to fill some.
+func (s *Saver) grow(n int64) error {
+	err := s.staging.Grow(int(n/mem.SegmentSize) + copiers() + 1)
+	if w, ok := s.writer.(interface{ share() error }); ok && err == nil {
+		err = w.share()
+	}
+	return err
 }
 
 func copiers() int { return min(runtime.GOMAXPROCS(0), 8) }
@@ -149,6 +174,28 @@ func (s *Saver) Collect(r Result) {
 	}
 }
 
+// Next returns the index that the next set gets. It is above every set that
+// was in the folder when the Saver was made.
+func (s *Saver) Next() uint64 { return s.next }
+
+// SetNext gives the next set an index, the same one on all ranks of a run. It
+// refuses one below Next, which may belong to another set: ranks agree on the
+// largest Next of all.
+func (s *Saver) SetNext(index uint64) error {
+	if index < s.next {
+		return fmt.Errorf("rank %d can't save set %d: sets up to %d were there before; take the largest index that any rank's Next gives", s.opts.Rank, index, s.next-1)
+	}
+	s.next = index
+	return nil
+}
+
+// Line says that all ranks have committed a set, so that older ones need not
+// be kept. It returns at once; the removal happens where sets are written,
+// when none is under way. It is called for every set that all ranks have, in
+// ascending order: a set of this Saver that was passed over does not count as
+// kept. With one rank it is not needed.
+func (s *Saver) Line(set uint64) { s.writer.Line(set) }
+
 // Close ends the Saver. No save may be under way.
 func (s *Saver) Close() {
 	if s.grown != nil {
@@ -167,6 +214,12 @@ func (s *Saver) Close() {
 // was started.
 func (s *Saver) Save(ctx context.Context, img *graph.Image, files []FileEntry, note Note) (set uint64, err error) {
 	began := time.Now()
+	if n := len(note.Sent); n != len(note.Received) || n > 0 && n != s.opts.Ranks {
+		return 0, fmt.Errorf("message totals of %d and %d ranks, the run has %d", n, len(note.Received), s.opts.Ranks)
+	}
+	if err := s.writer.Err(); err != nil {
+		return 0, err
+	}
 	l, err := planImage(img, files)
 	if err != nil {
 		return 0, err
@@ -176,14 +229,14 @@ func (s *Saver) Save(ctx context.Context, img *graph.Image, files []FileEntry, n
 		s.grown = nil
 	}
 	c := s.prepare(l)
-	if err := s.staging.Grow(int(c.bytes/mem.SegmentSize) + copiers() + 1); err != nil {
+	if err := s.grow(c.bytes); err != nil {
 		return 0, err
 	}
 	job := Job{
 		Header: Header{
 			Format: Format, Set: s.next, Rank: s.opts.Rank, Ranks: s.opts.Ranks,
 			Time: began.UTC().Format(time.RFC3339Nano), Compression: s.opts.Compression,
-			Datasets: l.datasets, Bases: c.bases,
+			Datasets: l.datasets, Bases: c.bases, Sent: note.Sent, Received: note.Received,
 		},
 		Previous: s.prev, WriteFirst: c.writeFirst,
 	}

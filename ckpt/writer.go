@@ -14,7 +14,6 @@ import (
 	"github.com/cairnrun/cairn/hdf5"
 	"github.com/cairnrun/cairn/internal/mem"
 	"github.com/cairnrun/cairn/internal/vfs"
-	"github.com/cairnrun/cairn/store"
 )
 
 // A Writer turns staged blocks into published sets. The program only copies
@@ -24,13 +23,17 @@ import (
 //
 // The calls for one set come from one goroutine, in this order: Begin, Put
 // (any number, concurrently), then Commit or Abort. Commit returns at once;
-// the outcome comes through the channel. Close waits for what is still done
-// after that.
+// the outcome comes through the channel. Line may be called between sets and
+// while one is being finished; what it makes superfluous is removed behind it.
+// Close waits for what is still done after that. Err says why no set can be
+// written any more, nil if that is not so.
 type Writer interface {
 	Begin(Job)
 	Put(Segment)
 	Commit(Tail) <-chan Result
 	Abort(error) <-chan Result
+	Line(set uint64)
+	Err() error
 	Close()
 }
 
@@ -116,6 +119,7 @@ type Result struct {
 type fileWriter struct {
 	target  target
 	staging *mem.Staging
+	release func(segment int) // gives a segment back to the program
 
 	job     Job
 	table   []Block
@@ -123,7 +127,8 @@ type fileWriter struct {
 	pending pendingFile
 	queue   chan Segment
 	workers sync.WaitGroup
-	cleaned chan struct{} // closed when a set is finished and older ones are removed
+	ended   chan struct{} // closed when this set is finished and older ones are removed
+	cleaned chan struct{} // … and when all that was asked for before is done
 	end     atomic.Int64  // where the next write goes
 	start   chan struct{} // closed when the program goes on, or waits for segments:
 	started sync.Once     // until then the processors are left to it
@@ -137,7 +142,9 @@ type fileWriter struct {
 type target interface {
 	begin(set uint64) (pendingFile, error)
 	baseName(set uint64) string
-	published() // is called after a commit
+	published(set uint64) // is called after a commit, before anybody is told
+	reached(line uint64)  // all ranks have that set
+	prune()               // removes what is not needed; no file is pending
 }
 
 // pendingFile is a file being written; store.Pending is one.
@@ -148,28 +155,8 @@ type pendingFile interface {
 	Abort()
 }
 
-// dirTarget publishes in a run's folder.
-type dirTarget struct {
-	*store.Dir
-	opts Options
-}
-
-func (t dirTarget) begin(set uint64) (pendingFile, error) {
-	p, err := t.Begin(set)
-	if err != nil {
-		return nil, err
-	}
-	return p, nil
-}
-
-func (t dirTarget) baseName(set uint64) string { return t.BaseName(set) }
-
-func (t dirTarget) published() {
-	t.Prune(t.opts.Keep, t.opts.Damaged) // what can't be removed now will be tried again
-}
-
 func newFileWriter(t target, staging *mem.Staging) *fileWriter {
-	w := &fileWriter{target: t, staging: staging, cleaned: make(chan struct{})}
+	w := &fileWriter{target: t, staging: staging, release: staging.Release, cleaned: make(chan struct{})}
 	close(w.cleaned)
 	return w
 }
@@ -198,7 +185,8 @@ func (w *fileWriter) Begin(job Job) {
 	w.queue = make(chan Segment, w.staging.Len())
 	w.workers.Add(writers)
 	last := w.cleaned
-	w.cleaned = make(chan struct{})
+	w.ended = make(chan struct{})
+	w.cleaned = w.ended
 	go func() { // the program need not wait for the file to be made
 		<-last
 		w.open()
@@ -233,6 +221,8 @@ func (w *fileWriter) Put(s Segment) {
 	w.queue <- s
 }
 
+func (w *fileWriter) Err() error { return nil }
+
 // hurry ends the restraint while the program is held.
 func (w *fileWriter) hurry() { w.started.Do(func() { close(w.start) }) }
 
@@ -256,7 +246,7 @@ func (w *fileWriter) work(queue <-chan Segment) {
 			w.digest(s)
 			w.write(s)
 		}
-		w.staging.Release(s.Index)
+		w.release(s.Index)
 	}
 	if z != nil {
 		z.flush()
@@ -366,19 +356,34 @@ func (w *fileWriter) Abort(err error) <-chan Result {
 func (w *fileWriter) Commit(tail Tail) <-chan Result {
 	w.hurry()
 	close(w.queue)
-	done, cleaned := make(chan Result, 1), w.cleaned
+	done, ended := make(chan Result, 1), w.ended
 	go func() {
-		defer close(cleaned)
+		defer close(ended)
 		r := Result{Set: w.job.Header.Set}
 		r.Table, r.Written, r.Err = w.finish(tail)
 		r.NoLinks = w.noLinks
 		r.Took = time.Since(w.began)
+		if r.Err == nil {
+			w.target.published(r.Set)
+		}
 		done <- r
 		if r.Err == nil {
-			w.target.published()
+			w.target.prune()
 		}
 	}()
 	return done
+}
+
+// Line removes what the line leaves behind as soon as no set is being written.
+func (w *fileWriter) Line(set uint64) {
+	w.target.reached(set)
+	last, done := w.cleaned, make(chan struct{})
+	w.cleaned = done
+	go func() {
+		defer close(done)
+		<-last
+		w.target.prune()
+	}()
 }
 
 func (w *fileWriter) Close() { <-w.cleaned }

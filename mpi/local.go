@@ -38,7 +38,7 @@ func Local(n int, body func(c *Comm) error) error {
 			if err == nil {
 				if err = body(World(e)); err == nil {
 					failed = false
-					err = e.Close(context.Background())
+					_, err = e.Close(context.Background(), true)
 				}
 			}
 			if err != nil {

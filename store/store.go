@@ -2,7 +2,8 @@
 // atomically.
 //
 //	DIR/
-//	  lock                            held by the process that writes
+//	  lock, lock-0001 …               held by the processes that write, one per rank
+//	  line                            which set was the last that all ranks had
 //	  set-00000012/
 //	    rank-0000.h5                  the file of rank 0: there, so committed
 //	    rank-0000.base-00000010.h5    hard link to the file of set 10 that holds
@@ -20,6 +21,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -49,18 +51,38 @@ func Create(fsys vfs.FS, path string, rank int) (*Dir, error) {
 	if err := d.makeAll(path); err != nil {
 		return nil, fmt.Errorf("checkpoint folder: %w", err)
 	}
-	name := "lock"
-	if rank > 0 {
-		name = fmt.Sprintf("lock-%04d", rank)
-	}
 	var err error
-	if d.lock, err = fsys.Lock(filepath.Join(path, name)); err != nil {
+	if d.lock, err = fsys.Lock(filepath.Join(path, lockName(rank))); err != nil {
 		if errors.Is(err, vfs.ErrLocked) {
 			err = fmt.Errorf("%w: %s: stop it first, or give this run a folder of its own", ErrLocked, path)
 		}
 		return nil, err
 	}
 	return d, nil
+}
+
+func lockName(rank int) string {
+	if rank == 0 {
+		return "lock"
+	}
+	return fmt.Sprintf("lock-%04d", rank)
+}
+
+// OnBehalf returns the folder at path for writing by a process that acts for
+// the one that holds the rank's lock: a helper. It takes no lock. The holder
+// must not write itself meanwhile. lock, if not nil, is a copy of what the
+// holder's LockFile gave; the lock is held until both have closed it, so that
+// nobody else writes while a helper finishes the work of a holder that died.
+func OnBehalf(fsys vfs.FS, path string, rank int, lock io.Closer) *Dir {
+	return &Dir{fs: fsys, path: path, rank: rank, lock: lock}
+}
+
+// LockFile returns the open file that the rank's lock hangs on, to be handed
+// to a process that acts for this one; nil where the lock is none. The Dir
+// keeps it.
+func (d *Dir) LockFile() *os.File {
+	f, _ := d.lock.(*os.File)
+	return f
 }
 
 func (d *Dir) makeAll(path string) error {
@@ -100,6 +122,9 @@ func (d *Dir) FS() vfs.FS { return d.fs }
 // Path returns the folder's path.
 func (d *Dir) Path() string { return d.path }
 
+// Rank returns the rank whose files these are.
+func (d *Dir) Rank() int { return d.rank }
+
 func (d *Dir) setPath(index uint64) string {
 	return filepath.Join(d.path, fmt.Sprintf("set-%08d", index))
 }
@@ -119,13 +144,24 @@ func (d *Dir) tmp(index uint64) string {
 	return filepath.Join(d.setPath(index), fmt.Sprintf("rank-%04d.tmp", d.rank))
 }
 
-func setIndex(name string) (uint64, bool) {
+// SetIndex reads the name of a set's folder, set-00000012.
+func SetIndex(name string) (uint64, bool) {
 	s, ok := strings.CutPrefix(name, "set-")
 	if !ok || len(s) < 8 {
 		return 0, false
 	}
 	n, err := strconv.ParseUint(s, 10, 64)
 	return n, err == nil && fmt.Sprintf("set-%08d", n) == name
+}
+
+// FileRank reads the name of a rank's committed file, rank-0000.h5.
+func FileRank(name string) (int, bool) {
+	s, ok := strings.CutPrefix(name, "rank-")
+	if s, ok = strings.CutSuffix(s, ".h5"); !ok {
+		return 0, false
+	}
+	n, err := strconv.ParseUint(s, 10, 31)
+	return int(n), err == nil && fmt.Sprintf("rank-%04d.h5", n) == name
 }
 
 // all returns the indices of all set folders, committed or not, newest first.
@@ -139,7 +175,7 @@ func (d *Dir) all() ([]uint64, error) {
 	}
 	var out []uint64
 	for _, e := range entries {
-		if n, ok := setIndex(e.Name()); ok {
+		if n, ok := SetIndex(e.Name()); ok {
 			out = append(out, n)
 		}
 	}
@@ -177,6 +213,9 @@ func (d *Dir) Lost() ([]uint64, error) {
 	var out []uint64
 	for _, n := range all {
 		entries, err := d.fs.ReadDir(d.setPath(n))
+		if errors.Is(err, fs.ErrNotExist) { // another rank removes it
+			continue
+		}
 		if err != nil {
 			return nil, err
 		}
@@ -216,20 +255,25 @@ type Pending struct {
 
 // Begin starts the rank's file of a set.
 func (d *Dir) Begin(index uint64) (*Pending, error) {
-	if err := d.fs.Mkdir(d.setPath(index)); err != nil && !errors.Is(err, fs.ErrExist) {
-		return nil, err
+	for try := 0; ; try++ {
+		if err := d.fs.Mkdir(d.setPath(index)); err != nil && !errors.Is(err, fs.ErrExist) {
+			return nil, err
+		}
+		if err := d.fs.SyncDir(d.path); err != nil { // now, while there is time
+			return nil, err
+		}
+		if err := d.fs.Remove(d.tmp(index)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return nil, err
+		}
+		f, err := d.fs.Create(d.tmp(index))
+		if err == nil {
+			return &Pending{File: f, d: d, index: index}, nil
+		}
+		// Another rank that cleans up may have taken the folder while it was empty.
+		if !errors.Is(err, fs.ErrNotExist) || try == 100 {
+			return nil, err
+		}
 	}
-	if err := d.fs.SyncDir(d.path); err != nil { // now, while there is time
-		return nil, err
-	}
-	if err := d.fs.Remove(d.tmp(index)); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return nil, err
-	}
-	f, err := d.fs.Create(d.tmp(index))
-	if err != nil {
-		return nil, err
-	}
-	return &Pending{File: f, d: d, index: index}, nil
 }
 
 // Link makes the file of set base part of the pending set. It is taken from
@@ -302,14 +346,23 @@ func (p *Pending) Commit() error {
 // tidy removes files of this rank in a set's folder that are not needed.
 // What can't be removed does no harm.
 func (d *Dir) tidy(index uint64, unneeded func(name string) bool) {
+	d.each(index, func(name string) {
+		if unneeded(name) {
+			d.fs.Remove(filepath.Join(d.setPath(index), name))
+		}
+	})
+}
+
+// each calls f for the rank's files in a set's folder, as far as it can be read.
+func (d *Dir) each(index uint64, f func(name string)) {
 	entries, err := d.fs.ReadDir(d.setPath(index))
 	if err != nil {
 		return
 	}
 	prefix := fmt.Sprintf("rank-%04d.", d.rank)
 	for _, e := range entries {
-		if strings.HasPrefix(e.Name(), prefix) && unneeded(e.Name()) {
-			d.fs.Remove(filepath.Join(d.setPath(index), e.Name()))
+		if strings.HasPrefix(e.Name(), prefix) {
+			f(e.Name())
 		}
 	}
 }
@@ -349,6 +402,9 @@ func (d *Dir) removeRest(index uint64) error {
 		return nil
 	}
 	entries, err := d.fs.ReadDir(d.setPath(index))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
 	if err != nil {
 		return err
 	}
@@ -360,41 +416,15 @@ func (d *Dir) removeRest(index uint64) error {
 			return err
 		}
 	}
-	if left == 0 {
-		return d.fs.Remove(d.setPath(index))
+	if left > 0 {
+		return nil
 	}
-	return nil
-}
-
-// Prune keeps the newest keep sets that are not in damaged, and deletes the
-// others, with what crashes left behind. It needs the lock. It returns the
-// indices it removed.
-func (d *Dir) Prune(keep int, damaged map[uint64]bool) ([]uint64, error) {
-	all, err := d.all()
-	if err != nil {
-		return nil, err
+	err = d.fs.Remove(d.setPath(index))
+	if err == nil || errors.Is(err, fs.ErrNotExist) { // another rank was quicker
+		return nil
 	}
-	committed, err := d.Sets()
-	if err != nil {
-		return nil, err
+	if entries, rerr := d.fs.ReadDir(d.setPath(index)); rerr == nil && len(entries) > 0 { // … or has begun a file in it
+		return nil
 	}
-	var removed []uint64
-	kept := 0
-	for _, n := range all {
-		if !slices.Contains(committed, n) {
-			err = errors.Join(err, d.removeRest(n))
-			continue
-		}
-		if kept < keep && !damaged[n] {
-			kept++
-			d.tidy(n, func(name string) bool { return strings.HasSuffix(name, ".tmp") })
-			continue
-		}
-		if rerr := d.Remove(n); rerr != nil {
-			err = errors.Join(err, rerr)
-		} else {
-			removed = append(removed, n)
-		}
-	}
-	return removed, err
+	return err
 }

@@ -102,7 +102,8 @@ type Fragile interface {
 type Handler interface {
 	// Arriving says that a frame's header is here and its payload of n bytes
 	// follows. It returns where the payload is to go: n bytes, which belong
-	// to the link until Arrived; nil if n is 0. h is valid during the call.
+	// to the link until Arrived, or until Lost if the rest never comes; nil
+	// if n is 0. h is valid during the call.
 	Arriving(peer int, h *Header, n int) []byte
 	// Arrived says that the frame is complete. buf is what Arriving
 	// returned. h is valid during the call.

@@ -17,6 +17,8 @@ type command struct {
 	name     string
 	args     string // as the usage line shows them
 	min, max int    // how many arguments it takes; max -1: any number
+	tail     bool   // flags stand before the first argument; what follows it is not ours
+	exits    string // exit codes of its own, for its help
 	brief    string // one line
 	about    string // the paragraphs of its help
 	examples []example
@@ -45,6 +47,7 @@ type call struct {
 // commands is the table of commands, in the order help shows them.
 func commands() []command {
 	return []command{
+		runCommand(), statusCommand(), checkpointCommand(), stopCommand(),
 		listCommand(), inspectCommand(), verifyCommand(), diffCommand(),
 		exportCommand(), gcCommand(), versionCommand(), helpCommand(),
 	}
@@ -58,7 +61,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		err = fmt.Errorf("the output could not be written: %w", c.stdout.err)
 	}
 	code := exitCode(err)
-	if code > exitFound {
+	if code > exitFound && err.Error() != "" {
 		fmt.Fprintf(stderr, "cairn: %s\n", describe(err))
 	}
 	return code
@@ -84,6 +87,9 @@ func dispatch(ctx context.Context, c *call, args []string) error {
 		return usagef("no command given\n\n%s", strings.TrimSuffix(overview(), "\n"))
 	}
 	all := commands()
+	if args[0] == hostCommand().name { // for 'cairn run', not for people
+		all = append(all, hostCommand())
+	}
 	i := slices.IndexFunc(all, func(cmd command) bool { return cmd.name == args[0] })
 	if i < 0 {
 		return unknownCommand(args[0])
@@ -102,7 +108,7 @@ func unknownCommand(name string) error {
 // invoke reads the flags and arguments of a command and runs it.
 func (cmd *command) invoke(ctx context.Context, c *call, args []string) error {
 	f, do := cmd.flags(c)
-	wantsHelp, err := c.parse(f, args)
+	wantsHelp, err := c.parse(f, args, cmd.tail)
 	if err != nil {
 		return usagef("%s: %v; see 'cairn help %s'", cmd.name, err, cmd.name)
 	}
@@ -117,7 +123,7 @@ func (cmd *command) invoke(ctx context.Context, c *call, args []string) error {
 		}
 		return usagef("%s: %s; usage: %s", cmd.name, problem, cmd.usage())
 	}
-	if slices.Contains(c.args, "") {
+	if i := slices.Index(c.args, ""); i >= 0 && (i == 0 || !cmd.tail) {
 		return usagef("%s: an argument is empty (a variable of the shell that is not set?); usage: %s", cmd.name, cmd.usage())
 	}
 	return do(ctx, c)
@@ -133,8 +139,8 @@ func (cmd *command) flags(c *call) (*flag.FlagSet, action) {
 }
 
 // parse reads args, in which flags and arguments may stand in any order; "--"
-// ends the flags.
-func (c *call) parse(f *flag.FlagSet, args []string) (wantsHelp bool, err error) {
+// ends the flags, and so does the first argument if tail is set.
+func (c *call) parse(f *flag.FlagSet, args []string, tail bool) (wantsHelp bool, err error) {
 	for len(args) > 0 {
 		arg := args[0]
 		args = args[1:]
@@ -144,6 +150,10 @@ func (c *call) parse(f *flag.FlagSet, args []string) (wantsHelp bool, err error)
 		}
 		if len(arg) < 2 || arg[0] != '-' {
 			c.args = append(c.args, arg)
+			if tail {
+				c.args = append(c.args, args...)
+				break
+			}
 			continue
 		}
 		name, value, hasValue := strings.Cut(strings.TrimPrefix(arg[1:], "-"), "=")

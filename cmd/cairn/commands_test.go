@@ -452,12 +452,6 @@ func TestGCInUse(t *testing.T) {
 	cairnRun(t, "list", dir).exit(exitFailed).complains("no checkpoints here")
 }
 
-func TestGCSeveralRanks(t *testing.T) {
-	dir := makeSets(t, 3, cairn.Options{})
-	write(t, filepath.Join(dir, "set-00000002", "rank-0001.h5"), "other rank")
-	cairnRun(t, "gc", dir).exit(exitFailed).complains("several ranks")
-}
-
 func TestText(t *testing.T) {
 	for n, want := range map[int64]string{0: "0 B", 1023: "1023 B", 1024: "1.0 KiB", 1536: "1.5 KiB", 1<<20 - 1: "1.0 MiB", 1 << 20: "1.0 MiB", 5 << 30: "5.0 GiB", 1 << 60: "1024.0 PiB"} {
 		if got := size(n); got != want {

@@ -30,10 +30,16 @@ type usageError string
 
 func (e usageError) Error() string { return string(e) }
 
+// statusError is the exit status of a run, which has said all there is to say.
+type statusError int
+
+func (e statusError) Error() string { return "" }
+
 func usagef(format string, args ...any) error { return usageError(fmt.Sprintf(format, args...)) }
 
 func exitCode(err error) int {
 	var u usageError
+	var s statusError
 	switch {
 	case err == nil:
 		return exitFine
@@ -41,6 +47,8 @@ func exitCode(err error) int {
 		return exitFound
 	case errors.As(err, &u):
 		return exitUsage
+	case errors.As(err, &s):
+		return int(s)
 	}
 	return exitFailed
 }

@@ -6,10 +6,11 @@ import (
 	"flag"
 	"fmt"
 	"io/fs"
+	"maps"
 	"path/filepath"
 	"slices"
+	"strings"
 
-	"github.com/cairnrun/cairn/ckpt"
 	"github.com/cairnrun/cairn/store"
 )
 
@@ -25,6 +26,9 @@ crashes left: sets that were never finished, half-written files, links that no
 set needs. Sets whose metadata is damaged do not count as kept and are removed;
 if no set is sound, nothing is. What a newer set still needs of an older one
 stays with the newer set.
+
+With several ranks, a set counts only if all of them can load it. Older ones
+that some rank lacks are removed; newer ones, above the recovery line, are left.
 
 It takes the folder's lock, so no run may be using it; --dry-run takes none
 and removes nothing. Only metadata is checked: if in doubt whether the sets to
@@ -46,6 +50,7 @@ type gcDocument struct {
 	Dir        string       `json:"dir"`
 	DryRun     bool         `json:"dryRun"`
 	Kept       []uint64     `json:"kept"`
+	Incomplete []uint64     `json:"incomplete"` // above those kept, and not removed: not all ranks have them
 	Removed    []removedSet `json:"removed"`
 	Unfinished []unfinished `json:"unfinished"` // set folders without a committed file, removed too
 	Files      []string     `json:"files"`      // in kept sets, removed because none needs them
@@ -55,7 +60,7 @@ type gcDocument struct {
 type removedSet struct {
 	Set  uint64 `json:"set"`
 	Path string `json:"path"`
-	Why  string `json:"why"` // "older", or what is damaged
+	Why  string `json:"why"` // "older", "incomplete", or what is damaged
 }
 
 func gc(ctx context.Context, c *call, keep int, dry bool) error {
@@ -75,23 +80,23 @@ func gc(ctx context.Context, c *call, keep int, dry bool) error {
 			return fmt.Errorf("%s: %s", dir, noCheckpoints)
 		}
 	}
-	d := store.Open(c.fsys, dir, 0)
 	if !dry {
-		if d, err = store.Create(c.fsys, dir, 0); err != nil {
+		unlock, err := c.lockRanks(dir, folders)
+		if err != nil {
 			return err
 		}
-		defer d.Close()
+		defer unlock()
 		if folders, err = c.folders(dir); err != nil {
 			return err
 		}
 	}
-	p, err := c.planGC(ctx, d, folders, keep)
+	p, err := c.planGC(ctx, dir, folders, keep)
 	if err != nil {
 		return err
 	}
 	p.doc.DryRun = dry
 	if !dry {
-		if err := p.remove(c, d, keep); err != nil {
+		if err := p.remove(c); err != nil {
 			return err
 		}
 	}
@@ -102,95 +107,178 @@ func gc(ctx context.Context, c *call, keep int, dry bool) error {
 	return nil
 }
 
-// gcPlan is what gc is about to remove.
-type gcPlan struct {
-	doc     gcDocument
-	damaged map[uint64]bool
-}
-
-// planGC decides what goes. It makes the same choice as store.Dir.Prune.
-func (c *call) planGC(ctx context.Context, d *store.Dir, folders map[uint64]string, keep int) (*gcPlan, error) {
-	committed, err := d.Sets()
-	if err != nil {
-		return nil, err
-	}
-	p := &gcPlan{
-		doc:     gcDocument{Dir: d.Path(), Kept: []uint64{}, Removed: []removedSet{}, Unfinished: []unfinished{}, Files: []string{}},
-		damaged: make(map[uint64]bool),
-	}
-	var gone, stays []folderFile
-	for n, path := range folders {
+// lockRanks takes the locks of rank 0 and of all ranks that have files.
+func (c *call) lockRanks(dir string, folders map[uint64]string) (unlock func(), err error) {
+	ranks := []int{0}
+	for _, path := range folders {
 		files, err := c.files(path)
 		if err != nil {
 			return nil, err
 		}
 		for _, f := range files {
-			if rank, ok := fileRank(filepath.Base(f.path)); ok && rank > 0 {
-				return nil, fmt.Errorf("%s: sets of several ranks, which must be removed together; gc knows only runs of one rank", d.Path())
+			if r, ok := ownerRank(filepath.Base(f.path)); ok {
+				ranks = append(ranks, r)
 			}
 		}
-		if !slices.Contains(committed, n) {
-			p.doc.Unfinished = append(p.doc.Unfinished, unfinished{n, path})
-			gone = append(gone, files...)
+	}
+	slices.Sort(ranks)
+	var held []*store.Dir
+	unlock = func() {
+		for _, d := range held {
+			d.Close()
 		}
 	}
-	slices.SortFunc(p.doc.Unfinished, func(a, b unfinished) int { return int(int64(b.Set) - int64(a.Set)) })
-	for _, n := range committed {
+	for _, r := range slices.Compact(ranks) {
+		d, err := store.Create(c.fsys, dir, r)
+		if err != nil {
+			unlock()
+			return nil, err
+		}
+		held = append(held, d)
+	}
+	return unlock, nil
+}
+
+// ownerRank returns the rank that a file in a set's folder belongs to: its own
+// file, a link to a base, or a half-written one.
+func ownerRank(name string) (int, bool) {
+	owner, _, ok := strings.Cut(name, ".")
+	if !ok {
+		return 0, false
+	}
+	return store.FileRank(owner + ".h5")
+}
+
+// gcPlan is what gc is about to remove.
+type gcPlan struct {
+	doc   gcDocument
+	ranks map[uint64][]int // that have files in a set which is to go
+}
+
+// planGC decides what goes. Sets count as kept if every rank can load them;
+// the newest such set is the recovery line. Above it, what some ranks have
+// committed stays: with files on other machines it may be complete there.
+func (c *call) planGC(ctx context.Context, dir string, folders map[uint64]string, keep int) (*gcPlan, error) {
+	found, err := store.Members(c.fsys, dir)
+	if err != nil {
+		return nil, err
+	}
+	p := &gcPlan{
+		doc:   gcDocument{Dir: dir, Kept: []uint64{}, Incomplete: []uint64{}, Removed: []removedSet{}, Unfinished: []unfinished{}, Files: []string{}},
+		ranks: make(map[uint64][]int),
+	}
+	var gone, stays []folderFile
+	sound, parts := 0, 0
+	for _, n := range slices.Backward(slices.Sorted(maps.Keys(folders))) {
 		if err := ctx.Err(); err != nil {
 			return nil, err
 		}
-		t := target{file: d.File(n), dir: d.Path(), index: n}
-		files, err := c.files(filepath.Dir(t.file))
+		files, err := c.files(folders[n])
 		if err != nil {
 			return nil, err
 		}
-		s, err := c.check(t)
-		switch {
-		case errors.Is(err, ckpt.ErrCorrupt):
-			p.damaged[n] = true
-			p.doc.Removed = append(p.doc.Removed, removedSet{n, filepath.Dir(t.file), reason(err, t.file)})
-		case err != nil:
-			return nil, fmt.Errorf("set %d can't be judged, so nothing was removed: %w", n, err)
-		case len(p.doc.Kept) >= keep:
-			s.Close()
-			p.doc.Removed = append(p.doc.Removed, removedSet{n, filepath.Dir(t.file), "older"})
-		default:
-			unneeded, err := c.unneeded(t, &s.Header)
-			s.Close()
-			if err != nil {
-				return nil, err
-			}
-			p.doc.Kept = append(p.doc.Kept, n)
-			for _, f := range unneeded {
-				p.doc.Files = append(p.doc.Files, f.path)
-			}
+		drop := func() {
+			gone = append(gone, files...)
 			for _, f := range files {
-				if slices.Contains(p.doc.Files, f.path) {
-					gone = append(gone, f)
-				} else {
-					stays = append(stays, f)
+				if r, ok := ownerRank(filepath.Base(f.path)); ok && !slices.Contains(p.ranks[n], r) {
+					p.ranks[n] = append(p.ranks[n], r)
 				}
 			}
+		}
+		if len(found[n]) == 0 {
+			p.doc.Unfinished = append(p.doc.Unfinished, unfinished{n, folders[n]})
+			drop()
 			continue
 		}
-		gone = append(gone, files...)
+		parts++
+		j := c.judge(member{dir, n, found[n]})
+		why := ""
+		switch status := j.status(); {
+		case status == "unreadable":
+			return nil, fmt.Errorf("set %d can't be judged, so nothing was removed: %w", n, j.err)
+		case status == "damaged":
+			why = j.reason()
+		case status == "incomplete" && sound == 0:
+			p.doc.Incomplete = append(p.doc.Incomplete, n)
+		case status == "incomplete":
+			why = "incomplete"
+		case sound >= keep:
+			why = "older"
+		default:
+			sound++
+			p.doc.Kept = append(p.doc.Kept, n)
+		}
+		if why != "" {
+			p.doc.Removed = append(p.doc.Removed, removedSet{n, folders[n], why})
+			drop()
+			continue
+		}
+		unneeded, err := c.unneededBy(j, files)
+		if err != nil {
+			return nil, err
+		}
+		p.doc.Files = append(p.doc.Files, unneeded...)
+		for _, f := range files {
+			if slices.Contains(unneeded, f.path) {
+				gone = append(gone, f)
+			} else {
+				stays = append(stays, f)
+			}
+		}
 	}
-	if len(committed) > 0 && len(p.doc.Kept) == 0 {
-		return nil, fmt.Errorf("%s: all of %s are damaged, so nothing was removed; see 'cairn verify %s', and move the folder away to start afresh", d.Path(), count(len(committed), "set"), d.Path())
+	switch {
+	case parts > 0 && sound+len(p.doc.Incomplete) == 0:
+		return nil, fmt.Errorf("%s: all of %s are damaged, so nothing was removed; see 'cairn verify %s', and move the folder away to start afresh", dir, count(parts, "set"), dir)
+	case parts > 0 && sound == 0:
+		return nil, fmt.Errorf("%s: none of %s is complete, so nothing was removed: not every rank has its file here, as with folders on several machines, or after a crash; see 'cairn list %s'", dir, count(parts, "set"), dir)
 	}
 	p.doc.FreedBytes = distinct(gone, stays)
 	return p, nil
 }
 
+// unneededBy returns the files in a set's folder that no rank needs.
+func (c *call) unneededBy(j *judged, files []folderFile) ([]string, error) {
+	var out []string
+	for i := range j.parts {
+		list, err := c.unneeded(j.parts[i].target, &j.parts[i].header)
+		if err != nil {
+			return nil, err
+		}
+		for _, f := range list {
+			out = append(out, f.path)
+		}
+	}
+	for _, f := range files { // of ranks that did not finish
+		if r, ok := ownerRank(filepath.Base(f.path)); ok && !slices.Contains(j.ranks, r) {
+			out = append(out, f.path)
+		}
+	}
+	slices.Sort(out)
+	return out, nil
+}
+
 // remove does what was planned. The folder is locked.
-func (p *gcPlan) remove(c *call, d *store.Dir, keep int) error {
+func (p *gcPlan) remove(c *call) error {
 	for _, path := range p.doc.Files {
 		if err := c.fsys.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
 	}
-	if _, err := d.Prune(keep, p.damaged); err != nil {
-		return fmt.Errorf("%s: not everything could be removed; the sets to keep are whole: %w", d.Path(), err)
+	gone := make([]uint64, 0, len(p.doc.Removed)+len(p.doc.Unfinished))
+	for _, r := range p.doc.Removed {
+		gone = append(gone, r.Set)
+	}
+	for _, u := range p.doc.Unfinished {
+		gone = append(gone, u.Set)
+	}
+	var err error
+	for _, n := range gone {
+		for _, r := range append(p.ranks[n], 0) { // 0: an empty folder goes, too
+			err = errors.Join(err, store.OnBehalf(c.fsys, p.doc.Dir, r, nil).Remove(n))
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("%s: not everything could be removed; the sets to keep are whole: %w", p.doc.Dir, err)
 	}
 	return nil
 }
@@ -201,9 +289,12 @@ func (c *call) gcText(doc *gcDocument) {
 		did, freed = "would remove", "would be freed"
 	}
 	for _, r := range doc.Removed {
-		why := "older than those kept"
-		if r.Why != "older" {
-			why = "damaged: " + printable(r.Why)
+		why := "damaged: " + printable(r.Why)
+		switch r.Why {
+		case "older":
+			why = "older than those kept"
+		case "incomplete":
+			why = "not all ranks have it"
 		}
 		c.printf("%s set %d (%s)\n", did, r.Set, why)
 	}
@@ -220,6 +311,9 @@ func (c *call) gcText(doc *gcDocument) {
 	}
 	if len(doc.Kept) > 0 {
 		c.printf("; kept %s", setNames(doc.Kept))
+	}
+	if len(doc.Incomplete) > 0 {
+		c.printf("; left %s, which not all ranks have", setNames(doc.Incomplete))
 	}
 	c.printf("\n")
 }

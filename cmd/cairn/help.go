@@ -26,7 +26,8 @@ const setHelp = `SET is one of
   ckpt                             a run's folder: its newest set
   ckpt@12                          set 12 of that folder
   result.h5                        a file made by 'cairn export'
-DIR is a run's folder, the one its Options.Dir names.
+DIR is a folder of sets, the one that Options.Dir names, or RUN/sets.
+RUN is the folder that 'cairn run' made; left out, the only *.cairn here.
 `
 
 const exitHelp = `Exit codes
@@ -35,6 +36,7 @@ const exitHelp = `Exit codes
   2  the command line is wrong
   3  it could not be done: not found, not a checkpoint, in use, damaged (where
      damage was not looked for), an error of the system, or interrupted
+'cairn run' has more of them, see its help.
 `
 
 // helpDocument is what help --json prints.
@@ -76,7 +78,7 @@ func help(_ context.Context, c *call) error {
 // overview is the help of the whole program.
 func overview() string {
 	var b strings.Builder
-	b.WriteString("cairn looks after the checkpoints of long-running programs.\n\n")
+	b.WriteString("cairn runs long-running programs and looks after their checkpoints.\n\n")
 	b.WriteString("usage: cairn COMMAND [flags] arguments\n\nCommands\n")
 	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
 	for _, cmd := range commands() {
@@ -85,12 +87,14 @@ func overview() string {
 	w.Flush()
 	b.WriteString("\n" + setHelp)
 	b.WriteString(`
-Flags stand before or after arguments; every command takes
+Flags stand before or after arguments (for run: before PROGRAM); every command takes
   --json       print one JSON document on stdout; errors stay text on stderr
   --quiet, -q  show no progress
   --help, -h   show the command's help
 ` + "\n" + exitHelp + `
 Examples
+  cairn run -n 4 ./sim       run it, and bring it back after failures
+  cairn status               how far is it?
   cairn list ckpt            what is there?
   cairn verify ckpt          is it good?
   cairn diff ckpt@11 ckpt    what changed since set 11?
@@ -102,6 +106,14 @@ func (cmd *command) usage() string {
 	return strings.TrimSpace("cairn " + cmd.name + cmd.flagUsage() + " " + cmd.args)
 }
 
+// dashed is a flag's name as people write it.
+func dashed(name string) string {
+	if len(name) == 1 {
+		return "-" + name
+	}
+	return "--" + name
+}
+
 // flagUsage shows the command's own flags for its usage line.
 func (cmd *command) flagUsage() string {
 	var b strings.Builder
@@ -109,9 +121,9 @@ func (cmd *command) flagUsage() string {
 	cmd.setup(f)
 	f.VisitAll(func(d *flag.Flag) {
 		if value, _ := flag.UnquoteUsage(d); value != "" {
-			fmt.Fprintf(&b, " [--%s %s]", d.Name, value)
+			fmt.Fprintf(&b, " [%s %s]", dashed(d.Name), value)
 		} else {
-			fmt.Fprintf(&b, " [--%s]", d.Name)
+			fmt.Fprintf(&b, " [%s]", dashed(d.Name))
 		}
 	})
 	return b.String()
@@ -129,7 +141,7 @@ func (cmd *command) help() string {
 	f, _ := cmd.flags(&call{})
 	f.VisitAll(func(d *flag.Flag) {
 		value, usage := flag.UnquoteUsage(d)
-		fmt.Fprintf(w, "  %s\t%s\n", strings.TrimSpace("--"+d.Name+" "+value), usage)
+		fmt.Fprintf(w, "  %s\t%s\n", strings.TrimSpace(dashed(d.Name)+" "+value), usage)
 	})
 	fmt.Fprintf(w, "  --help\tshow this help (-h)\n")
 	w.Flush()
@@ -139,6 +151,10 @@ func (cmd *command) help() string {
 		fmt.Fprintf(w, "  %s\t%s\n", e.line, e.meaning)
 	}
 	w.Flush()
-	b.WriteString("\n" + exitHelp)
+	if cmd.exits != "" {
+		b.WriteString("\nExit codes\n" + cmd.exits)
+	} else {
+		b.WriteString("\n" + exitHelp)
+	}
 	return b.String()
 }

@@ -1,14 +1,18 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"flag"
 	"fmt"
 	"io/fs"
+	"path/filepath"
+	"slices"
 	"strconv"
 
 	"github.com/cairnrun/cairn/ckpt"
+	"github.com/cairnrun/cairn/store"
 )
 
 func listCommand() command {
@@ -18,6 +22,10 @@ func listCommand() command {
 		about: `Shows, for every set in DIR, when and why it was taken, the size of its own
 file, how much of it lies in files of older sets (blocks that did not change),
 the size of the program's state, and how long the program was held.
+
+With several ranks, sizes are those of all ranks together. RANKS says how many
+of them have committed the set; the newest set that all can load is the
+recovery line, from which a restart goes on.
 
 Only metadata is checked, which is quick: a set that can't be read is marked
 damaged, with the reason, and the exit code is 1. 'cairn verify DIR' checks
@@ -33,6 +41,7 @@ every byte.`,
 // listDocument is what list --json prints.
 type listDocument struct {
 	Dir        string       `json:"dir"`
+	Line       uint64       `json:"line"` // the newest set that all ranks can load; 0: none
 	Sets       []listedSet  `json:"sets"`
 	DiskBytes  int64        `json:"diskBytes"` // of all files in set folders, each counted once
 	Unfinished []unfinished `json:"unfinished"`
@@ -41,7 +50,8 @@ type listDocument struct {
 // listedSet is a set, or why there is no more to say about it.
 type listedSet struct {
 	summary
-	Status string `json:"status"` // "ok", "damaged" or "unreadable"
+	Have   []int  `json:"have"`   // ranks that committed it
+	Status string `json:"status"` // "ok", "incomplete", "damaged" or "unreadable"
 	Error  string `json:"error,omitempty"`
 }
 
@@ -56,7 +66,7 @@ func list(ctx context.Context, c *call) error {
 	if err := c.runFolder(dir); err != nil {
 		return err
 	}
-	sets, err := c.sets(dir)
+	sets, err := c.members(dir)
 	if err != nil {
 		return err
 	}
@@ -64,21 +74,24 @@ func list(ctx context.Context, c *call) error {
 	committed := make(map[uint64]bool)
 	var failed error
 	damaged := false
-	for _, t := range sets {
+	for _, m := range sets {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		committed[t.index] = true
-		l, err := c.listSet(t)
+		committed[m.index] = true
+		s := c.judge(m)
 		switch {
-		case err != nil && l.Status == "damaged":
+		case s.status() == "damaged":
 			damaged = true
-		case errors.Is(err, fs.ErrNotExist): // the run has removed it meanwhile
+		case errors.Is(s.err, fs.ErrNotExist): // the run has removed it meanwhile
 			continue
-		case err != nil && failed == nil:
-			failed = err
+		case s.err != nil && failed == nil:
+			failed = s.err
 		}
-		doc.Sets = append(doc.Sets, l)
+		if doc.Line == 0 && s.status() == "ok" {
+			doc.Line = s.index
+		}
+		doc.Sets = append(doc.Sets, c.listed(s))
 	}
 	if err := c.listRest(&doc, committed); err != nil {
 		return err
@@ -99,21 +112,115 @@ func list(ctx context.Context, c *call) error {
 	return nil
 }
 
-// listSet looks at one set.
-func (c *call) listSet(t target) (listedSet, error) {
-	s, err := c.check(t)
-	if err == nil {
-		defer s.Close()
-		return listedSet{summary: c.summarize(s), Status: "ok"}, nil
+// member is a set that at least one rank has committed.
+type member struct {
+	dir   string
+	index uint64
+	ranks []int // those that have
+}
+
+// members returns the sets in a run's folder, newest first. That there are
+// none is an error.
+func (c *call) members(dir string) ([]member, error) {
+	found, err := store.Members(c.fsys, dir)
+	if err != nil {
+		return nil, err
 	}
-	l := listedSet{summary: summary{Set: t.index, Path: t.file, Bases: []baseInfo{}}, Status: "unreadable", Error: reason(err, t.file)}
-	if errors.Is(err, ckpt.ErrCorrupt) {
-		l.Status = "damaged"
+	var out []member
+	for n, ranks := range found {
+		if len(ranks) > 0 {
+			out = append(out, member{dir, n, ranks})
+		}
 	}
-	if st, err := c.fsys.Stat(t.file); err == nil {
-		l.FileBytes = st.Size()
+	if len(out) == 0 {
+		return nil, c.empty(dir)
 	}
-	return l, err
+	slices.SortFunc(out, func(a, b member) int { return cmp.Compare(b.index, a.index) })
+	return out, nil
+}
+
+// judged is a set whose metadata was looked at, that of all ranks.
+type judged struct {
+	member
+	parts []part // those that are sound
+	want  int    // ranks that it should have
+	err   error  // why a part is not sound
+	file  string // … that part
+}
+
+// part is one rank's file of a set.
+type part struct {
+	target
+	summary
+	header ckpt.Header
+}
+
+// judge looks at the files of all ranks of a set.
+func (c *call) judge(m member) *judged {
+	j := &judged{member: m, want: m.ranks[len(m.ranks)-1] + 1}
+	for _, r := range m.ranks {
+		t := target{file: store.Open(c.fsys, m.dir, r).File(m.index), dir: m.dir, index: m.index, rank: r}
+		s, err := c.check(t)
+		if err == nil {
+			j.parts = append(j.parts, part{t, c.summarize(s), s.Header})
+			j.want = max(j.want, s.Header.Ranks)
+			s.Close()
+		} else if j.err == nil || errors.Is(err, ckpt.ErrCorrupt) && !errors.Is(j.err, ckpt.ErrCorrupt) {
+			j.err, j.file = err, t.file
+		}
+	}
+	return j
+}
+
+func (j *judged) status() string {
+	switch {
+	case errors.Is(j.err, ckpt.ErrCorrupt):
+		return "damaged"
+	case j.err != nil:
+		return "unreadable"
+	case len(j.ranks) < j.want:
+		return "incomplete"
+	}
+	return "ok"
+}
+
+// reason says why the status is not "ok".
+func (j *judged) reason() string {
+	text := ""
+	switch {
+	case j.err != nil:
+		text = reason(j.err, j.file)
+	case len(j.ranks) < j.want:
+		return fmt.Sprintf("%d of %d ranks have it", len(j.ranks), j.want)
+	}
+	if text != "" && j.want > 1 {
+		text = filepath.Base(j.file) + ": " + text
+	}
+	return text
+}
+
+// listed is what list shows of a set: the sums over all ranks.
+func (c *call) listed(j *judged) listedSet {
+	l := listedSet{Have: j.ranks, Status: j.status(), Error: j.reason()}
+	if j.err != nil {
+		l.summary = summary{Set: j.index, Path: j.file, Ranks: j.want, Bases: []baseInfo{}}
+		if st, err := c.fsys.Stat(j.file); err == nil {
+			l.FileBytes = st.Size()
+		}
+		return l
+	}
+	l.summary = j.parts[0].summary
+	l.Set = j.index // its folder's, if somebody moved it
+	for _, p := range j.parts[1:] {
+		l.FileBytes += p.FileBytes
+		l.BaseBytes += p.BaseBytes
+		l.StateBytes += p.StateBytes
+		l.HeldMS = max(l.HeldMS, p.HeldMS)
+		if len(p.Bases) > len(l.Bases) {
+			l.Kind, l.Bases = p.Kind, p.Bases
+		}
+	}
+	return l
 }
 
 // listRest adds what concerns the folder as a whole.
@@ -141,19 +248,37 @@ func (c *call) listRest(doc *listDocument, committed map[uint64]bool) error {
 }
 
 func (c *call) listText(doc *listDocument) {
-	t := c.table("", "SET", "TIME", "AGE", "OWN FILE", "IN BASES", "STATE", "HELD", "WHY", "KIND")
+	several := slices.ContainsFunc(doc.Sets, func(l listedSet) bool { return l.Ranks > 1 })
+	head := []string{"SET", "RANKS", "TIME", "AGE", "OWN FILE", "IN BASES", "STATE", "HELD", "WHY", "KIND"}
+	cut := func(row ...string) []string {
+		if !several {
+			row = slices.Delete(row, 1, 2)
+		}
+		return row
+	}
+	t := c.table("", cut(head...)...)
 	for i := range doc.Sets {
 		l := &doc.Sets[i]
 		n := strconv.FormatUint(l.Set, 10)
-		if l.Status != "ok" {
-			t.row(n, "-", "-", size(l.FileBytes), "-", "-", "-", "-", fmt.Sprintf("%s: %s", l.Status, l.Error))
+		ranks := fmt.Sprintf("%d/%d", len(l.Have), max(l.Ranks, len(l.Have)))
+		if l.Status == "damaged" || l.Status == "unreadable" {
+			t.row(cut(n, ranks, "-", "-", size(l.FileBytes), "-", "-", "-", "-", fmt.Sprintf("%s: %s", l.Status, l.Error))...)
 			continue
 		}
 		at, ago := l.when(c.now)
-		t.row(n, at, ago, size(l.FileBytes), size(l.BaseBytes), size(l.StateBytes), millis(l.HeldMS), l.Reason, l.kind())
+		kind := l.kind()
+		if l.Status == "incomplete" {
+			kind += ", incomplete"
+		} else if several && l.Set == doc.Line {
+			kind += ", recovery line"
+		}
+		t.row(cut(n, ranks, at, ago, size(l.FileBytes), size(l.BaseBytes), size(l.StateBytes), millis(l.HeldMS), l.Reason, kind)...)
 	}
 	t.flush()
 	c.printf("\n%s, %s on disk\n", count(len(doc.Sets), "set"), size(doc.DiskBytes))
+	if several && doc.Line == 0 {
+		c.printf("no set is complete: there is none that every rank can load\n")
+	}
 	for _, u := range doc.Unfinished {
 		c.printf("set %d is being written, or was left by a crash ('cairn gc %s' removes it then)\n", u.Set, doc.Dir)
 	}

@@ -1,5 +1,6 @@
-// Command cairn looks after checkpoints: it lists, explains, checks,
-// compares, exports and removes the sets that runs leave behind.
+// Command cairn runs programs and brings them back after failures, and looks
+// after checkpoints: it lists, explains, checks, compares, exports and removes
+// the sets that runs leave behind.
 //
 //	main.go      signals and the exit code
 //	command.go   the table of commands, and how a command line is read
@@ -9,7 +10,8 @@
 //	summary.go   a set in a few numbers
 //	text.go      sizes, ages, tables, JSON
 //	progress.go  the progress line
-//	list.go …    one file per command
+//	screen.go    what 'cairn run' shows
+//	list.go …    one file per command; host.go is the helper's side of run
 package main
 
 import (

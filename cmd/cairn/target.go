@@ -99,7 +99,7 @@ func (c *call) setFolder(dir string) (t target, ok bool, err error) {
 		return target{}, false, err
 	}
 	for _, e := range entries { // sorted, so rank 0 comes first
-		if _, ok := fileRank(e.Name()); ok {
+		if _, ok := store.FileRank(e.Name()); ok {
 			return locate(filepath.Join(dir, e.Name())), true, nil
 		}
 	}
@@ -107,7 +107,7 @@ func (c *call) setFolder(dir string) (t target, ok bool, err error) {
 	if err != nil {
 		return target{}, false, err
 	}
-	if _, ok := setIndex(filepath.Base(abs)); ok {
+	if _, ok := store.SetIndex(filepath.Base(abs)); ok {
 		return target{}, true, fmt.Errorf("%s: this set was not finished: it is being written, or a crash left it; take an older one (see 'cairn list %s')", dir, filepath.Dir(abs))
 	}
 	return target{}, false, nil
@@ -140,7 +140,7 @@ func (c *call) empty(dir string) error {
 	}
 	unfinished := 0
 	for _, e := range entries {
-		if _, ok := setIndex(e.Name()); ok {
+		if _, ok := store.SetIndex(e.Name()); ok {
 			unfinished++
 		}
 		if !e.IsDir() {
@@ -182,8 +182,8 @@ func (c *call) runFolder(arg string) error {
 func locate(file string) target {
 	for _, path := range []string{file, absolute(file)} {
 		folder := filepath.Dir(path)
-		rank, isRank := fileRank(filepath.Base(path))
-		index, isSet := setIndex(filepath.Base(folder))
+		rank, isRank := store.FileRank(filepath.Base(path))
+		index, isSet := store.SetIndex(filepath.Base(folder))
 		if isRank && isSet {
 			return target{file: file, dir: filepath.Dir(folder), index: index, rank: rank}
 		}
@@ -197,26 +197,6 @@ func absolute(path string) string {
 		return path
 	}
 	return abs
-}
-
-// setIndex reads the name of a set's folder, set-00000012.
-func setIndex(name string) (uint64, bool) {
-	text, ok := strings.CutPrefix(name, "set-")
-	if !ok || len(text) < 8 {
-		return 0, false
-	}
-	n, err := strconv.ParseUint(text, 10, 64)
-	return n, err == nil && fmt.Sprintf("set-%08d", n) == name
-}
-
-// fileRank reads the name of a rank's file, rank-0000.h5.
-func fileRank(name string) (int, bool) {
-	text, ok := strings.CutPrefix(name, "rank-")
-	if text, ok = strings.CutSuffix(text, ".h5"); !ok {
-		return 0, false
-	}
-	n, err := strconv.ParseUint(text, 10, 31)
-	return int(n), err == nil && fmt.Sprintf("rank-%04d.h5", n) == name
 }
 
 // open opens a set and checks its metadata. A file outside a run's folder
@@ -364,7 +344,7 @@ func (c *call) folders(dir string) (map[uint64]string, error) {
 	}
 	out := make(map[uint64]string)
 	for _, e := range entries {
-		if n, ok := setIndex(e.Name()); ok {
+		if n, ok := store.SetIndex(e.Name()); ok {
 			out[n] = filepath.Join(dir, e.Name())
 		}
 	}

@@ -1,6 +1,7 @@
 package mem
 
 import (
+	"errors"
 	"fmt"
 	"os"
 
@@ -9,7 +10,7 @@ import (
 
 // mapShared returns n bytes of shared memory, faulted in.
 func mapShared(n int) (mapping, error) {
-	fd, err := unix.MemfdCreate("cairn-staging", unix.MFD_CLOEXEC)
+	fd, err := unix.MemfdCreate("cairn-staging", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
 	if err != nil {
 		return mapping{data: Aligned(n)}, nil // private memory serves as well inside one process
 	}
@@ -21,6 +22,34 @@ func mapShared(n int) (mapping, error) {
 	if err != nil {
 		f.Close()
 		return mapping{}, fmt.Errorf("no memory for %d MiB of staging: %w (set a smaller memory bound)", n>>20, err)
+	}
+	// Another process that maps it must not fear that it gets smaller. Inside
+	// one process that does not matter.
+	unix.FcntlInt(uintptr(fd), unix.F_ADD_SEALS, unix.F_SEAL_SHRINK|unix.F_SEAL_GROW|unix.F_SEAL_SEAL)
+	return mapping{m, f}, nil
+}
+
+// mapForeign maps n bytes that another process made with mapShared. It
+// refuses a file that is not exactly that large for ever: touching memory
+// beyond the end of its file would kill this process.
+func mapForeign(f *os.File, n int) (mapping, error) {
+	fd := int(f.Fd())
+	var st unix.Stat_t
+	var fs unix.Statfs_t
+	if err := errors.Join(unix.Fstat(fd, &st), unix.Fstatfs(fd, &fs)); err != nil {
+		return mapping{}, fmt.Errorf("shared staging: %w", err)
+	}
+	const fixed = unix.F_SEAL_SHRINK
+	seals, err := unix.FcntlInt(uintptr(fd), unix.F_GET_SEALS, 0)
+	if err != nil || seals&fixed != fixed || fs.Type != unix.TMPFS_MAGIC {
+		return mapping{}, errors.New("shared staging: not memory of a fixed size")
+	}
+	if st.Size != int64(n) {
+		return mapping{}, fmt.Errorf("shared staging: %d bytes, not %d", st.Size, n)
+	}
+	m, err := unix.Mmap(fd, 0, n, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+	if err != nil {
+		return mapping{}, fmt.Errorf("shared staging: %w", err)
 	}
 	return mapping{m, f}, nil
 }

@@ -2,7 +2,16 @@
 
 package mem
 
+import (
+	"errors"
+	"os"
+)
+
 func mapShared(n int) (mapping, error) { return mapping{data: Aligned(n)}, nil }
+
+func mapForeign(*os.File, int) (mapping, error) {
+	return mapping{}, errors.New("shared staging needs Linux")
+}
 
 func unmap([]byte) {}
 

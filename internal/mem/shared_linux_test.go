@@ -1,6 +1,7 @@
 package mem
 
 import (
+	"os"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -25,5 +26,57 @@ func TestShared(t *testing.T) {
 	s.Segment(1)[5] = 42
 	if m[SegmentSize+5] != 42 {
 		t.Fatal("what is written into a segment is not seen through the other mapping")
+	}
+}
+
+// TestAttach shares staging memory as a helper does, and refuses memory whose
+// size could change.
+func TestAttach(t *testing.T) {
+	s := NewStaging(3)
+	defer s.Close()
+	if err := s.Grow(2); err != nil {
+		t.Fatal(err)
+	}
+	if len(s.Files()) != 1 {
+		t.Skip("no shared memory here")
+	}
+	dup := func(f *os.File) *os.File {
+		fd, err := unix.FcntlInt(f.Fd(), unix.F_DUPFD_CLOEXEC, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return os.NewFile(uintptr(fd), "copy")
+	}
+	h := NewStaging(3)
+	defer h.Close()
+	if err := h.Attach(dup(s.Files()[0]), 2); err != nil {
+		t.Fatal(err)
+	}
+	if h.Len() != 2 || len(h.Free()) != 0 {
+		t.Errorf("%d segments, %d of them free", h.Len(), len(h.Free()))
+	}
+	s.Segment(1)[7] = 42
+	if h.Segment(1)[7] != 42 {
+		t.Error("what one side writes the other does not see")
+	}
+	if unix.Ftruncate(int(s.Files()[0].Fd()), 0) == nil {
+		t.Error("shared memory can be made smaller")
+	}
+	for _, n := range []int{0, -1, 2, 1} { // too few, too many, not its size
+		f := dup(s.Files()[0])
+		if err := h.Attach(f, n); err == nil {
+			t.Errorf("%d more segments were attached", n)
+		}
+		f.Close()
+	}
+	fd, err := unix.MemfdCreate("open", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
+	if err != nil {
+		t.Fatal(err)
+	}
+	open := os.NewFile(uintptr(fd), "open")
+	defer open.Close()
+	open.Truncate(SegmentSize)
+	if err := h.Attach(open, 1); err == nil {
+		t.Error("memory that may shrink was attached")
 	}
 }

@@ -5,6 +5,7 @@ package mem
 
 import (
 	"bytes"
+	"fmt"
 	"os"
 	"unsafe"
 )
@@ -43,11 +44,33 @@ func (s *Staging) Grow(n int) error {
 	if err != nil {
 		return err
 	}
-	s.maps = append(s.maps, m)
-	for i := 0; i < n; i++ {
-		s.segments = append(s.segments, m.data[i*SegmentSize:(i+1)*SegmentSize:(i+1)*SegmentSize])
-		s.free <- len(s.segments) - 1
+	s.add(m, n)
+	for i := len(s.segments) - n; i < len(s.segments); i++ {
+		s.free <- i
 	}
+	return nil
+}
+
+func (s *Staging) add(m mapping, n int) {
+	s.maps = append(s.maps, m)
+	for i := range n {
+		s.segments = append(s.segments, m.data[i*SegmentSize:(i+1)*SegmentSize:(i+1)*SegmentSize])
+	}
+}
+
+// Attach adds n segments that lie in memory of another process, which gave
+// its file (see Files). They are not free: the other process says when they
+// are used. The file belongs to the Staging from then on, unless there is an
+// error. It must not be called while other methods are.
+func (s *Staging) Attach(f *os.File, n int) error {
+	if room := cap(s.free) - len(s.segments); n <= 0 || n > room {
+		return fmt.Errorf("%d segments of staging, at most %d fit", n, room)
+	}
+	m, err := mapForeign(f, n*SegmentSize)
+	if err != nil {
+		return err
+	}
+	s.add(m, n)
 	return nil
 }
 

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"runtime"
 	"slices"
 	"strings"
 
@@ -15,12 +16,13 @@ import (
 type card struct {
 	Rank  int               `json:"rank"`
 	Size  int               `json:"size"`
+	Host  string            `json:"host"`
 	Ways  []string          `json:"ways"` // transports, in order of preference
 	Cards map[string][]byte `json:"cards"`
 }
 
 func (e *Engine) exchange(ctx context.Context) ([]card, error) {
-	mine := card{Rank: e.rank, Size: e.size, Cards: make(map[string][]byte)}
+	mine := card{Rank: e.rank, Size: e.size, Host: e.cfg.Host, Cards: make(map[string][]byte)}
 	for _, d := range e.cfg.Drivers {
 		mine.Ways = append(mine.Ways, d.Name())
 		mine.Cards[d.Name()] = d.Card()
@@ -45,6 +47,15 @@ func (e *Engine) exchange(ctx context.Context) ([]card, error) {
 			return nil, fmt.Errorf("card of rank %d is that of rank %d of %d", i, cards[i].Rank, cards[i].Size)
 		}
 	}
+	here := 0
+	for i := range cards {
+		if cards[i].Host == e.cfg.Host {
+			here++
+		}
+	}
+	e.mu.Lock()
+	e.cfg.Crowded = e.cfg.Crowded || here > runtime.NumCPU()
+	e.mu.Unlock()
 	return cards, nil
 }
 
@@ -101,10 +112,14 @@ func (e *Engine) connect(ctx context.Context, cards []card, only transport.Drive
 				continue
 			}
 			p := &e.peers[i]
-			p.link, p.eager, p.puller = l, l.EagerLimit(), nil
+			p.link, p.eager, p.puller, p.paused, p.muted = l, l.EagerLimit(), nil, false, false
 			if pl, ok := l.(transport.Puller); ok && pl.CanPull(i) {
 				p.puller = pl
 			}
+			for _, m := range p.backlog {
+				e.Control(i, m)
+			}
+			p.backlog = nil
 		}
 		e.mu.Unlock()
 	}
@@ -126,30 +141,47 @@ func fragile(l transport.Link) bool {
 }
 
 // CloseFragile closes the links that can't stay open while the state is
-// saved, and returns whether there were any. Nothing may be in flight. The
-// lock is held.
+// saved, and reports whether there were any. All ranks call it, with no
+// message in flight; control messages to the ranks concerned wait until
+// Reopen. The lock is held.
 func (e *Engine) CloseFragile(ctx context.Context) (bool, error) {
+	mine := func(i int) bool { return i != e.rank && e.peers[i].link != nil && fragile(e.peers[i].link) }
+	var to []int
+	for i := range e.peers {
+		if mine(i) {
+			to = append(to, i)
+			e.head = frame{kind: kindPause}
+			e.emit(i, nil, nil)
+			e.peers[i].muted = true
+		}
+	}
+	if len(to) == 0 {
+		return false, nil
+	}
+	// When all have sent their last frame, none is on its way.
+	err := e.Serve(func() bool {
+		return !slices.ContainsFunc(to, func(i int) bool { return !e.peers[i].paused }) || ctx.Err() != nil
+	})
+	if err == nil {
+		err = ctx.Err()
+	}
+	if err != nil {
+		return true, err
+	}
+	for _, i := range to {
+		e.peers[i].link, e.peers[i].puller = nil, nil
+	}
 	var errs []error
 	e.links = slices.DeleteFunc(e.links, func(l link) bool {
 		if !fragile(l.Link) {
 			return false
-		}
-		for i := range e.peers {
-			if e.peers[i].link == l.Link {
-				e.peers[i].link, e.peers[i].puller = nil, nil
-			}
 		}
 		if err := l.Close(ctx); err != nil {
 			errs = append(errs, fmt.Errorf("%s: %w", l.driver.Name(), err))
 		}
 		return true
 	})
-	for i := range e.peers {
-		if i != e.rank && e.peers[i].link == nil {
-			return true, errors.Join(errs...)
-		}
-	}
-	return false, nil
+	return true, errors.Join(errs...)
 }
 
 // Reopen connects again what CloseFragile closed, on all ranks. The lock is
@@ -173,32 +205,41 @@ func (e *Engine) Reopen(ctx context.Context) error {
 
 // Close tells the others that no more messages come from here, serves them
 // until all have said so, and closes the links. Drivers are left to the
-// caller.
-func (e *Engine) Close(ctx context.Context) error {
+// caller. done says that the work of this rank is done; Close returns whether
+// that holds for all.
+func (e *Engine) Close(ctx context.Context, done bool) (all bool, err error) {
 	e.mu.Lock()
 	if e.closed {
 		e.mu.Unlock()
-		return nil
+		return false, nil
 	}
 	e.closed = true
+	e.peers[e.rank].finished = done
 	for i := range e.peers {
-		if i != e.rank && !e.peers[i].ended {
+		if i != e.rank {
 			e.head = frame{kind: kindBye}
+			if done {
+				e.head.tag = 1
+			}
 			e.emit(i, nil, nil)
 		}
 	}
 	stop := context.AfterFunc(ctx, e.Wake)
-	err := e.Serve(func() bool { return e.allEnded() || ctx.Err() != nil })
+	err = e.Serve(func() bool { return e.allEnded() || ctx.Err() != nil })
 	stop()
 	links := e.links
 	e.links = nil
 	for i := range e.peers {
 		e.peers[i].link, e.peers[i].puller = nil, nil
 	}
-	e.mu.Unlock()
+	all = err == nil
+	for i := range e.peers {
+		all = all && e.peers[i].finished
+	}
 	if err == nil && !e.allEnded() {
 		err = ctx.Err()
 	}
+	e.mu.Unlock()
 	cctx := ctx
 	if err != nil { // don't wait for those who won't read
 		c, cancel := context.WithCancel(context.Background())
@@ -214,7 +255,7 @@ func (e *Engine) Close(ctx context.Context) error {
 	e.mu.Lock()
 	e.sleep.close()
 	e.mu.Unlock()
-	return errors.Join(err, errors.Join(errs...))
+	return all, errors.Join(err, errors.Join(errs...))
 }
 
 func (e *Engine) allEnded() bool {

@@ -44,8 +44,9 @@ type Config struct {
 	// Exchange gives every rank's card to every rank. It is called once by
 	// Connect, and again when links are reopened.
 	Exchange func(ctx context.Context, card []byte) ([][]byte, error)
-	// Crowded says that more ranks than processors are on this host: they
-	// give way to each other sooner.
+	// Host names this rank's host. Where more ranks than processors are on a
+	// host, they give way to each other sooner; Crowded says so in advance.
+	Host    string
 	Crowded bool
 	// Observer may be nil. SetObserver gives it later.
 	Observer Observer
@@ -65,6 +66,10 @@ type peer struct {
 	incoming *message // its payload is coming in …
 	into     *Request // … or straight into this receive
 	ended    bool
+	finished bool     // … and its work is done
+	paused   bool     // it sends no more on this link, which is closed and opened again
+	muted    bool     // … and neither does this rank
+	backlog  [][]byte // control messages that wait for that
 }
 
 // Engine connects a rank with its peers. Its exported methods may be called
@@ -90,6 +95,7 @@ type Engine struct {
 	saved      int        // see Saved
 	adopted    []adopted
 	held       bool
+	pulling    bool // announced messages are fetched before they are asked for
 	epoch      uint32
 	contexts   uint32 // the next free context
 	err        error  // nothing works any more
@@ -138,6 +144,28 @@ func (e *Engine) Sent(to int) uint64 { return e.peers[to].sent }
 // Received returns the whole messages that came from a rank. The lock is held.
 func (e *Engine) Received(from int) uint64 { return e.peers[from].received }
 
+// Totals returns the sums of Sent and Received over all other ranks. The lock
+// is held.
+func (e *Engine) Totals() (sent, received uint64) {
+	for i := range e.peers {
+		sent += e.peers[i].sent
+		received += e.peers[i].received
+	}
+	return sent, received
+}
+
+// Peers returns the ranks with which messages were exchanged. The lock is
+// held.
+func (e *Engine) Peers() []int {
+	var list []int
+	for i := range e.peers {
+		if e.peers[i].sent > 0 || e.peers[i].received > 0 {
+			list = append(list, i)
+		}
+	}
+	return list
+}
+
 // Taken returns how many of them the program has received. The lock is held.
 func (e *Engine) Taken(from int) uint64 { return e.peers[from].taken }
 
@@ -165,6 +193,20 @@ func (e *Engine) Contexts(n uint32) uint32 {
 	defer e.mu.Unlock()
 	e.contexts = max(e.contexts, n)
 	return e.contexts
+}
+
+// NextContext is Contexts with the lock held.
+func (e *Engine) NextContext() uint32 { return e.contexts }
+
+// Traffic returns how many messages were sent and received.
+func (e *Engine) Traffic() uint64 {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	n := uint64(0)
+	for i := range e.peers {
+		n += e.peers[i].sent + e.peers[i].taken
+	}
+	return n
 }
 
 // Fail ends all operations, now and later, with an error.
@@ -259,7 +301,7 @@ func (e *Engine) Arrived(from int, h *transport.Header, buf []byte) {
 			e.fetch(m)
 		} else {
 			e.file(m)
-			if e.held {
+			if e.pulling {
 				e.fetch(m)
 			}
 		}
@@ -302,12 +344,14 @@ func (e *Engine) Arrived(from int, h *transport.Header, buf []byte) {
 			e.observer.Control(from, buf)
 		}
 	case kindBye:
-		p.ended = true
+		p.ended, p.finished = true, f.tag == 1
 		e.dropEnded()
 		if e.observer != nil {
 			e.observer.Ended(from)
 		}
 		e.sleep.broadcast()
+	case kindPause:
+		p.paused = true
 	default:
 		e.breach(from, fmt.Sprintf("a frame of unknown kind %d", f.kind))
 	}
@@ -328,7 +372,7 @@ func (e *Engine) sentPayload(token any) {
 // lost is for links: a peer is gone.
 func (e *Engine) lost(rank int, err error) {
 	p := &e.peers[rank]
-	if p.ended { // it said so before
+	if p.ended || p.paused { // it said so before
 		return
 	}
 	p.ended = true
@@ -468,6 +512,10 @@ func (e *Engine) emit(to int, payload []byte, token *Request) bool {
 // Control sends a control message. The lock is held; the engine owns the
 // slice from then on.
 func (e *Engine) Control(to int, message []byte) {
+	if p := &e.peers[to]; p.muted {
+		p.backlog = append(p.backlog, message)
+		return
+	}
 	e.head = frame{kind: kindControl}
 	e.emit(to, message, nil)
 }

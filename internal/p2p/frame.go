@@ -17,6 +17,7 @@ const (
 	kindDone
 	kindControl // for the layer above: a message of the coordination
 	kindBye     // this rank sends no more messages
+	kindPause   // the last frame before this link is closed, to be opened again
 )
 
 // order is this machine's byte order, as in frames.

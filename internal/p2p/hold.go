@@ -15,10 +15,19 @@ type Kept struct {
 }
 
 // Hold says that this rank stands at a point where a set is being taken:
-// announced messages are fetched from now on, and those that belong to the
-// time after the set are kept aside. The lock is held.
-func (e *Engine) Hold() {
-	e.held = true
+// messages that belong to the time after the set are kept aside from now on.
+// The lock is held.
+func (e *Engine) Hold() { e.held = true }
+
+// Pull says whether announced messages are fetched even if the program does
+// not ask for them yet. The lock is held.
+func (e *Engine) Pull(on bool) {
+	if e.pulling == on {
+		return
+	}
+	if e.pulling = on; !on {
+		return
+	}
 	for _, b := range e.boxes {
 		for _, q := range b.waiting {
 			for _, m := range q {
@@ -28,7 +37,6 @@ func (e *Engine) Hold() {
 			}
 		}
 	}
-	e.pull()
 }
 
 // Release ends Hold. With next, a set was taken, and messages sent from now
@@ -44,11 +52,13 @@ func (e *Engine) Release(next bool) {
 		b := e.box(m.ctx)
 		if r := b.take(m.source, m.tag); r != nil {
 			e.claim(m, r)
-		} else {
-			b.add(m)
+			continue
+		}
+		b.add(m)
+		if e.pulling && m.id != 0 {
+			e.fetch(m)
 		}
 	}
-	e.pull()
 	e.sleep.broadcast()
 }
 

@@ -49,7 +49,7 @@ func world(t *testing.T, n int, o mem.Options) (*mem.Fabric, []*Engine) {
 	t.Cleanup(func() {
 		var wg sync.WaitGroup
 		for _, e := range es {
-			wg.Go(func() { e.Close(context.Background()) })
+			wg.Go(func() { e.Close(context.Background(), true) })
 		}
 		wg.Wait()
 	})
@@ -182,6 +182,7 @@ func TestInFlight(t *testing.T) {
 				defer e.Unlock()
 				e.SetObserver(w)
 				e.Hold()
+				e.Pull(true)
 				if err := e.Serve(func() bool { return e.Received(0) == n && len(w.control) == 1 }); err != nil {
 					return err
 				}
@@ -292,7 +293,8 @@ func TestEnded(t *testing.T) {
 			if err := e.Send(0, 1, 7, []byte{1}); err != nil {
 				return err
 			}
-			return e.Close(context.Background())
+			_, err := e.Close(context.Background(), true)
+			return err
 		}
 		b := make([]byte, 1)
 		if _, err := e.Recv(0, 0, 8, b); !errors.Is(err, ErrEnded) {
@@ -304,7 +306,11 @@ func TestEnded(t *testing.T) {
 		if _, err := e.Recv(0, Any, Any, b); !errors.Is(err, ErrEnded) {
 			return fmt.Errorf("any: %v", err)
 		}
-		return e.Close(context.Background())
+		all, err := e.Close(context.Background(), false)
+		if all {
+			return errors.New("all are said to be done")
+		}
+		return err
 	})
 }
 

@@ -1,0 +1,468 @@
+package ckpt
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"net"
+	"os"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/cairnrun/cairn/internal/mem"
+)
+
+// What a rank and its helper say to each other, over a Unix stream socket.
+// All numbers are little-endian.
+//
+//	message   | kind u32 | descriptors u32 | length u64 | length bytes |
+//
+//	rank → helper
+//	hello     JSON (hello); descriptor, if there is one: the folder's lock
+//	grow      segments u32; descriptor: the memory they are in
+//	begin     flags u32 | estimate i64 | text(JSON Header) |
+//	          with previousHere: text(JSON of a Table without rows) | rows of 24 bytes
+//	put       segment u32 | used u32 | flags u32 | items of 4 × i32
+//	commit    text(JSON tailText) | bytes(marks) | n u32 | n × (dataset u32 | bytes(content))
+//	abort     why
+//	line      set u64
+//	bye       nothing: the helper finishes what it has, and closes the connection
+//
+//	helper → rank
+//	release   segment u32
+//	result    text(JSON resultText) | rows of 24 bytes
+//	refused   why: the last message before the connection is closed
+//
+// text and bytes are a u64 length and so many bytes. A set is begin, put …,
+// commit or abort, result; the next begins after the result. Segments belong
+// to the helper from put until release. Descriptors come with the first byte
+// of their message.
+const (
+	msgHello uint32 = iota + 1
+	msgGrow
+	msgBegin
+	msgPut
+	msgCommit
+	msgAbort
+	msgLine
+	msgBye
+	msgRelease
+	msgResult
+	msgRefused
+)
+
+// wireVersion is spoken by both sides, or there is no conversation.
+const wireVersion = 1
+
+const wireHead = 16
+
+// Flags of begin and put.
+const (
+	flagWriteFirst   = 1 << iota
+	flagPreviousLast // kept blocks refer to the set that the helper made last
+	flagPreviousHere // … to the table that follows
+	flagHurry        // the program waits for segments
+)
+
+// errProtocol marks what no honest peer sends.
+var errProtocol = errors.New("message not understood")
+
+type hello struct {
+	Version int      `json:"version"`
+	Dir     string   `json:"dir"`
+	Rank    int      `json:"rank"`
+	Ranks   int      `json:"ranks"`
+	Keep    int      `json:"keep"`
+	Damaged []uint64 `json:"damaged,omitempty"`
+	Line    uint64   `json:"line,omitempty"`
+}
+
+type tableText struct {
+	Set      uint64    `json:"set"`
+	Bases    []Base    `json:"bases,omitempty"`
+	Datasets []Dataset `json:"datasets,omitempty"`
+}
+
+type tailText struct {
+	Sync []string `json:"sync,omitempty"`
+	Note Note     `json:"note"`
+}
+
+type resultText struct {
+	Set     uint64 `json:"set"`
+	Error   string `json:"error,omitempty"`
+	Errno   int    `json:"errno,omitempty"`
+	Bases   []Base `json:"bases,omitempty"`
+	Written int64  `json:"written,omitempty"`
+	Took    int64  `json:"took"` // nanoseconds
+	NoLinks bool   `json:"noLinks,omitempty"`
+}
+
+// wire is a connection that carries messages and descriptors.
+type wire struct {
+	conn  *net.UnixConn
+	in    *bufio.Reader
+	files []*os.File // received, not asked for yet
+	mu    sync.Mutex // held while a message is sent
+}
+
+func newWire(conn *net.UnixConn) *wire {
+	w := &wire{conn: conn}
+	w.in = bufio.NewReaderSize(readFunc(w.read), 64<<10)
+	return w
+}
+
+type readFunc func([]byte) (int, error)
+
+func (f readFunc) Read(p []byte) (int, error) { return f(p) }
+
+// close ends the connection. Only the reading goroutine may call it.
+func (w *wire) close() {
+	w.conn.Close()
+	for _, f := range w.files {
+		f.Close()
+	}
+	w.files = nil
+}
+
+// send sends a message whose content is the given pieces, with a descriptor if
+// file is not nil. It blocks while the peer does not read.
+func (w *wire) send(kind uint32, file *os.File, pieces ...[]byte) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	head := make([]byte, 0, wireHead)
+	head = binary.LittleEndian.AppendUint32(head, kind)
+	head = binary.LittleEndian.AppendUint32(head, 0)
+	n := 0
+	for _, p := range pieces {
+		n += len(p)
+	}
+	head = binary.LittleEndian.AppendUint64(head, uint64(n))
+	if file != nil {
+		head[4] = 1
+		if err := w.sendFile(head, file); err != nil {
+			return err
+		}
+		head = nil
+	}
+	all := net.Buffers(append([][]byte{head}, pieces...))
+	if len(head)+n <= 4<<10 { // most are small: one call
+		_, err := w.conn.Write(bytes.Join(all, nil))
+		return err
+	}
+	_, err := all.WriteTo(w.conn)
+	return err
+}
+
+// message is one that was received.
+type message struct {
+	kind uint32
+	body *cursor
+	file *os.File // belongs to the receiver; nil: none came
+}
+
+// receive waits for a message of at most limit(kind) bytes. io.EOF says that
+// the peer has closed the connection between messages.
+func (w *wire) receive(limit func(kind uint32) int64) (message, error) {
+	var head [wireHead]byte
+	if _, err := io.ReadFull(w.in, head[:]); err != nil {
+		return message{}, err
+	}
+	m := message{kind: binary.LittleEndian.Uint32(head[:])}
+	files, n := binary.LittleEndian.Uint32(head[4:]), binary.LittleEndian.Uint64(head[8:])
+	if most := limit(m.kind); most < 0 || n > uint64(most) || n > math.MaxInt || files > 1 || files == 1 && len(w.files) == 0 {
+		return message{}, fmt.Errorf("%w: kind %d, %d descriptors, %d bytes", errProtocol, m.kind, files, n)
+	}
+	body, err := w.body(int(n))
+	if err != nil {
+		if err == io.EOF {
+			err = io.ErrUnexpectedEOF
+		}
+		return message{}, err
+	}
+	if files == 1 {
+		m.file, w.files = w.files[0], w.files[1:]
+	}
+	m.body = &cursor{p: body}
+	return m, nil
+}
+
+// body reads n bytes. It believes in n only as far as bytes come.
+func (w *wire) body(n int) ([]byte, error) {
+	const step = 1 << 20
+	p := make([]byte, min(n, step))
+	for have := 0; ; {
+		if _, err := io.ReadFull(w.in, p[have:]); err != nil {
+			return nil, err
+		}
+		if have = len(p); have == n {
+			return p, nil
+		}
+		more := make([]byte, min(n, 2*have))
+		copy(more, p)
+		p = more
+	}
+}
+
+// cursor takes a message apart. After a read beyond the end, bad is set and
+// everything is zero.
+type cursor struct {
+	p   []byte
+	bad bool
+}
+
+func (c *cursor) take(n uint64) []byte {
+	if n > uint64(len(c.p)) {
+		c.bad, c.p = true, nil
+		return nil
+	}
+	p := c.p[:n:n]
+	c.p = c.p[n:]
+	return p
+}
+
+func (c *cursor) u32() uint32 {
+	if p := c.take(4); p != nil {
+		return binary.LittleEndian.Uint32(p)
+	}
+	return 0
+}
+
+func (c *cursor) u64() uint64 {
+	if p := c.take(8); p != nil {
+		return binary.LittleEndian.Uint64(p)
+	}
+	return 0
+}
+
+func (c *cursor) bytes() []byte { return c.take(c.u64()) }
+
+func (c *cursor) rest() []byte { return c.take(uint64(len(c.p))) }
+
+// json reads a text into v.
+func (c *cursor) json(v any) error {
+	p := c.bytes()
+	if c.bad {
+		return c.end()
+	}
+	if err := json.Unmarshal(p, v); err != nil {
+		return fmt.Errorf("%w: %v", errProtocol, err)
+	}
+	return nil
+}
+
+// end says whether the message was as long as what was read of it.
+func (c *cursor) end() error {
+	if c.bad {
+		return fmt.Errorf("%w: it ends early", errProtocol)
+	}
+	if len(c.p) > 0 {
+		return fmt.Errorf("%w: %d bytes too many", errProtocol, len(c.p))
+	}
+	return nil
+}
+
+// sized puts the length in front of p.
+func sized(p []byte) []byte { return binary.LittleEndian.AppendUint64(nil, uint64(len(p))) }
+
+// Encoders. Each returns the pieces of a message.
+
+func encodeBegin(job *Job, last bool) ([][]byte, error) {
+	flags := uint32(0)
+	if job.WriteFirst {
+		flags |= flagWriteFirst
+	}
+	switch {
+	case job.Previous == nil:
+	case last:
+		flags |= flagPreviousLast
+	default:
+		flags |= flagPreviousHere
+	}
+	text, err := json.Marshal(&job.Header)
+	if err != nil {
+		return nil, err
+	}
+	head := binary.LittleEndian.AppendUint32(nil, flags)
+	head = binary.LittleEndian.AppendUint64(head, uint64(job.Estimate))
+	out := [][]byte{head, sized(text), text}
+	if flags&flagPreviousHere != 0 {
+		t := job.Previous
+		if text, err = json.Marshal(tableText{t.Set, t.Bases, t.Datasets}); err != nil {
+			return nil, err
+		}
+		out = append(out, sized(text), text, encodeBlocks(t.Blocks))
+	}
+	return out, nil
+}
+
+const itemBytes = 16
+
+func encodePut(s *Segment, hurry bool) []byte {
+	out := make([]byte, 0, 12+itemBytes*len(s.Items))
+	flags := uint32(0)
+	if hurry {
+		flags = flagHurry
+	}
+	for _, v := range []uint32{uint32(s.Index), uint32(s.Used), flags} {
+		out = binary.LittleEndian.AppendUint32(out, v)
+	}
+	for _, it := range s.Items {
+		for _, v := range [4]int32{it.Dataset, it.Block, it.Off, it.Len} {
+			out = binary.LittleEndian.AppendUint32(out, uint32(v))
+		}
+	}
+	return out
+}
+
+func decodePut(c *cursor) (s Segment, hurry bool, err error) {
+	s.Index, s.Used = int(c.u32()), int(c.u32())
+	hurry = c.u32()&flagHurry != 0
+	rows := c.rest()
+	if c.bad || len(rows)%itemBytes != 0 {
+		return s, false, fmt.Errorf("%w: items of a segment", errProtocol)
+	}
+	s.Items = make([]Item, len(rows)/itemBytes)
+	for i := range s.Items {
+		r := rows[i*itemBytes:]
+		at := func(k int) int32 { return int32(binary.LittleEndian.Uint32(r[4*k:])) }
+		s.Items[i] = Item{at(0), at(1), at(2), at(3)}
+	}
+	return s, hurry, nil
+}
+
+func encodeCommit(t *Tail) ([][]byte, error) {
+	text, err := json.Marshal(tailText{t.Sync, t.Note})
+	if err != nil {
+		return nil, err
+	}
+	out := [][]byte{sized(text), text, sized(t.Marks), t.Marks, binary.LittleEndian.AppendUint32(nil, uint32(len(t.Inline)))}
+	var small []byte
+	for i, p := range t.Inline {
+		small = binary.LittleEndian.AppendUint32(small, uint32(i))
+		small = append(append(small, sized(p)...), p...)
+	}
+	return append(out, small), nil
+}
+
+func decodeCommit(c *cursor) (Tail, error) {
+	var text tailText
+	if err := c.json(&text); err != nil {
+		return Tail{}, err
+	}
+	t := Tail{Sync: text.Sync, Note: text.Note, Marks: c.bytes(), Inline: make(map[int32][]byte)}
+	for n := c.u32(); n > 0 && !c.bad; n-- {
+		i := c.u32()
+		p := c.bytes()
+		if i > math.MaxInt32 {
+			return Tail{}, fmt.Errorf("%w: dataset %d", errProtocol, i)
+		}
+		if p != nil {
+			t.Inline[int32(i)] = p
+		}
+	}
+	return t, c.end()
+}
+
+func encodeResult(r *Result) ([][]byte, error) {
+	t := resultText{Set: r.Set, Written: r.Written, Took: int64(r.Took), NoLinks: r.NoLinks}
+	var rows []byte
+	if r.Err != nil {
+		t.Error = r.Err.Error()
+		var no syscall.Errno
+		if errors.As(r.Err, &no) {
+			t.Errno = int(no)
+		}
+	}
+	if r.Table != nil {
+		t.Bases = r.Table.Bases
+		rows = encodeBlocks(r.Table.Blocks)
+	}
+	text, err := json.Marshal(t)
+	return [][]byte{sized(text), text, rows}, err
+}
+
+// decodeResult reads the outcome of the set that h is the header of.
+func decodeResult(c *cursor, h *Header) (Result, error) {
+	var t resultText
+	if err := c.json(&t); err != nil {
+		return Result{}, err
+	}
+	r := Result{Set: t.Set, Written: t.Written, Took: time.Duration(t.Took), NoLinks: t.NoLinks}
+	rows := c.rest()
+	if t.Error != "" {
+		r.Err = &helperError{t.Error, syscall.Errno(t.Errno)}
+		return r, nil
+	}
+	made := *h
+	made.Bases = t.Bases
+	blocks, err := checkedBlocks(rows, made.totalBlocks(), len(t.Bases))
+	if err == nil && t.Set != h.Set {
+		err = fmt.Errorf("%w: the outcome of set %d, not %d", errProtocol, t.Set, h.Set)
+	}
+	r.Table = newTable(&made, blocks)
+	return r, err
+}
+
+// checkedBlocks decodes n rows that may refer to bases bases.
+func checkedBlocks(rows []byte, n, bases int) ([]Block, error) {
+	if len(rows) != n*blockBytes {
+		return nil, fmt.Errorf("%w: %d bytes are not %d rows", errProtocol, len(rows), n)
+	}
+	blocks := decodeBlocks(rows)
+	for i := range blocks {
+		if s := blocks[i].Source; s >= SourceBase && int64(s-SourceBase) >= int64(bases) {
+			return nil, fmt.Errorf("%w: row %d names base %d of %d", errProtocol, i, s-SourceBase, bases)
+		}
+	}
+	return blocks, nil
+}
+
+// helperError is an error that happened in a helper. It reads as it did there,
+// and is the same system error.
+type helperError struct {
+	text string
+	no   syscall.Errno
+}
+
+func (e *helperError) Error() string { return e.text }
+
+func (e *helperError) Unwrap() error {
+	if e.no == 0 {
+		return nil
+	}
+	return e.no
+}
+
+// fromRank bounds the messages of a rank: what is large is as large as the
+// tables of a state that fits into the machine.
+func fromRank(kind uint32) int64 {
+	switch kind {
+	case msgHello, msgPut, msgAbort:
+		return 4 << 20
+	case msgGrow, msgLine, msgBye:
+		return 8
+	case msgBegin, msgCommit:
+		return mem.Total() / 4
+	}
+	return -1
+}
+
+// fromHelper bounds those of a helper.
+func fromHelper(kind uint32) int64 {
+	switch kind {
+	case msgRelease:
+		return 4
+	case msgRefused:
+		return 1 << 20
+	case msgResult:
+		return mem.Total() / 4
+	}
+	return -1
+}

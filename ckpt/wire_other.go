@@ -1,0 +1,18 @@
+//go:build !linux
+
+package ckpt
+
+import (
+	"errors"
+	"os"
+)
+
+// errNoHelper says that this system has no shared staging memory.
+var errNoHelper = errors.New("a helper process for checkpoints needs Linux; leave Options.Helper nil, and the program writes its sets itself")
+
+// helperSupport says why a writer can't live in another process; nil: it can.
+func helperSupport() error { return errNoHelper }
+
+func (w *wire) sendFile([]byte, *os.File) error { return errNoHelper }
+
+func (w *wire) read(p []byte) (int, error) { return w.conn.Read(p) }

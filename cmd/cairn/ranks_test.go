@@ -1,0 +1,129 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"github.com/cairnrun/cairn/ckpt"
+	"github.com/cairnrun/cairn/internal/graph"
+	"github.com/cairnrun/cairn/internal/vfs"
+	"github.com/cairnrun/cairn/store"
+)
+
+// makeRanks makes sets 1 … n of a run with several ranks, which keeps them
+// all, and returns its folder.
+func makeRanks(t *testing.T, ranks, n int) string {
+	t.Helper()
+	dir := filepath.Join(t.TempDir(), "ckpt")
+	var savers []*ckpt.Saver
+	for r := range ranks {
+		d, err := store.Create(vfs.OS(), dir, r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer d.Close()
+		s, err := ckpt.NewSaver(d, nil, ckpt.Options{Rank: r, Ranks: ranks})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer s.Close()
+		savers = append(savers, s)
+	}
+	grid := make([]float64, 20_000)
+	for set := range n {
+		for r, s := range savers {
+			grid[1000*set] = float64(r + 1)
+			img, err := graph.Collect([]graph.Root{{Name: "grid", Ptr: &grid}}, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := s.Save(t.Context(), img, nil, ckpt.Note{Reason: "test"}); err != nil {
+				t.Fatal(err)
+			}
+			res := <-s.Done()
+			if res.Err != nil {
+				t.Fatal(res.Err)
+			}
+			s.Collect(res)
+		}
+	}
+	return dir
+}
+
+// rankFile is the path of a rank's file of a set.
+func rankFile(dir string, rank int, set uint64) string {
+	return store.Open(vfs.OS(), dir, rank).File(set)
+}
+
+// loses takes a rank's part of a set away.
+func loses(t *testing.T, dir string, rank int, set uint64) {
+	t.Helper()
+	if err := store.Open(vfs.OS(), dir, rank).Remove(set); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestListRanks(t *testing.T) {
+	dir := makeRanks(t, 3, 3)
+	cairnRun(t, "list", dir).exit(exitFine).says("RANKS", "3/3", "recovery line", "3 sets")
+	loses(t, dir, 0, 3) // what rank 0 lacks is shown, too
+	cairnRun(t, "list", dir).exit(exitFine).says("2/3", "incomplete", "recovery line")
+	doc := decode[listDocument](cairnRun(t, "list", "--json", dir).exit(exitFine))
+	if doc.Line != 2 || len(doc.Sets) != 3 || doc.Sets[0].Status != "incomplete" || !slices.Equal(doc.Sets[0].Have, []int{1, 2}) || doc.Sets[1].Status != "ok" {
+		t.Errorf("%+v", doc)
+	}
+	truncate(t, rankFile(dir, 1, 2), 100)
+	doc = decode[listDocument](cairnRun(t, "list", "--json", dir).exit(exitFound))
+	if doc.Line != 1 || doc.Sets[1].Status != "damaged" {
+		t.Errorf("%+v", doc)
+	}
+	cairnRun(t, "list", dir).exit(exitFound).says("damaged: rank-0001.h5: ")
+	for r := range 3 {
+		loses(t, dir, r, 1)
+	}
+	cairnRun(t, "list", dir).exit(exitFound).says("no set is complete")
+}
+
+func TestGCRanks(t *testing.T) {
+	dir := makeRanks(t, 2, 7)
+	loses(t, dir, 1, 7) // above the line: left
+	loses(t, dir, 0, 5) // below it: nobody can restart from it
+	truncate(t, rankFile(dir, 1, 4), 100)
+	half := write(t, filepath.Join(dir, "set-00000009", "rank-0001.tmp"), "half")
+	stray := write(t, filepath.Join(dir, "set-00000007", "rank-0001.tmp"), "stray")
+
+	dry := decode[gcDocument](cairnRun(t, "gc", "--dry-run", "--json", dir).exit(exitFine))
+	if !slices.Equal(dry.Kept, []uint64{6, 3}) || !slices.Equal(dry.Incomplete, []uint64{7}) || !slices.Equal(dry.Files, []string{stray}) || len(dry.Unfinished) != 1 || len(dry.Removed) != 4 {
+		t.Errorf("%+v", dry)
+	}
+	before := decode[listDocument](cairnRun(t, "list", "--json", dir)).DiskBytes
+	cairnRun(t, "gc", dir).exit(exitFine).says("removed set 5 (not all ranks have it)", "removed set 4 (damaged: rank-0001.h5: ", "removed set 2 (older", "removed set 9 (never finished)", "kept sets 6 and 3; left set 7, which not all ranks have")
+	if after := decode[listDocument](cairnRun(t, "list", "--json", dir).exit(exitFine)).DiskBytes; before-after != dry.FreedBytes {
+		t.Errorf("freed %d bytes, announced %d", before-after, dry.FreedBytes)
+	}
+	members, err := store.Members(vfs.OS(), dir)
+	if err != nil || len(members) != 3 || !slices.Equal(members[6], []int{0, 1}) || !slices.Equal(members[3], []int{0, 1}) || !slices.Equal(members[7], []int{0}) {
+		t.Errorf("left %v, %v", members, err)
+	}
+	for _, path := range []string{filepath.Dir(half), stray} {
+		if _, err := os.Stat(path); err == nil {
+			t.Errorf("%s is still there", path)
+		}
+	}
+	for r := range 2 {
+		cairnRun(t, "verify", rankFile(dir, r, 6)).exit(exitFine)
+	}
+	cairnRun(t, "gc", dir).exit(exitFine).says("nothing to remove; kept sets 6 and 3; left set 7")
+	loses(t, dir, 0, 6)
+	loses(t, dir, 0, 3)
+	cairnRun(t, "gc", dir).exit(exitFailed).complains("is complete, so nothing was removed")
+
+	d, err := store.Create(vfs.OS(), dir, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.Close()
+	cairnRun(t, "gc", dir).exit(exitFailed).complains("another process is using")
+}

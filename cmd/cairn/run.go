@@ -1,0 +1,232 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/cairnrun/cairn/supervise"
+)
+
+func runCommand() command {
+	return command{
+		name: "run", args: "PROGRAM [ARGS]", min: 1, max: -1, tail: true,
+		brief: "run a program, on one or many hosts, and bring it back after failures",
+		about: `Starts the ranks of PROGRAM, watches them, and starts them again from the
+newest set when one of them crashes, is killed or stalls, or when a host is
+lost. Flags stand before PROGRAM; what follows it belongs to the program ('--'
+in between is dropped). A program that does not use Cairn is run too, and
+restarted from its beginning; its ranks find CAIRN_RANK and CAIRN_SIZE in their
+environment.
+
+Everything about the run is in one folder, PROGRAM.cairn unless --run says
+otherwise: log, output of the ranks, sets (unless the program or --dir puts them
+elsewhere). The same command goes on where the run was stopped; a finished run
+is started afresh. 'cairn status', 'checkpoint' and 'stop' work on that folder.
+
+Ctrl-C, SIGTERM and 'cairn stop' let the ranks save and stop; a second Ctrl-C
+kills them, and the last set remains. After a failure there is a pause, of 0.1 s
+at first, doubling to 30 s until a new set is committed.
+
+Ranks write stdout into files. When ranks are set back to a checkpoint, these
+are cut back too, so that at the end they are what an uninterrupted run would
+have written; lines that were shown already are not shown again. With -o FILE
+rank 0's stdout goes to FILE as it is written, and that of the others follows
+when the run has finished; with %r in its name there is one file per rank.
+
+Other hosts are reached by ssh (or --rsh), need the same file system, and no
+open ports for this; ranks of several hosts reach each other by TCP. With
+--launcher mpirun or srun the ranks are started by these and can use the
+cluster's own MPI.`,
+		exits: `  0   finished
+  75  stopped, or interrupted: the same command goes on
+  2   the command line is wrong
+  3   it could not be started: in use, another command's folder, no program
+  n   the run failed: the status of the rank that failed first in the last start
+      (128 + the signal's number if it was killed by one; 1 if a host was lost
+      or nothing moved)
+`,
+		examples: []example{
+			{"cairn run ./sim", "one process"},
+			{"cairn run -n 4 --every 10m ./sim -grid 4096", "four ranks, a checkpoint every ten minutes"},
+			{"cairn run --hosts a:4,b:4 ./sim", "eight ranks on two hosts"},
+			{"cairn run -n 64 --launcher srun ./sim", "started by srun, with the cluster's MPI"},
+			{"cairn run -n 4 -o result.txt ./sim", "stdout of all ranks in one file"},
+		},
+		setup: func(f *flag.FlagSet) action {
+			var r runFlags
+			o := &r.o
+			f.IntVar(&o.Ranks, "n", 0, "start `N` ranks (default 1, or one per slot)")
+			f.StringVar(&r.hosts, "hosts", "", "run on these hosts: `LIST` is a:4,b:4, names with numbers of slots")
+			f.StringVar(&r.rsh, "rsh", "", "reach hosts by `COMMAND`, in which {host} is replaced (default ssh)")
+			f.StringVar(&r.remote, "remote-cairn", "", "`PATH` of cairn on the other hosts (default: the same as here)")
+			f.StringVar(&o.Launcher, "launcher", "fork", "`NAME` of who starts ranks: fork, mpirun or srun")
+			f.StringVar(&r.launcherArgs, "launcher-args", "", "`ARGS` for mpirun or srun, with blanks between")
+			f.StringVar(&r.transport, "transport", "", "`LIST` of transports that ranks may use, such as shm,tcp (default: they choose)")
+			f.DurationVar(&o.Every, "every", 0, "take a checkpoint every `DURATION`, such as 10m (default: as the program says)")
+			f.Uint64Var(&o.EveryPoints, "every-points", 0, "take a checkpoint every `N` points")
+			f.StringVar(&o.Run, "run", "", "the run's `FOLDER` (default ./PROGRAM.cairn)")
+			f.StringVar(&o.Dir, "dir", "", "`FOLDER` for sets of a program that names none (default RUN/sets)")
+			f.StringVar(&o.Out, "o", "", "write the ranks' stdout to `FILE`; %r in its name is the rank")
+			f.StringVar(&o.RankOutput, "rank-output", "", "put the ranks' output files into `FOLDER` and show nothing")
+			f.IntVar(&r.retries, "retries", 10, "give up after `N` failures in a row without a new set")
+			f.DurationVar(&o.Stall, "stall", 0, "no point and no message for `DURATION` is a failure (default: never)")
+			f.IntVar(&r.distrust, "distrust", 3, "put a set aside when `N` starts from it failed without a new set")
+			f.DurationVar(&o.Grace, "grace", time.Minute, "`DURATION` for ranks to save and stop in")
+			f.BoolVar(&o.Fresh, "fresh", false, "discard the run that is in the folder, with its sets")
+			f.BoolVar(&r.plain, "no-prefix", false, "show output without the rank in front")
+			return r.run
+		},
+	}
+}
+
+// runFlags are the flags of run that are not options as they stand.
+type runFlags struct {
+	o                                           supervise.Options
+	hosts, rsh, remote, launcherArgs, transport string
+	retries, distrust                           int
+	plain                                       bool
+}
+
+func (r *runFlags) run(ctx context.Context, c *call) error {
+	o := &r.o
+	if err := r.complete(c.args); err != nil {
+		return err
+	}
+	show := newScreen(c, o.Ranks, r.plain)
+	o.Event = show.event
+	if o.RankOutput == "" && !c.json {
+		o.Line = show.line
+	}
+	s, err := supervise.New(*o)
+	if err != nil {
+		if errors.Is(err, supervise.ErrOptions) {
+			return usagef("run: %v", strings.TrimPrefix(err.Error(), supervise.ErrOptions.Error()+": "))
+		}
+		return err
+	}
+	kill, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	ended := make(chan struct{})
+	defer close(ended)
+	go func() {
+		select {
+		case <-ctx.Done():
+			s.Stop("interrupted")
+		case <-ended:
+			return
+		}
+		// The launchers of batch systems may send the same signal twice.
+		again := make(chan os.Signal, 1)
+		select {
+		case <-time.After(time.Second):
+		case <-ended:
+			return
+		}
+		signal.Notify(again, os.Interrupt, syscall.SIGTERM)
+		defer signal.Stop(again)
+		select {
+		case <-again:
+			cancel()
+		case <-ended:
+		}
+	}()
+	res, err := s.Run(kill)
+	show.end()
+	if err != nil {
+		return err
+	}
+	if c.json {
+		st, err := supervise.Read(context.Background(), s.Folder())
+		if err == nil {
+			err = c.document(st)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	if res.Status == 0 {
+		return nil
+	}
+	return statusError(res.Status)
+}
+
+// complete makes options of flags and arguments.
+func (r *runFlags) complete(args []string) error {
+	o := &r.o
+	o.Command = args
+	if len(args) > 1 && args[1] == "--" {
+		o.Command = append([]string{args[0]}, args[2:]...)
+	}
+	self, err := os.Executable()
+	if err != nil {
+		return fmt.Errorf("the path of cairn itself is not known: %w", err)
+	}
+	o.Helper = []string{self, hostCommand().name}
+	if r.remote != "" {
+		o.RemoteHelper = []string{r.remote, hostCommand().name}
+	}
+	o.RemoteShell = strings.Fields(r.rsh)
+	o.LauncherArgs = strings.Fields(r.launcherArgs)
+	if r.transport != "" {
+		o.Transports = strings.Split(r.transport, ",")
+	}
+	if o.Hosts, err = parseHosts(r.hosts); err != nil {
+		return err
+	}
+	for _, d := range []struct {
+		name  string
+		value time.Duration
+	}{{"every", o.Every}, {"stall", o.Stall}, {"grace", o.Grace}} {
+		if d.value < 0 {
+			return usagef("run: --%s %v is below zero", d.name, d.value)
+		}
+	}
+	if o.Ranks < 0 {
+		return usagef("run: -n %d; a run has at least one rank", o.Ranks)
+	}
+	if o.Grace == 0 {
+		o.Grace = time.Nanosecond
+	}
+	// Zero means zero here, and the default there.
+	o.Retries, o.Distrust = r.retries, r.distrust
+	if r.retries <= 0 {
+		o.Retries = -1
+	}
+	if r.distrust <= 0 {
+		o.Distrust = -1
+	}
+	return nil
+}
+
+// parseHosts reads a list like a:4,b:4,c. A name may be an IPv6 address in
+// brackets.
+func parseHosts(list string) ([]supervise.Host, error) {
+	if list == "" {
+		return nil, nil
+	}
+	var out []supervise.Host
+	for item := range strings.SplitSeq(list, ",") {
+		h := supervise.Host{Name: strings.TrimSpace(item)}
+		if i := strings.LastIndexByte(h.Name, ':'); i >= 0 && !strings.HasSuffix(h.Name, "]") {
+			n, err := strconv.Atoi(h.Name[i+1:])
+			if err != nil || n < 1 {
+				return nil, usagef("run: --hosts: %q has no number of slots after the colon; write a:4,b:4", item)
+			}
+			h.Name, h.Slots = h.Name[:i], n
+		}
+		h.Name = strings.Trim(h.Name, "[]")
+		if h.Name == "" {
+			return nil, usagef("run: --hosts: %q names no host; write a:4,b:4", item)
+		}
+		out = append(out, h)
+	}
+	return out, nil
+}

@@ -1,0 +1,123 @@
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/cairnrun/cairn/supervise"
+)
+
+func statusCommand() command {
+	return command{
+		name: "status", args: "[RUN]", max: 1,
+		brief: "show how far a run is",
+		about: `Shows the state of a run, its ranks and its newest set, whether it is running
+or not. RUN is the folder that 'cairn run' made, PROGRAM.cairn unless --run said
+otherwise; left out, it is the only *.cairn folder here.
+
+States: starting, running, waiting (for the next start after a failure),
+stopping; and of a run that is not running: stopped, finished, failed, or
+interrupted, when its supervisor was killed. All but finished are gone on with
+by the same 'cairn run' command.`,
+		examples: []example{
+			{"cairn status", "the run in this folder"},
+			{"cairn status --json sim.cairn | jq .last.set", "its newest set"},
+		},
+		setup: func(*flag.FlagSet) action { return status },
+	}
+}
+
+// theRun returns the run that the arguments name, or the only one here.
+func (c *call) theRun() (string, error) {
+	if len(c.args) > 0 {
+		return c.args[0], nil
+	}
+	found, err := filepath.Glob("*.cairn")
+	if err != nil {
+		return "", err
+	}
+	var runs []string
+	for _, f := range found {
+		if st, err := os.Stat(f); err == nil && st.IsDir() {
+			runs = append(runs, f)
+		}
+	}
+	switch len(runs) {
+	case 0:
+		return "", usagef("no run's folder (*.cairn) here; name one")
+	case 1:
+		return runs[0], nil
+	}
+	return "", usagef("several runs are here; name one of %s", strings.Join(runs, ", "))
+}
+
+func status(ctx context.Context, c *call) error {
+	run, err := c.theRun()
+	if err != nil {
+		return err
+	}
+	st, err := supervise.Read(ctx, run)
+	if err != nil {
+		return err
+	}
+	if c.json {
+		return c.document(st)
+	}
+	c.printf("run       %s\n", printable(st.Run))
+	c.printf("command   %s\n", printable(strings.Join(st.Command, " ")))
+	state := st.State
+	if st.Why != "" && st.State != supervise.Running {
+		state += ": " + st.Why
+	}
+	c.printf("state     %s\n", printable(state))
+	c.printf("start     %d", st.Attempt)
+	if st.Restored != nil {
+		c.printf(", from set %d", *st.Restored)
+	}
+	if st.Failures > 0 {
+		c.printf(", %s in a row without a new set", count(st.Failures, "failure"))
+	}
+	c.printf("\n")
+	if st.Last != nil {
+		c.printf("last set  %s\n", setText(st.Last, c.now))
+	} else {
+		c.printf("last set  none\n")
+	}
+	if len(st.Aside) > 0 {
+		var list []string
+		for _, s := range st.Aside {
+			list = append(list, strconv.FormatUint(s, 10))
+		}
+		c.printf("put aside %s\n", strings.Join(list, ", "))
+	}
+	c.printf("sets in   %s\n", printable(st.Dir))
+	if st.Pid == 0 {
+		return nil
+	}
+	c.printf("\n")
+	t := c.table("", "RANK", "HOST", "PID", "STATE", "POINTS", "MESSAGES")
+	for _, r := range st.Ranks {
+		points, messages := strconv.FormatUint(r.Points, 10), strconv.FormatUint(r.Messages, 10)
+		if !r.Cairn {
+			points, messages = "-", "-"
+		}
+		t.row(strconv.Itoa(r.Rank), r.Host, strconv.Itoa(r.Pid), r.State, points, messages)
+	}
+	t.flush()
+	return nil
+}
+
+// setText is a committed set in one line.
+func setText(s *supervise.SetState, now time.Time) string {
+	text := fmt.Sprintf("%d, %s", s.Set, age(now, s.Time))
+	if s.State > 0 {
+		text += fmt.Sprintf(", %s, %s written, held %s", size(s.State), size(s.Written), millis(float64(s.HeldNS)/1e6))
+	}
+	return text
+}

@@ -1,0 +1,49 @@
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+
+	"github.com/cairnrun/cairn/supervise"
+)
+
+func stopCommand() command {
+	return command{
+		name: "stop", args: "[RUN]", max: 1,
+		brief: "let a run save and stop",
+		about: `Asks the ranks of a running run to take a checkpoint and stop, as Ctrl-C in
+its terminal does, and waits until they have. The same 'cairn run' command goes
+on from there. RUN is the folder that 'cairn run' made; left out, it is the only
+*.cairn folder here.`,
+		examples: []example{
+			{"cairn stop", "the run in this folder"},
+			{"cairn stop sim.cairn && cairn run -n 8 --hosts c:8 ./sim", "go on elsewhere"},
+		},
+		setup: func(*flag.FlagSet) action {
+			return func(ctx context.Context, c *call) error {
+				run, err := c.theRun()
+				if err != nil {
+					return err
+				}
+				st, err := supervise.Stop(ctx, run, "cairn stop")
+				if err != nil {
+					return err
+				}
+				if c.json {
+					err = c.document(st)
+				} else {
+					c.printf("%s", st.State)
+					if st.Last != nil {
+						c.printf(" with set %d", st.Last.Set)
+					}
+					c.printf("\n")
+				}
+				if err == nil && st.State == supervise.Failed {
+					err = fmt.Errorf("%s: the run failed: %s", run, st.Why)
+				}
+				return err
+			}
+		},
+	}
+}

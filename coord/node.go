@@ -1,0 +1,462 @@
+package coord
+
+import (
+	"fmt"
+	"math"
+	"slices"
+)
+
+// Counts is what a Node reads about its rank. The driver implements it over
+// its engine; it is called only during methods of the Node.
+type Counts interface {
+	// Point returns how many points the program has entered.
+	Point() uint64
+	// Peers returns the ranks to or from which messages ever went, in any
+	// order. The Node does not keep the slice.
+	Peers() []int
+	// Sent returns how many messages were sent to peer, announced ones
+	// included; Received how many came from it whole. Both number alike: when
+	// nothing is on its way, the one's Received is the other's Sent.
+	Sent(peer int) uint64
+	Received(peer int) uint64
+	// Totals returns the sums of Sent and Received over all peers but the
+	// rank itself.
+	Totals() (sent, received uint64)
+}
+
+// Config describes a rank. Rank, Size and Counts must be given.
+type Config struct {
+	Rank, Size int
+	Counts     Counts
+
+	// Arity is the number of children in the tree of ranks; 0 means 4.
+	Arity int
+	// NextSet is the index that the next set gets, alike on all ranks.
+	NextSet uint64
+	// Every makes every so manieth point due; 0: none. Alike on all ranks.
+	Every uint64
+	// Spatial: due points are saved with no message exchanged. Without it all
+	// ranks are held there and channels are drained. Alike on all ranks.
+	Spatial bool
+	// Due is Save.Due of the set that was restored, 0 at a fresh start.
+	Due uint64
+	// MaxReleases is how often a round may let held ranks go on because
+	// others wait for them, before it is called off; 0 means 16 + 4·Size.
+	MaxReleases int
+
+	hasty bool // for tests: take every wave for a proof, as false alarms must be harmless
+}
+
+type phase uint8
+
+const (
+	phaseIdle     phase = iota // no round that this rank knows of
+	phasePolled                // the count was told, the target is not known
+	phaseTargeted              // the target is known
+)
+
+type bookmark struct {
+	epoch, step, total uint64
+}
+
+// Node is one rank's part in the protocols of this package: events in,
+// actions out. The driver calls its methods one at a time (under its lock)
+// and after each, or after several, carries out what Take returns, in order.
+// No method blocks. When a Node is made, no message may be on its way
+// between the ranks.
+type Node struct {
+	cfg      Config
+	parent   int // -1: this is the root
+	children []int
+	out      []Action
+
+	// Agreed by all ranks that have seen the end of the same round.
+	epoch uint64 // the round that is under way, or the next one
+	due   uint64 // due points up to here are done with
+	dueAt uint64 // the first due point after that
+	next  uint64 // the next set's index
+
+	// The program.
+	at       uint64 // the point that it is in, 0: none
+	held     bool
+	blocked  bool
+	on       []int // what it is blocked on; empty: any
+	copying  bool  // Save was given, Copied not yet called
+	stopping bool  // stays held until the outcome of set
+	set      uint64
+	stopped  bool
+	finished bool
+
+	asked, askedStop bool   // an Ask is on its way to the root
+	over             bool   // no more rounds, because ranks finish
+	overWhy          string //
+	lost             []int  // ranks known to be dead
+	ended            int    // children whose whole subtree has finished
+	toldFinished     bool   // the first Finished was passed on
+
+	// The round.
+	phase    phase
+	answered uint64 // the count told when polled
+	target   uint64
+	dueSent  bool
+	pollLeft int
+	pollMax  uint64
+
+	step       uint64
+	base       map[int]uint64   // totals sent at the last drained set
+	early      map[int]bookmark // of a later step than this rank's
+	told       map[int]uint64   // bookmarks sent in this step
+	marks      map[int]uint64   // bookmarks received in this step
+	undrained  []int            // peers in marks from which messages are still to come
+	owed       int              // peers that got a bookmark of which none came yet
+	snapshot   map[int]uint64   // Received when this rank was complete
+	complete   bool             // this rank's channels are drained
+	reported   bool             // Complete was sent
+	childDone  int
+	maxPoint   uint64 // of the ranks in Complete
+	maxNext    uint64
+	faulty     bool
+	sent0      uint64 // totals when the Node was made
+	received0  uint64
+	wave       uint64
+	detail     bool
+	quietSent  bool
+	noticed    bool
+	childQuiet int
+	sum        Message    // of the Quiets of this wave
+	mine       [3]uint64  // sent, received, held as told in this wave
+	results    []result   // sets that not all ranks of this subtree have told about
+	line       uint64     // newest set that counts
+	hasLine    bool       //
+	root       *rootState // of rank 0
+}
+
+// New returns the Node of a rank. It panics if cfg makes no sense.
+func New(cfg Config) *Node {
+	if cfg.Size < 1 || cfg.Rank < 0 || cfg.Rank >= cfg.Size || cfg.Counts == nil || cfg.Arity < 0 {
+		panic(fmt.Sprintf("coord: New: rank %d of %d, arity %d, counts %v", cfg.Rank, cfg.Size, cfg.Arity, cfg.Counts))
+	}
+	if cfg.Arity == 0 {
+		cfg.Arity = 4
+	}
+	if cfg.MaxReleases == 0 {
+		cfg.MaxReleases = 16 + 4*cfg.Size
+	}
+	n := &Node{cfg: cfg, parent: -1, epoch: 1, next: cfg.NextSet,
+		base: map[int]uint64{}, early: map[int]bookmark{}}
+	n.setDue(cfg.Due)
+	if cfg.Rank > 0 {
+		n.parent = (cfg.Rank - 1) / cfg.Arity
+	} else {
+		n.root = &rootState{}
+	}
+	n.children = childrenOf(cfg.Rank, cfg.Size, cfg.Arity)
+	for _, p := range cfg.Counts.Peers() {
+		n.base[p] = cfg.Counts.Sent(p)
+	}
+	n.sent0, n.received0 = cfg.Counts.Totals()
+	n.newStep(0)
+	return n
+}
+
+func childrenOf(rank, size, arity int) []int {
+	var list []int
+	for c := rank*arity + 1; c <= rank*arity+arity && c < size; c++ {
+		list = append(list, c)
+	}
+	return list
+}
+
+// Idle reports that no round is under way as far as this rank knows: points
+// below Limit may be passed without AtPoint, and Blocked and Unblocked need no
+// Take after them.
+func (n *Node) Idle() bool {
+	return n.phase == phaseIdle && !n.held && n.at == 0 && n.step == 0 && !n.stopped
+}
+
+// Limit returns the number of the first point for which AtPoint must be
+// called; 0 while a round is under way.
+//
+// A driver may keep it in an atomic and let the program's goroutine pass
+// lower points without a lock, if it follows this order: the program adds
+// one to the atomic that Counts.Point reads and then loads the limit; the
+// driver stores 0 before it calls Receive, Ask, Finished or Lost, and Limit()
+// after Take. So either the program sees the 0, or the Node sees the point.
+func (n *Node) Limit() uint64 {
+	switch {
+	case !n.Idle():
+		return 0
+	case n.cfg.Every == 0 || len(n.lost) > 0 || n.over && !n.cfg.Spatial:
+		return math.MaxUint64
+	}
+	return n.dueAt
+}
+
+// Pulling reports that the engine must pull in messages that were announced
+// to this rank even if the program does not ask for them yet: while it is held and
+// while it is blocked.
+func (n *Node) Pulling() bool { return n.held || n.phase == phaseTargeted }
+
+// Set returns the index that the next set would get now.
+func (n *Node) Set() uint64 { return n.next }
+
+// setDue notes that due points up to due are done with.
+func (n *Node) setDue(due uint64) {
+	n.due, n.dueAt = due, math.MaxUint64
+	if every := n.cfg.Every; every > 0 {
+		n.dueAt = due - due%every + every
+	}
+}
+
+// isDue reports whether a set is due at point k.
+func (n *Node) isDue(k uint64) bool { return k >= n.dueAt && k%n.cfg.Every == 0 }
+
+// Take returns what is to be done, in this order, and forgets it. While the
+// Node is not idle it is also to be called when Counts have grown.
+func (n *Node) Take() []Action {
+	n.settle()
+	out := n.out
+	n.out = nil
+	return out
+}
+
+func (n *Node) emit(a Action) { n.out = append(n.out, a) }
+
+func (n *Node) send(to int, m Message) { n.emit(Send{To: to, Msg: m}) }
+
+func (n *Node) sendUp(m Message) { n.send(n.parent, m) }
+
+func (n *Node) sendDown(m Message) {
+	for _, c := range n.children {
+		n.send(c, m)
+	}
+}
+
+// Ask asks for a set, on any rank at any time. Asks that reach the root
+// before it decides to save are served by the same set. With stop all
+// programs stop after it.
+func (n *Node) Ask(reason string, stop bool) {
+	m := Message{Kind: KindAsk, Text: cut(reason)}
+	if stop {
+		m.Flags = FlagStop
+	}
+	switch {
+	case n.stopped:
+	case len(n.lost) > 0:
+		n.emit(CalledOff{Err: n.lostError(""), Stop: stop})
+	case n.over:
+		n.emit(CalledOff{Err: n.overError(), Stop: stop})
+	default:
+		n.ask(m)
+	}
+}
+
+// ask hands an Ask up, unless one that is on its way serves it too.
+func (n *Node) ask(m Message) {
+	stop := m.Flags&FlagStop != 0
+	if n.root != nil {
+		n.root.ask(m)
+		n.asked, n.askedStop = true, n.askedStop || stop
+		return
+	}
+	if n.asked && (n.askedStop || !stop) {
+		return
+	}
+	n.asked, n.askedStop = true, n.askedStop || stop
+	n.sendUp(m)
+}
+
+// AtPoint says that the program has entered point k, which Counts.Point
+// counts already. If it returns true, the program may leave the point at
+// once; else it stays there until Pass or Stop.
+func (n *Node) AtPoint(k uint64) bool {
+	if n.phase == phaseIdle && n.step == 0 && !n.stopped && k < n.dueAt {
+		return true
+	}
+	n.at = k
+	had := len(n.out)
+	n.decide()
+	if n.at == 0 { // passed: take the Pass back
+		n.out = slices.Delete(n.out, had, had+1)
+		return true
+	}
+	return false
+}
+
+// decide looks whether the program, if it waits in a point, must be held
+// there or may go on.
+func (n *Node) decide() {
+	if n.at == 0 || n.held || n.copying || n.stopping || n.stopped {
+		return
+	}
+	dead := n.over || len(n.lost) > 0
+	switch {
+	case dead:
+	case n.step > 0,
+		!n.cfg.Spatial && n.isDue(n.at),
+		n.phase == phaseTargeted && n.at >= n.target:
+		n.hold()
+		return
+	case n.phase == phasePolled && n.at > n.answered:
+		return // until the target is known
+	}
+	if n.cfg.Spatial && n.isDue(n.at) && len(n.lost) == 0 {
+		n.setDue(n.at)
+		n.save(Save{Set: n.next, Due: n.at, Reason: n.dueReason(), Alone: true})
+		return
+	}
+	n.pass()
+}
+
+func (n *Node) pass() {
+	n.at = 0
+	n.emit(Pass{})
+}
+
+func (n *Node) dueReason() string { return fmt.Sprintf("every %d points", n.cfg.Every) }
+
+// save tells the driver to copy.
+func (n *Node) save(s Save) {
+	s.Point = n.at
+	n.copying, n.set = true, s.Set
+	n.stopping = s.Stop
+	n.next = s.Set + 1
+	n.emit(s)
+}
+
+// Blocked says that the program waits inside message passing and can't go on
+// before something comes from (or is taken by) one of the ranks in on, or
+// any rank if on is empty. The Node keeps on until Unblocked.
+func (n *Node) Blocked(on []int) { n.blocked, n.on = true, on }
+
+// Unblocked says that the program can go on. It is called when that for
+// which the program waits has come, before the program runs again.
+func (n *Node) Unblocked() { n.blocked, n.on = false, nil }
+
+// Copied says that the copy that Save asked for is made and the program may
+// change its state again.
+func (n *Node) Copied(set uint64) {
+	if !n.copying || set != n.set {
+		return
+	}
+	n.copying = false
+	if !n.stopping {
+		n.pass()
+	}
+}
+
+// Saved says, once for each Save, that the rank's part of a set is durable,
+// or why it will never be. It implies Copied.
+func (n *Node) Saved(set uint64, err error) {
+	n.Copied(set)
+	m := Message{Kind: KindSaved, Set: set, Rank: n.cfg.Rank}
+	if err != nil {
+		m.Flags, m.Text = FlagFailed, cut(err.Error())
+	}
+	n.result(m)
+}
+
+// Finished says that the program has ended: no more points, no more
+// messages. The driver goes on handing in control messages until AllFinished.
+func (n *Node) Finished() {
+	if n.finished {
+		return
+	}
+	n.finished, n.blocked = true, false
+	n.at = 0
+	if len(n.lost) > 0 {
+		n.emit(AllFinished{})
+		return
+	}
+	if !n.stopped {
+		n.rankFinished(Message{Kind: KindFinished, Rank: n.cfg.Rank, Point: n.cfg.Counts.Point()})
+	}
+	n.maybeEnded()
+}
+
+// rankFinished passes the first news of a finished rank to the root.
+func (n *Node) rankFinished(m Message) {
+	if n.over || n.toldFinished {
+		return
+	}
+	n.toldFinished = true
+	if n.root == nil {
+		n.sendUp(m)
+		return
+	}
+	n.callOff(Message{Flags: FlagOver | n.root.stopFlag(),
+		Text: fmt.Sprintf("rank %d, after %d points", m.Rank, m.Point)})
+}
+
+func (n *Node) maybeEnded() {
+	if !n.finished || n.ended < len(n.children) {
+		return
+	}
+	if n.root == nil {
+		n.sendUp(Message{Kind: KindEnded})
+		return
+	}
+	n.sendDown(Message{Kind: KindEnd})
+	n.emit(AllFinished{})
+}
+
+// Lost says that a rank died, and why. Everything under way is called off,
+// here and, by messages along the tree, on all ranks that live.
+func (n *Node) Lost(rank int, why string) {
+	if rank == n.cfg.Rank || slices.Contains(n.lost, rank) {
+		return
+	}
+	first := len(n.lost) == 0
+	n.lost = append(n.lost, rank)
+	slices.Sort(n.lost)
+	m := Message{Kind: KindLost, Rank: rank, Text: cut(why)}
+	for _, r := range n.lostNeighbours(rank) {
+		n.send(r, m)
+	}
+	if !first {
+		return
+	}
+	stop := n.stopping || n.askedStop
+	n.endRound()
+	n.stopping = false
+	n.results = nil
+	if !n.stopped {
+		n.emit(CalledOff{Err: n.lostError(why), Stop: stop})
+	}
+	if n.finished {
+		n.emit(AllFinished{})
+	}
+	n.decide()
+}
+
+// busy reports whether this rank knows of a round.
+func (n *Node) busy() bool { return n.phase != phaseIdle || n.held }
+
+// lostNeighbours returns the living ranks that are to hear of a loss: this
+// rank's neighbours in the tree and those of the dead rank, which can't pass
+// it on.
+func (n *Node) lostNeighbours(dead int) []int {
+	var list []int
+	for _, r := range []int{n.cfg.Rank, dead} {
+		if r > 0 {
+			list = append(list, (r-1)/n.cfg.Arity)
+		}
+		list = append(list, childrenOf(r, n.cfg.Size, n.cfg.Arity)...)
+	}
+	slices.Sort(list)
+	list = slices.Compact(list)
+	return slices.DeleteFunc(list, func(r int) bool {
+		return r == n.cfg.Rank || slices.Contains(n.lost, r)
+	})
+}
+
+func (n *Node) lostError(why string) error {
+	if why != "" {
+		why = ": " + why
+	}
+	return fmt.Errorf("coord: %w: rank %d%s; restart the run from its recovery line", ErrLost, n.lost[0], why)
+}
+
+func (n *Node) overError() error {
+	return fmt.Errorf("coord: %w (%s), so that there is no common point any more", ErrFinished, n.overWhy)
+}

@@ -1,0 +1,135 @@
+package coord
+
+import "slices"
+
+// maxOn is how many ranks a Wait names; one that waits for more counts as
+// waiting for any.
+const maxOn = 16
+
+// add adds the numbers of a Quiet.
+func (m *Message) add(q Message) {
+	m.Held += q.Held
+	m.Sent += q.Sent
+	m.Received += q.Received
+	m.Point = max(m.Point, q.Point)
+	m.Waits = append(m.Waits, q.Waits...)
+}
+
+// quiet reports that the program can't go on by itself and that this rank
+// knows of a round.
+func (n *Node) quiet() bool {
+	return n.held || n.blocked && n.phase == phaseTargeted
+}
+
+func (n *Node) newWave(wave uint64, detail bool) {
+	m := Message{Kind: KindProbe, Epoch: n.epoch, Step: n.step, Wave: wave}
+	if detail {
+		m.Flags = FlagDetail
+	}
+	n.sendDown(m)
+	n.resetWave(wave, detail)
+}
+
+func (n *Node) resetWave(wave uint64, detail bool) {
+	n.wave, n.detail = wave, detail
+	n.quietSent, n.noticed, n.childQuiet = false, false, 0
+	n.sum, n.mine = Message{}, [3]uint64{}
+	if n.root != nil {
+		n.root.waveIdle = false
+	}
+}
+
+// state returns what a wave counts.
+func (n *Node) state() [3]uint64 {
+	sent, received := n.cfg.Counts.Totals()
+	s := [3]uint64{sent - n.sent0, received - n.received0, 0}
+	if n.held {
+		s[2] = 1
+	}
+	return s
+}
+
+// tellQuiet tells, once in each wave, that this rank and all below are quiet,
+// and after that, once, that this has changed. At the root it reports whether
+// something was decided.
+func (n *Node) tellQuiet() bool {
+	if n.quietSent {
+		if !n.noticed && n.state() != n.mine {
+			n.notice()
+			return n.root != nil
+		}
+		return false
+	}
+	if n.childQuiet < len(n.children) {
+		return false
+	}
+	n.quietSent = true
+	n.mine = n.state()
+	own := Message{Sent: n.mine[0], Received: n.mine[1], Held: n.mine[2], Point: n.cfg.Counts.Point()}
+	if n.detail && !n.held {
+		w := Wait{Rank: n.cfg.Rank}
+		if len(n.on) <= maxOn {
+			w.On = slices.Compact(slices.Sorted(slices.Values(n.on)))
+		}
+		own.Waits = []Wait{w}
+	}
+	n.sum.add(own)
+	if n.root != nil {
+		return n.waveDone()
+	}
+	q := n.sum
+	q.Kind, q.Epoch, q.Step, q.Wave = KindQuiet, n.epoch, n.step, n.wave
+	slices.SortFunc(q.Waits, func(a, b Wait) int { return a.Rank - b.Rank })
+	n.sendUp(q)
+	return false
+}
+
+// notice passes on, once in each wave, that a count has changed since it was
+// told.
+func (n *Node) notice() {
+	if n.noticed {
+		return
+	}
+	n.noticed = true
+	if n.root == nil {
+		n.sendUp(Message{Kind: KindNotice, Epoch: n.epoch, Step: n.step, Wave: n.wave})
+	} else if n.root.waveIdle {
+		n.newWave(n.wave+1, false)
+	}
+}
+
+// released begins a new step: the ranks named go on by one point, the others
+// stay held, and every rank that is not held stops at its next point.
+func (n *Node) released(m Message) {
+	below := make([][]int, len(n.children))
+	for _, r := range m.Ranks {
+		if i := n.childAbove(r); i >= 0 {
+			below[i] = append(below[i], r)
+		}
+	}
+	for i, c := range n.children {
+		n.send(c, Message{Kind: KindRelease, Flags: m.Flags, Epoch: m.Epoch, Step: m.Step, Ranks: below[i]})
+	}
+	n.newStep(m.Step)
+	switch {
+	case !n.held:
+		n.decide()
+	case m.Flags&FlagAll != 0 || slices.Contains(m.Ranks, n.cfg.Rank):
+		n.held = false
+		n.pass()
+	default:
+		n.exchange()
+	}
+}
+
+// childAbove returns which child's subtree holds rank r, -1 if none.
+func (n *Node) childAbove(r int) int {
+	for r > n.cfg.Rank {
+		up := (r - 1) / n.cfg.Arity
+		if up == n.cfg.Rank {
+			return r - n.cfg.Rank*n.cfg.Arity - 1
+		}
+		r = up
+	}
+	return -1
+}

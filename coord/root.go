@@ -1,0 +1,171 @@
+package coord
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// rootState is what only rank 0 knows.
+type rootState struct {
+	wanted bool // an Ask waits, or is served by the round under way
+	stop   bool
+	reason string
+
+	waveIdle bool      // the last wave decided nothing; wait for a notice
+	last     [2]uint64 // sent and received in the wave before
+	releases int
+
+	undecided bool // a coordinated set's outcome is not known yet
+	set       uint64
+}
+
+func (r *rootState) ask(m Message) {
+	r.wanted = true
+	r.stop = r.stop || m.Flags&FlagStop != 0
+	if m.Text != "" && !slices.Contains(strings.Split(r.reason, ", "), m.Text) {
+		if r.reason != "" {
+			r.reason += ", "
+		}
+		r.reason = cut(r.reason + m.Text)
+	}
+}
+
+func (r *rootState) stopFlag() Flags {
+	if r.stop {
+		return FlagStop
+	}
+	return 0
+}
+
+func (r *rootState) roundEnded() {
+	r.wanted, r.stop, r.reason = false, false, ""
+	r.last, r.releases = [2]uint64{}, 0
+}
+
+// start begins the round that someone asked for, when the last set's outcome
+// is known and no round is under way.
+func (n *Node) start() bool {
+	r := n.root
+	if !r.wanted || r.undecided || n.phase != phaseIdle || n.over || n.finished {
+		return false
+	}
+	if n.held { // at a due point: the round is under way
+		return false
+	}
+	n.polled()
+	return true
+}
+
+// decideSave saves when all ranks are held and all channels are drained, and
+// the last set's outcome is known.
+func (n *Node) decideSave() bool {
+	r := n.root
+	if r.undecided || !n.held {
+		return false
+	}
+	m := Message{Kind: KindSave, Epoch: n.epoch, Set: n.maxNext, Point: n.dueUpTo(n.maxPoint),
+		Text: r.reason, Flags: r.stopFlag()}
+	if m.Text == "" && m.Point > n.due {
+		m.Text = n.dueReason()
+	}
+	r.undecided, r.set = true, m.Set
+	n.saveNow(m)
+	return true
+}
+
+// dueUpTo returns the last due point up to a point that a rank has reached.
+func (n *Node) dueUpTo(point uint64) uint64 {
+	if n.cfg.Every == 0 {
+		return n.due
+	}
+	return max(n.due, point-point%n.cfg.Every)
+}
+
+// callOff ends the round everywhere.
+func (n *Node) callOff(m Message) {
+	m.Kind, m.Epoch = KindCalledOff, n.epoch
+	n.calledOff(m)
+}
+
+// waveDone looks at the counts of a wave, in which every rank was quiet at
+// some moment. Two waves one after the other in which as many messages were received
+// as were sent, and the same number, prove that between them nothing moved
+// and nothing was on its way (Mattern's four counters).
+func (n *Node) waveDone() bool {
+	r := n.root
+	now := [2]uint64{n.sum.Sent, n.sum.Received}
+	last := r.last
+	r.last = now
+	even := now[0] == now[1] || n.cfg.hasty
+	switch {
+	case n.sum.Held == uint64(n.cfg.Size): // all are held; bookmarks will match
+		return false
+	case n.detail && (even && now == last || n.cfg.hasty):
+		r.last = [2]uint64{}
+		n.stuck()
+	case even || n.noticed:
+		n.newWave(n.wave+1, even)
+	default:
+		r.waveIdle = true
+		return false
+	}
+	return true
+}
+
+// stuck lets those held ranks go on for which blocked ones wait.
+func (n *Node) stuck() {
+	waits := n.sum.Waits
+	slices.SortFunc(waits, func(a, b Wait) int { return a.Rank - b.Rank })
+	isBlocked := func(rank int) bool {
+		_, found := slices.BinarySearchFunc(waits, rank, func(w Wait, r int) int { return w.Rank - r })
+		return found
+	}
+	m := Message{Kind: KindRelease, Epoch: n.epoch, Step: n.step + 1}
+	for _, w := range waits {
+		if len(w.On) == 0 {
+			m.Flags |= FlagAll
+		}
+		for _, p := range w.On {
+			if !isBlocked(p) {
+				m.Ranks = append(m.Ranks, p)
+			}
+		}
+	}
+	slices.Sort(m.Ranks)
+	m.Ranks = slices.Compact(m.Ranks)
+	if m.Flags&FlagAll != 0 {
+		m.Ranks = nil
+	}
+	why := ""
+	switch {
+	case n.sum.Held == 0 || m.Flags&FlagAll == 0 && len(m.Ranks) == 0:
+		why = "the program itself can't go on: "
+	case n.root.releases >= n.cfg.MaxReleases:
+		why = fmt.Sprintf("after %d releases there was still no moment with every rank in a point: ", n.root.releases)
+	}
+	if why != "" {
+		n.callOff(Message{Point: n.dueUpTo(n.sum.Point), Text: cut(why + waitText(waits)), Flags: n.root.stopFlag()})
+		return
+	}
+	n.root.releases++
+	n.released(m)
+}
+
+// waitText says who waits for whom, for the first few.
+func waitText(waits []Wait) string {
+	const few = 8
+	var text []string
+	for i, w := range waits {
+		if i == few {
+			text = append(text, fmt.Sprintf("and %d more", len(waits)-few))
+			break
+		}
+		for_ := "any rank"
+		if len(w.On) > 0 {
+			for_ = "rank " + strings.Trim(fmt.Sprint(w.On), "[]")
+		}
+		text = append(text, fmt.Sprintf("rank %d waits for %s", w.Rank, for_))
+	}
+	return strings.Join(text, "; ")
+}

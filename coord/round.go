@@ -1,0 +1,392 @@
+package coord
+
+import (
+	"fmt"
+	"slices"
+)
+
+// Receive hands in a control message from another rank. Its error wraps
+// ErrMessage: the run is mixed up and must not go on.
+func (n *Node) Receive(from int, m Message) error {
+	if from < 0 || from >= n.cfg.Size || m.Kind == 0 || m.Kind >= kindLimit || m.Rank < 0 || m.Rank >= n.cfg.Size {
+		return n.bad(from, m, "no such rank or kind")
+	}
+	if m.Kind == KindLost {
+		n.Lost(m.Rank, m.Text)
+		return nil
+	}
+	if len(n.lost) > 0 {
+		return nil
+	}
+	up := slices.Contains(n.children, from)
+	switch m.Kind {
+	case KindBookmark:
+		n.bookmarkFrom(from, m)
+		return nil
+	case KindPoll, KindTarget, KindProbe, KindRelease, KindSave, KindOutcome, KindCalledOff, KindEnd:
+		if from != n.parent {
+			return n.bad(from, m, "only the parent sends it")
+		}
+		return n.fromParent(m)
+	}
+	if !up {
+		return n.bad(from, m, "only a child sends it")
+	}
+	n.fromChild(m)
+	return nil
+}
+
+func (n *Node) bad(from int, m Message, why string) error {
+	return fmt.Errorf("coord: %w: %v (round %d, set %d) from rank %d at rank %d in round %d: %s",
+		ErrMessage, m.Kind, m.Epoch, m.Set, from, n.cfg.Rank, n.epoch, why)
+}
+
+// fromParent handles what comes down the tree. It can't be early or late: a
+// rank is never ahead of its parent, and what the parent sends comes in order.
+func (n *Node) fromParent(m Message) error {
+	switch m.Kind {
+	case KindOutcome:
+		n.outcome(m)
+		return nil
+	case KindEnd:
+		n.sendDown(m)
+		n.emit(AllFinished{})
+		return nil
+	}
+	if m.Epoch != n.epoch {
+		return n.bad(n.parent, m, "wrong round")
+	}
+	switch m.Kind {
+	case KindPoll:
+		if n.phase != phaseIdle {
+			return n.bad(n.parent, m, "polled twice")
+		}
+		n.polled()
+	case KindTarget:
+		if n.phase == phaseTargeted {
+			return n.bad(n.parent, m, "two targets")
+		}
+		n.targeted(m.Point)
+	case KindProbe:
+		if m.Step != n.step {
+			return n.bad(n.parent, m, "wrong step")
+		}
+		n.newWave(m.Wave, m.Flags&FlagDetail != 0)
+	case KindRelease:
+		if m.Step != n.step+1 {
+			return n.bad(n.parent, m, "wrong step")
+		}
+		n.released(m)
+	case KindSave:
+		if !n.held || !n.complete {
+			return n.bad(n.parent, m, "this rank is not ready")
+		}
+		n.saveNow(m)
+	case KindCalledOff:
+		n.calledOff(m)
+	}
+	return nil
+}
+
+// fromChild handles what comes up the tree. What belongs to a round, step or
+// wave that this rank has left is dropped.
+func (n *Node) fromChild(m Message) {
+	switch m.Kind {
+	case KindAsk:
+		if !n.over && !n.stopped {
+			n.ask(m)
+		}
+	case KindSaved:
+		n.result(m)
+	case KindFinished:
+		n.rankFinished(m)
+	case KindEnded:
+		n.ended++
+		n.maybeEnded()
+	}
+	if m.Epoch != n.epoch {
+		return
+	}
+	switch m.Kind {
+	case KindDue:
+		n.dueReached()
+	case KindCount:
+		n.counted(m.Point)
+	}
+	if m.Step != n.step {
+		return
+	}
+	switch m.Kind {
+	case KindFault:
+		n.fault(m.Text)
+	case KindComplete:
+		n.childDone++
+		n.maxPoint = max(n.maxPoint, m.Point)
+		n.maxNext = max(n.maxNext, m.Set)
+	case KindQuiet:
+		if m.Wave == n.wave {
+			n.childQuiet++
+			n.sum.add(m)
+		}
+	case KindNotice:
+		if m.Wave == n.wave {
+			n.notice()
+		}
+	}
+}
+
+// polled begins the negotiation here and below.
+func (n *Node) polled() {
+	n.phase = phasePolled
+	n.answered = n.cfg.Counts.Point()
+	n.pollLeft = len(n.children) + 1
+	n.sendDown(Message{Kind: KindPoll, Epoch: n.epoch})
+	n.counted(n.answered)
+}
+
+func (n *Node) counted(points uint64) {
+	n.pollMax = max(n.pollMax, points)
+	if n.pollLeft--; n.pollLeft > 0 {
+		return
+	}
+	if n.root == nil {
+		n.sendUp(Message{Kind: KindCount, Epoch: n.epoch, Point: n.pollMax})
+		return
+	}
+	target := n.pollMax + 1
+	if n.cfg.Every > 0 && !n.cfg.Spatial {
+		target = min(target, n.dueAt)
+	}
+	n.targeted(target)
+}
+
+func (n *Node) targeted(target uint64) {
+	n.phase, n.target = phaseTargeted, target
+	n.sendDown(Message{Kind: KindTarget, Epoch: n.epoch, Point: target})
+	n.decide()
+}
+
+// dueReached tells the root, once per round, that a rank is held at a due
+// point, so that the others learn of the round.
+func (n *Node) dueReached() {
+	if n.dueSent || n.phase == phaseTargeted {
+		return
+	}
+	n.dueSent = true
+	if n.root == nil {
+		n.sendUp(Message{Kind: KindDue, Epoch: n.epoch})
+	} else if n.phase == phaseIdle {
+		n.targeted(n.dueAt)
+	}
+}
+
+// hold keeps the program in its point and begins the exchange of bookmarks.
+func (n *Node) hold() {
+	n.held = true
+	n.emit(Hold{})
+	n.dueReached()
+	n.exchange()
+}
+
+// exchange sends bookmarks to all peers that were sent something since the
+// last drained set, and looks at those that came already.
+func (n *Node) exchange() {
+	for _, p := range n.cfg.Counts.Peers() {
+		if sent := n.cfg.Counts.Sent(p); p != n.cfg.Rank && sent > n.base[p] {
+			n.bookmarkTo(p)
+			if _, came := n.marks[p]; !came {
+				n.owed++
+			}
+		}
+	}
+}
+
+func (n *Node) bookmarkTo(p int) {
+	total := n.cfg.Counts.Sent(p)
+	if n.told == nil {
+		n.told = map[int]uint64{}
+	}
+	n.told[p] = total
+	n.send(p, Message{Kind: KindBookmark, Epoch: n.epoch, Step: n.step, Sent: total})
+}
+
+func (n *Node) bookmarkFrom(p int, m Message) {
+	switch {
+	case m.Epoch < n.epoch || m.Epoch == n.epoch && m.Step < n.step: // of a hold that is over
+	case m.Epoch > n.epoch || m.Step > n.step:
+		n.early[p] = bookmark{m.Epoch, m.Step, m.Sent}
+	default:
+		n.mark(p, m.Sent)
+	}
+}
+
+func (n *Node) mark(p int, total uint64) {
+	if n.marks == nil {
+		n.marks = map[int]uint64{}
+	}
+	n.marks[p] = total
+	n.undrained = append(n.undrained, p)
+	if _, told := n.told[p]; told {
+		n.owed--
+	}
+}
+
+// newStep forgets what was told about holds, and takes up the bookmarks that
+// came early.
+func (n *Node) newStep(step uint64) {
+	n.step = step
+	n.told, n.marks, n.snapshot = nil, nil, nil
+	n.undrained, n.owed, n.faulty = nil, 0, false
+	n.complete, n.reported, n.childDone = false, false, 0
+	n.maxPoint, n.maxNext = 0, 0
+	n.resetWave(1, false)
+	var ready []int
+	for p, b := range n.early {
+		if b.epoch == n.epoch && b.step == n.step {
+			ready = append(ready, p)
+		}
+	}
+	slices.Sort(ready)
+	for _, p := range ready {
+		n.mark(p, n.early[p].total)
+		delete(n.early, p)
+	}
+}
+
+// endRound leaves the round for the next one.
+func (n *Node) endRound() {
+	n.epoch++
+	n.phase, n.held, n.dueSent = phaseIdle, false, false
+	n.answered, n.target, n.pollLeft, n.pollMax = 0, 0, 0, 0
+	n.newStep(0)
+	if n.root != nil {
+		n.root.roundEnded()
+	}
+}
+
+// settle says upwards what has become true.
+func (n *Node) settle() {
+	for again := true; again; {
+		again = false
+		if len(n.lost) > 0 || n.stopped {
+			return
+		}
+		if n.held {
+			n.drain()
+			if n.complete && !n.reported && n.childDone == len(n.children) {
+				n.reported = true
+				n.maxPoint, n.maxNext = max(n.maxPoint, n.at), max(n.maxNext, n.next)
+				if n.root == nil {
+					n.sendUp(Message{Kind: KindComplete, Epoch: n.epoch, Step: n.step, Point: n.maxPoint, Set: n.maxNext})
+				}
+			}
+		}
+		if n.root != nil && n.reported && n.decideSave() {
+			again = true
+			continue
+		}
+		if n.quiet() && n.tellQuiet() {
+			again = true
+			continue
+		}
+		if n.root != nil && n.start() {
+			again = true
+		}
+	}
+}
+
+// drain looks which channels are drained, and answers bookmarks of peers to
+// which this rank has sent nothing: the answer says that theirs are drained.
+func (n *Node) drain() {
+	wrong := -1
+	n.undrained = slices.DeleteFunc(n.undrained, func(p int) bool {
+		got, total := n.cfg.Counts.Received(p), n.marks[p]
+		if got > total {
+			wrong = p
+		}
+		if got < total {
+			return false
+		}
+		if _, told := n.told[p]; !told {
+			n.bookmarkTo(p)
+		}
+		return true
+	})
+	if wrong >= 0 {
+		n.fault(fmt.Sprintf("rank %d had sent %d messages to rank %d, which has received %d",
+			wrong, n.marks[wrong], n.cfg.Rank, n.cfg.Counts.Received(wrong)))
+	}
+	if n.held && !n.complete && !n.faulty && n.owed == 0 && len(n.undrained) == 0 {
+		n.complete = true
+		n.snapshot = map[int]uint64{}
+		for _, p := range n.cfg.Counts.Peers() {
+			n.snapshot[p] = n.cfg.Counts.Received(p)
+		}
+	}
+}
+
+// fault tells the root that counts contradict each other. In a step that is
+// over for the root this need not be so: the peer may have been let on.
+func (n *Node) fault(text string) {
+	if n.faulty {
+		return
+	}
+	n.faulty = true
+	if n.root == nil {
+		n.sendUp(Message{Kind: KindFault, Epoch: n.epoch, Step: n.step, Text: cut(text)})
+		return
+	}
+	// Nobody is further than one point per release past the target.
+	due := n.dueUpTo(n.target + n.step)
+	if n.phase != phaseTargeted && n.cfg.Every > 0 && !n.cfg.Spatial {
+		due = n.dueAt // the only point where a rank can be held yet
+	}
+	n.callOff(Message{Point: due, Text: cut(text), Flags: n.root.stopFlag() | FlagFailed})
+}
+
+// saveNow ends the round with a copy.
+func (n *Node) saveNow(m Message) {
+	n.sendDown(m)
+	cut := make([]uint64, n.cfg.Size)
+	for p, total := range n.snapshot {
+		cut[p] = total
+	}
+	for p, total := range n.marks {
+		cut[p] = total
+	}
+	for p, total := range n.told {
+		n.base[p] = total
+	}
+	n.setDue(m.Point)
+	if !n.askedStop || m.Flags&FlagStop != 0 { // else it reaches the root too late for this set
+		n.asked, n.askedStop = false, false
+	}
+	n.save(Save{Set: m.Set, Due: m.Point, Cut: cut, Reason: m.Text, Stop: m.Flags&FlagStop != 0})
+	n.endRound()
+}
+
+// calledOff ends the round without a copy.
+func (n *Node) calledOff(m Message) {
+	n.sendDown(m)
+	tell := n.asked || n.busy() && !n.finished
+	stop := n.askedStop || m.Flags&FlagStop != 0
+	n.asked, n.askedStop = false, false
+	n.setDue(max(n.due, m.Point))
+	if m.Flags&FlagOver != 0 {
+		n.over, n.overWhy = true, m.Text
+	}
+	n.endRound()
+	if tell {
+		var err error
+		switch {
+		case n.over:
+			err = n.overError()
+		case m.Flags&FlagFailed != 0:
+			err = fmt.Errorf("coord: %w: %s; the set would not be consistent", ErrCounts, m.Text)
+		default:
+			err = fmt.Errorf("coord: %w: %s", ErrNoCut, m.Text)
+		}
+		n.emit(CalledOff{Err: err, Stop: stop})
+	}
+	n.decide()
+}

@@ -1,0 +1,132 @@
+package coord
+
+import (
+	"bytes"
+	"errors"
+	"math"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+)
+
+func TestLine(t *testing.T) {
+	for _, c := range []struct {
+		have [][]uint64
+		line uint64
+		ok   bool
+	}{
+		{nil, 0, false},
+		{[][]uint64{{}}, 0, false},
+		{[][]uint64{{0}}, 0, true},
+		{[][]uint64{{1, 2, 3}, {2, 3, 4}, {5, 3, 2}}, 3, true},
+		{[][]uint64{{1, 2, 5}, {1, 2, 4}}, 2, true}, // 4 is the lowest of the newest, and rank 0 lacks it
+		{[][]uint64{{1, 1}, {2}}, 0, false},
+		{[][]uint64{{7, 7}, {7}}, 7, true},
+	} {
+		if line, ok := Line(c.have); line != c.line || ok != c.ok {
+			t.Errorf("Line(%v) = %d, %v", c.have, line, ok)
+		}
+	}
+}
+
+func TestGarbage(t *testing.T) {
+	for _, c := range []struct {
+		have []uint64
+		line uint64
+		keep int
+		want []uint64
+	}{
+		{[]uint64{5, 1, 3, 2, 4}, 3, 1, []uint64{1, 2}},
+		{[]uint64{1, 2, 3, 4, 5}, 3, 2, []uint64{1}},
+		{[]uint64{1, 2, 3}, 3, 0, []uint64{1, 2}}, // the line stays
+		{[]uint64{4, 5}, 3, 1, nil},
+		{[]uint64{1, 2}, 3, 9, nil},
+		{[]uint64{1, math.MaxUint64}, math.MaxUint64, 1, []uint64{1}},
+		{nil, 0, 1, nil},
+	} {
+		before := slices.Clone(c.have)
+		if got := Garbage(c.have, c.line, c.keep); !slices.Equal(got, c.want) || !slices.Equal(before, c.have) {
+			t.Errorf("Garbage(%v, %d, %d) = %v", before, c.line, c.keep, got)
+		}
+	}
+}
+
+func TestConsistent(t *testing.T) {
+	sent := [][]uint64{{0, 2}, {1, 0}}
+	if err := Consistent(sent, [][]uint64{{0, 1}, {2, 0}}); err != nil {
+		t.Error(err)
+	}
+	err := Consistent(sent, [][]uint64{{0, 1}, {1, 0}})
+	if !errors.Is(err, ErrCounts) || !strings.Contains(err.Error(), "rank 0 had sent 2 messages to rank 1, which had received 1") {
+		t.Error(err)
+	}
+	for _, received := range [][][]uint64{{{0, 1}}, {{0, 1}, {2}}, nil} {
+		if err := Consistent(sent, received); !errors.Is(err, ErrCounts) {
+			t.Error(received, err)
+		}
+	}
+}
+
+var samples = []Message{
+	{Kind: KindAsk, Flags: FlagStop, Text: "preempted"},
+	{Kind: KindPoll, Epoch: 300},
+	{Kind: KindCount, Epoch: 1, Point: math.MaxUint64},
+	{Kind: KindBookmark, Epoch: 7, Step: 1, Sent: 1 << 40},
+	{Kind: KindQuiet, Epoch: 1, Step: 2, Wave: 3, Point: 4, Sent: 5, Received: 6, Held: 7,
+		Waits: []Wait{{Rank: 1}, {Rank: 2, On: []int{0, 5}}}},
+	{Kind: KindRelease, Flags: FlagAll, Epoch: 1, Step: 1, Ranks: []int{1, 2, 900}},
+	{Kind: KindSave, Epoch: 9, Set: 8, Point: 7, Text: "every 10 points"},
+	{Kind: KindOutcome, Flags: FlagFailed, Set: 3, Rank: 2, Text: "no space"},
+	{Kind: KindEnd},
+}
+
+func TestMessageRoundTrip(t *testing.T) {
+	for _, m := range samples {
+		b := m.AppendTo([]byte("x"))[1:]
+		got, err := Parse(b)
+		if err != nil || !reflect.DeepEqual(got, m) {
+			t.Errorf("%+v came back as %+v, %v", m, got, err)
+		}
+		for i := range b { // every prefix is refused
+			if _, err := Parse(b[:i]); !errors.Is(err, ErrMessage) {
+				t.Errorf("%v: %d bytes of %d: %v", m.Kind, i, len(b), err)
+			}
+		}
+		if _, err := Parse(append(slices.Clone(b), 0)); !errors.Is(err, ErrMessage) {
+			t.Errorf("%v with a byte too many: %v", m.Kind, err)
+		}
+	}
+	for _, b := range []string{"\x00", "\xff", "\x01\xff\x00", "\x03\x80\x00", "\x01\x00\xff\xff\xff\xff\x0f"} {
+		if _, err := Parse([]byte(b)); !errors.Is(err, ErrMessage) {
+			t.Errorf("%q: %v", b, err)
+		}
+	}
+}
+
+func FuzzParse(f *testing.F) {
+	for _, m := range samples {
+		f.Add(m.AppendTo(nil))
+	}
+	f.Fuzz(func(t *testing.T, b []byte) {
+		m, err := Parse(b)
+		if err != nil {
+			if !errors.Is(err, ErrMessage) {
+				t.Fatal(err)
+			}
+			return
+		}
+		if back := m.AppendTo(nil); !bytes.Equal(back, b) {
+			t.Fatalf("%x became %x", b, back)
+		}
+		// A Node takes or refuses it, and goes on.
+		n := New(Config{Rank: 1, Size: 4, Arity: 1, Counts: zeroCounts{}, Every: 3})
+		n.AtPoint(3)
+		for from := range 4 {
+			if err := n.Receive(from, m); err != nil && !errors.Is(err, ErrMessage) {
+				t.Fatal(err)
+			}
+			n.Take()
+		}
+	})
+}

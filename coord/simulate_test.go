@@ -1,0 +1,73 @@
+package coord
+
+import (
+	"math"
+	"testing"
+)
+
+// halo gives the six neighbours in a box of n ranks that is as even as can be and
+// wraps around.
+func halo(n int) func(int) []int {
+	dims := [3]int{1, 1, n}
+	best := math.Inf(1)
+	for a := 1; a*a*a <= n; a++ {
+		for b := a; a*b*b <= n; b++ {
+			if c := n / (a * b); a*b*c == n {
+				if surface := float64(a*b + b*c + a*c); surface < best {
+					best, dims = surface, [3]int{a, b, c}
+				}
+			}
+		}
+	}
+	return func(r int) []int {
+		at := [3]int{r % dims[0], r / dims[0] % dims[1], r / dims[0] / dims[1]}
+		seen := map[int]bool{r: true}
+		var list []int
+		for d := range 3 {
+			for _, step := range []int{-1, 1} {
+				to := at
+				to[d] = (to[d] + step + dims[d]) % dims[d]
+				p := to[0] + dims[0]*(to[1]+dims[1]*to[2])
+				if !seen[p] {
+					seen[p] = true
+					list = append(list, p)
+				}
+			}
+		}
+		return list
+	}
+}
+
+func TestSimulate(t *testing.T) {
+	sizes := []int{8, 64, 512, 1000, 4096, 10000}
+	if testing.Short() {
+		sizes = sizes[:4]
+	}
+	for _, n := range sizes {
+		c := Simulate(n, 0, halo(n))
+		t.Logf("%5d ranks: depth %d, %3d rounds (held %d), %6d messages (%5.2f per rank, %5d bookmarks), at most %d per rank, %.1f bytes each",
+			n, c.Depth, c.Rounds, c.Held, c.Messages, float64(c.Messages)/float64(n), c.Bookmarks, c.MaxPerRank, float64(c.Bytes)/float64(c.Messages))
+		// Up or down the tree: Ask, Poll, Count, Target, Quiet, Complete,
+		// Save, Saved, Outcome; at most one more wave with its notice; and a
+		// bookmark to each neighbour.
+		if most := n * (6 + 11); c.Messages > most {
+			t.Errorf("%d ranks: %d messages, wanted at most %d", n, c.Messages, most)
+		}
+		if most := 8*c.Depth + 4; c.Rounds > most {
+			t.Errorf("%d ranks: %d rounds, wanted at most %d", n, c.Rounds, most)
+		}
+		if most := 2*6 + 10*(4+1); c.MaxPerRank > most {
+			t.Errorf("%d ranks: a rank has %d messages, wanted at most %d", n, c.MaxPerRank, most)
+		}
+	}
+}
+
+// BenchmarkAtPoint is a point with nothing going on.
+func BenchmarkAtPoint(b *testing.B) {
+	n := New(Config{Size: 2, Counts: zeroCounts{}, Every: 1 << 60})
+	for k := uint64(1); b.Loop(); k++ {
+		if !n.AtPoint(k) {
+			b.Fatal("held")
+		}
+	}
+}

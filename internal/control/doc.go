@@ -1,0 +1,224 @@
+// Package control is what the processes of a supervised run say to each
+// other, and how.
+//
+//	cairn run ── supervisor ──── cairn status, checkpoint, stop   (control.sock)
+//	   │ socketpair, a remote shell's stdin and stdout, or TCP
+//	   └─ helper, one per host
+//	         │ socketpair, descriptor CAIRN_CONTROL of the rank
+//	         └─ rank
+//
+// On the wire a message is
+//
+//	┌────────────┬──────────────────┐
+//	│ length u32 │ JSON of Message  │   big-endian; length counts the JSON
+//	└────────────┴──────────────────┘
+//
+// On a Unix socket, descriptors may travel with the first byte of a message.
+// A TCP connection begins with a handshake, in which both sides prove that
+// they know the run's secret (see Client and Server).
+//
+// A rank and its helper:
+//
+//	rank                              helper
+//	  Hello{Pid, Dir}            →
+//	                             ←    Welcome{Welcome}
+//	  Card{Epoch, Data}          →         when all ranks' cards of the epoch are there
+//	                             ←    Cards{Epoch, Cards}
+//	  Restored{Set, OK}          →         OK false: there was nothing to restore
+//	  Progress{Points, Messages} →         about twice a second
+//	                             ←    Checkpoint{Reason, Stop}   to rank 0, or to any rank
+//	  Saved{Set, …} | Failed{Set, Error}
+//	  Committed{Set}             →         every rank has saved it
+//	                             ←    Lost{Rank, Why}            another rank is gone
+//	  Stopped{Set} | Finished{}  →
+//
+// The helper passes what a rank says to the supervisor with Rank filled in,
+// and what the supervisor says to the rank that Rank names (or AllRanks).
+package control
+
+import "time"
+
+// Kind says what a message is.
+type Kind string
+
+// What a rank says.
+const (
+	Hello     Kind = "hello"     // Pid, Dir: the program uses Cairn; Dir is its checkpoint folder, absolute, or empty for Welcome.Dir
+	Card      Kind = "card"      // Epoch, Data: asks for everybody's cards of this epoch, and gives its own
+	Progress  Kind = "progress"  // Points, Messages: totals since the process started
+	Restored  Kind = "restored"  // Set, OK: restored from Set; OK false: a fresh start
+	Saved     Kind = "saved"     // Set, Reason, State, Written, HeldNS, TookNS, Line: this rank's part is durable
+	Failed    Kind = "failed"    // Set, Error: this rank's part was not saved, or the round was called off
+	Committed Kind = "committed" // Set: all ranks saved it
+	Finished  Kind = "finished"  // the program's work is done
+	Stopped   Kind = "stopped"   // Set: the program was told to stop; Set is what it goes on from
+)
+
+// What a rank is told.
+const (
+	Welcomed   Kind = "welcome"    // Welcome: the answer to Hello
+	Cards      Kind = "cards"      // Epoch, Cards: the answer to Card, indexed by rank
+	Checkpoint Kind = "checkpoint" // Reason, Stop: save soon, and stop after that if Stop
+	Lost       Kind = "lost"       // Rank, Why: that rank is gone; this one will be ended in a moment
+)
+
+// Between helper and supervisor only.
+const (
+	Joined     Kind = "joined"    // Host, Pid, Rank (of a launched helper): the helper's first message
+	Setup      Kind = "setup"     // Host, Dir: the helper's name and the run's folder
+	Ready      Kind = "ready"     // Error: the answer to Setup
+	Launch     Kind = "launch"    // Start: start these ranks
+	Running    Kind = "running"   // Rank, Pid: the rank was started
+	Exited     Kind = "exited"    // Rank, Code, Signal, Error: the rank has ended, or could not be started
+	Output     Kind = "output"    // Rank, Stream, Offset, Data; no Data: the file was cut to Offset
+	Shown      Kind = "shown"     // Rank, Stream: the last Output was taken; send more
+	Drained    Kind = "drained"   // Launch: all ranks of the launch have ended, their writers and outputs are done
+	Terminate  Kind = "terminate" // SIGTERM to all ranks
+	Kill       Kind = "kill"      // SIGKILL to all ranks
+	Quit       Kind = "quit"      // the helper ends when its ranks have
+	Ping, Pong Kind = "ping", "pong"
+)
+
+// Between cairn's commands and the supervisor: Status, Checkpoint and Stop
+// are asked; the answer has the same kind, and Error or State.
+const (
+	Status Kind = "status" // State
+	Stop   Kind = "stop"   // answered when the run has stopped
+)
+
+// AllRanks, as the Rank of a message to a helper, means all ranks there.
+const AllRanks = -1
+
+// Streams of a rank, as Output names them.
+const (
+	Stdout = 1
+	Stderr = 2
+)
+
+// Message is everything that is said. Which fields count is written at its
+// Kind. On a message from a rank, Rank is filled in by the helper.
+type Message struct {
+	Kind Kind `json:"kind"`
+	Rank int  `json:"rank,omitempty"`
+
+	Pid      int      `json:"pid,omitempty"`
+	Dir      string   `json:"dir,omitempty"`
+	Epoch    uint64   `json:"epoch,omitempty"`
+	Data     []byte   `json:"data,omitempty"`
+	Cards    [][]byte `json:"cards,omitempty"`
+	Points   uint64   `json:"points,omitempty"`
+	Messages uint64   `json:"messages,omitempty"`
+
+	Set     uint64 `json:"set,omitempty"`
+	OK      bool   `json:"ok,omitempty"`
+	Reason  string `json:"reason,omitempty"`
+	State   int64  `json:"state,omitempty"`   // bytes of the rank's state
+	Written int64  `json:"written,omitempty"` // bytes of it that were written
+	HeldNS  int64  `json:"heldNS,omitempty"`  // how long the program was held
+	TookNS  int64  `json:"tookNS,omitempty"`  // until the file was durable
+	Line    uint64 `json:"line,omitempty"`    // the recovery line as this rank knows it
+
+	Stop  bool   `json:"stop,omitempty"`
+	Why   string `json:"why,omitempty"`
+	Error string `json:"error,omitempty"`
+
+	Host   string `json:"host,omitempty"`
+	Launch string `json:"launch,omitempty"`
+	Code   int    `json:"code,omitempty"`
+	Signal int    `json:"signal,omitempty"`
+	Stream int    `json:"stream,omitempty"`
+	Offset int64  `json:"offset,omitempty"`
+
+	Welcome *Welcome  `json:"welcome,omitempty"`
+	Start   *Start    `json:"start,omitempty"`
+	Run     *RunState `json:"run,omitempty"`
+}
+
+// Held and Took are HeldNS and TookNS as durations.
+func (m *Message) Held() time.Duration { return time.Duration(m.HeldNS) }
+
+// Took is TookNS as a duration.
+func (m *Message) Took() time.Duration { return time.Duration(m.TookNS) }
+
+// Welcome is what a rank has to know about its run.
+type Welcome struct {
+	Rank    int    `json:"rank"`
+	Size    int    `json:"size"`
+	Host    string `json:"host"`   // ranks with the same Host share memory
+	Launch  string `json:"launch"` // unique for this start of all ranks
+	Attempt int    `json:"attempt"`
+	// Secret is known to the ranks of this launch only.
+	Secret []byte `json:"secret"`
+	// Transports lists the transports to use, in order; empty: choose.
+	Transports []string `json:"transports,omitempty"`
+	// Dir is the checkpoint folder of a program that names none.
+	Dir string `json:"dir"`
+	// Every and EveryPoints say when checkpoints are due; zero: as the
+	// program says.
+	Every       time.Duration `json:"every,omitempty"`
+	EveryPoints uint64        `json:"everyPoints,omitempty"`
+	// Avoid are sets that are not to be restored.
+	Avoid []uint64 `json:"avoid,omitempty"`
+	// Output says that descriptor 1 is a regular file that belongs to the
+	// run: its size is recorded with each set and it is cut back to that
+	// size by Restore.
+	Output bool `json:"output,omitempty"`
+}
+
+// Start tells a helper what to start. The helper makes each rank's Welcome
+// from the one given.
+type Start struct {
+	Launch  string   `json:"launch"`
+	Ranks   []int    `json:"ranks"`
+	Command []string `json:"command"` // absolute path of the program, arguments
+	Dir     string   `json:"dir"`     // working folder
+	Env     []string `json:"env,omitempty"`
+	Output  string   `json:"output"` // folder of the ranks' output files
+	// Keep says that stdout files keep what is in them, because the ranks
+	// will restore and cut them; otherwise they are emptied.
+	Keep bool `json:"keep,omitempty"`
+	// Shown are the positions, of stdout and stderr of each of Ranks, from
+	// which output is passed on.
+	Shown   [][2]int64    `json:"shown"`
+	Grace   time.Duration `json:"grace"` // for ranks to stop in when the supervisor is gone
+	Welcome Welcome       `json:"welcome"`
+}
+
+// RunState is what 'cairn status' shows of a run.
+type RunState struct {
+	Run      string      `json:"run"`   // its folder, absolute
+	State    string      `json:"state"` // starting, running, waiting, stopping; stopped, finished, failed, or interrupted when its supervisor is gone
+	Command  []string    `json:"command"`
+	Dir      string      `json:"dir"` // checkpoint folder
+	Pid      int         `json:"pid,omitempty"`
+	Attempt  int         `json:"attempt"`
+	Failures int         `json:"failures"` // in a row without a new set
+	Why      string      `json:"why,omitempty"`
+	Aside    []uint64    `json:"aside"`              // sets put aside
+	Restored *uint64     `json:"restored,omitempty"` // the set this attempt goes on from
+	Last     *SetState   `json:"last,omitempty"`     // the newest set known to be committed
+	Ranks    []RankState `json:"ranks"`
+}
+
+// SetState is a committed set, with the numbers of all ranks added up;
+// HeldNS and TookNS are those of the slowest.
+type SetState struct {
+	Set     uint64    `json:"set"`
+	Time    time.Time `json:"time"`
+	Reason  string    `json:"reason,omitempty"`
+	State   int64     `json:"state"`
+	Written int64     `json:"written"`
+	HeldNS  int64     `json:"heldNS"`
+	TookNS  int64     `json:"tookNS"`
+}
+
+// RankState is one rank of a running run.
+type RankState struct {
+	Rank     int    `json:"rank"`
+	Host     string `json:"host"`
+	Pid      int    `json:"pid,omitempty"`
+	State    string `json:"state"` // starting, running, ended
+	Cairn    bool   `json:"cairn"` // the program said hello
+	Points   uint64 `json:"points"`
+	Messages uint64 `json:"messages"`
+}

@@ -1,0 +1,121 @@
+//go:build unix
+
+package control
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"strconv"
+	"syscall"
+)
+
+func sendFiles(stream io.Writer, buf []byte, files []*os.File) (int, error) {
+	u, ok := stream.(*net.UnixConn)
+	if !ok {
+		return 0, errors.New("descriptors can be passed over Unix sockets only")
+	}
+	if len(files) > maxFiles {
+		return 0, fmt.Errorf("%d descriptors, %d are allowed", len(files), maxFiles)
+	}
+	fds := make([]int, len(files))
+	for i, f := range files {
+		fds[i] = int(f.Fd())
+	}
+	n, _, err := u.WriteMsgUnix(buf, syscall.UnixRights(fds...), nil)
+	return n, err
+}
+
+// recvFiles reads bytes, and the descriptors that came with the first.
+func recvFiles(u *net.UnixConn, p []byte) (int, []*os.File, error) {
+	if len(p) == 0 {
+		return 0, nil, nil
+	}
+	oob := make([]byte, syscall.CmsgSpace(4*maxFiles))
+	n, k, flags, _, err := u.ReadMsgUnix(p, oob)
+	var files []*os.File
+	if k > 0 {
+		list, e := syscall.ParseSocketControlMessage(oob[:k])
+		if e != nil {
+			return n, nil, fmt.Errorf("%w: %v", ErrMalformed, e)
+		}
+		for i := range list {
+			fds, e := syscall.ParseUnixRights(&list[i])
+			if e != nil {
+				continue
+			}
+			for _, fd := range fds {
+				syscall.CloseOnExec(fd)
+				files = append(files, os.NewFile(uintptr(fd), "passed descriptor"))
+			}
+		}
+	}
+	switch {
+	case errors.Is(err, io.EOF):
+		err = io.EOF // not wrapped: readers compare
+	case err != nil:
+	case flags&syscall.MSG_CTRUNC != 0:
+		err = fmt.Errorf("%w: more than %d descriptors", ErrMalformed, maxFiles)
+	case n == 0:
+		err = io.EOF
+	}
+	return n, files, err
+}
+
+// Pair returns the two ends of a Unix stream socket: one for this process,
+// one to be inherited by another. Both are closed on exec.
+func Pair() (*net.UnixConn, *os.File, error) {
+	syscall.ForkLock.RLock()
+	fds, err := syscall.Socketpair(syscall.AF_UNIX, syscall.SOCK_STREAM, 0)
+	if err == nil {
+		syscall.CloseOnExec(fds[0])
+		syscall.CloseOnExec(fds[1])
+	}
+	syscall.ForkLock.RUnlock()
+	if err != nil {
+		return nil, nil, os.NewSyscallError("socketpair", err)
+	}
+	theirs := os.NewFile(uintptr(fds[1]), "socketpair")
+	mine, err := unixConn(os.NewFile(uintptr(fds[0]), "socketpair"))
+	if err != nil {
+		theirs.Close()
+		return nil, nil, err
+	}
+	return mine, theirs, nil
+}
+
+// unixConn makes a connection of a file, which it closes.
+func unixConn(f *os.File) (*net.UnixConn, error) {
+	defer f.Close()
+	c, err := net.FileConn(f)
+	if err != nil {
+		return nil, err
+	}
+	u, ok := c.(*net.UnixConn)
+	if !ok {
+		c.Close()
+		return nil, fmt.Errorf("%s: no Unix socket", f.Name())
+	}
+	return u, nil
+}
+
+// inherited takes over the descriptor that an environment variable names.
+func inherited(name string) (*net.UnixConn, error) {
+	value := os.Getenv(name)
+	fd, err := strconv.Atoi(value)
+	if err != nil || fd < 3 {
+		return nil, fmt.Errorf("%s=%s names no descriptor; unset it, or start the program by 'cairn run'", name, value)
+	}
+	// The type is asked first: what is no socket is none of ours to close.
+	if kind, err := syscall.GetsockoptInt(fd, syscall.SOL_SOCKET, syscall.SO_TYPE); err != nil || kind != syscall.SOCK_STREAM {
+		return nil, fmt.Errorf("%s=%s, but descriptor %d is not the supervisor's socket: something between 'cairn run' and the program closed it; keep descriptors open there, or unset %s", name, value, fd, name)
+	}
+	syscall.CloseOnExec(fd)
+	c, err := unixConn(os.NewFile(uintptr(fd), name))
+	if err != nil {
+		return nil, fmt.Errorf("%s=%s: %w", name, value, err)
+	}
+	return c, nil
+}

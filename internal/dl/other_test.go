@@ -1,0 +1,14 @@
+//go:build !linux || (!amd64 && !arm64) || static
+
+package dl
+
+import (
+	"errors"
+	"testing"
+)
+
+func TestOpenSaysWhy(t *testing.T) {
+	if _, err := Open("libc.so.6"); !errors.Is(err, ErrUnsupported) {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,331 @@
+package mpi
+
+import (
+	"errors"
+	"fmt"
+	"math/bits"
+	"slices"
+	"unsafe"
+)
+
+// How it works. All messages go through the collective context of the
+// communicator, with the kind of the collective as tag, and every receive
+// names its source. For any two ranks the number and order of the messages
+// between them follows from the arguments alone, and messages of one pair and
+// tag don't overtake each other, so a rank that is already in the next
+// collective, or several further, disturbs nobody. Nobody sends without either
+// receiving at the same time or being waited for, so long messages, whose
+// sends wait for their receives, block no ring.
+//
+// Algorithms are chosen by the number of ranks n and the bytes of a vector,
+// which all ranks know alike:
+//
+//	                    short                          long
+//	Barrier             dissemination, ⌈log₂ n⌉ steps
+//	Bcast               binomial tree                  blocks from the root, then ring
+//	Gather, Scatter     binomial tree                  each rank with the root
+//	Gatherv, Scatterv   each rank with the root, since only it knows the counts
+//	Allgather(v)        Bruck, ⌈log₂ n⌉ steps          ring
+//	Alltoall(v)         pairs at distance 1, 2, 3 …, some at a time
+//	Reduce              binomial tree                  blocks all to all, then to the root
+//	Allreduce           recursive doubling             blocks all to all, then ring
+//	ReduceScatter       as Allreduce                   blocks all to all
+//	Scan, Exscan        recursive doubling
+//
+// The short ones take few steps, the long ones move few bytes: no rank sends
+// more than about twice the vector, whatever n is. See collective_reduce.go
+// for the order in which values are combined.
+
+// ErrMismatch says that ranks called a collective with arguments that don't
+// fit each other.
+var ErrMismatch = errors.New("ranks disagree")
+
+// kind is one of the collectives. It is the tag of its messages.
+type kind int
+
+const (
+	kindBarrier kind = iota + 1
+	kindBcast
+	kindGather
+	kindScatter
+	kindAllgather
+	kindAlltoall
+	kindReduce
+	kindAllreduce
+	kindReduceScatter
+	kindScan
+)
+
+// Vectors of so many bytes are long.
+const (
+	longBcast     = 128 << 10
+	longBlock     = 2 << 10 // for Gather and Scatter, whose blocks move log₂ n times
+	longAllgather = 32 << 10
+	longReduce    = 32 << 10
+
+	// leastBlock is the smallest block that a long vector is cut into.
+	leastBlock = 1 << 10
+)
+
+// window is how many peers a rank exchanges blocks with at a time: enough to
+// keep a link busy, not so many that all of them hit one receiver.
+const window = 16
+
+// collective is a call of a collective function on one rank.
+type collective struct {
+	c          *Comm // the collective context
+	rank, size int
+	kind       kind
+	name       string
+}
+
+func begin[T any](c *Comm, k kind, name string) (collective, error) {
+	_, err := view[T](nil) // can this type be sent?
+	return collective{c: c.coll(), rank: c.Rank(), size: c.Size(), kind: k, name: name}, err
+}
+
+// wrong is the error for an argument that does not fit.
+func (k collective) wrong(format string, args ...any) error {
+	return fmt.Errorf("mpi: %w: %s on rank %d of %d: %s", ErrArgument, k.name, k.rank, k.size, fmt.Sprintf(format, args...))
+}
+
+// failed adds what was done to an error of a message.
+func (k collective) failed(err error) error {
+	return fmt.Errorf("mpi: %s on rank %d of %d: %w", k.name, k.rank, k.size, err)
+}
+
+func (k collective) checkRoot(root int) error {
+	if root < 0 || root >= k.size {
+		return k.wrong("root is %d; it must be a rank of the communicator, 0 to %d", root, k.size-1)
+	}
+	return nil
+}
+
+// long reports whether a vector of that many bytes is to be cut into blocks.
+func (k collective) long(bytes, limit int) bool {
+	return bytes >= limit && bytes/k.size >= leastBlock
+}
+
+// right and left are the ranks at distance d, around the ring.
+func (k collective) right(d int) int { return (k.rank + d) % k.size }
+func (k collective) left(d int) int  { return (k.rank - d + k.size) % k.size }
+
+func sizeOf[T any](n int) int {
+	var zero T
+	return n * int(unsafe.Sizeof(zero))
+}
+
+func sendTo[T any](k collective, data []T, dest int) error {
+	if err := Send(k.c, data, dest, int(k.kind)); err != nil {
+		return k.failed(err)
+	}
+	return nil
+}
+
+func recvFrom[T any](k collective, data []T, source int) error {
+	st, err := Recv(k.c, data, source, int(k.kind))
+	return k.received(st, err, source, sizeOf[T](len(data)))
+}
+
+// shift sends to one rank and receives from another at the same time.
+func shift[T any](k collective, send []T, dest int, recv []T, source int) error {
+	st, err := Sendrecv(k.c, send, dest, int(k.kind), recv, source, int(k.kind))
+	return k.received(st, err, source, sizeOf[T](len(recv)))
+}
+
+// received checks what a receive of that many bytes gave.
+func (k collective) received(st Status, err error, source, bytes int) error {
+	if err != nil {
+		return k.failed(err)
+	}
+	if st.Bytes != bytes {
+		return k.failed(fmt.Errorf("%w: rank %d sent %d bytes where %d are expected; give all ranks lengths and counts that fit",
+			ErrMismatch, source, st.Bytes, bytes))
+	}
+	return nil
+}
+
+// pending is messages under way.
+type pending struct {
+	k     collective
+	sends []*Request
+	recvs []pendingRecv
+}
+
+type pendingRecv struct {
+	req           *Request
+	source, bytes int
+}
+
+func startSend[T any](p *pending, data []T, dest int) {
+	p.sends = append(p.sends, Isend(p.k.c, data, dest, int(p.k.kind)))
+}
+
+func startRecv[T any](p *pending, data []T, source int) {
+	req := Irecv(p.k.c, data, source, int(p.k.kind))
+	p.recvs = append(p.recvs, pendingRecv{req, source, sizeOf[T](len(data))})
+}
+
+// wait waits for all, or until one fails.
+func (p *pending) wait() error {
+	for _, r := range p.recvs {
+		st, err := r.req.Wait()
+		if err := p.k.received(st, err, r.source, r.bytes); err != nil {
+			return err
+		}
+	}
+	for _, r := range p.sends {
+		if _, err := r.Wait(); err != nil {
+			return p.k.failed(err)
+		}
+	}
+	p.sends, p.recvs = p.sends[:0], p.recvs[:0]
+	return nil
+}
+
+// layout says where the block of each rank lies in a vector.
+type layout func(rank int) (from, to int)
+
+// equal is blocks of n elements, one after the other.
+func equal(n int) layout {
+	return func(r int) (int, int) { return r * n, (r + 1) * n }
+}
+
+// divided is n elements, divided among the ranks as evenly as possible.
+func divided(n, ranks int) layout {
+	each, more := n/ranks, n%ranks
+	at := func(r int) int { return r*each + min(r, more) }
+	return func(r int) (int, int) { return at(r), at(r + 1) }
+}
+
+// listed is blocks where the caller says.
+func listed(counts, displs []int) layout {
+	return func(r int) (int, int) { return displs[r], displs[r] + counts[r] }
+}
+
+func block[T any](v []T, l layout, rank int) []T {
+	from, to := l(rank)
+	return v[from:to:to]
+}
+
+// checkLayout checks counts and displacements for a vector of n elements. A
+// nil displs means blocks one after the other. Blocks that are written, of
+// recv, must not overlap.
+func (k collective) checkLayout(what string, n int, counts, displs []int, written bool) (layout, error) {
+	if len(counts) != k.size {
+		return nil, k.wrong("%d counts for %s; give one for each of the %d ranks", len(counts), what, k.size)
+	}
+	if displs == nil {
+		displs = make([]int, k.size)
+		at := 0
+		for i, c := range counts {
+			displs[i] = at
+			at += max(c, 0)
+		}
+	}
+	if len(displs) != k.size {
+		return nil, k.wrong("%d displacements for %s; give one for each of the %d ranks, or nil", len(displs), what, k.size)
+	}
+	for i, c := range counts {
+		if d := displs[i]; c < 0 || d < 0 || d > n || c > n-d {
+			return nil, k.wrong("block %d of %s has %d elements from %d on; %s has %d elements", i, what, c, d, what, n)
+		}
+	}
+	if written {
+		order := make([]int, 0, k.size)
+		for i, c := range counts {
+			if c > 0 {
+				order = append(order, i)
+			}
+		}
+		slices.SortFunc(order, func(a, b int) int { return displs[a] - displs[b] })
+		for i := 1; i < len(order); i++ {
+			if a, b := order[i-1], order[i]; displs[a]+counts[a] > displs[b] {
+				return nil, k.wrong("blocks %d and %d of %s overlap", a, b, what)
+			}
+		}
+	}
+	return listed(counts, displs), nil
+}
+
+// Barrier returns when all ranks of the communicator have called it.
+func (c *Comm) Barrier() error {
+	k, err := begin[byte](c, kindBarrier, "Barrier")
+	if err != nil {
+		return err
+	}
+	// After the step of distance d a rank knows of the 2d ranks up to it.
+	for d := 1; d < k.size; d *= 2 {
+		if err := shift(k, []byte(nil), k.right(d), nil, k.left(d)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Bcast copies data of root into data of all other ranks; all give the same
+// length.
+func Bcast[T any](c *Comm, data []T, root int) error {
+	k, err := begin[T](c, kindBcast, "Bcast")
+	if err != nil {
+		return err
+	}
+	if err := k.checkRoot(root); err != nil {
+		return err
+	}
+	if k.size > 2 && k.long(sizeOf[T](len(data)), longBcast) {
+		l := divided(len(data), k.size)
+		if err := scatterEach(k, data, l, block(data, l, k.rank), root); err != nil {
+			return err
+		}
+		return ring(k, data, l)
+	}
+	v := k.left(root) // this rank's number, counted from the root
+	if v != 0 {
+		if err := recvFrom(k, data, k.left(lowBit(v))); err != nil {
+			return err
+		}
+	}
+	p := pending{k: k}
+	// The farthest child has the largest subtree, so it comes first.
+	for d := topChild(v, k.size); d > 0; d /= 2 {
+		if v+d < k.size {
+			startSend(&p, data, k.right(d))
+		}
+	}
+	return p.wait()
+}
+
+// In a binomial tree over the numbers 0 to n-1, the parent of v is v less its
+// lowest bit, and its children are v+d for the powers of two d below that bit.
+// The subtree of v is the numbers v to v+lowBit(v)-1.
+
+func lowBit(v int) int { return v & -v }
+
+// topChild is the distance of the farthest child that v can have, or 0.
+func topChild(v, n int) int {
+	if v != 0 {
+		return lowBit(v) / 2
+	}
+	if n < 2 {
+		return 0
+	}
+	return 1 << (bits.Len(uint(n-1)) - 1)
+}
+
+// subtree is the number of ranks in the subtree of v.
+func subtree(v, n int) int {
+	if v == 0 {
+		return n
+	}
+	return min(lowBit(v), n-v)
+}
+
+// overlap reports whether two slices share memory.
+func overlap[T any](a, b []T) bool {
+	if sizeOf[T](len(a)) == 0 || sizeOf[T](len(b)) == 0 {
+		return false
+	}
+	pa, pb := uintptr(unsafe.Pointer(&a[0])), uintptr(unsafe.Pointer(&b[0]))
+	return pa < pb+uintptr(sizeOf[T](len(b))) && pb < pa+uintptr(sizeOf[T](len(a)))
+}

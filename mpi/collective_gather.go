@@ -1,0 +1,324 @@
+package mpi
+
+import "slices"
+
+// Gather collects send of every rank, in rank order, in recv of root. All
+// ranks give the same length of send, and root a recv of that length times
+// the number of ranks; recv of the others is not used. On root, send may be
+// a part of recv.
+func Gather[T any](c *Comm, send, recv []T, root int) error {
+	k, err := begin[T](c, kindGather, "Gather")
+	if err != nil {
+		return err
+	}
+	if err := k.checkRoot(root); err != nil {
+		return err
+	}
+	m := len(send)
+	if k.rank == root && len(recv) != m*k.size {
+		return k.wrong("recv has %d elements; with %d in send it must have %d", len(recv), m, m*k.size)
+	}
+	if sizeOf[T](m) >= longBlock {
+		return gatherEach(k, send, recv, equal(m), root)
+	}
+	v := k.left(root)
+	n := subtree(v, k.size)
+	if v != 0 && n == 1 {
+		return sendTo(k, send, k.left(lowBit(v)))
+	}
+	// The blocks of the subtree, counted from the root, which for root 0 is
+	// already how they lie in recv.
+	buf := recv
+	if k.rank != root || root != 0 {
+		buf = make([]T, n*m)
+	}
+	copy(buf[:m], send)
+	for d := 1; d < n; d *= 2 {
+		if err := recvFrom(k, buf[d*m:(d+subtree(v+d, k.size))*m], k.right(d)); err != nil {
+			return err
+		}
+	}
+	if v != 0 {
+		return sendTo(k, buf, k.left(lowBit(v)))
+	}
+	if root != 0 {
+		first := (k.size - root) * m
+		copy(recv[root*m:], buf[:first])
+		copy(recv[:root*m], buf[first:])
+	}
+	return nil
+}
+
+// Gatherv is Gather with blocks of different lengths: send of rank r goes to
+// recv[displs[r]:][:counts[r]] of root. A nil displs means blocks one after
+// the other. The other ranks need give only send and root. On root, send may
+// be a part of recv.
+func Gatherv[T any](c *Comm, send, recv []T, counts, displs []int, root int) error {
+	k, err := begin[T](c, kindGather, "Gatherv")
+	if err != nil {
+		return err
+	}
+	if err := k.checkRoot(root); err != nil {
+		return err
+	}
+	var l layout
+	if k.rank == root {
+		if l, err = k.checkLayout("recv", len(recv), counts, displs, true); err != nil {
+			return err
+		}
+		if counts[root] != len(send) {
+			return k.wrong("send has %d elements, but counts[%d] is %d", len(send), root, counts[root])
+		}
+	}
+	return gatherEach(k, send, recv, l, root)
+}
+
+// gatherEach lets every rank send its block to the root. l is used by the
+// root only.
+func gatherEach[T any](k collective, send, recv []T, l layout, root int) error {
+	if k.rank != root {
+		return sendTo(k, send, root)
+	}
+	// First, since a block that comes may be put where send lies.
+	copy(block(recv, l, root), send)
+	p := pending{k: k}
+	for d := 1; d < k.size; d++ {
+		startRecv(&p, block(recv, l, k.right(d)), k.right(d))
+	}
+	return p.wait()
+}
+
+// Scatter gives every rank its block of send of root, in rank order. All
+// ranks give the same length of recv, and root a send of that length times
+// the number of ranks; send of the others is not used. On root, recv may be a
+// part of send.
+func Scatter[T any](c *Comm, send, recv []T, root int) error {
+	k, err := begin[T](c, kindScatter, "Scatter")
+	if err != nil {
+		return err
+	}
+	if err := k.checkRoot(root); err != nil {
+		return err
+	}
+	m := len(recv)
+	if k.rank == root && len(send) != m*k.size {
+		return k.wrong("send has %d elements; with %d in recv it must have %d", len(send), m, m*k.size)
+	}
+	if sizeOf[T](m) >= longBlock {
+		return scatterEach(k, send, equal(m), recv, root)
+	}
+	v := k.left(root)
+	n := subtree(v, k.size)
+	if v != 0 && n == 1 {
+		return recvFrom(k, recv, k.left(lowBit(v)))
+	}
+	var buf []T // the blocks of the subtree, counted from the root
+	switch {
+	case v != 0:
+		buf = make([]T, n*m)
+		if err := recvFrom(k, buf, k.left(lowBit(v))); err != nil {
+			return err
+		}
+	case root != 0:
+		buf = slices.Concat(send[root*m:], send[:root*m])
+	default:
+		buf = send
+	}
+	for d := topChild(v, k.size); d > 0; d /= 2 {
+		if v+d < k.size {
+			if err := sendTo(k, buf[d*m:(d+subtree(v+d, k.size))*m], k.right(d)); err != nil {
+				return err
+			}
+		}
+	}
+	copy(recv, buf)
+	return nil
+}
+
+// Scatterv is Scatter with blocks of different lengths: rank r gets
+// send[displs[r]:][:counts[r]] of root, and its recv has that length. A nil
+// displs means blocks one after the other. The other ranks need give only
+// recv and root. On root, recv may be a part of send.
+func Scatterv[T any](c *Comm, send []T, counts, displs []int, recv []T, root int) error {
+	k, err := begin[T](c, kindScatter, "Scatterv")
+	if err != nil {
+		return err
+	}
+	if err := k.checkRoot(root); err != nil {
+		return err
+	}
+	var l layout
+	if k.rank == root {
+		if l, err = k.checkLayout("send", len(send), counts, displs, false); err != nil {
+			return err
+		}
+		if counts[root] != len(recv) {
+			return k.wrong("recv has %d elements, but counts[%d] is %d", len(recv), root, counts[root])
+		}
+	}
+	return scatterEach(k, send, l, recv, root)
+}
+
+// scatterEach lets the root send to every rank its block. l is used by the
+// root only.
+func scatterEach[T any](k collective, send []T, l layout, recv []T, root int) error {
+	if k.rank != root {
+		return recvFrom(k, recv, root)
+	}
+	p := pending{k: k}
+	for d := 1; d < k.size; d++ {
+		startSend(&p, block(send, l, k.right(d)), k.right(d))
+	}
+	if err := p.wait(); err != nil {
+		return err
+	}
+	copy(recv, block(send, l, root)) // last, since recv may be a part of send
+	return nil
+}
+
+// Allgather collects send of every rank, in rank order, in recv of every rank.
+// All ranks give the same length of send, and a recv of that length times the
+// number of ranks. send may be a part of recv.
+func Allgather[T any](c *Comm, send, recv []T) error {
+	k, err := begin[T](c, kindAllgather, "Allgather")
+	if err != nil {
+		return err
+	}
+	if len(recv) != len(send)*k.size {
+		return k.wrong("recv has %d elements; with %d in send it must have %d", len(recv), len(send), len(send)*k.size)
+	}
+	return allgather(k, send, recv, equal(len(send)), len(recv))
+}
+
+// Allgatherv is Allgather with blocks of different lengths: send of rank r
+// goes to recv[displs[r]:][:counts[r]] of every rank. All ranks give the same
+// counts; displs may differ, and nil means blocks one after the other. send
+// may be a part of recv.
+func Allgatherv[T any](c *Comm, send, recv []T, counts, displs []int) error {
+	k, err := begin[T](c, kindAllgather, "Allgatherv")
+	if err != nil {
+		return err
+	}
+	l, err := k.checkLayout("recv", len(recv), counts, displs, true)
+	if err != nil {
+		return err
+	}
+	if counts[k.rank] != len(send) {
+		return k.wrong("send has %d elements, but counts[%d] is %d", len(send), k.rank, counts[k.rank])
+	}
+	total := 0
+	for _, n := range counts {
+		total += n
+	}
+	return allgather(k, send, recv, l, total)
+}
+
+// allgather collects blocks of total elements in all.
+func allgather[T any](k collective, send, recv []T, l layout, total int) error {
+	if k.size > 2 && !k.long(sizeOf[T](total), longAllgather) {
+		return bruck(k, send, recv, l, total)
+	}
+	copy(block(recv, l, k.rank), send)
+	return ring(k, recv, l)
+}
+
+// bruck collects blocks in ⌈log₂ n⌉ steps for any n: after the step of
+// distance d a rank has the blocks of the 2d ranks from it on, and they lie in
+// buf in that order.
+func bruck[T any](k collective, send, recv []T, l layout, total int) error {
+	ends := make([]int, k.size+1) // where the first i blocks end in buf
+	for i := range k.size {
+		from, to := l(k.right(i))
+		ends[i+1] = ends[i] + to - from
+	}
+	buf := make([]T, total)
+	copy(buf, send)
+	for d := 1; d < k.size; d *= 2 {
+		n := min(d, k.size-d)
+		if err := shift(k, buf[:ends[n]], k.left(d), buf[ends[d]:ends[d+n]], k.right(d)); err != nil {
+			return err
+		}
+	}
+	for i := range k.size {
+		copy(block(recv, l, k.right(i)), buf[ends[i]:ends[i+1]])
+	}
+	return nil
+}
+
+// ring passes blocks on to the right until everybody has all. Each rank's own
+// block is in its place.
+func ring[T any](k collective, data []T, l layout) error {
+	for d := range k.size - 1 {
+		if err := shift(k, block(data, l, k.left(d)), k.right(1), block(data, l, k.left(d+1)), k.left(1)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Alltoall gives block s of send to rank s, as block r of its recv, where r is
+// the rank that gave it. All ranks give the same length of send and recv, a
+// multiple of the number of ranks. send and recv may be the same slice.
+func Alltoall[T any](c *Comm, send, recv []T) error {
+	k, err := begin[T](c, kindAlltoall, "Alltoall")
+	if err != nil {
+		return err
+	}
+	if len(send) != len(recv) || len(send)%k.size != 0 {
+		return k.wrong("send has %d elements and recv %d; they must have the same number, a multiple of %d", len(send), len(recv), k.size)
+	}
+	l := equal(len(send) / k.size)
+	return exchangeBlocks(k, send, l, recv, l)
+}
+
+// Alltoallv is Alltoall with blocks of different lengths: rank r gives
+// send[sdispls[s]:][:scounts[s]] to rank s, which puts it into
+// recv[rdispls[r]:][:rcounts[r]]. Nil displacements mean blocks one after the
+// other. send and recv may share memory.
+func Alltoallv[T any](c *Comm, send []T, scounts, sdispls []int, recv []T, rcounts, rdispls []int) error {
+	k, err := begin[T](c, kindAlltoall, "Alltoallv")
+	if err != nil {
+		return err
+	}
+	from, err := k.checkLayout("send", len(send), scounts, sdispls, false)
+	if err != nil {
+		return err
+	}
+	to, err := k.checkLayout("recv", len(recv), rcounts, rdispls, true)
+	if err != nil {
+		return err
+	}
+	if scounts[k.rank] != rcounts[k.rank] {
+		return k.wrong("scounts[%d] is %d and rcounts[%[1]d] is %d; what a rank gives itself has one length", k.rank, scounts[k.rank], rcounts[k.rank])
+	}
+	return exchangeBlocks(k, send, from, recv, to)
+}
+
+// exchangeBlocks gives every rank its block of send, and takes a block of recv from
+// every rank. Empty blocks are sent too, so that counts that don't fit are
+// found rather than waited for.
+func exchangeBlocks[T any](k collective, send []T, from layout, recv []T, to layout) error {
+	if overlap(send, recv) {
+		send = slices.Clone(send)
+	}
+	p := pending{k: k}
+	for first := 1; first < k.size; first += window {
+		last := min(first+window, k.size)
+		for d := first; d < last; d++ {
+			startRecv(&p, block(recv, to, k.left(d)), k.left(d))
+		}
+		for d := first; d < last; d++ {
+			startSend(&p, block(send, from, k.right(d)), k.right(d))
+		}
+		if first == 1 { // while messages move
+			copy(block(recv, to, k.rank), block(send, from, k.rank))
+		}
+		if err := p.wait(); err != nil {
+			return err
+		}
+	}
+	if k.size == 1 {
+		copy(block(recv, to, 0), block(send, from, 0))
+	}
+	return nil
+}

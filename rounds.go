@@ -1,0 +1,394 @@
+package cairn
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/cairnrun/cairn/coord"
+	"github.com/cairnrun/cairn/internal/control"
+	"github.com/cairnrun/cairn/internal/p2p"
+	"github.com/cairnrun/cairn/mpi"
+	"github.com/cairnrun/cairn/store"
+)
+
+// rounds drives the coordination of checkpoints: what the node of package
+// coord wants done is done here. Except for the atomics, all of it is guarded
+// by the engine's lock.
+type rounds struct {
+	node   *coord.Node // nil until the state is restored
+	early  []earlyControl
+	asked  []earlyAsk
+	held   bool // the program is held, and the engine knows
+	pass   bool // it may leave its point
+	save   *coord.Save
+	stop   *coord.Stop
+	off    error  // a stop that was asked for can't be had
+	news   []news // what became of sets, for the next Point
+	line   chan uint64
+	closed chan struct{} // closed when the clerk is gone
+
+	writing sync.WaitGroup // outcomes of sets that are awaited
+
+	points atomic.Uint64 // that the program has entered
+	limit  atomic.Uint64 // the first one at which the node must be asked
+	looked atomic.Int64  // when links were last polled at a point
+}
+
+type earlyControl struct {
+	from int
+	raw  []byte
+}
+
+type earlyAsk struct {
+	reason string
+	stop   bool
+}
+
+// news is the outcome of a set on all ranks.
+type news struct {
+	set uint64
+	err error
+}
+
+// begin starts coordination, when the ranks have restored the same set.
+func (t *team) begin() error {
+	p, e := t.p, t.engine
+	if e.Size() == 1 {
+		return nil
+	}
+	next := []uint64{p.saver.Next()}
+	if err := mpi.Allreduce(t.world, next, next, mpi.Max); err != nil {
+		return err
+	}
+	e.Lock()
+	defer e.Unlock()
+	t.points.Store(p.points)
+	c := &counts{Engine: e, t: t}
+	t.node = coord.New(coord.Config{
+		Rank: e.Rank(), Size: e.Size(), Counts: c, NextSet: next[0],
+		Every: uint64(p.opts.EveryPoints), Spatial: p.opts.Spatial, Due: t.flight.Due,
+	})
+	c.begun = true
+	t.line, t.closed = make(chan uint64, 1), make(chan struct{})
+	go t.clerk()
+	for _, m := range t.early {
+		t.Control(m.from, m.raw)
+	}
+	for _, a := range t.asked {
+		t.node.Ask(a.reason, a.stop)
+	}
+	t.early, t.asked = nil, nil
+	t.act()
+	return nil
+}
+
+// counts is what a node reads about its rank. The node is made while messages
+// are under way already, so its counts begin where there were none.
+type counts struct {
+	*p2p.Engine
+	t     *team
+	begun bool
+}
+
+func (c *counts) Point() uint64 { return c.t.points.Load() }
+
+func (c *counts) Peers() []int {
+	if !c.begun {
+		return nil
+	}
+	return c.Engine.Peers()
+}
+
+func (c *counts) Totals() (sent, received uint64) {
+	if !c.begun {
+		return 0, 0
+	}
+	return c.Engine.Totals()
+}
+
+// The engine tells, with its lock held:
+
+func (t *team) Control(from int, raw []byte) {
+	if t.node == nil {
+		t.early = append(t.early, earlyControl{from, raw})
+		return
+	}
+	m, err := coord.Parse(raw)
+	if err != nil {
+		t.p.log.Error("cairn: a control message can't be read", "from", from, "error", err)
+		return
+	}
+	t.limit.Store(0)
+	t.node.Receive(from, m)
+	t.act()
+}
+
+func (t *team) Arrived(int) {
+	if t.node != nil && !t.node.Idle() {
+		t.act()
+	}
+}
+
+func (t *team) Blocked(on int) {
+	if t.node == nil {
+		return
+	}
+	if on == p2p.Any {
+		t.node.Blocked(nil)
+	} else {
+		t.node.Blocked([]int{on})
+	}
+	if !t.node.Idle() {
+		t.act()
+	}
+}
+
+func (t *team) Unblocked() {
+	if t.node == nil {
+		return
+	}
+	t.node.Unblocked()
+	if !t.node.Idle() {
+		t.act()
+	}
+}
+
+func (t *team) Ended(int) {}
+
+func (t *team) Lost(rank int, err error) {
+	if t.node != nil {
+		t.limit.Store(0)
+		t.node.Lost(rank, err.Error())
+		t.act()
+	}
+}
+
+// ask asks all ranks for a checkpoint. Any goroutine may call it.
+func (t *team) ask(reason string, stop bool) {
+	e := t.engine
+	e.Lock()
+	defer e.Unlock()
+	if t.node == nil {
+		t.asked = append(t.asked, earlyAsk{reason, stop})
+		return
+	}
+	t.limit.Store(0)
+	t.node.Ask(reason, stop)
+	t.act()
+}
+
+// act does what the node wants. The lock is held.
+func (t *team) act() {
+	for {
+		list := t.node.Take()
+		if len(list) == 0 {
+			break
+		}
+		for _, a := range list {
+			t.do(a)
+		}
+	}
+	t.engine.Pull(t.node.Pulling())
+	t.limit.Store(t.node.Limit())
+}
+
+func (t *team) do(a coord.Action) {
+	switch a := a.(type) {
+	case coord.Send:
+		t.engine.Control(a.To, a.Msg.AppendTo(nil))
+		return
+	case coord.Hold:
+		t.held = true
+		t.engine.Hold()
+		return
+	case coord.Pass:
+		t.pass = true
+	case coord.Save:
+		t.save = &a
+	case coord.Stop:
+		t.stop = &a
+	case coord.Committed:
+		t.news = append(t.news, news{set: a.Set})
+		select {
+		case <-t.line: // only the newest counts
+		default:
+		}
+		t.line <- a.Set
+	case coord.Failed:
+		t.news = append(t.news, news{a.Set, a.Err})
+	case coord.CalledOff:
+		t.news = append(t.news, news{err: a.Err})
+		if a.Stop {
+			t.off = a.Err
+		}
+	case coord.AllFinished:
+		return
+	}
+	t.p.wake.Store(true)
+	t.engine.Wake()
+}
+
+// clerk records the recovery line. It is not the program's goroutine, which
+// may be busy for long.
+func (t *team) clerk() {
+	defer close(t.closed)
+	for set := range t.line {
+		if t.engine.Rank() != 0 {
+			continue
+		}
+		if err := t.p.dir.SetLine(store.Line{Set: set, Ranks: t.engine.Size()}); err != nil {
+			t.p.log.Warn("cairn: the recovery line could not be recorded", "set", set, "error", err)
+		}
+		t.p.seat.ctl.say(&control.Message{Kind: control.Committed, Set: set})
+	}
+}
+
+// pollEvery is how often, at most, points look for control messages.
+const pollEvery = 100 * time.Microsecond
+
+// quiet reports whether the program may pass its point at once.
+func (t *team) quiet() bool {
+	k := t.points.Add(1)
+	if now := time.Now().UnixNano(); now-t.looked.Load() > int64(pollEvery) {
+		t.looked.Store(now)
+		t.engine.Poll()
+	}
+	return k < t.limit.Load()
+}
+
+// point is the program's stay in a point at which there is, or may be,
+// something to do.
+func (t *team) point(ctx context.Context) error {
+	p, e := t.p, t.engine
+	defer context.AfterFunc(ctx, e.Wake)()
+	e.Lock()
+	defer e.Unlock()
+	t.pass = false
+	if t.node.AtPoint(t.points.Load()) {
+		t.act()
+		return t.tell()
+	}
+	t.act()
+	for !t.pass && t.stop == nil {
+		if s := t.save; s != nil {
+			t.save = nil
+			e.Unlock()
+			err := p.saveSet(ctx, s)
+			e.Lock()
+			t.held = false
+			e.Release(true)
+			t.limit.Store(0)
+			if err != nil {
+				t.node.Saved(s.Set, err)
+			} else {
+				t.node.Copied(s.Set)
+			}
+			t.act()
+			continue
+		}
+		err := e.Serve(func() bool { return t.pass || t.stop != nil || t.save != nil || ctx.Err() != nil })
+		if err == nil && ctx.Err() != nil && !t.pass && t.stop == nil && t.save == nil {
+			err = ctx.Err()
+		}
+		if err != nil {
+			return fmt.Errorf("cairn: waiting for the other ranks at a point: %w", err)
+		}
+	}
+	if t.held {
+		t.held = false
+		e.Release(false)
+	}
+	return t.tell()
+}
+
+// tell takes in what became of sets and returns what the program must know.
+// The lock is held.
+func (t *team) tell() error {
+	p := t.p
+	list := t.news
+	t.news = nil
+	t.engine.Unlock() // the program's callbacks may send messages
+	for _, n := range list {
+		switch {
+		case n.err == nil:
+			p.committed(n.set)
+		case n.set != 0 || errors.Is(n.err, coord.ErrNoCut) || errors.Is(n.err, coord.ErrCounts):
+			p.fail(n.err)
+		}
+	}
+	t.engine.Lock()
+	if s := t.stop; s != nil {
+		p.unsaid = nil
+		p.seat.ctl.say(&control.Message{Kind: control.Stopped, Set: p.safe})
+		if s.Err != nil {
+			return fmt.Errorf("cairn: %w: %w: the state is NOT saved, the last set that is safe is %d: %w", ErrStopped, ErrNotSaved, p.safe, s.Err)
+		}
+		return fmt.Errorf("cairn: %w: set %d is saved by all ranks; start the program again to go on", ErrStopped, s.Set)
+	}
+	if err := t.off; err != nil && !errors.Is(err, coord.ErrFinished) {
+		t.off = nil
+		p.unsaid = nil
+		return fmt.Errorf("cairn: %w: %w: the state is NOT saved, the last set that is safe is %d: %w", ErrStopped, ErrNotSaved, p.safe, err)
+	}
+	return p.takeError()
+}
+
+// await waits until the outcome of a set on all ranks is known.
+func (t *team) await(ctx context.Context, set uint64) error {
+	e := t.engine
+	defer context.AfterFunc(ctx, e.Wake)()
+	e.Lock()
+	defer e.Unlock()
+	err := e.Serve(func() bool {
+		return ctx.Err() != nil || t.p.safe >= set || slices.ContainsFunc(t.news, func(n news) bool { return n.set == set })
+	})
+	if err == nil {
+		err = ctx.Err()
+	}
+	if err != nil {
+		return fmt.Errorf("cairn: waiting for the other ranks: %w", err)
+	}
+	return t.tell()
+}
+
+// saved tells all ranks what became of this rank's part of a set.
+func (t *team) saved(set uint64, err error) {
+	e := t.engine
+	e.Lock()
+	defer e.Unlock()
+	if t.node != nil {
+		t.limit.Store(0)
+		t.node.Saved(set, err)
+		t.act()
+	}
+}
+
+// close ends the team. done says that this rank's work is; it returns whether
+// that holds for all.
+func (t *team) close(done bool) (all bool, err error) {
+	e := t.engine
+	if t.node != nil {
+		e.Lock()
+		t.limit.Store(0)
+		t.node.Finished()
+		t.act()
+		e.Unlock()
+	}
+	all, err = e.Close(context.Background(), done)
+	if t.line != nil {
+		e.Lock()
+		close(t.line)
+		t.node = nil
+		e.Unlock()
+		<-t.closed
+	}
+	if err != nil && !done { // it was said before
+		err = nil
+	}
+	return all, errors.Join(err, t.dissolve())
+}

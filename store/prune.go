@@ -1,0 +1,106 @@
+package store
+
+import (
+	"errors"
+	"io/fs"
+	"math"
+	"slices"
+	"strings"
+
+	"github.com/cairnrun/cairn/internal/vfs"
+)
+
+// Prune keeps the newest keep sets that are not in damaged, and deletes the
+// others, with what crashes left behind. It needs the lock, and no file of
+// the rank may be pending. It returns the indices it removed.
+func (d *Dir) Prune(keep int, damaged map[uint64]bool) ([]uint64, error) {
+	return d.PruneLine(math.MaxUint64, keep, damaged)
+}
+
+// PruneLine is Prune for one of several ranks: what lies above line, the
+// newest set that all ranks are known to have, is kept whatever its number,
+// and of the others the newest keep. Sets in damaged go in any case.
+func (d *Dir) PruneLine(line uint64, keep int, damaged map[uint64]bool) ([]uint64, error) {
+	all, err := d.all()
+	if err != nil {
+		return nil, err
+	}
+	committed, err := d.Sets()
+	if err != nil {
+		return nil, err
+	}
+	var removed []uint64
+	kept := 0
+	for _, n := range all {
+		if !slices.Contains(committed, n) {
+			if n <= line || d.has(n) { // else it may be another rank's, just begun
+				err = errors.Join(err, d.removeRest(n))
+			}
+			continue
+		}
+		if !damaged[n] && (n > line || kept < keep) {
+			if n <= line {
+				kept++
+			}
+			d.tidy(n, func(name string) bool { return strings.HasSuffix(name, ".tmp") })
+			continue
+		}
+		if rerr := d.Remove(n); rerr != nil {
+			err = errors.Join(err, rerr)
+		} else {
+			removed = append(removed, n)
+		}
+	}
+	return removed, err
+}
+
+// has reports whether the rank has any file in a set's folder.
+func (d *Dir) has(index uint64) bool {
+	found := false
+	d.each(index, func(string) { found = true })
+	return found
+}
+
+// Members returns, for every set folder in a run's folder, the ranks that
+// committed their file there, in ascending order; none for a set that nobody
+// has finished. The folder need not exist.
+func Members(fsys vfs.FS, path string) (map[uint64][]int, error) {
+	d := Open(fsys, path, 0)
+	all, err := d.all()
+	if err != nil {
+		return nil, err
+	}
+	out := make(map[uint64][]int, len(all))
+	for _, n := range all {
+		entries, err := fsys.ReadDir(d.setPath(n))
+		if errors.Is(err, fs.ErrNotExist) { // it was removed meanwhile
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		out[n] = nil
+		for _, e := range entries {
+			if r, ok := FileRank(e.Name()); ok {
+				out[n] = append(out[n], r)
+			}
+		}
+		slices.Sort(out[n])
+	}
+	return out, nil
+}
+
+// Ranks returns the ranks that have committed files in a run's folder, in
+// ascending order.
+func Ranks(fsys vfs.FS, path string) ([]int, error) {
+	members, err := Members(fsys, path)
+	if err != nil {
+		return nil, err
+	}
+	var out []int
+	for _, ranks := range members {
+		out = append(out, ranks...)
+	}
+	slices.Sort(out)
+	return slices.Compact(out), nil
+}

@@ -1,0 +1,214 @@
+package store
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/cairnrun/cairn/internal/vfs"
+)
+
+func create(t *testing.T, fsys vfs.FS, rank int) *Dir {
+	t.Helper()
+	d, err := Create(fsys, "/ckpt", rank)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { d.Close() })
+	return d
+}
+
+func TestPruneLine(t *testing.T) {
+	for _, c := range []struct {
+		line    uint64
+		keep    int
+		damaged map[uint64]bool
+		want    []uint64
+	}{
+		{0, 1, nil, []uint64{6, 5, 4, 3, 2, 1}},
+		{4, 1, nil, []uint64{6, 5, 4}},
+		{4, 2, nil, []uint64{6, 5, 4, 3}},
+		{4, 2, map[uint64]bool{4: true}, []uint64{6, 5, 3, 2}},
+		{4, 2, map[uint64]bool{6: true, 3: true}, []uint64{5, 4, 2}},
+		{6, 2, nil, []uint64{6, 5}},
+		{9, 2, nil, []uint64{6, 5}},
+		{6, 0, nil, nil},
+	} {
+		fsys := vfs.NewMem()
+		d := create(t, fsys, 1)
+		other := create(t, fsys, 0)
+		for n := range uint64(6) {
+			publish(t, d, n+1, "x", 0)
+			publish(t, other, n+1, "y", 0)
+		}
+		if _, err := other.Begin(7); err != nil { // begun by another rank: stays
+			t.Fatal(err)
+		}
+		if err := fsys.Mkdir("/ckpt/set-00000008"); err != nil { // … or about to be
+			t.Fatal(err)
+		}
+		if _, err := d.Begin(9); err != nil { // our own, left by a crash: goes
+			t.Fatal(err)
+		}
+		if _, err := d.PruneLine(c.line, c.keep, c.damaged); err != nil {
+			t.Fatal(err)
+		}
+		if got, err := d.Sets(); err != nil || !slices.Equal(got, c.want) {
+			t.Errorf("line %d, keep %d, damaged %v: left %v, want %v (%v)", c.line, c.keep, c.damaged, got, c.want, err)
+		}
+		if got, _ := other.Sets(); len(got) != 6 {
+			t.Errorf("line %d: the other rank is left with %v", c.line, got)
+		}
+		for _, n := range []uint64{7, 8, 9} {
+			if _, err := fsys.Stat(d.setPath(n)); (err == nil) != (n == 7 || n == 8 && c.line < 8) {
+				t.Errorf("line %d: set %d: %v", c.line, n, err)
+			}
+		}
+	}
+}
+
+// TestRanksAtOnce publishes and prunes with several ranks at a time: they take
+// empty folders away under each other's hands.
+func TestRanksAtOnce(t *testing.T) {
+	fsys := vfs.NewMem()
+	var wg sync.WaitGroup
+	for r := range 4 {
+		d := create(t, fsys, r)
+		wg.Go(func() {
+			for n := uint64(1); n <= 200; n++ {
+				p, err := d.Begin(n)
+				if err == nil && n%3 == 0 {
+					p.Abort()
+				} else if err == nil {
+					err = p.Commit()
+				}
+				if err == nil {
+					_, err = d.PruneLine(n-min(n, 2), 1, nil)
+				}
+				if _, lerr := d.Lost(); err == nil {
+					err = lerr
+				}
+				if err != nil {
+					t.Errorf("rank %d, set %d: %v", r, n, err)
+					return
+				}
+			}
+		})
+	}
+	wg.Wait()
+	for r := range 4 {
+		if got, err := Open(fsys, "/ckpt", r).Sets(); err != nil || !slices.Equal(got, []uint64{200, 199, 197}) {
+			t.Errorf("rank %d has %v, %v", r, got, err)
+		}
+	}
+	if got, err := Ranks(fsys, "/ckpt"); err != nil || !slices.Equal(got, []int{0, 1, 2, 3}) {
+		t.Errorf("ranks %v, %v", got, err)
+	}
+}
+
+func TestMembers(t *testing.T) {
+	fsys := vfs.NewMem()
+	if got, err := Ranks(fsys, "/ckpt"); err != nil || len(got) != 0 {
+		t.Errorf("ranks of no folder: %v, %v", got, err)
+	}
+	for _, r := range []int{12, 0, 3} {
+		publish(t, create(t, fsys, r), uint64(1+r%2), "x", 0)
+	}
+	if _, err := create(t, fsys, 5).Begin(3); err != nil {
+		t.Fatal(err)
+	}
+	got, err := Members(fsys, "/ckpt")
+	if err != nil || fmt.Sprint(got) != "map[1:[0 12] 2:[3] 3:[]]" {
+		t.Errorf("members %v, %v", got, err)
+	}
+}
+
+func TestLine(t *testing.T) {
+	fsys := vfs.NewMem()
+	d := create(t, fsys, 0)
+	if l, err := d.Line(); err != nil || l != (Line{}) {
+		t.Fatalf("at first: %v, %v", l, err)
+	}
+	for _, want := range []Line{{12, 8}, {13, 8}} {
+		if err := d.SetLine(want); err != nil {
+			t.Fatal(err)
+		}
+		if l, err := Open(fsys, "/ckpt", 3).Line(); err != nil || l != want {
+			t.Fatalf("%v, %v; want %v", l, err, want)
+		}
+	}
+	if got := content(t, fsys, "/ckpt/line"); got != "{\"format\":1,\"set\":13,\"ranks\":8}\n" {
+		t.Errorf("the file holds %q", got)
+	}
+	if l, err := Open(fsys.Crash(vfs.LoseAll), "/ckpt", 0).Line(); err != nil || l.Set != 13 {
+		t.Errorf("after a power cut: %v, %v", l, err)
+	}
+	if err := create(t, fsys, 1).SetLine(Line{14, 8}); err == nil {
+		t.Error("rank 1 recorded the line")
+	}
+	if _, err := d.Prune(0, nil); err != nil {
+		t.Fatal(err)
+	}
+	if l, _ := d.Line(); l.Set != 13 {
+		t.Errorf("Prune took the line: %v", l)
+	}
+	if err := errors.Join(d.RemoveLine(), d.RemoveLine()); err != nil {
+		t.Fatal(err)
+	}
+	if l, err := Open(fsys.Crash(vfs.LoseAll), "/ckpt", 0).Line(); err != nil || l != (Line{}) {
+		t.Errorf("after RemoveLine: %v, %v", l, err)
+	}
+	for text, damaged := range map[string]bool{"": true, "x": true, "{}": true, `{"format":1,"set":0,"ranks":2}`: true, strings.Repeat(" ", 5000): true, `{"format":2,"set":1,"ranks":2}`: false} {
+		fsys.Remove("/ckpt/line")
+		f, err := fsys.Create("/ckpt/line")
+		if err != nil {
+			t.Fatal(err)
+		}
+		f.WriteAt([]byte(text), 0)
+		if l, err := d.Line(); err == nil || errors.Is(err, ErrLine) != damaged {
+			t.Errorf("%.40q: %v, %v", text, l, err)
+		}
+	}
+}
+
+// TestLineCrash cuts the power before every operation: the line is the old one
+// or the new one.
+func TestLineCrash(t *testing.T) {
+	for _, loss := range []vfs.Loss{vfs.LoseAll, vfs.LoseData, vfs.Torn} {
+		for at := 0; crashAt(t, at, loss); at++ {
+		}
+	}
+}
+
+// crashAt cuts the power before operation at, if there are so many.
+func crashAt(t *testing.T, at int, loss vfs.Loss) bool {
+	disk := vfs.NewMem()
+	d := create(t, disk, 0)
+	if err := d.SetLine(Line{1, 2}); err != nil {
+		t.Fatal(err)
+	}
+	n := 0
+	var left *vfs.Mem
+	d.fs = vfs.Hook(disk, func(op, name string) error {
+		if n == at {
+			left = disk.Crash(loss)
+		}
+		if n++; left != nil {
+			return errors.New("the power is gone")
+		}
+		return nil
+	})
+	if err := d.SetLine(Line{2, 2}); (err == nil) != (left == nil) {
+		t.Errorf("operation %d: %v", at, err)
+	}
+	if left == nil {
+		return false
+	}
+	if l, err := Open(left, "/ckpt", 0).Line(); err != nil || l.Set != 1 && l.Set != 2 {
+		t.Errorf("loss %d before operation %d: %v, %v", loss, at, l, err)
+	}
+	return true
+}

@@ -1,0 +1,476 @@
+package supervise
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/cairnrun/cairn/internal/control"
+)
+
+// attempt is one start of all ranks.
+type attempt struct {
+	launch   string
+	ranks    []rank
+	left     int // ranks that have not ended
+	begun    bool
+	kept     bool // output files kept what was in them
+	again    bool // to be started again with empty output
+	failure  *failure
+	stopped  bool // a rank said that it was told to stop
+	newSet   bool
+	restored *uint64
+	killed   bool
+	asked    bool // rank 0 was asked to stop
+	cards    map[uint64]*exchange
+	total    uint64 // points and messages of all ranks,
+	moved    time.Time
+	timers   []*time.Timer
+}
+
+type rank struct {
+	control.RankState
+	on   *host
+	done bool // said Finished or Stopped
+	bad  bool
+}
+
+// failure is why an attempt failed.
+type failure struct {
+	why    string
+	status int
+	fatal  bool // trying again is of no use
+}
+
+// exchange collects the ranks' cards.
+type exchange struct {
+	cards [][]byte
+	have  int
+}
+
+// attempt starts all ranks and returns when all have ended and nothing of
+// them is left.
+func (s *Supervisor) attempt(ctx context.Context) *attempt {
+	s.rec.Attempt++
+	a := &attempt{launch: randomName(), cards: make(map[uint64]*exchange), moved: time.Now()}
+	s.a = a
+	s.state = Starting
+	defer func() {
+		for _, t := range a.timers {
+			t.Stop()
+		}
+		for _, w := range s.waiters {
+			if w.kind == control.Checkpoint && !w.done {
+				w.reply(&control.Message{Kind: control.Checkpoint, Error: "the ranks have ended before the set was committed"})
+			}
+		}
+	}()
+	if !s.gather(ctx) {
+		return a
+	}
+	s.begin()
+	// Helpers report Drained when ranks, writers and outputs are done.
+	s.until(ctx, func() bool {
+		return a.left == 0 && !slices.ContainsFunc(s.hosts, func(h *host) bool { return h.up && h.busy })
+	}, nil)
+	if s.starter != nil {
+		s.dismiss()
+	}
+	return a
+}
+
+// begin places the ranks and starts them.
+func (s *Supervisor) begin() {
+	a := s.a
+	var up []*host
+	var slots []int
+	for _, h := range s.hosts {
+		if h.up {
+			up, slots = append(up, h), append(slots, h.slots)
+		}
+	}
+	counts := place(s.n, slots)
+	_, _, whole := newestSet(s.rec.Sets, s.n)
+	if _, err := os.Stat(s.rec.Sets + "/line"); err == nil {
+		whole = true
+	}
+	a.kept = whole && !s.empty
+	s.empty = false
+	a.begun = true
+	s.save()
+	secret := randomBytes(32)
+	a.ranks = make([]rank, s.n)
+	next := 0
+	for i, h := range up {
+		ranks := h.fixed
+		if ranks == nil {
+			for range counts[i] {
+				ranks = append(ranks, next)
+				next++
+			}
+		}
+		if len(ranks) == 0 {
+			continue
+		}
+		m := &control.Start{Launch: a.launch, Ranks: ranks, Command: s.o.Command, Dir: s.cwd, Output: s.o.RankOutput, Keep: a.kept, Grace: s.o.Grace,
+			Welcome: control.Welcome{Size: s.n, Host: h.shared, Launch: a.launch, Attempt: s.rec.Attempt, Secret: secret, Transports: s.o.Transports, Dir: s.o.Dir,
+				Every: s.o.Every, EveryPoints: s.o.EveryPoints, Avoid: s.rec.Aside, Output: true}}
+		if s.starter == nil {
+			m.Env = environment(h.local)
+		} else {
+			m.Welcome.Secret = nil // the helper makes it from what it knows
+		}
+		for _, r := range ranks {
+			m.Shown = append(m.Shown, s.sink.position(r))
+			a.ranks[r] = rank{RankState: control.RankState{Rank: r, Host: h.title(), State: Starting}, on: h}
+		}
+		a.left += len(ranks)
+		h.busy = true
+		h.box.send(&control.Message{Kind: control.Launch, Start: m})
+	}
+	s.state = Running
+	what := "started"
+	if s.rec.Attempt > 1 {
+		what = "started again"
+	}
+	s.say("%s: %s", what, s.where())
+	if s.o.Stall > 0 {
+		s.watchStall(a)
+	}
+	if s.stopping {
+		s.askStop()
+	}
+}
+
+// where tells which ranks run where.
+func (s *Supervisor) where() string {
+	ranks := "1 rank"
+	if s.n != 1 {
+		ranks = fmt.Sprintf("%d ranks", s.n)
+	}
+	if s.starter != nil {
+		return ranks + " by " + s.starter.name
+	}
+	var hosts []string
+	for _, h := range s.hosts {
+		k := 0
+		for i := range s.a.ranks {
+			if s.a.ranks[i].on == h {
+				k++
+			}
+		}
+		if k > 0 {
+			hosts = append(hosts, fmt.Sprintf("%s:%d", h.name, k))
+		}
+	}
+	return ranks + " on " + strings.Join(hosts, ", ")
+}
+
+// environment is what ranks inherit of ours; on another host, less what
+// describes this one.
+func environment(local bool) []string {
+	return slices.DeleteFunc(os.Environ(), func(v string) bool {
+		name, _, _ := strings.Cut(v, "=")
+		switch {
+		case strings.HasPrefix(name, "CAIRN_") && name != "CAIRN_LIBMPI":
+			return strings.HasSuffix(name, "_CONTROL") || strings.HasSuffix(name, "_WRITER") || name == envSecret || name == envSupervisor
+		case local:
+			return false
+		}
+		return name == "HOSTNAME" || name == "DISPLAY" || name == "TMPDIR" || strings.HasPrefix(name, "SSH_") || strings.HasPrefix(name, "XDG_")
+	})
+}
+
+// whole reports whether all ranks ran and ended well. Of a program that was
+// asked to stop, only those that said so have finished.
+func (a *attempt) whole() bool {
+	return a.begun && a.left == 0 && !a.stopped && !slices.ContainsFunc(a.ranks, func(r rank) bool { return r.bad || a.asked && !r.done })
+}
+
+// after calls f in d, unless the attempt is over by then.
+func (s *Supervisor) after(d time.Duration, f func()) {
+	a := s.a
+	a.timers = append(a.timers, time.AfterFunc(d, func() {
+		s.post(func() {
+			if s.a == a {
+				f()
+			}
+		})
+	}))
+}
+
+// fromRank handles what comes from a helper about a rank.
+func (s *Supervisor) fromRank(h *host, m *control.Message) {
+	a := s.a
+	if a == nil || m.Launch != a.launch || m.Rank < 0 || m.Rank >= len(a.ranks) || a.ranks[m.Rank].on != h {
+		return
+	}
+	r := &a.ranks[m.Rank]
+	switch m.Kind {
+	case control.Running:
+		r.Pid, r.State = m.Pid, Running
+		s.changed()
+	case control.Exited:
+		s.exited(r, m)
+	case control.Hello:
+		s.hello(r, m)
+	case control.Card:
+		s.card(r, m)
+	case control.Progress:
+		r.Points, r.Messages = m.Points, m.Messages
+		var total uint64
+		for i := range a.ranks {
+			total += a.ranks[i].Points + a.ranks[i].Messages
+		}
+		if total != a.total {
+			a.total, a.moved = total, time.Now()
+		}
+		s.changed()
+	case control.Restored:
+		a.moved = time.Now()
+		s.restored(m)
+	case control.Saved:
+		a.moved = time.Now()
+		p := s.pending[m.Set]
+		if p == nil {
+			p = &SetState{Set: m.Set, Reason: m.Reason}
+			s.pending[m.Set] = p
+		}
+		p.State += m.State
+		p.Written += m.Written
+		p.HeldNS, p.TookNS = max(p.HeldNS, m.HeldNS), max(p.TookNS, m.TookNS)
+	case control.Failed:
+		s.say("rank %d: set %d was not saved: %s", m.Rank, m.Set, m.Error)
+		for _, w := range s.waiters {
+			if w.kind == control.Checkpoint && !w.done {
+				w.reply(&control.Message{Kind: control.Checkpoint, Set: m.Set, Error: fmt.Sprintf("rank %d: set %d was not saved: %s", m.Rank, m.Set, m.Error)})
+			}
+		}
+	case control.Committed:
+		s.committed(m.Set)
+	case control.Finished:
+		r.done = true
+	case control.Stopped:
+		r.done, a.stopped = true, true
+	}
+}
+
+func (s *Supervisor) hello(r *rank, m *control.Message) {
+	r.Cairn = true
+	if m.Dir != "" && m.Dir != s.rec.Sets {
+		s.rec.Sets = m.Dir
+		s.save()
+	}
+	s.changed()
+	if s.stopping {
+		s.askStop()
+	}
+	s.askWaiting()
+}
+
+// card takes part in an exchange of cards.
+func (s *Supervisor) card(r *rank, m *control.Message) {
+	x := s.a.cards[m.Epoch]
+	if x == nil {
+		x = &exchange{cards: make([][]byte, s.n)}
+		s.a.cards[m.Epoch] = x
+	}
+	if x.cards[r.Rank] == nil {
+		x.have++
+	}
+	if m.Data == nil {
+		m.Data = []byte{}
+	}
+	x.cards[r.Rank] = m.Data
+	if x.have < s.n {
+		return
+	}
+	delete(s.a.cards, m.Epoch)
+	s.tellAll(&control.Message{Kind: control.Cards, Rank: control.AllRanks, Epoch: m.Epoch, Cards: x.cards})
+}
+
+// restored notes what a rank goes on from. Output that was kept for ranks
+// that then start from the beginning would be there twice: then everything is
+// started once more, with empty output.
+func (s *Supervisor) restored(m *control.Message) {
+	a := s.a
+	if !m.OK {
+		if a.kept && !a.again {
+			a.again, s.empty = true, true
+			s.say("no set could be restored; starting again with empty output")
+			s.kill("no set could be restored")
+		}
+		return
+	}
+	if a.restored == nil {
+		set := m.Set
+		a.restored = &set
+		s.say("restored set %d", set)
+	}
+}
+
+// committed notes that all ranks have saved a set.
+func (s *Supervisor) committed(set uint64) {
+	if s.a.newSet && set <= s.last.Set { // every rank may tell
+		return
+	}
+	p := s.pending[set]
+	if p == nil {
+		p = &SetState{Set: set}
+	}
+	p.Time = time.Now()
+	for k := range s.pending {
+		if k <= set {
+			delete(s.pending, k)
+		}
+	}
+	s.last = p
+	s.a.newSet = true
+	s.a.moved = p.Time
+	s.failures, s.faults = 0, 0
+	s.save()
+	why := p.Reason
+	if why != "" {
+		why = ", " + why
+	}
+	s.say("set %d committed: %s, %s written, held %s, durable after %s%s", set, bytesText(p.State), bytesText(p.Written),
+		time.Duration(p.HeldNS).Round(10*time.Microsecond), time.Duration(p.TookNS).Round(time.Millisecond), why)
+	for _, w := range s.waiters {
+		if w.kind == control.Checkpoint && !w.done {
+			w.reply(&control.Message{Kind: control.Checkpoint, Set: set, Run: &State{Last: p}})
+		}
+	}
+}
+
+func (s *Supervisor) exited(r *rank, m *control.Message) {
+	a := s.a
+	if r.State == "ended" {
+		return
+	}
+	r.State = "ended"
+	a.left--
+	f := &failure{status: m.Code}
+	switch {
+	case m.Error != "":
+		f.why, f.fatal = m.Error, m.Code == 126 || m.Code == 127
+	case m.Signal != 0:
+		f.why, f.status = fmt.Sprintf("rank %d on %s was killed by signal %d (%s)", r.Rank, r.Host, m.Signal, signalName(m.Signal)), 128+m.Signal
+	case m.Code != 0:
+		f.why = fmt.Sprintf("rank %d on %s ended with status %d", r.Rank, r.Host, m.Code)
+	default:
+		f = nil
+	}
+	r.bad = f != nil
+	expected := r.done && a.stopped || s.stopping || a.killed
+	if f != nil && !expected {
+		s.fail(r.Rank, f)
+	}
+	s.changed()
+}
+
+// fail ends the attempt: the other ranks are told, given a moment, and killed.
+func (s *Supervisor) fail(gone int, f *failure) {
+	a := s.a
+	if a == nil || a.failure != nil || a.again {
+		return
+	}
+	a.failure = f
+	s.say("%s", f.why)
+	s.tellAll(&control.Message{Kind: control.Lost, Rank: gone, Why: f.why})
+	s.after(lostMoment, func() { s.kill("") })
+}
+
+// kill ends all ranks at once.
+func (s *Supervisor) kill(why string) {
+	if why != "" && s.why == "" {
+		s.why = why
+	}
+	if s.a != nil && s.a.begun {
+		s.a.killed = true
+		s.tellAll(&control.Message{Kind: control.Kill})
+	}
+}
+
+func (s *Supervisor) tellAll(m *control.Message) {
+	for _, h := range s.hosts {
+		if h.up && h.busy {
+			h.box.send(m)
+		}
+	}
+}
+
+// stop lets the ranks save and stop.
+func (s *Supervisor) stop(why string) {
+	if s.stopping {
+		return
+	}
+	s.stopping, s.why = true, why
+	if s.a == nil || !s.a.begun {
+		return
+	}
+	s.state = Stopping
+	s.say("%s: ranks are to save and stop, within %s", why, s.o.Grace)
+	s.askStop()
+}
+
+// askStop asks rank 0 to make all ranks save and stop; programs that don't
+// use Cairn get SIGTERM.
+func (s *Supervisor) askStop() {
+	a := s.a
+	if !a.asked {
+		s.after(s.o.Grace, func() {
+			s.say("ranks did not stop within %s and are killed", s.o.Grace)
+			s.kill("")
+		})
+	}
+	switch {
+	case a.ranks[0].Cairn:
+		a.ranks[0].on.box.send(&control.Message{Kind: control.Checkpoint, Rank: 0, Reason: s.why, Stop: true})
+	case !slices.ContainsFunc(a.ranks, func(r rank) bool { return r.Cairn }) && !a.asked:
+		s.tellAll(&control.Message{Kind: control.Terminate})
+	}
+	a.asked = true
+}
+
+// watchStall fails the attempt when nothing moves.
+func (s *Supervisor) watchStall(a *attempt) {
+	s.after(s.o.Stall-time.Since(a.moved)+time.Millisecond, func() {
+		speaks := slices.ContainsFunc(a.ranks, func(r rank) bool { return r.Cairn })
+		if speaks && !s.stopping && a.left > 0 && time.Since(a.moved) >= s.o.Stall {
+			s.fail(0, &failure{why: fmt.Sprintf("no rank reached a point or passed a message for %s", s.o.Stall), status: 1})
+			return
+		}
+		if time.Since(a.moved) >= s.o.Stall {
+			a.moved = time.Now() // a program that tells nothing can't be judged
+		}
+		s.watchStall(a)
+	})
+}
+
+func signalName(n int) string {
+	name := unix.SignalName(syscall.Signal(n))
+	if name == "" {
+		return syscall.Signal(n).String()
+	}
+	return name
+}
+
+// bytesText gives bytes as people read them.
+func bytesText(n int64) string {
+	if n < 1<<10 {
+		return fmt.Sprintf("%d B", n)
+	}
+	v, unit := float64(n), ""
+	for _, unit = range []string{"KiB", "MiB", "GiB", "TiB"} {
+		if v /= 1 << 10; v < 1023.95 {
+			break
+		}
+	}
+	return fmt.Sprintf("%.1f %s", v, unit)
+}

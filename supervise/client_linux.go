@@ -1,0 +1,118 @@
+package supervise
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"os"
+	"path/filepath"
+	"syscall"
+
+	"github.com/cairnrun/cairn/internal/control"
+)
+
+// Read returns what is known of a run: from its supervisor if it runs, else
+// from its folder.
+func Read(ctx context.Context, run string) (*State, error) {
+	run, err := filepath.Abs(run)
+	if err != nil {
+		return nil, err
+	}
+	m, err := ask(ctx, run, &control.Message{Kind: control.Status})
+	if err == nil && m.Run != nil {
+		return m.Run, nil
+	}
+	if err != nil && !errors.Is(err, ErrNotRunning) {
+		return nil, err
+	}
+	rec, err := readRecord(run)
+	if err != nil {
+		return nil, err
+	}
+	if rec == nil {
+		return nil, fmt.Errorf("%s: %w", run, ErrNoRun)
+	}
+	st := &State{Run: run, State: rec.State, Command: rec.Command, Dir: rec.Sets, Attempt: rec.Attempt, Why: rec.Why,
+		Aside: rec.Aside, Last: rec.Last, Ranks: []control.RankState{}}
+	for r := range rec.Ranks {
+		st.Ranks = append(st.Ranks, control.RankState{Rank: r, State: "ended"})
+	}
+	switch st.State {
+	case Stopped, Finished, Failed:
+	default:
+		st.State = Interrupted
+	}
+	// A helper may have published a set after its supervisor was gone.
+	if set, at, ok := newestSet(rec.Sets, rec.Ranks); ok && (st.Last == nil || st.Last.Set < set) {
+		st.Last = &SetState{Set: set, Time: at}
+	} else if !ok {
+		st.Last = nil
+	}
+	return st, nil
+}
+
+// Checkpoint asks a running run for a checkpoint and returns the set when it
+// is committed.
+func Checkpoint(ctx context.Context, run, reason string) (*SetState, error) {
+	m, err := ask(ctx, run, &control.Message{Kind: control.Checkpoint, Reason: reason})
+	if err != nil {
+		return nil, err
+	}
+	if m.Run == nil || m.Run.Last == nil {
+		return nil, fmt.Errorf("%s: the supervisor named no set", run)
+	}
+	return m.Run.Last, nil
+}
+
+// Stop lets a running run save and stop, and returns its state when it has.
+func Stop(ctx context.Context, run, reason string) (*State, error) {
+	m, err := ask(ctx, run, &control.Message{Kind: control.Stop, Reason: reason})
+	if err != nil {
+		return nil, err
+	}
+	if m.Run == nil {
+		return nil, fmt.Errorf("%s: the supervisor gave no state", run)
+	}
+	return m.Run, nil
+}
+
+// ask sends a request to a run's supervisor and returns the answer.
+func ask(ctx context.Context, run string, m *control.Message) (*control.Message, error) {
+	st, err := os.Stat(run)
+	if err != nil {
+		return nil, err
+	}
+	if !st.IsDir() {
+		return nil, fmt.Errorf("%s: %w; name the folder that 'cairn run' made", run, ErrNoRun)
+	}
+	var conn net.Conn
+	err = inFolder(run, func(short string) (err error) {
+		var d net.Dialer
+		conn, err = d.DialContext(ctx, "unix", filepath.Join(short, socketName))
+		return err
+	})
+	switch {
+	case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ECONNREFUSED):
+		return nil, fmt.Errorf("%s: %w (it can be supervised from its own machine only); 'cairn status' tells how it ended", run, ErrNotRunning)
+	case err != nil:
+		return nil, fmt.Errorf("%s: %w", filepath.Join(run, socketName), err)
+	}
+	defer conn.Close()
+	defer context.AfterFunc(ctx, func() { conn.Close() })()
+	c := control.New(conn)
+	if err := c.Send(m); err != nil {
+		return nil, fmt.Errorf("%s: the supervisor hung up: %w", run, err)
+	}
+	answer, err := c.Recv()
+	switch {
+	case ctx.Err() != nil:
+		return nil, ctx.Err()
+	case err != nil:
+		return nil, fmt.Errorf("%s: the supervisor gave no answer: %w", run, err)
+	case answer.Error != "":
+		return nil, fmt.Errorf("%s: %s", run, answer.Error)
+	}
+	return answer, nil
+}

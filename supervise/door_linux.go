@@ -1,0 +1,221 @@
+package supervise
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/cairnrun/cairn/internal/control"
+)
+
+const (
+	socketName   = "control.sock"
+	maxCallers   = 16
+	requestTime  = 10 * time.Second
+	requestLimit = 64 << 10
+)
+
+// waiter is a request of a command that has not been answered.
+type waiter struct {
+	kind   control.Kind
+	reply  func(*control.Message) // once; others are ignored
+	done   bool
+	asked  bool
+	reason string
+}
+
+// inFolder calls f with a short path of a folder: a socket's address has room
+// for 107 bytes only.
+func inFolder(dir string, f func(short string) error) error {
+	fd, err := unix.Open(dir, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return &os.PathError{Op: "open", Path: dir, Err: err}
+	}
+	defer unix.Close(fd)
+	return f(fmt.Sprintf("/proc/self/fd/%d", fd))
+}
+
+// openDoor listens for requests on the run's socket.
+func (s *Supervisor) openDoor() (net.Listener, error) {
+	path := s.dir.file(socketName)
+	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) { // the lock is ours: nobody listens there
+		return nil, err
+	}
+	var l *net.UnixListener
+	err := inFolder(s.dir.path, func(short string) (err error) {
+		l, err = net.ListenUnix("unix", &net.UnixAddr{Name: filepath.Join(short, socketName), Net: "unix"})
+		if err != nil {
+			return err
+		}
+		l.SetUnlinkOnClose(false)
+		return os.Chmod(path, 0o600)
+	})
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	go s.receive(l)
+	return l, nil
+}
+
+func (s *Supervisor) receive(l *net.UnixListener) {
+	slots := make(chan struct{}, maxCallers)
+	for {
+		conn, err := l.AcceptUnix()
+		if err != nil {
+			if errors.Is(err, net.ErrClosed) {
+				return
+			}
+			time.Sleep(10 * time.Millisecond) // out of descriptors, most likely
+			continue
+		}
+		select {
+		case slots <- struct{}{}:
+			s.serving.Go(func() {
+				s.serve(conn)
+				<-slots
+			})
+		default:
+			conn.Close() // a command tries again or says so
+		}
+	}
+}
+
+// sameUser reports whether the peer is this process's user, or root.
+func sameUser(conn *net.UnixConn) bool {
+	raw, err := conn.SyscallConn()
+	if err != nil {
+		return false
+	}
+	ok := false
+	raw.Control(func(fd uintptr) {
+		cred, err := unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED)
+		ok = err == nil && (int(cred.Uid) == os.Geteuid() || cred.Uid == 0)
+	})
+	return ok
+}
+
+// serve answers one request.
+func (s *Supervisor) serve(conn *net.UnixConn) {
+	defer conn.Close()
+	if !sameUser(conn) {
+		return
+	}
+	c := control.New(conn)
+	c.SetLimit(requestLimit)
+	c.SetReadDeadline(time.Now().Add(requestTime))
+	served := make(chan struct{})
+	defer close(served)
+	go func() { // who has asked nothing gets no answer
+		select {
+		case <-s.over:
+			c.SetReadDeadline(time.Unix(1, 0))
+		case <-served:
+		}
+	}()
+	m, err := c.Recv()
+	if err != nil {
+		return
+	}
+	c.SetReadDeadline(time.Time{})
+	answer := make(chan *control.Message, 1)
+	w := &waiter{kind: m.Kind, reason: m.Reason}
+	w.reply = func(m *control.Message) {
+		if !w.done {
+			w.done = true
+			answer <- m
+		}
+	}
+	left := make(chan struct{})
+	go func() { // the caller may go away while it waits
+		defer close(left)
+		c.Recv()
+	}()
+	s.post(func() { s.request(w) })
+	select {
+	case m := <-answer:
+		c.SetWriteDeadline(time.Now().Add(requestTime))
+		c.Send(m)
+	case <-left:
+		s.post(func() { w.done = true })
+	case <-s.over:
+		select { // it may have been answered at the very end
+		case m := <-answer:
+			c.SetWriteDeadline(time.Now().Add(requestTime))
+			c.Send(m)
+		default:
+		}
+	}
+}
+
+// request handles a request in the goroutine of Run.
+func (s *Supervisor) request(w *waiter) {
+	switch w.kind {
+	case control.Status:
+		st := s.snapshot()
+		w.reply(&control.Message{Kind: w.kind, Run: &st})
+	case control.Checkpoint:
+		if s.a == nil || !s.a.begun || s.stopping {
+			w.reply(&control.Message{Kind: w.kind, Error: fmt.Sprintf("the run is %s; ask when its ranks run", s.state)})
+			return
+		}
+		s.addWaiter(w)
+		s.askWaiting()
+	case control.Stop:
+		s.addWaiter(w)
+		reason := w.reason
+		if reason == "" {
+			reason = "cairn stop"
+		}
+		s.stop(reason)
+	default:
+		w.reply(&control.Message{Kind: w.kind, Error: fmt.Sprintf("%q is no request", w.kind)})
+	}
+}
+
+func (s *Supervisor) addWaiter(w *waiter) {
+	keep := s.waiters[:0]
+	for _, x := range s.waiters {
+		if !x.done {
+			keep = append(keep, x)
+		}
+	}
+	s.waiters = append(keep, w)
+}
+
+// askWaiting asks rank 0 for the checkpoints that wait, as soon as it listens.
+func (s *Supervisor) askWaiting() {
+	if s.a == nil || !s.a.begun || !s.a.ranks[0].Cairn {
+		return
+	}
+	for _, w := range s.waiters {
+		if w.kind == control.Checkpoint && !w.done && !w.asked {
+			w.asked = true
+			reason := w.reason
+			if reason == "" {
+				reason = "request"
+			}
+			s.a.ranks[0].on.box.send(&control.Message{Kind: control.Checkpoint, Rank: 0, Reason: reason})
+		}
+	}
+}
+
+// answerAll answers what is left to answer when the run has ended.
+func (s *Supervisor) answerAll(res Result, err error) {
+	st := s.snapshot()
+	for _, w := range s.waiters {
+		m := &control.Message{Kind: w.kind, Run: &st}
+		switch {
+		case w.kind == control.Stop && err == nil:
+		case err != nil:
+			m.Error = err.Error()
+		default:
+			m.Error = "the run has ended (" + res.State + ") before the set was committed"
+		}
+		w.reply(m)
+	}
+}

@@ -1,0 +1,406 @@
+package supervise
+
+import (
+	"context"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/signal"
+	"runtime"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/cairnrun/cairn/internal/control"
+)
+
+// streamMark is the first thing a helper writes to its stdout: what a login
+// shell prints before is not ours.
+const streamMark = "\ncairn-host/1\n"
+
+// Environment of launched helpers, see launcher_linux.go.
+const (
+	envSupervisor = "CAIRN_SUPERVISOR" // addresses, comma between
+	envSecret     = "CAIRN_SECRET"     // hex
+)
+
+// HelperOptions are what a helper needs besides its supervisor.
+type HelperOptions struct {
+	// Writer serves a rank's writer. It returns when the rank is gone and
+	// what it had committed is published. Default: ckpt's writer.
+	Writer func(ctx context.Context, conn *net.UnixConn) error
+}
+
+// Help is the work of a helper process whose stdin and stdout are connected
+// to the supervisor. It returns when the supervisor says so, or when it is
+// gone and all ranks have ended. The process should do nothing else.
+func Help(ctx context.Context, o HelperOptions) error {
+	in, out, err := takeStdio()
+	if err != nil {
+		return err
+	}
+	if _, err := out.WriteString(streamMark); err != nil {
+		return fmt.Errorf("stdout: %w; a helper is started by 'cairn run'", err)
+	}
+	return help(ctx, control.New(duplex{in, out}), o, -1, nil)
+}
+
+// HelpLaunched is the work of a helper process that mpirun or srun started:
+// it serves the one rank that its environment names.
+func HelpLaunched(ctx context.Context, o HelperOptions) error {
+	rank, err := launchedRank(os.Getenv)
+	if err != nil {
+		return err
+	}
+	secret, err := hex.DecodeString(os.Getenv(envSecret))
+	if err != nil || len(secret) == 0 {
+		return fmt.Errorf("%s is not set: the launcher does not pass the environment on; tell it to with --launcher-args", envSecret)
+	}
+	os.Unsetenv(envSecret)
+	conn, err := dialSupervisor(ctx, strings.Split(os.Getenv(envSupervisor), ","), secret)
+	if err != nil {
+		return err
+	}
+	return help(ctx, conn, o, rank, secret)
+}
+
+// launchedRank finds the rank in the environment that a launcher made.
+func launchedRank(getenv func(string) string) (int, error) {
+	names := []string{"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "SLURM_PROCID", "FLUX_TASK_RANK", "ALPS_APP_PE"}
+	for _, name := range names {
+		if v := getenv(name); v != "" {
+			rank, err := strconv.Atoi(v)
+			if err != nil || rank < 0 {
+				return 0, fmt.Errorf("%s=%s is no rank", name, v)
+			}
+			return rank, nil
+		}
+	}
+	return 0, fmt.Errorf("no launcher said which rank this is (looked at %s); use --launcher fork", strings.Join(names, ", "))
+}
+
+// duplex is a stream made of two files.
+type duplex struct{ in, out *os.File }
+
+func (d duplex) Read(p []byte) (int, error)  { return d.in.Read(p) }
+func (d duplex) Write(p []byte) (int, error) { return d.out.Write(p) }
+func (d duplex) Close() error                { return errors.Join(d.out.Close(), d.in.Close()) }
+
+// takeStdio moves stdin and stdout elsewhere, so that nothing else of this
+// process reads or writes them.
+func takeStdio() (in, out *os.File, err error) {
+	move := func(fd int, to *os.File) (*os.File, error) {
+		syscall.ForkLock.RLock()
+		defer syscall.ForkLock.RUnlock()
+		moved, err := syscall.Dup(fd)
+		if err != nil {
+			return nil, err
+		}
+		syscall.CloseOnExec(moved)
+		return os.NewFile(uintptr(moved), to.Name()), syscall.Dup3(int(to.Fd()), fd, 0)
+	}
+	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
+	if err != nil {
+		return nil, nil, err
+	}
+	defer null.Close()
+	if in, err = move(0, null); err != nil {
+		return nil, nil, err
+	}
+	out, err = move(1, null)
+	return in, out, err
+}
+
+// helper is the state of a helper process.
+type helper struct {
+	o      HelperOptions
+	up     *outbox // to the supervisor
+	fork   chan func()
+	gone   chan struct{} // closed when the supervisor is gone
+	secret []byte        // of a launched helper
+	keep   map[int]*os.File
+	name   string
+	lock   *os.File
+	old    []process // of the helper before us
+
+	mu   sync.Mutex
+	now  *launch
+	quit bool
+}
+
+// launch is one start of this host's ranks.
+type launch struct {
+	start    *control.Start
+	children []*child
+	done     chan struct{} // all have ended, with their writers and outputs
+}
+
+func help(ctx context.Context, conn *control.Conn, o HelperOptions, rank int, secret []byte) error {
+	// Batch systems signal every process of a job; what happens next is the
+	// supervisor's to decide. (Ignored signals would stay ignored in ranks.)
+	ignored := make(chan os.Signal, 1)
+	signal.Notify(ignored, syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP, syscall.SIGPIPE, syscall.SIGUSR1, syscall.SIGUSR2)
+	defer signal.Stop(ignored)
+	if o.Writer == nil {
+		o.Writer = serveWriter
+	}
+	h := &helper{o: o, up: newOutbox(conn, 1<<16), fork: make(chan func()), gone: make(chan struct{}), secret: secret}
+	if rank >= 0 {
+		h.keep = inheritedFiles()
+	}
+	go h.forker()
+	defer close(h.fork)
+	host, _ := os.Hostname()
+	h.up.send(&control.Message{Kind: control.Joined, Rank: rank, Pid: os.Getpid(), Host: host})
+	messages := make(chan *control.Message)
+	go func() {
+		defer close(messages)
+		for {
+			m, err := conn.Recv()
+			if err != nil {
+				return
+			}
+			messages <- m
+		}
+	}()
+	silence := time.NewTimer(helperSilence)
+	for !h.over() {
+		var ended chan struct{}
+		if h.now != nil && h.quit {
+			ended = h.now.done
+		}
+		select {
+		case m, ok := <-messages:
+			if !ok {
+				return h.orphaned()
+			}
+			silence.Reset(helperSilence)
+			h.handle(m)
+		case <-silence.C:
+			return h.orphaned()
+		case <-ended:
+		case <-ctx.Done():
+			return h.orphaned()
+		}
+	}
+	h.up.finish()
+	<-h.up.done
+	return conn.Close()
+}
+
+// over reports whether the helper may end.
+func (h *helper) over() bool {
+	if !h.quit || h.now == nil {
+		return h.quit
+	}
+	select {
+	case <-h.now.done:
+		return true
+	default:
+		return false
+	}
+}
+
+// forker starts processes: from one thread that lives as long as the helper,
+// because a rank's PDEATHSIG comes when the thread that forked it ends.
+func (h *helper) forker() {
+	runtime.LockOSThread()
+	for f := range h.fork {
+		f()
+	}
+	select {} // the thread must not end before the process does
+}
+
+func (h *helper) handle(m *control.Message) {
+	switch m.Kind {
+	case control.Ping:
+		h.up.send(&control.Message{Kind: control.Pong})
+	case control.Setup:
+		ready := &control.Message{Kind: control.Ready}
+		if err := h.setup(m.Host, m.Dir); err != nil {
+			ready.Error = err.Error()
+		}
+		h.up.send(ready)
+	case control.Launch:
+		if m.Start != nil && !h.quit {
+			h.begin(m.Start)
+		}
+	case control.Kill:
+		h.signal(syscall.SIGKILL)
+	case control.Terminate:
+		h.signal(syscall.SIGTERM)
+	case control.Quit:
+		h.quit = true
+	case control.Shown:
+		if c := h.child(m.Rank); c != nil {
+			c.shown(m.Stream)
+		}
+	case control.Cards, control.Checkpoint:
+		for _, c := range h.addressed(m.Rank) {
+			c.tell(m)
+		}
+	case control.Lost: // Rank is the one that is gone
+		for _, c := range h.addressed(control.AllRanks) {
+			c.tell(m)
+		}
+	}
+}
+
+// setup takes the host's lock and ends what an earlier helper left.
+func (h *helper) setup(name, run string) error {
+	if h.lock != nil {
+		return errors.New("the helper is set up already")
+	}
+	path := hostLock(run, name)
+	lock, holder, err := tryLock(path)
+	if errors.Is(err, ErrBusy) {
+		return fmt.Errorf("%s: another helper serves this host: %s; it ends by itself when its ranks have saved and stopped", path, holder)
+	}
+	if err != nil {
+		return err
+	}
+	h.name, h.lock = name, lock
+	endLeftOver(lock)
+	return recordProcesses(lock, nil)
+}
+
+func (h *helper) begin(s *control.Start) {
+	if h.now != nil {
+		select {
+		case <-h.now.done:
+		default:
+			for _, r := range s.Ranks {
+				h.up.send(&control.Message{Kind: control.Exited, Rank: r, Launch: s.Launch, Code: 1, Error: "ranks of the last start still run on this host"})
+			}
+			return
+		}
+	}
+	if h.secret != nil {
+		s.Welcome.Secret = control.Derive(h.secret, s.Launch)
+	}
+	l := &launch{start: s, done: make(chan struct{})}
+	h.mu.Lock()
+	h.now = l
+	h.mu.Unlock()
+	watch, failed := newWatch(s.Output)
+	var all sync.WaitGroup
+	var running []process
+	for i, rank := range s.Ranks {
+		c := &child{h: h, l: l, rank: rank}
+		err := failed
+		if err == nil {
+			err = c.start(i, watch, &all)
+		}
+		if err != nil {
+			code := 1
+			switch {
+			case errors.Is(err, os.ErrNotExist):
+				code = 127
+			case errors.Is(err, os.ErrPermission), errors.Is(err, syscall.ENOEXEC):
+				code = 126
+			}
+			h.up.send(&control.Message{Kind: control.Exited, Rank: rank, Launch: s.Launch, Code: code, Error: err.Error()})
+			continue
+		}
+		h.mu.Lock()
+		l.children = append(l.children, c)
+		h.mu.Unlock()
+		running = append(running, identify(c.cmd.Process.Pid))
+		h.up.send(&control.Message{Kind: control.Running, Rank: rank, Launch: s.Launch, Pid: c.cmd.Process.Pid})
+	}
+	recordProcesses(h.lock, running)
+	go func() {
+		all.Wait()
+		if watch != nil {
+			watch.close()
+		}
+		recordProcesses(h.lock, nil)
+		close(l.done)
+		h.up.send(&control.Message{Kind: control.Drained, Launch: s.Launch})
+	}()
+}
+
+// addressed returns the children that a message goes to.
+func (h *helper) addressed(rank int) []*child {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.now == nil {
+		return nil
+	}
+	var out []*child
+	for _, c := range h.now.children {
+		if rank == control.AllRanks || c.rank == rank {
+			out = append(out, c)
+		}
+	}
+	return out
+}
+
+func (h *helper) child(rank int) *child {
+	for _, c := range h.addressed(rank) {
+		return c
+	}
+	return nil
+}
+
+func (h *helper) signal(s syscall.Signal) {
+	for _, c := range h.addressed(control.AllRanks) {
+		c.signal(s)
+	}
+}
+
+// orphaned is what a helper does when its supervisor is gone.
+func (h *helper) orphaned() error {
+	close(h.gone)
+	h.up.finish()
+	l := h.now
+	if l == nil {
+		return nil
+	}
+	asked := false
+	for _, c := range h.addressed(control.AllRanks) {
+		if c.greeted() {
+			c.tell(&control.Message{Kind: control.Checkpoint, Reason: "the supervisor is gone", Stop: true})
+			asked = true
+		}
+	}
+	if !asked {
+		h.signal(syscall.SIGTERM)
+	}
+	select {
+	case <-l.done:
+	case <-time.After(l.start.Grace):
+		h.signal(syscall.SIGKILL)
+		<-l.done
+	}
+	return nil
+}
+
+// dialSupervisor tries the supervisor's addresses in turn.
+func dialSupervisor(ctx context.Context, addresses []string, secret []byte) (*control.Conn, error) {
+	var errs []error
+	for range 3 {
+		for _, a := range addresses {
+			d := net.Dialer{Timeout: 5 * time.Second}
+			conn, err := d.DialContext(ctx, "tcp", a)
+			if err == nil {
+				var c *control.Conn
+				if c, err = control.Client(conn, secret); err == nil {
+					return c, nil
+				}
+			}
+			errs = append(errs, err)
+			if ctx.Err() != nil {
+				return nil, ctx.Err()
+			}
+		}
+	}
+	return nil, fmt.Errorf("the supervisor can't be reached from this host: %w", errors.Join(errs...))
+}
+
+var _ io.ReadWriteCloser = duplex{}

@@ -1,0 +1,338 @@
+//go:build linux
+
+package supervise
+
+import (
+	"context"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/cairnrun/cairn/internal/control"
+)
+
+// shell writes a remote shell for hosts that don't exist: it greets, as login
+// shells do, and fails for hosts that are down.
+func shell(t *testing.T) (dir string, command []string) {
+	t.Helper()
+	dir = t.TempDir()
+	script(t, filepath.Join(dir, "remote"), `echo "Welcome to $1, last login: yesterday"
+if test -e `+dir+`/$1.down; then echo "no route to $1" >&2; exit 255; fi
+shift
+exec "$@"`)
+	return dir, []string{filepath.Join(dir, "remote"), "{host}"}
+}
+
+func script(t *testing.T, path, text string) {
+	t.Helper()
+	if err := os.WriteFile(path, []byte("#!/bin/sh\n"+text+"\n"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// A host is lost, and another one takes its ranks.
+func TestHostLost(t *testing.T) {
+	gate := fifo(t)
+	o := options(t, 2, "gate:0:8:"+gate)
+	dir, rsh := shell(t)
+	o.Hosts, o.RemoteShell = []Host{{"a", 1}, {"b", 1}, {"c", 1}}, rsh
+	l := begin(t, o)
+	l.reaches(1, 8)
+	if host := l.last.Ranks[1].Host; host != "b" {
+		t.Fatalf("rank 1 is on %s", host)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "b.down"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	syscall.Kill(parent(t, l.last.Ranks[1].Pid), syscall.SIGKILL)
+	l.await("lost host b")
+	l.await("restored set 1")
+	open(t, gate)
+	l.ends(Finished, 0).says("going on without a host: host b:", "no route to b", "started again: 2 ranks on a:1, c:1")
+	exact(t, o, 20)
+}
+
+func TestHostUnreachable(t *testing.T) {
+	o := options(t, 2)
+	dir, rsh := shell(t)
+	o.Hosts, o.RemoteShell = []Host{{"a", 1}, {"b", 1}}, rsh
+	if err := os.WriteFile(filepath.Join(dir, "b.down"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	begin(t, o).ends(Failed, 1).says("no route to b", "2 ranks need room and there is room for 1")
+}
+
+// Hosts that are network namespaces.
+func TestNamespaces(t *testing.T) {
+	var hosts []Host
+	for _, name := range []string{"a", "b"} {
+		name = fmt.Sprintf("cairn-%s-%d", name, os.Getpid())
+		if out, err := exec.Command("ip", "netns", "add", name).CombinedOutput(); err != nil {
+			t.Skipf("network namespaces can't be made: %v: %s", err, out)
+		}
+		t.Cleanup(func() { exec.Command("ip", "netns", "del", name).Run() })
+		hosts = append(hosts, Host{name, 2})
+	}
+	o := options(t, 4, "kill:3:8:1")
+	o.Hosts, o.RemoteShell = hosts, strings.Fields("ip netns exec {host}")
+	l := begin(t, o)
+	l.ends(Finished, 0).says("rank 3 on "+hosts[1].Name+" was killed by signal 9", "restored set 1")
+	exact(t, o, 20)
+}
+
+func TestCommand(t *testing.T) {
+	s := &Supervisor{o: Options{Helper: []string{"/a b/cairn", "_host"}, RemoteHelper: []string{"/a b/cairn", "_host"}}}
+	for _, c := range []struct {
+		shell []string
+		local bool
+		want  string
+	}{
+		{nil, true, "/a b/cairn|_host"},
+		{nil, false, "ssh|-T|-o|BatchMode=yes|-o|ServerAliveInterval=10|-o|ServerAliveCountMax=3|x|'/a b/cairn' _host"},
+		{[]string{"ip", "netns", "exec", "{host}"}, false, "ip|netns|exec|x|/a b/cairn|_host"},
+		{[]string{"rsh"}, false, "rsh|x|'/a b/cairn' _host"},
+	} {
+		s.o.RemoteShell = c.shell
+		h := &host{s: s, name: "x", local: c.local}
+		if got := strings.Join(h.command(), "|"); got != c.want {
+			t.Errorf("%q, want %q", got, c.want)
+		}
+	}
+}
+
+func TestPlace(t *testing.T) {
+	for _, c := range []struct {
+		n           int
+		slots, want []int
+	}{{4, []int{2, 2}, []int{2, 2}}, {3, []int{2, 2}, []int{2, 1}}, {1, []int{4, 4}, []int{1, 0}}, {5, []int{2, 2}, nil}} {
+		if got := place(c.n, c.slots); !slices.Equal(got, c.want) {
+			t.Errorf("%d ranks on %v: %v, want %v", c.n, c.slots, got, c.want)
+		}
+	}
+}
+
+func TestOptions(t *testing.T) {
+	for want, change := range map[string]func(*Options){
+		"has room":         func(o *Options) { o.Ranks, o.Hosts = 5, []Host{{"a", 2}} },
+		"named twice":      func(o *Options) { o.Hosts = []Host{{"a", 2}, {"a", 2}} },
+		"is no host":       func(o *Options) { o.Hosts = []Host{{"-oProxyCommand=x", 2}} },
+		"unknown launcher": func(o *Options) { o.Launcher = "qsub" },
+		"launcher-args":    func(o *Options) { o.LauncherArgs = []string{"-v"} },
+		"--hosts":          func(o *Options) { o.Launcher, o.Hosts = "srun", []Host{{"a", 2}} },
+		"are needed":       func(o *Options) { o.Helper = nil },
+		"-1 ranks":         func(o *Options) { o.Ranks = -1 },
+	} {
+		o := options(t, 1)
+		change(&o)
+		_, err := New(o)
+		if !errors.Is(err, ErrOptions) || want != "has room" && !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v", want, err)
+		}
+	}
+}
+
+// fakeLauncher puts an mpirun into PATH that gives its children descriptors
+// 3 and 7, as MPICH does.
+func fakeLauncher(t *testing.T) {
+	t.Helper()
+	dir := t.TempDir()
+	script(t, filepath.Join(dir, "mpirun"), `test "$1" = --version && exit
+n=$2; shift 2
+exec 3<`+dir+`/mpirun 7<`+dir+`/mpirun
+i=0
+while test $i -lt $n; do PMI_RANK=$i PMI_FD=3 "$@" & i=$((i+1)); done
+wait`)
+	t.Setenv("PATH", dir+":"+os.Getenv("PATH"))
+}
+
+func TestLauncher(t *testing.T) {
+	fakeLauncher(t)
+	o := options(t, 3, "kill:2:8:1")
+	o.Launcher = "mpirun"
+	begin(t, o).ends(Finished, 0).says("3 ranks by mpirun", "killed by signal 9", "restored set 1")
+	exact(t, o, 20)
+
+	o = options(t, 1)
+	o.Launcher = "mpirun"
+	o.Command = []string{"sh", "-c", "readlink /proc/$$/fd/3 /proc/$$/fd/7; echo $CAIRN_CONTROL $CAIRN_WRITER $PMI_FD $CAIRN_SECRET"}
+	begin(t, o).ends(Finished, 0)
+	got, _ := os.ReadFile(outputFile(filepath.Join(o.Run, "output"), 0, 1))
+	if lines := strings.Split(string(got), "\n"); len(lines) != 4 || !strings.HasSuffix(lines[0], "/mpirun") || lines[1] != lines[0] || strings.TrimSpace(lines[2]) != "4 5 3" {
+		t.Errorf("%q", lines)
+	}
+}
+
+func TestRealLauncher(t *testing.T) {
+	for _, name := range []string{"mpirun.openmpi", "mpirun.mpich"} {
+		t.Run(name, func(t *testing.T) {
+			path, err := exec.LookPath(name)
+			if err != nil {
+				t.Skip(err)
+			}
+			dir := t.TempDir()
+			script(t, filepath.Join(dir, "mpirun"), "exec "+path+` "$@"`)
+			t.Setenv("PATH", dir+":"+os.Getenv("PATH"))
+			t.Setenv("OMPI_ALLOW_RUN_AS_ROOT", "1")
+			t.Setenv("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1")
+			o := options(t, 2, "kill:1:8:1")
+			o.Launcher = "mpirun"
+			if name == "mpirun.openmpi" {
+				o.LauncherArgs = []string{"--oversubscribe"}
+			}
+			begin(t, o).ends(Finished, 0).says("killed by signal 9", "restored set 1")
+			exact(t, o, 20)
+		})
+	}
+}
+
+func TestLauncherFails(t *testing.T) {
+	dir := t.TempDir()
+	script(t, filepath.Join(dir, "mpirun"), "echo no allocation >&2; exit 1")
+	t.Setenv("PATH", dir+":"+os.Getenv("PATH"))
+	o := options(t, 2)
+	o.Launcher = "mpirun"
+	begin(t, o).ends(Failed, 1).says("no allocation")
+}
+
+func TestLaunchedRank(t *testing.T) {
+	env := func(list ...string) func(string) string {
+		return func(name string) string {
+			for _, v := range list {
+				if k, value, _ := strings.Cut(v, "="); k == name {
+					return value
+				}
+			}
+			return ""
+		}
+	}
+	for _, c := range []struct {
+		env  []string
+		want int
+	}{{[]string{"OMPI_COMM_WORLD_RANK=3"}, 3}, {[]string{"PMI_RANK=2"}, 2}, {[]string{"SLURM_PROCID=0"}, 0}, {nil, -1}, {[]string{"PMI_RANK=x"}, -1}} {
+		got, err := launchedRank(env(c.env...))
+		if err != nil {
+			got = -1
+		}
+		if got != c.want {
+			t.Errorf("%q: %d, %v", c.env, got, err)
+		}
+	}
+}
+
+// Strangers on the port that launched helpers connect to.
+func TestHostilePort(t *testing.T) {
+	fakeLauncher(t)
+	o := options(t, 2)
+	o.Launcher = "mpirun"
+	script(t, filepath.Join(strings.Split(os.Getenv("PATH"), ":")[0], "mpirun"), `test "$1" = --version && exit
+shift 2
+echo $CAIRN_SUPERVISOR > `+o.Run+`.port
+echo $CAIRN_SECRET > `+o.Run+`.secret
+cat < `+o.Run+`.go
+PMI_RANK=0 "$@" & PMI_RANK=1 "$@" &
+wait`)
+	if err := syscall.Mkfifo(o.Run+".go", 0o600); err != nil {
+		t.Fatal(err)
+	}
+	l := begin(t, o)
+	hold, err := os.OpenFile(o.Run+".go", os.O_WRONLY, 0) // the port is there
+	if err != nil {
+		t.Fatal(err)
+	}
+	port, err := os.ReadFile(o.Run + ".port")
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, _ := os.ReadFile(o.Run + ".secret")
+	secret, _ := hex.DecodeString(strings.TrimSpace(string(text)))
+	dial := func() net.Conn {
+		c, err := net.Dial("tcp", strings.Split(strings.TrimSpace(string(port)), ",")[0])
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { c.Close() })
+		return c
+	}
+	for range 20 {
+		dial() // says nothing
+	}
+	c := dial()
+	fmt.Fprint(c, "GET / HTTP/1.1\r\nHost: x\r\n\r\n0123456789012345678901234567890123456789")
+	if n, err := c.Read(make([]byte, 1)); n != 0 || err == nil {
+		t.Error("garbage was answered")
+	}
+	if _, err := control.Client(dial(), make([]byte, 32)); !errors.Is(err, control.ErrRefused) {
+		t.Errorf("wrong secret: %v", err)
+	}
+	// Somebody who knows the secret and takes a rank that does not exist.
+	stranger, err := control.Client(dial(), secret)
+	if err != nil {
+		t.Fatal(err)
+	}
+	stranger.Send(&control.Message{Kind: control.Joined, Rank: 7})
+	if _, err := stranger.Recv(); err == nil {
+		t.Error("rank 7 of 2 was taken in")
+	}
+	hold.Close()
+	l.ends(Finished, 0).says("a connection was refused", "it has rank 7 of 2")
+	exact(t, o, 20)
+}
+
+// Strangers on the run's socket.
+func TestHostileSocket(t *testing.T) {
+	gate := fifo(t)
+	o := options(t, 1, "gate:0:3:"+gate)
+	l := begin(t, o)
+	l.reaches(0, 3)
+	if st, err := os.Stat(filepath.Join(o.Run, socketName)); err != nil || st.Mode().Perm() != 0o600 {
+		t.Errorf("%v, %v", st.Mode(), err)
+	}
+	if st, err := os.Stat(o.Run); err != nil || st.Mode().Perm() != 0o700 {
+		t.Errorf("%v, %v", st.Mode(), err)
+	}
+	for i, text := range []string{"", "\x00\x00\x00\x02{}", "\xff\xff\xff\xff", "\x00\x00\x00\x10{\"kind\":", "\x00\x00\x00\x0f{\"kind\":\"kill\"}", "GET / HTTP/1.0\r\n\r\n"} {
+		c, err := net.Dial("unix", filepath.Join(o.Run, socketName))
+		if err != nil {
+			t.Fatal(i, err)
+		}
+		defer c.Close()
+		c.Write([]byte(text))
+		if st, err := Read(context.Background(), o.Run); err != nil || st.State != Running {
+			t.Fatalf("after %q: %+v, %v", text, st, err)
+		}
+	}
+	if _, err := ask(context.Background(), o.Run, &control.Message{Kind: "kill"}); err == nil || !strings.Contains(err.Error(), `"kill" is no request`) {
+		t.Error(err)
+	}
+	open(t, gate)
+	l.ends(Finished, 0)
+}
+
+func TestLayOut(t *testing.T) {
+	file := func(name string) *os.File { return os.NewFile(^uintptr(0)>>1, name) }
+	a, b, x := file("a"), file("b"), file("x")
+	for _, c := range []struct {
+		keep map[int]*os.File
+		want string
+	}{
+		{nil, "[3 4]"}, {map[int]*os.File{3: x}, "[4 5]"}, {map[int]*os.File{4: x}, "[3 5]"}, {map[int]*os.File{9: x}, "[3 4]"},
+	} {
+		extra, numbers := layOut(c.keep, a, b)
+		if fmt.Sprint(numbers) != c.want || extra[numbers[0]-3] != a || extra[numbers[1]-3] != b {
+			t.Errorf("%v: %v", c.keep, numbers)
+		}
+		for fd, f := range c.keep {
+			if fd-3 < len(extra) && extra[fd-3] != f {
+				t.Errorf("descriptor %d is not kept", fd)
+			}
+		}
+	}
+}

@@ -1,0 +1,224 @@
+package supervise
+
+import (
+	"context"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/cairnrun/cairn/internal/control"
+)
+
+// launcher is mpirun or srun, which start one helper per rank. The helpers
+// connect to a TCP port of the supervisor and prove that they know a secret,
+// which they have from the environment.
+type launcher struct {
+	name string
+	args []string
+
+	port   net.Listener
+	secret []byte
+	cmd    *exec.Cmd
+	ended  chan struct{}
+	said   *tail
+}
+
+// halfOpen bounds connections that have not proved anything yet.
+const halfOpen = 64
+
+// gatherLaunched starts the launcher and waits for a helper of every rank.
+func (s *Supervisor) gatherLaunched(ctx context.Context) bool {
+	l := s.starter
+	if err := l.start(s); err != nil {
+		s.a.failure = &failure{why: fmt.Sprintf("%s: %v", l.name, err), status: 1, fatal: true}
+		s.say("%s", s.a.failure.why)
+		return false
+	}
+	gone := false
+	go func(ended chan struct{}) {
+		<-ended
+		s.post(func() { gone = true })
+	}(l.ended)
+	late := time.NewTimer(joinTime)
+	defer late.Stop()
+	full := func() bool {
+		k := 0
+		for _, h := range s.hosts {
+			if h.up {
+				k++
+			}
+		}
+		return k == s.n
+	}
+	s.until(ctx, func() bool { return gone || s.killed || s.stopping || full() }, late.C)
+	l.shut() // nobody else is expected
+	if full() && !s.killed && !s.stopping {
+		return true
+	}
+	why := fmt.Sprintf("not all ranks came within %s", joinTime)
+	if gone {
+		why = "it ended before all ranks had come"
+	}
+	var errs []error
+	for _, h := range s.hosts {
+		errs = append(errs, h.err)
+	}
+	if err := errors.Join(errs...); err != nil {
+		why += ": " + err.Error()
+	}
+	why = fmt.Sprintf("%s: %s%s", l.name, why, l.said.text())
+	s.dismiss()
+	if !s.killed && !s.stopping {
+		s.a.failure = &failure{why: why, status: 1, fatal: s.rec.Attempt == 1}
+		s.say("%s", why)
+	}
+	return false
+}
+
+// start opens the port and starts the launcher.
+func (l *launcher) start(s *Supervisor) (err error) {
+	path, err := exec.LookPath(l.name)
+	if err != nil {
+		return fmt.Errorf("%w; install it, load its module, or use --launcher fork", err)
+	}
+	if l.port, err = net.Listen("tcp", ":0"); err != nil {
+		return err
+	}
+	l.secret = randomBytes(32)
+	go l.accept(s, l.port, l.secret)
+	args := []string{"-n", strconv.Itoa(s.n)}
+	if l.name == "mpirun" {
+		// Open MPI passes variables on only if they are named; MPICH passes all.
+		if text, _ := exec.Command(path, "--version").CombinedOutput(); strings.Contains(string(text), "Open MPI") || strings.Contains(string(text), "OpenRTE") {
+			args = append(args, "-x", envSupervisor, "-x", envSecret)
+		}
+	}
+	args = append(append(args, l.args...), s.o.RemoteHelper...)
+	l.said = new(tail)
+	l.cmd = exec.Command(path, append(args, "--launched")...)
+	l.cmd.Env = append(os.Environ(), envSupervisor+"="+strings.Join(l.addresses(), ","), envSecret+"="+hex.EncodeToString(l.secret))
+	l.cmd.Stdout, l.cmd.Stderr = l.said, l.said
+	l.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	if err := l.cmd.Start(); err != nil {
+		l.port.Close()
+		return err
+	}
+	l.ended = make(chan struct{})
+	go func(cmd *exec.Cmd, ended chan struct{}) {
+		cmd.Wait()
+		close(ended)
+	}(l.cmd, l.ended)
+	return nil
+}
+
+// addresses are the port's addresses as helpers may reach them.
+func (l *launcher) addresses() []string {
+	port := strconv.Itoa(l.port.Addr().(*net.TCPAddr).Port)
+	var out []string
+	if list, err := net.InterfaceAddrs(); err == nil {
+		for _, a := range list {
+			if ip, ok := a.(*net.IPNet); ok && ip.IP.IsGlobalUnicast() {
+				out = append(out, net.JoinHostPort(ip.IP.String(), port))
+			}
+		}
+	}
+	return append([]string{net.JoinHostPort("127.0.0.1", port)}, out...)
+}
+
+// accept lets helpers in. Whoever can't prove to be one is refused; how many
+// may try at a time is bounded.
+func (l *launcher) accept(s *Supervisor, port net.Listener, secret []byte) {
+	slots := make(chan struct{}, halfOpen)
+	for {
+		conn, err := port.Accept()
+		if err != nil {
+			if errors.Is(err, net.ErrClosed) {
+				return
+			}
+			time.Sleep(10 * time.Millisecond) // out of descriptors, most likely
+			continue
+		}
+		slots <- struct{}{}
+		go func() {
+			c, err := control.Server(conn, secret)
+			<-slots
+			if err != nil {
+				s.post(func() { s.say("a connection was refused: %v", err) })
+				return
+			}
+			c.SetReadDeadline(time.Now().Add(10 * time.Second))
+			m, err := c.Recv()
+			c.SetReadDeadline(time.Time{})
+			if err != nil || m.Kind != control.Joined {
+				c.Close()
+				return
+			}
+			h := &host{s: s, stderr: new(tail)}
+			box := newOutbox(c, 1<<16)
+			s.post(func() { s.joined(h, c, box, m) })
+			h.listen(c, box)
+		}()
+	}
+}
+
+// joined takes a launched helper in.
+func (s *Supervisor) joined(h *host, c *control.Conn, box *outbox, m *control.Message) {
+	refuse := func(format string, args ...any) {
+		s.say("a helper was refused: "+format, args...)
+		box.finish()
+		c.Close()
+	}
+	if s.a == nil || s.a.begun {
+		refuse("it is late")
+		return
+	}
+	if m.Rank < 0 || m.Rank >= s.n {
+		refuse("it has rank %d of %d", m.Rank, s.n)
+		return
+	}
+	for _, x := range s.hosts {
+		if x.fixed[0] == m.Rank {
+			refuse("rank %d is there already", m.Rank)
+			return
+		}
+	}
+	// Ranks of one machine may share memory; a name alone may be given twice.
+	h.name, h.shared, h.fixed, h.slots, h.joining = fmt.Sprintf("%s-rank-%04d", m.Host, m.Rank), m.Host, []int{m.Rank}, 1, true
+	s.hosts = append(s.hosts, h)
+	h.attach(c, box)
+	h.handle(m)
+}
+
+// shut closes the port.
+func (l *launcher) shut() {
+	if l.port != nil {
+		l.port.Close()
+		l.port = nil
+	}
+}
+
+// end waits for the launcher, whose helpers were told to end, and kills it if
+// it takes too long.
+func (l *launcher) end() {
+	l.shut()
+	if l.cmd == nil || l.cmd.Process == nil {
+		return
+	}
+	for _, s := range []syscall.Signal{0, syscall.SIGTERM, syscall.SIGKILL} {
+		if s != 0 {
+			syscall.Kill(-l.cmd.Process.Pid, s)
+		}
+		select {
+		case <-l.ended:
+			return
+		case <-time.After(5 * time.Second):
+		}
+	}
+}

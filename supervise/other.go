@@ -1,0 +1,46 @@
+//go:build !linux
+
+package supervise
+
+import (
+	"context"
+	"errors"
+	"net"
+)
+
+var errUnsupported = errors.New("runs can be supervised on Linux only; start the program itself, its checkpoints work everywhere")
+
+// Supervisor runs one run.
+type Supervisor struct{}
+
+// New fails on this system.
+func New(Options) (*Supervisor, error) { return nil, errUnsupported }
+
+// Folder returns the run's folder.
+func (*Supervisor) Folder() string { return "" }
+
+// Stop lets the run save and stop.
+func (*Supervisor) Stop(string) {}
+
+// Run fails on this system.
+func (*Supervisor) Run(context.Context) (Result, error) { return Result{}, errUnsupported }
+
+// HelperOptions are what a helper needs besides its supervisor.
+type HelperOptions struct {
+	Writer func(ctx context.Context, conn *net.UnixConn) error
+}
+
+// Help fails on this system.
+func Help(context.Context, HelperOptions) error { return errUnsupported }
+
+// HelpLaunched fails on this system.
+func HelpLaunched(context.Context, HelperOptions) error { return errUnsupported }
+
+// Read fails on this system.
+func Read(context.Context, string) (*State, error) { return nil, errUnsupported }
+
+// Checkpoint fails on this system.
+func Checkpoint(context.Context, string, string) (*SetState, error) { return nil, errUnsupported }
+
+// Stop fails on this system.
+func Stop(context.Context, string, string) (*State, error) { return nil, errUnsupported }

@@ -1,0 +1,264 @@
+package supervise
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"sync"
+
+	"github.com/cairnrun/cairn/internal/control"
+)
+
+// sink shows the ranks' output and keeps Options.Out up to date. Helpers send
+// one piece of each stream at a time, so what waits here is bounded however
+// slowly it is shown.
+type sink struct {
+	o     *Options
+	n     int
+	work  chan piece
+	done  chan struct{}
+	mu    sync.Mutex
+	ranks [][2]stream
+}
+
+// stream is stdout or stderr of a rank.
+type stream struct {
+	shown int64  // bytes shown
+	line  []byte // the line begun
+	live  *os.File
+	err   error
+}
+
+type piece struct {
+	m   *control.Message
+	box *outbox // takes the acknowledgement
+}
+
+func newSink(o *Options, n int) (*sink, error) {
+	k := &sink{o: o, n: n, work: make(chan piece, 2*n+2), done: make(chan struct{}), ranks: make([][2]stream, n)}
+	for r := range n {
+		for i := range 2 { // what is there was shown by the supervisor before us
+			if st, err := os.Stat(outputFile(o.RankOutput, r, i+1)); err == nil {
+				k.ranks[r][i].shown = st.Size()
+			}
+		}
+		if o.Out == "" || r > 0 && !k.perRank() {
+			continue
+		}
+		f, err := os.OpenFile(k.outName(r), os.O_CREATE|os.O_WRONLY, 0o666)
+		if err != nil {
+			k.closeLive()
+			return nil, err
+		}
+		k.ranks[r][0].live = f
+		if err := k.copyRank(f, 0, r); err != nil {
+			k.closeLive()
+			return nil, err
+		}
+	}
+	go k.run()
+	return k, nil
+}
+
+func (k *sink) perRank() bool { return strings.Contains(k.o.Out, "%r") }
+
+// outName is the file that has a rank's stdout.
+func (k *sink) outName(rank int) string {
+	return strings.ReplaceAll(k.o.Out, "%r", fmt.Sprintf("%04d", rank))
+}
+
+// position returns up to where a rank's stdout and stderr have been shown.
+func (k *sink) position(rank int) [2]int64 {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return [2]int64{k.ranks[rank][0].shown, k.ranks[rank][1].shown}
+}
+
+// take takes a piece; it is acknowledged when it has been shown.
+func (k *sink) take(box *outbox, m *control.Message) {
+	if m.Rank < 0 || m.Rank >= k.n || m.Stream != control.Stdout && m.Stream != control.Stderr || m.Offset < 0 {
+		return
+	}
+	select {
+	case k.work <- piece{m, box}:
+	case <-k.done:
+	}
+}
+
+func (k *sink) run() {
+	for {
+		select {
+		case p := <-k.work:
+			k.show(p.m)
+			p.box.send(&control.Message{Kind: control.Shown, Rank: p.m.Rank, Stream: p.m.Stream})
+		case <-k.done:
+			return
+		}
+	}
+}
+
+func (k *sink) show(m *control.Message) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	st := &k.ranks[m.Rank][m.Stream-1]
+	if st.live != nil && st.err == nil {
+		if m.Data == nil {
+			if regular(st.live) {
+				st.err = st.live.Truncate(m.Offset)
+			}
+		} else {
+			st.err = writeAt(st.live, m.Data, m.Offset, st.shown)
+		}
+	}
+	fresh := m.Data
+	if end := m.Offset + int64(len(m.Data)); end <= st.shown {
+		return // it was shown before the ranks were rolled back
+	} else if m.Offset < st.shown {
+		fresh = fresh[st.shown-m.Offset:]
+	}
+	st.shown = m.Offset + int64(len(m.Data))
+	if k.o.Line == nil || m.Stream == control.Stdout && k.o.Out != "" {
+		return
+	}
+	for {
+		i := bytes.IndexByte(fresh, '\n')
+		if i < 0 {
+			st.line = append(st.line, fresh...)
+			break
+		}
+		st.line = append(st.line, fresh[:i]...)
+		k.o.Line(m.Rank, m.Stream, st.line)
+		st.line, fresh = st.line[:0], fresh[i+1:]
+	}
+	if len(st.line) > 1<<20 { // no line
+		k.o.Line(m.Rank, m.Stream, st.line)
+		st.line = st.line[:0]
+	}
+}
+
+func regular(f *os.File) bool {
+	st, err := f.Stat()
+	return err == nil && st.Mode().IsRegular()
+}
+
+// writeAt writes a piece into a file where it belongs, or appends what is new
+// of it to a pipe.
+func writeAt(f *os.File, data []byte, offset, shown int64) error {
+	if regular(f) {
+		_, err := f.WriteAt(data, offset)
+		return err
+	}
+	if skip := shown - offset; skip >= int64(len(data)) {
+		return nil
+	} else if skip > 0 {
+		data = data[skip:]
+	}
+	_, err := f.Write(data)
+	return err
+}
+
+// copyRank copies a rank's whole stdout to f, a regular file, from offset at
+// on, and cuts it there.
+func (k *sink) copyRank(f *os.File, at int64, rank int) error {
+	if !regular(f) {
+		return nil
+	}
+	n, err := k.appendRank(io.NewOffsetWriter(f, at), rank)
+	if err != nil {
+		return err
+	}
+	return f.Truncate(at + n)
+}
+
+func (k *sink) appendRank(w io.Writer, rank int) (int64, error) {
+	from, err := os.Open(outputFile(k.o.RankOutput, rank, control.Stdout))
+	if errors.Is(err, os.ErrNotExist) {
+		return 0, nil
+	}
+	if err != nil {
+		return 0, err
+	}
+	defer from.Close()
+	return io.Copy(w, from)
+}
+
+// finish puts Options.Out together: it gets the exact bytes of the ranks'
+// files, whatever was written to it live.
+func (k *sink) finish() error {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.flush()
+	if k.o.Out == "" {
+		return nil
+	}
+	if k.perRank() {
+		for r := range k.n {
+			f := k.ranks[r][0].live
+			if err := errors.Join(k.ranks[r][0].err, k.copyRank(f, 0, r), syncFile(f)); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	f := k.ranks[0][0].live
+	if !regular(f) {
+		err := k.ranks[0][0].err
+		for r := 1; r < k.n && err == nil; r++ {
+			_, err = k.appendRank(f, r)
+		}
+		return err
+	}
+	var at int64
+	for r := range k.n {
+		n, err := k.appendRank(io.NewOffsetWriter(f, at), r)
+		if err != nil {
+			return err
+		}
+		at += n
+	}
+	return errors.Join(f.Truncate(at), syncFile(f))
+}
+
+func syncFile(f *os.File) error {
+	if !regular(f) {
+		return nil
+	}
+	return f.Sync()
+}
+
+// flush shows lines that have no end.
+func (k *sink) flush() {
+	if k.o.Line == nil {
+		return
+	}
+	for r := range k.ranks {
+		for i := range k.ranks[r] {
+			if st := &k.ranks[r][i]; len(st.line) > 0 {
+				k.o.Line(r, i+1, st.line)
+				st.line = nil
+			}
+		}
+	}
+}
+
+// close ends the sink.
+func (k *sink) close() {
+	k.mu.Lock()
+	k.flush()
+	k.mu.Unlock()
+	close(k.done)
+	k.closeLive()
+}
+
+func (k *sink) closeLive() {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for r := range k.ranks {
+		if f := k.ranks[r][0].live; f != nil {
+			f.Close()
+		}
+	}
+}

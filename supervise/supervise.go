@@ -1,0 +1,163 @@
+// Package supervise starts the ranks of a run, watches them and brings the
+// run back after failures.
+//
+//	Supervisor                  owns the run's folder, decides, restarts
+//	  └─ helper, one per host   forks that host's ranks, holds their writers
+//	        └─ ranks
+//
+// The run's folder:
+//
+//	RUN/
+//	  lock              held by the supervisor (flock)
+//	  run.json          what is run and how far it came; replaced atomically
+//	  log               one line per event
+//	  control.sock      for cairn status, checkpoint, stop
+//	  hosts/NAME.lock   held by the helper of that host; lists its ranks
+//	  output/           rank-0000.out, rank-0000.err, …
+//	  sets/             checkpoint folder of programs that name none
+//
+// Who outlives whom: ranks die with their helper (PDEATHSIG). A helper that
+// loses its supervisor asks its ranks to save and stop, ends what is left
+// after the grace time, waits for the writers and ends; the next supervisor
+// of the run waits for that. A supervisor that loses a helper starts the run
+// again, on the hosts that are left if they have room for all ranks.
+//
+// A failure ends all ranks. The run is started again after a pause that
+// doubles from 0.1 s to 30 s as long as no new set is committed.
+package supervise
+
+import (
+	"errors"
+	"time"
+
+	"github.com/cairnrun/cairn/internal/control"
+)
+
+// StoppedStatus is the exit status of a run that was stopped and can be gone
+// on with (EX_TEMPFAIL).
+const StoppedStatus = 75
+
+// Errors of New and of the commands' requests.
+var (
+	ErrBusy       = errors.New("another supervisor runs this run")
+	ErrDiffers    = errors.New("the run's folder belongs to another command")
+	ErrNotRunning = errors.New("the run is not running")
+	ErrNoRun      = errors.New("no run's folder")
+	ErrOptions    = errors.New("the run can't be started like this")
+)
+
+// States of a run.
+const (
+	Starting    = "starting"
+	Running     = "running"
+	Waiting     = "waiting" // for the end of the pause after a failure
+	Stopping    = "stopping"
+	Stopped     = "stopped"
+	Finished    = "finished"
+	Failed      = "failed"
+	Interrupted = "interrupted" // its supervisor is gone
+)
+
+// State is what is known of a run at a moment.
+type State = control.RunState
+
+// SetState is a committed set.
+type SetState = control.SetState
+
+// Host is a machine and how many ranks it takes.
+type Host struct {
+	Name  string
+	Slots int // 0: an even share
+}
+
+// Options say what is run and how. Only Command and Helper are needed.
+type Options struct {
+	Command []string // program and arguments
+	Ranks   int      // 0: 1, or all slots of Hosts
+
+	// Helper is the command that starts a helper: this machine's, and
+	// RemoteHelper on other hosts (default: the same).
+	Helper, RemoteHelper []string
+	Hosts                []Host   // none: this machine
+	RemoteShell          []string // {host} is replaced, or the host is appended; default ssh
+	Launcher             string   // "fork" (default), "mpirun" or "srun": who starts the ranks
+	LauncherArgs         []string
+
+	Transports  []string      // for the ranks; none: they choose
+	Every       time.Duration // when checkpoints are due; 0: as the program says
+	EveryPoints uint64
+
+	Run        string // the run's folder; default ./PROGRAM.cairn
+	Dir        string // checkpoint folder; default RUN/sets
+	Fresh      bool   // discard what RUN holds of an earlier run
+	Out        string // file for the ranks' stdout; with %r one per rank
+	RankOutput string // folder for the ranks' output files; default RUN/output
+
+	Retries  int           // failures in a row without a new set; 0: 10; below 0: none
+	Distrust int           // failures of one set until it is put aside; 0: 3; below 0: never
+	Stall    time.Duration // without progress for this long a run has failed; 0: never
+	Grace    time.Duration // for ranks to save and stop in; 0: 60 s
+
+	// Line is given each line of output that is to be shown, without its
+	// newline; nil: output is only kept. One goroutine calls it; it may block.
+	Line func(rank, stream int, line []byte)
+	// Event is told what happens. One goroutine calls it; it must not block.
+	Event func(Event)
+}
+
+// Event is something that happened.
+type Event struct {
+	Time  time.Time
+	Text  string // a line for people; empty if only State is new
+	State State
+}
+
+// Result is how a run ended.
+type Result struct {
+	State  string // Stopped, Finished or Failed
+	Status int    // 0, StoppedStatus, or that of the rank that failed
+	Why    string
+}
+
+const (
+	defaultRetries  = 10
+	defaultDistrust = 3
+	defaultGrace    = 60 * time.Second
+
+	firstPause = 100 * time.Millisecond
+	longPause  = 30 * time.Second
+	lostMoment = 500 * time.Millisecond // ranks that hear of a loss get this long
+
+	pingEvery     = 5 * time.Second
+	hostSilence   = 30 * time.Second // then a host is lost
+	helperSilence = 60 * time.Second // then the supervisor is lost
+	joinTime      = 60 * time.Second // for a helper to appear
+
+	maxRanks = 1 << 16
+)
+
+// pause returns how long to wait before the next start after that many
+// failures in a row.
+func pause(failures int) time.Duration {
+	d := firstPause
+	for range failures - 1 {
+		if d *= 2; d >= longPause {
+			return longPause
+		}
+	}
+	return d
+}
+
+// place gives the ranks 0 … n-1 to hosts by block: how many each takes, nil
+// if there is no room.
+func place(n int, slots []int) []int {
+	out := make([]int, len(slots))
+	for i, k := range slots {
+		out[i] = min(n, k)
+		n -= out[i]
+	}
+	if n > 0 {
+		return nil
+	}
+	return out
+}

@@ -1,0 +1,450 @@
+package supervise
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/cairnrun/cairn/internal/control"
+)
+
+// Supervisor runs one run. All its state belongs to the goroutine of Run;
+// others hand it functions to call.
+type Supervisor struct {
+	o       Options
+	n       int
+	cwd     string
+	dir     *runDir
+	rec     *record
+	calls   chan func()
+	over    chan struct{} // closed when Run has ended
+	serving sync.WaitGroup
+	sink    *sink
+	hosts   []*host
+	starter *launcher // mpirun or srun; nil: fork
+
+	state    string
+	a        *attempt // the one under way
+	killed   bool     // at once
+	stopping bool
+	why      string // of the last failure, or of the stop
+	failures int    // in a row without a new set
+	suspect  uint64 // the set that the last attempts restored,
+	faults   int    // and how many of them failed without a new set
+	empty    bool   // the next attempt starts with empty output whatever sets there are
+	last     *SetState
+	pending  map[uint64]*SetState // saved by some ranks
+	waiters  []*waiter
+	tick     *time.Timer
+}
+
+// New checks the options, takes the run's folder and reads what it holds.
+// After it, Run must be called.
+func New(o Options) (*Supervisor, error) {
+	s := &Supervisor{o: o, calls: make(chan func(), 64), over: make(chan struct{}), state: Starting, pending: make(map[uint64]*SetState)}
+	if err := s.prepare(); err != nil {
+		return nil, err
+	}
+	dir, err := openRunDir(s.o.Run)
+	if err != nil {
+		return nil, err
+	}
+	s.dir = dir
+	s.rec, err = dir.adopt(s.o.Command, s.n, s.o.Dir, s.o.RankOutput, o.Fresh)
+	if err != nil {
+		dir.close()
+		return nil, err
+	}
+	s.last = s.rec.Last
+	host, _ := os.Hostname()
+	s.rec.Pid, s.rec.Host, s.rec.State, s.rec.Status, s.rec.Hosts = os.Getpid(), host, Starting, 0, nil
+	for _, h := range s.hosts {
+		s.rec.Hosts = append(s.rec.Hosts, fmt.Sprintf("%s:%d", h.name, h.slots))
+	}
+	if err := dir.write(s.rec); err != nil {
+		dir.close()
+		return nil, err
+	}
+	return s, nil
+}
+
+func optionError(format string, args ...any) error {
+	return fmt.Errorf("%w: %s", ErrOptions, fmt.Sprintf(format, args...))
+}
+
+// prepare completes the options.
+func (s *Supervisor) prepare() (err error) {
+	o := &s.o
+	if len(o.Command) == 0 || len(o.Helper) == 0 {
+		return optionError("Command and Helper are needed")
+	}
+	program, err := exec.LookPath(o.Command[0])
+	if err != nil {
+		if st, e := os.Stat(o.Command[0]); e == nil && st.IsDir() {
+			return optionError("%s is a folder; name the program in it", o.Command[0])
+		}
+		return fmt.Errorf("%w: %w; give the path of a program", ErrOptions, err)
+	}
+	if program, err = filepath.Abs(program); err != nil {
+		return err
+	}
+	o.Command = append([]string{program}, o.Command[1:]...)
+	if s.cwd, err = os.Getwd(); err != nil {
+		return err
+	}
+	if err := s.prepareHosts(); err != nil {
+		return err
+	}
+	if o.Run == "" {
+		o.Run = strings.TrimSuffix(filepath.Base(program), filepath.Ext(program)) + ".cairn"
+	}
+	if o.Run, err = filepath.Abs(o.Run); err != nil {
+		return err
+	}
+	for _, p := range []struct {
+		path *string
+		def  string
+	}{{&o.Dir, "sets"}, {&o.RankOutput, "output"}} {
+		if *p.path == "" {
+			*p.path = filepath.Join(o.Run, p.def)
+		} else if *p.path, err = filepath.Abs(*p.path); err != nil {
+			return err
+		}
+	}
+	if o.Out != "" {
+		if o.Out, err = filepath.Abs(o.Out); err != nil {
+			return err
+		}
+	}
+	if o.Retries == 0 {
+		o.Retries = defaultRetries
+	}
+	if o.Distrust == 0 {
+		o.Distrust = defaultDistrust
+	}
+	if o.Grace == 0 {
+		o.Grace = defaultGrace
+	}
+	if o.RemoteHelper == nil {
+		o.RemoteHelper = o.Helper
+	}
+	return nil
+}
+
+// prepareHosts settles hosts, slots and the number of ranks.
+func (s *Supervisor) prepareHosts() error {
+	o := &s.o
+	s.n = o.Ranks
+	if s.n < 0 || s.n > maxRanks {
+		return optionError("%d ranks; 1 to %d are possible", s.n, maxRanks)
+	}
+	switch o.Launcher {
+	case "", "fork":
+	case "mpirun", "srun":
+		if len(o.Hosts) > 0 {
+			return optionError("with the launcher %s, hosts are given to it by --launcher-args, not by --hosts", o.Launcher)
+		}
+		s.n = max(s.n, 1)
+		s.starter = &launcher{name: o.Launcher, args: o.LauncherArgs}
+		return nil
+	default:
+		return optionError("unknown launcher %q; fork, mpirun and srun are known", o.Launcher)
+	}
+	if len(o.LauncherArgs) > 0 {
+		return optionError("--launcher-args needs --launcher mpirun or srun")
+	}
+	if len(o.Hosts) == 0 {
+		s.n = max(s.n, 1)
+		s.hosts = []*host{{s: s, name: "localhost", slots: s.n, local: true}}
+		return nil
+	}
+	own, _ := os.Hostname()
+	sum := 0
+	for _, h := range o.Hosts {
+		if h.Name == "" || h.Slots < 0 || strings.HasPrefix(h.Name, "-") {
+			return optionError("%q is no host", h.Name)
+		}
+		if slices.ContainsFunc(s.hosts, func(x *host) bool { return x.name == h.Name }) {
+			return optionError("host %s is named twice; give it more slots (%s:%d)", h.Name, h.Name, max(2, 2*h.Slots))
+		}
+		slots := h.Slots
+		if slots == 0 {
+			slots = max(1, (s.n+len(o.Hosts)-1)/len(o.Hosts))
+		}
+		sum += slots
+		local := h.Name == "localhost" || h.Name == "127.0.0.1" || h.Name == own
+		s.hosts = append(s.hosts, &host{s: s, name: h.Name, slots: slots, local: local})
+	}
+	if s.n == 0 {
+		s.n = sum
+	}
+	if s.n > sum {
+		return optionError("%d ranks, but the hosts have room for %d; give hosts more slots (%s:%d)", s.n, sum, s.hosts[0].name, s.n)
+	}
+	return nil
+}
+
+// Folder returns the run's folder.
+func (s *Supervisor) Folder() string { return s.dir.path }
+
+// Stop lets the run save and stop. Any goroutine may call it, at any time.
+func (s *Supervisor) Stop(why string) {
+	s.post(func() { s.stop(why) })
+}
+
+// post hands f to the goroutine of Run.
+func (s *Supervisor) post(f func()) {
+	select {
+	case s.calls <- f:
+	case <-s.over:
+	}
+}
+
+// Run starts the run and returns when it has finished, was stopped, or has
+// failed too often. When ctx ends, all ranks are killed at once. To be called
+// once.
+func (s *Supervisor) Run(ctx context.Context) (res Result, err error) {
+	// The last answers go out when the folder is free for the next run.
+	defer s.serving.Wait()
+	defer close(s.over)
+	defer func() { s.answerAll(res, err) }()
+	defer s.dir.close()
+	door, err := s.openDoor()
+	if err != nil {
+		return Result{}, err
+	}
+	defer door.Close()
+	if err := s.awaitOthers(ctx); err != nil {
+		return s.end(Result{State: Stopped, Status: StoppedStatus, Why: "interrupted before it was started"})
+	}
+	if s.sink, err = newSink(&s.o, s.n); err != nil {
+		return Result{}, err
+	}
+	defer s.sink.close()
+	defer s.dismiss()
+	s.tick = time.AfterFunc(pingEvery, func() { s.post(s.look) })
+	defer s.tick.Stop()
+	for {
+		a := s.attempt(ctx)
+		s.a = nil
+		if res, done := s.judge(a); done {
+			return s.end(res)
+		}
+		if s.rest(ctx) {
+			return s.end(Result{State: Stopped, Status: StoppedStatus, Why: s.why})
+		}
+	}
+}
+
+// awaitOthers waits for helpers of an earlier supervisor.
+func (s *Supervisor) awaitOthers(ctx context.Context) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	done := make(chan error, 1)
+	go func() {
+		done <- s.dir.awaitHelpers(ctx, func(host, holder string) {
+			s.post(func() {
+				s.say("waiting for the ranks of the last start on %s to save and stop (%s)", host, holder)
+			})
+		})
+	}()
+	for {
+		select {
+		case err := <-done:
+			return err
+		case f := <-s.calls:
+			if f(); s.stopping {
+				return errors.New("stopped")
+			}
+		}
+	}
+}
+
+// until runs the supervisor until cond holds or the deadline, if any, has
+// come.
+func (s *Supervisor) until(ctx context.Context, cond func() bool, deadline <-chan time.Time) {
+	done := ctx.Done()
+	if s.killed {
+		done = nil
+	}
+	for !cond() {
+		select {
+		case f := <-s.calls:
+			f()
+		case <-deadline:
+			return
+		case <-done:
+			done = nil
+			s.killed = true
+			s.kill("interrupted")
+		}
+	}
+}
+
+// rest is the pause after a failure; it reports whether the run was stopped.
+func (s *Supervisor) rest(ctx context.Context) bool {
+	if s.failures == 0 {
+		return s.stopping || s.killed
+	}
+	d := pause(s.failures)
+	from := "from the beginning"
+	if set, _, ok := newestSet(s.rec.Sets, s.n); ok {
+		from = fmt.Sprintf("from set %d", set)
+		if slices.Contains(s.rec.Aside, set) {
+			from = "from an older set"
+		}
+	}
+	s.state = Waiting
+	s.say("restarting %s in %.1f s (%s of %d)", from, d.Seconds(), ordinal(s.failures), s.o.Retries)
+	t := time.NewTimer(d)
+	defer t.Stop()
+	s.until(ctx, func() bool { return s.stopping || s.killed }, t.C)
+	return s.stopping || s.killed
+}
+
+// judge decides what an attempt means: how the run ended, or that it is to be
+// started again.
+func (s *Supervisor) judge(a *attempt) (Result, bool) {
+	if a.newSet {
+		s.failures, s.faults = 0, 0
+	}
+	f := a.failure
+	switch {
+	case a.again && !s.stopping && !s.killed:
+		s.failures = 0
+		return Result{}, false
+	case f == nil && a.whole():
+		return Result{State: Finished}, true
+	case a.stopped || s.stopping || s.killed:
+		why := s.why
+		if why == "" {
+			why = "the program was told to stop"
+		}
+		return Result{State: Stopped, Status: StoppedStatus, Why: why}, true
+	}
+	s.why = f.why
+	s.failures++
+	if a.restored != nil && !a.newSet {
+		if *a.restored != s.suspect {
+			s.suspect, s.faults = *a.restored, 0
+		}
+		s.faults++
+		if s.o.Distrust > 0 && s.faults >= s.o.Distrust {
+			s.say("set %d put aside: %d starts from it failed without a new set", s.suspect, s.faults)
+			s.rec.Aside = append(s.rec.Aside, s.suspect)
+			s.faults = 0
+		}
+	}
+	if f.fatal || s.failures > max(0, s.o.Retries) {
+		if !f.fatal && s.o.Retries > 0 {
+			f.why += fmt.Sprintf(" (%d failures in a row without a new set)", s.failures)
+		}
+		return Result{State: Failed, Status: f.status, Why: f.why}, true
+	}
+	return Result{}, false
+}
+
+// end records how the run ended.
+func (s *Supervisor) end(res Result) (Result, error) {
+	if res.State == Finished && s.sink != nil {
+		if err := s.sink.finish(); err != nil {
+			res = Result{State: Failed, Status: 1, Why: fmt.Sprintf("the ranks have finished, but their output could not be put together: %v; it is in %s", err, s.o.RankOutput)}
+		}
+	}
+	s.state, s.rec.State, s.rec.Status, s.rec.Why = res.State, res.State, res.Status, res.Why
+	s.why = res.Why
+	switch res.State {
+	case Finished:
+		s.say("finished")
+	case Stopped:
+		s.say("stopped%s: %s; the same command goes on", s.lastSet(" with set %d"), res.Why)
+	default:
+		s.say("failed%s: %s", s.lastSet("; the last set is %d"), res.Why)
+	}
+	return res, s.dir.write(s.rec)
+}
+
+func (s *Supervisor) lastSet(format string) string {
+	if s.last == nil {
+		return ""
+	}
+	return fmt.Sprintf(format, s.last.Set)
+}
+
+// save writes run.json during the run; that it fails is said, and stops
+// nothing.
+func (s *Supervisor) save() {
+	s.rec.Last = s.last
+	if err := s.dir.write(s.rec); err != nil {
+		s.say("run.json could not be written: %v", err)
+	}
+}
+
+// say tells what happened.
+func (s *Supervisor) say(format string, args ...any) {
+	now := time.Now()
+	text := fmt.Sprintf(format, args...)
+	s.dir.note(now, text)
+	if s.o.Event != nil {
+		s.o.Event(Event{now, text, s.snapshot()})
+	}
+}
+
+// changed tells that only the state is new.
+func (s *Supervisor) changed() {
+	if s.o.Event != nil {
+		s.o.Event(Event{Time: time.Now(), State: s.snapshot()})
+	}
+}
+
+// snapshot is the state as others see it.
+func (s *Supervisor) snapshot() State {
+	st := State{Run: s.dir.path, State: s.state, Command: s.rec.Command, Dir: s.rec.Sets, Pid: os.Getpid(), Attempt: s.rec.Attempt,
+		Failures: s.failures, Why: s.why, Aside: append([]uint64{}, s.rec.Aside...), Ranks: []control.RankState{}}
+	if s.last != nil {
+		last := *s.last
+		st.Last = &last
+	}
+	if s.a != nil {
+		if s.a.restored != nil {
+			set := *s.a.restored
+			st.Restored = &set
+		}
+		for i := range s.a.ranks {
+			st.Ranks = append(st.Ranks, s.a.ranks[i].RankState)
+		}
+	}
+	return st
+}
+
+func ordinal(n int) string {
+	suffix := "th"
+	if n%100 < 11 || n%100 > 13 {
+		switch n % 10 {
+		case 1:
+			suffix = "st"
+		case 2:
+			suffix = "nd"
+		case 3:
+			suffix = "rd"
+		}
+	}
+	return fmt.Sprintf("%d%s", n, suffix)
+}
+
+func randomBytes(n int) []byte {
+	b := make([]byte, n)
+	rand.Read(b)
+	return b
+}
+
+func randomName() string { return hex.EncodeToString(randomBytes(8)) }

@@ -1,0 +1,26 @@
+//go:build !linux
+
+package mem
+
+import (
+	"context"
+	"time"
+)
+
+// bell is nothing here: who sleeps polls again after a while.
+type bell struct{}
+
+func (*bell) open(bool) error { return nil }
+func (*bell) fd() int         { return -1 }
+func (*bell) ring(bool)       {}
+func (*bell) clear()          {}
+func (*bell) close()          {}
+
+func (*bell) wait(ctx context.Context) error {
+	select {
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-time.After(time.Millisecond):
+		return nil
+	}
+}

@@ -1,0 +1,75 @@
+// Package mpilib moves frames through a real MPI library, which is opened at
+// run time: one binary runs with Open MPI 4 (libmpi.so.40) and with MPICH and
+// its relatives (libmpich.so.12, libmpi.so.12), and without any.
+//
+// A program that mpirun or srun started finds the library that belongs to
+// its launcher; see Options. MPI can be initialised once in the life of a
+// process: Open does it and Close of the driver ends it, after which no
+// driver can be opened again in that process. All processes of the world
+// call Open, and Close, at about the same time: MPI may wait for them.
+//
+// MPI is initialised for calls from any thread, one at a time
+// (MPI_THREAD_SERIALIZED): whoever uses a driver and its link holds one
+// lock for both.
+//
+// # A card
+//
+//	"cnMp" version=1 | rank in the MPI world, 4 bytes little | identity of the world, 16
+//
+// # Connecting
+//
+// Both ranks of a pair send "hello, I am in round g" and answer the other's
+// with "I saw your g": two words of 4 bytes, kind and g, little byte order,
+// under tag 1. A rank counts its rounds by itself. Frames for it carry tags
+// made of its g, so that nothing left over from before a Close is taken for
+// something new.
+//
+// # Frames
+//
+// Frames are MPI messages of bytes on a communicator of their own:
+//
+//	tag 16+2g    kind, 2 bytes | length of payload, 6 bytes | header, 48 | payload, if it is short
+//	tag 17+2g    payload, if it is long, in pieces of at most 1 GiB
+//
+// Short messages go through buffers of the link; long payloads lie where the
+// sender has them and arrive where they are to be. MPI keeps the order of
+// each tag, and a frame that overtakes a long payload waits for it. The last
+// message of a rank that closes its link has a kind of its own.
+//
+// # Death
+//
+// A peer is lost when it closed its link, or when MPI returns an error for
+// it. Most libraries and launchers end all processes when one dies.
+package mpilib
+
+import (
+	"errors"
+
+	"github.com/cairnrun/cairn/internal/dl"
+)
+
+// EnvLibrary is the environment variable that names the library to open,
+// before anything else is considered.
+const EnvLibrary = "CAIRN_LIBMPI"
+
+var (
+	// ErrNoLibrary is the error of Open when no MPI library can be opened.
+	ErrNoLibrary = errors.New("no MPI library")
+	// ErrFinished is the error of Open after MPI was ended in this process.
+	ErrFinished = errors.New("MPI was ended in this process and cannot be started again")
+	// ErrNotConnected is the error of a Connect that did not reach all peers.
+	ErrNotConnected = errors.New("not connected")
+	// ErrUnsupported is the error of Open in a build without libraries.
+	ErrUnsupported = dl.ErrUnsupported
+)
+
+// Options says how to open a driver. The zero value is right for a program
+// that a launcher started.
+type Options struct {
+	// Library is the path or the name of the library to open. The default is
+	// the environment variable CAIRN_LIBMPI, then the library that belongs to the
+	// launcher that started this process, then any that is installed.
+	Library string
+
+	getenv func(string) string // tests replace it
+}

@@ -1,0 +1,10 @@
+//go:build !linux
+
+package mpilib
+
+// handlers are of interest only where libraries can be opened.
+type handlers struct{}
+
+func saveHandlers() *handlers { return nil }
+
+func (*handlers) restore() {}

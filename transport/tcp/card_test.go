@@ -1,0 +1,77 @@
+package tcp
+
+import (
+	"bytes"
+	"net/netip"
+	"reflect"
+	"slices"
+	"testing"
+)
+
+func sampleCard() *card {
+	return &card{order: 1, port: 4711, rank: 3, size: 9, host: "node7", addrs: []addr{
+		{netip.MustParseAddr("10.0.0.7"), false},
+		{netip.MustParseAddr("fd00::7"), false},
+		{netip.MustParseAddr("172.17.0.1"), false},
+		{netip.MustParseAddr("127.0.0.1"), true},
+	}}
+}
+
+func TestCard(t *testing.T) {
+	want := sampleCard()
+	b := want.encode()
+	got, err := parseCard(b)
+	if err != nil || !reflect.DeepEqual(got, want) {
+		t.Fatalf("%+v, %v", got, err)
+	}
+	for n := range b {
+		if _, err := parseCard(b[:n]); err == nil {
+			t.Errorf("a card of %d of %d bytes is taken", n, len(b))
+		}
+	}
+	if _, err := parseCard(append(b, 0)); err == nil {
+		t.Error("a card with a byte too many is taken")
+	}
+}
+
+func TestTargets(t *testing.T) {
+	me := &card{host: "node1", addrs: []addr{{netip.MustParseAddr("172.17.0.1"), false}, {netip.MustParseAddr("127.0.0.1"), true}}}
+	list := func() (s []string) {
+		for _, a := range targets(me, sampleCard()) {
+			s = append(s, a.String())
+		}
+		return s
+	}
+	if got, want := list(), []string{"10.0.0.7:4711", "[fd00::7]:4711"}; !slices.Equal(got, want) {
+		t.Errorf("another host: %v", got)
+	}
+	me.host = "node7"
+	if got, want := list(), []string{"127.0.0.1:4711", "10.0.0.7:4711", "[fd00::7]:4711", "172.17.0.1:4711"}; !slices.Equal(got, want) {
+		t.Errorf("the same host: %v", got)
+	}
+}
+
+func FuzzCard(f *testing.F) {
+	f.Add(sampleCard().encode())
+	f.Add([]byte(cardMagic))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		c, err := parseCard(b)
+		if err != nil {
+			return
+		}
+		if again := c.encode(); !bytes.Equal(again, b) {
+			t.Fatalf("%x became %x", b, again)
+		}
+		targets(c, c)
+	})
+}
+
+func FuzzHello(f *testing.F) {
+	f.Add(pair{2, 1, 3}.hello(make([]byte, nonceSize)))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		p, err := parseHello(b)
+		if err == nil && !bytes.Equal(p.hello(b[len(b)-nonceSize:]), b) {
+			t.Fatalf("%x is %v", b, p)
+		}
+	})
+}

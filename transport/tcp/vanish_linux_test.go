@@ -1,0 +1,223 @@
+package tcp
+
+import (
+	"bufio"
+	"context"
+	"encoding/hex"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// The tests below put two ranks into network namespaces of their own, with a
+// cable between them, and pull the cable.
+
+const vanishEnv = "CAIRN_TEST_TCP_VANISH"
+
+// vanishMain is a rank. It is told what to do, line by line, on its standard
+// input.
+func vanishMain() error {
+	rank, err := strconv.Atoi(os.Getenv(vanishEnv))
+	if err != nil {
+		return err
+	}
+	lines := bufio.NewScanner(os.Stdin)
+	if !lines.Scan() { // the cable is there
+		return io.ErrUnexpectedEOF
+	}
+	d, err := Open(Options{Rank: rank, Size: 2, Secret: testSecret, Host: "host" + strconv.Itoa(rank), Timeout: 2 * time.Second})
+	if err != nil {
+		return err
+	}
+	fmt.Println(hex.EncodeToString(d.Card()))
+	if !lines.Scan() {
+		return io.ErrUnexpectedEOF
+	}
+	card, err := hex.DecodeString(lines.Text())
+	if err != nil {
+		return err
+	}
+	cards := make([][]byte, 2)
+	cards[1-rank] = card
+	r := &recorder{}
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	defer cancel()
+	l, err := d.Connect(ctx, cards, r)
+	if err != nil {
+		return err
+	}
+	fmt.Println("connected")
+	for lines.Scan() {
+		switch lines.Text() {
+		case "fill":
+			for l.Send(1-rank, head(0), make([]byte, 1<<20), nil) {
+			}
+			for l.Poll() {
+			}
+			fmt.Println("full")
+		case "send":
+			l.Send(1-rank, head(0), []byte("are you there?"), nil)
+			fmt.Println("sent")
+		case "read": // everything, until nothing comes for a while
+			for end := time.Now().Add(time.Second); time.Now().Before(end); {
+				if l.Poll() {
+					end = time.Now().Add(time.Second)
+				}
+			}
+			fmt.Println("read", len(r.frames), "lost", len(r.lost))
+		case "wait": // for the loss, asleep
+			for len(r.lost) == 0 {
+				if l.Arm() {
+					unix.Poll([]unix.PollFd{{Fd: int32(l.FD()), Events: unix.POLLIN}}, -1)
+				}
+				l.Disarm()
+				l.Poll()
+			}
+			fmt.Println("lost", r.lost[1-rank])
+		case "spin": // for the loss, awake
+			for len(r.lost) == 0 {
+				l.Poll()
+			}
+			fmt.Println("lost", r.lost[1-rank])
+		}
+	}
+	return nil
+}
+
+// apart is a rank in a namespace of its own.
+type apart struct {
+	t   *testing.T
+	cmd *exec.Cmd
+	in  io.Writer
+	out *bufio.Reader
+}
+
+func (a *apart) say(line string) { fmt.Fprintln(a.in, line) }
+
+func (a *apart) hear(prefix string) string {
+	a.t.Helper()
+	line, err := a.out.ReadString('\n')
+	if err != nil || !strings.HasPrefix(line, prefix) {
+		a.t.Fatalf("%q, %v; want %s", line, err, prefix)
+	}
+	return strings.TrimSpace(line)
+}
+
+// ip runs the ip command in the rank's namespace.
+func (a *apart) ip(args string) error {
+	words := append([]string{"-t", strconv.Itoa(a.cmd.Process.Pid), "-n", "ip"}, strings.Fields(args)...)
+	if out, err := exec.Command("nsenter", words...).CombinedOutput(); err != nil {
+		return fmt.Errorf("ip %s: %w: %s", args, err, out)
+	}
+	return nil
+}
+
+func startApart(t *testing.T, rank int) *apart {
+	cmd := exec.Command(os.Args[0])
+	cmd.Env = append(os.Environ(), vanishEnv+"="+strconv.Itoa(rank))
+	cmd.Stderr = os.Stderr
+	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNET}
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Skipf("not tested: network namespaces need privileges: %v", err)
+	}
+	t.Cleanup(func() {
+		cmd.Process.Kill()
+		cmd.Wait()
+	})
+	return &apart{t, cmd, in, bufio.NewReader(out)}
+}
+
+// cabled starts two ranks, connected with each other.
+func cabled(t *testing.T) (a, b *apart) {
+	for _, tool := range []string{"ip", "nsenter"} {
+		if _, err := exec.LookPath(tool); err != nil {
+			t.Skipf("not tested: %v", err)
+		}
+	}
+	a, b = startApart(t, 0), startApart(t, 1)
+	for _, step := range []struct {
+		*apart
+		args string
+	}{
+		{a, fmt.Sprintf("link add cable0 type veth peer name cable1 netns %d", b.cmd.Process.Pid)},
+		{a, "addr add 10.99.0.1/24 dev cable0"}, {b, "addr add 10.99.0.2/24 dev cable1"},
+		{a, "link set cable0 up"}, {b, "link set cable1 up"},
+	} {
+		if err := step.ip(step.args); err != nil {
+			t.Skipf("not tested: %v", err)
+		}
+	}
+	a.say("up")
+	b.say("up")
+	ca, cb := a.hear(""), b.hear("")
+	a.say(cb)
+	b.say(ca)
+	a.hear("connected")
+	b.hear("connected")
+	return a, b
+}
+
+// A host that vanishes is noticed, by an idle connection (keepalive) and
+// with something under way, asleep and awake.
+func TestVanish(t *testing.T) {
+	t.Parallel()
+	for _, how := range []struct{ name, before, wait string }{
+		{"idle", "", "wait"},
+		{"sending", "send", "wait"},
+		{"awake", "send", "spin"},
+		{"full", "fill", "wait"},
+	} {
+		t.Run(how.name, func(t *testing.T) {
+			t.Parallel() // they mostly wait
+			a, b := cabled(t)
+			if err := b.ip("link set cable1 down"); err != nil {
+				t.Fatal(err)
+			}
+			if how.before != "" {
+				a.say(how.before)
+				a.hear("")
+			}
+			a.say(how.wait)
+			said := a.hear("lost")
+			if !strings.Contains(said, "rank 1 on host1") || strings.Contains(said, "closed") {
+				t.Error(said)
+			}
+			t.Log(said)
+		})
+	}
+}
+
+// A peer that does not read for much longer than the timeout is not lost.
+func TestBusyPeer(t *testing.T) {
+	t.Parallel()
+	a, b := cabled(t)
+	a.say("fill")
+	a.hear("full")
+	time.Sleep(4 * time.Second) // twice the timeout; the kernels talk meanwhile
+	a.say("read")               // looks at the timer, too
+	if said := a.hear("read"); said != "read 0 lost 0" {
+		t.Fatal(said)
+	}
+	b.say("read")
+	a.say("read")
+	if said := b.hear("read"); !strings.HasSuffix(said, "lost 0") || strings.HasPrefix(said, "read 0") {
+		t.Error(said)
+	}
+	a.hear("read 0 lost 0")
+}
