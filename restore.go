@@ -51,7 +51,7 @@ func (p *Run) Restore(ctx context.Context) (bool, error) {
 		return false, fmt.Errorf("cairn: %w", err)
 	}
 	opts := ckpt.Options{
-		Rank: p.seat.Rank, Ranks: p.seat.Size,
+		Rank: p.seat.Rank, Ranks: p.seat.Size, Helper: p.seat.writer,
 		Keep: p.opts.Keep, Compression: p.opts.Compression, Memory: p.opts.Memory,
 		MaxBases: p.opts.MaxBases, NoTracking: p.opts.NoTracking, Damaged: p.damaged,
 	}

@@ -140,7 +140,7 @@ var larger = []scenario{
 	{name: "silent rank 3", scripts: []string{"p s1 p", "p r0 p", "p p"}, asks: []string{"2"}, sets: 1, errs: "F"},
 	{name: "death in a chain", scripts: []string{"p", "p", "p"}, cfg: Config{Arity: 1, Every: 1}, deaths: 1, sets: 1, errs: "L"},
 	{name: "ring 3", scripts: []string{"p s1 r2 p", "p s2 r0 p", "p s0 r1 p"}, asks: []string{"1"}, sets: 1, errs: "F"},
-	{name: "chain 3", scripts: []string{"p s1 p s1", "r0 p s2 r0 p s2", "r1 p r1 p"}, asks: []string{"0"}, errs: "F"},
+	{name: "chain 3", scripts: []string{"p s1 p s1 p", "r0 p s2 r0 p s2 p", "r1 p r1 p"}, asks: []string{"0"}, sets: 1, errs: "F"},
 	{name: "master and workers", scripts: []string{"p a a s1 s2 p", "s0 p r0 p", "s0 p r0 p"}, asks: []string{"0"}, sets: 1, errs: "F"},
 	{name: "wildcard behind a point", scripts: []string{"p a p a p", "p s0 p", "p s0 p"}, asks: []string{"1"}, sets: 1, errs: "F"},
 	{name: "death 3", scripts: []string{"p p", "p p", "p p"}, asks: []string{"2"}, deaths: 1, sets: 1, errs: "FL"},

@@ -336,7 +336,12 @@ func (w *world) act(r *rank, i int) error {
 			if w.ranks[a.To].status == dead {
 				continue
 			}
-			w.moved = w.moved || a.Msg.Kind == KindRelease
+			if a.Msg.Kind == KindRelease {
+				w.moved = true
+				if who := w.moving(); i == 0 && !w.sc.cfg.hasty && w.death == w.sc.deaths && who >= 0 {
+					return fmt.Errorf("false alarm: rank %d is not stuck", who)
+				}
+			}
 			ch := w.chan_(i, a.To)
 			*ch = append(slices.Clip(*ch), string(a.Msg.AppendTo(nil)))
 		case Hold:
@@ -390,6 +395,22 @@ func (w *world) act(r *rank, i int) error {
 		}
 	}
 	return nil
+}
+
+// moving returns a rank that is not stuck, -1 if there is none. (What rank 0
+// itself does comes after its Release.)
+func (w *world) moving() int {
+	for i, r := range w.ranks {
+		for p := range w.ranks {
+			if w.ranks[p].sent[i] != r.arrived[p] {
+				return i
+			}
+		}
+		if r.status != inPoint && r.status != blocked {
+			return i
+		}
+	}
+	return -1
 }
 
 // saved notes a rank's part of a set, and checks the set when all have it.

@@ -107,6 +107,14 @@ func checkTag(tag int) error {
 	return nil
 }
 
+// checkWanted is checkTag for receives.
+func checkWanted(tag int) error {
+	if tag == AnyTag {
+		return nil
+	}
+	return checkTag(tag)
+}
+
 // Dup returns a communicator of the same ranks. All of them call it.
 func (c *Comm) Dup() (*Comm, error) { return c.Split(0, c.rank) }
 

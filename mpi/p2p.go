@@ -82,10 +82,8 @@ func Recv[T any](c *Comm, data []T, source, tag int) (Status, error) {
 	if err != nil {
 		return Status{}, err
 	}
-	if tag != AnyTag {
-		if err := checkTag(tag); err != nil {
-			return Status{}, err
-		}
+	if err := checkWanted(tag); err != nil {
+		return Status{}, err
 	}
 	st, err := c.e.Recv(c.ctx, from, int32(tag), buf)
 	if err != nil {
@@ -150,7 +148,19 @@ func flip(b []byte) {
 // Sendrecv sends and receives at once, so that ranks in a ring need not take
 // turns.
 func Sendrecv[T, U any](c *Comm, send []T, dest, sendTag int, recv []U, source, recvTag int) (Status, error) {
+	if _, err := view(send); err != nil {
+		return Status{}, err
+	}
+	if _, err := c.peer(dest); err != nil {
+		return Status{}, err
+	}
+	if err := checkTag(sendTag); err != nil {
+		return Status{}, err
+	}
 	in := Irecv(c, recv, source, recvTag)
+	if in.err != nil {
+		return Status{}, in.err
+	}
 	if err := Send(c, send, dest, sendTag); err != nil {
 		return Status{}, err
 	}
@@ -161,6 +171,9 @@ func Sendrecv[T, U any](c *Comm, send []T, dest, sendTag int, recv []U, source, 
 func (c *Comm) Probe(source, tag int) (Status, error) {
 	from, err := c.source(source)
 	if err != nil {
+		return Status{}, err
+	}
+	if err := checkWanted(tag); err != nil {
 		return Status{}, err
 	}
 	st, err := c.e.Probe(c.ctx, from, int32(tag))
@@ -174,6 +187,9 @@ func (c *Comm) Probe(source, tag int) (Status, error) {
 func (c *Comm) Iprobe(source, tag int) (bool, Status, error) {
 	from, err := c.source(source)
 	if err != nil {
+		return false, Status{}, err
+	}
+	if err := checkWanted(tag); err != nil {
 		return false, Status{}, err
 	}
 	ok, st, err := c.e.Iprobe(c.ctx, from, int32(tag))

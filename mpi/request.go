@@ -54,8 +54,8 @@ func Irecv[T any](c *Comm, data []T, source, tag int) *Request {
 	if err == nil {
 		from, err = c.source(source)
 	}
-	if err == nil && tag != AnyTag {
-		err = checkTag(tag)
+	if err == nil {
+		err = checkWanted(tag)
 	}
 	if err != nil {
 		q.err = err

@@ -89,6 +89,7 @@ type Engine struct {
 	requests   map[uint64]*Request // in rendezvous
 	lastID     uint64
 	clock      uint64 // orders posts and arrivals
+	eagers     uint   // sends since the last look at what comes in
 	free       []*Request
 	pulls      []*message
 	deferred   []*message // of the next epoch, while held

@@ -117,6 +117,10 @@ func (e *Engine) begin(r *Request, ctx uint32, to int, tag int32, data []byte) {
 		if e.emit(to, data, r) {
 			r.done = true
 		}
+		// A program that only sends must hear of its peers, too.
+		if e.eagers++; e.eagers%32 == 0 {
+			e.poll()
+		}
 		return
 	}
 	e.lastID++
@@ -214,6 +218,9 @@ func (e *Engine) over(from int) bool {
 }
 
 func (e *Engine) noMore(from int) error {
+	if e.err != nil {
+		return e.err
+	}
 	if from == Any {
 		return fmt.Errorf("%w: no message can come any more, all other ranks have ended", ErrEnded)
 	}
