@@ -804,3 +804,37 @@ func TestExportedSetGoesOn(t *testing.T) {
 		closeRun(t, q)
 	}
 }
+
+// TestZerosInDifferentialSet saves, differentially, a variable that is still
+// all zeros.
+func TestZerosInDifferentialSet(t *testing.T) {
+	dir := t.TempDir()
+	ctx := t.Context()
+	for start := range 3 {
+		p, err := Open(ctx, Options{Dir: dir, EveryPoints: 1, Signals: map[os.Signal]Action{}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		zeros, other := make([]float64, 1<<20), make([]float64, 1<<20)
+		Protect(p, "zeros", &zeros)
+		Protect(p, "other", &other)
+		if _, err := p.Restore(ctx); err != nil {
+			t.Fatal(err)
+		}
+		for i, x := range other[:len(other)-1] {
+			if i < start*10 && x != 1 || i >= start*10 && x != 0 || zeros[i] != 0 {
+				t.Fatalf("start %d: other[%d] = %v, zeros[%d] = %v", start, i, x, i, zeros[i])
+			}
+		}
+		for i := range 10 {
+			other[start*10+i] = 1
+		}
+		other[len(other)-1] = 2 // a block that stays as it is
+		if err := p.Checkpoint(ctx); err != nil {
+			t.Fatal(err)
+		}
+		if err := p.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}

@@ -75,7 +75,9 @@ func buildMetadata(h *Header, table []Block, chunks [][]hdf5.Chunk, inline map[i
 				if len(chunks[i]) > 0 {
 					add(d.changedPath(), spec)
 				}
-				spec = hdf5.DatasetSpec{Type: t, Dims: d.Dims, Virtual: mappings(h, d, table)}
+				if m := mappings(h, d, table); m != nil { // else all of it is zeros, and no chunk is there
+					spec = hdf5.DatasetSpec{Type: t, Dims: d.Dims, Virtual: m}
+				}
 			}
 		}
 		add(d.Path, spec)
@@ -101,7 +103,8 @@ func Check(img *graph.Image) error {
 }
 
 // mappings tells HDF5 where the blocks of a virtual dataset are: runs of
-// blocks from one file. Zero blocks are mapped to nothing.
+// blocks from one file. Zero blocks are mapped to nothing; it returns nil if
+// there are no others.
 func mappings(h *Header, d *Dataset, table []Block) []hdf5.Mapping {
 	var out []hdf5.Mapping
 	n := d.blocks()

@@ -127,7 +127,7 @@ var scenarios = []scenario{
 	{name: "death 2", scripts: []string{"p s1 p", "p r0 p"}, asks: []string{"1"}, deaths: 1, sets: 1, errs: "FL"},
 	{name: "periodic death", scripts: []string{"p p", "p p"}, cfg: Config{Every: 1}, deaths: 1, sets: 2, errs: "L"},
 	{name: "released with two messages", scripts: []string{"p s1 s2 p", "r0 p", "p r0"}, cfg: Config{Every: 1}, sets: 1},
-	{name: "false alarms 3", scripts: []string{"p s1 p", "p r0 p", "p p"}, cfg: Config{Every: 2, hasty: true}, sets: 1, errs: "F"},
+	{name: "false alarms 3", scripts: []string{"s2 p", "r2 p", "p s1 p r0"}, cfg: Config{Every: 1, hasty: true}, sets: 1, errs: "F"},
 	{name: "periodic ring 3", scripts: []string{"p s1 r2 p", "p s2 r0 p", "p s0 r1 p"}, cfg: Config{Every: 2}, sets: 1},
 	{name: "periodic chain 3", scripts: []string{"p s1 p s1 p", "r0 p s2 r0 p s2 p", "r1 p r1 p"}, cfg: Config{Every: 2}, sets: 1},
 	{name: "deep tree", scripts: []string{"p p", "p p", "p p"}, cfg: Config{Arity: 1}, asks: []string{"2!"}, sets: 1, errs: "F"},

@@ -263,6 +263,7 @@ func (s *Supervisor) fromRank(h *host, m *control.Message) {
 
 func (s *Supervisor) hello(r *rank, m *control.Message) {
 	r.Cairn = true
+	s.a.moved = time.Now()
 	if m.Dir != "" && m.Dir != s.rec.Sets {
 		s.rec.Sets = m.Dir
 		s.save()
@@ -276,6 +277,7 @@ func (s *Supervisor) hello(r *rank, m *control.Message) {
 
 // card takes part in an exchange of cards.
 func (s *Supervisor) card(r *rank, m *control.Message) {
+	s.a.moved = time.Now()
 	x := s.a.cards[m.Epoch]
 	if x == nil {
 		x = &exchange{cards: make([][]byte, s.n)}

@@ -295,8 +295,8 @@ func TestDistrust(t *testing.T) {
 
 func TestStall(t *testing.T) {
 	o := options(t, 2, "hang:1:8:1")
-	o.Stall = 500 * time.Millisecond
-	begin(t, o).ends(Finished, 0).says("no rank reached a point or passed a message for 500ms", "restored set 1")
+	o.Stall = 2 * time.Second
+	begin(t, o).ends(Finished, 0).says("no rank reached a point or passed a message for 2s", "restored set 1")
 	exact(t, o, 20)
 }
 

@@ -30,10 +30,14 @@ type usageError string
 
 func (e usageError) Error() string { return string(e) }
 
-// statusError is the exit status of a run, which has said all there is to say.
-type statusError int
+// statusError is the exit status of a run. Its text is empty if all has been
+// said.
+type statusError struct {
+	status int
+	text   string
+}
 
-func (e statusError) Error() string { return "" }
+func (e statusError) Error() string { return e.text }
 
 func usagef(format string, args ...any) error { return usageError(fmt.Sprintf(format, args...)) }
 
@@ -48,7 +52,7 @@ func exitCode(err error) int {
 	case errors.As(err, &u):
 		return exitUsage
 	case errors.As(err, &s):
-		return int(s)
+		return s.status
 	}
 	return exitFailed
 }

@@ -103,7 +103,11 @@ Examples
 }
 
 func (cmd *command) usage() string {
-	return strings.TrimSpace("cairn " + cmd.name + cmd.flagUsage() + " " + cmd.args)
+	flags := cmd.flagUsage()
+	if len(flags) > 80 {
+		flags = " [flags]"
+	}
+	return strings.TrimSpace("cairn " + cmd.name + flags + " " + cmd.args)
 }
 
 // dashed is a flag's name as people write it.

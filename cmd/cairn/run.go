@@ -100,7 +100,7 @@ func (r *runFlags) run(ctx context.Context, c *call) error {
 	if err := r.complete(c.args); err != nil {
 		return err
 	}
-	show := newScreen(c, o.Ranks, r.plain)
+	show := newScreen(c, r.plain)
 	o.Event = show.event
 	if o.RankOutput == "" && !c.json {
 		o.Line = show.line
@@ -155,7 +155,11 @@ func (r *runFlags) run(ctx context.Context, c *call) error {
 	if res.Status == 0 {
 		return nil
 	}
-	return statusError(res.Status)
+	e := statusError{status: res.Status}
+	if c.quiet {
+		e.text = fmt.Sprintf("%s: %s", res.State, res.Why)
+	}
+	return e
 }
 
 // complete makes options of flags and arguments.

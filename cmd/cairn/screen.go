@@ -23,9 +23,8 @@ type screen struct {
 	next     time.Time
 }
 
-func newScreen(c *call, ranks int, plain bool) *screen {
+func newScreen(c *call, plain bool) *screen {
 	s := &screen{c: c, prefix: !plain, status: progress{c: c}}
-	s.last.Ranks = nil
 	if f, ok := c.stderr.(*os.File); ok && !c.quiet {
 		st, err := f.Stat()
 		s.terminal = err == nil && st.Mode()&os.ModeCharDevice != 0

@@ -24,11 +24,11 @@ const (
 // layers are the module's packages, bottom to top. A package imports only
 // what stands below it. "x/*" is everything under x; "." is the root.
 var layers = [][]string{
-	{"internal/vfs", "internal/mem", "internal/dl"},
-	{"hdf5", "store"},
-	{"internal/graph"},
-	{"ckpt"},
-	{"."},
+	{"internal/vfs", "internal/mem", "internal/dl", "internal/control", "transport"},
+	{"hdf5", "store", "transport/*", "coord"},
+	{"internal/graph", "internal/p2p"},
+	{"ckpt", "mpi"},
+	{".", "supervise"},
 	programs,
 }
 

@@ -1,8 +1,15 @@
 package mpilib
 
 import (
+	"os"
 	"strconv"
 )
+
+// Launched reports whether a launcher that knows MPI, such as mpirun or srun,
+// started this process. Without one, Open makes a world of one process.
+func Launched() bool { return choose("", os.Getenv).launcher != noLauncher }
+
+const noLauncher = "no launcher"
 
 // The names of the libraries of either kind. MPICH's own name for its
 // library is libmpi.so.12, as that of Intel's, Cray's and MVAPICH's; they are
@@ -22,7 +29,7 @@ type choice struct {
 // choose finds out by the environment which launcher started this process,
 // and so which library can talk to it.
 func choose(library string, getenv func(string) string) choice {
-	c := choice{libraries: [][]string{openMPI, mpich}, launcher: "no launcher"}
+	c := choice{libraries: [][]string{openMPI, mpich}, launcher: noLauncher}
 	number := func(names ...string) int {
 		for _, name := range names {
 			if n, err := strconv.Atoi(getenv(name)); err == nil && n > 0 {

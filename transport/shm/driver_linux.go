@@ -69,7 +69,7 @@ func Open(o Options) (*Driver, error) {
 		allowPull()
 	}
 	d.renew()
-	sweep(dir, o.Run, ns)
+	sweep(dir, ns)
 	return d, nil
 }
 

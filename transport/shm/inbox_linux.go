@@ -276,13 +276,16 @@ func startOf(pid int) (uint64, error) {
 	return strconv.ParseUint(f[19], 10, 64)
 }
 
-// sweep removes files of the same run whose processes are gone.
-func sweep(dir, run, pidns string) {
-	names, _ := filepath.Glob(filepath.Join(globQuote(dir), globQuote("cairn-"+run+"-")+"*"))
+// sweep removes files of any run whose processes are gone.
+func sweep(dir, pidns string) {
+	names, _ := filepath.Glob(filepath.Join(globQuote(dir), "cairn-*"))
 	for _, name := range names {
-		rest := strings.TrimSuffix(filepath.Base(name), ".bell")
-		f := strings.Split(strings.TrimPrefix(rest, "cairn-"+run+"-"), "-")
-		if len(f) != 4 || f[0] != pidns {
+		f := strings.Split(strings.TrimSuffix(filepath.Base(name), ".bell"), "-")
+		if len(f) < 6 {
+			continue
+		}
+		f = f[len(f)-4:] // the run's name may have dashes of its own
+		if f[0] != pidns {
 			continue
 		}
 		pid, err1 := strconv.Atoi(f[1])

@@ -10,7 +10,7 @@
 //
 // where NS is the PID namespace and START the time at which the process was
 // started, as the kernel counts: a file whose process is gone is removed by
-// the next Open of the same run.
+// the next Open.
 //
 //	inbox    0     head page   ready u64, nonce [16], rings u64, ring size u64,
 //	                           at 1024 sleeping u64 (alone in its line),

@@ -120,9 +120,9 @@ func TestSweep(t *testing.T) {
 		fmt.Sprintf("cairn-r*-%s-%d-%d-00ff.bell", ns, dead, start): false,
 		fmt.Sprintf("cairn-r*-%s-%d-%d-00ff", ns, me, start-1):      false, // the number was used again
 		fmt.Sprintf("cairn-r*-%s-%d-%d-00ff", ns, me, start):        true,
-		fmt.Sprintf("cairn-r*-%s1-%d-%d-00ff", ns, dead, start):     true, // another namespace
-		fmt.Sprintf("cairn-rx-%s-%d-%d-00ff", ns, dead, start):      true, // another run
-		fmt.Sprintf("cairn-r*-x-%s-%d-%d-00ff", ns, dead, start):    true, // another run, too
+		fmt.Sprintf("cairn-r*-%s1-%d-%d-00ff", ns, dead, start):     true,  // another namespace
+		fmt.Sprintf("cairn-rx-%s-%d-%d-00ff", ns, dead, start):      false, // another run
+		fmt.Sprintf("cairn-r*-x-%s-%d-%d-00ff", ns, dead, start):    false, // another run, too
 		"cairn-r*-notes": true,
 	}
 	for name := range files {

@@ -169,7 +169,7 @@ func TestLost(t *testing.T) {
 }
 
 func TestLostEpoll(t *testing.T) {
-	nodes := world(t, fewPeers+4)
+	nodes := world(t, fewPeers+6)
 	a := nodes[0]
 	for i := 1; i <= 5; i++ {
 		nodes[i].Send(0, head(i), []byte("bye"), nil)

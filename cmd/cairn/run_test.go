@@ -1,0 +1,250 @@
+//go:build linux
+
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/cairnrun/cairn"
+	"github.com/cairnrun/cairn/internal/control"
+	"github.com/cairnrun/cairn/supervise"
+)
+
+// The test binary is also the helper that 'cairn run' starts, and a program
+// to be run.
+func TestMain(m *testing.M) {
+	if len(os.Args) > 1 && os.Args[1] == hostCommand().name {
+		os.Exit(run(context.Background(), os.Args[1:], os.Stdout, os.Stderr))
+	}
+	if len(os.Args) > 1 && os.Args[1] == "_counter" {
+		if err := counter(os.Args[2:]); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
+	os.Exit(m.Run())
+}
+
+// counter counts to 200 and prints each number; it waits at 100 until a file
+// is there, and dies at 150 once.
+func counter(args []string) error {
+	ctx := context.Background()
+	p, err := cairn.Open(ctx, cairn.Options{})
+	if err != nil {
+		return err
+	}
+	defer p.Close()
+	i := 0
+	cairn.Protect(p, "i", &i)
+	if _, err := p.Restore(ctx); err != nil {
+		return err
+	}
+	for ; i < 200; i++ {
+		if err := p.Point(ctx); err != nil {
+			return err
+		}
+		if i == 100 {
+			for !exists(args[0]) {
+				if err := p.Point(ctx); err != nil {
+					if errors.Is(err, cairn.ErrStopped) {
+						return nil
+					}
+					return err
+				}
+				time.Sleep(time.Millisecond)
+			}
+		}
+		fmt.Println(i)
+		if once := args[0] + ".once"; i == 150 && !exists(once) {
+			os.WriteFile(once, nil, 0o600)
+			os.Exit(7)
+		}
+	}
+	p.Finish()
+	return nil
+}
+
+func exists(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil
+}
+
+// lines is a writer that others may wait on.
+type lines struct {
+	mu   sync.Mutex
+	some sync.Cond
+	b    bytes.Buffer
+}
+
+func (l *lines) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.some.Broadcast()
+	return l.b.Write(p)
+}
+
+func (l *lines) await(text string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for !strings.Contains(l.b.String(), text) {
+		l.some.Wait()
+	}
+}
+
+// self is the program under test, as an argument.
+func self(t *testing.T) string {
+	t.Helper()
+	path, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func TestRun(t *testing.T) {
+	t.Chdir(t.TempDir())
+	r := cairnRun(t, "run", "-q", "-n", "2", "sh", "-c", "echo out $CAIRN_RANK $0 $1; echo err >&2", "a", "-n")
+	if r.code != 0 || !strings.Contains(r.out, "[0] out 0 a -n\n") || !strings.Contains(r.out, "[1] out 1 a -n\n") || strings.Count(r.errors, "err\n") != 2 {
+		t.Errorf("%d %q %q", r.code, r.out, r.errors)
+	}
+	if r := cairnRun(t, "run", "-q", "-n", "2", "--no-prefix", "echo", "--", "x"); r.code != 0 || r.out != "x\nx\n" {
+		t.Errorf("%d %q %q", r.code, r.out, r.errors)
+	}
+	if r := cairnRun(t, "run", "echo", "one"); r.code != 0 || r.out != "one\n" || !strings.Contains(r.errors, "cairn: started: 1 rank on localhost:1\n") || !strings.HasSuffix(r.errors, "cairn: finished\n") {
+		t.Errorf("%d %q %q", r.code, r.out, r.errors)
+	}
+	if r := cairnRun(t, "run", "-q", "-n", "3", "-o", "all", "sh", "-c", "echo $CAIRN_RANK"); r.code != 0 || r.out != "" {
+		t.Errorf("%d %q %q", r.code, r.out, r.errors)
+	}
+	if got, _ := os.ReadFile("all"); string(got) != "0\n1\n2\n" {
+		t.Errorf("%q", got)
+	}
+	if r := cairnRun(t, "run", "-q", "--rank-output", "files", "echo", "kept"); r.code != 0 || r.out != "" {
+		t.Errorf("%d %q %q", r.code, r.out, r.errors)
+	}
+	if got, _ := os.ReadFile("files/rank-0000.out"); string(got) != "kept\n" {
+		t.Errorf("%q", got)
+	}
+	cairnRun(t, "run", "-q", "--retries", "0", "sh", "-c", "exit 5").exit(5).complains("failed: rank 0 on localhost ended with status 5")
+	cairnRun(t, "run", "-q", "--fresh", "--retries", "0", "sh", "-c", "kill -9 $$").exit(128 + 9)
+	cairnRun(t, "run", "-q", "sh", "-c", "exit 6").exit(exitFailed).complains("it was started as", "--fresh")
+	doc := decode[supervise.State](cairnRun(t, "run", "-q", "--json", "--fresh", "sh", "-c", "echo x").exit(exitFine))
+	if doc.State != supervise.Finished || doc.Run == "" || doc.Attempt != 1 {
+		t.Errorf("%+v", doc)
+	}
+}
+
+func TestRunUsage(t *testing.T) {
+	t.Chdir(t.TempDir())
+	for _, c := range []struct{ args, want string }{
+		{"run", "an argument is missing"},
+		{"run -n", "-n needs a value"},
+		{"run -n -2 true", "at least one rank"},
+		{"run --hosts a:x true", "no number of slots"},
+		{"run --hosts ,a true", "names no host"},
+		{"run -n 9 --hosts a:2,b:2 true", "9 ranks, but the hosts have room for 4"},
+		{"run --grace -1s true", "below zero"},
+		{"run --every 10 true", "--every"},
+		{"run --lancher srun true", "did you mean --launcher?"},
+		{"run ./nothing", "give the path of a program"},
+		{"run .", "is a folder"},
+		{"status", "no run's folder"},
+		{"stop a b", "too many"},
+	} {
+		r := cairnRun(t, strings.Fields(c.args)...).exit(exitUsage).complains(c.want)
+		if c.args == "run -n" && !strings.Contains(r.errors, "needs a value") {
+			t.Error(r.errors)
+		}
+	}
+	for _, cmd := range []string{"status", "checkpoint", "stop"} {
+		cairnRun(t, cmd, "nothing").exit(exitFailed).complains("no such file")
+	}
+	os.MkdirAll("x.cairn", 0o700)
+	cairnRun(t, "stop").exit(exitFailed).complains("the run is not running")
+	os.MkdirAll("y.cairn", 0o700)
+	cairnRun(t, "status").exit(exitUsage).complains("x.cairn, y.cairn")
+	if help := cairnRun(t, "help").exit(exitFine); strings.Contains(help.out, "_host") {
+		t.Error("the helper is in the help")
+	}
+	cairnRun(t, "run", "--help").exit(exitFine).says("-n N", "75  stopped", "--launcher NAME")
+}
+
+// A program that uses Cairn: status, checkpoint, Ctrl-C, going on, a failure,
+// and the output of an undisturbed run at the end.
+func TestRunCounter(t *testing.T) {
+	t.Chdir(t.TempDir())
+	gate := filepath.Join(t.TempDir(), "gate")
+	args := []string{"run", "--run", "c.cairn", "--every", "1h", "-o", "result", self(t), "_counter", gate}
+	var out, errs lines
+	errs.some.L = &errs.mu
+	out.some.L = &out.mu
+	ctx, cancel := context.WithCancel(t.Context())
+	code := make(chan int, 1)
+	go func() { code <- run(ctx, args, &out, &errs) }()
+	errs.await("started")
+	set := decode[supervise.SetState](cairnRun(t, "checkpoint", "--json").exit(exitFine))
+	if set.Set != 1 || set.State == 0 {
+		t.Errorf("%+v", set)
+	}
+	st := decode[supervise.State](cairnRun(t, "status", "--json").exit(exitFine))
+	if st.State != supervise.Running || len(st.Ranks) != 1 || !st.Ranks[0].Cairn || st.Last == nil || st.Last.Set != 1 {
+		t.Errorf("%+v", st)
+	}
+	cairnRun(t, "status").exit(exitFine).says("state     running", "last set  1, ", "localhost")
+	cairnRun(t, args...).exit(exitFailed).complains("another supervisor runs this run")
+	cancel() // as Ctrl-C does
+	if c := <-code; c != supervise.StoppedStatus {
+		t.Fatalf("exit code %d\n%s", c, errs.b.String())
+	}
+	cairnRun(t, "status", "c.cairn").exit(exitFine).says("state     stopped: interrupted", "last set  2, ")
+	write(t, gate, "")
+	errs.b.Reset()
+	if c := run(t.Context(), args, &out, &errs); c != 0 {
+		t.Fatalf("exit code %d\n%s", c, errs.b.String())
+	}
+	for _, text := range []string{"restored set 2", "ended with status 7", "finished"} {
+		if !strings.Contains(errs.b.String(), text) {
+			t.Errorf("no %q: %s", text, errs.b.String())
+		}
+	}
+	var want strings.Builder
+	for i := range 200 {
+		fmt.Fprintln(&want, i)
+	}
+	if got, _ := os.ReadFile("result"); string(got) != want.String() {
+		t.Errorf("%q", got)
+	}
+	cairnRun(t, "status").exit(exitFine).says("state     finished")
+}
+
+func TestStatusLine(t *testing.T) {
+	now := time.Now()
+	st := supervise.State{State: supervise.Running, Ranks: []control.RankState{{Points: 12}, {Points: 10}},
+		Last: &supervise.SetState{Set: 3, Time: now.Add(-5 * time.Second), State: 1 << 20, Written: 1 << 10, HeldNS: 2e6}}
+	if got, want := statusLine(&st, now), "running · 2 ranks · point 10 · set 3, 5s ago, 1.0 MiB, 1.0 KiB written, held"; !strings.HasPrefix(got, want) || len(got) > 79 {
+		t.Errorf("%q", got)
+	}
+	var b bytes.Buffer
+	c := &call{stdout: &output{w: &b}, stderr: &b}
+	s := newScreen(c, false)
+	s.terminal = true
+	s.event(supervise.Event{Time: now, Text: "started", State: st})
+	s.line(1, 1, []byte("hello"))
+	s.end()
+	for part := range strings.SplitSeq(b.String(), "\n") {
+		shown := strings.Split(part, "\r")
+		if last := shown[len(shown)-1]; last != "cairn: started" && last != "[1] hello" && last != "" {
+			t.Errorf("a line ends as %q", last)
+		}
+	}
+}
