@@ -102,7 +102,7 @@ func (s *Supervisor) begin() {
 	}
 	a.kept = whole && !s.empty
 	s.empty = false
-	a.begun = true
+	a.begun, s.began = true, true
 	s.save()
 	secret := randomBytes(32)
 	a.ranks = make([]rank, s.n)
@@ -177,13 +177,13 @@ func (s *Supervisor) where() string {
 func environment(local bool) []string {
 	return slices.DeleteFunc(os.Environ(), func(v string) bool {
 		name, _, _ := strings.Cut(v, "=")
-		switch {
-		case strings.HasPrefix(name, "CAIRN_") && name != "CAIRN_LIBMPI":
-			return strings.HasSuffix(name, "_CONTROL") || strings.HasSuffix(name, "_WRITER") || name == envSecret || name == envSupervisor
-		case local:
-			return false
+		switch name {
+		case control.EnvControl, control.EnvWriter, control.EnvRank, control.EnvSize, envSecret, envSupervisor:
+			return true // of a run that this supervisor is part of
+		case "HOSTNAME", "DISPLAY", "TMPDIR":
+			return !local
 		}
-		return name == "HOSTNAME" || name == "DISPLAY" || name == "TMPDIR" || strings.HasPrefix(name, "SSH_") || strings.HasPrefix(name, "XDG_")
+		return !local && (strings.HasPrefix(name, "SSH_") || strings.HasPrefix(name, "XDG_"))
 	})
 }
 

@@ -80,7 +80,7 @@ func (s *Supervisor) gather(ctx context.Context) bool {
 		}
 		return true
 	}
-	s.a.failure = &failure{why: fmt.Sprintf("%v; %d ranks need room and there is room for %d", errors.Join(lost...), s.n, room), status: 1, fatal: s.rec.Attempt == 1}
+	s.a.failure = &failure{why: fmt.Sprintf("%v; %d ranks need room and there is room for %d", errors.Join(lost...), s.n, room), status: 1, fatal: !s.began}
 	s.say("%s", s.a.failure.why)
 	return false
 }

@@ -76,7 +76,7 @@ func (s *Supervisor) gatherLaunched(ctx context.Context) bool {
 	why = fmt.Sprintf("%s: %s%s", l.name, why, l.said.text())
 	s.dismiss()
 	if !s.killed && !s.stopping {
-		s.a.failure = &failure{why: why, status: 1, fatal: s.rec.Attempt == 1}
+		s.a.failure = &failure{why: why, status: 1, fatal: !s.began}
 		s.say("%s", why)
 	}
 	return false

@@ -34,6 +34,7 @@ type Supervisor struct {
 
 	state    string
 	a        *attempt // the one under way
+	began    bool     // ranks have run
 	killed   bool     // at once
 	stopping bool
 	why      string // of the last failure, or of the stop

@@ -119,23 +119,24 @@ func (r *runFlags) run(ctx context.Context, c *call) error {
 	go func() {
 		select {
 		case <-ctx.Done():
-			s.Stop("interrupted")
 		case <-ended:
 			return
 		}
-		// The launchers of batch systems may send the same signal twice.
 		again := make(chan os.Signal, 1)
-		select {
-		case <-time.After(time.Second):
-		case <-ended:
-			return
-		}
 		signal.Notify(again, os.Interrupt, syscall.SIGTERM)
 		defer signal.Stop(again)
-		select {
-		case <-again:
-			cancel()
-		case <-ended:
+		s.Stop("interrupted")
+		// The launchers of batch systems may send the same signal twice.
+		for soon := time.Now().Add(time.Second); ; {
+			select {
+			case <-again:
+				if time.Now().After(soon) {
+					cancel()
+					return
+				}
+			case <-ended:
+				return
+			}
 		}
 	}()
 	res, err := s.Run(kill)

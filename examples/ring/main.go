@@ -38,6 +38,7 @@ type config struct {
 	dir          string
 	every        time.Duration
 	everyPoints  int
+	routes       bool
 }
 
 func main() {
@@ -49,6 +50,7 @@ func main() {
 	flag.StringVar(&c.dir, "dir", "", "folder for checkpoints; under cairn run it need not be given")
 	flag.DurationVar(&c.every, "every", 0, "time between checkpoints; 0: as -every-points says, or the optimum for the measured cost")
 	flag.IntVar(&c.everyPoints, "every-points", 0, "steps between checkpoints")
+	flag.BoolVar(&c.routes, "routes", false, "begin each start with a line that names the transport of each hop, from rank 0 on")
 	flag.Parse()
 	if flag.NArg() > 0 || c.steps < 0 || c.bytes < 8*(header+1) || c.bytes%8 != 0 || c.report < 0 {
 		fmt.Fprintln(os.Stderr, "ring: it takes flags only, -steps and -report of at least 0, and -bytes of at least 32 that 8 divides")
@@ -96,6 +98,11 @@ func simulate(ctx context.Context, c config) (err error) {
 	}
 	if len(r.Token) != c.bytes/8 || r.Step > c.steps {
 		return fmt.Errorf("the checkpoints are of a run with -bytes %d at step %d: give those flags again, or another -dir", 8*len(r.Token), r.Step)
+	}
+	if c.routes {
+		if err := r.routes(world, out); err != nil {
+			return err
+		}
 	}
 	point := func() error { return p.Point(ctx) }
 	if err := r.run(world, c.steps, c.report, out, point); err != nil {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -86,6 +87,26 @@ func (r *ring) run(c *mpi.Comm, steps, report int, out io.Writer, point func() e
 		}
 	}
 	return r.verdict(c, out)
+}
+
+// routes writes which transport leads from each rank to the next.
+func (r *ring) routes(c *mpi.Comm, out io.Writer) error {
+	name, err := c.Transport((c.Rank() + 1) % c.Size())
+	if err != nil {
+		return err
+	}
+	var mine [16]byte
+	copy(mine[:], name)
+	all := make([][16]byte, c.Size())
+	if err := mpi.Allgather(c, [][16]byte{mine}, all); err != nil || c.Rank() != 0 {
+		return err
+	}
+	line := fmt.Sprintf("# from step %d by", r.Step)
+	for _, name := range all {
+		line += " " + string(bytes.TrimRight(name[:], "\x00"))
+	}
+	_, err = fmt.Fprintln(out, line)
+	return err
 }
 
 // fill writes the words of a step into a message.

@@ -47,6 +47,20 @@ func TestRing(t *testing.T) {
 	}
 }
 
+func TestRoutes(t *testing.T) {
+	for n, want := range map[int]string{1: "# from step 7 by self\n", 3: "# from step 7 by mem mem mem\n"} {
+		var out strings.Builder
+		err := mpi.Local(n, func(c *mpi.Comm) error {
+			r := newRing(testBytes)
+			r.Step = 7
+			return r.routes(c, &out)
+		})
+		if err != nil || out.String() != want {
+			t.Errorf("%d ranks: %q instead of %q, %v", n, out.String(), want, err)
+		}
+	}
+}
+
 func TestNoSteps(t *testing.T) {
 	err := mpi.Local(2, func(c *mpi.Comm) error { return newRing(testBytes).run(c, 0, 1, io.Discard, noPoint) })
 	if err != nil {
