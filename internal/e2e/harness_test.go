@@ -58,7 +58,11 @@ func build(t *testing.T, pkg, goarch string) string {
 	if once == nil {
 		once = sync.OnceValues(func() (string, error) {
 			path := filepath.Join(binaries.dir, key)
-			cmd := exec.Command("go", "build", "-o", path, pkg)
+			args := []string{"build", "-o", path, pkg}
+			if goarch != runtime.GOARCH { // there is no C library of that kind here
+				args = []string{"build", "-tags", "static", "-o", path, pkg}
+			}
+			cmd := exec.Command("go", args...)
 			cmd.Dir = filepath.Join("..", "..")
 			cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOARCH="+goarch)
 			if out, err := cmd.CombinedOutput(); err != nil {
