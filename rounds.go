@@ -34,9 +34,10 @@ type rounds struct {
 
 	writing sync.WaitGroup // outcomes of sets that are awaited
 
-	points atomic.Uint64 // that the program has entered
-	limit  atomic.Uint64 // the first one at which the node must be asked
-	looked atomic.Int64  // when links were last polled at a point
+	points  atomic.Uint64 // that the program has entered
+	limit   atomic.Uint64 // the first one at which the node must be asked
+	looked  atomic.Int64  // when links were last polled at a point
+	leaving atomic.Bool   // this rank was asked to save and stop
 }
 
 type earlyControl struct {
@@ -61,16 +62,28 @@ func (t *team) begin() error {
 	if e.Size() == 1 {
 		return nil
 	}
-	next := []uint64{p.saver.Next()}
-	if err := mpi.Allreduce(t.world, next, next, mpi.Max); err != nil {
+	type plan struct {
+		Next, Every uint64
+		Spatial     bool
+	}
+	mine := plan{p.saver.Next(), uint64(p.opts.EveryPoints), p.opts.Spatial}
+	plans := make([]plan, e.Size())
+	if err := mpi.Allgather(t.world, []plan{mine}, plans); err != nil {
 		return err
+	}
+	next := uint64(0)
+	for r, o := range plans {
+		if o.Every != mine.Every || o.Spatial != mine.Spatial {
+			return fmt.Errorf("rank %d has Options.EveryPoints %d and Spatial %v, rank %d has %d and %v: they must be the same on all ranks", e.Rank(), mine.Every, mine.Spatial, r, o.Every, o.Spatial)
+		}
+		next = max(next, o.Next)
 	}
 	e.Lock()
 	defer e.Unlock()
 	t.points.Store(p.points)
 	c := &counts{Engine: e, t: t}
 	t.node = coord.New(coord.Config{
-		Rank: e.Rank(), Size: e.Size(), Counts: c, NextSet: next[0],
+		Rank: e.Rank(), Size: e.Size(), Counts: c, NextSet: next,
 		Every: uint64(p.opts.EveryPoints), Spatial: p.opts.Spatial, Due: t.flight.Due,
 	})
 	c.begun = true
@@ -171,6 +184,9 @@ func (t *team) Lost(rank int, err error) {
 // ask asks all ranks for a checkpoint. Any goroutine may call it.
 func (t *team) ask(reason string, stop bool) {
 	e := t.engine
+	if stop {
+		t.leaving.Store(true)
+	}
 	e.Lock()
 	defer e.Unlock()
 	if t.node == nil {
@@ -265,6 +281,9 @@ func (t *team) quiet() bool {
 // something to do.
 func (t *team) point(ctx context.Context) error {
 	p, e := t.p, t.engine
+	if t.leaving.Load() { // the signal that says so may have canceled ctx, too
+		ctx = context.WithoutCancel(ctx)
+	}
 	defer context.AfterFunc(ctx, e.Wake)()
 	e.Lock()
 	defer e.Unlock()
@@ -368,10 +387,20 @@ func (t *team) saved(set uint64, err error) {
 	}
 }
 
+// patience is how long a rank that leaves before its work is done waits for
+// the others to do so.
+const patience = 3 * time.Second
+
 // close ends the team. done says that this rank's work is; it returns whether
 // that holds for all.
 func (t *team) close(done bool) (all bool, err error) {
 	e := t.engine
+	ctx := context.Background()
+	if !done && t.stop == nil {
+		c, cancel := context.WithTimeout(ctx, patience)
+		defer cancel()
+		ctx = c
+	}
 	if t.node != nil {
 		e.Lock()
 		t.limit.Store(0)
@@ -379,7 +408,7 @@ func (t *team) close(done bool) (all bool, err error) {
 		t.act()
 		e.Unlock()
 	}
-	all, err = e.Close(context.Background(), done)
+	all, err = e.Close(ctx, done)
 	if t.line != nil {
 		e.Lock()
 		close(t.line)

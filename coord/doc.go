@@ -158,7 +158,7 @@
 //	Save       flags epoch point set text        stop; due points done with; reason
 //	Saved      flags set rank text               failed: rank and why
 //	Outcome    flags set rank text               failed: rank and why
-//	CalledOff  flags epoch point text            stop, over, failed
+//	CalledOff  flags epoch point set text        stop, over, failed; due points, sets done with
 //	Finished   point rank
 //	Ended, End
 //	Lost       rank text

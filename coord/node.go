@@ -41,7 +41,8 @@ type Config struct {
 	// Due is Save.Due of the set that was restored, 0 at a fresh start.
 	Due uint64
 	// MaxReleases is how often a round may let held ranks go on because
-	// others wait for them, before it is called off; 0 means 16 + 4·Size.
+	// others wait for them, before it is called off; 0 means 16 + 4·Size, and
+	// less than 0 never.
 	MaxReleases int
 
 	hasty bool // for tests: take every wave for a proof, as false alarms must be harmless

@@ -82,9 +82,13 @@ func (n *Node) dueUpTo(point uint64) uint64 {
 	return max(n.due, point-point%n.cfg.Every)
 }
 
-// callOff ends the round everywhere.
+// callOff ends the round everywhere. Ranks that are behind leave out the
+// spatial sets up to m.Point that others have taken, and count them.
 func (n *Node) callOff(m Message) {
-	m.Kind, m.Epoch = KindCalledOff, n.epoch
+	m.Kind, m.Epoch, m.Set = KindCalledOff, n.epoch, n.next
+	if n.cfg.Spatial && n.cfg.Every > 0 && m.Point > n.due {
+		m.Set += m.Point/n.cfg.Every - n.due/n.cfg.Every
+	}
 	n.calledOff(m)
 }
 

@@ -124,6 +124,8 @@ var scenarios = []scenario{
 		cfg: Config{Every: 2, Spatial: true, MaxReleases: 9}, asks: []string{"1"}, sets: 1, errs: "F"},
 	{name: "spatial, root behind", scripts: []string{"r1 p p p p", "p p p p s0 p"},
 		cfg: Config{Every: 2, Spatial: true, MaxReleases: 9}, asks: []string{"1"}, sets: 2, errs: "F"},
+	{name: "spatial, called off", scripts: []string{"r1 p p p p p p", "p p p p s0 p p"},
+		cfg: Config{Every: 2, Spatial: true, MaxReleases: -1}, asks: []string{"1"}, sets: 3, errs: "CF"},
 	{name: "death 2", scripts: []string{"p s1 p", "p r0 p"}, asks: []string{"1"}, deaths: 1, sets: 1, errs: "FL"},
 	{name: "periodic death", scripts: []string{"p p", "p p"}, cfg: Config{Every: 1}, deaths: 1, sets: 2, errs: "L"},
 	{name: "released with two messages", scripts: []string{"p s1 s2 p", "r0 p", "p r0"}, cfg: Config{Every: 1}, sets: 1},

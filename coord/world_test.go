@@ -441,7 +441,7 @@ func (w *world) saved(r *rank, i int, s Save) error {
 // that are in flight.
 func (w *world) checkSet(set uint64, parts []part) error {
 	for i, a := range parts {
-		if !w.moved && a.point != parts[0].point {
+		if (a.alone || !w.moved) && a.point != parts[0].point {
 			return fmt.Errorf("set %d: ranks 0 and %d are at points %d and %d", set, i, parts[0].point, a.point)
 		}
 		if a.alone != parts[0].alone || a.stop != parts[0].stop {

@@ -3,7 +3,11 @@
 // fsync, an O_DIRECT read. Machines are noisy, so each measurement has its
 // baseline taken right beside it, and the median of the ratios is shown.
 //
-//	go run ./internal/bench [-size MiB] [-rounds N] [-dir DIR]
+//	go run ./internal/bench [-part checkpoints,ranks] [-size MiB] [-rounds N] [-dir DIR]
+//
+// The part ranks measures messages between ranks beside Open MPI's, what it
+// costs them to be counted for checkpoints, and how long ranks take to come to
+// a common point.
 package main
 
 import (
@@ -15,6 +19,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"slices"
+	"strings"
 	"sync"
 	"text/tabwriter"
 	"time"
@@ -26,12 +31,20 @@ var (
 	size   = flag.Int("size", 1024, "MiB of float64 state")
 	rounds = flag.Int("rounds", 7, "rounds; medians are shown")
 	folder = flag.String("dir", "", "where files are written (default: the temporary folder)")
+	parts  = flag.String("part", "checkpoints,ranks", "what is measured")
+	role   = flag.String("as", "", "be a rank of a measurement; used by the part ranks")
+	result = flag.String("to", "", "where that rank writes what it measured")
 )
 
 func main() {
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
-	err := run(ctx)
+	var err error
+	if *role != "" {
+		err = runRank(ctx, *role, *result)
+	} else {
+		err = run(ctx)
+	}
 	stop()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
@@ -89,9 +102,31 @@ func run(ctx context.Context) error {
 		return err
 	}
 	defer os.RemoveAll(dir)
-	n := *size << 20 / 8
-	b := &bench{ctx: ctx, dir: dir, state: make([]float64, n), copy: make([]float64, n), got: map[string][]float64{}}
+	b := &bench{ctx: ctx, dir: dir, got: map[string][]float64{}}
 	b.log = func(f string, a ...any) { fmt.Fprintf(os.Stderr, f+"\n", a...) }
+	for part := range strings.SplitSeq(*parts, ",") {
+		switch part {
+		case "checkpoints":
+			err = b.checkpoints()
+		case "ranks":
+			if err = b.ranks(); err == nil {
+				b.reportRanks()
+			}
+		default:
+			err = fmt.Errorf("no part %q; there are checkpoints and ranks", part)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// checkpoints measures what checkpoints of one process cost.
+func (b *bench) checkpoints() error {
+	n := *size << 20 / 8
+	b.state, b.copy = make([]float64, n), make([]float64, n)
+	defer func() { b.state, b.copy = nil, nil }()
 	for i := range b.state {
 		b.state[i] = 1 / float64(i+1)
 	}
@@ -109,7 +144,7 @@ func run(ctx context.Context) error {
 	}
 	for r := range *rounds {
 		for _, s := range steps {
-			if err := ctx.Err(); err != nil {
+			if err := b.ctx.Err(); err != nil {
 				return err
 			}
 			b.log("round %d of %d: %s", r+1, *rounds, s.name)

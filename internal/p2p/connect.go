@@ -65,6 +65,9 @@ func (e *Engine) Connect(ctx context.Context) error {
 	if e.size == 1 {
 		return nil
 	}
+	if runtime.GOOS != "linux" {
+		return errors.New("runs of several ranks need Linux")
+	}
 	cards, err := e.exchange(ctx)
 	if err != nil {
 		return err

@@ -220,8 +220,8 @@ func (j *join) dial(ctx context.Context, rank int, slots chan struct{}) {
 				j.put(rank, c)
 			} else if err == nil {
 				c.Close()
-			} else if ctx.Err() == nil {
-				j.why[rank] = err
+			} else if timeout := net.Error(nil); j.why[rank] == nil || !errors.As(err, &timeout) || !timeout.Timeout() {
+				j.why[rank] = err // a timeout says less than what was seen before it
 			}
 			over := j.over || err == nil
 			j.mu.Unlock()

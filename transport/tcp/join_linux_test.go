@@ -247,7 +247,7 @@ func TestImpostor(t *testing.T) {
 
 func TestConnectNamesWhoIsMissing(t *testing.T) {
 	ds := openDrivers(t, 4, nil)
-	ctx, cancel := context.WithTimeout(context.Background(), 100*time.Millisecond)
+	ctx, cancel := context.WithTimeout(context.Background(), 500*time.Millisecond)
 	defer cancel()
 	cards := cardsOf(ds)
 	cards[3] = nil

@@ -1,0 +1,282 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"os"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/cairnrun/cairn"
+	"github.com/cairnrun/cairn/internal/p2p"
+	"github.com/cairnrun/cairn/mpi"
+	"github.com/cairnrun/cairn/transport"
+	"github.com/cairnrun/cairn/transport/shm"
+	"github.com/cairnrun/cairn/transport/tcp"
+)
+
+// This file is what a rank does when the benchmark has started itself under
+// "cairn run": bench -as ROLE -to FILE. Rank 0 writes lines "NAME VALUE" into
+// FILE.
+
+// trial is how a size of message is measured: by batches of round trips, of
+// which the fastest counts, as in NetPIPE. What is slower was disturbed by
+// somebody else.
+type trial struct{ size, batch, batches int }
+
+var trials = []trial{
+	{1, 200, 400},
+	{1 << 10, 100, 300}, {4 << 10, 100, 300}, {16 << 10, 50, 200}, {64 << 10, 20, 100}, {256 << 10, 8, 60},
+	{1 << 20, 4, 40}, {4 << 20, 2, 30}, {16 << 20, 1, 20},
+}
+
+// rank is a rank of a measurement.
+type rank struct {
+	ctx   context.Context
+	p     *cairn.Run
+	world *mpi.Comm
+	state state
+	out   *bufio.Writer // nil: not rank 0
+}
+
+func (r *rank) say(name string, v float64) {
+	if r.out != nil {
+		fmt.Fprintf(r.out, "%s %g\n", name, v)
+	}
+}
+
+// runRank plays a role as a rank.
+func runRank(ctx context.Context, role, to string) (err error) {
+	r := &rank{ctx: ctx}
+	body := map[string]func() error{"pingpong": r.pingpong, "count": r.count, "quiesce": r.quiesce}[role]
+	if body == nil {
+		return fmt.Errorf("no role %q", role)
+	}
+	r.p, err = cairn.Open(ctx, cairn.Options{Every: 24 * time.Hour, OnSaved: func(s cairn.Saved) { r.state.safe++ }})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, r.p.Close()) }()
+	r.world = r.p.World()
+	if r.world.Rank() == 0 {
+		f, err := os.Create(to)
+		if err != nil {
+			return err
+		}
+		defer f.Close()
+		r.out = bufio.NewWriter(f)
+		defer r.out.Flush()
+	}
+	cairn.Protect(r.p, "state", &r.state)
+	if _, err := r.p.Restore(ctx); err != nil {
+		return err
+	}
+	if err := body(); err != nil {
+		return err
+	}
+	r.p.Finish()
+	return nil
+}
+
+// roundTrips exchanges a buffer between the ranks 0 and 1, n times in both
+// directions, and returns the seconds that one way takes.
+func roundTrips(c *mpi.Comm, buf []byte, n int) (float64, error) {
+	begin := time.Now()
+	first, other := c.Rank() == 0, 1-c.Rank()
+	for range n {
+		if first {
+			if err := mpi.Send(c, buf, other, 0); err != nil {
+				return 0, err
+			}
+		}
+		if _, err := mpi.Recv(c, buf, other, 0); err != nil {
+			return 0, err
+		}
+		if !first {
+			if err := mpi.Send(c, buf, other, 0); err != nil {
+				return 0, err
+			}
+		}
+	}
+	return time.Since(begin).Seconds() / float64(2*n), nil
+}
+
+// pingpong measures all sizes.
+func (r *rank) pingpong() error {
+	for _, t := range trials {
+		buf := make([]byte, t.size)
+		best := math.Inf(1)
+		for range t.batches {
+			s, err := roundTrips(r.world, buf, t.batch)
+			if err != nil {
+				return err
+			}
+			best = min(best, s)
+		}
+		r.say(strconv.Itoa(t.size), best)
+	}
+	return nil
+}
+
+// count compares the run's communicator, whose messages are counted for
+// checkpoints, with two that have no bookkeeping: one to compare with, and one
+// to see how equal equals are. They take turns, so that each meets the same
+// disturbances.
+func (r *rank) count() error {
+	way, err := r.world.Transport(1 - r.world.Rank())
+	if err != nil {
+		return err
+	}
+	comms := [3]*mpi.Comm{r.world}
+	for i := range comms[1:] {
+		c, done, err := r.uncounted(way)
+		if err != nil {
+			return err
+		}
+		defer done()
+		comms[i+1] = c
+	}
+	batch, turns := 100, 3000
+	if way != "shm" {
+		batch, turns = 20, 1500
+	}
+	var got [3][]float64
+	buf := make([]byte, 1)
+	for turn := range turns {
+		for i := range comms {
+			if turn%2 == 1 {
+				i = len(comms) - 1 - i
+			}
+			s, err := roundTrips(comms[i], buf, batch)
+			if err != nil {
+				return err
+			}
+			got[i] = append(got[i], s)
+		}
+	}
+	for i, name := range []string{"counted", "uncounted", "uncounted2"} {
+		slices.Sort(got[i])
+		r.say(name, got[i][len(got[i])/10]) // a loaded machine leaves some batches alone
+		r.say(name+"-median", got[i][len(got[i])/2])
+	}
+	return nil
+}
+
+// uncounted connects the ranks once more, without bookkeeping.
+func (r *rank) uncounted(way string) (*mpi.Comm, func(), error) {
+	me, size := r.world.Rank(), r.world.Size()
+	var d transport.Driver
+	var err error
+	switch way {
+	case "shm":
+		d, err = shm.Open(shm.Options{Rank: me, Size: size, Host: "bench", Run: "bench"})
+	case "tcp":
+		d, err = tcp.Open(tcp.Options{Rank: me, Size: size, Host: "bench", Secret: make([]byte, 32), Listen: "127.0.0.1"})
+	default:
+		err = fmt.Errorf("no transport %q to compare with", way)
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	e, err := p2p.New(p2p.Config{
+		Rank: me, Size: size, Host: "bench", Drivers: []transport.Driver{d}, Uncounted: true,
+		Exchange: r.exchange,
+	})
+	if err == nil {
+		err = e.Connect(r.ctx)
+	}
+	if err != nil {
+		d.Close()
+		return nil, nil, err
+	}
+	return mpi.World(e), func() {
+		e.Close(r.ctx, true)
+		d.Close()
+	}, nil
+}
+
+// exchange gives the cards of all ranks to all, over the run's communicator.
+func (r *rank) exchange(_ context.Context, card []byte) ([][]byte, error) {
+	const most = 64 << 10
+	if len(card) > most-4 {
+		return nil, fmt.Errorf("a card of %d bytes", len(card))
+	}
+	mine, all := make([]byte, most), make([]byte, most*r.world.Size())
+	mine[0], mine[1], mine[2] = byte(len(card)), byte(len(card)>>8), byte(len(card)>>16)
+	copy(mine[4:], card)
+	if err := mpi.Allgather(r.world, mine, all); err != nil {
+		return nil, err
+	}
+	cards := make([][]byte, r.world.Size())
+	for i := range cards {
+		b := all[i*most:]
+		cards[i] = b[4 : 4+int(b[0])+int(b[1])<<8+int(b[2])<<16]
+	}
+	return cards, nil
+}
+
+// state is what is saved: as little as possible. Saving it tells when.
+type state struct {
+	step  int
+	saved bool
+	safe  int // sets
+}
+
+func (s *state) CairnState(c *cairn.Coder) error {
+	cairn.Field(c, "step", &s.step)
+	s.saved = !c.Restoring()
+	return nil
+}
+
+// quiesceSets is how often quiesce asks for a checkpoint; the first is not
+// counted.
+const quiesceSets = 11
+
+// quiesce measures the time from a request on rank 0 to the moment at which
+// the last rank has copied its state and goes on, in a program that passes a
+// message around a ring, with a point at every step.
+func (r *rank) quiesce() error {
+	c := r.world
+	n := c.Size()
+	right, left := (c.Rank()+1)%n, (c.Rank()+n-1)%n
+	var asked, gone []int64 // in wall-clock time, which is the same for all: they are on one machine
+	// The message carries the step at which all end, once rank 0 knows.
+	last, in := []int64{math.MaxInt64}, []int64{0}
+	for pause := 0; int64(r.state.step) < last[0]; r.state.step++ {
+		if _, err := mpi.Sendrecv(c, last, right, 0, in, left, 0); err != nil {
+			return err
+		}
+		last[0] = min(last[0], in[0])
+		if pause--; c.Rank() == 0 && pause < 0 && len(asked) == r.state.safe && last[0] == math.MaxInt64 {
+			if len(asked) == quiesceSets {
+				last[0] = int64(r.state.step + 2*n)
+			} else {
+				asked = append(asked, time.Now().UnixNano())
+				r.p.Request()
+				pause = 20
+			}
+		}
+		if err := r.p.Point(r.ctx); err != nil {
+			return err
+		}
+		if r.state.saved {
+			r.state.saved = false
+			gone = append(gone, time.Now().UnixNano())
+		}
+	}
+	if len(gone) != quiesceSets {
+		return fmt.Errorf("rank %d saw %d sets, not %d", c.Rank(), len(gone), quiesceSets)
+	}
+	latest := make([]int64, len(gone))
+	if err := mpi.Reduce(c, gone, latest, mpi.Max, 0); err != nil {
+		return err
+	}
+	for i := 1; i < len(asked); i++ {
+		r.say("quiesce", float64(latest[i]-asked[i])/1e9)
+	}
+	return nil
+}

@@ -1,0 +1,324 @@
+//go:build linux
+
+package e2e
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/cairnrun/cairn/supervise"
+)
+
+// program builds one of the programs that ranks run.
+func program(t *testing.T, name string) string {
+	t.Helper()
+	if name == "flight" || name == "last" {
+		return build(t, "./internal/e2e/testdata/"+name, runtime.GOARCH)
+	}
+	return build(t, "./examples/"+name, runtime.GOARCH)
+}
+
+// runOf is a run of several ranks: its folder, and how it is started.
+type runOf struct {
+	t       *testing.T
+	folder  string   // for everything
+	command []string // the program and its arguments
+	sup     *supervisor
+}
+
+// newRun makes the folder of a run.
+func newRun(t *testing.T, command ...string) *runOf {
+	t.Helper()
+	return &runOf{t: t, folder: t.TempDir(), command: command}
+}
+
+func (r *runOf) run() string  { return filepath.Join(r.folder, "run") }
+func (r *runOf) sets() string { return filepath.Join(r.run(), "sets") }
+func (r *runOf) out() string  { return filepath.Join(r.folder, "out.txt") }
+
+// output is what -o FILE holds.
+func (r *runOf) output() string {
+	r.t.Helper()
+	b, err := os.ReadFile(r.out())
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return string(b)
+}
+
+// supervisor is a 'cairn run' under way.
+type supervisor struct {
+	t      *testing.T
+	run    string
+	cmd    *exec.Cmd
+	cancel context.CancelFunc
+
+	mu    sync.Mutex
+	more  chan struct{} // closed and replaced when there are more lines
+	lines []string      // what it said on stderr
+	over  bool
+	err   error // of Wait
+}
+
+// start starts 'cairn run' with flags besides those that say where.
+func (r *runOf) start(flags ...string) *supervisor { return r.startIn(nil, flags...) }
+
+// startIn is start with variables added to the environment.
+func (r *runOf) startIn(env []string, flags ...string) *supervisor {
+	r.t.Helper()
+	args := append([]string{"run", "--run", r.run(), "-o", r.out()}, flags...)
+	return begin(r.t, r.run(), env, append(append(append([]string{build(r.t, "./cmd/cairn", runtime.GOARCH)}, args...), r.command[0], "--"), r.command[1:]...)...)
+}
+
+// begin starts a command and follows what it says on stderr.
+func begin(t *testing.T, run string, env []string, argv ...string) *supervisor {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), 3*patience)
+	s := &supervisor{t: t, run: run, cancel: cancel, more: make(chan struct{})}
+	s.cmd = exec.CommandContext(ctx, argv[0], argv[1:]...)
+	s.cmd.Env = append(os.Environ(), "OMPI_ALLOW_RUN_AS_ROOT=1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1", "UCX_LOG_LEVEL=error")
+	s.cmd.Env = append(s.cmd.Env, env...)
+	s.cmd.Cancel = func() error { return s.cmd.Process.Signal(syscall.SIGQUIT) } // it tells where it hangs
+	s.cmd.WaitDelay = patience                                                 // for what it started and is still there
+	read, write, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.cmd.Stdout, s.cmd.Stderr = io.Discard, write
+	err = s.cmd.Start()
+	write.Close()
+	if err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		lines := bufio.NewScanner(read)
+		lines.Buffer(nil, 1<<20)
+		for lines.Scan() {
+			s.mu.Lock()
+			s.lines = append(s.lines, lines.Text())
+			close(s.more)
+			s.more = make(chan struct{})
+			s.mu.Unlock()
+		}
+		err := s.cmd.Wait()
+		s.mu.Lock()
+		s.over, s.err = true, err
+		close(s.more)
+		s.more = make(chan struct{})
+		s.mu.Unlock()
+		read.Close()
+	}()
+	t.Cleanup(func() {
+		s.cmd.Process.Signal(syscall.SIGTERM)
+		select {
+		case <-ended:
+		case <-time.After(patience / 6):
+			s.cmd.Process.Kill()
+			<-ended
+		}
+		cancel()
+	})
+	return s
+}
+
+// said returns how many lines there are, and whether more may come.
+func (s *supervisor) said() (n int, more <-chan struct{}, over bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.lines), s.more, s.over
+}
+
+// text is all that was said.
+func (s *supervisor) text() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return strings.Join(s.lines, "\n")
+}
+
+// sees waits for a line from number from on that has the text, and returns
+// the number after it; false if the command ends first.
+func (s *supervisor) sees(from int, text string) (int, bool) {
+	s.t.Helper()
+	late := time.After(patience)
+	for {
+		s.mu.Lock()
+		for ; from < len(s.lines); from++ {
+			if strings.Contains(s.lines[from], text) {
+				s.mu.Unlock()
+				return from + 1, true
+			}
+		}
+		over, more := s.over, s.more
+		s.mu.Unlock()
+		if over {
+			return from, false
+		}
+		select {
+		case <-more:
+		case <-late:
+			s.cmd.Process.Signal(syscall.SIGQUIT)
+			s.t.Fatalf("it did not say %q:\n%s", text, s.text())
+		}
+	}
+}
+
+// awaits is sees from the beginning on; the text must come.
+func (s *supervisor) awaits(text string) {
+	s.t.Helper()
+	if _, ok := s.sees(0, text); !ok {
+		s.t.Fatalf("it ended and did not say %q:\n%s", text, s.text())
+	}
+}
+
+// ends waits for the end and returns the exit status, -1 if it was killed.
+func (s *supervisor) ends() int {
+	s.t.Helper()
+	s.sees(0, "\x00")
+	if s.err != nil {
+		var exit *exec.ExitError
+		if !errors.As(s.err, &exit) {
+			s.t.Fatalf("%v\n%s", s.err, s.text())
+		}
+		return exit.ExitCode()
+	}
+	return 0
+}
+
+// finishes waits for a good end.
+func (s *supervisor) finishes() {
+	s.t.Helper()
+	if code := s.ends(); code != 0 {
+		s.t.Fatalf("exit status %d:\n%s", code, s.text())
+	}
+}
+
+// state asks the run's supervisor; nil if there is none to answer.
+func (s *supervisor) state() *supervise.State {
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	st, err := supervise.Read(ctx, s.run)
+	if err != nil {
+		return nil
+	}
+	return st
+}
+
+// reaches waits until every rank has passed so many points.
+func (s *supervisor) reaches(points uint64) bool {
+	s.t.Helper()
+	for limit := time.Now().Add(patience); time.Now().Before(limit); time.Sleep(2 * time.Millisecond) {
+		if _, _, over := s.said(); over {
+			return false
+		}
+		if st := s.state(); st != nil && len(st.Ranks) > 0 {
+			least := st.Ranks[0].Points
+			for _, r := range st.Ranks {
+				least = min(least, r.Points)
+			}
+			if least >= points {
+				return true
+			}
+		}
+	}
+	s.t.Fatalf("the ranks did not get to point %d:\n%s", points, s.text())
+	return false
+}
+
+// stops lets the run save and stop by 'cairn stop'.
+func (s *supervisor) stops() {
+	s.t.Helper()
+	out, code := cairnTool(s.t, "stop", s.run)
+	if code != 0 {
+		s.t.Fatalf("cairn stop: exit status %d: %s\n%s", code, out, s.text())
+	}
+	if code := s.ends(); code != exitStopped {
+		s.t.Fatalf("exit status %d after cairn stop:\n%s", code, s.text())
+	}
+}
+
+// parentOf returns the process that started another one, 0 if it is gone.
+func parentOf(pid int) int {
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return 0
+	}
+	_, rest, _ := strings.Cut(string(b), ") ")
+	f := strings.Fields(rest)
+	if len(f) < 2 {
+		return 0
+	}
+	ppid, _ := strconv.Atoi(f[1])
+	return ppid
+}
+
+// runs reports whether a process runs a program.
+func runs(pid int, program string) bool {
+	exe, err := os.Readlink(fmt.Sprintf("/proc/%d/exe", pid))
+	return err == nil && exe == program
+}
+
+// undisturbed runs a command of n ranks to its end under cairn run, without
+// checkpoints, and returns what -o FILE holds.
+func undisturbed(t *testing.T, n int, command ...string) string {
+	t.Helper()
+	r := newRun(t, command...)
+	r.start("-n", strconv.Itoa(n), "--every", "1h").finishes()
+	return r.output()
+}
+
+// mpich makes a folder whose mpirun is MPICH's, for PATH.
+func mpich(t *testing.T) []string {
+	t.Helper()
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "mpirun"), []byte("#!/bin/sh\nexec mpirun.mpich \"$@\"\n"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	return []string{"PATH=" + dir + ":" + os.Getenv("PATH")}
+}
+
+// oneLine fails the test unless exactly one line has the first part, and that
+// one has all of them.
+func oneLine(t *testing.T, text string, parts ...string) string {
+	t.Helper()
+	found := ""
+	for line := range strings.Lines(text) {
+		if strings.Contains(line, parts[0]) {
+			if found != "" {
+				t.Fatalf("%q is in more than one line:\n%s", parts[0], text)
+			}
+			found = line
+		}
+	}
+	if found == "" {
+		t.Fatalf("%q is in no line of:\n%s", parts[0], text)
+	}
+	must(t, found, parts...)
+	return found
+}
+
+// sameOutput compares two outputs.
+func sameOutput(t *testing.T, got, want string) {
+	t.Helper()
+	if got != want {
+		t.Fatalf("the output differs from that of an undisturbed run: %s", firstDifference([]byte(got), []byte(want)))
+	}
+	if !bytes.ContainsAny([]byte(want), "0123456789") {
+		t.Fatalf("the output tells nothing: %q", want)
+	}
+}

@@ -1,0 +1,230 @@
+//go:build linux
+
+package e2e
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// rankKills is how many blows fall in all.
+func rankKills() int {
+	if os.Getenv("CAIRN_STRESS") == "1" {
+		return 1000
+	}
+	return 100
+}
+
+// killed are the runs that are killed: program, ranks and transports, with
+// checkpoints so often that many blows fall into one.
+var killed = []struct {
+	name    string
+	share   int // of the blows, in hundredths
+	n       int
+	program string
+	args    string
+	flags   string
+	ends    string // what the output says at a good end
+}{
+	{"ring-shm-8", 14, 8, "ring", "-steps 12000 -bytes 8192 -report 0", "--transport shm --every 30ms", "ring ok"},
+	{"ring-tcp-4", 12, 4, "ring", "-steps 12000 -bytes 8192 -report 0", "--transport tcp --every 30ms", "ring ok"},
+	{"ring-reopen-4", 6, 4, "ring", "-steps 12000 -bytes 65536 -report 0", "--transport tcp-reopen --every 40ms", "ring ok"},
+	{"heat-shm-4", 14, 4, "heat", "-n 256 -steps 6000 -check 500", "--transport shm --every-points 120", "heat ok"},
+	{"heat-mixed-8", 12, 8, "heat", "-n 128 -steps 6000 -check 500", "--every 40ms --hosts a:3,b:3,c:2 --rsh", "heat ok"},
+	{"cg-shm-4", 10, 4, "npb", "-kernel cg -class W", "--transport shm --every-points 1", "Verification    =                     SUCCESSFUL"},
+	{"mg-tcp-8", 8, 8, "npb", "-kernel mg -class W", "--transport tcp --every-points 1", "Verification    =                     SUCCESSFUL"},
+	{"ft-shm-8", 8, 8, "npb", "-kernel ft -class W", "--transport shm --every-points 1", "Verification    =                     SUCCESSFUL"},
+	{"is-mixed-4", 8, 4, "npb", "-kernel is -class W", "--every-points 1 --hosts a:2,b:2 --rsh", "Verification    =                     SUCCESSFUL"},
+	{"ep-tcp-4", 8, 4, "npb", "-kernel ep -class S", "--transport tcp --every-points 1", "Verification    =                     SUCCESSFUL"},
+}
+
+// TestRanksKill kills ranks, now and then a helper or the supervisor, at
+// random moments of a run: while it computes, while a set is being taken,
+// while it is being restarted. Every run ends with the result of an
+// undisturbed one.
+func TestRanksKill(t *testing.T) {
+	two := make(chan struct{}, 2)
+	for i, v := range killed {
+		t.Run(v.name, func(t *testing.T) {
+			t.Parallel()
+			two <- struct{}{}
+			defer func() { <-two }()
+			seed := uint64(time.Now().UnixNano())
+			if s := os.Getenv("CAIRN_SEED"); s != "" {
+				seed, _ = strconv.ParseUint(s, 10, 64)
+			}
+			t.Logf("CAIRN_SEED=%d", seed)
+			command := append([]string{program(t, v.program)}, strings.Fields(v.args)...)
+			k := &hunter{t: t, n: v.n, command: command, dice: rand.New(rand.NewPCG(seed, uint64(i)))}
+			k.flags = append(strings.Fields(v.flags), "-n", strconv.Itoa(v.n), "--grace", "20s")
+			if strings.HasSuffix(v.flags, "--rsh") { // hosts that are this one, and share no memory
+				k.flags = append(strings.Fields(v.flags), "env HOST={host}", "-n", strconv.Itoa(v.n), "--grace", "20s")
+			}
+			k.want = steady(undisturbed(t, v.n, command...))
+			must(t, k.want, v.ends)
+			k.most = max(1, rankKills()*v.share/100)
+			for k.blows.all < k.most {
+				k.hunt()
+			}
+			t.Logf("%d kills in %d runs: %s", k.blows.all, k.runs, k.blows)
+		})
+	}
+}
+
+// steady is an output without what differs from run to run.
+func steady(text string) string {
+	var out strings.Builder
+	for line := range strings.Lines(text) {
+		if !strings.Contains(line, "Time in seconds") && !strings.Contains(line, "Mop/s total") {
+			out.WriteString(line)
+		}
+	}
+	return out.String()
+}
+
+// hunter runs a command again and again and kills its processes.
+type hunter struct {
+	t       *testing.T
+	n       int
+	command []string
+	flags   []string
+	want    string
+	dice    *rand.Rand
+	most    int
+
+	runs  int
+	blows blows
+}
+
+// blows counts what was hit, and when.
+type blows struct {
+	all, ranks, helpers, supervisors int
+	computing, saving, restarting    int
+	resumed                          int // starts from a set
+}
+
+func (b blows) String() string {
+	return fmt.Sprintf("%d of ranks, %d of helpers, %d of supervisors; %d computing, %d while a set was written, %d while restarting; %d starts from a set",
+		b.ranks, b.helpers, b.supervisors, b.computing, b.saving, b.restarting, b.resumed)
+}
+
+// hunt does one run from its beginning to its end.
+func (k *hunter) hunt() {
+	t := k.t
+	t.Helper()
+	r := newRun(t, k.command...)
+	k.runs++
+	at := k.blows.all
+	for {
+		s := r.start(k.flags...)
+		again := k.chase(r, s)
+		k.blows.resumed += strings.Count(s.text(), "restored set")
+		if again {
+			continue
+		}
+		s.finishes()
+		break
+	}
+	if got := steady(r.output()); got != k.want {
+		t.Fatalf("after %d blows the output differs: %s", k.blows.all-at, firstDifference([]byte(got), []byte(k.want)))
+	}
+	os.RemoveAll(r.folder)
+}
+
+// chase kills processes of a run until it ends, or enough have been killed. It
+// returns whether the supervisor was killed and the run is to be started again.
+func (k *hunter) chase(r *runOf, s *supervisor) bool {
+	line, ok := s.sees(0, "started")
+	early := 0 // blows in a row before a new set
+	for ok && k.blows.all < k.most {
+		when := k.dice.IntN(4)
+		if early >= 2 { // else its set would be distrusted, as it should
+			when = 1
+		}
+		var moment *int
+		switch when {
+		case 0: // while it starts
+			moment = &k.blows.restarting
+			early++
+		case 1, 2: // some sets later
+			for range 1 + k.dice.IntN(3) {
+				if line, ok = s.sees(line, "committed"); !ok {
+					return false
+				}
+			}
+			moment, early = &k.blows.computing, 0
+		case 3: // while a set is being written
+			if line, ok = s.sees(line, "committed"); !ok {
+				return false
+			}
+			k.awaitsWriting(r.sets(), s)
+			moment, early = &k.blows.saving, 0
+		}
+		if span := k.dice.IntN(4); span > 0 && when != 3 { // up to 1, 8 or 64 ms later
+			time.Sleep(time.Duration(k.dice.Int64N(int64(time.Millisecond) << (3 * (span - 1)))))
+		}
+		hit, supervisor := k.strike(s)
+		if !hit {
+			if _, _, over := s.said(); over {
+				return false
+			}
+			continue
+		}
+		*moment++
+		if supervisor {
+			s.ends()
+			return true
+		}
+		line, ok = s.sees(line, "started again")
+	}
+	return false
+}
+
+// awaitsWriting returns when a file of a set is being written.
+func (k *hunter) awaitsWriting(dir string, s *supervisor) {
+	for limit := time.Now().Add(patience); time.Now().Before(limit); {
+		if found, _ := filepath.Glob(filepath.Join(dir, "set-*", "*.tmp")); len(found) > 0 {
+			return
+		}
+		if _, _, over := s.said(); over {
+			return
+		}
+	}
+}
+
+// strike kills one process of the run, and returns whether it did, and
+// whether that was the supervisor.
+func (k *hunter) strike(s *supervisor) (hit, supervisor bool) {
+	st := s.state()
+	if st == nil || len(st.Ranks) != k.n {
+		return false, false
+	}
+	pid := st.Ranks[k.dice.IntN(k.n)].Pid
+	if pid == 0 || !runs(pid, k.command[0]) {
+		return false, false
+	}
+	victim := pid
+	counter := &k.blows.ranks
+	switch k.dice.IntN(12) {
+	case 0:
+		counter = &k.blows.helpers
+		if victim = parentOf(pid); victim <= 1 || victim == s.cmd.Process.Pid || !runs(victim, s.cmd.Path) {
+			return false, false
+		}
+	case 1:
+		counter, victim = &k.blows.supervisors, s.cmd.Process.Pid
+	}
+	if syscall.Kill(victim, syscall.SIGKILL) != nil {
+		return false, false
+	}
+	k.blows.all++
+	*counter++
+	return true, counter == &k.blows.supervisors
+}
