@@ -246,6 +246,7 @@ func (r *rank) quiesce() error {
 	var asked, gone []int64 // in wall-clock time, which is the same for all: they are on one machine
 	// The message carries the step at which all end, once rank 0 knows.
 	last, in := []int64{math.MaxInt64}, []int64{0}
+	r.state.saved = false // it was looked at before
 	for pause := 0; int64(r.state.step) < last[0]; r.state.step++ {
 		if _, err := mpi.Sendrecv(c, last, right, 0, in, left, 0); err != nil {
 			return err
