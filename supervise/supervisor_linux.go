@@ -15,8 +15,6 @@ import (
 	"time"
 
 	"github.com/cairnrun/cairn/internal/control"
-	"github.com/cairnrun/cairn/internal/vfs"
-	"github.com/cairnrun/cairn/store"
 )
 
 // Supervisor runs one run. All its state belongs to the goroutine of Run;
@@ -327,7 +325,9 @@ func (s *Supervisor) judge(a *attempt) (Result, bool) {
 		return Result{}, false
 	case f == nil && a.whole():
 		if !slices.ContainsFunc(a.ranks, func(r rank) bool { return !r.done }) {
-			if err := removeSets(s.rec.Sets); err != nil {
+			// The ranks leave it to the supervisor: only now is it certain that
+			// none of them needs its sets again.
+			if err := discard([]string{s.rec.Sets}, nil); err != nil {
 				s.say("the sets of the finished run could not be removed: %v", err)
 			}
 		}
@@ -359,31 +359,6 @@ func (s *Supervisor) judge(a *attempt) (Result, bool) {
 		return Result{State: Failed, Status: f.status, Why: f.why}, true
 	}
 	return Result{}, false
-}
-
-// removeSets removes the sets of a run whose work is done, so that the next start
-// is a fresh one. The ranks leave it to the supervisor: only now is it certain
-// that none of them needs its set again.
-func removeSets(folder string) error {
-	ranks, err := store.Ranks(vfs.OS(), folder)
-	if err != nil {
-		return err
-	}
-	for i, r := range append([]int{0}, ranks...) { // first the record that there was a set
-		d, err := store.Create(vfs.OS(), folder, r)
-		if err != nil {
-			return err
-		}
-		if i == 0 {
-			err = d.RemoveLine()
-		} else {
-			_, err = d.Prune(0, nil)
-		}
-		if err := errors.Join(err, d.Close()); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // end records how the run ended.

@@ -90,6 +90,7 @@ type Engine struct {
 	lastID     uint64
 	clock      uint64 // orders posts and arrivals
 	eagers     uint   // sends since the last look at what comes in
+	open       uint64 // sends that are not done
 	free       []*Request
 	pulls      []*message
 	deferred   []*message // of the next epoch, while held
@@ -145,9 +146,12 @@ func (e *Engine) Sent(to int) uint64 { return e.peers[to].sent }
 // Received returns the whole messages that came from a rank. The lock is held.
 func (e *Engine) Received(from int) uint64 { return e.peers[from].received }
 
-// Totals returns the sums of Sent and Received over all other ranks. The lock
-// is held.
+// Totals returns the sums of Sent and Received over all other ranks. A send
+// that is not done counts twice: its message may have been received, but this
+// rank can still be woken by hearing so, and must not look as if nothing were
+// on its way to it. The lock is held.
 func (e *Engine) Totals() (sent, received uint64) {
+	sent = e.open
 	for i := range e.peers {
 		sent += e.peers[i].sent
 		received += e.peers[i].received
@@ -493,6 +497,13 @@ func (e *Engine) take(r *Request, from int, tag int32, n int) {
 
 func (e *Engine) complete(r *Request, err error) {
 	r.done, r.err = true, err
+	if r.open {
+		r.open = false
+		e.open--
+		if e.observer != nil && e.count { // Totals have changed
+			e.observer.Arrived(r.peer)
+		}
+	}
 	e.sleep.broadcast()
 }
 

@@ -19,6 +19,7 @@ type Request struct {
 	posted  uint64
 	message *message // its payload goes there
 	done    bool
+	open    bool // a send that is not done, see Totals
 	err     error
 
 	from   int // what came
@@ -114,8 +115,9 @@ func (e *Engine) begin(r *Request, ctx uint32, to int, tag int32, data []byte) {
 	e.head = frame{order: order, ctx: ctx, tag: tag, epoch: e.epoch, seq: p.sent}
 	if len(data) <= p.eager {
 		e.head.kind = kindEager
-		if e.emit(to, data, r) {
-			r.done = true
+		if r.done = e.emit(to, data, r); !r.done {
+			r.open = true
+			e.open++
 		}
 		// A program that only sends must hear of its peers, too.
 		if e.eagers++; e.eagers%32 == 0 {
@@ -123,6 +125,8 @@ func (e *Engine) begin(r *Request, ctx uint32, to int, tag int32, data []byte) {
 		}
 		return
 	}
+	r.open = true
+	e.open++
 	e.lastID++
 	e.requests[e.lastID] = r
 	e.head.kind, e.head.length, e.head.id = kindAnnounce, uint64(len(data)), e.lastID
