@@ -71,8 +71,10 @@ func newCrew(n int, o mem.Options) *crew {
 	return c
 }
 
-// run runs a program on all ranks and returns their errors. A rank that
-// returns an error is gone without a word.
+// errKilled makes a rank go without a word.
+var errKilled = errors.New("killed")
+
+// run runs a program on all ranks and returns their errors.
 func (c *crew) run(opts Options, program func(p *Run) error) []error {
 	errs := make([]error, len(c.seats))
 	var wg sync.WaitGroup
@@ -83,7 +85,7 @@ func (c *crew) run(opts Options, program func(p *Run) error) []error {
 			o.Signals = map[os.Signal]Action{}
 			p, err := Open(context.Background(), o)
 			if err == nil {
-				if err = program(p); err != nil && !errors.Is(err, ErrStopped) {
+				if err = program(p); errors.Is(err, errKilled) {
 					c.fabric.Kill(r)
 				}
 				if cerr := p.Close(); err == nil {
@@ -241,7 +243,7 @@ func TestRanksLost(t *testing.T) {
 					errs := c.run(opts, relayProgram(steps, skew, func(p *Run, step int) error {
 						if p.Rank() == victim {
 							if steps0.Add(1) > int64(when) {
-								return errors.New("killed")
+								return errKilled
 							}
 							if step%4 == 1 {
 								p.Request()
@@ -254,7 +256,7 @@ func TestRanksLost(t *testing.T) {
 						break
 					}
 					for r, err := range errs {
-						if err != nil && err.Error() != "killed" && !errors.Is(err, mpi.ErrLost) && !errors.Is(err, mpi.ErrEnded) {
+						if err != nil && !errors.Is(err, errKilled) && !errors.Is(err, mpi.ErrLost) && !errors.Is(err, mpi.ErrEnded) {
 							t.Errorf("rank %d: %v", r, err)
 						}
 					}

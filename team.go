@@ -126,11 +126,15 @@ func (t *team) pack(note *ckpt.Note, s *coord.Save) {
 	}
 }
 
-// packed checks that all receives that wait for a message are in the state.
+// packed checks that all receives that wait for a message are in the state,
+// and that none of what is there has been spoiled by the loss of a rank.
 func (t *team) packed(alone bool) error {
 	e := t.engine
 	e.Lock()
 	defer e.Unlock()
+	if err := e.Err(); err != nil { // some operations may have ended with it
+		return err
+	}
 	pending, saved := e.Pending(), e.Saved()
 	if alone && pending > 0 {
 		return fmt.Errorf("%d receives are pending at a point that is saved without the other ranks: wait for them before it, or leave Options.Spatial out", pending)

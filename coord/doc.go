@@ -107,13 +107,15 @@
 //
 // Indices. Every rank counts sets: each takes the index after the one before.
 // Without releases all ranks take the same sets in the same order, since a
-// rank knows T before it can pass it. With releases they may have counted
-// differently (one was held before a due point that another one had passed),
-// so the root takes the highest next index of all ranks, told in Complete;
-// Save sets the count of all ranks right. It also says up to which due point
-// any rank has got, and all ranks leave out due points up to there; CalledOff
-// says the same. An index is never used twice; a spatial set that some ranks
-// left out is never committed.
+// rank knows T before it can pass it. A rank that is let on from a due point
+// leaves out the spatial set there, but counts it. At Save ranks may have
+// counted differently (one is held before a due point that another one has
+// passed), so the root takes the highest next index of all ranks, told in
+// Complete; Save sets the count of all ranks right. It also says up to which
+// due point any rank has got, and all ranks leave out due points up to there.
+// CalledOff says the same where ranks are held at due points; where they save
+// alone nothing is left out. An index never means two sets; a spatial set
+// that some ranks left out is never committed.
 //
 // # Outcome and recovery line
 //
@@ -158,7 +160,7 @@
 //	Save       flags epoch point set text        stop; due points done with; reason
 //	Saved      flags set rank text               failed: rank and why
 //	Outcome    flags set rank text               failed: rank and why
-//	CalledOff  flags epoch point set text        stop, over, failed; due points, sets done with
+//	CalledOff  flags epoch point text            stop, over, failed; due points done with
 //	Finished   point rank
 //	Ended, End
 //	Lost       rank text

@@ -119,7 +119,7 @@ var kindFields = [kindLimit]uint16{
 	KindSave:      hasFlags | hasEpoch | hasPoint | hasSet | hasText,
 	KindSaved:     hasFlags | hasSet | hasRank | hasText,
 	KindOutcome:   hasFlags | hasSet | hasRank | hasText,
-	KindCalledOff: hasFlags | hasEpoch | hasPoint | hasSet | hasText,
+	KindCalledOff: hasFlags | hasEpoch | hasPoint | hasText,
 	KindFinished:  hasPoint | hasRank,
 	KindEnded:     0,
 	KindEnd:       0,

@@ -116,6 +116,10 @@ func (n *Node) released(m Message) {
 		n.decide()
 	case m.Flags&FlagAll != 0 || slices.Contains(m.Ranks, n.cfg.Rank):
 		n.held = false
+		if n.cfg.Spatial && n.isDue(n.at) { // leave that set out, and count it
+			n.setDue(n.at)
+			n.next++
+		}
 		n.pass()
 	default:
 		n.exchange()

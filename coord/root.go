@@ -82,12 +82,12 @@ func (n *Node) dueUpTo(point uint64) uint64 {
 	return max(n.due, point-point%n.cfg.Every)
 }
 
-// callOff ends the round everywhere. Ranks that are behind leave out the
-// spatial sets up to m.Point that others have taken, and count them.
+// callOff ends the round everywhere. m.Point is the last due point that a
+// rank may have reached; where ranks save alone they still do so.
 func (n *Node) callOff(m Message) {
-	m.Kind, m.Epoch, m.Set = KindCalledOff, n.epoch, n.next
-	if n.cfg.Spatial && n.cfg.Every > 0 && m.Point > n.due {
-		m.Set += m.Point/n.cfg.Every - n.due/n.cfg.Every
+	m.Kind, m.Epoch = KindCalledOff, n.epoch
+	if n.cfg.Spatial {
+		m.Point = 0
 	}
 	n.calledOff(m)
 }

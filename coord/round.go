@@ -371,10 +371,7 @@ func (n *Node) calledOff(m Message) {
 	tell := n.asked || n.busy() && !n.finished
 	stop := n.askedStop || m.Flags&FlagStop != 0
 	n.asked, n.askedStop = false, false
-	if m.Flags&FlagOver == 0 {
-		n.setDue(max(n.due, m.Point))
-		n.next = max(n.next, m.Set)
-	}
+	n.setDue(max(n.due, m.Point))
 	if m.Flags&FlagOver != 0 {
 		n.over, n.overWhy = true, m.Text
 	}

@@ -124,8 +124,6 @@ var scenarios = []scenario{
 		cfg: Config{Every: 2, Spatial: true, MaxReleases: 9}, asks: []string{"1"}, sets: 1, errs: "F"},
 	{name: "spatial, root behind", scripts: []string{"r1 p p p p", "p p p p s0 p"},
 		cfg: Config{Every: 2, Spatial: true, MaxReleases: 9}, asks: []string{"1"}, sets: 2, errs: "F"},
-	{name: "spatial, called off", scripts: []string{"r1 p p p", "p p s0 p"},
-		cfg: Config{Every: 1, Spatial: true, MaxReleases: -1}, asks: []string{"1"}, sets: 3, errs: "CF"},
 	{name: "death 2", scripts: []string{"p s1 p", "p r0 p"}, asks: []string{"1"}, deaths: 1, sets: 1, errs: "FL"},
 	{name: "periodic death", scripts: []string{"p p", "p p"}, cfg: Config{Every: 1}, deaths: 1, sets: 2, errs: "L"},
 	{name: "released with two messages", scripts: []string{"p s1 s2 p", "r0 p", "p r0"}, cfg: Config{Every: 1}, sets: 1},
@@ -137,6 +135,8 @@ var scenarios = []scenario{
 
 // larger ones take minutes.
 var larger = []scenario{
+	{name: "spatial, called off", scripts: []string{"r1 p p p", "p p s0 p"},
+		cfg: Config{Every: 1, Spatial: true, MaxReleases: -1}, asks: []string{"1"}, sets: 3, errs: "CF"},
 	{name: "spatial and ask, longer", scripts: []string{"p p p p", "p p p p"}, cfg: Config{Every: 2, Spatial: true}, asks: []string{"1"}, sets: 3, errs: "F"},
 	{name: "spatial 2, longer", scripts: []string{"s1 p r1 p p", "s0 p r0 p p"}, cfg: Config{Every: 1, Spatial: true}, sets: 3},
 	{name: "silent rank 3", scripts: []string{"p s1 p", "p r0 p", "p p"}, asks: []string{"2"}, sets: 1, errs: "F"},

@@ -425,6 +425,9 @@ func (w *world) saved(r *rank, i int, s Save) error {
 		if list[k].rank == list[k-1].rank {
 			return fmt.Errorf("rank %d saved set %d twice", list[k].rank, s.Set)
 		}
+		if list[k].alone != list[0].alone {
+			return fmt.Errorf("set %d is two sets: ranks %d and %d", s.Set, list[0].rank, list[k].rank)
+		}
 	}
 	if len(list) < len(w.ranks) {
 		return nil
@@ -493,7 +496,7 @@ func (w *world) end() error {
 	}
 	if !died {
 		for set, list := range w.parts {
-			if !list[0].alone || w.sc.cfg.MaxReleases == 0 && w.off == "" {
+			if !list[0].alone || !w.moved && w.off == "" {
 				return fmt.Errorf("set %d: only %d ranks have it", set, len(list))
 			}
 		}

@@ -33,7 +33,7 @@ var layers = [][]string{
 }
 
 // programs may read flags, print and exit. Nothing imports them.
-var programs = []string{"cmd/*", "examples/*", "internal/demo", "internal/bench", "internal/e2e", "internal/lint"}
+var programs = []string{"cmd/*", "examples/*", "internal/demo", "internal/bench", "internal/e2e", "internal/journey/*", "internal/lint"}
 
 // layer returns the height of a package, -1 if it has none.
 func layer(pkg string) int {

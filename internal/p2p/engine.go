@@ -30,7 +30,7 @@ var (
 // methods are called with the engine's lock held.
 type Observer interface {
 	Control(from int, message []byte) // a control message came; the slice is its own
-	Arrived(from int)                 // Received(from) has grown
+	Arrived(from int)                 // Received(from) has grown, or a send to it is done
 	Blocked(on int)                   // the program waits for a message of that rank, Any: of any
 	Unblocked()                       // … no longer
 	Ended(rank int)                   // the rank sends no more messages

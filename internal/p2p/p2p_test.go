@@ -381,3 +381,43 @@ func TestGoroutines(t *testing.T) {
 		return errors.Join(errs...)
 	})
 }
+
+// TestOpenSends: as long as a sender has not heard that its message was
+// received, the totals show that something is on its way.
+func TestOpenSends(t *testing.T) {
+	for name, o := range ways {
+		t.Run(name, func(t *testing.T) {
+			_, es := world(t, 2, o)
+			totals := func() (sent, received uint64) {
+				for _, e := range es {
+					e.Lock()
+					s, r := e.Totals()
+					e.Unlock()
+					sent, received = sent+s, received+r
+				}
+				return sent, received
+			}
+			r := es[0].Isend(0, 1, 1, pattern(1<<12, 1))
+			in := es[1].Irecv(0, 0, 1, make([]byte, 1<<12))
+			for got := false; !got; {
+				es[0].Lock()
+				es[0].poll()
+				done := r.done
+				es[0].Unlock()
+				es[1].Lock()
+				es[1].poll()
+				got = in.done
+				es[1].Unlock()
+				if sent, received := totals(); (sent == received) != (got && (done || r.done)) {
+					t.Fatalf("the receiver has it: %v, the sender knows: %v; totals %d and %d", got, done, sent, received)
+				}
+			}
+			if _, err := es[0].Wait(r); err != nil {
+				t.Fatal(err)
+			}
+			if sent, received := totals(); sent != 1 || received != 1 {
+				t.Fatalf("totals are %d and %d after one message", sent, received)
+			}
+		})
+	}
+}

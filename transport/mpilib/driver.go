@@ -24,6 +24,7 @@ type Driver struct {
 	hosts  []string
 	id     [16]byte // of this world
 	round  uint32   // how often it was connected
+	piece  int      // longest message
 	open   bool     // there is a link
 	ours   bool     // MPI was initialised here
 	closed bool
@@ -53,6 +54,9 @@ func Open(o Options) (*Driver, error) {
 		d, err := start(l, c)
 		old.restore()
 		if err == nil {
+			if d.piece = pieceSize; o.piece > 0 {
+				d.piece = o.piece
+			}
 			return d, nil
 		}
 		if !errors.Is(err, errSize) {

@@ -23,7 +23,7 @@ const (
 	ringSize = 32
 	// maxFlying is how many messages to one peer are given to MPI at a time.
 	maxFlying = 128
-	pieceSize = 1 << 30
+	pieceSize = 1 << 30 // of long payloads: MPI counts with 32 bits
 	// burst is how many frames one Poll takes.
 	burst = 64
 
@@ -179,7 +179,7 @@ func (l *link) give(p *peer, h *transport.Header, payload []byte, token any) boo
 		return true
 	}
 	for rest := payload; len(rest) > 0 && p.lost == nil; {
-		piece := rest[:min(len(rest), pieceSize)]
+		piece := rest[:min(len(rest), l.d.piece)]
 		rest = rest[len(piece):]
 		l.launch(p, flight{payload: payload, last: len(rest) == 0, token: token}, piece, p.tag+1)
 	}
@@ -376,7 +376,7 @@ func (l *link) frame(p *peer, b []byte) {
 	p.head, p.body = *head, body
 	l.mark(p)
 	for rest := body; len(rest) > 0; {
-		piece := rest[:min(len(rest), pieceSize)]
+		piece := rest[:min(len(rest), l.d.piece)]
 		rest = rest[len(piece):]
 		request, err := l.lib.startIrecv(unsafe.Pointer(&piece[0]), len(piece), p.world, tagOf(l.d.round)+1, l.d.comm)
 		if err != nil {

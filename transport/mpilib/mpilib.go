@@ -71,5 +71,7 @@ type Options struct {
 	// launcher that started this process, then any that is installed.
 	Library string
 
-	getenv func(string) string // tests replace it
+	// Tests replace these.
+	getenv func(string) string
+	piece  int
 }

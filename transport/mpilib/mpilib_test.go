@@ -19,9 +19,10 @@ var launchers = []struct {
 	name, program string
 	args          []string
 	libraries     []string
+	piece         int
 }{
-	{"OpenMPI", "mpirun.openmpi", []string{"--allow-run-as-root", "--oversubscribe"}, openMPI},
-	{"MPICH", "mpirun.mpich", nil, mpich},
+	{"OpenMPI", "mpirun.openmpi", []string{"--allow-run-as-root", "--oversubscribe"}, openMPI, 0},
+	{"MPICH", "mpirun.mpich", nil, mpich, 1 << 20},
 }
 
 // need skips the test where the launcher or its library is missing.
@@ -51,7 +52,7 @@ func conformWith(t *testing.T, i int) {
 	conform.Run(t, conform.Transport{
 		New: func(n int, dir string) func(int) (transport.Driver, error) {
 			return func(rank int) (transport.Driver, error) {
-				d, err := Open(Options{})
+				d, err := Open(Options{piece: with.piece})
 				if err != nil {
 					return nil, err
 				}
