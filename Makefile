@@ -9,10 +9,14 @@ FUZZTIME ?= 20s
 PLATFORMS = darwin/amd64 darwin/arm64 windows/amd64 linux/arm64 linux/s390x
 
 .DEFAULT_GOAL := help
-.PHONY: demo test lint cross bench fuzz stress build clean help
+.PHONY: demo journey test lint cross bench fuzz stress build clean help
 
-demo: ## kill a simulation twice, and compare its result with an undisturbed run's
+demo: ## kill simulations, and compare their results with those of undisturbed runs
 	@$(GO) run ./internal/demo
+
+journey: ## take a run through all interconnects there are, and draw docs/journey.svg (as root: network namespaces)
+	@scripts/deps
+	@$(GO) run ./internal/journey/draw
 
 build: ## build the cairn command and the examples into build/
 	$(GO) build -o build/ ./cmd/cairn ./examples/...
@@ -48,7 +52,7 @@ fuzz: ## run every fuzz target for FUZZTIME (20s)
 	done
 
 stress: ## the long versions: ten times as many kills, every bit under every compression, and the race detector where there is a C compiler
-	CAIRN_STRESS=1 $(GO) test -count=1 -timeout 60m -v -run 'TestKill|TestPortable|TestBitFlips' ./internal/e2e ./ckpt
+	CAIRN_STRESS=1 $(GO) test -count=1 -timeout 60m -v -run 'TestKill|TestRanksKill|TestPortable|TestBitFlips' ./internal/e2e ./ckpt
 	@if command -v gcc >/dev/null; then \
 		echo "$(GO) test -race -short ./..."; \
 		CGO_ENABLED=1 $(GO) test -race -short -count=1 -timeout 60m $$($(GO) list ./... | grep -v /internal/e2e); \

@@ -93,7 +93,7 @@ func begin(t *testing.T, run string, env []string, argv ...string) *supervisor {
 	s.cmd.Env = append(os.Environ(), "OMPI_ALLOW_RUN_AS_ROOT=1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1", "UCX_LOG_LEVEL=error")
 	s.cmd.Env = append(s.cmd.Env, env...)
 	s.cmd.Cancel = func() error { return s.cmd.Process.Signal(syscall.SIGQUIT) } // it tells where it hangs
-	s.cmd.WaitDelay = patience                                                 // for what it started and is still there
+	s.cmd.WaitDelay = patience                                                   // for what it started and is still there
 	read, write, err := os.Pipe()
 	if err != nil {
 		t.Fatal(err)
@@ -322,3 +322,5 @@ func sameOutput(t *testing.T, got, want string) {
 		t.Fatalf("the output tells nothing: %q", want)
 	}
 }
+
+func pid() string { return strconv.Itoa(os.Getpid()) }

@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -25,7 +26,7 @@ type stage struct {
 
 // spare is how many steps there are besides those of the phases: a fast ring
 // goes on while it is being stopped.
-const spare = 20000
+const spare = 2000
 
 // Travel does the journey and returns its phases and the last line of the
 // ring's output, which says whether all messages arrived, once each and
@@ -83,6 +84,9 @@ func Travel(ctx context.Context, o Options) (phases []Phase, last string, err er
 
 const outName = "ring.txt"
 
+// asRoot lets Open MPI run as root, who is needed for namespaces.
+var asRoot = []string{"OMPI_ALLOW_RUN_AS_ROOT=1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1"}
+
 // stages are the phases, in their order.
 func stages(net *Network, neterr error, folder string) ([]stage, error) {
 	hosts := func(title string, count int) stage {
@@ -93,8 +97,8 @@ func stages(net *Network, neterr error, folder string) ([]stage, error) {
 		return s
 	}
 	open := stage{title: "Open MPI", flags: []string{"--launcher", "mpirun", "--transport", "mpi", "--launcher-args=--oversubscribe"},
-		env: []string{"OMPI_ALLOW_RUN_AS_ROOT=1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1"}}
-	if dir, err := launcher(folder, "mpirun.openmpi", "Open MPI"); err != nil {
+		env: slices.Clone(asRoot)}
+	if dir, err := launcher(folder, "mpirun.openmpi", "open-mpi.org"); err != nil {
 		open.left = err
 	} else {
 		open.env = append(open.env, dir)
@@ -124,7 +128,9 @@ func launcher(folder, name, mark string) (string, error) {
 			return "", fmt.Errorf("%s is not installed; scripts/deps installs it", name)
 		}
 	}
-	if text, _ := exec.Command(path, "--version").CombinedOutput(); !strings.Contains(string(text), mark) {
+	version := exec.Command(path, "--version")
+	version.Env = append(os.Environ(), asRoot...)
+	if text, _ := version.CombinedOutput(); !strings.Contains(string(text), mark) {
 		return "", fmt.Errorf("%s is not installed; scripts/deps installs it", name)
 	}
 	dir := filepath.Join(folder, name)

@@ -58,7 +58,7 @@ func Picture(phases []Phase) string {
 	wide := float64(plotWide) / float64(max(1, len(phases)))
 	for i, p := range phases {
 		x0 := left + float64(i)*wide
-		colour := colours[i%len(colours)]
+		colour := colours[int(p.Label[0]-'A')%len(colours)]
 		put(`<line x1="%.1f" y1="%d" x2="%.1f" y2="%d" stroke="#888"/>`, x0, top, x0, top+plotHigh+6)
 		for _, s := range p.Samples {
 			x := x0 + 4 + (wide-8)*float64(s.Step-p.From)/float64(max(1, p.To-p.From))

@@ -29,6 +29,7 @@ var layers = [][]string{
 	{"internal/graph", "internal/p2p"},
 	{"ckpt", "mpi"},
 	{".", "supervise"},
+	{"internal/journey"},
 	programs,
 }
 

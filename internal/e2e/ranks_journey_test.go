@@ -1,0 +1,85 @@
+//go:build linux
+
+package e2e
+
+import (
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/cairnrun/cairn/internal/journey"
+)
+
+// TestRanksJourney takes one run through shared memory, TCP between hosts,
+// mixtures of both, and two MPI libraries. It ends with the result of a run
+// that stayed where it was, and the messages really went as they should.
+func TestRanksJourney(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes half a minute")
+	}
+	o := journey.Options{
+		Cairn: build(t, "./cmd/cairn", runtime.GOARCH), Ring: program(t, "ring"),
+		Folder: t.TempDir(), Steps: 100, Report: 20, Tell: func(s string) { t.Log(s) },
+	}
+	phases, last, err := journey.Travel(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	routes := map[string]string{
+		"A": "shm shm shm shm shm shm shm shm",
+		"B": "tcp tcp tcp tcp tcp tcp tcp tcp",
+		"C": "shm tcp shm tcp shm tcp shm tcp",
+		"D": "shm shm shm tcp shm shm shm tcp",
+		"E": "mpi mpi mpi mpi mpi mpi mpi mpi",
+		"F": "mpi mpi mpi mpi mpi mpi mpi mpi",
+		"G": "shm shm shm shm shm shm shm shm",
+	}
+	if len(phases) != len(routes) {
+		t.Errorf("%d phases of %d", len(phases), len(routes))
+	}
+	steps, went := 0, 0
+	for _, p := range phases {
+		if p.From != steps {
+			t.Errorf("phase %s begins at step %d, the one before ended at %d", p.Label, p.From, steps)
+		}
+		steps = p.To
+		if p.Left != "" {
+			continue
+		}
+		went++
+		if got := strings.Join(p.Routes, " "); got != routes[p.Label] {
+			t.Errorf("phase %s went by %s", p.Label, got)
+		}
+		if len(p.Samples) == 0 || p.To <= p.From {
+			t.Errorf("phase %s did nothing: steps %d to %d", p.Label, p.From, p.To)
+		}
+	}
+	if want := strings.TrimSpace(undisturbed(t, journey.Ranks, o.Ring, "-steps", "2700", "-report", "0")); last != want {
+		t.Errorf("it ended with %q, a run that stayed with %q", last, want)
+	}
+	picture := journey.Picture(phases)
+	if strings.Count(picture, "<circle") < went || !strings.HasSuffix(picture, "</svg>\n") {
+		t.Error("the picture shows too little")
+	}
+	if left := leftOver(); len(left) > 0 {
+		t.Errorf("namespaces are left: %v", left)
+	}
+	if went < len(phases) {
+		t.Skipf("%d of %d phases were possible here", went, len(phases))
+	}
+}
+
+// leftOver are the namespaces of this process.
+func leftOver() []string {
+	list, _ := os.ReadDir("/run/netns")
+	var names []string
+	for _, e := range list {
+		if ok, _ := filepath.Match("cairn-journey-"+pid()+"-*", e.Name()); ok {
+			names = append(names, e.Name())
+		}
+	}
+	return slices.Compact(names)
+}
