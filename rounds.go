@@ -131,13 +131,14 @@ func (t *team) Control(from int, raw []byte) {
 		t.early = append(t.early, earlyControl{from, raw})
 		return
 	}
-	m, err := coord.Parse(raw)
-	if err != nil {
-		t.p.log.Error("cairn: a control message can't be read", "from", from, "error", err)
-		return
-	}
 	t.limit.Store(0)
-	t.node.Receive(from, m)
+	m, err := coord.Parse(raw)
+	if err == nil {
+		err = t.node.Receive(from, m)
+	}
+	if err != nil { // the ranks run different programs, or something is badly wrong
+		t.engine.Abort(fmt.Errorf("a control message of rank %d: %w", from, err))
+	}
 	t.act()
 }
 

@@ -221,7 +221,9 @@ func (e *Engine) Fail(err error) {
 	e.fail(err)
 }
 
-// fail is Fail with the lock held.
+// Abort is Fail with the lock held.
+func (e *Engine) Abort(err error) { e.fail(err) }
+
 func (e *Engine) fail(err error) {
 	if e.err == nil {
 		e.err = err

@@ -1,15 +1,21 @@
 package p2p
 
-import "runtime"
+import (
+	"runtime"
+	"time"
+)
 
 // none is no rank, where a wait depends on none.
 const none = -2
 
 const (
 	// spins is how often links are polled without success before the caller
-	// sleeps, and crowdedSpins where ranks share processors.
+	// counts as blocked, and crowdedSpins where ranks share processors. There
+	// it sleeps then; else it goes on polling for linger: to wake up takes as
+	// long as a peer takes to read half a megabyte.
 	spins        = 4000
 	crowdedSpins = 20
+	linger       = time.Millisecond
 	// breath is after how many polls others may have the lock.
 	breath = 32
 )
@@ -29,6 +35,7 @@ func (e *Engine) wait(r *Request) error {
 func (e *Engine) until(on int, done func() bool) error {
 	blocked := false
 	idle, limit := 0, spins
+	var since time.Time // it is blocked
 	if e.cfg.Crowded {
 		limit = crowdedSpins
 	}
@@ -46,7 +53,15 @@ func (e *Engine) until(on int, done func() bool) error {
 		if done() { // another goroutine's doing
 			break
 		}
-		if idle++; idle < limit {
+		if idle++; idle == limit && !e.cfg.Crowded {
+			since = time.Now()
+		}
+		if idle >= limit && !blocked && on != none {
+			blocked = true
+			e.blocked(on)
+			continue // that may have sent something
+		}
+		if idle < limit || !e.cfg.Crowded && (idle%breath != 0 || time.Since(since) < linger) {
 			if idle%breath == 0 {
 				e.mu.Unlock()
 				if e.cfg.Crowded || idle%1024 == 0 {
@@ -56,13 +71,10 @@ func (e *Engine) until(on int, done func() bool) error {
 			}
 			continue
 		}
-		if !blocked && on != none {
-			blocked = true
-			e.blocked(on)
-			continue // that may have sent something
-		}
 		e.sleep.sleep(e)
-		idle = limit - min(limit, breath)
+		if idle = 0; !e.cfg.Crowded {
+			idle = limit // not again for so long, unless something comes
+		}
 	}
 	if blocked {
 		e.unblocked()
