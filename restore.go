@@ -164,7 +164,7 @@ func (p *Run) load(ctx context.Context, index uint64) (*ckpt.Table, error) {
 // changing anything, and returns what to restore.
 func (p *Run) fits(ctx context.Context, s *ckpt.Set) (*graph.Image, []graph.Root, error) {
 	if n := max(s.Header.Ranks, 1); n != p.seat.Size {
-		return nil, nil, fmt.Errorf("%s: %w: it was saved by a run of %d ranks, and this one has %d", s.Path, ErrMismatch, n, p.seat.Size)
+		return nil, nil, fmt.Errorf("%s: %w: it was saved by a run of %d ranks, and this one has %d: start it with as many, or give it another folder", s.Path, ErrMismatch, n, p.seat.Size)
 	}
 	img, err := s.Image()
 	if err != nil {

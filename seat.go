@@ -72,7 +72,7 @@ func takeSeat(ctx context.Context, opts *Options, log *slog.Logger) (*seat, erro
 	if list := os.Getenv(envTransport); list != "" {
 		s.Transports = strings.Split(list, ",")
 	}
-	if s.mpi, err = mpilib.Open(mpilib.Options{}); err == nil {
+	if s.mpi, err = s.openMPI(); err == nil {
 		if s.mpi.Rank() != rank || s.mpi.Size() != size {
 			return nil, fmt.Errorf("cairn: the launcher says rank %d of %d, but the MPI library %s says rank %d of %d: name the library that belongs to the launcher in CAIRN_LIBMPI", rank, size, s.mpi.Library(), s.mpi.Rank(), s.mpi.Size())
 		}
@@ -86,6 +86,21 @@ func takeSeat(ctx context.Context, opts *Options, log *slog.Logger) (*seat, erro
 		s.meet = m.exchange
 	}
 	return s, s.introduce(ctx)
+}
+
+// openMPI opens the MPI library, if the launcher is one that can connect it. A
+// library that looks in vain for what srun offers only with --mpi ends the
+// process, so it is not even tried then, unless the user names it or asks for
+// the transport.
+func (s *seat) openMPI() (*mpilib.Driver, error) {
+	offered := slices.Contains(s.Transports, "mpi")
+	for _, name := range []string{"OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMI_FD", "PMIX_RANK", mpilib.EnvLibrary} {
+		offered = offered || os.Getenv(name) != ""
+	}
+	if !offered {
+		return nil, errors.New("srun offers no MPI library a connection; give it --mpi=pmix or --mpi=pmi2 to use one")
+	}
+	return mpilib.Open(mpilib.Options{})
 }
 
 // envTransport lists the transports to use in a run that nobody supervises.
@@ -193,7 +208,7 @@ func (s *seat) drivers(log *slog.Logger) (list []transport.Driver, err error) {
 			if rank, size, _, _ := launched(); s.mpi == nil && (size != s.Size || rank != s.Rank) {
 				err = errors.New("the ranks were not started by the launcher of an MPI library; use 'cairn run --launcher mpirun'")
 			} else if s.mpi == nil {
-				s.mpi, err = mpilib.Open(mpilib.Options{})
+				s.mpi, err = s.openMPI()
 			}
 			d = s.mpi
 		default:

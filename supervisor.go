@@ -124,7 +124,7 @@ func (p *Run) told(m *control.Message) {
 			p.ask(m.Reason)
 		}
 	case control.Lost:
-		if p.team != nil {
+		if p.seat.Size > 1 {
 			p.team.engine.Fail(fmt.Errorf("%w: rank %d: %s", mpi.ErrLost, m.Rank, m.Why))
 		}
 	}
@@ -133,7 +133,7 @@ func (p *Run) told(m *control.Message) {
 // unsupervised takes in that nobody listens any more. The run can't go on:
 // its ranks are about to be started again by somebody else.
 func (p *Run) unsupervised(err error) {
-	if p.team != nil {
+	if p.seat.Size > 1 {
 		p.team.engine.Fail(err)
 	}
 }
@@ -144,7 +144,7 @@ func (p *Run) report(done <-chan struct{}) {
 	defer tick.Stop()
 	for {
 		m := &control.Message{Kind: control.Progress, Points: p.shown.Load()}
-		if p.team != nil {
+		if p.seat.Size > 1 { // alone, World may make a team at any time
 			m.Messages = p.team.engine.Traffic()
 		}
 		p.seat.ctl.say(m)

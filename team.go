@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"syscall"
 
 	"github.com/cairnrun/cairn/ckpt"
@@ -149,7 +151,7 @@ func (t *team) packed(alone bool) error {
 type verdict struct {
 	Code int32
 	Len  int32
-	Text [240]byte
+	Text [480]byte
 }
 
 const (
@@ -177,35 +179,46 @@ func verdictOf(err error) verdict {
 var errUnsafe = errors.New("the point was not safe")
 
 // agree tells all ranks how a step went here. It returns nil if it went well
-// everywhere; this rank's own error if there is one; else one that names a
-// rank that has one. The error wraps ErrCorrupt if the set can be stepped over
-// by all.
-func (t *team) agree(mine error) error {
-	v := verdictOf(mine)
+// everywhere, else a rank on which it did not, the same everywhere, and an
+// error: that rank's, or this one's own if it is as bad. It wraps ErrCorrupt if
+// the set can be stepped over by all.
+func (t *team) agree(mine error) (worst int, err error) {
 	all := make([]verdict, t.world.Size())
-	if err := mpi.Allgather(t.world, []verdict{v}, all); err != nil {
-		return errors.Join(mine, err)
+	if err := mpi.Allgather(t.world, []verdict{verdictOf(mine)}, all); err != nil {
+		return 0, errors.Join(mine, err)
 	}
-	worst := 0
 	for r, v := range all {
 		if v.Code > all[worst].Code {
 			worst = r
 		}
 	}
-	switch w := all[worst]; {
+	w := all[worst]
+	text := string(w.Text[:max(0, min(int(w.Len), len(w.Text)))])
+	switch {
 	case w.Code == fine:
-		return nil
-	case w.Code == v.Code:
+		return 0, nil
+	case worst == t.engine.Rank():
 		if w.Code == damaged && !errors.Is(mine, ErrCorrupt) {
-			return fmt.Errorf("%w: %w", ErrCorrupt, mine)
+			mine = fmt.Errorf("%w: %w", ErrCorrupt, mine)
 		}
-		return mine
+		return worst, mine
 	case w.Code == damaged:
-		return fmt.Errorf("%w: on rank %d: %s", ErrCorrupt, worst, w.Text[:max(0, min(int(w.Len), len(w.Text)))])
+		return worst, &remote{fmt.Sprintf("on rank %d: %s", worst, text), ErrCorrupt}
+	case w.Code == all[t.engine.Rank()].Code:
+		return worst, mine
 	default:
-		return fmt.Errorf("rank %d can't restore: %s", worst, w.Text[:max(0, min(int(w.Len), len(w.Text)))])
+		return worst, fmt.Errorf("rank %d can't restore: %s", worst, text)
 	}
 }
+
+// remote is an error of another rank.
+type remote struct {
+	text string
+	is   error
+}
+
+func (r *remote) Error() string { return r.text }
+func (r *remote) Unwrap() error { return r.is }
 
 // lists gives every rank's list of sets to all ranks.
 func (t *team) lists(mine []uint64) ([][]uint64, error) {
@@ -249,12 +262,14 @@ func (t *team) restore(ctx context.Context, sets []uint64) (*ckpt.Table, error) 
 		}
 		line, ok := coord.Line(all)
 		if !ok {
-			return nil, t.afresh(bad)
+			return nil, t.afresh(bad, all)
 		}
-		if err = t.agree(t.examine(ctx, line)); err == nil {
+		worst, err := t.examine(ctx, line)
+		if err == nil {
 			var table *ckpt.Table
 			table, err = p.load(ctx, line)
-			if err = t.agree(err); err == nil {
+			if worst, err = t.agree(err); err == nil {
+				t.missing(all, line)
 				for _, n := range have {
 					if n > line { // not all ranks have it
 						p.damaged[n] = true
@@ -272,66 +287,109 @@ func (t *team) restore(ctx context.Context, sets []uint64) (*ckpt.Table, error) 
 		}
 		p.damaged[line] = true
 		bad = append(bad, err)
-		p.log.Warn("cairn: a damaged checkpoint is stepped over", "set", line, "error", err)
+		if worst == t.engine.Rank() { // one says it for all
+			p.log.Warn("cairn: a damaged checkpoint is stepped over", "set", line, "rank", worst, "error", err, "next", "an older set is tried; 'cairn verify' tells more")
+		}
+	}
+}
+
+// missing says it if a set that was complete is not any more, and an older one
+// is taken.
+func (t *team) missing(lists [][]uint64, line uint64) {
+	if t.engine.Rank() != 0 {
+		return
+	}
+	l, err := t.p.dir.Line()
+	if err != nil || l.Set <= line || t.p.damaged[l.Set] {
+		return
+	}
+	for r, list := range lists {
+		if !slices.Contains(list, l.Set) {
+			t.p.log.Warn("cairn: a checkpoint that has lost a file is stepped over", "set", l.Set, "rank", r, "taken", line,
+				"next", "the run goes on from the older one; what came after it is computed again")
+			return
+		}
 	}
 }
 
 // afresh says whether a run that found no set may begin anew.
-func (t *team) afresh(bad []error) error {
+func (t *team) afresh(bad []error, lists [][]uint64) error {
 	var err error
 	if t.engine.Rank() == 0 {
 		l, lerr := t.p.dir.Line()
 		switch {
 		case len(bad) > 0:
-			err = errors.Join(bad...)
+			err = inLine(bad)
 		case errors.Is(lerr, store.ErrLine):
 			err = lerr
 		case lerr != nil:
 			err = lerr
+		case l.Set > 0 && l.Ranks != t.engine.Size():
+			err = fmt.Errorf("%s: %w: set %d was saved by a run of %d ranks, and this one has %d: start it with as many, or give it another folder", t.p.dir.Path(), ErrMismatch, l.Set, l.Ranks, t.engine.Size())
 		case l.Set > 0:
-			err = fmt.Errorf("set %d was complete on all of %d ranks, and is not any more", l.Set, l.Ranks)
+			err = fmt.Errorf("set %d was complete on all of %d ranks, and is not any more%s", l.Set, l.Ranks, t.lacking(lists, l.Set))
 		}
-		if err != nil {
+		if err != nil && !errors.Is(err, ErrMismatch) {
 			err = fmt.Errorf("no checkpoint in %s can be loaded by all ranks; to start afresh, move that folder away: %w", t.p.dir.Path(), err)
 		}
 	}
 	if err != nil {
 		err = notCorrupt{err}
 	}
-	err = t.agree(err)
+	_, err = t.agree(err)
 	if n, ok := err.(notCorrupt); ok {
 		err = n.error
 	}
 	return err
 }
 
+// lacking names a rank that lacks a set which others have.
+func (t *team) lacking(lists [][]uint64, set uint64) string {
+	for r, list := range lists {
+		if !slices.Contains(list, set) {
+			return fmt.Sprintf(": rank %d has no file of it", r)
+		}
+	}
+	return ""
+}
+
+// inLine joins errors in one line.
+func inLine(errs []error) error {
+	var texts []string
+	for _, err := range errs {
+		texts = append(texts, err.Error())
+	}
+	return &remote{strings.Join(texts, "; "), errs[0]}
+}
+
 // notCorrupt is an error after which there is nothing to step over to.
 type notCorrupt struct{ error }
 
-// examine looks whether this rank's part of a set can be loaded, as far as
-// that can be seen without changing anything.
-func (t *team) examine(ctx context.Context, index uint64) error {
+// examine looks whether all ranks' parts of a set can be loaded, as far as
+// that can be seen without changing anything. It returns what agree does.
+func (t *team) examine(ctx context.Context, index uint64) (worst int, err error) {
 	s, err := ckpt.Open(t.p.dir.FS(), t.p.dir.File(index))
-	sent, received := make([]uint64, t.world.Size()), make([]uint64, t.world.Size())
 	if err == nil {
 		defer s.Close()
 		_, _, err = t.p.fits(ctx, s)
-		copy(sent, s.Header.Sent)
-		copy(received, s.Header.Received)
 	}
+	if worst, err = t.agree(err); err != nil {
+		return worst, err
+	}
+	sent, received := make([]uint64, t.world.Size()), make([]uint64, t.world.Size())
+	copy(sent, s.Header.Sent)
+	copy(received, s.Header.Received)
 	theirs := make([]uint64, len(sent))
-	if merr := mpi.Alltoall(t.world, sent, theirs); merr != nil {
-		return errors.Join(err, merr)
-	}
-	if err != nil {
-		return err
+	if err := mpi.Alltoall(t.world, sent, theirs); err != nil {
+		return 0, err
 	}
 	for r := range theirs {
 		if theirs[r] != received[r] {
-			return fmt.Errorf("%w: %s: rank %d had sent %d messages to rank %d, which had received %d: they crossed the point at which set %d was taken; take it with the other ranks, without Options.Spatial", errUnsafe, s.Path, r, theirs[r], t.engine.Rank(), received[r], index)
+			err = fmt.Errorf("%w: %s: rank %d had sent %d messages to rank %d, which had received %d: they crossed the point at which set %d was taken; take it with the other ranks, without Options.Spatial", errUnsafe, s.Path, r, theirs[r], t.engine.Rank(), received[r], index)
+			break
 		}
 	}
-	return nil
+	return t.agree(err)
 }
 
 // resume puts back what was in flight.

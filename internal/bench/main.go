@@ -109,9 +109,7 @@ func run(ctx context.Context) error {
 		case "checkpoints":
 			err = b.checkpoints()
 		case "ranks":
-			if err = b.ranks(); err == nil {
-				b.reportRanks()
-			}
+			err = b.ranks()
 		default:
 			err = fmt.Errorf("no part %q; there are checkpoints and ranks", part)
 		}

@@ -66,6 +66,7 @@ func (b *bench) ranks() error {
 			}
 		}
 	}
+	b.reportRanks()
 	return nil
 }
 

@@ -4,6 +4,7 @@
 // byte. It has no code of its own.
 //
 // The tests need a Unix system. What else one needs (qemu, h5dump, h5py, the
-// right to mount) it says when it skips. With CAIRN_STRESS=1 there are ten
-// times as many kills.
+// right to mount or to make network namespaces, mpirun, Slurm) it says when it
+// skips. With CAIRN_STRESS=1 there are ten times as many kills; CAIRN_SEED
+// chooses the moments of those in runs of several ranks.
 package e2e

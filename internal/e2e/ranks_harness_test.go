@@ -4,7 +4,6 @@ package e2e
 
 import (
 	"bufio"
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -37,7 +36,6 @@ type runOf struct {
 	t       *testing.T
 	folder  string   // for everything
 	command []string // the program and its arguments
-	sup     *supervisor
 }
 
 // newRun makes the folder of a run.
@@ -282,11 +280,12 @@ func undisturbed(t *testing.T, n int, command ...string) string {
 	return r.output()
 }
 
-// mpich makes a folder whose mpirun is MPICH's, for PATH.
-func mpich(t *testing.T) []string {
+// launcherNamed is an environment in which mpirun is a certain one.
+func launcherNamed(t *testing.T, name string) []string {
 	t.Helper()
 	dir := t.TempDir()
-	if err := os.WriteFile(filepath.Join(dir, "mpirun"), []byte("#!/bin/sh\nexec mpirun.mpich \"$@\"\n"), 0o755); err != nil {
+	// Not a link: MPICH's looks for its parts where it was called.
+	if err := os.WriteFile(filepath.Join(dir, "mpirun"), []byte("#!/bin/sh\nexec "+name+" \"$@\"\n"), 0o755); err != nil {
 		t.Fatal(err)
 	}
 	return []string{"PATH=" + dir + ":" + os.Getenv("PATH")}
@@ -318,7 +317,7 @@ func sameOutput(t *testing.T, got, want string) {
 	if got != want {
 		t.Fatalf("the output differs from that of an undisturbed run: %s", firstDifference([]byte(got), []byte(want)))
 	}
-	if !bytes.ContainsAny([]byte(want), "0123456789") {
+	if !strings.ContainsAny(want, "0123456789") {
 		t.Fatalf("the output tells nothing: %q", want)
 	}
 }

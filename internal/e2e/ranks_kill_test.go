@@ -12,6 +12,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/cairnrun/cairn/internal/journey"
 )
 
 // rankKills is how many blows fall in all.
@@ -22,6 +24,8 @@ func rankKills() int {
 	return 100
 }
 
+const verified = "Verification    =                     SUCCESSFUL"
+
 // killed are the runs that are killed: program, ranks and transports, with
 // checkpoints so often that many blows fall into one.
 var killed = []struct {
@@ -31,18 +35,19 @@ var killed = []struct {
 	program string
 	args    string
 	flags   string
+	slots   []int  // of hosts, if there are several
 	ends    string // what the output says at a good end
 }{
-	{"ring-shm-8", 14, 8, "ring", "-steps 12000 -bytes 8192 -report 0", "--transport shm --every 30ms", "ring ok"},
-	{"ring-tcp-4", 12, 4, "ring", "-steps 12000 -bytes 8192 -report 0", "--transport tcp --every 30ms", "ring ok"},
-	{"ring-reopen-4", 6, 4, "ring", "-steps 12000 -bytes 65536 -report 0", "--transport tcp-reopen --every 40ms", "ring ok"},
-	{"heat-shm-4", 14, 4, "heat", "-n 256 -steps 6000 -check 500", "--transport shm --every-points 120", "heat ok"},
-	{"heat-mixed-8", 12, 8, "heat", "-n 128 -steps 6000 -check 500", "--every 40ms --hosts a:3,b:3,c:2 --rsh", "heat ok"},
-	{"cg-shm-4", 10, 4, "npb", "-kernel cg -class W", "--transport shm --every-points 1", "Verification    =                     SUCCESSFUL"},
-	{"mg-tcp-8", 8, 8, "npb", "-kernel mg -class W", "--transport tcp --every-points 1", "Verification    =                     SUCCESSFUL"},
-	{"ft-shm-8", 8, 8, "npb", "-kernel ft -class W", "--transport shm --every-points 1", "Verification    =                     SUCCESSFUL"},
-	{"is-mixed-4", 8, 4, "npb", "-kernel is -class W", "--every-points 1 --hosts a:2,b:2 --rsh", "Verification    =                     SUCCESSFUL"},
-	{"ep-tcp-4", 8, 4, "npb", "-kernel ep -class S", "--transport tcp --every-points 1", "Verification    =                     SUCCESSFUL"},
+	{"ring-shm-8", 14, 8, "ring", "-steps 12000 -bytes 8192 -report 0", "--transport shm --every 30ms", nil, "ring ok"},
+	{"ring-tcp-4", 12, 4, "ring", "-steps 12000 -bytes 8192 -report 0", "--transport tcp --every 30ms", nil, "ring ok"},
+	{"ring-reopen-4", 6, 4, "ring", "-steps 12000 -bytes 65536 -report 0", "--transport tcp-reopen --every 40ms", nil, "ring ok"},
+	{"heat-shm-4", 14, 4, "heat", "-n 256 -steps 6000 -check 500", "--transport shm --every-points 120", nil, "heat ok"},
+	{"heat-mixed-8", 12, 8, "heat", "-n 128 -steps 6000 -check 500", "--every 40ms", []int{3, 3, 2}, "heat ok"},
+	{"cg-shm-4", 10, 4, "npb", "-kernel cg -class W", "--transport shm --every-points 1", nil, verified},
+	{"mg-tcp-8", 8, 8, "npb", "-kernel mg -class W", "--transport tcp --every-points 1", nil, verified},
+	{"ft-shm-8", 8, 8, "npb", "-kernel ft -class W", "--transport shm --every-points 1", nil, verified},
+	{"is-mixed-4", 8, 4, "npb", "-kernel is -class W", "--every-points 1", []int{2, 2}, verified},
+	{"ep-tcp-4", 8, 4, "npb", "-kernel ep -class S", "--transport tcp --every-points 1", nil, verified},
 }
 
 // TestRanksKill kills ranks, now and then a helper or the supervisor, at
@@ -63,9 +68,9 @@ func TestRanksKill(t *testing.T) {
 			t.Logf("CAIRN_SEED=%d", seed)
 			command := append([]string{program(t, v.program)}, strings.Fields(v.args)...)
 			k := &hunter{t: t, n: v.n, command: command, dice: rand.New(rand.NewPCG(seed, uint64(i)))}
-			k.flags = append(strings.Fields(v.flags), "-n", strconv.Itoa(v.n), "--grace", "20s")
-			if strings.HasSuffix(v.flags, "--rsh") { // hosts that are this one, and share no memory
-				k.flags = append(strings.Fields(v.flags), "env HOST={host}", "-n", strconv.Itoa(v.n), "--grace", "20s")
+			k.flags = append(strings.Fields(v.flags), "-n", strconv.Itoa(v.n), "--grace", "5s")
+			if len(v.slots) > 0 {
+				k.flags = append(k.flags, "--rsh", journey.Shell, "--hosts", hosts(t, v.slots))
 			}
 			k.want = steady(undisturbed(t, v.n, command...))
 			must(t, k.want, v.ends)
@@ -76,6 +81,21 @@ func TestRanksKill(t *testing.T) {
 			t.Logf("%d kills in %d runs: %s", k.blows.all, k.runs, k.blows)
 		})
 	}
+}
+
+// hosts makes hosts with so many slots, for --hosts.
+func hosts(t *testing.T, slots []int) string {
+	t.Helper()
+	net, err := journey.NewNetwork(len(slots))
+	if err != nil {
+		t.Skip(err)
+	}
+	t.Cleanup(net.Close)
+	var list []string
+	for i, k := range slots {
+		list = append(list, fmt.Sprintf("%s:%d", net.Hosts[i], k))
+	}
+	return strings.Join(list, ",")
 }
 
 // steady is an output without what differs from run to run.
@@ -154,7 +174,7 @@ func (k *hunter) chase(r *runOf, s *supervisor) bool {
 			moment = &k.blows.restarting
 			early++
 		case 1, 2: // some sets later
-			for range 1 + k.dice.IntN(3) {
+			for range 1 + k.dice.IntN(2) {
 				if line, ok = s.sees(line, "committed"); !ok {
 					return false
 				}
@@ -170,12 +190,12 @@ func (k *hunter) chase(r *runOf, s *supervisor) bool {
 		if span := k.dice.IntN(4); span > 0 && when != 3 { // up to 1, 8 or 64 ms later
 			time.Sleep(time.Duration(k.dice.Int64N(int64(time.Millisecond) << (3 * (span - 1)))))
 		}
-		hit, supervisor := k.strike(s)
-		if !hit {
+		hit, supervisor := false, false
+		for !hit { // else it has just begun, or is about to end
 			if _, _, over := s.said(); over {
 				return false
 			}
-			continue
+			hit, supervisor = k.strike(s)
 		}
 		*moment++
 		if supervisor {
@@ -227,4 +247,19 @@ func (k *hunter) strike(s *supervisor) (hit, supervisor bool) {
 	k.blows.all++
 	*counter++
 	return true, counter == &k.blows.supervisors
+}
+
+// TestRanksOne: a program for several ranks runs as one, too, supervised.
+func TestRanksOne(t *testing.T) {
+	t.Parallel()
+	want := ""
+	for i := range 5 {
+		r := newRun(t, program(t, "ring"), "-steps", "200", "-report", "0")
+		r.start("-n", "1", "--every-points", "50").finishes()
+		if i == 0 {
+			want = r.output()
+			must(t, want, "ring ok ranks=1 steps=200")
+		}
+		sameOutput(t, r.output(), want)
+	}
 }

@@ -73,7 +73,7 @@ func Picture(phases []Phase) string {
 		}
 	}
 	put(`<rect x="%d" y="%d" width="%d" height="%d" fill="none" stroke="#888"/>`, left, top, plotWide, plotHigh)
-	put(`<text x="%d" y="%d" text-anchor="end" font-size="11" fill="#666">numbers below the axis: first step of each phase</text>`, left+plotWide, height-4)
+	put(`<text x="%d" y="%d" text-anchor="end" font-size="11" fill="#666">numbers below the axis: first step of each phase; all hosts share the processors of one machine</text>`, left+plotWide, height-4)
 	put(`</svg>`)
 	return b.String()
 }

@@ -53,7 +53,7 @@ func (e *Engine) exchange(ctx context.Context) ([]card, error) {
 			here++
 		}
 	}
-	e.mu.Lock()
+	e.lock()
 	e.cfg.Crowded = e.cfg.Crowded || here > runtime.NumCPU()
 	e.mu.Unlock()
 	return cards, nil
@@ -108,7 +108,7 @@ func (e *Engine) connect(ctx context.Context, cards []card, only transport.Drive
 		if err != nil {
 			return fmt.Errorf("%s: %w", d.Name(), err)
 		}
-		e.mu.Lock()
+		e.lock()
 		e.links = append(e.links, link{l, d})
 		for i := range to {
 			if to[i] == nil {
@@ -211,7 +211,7 @@ func (e *Engine) Reopen(ctx context.Context) error {
 // caller. done says that the work of this rank is done; Close returns whether
 // that holds for all.
 func (e *Engine) Close(ctx context.Context, done bool) (all bool, err error) {
-	e.mu.Lock()
+	e.lock()
 	if e.closed {
 		e.mu.Unlock()
 		return false, nil
@@ -255,7 +255,7 @@ func (e *Engine) Close(ctx context.Context, done bool) (all bool, err error) {
 			errs = append(errs, fmt.Errorf("%s: %w", l.driver.Name(), cerr))
 		}
 	}
-	e.mu.Lock()
+	e.lock()
 	e.sleep.close()
 	e.mu.Unlock()
 	return all, errors.Join(err, errors.Join(errs...))

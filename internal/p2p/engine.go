@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 
 	"github.com/cairnrun/cairn/transport"
 )
@@ -77,6 +78,7 @@ type peer struct {
 // caller is an Observer, or is between Lock and Unlock.
 type Engine struct {
 	mu         sync.Mutex
+	wanted     atomic.Int32 // goroutines that wait for mu
 	rank, size int
 	cfg        Config
 	count      bool
@@ -134,7 +136,7 @@ func (e *Engine) Rank() int { return e.rank }
 func (e *Engine) Size() int { return e.size }
 
 // Lock keeps the engine from moving anything until Unlock.
-func (e *Engine) Lock()   { e.mu.Lock() }
+func (e *Engine) Lock()   { e.lock() }
 func (e *Engine) Unlock() { e.mu.Unlock() }
 
 // SetObserver sets who is told. The lock is held.
@@ -180,7 +182,7 @@ func (e *Engine) Err() error { return e.err }
 
 // Route names the transport that serves a peer.
 func (e *Engine) Route(to int) string {
-	e.mu.Lock()
+	e.lock()
 	defer e.mu.Unlock()
 	for _, l := range e.links {
 		if e.peers[to].link == l.Link {
@@ -194,7 +196,7 @@ func (e *Engine) Route(to int) string {
 // communicator gets if no member says a higher one; with n > 0 it is moved to
 // at least n first.
 func (e *Engine) Contexts(n uint32) uint32 {
-	e.mu.Lock()
+	e.lock()
 	defer e.mu.Unlock()
 	e.contexts = max(e.contexts, n)
 	return e.contexts
@@ -205,7 +207,7 @@ func (e *Engine) NextContext() uint32 { return e.contexts }
 
 // Traffic returns how many messages were sent and received.
 func (e *Engine) Traffic() uint64 {
-	e.mu.Lock()
+	e.lock()
 	defer e.mu.Unlock()
 	n := uint64(0)
 	for i := range e.peers {
@@ -216,7 +218,7 @@ func (e *Engine) Traffic() uint64 {
 
 // Fail ends all operations, now and later, with an error.
 func (e *Engine) Fail(err error) {
-	e.mu.Lock()
+	e.lock()
 	defer e.mu.Unlock()
 	e.fail(err)
 }

@@ -114,7 +114,7 @@ func (e *Engine) Pending() int {
 // Saving tells what to save of a receive: that it is done, or when it was
 // posted. It counts those that are pending, see Saved. The lock is not held.
 func (e *Engine) Saving(r *Request) (done bool, posted uint64, st Status, err error) {
-	e.mu.Lock()
+	e.lock()
 	defer e.mu.Unlock()
 	if r.done {
 		return true, 0, r.status(), r.err
@@ -139,7 +139,7 @@ type adopted struct {
 
 // Adopt takes note of a receive from a set. The lock is not held.
 func (e *Engine) Adopt(posted uint64, post func() (*Request, uint32, int, int32, []byte, error)) {
-	e.mu.Lock()
+	e.lock()
 	defer e.mu.Unlock()
 	e.adopted = append(e.adopted, adopted{posted, post})
 }

@@ -421,3 +421,24 @@ func TestOpenSends(t *testing.T) {
 		})
 	}
 }
+
+// TestCloseUnderReceive closes an engine while a goroutine sleeps in it.
+func TestCloseUnderReceive(t *testing.T) {
+	_, es := world(t, 2, mem.Options{})
+	es[0].cfg.Crowded = false // so that Close polls, too
+	got := make(chan error)
+	go func() {
+		_, err := es[0].Recv(0, 1, 1, make([]byte, 1))
+		got <- err
+	}()
+	for asleep := false; !asleep; {
+		es[0].Lock()
+		asleep = es[0].sleep.asleep
+		es[0].Unlock()
+	}
+	go es[1].Close(context.Background(), true)
+	es[0].Close(context.Background(), true)
+	if err := <-got; !errors.Is(err, ErrEnded) {
+		t.Errorf("a receive that was pending when the run was closed: %v", err)
+	}
+}

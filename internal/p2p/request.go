@@ -57,7 +57,7 @@ func (e *Engine) recycle(r *Request) {
 
 // Send sends a message and returns when data may be changed.
 func (e *Engine) Send(ctx uint32, to int, tag int32, data []byte) error {
-	e.mu.Lock()
+	e.lock()
 	defer e.mu.Unlock()
 	if err := e.usable(to); err != nil {
 		return err
@@ -138,7 +138,7 @@ func (e *Engine) begin(r *Request, ctx uint32, to int, tag int32, data []byte) {
 
 // Isend starts to send a message; data must not be changed until it is done.
 func (e *Engine) Isend(ctx uint32, to int, tag int32, data []byte) *Request {
-	e.mu.Lock()
+	e.lock()
 	defer e.mu.Unlock()
 	r := new(Request)
 	if err := e.usable(to); err != nil {
@@ -153,7 +153,7 @@ func (e *Engine) Isend(ctx uint32, to int, tag int32, data []byte) *Request {
 
 // Recv receives a message.
 func (e *Engine) Recv(ctx uint32, from int, tag int32, buf []byte) (Status, error) {
-	e.mu.Lock()
+	e.lock()
 	defer e.mu.Unlock()
 	r := e.newRequest()
 	e.receive(r, ctx, from, tag, buf)
@@ -167,7 +167,7 @@ func (e *Engine) Recv(ctx uint32, from int, tag int32, buf []byte) (Status, erro
 
 // Irecv starts to receive a message into buf.
 func (e *Engine) Irecv(ctx uint32, from int, tag int32, buf []byte) *Request {
-	e.mu.Lock()
+	e.lock()
 	defer e.mu.Unlock()
 	r := new(Request)
 	e.receive(r, ctx, from, tag, buf)
@@ -248,7 +248,7 @@ func (e *Engine) dropEnded() {
 
 // Wait returns when the request is done.
 func (e *Engine) Wait(r *Request) (Status, error) {
-	e.mu.Lock()
+	e.lock()
 	defer e.mu.Unlock()
 	err := e.wait(r)
 	return r.status(), err
@@ -256,7 +256,7 @@ func (e *Engine) Wait(r *Request) (Status, error) {
 
 // Test reports whether the request is done, after moving what can be moved.
 func (e *Engine) Test(r *Request) (bool, Status, error) {
-	e.mu.Lock()
+	e.lock()
 	defer e.mu.Unlock()
 	if !r.done {
 		e.poll()
@@ -272,7 +272,7 @@ func (e *Engine) Test(r *Request) (bool, Status, error) {
 
 // WaitAny returns the index of a request that is done, -1 if all are nil.
 func (e *Engine) WaitAny(rs []*Request) (int, Status, error) {
-	e.mu.Lock()
+	e.lock()
 	defer e.mu.Unlock()
 	on, live := none, false
 	for i, r := range rs {
@@ -311,7 +311,7 @@ func (r *Request) waitsFor() int { return r.peer }
 
 // Probe waits until a message can be received, and leaves it there.
 func (e *Engine) Probe(ctx uint32, from int, tag int32) (Status, error) {
-	e.mu.Lock()
+	e.lock()
 	defer e.mu.Unlock()
 	var m *message
 	b := e.box(ctx)
@@ -330,7 +330,7 @@ func (e *Engine) Probe(ctx uint32, from int, tag int32) (Status, error) {
 
 // Iprobe looks whether a message can be received.
 func (e *Engine) Iprobe(ctx uint32, from int, tag int32) (bool, Status, error) {
-	e.mu.Lock()
+	e.lock()
 	defer e.mu.Unlock()
 	b := e.box(ctx)
 	m := b.find(from, tag)

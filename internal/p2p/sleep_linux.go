@@ -64,7 +64,7 @@ func (s *sleeper) sleep(e *Engine) {
 		s.others = append(s.others, c)
 		e.mu.Unlock()
 		<-c
-		e.mu.Lock()
+		e.lock()
 		return
 	}
 	fds := make([]unix.PollFd, 1, 4)
@@ -91,7 +91,7 @@ func (s *sleeper) sleep(e *Engine) {
 		e.mu.Unlock()
 		ts := unix.NsecToTimespec(int64(timeout))
 		n, _ := unix.Ppoll(fds, &ts, nil)
-		e.mu.Lock()
+		e.lock()
 		s.asleep = false
 		if n > 0 {
 			s.patience = 0
@@ -102,7 +102,7 @@ func (s *sleeper) sleep(e *Engine) {
 			unix.Read(s.event, buf[:])
 		}
 	}
-	for _, l := range e.links[:armed] {
+	for _, l := range e.links[:min(armed, len(e.links))] { // they may be closed by now
 		l.Disarm()
 	}
 	for _, c := range s.others { // one of them sleeps next

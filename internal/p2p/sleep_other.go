@@ -15,5 +15,5 @@ func (s *sleeper) broadcast()  {}
 func (s *sleeper) sleep(e *Engine) {
 	e.mu.Unlock()
 	time.Sleep(time.Millisecond)
-	e.mu.Lock()
+	e.lock()
 }

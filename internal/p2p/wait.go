@@ -20,6 +20,28 @@ const (
 	breath = 32
 )
 
+// lock takes the lock, and lets a goroutine that polls know who waits for it.
+func (e *Engine) lock() {
+	if e.mu.TryLock() {
+		return
+	}
+	e.wanted.Add(1)
+	e.mu.Lock()
+	e.wanted.Add(-1)
+}
+
+// giveWay lets others have the lock. Without waiting a little for them, they
+// would hardly ever get it: it takes them longer to wake up than this
+// goroutine to take it again.
+func (e *Engine) giveWay() {
+	e.mu.Unlock()
+	runtime.Gosched()
+	for i := 0; i < 256 && e.wanted.Load() > 0; i++ {
+		runtime.Gosched()
+	}
+	e.lock()
+}
+
 // wait runs the engine until r is done. The lock is held.
 func (e *Engine) wait(r *Request) error {
 	if !r.done {
@@ -62,12 +84,8 @@ func (e *Engine) until(on int, done func() bool) error {
 			continue // that may have sent something
 		}
 		if idle < limit || !e.cfg.Crowded && (idle%breath != 0 || time.Since(since) < linger) {
-			if idle%breath == 0 {
-				e.mu.Unlock()
-				if e.cfg.Crowded || idle%1024 == 0 {
-					runtime.Gosched()
-				}
-				e.mu.Lock()
+			if idle%breath == 0 && e.wanted.Load() > 0 || idle%1024 == 0 {
+				e.giveWay()
 			}
 			continue
 		}
@@ -116,7 +134,7 @@ func (e *Engine) poll() bool {
 
 // Poll moves what can be moved without waiting.
 func (e *Engine) Poll() {
-	e.mu.Lock()
+	e.lock()
 	defer e.mu.Unlock()
 	e.poll()
 }

@@ -1,0 +1,184 @@
+//go:build linux
+
+package e2e
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/cairnrun/cairn/internal/vfs"
+	"github.com/cairnrun/cairn/store"
+)
+
+// saved is a run that was stopped with two sets, to be damaged.
+type saved struct {
+	*runOf
+	kept   []uint64 // its sets, the newest first
+	want   string
+	backup string
+}
+
+const plate = "-n 64 -steps 4000 -check 500"
+
+func savedRun(t *testing.T) *saved {
+	t.Helper()
+	command := append([]string{program(t, "heat")}, strings.Fields(plate)...)
+	s := &saved{runOf: newRun(t, command...), want: undisturbed(t, 4, command...)}
+	sup := s.start("-n", "4", "--every-points", "100")
+	sup.awaits("set 2 committed")
+	sup.stops()
+	var err error
+	if s.kept, err = store.Open(vfs.OS(), s.sets(), 0).Sets(); err != nil || len(s.kept) < 2 {
+		t.Fatalf("sets %v, %v:\n%s", s.kept, err, sup.text())
+	}
+	return s
+}
+
+// again puts the run back as it was when it was stopped.
+func (s *saved) again(t *testing.T) {
+	t.Helper()
+	if s.backup == "" {
+		s.backup = t.TempDir()
+		tool(t, "cp", "-a", s.run(), s.out(), s.backup)
+		return
+	}
+	if err := os.RemoveAll(s.run()); err != nil {
+		t.Fatal(err)
+	}
+	tool(t, "cp", "-a", filepath.Join(s.backup, "run"), filepath.Join(s.backup, "out.txt"), s.folder)
+}
+
+func (s *saved) file(set uint64, rank int) string {
+	return filepath.Join(s.sets(), fmt.Sprintf("set-%08d", set), fmt.Sprintf("rank-%04d.h5", rank))
+}
+
+// flip changes a bit in the middle of a file, in the data.
+func flip(t *testing.T, path string) {
+	t.Helper()
+	b, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b[len(b)/2] ^= 4
+	if err := os.WriteFile(path, b, 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// spoil changes the beginning of a file, so that it is none of ours.
+func spoil(t *testing.T, path string) {
+	t.Helper()
+	f, err := os.OpenFile(path, os.O_WRONLY, 0)
+	if err == nil {
+		_, err = f.WriteAt([]byte("spoiled!"), 0)
+		f.Close()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func remove(t *testing.T, path string) {
+	t.Helper()
+	if err := os.Remove(path); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestRanksDamage damages one rank's part of a set. The set is stepped over by
+// all ranks, with one line that says so; when there is no other, the run is
+// refused. It never goes on from a mixture, and never starts afresh.
+func TestRanksDamage(t *testing.T) {
+	t.Parallel()
+	s := savedRun(t)
+	newest, older := s.kept[0], s.kept[1]
+	s.again(t)
+	for _, c := range []struct {
+		name   string
+		damage func(t *testing.T, path string)
+		line   string
+	}{
+		{"flip", flip, "a damaged checkpoint is stepped over"},
+		{"spoil", spoil, "a damaged checkpoint is stepped over"},
+		{"remove", remove, "a checkpoint that has lost a file is stepped over"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			s.again(t)
+			s.t = t
+			c.damage(t, s.file(newest, 2))
+			sup := s.start("-n", "4", "--every-points", "100")
+			sup.finishes()
+			oneLine(t, sup.text(), c.line, fmt.Sprintf("set=%d rank=2 ", newest), "next=")
+			must(t, sup.text(), fmt.Sprintf("restored set %d", older))
+			sameOutput(t, s.output(), s.want)
+
+			s.again(t)
+			for _, set := range s.kept {
+				c.damage(t, s.file(set, 2))
+			}
+			before := files(t, s.sets())
+			sup = s.start("-n", "4", "--retries", "0")
+			if code := sup.ends(); code != 1 {
+				t.Fatalf("exit status %d:\n%s", code, sup.text())
+			}
+			oneLine(t, sup.text(), "[0] heat: cairn: no checkpoint in", "rank 2", fmt.Sprint(newest), "to start afresh, move that folder away")
+			if strings.Contains(sup.text(), "restored") {
+				t.Errorf("something was restored:\n%s", sup.text())
+			}
+			if after := files(t, s.sets()); !slices.Equal(before, after) {
+				t.Errorf("the sets were touched: %v, then %v", before, after)
+			}
+		})
+	}
+}
+
+// files are the names of the sets' files.
+func files(t *testing.T, dir string) []string {
+	t.Helper()
+	list, err := filepath.Glob(filepath.Join(dir, "set-*", "*"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	slices.Sort(list)
+	return list
+}
+
+// TestRanksOtherNumber restores a run with another number of ranks.
+func TestRanksOtherNumber(t *testing.T) {
+	t.Parallel()
+	s := savedRun(t)
+	before := files(t, s.sets())
+	sup := s.start("-n", "3")
+	if code := sup.ends(); code != 3 {
+		t.Fatalf("exit status %d:\n%s", code, sup.text())
+	}
+	oneLine(t, sup.text(), "it has 4 ranks, not 3", "give the same command to go on", "--fresh", "--run")
+	for _, n := range []int{1, 3, 5} {
+		// Another run with the same folder for sets.
+		cmd := append([]string{build(t, "./cmd/cairn", runtime.GOARCH), "run", "--run", t.TempDir(), "--dir", s.sets(), "--retries", "0",
+			"-n", strconv.Itoa(n), s.command[0], "--"}, s.command[1:]...)
+		sup := begin(t, s.run(), nil, cmd...)
+		if code := sup.ends(); code != 1 {
+			t.Fatalf("%d ranks: exit status %d:\n%s", n, code, sup.text())
+		}
+		for line := range strings.Lines(sup.text()) {
+			if strings.Contains(line, "heat: cairn:") {
+				must(t, line, "saved by a run of 4 ranks", fmt.Sprintf("this one has %d", n), fmt.Sprint(s.kept[0]), "start it with as many")
+			}
+		}
+		must(t, sup.text(), "heat: cairn:")
+	}
+	if after := files(t, s.sets()); !slices.Equal(before, after) {
+		t.Errorf("the sets were touched: %v, then %v", before, after)
+	}
+	sup = s.start("-n", "4")
+	sup.finishes()
+	must(t, sup.text(), fmt.Sprintf("restored set %d", s.kept[0]))
+	sameOutput(t, s.output(), s.want)
+}

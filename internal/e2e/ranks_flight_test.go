@@ -1,0 +1,136 @@
+//go:build linux
+
+package e2e
+
+import (
+	"encoding/json"
+	"fmt"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/cairnrun/cairn/internal/vfs"
+	"github.com/cairnrun/cairn/store"
+)
+
+// route is a way in which a run is started, and the transport that it uses.
+type route struct {
+	by    string
+	flags []string
+	env   []string
+}
+
+// TestRanksFlight saves while messages are unexpected, announced, half
+// received and awaited from any rank, and goes on with another transport each
+// time: all of them arrive, once, unaltered and in order.
+func TestRanksFlight(t *testing.T) {
+	t.Parallel()
+	if testing.Short() {
+		t.Skip("it takes some seconds")
+	}
+	need(t, "mpirun.openmpi", "mpirun.mpich")
+	command := []string{program(t, "flight"), "-steps", "700", "-big", "131072"}
+	want := undisturbed(t, 4, command...)
+	must(t, want, "flight ok ranks=4 steps=700 ")
+	r := newRun(t, command...)
+	shm := route{"shm", []string{"--transport", "shm"}, nil}
+	tcp := route{"tcp", []string{"--transport", "tcp"}, nil}
+	openMPI := route{"mpi", []string{"--transport", "mpi", "--launcher", "mpirun", "--launcher-args=--oversubscribe"}, openMPI(t)}
+	mpich := route{"mpi", []string{"--transport", "mpi", "--launcher", "mpirun"}, mpich(t)}
+	for _, to := range []route{shm, tcp, openMPI, shm, mpich, tcp} {
+		s := r.startIn(to.env, append([]string{"-n", "4"}, to.flags...)...)
+		s.awaits("by " + to.by)
+		set, code := cairnTool(t, "checkpoint", r.run())
+		if code != 0 {
+			t.Fatalf("cairn checkpoint: exit status %d: %s\n%s", code, set, s.text())
+		}
+		inFlight(t, r.sets(), 4)
+		// The same transport restores it ...
+		line, _, _ := s.said()
+		st := s.state()
+		if st == nil || len(st.Ranks) != 4 {
+			t.Fatalf("no ranks: %v\n%s", st, s.text())
+		}
+		syscall.Kill(st.Ranks[3].Pid, syscall.SIGKILL)
+		for _, text := range []string{"restored set", "by " + to.by} {
+			if _, ok := s.sees(line, text); !ok {
+				t.Fatalf("it ended:\n%s", s.text())
+			}
+		}
+		s.stops() // ... and the next one
+		inFlight(t, r.sets(), 4)
+	}
+	s := r.start("-n", "4", "--transport", "shm")
+	s.finishes()
+	sameOutput(t, r.output(), want)
+}
+
+// openMPI is the environment in which mpirun is Open MPI's.
+func openMPI(t *testing.T) []string { return launcherNamed(t, "mpirun.openmpi") }
+
+// mpich is the environment in which mpirun is MPICH's.
+func mpich(t *testing.T) []string { return launcherNamed(t, "mpirun.mpich") }
+
+// inFlight checks that the newest set of flight has, on each rank, the small
+// messages of all others and a large one, which were sent before the point and
+// are received after it.
+func inFlight(t *testing.T, dir string, ranks int) {
+	t.Helper()
+	sets, err := store.Open(vfs.OS(), dir, 0).Sets()
+	if err != nil || len(sets) == 0 {
+		t.Fatalf("no sets in %s: %v", dir, err)
+	}
+	for r := range ranks {
+		file := filepath.Join(dir, fmt.Sprintf("set-%08d", sets[0]), fmt.Sprintf("rank-%04d.h5", r))
+		out, code := cairnTool(t, "inspect", "--json", file)
+		if code != 0 {
+			t.Fatalf("cairn inspect %s: exit status %d: %s", file, code, out)
+		}
+		var set struct {
+			Variables []struct {
+				Name     string
+				Datasets []struct {
+					GoType string
+					Shape  []int
+				}
+			}
+		}
+		if err := json.Unmarshal([]byte(out), &set); err != nil {
+			t.Fatalf("%v: %s", err, out)
+		}
+		kept := 0
+		for _, v := range set.Variables {
+			for _, d := range v.Datasets {
+				if v.Name == "cairn.flight" && strings.HasSuffix(d.GoType, "p2p.Kept") && len(d.Shape) == 1 {
+					kept = d.Shape[0]
+				}
+			}
+		}
+		if want := 6*(ranks-1) + 1; kept != want {
+			t.Fatalf("%s holds %d messages in flight instead of %d", file, kept, want)
+		}
+	}
+}
+
+// TestRanksLast: a set that all ranks have copied is published even if they
+// die right then, and the run goes on from it.
+func TestRanksLast(t *testing.T) {
+	t.Parallel()
+	// A run that nobody dies in: -die names a rank that there is not.
+	quiet := newRun(t, program(t, "last"), "-die", "9")
+	quiet.start("-n", "4").finishes()
+	for _, die := range []string{"-1", "0", "3"} {
+		for _, transport := range []string{"shm", "tcp"} {
+			r := newRun(t, program(t, "last"), "-die", die)
+			s := r.start("-n", "4", "--transport", transport)
+			s.finishes()
+			must(t, s.text(), "was killed by signal 9", "restored set 1", "last: resumed at step 2")
+			if n := strings.Count(s.text(), "started again"); n != 1 {
+				t.Errorf("%d restarts:\n%s", n, s.text())
+			}
+			must(t, r.output(), "last ok steps=6")
+			sameOutput(t, r.output(), quiet.output())
+		}
+	}
+}
