@@ -148,26 +148,8 @@ func (t *team) Arrived(int) {
 	}
 }
 
-func (t *team) Blocked(on int) {
-	if t.node == nil {
-		return
-	}
-	if on == p2p.Any {
-		t.node.Blocked(nil)
-	} else {
-		t.node.Blocked([]int{on})
-	}
-	if !t.node.Idle() {
-		t.act()
-	}
-}
-
-func (t *team) Unblocked() {
-	if t.node == nil {
-		return
-	}
-	t.node.Unblocked()
-	if !t.node.Idle() {
+func (t *team) Blocked() {
+	if t.node != nil && !t.node.Idle() {
 		t.act()
 	}
 }
@@ -199,9 +181,18 @@ func (t *team) ask(reason string, stop bool) {
 	t.act()
 }
 
-// act does what the node wants. The lock is held.
+// act tells the node whether the program waits, and does what the node wants.
+// The lock is held.
 func (t *team) act() {
 	for {
+		switch on, blocked := t.engine.BlockedOn(); {
+		case !blocked:
+			t.node.Unblocked()
+		case on == p2p.Any:
+			t.node.Blocked(nil)
+		default:
+			t.node.Blocked([]int{on})
+		}
 		list := t.node.Take()
 		if len(list) == 0 {
 			break

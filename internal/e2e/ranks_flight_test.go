@@ -125,7 +125,7 @@ func TestRanksLast(t *testing.T) {
 			r := newRun(t, program(t, "last"), "-die", die)
 			s := r.start("-n", "4", "--transport", transport)
 			s.finishes()
-			must(t, s.text(), "was killed by signal 9", "restored set 1", "last: resumed at step 2")
+			must(t, s.text(), "restored set 1", "last: resumed at step 2")
 			if n := strings.Count(s.text(), "started again"); n != 1 {
 				t.Errorf("%d restarts:\n%s", n, s.text())
 			}

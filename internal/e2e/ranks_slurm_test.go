@@ -151,6 +151,6 @@ func TestRanksSrun(t *testing.T) {
 	}
 	syscall.Kill(st.Ranks[2].Pid, syscall.SIGKILL)
 	s.finishes()
-	must(t, s.text(), "4 ranks by srun", "was killed by signal 9", "restored set")
+	must(t, s.text(), "4 ranks by srun", "started again", "restored set")
 	sameOutput(t, r.output(), want)
 }

@@ -32,8 +32,7 @@ var (
 type Observer interface {
 	Control(from int, message []byte) // a control message came; the slice is its own
 	Arrived(from int)                 // Received(from) has grown, or a send to it is done
-	Blocked(on int)                   // the program waits for a message of that rank, Any: of any
-	Unblocked()                       // … no longer
+	Blocked()                         // what BlockedOn tells may have changed
 	Ended(rank int)                   // the rank sends no more messages
 	Lost(rank int, err error)         // the rank died
 }
@@ -79,6 +78,7 @@ type peer struct {
 type Engine struct {
 	mu         sync.Mutex
 	wanted     atomic.Int32 // goroutines that wait for mu
+	waiters    []*waiter    // goroutines that wait for messages
 	rank, size int
 	cfg        Config
 	count      bool

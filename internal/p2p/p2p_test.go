@@ -150,8 +150,7 @@ type watcher struct {
 
 func (w *watcher) Control(from int, m []byte) { w.control = append(w.control, m) }
 func (w *watcher) Arrived(from int)           { w.arrived[from]++ }
-func (w *watcher) Blocked(int)                {}
-func (w *watcher) Unblocked()                 {}
+func (w *watcher) Blocked()                   {}
 func (w *watcher) Ended(int)                  {}
 func (w *watcher) Lost(int, error)            {}
 

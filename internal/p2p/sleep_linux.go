@@ -14,7 +14,6 @@ type sleeper struct {
 	event    int // an eventfd that wakes the one who sleeps
 	asleep   bool
 	ringing  atomic.Bool
-	waiters  int // goroutines that wait for messages
 	others   []chan struct{}
 	patience time.Duration // between two looks at a link without a descriptor
 }

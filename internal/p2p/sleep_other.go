@@ -5,7 +5,7 @@ package p2p
 import "time"
 
 // sleeper, where runs have one rank, has nobody to wait for.
-type sleeper struct{ waiters int }
+type sleeper struct{}
 
 func (s *sleeper) init() error { return nil }
 func (s *sleeper) close()      {}

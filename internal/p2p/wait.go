@@ -2,6 +2,7 @@ package p2p
 
 import (
 	"runtime"
+	"slices"
 	"time"
 )
 
@@ -55,7 +56,7 @@ func (e *Engine) wait(r *Request) error {
 // until runs the engine until done says so, or nothing works any more. The
 // lock is held. on is the rank that the caller waits for.
 func (e *Engine) until(on int, done func() bool) error {
-	blocked := false
+	var blocked *waiter
 	idle, limit := 0, spins
 	var since time.Time // it is blocked
 	if e.cfg.Crowded {
@@ -63,8 +64,8 @@ func (e *Engine) until(on int, done func() bool) error {
 	}
 	for !done() {
 		if e.err != nil {
-			if blocked {
-				e.unblocked()
+			if blocked != nil {
+				e.unblock(blocked)
 			}
 			return e.err
 		}
@@ -78,9 +79,9 @@ func (e *Engine) until(on int, done func() bool) error {
 		if idle++; idle == limit && !e.cfg.Crowded {
 			since = time.Now()
 		}
-		if idle >= limit && !blocked && on != none {
-			blocked = true
-			e.blocked(on)
+		if idle >= limit && blocked == nil && on != none {
+			blocked = &waiter{on, done}
+			e.block(blocked)
 			continue // that may have sent something
 		}
 		if idle < limit || !e.cfg.Crowded && (idle%breath != 0 || time.Since(since) < linger) {
@@ -94,25 +95,46 @@ func (e *Engine) until(on int, done func() bool) error {
 			idle = limit // not again for so long, unless something comes
 		}
 	}
-	if blocked {
-		e.unblocked()
+	if blocked != nil {
+		e.unblock(blocked)
 	}
 	return nil
 }
 
-// blocked and unblocked tell the observer that the program waits.
-func (e *Engine) blocked(on int) {
-	if e.sleep.waiters++; e.sleep.waiters > 1 {
-		on = Any
+// waiter is a goroutine of the program that waits for a message.
+type waiter struct {
+	on   int
+	done func() bool
+}
+
+// BlockedOn tells whether the program can't go on before a message comes, and
+// of which rank, Any if it may be of several. It is not blocked if what one of
+// its goroutines waits for has come, even if that one does not run yet. The
+// lock is held.
+func (e *Engine) BlockedOn() (on int, blocked bool) {
+	for i, w := range e.waiters {
+		if w.done() {
+			return 0, false
+		}
+		if on = w.on; i > 0 {
+			on = Any
+		}
 	}
+	return on, len(e.waiters) > 0
+}
+
+// block and unblock tell the observer that a goroutine waits.
+func (e *Engine) block(w *waiter) {
+	e.waiters = append(e.waiters, w)
 	if e.observer != nil {
-		e.observer.Blocked(on)
+		e.observer.Blocked()
 	}
 }
 
-func (e *Engine) unblocked() {
-	if e.sleep.waiters--; e.sleep.waiters == 0 && e.observer != nil {
-		e.observer.Unblocked()
+func (e *Engine) unblock(w *waiter) {
+	e.waiters = slices.DeleteFunc(e.waiters, func(o *waiter) bool { return o == w })
+	if e.observer != nil {
+		e.observer.Blocked()
 	}
 }
 

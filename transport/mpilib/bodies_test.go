@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
@@ -17,7 +18,10 @@ import (
 	"github.com/cairnrun/cairn/transport"
 )
 
-const bodyEnv = "CAIRN_TEST_MPI_BODY"
+const (
+	bodyEnv = "CAIRN_TEST_MPI_BODY"
+	dirEnv  = "CAIRN_TEST_MPI_DIR" // a folder of the test's own
+)
 
 // bodies are what processes under a launcher do; launched runs them.
 var bodies = map[string]func() error{
@@ -27,6 +31,7 @@ var bodies = map[string]func() error{
 	"panic":    panicBody,
 	"finished": finishedBody,
 	"slurm":    slurmBody,
+	"leaves":   leavesBody,
 	"pingpong": pingPongBody,
 }
 
@@ -206,17 +211,76 @@ func slurmBody() error {
 	return d.Close()
 }
 
+// leavesBody has rank 0 send short frames and stop to poll when the link has
+// given all of them back: nothing may be left behind then.
+func leavesBody() error {
+	d, err := Open(Options{})
+	if err != nil {
+		return err
+	}
+	cards, err := d.Allgather(d.Card())
+	if err != nil {
+		return err
+	}
+	e := &echo{buf: make([]byte, inlineMax)}
+	if e.Link, err = d.Connect(context.Background(), cards, e); err != nil {
+		return err
+	}
+	note := func(name string) string { return filepath.Join(os.Getenv(dirEnv), name) }
+	await := func(name string, meanwhile func()) error {
+		for end := time.Now().Add(30 * time.Second); time.Now().Before(end); meanwhile() {
+			if _, err := os.Stat(note(name)); err == nil {
+				return nil
+			}
+		}
+		return fmt.Errorf("rank %d waited in vain until rank %d %s; %d frames are here", d.Rank(), 1-d.Rank(), name, e.n)
+	}
+	rest := func() { time.Sleep(time.Millisecond) }
+	const frames = 120
+	if d.Rank() == 0 {
+		kept := 0
+		for range frames {
+			if !e.Send(1, &transport.Header{}, e.buf, nil) {
+				kept++
+			}
+		}
+		if err := os.WriteFile(note("sent"), nil, 0o600); err != nil {
+			return err
+		}
+		for e.sent < kept {
+			e.Poll()
+		}
+		if err := await("has all", rest); err != nil {
+			return err
+		}
+	} else {
+		if err := await("sent", rest); err != nil {
+			return err
+		}
+		for end := time.Now().Add(20 * time.Second); e.n < frames; e.Poll() {
+			if time.Now().After(end) {
+				return fmt.Errorf("%d of %d frames left rank 0, which was told that all did", e.n, frames)
+			}
+		}
+		if err := os.WriteFile(note("has all"), nil, 0o600); err != nil {
+			return err
+		}
+	}
+	return errors.Join(e.Close(context.Background()), d.Close())
+}
+
 // echo sends back what comes, or counts it.
 type echo struct {
 	transport.Link
 	buf  []byte
 	n    int
+	sent int
 	gone bool
 	back bool
 }
 
 func (e *echo) Arriving(_ int, _ *transport.Header, n int) []byte { return e.buf[:n] }
-func (e *echo) Sent(any)                                          {}
+func (e *echo) Sent(any)                                          { e.sent++ }
 func (e *echo) Lost(int, error)                                   { e.gone = true }
 func (e *echo) Arrived(peer int, h *transport.Header, b []byte) {
 	e.n++

@@ -22,7 +22,7 @@ func eachMPI(t *testing.T, test func(t *testing.T, run func(body string, n int) 
 		t.Run(with.name, func(t *testing.T) {
 			need(t, with.program, with.libraries)
 			test(t, func(body string, n int) (string, error) {
-				cmd := launch(t.Context(), with.program, with.args, n, []string{self}, []string{bodyEnv + "=" + body})
+				cmd := launch(t.Context(), with.program, with.args, n, []string{self}, []string{bodyEnv + "=" + body, dirEnv + "=" + t.TempDir()})
 				out, err := cmd.CombinedOutput()
 				return string(out), err
 			})
@@ -43,6 +43,7 @@ func passes(t *testing.T, body string, n int) {
 func TestWorld(t *testing.T)    { passes(t, "world", 3) }
 func TestSignals(t *testing.T)  { passes(t, "signals", 2) }
 func TestFinished(t *testing.T) { passes(t, "finished", 2) }
+func TestLeaves(t *testing.T)   { passes(t, "leaves", 2) }
 
 // What Go prints when it dies comes out with a library loaded too.
 func TestCrash(t *testing.T) {

@@ -147,15 +147,14 @@ func (l *link) anyLost() bool {
 	return slices.ContainsFunc(l.busy, func(p *peer) bool { return p.lost != nil })
 }
 
-// Send gives a frame to MPI. It keeps the payload if that is long, or if MPI
-// has many frames for this peer already.
+// Send gives a frame to MPI. It keeps the payload if that is long, if MPI
+// does not get rid of it at once, or if it has many frames for this peer
+// already. (A short payload is copied and could be given back, but MPI sends
+// only while it is called: who has got everything back may stop to poll.)
 func (l *link) Send(peer int, h *transport.Header, payload []byte, token any) bool {
 	p := l.peers[peer]
 	if p == nil || p.lost != nil {
 		return true
-	}
-	if len(p.flying) >= maxFlying {
-		l.finishFlights(p, false)
 	}
 	if len(p.queue) > 0 || len(p.flying) >= maxFlying {
 		p.queue = append(p.queue, item{*h, payload, token})
@@ -170,12 +169,14 @@ func (l *link) give(p *peer, h *transport.Header, payload []byte, token any) boo
 	buf := l.buffer()
 	binary.LittleEndian.PutUint64(buf, uint64(len(payload))<<16|kindFrame)
 	copy(buf[prefixSize:], h[:])
-	n := headSize
-	short := len(payload) <= inlineMax
-	if short {
-		n += copy(buf[headSize:], payload)
+	if len(payload) <= inlineMax {
+		n := headSize + copy(buf[headSize:], payload)
+		if !l.launch(p, flight{buf: buf, last: true, token: token}, buf[:n], p.tag) {
+			return true
+		}
+		return l.landed(p)
 	}
-	if !l.launch(p, flight{buf: buf}, buf[:n], p.tag) || short {
+	if !l.launch(p, flight{buf: buf}, buf[:headSize], p.tag) {
 		return true
 	}
 	for rest := payload; len(rest) > 0 && p.lost == nil; {
@@ -187,6 +188,24 @@ func (l *link) give(p *peer, h *transport.Header, payload []byte, token any) boo
 		p.flying = append(p.flying, flight{payload: payload, last: true, token: token})
 	}
 	return false
+}
+
+// landed tests the newest message, and forgets it if it is sent.
+func (l *link) landed(p *peer) bool {
+	last := len(p.flying) - 1
+	f := &p.flying[last]
+	done, err := l.lib.done(f.request)
+	if err != nil {
+		f.request = 0
+		p.lost = err // and lose gives the payload back
+		return false
+	}
+	if done {
+		l.free = append(l.free, f.buf)
+		*f = flight{}
+		p.flying = p.flying[:last]
+	}
+	return done
 }
 
 // launch starts a message, or marks the peer as lost.
@@ -238,7 +257,7 @@ func (l *link) Poll() bool {
 
 // work goes on with what is under way with a peer.
 func (l *link) work(p *peer) (moved bool) {
-	if l.finishFlights(p, true) {
+	if l.finishFlights(p) {
 		moved = true
 	}
 	for len(p.queue) > 0 && len(p.flying) < maxFlying && p.lost == nil {
@@ -262,14 +281,10 @@ func (l *link) work(p *peer) (moved bool) {
 	return moved
 }
 
-// finishFlights lets go of messages that are sent, in order. Only Poll may
-// tell the handler; else those that it must hear of are left.
-func (l *link) finishFlights(p *peer, tell bool) (moved bool) {
+// finishFlights lets go of messages that are sent, in order.
+func (l *link) finishFlights(p *peer) (moved bool) {
 	for len(p.flying) > 0 && p.lost == nil {
 		f := &p.flying[0]
-		if f.last && !tell {
-			return moved
-		}
 		done, err := l.lib.done(f.request)
 		if err != nil {
 			f.request = 0
