@@ -111,8 +111,9 @@ type Options struct {
 	OnError func(error)  // called when a set could not be saved; Point then returns nil
 	Log     *slog.Logger // warnings, such as a damaged set; nil: slog.Default()
 
-	fs   vfs.FS // for tests
-	seat *seat  // …
+	fs       vfs.FS        // for tests
+	seat     *seat         // …
+	patience time.Duration // …
 }
 
 // Saved tells of a set that is safe.
@@ -143,6 +144,7 @@ type Run struct {
 	tried     bool  // Restore was called
 	restored  bool  // … and it did not fail
 	damaged   map[uint64]bool
+	shapes    map[string]string // of Fixed variables before Restore
 	files     fileTable
 
 	slow    bool // Point must tell others about itself
@@ -158,10 +160,11 @@ type Run struct {
 	signals *signalWatch
 	outcome chan ckpt.Result
 	saving  Saved
-	safe    uint64        // the last set that is
-	lost    error         // why the last one is not
-	unsaid  error         // … as long as nobody was told
-	held    time.Duration // cost of the last save
+	savings map[uint64]Saved // sets of which the other ranks have not said yet what became of them
+	safe    uint64           // the last set that is
+	lost    error            // why the last one is not
+	unsaid  error            // … as long as nobody was told
+	held    time.Duration    // cost of the last save
 	done    bool
 	closed  bool
 
@@ -220,7 +223,7 @@ func Open(ctx context.Context, opts Options) (*Run, error) {
 	if opts.MTBF == 0 {
 		opts.MTBF = 24 * time.Hour
 	}
-	p := &Run{opts: opts, log: log, seat: seat, how: make(map[string]How), damaged: make(map[uint64]bool), outcome: make(chan ckpt.Result, 1)}
+	p := &Run{opts: opts, log: log, seat: seat, how: make(map[string]How), damaged: make(map[uint64]bool), savings: make(map[uint64]Saved), outcome: make(chan ckpt.Result, 1)}
 	dir, err := store.Create(opts.fs, opts.Dir, seat.Rank)
 	if err != nil {
 		return nil, fmt.Errorf("cairn: %w", err)

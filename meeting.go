@@ -29,6 +29,12 @@ func (m *folderMeeting) exchange(ctx context.Context, card []byte) ([][]byte, er
 	if err := os.MkdirAll(m.dir, 0o700); err != nil {
 		return nil, err
 	}
+	if m.round == 1 { // what an earlier start under the same name left
+		old, _ := filepath.Glob(filepath.Join(m.dir, fmt.Sprintf("*-%04d", m.rank)))
+		for _, f := range old {
+			os.Remove(f)
+		}
+	}
 	mine := m.path(m.round, m.rank)
 	tmp := mine + ".tmp"
 	if err := os.WriteFile(tmp, card, 0o600); err != nil {

@@ -220,6 +220,7 @@ func (p *Run) saveSet(ctx context.Context, s *coord.Save) error {
 		reopen, err = t.engine.CloseFragile(ctx)
 		t.engine.Unlock()
 		if err != nil {
+			t.engine.Fail(err) // the others can't reach this rank any more
 			return err
 		}
 	}
@@ -231,6 +232,7 @@ func (p *Run) saveSet(ctx context.Context, s *coord.Save) error {
 	}
 	if err == nil {
 		saving, done := p.saving, p.saver.Done()
+		p.savings[saving.Set] = saving
 		t.writing.Add(1)
 		go func() {
 			defer t.writing.Done()
@@ -260,6 +262,9 @@ func (p *Run) checkpointTogether(ctx context.Context) error {
 		if err := p.Point(ctx); err != nil {
 			return err
 		}
+		if err := p.team.never; err != nil && p.saving.Set == before {
+			return fmt.Errorf("cairn: %w: %w", ErrNotSaved, err)
+		}
 	}
 	if p.lost == nil {
 		if err := p.team.await(ctx, p.saving.Set); err != nil {
@@ -279,8 +284,14 @@ func (p *Run) committed(set uint64) {
 	}
 	p.safe, p.lost = set, nil
 	p.saver.Line(set)
-	if p.opts.OnSaved != nil && p.saving.Set == set {
-		p.opts.OnSaved(p.saving)
+	saving, ok := p.savings[set]
+	for n := range p.savings {
+		if n <= set {
+			delete(p.savings, n)
+		}
+	}
+	if ok && p.opts.OnSaved != nil {
+		p.opts.OnSaved(saving)
 	}
 }
 
@@ -311,6 +322,9 @@ func (p *Run) collect(r ckpt.Result) {
 	p.saver.Collect(r)
 	p.saving.Written, p.saving.Took = r.Written, r.Took
 	if p.seat.Size > 1 {
+		if _, ok := p.savings[r.Set]; ok {
+			p.savings[r.Set] = p.saving
+		}
 		return // what counts is what became of it on all ranks
 	}
 	p.sayOutcome(p.saving, r)

@@ -38,6 +38,7 @@ func (p *Run) Restore(ctx context.Context) (bool, error) {
 	for _, n := range p.seat.Avoid {
 		p.damaged[n] = true
 	}
+	p.shapes = p.fixedShapes()
 	var table *ckpt.Table
 	if p.seat.Size > 1 {
 		table, err = p.team.restore(ctx, sets)
@@ -88,6 +89,12 @@ func (p *Run) restoreAlone(ctx context.Context, sets []uint64) (*ckpt.Table, err
 		}
 		table, err := p.load(ctx, n)
 		if err == nil {
+			if err = p.files.finish(); err != nil {
+				p.files.abandon()
+				err = fmt.Errorf("%s: %w", p.dir.File(n), err)
+			}
+		}
+		if err == nil {
 			p.safe = n
 			if p.team != nil {
 				err = p.team.resume()
@@ -114,14 +121,18 @@ func (p *Run) restoreAlone(ctx context.Context, sets []uint64) (*ckpt.Table, err
 	return nil, nil
 }
 
-// load restores one set.
+// load restores the variables of one set. p.files.finish or abandon is to
+// follow: files are cut when it is certain that the set is used.
 func (p *Run) load(ctx context.Context, index uint64) (*ckpt.Table, error) {
 	s, err := ckpt.Open(p.dir.FS(), p.dir.File(index))
 	if err != nil {
 		return nil, err
 	}
 	defer s.Close()
-	img, roots, err := p.fits(ctx, s)
+	img, roots, err := p.fits(s)
+	if err == nil && p.seat.Size == 1 && p.optional() {
+		err = p.intact(ctx, s)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -130,7 +141,6 @@ func (p *Run) load(ctx context.Context, index uint64) (*ckpt.Table, error) {
 		return nil, fmt.Errorf("%s: %w", s.Path, err)
 	}
 	p.files.begin(files)
-	shapes := p.fixedShapes()
 	if err := s.Load(ctx, img, roots, p.env(), p.opts.Drop); err != nil {
 		p.files.abandon()
 		var m *graph.MismatchError
@@ -140,7 +150,7 @@ func (p *Run) load(ctx context.Context, index uint64) (*ckpt.Table, error) {
 		return nil, fmt.Errorf("%s: %w", s.Path, err)
 	}
 	for name, now := range p.fixedShapes() {
-		if was := shapes[name]; now != was {
+		if was := p.shapes[name]; now != was {
 			p.files.abandon()
 			return nil, fmt.Errorf("%s: %w: variable %q has shape %s in the set, %s in the program", s.Path, ErrMismatch, name, now, was)
 		}
@@ -148,10 +158,6 @@ func (p *Run) load(ctx context.Context, index uint64) (*ckpt.Table, error) {
 	if ours, theirs := p.files.strangers(); ours != "" && theirs != "" {
 		p.files.abandon()
 		return nil, fmt.Errorf("%s: %w: the run was writing to %s, but now the program has opened %s instead: start it with the paths it had", s.Path, ErrMismatch, theirs, ours)
-	}
-	if err := p.files.finish(); err != nil {
-		p.files.abandon()
-		return nil, fmt.Errorf("%s: %w", s.Path, err)
 	}
 	p.points = max(s.Header.Note.Points, 1) - 1 // the point that saved comes again
 	if s.Header.Set != index {                  // somebody moved it: the next set is full, and refers to nothing
@@ -162,7 +168,7 @@ func (p *Run) load(ctx context.Context, index uint64) (*ckpt.Table, error) {
 
 // fits looks whether a set can be loaded, as far as that is seen without
 // changing anything, and returns what to restore.
-func (p *Run) fits(ctx context.Context, s *ckpt.Set) (*graph.Image, []graph.Root, error) {
+func (p *Run) fits(s *ckpt.Set) (*graph.Image, []graph.Root, error) {
 	if n := max(s.Header.Ranks, 1); n != p.seat.Size {
 		return nil, nil, fmt.Errorf("%s: %w: it was saved by a run of %d ranks, and this one has %d: start it with as many, or give it another folder", s.Path, ErrMismatch, n, p.seat.Size)
 	}
@@ -174,19 +180,30 @@ func (p *Run) fits(ctx context.Context, s *ckpt.Set) (*graph.Image, []graph.Root
 	if err != nil {
 		return nil, nil, fmt.Errorf("%s: %w", s.Path, err)
 	}
-	for _, r := range roots {
-		if p.how[r.Name]&Optional != 0 && r.Name != flightName { // an older set may lack it: touch nothing for a damaged one
-			bad, err := s.Verify(ctx, nil)
-			if err != nil {
-				return nil, nil, fmt.Errorf("%s: %w", s.Path, err)
-			}
-			if len(bad) > 0 {
-				return nil, nil, fmt.Errorf("%s: %w", s.Path, bad[0].Err)
-			}
-			break
+	return img, roots, nil
+}
+
+// optional reports whether a set may hold variables that an older one lacks.
+// Then nothing is touched for a set that is damaged.
+func (p *Run) optional() bool {
+	for name, how := range p.how {
+		if how&Optional != 0 && name != flightName {
+			return true
 		}
 	}
-	return img, roots, nil
+	return false
+}
+
+// intact checks all of a set.
+func (p *Run) intact(ctx context.Context, s *ckpt.Set) error {
+	bad, err := s.Verify(ctx, nil)
+	if err == nil && len(bad) > 0 {
+		err = bad[0].Err
+	}
+	if err != nil {
+		return fmt.Errorf("%s: %w", s.Path, err)
+	}
+	return nil
 }
 
 // match compares the variables of a set with those that are protected, and

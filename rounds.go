@@ -1,6 +1,7 @@
 package cairn
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -27,6 +28,7 @@ type rounds struct {
 	pass   bool // it may leave its point
 	save   *coord.Save
 	stop   *coord.Stop
+	never  error  // why there are no more sets
 	off    error  // a stop that was asked for can't be had
 	news   []news // what became of sets, for the next Point
 	line   chan uint64
@@ -292,7 +294,7 @@ func (t *team) point(ctx context.Context) error {
 			err := p.saveSet(ctx, s)
 			e.Lock()
 			t.held = false
-			e.Release(true)
+			e.Release(!s.Alone) // sets that ranks take alone have no epoch: some may leave one out
 			t.limit.Store(0)
 			if err != nil {
 				t.node.Saved(s.Set, err)
@@ -302,9 +304,12 @@ func (t *team) point(ctx context.Context) error {
 			t.act()
 			continue
 		}
-		err := e.Serve(func() bool { return t.pass || t.stop != nil || t.save != nil || ctx.Err() != nil })
-		if err == nil && ctx.Err() != nil && !t.pass && t.stop == nil && t.save == nil {
+		err := e.Serve(func() bool { return t.pass || t.stop != nil || t.save != nil || ctx.Err() != nil && !t.leaving.Load() })
+		if err == nil && !t.leaving.Load() && ctx.Err() != nil && !t.pass && t.stop == nil && t.save == nil {
 			err = ctx.Err()
+			// The others may count on this rank staying where it is: if the
+			// program goes on now, nothing that it does may reach them.
+			e.Abort(fmt.Errorf("a point was left before the other ranks were there: %w", err))
 		}
 		if err != nil {
 			return fmt.Errorf("cairn: waiting for the other ranks at a point: %w", err)
@@ -328,6 +333,8 @@ func (t *team) tell() error {
 		switch {
 		case n.err == nil:
 			p.committed(n.set)
+		case n.set == 0 && (errors.Is(n.err, coord.ErrFinished) || errors.Is(n.err, coord.ErrLost)):
+			t.never = n.err
 		case n.set != 0 || errors.Is(n.err, coord.ErrNoCut) || errors.Is(n.err, coord.ErrCounts):
 			p.fail(n.err)
 		}
@@ -381,15 +388,18 @@ func (t *team) saved(set uint64, err error) {
 
 // patience is how long a rank that leaves before its work is done waits for
 // the others to do so.
-const patience = 3 * time.Second
+const patience = 30 * time.Second
 
 // close ends the team. done says that this rank's work is; it returns whether
 // that holds for all.
 func (t *team) close(done bool) (all bool, err error) {
 	e := t.engine
 	ctx := context.Background()
-	if !done && t.stop == nil {
-		c, cancel := context.WithTimeout(ctx, patience)
+	e.Lock()
+	stopped := t.stop != nil
+	e.Unlock()
+	if !done && !stopped {
+		c, cancel := context.WithTimeout(ctx, cmp.Or(t.p.opts.patience, patience))
 		defer cancel()
 		ctx = c
 	}
@@ -405,7 +415,13 @@ func (t *team) close(done bool) (all bool, err error) {
 		e.Lock()
 		close(t.line)
 		t.node = nil
+		list := t.news
 		e.Unlock()
+		for _, n := range list { // the outcome of the last set
+			if n.err == nil {
+				t.p.committed(n.set)
+			}
+		}
 		<-t.closed
 	}
 	if err != nil && !done { // it was said before

@@ -125,7 +125,7 @@ func launched() (rank, size int, launch string, err error) {
 		}
 		launch := os.Getenv(l.launch)
 		if l.launch == "SLURM_JOB_ID" && launch != "" {
-			launch += "." + os.Getenv("SLURM_STEP_ID")
+			launch += "." + os.Getenv("SLURM_STEP_ID") + "." + os.Getenv("SLURM_RESTART_COUNT")
 		}
 		launch = strings.Map(func(r rune) rune {
 			if r == '/' || r < ' ' {

@@ -110,9 +110,7 @@ func (t *team) pack(note *ckpt.Note, s *coord.Save) {
 	defer e.Unlock()
 	t.flight = flight{Due: s.Due, Contexts: e.NextContext()}
 	e.Saved()
-	if !s.Alone {
-		t.flight.Messages = e.Capture()
-	}
+	t.flight.Messages = e.Capture(s.Alone)
 	if e.Size() == 1 {
 		return
 	}
@@ -123,7 +121,9 @@ func (t *team) pack(note *ckpt.Note, s *coord.Save) {
 	if s.Alone { // what has come and was not taken was sent after the point
 		note.Received = make([]uint64, e.Size())
 		for r := range note.Received {
-			note.Received[r] = e.Taken(r)
+			if r != e.Rank() { // which are not counted as sent
+				note.Received[r] = e.Taken(r)
+			}
 		}
 	}
 }
@@ -249,10 +249,18 @@ func (t *team) lists(mine []uint64) ([][]uint64, error) {
 func (t *team) restore(ctx context.Context, sets []uint64) (*ckpt.Table, error) {
 	p := t.p
 	var bad []error
+	any := []int{0}
+	if p.optional() {
+		any[0] = 1
+	}
+	if err := mpi.Allreduce(t.world, any, any, mpi.Max); err != nil {
+		return nil, err
+	}
+	careful, skip := any[0] == 1, make(map[uint64]bool)
 	for {
 		var have []uint64
 		for _, n := range sets {
-			if !p.damaged[n] {
+			if !p.damaged[n] && !skip[n] {
 				have = append(have, n)
 			}
 		}
@@ -264,11 +272,10 @@ func (t *team) restore(ctx context.Context, sets []uint64) (*ckpt.Table, error) 
 		if !ok {
 			return nil, t.afresh(bad, all)
 		}
-		worst, err := t.examine(ctx, line)
+		worst, err := t.examine(ctx, line, careful)
 		if err == nil {
 			var table *ckpt.Table
-			table, err = p.load(ctx, line)
-			if worst, err = t.agree(err); err == nil {
+			if table, worst, err = t.load(ctx, line); err == nil {
 				t.missing(all, line)
 				for _, n := range have {
 					if n > line { // not all ranks have it
@@ -278,19 +285,41 @@ func (t *team) restore(ctx context.Context, sets []uint64) (*ckpt.Table, error) 
 				p.safe = line
 				return table, t.resume()
 			}
-			t.engine.Lock()
-			t.engine.Resume(nil, true)
-			t.engine.Unlock()
 		}
 		if !errors.Is(err, ErrCorrupt) {
 			return nil, err
 		}
-		p.damaged[line] = true
+		skip[line] = true
+		if errors.Is(err, ErrCorrupt) && !errors.Is(err, syscall.EIO) { // that may pass: the set is kept
+			p.damaged[line] = true
+		}
 		bad = append(bad, err)
 		if worst == t.engine.Rank() { // one says it for all
 			p.log.Warn("cairn: a damaged checkpoint is stepped over", "set", line, "rank", worst, "error", err, "next", "an older set is tried; 'cairn verify' tells more")
 		}
 	}
+}
+
+// load loads a set on all ranks. It returns what agree does.
+func (t *team) load(ctx context.Context, line uint64) (table *ckpt.Table, worst int, err error) {
+	p := t.p
+	table, err = p.load(ctx, line)
+	mine := err
+	if worst, err = t.agree(err); err == nil {
+		if err = p.files.finish(); err != nil {
+			err = notCorrupt{fmt.Errorf("%s: %w", p.dir.File(line), err)}
+		}
+		worst, err = t.agree(err)
+	}
+	if err != nil {
+		if mine == nil {
+			p.files.abandon()
+		}
+		t.engine.Lock()
+		t.engine.Resume(nil, true)
+		t.engine.Unlock()
+	}
+	return table, worst, err
 }
 
 // missing says it if a set that was complete is not any more, and an older one
@@ -326,6 +355,8 @@ func (t *team) afresh(bad []error, lists [][]uint64) error {
 			err = lerr
 		case l.Set > 0 && l.Ranks != t.engine.Size():
 			err = fmt.Errorf("%s: %w: set %d was saved by a run of %d ranks, and this one has %d: start it with as many, or give it another folder", t.p.dir.Path(), ErrMismatch, l.Set, l.Ranks, t.engine.Size())
+		case l.Set > 0 && len(t.p.seat.Avoid) > 0:
+			err = fmt.Errorf("the sets %v are put aside, because the program failed with them again and again, and no other is left: 'cairn run --distrust 0' tries them once more", t.p.seat.Avoid)
 		case l.Set > 0:
 			err = fmt.Errorf("set %d was complete on all of %d ranks, and is not any more%s", l.Set, l.Ranks, t.lacking(lists, l.Set))
 		}
@@ -366,12 +397,16 @@ func inLine(errs []error) error {
 type notCorrupt struct{ error }
 
 // examine looks whether all ranks' parts of a set can be loaded, as far as
-// that can be seen without changing anything. It returns what agree does.
-func (t *team) examine(ctx context.Context, index uint64) (worst int, err error) {
+// that can be seen without changing anything; with careful, also whether all
+// of it is intact. It returns what agree does.
+func (t *team) examine(ctx context.Context, index uint64, careful bool) (worst int, err error) {
 	s, err := ckpt.Open(t.p.dir.FS(), t.p.dir.File(index))
 	if err == nil {
 		defer s.Close()
-		_, _, err = t.p.fits(ctx, s)
+		_, _, err = t.p.fits(s)
+		if err == nil && careful {
+			err = t.p.intact(ctx, s)
+		}
 	}
 	if worst, err = t.agree(err); err != nil {
 		return worst, err
@@ -379,13 +414,17 @@ func (t *team) examine(ctx context.Context, index uint64) (worst int, err error)
 	sent, received := make([]uint64, t.world.Size()), make([]uint64, t.world.Size())
 	copy(sent, s.Header.Sent)
 	copy(received, s.Header.Received)
+	advice := ""
+	if t.p.opts.Spatial {
+		advice = "; take it with the other ranks, without Options.Spatial"
+	}
 	theirs := make([]uint64, len(sent))
 	if err := mpi.Alltoall(t.world, sent, theirs); err != nil {
 		return 0, err
 	}
 	for r := range theirs {
 		if theirs[r] != received[r] {
-			err = fmt.Errorf("%w: %s: rank %d had sent %d messages to rank %d, which had received %d: they crossed the point at which set %d was taken; take it with the other ranks, without Options.Spatial", errUnsafe, s.Path, r, theirs[r], t.engine.Rank(), received[r], index)
+			err = fmt.Errorf("%w: %s: rank %d had sent %d messages to rank %d, which had received %d: they crossed the point at which set %d was taken%s", errUnsafe, s.Path, r, theirs[r], t.engine.Rank(), received[r], index, advice)
 			break
 		}
 	}

@@ -25,6 +25,8 @@ type attempt struct {
 	failure  *failure
 	stopped  bool // a rank said that it was told to stop
 	newSet   bool
+	fresh    bool // the ranks began anew
+	outside  bool // a rank or a host was lost by no doing of the program
 	restored *uint64
 	killed   bool
 	asked    bool // rank 0 was asked to stop
@@ -43,9 +45,11 @@ type rank struct {
 
 // failure is why an attempt failed.
 type failure struct {
-	why    string
-	status int
-	fatal  bool // trying again is of no use
+	why     string
+	status  int
+	fatal   bool // trying again is of no use
+	own     bool // a rank ended by itself,
+	greeted bool // and had said hello
 }
 
 // exchange collects the ranks' cards.
@@ -102,6 +106,7 @@ func (s *Supervisor) begin() {
 	}
 	a.kept = whole && !s.empty
 	s.empty = false
+	s.trustAgain()
 	a.begun, s.began = true, true
 	s.save()
 	secret := randomBytes(32)
@@ -303,6 +308,7 @@ func (s *Supervisor) card(r *rank, m *control.Message) {
 func (s *Supervisor) restored(m *control.Message) {
 	a := s.a
 	if !m.OK {
+		a.fresh = true
 		if a.kept && !a.again {
 			a.again, s.empty = true, true
 			s.say("no set could be restored; starting again with empty output")
@@ -314,6 +320,7 @@ func (s *Supervisor) restored(m *control.Message) {
 		set := m.Set
 		a.restored = &set
 		s.say("restored set %d", set)
+		s.advanced(set)
 	}
 }
 
@@ -335,6 +342,7 @@ func (s *Supervisor) committed(set uint64) {
 	s.last = p
 	s.a.newSet = true
 	s.a.moved = p.Time
+	s.reached = max(s.reached, set)
 	s.failures, s.faults = 0, 0
 	s.save()
 	why := p.Reason
@@ -369,6 +377,12 @@ func (s *Supervisor) exited(r *rank, m *control.Message) {
 		f = nil
 	}
 	r.bad = f != nil
+	if f != nil && m.Error == "" {
+		f.own, f.greeted = byItself(m.Code, m.Signal), r.Cairn
+	}
+	if f != nil && !f.own && !a.killed {
+		a.outside = true
+	}
 	expected := r.done && a.stopped || s.stopping || a.killed
 	if f != nil && !expected {
 		s.fail(r.Rank, f)

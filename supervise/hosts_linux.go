@@ -269,6 +269,7 @@ func (h *host) lost(err error) {
 	if s.a == nil || !s.a.begun {
 		return
 	}
+	s.a.outside = true
 	for i := range s.a.ranks {
 		r := &s.a.ranks[i]
 		if r.on != h || r.State == "ended" {

@@ -1,6 +1,7 @@
 package supervise
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -308,12 +309,23 @@ func (d *runDir) awaitHelpers(ctx context.Context, waiting func(host, holder str
 // newestSet returns the newest set in a checkpoint folder that has a file of
 // every rank.
 func newestSet(dir string, n int) (index uint64, at time.Time, ok bool) {
-	entries, err := os.ReadDir(dir)
-	if err != nil {
+	sets := wholeSets(dir, n)
+	if len(sets) == 0 {
 		return 0, time.Time{}, false
 	}
-	slices.Reverse(entries)
+	return sets[0].index, sets[0].at, true
+}
+
+// wholeSets returns the sets in a checkpoint folder that have a file of every
+// rank, the newest first.
+func wholeSets(dir string, n int) (out []found) {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return nil
+	}
 	for _, e := range entries {
+		var index uint64
+		var at time.Time
 		if _, err := fmt.Sscanf(e.Name(), "set-%d", &index); err != nil || !e.IsDir() {
 			continue
 		}
@@ -325,8 +337,9 @@ func newestSet(dir string, n int) (index uint64, at time.Time, ok bool) {
 			}
 		}
 		if whole {
-			return index, at, true
+			out = append(out, found{index, at})
 		}
 	}
-	return 0, time.Time{}, false
+	slices.SortFunc(out, func(a, b found) int { return cmp.Compare(b.index, a.index) })
+	return out
 }

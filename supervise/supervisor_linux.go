@@ -41,6 +41,7 @@ type Supervisor struct {
 	failures int    // in a row without a new set
 	suspect  uint64 // the set that the last attempts restored,
 	faults   int    // and how many of them failed without a new set
+	reached  uint64 // the newest set that was committed or restored
 	empty    bool   // the next attempt starts with empty output whatever sets there are
 	last     *SetState
 	pending  map[uint64]*SetState // saved by some ranks
@@ -66,6 +67,9 @@ func New(o Options) (*Supervisor, error) {
 		return nil, err
 	}
 	s.last = s.rec.Last
+	if s.o.Distrust < 0 {
+		s.rec.Aside = nil
+	}
 	host, _ := os.Hostname()
 	s.rec.Pid, s.rec.Host, s.rec.State, s.rec.Status, s.rec.Hosts = os.Getpid(), host, Starting, 0, nil
 	for _, h := range s.hosts {
@@ -300,8 +304,8 @@ func (s *Supervisor) rest(ctx context.Context) bool {
 	from := "from the beginning"
 	if set, _, ok := newestSet(s.rec.Sets, s.n); ok {
 		from = fmt.Sprintf("from set %d", set)
-		if slices.Contains(s.rec.Aside, set) {
-			from = "from an older set"
+		if older, ok := s.newestUsable(s.rec.Aside); ok && older != set {
+			from = fmt.Sprintf("from an older set, %d,", older)
 		}
 	}
 	s.state = Waiting
@@ -341,17 +345,7 @@ func (s *Supervisor) judge(a *attempt) (Result, bool) {
 	}
 	s.why = f.why
 	s.failures++
-	if a.restored != nil && !a.newSet {
-		if *a.restored != s.suspect {
-			s.suspect, s.faults = *a.restored, 0
-		}
-		s.faults++
-		if s.o.Distrust > 0 && s.faults >= s.o.Distrust {
-			s.say("set %d put aside: %d starts from it failed without a new set", s.suspect, s.faults)
-			s.rec.Aside = append(s.rec.Aside, s.suspect)
-			s.faults = 0
-		}
-	}
+	s.blame(a)
 	if f.fatal || s.failures > max(0, s.o.Retries) {
 		if !f.fatal && s.o.Retries > 0 {
 			f.why += fmt.Sprintf(" (%d failures in a row without a new set)", s.failures)
@@ -391,10 +385,15 @@ func (s *Supervisor) lastSet(format string) string {
 // save writes run.json during the run; that it fails is said, and stops
 // nothing.
 func (s *Supervisor) save() {
-	s.rec.Last = s.last
-	if err := s.dir.write(s.rec); err != nil {
+	if err := s.record(); err != nil {
 		s.say("run.json could not be written: %v", err)
 	}
+}
+
+// record writes run.json.
+func (s *Supervisor) record() error {
+	s.rec.Last = s.last
+	return s.dir.write(s.rec)
 }
 
 // say tells what happened.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"flag"
 	"fmt"
+	"path/filepath"
 	"strconv"
 	"strings"
 
@@ -20,7 +21,8 @@ differ, where the first one is, and the largest difference, absolute and
 relative to the larger of the two numbers. Blocks whose digests are equal are
 not read. The exit code is 0 if all values are equal and 1 if not.
 
-The sets may come from different folders, runs and machines. Where values are
+With several ranks, all of them are compared, each with the same rank of the
+other set. The sets may come from different folders, runs and machines. Where values are
 tables of references (pointers, maps), references are positions in the set.`,
 		examples: []example{
 			{"cairn diff ckpt@11 ckpt@12", "what changed from set 11 to set 12"},
@@ -39,12 +41,14 @@ type diffDocument struct {
 }
 
 type diffSide struct {
-	Set  uint64 `json:"set"`
-	Path string `json:"path"`
+	Set   uint64 `json:"set"`
+	Path  string `json:"path"`  // a file, or with several ranks the set's folder
+	Ranks int    `json:"ranks"` // that are compared
 }
 
 // difference is what two sets make of one dataset.
 type difference struct {
+	Rank     int      `json:"rank"`
 	Variable string   `json:"variable"`
 	Dataset  string   `json:"dataset"`
 	Detail   string   `json:"detail,omitempty"` // why values could not be compared; then the rest is 0
@@ -56,29 +60,41 @@ type difference struct {
 }
 
 func diff(ctx context.Context, c *call) error {
-	a, err := c.openSet(c.args[0])
+	a, err := c.theSet(c.args[0])
 	if err != nil {
 		return err
 	}
-	defer a.Close()
-	b, err := c.openSet(c.args[1])
+	b, err := c.theSet(c.args[1])
 	if err != nil {
 		return err
 	}
-	defer b.Close()
-	p := c.progress("comparing", 2*a.State()+b.State())
-	found, err := ckpt.Diff(ctx, a, b, p.at)
-	p.end()
-	if err != nil {
-		return fmt.Errorf("%s and %s: %w", a.Path, b.Path, err)
+	if a.parts, b.parts, err = c.pair(a, b); err != nil {
+		return err
 	}
-	doc := diffDocument{
-		First: diffSide{a.Header.Set, a.Path}, Second: diffSide{b.Header.Set, b.Path},
-		Equal: len(found) == 0, Differences: []difference{},
+	doc := diffDocument{First: a.side(), Second: b.side(), Differences: []difference{}}
+	var found []ckpt.Difference // as they are in doc
+	for i, j := 0, 0; i < len(a.parts) || j < len(b.parts); {
+		only := ""
+		switch {
+		case j == len(b.parts) || i < len(a.parts) && a.parts[i].rank < b.parts[j].rank:
+			only = "only the first set has this rank"
+			doc.Differences = append(doc.Differences, difference{Rank: a.parts[i].rank, Detail: only})
+			i++
+		case i == len(a.parts) || b.parts[j].rank < a.parts[i].rank:
+			only = "only the second set has this rank"
+			doc.Differences = append(doc.Differences, difference{Rank: b.parts[j].rank, Detail: only})
+			j++
+		}
+		if only != "" {
+			found = append(found, ckpt.Difference{})
+			continue
+		}
+		if err := c.diffRank(ctx, &doc, &found, a.parts[i], b.parts[j]); err != nil {
+			return err
+		}
+		i, j = i+1, j+1
 	}
-	for i := range found {
-		doc.Differences = append(doc.Differences, describeDifference(a, &found[i]))
-	}
+	doc.Equal = len(found) == 0
 	if c.json {
 		err = c.document(doc)
 	} else {
@@ -88,6 +104,76 @@ func diff(ctx context.Context, c *call) error {
 		err = errFound
 	}
 	return err
+}
+
+// pair returns the files to compare. A file that was named by itself is
+// compared with that of the same rank.
+func (c *call) pair(a, b group) (as, bs []target, err error) {
+	if a.file && !b.file {
+		bs, as, err = c.pair(b, a)
+		return as, bs, err
+	}
+	if !b.file {
+		return a.parts, b.parts, nil
+	}
+	one := b.parts[0]
+	if a.file {
+		other := a.parts[0]
+		other.rank = one.rank
+		return []target{other}, b.parts, nil
+	}
+	s, err := c.open(one)
+	if err != nil {
+		return nil, nil, err
+	}
+	one.rank = s.Header.Rank
+	s.Close()
+	for _, t := range a.parts {
+		if t.rank == one.rank {
+			return []target{t}, []target{one}, nil
+		}
+	}
+	return nil, nil, fmt.Errorf("%s: of rank %d, which has no file in %s; name another set", one.file, one.rank, filepath.Dir(a.parts[0].file))
+}
+
+func (g *group) side() diffSide {
+	s := diffSide{g.index, g.parts[0].file, len(g.parts)}
+	if len(g.parts) > 1 {
+		s.Path = filepath.Dir(s.Path)
+	}
+	return s
+}
+
+// diffRank compares the files of one rank.
+func (c *call) diffRank(ctx context.Context, doc *diffDocument, found *[]ckpt.Difference, t, u target) error {
+	a, err := c.open(t)
+	if err != nil {
+		return err
+	}
+	defer a.Close()
+	b, err := c.open(u)
+	if err != nil {
+		return err
+	}
+	defer b.Close()
+	doc.First.Set, doc.Second.Set = a.Header.Set, b.Header.Set
+	label := "comparing"
+	if doc.First.Ranks > 1 {
+		label = fmt.Sprintf("comparing rank %d", t.rank)
+	}
+	p := c.progress(label, 2*a.State()+b.State())
+	list, err := ckpt.Diff(ctx, a, b, p.at)
+	p.end()
+	if err != nil {
+		return fmt.Errorf("%s and %s: %w", a.Path, b.Path, err)
+	}
+	for i := range list {
+		d := describeDifference(a, &list[i])
+		d.Rank = a.Header.Rank
+		doc.Differences = append(doc.Differences, d)
+	}
+	*found = append(*found, list...)
+	return nil
 }
 
 func describeDifference(a *ckpt.Set, d *ckpt.Difference) difference {
@@ -164,27 +250,39 @@ func leafName(t hdf5.Type, k int64) string {
 
 func (c *call) diffText(doc *diffDocument, found []ckpt.Difference) {
 	c.printf("first   set %d, %s\nsecond  set %d, %s\n\n", doc.First.Set, doc.First.Path, doc.Second.Set, doc.Second.Path)
-	if doc.Equal {
+	several := max(doc.First.Ranks, doc.Second.Ranks) > 1
+	switch {
+	case doc.Equal && several:
+		c.printf("all values of %s are equal\n", count(doc.First.Ranks, "rank"))
+	case doc.Equal:
 		c.printf("all values are equal\n")
-		return
+	default:
+		c.differences(doc.Differences, found, several, false)
+		c.differences(doc.Differences, found, several, true)
 	}
-	c.differences(doc.Differences, found, false)
-	c.differences(doc.Differences, found, true)
 }
 
 // differences shows those in values, or those in tables of references.
-func (c *call) differences(all []difference, found []ckpt.Difference, references bool) {
+func (c *call) differences(all []difference, found []ckpt.Difference, several, references bool) {
 	var rows [][]string
+	var ranks []string // of the rows
 	header := []string{"VARIABLE", "DATASET", "DIFFER", "FIRST AT", "MAX ABS", "MAX REL"}
 	for i, d := range all {
 		switch {
 		case isReferences(d.Dataset) != references:
 		case d.Detail != "":
 			header = append(header[:6], "NOTE")
-			rows = append(rows, []string{d.Variable, d.Dataset, "-", "-", "-", "-", d.Detail})
+			name, dataset := d.Variable, d.Dataset
+			if name == "" {
+				name, dataset = "-", "-"
+			}
+			rows = append(rows, []string{name, dataset, "-", "-", "-", "-", d.Detail})
 		default:
 			differ := fmt.Sprintf("%d of %d", d.Differ, d.Values)
 			rows = append(rows, []string{d.Variable, d.Dataset, differ, d.First, number(found[i].MaxAbs), number(found[i].MaxRel)})
+		}
+		if several && len(rows) > len(ranks) {
+			ranks = append(ranks, strconv.Itoa(d.Rank))
 		}
 	}
 	if len(rows) == 0 {
@@ -192,6 +290,12 @@ func (c *call) differences(all []difference, found []ckpt.Difference, references
 	}
 	if references {
 		c.printf("\nTables of references and values beside them. A reference is a position in the\nset, which shifts when something is added or removed before it.\n\n")
+	}
+	if several {
+		header = append([]string{"RANK"}, header...)
+		for i := range rows {
+			rows[i] = append([]string{ranks[i]}, rows[i]...)
+		}
 	}
 	t := c.table("", header...)
 	for _, row := range rows {

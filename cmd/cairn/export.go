@@ -19,14 +19,17 @@ func exportCommand() command {
 		about: `Writes all values of a set into one HDF5 file that needs no other, for h5py,
 h5dump, MATLAB or to be kept: the variables are datasets under /MemBlocks. All
 commands that take a SET take such a file too. Every byte is checked on the
-way, and OUT.h5 appears only when it is whole; it must not exist before.`,
+way, and OUT.h5 appears only when it is whole; it must not exist before.
+
+With several ranks each has a file of its own: --rank says whose is exported.`,
 		examples: []example{
 			{"cairn export ckpt result.h5", "the newest set in folder ckpt"},
 			{"cairn export --compress gzip ckpt@12 set12.h5", "set 12, smaller; every HDF5 tool reads gzip"},
 		},
 		setup: func(f *flag.FlagSet) action {
 			compress := f.String("compress", "none", "`none|gzip|zstd`; none if not given, zstd needs a plugin in HDF5 tools")
-			return func(ctx context.Context, c *call) error { return export(ctx, c, *compress) }
+			rank := rankFlag(f)
+			return func(ctx context.Context, c *call) error { return export(ctx, c, *compress, int(*rank)) }
 		},
 	}
 }
@@ -34,6 +37,8 @@ way, and OUT.h5 appears only when it is whole; it must not exist before.`,
 // exportDocument is what export --json prints.
 type exportDocument struct {
 	Set         uint64  `json:"set"`
+	Rank        int     `json:"rank"`
+	Ranks       int     `json:"ranks"`
 	Path        string  `json:"path"`
 	Output      string  `json:"output"`
 	Compression string  `json:"compression"`
@@ -42,7 +47,7 @@ type exportDocument struct {
 	Seconds     float64 `json:"seconds"`
 }
 
-func export(ctx context.Context, c *call, compress string) error {
+func export(ctx context.Context, c *call, compress string, rank int) error {
 	var how ckpt.Compression
 	switch compress {
 	case "none":
@@ -58,7 +63,7 @@ func export(ctx context.Context, c *call, compress string) error {
 	if err := c.free(out); err != nil {
 		return err
 	}
-	s, err := c.openSet(c.args[0])
+	s, err := c.openSet(c.args[0], rank)
 	if err != nil {
 		return err
 	}
@@ -81,11 +86,15 @@ func export(ctx context.Context, c *call, compress string) error {
 		return err
 	}
 	sum := c.summarize(s)
-	doc := exportDocument{s.Header.Set, s.Path, out, compress, sum.StateBytes, st.Size(), time.Since(began).Seconds()}
+	doc := exportDocument{s.Header.Set, s.Header.Rank, s.Header.Ranks, s.Path, out, compress, sum.StateBytes, st.Size(), time.Since(began).Seconds()}
 	if c.json {
 		return c.document(doc)
 	}
-	c.printf("%s: set %d, %s of state in %s\n", out, doc.Set, size(doc.StateBytes), size(doc.FileBytes))
+	which := ""
+	if doc.Ranks > 1 {
+		which = fmt.Sprintf(", rank %d of %d ranks (--rank N exports another one)", doc.Rank, doc.Ranks)
+	}
+	c.printf("%s: set %d%s, %s of state in %s\n", out, doc.Set, which, size(doc.StateBytes), size(doc.FileBytes))
 	return nil
 }
 

@@ -23,13 +23,19 @@ how much compression saved. A variable whose values have several types has one
 line more for each; --json shows every dataset. A slice of memory that belongs
 to another variable is shown as part of that. Above it stands how the set was
 taken: why, how long the program was held, how changes were found, and whether
-the kernel could track writes; below, the data files that were open.`,
+the kernel could track writes; below, the data files that were open.
+
+With several ranks each has a file of its own: --rank says which one is shown.`,
 		examples: []example{
 			{"cairn inspect ckpt", "the newest set in folder ckpt"},
 			{"cairn inspect ckpt@12", "set 12"},
+			{"cairn inspect --rank 3 ckpt@12", "what rank 3 has of it"},
 			{"cairn inspect result.h5", "a file made by 'cairn export'"},
 		},
-		setup: func(*flag.FlagSet) action { return inspect },
+		setup: func(f *flag.FlagSet) action {
+			rank := rankFlag(f)
+			return func(_ context.Context, c *call) error { return inspect(c, *rank) }
+		},
 	}
 }
 
@@ -72,8 +78,13 @@ type fileInfo struct {
 	Size   int64  `json:"sizeBytes"`
 }
 
-func inspect(_ context.Context, c *call) error {
-	s, err := c.openSet(c.args[0])
+// rankFlag is how commands that show one rank's file are told which.
+func rankFlag(f *flag.FlagSet) *uint {
+	return f.Uint("rank", 0, "take the file of rank `N` (default 0)")
+}
+
+func inspect(c *call, rank uint) error {
+	s, err := c.openSet(c.args[0], int(rank))
 	if err != nil {
 		return err
 	}
@@ -151,7 +162,10 @@ func (c *call) inspectText(doc *inspectDocument) {
 	at, ago := doc.when(c.now)
 	c.printf("%s\n\n", doc.Path)
 	t := c.table("")
-	t.row("set", fmt.Sprintf("%d (rank %d of %d), format %d", doc.Set, doc.Rank, doc.Ranks, doc.Format))
+	t.row("set", fmt.Sprintf("%d, format %d", doc.Set, doc.Format))
+	if doc.Ranks > 1 {
+		t.row("rank", fmt.Sprintf("%d of %d ranks; --rank N shows another one", doc.Rank, doc.Ranks))
+	}
 	t.row("taken", fmt.Sprintf("%s (%s)", at, ago))
 	t.row("why", whyText(doc.Reason))
 	t.row("points", fmt.Sprintf("%d passed since the run began", doc.Points))

@@ -28,8 +28,8 @@ of them have committed the set; the newest set that all can load is the
 recovery line, from which a restart goes on.
 
 Only metadata is checked, which is quick: a set that can't be read is marked
-damaged, with the reason, and the exit code is 1. 'cairn verify DIR' checks
-every byte.`,
+damaged, with the reason, and the exit code is 1, as it is when no set is
+complete. 'cairn verify DIR' checks every byte.`,
 		examples: []example{
 			{"cairn list ckpt", "the sets in folder ckpt"},
 			{"cairn list --json ckpt | jq '.sets[0].set'", "the index of the newest"},
@@ -91,7 +91,7 @@ func list(ctx context.Context, c *call) error {
 		if doc.Line == 0 && s.status() == "ok" {
 			doc.Line = s.index
 		}
-		doc.Sets = append(doc.Sets, c.listed(s))
+		doc.Sets = append(doc.Sets, c.entry(s))
 	}
 	if err := c.listRest(&doc, committed); err != nil {
 		return err
@@ -106,7 +106,7 @@ func list(ctx context.Context, c *call) error {
 		return err
 	case failed != nil:
 		return failed
-	case damaged:
+	case damaged, doc.Line == 0 && len(doc.Sets) > 0:
 		return errFound
 	}
 	return nil
@@ -199,8 +199,8 @@ func (j *judged) reason() string {
 	return text
 }
 
-// listed is what list shows of a set: the sums over all ranks.
-func (c *call) listed(j *judged) listedSet {
+// entry is what list shows of a set: the sums over all ranks.
+func (c *call) entry(j *judged) listedSet {
 	l := listedSet{Have: j.ranks, Status: j.status(), Error: j.reason()}
 	if j.err != nil {
 		l.summary = summary{Set: j.index, Path: j.file, Ranks: j.want, Bases: []baseInfo{}}

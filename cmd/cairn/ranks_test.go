@@ -86,6 +86,100 @@ func TestListRanks(t *testing.T) {
 	cairnRun(t, "list", dir).exit(exitFound).says("no set is complete")
 }
 
+func TestListNoneComplete(t *testing.T) {
+	dir := makeRanks(t, 2, 2)
+	loses(t, dir, 1, 1)
+	cairnRun(t, "list", dir).exit(exitFine)
+	loses(t, dir, 0, 2)
+	cairnRun(t, "list", dir).exit(exitFound).says("no set is complete")
+}
+
+// Every rank's file of every set is checked, and missing ones are named.
+func TestVerifyRanks(t *testing.T) {
+	dir := makeRanks(t, 3, 3)
+	var all []string
+	for set := uint64(1); set <= 3; set++ {
+		for r := range 3 {
+			all = append(all, rankFile(dir, r, set)+": sound, ")
+		}
+	}
+	cairnRun(t, "verify", dir).exit(exitFine).says(all...)
+	for _, set := range []string{dir + "@2", filepath.Join(dir, "set-00000002")} {
+		if doc := decode[verifyDocument](cairnRun(t, "verify", "--json", set).exit(exitFine)); len(doc.Sets) != 3 || doc.Sets[2].Rank != 2 || doc.Sets[2].Ranks != 3 || !doc.Sound {
+			t.Errorf("%s: %+v", set, doc)
+		}
+	}
+
+	loses(t, dir, 1, 3)
+	cairnRun(t, "verify", dir).exit(exitFine).says("set 3 is incomplete: of its 3 ranks, there is no file of rank 1\n")
+	cairnRun(t, "verify", dir+"@3").exit(exitFound).says("set 3 is incomplete")
+	cairnRun(t, "verify", rankFile(dir, 0, 3)).exit(exitFine)
+	doc := decode[verifyDocument](cairnRun(t, "verify", "--json", dir).exit(exitFine))
+	if len(doc.Sets) != 8 || len(doc.Incomplete) != 1 || doc.Incomplete[0].Set != 3 || !slices.Equal(doc.Incomplete[0].Missing, []int{1}) {
+		t.Errorf("%+v", doc)
+	}
+
+	flip(t, rankFile(dir, 2, 2), "grid", 0)
+	cairnRun(t, "verify", dir).exit(exitFound).says(rankFile(dir, 2, 2)+": damaged", rankFile(dir, 0, 2)+": sound", "/MemBlocks/grid, block 0 of ")
+	cairnRun(t, "verify", dir+"@2").exit(exitFound)
+	cairnRun(t, "verify", rankFile(dir, 0, 2)).exit(exitFine)
+
+	dir = makeRanks(t, 2, 2)
+	truncate(t, rankFile(dir, 1, 2), 100)
+	cairnRun(t, "verify", dir).exit(exitFound).says("steps around the damage to set 1")
+	loses(t, dir, 0, 1)
+	loses(t, dir, 1, 2)
+	cairnRun(t, "verify", dir).exit(exitFound).says("no set in this folder is complete")
+}
+
+func TestAcceptRanks(t *testing.T) {
+	dir := makeRanks(t, 2, 1)
+	flip(t, rankFile(dir, 1, 1), "grid", 0)
+	cairnRun(t, "verify", dir).exit(exitFound)
+	cairnRun(t, "verify", "--accept", dir).exit(exitFine).says(rankFile(dir, 0, 1)+": sound, ", rankFile(dir, 1, 1)+": sound now: accepted")
+	cairnRun(t, "verify", dir).exit(exitFine)
+}
+
+func TestDiffRanks(t *testing.T) {
+	dir := makeRanks(t, 3, 2)
+	cairnRun(t, "diff", dir+"@1", dir+"@1").exit(exitFine).says("all values of 3 ranks are equal")
+	cairnRun(t, "diff", dir+"@1", dir).exit(exitFound).says("RANK", "grid[1000]")
+	doc := decode[diffDocument](cairnRun(t, "diff", "--json", dir+"@1", dir).exit(exitFound))
+	if len(doc.Differences) != 3 || doc.Differences[2].Rank != 2 || doc.First.Ranks != 3 || doc.First.Path != filepath.Join(dir, "set-00000001") {
+		t.Errorf("%+v", doc)
+	}
+	// A file is compared with that of the same rank.
+	out := filepath.Join(t.TempDir(), "two.h5")
+	cairnRun(t, "export", "--rank", "2", dir, out).exit(exitFine).says("rank 2 of 3 ranks")
+	cairnRun(t, "diff", dir, out).exit(exitFine)
+	cairnRun(t, "diff", out, dir).exit(exitFine)
+	cairnRun(t, "diff", rankFile(dir, 2, 2), dir).exit(exitFine)
+	cairnRun(t, "diff", rankFile(dir, 1, 2), rankFile(dir, 2, 2)).exit(exitFound)
+	loses(t, dir, 1, 2)
+	cairnRun(t, "diff", dir+"@2", dir+"@1").exit(exitFound).says("only the second set has this rank")
+	loses(t, dir, 2, 2)
+	cairnRun(t, "diff", dir+"@2", out).exit(exitFailed).complains("of rank 2, which has no file in")
+}
+
+func TestOneRank(t *testing.T) {
+	dir := makeRanks(t, 3, 2)
+	tmp := t.TempDir()
+	cairnRun(t, "inspect", dir).exit(exitFine).says("0 of 3 ranks; --rank N shows another one")
+	cairnRun(t, "inspect", "--rank", "2", dir).exit(exitFine).says("2 of 3 ranks", "rank-0002.h5")
+	cairnRun(t, "inspect", "--rank", "3", dir).exit(exitFailed).complains("no file of rank 3 here; there is one of ranks 0, 1 and 2")
+	cairnRun(t, "inspect", "--rank", "1", rankFile(dir, 2, 1)).exit(exitFailed).complains("the file of rank 2")
+	cairnRun(t, "inspect", "--rank", "-1", dir).exit(exitUsage).complains("a whole number")
+	cairnRun(t, "export", dir, filepath.Join(tmp, "a.h5")).exit(exitFine).says("rank 0 of 3 ranks (--rank N exports another one)")
+	doc := decode[exportDocument](cairnRun(t, "export", "--json", "--rank", "1", dir, filepath.Join(tmp, "b.h5")).exit(exitFine))
+	if doc.Rank != 1 || doc.Ranks != 3 {
+		t.Errorf("%+v", doc)
+	}
+	loses(t, dir, 0, 2) // an older one that rank 0 has
+	if doc := decode[inspectDocument](cairnRun(t, "inspect", "--json", dir).exit(exitFine)); doc.Set != 1 {
+		t.Errorf("%+v", doc)
+	}
+}
+
 func TestGCRanks(t *testing.T) {
 	dir := makeRanks(t, 2, 7)
 	loses(t, dir, 1, 7) // above the line: left

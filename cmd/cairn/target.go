@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -25,37 +26,88 @@ type target struct {
 
 const noCheckpoints = "no checkpoints here; a run writes them to its Options.Dir, and one that finished removes them"
 
-// resolve finds the set that arg names: a file, a set's folder, a run's
-// folder (its newest set) or DIR@12.
-func (c *call) resolve(arg string) (target, error) {
+// group is a set that a command line names: the files of its ranks.
+type group struct {
+	index uint64
+	dir   string   // the run's folder, or empty
+	parts []target // by rank
+	file  bool     // one file was named, not a set
+}
+
+// groups finds the sets that arg names: a file, a set's folder, DIR@12, or
+// with folder all sets of a run's folder, newest first.
+func (c *call) groups(arg string) (sets []group, folder bool, err error) {
 	st, err := c.fsys.Stat(arg)
 	if errors.Is(err, fs.ErrNotExist) {
-		return c.resolveIndex(arg)
+		g, err := c.indexed(arg)
+		return []group{g}, false, err
 	}
 	if err != nil {
-		return target{}, err
+		return nil, false, err
 	}
 	if !st.IsDir() {
 		if !st.Mode().IsRegular() {
-			return target{}, fmt.Errorf("%s: neither a file nor a folder, so not a checkpoint; name a set's file, a set's folder or a run's folder", arg)
+			return nil, false, fmt.Errorf("%s: neither a file nor a folder, so not a checkpoint; name a set's file, a set's folder or a run's folder", arg)
 		}
-		return locate(arg), nil
+		t := locate(arg)
+		return []group{{t.index, t.dir, []target{t}, true}}, false, nil
 	}
-	if t, ok, err := c.setFolder(arg); ok || err != nil {
-		return t, err
+	if g, ok, err := c.setFolder(arg); ok || err != nil {
+		return []group{g}, false, err
 	}
-	sets, err := c.sets(arg)
+	sets, err = c.sets(arg)
+	return sets, true, err
+}
+
+// theSet finds the one set that arg names; of a run's folder it is the newest
+// that as many ranks have as any.
+func (c *call) theSet(arg string) (group, error) {
+	sets, _, err := c.groups(arg)
+	if err != nil {
+		return group{}, err
+	}
+	best := sets[0]
+	for _, g := range sets[1:] {
+		if len(g.parts) > len(best.parts) {
+			best = g
+		}
+	}
+	return best, nil
+}
+
+// resolve finds a rank's file of the set that arg names; of a run's folder it
+// is the newest set that the rank has.
+func (c *call) resolve(arg string, rank int) (target, error) {
+	sets, _, err := c.groups(arg)
 	if err != nil {
 		return target{}, err
 	}
-	return sets[0], nil
+	if sets[0].file {
+		return sets[0].parts[0], nil
+	}
+	var have []int
+	for _, g := range sets {
+		for _, t := range g.parts {
+			if t.rank == rank {
+				return t, nil
+			}
+			if !slices.Contains(have, t.rank) {
+				have = append(have, t.rank)
+			}
+		}
+	}
+	slices.Sort(have)
+	return target{}, fmt.Errorf("%s: no file of rank %d here; there is one of %s, see --rank", arg, rank, rankNames(have))
 }
 
-// resolveIndex finds DIR@12.
-func (c *call) resolveIndex(arg string) (target, error) {
+// rankNames gives ranks as people read them: rank 3, ranks 3 and 4.
+func rankNames(ranks []int) string { return listed(ranks, "rank") }
+
+// indexed finds DIR@12.
+func (c *call) indexed(arg string) (group, error) {
 	at := strings.LastIndex(arg, "@")
 	if at < 0 {
-		return target{}, missing(arg)
+		return group{}, missing(arg)
 	}
 	dir, text := arg[:at], arg[at+1:]
 	if dir == "" {
@@ -63,70 +115,75 @@ func (c *call) resolveIndex(arg string) (target, error) {
 	}
 	st, err := c.fsys.Stat(dir)
 	if errors.Is(err, fs.ErrNotExist) {
-		return target{}, missing(dir)
+		return group{}, missing(dir)
 	} else if err != nil {
-		return target{}, err
+		return group{}, err
 	}
 	index, err := strconv.ParseUint(text, 10, 64)
 	if err != nil {
-		return target{}, fmt.Errorf("%s: %q is not the number of a set; write DIR@12 for set 12 of DIR", arg, text)
+		return group{}, fmt.Errorf("%s: %q is not the number of a set; write DIR@12 for set 12 of DIR", arg, text)
 	}
 	if !st.IsDir() {
-		return target{}, fmt.Errorf("%s: a file, so it has no sets; name it without @%d", dir, index)
+		return group{}, fmt.Errorf("%s: a file, so it has no sets; name it without @%d", dir, index)
 	}
 	sets, err := c.sets(dir)
 	if err != nil {
-		return target{}, err
+		return group{}, err
 	}
 	var have []string
-	for _, t := range sets {
-		if t.index == index {
-			return t, nil
+	for _, g := range sets {
+		if g.index == index {
+			return g, nil
 		}
-		have = append(have, strconv.FormatUint(t.index, 10))
+		have = append(have, strconv.FormatUint(g.index, 10))
 	}
-	return target{}, fmt.Errorf("%s: no set %d here; there is %s", dir, index, strings.Join(have, ", "))
+	return group{}, fmt.Errorf("%s: no set %d here; there is %s", dir, index, strings.Join(have, ", "))
 }
 
 func missing(path string) error {
 	return fmt.Errorf("%s: no such file or folder; name a set's file, a set's folder, a run's folder (its newest set), or DIR@12 for set 12 of DIR", path)
 }
 
-// setFolder reports whether a folder is a set's, and finds the file in it.
-func (c *call) setFolder(dir string) (t target, ok bool, err error) {
+// setFolder reports whether a folder is a set's, and finds the files in it.
+func (c *call) setFolder(dir string) (g group, ok bool, err error) {
 	entries, err := c.fsys.ReadDir(dir)
 	if err != nil {
-		return target{}, false, err
+		return group{}, false, err
 	}
-	for _, e := range entries { // sorted, so rank 0 comes first
+	for _, e := range entries {
 		if _, ok := store.FileRank(e.Name()); ok {
-			return locate(filepath.Join(dir, e.Name())), true, nil
+			t := locate(filepath.Join(dir, e.Name()))
+			g.index, g.dir, g.parts = t.index, t.dir, append(g.parts, t)
 		}
+	}
+	if g.parts != nil {
+		slices.SortFunc(g.parts, func(a, b target) int { return a.rank - b.rank })
+		return g, true, nil
 	}
 	abs, err := filepath.Abs(dir)
 	if err != nil {
-		return target{}, false, err
+		return group{}, false, err
 	}
 	if _, ok := store.SetIndex(filepath.Base(abs)); ok {
-		return target{}, true, fmt.Errorf("%s: this set was not finished: it is being written, or a crash left it; take an older one (see 'cairn list %s')", dir, filepath.Dir(abs))
+		return group{}, true, fmt.Errorf("%s: this set was not finished: it is being written, or a crash left it; take an older one (see 'cairn list %s')", dir, filepath.Dir(abs))
 	}
-	return target{}, false, nil
+	return group{}, false, nil
 }
 
 // sets returns the sets in a run's folder, newest first. That there are none
 // is an error.
-func (c *call) sets(dir string) ([]target, error) {
-	d := store.Open(c.fsys, dir, 0)
-	indices, err := d.Sets()
+func (c *call) sets(dir string) ([]group, error) {
+	members, err := c.members(dir)
 	if err != nil {
 		return nil, err
 	}
-	if len(indices) == 0 {
-		return nil, c.empty(dir)
-	}
-	var out []target
-	for _, n := range indices {
-		out = append(out, target{file: d.File(n), dir: dir, index: n})
+	var out []group
+	for _, m := range members {
+		g := group{index: m.index, dir: dir}
+		for _, r := range m.ranks {
+			g.parts = append(g.parts, target{file: store.Open(c.fsys, dir, r).File(m.index), dir: dir, index: m.index, rank: r})
+		}
+		out = append(out, g)
 	}
 	return out, nil
 }
@@ -147,7 +204,7 @@ func (c *call) empty(dir string) error {
 			continue
 		}
 		sub := filepath.Join(dir, e.Name())
-		if sets, err := store.Open(c.fsys, sub, 0).Sets(); err == nil && len(sets) > 0 {
+		if sets, err := store.Members(c.fsys, sub); err == nil && slices.ContainsFunc(slices.Collect(maps.Values(sets)), func(ranks []int) bool { return len(ranks) > 0 }) {
 			return fmt.Errorf("%s: no checkpoints here; there are some in %s", dir, sub)
 		}
 	}
@@ -169,9 +226,9 @@ func (c *call) runFolder(arg string) error {
 	if !st.IsDir() {
 		return fmt.Errorf("%s: a file; name the folder that a run has as its Options.Dir", arg)
 	}
-	t, ok, err := c.setFolder(arg)
-	if ok && t.dir != "" {
-		return fmt.Errorf("%s: the folder of one set; name the run's folder, %s", arg, t.dir)
+	g, ok, err := c.setFolder(arg)
+	if ok && g.dir != "" {
+		return fmt.Errorf("%s: the folder of one set; name the run's folder, %s", arg, g.dir)
 	} else if ok && err == nil {
 		return fmt.Errorf("%s: the folder of one set; name the run's folder", arg)
 	}
@@ -214,13 +271,18 @@ func (c *call) open(t target) (*ckpt.Set, error) {
 	return s, err
 }
 
-// openSet resolves arg and opens the set.
-func (c *call) openSet(arg string) (*ckpt.Set, error) {
-	t, err := c.resolve(arg)
+// openSet opens a rank's file of the set that arg names.
+func (c *call) openSet(arg string, rank int) (*ckpt.Set, error) {
+	t, err := c.resolve(arg, rank)
 	if err != nil {
 		return nil, err
 	}
-	return c.open(t)
+	s, err := c.open(t)
+	if err == nil && rank > 0 && s.Header.Rank != rank {
+		s.Close()
+		return nil, fmt.Errorf("%s: the file of rank %d; name the set's folder, or leave --rank out", t.file, s.Header.Rank)
+	}
+	return s, err
 }
 
 // foreign tells why a file can't be Cairn's, or nothing.

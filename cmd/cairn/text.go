@@ -115,6 +115,19 @@ func count[T int | int64 | uint64](n T, thing string) string {
 	return fmt.Sprintf("%d %ss", n, thing)
 }
 
+// listed gives numbers of things: set 3, sets 3 and 4.
+func listed[T int | uint64](numbers []T, thing string) string {
+	var text []string
+	for _, n := range numbers {
+		text = append(text, fmt.Sprint(n))
+	}
+	last := len(text) - 1
+	if last == 0 {
+		return thing + " " + text[0]
+	}
+	return thing + "s " + strings.Join(text[:last], ", ") + " and " + text[last]
+}
+
 // age tells how long ago t was.
 func age(now, t time.Time) string {
 	d := now.Sub(t)

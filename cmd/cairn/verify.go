@@ -9,7 +9,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/cairnrun/cairn/ckpt"
@@ -22,10 +21,12 @@ func verifyCommand() command {
 		brief: "check every byte of sets",
 		about: `Reads all of a set, with the blocks that lie in files of older sets, compares
 everything with its digests, and names the blocks that are not what was
-written. For a run's folder, all sets in it are checked. The exit code is 1 if
-anything is damaged.
+written. For a run's folder, all sets in it are checked; of a set, the files of
+all ranks. It says which sets are incomplete, because a rank's file is missing.
+The exit code is 1 if anything is damaged, or if the set, or every set of the
+folder, is incomplete.
 
-With --accept, values that were changed on purpose in the file of one set (by
+With --accept, values that were changed on purpose in the files of one set (by
 h5py, say) are accepted: the set is written anew with digests of what it holds
 now, whole by itself, and a run that restarts takes the changed values. It
 needs the folder's lock, so no run may be using it. Sets share files: a value
@@ -50,13 +51,16 @@ changed in one may be changed in others too, which cairn then says.`,
 
 // verifyDocument is what verify --json prints.
 type verifyDocument struct {
-	Sets  []verifiedSet `json:"sets"`
-	Sound bool          `json:"sound"` // all of them
+	Sets       []verifiedSet   `json:"sets"`       // one for every rank's file
+	Incomplete []incompleteSet `json:"incomplete"` // those that lack a rank's file
+	Sound      bool            `json:"sound"`      // all files of them
 }
 
-// verifiedSet is what became of checking one set.
+// verifiedSet is what became of checking one rank's file of a set.
 type verifiedSet struct {
 	Set          uint64         `json:"set"`
+	Rank         int            `json:"rank"`
+	Ranks        int            `json:"ranks"` // 0: not known
 	Path         string         `json:"path"`
 	Status       string         `json:"status"` // "sound", "damaged" or "unreadable"
 	CheckedBytes int64          `json:"checkedBytes"`
@@ -66,6 +70,13 @@ type verifiedSet struct {
 	Error        string         `json:"error,omitempty"`    // why it is unreadable
 }
 
+// incompleteSet is a set that not all ranks have.
+type incompleteSet struct {
+	Set     uint64 `json:"set"`
+	Ranks   int    `json:"ranks"`
+	Missing []int  `json:"missing"`
+}
+
 // damagedBlock is a block that is not what was written.
 type damagedBlock struct {
 	Block  string `json:"block"`
@@ -73,38 +84,41 @@ type damagedBlock struct {
 }
 
 func verify(ctx context.Context, c *call) error {
-	doc := verifyDocument{Sets: []verifiedSet{}, Sound: true}
+	doc := verifyDocument{Sets: []verifiedSet{}, Incomplete: []incompleteSet{}, Sound: true}
 	var failed error
+	found := false
 	for _, arg := range c.args {
-		sets, folder, err := c.resolveAll(arg)
+		sets, folder, err := c.groups(arg)
 		if err != nil {
 			failed = c.notDone(failed, err)
 			continue
 		}
-		var here []verifiedSet
-		for _, t := range sets {
-			v, err := c.verifySet(ctx, t)
-			if folder && errors.Is(err, fs.ErrNotExist) {
-				continue // the run has removed it meanwhile
-			}
+		var outcomes []outcome
+		for _, g := range sets {
+			o, err := c.verifyGroup(ctx, g, folder)
 			if errors.Is(err, context.Canceled) {
 				return err
 			}
 			if err != nil {
 				failed = c.notDone(failed, err)
 			}
-			doc.Sound = doc.Sound && v.Status != "damaged"
-			here = append(here, v)
-			if !c.json {
-				c.verifiedText(&v)
+			if len(o.files) == 0 {
+				continue // the run has removed it meanwhile
 			}
+			doc.Sound = doc.Sound && o.status != "damaged"
+			doc.Sets = append(doc.Sets, o.files...)
+			if o.lacks != nil {
+				doc.Incomplete = append(doc.Incomplete, *o.lacks)
+			}
+			outcomes = append(outcomes, o)
 		}
 		if folder && !c.json {
-			c.outlook(here)
+			c.outlook(outcomes)
 		}
-		doc.Sets = append(doc.Sets, here...)
+		whole := func(o outcome) bool { return o.lacks == nil }
+		found = found || len(outcomes) > 0 && !slices.ContainsFunc(outcomes, whole)
 	}
-	found := !doc.Sound
+	found = found || !doc.Sound
 	doc.Sound = doc.Sound && failed == nil
 	if c.json {
 		if err := c.document(doc); err != nil {
@@ -120,6 +134,61 @@ func verify(ctx context.Context, c *call) error {
 	return nil
 }
 
+// outcome is what became of checking a set.
+type outcome struct {
+	set    uint64
+	files  []verifiedSet
+	lacks  *incompleteSet
+	status string // "sound", "incomplete", "damaged" or "unreadable"
+}
+
+// verifyGroup checks the files of all ranks of a set. In a run's folder they
+// may be removed meanwhile.
+func (c *call) verifyGroup(ctx context.Context, g group, folder bool) (o outcome, failed error) {
+	o = outcome{set: g.index, status: "sound"}
+	lacks := incompleteSet{Set: g.index}
+	have := make(map[int]bool)
+	vanished := false
+	for _, t := range g.parts {
+		v, err := c.verifySet(ctx, t)
+		if errors.Is(err, context.Canceled) {
+			return o, err
+		}
+		if folder && errors.Is(err, fs.ErrNotExist) {
+			vanished = true
+			continue
+		}
+		if err != nil {
+			failed = c.notDone(failed, err)
+		}
+		if v.Status == "damaged" || v.Status == "unreadable" && o.status == "sound" {
+			o.status = v.Status
+		}
+		have[t.rank] = true
+		lacks.Ranks = max(lacks.Ranks, v.Ranks, t.rank+1)
+		o.files = append(o.files, v)
+		if !c.json {
+			c.verifiedText(&v)
+		}
+	}
+	for r := range lacks.Ranks {
+		if !have[r] {
+			lacks.Missing = append(lacks.Missing, r)
+		}
+	}
+	if g.file || vanished || len(lacks.Missing) == 0 {
+		return o, failed
+	}
+	o.lacks = &lacks
+	if o.status == "sound" {
+		o.status = "incomplete"
+	}
+	if !c.json {
+		c.printf("set %d is incomplete: of its %s, there is no file of %s\n", o.set, count(lacks.Ranks, "rank"), rankNames(lacks.Missing))
+	}
+	return o, failed
+}
+
 // notDone keeps the last of several errors for the end and reports the one
 // before it now.
 func (c *call) notDone(before, err error) error {
@@ -129,30 +198,14 @@ func (c *call) notDone(before, err error) error {
 	return err
 }
 
-// resolveAll finds the sets that arg names: all of a run's folder, or one.
-func (c *call) resolveAll(arg string) (sets []target, folder bool, err error) {
-	if st, err := c.fsys.Stat(arg); err == nil && st.IsDir() {
-		_, isSet, err := c.setFolder(arg)
-		if err != nil {
-			return nil, false, err
-		}
-		if !isSet {
-			sets, err := c.sets(arg)
-			return sets, true, err
-		}
-	}
-	t, err := c.resolve(arg)
-	return []target{t}, false, err
-}
-
-// verifySet checks one set. An error says that it could not be done; damage
-// is none.
+// verifySet checks one rank's file of a set. An error says that it could not
+// be done; damage is none.
 func (c *call) verifySet(ctx context.Context, t target) (verifiedSet, error) {
-	v := verifiedSet{Set: t.index, Path: t.file, Status: "sound", Damage: []damagedBlock{}}
+	v := verifiedSet{Set: t.index, Rank: t.rank, Path: t.file, Status: "sound", Damage: []damagedBlock{}}
 	s, err := c.open(t)
 	if err == nil {
 		defer s.Close()
-		v.Set, v.CheckedBytes = s.Header.Set, s.State()
+		v.Set, v.Rank, v.Ranks, v.CheckedBytes = s.Header.Set, s.Header.Rank, s.Header.Ranks, s.State()
 		v.Damage, err = c.damage(ctx, s)
 	}
 	switch {
@@ -234,17 +287,19 @@ func (c *call) blocksText(blocks []damagedBlock) {
 }
 
 // outlook says what damage in a folder means for its run.
-func (c *call) outlook(sets []verifiedSet) {
-	good := slices.IndexFunc(sets, func(v verifiedSet) bool { return v.Status == "sound" })
-	bad := slices.IndexFunc(sets, func(v verifiedSet) bool { return v.Status == "damaged" })
+func (c *call) outlook(sets []outcome) {
+	good := slices.IndexFunc(sets, func(o outcome) bool { return o.status == "sound" })
+	bad := slices.IndexFunc(sets, func(o outcome) bool { return o.status == "damaged" })
 	switch {
+	case bad < 0 && (good >= 0 || len(sets) == 0):
 	case bad < 0:
+		c.printf("no set in this folder is complete: there is none that every rank can load\n")
 	case good < 0:
 		c.printf("no set in this folder is sound: a run will refuse to start from it; bring back a copy, or move the folder away to start afresh\n")
 	case bad < good:
-		c.printf("a run that restarts steps around the damage to set %d\n", sets[good].Set)
+		c.printf("a run that restarts steps around the damage to set %d\n", sets[good].set)
 	default:
-		c.printf("a run that restarts takes set %d, which is sound\n", sets[good].Set)
+		c.printf("a run that restarts takes set %d, which is sound\n", sets[good].set)
 	}
 }
 
@@ -253,33 +308,45 @@ func (c *call) accept(ctx context.Context) error {
 	if len(c.args) != 1 {
 		return usagef("verify: --accept takes one set, not %d; accept them one by one", len(c.args))
 	}
-	t, err := c.resolve(c.args[0])
+	g, err := c.theSet(c.args[0])
 	if err != nil {
 		return err
 	}
-	if t.dir == "" {
-		return fmt.Errorf("%s: --accept works on a set in a run's folder (DIR/set-00000012/rank-0000.h5), which this file is not in; put it there first", t.file)
+	if g.dir == "" {
+		return fmt.Errorf("%s: --accept works on a set in a run's folder (DIR/set-00000012/rank-0000.h5), which this file is not in; put it there first", g.parts[0].file)
 	}
-	dir, err := store.Create(c.fsys, t.dir, t.rank)
-	if err != nil {
-		return err
-	}
-	defer dir.Close()
-	v, err := c.acceptSet(ctx, t, dir)
-	if err != nil {
-		return err
-	}
-	if c.json {
-		if err := c.document(verifyDocument{[]verifiedSet{v}, v.Status == "sound"}); err != nil {
+	var dirs []*store.Dir
+	for _, t := range g.parts {
+		dir, err := store.Create(c.fsys, t.dir, t.rank)
+		if err != nil {
 			return err
 		}
-	} else {
-		c.verifiedText(&v)
+		defer dir.Close()
+		dirs = append(dirs, dir)
 	}
-	if len(v.Sharing) > 0 {
-		c.notef("files of this set are also files of %s, where the same values may have changed; check with 'cairn verify %s'", setNames(v.Sharing), t.dir)
+	doc := verifyDocument{Sets: []verifiedSet{}, Incomplete: []incompleteSet{}, Sound: true}
+	var sharing []uint64
+	for i, t := range g.parts {
+		v, err := c.acceptSet(ctx, t, dirs[i])
+		if err != nil {
+			return err
+		}
+		doc.Sets = append(doc.Sets, v)
+		doc.Sound = doc.Sound && v.Status == "sound"
+		sharing = append(sharing, v.Sharing...)
+		if !c.json {
+			c.verifiedText(&v)
+		}
 	}
-	if v.Status != "sound" {
+	if c.json {
+		if err := c.document(doc); err != nil {
+			return err
+		}
+	}
+	if slices.Sort(sharing); len(sharing) > 0 {
+		c.notef("files of this set are also files of %s, where the same values may have changed; check with 'cairn verify %s'", setNames(slices.Compact(sharing)), g.dir)
+	}
+	if !doc.Sound {
 		return errFound
 	}
 	return nil
@@ -345,14 +412,4 @@ func (c *call) sharing(t target) ([]uint64, error) {
 }
 
 // setNames gives indices as people read them: set 3, sets 3 and 4.
-func setNames(indices []uint64) string {
-	var text []string
-	for _, n := range indices {
-		text = append(text, strconv.FormatUint(n, 10))
-	}
-	if len(text) == 1 {
-		return "set " + text[0]
-	}
-	last := len(text) - 1
-	return "sets " + strings.Join(text[:last], ", ") + " and " + text[last]
-}
+func setNames(indices []uint64) string { return listed(indices, "set") }

@@ -381,8 +381,11 @@ func (e *Engine) sentPayload(token any) {
 // lost is for links: a peer is gone.
 func (e *Engine) lost(rank int, err error) {
 	p := &e.peers[rank]
-	if p.ended || p.paused { // it said so before
+	if p.paused || p.ended && e.closed { // it said so before, and waited for this rank
 		return
+	}
+	if p.ended && !p.finished {
+		err = fmt.Errorf("it left before its work was done: %w", err)
 	}
 	p.ended = true
 	err = fmt.Errorf("%w: rank %d: %w", ErrLost, rank, err)

@@ -65,11 +65,18 @@ func (e *Engine) Release(next bool) {
 // Capture returns the messages that wait to be received, in the order in
 // which they came. Their data is not copied, and stays as it is while the
 // lock is held and after. The lock is held, and all are whole.
-func (e *Engine) Capture() []Kept {
+//
+// With alone it leaves out what other ranks sent since the last restart: that
+// was sent after the point at which each of them saves by itself.
+func (e *Engine) Capture(alone bool) []Kept {
 	var all []*message
 	for _, b := range e.boxes {
 		for _, q := range b.waiting {
-			all = append(all, q...)
+			for _, m := range q {
+				if !alone || m.old || m.source == e.rank {
+					all = append(all, m)
+				}
+			}
 		}
 	}
 	sortMessages(all)

@@ -188,7 +188,7 @@ func TestInFlight(t *testing.T) {
 				if w.arrived[0] != n {
 					return fmt.Errorf("told of %d arrivals", w.arrived[0])
 				}
-				kept = e.Capture()
+				kept = e.Capture(false)
 				e.Release(true)
 				return nil
 			})
@@ -251,7 +251,7 @@ func TestEpoch(t *testing.T) {
 			for range 100 {
 				b.poll()
 			}
-			if pending.done || len(b.Capture()) != 0 {
+			if pending.done || len(b.Capture(false)) != 0 {
 				t.Error("a message of the next epoch got in")
 			}
 			b.Release(true)

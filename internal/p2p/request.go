@@ -2,6 +2,7 @@ package p2p
 
 import (
 	"fmt"
+	"slices"
 )
 
 const (
@@ -59,6 +60,7 @@ func (e *Engine) recycle(r *Request) {
 func (e *Engine) Send(ctx uint32, to int, tag int32, data []byte) error {
 	e.lock()
 	defer e.mu.Unlock()
+	e.awaitRelease()
 	if err := e.usable(to); err != nil {
 		return err
 	}
@@ -72,6 +74,14 @@ func (e *Engine) Send(ctx uint32, to int, tag int32, data []byte) error {
 	}
 	e.recycle(r)
 	return nil
+}
+
+// awaitRelease lets a goroutine wait while another one is held at a point:
+// the totals of what was sent are out.
+func (e *Engine) awaitRelease() {
+	if e.held {
+		e.until(none, func() bool { return !e.held })
+	}
 }
 
 // usable tells why nothing can be sent to a rank.
@@ -140,6 +150,7 @@ func (e *Engine) begin(r *Request, ctx uint32, to int, tag int32, data []byte) {
 func (e *Engine) Isend(ctx uint32, to int, tag int32, data []byte) *Request {
 	e.lock()
 	defer e.mu.Unlock()
+	e.awaitRelease()
 	r := new(Request)
 	if err := e.usable(to); err != nil {
 		*r = Request{kind: sending, peer: to, tag: tag, done: true, err: err}
@@ -301,7 +312,7 @@ func (e *Engine) WaitAny(rs []*Request) (int, Status, error) {
 		return false
 	})
 	if at < 0 {
-		return 0, Status{}, err
+		return slices.IndexFunc(rs, func(r *Request) bool { return r != nil }), Status{}, err
 	}
 	return at, rs[at].status(), rs[at].err
 }

@@ -2,6 +2,7 @@ package p2p
 
 import (
 	"fmt"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -11,7 +12,8 @@ import (
 // sleeper lets goroutines wait for something to do. One of them sleeps on the
 // descriptors of all links; the others wait for it.
 type sleeper struct {
-	event    int // an eventfd that wakes the one who sleeps
+	mu       sync.Mutex // guards event against close
+	event    int        // an eventfd that wakes the one who sleeps
 	asleep   bool
 	ringing  atomic.Bool
 	others   []chan struct{}
@@ -28,6 +30,8 @@ func (s *sleeper) init() error {
 }
 
 func (s *sleeper) close() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	if s.event >= 0 {
 		unix.Close(s.event)
 		s.event = -1
@@ -37,6 +41,11 @@ func (s *sleeper) close() {
 // wake ends the present or next sleep. Any goroutine may call it.
 func (s *sleeper) wake() {
 	if s.ringing.Swap(true) {
+		return
+	}
+	s.mu.Lock() // the descriptor may be closed, and be another file's
+	defer s.mu.Unlock()
+	if s.event < 0 {
 		return
 	}
 	one := [8]byte{1, 1, 1, 1, 1, 1, 1, 1}
@@ -97,8 +106,8 @@ func (s *sleeper) sleep(e *Engine) {
 		}
 		if fds[0].Revents != 0 {
 			var buf [8]byte
-			s.ringing.Store(false) // first: who rings from now on must be heard
 			unix.Read(s.event, buf[:])
+			s.ringing.Store(false) // last: who rang before is heard, since the caller looks again
 		}
 	}
 	for _, l := range e.links[:min(armed, len(e.links))] { // they may be closed by now

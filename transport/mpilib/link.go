@@ -27,6 +27,7 @@ const (
 	// burst is how many frames one Poll takes.
 	burst = 64
 
+	idleTag   = 0 // of no message
 	helloTag  = 1
 	firstTag  = 16
 	tagRounds = 8000 // MPI promises tags up to 32767

@@ -36,6 +36,15 @@
 // each tag, and a frame that overtakes a long payload waits for it. The last
 // message of a rank that closes its link has a kind of its own.
 //
+// # Progress
+//
+// MPI works only while it is called, and some of that work is for others: a
+// rank that has received a long payload may owe its sender a last message.
+// If it neither polls nor calls Driver.Progress, that sender waits, and its
+// payload is not given back, however often it polls itself. So a rank that
+// waits for others by other means than this link, or computes for long,
+// calls Driver.Progress from time to time.
+//
 // # Death
 //
 // A peer is lost when it closed its link, or when MPI returns an error for

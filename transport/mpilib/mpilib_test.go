@@ -56,7 +56,7 @@ func conformWith(t *testing.T, i int) {
 				if err != nil {
 					return nil, err
 				}
-				return d, nil
+				return drive(d), nil
 			}
 		},
 		Sizes:        []int{4096, inlineMax, 64 << 10},

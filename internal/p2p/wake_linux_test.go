@@ -1,0 +1,53 @@
+package p2p
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/cairnrun/cairn/transport/mem"
+)
+
+// TestWakeLost: a wake-up that comes while the one before is taken in.
+func TestWakeLost(t *testing.T) {
+	_, es := world(t, 1, mem.Options{})
+	e := es[0]
+	stop := make(chan struct{})
+	go func() {
+		for {
+			select {
+			case <-stop:
+				return
+			default:
+				e.Wake()
+			}
+		}
+	}()
+	for end := time.Now().Add(3 * time.Second); time.Now().Before(end); {
+		e.mu.Lock()
+		began := time.Now()
+		e.sleep.sleep(e)
+		took := time.Since(began)
+		ringing := e.sleep.ringing.Load()
+		e.mu.Unlock()
+		if took > 900*time.Millisecond {
+			var buf [8]byte
+			_, err := unix.Read(e.sleep.event, buf[:])
+			t.Fatalf("somebody rings all the time, but it slept for %v; ringing %v, event %v", took, ringing, err)
+		}
+	}
+	close(stop)
+}
+
+// TestWakeClose: Wake beside Close.
+func TestWakeClose(t *testing.T) {
+	for range 300 {
+		_, es := world(t, 1, mem.Options{})
+		ctx, cancel := context.WithCancel(context.Background())
+		context.AfterFunc(ctx, es[0].Wake) // as Run.Point does
+		cancel()
+		es[0].Close(context.Background(), true)
+	}
+}

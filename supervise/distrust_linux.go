@@ -1,0 +1,107 @@
+package supervise
+
+import (
+	"slices"
+	"syscall"
+	"time"
+)
+
+// byItself reports whether a rank's end is its own doing: then the set that
+// it was restored from may be at fault. Whoever is killed from outside, or
+// goes down with its host, says nothing about its set.
+func byItself(code, signal int) bool {
+	switch syscall.Signal(signal) {
+	case 0:
+		return code != 0
+	case syscall.SIGSEGV, syscall.SIGABRT, syscall.SIGBUS, syscall.SIGFPE, syscall.SIGILL:
+		return true
+	}
+	return false
+}
+
+// newestUsable returns the newest set that all ranks have and that is not put
+// aside.
+func (s *Supervisor) newestUsable(aside []uint64) (uint64, bool) {
+	for _, set := range wholeSets(s.rec.Sets, s.n) {
+		if !slices.Contains(aside, set.index) {
+			return set.index, true
+		}
+	}
+	return 0, false
+}
+
+// advanced notes that a set was committed or restored. One that is newer than
+// all before is progress, even if nobody heard of its commit.
+func (s *Supervisor) advanced(set uint64) {
+	if set > s.reached {
+		s.reached = set
+		s.failures, s.faults = 0, 0
+	}
+}
+
+// blame counts a failed attempt against the set that it went on from, or was
+// about to, and puts a set aside that has failed too often. The list of sets
+// put aside is recorded before anything is started from an older one.
+func (s *Supervisor) blame(a *attempt) {
+	if a.newSet || a.fresh || a.outside || !a.failure.own || s.o.Distrust <= 0 {
+		return
+	}
+	set := uint64(0)
+	switch {
+	case a.restored != nil:
+		set = *a.restored
+	case a.failure.greeted:
+		var ok bool
+		if set, ok = s.newestUsable(s.rec.Aside); !ok {
+			return
+		}
+	default:
+		return
+	}
+	if set != s.suspect {
+		s.suspect, s.faults = set, 0
+	}
+	s.faults++
+	if s.faults < s.o.Distrust {
+		return
+	}
+	old := s.rec.Aside
+	aside := append(slices.Clone(old), set)
+	_, left := s.newestUsable(aside)
+	if !left {
+		aside = nil
+	}
+	s.rec.Aside = aside
+	if err := s.record(); err != nil {
+		s.rec.Aside = old
+		s.say("set %d is not put aside, because run.json could not be written: %v", set, err)
+		return
+	}
+	if left {
+		s.say("set %d put aside: %d starts from it failed without a new set", set, s.faults)
+	} else {
+		s.say("set %d: %d starts from it failed without a new set, and there is no other one left; the newest is tried again", set, s.faults)
+	}
+	s.faults = 0
+}
+
+// trustAgain clears the list of sets put aside when it leaves none: the
+// others were removed.
+func (s *Supervisor) trustAgain() {
+	if len(s.rec.Aside) == 0 {
+		return
+	}
+	if _, ok := s.newestUsable(s.rec.Aside); ok {
+		return
+	}
+	if _, ok := s.newestUsable(nil); ok {
+		s.say("all sets that are left were put aside; the newest is tried again")
+		s.rec.Aside = nil
+	}
+}
+
+// found is a set that has a file of every rank.
+type found struct {
+	index uint64
+	at    time.Time
+}
