@@ -8,6 +8,7 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/cairnrun/cairn/transport"
 )
@@ -75,6 +76,10 @@ func (e *Engine) Connect(ctx context.Context) error {
 	return e.connect(ctx, cards, nil)
 }
 
+// connectTime is how long ranks may take to connect. All of them run, and know
+// each other's cards.
+const connectTime = time.Minute
+
 // connect makes the links; with only set, no others than that driver's.
 func (e *Engine) connect(ctx context.Context, cards []card, only transport.Driver) error {
 	per := make(map[string][][]byte)
@@ -104,7 +109,9 @@ func (e *Engine) connect(ctx context.Context, cards []card, only transport.Drive
 		if to == nil || only != nil && d != only {
 			continue
 		}
-		l, err := d.Connect(ctx, to, handler{e})
+		c, cancel := context.WithTimeout(ctx, connectTime)
+		l, err := d.Connect(c, to, handler{e})
+		cancel()
 		if err != nil {
 			return fmt.Errorf("%s: %w", d.Name(), err)
 		}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"net/netip"
+	"slices"
 )
 
 const (
@@ -121,19 +122,20 @@ func targets(from, peer *card) []netip.AddrPort {
 	for _, a := range from.addrs {
 		mine[a.ip] = true
 	}
-	var first, then []netip.AddrPort
+	var first, then, last []netip.AddrPort
 	for _, a := range peer.addrs {
 		at := netip.AddrPortFrom(a.ip, peer.port)
 		switch {
 		case a.loopback && same:
 			first = append(first, at)
-		case a.loopback:
-		case !same && mine[a.ip]:
-			// Bridges of containers have the same address on every host:
-			// this one leads back to us.
+		case !same && (a.loopback || mine[a.ip]):
+			// It leads back to this machine, as that of a container's bridge,
+			// which is the same on every host; unless two names are given to
+			// one machine. Whoever answers has to prove who it is.
+			last = append(last, at)
 		default:
 			then = append(then, at)
 		}
 	}
-	return append(first, then...)
+	return slices.Concat(first, then, last)
 }
