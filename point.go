@@ -154,6 +154,8 @@ func (p *Run) ready() error {
 		return p.broken
 	case p.closed:
 		return errors.New("cairn: the run is closed")
+	case p.seat.Size == 1 && p.seat.ctl.lost() != nil:
+		return fmt.Errorf("cairn: %w; end the program: it is started again from its last set", p.seat.ctl.lost())
 	case !p.restored:
 		return errors.New("cairn: there was no Restore, or it failed: call it once, after Protect and before the loop (it returns false when there is nothing to restore)")
 	}

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -476,7 +477,7 @@ func TestMeetingAgain(t *testing.T) {
 // TestGoroutineSends: another goroutine of a rank sends messages while its first is in Point.
 func TestGoroutineSends(t *testing.T) {
 	dir := t.TempDir()
-	saved := 0
+	var saved atomic.Int64
 	program := func(steps int) func(p *Run) error {
 		return func(p *Run) error {
 			ctx := context.Background()
@@ -516,9 +517,12 @@ func TestGoroutineSends(t *testing.T) {
 		}
 	}
 	opts := Options{Dir: dir, EveryPoints: 3}
-	opts.OnSaved = func(Saved) { saved++ }
+	opts.OnSaved = func(Saved) { saved.Add(1) }
 	errs := within(t, 20*time.Second, newCrew(2, mem.Options{}), opts, program(60))
-	t.Log(errs, saved)
+	mustEnd(t, errs)
+	if n := saved.Load(); n < 30 {
+		t.Errorf("told of %d sets", n)
+	}
 	mustEnd(t, within(t, 20*time.Second, newCrew(2, mem.Options{}), Options{Dir: dir, EveryPoints: 3}, program(0)))
 }
 

@@ -169,9 +169,14 @@ func hostID() (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("cairn: %w", err)
 	}
-	boot, _ := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	net, _ := os.Readlink("/proc/self/ns/net")
-	return name + " " + strings.TrimSpace(string(boot)) + " " + net, nil
+	return name + " " + machineID() + " " + net, nil
+}
+
+// machineID tells machines apart, whose processors ranks share.
+func machineID() string {
+	boot, _ := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	return strings.TrimSpace(string(boot))
 }
 
 // drivers opens the transports to use, in order of preference: shared memory

@@ -135,7 +135,19 @@ func (p *Run) told(m *control.Message) {
 func (p *Run) unsupervised(err error) {
 	if p.seat.Size > 1 {
 		p.team.engine.Fail(err)
+		return
 	}
+	p.wake.Store(true) // the next Point fails
+}
+
+// lost returns why nobody listens any more.
+func (s *supervisor) lost() error {
+	if s == nil {
+		return nil
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.gone
 }
 
 // report tells the supervisor twice a second how far the program is.

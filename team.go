@@ -52,7 +52,7 @@ func assemble(ctx context.Context, p *Run, s *seat) (*team, error) {
 		}
 	}
 	t.engine, err = p2p.New(p2p.Config{
-		Rank: s.Rank, Size: s.Size, Host: s.Host, Drivers: t.drivers, Exchange: s.meet, Observer: t,
+		Rank: s.Rank, Size: s.Size, Machine: machineID(), Drivers: t.drivers, Exchange: s.meet, Observer: t,
 	})
 	if err == nil {
 		err = t.engine.Connect(ctx)

@@ -183,7 +183,7 @@ func (r *rank) uncounted(way string) (*mpi.Comm, func(), error) {
 		return nil, nil, err
 	}
 	e, err := p2p.New(p2p.Config{
-		Rank: me, Size: size, Host: "bench", Drivers: []transport.Driver{d}, Uncounted: true,
+		Rank: me, Size: size, Machine: "bench", Drivers: []transport.Driver{d}, Uncounted: true,
 		Exchange: r.exchange,
 	})
 	if err == nil {

@@ -17,13 +17,13 @@ import (
 type card struct {
 	Rank  int               `json:"rank"`
 	Size  int               `json:"size"`
-	Host  string            `json:"host"`
-	Ways  []string          `json:"ways"` // transports, in order of preference
+	Where string            `json:"where"` // the machine
+	Ways  []string          `json:"ways"`  // transports, in order of preference
 	Cards map[string][]byte `json:"cards"`
 }
 
 func (e *Engine) exchange(ctx context.Context) ([]card, error) {
-	mine := card{Rank: e.rank, Size: e.size, Host: e.cfg.Host, Cards: make(map[string][]byte)}
+	mine := card{Rank: e.rank, Size: e.size, Where: e.cfg.Machine, Cards: make(map[string][]byte)}
 	for _, d := range e.cfg.Drivers {
 		mine.Ways = append(mine.Ways, d.Name())
 		mine.Cards[d.Name()] = d.Card()
@@ -50,7 +50,7 @@ func (e *Engine) exchange(ctx context.Context) ([]card, error) {
 	}
 	here := 0
 	for i := range cards {
-		if cards[i].Host == e.cfg.Host {
+		if cards[i].Where == e.cfg.Machine {
 			here++
 		}
 	}

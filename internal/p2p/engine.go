@@ -44,9 +44,9 @@ type Config struct {
 	// Exchange gives every rank's card to every rank. It is called once by
 	// Connect, and again when links are reopened.
 	Exchange func(ctx context.Context, card []byte) ([][]byte, error)
-	// Host names this rank's host. Where more ranks than processors are on a
-	// host, they give way to each other sooner; Crowded says so in advance.
-	Host    string
+	// Machine names this rank's machine. Where more ranks than processors are
+	// on one, they give way to each other sooner; Crowded says so in advance.
+	Machine string
 	Crowded bool
 	// Observer may be nil. SetObserver gives it later.
 	Observer Observer
