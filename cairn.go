@@ -454,6 +454,7 @@ func (p *Run) Close() error {
 	err = errors.Join(err, p.takeError())
 	if p.reporting != nil {
 		close(p.reporting)
+		p.reportOnce()
 	}
 	if p.done && all {
 		err = errors.Join(err, p.finish())

@@ -155,15 +155,19 @@ func (p *Run) report(done <-chan struct{}) {
 	tick := time.NewTicker(500 * time.Millisecond)
 	defer tick.Stop()
 	for {
-		m := &control.Message{Kind: control.Progress, Points: p.shown.Load()}
-		if p.seat.Size > 1 { // alone, World may make a team at any time
-			m.Messages = p.team.engine.Traffic()
-		}
-		p.seat.ctl.say(m)
+		p.reportOnce()
 		select {
 		case <-tick.C:
 		case <-done:
 			return
 		}
 	}
+}
+
+func (p *Run) reportOnce() {
+	m := &control.Message{Kind: control.Progress, Points: p.shown.Load()}
+	if p.seat.Size > 1 { // alone, World may make a team at any time
+		m.Messages = p.team.engine.Traffic()
+	}
+	p.seat.ctl.say(m)
 }

@@ -23,6 +23,7 @@ type attempt struct {
 	kept     bool // output files kept what was in them
 	again    bool // to be started again with empty output
 	failure  *failure
+	started  time.Time
 	stopped  bool // a rank said that it was told to stop
 	newSet   bool
 	fresh    bool // the ranks began anew
@@ -50,6 +51,7 @@ type failure struct {
 	fatal   bool // trying again is of no use
 	own     bool // a rank ended by itself,
 	greeted bool // and had said hello
+	early   bool // it has an exit status, and nothing was done yet
 }
 
 // exchange collects the ranks' cards.
@@ -64,8 +66,14 @@ func (s *Supervisor) attempt(ctx context.Context) *attempt {
 	s.rec.Attempt++
 	a := &attempt{launch: randomName(), cards: make(map[uint64]*exchange), moved: time.Now()}
 	s.a = a
+	s.pending = make(map[uint64]*growing)
 	s.state = Starting
+	clear(s.pending) // what ranks saved of a set that was never committed
+	if s.rec.Why = ""; !s.stopping {
+		s.why = ""
+	}
 	defer func() {
+		s.showSet()
 		for _, t := range a.timers {
 			t.Stop()
 		}
@@ -106,8 +114,9 @@ func (s *Supervisor) begin() {
 	}
 	a.kept = whole && !s.empty
 	s.empty = false
+	s.sink.hasten(s.stopping || s.killed)
 	s.trustAgain()
-	a.begun, s.began = true, true
+	a.begun, s.began, a.started = true, true, time.Now()
 	s.save()
 	secret := randomBytes(32)
 	a.ranks = make([]rank, s.n)
@@ -136,7 +145,7 @@ func (s *Supervisor) begin() {
 			a.ranks[r] = rank{RankState: control.RankState{Rank: r, Host: h.title(), State: Starting}, on: h}
 		}
 		a.left += len(ranks)
-		h.busy = true
+		h.busy, h.served = true, true
 		h.box.send(&control.Message{Kind: control.Launch, Start: m})
 	}
 	s.state = Running
@@ -199,15 +208,17 @@ func (a *attempt) whole() bool {
 }
 
 // after calls f in d, unless the attempt is over by then.
-func (s *Supervisor) after(d time.Duration, f func()) {
+func (s *Supervisor) after(d time.Duration, f func()) *time.Timer {
 	a := s.a
-	a.timers = append(a.timers, time.AfterFunc(d, func() {
+	t := time.AfterFunc(d, func() {
 		s.post(func() {
 			if s.a == a {
 				f()
 			}
 		})
-	}))
+	})
+	a.timers = append(a.timers, t)
+	return t
 }
 
 // fromRank handles what comes from a helper about a rank.
@@ -242,14 +253,7 @@ func (s *Supervisor) fromRank(h *host, m *control.Message) {
 		s.restored(m)
 	case control.Saved:
 		a.moved = time.Now()
-		p := s.pending[m.Set]
-		if p == nil {
-			p = &SetState{Set: m.Set, Reason: m.Reason}
-			s.pending[m.Set] = p
-		}
-		p.State += m.State
-		p.Written += m.Written
-		p.HeldNS, p.TookNS = max(p.HeldNS, m.HeldNS), max(p.TookNS, m.TookNS)
+		s.saved(m)
 	case control.Failed:
 		s.say("rank %d: set %d was not saved: %s", m.Rank, m.Set, m.Error)
 		for _, w := range s.waiters {
@@ -324,40 +328,6 @@ func (s *Supervisor) restored(m *control.Message) {
 	}
 }
 
-// committed notes that all ranks have saved a set.
-func (s *Supervisor) committed(set uint64) {
-	if s.a.newSet && set <= s.last.Set { // every rank may tell
-		return
-	}
-	p := s.pending[set]
-	if p == nil {
-		p = &SetState{Set: set}
-	}
-	p.Time = time.Now()
-	for k := range s.pending {
-		if k <= set {
-			delete(s.pending, k)
-		}
-	}
-	s.last = p
-	s.a.newSet = true
-	s.a.moved = p.Time
-	s.reached = max(s.reached, set)
-	s.failures, s.faults = 0, 0
-	s.save()
-	why := p.Reason
-	if why != "" {
-		why = ", " + why
-	}
-	s.say("set %d committed: %s, %s written, held %s, durable after %s%s", set, bytesText(p.State), bytesText(p.Written),
-		time.Duration(p.HeldNS).Round(10*time.Microsecond), time.Duration(p.TookNS).Round(time.Millisecond), why)
-	for _, w := range s.waiters {
-		if w.kind == control.Checkpoint && !w.done {
-			w.reply(&control.Message{Kind: control.Checkpoint, Set: set, Run: &State{Last: p}})
-		}
-	}
-}
-
 func (s *Supervisor) exited(r *rank, m *control.Message) {
 	a := s.a
 	if r.State == "ended" {
@@ -373,6 +343,7 @@ func (s *Supervisor) exited(r *rank, m *control.Message) {
 		f.why, f.status = fmt.Sprintf("rank %d on %s was killed by signal %d (%s)", r.Rank, r.Host, m.Signal, signalName(m.Signal)), 128+m.Signal
 	case m.Code != 0:
 		f.why = fmt.Sprintf("rank %d on %s ended with status %d", r.Rank, r.Host, m.Code)
+		f.early = s.early()
 	default:
 		f = nil
 	}
@@ -390,6 +361,20 @@ func (s *Supervisor) exited(r *rank, m *control.Message) {
 	s.changed()
 }
 
+// early reports whether the ranks have done nothing yet that a restart would
+// go on from or come to again. A program that knows nothing of Cairn tells
+// nothing: it is early while it is young.
+func (s *Supervisor) early() bool {
+	a := s.a
+	if a.kept || a.restored != nil || a.newSet || slices.ContainsFunc(a.ranks, func(r rank) bool { return r.Points > 0 }) {
+		return false
+	}
+	if _, _, whole := newestSet(s.rec.Sets, s.n); whole {
+		return false
+	}
+	return slices.ContainsFunc(a.ranks, func(r rank) bool { return r.Cairn }) || time.Since(a.started) < youth
+}
+
 // fail ends the attempt: the other ranks are told, given a moment, and killed.
 func (s *Supervisor) fail(gone int, f *failure) {
 	a := s.a
@@ -397,6 +382,7 @@ func (s *Supervisor) fail(gone int, f *failure) {
 		return
 	}
 	a.failure = f
+	s.sink.hasten(true)
 	s.say("%s", f.why)
 	s.tellAll(&control.Message{Kind: control.Lost, Rank: gone, Why: f.why})
 	s.after(lostMoment, func() { s.kill("") })
@@ -409,6 +395,7 @@ func (s *Supervisor) kill(why string) {
 	}
 	if s.a != nil && s.a.begun {
 		s.a.killed = true
+		s.sink.hasten(true)
 		s.tellAll(&control.Message{Kind: control.Kill})
 	}
 }
@@ -431,7 +418,8 @@ func (s *Supervisor) stop(why string) {
 		return
 	}
 	s.state = Stopping
-	s.say("%s: ranks are to save and stop, within %s", why, s.o.Grace)
+	s.sink.hasten(true)
+	s.say("%s: ranks are to save and stop, within %s", why, timeText(s.o.Grace))
 	s.askStop()
 }
 
@@ -439,9 +427,12 @@ func (s *Supervisor) stop(why string) {
 // use Cairn get SIGTERM.
 func (s *Supervisor) askStop() {
 	a := s.a
+	if a.left == 0 { // they have ended, and their output is being shown
+		return
+	}
 	if !a.asked {
 		s.after(s.o.Grace, func() {
-			s.say("ranks did not stop within %s and are killed", s.o.Grace)
+			s.say("ranks did not stop within %s and are killed", timeText(s.o.Grace))
 			s.kill("")
 		})
 	}
@@ -454,18 +445,28 @@ func (s *Supervisor) askStop() {
 	a.asked = true
 }
 
-// watchStall fails the attempt when nothing moves.
+// stallLooks is how often is looked in the time after which a run has stalled.
+const stallLooks = 10
+
+// watchStall fails the attempt when nothing moves. Looks are counted, so that
+// time in which this process was stopped does not count.
 func (s *Supervisor) watchStall(a *attempt) {
-	s.after(s.o.Stall-time.Since(a.moved)+time.Millisecond, func() {
+	seen, looks := a.moved, 0
+	every := s.o.Stall/stallLooks + time.Millisecond
+	var t *time.Timer
+	t = s.after(every, func() {
+		if looks++; !a.moved.Equal(seen) {
+			seen, looks = a.moved, 0
+		}
 		speaks := slices.ContainsFunc(a.ranks, func(r rank) bool { return r.Cairn })
-		if speaks && !s.stopping && a.left > 0 && time.Since(a.moved) >= s.o.Stall {
-			s.fail(0, &failure{why: fmt.Sprintf("no rank reached a point or passed a message for %s", s.o.Stall), status: 1})
+		if speaks && !s.stopping && a.left > 0 && looks >= stallLooks {
+			s.fail(0, &failure{why: fmt.Sprintf("no rank reached a point or passed a message for %s", timeText(s.o.Stall)), status: 1})
 			return
 		}
-		if time.Since(a.moved) >= s.o.Stall {
-			a.moved = time.Now() // a program that tells nothing can't be judged
+		if looks >= stallLooks {
+			looks = 0 // a program that tells nothing can't be judged
 		}
-		s.watchStall(a)
+		t.Reset(every)
 	})
 }
 
@@ -475,18 +476,4 @@ func signalName(n int) string {
 		return syscall.Signal(n).String()
 	}
 	return name
-}
-
-// bytesText gives bytes as people read them.
-func bytesText(n int64) string {
-	if n < 1<<10 {
-		return fmt.Sprintf("%d B", n)
-	}
-	v, unit := float64(n), ""
-	for _, unit = range []string{"KiB", "MiB", "GiB", "TiB"} {
-		if v /= 1 << 10; v < 1023.95 {
-			break
-		}
-	}
-	return fmt.Sprintf("%.1f %s", v, unit)
 }

@@ -35,10 +35,9 @@ type child struct {
 	follow [3]*follower  // by stream
 	placed chan struct{} // closed: stdout is where the rank goes on
 
-	mu    sync.Mutex
-	hello bool
-	ended bool
-	kill  bool // we sent a signal
+	mu     sync.Mutex
+	hello  bool
+	reaped bool
 }
 
 func hostLock(run, name string) string {
@@ -244,9 +243,29 @@ func (c *child) greeted() bool {
 func (c *child) signal(s syscall.Signal) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if !c.ended {
-		c.kill = true
+	if !c.reaped {
+		c.l.bad.Store(true)
 		syscall.Kill(-c.cmd.Process.Pid, s)
+	}
+}
+
+// reap lets go of the ended ranks' numbers. After a launch that did not end
+// well nothing of it may go on: children of ranks would write into the next
+// one's output.
+func (l *launch) reap() {
+	if l.bad.Load() {
+		groups := make(map[int]bool)
+		for _, c := range l.children { // not reaped yet: the numbers are still ours
+			groups[c.cmd.Process.Pid] = true
+			syscall.Kill(-c.cmd.Process.Pid, syscall.SIGKILL)
+		}
+		endGroup(func(st stat) bool { return groups[st.group] })
+	}
+	for _, c := range l.children {
+		c.mu.Lock()
+		c.reaped = true // from here on the number may belong to another process
+		c.cmd.Wait()
+		c.mu.Unlock()
 	}
 }
 
@@ -259,23 +278,12 @@ func (c *child) shown(stream int) {
 // watch waits for the rank's end, and then for what it left to be done.
 func (c *child) watch(writer *net.UnixConn, read, wrote chan struct{}) {
 	pid := c.cmd.Process.Pid
-	var info unix.Siginfo
-	for unix.Waitid(unix.P_PID, pid, &info, unix.WEXITED|unix.WNOWAIT, nil) == unix.EINTR {
-	}
-	c.mu.Lock()
-	c.ended = true // from here on the number may belong to another process
-	killed := c.kill
-	c.mu.Unlock()
-	const exited = 1 // CLD_EXITED
-	if killed || info.Code != exited {
-		syscall.Kill(-pid, syscall.SIGKILL) // not reaped yet: the number is still ours
-	}
-	c.cmd.Wait()
 	m := &control.Message{Kind: control.Exited, Rank: c.rank, Launch: c.l.start.Launch}
-	if ws, ok := c.cmd.ProcessState.Sys().(syscall.WaitStatus); ok && ws.Signaled() {
-		m.Signal = int(ws.Signal())
-	} else {
-		m.Code = c.cmd.ProcessState.ExitCode()
+	if m.Code, m.Signal = ending(pid); m.Code != 0 || m.Signal != 0 {
+		c.l.bad.Store(true)
+	}
+	if c.l.bad.Load() {
+		syscall.Kill(-pid, syscall.SIGKILL) // the rest of it, see reap
 	}
 	// What the rank sent is read to the end even if a child of it still holds
 	// the other side open.
@@ -301,24 +309,19 @@ type process struct {
 }
 
 func identify(pid int) process {
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-	if err != nil {
-		return process{Pid: pid}
+	if st, ok := readStat(pid); ok {
+		return st.process
 	}
-	// The name, in parentheses, may hold anything; the birth is field 22.
-	fields := strings.Fields(string(text[strings.LastIndexByte(string(text), ')')+1:]))
-	if len(fields) < 20 {
-		return process{Pid: pid}
-	}
-	return process{pid, fields[19]}
+	return process{Pid: pid}
 }
 
 // holder is what the host's lock file says.
 type holder struct {
-	Helper int       `json:"helper"`
-	Host   string    `json:"host"`
-	Boot   string    `json:"boot"`
-	Ranks  []process `json:"ranks"`
+	Helper  int       `json:"helper"`
+	Host    string    `json:"host"`
+	Boot    string    `json:"boot"`
+	Session int       `json:"session"` // that the ranks belong to
+	Ranks   []process `json:"ranks"`
 }
 
 func bootID() string {
@@ -329,15 +332,17 @@ func bootID() string {
 // recordProcesses writes the ranks that run now into the host's lock file.
 func recordProcesses(lock *os.File, ranks []process) error {
 	host, _ := os.Hostname()
-	text, err := json.Marshal(holder{os.Getpid(), host, bootID(), ranks})
+	session, _ := unix.Getsid(0)
+	text, err := json.Marshal(holder{os.Getpid(), host, bootID(), session, ranks})
 	if err != nil {
 		return err
 	}
 	return rewrite(lock, string(text))
 }
 
-// endLeftOver ends ranks of an earlier helper of this host that died, and
-// waits for it: they were sent SIGKILL when it did, which takes a moment.
+// endLeftOver ends ranks of an earlier helper of this host that died, with
+// their groups, and waits for it. They were sent SIGKILL when it did, but a
+// shell that a rank was started by does not pass that on.
 func endLeftOver(lock *os.File) {
 	buf := make([]byte, 1<<20)
 	n, _ := lock.ReadAt(buf, 0)
@@ -346,19 +351,13 @@ func endLeftOver(lock *os.File) {
 		return
 	}
 	for _, p := range old.Ranks {
-		fd, err := unix.PidfdOpen(p.Pid, 0)
-		if err != nil {
-			continue
+		p.end(groupTime)
+		born, err := strconv.ParseUint(p.Born, 10, 64)
+		if leader, ok := readStat(p.Pid); err != nil || ok && leader.process != p {
+			continue // the number is another one's now
 		}
-		if p.Born != "" && identify(p.Pid) == p {
-			unix.PidfdSendSignal(fd, unix.SIGKILL, nil, 0)
-			fds := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
-			for {
-				if _, err := unix.Poll(fds, 10_000); err != unix.EINTR {
-					break
-				}
-			}
-		}
-		unix.Close(fd)
+		endGroup(func(st stat) bool {
+			return st.group == p.Pid && st.born >= born && st.user == uint32(os.Geteuid()) && (old.Session == 0 || st.session == old.Session)
+		})
 	}
 }

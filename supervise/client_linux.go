@@ -9,22 +9,29 @@ import (
 	"os"
 	"path/filepath"
 	"syscall"
+	"time"
 
 	"github.com/cairnrun/cairn/internal/control"
 )
 
-// Read returns what is known of a run: from its supervisor if it runs, else
-// from its folder.
+// statusTime is how long a supervisor has to tell of its run.
+const statusTime = 5 * time.Second
+
+// Read returns what is known of a run: from its supervisor if it runs and
+// answers within 5 s, else from its folder.
 func Read(ctx context.Context, run string) (*State, error) {
 	run, err := filepath.Abs(run)
 	if err != nil {
 		return nil, err
 	}
-	m, err := ask(ctx, run, &control.Message{Kind: control.Status})
+	short, cancel := context.WithTimeout(ctx, statusTime)
+	defer cancel()
+	m, err := ask(short, run, &control.Message{Kind: control.Status})
 	if err == nil && m.Run != nil {
 		return m.Run, nil
 	}
-	if err != nil && !errors.Is(err, ErrNotRunning) {
+	silent := ctx.Err() == nil && (short.Err() != nil || errors.Is(err, syscall.EAGAIN))
+	if err != nil && !silent && !errors.Is(err, ErrNotRunning) {
 		return nil, err
 	}
 	rec, err := readRecord(run)
@@ -34,15 +41,17 @@ func Read(ctx context.Context, run string) (*State, error) {
 	if rec == nil {
 		return nil, fmt.Errorf("%s: %w", run, ErrNoRun)
 	}
-	st := &State{Run: run, State: rec.State, Command: rec.Command, Dir: rec.Sets, Attempt: rec.Attempt, Why: rec.Why,
+	st := &State{Run: run, State: rec.settled(), Command: rec.Command, Dir: rec.Sets, Attempt: rec.Attempt, Why: rec.Why,
 		Aside: rec.Aside, Last: rec.Last, Ranks: []control.RankState{}}
 	for r := range rec.Ranks {
 		st.Ranks = append(st.Ranks, control.RankState{Rank: r, State: "ended"})
 	}
-	switch st.State {
-	case Stopped, Finished, Failed:
-	default:
-		st.State = Interrupted
+	if silent {
+		st.State = Silent
+		st.Why = fmt.Sprintf("its supervisor (process %d on %s) does not answer; it may have been stopped (Ctrl-Z). This is what its record says", rec.Pid, rec.Host)
+		for r := range st.Ranks {
+			st.Ranks[r].State = "unknown"
+		}
 	}
 	// A helper may have published a set after its supervisor was gone.
 	if set, at, ok := newestSet(rec.Sets, rec.Ranks); ok && (st.Last == nil || st.Last.Set < set) {
@@ -95,7 +104,7 @@ func ask(ctx context.Context, run string, m *control.Message) (*control.Message,
 	})
 	switch {
 	case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ECONNREFUSED):
-		return nil, fmt.Errorf("%s: %w (it can be supervised from its own machine only); 'cairn status' tells how it ended", run, ErrNotRunning)
+		return nil, fmt.Errorf("%s: %w; if it runs on another one, use cairn there", run, ErrNotRunning)
 	case err != nil:
 		return nil, fmt.Errorf("%s: %w", filepath.Join(run, socketName), err)
 	}

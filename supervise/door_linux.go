@@ -15,8 +15,10 @@ import (
 
 const (
 	socketName   = "control.sock"
-	maxCallers   = 16
+	maxCallers   = 512 // connections
+	maxWaiting   = 16  // requests for a checkpoint
 	requestTime  = 10 * time.Second
+	helloTime    = 5 * time.Second // for a program that is asked for a checkpoint to show that it can
 	requestLimit = 64 << 10
 )
 
@@ -80,7 +82,7 @@ func (s *Supervisor) receive(l *net.UnixListener) {
 				<-slots
 			})
 		default:
-			conn.Close() // a command tries again or says so
+			conn.Close() // as many commands as this wait for the run's end
 		}
 	}
 }
@@ -163,8 +165,25 @@ func (s *Supervisor) request(w *waiter) {
 			w.reply(&control.Message{Kind: w.kind, Error: fmt.Sprintf("the run is %s; ask when its ranks run", s.state)})
 			return
 		}
+		waiting := 0
+		for _, x := range s.waiters {
+			if x.kind == control.Checkpoint && !x.done {
+				waiting++
+			}
+		}
+		if waiting >= maxWaiting {
+			w.reply(&control.Message{Kind: w.kind, Error: fmt.Sprintf("%d others wait for a checkpoint already; ask when it is committed", waiting)})
+			return
+		}
 		s.addWaiter(w)
 		s.askWaiting()
+		if !w.asked {
+			s.after(helloTime, func() {
+				if !w.asked {
+					w.reply(&control.Message{Kind: w.kind, Error: "the program has not told that it uses Cairn: it has not called Open yet, or never does; then it has no checkpoints"})
+				}
+			})
+		}
 	case control.Stop:
 		s.addWaiter(w)
 		reason := w.reason

@@ -82,6 +82,10 @@ func fakeSupervisor() error {
 // runtime does: it prints a line at each point, saves sets in step with the
 // others, and does itself harm where its arguments say so:
 //
+// nofinish: it forgets to say that it has finished. late: of its sets, ranks
+// but rank 0 tell at the point after. refuse: it ends before its first point,
+// with status 2.
+//
 //	points=20 every=5 kill:RANK:POINT:ATTEMPT exit:… hang:… poison:SET gate:RANK:POINT:FIFO
 type fake struct {
 	*control.Conn
@@ -95,6 +99,8 @@ type fake struct {
 	save   bool
 	stop   bool
 	loaded uint64
+	late   bool
+	untold *control.Message
 }
 
 func fakeRank(args []string) error {
@@ -123,12 +129,18 @@ func fakeRank(args []string) error {
 			}
 		}
 	}()
-	points, every := 20, 5
+	points, every, finish := 20, 5, true
 	for _, a := range args {
 		if v, ok := strings.CutPrefix(a, "points="); ok {
 			points, _ = strconv.Atoi(v)
 		} else if v, ok := strings.CutPrefix(a, "every="); ok {
 			every, _ = strconv.Atoi(v)
+		} else if a == "refuse" {
+			os.Exit(2)
+		} else if a == "nofinish" {
+			finish = false
+		} else if a == "late" {
+			f.late = f.Rank > 0
 		} else {
 			f.faults = append(f.faults, a)
 		}
@@ -152,7 +164,9 @@ func fakeRank(args []string) error {
 			return fmt.Errorf("stopped")
 		}
 	}
-	f.Send(&control.Message{Kind: control.Finished})
+	if finish {
+		f.Send(&control.Message{Kind: control.Finished})
+	}
 	return nil
 }
 
@@ -174,6 +188,10 @@ func (f *fake) coordinate(due bool) error {
 		card[1] = 1
 	}
 	all := f.exchange(card)
+	if f.untold != nil { // rank 0 has told that the set is committed
+		f.Send(f.untold)
+		f.untold = nil
+	}
 	f.stop = all[0][1] == 1
 	f.save = false
 	if !due && all[0][0] == 0 {
@@ -192,7 +210,12 @@ func (f *fake) coordinate(due bool) error {
 	if err := os.Rename(file+".tmp", file); err != nil {
 		return err
 	}
-	f.Send(&control.Message{Kind: control.Saved, Set: f.set, Reason: "due", State: 1000, Written: 10, HeldNS: 1e6, TookNS: 2e6})
+	saved := &control.Message{Kind: control.Saved, Set: f.set, Reason: "due", State: 1000, Written: 10, HeldNS: 1e6, TookNS: 2e6}
+	if f.late {
+		f.untold = saved
+	} else {
+		f.Send(saved)
+	}
 	f.exchange([]byte{}) // all have saved
 	if f.Rank == 0 {
 		f.Send(&control.Message{Kind: control.Committed, Set: f.set})

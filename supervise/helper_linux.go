@@ -13,6 +13,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -123,6 +124,7 @@ type helper struct {
 	fork   chan func()
 	gone   chan struct{} // closed when the supervisor is gone
 	secret []byte        // of a launched helper
+	near   bool          // the supervisor is on this machine: its silence means nothing
 	keep   map[int]*os.File
 	name   string
 	lock   *os.File
@@ -137,6 +139,7 @@ type helper struct {
 type launch struct {
 	start    *control.Start
 	children []*child
+	bad      atomic.Bool   // a rank did not end well, or was sent a signal
 	done     chan struct{} // all have ended, with their writers and outputs
 }
 
@@ -168,7 +171,9 @@ func help(ctx context.Context, conn *control.Conn, o HelperOptions, rank int, se
 			messages <- m
 		}
 	}()
-	silence := time.NewTimer(helperSilence)
+	look := time.NewTicker(pingEvery)
+	defer look.Stop()
+	missed := 0 // looks since something was heard; time in which this process was stopped does not count
 	for !h.over() {
 		var ended chan struct{}
 		if h.now != nil && h.quit {
@@ -179,10 +184,12 @@ func help(ctx context.Context, conn *control.Conn, o HelperOptions, rank int, se
 			if !ok {
 				return h.orphaned()
 			}
-			silence.Reset(helperSilence)
+			missed = 0
 			h.handle(m)
-		case <-silence.C:
-			return h.orphaned()
+		case <-look.C:
+			if missed++; missed > int(helperSilence/pingEvery) && !h.near {
+				return h.orphaned()
+			}
 		case <-ended:
 		case <-ctx.Done():
 			return h.orphaned()
@@ -222,8 +229,10 @@ func (h *helper) handle(m *control.Message) {
 		h.up.send(&control.Message{Kind: control.Pong})
 	case control.Setup:
 		ready := &control.Message{Kind: control.Ready}
-		if err := h.setup(m.Host, m.Dir); err != nil {
-			ready.Error = err.Error()
+		h.near = m.OK
+		holder, err := h.setup(m.Host, m.Dir)
+		if err != nil {
+			ready.Error, ready.Busy, ready.Why = err.Error(), errors.Is(err, ErrBusy), holder
 		}
 		h.up.send(ready)
 	case control.Launch:
@@ -251,23 +260,29 @@ func (h *helper) handle(m *control.Message) {
 	}
 }
 
-// setup takes the host's lock and ends what an earlier helper left.
-func (h *helper) setup(name, run string) error {
+// setup takes the host's lock and ends what an earlier helper left. If another
+// helper has it, the error wraps ErrBusy and holder tells which.
+func (h *helper) setup(name, run string) (holder string, err error) {
 	if h.lock != nil {
-		return errors.New("the helper is set up already")
+		return "", errors.New("the helper is set up already")
 	}
 	path := hostLock(run, name)
 	lock, holder, err := tryLock(path)
 	if errors.Is(err, ErrBusy) {
-		return fmt.Errorf("%s: another helper serves this host: %s; it ends by itself when its ranks have saved and stopped", path, holder)
+		return holder, busyHost{fmt.Errorf("%s: another helper serves this host: %s; it ends by itself when its ranks have saved and stopped", path, holder)}
 	}
 	if err != nil {
-		return err
+		return "", err
 	}
 	h.name, h.lock = name, lock
 	endLeftOver(lock)
-	return recordProcesses(lock, nil)
+	return "", recordProcesses(lock, nil)
 }
+
+// busyHost is an ErrBusy in other words.
+type busyHost struct{ error }
+
+func (busyHost) Is(target error) bool { return target == ErrBusy }
 
 func (h *helper) begin(s *control.Start) {
 	if h.now != nil {
@@ -304,6 +319,7 @@ func (h *helper) begin(s *control.Start) {
 			case errors.Is(err, os.ErrPermission), errors.Is(err, syscall.ENOEXEC):
 				code = 126
 			}
+			l.bad.Store(true)
 			h.up.send(&control.Message{Kind: control.Exited, Rank: rank, Launch: s.Launch, Code: code, Error: err.Error()})
 			continue
 		}
@@ -316,6 +332,7 @@ func (h *helper) begin(s *control.Start) {
 	recordProcesses(h.lock, running)
 	go func() {
 		all.Wait()
+		l.reap()
 		if watch != nil {
 			watch.close()
 		}

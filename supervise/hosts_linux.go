@@ -34,9 +34,11 @@ type host struct {
 	conn    *control.Conn
 	up      bool
 	joining bool
-	busy    bool // ranks were started and Drained has not come
-	heard   time.Time
-	err     error // why it is not up
+	busy    bool      // ranks were started and Drained has not come
+	missed  int       // looks since something was heard
+	served  bool      // it has had ranks
+	waiting time.Time // since then for an earlier helper to end
+	err     error     // why it is not up
 }
 
 // title is the host's name for people.
@@ -62,6 +64,11 @@ func (s *Supervisor) gather(ctx context.Context) bool {
 	s.until(ctx, func() bool {
 		return s.killed || s.stopping || !slices.ContainsFunc(s.hosts, func(h *host) bool { return h.joining })
 	}, nil)
+	for _, h := range s.hosts {
+		if !h.up && h.served && !s.killed && !s.stopping {
+			h.awaitFree(ctx)
+		}
+	}
 	if s.killed || s.stopping {
 		return false
 	}
@@ -80,9 +87,45 @@ func (s *Supervisor) gather(ctx context.Context) bool {
 		}
 		return true
 	}
-	s.a.failure = &failure{why: fmt.Sprintf("%v; %d ranks need room and there is room for %d", errors.Join(lost...), s.n, room), status: 1, fatal: !s.began}
-	s.say("%s", s.a.failure.why)
+	var why []string
+	for _, err := range lost {
+		why = append(why, err.Error())
+	}
+	if room > 0 {
+		why = append(why, fmt.Sprintf("%d ranks need room and there is room for %d", s.n, room))
+	}
+	s.notBegun(strings.Join(why, "; "))
 	return false
+}
+
+// notBegun fails an attempt whose ranks were not started. When that is the
+// end of the run, the end tells why.
+func (s *Supervisor) notBegun(why string) {
+	s.a.failure = &failure{why: why, status: 1, fatal: !s.began}
+	if s.began {
+		s.say("%s", why)
+	}
+}
+
+// awaitFree waits for the end of the ranks on a host whose helper is lost and
+// can't be replaced: as long as they may run, none is started elsewhere.
+func (h *host) awaitFree(ctx context.Context) {
+	s, told := h.s, false
+	for until := time.Now().Add(s.o.Grace + leaveTime); time.Now().Before(until) && !s.killed && !s.stopping; {
+		lock, holder, err := tryLock(hostLock(s.dir.path, h.name))
+		if err == nil {
+			lock.Close()
+		}
+		if !errors.Is(err, ErrBusy) {
+			h.served = false
+			return
+		}
+		if !told {
+			told = true
+			s.say("waiting for the ranks of the last start on %s to end (%s)", h.name, holder)
+		}
+		s.until(ctx, func() bool { return s.killed || s.stopping }, time.After(busyEvery))
+	}
 }
 
 // command is how the host's helper is started.
@@ -112,7 +155,7 @@ func (h *host) command() []string {
 
 // join starts the host's helper. What becomes of it is told by calls.
 func (h *host) join() {
-	h.joining, h.err, h.fixed = true, nil, nil
+	h.joining, h.err, h.fixed, h.waiting = true, nil, nil, time.Time{}
 	args := h.command()
 	cmd := exec.Command(args[0], args[1:]...)
 	// Its own process group: a terminal's Ctrl-C is for the supervisor only.
@@ -137,20 +180,27 @@ func (h *host) join() {
 			case <-ended:
 			case <-time.After(2 * time.Second):
 			}
-			h.s.post(func() { h.lost(err) })
+			h.s.post(func() { h.unreached(err, cmd) })
 			return
 		}
 		conn := control.New(stream)
 		box := newOutbox(conn, 1<<16)
-		h.s.post(func() { h.attach(conn, box) })
+		h.s.post(func() {
+			if h.cmd == cmd && h.joining {
+				h.attach(conn, box)
+			} else { // it comes too late
+				box.finish()
+				conn.Close()
+			}
+		})
 		h.listen(conn, box)
 	}(h.ended)
 	pid := cmd.Process.Pid
 	time.AfterFunc(joinTime, func() {
 		h.s.post(func() {
-			if h.joining && h.cmd == cmd {
+			if h.joining && h.cmd == cmd && h.waiting.IsZero() {
 				syscall.Kill(-pid, syscall.SIGKILL)
-				h.lost(fmt.Errorf("no answer within %s", joinTime))
+				h.lost(fmt.Errorf("no answer within %s", timeText(joinTime)))
 			}
 		})
 	})
@@ -231,21 +281,23 @@ func (h *host) listen(conn *control.Conn, box *outbox) {
 }
 
 func (h *host) attach(conn *control.Conn, box *outbox) {
-	h.conn, h.box, h.heard = conn, box, time.Now()
+	h.conn, h.box, h.missed = conn, box, 0
 }
 
 func (h *host) handle(m *control.Message) {
-	h.heard = time.Now()
+	h.missed = 0
 	switch m.Kind {
 	case control.Pong:
 	case control.Joined:
-		h.box.send(&control.Message{Kind: control.Setup, Host: h.name, Dir: h.s.dir.path})
+		h.setUp()
 	case control.Ready:
-		if m.Error != "" {
+		switch {
+		case !h.joining:
+		case m.Error == "":
+			h.joining, h.up = false, true
+		case !m.Busy || !h.waits(m.Why):
 			h.lost(errors.New(m.Error))
-			return
 		}
-		h.joining, h.up = false, true
 	case control.Drained:
 		if h.s.a != nil && m.Launch == h.s.a.launch {
 			h.busy = false
@@ -253,6 +305,34 @@ func (h *host) handle(m *control.Message) {
 	default:
 		h.s.fromRank(h, m)
 	}
+}
+
+// setUp gives the helper its name and the run's folder. A helper on this
+// machine sees by its connection whether its supervisor lives, and need not
+// judge by silence.
+func (h *host) setUp() {
+	h.box.send(&control.Message{Kind: control.Setup, Host: h.name, Dir: h.s.dir.path, OK: h.local})
+}
+
+// waits lets a helper try again to take its host, which an earlier one has.
+// It reports whether there is time left for that.
+func (h *host) waits(holder string) bool {
+	if h.waiting.IsZero() {
+		h.waiting = time.Now()
+		h.s.say("waiting for the ranks of the last start on %s to save and stop (%s)", h.name, holder)
+	}
+	if time.Since(h.waiting) > h.s.o.Grace+leaveTime {
+		return false
+	}
+	conn := h.conn
+	time.AfterFunc(busyEvery, func() {
+		h.s.post(func() {
+			if h.joining && h.conn == conn {
+				h.setUp()
+			}
+		})
+	})
+	return true
 }
 
 // lost notes that the helper is gone, and with it its ranks.
@@ -283,6 +363,29 @@ func (h *host) lost(err error) {
 	}
 }
 
+// unreached notes that no helper came. What the remote shell said tells more
+// than that the connection ended; with status 255 it is ssh's own complaint.
+func (h *host) unreached(err error, cmd *exec.Cmd) {
+	if h.cmd != cmd || !h.joining {
+		return
+	}
+	said := h.stderr.line()
+	ended := false
+	select {
+	case <-h.ended:
+		ended = true
+	default:
+	}
+	h.lost(err)
+	switch {
+	case said == "" || h.local:
+	case ended && cmd.ProcessState.ExitCode() == 255:
+		h.err = fmt.Errorf("host %s can't be reached: %s", h.name, said)
+	default:
+		h.err = fmt.Errorf("host %s: its helper could not be started: %s; --remote-cairn names cairn there", h.name, said)
+	}
+}
+
 // hangUp closes the connection: a helper that lives ends by itself then.
 func (h *host) hangUp() {
 	h.up, h.joining, h.busy = false, false, false
@@ -299,10 +402,14 @@ func (h *host) hangUp() {
 func (s *Supervisor) look() {
 	for _, h := range s.hosts {
 		switch {
-		case !h.up:
-		case time.Since(h.heard) > hostSilence:
-			h.lost(fmt.Errorf("nothing was heard from it for %s", hostSilence))
+		case h.conn == nil:
+		case h.missed > int(hostSilence/pingEvery):
+			if h.local && h.cmd != nil { // its ranks die with it
+				h.cmd.Process.Kill()
+			}
+			h.lost(fmt.Errorf("nothing was heard from it for %s", timeText(hostSilence)))
 		default:
+			h.missed++ // counted: time in which this process was stopped is not silence
 			h.box.send(&control.Message{Kind: control.Ping})
 		}
 	}
@@ -349,6 +456,19 @@ func (t *tail) Write(p []byte) (int, error) {
 		t.buf = append(t.buf[:0], t.buf[len(t.buf)-2048:]...)
 	}
 	return len(p), nil
+}
+
+// line is what was written, in one line.
+func (t *tail) line() string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	var out []string
+	for s := range strings.Lines(string(t.buf)) {
+		if s = strings.TrimSpace(s); s != "" {
+			out = append(out, s)
+		}
+	}
+	return strings.Join(out, " | ")
 }
 
 // text is what was written, for an error message.

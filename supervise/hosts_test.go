@@ -46,17 +46,20 @@ func TestHostLost(t *testing.T) {
 	o.Hosts, o.RemoteShell = []Host{{"a", 1}, {"b", 1}, {"c", 1}}, rsh
 	l := begin(t, o)
 	l.reaches(1, 8)
-	if host := l.last.Ranks[1].Host; host != "b" {
+	l.mu.Lock()
+	rank := l.last.Ranks[1]
+	l.mu.Unlock()
+	if host := rank.Host; host != "b" {
 		t.Fatalf("rank 1 is on %s", host)
 	}
 	if err := os.WriteFile(filepath.Join(dir, "b.down"), nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	syscall.Kill(parent(t, l.last.Ranks[1].Pid), syscall.SIGKILL)
+	syscall.Kill(parent(t, rank.Pid), syscall.SIGKILL)
 	l.await("lost host b")
 	l.await("restored set 1")
 	open(t, gate)
-	l.ends(Finished, 0).says("going on without a host: host b:", "no route to b", "started again: 2 ranks on a:1, c:1")
+	l.ends(Finished, 0).says("going on without a host: host b can't be reached: no route to b", "started again: 2 ranks on a:1, c:1")
 	exact(t, o, 20)
 }
 
@@ -67,7 +70,18 @@ func TestHostUnreachable(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, "b.down"), nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	begin(t, o).ends(Failed, 1).says("no route to b", "2 ranks need room and there is room for 1")
+	l := begin(t, o).ends(Failed, 1)
+	l.once("failed: host b can't be reached: no route to b; 2 ranks need room and there is room for 1")
+	if err := os.WriteFile(filepath.Join(dir, "a.down"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	begin(t, o).ends(Failed, 1).once("failed: host a can't be reached: no route to a; host b can't be reached: no route to b")
+	// A host that is there, and has no cairn.
+	o.Hosts, o.RemoteHelper = []Host{{"c", 2}}, []string{"/no/such/cairn"}
+	l = begin(t, o).ends(Failed, 1).says("host c: its helper could not be started: ", "/no/such/cairn", "--remote-cairn")
+	if len(l.said) != 1 {
+		t.Errorf("said %q", l.said)
+	}
 }
 
 // Hosts that are network namespaces.
@@ -199,7 +213,7 @@ func TestLauncherFails(t *testing.T) {
 	t.Setenv("PATH", dir+":"+os.Getenv("PATH"))
 	o := options(t, 2)
 	o.Launcher = "mpirun"
-	begin(t, o).ends(Failed, 1).says("no allocation")
+	begin(t, o).ends(Failed, 1).once("failed: mpirun: it ended before all ranks had come (it said: no allocation)")
 }
 
 func TestLaunchedRank(t *testing.T) {
@@ -261,7 +275,7 @@ wait`)
 		t.Cleanup(func() { c.Close() })
 		return c
 	}
-	for range 20 {
+	for range 2 * halfOpen {
 		dial() // says nothing
 	}
 	c := dial()
@@ -282,7 +296,7 @@ wait`)
 		t.Error("rank 7 of 2 was taken in")
 	}
 	hold.Close()
-	l.ends(Finished, 0).says("a connection was refused", "it has rank 7 of 2")
+	l.ends(Finished, 0).says("a connection was refused", " connections were refused", "it has rank 7 of 2")
 	exact(t, o, 20)
 }
 

@@ -8,8 +8,11 @@ import (
 	"net"
 	"os"
 	"os/exec"
+	"slices"
 	"strconv"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -28,17 +31,26 @@ type launcher struct {
 	cmd    *exec.Cmd
 	ended  chan struct{}
 	said   *tail
+
+	refused atomic.Int64 // connections
 }
 
-// halfOpen bounds connections that have not proved anything yet.
-const halfOpen = 64
+const (
+	halfOpen    = 64 // connections that have not proved anything yet
+	versionTime = 10 * time.Second
+)
 
 // gatherLaunched starts the launcher and waits for a helper of every rank.
 func (s *Supervisor) gatherLaunched(ctx context.Context) bool {
 	l := s.starter
-	if err := l.start(s); err != nil {
+	started, err := false, error(nil)
+	go func() { // it asks the launcher which one it is
+		e := l.start(s)
+		s.post(func() { started, err = true, e })
+	}()
+	s.until(ctx, func() bool { return started }, nil)
+	if err != nil {
 		s.a.failure = &failure{why: fmt.Sprintf("%s: %v", l.name, err), status: 1, fatal: true}
-		s.say("%s", s.a.failure.why)
 		return false
 	}
 	gone := false
@@ -46,8 +58,21 @@ func (s *Supervisor) gatherLaunched(ctx context.Context) bool {
 		<-ended
 		s.post(func() { gone = true })
 	}(l.ended)
-	late := time.NewTimer(joinTime)
-	defer late.Stop()
+	// srun may wait in a queue: time counts from the first rank on.
+	var late *time.Timer
+	overdue := false
+	watch := func() {
+		if late == nil && (l.name != "srun" || len(s.hosts) > 0) {
+			late = time.AfterFunc(joinTime, func() { s.post(func() { overdue = true }) })
+		}
+	}
+	defer func() {
+		if late != nil {
+			late.Stop()
+		}
+	}()
+	waiting := func(h *host) bool { return h.joining && !h.waiting.IsZero() } // which has a limit of its own
+	lost := func(h *host) bool { return !h.up && !h.joining }
 	full := func() bool {
 		k := 0
 		for _, h := range s.hosts {
@@ -57,14 +82,23 @@ func (s *Supervisor) gatherLaunched(ctx context.Context) bool {
 		}
 		return k == s.n
 	}
-	s.until(ctx, func() bool { return gone || s.killed || s.stopping || full() }, late.C)
+	s.until(ctx, func() bool {
+		watch()
+		return gone || s.killed || s.stopping || full() || slices.ContainsFunc(s.hosts, lost) || overdue && !slices.ContainsFunc(s.hosts, waiting)
+	}, nil)
 	l.shut() // nobody else is expected
+	if n := l.refused.Load(); n > 1 {
+		s.say("%d connections were refused", n)
+	}
 	if full() && !s.killed && !s.stopping {
 		return true
 	}
-	why := fmt.Sprintf("not all ranks came within %s", joinTime)
-	if gone {
+	why := fmt.Sprintf("not all ranks came within %s", timeText(joinTime))
+	switch {
+	case gone:
 		why = "it ended before all ranks had come"
+	case slices.ContainsFunc(s.hosts, lost):
+		why = "not all ranks can be started"
 	}
 	var errs []error
 	for _, h := range s.hosts {
@@ -76,8 +110,7 @@ func (s *Supervisor) gatherLaunched(ctx context.Context) bool {
 	why = fmt.Sprintf("%s: %s%s", l.name, why, l.said.text())
 	s.dismiss()
 	if !s.killed && !s.stopping {
-		s.a.failure = &failure{why: why, status: 1, fatal: !s.began}
-		s.say("%s", why)
+		s.notBegun(why)
 	}
 	return false
 }
@@ -92,11 +125,12 @@ func (l *launcher) start(s *Supervisor) (err error) {
 		return err
 	}
 	l.secret = randomBytes(32)
+	l.refused.Store(0)
 	go l.accept(s, l.port, l.secret)
 	args := []string{"-n", strconv.Itoa(s.n)}
 	if l.name == "mpirun" {
 		// Open MPI passes variables on only if they are named; MPICH passes all.
-		if text, _ := exec.Command(path, "--version").CombinedOutput(); strings.Contains(string(text), "Open MPI") || strings.Contains(string(text), "OpenRTE") {
+		if text := version(path); strings.Contains(text, "Open MPI") || strings.Contains(text, "OpenRTE") {
 			args = append(args, "-x", envSupervisor, "-x", envSecret)
 		}
 	}
@@ -118,6 +152,16 @@ func (l *launcher) start(s *Supervisor) (err error) {
 	return nil
 }
 
+// version is what a program says to --version; nothing if that takes long.
+func version(path string) string {
+	ctx, cancel := context.WithTimeout(context.Background(), versionTime)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, path, "--version")
+	cmd.WaitDelay = time.Second // for children that keep its output open
+	text, _ := cmd.CombinedOutput()
+	return string(text)
+}
+
 // addresses are the port's addresses as helpers may reach them.
 func (l *launcher) addresses() []string {
 	port := strconv.Itoa(l.port.Addr().(*net.TCPAddr).Port)
@@ -132,10 +176,11 @@ func (l *launcher) addresses() []string {
 	return append([]string{net.JoinHostPort("127.0.0.1", port)}, out...)
 }
 
-// accept lets helpers in. Whoever can't prove to be one is refused; how many
-// may try at a time is bounded.
+// accept lets helpers in. Whoever can't prove to be one is refused; when too
+// many try at a time, the oldest is.
 func (l *launcher) accept(s *Supervisor, port net.Listener, secret []byte) {
-	slots := make(chan struct{}, halfOpen)
+	var mu sync.Mutex
+	var open []net.Conn // half, the oldest first
 	for {
 		conn, err := port.Accept()
 		if err != nil {
@@ -145,12 +190,22 @@ func (l *launcher) accept(s *Supervisor, port net.Listener, secret []byte) {
 			time.Sleep(10 * time.Millisecond) // out of descriptors, most likely
 			continue
 		}
-		slots <- struct{}{}
+		mu.Lock()
+		if len(open) >= halfOpen {
+			open[0].Close()
+			open = open[1:]
+		}
+		open = append(open, conn)
+		mu.Unlock()
 		go func() {
 			c, err := control.Server(conn, secret)
-			<-slots
+			mu.Lock()
+			open = slices.DeleteFunc(open, func(x net.Conn) bool { return x == conn })
+			mu.Unlock()
 			if err != nil {
-				s.post(func() { s.say("a connection was refused: %v", err) })
+				if l.refused.Add(1) == 1 {
+					s.post(func() { s.say("a connection was refused: %v (others are counted)", err) })
+				}
 				return
 			}
 			c.SetReadDeadline(time.Now().Add(10 * time.Second))

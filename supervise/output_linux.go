@@ -8,25 +8,41 @@ import (
 	"os"
 	"strings"
 	"sync"
+	"syscall"
+	"time"
 
 	"github.com/cairnrun/cairn/internal/control"
 )
 
+// stuckTime is how long showing a piece may take before those that hurry go
+// on without it.
+const stuckTime = 2 * time.Second
+
 // sink shows the ranks' output and keeps Options.Out up to date. Helpers send
 // one piece of each stream at a time, so what waits here is bounded however
-// slowly it is shown.
+// slowly it is shown. Nobody but the streams themselves waits for who looks at
+// them: a screen that takes nothing holds no attempt up that has failed or is
+// to stop.
 type sink struct {
 	o     *Options
 	n     int
-	work  chan piece
-	done  chan struct{}
-	mu    sync.Mutex
-	ranks [][2]stream
+	done  chan struct{} // closed when run has ended
+	ranks [][2]stream   // lines and files belong to run
+
+	mu     sync.Mutex
+	some   sync.Cond // something below has changed
+	queue  []piece
+	began  time.Time // when the piece was begun that is being shown; zero: none is
+	now    *piece    // that piece, until its helper may send more
+	hurry  bool      // what can't be shown soon is let go
+	stuck  bool      // … as is done now
+	closed bool
 }
 
 // stream is stdout or stderr of a rank.
 type stream struct {
-	shown int64  // bytes shown
+	shown int64  // bytes shown; under mu
+	skip  string // launch whose rest is not shown; under mu
 	line  []byte // the line begun
 	live  *os.File
 	err   error
@@ -38,7 +54,8 @@ type piece struct {
 }
 
 func newSink(o *Options, n int) (*sink, error) {
-	k := &sink{o: o, n: n, work: make(chan piece, 2*n+2), done: make(chan struct{}), ranks: make([][2]stream, n)}
+	k := &sink{o: o, n: n, done: make(chan struct{}), ranks: make([][2]stream, n)}
+	k.some.L = &k.mu
 	for r := range n {
 		for i := range 2 { // what is there was shown by the supervisor before us
 			if st, err := os.Stat(outputFile(o.RankOutput, r, i+1)); err == nil {
@@ -48,7 +65,11 @@ func newSink(o *Options, n int) (*sink, error) {
 		if o.Out == "" || r > 0 && !k.perRank() {
 			continue
 		}
-		f, err := os.OpenFile(k.outName(r), os.O_CREATE|os.O_WRONLY, 0o666)
+		// Of a pipe, neither opening nor writing may block for ever.
+		f, err := os.OpenFile(k.outName(r), os.O_CREATE|os.O_WRONLY|syscall.O_NONBLOCK, 0o666)
+		if errors.Is(err, syscall.ENXIO) {
+			err = fmt.Errorf("%w: no process reads this pipe; start its reader first", err)
+		}
 		if err != nil {
 			k.closeLive()
 			return nil, err
@@ -82,27 +103,90 @@ func (k *sink) take(box *outbox, m *control.Message) {
 	if m.Rank < 0 || m.Rank >= k.n || m.Stream != control.Stdout && m.Stream != control.Stderr || m.Offset < 0 {
 		return
 	}
-	select {
-	case k.work <- piece{m, box}:
-	case <-k.done:
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	p := piece{m, box}
+	if k.stuck || k.ranks[m.Rank][m.Stream-1].skip == m.Launch {
+		k.letGo(p)
+		return
+	}
+	k.queue = append(k.queue, p)
+	k.some.Broadcast()
+}
+
+// taken lets the helper send more.
+func (p piece) taken() {
+	p.box.send(&control.Message{Kind: control.Shown, Rank: p.m.Rank, Stream: p.m.Stream})
+}
+
+// letGo takes a piece without showing it, and then all that follows it until
+// the next launch, which begins where nothing is missing.
+func (k *sink) letGo(p piece) {
+	k.ranks[p.m.Rank][p.m.Stream-1].skip = p.m.Launch
+	p.taken()
+}
+
+// hasten says whether somebody waits for the ranks' end.
+func (k *sink) hasten(hurry bool) {
+	k.mu.Lock()
+	was := k.hurry
+	k.hurry, k.stuck = hurry, hurry && k.stuck
+	k.mu.Unlock()
+	if hurry && !was {
+		k.release()
 	}
 }
 
+// release lets go of what waits, if who looks at it takes nothing.
+func (k *sink) release() {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if !k.hurry || k.closed {
+		return
+	}
+	if !k.began.IsZero() && time.Since(k.began) >= stuckTime {
+		if k.now != nil {
+			k.letGo(*k.now)
+			k.now = nil
+		}
+		k.stuck = true
+		for _, p := range k.queue {
+			k.letGo(p)
+		}
+		k.queue = nil
+		k.some.Broadcast()
+	}
+	time.AfterFunc(stuckTime/4, k.release)
+}
+
 func (k *sink) run() {
+	defer close(k.done)
 	for {
-		select {
-		case p := <-k.work:
-			k.show(p.m)
-			p.box.send(&control.Message{Kind: control.Shown, Rank: p.m.Rank, Stream: p.m.Stream})
-		case <-k.done:
+		k.mu.Lock()
+		k.began = time.Time{}
+		k.some.Broadcast()
+		for len(k.queue) == 0 && !k.closed {
+			k.some.Wait()
+		}
+		if k.closed {
+			k.mu.Unlock()
 			return
 		}
+		p := k.queue[0]
+		k.queue = k.queue[1:]
+		k.began, k.now = time.Now(), &p
+		k.mu.Unlock()
+		k.show(p.m)
+		k.mu.Lock()
+		k.stuck = false
+		if k.now != nil {
+			p.taken()
+		}
+		k.mu.Unlock()
 	}
 }
 
 func (k *sink) show(m *control.Message) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
 	st := &k.ranks[m.Rank][m.Stream-1]
 	if st.live != nil && st.err == nil {
 		if m.Data == nil {
@@ -119,7 +203,9 @@ func (k *sink) show(m *control.Message) {
 	} else if m.Offset < st.shown {
 		fresh = fresh[st.shown-m.Offset:]
 	}
+	k.mu.Lock()
 	st.shown = m.Offset + int64(len(m.Data))
+	k.mu.Unlock()
 	if k.o.Line == nil || m.Stream == control.Stdout && k.o.Out != "" {
 		return
 	}
@@ -188,9 +274,9 @@ func (k *sink) appendRank(w io.Writer, rank int) (int64, error) {
 // finish puts Options.Out together: it gets the exact bytes of the ranks'
 // files, whatever was written to it live.
 func (k *sink) finish() error {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	k.flush()
+	if k.rest() {
+		k.flush()
+	}
 	if k.o.Out == "" {
 		return nil
 	}
@@ -244,18 +330,38 @@ func (k *sink) flush() {
 	}
 }
 
-// close ends the sink.
-func (k *sink) close() {
+// rest waits until all has been shown and ends run. It returns false if what is
+// shown now can't be, and somebody waits.
+func (k *sink) rest() bool {
 	k.mu.Lock()
-	k.flush()
-	k.mu.Unlock()
-	close(k.done)
+	defer k.mu.Unlock()
+	for !k.closed && !k.stuck && (len(k.queue) > 0 || !k.began.IsZero()) {
+		k.some.Wait()
+	}
+	k.closed = true
+	k.some.Broadcast()
+	return !k.stuck
+}
+
+// close ends the sink; what nobody takes is not shown.
+func (k *sink) close() {
+	k.hasten(true)
+	flushed := make(chan struct{})
+	go func() {
+		defer close(flushed)
+		if k.rest() {
+			k.flush()
+		}
+	}()
+	select {
+	case <-flushed:
+	case <-time.After(2 * stuckTime):
+	}
 	k.closeLive()
 }
 
+// closeLive closes the files; a write to a pipe that blocks fails then.
 func (k *sink) closeLive() {
-	k.mu.Lock()
-	defer k.mu.Unlock()
 	for r := range k.ranks {
 		if f := k.ranks[r][0].live; f != nil {
 			f.Close()

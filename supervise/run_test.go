@@ -127,6 +127,16 @@ func (l *live) says(texts ...string) *live {
 	return l
 }
 
+// once checks that an event says exactly this, and no other one speaks of the
+// same.
+func (l *live) once(text string) *live {
+	l.t.Helper()
+	if !slices.Equal(l.said, []string{text}) {
+		l.t.Errorf("said %q, want only %q", l.said, text)
+	}
+	return l
+}
+
 // pid waits until a rank of that attempt runs and returns its process.
 func (l *live) pid(rank, attempt int) (pid int) {
 	l.t.Helper()
@@ -189,7 +199,7 @@ func open(t *testing.T, gate string) {
 func TestFinish(t *testing.T) {
 	o := options(t, 3)
 	l := begin(t, o)
-	l.ends(Finished, 0).says("started: 3 ranks on localhost:3", "set 4 committed: 2.9 KiB, 30 B written, held 1ms, durable after 2ms, due", "finished")
+	l.ends(Finished, 0).says("started: 3 ranks on localhost:3", "set 4 committed: 2.9 KiB, 30 B written, held 1 ms, durable after 2 ms, due", "finished")
 	exact(t, o, 20)
 	for r := range 3 {
 		var want strings.Builder
@@ -208,7 +218,6 @@ func TestFinish(t *testing.T) {
 	}
 	// A finished run's folder is started afresh, by another command too.
 	o.Command = as("rank", "points=3")
-	os.RemoveAll(filepath.Join(o.Run, "sets")) // as the program does when it finishes
 	begin(t, o).ends(Finished, 0)
 	exact(t, o, 3)
 }
@@ -296,7 +305,7 @@ func TestDistrust(t *testing.T) {
 func TestStall(t *testing.T) {
 	o := options(t, 2, "hang:1:8:1")
 	o.Stall = 2 * time.Second
-	begin(t, o).ends(Finished, 0).says("no rank reached a point or passed a message for 2s", "restored set 1")
+	begin(t, o).ends(Finished, 0).says("no rank reached a point or passed a message for 2 s", "restored set 1")
 	exact(t, o, 20)
 }
 
@@ -377,7 +386,7 @@ func TestGrace(t *testing.T) {
 	l := begin(t, o)
 	l.reaches(1, 8)
 	l.s.Stop("interrupted")
-	l.ends(Stopped, StoppedStatus).says("did not stop within 100ms")
+	l.ends(Stopped, StoppedStatus).says("did not stop within 100 ms")
 }
 
 func TestHelperKilled(t *testing.T) {

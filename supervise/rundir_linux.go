@@ -52,14 +52,14 @@ func (d *runDir) file(name ...string) string {
 func openRunDir(path string) (*runDir, error) {
 	d := &runDir{path: path}
 	if err := os.MkdirAll(path, 0o700); err != nil {
-		return nil, err
+		return nil, refused(err)
 	}
 	lock, holder, err := tryLock(d.file("lock"))
 	if errors.Is(err, ErrBusy) {
 		return nil, fmt.Errorf("%s: %w: %s holds it; look with 'cairn status %s', end it with 'cairn stop %s', or choose another folder with --run", path, ErrBusy, holder, path, path)
 	}
 	if err != nil {
-		return nil, err
+		return nil, refused(err)
 	}
 	d.lock = lock
 	name, _ := os.Hostname()
@@ -77,6 +77,14 @@ func openRunDir(path string) (*runDir, error) {
 		return nil, err
 	}
 	return d, nil
+}
+
+// refused says what to do about a folder that can't be written.
+func refused(err error) error {
+	if errors.Is(err, fs.ErrPermission) || errors.Is(err, syscall.EROFS) {
+		return fmt.Errorf("%w; run cairn as the user who owns the folder, ask for access, or put the run's folder elsewhere with --run FOLDER", err)
+	}
+	return err
 }
 
 // close gives the lock back.
@@ -183,26 +191,36 @@ func replaceFile(path string, text []byte) error {
 	return folder.Sync()
 }
 
+// settled is the state of a run that is not running.
+func (r *record) settled() string {
+	switch r.State {
+	case Stopped, Finished, Failed:
+		return r.State
+	}
+	return Interrupted
+}
+
 // adopt decides what the folder's record means for a run of command on n
-// ranks: it returns the record to go on with.
-func (d *runDir) adopt(command []string, n int, sets, output string, fresh bool) (*record, error) {
+// ranks: it returns the record to go on with, and what is to be done first so
+// that nothing of an earlier run is in the way.
+func (d *runDir) adopt(command []string, n int, sets, output string, fresh bool) (*record, func() error, error) {
 	old, err := readRecord(d.path)
 	if err != nil && !fresh {
-		return nil, err
+		return nil, nil, err
 	}
 	made := &record{Command: command, Ranks: n, Dir: sets, Sets: sets, Output: output}
+	clean := func(where ...string) func() error {
+		return func() error { return discard(where, []string{output}) }
+	}
 	switch {
+	case fresh && old != nil:
+		return made, clean(sets, d.file("sets"), old.Sets), nil
 	case fresh:
-		where := []string{sets, d.file("sets")}
-		if old != nil {
-			where = append(where, old.Sets)
-		}
-		if err := discard(where, []string{output}); err != nil {
-			return nil, err
-		}
-		return made, nil
-	case old == nil || old.State == Finished:
-		return made, discard(nil, []string{output})
+		return made, clean(sets, d.file("sets")), nil
+	case old == nil:
+		return made, clean(), nil
+	case old.State == Finished: // a program that did not call Finish left its sets
+		return made, clean(old.Sets), nil
 	}
 	var differs []string
 	if !slices.Equal(old.Command, command) {
@@ -214,12 +232,44 @@ func (d *runDir) adopt(command []string, n int, sets, output string, fresh bool)
 	if old.Dir != sets {
 		differs = append(differs, fmt.Sprintf("its sets are in %s, not in %s", old.Dir, sets))
 	}
-	if differs != nil {
-		return nil, fmt.Errorf("%s: %w: %s (%s); give the same command to go on, --fresh to discard it, or --run for another folder",
-			d.path, ErrDiffers, strings.Join(differs, ", "), old.State)
+	switch {
+	case differs == nil:
+		old.Output = output
+		return old, nil, nil
+	case d.worthless(old):
+		return made, clean(d.file("sets")), nil
 	}
-	old.Output = output
-	return old, nil
+	return nil, nil, fmt.Errorf("%s: %w: %s (%s); give the same command to go on, --fresh to discard it, or --run for another folder",
+		d.path, ErrDiffers, strings.Join(differs, ", "), old.settled())
+}
+
+// worthless reports whether nothing is lost with a run that is not running: it
+// can't be gone on with, because no set of it is complete. A helper of it that
+// still runs may be saving one. Of a folder that is not the run's own, nothing
+// is known, so any set in it counts.
+func (d *runDir) worthless(r *record) bool {
+	if _, err := os.Lstat(filepath.Join(r.Sets, "line")); !errors.Is(err, fs.ErrNotExist) {
+		return false
+	}
+	if r.Sets == d.file("sets") {
+		if _, _, whole := newestSet(r.Sets, r.Ranks); whole {
+			return false
+		}
+	} else if found, err := filepath.Glob(filepath.Join(r.Sets, "set-*")); err != nil || len(found) > 0 {
+		return false
+	}
+	locks, err := filepath.Glob(d.file("hosts", "*.lock"))
+	if err != nil {
+		return false
+	}
+	for _, name := range locks {
+		f, _, err := tryLock(name)
+		if err != nil {
+			return false
+		}
+		f.Close()
+	}
+	return true
 }
 
 // discard removes sets and output files, and nothing else that may lie in

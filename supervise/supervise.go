@@ -23,7 +23,9 @@
 // again, on the hosts that are left if they have room for all ranks.
 //
 // A failure ends all ranks. The run is started again after a pause that
-// doubles from 0.1 s to 30 s as long as no new set is committed.
+// doubles from 0.1 s to 30 s as long as no new set is committed. It is not when
+// ranks end with an exit status before their first point twice in a row: that
+// is a mistake, not a failure.
 package supervise
 
 import (
@@ -41,7 +43,7 @@ const StoppedStatus = 75
 var (
 	ErrBusy       = errors.New("another supervisor runs this run")
 	ErrDiffers    = errors.New("the run's folder belongs to another command")
-	ErrNotRunning = errors.New("the run is not running")
+	ErrNotRunning = errors.New("not running on this machine")
 	ErrNoRun      = errors.New("no run's folder")
 	ErrOptions    = errors.New("the run can't be started like this")
 )
@@ -56,6 +58,7 @@ const (
 	Finished    = "finished"
 	Failed      = "failed"
 	Interrupted = "interrupted" // its supervisor is gone
+	Silent      = "silent"      // its supervisor does not answer
 )
 
 // State is what is known of a run at a moment.
@@ -126,12 +129,15 @@ const (
 
 	firstPause = 100 * time.Millisecond
 	longPause  = 30 * time.Second
+	youth      = 10 * time.Second       // a program that tells nothing is young this long
 	lostMoment = 500 * time.Millisecond // ranks that hear of a loss get this long
 
 	pingEvery     = 5 * time.Second
-	hostSilence   = 30 * time.Second // then a host is lost
-	helperSilence = 60 * time.Second // then the supervisor is lost
-	joinTime      = 60 * time.Second // for a helper to appear
+	hostSilence   = 30 * time.Second               // then a host is lost
+	helperSilence = 60 * time.Second               // then the supervisor is lost
+	joinTime      = 60 * time.Second               // for a helper to appear
+	leaveTime     = helperSilence + 10*time.Second // besides the grace time, for an earlier helper to end
+	busyEvery     = 100 * time.Millisecond         // whether it has is looked at
 
 	maxRanks = 1 << 16
 )

@@ -44,7 +44,10 @@ type Supervisor struct {
 	reached  uint64 // the newest set that was committed or restored
 	empty    bool   // the next attempt starts with empty output whatever sets there are
 	last     *SetState
-	pending  map[uint64]*SetState // saved by some ranks
+	hasty    int                 // failures in a row before the first point
+	pending  map[uint64]*growing // saved by some ranks
+	unshown  *growing            // committed, and not shown yet
+	discards func() error        // of what the folder holds; nil: all is kept
 	waiters  []*waiter
 	tick     *time.Timer
 }
@@ -52,7 +55,7 @@ type Supervisor struct {
 // New checks the options, takes the run's folder and reads what it holds.
 // After it, Run must be called.
 func New(o Options) (*Supervisor, error) {
-	s := &Supervisor{o: o, calls: make(chan func(), 64), over: make(chan struct{}), state: Starting, pending: make(map[uint64]*SetState)}
+	s := &Supervisor{o: o, calls: make(chan func(), 64), over: make(chan struct{}), state: Starting, pending: make(map[uint64]*growing)}
 	if err := s.prepare(); err != nil {
 		return nil, err
 	}
@@ -61,7 +64,7 @@ func New(o Options) (*Supervisor, error) {
 		return nil, err
 	}
 	s.dir = dir
-	s.rec, err = dir.adopt(s.o.Command, s.n, s.o.Dir, s.o.RankOutput, o.Fresh)
+	s.rec, s.discards, err = dir.adopt(s.o.Command, s.n, s.o.Dir, s.o.RankOutput, o.Fresh)
 	if err != nil {
 		dir.close()
 		return nil, err
@@ -71,15 +74,22 @@ func New(o Options) (*Supervisor, error) {
 		s.rec.Aside = nil
 	}
 	host, _ := os.Hostname()
-	s.rec.Pid, s.rec.Host, s.rec.State, s.rec.Status, s.rec.Hosts = os.Getpid(), host, Starting, 0, nil
+	s.rec.Pid, s.rec.Host, s.rec.State, s.rec.Status, s.rec.Why, s.rec.Hosts = os.Getpid(), host, Starting, 0, "", nil
 	for _, h := range s.hosts {
 		s.rec.Hosts = append(s.rec.Hosts, fmt.Sprintf("%s:%d", h.name, h.slots))
 	}
-	if err := dir.write(s.rec); err != nil {
-		dir.close()
-		return nil, err
-	}
 	return s, nil
+}
+
+// take makes the folder that of this run, which must be done before the first
+// attempt and after the last helper of the run before has ended.
+func (s *Supervisor) take() error {
+	if s.discards != nil {
+		if err := s.discards(); err != nil {
+			return err
+		}
+	}
+	return s.dir.write(s.rec)
 }
 
 func optionError(format string, args ...any) error {
@@ -229,7 +239,19 @@ func (s *Supervisor) Run(ctx context.Context) (res Result, err error) {
 	}
 	defer door.Close()
 	if err := s.awaitOthers(ctx); err != nil {
-		return s.end(Result{State: Stopped, Status: StoppedStatus, Why: "interrupted before it was started"})
+		if ctx.Err() == nil && !s.stopping {
+			return Result{}, err
+		}
+		res := Result{State: Stopped, Status: StoppedStatus, Why: "interrupted before it was started"}
+		if s.discards != nil { // the folder is still that of the run before
+			s.state, s.why = res.State, res.Why
+			s.say("stopped: %s", res.Why)
+			return res, nil
+		}
+		return s.end(res)
+	}
+	if err := s.take(); err != nil {
+		return Result{}, err
 	}
 	if s.sink, err = newSink(&s.o, s.n); err != nil {
 		return Result{}, err
@@ -320,7 +342,7 @@ func (s *Supervisor) rest(ctx context.Context) bool {
 // started again.
 func (s *Supervisor) judge(a *attempt) (Result, bool) {
 	if a.newSet {
-		s.failures, s.faults = 0, 0
+		s.failures, s.faults, s.hasty = 0, 0, 0
 	}
 	f := a.failure
 	switch {
@@ -345,6 +367,13 @@ func (s *Supervisor) judge(a *attempt) (Result, bool) {
 	}
 	s.why = f.why
 	s.failures++
+	if s.hasty++; !f.early {
+		s.hasty = 0
+	}
+	if s.hasty == 2 && s.o.Retries > 0 {
+		f.fatal = true
+		f.why += " before its first point, twice: not tried again"
+	}
 	s.blame(a)
 	if f.fatal || s.failures > max(0, s.o.Retries) {
 		if !f.fatal && s.o.Retries > 0 {
@@ -358,12 +387,19 @@ func (s *Supervisor) judge(a *attempt) (Result, bool) {
 // end records how the run ended.
 func (s *Supervisor) end(res Result) (Result, error) {
 	if res.State == Finished && s.sink != nil {
-		if err := s.sink.finish(); err != nil {
+		if err := s.putTogether(); err != nil {
 			res = Result{State: Failed, Status: 1, Why: fmt.Sprintf("the ranks have finished, but their output could not be put together: %v; it is in %s", err, s.o.RankOutput)}
 		}
 	}
 	s.state, s.rec.State, s.rec.Status, s.rec.Why = res.State, res.State, res.Status, res.Why
 	s.why = res.Why
+	if res.State != Finished { // a helper may have published a set that nobody heard of
+		if set, at, ok := newestSet(s.rec.Sets, s.n); !ok {
+			s.last = nil
+		} else if s.last == nil || s.last.Set != set {
+			s.last = &SetState{Set: set, Time: at}
+		}
+	}
 	switch res.State {
 	case Finished:
 		s.say("finished")
@@ -372,7 +408,26 @@ func (s *Supervisor) end(res Result) (Result, error) {
 	default:
 		s.say("failed%s: %s", s.lastSet("; the last set is %d"), res.Why)
 	}
-	return res, s.dir.write(s.rec)
+	return res, s.record()
+}
+
+// putTogether lets the sink finish, and serves requests meanwhile. If it has to
+// wait for who reads the output, a stop ends that.
+func (s *Supervisor) putTogether() (err error) {
+	done, stopping := false, s.stopping
+	go func() {
+		e := s.sink.finish()
+		s.post(func() { done, err = true, e })
+	}()
+	s.until(context.Background(), func() bool {
+		if s.stopping && !stopping {
+			stopping = true
+			s.sink.hasten(true)
+			s.sink.closeLive()
+		}
+		return done
+	}, nil)
+	return err
 }
 
 func (s *Supervisor) lastSet(format string) string {

@@ -164,6 +164,11 @@ func (c *call) parse(f *flag.FlagSet, args []string, tail bool) (wantsHelp bool,
 			name = "quiet"
 		}
 		def := f.Lookup(name)
+		if def == nil && !hasValue && arg[1] != '-' && strings.Trim(name[1:], "0123456789") == "" { // -n4
+			if def = f.Lookup(name[:1]); def != nil {
+				name, value, hasValue = name[:1], name[1:], true
+			}
+		}
 		if def == nil {
 			return false, fmt.Errorf("unknown flag %s%s", arg, suggest(name, flagNames(f), "--"))
 		}
@@ -171,7 +176,7 @@ func (c *call) parse(f *flag.FlagSet, args []string, tail bool) (wantsHelp bool,
 			value = "true"
 		} else if !hasValue {
 			if len(args) == 0 {
-				return false, fmt.Errorf("--%s needs a value", name)
+				return false, fmt.Errorf("%s needs a value", dashed(name))
 			}
 			value, args = args[0], args[1:]
 		}
@@ -182,8 +187,10 @@ func (c *call) parse(f *flag.FlagSet, args []string, tail bool) (wantsHelp bool,
 				what = "true or false"
 			case "N":
 				what = "a whole number"
+			case "DURATION":
+				what = "a time such as 10s or 10m"
 			}
-			return false, fmt.Errorf("%q is no value for --%s, which takes %s", value, name, what)
+			return false, fmt.Errorf("%q is no value for %s, which takes %s", value, dashed(name), what)
 		}
 	}
 	return false, nil

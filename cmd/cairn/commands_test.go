@@ -458,7 +458,7 @@ func TestText(t *testing.T) {
 			t.Errorf("size(%d) = %q, want %q", n, got, want)
 		}
 	}
-	for d, want := range map[time.Duration]string{-time.Hour: "in the future", 0: "now", 59 * time.Second: "59s ago", 90 * time.Minute: "1h 30m ago", 100 * time.Hour: "4d ago"} {
+	for d, want := range map[time.Duration]string{-time.Hour: "in the future", 0: "now", 59 * time.Second: "59 s ago", 90 * time.Minute: "1 h 30 min ago", 100 * time.Hour: "4 days ago"} {
 		now := time.Now()
 		if got := age(now, now.Add(-d)); got != want {
 			t.Errorf("age %v: %q, want %q", d, got, want)

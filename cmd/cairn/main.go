@@ -10,7 +10,7 @@
 //	summary.go   a set in a few numbers
 //	text.go      sizes, ages, tables, JSON
 //	progress.go  the progress line
-//	screen.go    what 'cairn run' shows
+//	screen.go    what 'cairn run' shows; lane.go: without waiting for it
 //	list.go …    one file per command; host.go is the helper's side of run
 package main
 

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -27,13 +28,18 @@ restarted from its beginning; its ranks find CAIRN_RANK and CAIRN_SIZE in their
 environment.
 
 Everything about the run is in one folder, PROGRAM.cairn unless --run says
-otherwise: log, output of the ranks, sets (unless the program or --dir puts them
-elsewhere). The same command goes on where the run was stopped; a finished run
-is started afresh. 'cairn status', 'checkpoint' and 'stop' work on that folder.
+otherwise (named without the program's extension: sim.cairn for ./sim.bin): log,
+output of the ranks, sets (unless the program or --dir puts them elsewhere). The
+same command goes on where the run was stopped; a finished run is started
+afresh, without the sets that it may have left. Another command takes the folder
+over if no set in it is complete. 'cairn status', 'checkpoint' and 'stop' work
+on that folder.
 
 Ctrl-C, SIGTERM and 'cairn stop' let the ranks save and stop; a second Ctrl-C
 kills them, and the last set remains. After a failure there is a pause, of 0.1 s
-at first, doubling to 30 s until a new set is committed.
+at first, doubling to 30 s until a new set is committed. When ranks end with an
+exit status before their first point, twice in a row, they are not started
+again. When stdout is a pipe that nobody reads any more, the run goes on.
 
 Ranks write stdout into files. When ranks are set back to a checkpoint, these
 are cut back too, so that at the end they are what an uninterrupted run would
@@ -44,11 +50,13 @@ when the run has finished; with %r in its name there is one file per rank.
 Other hosts are reached by ssh (or --rsh), need the same file system, and no
 open ports for this; ranks of several hosts reach each other by TCP. With
 --launcher mpirun or srun the ranks are started by these and can use the
-cluster's own MPI.`,
+cluster's own MPI. Open MPI starts no more ranks than there are cores unless it
+is told to: --launcher-args=--oversubscribe.`,
 		exits: `  0   finished
   75  stopped, or interrupted: the same command goes on
-  2   the command line is wrong
-  3   it could not be started: in use, another command's folder, no program
+  2   the command line is wrong, or there is no such program
+  3   it could not be started: in use, another command's folder, an error of the
+      system
   n   the run failed: the status of the rank that failed first in the last start
       (128 + the signal's number if it was killed by one; 1 if a host was lost
       or nothing moved)
@@ -69,20 +77,23 @@ cluster's own MPI.`,
 			f.StringVar(&r.remote, "remote-cairn", "", "`PATH` of cairn on the other hosts (default: the same as here)")
 			f.StringVar(&o.Launcher, "launcher", "fork", "`NAME` of who starts ranks: fork, mpirun or srun")
 			f.StringVar(&r.launcherArgs, "launcher-args", "", "`ARGS` for mpirun or srun, with blanks between")
-			f.StringVar(&r.transport, "transport", "", "`LIST` of transports that ranks may use, such as shm,tcp (default: they choose)")
+			f.StringVar(&r.transport, "transport", "", "`LIST` of transports for ranks, of shm, tcp, mpi, tcp-reopen (default: they choose)")
 			f.DurationVar(&o.Every, "every", 0, "take a checkpoint every `DURATION`, such as 10m (default: as the program says)")
 			f.Uint64Var(&o.EveryPoints, "every-points", 0, "take a checkpoint every `N` points")
-			f.StringVar(&o.Run, "run", "", "the run's `FOLDER` (default ./PROGRAM.cairn)")
+			f.StringVar(&o.Run, "run", "", "the run's `FOLDER` (default ./PROGRAM.cairn, without PROGRAM's extension)")
 			f.StringVar(&o.Dir, "dir", "", "`FOLDER` for sets of a program that names none (default RUN/sets)")
 			f.StringVar(&o.Out, "o", "", "write the ranks' stdout to `FILE`; %r in its name is the rank")
 			f.StringVar(&o.RankOutput, "rank-output", "", "put the ranks' output files into `FOLDER` and show nothing")
-			f.IntVar(&r.retries, "retries", 10, "give up after `N` failures in a row without a new set")
+			f.IntVar(&r.retries, "retries", 10, "give up after `N` failures in a row without a new set (default 10)")
 			f.DurationVar(&o.Stall, "stall", 0, "no point and no message for `DURATION` is a failure (default: never)")
-			f.IntVar(&r.distrust, "distrust", 3, "put a set aside when `N` starts from it failed without a new set")
-			f.DurationVar(&o.Grace, "grace", time.Minute, "`DURATION` for ranks to save and stop in")
+			f.IntVar(&r.distrust, "distrust", 3, "put a set aside when `N` starts from it failed without a new set (default 3; 0: never)")
+			f.DurationVar(&o.Grace, "grace", time.Minute, "`DURATION` for ranks to save and stop in (default 1m)")
 			f.BoolVar(&o.Fresh, "fresh", false, "discard the run that is in the folder, with its sets")
 			f.BoolVar(&r.plain, "no-prefix", false, "show output without the rank in front")
-			return r.run
+			return func(ctx context.Context, c *call) error {
+				f.Visit(func(d *flag.Flag) { r.counted = r.counted || d.Name == "n" })
+				return r.run(ctx, c)
+			}
 		},
 	}
 }
@@ -93,6 +104,7 @@ type runFlags struct {
 	hosts, rsh, remote, launcherArgs, transport string
 	retries, distrust                           int
 	plain                                       bool
+	counted                                     bool // -n was given
 }
 
 func (r *runFlags) run(ctx context.Context, c *call) error {
@@ -112,6 +124,11 @@ func (r *runFlags) run(ctx context.Context, c *call) error {
 		}
 		return err
 	}
+	// Output that nobody reads is no reason to end. (A signal that is ignored
+	// would stay ignored in helpers; one that is caught does not.)
+	pipe := make(chan os.Signal, 1)
+	signal.Notify(pipe, syscall.SIGPIPE)
+	defer signal.Stop(pipe)
 	kill, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	ended := make(chan struct{})
@@ -140,7 +157,7 @@ func (r *runFlags) run(ctx context.Context, c *call) error {
 		}
 	}()
 	res, err := s.Run(kill)
-	show.end()
+	show.leave(ctx)
 	if err != nil {
 		return err
 	}
@@ -180,8 +197,8 @@ func (r *runFlags) complete(args []string) error {
 	}
 	o.RemoteShell = strings.Fields(r.rsh)
 	o.LauncherArgs = strings.Fields(r.launcherArgs)
-	if r.transport != "" {
-		o.Transports = strings.Split(r.transport, ",")
+	if o.Transports, err = parseTransports(r.transport); err != nil {
+		return err
 	}
 	if o.Hosts, err = parseHosts(r.hosts); err != nil {
 		return err
@@ -194,7 +211,7 @@ func (r *runFlags) complete(args []string) error {
 			return usagef("run: --%s %v is below zero", d.name, d.value)
 		}
 	}
-	if o.Ranks < 0 {
+	if r.counted && o.Ranks < 1 {
 		return usagef("run: -n %d; a run has at least one rank", o.Ranks)
 	}
 	if o.Grace == 0 {
@@ -209,6 +226,23 @@ func (r *runFlags) complete(args []string) error {
 		o.Distrust = -1
 	}
 	return nil
+}
+
+// parseTransports reads a list like shm,tcp.
+func parseTransports(list string) ([]string, error) {
+	if list == "" {
+		return nil, nil
+	}
+	known := []string{"shm", "tcp", "mpi", "tcp-reopen"}
+	var out []string
+	for item := range strings.SplitSeq(list, ",") {
+		name := strings.TrimSpace(item)
+		if !slices.Contains(known, name) {
+			return nil, usagef("run: --transport: there is no transport %q%s; there are %s", name, suggest(name, known, ""), strings.Join(known, ", "))
+		}
+		out = append(out, name)
+	}
+	return out, nil
 }
 
 // parseHosts reads a list like a:4,b:4,c. A name may be an IPv6 address in

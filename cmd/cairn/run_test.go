@@ -7,12 +7,16 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	"github.com/cairnrun/cairn"
 	"github.com/cairnrun/cairn/internal/control"
@@ -24,6 +28,9 @@ import (
 func TestMain(m *testing.M) {
 	if len(os.Args) > 1 && os.Args[1] == hostCommand().name {
 		os.Exit(run(context.Background(), os.Args[1:], os.Stdout, os.Stderr))
+	}
+	if len(os.Args) > 1 && os.Args[1] == "_cairn" {
+		os.Exit(run(context.Background(), os.Args[2:], os.Stdout, os.Stderr))
 	}
 	if len(os.Args) > 1 && os.Args[1] == "_counter" {
 		if err := counter(os.Args[2:]); err != nil {
@@ -120,6 +127,9 @@ func TestRun(t *testing.T) {
 	if r := cairnRun(t, "run", "-q", "-n", "2", "--no-prefix", "echo", "--", "x"); r.code != 0 || r.out != "x\nx\n" {
 		t.Errorf("%d %q %q", r.code, r.out, r.errors)
 	}
+	if r := cairnRun(t, "run", "-q", "-n2", "--transport", "shm,tcp-reopen", "--no-prefix", "echo", "x"); r.code != 0 || r.out != "x\nx\n" {
+		t.Errorf("%d %q %q", r.code, r.out, r.errors)
+	}
 	if r := cairnRun(t, "run", "echo", "one"); r.code != 0 || r.out != "one\n" || !strings.Contains(r.errors, "cairn: started: 1 rank on localhost:1\n") || !strings.HasSuffix(r.errors, "cairn: finished\n") {
 		t.Errorf("%d %q %q", r.code, r.out, r.errors)
 	}
@@ -137,7 +147,10 @@ func TestRun(t *testing.T) {
 	}
 	cairnRun(t, "run", "-q", "--retries", "0", "sh", "-c", "exit 5").exit(5).complains("failed: rank 0 on localhost ended with status 5")
 	cairnRun(t, "run", "-q", "--fresh", "--retries", "0", "sh", "-c", "kill -9 $$").exit(128 + 9)
-	cairnRun(t, "run", "-q", "sh", "-c", "exit 6").exit(exitFailed).complains("it was started as", "--fresh")
+	// Nothing is lost with a run that has no set: another command takes over.
+	cairnRun(t, "run", "-q", "sh", "-c", "exit 6").exit(6).complains("ended with status 6 before its first point, twice: not tried again")
+	write(t, "sh.cairn/sets/set-00000001/rank-0000.h5", "")
+	cairnRun(t, "run", "-q", "sh", "-c", "exit 7").exit(exitFailed).complains("it was started as", "exit 6' (failed)", "--fresh")
 	doc := decode[supervise.State](cairnRun(t, "run", "-q", "--json", "--fresh", "sh", "-c", "echo x").exit(exitFine))
 	if doc.State != supervise.Finished || doc.Run == "" || doc.Attempt != 1 {
 		t.Errorf("%+v", doc)
@@ -150,11 +163,17 @@ func TestRunUsage(t *testing.T) {
 		{"run", "an argument is missing"},
 		{"run -n", "-n needs a value"},
 		{"run -n -2 true", "at least one rank"},
+		{"run -n 0 true", "at least one rank"},
+		{"run -n0 true", "at least one rank"},
+		{"run -n x true", "\"x\" is no value for -n, which takes a whole number"},
+		{"run -nx true", "unknown flag -nx"},
+		{"run --transport tpc true", "there is no transport \"tpc\" (did you mean tcp?); there are shm, tcp, mpi, tcp-reopen"},
+		{"run --transport shm, true", "there is no transport"},
 		{"run --hosts a:x true", "no number of slots"},
 		{"run --hosts ,a true", "names no host"},
 		{"run -n 9 --hosts a:2,b:2 true", "9 ranks, but the hosts have room for 4"},
 		{"run --grace -1s true", "below zero"},
-		{"run --every 10 true", "--every"},
+		{"run --every 10 true", "\"10\" is no value for --every, which takes a time such as 10s or 10m"},
 		{"run --lancher srun true", "did you mean --launcher?"},
 		{"run ./nothing", "give the path of a program"},
 		{"run .", "is a folder"},
@@ -170,13 +189,13 @@ func TestRunUsage(t *testing.T) {
 		cairnRun(t, cmd, "nothing").exit(exitFailed).complains("no such file")
 	}
 	os.MkdirAll("x.cairn", 0o700)
-	cairnRun(t, "stop").exit(exitFailed).complains("the run is not running")
+	cairnRun(t, "stop").exit(exitFailed).complains("not running on this machine; if it runs on another one, use cairn there")
 	os.MkdirAll("y.cairn", 0o700)
 	cairnRun(t, "status").exit(exitUsage).complains("x.cairn, y.cairn")
 	if help := cairnRun(t, "help").exit(exitFine); strings.Contains(help.out, "_host") {
 		t.Error("the helper is in the help")
 	}
-	cairnRun(t, "run", "--help").exit(exitFine).says("-n N", "75  stopped", "--launcher NAME")
+	cairnRun(t, "run", "--help").exit(exitFine).says("-n N", "75  stopped", "--launcher NAME", "(default 10)", "(default 3", "(default 1m)", "(default: never)", "--oversubscribe")
 }
 
 // A program that uses Cairn: status, checkpoint, Ctrl-C, going on, a failure,
@@ -227,12 +246,74 @@ func TestRunCounter(t *testing.T) {
 	cairnRun(t, "status").exit(exitFine).says("state     finished")
 }
 
+// brokenPipe is stdout that nobody reads.
+type brokenPipe struct{ writes int }
+
+func (b *brokenPipe) Write([]byte) (int, error) {
+	b.writes++
+	return 0, &os.PathError{Op: "write", Path: "|1", Err: syscall.EPIPE}
+}
+
+func TestStdoutUnread(t *testing.T) {
+	t.Chdir(t.TempDir())
+	var out brokenPipe
+	var errs bytes.Buffer
+	if code := run(t.Context(), []string{"run", "sh", "-c", "echo a; echo b; echo c"}, &out, &errs); code != 0 || out.writes != 1 {
+		t.Errorf("exit code %d, %d writes", code, out.writes)
+	}
+	if text := errs.String(); strings.Count(text, "nobody reads stdout any more") != 1 || !strings.HasSuffix(text, "cairn: finished\n") {
+		t.Errorf("%q", text)
+	}
+	if got, _ := os.ReadFile("sh.cairn/output/rank-0000.out"); string(got) != "a\nb\nc\n" {
+		t.Errorf("%q", got)
+	}
+}
+
+// A real pipe, of which the reader goes away: SIGPIPE must not end the
+// supervisor.
+func TestBrokenPipe(t *testing.T) {
+	t.Chdir(t.TempDir())
+	gate := filepath.Join(t.TempDir(), "gate")
+	cmd := exec.Command(self(t), "_cairn", "run", "sh", "-c", "echo a; while ! test -e "+gate+"; do sleep 0.01; done; echo b; echo c")
+	var errs bytes.Buffer
+	cmd.Stderr = &errs
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := io.ReadFull(out, make([]byte, 2)); err != nil {
+		t.Error(err)
+	}
+	out.Close()
+	write(t, gate, "")
+	if err := cmd.Wait(); err != nil {
+		t.Errorf("%v: %s", err, errs.String())
+	}
+	if got, _ := os.ReadFile("sh.cairn/output/rank-0000.out"); string(got) != "a\nb\nc\n" || !strings.HasSuffix(errs.String(), "cairn: finished\n") {
+		t.Errorf("%q, %s", got, errs.String())
+	}
+}
+
 func TestStatusLine(t *testing.T) {
 	now := time.Now()
 	st := supervise.State{State: supervise.Running, Ranks: []control.RankState{{Points: 12}, {Points: 10}},
-		Last: &supervise.SetState{Set: 3, Time: now.Add(-5 * time.Second), State: 1 << 20, Written: 1 << 10, HeldNS: 2e6}}
-	if got, want := statusLine(&st, now), "running · 2 ranks · point 10 · set 3, 5s ago, 1.0 MiB, 1.0 KiB written, held"; !strings.HasPrefix(got, want) || len(got) > 79 {
-		t.Errorf("%q", got)
+		Last: &supervise.SetState{Set: 3, Time: now.Add(-5 * time.Second), State: 1 << 20, Written: 1 << 10, HeldNS: 2_950_000}}
+	if got, want := statusLine(&st, now), "running · 2 ranks · point 10 · set 3, 5 s ago, 1.0 MiB, 1.0 KiB written"; got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+	st.Last.State, st.Last.Written = 1, 1 // there is room for all
+	if got, want := statusLine(&st, now), "running · 2 ranks · point 10 · set 3, 5 s ago, 1 B, 1 B written, held 2.95 ms"; got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+	for digits := range uint64(20) { // whatever does not fit is left out whole
+		st.Ranks[0].Points, st.Ranks[1].Points = 1<<(3*digits), 1<<(3*digits)
+		got := statusLine(&st, now)
+		if utf8.RuneCountInString(got) > 79 || !strings.Contains("running · 2 ranks · point "+fmt.Sprint(st.Ranks[0].Points)+" · set 3, 5 s ago, 1 B, 1 B written, held 2.95 ms,", got+",") {
+			t.Errorf("%q", got)
+		}
 	}
 	var b bytes.Buffer
 	c := &call{stdout: &output{w: &b}, stderr: &b}

@@ -1,26 +1,34 @@
 package main
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"os"
 	"strconv"
-	"strings"
 	"sync"
+	"syscall"
 	"time"
+	"unicode/utf8"
 
 	"github.com/cairnrun/cairn/supervise"
 )
 
 // screen shows what a run does: the ranks' output, and on stderr a status line
-// that is kept up to date on a terminal, or a line per event.
+// that is kept up to date on a terminal, or a line per event. Whatever the
+// terminal or the pipe behind stdout does, events do not wait for it.
 type screen struct {
 	c        *call
 	prefix   bool
 	terminal bool
+	main     *lane // of stderr, and of stdout unless that goes elsewhere
+	out      *lane // of stdout
 	mu       sync.Mutex
-	status   progress // the line as it is shown
 	last     supervise.State
 	next     time.Time
+
+	status progress // the line as it is shown; of main
+	unread bool     // stdout is a pipe that nobody reads; of out
 }
 
 func newScreen(c *call, plain bool) *screen {
@@ -29,30 +37,66 @@ func newScreen(c *call, plain bool) *screen {
 		st, err := f.Stat()
 		s.terminal = err == nil && st.Mode()&os.ModeCharDevice != 0
 	}
+	s.main = newLane(func(n int) { s.note(fmt.Sprintf("%s not shown; see the run's log", count(n, "remark"))) })
+	s.out = s.main
+	if f, ok := c.stdout.w.(*os.File); ok {
+		if st, err := f.Stat(); err == nil && st.Mode()&os.ModeCharDevice == 0 {
+			s.out = newLane(nil)
+		}
+	}
 	return s
 }
 
-// line shows a line of a rank's output.
+// line shows a line of a rank's output. It blocks while too many wait.
 func (s *screen) line(rank, stream int, line []byte) {
 	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.hide()
+	several := len(s.last.Ranks) > 1
+	s.mu.Unlock()
 	text := make([]byte, 0, len(line)+16)
-	if s.prefix && len(s.last.Ranks) > 1 {
+	if s.prefix && several {
 		text = append(text, '[')
 		text = strconv.AppendInt(text, int64(rank), 10)
 		text = append(text, "] "...)
 	}
 	text = append(append(text, line...), '\n')
-	if stream == 1 {
-		s.c.stdout.Write(text)
-	} else {
-		s.c.stderr.Write(text)
+	switch {
+	case stream != 1:
+		s.main.output(len(text), func() {
+			s.hide()
+			s.c.stderr.Write(text)
+			s.draw()
+		})
+	case s.out == s.main:
+		s.out.output(len(text), func() {
+			s.hide()
+			s.print(text)
+			s.draw()
+		})
+	default: // it does not touch the terminal's line
+		s.out.output(len(text), func() { s.print(text) })
 	}
+}
+
+// note shows a remark on stderr; main's goroutine calls it.
+func (s *screen) note(text string) {
+	s.hide()
+	s.c.notef("%s", text)
 	s.draw()
 }
 
-// event shows what happened.
+// print writes to stdout, until nobody reads it any more: that is no failure,
+// as for 'cairn run … | head'.
+func (s *screen) print(text []byte) {
+	if s.unread {
+		return
+	}
+	if _, err := s.c.stdout.Write(text); errors.Is(err, syscall.EPIPE) {
+		s.unread, s.c.stdout.err = true, nil
+		s.main.note(func() { s.note("nobody reads stdout any more; the run goes on without showing it") })
+	}
+}
+
+// event shows what happened. It does not block.
 func (s *screen) event(e supervise.Event) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -64,12 +108,10 @@ func (s *screen) event(e supervise.Event) {
 		return
 	}
 	if e.Text != "" {
-		s.hide()
-		s.c.notef("%s", e.Text)
-		s.draw()
-	} else if now := time.Now(); now.After(s.next) {
+		s.main.note(func() { s.note(e.Text) })
+	} else if now := time.Now(); s.terminal && now.After(s.next) && s.main.idle() {
 		s.next = now.Add(progressEvery)
-		s.draw()
+		s.main.note(s.draw)
 	}
 }
 
@@ -82,20 +124,60 @@ func (s *screen) hide() {
 
 func (s *screen) draw() {
 	if s.terminal {
-		s.status.show(statusLine(&s.last, time.Now()))
+		s.mu.Lock()
+		line := statusLine(&s.last, time.Now())
+		s.mu.Unlock()
+		s.status.show(line)
 	}
 }
 
-// end erases the status line.
-func (s *screen) end() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.hide()
+// end shows what is left and erases the status line.
+func (s *screen) end() { s.leave(context.Background()) }
+
+// leaveTime is how long who interrupts a run waits for its last output.
+const leaveTime = 2 * time.Second
+
+// leave is end for a run that may have been interrupted: when ctx is done, it
+// does not wait for long for a terminal or a pipe that takes nothing.
+func (s *screen) leave(ctx context.Context) {
+	if s.out != s.main {
+		s.out.close()
+		s.await(ctx, s.out)
+	}
+	s.main.note(s.hide)
+	s.main.close()
+	s.await(ctx, s.main)
 }
 
-// statusLine is the state of a run in one line.
+func (s *screen) await(ctx context.Context, l *lane) {
+	select {
+	case <-l.done:
+		return
+	case <-ctx.Done():
+	}
+	select {
+	case <-l.done:
+	case <-time.After(leaveTime):
+	}
+}
+
+// lineWidth is what fits on a line of the narrowest usual terminal: one that
+// wraps can't be replaced.
+const lineWidth = 79
+
+// statusLine is the state of a run in one line. What is least important is
+// left out where all does not fit.
 func statusLine(st *supervise.State, now time.Time) string {
-	parts := []string{st.State, count(len(st.Ranks), "rank")}
+	line := st.State
+	add := func(separator, text string) bool {
+		longer := line + separator + text
+		if utf8.RuneCountInString(longer) > lineWidth {
+			return false
+		}
+		line = longer
+		return true
+	}
+	add(" · ", count(len(st.Ranks), "rank"))
 	var point uint64
 	for i, r := range st.Ranks {
 		if i == 0 || r.Points < point {
@@ -103,14 +185,19 @@ func statusLine(st *supervise.State, now time.Time) string {
 		}
 	}
 	if point > 0 {
-		parts = append(parts, fmt.Sprintf("point %d", point))
+		add(" · ", fmt.Sprintf("point %d", point))
 	}
 	if st.Last != nil {
-		parts = append(parts, "set "+setText(st.Last, now))
-	}
-	line := strings.Join(parts, " · ")
-	if len(line) > 79 { // a line that wraps can't be replaced
-		line = strings.ToValidUTF8(line[:79], "")
+		separator := " · "
+		for i, part := range setParts(st.Last, now) {
+			if i == 0 {
+				part = "set " + part
+			}
+			if !add(separator, part) {
+				break
+			}
+			separator = ", "
+		}
 	}
 	return line
 }

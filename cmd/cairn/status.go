@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"flag"
-	"fmt"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -23,8 +22,9 @@ otherwise; left out, it is the only *.cairn folder here.
 
 States: starting, running, waiting (for the next start after a failure),
 stopping; and of a run that is not running: stopped, finished, failed, or
-interrupted, when its supervisor was killed. All but finished are gone on with
-by the same 'cairn run' command.`,
+interrupted, when its supervisor was killed; silent, when it lives and does not
+answer. All but finished and silent are gone on with by the same 'cairn run'
+command.`,
 		examples: []example{
 			{"cairn status", "the run in this folder"},
 			{"cairn status --json sim.cairn | jq .last.set", "its newest set"},
@@ -115,9 +115,15 @@ func status(ctx context.Context, c *call) error {
 
 // setText is a committed set in one line.
 func setText(s *supervise.SetState, now time.Time) string {
-	text := fmt.Sprintf("%d, %s", s.Set, age(now, s.Time))
+	return strings.Join(setParts(s, now), ", ")
+}
+
+// setParts is what there is to say of a committed set, the most important
+// first.
+func setParts(s *supervise.SetState, now time.Time) []string {
+	parts := []string{strconv.FormatUint(s.Set, 10), age(now, s.Time)}
 	if s.State > 0 {
-		text += fmt.Sprintf(", %s, %s written, held %s", size(s.State), size(s.Written), millis(float64(s.HeldNS)/1e6))
+		parts = append(parts, size(s.State), size(s.Written)+" written", "held "+millis(float64(s.HeldNS)/1e6))
 	}
-	return text
+	return parts
 }

@@ -137,13 +137,13 @@ func age(now, t time.Time) string {
 	case d < time.Second:
 		return "now"
 	case d < time.Minute:
-		return fmt.Sprintf("%ds ago", int(d.Seconds()))
+		return fmt.Sprintf("%d s ago", int(d.Seconds()))
 	case d < time.Hour:
-		return fmt.Sprintf("%dm ago", int(d.Minutes()))
+		return fmt.Sprintf("%d min ago", int(d.Minutes()))
 	case d < 48*time.Hour:
-		return fmt.Sprintf("%dh %dm ago", int(d.Hours()), int(d.Minutes())%60)
+		return fmt.Sprintf("%d h %d min ago", int(d.Hours()), int(d.Minutes())%60)
 	}
-	return fmt.Sprintf("%dd ago", int(d.Hours()/24))
+	return fmt.Sprintf("%d days ago", int(d.Hours()/24))
 }
 
 // clock gives a time of a header in the time zone of the reader.

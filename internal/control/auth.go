@@ -18,13 +18,15 @@ import (
 //	                                    ←      magic, nonce s (32), HMAC(secret, "server" c s)
 //	  HMAC(secret, "client" c s)        →
 //
-// Both sides give up after handshakeTime. Nonces are random, so an old
+// The client gives up after clientTime; the server, whose port is open to
+// anybody, after serverTime. Nonces are random, so an old
 // handshake is of no use, and the two proofs differ, so neither is a
 // reflection of the other.
 const (
-	magic         = "cairn-control/1\n"
-	nonceSize     = 32
-	handshakeTime = 10 * time.Second
+	magic      = "cairn-control/1\n"
+	nonceSize  = 32
+	clientTime = 10 * time.Second
+	serverTime = 3 * time.Second
 )
 
 // ErrRefused says that the peer does not know the run's secret.
@@ -62,7 +64,11 @@ func handshake(conn net.Conn, secret []byte, server bool) (c *Conn, err error) {
 	if len(secret) < 16 {
 		return nil, errors.New("a secret has at least 16 bytes")
 	}
-	if err := conn.SetDeadline(time.Now().Add(handshakeTime)); err != nil {
+	limit := clientTime
+	if server {
+		limit = serverTime
+	}
+	if err := conn.SetDeadline(time.Now().Add(limit)); err != nil {
 		return nil, err
 	}
 	mine := make([]byte, nonceSize)

@@ -65,8 +65,8 @@ const (
 // Between helper and supervisor only.
 const (
 	Joined     Kind = "joined"    // Host, Pid, Rank (of a launched helper): the helper's first message
-	Setup      Kind = "setup"     // Host, Dir: the helper's name and the run's folder
-	Ready      Kind = "ready"     // Error: the answer to Setup
+	Setup      Kind = "setup"     // Host, Dir, OK: the helper's name and the run's folder; OK: the supervisor is on the same machine
+	Ready      Kind = "ready"     // Error, Busy, Why: the answer to Setup; Busy: another helper, Why, has the host; to be tried again
 	Launch     Kind = "launch"    // Start: start these ranks
 	Running    Kind = "running"   // Rank, Pid: the rank was started
 	Exited     Kind = "exited"    // Rank, Code, Signal, Error: the rank has ended, or could not be started
@@ -121,6 +121,7 @@ type Message struct {
 	Stop  bool   `json:"stop,omitempty"`
 	Why   string `json:"why,omitempty"`
 	Error string `json:"error,omitempty"`
+	Busy  bool   `json:"busy,omitempty"`
 
 	Host   string `json:"host,omitempty"`
 	Launch string `json:"launch,omitempty"`
@@ -187,7 +188,7 @@ type Start struct {
 // RunState is what 'cairn status' shows of a run.
 type RunState struct {
 	Run      string      `json:"run"`   // its folder, absolute
-	State    string      `json:"state"` // starting, running, waiting, stopping; stopped, finished, failed, or interrupted when its supervisor is gone
+	State    string      `json:"state"` // starting, running, waiting, stopping; stopped, finished, failed, interrupted when its supervisor is gone, or silent when it does not answer
 	Command  []string    `json:"command"`
 	Dir      string      `json:"dir"` // checkpoint folder
 	Pid      int         `json:"pid,omitempty"`
@@ -217,7 +218,7 @@ type RankState struct {
 	Rank     int    `json:"rank"`
 	Host     string `json:"host"`
 	Pid      int    `json:"pid,omitempty"`
-	State    string `json:"state"` // starting, running, ended
+	State    string `json:"state"` // starting, running, ended, unknown
 	Cairn    bool   `json:"cairn"` // the program said hello
 	Points   uint64 `json:"points"`
 	Messages uint64 `json:"messages"`

@@ -1,0 +1,37 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"strings"
+	"testing"
+
+	"github.com/cairnrun/cairn/supervise"
+)
+
+// A terminal that takes nothing: events don't wait for it, and what did not
+// fit is counted.
+func TestScreenBlocked(t *testing.T) {
+	r, w := io.Pipe()
+	c := &call{stdout: &output{w: w}, stderr: w}
+	s := newScreen(c, false)
+	for i := range 2 * laneNotes {
+		s.event(supervise.Event{Text: fmt.Sprintf("remark %d", i)})
+	}
+	gone, cancel := context.WithCancel(context.Background())
+	cancel()
+	read := make(chan string)
+	go func() {
+		text, _ := io.ReadAll(r)
+		read <- string(text)
+	}()
+	s.leave(gone)
+	w.Close()
+	text := <-read
+	if !strings.Contains(text, "remark 5\n") || !strings.Contains(text, " remarks not shown; see the run's log") || strings.Contains(text, fmt.Sprintf("remark %d\n", 2*laneNotes-1)) {
+		t.Errorf("%.200q … %q", text, text[max(0, len(text)-200):])
+	}
+	s.event(supervise.Event{Text: "late"}) // goes nowhere, and does not block
+	s.line(0, 1, []byte("late"))
+}

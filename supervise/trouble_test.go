@@ -1,0 +1,238 @@
+//go:build linux
+
+package supervise
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// A set is not to blame for ranks that are killed from outside.
+func TestDistrustSpares(t *testing.T) {
+	o := options(t, 2, "kill:0:13:0")
+	o.Distrust, o.Retries = 1, 2
+	l := begin(t, o)
+	l.ends(Failed, 128+9).says("restarting from set 2")
+	if len(l.last.Aside) != 0 {
+		t.Errorf("put aside: %v", l.last.Aside)
+	}
+}
+
+// The last usable set is never put aside.
+func TestDistrustLast(t *testing.T) {
+	o := options(t, 1, "kill:0:13:1", "poison:1", "poison:2")
+	o.Distrust, o.Retries = 1, 3
+	l := begin(t, o)
+	l.ends(Failed, 1).says("set 2 put aside", "set 1: 1 starts from it failed", "the newest is tried again")
+	if !slices.Equal(l.last.Aside, []uint64{2}) { // once more from the newest
+		t.Errorf("put aside: %v", l.last.Aside)
+	}
+	// Without distrust the list is forgotten.
+	o.Distrust, o.Retries = -1, -1
+	begin(t, o).ends(Failed, 1)
+	if rec, err := readRecord(o.Run); err != nil || len(rec.Aside) != 0 {
+		t.Errorf("%+v, %v", rec, err)
+	}
+}
+
+// Who fails while it restores fails because of the set that it would take.
+func TestDistrustRestore(t *testing.T) {
+	gate := fifo(t)
+	o := options(t, 1, "gate:0:13:"+gate, "kill:0:13:1")
+	o.Distrust = 2
+	dir := filepath.Join(o.Run, "sets", "set-00000007")
+	l := begin(t, o)
+	l.reaches(0, 13)
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "rank-0000.h5"), []byte("no set"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	open(t, gate)
+	l.await("restored set")
+	open(t, gate)
+	l.ends(Finished, 0).says("set 7 put aside: 2 starts", "restored set 2")
+	exact(t, o, 20)
+}
+
+// What a rank left running does not outlive a failed launch.
+func TestChildrenEnd(t *testing.T) {
+	o := options(t, 1)
+	dir := t.TempDir()
+	o.Retries = -1
+	o.Command = []string{"sh", "-c", "sleep 1000 & echo $! > " + dir + "/pid; exit 3"}
+	begin(t, o).ends(Failed, 3)
+	gone(t, dir)
+}
+
+// gone checks that the process in the file pid has ended.
+func gone(t *testing.T, dir string) {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(dir, "pid"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var pid int
+	fmt.Sscan(string(text), &pid)
+	if st, ok := readStat(pid); ok && !st.gone {
+		syscall.Kill(pid, syscall.SIGKILL)
+		t.Error("it still runs")
+	}
+}
+
+// A shell around the program: PDEATHSIG reaches the shell only.
+func TestWrapper(t *testing.T) {
+	o := options(t, 1)
+	dir := t.TempDir()
+	o.Command = []string{"sh", "-c", "if test -e " + dir + "/pid; then exit; fi; sleep 1000 & echo $! > " + dir + "/new; mv " + dir + "/new " + dir + "/pid; echo here; wait"}
+	seen := make(chan bool, 1)
+	o.Line = func(int, int, []byte) { seen <- true }
+	l := begin(t, o)
+	<-seen
+	var rank int
+	l.until(func() bool {
+		if len(l.last.Ranks) > 0 {
+			rank = l.last.Ranks[0].Pid
+		}
+		return rank != 0
+	})
+	syscall.Kill(parent(t, rank), syscall.SIGKILL)
+	l.ends(Finished, 0).says("lost host localhost")
+	gone(t, dir)
+}
+
+// While an earlier helper has a host, its ranks are not started elsewhere.
+func TestBusyHost(t *testing.T) {
+	o := options(t, 1, "points=3")
+	dir, rsh := shell(t)
+	o.Hosts, o.RemoteShell = []Host{{"a", 1}, {"b", 1}}, rsh
+	// The host is taken between the look for earlier helpers and our own.
+	script(t, filepath.Join(dir, "remote"), `host=$1; shift
+if test $host = a && ! test -e `+dir+`/taken; then
+	: > `+dir+`/taken
+	cat `+dir+`/go > /dev/null
+fi
+exec "$@"`)
+	if err := syscall.Mkfifo(filepath.Join(dir, "go"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	l := begin(t, o)
+	hold, err := os.OpenFile(filepath.Join(dir, "go"), os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	lock, _, err := tryLock(hostLock(o.Run, "a"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	hold.Close()
+	l.await("waiting for the ranks of the last start on a to save and stop")
+	if st, err := Read(context.Background(), o.Run); err != nil || st.State != Starting {
+		t.Errorf("%+v, %v", st, err)
+	}
+	lock.Close()
+	l.ends(Finished, 0).says("started: 1 rank on a:1")
+	exact(t, o, 3)
+}
+
+// A screen that takes nothing holds up neither status nor stop.
+func TestBlockedScreen(t *testing.T) {
+	o := options(t, 1)
+	o.Command = []string{"sh", "-c", "echo a; echo b; exec sleep 1000"}
+	seen, hold := make(chan bool, 9), make(chan bool)
+	defer close(hold)
+	o.Line = func(int, int, []byte) { seen <- true; <-hold }
+	l := begin(t, o)
+	<-seen
+	if st, err := Read(ctxTimeout(t, 20*time.Second), o.Run); err != nil || st.State != Running {
+		t.Errorf("%+v, %v", st, err)
+	}
+	if st, err := Stop(ctxTimeout(t, time.Minute), o.Run, ""); err != nil || st.State != Stopped {
+		t.Errorf("%+v, %v", st, err)
+	}
+	l.ends(Stopped, StoppedStatus)
+}
+
+func TestPipeWithoutReader(t *testing.T) {
+	o := options(t, 1)
+	o.Out = fifo(t)
+	s, err := New(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Run(context.Background()); err == nil || !strings.Contains(err.Error(), "start its reader first") {
+		t.Error(err)
+	}
+}
+
+// More commands wait than may: status is answered nevertheless.
+func TestManyCallers(t *testing.T) {
+	gate := fifo(t)
+	o := options(t, 1, "gate:0:3:"+gate, "every=100")
+	l := begin(t, o)
+	l.reaches(0, 3)
+	answers := make(chan error, 2*maxWaiting)
+	for range 2 * maxWaiting {
+		go func() {
+			_, err := Checkpoint(context.Background(), o.Run, "")
+			answers <- err
+		}()
+	}
+	for range maxWaiting {
+		if err := <-answers; err == nil || !strings.Contains(err.Error(), "others wait for a checkpoint") {
+			t.Error(err)
+		}
+	}
+	if st, err := Read(context.Background(), o.Run); err != nil || st.State != Running {
+		t.Errorf("%+v, %v", st, err)
+	}
+	open(t, gate)
+	for range maxWaiting {
+		if err := <-answers; err != nil {
+			t.Error(err)
+		}
+	}
+	l.ends(Finished, 0)
+}
+
+// A supervisor that is stopped: its record answers. When it goes on, its
+// helper and its ranks are still there.
+func TestStoppedSupervisor(t *testing.T) {
+	gate := fifo(t)
+	o := options(t, 1, "gate:0:8:"+gate)
+	p := startSupervisor(t, o)
+	p.await("rank 0 at point 8")
+	p.cmd.Process.Signal(syscall.SIGSTOP)
+	st, err := Read(context.Background(), o.Run)
+	if err != nil || st.State != Silent || !strings.Contains(st.Why, fmt.Sprint(p.cmd.Process.Pid)) || st.Last == nil {
+		t.Errorf("%+v, %v", st, err)
+	}
+	p.cmd.Process.Signal(syscall.SIGCONT)
+	open(t, gate)
+	p.await("finished")
+}
+
+// Looks are counted, not time.
+func TestSilence(t *testing.T) {
+	o := options(t, 1, "hang:0:3:1")
+	l := begin(t, o)
+	l.reaches(0, 3)
+	rank := l.pid(0, 1)
+	helper := parent(t, rank)
+	ended := awaitEnd(t, rank)
+	syscall.Kill(helper, syscall.SIGSTOP)
+	for range int(hostSilence/pingEvery) + 2 {
+		l.s.post(l.s.look)
+	}
+	l.await("nothing was heard from it")
+	ended() // it died with its helper, which was killed
+	l.ends(Finished, 0)
+}
