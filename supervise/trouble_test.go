@@ -12,6 +12,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // A set is not to blame for ranks that are killed from outside.
@@ -211,6 +213,9 @@ func TestStoppedSupervisor(t *testing.T) {
 	p := startSupervisor(t, o)
 	p.await("rank 0 at point 8")
 	p.cmd.Process.Signal(syscall.SIGSTOP)
+	if err := unix.Waitid(unix.P_PID, p.cmd.Process.Pid, nil, unix.WSTOPPED|unix.WNOWAIT, nil); err != nil {
+		t.Fatal(err)
+	}
 	st, err := Read(context.Background(), o.Run)
 	if err != nil || st.State != Silent || !strings.Contains(st.Why, fmt.Sprint(p.cmd.Process.Pid)) || st.Last == nil {
 		t.Errorf("%+v, %v", st, err)

@@ -74,7 +74,7 @@ func TestRanksUnsupervised(t *testing.T) {
 				}
 				dir, out := filepath.Join(folder, "ckpt"), filepath.Join(folder, "out.txt")
 				args := []string{program(t, "heat"), "-n", "96", "-check", "50", "-out", out}
-				const steps, n = 2400, 4
+				const steps, n = 10000, 4
 				want := filepath.Join(folder, "want.txt")
 				plain := newRun(t, program(t, "heat"), "-n", "96", "-check", "50", "-out", want, "-steps", fmt.Sprint(steps))
 				plain.start("-n", "4", "--every", "1h").finishes()
