@@ -24,6 +24,10 @@ import (
 // the next one is tried when it is due); both when the signal came and the
 // save failed. ctx is looked at only when there is something to do; a signal
 // that says stop is obeyed even if ctx was canceled by the same signal.
+//
+// In a run of several ranks a due point waits for the other ranks. If ctx ends
+// meanwhile, this rank has left the run: they may count on it staying where it
+// is, so all that it sends or receives after that fails.
 func (p *Run) Point(ctx context.Context) error {
 	p.points++
 	p.left--

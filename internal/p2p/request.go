@@ -294,7 +294,7 @@ func (e *Engine) WaitAny(rs []*Request) (int, Status, error) {
 			return i, r.status(), r.err
 		}
 		live = true
-		if on = r.waitsFor(); len(rs) > 1 {
+		if on = r.peer; len(rs) > 1 {
 			on = Any
 		}
 	}
@@ -316,9 +316,6 @@ func (e *Engine) WaitAny(rs []*Request) (int, Status, error) {
 	}
 	return at, rs[at].status(), rs[at].err
 }
-
-// waitsFor is the rank on which a request depends.
-func (r *Request) waitsFor() int { return r.peer }
 
 // Probe waits until a message can be received, and leaves it there.
 func (e *Engine) Probe(ctx uint32, from int, tag int32) (Status, error) {

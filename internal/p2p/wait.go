@@ -46,7 +46,7 @@ func (e *Engine) giveWay() {
 // wait runs the engine until r is done. The lock is held.
 func (e *Engine) wait(r *Request) error {
 	if !r.done {
-		if err := e.until(r.waitsFor(), func() bool { return r.done }); err != nil && !r.done {
+		if err := e.until(r.peer, func() bool { return r.done }); err != nil && !r.done {
 			return err
 		}
 	}
