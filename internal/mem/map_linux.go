@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 )
@@ -64,3 +65,16 @@ func Total() int64 {
 	}
 	return int64(si.Totalram) * int64(si.Unit)
 }
+
+// reserve takes n bytes of address space that nothing else gets.
+func reserve(n int) (unsafe.Pointer, error) {
+	p, err := unix.MmapPtr(-1, 0, nil, uintptr(pageUp(n)), unix.PROT_NONE, unix.MAP_PRIVATE|unix.MAP_ANON|unix.MAP_NORESERVE)
+	if err != nil {
+		return nil, fmt.Errorf("no address space for %d bytes: %w", n, err)
+	}
+	return p, nil
+}
+
+func unreserve(p unsafe.Pointer, n int) { unix.MunmapPtr(p, uintptr(pageUp(n))) }
+
+func pageUp(n int) int { return (max(n, 1) + 4095) &^ 4095 }

@@ -1,0 +1,59 @@
+package driver
+
+import (
+	"fmt"
+	"unsafe"
+)
+
+// Work is what a kernel in Go is given: a part of its work items, and the
+// arguments. The function is called once for each part, by several goroutines
+// at a time, and does the work of all items of the part, in loops of its own:
+//
+//	func saxpy(w *device.Work) {
+//		x, y, a := device.Slice[float32](w, 0), device.Slice[float32](w, 1), device.Value[float32](w, 2)
+//		lo, hi := w.Range(0)
+//		for i := lo; i < hi; i++ {
+//			y[i] += a * x[i]
+//		}
+//	}
+//
+// A part is whole in all dimensions but the last one that has more than one
+// item, and made of whole groups.
+type Work struct {
+	Global, Local [3]int   // as in Launch
+	Lo, Hi        [3]int   // the part
+	Args          [][]byte // buffers, local memory, scalars
+}
+
+// Range is the part's items in dimension d: lo ≤ i < hi.
+func (w *Work) Range(d int) (lo, hi int) { return w.Lo[d], w.Hi[d] }
+
+// Slice returns argument i, a buffer or local memory, as elements of type T.
+// Local memory is the part's own, and undefined at the start.
+func Slice[T any](w *Work, i int) []T {
+	p := w.bytes(i)
+	size := int(unsafe.Sizeof(*new(T)))
+	if len(p) == 0 {
+		return nil
+	}
+	if len(p)%size != 0 {
+		panic(fmt.Sprintf("argument %d has %d bytes, which are no elements of %d bytes", i, len(p), size))
+	}
+	return unsafe.Slice((*T)(unsafe.Pointer(unsafe.SliceData(p))), len(p)/size)
+}
+
+// Value returns argument i, a scalar.
+func Value[T any](w *Work, i int) T {
+	p := w.bytes(i)
+	if len(p) != int(unsafe.Sizeof(*new(T))) {
+		panic(fmt.Sprintf("argument %d has %d bytes, not %d", i, len(p), unsafe.Sizeof(*new(T))))
+	}
+	return *(*T)(unsafe.Pointer(unsafe.SliceData(p)))
+}
+
+func (w *Work) bytes(i int) []byte {
+	if i < 0 || i >= len(w.Args) {
+		panic(fmt.Sprintf("there is no argument %d, only %d", i, len(w.Args)))
+	}
+	return w.Args[i]
+}

@@ -1,0 +1,176 @@
+package mem
+
+import (
+	"errors"
+	"sort"
+	"sync"
+	"unsafe"
+
+	"github.com/zeebo/xxh3"
+)
+
+// Remote is memory whose bytes are not where its address says: they lie on
+// devices, or in host memory elsewhere. Its address range, made by Reserve,
+// only stands for it: it must not be touched.
+type Remote interface {
+	// Shape gives the dimensions of the memory's elements.
+	Shape() []uint64
+	// Places tells where bytes lo…hi are, in order and without gaps. What it
+	// says holds until a kernel is launched or the host is given the bytes.
+	Places(lo, hi int64) ([]Place, error)
+	// Host makes bytes lo…hi valid in host memory, for reading, and returns them.
+	Host(lo, hi int64) ([]byte, error)
+	// Target returns host memory for bytes lo…hi, which the caller overwrites:
+	// it is then the only valid copy.
+	Target(lo, hi int64) ([]byte, error)
+	// Fill puts bytes where they are wanted next, on a device if there is one:
+	// that is then the only valid copy. It may be called for several ranges at
+	// a time; p is free again when it returns.
+	Fill(off int64, p []byte) error
+}
+
+// Place says where consecutive bytes of a Remote are: in host memory, or in a
+// buffer of a device.
+type Place struct {
+	Len     int64
+	Host    []byte // nil: on Device
+	Device  Device
+	Buffer  any // what Device knows it by
+	Off     int64
+	Version uint64 // another one whenever a kernel could have written there; 0: always
+}
+
+// ErrNoRoom is what Freeze returns when the device has no memory for a copy.
+var ErrNoRoom = errors.New("no device memory for a snapshot")
+
+// Device does with its memory what a checkpoint needs.
+type Device interface {
+	// Name tells it from others, in messages.
+	Name() string
+	// Pin prepares staging memory for copies from the device. It is called once
+	// for each mapping, before Read is given parts of it.
+	Pin(p []byte) error
+	// Digests computes the XXH3-128 of all blocks of the extents, one after the
+	// other, as they are after all kernels launched so far. It waits for them.
+	Digests(at []Extent) ([]xxh3.Uint128, error)
+	// Freeze copies the extents on the device, as they are after all kernels
+	// launched so far; it need not wait. Kernels launched later don't change
+	// the copy. ErrNoRoom: there is no memory for that.
+	Freeze(at []Extent) (Frozen, error)
+	// Live gives access to the extents themselves. Nothing may change them
+	// until it is closed.
+	Live(at []Extent) (Frozen, error)
+	// Reserve makes room for snapshots of n bytes, as far as there is any.
+	Reserve(n int64)
+}
+
+// Extent is a run of bytes in a buffer, cut into blocks of Block bytes; the
+// last one may be shorter.
+type Extent struct {
+	Buffer   any
+	Off, Len int64
+	Block    int64
+}
+
+// Blocks is the number of blocks.
+func (e *Extent) Blocks() int {
+	if e.Len == 0 {
+		return 0
+	}
+	return int((e.Len + e.Block - 1) / e.Block)
+}
+
+// Frozen is data that stands still on a device. One goroutine at a time uses it.
+type Frozen interface {
+	// Digests is like Device.Digests, for blocks lo…hi of extent i.
+	Digests(i, lo, hi int) ([]xxh3.Uint128, error)
+	// Read starts to copy bytes from off on of extent i into dst, which lies in
+	// memory that was pinned.
+	Read(dst []byte, i int, off int64) error
+	// Mark returns a function that waits until all copies started so far are
+	// done. It may be called by another goroutine.
+	Mark() (wait func() error, err error)
+	// Close lets go of the data. No copy may be under way.
+	Close()
+}
+
+// remotes are all reserved ranges, by address.
+var remotes struct {
+	sync.RWMutex
+	list []reserved
+	make func(bytes int64) (unsafe.Pointer, error)
+}
+
+type reserved struct {
+	lo, hi uintptr
+	r      Remote
+}
+
+// Reserve gives r an address range of n bytes. It holds r alive until Unreserve.
+func Reserve(r Remote, n int64) (unsafe.Pointer, error) {
+	p, err := reserve(int(n))
+	if err != nil {
+		return nil, err
+	}
+	remotes.Lock()
+	defer remotes.Unlock()
+	i := sort.Search(len(remotes.list), func(i int) bool { return remotes.list[i].lo > uintptr(p) })
+	remotes.list = append(remotes.list, reserved{})
+	copy(remotes.list[i+1:], remotes.list[i:])
+	remotes.list[i] = reserved{uintptr(p), uintptr(p) + uintptr(n), r}
+	return p, nil
+}
+
+// Unreserve gives a range back.
+func Unreserve(p unsafe.Pointer) {
+	remotes.Lock()
+	defer remotes.Unlock()
+	i := find(uintptr(p))
+	if i < 0 || remotes.list[i].lo != uintptr(p) {
+		return
+	}
+	n := remotes.list[i].hi - remotes.list[i].lo
+	remotes.list = append(remotes.list[:i], remotes.list[i+1:]...)
+	unreserve(p, int(n))
+}
+
+// find returns the index of the range that holds addr, or -1.
+func find(addr uintptr) int {
+	i := sort.Search(len(remotes.list), func(i int) bool { return remotes.list[i].hi > addr })
+	if i < len(remotes.list) && remotes.list[i].lo <= addr {
+		return i
+	}
+	return -1
+}
+
+// FindRemote returns the Remote at an address, and where in it that is; nil
+// for ordinary memory.
+func FindRemote(p unsafe.Pointer) (Remote, int64) {
+	remotes.RLock()
+	defer remotes.RUnlock()
+	if len(remotes.list) == 0 {
+		return nil, 0
+	}
+	if i := find(uintptr(p)); i >= 0 {
+		return remotes.list[i].r, int64(uintptr(p) - remotes.list[i].lo)
+	}
+	return nil, 0
+}
+
+// MakeRemotes says how new Remotes are made, for state that is restored.
+func MakeRemotes(f func(bytes int64) (unsafe.Pointer, error)) {
+	remotes.Lock()
+	defer remotes.Unlock()
+	remotes.make = f
+}
+
+// NewRemote makes a Remote of n bytes and returns its address.
+func NewRemote(n int64) (unsafe.Pointer, error) {
+	remotes.RLock()
+	f := remotes.make
+	remotes.RUnlock()
+	if f == nil {
+		return nil, errors.New("this program has no devices")
+	}
+	return f(n)
+}
