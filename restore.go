@@ -78,6 +78,41 @@ func (p *Run) Restore(ctx context.Context) (bool, error) {
 	return table != nil, nil
 }
 
+// Rollback puts the values of the newest set back into the protected
+// variables, as Restore did, in the running program: after a device was lost
+// (see package device), or after anything else that spoiled the state. Nothing
+// else may use the variables meanwhile. It returns false when there is no set:
+// the program then sets up its initial values again, or ends.
+//
+// A run of several ranks goes back as a whole: there Rollback returns an error,
+// and the program ends with it; what started the ranks brings all of them back.
+func (p *Run) Rollback(ctx context.Context) (bool, error) {
+	if err := p.ready(); err != nil {
+		return false, err
+	}
+	if p.seat.Size > 1 {
+		return false, errors.New("cairn: one rank can't go back alone: end the program, and all ranks are brought back to their last set")
+	}
+	if err := p.await(ctx); err != nil {
+		return false, err
+	}
+	if _, err := p.files.entries(); err != nil { // forgets closed files
+		return false, fmt.Errorf("cairn: %w", err)
+	}
+	sets, err := p.dir.Sets()
+	if err != nil {
+		return false, fmt.Errorf("cairn: %w", err)
+	}
+	table, err := p.restoreAlone(ctx, sets)
+	if err != nil {
+		return false, fmt.Errorf("cairn: %w", err)
+	}
+	p.saver.Rewind(table)
+	p.unsaid, p.late = nil, ""
+	p.schedule()
+	return table != nil, nil
+}
+
 // restoreAlone loads the newest set that can be loaded. It returns nil if
 // there is none.
 func (p *Run) restoreAlone(ctx context.Context, sets []uint64) (*ckpt.Table, error) {

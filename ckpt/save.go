@@ -174,6 +174,16 @@ func (s *Saver) Collect(r Result) {
 	}
 }
 
+// Rewind says that the program's state is that of a set again; nil: of none.
+// No save may be under way.
+func (s *Saver) Rewind(to *Table) {
+	for _, h := range s.seen {
+		s.unwatch(h)
+	}
+	clear(s.seen)
+	s.prev = to
+}
+
 // Next returns the index that the next set gets. It is above every set that
 // was in the folder when the Saver was made.
 func (s *Saver) Next() uint64 { return s.next }

@@ -2,8 +2,11 @@ package graph
 
 import (
 	"fmt"
+	"reflect"
 	"slices"
 	"unsafe"
+
+	"github.com/cairnrun/cairn/internal/mem"
 )
 
 // poolKey tells pools apart.
@@ -75,7 +78,7 @@ func (c *Collector) assemble() (*Image, error) {
 				if err != nil {
 					return nil, err
 				}
-				img.Pools = append(img.Pools, Pool{Var: root, Owner: owner, Nth: nth, Elem: typeName(p.t), Form: p.form, Pointers: p.enc && p.form.Size > 0})
+				img.Pools = append(img.Pools, Pool{Var: root, Owner: owner, Nth: nth, Elem: typeName(p.t), Form: p.form, Pointers: p.enc && p.form.Size > 0, Remote: p.remote})
 			}
 			last, lastPool = k, n
 		}
@@ -132,6 +135,14 @@ func (c *Collector) shapes(img *Image, states []poolState) {
 		s, pool := &states[i], &img.Pools[i]
 		pool.Text = s.text && s.p.t == byteType && s.regions > 0
 		it := &c.items[s.first]
+		if pool.Remote && s.regions == 1 {
+			if r, _ := mem.FindRemote(it.ptr); r != nil {
+				if shape := r.Shape(); product(shape) == pool.Count {
+					pool.Shape = shape
+					continue
+				}
+			}
+		}
 		switch {
 		case pool.Text || pool.Form.Size == 0:
 			pool.Shape = []uint64{pool.Count}
@@ -149,6 +160,29 @@ func (c *Collector) shapes(img *Image, states []poolState) {
 			pool.Shape = []uint64{pool.Count}
 		}
 	}
+}
+
+func product(dims []uint64) uint64 {
+	n := uint64(1)
+	for _, d := range dims {
+		n *= d
+	}
+	return n
+}
+
+// memoryOf returns the address range of a variable that is a handle of a
+// mem.Remote, nil if it is none.
+func memoryOf(p *plan, ptr unsafe.Pointer) (unsafe.Pointer, int64) {
+	if p.kind != kCodec {
+		return nil, 0
+	}
+	h, ok := reflect.NewAt(p.t, ptr).Interface().(interface {
+		CairnMemory() (unsafe.Pointer, int64)
+	})
+	if !ok {
+		return nil, 0
+	}
+	return h.CairnMemory()
 }
 
 // vars fills in the variables.
@@ -172,6 +206,12 @@ func (c *Collector) vars(img *Image) {
 				}
 			}
 		}
+		if at, n := memoryOf(it.p, it.ptr); at != nil && n > 0 {
+			q := c.find(uintptr(at), &guess)
+			if q.lo == uintptr(at) && q.hi == q.lo+uintptr(n) && q.p.remote {
+				v.Data = uint64(q.region) + 1
+			}
+		}
 		img.Vars = append(img.Vars, v)
 	}
 	c.knownVars(img)
@@ -188,7 +228,7 @@ func (q *piece) position(addr uintptr) uint64 {
 }
 
 // encodeAll gives the pools their pieces.
-func (c *Collector) encodeAll(img *Image, states []poolState, mem []unsafe.Pointer) error {
+func (c *Collector) encodeAll(img *Image, states []poolState, regions []unsafe.Pointer) error {
 	used := 0
 	for i := range img.Pools {
 		p := &img.Pools[i]
@@ -217,11 +257,11 @@ func (c *Collector) encodeAll(img *Image, states []poolState, mem []unsafe.Point
 			continue
 		}
 		if !pool.Pointers {
-			pool.Pieces = append(pool.Pieces, view(mem[n], int(r.Count)*int(p.size)))
+			pool.Pieces = append(pool.Pieces, view(regions[n], int(r.Count)*int(p.size)))
 			continue
 		}
 		dst := pool.Pieces[0][int(r.Start)*p.form.Size:]
-		src := mem[n]
+		src := regions[n]
 		for k := uint64(0); ; {
 			if err := e.element(p.ops, src, dst); err != nil {
 				return err

@@ -22,7 +22,7 @@ func (b *Builder) Finish() error {
 		}
 	}
 	for i := range b.regs {
-		if g := &b.regs[i]; g.p != nil && g.p.hasBool {
+		if g := &b.regs[i]; g.p != nil && g.p.hasBool && !g.p.remote {
 			for k := uint64(0); k < g.n; k++ {
 				trueOrFalse(g.p, unsafe.Add(g.ptr, uintptr(k)*g.p.size))
 			}

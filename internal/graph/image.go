@@ -92,6 +92,7 @@ type Pool struct {
 	// Pointers says that the pool is encoded, and Pieces is one fresh buffer,
 	// valid until the next Collect. Otherwise Pieces are live memory.
 	Pointers bool     `json:"ptr,omitempty"`
+	Remote   bool     `json:"-"` // the pieces are addresses of a mem.Remote, which stand for bytes elsewhere
 	Pieces   [][]byte `json:"-"`
 }
 

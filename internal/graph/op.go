@@ -98,6 +98,9 @@ func (c *compiler) add(p *plan, form hdf5.Type, moff uintptr, foff int) error {
 	case kArray:
 		return c.array(p, form, moff, foff, wrong)
 	case kStruct:
+		if p.remote {
+			return c.add(p.fields[0].p, form, moff, foff)
+		}
 		if !p.enc && form.Equal(p.form) {
 			c.emit(op{kind: opCopy, moff: moff, foff: foff, n: int(p.size)})
 			return nil

@@ -63,6 +63,7 @@ type plan struct {
 	direct   bool   // an interface holds it in its data word
 	hasCodec bool   // contains kCodec by value
 	hasBool  bool   // contains a bool by value
+	remote   bool   // elements of a mem.Remote: their address must not be touched
 	ordered  bool   // as keys they are put in order
 
 	kids []*plan // types it contains or refers to, in order

@@ -9,6 +9,7 @@ import (
 	"unsafe"
 
 	"github.com/cairnrun/cairn/hdf5"
+	"github.com/cairnrun/cairn/internal/mem"
 )
 
 // Options for Prepare.
@@ -96,8 +97,7 @@ func Prepare(roots []Root, saved *Image, env *Env, opt Options) (*Builder, error
 	if need > uint64(opt.Limit) {
 		return nil, invalid("the state needs %d bytes, the limit is %d", need, opt.Limit)
 	}
-	b.allocate()
-	return b, nil
+	return b, b.allocate()
 }
 
 // match pairs variables and dynamic types of the set and the program.
@@ -296,7 +296,9 @@ func (b *Builder) checkRegions() (need uint64, err error) {
 		if hi != 0 || bytes > 1<<46 {
 			return 0, invalid("region %d has %d elements of %d bytes", i, r.Count, t.p.size)
 		}
-		need += bytes
+		if !t.p.remote { // those who make it know what fits
+			need += bytes
+		}
 		if need > 1<<62 {
 			return 0, invalid("the state is too large")
 		}
@@ -378,11 +380,23 @@ func (b *Builder) place() error {
 	}
 	for i, v := range b.img.Vars {
 		r := b.roots[i]
-		if v.Data == 0 || r.p == nil || r.p.kind != kSlice {
+		if v.Data == 0 || r.p == nil {
 			continue
 		}
 		if v.Data > uint64(len(b.regs)) {
 			return invalid("%s: no region %d", v.Name, v.Data-1)
+		}
+		if g := &b.regs[v.Data-1]; g.p != nil && g.p.remote && g.ptr == nil {
+			at, n := memoryOf(r.p, r.ptr)
+			sp := span{uintptr(at), uintptr(at) + uintptr(n)}
+			if at != nil && uint64(n) == g.n*uint64(g.p.size) && !b.overlaps(sp) {
+				g.ptr = at
+				b.inPlace = append(b.inPlace, sp)
+			}
+			continue
+		}
+		if r.p.kind != kSlice {
+			continue
 		}
 		g, e := &b.regs[v.Data-1], r.p.elem
 		s := (*sliceHeader)(r.ptr)
@@ -418,7 +432,7 @@ const (
 )
 
 // allocate gives memory to all regions that have none.
-func (b *Builder) allocate() {
+func (b *Builder) allocate() error {
 	for i := range b.pools {
 		t := &b.pools[i]
 		if t.p == nil {
@@ -439,6 +453,13 @@ func (b *Builder) allocate() {
 			if g.ptr != nil {
 				continue
 			}
+			if t.p.remote && g.n > 0 {
+				var err error
+				if g.ptr, err = mem.NewRemote(int64(g.n) * int64(t.p.size)); err != nil {
+					return err
+				}
+				continue
+			}
 			if !carve || g.n*uint64(t.p.size) > slabBytes/4 || g.n == 0 {
 				g.ptr = allocate(t.p, g.n)
 				pending -= min(pending, g.n)
@@ -455,6 +476,7 @@ func (b *Builder) allocate() {
 			}
 		}
 	}
+	return nil
 }
 
 // allocate makes n zero elements of p, in memory that the garbage collector

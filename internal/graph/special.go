@@ -22,7 +22,13 @@ var (
 	recordType  = reflect.TypeFor[record]()
 	wordType    = reflect.TypeFor[big.Word]()
 	staterType  = reflect.TypeFor[stater]()
+	cellType    = reflect.TypeFor[cell]()
 )
+
+// cell is an element of memory that lies on a device: a struct of one field,
+// stored as that field is. The slices of such elements have addresses of a
+// mem.Remote.
+type cell interface{ CairnCell() }
 
 // pair is an entry in the stand-in of a sync.Map.
 type pair struct{ Key, Val any }
@@ -129,6 +135,15 @@ func (p *plan) special() bool {
 		p.kind, p.enc, p.hasCodec = kCodec, true, true
 		p.form = reference("obj", "off", "len", "cap")
 		p.elem = p.kid(shell(recordType))
+		return true
+	}
+	if t.Kind() == reflect.Struct && t.NumField() == 1 && t.Implements(cellType) {
+		p.structure()
+		if p.remote = true; p.enc || p.hasBool || p.size == 0 {
+			p.opaque("arrays of devices hold numbers only")
+			return true
+		}
+		p.form = p.fields[0].p.form
 		return true
 	}
 	if pkg == "" {

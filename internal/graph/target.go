@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"sort"
 	"unsafe"
+
+	"github.com/cairnrun/cairn/internal/mem"
 )
 
 // Target is a pool that the caller has to fill before it calls Finish, either
@@ -11,6 +13,7 @@ import (
 type Target struct {
 	Pool   int
 	Direct bool // Pieces are the final memory
+	Remote bool // … which stands for bytes elsewhere: see mem.Remote
 	// Pieces take the raw bytes of the pool. There are none for pointer-free
 	// pools in a foreign form: use Fill.
 	Pieces [][]byte
@@ -25,7 +28,7 @@ func (b *Builder) Targets() []Target {
 		if pool.Form.Size == 0 || pool.Count == 0 || p.p == nil {
 			continue
 		}
-		t := Target{Pool: i, Direct: p.direct, b: b}
+		t := Target{Pool: i, Direct: p.direct, Remote: p.p.remote && p.direct, b: b}
 		switch {
 		case p.direct:
 			t.Pieces = make([][]byte, 0, len(p.regions))
@@ -73,6 +76,17 @@ func (t *Target) Fill(off int64, src []byte) error {
 		n := min(r.Count-skip, uint64(len(src)/size))
 		dst := unsafe.Add(g.ptr, uintptr(skip)*p.p.size)
 		part := src[:int(n)*size]
+		if p.p.remote {
+			r, off := mem.FindRemote(dst)
+			if r == nil {
+				return fmt.Errorf("%s: its memory is gone", t.b.img.Vars[pool.Var].Name)
+			}
+			host, err := r.Target(off, off+int64(n)*int64(p.p.size))
+			if err != nil {
+				return err
+			}
+			dst = unsafe.Pointer(unsafe.SliceData(host))
+		}
 		if p.direct {
 			copy(view(dst, len(part)), part)
 		} else if err := convert(p.ops, p.p.size, dst, part, size); err != nil {

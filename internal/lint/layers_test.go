@@ -24,10 +24,10 @@ const (
 // layers are the module's packages, bottom to top. A package imports only
 // what stands below it. "x/*" is everything under x; "." is the root.
 var layers = [][]string{
-	{"internal/vfs", "internal/mem", "internal/dl", "internal/control", "transport"},
-	{"hdf5", "store", "transport/*", "coord"},
+	{"internal/vfs", "internal/mem", "internal/dl", "internal/control", "transport", "device/driver"},
+	{"hdf5", "store", "transport/*", "coord", "device/*", "internal/snap"},
 	{"internal/graph", "internal/p2p"},
-	{"ckpt", "mpi"},
+	{"ckpt", "mpi", "device"},
 	{".", "supervise"},
 	{"internal/journey"},
 	programs,
