@@ -63,7 +63,7 @@ func (p *Run) Restore(ctx context.Context) (bool, error) {
 	if err != nil {
 		return false, fmt.Errorf("cairn: %w", err)
 	}
-	p.saver.Reserve(imageBytes(img))
+	p.saver.Reserve(img)
 	p.held = time.Duration(imageBytes(img)) // until one is measured: a nanosecond per byte
 	p.restored = true
 	p.files.resuming = false

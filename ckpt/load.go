@@ -7,6 +7,7 @@ import (
 	"runtime"
 	"sync"
 	"sync/atomic"
+	"unsafe"
 
 	"github.com/cairnrun/cairn/internal/graph"
 	"github.com/cairnrun/cairn/internal/mem"
@@ -36,7 +37,9 @@ func (s *Set) Load(ctx context.Context, img *graph.Image, roots []graph.Root, en
 			return fmt.Errorf("%w: pool %d has no dataset", ErrCorrupt, t.Pool)
 		}
 		want[i] = true
-		if t.Direct {
+		if t.Remote {
+			sinks[i].fill = fillRemote(newBlob(t.Pieces))
+		} else if t.Direct {
 			sinks[i].blob = newBlob(t.Pieces)
 		} else {
 			sinks[i].fill = t.Fill
@@ -46,6 +49,27 @@ func (s *Set) Load(ctx context.Context, img *graph.Image, roots []graph.Root, en
 		return err
 	}
 	return invalid(b.Finish())
+}
+
+// fillRemote takes bytes for memory that lies elsewhere.
+func fillRemote(b blob) func(off int64, src []byte) error {
+	return func(off int64, src []byte) error {
+		var err error
+		b.each(off, len(src), func(p []byte) {
+			part := src[:len(p)]
+			src = src[len(p):]
+			if err != nil {
+				return
+			}
+			r, at := mem.FindRemote(unsafe.Pointer(unsafe.SliceData(p)))
+			if r == nil {
+				err = errors.New("memory of an array was freed while it was restored")
+				return
+			}
+			err = r.Fill(at, part)
+		})
+		return err
+	}
 }
 
 // invalid marks an error of the graph package about an impossible image as damage.

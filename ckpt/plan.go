@@ -3,9 +3,12 @@ package ckpt
 import (
 	"encoding/binary"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"slices"
 	"sort"
 	"strings"
+	"unsafe"
 
 	"github.com/cairnrun/cairn/hdf5"
 	"github.com/cairnrun/cairn/internal/graph"
@@ -98,6 +101,7 @@ func (b *blob) zero(off int64, n int) bool {
 type layout struct {
 	datasets []Dataset
 	blobs    []blob
+	remote   []bool // the pieces stand for memory elsewhere, see resolve
 	blocks   int
 	bytes    int64
 }
@@ -108,7 +112,10 @@ func (l *layout) add(d Dataset, pieces [][]byte) {
 	l.bytes += d.Size
 	l.datasets = append(l.datasets, d)
 	l.blobs = append(l.blobs, newBlob(pieces))
+	l.remote = append(l.remote, false)
 }
+
+func (l *layout) anyRemote() bool { return slices.Contains(l.remote, true) }
 
 // addText adds a text as a scalar dataset.
 func (l *layout) addText(path string, text []byte) {
@@ -159,8 +166,34 @@ func planImage(img *graph.Image, files []FileEntry) (*layout, error) {
 			continue
 		}
 		l.addArray(d, p.Form, p.Shape, p.Pieces)
+		if !p.Remote {
+			continue
+		}
+		last := len(l.datasets) - 1
+		if l.datasets[last].Chunk != nil {
+			l.remote[last] = true
+		} else if err := l.fetch(last); err != nil {
+			return nil, fmt.Errorf("%s: %w", d.Var, err)
+		}
 	}
 	return l, nil
+}
+
+// fetch brings a small dataset from where it lies.
+func (l *layout) fetch(i int) error {
+	pieces := make([][]byte, len(l.blobs[i].pieces))
+	for k, p := range l.blobs[i].pieces {
+		r, at := mem.FindRemote(unsafe.Pointer(unsafe.SliceData(p)))
+		if r == nil {
+			return errors.New("its memory is gone: it was freed")
+		}
+		var err error
+		if pieces[k], err = r.Host(at, at+int64(len(p))); err != nil {
+			return err
+		}
+	}
+	l.blobs[i] = newBlob(pieces)
+	return nil
 }
 
 // addArray adds a dataset of elements of type t, choosing its blocks.
@@ -230,12 +263,17 @@ func gcd(a, b uint64) uint64 {
 
 // poolPaths names the datasets of the pools: MemBlocks/x for the values of
 // variable x if they are in one pool, else MemBlocks/x/<element type>; the
-// tables of references are under Context/Pointers.
+// tables of references are under Context/Pointers. What a variable has on
+// devices is its value; all else of it is under Context/State then.
 func poolPaths(img *graph.Image) []string {
 	plain := make(map[int]int) // variable → its pools without pointers
+	far := make(map[int]int)   // … → those on devices
 	for _, p := range img.Pools {
 		if !p.Pointers && p.Form.Size > 0 {
 			plain[p.Var]++
+			if p.Remote {
+				far[p.Var]++
+			}
 		}
 	}
 	out := make([]string, len(img.Pools))
@@ -245,7 +283,9 @@ func poolPaths(img *graph.Image) []string {
 		switch {
 		case p.Pointers:
 			out[i] = "Context/Pointers/" + name + "/" + linkName(p.Elem)
-		case plain[p.Var] == 1:
+		case far[p.Var] > 0 && !p.Remote:
+			out[i] = "Context/State/" + name + "/" + linkName(p.Elem)
+		case plain[p.Var] == 1 || far[p.Var] == 1:
 			out[i] = "MemBlocks/" + name
 		default:
 			out[i] = "MemBlocks/" + name + "/" + linkName(p.Elem)

@@ -258,7 +258,7 @@ func (w *remoteWriter) Begin(job Job) {
 }
 
 func (w *remoteWriter) Put(s Segment) {
-	hurry := len(w.staging.Free()) == 0
+	hurry := len(w.staging.Free()) == 0 || s.Digests != nil
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.gone != nil {

@@ -48,28 +48,10 @@ type Saver struct {
 	seen    map[string]*history // by dataset path
 	pending <-chan Result
 	grown   chan struct{} // closed when a Reserve under way has ended
+	flying  *copying      // the save under way
+	mu      sync.Mutex
+	pinned  map[mem.Device]int // mappings of the staging memory that a device knows
 }
-
-// history is what a Saver remembers of a dataset between saves.
-type history struct {
-	spans   []span
-	block   int64
-	changed float64 // share of blocks that differed last time; -1: unknown
-	watched bool    // the kernel tracks writes to it …
-	armed   bool    // … and has been asked once
-	dirty   []bool  // blocks written since the previous set, as far as scanned
-	rest    int     // saves to let pass before watching it again
-}
-
-type span struct{ addr, size uintptr }
-
-const (
-	// minWatch is the smallest piece of memory worth tracking.
-	minWatch = 256 << 10
-	// sparse is the share of changed blocks below which tracking pays, dense
-	// the one above which it is given up, and copying at once beats digesting first.
-	sparse, dense = 0.25, 0.5
-)
 
 // NewSaver returns a Saver for dir. prev is the set that was restored, if
 // any: the first save is then differential already.
@@ -113,23 +95,57 @@ func NewSaver(dir *store.Dir, prev *Table, opts Options) (*Saver, error) {
 	return s, nil
 }
 
-// Reserve makes staging memory for n bytes in the background, so that the
-// first save does not pay for it.
-func (s *Saver) Reserve(n int64) {
+// Reserve makes staging memory for an image in the background, so that the
+// first save does not pay for it, and room on devices for what is there.
+func (s *Saver) Reserve(img *graph.Image) {
 	if s.grown != nil || s.pending != nil {
 		return
+	}
+	near, far := int64(0), make(map[mem.Device]int64)
+	for i := range img.Pools {
+		p := &img.Pools[i]
+		if !p.Remote {
+			near += int64(p.Bytes())
+			continue
+		}
+		for _, piece := range p.Pieces {
+			r, at := mem.FindRemote(unsafe.Pointer(unsafe.SliceData(piece)))
+			if r == nil {
+				continue
+			}
+			places, _ := r.Places(at, at+int64(len(piece))) // an error shows when it is saved
+			for _, pl := range places {
+				if pl.Host != nil {
+					near += pl.Len
+				} else {
+					far[pl.Device] += pl.Len
+				}
+			}
+		}
 	}
 	done := make(chan struct{})
 	s.grown = done
 	go func() {
 		defer close(done)
-		s.grow(n) // an error shows next time
+		if s.grow(near, len(far) > 0) != nil { // an error shows next time
+			return
+		}
+		for dev, n := range far {
+			if s.pin(dev) == nil {
+				dev.Reserve(n)
+			}
+		}
 	}()
 }
 
-// grow makes staging memory for n bytes, and for every copier to fill some.
-func (s *Saver) grow(n int64) error {
-	err := s.staging.Grow(int(n/mem.SegmentSize) + copiers() + 1)
+// grow makes staging memory for n bytes, for every copier to fill some, and
+// for a drain if there is one.
+func (s *Saver) grow(n int64, drain bool) error {
+	segments := int(n/mem.SegmentSize) + copiers() + 1
+	if drain {
+		segments += ringSegments
+	}
+	err := s.staging.Grow(segments)
 	if w, ok := s.writer.(interface{ share() error }); ok && err == nil {
 		err = w.share()
 	}
@@ -148,12 +164,16 @@ func (s *Saver) Done() <-chan Result { return s.pending }
 // Collect takes the outcome of a save in.
 func (s *Saver) Collect(r Result) {
 	s.pending = nil
+	defer func() { s.flying = nil }()
 	if r.Err != nil {
 		return
 	}
 	for i := range r.Table.Datasets {
 		d := &r.Table.Datasets[i]
 		h := s.seen[d.Path]
+		if c := s.flying; h != nil && c != nil {
+			h.versions = c.versions[i]
+		}
 		if h == nil {
 			continue
 		}
@@ -212,6 +232,7 @@ func (s *Saver) Close() {
 		<-s.grown
 	}
 	s.writer.Close()
+	s.unpin()
 	if s.tracker != nil {
 		s.tracker.Close()
 	}
@@ -238,10 +259,14 @@ func (s *Saver) Save(ctx context.Context, img *graph.Image, files []FileEntry, n
 		<-s.grown
 		s.grown = nil
 	}
-	c := s.prepare(l)
-	if err := s.grow(c.bytes); err != nil {
+	c, err := s.prepare(l)
+	if err != nil {
 		return 0, err
 	}
+	if err := s.grow(c.bytes, len(c.far) > 0); err != nil {
+		return 0, err
+	}
+	held := c.holdFar() // devices begin at once
 	job := Job{
 		Header: Header{
 			Format: Format, Set: s.next, Rank: s.opts.Rank, Ranks: s.opts.Ranks,
@@ -251,12 +276,19 @@ func (s *Saver) Save(ctx context.Context, img *graph.Image, files []FileEntry, n
 		Previous: s.prev, WriteFirst: c.writeFirst,
 	}
 	if c.writeFirst && s.opts.Compression == None {
-		job.Estimate = c.bytes
+		job.Estimate = c.bytes + c.farBytes
 	}
 	s.next++
 	s.writer.Begin(job)
 	tail := Tail{Marks: c.marks, Inline: c.inline(), Sync: writtenFiles(files)}
-	if err := c.run(ctx); err != nil {
+	err = c.run(ctx)
+	if e := held(); err == nil {
+		err = e
+	}
+	if err != nil {
+		for _, t := range c.far {
+			t.close()
+		}
 		s.Collect(<-s.writer.Abort(err))
 		return 0, err
 	}
@@ -266,7 +298,20 @@ func (s *Saver) Save(ctx context.Context, img *graph.Image, files []FileEntry, n
 		note.Tracking = s.noTrack
 	}
 	tail.Note = note
-	s.pending = s.writer.Commit(tail)
+	s.flying = c
+	if len(c.far) == 0 {
+		s.pending = s.writer.Commit(tail)
+		return job.Header.Set, nil
+	}
+	done := make(chan Result, 1)
+	s.pending = done
+	go func() {
+		if err := c.drainFar(); err != nil {
+			done <- <-s.writer.Abort(err)
+			return
+		}
+		done <- <-s.writer.Commit(tail)
+	}()
 	return job.Header.Set, nil
 }
 
@@ -290,7 +335,11 @@ type copying struct {
 	force      []bool    // per base of the previous set: move its blocks
 	bases      []Base    // bases of the previous set that stay
 	marks      []Mark
-	bytes      int64 // at most to be staged
+	bytes      int64      // at most to be staged while the program is held
+	near       []blob     // where the program's own bytes are
+	far        []*farTask // … and what is on devices
+	farBytes   int64
+	versions   [][]uint64 // per dataset, of what is on devices
 	writeFirst bool
 	finding    string
 
@@ -301,12 +350,15 @@ type copying struct {
 type blockRange struct{ dataset, lo, hi int }
 
 // prepare decides, dataset by dataset, how changes are found.
-func (s *Saver) prepare(l *layout) *copying {
+func (s *Saver) prepare(l *layout) (*copying, error) {
 	n := len(l.datasets)
-	c := &copying{s: s, l: l, old: make([][]Block, n), look: make([][]bool, n), digest: make([]bool, n), marks: make([]Mark, l.blocks)}
+	c := &copying{s: s, l: l, old: make([][]Block, n), look: make([][]bool, n), digest: make([]bool, n), marks: make([]Mark, l.blocks), near: l.blobs, versions: make([][]uint64, n)}
+	if l.anyRemote() {
+		c.near = slices.Clone(l.blobs)
+	}
 	c.retire()
 	s.forget(l)
-	var copied, digested, tracked int64
+	var copied, digested, tracked, far int64
 	c.writeFirst = true
 	for i := range l.datasets {
 		d := &l.datasets[i]
@@ -329,29 +381,49 @@ func (s *Saver) prepare(l *layout) *copying {
 				h.dirty[k] = true
 			}
 		}
-		candidates := s.scan(d, h, &l.blobs[i])
-		size := d.Size
+		var runs []farRun
+		candidates, size := -1, d.Size
+		if l.remote[i] {
+			var err error
+			if c.near[i], runs, err = resolve(d, &l.blobs[i]); err != nil {
+				return nil, fmt.Errorf("%s: %w", d.Var, err)
+			}
+			for _, r := range runs {
+				size -= r.at.Len
+			}
+			c.farBytes += c.assign(i, runs, h)
+			if far += d.Size - size; size == 0 {
+				continue
+			}
+		} else {
+			candidates = s.scan(d, h, &l.blobs[i])
+		}
+		here := size
 		switch {
 		case c.old[i] != nil && candidates >= 0 && float64(candidates) <= dense*float64(len(h.dirty)):
 			c.look[i] = h.dirty
 			size = int64(candidates) * d.Block
-			tracked += d.Size
+			tracked += here
 			c.writeFirst = false
 		case c.old[i] != nil && h.changed >= 0 && h.changed <= dense:
 			c.digest[i] = true
-			size = int64(h.changed*float64(d.Size)) + d.Block
-			digested += d.Size
+			size = int64(h.changed*float64(here)) + d.Block
+			digested += here
 			c.writeFirst = false
 		default:
-			copied += d.Size
+			copied += here
 			if c.old[i] != nil && h.changed < 0 { // not known yet: see before writing
 				c.writeFirst = false
 			}
 		}
 		c.bytes += size
 		const step = mem.SegmentSize / BlockSize
-		for lo := 0; lo < d.blocks(); lo += step {
-			c.ranges = append(c.ranges, blockRange{i, lo, min(lo+step, d.blocks())})
+		at := 0
+		for _, r := range append(runs, farRun{lo: d.blocks()}) {
+			for ; at < r.lo; at += step {
+				c.ranges = append(c.ranges, blockRange{i, at, min(at+step, r.lo)})
+			}
+			at = r.hi
 		}
 	}
 	c.finding = "copy"
@@ -360,29 +432,10 @@ func (s *Saver) prepare(l *layout) *copying {
 	} else if tracked > copied {
 		c.finding = "kernel"
 	}
-	return c
-}
-
-// forget ends the tracking of datasets that are gone or lie elsewhere now,
-// before any is begun: memory has one history, else what one scan takes
-// another one would miss.
-func (s *Saver) forget(l *layout) {
-	at := make(map[string]int, len(l.datasets))
-	for i := range l.datasets {
-		if l.datasets[i].Chunk != nil {
-			at[l.datasets[i].Path] = i
-		}
+	if far > copied+digested+tracked {
+		c.finding = "device"
 	}
-	for path, h := range s.seen {
-		i, ok := at[path]
-		if ok && h.block == l.datasets[i].Block && len(h.dirty) == l.datasets[i].blocks() && slices.Equal(h.spans, spansOf(l.blobs[i].pieces)) {
-			continue
-		}
-		s.unwatch(h)
-		if h.dirty = nil; !ok {
-			delete(s.seen, path)
-		}
-	}
+	return c, nil
 }
 
 // retire chooses the bases that must go so that no set ever needs more than
@@ -416,79 +469,6 @@ func (c *copying) retire() {
 			c.bases = append(c.bases, b)
 		}
 	}
-}
-
-func spansOf(pieces [][]byte) []span {
-	out := make([]span, len(pieces))
-	for i, p := range pieces {
-		out[i] = span{uintptr(unsafe.Pointer(unsafe.SliceData(p))), uintptr(len(p))}
-	}
-	return out
-}
-
-// scan brings h.dirty up to date and returns how many blocks are set, or -1
-// when the kernel does not know. It starts and ends tracking by what was seen.
-func (s *Saver) scan(d *Dataset, h *history, b *blob) int {
-	if s.tracker == nil || len(b.pieces) == 0 || d.Size/int64(len(b.pieces)) < minWatch {
-		return -1
-	}
-	if !h.watched {
-		if h.rest > 0 {
-			h.rest--
-			return -1
-		}
-		if h.changed < 0 || h.changed > sparse {
-			return -1
-		}
-		h.watched = true
-		for _, p := range b.pieces {
-			if s.tracker.Watch(p) != nil {
-				s.unwatch(h)
-				h.rest = 1 << 20
-				return -1
-			}
-		}
-	}
-	known := h.armed
-	var base int64
-	for _, p := range b.pieces {
-		err := s.tracker.Scan(p, func(lo, hi int) {
-			for k := (base + int64(lo)) / d.Block; k*d.Block < base+int64(hi); k++ {
-				h.dirty[k] = true
-			}
-		})
-		if err != nil {
-			s.unwatch(h)
-			h.rest = 1 << 20
-			return -1
-		}
-		base += int64(len(p))
-	}
-	h.armed = true
-	if !known {
-		return -1
-	}
-	n := 0
-	for _, v := range h.dirty {
-		if v {
-			n++
-		}
-	}
-	if float64(n) > dense*float64(len(h.dirty)) {
-		s.unwatch(h)
-		h.rest = 8
-	}
-	return n
-}
-
-// unwatch ends tracking: from now on every block may have been written.
-func (s *Saver) unwatch(h *history) {
-	if h.watched {
-		for _, sp := range h.spans {
-			s.tracker.Unwatch(sp.addr, sp.size)
-		}
-	}
-	h.watched, h.armed = false, false
 }
 
 // inline copies the datasets that go with the metadata.
@@ -541,7 +521,7 @@ func (c *copying) work(ctx context.Context) error {
 			return nil
 		}
 		i := c.ranges[r].dataset
-		d, b, old, look := &c.l.datasets[i], &c.l.blobs[i], c.old[i], c.look[i]
+		d, b, old, look := &c.l.datasets[i], &c.near[i], c.old[i], c.look[i]
 		for k := c.ranges[r].lo; k < c.ranges[r].hi; k++ {
 			off, n := int64(k)*d.Block, d.blockLen(k)
 			may := old != nil && c.mayKeep(&old[k])

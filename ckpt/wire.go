@@ -15,6 +15,8 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/zeebo/xxh3"
+
 	"github.com/cairnrun/cairn/internal/mem"
 )
 
@@ -28,7 +30,8 @@ import (
 //	grow      segments u32; descriptor: the memory they are in
 //	begin     flags u32 | estimate i64 | text(JSON Header) |
 //	          with previousHere: text(JSON of a Table without rows) | rows of 24 bytes
-//	put       segment u32 | used u32 | flags u32 | items of 4 × i32
+//	put       segment u32 | used u32 | flags u32 | items of 4 × i32 |
+//	          with digestsHere: a digest of 2 × u64 per item
 //	commit    text(JSON tailText) | bytes(marks) | n u32 | n × (dataset u32 | bytes(content))
 //	abort     why
 //	line      set u64
@@ -58,7 +61,7 @@ const (
 )
 
 // wireVersion is spoken by both sides, or there is no conversation.
-const wireVersion = 1
+const wireVersion = 2
 
 const wireHead = 16
 
@@ -68,6 +71,7 @@ const (
 	flagPreviousLast // kept blocks refer to the set that the helper made last
 	flagPreviousHere // … to the table that follows
 	flagHurry        // the program waits for segments
+	flagDigestsHere  // the items' digests follow them
 )
 
 // errProtocol marks what no honest peer sends.
@@ -302,13 +306,16 @@ func encodeBegin(job *Job, last bool) ([][]byte, error) {
 	return out, nil
 }
 
-const itemBytes = 16
+const itemBytes, digestBytes = 16, 16
 
 func encodePut(s *Segment, hurry bool) []byte {
-	out := make([]byte, 0, 12+itemBytes*len(s.Items))
+	out := make([]byte, 0, 12+itemBytes*len(s.Items)+digestBytes*len(s.Digests))
 	flags := uint32(0)
 	if hurry {
 		flags = flagHurry
+	}
+	if s.Digests != nil {
+		flags |= flagDigestsHere
 	}
 	for _, v := range []uint32{uint32(s.Index), uint32(s.Used), flags} {
 		out = binary.LittleEndian.AppendUint32(out, v)
@@ -318,17 +325,32 @@ func encodePut(s *Segment, hurry bool) []byte {
 			out = binary.LittleEndian.AppendUint32(out, uint32(v))
 		}
 	}
+	for _, d := range s.Digests {
+		out = binary.LittleEndian.AppendUint64(out, d.Lo)
+		out = binary.LittleEndian.AppendUint64(out, d.Hi)
+	}
 	return out
 }
 
 func decodePut(c *cursor) (s Segment, hurry bool, err error) {
 	s.Index, s.Used = int(c.u32()), int(c.u32())
-	hurry = c.u32()&flagHurry != 0
-	rows := c.rest()
-	if c.bad || len(rows)%itemBytes != 0 {
+	flags := c.u32()
+	hurry = flags&flagHurry != 0
+	rows, size := c.rest(), itemBytes
+	if flags&flagDigestsHere != 0 {
+		size += digestBytes
+	}
+	if c.bad || len(rows)%size != 0 {
 		return s, false, fmt.Errorf("%w: items of a segment", errProtocol)
 	}
-	s.Items = make([]Item, len(rows)/itemBytes)
+	s.Items = make([]Item, len(rows)/size)
+	if flags&flagDigestsHere != 0 {
+		s.Digests = make([]xxh3.Uint128, len(s.Items))
+		for i := range s.Digests {
+			p := rows[len(s.Items)*itemBytes+i*digestBytes:]
+			s.Digests[i] = xxh3.Uint128{Lo: binary.LittleEndian.Uint64(p), Hi: binary.LittleEndian.Uint64(p[8:])}
+		}
+	}
 	for i := range s.Items {
 		r := rows[i*itemBytes:]
 		at := func(k int) int32 { return int32(binary.LittleEndian.Uint32(r[4*k:])) }

@@ -50,6 +50,9 @@ type Segment struct {
 	Index int
 	Used  int // bytes
 	Items []Item
+	// Digests of the items, where they are known already: nil otherwise. Those
+	// segments come after the program went on, and hold no block to be dropped.
+	Digests []xxh3.Uint128
 }
 
 // Item is a block in a segment.
@@ -215,7 +218,7 @@ func (w *fileWriter) open() {
 const writers = 4
 
 func (w *fileWriter) Put(s Segment) {
-	if len(w.staging.Free()) == 0 {
+	if len(w.staging.Free()) == 0 || s.Digests != nil {
 		w.hurry()
 	}
 	w.queue <- s
@@ -259,6 +262,10 @@ func (w *fileWriter) digest(s Segment) {
 	data := w.staging.Segment(s.Index)
 	for i, it := range s.Items {
 		d := &w.job.Header.Datasets[it.Dataset]
+		if s.Digests != nil {
+			w.table[d.First+int(it.Block)].Digest = s.Digests[i]
+			continue
+		}
 		dig := mem.Digest(data[it.Off : it.Off+it.Len])
 		row := d.First + int(it.Block)
 		w.table[row].Digest = dig

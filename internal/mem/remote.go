@@ -50,6 +50,8 @@ type Device interface {
 	// Pin prepares staging memory for copies from the device. It is called once
 	// for each mapping, before Read is given parts of it.
 	Pin(p []byte) error
+	// Unpin ends that, before the memory is given back.
+	Unpin(p []byte)
 	// Digests computes the XXH3-128 of all blocks of the extents, one after the
 	// other, as they are after all kernels launched so far. It waits for them.
 	Digests(at []Extent) ([]xxh3.Uint128, error)

@@ -77,6 +77,15 @@ func (s *Staging) Attach(f *os.File, n int) error {
 // Len returns the number of segments.
 func (s *Staging) Len() int { return len(s.segments) }
 
+// Maps returns the memory, in the pieces in which it was made.
+func (s *Staging) Maps() [][]byte {
+	out := make([][]byte, len(s.maps))
+	for i, m := range s.maps {
+		out[i] = m.data
+	}
+	return out
+}
+
 // Free is where free segments are taken from.
 func (s *Staging) Free() <-chan int { return s.free }
 

@@ -1,0 +1,499 @@
+package ckpt
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+	"unsafe"
+
+	"github.com/zeebo/xxh3"
+
+	"github.com/cairnrun/cairn/internal/mem"
+)
+
+// What lies on devices is saved in two steps. While the program is held, the
+// device copies it (freezes it), or, where little is expected to have changed,
+// computes digests first and copies only what differs. Then the program goes
+// on, and the copy is drained: block by block into staging memory that the
+// device writes by itself, and from there to the writer like all else.
+//
+//	held      device: kernels … │ freeze │ kernels of the program …
+//	drained                              │ digests │ copy │ copy │ copy …
+//	          host:                                │ segment → writer │ …
+//
+// A device without room for a copy is drained while the program is held.
+
+// ringSegments is how much staging memory a drain uses beside what the
+// program's own memory needs.
+const ringSegments = 32
+
+// farRun is consecutive blocks of a dataset in one buffer of a device.
+type farRun struct {
+	lo, hi int
+	at     mem.Place
+}
+
+// resolve finds out where the bytes of a dataset are whose pieces stand for
+// memory elsewhere: near has those in host memory, at their offsets; runs are
+// whole blocks on devices. Blocks that are not in one place are fetched.
+func resolve(d *Dataset, b *blob) (near blob, runs []farRun, err error) {
+	var off int64
+	add := func(p []byte, n int64) {
+		near.pieces = append(near.pieces, p)
+		off += n
+		near.ends = append(near.ends, off)
+	}
+	for _, piece := range b.pieces {
+		r, at := mem.FindRemote(unsafe.Pointer(unsafe.SliceData(piece)))
+		if r == nil {
+			return near, nil, errors.New("its memory is gone: it was freed")
+		}
+		places, err := r.Places(at, at+int64(len(piece)))
+		if err != nil {
+			return near, nil, err
+		}
+		for _, p := range places {
+			if p.Host != nil {
+				add(p.Host, p.Len)
+				at += p.Len
+				continue
+			}
+			end := off + p.Len
+			lo := min((off+d.Block-1)/d.Block*d.Block, end)
+			hi := max(end/d.Block*d.Block, lo)
+			if end == d.Size {
+				hi = end
+			}
+			start := off
+			for _, part := range [3]struct {
+				to  int64
+				far bool
+			}{{lo, false}, {hi, true}, {end, false}} {
+				n := part.to - off
+				switch {
+				case n == 0:
+				case part.far:
+					run := farRun{lo: int(off / d.Block), hi: int((part.to + d.Block - 1) / d.Block), at: p}
+					run.at.Off, run.at.Len = p.Off+off-start, n
+					runs = append(runs, run)
+					add(nil, n)
+				default:
+					host, err := r.Host(at+off-start, at+off-start+n)
+					if err != nil {
+						return near, nil, err
+					}
+					add(host, n)
+				}
+			}
+			at += p.Len
+		}
+	}
+	if off != d.Size {
+		return near, nil, fmt.Errorf("it has %d bytes, not %d", off, d.Size)
+	}
+	if len(near.pieces) == 1 {
+		near.ends = nil
+	}
+	return near, runs, nil
+}
+
+// farExtent is blocks of a dataset on a device, with their digests if they are
+// known already.
+type farExtent struct {
+	dataset, lo int
+	at          mem.Extent
+	digests     []xxh3.Uint128
+}
+
+// farTask is what one save does on one device.
+type farTask struct {
+	c      *copying
+	dev    mem.Device
+	look   []farExtent // digest first
+	take   []farExtent // freeze
+	frozen mem.Frozen  // take, in order; nil: nothing, or drained already
+	zeros  zeroDigests
+}
+
+// task returns the task of a device.
+func (c *copying) task(dev mem.Device) *farTask {
+	for _, t := range c.far {
+		if t.dev == dev {
+			return t
+		}
+	}
+	t := &farTask{c: c, dev: dev, zeros: make(zeroDigests)}
+	c.far = append(c.far, t)
+	return t
+}
+
+// assign decides for the runs of a dataset how changes are found, and returns
+// how many bytes may have to be staged.
+func (c *copying) assign(i int, runs []farRun, h *history) int64 {
+	d, old := &c.l.datasets[i], c.old[i]
+	versions := make([]uint64, d.blocks())
+	c.versions[i] = versions
+	bytes := int64(0)
+	for _, r := range runs {
+		t := c.task(r.at.Device)
+		extent := func(lo, hi int) farExtent {
+			from := int64(lo-r.lo) * d.Block
+			return farExtent{dataset: i, lo: lo, at: mem.Extent{
+				Buffer: r.at.Buffer, Off: r.at.Off + from, Len: min(int64(hi-lo)*d.Block, r.at.Len-from), Block: d.Block,
+			}}
+		}
+		same := old != nil && r.at.Version != 0 && h.versions != nil
+		for k := r.lo; k < r.hi; k++ {
+			same = same && h.versions[k] == r.at.Version
+			versions[k] = r.at.Version
+		}
+		switch {
+		case same: // nobody wrote it
+			for k := r.lo; k < r.hi; k++ {
+				switch {
+				case c.mayKeep(&old[k]):
+				case old[k].Source == SourceZero:
+					c.marks[d.First+k] = MarkZero
+				default:
+					e := extent(k, k+1)
+					e.digests = []xxh3.Uint128{old[k].Digest}
+					t.take = append(t.take, e)
+					c.marks[d.First+k] = MarkStaged
+					bytes += d.Block
+				}
+			}
+		case old != nil && h.changed >= 0 && h.changed <= dense:
+			t.look = append(t.look, extent(r.lo, r.hi))
+			bytes += int64(h.changed*float64(r.at.Len)) + d.Block
+		default:
+			t.take = append(t.take, extent(r.lo, r.hi))
+			bytes += r.at.Len
+		}
+	}
+	return bytes
+}
+
+// holdFar starts what devices must do before the program goes on. The function
+// it returns waits for that.
+func (c *copying) holdFar() (wait func() error) {
+	return c.eachFar((*farTask).hold)
+}
+
+// drainFar empties all devices.
+func (c *copying) drainFar() error { return c.eachFar((*farTask).drain)() }
+
+func (c *copying) eachFar(f func(*farTask) error) (wait func() error) {
+	var wg sync.WaitGroup
+	errs := make([]error, len(c.far))
+	for i, t := range c.far {
+		wg.Go(func() {
+			if err := f(t); err != nil {
+				errs[i] = fmt.Errorf("device %s: %w", t.dev.Name(), err)
+			}
+		})
+	}
+	return func() error {
+		wg.Wait()
+		return errors.Join(errs...)
+	}
+}
+
+// verdict says what becomes of a block with a digest.
+func (t *farTask) verdict(i, k int, dig xxh3.Uint128) Mark {
+	d, old := &t.c.l.datasets[i], t.c.old[i]
+	if dig == t.zeros.of(d.blockLen(k)) {
+		return MarkZero
+	}
+	if old != nil && old[k].Digest == dig && t.c.mayKeep(&old[k]) {
+		return MarkKept
+	}
+	return MarkStaged
+}
+
+// hold does what must be done on the device before the program goes on.
+func (t *farTask) hold() error {
+	if err := t.s().pin(t.dev); err != nil {
+		return err
+	}
+	if len(t.look) > 0 {
+		if err := t.inspect(); err != nil {
+			return err
+		}
+	}
+	if len(t.take) == 0 {
+		return nil
+	}
+	at := make([]mem.Extent, len(t.take))
+	for i := range t.take {
+		at[i] = t.take[i].at
+	}
+	var err error
+	if t.frozen, err = t.dev.Freeze(at); err == nil || !errors.Is(err, mem.ErrNoRoom) {
+		return err
+	}
+	if t.frozen, err = t.dev.Live(at); err != nil {
+		return err
+	}
+	return t.drain()
+}
+
+func (t *farTask) s() *Saver { return t.c.s }
+
+// inspect digests what may have changed, and takes the blocks that did.
+func (t *farTask) inspect() error {
+	at := make([]mem.Extent, len(t.look))
+	for i := range t.look {
+		at[i] = t.look[i].at
+	}
+	digests, err := t.dev.Digests(at)
+	if err != nil {
+		return err
+	}
+	for i := range t.look {
+		e := &t.look[i]
+		n := e.at.Blocks()
+		t.pick(e, digests[:n])
+		digests = digests[n:]
+	}
+	return nil
+}
+
+// pick appends the blocks of e that must be stored to take, runs of them as
+// one extent, and marks the others.
+func (t *farTask) pick(e *farExtent, digests []xxh3.Uint128) {
+	d := &t.c.l.datasets[e.dataset]
+	open := false // the last of take ends at the block before
+	for n, dig := range digests {
+		k := e.lo + n
+		mark := t.verdict(e.dataset, k, dig)
+		t.c.marks[d.First+k] = mark
+		if mark != MarkStaged {
+			open = false
+			continue
+		}
+		size := int64(d.blockLen(k))
+		if open {
+			last := &t.take[len(t.take)-1]
+			last.at.Len += size
+			last.digests = append(last.digests, dig)
+			continue
+		}
+		at := e.at
+		at.Off, at.Len = e.at.Off+int64(n)*d.Block, size
+		t.take = append(t.take, farExtent{dataset: e.dataset, lo: k, at: at, digests: []xxh3.Uint128{dig}})
+		open = true
+	}
+}
+
+// drain copies what was frozen into segments and hands them to the writer.
+func (t *farTask) drain() error {
+	if t.frozen == nil {
+		return nil
+	}
+	f := newFeeder(t)
+	err := f.run()
+	if e := f.finish(); err == nil {
+		err = e
+	}
+	t.close()
+	return err
+}
+
+func (t *farTask) close() {
+	if t.frozen != nil {
+		t.frozen.Close()
+		t.frozen = nil
+	}
+}
+
+// feeder fills segments from a device. Copies run by themselves; a goroutine
+// waits for them and gives finished segments to the writer.
+type feeder struct {
+	t      *farTask
+	seg    Segment
+	read   pendingRead
+	flight chan flying
+	wg     sync.WaitGroup
+	mu     sync.Mutex
+	err    error
+}
+
+// pendingRead is a copy that may still grow.
+type pendingRead struct {
+	extent int
+	off    int64
+	dst    []byte
+}
+
+type flying struct {
+	seg  Segment
+	wait func() error
+}
+
+func newFeeder(t *farTask) *feeder {
+	f := &feeder{t: t, seg: Segment{Index: -1}, flight: make(chan flying, ringSegments)}
+	f.wg.Go(func() {
+		for s := range f.flight {
+			if err := s.wait(); err != nil {
+				f.fail(err)
+				t.s().staging.Release(s.seg.Index)
+				continue
+			}
+			t.s().writer.Put(s.seg)
+		}
+	})
+	return f
+}
+
+func (f *feeder) fail(err error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.err == nil {
+		f.err = err
+	}
+}
+
+func (f *feeder) failed() error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.err
+}
+
+// run takes all blocks in order.
+func (f *feeder) run() error {
+	c, take := f.t.c, f.t.take
+	for i := range take { // before any copy: a digest would have to wait for it
+		e := &take[i]
+		if e.digests != nil {
+			continue
+		}
+		var err error
+		if e.digests, err = f.t.frozen.Digests(i, 0, e.at.Blocks()); err != nil {
+			return err
+		}
+		d := &c.l.datasets[e.dataset]
+		for n, dig := range e.digests {
+			c.marks[d.First+e.lo+n] = f.t.verdict(e.dataset, e.lo+n, dig)
+		}
+	}
+	for i := range take {
+		e := &take[i]
+		d := &c.l.datasets[e.dataset]
+		for n, dig := range e.digests {
+			if c.marks[d.First+e.lo+n] != MarkStaged {
+				continue
+			}
+			if err := f.block(i, n, dig); err != nil {
+				return err
+			}
+		}
+	}
+	return f.send()
+}
+
+// block starts the copy of a block into a segment.
+func (f *feeder) block(i, n int, dig xxh3.Uint128) error {
+	e := &f.t.take[i]
+	d := &f.t.c.l.datasets[e.dataset]
+	staging := f.t.s().staging
+	at := f.seg.Used
+	if d.Block%page == 0 {
+		at = int(pages(int64(at)))
+	}
+	if f.seg.Index < 0 || at+int(d.Block) > mem.SegmentSize {
+		if err := f.send(); err != nil {
+			return err
+		}
+		f.seg = Segment{Index: <-staging.Free()}
+		at = 0
+	}
+	data := staging.Segment(f.seg.Index)
+	clear(data[f.seg.Used:at])
+	size := d.blockLen(e.lo + n)
+	clear(data[at+size : at+int(d.Block)])
+	if err := f.copy(i, int64(n)*d.Block, data[at:at+size]); err != nil {
+		return err
+	}
+	f.seg.Used = at + int(d.Block)
+	f.seg.Items = append(f.seg.Items, Item{int32(e.dataset), int32(e.lo + n), int32(at), int32(size)})
+	f.seg.Digests = append(f.seg.Digests, dig)
+	return nil
+}
+
+// copy starts a copy, or makes the last one longer.
+func (f *feeder) copy(i int, off int64, dst []byte) error {
+	r := &f.read
+	if r.dst != nil && r.extent == i && r.off+int64(len(r.dst)) == off && cap(r.dst)-len(r.dst) >= len(dst) && &r.dst[:len(r.dst)+1][len(r.dst)] == &dst[0] {
+		r.dst = r.dst[:len(r.dst)+len(dst)]
+		return nil
+	}
+	err := f.flush()
+	*r = pendingRead{i, off, dst}
+	return err
+}
+
+func (f *feeder) flush() error {
+	r := f.read
+	f.read = pendingRead{}
+	if r.dst == nil {
+		return nil
+	}
+	return f.t.frozen.Read(r.dst, r.extent, r.off)
+}
+
+// send lets the segment go to the writer when its copies are done.
+func (f *feeder) send() error {
+	if err := f.flush(); err != nil || f.seg.Index < 0 {
+		return err
+	}
+	wait, err := f.t.frozen.Mark()
+	if err != nil {
+		return err
+	}
+	f.flight <- flying{f.seg, wait}
+	f.seg = Segment{Index: -1}
+	return f.failed()
+}
+
+// finish waits for all copies.
+func (f *feeder) finish() error {
+	f.read = pendingRead{}
+	if f.seg.Index >= 0 { // after an error; copies into it may be under way
+		if wait, err := f.t.frozen.Mark(); err == nil {
+			wait()
+		}
+		f.t.s().staging.Release(f.seg.Index)
+		f.seg.Index = -1
+	}
+	close(f.flight)
+	f.wg.Wait()
+	return f.failed()
+}
+
+// pin makes staging memory known to a device, as far as it is not.
+func (s *Saver) pin(dev mem.Device) error {
+	maps := s.staging.Maps()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for n := s.pinned[dev]; n < len(maps); n++ {
+		if err := dev.Pin(maps[n]); err != nil {
+			return err
+		}
+		if s.pinned == nil {
+			s.pinned = make(map[mem.Device]int)
+		}
+		s.pinned[dev] = n + 1
+	}
+	return nil
+}
+
+// unpin lets devices forget the staging memory.
+func (s *Saver) unpin() {
+	maps := s.staging.Maps()
+	for dev, n := range s.pinned {
+		for _, m := range maps[:n] {
+			dev.Unpin(m)
+		}
+	}
+	clear(s.pinned)
+}
