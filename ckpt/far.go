@@ -112,6 +112,7 @@ type farTask struct {
 	look   []farExtent // digest first
 	take   []farExtent // freeze
 	frozen mem.Frozen  // take, in order; nil: nothing, or drained already
+	live   bool        // … it is what the program works with
 	zeros  zeroDigests
 }
 
@@ -179,6 +180,16 @@ func (c *copying) holdFar() (wait func() error) {
 	return c.eachFar((*farTask).hold)
 }
 
+// drainLive empties the devices that had no room for a copy.
+func (c *copying) drainLive() error {
+	return c.eachFar(func(t *farTask) error {
+		if !t.live {
+			return nil
+		}
+		return t.drain()
+	})()
+}
+
 // drainFar empties all devices.
 func (c *copying) drainFar() error { return c.eachFar((*farTask).drain)() }
 
@@ -231,10 +242,9 @@ func (t *farTask) hold() error {
 	if t.frozen, err = t.dev.Freeze(at); err == nil || !errors.Is(err, mem.ErrNoRoom) {
 		return err
 	}
-	if t.frozen, err = t.dev.Live(at); err != nil {
-		return err
-	}
-	return t.drain()
+	t.frozen, err = t.dev.Live(at)
+	t.live = true
+	return err
 }
 
 func (t *farTask) s() *Saver { return t.c.s }

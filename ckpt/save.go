@@ -285,6 +285,9 @@ func (s *Saver) Save(ctx context.Context, img *graph.Image, files []FileEntry, n
 	if e := held(); err == nil {
 		err = e
 	}
+	if err == nil {
+		err = c.drainLive()
+	}
 	if err != nil {
 		for _, t := range c.far {
 			t.close()
