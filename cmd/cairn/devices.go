@@ -1,0 +1,167 @@
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/cairnrun/cairn/device"
+)
+
+func devicesCommand() command {
+	return command{
+		name: "devices", args: "[LIST]", max: 1,
+		brief: "list the devices that programs can compute on, and try each",
+		about: `Shows the devices that package device finds on this machine, in the order in
+which programs get them, and runs a short test on each: memory is allocated, a
+kernel compiled and run, its result compared, and the copies timed.
+LIST is what CAIRN_DEVICES would be: backends or IDs, as "cuda,host".`,
+		exits: "1: a device failed its test",
+		examples: []example{
+			{"cairn devices", "all devices"},
+			{"cairn devices opencl", "those of one backend"},
+			{"CAIRN_DEVICES=opencl:0.0,host cairn run ./sim", "a run that uses these two"},
+		},
+		setup: func(f *flag.FlagSet) action {
+			list := f.Bool("list", false, "list only, test nothing")
+			return func(_ context.Context, c *call) error { return devices(c, !*list) }
+		},
+	}
+}
+
+// deviceInfo is what devices --json prints of a device.
+type deviceInfo struct {
+	ID      string  `json:"id"`
+	Name    string  `json:"name"`
+	Kind    string  `json:"kind"`
+	Backend string  `json:"backend"`
+	Version string  `json:"version"`
+	Memory  int64   `json:"memory"`
+	Units   int     `json:"units"`
+	Doubles bool    `json:"doubles"`
+	In      float64 `json:"inGBs,omitempty"`
+	Out     float64 `json:"outGBs,omitempty"`
+	Error   string  `json:"error,omitempty"`
+}
+
+type devicesDocument struct {
+	Devices []deviceInfo      `json:"devices"`
+	Missing map[string]string `json:"missing,omitempty"`
+}
+
+func devices(c *call, test bool) error {
+	var devs []*device.Device
+	var err error
+	if len(c.args) > 0 {
+		devs, err = device.Open(c.args[0])
+	} else {
+		devs, err = device.Devices()
+	}
+	if err != nil {
+		return err
+	}
+	doc := devicesDocument{Missing: make(map[string]string)}
+	failed := false
+	for _, d := range devs {
+		i := d.Info()
+		row := deviceInfo{ID: i.ID, Name: i.Name, Kind: i.Kind.String(), Backend: i.Backend, Version: i.Version, Memory: i.Memory, Units: i.Units, Doubles: i.Doubles}
+		if test {
+			if row.In, row.Out, err = tryDevice(d); err != nil {
+				row.Error, failed = err.Error(), true
+			}
+		}
+		doc.Devices = append(doc.Devices, row)
+	}
+	for name, err := range device.Missing() {
+		doc.Missing[name] = err.Error()
+	}
+	if c.json {
+		err = c.document(doc)
+	} else {
+		doc.print(c, test)
+	}
+	if err == nil && failed {
+		err = errFound
+	}
+	return err
+}
+
+func (doc *devicesDocument) print(c *call, test bool) {
+	head := []string{"ID", "KIND", "MEMORY", "UNITS", "NAME"}
+	if test {
+		head = append(head, "TEST")
+	}
+	t := c.table("", head...)
+	for _, d := range doc.Devices {
+		row := []string{d.ID, d.Kind, size(d.Memory), fmt.Sprint(d.Units), d.Name}
+		if test && d.Error != "" {
+			row = append(row, "failed: "+d.Error)
+		} else if test {
+			row = append(row, fmt.Sprintf("passed; %.1f GB/s in, %.1f out", d.In, d.Out))
+		}
+		t.row(row...)
+	}
+	t.flush()
+	for _, name := range slices.Sorted(maps.Keys(doc.Missing)) {
+		c.printf("no %s: %s\n", name, doc.Missing[name])
+	}
+}
+
+const trySource = `
+__kernel void cairn_try(__global const float *x, __global float *y, float a, int n)
+{
+	int i = get_global_id(0);
+	if (i < n) y[i] = a * x[i] + y[i];
+}
+`
+
+// tryDevice computes something that is known, and times the copies, in GB/s.
+func tryDevice(d *device.Device) (in, out float64, err error) {
+	const n, rounds = 4 << 20, 3
+	k := device.NewKernel(trySource, "cairn_try", func(w *device.Work) {
+		x, y, a := device.Slice[float32](w, 0), device.Slice[float32](w, 1), device.Value[float32](w, 2)
+		lo, hi := w.Range(0)
+		for i := lo; i < min(hi, n); i++ {
+			y[i] = a*x[i] + y[i]
+		}
+	})
+	x, y := device.New[float32](n), device.New[float32](n)
+	defer x.Free()
+	defer y.Free()
+	for round := range rounds {
+		xs, err := x.Data()
+		if err != nil {
+			return 0, 0, err
+		}
+		ys, err := y.Data()
+		if err != nil {
+			return 0, 0, err
+		}
+		for i := range xs {
+			xs[i], ys[i] = float32(i&1023), float32(round)
+		}
+		begin := time.Now()
+		if err := d.Launch(k, device.Size{n}, device.In(x), device.InOut(y), float32(2), int32(n)); err != nil {
+			return 0, 0, err
+		}
+		if err := d.Finish(); err != nil {
+			return 0, 0, err
+		}
+		middle := time.Now()
+		got, err := y.Read()
+		if err != nil {
+			return 0, 0, err
+		}
+		in = max(in, 8*n/1e9/middle.Sub(begin).Seconds())
+		out = max(out, 4*n/1e9/time.Since(middle).Seconds())
+		for i, v := range got {
+			if want := 2*float32(i&1023) + float32(round); v != want {
+				return 0, 0, fmt.Errorf("element %d is %v and not %v: the device computes wrongly; do not use it", i, v, want)
+			}
+		}
+	}
+	return in, out, nil
+}

@@ -1,0 +1,138 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"text/tabwriter"
+)
+
+// shares are the added times of one checkpoint in percent, as table 5 of
+// Losada et al. has them, for one device and for two.
+var shares = map[string][2]float64{
+	"ft": {5.9, 0}, "floyd": {2.32, 0}, "spmv": {1.27, 0},
+	"ftmd": {5.34, 5.17}, "summa": {8.97, 16.06}, "mg": {6.71, 8.98}, "shwa": {0.29, 0.44},
+}
+
+// report is what the testbed says of a run.
+type report struct {
+	Devices []string `json:"devices"`
+	Steps   int      `json:"steps"`
+	Loop    float64  `json:"loop_seconds"`
+	Sets    int      `json:"sets"`
+	State   int64    `json:"state_bytes"`
+	Held    float64  `json:"held_seconds"`
+	Took    float64  `json:"took_seconds"`
+	Digest  string   `json:"digest"`
+}
+
+// testbed runs every program plain, protected, and with a checkpoint at three
+// quarters, in turn, and shows what the latter two add: table 5 and figure 7
+// of Losada et al.
+func testbed(ctx context.Context) error {
+	path, err := testbedProgram(ctx)
+	if err != nil {
+		return err
+	}
+	var text strings.Builder
+	w := tabwriter.NewWriter(&text, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, "  program\tdevices\tsteps\tplain\tprotected\tone checkpoint\tpaper\theld\tsafe after\tstate\t")
+	bars := ""
+	for _, name := range strings.Split(*names, ",") {
+		var loops [3][]float64
+		var last report
+		digest := ""
+		for range *rounds {
+			for mode := range loops {
+				r, err := runProgram(ctx, path, name, mode)
+				if err != nil {
+					return err
+				}
+				loops[mode] = append(loops[mode], r.Loop)
+				if digest == "" {
+					digest = r.Digest
+				}
+				if r.Digest != digest {
+					return fmt.Errorf("%s: results differ between runs", name)
+				}
+				if mode == 2 {
+					last = r
+				}
+			}
+		}
+		// Each run is compared with the plain one beside it.
+		var protected, saved []float64
+		for i, plain := range loops[0] {
+			protected = append(protected, 100*(loops[1][i]/plain-1))
+			saved = append(saved, 100*(loops[2][i]/plain-1))
+		}
+		paper := shares[name][min(len(last.Devices), 2)-1]
+		p, s := median(protected), median(saved)
+		verdict := "ok"
+		if p > 1 || s >= paper {
+			verdict = "MISSED"
+		}
+		fmt.Fprintf(w, "  %s\t%d\t%d\t%.2f s\t%+.2f %%\t%+.2f %%\t%.2f %%\t%.1f ms\t%.2f s\t%.1f MB\t%s\n",
+			name, len(last.Devices), last.Steps, median(loops[0]), p, s, paper, 1e3*last.Held, last.Took, float64(last.State)/1e6, verdict)
+		bars += fmt.Sprintf("  %-6s %s %.4f\n", name, strings.Repeat("█", int(50*(1+max(s, 0)/100)+0.5)), 1+s/100)
+	}
+	w.Flush()
+	fmt.Printf("\nPrograms, size %s (medians of %d; bounds: protected ≤ 1 %%, one checkpoint below the paper's share)\n%s", *size, *rounds, text.String())
+	fmt.Printf("\nRun time with one checkpoint, the plain run being 1\n%s", bars)
+	return nil
+}
+
+// runProgram makes one run: plain (0), protected (1), with a checkpoint (2).
+func runProgram(ctx context.Context, path, name string, mode int) (report, error) {
+	var r report
+	dir := filepath.Join(*folder, "run")
+	out := filepath.Join(*folder, "report.json")
+	defer os.RemoveAll(dir)
+	args := []string{"-size", *size, "-json", out}
+	if *list != "" {
+		args = append(args, "-devices", *list)
+	}
+	if mode > 0 {
+		args = append(args, "-dir", dir)
+	}
+	if mode == 2 {
+		args = append(args, "-checkpoint-at", "0.75")
+	}
+	cmd := exec.CommandContext(ctx, path, append(args, name)...)
+	if text, err := cmd.CombinedOutput(); err != nil {
+		return r, fmt.Errorf("testbed %s: %w\n%s", name, err, text)
+	}
+	text, err := os.ReadFile(out)
+	if err == nil {
+		err = json.Unmarshal(text, &r)
+	}
+	if err == nil && mode == 2 && r.Sets != 1 {
+		err = fmt.Errorf("testbed %s: %d sets were saved, not one", name, r.Sets)
+	}
+	return r, err
+}
+
+// testbedProgram finds the program, or builds it.
+func testbedProgram(ctx context.Context) (string, error) {
+	if *bed != "" {
+		return *bed, nil
+	}
+	self, err := os.Executable()
+	if err != nil {
+		return "", err
+	}
+	beside := filepath.Join(filepath.Dir(self), "testbed")
+	if _, err := os.Stat(beside); err == nil {
+		return beside, nil
+	}
+	path := filepath.Join(*folder, "testbed")
+	cmd := exec.CommandContext(ctx, "go", "build", "-o", path, "github.com/cairnrun/cairn/examples/testbed")
+	if text, err := cmd.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("building the testbed: %w\n%s", err, text)
+	}
+	return path, nil
+}

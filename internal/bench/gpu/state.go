@@ -1,0 +1,407 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"runtime/debug"
+	"time"
+
+	"github.com/cairnrun/cairn/ckpt"
+	"github.com/cairnrun/cairn/device"
+	"github.com/cairnrun/cairn/device/driver"
+	"github.com/cairnrun/cairn/internal/graph"
+	"github.com/cairnrun/cairn/internal/mem"
+	"github.com/cairnrun/cairn/internal/vfs"
+	"github.com/cairnrun/cairn/store"
+)
+
+// source has the kernels that change the state.
+const source = `
+__kernel void fill(__global uint *x, uint seed, ulong n)
+{
+	ulong stride = get_global_size(0);
+	for (ulong i = get_global_id(0); i < n; i += stride) {
+		uint v = (uint)i * 2654435761u + seed;
+		v ^= v >> 15; v *= 2246822519u; v ^= v >> 13;
+		x[i] = v;
+	}
+}
+
+/* one word in every every-th block of 16384 words */
+__kernel void touch(__global uint *x, uint seed, ulong n, uint every)
+{
+	ulong block = get_global_id(0) * (ulong)every + seed % every;
+	if (block * 16384 < n) x[block * 16384] = seed * 2654435761u + (uint)block;
+}
+
+__kernel void nothing(__global uint *x)
+{
+	if (get_global_id(0) == 4000000000u) x[0] = 0;
+}
+`
+
+var (
+	fill = device.NewKernel(source, "fill", func(w *device.Work) {
+		x, seed := device.Slice[uint32](w, 0), device.Value[uint32](w, 1)
+		lo, hi := w.Range(0)
+		for p := lo; p < hi; p++ {
+			for i := p; i < len(x); i += w.Global[0] {
+				v := uint32(i)*2654435761 + seed
+				v ^= v >> 15
+				v *= 2246822519
+				v ^= v >> 13
+				x[i] = v
+			}
+		}
+	})
+	touch = device.NewKernel(source, "touch", func(w *device.Work) {
+		x, seed, every := device.Slice[uint32](w, 0), device.Value[uint32](w, 1), device.Value[uint32](w, 3)
+		lo, hi := w.Range(0)
+		for p := lo; p < hi; p++ {
+			if b := p*int(every) + int(seed%every); b*16384 < len(x) {
+				x[b*16384] = seed*2654435761 + uint32(b)
+			}
+		}
+	})
+	nothing = device.NewKernel(source, "nothing", func(*device.Work) {})
+)
+
+// saver is a Saver with an array for its state.
+type saver struct {
+	*ckpt.Saver
+	dir   *store.Dir
+	dev   *target
+	roots []graph.Root
+	x     *device.Array[uint32]
+	n     int
+	col   graph.Collector
+}
+
+// newSaver protects an array of bytes on dev, and host bytes if there are any.
+func newSaver(fsys vfs.FS, path string, dev *target, bytes int64, host []uint32) (*saver, error) {
+	dir, err := store.Create(fsys, path, 0)
+	if err != nil {
+		return nil, err
+	}
+	s := &saver{dir: dir, dev: dev, n: int(bytes / 4), x: device.New[uint32](int(bytes / 4))}
+	s.roots = []graph.Root{{Name: "x", Ptr: s.x}}
+	if len(host) > 0 {
+		s.roots = append(s.roots, graph.Root{Name: "host", Ptr: &host})
+	}
+	if err := s.fill(1); err != nil {
+		return nil, err
+	}
+	if s.Saver, err = ckpt.NewSaver(dir, nil, ckpt.Options{}); err != nil {
+		return nil, err
+	}
+	img, err := s.col.Collect(s.roots, nil)
+	if err == nil {
+		s.Reserve(img)
+	}
+	return s, err
+}
+
+func (s *saver) close() {
+	s.Saver.Close()
+	s.dir.Close()
+	s.x.Free()
+}
+
+// fill gives the whole array new values, and waits.
+func (s *saver) fill(seed int) error {
+	if err := s.dev.Launch(fill, device.Size{1 << 20}.In(256), device.Out(s.x), uint32(seed), uint64(s.n)); err != nil {
+		return err
+	}
+	return s.dev.Finish()
+}
+
+// touch changes one block of every, and waits.
+func (s *saver) touch(seed, every int) error {
+	blocks := s.n/16384/every + 1
+	if err := s.dev.Launch(touch, device.Size{blocks}.In(64), device.InOut(s.x), uint32(seed), uint64(s.n), uint32(every)); err != nil {
+		return err
+	}
+	return s.dev.Finish()
+}
+
+// times of one save.
+type times struct {
+	held  float64 // until a kernel launched right after it is done
+	cpu   float64 // until Save returned
+	drain float64 // from then until all has left the device
+	moved int64   // bytes that left it
+}
+
+// save saves once.
+func (s *saver) save(ctx context.Context) (times, error) {
+	var t times
+	before := s.dev.drv.out.Load()
+	begin := time.Now()
+	img, err := s.col.Collect(s.roots, nil)
+	if err != nil {
+		return t, err
+	}
+	if _, err := s.Save(ctx, img, nil, ckpt.Note{}); err != nil {
+		return t, err
+	}
+	t.cpu = time.Since(begin).Seconds()
+	if err := s.dev.Launch(nothing, device.Size{64}.In(64), device.In(s.x)); err != nil {
+		return t, err
+	}
+	if err := s.dev.Finish(); err != nil {
+		return t, err
+	}
+	t.held = time.Since(begin).Seconds()
+	r := <-s.Done()
+	t.drain = time.Since(begin).Seconds() - t.cpu
+	s.Collect(r)
+	t.moved = s.dev.drv.out.Load() - before
+	return t, r.Err
+}
+
+// discard is a file system whose files keep nothing that is large: sets end in
+// the ring of pinned memory.
+type discard struct{ *vfs.Mem }
+
+func (d discard) Create(name string) (vfs.File, error) {
+	f, err := d.Mem.Create(name)
+	return discardFile{f}, err
+}
+
+type discardFile struct{ vfs.File }
+
+func (discardFile) WriteV([][]byte, int64) error { return nil }
+func (discardFile) Allocate(int64) error         { return nil }
+
+func (f discardFile) WriteAt(p []byte, off int64) (int, error) { return len(p), nil }
+func (f discardFile) Truncate(int64) error                     { return nil }
+
+func measureState(ctx context.Context, d *target, bytes int64) error {
+	debug.SetGCPercent(50)
+	begin := memory("VmRSS")
+	raw, err := measureRaw(d, bytes)
+	if err != nil {
+		return err
+	}
+	base := memory("VmHWM")
+	s, err := newSaver(discard{vfs.NewMem()}, "/sets", d, bytes, nil)
+	if err != nil {
+		return err
+	}
+	var full, sparse, same []times
+	digests, err := measureDigest(s)
+	if err != nil {
+		return err
+	}
+	for i := range *rounds + 1 {
+		if err := s.fill(100 + i); err != nil {
+			return err
+		}
+		t, err := s.save(ctx)
+		if err != nil {
+			return err
+		}
+		if i > 0 { // the first one allocates
+			full = append(full, t)
+		}
+	}
+	for i := range *rounds + 2 {
+		if err := s.touch(1000+i, 100); err != nil {
+			return err
+		}
+		t, err := s.save(ctx)
+		if err != nil {
+			return err
+		}
+		if i > 1 { // before that it is not known that little changes
+			sparse = append(sparse, t)
+		}
+	}
+	for range *rounds {
+		t, err := s.save(ctx)
+		if err != nil {
+			return err
+		}
+		same = append(same, t)
+	}
+	peak := memory("VmHWM")
+	s.close()
+
+	of := func(list []times, f func(times) float64) float64 {
+		var v []float64
+		for _, t := range list {
+			v = append(v, f(t))
+		}
+		return median(v)
+	}
+	held := func(t times) float64 { return t.held }
+	drain := func(t times) float64 { return float64(t.moved) / t.drain }
+	moved := func(t times) float64 { return float64(t.moved) / float64(bytes) }
+	gib := float64(bytes) / (1 << 30)
+	sh := newSheet(fmt.Sprintf("%g GiB on %s (medians of %d)", gib, d, *rounds))
+	sh.line("copy on the device", fmt.Sprintf("%.3f ms, %.0f GB/s", 1e3*raw.copy, float64(bytes)/raw.copy/1e9), "", true)
+	sh.line("copy to pinned memory", fmt.Sprintf("%.1f GB/s", raw.out/1e9), "", true)
+	h := of(full, held)
+	sh.line("held, all changed", fmt.Sprintf("%.3f ms = %.2f × the copy", 1e3*h, h/raw.copy), "≤ 1.5", h <= 1.5*raw.copy)
+	h = of(sparse, held)
+	sh.line("held, 1 % of the blocks changed", fmt.Sprintf("%.3f ms = %.2f × the copy", 1e3*h, h/raw.copy), "< 1", h < raw.copy)
+	h = of(same, held)
+	sh.line("held, no kernel since", fmt.Sprintf("%.3f ms = %.3f × the copy", 1e3*h, h/raw.copy), "", true)
+	r := of(full, drain)
+	sh.line("drain into memory", fmt.Sprintf("%.1f GB/s = %.2f × pinned", r/1e9, r/raw.out), "≥ 0.9", r >= 0.9*raw.out)
+	m := of(sparse, moved)
+	sh.line("moved, 1 % changed", fmt.Sprintf("%.2f %% of the state", 100*m), "≤ 2 %", m <= 0.02)
+	sh.line("digests on the device", fmt.Sprintf("%.0f GB/s", digests/1e9), "≥ 1000", digests >= 1e12)
+	sh.line("host memory at its peak", fmt.Sprintf("%s, of which %s before the first save, %s before the device was opened", mib(peak), mib(base), mib(begin)), "≤ 512 MiB", peak <= 512<<20)
+	sh.flush()
+	if *file && bytes <= 8<<30 {
+		return onDisk(ctx, d, bytes)
+	}
+	return nil
+}
+
+// rawSpeeds are what the device does by itself.
+type rawSpeeds struct {
+	copy float64 // seconds for the whole state
+	out  float64 // bytes per second to pinned memory
+}
+
+// measureRaw measures without Cairn's arrays, through the driver alone.
+func measureRaw(dev *target, bytes int64) (rawSpeeds, error) {
+	var r rawSpeeds
+	d := dev.drv
+	q, err := d.NewQueue()
+	if err != nil {
+		return r, err
+	}
+	defer q.Close()
+	a, err := d.Alloc(bytes)
+	if err != nil {
+		return r, err
+	}
+	b, err := d.Alloc(bytes)
+	if err != nil {
+		return r, errors.Join(err, a.Free())
+	}
+	var copies []float64
+	for range *rounds + 1 {
+		t, err := seconds(func() error { return errors.Join(q.Copy(b, 0, a, 0, bytes), q.Finish()) })
+		if err != nil {
+			return r, err
+		}
+		copies = append(copies, t)
+	}
+	r.copy = median(copies[1:])
+	staging := mem.NewStaging(32)
+	if err := staging.Grow(32); err != nil {
+		return r, err
+	}
+	release, err := d.Pin(staging.Maps()[0])
+	if err != nil {
+		return r, err
+	}
+	var outs []float64
+	part := min(bytes, 1<<30)
+	for range *rounds + 1 {
+		t, err := seconds(func() error {
+			var list []driver.Event
+			for off := int64(0); off < part; off += mem.SegmentSize {
+				n := min(mem.SegmentSize, part-off)
+				i := int(off/mem.SegmentSize) % 32
+				if err := q.CopyOut(staging.Segment(i)[:n], a, off); err != nil {
+					return err
+				}
+				e, err := q.Record()
+				if err != nil {
+					return err
+				}
+				if list = append(list, e); len(list) > 16 {
+					if err := list[0].Wait(); err != nil {
+						return err
+					}
+					list = list[1:]
+				}
+			}
+			return q.Finish()
+		})
+		if err != nil {
+			return r, err
+		}
+		outs = append(outs, float64(part)/t)
+	}
+	r.out = median(outs[1:])
+	err = release()
+	staging.Close()
+	runtime.GC()
+	return r, errors.Join(err, a.Free(), b.Free())
+}
+
+// measureDigest gives bytes per second.
+func measureDigest(s *saver) (float64, error) {
+	at, n := s.x.CairnMemory()
+	r, _ := mem.FindRemote(at)
+	places, err := r.Places(0, n)
+	if err != nil {
+		return 0, err
+	}
+	p := places[0]
+	if p.Device == nil {
+		return 0, errors.New("the array is not on the device")
+	}
+	var list []float64
+	for range *rounds + 1 {
+		t, err := seconds(func() error {
+			_, err := p.Device.Digests([]mem.Extent{{Buffer: p.Buffer, Off: p.Off, Len: p.Len, Block: ckpt.BlockSize}})
+			return err
+		})
+		if err != nil {
+			return 0, err
+		}
+		list = append(list, float64(p.Len)/t)
+	}
+	return median(list[1:]), nil
+}
+
+// onDisk saves to a file, restores, and compares.
+func onDisk(ctx context.Context, d *target, bytes int64) error {
+	path := filepath.Join(*folder, "sets")
+	defer os.RemoveAll(path)
+	s, err := newSaver(vfs.OS(), path, d, bytes, nil)
+	if err != nil {
+		return err
+	}
+	begin := time.Now()
+	t, err := s.save(ctx)
+	if err != nil {
+		return err
+	}
+	took := time.Since(begin).Seconds()
+	defer s.close()
+	set, err := ckpt.Open(vfs.OS(), s.dir.File(1))
+	if err != nil {
+		return err
+	}
+	defer set.Close()
+	img, err := set.Image()
+	if err != nil {
+		return err
+	}
+	if err := s.fill(77); err != nil { // spoil it
+		return err
+	}
+	begin = time.Now()
+	if err := set.Load(ctx, img, s.roots, nil, nil); err != nil {
+		return err
+	}
+	back := time.Since(begin).Seconds()
+	sh := newSheet(fmt.Sprintf("%g GiB through a file", float64(bytes)/(1<<30)))
+	sh.line("held", fmt.Sprintf("%.2f ms", 1e3*t.held), "", true)
+	sh.line("until safe", fmt.Sprintf("%.2f s, %.2f GB/s", took, float64(bytes)/took/1e9), "", true)
+	sh.line("restored to the device, every byte checked", fmt.Sprintf("%.2f s, %.2f GB/s", back, float64(bytes)/back/1e9), "", true)
+	sh.flush()
+	return nil
+}
