@@ -113,7 +113,6 @@ type farTask struct {
 	take   []farExtent // freeze
 	frozen mem.Frozen  // take, in order; nil: nothing, or drained already
 	live   bool        // … it is what the program works with
-	zeros  zeroDigests
 }
 
 // task returns the task of a device.
@@ -123,7 +122,7 @@ func (c *copying) task(dev mem.Device) *farTask {
 			return t
 		}
 	}
-	t := &farTask{c: c, dev: dev, zeros: make(zeroDigests)}
+	t := &farTask{c: c, dev: dev}
 	c.far = append(c.far, t)
 	return t
 }
@@ -132,8 +131,7 @@ func (c *copying) task(dev mem.Device) *farTask {
 // how many bytes may have to be staged.
 func (c *copying) assign(i int, runs []farRun, h *history) int64 {
 	d, old := &c.l.datasets[i], c.old[i]
-	versions := make([]uint64, d.blocks())
-	c.versions[i] = versions
+	c.runs[i] = runs
 	bytes := int64(0)
 	for _, r := range runs {
 		t := c.task(r.at.Device)
@@ -143,25 +141,14 @@ func (c *copying) assign(i int, runs []farRun, h *history) int64 {
 				Buffer: r.at.Buffer, Off: r.at.Off + from, Len: min(int64(hi-lo)*d.Block, r.at.Len-from), Block: d.Block,
 			}}
 		}
-		same := old != nil && r.at.Version != 0 && h.versions != nil
-		for k := r.lo; k < r.hi; k++ {
-			same = same && h.versions[k] == r.at.Version
-			versions[k] = r.at.Version
-		}
 		switch {
-		case same: // nobody wrote it
-			for k := r.lo; k < r.hi; k++ {
-				switch {
-				case c.mayKeep(&old[k]):
-				case old[k].Source == SourceZero:
-					c.marks[d.First+k] = MarkZero
-				default:
-					e := extent(k, k+1)
-					e.digests = []xxh3.Uint128{old[k].Digest}
-					t.take = append(t.take, e)
-					c.marks[d.First+k] = MarkStaged
-					bytes += d.Block
-				}
+		case old != nil && unwritten(h.runs, r): // it is as it was
+			for _, k := range c.leave.of(d, r.lo, r.hi) {
+				e := extent(k, k+1)
+				e.digests = []xxh3.Uint128{old[k].Digest}
+				t.take = append(t.take, e)
+				c.marks[d.First+k] = MarkStaged
+				bytes += d.Block
 			}
 		case old != nil && h.changed >= 0 && h.changed <= dense:
 			t.look = append(t.look, extent(r.lo, r.hi))
@@ -172,6 +159,17 @@ func (c *copying) assign(i int, runs []farRun, h *history) int64 {
 		}
 	}
 	return bytes
+}
+
+// unwritten reports whether the blocks of r are all as they were in runs.
+func unwritten(runs []farRun, r farRun) bool {
+	at := r.lo
+	for i := range runs {
+		if v := runs[i].at.Version; runs[i].lo <= at && at < runs[i].hi && v == r.at.Version && v != 0 {
+			at = runs[i].hi
+		}
+	}
+	return at >= r.hi
 }
 
 // holdFar starts what devices must do before the program goes on. The function
@@ -209,14 +207,33 @@ func (c *copying) eachFar(f func(*farTask) error) (wait func() error) {
 	}
 }
 
-// verdict says what becomes of a block with a digest.
-func (t *farTask) verdict(i, k int, dig xxh3.Uint128) Mark {
-	d, old := &t.c.l.datasets[i], t.c.old[i]
-	if dig == t.zeros.of(d.blockLen(k)) {
-		return MarkZero
-	}
-	if old != nil && old[k].Digest == dig && t.c.mayKeep(&old[k]) {
+// judge says what becomes of blocks of a dataset.
+type judge struct {
+	c     *copying
+	d     *Dataset
+	old   []Block
+	len   int // of the block whose zeros it knows
+	zeros xxh3.Uint128
+}
+
+func (c *copying) judge(i int) judge {
+	d := &c.l.datasets[i]
+	return judge{c: c, d: d, old: c.old[i]}
+}
+
+// of says what becomes of block k, whose digest is known.
+func (j *judge) of(k int, dig xxh3.Uint128) Mark {
+	if j.old != nil && j.old[k].Digest == dig && j.c.mayKeep(&j.old[k]) {
+		if j.old[k].Source == SourceZero {
+			return MarkZero
+		}
 		return MarkKept
+	}
+	if n := j.d.blockLen(k); n != j.len {
+		j.len, j.zeros = n, mem.Digest(make([]byte, n))
+	}
+	if dig == j.zeros {
+		return MarkZero
 	}
 	return MarkStaged
 }
@@ -269,30 +286,55 @@ func (t *farTask) inspect() error {
 }
 
 // pick appends the blocks of e that must be stored to take, runs of them as
-// one extent, and marks the others.
+// one extent, and marks the others. There may be millions, and the program
+// waits: processors share them.
 func (t *farTask) pick(e *farExtent, digests []xxh3.Uint128) {
+	const least = 4 << 10
+	parts := max(1, min(copiers(), len(digests)/least))
+	taken := make([][]farExtent, parts)
+	var wg sync.WaitGroup
+	for p := range parts {
+		lo, hi := len(digests)*p/parts, len(digests)*(p+1)/parts
+		work := func() { taken[p] = t.pickPart(e, lo, digests[lo:hi]) }
+		if p == parts-1 {
+			work()
+		} else {
+			wg.Go(work)
+		}
+	}
+	wg.Wait()
+	for _, list := range taken {
+		t.take = append(t.take, list...)
+	}
+}
+
+func (t *farTask) pickPart(e *farExtent, from int, digests []xxh3.Uint128) (take []farExtent) {
 	d := &t.c.l.datasets[e.dataset]
+	j := t.c.judge(e.dataset)
 	open := false // the last of take ends at the block before
 	for n, dig := range digests {
-		k := e.lo + n
-		mark := t.verdict(e.dataset, k, dig)
-		t.c.marks[d.First+k] = mark
+		k := e.lo + from + n
+		mark := j.of(k, dig)
+		if mark != MarkKept {
+			t.c.marks[d.First+k] = mark
+		}
 		if mark != MarkStaged {
 			open = false
 			continue
 		}
 		size := int64(d.blockLen(k))
 		if open {
-			last := &t.take[len(t.take)-1]
+			last := &take[len(take)-1]
 			last.at.Len += size
 			last.digests = append(last.digests, dig)
 			continue
 		}
 		at := e.at
-		at.Off, at.Len = e.at.Off+int64(n)*d.Block, size
-		t.take = append(t.take, farExtent{dataset: e.dataset, lo: k, at: at, digests: []xxh3.Uint128{dig}})
+		at.Off, at.Len = e.at.Off+int64(from+n)*d.Block, size
+		take = append(take, farExtent{dataset: e.dataset, lo: k, at: at, digests: []xxh3.Uint128{dig}})
 		open = true
 	}
+	return take
 }
 
 // drain copies what was frozen into segments and hands them to the writer.
@@ -381,9 +423,9 @@ func (f *feeder) run() error {
 		if e.digests, err = f.t.frozen.Digests(i, 0, e.at.Blocks()); err != nil {
 			return err
 		}
-		d := &c.l.datasets[e.dataset]
+		d, j := &c.l.datasets[e.dataset], c.judge(e.dataset)
 		for n, dig := range e.digests {
-			c.marks[d.First+e.lo+n] = f.t.verdict(e.dataset, e.lo+n, dig)
+			c.marks[d.First+e.lo+n] = j.of(e.lo+n, dig)
 		}
 	}
 	for i := range take {

@@ -17,7 +17,9 @@ import (
 
 const (
 	// BlockSize is the size that blocks have where element and row sizes allow.
-	BlockSize = 64 << 10
+	// Those of a dataset with more than manyBlocks of them are larger.
+	BlockSize  = 64 << 10
+	manyBlocks = 256 << 10
 	// maxBlock bounds blocks whose size follows the rows of a matrix.
 	maxBlock = 1 << 20
 	// inlineSize is the largest dataset that is kept with the metadata.
@@ -222,6 +224,14 @@ func (l *layout) addArray(d Dataset, t hdf5.Type, dims []uint64, pieces [][]byte
 // BlockSize large, and whole pages if that can be had. It returns nil when
 // there are none, which can't happen for one dimension.
 func chunkShape(dims []uint64, elem int) []uint64 {
+	size := uint64(elem)
+	for _, n := range dims {
+		size *= n
+	}
+	block := uint64(BlockSize)
+	for size/block > manyBlocks && block < maxBlock {
+		block *= 2
+	}
 	row := uint64(elem) // bytes of an index step in the first dimension
 	for _, n := range dims[1:] {
 		if row *= n; row > maxBlock {
@@ -230,7 +240,7 @@ func chunkShape(dims []uint64, elem int) []uint64 {
 	}
 	if row > maxBlock {
 		if len(dims) == 2 { // part of a row, if parts of one size fill it
-			for k := (row + BlockSize - 1) / BlockSize; k < 4096; k++ {
+			for k := (row + block - 1) / block; k < 4096; k++ {
 				if dims[1]%k == 0 {
 					return []uint64{1, dims[1] / k}
 				}
@@ -243,12 +253,12 @@ func chunkShape(dims []uint64, elem int) []uint64 {
 	c := append([]uint64{0}, dims[1:]...)
 	step := uint64(page) / gcd(page, row) // rows that make whole pages
 	switch {
-	case step*row <= BlockSize:
-		c[0] = BlockSize / (step * row) * step
+	case step*row <= block:
+		c[0] = block / (step * row) * step
 	case step*row <= maxBlock/2:
 		c[0] = step
 	default:
-		c[0] = max(1, BlockSize/row)
+		c[0] = max(1, block/row)
 	}
 	c[0] = min(c[0], dims[0])
 	return c

@@ -49,6 +49,7 @@ type Saver struct {
 	pending <-chan Result
 	grown   chan struct{} // closed when a Reserve under way has ended
 	flying  *copying      // the save under way
+	leave   *leaving      // worked out ahead for the next one
 	mu      sync.Mutex
 	pinned  map[mem.Device]int // mappings of the staging memory that a device knows
 }
@@ -163,34 +164,28 @@ func (s *Saver) Done() <-chan Result { return s.pending }
 
 // Collect takes the outcome of a save in.
 func (s *Saver) Collect(r Result) {
-	s.pending = nil
-	defer func() { s.flying = nil }()
+	c := s.flying
+	s.pending, s.flying = nil, nil
 	if r.Err != nil {
 		return
 	}
+	if c.changed == nil {
+		c.changed = changes(r.Table, s.prev)
+	}
 	for i := range r.Table.Datasets {
-		d := &r.Table.Datasets[i]
-		h := s.seen[d.Path]
-		if c := s.flying; h != nil && c != nil {
-			h.versions = c.versions[i]
-		}
+		h := s.seen[r.Table.Datasets[i].Path]
 		if h == nil {
 			continue
 		}
 		clear(h.dirty)
-		if old := s.prev.find(d); old != nil {
-			n := 0
-			for k, b := range r.Table.Blocks[d.First : d.First+d.blocks()] {
-				if b.Digest != old[k].Digest {
-					n++
-				}
-			}
-			h.changed = float64(n) / float64(max(1, len(old)))
+		h.runs = c.runs[i]
+		if share := c.changed[i]; share >= 0 {
+			h.changed = share
 		}
 	}
-	s.prev = r.Table
+	s.prev, s.leave = r.Table, c.after
 	if r.NoLinks {
-		s.opts.MaxBases = -1
+		s.opts.MaxBases, s.leave = -1, nil
 	}
 }
 
@@ -271,7 +266,7 @@ func (s *Saver) Save(ctx context.Context, img *graph.Image, files []FileEntry, n
 		Header: Header{
 			Format: Format, Set: s.next, Rank: s.opts.Rank, Ranks: s.opts.Ranks,
 			Time: began.UTC().Format(time.RFC3339Nano), Compression: s.opts.Compression,
-			Datasets: l.datasets, Bases: c.bases, Sent: note.Sent, Received: note.Received,
+			Datasets: l.datasets, Bases: c.leave.bases, Sent: note.Sent, Received: note.Received,
 		},
 		Previous: s.prev, WriteFirst: c.writeFirst,
 	}
@@ -313,7 +308,12 @@ func (s *Saver) Save(ctx context.Context, img *graph.Image, files []FileEntry, n
 			done <- <-s.writer.Abort(err)
 			return
 		}
-		done <- <-s.writer.Commit(tail)
+		r := <-s.writer.Commit(tail)
+		if r.Err == nil { // the next save need not wait for this
+			c.after = retire(r.Table, s.opts.MaxBases)
+			c.changed = changes(r.Table, job.Previous)
+		}
+		done <- r
 	}()
 	return job.Header.Set, nil
 }
@@ -335,14 +335,15 @@ type copying struct {
 	old        [][]Block // per dataset, rows of the previous set
 	look       [][]bool  // per dataset, blocks to look at; nil: all
 	digest     []bool    // per dataset: digest in place before copying
-	force      []bool    // per base of the previous set: move its blocks
-	bases      []Base    // bases of the previous set that stay
+	leave      *leaving
 	marks      []Mark
 	bytes      int64      // at most to be staged while the program is held
 	near       []blob     // where the program's own bytes are
 	far        []*farTask // … and what is on devices
 	farBytes   int64
-	versions   [][]uint64 // per dataset, of what is on devices
+	runs       [][]farRun // per dataset, of what is on devices
+	after      *leaving   // what the save after this one moves
+	changed    []float64  // per dataset, the share of blocks that differ from the previous set
 	writeFirst bool
 	finding    string
 
@@ -355,11 +356,13 @@ type blockRange struct{ dataset, lo, hi int }
 // prepare decides, dataset by dataset, how changes are found.
 func (s *Saver) prepare(l *layout) (*copying, error) {
 	n := len(l.datasets)
-	c := &copying{s: s, l: l, old: make([][]Block, n), look: make([][]bool, n), digest: make([]bool, n), marks: make([]Mark, l.blocks), near: l.blobs, versions: make([][]uint64, n)}
+	c := &copying{s: s, l: l, old: make([][]Block, n), look: make([][]bool, n), digest: make([]bool, n), marks: make([]Mark, l.blocks), near: l.blobs, runs: make([][]farRun, n)}
 	if l.anyRemote() {
 		c.near = slices.Clone(l.blobs)
 	}
-	c.retire()
+	if c.leave = s.leave; c.leave == nil || c.leave.table != s.prev {
+		c.leave = retire(s.prev, s.opts.MaxBases)
+	}
 	s.forget(l)
 	var copied, digested, tracked, far int64
 	c.writeFirst = true
@@ -439,39 +442,6 @@ func (s *Saver) prepare(l *layout) (*copying, error) {
 		c.finding = "device"
 	}
 	return c, nil
-}
-
-// retire chooses the bases that must go so that no set ever needs more than
-// MaxBases older files: those with the fewest live blocks.
-func (c *copying) retire() {
-	prev := c.s.prev
-	if prev == nil {
-		return
-	}
-	c.force = make([]bool, len(prev.Bases))
-	live := make([]int64, len(prev.Bases))
-	for _, b := range prev.Blocks {
-		if b.Source >= SourceBase {
-			live[b.Source-SourceBase]++
-		}
-	}
-	for n := len(prev.Bases) + 1 - c.s.opts.MaxBases; n > 0; n-- {
-		least := -1
-		for i := range live {
-			if !c.force[i] && (least < 0 || live[i] < live[least]) {
-				least = i
-			}
-		}
-		if least < 0 {
-			break
-		}
-		c.force[least] = true
-	}
-	for i, b := range prev.Bases {
-		if !c.force[i] {
-			c.bases = append(c.bases, b)
-		}
-	}
 }
 
 // inline copies the datasets that go with the metadata.
@@ -577,5 +547,5 @@ func (c *copying) work(ctx context.Context) error {
 
 // mayKeep reports whether a block may stay where the previous set has it.
 func (c *copying) mayKeep(b *Block) bool {
-	return b.Source < SourceBase || !c.force[b.Source-SourceBase]
+	return b.Source < SourceBase || !c.leave.force[b.Source-SourceBase]
 }

@@ -9,13 +9,12 @@ import (
 type history struct {
 	spans   []span
 	block   int64
-	changed float64 // share of blocks that differed last time; -1: unknown
-	watched bool    // the kernel tracks writes to it …
-	armed   bool    // … and has been asked once
-	dirty   []bool  // blocks written since the previous set, as far as scanned
-	rest    int     // saves to let pass before watching it again
-	// For what is on devices: what was there when the previous set was saved.
-	versions []uint64
+	changed float64  // share of blocks that differed last time; -1: unknown
+	watched bool     // the kernel tracks writes to it …
+	armed   bool     // … and has been asked once
+	dirty   []bool   // blocks written since the previous set, as far as scanned
+	rest    int      // saves to let pass before watching it again
+	runs    []farRun // what was on devices when the previous set was saved
 }
 
 type span struct{ addr, size uintptr }

@@ -181,7 +181,6 @@ func (w *fileWriter) failed() error {
 func (w *fileWriter) Begin(job Job) {
 	w.job, w.pending, w.err = job, nil, nil
 	w.began = time.Now()
-	w.table = make([]Block, job.Header.totalBlocks())
 	w.chunks = make([][]hdf5.Chunk, len(job.Header.Datasets))
 	w.end.Store(page)
 	w.start, w.started = make(chan struct{}), sync.Once{}
@@ -190,7 +189,8 @@ func (w *fileWriter) Begin(job Job) {
 	last := w.cleaned
 	w.ended = make(chan struct{})
 	w.cleaned = w.ended
-	go func() { // the program need not wait for the file to be made
+	go func() { // the program need not wait for the file to be made, nor for the table
+		w.table = make([]Block, job.Header.totalBlocks())
 		<-last
 		w.open()
 		for range writers {

@@ -60,7 +60,7 @@ type Device interface {
 	// FreeMemory tells, roughly, how many bytes can still be allocated.
 	FreeMemory() (int64, error)
 	// Alloc gives n bytes of global memory, n > 0, content undefined, aligned
-	// to 256 bytes at least. ErrMemory: there is no room.
+	// to 128 bytes at least. ErrMemory: there is no room.
 	Alloc(n int64) (Buffer, error)
 	NewQueue() (Queue, error)
 	// Build compiles a source. The error of one that does not compile is
@@ -91,6 +91,13 @@ type Pointers interface {
 	At(addr uintptr, n int64) Buffer
 }
 
+// Synchronizer is implemented by devices that others can give work to, past
+// this package.
+type Synchronizer interface {
+	// Synchronize waits for all work on the device, whoever gave it.
+	Synchronize() error
+}
+
 // Attributes of an address.
 type Attributes struct {
 	Device  int  // index of the device, as in the ID "cuda:1"
@@ -108,16 +115,19 @@ type Buffer interface {
 // Queue runs commands in order. CopyIn and CopyOut may return before the copy
 // is done only if the host memory was pinned; the caller keeps its hands off
 // that memory until an event recorded after it has passed. With other memory
-// they return when it may be used again.
+// they return when it may be used again; CopyOut without an error has then
+// brought the bytes.
 type Queue interface {
 	CopyIn(dst Buffer, off int64, src []byte) error
 	CopyOut(dst []byte, src Buffer, off int64) error
+	// Copy copies on the device. Parts that overlap are an error.
 	Copy(dst Buffer, dstOff int64, src Buffer, srcOff, n int64) error
 	// Launch runs a kernel. global is the number of work items in each
 	// dimension, 1 where there is none; local that of a group, or 0 in its
-	// first element: the device chooses. Global sizes need not be multiples of
+	// first element: the device chooses. No size is 0 otherwise. Global sizes need not be multiples of
 	// local ones; where a device needs that it rounds up, and kernels check
-	// their position, as is usual.
+	// their position, as is usual. args and what their values lie in may be
+	// used again when it returns.
 	Launch(k Kernel, global, local [3]int, args []Arg) error
 	// Record makes an event that passes when all before it is done.
 	Record() (Event, error)
@@ -156,9 +166,9 @@ type Source struct {
 
 // Arg is an argument of a kernel: one of the three.
 type Arg struct {
-	Buffer Buffer // with Off and Len: a part of it
+	Buffer Buffer // with Off and Len: a part of it, aligned to the kernel's elements
 	Off    int64
-	Len    int64
+	Len    int64 // 0: all from Off on
 
 	Value []byte // a scalar, as it lies in memory
 

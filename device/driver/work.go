@@ -20,7 +20,7 @@ import (
 // A part is whole in all dimensions but the last one that has more than one
 // item, and made of whole groups.
 type Work struct {
-	Global, Local [3]int   // as in Launch
+	Global, Local [3]int   // as in Launch; groups are of one item if none were asked for
 	Lo, Hi        [3]int   // the part
 	Args          [][]byte // buffers, local memory, scalars
 }

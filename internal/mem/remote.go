@@ -54,6 +54,7 @@ type Device interface {
 	Unpin(p []byte)
 	// Digests computes the XXH3-128 of all blocks of the extents, one after the
 	// other, as they are after all kernels launched so far. It waits for them.
+	// What it returns holds until the next call.
 	Digests(at []Extent) ([]xxh3.Uint128, error)
 	// Freeze copies the extents on the device, as they are after all kernels
 	// launched so far; it need not wait. Kernels launched later don't change

@@ -17,6 +17,7 @@ import (
 	"os/exec"
 	"os/signal"
 	"runtime"
+	"runtime/pprof"
 	"slices"
 	"strconv"
 	"strings"
@@ -40,6 +41,7 @@ var (
 	size   = flag.String("size", "small", "problem sizes of the part programs")
 	names  = flag.String("programs", "ft,floyd,spmv,ftmd,summa,mg,shwa", "programs of that part")
 	one    = flag.Float64("one", 0, "measure one size, GiB, in this process (used by the part state)")
+	prof   = flag.String("cpuprofile", "", "with -one: where to write a profile")
 	file   = flag.Bool("file", true, "also write sets of up to 8 GiB to files")
 )
 
@@ -67,6 +69,17 @@ func run(ctx context.Context) error {
 		d, err := pick()
 		if err != nil {
 			return err
+		}
+		if *prof != "" {
+			f, err := os.Create(*prof)
+			if err != nil {
+				return err
+			}
+			defer f.Close()
+			if err := pprof.StartCPUProfile(f); err != nil {
+				return err
+			}
+			defer pprof.StopCPUProfile()
 		}
 		return measureState(ctx, d, int64(*one*(1<<30)))
 	}
@@ -97,8 +110,11 @@ func run(ctx context.Context) error {
 // target is the device that is measured. It counts what leaves it.
 type target struct {
 	*device.Device
-	drv *counting
+	drv  *counting
+	last atomic.Int64 // when a file was written to, in nanoseconds
 }
+
+func (t *target) wrote(int) { t.last.Store(time.Now().UnixNano()) }
 
 type counting struct {
 	driver.Device
@@ -134,7 +150,7 @@ func pick() (*target, error) {
 		if i := d.Info(); *list == "" || *list == i.ID || *list == i.Backend {
 			c := &counting{Device: d}
 			dev, err := device.Use(c)
-			return &target{dev, c}, err
+			return &target{Device: dev, drv: c}, err
 		}
 	}
 	return nil, fmt.Errorf("no such device is there: %w", errors.Join(errs...))

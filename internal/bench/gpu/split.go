@@ -21,7 +21,7 @@ func split(ctx context.Context) error {
 		for i := range host {
 			host[i] = uint32(i) * 2654435761
 		}
-		s, err := newSaver(discard{vfs.NewMem()}, "/sets", d, total/100*int64(100-percent), host)
+		s, err := newSaver(vfs.Discard(d.wrote), "/sets", d, total/100*int64(100-percent), host)
 		if err != nil {
 			return err
 		}
@@ -39,7 +39,7 @@ func split(ctx context.Context) error {
 			}
 			if i > 0 {
 				held = append(held, t.held)
-				safe = append(safe, t.cpu+t.drain)
+				safe = append(safe, t.safe)
 			}
 		}
 		s.close()

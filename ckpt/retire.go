@@ -1,0 +1,86 @@
+package ckpt
+
+import "sort"
+
+// leaving says which bases of a set its successor does without, so that no set
+// ever needs more than a few older files.
+type leaving struct {
+	table *Table
+	force []bool // per base: its blocks are moved
+	bases []Base // that stay
+	rows  []int  // of the blocks to be moved, ascending
+}
+
+// retire chooses the bases with the fewest live blocks.
+func retire(prev *Table, most int) *leaving {
+	l := &leaving{table: prev}
+	if prev == nil {
+		return l
+	}
+	l.force = make([]bool, len(prev.Bases))
+	live := make([]int64, len(prev.Bases))
+	for _, b := range prev.Blocks {
+		if b.Source >= SourceBase {
+			live[b.Source-SourceBase]++
+		}
+	}
+	any := false
+	for n := len(prev.Bases) + 1 - most; n > 0; n-- {
+		least := -1
+		for i := range live {
+			if !l.force[i] && (least < 0 || live[i] < live[least]) {
+				least = i
+			}
+		}
+		if least < 0 {
+			break
+		}
+		l.force[least], any = true, true
+	}
+	for i, b := range prev.Bases {
+		if !l.force[i] {
+			l.bases = append(l.bases, b)
+		}
+	}
+	for i, b := range prev.Blocks {
+		if any && b.Source >= SourceBase && l.force[b.Source-SourceBase] {
+			l.rows = append(l.rows, i)
+		}
+	}
+	return l
+}
+
+// of returns the blocks of d from lo to hi that are moved. d has the blocks of
+// the same dataset in the table.
+func (l *leaving) of(d *Dataset, lo, hi int) (blocks []int) {
+	if len(l.rows) == 0 {
+		return nil
+	}
+	first := l.table.Datasets[l.table.byPath[d.Path]].First
+	at := sort.SearchInts(l.rows, first+lo)
+	for ; at < len(l.rows) && l.rows[at] < first+hi; at++ {
+		blocks = append(blocks, l.rows[at]-first)
+	}
+	return blocks
+}
+
+// changes returns for each dataset of a set the share of its blocks that
+// differ from the set before; -1: there is none to compare with.
+func changes(t, prev *Table) []float64 {
+	out := make([]float64, len(t.Datasets))
+	for i := range t.Datasets {
+		d := &t.Datasets[i]
+		old := prev.find(d)
+		if out[i] = -1; old == nil {
+			continue
+		}
+		n := 0
+		for k, b := range t.Blocks[d.First : d.First+d.blocks()] {
+			if b.Digest != old[k].Digest {
+				n++
+			}
+		}
+		out[i] = float64(n) / float64(max(1, len(old)))
+	}
+	return out
+}

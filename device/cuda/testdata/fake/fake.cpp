@@ -1,0 +1,459 @@
+// A libcuda and a libnvrtc in one, for tests on machines without a GPU. Device
+// memory is host memory; streams are threads; NVRTC is g++ with mock.h before
+// the source. It is stricter than the real one: it checks contexts and
+// addresses, never waits in cuMemFree, and spoils memory that was freed.
+#include <dlfcn.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include <condition_variable>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+typedef int R;
+typedef uint64_t ptr;
+#define API extern "C" __attribute__((visibility("default")))
+
+static const int devices = 2;
+static const size_t memory = 512 << 20;
+static std::mutex mu; // of all tables
+static std::map<ptr, std::pair<size_t, int>> allocs;
+static std::map<ptr, size_t> pins;
+static size_t used[devices];
+static int lost[devices], refs[devices];
+static thread_local int cur; // 1 + device
+static int live_streams, live_events, live_modules;
+
+struct stream {
+	int dev;
+	std::mutex m;
+	std::condition_variable c;
+	std::deque<std::function<void()>> todo;
+	uint64_t given = 0, done = 0;
+	bool end = false;
+	std::thread t;
+	stream(int d) : dev(d), t([this] { run(); }) {}
+	void run() {
+		std::unique_lock<std::mutex> l(m);
+		for (;;) {
+			c.wait(l, [&] { return end || !todo.empty(); });
+			if (todo.empty()) return;
+			auto f = std::move(todo.front());
+			todo.pop_front();
+			l.unlock();
+			f();
+			l.lock();
+			done++;
+			c.notify_all();
+		}
+	}
+	uint64_t push(std::function<void()> f) {
+		std::lock_guard<std::mutex> l(m);
+		todo.push_back(std::move(f));
+		c.notify_all();
+		return ++given;
+	}
+	void wait(uint64_t n) {
+		std::unique_lock<std::mutex> l(m);
+		c.wait(l, [&] { return done >= n; });
+	}
+	bool passed(uint64_t n) {
+		std::lock_guard<std::mutex> l(m);
+		return done >= n;
+	}
+	~stream() {
+		{
+			std::lock_guard<std::mutex> l(m);
+			end = true;
+			c.notify_all();
+		}
+		t.join();
+	}
+};
+typedef std::shared_ptr<stream> streamp;
+struct event {
+	std::mutex m;
+	streamp s;
+	uint64_t at = 0;
+};
+
+// The context must be current, and alive.
+#define CTX \
+	if (cur == 0) return 201; \
+	if (refs[cur - 1] == 0) return 709; \
+	if (lost[cur - 1]) return lost[cur - 1];
+#define STREAM(h) \
+	CTX streamp s = *(streamp *)(h); \
+	if (s->dev != cur - 1) return 400;
+
+// Sets what every call for a device returns from now on.
+API void fake_lose(int dev, int code) { lost[dev] = code; }
+API int fake_left(int what) {
+	std::lock_guard<std::mutex> l(mu);
+	switch (what) {
+	case 0: return (int)allocs.size();
+	case 1: return live_streams;
+	case 2: return live_events;
+	case 3: return live_modules;
+	case 4: return (int)pins.size();
+	}
+	return refs[0] + refs[1];
+}
+
+API R cuInit(unsigned) { return 0; }
+API R cuDriverGetVersion(int *v) { *v = 12040; return 0; }
+API R cuGetErrorName(R r, const char **s) {
+	*s = r == 2 ? "CUDA_ERROR_OUT_OF_MEMORY" : r == 700 ? "CUDA_ERROR_ILLEGAL_ADDRESS" : "CUDA_ERROR_OTHER";
+	return 0;
+}
+API R cuGetErrorString(R r, const char **s) { *s = r == 2 ? "out of memory" : "some error"; return 0; }
+API R cuDeviceGetCount(int *n) { *n = devices; return 0; }
+API R cuDeviceGet(int *d, int i) { *d = i; return 0; }
+API R cuDeviceGetName(char *s, int n, int) { snprintf(s, n, "Fake GPU"); return 0; }
+API R cuDeviceTotalMem_v2(size_t *n, int) { *n = memory; return 0; }
+API R cuDeviceGetAttribute(int *v, int a, int dev) {
+	switch (a) {
+	case 1: case 2: case 3: *v = 1024; return 0;
+	case 4: *v = 64; return 0;
+	case 5: *v = 0x7fffffff; return 0;
+	case 6: case 7: *v = 65535; return 0;
+	case 8: *v = 48 << 10; return 0;
+	case 16: *v = 4; return 0;
+	case 75: *v = 9; return 0;
+	case 76: *v = dev == 0 ? 0 : 9; return 0; // NVRTC does not know the second
+	case 97: *v = 200 << 10; return 0;
+	}
+	return 1;
+}
+API R cuDevicePrimaryCtxRetain(void **c, int d) { refs[d]++; *c = (void *)(intptr_t)(d + 1); return lost[d]; }
+API R cuDevicePrimaryCtxRelease_v2(int d) { if (refs[d] == 0) return 201; refs[d]--; return 0; }
+API R cuDevicePrimaryCtxRelease(int d) { return cuDevicePrimaryCtxRelease_v2(d); }
+static thread_local std::vector<int> stack;
+API R cuCtxPushCurrent_v2(void *c) { stack.push_back(cur); cur = (int)(intptr_t)c; return 0; }
+API R cuCtxPopCurrent_v2(void **c) {
+	if (stack.empty()) return 201;
+	*c = (void *)(intptr_t)cur;
+	cur = stack.back();
+	stack.pop_back();
+	return 0;
+}
+API int fake_current() { return cur * 100 + (int)stack.size(); }
+API R cuCtxSetCurrent(void *c) { cur = (int)(intptr_t)c; return 0; }
+
+API R cuMemGetInfo_v2(size_t *f, size_t *t) {
+	CTX std::lock_guard<std::mutex> l(mu);
+	*t = memory;
+	*f = memory - used[cur - 1];
+	return 0;
+}
+API R cuMemAlloc_v2(ptr *p, size_t n) {
+	CTX std::lock_guard<std::mutex> l(mu);
+	if (n == 0) return 1;
+	if (n > memory - used[cur - 1]) return 2;
+	void *a = aligned_alloc(256, (n + 255) / 256 * 256);
+	if (!a) return 2;
+	memset(a, 0xCC, n);
+	*p = (ptr)a;
+	allocs[*p] = {n, cur - 1};
+	used[cur - 1] += n;
+	return 0;
+}
+// The memory is spoilt and never used again.
+API R cuMemFree_v2(ptr p) {
+	CTX std::lock_guard<std::mutex> l(mu);
+	auto i = allocs.find(p);
+	if (i == allocs.end() || i->second.second != cur - 1) return 1;
+	memset((void *)p, 0xDD, i->second.first);
+	used[cur - 1] -= i->second.first;
+	allocs.erase(i);
+	return 0;
+}
+static bool known(ptr p, size_t n) {
+	std::lock_guard<std::mutex> l(mu);
+	auto i = allocs.upper_bound(p);
+	if (i == allocs.begin()) return false;
+	--i;
+	return p - i->first <= i->second.first && n <= i->second.first - (p - i->first) && i->second.second == cur - 1;
+}
+API R cuMemHostRegister_v2(void *p, size_t n, unsigned flags) {
+	CTX if (flags != 1) return 1;
+	std::lock_guard<std::mutex> l(mu);
+	for (auto &r : pins)
+		if ((ptr)p < r.first + r.second && r.first < (ptr)p + n) return 712;
+	pins[(ptr)p] = n;
+	return 0;
+}
+API R cuMemHostUnregister(void *p) {
+	CTX std::lock_guard<std::mutex> l(mu);
+	return pins.erase((ptr)p) ? 0 : 713;
+}
+// 0: pageable, 1: pinned, 2: both
+static int pinned(void *p, size_t n) {
+	std::lock_guard<std::mutex> l(mu);
+	for (auto &r : pins) {
+		if (r.first <= (ptr)p && (ptr)p + n <= r.first + r.second) return 1;
+		if ((ptr)p < r.first + r.second && r.first < (ptr)p + n) return 2;
+	}
+	return 0;
+}
+API R cuPointerGetAttributes(unsigned n, int *what, void **data, ptr p) {
+	CTX int type = 0, device = -2;
+	bool managed = false;
+	if (known(p, 0)) type = 2, device = cur - 1;
+	else if (pinned((void *)p, 1)) type = 1, device = 0;
+	for (unsigned i = 0; i < n; i++) {
+		if (what[i] == 2) *(unsigned *)data[i] = type;
+		else if (what[i] == 8) *(bool *)data[i] = managed;
+		else if (what[i] == 9) *(int *)data[i] = device;
+		else return 1;
+	}
+	return 0;
+}
+static R copy(streamp s, void *to, void *from, size_t n, void *host) {
+	int kind = host ? pinned(host, n) : 1;
+	if (kind == 2) return 1;
+	s->push([=] { memcpy(to, from, n); }); // also if it is pageable: that may run late
+	return 0;
+}
+API R cuMemcpyHtoDAsync_v2(ptr d, void *h, size_t n, void *st) {
+	STREAM(st) if (!known(d, n)) return 1;
+	return copy(s, (void *)d, h, n, h);
+}
+API R cuMemcpyDtoHAsync_v2(void *h, ptr d, size_t n, void *st) {
+	STREAM(st) if (!known(d, n)) return 1;
+	return copy(s, h, (void *)d, n, h);
+}
+API R cuMemcpyDtoDAsync_v2(ptr to, ptr from, size_t n, void *st) {
+	STREAM(st) if (!known(to, n) || !known(from, n)) return 1;
+	return copy(s, (void *)to, (void *)from, n, nullptr);
+}
+
+API R cuStreamCreate(void **h, unsigned flags) {
+	CTX if (flags != 1) return 1;
+	*h = new streamp(new stream(cur - 1));
+	std::lock_guard<std::mutex> l(mu);
+	live_streams++;
+	return 0;
+}
+API R cuStreamDestroy_v2(void *h) {
+	{ STREAM(h) }
+	delete (streamp *)h;
+	std::lock_guard<std::mutex> l(mu);
+	live_streams--;
+	return 0;
+}
+API R cuStreamQuery(void *h) { STREAM(h) return s->passed(s->given) ? 0 : 600; }
+API R cuEventCreate(void **h, unsigned flags) {
+	CTX if (flags != 3) return 1;
+	*h = new event();
+	std::lock_guard<std::mutex> l(mu);
+	live_events++;
+	return 0;
+}
+API R cuEventDestroy_v2(void *h) {
+	CTX delete (event *)h;
+	std::lock_guard<std::mutex> l(mu);
+	live_events--;
+	return 0;
+}
+API R cuEventRecord(void *h, void *st) {
+	STREAM(st) event *e = (event *)h;
+	std::lock_guard<std::mutex> l(e->m);
+	e->s = s;
+	e->at = s->push([] {});
+	return 0;
+}
+static std::pair<streamp, uint64_t> ticket(void *h) {
+	event *e = (event *)h;
+	std::lock_guard<std::mutex> l(e->m);
+	return {e->s, e->at};
+}
+API R cuEventQuery(void *h) {
+	CTX auto t = ticket(h);
+	return !t.first || t.first->passed(t.second) ? 0 : 600;
+}
+API R cuEventSynchronize(void *h) {
+	CTX auto t = ticket(h);
+	if (t.first) t.first->wait(t.second);
+	return lost[cur - 1];
+}
+API R cuStreamWaitEvent(void *st, void *h, unsigned) {
+	STREAM(st) auto t = ticket(h);
+	if (t.first && t.first != s) s->push([t] { t.first->wait(t.second); });
+	return 0;
+}
+
+// Modules: the "machine code" is the path of a library.
+struct function { int dev; void *module; int index; const char *name; size_t n; const size_t *sizes; };
+typedef int (*list_fn)(int, const char **, const size_t **, size_t *);
+typedef void (*launch_fn)(int, const unsigned *, const unsigned *, void **);
+API R cuModuleLoadDataEx(void **m, const char *image, unsigned n, const int *options, void **values) {
+	CTX if (n != 2 || options[0] != 5 || options[1] != 6) return 1;
+	bool ptx = cur == 2;
+	if (strncmp(image, ptx ? "PTX:" : "BIN:", 4) != 0) {
+		snprintf((char *)values[0], (size_t)values[1], "not an image for this device");
+		return 209;
+	}
+	void *lib = dlopen(image + 4, RTLD_NOW | RTLD_LOCAL);
+	*m = new void *(lib);
+	if (!lib) {
+		snprintf((char *)values[0], (size_t)values[1], "%s", dlerror());
+		return 200;
+	}
+	std::lock_guard<std::mutex> l(mu);
+	live_modules++;
+	return 0;
+}
+API R cuModuleUnload(void *m) {
+	CTX dlclose(*(void **)m);
+	delete (void **)m;
+	std::lock_guard<std::mutex> l(mu);
+	live_modules--;
+	return 0;
+}
+API R cuModuleGetFunction(void **f, void *m, const char *name) {
+	CTX list_fn list = (list_fn)dlsym(*(void **)m, "mock_list");
+	function x{cur - 1, m, 0, nullptr, 0, nullptr};
+	for (; list(x.index, &x.name, &x.sizes, &x.n); x.index++)
+		if (strcmp(x.name, name) == 0) {
+			*f = new function(x);
+			return 0;
+		}
+	return 500;
+}
+API R cuFuncGetAttribute(int *v, int a, void *) { CTX *v = a == 0 ? 1024 : a == 1 ? 128 : 0; return 0; }
+API R cuFuncSetAttribute(void *, int a, int v) { CTX return a == 8 && v > 0 && v <= 200 << 10 ? 0 : 1; }
+API R cuFuncGetParamInfo(void *f, size_t i, size_t *off, size_t *size) {
+	CTX function *x = (function *)f;
+	if (cur == 2 || i >= x->n) return 1;
+	*off = 0;
+	*size = x->sizes[i];
+	return 0;
+}
+API R cuLaunchKernel(void *f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz,
+	unsigned shared, void *st, void **params, void **extra) {
+	STREAM(st) function x = *(function *)f;
+	if (x.dev != s->dev || extra || shared > 200 << 10) return 1;
+	auto data = std::make_shared<std::vector<std::vector<char>>>();
+	for (size_t i = 0; i < x.n; i++)
+		data->emplace_back((char *)params[i], (char *)params[i] + x.sizes[i]);
+	launch_fn launch = (launch_fn)dlsym(*(void **)x.module, "mock_launch");
+	s->push([=] {
+		unsigned grid[3] = {gx, gy, gz}, block[3] = {bx, by, bz};
+		std::vector<void *> p;
+		for (auto &v : *data) p.push_back(v.data());
+		launch(x.index, grid, block, p.data());
+	});
+	return 0;
+}
+
+// NVRTC.
+struct program { std::string source, name, log, image; };
+static std::string dir() {
+	Dl_info i;
+	dladdr((void *)&dir, &i);
+	std::string s = i.dli_fname;
+	return s.substr(0, s.rfind('/'));
+}
+API R nvrtcVersion(int *a, int *b) { *a = 13, *b = 0; return 0; }
+API const char *nvrtcGetErrorString(R) { return "NVRTC_ERROR_COMPILATION"; }
+API R nvrtcGetNumSupportedArchs(int *n) { *n = 3; return 0; }
+API R nvrtcGetSupportedArchs(int *a) { a[0] = 75, a[1] = 80, a[2] = 90; return 0; }
+API R nvrtcCreateProgram(program **p, const char *src, const char *name, int n, const char **, const char **) {
+	if (n) return 1;
+	*p = new program{src, name, "", ""};
+	return 0;
+}
+API R nvrtcDestroyProgram(program **p) { delete *p; *p = nullptr; return 0; }
+API R nvrtcGetProgramLogSize(program *p, size_t *n) { *n = p->log.size() + 1; return 0; }
+API R nvrtcGetProgramLog(program *p, char *s) { strcpy(s, p->log.c_str()); return 0; }
+API R nvrtcGetCUBINSize(program *p, size_t *n) { *n = p->image.compare(0, 3, "BIN") ? 0 : p->image.size() + 1; return 0; }
+API R nvrtcGetCUBIN(program *p, char *s) { strcpy(s, p->image.c_str()); return 0; }
+API R nvrtcGetPTXSize(program *p, size_t *n) { *n = p->image.size() + 1; return 0; }
+API R nvrtcGetPTX(program *p, char *s) { strcpy(s, p->image.c_str()); return 0; }
+
+static void replace(std::string &s, const std::string &a, const std::string &b) {
+	for (size_t i = 0; (i = s.find(a, i)) != std::string::npos; i += b.size()) s.replace(i, a.size(), b);
+}
+API R nvrtcCompileProgram(program *p, int n, const char **options) {
+	std::string flags = "-w -std=c++17 -O0 -shared -fPIC -fno-exceptions";
+	bool ptx = false, device = false;
+	for (int i = 0; i < n; i++) {
+		std::string o = options[i];
+		if (o == "--fmad=false") flags += " -ffp-contract=off";
+		else if (o == "--fmad=true") flags += " -ffp-contract=fast";
+		else if (o == "--gpu-architecture=compute_90") ptx = true;
+		else if (o == "--device-as-default-execution-space") device = true;
+		else if (o != "--gpu-architecture=sm_90" && o != "--std=c++17" && o != "--prec-div=true" && o != "--prec-sqrt=true" && o != "--ftz=false") {
+			p->log = "unknown option " + o;
+			return 5;
+		}
+	}
+	if (!device) return 5;
+	static std::mutex once;
+	std::lock_guard<std::mutex> l(once);
+	static int count;
+	static std::map<std::string, std::string> seen;
+	std::string key = flags + p->source;
+	if (seen.count(key)) {
+		p->image = (ptx ? "PTX:" : "BIN:") + seen[key];
+		return 0;
+	}
+	std::string base = dir() + "/program" + std::to_string(getpid()) + "." + std::to_string(count++);
+	std::string text = p->source, kernels;
+	replace(text, "extern __shared__", "extern thread_local");
+	const std::string head = "extern \"C\" __global__";
+	for (size_t i = 0; (i = text.find(head, i)) != std::string::npos;) {
+		size_t open = text.find('(', text.find("void", i)), name = open, brace = text.find('{', open), end = brace;
+		while (name > 0 && (isalnum((unsigned char)text[name - 1]) || text[name - 1] == '_')) name--;
+		for (int depth = 0; end < text.size(); end++) {
+			if (text[end] == '{') depth++;
+			if (text[end] == '}' && --depth == 0) break;
+		}
+		std::string k = text.substr(name, open - name);
+		bool barriers = text.substr(brace, end - brace).find("barrier") != std::string::npos;
+		kernels += "mock::make(\"" + k + "\", cairn::kernels::" + k + ", " + (barriers ? "true" : "false") + "),\n";
+		i = end;
+	}
+	FILE *f = fopen((base + ".cpp").c_str(), "w");
+	if (!f) return 1;
+	fprintf(f, "#include \"mock.h\"\n%s\n"
+		"namespace cairn { alignas(32) thread_local unsigned char cairn_local_memory[200 << 10]; }\n"
+		"static mock::kernel mock_kernels[] = {\n%s{}};\n"
+		"extern \"C\" int mock_list(int i, const char **name, const size_t **sizes, size_t *n) {\n"
+		"	if (!mock_kernels[i].name) return 0;\n"
+		"	auto &k = mock_kernels[i];\n"
+		"	*name = k.name, *sizes = k.sizes, *n = k.n;\n"
+		"	return 1;\n"
+		"}\n"
+		"extern \"C\" void mock_launch(int i, const unsigned *grid, const unsigned *block, void **params) {\n"
+		"	auto &k = mock_kernels[i];\n"
+		"	mock::call c{k.go, k.f, params};\n"
+		"	mock::m.body = [](void *a) { auto c = (mock::call *)a; c->go(c->f, c->params); };\n"
+		"	mock::m.arg = &c;\n"
+		"	gridDim = {grid[0], grid[1], grid[2]}, blockDim = {block[0], block[1], block[2]};\n"
+		"	for (unsigned z = 0; z < grid[2]; z++)\n"
+		"		for (unsigned y = 0; y < grid[1]; y++)\n"
+		"			for (unsigned x = 0; x < grid[0]; x++) {\n"
+		"				blockIdx = {x, y, z};\n"
+		"				mock::group(k.barriers);\n"
+		"			}\n"
+		"}\n", text.c_str(), kernels.c_str());
+	fclose(f);
+	std::string cmd = "g++ " + flags + " -I '" + dir() + "' -o '" + base + ".so' '" + base + ".cpp' 2>&1";
+	FILE *out = popen(cmd.c_str(), "r");
+	char line[4096];
+	while (out && fgets(line, sizeof line, out)) p->log += line;
+	if (!out || pclose(out) != 0) return 6;
+	seen[key] = base + ".so";
+	p->image = (ptx ? "PTX:" : "BIN:") + base + ".so";
+	return 0;
+}

@@ -1,0 +1,166 @@
+package opencl
+
+import (
+	"encoding/binary"
+	"fmt"
+	"sort"
+	"strings"
+	"sync"
+	"unsafe"
+
+	"github.com/cairnrun/cairn/device/driver"
+	"github.com/cairnrun/cairn/internal/dl"
+)
+
+type program struct {
+	d *device
+
+	mu      sync.Mutex
+	h       uintptr // 0: closed
+	kernels map[string]*kernel
+}
+
+func (d *device) Build(src driver.Source) (driver.Program, error) {
+	const op = "Build"
+	if err := d.open(op); err != nil {
+		return nil, err
+	}
+	if src.OpenCL == "" {
+		return nil, &driver.Error{Device: d.info.ID, Op: op, Kind: driver.ErrBuild, Text: "there is no OpenCL C in the source"}
+	}
+	if i := strings.IndexByte(src.OpenCL, 0); i >= 0 {
+		return nil, &driver.Error{Device: d.info.ID, Op: op, Kind: driver.ErrBuild, Text: fmt.Sprintf("byte %d of the source is zero", i)}
+	}
+	source := []byte(d.prologue(src) + src.OpenCL)
+	start, length := unsafe.Pointer(&source[0]), uintptr(len(source))
+	var code int32
+	h := dl.Call(d.a.createProgram, d.context, 1, uintptr(unsafe.Pointer(&start)), uintptr(unsafe.Pointer(&length)), uintptr(unsafe.Pointer(&code)))
+	if code != 0 {
+		return nil, d.fail(op, "clCreateProgramWithSource", code, 0)
+	}
+	options := "-cl-std=CL1.2 -cl-kernel-arg-info"
+	if d.rounded {
+		options += " -cl-fp32-correctly-rounded-divide-sqrt"
+	}
+	zero := append([]byte(options), 0)
+	if code := int32(dl.Call(d.a.buildProgram, h, 1, uintptr(unsafe.Pointer(&d.id)), uintptr(unsafe.Pointer(&zero[0])), 0, 0)); code != 0 {
+		err := d.fail(op+" for "+d.info.Name, "clBuildProgram", code, 0).(*driver.Error)
+		err.Log = text(d.a.getBuildInfo, programLog, h, d.id)
+		if code == codeBuild {
+			err.Kind = driver.ErrBuild
+		}
+		dl.Call(d.a.releaseProgram, h)
+		return nil, err
+	}
+	p := &program{d: d, h: h, kernels: make(map[string]*kernel)}
+	if err := d.add(op, p); err != nil {
+		return nil, err
+	}
+	return p, nil
+}
+
+// prologue comes before the source; lines in the compiler's messages are the
+// source's own.
+func (d *device) prologue(src driver.Source) string {
+	var b strings.Builder
+	if d.fp64 {
+		b.WriteString("#pragma OPENCL EXTENSION cl_khr_fp64 : enable\n")
+	}
+	if !src.Contract {
+		b.WriteString("#pragma OPENCL FP_CONTRACT OFF\n")
+	}
+	b.WriteString("#line 1\n")
+	return b.String()
+}
+
+// Close lets go of the program and its kernels; those that were launched run
+// to their end.
+func (p *program) Close() error {
+	p.d.remove(p)
+	p.drop()
+	return nil
+}
+
+func (p *program) drop() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.h == 0 {
+		return
+	}
+	for _, k := range p.kernels {
+		k.mu.Lock()
+		dl.Call(p.d.a.releaseKernel, k.h)
+		k.h = 0
+		k.mu.Unlock()
+	}
+	dl.Call(p.d.a.releaseProgram, p.h)
+	p.h, p.kernels = 0, nil
+}
+
+type kernel struct {
+	d    *device
+	name string
+	op   string // in errors
+	args []parameter
+
+	maxGroup int    // items of a group
+	required [3]int // the only size of groups that it works with, or zeros
+	local    int    // bytes of local memory besides its arguments
+
+	mu  sync.Mutex // from the first argument to the launch
+	h   uintptr    // 0: closed
+	mem uintptr    // an argument
+}
+
+// parameter is what the compiler says of an argument; drivers need not know.
+type parameter struct {
+	space uint64 // one of the address spaces, or 0
+	reads bool   // memory that the kernel does not write
+}
+
+func (k *kernel) Name() string { return k.name }
+
+// Kernel returns the same kernel for the same name.
+func (p *program) Kernel(name string) (driver.Kernel, error) {
+	op := fmt.Sprintf("Kernel %q", name)
+	if err := p.d.usable(op); err != nil {
+		return nil, err
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.h == 0 {
+		return nil, p.d.wrong(op, "the program was closed")
+	}
+	if k := p.kernels[name]; k != nil {
+		return k, nil
+	}
+	a := p.d.a
+	zero := append([]byte(name), 0)
+	var code int32
+	h := dl.Call(a.createKernel, p.h, uintptr(unsafe.Pointer(&zero[0])), uintptr(unsafe.Pointer(&code)))
+	if code != 0 {
+		err := p.d.fail(op, "clCreateKernel", code, 0).(*driver.Error)
+		if code == codeInvalidKernelName {
+			names := strings.Split(text(a.getProgramInfo, programKernels, p.h), ";")
+			sort.Strings(names)
+			err.Text += "; the source has " + strings.Join(names, ", ")
+		}
+		return nil, err
+	}
+	k := &kernel{d: p.d, name: name, op: "Launch of " + name, h: h}
+	k.args = make([]parameter, number(a.getKernelInfo, kernelArgs, h))
+	for i := range k.args {
+		arg := &k.args[i]
+		arg.space = number(a.getKernelArgInfo, kernelArgAddress, h, uintptr(i))
+		arg.reads = arg.space == spaceConstant || number(a.getKernelArgInfo, kernelArgQualifier, h, uintptr(i))&argConst != 0
+	}
+	k.maxGroup = int(number(a.getGroupInfo, kernelMaxGroup, h, p.d.id))
+	k.local = int(number(a.getGroupInfo, kernelLocalMemory, h, p.d.id))
+	if size, code := bytesOf(a.getGroupInfo, kernelRequired, h, p.d.id); code == 0 && len(size) == 24 {
+		for i := range k.required {
+			k.required[i] = int(binary.NativeEndian.Uint64(size[8*i:]))
+		}
+	}
+	p.kernels[name] = k
+	return k, nil
+}

@@ -1,0 +1,5 @@
+package snap
+
+import "github.com/cairnrun/cairn/device/cuda"
+
+func init() { backends = append(backends, cuda.Open) }

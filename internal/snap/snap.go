@@ -1,0 +1,347 @@
+// Package snap does on a device what a checkpoint needs of it: it digests
+// blocks where they lie, copies what a set needs aside so that the program's
+// kernels can go on, and drains that copy to host memory meanwhile. It works
+// with any driver.Device; Engine is a mem.Device whose extents' buffers are
+// driver.Buffers.
+//
+// What goes where:
+//
+//	the program's queue   … kernel, kernel │ Freeze: copies or a gather │ kernel, kernel …
+//	reads                                     └──► CopyOut, CopyOut, …    (Frozen.Read)
+//	sums                                      └──► digest, CopyOut        (Frozen.Digests)
+//
+// The copies of Freeze stand in the program's queue, between its kernels. The
+// queues reads and sums are the engine's own; they wait for an event behind
+// those copies and then run at the same time as the program.
+//
+// The kernels and how digests become as fast as memory: kernels.go.
+package snap
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"unsafe"
+
+	"github.com/cairnrun/cairn/device/driver"
+	"github.com/cairnrun/cairn/internal/mem"
+)
+
+// Engine is a device as checkpoints see it. Its methods may be called by
+// several goroutines at a time.
+type Engine struct {
+	dev     driver.Device
+	info    driver.Info
+	kernels driver.Queue // the program's
+	reads   driver.Queue
+	sums    driver.Queue
+	shape   shape
+
+	building sync.Mutex // held while the kernels are compiled
+	program  driver.Program
+	digest   driver.Kernel
+	gather   driver.Kernel
+
+	mu     sync.Mutex
+	closed bool
+	spare  *room      // for the next snapshot; nil: none
+	idle   []*scratch // that nobody uses
+	last   *scratch   // with what Digests returned last
+	broken []*scratch // that a command which failed may still use
+	pins   []pin
+}
+
+var _ mem.Device = (*Engine)(nil)
+
+// room is device memory for a snapshot.
+type room struct {
+	buffer driver.Buffer
+	after  driver.Event // when what read it last is done; nil: nothing does
+}
+
+// pin is host memory that was prepared for copies.
+type pin struct {
+	memory  []byte
+	release func() error
+}
+
+// New makes an engine for a device. kernels is the queue on which the
+// program's kernels run; it stays the caller's. Kernels are compiled when they
+// are needed first.
+func New(dev driver.Device, kernels driver.Queue) (*Engine, error) {
+	e := &Engine{dev: dev, info: dev.Info(), kernels: kernels}
+	e.shape = choose(e.info)
+	var err error
+	if e.reads, err = dev.NewQueue(); err != nil {
+		return nil, err
+	}
+	if e.sums, err = dev.NewQueue(); err != nil {
+		e.reads.Close()
+		return nil, err
+	}
+	return e, nil
+}
+
+// Close gives everything back. Nothing of the engine may be in use, and the
+// program's queue must be finished.
+func (e *Engine) Close() error {
+	e.Release()
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.closed = true
+	errs := []error{e.reads.Close(), e.sums.Close()}
+	for _, s := range e.broken {
+		s.free()
+	}
+	e.broken = nil
+	for _, p := range e.pins {
+		errs = append(errs, p.release())
+	}
+	e.pins = nil
+	if e.program != nil {
+		errs = append(errs, e.program.Close())
+		e.program = nil
+	}
+	return errors.Join(errs...)
+}
+
+// Name is the device's ID.
+func (e *Engine) Name() string { return e.info.ID }
+
+// Pin prepares memory, as mem.Device says. Memory that was pinned at the same
+// addresses before is taken to be gone.
+func (e *Engine) Pin(p []byte) error {
+	if len(p) == 0 {
+		return nil
+	}
+	e.Unpin(p)
+	release, err := e.dev.Pin(p)
+	if err != nil {
+		return err
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.pins = append(e.pins, pin{p, release})
+	return nil
+}
+
+// Unpin ends that for all memory that p has a part of. No copy into it may be
+// under way.
+func (e *Engine) Unpin(p []byte) {
+	lo := uintptr(unsafe.Pointer(unsafe.SliceData(p)))
+	var gone []pin
+	e.mu.Lock()
+	e.pins = slices.DeleteFunc(e.pins, func(old pin) bool {
+		at := uintptr(unsafe.Pointer(unsafe.SliceData(old.memory)))
+		hit := at < lo+uintptr(len(p)) && lo < at+uintptr(len(old.memory))
+		if hit {
+			gone = append(gone, old)
+		}
+		return hit
+	})
+	e.mu.Unlock()
+	for _, old := range gone {
+		old.release()
+	}
+}
+
+// Reserve allocates room for a snapshot of n bytes, unless there is as much,
+// and for its digests. Where the device has too little, the room stays as it
+// was; Freeze then says so.
+func (e *Engine) Reserve(n int64) {
+	if n <= 0 {
+		return
+	}
+	if s, err := e.scratch(int(n / 4096)); err == nil { // 16 bytes for each 64 KiB
+		e.put(s)
+	}
+	if r, err := e.take(n); err == nil {
+		e.give(r)
+	}
+}
+
+// Release frees the memory on the device that no snapshot uses now.
+func (e *Engine) Release() {
+	e.mu.Lock()
+	spare, idle := e.spare, e.idle
+	if e.last != nil {
+		idle = append(idle, e.last)
+	}
+	e.spare, e.idle, e.last = nil, nil, nil
+	e.mu.Unlock()
+	if spare != nil {
+		spare.buffer.Free()
+	}
+	for _, s := range idle {
+		s.free()
+	}
+}
+
+// take returns room for n bytes: the spare one, or a new one.
+func (e *Engine) take(n int64) (*room, error) {
+	e.mu.Lock()
+	spare := e.spare
+	e.spare = nil
+	e.mu.Unlock()
+	if spare != nil && spare.buffer.Size() >= n {
+		return spare, nil
+	}
+	b, err := e.dev.Alloc(n)
+	if errors.Is(err, driver.ErrMemory) && spare != nil {
+		// Both don't fit; one instead of the other might.
+		size := spare.buffer.Size()
+		spare.buffer.Free()
+		spare = nil
+		if b, err = e.dev.Alloc(n); errors.Is(err, driver.ErrMemory) {
+			if old, again := e.dev.Alloc(size); again == nil {
+				spare = &room{buffer: old}
+			}
+		}
+	}
+	if spare != nil {
+		e.give(spare)
+	}
+	if errors.Is(err, driver.ErrMemory) {
+		return nil, fmt.Errorf("%w: %d bytes: %w", mem.ErrNoRoom, n, err)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return &room{buffer: b}, nil
+}
+
+// give keeps room for the next snapshot, or frees it if there is more already.
+func (e *Engine) give(r *room) {
+	e.mu.Lock()
+	if !e.closed && (e.spare == nil || e.spare.buffer.Size() < r.buffer.Size()) {
+		e.spare, r = r, e.spare
+	}
+	e.mu.Unlock()
+	if r != nil {
+		r.buffer.Free()
+	}
+}
+
+// compiled makes sure that the kernels are.
+func (e *Engine) compiled() error {
+	e.building.Lock()
+	defer e.building.Unlock()
+	if e.gather != nil {
+		return nil
+	}
+	p, err := e.dev.Build(e.shape.source())
+	if err != nil {
+		return err
+	}
+	digest, err := p.Kernel("digest")
+	if err != nil {
+		p.Close()
+		return err
+	}
+	gather, err := p.Kernel("gather")
+	if err != nil {
+		p.Close()
+		return err
+	}
+	e.program, e.digest, e.gather = p, digest, gather
+	return nil
+}
+
+// scratch is memory for the tables and results of one launch at a time, on
+// both sides.
+type scratch struct {
+	device  driver.Buffer
+	host    []byte
+	release func() error
+}
+
+// smallScratch is enough for most calls.
+const smallScratch = 64 << 10
+
+// scratch returns one of n bytes at least.
+func (e *Engine) scratch(n int) (*scratch, error) {
+	e.mu.Lock()
+	for i, s := range e.idle {
+		if len(s.host) >= n {
+			e.idle = append(e.idle[:i], e.idle[i+1:]...)
+			e.mu.Unlock()
+			return s, nil
+		}
+	}
+	var small *scratch // replaced by a larger one
+	if len(e.idle) > 0 {
+		small, e.idle = e.idle[0], e.idle[1:]
+	}
+	e.mu.Unlock()
+	if small != nil {
+		small.free()
+	}
+	size := smallScratch
+	for size < n {
+		size *= 2
+	}
+	b, err := e.dev.Alloc(int64(size))
+	if err != nil {
+		return nil, err
+	}
+	s := &scratch{device: b, host: mem.Aligned(size)}
+	// Where it can't be pinned, copies wait, and nothing else is different.
+	s.release, _ = e.dev.Pin(s.host)
+	return s, nil
+}
+
+// free gives it back to the device. Nothing may be using the host's part.
+func (s *scratch) free() {
+	if s.release != nil {
+		s.release()
+	}
+	s.device.Free()
+}
+
+// put keeps it for later. Nothing may be using it.
+func (e *Engine) put(s *scratch) {
+	if s == nil {
+		return
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.closed || len(e.idle) >= 4 {
+		s.free()
+		return
+	}
+	e.idle = append(e.idle, s)
+}
+
+// abandon is put after an error: something may still be using it. Whatever
+// fails here mostly ends the use of the device, so these are few.
+func (e *Engine) abandon(s *scratch) {
+	if s == nil {
+		return
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.broken = append(e.broken, s)
+}
+
+// words is host memory as the 64-bit words of a table or of results.
+func words(p []byte) []uint64 {
+	return unsafe.Slice((*uint64)(unsafe.Pointer(unsafe.SliceData(p))), len(p)/8)
+}
+
+// check returns the extents' buffers, or what is wrong with an extent.
+func (e *Engine) check(at []mem.Extent) ([]driver.Buffer, error) {
+	out := make([]driver.Buffer, len(at))
+	for i := range at {
+		x := &at[i]
+		b, ok := x.Buffer.(driver.Buffer)
+		if !ok || b == nil {
+			return nil, fmt.Errorf("device %s: extent %d is in a %T, which is no buffer of a device", e.info.ID, i, x.Buffer)
+		}
+		if x.Off < 0 || x.Len < 0 || x.Off > b.Size() || x.Len > b.Size()-x.Off || x.Block <= 0 {
+			return nil, fmt.Errorf("device %s: extent %d is %d bytes at %d, in blocks of %d, of a buffer of %d bytes", e.info.ID, i, x.Len, x.Off, x.Block, b.Size())
+		}
+		out[i] = b
+	}
+	return out, nil
+}
