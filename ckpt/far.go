@@ -23,9 +23,17 @@ import (
 //
 // A device without room for a copy is drained while the program is held.
 
-// ringSegments is how much staging memory a drain uses beside what the
+// ringSegments bounds the staging memory that a drain uses beside what the
 // program's own memory needs.
-const ringSegments = 32
+const ringSegments = 24
+
+// ring is how many segments a drain of n bytes uses.
+func ring(n int64) int {
+	if n == 0 {
+		return 0
+	}
+	return int(min(n/mem.SegmentSize+2, ringSegments))
+}
 
 // farRun is consecutive blocks of a dataset in one buffer of a device.
 type farRun struct {
@@ -173,9 +181,22 @@ func unwritten(runs []farRun, r farRun) bool {
 }
 
 // holdFar starts what devices must do before the program goes on. The function
-// it returns waits for that.
+// it returns waits for that. Where there is nothing to do meanwhile, it is done
+// at once: waking another thread takes longer than much of it.
 func (c *copying) holdFar() (wait func() error) {
+	if len(c.far) == 1 && len(c.ranges) == 0 {
+		err := c.far[0].do((*farTask).hold)
+		return func() error { return err }
+	}
 	return c.eachFar((*farTask).hold)
+}
+
+// do says where an error comes from.
+func (t *farTask) do(f func(*farTask) error) error {
+	if err := f(t); err != nil {
+		return fmt.Errorf("device %s: %w", t.dev.Name(), err)
+	}
+	return nil
 }
 
 // drainLive empties the devices that had no room for a copy.
@@ -195,11 +216,7 @@ func (c *copying) eachFar(f func(*farTask) error) (wait func() error) {
 	var wg sync.WaitGroup
 	errs := make([]error, len(c.far))
 	for i, t := range c.far {
-		wg.Go(func() {
-			if err := f(t); err != nil {
-				errs[i] = fmt.Errorf("device %s: %w", t.dev.Name(), err)
-			}
-		})
+		wg.Go(func() { errs[i] = t.do(f) })
 	}
 	return func() error {
 		wg.Wait()
@@ -289,7 +306,7 @@ func (t *farTask) inspect() error {
 // one extent, and marks the others. There may be millions, and the program
 // waits: processors share them.
 func (t *farTask) pick(e *farExtent, digests []xxh3.Uint128) {
-	const least = 4 << 10
+	const least = 32 << 10
 	parts := max(1, min(copiers(), len(digests)/least))
 	taken := make([][]farExtent, parts)
 	var wg sync.WaitGroup
@@ -311,9 +328,14 @@ func (t *farTask) pick(e *farExtent, digests []xxh3.Uint128) {
 func (t *farTask) pickPart(e *farExtent, from int, digests []xxh3.Uint128) (take []farExtent) {
 	d := &t.c.l.datasets[e.dataset]
 	j := t.c.judge(e.dataset)
+	force := t.c.leave.force
 	open := false // the last of take ends at the block before
 	for n, dig := range digests {
 		k := e.lo + from + n
+		if b := &j.old[k]; b.Digest == dig && (b.Source == SourceHere || b.Source >= SourceBase && !force[b.Source-SourceBase]) {
+			open = false // most are as they were
+			continue
+		}
 		mark := j.of(k, dig)
 		if mark != MarkKept {
 			t.c.marks[d.First+k] = mark

@@ -19,7 +19,7 @@ const (
 	// BlockSize is the size that blocks have where element and row sizes allow.
 	// Those of a dataset with more than manyBlocks of them are larger.
 	BlockSize  = 64 << 10
-	manyBlocks = 256 << 10
+	manyBlocks = 128 << 10
 	// maxBlock bounds blocks whose size follows the rows of a matrix.
 	maxBlock = 1 << 20
 	// inlineSize is the largest dataset that is kept with the metadata.

@@ -102,7 +102,7 @@ func (s *Saver) Reserve(img *graph.Image) {
 	if s.grown != nil || s.pending != nil {
 		return
 	}
-	near, far := int64(0), make(map[mem.Device]int64)
+	near, all, far := int64(0), int64(0), make(map[mem.Device]int64)
 	for i := range img.Pools {
 		p := &img.Pools[i]
 		if !p.Remote {
@@ -120,6 +120,7 @@ func (s *Saver) Reserve(img *graph.Image) {
 					near += pl.Len
 				} else {
 					far[pl.Device] += pl.Len
+					all += pl.Len
 				}
 			}
 		}
@@ -128,7 +129,7 @@ func (s *Saver) Reserve(img *graph.Image) {
 	s.grown = done
 	go func() {
 		defer close(done)
-		if s.grow(near, len(far) > 0) != nil { // an error shows next time
+		if s.grow(near, all) != nil { // an error shows next time
 			return
 		}
 		for dev, n := range far {
@@ -139,14 +140,10 @@ func (s *Saver) Reserve(img *graph.Image) {
 	}()
 }
 
-// grow makes staging memory for n bytes, for every copier to fill some, and
-// for a drain if there is one.
-func (s *Saver) grow(n int64, drain bool) error {
-	segments := int(n/mem.SegmentSize) + copiers() + 1
-	if drain {
-		segments += ringSegments
-	}
-	err := s.staging.Grow(segments)
+// grow makes staging memory for bytes of the program's, for every copier to
+// fill some, and for what is drained from devices.
+func (s *Saver) grow(near, far int64) error {
+	err := s.staging.Grow(int(near/mem.SegmentSize) + copiers() + 1 + ring(far))
 	if w, ok := s.writer.(interface{ share() error }); ok && err == nil {
 		err = w.share()
 	}
@@ -258,7 +255,7 @@ func (s *Saver) Save(ctx context.Context, img *graph.Image, files []FileEntry, n
 	if err != nil {
 		return 0, err
 	}
-	if err := s.grow(c.bytes, len(c.far) > 0); err != nil {
+	if err := s.grow(c.bytes, c.farBytes); err != nil {
 		return 0, err
 	}
 	held := c.holdFar() // devices begin at once
