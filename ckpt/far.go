@@ -3,6 +3,7 @@ package ckpt
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"unsafe"
 
@@ -199,7 +200,12 @@ func (t *farTask) do(f func(*farTask) error) error {
 	return nil
 }
 
-// drainLive empties the devices that had no room for a copy.
+// anyLive reports whether some device had no room for a copy.
+func (c *copying) anyLive() bool {
+	return slices.ContainsFunc(c.far, func(t *farTask) bool { return t.live })
+}
+
+// drainLive empties those devices.
 func (c *copying) drainLive() error {
 	return c.eachFar(func(t *farTask) error {
 		if !t.live {

@@ -270,23 +270,32 @@ func (s *Saver) Save(ctx context.Context, img *graph.Image, files []FileEntry, n
 	if c.writeFirst && s.opts.Compression == None {
 		job.Estimate = c.bytes + c.farBytes
 	}
-	s.next++
-	s.writer.Begin(job)
 	tail := Tail{Marks: c.marks, Inline: c.inline(), Sync: writtenFiles(files)}
-	err = c.run(ctx)
+	begin := sync.OnceFunc(func() { s.writer.Begin(job) })
+	begun := len(c.far) == 0 || len(c.ranges) > 0 // else that can wait until the program goes on
+	if begun {
+		begin()
+		err = c.run(ctx)
+	}
 	if e := held(); err == nil {
 		err = e
 	}
-	if err == nil {
+	if err == nil && c.anyLive() {
+		begin()
+		begun = true
 		err = c.drainLive()
 	}
 	if err != nil {
 		for _, t := range c.far {
 			t.close()
 		}
-		s.Collect(<-s.writer.Abort(err))
+		if begun {
+			s.next++
+			s.Collect(<-s.writer.Abort(err))
+		}
 		return 0, err
 	}
+	s.next++
 	note.HeldMS = float64(time.Since(began).Microseconds()) / 1000
 	note.Finding, note.Tracking = c.finding, "available"
 	if s.tracker == nil {
@@ -301,6 +310,7 @@ func (s *Saver) Save(ctx context.Context, img *graph.Image, files []FileEntry, n
 	done := make(chan Result, 1)
 	s.pending = done
 	go func() {
+		begin()
 		if err := c.drainFar(); err != nil {
 			done <- <-s.writer.Abort(err)
 			return

@@ -15,7 +15,7 @@ type api struct {
 	Init, DriverGetVersion, GetErrorName, GetErrorString uintptr
 
 	DeviceGetCount, DeviceGet, DeviceGetName, DeviceTotalMem, DeviceGetAttribute uintptr
-	PrimaryCtxRetain, PrimaryCtxRelease, CtxPush, CtxPop                         uintptr
+	PrimaryCtxRetain, PrimaryCtxRelease, CtxPush, CtxPop, CtxSynchronize         uintptr
 
 	MemGetInfo, MemAlloc, MemFree, MemHostRegister, MemHostUnregister uintptr
 	PointerGetAttributes                                              uintptr
@@ -87,6 +87,7 @@ func loadAPI(names []string) (*api, error) {
 		{&a.PrimaryCtxRelease, "cuDevicePrimaryCtxRelease"},
 		{&a.CtxPush, "cuCtxPushCurrent_v2"},
 		{&a.CtxPop, "cuCtxPopCurrent_v2"},
+		{&a.CtxSynchronize, "cuCtxSynchronize"},
 		{&a.MemGetInfo, "cuMemGetInfo_v2"},
 		{&a.MemAlloc, "cuMemAlloc_v2"},
 		{&a.MemFree, "cuMemFree_v2"},

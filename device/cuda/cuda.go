@@ -239,6 +239,19 @@ func (d *device) FreeMemory() (int64, error) {
 	return int64(free) + d.unused, nil
 }
 
+// Synchronize waits for all work in the context, whoever gave it.
+func (d *device) Synchronize() error {
+	const op = "waiting for all work"
+	if err := d.enter(op); err != nil {
+		return err
+	}
+	defer d.leave()
+	if code := int32(dl.Call(d.cu.CtxSynchronize)); code != success {
+		return d.fail(op, "cuCtxSynchronize", code)
+	}
+	return nil
+}
+
 // Close waits for what runs on the queues, unless the device is lost.
 func (d *device) Close() error {
 	const op = "closing it"

@@ -236,11 +236,24 @@ API R cuMemcpyDtoDAsync_v2(ptr to, ptr from, size_t n, void *st) {
 	return copy(s, (void *)to, (void *)from, n, nullptr);
 }
 
+static std::vector<std::weak_ptr<stream>> all_streams; // of all devices
+API R cuCtxSynchronize() {
+	CTX std::vector<streamp> list;
+	{
+		std::lock_guard<std::mutex> l(mu);
+		for (auto &w : all_streams)
+			if (auto s = w.lock()) list.push_back(s);
+	}
+	for (auto &s : list) s->wait(s->given);
+	return 0;
+}
 API R cuStreamCreate(void **h, unsigned flags) {
 	CTX if (flags != 1) return 1;
-	*h = new streamp(new stream(cur - 1));
+	auto s = new streamp(new stream(cur - 1));
+	*h = s;
 	std::lock_guard<std::mutex> l(mu);
 	live_streams++;
+	all_streams.push_back(*s);
 	return 0;
 }
 API R cuStreamDestroy_v2(void *h) {

@@ -1,0 +1,235 @@
+package device
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/cairnrun/cairn/device/cuda"
+	"github.com/cairnrun/cairn/device/driver"
+	"github.com/cairnrun/cairn/device/host"
+	"github.com/cairnrun/cairn/device/opencl"
+)
+
+// backends are the kinds of devices that are looked for, the best first.
+var backends = []struct {
+	name string
+	open func() ([]driver.Device, error)
+}{
+	{"cuda", cuda.Open},
+	{"opencl", opencl.Open},
+}
+
+// machine is what was found. Devices belong to the process, as the libraries
+// behind them do.
+var machine struct {
+	sync.Mutex
+	opened  map[string][]*Device // by backend
+	missing map[string]error
+	hosts   map[string]*Device // by name and number
+	chosen  []*Device          // what Devices returns, before it leaves out lost ones
+	err     error
+}
+
+// Devices returns the devices of this machine that are not lost, the best
+// first: GPUs, other accelerators, then the host's processors, which are
+// always there. They are opened once; all calls return the same ones. The
+// environment variable CAIRN_DEVICES, if set, names the ones to take and their
+// order, by backend or ID: "cuda", "opencl:0.1,host", "host,host" (two).
+// Without it OpenCL devices that are the host's processors, or GPUs that CUDA
+// has too, are left out.
+func Devices() ([]*Device, error) {
+	machine.Lock()
+	if machine.chosen == nil && machine.err == nil {
+		list := os.Getenv("CAIRN_DEVICES")
+		machine.chosen, machine.err = choose(list)
+		if machine.err != nil && list != "" {
+			machine.err = fmt.Errorf("CAIRN_DEVICES=%q: %w", list, machine.err)
+		}
+	}
+	chosen, err := machine.chosen, machine.err
+	machine.Unlock()
+	if err != nil {
+		return nil, err
+	}
+	var out []*Device
+	for _, d := range chosen {
+		if !d.lost() {
+			out = append(out, d)
+		}
+	}
+	if len(out) == 0 {
+		return nil, fmt.Errorf("all %d devices are lost; the first: %w", len(chosen), chosen[0].Err())
+	}
+	return out, nil
+}
+
+// Open returns the devices that a list names, as CAIRN_DEVICES does; an empty
+// one means all. Besides backends and IDs it may hold "discrete": the host's
+// processors with memory of their own, as if they were another device, for
+// tests. The same name gives the same device in all calls.
+func Open(list string) ([]*Device, error) {
+	machine.Lock()
+	defer machine.Unlock()
+	return choose(list)
+}
+
+// Missing tells why backends have no devices here.
+func Missing() map[string]error {
+	machine.Lock()
+	defer machine.Unlock()
+	for i := range backends {
+		backend(i)
+	}
+	return maps.Clone(machine.missing)
+}
+
+// backend returns the devices of a backend. The caller holds machine's lock.
+func backend(i int) []*Device {
+	b := backends[i]
+	if devs, ok := machine.opened[b.name]; ok {
+		return devs
+	}
+	if machine.opened == nil {
+		machine.opened, machine.missing = make(map[string][]*Device), make(map[string]error)
+	}
+	drvs, err := b.open()
+	var devs []*Device
+	for _, drv := range drvs {
+		d, e := Use(drv)
+		if e != nil {
+			err = errors.Join(err, e)
+			continue
+		}
+		devs = append(devs, d)
+	}
+	if len(devs) == 0 {
+		machine.missing[b.name] = cmp.Or(err, errors.New("there are no devices"))
+	}
+	machine.opened[b.name] = devs
+	return devs
+}
+
+// hostDevice returns host device number i, which is made when it is asked for.
+func hostDevice(kind string, i int) (*Device, error) {
+	key := fmt.Sprintf("%s:%d", kind, i)
+	if d := machine.hosts[key]; d != nil {
+		return d, nil
+	}
+	o := host.Options{Index: i}
+	if kind == "discrete" {
+		// Their IDs come after those of others, of which there are few.
+		o.Index, o.Discrete = i+discreteIDs, true
+	}
+	d, err := Use(host.New(o))
+	if err != nil {
+		return nil, err
+	}
+	if machine.hosts == nil {
+		machine.hosts = make(map[string]*Device)
+	}
+	machine.hosts[key] = d
+	return d, nil
+}
+
+const discreteIDs = 100
+
+// all returns what there is, the best first.
+func all() ([]*Device, error) {
+	var out []*Device
+	have := false
+	for i, b := range backends {
+		for _, d := range backend(i) {
+			if b.name == "opencl" && d.info.Kind == driver.CPU {
+				continue // the host's processors again
+			}
+			if b.name == "opencl" && have && strings.Contains(strings.ToLower(d.info.Name), "nvidia") {
+				continue // the same GPUs again
+			}
+			have = have || b.name == "cuda"
+			out = append(out, d)
+		}
+	}
+	slices.SortStableFunc(out, func(a, b *Device) int { return cmp.Compare(a.info.Kind, b.info.Kind) })
+	h, err := hostDevice("host", 0)
+	if err != nil {
+		return nil, err
+	}
+	return append(out, h), nil
+}
+
+// choose returns the devices that a list names. The caller holds machine's lock.
+func choose(list string) ([]*Device, error) {
+	if strings.TrimSpace(list) == "" {
+		return all()
+	}
+	var out []*Device
+	hosts := make(map[string]int)
+	for name := range strings.SplitSeq(list, ",") {
+		name = strings.TrimSpace(name)
+		found, err := named(name, hosts)
+		if err != nil {
+			return nil, err
+		}
+		for _, d := range found {
+			if slices.Contains(out, d) {
+				return nil, fmt.Errorf("device %s is named twice", d.info.ID)
+			}
+			out = append(out, d)
+		}
+	}
+	return out, nil
+}
+
+// named returns the devices of one name: a backend or an ID. hosts counts the
+// host devices that were named before.
+func named(name string, hosts map[string]int) ([]*Device, error) {
+	if name == "host" || name == "discrete" {
+		i := hosts[name]
+		hosts[name]++
+		d, err := hostDevice(name, i)
+		return []*Device{d}, err
+	}
+	kind, id, _ := strings.Cut(name, ":")
+	if kind == "host" {
+		var i int
+		if n, err := fmt.Sscanf(id, "%d", &i); n == 1 && err == nil && i >= 0 && i < discreteIDs && fmt.Sprint(i) == id {
+			d, err := hostDevice("host", i)
+			return []*Device{d}, err
+		}
+	}
+	for i, b := range backends {
+		if b.name != kind {
+			continue
+		}
+		devs := backend(i)
+		if name == kind && len(devs) > 0 {
+			return devs, nil
+		}
+		for _, d := range devs {
+			if d.info.ID == name {
+				return []*Device{d}, nil
+			}
+		}
+		if err := machine.missing[kind]; err != nil {
+			return nil, fmt.Errorf("there is no device %q: %w", name, err)
+		}
+	}
+	return nil, fmt.Errorf("there is no device %q; there are %s", name, strings.Join(names(), ", "))
+}
+
+// names are the IDs of all devices.
+func names() []string {
+	var out []string
+	for i := range backends {
+		for _, d := range backend(i) {
+			out = append(out, d.info.ID)
+		}
+	}
+	return append(out, "host:0 and more of these")
+}

@@ -1,0 +1,326 @@
+package device
+
+import (
+	"cmp"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math"
+	"runtime"
+	"slices"
+	"unsafe"
+
+	"github.com/cairnrun/cairn/device/driver"
+)
+
+// Size is the number of work items of a launch, in up to three dimensions. The
+// first is the one that runs fastest: get_global_id(0). Devices may run more,
+// to fill their groups: kernels in OpenCL C are given the size as an argument
+// and check their position.
+type Size []int
+
+// In groups of the given size; without it the device chooses.
+func (s Size) In(group ...int) Groups { return Groups{s, group} }
+
+// Groups is a Size with a size of groups. Launch takes either.
+type Groups struct{ size, group Size }
+
+// Grid is a Size or Groups.
+type Grid interface{ grid() (size, group Size) }
+
+func (s Size) grid() (size, group Size)   { return s, nil }
+func (g Groups) grid() (size, group Size) { return g.size, g.group }
+
+// ranges turns a grid into what drivers take.
+func ranges(g Grid) (global, local [3]int, err error) {
+	if g == nil {
+		return global, local, errors.New("a launch without a size")
+	}
+	size, group := g.grid()
+	if len(size) == 0 || len(size) > 3 || group != nil && len(group) != len(size) {
+		return global, local, fmt.Errorf("a launch of %v items in groups of %v: there are 1 to 3 dimensions, the same in both", size, group)
+	}
+	global = [3]int{1, 1, 1}
+	for i, n := range size {
+		if n <= 0 || group != nil && group[i] <= 0 {
+			return global, local, fmt.Errorf("a launch of %v items in groups of %v", size, group)
+		}
+		global[i] = n
+	}
+	if group != nil {
+		local = [3]int{1, 1, 1}
+		copy(local[:], group)
+	}
+	return global, local, nil
+}
+
+// mode is what a kernel does with an array.
+type mode uint8
+
+const (
+	reads mode = 1 << iota
+	writes
+)
+
+// Arg is an argument of a launch.
+type Arg struct {
+	h        *handle
+	lo, hi   int64
+	mode     mode
+	local    int
+	constant bool
+}
+
+// In is for arrays that the kernel reads.
+func In[T any](a *Array[T]) Arg { return argument(a, reads) }
+
+// Out is for arrays that the kernel overwrites, all of them.
+func Out[T any](a *Array[T]) Arg { return argument(a, writes) }
+
+// InOut is for arrays that the kernel reads and writes, or writes in part.
+func InOut[T any](a *Array[T]) Arg { return argument(a, reads|writes) }
+
+func argument[T any](a *Array[T], m mode) Arg {
+	if a == nil {
+		return Arg{mode: m}
+	}
+	return Arg{h: a.h, lo: a.lo, hi: a.hi, mode: m, constant: a.constant}
+}
+
+// Local is scratch memory of n elements that the items of a group share. It is
+// never saved.
+func Local[T any](n int) Arg { return Arg{local: n * int(unsafe.Sizeof(*new(T)))} }
+
+// Launch runs a kernel on the device, after everything that was launched on it
+// before, and after what its arguments need: they are brought to the device
+// first. It does not wait for the kernel. Arguments are what In, Out, InOut
+// and Local return, and int32, uint32, int64, uint64, float32 and float64. An
+// array that is written may not overlap another one of the same launch, except
+// that the same one may be given twice.
+//
+// A kernel may fail after Launch has returned. The error then comes from a
+// later call; arrays that it wrote can't be read any more.
+func (d *Device) Launch(k *Kernel, size Grid, args ...any) error {
+	err := d.doLaunch(k, size, args)
+	runtime.KeepAlive(args)
+	if err != nil {
+		return fmt.Errorf("launch of %s on %v: %w", k.name, d, err)
+	}
+	return nil
+}
+
+func (d *Device) doLaunch(k *Kernel, size Grid, args []any) error {
+	if err := d.Err(); err != nil {
+		return err
+	}
+	global, local, err := ranges(size)
+	if err != nil {
+		return err
+	}
+	built, err := k.on(d)
+	if err != nil {
+		return err
+	}
+	list := make([]driver.Arg, len(args))
+	var values []byte // of scalars, 8 bytes each
+	var few [8]Arg
+	var fewAt [8]int
+	arrays, at := few[:0], fewAt[:0] // their positions
+	for i, x := range args {
+		a, ok := x.(Arg)
+		switch {
+		case !ok:
+			if values == nil {
+				values = make([]byte, 8*len(args))
+			}
+			n, err := scalar(values[8*i:], x)
+			if err != nil {
+				return fmt.Errorf("argument %d: %w", i, err)
+			}
+			list[i].Value = values[8*i : 8*i+n : 8*i+n]
+		case a.mode == 0:
+			if a.local <= 0 {
+				return fmt.Errorf("argument %d: local memory of %d bytes", i, a.local)
+			}
+			list[i].Local = a.local
+		case a.h == nil:
+			return fmt.Errorf("argument %d: an array that was not made with New", i)
+		case a.constant && a.mode&writes != 0:
+			return fmt.Errorf("argument %d: the array is constant, and kernels only read it: use In, or New instead of NewConstant", i)
+		default:
+			arrays, at = append(arrays, a), append(at, i)
+		}
+	}
+	if err := overlaps(arrays, at); err != nil {
+		return err
+	}
+	var fewHeld [8]*memory
+	held := lockAll(fewHeld[:0], arrays)
+	defer unlockAll(held)
+	epoch := d.epoch.Load()
+	err = d.prepare(arrays, at, held, list)
+	if err == nil {
+		var seq uint64
+		if seq, err = d.launch(built, global, local, list); err == nil {
+			for _, a := range arrays {
+				d.after(a, seq)
+			}
+		}
+	}
+	if d.epoch.Load() != epoch {
+		// Something failed meanwhile; copies for this launch may not have been made.
+		for _, a := range arrays {
+			a.h.m.doubt(d, a.lo, a.hi)
+		}
+		if err == nil {
+			err = errBefore
+		}
+	}
+	return err
+}
+
+// prepare brings what a launch reads, and fills in the buffers.
+func (d *Device) prepare(arrays []Arg, at []int, held []*memory, list []driver.Arg) error {
+	for i, a := range arrays {
+		if a.h.m.freed {
+			return fmt.Errorf("argument %d: %w", at[i], errFreed)
+		}
+		if d.wrap == nil || a.h.m.raw.device() {
+			if _, err := a.h.m.cover(d, a.lo, a.hi, held); err != nil {
+				return fmt.Errorf("argument %d: %w", at[i], err)
+			}
+		}
+	}
+	for i, a := range arrays {
+		m, arg := a.h.m, &list[at[i]]
+		arg.Len = a.hi - a.lo
+		var err error
+		if d.wrap != nil {
+			arg.Off = a.lo
+			arg.Buffer, err = m.wrapped(d)
+			if err == nil && a.mode&reads != 0 {
+				err = m.toHost(d, a.lo, a.hi)
+			}
+			if err == nil && a.mode&writes != 0 {
+				m.quiet(d, a.lo, a.hi, true)
+			}
+		} else {
+			var b *buffer
+			if b, err = m.cover(d, a.lo, a.hi, held); err == nil {
+				arg.Buffer, arg.Off = b.b, a.lo-b.lo
+				if a.mode&reads != 0 {
+					err = m.bring(b, a.lo, a.hi)
+				}
+			}
+		}
+		if err != nil {
+			return fmt.Errorf("argument %d: %w", at[i], err)
+		}
+	}
+	return nil
+}
+
+// after says what a launch has done with an argument.
+func (d *Device) after(a Arg, seq uint64) {
+	m := a.h.m
+	if a.mode&writes == 0 {
+		if d.wrap != nil {
+			m.used(use{d, seq, a.lo, a.hi, false})
+		}
+		return
+	}
+	if m.raw.device() {
+		return
+	}
+	var b *buffer
+	if d.wrap == nil {
+		b, _ = m.cover(d, a.lo, a.hi, nil) // it is there
+	}
+	m.wrote(d, b, a.lo, a.hi, seq)
+	m.join()
+}
+
+// doubt drops what copies on d may not have brought or kernels not written.
+func (m *memory) doubt(d *Device, lo, hi int64) {
+	if m.freed || m.raw.device() {
+		return
+	}
+	err := fmt.Errorf("a command on %v failed before they were written", d)
+	if e := d.Err(); e != nil {
+		err = e
+	}
+	i, j := m.cut(lo, hi)
+	for ; i < j; i++ {
+		s := &m.spans[i]
+		for _, b := range s.on {
+			if b.d == d {
+				s.drop(b, err)
+			}
+		}
+		if s.d == d && s.host {
+			s.host, s.gone = false, err
+		}
+	}
+}
+
+// overlaps refuses arrays that share bytes which are written.
+func overlaps(arrays []Arg, at []int) error {
+	for i, a := range arrays {
+		for j, b := range arrays[:i] {
+			if a.h.m != b.h.m || a.hi <= b.lo || b.hi <= a.lo || (a.mode|b.mode)&writes == 0 || a.lo == b.lo && a.hi == b.hi {
+				continue
+			}
+			return fmt.Errorf("arguments %d and %d overlap in memory, and one of them is written: give the same array twice, or views that are apart", at[j], at[i])
+		}
+	}
+	return nil
+}
+
+// lockAll locks the memories of arguments, each once, in the order of their
+// addresses.
+func lockAll(held []*memory, arrays []Arg) []*memory {
+	for _, a := range arrays {
+		if !slices.Contains(held, a.h.m) {
+			held = append(held, a.h.m)
+		}
+	}
+	slices.SortFunc(held, func(a, b *memory) int { return cmp.Compare(uintptr(a.addr), uintptr(b.addr)) })
+	for _, m := range held {
+		m.mu.Lock()
+	}
+	return held
+}
+
+func unlockAll(held []*memory) {
+	for _, m := range held {
+		m.mu.Unlock()
+	}
+}
+
+// scalar puts a number into p as it lies in memory, and returns its size.
+func scalar(p []byte, x any) (int, error) {
+	e := binary.NativeEndian
+	switch v := x.(type) {
+	case int32:
+		e.PutUint32(p, uint32(v))
+		return 4, nil
+	case uint32:
+		e.PutUint32(p, v)
+		return 4, nil
+	case float32:
+		e.PutUint32(p, math.Float32bits(v))
+		return 4, nil
+	case int64:
+		e.PutUint64(p, uint64(v))
+		return 8, nil
+	case uint64:
+		e.PutUint64(p, v)
+		return 8, nil
+	case float64:
+		e.PutUint64(p, math.Float64bits(v))
+		return 8, nil
+	case int:
+		return 0, errors.New("an int, whose size differs between machines: convert it to int32 or int64, as the kernel declares it")
+	}
+	return 0, fmt.Errorf("a %T: arguments are what In, Out, InOut and Local return, and int32, uint32, int64, uint64, float32, float64", x)
+}

@@ -1,0 +1,286 @@
+package device
+
+import (
+	"slices"
+	"sync"
+
+	"github.com/cairnrun/cairn/device/driver"
+	"github.com/cairnrun/cairn/internal/mem"
+)
+
+// chunk is the size of the pieces that go through pinned memory; small is
+// enough for small arrays.
+const (
+	chunk = 4 << 20
+	small = 64 << 10
+)
+
+// zeros is what memory is cleared with.
+var zeros = sync.OnceValue(func() []byte { return mem.Aligned(chunk) })
+
+// bring makes bytes lo…hi valid in b, a buffer that covers them.
+func (m *memory) bring(b *buffer, lo, hi int64) error {
+	i, j := m.cut(lo, hi)
+	for ; i < j; i++ {
+		s := &m.spans[i]
+		for !slices.Contains(s.on, b) {
+			if err := m.bringSpan(b, s); err != nil {
+				return err
+			}
+		}
+		if err := s.check(); err != nil {
+			return err
+		}
+	}
+	m.join()
+	return nil
+}
+
+// bringSpan copies a span from where it is valid. Without an error it may have
+// found that one copy is gone: then it is called again.
+func (m *memory) bringSpan(b *buffer, s *span) error {
+	if s.host {
+		m.quiet(nil, s.lo, s.hi, false)
+	}
+	if err := s.check(); err != nil {
+		return err
+	}
+	switch {
+	case s.zero:
+		if err := b.clear(s.lo, s.hi); err != nil {
+			return err
+		}
+		s.zero = false
+	case s.host:
+		if err := b.d.q.CopyIn(b.b, s.lo-b.lo, m.host[s.lo:s.hi]); err != nil {
+			return b.d.fail(err)
+		}
+		b.d.in.Add(s.hi - s.lo)
+		s.d = nil
+	default:
+		from := s.on[0]
+		if err := transfer(b, from, s.lo, s.hi); err != nil {
+			if from.d.lost() && !b.d.lost() {
+				return nil // there may be other copies
+			}
+			return err
+		}
+		if err := s.check(); err != nil {
+			return err
+		}
+		s.d = nil
+	}
+	s.on = append(slices.Clone(s.on), b)
+	return nil
+}
+
+// clear fills bytes lo…hi with zeros.
+func (b *buffer) clear(lo, hi int64) error {
+	n := min(hi-lo, chunk)
+	if err := b.d.q.CopyIn(b.b, lo-b.lo, zeros()[:n]); err != nil {
+		return b.d.fail(err)
+	}
+	for at := lo + n; at < hi; {
+		n := min(at-lo, hi-at)
+		if err := b.d.q.Copy(b.b, at-b.lo, b.b, lo-b.lo, n); err != nil {
+			return b.d.fail(err)
+		}
+		at += n
+	}
+	return nil
+}
+
+// toHost makes bytes lo…hi valid in the host copy, for d, a device that works
+// there, or for the program if d is nil.
+func (m *memory) toHost(d *Device, lo, hi int64) error {
+	if err := m.makeHost(); err != nil {
+		return err
+	}
+	m.quiet(d, lo, hi, false)
+	i, j := m.cut(lo, hi)
+	for ; i < j; i++ {
+		s := &m.spans[i]
+		for !s.host {
+			if err := m.spanToHost(s); err != nil {
+				return err
+			}
+		}
+		if err := s.check(); err != nil {
+			return err
+		}
+		if s.d != d {
+			s.d = nil // quiet has waited for it
+		}
+	}
+	m.join()
+	return nil
+}
+
+// spanToHost is to toHost what bringSpan is to bring.
+func (m *memory) spanToHost(s *span) error {
+	if err := s.check(); err != nil {
+		return err
+	}
+	if s.zero {
+		s.zero, s.host = false, true
+		return nil
+	}
+	m.quiet(nil, s.lo, s.hi, true) // who reads what was there before
+	from := s.on[0]
+	if err := from.d.q.CopyOut(m.host[s.lo:s.hi], from.b, s.lo-from.lo); err != nil {
+		if err = from.d.fail(err); from.d.lost() {
+			return nil
+		}
+		return err
+	}
+	if err := s.check(); err != nil {
+		return err
+	}
+	from.d.out.Add(s.hi - s.lo)
+	s.host, s.d = true, nil
+	return nil
+}
+
+// bounces is pinned host memory of a device, in chunks.
+type bounces struct {
+	mu   sync.Mutex
+	free [2][]*bounce // small ones and others
+	dead []*bounce    // copies that failed may still use them: they are kept for ever
+}
+
+// bounce is a chunk. It may be used again when last has passed.
+type bounce struct {
+	p    []byte
+	last driver.Event
+}
+
+// class is 0 for small chunks, else 1.
+func class(n int64) int {
+	if n <= small {
+		return 0
+	}
+	return 1
+}
+
+// bounce takes a chunk that nobody uses, for n bytes or as many as it holds.
+func (d *Device) bounce(n int64) (*bounce, error) {
+	free := &d.bounces.free[class(n)]
+	for {
+		d.bounces.mu.Lock()
+		if len(*free) == 0 {
+			d.bounces.mu.Unlock()
+			break
+		}
+		b := (*free)[0]
+		*free = slices.Delete(*free, 0, 1)
+		d.bounces.mu.Unlock()
+		if b.wait() == nil {
+			return b, nil
+		}
+		d.abandon(b) // the device that it was copied to tells what happened
+	}
+	b := &bounce{p: mem.Aligned([2]int{small, chunk}[class(n)])}
+	if _, err := d.drv.Pin(b.p); err != nil {
+		d.lose(err)
+		return nil, err
+	}
+	return b, nil
+}
+
+func (b *bounce) wait() error {
+	if b.last == nil {
+		return nil
+	}
+	err := b.last.Wait()
+	b.last = nil
+	return err
+}
+
+// giveBack keeps chunks for the next ones who need some.
+func (d *Device) giveBack(list ...*bounce) {
+	d.bounces.mu.Lock()
+	defer d.bounces.mu.Unlock()
+	for _, b := range list {
+		free := &d.bounces.free[class(int64(len(b.p)))]
+		*free = append(*free, b)
+	}
+}
+
+// abandon keeps chunks from being used again.
+func (d *Device) abandon(list ...*bounce) {
+	d.bounces.mu.Lock()
+	defer d.bounces.mu.Unlock()
+	d.bounces.dead = append(d.bounces.dead, list...)
+}
+
+// piece is a chunk on its way between devices.
+type piece struct {
+	*bounce
+	at, n int64
+	read  driver.Event // it has left the first device
+}
+
+// transfer copies bytes lo…hi of a memory from one device to another, through
+// pinned memory. When it returns the bytes were read; kernels launched on the
+// other device from now on see them.
+func transfer(to, from *buffer, lo, hi int64) (err error) {
+	size := hi - lo
+	var chunks []*bounce // three at most
+	var under []*piece   // two at most
+	defer func() {
+		if err != nil {
+			from.d.abandon(chunks...)
+		} else {
+			from.d.giveBack(chunks...)
+		}
+	}()
+	for i := 0; lo < hi || len(under) > 0; i++ {
+		if lo < hi {
+			if i < 3 {
+				c, err := from.d.bounce(size)
+				if err != nil {
+					return err
+				}
+				chunks = append(chunks, c)
+			}
+			p := &piece{bounce: chunks[i%3], at: lo, n: min(chunk, hi-lo)}
+			if err := p.wait(); err != nil {
+				return to.d.fail(err)
+			}
+			if err := p.fetch(from); err != nil {
+				return from.d.fail(err)
+			}
+			under = append(under, p)
+			lo += p.n
+		}
+		if len(under) == 2 || lo >= hi {
+			p := under[0]
+			under = under[1:]
+			if err := p.read.Wait(); err != nil {
+				return from.d.fail(err)
+			}
+			if err := p.send(to); err != nil {
+				return to.d.fail(err)
+			}
+			from.d.out.Add(p.n)
+			to.d.in.Add(p.n)
+		}
+	}
+	return nil
+}
+
+func (p *piece) fetch(from *buffer) (err error) {
+	if err := from.d.q.CopyOut(p.p[:p.n], from.b, p.at-from.lo); err != nil {
+		return err
+	}
+	p.read, err = from.d.q.Record()
+	return err
+}
+
+func (p *piece) send(to *buffer) (err error) {
+	if err := to.d.q.CopyIn(to.b, p.at-to.lo, p.p[:p.n]); err != nil {
+		return err
+	}
+	p.last, err = to.d.q.Record()
+	return err
+}

@@ -1,0 +1,388 @@
+package device
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"unsafe"
+
+	"github.com/zeebo/xxh3"
+
+	"github.com/cairnrun/cairn/internal/mem"
+	"github.com/cairnrun/cairn/internal/snap"
+)
+
+func init() {
+	mem.MakeRemotes(func(n int64) (unsafe.Pointer, error) {
+		m, err := newMemory(n)
+		if err != nil {
+			return nil, err
+		}
+		return m.addr, nil
+	})
+}
+
+// Shape gives the dimensions of the elements.
+func (m *memory) Shape() []uint64 {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return slices.Clone(m.shape)
+}
+
+// Places tells where bytes lo…hi are. It waits for kernels that write them in
+// host memory.
+func (m *memory) Places(lo, hi int64) ([]mem.Place, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if err := m.within(lo, hi); err != nil {
+		return nil, err
+	}
+	if m.raw.device() {
+		return m.raw.places(m, lo, hi)
+	}
+	m.quiet(nil, lo, hi, false)
+	var out []mem.Place
+	for i := range m.spans {
+		s := &m.spans[i]
+		from, to := max(lo, s.lo), min(hi, s.hi)
+		if from >= to {
+			continue
+		}
+		if err := s.check(); err != nil {
+			return nil, err
+		}
+		switch {
+		case s.zero:
+			for at := from; at < to; at += chunk {
+				n := min(chunk, to-at)
+				out = append(out, mem.Place{Len: n, Host: zeros()[:n:n]})
+			}
+		case s.host:
+			out = append(out, mem.Place{Len: to - from, Host: m.host[from:to:to]})
+		default:
+			b := s.on[0]
+			out = append(out, mem.Place{Len: to - from, Device: b.d.side(), Buffer: b.b, Off: from - b.lo, Version: s.version})
+		}
+	}
+	return out, nil
+}
+
+// within refuses ranges that are none.
+func (m *memory) within(lo, hi int64) error {
+	if m.freed {
+		return errFreed
+	}
+	if lo < 0 || hi < lo || hi > m.size {
+		return fmt.Errorf("bytes %d to %d of an array of %d bytes", lo, hi, m.size)
+	}
+	return nil
+}
+
+// Host makes bytes lo…hi valid in host memory, for reading.
+func (m *memory) Host(lo, hi int64) ([]byte, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if err := m.within(lo, hi); err != nil {
+		return nil, err
+	}
+	if m.raw.device() {
+		return m.raw.read(m, lo, hi)
+	}
+	if err := m.toHost(nil, lo, hi); err != nil {
+		return nil, err
+	}
+	return m.host[lo:hi:hi], nil
+}
+
+// Target returns host memory for bytes lo…hi, which the caller overwrites.
+func (m *memory) Target(lo, hi int64) ([]byte, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if err := m.within(lo, hi); err != nil {
+		return nil, err
+	}
+	if m.raw.device() {
+		return nil, fmt.Errorf("the memory at %#x is on %v and has no place on the host", m.raw.addr, m.raw.d)
+	}
+	if err := m.own(lo, hi); err != nil {
+		return nil, err
+	}
+	return m.host[lo:hi:hi], nil
+}
+
+// prefer says where bytes lo…hi are wanted.
+func (m *memory) prefer(lo, hi int64, d *Device) {
+	var kept []pref
+	for _, p := range m.prefs {
+		if p.lo < lo {
+			kept = append(kept, pref{p.lo, min(p.hi, lo), p.d})
+		}
+		if p.hi > hi {
+			kept = append(kept, pref{max(p.lo, hi), p.hi, p.d})
+		}
+	}
+	if d != nil {
+		kept = append(kept, pref{lo, hi, d})
+	}
+	slices.SortFunc(kept, func(a, b pref) int { return int(max(-1, min(1, a.lo-b.lo))) })
+	m.prefs = kept
+}
+
+// preferred returns the range around off that is wanted in one place, and
+// where; nil: nobody said.
+func (m *memory) preferred(off int64) pref {
+	gap := pref{0, m.size, nil}
+	for _, p := range m.prefs {
+		switch {
+		case p.hi <= off:
+			gap.lo = max(gap.lo, p.hi)
+		case p.lo <= off:
+			return p
+		default:
+			gap.hi = min(gap.hi, p.lo)
+		}
+	}
+	return gap
+}
+
+// Fill puts restored bytes where they are wanted.
+func (m *memory) Fill(off int64, p []byte) error {
+	for len(p) > 0 {
+		m.mu.Lock()
+		if err := m.within(off, off+int64(len(p))); err != nil {
+			m.mu.Unlock()
+			return err
+		}
+		b, hi, err := m.destination(off)
+		n := min(int64(len(p)), hi-off)
+		if err == nil && b == nil {
+			err = m.own(off, off+n)
+		}
+		host := m.host
+		m.mu.Unlock()
+		if err != nil {
+			return err
+		}
+		if b == nil {
+			copy(host[off:off+n], p)
+		} else if err := b.fill(off, p[:n]); err != nil {
+			return err
+		} else if err := m.filled(b, off, off+n); err != nil {
+			return err
+		}
+		off, p = off+n, p[n:]
+	}
+	return nil
+}
+
+// filled says that bytes lo…hi are in b and nowhere else.
+func (m *memory) filled(b *buffer, lo, hi int64) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if err := m.within(lo, hi); err != nil {
+		return err
+	}
+	if !slices.Contains(m.bufs, b) {
+		return errors.New("an array was used while it was restored")
+	}
+	if m.raw.device() {
+		return nil
+	}
+	i, j := m.cut(lo, hi)
+	m.spans = slices.Replace(m.spans, i, j, span{lo: lo, hi: hi, on: b.only(), version: version.Add(1)})
+	return nil
+}
+
+// destination returns the buffer that the byte at off goes to, nil for host
+// memory, and how far that holds.
+func (m *memory) destination(off int64) (*buffer, int64, error) {
+	if m.raw != nil {
+		if m.raw.d == nil {
+			return nil, m.size, nil
+		}
+		return m.bufs[0], m.size, nil
+	}
+	w := m.preferred(off)
+	devs := []*Device{w.d}
+	if w.d == nil || w.d.lost() {
+		devs, _ = Devices() // without any the host has room
+	}
+	for _, d := range devs {
+		if d.wrap != nil {
+			if d == w.d {
+				break // the host copy is where it is wanted
+			}
+			continue
+		}
+		b, err := m.place(d, w.lo, w.hi)
+		if err == nil {
+			return b, w.hi, nil
+		}
+		if !errors.Is(err, ErrMemory) && !errors.Is(err, ErrLost) {
+			return nil, 0, err
+		}
+	}
+	return nil, w.hi, nil
+}
+
+// place is cover for restored bytes. It asks a device that had no room only
+// once, so that the pieces of an array that does not fit cost little.
+func (m *memory) place(d *Device, lo, hi int64) (*buffer, error) {
+	for _, b := range m.bufs {
+		if b.d == d && b.lo <= lo && hi <= b.hi {
+			return b, d.Err()
+		}
+	}
+	if slices.Contains(m.full, d) {
+		return nil, ErrMemory
+	}
+	b, err := m.cover(d, lo, hi, []*memory{m})
+	if errors.Is(err, ErrMemory) {
+		m.full = append(m.full, d)
+	}
+	return b, err
+}
+
+// fill copies p to byte off of the memory, through pinned memory. The
+// memory's lock is not held.
+func (b *buffer) fill(off int64, p []byte) error {
+	d, size := b.d, int64(len(p))
+	var spare []*bounce
+	for len(p) > 0 {
+		var c *bounce
+		var err error
+		if len(spare) < 2 {
+			c, err = d.bounce(size)
+		} else {
+			c, spare = spare[0], spare[1:]
+			err = c.wait()
+		}
+		if c != nil {
+			spare = append(spare, c)
+		}
+		n := 0
+		if err == nil {
+			n = copy(c.p, p)
+			err = d.q.CopyIn(b.b, off-b.lo, c.p[:n])
+		}
+		if err == nil {
+			c.last, err = d.q.Record()
+		}
+		if err != nil {
+			d.abandon(spare...)
+			return d.fail(err)
+		}
+		off, p = off+int64(n), p[n:]
+		d.in.Add(int64(n))
+	}
+	for _, c := range spare {
+		if err := c.wait(); err != nil {
+			d.abandon(spare...)
+			return d.fail(err)
+		}
+	}
+	d.giveBack(spare...)
+	return nil
+}
+
+// side is what a checkpoint does with a device's memory.
+type side struct {
+	d   *Device
+	mu  sync.Mutex
+	e   *snap.Engine
+	err error
+}
+
+// side returns the same one each time.
+func (d *Device) side() *side {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.engine == nil {
+		d.engine = &side{d: d}
+	}
+	return d.engine
+}
+
+func (s *side) engine() (*snap.Engine, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.e == nil && s.err == nil {
+		s.e, s.err = snap.New(s.d.drv, s.d.q)
+	}
+	return s.e, s.err
+}
+
+// check marks the device as lost if an error says so.
+func (s *side) check(err error) error {
+	if err != nil {
+		s.d.lose(err)
+	}
+	return err
+}
+
+func (s *side) Name() string { return s.d.info.ID }
+
+func (s *side) Pin(p []byte) error {
+	e, err := s.engine()
+	if err == nil {
+		err = e.Pin(p)
+	}
+	return s.check(err)
+}
+
+func (s *side) Unpin(p []byte) {
+	if e, err := s.engine(); err == nil {
+		e.Unpin(p)
+	}
+}
+
+func (s *side) Digests(at []mem.Extent) ([]xxh3.Uint128, error) {
+	e, err := s.engine()
+	if err != nil {
+		return nil, s.check(err)
+	}
+	out, err := e.Digests(at)
+	return out, s.check(err)
+}
+
+func (s *side) Freeze(at []mem.Extent) (mem.Frozen, error) {
+	e, err := s.engine()
+	if err != nil {
+		return nil, s.check(err)
+	}
+	f, err := e.Freeze(at)
+	if err != nil {
+		return nil, s.check(err)
+	}
+	return f, nil
+}
+
+func (s *side) Live(at []mem.Extent) (mem.Frozen, error) {
+	e, err := s.engine()
+	if err != nil {
+		return nil, s.check(err)
+	}
+	f, err := e.Live(at)
+	if err != nil {
+		return nil, s.check(err)
+	}
+	return f, nil
+}
+
+func (s *side) Reserve(n int64) {
+	if e, err := s.engine(); err == nil {
+		e.Reserve(n)
+	}
+}
+
+// release frees room for snapshots that is not used now.
+func (s *side) release() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.e != nil {
+		s.e.Release()
+	}
+}
+
+var _ mem.Device = (*side)(nil)
