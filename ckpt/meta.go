@@ -94,7 +94,7 @@ func buildMetadata(h *Header, table []Block, chunks [][]hdf5.Chunk, inline map[i
 // Check reports whether an image fits into a file: HDF5 has limits that Go
 // types can exceed.
 func Check(img *graph.Image) error {
-	l, err := planImage(img, nil)
+	l, err := planImage(img, nil, new(description))
 	if err != nil {
 		return err
 	}

@@ -136,32 +136,66 @@ func (l *layout) addJSON(path string, v any) error {
 	return nil
 }
 
+// description is what a set says of an image beside its values: texts, and
+// where the pools are found. It is mostly the same from set to set.
+type description struct {
+	img                *graph.Image // without pieces
+	vars, types, pools []byte
+	paths              []string
+}
+
+// of describes img, anew only if it has to.
+func (t *description) of(img *graph.Image) error {
+	if t.img != nil && slices.Equal(t.img.Vars, img.Vars) && slices.Equal(t.img.Types, img.Types) && slices.EqualFunc(t.img.Pools, img.Pools, alike) {
+		return nil
+	}
+	t.img = nil
+	var err [3]error
+	t.vars, err[0] = json.Marshal(img.Vars)
+	t.types, err[1] = json.Marshal(img.Types)
+	t.pools, err[2] = json.Marshal(img.Pools)
+	if err := errors.Join(err[:]...); err != nil {
+		return fmt.Errorf("Context: %w", err)
+	}
+	t.paths = poolPaths(img)
+	t.img = &graph.Image{Vars: slices.Clone(img.Vars), Types: slices.Clone(img.Types), Pools: slices.Clone(img.Pools)}
+	for i := range t.img.Pools {
+		t.img.Pools[i].Pieces = nil
+	}
+	return nil
+}
+
+// alike reports whether pools are described alike.
+func alike(p, q graph.Pool) bool {
+	f, g := &p.Form, &q.Form
+	return p.Var == q.Var && p.Owner == q.Owner && p.Nth == q.Nth && p.Elem == q.Elem && p.Count == q.Count &&
+		p.Text == q.Text && p.Pointers == q.Pointers && p.Remote == q.Remote && slices.Equal(p.Shape, q.Shape) &&
+		f.Class == g.Class && f.Size == g.Size && f.Big == g.Big && f.Elem == g.Elem && slices.Equal(f.Dims, g.Dims) &&
+		len(f.Fields) == len(g.Fields) && unsafe.SliceData(f.Fields) == unsafe.SliceData(g.Fields)
+}
+
 // planImage lays an image and the open files out as datasets.
-func planImage(img *graph.Image, files []FileEntry) (*layout, error) {
+func planImage(img *graph.Image, files []FileEntry, t *description) (*layout, error) {
 	l := &layout{}
+	if err := t.of(img); err != nil {
+		return nil, err
+	}
 	for _, f := range files {
 		if err := l.addJSON(fmt.Sprintf("FileMap/%d", f.ID), f); err != nil {
 			return nil, err
 		}
 	}
-	if err := l.addJSON("Context/Variables", img.Vars); err != nil {
-		return nil, err
-	}
-	if err := l.addJSON("Context/Types", img.Types); err != nil {
-		return nil, err
-	}
-	if err := l.addJSON("Context/Pools", img.Pools); err != nil {
-		return nil, err
-	}
+	l.addText("Context/Variables", t.vars)
+	l.addText("Context/Types", t.types)
+	l.addText("Context/Pools", t.pools)
 	l.addArray(Dataset{Path: "Context/Regions", Pool: -1}, hdf5.Type{Class: hdf5.Uint, Size: 8},
 		[]uint64{uint64(len(img.Regions)), 3}, [][]byte{encodeRegions(img.Regions)})
 
-	names := poolPaths(img)
 	for i, p := range img.Pools {
 		if p.Form.Size == 0 {
 			continue
 		}
-		d := Dataset{Path: names[i], Var: img.Vars[p.Var].Name, Pool: i, Go: p.Elem}
+		d := Dataset{Path: t.paths[i], Var: img.Vars[p.Var].Name, Pool: i, Go: p.Elem}
 		if p.Text && len(p.Pieces) == 1 && len(p.Pieces[0]) <= inlineSize {
 			d.Go = "string"
 			l.addArray(d, hdf5.Type{Class: hdf5.String, Size: len(p.Pieces[0])}, nil, p.Pieces)

@@ -48,6 +48,7 @@ type Saver struct {
 	seen    map[string]*history // by dataset path
 	pending <-chan Result
 	grown   chan struct{} // closed when a Reserve under way has ended
+	about   description   // of the image that was saved last
 	flying  *copying      // the save under way
 	leave   *leaving      // worked out ahead for the next one
 	mu      sync.Mutex
@@ -243,7 +244,7 @@ func (s *Saver) Save(ctx context.Context, img *graph.Image, files []FileEntry, n
 	if err := s.writer.Err(); err != nil {
 		return 0, err
 	}
-	l, err := planImage(img, files)
+	l, err := planImage(img, files, &s.about)
 	if err != nil {
 		return 0, err
 	}
