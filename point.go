@@ -153,6 +153,14 @@ func (p *Run) Checkpoint(ctx context.Context) error {
 
 // ready tells why no checkpoint can be taken.
 func (p *Run) ready() error {
+	if err := p.usable(); err != nil {
+		return err
+	}
+	return p.spoiled
+}
+
+// usable tells why the run can't be used.
+func (p *Run) usable() error {
 	switch {
 	case p.broken != nil:
 		return p.broken
@@ -190,6 +198,7 @@ func (p *Run) start(ctx context.Context, note ckpt.Note, alone bool) (uint64, er
 		return 0, err
 	}
 	began := time.Now()
+	p.saver.Anticipate()
 	files, err := p.files.entries() // first: it forgets closed files, which Collect then refuses
 	if err != nil {
 		return 0, err

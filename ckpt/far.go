@@ -112,6 +112,7 @@ type farExtent struct {
 	dataset, lo int
 	at          mem.Extent
 	digests     []xxh3.Uint128
+	windows     []window // digests that are being computed
 }
 
 // farTask is what one save does on one device.
@@ -160,7 +161,9 @@ func (c *copying) assign(i int, runs []farRun, h *history) int64 {
 				bytes += d.Block
 			}
 		case old != nil && h.changed >= 0 && h.changed <= dense:
-			t.look = append(t.look, extent(r.lo, r.hi))
+			e := extent(r.lo, r.hi)
+			e.windows = c.s.anticipated(d.Path, r)
+			t.look = append(t.look, e)
 			bytes += int64(h.changed*float64(r.at.Len)) + d.Block
 		default:
 			t.take = append(t.take, extent(r.lo, r.hi))
@@ -264,6 +267,7 @@ func (j *judge) of(k int, dig xxh3.Uint128) Mark {
 // hold does what must be done on the device before the program goes on.
 func (t *farTask) hold() error {
 	if err := t.s().pin(t.dev); err != nil {
+		t.dropLook()
 		return err
 	}
 	if len(t.look) > 0 {
@@ -289,36 +293,54 @@ func (t *farTask) hold() error {
 
 func (t *farTask) s() *Saver { return t.c.s }
 
-// inspect digests what may have changed, and takes the blocks that did.
-func (t *farTask) inspect() error {
-	at := make([]mem.Extent, len(t.look))
+// dropLook gives up what was anticipated.
+func (t *farTask) dropLook() {
 	for i := range t.look {
-		at[i] = t.look[i].at
+		dropWindows(t.look[i].windows)
 	}
-	digests, err := t.dev.Digests(at)
-	if err != nil {
-		return err
+}
+
+func (c *copying) dropLooks() {
+	for _, t := range c.far {
+		t.dropLook()
+	}
+}
+
+// inspect digests what may have changed, and takes the blocks that did. What
+// comes first is looked at while the device goes on with the rest.
+func (t *farTask) inspect() error {
+	var first error
+	for i := range t.look {
+		if e := &t.look[i]; e.windows == nil && first == nil {
+			e.windows, first = digestWindows(t.dev, e.at)
+		}
 	}
 	for i := range t.look {
 		e := &t.look[i]
-		n := e.at.Blocks()
-		t.pick(e, digests[:n])
-		digests = digests[n:]
+		for _, w := range e.windows {
+			digests, err := w.wait()
+			if err != nil && first == nil {
+				first = err
+			}
+			if first == nil {
+				t.pick(e, w.lo, digests)
+			}
+		}
 	}
-	return nil
+	return first
 }
 
-// pick appends the blocks of e that must be stored to take, runs of them as
+// pick appends the blocks of e from one on that must be stored to take, runs of them as
 // one extent, and marks the others. There may be millions, and the program
 // waits: processors share them.
-func (t *farTask) pick(e *farExtent, digests []xxh3.Uint128) {
+func (t *farTask) pick(e *farExtent, from int, digests []xxh3.Uint128) {
 	const least = 32 << 10
 	parts := max(1, min(copiers(), len(digests)/least))
 	taken := make([][]farExtent, parts)
 	var wg sync.WaitGroup
 	for p := range parts {
 		lo, hi := len(digests)*p/parts, len(digests)*(p+1)/parts
-		work := func() { taken[p] = t.pickPart(e, lo, digests[lo:hi]) }
+		work := func() { taken[p] = t.pickPart(e, from+lo, digests[lo:hi]) }
 		if p == parts-1 {
 			work()
 		} else {

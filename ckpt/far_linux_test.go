@@ -54,11 +54,12 @@ func fakeDigests(b []byte, block int64) (out []xxh3.Uint128) {
 	return out
 }
 
-func (d *fakeDevice) Digests(at []mem.Extent) (out []xxh3.Uint128, err error) {
+func (d *fakeDevice) Digests(at []mem.Extent) (func() ([]xxh3.Uint128, error), error) {
+	var out []xxh3.Uint128
 	for _, e := range at {
 		out = append(out, fakeDigests(e.Buffer.([]byte)[e.Off:e.Off+e.Len], e.Block)...)
 	}
-	return out, d.call()
+	return func() ([]xxh3.Uint128, error) { return out, d.call() }, d.call()
 }
 
 func (d *fakeDevice) Freeze(at []mem.Extent) (mem.Frozen, error) {
@@ -275,6 +276,13 @@ func TestFar(t *testing.T) {
 			a.change(r)
 			a.scatter(r, devs)
 			for step := range 8 {
+				if r.IntN(2) == 0 {
+					s.Anticipate()
+					if r.IntN(3) == 0 { // in vain
+						a.change(r)
+						a.upload(false)
+					}
+				}
 				img, err := graph.Collect([]graph.Root{{Name: "a", Ptr: a}}, nil)
 				if err != nil {
 					t.Fatal(err)

@@ -23,6 +23,7 @@ func (s *Set) Load(ctx context.Context, img *graph.Image, roots []graph.Root, en
 	if err != nil {
 		return invalid(err)
 	}
+	defer b.Close()
 	datasets := make(map[int]int) // pool → dataset
 	for i := range s.Header.Datasets {
 		if p := s.Header.Datasets[i].Pool; p >= 0 {

@@ -47,10 +47,11 @@ type Saver struct {
 	next    uint64
 	seen    map[string]*history // by dataset path
 	pending <-chan Result
-	grown   chan struct{} // closed when a Reserve under way has ended
-	about   description   // of the image that was saved last
-	flying  *copying      // the save under way
-	leave   *leaving      // worked out ahead for the next one
+	grown   chan struct{}      // closed when a Reserve under way has ended
+	about   description        // of the image that was saved last
+	flying  *copying           // the save under way
+	early   map[string][]early // by dataset path
+	leave   *leaving           // worked out ahead for the next one
 	mu      sync.Mutex
 	pinned  map[mem.Device]int // mappings of the staging memory that a device knows
 }
@@ -194,6 +195,7 @@ func (s *Saver) Rewind(to *Table) {
 		s.unwatch(h)
 	}
 	clear(s.seen)
+	s.forgetEarly()
 	s.prev = to
 }
 
@@ -224,6 +226,7 @@ func (s *Saver) Close() {
 	if s.grown != nil {
 		<-s.grown
 	}
+	s.forgetEarly()
 	s.writer.Close()
 	s.unpin()
 	if s.tracker != nil {
@@ -253,10 +256,12 @@ func (s *Saver) Save(ctx context.Context, img *graph.Image, files []FileEntry, n
 		s.grown = nil
 	}
 	c, err := s.prepare(l)
+	s.forgetEarly()
 	if err != nil {
 		return 0, err
 	}
 	if err := s.grow(c.bytes, c.farBytes); err != nil {
+		c.dropLooks()
 		return 0, err
 	}
 	held := c.holdFar() // devices begin at once
@@ -400,6 +405,7 @@ func (s *Saver) prepare(l *layout) (*copying, error) {
 		if l.remote[i] {
 			var err error
 			if c.near[i], runs, err = resolve(d, &l.blobs[i]); err != nil {
+				c.dropLooks()
 				return nil, fmt.Errorf("%s: %w", d.Var, err)
 			}
 			for _, r := range runs {

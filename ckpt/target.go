@@ -23,7 +23,7 @@ type dirTarget struct {
 // newDirTarget returns a target for one of ranks ranks. line is the set that
 // was restored, 0 if none was.
 func newDirTarget(dir *store.Dir, ranks, keep int, damaged map[uint64]bool, line uint64) *dirTarget {
-	return &dirTarget{Dir: dir, keep: keep, damaged: damaged, several: ranks > 1, line: line, made: make(map[uint64]bool)}
+	return &dirTarget{Dir: dir, keep: keep, damaged: maps.Clone(damaged), several: ranks > 1, line: line, made: make(map[uint64]bool)}
 }
 
 func (t *dirTarget) begin(set uint64) (pendingFile, error) {

@@ -23,8 +23,8 @@ import (
 //
 // The calls for one set come from one goroutine, in this order: Begin, Put
 // (any number, concurrently), then Commit or Abort. Commit returns at once;
-// the outcome comes through the channel. Line may be called between sets and
-// while one is being finished; what it makes superfluous is removed behind it.
+// the outcome comes through the channel. Line may be called at any time, by
+// another goroutine too; what it makes superfluous is removed behind it.
 // Close waits for what is still done after that. Err says why no set can be
 // written any more, nil if that is not so.
 type Writer interface {
@@ -186,9 +186,8 @@ func (w *fileWriter) Begin(job Job) {
 	w.start, w.started = make(chan struct{}), sync.Once{}
 	w.queue = make(chan Segment, w.staging.Len())
 	w.workers.Add(writers)
-	last := w.cleaned
 	w.ended = make(chan struct{})
-	w.cleaned = w.ended
+	last := w.clean(w.ended)
 	go func() { // the program need not wait for the file to be made, nor for the table
 		w.table = make([]Block, job.Header.totalBlocks())
 		<-last
@@ -384,8 +383,8 @@ func (w *fileWriter) Commit(tail Tail) <-chan Result {
 // Line removes what the line leaves behind as soon as no set is being written.
 func (w *fileWriter) Line(set uint64) {
 	w.target.reached(set)
-	last, done := w.cleaned, make(chan struct{})
-	w.cleaned = done
+	done := make(chan struct{})
+	last := w.clean(done)
 	go func() {
 		defer close(done)
 		<-last
@@ -393,7 +392,21 @@ func (w *fileWriter) Line(set uint64) {
 	}()
 }
 
-func (w *fileWriter) Close() { <-w.cleaned }
+// clean says that done is closed next when all that was asked for is done, and
+// returns what was closed then before.
+func (w *fileWriter) clean(done chan struct{}) (last chan struct{}) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	last, w.cleaned = w.cleaned, done
+	return last
+}
+
+func (w *fileWriter) Close() {
+	w.mu.Lock()
+	last := w.cleaned
+	w.mu.Unlock()
+	<-last
+}
 
 func (w *fileWriter) finish(tail Tail) (*Table, int64, error) {
 	w.workers.Wait()

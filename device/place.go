@@ -23,6 +23,15 @@ func init() {
 	})
 }
 
+// Drop gives restored memory back that no array came to have.
+func (m *memory) Drop() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.gen == 0 {
+		m.free()
+	}
+}
+
 // Shape gives the dimensions of the elements.
 func (m *memory) Shape() []uint64 {
 	m.mu.Lock()
@@ -337,13 +346,19 @@ func (s *side) Unpin(p []byte) {
 	}
 }
 
-func (s *side) Digests(at []mem.Extent) ([]xxh3.Uint128, error) {
+func (s *side) Digests(at []mem.Extent) (func() ([]xxh3.Uint128, error), error) {
 	e, err := s.engine()
 	if err != nil {
 		return nil, s.check(err)
 	}
-	out, err := e.Digests(at)
-	return out, s.check(err)
+	wait, err := e.Digests(at)
+	if err != nil {
+		return nil, s.check(err)
+	}
+	return func() ([]xxh3.Uint128, error) {
+		out, err := wait()
+		return out, s.check(err)
+	}, nil
 }
 
 func (s *side) Freeze(at []mem.Extent) (mem.Frozen, error) {

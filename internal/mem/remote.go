@@ -52,10 +52,11 @@ type Device interface {
 	Pin(p []byte) error
 	// Unpin ends that, before the memory is given back.
 	Unpin(p []byte)
-	// Digests computes the XXH3-128 of all blocks of the extents, one after the
-	// other, as they are after all kernels launched so far. It waits for them.
-	// What it returns holds until the next call.
-	Digests(at []Extent) ([]xxh3.Uint128, error)
+	// Digests starts to compute the XXH3-128 of all blocks of the extents, one
+	// after the other, as they are after all kernels launched so far. wait
+	// returns them, and must be called, once; they hold until another such
+	// function of the device is called.
+	Digests(at []Extent) (wait func() ([]xxh3.Uint128, error), err error)
 	// Freeze copies the extents on the device, as they are after all kernels
 	// launched so far; it need not wait. Kernels launched later don't change
 	// the copy. ErrNoRoom: there is no memory for that.
@@ -167,13 +168,29 @@ func MakeRemotes(f func(bytes int64) (unsafe.Pointer, error)) {
 	remotes.make = f
 }
 
-// NewRemote makes a Remote of n bytes and returns its address.
-func NewRemote(n int64) (unsafe.Pointer, error) {
+// NewRemote makes a Remote of n bytes and returns its address. drop gives the
+// memory back, unless somebody has taken it: it is called when the state is
+// restored, or could not be.
+func NewRemote(n int64) (p unsafe.Pointer, drop func(), err error) {
 	remotes.RLock()
 	f := remotes.make
 	remotes.RUnlock()
 	if f == nil {
-		return nil, errors.New("this program has no devices")
+		return nil, nil, errors.New("this program has no devices")
 	}
-	return f(n)
+	if p, err = f(n); err != nil {
+		return nil, nil, err
+	}
+	r, _ := FindRemote(p)
+	return p, func() {
+		if d, ok := r.(Dropper); ok {
+			d.Drop()
+		}
+	}, nil
+}
+
+// Dropper is a Remote that can be given back.
+type Dropper interface {
+	// Drop gives the memory back if no array has it.
+	Drop()
 }

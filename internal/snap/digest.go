@@ -22,9 +22,9 @@ type part struct {
 	blocks          int
 }
 
-// Digests computes digests, as mem.Device says. It runs in the program's
-// queue: kernels that are launched later don't disturb it.
-func (e *Engine) Digests(at []mem.Extent) ([]xxh3.Uint128, error) {
+// Digests starts to compute digests, as mem.Device says. It runs in the
+// program's queue: kernels that are launched later don't disturb it.
+func (e *Engine) Digests(at []mem.Extent) (func() ([]xxh3.Uint128, error), error) {
 	buffers, err := e.check(at)
 	if err != nil {
 		return nil, err
@@ -35,91 +35,117 @@ func (e *Engine) Digests(at []mem.Extent) ([]xxh3.Uint128, error) {
 			parts = append(parts, part{buffers[i], at[i].Off, at[i].Len, at[i].Block, n})
 		}
 	}
-	out, s, err := e.digests(e.kernels, parts)
-	e.mu.Lock()
-	last := e.last
-	e.last = s // out lies in it
-	e.mu.Unlock()
-	e.put(last)
-	return out, err
+	d, err := e.start(e.kernels, parts)
+	if err != nil {
+		return nil, err
+	}
+	return func() ([]xxh3.Uint128, error) {
+		out, err := d.wait()
+		e.mu.Lock()
+		last := e.last
+		e.last = d.s // out lies in it
+		e.mu.Unlock()
+		e.put(last)
+		return out, err
+	}, nil
 }
 
-// digests computes the digests of all blocks on a queue, and waits for them.
-// They lie in the scratch memory that it returns, if it does.
-//
-// The scratch memory holds the results, 16 bytes a block, then the tables of
-// extents, which go to the device before, then, on the host only, the bytes of
-// short blocks.
-func (e *Engine) digests(q driver.Queue, parts []part) (out []xxh3.Uint128, s *scratch, err error) {
-	blocks, longs, short := 0, false, int64(0)
+// digesting is digests being computed. The scratch memory holds the results,
+// 16 bytes a block, then the tables of extents, which go to the device before,
+// then, on the host only, the bytes of short blocks.
+type digesting struct {
+	e      *Engine
+	q      driver.Queue
+	parts  []part
+	blocks int
+	tail   int            // where the short blocks are
+	s      *scratch       // nil: there is none, or not any more
+	done   driver.Event   // when all is there; nil: it is
+	out    []xxh3.Uint128 // if it is
+}
+
+// start gives the device what it takes to compute the digests of all blocks.
+func (e *Engine) start(q driver.Queue, parts []part) (_ *digesting, err error) {
+	d := &digesting{e: e, q: q, parts: parts}
+	longs, short := false, int64(0)
 	for i := range parts {
 		p := &parts[i]
-		blocks += p.blocks
+		d.blocks += p.blocks
 		_, n := p.short()
 		short += n
 		longs = longs || n < p.len
 	}
-	if blocks == 0 {
-		return nil, nil, nil
+	if d.blocks == 0 {
+		return d, nil
 	}
-	if blocks > min(math.MaxInt32/4, math.MaxInt/1024) {
-		return nil, nil, fmt.Errorf("device %s: %d blocks are too many to digest at a time", e.info.ID, blocks)
+	if d.blocks > min(math.MaxInt32/4, math.MaxInt/1024) {
+		return nil, fmt.Errorf("device %s: %d blocks are too many to digest at a time", e.info.ID, d.blocks)
 	}
-	table := 16 * blocks
-	tail := table + 32*len(parts)
-	s, err = e.scratch(tail + int(short))
+	table := 16 * d.blocks
+	d.tail = table + 32*len(parts)
+	d.s, err = e.scratch(d.tail + int(short))
 	if errors.Is(err, driver.ErrMemory) {
-		out, err = e.onHost(q, parts, blocks)
-		return out, nil, err
+		d.out, err = e.onHost(q, parts, d.blocks)
+		return d, err
 	}
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	used := s
 	defer func() {
-		if err == nil {
-			return
-		}
-		e.abandon(used)
-		if q != e.kernels {
-			q.Finish() // begins anew; on the program's queue, the error is the program's too
+		if err != nil {
+			d.fail()
 		}
 	}()
 	if longs {
 		if err := e.compiled(); err != nil {
-			return nil, nil, err
+			return nil, err
 		}
-		if err := e.launchDigests(q, s, parts, table); err != nil {
-			return nil, nil, err
+		if err := e.launchDigests(q, d.s, parts, table); err != nil {
+			return nil, err
 		}
-		if err := q.CopyOut(s.host[:table], s.device, 0); err != nil {
-			return nil, nil, err
+		if err := q.CopyOut(d.s.host[:table], d.s.device, 0); err != nil {
+			return nil, err
 		}
 	}
-	bytes := s.host[tail:]
+	bytes := d.s.host[d.tail:]
 	for i := range parts {
 		p := &parts[i]
 		if _, n := p.short(); n > 0 {
 			if err := q.CopyOut(bytes[:n], p.buffer, p.off+p.len-n); err != nil {
-				return nil, nil, err
+				return nil, err
 			}
 			bytes = bytes[n:]
 		}
 	}
-	done, err := q.Record()
-	if err != nil {
-		return nil, nil, err
-	}
-	if err := done.Wait(); err != nil {
-		return nil, nil, err
-	}
+	d.done, err = q.Record()
+	return d, err
+}
 
+// fail keeps the scratch memory from being used by others: something may still
+// be using it.
+func (d *digesting) fail() {
+	d.e.abandon(d.s)
+	d.s = nil
+	if d.q != d.e.kernels {
+		d.q.Finish() // begins anew; on the program's queue, the error is the program's too
+	}
+}
+
+// wait returns the digests. They lie in the scratch memory, if there is some.
+func (d *digesting) wait() ([]xxh3.Uint128, error) {
+	if d.done == nil {
+		return d.out, nil
+	}
+	if err := d.done.Wait(); err != nil {
+		d.fail()
+		return nil, err
+	}
 	// A digest is written as it lies in memory here, the high half first.
-	out = unsafe.Slice((*xxh3.Uint128)(unsafe.Pointer(unsafe.SliceData(s.host))), blocks)
-	bytes = s.host[tail:]
+	out := unsafe.Slice((*xxh3.Uint128)(unsafe.Pointer(unsafe.SliceData(d.s.host))), d.blocks)
+	bytes := d.s.host[d.tail:]
 	i := 0
-	for k := range parts {
-		p := &parts[k]
+	for k := range d.parts {
+		p := &d.parts[k]
 		count, n := p.short()
 		for j := i + p.blocks - count; n > 0; j++ {
 			m := min(n, p.block)
@@ -128,7 +154,7 @@ func (e *Engine) digests(q driver.Queue, parts []part) (out []xxh3.Uint128, s *s
 		}
 		i += p.blocks
 	}
-	return out, s, nil
+	return out, nil
 }
 
 // onHost reads all blocks and digests them here: slow, but it needs no memory

@@ -207,10 +207,14 @@ func (f *frozen) Digests(i, lo, hi int) ([]xxh3.Uint128, error) {
 	p.off += from
 	p.len = min(p.len-from, int64(hi-lo)*p.block)
 	p.blocks = hi - lo
-	out, s, err := f.e.digests(f.e.sums, []part{p})
-	if s != nil {
+	d, err := f.e.start(f.e.sums, []part{p})
+	if err != nil {
+		return nil, err
+	}
+	out, err := d.wait()
+	if d.s != nil {
 		out = slices.Clone(out)
-		f.e.put(s)
+		f.e.put(d.s)
 	}
 	return out, err
 }

@@ -143,7 +143,7 @@ func (w *world) testDigests() {
 	all := map[driver.Buffer][]byte{b: data, other: data[5:]}
 	check := func(at ...mem.Extent) {
 		w.t.Helper()
-		got, err := w.Digests(at)
+		got, err := digests(w, at)
 		if err != nil {
 			w.t.Fatal(err)
 		}
@@ -219,7 +219,7 @@ func TestBadExtents(t *testing.T) {
 			{Buffer: b, Off: -1, Len: 1, Block: 1}, {Buffer: b, Off: 1, Len: 1000, Block: 1},
 			{Buffer: b, Off: 1001, Block: 1}, {Buffer: b, Len: 1}, {Buffer: b, Len: -1, Block: 1},
 		} {
-			if _, err := w.Digests([]mem.Extent{x}); err == nil {
+			if _, err := digests(w, []mem.Extent{x}); err == nil {
 				t.Errorf("Digests of %v", x)
 			}
 			if _, err := w.Freeze([]mem.Extent{x}); err == nil {
@@ -474,7 +474,7 @@ func TestFull(t *testing.T) {
 	w.Reserve(1)
 	at := []mem.Extent{{Buffer: a, Len: 5<<20 + 50, Block: 64 << 10}, {Buffer: a, Off: 3, Len: 1000, Block: 100}, {Buffer: a, Block: 1}}
 	all := map[driver.Buffer][]byte{a: data}
-	compare(t, "full", must(w.Digests(at))(t), want(all, at))
+	compare(t, "full", must(digests(w, at))(t), want(all, at))
 	if _, err := w.Freeze(at); !errors.Is(err, mem.ErrNoRoom) {
 		t.Fatal(err)
 	}

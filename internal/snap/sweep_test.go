@@ -151,7 +151,7 @@ func TestSweep(t *testing.T) {
 func (w *world) sweep(src driver.Buffer, off, size, block int64, traffic float64) {
 	at := []mem.Extent{{Buffer: src, Off: off, Len: size, Block: block}}
 	// A sample of the results must be right.
-	got := must(w.Digests(at))(w.t)
+	got := must(digests(w, at))(w.t)
 	p := make([]byte, 2<<20)
 	if err := w.q.CopyOut(p, src, 0); err != nil {
 		w.t.Fatal(err)
@@ -164,7 +164,7 @@ func (w *world) sweep(src driver.Buffer, off, size, block int64, traffic float64
 	scratch := must(w.Engine.scratch(16*blocks + 32))(w.t)
 	kernel := w.speed(size, func() error { return w.launchDigests(w.q, scratch, parts, 16*blocks) })
 	w.put(scratch)
-	call := w.speed(size, func() error { return second(w.Digests(at)) })
+	call := w.speed(size, func() error { return second(digests(w, at)) })
 	what := strconv.FormatInt(block, 10)
 	if off > 0 {
 		what += fmt.Sprintf("+%d", off)
@@ -203,10 +203,10 @@ func BenchmarkDigest(b *testing.B) {
 				copied = max(copied, 2*float64(size)/time.Since(begin).Seconds()/1e9)
 			}
 			at := []mem.Extent{{Buffer: src, Len: size, Block: 64 << 10}}
-			must(e.Digests(at))(b)
+			must(digests(e, at))(b)
 			n := 0
 			for b.Loop() {
-				must(e.Digests(at))(b)
+				must(digests(e, at))(b)
 				n++
 			}
 			rate := float64(size) * float64(n) / b.Elapsed().Seconds() / 1e9

@@ -138,6 +138,7 @@ func (s *saver) save(ctx context.Context) (times, error) {
 	var t times
 	before := s.dev.drv.out.Load()
 	begin := time.Now()
+	s.Anticipate()
 	img, err := s.col.Collect(s.roots, nil)
 	if err != nil {
 		return t, err
@@ -340,7 +341,10 @@ func measureDigest(s *saver) (float64, error) {
 	var list []float64
 	for range *rounds + 1 {
 		t, err := seconds(func() error {
-			_, err := p.Device.Digests([]mem.Extent{{Buffer: p.Buffer, Off: p.Off, Len: p.Len, Block: s.block}})
+			wait, err := p.Device.Digests([]mem.Extent{{Buffer: p.Buffer, Off: p.Off, Len: p.Len, Block: s.block}})
+			if err == nil {
+				_, err = wait()
+			}
 			return err
 		})
 		if err != nil {
