@@ -9,7 +9,7 @@ FUZZTIME ?= 20s
 PLATFORMS = darwin/amd64 darwin/arm64 windows/amd64 linux/arm64 linux/s390x
 
 .DEFAULT_GOAL := help
-.PHONY: demo journey test lint cross bench fuzz stress build clean help
+.PHONY: demo journey test lint cross bench gpu fuzz stress build clean help
 
 demo: ## kill simulations, and compare their results with those of undisturbed runs
 	@$(GO) run ./internal/demo
@@ -42,6 +42,9 @@ cross: ## build for other systems
 bench: ## measure what checkpoints cost
 	@scripts/deps bench
 	$(GO) run ./internal/bench
+
+gpu: ## measure what checkpoints of device state cost (GPUFLAGS="-part state -sizes 1,8 -device cuda"; -help tells more)
+	$(GO) run ./internal/bench/gpu $(GPUFLAGS)
 
 fuzz: ## run every fuzz target for FUZZTIME (20s)
 	@for p in $$($(GO) list ./...); do \

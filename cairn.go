@@ -103,7 +103,7 @@ type Options struct {
 	Keep        int         // newest sets to keep; 0: 2
 	Memory      int64       // bound on memory for copies, in bytes; 0: the size of the state
 	Compression Compression // None, Zstd or Gzip
-	MaxBases    int         // older files that a differential set may need; 0: 8; negative: full sets only
+	MaxBases    int         // older files that a differential set may need; 0: 64; negative: full sets only
 	NoTracking  bool        // don't let the kernel track written pages (see docs/terms.md, "tracking")
 
 	Drop    []string     // variables that a set may hold though the program has none of that name
@@ -141,6 +141,7 @@ type Run struct {
 	types     []reflect.Type
 	collector graph.Collector
 	broken    error // a variable was refused
+	spoiled   error // why the state is undefined: a Rollback failed
 	tried     bool  // Restore was called
 	restored  bool  // … and it did not fail
 	damaged   map[uint64]bool

@@ -85,6 +85,8 @@ type Base struct {
 	Set  uint64 `json:"set"`
 	File string `json:"file"` // in the same folder
 	Diff bool   `json:"diff"` // that file is differential itself: its blocks are under /Changed
+	// Blocks is how many it stores, whether any set needs them or not; 0: not known.
+	Blocks int `json:"blocks,omitempty"`
 }
 
 // Note says how a set came to be, for people. Save also takes the message

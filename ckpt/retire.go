@@ -11,31 +11,47 @@ type leaving struct {
 	rows  []int  // of the blocks to be moved, ascending
 }
 
-// retire chooses the bases with the fewest live blocks.
+// spread bounds what the bases of a set may store, needed or not, in units of
+// the state.
+const spread = 3
+
+// retire chooses the bases with the fewest live blocks while there are more than
+// most, and those with the smallest share of them while all store too much.
 func retire(prev *Table, most int) *leaving {
 	l := &leaving{table: prev}
 	if prev == nil {
 		return l
 	}
 	l.force = make([]bool, len(prev.Bases))
-	live := make([]int64, len(prev.Bases))
+	live := make([]int, len(prev.Bases))
 	for _, b := range prev.Blocks {
 		if b.Source >= SourceBase {
 			live[b.Source-SourceBase]++
 		}
 	}
-	any := false
-	for n := len(prev.Bases) + 1 - most; n > 0; n-- {
-		least := -1
+	count, total := len(prev.Bases)+1, 0
+	for i, b := range prev.Bases {
+		total += max(b.Blocks, live[i])
+	}
+	drop := func(better func(i, j int) bool) bool {
+		worst := -1
 		for i := range live {
-			if !l.force[i] && (least < 0 || live[i] < live[least]) {
-				least = i
+			if !l.force[i] && (worst < 0 || better(i, worst)) {
+				worst = i
 			}
 		}
-		if least < 0 {
-			break
+		if worst < 0 {
+			return false
 		}
-		l.force[least], any = true, true
+		l.force[worst] = true
+		count--
+		total -= max(prev.Bases[worst].Blocks, live[worst])
+		return true
+	}
+	for count > most && drop(func(i, j int) bool { return live[i] < live[j] }) {
+	}
+	share := func(i int) float64 { return float64(live[i]) / float64(max(prev.Bases[i].Blocks, live[i], 1)) }
+	for total > spread*len(prev.Blocks) && drop(func(i, j int) bool { return share(i) < share(j) }) {
 	}
 	for i, b := range prev.Bases {
 		if !l.force[i] {
@@ -43,7 +59,7 @@ func retire(prev *Table, most int) *leaving {
 		}
 	}
 	for i, b := range prev.Blocks {
-		if any && b.Source >= SourceBase && l.force[b.Source-SourceBase] {
+		if len(l.bases) < len(prev.Bases) && b.Source >= SourceBase && l.force[b.Source-SourceBase] {
 			l.rows = append(l.rows, i)
 		}
 	}

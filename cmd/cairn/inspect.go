@@ -269,6 +269,8 @@ func findingText(finding string) string {
 		return "not recorded"
 	case "copy":
 		return "copy: most memory was copied, and digests compared afterwards"
+	case "device":
+		return "device: most of the state is on devices, which compared digests or copied it there"
 	case "digest":
 		return "digest: most memory was digested in place, and only changed blocks copied"
 	case "kernel":

@@ -24,17 +24,17 @@ const (
 // layers are the module's packages, bottom to top. A package imports only
 // what stands below it. "x/*" is everything under x; "." is the root.
 var layers = [][]string{
-	{"internal/vfs", "internal/mem", "internal/dl", "internal/control", "transport", "device/driver"},
-	{"hdf5", "store", "transport/*", "coord", "device/*", "internal/snap"},
+	{"internal/vfs", "internal/mem", "internal/dl", "internal/control", "transport", "device/driver", "compiler/ir"},
+	{"hdf5", "store", "transport/*", "coord", "device/*", "internal/snap", "compiler/ir/*"},
 	{"internal/graph", "internal/p2p"},
 	{"ckpt", "mpi", "device"},
-	{".", "supervise"},
+	{".", "supervise", "compiler/load", "compiler/match"},
 	{"internal/journey"},
 	programs,
 }
 
 // programs may read flags, print and exit. Nothing imports them.
-var programs = []string{"cmd/*", "examples/*", "internal/demo", "internal/bench", "internal/e2e", "internal/journey/*", "internal/lint"}
+var programs = []string{"cmd/*", "examples/*", "internal/demo", "internal/bench", "internal/bench/*", "internal/e2e", "internal/journey/*", "internal/lint"}
 
 // layer returns the height of a package, -1 if it has none.
 func layer(pkg string) int {

@@ -1,0 +1,398 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	_ "embed"
+	"fmt"
+	"math"
+	"slices"
+
+	cairn "github.com/cairnrun/cairn"
+	"github.com/cairnrun/cairn/device"
+)
+
+func init() { programs["mg"] = func() program { return new(mg) } }
+
+// mg is the multigrid kernel of the NAS Parallel Benchmarks: V-cycles for
+// Poisson's equation A·u = v on a periodic cubic grid. Grids are cut into
+// slabs along z, one for each device, with a plane of each neighbour; grids
+// that are too coarse for that are on the first device. It is pseudo-malleable:
+// a slab is an array of its own, so after a restart there are as many as before.
+//
+// From one cycle to the next only the finest grid matters; the others are made
+// anew where the program starts, and never saved.
+type mg struct {
+	class   mgClass
+	group   device.Group             // a value: Restore puts a number in and leaves the devices
+	u, r, v []*device.Array[float64] // on the finest grid, by slab
+	grids   []mgGrid                 // coarsest first
+
+	residual, smooth, reduce, extend, ghosts, wrap, zero *device.Kernel
+}
+
+// mgClass is a size of the problem, with the norm of the residual that is
+// published for it. The stencils have weights for the centre, the faces and
+// the edges of a cube; those of the smoother's corners are zero.
+type mgClass struct {
+	levels   int // the finest grid has 2^levels points a side
+	cycles   int // that solve the problem, as far as NPB wants
+	times    int // that it is solved, from the beginning
+	smoother [3]float64
+	norm     float64
+}
+
+var mgClasses = map[string]mgClass{
+	"tiny":  {5, 4, 1, [3]float64{-3. / 8, 1. / 32, -1. / 64}, 0.5307707005734e-04},   // S
+	"small": {7, 4, 1, [3]float64{-3. / 8, 1. / 32, -1. / 64}, 0.6467329375339e-05},   // W
+	"large": {8, 20, 1, [3]float64{-3. / 17, 1. / 33, -1. / 61}, 0.1800564401355e-05}, // B
+	"long":  {9, 20, 8, [3]float64{-3. / 17, 1. / 33, -1. / 61}, 0.5706732285740e-06}, // C
+}
+
+// mgGrid is a level's grid.
+type mgGrid struct {
+	side  int
+	slabs []mgSlab
+}
+
+// mgSlab is planes first…last of a grid, on a device. Its arrays have a plane
+// more below and above.
+type mgSlab struct {
+	dev         *device.Device
+	first, last int
+	u, r, v     *device.Array[float64] // only the finest grid has a v of its own
+}
+
+func (s *mgSlab) planes() int { return s.last - s.first }
+
+//go:embed mg.cl
+var mgSource string
+
+// mgCharges is how many points of each sign v has.
+const mgCharges = 10
+
+func (m *mg) setup(size string, devs []*device.Device) error {
+	class, ok := mgClasses[size]
+	if !ok {
+		return fmt.Errorf("mg: there is no size %q: use tiny, small, large or long", size)
+	}
+	if err := needDoubles("mg", devs); err != nil {
+		return err
+	}
+	m.class = class
+	m.residual = device.NewKernel(mgSource, "residual", mgResidual)
+	m.smooth = device.NewKernel(mgSource, "smooth", mgSmooth)
+	m.reduce = device.NewKernel(mgSource, "reduce", mgReduce)
+	m.extend = device.NewKernel(mgSource, "extend", mgExtend)
+	m.ghosts = device.NewKernel(mgSource, "ghosts", mgGhosts)
+	m.wrap = device.NewKernel(mgSource, "wrap", mgWrap)
+	m.zero = device.NewKernel(mgSource, "zero", mgZero)
+
+	m.group = *device.NewGroup(devs[:min(len(devs), 1<<class.levels/4)]...)
+	m.u, m.r, m.v = nil, nil, nil
+	side := 1 << class.levels
+	for _, b := range m.bounds(side) {
+		m.u = append(m.u, device.New[float64](b[1]-b[0]+2, side, side))
+		m.r = append(m.r, device.New[float64](b[1]-b[0]+2, side, side))
+		m.v = append(m.v, device.NewConstant[float64](b[1]-b[0]+2, side, side))
+	}
+	return m.spread(devs) // restored slabs go where they are used
+}
+
+// bounds returns where the slabs of a grid begin and end. All slabs of a grid
+// are twice those of the next coarser one, so that both have the same places.
+func (m *mg) bounds(side int) [][2]int {
+	n, top := m.group.Len(), 1<<m.class.levels
+	// The finest grid that is in one piece. With a few planes for every
+	// device the next one can be cut evenly enough.
+	whole := 2
+	for whole < 4*n && whole < top/2 {
+		whole *= 2
+	}
+	if side <= whole {
+		return [][2]int{{0, side}}
+	}
+	bounds := make([][2]int, n)
+	for i := range bounds {
+		bounds[i] = [2]int{i * whole / n * (side / whole), (i + 1) * whole / n * (side / whole)}
+	}
+	return bounds
+}
+
+// begin sets v: 1 at the ten largest of random numbers on the grid, −1 at the
+// ten smallest, 0 elsewhere. The first step does the rest.
+func (m *mg) begin([]*device.Device) error {
+	type place struct {
+		value float64
+		index int
+	}
+	// NPB's generator.
+	const multiplier, modulus = 1220703125, 1 << 46
+	state := uint64(314159265)
+
+	side := 1 << m.class.levels
+	var places []place
+	extremes := func() {
+		slices.SortFunc(places, func(a, b place) int { return cmp.Compare(a.value, b.value) })
+		places = slices.Delete(places, mgCharges, len(places)-mgCharges)
+	}
+	low, high := 1.0, 0.0 // what is between them is no candidate
+	for i := range side * side * side {
+		state = state * multiplier % modulus
+		if v := float64(state) / modulus; v < low || v > high {
+			if places = append(places, place{v, i}); len(places) > 4096 {
+				extremes()
+				low, high = places[mgCharges-1].value, places[mgCharges].value
+			}
+		}
+	}
+	extremes()
+
+	for i, b := range m.bounds(side) {
+		v, err := m.v[i].Data()
+		if err != nil {
+			return err
+		}
+		for plane := range b[1] - b[0] + 2 {
+			z := (b[0] + plane - 1 + side) % side
+			for k, p := range places {
+				if p.index/side/side != z {
+					continue
+				}
+				at := plane*side*side + p.index%(side*side)
+				if v[at] = -1; k >= mgCharges {
+					v[at] = 1
+				}
+			}
+		}
+	}
+	return nil
+}
+
+func (m *mg) protect(p *cairn.Run) {
+	cairn.Protect(p, "slabs", &m.group)
+	cairn.Protect(p, "u", &m.u)
+	cairn.Protect(p, "r", &m.r)
+	cairn.Protect(p, "v", &m.v)
+}
+
+// spread leaves the slabs as they are; the group knows which device stands for
+// which.
+func (m *mg) spread(_ []*device.Device) error {
+	for _, g := range m.grids[:max(len(m.grids)-1, 0)] {
+		for _, s := range g.slabs {
+			s.u.Free()
+			s.r.Free()
+		}
+	}
+	m.grids = nil
+	for side := 2; side <= 1<<m.class.levels; side *= 2 {
+		g := mgGrid{side: side}
+		bounds := m.bounds(side)
+		finest := side == 1<<m.class.levels
+		if n := len(bounds); finest && (n != len(m.u) || n != len(m.r) || n != len(m.v)) {
+			return fmt.Errorf("mg: %d, %d and %d slabs for %d devices", len(m.u), len(m.r), len(m.v), n)
+		}
+		for i, b := range bounds {
+			s := mgSlab{dev: m.group.At(i), first: b[0], last: b[1]}
+			if finest {
+				s.u, s.r, s.v = m.u[i], m.r[i], m.v[i]
+				s.u.Prefer(s.dev)
+				s.r.Prefer(s.dev)
+				s.v.Prefer(s.dev)
+			} else {
+				s.u = device.New[float64](b[1]-b[0]+2, side, side)
+				s.r = device.New[float64](b[1]-b[0]+2, side, side)
+				s.v = s.r
+			}
+			g.slabs = append(g.slabs, s)
+		}
+		m.grids = append(m.grids, g)
+	}
+	return nil
+}
+
+func (m *mg) steps() int { return m.class.cycles * m.class.times }
+
+// restart sets u to zero, and r to what is then left, which is v.
+func (m *mg) restart() error {
+	top := len(m.grids) - 1
+	for _, s := range m.grids[top].slabs {
+		if err := s.dev.Launch(m.zero, device.Size{s.u.Len()}, device.Out(s.u), int64(s.u.Len())); err != nil {
+			return err
+		}
+	}
+	return m.rest(top)
+}
+
+// step is a V-cycle, and the residual after it.
+func (m *mg) step(_ context.Context, i int) error {
+	if i%m.class.cycles == 0 {
+		if err := m.restart(); err != nil {
+			return err
+		}
+	}
+	top := len(m.grids) - 1
+	for l := top - 1; l >= 0; l-- {
+		if err := m.down(l); err != nil {
+			return err
+		}
+	}
+	if err := m.relax(0, false); err != nil {
+		return err
+	}
+	for l := 1; l < top; l++ {
+		if err := firstOf(
+			func() error { return m.up(l, false) },
+			func() error { return m.rest(l) },
+			func() error { return m.relax(l, true) },
+		); err != nil {
+			return err
+		}
+	}
+	return firstOf(
+		func() error { return m.up(top, true) },
+		func() error { return m.rest(top) },
+		func() error { return m.relax(top, true) },
+		func() error { return m.rest(top) },
+	)
+}
+
+// firstOf calls functions until one fails.
+func firstOf(fs ...func() error) error {
+	for _, f := range fs {
+		if err := f(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// mgSize is the work of planes of n × n points.
+func mgSize(n, planes int) device.Groups {
+	return device.Size{n, n, planes}.In(min(n, 32), min(n, 4), 1)
+}
+
+// down sets r of level l to the means of that of the next finer one.
+func (m *mg) down(l int) error {
+	coarse, fine := m.grids[l], m.grids[l+1]
+	for i, s := range fine.slabs {
+		// Where the coarser grid is in one piece, every device has a part of it.
+		to, first := coarse.slabs[0].r, int32(1)
+		if len(coarse.slabs) == len(fine.slabs) {
+			to = coarse.slabs[i].r
+		} else {
+			to, first = to.Rows(s.first/2+1, s.last/2+1), 0
+		}
+		err := s.dev.Launch(m.reduce, mgSize(coarse.side, s.planes()/2),
+			device.InOut(to), device.In(s.r), int32(coarse.side), first)
+		if err != nil {
+			return err
+		}
+	}
+	return m.exchange(l, mgR)
+}
+
+// up interpolates u of the next coarser level to level l, in all planes.
+func (m *mg) up(l int, add bool) error {
+	coarse, fine := m.grids[l-1], m.grids[l]
+	for i, s := range fine.slabs {
+		from := coarse.slabs[0].u
+		if len(coarse.slabs) == len(fine.slabs) {
+			from = coarse.slabs[i].u
+		} else {
+			from = from.Rows(s.first/2, s.last/2+2)
+		}
+		err := s.dev.Launch(m.extend, mgSize(fine.side, s.planes()+2),
+			written(s.u, add), device.In(from), int32(fine.side), asInt(add))
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// rest sets r of level l to v − A·u; on coarser grids, v is r.
+func (m *mg) rest(l int) error {
+	for _, s := range m.grids[l].slabs {
+		err := s.dev.Launch(m.residual, mgSize(m.grids[l].side, s.planes()),
+			device.InOut(s.r), device.In(s.v), device.In(s.u), int32(m.grids[l].side), -8./3, 1./6, 1./12)
+		if err != nil {
+			return err
+		}
+	}
+	return m.exchange(l, mgR)
+}
+
+// relax smooths u of level l; without add, u was zero.
+func (m *mg) relax(l int, add bool) error {
+	w := m.class.smoother
+	for _, s := range m.grids[l].slabs {
+		err := s.dev.Launch(m.smooth, mgSize(m.grids[l].side, s.planes()),
+			device.InOut(s.u), device.In(s.r), int32(m.grids[l].side), asInt(add), w[0], w[1], w[2])
+		if err != nil {
+			return err
+		}
+	}
+	return m.exchange(l, mgU)
+}
+
+// mgU and mgR choose an array of a slab.
+func mgU(s *mgSlab) *device.Array[float64] { return s.u }
+func mgR(s *mgSlab) *device.Array[float64] { return s.r }
+
+// exchange copies the neighbours' planes into the arrays of level l.
+func (m *mg) exchange(l int, of func(*mgSlab) *device.Array[float64]) error {
+	g := &m.grids[l]
+	points := g.side * g.side
+	if len(g.slabs) == 1 {
+		return g.slabs[0].dev.Launch(m.wrap, device.Size{points}, device.InOut(of(&g.slabs[0])), int32(points), int32(g.side))
+	}
+	n := len(g.slabs)
+	for i := range g.slabs {
+		s, below, above := &g.slabs[i], &g.slabs[(i+n-1)%n], &g.slabs[(i+1)%n]
+		end, last := s.planes()+1, below.planes()
+		err := s.dev.Launch(m.ghosts, device.Size{points},
+			device.Out(of(s).Rows(0, 1)), device.Out(of(s).Rows(end, end+1)),
+			device.In(of(below).Rows(last, last+1)), device.In(of(above).Rows(1, 2)), int32(points))
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func written(a *device.Array[float64], add bool) device.Arg {
+	if add {
+		return device.InOut(a)
+	}
+	return device.Out(a)
+}
+
+func asInt(b bool) int32 {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+// result returns the norm of the residual. It is added up on the host, in the
+// order of the points, so that it does not depend on the number of slabs.
+func (m *mg) result() ([]float64, error) {
+	side := 1 << m.class.levels
+	sum := 0.0
+	for _, r := range m.r {
+		data, err := r.Read()
+		if err != nil {
+			return nil, err
+		}
+		for _, v := range data[side*side : len(data)-side*side] {
+			sum += float64(v * v)
+		}
+	}
+	return []float64{math.Sqrt(sum / float64(side*side*side))}, nil
+}
+
+// reference is the norm that NPB publishes, and tolerance what NPB allows.
+func (m *mg) reference() []float64 { return []float64{m.class.norm} }
+func (m *mg) tolerance() float64   { return 1e-8 }

@@ -1,0 +1,66 @@
+package main
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/cairnrun/cairn/device"
+)
+
+func TestSpmv(t *testing.T)     { verifyMesh(t, "spmv") }
+func TestSpmvLoss(t *testing.T) { loseMesh(t, "spmv") }
+
+func TestSpmvRestart(t *testing.T) {
+	restartOn(t, "spmv", func(t *testing.T, p program, _, others []*device.Device) {
+		var seen []*device.Device
+		for _, r := range p.(*spmv).shares {
+			seen = append(seen, r.dev)
+		}
+		usedInTurn(t, seen, len(others), others)
+	})
+}
+
+// A lost or repeated iteration must show in the result.
+func TestSpmvNeverSettles(t *testing.T) {
+	s := new(spmv)
+	devs := openList(t, "host")
+	if err := s.setup("tiny", devs); err != nil {
+		t.Fatal(err)
+	}
+	want := s.reference()
+	for _, n := range []int{s.iterations - 1, s.iterations + 1} {
+		other := *s
+		other.iterations = n
+		if off, err := deviation(other.reference(), want); err != nil || off < 0.1 {
+			t.Errorf("%d iterations instead of %d: the result is off by only %v (%v)", n, s.iterations, off, err)
+		}
+	}
+}
+
+// The rows are all there, once, for any number of devices.
+func TestSpmvSpread(t *testing.T) {
+	s := new(spmv)
+	one := openList(t, "host")
+	if err := s.setup("tiny", one); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.begin(one); err != nil {
+		t.Fatal(err)
+	}
+	for n := 1; n < 40; n++ {
+		if err := s.spread(slices.Repeat(one, n)); err != nil {
+			t.Fatal(err)
+		}
+		row, elements := 0, 0
+		for _, r := range s.shares {
+			if r.first != row || r.last <= r.first {
+				t.Fatalf("%d devices: rows %d…%d after %d", n, r.first, r.last, row)
+			}
+			row = r.last
+			elements += r.value.Len()
+		}
+		if row != s.n || elements != s.value.Len() {
+			t.Fatalf("%d devices: %d rows of %d, %d elements of %d", n, row, s.n, elements, s.value.Len())
+		}
+	}
+}

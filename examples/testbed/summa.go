@@ -1,0 +1,300 @@
+package main
+
+import (
+	"context"
+	_ "embed"
+	"fmt"
+
+	cairn "github.com/cairnrun/cairn"
+	"github.com/cairnrun/cairn/device"
+)
+
+func init() { programs["summa"] = func() program { return new(summa) } }
+
+// summa multiplies two matrices, C += A·B once or more often, with the algorithm of van de Geijn
+// and Watts: devices form a grid, each has a block of every matrix, and a step
+// multiplies a panel of A's columns with a panel of B's rows, to which every
+// device brings its own part. It is pseudo-malleable: a device is an array of
+// its own, so after a restart it sees as many devices as before.
+type summa struct {
+	n      int
+	panels int // of a matrix
+	times  int // that the product is added to C
+	tiny   bool
+	group  device.Group // a value: Restore puts a number in and leaves the devices
+	// Blocks of the grid, row by row. An A is stored by panels, [panel][row][column],
+	// so that a panel is in one piece.
+	a, b, c []*device.Array[float64]
+	panel   *device.Kernel
+}
+
+//go:embed summa.cl
+var summaSource string
+
+const (
+	summaMost = 8 // devices on a side of the grid
+	summaTile = 16
+)
+
+func (s *summa) setup(size string, devs []*device.Device) error {
+	s.panels, s.times = 8, 1
+	switch size {
+	case "tiny":
+		s.n, s.tiny = 128, true
+	case "small":
+		s.n = 1024
+	case "large":
+		s.n = 1 << 13
+	case "long":
+		s.n, s.panels, s.times = 1<<14, 64, 3
+	default:
+		return fmt.Errorf("summa: there is no size %q: use tiny, small, large or long", size)
+	}
+	if err := needDoubles("summa", devs); err != nil {
+		return err
+	}
+	return s.prepare(devs)
+}
+
+// prepare makes the kernel and the blocks.
+func (s *summa) prepare(devs []*device.Device) error {
+	s.panel = device.NewKernel(summaSource, "panel", summaPanel)
+
+	rows, columns := summaGrid(len(devs))
+	s.group = *device.NewGroup(devs[:rows*columns]...)
+	s.a, s.b, s.c = nil, nil, nil
+	for i := range rows {
+		r0, r1 := s.part(i, rows)
+		for j := range columns {
+			c0, c1 := s.part(j, columns)
+			width := s.n / s.panels
+			s.a = append(s.a, device.NewConstant[float64](c1-c0, (r1-r0)*width, width))
+			s.b = append(s.b, device.NewConstant[float64]((r1-r0)*width, (c1-c0)*width))
+			s.c = append(s.c, device.New[float64]((r1-r0)*width, (c1-c0)*width))
+		}
+	}
+	return s.spread(devs) // restored blocks go where they are used
+}
+
+// begin fills A and B.
+func (s *summa) begin([]*device.Device) error {
+	rows, columns := summaGrid(s.group.Len())
+	for i := range rows {
+		for j := range columns {
+			row, _ := s.part(i, rows)
+			column, _ := s.part(j, columns)
+			at := i*columns + j
+			if err := firstError(s.fillA(s.a[at], row, column), s.fillB(s.b[at], row, column)); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// summaGrid returns the shape of the largest grid of n devices at most, the
+// squarest of them.
+func summaGrid(n int) (rows, columns int) {
+	for r := 1; r <= summaMost; r++ {
+		if c := min(summaMost, n/r); r <= c && r*c >= rows*columns {
+			rows, columns = r, c
+		}
+	}
+	return rows, columns
+}
+
+// part returns the panels of part i out of n.
+func (s *summa) part(i, n int) (first, last int) { return i * s.panels / n, (i + 1) * s.panels / n }
+
+// owner returns the part out of n that has panel k, and which one it is there.
+func (s *summa) owner(k, n int) (part, at int) {
+	for i := range n {
+		if first, last := s.part(i, n); k < last {
+			return i, k - first
+		}
+	}
+	panic("no such panel")
+}
+
+// The elements of A and B.
+func summaA(i, j int) float64 { return summaElement(1, i, j) }
+func summaB(i, j int) float64 { return summaElement(2, i, j) }
+
+func summaElement(m, i, j int) float64 {
+	random := splitMix(uint64(m)<<60 | uint64(i)<<30 | uint64(j))
+	return random.signed()
+}
+
+func (s *summa) fillA(a *device.Array[float64], row, panel int) error {
+	data, err := a.Data()
+	if err != nil {
+		return err
+	}
+	dims, at := a.Dims(), 0
+	for p := range dims[0] {
+		for i := range dims[1] {
+			for j := range dims[2] {
+				data[at] = summaA(row*dims[2]+i, (panel+p)*dims[2]+j)
+				at++
+			}
+		}
+	}
+	return nil
+}
+
+func (s *summa) fillB(b *device.Array[float64], row, column int) error {
+	data, err := b.Data()
+	if err != nil {
+		return err
+	}
+	width := s.n / s.panels
+	dims, at := b.Dims(), 0
+	for i := range dims[0] {
+		for j := range dims[1] {
+			data[at] = summaB(row*width+i, column*width+j)
+			at++
+		}
+	}
+	return nil
+}
+
+func (s *summa) protect(p *cairn.Run) {
+	cairn.Protect(p, "grid", &s.group)
+	cairn.Protect(p, "A", &s.a)
+	cairn.Protect(p, "B", &s.b)
+	cairn.Protect(p, "C", &s.c)
+}
+
+// spread leaves the blocks as they are; the group knows which device stands
+// for which.
+func (s *summa) spread(_ []*device.Device) error {
+	if s.group.Len() != len(s.c) {
+		return fmt.Errorf("summa: %d blocks for a grid of %d devices", len(s.c), s.group.Len())
+	}
+	for i := range s.c {
+		s.a[i].Prefer(s.group.At(i))
+		s.b[i].Prefer(s.group.At(i))
+		s.c[i].Prefer(s.group.At(i))
+	}
+	return nil
+}
+
+func (s *summa) steps() int { return s.panels * s.times }
+
+func (s *summa) step(_ context.Context, k int) error {
+	k %= s.panels
+	rows, columns := summaGrid(s.group.Len())
+	width := s.n / s.panels
+	owner, panel := s.owner(k, columns)
+	ownerRow, line := s.owner(k, rows)
+	for i := range rows {
+		for j := range columns {
+			a := s.a[i*columns+owner].Rows(panel, panel+1)
+			b := s.b[ownerRow*columns+j].Rows(line*width, (line+1)*width)
+			c := s.c[i*columns+j]
+			dims := c.Dims()
+			err := s.group.At(i*columns+j).Launch(s.panel, device.Size{dims[1], dims[0]}.In(summaTile, summaTile),
+				device.InOut(c), device.In(a), device.In(b), int32(dims[1]), int32(width))
+			if err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// weights are for sums over the columns of C.
+func (s *summa) weights() []float64 {
+	w := make([]float64, s.n)
+	for j := range w {
+		w[j] = summaElement(3, 0, j)
+	}
+	return w
+}
+
+// result returns C·w, for a vector of weights w.
+func (s *summa) result() ([]float64, error) {
+	_, columns := summaGrid(s.group.Len())
+	weights, sums := s.weights(), make([]float64, 0, s.n)
+	for first := 0; first < len(s.c); first += columns {
+		height := s.c[first].Dims()[0]
+		part := make([]float64, height)
+		column := 0
+		for _, c := range s.c[first : first+columns] {
+			data, err := c.Read()
+			if err != nil {
+				return nil, err
+			}
+			width := c.Dims()[1]
+			for i := range height {
+				for j, v := range data[i*width : (i+1)*width] {
+					part[i] += float64(v * weights[column+j])
+				}
+			}
+			column += width
+		}
+		sums = append(sums, part...)
+	}
+	return sums, nil
+}
+
+// reference multiplies the matrices if they are small, else only A·(B·w),
+// which is the same but for rounding.
+func (s *summa) reference() []float64 {
+	weights, sums := s.weights(), make([]float64, s.n)
+	if !s.tiny {
+		bw := make([]float64, s.n)
+		for k := range bw {
+			for j, w := range weights {
+				bw[k] += float64(summaB(k, j) * w)
+			}
+		}
+		for i := range sums {
+			for k, v := range bw {
+				sums[i] += float64(summaA(i, k) * v)
+			}
+			sums[i] *= float64(s.times)
+		}
+		return sums
+	}
+	for i := range sums {
+		for j, w := range weights {
+			c := 0.0
+			for k := range s.n {
+				c += float64(summaA(i, k) * summaB(k, j))
+			}
+			sums[i] += float64(c * w)
+		}
+	}
+	return sums
+}
+
+func (s *summa) tolerance() float64 {
+	if s.tiny {
+		return 0
+	}
+	return 1e-12
+}
+
+func summaPanel(w *device.Work) {
+	c, a, b := device.Slice[float64](w, 0), device.Slice[float64](w, 1), device.Slice[float64](w, 2)
+	columns, depth := int(device.Value[int32](w, 3)), int(device.Value[int32](w, 4))
+	const stretch = 256 // columns that stay in the cache
+	x0, x1 := w.Range(0)
+	y0, y1 := w.Range(1)
+	for left := x0; left < x1; left += stretch {
+		right := min(left+stretch, x1)
+		for i := y0; i < y1; i++ {
+			sums := c[i*columns+left : i*columns+right]
+			// Four products at a time, still one after the other.
+			for k := 0; k < depth; k += 4 {
+				f := a[i*depth+k:][:4]
+				l0, l1 := b[k*columns+left:][:len(sums)], b[(k+1)*columns+left:][:len(sums)]
+				l2, l3 := b[(k+2)*columns+left:][:len(sums)], b[(k+3)*columns+left:][:len(sums)]
+				for j := range sums {
+					sums[j] = sums[j] + float64(f[0]*l0[j]) + float64(f[1]*l1[j]) + float64(f[2]*l2[j]) + float64(f[3]*l3[j])
+				}
+			}
+		}
+	}
+}
