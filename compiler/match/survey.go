@@ -1,0 +1,553 @@
+package match
+
+import "github.com/cairnrun/cairn/compiler/ir"
+
+// info is what is found out about a program before it is played, for any number
+// of ranks.
+type info struct {
+	places  map[any]int      // a statement, or bodyOf a loop
+	stmts   []ir.Pos         // of each place
+	index   map[*ir.Var]int  // variables whose values matter
+	shared  map[*ir.Var]bool // whose value is never known
+	varied  map[*ir.Var]bool // of those, which may be made of ranks or messages
+	globals []int
+	procs   map[*ir.Proc]*procInfo
+	decide  map[*ir.Var]bool // variables that communications depend on
+}
+
+// procInfo is about a procedure and all that it calls.
+type procInfo struct {
+	acts    bool // communicates, launches or joins, or is not known
+	talks   bool // communicates, or may
+	gotos   bool // has a goto, or a jump out of what is no loop
+	returns bool
+	writes  map[*ir.Var]bool
+	calls   map[*ir.Proc]bool
+}
+
+// each calls f for all statements of list, outer ones first.
+func each(list []ir.Stmt, f func(ir.Stmt)) {
+	for _, s := range list {
+		f(s)
+		switch s := s.(type) {
+		case *ir.If:
+			each(s.Then, f)
+			each(s.Else, f)
+		case *ir.Switch:
+			for _, c := range s.Cases {
+				each(c.Body, f)
+			}
+		case *ir.Loop:
+			each(s.Init, f)
+			each(s.Body, f)
+			each(s.Post, f)
+		}
+	}
+}
+
+// vars calls f for the variables of e.
+func vars(e ir.Expr, f func(*ir.Var)) {
+	switch e := e.(type) {
+	case ir.Ref:
+		f(e.Var)
+	case ir.Rank:
+		vars(e.Group, f)
+	case ir.Size:
+		vars(e.Group, f)
+	case ir.Unary:
+		vars(e.X, f)
+	case ir.Binary:
+		vars(e.X, f)
+		vars(e.Y, f)
+	case ir.Unknown:
+		for _, v := range e.Vars {
+			f(v)
+		}
+	}
+}
+
+// ranked says whether e is made of a rank.
+func ranked(e ir.Expr) bool {
+	switch e := e.(type) {
+	case ir.Rank:
+		return true
+	case ir.Unary:
+		return ranked(e.X)
+	case ir.Binary:
+		return ranked(e.X) || ranked(e.Y)
+	}
+	return false
+}
+
+func conds(s ir.Stmt) []ir.Expr {
+	switch s := s.(type) {
+	case *ir.If:
+		return []ir.Expr{s.Cond}
+	case *ir.Loop:
+		return []ir.Expr{s.Cond}
+	case *ir.Switch:
+		out := []ir.Expr{s.Tag}
+		for _, c := range s.Cases {
+			out = append(out, c.Values...)
+		}
+		return out
+	}
+	return nil
+}
+
+func survey(p *ir.Program) *info {
+	in := &info{places: map[any]int{}, index: map[*ir.Var]int{}, shared: map[*ir.Var]bool{}, varied: map[*ir.Var]bool{},
+		procs: map[*ir.Proc]*procInfo{}, decide: map[*ir.Var]bool{}}
+	procs := p.Procs
+	if p.Main != nil {
+		procs = append([]*ir.Proc{p.Main}, procs...)
+	}
+	var launched []*ir.Proc
+	var add func(pr *ir.Proc)
+	var order []*ir.Proc
+	add = func(pr *ir.Proc) {
+		if pr == nil || in.procs[pr] != nil {
+			return
+		}
+		pi := &procInfo{writes: map[*ir.Var]bool{}, calls: map[*ir.Proc]bool{}}
+		in.procs[pr] = pi
+		order = append(order, pr)
+		if !known(pr) {
+			pi.acts, pi.talks = true, true
+			return
+		}
+		pi.gotos = wild(pr.Body, nil, 0)
+		each(pr.Body, func(s ir.Stmt) {
+			in.place(s, s.At())
+			for _, v := range writes(s) {
+				pi.writes[v] = true
+			}
+			switch s := s.(type) {
+			case *ir.Loop:
+				in.place(bodyOf{s}, s.Pos)
+			case *ir.Call:
+				for _, q := range s.Procs {
+					pi.calls[q] = true
+					add(q)
+				}
+			case *ir.Comm:
+				pi.acts, pi.talks = true, true
+			case *ir.Launch:
+				pi.acts = true
+				launched = append(launched, s.Proc)
+				if s.Proc == nil {
+					pi.talks = true
+				} else {
+					add(s.Proc)
+				}
+			case *ir.Join:
+				pi.acts = true
+			}
+		})
+	}
+	for _, pr := range procs {
+		add(pr)
+	}
+	for again := true; again; {
+		again = false
+		for _, pr := range order {
+			pi := in.procs[pr]
+			for q := range pi.calls {
+				qi := in.procs[q]
+				if qi.acts && !pi.acts || qi.talks && !pi.talks {
+					pi.acts, pi.talks, again = pi.acts || qi.acts, pi.talks || qi.talks, true
+				}
+				for v := range qi.writes {
+					if !pi.writes[v] {
+						pi.writes[v], again = true, true
+					}
+				}
+			}
+		}
+	}
+	for _, pr := range launched {
+		if pr != nil {
+			for v := range in.procs[pr].writes {
+				if v.Global {
+					in.shared[v] = true
+				}
+			}
+		}
+	}
+	in.relevant(order)
+	in.taint(order)
+	return in
+}
+
+func known(pr *ir.Proc) bool { return pr.Known || pr.Body != nil }
+
+func (in *info) place(key any, at ir.Pos) {
+	if _, ok := in.places[key]; !ok {
+		in.places[key] = len(in.stmts)
+		in.stmts = append(in.stmts, at)
+	}
+}
+
+// writes are the variables that s itself may change.
+func writes(s ir.Stmt) (out []*ir.Var) {
+	add := func(vs []*ir.Var) {
+		for _, v := range vs {
+			if v != nil {
+				out = append(out, v)
+			}
+		}
+	}
+	switch s := s.(type) {
+	case *ir.Decl:
+		add(s.Vars)
+	case *ir.Assign:
+		add(s.Dst)
+	case *ir.Call:
+		add(s.Results)
+		for _, p := range s.Procs {
+			add(p.Params)
+			add(p.Results)
+		}
+	case *ir.Comm:
+		add(s.Status)
+		add([]*ir.Var{s.Request})
+	}
+	return out
+}
+
+// wild says whether list has a goto, or a jump whose target is not a loop or
+// switch around it.
+func wild(list []ir.Stmt, labels []string, depth int) bool {
+	for _, s := range list {
+		switch s := s.(type) {
+		case *ir.If:
+			if wild(s.Then, labels, depth) || wild(s.Else, labels, depth) {
+				return true
+			}
+		case *ir.Switch:
+			for _, c := range s.Cases {
+				if wild(c.Body, labels, depth+1) {
+					return true
+				}
+			}
+		case *ir.Loop:
+			if wild(s.Init, labels, depth) || wild(s.Post, labels, depth) ||
+				wild(s.Body, append(labels[:len(labels):len(labels)], s.Label), depth+1) {
+				return true
+			}
+		case *ir.Jump:
+			switch s.Kind {
+			case ir.Goto:
+				return true
+			case ir.Break, ir.Continue:
+				if s.Label == "" {
+					if depth == 0 || s.Kind == ir.Continue && len(labels) == 0 {
+						return true
+					}
+					continue
+				}
+				found := false
+				for _, l := range labels {
+					found = found || l == s.Label
+				}
+				if !found {
+					return true
+				}
+			case ir.Return, ir.Exit:
+			default:
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// relevant finds the variables whose values matter: those that conditions,
+// peers, tags and communicators are made of, and those that these are made of.
+// Those that communications depend on, by value or because they stand under a
+// condition, are in decide as well.
+func (in *info) relevant(procs []*ir.Proc) {
+	want := map[*ir.Var]bool{}
+	grow := func(e ir.Expr, to map[*ir.Var]bool) (more bool) {
+		vars(e, func(v *ir.Var) {
+			if v != nil && !to[v] {
+				to[v], more = true, true
+			}
+		})
+		return more
+	}
+	flow := func(s ir.Stmt, pr *ir.Proc, to map[*ir.Var]bool) (more bool) {
+		switch s := s.(type) {
+		case *ir.Assign:
+			for i, d := range s.Dst {
+				if d != nil && to[d] && i < len(s.Src) {
+					more = grow(s.Src[i], to) || more
+				}
+			}
+		case *ir.Call:
+			for _, q := range s.Procs {
+				for i, v := range q.Params {
+					if to[v] && i < len(s.Args) {
+						more = grow(s.Args[i], to) || more
+					}
+				}
+				for i, v := range s.Results {
+					if v != nil && to[v] && i < len(q.Results) && !to[q.Results[i]] {
+						to[q.Results[i]], more = true, true
+					}
+				}
+			}
+			if len(s.Procs) == 0 {
+				for _, v := range s.Results {
+					if v != nil && to[v] {
+						for _, e := range s.Args {
+							more = grow(e, to) || more
+						}
+					}
+				}
+			}
+		case *ir.Jump:
+			if s.Kind == ir.Return {
+				for i, e := range s.Results {
+					if i < len(pr.Results) && to[pr.Results[i]] {
+						more = grow(e, to) || more
+					}
+				}
+			}
+		case *ir.Comm:
+			for _, e := range []ir.Expr{s.Peer, s.Tag, s.Group} {
+				more = grow(e, to) || more
+			}
+		}
+		return more
+	}
+	for again := true; again; {
+		again = false
+		for _, pr := range procs {
+			each(pr.Body, func(s ir.Stmt) {
+				for _, e := range conds(s) {
+					again = grow(e, want) || again
+				}
+				again = flow(s, pr, want) || again
+				again = flow(s, pr, in.decide) || again
+				if len(conds(s)) > 0 && in.deciding(s) {
+					for _, e := range conds(s) {
+						again = grow(e, in.decide) || again
+					}
+				}
+			})
+		}
+	}
+	for _, pr := range procs {
+		mine := func(v *ir.Var) {
+			if v == nil || in.shared[v] {
+				return
+			}
+			if v.Shared {
+				in.shared[v] = true
+				return
+			}
+			if !want[v] {
+				return
+			}
+			if _, ok := in.index[v]; !ok {
+				in.index[v] = len(in.index)
+				if v.Global {
+					in.globals = append(in.globals, in.index[v])
+				}
+			}
+		}
+		seen := map[*ir.Var]bool{}
+		once := func(v *ir.Var) {
+			if !seen[v] {
+				seen[v] = true
+				mine(v)
+			}
+		}
+		for _, v := range pr.Params {
+			once(v)
+		}
+		for _, v := range pr.Results {
+			once(v)
+		}
+		each(pr.Body, func(s ir.Stmt) {
+			for _, e := range conds(s) {
+				vars(e, once)
+			}
+			switch s := s.(type) {
+			case *ir.Decl:
+				for _, v := range s.Vars {
+					once(v)
+				}
+			case *ir.Assign:
+				for _, v := range s.Dst {
+					once(v)
+				}
+				for _, e := range s.Src {
+					vars(e, once)
+				}
+			case *ir.Call:
+				for _, v := range s.Results {
+					once(v)
+				}
+				for _, e := range s.Args {
+					vars(e, once)
+				}
+			case *ir.Jump:
+				for _, e := range s.Results {
+					vars(e, once)
+				}
+			case *ir.Comm:
+				for _, v := range s.Status {
+					once(v)
+				}
+				once(s.Request)
+				for _, e := range []ir.Expr{s.Peer, s.Tag, s.Group} {
+					vars(e, once)
+				}
+			case *ir.Launch:
+				once(s.Group)
+			case *ir.Join:
+				once(s.Group)
+			}
+		})
+	}
+}
+
+// deciding says whether what s encloses communicates, or changes a variable that
+// communications depend on.
+func (in *info) deciding(s ir.Stmt) (yes bool) {
+	each([]ir.Stmt{s}, func(t ir.Stmt) {
+		if yes {
+			return
+		}
+		yes = in.actsSelf(t)
+		for _, v := range writes(t) {
+			yes = yes || in.decide[v]
+		}
+	})
+	return yes
+}
+
+// actsSelf says whether s, without what it encloses, may communicate, launch or
+// join.
+func (in *info) actsSelf(s ir.Stmt) bool {
+	switch s := s.(type) {
+	case *ir.Comm, *ir.Launch, *ir.Join:
+		return true
+	case *ir.Call:
+		for _, p := range s.Procs {
+			if in.procs[p].acts {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// acts says the same of a list with all that it encloses.
+func (in *info) acts(list []ir.Stmt) (yes bool) {
+	each(list, func(s ir.Stmt) { yes = yes || in.actsSelf(s) })
+	return yes
+}
+
+// written are the variables that list may change, with all that it calls.
+func (in *info) written(list []ir.Stmt) map[*ir.Var]bool {
+	m := map[*ir.Var]bool{}
+	each(list, func(s ir.Stmt) {
+		for _, v := range writes(s) {
+			m[v] = true
+		}
+		if c, ok := s.(*ir.Call); ok {
+			for _, p := range c.Procs {
+				for v := range in.procs[p].writes {
+					m[v] = true
+				}
+			}
+		}
+	})
+	return m
+}
+
+// taint finds the variables that may be made of a rank or a message, by what is
+// assigned to them or under which condition, anywhere.
+func (in *info) taint(procs []*ir.Proc) {
+	for again := true; again; {
+		again = false
+		mark := func(v *ir.Var) {
+			if v != nil && !in.varied[v] {
+				in.varied[v], again = true, true
+			}
+		}
+		bad := func(e ir.Expr) bool {
+			b := ranked(e)
+			vars(e, func(v *ir.Var) { b = b || in.varied[v] })
+			return b
+		}
+		for _, pr := range procs {
+			each(pr.Body, func(s ir.Stmt) {
+				for _, e := range conds(s) {
+					if bad(e) {
+						for v := range in.written([]ir.Stmt{s}) {
+							mark(v)
+						}
+						break
+					}
+				}
+				switch s := s.(type) {
+				case *ir.Assign:
+					for i, d := range s.Dst {
+						if i < len(s.Src) && bad(s.Src[i]) {
+							mark(d)
+						}
+					}
+				case *ir.Call:
+					any := false
+					for i, e := range s.Args {
+						if bad(e) {
+							any = true
+							for _, q := range s.Procs {
+								if i < len(q.Params) {
+									mark(q.Params[i])
+								}
+							}
+							// What a library is given the address of it may write.
+							if u, ok := e.(ir.Unknown); ok {
+								for _, v := range u.Vars {
+									mark(v)
+								}
+							}
+						}
+					}
+					for i, v := range s.Results {
+						if len(s.Procs) == 0 && any {
+							mark(v)
+						}
+						for _, q := range s.Procs {
+							if i < len(q.Results) && in.varied[q.Results[i]] {
+								mark(v)
+							}
+						}
+					}
+				case *ir.Jump:
+					for i, e := range s.Results {
+						if s.Kind == ir.Return && i < len(pr.Results) && bad(e) {
+							mark(pr.Results[i])
+						}
+					}
+				case *ir.Comm:
+					for _, v := range s.Status {
+						mark(v)
+					}
+					// Data is received into variables that are read here, or whose
+					// address is: all of them may differ.
+					for _, v := range s.Reads {
+						if v != nil && (v.Shared || in.shared[v]) {
+							mark(v)
+						}
+					}
+				}
+			})
+		}
+	}
+}
