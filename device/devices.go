@@ -79,7 +79,8 @@ func Open(list string) ([]*Device, error) {
 	return choose(list)
 }
 
-// Missing tells why backends have no devices here.
+// Missing tells why backends have no devices here, or not all that they should
+// have.
 func Missing() map[string]error {
 	machine.Lock()
 	defer machine.Unlock()
@@ -108,8 +109,11 @@ func backend(i int) []*Device {
 		}
 		devs = append(devs, d)
 	}
-	if len(devs) == 0 {
-		machine.missing[b.name] = cmp.Or(err, errors.New("there are no devices"))
+	if len(devs) == 0 && err == nil {
+		err = errors.New("there are no devices")
+	}
+	if err != nil {
+		machine.missing[b.name] = err
 	}
 	machine.opened[b.name] = devs
 	return devs

@@ -10,6 +10,9 @@ import (
 // Spread returns n devices, taken from devs in turn: a program that is written
 // for as many sees them whatever is there.
 func Spread(n int, devs []*Device) []*Device {
+	if len(devs) == 0 {
+		panic("device: no devices to spread over; Devices returns one at least")
+	}
 	out := make([]*Device, n)
 	for i := range out {
 		out[i] = devs[i%len(devs)]

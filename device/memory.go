@@ -46,6 +46,7 @@ type buffer struct {
 	m      *memory
 	lo, hi int64
 	b      driver.Buffer
+	fills  int // that bring bytes, of which no span tells yet
 }
 
 // span is bytes lo…hi, all of the same state.
@@ -449,6 +450,9 @@ func (d *Device) evict(held []*memory, collect bool) {
 
 // spare reports whether nothing is only in b.
 func (m *memory) spare(b *buffer) bool {
+	if b.fills > 0 {
+		return false
+	}
 	for i := range m.spans {
 		if s := &m.spans[i]; slices.Contains(s.on, b) {
 			s.look()

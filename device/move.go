@@ -52,8 +52,8 @@ func (m *memory) bringSpan(b *buffer, s *span) error {
 		}
 		s.zero = false
 	case s.host:
-		if err := b.d.q.CopyIn(b.b, s.lo-b.lo, m.host[s.lo:s.hi]); err != nil {
-			return b.d.fail(err)
+		if err := b.d.copyIn(b.b, s.lo-b.lo, m.host[s.lo:s.hi]); err != nil {
+			return err
 		}
 		b.d.in.Add(s.hi - s.lo)
 		s.d = nil
@@ -127,8 +127,8 @@ func (m *memory) spanToHost(s *span) error {
 	}
 	m.quiet(nil, s.lo, s.hi, true) // who reads what was there before
 	from := s.on[0]
-	if err := from.d.q.CopyOut(m.host[s.lo:s.hi], from.b, s.lo-from.lo); err != nil {
-		if err = from.d.fail(err); from.d.lost() {
+	if err := from.d.copyOut(m.host[s.lo:s.hi], from.b, s.lo-from.lo); err != nil {
+		if from.d.lost() {
 			return nil
 		}
 		return err

@@ -168,6 +168,9 @@ func (m *memory) Fill(off int64, p []byte) error {
 		if err == nil && b == nil {
 			err = m.own(off, off+n)
 		}
+		if b != nil {
+			b.fills++
+		}
 		host := m.host
 		m.mu.Unlock()
 		if err != nil {
@@ -175,9 +178,7 @@ func (m *memory) Fill(off int64, p []byte) error {
 		}
 		if b == nil {
 			copy(host[off:off+n], p)
-		} else if err := b.fill(off, p[:n]); err != nil {
-			return err
-		} else if err := m.filled(b, off, off+n); err != nil {
+		} else if err := m.filled(b, off, off+n, b.fill(off, p[:n])); err != nil {
 			return err
 		}
 		off, p = off+n, p[n:]
@@ -185,10 +186,14 @@ func (m *memory) Fill(off int64, p []byte) error {
 	return nil
 }
 
-// filled says that bytes lo…hi are in b and nowhere else.
-func (m *memory) filled(b *buffer, lo, hi int64) error {
+// filled ends a fill: without an error bytes lo…hi are in b and nowhere else.
+func (m *memory) filled(b *buffer, lo, hi int64, err error) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	b.fills--
+	if err != nil {
+		return err
+	}
 	if err := m.within(lo, hi); err != nil {
 		return err
 	}
@@ -256,42 +261,10 @@ func (m *memory) place(d *Device, lo, hi int64) (*buffer, error) {
 // fill copies p to byte off of the memory, through pinned memory. The
 // memory's lock is not held.
 func (b *buffer) fill(off int64, p []byte) error {
-	d, size := b.d, int64(len(p))
-	var spare []*bounce
-	for len(p) > 0 {
-		var c *bounce
-		var err error
-		if len(spare) < 2 {
-			c, err = d.bounce(size)
-		} else {
-			c, spare = spare[0], spare[1:]
-			err = c.wait()
-		}
-		if c != nil {
-			spare = append(spare, c)
-		}
-		n := 0
-		if err == nil {
-			n = copy(c.p, p)
-			err = d.q.CopyIn(b.b, off-b.lo, c.p[:n])
-		}
-		if err == nil {
-			c.last, err = d.q.Record()
-		}
-		if err != nil {
-			d.abandon(spare...)
-			return d.fail(err)
-		}
-		off, p = off+int64(n), p[n:]
-		d.in.Add(int64(n))
+	if err := b.d.stage(b.b, off-b.lo, p, true, 1); err != nil {
+		return err
 	}
-	for _, c := range spare {
-		if err := c.wait(); err != nil {
-			d.abandon(spare...)
-			return d.fail(err)
-		}
-	}
-	d.giveBack(spare...)
+	b.d.in.Add(int64(len(p)))
 	return nil
 }
 

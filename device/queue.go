@@ -17,6 +17,8 @@ type Device struct {
 	info Info
 	wrap driver.Wrapper // nil: it has memory of its own
 	q    driver.Queue   // kernels, and the copies for them
+	// staged: copies of memory that is not pinned take much longer.
+	staged bool
 
 	// Launches are numbered in the order of the queue. Those up to done are
 	// known to be over.
@@ -53,6 +55,7 @@ func Use(drv driver.Device) (*Device, error) {
 		return nil, err
 	}
 	d := &Device{drv: drv, info: drv.Info(), q: q}
+	d.staged = d.info.Backend == "cuda"
 	d.buffers = make(map[*buffer]struct{})
 	d.programs = make(map[string]driver.Program)
 	d.kernels = make(map[weak.Pointer[Kernel]]driver.Kernel)

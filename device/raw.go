@@ -124,8 +124,8 @@ func (r *rawMemory) read(m *memory, lo, hi int64) ([]byte, error) {
 		return nil, err
 	}
 	b := m.bufs[0]
-	if err := r.d.q.CopyOut(m.host[lo:hi], b.b, lo); err != nil {
-		return nil, r.d.fail(err)
+	if err := r.d.copyOut(m.host[lo:hi], b.b, lo); err != nil {
+		return nil, err
 	}
 	r.d.out.Add(hi - lo)
 	return m.host[lo:hi:hi], nil

@@ -8,7 +8,10 @@ import (
 	"slices"
 	"time"
 
+	"github.com/zeebo/xxh3"
+
 	"github.com/cairnrun/cairn/device"
+	"github.com/cairnrun/cairn/internal/mem"
 )
 
 func devicesCommand() command {
@@ -17,7 +20,8 @@ func devicesCommand() command {
 		brief: "list the devices that programs can compute on, and try each",
 		about: `Shows the devices that package device finds on this machine, in the order in
 which programs get them, and runs a short test on each: memory is allocated, a
-kernel compiled and run, its result compared, and the copies timed.
+kernel compiled and run, its result and the digests that checkpoints use
+compared with the host's, and the copies timed.
 LIST is what CAIRN_DEVICES would be: backends or IDs, as "cuda,host".`,
 		exits: "1: a device failed its test",
 		examples: []example{
@@ -69,7 +73,7 @@ func devices(c *call, test bool) error {
 		i := d.Info()
 		row := deviceInfo{ID: i.ID, Name: i.Name, Kind: i.Kind.String(), Backend: i.Backend, Version: i.Version, Memory: i.Memory, Units: i.Units, Doubles: i.Doubles}
 		if test {
-			if row.In, row.Out, err = tryDevice(d); err != nil {
+			if row.In, row.Out, err = tryInTime(d, tryTime); err != nil {
 				row.Error, failed = err.Error(), true
 			}
 		}
@@ -106,7 +110,8 @@ func (doc *devicesDocument) print(c *call, test bool) {
 	}
 	t.flush()
 	for _, name := range slices.Sorted(maps.Keys(doc.Missing)) {
-		c.printf("no %s: %s\n", name, doc.Missing[name])
+		some := slices.ContainsFunc(doc.Devices, func(d deviceInfo) bool { return d.Backend == name })
+		c.printf("%s %s: %s\n", map[bool]string{false: "no", true: "not all of"}[some], name, doc.Missing[name])
 	}
 }
 
@@ -117,6 +122,26 @@ __kernel void cairn_try(__global const float *x, __global float *y, float a, int
 	if (i < n) y[i] = a * x[i] + y[i];
 }
 `
+
+// tryTime is enough for compilers that are slow the first time.
+const tryTime = 2 * time.Minute
+
+// tryInTime is tryDevice for devices that may hang. What hangs stays behind.
+func tryInTime(d *device.Device, limit time.Duration) (in, out float64, err error) {
+	done := make(chan struct{})
+	var i, o float64
+	var failed error
+	go func() {
+		defer close(done)
+		i, o, failed = tryDevice(d)
+	}()
+	select {
+	case <-done:
+		return i, o, failed
+	case <-time.After(limit):
+		return 0, 0, fmt.Errorf("no answer for %v: the device hangs; leave it out with CAIRN_DEVICES, and restart its driver or the machine", limit)
+	}
+}
 
 // tryDevice computes something that is known, and times the copies, in GB/s.
 func tryDevice(d *device.Device) (in, out float64, err error) {
@@ -163,5 +188,57 @@ func tryDevice(d *device.Device) (in, out float64, err error) {
 			}
 		}
 	}
-	return in, out, nil
+	return in, out, tryDigests(d, k, x, y)
+}
+
+// tryDigests has the device compute the digests that a checkpoint of y needs,
+// where it does so itself, and compares them with the host's.
+func tryDigests(d *device.Device, k *device.Kernel, x, y *device.Array[float32]) error {
+	const block = 64 << 10
+	if err := d.Launch(k, device.Size{y.Len()}, device.In(x), device.InOut(y), float32(2), int32(y.Len())); err != nil {
+		return err
+	}
+	addr, n := y.CairnMemory()
+	r, off := mem.FindRemote(addr)
+	if r == nil {
+		return nil
+	}
+	places, err := r.Places(off, off+n)
+	if err != nil {
+		return err
+	}
+	type found struct {
+		at   int64
+		len  int64
+		sums []xxh3.Uint128
+	}
+	var all []found
+	for _, p := range places {
+		if p.Device != nil {
+			wait, err := p.Device.Digests([]mem.Extent{{Buffer: p.Buffer, Off: p.Off, Len: p.Len, Block: block}})
+			if err != nil {
+				return err
+			}
+			sums, err := wait()
+			if err != nil {
+				return err
+			}
+			all = append(all, found{off, p.Len, slices.Clone(sums)})
+		}
+		off += p.Len
+	}
+	for _, f := range all {
+		host, err := r.Host(f.at, f.at+f.len)
+		if err != nil {
+			return err
+		}
+		i := 0
+		for p := range slices.Chunk(host, block) {
+			if i >= len(f.sums) || f.sums[i] != xxh3.Hash128(p) {
+				return fmt.Errorf("the digest of bytes %d to %d is not that of the host: the device computes wrongly; do not use it", i*block, i*block+len(p))
+			}
+			i++
+		}
+	}
+	return nil
 }

@@ -3,7 +3,7 @@ package cuda
 import (
 	"fmt"
 	"slices"
-	"sync/atomic"
+	"sync"
 	"unsafe"
 
 	"github.com/cairnrun/cairn/device/driver"
@@ -15,7 +15,10 @@ type buffer struct {
 	addr  uintptr // on the device
 	size  int64
 	owned bool
-	freed atomic.Bool
+
+	mu    sync.Mutex
+	users int  // calls that give commands with it
+	freed bool // and gone with its last user
 }
 
 func (b *buffer) Size() int64 { return b.size }
@@ -78,9 +81,22 @@ func (d *device) At(addr uintptr, n int64) driver.Buffer {
 	return &buffer{d: d, addr: addr, size: n}
 }
 
-// Free never waits for the device.
+// Free never waits for the device, nor for calls that are giving commands: the
+// last of those frees it.
 func (b *buffer) Free() error {
-	if b.freed.Swap(true) || !b.owned {
+	b.mu.Lock()
+	again, users := b.freed, b.users
+	b.freed = true
+	b.mu.Unlock()
+	if again || users > 0 {
+		return nil
+	}
+	return b.release()
+}
+
+// release frees the memory when what was given up to now is done with it.
+func (b *buffer) release() error {
+	if !b.owned {
 		return nil
 	}
 	d := b.d
@@ -190,19 +206,37 @@ func (d *device) event(op string) (uintptr, error) {
 	return e, nil
 }
 
-// part checks that b is a buffer of this device with bytes off…off+n, and
-// returns their address.
-func (d *device) part(op string, b driver.Buffer, off, n int64) (uintptr, error) {
+// use checks that b is a buffer of this device with bytes off…off+n, and
+// returns their address. It is not freed before unuse.
+func (d *device) use(op string, b driver.Buffer, off, n int64) (*buffer, uintptr, error) {
 	x, ok := b.(*buffer)
 	switch {
 	case !ok || x == nil:
-		return 0, d.wrong(op, "the buffer (%T) is not one of a CUDA device", b)
+		return nil, 0, d.wrong(op, "the buffer (%T) is not one of a CUDA device", b)
 	case x.d != d:
-		return 0, d.wrong(op, "the buffer is on device %s; copy through host memory", x.d.info.ID)
-	case x.freed.Load():
-		return 0, d.wrong(op, "the buffer was freed")
+		return nil, 0, d.wrong(op, "the buffer is on device %s; copy through host memory", x.d.info.ID)
 	case off < 0 || n < 0 || off > x.size || n > x.size-off:
-		return 0, d.wrong(op, "bytes %d…%d are not within the buffer's %d", off, off+n, x.size)
+		return nil, 0, d.wrong(op, "bytes %d…%d are not within the buffer's %d", off, off+n, x.size)
 	}
-	return x.addr + uintptr(off), nil
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.freed {
+		return nil, 0, d.wrong(op, "the buffer was freed")
+	}
+	x.users++
+	return x, x.addr + uintptr(off), nil
+}
+
+// unuse says that the commands were given. The device's context need not be
+// the thread's own.
+func (d *device) unuse(list ...*buffer) {
+	for _, b := range list {
+		b.mu.Lock()
+		b.users--
+		last := b.users == 0 && b.freed
+		b.mu.Unlock()
+		if last {
+			b.release() // who freed it was told nothing; a lost device is noted
+		}
+	}
 }

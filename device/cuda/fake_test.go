@@ -325,3 +325,47 @@ func TestEventsReturn(t *testing.T) {
 		t.Errorf("%d events for one at a time", n)
 	}
 }
+
+// TestFreeWhileGiving: memory that is freed while a call is about to give a
+// command with it is not given to somebody else before.
+func TestFreeWhileGiving(t *testing.T) {
+	d := fakeDevices(t)[0]
+	defer d.Close()
+	q, err := d.NewQueue()
+	must(t, err)
+	b, err := d.Alloc(4096)
+	must(t, err)
+	x, addr, err := d.use("test", b, 0, 4)
+	must(t, err)
+	must(t, b.Free())
+	other, err := d.Alloc(4096)
+	must(t, err)
+	if other.(*buffer).addr == addr {
+		t.Error("memory that a command is about to use was given away")
+	}
+	if err := q.CopyIn(b, 0, make([]byte, 4)); err == nil {
+		t.Error("a buffer that was freed can be used")
+	}
+	d.unuse(x)
+	again, err := d.Alloc(4096)
+	must(t, err)
+	if again.(*buffer).addr != addr {
+		t.Error("the memory was not freed by its last user")
+	}
+}
+
+// TestKernelOnce: two kernels over one function would undo each other's
+// demand for local memory.
+func TestKernelOnce(t *testing.T) {
+	d := fakeDevices(t)[0]
+	defer d.Close()
+	p, err := d.Build(driver.Source{OpenCL: "__kernel void f(__local int *x) { x[0] = 1; }"})
+	must(t, err)
+	k, err := p.Kernel("f")
+	must(t, err)
+	l, err := p.Kernel("f")
+	must(t, err)
+	if k != l {
+		t.Error("two kernels for one function")
+	}
+}

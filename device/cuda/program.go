@@ -20,6 +20,9 @@ type program struct {
 	module uintptr
 	text   *translation
 	closed atomic.Bool
+
+	mu      sync.Mutex
+	kernels map[string]*kernel // all that were asked for
 }
 
 type kernel struct {
@@ -177,6 +180,8 @@ func (d *device) target() (string, error) {
 	return fmt.Sprintf("compute_%d", best), nil
 }
 
+// Kernel returns the same kernel for the same name: what a function may use
+// is set once for all of them.
 func (p *program) Kernel(name string) (driver.Kernel, error) {
 	op := fmt.Sprintf("looking for kernel %q", name)
 	d := p.d
@@ -191,6 +196,11 @@ func (p *program) Kernel(name string) (driver.Kernel, error) {
 	defer d.leave()
 	if p.closed.Load() {
 		return nil, d.wrong(op, "the program was closed")
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if k := p.kernels[name]; k != nil {
+		return k, nil
 	}
 	k := &kernel{p: p, name: name, entry: e}
 	symbol := cBytes(name + entrySuffix)
@@ -219,6 +229,10 @@ func (p *program) Kernel(name string) (driver.Kernel, error) {
 		}
 		k.sizes = append(k.sizes, size)
 	}
+	if p.kernels == nil {
+		p.kernels = make(map[string]*kernel)
+	}
+	p.kernels[name] = k
 	return k, nil
 }
 
@@ -272,6 +286,15 @@ func (d *device) groups(op string, k *kernel, global, local [3]int) (grid, group
 			for local[0]*local[1]*local[2] > k.threads && local[0] > 1 {
 				local[0] = (local[0] + 1) / 2
 			}
+			// The grid is small in dimensions 1 and 2.
+			for i := 1; i < 3; i++ {
+				for (global[i]-1)/local[i] >= d.grid[i] && local[0] > 1 && 2*local[i] <= d.block[i] {
+					local[0], local[i] = (local[0]+1)/2, 2*local[i]
+				}
+				for (global[i]-1)/local[i] >= d.grid[i] && 2*local[0]*local[1]*local[2] <= k.threads && 2*local[i] <= d.block[i] {
+					local[i] *= 2
+				}
+			}
 		}
 	} else if want := k.entry.group; want[0] != 0 && want != local {
 		return grid, group, d.wrong(op, "groups of %v; the kernel says that it needs %v", local, want)
@@ -284,7 +307,7 @@ func (d *device) groups(op string, k *kernel, global, local [3]int) (grid, group
 		threads *= l
 		grid[i] = (global[i]-1)/l + 1
 		if grid[i] > d.grid[i] {
-			return grid, group, d.wrong(op, "%d groups in dimension %d; %d is the most", grid[i], i, d.grid[i])
+			return grid, group, d.wrong(op, "%d groups in dimension %d; %d is the most: use larger groups, or make it dimension 0", grid[i], i, d.grid[i])
 		}
 	}
 	if threads > k.threads {
@@ -312,7 +335,8 @@ func (q *queue) Launch(kern driver.Kernel, global, local [3]int, args []driver.A
 	if err != nil {
 		return err
 	}
-	values, dynamic, err := d.arguments(op, k, args)
+	values, dynamic, used, err := d.arguments(op, k, args)
+	defer d.unuse(used...)
 	if err != nil {
 		return err
 	}
@@ -337,11 +361,12 @@ func (q *queue) Launch(kern driver.Kernel, global, local [3]int, args []driver.A
 }
 
 // arguments checks them and returns where each lies, as cuLaunchKernel wants
-// them. It copies them before it returns.
-func (d *device) arguments(op string, k *kernel, args []driver.Arg) (values []unsafe.Pointer, dynamic int, err error) {
+// them. It copies them before it returns. The caller ends the use of the buffers,
+// with an error too.
+func (d *device) arguments(op string, k *kernel, args []driver.Arg) (values []unsafe.Pointer, dynamic int, used []*buffer, err error) {
 	params := k.entry.params
 	if len(args) != len(params) {
-		return nil, 0, d.wrong(op, "%d arguments, but the kernel has %d parameters: %s", len(args), len(params), k.entry)
+		return nil, 0, used, d.wrong(op, "%d arguments, but the kernel has %d parameters: %s", len(args), len(params), k.entry)
 	}
 	values = make([]unsafe.Pointer, len(args))
 	words := make([]uint64, len(args)) // pointers and offsets
@@ -352,24 +377,25 @@ func (d *device) arguments(op string, k *kernel, args []driver.Arg) (values []un
 		}
 		switch {
 		case a.Buffer != nil && a.Value != nil:
-			return nil, 0, wrong("is a buffer and a value")
+			return nil, 0, used, wrong("is a buffer and a value")
 		case p.kind == paramGlobal && a.Buffer != nil:
-			addr, err := d.part(op, a.Buffer, a.Off, a.Len)
+			b, addr, err := d.use(op, a.Buffer, a.Off, a.Len)
 			if err != nil {
-				return nil, 0, err
+				return nil, 0, used, err
 			}
+			used = append(used, b)
 			words[i] = uint64(addr)
 			values[i] = unsafe.Pointer(&words[i])
 		case p.kind == paramLocal && a.Local > 0 && a.Buffer == nil && a.Value == nil:
 			if a.Local > d.info.LocalMemory {
-				return nil, 0, wrong("asks for %d bytes of local memory; there are %d", a.Local, d.info.LocalMemory)
+				return nil, 0, used, wrong("asks for %d bytes of local memory; there are %d", a.Local, d.info.LocalMemory)
 			}
 			binary.NativeEndian.PutUint32(unsafe.Slice((*byte)(unsafe.Pointer(&words[i])), 4), uint32(dynamic))
 			values[i] = unsafe.Pointer(&words[i])
 			dynamic += (a.Local + 31) &^ 31 // so that every type is aligned
 		case p.kind == paramValue && a.Value != nil && a.Buffer == nil:
 			if size := k.sizes[i]; size != 0 && len(a.Value) != size {
-				return nil, 0, wrong("is a value of %d bytes; the kernel takes %d", len(a.Value), size)
+				return nil, 0, used, wrong("is a value of %d bytes; the kernel takes %d", len(a.Value), size)
 			} else if size == 0 {
 				// The driver reads as many bytes as the type has, 4096 at most.
 				p := make([]byte, max(len(a.Value), 4096))
@@ -387,13 +413,13 @@ func (d *device) arguments(op string, k *kernel, args []driver.Arg) (values []un
 			case a.Local != 0:
 				got = "local memory"
 			}
-			return nil, 0, wrong("is %s; the kernel takes %s", got, p.kind)
+			return nil, 0, used, wrong("is %s; the kernel takes %s", got, p.kind)
 		}
 	}
 	if k.static+dynamic > d.info.LocalMemory {
-		return nil, 0, d.wrong(op, "%d bytes of local memory; there are %d", k.static+dynamic, d.info.LocalMemory)
+		return nil, 0, used, d.wrong(op, "%d bytes of local memory; there are %d", k.static+dynamic, d.info.LocalMemory)
 	}
-	return values, dynamic, nil
+	return values, dynamic, used, nil
 }
 
 // reserve asks for more local memory than kernels get without asking.

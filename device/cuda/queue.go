@@ -48,19 +48,21 @@ func (q *queue) enter(op string) error {
 
 func (q *queue) CopyIn(dst driver.Buffer, off int64, src []byte) error {
 	op := fmt.Sprintf("CopyIn of %d bytes", len(src))
-	addr, err := q.d.part(op, dst, off, int64(len(src)))
+	b, addr, err := q.d.use(op, dst, off, int64(len(src)))
 	if err != nil {
 		return err
 	}
+	defer q.d.unuse(b)
 	return q.transfer(op, addr, src, true)
 }
 
 func (q *queue) CopyOut(dst []byte, src driver.Buffer, off int64) error {
 	op := fmt.Sprintf("CopyOut of %d bytes", len(dst))
-	addr, err := q.d.part(op, src, off, int64(len(dst)))
+	b, addr, err := q.d.use(op, src, off, int64(len(dst)))
 	if err != nil {
 		return err
 	}
+	defer q.d.unuse(b)
 	return q.transfer(op, addr, dst, false)
 }
 
@@ -96,14 +98,16 @@ func (q *queue) transfer(op string, addr uintptr, p []byte, in bool) error {
 
 func (q *queue) Copy(dst driver.Buffer, dstOff int64, src driver.Buffer, srcOff, n int64) error {
 	op := fmt.Sprintf("Copy of %d bytes", n)
-	to, err := q.d.part(op, dst, dstOff, n)
+	b, to, err := q.d.use(op, dst, dstOff, n)
 	if err != nil {
 		return err
 	}
-	from, err := q.d.part(op, src, srcOff, n)
+	defer q.d.unuse(b)
+	c, from, err := q.d.use(op, src, srcOff, n)
 	if err != nil {
 		return err
 	}
+	defer q.d.unuse(c)
 	if err := q.enter(op); err != nil {
 		return err
 	}

@@ -3,7 +3,7 @@ package cuda
 import (
 	_ "embed"
 	"fmt"
-	"strconv"
+	"slices"
 	"strings"
 )
 
@@ -86,7 +86,7 @@ func translateBody(src string) (string, map[string]*entry, error) {
 	if err != nil {
 		return "", nil, err
 	}
-	t := &translator{toks: toks, sizes: map[string]int{}, kernels: map[string]*entry{}}
+	t := &translator{toks: toks, sizes: map[string]int{}, vectors: map[string]bool{}, kernels: map[string]*entry{}}
 	for i := range toks {
 		if toks[i].kind == tokDirective {
 			if err := t.directive(&toks[i]); err != nil {
@@ -111,8 +111,9 @@ func translateBody(src string) (string, map[string]*entry, error) {
 
 type translator struct {
 	toks       []token
-	sig        []int          // those that are no space and no directive
-	sizes      map[string]int // of types that the source names; 0: not known
+	sig        []int           // those that are no space and no directive
+	sizes      map[string]int  // of types that the source names; 0: not known
+	vectors    map[string]bool // names that the source gives to vectors
 	kernels    map[string]*entry
 	ownMembers bool // a struct of the source has members s0…s3
 }
@@ -208,11 +209,13 @@ func (t *translator) directive(tok *token) error {
 			switch w := toks[i].text; {
 			case space(w) == "local", space(w) == "constant", w == "__kernel", w == "kernel":
 				return fault(tok.line, "%s in a macro is not possible on CUDA; write it where it is meant", w)
+			case isOther(w):
+				return fault(tok.line, "%s is not possible on CUDA: vectors have 2 or 4 elements", w)
 			default:
 				toks[i].text = plain(w)
 			}
 		}
-		macro := &translator{toks: toks}
+		macro := &translator{toks: toks, vectors: t.vectors}
 		for i := range toks {
 			if toks[i].kind != tokSpace && i > 0 {
 				macro.sig = append(macro.sig, i)
@@ -230,6 +233,7 @@ func (t *translator) directive(tok *token) error {
 				size = 0
 			}
 			t.sizes[list[0]] = size
+			t.alias(list[0], list[1:])
 		}
 		var b strings.Builder
 		b.WriteString("#define ")
@@ -364,6 +368,8 @@ func (t *translator) walk() error {
 			t.constant(i, depth)
 		case word == "typedef":
 			t.typedef(i)
+		case isOther(word):
+			return fault(tok.line, "%s is not possible on CUDA: vectors have 2 or 4 elements", word)
 		case (t.is(i-1, ".") || t.is(i-1, "->")) && !t.ownMembers && component(word) != "":
 			tok.text = component(word)
 		default:
@@ -410,31 +416,74 @@ func (t *translator) constant(i, depth int) {
 }
 
 // vector makes (float2)(a, b) into float2(a, b), for any name in the place of
-// float2 that is not one of a scalar: C++ would take b alone.
+// float2 that is not one of a scalar: C++ would take b alone. The commas of
+// names for vectors may come from a macro.
 func (t *translator) vector(i int) {
-	if !t.is(i, "(") || t.at(i+1).kind != tokWord || !t.is(i+2, ")") || !t.is(i+3, "(") || scalarSizes[t.at(i+1).text] > 0 {
+	name := i + 1
+	for qualifier(t.at(name).text) {
+		name++
+	}
+	end := name + 1
+	for qualifier(t.at(end).text) {
+		end++
+	}
+	word := t.at(name).text
+	if !t.is(i, "(") || t.at(name).kind != tokWord || !t.is(end, ")") || !t.is(end+1, "(") || scalarSizes[word] > 0 {
 		return
 	}
 	if prev := t.at(i - 1); prev.kind == tokWord && prev.text != "return" && prev.text != "else" && prev.text != "case" ||
 		prev.kind == tokNumber || prev.kind == tokText || prev.text == ")" || prev.text == "]" {
 		return
 	}
-	depth, comma := 0, false
-	for j := i + 3; j < len(t.sig); j++ {
+	depth, comma := 0, isVector(word) || t.vectors[word]
+	for j := end + 1; j < len(t.sig) && !comma; j++ {
 		switch t.at(j).text {
 		case "(", "[", "{":
 			depth++
 		case ")", "]", "}":
 			depth--
 		case ",":
-			comma = comma || depth == 1
+			comma = depth == 1
 		}
 		if depth == 0 {
 			break
 		}
 	}
 	if comma {
-		t.at(i).text, t.at(i+2).text = " ", ""
+		for j := i; j <= end; j++ {
+			if j != name {
+				t.at(j).text = " "
+			}
+		}
+	}
+}
+
+func qualifier(word string) bool {
+	return word == "const" || word == "volatile" || space(word) == "private"
+}
+
+// isVector tells the names of vectors that there are here.
+func isVector(word string) bool {
+	n := len(word) - 1
+	return n > 0 && (word[n] == '2' || word[n] == '4') && vectorBase[word[:n]]
+}
+
+// isOther tells vectors of OpenCL that there are not here. CUDA has some of
+// these names, for types of another size.
+func isOther(word string) bool {
+	for _, end := range []string{"3", "8", "16"} {
+		if base, ok := strings.CutSuffix(word, end); ok && base != "size_t" && scalarSizes[base] > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// alias notes that a name stands for a vector.
+func (t *translator) alias(name string, words []string) {
+	words = slices.DeleteFunc(slices.Clone(words), qualifier)
+	if len(words) == 1 && (isVector(words[0]) || t.vectors[words[0]]) {
+		t.vectors[name] = true
 	}
 }
 
@@ -452,136 +501,6 @@ func (t *translator) typedef(i int) {
 	}
 	if n := len(words); n >= 2 {
 		t.sizes[words[n-1]] = sizeOf(words[:n-1], t.sizes)
+		t.alias(words[n-1], words[:n-1])
 	}
-}
-
-// kernel translates a declaration of a kernel, up to the brace of its body.
-func (t *translator) kernel(i int) error {
-	at := t.at(i)
-	at.text = `extern "C" __global__`
-	e := &entry{}
-	for i++; t.is(i, "__attribute__"); i++ {
-		if !t.is(i+1, "(") {
-			return fault(at.line, "an attribute of a kernel is not complete")
-		}
-		end := t.match(i + 1)
-		if t.is(i+3, "reqd_work_group_size") {
-			for d, j := 0, i+5; d < 3; d, j = d+1, j+2 {
-				n, err := strconv.Atoi(t.at(j).text)
-				if err != nil || n < 1 || n > 1024 {
-					return fault(t.at(i).line, "reqd_work_group_size needs three numbers")
-				}
-				e.group[d] = n
-			}
-		}
-		for ; i < end; i++ {
-			t.at(i).text = ""
-		}
-		t.at(end).text = ""
-	}
-	for i < len(t.sig) && !t.is(i, "(") && !t.is(i, ";") && !t.is(i, "{") {
-		i++
-	}
-	name := t.at(i - 1)
-	if !t.is(i, "(") || name.kind != tokWord || !t.is(i-2, "void") {
-		return fault(at.line, "after __kernel there must be void, a name and parameters")
-	}
-	e.name = name.text
-	name.text += entrySuffix
-	end := t.match(i)
-	if end >= len(t.sig) {
-		return fault(at.line, "the parameters of kernel %s do not end", e.name)
-	}
-	var locals strings.Builder
-	for i++; i < end; {
-		next, depth := i, 0
-		for ; next < end && (depth > 0 || !t.is(next, ",")); next++ {
-			switch t.at(next).text {
-			case "(", "[", "{":
-				depth++
-			case ")", "]", "}":
-				depth--
-			}
-		}
-		if next == i+1 && t.is(i, "void") {
-			break
-		}
-		p, local, err := t.param(i, next)
-		if err != nil {
-			return err
-		}
-		e.params = append(e.params, p)
-		locals.WriteString(local)
-		i = next + 1
-	}
-	if !t.is(end+1, "{") {
-		return nil // a declaration only
-	}
-	t.at(end + 1).tail = locals.String()
-	if e.group[0] > 0 {
-		at.text += fmt.Sprintf(" __launch_bounds__(%d)", e.group[0]*e.group[1]*e.group[2])
-	}
-	if old := t.kernels[e.name]; old != nil && old.String() != e.String() {
-		return fault(at.line, "kernel %s is there twice, with different parameters", e.name)
-	}
-	t.kernels[e.name] = e
-	return nil
-}
-
-// param reads the parameter of tokens lo…hi. One in local memory becomes an
-// offset; what declares the pointer in the body is returned.
-func (t *translator) param(lo, hi int) (p param, local string, err error) {
-	where, stars, arrays, nameAt := "", 0, false, -1
-	var words, decl []string
-	for i := lo; i < hi; i++ {
-		tok := t.at(i)
-		switch {
-		case tok.text == "*":
-			stars++
-			nameAt = -1
-		case tok.text == "[":
-			arrays = true
-			i = t.match(i)
-			continue
-		case space(tok.text) != "":
-			if s := space(tok.text); stars == 0 && s != "private" {
-				where = s
-			}
-			continue
-		case tok.kind == tokWord && plain(tok.text) != "__restrict__" && tok.text != "const" && tok.text != "volatile":
-			nameAt = i
-			if stars == 0 {
-				words = append(words, tok.text)
-			}
-		}
-	}
-	if nameAt < 0 || len(words) == 0 {
-		return p, "", fault(t.at(lo).line, "a parameter of a kernel needs a type and a name")
-	}
-	p.name = t.at(nameAt).text
-	switch {
-	case where == "local":
-		if stars != 1 || arrays && !t.is(nameAt+1, ")") {
-			return p, "", fault(t.at(lo).line, "parameter %s in local memory must be a pointer", p.name)
-		}
-		p.kind = paramLocal
-		for i := lo; i < hi; i++ {
-			if space(t.at(i).text) == "" {
-				decl = append(decl, plain(t.at(i).text))
-			}
-			t.at(i).text = ""
-		}
-		t.at(lo).text = "unsigned int " + offsetName + p.name
-		t.at(lo).kind = tokMark
-		local = fmt.Sprintf(" %s = cairn::local_at{%s%s};", strings.Join(decl, " "), offsetName, p.name)
-	case stars > 0 || arrays:
-		if where != "global" && where != "constant" {
-			return p, "", fault(t.at(lo).line, "parameter %s is a pointer; say __global, __constant or __local", p.name)
-		}
-		p.kind, p.size = paramGlobal, 8
-	default:
-		p.kind = paramValue
-		p.size = sizeOf(words[:len(words)-1], t.sizes)
-	}
-	return p, local, nil
 }

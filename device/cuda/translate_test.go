@@ -24,7 +24,7 @@ func TestTranslate(t *testing.T) {
 		{"constant", "__constant float t[2] = {1, 2};\nfloat f(__constant float *p, __constant const int *q) { __constant int k = 3; return p[k]; }",
 			"__constant__ float t[2] = {1, 2};\nfloat f(const float *p,  const int *q) { const int k = 3; return p[k]; }"},
 		{"vectors", "float2 v = (float2)(a, f(b, c)); return(float4)(v, v); w = (float2)(1.0f) + (float)(a); g = (int)(a, b)",
-			"float2 v =  float2(a, f(b, c)); return float4(v, v); w = (float2)(1.0f) + (float)(a); g = (int)(a, b)"},
+			"float2 v =  float2(a, f(b, c)); return float4(v, v); w =  float2(1.0f) + (float)(a); g = (int)(a, b)"},
 		{"not vectors", "f(x)(a, b); a[1](x)(1, 2); sizeof(x)(a, b)", "f(x)(a, b); a[1](x)(1, 2); sizeof(x)(a, b)"},
 		{"components", "v.s0 = w.s3 + p->S1; s0 = 1.s0", "v.x = w.w + p->y; s0 = 1.s0"},
 		{"own components", "struct s { float s0; }; v.s0 = 1;", "struct s { float s0; }; v.s0 = 1;"},
@@ -35,6 +35,12 @@ func TestTranslate(t *testing.T) {
 		{"numbers", "x = 0x1e+1 + 1e+5f + 0x1p-3f + .5 + 3ul;", "x = 0x1e+1 + 1e+5f + 0x1p-3f + .5 + 3ul;"},
 		{"attributes", "__kernel __attribute__((reqd_work_group_size(8, 4, 1))) void f() {}",
 			"extern \"C\" __global__ __launch_bounds__(32)  void f_cl() {}"},
+		{"attributes elsewhere", "__attribute__((vec_type_hint(float4), reqd_work_group_size(8, 4, 1))) __kernel void f() {}\n" +
+			"__kernel void __attribute__((reqd_work_group_size(2, 2, 1))) g(int n) {}",
+			" extern \"C\" __global__ __launch_bounds__(32) void f_cl() {}\nextern \"C\" __global__ __launch_bounds__(4) void  g_cl(int n) {}"},
+		{"qualified vectors", "a = (const float2)(b, c); d = (quad const)(e, f);", "a =  float2(b, c); d =  quad(e, f);"},
+		{"commas of macros", "#define BOTH 1.0f, 2.0f\n#define R2 float2\ntypedef const double4 quad; a = (float2)(BOTH) + (R2)(BOTH); b = (quad)(FOUR); c = (real)(x)",
+			"#define BOTH 1.0f, 2.0f\n#define R2 float2\ntypedef const double4 quad; a =  float2(BOTH) +  R2(BOTH); b =  quad(FOUR); c = (real)(x)"},
 		{"declaration", "__kernel void f(__local int *p);", "extern \"C\" __global__ void f_cl(unsigned int cairn_offset_p );"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -92,6 +98,9 @@ func TestTranslateErrors(t *testing.T) {
 		{"__kernel void f(__global float *) {}", "needs a type and a name"},
 		{"__kernel void f(int a) {}\n__kernel void f(long a) {}", "kernel.cl(2): error: kernel f is there twice"},
 		{"__kernel __attribute__((reqd_work_group_size(N, 1, 1))) void f() {}", "three numbers"},
+		{"__kernel void f(__global float *x) {\n float3 v; }", "kernel.cl(2): error: float3 is not possible"},
+		{"#define V uint16\n", "kernel.cl(1): error: uint16 is not possible"},
+		{"__kernel __attribute__(", "not complete"},
 	} {
 		_, _, err := translateBody(c.in)
 		if err == nil || !strings.Contains(err.Error(), c.want) {
@@ -104,6 +113,7 @@ func FuzzTranslate(f *testing.F) {
 	f.Add("__kernel void f(__local float *a, __global int *b, int n) { __local int x; (float2)(a, b); v.s0; }")
 	f.Add("#define A(x) (float2)(x, 1) /* \n */ 5\n#pragma OPENCL x\n__constant float t[] = {1};")
 	f.Add("__kernel __attribute__((reqd_work_group_size(1, 2, 3))) void f() {} typedef int t; struct { s0 }")
+	f.Add("__attribute__((reqd_work_group_size(1,2,3))) kernel void __attribute__((x)) f(const float2 a) { (const float2)(a); }")
 	f.Fuzz(func(t *testing.T, src string) {
 		out, kernels, err := translateBody(src)
 		if err != nil {
@@ -129,4 +139,26 @@ func FuzzTranslate(f *testing.F) {
 			t.Fatal("the tokens are not the source")
 		}
 	})
+}
+
+// TestGroups: where the device chooses, the grid fits.
+func TestGroups(t *testing.T) {
+	d := &device{grid: [3]int{1<<31 - 1, 65535, 65535}, block: [3]int{1024, 1024, 64}}
+	for _, global := range [][3]int{{1, 1, 1}, {1 << 40, 1, 1}, {1, 3e6, 1}, {500, 2e6, 1}, {1, 1, 1e6}, {100, 100, 1e6}, {7, 600000, 300000}} {
+		grid, group, err := d.groups("test", &kernel{threads: 1024, entry: &entry{}}, global, [3]int{})
+		if err != nil {
+			if global != [3]int{1 << 40, 1, 1} || (1<<40)/256 < d.grid[0] {
+				t.Errorf("%v: %v", global, err)
+			}
+			continue
+		}
+		for i := range 3 {
+			if grid[i] > d.grid[i] || group[i] > d.block[i] || grid[i]*group[i] < global[i] || (grid[i]-1)*group[i] >= global[i] {
+				t.Errorf("%v: %v groups of %v", global, grid, group)
+			}
+		}
+		if group[0]*group[1]*group[2] > 1024 {
+			t.Errorf("%v: groups of %v", global, group)
+		}
+	}
 }

@@ -66,10 +66,12 @@ func (q *queue) begin(op string) error {
 func (q *queue) end(op string) error {
 	defer q.mu.Unlock()
 	q.given++
+	// Whoever gave a command that is told to have failed would not count with
+	// what it does: errors from here on say that the device is lost.
 	if q.given%window == 0 {
 		mark, err := q.marker(op)
 		if err != nil {
-			return err
+			return q.d.late(op, "clEnqueueMarkerWithWaitList", int32(err.(*driver.Error).Code))
 		}
 		before := q.mark
 		q.mark = mark
@@ -82,7 +84,7 @@ func (q *queue) end(op string) error {
 		}
 	}
 	if code := int32(dl.Call(q.d.a.flush, q.h)); code != 0 {
-		return q.d.fail(op, "clFlush", code, q.h)
+		return q.d.late(op, "clFlush", code)
 	}
 	return nil
 }

@@ -30,12 +30,19 @@ __kernel void groups(__global int *out) {
 	size_t x = get_global_id(0), y = get_global_id(1), z = get_global_id(2);
 	size_t at = (z * get_global_size(1) + y) * get_global_size(0) + x;
 	__global int *o = out + at * 12;
-	for (int d = 0; d < 3; d++) {
-		o[d] = (int)get_group_id(d);
-		o[3 + d] = (int)get_local_id(d);
-		o[6 + d] = (int)get_local_size(d);
-		o[9 + d] = (int)get_num_groups(d);
-	}
+	// One by one: a dimension that varies may become a table of jumps.
+	o[0] = (int)get_group_id(0);
+	o[1] = (int)get_group_id(1);
+	o[2] = (int)get_group_id(2);
+	o[3] = (int)get_local_id(0);
+	o[4] = (int)get_local_id(1);
+	o[5] = (int)get_local_id(2);
+	o[6] = (int)get_local_size(0);
+	o[7] = (int)get_local_size(1);
+	o[8] = (int)get_local_size(2);
+	o[9] = (int)get_num_groups(0);
+	o[10] = (int)get_num_groups(1);
+	o[11] = (int)get_num_groups(2);
 }
 
 // Sums of groups of 64, in a fixed order.
@@ -88,12 +95,11 @@ __kernel void atomics(__global const uint *x, __global int *out, int n) {
 		atomic_max(&out[3], v);
 		atomic_or(&out[4], v);
 		atomic_xor(&out[5], v);
-		int old = out[6], was;
-		for (;;) {
-			was = atomic_cmpxchg(&out[6], old, old + v * 3);
-			if (was == old) break;
+		int old, was = out[6];
+		do {
 			old = was;
-		}
+			was = atomic_cmpxchg(&out[6], old, old + v * 3);
+		} while (was != old);
 		atomic_sub(&out[7], v);
 		atomic_inc(&seen);
 	}
