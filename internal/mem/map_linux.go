@@ -18,7 +18,12 @@ func mapShared(n int) (mapping, error) {
 	f := os.NewFile(uintptr(fd), "cairn-staging")
 	var m []byte
 	if err = unix.Ftruncate(fd, int64(n)); err == nil {
-		m, err = unix.Mmap(fd, 0, n, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED|unix.MAP_POPULATE)
+		m, err = unix.Mmap(fd, 0, n, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+	}
+	if err == nil {
+		if err = populate(m); err != nil {
+			unix.Munmap(m)
+		}
 	}
 	if err != nil {
 		f.Close()
@@ -28,6 +33,28 @@ func mapShared(n int) (mapping, error) {
 	// one process that does not matter.
 	unix.FcntlInt(uintptr(fd), unix.F_ADD_SEALS, unix.F_SEAL_SHRINK|unix.F_SEAL_GROW|unix.F_SEAL_SEAL)
 	return mapping{m, f}, nil
+}
+
+// populate faults memory in. It does so piece by piece: meanwhile nobody else in
+// the process can map memory.
+func populate(m []byte) error {
+	const piece = 16 << 20
+	for len(m) > 0 {
+		p := m[:min(len(m), piece)]
+		switch err := unix.Madvise(p, unix.MADV_POPULATE_WRITE); err {
+		case nil:
+		case unix.EINVAL: // before Linux 5.14
+			for i := 0; i < len(p); i += 4096 {
+				p[i] = 0
+			}
+		case unix.EINTR, unix.EAGAIN:
+			continue
+		default:
+			return err
+		}
+		m = m[len(p):]
+	}
+	return nil
 }
 
 // mapForeign maps n bytes that another process made with mapShared. It
