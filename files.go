@@ -72,6 +72,9 @@ type openFile struct {
 	made     bool  // did not exist before
 	before   int64 // standard output: what was in it when the program started
 	fresh    bool  // opened by Restore, and the program has not asked for it yet
+
+	// Where it stood when the program got it, or when Restore was over.
+	firstSize, firstOff int64
 }
 
 // The standard streams are known without being opened; they have no entry.
@@ -93,9 +96,13 @@ func (t *fileTable) add(f *os.File, name string, flag int, perm fs.FileMode, tru
 	if err != nil {
 		return err
 	}
+	off, err := f.Seek(0, io.SeekCurrent)
+	if err != nil {
+		return err
+	}
 	t.open = append(t.open, &openFile{
 		entry: ckpt.FileEntry{ID: t.next, Path: portablePath(name), Abs: abs, Mode: modeOf(flag), Perm: uint32(perm)},
-		f:     f, truncate: truncate,
+		f:     f, truncate: truncate, firstSize: st.Size(), firstOff: off,
 	})
 	t.next++
 	return nil
@@ -233,6 +240,17 @@ func (t *fileTable) entries() ([]ckpt.FileEntry, error) {
 	return out, nil
 }
 
+// mark takes note of where all files stand before the loop.
+func (t *fileTable) mark() error {
+	if _, err := t.entries(); err != nil {
+		return err
+	}
+	for _, o := range t.open {
+		o.firstSize, o.firstOff = o.entry.Size, o.entry.Offset
+	}
+	return nil
+}
+
 // begin pairs the files of a set with those that the program has opened again.
 func (t *fileTable) begin(saved []ckpt.FileEntry) {
 	used := make(map[*openFile]bool)
@@ -246,6 +264,7 @@ func (t *fileTable) begin(saved []ckpt.FileEntry) {
 			if !used[c] && c.entry.Path == e.Path && c.entry.Mode == e.Mode {
 				used[c] = true
 				o.f, o.fresh, o.made, o.entry.Abs = c.f, false, c.made, c.entry.Abs
+				o.firstSize, o.firstOff = c.firstSize, c.firstOff
 				break
 			}
 		}
@@ -302,7 +321,9 @@ func (t *fileTable) strangers() (ours, theirs string) {
 
 // finish positions all files and cuts back those that are written. The set's
 // values are in place by now, so nothing is cut for a set that is not used.
-func (t *fileTable) finish() error {
+// In a running program (back), files that are not in the set were opened after
+// it: they get back what they held then.
+func (t *fileTable) finish(back bool) error {
 	for _, o := range t.saved { // all checks come before any change
 		if err := o.reopen(); err != nil {
 			return err
@@ -321,12 +342,7 @@ func (t *fileTable) finish() error {
 	open := t.saved
 	next := 0
 	for _, o := range t.saved {
-		if o.entry.Mode != "r" {
-			if err := o.f.Truncate(o.entry.Size); err != nil {
-				return fmt.Errorf("data file of the checkpoint: %w", err)
-			}
-		}
-		if _, err := o.f.Seek(o.entry.Offset, io.SeekStart); err != nil {
+		if err := o.cut(o.entry.Size, o.entry.Offset); err != nil {
 			return fmt.Errorf("data file of the checkpoint: %w", err)
 		}
 		next = max(next, o.entry.ID+1)
@@ -339,6 +355,12 @@ func (t *fileTable) finish() error {
 			if err := o.f.Truncate(0); err != nil {
 				return fmt.Errorf("data file: %w", err)
 			}
+			o.truncate = false
+		}
+		if back {
+			if err := o.cut(o.firstSize, o.firstOff); err != nil {
+				return fmt.Errorf("data file: %w", err)
+			}
 		}
 		o.entry.ID = next
 		next++
@@ -346,6 +368,17 @@ func (t *fileTable) finish() error {
 	}
 	t.open, t.saved, t.next = open, nil, next
 	return nil
+}
+
+// cut puts a file back to a size, if it is written, and to a position.
+func (o *openFile) cut(size, off int64) error {
+	if o.entry.Mode != "r" {
+		if err := o.f.Truncate(size); err != nil {
+			return err
+		}
+	}
+	_, err := o.f.Seek(off, io.SeekStart)
+	return err
 }
 
 func (t *fileTable) has(f *os.File) bool {

@@ -48,6 +48,9 @@ func (p *Run) Restore(ctx context.Context) (bool, error) {
 	if err == nil && table == nil {
 		err = p.files.afresh()
 	}
+	if err == nil {
+		err = p.files.mark()
+	}
 	if err != nil {
 		return false, fmt.Errorf("cairn: %w", err)
 	}
@@ -81,13 +84,19 @@ func (p *Run) Restore(ctx context.Context) (bool, error) {
 // Rollback puts the values of the newest set back into the protected
 // variables, as Restore did, in the running program: after a device was lost
 // (see package device), or after anything else that spoiled the state. Nothing
-// else may use the variables meanwhile. It returns false when there is no set:
-// the program then sets up its initial values again, or ends.
+// else may use the variables meanwhile. Files of the run are put back, too;
+// those that were opened after the set hold what they held then, and stay open.
+// It returns false when there is no set: the files are then as they were after
+// Restore, and the program sets up its initial values again, or ends.
+//
+// After an error the variables' values are undefined: nothing is saved until
+// another Rollback has succeeded, which may be tried when it was a device
+// that failed meanwhile.
 //
 // A run of several ranks goes back as a whole: there Rollback returns an error,
 // and the program ends with it; what started the ranks brings all of them back.
 func (p *Run) Rollback(ctx context.Context) (bool, error) {
-	if err := p.ready(); err != nil {
+	if err := p.usable(); err != nil {
 		return false, err
 	}
 	if p.seat.Size > 1 {
@@ -104,11 +113,20 @@ func (p *Run) Rollback(ctx context.Context) (bool, error) {
 		return false, fmt.Errorf("cairn: %w", err)
 	}
 	table, err := p.restoreAlone(ctx, sets)
+	if err == nil && table == nil {
+		err = p.files.finish(true)
+	}
 	if err != nil {
+		p.spoiled = fmt.Errorf("cairn: the state is undefined, because Rollback failed: %w", err)
+		p.wake.Store(true) // every Point says so
 		return false, fmt.Errorf("cairn: %w", err)
 	}
-	p.saver.Rewind(table)
+	p.spoiled = nil
+	p.saver.Rewind(table, p.damaged)
 	p.unsaid, p.late = nil, ""
+	if table == nil {
+		p.points = 0 // the program begins again
+	}
 	p.schedule()
 	return table != nil, nil
 }
@@ -118,13 +136,17 @@ func (p *Run) Rollback(ctx context.Context) (bool, error) {
 func (p *Run) restoreAlone(ctx context.Context, sets []uint64) (*ckpt.Table, error) {
 	var bad []error
 	for _, n := range sets {
-		if p.damaged[n] {
+		if slices.Contains(p.seat.Avoid, n) {
 			bad = append(bad, fmt.Errorf("set %d is put aside: the program failed with it again and again", n))
+			continue
+		}
+		if p.damaged[n] { // an earlier Rollback has said more
+			bad = append(bad, fmt.Errorf("%w: set %d was stepped over before", ErrCorrupt, n))
 			continue
 		}
 		table, err := p.load(ctx, n)
 		if err == nil {
-			if err = p.files.finish(); err != nil {
+			if err = p.files.finish(p.restored); err != nil {
 				p.files.abandon()
 				err = fmt.Errorf("%s: %w", p.dir.File(n), err)
 			}
@@ -190,7 +212,7 @@ func (p *Run) load(ctx context.Context, index uint64) (*ckpt.Table, error) {
 			return nil, fmt.Errorf("%s: %w: variable %q has shape %s in the set, %s in the program", s.Path, ErrMismatch, name, now, was)
 		}
 	}
-	if ours, theirs := p.files.strangers(); ours != "" && theirs != "" {
+	if ours, theirs := p.files.strangers(); !p.restored && ours != "" && theirs != "" {
 		p.files.abandon()
 		return nil, fmt.Errorf("%s: %w: the run was writing to %s, but now the program has opened %s instead: start it with the paths it had", s.Path, ErrMismatch, theirs, ours)
 	}

@@ -306,7 +306,7 @@ func (t *team) load(ctx context.Context, line uint64) (table *ckpt.Table, worst 
 	table, err = p.load(ctx, line)
 	mine := err
 	if worst, err = t.agree(err); err == nil {
-		if err = p.files.finish(); err != nil {
+		if err = p.files.finish(false); err != nil {
 			err = notCorrupt{fmt.Errorf("%s: %w", p.dir.File(line), err)}
 		}
 		worst, err = t.agree(err)

@@ -49,6 +49,7 @@ func dropWindows(list []window) {
 
 // early is a run that is being digested before a save has asked for it.
 type early struct {
+	of      *history // of the dataset
 	run     farRun
 	windows []window
 }
@@ -88,18 +89,19 @@ func (s *Saver) Anticipate() {
 				if s.early == nil {
 					s.early = make(map[string][]early)
 				}
-				s.early[path] = append(s.early[path], early{r, w})
+				s.early[path] = append(s.early[path], early{h, r, w})
 			}
 		}
 	}
 }
 
 // anticipated returns what Anticipate has begun for a run, nil if it has not.
-// A version stands for the bytes, wherever they lie.
-func (s *Saver) anticipated(path string, r farRun) []window {
+// A version stands for the bytes at an address, wherever they lie; other parts
+// of an array may have the same. So the dataset must be what it was then.
+func (s *Saver) anticipated(path string, h *history, r farRun) []window {
 	list := s.early[path]
 	for i, e := range list {
-		if e.run.lo == r.lo && e.run.hi == r.hi && e.run.at.Version == r.at.Version && e.run.at.Device == r.at.Device {
+		if e.of == h && e.run.lo == r.lo && e.run.hi == r.hi && e.run.at.Version == r.at.Version && e.run.at.Device == r.at.Device {
 			s.early[path] = append(list[:i:i], list[i+1:]...)
 			return e.windows
 		}

@@ -162,7 +162,7 @@ func (c *copying) assign(i int, runs []farRun, h *history) int64 {
 			}
 		case old != nil && h.changed >= 0 && h.changed <= dense:
 			e := extent(r.lo, r.hi)
-			e.windows = c.s.anticipated(d.Path, r)
+			e.windows = c.s.anticipated(d.Path, h, r)
 			t.look = append(t.look, e)
 			bytes += int64(h.changed*float64(r.at.Len)) + d.Block
 		default:

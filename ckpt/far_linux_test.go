@@ -90,7 +90,7 @@ type fakeFrozen struct {
 	d     *fakeDevice
 	data  [][]byte
 	block []int64
-	wg    sync.WaitGroup
+	under []chan struct{} // copies; closed when done
 }
 
 func (f *fakeFrozen) Digests(i, lo, hi int) ([]xxh3.Uint128, error) {
@@ -100,15 +100,27 @@ func (f *fakeFrozen) Digests(i, lo, hi int) ([]xxh3.Uint128, error) {
 
 func (f *fakeFrozen) Read(dst []byte, i int, off int64) error {
 	f.d.read += int64(len(dst))
-	f.wg.Go(func() { copy(dst, f.data[i][off:off+int64(len(dst))]) })
+	done := make(chan struct{})
+	f.under = append(f.under, done)
+	go func() {
+		defer close(done)
+		copy(dst, f.data[i][off:off+int64(len(dst))])
+	}()
 	return f.d.call()
 }
 
 func (f *fakeFrozen) Mark() (func() error, error) {
-	return func() error { f.wg.Wait(); return f.d.call() }, f.d.call()
+	under := f.under[:len(f.under):len(f.under)]
+	return func() error { await(under); return f.d.call() }, f.d.call()
 }
 
-func (f *fakeFrozen) Close() { f.wg.Wait() }
+func (f *fakeFrozen) Close() { await(f.under) }
+
+func await(list []chan struct{}) {
+	for _, done := range list {
+		<-done
+	}
+}
 
 // fakeArray is a variable of bytes that lie here and there.
 type fakeArray struct {

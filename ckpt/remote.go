@@ -303,6 +303,14 @@ func (w *remoteWriter) Line(set uint64) {
 	}
 }
 
+func (w *remoteWriter) Damaged(set uint64) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.gone == nil {
+		w.put(outgoing{kind: msgDamaged, make: pieces(binary.LittleEndian.AppendUint64(nil, set))})
+	}
+}
+
 // Close returns when the helper has done all that it was asked for, and let
 // go of the folder.
 func (w *remoteWriter) Close() {

@@ -52,6 +52,7 @@ func (t exportTarget) begin(uint64) (pendingFile, error) {
 func (exportTarget) baseName(uint64) string { return "" }
 func (exportTarget) published(uint64)       {}
 func (exportTarget) reached(uint64)         {}
+func (exportTarget) spoiled(uint64)         {}
 func (exportTarget) prune()                 {}
 
 type exportFile struct {

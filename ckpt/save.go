@@ -22,7 +22,7 @@ type Options struct {
 	Keep        int // sets to keep; 0: 2; with several ranks, at and below the recovery line
 	Compression Compression
 	Memory      int64 // bound on staging memory; 0: the size of the state
-	MaxBases    int   // older files a set may need; 0: 8; negative: none, every set is full
+	MaxBases    int   // older files a set may need; 0: 64; negative: none, every set is full
 	NoTracking  bool  // don't use the kernel's tracking of written pages
 	// Helper is a connection to a process that runs Serve: sets are written
 	// there, and one whose copy was finished is published even if this process
@@ -63,7 +63,7 @@ func NewSaver(dir *store.Dir, prev *Table, opts Options) (*Saver, error) {
 		opts.Keep = 2
 	}
 	if opts.MaxBases == 0 {
-		opts.MaxBases = 8
+		opts.MaxBases = 64
 	}
 	if opts.Ranks == 0 {
 		opts.Ranks = 1
@@ -118,11 +118,9 @@ func (s *Saver) Reserve(img *graph.Image) {
 			}
 			places, _ := r.Places(at, at+int64(len(piece))) // an error shows when it is saved
 			for _, pl := range places {
-				if pl.Host != nil {
-					near += pl.Len
-				} else {
+				all += pl.Len // what is not there yet will be
+				if pl.Host == nil {
 					far[pl.Device] += pl.Len
-					all += pl.Len
 				}
 			}
 		}
@@ -189,8 +187,14 @@ func (s *Saver) Collect(r Result) {
 }
 
 // Rewind says that the program's state is that of a set again; nil: of none.
-// No save may be under way.
-func (s *Saver) Rewind(to *Table) {
+// damaged are sets that were found not to be loadable: see Options. No save may
+// be under way.
+func (s *Saver) Rewind(to *Table, damaged map[uint64]bool) {
+	for set, bad := range damaged {
+		if bad {
+			s.writer.Damaged(set)
+		}
+	}
 	for _, h := range s.seen {
 		s.unwatch(h)
 	}

@@ -144,6 +144,13 @@ func (s *server) handle(m message) error {
 		}
 		s.writer.Line(set)
 		return nil
+	case msgDamaged:
+		set := m.body.u64()
+		if err := m.body.end(); err != nil {
+			return err
+		}
+		s.writer.Damaged(set)
+		return nil
 	}
 	return fmt.Errorf("%w: kind %d", errProtocol, m.kind)
 }

@@ -11,19 +11,21 @@ import (
 type dirTarget struct {
 	*store.Dir
 	keep    int
-	damaged map[uint64]bool
 	several bool // ranks: sets are removed by the recovery line
 
-	mu   sync.Mutex
-	line uint64          // the newest set that all ranks have
-	made map[uint64]bool // sets published here that are not known to be complete
-	last uint64          // the newest of them, which the next set may need
+	mu      sync.Mutex
+	damaged map[uint64]bool
+	line    uint64          // the newest set that all ranks have
+	made    map[uint64]bool // sets published here that are not known to be complete
+	last    uint64          // the newest of them, which the next set may need
 }
 
 // newDirTarget returns a target for one of ranks ranks. line is the set that
 // was restored, 0 if none was.
 func newDirTarget(dir *store.Dir, ranks, keep int, damaged map[uint64]bool, line uint64) *dirTarget {
-	return &dirTarget{Dir: dir, keep: keep, damaged: maps.Clone(damaged), several: ranks > 1, line: line, made: make(map[uint64]bool)}
+	t := &dirTarget{Dir: dir, keep: keep, damaged: make(map[uint64]bool), several: ranks > 1, line: line, made: make(map[uint64]bool)}
+	maps.Copy(t.damaged, damaged)
+	return t
 }
 
 func (t *dirTarget) begin(set uint64) (pendingFile, error) {
@@ -51,18 +53,22 @@ func (t *dirTarget) reached(line uint64) {
 	delete(t.made, line)
 }
 
+func (t *dirTarget) spoiled(set uint64) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.damaged[set] = true
+}
+
 // prune keeps, at and below the line, the newest sets that all ranks have: a
 // set that the line passed over is one that another rank has not. What can't
 // be removed now will be tried again.
 func (t *dirTarget) prune() {
-	if !t.several {
-		t.Prune(t.keep, t.damaged)
-		return
-	}
 	t.mu.Lock()
 	line, gone := t.line, maps.Clone(t.damaged)
-	if gone == nil {
-		gone = make(map[uint64]bool)
+	if !t.several {
+		t.mu.Unlock()
+		t.Prune(t.keep, gone)
+		return
 	}
 	for set := range t.made {
 		if set < line && set != t.last {

@@ -35,6 +35,7 @@ import (
 //	commit    text(JSON tailText) | bytes(marks) | n u32 | n × (dataset u32 | bytes(content))
 //	abort     why
 //	line      set u64
+//	damaged   set u64: it does not count as kept
 //	bye       nothing: the helper finishes what it has, and closes the connection
 //
 //	helper → rank
@@ -58,10 +59,11 @@ const (
 	msgRelease
 	msgResult
 	msgRefused
+	msgDamaged
 )
 
 // wireVersion is spoken by both sides, or there is no conversation.
-const wireVersion = 2
+const wireVersion = 3
 
 const wireHead = 16
 
@@ -468,7 +470,7 @@ func fromRank(kind uint32) int64 {
 	switch kind {
 	case msgHello, msgPut, msgAbort:
 		return 4 << 20
-	case msgGrow, msgLine, msgBye:
+	case msgGrow, msgLine, msgDamaged, msgBye:
 		return 8
 	case msgBegin, msgCommit:
 		return mem.Total() / 4

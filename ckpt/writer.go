@@ -25,6 +25,8 @@ import (
 // (any number, concurrently), then Commit or Abort. Commit returns at once;
 // the outcome comes through the channel. Line may be called at any time, by
 // another goroutine too; what it makes superfluous is removed behind it.
+// Damaged says that a set does not count as kept and is removed with the next
+// that is; it may be called between sets.
 // Close waits for what is still done after that. Err says why no set can be
 // written any more, nil if that is not so.
 type Writer interface {
@@ -33,6 +35,7 @@ type Writer interface {
 	Commit(Tail) <-chan Result
 	Abort(error) <-chan Result
 	Line(set uint64)
+	Damaged(set uint64)
 	Err() error
 	Close()
 }
@@ -147,6 +150,7 @@ type target interface {
 	baseName(set uint64) string
 	published(set uint64) // is called after a commit, before anybody is told
 	reached(line uint64)  // all ranks have that set
+	spoiled(set uint64)   // it can't be loaded
 	prune()               // removes what is not needed; no file is pending
 }
 
@@ -392,6 +396,8 @@ func (w *fileWriter) Line(set uint64) {
 	}()
 }
 
+func (w *fileWriter) Damaged(set uint64) { w.target.spoiled(set) }
+
 // clean says that done is closed next when all that was asked for is done, and
 // returns what was closed then before.
 func (w *fileWriter) clean(done chan struct{}) (last chan struct{}) {
@@ -442,13 +448,21 @@ func (w *fileWriter) settle(h *Header, tail Tail) error {
 	prev := w.job.Previous
 	bases := make(map[uint64]uint32) // set → source
 	var list []Base
-	source := func(set uint64, diff bool) uint32 {
-		if s, ok := bases[set]; ok {
+	source := func(b Base) uint32 {
+		if s, ok := bases[b.Set]; ok {
 			return s
 		}
-		list = append(list, Base{Set: set, File: w.target.baseName(set), Diff: diff})
-		bases[set] = SourceBase + uint32(len(list)-1)
-		return bases[set]
+		b.File = w.target.baseName(b.Set)
+		if b.Set == prev.Set {
+			for _, r := range prev.Blocks {
+				if r.Source == SourceHere {
+					b.Blocks++
+				}
+			}
+		}
+		list = append(list, b)
+		bases[b.Set] = SourceBase + uint32(len(list)-1)
+		return bases[b.Set]
 	}
 	zero := zeroDigests{}
 	for i := range h.Datasets {
@@ -478,10 +492,9 @@ func (w *fileWriter) settle(h *Header, tail Tail) error {
 			*row = old[k]
 			switch {
 			case row.Source == SourceHere:
-				row.Source = source(prev.Set, len(prev.Bases) > 0)
+				row.Source = source(Base{Set: prev.Set, Diff: len(prev.Bases) > 0})
 			case row.Source >= SourceBase:
-				b := prev.Bases[row.Source-SourceBase]
-				row.Source = source(b.Set, b.Diff)
+				row.Source = source(prev.Bases[row.Source-SourceBase])
 			}
 		}
 	}

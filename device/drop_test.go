@@ -3,6 +3,7 @@ package device
 import (
 	"context"
 	"errors"
+	"runtime"
 	"testing"
 	"unsafe"
 
@@ -22,6 +23,7 @@ func TestRestoreLeavesNothing(t *testing.T) {
 	set, wait, err := s.save(st)
 	must(t, err)
 	must(t, wait())
+	runtime.KeepAlive(st)
 
 	var made []unsafe.Pointer
 	mem.MakeRemotes(func(n int64) (unsafe.Pointer, error) {
@@ -50,6 +52,7 @@ func TestRestoreLeavesNothing(t *testing.T) {
 	if len(made) != 2 || kept() != 2 {
 		t.Fatalf("%d of %d memories are there", kept(), len(made))
 	}
+	runtime.KeepAlive(back)
 	made = nil
 	f, err := ckpt.Open(s.dir.FS(), s.dir.File(set))
 	must(t, err)

@@ -42,6 +42,9 @@ func (b *Builder) target(obj, off uint64, f *plan, n uint64) (unsafe.Pointer, er
 	if g.p == nil {
 		return nil, b.dropped(obj)
 	}
+	if g.p.remote && g.p != f { // what is on devices has no address
+		return nil, invalid("a reference to %d %s in memory of a device", n, typeName(f.t))
+	}
 	if g.p.size == 0 || f.size == 0 {
 		if off != 0 || !same(g.p, f) || n > g.n {
 			return nil, invalid("a reference to %d %s in a region of %d %s", n, typeName(f.t), g.n, typeName(g.p.t))

@@ -39,6 +39,7 @@ type Builder struct {
 	late    []lateIface
 	fixes   []fix
 	edges   []edge
+	drops   []func() // for memory elsewhere that was made
 	done    bool
 }
 
@@ -72,7 +73,8 @@ func invalid(format string, args ...any) error {
 // Prepare checks a saved image, whose pools have the forms of the file and no
 // pieces, against the roots of this program, and allocates what it needs. The
 // roots are not changed before a target is filled. All mismatches are returned,
-// joined; other errors about the image wrap ErrInvalid.
+// joined; other errors about the image wrap ErrInvalid. The caller closes the
+// Builder.
 func Prepare(roots []Root, saved *Image, env *Env, opt Options) (*Builder, error) {
 	if env == nil {
 		env = new(Env)
@@ -97,7 +99,20 @@ func Prepare(roots []Root, saved *Image, env *Env, opt Options) (*Builder, error
 	if need > uint64(opt.Limit) {
 		return nil, invalid("the state needs %d bytes, the limit is %d", need, opt.Limit)
 	}
-	return b, b.allocate()
+	if err := b.allocate(); err != nil {
+		b.Close()
+		return nil, err
+	}
+	return b, nil
+}
+
+// Close gives back memory on devices that no value has come to use. It is
+// called when the state is finished, or given up; no target may be filled then.
+func (b *Builder) Close() {
+	for _, drop := range b.drops {
+		drop()
+	}
+	b.drops = nil
 }
 
 // match pairs variables and dynamic types of the set and the program.
@@ -161,6 +176,9 @@ func (b *Builder) match(roots []Root, opt Options) error {
 			continue
 		}
 		p := planOf(t)
+		if p.base.remote {
+			return invalid("a value of type %.200q, which is only found on devices", d.Name)
+		}
 		if err := compare(d.Name, d.Type, p); err != nil {
 			errs = append(errs, err)
 		}
@@ -278,6 +296,7 @@ func (b *Builder) checkRegions() (need uint64, err error) {
 	}
 	b.regs = make([]region, len(b.img.Regions))
 	fill := make([]uint64, len(b.pools))
+	far := uint64(0)
 	for i, r := range b.img.Regions {
 		if r.Pool < 0 || int(r.Pool) >= len(b.pools) {
 			return 0, invalid("region %d is in pool %d of %d", i, r.Pool, len(b.pools))
@@ -296,10 +315,12 @@ func (b *Builder) checkRegions() (need uint64, err error) {
 		if hi != 0 || bytes > 1<<46 {
 			return 0, invalid("region %d has %d elements of %d bytes", i, r.Count, t.p.size)
 		}
-		if !t.p.remote { // those who make it know what fits
+		if t.p.remote { // those who make it know what fits
+			far += bytes
+		} else {
 			need += bytes
 		}
-		if need > 1<<62 {
+		if need > 1<<62 || far > 1<<46 {
 			return 0, invalid("the state is too large")
 		}
 		b.regs[i] = region{n: r.Count, p: t.p}
@@ -454,10 +475,12 @@ func (b *Builder) allocate() error {
 				continue
 			}
 			if t.p.remote && g.n > 0 {
-				var err error
-				if g.ptr, err = mem.NewRemote(int64(g.n) * int64(t.p.size)); err != nil {
+				ptr, drop, err := mem.NewRemote(int64(g.n) * int64(t.p.size))
+				if err != nil {
 					return err
 				}
+				g.ptr = ptr
+				b.drops = append(b.drops, drop)
 				continue
 			}
 			if !carve || g.n*uint64(t.p.size) > slabBytes/4 || g.n == 0 {

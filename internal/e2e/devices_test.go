@@ -1,0 +1,388 @@
+//go:build linux
+
+package e2e
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// testbed is all programs of examples/testbed.
+var testbed = []string{"ft", "floyd", "spmv", "ftmd", "summa", "mg", "shwa"}
+
+// place is devices that a program of the testbed runs on.
+type place struct {
+	name    string
+	devices string // as in CAIRN_DEVICES
+	pocl    string // how many devices that OpenCL library has
+	n       int    // how many the program sees, at least
+}
+
+// places are those that there may be.
+var places = []place{
+	{"host", "host", "pthread", 1},
+	{"host+host", "host,host", "pthread", 2},
+	{"opencl", "opencl", "pthread", 1},
+	{"opencl+opencl", "opencl", "pthread pthread", 2},
+	{"host+opencl", "host,opencl", "pthread", 2},
+	{"cuda", "cuda", "pthread", 1},
+	{"cuda+host", "cuda,host", "pthread", 2},
+}
+
+// here is what was found: the places that there are, and why others are not.
+var here struct {
+	once    sync.Once
+	places  []place
+	missing map[string]string
+}
+
+// found returns the places that there are. The first is the host.
+func found(t *testing.T) []place {
+	t.Helper()
+	build(t, "./examples/testbed", runtime.GOARCH)
+	here.once.Do(func() {
+		here.missing = make(map[string]string)
+		for _, pl := range places {
+			r, out, err := bed(t, pl, "summa")
+			switch {
+			case err == nil && len(r.Devices) < pl.n:
+				here.missing[pl.name] = fmt.Sprintf("there are only %v", r.Devices)
+			case err == nil:
+				here.places = append(here.places, pl)
+			default:
+				here.missing[pl.name] = fmt.Sprintf("%v: %s", err, out)
+			}
+		}
+	})
+	for name, why := range here.missing {
+		if !strings.Contains(why, "there is no device") && !strings.Contains(why, "there are only") {
+			t.Fatalf("summa on %s: %s", name, why)
+		}
+	}
+	return here.places
+}
+
+// kernelCache is where compiled kernels are kept.
+func kernelCache() string { return filepath.Join(binaries.dir, "kernels") }
+
+// bedReport is what we look at of what the testbed tells.
+type bedReport struct {
+	Devices  []string
+	Steps    int
+	From     int
+	To       int
+	Resumed  bool
+	Stopped  bool
+	Verified bool
+	Digest   string
+}
+
+// bed runs the testbed and returns its report, and what it said.
+func bed(t *testing.T, pl place, args ...string) (bedReport, string, error) {
+	t.Helper()
+	return bedIn(t, []string{build(t, "./examples/testbed", runtime.GOARCH)}, pl, args...)
+}
+
+// bedIn is bed for another build of the testbed, with what runs it.
+func bedIn(t *testing.T, argv []string, pl place, args ...string) (r bedReport, out string, err error) {
+	t.Helper()
+	report := filepath.Join(t.TempDir(), "report.json")
+	argv = append(append(slices.Clone(argv), "-devices", pl.devices, "-json", report), args...)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
+	cmd.Env = append(os.Environ(), pl.env()...)
+	text, err := cmd.CombinedOutput()
+	if err != nil {
+		return r, string(text), err
+	}
+	return readBed(t, report), string(text), nil
+}
+
+// env is what makes the place.
+func (pl place) env() []string {
+	return []string{"CAIRN_DEVICES=" + pl.devices, "POCL_DEVICES=" + pl.pocl, "POCL_CACHE_DIR=" + kernelCache()}
+}
+
+func readBed(t *testing.T, file string) (r bedReport) {
+	t.Helper()
+	text, err := os.ReadFile(file)
+	if err == nil {
+		err = json.Unmarshal(text, &r)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// TestDevices stops every program of the testbed at its middle on every kind
+// and number of devices, and goes on from there on every other one: the result
+// is that of an undisturbed run on the host, bit for bit.
+func TestDevices(t *testing.T) {
+	places := found(t)
+	for name, why := range here.missing {
+		t.Run(name, func(t *testing.T) { t.Skip(why) })
+	}
+	for _, name := range testbed {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			want, out, err := bed(t, places[0], "-verify", name)
+			if err != nil || !want.Verified || want.Digest == "" {
+				t.Fatalf("undisturbed: %v %+v\n%s", err, want, out)
+			}
+			for _, from := range places {
+				dir := filepath.Join(t.TempDir(), "ckpt")
+				stopped, out, err := bed(t, from, "-dir", dir, "-stop-at", "0.5", name)
+				if err != nil || !stopped.Stopped || stopped.To != want.Steps/2 || stopped.Digest != "" {
+					t.Fatalf("stopped on %s: %v %+v\n%s", from.name, err, stopped, out)
+				}
+				verifySets(t, dir)
+				for i, to := range places {
+					again := filepath.Join(t.TempDir(), "ckpt")
+					if err := os.CopyFS(again, os.DirFS(dir)); err != nil {
+						t.Fatal(err)
+					}
+					args := []string{"-dir", again, name}
+					if i == 0 { // once: that is the same wherever the result comes from
+						args = append([]string{"-verify"}, args...)
+					}
+					got, out, err := bed(t, to, args...)
+					if err != nil {
+						t.Fatalf("from %s to %s: %v\n%s", from.name, to.name, err, out)
+					}
+					if !got.Resumed || got.From != stopped.To || got.To != want.Steps || got.Verified != (i == 0) {
+						t.Fatalf("from %s to %s: %+v\n%s", from.name, to.name, got, out)
+					}
+					if got.Digest != want.Digest {
+						t.Errorf("from %s to %s: the result's digest is %s, not %s\n%s", from.name, to.name, got.Digest, want.Digest, out)
+					}
+				}
+			}
+		})
+	}
+}
+
+// TestDevicesHDF5: other tools find an array that was on a device under its
+// name, in its dimensions, with its values.
+func TestDevicesHDF5(t *testing.T) {
+	needH5py(t)
+	need(t, "h5dump")
+	result := filepath.Join(t.TempDir(), "result")
+	if _, out, err := bed(t, places[0], "-result", result, "floyd"); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	for _, pl := range found(t) {
+		dir := filepath.Join(t.TempDir(), "ckpt")
+		r, out, err := bed(t, pl, "-dir", dir, "-stop-at", "1", "floyd") // when all is computed
+		if err != nil || !r.Stopped || r.To != r.Steps {
+			t.Fatalf("%s: %v %+v\n%s", pl.name, err, r, out)
+		}
+		if out := python(t, sumRows, newest(t, dir), result); out != "ok\n" {
+			t.Errorf("%s: %s", pl.name, out)
+		}
+		must(t, tool(t, "h5dump", "-H", "-d", "/MemBlocks/dist", newest(t, dir)), "H5T_STD_U32LE", "SIMPLE { ( 128, 128 ) / ( 128, 128 ) }")
+	}
+}
+
+// sumRows adds up the distances from each node and compares the sums with the
+// result, which has them and a digest in turn.
+const sumRows = `
+import sys, h5py, numpy
+dist = h5py.File(sys.argv[1], "r")["MemBlocks/dist"]
+want = numpy.fromfile(sys.argv[2], "<f8")[0::2]
+far = 1 << 30
+got = numpy.where(dist[:] < far, dist[:], 0).sum(axis=1, dtype="u8")
+if dist.shape != (128, 128):
+    print("the shape is", dist.shape)
+elif want.sum() == 0 or not numpy.array_equal(got, want):
+    print("the sums are", got, "instead of", want)
+else:
+    print("ok")
+`
+
+// TestDevicesPortable takes runs from an OpenCL device to other architectures,
+// one of them big-endian, and back. (The programs that are left out compute
+// sines, which are not the same everywhere.)
+func TestDevicesPortable(t *testing.T) {
+	route := []struct {
+		place
+		prefix []string
+		goarch string
+	}{{place: places[3], goarch: runtime.GOARCH}}
+	if found(t); here.missing[route[0].name] != "" {
+		route[0].place = places[1]
+	}
+	for _, e := range emulators {
+		need(t, e.name)
+		leg := route[0]
+		leg.place, leg.prefix, leg.goarch = places[1], []string{e.name}, e.goarch
+		route = append(route, leg)
+	}
+	route = append(route, route[0])
+	for _, name := range []string{"floyd", "spmv", "summa", "mg", "shwa"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			want, out, err := bed(t, places[0], name)
+			if err != nil {
+				t.Fatalf("undisturbed: %v\n%s", err, out)
+			}
+			dir, last := filepath.Join(t.TempDir(), "ckpt"), 0
+			for i, leg := range route {
+				args := []string{"-dir", dir, name}
+				if i < len(route)-1 {
+					args = append([]string{"-stop-at", fmt.Sprint(float64(i+1) / float64(len(route)))}, args...)
+				}
+				r, out, err := bedIn(t, append(leg.prefix, build(t, "./examples/testbed", leg.goarch)), leg.place, args...)
+				if err != nil || r.Resumed != (i > 0) || r.From != last || r.To <= last {
+					t.Fatalf("%s on %s: %v %+v\n%s", leg.name, leg.goarch, err, r, out)
+				}
+				if last = r.To; i == len(route)-1 && r.Digest != want.Digest {
+					t.Errorf("the result's digest is %s, not %s", r.Digest, want.Digest)
+				}
+			}
+		})
+	}
+}
+
+// supervised is a run of floyd, which takes some seconds, under cairn run.
+// disturb is called when there is a set, and returns false if it came too late.
+func supervised(t *testing.T, pl place, disturb func(s *supervisor, pid int) bool) (*runOf, string) {
+	t.Helper()
+	bin := build(t, "./examples/testbed", runtime.GOARCH)
+	for range 5 {
+		folder := t.TempDir()
+		report := filepath.Join(folder, "report.json")
+		r := newRun(t, bin, "-dir", filepath.Join(folder, "sets"), "-size", "small", "-json", report, "floyd")
+		s := r.startIn(pl.env(), "--every-points", "50")
+		if _, ok := s.sees(0, "set 1 committed"); !ok {
+			t.Fatalf("there was no set:\n%s", s.text())
+		}
+		st := s.state()
+		if st == nil || len(st.Ranks) == 0 || !runs(st.Ranks[0].Pid, bin) || !disturb(s, st.Ranks[0].Pid) {
+			t.Log("the program was too quick")
+			continue
+		}
+		return r, report
+	}
+	t.Fatal("the program was always too quick")
+	return nil, ""
+}
+
+// TestDevicesKill kills a program with devices under the supervisor, which
+// brings it back.
+func TestDevicesKill(t *testing.T) {
+	places := found(t)
+	want, out, err := bed(t, places[0], "-size", "small", "floyd")
+	if err != nil {
+		t.Fatalf("undisturbed: %v\n%s", err, out)
+	}
+	for _, pl := range places {
+		t.Run(pl.name, func(t *testing.T) {
+			t.Parallel()
+			var s *supervisor
+			_, report := supervised(t, pl, func(sup *supervisor, pid int) bool {
+				s = sup
+				return syscall.Kill(pid, syscall.SIGKILL) == nil
+			})
+			s.finishes()
+			r := readBed(t, report)
+			if !r.Resumed || r.From == 0 {
+				t.Fatalf("it was not brought back: %+v\n%s", r, s.text())
+			}
+			if r.Digest != want.Digest {
+				t.Errorf("the result's digest is %s, not %s\n%s", r.Digest, want.Digest, s.text())
+			}
+		})
+	}
+}
+
+// TestDevicesStop stops a supervised program by 'cairn stop' and starts it
+// again with other devices.
+func TestDevicesStop(t *testing.T) {
+	places := found(t)
+	want, out, err := bed(t, places[0], "-size", "small", "floyd")
+	if err != nil {
+		t.Fatalf("undisturbed: %v\n%s", err, out)
+	}
+	for i, from := range places {
+		to := places[(i+1)%len(places)]
+		t.Run(from.name+" to "+to.name, func(t *testing.T) {
+			t.Parallel()
+			run, report := supervised(t, from, func(s *supervisor, pid int) bool {
+				// It stands still until the supervisor knows.
+				if syscall.Kill(pid, syscall.SIGSTOP) != nil {
+					return false
+				}
+				stop := exec.Command(build(t, "./cmd/cairn", runtime.GOARCH), "stop", s.run)
+				if err := stop.Start(); err != nil {
+					t.Fatal(err)
+				}
+				for {
+					st := s.state()
+					_, _, over := s.said()
+					if st == nil || st.State != "running" || over {
+						break
+					}
+					time.Sleep(time.Millisecond)
+				}
+				syscall.Kill(pid, syscall.SIGCONT)
+				return stop.Wait() == nil && s.ends() == exitStopped
+			})
+			if _, err := os.Stat(report); err == nil {
+				t.Fatal("it has a result, though it was stopped")
+			}
+			s := run.startIn(to.env(), "--every-points", "50")
+			s.finishes()
+			r := readBed(t, report)
+			if !r.Resumed || r.From == 0 || len(r.Devices) < to.n || r.Digest != want.Digest {
+				t.Errorf("%+v, the digest should be %s\n%s", r, want.Digest, s.text())
+			}
+		})
+	}
+}
+
+// TestDeviceLost runs a program whose device is lost on the way, under the
+// supervisor. If it was the only one, the program ends and is started again;
+// else it goes on by itself.
+func TestDeviceLost(t *testing.T) {
+	bin := build(t, "./internal/e2e/testdata/losing", runtime.GOARCH)
+	want := undisturbed(t, 1, bin)
+	if strings.Count(want, "step") != 12 {
+		t.Fatalf("undisturbed:\n%s", want)
+	}
+	for _, devices := range []string{"1", "3"} {
+		for _, late := range []string{"", "-late"} {
+			t.Run(devices+late, func(t *testing.T) {
+				args := []string{bin, "-devices", devices, "-mark", filepath.Join(t.TempDir(), "mark")}
+				if late != "" {
+					args = append(args, late)
+				}
+				r := newRun(t, args...)
+				s := r.start("--every-points", "40")
+				s.finishes()
+				must(t, s.text(), "the device is lost: call 9")
+				if devices == "1" {
+					must(t, s.text(), "there is no device left", "started again")
+				} else {
+					must(t, s.text(), "losing: back to step")
+					if strings.Contains(s.text(), "started again") {
+						t.Errorf("it was started again:\n%s", s.text())
+					}
+				}
+				sameOutput(t, r.output(), want)
+			})
+		}
+	}
+}
