@@ -36,7 +36,8 @@ func ring(n int64) int {
 	return int(min(n/mem.SegmentSize+2, ringSegments))
 }
 
-// farRun is consecutive blocks of a dataset in one buffer of a device.
+// farRun is consecutive blocks of a dataset in one buffer of a device, or
+// zeros that are nowhere.
 type farRun struct {
 	lo, hi int
 	at     mem.Place
@@ -144,6 +145,12 @@ func (c *copying) assign(i int, runs []farRun, h *history) int64 {
 	c.runs[i] = runs
 	bytes := int64(0)
 	for _, r := range runs {
+		if r.at.Zero {
+			for k := r.lo; k < r.hi; k++ {
+				c.marks[d.First+k] = MarkZero
+			}
+			continue
+		}
 		t := c.task(r.at.Device)
 		extent := func(lo, hi int) farExtent {
 			from := int64(lo-r.lo) * d.Block
@@ -506,7 +513,7 @@ func (f *feeder) block(i, n int, dig xxh3.Uint128) error {
 		if err := f.send(); err != nil {
 			return err
 		}
-		f.seg = Segment{Index: <-staging.Free()}
+		f.seg = Segment{Index: <-staging.Ring()}
 		at = 0
 	}
 	data := staging.Segment(f.seg.Index)
@@ -574,7 +581,7 @@ func (f *feeder) finish() error {
 
 // pin makes staging memory known to a device, as far as it is not.
 func (s *Saver) pin(dev mem.Device) error {
-	maps := s.staging.Maps()
+	maps := s.staging.RingMaps()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for n := s.pinned[dev]; n < len(maps); n++ {
@@ -591,7 +598,7 @@ func (s *Saver) pin(dev mem.Device) error {
 
 // unpin lets devices forget the staging memory.
 func (s *Saver) unpin() {
-	maps := s.staging.Maps()
+	maps := s.staging.RingMaps()
 	for dev, n := range s.pinned {
 		for _, m := range maps[:n] {
 			dev.Unpin(m)

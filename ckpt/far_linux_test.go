@@ -434,7 +434,7 @@ func TestFarFails(t *testing.T) {
 			if err != nil && !errors.Is(err, errFake) || err == nil && calls >= fail {
 				t.Fatalf("call %d: %v", fail, err)
 			}
-			if n := len(s.staging.Free()); n != s.staging.Len() {
+			if n := len(s.staging.Free()) + len(s.staging.Ring()); n != s.staging.Len() {
 				t.Fatalf("call %d: %d of %d segments came back", fail, n, s.staging.Len())
 			}
 			if err != nil {

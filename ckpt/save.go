@@ -40,6 +40,7 @@ type Saver struct {
 	dir     *store.Dir
 	opts    Options
 	staging *mem.Staging
+	limit   int // segments that it may have
 	writer  Writer
 	tracker *mem.Tracker
 	noTrack string // why there is no tracker
@@ -80,7 +81,7 @@ func NewSaver(dir *store.Dir, prev *Table, opts Options) (*Saver, error) {
 		}
 		limit = int(min(int64(limit), max(1, room/mem.SegmentSize)))
 	}
-	s := &Saver{dir: dir, opts: opts, prev: prev, next: next, staging: mem.NewStaging(limit), seen: make(map[string]*history)}
+	s := &Saver{dir: dir, opts: opts, prev: prev, next: next, staging: mem.NewStaging(limit), limit: limit, seen: make(map[string]*history)}
 	line := uint64(0)
 	if prev != nil {
 		line = prev.Set
@@ -119,7 +120,7 @@ func (s *Saver) Reserve(img *graph.Image) {
 			places, _ := r.Places(at, at+int64(len(piece))) // an error shows when it is saved
 			for _, pl := range places {
 				all += pl.Len // what is not there yet will be
-				if pl.Host == nil {
+				if pl.Device != nil {
 					far[pl.Device] += pl.Len
 				}
 			}
@@ -143,7 +144,14 @@ func (s *Saver) Reserve(img *graph.Image) {
 // grow makes staging memory for bytes of the program's, for every copier to
 // fill some, and for what is drained from devices.
 func (s *Saver) grow(near, far int64) error {
-	err := s.staging.Grow(int(near/mem.SegmentSize) + copiers() + 1 + ring(far))
+	n := ring(far)
+	if n > 0 {
+		n = min(n, max(1, s.limit/2))
+		if err := s.staging.GrowRing(n); err != nil {
+			return err
+		}
+	}
+	err := s.staging.Grow(min(int(near/mem.SegmentSize)+copiers()+1, max(1, s.limit-n)))
 	if w, ok := s.writer.(interface{ share() error }); ok && err == nil {
 		err = w.share()
 	}

@@ -209,6 +209,10 @@ func gather(m *memory, lo, hi int64) ([]byte, error) {
 			continue
 		}
 		b := make([]byte, p.Len)
+		if p.Zero {
+			out = append(out, b...)
+			continue
+		}
 		if err := p.Device.(*side).d.q.CopyOut(b, p.Buffer.(driver.Buffer), p.Off); err != nil {
 			return nil, p.Device.(*side).d.fail(err)
 		}

@@ -63,10 +63,7 @@ func (m *memory) Places(lo, hi int64) ([]mem.Place, error) {
 		}
 		switch {
 		case s.zero:
-			for at := from; at < to; at += chunk {
-				n := min(chunk, to-at)
-				out = append(out, mem.Place{Len: n, Host: zeros()[:n:n]})
-			}
+			out = append(out, mem.Place{Len: to - from, Zero: true})
 		case s.host:
 			out = append(out, mem.Place{Len: to - from, Host: m.host[from:to:to]})
 		default:

@@ -4,6 +4,9 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"runtime"
+	"sync"
+	"sync/atomic"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -32,29 +35,41 @@ func mapShared(n int) (mapping, error) {
 	// Another process that maps it must not fear that it gets smaller. Inside
 	// one process that does not matter.
 	unix.FcntlInt(uintptr(fd), unix.F_ADD_SEALS, unix.F_SEAL_SHRINK|unix.F_SEAL_GROW|unix.F_SEAL_SEAL)
-	return mapping{m, f}, nil
+	return mapping{data: m, file: f}, nil
 }
 
-// populate faults memory in. It does so piece by piece: meanwhile nobody else in
-// the process can map memory.
+// populate faults memory in, with several threads, piece by piece: while that
+// goes on, nobody else in the process can map memory.
 func populate(m []byte) error {
 	const piece = 16 << 20
-	for len(m) > 0 {
-		p := m[:min(len(m), piece)]
+	pieces := (len(m) + piece - 1) / piece
+	errs := make([]error, min(pieces, runtime.GOMAXPROCS(0), 8))
+	var next atomic.Int64
+	var wg sync.WaitGroup
+	for w := range errs {
+		wg.Go(func() {
+			for i := int(next.Add(1)) - 1; i < pieces && errs[w] == nil; i = int(next.Add(1)) - 1 {
+				errs[w] = populatePiece(m[i*piece : min(len(m), (i+1)*piece)])
+			}
+		})
+	}
+	wg.Wait()
+	return errors.Join(errs...)
+}
+
+func populatePiece(p []byte) error {
+	for {
 		switch err := unix.Madvise(p, unix.MADV_POPULATE_WRITE); err {
-		case nil:
+		case unix.EINTR, unix.EAGAIN:
 		case unix.EINVAL: // before Linux 5.14
 			for i := 0; i < len(p); i += 4096 {
 				p[i] = 0
 			}
-		case unix.EINTR, unix.EAGAIN:
-			continue
+			return nil
 		default:
 			return err
 		}
-		m = m[len(p):]
 	}
-	return nil
 }
 
 // mapForeign maps n bytes that another process made with mapShared. It
@@ -79,7 +94,7 @@ func mapForeign(f *os.File, n int) (mapping, error) {
 	if err != nil {
 		return mapping{}, fmt.Errorf("shared staging: %w", err)
 	}
-	return mapping{m, f}, nil
+	return mapping{data: m, file: f}, nil
 }
 
 func unmap(m []byte) { unix.Munmap(m) }

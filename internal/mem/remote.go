@@ -29,11 +29,12 @@ type Remote interface {
 	Fill(off int64, p []byte) error
 }
 
-// Place says where consecutive bytes of a Remote are: in host memory, or in a
-// buffer of a device.
+// Place says where consecutive bytes of a Remote are: in host memory, in a
+// buffer of a device, or nowhere yet.
 type Place struct {
 	Len     int64
-	Host    []byte // nil: on Device
+	Host    []byte // nil: on Device, or
+	Zero    bool   // nowhere: all zeros
 	Device  Device
 	Buffer  any // what Device knows it by
 	Off     int64

@@ -19,7 +19,9 @@ const SegmentSize = 4 << 20
 // system allows, and faulted in when made.
 type Staging struct {
 	segments [][]byte
+	isRing   []bool
 	free     chan int
+	ring     chan int
 	maps     []mapping
 }
 
@@ -27,16 +29,31 @@ type Staging struct {
 type mapping struct {
 	data []byte
 	file *os.File // what another process maps to share it; nil: private memory
+	ring bool
 }
 
-// NewStaging returns an empty one that may grow to limit segments.
-func NewStaging(limit int) *Staging { return &Staging{free: make(chan int, limit)} }
+// NewStaging returns an empty one that may grow to limit segments, and to as
+// many of the ring.
+func NewStaging(limit int) *Staging {
+	return &Staging{free: make(chan int, limit), ring: make(chan int, limit)}
+}
 
 // Grow makes sure that there are n segments, or as many as the limit allows.
 // Only one goroutine may call it at a time, while no segment is in use or
 // awaited by others.
-func (s *Staging) Grow(n int) error {
-	n = min(n, cap(s.free)) - len(s.segments)
+func (s *Staging) Grow(n int) error { return s.grow(n, false) }
+
+// GrowRing is Grow for the ring: segments of their own, which devices write to.
+func (s *Staging) GrowRing(n int) error { return s.grow(n, true) }
+
+func (s *Staging) grow(n int, ring bool) error {
+	have := 0
+	for _, r := range s.isRing {
+		if r == ring {
+			have++
+		}
+	}
+	n = min(n, cap(s.free)) - have
 	if n <= 0 {
 		return nil
 	}
@@ -44,9 +61,10 @@ func (s *Staging) Grow(n int) error {
 	if err != nil {
 		return err
 	}
+	m.ring = ring
 	s.add(m, n)
 	for i := len(s.segments) - n; i < len(s.segments); i++ {
-		s.free <- i
+		s.Release(i)
 	}
 	return nil
 }
@@ -55,6 +73,7 @@ func (s *Staging) add(m mapping, n int) {
 	s.maps = append(s.maps, m)
 	for i := range n {
 		s.segments = append(s.segments, m.data[i*SegmentSize:(i+1)*SegmentSize:(i+1)*SegmentSize])
+		s.isRing = append(s.isRing, m.ring)
 	}
 }
 
@@ -63,7 +82,7 @@ func (s *Staging) add(m mapping, n int) {
 // are used. The file belongs to the Staging from then on, unless there is an
 // error. It must not be called while other methods are.
 func (s *Staging) Attach(f *os.File, n int) error {
-	if room := cap(s.free) - len(s.segments); n <= 0 || n > room {
+	if room := 2*cap(s.free) - len(s.segments); n <= 0 || n > room {
 		return fmt.Errorf("%d segments of staging, at most %d fit", n, room)
 	}
 	m, err := mapForeign(f, n*SegmentSize)
@@ -77,20 +96,29 @@ func (s *Staging) Attach(f *os.File, n int) error {
 // Len returns the number of segments.
 func (s *Staging) Len() int { return len(s.segments) }
 
-// Maps returns the memory, in the pieces in which it was made.
-func (s *Staging) Maps() [][]byte {
-	out := make([][]byte, len(s.maps))
-	for i, m := range s.maps {
-		out[i] = m.data
+// RingMaps returns the memory of the ring, in the pieces in which it was made.
+func (s *Staging) RingMaps() [][]byte {
+	var out [][]byte
+	for _, m := range s.maps {
+		if m.ring {
+			out = append(out, m.data)
+		}
 	}
 	return out
 }
 
-// Free is where free segments are taken from.
+// Free is where free segments are taken from, Ring those of the ring.
 func (s *Staging) Free() <-chan int { return s.free }
+func (s *Staging) Ring() <-chan int { return s.ring }
 
 // Release gives a segment back.
-func (s *Staging) Release(i int) { s.free <- i }
+func (s *Staging) Release(i int) {
+	if s.isRing[i] {
+		s.ring <- i
+	} else {
+		s.free <- i
+	}
+}
 
 // Segment returns the memory of segment i.
 func (s *Staging) Segment(i int) []byte { return s.segments[i] }
@@ -116,7 +144,7 @@ func (s *Staging) Close() {
 			m.file.Close()
 		}
 	}
-	s.maps, s.segments = nil, nil
+	s.maps, s.segments, s.isRing = nil, nil, nil
 }
 
 var zeros [4096]byte

@@ -118,11 +118,11 @@ func TestSweep(t *testing.T) {
 		fmt.Printf("%-34s %10s %12.0f %7.0f%%\n", name, "", rate, 100*rate/traffic)
 	}
 	host := mem.NewStaging(16)
-	if err := host.Grow(16); err != nil {
+	if err := host.GrowRing(16); err != nil {
 		t.Fatal(err)
 	}
 	defer host.Close()
-	for _, p := range host.Maps() {
+	for _, p := range host.RingMaps() {
 		if err := w.Pin(p); err != nil {
 			t.Fatal(err)
 		}

@@ -283,10 +283,10 @@ func measureRaw(dev *target, bytes int64) (rawSpeeds, error) {
 	}
 	r.copy = median(copies[1:])
 	staging := mem.NewStaging(32)
-	if err := staging.Grow(32); err != nil {
+	if err := staging.GrowRing(32); err != nil {
 		return r, err
 	}
-	release, err := d.Pin(staging.Maps()[0])
+	release, err := d.Pin(staging.RingMaps()[0])
 	if err != nil {
 		return r, err
 	}
