@@ -17,7 +17,7 @@ type window struct {
 const (
 	// leastWindow is the number of blocks below which a window does not pay,
 	// mostWindows how many an extent is cut into.
-	leastWindow = 8 << 10
+	leastWindow = 4 << 10
 	mostWindows = 8
 )
 
@@ -81,7 +81,7 @@ func (s *Saver) Anticipate() {
 			continue // the save will say so
 		}
 		for _, r := range runs {
-			if r.at.Version == 0 || unwritten(h.runs, r) {
+			if r.at.Version == 0 || r.at.Device == nil || unwritten(h.runs, r) {
 				continue
 			}
 			at := mem.Extent{Buffer: r.at.Buffer, Off: r.at.Off, Len: r.at.Len, Block: d.Block}

@@ -36,8 +36,8 @@ func ring(n int64) int {
 	return int(min(n/mem.SegmentSize+2, ringSegments))
 }
 
-// farRun is consecutive blocks of a dataset in one buffer of a device, or
-// zeros that are nowhere.
+// farRun is consecutive blocks of a dataset in one buffer of a device, in host
+// memory that stands still, or zeros that are nowhere.
 type farRun struct {
 	lo, hi int
 	at     mem.Place
@@ -63,7 +63,7 @@ func resolve(d *Dataset, b *blob) (near blob, runs []farRun, err error) {
 			return near, nil, err
 		}
 		for _, p := range places {
-			if p.Host != nil {
+			if p.Host != nil && p.Still == nil {
 				add(p.Host, p.Len)
 				at += p.Len
 				continue
@@ -85,8 +85,13 @@ func resolve(d *Dataset, b *blob) (near blob, runs []farRun, err error) {
 				case part.far:
 					run := farRun{lo: int(off / d.Block), hi: int((part.to + d.Block - 1) / d.Block), at: p}
 					run.at.Off, run.at.Len = p.Off+off-start, n
+					if p.Host != nil {
+						run.at.Host = p.Host[off-start:][:n]
+					}
 					runs = append(runs, run)
 					add(nil, n)
+				case p.Host != nil:
+					add(p.Host[off-start:][:n], n)
 				default:
 					host, err := r.Host(at+off-start, at+off-start+n)
 					if err != nil {
@@ -151,6 +156,11 @@ func (c *copying) assign(i int, runs []farRun, h *history) int64 {
 			}
 			continue
 		}
+		same := old != nil && unwritten(h.runs, r) // it is as it was
+		if r.at.Host != nil {
+			c.assignStill(i, r, same)
+			continue
+		}
 		t := c.task(r.at.Device)
 		extent := func(lo, hi int) farExtent {
 			from := int64(lo-r.lo) * d.Block
@@ -159,7 +169,7 @@ func (c *copying) assign(i int, runs []farRun, h *history) int64 {
 			}}
 		}
 		switch {
-		case old != nil && unwritten(h.runs, r): // it is as it was
+		case same:
 			for _, k := range c.leave.of(d, r.lo, r.hi) {
 				e := extent(k, k+1)
 				e.digests = []xxh3.Uint128{old[k].Digest}
@@ -225,8 +235,14 @@ func (c *copying) drainLive() error {
 	})()
 }
 
-// drainFar empties all devices.
-func (c *copying) drainFar() error { return c.eachFar((*farTask).drain)() }
+// drainBoth empties all devices, and copies what stands still, which release
+// then lets go.
+func (c *copying) drainBoth(release func()) error {
+	wait := c.eachFar((*farTask).drain)
+	c.drainStill()
+	release()
+	return wait()
+}
 
 func (c *copying) eachFar(f func(*farTask) error) (wait func() error) {
 	var wg sync.WaitGroup

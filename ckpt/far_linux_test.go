@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"unsafe"
 
@@ -127,6 +128,7 @@ type fakeArray struct {
 	data  []byte // what it holds; devices see other memory with the same content
 	where []fakePart
 	ptr   unsafe.Pointer
+	held  atomic.Int64 // parts that must stand still
 }
 
 type fakePart struct {
@@ -134,6 +136,7 @@ type fakePart struct {
 	dev     *fakeDevice // nil: host
 	buf     []byte
 	version uint64
+	still   bool // a host copy that the program does not change
 }
 
 type fakeCell struct{ V float32 }
@@ -165,6 +168,12 @@ func (a *fakeArray) Places(lo, hi int64) (out []mem.Place, err error) {
 			p := mem.Place{Len: h - l, Version: w.version}
 			if w.dev == nil {
 				p.Host = a.data[l:h]
+				if w.still {
+					p.Still = func() func() {
+						a.held.Add(1)
+						return func() { a.held.Add(-1) }
+					}
+				}
 			} else {
 				p.Device, p.Buffer, p.Off = w.dev, w.buf, l-at
 			}
@@ -199,8 +208,11 @@ func (a *fakeArray) scatter(r *rand.Rand, devs []*fakeDevice) {
 			n = min(left, 4*(1+r.Int64N(100_000)))
 		}
 		w := fakePart{n: n}
-		if k := r.IntN(len(devs) + 1); k < len(devs) {
+		if k := r.IntN(len(devs) + 2); k < len(devs) {
 			w.dev = devs[k]
+		} else if w.still = k == len(devs); w.still {
+			fakeVersion++
+			w.version = fakeVersion
 		}
 		a.where = append(a.where, w)
 		left -= n
@@ -213,7 +225,7 @@ func (a *fakeArray) upload(all bool) {
 	at := int64(0)
 	for i := range a.where {
 		w := &a.where[i]
-		if now := a.data[at : at+w.n]; w.dev != nil && (all || !bytes.Equal(w.buf, now)) {
+		if now := a.data[at : at+w.n]; (w.dev != nil || w.still) && (all || !bytes.Equal(w.buf, now)) {
 			fakeVersion++
 			w.buf, w.version = bytes.Clone(now), fakeVersion
 		}
@@ -309,8 +321,8 @@ func TestFar(t *testing.T) {
 				}
 				res := <-s.Done()
 				s.Collect(res)
-				if res.Err != nil {
-					t.Fatal(res.Err)
+				if res.Err != nil || a.held.Load() != 0 {
+					t.Fatal(res.Err, a.held.Load())
 				}
 				at := int64(0)
 				for i, w := range a.where { // … and has the same values again: no kernel ran

@@ -276,7 +276,7 @@ func (s *Saver) Save(ctx context.Context, img *graph.Image, files []FileEntry, n
 		c.dropLooks()
 		return 0, err
 	}
-	held := c.holdFar() // devices begin at once
+	held, release := c.holdFar(), c.holdStill() // devices begin at once
 	job := Job{
 		Header: Header{
 			Format: Format, Set: s.next, Rank: s.opts.Rank, Ranks: s.opts.Ranks,
@@ -286,11 +286,12 @@ func (s *Saver) Save(ctx context.Context, img *graph.Image, files []FileEntry, n
 		Previous: s.prev, WriteFirst: c.writeFirst,
 	}
 	if c.writeFirst && s.opts.Compression == None {
-		job.Estimate = c.bytes + c.farBytes
+		job.Estimate = c.bytes + c.farBytes + c.stillBytes
 	}
 	tail := Tail{Marks: c.marks, Inline: c.inline(), Sync: writtenFiles(files)}
 	begin := sync.OnceFunc(func() { s.writer.Begin(job) })
-	begun := len(c.far) == 0 || len(c.ranges) > 0 // else that can wait until the program goes on
+	later := len(c.far) > 0 || len(c.still) > 0
+	begun := !later || len(c.ranges) > 0 // else that can wait until the program goes on
 	if begun {
 		begin()
 		err = c.run(ctx)
@@ -307,6 +308,7 @@ func (s *Saver) Save(ctx context.Context, img *graph.Image, files []FileEntry, n
 		for _, t := range c.far {
 			t.close()
 		}
+		release()
 		if begun {
 			s.next++
 			s.Collect(<-s.writer.Abort(err))
@@ -321,7 +323,7 @@ func (s *Saver) Save(ctx context.Context, img *graph.Image, files []FileEntry, n
 	}
 	tail.Note = note
 	s.flying = c
-	if len(c.far) == 0 {
+	if !later {
 		s.pending = s.writer.Commit(tail)
 		return job.Header.Set, nil
 	}
@@ -329,7 +331,7 @@ func (s *Saver) Save(ctx context.Context, img *graph.Image, files []FileEntry, n
 	s.pending = done
 	go func() {
 		begin()
-		if err := c.drainFar(); err != nil {
+		if err := c.drainBoth(release); err != nil {
 			done <- <-s.writer.Abort(err)
 			return
 		}
@@ -366,6 +368,8 @@ type copying struct {
 	near       []blob     // where the program's own bytes are
 	far        []*farTask // … and what is on devices
 	farBytes   int64
+	still      []stillRun // what is in host memory and need not be copied at once
+	stillBytes int64
 	runs       [][]farRun // per dataset, of what is on devices
 	after      *leaving   // what the save after this one moves
 	changed    []float64  // per dataset, the share of blocks that differ from the previous set

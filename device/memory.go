@@ -35,6 +35,17 @@ type memory struct {
 	gen    int // of the handle
 	freed  bool
 	full   []*Device // had no room for restored bytes
+
+	stills struct { // parts of the host copy that a checkpoint reads
+		sync.Mutex
+		list []*still
+	}
+}
+
+// still is bytes lo…hi of a host copy that nobody may change.
+type still struct {
+	lo, hi int64
+	over   chan struct{} // closed when they may
 }
 
 // handle is what all views of a memory share. When it is gone, so are they.
@@ -270,6 +281,9 @@ func (d *Device) over(seq uint64) bool {
 // the host copy, nor reads them if the caller wants to write. What failed is
 // found when the span is checked.
 func (m *memory) quiet(d *Device, lo, hi int64, write bool) {
+	if write {
+		m.moving(lo, hi)
+	}
 	kept := m.uses[:0]
 	for _, u := range m.uses {
 		if u.d != d && u.lo < hi && lo < u.hi && (write || u.write) {
@@ -279,6 +293,38 @@ func (m *memory) quiet(d *Device, lo, hi int64, write bool) {
 		kept = append(kept, u)
 	}
 	m.uses = kept
+}
+
+// moving waits until no checkpoint reads bytes lo…hi of the host copy.
+func (m *memory) moving(lo, hi int64) {
+	for {
+		var wait *still
+		m.stills.Lock()
+		for _, s := range m.stills.list {
+			if s.lo < hi && lo < s.hi {
+				wait = s
+			}
+		}
+		m.stills.Unlock()
+		if wait == nil {
+			return
+		}
+		<-wait.over
+	}
+}
+
+// hold keeps bytes lo…hi of the host copy from being changed.
+func (m *memory) hold(lo, hi int64) (release func()) {
+	s := &still{lo, hi, make(chan struct{})}
+	m.stills.Lock()
+	defer m.stills.Unlock()
+	m.stills.list = append(m.stills.list, s)
+	return func() {
+		m.stills.Lock()
+		defer m.stills.Unlock()
+		m.stills.list = slices.DeleteFunc(m.stills.list, func(t *still) bool { return t == s })
+		close(s.over)
+	}
 }
 
 // makeHost makes the host copy. Parts that are not used cost nothing.

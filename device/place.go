@@ -65,7 +65,11 @@ func (m *memory) Places(lo, hi int64) ([]mem.Place, error) {
 		case s.zero:
 			out = append(out, mem.Place{Len: to - from, Zero: true})
 		case s.host:
-			out = append(out, mem.Place{Len: to - from, Host: m.host[from:to:to]})
+			p := mem.Place{Len: to - from, Host: m.host[from:to:to]}
+			if len(s.on) > 0 { // kernels write elsewhere
+				p.Still, p.Version = func() func() { return m.hold(from, to) }, s.version
+			}
+			out = append(out, p)
 		default:
 			b := s.on[0]
 			out = append(out, mem.Place{Len: to - from, Device: b.d.side(), Buffer: b.b, Off: from - b.lo, Version: s.version})

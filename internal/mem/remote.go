@@ -32,9 +32,12 @@ type Remote interface {
 // Place says where consecutive bytes of a Remote are: in host memory, in a
 // buffer of a device, or nowhere yet.
 type Place struct {
-	Len     int64
-	Host    []byte // nil: on Device, or
-	Zero    bool   // nowhere: all zeros
+	Len  int64
+	Host []byte // nil: on Device, or
+	Zero bool   // nowhere: all zeros
+	// Still, if not nil, makes whoever wants to change the bytes at Host wait
+	// until release is called: they need not be copied at once.
+	Still   func() (release func())
 	Device  Device
 	Buffer  any // what Device knows it by
 	Off     int64

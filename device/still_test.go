@@ -1,0 +1,82 @@
+package device
+
+import (
+	"testing"
+	"time"
+
+	"github.com/cairnrun/cairn/device/host"
+)
+
+// What a checkpoint reads in host memory is not changed under its hands, by
+// the program or by kernels that work there.
+func TestStill(t *testing.T) {
+	far, err := Use(host.New(host.Options{Discrete: true}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	near, err := Use(host.New(host.Options{}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	k := NewKernel("", "inc", func(w *Work) {
+		x := Slice[uint32](w, 0)
+		lo, hi := w.Range(0)
+		for i := lo; i < min(hi, len(x)); i++ {
+			x[i]++
+		}
+	})
+	sum := NewKernel("", "nothing", func(*Work) {})
+	for name, change := range map[string]func(a *Array[uint32]) error{
+		"the program": func(a *Array[uint32]) error {
+			v, err := a.Data()
+			if err == nil {
+				v[0] = 99
+			}
+			return err
+		},
+		"a kernel": func(a *Array[uint32]) error { return near.Launch(k, Size{1000}, InOut(a)) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			a := New[uint32](1000)
+			v, err := a.Data()
+			if err != nil {
+				t.Fatal(err)
+			}
+			for i := range v {
+				v[i] = uint32(i)
+			}
+			if places, err := a.h.m.Places(0, 4000); err != nil || len(places) != 1 || places[0].Still != nil {
+				t.Fatal("what only the host has may be changed at any time", places, err)
+			}
+			if err := far.Launch(sum, Size{1000}, In(a)); err != nil {
+				t.Fatal(err)
+			}
+			places, err := a.h.m.Places(0, 4000)
+			if err != nil || len(places) != 1 || places[0].Still == nil || places[0].Host == nil {
+				t.Fatal(places, err)
+			}
+			release := places[0].Still()
+			changed := make(chan error, 1)
+			go func() { changed <- change(a) }()
+			select {
+			case <-changed:
+				t.Fatal("it was changed while a checkpoint read it")
+			case <-time.After(20 * time.Millisecond): // it should never come
+			}
+			// A kernel that writes the device's own copy need not wait.
+			b := New[uint32](1000)
+			if err := far.Launch(k, Size{1000}, InOut(b)); err != nil {
+				t.Fatal(err)
+			}
+			for i, p := range Slice[uint32](&Work{Args: [][]byte{places[0].Host}}, 0) {
+				if p != uint32(i) {
+					t.Fatalf("element %d is %d", i, p)
+				}
+			}
+			release()
+			if err := <-changed; err != nil {
+				t.Fatal(err)
+			}
+		})
+	}
+}
