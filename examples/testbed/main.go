@@ -33,24 +33,24 @@
 // # Sizes
 //
 // tiny is for tests, small for a look, large is the paper's problem or near
-// it, and long is for measurements on a large GPU, where its loop takes some
-// 10 seconds. What is saved is what later steps read, nothing else: that is
+// it, and long is for measurements on a large GPU, where its loop takes
+// 4 to 12 seconds. What is saved is what later steps read, nothing else: that is
 // what state says, of large and long. Steps are iterations of the main loop.
 //
 //	       tiny       small      large              long                state
 //	ft     64³        128²·32    512·256² (B)       512³ (C)            512 MiB, 2 GiB: the waves
-//	       6 steps    6          20                 1000
+//	       6 steps    6          20                 500
 //	ftmd   as ft
 //	floyd  128 nodes  1024       16384              16384               2 GiB: distances and paths
 //	       128 steps  1024       16384              16384
 //	spmv   1024 rows  8192       32768, 1 % full    32768, 3.4 % full   124 MiB, 412 MiB: matrix and vector
-//	       50 steps   500        10000              50000
+//	       50 steps   500        10000              25000
 //	summa  128²       1024²      8192²              16384²              1.5 GiB, 6 GiB: three matrices
-//	       8 steps    8          8                  192: 64 panels, 3 products
+//	       8 steps    8          8                  128: 64 panels, 2 products
 //	mg     32³        128³       256³ (B)           512³ (C)            387 MiB, 3 GiB: u, r and v of the finest grid
-//	       4 steps    4          20                 160: solved 8 times
+//	       4 steps    4          20                 480: solved 24 times
 //	shwa   64·48      400²       800²               800²                10 MiB: depth, momenta, contaminant
-//	       200 steps  2000       20000              200000
+//	       200 steps  2000       20000              100000
 //
 // The paper's sets (table 5) have 770 MB for FT, as much as the waves and a
 // factor for each; 2048 for Floyd, 410 for Spmv, 1536 for Summa, 300 for MG,

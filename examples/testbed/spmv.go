@@ -62,7 +62,7 @@ func (s *spmv) setup(size string, devs []*device.Device) error {
 	case "large":
 		s.n, s.iterations = 1<<15, 10_000
 	case "long":
-		s.n, s.iterations, s.density = 1<<15, 50_000, 0.0335
+		s.n, s.iterations, s.density = 1<<15, 25_000, 0.0335
 	default:
 		return fmt.Errorf("spmv: there is no size %q: use tiny, small, large or long", size)
 	}

@@ -46,7 +46,7 @@ func (s *summa) setup(size string, devs []*device.Device) error {
 	case "large":
 		s.n = 1 << 13
 	case "long":
-		s.n, s.panels, s.times = 1<<14, 64, 3
+		s.n, s.panels, s.times = 1<<14, 64, 2
 	default:
 		return fmt.Errorf("summa: there is no size %q: use tiny, small, large or long", size)
 	}
