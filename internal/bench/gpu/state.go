@@ -363,14 +363,22 @@ func onDisk(ctx context.Context, d *target, bytes int64) error {
 	if err != nil {
 		return err
 	}
-	begin := time.Now()
-	t, err := s.save(ctx)
-	if err != nil {
-		return err
-	}
-	took := time.Since(begin).Seconds()
 	defer s.close()
-	set, err := ckpt.Open(vfs.OS(), s.dir.File(1))
+	var held, safe []float64
+	for i := range 4 {
+		if err := s.fill(i); err != nil {
+			return err
+		}
+		t, err := s.save(ctx)
+		if err != nil {
+			return err
+		}
+		if i > 0 { // the first one allocates
+			held = append(held, t.held)
+			safe = append(safe, t.safe)
+		}
+	}
+	set, err := ckpt.Open(vfs.OS(), s.dir.File(s.Next()-1))
 	if err != nil {
 		return err
 	}
@@ -382,13 +390,14 @@ func onDisk(ctx context.Context, d *target, bytes int64) error {
 	if err := s.fill(77); err != nil { // spoil it
 		return err
 	}
-	begin = time.Now()
+	begin := time.Now()
 	if err := set.Load(ctx, img, s.roots, nil, nil); err != nil {
 		return err
 	}
 	back := time.Since(begin).Seconds()
-	sh := newSheet(fmt.Sprintf("%g GiB through a file", float64(bytes)/(1<<30)))
-	sh.line("held", fmt.Sprintf("%.2f ms", 1e3*t.held), "", true)
+	took := median(safe)
+	sh := newSheet(fmt.Sprintf("%g GiB through a file, all changed (medians of %d)", float64(bytes)/(1<<30), len(held)))
+	sh.line("held", fmt.Sprintf("%.2f ms", 1e3*median(held)), "", true)
 	sh.line("until safe", fmt.Sprintf("%.2f s, %.2f GB/s", took, float64(bytes)/took/1e9), "", true)
 	sh.line("restored to the device, every byte checked", fmt.Sprintf("%.2f s, %.2f GB/s", back, float64(bytes)/back/1e9), "", true)
 	sh.flush()
