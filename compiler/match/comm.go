@@ -94,6 +94,7 @@ func (a *analyser) communicate(c *ir.Comm, s *state) {
 		a.pointToPoint(c, ranks, groups, s)
 	case ir.Wait:
 		for _, r := range ranks {
+			a.steps += len(s.reqs) / 4
 			id := -1
 			if groups[r] != nil {
 				id = groups[r].id
@@ -138,6 +139,7 @@ func (a *analyser) start(c *ir.Comm, r, comm int, s *state) {
 	if c.Request != nil {
 		a.lose(c.Request, r, s)
 	}
+	a.steps += len(s.reqs) / 8
 	s.reqs = append(append([]req(nil), s.reqs...),
 		req{rank: r, v: c.Request, comm: comm, recv: c.Kind == ir.StartRecv, by: c})
 	sort.SliceStable(s.reqs, func(i, j int) bool { return s.reqs[i].rank < s.reqs[j].rank })
@@ -251,6 +253,7 @@ func (a *analyser) send(m msg, s *state) {
 		}
 	}
 	wild := false
+	a.steps += (len(s.recvs[m.dst]) + len(s.sends[m.src])) / 8
 	for i, r := range s.recvs[m.dst] {
 		if r.src >= 0 && r.src != m.src {
 			continue
@@ -288,6 +291,7 @@ func (a *analyser) receive(m msg, s *state) {
 		a.resolve(m.dst, m.comm, s)
 		return
 	}
+	a.steps += (len(s.recvs[m.dst]) + len(s.sends[m.src])) / 8
 	for i, x := range s.sends[m.src] {
 		if x.dst != m.dst {
 			continue
@@ -314,33 +318,42 @@ func (a *analyser) receive(m msg, s *state) {
 // there are sends that they can mean. Which got which does not matter then, but a
 // later send might have been meant too: that is left open.
 func (a *analyser) resolve(dst, comm int, s *state) {
+	type pattern struct {
+		tag    entry
+		anyTag bool
+	}
+	tried := map[pattern]bool{}
 	for _, first := range s.recvs[dst] {
-		if first.src >= 0 || first.comm != comm {
+		p := pattern{first.tag, first.anyTag}
+		if first.src >= 0 || first.comm != comm || tried[p] {
 			continue
 		}
+		tried[p] = true
 		inGroup := func(w msg) bool {
 			return w.src < 0 && w.comm == comm && w.anyTag == first.anyTag && (w.anyTag || same(w.tag, first.tag))
 		}
 		meant := func(x msg) bool { return x.dst == dst && x.comm == comm && fits(x, first) == 1 }
-		ws, xs, srcs, clear := 0, 0, newSet(a.n), true
-		for _, w := range s.recvs[dst] {
-			if inGroup(w) {
-				ws++
-			}
-		}
+		xs, srcs, clear := 0, newSet(a.n), true
+		others := without(s.recvs[dst], inGroup)
+		ws := len(s.recvs[dst]) - len(others)
+		a.steps += len(s.recvs[dst]) / 4
 		for _, l := range s.sends {
+			a.steps += len(l) / 4
 			for _, x := range l {
-				if x.dst != dst || x.comm != comm {
+				if !clear || x.dst != dst || x.comm != comm {
 					continue
 				}
 				f := fits(x, first)
 				if f == 0 {
 					continue
 				}
-				xs, srcs, clear = xs+1, srcs.with(x.src), clear && f == 1
-				for _, w := range s.recvs[dst] {
-					if !inGroup(w) && (w.src < 0 || w.src == x.src) && fits(x, w) != 0 {
+				xs, clear = xs+1, f == 1
+				srcs[x.src/64] |= 1 << (x.src % 64)
+				a.steps += len(others) / 4
+				for _, w := range others {
+					if (w.src < 0 || w.src == x.src) && fits(x, w) != 0 {
 						clear = false
+						break
 					}
 				}
 			}
@@ -391,6 +404,7 @@ func (a *analyser) collective(c *ir.Comm, ranks []int, groups []*comm, s *state)
 	name := strings.ToLower(c.Name)
 	split := strings.Contains(name, "split")
 	complete := len(ranks) == a.n // all come at once, and nothing was left over
+	a.steps += len(s.colls) * (1 + len(ranks)/4)
 	colls := append([]coll(nil), s.colls...)
 	if len(colls) > 0 {
 		complete = false

@@ -148,16 +148,18 @@ func (a *analyser) visit(key any, s *state) {
 	if !s.live.is(a.full) {
 		bad("some", a.info.stmts[p], "", "only %v of %d come here", s.live, a.n)
 	}
-	a.steps += len(s.reqs) + len(s.works)
+	// A few of those that are under way are reasons enough.
+	a.steps += 1 + len(s.opens)
+	more := 4 * maxReasons
 	for _, l := range s.sends {
-		a.steps += len(l)
-		for _, m := range l {
+		for _, m := range l[:min(more, len(l))] {
+			more--
 			bad(m.by, m.by.Pos, called(m.by), "from rank %d to %d is not received yet", m.src, m.dst)
 		}
 	}
 	for _, l := range s.recvs {
-		a.steps += len(l)
-		for _, m := range l {
+		for _, m := range l[:min(max(more, 1), len(l))] {
+			more--
 			if m.src < 0 {
 				bad(m.by, m.by.Pos, called(m.by), "from any on rank %d has no sends that are clearly meant", m.dst)
 			} else {
@@ -165,14 +167,14 @@ func (a *analyser) visit(key any, s *state) {
 			}
 		}
 	}
-	for _, q := range s.reqs {
+	for _, q := range s.reqs[:min(4*maxReasons, len(s.reqs))] {
 		if q.lost {
 			bad(q.by, q.by.Pos, called(q.by), "on rank %d can't be waited for any more, as its request is gone", q.rank)
 		} else {
 			bad(q.by, q.by.Pos, called(q.by), "on rank %d is not waited for yet", q.rank)
 		}
 	}
-	for _, c := range s.colls {
+	for _, c := range s.colls[:min(4*maxReasons, len(s.colls))] {
 		bad(c.by, c.by.Pos, called(c.by), "was called by %v so far", c.came)
 	}
 	for _, w := range s.works {
@@ -256,12 +258,13 @@ func (a *analyser) exec(list []ir.Stmt, in []*state) []*state {
 	return in
 }
 
+// gone says whether all ranks have left the program: nothing comes of s any more.
 func (a *analyser) gone(s *state) bool {
 	if s.poison != nil || !s.live.empty() {
 		return false
 	}
 	for _, j := range s.jumps {
-		if j.kind != ir.Exit {
+		if j.kind != ir.Exit && !(j.kind == ir.Return && j.depth == 1) {
 			return false
 		}
 	}
@@ -332,7 +335,7 @@ func (a *analyser) store(v *ir.Var, x vec, s *state) {
 		return
 	}
 	old := s.env[i]
-	if s.live.is(a.full) || old == nil && s.live.is(a.full) {
+	if s.live.is(a.full) {
 		s.env[i] = x
 		return
 	}
@@ -400,201 +403,6 @@ func (a *analyser) rename(from, to *ir.Var, ranks set, s *state) {
 			s.works[i].group = to
 		}
 	}
-}
-
-// test evaluates a condition: the ranks for which it holds, for which it does
-// not, and for which that is not known. sym is what it is on the latter, if that
-// is one thing for all of them.
-func (a *analyser) test(e ir.Expr, s *state) (yes, no, maybe set, sym entry, one bool) {
-	yes, no, maybe = newSet(a.n), newSet(a.n), newSet(a.n)
-	if e == nil {
-		return s.live, no, maybe, entry{}, false
-	}
-	one = true
-	for r, x := range a.eval(e, s) {
-		if !s.live.has(r) {
-			continue
-		}
-		x = s.fact(a.cond(x, s))
-		switch {
-		case !x.known():
-			if !maybe.empty() {
-				one = one && same(x, sym)
-			}
-			sym = x
-			maybe = maybe.with(r)
-		case x.v != 0:
-			yes = yes.with(r)
-		default:
-			no = no.with(r)
-		}
-	}
-	return yes, no, maybe, sym, one
-}
-
-// trust notes that a condition was taken to be the same on all ranks.
-func (a *analyser) trust(at ir.Pos, sym entry) {
-	if a.isAssumed(sym) {
-		a.given = append(a.given, Reason{at, "", "decides in the same way on all ranks"})
-	}
-}
-
-// branch plays a conditional. If other is given it plays the other way, of which
-// els are then the statements in any order.
-func (a *analyser) branch(st ir.Stmt, cond ir.Expr, s *state, then, els []ir.Stmt, other func(*state) []*state) []*state {
-	plain := other == nil
-	if plain {
-		other = func(s *state) []*state { return a.exec(els, []*state{s}) }
-	}
-	yes, no, maybe, sym, one := a.test(cond, s)
-	if !maybe.empty() {
-		why := Reason{st.At(), "", "is a condition that may differ from rank to rank"}
-		switch {
-		case a.ends(then):
-			a.walk(then, Unknown, why)
-			no, maybe = no.or(maybe), newSet(a.n)
-		case plain && a.ends(els):
-			a.walk(els, Unknown, why)
-			yes, maybe = yes.or(maybe), newSet(a.n)
-		case one:
-			a.trust(st.At(), sym)
-			t := s.clone()
-			a.assume(s, sym, 1)
-			a.assume(t, sym, 0)
-			out := a.both(s, yes.or(maybe), no, then, other)
-			out = append(out, a.both(t, yes, no.or(maybe), then, other)...)
-			return a.merge(out, st.At())
-		default:
-			a.walk(then, Unknown, why)
-			a.walk(els, Unknown, why)
-			if a.info.acts(then) || a.info.acts(els) || a.escapes(then) || a.escapes(els) {
-				a.ruin(s, why)
-			} else {
-				a.forget(then, s)
-				a.forget(els, s)
-			}
-			return []*state{s}
-		}
-	}
-	return a.merge(a.both(s, yes, no, then, other), st.At())
-}
-
-// both plays then on the ranks in yes and the other way on those in no.
-func (a *analyser) both(s *state, yes, no set, then []ir.Stmt, other func(*state) []*state) []*state {
-	s.live = yes
-	var out []*state
-	for _, t := range a.exec(then, []*state{s}) {
-		if t.poison != nil {
-			out = append(out, other(t)...)
-			continue
-		}
-		here := t.live
-		t.live = no
-		for _, u := range other(t) {
-			if u.poison == nil {
-				u.live = u.live.or(here)
-			}
-			out = append(out, u)
-		}
-	}
-	return out
-}
-
-// forget makes all that list may write unknown, on the ranks that are here.
-func (a *analyser) forget(list []ir.Stmt, s *state) {
-	for v := range a.info.written(list) {
-		a.store(v, a.all(anything), s)
-	}
-}
-
-// inMain says whether a return ends the program.
-func (a *analyser) inMain() bool { return len(a.frames) == 1 }
-
-// ends says whether list does nothing that others see and then ends the program:
-// a rank that goes there is never seen at a place again.
-func (a *analyser) ends(list []ir.Stmt) bool {
-	if len(list) == 0 || a.info.acts(list) || a.escapes(list[:len(list)-1]) {
-		return false
-	}
-	j, ok := list[len(list)-1].(*ir.Jump)
-	return ok && (j.Kind == ir.Exit || j.Kind == ir.Return && a.inMain())
-}
-
-// escapes says whether list has a jump out of it, other than out of the program.
-func (a *analyser) escapes(list []ir.Stmt) bool {
-	return escapes(list, a.inMain(), nil, 0, 0)
-}
-
-func escapes(list []ir.Stmt, main bool, labels []string, loops, breaks int) bool {
-	for _, s := range list {
-		switch s := s.(type) {
-		case *ir.If:
-			if escapes(s.Then, main, labels, loops, breaks) || escapes(s.Else, main, labels, loops, breaks) {
-				return true
-			}
-		case *ir.Switch:
-			for _, c := range s.Cases {
-				if escapes(c.Body, main, labels, loops, breaks+1) {
-					return true
-				}
-			}
-		case *ir.Loop:
-			in := append(labels[:len(labels):len(labels)], s.Label)
-			if escapes(s.Body, main, in, loops+1, breaks+1) {
-				return true
-			}
-		case *ir.Jump:
-			inside := false
-			for _, l := range labels {
-				inside = inside || l == s.Label && l != ""
-			}
-			switch {
-			case s.Kind == ir.Exit, s.Kind == ir.Return && main, inside:
-			case s.Kind == ir.Break && s.Label == "" && breaks > 0:
-			case s.Kind == ir.Continue && s.Label == "" && loops > 0:
-			default:
-				return true
-			}
-		}
-	}
-	return false
-}
-
-// switchOn plays a switch, from case i on, as the conditionals that it stands
-// for.
-func (a *analyser) switchOn(st *ir.Switch, i int, s *state) []*state {
-	var def, rest []ir.Stmt
-	for k, c := range st.Cases {
-		if c.Values == nil {
-			def = c.Body
-		} else if k < i {
-			continue
-		}
-		rest = append(rest, c.Body...)
-	}
-	for i < len(st.Cases) && st.Cases[i].Values == nil {
-		i++
-	}
-	if s.poison != nil {
-		a.walk(rest, Unknown, *s.poison)
-		return []*state{s}
-	}
-	if i == len(st.Cases) {
-		return a.exec(def, []*state{s})
-	}
-	var cond ir.Expr = ir.Const{}
-	for k, v := range st.Cases[i].Values {
-		c := v
-		if st.Tag != nil {
-			c = ir.Binary{Op: ir.Eq, X: st.Tag, Y: v}
-		}
-		if k == 0 {
-			cond = c
-		} else {
-			cond = ir.Binary{Op: ir.OrElse, X: cond, Y: c}
-		}
-	}
-	return a.branch(st, cond, s, st.Cases[i].Body, rest, func(s *state) []*state { return a.switchOn(st, i+1, s) })
 }
 
 // jump sends the ranks that are here elsewhere.
@@ -665,7 +473,16 @@ func (a *analyser) arrive(in []*state, kind ir.JumpKind, to any) {
 // launch starts concurrent work. Work that communicates spoils all that follows
 // its join: what it sent and received is not known.
 func (a *analyser) launch(st *ir.Launch, s *state) {
-	s.works = append(append([]work(nil), s.works...), work{st.Group, s.live, st})
+	works, found := append([]work(nil), s.works...), false
+	for i, w := range works {
+		if w.by == st && w.group == st.Group {
+			works[i].ranks, found = w.ranks.or(s.live), true
+		}
+	}
+	if !found {
+		works = append(works, work{st.Group, s.live, st})
+	}
+	s.works = works
 	if st.Proc != nil {
 		a.walkProc(st.Proc, Unsafe, Reason{st.Pos, launched(st), "runs beside the ranks' other work"})
 	}

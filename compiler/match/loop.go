@@ -45,7 +45,11 @@ func (a *analyser) loopFrom(l *ir.Loop, s *state) []*state {
 		return out
 	}
 	a.back(m)
-	if all, end := a.turns(l, s.clone(), manyTurns); end == done {
+	budget := a.budget
+	a.budget = a.steps + (budget-a.steps)/4
+	all, end := a.turns(l, s.clone(), manyTurns)
+	a.budget = budget
+	if end == done {
 		return all
 	}
 	a.back(m)
@@ -73,8 +77,10 @@ const (
 // nothing is known, or there are more rounds than limit.
 func (a *analyser) turns(l *ir.Loop, s *state, limit int) (out []*state, end turnsEnd) {
 	cur := []*state{s}
+	begun := a.steps
 	for round := 0; len(cur) > 0; round++ {
-		if round > limit {
+		// Rounds that cost much are too many sooner, the first time.
+		if round > limit || limit < manyTurns && round == 2 && (a.steps-begun)/2*limit > (a.budget-a.steps)/4 {
 			return nil, tooMany
 		}
 		var next []*state

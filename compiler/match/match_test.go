@@ -36,526 +36,73 @@ func eachStmt(p *ir.Program, f func(ir.Stmt)) {
 	}
 }
 
-// patterns are programs with the verdicts that their places must have: "# safe"
-// at the end of a line is about the place before the statement there, "# body
-// safe" about the beginning of the body of the loop there. What follows a colon
-// must be in the reasons.
-var patterns = []struct {
-	name, text string
-	opt        match.Options
-}{
-	{"ring, send first", `
+// TestManyRanks has programs whose cost would be out of hand if rounds were
+// played one by one, or states multiplied.
+func TestManyRanks(t *testing.T) {
+	check(t, "transposes", `
 proc main() {
-    call a()                     # safe
-    send to (rank+1)%size tag 1  # safe
-    call b()                     # unsafe: ring, send first:3: send from rank 0 to 1 is not received
-    recv from (rank-1+size)%size tag 1
-    call c()                     # safe
-}`, match.Options{Ranks: []int{2, 3, 4, 8}}},
-	{"ring, receive first", `
+    for s = 0; s < 1000000; s = s + 1 {     # body safe
+        for i = 0; i < size; i = i + 1 { send to i }
+        for i = 0; i < size; i = i + 1 { recv from i }
+        call w()                            # safe
+    }
+    call w()                                # safe
+}`, match.Options{Ranks: []int{64}})
+	var b strings.Builder
+	b.WriteString("\nproc main() {\n")
+	for i := 0; i < 300; i++ {
+		fmt.Fprintf(&b, "call f() -> x\nif x { y = %d } else { send to rank tag %d; recv from rank tag %d }\n", i, i, i)
+	}
+	b.WriteString("call w() # safe\n}")
+	check(t, "many conditions", b.String(), match.Options{Uniform: true, Ranks: []int{16}})
+	check(t, "small budget", `
 proc main() {
-    recv from (rank-1+size)%size tag 1
-    call b()                     # unsafe: waits for a message
-    send to (rank+1)%size tag 1
-    call c()                     # safe
-}`, match.Options{Ranks: []int{1, 2, 3, 4, 8}}},
-	{"ring in a loop", `
-proc main() {
-    for i = 0; i < 1000; i = i + 1 {   # body safe
-        call w()                       # safe
-        send to (rank+1)%size tag i
-        recv from (rank-1+size)%size tag i
-        call w()                       # safe
-    }
-    call c()                           # safe
-}`, match.Options{}},
-	{"ring, rounds not known", `
-proc main() {
-    call "atoi" atoi() -> n
-    for i = 0; i < n; i = i + 1 {   # body unknown: may have more rounds
-        send to (rank+1)%size tag i
-        recv from (rank-1+size)%size tag i
-    }
-    call c()                           # unknown
-}`, match.Options{}},
-	{"ring, rounds taken to be the same", `
-proc main() {
-    call "atoi" atoi() -> n
-    for i = 0; i < n; i = i + 1 {   # body safe
-        send to (rank+1)%size tag i
-        call b()                      # unsafe
-        recv from (rank-1+size)%size tag i
-        call x() -> e
-        if e {
-            break
-        }
-        call b()                      # safe
-    }
-    call c()                          # safe
-}`, match.Options{Uniform: true}},
-	{"halo", `
-proc main() {
-    for step = 0; step < 100; step = step + 1 {   # body safe
-        if rank > 0 {
-            send to rank-1 tag 1                    # unsafe: only ranks 1, 2, 3 of 4
-        }
-        if rank < size-1 {
-            send to rank+1 tag 2
-        }
-        call w()                                    # unsafe
-        if rank > 0 {
-            recv from rank-1 tag 2
-        }
-        if rank < size-1 {
-            recv from rank+1 tag 1
-        }
-        call w()                                    # safe
-    }
-    call w()                                        # safe
-}`, match.Options{Ranks: []int{4}}},
-	{"master and workers", `
-proc main() {
-    for step = 0; step < 100; step = step + 1 {
-        if rank == 0 {
-            for i = 1; i < size; i = i + 1 {
-                send to i tag 7
-            }
-            for i = 1; i < size; i = i + 1 {
-                recv from i tag 8
-            }
-        } else {
-            recv from 0 tag 7
-            call w()                                # unsafe
-            send to 0 tag 8
-        }
-        call w()                                    # safe
-    }
-    call w()                                        # safe
-}`, match.Options{Ranks: []int{2, 4, 7}}},
-	{"exchange by xor", `
-proc main() {
-    for d = 1; d < size; d = d * 2 {       # body safe
-        sendrecv to rank ^ d tag d
-        recv from rank ^ d tag d
-    }
-    call w()                               # safe
-}`, match.Options{Ranks: []int{2, 4, 8, 16}}},
-	{"transpose", `
-proc main() {
-    for i = 0; i < size; i = i + 1 {       # body unsafe
-        send to i
-    }
-    for i = 0; i < size; i = i + 1 {
-        recv from i
-    }
-    call w()                               # safe
-}`, match.Options{Ranks: []int{2, 3, 5}}},
-	{"reduce tree", `
-proc main() {
-    for d = 1; d < size; d = d * 2 {       # body unsafe: only
-        if rank % (2*d) != 0 {
-            send to rank - d tag 5
-            break
-        }
-        if rank + d < size {
-            recv from rank + d tag 5
-        }
-    }
-    call w()                               # safe
-    for d = 1; d < size; d = d * 2 {       # body safe
-        if rank % (2*d) == d {
-            send to rank - d tag 5
-        } else if rank % (2*d) == 0 && rank + d < size {
-            recv from rank + d tag 5
-        }
-        call w()                           # safe
-    }
-    call w()                               # safe
-}`, match.Options{Ranks: []int{2, 3, 4, 6, 8}}},
-	{"pipeline", `
-proc main() {
-    for s = 0; s < 10; s = s + 1 {        # body safe
-        if rank > 0 {
-            recv from rank - 1
-        }
-        call w()                           # unsafe
-        if rank < size - 1 {
-            send to rank + 1
-        }
-    }
-    call w()                               # safe
-}`, match.Options{}},
-	{"non-blocking", `
-proc main() {
-    for s = 0; s < 1000; s = s + 1 {        # body safe
-        irecv from (rank-1+size)%size request q
-        isend to (rank+1)%size request p
-        call w()                           # unsafe: is not waited for yet
-        wait request p
-        call w()                           # unsafe
-        wait request q
-        call w()                           # safe
-    }
-}`, match.Options{}},
-	{"array of requests", `
-proc main() {
-    for i = 0; i < size; i = i + 1 {
-        irecv from i
-        isend to i
-    }
-    call w()                           # unsafe
-    wait
-    call w()                           # safe
-    isend to rank request q
-    recv from rank
-    wait
-    call w()                           # unsafe
-    isend to rank request q
-    recv from rank
-    wait request q
-    call w()                           # unsafe: its request is gone
-}`, match.Options{}},
-	{"collectives", `
-proc main() {
-    collective "bcast" root 0
-    call w()                           # safe
-    if rank == 0 {
-        collective "reduce" root 0
-    }
-    call w()                           # unsafe: reduce was called by rank 0 so far
-    if rank != 0 {
-        collective "reduce" root 0
-    }
-    call w()                           # safe
-    if rank == 0 {
-        collective "barrier"
-    } else {
-        collective "barrier"
-    }
-    call w()                           # safe
-    if rank == 0 {
-        collective "gather" root 0
-    } else {
-        collective "bcast" root 0
-    }
-    call w()                           # unknown: meets gather
-}`, match.Options{}},
-	{"redundant", `
-proc main() {
-    call f() -> x
-    if x {
-        send to (rank+1)%size tag 1
-    } else {
-        call w()                      # safe
-        send to (rank+1)%size tag 1
-    }
-    call w()                           # unsafe
-    recv from (rank-1+size)%size tag 1
-    call w()                           # safe
-}`, match.Options{Uniform: true}},
-	{"same condition twice", `
-proc main() {
-    call f() -> x
-    if x > 3 {
-        send to (rank+1)%size tag 1
-    }
-    call w()                           # unsafe
-    if x > 3 {
-        recv from (rank-1+size)%size tag 1
-    }
-    call w()                           # safe
-    if x <= 3 {
-        send to (rank+1)%size tag 1
-    }
-    if x > 4 {
-        recv from (rank-1+size)%size tag 1
-    }
-    call w()                           # unsafe
-}`, match.Options{Uniform: true}},
-	{"condition may differ", `
-proc main() {
-    call f() -> x
-    if x {
-        call w()                      # unknown
-    }
-    call w()                           # safe
-    if x {
-        send to (rank+1)%size tag 1
-    }
-    call w()                           # unknown: may differ from rank to rank
-}`, match.Options{}},
-	{"errors end it", `
-proc main() {
-    send to (rank+1)%size tag 1
-    recv from (rank-1+size)%size tag 1 status e
-    if e {
-        call "print" print(e)
-        exit
-    }
-    call w()                           # safe
-    if e {
-        return
-    }
-    call w()                           # safe
-}`, match.Options{}},
-	{"procedures", `
-proc shift(d, t) {
-    send to (rank+d+size)%size tag t
-    call w()                           # unsafe
-    recv from (rank-d+size)%size tag t
-    call w()                           # safe
-}
-proc down(k) (r) {
-    if k == 0 {
-        return 5
-    }
-    call shift(k, k)
-    call down(k-1) -> r
-    return r
-}
-proc main() {
-    call shift(1, 3)
-    call w()                           # safe
-    call shift(0-1, 3)
-    call down(3) -> t
-    send to rank tag t
-    recv from rank tag 5
-    call w()                           # safe
-}`, match.Options{Ranks: []int{4, 5}}},
-	{"deep recursion", `
-proc down(k) {
-    if k > 0 {
-        call down(k-1)
+    for s = 0; s < 1000; s = s + 1 {
         send to rank
         recv from rank
+        call w()                            # unknown: larger budget
     }
+    call w()                                # unknown: larger budget
+}`, match.Options{Budget: 30})
 }
-proc main() {
-    call down(20)
-    call w()                           # safe
-    call down(200)
-    call w()                           # unknown: deep
-}`, match.Options{}},
-	{"dynamic calls", `
-proc f() { send to rank; call w() }      # unsafe
-proc g() { recv from rank }
-proc h() { x = 1 }
-proc k() { x = 2 }
-extern e()
-proc main() {
-    call "op" h|k()
-    call w()                           # safe
-    call "op" f|h()
-    call w()                           # unsafe
-    call e()
-    call w()                           # unknown: source is not known
-}`, match.Options{Uniform: true}},
-	{"dynamic calls that may differ", `
-proc f() { send to rank }
-proc h() { x = 1 }
-proc k() { x = 2 }
-proc main() {
-    call "op" h|k()
-    call w()                           # safe
-    call "op" f|h()
-    call w()                           # unknown: one of several
-}`, match.Options{}},
-	{"any source", `
-proc main() {
-    for s = 0; s < 100; s = s + 1 {   # body safe
-        if rank == 0 {
-            for i = 1; i < size; i = i + 1 {
-                recv tag 3
-            }
-        } else {
-            send to 0 tag 3
-        }
-        call w()                        # safe
-        collective "barrier"
-        call w()                        # safe
-    }
-}`, match.Options{Ranks: []int{3, 4}}},
-	{"any source without a barrier", `
-proc main() {
-    for s = 0; s < 100; s = s + 1 {   # body unknown: sent later
-        if rank == 0 {
-            for i = 1; i < size; i = i + 1 {
-                recv tag 3
-            }
-        } else {
-            send to 0 tag 3
-        }
-        call w()                        # unknown
-    }
-}`, match.Options{Ranks: []int{3}}},
-	{"any source once", `
-proc main() {
-    if rank == 0 {
-        for i = 1; i < size; i = i + 1 {
-            recv tag 3
-        }
-    } else {
-        send to 0 tag 3
-    }
-    call w()                        # safe
-    if rank == 0 {
-        recv from 1 tag 4
-    } else if rank == 1 {
-        send to 0 tag 4
-    }
-    call w()                        # safe
-}`, match.Options{Ranks: []int{2, 3, 4}}},
-	{"probe", `
-proc main() {
-    if rank == 0 { send to size-1 tag 3 }
-    if rank == size-1 {
-        probe tag 3 status src
-        recv from src tag 3
-    }
-    call w()                        # unknown: source that can't be evaluated
-}`, match.Options{}},
-	{"split", `
-proc main() {
-    collective "split" root rank % 2 status c
-    send to (rank(c)+1) % size(c) group c tag 1
-    call w()                        # unsafe
-    recv from (rank(c)-1+size(c)) % size(c) group c tag 1
-    call w()                        # safe
-    collective "allreduce" group c
-    call w()                        # safe
-    if rank % 2 == 0 {
-        collective "barrier" group c
-    }
-    call w()                        # safe
-    if rank == 0 {
-        collective "barrier" group c
-    }
-    call w()                        # unsafe: called by rank 0
-}`, match.Options{Ranks: []int{4, 5}}},
-	{"split of unknown groups", `
-proc main() {
-    collective "split" status c
-    collective "allreduce" group c
-    call w()                        # safe
-    send to (rank(c)+1) % size(c) group c tag 1
-    call w()                        # unknown
-}`, match.Options{Ranks: []int{4, 5}}},
-	{"world by name", `
-proc shift(c) {
-    send to (rank(c)+1) % size(c) group c tag 1
-    recv from (rank(c)-1+size(c)) % size(c) group c tag 1
+
+func TestRanks(t *testing.T) {
+	p, err := irtext.Parse("odd", "proc main() {\n sendrecv to rank ^ 1\n recv from rank ^ 1\n call w()\n}")
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := p.Main.Body[2]
+	for _, c := range []struct {
+		ranks []int
+		want  match.Kind
+	}{{[]int{2}, match.Safe}, {[]int{2, 4}, match.Safe}, {[]int{2, 3}, match.Unknown}, {nil, match.Unknown}, {[]int{0}, match.Unknown}} {
+		if got := match.Analyse(p, match.Options{Ranks: c.ranks}).Before(w); got.Kind != c.want {
+			t.Errorf("%v: %v, want %v", c.ranks, got, c.want)
+		}
+	}
+	if v := match.Analyse(p, match.Options{}).Before(&ir.Label{}); v.Kind != match.Unknown {
+		t.Errorf("a statement of no program is %v", v)
+	}
+	if v := match.Analyse(&ir.Program{}, match.Options{}).Before(w); v.Kind != match.Unknown {
+		t.Errorf("an empty program's is %v", v)
+	}
 }
-proc main() {
-    call shift(0)
-    collective "dup" status d
-    call shift(d)
-    call w()                        # safe
-    send to rank group d
-    recv from rank
-    call w()                        # unsafe
-}`, match.Options{}},
-	{"rounds by rank", `
-proc main() {
-    for i = 0; i < rank; i = i + 1 {   # body unsafe: only
-        send to 0 tag i
-    }
-    if rank == 0 {
-        for i = 1; i < size; i = i + 1 {
-            for j = 0; j < i; j = j + 1 {
-                recv from i tag j
-            }
-        }
-    }
-    call w()                           # safe
-}`, match.Options{}},
-	{"launch", `
-proc f() { x = 1 }                    # unsafe: runs beside
-proc g() { send to rank; recv from rank }
-proc main() {
-    launch f group wg
-    call w()                           # unsafe: launch:4: concurrent f starts here
-    join
-    call w()                           # unsafe
-    join group wg
-    call w()                           # safe
-    launch g group wg
-    call w()                           # unsafe
-    join group wg
-    call w()                           # unknown: communicates
-}`, match.Options{}},
-	{"jumps", `
-proc main() {
-    L: for i = 0; i < 100; i = i + 1 {    # body safe
-        if i == 7 {
-            continue
-        }
-        for {
-            send to (rank+1)%size tag i
-            if i == 50 {
-                break L
-            }
-            recv from (rank-1+size)%size tag i
-            continue L
-        }
-    }
-    call w()                           # unsafe
-}`, match.Options{}},
-	{"growing", `
-proc main() {
-    for i = 0; i < 1000000; i = i + 1 {
-        send to (rank+1)%size
-        call w()                        # unsafe
-    }
-    call w()                           # unknown
-}`, match.Options{Ranks: []int{2}}},
-	{"switch", `
-proc main() {
-    switch rank {
-    case 0 { send to size-1 tag 1 }
-    case 1, 2, 3 {
-        if rank == size-1 {
-            recv from 0 tag 1
-            break
-        }
-    }
-    default { call w() }
-    }
-    call w()                           # safe
-}`, match.Options{Ranks: []int{2, 3, 4}}},
-	{"goto", `
-proc main() {
-    label M
-    call w()                           # unknown: goto
-    goto M
-}`, match.Options{}},
-	{"shared", `
-proc main() {
-    var shared d
-    d = 1
-    send to (rank+d)%size
-    recv from (rank-d+size)%size
-    call w()                           # unknown: destination
-}`, match.Options{}},
-	{"compute loops", `
-proc main() {
-    call f() -> m
-    for i = 0; i < m; i = i + 1 {      # body unknown
-        call w()
-    }
-    for i = 0; i < 1000000; i = i + 1 {      # body safe
-        for j = 0; j < 1000000; j = j + 1 {      # body safe
-            call w()                             # safe
-        }
-        send to (rank+1)%size
-        recv from (rank-1+size)%size
-    }
-    do { i = i + 1 } while i < m
-    call w()                           # safe
-}`, match.Options{}},
+
+func TestGiven(t *testing.T) {
+	p, err := irtext.Parse("g", "proc main() {\n call f() -> x\n if x { send to rank; recv from rank }\n if rank == 0 { y = 1 }\n}")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if g := match.Analyse(p, match.Options{Uniform: true}).Given; len(g) != 1 || g[0].At.Line != 3 {
+		t.Errorf("given %v, want the condition in line 3", g)
+	}
+	if g := match.Analyse(p, match.Options{}).Given; len(g) != 0 {
+		t.Errorf("given %v, want nothing", g)
+	}
 }
 
 func TestPatterns(t *testing.T) {
-	for _, c := range patterns {
+	for _, c := range append(patterns, morePatterns...) {
 		t.Run(c.name, func(t *testing.T) { check(t, c.name, c.text, c.opt) })
 	}
 }

@@ -3,6 +3,7 @@ package match
 import (
 	"fmt"
 	"math/bits"
+	"strconv"
 	"strings"
 
 	"github.com/cairnrun/cairn/compiler/ir"
@@ -178,16 +179,21 @@ func (s *state) setFact(sym int32, v int64) {
 // key tells states apart that must not become one: all but values, facts, and
 // what open receives have seen.
 func (a *analyser) key(s *state) string {
-	var b strings.Builder
-	p := func(x ...int) {
-		for _, v := range x {
-			fmt.Fprintf(&b, "%d,", v)
-		}
-	}
 	if s.poison != nil {
 		return "poison"
 	}
-	fmt.Fprintf(&b, "%x;", s.live)
+	var b []byte
+	p := func(x ...int) {
+		for _, v := range x {
+			b = append(strconv.AppendInt(b, int64(v), 10), ',')
+		}
+	}
+	ranks := func(t set) {
+		for _, w := range t {
+			b = append(strconv.AppendUint(b, w, 16), ';')
+		}
+	}
+	ranks(s.live)
 	for r, j := range s.jumps {
 		if !s.live.has(r) {
 			p(int(j.kind), a.id(j.to), j.depth)
@@ -195,31 +201,33 @@ func (a *analyser) key(s *state) string {
 	}
 	for _, l := range [][][]msg{s.sends, s.recvs} {
 		for r, ms := range l {
+			a.steps += len(ms) / 4
 			for _, m := range ms {
 				p(r, m.src, m.dst, m.comm, int(m.tag.sym), int(m.tag.v), int(truth(m.anyTag).v), a.id(m.by))
 			}
 		}
-		b.WriteByte('|')
+		b = append(b, '|')
 	}
+	a.steps += (len(s.reqs) + len(s.colls) + len(s.opens)) / 4
 	for _, q := range s.reqs {
 		p(q.rank, a.id(q.v), q.comm, int(truth(q.lost).v), a.id(q.by))
 	}
-	b.WriteByte('|')
+	b = append(b, '|')
 	for _, c := range s.colls {
 		p(c.comm, c.first, a.id(c.by))
-		fmt.Fprintf(&b, "%x", c.came)
+		ranks(c.came)
 	}
-	b.WriteByte('|')
+	b = append(b, '|')
 	for _, w := range s.works {
 		p(a.id(w.group), a.id(w.by))
-		fmt.Fprintf(&b, "%x", w.ranks)
+		ranks(w.ranks)
 	}
-	b.WriteByte('|')
+	b = append(b, '|')
 	for _, o := range s.opens {
-		p(o.dst, o.comm, int(o.tag.sym), int(o.tag.v), a.id(o.by))
-		fmt.Fprintf(&b, "%x", o.srcs)
+		p(o.dst, o.comm, int(o.tag.sym), int(o.tag.v), int(truth(o.anyTag).v), a.id(o.by))
+		ranks(o.srcs)
 	}
-	return b.String()
+	return string(b)
 }
 
 // id numbers things for keys. Redundant communications, those on different ways

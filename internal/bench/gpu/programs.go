@@ -8,7 +8,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"text/tabwriter"
 )
 
 // shares are the added times of one checkpoint in percent, as table 5 of
@@ -38,9 +37,9 @@ func testbed(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	var text strings.Builder
-	w := tabwriter.NewWriter(&text, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "  program\tdevices\tsteps\tplain\tprotected\tone checkpoint\tpaper\theld\tsafe after\tstate\t")
+	fmt.Printf("\nPrograms, size %s (medians of %d; bounds: protected ≤ 1 %%, one checkpoint below the paper's share)\n", *size, *rounds)
+	const row = "  %-7s %7s %7s %9s %10s %15s %8s %10s %10s %10s  %s\n"
+	fmt.Printf(row, "program", "devices", "steps", "plain", "protected", "one checkpoint", "paper", "held", "safe after", "state", "")
 	bars := ""
 	for _, name := range strings.Split(*names, ",") {
 		var loops [3][]float64
@@ -76,12 +75,11 @@ func testbed(ctx context.Context) error {
 		if p > 1 || s >= paper {
 			verdict = "MISSED"
 		}
-		fmt.Fprintf(w, "  %s\t%d\t%d\t%.2f s\t%+.2f %%\t%+.2f %%\t%.2f %%\t%.1f ms\t%.2f s\t%.1f MB\t%s\n",
-			name, len(last.Devices), last.Steps, median(loops[0]), p, s, paper, 1e3*last.Held, last.Took, float64(last.State)/1e6, verdict)
+		fmt.Printf(row, name, fmt.Sprint(len(last.Devices)), fmt.Sprint(last.Steps), fmt.Sprintf("%.2f s", median(loops[0])),
+			fmt.Sprintf("%+.2f %%", p), fmt.Sprintf("%+.2f %%", s), fmt.Sprintf("%.2f %%", paper),
+			fmt.Sprintf("%.1f ms", 1e3*last.Held), fmt.Sprintf("%.2f s", last.Took), fmt.Sprintf("%.1f MB", float64(last.State)/1e6), verdict)
 		bars += fmt.Sprintf("  %-6s %s %.4f\n", name, strings.Repeat("█", int(50*(1+max(s, 0)/100)+0.5)), 1+s/100)
 	}
-	w.Flush()
-	fmt.Printf("\nPrograms, size %s (medians of %d; bounds: protected ≤ 1 %%, one checkpoint below the paper's share)\n%s", *size, *rounds, text.String())
 	fmt.Printf("\nRun time with one checkpoint, the plain run being 1\n%s", bars)
 	return nil
 }
