@@ -39,7 +39,7 @@ type floyd struct {
 }
 
 func (f *floyd) setup(size string, devs []*device.Device) error {
-	n, ok := map[string]int{"tiny": 128, "small": 1024, "large": 1 << 14, "long": 1 << 14}[size]
+	n, ok := map[string]int{"tiny": 128, "small": 1024, "medium": 1 << 11, "large": 1 << 14, "long": 1 << 14}[size]
 	if !ok {
 		return fmt.Errorf("floyd has no size %q", size)
 	}

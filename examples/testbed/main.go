@@ -32,7 +32,8 @@
 //
 // # Sizes
 //
-// tiny is for tests, small for a look, large is the paper's problem or near
+// tiny is for tests, small for a look, medium for measurements on a few
+// processors (between small and large; 6 to 12 s on two), large is the paper's problem or near
 // it, and long is for measurements on a large GPU, where its loop takes
 // 4 to 12 seconds. What is saved is what later steps read, nothing else: that is
 // what state says, of large and long. Steps are iterations of the main loop.
@@ -127,7 +128,7 @@ type program interface {
 var programs = map[string]func() program{}
 
 // sizes of problems.
-var sizes = []string{"tiny", "small", "large", "long"}
+var sizes = []string{"tiny", "small", "medium", "large", "long"}
 
 // exitStopped is the exit status after a signal that said save and stop.
 // (EX_TEMPFAIL: try again.)

@@ -43,10 +43,11 @@ type mgClass struct {
 }
 
 var mgClasses = map[string]mgClass{
-	"tiny":  {5, 4, 1, [3]float64{-3. / 8, 1. / 32, -1. / 64}, 0.5307707005734e-04},    // S
-	"small": {7, 4, 1, [3]float64{-3. / 8, 1. / 32, -1. / 64}, 0.6467329375339e-05},    // W
-	"large": {8, 20, 1, [3]float64{-3. / 17, 1. / 33, -1. / 61}, 0.1800564401355e-05},  // B
-	"long":  {9, 20, 24, [3]float64{-3. / 17, 1. / 33, -1. / 61}, 0.5706732285740e-06}, // C
+	"tiny":   {5, 4, 1, [3]float64{-3. / 8, 1. / 32, -1. / 64}, 0.5307707005734e-04},    // S
+	"small":  {7, 4, 1, [3]float64{-3. / 8, 1. / 32, -1. / 64}, 0.6467329375339e-05},    // W
+	"medium": {8, 4, 2, [3]float64{-3. / 8, 1. / 32, -1. / 64}, 0.2433365309069e-05},    // A
+	"large":  {8, 20, 1, [3]float64{-3. / 17, 1. / 33, -1. / 61}, 0.1800564401355e-05},  // B
+	"long":   {9, 20, 24, [3]float64{-3. / 17, 1. / 33, -1. / 61}, 0.5706732285740e-06}, // C
 }
 
 // mgGrid is a level's grid.
@@ -74,7 +75,7 @@ const mgCharges = 10
 func (m *mg) setup(size string, devs []*device.Device) error {
 	class, ok := mgClasses[size]
 	if !ok {
-		return fmt.Errorf("mg: there is no size %q: use tiny, small, large or long", size)
+		return fmt.Errorf("mg: there is no size %q: use tiny, small, medium, large or long", size)
 	}
 	if err := needDoubles("mg", devs); err != nil {
 		return err

@@ -101,7 +101,7 @@ func (s *shwa) groups() int { return (s.nx + shwaGroup - 1) / shwaGroup }
 func (s *shwa) setup(size string, devs []*device.Device) error {
 	of, ok := shwaSizes[size]
 	if !ok {
-		return fmt.Errorf("shwa: there is no size %q; there are tiny, small, large and long", size)
+		return fmt.Errorf("shwa: there is no size %q; there are tiny, small, medium, large and long", size)
 	}
 	s.shwaSize, s.open, s.rise = of, true, shwaRise
 	return s.prepare(devs)

@@ -6,10 +6,11 @@ import "math"
 type shwaSize struct{ nx, ny, steps int }
 
 var shwaSizes = map[string]shwaSize{
-	"tiny":  {64, 48, 200},
-	"small": {400, 400, 2000},
-	"large": {800, 800, 20000},
-	"long":  {800, 800, 100000},
+	"tiny":   {64, 48, 200},
+	"small":  {400, 400, 2000},
+	"medium": {400, 400, 1000},
+	"large":  {800, 800, 20000},
+	"long":   {800, 800, 100000},
 }
 
 // shwaWidth is the basin's, from west to east, in metres.

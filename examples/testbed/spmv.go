@@ -59,12 +59,14 @@ func (s *spmv) setup(size string, devs []*device.Device) error {
 		s.n, s.iterations = 1<<10, 50
 	case "small":
 		s.n, s.iterations = 1<<13, 500
+	case "medium":
+		s.n, s.iterations = 1<<13, 5000
 	case "large":
 		s.n, s.iterations = 1<<15, 10_000
 	case "long":
 		s.n, s.iterations, s.density = 1<<15, 25_000, 0.0335
 	default:
-		return fmt.Errorf("spmv: there is no size %q: use tiny, small, large or long", size)
+		return fmt.Errorf("spmv: there is no size %q: use tiny, small, medium, large or long", size)
 	}
 	if err := needDoubles("spmv", devs); err != nil {
 		return err

@@ -43,12 +43,14 @@ func (s *summa) setup(size string, devs []*device.Device) error {
 		s.n, s.tiny = 128, true
 	case "small":
 		s.n = 1024
+	case "medium":
+		s.n = 1 << 11
 	case "large":
 		s.n = 1 << 13
 	case "long":
 		s.n, s.panels, s.times = 1<<14, 64, 2
 	default:
-		return fmt.Errorf("summa: there is no size %q: use tiny, small, large or long", size)
+		return fmt.Errorf("summa: there is no size %q: use tiny, small, medium, large or long", size)
 	}
 	if err := needDoubles("summa", devs); err != nil {
 		return err
