@@ -521,28 +521,17 @@ func (f *feeder) block(i, n int, dig xxh3.Uint128) error {
 	e := &f.t.take[i]
 	d := &f.t.c.l.datasets[e.dataset]
 	staging := f.t.s().staging
-	at := f.seg.Used
-	if d.Block%page == 0 {
-		at = int(pages(int64(at)))
-	}
-	if f.seg.Index < 0 || at+int(d.Block) > mem.SegmentSize {
+	at, ok := f.seg.room(d)
+	if !ok {
 		if err := f.send(); err != nil {
 			return err
 		}
 		f.seg = Segment{Index: <-staging.Ring()}
 		at = 0
 	}
-	data := staging.Segment(f.seg.Index)
-	clear(data[f.seg.Used:at])
-	size := d.blockLen(e.lo + n)
-	clear(data[at+size : at+int(d.Block)])
-	if err := f.copy(i, int64(n)*d.Block, data[at:at+size]); err != nil {
-		return err
-	}
-	f.seg.Used = at + int(d.Block)
-	f.seg.Items = append(f.seg.Items, Item{int32(e.dataset), int32(e.lo + n), int32(at), int32(size)})
+	dst := f.seg.add(staging.Segment(f.seg.Index), at, e.dataset, e.lo+n, d)
 	f.seg.Digests = append(f.seg.Digests, dig)
-	return nil
+	return f.copy(i, int64(n)*d.Block, dst)
 }
 
 // copy starts a copy, or makes the last one longer.

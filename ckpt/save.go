@@ -548,11 +548,8 @@ func (c *copying) work(ctx context.Context) error {
 				c.marks[d.First+k] = MarkZero
 				continue
 			}
-			at := seg.Used
-			if d.Block%page == 0 {
-				at = int(pages(int64(at)))
-			}
-			if seg.Index < 0 || at+int(d.Block) > mem.SegmentSize {
+			at, ok := seg.room(d)
+			if !ok {
 				if seg.Index >= 0 {
 					c.s.writer.Put(seg)
 				}
@@ -564,12 +561,7 @@ func (c *copying) work(ctx context.Context) error {
 				}
 				at = 0
 			}
-			clear(c.s.staging.Segment(seg.Index)[seg.Used:at])
-			dst := c.s.staging.Segment(seg.Index)[at : at+int(d.Block)]
-			b.copyTo(dst[:n], off)
-			clear(dst[n:])
-			seg.Used = at + int(d.Block)
-			seg.Items = append(seg.Items, Item{int32(i), int32(k), int32(at), int32(n)})
+			b.copyTo(seg.add(c.s.staging.Segment(seg.Index), at, i, k, d), off)
 			c.marks[d.First+k] = MarkStaged
 		}
 	}

@@ -93,24 +93,15 @@ func (c *copying) stage(seg *Segment, r *stillRun) {
 		if mark != MarkStaged {
 			continue
 		}
-		at := seg.Used
-		if d.Block%page == 0 {
-			at = int(pages(int64(at)))
-		}
-		if seg.Index < 0 || at+int(d.Block) > mem.SegmentSize {
+		at, ok := seg.room(d)
+		if !ok {
 			if seg.Index >= 0 {
 				c.s.writer.Put(*seg)
 			}
 			*seg = Segment{Index: <-c.s.staging.Free()}
 			at = 0
 		}
-		data := c.s.staging.Segment(seg.Index)
-		clear(data[seg.Used:at])
-		dst := data[at : at+int(d.Block)]
-		mem.Copy(dst[:len(src)], src)
-		clear(dst[len(src):])
-		seg.Used = at + int(d.Block)
-		seg.Items = append(seg.Items, Item{int32(r.dataset), int32(k), int32(at), int32(len(src))})
+		mem.Copy(seg.add(c.s.staging.Segment(seg.Index), at, r.dataset, k, d), src)
 		seg.Digests = append(seg.Digests, dig)
 	}
 }

@@ -58,6 +58,26 @@ type Segment struct {
 	Digests []xxh3.Uint128
 }
 
+// room returns where in the segment a block of d would go, and whether it fits.
+func (s *Segment) room(d *Dataset) (at int, ok bool) {
+	at = s.Used
+	if d.Block%page == 0 {
+		at = int(pages(int64(at)))
+	}
+	return at, s.Index >= 0 && at+int(d.Block) <= mem.SegmentSize
+}
+
+// add takes block k of dataset i in at that place of the segment's memory, and
+// returns where its bytes belong; what is around them is cleared.
+func (s *Segment) add(data []byte, at, i, k int, d *Dataset) []byte {
+	n := d.blockLen(k)
+	clear(data[s.Used:at])
+	clear(data[at+n : at+int(d.Block)])
+	s.Used = at + int(d.Block)
+	s.Items = append(s.Items, Item{int32(i), int32(k), int32(at), int32(n)})
+	return data[at : at+n]
+}
+
 // Item is a block in a segment.
 type Item struct {
 	Dataset, Block int32

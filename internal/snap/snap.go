@@ -117,8 +117,11 @@ func (e *Engine) Pin(p []byte) error {
 	}
 	e.Unpin(p)
 	release, err := e.dev.Pin(p)
-	if err != nil {
+	if errors.Is(err, driver.ErrLost) {
 		return err
+	}
+	if err != nil { // a limit on locked memory, for instance: copies then wait, and are right
+		return nil
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
