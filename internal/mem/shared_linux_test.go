@@ -1,8 +1,10 @@
 package mem
 
 import (
+	"errors"
 	"os"
 	"testing"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 )
@@ -62,7 +64,7 @@ func TestAttach(t *testing.T) {
 	if unix.Ftruncate(int(s.Files()[0].Fd()), 0) == nil {
 		t.Error("shared memory can be made smaller")
 	}
-	for _, n := range []int{0, -1, 2, 1} { // too few, too many, not its size
+	for _, n := range []int{0, -1, 5, 1} { // too few, too many, not its size
 		f := dup(s.Files()[0])
 		if err := h.Attach(f, n); err == nil {
 			t.Errorf("%d more segments were attached", n)
@@ -78,5 +80,35 @@ func TestAttach(t *testing.T) {
 	open.Truncate(SegmentSize)
 	if err := h.Attach(open, 1); err == nil {
 		t.Error("memory that may shrink was attached")
+	}
+}
+
+// The ring has segments of its own, and gets them back.
+func TestRing(t *testing.T) {
+	s := NewStaging(3)
+	defer s.Close()
+	if err := errors.Join(s.Grow(2), s.GrowRing(2), s.Grow(9), s.GrowRing(9)); err != nil {
+		t.Fatal(err)
+	}
+	if s.Len() != 6 || len(s.Free()) != 3 || len(s.Ring()) != 3 || len(s.RingMaps()) != 2 {
+		t.Fatal(s.Len(), len(s.Free()), len(s.Ring()), len(s.RingMaps()))
+	}
+	i, j := <-s.Free(), <-s.Ring()
+	s.Release(j)
+	s.Release(i)
+	if len(s.Free()) != 3 || len(s.Ring()) != 3 {
+		t.Error(len(s.Free()), len(s.Ring()))
+	}
+	inRing := func(p []byte) bool {
+		for _, m := range s.RingMaps() {
+			lo := uintptr(unsafe.Pointer(&m[0]))
+			if at := uintptr(unsafe.Pointer(&p[0])); at >= lo && at < lo+uintptr(len(m)) {
+				return true
+			}
+		}
+		return false
+	}
+	if inRing(s.Segment(i)) || !inRing(s.Segment(j)) {
+		t.Error("a segment is in the wrong memory")
 	}
 }
