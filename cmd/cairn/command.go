@@ -49,7 +49,7 @@ func commands() []command {
 	return []command{
 		runCommand(), statusCommand(), checkpointCommand(), stopCommand(),
 		listCommand(), inspectCommand(), verifyCommand(), diffCommand(),
-		exportCommand(), gcCommand(), devicesCommand(), versionCommand(), helpCommand(),
+		exportCommand(), gcCommand(), devicesCommand(), explainCommand(), versionCommand(), helpCommand(),
 	}
 }
 

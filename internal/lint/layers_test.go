@@ -29,7 +29,7 @@ var layers = [][]string{
 	{"internal/graph", "internal/p2p"},
 	{"ckpt", "mpi", "device"},
 	{".", "supervise", "compiler/load", "compiler/match"},
-	{"internal/journey"},
+	{"internal/journey", "compiler/golang"},
 	programs,
 }
 

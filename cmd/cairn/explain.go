@@ -1,0 +1,82 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"strings"
+
+	"github.com/cairnrun/cairn/compiler/golang"
+)
+
+func explainCommand() command {
+	return command{
+		name: "explain", args: "[PACKAGE]", max: 1,
+		brief: "show where the checkpoints of a Go program would go, and why",
+		about: `Reads the source of a Go program and shows where points would be put: the loops
+in which its work is done, by a count of statements and accesses; for programs
+with messages, whether any may be under way there; and which goroutines may be
+alive. It shows where points would go; building instrumented programs is not
+part of this version, and nothing is changed.
+PACKAGE is as for go build: a folder, an import path or a file, here if left
+out. It must be one program. The go command is needed.
+In the source, a comment on a loop's line or before it overrides the choice:
+//cairn:point asks for a point, //cairn:skip excludes the loop.`,
+		examples: []example{
+			{"cairn explain", "the program in this folder"},
+			{"cairn explain --all ./cmd/sim", "with the loops that are not ranked, and why"},
+			{"cairn explain --take cg ./npb", "in the mode in which the program calls cg"},
+			{"cairn explain --cpuprofile cpu.pprof", "by where a run spent its time"},
+			{"cairn explain -n 8 --json ./sim", "for 8 ranks, as JSON"},
+		},
+		setup: func(f *flag.FlagSet) action {
+			n := f.Int("n", 0, "ranks of the run, `N`; 0: what holds for 2, 3 and 4")
+			all := f.Bool("all", false, "show all loops, and why each is chosen or not")
+			profile := f.String("cpuprofile", "", "a CPU profile of a run, `FILE`: it decides in place of the count")
+			take := f.String("take", "", "`FUNCTIONS` with commas between: dynamic calls that may lead to them lead nowhere else")
+			tags := f.String("tags", "", "build tags, `LIST` with commas between")
+			return func(ctx context.Context, c *call) error { return explain(ctx, c, *n, *all, *tags, *take, *profile) }
+		},
+	}
+}
+
+func explain(ctx context.Context, c *call, ranks int, all bool, tags, take, profile string) error {
+	if ranks < 0 || ranks > 64 {
+		return usagef("explain: -n %d: messages can be followed for 1 to 64 ranks", ranks)
+	}
+	var o golang.Options
+	if tags != "" {
+		o.Tags = strings.Split(tags, ",")
+	}
+	if take != "" {
+		o.Take = strings.Split(take, ",")
+	}
+	var samples *golang.Samples
+	if profile != "" {
+		data, err := os.ReadFile(profile)
+		if err != nil {
+			return err
+		}
+		if samples, err = golang.ReadSamples(data); err != nil {
+			return fmt.Errorf("%s: %w; make one with runtime/pprof or 'go test -cpuprofile'", profile, err)
+		}
+	}
+	p, err := golang.Load(ctx, ".", c.args, o)
+	if errors.Is(err, golang.ErrPattern) {
+		return usagef("explain: %v", err)
+	}
+	if err != nil {
+		return err
+	}
+	how := golang.ExplainOptions{Samples: samples}
+	if ranks > 0 {
+		how.Ranks = []int{ranks}
+	}
+	e := golang.Explain(p, how)
+	if c.json {
+		return c.document(e)
+	}
+	return e.Text(c.stdout, all, !c.quiet)
+}

@@ -1,0 +1,393 @@
+package golang
+
+import (
+	"fmt"
+	"io"
+	"math"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/cairnrun/cairn/compiler/ir"
+	"github.com/cairnrun/cairn/compiler/load"
+	"github.com/cairnrun/cairn/compiler/match"
+)
+
+// ExplainOptions of Explain. The zero value looks at 2, 3 and 4 ranks.
+type ExplainOptions struct {
+	// Ranks are the numbers of ranks for which places must be safe.
+	Ranks []int
+	// Samples, if not nil, decide which loops are chosen, in place of the count.
+	Samples *Samples
+}
+
+// Explanation says where the checkpoints of a program would go, and why. It is
+// what cairn explain --json prints.
+type Explanation struct {
+	Package    string  `json:"package"`
+	Files      int     `json:"files"`
+	Lines      int     `json:"lines"`
+	Statements float64 `json:"statements"` // of the whole program, as package load counts
+	Accesses   float64 `json:"accesses"`
+	// Ranks is for how many ranks messages were looked at; none if there are no
+	// messages.
+	Ranks []int `json:"ranks,omitempty"`
+	// Loops are those that main reaches, the ranked ones first.
+	Loops []LoopInfo `json:"loops"`
+	// Knee and Gap are how many loops are before them.
+	Knee int `json:"knee"`
+	Gap  int `json:"gap"`
+	// Given is what was taken to be the same on all ranks.
+	Given    []string `json:"given,omitempty"`
+	Assumed  int      `json:"assumed"` // conditions in which an error is taken to be nil
+	Warnings []string `json:"warnings,omitempty"`
+	Phases   []Time   `json:"phases"`
+
+	curve string
+}
+
+// LoopInfo is what there is to say of a loop.
+type LoopInfo struct {
+	File     string   `json:"file"`
+	Line     int      `json:"line"`
+	Function string   `json:"function"`
+	Rank     int      `json:"rank,omitempty"` // from 1; 0: it is not ranked
+	S        float64  `json:"s"`
+	A        float64  `json:"a"`
+	H        *float64 `json:"h,omitempty"` // none: infinite
+	Chosen   bool     `json:"chosen"`
+	Why      string   `json:"why"`
+	// Messages is safe, unsafe or unknown, for the beginning of its body; empty if
+	// it is not chosen or the program has no messages.
+	Messages string   `json:"messages,omitempty"`
+	Because  []string `json:"because,omitempty"`
+	// Goroutines are those that may be alive there.
+	Goroutines []string `json:"goroutines,omitempty"`
+}
+
+// Time is how long a phase took.
+type Time struct {
+	Name    string  `json:"name"`
+	Seconds float64 `json:"seconds"`
+}
+
+// Explain chooses the loops of a program and looks at what is under way there.
+func Explain(p *Program, o ExplainOptions) *Explanation {
+	e := &Explanation{Package: p.Package, Files: p.Files, Lines: p.Lines, Assumed: p.Assumed, Warnings: slices.Clone(p.Warnings)}
+	for _, ph := range p.Phases {
+		e.Phases = append(e.Phases, Time{ph.Name, ph.Took.Seconds()})
+	}
+	begin := time.Now()
+	phase := func(name string) {
+		now := time.Now()
+		e.Phases = append(e.Phases, Time{name, now.Sub(begin).Seconds()})
+		begin = now
+	}
+	r := load.Measure(p.Program)
+	how := load.Options{Points: p.Points, Skip: p.Skip}
+	if o.Samples != nil {
+		how.Profile = o.Samples.shares(p)
+	}
+	c := r.Choose(how)
+	phase("load")
+	e.Statements, e.Accesses = r.S, r.A
+	e.Knee, e.Gap, e.curve = c.Candidates, c.Kept, c.Curve()
+	e.Warnings = append(e.Warnings, c.Warnings...)
+	alive := newAlive(p.Program)
+	var found *match.Result
+	if r.Comm > 0 && len(c.Chosen()) > 0 {
+		e.Ranks = o.Ranks
+		if len(e.Ranks) == 0 {
+			e.Ranks = []int{2, 3, 4}
+		}
+		found = match.Analyse(p.Program, match.Options{Ranks: e.Ranks, Uniform: true})
+		for _, g := range found.Given {
+			e.Given = append(e.Given, g.String())
+		}
+		phase("messages")
+	}
+	for _, v := range c.Loops {
+		l := LoopInfo{File: v.File, Line: v.Line, Function: v.Proc.Name, S: v.S, A: v.A, Chosen: v.Chosen, Why: v.Why,
+			Rank: slices.Index(c.Ranked, v.Loop) + 1}
+		if !math.IsInf(v.H, 0) {
+			h := v.H
+			l.H = &h
+		}
+		if v.Chosen {
+			l.Goroutines = alive.at(v.Loop)
+			if found != nil {
+				verdict := found.Body(v.Stmt)
+				l.Messages = verdict.Kind.String()
+				for _, b := range verdict.Because {
+					l.Because = append(l.Because, b.String())
+				}
+			}
+		}
+		e.Loops = append(e.Loops, l)
+	}
+	return e
+}
+
+// Text writes an explanation for people: with all there is or with the ranked
+// loops only, with times or without.
+func (e *Explanation) Text(w io.Writer, all, times bool) error {
+	var b strings.Builder
+	ranked, chosen := 0, 0
+	for _, l := range e.Loops {
+		if l.Rank > 0 {
+			ranked++
+		}
+		if l.Chosen {
+			chosen++
+		}
+	}
+	fmt.Fprintf(&b, "%s: %s in %s; %s, of which %d are ranked and %d chosen\n", e.Package,
+		many(e.Lines, "line"), many(e.Files, "file"), many(len(e.Loops), "loop"), ranked, chosen)
+	fmt.Fprintf(&b, "main and what it calls count %.6g statements and %.6g accesses\n", e.Statements, e.Accesses)
+	if chosen > 0 {
+		b.WriteString("\nPoints would be at the beginning of each round of\n")
+	}
+	for _, l := range e.Loops {
+		if l.Chosen {
+			e.chosen(&b, l)
+		}
+	}
+	b.WriteString("\nLoops\n")
+	t := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
+	fmt.Fprintf(t, "  \trank\tloop\tfunction\ts\ta\th\n")
+	for _, l := range e.Loops {
+		if l.Rank == 0 && !l.Chosen && !all {
+			continue
+		}
+		mark, rank, h := " ", "-", "-"
+		if l.Chosen {
+			mark = "*"
+		}
+		if l.Rank > 0 {
+			rank = fmt.Sprint(l.Rank)
+		}
+		if l.H != nil {
+			h = fmt.Sprintf("%.4f", *l.H)
+		}
+		fmt.Fprintf(t, "%s\t%s\t%s:%d\t%s\t%.6g\t%.6g\t%s\n", mark, rank, l.File, l.Line, l.Function, l.S, l.A, h)
+	}
+	t.Flush()
+	if all {
+		b.WriteString("\nWhy\n")
+		for _, l := range e.Loops {
+			fmt.Fprintf(&b, "  %s:%d: %s\n", l.File, l.Line, l.Why)
+		}
+	}
+	if ranked > 1 {
+		b.WriteString("\nh\n" + e.curve)
+	}
+	if len(e.Ranks) > 0 {
+		b.WriteString("\nMessages were looked at for " + numbers(e.Ranks) + " ranks, in runs without errors")
+		if len(e.Given) > 0 {
+			b.WriteString(".\nThese were taken to be the same on all ranks:\n")
+			for i, g := range e.Given {
+				if i == 5 && len(e.Given) > 6 && !all {
+					fmt.Fprintf(&b, "  and %d more, which --all shows\n", len(e.Given)-i)
+					break
+				}
+				b.WriteString("  " + g + "\n")
+			}
+		} else {
+			b.WriteString(".\n")
+		}
+	}
+	if len(e.Warnings) > 0 {
+		b.WriteString("\nWarnings\n")
+		for _, s := range e.Warnings {
+			b.WriteString("  " + s + "\n")
+		}
+	}
+	if times {
+		b.WriteString("\nTimes\n")
+		for _, p := range e.Phases {
+			fmt.Fprintf(&b, "  %-22s %8.3f s\n", p.Name, p.Seconds)
+		}
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+func (e *Explanation) chosen(b *strings.Builder, l LoopInfo) {
+	fmt.Fprintf(b, "  %s:%d in %s\n", l.File, l.Line, l.Function)
+	fmt.Fprintf(b, "    %s\n", l.Why)
+	switch l.Messages {
+	case "safe":
+		b.WriteString("    messages: safe, none is under way there\n")
+	case "unsafe":
+		b.WriteString("    messages: unsafe; a checkpoint there is taken on request, messages in flight are saved with it\n")
+	case "unknown":
+		b.WriteString("    messages: unknown; a checkpoint there is taken on request, messages in flight are saved with it\n")
+	}
+	for _, s := range l.Because {
+		fmt.Fprintf(b, "      %s\n", s)
+	}
+	if len(l.Goroutines) > 0 {
+		b.WriteString("    goroutines that may be alive there:\n")
+	}
+	for _, s := range l.Goroutines {
+		fmt.Fprintf(b, "      %s\n", s)
+	}
+}
+
+func many(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return fmt.Sprintf("%d %ss", n, what)
+}
+
+func numbers(list []int) string {
+	var s []string
+	for _, n := range list {
+		s = append(s, fmt.Sprint(n))
+	}
+	if n := len(s); n > 1 {
+		return strings.Join(s[:n-1], ", ") + " and " + s[n-1]
+	}
+	return strings.Join(s, "")
+}
+
+// alive knows which goroutines there are.
+type alive struct {
+	launches []launched
+}
+
+// launched is a go statement.
+type launched struct {
+	*ir.Launch
+	in      *ir.Proc
+	loops   []*ir.Loop // around it
+	join    *ir.Join   // that follows it in the same procedure, or nil
+	between []ir.Stmt  // from one to the other
+}
+
+func newAlive(p *ir.Program) *alive {
+	a := new(alive)
+	for _, q := range p.Procs {
+		a.collect(q, q.Body, nil, nil)
+	}
+	return a
+}
+
+// collect finds the launches in a list, which rest follows.
+func (a *alive) collect(in *ir.Proc, list []ir.Stmt, loops []*ir.Loop, rest [][]ir.Stmt) {
+	for i, s := range list {
+		after := append(rest[:len(rest):len(rest)], list[i+1:])
+		switch s := s.(type) {
+		case *ir.If:
+			a.collect(in, s.Then, loops, after)
+			a.collect(in, s.Else, loops, after)
+		case *ir.Switch:
+			for _, c := range s.Cases {
+				a.collect(in, c.Body, loops, after)
+			}
+		case *ir.Loop:
+			a.collect(in, s.Init, loops, after)
+			a.collect(in, s.Body, append(loops[:len(loops):len(loops)], s), after)
+		case *ir.Launch:
+			l := launched{Launch: s, in: in, loops: loops}
+			for i := len(after) - 1; i >= 0 && l.join == nil && s.Group != nil; i-- {
+				for _, t := range after[i] {
+					if l.join = joins(t, s.Group); l.join != nil {
+						break
+					}
+					l.between = append(l.between, t)
+				}
+			}
+			a.launches = append(a.launches, l)
+		}
+	}
+}
+
+// joins returns the join of a group that s is, or begins with.
+func joins(s ir.Stmt, group *ir.Var) *ir.Join {
+	switch s := s.(type) {
+	case *ir.Join:
+		if s.Group == group {
+			return s
+		}
+	case *ir.If: // one that only hides a statement from the count
+		if c, ok := s.Cond.(ir.Const); ok && c.Value == 1 && len(s.Then) == 1 && len(s.Else) == 0 {
+			return joins(s.Then[0], group)
+		}
+	}
+	return nil
+}
+
+// from returns all procedures that a list leads to.
+func (a *alive) from(list []ir.Stmt) map[*ir.Proc]bool {
+	seen := make(map[*ir.Proc]bool)
+	var todo []*ir.Proc
+	add := func(list []ir.Stmt) {
+		each(list, func(s ir.Stmt) {
+			for _, q := range callees(s) {
+				if !seen[q] {
+					seen[q] = true
+					todo = append(todo, q)
+				}
+			}
+		})
+	}
+	add(list)
+	for len(todo) > 0 {
+		p := todo[len(todo)-1]
+		todo = todo[:len(todo)-1]
+		add(p.Body)
+	}
+	return seen
+}
+
+// at returns the goroutines that may be alive when a round of l begins.
+func (a *alive) at(l *load.Loop) (list []string) {
+	for _, w := range a.launches {
+		name := "a function"
+		var inside map[*ir.Proc]bool
+		if w.Proc != nil {
+			name = w.Proc.Name
+			inside = a.from([]ir.Stmt{w.Launch})
+		}
+		at := fmt.Sprintf("%s, started at %s", name, w.Pos)
+		switch {
+		case inside[l.Proc]:
+			list = append(list, at+": the loop itself runs there")
+		case w.join == nil:
+			if before(l, w) {
+				continue
+			}
+			list = append(list, at+", which nothing here waits for")
+		default:
+			during := a.from(w.between)[l.Proc]
+			each(w.between, func(s ir.Stmt) { during = during || s == ir.Stmt(l.Stmt) })
+			// A round begins with the goroutines of the last one.
+			joined := false
+			each(l.Stmt.Body, func(s ir.Stmt) { joined = joined || s == ir.Stmt(w.join) })
+			if slices.Contains(w.loops, l.Stmt) && !joined {
+				during = true
+			}
+			if during {
+				list = append(list, fmt.Sprintf("%s, until %s", at, w.join.Pos))
+			}
+		}
+	}
+	return list
+}
+
+// before says whether l ends before w is started.
+func before(l *load.Loop, w launched) bool {
+	if l.Proc != w.in {
+		return false
+	}
+	for o := l; o != nil; o = o.Outer {
+		if slices.Contains(w.loops, o.Stmt) {
+			return false
+		}
+	}
+	p, q := l.Pos, w.Pos
+	return p.File == q.File && (p.Line < q.Line || p.Line == q.Line && p.Col < q.Col)
+}

@@ -1,0 +1,147 @@
+package golang
+
+import (
+	"fmt"
+	"go/ast"
+	"go/token"
+	"go/types"
+
+	"golang.org/x/tools/go/callgraph"
+	"golang.org/x/tools/go/callgraph/rta"
+	"golang.org/x/tools/go/callgraph/vta"
+	"golang.org/x/tools/go/ssa"
+)
+
+// graph says where dynamic calls lead to.
+type graph struct {
+	// sites has the callees of every call: by the position of its opening
+	// parenthesis, or of its go or defer.
+	sites map[token.Pos][]callee
+	// failed: there is no graph, and callees are found by their types.
+	failed   bool
+	warnings []string
+}
+
+// callee is a function with or without source.
+type callee struct {
+	obj *types.Func  // of a declaration, nil for a literal
+	lit *ast.FuncLit // or nil
+}
+
+// resolve builds the call graph. A program that it can't be built for is lowered
+// all the same.
+func resolve(ld *loader) (g *graph) {
+	g = &graph{sites: make(map[token.Pos][]callee)}
+	defer func() {
+		if p := recover(); p != nil {
+			g.failed = true
+			g.warnings = append(g.warnings, fmt.Sprintf("the call graph could not be built (%v): dynamic calls are taken to lead to all that their types allow", p))
+		}
+	}()
+	prog := ssa.NewProgram(ld.fset, ssa.InstantiateGenerics)
+	seen := make(map[*types.Package]bool)
+	for _, s := range ld.sources {
+		seen[s.types] = true
+	}
+	var add func(list []*types.Package)
+	add = func(list []*types.Package) {
+		for _, p := range list {
+			if !seen[p] {
+				seen[p] = true
+				prog.CreatePackage(p, nil, nil, true)
+				add(p.Imports())
+			}
+		}
+	}
+	var main *ssa.Package
+	for _, s := range ld.sources {
+		add(s.types.Imports())
+		p := prog.CreatePackage(s.types, s.files, s.info, true)
+		if s == ld.main {
+			main = p
+		}
+	}
+	prog.Build()
+	if main == nil || main.Func("main") == nil {
+		return g
+	}
+	reach := reachable(main)
+	funcs := make(map[*ssa.Function]bool)
+	for f := range reach.Reachable {
+		if len(f.Blocks) > 0 {
+			funcs[f] = true
+		}
+	}
+	// Types and functions that come out of a library are seen only by the coarser
+	// of the two.
+	g.collect(vta.CallGraph(funcs, reach.CallGraph), nil)
+	fine := make(map[token.Pos]bool)
+	for pos := range g.sites {
+		fine[pos] = true
+	}
+	g.collect(reach.CallGraph, fine)
+	return g
+}
+
+// reachable is rapid type analysis, where functions whose address is taken are
+// reached too: a library may call them.
+func reachable(main *ssa.Package) *rta.Result {
+	roots := []*ssa.Function{main.Func("init"), main.Func("main")}
+	in := map[*ssa.Function]bool{}
+	for {
+		r := rta.Analyze(roots, true)
+		more := false
+		for f := range r.Reachable {
+			for _, b := range f.Blocks {
+				for _, i := range b.Instrs {
+					for _, op := range i.Operands(nil) {
+						t, ok := (*op).(*ssa.Function)
+						if !ok || in[t] || len(t.Blocks) == 0 {
+							continue
+						}
+						if _, ok := r.Reachable[t]; !ok {
+							in[t], more = true, true
+							roots = append(roots, t)
+						}
+					}
+				}
+			}
+		}
+		if !more {
+			return r
+		}
+	}
+}
+
+// collect adds the calls of a graph, but for those in done. Some are dynamic only
+// in the source.
+func (g *graph) collect(cg *callgraph.Graph, done map[token.Pos]bool) {
+	for _, n := range cg.Nodes {
+		for _, e := range n.Out {
+			if e.Site == nil || !e.Site.Pos().IsValid() || done[e.Site.Pos()] {
+				continue
+			}
+			g.add(e.Site.Pos(), e.Callee.Func)
+		}
+	}
+}
+
+func (g *graph) add(pos token.Pos, f *ssa.Function) {
+	if o := f.Origin(); o != nil {
+		f = o
+	}
+	var c callee
+	if lit, ok := f.Syntax().(*ast.FuncLit); ok {
+		c.lit = lit
+	} else if obj, ok := f.Object().(*types.Func); ok {
+		c.obj = obj.Origin()
+	} else {
+		return
+	}
+	for _, have := range g.sites[pos] {
+		if have == c {
+			return
+		}
+	}
+	g.sites[pos] = append(g.sites[pos], c)
+}
