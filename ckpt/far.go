@@ -158,7 +158,7 @@ func (c *copying) assign(i int, runs []farRun, h *history) int64 {
 		}
 		same := old != nil && unwritten(h.runs, r) // it is as it was
 		if r.at.Host != nil {
-			c.assignStill(i, r, same)
+			c.assignStill(i, r, same, h)
 			continue
 		}
 		t := c.task(r.at.Device)
@@ -176,15 +176,18 @@ func (c *copying) assign(i int, runs []farRun, h *history) int64 {
 				t.take = append(t.take, e)
 				c.marks[d.First+k] = MarkStaged
 				bytes += d.Block
+				c.expected += d.Block
 			}
 		case old != nil && h.changed >= 0 && h.changed <= dense:
 			e := extent(r.lo, r.hi)
 			e.windows = c.s.anticipated(d.Path, h, r)
 			t.look = append(t.look, e)
 			bytes += int64(h.changed*float64(r.at.Len)) + d.Block
+			c.expect(i, r.at.Len, h)
 		default:
 			t.take = append(t.take, extent(r.lo, r.hi))
 			bytes += r.at.Len
+			c.expect(i, r.at.Len, h)
 		}
 	}
 	return bytes

@@ -142,16 +142,21 @@ func (s *Saver) Reserve(img *graph.Image) {
 }
 
 // grow makes staging memory for bytes of the program's, for every copier to
-// fill some, and for what is drained from devices.
+// fill some, and for what is drained from devices. A drain has two segments
+// even if the program's own memory took all that the bound allows before.
 func (s *Saver) grow(near, far int64) error {
-	n := ring(far)
-	if n > 0 {
-		n = min(n, max(1, s.limit/2))
+	rings := 0 // that there are; what was made stays
+	for _, m := range s.staging.RingMaps() {
+		rings += len(m) / mem.SegmentSize
+	}
+	if n := ring(far); n > 0 {
+		n = min(n, max(s.limit-(s.staging.Len()-rings), 2), max(s.limit/2, 1))
 		if err := s.staging.GrowRing(n); err != nil {
 			return err
 		}
+		rings = max(rings, n)
 	}
-	err := s.staging.Grow(min(int(near/mem.SegmentSize)+copiers()+1, max(1, s.limit-n)))
+	err := s.staging.Grow(min(int(near/mem.SegmentSize)+copiers()+1, max(1, s.limit-rings)))
 	if w, ok := s.writer.(interface{ share() error }); ok && err == nil {
 		err = w.share()
 	}
@@ -184,6 +189,9 @@ func (s *Saver) Collect(r Result) {
 		}
 		clear(h.dirty)
 		h.runs = c.runs[i]
+		for k := range h.runs { // the memory is the program's, and may be given back
+			h.runs[k].at = mem.Place{Version: h.runs[k].at.Version}
+		}
 		if share := c.changed[i]; share >= 0 {
 			h.changed = share
 		}
@@ -286,7 +294,7 @@ func (s *Saver) Save(ctx context.Context, img *graph.Image, files []FileEntry, n
 		Previous: s.prev, WriteFirst: c.writeFirst,
 	}
 	if c.writeFirst && s.opts.Compression == None {
-		job.Estimate = c.bytes + c.farBytes + c.stillBytes
+		job.Estimate = c.bytes + c.expected
 	}
 	tail := Tail{Marks: c.marks, Inline: c.inline(), Sync: writtenFiles(files)}
 	begin := sync.OnceFunc(func() { s.writer.Begin(job) })
@@ -369,7 +377,7 @@ type copying struct {
 	far        []*farTask // … and what is on devices
 	farBytes   int64
 	still      []stillRun // what is in host memory and need not be copied at once
-	stillBytes int64
+	expected   int64      // bytes of both that are probably stored
 	runs       [][]farRun // per dataset, of what is on devices
 	after      *leaving   // what the save after this one moves
 	changed    []float64  // per dataset, the share of blocks that differ from the previous set

@@ -20,18 +20,27 @@ type stillRun struct {
 
 // assignStill takes a run of host memory that stands still. same: it is as it
 // was in the previous set.
-func (c *copying) assignStill(i int, r farRun, same bool) {
+func (c *copying) assignStill(i int, r farRun, same bool, h *history) {
 	d := &c.l.datasets[i]
 	if !same {
 		c.still = append(c.still, stillRun{dataset: i, lo: r.lo, hi: r.hi, data: r.at.Host, hold: r.at.Still})
-		c.stillBytes += r.at.Len
+		c.expect(i, r.at.Len, h)
 		return
 	}
 	for _, k := range c.leave.of(d, r.lo, r.hi) {
 		data := r.at.Host[int64(k-r.lo)*d.Block:][:d.blockLen(k)]
 		c.still = append(c.still, stillRun{dataset: i, lo: k, hi: k + 1, data: data, digest: &c.old[i][k].Digest, hold: r.at.Still})
-		c.stillBytes += int64(len(data))
+		c.expected += int64(len(data))
 	}
+}
+
+// expect counts n bytes of a dataset that may have changed, as far as they
+// probably have: a disk must not seem full that has room for that.
+func (c *copying) expect(i int, n int64, h *history) {
+	if c.old[i] != nil {
+		n = int64(max(h.changed, 0) * float64(n))
+	}
+	c.expected += n
 }
 
 // holdStill keeps the memory from being changed, until release.

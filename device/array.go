@@ -208,13 +208,17 @@ func (a *Array[T]) Prefer(d *Device) {
 
 // Free gives the memory on devices and on the host back at once, that of all
 // views. What Data returned stays as it is. Without it the memory is given
-// back some time after the last view is gone.
+// back some time after the last view is gone. Memory that was brought with Raw
+// is not used any more when it returns.
 func (a *Array[T]) Free() {
 	m, err := a.lock()
 	if err != nil {
 		return
 	}
 	defer m.mu.Unlock()
+	if m.raw != nil {
+		m.quiet(nil, 0, m.size, true) // the program may give its memory back now
+	}
 	m.free()
 }
 

@@ -309,7 +309,7 @@ func (e *Engine) put(s *scratch) {
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if e.closed || len(e.idle) >= 4 {
+	if e.closed || len(e.idle) >= 16 {
 		s.free()
 		return
 	}

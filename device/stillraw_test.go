@@ -1,0 +1,150 @@
+package device
+
+import (
+	"bytes"
+	"math/rand/v2"
+	"testing"
+	"time"
+	"unsafe"
+)
+
+// TestStillRaw: the program may give its own memory back when the array that
+// was made of it is freed, so that waits for a checkpoint which reads there.
+func TestStillRaw(t *testing.T) {
+	d := discrete(t, 0, 0)
+	p := heap[byte](4000)
+	a, err := rawOn[uint32]([]*Device{d}, uintptr(unsafe.Pointer(&p[0])), []int{1000})
+	must(t, err)
+	nothing := NewKernel("", "nothing", func(*Work) {})
+	must(t, d.Launch(nothing, Size{1}, In(a)))
+	places, err := a.h.m.Places(0, 4000)
+	if err != nil || len(places) != 1 || places[0].Still == nil {
+		t.Fatal(places, err)
+	}
+	release := places[0].Still()
+	freed := make(chan struct{})
+	go func() {
+		a.Free()
+		close(freed)
+	}()
+	select {
+	case <-freed:
+		t.Error("the memory is the program's again while a checkpoint reads it")
+	case <-time.After(20 * time.Millisecond): // it should never come
+	}
+	release()
+	<-freed
+}
+
+// TestStillAlways: whatever is done with an array, bytes that a checkpoint
+// holds stay as they are, and all goes on when it lets go.
+func TestStillAlways(t *testing.T) {
+	far := discrete(t, 0, 0)
+	near := shared(t, 1)
+	const n = 64 // elements
+	inc := NewKernel("", "inc", func(w *Work) {
+		x := Slice[uint32](w, 0)
+		for i, hi := w.Range(0); i < min(hi, len(x)); i++ {
+			x[i]++
+		}
+	})
+	for seed := range uint64(60) {
+		r := rand.New(rand.NewPCG(seed, 7))
+		a := New[uint32](n)
+		view := func() *Array[uint32] {
+			lo := r.IntN(n)
+			return a.Rows(lo, lo+1+r.IntN(n-lo))
+		}
+		type op struct {
+			name string
+			do   func() error
+		}
+		pick := func(free bool) op {
+			v, word := view(), r.Uint32()
+			size := v.hi - v.lo
+			fill := func(p []byte) {
+				for i := range p {
+					p[i] = byte(word) + byte(i)
+				}
+			}
+			ops := []op{
+				{"Data", func() error {
+					p, err := v.Data()
+					for i := range p {
+						p[i] = word
+					}
+					return err
+				}},
+				{"Read", func() error { _, err := v.Read(); return err }},
+				{"far in", func() error { return far.Launch(inc, Size{1}, InOut(New[uint32](1)), In(v)) }},
+				{"far", func() error { return far.Launch(inc, Size{n}, InOut(v)) }},
+				{"near", func() error { return near.Launch(inc, Size{n}, InOut(v)) }},
+				{"Fill", func() error {
+					p := make([]byte, size)
+					fill(p)
+					return a.h.m.Fill(v.lo, p)
+				}},
+				{"Target", func() error {
+					p, err := a.h.m.Target(v.lo, v.hi)
+					fill(p)
+					return err
+				}},
+				{"evict", func() error { far.evict(nil, false); return nil }},
+				{"prefer", func() error { v.Prefer(near); return nil }},
+				{"Free", func() error { a.Free(); return nil }},
+			}
+			if !free {
+				ops = ops[:len(ops)-1]
+			}
+			return ops[r.IntN(len(ops))]
+		}
+		for range 4 + r.IntN(8) {
+			must(t, pick(false).do())
+		}
+		places, err := a.h.m.Places(0, 4*n)
+		must(t, err)
+		var held, were [][]byte
+		var release []func()
+		for _, p := range places {
+			if p.Still != nil {
+				held, were = append(held, p.Host), append(were, bytes.Clone(p.Host))
+				release = append(release, p.Still())
+			}
+		}
+		var names []string
+		todo := make([]op, 4)
+		for i := range todo {
+			todo[i] = pick(i == len(todo)-1)
+			names = append(names, todo[i].name)
+		}
+		done := make(chan error, 1)
+		go func() {
+			for _, o := range todo {
+				if err := o.do(); err != nil {
+					done <- err
+					return
+				}
+			}
+			done <- nil
+		}()
+		ended := false
+		select {
+		case err := <-done:
+			must(t, err)
+			ended = true
+		case <-time.After(5 * time.Millisecond):
+		}
+		for i := range held {
+			if !bytes.Equal(held[i], were[i]) {
+				t.Fatalf("seed %d: %v changed bytes that a checkpoint reads", seed, names)
+			}
+			release[i]()
+		}
+		if !ended {
+			must(t, <-done)
+		}
+		if !a.h.m.freed {
+			must(t, a.h.m.sound())
+		}
+	}
+}
