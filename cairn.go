@@ -123,7 +123,7 @@ type Saved struct {
 	State   int64         // bytes of the state
 	Written int64         // bytes of the file
 	Held    time.Duration // the program was held
-	Took    time.Duration // until it was safe
+	Took    time.Duration // from when the writer began, until it was safe
 }
 
 // Run is a program's connection to its checkpoints. Except for Request, its
@@ -274,7 +274,8 @@ const (
 	// older program: it keeps the value it has.
 	Optional How = 1 << iota
 	// Fixed demands that a slice (or a slice of slices) has in the set the
-	// lengths that it has in the program when Restore is called.
+	// lengths that it has in the program when Restore is called, and an array
+	// of a device (device.Array) its dimensions.
 	Fixed
 )
 
@@ -326,8 +327,8 @@ func (p *Run) protect(name string, v any, how []How) error {
 		}
 	}
 	for _, h := range how {
-		if h&Fixed != 0 && reflect.TypeOf(v).Elem().Kind() != reflect.Slice {
-			return errors.New("Fixed is for slices; protect the slices inside as variables of their own to fix their lengths")
+		if _, ok := v.(shaped); h&Fixed != 0 && !ok && reflect.TypeOf(v).Elem().Kind() != reflect.Slice {
+			return errors.New("Fixed is for slices and arrays of devices; protect the slices inside as variables of their own to fix their lengths")
 		}
 		p.how[name] |= h
 	}

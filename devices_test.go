@@ -1,6 +1,7 @@
 package cairn
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -508,5 +509,30 @@ func TestArrayDims(t *testing.T) {
 	Protect(p, "a", &narrow)
 	if _, err := p.Restore(ctx); !errors.Is(err, ErrMismatch) || !strings.Contains(err.Error(), `"a"`) || !strings.Contains(err.Error(), "float32") {
 		t.Errorf("other elements: %v", err)
+	}
+}
+
+// TestFixedArray refuses a set whose array has other dimensions, if asked to.
+func TestFixedArray(t *testing.T) {
+	dir := t.TempDir()
+	for i, dims := range [][]int{{4, 5}, {4, 5}, {5, 4}} {
+		a := device.New[float32](dims...)
+		p, err := Open(context.Background(), Options{Dir: dir})
+		if err != nil {
+			t.Fatal(err)
+		}
+		Protect(p, "a", a, Fixed)
+		ok, err := p.Restore(context.Background())
+		switch {
+		case i == 2 && !errors.Is(err, ErrMismatch):
+			t.Errorf("other dimensions: %v, %v", ok, err)
+		case i < 2 && (err != nil || ok != (i == 1)):
+			t.Errorf("%d: %v, %v", i, ok, err)
+		case i == 0:
+			if err := p.Checkpoint(context.Background()); err != nil {
+				t.Error(err)
+			}
+		}
+		p.Close()
 	}
 }

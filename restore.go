@@ -300,11 +300,18 @@ func (p *Run) match(img *graph.Image) ([]graph.Root, error) {
 	return roots, errors.Join(errs...)
 }
 
+// shaped is a variable that has dimensions.
+type shaped interface{ Dims() []int }
+
 // fixedShapes returns the lengths of the variables that are Fixed.
 func (p *Run) fixedShapes() map[string]string {
 	out := make(map[string]string)
 	for _, r := range p.roots {
 		if p.how[r.Name]&Fixed == 0 {
+			continue
+		}
+		if a, ok := r.Ptr.(shaped); ok {
+			out[r.Name] = fmt.Sprint(a.Dims())
 			continue
 		}
 		var lens []int

@@ -44,7 +44,26 @@ var (
 	ErrBuild = driver.ErrBuild
 )
 
-// Work is what a kernel in Go is given, see NewKernel.
+// Work is what a kernel in Go is given: a part of the work items, for which it
+// loops, and the arguments. It is called for several parts at a time.
+//
+//	w.Range(d) (lo, hi int)   // the part's items in dimension d: lo ≤ i < hi
+//	w.Global, w.Local         // [3]int: items of the launch, and of a group
+//	Slice[T](w, i) []T        // argument i, an array or local memory
+//	Value[T](w, i) T          // argument i, a scalar
+//
+// In two dimensions, for example:
+//
+//	func add(w *device.Work) {
+//		a, b, m := device.Slice[float32](w, 0), device.Slice[float32](w, 1), int(device.Value[int32](w, 2))
+//		xlo, xhi := w.Range(0)
+//		ylo, yhi := w.Range(1)
+//		for y := ylo; y < yhi; y++ {
+//			for x := xlo; x < xhi; x++ {
+//				a[y*m+x] += b[y*m+x]
+//			}
+//		}
+//	}
 type Work = driver.Work
 
 // Slice returns argument i of a kernel in Go, an array or local memory.

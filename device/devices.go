@@ -224,7 +224,7 @@ func named(name string, hosts map[string]int) ([]*Device, error) {
 			return nil, fmt.Errorf("there is no device %q: %w", name, err)
 		}
 	}
-	return nil, fmt.Errorf("there is no device %q; there are %s", name, strings.Join(names(), ", "))
+	return nil, fmt.Errorf("there is no device %q; there are %s; a backend's name (cuda, opencl, host) stands for all of its devices", name, strings.Join(names(), ", "))
 }
 
 // names are the IDs of all devices.
@@ -235,5 +235,5 @@ func names() []string {
 			out = append(out, d.info.ID)
 		}
 	}
-	return append(out, "host:0 and more of these")
+	return append(out, "host:0 (as many as are named)")
 }

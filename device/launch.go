@@ -43,7 +43,7 @@ func ranges(g Grid) (global, local [3]int, err error) {
 	global = [3]int{1, 1, 1}
 	for i, n := range size {
 		if n <= 0 || group != nil && group[i] <= 0 {
-			return global, local, fmt.Errorf("a launch of %v items in groups of %v", size, group)
+			return global, local, fmt.Errorf("a launch of %v items in groups of %v: all sizes are at least 1", size, group)
 		}
 		global[i] = n
 	}
@@ -93,7 +93,8 @@ func Local[T any](n int) Arg { return Arg{local: n * int(unsafe.Sizeof(*new(T)))
 
 // Launch runs a kernel on the device, after everything that was launched on it
 // before, and after what its arguments need: they are brought to the device
-// first. It does not wait for the kernel. Arguments are what In, Out, InOut
+// first. It does not wait for the kernel, unless the device is some 100 ms of
+// launches behind. Arguments are what In, Out, InOut
 // and Local return, and int32, uint32, int64, uint64, float32 and float64. An
 // array that is written may not overlap another one of the same launch, except
 // that the same one may be given twice.
@@ -101,6 +102,9 @@ func Local[T any](n int) Arg { return Arg{local: n * int(unsafe.Sizeof(*new(T)))
 // A kernel may fail after Launch has returned. The error then comes from a
 // later call; arrays that it wrote can't be read any more.
 func (d *Device) Launch(k *Kernel, size Grid, args ...any) error {
+	if k == nil {
+		return fmt.Errorf("launch on %v: the kernel is nil: make one with NewKernel", d)
+	}
 	err := d.doLaunch(k, size, args)
 	runtime.KeepAlive(args)
 	if err != nil {
@@ -121,6 +125,7 @@ func (d *Device) doLaunch(k *Kernel, size Grid, args []any) error {
 	if err != nil {
 		return err
 	}
+	d.pace.keep(d)
 	list := make([]driver.Arg, len(args))
 	var values []byte // of scalars, 8 bytes each
 	var few [8]Arg

@@ -35,6 +35,7 @@ type Device struct {
 	buffers  map[*buffer]struct{}
 	engine   *side
 
+	pace    pace
 	bounces bounces
 	in, out atomic.Int64
 }

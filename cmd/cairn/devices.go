@@ -5,6 +5,7 @@ import (
 	"flag"
 	"fmt"
 	"maps"
+	"os"
 	"slices"
 	"time"
 
@@ -53,6 +54,7 @@ type deviceInfo struct {
 
 type devicesDocument struct {
 	Devices []deviceInfo      `json:"devices"`
+	LeftOut []string          `json:"leftOut,omitempty"` // there, but not taken unless named
 	Missing map[string]string `json:"missing,omitempty"`
 }
 
@@ -79,6 +81,14 @@ func devices(c *call, test bool) error {
 		}
 		doc.Devices = append(doc.Devices, row)
 	}
+	if len(c.args) == 0 && os.Getenv("CAIRN_DEVICES") == "" {
+		others, _ := device.Open("opencl") // the others are always taken
+		for _, d := range others {
+			if !slices.Contains(devs, d) {
+				doc.LeftOut = append(doc.LeftOut, d.String())
+			}
+		}
+	}
 	for name, err := range device.Missing() {
 		doc.Missing[name] = err.Error()
 	}
@@ -104,11 +114,18 @@ func (doc *devicesDocument) print(c *call, test bool) {
 		if test && d.Error != "" {
 			row = append(row, "failed: "+d.Error)
 		} else if test {
-			row = append(row, fmt.Sprintf("passed; %.1f GB/s in, %.1f out", d.In, d.Out))
+			speed := fmt.Sprintf("; %.1f GB/s in, %.1f out", d.In, d.Out)
+			if d.Backend == "host" { // nothing is copied
+				speed = ""
+			}
+			row = append(row, "passed"+speed)
 		}
 		t.row(row...)
 	}
 	t.flush()
+	for _, name := range doc.LeftOut {
+		c.printf("left out: %s; name it, or its backend, to use it\n", name)
+	}
 	for _, name := range slices.Sorted(maps.Keys(doc.Missing)) {
 		some := slices.ContainsFunc(doc.Devices, func(d deviceInfo) bool { return d.Backend == name })
 		c.printf("%s %s: %s\n", map[bool]string{false: "no", true: "not all of"}[some], name, doc.Missing[name])

@@ -1,0 +1,37 @@
+package device
+
+import (
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/cairnrun/cairn/device/host"
+)
+
+// A program does not run ahead of a slow device by more than a few batches.
+func TestPace(t *testing.T) {
+	d, err := Use(host.New(host.Options{}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var done atomic.Int64
+	slow := NewKernel("", "slow", func(*Work) {
+		time.Sleep(500 * time.Microsecond) // it is what a kernel does: take time
+		done.Add(1)
+	})
+	a := New[uint32](16)
+	const launches = 400
+	most := int64(0)
+	for i := range int64(launches) {
+		if err := d.Launch(slow, Size{1}, InOut(a)); err != nil {
+			t.Fatal(err)
+		}
+		most = max(most, i+1-done.Load())
+	}
+	if err := d.Finish(); err != nil {
+		t.Fatal(err)
+	}
+	if done.Load() != launches || most > 4*firstBatch {
+		t.Errorf("%d of %d kernels ran; the program was up to %d ahead", done.Load(), launches, most)
+	}
+}
