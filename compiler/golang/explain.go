@@ -325,7 +325,7 @@ func (a *alive) from(list []ir.Stmt) map[*ir.Proc]bool {
 	seen := make(map[*ir.Proc]bool)
 	var todo []*ir.Proc
 	add := func(list []ir.Stmt) {
-		each(list, func(s ir.Stmt) {
+		ir.Each(list, func(s ir.Stmt) {
 			for _, q := range callees(s) {
 				if !seen[q] {
 					seen[q] = true
@@ -363,10 +363,10 @@ func (a *alive) at(l *load.Loop) (list []string) {
 			list = append(list, at+", which nothing here waits for")
 		default:
 			during := a.from(w.between)[l.Proc]
-			each(w.between, func(s ir.Stmt) { during = during || s == ir.Stmt(l.Stmt) })
+			ir.Each(w.between, func(s ir.Stmt) { during = during || s == ir.Stmt(l.Stmt) })
 			// A round begins with the goroutines of the last one.
 			joined := false
-			each(l.Stmt.Body, func(s ir.Stmt) { joined = joined || s == ir.Stmt(w.join) })
+			ir.Each(l.Stmt.Body, func(s ir.Stmt) { joined = joined || s == ir.Stmt(w.join) })
 			if slices.Contains(w.loops, l.Stmt) && !joined {
 				during = true
 			}

@@ -41,19 +41,6 @@ func vars(e ir.Expr) (list []*ir.Var) {
 	return list[:len(list):len(list)]
 }
 
-// ranked says whether a rank is in an expression.
-func ranked(e ir.Expr) bool {
-	switch e := e.(type) {
-	case ir.Rank:
-		return true
-	case ir.Unary:
-		return ranked(e.X)
-	case ir.Binary:
-		return ranked(e.X) || ranked(e.Y)
-	}
-	return false
-}
-
 // join is a value that is made of others in a way that is not known.
 func join(list ...ir.Expr) ir.Expr {
 	var u ir.Unknown
@@ -61,7 +48,7 @@ func join(list ...ir.Expr) ir.Expr {
 	for _, e := range list {
 		if e != nil {
 			u.Vars = append(u.Vars, vars(e)...)
-			rank = rank || ranked(e)
+			rank = rank || ir.Ranked(e)
 		}
 	}
 	if rank {

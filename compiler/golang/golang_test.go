@@ -76,7 +76,7 @@ func TestCounts(t *testing.T) {
 
 func loopsOf(p *Program) (list []*ir.Loop) {
 	for _, q := range p.Procs {
-		each(q.Body, func(s ir.Stmt) {
+		ir.Each(q.Body, func(s ir.Stmt) {
 			if l, ok := s.(*ir.Loop); ok {
 				list = append(list, l)
 			}
@@ -143,7 +143,7 @@ func TestKernels(t *testing.T) {
 	p := loadTest(t, "kernels", Options{})
 	var found []*ir.Kernel
 	for _, q := range p.Procs {
-		each(q.Body, func(s ir.Stmt) {
+		ir.Each(q.Body, func(s ir.Stmt) {
 			if k, ok := s.(*ir.Kernel); ok {
 				found = append(found, k)
 			}

@@ -63,7 +63,7 @@ func (l *lowerer) program() *ir.Program {
 	seen := map[*ir.Proc]bool{p.Main: true}
 	p.Procs = []*ir.Proc{p.Main}
 	for i := 0; i < len(p.Procs); i++ {
-		each(p.Procs[i].Body, func(s ir.Stmt) {
+		ir.Each(p.Procs[i].Body, func(s ir.Stmt) {
 			for _, q := range callees(s) {
 				if !seen[q] {
 					seen[q] = true

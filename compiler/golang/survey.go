@@ -529,7 +529,7 @@ func recursive(p *ir.Proc) bool {
 	seen := make(map[*ir.Proc]bool)
 	var visit func(q *ir.Proc) bool
 	visit = func(q *ir.Proc) (found bool) {
-		each(q.Body, func(s ir.Stmt) {
+		ir.Each(q.Body, func(s ir.Stmt) {
 			for _, r := range callees(s) {
 				if r == p {
 					found = true
@@ -542,26 +542,6 @@ func recursive(p *ir.Proc) bool {
 		return found
 	}
 	return visit(p)
-}
-
-// each calls f for all statements of a list, outer ones first.
-func each(list []ir.Stmt, f func(ir.Stmt)) {
-	for _, s := range list {
-		f(s)
-		switch s := s.(type) {
-		case *ir.If:
-			each(s.Then, f)
-			each(s.Else, f)
-		case *ir.Switch:
-			for _, c := range s.Cases {
-				each(c.Body, f)
-			}
-		case *ir.Loop:
-			each(s.Init, f)
-			each(s.Body, f)
-			each(s.Post, f)
-		}
-	}
 }
 
 func callees(s ir.Stmt) []*ir.Proc {

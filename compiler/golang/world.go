@@ -32,7 +32,7 @@ func (l *lowerer) worlds(p *ir.Program) map[types.Object]bool {
 	for changed {
 		changed = false
 		for _, q := range p.Procs {
-			each(q.Body, func(s ir.Stmt) {
+			ir.Each(q.Body, func(s ir.Stmt) {
 				switch s := s.(type) {
 				case *ir.Assign:
 					for i, v := range s.Dst {

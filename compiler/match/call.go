@@ -18,7 +18,7 @@ func (a *analyser) call(c *ir.Call, s *state) []*state {
 		differs := false
 		for _, e := range c.Args {
 			vars(e, func(v *ir.Var) { made = append(made, v) })
-			differs = differs || ranked(e)
+			differs = differs || ir.Ranked(e)
 		}
 		for _, v := range c.Results {
 			x := a.all(anything)
@@ -198,7 +198,7 @@ func (a *analyser) comeBack(c *ir.Call, p *ir.Proc, pi *procInfo, inner []vec, h
 	for _, v := range append(append([]*ir.Var(nil), p.Params...), p.Results...) {
 		mine[v] = true
 	}
-	each(p.Body, func(st ir.Stmt) {
+	ir.Each(p.Body, func(st ir.Stmt) {
 		for _, v := range writes(st) {
 			mine[v] = mine[v] || !v.Global && !v.Shared
 		}

@@ -212,7 +212,7 @@ func (a *analyser) ruin(s *state, r Reason) {
 
 // walk marks all places of list, and of what it calls.
 func (a *analyser) walk(list []ir.Stmt, k Kind, r Reason) {
-	each(list, func(s ir.Stmt) {
+	ir.Each(list, func(s ir.Stmt) {
 		a.note(a.info.places[s], k, "walk", r)
 		switch s := s.(type) {
 		case *ir.Loop:

@@ -25,26 +25,6 @@ type procInfo struct {
 	calls   map[*ir.Proc]bool
 }
 
-// each calls f for all statements of list, outer ones first.
-func each(list []ir.Stmt, f func(ir.Stmt)) {
-	for _, s := range list {
-		f(s)
-		switch s := s.(type) {
-		case *ir.If:
-			each(s.Then, f)
-			each(s.Else, f)
-		case *ir.Switch:
-			for _, c := range s.Cases {
-				each(c.Body, f)
-			}
-		case *ir.Loop:
-			each(s.Init, f)
-			each(s.Body, f)
-			each(s.Post, f)
-		}
-	}
-}
-
 // vars calls f for the variables of e.
 func vars(e ir.Expr, f func(*ir.Var)) {
 	switch e := e.(type) {
@@ -64,19 +44,6 @@ func vars(e ir.Expr, f func(*ir.Var)) {
 			f(v)
 		}
 	}
-}
-
-// ranked says whether e is made of a rank.
-func ranked(e ir.Expr) bool {
-	switch e := e.(type) {
-	case ir.Rank:
-		return true
-	case ir.Unary:
-		return ranked(e.X)
-	case ir.Binary:
-		return ranked(e.X) || ranked(e.Y)
-	}
-	return false
 }
 
 func conds(s ir.Stmt) []ir.Expr {
@@ -117,7 +84,7 @@ func survey(p *ir.Program) *info {
 			return
 		}
 		pi.gotos = wild(pr.Body, nil, 0)
-		each(pr.Body, func(s ir.Stmt) {
+		ir.Each(pr.Body, func(s ir.Stmt) {
 			in.place(s, s.At())
 			for _, v := range writes(s) {
 				pi.writes[v] = true
@@ -324,7 +291,7 @@ func (in *info) relevant(procs []*ir.Proc) {
 	for again := true; again; {
 		again = false
 		for _, pr := range procs {
-			each(pr.Body, func(s ir.Stmt) {
+			ir.Each(pr.Body, func(s ir.Stmt) {
 				for _, e := range conds(s) {
 					again = grow(e, want) || again
 				}
@@ -370,7 +337,7 @@ func (in *info) relevant(procs []*ir.Proc) {
 		for _, v := range pr.Results {
 			once(v)
 		}
-		each(pr.Body, func(s ir.Stmt) {
+		ir.Each(pr.Body, func(s ir.Stmt) {
 			for _, e := range conds(s) {
 				vars(e, once)
 			}
@@ -417,7 +384,7 @@ func (in *info) relevant(procs []*ir.Proc) {
 // deciding says whether what s encloses communicates, or changes a variable that
 // communications depend on.
 func (in *info) deciding(s ir.Stmt) (yes bool) {
-	each([]ir.Stmt{s}, func(t ir.Stmt) {
+	ir.Each([]ir.Stmt{s}, func(t ir.Stmt) {
 		if yes {
 			return
 		}
@@ -447,14 +414,14 @@ func (in *info) actsSelf(s ir.Stmt) bool {
 
 // acts says the same of a list with all that it encloses.
 func (in *info) acts(list []ir.Stmt) (yes bool) {
-	each(list, func(s ir.Stmt) { yes = yes || in.actsSelf(s) })
+	ir.Each(list, func(s ir.Stmt) { yes = yes || in.actsSelf(s) })
 	return yes
 }
 
 // written are the variables that list may change, with all that it calls.
 func (in *info) written(list []ir.Stmt) map[*ir.Var]bool {
 	m := map[*ir.Var]bool{}
-	each(list, func(s ir.Stmt) {
+	ir.Each(list, func(s ir.Stmt) {
 		for _, v := range writes(s) {
 			m[v] = true
 		}
@@ -480,12 +447,12 @@ func (in *info) taint(procs []*ir.Proc) {
 			}
 		}
 		bad := func(e ir.Expr) bool {
-			b := ranked(e)
+			b := ir.Ranked(e)
 			vars(e, func(v *ir.Var) { b = b || in.varied[v] })
 			return b
 		}
 		for _, pr := range procs {
-			each(pr.Body, func(s ir.Stmt) {
+			ir.Each(pr.Body, func(s ir.Stmt) {
 				for _, e := range conds(s) {
 					if bad(e) {
 						for v := range in.written([]ir.Stmt{s}) {
