@@ -132,28 +132,13 @@ func (a *Array[T]) elements(p []byte) []T {
 // Data returns the array's values in host memory, to read and to write, until
 // the next launch that uses the array. It waits for kernels that write it.
 // Memory of a device that was brought with Raw can only be read that way.
-func (a *Array[T]) Data() ([]T, error) {
-	m, err := a.lock()
-	if err != nil {
-		return nil, err
-	}
-	defer runtime.KeepAlive(a)
-	defer m.mu.Unlock()
-	if m.raw.device() {
-		p, err := m.raw.read(m, a.lo, a.hi)
-		return a.elements(p), err
-	}
-	if err := m.toHost(nil, a.lo, a.hi); err != nil {
-		return nil, err
-	}
-	if err := m.own(a.lo, a.hi); err != nil {
-		return nil, err
-	}
-	return a.elements(m.host[a.lo:a.hi:a.hi]), nil
-}
+func (a *Array[T]) Data() ([]T, error) { return a.inHost(true) }
 
 // Read is like Data, for reading only: copies on devices stay valid.
-func (a *Array[T]) Read() ([]T, error) {
+func (a *Array[T]) Read() ([]T, error) { return a.inHost(false) }
+
+// inHost returns the values in host memory, for somebody who writes there or not.
+func (a *Array[T]) inHost(write bool) ([]T, error) {
 	m, err := a.lock()
 	if err != nil {
 		return nil, err
@@ -166,6 +151,11 @@ func (a *Array[T]) Read() ([]T, error) {
 	}
 	if err := m.toHost(nil, a.lo, a.hi); err != nil {
 		return nil, err
+	}
+	if write {
+		if err := m.own(a.lo, a.hi); err != nil {
+			return nil, err
+		}
 	}
 	return a.elements(m.host[a.lo:a.hi:a.hi]), nil
 }
