@@ -256,7 +256,8 @@ func (s *Saver) Close() {
 }
 
 // Save starts a set of the image and returns when the program may go on:
-// everything that belongs to the set has been copied. The outcome comes
+// everything that belongs to the set has been copied, or is frozen on a device,
+// or stands still in host memory until it is (see far.go). The outcome comes
 // through Done. It must not be called while Busy. An error means that nothing
 // was started.
 func (s *Saver) Save(ctx context.Context, img *graph.Image, files []FileEntry, note Note) (set uint64, err error) {
