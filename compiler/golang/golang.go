@@ -85,6 +85,9 @@ type Program struct {
 	Phases []Phase
 
 	extents []extent
+	ld      *loader
+	calls   *graph
+	at      func(token.Pos) ir.Pos
 }
 
 // Phase is a part of the work, and its time.
@@ -128,6 +131,7 @@ func (ld *loader) program() (*Program, error) {
 	l = newLowerer(ld, g, l.worlds(l.program()))
 	p.Program = l.program()
 	p.Assumed, p.extents = l.assumed, l.extents
+	p.ld, p.calls, p.at = ld, g, l.pos
 	p.comments(l)
 	for _, s := range ld.sources {
 		p.Files += len(s.files)

@@ -58,6 +58,7 @@ type loader struct {
 	library map[string]bool
 	sources []*source // dependencies first
 	main    *source
+	im      *imports
 
 	begin  time.Time
 	phases []Phase
@@ -214,6 +215,7 @@ func (ld *loader) check() error {
 	if err != nil {
 		return err
 	}
+	ld.im = im
 	for _, s := range ld.sources {
 		if err := ld.ctx.Err(); err != nil {
 			return err

@@ -1,0 +1,255 @@
+package rewrite
+
+import (
+	"go/ast"
+	"go/token"
+	"go/types"
+	"slices"
+	"strings"
+)
+
+// Escaping says whether a func literal or method value may outlive its statement
+// other than in a local variable that always holds this same literal: then it can
+// become part of the state. These do not:
+//
+//   - a literal that is called at once, also by go or defer,
+//   - an argument of a function that is known to drop it before it returns, or
+//     to be done with it when its goroutine ends,
+//   - a literal in a local variable that nothing else is ever assigned to, and
+//     that is only called, or given to such functions, by literals of this kind too.
+func (p *Package) Escaping(n ast.Expr) bool {
+	for _, f := range p.Files {
+		for _, d := range f.Decls {
+			if d.Pos() <= n.Pos() && n.End() <= d.End() {
+				e := escapes{Package: p, decl: d, parents: parents(d), busy: map[ast.Expr]bool{}}
+				return e.escaping(n)
+			}
+		}
+	}
+	return true
+}
+
+// parents returns what every node is directly in, without parentheses.
+func parents(root ast.Node) map[ast.Node]ast.Node {
+	up := map[ast.Node]ast.Node{}
+	var stack []ast.Node
+	ast.Inspect(root, func(n ast.Node) bool {
+		if n == nil {
+			stack = stack[:len(stack)-1]
+			return true
+		}
+		for i := len(stack) - 1; i >= 0; i-- {
+			if _, ok := stack[i].(*ast.ParenExpr); !ok {
+				up[n] = stack[i]
+				break
+			}
+		}
+		stack = append(stack, n)
+		return true
+	})
+	return up
+}
+
+type escapes struct {
+	*Package
+	decl    ast.Decl
+	parents map[ast.Node]ast.Node
+	busy    map[ast.Expr]bool // being looked at
+}
+
+func (e *escapes) escaping(n ast.Expr) bool {
+	if e.busy[n] {
+		return false
+	}
+	e.busy[n] = true
+	defer delete(e.busy, n)
+	if e.dropped(n) {
+		return false
+	}
+	if _, ok := n.(*ast.FuncLit); !ok {
+		return true // to bind a method value again, its operand would be evaluated again
+	}
+	v := e.holder(n)
+	return v == nil || e.leaks(v, n)
+}
+
+// dropped says whether a func value is used by what it is directly in, and no
+// longer there when that is done.
+func (e *escapes) dropped(n ast.Expr) bool {
+	switch up := e.parents[n].(type) {
+	case *ast.CallExpr:
+		_, deferred := e.parents[up].(*ast.DeferStmt)
+		if ast.Unparen(up.Fun) == n {
+			_, lit := n.(*ast.FuncLit)
+			return lit || !deferred // what a variable holds at a defer is kept for it
+		}
+		if e.Info.Types[up.Fun].IsType() {
+			return e.dropped(up)
+		}
+		return !deferred && e.drops(up)
+	case *ast.RangeStmt:
+		return ast.Unparen(up.X) == n
+	}
+	return false
+}
+
+// holder returns the local variable that a literal is assigned to, and nothing else.
+func (e *escapes) holder(n ast.Expr) *types.Var {
+	var id ast.Expr
+	switch up := e.parents[n].(type) {
+	case *ast.AssignStmt:
+		if i := slices.IndexFunc(up.Rhs, func(x ast.Expr) bool { return ast.Unparen(x) == n }); i >= 0 && len(up.Lhs) == len(up.Rhs) {
+			id = ast.Unparen(up.Lhs[i])
+		}
+	case *ast.ValueSpec:
+		if i := slices.IndexFunc(up.Values, func(x ast.Expr) bool { return ast.Unparen(x) == n }); i >= 0 && len(up.Names) == len(up.Values) {
+			id = up.Names[i]
+		}
+	}
+	name, ok := id.(*ast.Ident)
+	if !ok {
+		return nil
+	}
+	v, ok := e.Info.ObjectOf(name).(*types.Var)
+	if !ok || v.IsField() || v.Parent() == e.Types.Scope() || v.Pos() < e.decl.Pos() || v.Pos() >= e.decl.End() {
+		return nil
+	}
+	if e.parameter(v) {
+		return nil
+	}
+	return v
+}
+
+// parameter says whether a variable is a parameter or result.
+func (e *escapes) parameter(v *types.Var) bool {
+	found := false
+	ast.Inspect(e.decl, func(n ast.Node) bool {
+		list := func(l *ast.FieldList) {
+			found = found || l != nil && l.Pos() <= v.Pos() && v.Pos() < l.End()
+		}
+		switch n := n.(type) {
+		case *ast.FuncDecl:
+			list(n.Recv)
+		case *ast.FuncType:
+			list(n.Params)
+			list(n.Results)
+		}
+		return !found
+	})
+	return found
+}
+
+// leaks says whether anything is done with a variable that holds n, other than
+// calling it and giving it to functions that drop it.
+func (e *escapes) leaks(v *types.Var, n ast.Expr) bool {
+	leak := false
+	ast.Inspect(e.decl, func(m ast.Node) bool {
+		id, ok := m.(*ast.Ident)
+		if !ok || leak || e.Info.ObjectOf(id) != v {
+			return !leak
+		}
+		leak = !e.harmless(id, n)
+		return true
+	})
+	return leak
+}
+
+// harmless says whether one use of a variable that holds n is a call, a gift to a
+// function that drops it, or the assignment of n.
+func (e *escapes) harmless(id *ast.Ident, n ast.Expr) bool {
+	switch up := e.parents[id].(type) {
+	case *ast.AssignStmt:
+		for i, x := range up.Lhs {
+			if ast.Unparen(x) == id {
+				return up.Tok != token.DEFINE && up.Tok != token.ASSIGN || len(up.Lhs) == len(up.Rhs) && ast.Unparen(up.Rhs[i]) == n
+			}
+		}
+		if i := slices.IndexFunc(up.Rhs, func(x ast.Expr) bool { return ast.Unparen(x) == id }); i >= 0 && len(up.Lhs) == len(up.Rhs) {
+			to, ok := up.Lhs[i].(*ast.Ident)
+			return ok && to.Name == "_"
+		}
+		return false
+	case *ast.ValueSpec:
+		if i := slices.Index(up.Names, id); i >= 0 {
+			return len(up.Values) == 0 || len(up.Values) == len(up.Names) && ast.Unparen(up.Values[i]) == n
+		}
+		return false
+	}
+	if !e.dropped(id) {
+		return false
+	}
+	for up := e.parents[id]; up != nil; up = e.parents[up] {
+		if lit, ok := up.(*ast.FuncLit); ok && e.escaping(lit) {
+			return e.Info.ObjectOf(id).Pos() >= lit.Pos() // it is the literal's own
+		}
+	}
+	return true
+}
+
+// drops says whether a call is of a function that keeps none of its arguments.
+func (e *escapes) drops(call *ast.CallExpr) bool {
+	fun := ast.Unparen(call.Fun)
+	switch x := fun.(type) {
+	case *ast.IndexExpr:
+		fun = x.X
+	case *ast.IndexListExpr:
+		fun = x.X
+	}
+	var id *ast.Ident
+	switch x := fun.(type) {
+	case *ast.Ident:
+		id = x
+	case *ast.SelectorExpr:
+		id = x.Sel
+	default:
+		return false
+	}
+	fn, ok := e.Info.Uses[id].(*types.Func)
+	if !ok || fn.Pkg() == nil {
+		return false
+	}
+	name := fn.Origin().FullName()
+	if dropping[name] {
+		return true
+	}
+	return fn.Pkg().Path() == "slices" && strings.HasSuffix(fn.Name(), "Func")
+}
+
+// dropping has the functions of the standard library that are given functions, and
+// keep none of them; all of slices that end in Func belong to them too.
+var dropping = map[string]bool{}
+
+func init() {
+	for pkg, names := range map[string]string{
+		"bytes":         "ContainsFunc FieldsFunc IndexFunc LastIndexFunc Map TrimFunc TrimLeftFunc TrimRightFunc",
+		"strings":       "ContainsFunc FieldsFunc IndexFunc LastIndexFunc Map TrimFunc TrimLeftFunc TrimRightFunc",
+		"sort":          "Find Search Slice SliceIsSorted SliceStable",
+		"slices":        "AppendSeq Collect Sorted",
+		"maps":          "Collect DeleteFunc EqualFunc Insert",
+		"os":            "Expand",
+		"io/fs":         "WalkDir",
+		"path/filepath": "Walk WalkDir",
+		"flag":          "Visit VisitAll",
+		"expvar":        "Do",
+		"go/ast":        "Inspect",
+		"math/rand":     "Shuffle",
+		"math/rand/v2":  "Shuffle",
+		"runtime/pprof": "Do",
+		"runtime/trace": "WithRegion",
+		"testing":       "AllocsPerRun Benchmark",
+	} {
+		for name := range strings.FieldsSeq(names) {
+			dropping[pkg+"."+name] = true
+		}
+	}
+	for _, name := range []string{
+		"(*sync.Once).Do", "(*sync.Map).Range", "(*sync.WaitGroup).Go",
+		"(*golang.org/x/sync/errgroup.Group).Go", "(*golang.org/x/sync/errgroup.Group).TryGo",
+		"(*math/rand.Rand).Shuffle", "(*math/rand/v2.Rand).Shuffle",
+		"(*regexp.Regexp).ReplaceAllFunc", "(*regexp.Regexp).ReplaceAllStringFunc",
+		"(*container/ring.Ring).Do", "(*flag.FlagSet).Visit", "(*flag.FlagSet).VisitAll",
+		"(*go/token.FileSet).Iterate",
+	} {
+		dropping[name] = true
+	}
+}

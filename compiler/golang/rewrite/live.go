@@ -1,0 +1,253 @@
+package rewrite
+
+import (
+	"go/ast"
+	"go/token"
+	"go/types"
+
+	"golang.org/x/tools/go/cfg"
+)
+
+// vars is a set of a function's variables.
+type vars map[*types.Var]bool
+
+// liveness says which variables of a function are read again.
+type liveness struct {
+	p    *Package
+	own  vars              // declared by the function, its literals not counted
+	held vars              // captured, or their address is taken: they may be read wherever they are in scope
+	at   map[ast.Stmt]vars // by the empty statements that stand for marks
+}
+
+// live analyses a function's body, into which marks were put as empty statements.
+func (p *Package) live(fn *function) *liveness {
+	l := &liveness{p: p, own: vars{}, held: vars{}, at: map[ast.Stmt]vars{}}
+	l.declared(fn)
+	l.taken(fn)
+	if fn.recovers { // what a panic leaves in them is returned
+		for _, v := range fn.results {
+			l.held[v] = true
+		}
+	}
+	g := cfg.New(fn.body, func(call *ast.CallExpr) bool { return true })
+	in := make([]vars, len(g.Blocks))
+	out := make([]vars, len(g.Blocks))
+	for changed := true; changed; {
+		changed = false
+		for i := len(g.Blocks) - 1; i >= 0; i-- {
+			b := g.Blocks[i]
+			now := vars{}
+			for _, s := range b.Succs {
+				for v := range in[s.Index] {
+					now[v] = true
+				}
+			}
+			if len(now) == len(out[i]) && in[i] != nil {
+				continue
+			}
+			out[i] = now
+			set := vars{}
+			for v := range now {
+				set[v] = true
+			}
+			for j := len(b.Nodes) - 1; j >= 0; j-- {
+				l.step(fn, b.Nodes[j], set)
+			}
+			in[i] = set
+			changed = true
+		}
+	}
+	for i, b := range g.Blocks {
+		set := vars{}
+		for v := range out[i] {
+			set[v] = true
+		}
+		for j := len(b.Nodes) - 1; j >= 0; j-- {
+			if s, ok := b.Nodes[j].(*ast.EmptyStmt); ok {
+				at := vars{}
+				for v := range set {
+					at[v] = true
+				}
+				l.at[s] = at
+			}
+			l.step(fn, b.Nodes[j], set)
+		}
+	}
+	return l
+}
+
+// declared finds the function's variables.
+func (l *liveness) declared(fn *function) {
+	for _, v := range fn.params {
+		l.own[v] = true
+	}
+	for _, v := range fn.results {
+		l.own[v] = true
+	}
+	ast.Inspect(fn.body, func(n ast.Node) bool {
+		switch n := n.(type) {
+		case *ast.FuncLit:
+			return false
+		case *ast.Ident:
+			if v, ok := l.p.Info.Defs[n].(*types.Var); ok && !v.IsField() {
+				l.own[v] = true
+			}
+		case *ast.CaseClause:
+			if v, ok := l.p.Info.Implicits[n].(*types.Var); ok {
+				l.own[v] = true
+			}
+		}
+		return true
+	})
+}
+
+// taken finds variables that can be reached by other ways than their names.
+func (l *liveness) taken(fn *function) {
+	ast.Inspect(fn.body, func(n ast.Node) bool {
+		switch n := n.(type) {
+		case *ast.FuncLit:
+			ast.Inspect(n.Body, func(m ast.Node) bool {
+				if id, ok := m.(*ast.Ident); ok {
+					if v, ok := l.p.Info.Uses[id].(*types.Var); ok && l.own[v] {
+						l.held[v] = true
+					}
+				}
+				return true
+			})
+			return false
+		default:
+			if v := l.p.addressed(n); v != nil && l.own[v] {
+				l.held[v] = true
+			}
+		}
+		return true
+	})
+}
+
+// addressed returns the variable whose address a node takes.
+func (p *Package) addressed(n ast.Node) *types.Var {
+	switch n := n.(type) {
+	case *ast.UnaryExpr:
+		if n.Op == token.AND {
+			return p.root(n.X)
+		}
+	case *ast.SliceExpr:
+		if t := p.Info.TypeOf(n.X); t != nil {
+			if _, ok := t.Underlying().(*types.Array); ok {
+				return p.root(n.X)
+			}
+		}
+	case *ast.SelectorExpr:
+		s := p.Info.Selections[n]
+		if s == nil || s.Kind() != types.MethodVal {
+			return nil
+		}
+		f := s.Obj().(*types.Func)
+		recv := f.Signature().Recv()
+		if _, ptr := recv.Type().Underlying().(*types.Pointer); !ptr {
+			return nil
+		}
+		if s.Indirect() || types.IsInterface(s.Recv()) {
+			return nil
+		}
+		if _, ptr := s.Recv().Underlying().(*types.Pointer); ptr {
+			return nil
+		}
+		return p.root(n.X)
+	}
+	return nil
+}
+
+// root returns the variable that an addressable expression is part of, if no
+// pointer is followed on the way.
+func (p *Package) root(e ast.Expr) *types.Var {
+	for {
+		switch x := e.(type) {
+		case *ast.ParenExpr:
+			e = x.X
+		case *ast.Ident:
+			v, _ := p.Info.ObjectOf(x).(*types.Var)
+			return v
+		case *ast.SelectorExpr:
+			s := p.Info.Selections[x]
+			if s == nil || s.Kind() != types.FieldVal || s.Indirect() {
+				return nil
+			}
+			if _, ptr := s.Recv().Underlying().(*types.Pointer); ptr {
+				return nil
+			}
+			e = x.X
+		case *ast.IndexExpr:
+			t := p.Info.TypeOf(x.X)
+			if t == nil {
+				return nil
+			}
+			if _, ok := t.Underlying().(*types.Array); !ok {
+				return nil
+			}
+			e = x.X
+		default:
+			return nil
+		}
+	}
+}
+
+// step goes back over a node of the control-flow graph.
+func (l *liveness) step(fn *function, n ast.Node, set vars) {
+	kill := func(e ast.Expr) bool {
+		id, ok := e.(*ast.Ident)
+		if !ok {
+			return false
+		}
+		if v, ok := l.p.Info.ObjectOf(id).(*types.Var); ok {
+			delete(set, v)
+		}
+		return true
+	}
+	switch n := n.(type) {
+	case *ast.AssignStmt:
+		if n.Tok == token.ASSIGN || n.Tok == token.DEFINE {
+			for _, e := range n.Lhs {
+				if !kill(e) {
+					l.read(e, set)
+				}
+			}
+		} else {
+			for _, e := range n.Lhs {
+				l.read(e, set)
+			}
+		}
+		for _, e := range n.Rhs {
+			l.read(e, set)
+		}
+	case *ast.ValueSpec:
+		for _, id := range n.Names {
+			kill(id)
+		}
+		for _, e := range n.Values {
+			l.read(e, set)
+		}
+	case *ast.ReturnStmt:
+		if len(n.Results) == 0 {
+			for _, v := range fn.results {
+				set[v] = true
+			}
+		}
+		l.read(n, set)
+	case *ast.EmptyStmt:
+	default:
+		l.read(n, set)
+	}
+}
+
+// read adds the variables that a node reads.
+func (l *liveness) read(n ast.Node, set vars) {
+	ast.Inspect(n, func(m ast.Node) bool {
+		if id, ok := m.(*ast.Ident); ok {
+			if v, ok := l.p.Info.Uses[id].(*types.Var); ok && l.own[v] {
+				set[v] = true
+			}
+		}
+		return true
+	})
+}

@@ -1,0 +1,31 @@
+package rewrite
+
+// normalRefusals are programs that are refused, with the place.
+var normalRefusals = []struct{ src, reason string }{
+	{"func f() {\n\tfor i := 0; i < 3; i += /*here*/spine(1) {\n\t}\n}", "after each turn"},
+	{"func f(x int) {\n\tswitch x {\n\tcase 1, /*here*/spine(1):\n\t}\n}", "expression of a case"},
+	{"func f(c chan int) {\n\tselect {\n\tcase c <- /*here*/spine(1):\n\t}\n}", "communication of a select"},
+	{"func f() {\n\t/*here*/go spine(1)\n}", "goroutine"},
+	{"func f() {\n\t/*here*/defer spine(1)\n}", "deferred call"},
+	{"func f(s func(func(int) bool)) {\n\t/*here*/for x := range s {\n\t\tspine(x)\n\t}\n}", "range over a function"},
+	{"func f(m map[float64]int) {\n\t/*here*/for k := range m {\n\t\tspine(k)\n\t}\n}", "NaN"},
+	{"func f(m map[any]int) {\n\t/*here*/for k := range m {\n\t\tspine(k)\n\t}\n}", "NaN"},
+	{"func f(m map[[2]struct{ c complex64 }]int) {\n\t/*here*/for k := range m {\n\t\tspine(k)\n\t}\n}", "NaN"},
+	{"func f[K comparable](m map[K]int) {\n\t/*here*/for k := range m {\n\t\tspine(k)\n\t}\n}", "NaN"},
+	{"func f(m map[int]int) {\n\tappend := 1\n\t_ = append\n\t/*here*/for k := range m {\n\t\tspine(k)\n\t}\n}", "append is declared"},
+	{"func f(m map[string]int) {\n\ttype string = int\n\t/*here*/for k := range m {\n\t\tspine(k)\n\t}\n}", "type string"},
+	{"func f() {\n\tspine(1)\n\t/*here*/goto end\nend:\n\tspine(2)\n}", "goto"},
+	{"func f() {\n\tfor i := range 3 {\n\t\t/*here*/defer fmt.Println(i)\n\t}\n\tspine(1)\n}", "defer in a loop"},
+	{"func f() {\n\tfor i := range 3 {\n\t\tspine(1)\n\t\t/*here*/defer fmt.Println(i)\n\t}\n}", "defer in a loop"},
+	{"func f(x int) {\n\tif x > 0 {\n\t\ty := 1\n\t\tdefer func() { fmt.Println(/*here*/y) }()\n\t}\n\tspine(1)\n}", "uses y"},
+	{"func f(x int) {\n\tif x > 0 {\n\t\tg := func() {}\n\t\tdefer /*here*/g()\n\t}\n\tspine(1)\n}", "g, a function literal"},
+	{"func f(x int) {\n\tfalse := x > 0\n\tif x > 0 {\n\t\ttrue := false\n\t\t_ = true\n\t\t/*here*/defer fmt.Println()\n\t}\n\tspine(1)\n}", "true is declared"},
+	{"type T int\n\nfunc f() {\n\ttype /*here*/T string\n\tspine(T(\"\"))\n}", "by the package"},
+	{"func f() {\n\ttype /*here*/fmt string\n\tspine(fmt(\"\"))\n}", "by an import"},
+	{"func f() {\n\ttype /*here*/int string\n\tspine(int(\"\"))\n}", "Go's own"},
+	{"func f(t string) {\n\t{\n\t\ttype /*here*/t string\n\t\tspine(t(\"\"))\n\t}\n}", "used for something else"},
+	{"func f[P any](p P) {\n\ttype /*here*/t struct{ p P }\n\tspine(t{p})\n}", "depends on P"},
+	{"func f() {\n\tconst n = 3\n\ttype /*here*/t [n]int\n\tspine(t{})\n}", "depends on n"},
+	{"type I interface{ SpineM() int }\n\nfunc f(i I) {\n\t/*here*/I.SpineM(i)\n}", "method expression"},
+	{"var g = /*here*/spine(1)", "can't be gone on with"},
+}

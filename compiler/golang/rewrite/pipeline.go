@@ -1,0 +1,119 @@
+package rewrite
+
+import (
+	"go/ast"
+	"go/token"
+	"go/types"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// Marks that are put into the source before the first pass: a call on the way to
+// a point has CallMark after its opening parenthesis, and a loop with a point has
+// PointMark after the opening brace of its body.
+const (
+	CallMark  = "/*cairn:call*/"
+	PointMark = "/*cairn:point*/"
+)
+
+// Marked returns the package with marks at positions of its files.
+func (p *Package) Marked(marks map[token.Pos]string) (*Package, error) {
+	text := map[string][]byte{}
+	for _, f := range p.Files {
+		var at []token.Pos
+		for pos := range marks {
+			if f.FileStart <= pos && pos <= f.FileEnd {
+				at = append(at, pos)
+			}
+		}
+		if len(at) == 0 {
+			continue
+		}
+		slices.Sort(at)
+		var b strings.Builder
+		last := f.FileStart
+		for _, pos := range at {
+			b.WriteString(p.at(last, pos) + marks[pos])
+			last = pos
+		}
+		b.WriteString(p.at(last, f.FileEnd))
+		text[p.name(f)] = []byte(b.String())
+	}
+	return p.With(text)
+}
+
+// Spine finds the marks.
+func (p *Package) Spine() Spine {
+	s := Spine{Calls: map[*ast.CallExpr]bool{}, Points: map[ast.Stmt]bool{}, Funcs: map[ast.Node]bool{}}
+	for _, f := range p.Files {
+		at := map[token.Pos]bool{}
+		for _, g := range f.Comments {
+			for _, c := range g.List {
+				if c.Text == CallMark || c.Text == PointMark {
+					before := strings.TrimRight(p.at(f.FileStart, c.Pos()), " \t\n")
+					at[f.FileStart+token.Pos(len(before))] = true // formatting may put a blank between
+				}
+			}
+		}
+		var in []ast.Node
+		var depth []bool // nodes that are functions
+		ast.Inspect(f, func(n ast.Node) bool {
+			if n == nil {
+				if depth[len(depth)-1] {
+					in = in[:len(in)-1]
+				}
+				depth = depth[:len(depth)-1]
+				return true
+			}
+			fn := false
+			switch n := n.(type) {
+			case *ast.FuncDecl, *ast.FuncLit:
+				fn = true
+				in = append(in, n)
+			case *ast.CallExpr:
+				if at[n.Lparen+1] && len(in) > 0 {
+					s.Calls[n] = true
+					s.Funcs[in[len(in)-1]] = true
+				}
+			case *ast.ForStmt:
+				if at[n.Body.Lbrace+1] {
+					s.Points[n] = true
+					s.Funcs[in[len(in)-1]] = true
+				}
+			case *ast.RangeStmt:
+				if at[n.Body.Lbrace+1] {
+					s.Points[n] = true
+					s.Funcs[in[len(in)-1]] = true
+				}
+			}
+			depth = append(depth, fn)
+			return true
+		})
+	}
+	return s
+}
+
+// Keeps says that a func literal or method value may become part of the state, so
+// that it has to be converted.
+func (p *Package) Keeps(n ast.Expr) bool {
+	lit, ok := n.(*ast.FuncLit)
+	if !ok {
+		return true
+	}
+	_ = lit
+	return false
+}
+
+// FuncName is a declared function's name: Grid.sweep.
+func FuncName(d *ast.FuncDecl) string {
+	if d.Recv == nil || len(d.Recv.List) == 0 {
+		return d.Name.Name
+	}
+	return strings.TrimPrefix(types.ExprString(d.Recv.List[0].Type), "*") + "." + d.Name.Name
+}
+
+// Unmarked removes marks from text.
+func Unmarked(text []byte) []byte { return marksInText.ReplaceAll(text, nil) }
+
+var marksInText = regexp.MustCompile(` ?/\*cairn:(call|point)\*/ ?`)

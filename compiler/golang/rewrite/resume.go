@@ -1,0 +1,495 @@
+package rewrite
+
+import (
+	"fmt"
+	"go/ast"
+	"go/token"
+	"go/types"
+	"regexp"
+	"strings"
+)
+
+// function writes the body of a rewritten function: going on from a saved frame
+// first, then what the user wrote.
+func (w *weaver) function(fn *function) string {
+	var b strings.Builder
+	e := &emitter{w: w, fn: fn}
+	b.WriteString("{\n")
+	if e.isMain(fn.node) {
+		b.WriteString(begin)
+	}
+	fmt.Fprintf(&b, "%sd := %s.Enter()\n", Prefix, Prefix)
+	for _, m := range fn.marks {
+		if m.call {
+			fmt.Fprintf(&b, "var %sf *%s\n", Prefix, fn.frame())
+			break
+		}
+	}
+	fmt.Fprintf(&b, "if %s.Resuming() {\nswitch %ss := %s.Frame[%s](%sd); %ss.%sat {\n", Prefix, Prefix, Prefix, fn.frame(), Prefix, Prefix, Prefix)
+	for _, m := range fn.marks {
+		fmt.Fprintf(&b, "case %d:\n", m.n)
+		b.WriteString(w.goOn(fn, m))
+		switch {
+		case fn.typ.Results != nil && len(fn.typ.Results.List) > 0: // it has returned
+		case e.isMain(fn.node):
+			fmt.Fprintf(&b, "%s.Returning()\nreturn\n", Prefix)
+		default:
+			b.WriteString("return\n")
+		}
+	}
+	fmt.Fprintf(&b, "}\n%s.Lost(%sd)\n}\n", Prefix, Prefix)
+	for _, v := range fn.params {
+		if fn.boxed[v] {
+			fmt.Fprintf(&b, "%s := %s.New(%s)\n", box(v), Prefix, v.Name())
+		}
+	}
+	b.WriteString(e.region(fn.body.Lbrace+1, fn.body.Rbrace, stmts(fn.body.List)...))
+	if e.isMain(fn.node) {
+		fmt.Fprintf(&b, "\n%s.Returning()\n", Prefix)
+	}
+	b.WriteString("}")
+	return b.String()
+}
+
+func stmts(list []ast.Stmt) []ast.Node {
+	var out []ast.Node
+	for _, s := range list {
+		out = append(out, s)
+	}
+	return out
+}
+
+// goOn writes what comes after a mark.
+func (w *weaver) goOn(fn *function, m *mark) string {
+	e := &continuation{emitter: emitter{w: w, fn: fn, labels: map[string]string{}}, m: m, saved: vars{}}
+	for _, v := range m.saved {
+		e.saved[v] = true
+	}
+	var b strings.Builder
+	for _, v := range append(append([]*types.Var(nil), fn.params...), fn.results...) {
+		switch {
+		case !m.needed[v]:
+		case fn.boxed[v]:
+			b.WriteString(e.restore(v))
+		case e.saved[v]:
+			fmt.Fprintf(&b, "%s = %ss.%s\n", v.Name(), Prefix, fn.byVar[v].name)
+		}
+	}
+	b.WriteString(e.from(0))
+	return b.String()
+}
+
+// continuation writes code that goes on from a mark.
+type continuation struct {
+	emitter
+	m     *mark
+	saved vars
+}
+
+// value is what a variable is given.
+func (e *continuation) value(v *types.Var) string {
+	if e.saved[v] {
+		return fmt.Sprintf("%ss.%s", Prefix, e.fn.byVar[v].name)
+	}
+	return fmt.Sprintf("%s.Zero[%s]()", Prefix, e.w.typ(v.Type(), v.Pos()))
+}
+
+// restore declares a variable with its value.
+func (e *continuation) restore(v *types.Var) string {
+	if e.fn.boxed[v] {
+		if e.saved[v] {
+			return fmt.Sprintf("%s := %ss.%s\n_ = %s\n", box(v), Prefix, e.fn.byVar[v].name, box(v))
+		}
+		return fmt.Sprintf("%s := %s.New(%s.Zero[%s]())\n_ = %s\n", box(v), Prefix, Prefix, e.w.typ(v.Type(), v.Pos()), box(v))
+	}
+	if e.saved[v] {
+		return fmt.Sprintf("%s := %ss.%s\n_ = %s\n", v.Name(), Prefix, e.fn.byVar[v].name, v.Name())
+	}
+	return fmt.Sprintf("var %s %s\n_ = %s\n", v.Name(), e.w.typ(v.Type(), v.Pos()), v.Name())
+}
+
+// restoreAll declares those of some variables that are needed.
+func (e *continuation) restoreAll(list []*types.Var) string {
+	var b strings.Builder
+	for _, v := range list {
+		if e.m.needed[v] {
+			b.WriteString(e.restore(v))
+		}
+	}
+	return b.String()
+}
+
+// from writes the k-th list of the path from the mark on.
+func (e *continuation) from(k int) string {
+	st := &e.m.path[k]
+	var b strings.Builder
+	for _, s := range st.list[:st.i] {
+		b.WriteString(e.passed(s))
+	}
+	var lo token.Pos
+	switch {
+	case k+1 < len(e.m.path):
+		b.WriteString(e.inside(st.list[st.i], k+1, ""))
+		lo = st.list[st.i].End()
+	case e.m.call:
+		b.WriteString(e.again(st.list[st.i]))
+		lo = st.list[st.i].End()
+	default:
+		fmt.Fprintf(&b, "%s.Here()\n", Prefix)
+		lo = e.m.comment.End()
+	}
+	b.WriteString(e.list(st, lo))
+	return b.String()
+}
+
+// passed writes what remains of a statement before the mark: variables with their
+// values, deferred calls, local closures, constants and types.
+func (e *continuation) passed(s ast.Stmt) string {
+	var b strings.Builder
+	if l, ok := s.(*ast.LabeledStmt); ok {
+		return e.passed(l.Stmt)
+	}
+	for v, made := range e.fn.again {
+		if made == s && e.m.needed[v] {
+			return e.region(s.Pos(), s.End(), s) + "\n_ = " + v.Name() + "\n"
+		}
+	}
+	switch s := s.(type) {
+	case *ast.DeclStmt:
+		if s.Decl.(*ast.GenDecl).Tok != token.VAR {
+			return e.region(s.Pos(), s.End(), s) + "\n"
+		}
+	case *ast.DeferStmt:
+		return e.region(s.Pos(), s.End(), s) + "\n"
+	}
+	b.WriteString(e.restoreAll(e.w.defined(s)))
+	ast.Inspect(s, func(n ast.Node) bool {
+		switch n := n.(type) {
+		case *ast.FuncLit:
+			return false
+		case *ast.DeferStmt:
+			flag := e.w.deferFlag(e.fn, n)
+			if flag == nil {
+				e.fail(n.Pos(), "move the loop into a function of its own", "a deferred call in a loop, before a point")
+				return false
+			}
+			fmt.Fprintf(&b, "if %s {\n%s\n}\n", flag.Name, e.region(n.Pos(), n.End(), n))
+			return false
+		}
+		return true
+	})
+	return b.String()
+}
+
+// inside writes a statement that the mark is in.
+func (e *continuation) inside(s ast.Stmt, k int, label string) string {
+	next := e.m.path[k].owner
+	switch s := s.(type) {
+	case *ast.LabeledStmt:
+		e.w.labels++
+		to := fmt.Sprintf("%s%s_%d", Prefix, s.Label.Name, e.w.labels)
+		was, had := e.labels[s.Label.Name]
+		e.labels[s.Label.Name] = to
+		text := e.inside(s.Stmt, k, to+":\n")
+		if had {
+			e.labels[s.Label.Name] = was
+		} else {
+			delete(e.labels, s.Label.Name)
+		}
+		if !regexp.MustCompile(`\b(break|continue|goto) ` + regexp.QuoteMeta(to) + `\b`).MatchString(text) {
+			text = strings.Replace(text, to+":\n", "", 1)
+		}
+		return text
+	case *ast.BlockStmt:
+		return label + "{\n" + e.from(k) + "}\n"
+	case *ast.IfStmt:
+		var b strings.Builder
+		b.WriteString(label + "{\n")
+		if s.Init != nil {
+			b.WriteString(e.restoreAll(e.w.defined(s.Init)))
+		}
+		switch {
+		case next == ast.Node(s.Body):
+			b.WriteString(e.from(k))
+		case next == ast.Node(s.Else):
+			b.WriteString(e.from(k))
+		default:
+			b.WriteString(e.inside(s.Else, k, ""))
+		}
+		b.WriteString("}\n")
+		return b.String()
+	case *ast.ForStmt:
+		return e.insideFor(s, k, label)
+	case *ast.RangeStmt:
+		return e.insideRange(s, k, label)
+	case *ast.SwitchStmt:
+		init := ""
+		if s.Init != nil {
+			init = e.restoreAll(e.w.defined(s.Init))
+		}
+		return e.clauses(s.Body, k, init, label)
+	case *ast.TypeSwitchStmt:
+		init := ""
+		if s.Init != nil {
+			init = e.restoreAll(e.w.defined(s.Init))
+		}
+		if v, ok := e.w.p.Info.Implicits[next].(*types.Var); ok && e.m.needed[v] {
+			init += e.restore(v)
+		}
+		return e.clauses(s.Body, k, init, label)
+	case *ast.SelectStmt:
+		init := ""
+		if c := next.(*ast.CommClause); c.Comm != nil {
+			init = e.restoreAll(e.w.defined(c.Comm))
+		}
+		return e.clauses(s.Body, k, init, label)
+	}
+	e.fail(s.Pos(), "", fmt.Sprintf("internal: a mark in a %T", s))
+	return ""
+}
+
+// clauses writes the clause of a switch or select that the mark is in, and those
+// that it falls through to.
+func (e *continuation) clauses(body *ast.BlockStmt, k int, init, label string) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "{\n%s%sswitch {\ndefault:\n%s", init, label, e.from(k))
+	if falls(e.m.path[k].list) {
+		b.Reset()
+		fmt.Fprintf(&b, "{\n%s%sswitch 0 {\ncase 0:\n%s", init, label, e.from(k))
+		on, n := false, 0
+		for _, c := range body.List {
+			c := c.(*ast.CaseClause)
+			if on {
+				n++
+				st := step{owner: c, list: c.Body, end: clauseEnd(&ast.SwitchStmt{Body: body}, c)}
+				fmt.Fprintf(&b, "case %d:\n%s", n, e.list(&st, c.Colon+1))
+				on = falls(c.Body)
+			}
+			if ast.Node(c) == e.m.path[k].owner {
+				on = true
+			}
+		}
+	}
+	b.WriteString("}\n}\n")
+	return b.String()
+}
+
+// insideFor writes a loop whose first iteration begins at the mark. Its condition
+// is not asked again for that one.
+func (e *continuation) insideFor(s *ast.ForStmt, k int, label string) string {
+	var names, values []string
+	if s.Init != nil {
+		for _, v := range e.w.defined(s.Init) {
+			names = append(names, v.Name())
+			values = append(values, e.value(v))
+		}
+	}
+	again := fmt.Sprintf("%sagain%d", Prefix, k)
+	names = append(names, again)
+	values = append(values, "true")
+	cond, post := "", ""
+	if s.Cond != nil {
+		cond = again + " || " + e.region(s.Cond.Pos(), s.Cond.End(), s.Cond)
+		if b, ok := s.Cond.(*ast.BinaryExpr); ok && b.Op == token.LAND {
+			cond = again + " || (" + e.region(s.Cond.Pos(), s.Cond.End(), s.Cond) + ")"
+		}
+	}
+	if s.Post != nil {
+		post = e.region(s.Post.Pos(), s.Post.End(), s.Post)
+	}
+	return fmt.Sprintf("%sfor %s := %s; %s; %s {\nif %s {\n%s = false\n%s} else {\n%s}\n}\n",
+		label, strings.Join(names, ", "), strings.Join(values, ", "), cond, post, again, again, e.from(k), e.body(s.Body))
+}
+
+// body writes a whole body.
+func (e *continuation) body(b *ast.BlockStmt) string {
+	return e.region(b.Lbrace+1, b.Rbrace, stmts(b.List)...) + "\n"
+}
+
+// insideRange writes a range loop from the mark on.
+func (e *continuation) insideRange(s *ast.RangeStmt, k int, label string) string {
+	again := fmt.Sprintf("%sagain%d", Prefix, k)
+	var x *ast.Ident
+	if x, _ = s.X.(*ast.Ident); x == nil {
+		// Without its value, an array is as good as its length.
+		if _, ok := arrayOf(e.w.p.Info.TypeOf(s.X)); !ok {
+			e.fail(s.Pos(), "", "internal: a range over an expression")
+			return ""
+		}
+	}
+	key, _ := s.Key.(*ast.Ident)
+	own := func(id *ast.Ident) *types.Var {
+		if id == nil || id.Name == "_" {
+			return nil
+		}
+		v, _ := e.w.p.Info.Defs[id].(*types.Var)
+		return v
+	}
+	t := e.w.p.Info.TypeOf(s.X).Underlying()
+	if c, ok := t.(*types.Chan); ok {
+		val := own(key)
+		first, rest := "", "_"
+		if val != nil {
+			if e.m.needed[val] {
+				first = e.restore(val)
+			}
+			rest = val.Name()
+		}
+		_ = c
+		op := ":="
+		return fmt.Sprintf("%sfor %s := true; ; {\nif %s {\n%s = false\n%s%s} else {\n%s, %sok %s <-%s\nif !%sok {\nbreak\n}\n%s%s}\n}\n",
+			label, again, again, again, first, e.from(k), rest, Prefix, op, x.Name, Prefix, blank(val), e.body(s.Body))
+	}
+	if key == nil || own(key) == nil {
+		e.fail(s.Pos(), "", "internal: a range loop without an index")
+		return ""
+	}
+	i := own(key)
+	if b, ok := t.(*types.Basic); ok && b.Info()&types.IsString != 0 {
+		from := fmt.Sprintf("%so%d", Prefix, k)
+		val, _ := s.Value.(*ast.Ident)
+		first, name := "", "_"
+		if v := own(val); v != nil {
+			name = v.Name()
+			if e.m.needed[v] {
+				first = e.restore(v)
+			}
+		}
+		return fmt.Sprintf("%s := %s\n%sfor %sj%d, %s := range %s[%s:] {\n%s := %s + %sj%d\n_ = %s\nif %sj%d == 0 {\n%s%s} else {\n%s}\n}\n",
+			from, e.value(i), label, Prefix, k, name, x.Name, from, i.Name(), from, Prefix, k, i.Name(), Prefix, k, first, e.from(k), e.body(s.Body))
+	}
+	var end string
+	if n, ok := arrayOf(t); ok {
+		end = fmt.Sprint(n)
+	} else if _, ok := t.(*types.Basic); ok {
+		end = x.Name
+	} else {
+		if e.w.shadowed("len", s.Pos()) {
+			e.fail(s.Pos(), "rename it", "the program has its own len")
+		}
+		end = "len(" + x.Name + ")"
+	}
+	if v := e.boxedIn(x); x != nil && v != nil {
+		end = strings.Replace(end, x.Name, "(*"+box(v)+")", 1)
+	}
+	return fmt.Sprintf("%sfor %s, %s := %s, true; %s < %s; %s++ {\nif %s {\n%s = false\n%s} else {\n%s}\n}\n",
+		label, i.Name(), again, e.value(i), i.Name(), end, i.Name(), again, again, e.from(k), e.body(s.Body))
+}
+
+func blank(v *types.Var) string {
+	if v == nil {
+		return ""
+	}
+	return "_ = " + v.Name() + "\n"
+}
+
+// arrayOf returns the length of an array, or of one that is pointed to.
+func arrayOf(t types.Type) (int64, bool) {
+	t = t.Underlying()
+	if p, ok := t.(*types.Pointer); ok {
+		t = p.Elem().Underlying()
+	}
+	a, ok := t.(*types.Array)
+	if !ok {
+		return 0, false
+	}
+	return a.Len(), true
+}
+
+// shadowed says that a predeclared name has another meaning at a place.
+func (w *weaver) shadowed(name string, at token.Pos) bool {
+	s := w.p.Types.Scope().Innermost(at)
+	if s == nil {
+		return false
+	}
+	_, o := s.LookupParent(name, at)
+	return o != nil && o.Parent() != types.Universe
+}
+
+// again writes the call of a mark for a callee that takes its own frame: its
+// arguments mean nothing.
+func (e *continuation) again(s ast.Stmt) string {
+	call := spineCall(s)
+	text := e.callAgain(call)
+	a, ok := s.(*ast.AssignStmt)
+	if !ok {
+		return text + "\n"
+	}
+	if a.Tok == token.DEFINE {
+		return e.define(a.Lhs, text) + "\n"
+	}
+	var lhs []string
+	for _, x := range a.Lhs {
+		lhs = append(lhs, e.region(x.Pos(), x.End(), x))
+	}
+	return strings.Join(lhs, ", ") + " = " + text + "\n"
+}
+
+func (e *continuation) callAgain(call *ast.CallExpr) string {
+	info := e.w.p.Info
+	sig, _ := info.TypeOf(call.Fun).Underlying().(*types.Signature)
+	var args []string
+	if sig != nil {
+		n := sig.Params().Len()
+		if sig.Variadic() {
+			n--
+		}
+		for i := range n {
+			args = append(args, fmt.Sprintf("%s.Zero[%s]()", Prefix, e.w.typ(sig.Params().At(i).Type(), call.Pos())))
+		}
+	}
+	fun := ast.Unparen(call.Fun)
+	var text string
+	switch f := fun.(type) {
+	case *ast.SelectorExpr:
+		if s := info.Selections[f]; s != nil && s.Kind() == types.MethodVal && !types.IsInterface(s.Recv()) {
+			if _, tp := s.Recv().(*types.TypeParam); tp {
+				text = e.region(f.Pos(), f.End(), f)
+				break
+			}
+			recv := s.Obj().(*types.Func).Signature().Recv().Type()
+			text = fmt.Sprintf("%s.Zero[%s]().%s", Prefix, e.w.typ(recv, f.Pos()), f.Sel.Name)
+			break
+		}
+		text = e.region(f.Pos(), f.End(), f) + e.instance(f.Sel)
+	case *ast.Ident:
+		text = e.region(f.Pos(), f.End(), f) + e.instance(f)
+	default:
+		text = e.region(fun.Pos(), fun.End(), fun)
+		if _, ok := fun.(*ast.ParenExpr); !ok && call.Fun != fun {
+			text = "(" + text + ")"
+		}
+	}
+	return text + "(" + strings.Join(args, ", ") + ")"
+}
+
+// instance writes type arguments that were inferred.
+func (e *continuation) instance(id *ast.Ident) string {
+	in, ok := e.w.p.Info.Instances[id]
+	if !ok {
+		return ""
+	}
+	var l []string
+	for t := range in.TypeArgs.Types() {
+		l = append(l, e.w.typ(t, id.Pos()))
+	}
+	return "[" + strings.Join(l, ", ") + "]"
+}
+
+var deferWord = regexp.MustCompile(`^//cairn:defer (\d+)$`)
+
+// deferNumber returns the number in the comment before a defer.
+func (w *weaver) deferNumber(fn *function, d *ast.DeferStmt) (int, bool) {
+	for _, g := range fn.file.Comments {
+		for _, c := range g.List {
+			if c.End() <= d.Pos() && strings.TrimSpace(w.p.at(c.End(), d.Pos())) == "" {
+				if m := deferWord.FindStringSubmatch(c.Text); m != nil {
+					var n int
+					fmt.Sscan(m[1], &n)
+					return n, true
+				}
+			}
+		}
+	}
+	return 0, false
+}

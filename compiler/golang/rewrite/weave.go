@@ -1,0 +1,661 @@
+package rewrite
+
+import (
+	"cmp"
+	"fmt"
+	"go/ast"
+	"go/token"
+	"go/types"
+	"path"
+	"slices"
+	"strings"
+)
+
+// Woven is a package's final source.
+type Woven struct {
+	Files  map[string][]byte // changed ones, by name
+	Frames []FrameInfo
+}
+
+// FrameInfo says what is saved of a function at one place.
+type FrameInfo struct {
+	Func  string // Grid_sweep
+	At    int
+	Pos   token.Position
+	Call  bool // a call that leads to a point
+	Saved []SavedVar
+}
+
+// SavedVar is a variable in a frame.
+type SavedVar struct {
+	Name, Type string
+	Size       int64 // of the value itself; what it points to is not counted
+	Pos        token.Position
+}
+
+// Weave turns marks into code. runtime is the import path of the run time;
+// replace says what functions of libraries are replaced by functions of the run
+// time: os.Exit by Exit.
+func (p *Package) Weave(runtime string, replace map[string]string) (*Woven, error) {
+	w := &weaver{p: p, byNode: map[ast.Node]*function{}, replace: replace}
+	out := &Woven{Files: map[string][]byte{}}
+	perFile := map[*ast.File][]*function{}
+	for _, f := range p.Files {
+		list, err := p.marked(f)
+		if err != nil {
+			return nil, err
+		}
+		perFile[f] = list
+		for _, fn := range list {
+			w.byNode[fn.node] = fn
+		}
+	}
+	for _, f := range p.Files {
+		w.file, w.imports, w.kept = f, nil, nil
+		w.byPath = map[string]string{}
+		w.qual = p.qualify(f, w.importFor)
+		w.bad = nil
+		for _, fn := range perFile[f] {
+			if err := w.plan(fn); err != nil {
+				return nil, err
+			}
+		}
+		text, changed := w.fileText(f, perFile[f])
+		if w.bad != nil {
+			return nil, w.bad
+		}
+		if !changed {
+			continue
+		}
+		head := p.at(f.FileStart, f.Name.End())
+		var b strings.Builder
+		b.WriteString(head)
+		fmt.Fprintf(&b, "\n\nimport %s %q\n", Prefix, runtime)
+		for _, i := range w.imports {
+			b.WriteString(i)
+		}
+		b.WriteString(text)
+		for _, k := range w.kept {
+			b.WriteString(k)
+		}
+		for _, fn := range perFile[f] {
+			b.WriteString(w.frameType(fn))
+			out.Frames = append(out.Frames, w.infos(fn)...)
+		}
+		if w.bad != nil {
+			return nil, w.bad
+		}
+		src, err := formatted(p.name(f), []byte(b.String()))
+		if err != nil {
+			return nil, err
+		}
+		out.Files[p.name(f)] = src
+	}
+	return out, nil
+}
+
+// weaver holds what is known of a package while it is woven.
+type weaver struct {
+	p       *Package
+	byNode  map[ast.Node]*function
+	replace map[string]string
+
+	// Of the file at hand:
+	file    *ast.File
+	qual    types.Qualifier
+	imports []string
+	byPath  map[string]string
+	kept    []string // declarations that keep imports in use
+	bad     error    // the first type without a name
+	labels  int
+}
+
+// importFor imports a package that the file does not.
+func (w *weaver) importFor(q *types.Package) string {
+	if n, ok := w.byPath[q.Path()]; ok {
+		return n
+	}
+	n := fmt.Sprintf("%s%s%d", Prefix, path.Base(q.Path()), len(w.imports)+1)
+	n = strings.Map(func(r rune) rune {
+		if r == '.' || r == '-' {
+			return '_'
+		}
+		return r
+	}, n)
+	w.byPath[q.Path()] = n
+	w.imports = append(w.imports, fmt.Sprintf("import %s %q\n", n, q.Path()))
+	return n
+}
+
+// typ writes a type.
+func (w *weaver) typ(t types.Type, at token.Pos) string {
+	if name := unnameable(t, w.p.Types, map[types.Type]bool{}); name != "" && w.bad == nil {
+		w.bad = w.p.refuse(at, "keep such a value in a variable of an exported type or of an interface", "a variable of type %s is needed at a point, and that type has no name here", name)
+	}
+	return types.TypeString(t, w.qual)
+}
+
+// unnameable returns a type inside t that package p can't name.
+func unnameable(t types.Type, p *types.Package, seen map[types.Type]bool) string {
+	if seen[t] {
+		return ""
+	}
+	seen[t] = true
+	some := func(list ...types.Type) string {
+		for _, t := range list {
+			if s := unnameable(t, p, seen); s != "" {
+				return s
+			}
+		}
+		return ""
+	}
+	switch t := t.(type) {
+	case *types.Alias:
+		if n := foreign(t.Obj(), p); n != "" {
+			return unnameable(types.Unalias(t), p, seen)
+		}
+		for a := range t.TypeArgs().Types() {
+			if s := some(a); s != "" {
+				return s
+			}
+		}
+	case *types.Named:
+		if n := foreign(t.Obj(), p); n != "" {
+			return n
+		}
+		for a := range t.TypeArgs().Types() {
+			if s := some(a); s != "" {
+				return s
+			}
+		}
+	case *types.Pointer:
+		return some(t.Elem())
+	case *types.Slice:
+		return some(t.Elem())
+	case *types.Array:
+		return some(t.Elem())
+	case *types.Chan:
+		return some(t.Elem())
+	case *types.Map:
+		return some(t.Key(), t.Elem())
+	case *types.Signature:
+		for v := range t.Params().Variables() {
+			if s := some(v.Type()); s != "" {
+				return s
+			}
+		}
+		for v := range t.Results().Variables() {
+			if s := some(v.Type()); s != "" {
+				return s
+			}
+		}
+	case *types.Struct:
+		for f := range t.Fields() {
+			if s := some(f.Type()); s != "" {
+				return s
+			}
+		}
+	}
+	return ""
+}
+
+// foreign returns the name of a type that p can't name: not exported by another
+// package, or declared in a function.
+func foreign(o *types.TypeName, p *types.Package) string {
+	if o.Pkg() == nil {
+		return ""
+	}
+	if o.Pkg() != p && !o.Exported() {
+		return o.Pkg().Name() + "." + o.Name()
+	}
+	if o.Parent() != nil && o.Parent() != o.Pkg().Scope() && o.Parent() != types.Universe {
+		return o.Name()
+	}
+	return ""
+}
+
+// typeArgs are the type parameters of a function as arguments.
+func (fn *function) typeArgs() string {
+	if len(fn.tparams) == 0 {
+		return ""
+	}
+	var l []string
+	for _, t := range fn.tparams {
+		l = append(l, t.Obj().Name())
+	}
+	return "[" + strings.Join(l, ", ") + "]"
+}
+
+// frame is the name of a function's frame type.
+func (fn *function) frame() string { return Prefix + "frame_" + fn.name + fn.typeArgs() }
+
+// frameType declares a function's frame.
+func (w *weaver) frameType(fn *function) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "\n\n// %sframe_%s is what is saved of %s.\ntype %sframe_%s", Prefix, fn.name, strings.ReplaceAll(fn.name, "_", "."), Prefix, fn.name)
+	if len(fn.tparams) > 0 {
+		b.WriteString("[")
+		for i, t := range fn.tparams {
+			if i > 0 {
+				b.WriteString(", ")
+			}
+			fmt.Fprintf(&b, "%s %s", t.Obj().Name(), w.typ(t.Constraint(), t.Obj().Pos()))
+		}
+		b.WriteString("]")
+	}
+	fmt.Fprintf(&b, " struct {\n%sat int\n", Prefix)
+	for _, f := range fn.fields {
+		star := ""
+		if fn.boxed[f.v] {
+			star = "*"
+		}
+		fmt.Fprintf(&b, "%s %s%s\n", f.name, star, w.typ(f.v.Type(), f.v.Pos()))
+	}
+	b.WriteString("}\n")
+	return b.String()
+}
+
+func (w *weaver) infos(fn *function) []FrameInfo {
+	var out []FrameInfo
+	sizes := w.p.Sizes
+	if sizes == nil {
+		sizes = types.SizesFor("gc", "amd64")
+	}
+	for _, m := range fn.marks {
+		i := FrameInfo{Func: fn.name, At: m.n, Pos: w.p.Fset.Position(m.comment.Pos()), Call: m.call}
+		for _, v := range m.saved {
+			s := SavedVar{Name: v.Name(), Type: types.TypeString(v.Type(), w.qual), Pos: w.p.Fset.Position(v.Pos())}
+			if _, ok := v.Type().(*types.TypeParam); !ok && !hasTypeParam(v.Type()) {
+				s.Size = sizes.Sizeof(v.Type())
+			}
+			i.Saved = append(i.Saved, s)
+		}
+		out = append(out, i)
+	}
+	return out
+}
+
+// edit replaces a piece of text.
+type edit struct {
+	lo, hi token.Pos
+	text   string
+}
+
+// fileText is the text after a file's package clause.
+func (w *weaver) fileText(f *ast.File, list []*function) (string, bool) {
+	e := &emitter{w: w, top: true}
+	var edits []edit
+	for _, d := range f.Decls {
+		e.edits(d, &edits)
+	}
+	if len(edits) == 0 {
+		return "", false
+	}
+	return w.apply(f.Name.End(), f.FileEnd, edits), true
+}
+
+// apply applies edits to the text from lo to hi. Of edits inside each other the
+// outer one counts.
+func (w *weaver) apply(lo, hi token.Pos, edits []edit) string {
+	slices.SortStableFunc(edits, func(a, b edit) int {
+		if c := cmp.Compare(a.lo, b.lo); c != 0 {
+			return c
+		}
+		return cmp.Compare(b.hi, a.hi)
+	})
+	var b strings.Builder
+	at := lo
+	for _, e := range edits {
+		if e.lo < at || e.hi > hi {
+			continue
+		}
+		b.WriteString(w.p.at(at, e.lo))
+		b.WriteString(e.text)
+		at = e.hi
+	}
+	b.WriteString(w.p.at(at, hi))
+	return b.String()
+}
+
+// emitter writes code of one function.
+type emitter struct {
+	w      *weaver
+	fn     *function
+	top    bool              // outside of functions that are rewritten
+	labels map[string]string // what labels are called
+}
+
+// box is the name of a boxed variable's pointer.
+func box(v *types.Var) string { return Prefix + "b_" + v.Name() }
+
+// boxedIn returns the boxed variable that an identifier names.
+func (e *emitter) boxedIn(x ast.Expr) *types.Var {
+	id, ok := x.(*ast.Ident)
+	if !ok {
+		return nil
+	}
+	v, ok := e.w.p.Info.ObjectOf(id).(*types.Var)
+	if !ok {
+		return nil
+	}
+	for fn := e.fn; fn != nil; fn = fn.outer {
+		if fn.boxed[v] {
+			return v
+		}
+	}
+	return nil
+}
+
+// region writes the text from lo to hi, in which nodes lie.
+func (e *emitter) region(lo, hi token.Pos, nodes ...ast.Node) string {
+	inner := *e
+	inner.labels = map[string]string{}
+	for k, v := range e.labels {
+		inner.labels[k] = v
+	}
+	if e.labels != nil { // a copy: labels must differ from those of the others
+		for _, n := range nodes {
+			ast.Inspect(n, func(m ast.Node) bool {
+				switch m := m.(type) {
+				case *ast.FuncLit:
+					return false
+				case *ast.LabeledStmt:
+					e.w.labels++
+					inner.labels[m.Label.Name] = fmt.Sprintf("%s%s_%d", Prefix, m.Label.Name, e.w.labels)
+				}
+				return true
+			})
+		}
+	}
+	var edits []edit
+	for _, n := range nodes {
+		inner.edits(n, &edits)
+	}
+	if e.fn != nil {
+		for _, m := range e.fn.marks {
+			if lo <= m.comment.Pos() && m.comment.End() <= hi {
+				edits = append(edits, edit{m.comment.Pos(), m.comment.End(), inner.save(m)})
+			}
+		}
+	}
+	return e.w.apply(lo, hi, edits)
+}
+
+// list writes the statements of a list from a position on.
+func (e *emitter) list(st *step, lo token.Pos) string {
+	var nodes []ast.Node
+	for _, s := range st.list {
+		if s.Pos() >= lo {
+			nodes = append(nodes, s)
+		}
+	}
+	if lo >= st.end {
+		return ""
+	}
+	return e.region(lo, st.end, nodes...) + "\n"
+}
+
+// save writes the code of a mark.
+func (e *emitter) save(m *mark) string {
+	var b strings.Builder
+	fn := e.fn
+	fmt.Fprintf(&b, "%s{%sat: %d", fn.frame(), Prefix, m.n)
+	for _, v := range m.saved {
+		value := v.Name()
+		if fn.boxed[v] {
+			value = box(v)
+		}
+		fmt.Fprintf(&b, ", %s: %s", fn.byVar[v].name, value)
+	}
+	b.WriteString("}")
+	if m.call {
+		return fmt.Sprintf("%sf = %s.Call(%sd, %sf, %s)", Prefix, Prefix, Prefix, Prefix, b.String())
+	}
+	return fmt.Sprintf("if %s.Due() {\n%s.Point(%sd, %s)\n}", Prefix, Prefix, Prefix, b.String())
+}
+
+// edits finds what has to change inside a node.
+func (e *emitter) edits(root ast.Node, out *[]edit) {
+	w := e.w
+	put := func(n ast.Node, text string) { *out = append(*out, edit{n.Pos(), n.End(), text}) }
+	ast.Inspect(root, func(n ast.Node) bool {
+		switch n := n.(type) {
+		case *ast.FuncDecl:
+			if fn := w.byNode[n]; fn != nil {
+				put(n.Body, w.function(fn))
+				return false
+			}
+			if n.Body != nil && e.isMain(n) {
+				in := *e
+				in.fn = &function{node: n, body: n.Body}
+				*out = append(*out, edit{n.Body.Lbrace, n.Body.Lbrace + 1, "{\n" + begin})
+				in.edits(n.Body, out)
+				*out = append(*out, edit{n.Body.Rbrace, n.Body.Rbrace + 1, Prefix + ".Returning()\n}"})
+				return false
+			}
+		case *ast.FuncLit:
+			if fn := w.byNode[n]; fn != nil {
+				put(n.Body, w.function(fn))
+				return false
+			}
+			if e.fn != nil { // its own labels and returns
+				in := *e
+				in.labels = nil
+				in.fn = &function{outer: e.fn, node: n, body: n.Body}
+				in.edits(n.Body, out)
+				return false
+			}
+		case *ast.ReturnStmt:
+			if e.fn != nil && e.isMain(e.fn.node) {
+				*out = append(*out, edit{n.Pos(), n.Pos(), Prefix + ".Returning()\n"})
+			}
+		case *ast.LabeledStmt:
+			if to := e.labels[n.Label.Name]; to != "" {
+				put(n.Label, to)
+			}
+		case *ast.BranchStmt:
+			if n.Label != nil {
+				if to := e.labels[n.Label.Name]; to != "" {
+					put(n.Label, to)
+				}
+			}
+			return false
+		case *ast.UnaryExpr:
+			if n.Op == token.AND {
+				if v := e.boxedIn(n.X); v != nil {
+					put(n, box(v))
+					return false
+				}
+			}
+		case *ast.Ident:
+			if v, ok := w.p.Info.Uses[n].(*types.Var); ok && v == e.boxedIn(n) {
+				put(n, "(*"+box(v)+")")
+			}
+		case *ast.SelectorExpr:
+			if to, ok := e.replaced(n); ok {
+				put(n, Prefix+"."+to)
+				return false
+			}
+		case *ast.AssignStmt:
+			if n.Tok == token.DEFINE && slices.ContainsFunc(n.Lhs, func(x ast.Expr) bool { return e.boxedIn(x) != nil }) {
+				var rhs []string
+				for _, r := range n.Rhs {
+					rhs = append(rhs, e.region(r.Pos(), r.End(), r))
+				}
+				put(n, e.define(n.Lhs, strings.Join(rhs, ", ")))
+				return false
+			}
+		case *ast.DeclStmt:
+			if text, ok := e.declare(n); ok {
+				put(n, text)
+				return false
+			}
+		case *ast.IfStmt:
+			if e.boxes(n.Init) {
+				rest := e.region(n.Cond.Pos(), n.End(), n.Cond, n.Body)
+				if n.Else != nil {
+					rest = e.region(n.Cond.Pos(), n.End(), n.Cond, n.Body, n.Else)
+				}
+				put(n, "{\n"+e.region(n.Init.Pos(), n.Init.End(), n.Init)+"\nif "+rest+"\n}")
+				return false
+			}
+		case *ast.ForStmt:
+			if e.boxes(n.Init) {
+				e.fail(n.Init.Pos(), "use a copy of it, declared in the loop's body", "the address of a loop variable is taken, and it is needed at a point")
+			}
+		case *ast.SwitchStmt:
+			if e.boxes(n.Init) {
+				e.fail(n.Init.Pos(), "declare it before the switch", "the address of a variable that is declared by a switch is taken, and it is needed at a point")
+			}
+		case *ast.TypeSwitchStmt:
+			if e.boxes(n.Init) {
+				e.fail(n.Init.Pos(), "declare it before the switch", "the address of a variable that is declared by a switch is taken, and it is needed at a point")
+			}
+			for _, c := range n.Body.List {
+				if v, ok := w.p.Info.Implicits[c].(*types.Var); ok && e.fn != nil && e.fn.boxed[v] {
+					e.fail(c.Pos(), "copy it to a variable in the clause", "the address of a type switch's variable is taken, and it is needed at a point")
+				}
+			}
+		case *ast.RangeStmt:
+			if n.Tok == token.DEFINE && (e.boxedIn(n.Key) != nil || e.boxedIn(n.Value) != nil) {
+				e.fail(n.Pos(), "copy it to a variable in the loop's body", "the address of a loop variable is taken, and it is needed at a point")
+			}
+		case *ast.CommClause:
+			if e.boxes(n.Comm) {
+				e.fail(n.Pos(), "copy it to a variable in the clause", "the address of a variable that a select declares is taken, and it is needed at a point")
+			}
+		}
+		return true
+	})
+}
+
+// boxes says that a statement declares a boxed variable.
+func (e *emitter) boxes(s ast.Stmt) bool {
+	if s == nil {
+		return false
+	}
+	for _, v := range e.w.defined(s) {
+		for fn := e.fn; fn != nil; fn = fn.outer {
+			if fn.boxed[v] {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+func (e *emitter) fail(at token.Pos, remedy, reason string) {
+	if e.w.bad == nil {
+		e.w.bad = e.w.p.refuse(at, remedy, "%s", reason)
+	}
+}
+
+func (e *emitter) isMain(n ast.Node) bool {
+	d, ok := n.(*ast.FuncDecl)
+	return ok && d.Recv == nil && d.Name.Name == "main" && e.w.p.Types.Name() == "main"
+}
+
+const begin = Prefix + ".Begin()\ndefer " + Prefix + ".End()\n"
+
+// replaced says what a function of a library is replaced by.
+func (e *emitter) replaced(s *ast.SelectorExpr) (string, bool) {
+	id, ok := s.X.(*ast.Ident)
+	if !ok {
+		return "", false
+	}
+	pkg, ok := e.w.p.Info.Uses[id].(*types.PkgName)
+	if !ok {
+		return "", false
+	}
+	to, ok := e.w.replace[pkg.Imported().Path()+"."+s.Sel.Name]
+	if !ok {
+		return "", false
+	}
+	keep := fmt.Sprintf("\nvar _ = %s.%s // keeps the import in use\n", id.Name, s.Sel.Name)
+	if !slices.Contains(e.w.kept, keep) {
+		e.w.kept = append(e.w.kept, keep)
+	}
+	return to, true
+}
+
+// define writes a := with boxed variables on its left side.
+func (e *emitter) define(lhs []ast.Expr, rhs string) string {
+	var names, after []string
+	fresh := false
+	for i, x := range lhs {
+		id := x.(*ast.Ident)
+		v := e.boxedIn(x)
+		if v == nil {
+			names = append(names, id.Name)
+			fresh = fresh || e.w.p.Info.Defs[id] != nil
+			continue
+		}
+		tmp := fmt.Sprintf("%sv%d_%s", Prefix, i, id.Name)
+		names = append(names, tmp)
+		fresh = true
+		if e.w.p.Info.Defs[id] != nil {
+			after = append(after, fmt.Sprintf("%s := %s.New(%s)\n_ = %s", box(v), Prefix, tmp, box(v)))
+		} else {
+			after = append(after, fmt.Sprintf("*%s = %s", box(v), tmp))
+		}
+	}
+	op := ":="
+	if !fresh {
+		op = "="
+	}
+	if len(lhs) == 1 && len(after) == 1 && e.w.p.Info.Defs[lhs[0].(*ast.Ident)] != nil {
+		v := e.boxedIn(lhs[0])
+		return fmt.Sprintf("%s := %s.New(%s)\n_ = %s", box(v), Prefix, rhs, box(v))
+	}
+	return strings.Join(names, ", ") + " " + op + " " + rhs + "\n" + strings.Join(after, "\n")
+}
+
+// declare writes a declaration of variables some of which are boxed.
+func (e *emitter) declare(n *ast.DeclStmt) (string, bool) {
+	d := n.Decl.(*ast.GenDecl)
+	if d.Tok != token.VAR || !e.boxes(n) {
+		return "", false
+	}
+	var b strings.Builder
+	for _, sp := range d.Specs {
+		s := sp.(*ast.ValueSpec)
+		if len(s.Values) == 0 {
+			for _, id := range s.Names {
+				v, _ := e.w.p.Info.Defs[id].(*types.Var)
+				if e.boxedIn(id) != nil {
+					fmt.Fprintf(&b, "%s := %s.New(%s.Zero[%s]())\n_ = %s\n", box(v), Prefix, Prefix, e.w.typ(v.Type(), v.Pos()), box(v))
+				} else {
+					fmt.Fprintf(&b, "var %s %s\n", id.Name, e.w.p.at(s.Type.Pos(), s.Type.End()))
+				}
+			}
+			continue
+		}
+		var values []string
+		for _, x := range s.Values {
+			values = append(values, e.region(x.Pos(), x.End(), x))
+		}
+		for i, id := range s.Names {
+			v, _ := e.w.p.Info.Defs[id].(*types.Var)
+			if i > 0 {
+				b.WriteString(", ")
+			} else {
+				b.WriteString("var ")
+			}
+			if v != nil && e.boxedIn(id) != nil {
+				fmt.Fprintf(&b, "%sv%d_%s", Prefix, i, id.Name)
+			} else {
+				b.WriteString(id.Name)
+			}
+		}
+		if s.Type != nil {
+			b.WriteString(" " + e.w.p.at(s.Type.Pos(), s.Type.End()))
+		}
+		b.WriteString(" = " + strings.Join(values, ", ") + "\n")
+		for i, id := range s.Names {
+			if v, _ := e.w.p.Info.Defs[id].(*types.Var); v != nil && e.boxedIn(id) != nil {
+				fmt.Fprintf(&b, "%s := %s.New(%sv%d_%s)\n_ = %s\n", box(v), Prefix, Prefix, i, id.Name, box(v))
+			}
+		}
+	}
+	return strings.TrimRight(b.String(), "\n"), true
+}
