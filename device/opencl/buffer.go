@@ -3,6 +3,7 @@ package opencl
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"sort"
 	"sync"
 	"unsafe"
@@ -217,6 +218,52 @@ func (s *pins) remove(n *pin) bool {
 		}
 	}
 	return false
+}
+
+// arrivals are the copies to pinned memory that may be under way. NVIDIA's
+// driver takes what a later command copies from there when the command is given,
+// not when its turn has come.
+type arrivals struct {
+	mu   sync.Mutex
+	list []arrival
+}
+
+type arrival struct {
+	lo, hi uintptr
+	q      *queue
+	number int64 // of the command
+}
+
+func (a *arrivals) add(p []byte, q *queue, number int64) {
+	lo := uintptr(unsafe.Pointer(unsafe.SliceData(p)))
+	hi := lo + uintptr(len(p))
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.list = slices.DeleteFunc(a.list, func(o arrival) bool {
+		return o.number <= o.q.passed.Load() || o.q == q && lo <= o.lo && o.hi <= hi
+	})
+	a.list = append(a.list, arrival{lo, hi, q, number})
+}
+
+// await waits for the copies that bring a part of p.
+func (a *arrivals) await(p []byte) error {
+	lo := uintptr(unsafe.Pointer(unsafe.SliceData(p)))
+	hi := lo + uintptr(len(p))
+	var queues []*queue
+	a.mu.Lock()
+	for _, o := range a.list {
+		if o.lo < hi && lo < o.hi && o.number > o.q.passed.Load() && !slices.Contains(queues, o.q) {
+			queues = append(queues, o.q)
+		}
+	}
+	a.mu.Unlock()
+	for _, q := range queues {
+		// A queue that was closed meanwhile has waited itself.
+		if err := q.Finish(); errors.Is(err, driver.ErrLost) {
+			return err
+		}
+	}
+	return nil
 }
 
 // Pin notes that copies from and to p need not wait. Its release waits for

@@ -146,7 +146,8 @@ type device struct {
 	own     uintptr // a queue for Alloc
 	live    map[closer]struct{}
 
-	pins pins
+	pins     pins
+	arrivals arrivals
 }
 
 func (d *device) Info() driver.Info { return d.info }

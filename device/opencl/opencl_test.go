@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/cairnrun/cairn/device/driver"
 	"github.com/cairnrun/cairn/device/driver/conform"
@@ -305,6 +306,43 @@ func TestPin(t *testing.T) {
 	if len(b.d.pins.list) != 0 {
 		t.Error("still pinned")
 	}
+}
+
+// Memory that a copy is still to fill is not copied from before that is done,
+// whichever queue is to do it; other memory is.
+func TestPinnedBothWays(t *testing.T) {
+	b := newBench(t, false)
+	host := make([]byte, 64)
+	unpin := must(b.d.Pin(host))(t)
+	x, y := b.ints(7, 8, 9, 10), b.ints(0, 0, 0, 0)
+	other := must(b.d.NewQueue())(t)
+	for i, q := range []driver.Queue{b.q, other} {
+		clear(host)
+		pass := held(t, b)
+		check(t, b.q.CopyOut(host[:8], x, 0))
+		check(t, b.q.CopyOut(host[:16], x, 0))
+		if n := len(b.d.arrivals.list); n != 1 {
+			t.Error(n, "copies are remembered")
+		}
+		check(t, other.CopyIn(y, 0, host[16:32]))
+		done := make(chan error)
+		go func() { done <- q.CopyIn(y, 0, host[4:20]) }()
+		select {
+		case err := <-done:
+			t.Error(i, "it did not wait", err)
+			pass()
+		case <-time.After(20 * time.Millisecond):
+			pass()
+			check(t, <-done)
+		}
+		check(t, q.Finish())
+		if v := read[int32](b, y); v[0] != 8 || v[2] != 10 || v[3] != 0 {
+			t.Error(i, v)
+		}
+	}
+	check(t, unpin())
+	check(t, other.Close())
+	check(t, b.q.CopyIn(y, 0, host[:16])) // of a queue that was closed
 }
 
 func TestEvents(t *testing.T) {

@@ -38,17 +38,20 @@ func (d *device) Build(src driver.Source) (driver.Program, error) {
 	if code != 0 {
 		return nil, d.fail(op, "clCreateProgramWithSource", code, 0)
 	}
-	options := "-cl-std=CL1.2 -cl-kernel-arg-info"
+	options := "-cl-std=CL1.2"
 	if d.rounded {
 		options += " -cl-fp32-correctly-rounded-divide-sqrt"
 	}
-	zero := append([]byte(options), 0)
-	if code := int32(dl.Call(d.a.buildProgram, h, 1, uintptr(unsafe.Pointer(&d.id)), uintptr(unsafe.Pointer(&zero[0])), 0, 0)); code != 0 {
-		err := d.fail(op+" for "+d.info.Name, "clBuildProgram", code, 0).(*driver.Error)
-		err.Log = text(d.a.getBuildInfo, programLog, h, d.id)
-		if code == codeBuild {
-			err.Kind = driver.ErrBuild
+	err := d.compile(op, h, options+" -cl-kernel-arg-info")
+	if err != nil && err.Kind == driver.ErrBuild && strings.Contains(err.Log, "ptxas") {
+		// NVIDIA's compiler puts what it knows of arguments into code that its
+		// assembler refuses if a kernel has none. Nothing is known of the
+		// arguments of this program, then.
+		if d.compile(op, h, options) == nil {
+			err = nil
 		}
+	}
+	if err != nil {
 		dl.Call(d.a.releaseProgram, h)
 		return nil, err
 	}
@@ -57,6 +60,21 @@ func (d *device) Build(src driver.Source) (driver.Program, error) {
 		return nil, err
 	}
 	return p, nil
+}
+
+// compile builds a program; it may be called again after it failed.
+func (d *device) compile(op string, h uintptr, options string) *driver.Error {
+	zero := append([]byte(options), 0)
+	code := int32(dl.Call(d.a.buildProgram, h, 1, uintptr(unsafe.Pointer(&d.id)), uintptr(unsafe.Pointer(&zero[0])), 0, 0))
+	if code == 0 {
+		return nil
+	}
+	err := d.fail(op+" for "+d.info.Name, "clBuildProgram", code, 0).(*driver.Error)
+	err.Log = text(d.a.getBuildInfo, programLog, h, d.id)
+	if code == codeBuild {
+		err.Kind = driver.ErrBuild
+	}
+	return err
 }
 
 // prologue comes before the source; lines in the compiler's messages are the

@@ -138,6 +138,11 @@ func (q *queue) transfer(name, call string, fn uintptr, v driver.Buffer, off int
 		return q.d.usable(name)
 	}
 	pinned := q.d.pins.holds(p)
+	if fn == q.d.a.write {
+		if err := q.d.arrivals.await(p); err != nil {
+			return err
+		}
+	}
 	if err := q.begin(name); err != nil {
 		return err
 	}
@@ -153,6 +158,9 @@ func (q *queue) transfer(name, call string, fn uintptr, v driver.Buffer, off int
 	number := q.given + 1
 	if pinned {
 		q.copying.Store(number)
+		if fn == q.d.a.read {
+			q.d.arrivals.add(p, q, number)
+		}
 	}
 	err = q.end(name)
 	if pinned {
@@ -265,6 +273,7 @@ func (q *queue) drop() {
 		dl.Call(q.d.a.releaseEvent, q.mark)
 	}
 	dl.Call(q.d.a.releaseQueue, q.h)
+	q.pass(q.given)
 	q.h, q.mark = 0, 0
 }
 

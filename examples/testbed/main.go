@@ -35,7 +35,7 @@
 // tiny is for tests, small for a look, medium for measurements on a few
 // processors (between small and large; 6 to 12 s on two), large is the paper's problem or near
 // it, and long is for measurements on a large GPU, where its loop takes
-// 4 to 12 seconds. What is saved is what later steps read, nothing else: that is
+// 3 to 13 seconds. What is saved is what later steps read, nothing else: that is
 // what state says, of large and long. Steps are iterations of the main loop.
 //
 //	       tiny       small      large              long                state

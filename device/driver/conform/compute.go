@@ -341,7 +341,12 @@ func (s *suite) contract(t *testing.T) {
 }
 
 func (s *suite) noArguments(t *testing.T) {
-	q, k := s.queue(t), s.kernel(t, "nothing")
+	p, err := s.d.Build(empty)
+	must(t, err)
+	defer p.Close()
+	k, err := p.Kernel("nothing")
+	must(t, err)
+	q := s.queue(t)
 	for range 1000 {
 		must(t, q.Launch(k, dim(1), auto, nil))
 	}
