@@ -109,6 +109,8 @@ type Options struct {
 	Drop    []string     // variables that a set may hold though the program has none of that name
 	OnSaved func(Saved)  // called by Point, Checkpoint or Close when a set is safe
 	OnError func(error)  // called when a set could not be saved; Point then returns nil
+	OnDue   func()       // called by any goroutine when Due has become true, or may have
+	OnCopy  func() error // called by Point or Checkpoint before the state is copied; an error: no set
 	Log     *slog.Logger // warnings, such as a damaged set; nil: slog.Default()
 
 	fs       vfs.FS        // for tests
@@ -168,6 +170,8 @@ type Run struct {
 	held    time.Duration    // cost of the last save
 	done    bool
 	closed  bool
+	handles bool // see Handles
+	lent    bool // see Lend
 
 	reporting chan struct{} // closed to end the reports to a supervisor
 }
@@ -245,7 +249,7 @@ func (p *Run) enter(ctx context.Context) error {
 		return fmt.Errorf("cairn: %w", err)
 	}
 	p.files.resuming = len(sets)+len(lost) > 0
-	p.wake.Store(true) // the first Point looks whether all is as it should be
+	p.rouse() // the first Point looks whether all is as it should be
 	if p.seat.Output {
 		if err := p.files.adoptOutput(); err != nil {
 			return fmt.Errorf("cairn: %w", err)
@@ -398,6 +402,9 @@ func (p *Run) env() *graph.Env {
 	return env
 }
 
+// Dir is where the sets are kept.
+func (p *Run) Dir() string { return p.opts.Dir }
+
 // Request makes a checkpoint due at the next Point. Any goroutine may call it.
 func (p *Run) Request() { p.ask("request") }
 
@@ -407,8 +414,35 @@ func (p *Run) ask(reason string) {
 		return
 	}
 	p.request.Store(&reason)
-	p.wake.Store(true)
+	p.rouse()
 }
+
+// rouse makes the next Point look closer.
+func (p *Run) rouse() {
+	p.wake.Store(true)
+	if p.opts.OnDue != nil {
+		p.opts.OnDue()
+	}
+}
+
+// Due reports whether the next Point will do more than count. A program that
+// has something to prepare for a checkpoint looks here before it calls Point,
+// or is told by Options.OnDue. In a run of several ranks, Point says it all.
+func (p *Run) Due() bool { return p.wake.Load() || p.left == 1 || p.seat.Size > 1 }
+
+// Passed counts a point at which the program does not call Point, because
+// nothing was Due when it looked.
+func (p *Run) Passed() {
+	p.points++
+	p.left--
+	if p.slow {
+		p.shown.Store(p.points)
+	}
+}
+
+// Counts reports whether checkpoints are due by the number of points, so that
+// Point or Passed must be called at each of them.
+func (p *Run) Counts() bool { return p.opts.EveryPoints > 0 || p.seat.Size > 1 }
 
 // askStop makes the next Point save and return ErrStopped.
 func (p *Run) askStop(by string) {
@@ -417,22 +451,22 @@ func (p *Run) askStop(by string) {
 		return
 	}
 	p.stop.Store(&by)
-	p.wake.Store(true)
+	p.rouse()
 }
 
 // Finish says that the work is done: Close removes the sets, so that the
 // next start is a fresh one.
-func (p *Run) Finish() { p.done = true }
+func (p *Run) Finish() { p.done = !p.lent }
 
 // Close waits until a set being written is safe, and ends the run; it saves
 // none by itself (see Checkpoint). It returns why the last set could not be
 // saved, if no Point said so.
 func (p *Run) Close() error {
-	if p.closed {
+	if p.closed || p.lent {
 		return nil
 	}
 	p.closed = true
-	p.wake.Store(true)
+	p.rouse()
 	if p.timer != nil {
 		p.timer.Stop()
 	}

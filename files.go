@@ -57,6 +57,14 @@ func (p *Run) File(f *os.File, flag int) error {
 	return p.files.add(f, f.Name(), flag, st.Mode().Perm(), false)
 }
 
+// Claimed says that the program has its files from the values that were
+// restored, and asks for none of them again: what OpenFile opens is new.
+func (p *Run) Claimed() {
+	for _, o := range p.files.open {
+		o.fresh = false
+	}
+}
+
 // fileTable holds the run's open data files.
 type fileTable struct {
 	resuming bool // sets exist, and Restore has not been called

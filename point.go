@@ -186,7 +186,7 @@ func (p *Run) save(ctx context.Context, reason string) error {
 	done := p.saver.Done()
 	go func() {
 		p.outcome <- <-done
-		p.wake.Store(true)
+		p.rouse()
 	}()
 	p.schedule()
 	return nil
@@ -198,6 +198,11 @@ func (p *Run) start(ctx context.Context, note ckpt.Note, alone bool) (uint64, er
 		return 0, err
 	}
 	began := time.Now()
+	if p.opts.OnCopy != nil {
+		if err := p.opts.OnCopy(); err != nil {
+			return 0, err
+		}
+	}
 	p.saver.Anticipate()
 	files, err := p.files.entries() // first: it forgets closed files, which Collect then refuses
 	if err != nil {
@@ -253,7 +258,7 @@ func (p *Run) saveSet(ctx context.Context, s *coord.Save) error {
 			defer t.writing.Done()
 			r := <-done
 			p.outcome <- r
-			p.wake.Store(true)
+			p.rouse()
 			p.sayOutcome(saving, r)
 			t.saved(s.Set, r.Err)
 		}()
@@ -388,7 +393,7 @@ func (p *Run) again() {
 	if p.left == 0 {
 		p.left = 1
 	}
-	p.wake.Store(true)
+	p.rouse()
 }
 
 func (p *Run) takeError() error {
@@ -419,7 +424,7 @@ func (p *Run) schedule() {
 			return
 		}
 		p.due.Store(true)
-		p.wake.Store(true)
+		p.rouse()
 	})
 }
 

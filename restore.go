@@ -118,7 +118,7 @@ func (p *Run) Rollback(ctx context.Context) (bool, error) {
 	}
 	if err != nil {
 		p.spoiled = fmt.Errorf("cairn: the state is undefined, because Rollback failed: %w", err)
-		p.wake.Store(true) // every Point says so
+		p.rouse() // every Point says so
 		return false, fmt.Errorf("cairn: %w", err)
 	}
 	p.spoiled = nil

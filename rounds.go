@@ -64,21 +64,9 @@ func (t *team) begin() error {
 	if e.Size() == 1 {
 		return nil
 	}
-	type plan struct {
-		Next, Every uint64
-		Spatial     bool
-	}
-	mine := plan{p.saver.Next(), uint64(p.opts.EveryPoints), p.opts.Spatial}
-	plans := make([]plan, e.Size())
-	if err := mpi.Allgather(t.world, []plan{mine}, plans); err != nil {
+	next, err := t.samePlan(plan{p.saver.Next(), uint64(p.opts.EveryPoints), p.opts.Spatial})
+	if err != nil {
 		return err
-	}
-	next := uint64(0)
-	for r, o := range plans {
-		if o.Every != mine.Every || o.Spatial != mine.Spatial {
-			return fmt.Errorf("rank %d has Options.EveryPoints %d and Spatial %v, rank %d has %d and %v: they must be the same on all ranks", e.Rank(), mine.Every, mine.Spatial, r, o.Every, o.Spatial)
-		}
-		next = max(next, o.Next)
 	}
 	e.Lock()
 	defer e.Unlock()
@@ -100,6 +88,29 @@ func (t *team) begin() error {
 	t.early, t.asked = nil, nil
 	t.act()
 	return nil
+}
+
+// plan is what a rank's options say about sets.
+type plan struct {
+	Next, Every uint64
+	Spatial     bool
+}
+
+// samePlan makes sure that all ranks have the same options. It returns the
+// largest Next.
+func (t *team) samePlan(mine plan) (next uint64, err error) {
+	e := t.engine
+	plans := make([]plan, e.Size())
+	if err := mpi.Allgather(t.world, []plan{mine}, plans); err != nil {
+		return 0, err
+	}
+	for r, o := range plans {
+		if o.Every != mine.Every || o.Spatial != mine.Spatial {
+			return 0, fmt.Errorf("rank %d has Options.EveryPoints %d and Spatial %v, rank %d has %d and %v: they must be the same on all ranks", e.Rank(), mine.Every, mine.Spatial, r, o.Every, o.Spatial)
+		}
+		next = max(next, o.Next)
+	}
+	return next, nil
 }
 
 // counts is what a node reads about its rank. The node is made while messages
@@ -239,7 +250,7 @@ func (t *team) do(a coord.Action) {
 	case coord.AllFinished:
 		return
 	}
-	t.p.wake.Store(true)
+	t.p.rouse()
 	t.engine.Wake()
 }
 

@@ -137,7 +137,7 @@ func (p *Run) unsupervised(err error) {
 		p.team.engine.Fail(err)
 		return
 	}
-	p.wake.Store(true) // the next Point fails
+	p.rouse() // the next Point fails
 }
 
 // lost returns why nobody listens any more.
@@ -156,6 +156,9 @@ func (p *Run) report(done <-chan struct{}) {
 	defer tick.Stop()
 	for {
 		p.reportOnce()
+		if p.opts.OnDue != nil { // a program that waits for it is seen only if it calls Point
+			p.opts.OnDue()
+		}
 		select {
 		case <-tick.C:
 		case <-done:

@@ -251,7 +251,11 @@ func (c *copying) eachFar(f func(*farTask) error) (wait func() error) {
 	var wg sync.WaitGroup
 	errs := make([]error, len(c.far))
 	for i, t := range c.far {
-		wg.Go(func() { errs[i] = t.do(f) })
+		wg.Add(1)
+		go func() {
+			defer wg.Done()
+			errs[i] = t.do(f)
+		}()
 	}
 	return func() error {
 		wg.Wait()
@@ -460,7 +464,9 @@ type flying struct {
 
 func newFeeder(t *farTask) *feeder {
 	f := &feeder{t: t, seg: Segment{Index: -1}, flight: make(chan flying, ringSegments)}
-	f.wg.Go(func() {
+	f.wg.Add(1)
+	go func() {
+		defer f.wg.Done()
 		for s := range f.flight {
 			if err := s.wait(); err != nil {
 				f.fail(err)
@@ -469,7 +475,7 @@ func newFeeder(t *farTask) *feeder {
 			}
 			t.s().writer.Put(s.seg)
 		}
-	})
+	}()
 	return f
 }
 

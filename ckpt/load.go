@@ -108,7 +108,9 @@ func (s *Set) readBlocks(ctx context.Context, want []bool, sinks []sink, v *veri
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	for w := range errs {
-		wg.Go(func() {
+		wg.Add(1)
+		go func() {
+			defer wg.Done()
 			r := reader{s: s, v: v}
 			for {
 				n := int(next.Add(1)) - 1
@@ -124,7 +126,7 @@ func (s *Set) readBlocks(ctx context.Context, want []bool, sinks []sink, v *veri
 					return
 				}
 			}
-		})
+		}()
 	}
 	wg.Wait()
 	for _, err := range errs {

@@ -72,7 +72,9 @@ func (c *copying) drainStill() {
 	var next atomic.Int64
 	var wg sync.WaitGroup
 	for range min(len(parts), copiers(), writers) {
-		wg.Go(func() {
+		wg.Add(1)
+		go func() {
+			defer wg.Done()
 			seg := Segment{Index: -1}
 			for n := int(next.Add(1)) - 1; n < len(parts); n = int(next.Add(1)) - 1 {
 				c.stage(&seg, &parts[n])
@@ -80,7 +82,7 @@ func (c *copying) drainStill() {
 			if seg.Index >= 0 {
 				c.s.writer.Put(seg)
 			}
-		})
+		}()
 	}
 	wg.Wait()
 }

@@ -209,6 +209,13 @@ func (n *Node) setDue(due uint64) {
 	}
 }
 
+// Plan changes Config.Every and Config.Spatial. All ranks do so, before any of
+// them comes to a point, and with no round under way.
+func (n *Node) Plan(every uint64, spatial bool) {
+	n.cfg.Every, n.cfg.Spatial = every, spatial
+	n.setDue(n.due)
+}
+
 // isDue reports whether a set is due at point k.
 func (n *Node) isDue(k uint64) bool { return k >= n.dueAt && k%n.cfg.Every == 0 }
 

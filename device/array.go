@@ -36,6 +36,7 @@ func New[T any](dims ...int) *Array[T] {
 	if err != nil {
 		panic("device: " + err.Error())
 	}
+	m.view = viewOf[T]
 	for _, d := range dims {
 		m.shape = append(m.shape, uint64(d))
 	}
@@ -193,6 +194,9 @@ func (a *Array[T]) Prefer(d *Device) {
 		return
 	}
 	defer m.mu.Unlock()
+	if d != nil {
+		d = d.real()
+	}
 	m.prefer(a.lo, a.hi, d)
 }
 
@@ -229,6 +233,9 @@ func (a *Array[T]) CairnState(c *graph.Coder) error {
 	var cells []Cell[T]
 	dims, constant, raw := a.dims, a.constant, a.h != nil && a.h.m.raw != nil
 	isRaw := raw
+	if raw && !c.Restoring() && graph.IsWhole() {
+		return errors.New("an array that was made with Raw has memory that a restarted program does not make again: use New, or keep the program's state by hand, with cairn.Protect")
+	}
 	if p, n := a.CairnMemory(); p != nil && !c.Restoring() {
 		cells = unsafe.Slice((*Cell[T])(p), n/int64(unsafe.Sizeof(*new(T))))
 	}
@@ -264,6 +271,7 @@ func (a *Array[T]) CairnState(c *graph.Coder) error {
 		return err
 	}
 	m.mu.Lock()
+	m.view = viewOf[T]
 	if off == 0 && n == m.size {
 		m.shape = nil
 		for _, d := range dims {

@@ -34,6 +34,11 @@ var machine struct {
 	hosts   map[string]*Device // by name and number
 	chosen  []*Device          // what Devices returns, before it leaves out lost ones
 	err     error
+
+	// Of a program that is saved as a whole:
+	given  []*Device       // by Open
+	seen   int             // after a restart: as many devices Devices returns
+	stands map[int]*Device // … by number: these, which stand for others
 }
 
 // Devices returns the devices of this machine that are not lost, the best
@@ -43,7 +48,19 @@ var machine struct {
 // order, by backend or ID: "cuda", "opencl:0.1,host", "host,host" (two).
 // Without it OpenCL devices that are the host's processors, or GPUs that CUDA
 // has too, are left out.
+//
+// A program that Cairn's compiler has made restartable sees as many after a
+// restart as before, some of which may stand for the same device.
 func Devices() ([]*Device, error) {
+	out, err := present()
+	if err != nil {
+		return nil, err
+	}
+	return standIns(out), nil
+}
+
+// present returns the devices that are there and not lost.
+func present() ([]*Device, error) {
 	machine.Lock()
 	if machine.chosen == nil && machine.err == nil {
 		list := os.Getenv("CAIRN_DEVICES")
@@ -76,7 +93,13 @@ func Devices() ([]*Device, error) {
 func Open(list string) ([]*Device, error) {
 	machine.Lock()
 	defer machine.Unlock()
-	return choose(list)
+	devs, err := choose(list)
+	for _, d := range devs {
+		if !slices.Contains(machine.given, d) {
+			machine.given = append(machine.given, d)
+		}
+	}
+	return devs, err
 }
 
 // Missing tells why backends have no devices here, or not all that they should

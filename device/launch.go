@@ -105,7 +105,7 @@ func (d *Device) Launch(k *Kernel, size Grid, args ...any) error {
 	if k == nil {
 		return fmt.Errorf("launch on %v: the kernel is nil: make one with NewKernel", d)
 	}
-	err := d.doLaunch(k, size, args)
+	err := d.real().doLaunch(k, size, args)
 	runtime.KeepAlive(args)
 	if err != nil {
 		return fmt.Errorf("launch of %s on %v: %w", k.name, d, err)

@@ -25,6 +25,7 @@ type memory struct {
 
 	mu     sync.Mutex
 	shape  []uint64
+	view   func(Arg) any             // makes an *Array of a part; set once
 	host   []byte                    // the host copy, nil until it is needed; zero where a span is
 	wraps  map[*Device]driver.Buffer // the host copy, for devices that work in it
 	bufs   []*buffer                 // on devices with memory of their own

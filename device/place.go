@@ -221,7 +221,7 @@ func (m *memory) destination(off int64) (*buffer, int64, error) {
 	w := m.preferred(off)
 	devs := []*Device{w.d}
 	if w.d == nil || w.d.lost() {
-		devs, _ = Devices() // without any the host has room
+		devs, _ = present() // without any the host has room
 	}
 	for _, d := range devs {
 		if d.wrap != nil {

@@ -13,6 +13,10 @@ import (
 
 // Device computes, in the order of its launches.
 type Device struct {
+	// After a restart a program's devices stand for those that are there.
+	as *Device // nil: it is one itself
+	no number  // if as is set
+
 	drv  driver.Device
 	info Info
 	wrap driver.Wrapper // nil: it has memory of its own
@@ -71,17 +75,24 @@ func Use(drv driver.Device) (*Device, error) {
 }
 
 // Info describes the device.
-func (d *Device) Info() Info { return d.info }
+func (d *Device) Info() Info { return d.real().info }
 
 // String is its ID and name.
-func (d *Device) String() string { return d.info.ID + " (" + d.info.Name + ")" }
+func (d *Device) String() string {
+	d = d.real()
+	return d.info.ID + " (" + d.info.Name + ")"
+}
 
 // Moved tells how many bytes of arrays were copied to the device and from it
 // so far, not counting checkpoints.
-func (d *Device) Moved() (in, out int64) { return d.in.Load(), d.out.Load() }
+func (d *Device) Moved() (in, out int64) {
+	d = d.real()
+	return d.in.Load(), d.out.Load()
+}
 
 // Err tells why the device is lost, nil if it is not.
 func (d *Device) Err() error {
+	d = d.real()
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.err
@@ -91,6 +102,7 @@ func (d *Device) lost() bool { return d.Err() != nil }
 
 // Finish waits until all launches are done and returns their error.
 func (d *Device) Finish() error {
+	d = d.real()
 	if err := d.Err(); err != nil {
 		return err
 	}

@@ -33,7 +33,7 @@ func (r *rawMemory) device() bool { return r != nil && r.d != nil }
 // device, whoever gave it, and looks at all of it. Launches on that device use
 // it in place, others can't. Its Data is a copy, for reading only.
 func Raw[T any](addr uintptr, dims ...int) (*Array[T], error) {
-	devs, _ := Devices()
+	devs, _ := present()
 	return rawOn[T](devs, addr, dims)
 }
 
@@ -49,7 +49,7 @@ func rawOn[T any](devs []*Device, addr uintptr, dims []int) (*Array[T], error) {
 	if err != nil {
 		return nil, err
 	}
-	m := &memory{size: n, raw: &rawMemory{addr, d}}
+	m := &memory{size: n, raw: &rawMemory{addr, d}, view: viewOf[T]}
 	for _, d := range dims {
 		m.shape = append(m.shape, uint64(d))
 	}

@@ -28,6 +28,7 @@ type attempt struct {
 	newSet   bool
 	fresh    bool // the ranks began anew
 	outside  bool // a rank or a host was lost by no doing of the program
+	status   int  // the largest exit status of ranks that had finished
 	restored *uint64
 	killed   bool
 	asked    bool // rank 0 was asked to stop
@@ -132,7 +133,7 @@ func (s *Supervisor) begin() {
 		if len(ranks) == 0 {
 			continue
 		}
-		m := &control.Start{Launch: a.launch, Ranks: ranks, Command: s.o.Command, Dir: s.cwd, Output: s.o.RankOutput, Keep: a.kept, Grace: s.o.Grace,
+		m := &control.Start{Launch: a.launch, Ranks: ranks, Command: s.o.Command, Dir: s.cwd, Output: s.o.RankOutput, Input: s.o.Input, Keep: a.kept, Grace: s.o.Grace,
 			Welcome: control.Welcome{Size: s.n, Host: h.shared, Launch: a.launch, Attempt: s.rec.Attempt, Secret: secret, Transports: s.o.Transports, Dir: s.o.Dir,
 				Every: s.o.Every, EveryPoints: s.o.EveryPoints, Avoid: s.rec.Aside, Output: true}}
 		if s.starter == nil {
@@ -341,6 +342,9 @@ func (s *Supervisor) exited(r *rank, m *control.Message) {
 		f.why, f.fatal = m.Error, m.Code == 126 || m.Code == 127
 	case m.Signal != 0:
 		f.why, f.status = fmt.Sprintf("rank %d on %s was killed by signal %d (%s)", r.Rank, r.Host, m.Signal, signalName(m.Signal)), 128+m.Signal
+	case m.Code != 0 && r.done && !a.stopped: // it has finished, and that is its result
+		a.status = max(a.status, m.Code)
+		f = nil
 	case m.Code != 0:
 		f.why = fmt.Sprintf("rank %d on %s ended with status %d", r.Rank, r.Host, m.Code)
 		f.early = s.early()

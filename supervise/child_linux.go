@@ -103,6 +103,14 @@ func (c *child) start(i int, watch *watch, all *sync.WaitGroup) (err error) {
 		Stdout: stdout, Stderr: stderr, ExtraFiles: extra,
 		SysProcAttr: &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL},
 	}
+	if s.Input != "" && c.rank == 0 {
+		in, err := os.Open(s.Input)
+		if err != nil {
+			return fmt.Errorf("stdin of rank 0: %w", err)
+		}
+		defer in.Close()
+		c.cmd.Stdin = in
+	}
 	started := make(chan error)
 	c.h.fork <- func() { started <- c.cmd.Start() }
 	if err := <-started; err != nil {

@@ -95,6 +95,9 @@ type Options struct {
 	Fresh      bool   // discard what RUN holds of an earlier run
 	Out        string // file for the ranks' stdout; with %r one per rank
 	RankOutput string // folder for the ranks' output files; default RUN/output
+	// Input is a file that rank 0 reads as its stdin, from the beginning whenever
+	// it is started. Empty: there is nothing to read.
+	Input string
 
 	Retries  int           // failures in a row without a new set; 0: 10; below 0: none
 	Distrust int           // failures of one set until it is put aside; 0: 3; below 0: never
@@ -118,7 +121,7 @@ type Event struct {
 // Result is how a run ended.
 type Result struct {
 	State  string // Stopped, Finished or Failed
-	Status int    // 0, StoppedStatus, or that of the rank that failed
+	Status int    // 0, StoppedStatus, or that of the rank that failed, or that finished with one
 	Why    string
 }
 

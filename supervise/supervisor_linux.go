@@ -357,7 +357,7 @@ func (s *Supervisor) judge(a *attempt) (Result, bool) {
 				s.say("the sets of the finished run could not be removed: %v", err)
 			}
 		}
-		return Result{State: Finished}, true
+		return Result{State: Finished, Status: a.status}, true
 	case a.stopped || s.stopping || s.killed:
 		why := s.why
 		if why == "" {
@@ -402,7 +402,11 @@ func (s *Supervisor) end(res Result) (Result, error) {
 	}
 	switch res.State {
 	case Finished:
-		s.say("finished")
+		if res.Status != 0 {
+			s.say("finished with status %d", res.Status)
+		} else {
+			s.say("finished")
+		}
 	case Stopped:
 		s.say("stopped%s: %s; the same command goes on", s.lastSet(" with set %d"), res.Why)
 	default:

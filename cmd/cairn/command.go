@@ -49,7 +49,8 @@ func commands() []command {
 	return []command{
 		runCommand(), statusCommand(), checkpointCommand(), stopCommand(),
 		listCommand(), inspectCommand(), verifyCommand(), diffCommand(),
-		exportCommand(), gcCommand(), devicesCommand(), explainCommand(), versionCommand(), helpCommand(),
+		exportCommand(), gcCommand(), devicesCommand(),
+		explainCommand(), buildCommand(), instrumentCommand(), versionCommand(), helpCommand(),
 	}
 }
 

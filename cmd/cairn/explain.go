@@ -18,8 +18,8 @@ func explainCommand() command {
 		about: `Reads the source of a Go program and shows where points would be put: the loops
 in which its work is done, by a count of statements and accesses; for programs
 with messages, whether any may be under way there; and which goroutines may be
-alive. It shows where points would go; building instrumented programs is not
-part of this version, and nothing is changed.
+alive. Nothing is changed; 'cairn build' and 'cairn run' put points there, and
+'cairn instrument' shows how.
 PACKAGE is as for go build: a folder, an import path or a file, here if left
 out. It must be one program. The go command is needed.
 In the source, a comment on a loop's line or before it overrides the choice:

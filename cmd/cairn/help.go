@@ -94,6 +94,7 @@ Flags stand before or after arguments (for run: before PROGRAM); every command t
 ` + "\n" + exitHelp + `
 Examples
   cairn run -n 4 ./sim       run it, and bring it back after failures
+  cairn run ./cmd/sim        the same for a Go program's source, as it is
   cairn status               how far is it?
   cairn list ckpt            what is there?
   cairn verify ckpt          is it good?

@@ -13,6 +13,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/cairnrun/cairn/compiler/golang"
 	"github.com/cairnrun/cairn/supervise"
 )
 
@@ -20,7 +21,12 @@ func runCommand() command {
 	return command{
 		name: "run", args: "PROGRAM [ARGS]", min: 1, max: -1, tail: true,
 		brief: "run a program, on one or many hosts, and bring it back after failures",
-		about: `Starts the ranks of PROGRAM, watches them, and starts them again from the
+		about: `PROGRAM is a program, or the source of one in Go: a folder, files or an import
+path. Source is built first so that it goes on where it was, without changes to
+it (see 'cairn help build'); the run's folder has the name of what go build
+would make, sim.cairn for ./cmd/sim.
+
+Starts the ranks of PROGRAM, watches them, and starts them again from the
 newest set when one of them crashes, is killed or stalls, or when a host is
 lost. Flags stand before PROGRAM; what follows it belongs to the program ('--'
 in between is dropped). A program that does not use Cairn is run too, and
@@ -63,6 +69,7 @@ is told to: --launcher-args=--oversubscribe.`,
 `,
 		examples: []example{
 			{"cairn run ./sim", "one process"},
+			{"cairn run --every 10m ./cmd/sim -grid 4096", "of a Go program's source, as it is"},
 			{"cairn run -n 4 --every 10m ./sim -grid 4096", "four ranks, a checkpoint every ten minutes"},
 			{"cairn run --hosts a:4,b:4 ./sim", "eight ranks on two hosts"},
 			{"cairn run -n 64 --launcher srun ./sim", "started by srun, with the cluster's MPI"},
@@ -90,8 +97,15 @@ is told to: --launcher-args=--oversubscribe.`,
 			f.DurationVar(&o.Grace, "grace", time.Minute, "`DURATION` for ranks to save and stop in (default 1m)")
 			f.BoolVar(&o.Fresh, "fresh", false, "discard the run that is in the folder, with its sets")
 			f.BoolVar(&r.plain, "no-prefix", false, "show output without the rank in front")
+			r.make.declareFew(f)
+			f.StringVar(&r.goArgs, "go-flags", "", "more `FLAGS` of go build, with blanks between, for a PROGRAM that is source")
 			return func(ctx context.Context, c *call) error {
-				f.Visit(func(d *flag.Flag) { r.counted = r.counted || d.Name == "n" })
+				f.Visit(func(d *flag.Flag) {
+					r.counted = r.counted || d.Name == "n"
+					r.makes = r.makes || d.Name == "tags" || d.Name == "take" || d.Name == "go-flags"
+				})
+				r.how = r.make.options(f)
+				r.how.Flags = append(r.how.Flags, strings.Fields(r.goArgs)...)
 				return r.run(ctx, c)
 			}
 		},
@@ -105,6 +119,11 @@ type runFlags struct {
 	retries, distrust                           int
 	plain                                       bool
 	counted                                     bool // -n was given
+
+	make   makeFlags
+	goArgs string
+	makes  bool // one of these was given
+	how    golang.MakeOptions
 }
 
 func (r *runFlags) run(ctx context.Context, c *call) error {
@@ -112,6 +131,15 @@ func (r *runFlags) run(ctx context.Context, c *call) error {
 	if err := r.complete(c.args); err != nil {
 		return err
 	}
+	made, err := r.build(ctx, c)
+	if err != nil {
+		return err
+	}
+	gone, err := r.input(c, made)
+	if err != nil {
+		return err
+	}
+	defer gone()
 	show := newScreen(c, r.plain)
 	o.Event = show.event
 	if o.RankOutput == "" && !c.json {
@@ -123,6 +151,11 @@ func (r *runFlags) run(ctx context.Context, c *call) error {
 			return usagef("run: %v", strings.TrimPrefix(err.Error(), supervise.ErrOptions.Error()+": "))
 		}
 		return err
+	}
+	if made != nil {
+		if err := r.place(ctx, made, s.Folder()); err != nil {
+			return err
+		}
 	}
 	// Output that nobody reads is no reason to end. (A signal that is ignored
 	// would stay ignored in helpers; one that is caught does not.)
@@ -175,7 +208,7 @@ func (r *runFlags) run(ctx context.Context, c *call) error {
 	}
 	e := statusError{status: res.Status}
 	if c.quiet {
-		e.text = fmt.Sprintf("%s: %s", res.State, res.Why)
+		e.text = strings.TrimSuffix(fmt.Sprintf("%s: %s", res.State, res.Why), ": ")
 	}
 	return e
 }

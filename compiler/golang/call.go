@@ -46,6 +46,11 @@ func (f *fn) callAt(call *ast.CallExpr, site token.Pos, dst []*ir.Var) bool {
 			switch obj.Pkg().Path() {
 			case mpiPath:
 				if f.mpi(call, obj, dst) {
+					for i, v := range dst {
+						if v != nil && i < obj.Signature().Results().Len() && isError(obj.Signature().Results().At(i).Type()) {
+							f.quiet(&ir.Assign{Pos: at, Dst: []*ir.Var{v}, Src: []ir.Expr{ir.Unknown{}}})
+						}
+					}
 					return true
 				}
 			case devicePath:
@@ -81,7 +86,18 @@ func (f *fn) callAt(call *ast.CallExpr, site token.Pos, dst []*ir.Var) bool {
 			if len(list) == 0 {
 				return false
 			}
-			f.callProcs(call, list, nil, dst)
+			// What the library gives is made of what they give, in a way that is
+			// not known.
+			var made []*ir.Var
+			for range list[0].Results {
+				made = append(made, f.temp("made"))
+			}
+			f.callProcs(call, list, nil, made)
+			for _, v := range dst {
+				if v != nil {
+					f.quiet(&ir.Assign{Pos: at, Dst: []*ir.Var{v}, Src: []ir.Expr{join(f.opaque(call), ir.Unknown{Vars: made})}})
+				}
+			}
 			return true
 		}
 		return false // a function without a body
@@ -114,13 +130,13 @@ func (f *fn) unindexed(e ast.Expr) ast.Expr {
 func (f *fn) callProcs(call *ast.CallExpr, procs []*ir.Proc, recv ast.Expr, dst []*ir.Var) {
 	c := &ir.Call{Pos: f.pos(call.Pos()), Name: f.text(call.Fun), Procs: procs, Results: dst}
 	if recv != nil {
-		c.Args = append(c.Args, passed(f.value(recv)))
+		c.Args = append(c.Args, f.receiver(call, recv))
 	} else if _, ok := ast.Unparen(call.Fun).(*ast.FuncLit); !ok && target(f.s, call) == nil {
 		f.value(call.Fun)
 	}
 	sig, _ := f.s.info.TypeOf(call.Fun).Underlying().(*types.Signature)
 	for i, e := range call.Args {
-		x := f.value(e)
+		x := f.copied(e, f.value(e))
 		if sig != nil && sig.Variadic() && i >= sig.Params().Len()-1 {
 			if i >= sig.Params().Len() {
 				last := len(c.Args) - 1
@@ -138,6 +154,23 @@ func (f *fn) callProcs(call *ast.CallExpr, procs []*ir.Proc, recv ast.Expr, dst 
 		c.Results = make([]*ir.Var, len(procs[0].Results))
 	}
 	f.workOn(c)
+}
+
+// receiver is the receiver of a method, for which embedded fields are passed
+// through.
+func (f *fn) receiver(call *ast.CallExpr, recv ast.Expr) ir.Expr {
+	sel, ok := f.unindexed(call.Fun).(*ast.SelectorExpr)
+	if !ok || f.s.info.Selections[sel] == nil {
+		return passed(f.value(recv))
+	}
+	s := f.s.info.Selections[sel]
+	x, key := f.path(recv, s)
+	if m, ok := s.Obj().(*types.Func); ok && key != "" && !pointer(m.Signature().Recv().Type()) {
+		v := f.temp("copy")
+		f.quiet(&ir.New{Pos: f.pos(recv.Pos()), Dst: v, Type: key, From: x})
+		x = ir.Ref{Var: v}
+	}
+	return passed(x)
 }
 
 // passed is an argument. Match takes the variables of one that is Unknown to be
@@ -276,8 +309,13 @@ func (f *fn) callValue(call *ast.CallExpr) ir.Expr {
 	t := f.s.info.TypeOf(call)
 	if f.s.info.Types[call.Fun].IsType() && len(call.Args) == 1 {
 		x := f.value(call.Args[0])
-		if from := f.s.info.TypeOf(call.Args[0]); from != nil && exact(t) && followed(from) {
-			return x
+		if from := f.s.info.TypeOf(call.Args[0]); from != nil && followed(from) && !isError(from) {
+			if exact(t) {
+				return x
+			}
+			if n := wrapped(t); n != 0 {
+				return ir.Binary{Op: ir.Wrap, X: x, Y: ir.Const{Value: n}}
+			}
 		}
 		return join(x)
 	}
@@ -293,10 +331,16 @@ func (f *fn) callValue(call *ast.CallExpr) ir.Expr {
 				return ir.Const{} // the world
 			}
 		}
+		if obj.Pkg().Path() == "math/bits" && strings.HasPrefix(obj.Name(), "Len") && len(call.Args) == 1 {
+			return ir.Unary{Op: ir.Len, X: f.value(call.Args[0])}
+		}
+	}
+	if b, ok := target(f.s, call).(*types.Builtin); ok && b.Name() == "new" && f.structOf(t) != "" && f.s.info.Types[call.Args[0]].IsType() {
+		return f.zero(f.pos(call.Pos()), f.s.info.TypeOf(call.Args[0]))
 	}
 	v := f.temp("value")
 	if f.call(call, []*ir.Var{v}) {
-		if t != nil && followed(t) {
+		if t != nil && (followed(t) || f.refType(t) != "") {
 			return ir.Ref{Var: v}
 		}
 		return ir.Unknown{Vars: []*ir.Var{v}}

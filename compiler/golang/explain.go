@@ -38,11 +38,33 @@ type Explanation struct {
 	// Knee and Gap are how many loops are before them.
 	Knee int `json:"knee"`
 	Gap  int `json:"gap"`
+	// Modes are the things of which a run does one; loops are chosen in each as if
+	// there were no other. Empty if there is one only.
+	Modes []ModeInfo `json:"modes,omitempty"`
+	// Devices is about devices; nil if the program has none.
+	Devices *DeviceInfo `json:"devices,omitempty"`
 	// Given is what was taken to be the same on all ranks.
 	Given    []string `json:"given,omitempty"`
 	Assumed  int      `json:"assumed"` // conditions in which an error is taken to be nil
 	Warnings []string `json:"warnings,omitempty"`
 	Phases   []Time   `json:"phases"`
+
+	curve string
+}
+
+// ModeInfo is what there is to say of a mode of a program.
+type ModeInfo struct {
+	Name string `json:"name"`
+	File string `json:"file"` // where the program decides
+	Line int    `json:"line"`
+	// Statements, Accesses, Knee and Gap are those of the mode.
+	Statements float64 `json:"statements"`
+	Accesses   float64 `json:"accesses"`
+	Knee       int     `json:"knee"`
+	Gap        int     `json:"gap"`
+	// Malleable is whether it can go on with another number of devices; nil if the
+	// program has none.
+	Malleable *bool `json:"malleable,omitempty"`
 
 	curve string
 }
@@ -62,6 +84,8 @@ type LoopInfo struct {
 	// it is not chosen or the program has no messages.
 	Messages string   `json:"messages,omitempty"`
 	Because  []string `json:"because,omitempty"`
+	// Never are the numbers of ranks with which no run without errors comes here.
+	Never []int `json:"never,omitempty"`
 	// Goroutines are those that may be alive there.
 	Goroutines []string `json:"goroutines,omitempty"`
 }
@@ -90,13 +114,20 @@ func Explain(p *Program, o ExplainOptions) *Explanation {
 		how.Profile = o.Samples.shares(p)
 	}
 	c := r.Choose(how)
+	var modes []load.Mode
+	if how.Profile == nil {
+		modes = load.Modes(p.Program, how)
+	}
+	chosen := e.inModes(c, modes)
 	phase("load")
 	e.Statements, e.Accesses = r.S, r.A
 	e.Knee, e.Gap, e.curve = c.Candidates, c.Kept, c.Curve()
-	e.Warnings = append(e.Warnings, c.Warnings...)
+	if len(modes) == 0 {
+		e.Warnings = append(e.Warnings, c.Warnings...)
+	}
 	alive := newAlive(p.Program)
 	var found *match.Result
-	if r.Comm > 0 && len(c.Chosen()) > 0 {
+	if r.Comm > 0 && len(chosen) > 0 {
 		e.Ranks = o.Ranks
 		if len(e.Ranks) == 0 {
 			e.Ranks = []int{2, 3, 4}
@@ -110,6 +141,16 @@ func Explain(p *Program, o ExplainOptions) *Explanation {
 	for _, v := range c.Loops {
 		l := LoopInfo{File: v.File, Line: v.Line, Function: v.Proc.Name, S: v.S, A: v.A, Chosen: v.Chosen, Why: v.Why,
 			Rank: slices.Index(c.Ranked, v.Loop) + 1}
+		if len(modes) > 0 {
+			why, ok := chosen[v.Stmt]
+			switch {
+			case ok:
+				l.Why = why
+			case v.Chosen:
+				l.Why = "not chosen: in none of the program's modes it is before the gap"
+			}
+			l.Chosen, v.Chosen = ok, ok
+		}
 		if !math.IsInf(v.H, 0) {
 			h := v.H
 			l.H = &h
@@ -118,7 +159,7 @@ func Explain(p *Program, o ExplainOptions) *Explanation {
 			l.Goroutines = alive.at(v.Loop)
 			if found != nil {
 				verdict := found.Body(v.Stmt)
-				l.Messages = verdict.Kind.String()
+				l.Messages, l.Never = verdict.Kind.String(), verdict.Never
 				for _, b := range verdict.Because {
 					l.Because = append(l.Because, b.String())
 				}
@@ -126,7 +167,52 @@ func Explain(p *Program, o ExplainOptions) *Explanation {
 		}
 		e.Loops = append(e.Loops, l)
 	}
+	e.Devices = p.deviceInfo(e.Loops)
+	for i, m := range modes {
+		e.Modes[i].devices(e.Devices, m)
+	}
 	return e
+}
+
+// devices says whether a mode is malleable: by what it saves.
+func (i *ModeInfo) devices(d *DeviceInfo, m load.Mode) {
+	if d == nil {
+		return
+	}
+	yes := true
+	for _, x := range d.Depends {
+		yes = yes && !m.Report.Reaches(x.Function)
+	}
+	i.Malleable = &yes
+}
+
+// inModes returns the chosen loops, with the reason, and notes the modes.
+func (e *Explanation) inModes(c *load.Choice, modes []load.Mode) map[*ir.Loop]string {
+	chosen := make(map[*ir.Loop]string)
+	if len(modes) == 0 {
+		for _, l := range c.Chosen() {
+			chosen[l.Stmt] = ""
+		}
+	}
+	for _, m := range modes {
+		for _, v := range m.Loops {
+			if !v.Chosen {
+				continue
+			}
+			if old, ok := chosen[v.Stmt]; !ok {
+				chosen[v.Stmt] = "in " + m.Name + " " + v.Why
+			} else if !strings.HasSuffix(old, "too") {
+				chosen[v.Stmt] = old + "; in other modes too"
+			}
+		}
+		for _, w := range m.Warnings {
+			if !slices.Contains(e.Warnings, w) {
+				e.Warnings = append(e.Warnings, w)
+			}
+		}
+		e.Modes = append(e.Modes, ModeInfo{m.Name, m.At.File, m.At.Line, m.Report.S, m.Report.A, m.Candidates, m.Kept, nil, m.Curve()})
+	}
+	return chosen
 }
 
 // Text writes an explanation for people: with all there is or with the ranked
@@ -145,6 +231,20 @@ func (e *Explanation) Text(w io.Writer, all, times bool) error {
 	fmt.Fprintf(&b, "%s: %s in %s; %s, of which %d are ranked and %d chosen\n", e.Package,
 		many(e.Lines, "line"), many(e.Files, "file"), many(len(e.Loops), "loop"), ranked, chosen)
 	fmt.Fprintf(&b, "main and what it calls count %.6g statements and %.6g accesses\n", e.Statements, e.Accesses)
+	if len(e.Modes) > 0 {
+		fmt.Fprintf(&b, "\nA run does one of several things, and loops are chosen for each of them:\n")
+		for _, m := range e.Modes {
+			fmt.Fprintf(&b, "  %s, as %s:%d decides; it counts %.6g statements and %.6g accesses", m.Name, m.File, m.Line, m.Statements, m.Accesses)
+			switch {
+			case m.Malleable == nil:
+			case *m.Malleable:
+				b.WriteString(", and is malleable")
+			default:
+				b.WriteString(", and is pseudo-malleable")
+			}
+			b.WriteString("\n")
+		}
+	}
 	if chosen > 0 {
 		b.WriteString("\nPoints would be at the beginning of each round of\n")
 	}
@@ -179,7 +279,11 @@ func (e *Explanation) Text(w io.Writer, all, times bool) error {
 			fmt.Fprintf(&b, "  %s:%d: %s\n", l.File, l.Line, l.Why)
 		}
 	}
-	if ranked > 1 {
+	if len(e.Modes) > 0 {
+		for _, m := range e.Modes {
+			b.WriteString("\nh, in " + m.Name + "\n" + m.curve)
+		}
+	} else if ranked > 1 {
 		b.WriteString("\nh\n" + e.curve)
 	}
 	if len(e.Ranks) > 0 {
@@ -196,6 +300,9 @@ func (e *Explanation) Text(w io.Writer, all, times bool) error {
 		} else {
 			b.WriteString(".\n")
 		}
+	}
+	if e.Devices != nil {
+		e.Devices.text(&b, all)
 	}
 	if len(e.Warnings) > 0 {
 		b.WriteString("\nWarnings\n")
@@ -226,6 +333,9 @@ func (e *Explanation) chosen(b *strings.Builder, l LoopInfo) {
 	}
 	for _, s := range l.Because {
 		fmt.Fprintf(b, "      %s\n", s)
+	}
+	if len(l.Never) > 0 {
+		fmt.Fprintf(b, "      with %s ranks no run comes here, other than one with an error\n", numbers(l.Never))
 	}
 	if len(l.Goroutines) > 0 {
 		b.WriteString("    goroutines that may be alive there:\n")

@@ -24,20 +24,7 @@ var assignOps = map[token.Token]token.Token{
 
 // vars are the variables of an expression.
 func vars(e ir.Expr) (list []*ir.Var) {
-	switch e := e.(type) {
-	case ir.Ref:
-		list = []*ir.Var{e.Var}
-	case ir.Rank:
-		list = vars(e.Group)
-	case ir.Size:
-		list = vars(e.Group)
-	case ir.Unary:
-		list = vars(e.X)
-	case ir.Binary:
-		list = append(vars(e.X), vars(e.Y)...)
-	case ir.Unknown:
-		list = e.Vars
-	}
+	ir.Vars(e, func(v *ir.Var) { list = append(list, v) })
 	return list[:len(list):len(list)]
 }
 
@@ -57,9 +44,10 @@ func join(list ...ir.Expr) ir.Expr {
 	return u
 }
 
-// followed says whether values of a type are: integers, bools, communicators.
+// followed says whether values of a type are: integers, bools, communicators, and
+// errors, which are 0 or something else.
 func followed(t types.Type) bool {
-	if isComm(t) {
+	if isComm(t) || isError(t) {
 		return true
 	}
 	b, ok := t.Underlying().(*types.Basic)
@@ -78,6 +66,32 @@ func exact(t types.Type) bool {
 		return true
 	}
 	return false
+}
+
+// wrapped is the size of an integer type as ir.Wrap has it; 0 if there is no need to
+// wrap, or t is no integer.
+func wrapped(t types.Type) int64 {
+	b, ok := t.Underlying().(*types.Basic)
+	if !ok {
+		return 0
+	}
+	switch b.Kind() {
+	case types.Int8:
+		return -8
+	case types.Int16:
+		return -16
+	case types.Int32:
+		return -32
+	case types.Uint8:
+		return 8
+	case types.Uint16:
+		return 16
+	case types.Uint32:
+		return 32
+	case types.Uint, types.Uint64, types.Uintptr:
+		return 64
+	}
+	return 0
 }
 
 func isComm(t types.Type) bool {
@@ -112,7 +126,10 @@ func (f *fn) value(e ast.Expr) ir.Expr {
 		return ir.Unknown{}
 	}
 	if tv.IsNil() && isComm(tv.Type) {
-		return ir.Const{} // it is never used
+		return ir.Const{Value: -1} // none
+	}
+	if tv.IsNil() && f.structOf(tv.Type) != "" {
+		return ir.Const{}
 	}
 	if tv.IsType() || tv.IsNil() {
 		return ir.Unknown{}
@@ -131,8 +148,13 @@ func (f *fn) value(e ast.Expr) ir.Expr {
 			return f.logical(e, false)
 		}
 		if isComm(f.s.info.TypeOf(e.X)) && f.s.info.Types[e.Y].IsNil() {
-			f.value(e.X)
-			return differs() // some ranks may have none
+			return f.hasNone(e)
+		}
+		if isError(f.s.info.TypeOf(e.X)) || isError(f.s.info.TypeOf(e.Y)) {
+			if f.s.info.Types[e.Y].IsNil() {
+				return ir.Binary{Op: operators[e.Op], X: f.errorValue(e.X), Y: ir.Const{}}
+			}
+			return join(f.value(e.X), f.value(e.Y))
 		}
 		x, y := f.value(e.X), f.value(e.Y)
 		if e.Op == token.AND_NOT {
@@ -144,10 +166,16 @@ func (f *fn) value(e ast.Expr) ir.Expr {
 	case *ast.SelectorExpr:
 		return f.selector(e)
 	case *ast.StarExpr:
+		if f.structOf(tv.Type) != "" {
+			return f.value(e.X)
+		}
 		return join(f.value(e.X), f.at(f.pointee(tv.Type)))
 	case *ast.IndexExpr:
 		if f.s.info.Types[e.Index].IsType() { // an instance
 			return ir.Unknown{}
+		}
+		if x, ok := f.indexed(e); ok {
+			return x
 		}
 		x, i := f.value(e.X), f.value(e.Index)
 		if v := f.own(e.X); v != nil {
@@ -172,6 +200,9 @@ func (f *fn) value(e ast.Expr) ir.Expr {
 
 func (f *fn) unary(e *ast.UnaryExpr) ir.Expr {
 	x := f.value(e.X)
+	if e.Op == token.AND && f.structOf(f.s.info.TypeOf(e.X)) != "" && !pointer(f.s.info.TypeOf(e.X)) {
+		return x // a variable or a literal: its address refers to it
+	}
 	t := f.s.info.TypeOf(e.X)
 	switch e.Op {
 	case token.ADD:
@@ -197,7 +228,7 @@ func (f *fn) unary(e *ast.UnaryExpr) ir.Expr {
 func (f *fn) binary(op ir.Op, x, y ir.Expr, t types.Type) ir.Expr {
 	switch op {
 	case ir.Eq, ir.Ne, ir.Lt, ir.Le, ir.Gt, ir.Ge, ir.Rem, ir.And, ir.Or, ir.AndAlso, ir.OrElse:
-		if followed(t) || isComm(t) {
+		if followed(t) || isComm(t) || (op == ir.Eq || op == ir.Ne) && pointer(t) && f.structOf(t) != "" {
 			return ir.Binary{Op: op, X: x, Y: y}
 		}
 	case 0:
@@ -205,8 +236,21 @@ func (f *fn) binary(op ir.Op, x, y ir.Expr, t types.Type) ir.Expr {
 		if exact(t) {
 			return ir.Binary{Op: op, X: x, Y: y}
 		}
+		if n := wrapped(t); n != 0 {
+			return ir.Binary{Op: ir.Wrap, X: ir.Binary{Op: op, X: x, Y: y}, Y: ir.Const{Value: n}}
+		}
 	}
 	return join(x, y)
+}
+
+// errorValue is the value of an error: 1 for one that is clearly not nil. That a
+// function returns nil is not known, as branches that hand on errors are left out.
+func (f *fn) errorValue(e ast.Expr) ir.Expr {
+	x := f.value(e)
+	if f.isFailure(e) {
+		return ir.Const{Value: 1}
+	}
+	return x
 }
 
 // logical is && and ||, whose right side may not be evaluated.
@@ -266,15 +310,11 @@ func (f *fn) selector(e *ast.SelectorExpr) ir.Expr {
 		}
 		return ir.Unknown{}
 	}
-	x := f.value(e.X)
 	if v, ok := sel.Obj().(*types.Var); ok {
-		if y := f.load(v.Origin()); isComm(v.Type()) {
-			return y
-		} else {
-			return join(x, y)
-		}
+		x, key := f.path(e.X, sel)
+		return f.fieldValue(x, key, v)
 	}
-	return join(x)
+	return join(f.value(e.X))
 }
 
 // composite is the value of a composite literal; what is in it goes to its fields
@@ -284,23 +324,50 @@ func (f *fn) composite(e *ast.CompositeLit) ir.Expr {
 	if p, ok := t.Underlying().(*types.Pointer); ok {
 		t = p.Elem()
 	}
+	if _, ok := isArray(t); ok {
+		return f.arrayLit(e, t)
+	}
 	st, _ := t.Underlying().(*types.Struct)
+	key := ""
+	if st != nil {
+		key = f.structOf(t)
+	}
+	var puts []func(*ir.Var)
+	given := make(map[*types.Var]bool)
 	var all []ir.Expr
 	for i, elt := range e.Elts {
 		to := (*ir.Var)(nil)
+		var field *types.Var
 		if kv, ok := elt.(*ast.KeyValueExpr); ok {
 			elt = kv.Value
 			if id, ok := kv.Key.(*ast.Ident); ok && st != nil {
 				if v, ok := f.s.info.Uses[id].(*types.Var); ok {
-					to = f.place(v.Origin())
+					to, field = f.place(v.Origin()), v
 				}
 			} else if st == nil {
 				f.value(kv.Key)
 			}
 		} else if st != nil && i < st.NumFields() {
-			to = f.place(st.Field(i).Origin())
+			field = st.Field(i)
+			to = f.place(field.Origin())
 		}
 		x := f.value(elt)
+		if w := (*ir.Var)(nil); field != nil {
+			given[field] = true
+			if w = f.fieldOf(field, key); w != nil {
+				at, n := f.pos(elt.Pos()), int64(-1)
+				if k, ok := isArray(field.Type()); ok {
+					n = k
+				}
+				puts = append(puts, func(v *ir.Var) {
+					if n >= 0 {
+						f.putArray(at, spot{of: ir.Ref{Var: v}, field: w}, n, x)
+						return
+					}
+					f.quiet(&ir.Put{Pos: at, Of: ir.Ref{Var: v}, Field: w, Src: x})
+				})
+			}
+		}
 		if _, ok := x.(ir.Const); ok {
 			continue
 		}
@@ -309,6 +376,15 @@ func (f *fn) composite(e *ast.CompositeLit) ir.Expr {
 		} else {
 			all = append(all, x)
 		}
+	}
+	if key != "" {
+		v := f.temp("new")
+		f.quiet(&ir.New{Pos: f.pos(e.Pos()), Dst: v, Type: key})
+		f.noComms(f.pos(e.Pos()), v, t, given)
+		for _, put := range puts {
+			put(v)
+		}
+		return ir.Ref{Var: v}
 	}
 	return join(all...)
 }
@@ -320,7 +396,7 @@ func (f *fn) load(v *types.Var) ir.Expr {
 	}
 	w := f.place(v)
 	switch {
-	case isComm(v.Type()), followed(v.Type()) && !w.Shared:
+	case isComm(v.Type()), (followed(v.Type()) || f.refers(v)) && !w.Shared:
 		return ir.Ref{Var: w}
 	case w.Shared:
 		return f.at(w)

@@ -20,6 +20,8 @@ type graph struct {
 	// failed: there is no graph, and callees are found by their types.
 	failed   bool
 	warnings []string
+	// boxed are structs that libraries may get at.
+	boxed map[*types.TypeName]bool
 }
 
 // callee is a function with or without source.
@@ -80,7 +82,77 @@ func resolve(ld *loader) (g *graph) {
 		fine[pos] = true
 	}
 	g.collect(reach.CallGraph, fine)
+	g.box(ld, funcs)
 	return g
+}
+
+// box finds the structs that are put into interfaces which are not the program's
+// own, or whose addresses become plain pointers.
+func (g *graph) box(ld *loader, funcs map[*ssa.Function]bool) {
+	g.boxed = make(map[*types.TypeName]bool)
+	seen := make(map[types.Type]bool)
+	var mark func(t types.Type)
+	mark = func(t types.Type) {
+		t = types.Unalias(t)
+		if seen[t] {
+			return
+		}
+		seen[t] = true
+		if named, ok := t.(*types.Named); ok {
+			g.boxed[named.Obj()] = true
+		}
+		switch u := t.Underlying().(type) {
+		case *types.Pointer:
+			mark(u.Elem())
+		case *types.Slice:
+			mark(u.Elem())
+		case *types.Array:
+			mark(u.Elem())
+		case *types.Chan:
+			mark(u.Elem())
+		case *types.Map:
+			mark(u.Key())
+			mark(u.Elem())
+		case *types.Struct:
+			for f := range u.Fields() {
+				mark(f.Type())
+			}
+		}
+	}
+	own := make(map[types.Type][]types.Type) // by interfaces of the program
+	ours := func(t types.Type) bool {
+		named, ok := types.Unalias(t).(*types.Named)
+		return ok && named.Obj().Pkg() != nil && !ld.library[named.Obj().Pkg().Path()]
+	}
+	for f := range funcs {
+		for _, b := range f.Blocks {
+			for _, i := range b.Instrs {
+				switch i := i.(type) {
+				case *ssa.MakeInterface:
+					if ours(i.Type()) {
+						own[i.Type()] = append(own[i.Type()], i.X.Type())
+					} else {
+						mark(i.X.Type())
+					}
+				case *ssa.Convert:
+					if b, ok := i.Type().Underlying().(*types.Basic); ok && b.Kind() == types.UnsafePointer {
+						mark(i.X.Type())
+					}
+				}
+			}
+		}
+	}
+	for f := range funcs {
+		for _, b := range f.Blocks {
+			for _, i := range b.Instrs {
+				if c, ok := i.(*ssa.ChangeInterface); ok && !ours(c.Type()) {
+					for _, t := range own[c.X.Type()] {
+						mark(t)
+					}
+				}
+			}
+		}
+	}
 }
 
 // reachable is rapid type analysis, where functions whose address is taken are

@@ -10,7 +10,7 @@ import (
 	"go/types"
 	"maps"
 	"os"
-	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -45,10 +45,21 @@ type Instrumented struct {
 	Frames []rewrite.FrameInfo
 	// Globals are the package variables that are saved.
 	Globals []string
+	// Reads says that the program reads stdin.
+	Reads bool
 	// Refused is why other loops have no point.
 	Refused []*rewrite.Refusal
 	// Explanation is how loops were chosen.
 	Explanation *Explanation
+}
+
+// Readable is one of Files without what tells its statements their lines.
+func (in *Instrumented) Readable(name string) []byte {
+	text := rewrite.Plain(in.Files[name])
+	if t, err := format.Source(text); err == nil {
+		return t
+	}
+	return text
 }
 
 // PointInfo is a place where checkpoints may be taken.
@@ -61,7 +72,7 @@ type PointInfo struct {
 // instrumenter makes a program restartable.
 type instrumenter struct {
 	p       *Program
-	calls   *calls
+	calls   *callGraph
 	from    map[*function]bool  // that main leads to
 	others  map[*function]*site // that may run on other goroutines
 	loops   map[ast.Node]*function
@@ -69,6 +80,8 @@ type instrumenter struct {
 	points  []ast.Stmt
 	refused []*rewrite.Refusal
 	used    map[*types.Var]use
+
+	explained *Explanation
 }
 
 // Instrument chooses a program's points and rewrites it. An error that wraps
@@ -77,13 +90,17 @@ func Instrument(p *Program, o InstrumentOptions) (*Instrumented, error) {
 	if p.calls.failed {
 		return nil, fmt.Errorf("%w: %s", ErrRefused, strings.Join(p.Warnings, "; "))
 	}
-	in := &instrumenter{p: p, calls: newCalls(p), loops: map[ast.Node]*function{}, tried: map[ast.Node]bool{}}
+	if err := p.takesOwn(); err != nil {
+		return nil, err
+	}
+	in := &instrumenter{p: p, calls: newCallGraph(p), loops: map[ast.Node]*function{}, tried: map[ast.Node]bool{}}
 	if in.calls.main == nil {
 		return nil, fmt.Errorf("%w: it has no main function", ErrRefused)
 	}
 	in.from = reach([]*function{in.calls.main}, plainCall)
 	in.others = in.calls.concurrent()
 	e := Explain(p, o.Explain)
+	in.explained = e
 	in.choose(e)
 	for {
 		out, err := in.attempt()
@@ -97,7 +114,7 @@ func Instrument(p *Program, o InstrumentOptions) (*Instrumented, error) {
 		if err != nil {
 			return nil, err
 		}
-		out.Refused, out.Explanation = in.refused, e
+		out.Refused, out.Explanation, out.Reads = in.refused, e, p.readsInput()
 		return out, nil
 	}
 }
@@ -212,14 +229,8 @@ func (in *instrumenter) hindrance(n ast.Node, fn *function, l LoopInfo) *rewrite
 		}
 		return &rewrite.Refusal{Pos: at, Reason: "the loop can't be gone on with: " + why, Remedy: "choose a loop on main's own goroutine with //cairn:point"}
 	}
-	for f := range spine {
-		if t := in.others[f]; t != nil {
-			return &rewrite.Refusal{Pos: at, Reason: fmt.Sprintf("%s, which leads to the loop, is also run by a goroutine that is started at %s", f.name(), in.p.at(t.call.Pos())),
-				Remedy: "choose a loop around the start of the goroutines with //cairn:point"}
-		}
-	}
-	if len(l.Goroutines) > 0 {
-		return &rewrite.Refusal{Pos: at, Reason: "goroutines may be alive at the loop's point: " + strings.Join(l.Goroutines, "; "),
+	if alive := in.alive(n, fn, l.Goroutines); len(alive) > 0 {
+		return &rewrite.Refusal{Pos: at, Reason: "goroutines may be alive at the loop's point: " + strings.Join(alive, "; "),
 			Remedy: "wait for them in each round, or choose another loop with //cairn:point"}
 	}
 	if r, ok := n.(*ast.RangeStmt); ok {
@@ -228,6 +239,40 @@ func (in *instrumenter) hindrance(n ast.Node, fn *function, l LoopInfo) *rewrite
 		}
 	}
 	return nil
+}
+
+var startedAt = regexp.MustCompile(`started at ([^ ,;]+:\d+)`)
+
+// alive returns those of some goroutines that are not started by the loop itself.
+// Whether those have ended when a round has, is looked at when the program runs.
+func (in *instrumenter) alive(n ast.Node, fn *function, all []string) []string {
+	inside := map[string]bool{}
+	var calls []*function
+	note := func(f *function, t *site) {
+		if t.kind == goCall || t.kind == libraryOwn {
+			inside[in.p.at(t.call.Pos()).String()] = true
+		}
+	}
+	for _, f := range in.calls.all {
+		if f.decl != fn.decl {
+			continue
+		}
+		for _, t := range f.sites {
+			if n.Pos() <= t.call.Pos() && t.call.Pos() < n.End() {
+				note(f, t)
+				calls = append(calls, t.to...)
+			}
+		}
+	}
+	for f := range reach(calls, plainCall, deferCall, goCall, libraryNow, libraryOwn) {
+		for _, t := range f.sites {
+			note(f, t)
+		}
+	}
+	return slices.DeleteFunc(slices.Clone(all), func(s string) bool {
+		m := startedAt.FindStringSubmatch(s)
+		return m != nil && inside[m[1]]
+	})
 }
 
 // can says that a function's source can be replaced.
@@ -317,6 +362,12 @@ func loopBody(n ast.Node) *ast.BlockStmt {
 var replaced = map[string]string{
 	"os.Exit": "Exit", "os.Open": "Open", "os.Create": "Create", "os.OpenFile": "OpenFile",
 	"log.Fatal": "Fatal", "log.Fatalf": "Fatalf", "log.Fatalln": "Fatalln",
+	"context.WithCancel": "WithCancel", "context.WithCancelCause": "WithCancelCause",
+	"context.WithTimeout": "WithTimeout", "context.WithTimeoutCause": "WithTimeoutCause",
+	"context.WithDeadline": "WithDeadline", "context.WithDeadlineCause": "WithDeadlineCause",
+	"context.WithValue": "WithValue", "context.WithoutCancel": "WithoutCancel",
+	"os/signal.NotifyContext": "NotifyContext",
+	cairnPath + ".Open":       "OpenRun",
 }
 
 // source rewrites a package.
@@ -344,35 +395,29 @@ func (in *instrumenter) source(s *source, marks map[token.Pos]string, out *Instr
 		if t := woven.Files[name]; t != nil {
 			text = t
 		}
-		if text = rewrite.Unmarked(text); !bytes.Equal(text, was[name]) {
-			if out.Files[name], err = format.Source(text); err != nil {
+		if text = rewrite.Unmarked(text); !bytes.Equal(rewrite.Plain(text), was[name]) {
+			if text, err = format.Source(text); err != nil {
 				return fmt.Errorf("%s: %w", name, err)
 			}
+			out.Files[name] = rewrite.Lined(text)
 		}
 	}
 	out.Frames = append(out.Frames, woven.Frames...)
 	return in.register(s, p, made, out)
 }
 
-// own says that a package's source can be replaced: it is not in the module cache.
-func (p *Program) own(s *source) bool {
-	cache := os.Getenv("GOMODCACHE")
-	if cache == "" {
-		if path := filepath.SplitList(os.Getenv("GOPATH")); len(path) > 0 && path[0] != "" {
-			cache = filepath.Join(path[0], "pkg", "mod")
-		} else if home, err := os.UserHomeDir(); err == nil {
-			cache = filepath.Join(home, "go", "pkg", "mod")
+// own says that a package's source can be replaced.
+func (p *Program) own(s *source) bool { return !s.Standard && len(s.CgoFiles) == 0 }
+
+// usesCairn says that the program uses a package of Cairn whose values can be
+// saved, so that it has Cairn's module.
+func (p *Program) usesCairn() bool {
+	for _, path := range []string{cairnPath, mpiPath, devicePath} {
+		if p.ld.byPath[path] != nil {
+			return true
 		}
 	}
-	if rel, err := filepath.Rel(cache, s.Dir); err == nil && filepath.IsLocal(rel) {
-		return false
-	}
-	return !slices.Contains(strings.Split(filepath.ToSlash(s.Dir), "/"), "vendor")
-}
-
-// usesCairn says that the program imports Cairn itself.
-func (p *Program) usesCairn() bool {
-	return p.ld.byPath[cairnPath] != nil
+	return false
 }
 
 // rewritten is a package for package rewrite.
@@ -391,4 +436,20 @@ func (p *Program) rewritten(s *source) (*rewrite.Package, error) {
 		q.Source[name] = text
 	}
 	return q, nil
+}
+
+// readsInput says that the program names stdin, or a function that reads it.
+func (p *Program) readsInput() bool {
+	for _, s := range p.ld.sources {
+		for _, o := range s.info.Uses {
+			if o.Pkg() == nil || o.Parent() != o.Pkg().Scope() {
+				continue
+			}
+			switch o.Pkg().Path() + "." + o.Name() {
+			case "os.Stdin", "fmt.Scan", "fmt.Scanf", "fmt.Scanln", "syscall.Stdin":
+				return true
+			}
+		}
+	}
+	return false
 }

@@ -50,8 +50,41 @@ func (f *fn) forLoop(s *ast.ForStmt, label string) {
 		case *ast.ReturnStmt:
 			l.Trip = 1
 		}
+		for _, st := range s.Body.List {
+			if f.doneWithout(st, label) {
+				l.Trip = 1
+			}
+		}
 	}
 	f.emit(l)
+}
+
+// doneWithout says whether a statement leaves the loop around it where there was
+// no error: what follows is for trying again.
+func (f *fn) doneWithout(s ast.Stmt, label string) bool {
+	i, ok := s.(*ast.IfStmt)
+	if !ok || len(i.Body.List) == 0 {
+		return false
+	}
+	switch last := i.Body.List[len(i.Body.List)-1].(type) {
+	case *ast.BranchStmt:
+		if last.Tok != token.BREAK || last.Label != nil && last.Label.Name != label {
+			return false
+		}
+	case *ast.ReturnStmt:
+	default:
+		return false
+	}
+	switch c := ast.Unparen(i.Cond).(type) {
+	case *ast.BinaryExpr:
+		return c.Op == token.EQL && f.errorTest(c)
+	case *ast.UnaryExpr:
+		if call, ok := ast.Unparen(c.X).(*ast.CallExpr); ok && c.Op == token.NOT {
+			obj, ok := target(f.s, call).(*types.Func)
+			return ok && (obj.FullName() == "errors.Is" || obj.FullName() == "errors.As")
+		}
+	}
+	return false
 }
 
 // trip is the number of rounds of a loop that counts from a constant to a constant,
@@ -213,11 +246,13 @@ func (f *fn) rangeLoop(s *ast.RangeStmt, label string) {
 		}
 		a := &ir.Assign{Pos: at}
 		if s.Key != nil {
+			f.putUnknown(s.Key)
 			if v := f.dst(s.Key); v != nil {
 				a.Dst, a.Src = append(a.Dst, v), append(a.Src, key)
 			}
 		}
 		if s.Value != nil {
+			f.putUnknown(s.Value)
 			if v := f.dst(s.Value); v != nil {
 				a.Dst, a.Src = append(a.Dst, v), append(a.Src, value)
 			}

@@ -101,6 +101,11 @@ func (l *lowerer) body(s *source, p *ir.Proc, sig *types.Signature, b *ast.Block
 	for _, v := range p.Results {
 		l.owners[v] = p
 	}
+	for v := range sig.Results().Variables() {
+		if v.Name() != "" && f.isValue(v.Type()) {
+			f.quiet(&ir.Assign{Pos: p.Pos, Dst: []*ir.Var{f.variable(v)}, Src: []ir.Expr{f.zero(p.Pos, v.Type())}})
+		}
+	}
 	f.list(b.List)
 	if !leaves(f.s, b.List) {
 		f.runDefers()
@@ -259,8 +264,15 @@ func (f *fn) declStmt(s *ast.DeclStmt) {
 			f.assignAll(decl.Pos, lhs, spec.Values)
 			continue
 		}
+		t := f.s.info.TypeOf(spec.Type)
 		for _, v := range decl.Vars {
-			f.quiet(&ir.Assign{Pos: decl.Pos, Dst: []*ir.Var{v}, Src: []ir.Expr{ir.Const{}}})
+			x := ir.Expr(ir.Const{})
+			if isComm(t) {
+				x = ir.Const{Value: -1}
+			} else if f.isValue(t) {
+				x = f.zero(decl.Pos, t)
+			}
+			f.quiet(&ir.Assign{Pos: decl.Pos, Dst: []*ir.Var{v}, Src: []ir.Expr{x}})
 		}
 	}
 }
@@ -287,10 +299,13 @@ func (f *fn) update(at ir.Pos, lhs ast.Expr, op ir.Op, y ir.Expr, rhs []ast.Expr
 	a := &ir.Assign{Pos: at, Dst: []*ir.Var{f.dst(lhs)}, Src: []ir.Expr{src}}
 	if f.heavy > heavy {
 		f.quiet(a)
-		return
+	} else {
+		a.Reads = append(f.reads(lhs), f.reads(rhs...)...)
+		f.emit(a)
 	}
-	a.Reads = append(f.reads(lhs), f.reads(rhs...)...)
-	f.emit(a)
+	if _, ok := ast.Unparen(lhs).(*ast.Ident); !ok {
+		f.put(lhs, src)
+	}
 }
 
 // assignAll lowers lhs = rhs.
@@ -303,9 +318,31 @@ func (f *fn) assignAll(at ir.Pos, lhs, rhs []ast.Expr) {
 	for _, e := range lhs {
 		dst = append(dst, f.dst(e))
 	}
+	var far []int // of lhs, those that are no variables
+	for i, e := range lhs {
+		if _, ok := ast.Unparen(e).(*ast.Ident); !ok {
+			far = append(far, i)
+		}
+	}
 	if len(rhs) == 1 {
-		if call, ok := ast.Unparen(rhs[0]).(*ast.CallExpr); ok && f.call(call, dst) {
-			return
+		if call, ok := ast.Unparen(rhs[0]).(*ast.CallExpr); ok {
+			got := slices.Clone(dst)
+			for _, i := range far {
+				if dst[i] != nil && !started(f.s, call) {
+					got[i] = f.temp("result")
+				}
+			}
+			if f.call(call, got) {
+				for _, i := range far {
+					if got[i] == dst[i] {
+						continue
+					}
+					x := ir.Expr(ir.Ref{Var: got[i]})
+					f.quiet(&ir.Assign{Pos: at, Dst: []*ir.Var{dst[i]}, Src: []ir.Expr{x}})
+					f.put(lhs[i], x)
+				}
+				return
+			}
 		}
 	}
 	a := &ir.Assign{Pos: at, Dst: dst}
@@ -316,13 +353,25 @@ func (f *fn) assignAll(at ir.Pos, lhs, rhs []ast.Expr) {
 				a.Dst[i] = nil
 				continue
 			}
-			a.Src = append(a.Src, f.value(e))
+			a.Src = append(a.Src, f.copied(e, f.value(e)))
 		}
 	} else { // x, ok := m[k], and the like
 		x := f.value(rhs[0])
 		for range lhs {
 			a.Src = append(a.Src, ir.Unknown{Vars: vars(x)})
 		}
+	}
+	src := slices.Clone(a.Src)
+	if len(lhs) > 1 && len(far) > 0 {
+		// All values are there before the first is written.
+		for i, x := range src {
+			t := f.temp("value")
+			f.quiet(&ir.Assign{Pos: at, Dst: []*ir.Var{t}, Src: []ir.Expr{x}})
+			src[i] = ir.Ref{Var: t}
+		}
+	}
+	for _, i := range far {
+		f.put(lhs[i], src[i])
 	}
 	if f.heavy > n {
 		f.quiet(a)
@@ -356,12 +405,24 @@ func (f *fn) ifStmt(s *ast.IfStmt) {
 	if s.Init != nil {
 		f.stmt(s.Init, "")
 	}
-	cond, failing := f.condition(s.Cond, leaves(f.s, s.Body.List))
+	i := &ir.If{Pos: f.pos(s.Pos())}
+	failing := false
+	ends := leaves(f.s, s.Body.List)
+	if b, ok := ast.Unparen(s.Cond).(*ast.BinaryExpr); ok && f.errorTest(b) && (ends || b.Op == token.EQL) {
+		// An error is there if it is known to be, else not.
+		i.Cond = ir.Binary{Op: operators[b.Op], X: f.errorValue(b.X), Y: ir.Const{}}
+		i.Assume = 1
+		if b.Op == token.NEQ {
+			i.Assume, failing = -1, true
+		}
+		f.assumed++
+	} else {
+		i.Cond, failing = f.condition(s.Cond, ends)
+	}
 	if !failing && f.fails(s.Body.List) {
-		cond, failing = ir.Const{}, true
+		i.Assume, failing = -1, true
 		f.assumed++
 	}
-	i := &ir.If{Pos: f.pos(s.Pos()), Cond: cond}
 	old := f.failing
 	f.failing = old || failing
 	i.Then = f.block(s.Body)
@@ -474,8 +535,12 @@ func (f *fn) returns(s *ast.ReturnStmt) {
 			}
 		}
 	} else {
-		for _, e := range s.Results {
-			j.Results = append(j.Results, f.value(e))
+		for i, e := range s.Results {
+			if i < f.sig.Results().Len() && isError(f.sig.Results().At(i).Type()) {
+				j.Results = append(j.Results, f.errorValue(e))
+			} else {
+				j.Results = append(j.Results, f.copied(e, f.value(e)))
+			}
 		}
 	}
 	if f.heavy == n {

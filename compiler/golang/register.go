@@ -21,6 +21,7 @@ const registryName = "zz_cairn.go"
 func (in *instrumenter) register(s *source, p *rewrite.Package, made *rewrite.Made, out *Instrumented) error {
 	var b, init strings.Builder
 	imports := map[string]string{}
+	init.WriteString(in.usesRun(s))
 	for _, v := range in.globals(s) {
 		fmt.Fprintf(&init, "%s.Global(%q, &%s)\n", rewrite.Prefix, in.p.nameOf(s, v.Name()), v.Name())
 		out.Globals = append(out.Globals, in.p.nameOf(s, v.Name()))

@@ -38,8 +38,8 @@ const (
 	libraryOwn          // … or whenever it likes
 )
 
-// calls is the graph of calls between functions with source.
-type calls struct {
+// callGraph is the graph of calls between functions with source.
+type callGraph struct {
 	p      *Program
 	all    []*function
 	byObj  map[*types.Func]*function
@@ -47,9 +47,9 @@ type calls struct {
 	main   *function
 }
 
-// newCalls makes the graph of a program's calls.
-func newCalls(p *Program) *calls {
-	c := &calls{p: p, byObj: map[*types.Func]*function{}, byNode: map[ast.Node]*function{}}
+// newCallGraph makes the graph of a program's calls.
+func newCallGraph(p *Program) *callGraph {
+	c := &callGraph{p: p, byObj: map[*types.Func]*function{}, byNode: map[ast.Node]*function{}}
 	for _, s := range p.ld.sources {
 		for _, f := range s.files {
 			for _, d := range f.Decls {
@@ -83,14 +83,14 @@ func newCalls(p *Program) *calls {
 	return c
 }
 
-func (c *calls) add(s *source, n ast.Node, body *ast.BlockStmt, decl *ast.FuncDecl) *function {
+func (c *callGraph) add(s *source, n ast.Node, body *ast.BlockStmt, decl *ast.FuncDecl) *function {
 	fn := &function{s: s, node: n, body: body, decl: decl}
 	c.all = append(c.all, fn)
 	c.byNode[n] = fn
 	return fn
 }
 
-func (c *calls) literals(s *source, n ast.Node, decl *ast.FuncDecl) {
+func (c *callGraph) literals(s *source, n ast.Node, decl *ast.FuncDecl) {
 	ast.Inspect(n, func(m ast.Node) bool {
 		if lit, ok := m.(*ast.FuncLit); ok {
 			c.add(s, lit, lit.Body, decl)
@@ -100,7 +100,7 @@ func (c *calls) literals(s *source, n ast.Node, decl *ast.FuncDecl) {
 }
 
 // sitesOf finds the calls of a function.
-func (c *calls) sitesOf(fn *function) {
+func (c *callGraph) sitesOf(fn *function) {
 	kinds := map[*ast.CallExpr]siteKind{}
 	ast.Inspect(fn.body, func(n ast.Node) bool {
 		switch n := n.(type) {
@@ -121,7 +121,7 @@ func (c *calls) sitesOf(fn *function) {
 	})
 }
 
-func (c *calls) site(fn *function, call *ast.CallExpr, kind siteKind, at token.Pos) {
+func (c *callGraph) site(fn *function, call *ast.CallExpr, kind siteKind, at token.Pos) {
 	info := fn.s.info
 	if tv := info.Types[call.Fun]; tv.IsType() || tv.IsBuiltin() {
 		return
@@ -207,7 +207,7 @@ func reach(from []*function, kinds ...siteKind) map[*function]bool {
 
 // concurrent returns the functions that may run on other goroutines than main's,
 // and a call that starts each.
-func (c *calls) concurrent() map[*function]*site {
+func (c *callGraph) concurrent() map[*function]*site {
 	out := map[*function]*site{}
 	for _, fn := range c.all {
 		for _, t := range fn.sites {
@@ -226,7 +226,7 @@ func (c *calls) concurrent() map[*function]*site {
 
 // leading returns the functions on the ways from main to a function, by plain
 // calls through what can be rewritten.
-func (c *calls) leading(to *function, from map[*function]bool, can func(*function) bool) map[*function]bool {
+func (c *callGraph) leading(to *function, from map[*function]bool, can func(*function) bool) map[*function]bool {
 	out := map[*function]bool{}
 	todo := []*function{to}
 	for len(todo) > 0 {

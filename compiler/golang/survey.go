@@ -33,6 +33,9 @@ type lowerer struct {
 	local  map[*ast.FuncLit]bool         // only called where it is
 	named  map[*ast.FuncLit]types.Object // the variable that it is put into
 	owners map[*ir.Var]*ir.Proc          // captured variables that are followed
+	objs   map[*ir.Var]types.Object      // what variables stand for
+	structs
+	kernels map[types.Object][]*ir.Proc // functions of kernels, by the variable or field
 
 	took    map[string]bool       // functions of Options.Take that were found
 	derefs  map[string]bool       // types whose pointers are followed
@@ -67,7 +70,7 @@ type usage struct {
 func newLowerer(ld *loader, g *graph, world map[types.Object]bool) *lowerer {
 	l := &lowerer{ld: ld, g: g, world: world, procs: make(map[*types.Func]*ir.Proc), lits: make(map[*ast.FuncLit]*ir.Proc),
 		names: make(map[*ir.Proc]int), vars: make(map[types.Object]*ir.Var), memory: make(map[string]*ir.Var), groups: make(map[string]*ir.Var),
-		taken: make(map[string][]*ir.Proc), use: make(map[types.Object]*usage), local: make(map[*ast.FuncLit]bool), named: make(map[*ast.FuncLit]types.Object), owners: make(map[*ir.Var]*ir.Proc), gotos: make(map[types.Object]bool), merged: make(map[string]bool), derefs: make(map[string]bool), took: make(map[string]bool),
+		taken: make(map[string][]*ir.Proc), use: make(map[types.Object]*usage), local: make(map[*ast.FuncLit]bool), named: make(map[*ast.FuncLit]types.Object), owners: make(map[*ir.Var]*ir.Proc), objs: make(map[*ir.Var]types.Object), gotos: make(map[types.Object]bool), merged: make(map[string]bool), derefs: make(map[string]bool), took: make(map[string]bool),
 		library: &ir.Proc{Name: "a library's function", Known: true, Body: []ir.Stmt{&ir.Assign{}}}}
 	l.dir, _ = filepath.Abs(ld.dir)
 	l.root, _ = filepath.EvalSymlinks(l.dir)
@@ -91,6 +94,8 @@ func newLowerer(ld *loader, g *graph, world map[types.Object]bool) *lowerer {
 			}
 		}
 	}
+	l.collectStructs()
+	l.collectKernels()
 	return l
 }
 
@@ -138,6 +143,9 @@ func (l *lowerer) declare(s *source, f *ast.File) {
 		}
 		p := l.proc(l.name(s, name), d.Name.Pos(), sig)
 		l.procs[obj] = p
+		if i := strings.LastIndexByte(p.Name, '.'); sig.Recv() != nil && i > 0 {
+			p.Recv = p.Name[:i]
+		}
 		l.work = append(l.work, func() { l.body(s, p, sig, d.Body, nil) })
 		l.literals(s, p, d.Body)
 	}
@@ -481,7 +489,7 @@ func (l *lowerer) variable(obj types.Object) *ir.Var {
 	v := l.vars[obj]
 	if v == nil {
 		v = &ir.Var{Name: obj.Name()}
-		l.vars[obj] = v
+		l.vars[obj], l.objs[v] = v, obj
 		if w, ok := obj.(*types.Var); ok && w.IsField() {
 			v.Global, v.Shared = true, true
 		} else if obj.Pkg() != nil && obj.Parent() == obj.Pkg().Scope() {
@@ -504,7 +512,7 @@ func (l *lowerer) settle() {
 		if v == nil {
 			continue
 		}
-		if u.address {
+		if w, ok := obj.(*types.Var); u.address && !(ok && l.isValue(w.Type()) && l.refers(w)) {
 			v.Shared = true
 		}
 		if len(u.captured) == 0 {

@@ -19,7 +19,11 @@ func (l *lowerer) worlds(p *ir.Program) map[types.Object]bool {
 	set := func(v *ir.Var, e ir.Expr) {
 		switch e := e.(type) {
 		case ir.Const:
-			if e.Value == 0 {
+			if e.Value == 0 || e.Value == -1 { // -1 is none
+				return
+			}
+		case ir.Field:
+			if !other[e.Var] {
 				return
 			}
 		case ir.Ref:
@@ -62,6 +66,8 @@ func (l *lowerer) worlds(p *ir.Program) map[types.Object]bool {
 							mark(v)
 						}
 					}
+				case *ir.Put:
+					set(s.Field, s.Src)
 				case *ir.Launch:
 					if s.Proc != nil {
 						for _, v := range s.Proc.Params {

@@ -34,6 +34,7 @@ type Proc struct {
 	Results []*Var
 	Body    []Stmt
 	Known   bool
+	Recv    string // the type that it is a method of, if it is one
 }
 
 // Var is a variable of a procedure, or of the program.
@@ -43,6 +44,9 @@ type Var struct {
 	// Shared says that it may be written by others than the statements that
 	// name it (its address is taken, a closure has it): its value is never known.
 	Shared bool
+	// Type is the type of objects that it is a field of, or of the one that it
+	// refers to; empty if it is neither.
+	Type string
 }
 
 // Stmt is a statement.
@@ -75,10 +79,13 @@ type (
 		Results []*Var
 		Reads   []*Var
 	}
-	// If is a conditional. Cond's reads do not count.
+	// If is a conditional. Cond's reads do not count. Where Cond can't be
+	// evaluated, Assume says what it is taken to be: 1 true, -1 false, as if there
+	// were no errors; 0 takes it to be either.
 	If struct {
 		Pos
 		Cond       Expr
+		Assume     int
 		Then, Else []Stmt
 	}
 	// Switch takes the first case one of whose values equals Tag, or the
@@ -143,11 +150,31 @@ type (
 		Group *Var
 		Reads []*Var
 	}
+	// New makes an object, which Dst refers to: one whose fields are all 0, or a
+	// copy of that which From refers to. 0 refers to no object. Objects are followed
+	// where communications depend on them; what they hold is seen in Puts only.
+	New struct {
+		Pos
+		Dst  *Var
+		Type string
+		From Expr
+	}
+	// Put writes to a field of the object that Of refers to, or to an element of the
+	// field if it is an array. Without Src it is not known what, and without the Index of
+	// an array, to all elements.
+	Put struct {
+		Pos
+		Of    Expr
+		Field *Var
+		Index Expr
+		Src   Expr
+	}
 	// Kernel runs a kernel on a device.
 	Kernel struct {
 		Pos
 		Name    string
-		In, Out []*Var // arrays; those that are both are in both
+		In, Out []*Var  // arrays; those that are both are in both
+		Procs   []*Proc // what it may be, where there is a procedure for it
 		Reads   []*Var
 	}
 )
@@ -163,6 +190,8 @@ func (s *Label) At() Pos  { return s.Pos }
 func (s *Comm) At() Pos   { return s.Pos }
 func (s *Launch) At() Pos { return s.Pos }
 func (s *Join) At() Pos   { return s.Pos }
+func (s *New) At() Pos    { return s.Pos }
+func (s *Put) At() Pos    { return s.Pos }
 func (s *Kernel) At() Pos { return s.Pos }
 
 // Case of a Switch.
@@ -214,6 +243,14 @@ type (
 		Op   Op
 		X, Y Expr
 	}
+	// Field is a field of the object that Of refers to, or an element of it if it is
+	// an array. Where that is not known, it is Else.
+	Field struct {
+		Of    Expr
+		Var   *Var
+		Index Expr
+		Else  Expr
+	}
 	// Unknown is any other value; what it is made of is in Vars.
 	Unknown struct{ Vars []*Var }
 )
@@ -224,6 +261,7 @@ func (Rank) expr()    {}
 func (Size) expr()    {}
 func (Unary) expr()   {}
 func (Binary) expr()  {}
+func (Field) expr()   {}
 func (Unknown) expr() {}
 
 // Op is an operator.
@@ -251,4 +289,9 @@ const (
 	Not // unary
 	Neg // …
 	Inv // … bitwise
+	Len // … how many bits the number has, 0 for 0; of negative ones nothing is known
+
+	// Wrap is X as an integer of Y bits, of -Y bits if Y is negative: that is, with
+	// a sign. What has more than 63 bits then is not known.
+	Wrap
 )

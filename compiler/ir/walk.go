@@ -20,11 +20,40 @@ func Each(list []Stmt, f func(Stmt)) {
 	}
 }
 
+// Vars calls f for the variables that an expression is made of. Of a Field they
+// are those of what it refers to, and of what it is where that is not known.
+func Vars(e Expr, f func(*Var)) {
+	switch e := e.(type) {
+	case Ref:
+		f(e.Var)
+	case Rank:
+		Vars(e.Group, f)
+	case Size:
+		Vars(e.Group, f)
+	case Unary:
+		Vars(e.X, f)
+	case Binary:
+		Vars(e.X, f)
+		Vars(e.Y, f)
+	case Field:
+		f(e.Var)
+		Vars(e.Of, f)
+		Vars(e.Index, f)
+		Vars(e.Else, f)
+	case Unknown:
+		for _, v := range e.Vars {
+			f(v)
+		}
+	}
+}
+
 // Ranked says whether an expression is made of a rank.
 func Ranked(e Expr) bool {
 	switch e := e.(type) {
 	case Rank:
 		return true
+	case Field:
+		return Ranked(e.Of) || Ranked(e.Index) || Ranked(e.Else)
 	case Unary:
 		return Ranked(e.X)
 	case Binary:

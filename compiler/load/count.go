@@ -43,6 +43,7 @@ func larger(c, d count) count {
 type counter struct {
 	loops map[*ir.Loop]*Loop
 	nodes map[*ir.Proc]*node
+	pick  pick
 
 	visits int // of statements
 }
@@ -81,7 +82,7 @@ func (c *counter) stmt(n *node, s ir.Stmt) count {
 	case *ir.Assign:
 		return plain(s.Reads)
 	case *ir.Call:
-		return c.call(n, s.Procs, s.Reads)
+		return c.call(n, c.pick.procs(s), s.Reads)
 	case *ir.Launch:
 		return c.call(n, []*ir.Proc{s.Proc}, s.Reads)
 	case *ir.Join:
@@ -91,7 +92,7 @@ func (c *counter) stmt(n *node, s ir.Stmt) count {
 		k.comm = 1
 		return k
 	case *ir.Kernel:
-		k := plain(s.Reads)
+		k := c.call(n, s.Procs, s.Reads)
 		k.kernels = 1
 		return k
 	case *ir.Jump:
@@ -105,8 +106,9 @@ func (c *counter) stmt(n *node, s ir.Stmt) count {
 		both.s, both.a = math.Floor(both.s/2), math.Floor(both.a/2)
 		return both
 	case *ir.Switch:
-		total := count{s: float64(len(s.Cases))}
-		for _, k := range s.Cases {
+		cases := c.pick.cases(s)
+		total := count{s: float64(len(cases))}
+		for _, k := range cases {
 			total.add(c.body(n, k.Body))
 		}
 		return total

@@ -70,12 +70,12 @@ func (v *cover) body(body []ir.Stmt) (sum weight) {
 		case *ir.If:
 			sum = sum.plus(v.body(s.Then)).plus(v.body(s.Else))
 		case *ir.Switch:
-			for _, k := range s.Cases {
+			for _, k := range v.c.Report.pick.cases(s) {
 				sum = sum.plus(v.body(k.Body))
 			}
 		case *ir.Call:
 			var most weight
-			for _, p := range s.Procs {
+			for _, p := range v.c.Report.pick.procs(s) {
 				w := v.done[p] // nothing yet for procedures of this group
 				most = weight{max(most.comm, w.comm), max(most.kernels, w.kernels)}
 			}

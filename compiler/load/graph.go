@@ -8,11 +8,12 @@ import (
 
 // node is a procedure in the call graph.
 type node struct {
-	proc  *ir.Proc
-	loops []*Loop // in the order of the source
-	sites []site
-	group int // number of its recursive group
-	total count
+	proc   *ir.Proc
+	loops  []*Loop // in the order of the source
+	sites  []site
+	group  int // number of its recursive group
+	total  count
+	kernel bool // it is run on a device, or called there
 
 	low, num int
 	onStack  bool
@@ -20,8 +21,9 @@ type node struct {
 
 // site is a call in a procedure.
 type site struct {
-	to   *node
-	loop *Loop // the innermost real loop around it, or nil
+	to     *node
+	loop   *Loop // the innermost real loop around it, or nil
+	kernel bool  // it is run on a device
 }
 
 // graph is the part of a program that main reaches.
@@ -31,6 +33,7 @@ type graph struct {
 	groups [][]*node // callees before callers
 	order  []*node   // all nodes, callees before callers
 	stack  []*node
+	pick   pick
 	visits int // of statements
 }
 
@@ -70,15 +73,23 @@ func (g *graph) collect(n *node, body []ir.Stmt, outer, real *Loop) {
 			g.collect(n, s.Then, outer, real)
 			g.collect(n, s.Else, outer, real)
 		case *ir.Switch:
-			for _, c := range s.Cases {
+			for _, c := range g.pick.cases(s) {
 				g.collect(n, c.Body, outer, real)
 			}
 		case *ir.Call:
-			for _, p := range s.Procs {
+			for _, p := range g.pick.procs(s) {
 				g.call(n, p, real)
 			}
 		case *ir.Launch:
 			g.call(n, s.Proc, real)
+		case *ir.Kernel:
+			for _, p := range s.Procs {
+				before := len(n.sites)
+				g.call(n, p, real)
+				for i := range n.sites[before:] {
+					n.sites[before+i].kernel = true
+				}
+			}
 		case *ir.Loop:
 			g.collect(n, s.Init, outer, real)
 			l := &Loop{Pos: s.Pos, Proc: n.proc, Stmt: s, Outer: outer, node: n, inLoop: real != nil}
@@ -109,7 +120,28 @@ func (g *graph) call(n *node, p *ir.Proc, loop *Loop) {
 	} else if m.onStack {
 		n.low = min(n.low, m.num)
 	}
-	n.sites = append(n.sites, site{m, loop})
+	n.sites = append(n.sites, site{to: m, loop: loop})
+}
+
+// kernels marks what is run on devices.
+func (g *graph) kernels() {
+	var visit func(n *node)
+	visit = func(n *node) {
+		if n.kernel {
+			return
+		}
+		n.kernel = true
+		for _, s := range n.sites {
+			visit(s.to)
+		}
+	}
+	for _, n := range g.order {
+		for _, s := range n.sites {
+			if s.kernel {
+				visit(s.to)
+			}
+		}
+	}
 }
 
 // reach returns the procedures that are reached from main without passing
@@ -122,7 +154,7 @@ func (g *graph) reach(main *node) (free map[*node]bool, called map[*node]*Loop) 
 		n := todo[len(todo)-1]
 		todo = todo[:len(todo)-1]
 		for _, s := range n.sites {
-			if s.loop == nil && !free[s.to] {
+			if s.loop == nil && !s.kernel && !free[s.to] {
 				free[s.to] = true
 				todo = append(todo, s.to)
 			}
@@ -147,7 +179,7 @@ func (g *graph) reach(main *node) (free map[*node]bool, called map[*node]*Loop) 
 			if s.loop != nil {
 				seeds = append(seeds, s)
 			} else if holder[n.group] != nil {
-				seeds = append(seeds, site{s.to, holder[n.group]})
+				seeds = append(seeds, site{to: s.to, loop: holder[n.group]})
 			}
 		}
 	}

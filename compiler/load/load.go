@@ -16,6 +16,7 @@
 //	Switch               1 for each case, and its body  its bodies
 //	Loop                 1, and its body                its body; of AtEnd the condition too
 //	Call, Launch         its callee's                   its callee's
+//	Kernel               its procedure's, if it is known
 //	any other            1                              its Reads
 //
 // Halves are rounded down. Calls of libraries (and of procedures without source)
@@ -38,6 +39,7 @@
 //
 // The loops that count, L, are those with a > 0 that are reached from main
 // and are in no other loop, neither in the source nor by being called from one.
+// What is run on devices does not count among them.
 // Loops that have constantly no round are left out, and those with one are taken
 // for straight code. Calls out of a loop of the same recursive group do not
 // matter, if the loop is reached without passing through another.
@@ -70,9 +72,13 @@ type Report struct {
 	// Population is the length of the population.
 	Population int
 
-	main  *node
-	nodes []*node // callees before callers
-	index map[*ir.Loop]*Loop
+	main    *node
+	nodes   []*node // callees before callers
+	index   map[*ir.Loop]*Loop
+	byProc  map[*ir.Proc]*node
+	free    map[*node]bool // reached from main without passing through a loop
+	pick    pick           // of one mode only
+	looping map[*node]bool // nodes that reach loops
 
 	visits int // of statements
 }
@@ -97,22 +103,28 @@ type Loop struct {
 // Measure counts a program's loops. It only reads p, which must stay unchanged
 // as long as the report is used. It never fails: a program without a main has
 // no loops.
-func Measure(p *ir.Program) *Report {
-	r := &Report{index: make(map[*ir.Loop]*Loop)}
+func Measure(p *ir.Program) *Report { return measure(p, pick{}) }
+
+// measure counts a program where it goes the picked ways only.
+func measure(p *ir.Program, k pick) *Report {
+	r := &Report{index: make(map[*ir.Loop]*Loop), pick: k, looping: make(map[*node]bool)}
 	if p == nil || p.Main == nil || !p.Main.Known {
 		return r
 	}
-	g := &graph{nodes: make(map[*ir.Proc]*node), index: r.index}
+	g := &graph{nodes: make(map[*ir.Proc]*node), index: r.index, pick: k}
 	r.main = g.visit(p.Main)
 	r.nodes = g.order
-	c := &counter{loops: r.index, nodes: g.nodes}
+	r.byProc = g.nodes
+	c := &counter{loops: r.index, nodes: g.nodes, pick: k}
 	for _, group := range g.groups {
 		c.group(group)
 	}
 	r.visits = g.visits + c.visits
 	r.S, r.A = r.main.total.s, r.main.total.a
 	r.Comm, r.Kernels = r.main.total.comm, r.main.total.kernels
+	g.kernels()
 	free, called := g.reach(r.main)
+	r.free = free
 	for _, n := range r.nodes {
 		for _, l := range n.loops {
 			l.H = h(l.S, l.A, r.S, r.A)
@@ -169,6 +181,8 @@ func (l *Loop) out(free map[*node]bool, called map[*node]*Loop) string {
 		return "it is inside the loop at " + o.Pos.String()
 	case by != nil:
 		return "its procedure " + l.Proc.Name + " is called in the loop at " + by.Pos.String()
+	case !free[l.node] && l.node.kernel:
+		return "its procedure " + l.Proc.Name + " is run on a device"
 	case !free[l.node]:
 		return "its procedure " + l.Proc.Name + " is reached only through other loops of the same recursion"
 	case l.A <= 0:

@@ -47,6 +47,14 @@ func (a *analyser) branch(st ir.Stmt, cond ir.Expr, s *state, then, els []ir.Stm
 		other = func(s *state) []*state { return a.exec(els, []*state{s}) }
 	}
 	yes, no, maybe, sym, one := a.test(cond, s)
+	if i, ok := st.(*ir.If); ok && !maybe.empty() && i.Assume != 0 {
+		if i.Assume > 0 {
+			yes = yes.or(maybe)
+		} else {
+			no = no.or(maybe)
+		}
+		maybe = newSet(a.n)
+	}
 	if !maybe.empty() {
 		why := Reason{st.At(), "", "is a condition that may differ from rank to rank"}
 		switch {
@@ -67,9 +75,14 @@ func (a *analyser) branch(st ir.Stmt, cond ir.Expr, s *state, then, els []ir.Stm
 		default:
 			a.walk(then, Unknown, why)
 			a.walk(els, Unknown, why)
-			if a.info.acts(then) || a.info.acts(els) || a.escapes(then) || a.escapes(els) {
+			switch {
+			case a.info.acts(then) || a.info.acts(els):
 				a.ruin(s, why)
-			} else {
+			case a.escapes(then) || a.escapes(els):
+				if !a.diverge(st, s, why, then, els) {
+					a.ruin(s, why)
+				}
+			default:
 				a.forget(then, s)
 				a.forget(els, s)
 			}
@@ -105,6 +118,13 @@ func (a *analyser) forget(list []ir.Stmt, s *state) {
 	for v := range a.info.written(list) {
 		a.store(v, a.all(anything), s)
 	}
+	puts, news := a.info.objects(list)
+	for _, f := range puts {
+		a.blur(f, s.live.list(), s)
+	}
+	for _, t := range news {
+		a.unknownObject(t, s)
+	}
 }
 
 // inMain says whether a return ends the program.
@@ -126,38 +146,9 @@ func (a *analyser) escapes(list []ir.Stmt) bool {
 }
 
 func escapes(list []ir.Stmt, main bool, labels []string, loops, breaks int) bool {
-	for _, s := range list {
-		switch s := s.(type) {
-		case *ir.If:
-			if escapes(s.Then, main, labels, loops, breaks) || escapes(s.Else, main, labels, loops, breaks) {
-				return true
-			}
-		case *ir.Switch:
-			for _, c := range s.Cases {
-				if escapes(c.Body, main, labels, loops, breaks+1) {
-					return true
-				}
-			}
-		case *ir.Loop:
-			in := append(labels[:len(labels):len(labels)], s.Label)
-			if escapes(s.Body, main, in, loops+1, breaks+1) {
-				return true
-			}
-		case *ir.Jump:
-			inside := false
-			for _, l := range labels {
-				inside = inside || l == s.Label && l != ""
-			}
-			switch {
-			case s.Kind == ir.Exit, s.Kind == ir.Return && main, inside:
-			case s.Kind == ir.Break && s.Label == "" && breaks > 0:
-			case s.Kind == ir.Continue && s.Label == "" && loops > 0:
-			default:
-				return true
-			}
-		}
-	}
-	return false
+	ways := map[out]bool{}
+	collectOuts(list, main, labels, loops, breaks, ways)
+	return len(ways) > 0
 }
 
 // switchOn plays a switch, from case i on, as the conditionals that it stands

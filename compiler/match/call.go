@@ -2,7 +2,8 @@ package match
 
 import (
 	"fmt"
-	"strings"
+	"slices"
+	"strconv"
 
 	"github.com/cairnrun/cairn/compiler/ir"
 )
@@ -102,12 +103,35 @@ func (a *analyser) callProc(c *ir.Call, p *ir.Proc, s *state) []*state {
 			}
 		}
 	}
+	if depth >= deepEnough && pi.acts && a.uniform && a.calm(s) {
+		if out, ok := a.recurse(c, p, s); ok {
+			return out
+		}
+	}
+	cases, states := a.focus(c, p, args, s)
+	var out []*state
+	for i, t := range states {
+		for _, u := range a.callWith(c, p, cases[i], t) {
+			for k, x := range cases[i] {
+				if o := u.object(x[0]); o != nil && x[0] != args[k][0] {
+					u.dropObject(o.sym) // a view
+				}
+			}
+			out = append(out, u)
+		}
+	}
+	return a.merge(out, c.Pos)
+}
+
+// callWith plays p, as called by c, with args.
+func (a *analyser) callWith(c *ir.Call, p *ir.Proc, args []vec, s *state) []*state {
+	pi := a.info.procs[p]
 	// Variables of the caller are put away: only those of p matter within.
 	outer := s.env
-	s.env = make([]vec, len(outer))
-	for _, i := range a.info.globals {
-		s.env[i] = outer[i]
-	}
+	s.env = make([]vec, a.info.size[p])
+	copy(s.env, outer[:a.info.globals])
+	caller := a.cur
+	a.cur = p
 	here, jumps := s.live, append([]jump(nil), s.jumps...)
 	for i, v := range p.Params {
 		a.store(v, args[i], s)
@@ -129,6 +153,9 @@ func (a *analyser) callProc(c *ir.Call, p *ir.Proc, s *state) []*state {
 		a.frames = append(a.frames, &frame{proc: p})
 		out = a.exec(p.Body, []*state{s})
 		a.arrive(out, ir.Return, nil)
+		for _, t := range out {
+			a.discard(p, t, first)
+		}
 		out = a.merge(out, c.Pos)
 		a.frames = a.frames[:len(a.frames)-1]
 		if key != "" && len(a.comms) == comms {
@@ -141,6 +168,7 @@ func (a *analyser) callProc(c *ir.Call, p *ir.Proc, s *state) []*state {
 			a.cached = append(a.cached, key)
 		}
 	}
+	a.cur = caller
 	for _, t := range out {
 		if t.poison != nil {
 			continue
@@ -152,9 +180,7 @@ func (a *analyser) callProc(c *ir.Call, p *ir.Proc, s *state) []*state {
 		}
 		inner := t.env
 		t.env = append([]vec(nil), outer...)
-		for _, i := range a.info.globals {
-			t.env[i] = inner[i]
-		}
+		copy(t.env, inner[:a.info.globals])
 		a.comeBack(c, p, pi, inner, here, t)
 	}
 	return a.merge(out, c.Pos)
@@ -222,16 +248,33 @@ func (a *analyser) comeBack(c *ir.Call, p *ir.Proc, pi *procInfo, inner []vec, h
 
 // callKey is all that what p does may depend on.
 func (a *analyser) callKey(p *ir.Proc, s *state) string {
-	var b strings.Builder
-	fmt.Fprintf(&b, "%d@%d;%s;", a.id(p), len(a.frames), a.key(s))
-	for i, x := range s.env {
-		if x != nil {
-			fmt.Fprintf(&b, "%d%v", i, x)
+	var b []byte
+	put := func(x ...int64) {
+		for _, v := range x {
+			b = append(strconv.AppendInt(b, v, 36), ' ')
 		}
 	}
-	// Maps are printed in the order of their keys.
-	fmt.Fprintf(&b, "%v", s.facts)
-	return b.String()
+	put(int64(a.id(p)), int64(len(a.frames)), int64(s.stamp))
+	b = append(append(b, a.key(s)...), ';')
+	for i, x := range s.env {
+		if x == nil {
+			continue
+		}
+		put(int64(i))
+		for _, e := range x {
+			put(int64(e.sym), e.v)
+		}
+	}
+	facts := make([]int32, 0, len(s.facts))
+	for k := range s.facts {
+		facts = append(facts, k)
+	}
+	slices.Sort(facts)
+	b = append(b, ';')
+	for _, k := range facts {
+		put(int64(k), s.facts[k])
+	}
+	return string(b)
 }
 
 // renew copies a remembered state, with new names for what was not yet named
@@ -240,7 +283,7 @@ func (a *analyser) renew(s *state, first int32) *state {
 	t := s.clone()
 	names := map[int32]int32{}
 	name := func(e entry) entry {
-		if e.sym < first {
+		if e.sym < first { // also for numbers
 			return e
 		}
 		n, ok := names[e.sym]
@@ -271,6 +314,7 @@ func (a *analyser) renew(s *state, first int32) *state {
 		}
 	}
 	t.facts = oldFacts(t.facts, first)
+	a.renewHeap(t, first, name)
 	return t
 }
 

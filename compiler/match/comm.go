@@ -44,6 +44,9 @@ func (a *analyser) world() [][]int {
 	return m
 }
 
+// noComm is no communicator: using it is an error.
+var noComm = &comm{id: -1}
+
 // group is the communicator that e is on each rank; nil where that is not known.
 func (a *analyser) group(e ir.Expr, s *state) []*comm {
 	out := make([]*comm, a.n)
@@ -54,7 +57,9 @@ func (a *analyser) group(e ir.Expr, s *state) []*comm {
 		return out
 	}
 	for r, x := range a.eval(e, s) {
-		if x == num(0) {
+		if x == num(-1) {
+			out[r] = noComm
+		} else if x == num(0) {
 			out[r] = a.comms[0]
 		} else if x.sym > 0 {
 			out[r] = a.handles[x.sym]
@@ -78,6 +83,13 @@ func (a *analyser) communicate(c *ir.Comm, s *state) {
 	fail := func(why string) { a.ruin(s, Reason{c.Pos, called(c), why}) }
 	if c.Kind != ir.Wait && c.Kind != ir.Probe {
 		for _, r := range ranks {
+			if groups[r] == noComm { // an error, with which the run ends
+				for r := range s.jumps {
+					s.jumps[r] = jump{kind: ir.Exit}
+				}
+				s.live = newSet(a.n)
+				return
+			}
 			if groups[r] == nil {
 				fail("uses a communicator that can't be evaluated")
 				return

@@ -21,9 +21,13 @@ type analyser struct {
 	cons    map[term]int32
 	comms   []*comm
 	handles map[int32]*comm
+	refs    map[int32]bool // symbols that refer to objects
+	hyps    map[*ir.Proc]*hypothesis
+	failed  map[*ir.Proc]bool // those of which no hypothesis held
 	ids     map[any]int
 
 	frames []*frame
+	cur    *ir.Proc // whose variables states have
 	cache  map[string][]*state
 
 	// All this grows only, and is cut back when something was tried in vain.
@@ -39,6 +43,7 @@ type analyser struct {
 type frame struct {
 	proc    *ir.Proc
 	targets []any // loops and switches that are under way
+	levels  []level
 }
 
 // record is one thing seen at a place.
@@ -55,7 +60,7 @@ type recordKey struct {
 
 func newAnalyser(p *ir.Program, in *info, n int, o Options) *analyser {
 	a := &analyser{p: p, info: in, n: n, uniform: o.Uniform, budget: o.Budget, full: fullSet(n),
-		terms: make([]term, 1), assumed: make([]bool, 1), cons: map[term]int32{}, handles: map[int32]*comm{}, ids: map[any]int{},
+		terms: make([]term, 1), assumed: make([]bool, 1), cons: map[term]int32{}, handles: map[int32]*comm{}, refs: map[int32]bool{}, hyps: map[*ir.Proc]*hypothesis{}, failed: map[*ir.Proc]bool{}, ids: map[any]int{},
 		cache: map[string][]*state{}, seen: map[recordKey]bool{}, inWalk: map[*ir.Proc]bool{}}
 	a.newComm(a.world())
 	return a
@@ -65,8 +70,9 @@ func (a *analyser) run() {
 	if a.p.Main == nil || !known(a.p.Main) {
 		return
 	}
-	s := &state{live: a.full, jumps: make([]jump, a.n), env: make([]vec, len(a.info.index)),
+	s := &state{live: a.full, jumps: make([]jump, a.n), env: make([]vec, a.info.size[a.p.Main]),
 		sends: make([][]msg, a.n), recvs: make([][]msg, a.n)}
+	a.cur = a.p.Main
 	if a.uniform {
 		for v, i := range a.info.index {
 			if v.Global {
@@ -99,7 +105,7 @@ func (a *analyser) verdicts() []Verdict {
 	}
 	for i := range out {
 		if out[i].Kind == 0 {
-			out[i] = Verdict{Unknown, []Reason{{Why: fmt.Sprintf("no rank of %d was seen to come here", a.n)}}}
+			out[i].Never = []int{a.n}
 		}
 	}
 	return out
@@ -206,7 +212,7 @@ func (a *analyser) ruin(s *state, r Reason) {
 	for _, o := range s.opens {
 		a.spoil(o, nil)
 	}
-	*s = state{poison: &r, live: a.full, jumps: make([]jump, a.n), env: make([]vec, len(a.info.index)),
+	*s = state{poison: &r, live: a.full, jumps: make([]jump, a.n), env: make([]vec, len(s.env)),
 		sends: make([][]msg, a.n), recvs: make([][]msg, a.n)}
 }
 
@@ -248,13 +254,18 @@ func (a *analyser) walkProc(p *ir.Proc, k Kind, r Reason) {
 // exec plays list from each of the states in, which it may change, and gives the
 // states after it.
 func (a *analyser) exec(list []ir.Stmt, in []*state) []*state {
-	for _, st := range list {
+	f := a.frames[len(a.frames)-1]
+	k := len(f.levels)
+	f.levels = append(f.levels, level{list: list})
+	for i, st := range list {
+		f.levels[k].i = i
 		var out []*state
 		for _, s := range in {
 			out = append(out, a.step(st, s)...)
 		}
 		in = a.merge(out, st.At())
 	}
+	f.levels = f.levels[:k]
 	return in
 }
 
@@ -312,6 +323,13 @@ func (a *analyser) step(st ir.Stmt, s *state) []*state {
 		}
 	case *ir.Comm:
 		a.communicate(st, s)
+		if a.gone(s) {
+			return nil
+		}
+	case *ir.New:
+		a.create(st, s)
+	case *ir.Put:
+		a.put(st, s)
 	case *ir.Launch:
 		a.launch(st, s)
 	case *ir.Join:
@@ -331,7 +349,7 @@ func (a *analyser) store(v *ir.Var, x vec, s *state) {
 		}
 	}
 	i, ok := a.info.index[v]
-	if !ok {
+	if !ok || !v.Global && a.info.owner[v] != a.cur {
 		return
 	}
 	old := s.env[i]

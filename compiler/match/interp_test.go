@@ -5,6 +5,7 @@ import (
 	"hash/fnv"
 	"iter"
 	"math"
+	"math/bits"
 	"math/rand"
 	"sort"
 	"strings"
@@ -75,8 +76,28 @@ type rankRun struct {
 	ended  bool // by the program's end, not by force
 	early  bool // before its last statement
 	draws  int
+	void   bool           // a condition was not as it is taken to be
+	objs   map[int]*thing // by reference
+	made   map[ir.Pos]int // objects, by where
 	depth  int
 	proc   *ir.Proc
+}
+
+// thing is an object.
+type thing struct{ fields map[slot]int }
+
+type slot struct {
+	f *ir.Var
+	i int
+}
+
+// object is what a reference leads to; without an object the rank ends.
+func (k *rankRun) object(ref int) *thing {
+	o := k.objs[ref]
+	if o == nil {
+		panic(stop{})
+	}
+	return o
 }
 
 // stop ends a rank at once.
@@ -100,7 +121,8 @@ func run(p *ir.Program, n int, seed int64, uniform bool) *machine {
 	next := make([]func() (bool, bool), n)
 	for r := 0; r < n; r++ {
 		k := &rankRun{m: m, rank: r, visits: map[any][]int{}, order: map[string]int{}, shared: map[*ir.Var]int{},
-			reqs: map[*ir.Var]*request{}, loose: map[int][]*request{}, works: map[*ir.Var][]*span{}}
+			reqs: map[*ir.Var]*request{}, loose: map[int][]*request{}, works: map[*ir.Var][]*span{},
+			objs: map[int]*thing{}, made: map[ir.Pos]int{}}
 		m.ranks = append(m.ranks, k)
 		nx, end := iter.Pull(func(yield func(bool) bool) {
 			defer func() {
@@ -246,8 +268,32 @@ func (k *rankRun) stmt(s ir.Stmt, env map[*ir.Var]int) flow {
 		for i, v := range s.Results {
 			k.set(env, v, out[i])
 		}
+	case *ir.New:
+		o := &thing{map[slot]int{}}
+		if s.From != nil {
+			for x, v := range k.object(k.eval(s.From, env)).fields {
+				o.fields[x] = v
+			}
+		}
+		k.made[s.Pos]++
+		ref := 1000*s.Pos.Line + 100 + k.made[s.Pos]
+		k.objs[ref] = o
+		k.set(env, s.Dst, ref)
+	case *ir.Put:
+		o, x := k.object(k.eval(s.Of, env)), slot{f: s.Field}
+		if s.Index != nil {
+			x.i = k.eval(s.Index, env)
+		}
+		o.fields[x] = k.eval(s.Src, env)
 	case *ir.If:
-		if k.eval(s.Cond, env) != 0 {
+		yes := k.eval(s.Cond, env) != 0
+		if s.Assume != 0 && yes != (s.Assume > 0) {
+			for _, x := range k.m.ranks {
+				x.void = true
+			}
+			panic(stop{})
+		}
+		if yes {
 			return k.list(s.Then, env)
 		}
 		return k.list(s.Else, env)
@@ -554,12 +600,20 @@ func (k *rankRun) eval(e ir.Expr, env map[*ir.Var]int) int {
 	case ir.Unknown:
 		var of []int
 		for _, v := range e.Vars {
-			of = append(of, k.get(env, v))
+			of = append(of, min(k.get(env, v), 100)) // whatever it refers to
 		}
 		return k.draw(ir.Pos{}, of)
+	case ir.Field:
+		o, x := k.object(k.eval(e.Of, env)), slot{f: e.Var}
+		if e.Index != nil {
+			x.i = k.eval(e.Index, env)
+		}
+		return o.fields[x]
 	case ir.Unary:
 		x := k.eval(e.X, env)
 		switch e.Op {
+		case ir.Len:
+			return bits.Len64(uint64(x))
 		case ir.Not:
 			return b(x == 0)
 		case ir.Neg:
@@ -610,6 +664,11 @@ func (k *rankRun) eval(e ir.Expr, env map[*ir.Var]int) int {
 			return b(x >= y)
 		case ir.AndAlso, ir.OrElse:
 			return b(y != 0)
+		case ir.Wrap: // of 2 bits, without sign or with
+			if y > 0 {
+				return x & 3
+			}
+			return (x&3 ^ 2) - 2
 		}
 	}
 	panic(fmt.Sprintf("no value of %T", e))

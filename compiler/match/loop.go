@@ -143,6 +143,7 @@ func (a *analyser) fixed(l *ir.Loop, s *state) []*state {
 	add := func(t *state) {
 		t.facts = oldFacts(t.facts, first)
 		forgetTags(t, first)
+		a.age(t, first)
 		k := a.key(t)
 		if h := by[k]; h != nil {
 			if a.widen(h, t) {
@@ -244,9 +245,14 @@ func (a *analyser) decide(l *ir.Loop, s *state) (on, off []*state) {
 	default:
 		why := Reason{l.Pos, "", "is a loop that may have more rounds on some ranks than on others"}
 		a.walk([]ir.Stmt{l}, Unknown, why)
-		if a.info.acts([]ir.Stmt{l}) || escapes(l.Body, a.inMain(), []string{l.Label}, 1, 1) {
+		switch {
+		case a.info.acts([]ir.Stmt{l}):
 			a.ruin(s, why)
-		} else {
+		case escapes(l.Body, a.inMain(), []string{l.Label}, 1, 1):
+			if !a.diverge(l, s, why, []ir.Stmt{l}) {
+				a.ruin(s, why)
+			}
+		default:
 			a.forget(l.Body, s)
 			a.forget(l.Post, s)
 			a.leave(l, s, s.live)
@@ -306,7 +312,7 @@ func (a *analyser) widen(h *head, t *state) (changed bool) {
 		}
 	}
 	h.s.opens = opens
-	return changed
+	return a.joinHeap(h.s, t, true) || changed
 }
 
 // alike says whether y knows as much as x: the same numbers, and the same ranks

@@ -21,8 +21,13 @@
 // Safe is said only if it is proved. Whatever can't be evaluated and decides
 // about messages makes all that follows Unknown.
 //
+// Objects (heap.go) have fields that are followed like variables. A reference of
+// which it is not known where it leads is taken, where a procedure is given it, to
+// lead to each of the contents that objects of its type have. Procedures that call
+// themselves are played until nothing new comes (recurse.go).
+//
 // What the analysis takes for granted of the program's form: a Group that is nil
-// or evaluates to 0 is the world; a Collective whose name contains "dup" or
+// or evaluates to 0 is the world, and one that is -1 is none; a Collective whose name contains "dup" or
 // "split" writes the new communicator to Status[0], and for a split Peer is the
 // colour (negative: none) and Tag the key (nil: as in the old one), and a split without Peer has
 // groups that are not known; a source or tag of -1 is any; a send without a tag
@@ -102,6 +107,9 @@ func (r Reason) String() string {
 type Verdict struct {
 	Kind    Kind
 	Because []Reason
+	// Never are the numbers of ranks with which no run without errors comes here:
+	// the others decide.
+	Never []int
 }
 
 func (v Verdict) String() string {
@@ -139,9 +147,10 @@ func (r *Result) at(key any) Verdict {
 	if i, ok := r.places[key]; ok {
 		v := r.found[i]
 		v.Because = append([]Reason(nil), v.Because...)
+		v.Never = append([]int(nil), v.Never...)
 		return v
 	}
-	return Verdict{Unknown, []Reason{{Why: "is not a statement of the program"}}}
+	return Verdict{Kind: Unknown, Because: []Reason{{Why: "is not a statement of the program"}}}
 }
 
 // bodyOf is the key of the place at the beginning of a loop's body.
@@ -163,7 +172,7 @@ func Analyse(p *ir.Program, o Options) *Result {
 		if n < 1 {
 			vs = make([]Verdict, len(info.places))
 			for i := range vs {
-				vs[i] = Verdict{Unknown, []Reason{{Why: fmt.Sprintf("there is no run of %d ranks", n)}}}
+				vs[i] = Verdict{Kind: Unknown, Because: []Reason{{Why: fmt.Sprintf("there is no run of %d ranks", n)}}}
 			}
 		} else {
 			a := newAnalyser(p, info, n, o)
@@ -178,6 +187,11 @@ func Analyse(p *ir.Program, o Options) *Result {
 		}
 		for i, v := range vs {
 			res.found[i] = worse(res.found[i], v)
+		}
+	}
+	for i, v := range res.found {
+		if v.Kind == 0 {
+			res.found[i] = Verdict{Unknown, []Reason{{Why: "no rank was seen to come here"}}, v.Never}
 		}
 	}
 	sort.SliceStable(res.Given, func(i, j int) bool {
@@ -198,6 +212,8 @@ func worse(a, b Verdict) Verdict {
 	for _, r := range b.Because {
 		a.Because = addReason(a.Because, r)
 	}
+	a.Never = append(a.Never, b.Never...)
+	sort.Ints(a.Never)
 	return a
 }
 

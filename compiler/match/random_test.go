@@ -14,17 +14,18 @@ import (
 // maker writes programs that mostly communicate as programs do, with mistakes.
 type maker struct {
 	*rand.Rand
-	b     strings.Builder
-	depth int
-	loops int
-	vars  int
-	tags  int
-	reqs  int
-	wilds bool
-	calm  bool // few mistakes, and few values that are not known
-	procs []string
-	later []string // halves of communications that are still to come
-	size  int
+	b      strings.Builder
+	depth  int
+	loops  int
+	vars   int
+	tags   int
+	reqs   int
+	wilds  bool
+	calm   bool // few mistakes, and few values that are not known
+	procs  []string
+	things bool     // there are objects
+	later  []string // halves of communications that are still to come
+	size   int
 }
 
 func (g *maker) line(f string, args ...any) {
@@ -98,7 +99,13 @@ func (g *maker) stmt() {
 		return
 	}
 	deep := g.depth > 4
-	switch k := g.Intn(30); {
+	n := 30
+	if g.things {
+		n = 44
+	}
+	switch k := g.Intn(n); {
+	case k >= 30:
+		g.thing()
 	case k < 3:
 		t := g.tag()
 		d := g.pick("1", "2", "x", "size-1")
@@ -215,10 +222,81 @@ func (g *maker) stmt() {
 	}
 }
 
+// thing writes a statement with objects, or one that decides without a message.
+func (g *maker) thing() {
+	p := g.pick("p", "p", "q")
+	low, high := "get(%s, f else ?(%[1]s, f))", "get(%s, a, 1 else ?(%[1]s, a))"
+	switch g.Intn(11) {
+	case 0:
+		g.line("new %s T%s", p, g.pick("", " from q", " from p"))
+	case 1:
+		g.line("put(%s, f) = %s", p, g.pick("1", "(rank+1)%size", "i", "x", "size-1-rank", "wrap(i, 2)", "len(size)"))
+	case 2:
+		g.line("put(%s, a, %s) = %s", p, g.pick("1", "1", "i", "x"), g.pick("(rank-1+size)%size", "1", "size-1-rank", "y"))
+	case 3:
+		g.line("put(%s, f) = (rank+1)%%size", p)
+		g.line("put(%s, a, 1) = (rank-1+size)%%size", p)
+	case 4:
+		g.line("%s = get(%s, %s)", g.pick("x", "y"), p, g.pick("f else ?("+p+", f)", "a, 1 else ?("+p+", a)", "f"))
+	case 5:
+		g.line("if %s { p = q }", g.pick("?", "?(i)", g.cond()))
+	case 6:
+		g.line("send to "+low+" tag 6", p)
+		g.later = append(g.later, fmt.Sprintf("recv from "+high+" tag 6", p))
+	case 7, 8:
+		g.line("call swap(%s)", p)
+	case 9:
+		g.line("call deep(%s, %s)", g.pick("x", "i", "?", "2"), p)
+	case 10:
+		g.line("call silent(%s) -> %s", g.pick("x", "i", "rank", "?"), g.pick("x", "y"))
+	}
+}
+
+// declare writes procedures that work on objects, and one that is silent.
+func (g *maker) declare() {
+	g.line("global shared f of T, shared a of T")
+	g.line("proc swap(o of T) {")
+	if g.Intn(3) == 0 {
+		g.line("  if o == 0 { return }")
+	}
+	if g.Intn(4) == 0 {
+		g.line("  put(o, f) = %s", g.pick("get(o, f else ?(o, f))", "1", "(rank+1)%size"))
+	}
+	g.line("  send to get(o, f else ?(o, f)) tag 4")
+	g.line("  recv from get(o, a, 1 else ?(o, a)) tag 4")
+	g.line("}")
+	g.line("proc deep(n, o of T) {")
+	g.line("  if %s { call deep(n-1, o) }", g.pick("?(n)", "n > 0", "?(n)", "?", "n > rank"))
+	switch g.Intn(5) {
+	case 0:
+		g.line("  new o T from o")
+	case 1:
+		g.line("  put(o, f) = %s", g.pick("n", "rank", "(rank+1)%size"))
+	}
+	g.line("  %s", g.pick("call swap(o)", "call swap(o)", "collective \"barrier\"", "send to (rank+1)%size tag 4"))
+	g.line("}")
+	g.line("proc silent(n) (y) {")
+	g.line("  y = 0")
+	g.line("  if %s { return %s }", g.pick("?(n)", "n > 1", "?", "rank == n"), g.pick("1", "rank", "n"))
+	g.line("  for k = 0; k < %s; k = k + 1 {", g.pick("3", "n", "?"))
+	g.line("    if %s { %s }", g.pick("?(k)", "?", "rank == k", "n == k"), g.pick("continue", "break", "return 2"))
+	g.line("    y = y + 1")
+	if g.Intn(3) == 0 {
+		g.line("    put(g, f) = k")
+	}
+	g.line("  }")
+	g.line("  if assume %s %s { y = 5 }", g.pick("1", "-1"), g.pick("n > 0", "?(n)"))
+	g.line("}")
+}
+
 func generate(seed int64) string {
 	g := &maker{Rand: rand.New(rand.NewSource(seed))}
 	g.wilds, g.calm = g.Intn(3) == 0, g.Intn(3) > 0
+	g.things = seed%4 > 1
 	g.line("global g")
+	if g.things {
+		g.declare()
+	}
 	g.line("proc quiet() { z = 1 }")
 	for _, p := range []string{"f", "h"} {
 		if g.Intn(2) == 0 {
@@ -240,6 +318,15 @@ func generate(seed int64) string {
 	g.size = 0
 	g.line("proc main() {")
 	g.line("  i, k, x, y, g, c = 0, 0, %s, 1, %s, 0", g.pick("1", "1", "rank", "?", "2"), g.pick("0", "1", "rank"))
+	if g.things {
+		g.line("  new p T")
+		g.line("  put(p, f) = (rank+1)%%size")
+		g.line("  put(p, a, 1) = (rank-1+size)%%size")
+		g.line("  new q T%s", g.pick("", " from p"))
+		if g.Intn(2) == 0 {
+			g.line("  new g T from p")
+		}
+	}
 	g.block(3 + g.Intn(8))
 	g.line("  call place()")
 	g.line("}")
@@ -275,6 +362,9 @@ func against(t testing.TB, seed int64, runs int, sum *tally) {
 		ended := true
 		for _, k := range m.ranks {
 			ended = ended && k.ended && !k.early
+		}
+		if m.ranks[0].void {
+			continue
 		}
 		for _, pl := range places {
 			for k := 0; ; k++ {

@@ -145,8 +145,10 @@ type state struct {
 	colls  []coll
 	works  []work
 	opens  []open
-	poison *Reason // all else is void: what can no longer be known, and why
-	entry  int32   // of a remembered state: the first symbol made in the call
+	heap   map[int32]*object // by symbol; replaced
+	stamp  uint64            // of the heap: the same for the same one
+	poison *Reason           // all else is void: what can no longer be known, and why
+	entry  int32             // of a remembered state: the first symbol made in the call
 }
 
 func (s *state) clone() *state {
@@ -302,6 +304,7 @@ func (a *analyser) mergeInto(s, t *state) {
 	}
 	s.facts = commonFacts(s.facts, t.facts)
 	s.opens = mergeOpens(s.opens, t.opens)
+	a.joinHeap(s, t, false)
 }
 
 func commonFacts(x, y map[int32]int64) map[int32]int64 {

@@ -1,18 +1,28 @@
 package match
 
-import "github.com/cairnrun/cairn/compiler/ir"
+import (
+	"slices"
+
+	"github.com/cairnrun/cairn/compiler/ir"
+)
 
 // info is what is found out about a program before it is played, for any number
 // of ranks.
 type info struct {
-	places  map[any]int      // a statement, or bodyOf a loop
-	stmts   []ir.Pos         // of each place
-	index   map[*ir.Var]int  // variables whose values matter
-	shared  map[*ir.Var]bool // whose value is never known
-	varied  map[*ir.Var]bool // of those, which may be made of ranks or messages
-	globals []int
+	places  map[any]int          // a statement, or bodyOf a loop
+	stmts   []ir.Pos             // of each place
+	index   map[*ir.Var]int      // variables whose values matter
+	shared  map[*ir.Var]bool     // whose value is never known
+	varied  map[*ir.Var]bool     // of those, which may be made of ranks or messages
+	owner   map[*ir.Var]*ir.Proc // of these
+	globals int                  // how many of these are the program's: they come first
+	size    map[*ir.Proc]int     // how many there are in a procedure
 	procs   map[*ir.Proc]*procInfo
 	decide  map[*ir.Var]bool // variables that communications depend on
+
+	types  map[string]bool      // of objects that are followed
+	fields map[string][]*ir.Var // of these, those that matter
+	raced  map[string]bool      // of these, those that concurrent work makes or writes to
 }
 
 // procInfo is about a procedure and all that it calls.
@@ -23,28 +33,12 @@ type procInfo struct {
 	returns bool
 	writes  map[*ir.Var]bool
 	calls   map[*ir.Proc]bool
+	puts    map[*ir.Var]bool // fields that it writes to
+	news    map[string]bool  // types of objects that it makes
+	looks   map[*ir.Var]look // at what parameters refer to; of itself only
 }
 
-// vars calls f for the variables of e.
-func vars(e ir.Expr, f func(*ir.Var)) {
-	switch e := e.(type) {
-	case ir.Ref:
-		f(e.Var)
-	case ir.Rank:
-		vars(e.Group, f)
-	case ir.Size:
-		vars(e.Group, f)
-	case ir.Unary:
-		vars(e.X, f)
-	case ir.Binary:
-		vars(e.X, f)
-		vars(e.Y, f)
-	case ir.Unknown:
-		for _, v := range e.Vars {
-			f(v)
-		}
-	}
-}
+func vars(e ir.Expr, f func(*ir.Var)) { ir.Vars(e, f) }
 
 func conds(s ir.Stmt) []ir.Expr {
 	switch s := s.(type) {
@@ -64,7 +58,8 @@ func conds(s ir.Stmt) []ir.Expr {
 
 func survey(p *ir.Program) *info {
 	in := &info{places: map[any]int{}, index: map[*ir.Var]int{}, shared: map[*ir.Var]bool{}, varied: map[*ir.Var]bool{},
-		procs: map[*ir.Proc]*procInfo{}, decide: map[*ir.Var]bool{}}
+		owner: map[*ir.Var]*ir.Proc{}, size: map[*ir.Proc]int{}, procs: map[*ir.Proc]*procInfo{}, decide: map[*ir.Var]bool{},
+		types: map[string]bool{}, fields: map[string][]*ir.Var{}, raced: map[string]bool{}}
 	procs := p.Procs
 	if p.Main != nil {
 		procs = append([]*ir.Proc{p.Main}, procs...)
@@ -76,7 +71,7 @@ func survey(p *ir.Program) *info {
 		if pr == nil || in.procs[pr] != nil {
 			return
 		}
-		pi := &procInfo{writes: map[*ir.Var]bool{}, calls: map[*ir.Proc]bool{}}
+		pi := &procInfo{writes: map[*ir.Var]bool{}, calls: map[*ir.Proc]bool{}, puts: map[*ir.Var]bool{}, news: map[string]bool{}, looks: map[*ir.Var]look{}}
 		in.procs[pr] = pi
 		order = append(order, pr)
 		if !known(pr) {
@@ -109,6 +104,10 @@ func survey(p *ir.Program) *info {
 				}
 			case *ir.Join:
 				pi.acts = true
+			case *ir.New:
+				pi.news[s.Type] = true
+			case *ir.Put:
+				pi.puts[s.Field] = true
 			}
 		})
 	}
@@ -124,11 +123,9 @@ func survey(p *ir.Program) *info {
 				if qi.acts && !pi.acts || qi.talks && !pi.talks {
 					pi.acts, pi.talks, again = pi.acts || qi.acts, pi.talks || qi.talks, true
 				}
-				for v := range qi.writes {
-					if !pi.writes[v] {
-						pi.writes[v], again = true, true
-					}
-				}
+				again = spread(qi.writes, pi.writes) || again
+				again = spread(qi.puts, pi.puts) || again
+				again = spread(qi.news, pi.news) || again
 			}
 		}
 	}
@@ -139,11 +136,28 @@ func survey(p *ir.Program) *info {
 					in.shared[v] = true
 				}
 			}
+			for t := range in.procs[pr].news {
+				in.raced[t] = true
+			}
+			for f := range in.procs[pr].puts {
+				in.raced[f.Type] = true
+			}
 		}
 	}
 	in.relevant(order)
+	in.look(order)
 	in.taint(order)
 	return in
+}
+
+// spread adds what is in from to to, and says whether that was anything.
+func spread[K comparable](from, to map[K]bool) (more bool) {
+	for k := range from {
+		if !to[k] {
+			to[k], more = true, true
+		}
+	}
+	return more
 }
 
 func known(pr *ir.Proc) bool { return pr.Known || pr.Body != nil }
@@ -178,6 +192,10 @@ func writes(s ir.Stmt) (out []*ir.Var) {
 	case *ir.Comm:
 		add(s.Status)
 		add([]*ir.Var{s.Request})
+	case *ir.New:
+		add([]*ir.Var{s.Dst})
+	case *ir.Put:
+		add([]*ir.Var{s.Field})
 	}
 	return out
 }
@@ -281,6 +299,16 @@ func (in *info) relevant(procs []*ir.Proc) {
 					}
 				}
 			}
+		case *ir.New:
+			if s.Dst != nil && to[s.Dst] {
+				more = grow(s.From, to)
+			}
+		case *ir.Put:
+			if to[s.Field] {
+				for _, e := range []ir.Expr{s.Of, s.Index, s.Src} {
+					more = grow(e, to) || more
+				}
+			}
 		case *ir.Comm:
 			for _, e := range []ir.Expr{s.Peer, s.Tag, s.Group} {
 				more = grow(e, to) || more
@@ -305,22 +333,51 @@ func (in *info) relevant(procs []*ir.Proc) {
 			})
 		}
 	}
+	var globals []*ir.Var
+	locals := map[*ir.Proc][]*ir.Var{}
+	defer func() {
+		// Variables of different procedures have the same numbers, behind those of
+		// the program: a state has those of one of them only.
+		for i, v := range globals {
+			in.index[v] = i
+		}
+		in.globals = len(globals)
+		for _, pr := range procs {
+			in.size[pr] = len(globals)
+			for _, v := range locals[pr] {
+				if !in.shared[v] {
+					in.index[v] = in.size[pr]
+					in.size[pr]++
+				}
+			}
+		}
+	}()
 	for _, pr := range procs {
 		mine := func(v *ir.Var) {
-			if v == nil || in.shared[v] {
+			if v == nil || in.shared[v] && !v.Shared {
 				return
 			}
 			if v.Shared {
+				if v.Type != "" && want[v] && !slices.Contains(in.fields[v.Type], v) {
+					in.types[v.Type] = true
+					in.fields[v.Type] = append(in.fields[v.Type], v)
+				}
 				in.shared[v] = true
 				return
 			}
 			if !want[v] {
 				return
 			}
-			if _, ok := in.index[v]; !ok {
-				in.index[v] = len(in.index)
+			switch owner := in.owner[v]; {
+			case owner == pr || owner != nil && v.Global:
+			case owner != nil: // of more than one procedure
+				in.shared[v] = true
+			default:
+				in.owner[v] = pr
 				if v.Global {
-					in.globals = append(in.globals, in.index[v])
+					globals = append(globals, v)
+				} else {
+					locals[pr] = append(locals[pr], v)
 				}
 			}
 		}
@@ -370,6 +427,14 @@ func (in *info) relevant(procs []*ir.Proc) {
 				}
 				once(s.Request)
 				for _, e := range []ir.Expr{s.Peer, s.Tag, s.Group} {
+					vars(e, once)
+				}
+			case *ir.New:
+				once(s.Dst)
+				vars(s.From, once)
+			case *ir.Put:
+				once(s.Field)
+				for _, e := range []ir.Expr{s.Of, s.Index, s.Src} {
 					vars(e, once)
 				}
 			case *ir.Launch:
@@ -495,6 +560,14 @@ func (in *info) taint(procs []*ir.Proc) {
 								mark(v)
 							}
 						}
+					}
+				case *ir.New:
+					if bad(s.From) {
+						mark(s.Dst)
+					}
+				case *ir.Put:
+					if bad(s.Src) || bad(s.Of) || bad(s.Index) {
+						mark(s.Field)
 					}
 				case *ir.Jump:
 					for i, e := range s.Results {

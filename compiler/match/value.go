@@ -1,6 +1,8 @@
 package match
 
 import (
+	"math/bits"
+
 	"github.com/cairnrun/cairn/compiler/ir"
 )
 
@@ -92,6 +94,8 @@ func (a *analyser) eval(e ir.Expr, s *state) vec {
 			out[i] = s.fact(a.binary(e.Op, x[i], y[i], s))
 		}
 		return out
+	case ir.Field:
+		return a.field(e, s)
 	case ir.Unknown:
 		return a.opaque(e.Vars, s)
 	}
@@ -129,7 +133,7 @@ func (a *analyser) load(v *ir.Var, s *state) vec {
 		return a.all(anything)
 	}
 	i, ok := a.info.index[v]
-	if !ok || s.env[i] == nil {
+	if !ok || !v.Global && a.info.owner[v] != a.cur || s.env[i] == nil {
 		return a.all(anything)
 	}
 	x := s.env[i]
@@ -167,6 +171,10 @@ func (a *analyser) unary(op ir.Op, x entry, s *state) entry {
 			return num(-x.v)
 		case ir.Inv:
 			return num(^x.v)
+		case ir.Len:
+			if x.v >= 0 {
+				return num(int64(bits.Len64(uint64(x.v))))
+			}
 		}
 		return anything
 	}
@@ -175,7 +183,7 @@ func (a *analyser) unary(op ir.Op, x entry, s *state) entry {
 			return t.x
 		}
 	}
-	if op != ir.Not && op != ir.Neg && op != ir.Inv {
+	if op != ir.Not && op != ir.Neg && op != ir.Inv && op != ir.Len {
 		return anything
 	}
 	return a.mk(op, x, entry{})
@@ -242,6 +250,9 @@ func (a *analyser) binary(op ir.Op, x, y entry, s *state) entry {
 	if x.known() && y.known() {
 		return fold(op, x.v, y.v)
 	}
+	if op == ir.Eq && (x == num(0) && a.refs[y.sym] || y == num(0) && a.refs[x.sym]) {
+		return num(0) // an object is there
+	}
 	if x == y {
 		switch op {
 		case ir.Sub, ir.Xor, ir.Lt:
@@ -257,7 +268,7 @@ func (a *analyser) binary(op ir.Op, x, y entry, s *state) entry {
 		if y.sym < x.sym || y.sym == x.sym && y.v < x.v {
 			x, y = y, x
 		}
-	case ir.Sub, ir.Div, ir.Rem, ir.Shl, ir.Shr, ir.Lt:
+	case ir.Sub, ir.Div, ir.Rem, ir.Shl, ir.Shr, ir.Lt, ir.Wrap:
 	default:
 		return anything
 	}
@@ -298,6 +309,15 @@ func fold(op ir.Op, x, y int64) entry {
 		return truth(x == y)
 	case ir.Lt:
 		return truth(x < y)
+	case ir.Wrap:
+		switch {
+		case y == 64 && x >= 0, y == -64:
+			return num(x)
+		case y > 0 && y < 64:
+			return num(x & (1<<uint(y) - 1))
+		case y < 0 && y > -64:
+			return num(x << uint(64+y) >> uint(64+y))
+		}
 	}
 	return anything
 }

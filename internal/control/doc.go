@@ -174,7 +174,8 @@ type Start struct {
 	Command []string `json:"command"` // absolute path of the program, arguments
 	Dir     string   `json:"dir"`     // working folder
 	Env     []string `json:"env,omitempty"`
-	Output  string   `json:"output"` // folder of the ranks' output files
+	Output  string   `json:"output"`          // folder of the ranks' output files
+	Input   string   `json:"input,omitempty"` // file that rank 0 reads as stdin
 	// Keep says that stdout files keep what is in them, because the ranks
 	// will restore and cut them; otherwise they are emptied.
 	Keep bool `json:"keep,omitempty"`

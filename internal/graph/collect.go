@@ -48,6 +48,8 @@ const (
 	viaIface
 	viaCodec
 	viaSyncMap
+	viaFunc
+	viaChan
 )
 
 // item is a piece of memory that something refers to: n elements of p.
@@ -281,6 +283,10 @@ func (c *Collector) walkRef(p *plan, ptr unsafe.Pointer, i int32, at uintptr) er
 		}
 	case kSyncMap, kCodec:
 		return c.pushStandIn(p, ptr, i, at)
+	case kFunc:
+		return c.pushFunc(p, ptr, i, at)
+	case kChan:
+		return c.pushChan(p, ptr, i, at)
 	}
 	return nil
 }

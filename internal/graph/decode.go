@@ -159,6 +159,10 @@ func (d *decoder) ref(o *op, dst unsafe.Pointer, src []byte) error {
 		return d.time(o, dst, src)
 	case kFile:
 		return d.file(dst, obj)
+	case kFunc:
+		return d.function(p, dst, obj)
+	case kChan:
+		return d.channel(o, dst, src)
 	case kSyncMap, kCodec:
 		n := o.get(src, atLen)
 		if obj != 0 && obj <= uint64(len(d.regs)) && d.regs[obj-1].p == nil {

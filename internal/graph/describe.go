@@ -85,6 +85,12 @@ func (d *describer) body(p *plan) {
 		d.b.WriteByte('}')
 	case kCodec:
 		d.b.WriteString("state")
+	case kFunc:
+		d.b.WriteString("func")
+	case kChan: // no struct has a field of this name
+		d.b.WriteString("{chan ")
+		d.ref(p.elem)
+		d.b.WriteString(",}")
 	case kOpaque:
 		d.b.WriteString("opaque")
 	default:

@@ -27,6 +27,8 @@
 //	slice      {obj, off, len, cap}  obj = 2^64-1: not nil, but no memory
 //	map        {obj}                 a region of struct{Key K; Val V}
 //	interface  {type, obj, off}      type: index + 1 into the table of dynamic types
+//	func       {obj}                 a region of one function, see Whole
+//	chan       {obj, size, closed}   a region of struct{Val T}, see Whole
 //
 // A slot is the position of a leaf (a number, a pointer…) in a type; offsets in
 // slots are the same on machines with other sizes and paddings.
@@ -37,7 +39,9 @@
 // Some types have a stand-in (time.Time, sync.Map, *os.File, types with a
 // CairnState method…) and some can't be saved at all unless zero (channels,
 // functions, locked mutexes, handles of the operating system…): those are
-// refused with the path that leads to them.
+// refused with the path that leads to them. In programs that are saved as a
+// whole, functions and channels can be saved, too: see Whole. Package variables
+// that nobody named then stay themselves, as the errors in known.go always do.
 //
 // Restoring is in two phases. Prepare checks everything in the saved image,
 // which may be damaged or hostile, and allocates all memory with its proper

@@ -69,6 +69,14 @@ func (e *encoder) ref(o *op, p *plan, src unsafe.Pointer, dst []byte) error {
 	case kFile:
 		id, _ := e.c.fileID(src)
 		put(o, dst, atObj, id)
+	case kFunc:
+		obj := uint64(0)
+		if f := *(*unsafe.Pointer)(src); f != nil {
+			obj = e.alone(e.c.made.get(uintptr(f), p.elem))
+		}
+		put(o, dst, atObj, obj)
+	case kChan:
+		e.channel(o, p, src, dst)
 	case kSyncMap, kCodec:
 		i := e.c.made.get(uintptr(src), p.elem)
 		n := e.c.items[i].n

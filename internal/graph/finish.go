@@ -28,6 +28,9 @@ func (b *Builder) Finish() error {
 			}
 		}
 	}
+	if err := b.makeFuncs(); err != nil {
+		return err
+	}
 	if !b.codec { // else the boxes may have to be rebuilt first
 		for _, l := range b.late {
 			(*ifaceHeader)(l.dst).data = *(*unsafe.Pointer)(l.box)
@@ -221,6 +224,10 @@ func (b *Builder) fix(f *fix) (err error) {
 func (b *Builder) fillMap(r uint32) error {
 	g := &b.regs[r]
 	if g.m == nil {
+		return nil
+	}
+	if g.mt.kind == kChan {
+		g.fillChan()
 		return nil
 	}
 	m := reflect.NewAt(g.mt.t, unsafe.Pointer(&g.m)).Elem()

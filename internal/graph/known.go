@@ -52,6 +52,9 @@ func IsKnown(name string) bool { return strings.HasPrefix(name, knownPrefix) }
 
 // known returns the variable of that name.
 func known(name string) (rootVar, bool) {
+	if ptr, ok := staticVar(name); ok {
+		return rootVar{ptr: ptr}, true
+	}
 	for i := range knownErrors {
 		if knownPrefix+knownErrors[i].name == name {
 			return knownVar(i)
@@ -84,6 +87,10 @@ func (c *Collector) knownVars(img *Image) {
 			continue
 		}
 		r.p.finish()
+		q.held = true
 		img.Vars = append(img.Vars, Var{Name: knownPrefix + knownErrors[i].name, Type: r.p.text, Region: uint64(q.region)})
+	}
+	if whole {
+		c.staticVars(img)
 	}
 }

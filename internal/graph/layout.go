@@ -14,7 +14,9 @@ func same(p, q *plan) bool {
 	switch p.kind {
 	case kScalar, kString:
 		return true
-	case kPtr, kSlice, kMap:
+	case kFunc:
+		return p.t.ConvertibleTo(q.t)
+	case kPtr, kSlice, kMap, kChan:
 		return p.elem == q.elem
 	case kIface:
 		return p.t.Implements(q.t) && q.t.Implements(p.t)

@@ -45,6 +45,8 @@ var members = map[kind][]string{
 	kSyncMap: {"obj", "off", "len", "cap"},
 	kCodec:   {"obj", "off", "len", "cap"},
 	kMap:     {"obj"},
+	kFunc:    {"obj"},
+	kChan:    {"obj", "size", "closed"},
 	kIface:   {"obj", "off", "type"},
 	kFile:    {"file"},
 	kTime:    {"zone.obj", "zone.off", "zone.len", "offset", "nsec", "sec"},
@@ -54,6 +56,7 @@ var members = map[kind][]string{
 // Positions in op.at.
 const (
 	atObj, atOff, atLen, atCap      = 0, 1, 2, 3
+	atSize, atClosed                = 1, 2
 	atType, atOffset, atNsec, atSec = 2, 3, 4, 5
 	noObject                        = math.MaxUint64 // obj of a slice that isn't nil but has no memory
 )

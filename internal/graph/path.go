@@ -113,6 +113,13 @@ func (c *Collector) inside(b *pathText, it *item, at uintptr) {
 		at -= n * p.size
 	}
 	switch it.via {
+	case viaChan:
+		b.settle()
+		b.s = "<-" + b.s
+		p, at = p.fields[0].p, 0
+	case viaFunc:
+		b.add("()")
+		return
 	case viaSlice:
 		b.add("[" + strconv.Itoa(int(n)) + "]")
 	case viaMap, viaSyncMap:

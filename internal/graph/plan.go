@@ -28,6 +28,8 @@ const (
 	kFile                // *os.File
 	kSyncMap             // sync.Map, stand-in: []pair
 	kCodec               // has CairnState, stand-in: []record
+	kFunc                // stand-in: function; see Whole
+	kChan                // stand-in: region of struct{Val}; see Whole
 	kOpaque              // savable only when zero; not stored
 	kIgnore              // not looked at, not stored, kept as it is in roots
 )
@@ -244,9 +246,21 @@ func (p *plan) plain() {
 		p.kind, p.enc = kIface, true
 		p.form = reference("type", "obj", "off")
 	case reflect.Chan:
-		p.opaque("it is a channel")
+		if !whole {
+			p.opaque("it is a channel")
+			break
+		}
+		p.kind, p.enc = kChan, true
+		p.form = reference("obj", "size", "closed")
+		p.elem = p.kid(shell(slotType(t.Elem())))
 	case reflect.Func:
-		p.opaque("it is a function")
+		if !whole {
+			p.opaque("it is a function")
+			break
+		}
+		p.kind, p.enc = kFunc, true
+		p.form = reference("obj")
+		p.elem = p.kid(shell(functionType))
 	case reflect.UnsafePointer:
 		p.opaque("nobody knows what it points to")
 	case reflect.Array:
@@ -293,6 +307,9 @@ func (p *plan) structure() {
 	p.kind, p.ordered, p.slots = kStruct, true, 0
 	for i := range p.t.NumField() {
 		f := p.t.Field(i)
+		if p.t == poolType && f.Name != "New" { // what it has in store is not worth saving
+			continue
+		}
 		q := inline(f.Type)
 		if q.size == 0 {
 			continue

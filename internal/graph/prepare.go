@@ -34,10 +34,13 @@ type Builder struct {
 	codec bool // some value has CairnState
 
 	inPlace []span
+	static  []staticPlace
 	locs    locations
 	words   map[wordKey]unsafe.Pointer
 	late    []lateIface
 	fixes   []fix
+	funcs   []funcFix
+	limit   int64
 	edges   []edge
 	drops   []func() // for memory elsewhere that was made
 	done    bool
@@ -48,14 +51,22 @@ type rootVar struct {
 	p   *plan
 }
 
+// staticPlace is where the variable of that index lies in the program; nil: in
+// another one.
+type staticPlace struct {
+	index int
+	ptr   unsafe.Pointer
+}
+
 // region is memory to be filled.
 type region struct {
-	ptr   unsafe.Pointer
-	n     uint64
-	p     *plan
-	known bool           // it has its value already
-	m     unsafe.Pointer // the map that the region stands for, when known
-	mt    *plan
+	ptr    unsafe.Pointer
+	n      uint64
+	p      *plan
+	known  bool           // it has its value already
+	m      unsafe.Pointer // the map or channel that the region stands for, when known
+	mt     *plan
+	closed bool // … channel is closed
 }
 
 type poolTarget struct {
@@ -82,7 +93,7 @@ func Prepare(roots []Root, saved *Image, env *Env, opt Options) (*Builder, error
 	if opt.Limit <= 0 {
 		opt.Limit = 1 << 40
 	}
-	b := &Builder{env: env, img: saved, locs: make(locations), words: make(map[wordKey]unsafe.Pointer)}
+	b := &Builder{limit: opt.Limit, env: env, img: saved, locs: make(locations), words: make(map[wordKey]unsafe.Pointer)}
 	if err := b.match(roots, opt); err != nil {
 		return nil, err
 	}
@@ -141,6 +152,9 @@ func (b *Builder) match(roots []Root, opt Options) error {
 			r, ok := known(v.Name)
 			if !ok {
 				errs = append(errs, &MismatchError{Name: v.Name, Path: v.Name, Detail: "this version of Go has no such variable"})
+			} else if r.p == nil { // a package variable: placed when its region is known
+				b.static = append(b.static, staticPlace{i, r.ptr})
+				continue
 			} else if err := compare(v.Name, v.Type, r.p); err != nil {
 				errs = append(errs, err)
 			}
@@ -397,6 +411,11 @@ func (b *Builder) place() error {
 		}
 		if ptr != r.ptr && r.p.size > 0 {
 			return &MismatchError{Name: v.Name, Path: v.Name, Detail: "in the set the variable shares its memory with another one"}
+		}
+	}
+	for _, q := range b.static {
+		if q.ptr != nil {
+			b.placeStatic(&b.img.Vars[q.index], q.ptr)
 		}
 	}
 	for i, v := range b.img.Vars {

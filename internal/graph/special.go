@@ -13,16 +13,18 @@ import (
 )
 
 var (
-	byteType    = reflect.TypeFor[byte]()
-	timeType    = reflect.TypeFor[time.Time]()
-	locType     = reflect.TypeFor[*time.Location]()
-	fileType    = reflect.TypeFor[*os.File]()
-	syncMapType = reflect.TypeFor[sync.Map]()
-	pairType    = reflect.TypeFor[pair]()
-	recordType  = reflect.TypeFor[record]()
-	wordType    = reflect.TypeFor[big.Word]()
-	staterType  = reflect.TypeFor[stater]()
-	cellType    = reflect.TypeFor[cell]()
+	byteType     = reflect.TypeFor[byte]()
+	timeType     = reflect.TypeFor[time.Time]()
+	locType      = reflect.TypeFor[*time.Location]()
+	fileType     = reflect.TypeFor[*os.File]()
+	syncMapType  = reflect.TypeFor[sync.Map]()
+	pairType     = reflect.TypeFor[pair]()
+	recordType   = reflect.TypeFor[record]()
+	wordType     = reflect.TypeFor[big.Word]()
+	staterType   = reflect.TypeFor[stater]()
+	poolType     = reflect.TypeFor[sync.Pool]()
+	functionType = reflect.TypeFor[function]()
+	cellType     = reflect.TypeFor[cell]()
 )
 
 // cell is an element of memory that lies on a device: a struct of one field,
@@ -79,6 +81,19 @@ var opaqueTypes = map[string]string{
 	"context.afterFuncCtx":     "it is a context",
 	"context.withoutCancelCtx": "it is a context",
 	"context.stopCtx":          "it is a context",
+}
+
+// Types of which a program that is saved as a whole has all there is: a lock
+// that is held then is held by the only goroutine, and nobody waits for it.
+var wholeTypes = map[string]bool{
+	"sync.Pool":                true,
+	"sync.Mutex":               true,
+	"sync.RWMutex":             true,
+	"sync.WaitGroup":           true,
+	"internal/sync.Mutex":      true,
+	"context.cancelCtx":        true,
+	"context.valueCtx":         true,
+	"context.withoutCancelCtx": true,
 }
 
 // Packages none of whose types with memory can be saved.
@@ -159,6 +174,9 @@ func (p *plan) special() bool {
 		}
 	}
 	full := pkg + "." + name
+	if whole && wholeTypes[full] {
+		return false
+	}
 	switch full {
 	case "sync.Pool", "sync.copyChecker", "sync.notifyList":
 		// A Pool comes back empty; a Cond, with nobody waiting, as new.

@@ -1,6 +1,7 @@
 package rewrite
 
 import (
+	"errors"
 	"fmt"
 	"go/ast"
 	"go/token"
@@ -34,8 +35,34 @@ const env = Prefix + "e"
 // convert is asked for every func literal, and for every method value and method
 // expression that is not called in place (*ast.SelectorExpr).
 func (p *Package) Closures(convert func(n ast.Expr) bool) (*Package, *Made, error) {
-	c := &closures{Package: p, convert: convert, made: new(Made), plans: map[ast.Expr]*closure{},
-		taken: map[string]bool{}, consts: map[any]string{}, files: map[*ast.File]*closureFile{}}
+	want := map[ast.Expr]bool{}
+	ask := func(n ast.Expr) bool {
+		w, ok := want[n]
+		if !ok {
+			w = convert(n)
+			want[n] = w
+		}
+		return w
+	}
+	bad := map[ast.Expr]string{}
+	for {
+		q, c, err := p.closures(ask, bad)
+		if err == nil {
+			return q, c.made, nil
+		}
+		l, why := c.blame(q, err)
+		if l == nil || bad[l.node] != "" {
+			return nil, nil, err
+		}
+		bad[l.node] = why
+	}
+}
+
+// closures is Closures without those that are known to be bad. The package is
+// returned even if it has an error of types.
+func (p *Package) closures(convert func(ast.Expr) bool, bad map[ast.Expr]string) (*Package, *closures, error) {
+	c := &closures{Package: p, convert: convert, bad: bad, made: new(Made), plans: map[ast.Expr]*closure{},
+		taken: map[string]bool{}, consts: map[*types.Const]string{}, files: map[*ast.File]*closureFile{}, declared: map[string]*closure{}}
 	for _, f := range p.Files {
 		ast.Inspect(f, func(n ast.Node) bool {
 			if id, ok := n.(*ast.Ident); ok {
@@ -86,44 +113,73 @@ func (p *Package) Closures(convert func(n ast.Expr) bool) (*Package, *Made, erro
 		}
 		t := p.span(f.FileStart, f.FileEnd, f, func(n ast.Node) (string, bool) {
 			if n == f.Name {
-				return f.Name.Name + s.imports.String(), true
+				return f.Name.Name + s.used(), true
 			}
 			return c.put(nil, n)
 		})
 		b, err := formatted(p.name(f), []byte(t+"\n"+s.decls.String()))
 		if err != nil {
-			return nil, nil, err
+			return nil, c, err
 		}
 		text[p.name(f)] = b
 	}
 	if len(text) == 0 {
-		return p, c.made, nil
+		return p, c, nil
 	}
 	q, err := p.With(text)
-	if err != nil {
-		return nil, nil, err
+	return q, c, err
+}
+
+// blame returns the closure in whose declarations an error of types is, if any:
+// what is right for a type parameter can be wrong for a type.
+func (c *closures) blame(q *Package, err error) (*closure, string) {
+	var e types.Error
+	if q == nil || !errors.As(err, &e) {
+		return nil, ""
 	}
-	return q, c.made, nil
+	for _, f := range q.Files {
+		for _, d := range f.Decls {
+			d, ok := d.(*ast.FuncDecl)
+			if !ok || e.Pos < d.Pos() || e.Pos >= d.End() {
+				continue
+			}
+			return c.declared[d.Name.Name], e.Msg
+		}
+	}
+	return nil, ""
 }
 
 // closures is Closures at work.
 type closures struct {
 	*Package
-	convert func(ast.Expr) bool
-	made    *Made
-	plans   map[ast.Expr]*closure // what is converted
-	taken   map[string]bool       // names that occur in the package
-	consts  map[any]string        // constants moved to package level: by object or expression
-	files   map[*ast.File]*closureFile
-	known   *instances
-	recover map[string]bool // methods that call recover, by name
+	convert  func(ast.Expr) bool
+	bad      map[ast.Expr]string // and why
+	made     *Made
+	plans    map[ast.Expr]*closure   // what is converted
+	taken    map[string]bool         // names that occur in the package
+	consts   map[*types.Const]string // constants moved to package level
+	files    map[*ast.File]*closureFile
+	known    *instances
+	recover  map[string]bool     // methods that call recover, by name
+	declared map[string]*closure // constructors and functions
 }
 
 // closureFile is what is put into a file.
 type closureFile struct {
 	qualify types.Qualifier
-	imports strings.Builder
+	imports [][2]string // names and paths of those that may be needed
 	decls   strings.Builder
+}
+
+// used are the imports that what is put into the file needs.
+func (s *closureFile) used() string {
+	var b strings.Builder
+	for _, i := range s.imports {
+		if strings.Contains(s.decls.String(), i[0]+".") {
+			fmt.Fprintf(&b, "; import %s %q", i[0], i[1])
+		}
+	}
+	return b.String()
 }
 
 // closureOwner is a declaration that holds literals.
@@ -273,32 +329,14 @@ func (c *closures) local(o types.Object, n ast.Node) bool {
 	return o.Pos() < n.Pos() || o.Pos() >= n.End()
 }
 
-// folded returns a constant expression in which a variable from outside of lit
-// occurs, as in len(array): it has a value, but captures nothing.
-func (c *closures) folded(n ast.Node, lit ast.Node) *ast.CallExpr {
-	call, ok := n.(*ast.CallExpr)
-	if !ok || c.Info.Types[call].Value == nil {
-		return nil
-	}
-	found := false
-	ast.Inspect(call, func(n ast.Node) bool {
-		if id, ok := n.(*ast.Ident); ok {
-			v, ok := c.Info.Uses[id].(*types.Var)
-			found = found || ok && c.local(v, lit)
-		}
-		return !found
-	})
-	if !found {
-		return nil
-	}
-	return call
-}
-
 // plan finds out what a closure captures, and whether all that can be written
 // at package level.
 func (c *closures) plan(l *closure) *Refusal {
 	if c.files[l.file] == nil {
 		c.files[l.file] = c.newFile(l.file)
+	}
+	if why := c.bad[l.node]; why != "" {
+		return c.no(l.node.Pos(), "move it into a function that is not generic", "a closure that is part of the state can't stand alone: %s", why)
 	}
 	w := &typeWriter{closures: c, file: l.file, owner: l.owner}
 	if sel, ok := l.node.(*ast.SelectorExpr); ok {
@@ -316,10 +354,6 @@ func (c *closures) plan(l *closure) *Refusal {
 		if err != nil {
 			return false
 		}
-		if call := c.folded(n, l.node); call != nil {
-			err = c.constant(l, w, call, call.Pos(), "", c.Info.Types[call])
-			return false
-		}
 		id, ok := n.(*ast.Ident)
 		if !ok {
 			return true
@@ -334,7 +368,7 @@ func (c *closures) plan(l *closure) *Refusal {
 				l.vars = append(l.vars, o)
 			}
 		case *types.Const:
-			err = c.constant(l, w, o, id.Pos(), o.Name(), types.TypeAndValue{Type: o.Type(), Value: o.Val()})
+			err = c.constant(l, w, o, id.Pos())
 		case *types.TypeName:
 			if _, ok := o.Type().(*types.TypeParam); ok {
 				_, err = w.text(o.Type(), id.Pos())
@@ -365,184 +399,4 @@ const remedyLocal = "declare it at package level"
 
 func (c *closures) no(at token.Pos, remedy, reason string, args ...any) *Refusal {
 	return c.refuse(at, remedy, reason, args...).(*Refusal)
-}
-
-// put is what stands for a node in the text of in, or nil: of the file.
-func (c *closures) put(in *closure, n ast.Node) (string, bool) {
-	if e, ok := n.(ast.Expr); ok {
-		if l := c.plans[e]; l != nil && l != in {
-			return c.place(l, in), true
-		}
-	}
-	if in == nil {
-		return "", false
-	}
-	if call := c.folded(n, in.node); call != nil {
-		return c.consts[call], true
-	}
-	id, ok := n.(*ast.Ident)
-	if !ok {
-		return "", false
-	}
-	switch o := c.Info.Uses[id].(type) {
-	case *types.Var:
-		if in.captures(o) {
-			return "(*" + env + "." + o.Name() + ")", true
-		}
-	case *types.Const:
-		if c.local(o, in.node) {
-			return c.consts[o], true
-		}
-	}
-	return "", false
-}
-
-func (l *closure) captures(v *types.Var) bool { return slices.Contains(l.vars, v) }
-
-// place is what stands where a closure was, in the text of in.
-func (c *closures) place(l, in *closure) string {
-	args := l.typeArgs()
-	if l.value == nil && len(l.vars) == 0 || l.value != nil && l.value.expr {
-		if args != "" {
-			return Prefix + "func_" + l.ident + args + "()"
-		}
-		return Prefix + "func_" + l.ident
-	}
-	var list []string
-	if l.value != nil {
-		sel := l.node.(*ast.SelectorExpr)
-		x := l.value.op + c.text(sel.X, func(n ast.Node) (string, bool) { return c.put(in, n) }) + l.value.path
-		if l.value.bind {
-			return Prefix + "make_" + l.ident + "(" + Prefix + "bind_" + l.ident + args + "(" + x + "))"
-		}
-		list = []string{x}
-	}
-	for _, v := range l.vars {
-		if in != nil && in.captures(v) {
-			list = append(list, env+"."+v.Name())
-		} else {
-			list = append(list, "&"+v.Name())
-		}
-	}
-	return Prefix + "make_" + l.ident + "(&" + Prefix + "env_" + l.ident + args + "{" + strings.Join(list, ", ") + "})"
-}
-
-// typeArgs are the type parameters that a closure uses, as arguments.
-func (l *closure) typeArgs() string {
-	if len(l.tparams) == 0 {
-		return ""
-	}
-	var names []string
-	for _, t := range l.tparams {
-		names = append(names, t.Obj().Name())
-	}
-	return "[" + strings.Join(names, ", ") + "]"
-}
-
-// literal is a closure's func literal, as a constructor returns it.
-func (c *closures) literal(l *closure) string {
-	if l.value != nil {
-		return "func" + c.forward(l)
-	}
-	lit := l.node.(*ast.FuncLit)
-	put := func(n ast.Node) (string, bool) { return c.put(l, n) }
-	if len(l.vars) == 0 || c.surely(l, lit.Body) {
-		return c.text(lit, put)
-	}
-	lo := lit.Body.Lbrace + 1
-	return c.span(lit.Pos(), lo, lit, put) + "\n_ = " + env + " // captured even if all uses of it are dead code\n" + c.span(lo, lit.End(), lit, put)
-}
-
-// surely says whether a compiler can't find out that nothing of the environment
-// is ever used: then it would not be captured.
-func (c *closures) surely(l *closure, body *ast.BlockStmt) bool {
-	for _, s := range body.List {
-		found := false
-		ast.Inspect(s, func(n ast.Node) bool {
-			switch n := n.(type) {
-			case *ast.BlockStmt, *ast.CaseClause, *ast.CommClause, *ast.FuncLit:
-				return false
-			case *ast.IfStmt:
-				return n.Init == nil
-			case *ast.BinaryExpr:
-				return n.Op != token.LAND && n.Op != token.LOR
-			case *ast.CallExpr:
-				return c.folded(n, l.node) == nil
-			case *ast.Ident:
-				v, ok := c.Info.Uses[n].(*types.Var)
-				found = found || ok && l.captures(v)
-			}
-			return true
-		})
-		if found {
-			return true
-		}
-		switch s := s.(type) {
-		case *ast.AssignStmt, *ast.DeclStmt, *ast.IncDecStmt, *ast.SendStmt:
-		case *ast.ExprStmt:
-			call, ok := s.X.(*ast.CallExpr)
-			if !ok {
-				return false
-			}
-			if id, ok := ast.Unparen(call.Fun).(*ast.Ident); ok {
-				if _, ok := c.Info.Uses[id].(*types.Builtin); ok {
-					return false
-				}
-			}
-		default:
-			return false
-		}
-	}
-	return false
-}
-
-// declare writes a closure's declarations.
-func (c *closures) declare(l *closure) {
-	b := &c.files[l.file].decls
-	free := l.value == nil && len(l.vars) == 0 || l.value != nil && l.value.expr
-	path := c.Types.Path() + "."
-	if len(l.tparams) > 0 {
-		c.declareGeneric(l, free)
-		return
-	}
-	if free {
-		fmt.Fprintf(b, "\n// %s\nfunc %sfunc_%s", l.name, Prefix, l.ident)
-		if l.value != nil {
-			b.WriteString(c.forward(l))
-		} else {
-			lit := l.node.(*ast.FuncLit)
-			b.WriteString(c.span(lit.Type.Params.Pos(), lit.End(), lit, func(n ast.Node) (string, bool) { return c.put(l, n) }))
-		}
-		b.WriteString("\n")
-		c.made.Funcs = append(c.made.Funcs, Entry{path + l.name, Prefix + "func_" + l.ident})
-		return
-	}
-	c.declareEnv(l, "", "")
-	fmt.Fprintf(b, "\n//go:noinline\nfunc %smake_%s(%s *%[1]senv_%[2]s) %[4]s {\nreturn %[5]s\n}\n", Prefix, l.ident, env, l.sigText, c.literal(l))
-	c.made.Closures = append(c.made.Closures, Entry{path + l.name, Prefix + "make_" + l.ident})
-}
-
-// declareEnv writes the type of an environment, and what binds an interface.
-func (c *closures) declareEnv(l *closure, params, args string) {
-	b := &c.files[l.file].decls
-	fmt.Fprintf(b, "\n// %s\ntype %senv_%s%s struct {\n", l.name, Prefix, l.ident, params)
-	if l.value != nil {
-		fmt.Fprintf(b, "x %s\n", l.fields[0])
-	}
-	for i, v := range l.vars {
-		fmt.Fprintf(b, "%s *%s\n", v.Name(), paren(l.fields[i]))
-	}
-	b.WriteString("}\n")
-	if l.value != nil && l.value.bind {
-		fmt.Fprintf(b, "\nfunc %sbind_%s%s(x %s) *%[1]senv_%[2]s%[5]s {\n_ = x.%[6]s // panics if there is none\nreturn &%[1]senv_%[2]s%[5]s{x}\n}\n",
-			Prefix, l.ident, params, l.fields[0], args, l.node.(*ast.SelectorExpr).Sel.Name)
-	}
-}
-
-// paren puts a type into parentheses where a star before it would be misread.
-func paren(t string) string {
-	if strings.HasPrefix(t, "<-") {
-		return "(" + t + ")"
-	}
-	return t
 }

@@ -2,7 +2,6 @@ package rewrite
 
 import (
 	"go/ast"
-	"go/token"
 	"go/types"
 	"slices"
 	"strings"
@@ -16,7 +15,8 @@ import (
 //   - an argument of a function that is known to drop it before it returns, or
 //     to be done with it when its goroutine ends,
 //   - a literal in a local variable that nothing else is ever assigned to, and
-//     that is only called, or given to such functions, by literals of this kind too.
+//     that is only called, or given to such functions, by literals of this kind
+//     too. What is called by defer is kept for it, unless it is a literal.
 func (p *Package) Escaping(n ast.Expr) bool {
 	for _, f := range p.Files {
 		for _, d := range f.Decls {
@@ -93,17 +93,19 @@ func (e *escapes) dropped(n ast.Expr) bool {
 	return false
 }
 
-// holder returns the local variable that a literal is assigned to, and nothing else.
+// holder returns the local variable that a statement gives a literal, and does
+// nothing else: it can be run again.
 func (e *escapes) holder(n ast.Expr) *types.Var {
 	var id ast.Expr
 	switch up := e.parents[n].(type) {
 	case *ast.AssignStmt:
-		if i := slices.IndexFunc(up.Rhs, func(x ast.Expr) bool { return ast.Unparen(x) == n }); i >= 0 && len(up.Lhs) == len(up.Rhs) {
-			id = ast.Unparen(up.Lhs[i])
+		if len(up.Lhs) == 1 && len(up.Rhs) == 1 && up.Rhs[0] == n {
+			id = up.Lhs[0]
 		}
 	case *ast.ValueSpec:
-		if i := slices.IndexFunc(up.Values, func(x ast.Expr) bool { return ast.Unparen(x) == n }); i >= 0 && len(up.Names) == len(up.Values) {
-			id = up.Names[i]
+		d, ok := e.parents[up].(*ast.GenDecl)
+		if ok && len(d.Specs) == 1 && len(up.Names) == 1 && len(up.Values) == 1 && up.Values[0] == n {
+			id = up.Names[0]
 		}
 	}
 	name, ok := id.(*ast.Ident)
@@ -161,7 +163,7 @@ func (e *escapes) harmless(id *ast.Ident, n ast.Expr) bool {
 	case *ast.AssignStmt:
 		for i, x := range up.Lhs {
 			if ast.Unparen(x) == id {
-				return up.Tok != token.DEFINE && up.Tok != token.ASSIGN || len(up.Lhs) == len(up.Rhs) && ast.Unparen(up.Rhs[i]) == n
+				return len(up.Lhs) == len(up.Rhs) && ast.Unparen(up.Rhs[i]) == n
 			}
 		}
 		if i := slices.IndexFunc(up.Rhs, func(x ast.Expr) bool { return ast.Unparen(x) == id }); i >= 0 && len(up.Lhs) == len(up.Rhs) {
@@ -179,8 +181,15 @@ func (e *escapes) harmless(id *ast.Ident, n ast.Expr) bool {
 		return false
 	}
 	for up := e.parents[id]; up != nil; up = e.parents[up] {
-		if lit, ok := up.(*ast.FuncLit); ok && e.escaping(lit) {
-			return e.Info.ObjectOf(id).Pos() >= lit.Pos() // it is the literal's own
+		lit, ok := up.(*ast.FuncLit)
+		if !ok {
+			continue
+		}
+		if e.Info.ObjectOf(id).Pos() >= lit.Pos() {
+			break // it is the literal's own
+		}
+		if e.escaping(lit) {
+			return false
 		}
 	}
 	return true
@@ -208,48 +217,44 @@ func (e *escapes) drops(call *ast.CallExpr) bool {
 	if !ok || fn.Pkg() == nil {
 		return false
 	}
-	name := fn.Origin().FullName()
-	if dropping[name] {
-		return true
+	name := fn.Name()
+	if r := fn.Signature().Recv(); r != nil {
+		t := types.Unalias(r.Type())
+		if ptr, ok := t.(*types.Pointer); ok {
+			t = types.Unalias(ptr.Elem())
+		}
+		n, ok := t.(*types.Named)
+		if !ok {
+			return false
+		}
+		name = n.Obj().Name() + "." + name
 	}
-	return fn.Pkg().Path() == "slices" && strings.HasSuffix(fn.Name(), "Func")
+	path := fn.Pkg().Path()
+	return slices.Contains(strings.Fields(dropping[path]), name) || path == "slices" && strings.HasSuffix(name, "Func")
 }
 
-// dropping has the functions of the standard library that are given functions, and
-// keep none of them; all of slices that end in Func belong to them too.
-var dropping = map[string]bool{}
+// dropping has functions that are given functions, and keep none of them; those
+// of slices that end in Func belong to them too.
+var dropping = map[string]string{
+	"bytes":          "ContainsFunc FieldsFunc IndexFunc LastIndexFunc Map TrimFunc TrimLeftFunc TrimRightFunc",
+	"strings":        "ContainsFunc FieldsFunc IndexFunc LastIndexFunc Map TrimFunc TrimLeftFunc TrimRightFunc",
+	"sort":           "Find Search Slice SliceIsSorted SliceStable",
+	"slices":         "AppendSeq Collect Sorted",
+	"maps":           "Collect DeleteFunc EqualFunc Insert",
+	"sync":           "Once.Do Map.Range WaitGroup.Go",
+	"os":             "Expand",
+	"io/fs":          "WalkDir",
+	"path/filepath":  "Walk WalkDir",
+	"regexp":         "Regexp.ReplaceAllFunc Regexp.ReplaceAllStringFunc",
+	"container/ring": "Ring.Do",
+	"flag":           "Visit VisitAll FlagSet.Visit FlagSet.VisitAll",
+	"expvar":         "Do",
+	"go/ast":         "Inspect",
+	"math/rand":      "Shuffle Rand.Shuffle",
+	"math/rand/v2":   "Shuffle Rand.Shuffle",
+	"runtime/pprof":  "Do",
+	"runtime/trace":  "WithRegion",
+	"testing":        "AllocsPerRun Benchmark",
 
-func init() {
-	for pkg, names := range map[string]string{
-		"bytes":         "ContainsFunc FieldsFunc IndexFunc LastIndexFunc Map TrimFunc TrimLeftFunc TrimRightFunc",
-		"strings":       "ContainsFunc FieldsFunc IndexFunc LastIndexFunc Map TrimFunc TrimLeftFunc TrimRightFunc",
-		"sort":          "Find Search Slice SliceIsSorted SliceStable",
-		"slices":        "AppendSeq Collect Sorted",
-		"maps":          "Collect DeleteFunc EqualFunc Insert",
-		"os":            "Expand",
-		"io/fs":         "WalkDir",
-		"path/filepath": "Walk WalkDir",
-		"flag":          "Visit VisitAll",
-		"expvar":        "Do",
-		"go/ast":        "Inspect",
-		"math/rand":     "Shuffle",
-		"math/rand/v2":  "Shuffle",
-		"runtime/pprof": "Do",
-		"runtime/trace": "WithRegion",
-		"testing":       "AllocsPerRun Benchmark",
-	} {
-		for name := range strings.FieldsSeq(names) {
-			dropping[pkg+"."+name] = true
-		}
-	}
-	for _, name := range []string{
-		"(*sync.Once).Do", "(*sync.Map).Range", "(*sync.WaitGroup).Go",
-		"(*golang.org/x/sync/errgroup.Group).Go", "(*golang.org/x/sync/errgroup.Group).TryGo",
-		"(*math/rand.Rand).Shuffle", "(*math/rand/v2.Rand).Shuffle",
-		"(*regexp.Regexp).ReplaceAllFunc", "(*regexp.Regexp).ReplaceAllStringFunc",
-		"(*container/ring.Ring).Do", "(*flag.FlagSet).Visit", "(*flag.FlagSet).VisitAll",
-		"(*go/token.FileSet).Iterate",
-	} {
-		dropping[name] = true
-	}
+	"golang.org/x/sync/errgroup": "Group.Go Group.TryGo",
 }

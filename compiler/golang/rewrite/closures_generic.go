@@ -24,9 +24,6 @@ func (c *closures) planParams(l *closure, w *typeWriter) *Refusal {
 		}
 	}
 	ast.Inspect(l.node, func(n ast.Node) bool {
-		if c.folded(n, l.node) != nil {
-			return false
-		}
 		if e, ok := n.(ast.Expr); ok {
 			if id, ok := e.(*ast.Ident); !ok || c.Info.Instances[id].Type == nil {
 				mentions(c.Info.TypeOf(e), use)
@@ -136,6 +133,7 @@ func (c *closures) declareGeneric(l *closure, free bool) {
 			one += "_"
 		}
 		c.taken[one] = true
+		c.declared[one] = l
 		sig := text(c.known.subst(l.sig, sub))
 		name := c.Types.Path() + "." + strings.Replace(l.name, "[...]", "["+strings.Join(full, ",")+"]", 1)
 		if free {

@@ -20,7 +20,7 @@ func (c *closures) newFile(f *ast.File) *closureFile {
 			name = fmt.Sprint(Prefix, q.Name(), "_", i)
 		}
 		c.taken[name] = true
-		fmt.Fprintf(&s.imports, "\n\nimport %s %q\n", name, q.Path())
+		s.imports = append(s.imports, [2]string{name, q.Path()})
 		return name
 	}))
 	return s
@@ -204,34 +204,31 @@ func (c *closures) importable(path string) bool {
 	return parts[0] != "vendor"
 }
 
-// constant moves a constant to package level. key is its object or expression.
-func (c *closures) constant(l *closure, w *typeWriter, key any, at token.Pos, name string, v types.TypeAndValue) *Refusal {
-	if c.consts[key] != "" {
+// constant moves a constant of a function to package level.
+func (c *closures) constant(l *closure, w *typeWriter, o *types.Const, at token.Pos) *Refusal {
+	if c.consts[o] != "" {
 		return nil
 	}
 	typ := ""
-	if b, ok := v.Type.(*types.Basic); !ok || b.Info()&types.IsUntyped == 0 {
+	if b, ok := o.Type().(*types.Basic); !ok || b.Info()&types.IsUntyped == 0 {
 		var err *Refusal
-		if typ, err = w.text(v.Type, at); err != nil {
+		if typ, err = w.text(o.Type(), at); err != nil {
 			err.Reason = "a closure that is part of the state uses a constant: " + err.Reason
 			return err
 		}
 	}
-	if name == "" {
-		name = "value"
-	}
-	name = Prefix + "const_" + c.fresh(l.owner.ident+"_"+name)
+	name := Prefix + "const_" + c.fresh(l.owner.ident+"_"+o.Name())
 	c.taken[name] = true
-	c.consts[key] = name
-	fmt.Fprintf(&c.files[l.file].decls, "\nconst %s %s = %s\n", name, typ, constantText(v))
+	c.consts[o] = name
+	fmt.Fprintf(&c.files[l.file].decls, "\nconst %s %s = %s\n", name, typ, constantText(o))
 	return nil
 }
 
 // constantText is a constant expression without names, of the value's kind.
-func constantText(v types.TypeAndValue) string {
-	x := v.Value
+func constantText(o *types.Const) string {
+	x := o.Val()
 	kind := types.Invalid
-	if b, ok := v.Type.Underlying().(*types.Basic); ok {
+	if b, ok := o.Type().Underlying().(*types.Basic); ok {
 		kind = b.Kind()
 		switch {
 		case b.Info()&types.IsFloat != 0:

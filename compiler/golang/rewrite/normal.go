@@ -78,8 +78,9 @@ type normal struct {
 	moved map[*types.TypeName]bool // local types that move to package level
 
 	// Of the file at hand:
-	file  *ast.File
-	decls []string // declarations for its end
+	file    *ast.File
+	decls   []string          // declarations for its end
+	imports map[string]string // names for more imports, by path
 
 	// Of the top-level declaration at hand:
 	top    ast.Node
@@ -101,13 +102,12 @@ func (n *normal) refuse(at token.Pos, remedy, reason string, args ...any) {
 
 // fileText returns the new text of a file, and whether it is another.
 func (n *normal) fileText(f *ast.File) (string, bool) {
-	n.file, n.decls = f, nil
+	n.file, n.decls, n.imports = f, nil, map[string]string{}
 	changed := false
-	s := n.p.span(f.FileStart, f.FileEnd, f, func(m ast.Node) (string, bool) {
+	s := n.p.span(f.Name.End(), f.FileEnd, f, func(m ast.Node) (string, bool) {
 		d, ok := m.(ast.Decl)
 		if !ok || !n.touches(d) {
-			_, decl := m.(ast.Decl)
-			return "", decl && false
+			return "", false
 		}
 		changed = true
 		n.top, n.count, n.defers, n.uses = d, map[string]int{}, 0, nil
@@ -119,7 +119,11 @@ func (n *normal) fileText(f *ast.File) (string, bool) {
 		}
 		return number(s), true
 	})
-	return s + strings.Join(n.decls, ""), changed
+	head := n.p.at(f.FileStart, f.Name.End())
+	for _, path := range slices.Sorted(maps.Keys(n.imports)) {
+		head += fmt.Sprintf("\n\nimport %s %q\n", n.imports[path], path)
+	}
+	return head + s + strings.Join(n.decls, ""), changed
 }
 
 // touches says that a declaration has a function to rewrite.
@@ -160,14 +164,24 @@ func (n *normal) literals(m ast.Node) string {
 func (n *normal) function(node ast.Node, typ *ast.FuncType, body *ast.BlockStmt) string {
 	w := &nfunc{normal: n, node: node, ftyp: typ, body: body, repl: map[ast.Expr]string{}}
 	if body == nil {
-		n.refuse(node.Pos(), "", "a function without a body on the way to a point")
+		n.refuse(node.Pos(), "give it one in Go", "a function without a body on the way to a point")
 	}
 	w.survey()
+	if len(w.marks) > 0 {
+		w.early = w.boxed()
+	}
 	text := w.inner(body.Lbrace+1, body.List, body.Rbrace)
-	head := w.head
-	s := n.p.at(node.Pos(), body.Lbrace+1)
-	if len(head) > 0 {
-		s += "\n" + strings.Join(head, "\n") + "\n"
+	return n.p.at(node.Pos(), body.Lbrace) + under(w.head, text)
+}
+
+// under returns a block with lines before its text.
+func under(top []string, text string) string {
+	if len(top) == 0 {
+		return "{" + text + "}"
+	}
+	s := "{\n" + strings.Join(top, "\n")
+	if t := strings.TrimLeft(text, " \t\r"); !strings.HasPrefix(t, "\n") {
+		s += "\n"
 	}
 	return s + text + "}"
 }
@@ -175,13 +189,13 @@ func (n *normal) function(node ast.Node, typ *ast.FuncType, body *ast.BlockStmt)
 // complete finds calls and points that were not reached.
 func (n *normal) complete() error {
 	var left []ast.Node
-	for c := range n.in.Calls {
-		if !n.done[c] {
+	for c, is := range n.in.Calls {
+		if is && !n.done[c] {
 			left = append(left, c)
 		}
 	}
-	for s := range n.in.Points {
-		if !n.done[s] {
+	for s, is := range n.in.Points {
+		if is && !n.done[s] {
 			left = append(left, s)
 		}
 	}
@@ -205,7 +219,8 @@ type nfunc struct {
 	repl map[ast.Expr]string // what stands for expressions that were computed before
 	head []string            // lines for the top of its body
 
-	marks []token.Pos // of its calls and points
+	marks []token.Pos       // of its calls and points
+	early map[ast.Expr]bool // as boxed finds them
 }
 
 // lines is text that grows.
@@ -465,6 +480,3 @@ func isLit(e ast.Expr) bool {
 	_, ok := ast.Unparen(e).(*ast.FuncLit)
 	return ok
 }
-
-// sorted returns the keys of a map in order.
-func sorted[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }

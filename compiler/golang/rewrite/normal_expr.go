@@ -55,6 +55,13 @@ func (w *nfunc) visit(o *lines, e ast.Expr, h how) {
 		w.unevaluated(e)
 		return
 	}
+	if h == reads && w.early[e] {
+		defer func() {
+			if _, ok := w.repl[ast.Unparen(e)]; !ok && !isLit(e) {
+				w.hoist(o, e, "")
+			}
+		}()
+	}
 	switch e := e.(type) {
 	case *ast.ParenExpr:
 		w.visit(o, e.X, h)
@@ -290,6 +297,9 @@ func (w *nfunc) call(o *lines, c *ast.CallExpr, h how) {
 	}
 	if w.p.Info.Types[c.Fun].IsType() {
 		w.visit(o, c.Args[0], h)
+		if h == reads && w.copies(c) {
+			w.hoist(o, c, "")
+		}
 		return
 	}
 	if pure[w.builtin(c)] {
@@ -303,6 +313,13 @@ func (w *nfunc) call(o *lines, c *ast.CallExpr, h how) {
 	if h != upTo {
 		w.hoist(o, c, "")
 	}
+}
+
+// copies says that a conversion makes a slice of a string.
+func (w *nfunc) copies(c *ast.CallExpr) bool {
+	_, slice := coreType(w.p.Info.TypeOf(c)).(*types.Slice)
+	b, ok := coreType(w.p.Info.TypeOf(c.Args[0])).(*types.Basic)
+	return slice && ok && b.Info()&types.IsString != 0
 }
 
 // builtin returns the name of the built-in function that is called.

@@ -13,11 +13,10 @@ func (w *nfunc) loopBody(b *ast.BlockStmt, top *lines, nested bool) string {
 	if len(top.list) == 0 {
 		return w.block(b)
 	}
-	s := "{\n" + top.String() + "\n"
 	if nested {
-		return s + w.block(b) + "\n}"
+		return under(top.list, w.block(b)+"\n")
 	}
-	return s + w.inner(b.Lbrace+1, b.List, b.Rbrace) + "}"
+	return under(top.list, w.inner(b.Lbrace+1, b.List, b.Rbrace))
 }
 
 // forStmt writes a for loop.
@@ -43,7 +42,11 @@ func (w *nfunc) forStmt(o *lines, s *ast.ForStmt, label string) {
 	if s.Cond != nil {
 		if w.has(s.Cond) {
 			w.visit(&top, s.Cond, upTo)
-			top.add("if !(" + w.text(s.Cond) + ") {\nbreak\n}")
+			c, ok := w.repl[s.Cond]
+			if !ok {
+				c = "(" + w.text(s.Cond) + ")"
+			}
+			top.add("if !" + c + " {\nbreak\n}")
 		} else {
 			cond = w.text(s.Cond)
 		}

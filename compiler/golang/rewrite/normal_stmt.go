@@ -13,7 +13,13 @@ func (w *nfunc) block(b *ast.BlockStmt) string {
 
 // clause returns a clause's new text.
 func (w *nfunc) clause(c ast.Node, colon token.Pos, body []ast.Stmt) string {
-	return w.span(c.Pos(), colon+1, c) + w.inner(colon+1, body, c.End())
+	head := w.p.span(c.Pos(), colon+1, c, func(m ast.Node) (string, bool) {
+		if m == c {
+			return "", false
+		}
+		return w.put(m)
+	})
+	return head + w.inner(colon+1, body, c.End())
 }
 
 // inner returns the text from lo to hi, which holds a list of statements.
@@ -37,29 +43,21 @@ func (w *nfunc) inner(lo token.Pos, list []ast.Stmt, hi token.Pos) string {
 }
 
 // stmt writes a statement, after the point that may be before it.
-func (w *nfunc) stmt(o *lines, s ast.Stmt) {
-	switch in := unlabel(s).(type) {
-	case *ast.ForStmt, *ast.RangeStmt:
-	default:
-		if w.in.Points[in] && in != s {
-			w.done[in] = true
-			o.add(markPoint)
-		} else {
+func (w *nfunc) stmt(o *lines, all ast.Stmt) {
+	s := all
+	for {
+		switch s.(type) {
+		case *ast.ForStmt, *ast.RangeStmt: // at the top of their bodies
+		default:
 			w.point(o, s)
 		}
-	}
-	w.labelled(o, s, "")
-}
-
-// unlabel returns a statement without its label.
-func unlabel(s ast.Stmt) ast.Stmt {
-	for {
 		l, ok := s.(*ast.LabeledStmt)
 		if !ok {
-			return s
+			break
 		}
 		s = l.Stmt
 	}
+	w.labelled(o, all, "")
 }
 
 // labelled writes a statement that has a label: what is computed before it comes
@@ -69,7 +67,7 @@ func (w *nfunc) labelled(o *lines, s ast.Stmt, label string) {
 	case *ast.LabeledStmt:
 		w.labelled(o, s.Stmt, label+s.Label.Name+":\n")
 	case *ast.IfStmt:
-		w.ifStmt(o, s, label)
+		w.ifStmt(o, s, label, false)
 	case *ast.ForStmt:
 		w.forStmt(o, s, label)
 	case *ast.RangeStmt:
@@ -208,7 +206,11 @@ func (w *nfunc) declStmt(o *lines, s *ast.DeclStmt) {
 		return
 	}
 	for _, spec := range d.Specs {
-		w.valueSpec(o, spec.(*ast.ValueSpec))
+		v := spec.(*ast.ValueSpec)
+		if v.Doc != nil {
+			o.add(w.p.at(v.Doc.Pos(), v.Doc.End()))
+		}
+		w.valueSpec(o, v)
 	}
 }
 
@@ -232,8 +234,8 @@ func (w *nfunc) valueSpec(o *lines, v *ast.ValueSpec) {
 	o.add("var " + w.text(v))
 }
 
-// ifStmt writes an if.
-func (w *nfunc) ifStmt(o *lines, s *ast.IfStmt, label string) {
+// ifStmt writes an if; alone says that it stands in a block of its own.
+func (w *nfunc) ifStmt(o *lines, s *ast.IfStmt, label string, alone bool) {
 	rest := func() string {
 		t := " " + w.block(s.Body)
 		if s.Else == nil {
@@ -245,13 +247,12 @@ func (w *nfunc) ifStmt(o *lines, s *ast.IfStmt, label string) {
 			return t + w.block(s.Else.(*ast.BlockStmt))
 		}
 		var in lines
-		w.ifStmt(&in, e, "")
 		if w.in.Points[e] || w.inHeader(e.Init, e.Cond) {
-			var at lines
-			w.point(&at, e)
-			at.add(in.list...)
-			return t + "{\n" + at.String() + "\n}"
+			w.point(&in, e)
+			w.ifStmt(&in, e, "", true)
+			return t + "{\n" + in.String() + "\n}"
 		}
+		w.ifStmt(&in, e, "", false)
 		return t + in.String()
 	}
 	if !w.inHeader(s.Init, s.Cond) {
@@ -260,7 +261,9 @@ func (w *nfunc) ifStmt(o *lines, s *ast.IfStmt, label string) {
 	}
 	in := o
 	if s.Init != nil {
-		in = &lines{}
+		if !alone {
+			in = &lines{}
+		}
 		w.simple(in, s.Init)
 	}
 	w.visit(in, s.Cond, upTo)

@@ -1,26 +1,98 @@
 package rewrite
 
 import (
+	"fmt"
 	"go/ast"
+	"go/parser"
 	"go/token"
 	"go/types"
+	"maps"
 	"strings"
 )
 
 // typ writes a type so that it can be used at a place; from is where a value of
-// it stands.
+// it stands. Packages that the file does not import are added to its imports.
 func (n *normal) typ(t types.Type, at, from token.Pos) string {
-	s := types.TypeString(t, n.p.qualify(n.file, func(p *types.Package) string { return p.Name() }))
-	if got, err := types.Eval(n.p.Fset, n.p.Types, at, s); err == nil && got.IsType() && types.Identical(got.Type, t) {
+	is := func(s string, pos token.Pos) bool {
+		got, err := types.Eval(n.p.Fset, n.p.Types, pos, s)
+		return err == nil && got.IsType() && types.Identical(got.Type, t)
+	}
+	missing := map[string]string{}
+	s := types.TypeString(t, n.p.qualify(n.file, func(p *types.Package) string {
+		if missing[p.Path()] == "" {
+			missing[p.Path()] = n.imported(p)
+		}
+		return missing[p.Path()]
+	}))
+	if is(s, at) || n.usesMoved(t, map[types.Type]bool{}) && is(s, from) {
 		return s
 	}
-	if n.usesMoved(t, map[types.Type]bool{}) {
-		if got, err := types.Eval(n.p.Fset, n.p.Types, from, s); err == nil && got.IsType() && types.Identical(got.Type, t) {
+	if len(missing) > 0 && unnameable(t, n.p.Types, map[types.Type]bool{}) == "" && n.plainAt(s, at) {
+		ok := true
+		for path := range missing {
+			ok = ok && importable(path, n.p.Path)
+		}
+		if ok {
+			maps.Copy(n.imports, missing)
 			return s
 		}
 	}
 	n.refuse(from, "give the value to a variable of a type that can be written here", "a variable of type %s is needed here, and this type can't be written here", t)
 	return ""
+}
+
+// imported returns the name that a package is imported by where it is missing.
+func (n *normal) imported(p *types.Package) string {
+	if s, ok := n.imports[p.Path()]; ok {
+		return s
+	}
+	for i := 1; ; i++ {
+		s := fmt.Sprintf("%sp%d_%s", Prefix, i, p.Name())
+		taken := n.names[s]
+		for _, other := range n.imports {
+			taken = taken || other == s
+		}
+		if !taken {
+			return s
+		}
+	}
+}
+
+// importable says that a package can import another one.
+func importable(path, by string) bool {
+	at := strings.LastIndex("/"+path+"/", "/internal/")
+	if at < 0 {
+		return path != "main"
+	}
+	root := strings.TrimSuffix(path[:at], "/")
+	return by == root || strings.HasPrefix(by, root+"/")
+}
+
+// plainAt says that the names in a type mean at a place what they mean outside of
+// all functions.
+func (n *normal) plainAt(s string, at token.Pos) bool {
+	e, err := parser.ParseExpr(s)
+	if err != nil {
+		return false
+	}
+	scope := n.p.Types.Scope().Innermost(at)
+	ok := scope != nil
+	ast.Inspect(e, func(m ast.Node) bool {
+		switch m := m.(type) {
+		case *ast.SelectorExpr:
+			if id, is := m.X.(*ast.Ident); is && strings.HasPrefix(id.Name, Prefix) {
+				return false
+			}
+		case *ast.Ident:
+			if ok {
+				in, o := scope.LookupParent(m.Name, at)
+				_, pkg := o.(*types.PkgName)
+				ok = o == nil || pkg || in == types.Universe || in == n.p.Types.Scope()
+			}
+		}
+		return true
+	})
+	return ok
 }
 
 // usesMoved says that a type is made of one that moves to package level.
@@ -65,8 +137,8 @@ func (n *normal) usesMoved(t types.Type, seen map[types.Type]bool) bool {
 // findTypes finds the types that are declared in functions to rewrite, and
 // refuses those that can't move to package level.
 func (n *normal) findTypes(f *ast.File) {
-	for fn := range n.in.Funcs {
-		if fn.Pos() < f.FileStart || fn.Pos() > f.FileEnd {
+	for fn, is := range n.in.Funcs {
+		if !is || fn.Pos() < f.FileStart || fn.Pos() > f.FileEnd {
 			continue
 		}
 		own(fn, func(m ast.Node) bool {

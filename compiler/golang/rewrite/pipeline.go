@@ -1,9 +1,11 @@
 package rewrite
 
 import (
+	"fmt"
 	"go/ast"
 	"go/token"
 	"go/types"
+	"maps"
 	"regexp"
 	"slices"
 	"strings"
@@ -17,24 +19,39 @@ const (
 	PointMark = "/*cairn:point*/"
 )
 
-// Marked returns the package with marks at positions of its files.
+// Marked returns the package with marks at positions of its files. Besides these,
+// every statement is told its line, which it keeps wherever it goes: so do
+// messages of the program and of the compiler.
 func (p *Package) Marked(marks map[token.Pos]string) (*Package, error) {
 	text := map[string][]byte{}
 	for _, f := range p.Files {
-		var at []token.Pos
-		for pos := range marks {
+		here := map[token.Pos]string{}
+		for pos, m := range marks {
 			if f.FileStart <= pos && pos <= f.FileEnd {
-				at = append(at, pos)
+				here[pos] = m
 			}
 		}
-		if len(at) == 0 {
+		ast.Inspect(f, func(n ast.Node) bool {
+			if n == nil || list(n) == nil {
+				return true
+			}
+			for _, s := range *list(n) {
+				switch s.(type) {
+				case *ast.CaseClause, *ast.CommClause, *ast.EmptyStmt:
+					continue
+				}
+				at := p.Fset.Position(s.Pos())
+				here[s.Pos()] += fmt.Sprintf("/*line %s:%d:%d*/", at.Filename, at.Line, at.Column)
+			}
+			return true
+		})
+		if len(here) == 0 {
 			continue
 		}
-		slices.Sort(at)
 		var b strings.Builder
 		last := f.FileStart
-		for _, pos := range at {
-			b.WriteString(p.at(last, pos) + marks[pos])
+		for _, pos := range slices.Sorted(maps.Keys(here)) {
+			b.WriteString(p.at(last, pos) + here[pos])
 			last = pos
 		}
 		b.WriteString(p.at(last, f.FileEnd))
@@ -101,8 +118,7 @@ func (p *Package) Keeps(n ast.Expr) bool {
 	if !ok {
 		return true
 	}
-	_ = lit
-	return false
+	return p.Escaping(lit)
 }
 
 // FuncName is a declared function's name: Grid.sweep.
@@ -117,3 +133,14 @@ func FuncName(d *ast.FuncDecl) string {
 func Unmarked(text []byte) []byte { return marksInText.ReplaceAll(text, nil) }
 
 var marksInText = regexp.MustCompile(` ?/\*cairn:(call|point)\*/ ?`)
+
+// Lined puts what tells statements their lines where it must stand, directly
+// before them: formatting may have broken the line between.
+func Lined(text []byte) []byte { return brokenLines.ReplaceAll(text, []byte("\n$2$1")) }
+
+var brokenLines = regexp.MustCompile(`[ \t]*(/\*line [^*]*:\d+:\d+\*/)[ \t]*\n([ \t\n]*)`)
+
+// Plain removes from text what tells statements their lines.
+func Plain(text []byte) []byte { return linesInText.ReplaceAll(text, nil) }
+
+var linesInText = regexp.MustCompile(`/\*line [^*]*:\d+:\d+\*/ ?`)

@@ -21,6 +21,7 @@ func (w *weaver) plan(fn *function) error {
 	}
 	for _, m := range fn.marks {
 		for _, v := range m.saved {
+			w.needName(v, m.comment.Pos())
 			if fn.byVar[v] == nil {
 				name := v.Name()
 				for i := 2; fn.hasField(name); i++ {

@@ -285,6 +285,15 @@ func (e *continuation) insideFor(s *ast.ForStmt, k int, label string) string {
 		}
 	}
 	again := fmt.Sprintf("%sagain%d", Prefix, k)
+	if e.boxes(s.Init) {
+		for i, v := range e.w.defined(s.Init) {
+			if e.fn.boxed[v] && !e.saved[v] {
+				values[i] = fmt.Sprintf("%s.New(%s)", Prefix, values[i])
+			}
+		}
+		head, begin := e.boxedFor(s, strings.Join(values, ", "), again)
+		return fmt.Sprintf("%s%s {\nif %s {\n%s = false\n%s} else {\n%s%s}\n}\n", label, head, again, again, e.from(k), begin, e.body(s.Body))
+	}
 	names = append(names, again)
 	values = append(values, "true")
 	cond, post := "", ""

@@ -6,6 +6,7 @@ import (
 	"go/ast"
 	"go/token"
 	"go/types"
+	"go/version"
 	"path"
 	"slices"
 	"strings"
@@ -37,7 +38,7 @@ type SavedVar struct {
 // replace says what functions of libraries are replaced by functions of the run
 // time: os.Exit by Exit.
 func (p *Package) Weave(runtime string, replace map[string]string) (*Woven, error) {
-	w := &weaver{p: p, byNode: map[ast.Node]*function{}, replace: replace}
+	w := &weaver{p: p, byNode: map[ast.Node]*function{}, replace: replace, hidden: map[*types.Var]bool{}}
 	out := &Woven{Files: map[string][]byte{}}
 	perFile := map[*ast.File][]*function{}
 	for _, f := range p.Files {
@@ -85,11 +86,21 @@ func (p *Package) Weave(runtime string, replace map[string]string) (*Woven, erro
 		if w.bad != nil {
 			return nil, w.bad
 		}
+		if len(w.hidden) > 0 {
+			continue
+		}
 		src, err := formatted(p.name(f), []byte(b.String()))
 		if err != nil {
 			return nil, err
 		}
 		out.Files[p.name(f)] = src
+	}
+	if len(w.hidden) > 0 {
+		q, err := p.renamed(w.hidden)
+		if err != nil {
+			return nil, err
+		}
+		return q.Weave(runtime, replace)
 	}
 	return out, nil
 }
@@ -99,6 +110,7 @@ type weaver struct {
 	p       *Package
 	byNode  map[ast.Node]*function
 	replace map[string]string
+	hidden  map[*types.Var]bool // see hidden.go
 
 	// Of the file at hand:
 	file    *ast.File
@@ -132,6 +144,7 @@ func (w *weaver) typ(t types.Type, at token.Pos) string {
 	if name := unnameable(t, w.p.Types, map[types.Type]bool{}); name != "" && w.bad == nil {
 		w.bad = w.p.refuse(at, "keep such a value in a variable of an exported type or of an interface", "a variable of type %s is needed at a point, and that type has no name here", name)
 	}
+	w.needType(t, at, map[types.Type]bool{})
 	return types.TypeString(t, w.qual)
 }
 
@@ -501,7 +514,9 @@ func (e *emitter) edits(root ast.Node, out *[]edit) {
 			}
 		case *ast.ForStmt:
 			if e.boxes(n.Init) {
-				e.fail(n.Init.Pos(), "use a copy of it, declared in the loop's body", "the address of a loop variable is taken, and it is needed at a point")
+				head, begin := e.boxedFor(n, "", "")
+				put(n, head+" {\n"+begin+e.region(n.Body.Lbrace+1, n.Body.Rbrace, stmts(n.Body.List)...)+"}")
+				return false
 			}
 		case *ast.SwitchStmt:
 			if e.boxes(n.Init) {
@@ -542,6 +557,72 @@ func (e *emitter) boxes(s ast.Stmt) bool {
 		}
 	}
 	return false
+}
+
+// boxedFor writes the head of a loop with boxed variables, and what comes first
+// in its body. Each round has its own copies of them, and the loop's post
+// statement works on those of the next; before Go 1.22 there is one for all.
+// values, if not empty, are those to begin with, and more is declared too.
+func (e *emitter) boxedFor(n *ast.ForStmt, values, more string) (head, begin string) {
+	w := e.w
+	init := n.Init.(*ast.AssignStmt)
+	var names, firsts, copies, boxes []string
+	for i, x := range init.Lhs {
+		id := x.(*ast.Ident)
+		v, _ := w.p.Info.Defs[id].(*types.Var)
+		if v == nil {
+			e.fail(x.Pos(), "declare it before the loop", "a loop whose variable's address is taken declares no other")
+			return
+		}
+		var first string
+		if len(init.Rhs) == len(init.Lhs) {
+			first = e.region(init.Rhs[i].Pos(), init.Rhs[i].End(), init.Rhs[i])
+		} else {
+			e.fail(init.Pos(), "declare them before the loop", "a loop whose variable's address is taken gets its variables from one call")
+		}
+		if e.boxedIn(x) == nil {
+			names, firsts = append(names, id.Name), append(firsts, first)
+			continue
+		}
+		names = append(names, box(v))
+		firsts = append(firsts, Prefix+".New("+first+")")
+		boxes = append(boxes, box(v))
+		copies = append(copies, Prefix+".New(*"+box(v)+")")
+	}
+	round := Prefix + "round"
+	if values == "" {
+		values = strings.Join(firsts, ", ")
+	}
+	again := "false"
+	if more != "" {
+		again = "true"
+	}
+	names, values = append(names, round), values+", "+again
+	if more != "" {
+		names, values = append(names, more), values+", true"
+	}
+	post := ""
+	if w.perRound(n) {
+		post = strings.Join(boxes, ", ") + " = " + strings.Join(copies, ", ")
+	}
+	head = fmt.Sprintf("for %s := %s; ; %s", strings.Join(names, ", "), values, post)
+	if n.Post != nil {
+		begin = fmt.Sprintf("if %s {\n%s\n}\n", round, e.region(n.Post.Pos(), n.Post.End(), n.Post))
+	}
+	begin += round + " = true\n"
+	if n.Cond != nil {
+		begin += fmt.Sprintf("if !(%s) {\nbreak\n}\n", e.region(n.Cond.Pos(), n.Cond.End(), n.Cond))
+	}
+	return head, begin
+}
+
+// perRound says that loops have their variables anew in every round.
+func (w *weaver) perRound(n ast.Node) bool {
+	v := w.p.GoVersion
+	if fv := w.p.Info.FileVersions[w.file]; fv != "" {
+		v = fv
+	}
+	return v == "" || version.Compare(v, "go1.22") >= 0
 }
 
 func (e *emitter) fail(at token.Pos, remedy, reason string) {

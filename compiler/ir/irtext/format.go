@@ -35,10 +35,14 @@ type formatter struct {
 }
 
 func declared(v *ir.Var) string {
+	s := v.Name
 	if v.Shared {
-		return "shared " + v.Name
+		s = "shared " + s
 	}
-	return v.Name
+	if v.Type != "" {
+		s += " of " + v.Type
+	}
+	return s
 }
 
 func (f *formatter) proc(p *ir.Proc) {
@@ -128,8 +132,26 @@ func (f *formatter) stmt(s ir.Stmt) {
 		f.reads(s.Reads, refs(nil, src...))
 	case *ir.Call:
 		f.call(s)
+	case *ir.New:
+		w.WriteString("new " + f.variable(s.Dst) + " " + s.Type)
+		if s.From != nil {
+			w.WriteString(" from " + f.expr(s.From))
+		}
+	case *ir.Put:
+		w.WriteString("put(" + f.expr(s.Of) + ", " + f.variable(s.Field))
+		if s.Index != nil {
+			w.WriteString(", " + f.expr(s.Index))
+		}
+		w.WriteString(")")
+		if s.Src != nil {
+			w.WriteString(" = " + f.expr(s.Src))
+		}
 	case *ir.If:
-		w.WriteString("if " + f.expr(s.Cond) + " ")
+		w.WriteString("if ")
+		if s.Assume != 0 {
+			fmt.Fprintf(w, "assume %d ", s.Assume)
+		}
+		w.WriteString(f.expr(s.Cond) + " ")
 		f.block(s.Then)
 		if len(s.Else) > 0 {
 			w.WriteString(" else ")
@@ -359,12 +381,24 @@ func (f *formatter) prec(x ir.Expr, level int) string {
 		return of("rank", x.Group)
 	case ir.Size:
 		return of("size", x.Group)
+	case ir.Field:
+		s := "get(" + f.expr(x.Of) + ", " + f.variable(x.Var)
+		if x.Index != nil {
+			s += ", " + f.expr(x.Index)
+		}
+		if x.Else != nil {
+			s += " else " + f.expr(x.Else)
+		}
+		return s + ")"
 	case ir.Unknown:
 		if len(x.Vars) == 0 {
 			return "?"
 		}
 		return "?(" + f.vars(x.Vars) + ")"
 	case ir.Unary:
+		if x.Op == ir.Len {
+			return "len(" + f.prec(x.X, 0) + ")"
+		}
 		for s, op := range unary {
 			if op != x.Op {
 				continue
@@ -376,6 +410,9 @@ func (f *formatter) prec(x ir.Expr, level int) string {
 			return s + inner
 		}
 	case ir.Binary:
+		if x.Op == ir.Wrap {
+			return "wrap(" + f.prec(x.X, 0) + ", " + f.prec(x.Y, 0) + ")"
+		}
 		s, l := symbol(x.Op)
 		text := f.prec(x.X, l) + " " + s + " " + f.prec(x.Y, l+1)
 		if l < level {

@@ -2,6 +2,7 @@
 // what a front end made. Parse reads it and Format writes it.
 //
 //	global step, shared total          variables of the program
+//	global shared low of grid          Type: a field of objects of type grid
 //	extern dgemm(a, b) (c)             a procedure whose source is not known
 //
 //	proc main(n) (code) {              parameters and results
@@ -13,6 +14,7 @@
 //	    call "f" ?(i)                  a library's function of any name
 //	    if rank == 0 { … } else { … }
 //	    if a < b { … } else if c { … } else { … }
+//	    if assume 1 ?(x) { … }         Assume: 1 or -1
 //	    switch i { case 1, 2 { … } default { … } }
 //	    for { … }                      Loop for ever
 //	    for i < n { … }
@@ -31,11 +33,14 @@
 //	    collective "bcast" root 0 group c
 //	    launch f group wg; launch ?    Launch; ? is an unknown procedure
 //	    join group wg; join            Join
+//	    new g grid; new h grid from g  New
+//	    put(g, low) = 1                Put; put(g, low, i) writes an element
 //	    kernel "saxpy" in a, b out b   Kernel
 //	}
 //
 // Expressions are Go's, with rank, size, rank(c), size(c), ? (Unknown) and
-// ?(a, b) (Unknown, made of a and b) beside numbers and names. Quoted names
+// ?(a, b) (Unknown, made of a and b) beside numbers and names, len(x) (Len) and
+// wrap(x, -32) (Wrap), and get(g, low), get(g, low, i), get(g, low else ?(g)) (Field). Quoted names
 // have no quotes and newlines in them.
 //
 // A name after Comm's word, in quotes, is its Name, which else is the word
@@ -244,7 +249,8 @@ var words = map[string]bool{"proc": true, "extern": true, "global": true, "var":
 	"else": true, "switch": true, "case": true, "default": true, "for": true, "do": true, "while": true, "break": true,
 	"continue": true, "return": true, "goto": true, "exit": true, "label": true, "send": true, "recv": true,
 	"isend": true, "irecv": true, "wait": true, "sendrecv": true, "collective": true, "probe": true, "launch": true,
-	"join": true, "kernel": true, "reads": true, "trip": true, "rank": true, "size": true, "shared": true, "_": true,
+	"join": true, "kernel": true, "reads": true, "trip": true, "rank": true, "size": true, "shared": true, "_": true, "assume": true, "len": true, "wrap": true,
+	"new": true, "put": true, "get": true, "of": true,
 	"to": true, "from": true, "root": true, "tag": true, "group": true, "request": true, "status": true, "in": true, "out": true}
 
 func (p *parser) name() string {
@@ -290,6 +296,9 @@ func (p *parser) declare(scope map[string]*ir.Var, global bool) (vars []*ir.Var)
 	for {
 		v := &ir.Var{Global: global, Shared: p.accept("shared")}
 		v.Name = p.name()
+		if p.accept("of") {
+			v.Type = p.name()
+		}
 		if scope[v.Name] != nil {
 			p.fail("%s is declared twice", v.Name)
 		}

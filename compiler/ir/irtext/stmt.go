@@ -60,6 +60,27 @@ func (p *parser) stmt() ir.Stmt {
 		return s
 	case "kernel":
 		return p.kernel(at)
+	case "new":
+		s := &ir.New{Pos: at, Dst: p.variable()}
+		s.Type = p.name()
+		if p.accept("from") {
+			s.From = p.expr()
+		}
+		return s
+	case "put":
+		s := &ir.Put{Pos: at}
+		p.expect("(")
+		s.Of = p.expr()
+		p.expect(",")
+		s.Field = p.variable()
+		if p.accept(",") {
+			s.Index = p.expr()
+		}
+		p.expect(")")
+		if p.accept("=") {
+			s.Src = p.expr()
+		}
+		return s
 	}
 	if kind, ok := comms[word]; ok {
 		return p.comm(at, kind, word)
@@ -166,7 +187,18 @@ func (p *parser) call(at ir.Pos) ir.Stmt {
 }
 
 func (p *parser) conditional(at ir.Pos) ir.Stmt {
-	s := &ir.If{Pos: at, Cond: p.expr()}
+	s := &ir.If{Pos: at}
+	if p.accept("assume") {
+		s.Assume = 1
+		if p.accept("-") {
+			s.Assume = -1
+		}
+		if p.tok.text != "1" {
+			p.fail("%q where 1 should be", p.tok.text)
+		}
+		p.next()
+	}
+	s.Cond = p.expr()
 	s.Then = p.block()
 	if p.accept("else") {
 		if elseAt := p.tok.pos; p.accept("if") {
@@ -471,6 +503,32 @@ func (p *parser) atom() ir.Expr {
 			return ir.Size{Group: group}
 		}
 		return ir.Rank{Group: group}
+	case p.accept("get"):
+		var x ir.Field
+		p.expect("(")
+		x.Of = p.expr()
+		p.expect(",")
+		x.Var = p.variable()
+		if p.accept(",") {
+			x.Index = p.expr()
+		}
+		if p.accept("else") {
+			x.Else = p.expr()
+		}
+		p.expect(")")
+		return x
+	case p.accept("len"):
+		p.expect("(")
+		x := p.expr()
+		p.expect(")")
+		return ir.Unary{Op: ir.Len, X: x}
+	case p.accept("wrap"):
+		p.expect("(")
+		x := p.expr()
+		p.expect(",")
+		y := p.expr()
+		p.expect(")")
+		return ir.Binary{Op: ir.Wrap, X: x, Y: y}
 	case p.tok.kind == 'o':
 		if op, ok := unary[p.tok.text]; ok {
 			p.next()
@@ -499,6 +557,8 @@ func refs(vars []*ir.Var, list ...ir.Expr) []*ir.Var {
 			vars = refs(vars, x.Group)
 		case ir.Size:
 			vars = refs(vars, x.Group)
+		case ir.Field:
+			vars = append(refs(vars, x.Of, x.Index, x.Else), x.Var)
 		case ir.Unknown:
 			vars = append(vars, x.Vars...)
 		}

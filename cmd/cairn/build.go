@@ -1,0 +1,256 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/cairnrun/cairn/compiler/golang"
+	"github.com/cairnrun/cairn/supervise"
+)
+
+func buildCommand() command {
+	return command{
+		name: "build", args: "[PACKAGE]", max: -1,
+		brief: "build a Go program that can be restarted where it was",
+		about: `Builds a Go program as it is, without changes to its source: Cairn finds the
+loops in which its work is done ('cairn explain' shows them), and builds it so
+that checkpoints can be taken there and the program goes on from them. Nothing
+in the source's folders is changed.
+PACKAGE is as for go build: a folder, an import path or files, here if left out.
+It must be one program. The go command is needed, of version 1.26 or newer.
+
+The program runs as the plain one would; 'cairn run' saves it and brings it
+back. 'cairn run PACKAGE' does both at once.`,
+		examples: []example{
+			{"cairn build", "the program in this folder"},
+			{"cairn build -o sim ./cmd/sim && cairn run ./sim", "build it, then run it"},
+			{"cairn build --race --tags big ./sim", "with flags of go build"},
+		},
+		setup: func(f *flag.FlagSet) action {
+			var m makeFlags
+			m.declare(f)
+			out := f.String("o", "", "write the program to `FILE` (default: here, under its name)")
+			return func(ctx context.Context, c *call) error {
+				o := m.options(f)
+				o.Output = *out
+				if o.Output == "" {
+					o.Output = "."
+				}
+				if strings.HasSuffix(o.Output, string(os.PathSeparator)) {
+					if err := os.MkdirAll(o.Output, 0o777); err != nil {
+						return err
+					}
+				}
+				made, err := makeProgram(ctx, c, c.args, o)
+				if err != nil {
+					return err
+				}
+				if c.json {
+					return c.document(buildDocument{made.Path, made.Points, made.Before})
+				}
+				return nil
+			}
+		},
+	}
+}
+
+// buildDocument is what build --json prints.
+type buildDocument struct {
+	Program string             `json:"program"`
+	Points  []golang.PointInfo `json:"points"`
+	Before  bool               `json:"before"` // nothing had changed
+}
+
+// makeFlags are the flags by which programs are made.
+type makeFlags struct {
+	tags, take string
+}
+
+// goFlags are those of go build that can be given, with what help says of them.
+var goFlags = []struct{ name, usage string }{
+	{"ldflags", "`ARGS` for go tool link"},
+	{"gcflags", "`ARGS` for go tool compile"},
+	{"asmflags", "`ARGS` for go tool asm"},
+	{"buildmode", "`MODE`: exe or pie"},
+	{"buildvcs", "whether to note the state of version control: `WHEN` is true, false or auto"},
+	{"mod", "`MODE` of modules: readonly, vendor or mod"},
+	{"modfile", "`FILE` to read in place of go.mod"},
+	{"pgo", "`FILE` with a profile to compile by, or off"},
+	{"p", "run `N` compilers at a time"},
+}
+
+var goBools = []struct{ name, usage string }{
+	{"race", "build with the race detector"},
+	{"trimpath", "leave the names of folders out of the program"},
+	{"x", "show the commands of go build"},
+}
+
+// declare declares all of them.
+func (m *makeFlags) declare(f *flag.FlagSet) {
+	m.declareFew(f)
+	for _, g := range goFlags {
+		f.String(g.name, "", g.usage)
+	}
+	for _, g := range goBools {
+		f.Bool(g.name, false, g.usage)
+	}
+}
+
+// declareFew declares those that run has too.
+func (m *makeFlags) declareFew(f *flag.FlagSet) {
+	f.StringVar(&m.tags, "tags", "", "build tags, `LIST` with commas between")
+	f.StringVar(&m.take, "take", "", "`FUNCTIONS` with commas between: dynamic calls that may lead to them lead nowhere else")
+}
+
+// options are what flags that were given say.
+func (m *makeFlags) options(f *flag.FlagSet) golang.MakeOptions {
+	var o golang.MakeOptions
+	if m.tags != "" {
+		o.Flags = append(o.Flags, "-tags="+m.tags)
+	}
+	if m.take != "" {
+		o.Take = strings.Split(m.take, ",")
+	}
+	f.Visit(func(d *flag.Flag) {
+		for _, g := range slices.Concat(goFlags, goBools) {
+			if g.name == d.Name {
+				o.Flags = append(o.Flags, "-"+d.Name+"="+d.Value.String())
+			}
+		}
+	})
+	return o
+}
+
+// makeProgram makes the program of patterns and shows what is done.
+func makeProgram(ctx context.Context, c *call, patterns []string, o golang.MakeOptions) (*golang.Made, error) {
+	if !c.quiet {
+		o.Progress = func(text string) { fmt.Fprintf(c.stderr, "cairn: %s: %s\n", named(patterns), text) }
+	}
+	o.Messages = c.stderr
+	made, err := golang.Make(ctx, ".", patterns, o)
+	if errors.Is(err, golang.ErrPattern) {
+		return nil, usagef("%v", err)
+	}
+	return made, err
+}
+
+// named is what patterns name, for people.
+func named(patterns []string) string {
+	if len(patterns) == 0 {
+		return "."
+	}
+	return strings.Join(patterns, " ")
+}
+
+// build makes the program if the command names source, and lets the command name
+// what was made. It is nil if the command names a program.
+func (r *runFlags) build(ctx context.Context, c *call) (*golang.Made, error) {
+	o := &r.o
+	n := sourceArgs(o.Command)
+	if n == 0 {
+		if r.makes {
+			return nil, usagef("run: %s is a program; --tags, --take and --go-flags are for source", o.Command[0])
+		}
+		return nil, nil
+	}
+	patterns := slices.Clone(o.Command[:n])
+	if st, err := os.Stat(patterns[0]); err == nil && st.IsDir() && !filepath.IsAbs(patterns[0]) && !strings.HasPrefix(patterns[0], ".") {
+		patterns[0] = "." + string(filepath.Separator) + patterns[0] // and no import path
+	}
+	made, err := makeProgram(ctx, c, patterns, r.how)
+	if err != nil {
+		return nil, err
+	}
+	if o.Run == "" {
+		o.Run = strings.TrimSuffix(made.Name, filepath.Ext(made.Name)) + ".cairn"
+	}
+	program := r.program(made, o.Run)
+	o.Command = append([]string{program}, dropDashes(o.Command[n:])...)
+	if _, err := os.Stat(program); errors.Is(err, fs.ErrNotExist) {
+		// The supervisor wants to see it. If the run is another's, it has one.
+		return made, made.Copy(program)
+	}
+	return made, r.fits(ctx, made, o.Run)
+}
+
+// program is the name of a made program in a run's folder. It is the same for all
+// versions of its source: the command of a run is not another because of them.
+func (*runFlags) program(made *golang.Made, run string) string {
+	return filepath.Join(run, "bin", made.Name)
+}
+
+// fits checks that the sets of a run that goes on are of the same source: places
+// in another one may mean something else.
+func (r *runFlags) fits(ctx context.Context, made *golang.Made, run string) error {
+	old, err := os.ReadFile(r.program(made, run) + ".source")
+	if errors.Is(err, fs.ErrNotExist) || r.o.Fresh || strings.TrimSpace(string(old)) == made.Source {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	st, err := supervise.Read(ctx, run)
+	if err != nil {
+		return err
+	}
+	if st.State == supervise.Finished || st.Last == nil {
+		return nil
+	}
+	return fmt.Errorf("%s: the program's source has changed since set %d was taken, which the new one can't go on from; bring the old source back, or start from the beginning with --fresh",
+		run, st.Last.Set)
+}
+
+// place puts a made program into the run's folder, which is locked.
+func (r *runFlags) place(ctx context.Context, made *golang.Made, run string) error {
+	if err := r.fits(ctx, made, run); err != nil { // another run may have ended just now
+		return err
+	}
+	program := r.program(made, run)
+	if err := made.Copy(program); err != nil {
+		return err
+	}
+	return os.WriteFile(program+".source", []byte(made.Source+"\n"), 0o666)
+}
+
+// sourceArgs is how many of a command's words name Go source: files, a folder with
+// some, or an import path; 0 if it is a program.
+func sourceArgs(command []string) int {
+	n := 0
+	for n < len(command) && strings.HasSuffix(command[n], ".go") {
+		n++
+	}
+	if n > 0 {
+		return n
+	}
+	first := command[0]
+	if st, err := os.Stat(first); err == nil && st.IsDir() {
+		if found, _ := filepath.Glob(filepath.Join(first, "*.go")); len(found) > 0 {
+			return 1
+		}
+		return 0
+	} else if err == nil {
+		return 0
+	}
+	if _, err := exec.LookPath(first); err == nil {
+		return 0
+	}
+	if strings.Contains(first, "/") && !filepath.IsAbs(first) && !strings.HasPrefix(first, ".") {
+		return 1
+	}
+	return 0
+}
+
+func dropDashes(args []string) []string {
+	if len(args) > 0 && args[0] == "--" {
+		return args[1:]
+	}
+	return args
+}

@@ -1,0 +1,161 @@
+//go:build linux
+
+package main
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/cairnrun/cairn/supervise"
+)
+
+const summing = `package main
+
+import (
+	"fmt"
+	"os"
+)
+
+func main() {
+	fmt.Println("begin", os.Args[1:])
+	sum := 0
+	for i := 0; i < 6; i++ {
+		sum += i * i
+		fmt.Println(i, sum)
+	}
+}
+`
+
+const summed = "begin [a -b]\n0 0\n1 1\n2 5\n3 14\n4 30\n5 55\n"
+
+// inModule makes a module with a program in ./cmd/sums, and goes there.
+func inModule(t *testing.T) {
+	t.Helper()
+	text, err := exec.Command("go", "env", "GOCACHE").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("GOCACHE", strings.TrimSpace(string(text)))
+	t.Setenv("XDG_CACHE_HOME", t.TempDir())
+	t.Setenv("GOFLAGS", "")
+	t.Setenv("GOPROXY", "off")
+	dir := t.TempDir()
+	write(t, filepath.Join(dir, "go.mod"), "module example.com/prog\n\ngo 1.26\n")
+	if err := os.MkdirAll(filepath.Join(dir, "cmd", "sums"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	write(t, filepath.Join(dir, "cmd", "sums", "main.go"), summing)
+	t.Chdir(dir)
+}
+
+func read(t *testing.T, name string) string {
+	t.Helper()
+	text, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+// ended checks that all went well, whatever was told on the way.
+func (r *result) ended() *result {
+	r.t.Helper()
+	if r.code != exitFine {
+		r.t.Errorf("cairn %q: exit code %d\nstderr: %s", r.args, r.code, r.errors)
+	}
+	return r
+}
+
+func TestBuild(t *testing.T) {
+	inModule(t)
+	cairnRun(t, "build", "./cmd/sums").ended().complains("cairn: ./cmd/sums: 1 point (cmd/sums/main.go:11)", "cairn: ./cmd/sums: built in ")
+	out, err := exec.Command("./sums", "a", "-b").Output()
+	if err != nil || string(out) != summed {
+		t.Errorf("%v, and\n%s", err, out)
+	}
+	doc := decode[buildDocument](cairnRun(t, "build", "--json", "-o", "x/", "./cmd/sums").exit(exitFine))
+	if doc.Program != filepath.Join("x", "sums") || len(doc.Points) != 1 || !doc.Before || !exists("x/sums") {
+		t.Errorf("%+v", doc)
+	}
+	cairnRun(t, "build", "-o", "nowhere", "./cmd/none").exit(exitFailed).complains("cmd/none")
+	cairnRun(t, "build", "--buildmode", "plugin", "./cmd/sums").exit(exitFailed).complains("makes no program")
+	cairnRun(t, "build", "--fast", "./cmd/sums").exit(exitUsage).complains("unknown flag --fast")
+	write(t, "cmd/sums/main.go", "package main\n\nfunc main() {}\n")
+	cairnRun(t, "build", "./cmd/sums").exit(exitFailed).complains("can't be made restartable")
+	if read(t, "sums") == "" {
+		t.Error("a failed build removed the program")
+	}
+}
+
+func TestInstrument(t *testing.T) {
+	inModule(t)
+	cairnRun(t, "instrument", "-o", "new", "./cmd/sums").exit(exitFine).says(filepath.Join("new", "cmd", "sums", "main.go"))
+	if text := read(t, "new/cmd/sums/main.go"); !strings.Contains(text, "cairn_.Point(") {
+		t.Errorf("%s", text)
+	}
+	if read(t, "cmd/sums/main.go") != summing {
+		t.Error("the source was changed")
+	}
+	cairnRun(t, "instrument", "-o", "new", "./cmd/sums").exit(exitUsage).complains("new is not empty")
+	cairnRun(t, "instrument", "./cmd/sums").exit(exitUsage).complains("-o DIR")
+	doc := decode[instrumentDocument](cairnRun(t, "instrument", "--json", "-o", "other", "./cmd/sums").exit(exitFine))
+	if len(doc.Files) == 0 || len(doc.Points) != 1 {
+		t.Errorf("%+v", doc)
+	}
+}
+
+// Source is built and run; the program is killed at every point, and prints what
+// an undisturbed one would.
+func TestRunSource(t *testing.T) {
+	inModule(t)
+	t.Setenv("CAIRN_KILL_AT", "each")
+	cairnRun(t, "run", "-o", "out", "./cmd/sums", "a", "-b").ended().
+		complains("cairn: ./cmd/sums: 1 point", "killed by signal 9", "restored set", "finished")
+	if got := read(t, "out"); got != summed {
+		t.Errorf("it printed\n%s", got)
+	}
+	t.Setenv("CAIRN_KILL_AT", "")
+	if !exists("sums.cairn/bin/sums") {
+		t.Error("the program is not in the run's folder")
+	}
+	// A name that can only be an import path, and files.
+	cairnRun(t, "run", "-o", "out", "example.com/prog/cmd/sums", "--", "a", "-b").ended()
+	if got := read(t, "out"); got != summed {
+		t.Errorf("it printed\n%s", got)
+	}
+	cairnRun(t, "run", "-q", "--run", "lone.cairn", "-o", "out", "cmd/sums/main.go", "a", "-b").exit(exitFine)
+	if got := read(t, "out"); got != summed {
+		t.Errorf("it printed\n%s", got)
+	}
+	cairnRun(t, "run", "./cmd").exit(exitUsage).complains("is a folder; name the program in it")
+	cairnRun(t, "run", "./nothing").exit(exitUsage).complains("give the path of a program")
+	cairnRun(t, "run", "--tags", "x", "/bin/true").exit(exitUsage).complains("is a program")
+}
+
+// A program whose source has changed does not go on from sets of the old one.
+func TestRunChangedSource(t *testing.T) {
+	inModule(t)
+	t.Setenv("CAIRN_KILL_AT", "3")
+	cairnRun(t, "run", "--retries", "0", "./cmd/sums", "a", "-b").exit(137).complains("the last set is 1")
+	t.Setenv("CAIRN_KILL_AT", "")
+	was := read(t, "cmd/sums/main.go")
+	write(t, "cmd/sums/main.go", strings.Replace(was, "i < 6", "i < 7", 1))
+	cairnRun(t, "run", "./cmd/sums", "a", "-b").exit(exitFailed).complains("source has changed since set", "--fresh")
+	write(t, "cmd/sums/main.go", was)
+	cairnRun(t, "run", "-o", "out", "./cmd/sums", "a", "-b").ended().complains("restored set")
+	if got := read(t, "out"); got != summed {
+		t.Errorf("it printed\n%s", got)
+	}
+	st, err := supervise.Read(t.Context(), "sums.cairn")
+	if err != nil || st.State != supervise.Finished {
+		t.Errorf("%+v %v", st, err)
+	}
+	write(t, "cmd/sums/main.go", strings.Replace(was, "i < 6", "i < 2", 1))
+	cairnRun(t, "run", "-o", "out", "./cmd/sums", "a", "-b").ended()
+	if got := read(t, "out"); got != "begin [a -b]\n0 0\n1 1\n" {
+		t.Errorf("it printed\n%s", got)
+	}
+}

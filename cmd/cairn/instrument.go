@@ -1,0 +1,88 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"go/format"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/cairnrun/cairn/compiler/golang"
+)
+
+func instrumentCommand() command {
+	return command{
+		name: "instrument", args: "[PACKAGE]", max: -1,
+		brief: "write what 'cairn build' compiles in place of a program's source",
+		about: `Writes the files that 'cairn build' and 'cairn run' compile in place of those of
+a Go program, to read them, or to compare them with its own. Only files that
+differ are written, and new ones, zz_cairn.go; they stand in DIR as in the
+program's module, and those of other modules below DIR/modules. Nothing else
+is changed.
+PACKAGE is as for go build: a folder, an import path or files, here if left out.`,
+		examples: []example{
+			{"cairn instrument -o /tmp/new ./sim", "write the files"},
+			{"diff -ru sim /tmp/new/sim", "and see what is different"},
+		},
+		setup: func(f *flag.FlagSet) action {
+			var m makeFlags
+			m.declareFew(f)
+			dir := f.String("o", "", "write into `DIR`, which must be empty or not there yet")
+			return func(ctx context.Context, c *call) error { return instrument(ctx, c, *dir, m.options(f)) }
+		},
+	}
+}
+
+// instrumentDocument is what instrument --json prints.
+type instrumentDocument struct {
+	Files  []string           `json:"files"`
+	Points []golang.PointInfo `json:"points"`
+}
+
+func instrument(ctx context.Context, c *call, dir string, o golang.MakeOptions) error {
+	if dir == "" {
+		return usagef("instrument: no folder to write into; give one with -o DIR")
+	}
+	if entries, err := os.ReadDir(dir); err == nil && len(entries) > 0 {
+		return usagef("instrument: %s is not empty; give a folder that is, or does not exist yet", dir)
+	} else if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	w, err := golang.Rewrite(ctx, ".", c.args, o)
+	if errors.Is(err, golang.ErrPattern) {
+		return usagef("instrument: %v", err)
+	}
+	if err != nil {
+		return err
+	}
+	doc := instrumentDocument{Points: w.Points}
+	for _, name := range slices.Sorted(maps.Keys(w.Files)) {
+		text := w.Readable(name)
+		if strings.HasSuffix(name, ".go") {
+			if nice, err := format.Source(text); err == nil {
+				text = nice
+			}
+		}
+		to := filepath.Join(dir, w.Place(name))
+		if err := os.MkdirAll(filepath.Dir(to), 0o777); err != nil {
+			return err
+		}
+		if err := os.WriteFile(to, text, 0o666); err != nil {
+			return err
+		}
+		doc.Files = append(doc.Files, to)
+	}
+	if c.json {
+		return c.document(doc)
+	}
+	for _, name := range doc.Files {
+		fmt.Fprintln(c.stdout, name)
+	}
+	return nil
+}

@@ -1,0 +1,344 @@
+package golang
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"go/version"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// ErrBuild says that a rewritten program does not compile, or that it can't be
+// compiled with these options.
+var ErrBuild = errors.New("the program could not be built")
+
+// BuildOptions of Build and Make.
+type BuildOptions struct {
+	// Output is the file to make. Make: empty puts it into the cache only.
+	Output string
+	// Flags are those of go build: -tags=x, -race, -ldflags=-s and so on, each
+	// with its value after "=".
+	Flags []string
+	// Env is the environment of the go command. Nil: that of this process.
+	Env []string
+	// Go is the go command. Empty: "go", by PATH.
+	Go string
+	// Cache is a folder for files that are needed again. Empty: cairn in the
+	// user's cache folder, or if there is none, a temporary one.
+	Cache string
+	// Messages, if not nil, is given what go build writes besides errors, which
+	// is nothing without flags such as -v and -x.
+	Messages io.Writer
+}
+
+// Build runs go build for the program that patterns name in dir, with files in
+// place of those on disk: content by absolute name, among them files that do not
+// exist. The run time is added if files import it by its laid-over path. Nothing
+// is written but the output, Cairn's cache and the go command's.
+//
+// What is replaced may lie in the module of the program, in other modules of a
+// workspace, in folders that go.mod replaces modules by, in a vendor folder, in
+// the module cache, and in GOPATH.
+func Build(ctx context.Context, dir string, patterns []string, files map[string][]byte, o BuildOptions) error {
+	b, err := newBuilder(ctx, dir, patterns, o)
+	if err != nil {
+		return err
+	}
+	return b.build(files)
+}
+
+// builder is one build.
+type builder struct {
+	ctx      context.Context
+	dir      string
+	patterns []string
+	o        BuildOptions
+	env      map[string]string // what go env says
+	list     []*unit           // what go list says, once it is asked
+	cache    string
+	overlay  map[string]string // absolute names
+	work     string            // a temporary folder
+	flags    []string          // in place of o.Flags
+}
+
+func newBuilder(ctx context.Context, dir string, patterns []string, o BuildOptions) (*builder, error) {
+	b := &builder{ctx: ctx, o: o, patterns: patterns, flags: slices.Clone(o.Flags), overlay: make(map[string]string)}
+	if len(patterns) == 0 {
+		b.patterns = []string{"."}
+	}
+	var err error
+	if b.dir, err = filepath.Abs(dir); err != nil {
+		return nil, err
+	}
+	for _, f := range o.Flags {
+		switch name, value, _ := strings.Cut(strings.TrimLeft(f, "-"), "="); name {
+		case "buildmode":
+			if !slices.Contains([]string{"default", "exe", "pie"}, value) {
+				return nil, fmt.Errorf("%w: -buildmode=%s makes no program", ErrBuild, value)
+			}
+		case "overlay", "o", "C", "n", "toolexec", "compiler":
+			return nil, fmt.Errorf("%w: the flag -%s of go build can't be used here", ErrBuild, name)
+		}
+	}
+	return b, b.ask()
+}
+
+// ask finds out about the go command.
+func (b *builder) ask() error {
+	out, err := b.run("env", "-json")
+	if err != nil {
+		return err
+	}
+	if err := json.Unmarshal(out, &b.env); err != nil {
+		return fmt.Errorf("go env gave no JSON: %w; cairn needs a go command of version 1.21 or newer", err)
+	}
+	for f := range strings.FieldsSeq(b.env["GOFLAGS"]) {
+		if name, _, _ := strings.Cut(strings.TrimLeft(f, "-"), "="); name == "overlay" || name == "toolexec" {
+			return fmt.Errorf("%w: GOFLAGS has -%s, which can't be used here", ErrBuild, name)
+		}
+	}
+	return nil
+}
+
+// run runs the go command and returns what it prints.
+func (b *builder) run(args ...string) ([]byte, error) {
+	name := b.o.Go
+	if name == "" {
+		name = "go"
+	}
+	cmd := exec.CommandContext(b.ctx, name, args...)
+	cmd.Dir, cmd.Env = b.dir, b.environ()
+	var out, complaint bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &complaint
+	err := cmd.Run()
+	text := strings.TrimSpace(complaint.String())
+	switch {
+	case err == nil:
+		if b.o.Messages != nil && text != "" {
+			fmt.Fprintln(b.o.Messages, text)
+		}
+		return out.Bytes(), nil
+	case b.ctx.Err() != nil:
+		return nil, b.ctx.Err()
+	case errors.Is(err, exec.ErrNotFound):
+		return nil, fmt.Errorf("the go command is needed to build Go programs: %w; install Go, or put it into PATH", err)
+	case text != "":
+		return nil, fmt.Errorf("go %s: %s", args[0], text)
+	}
+	return nil, fmt.Errorf("go %s: %w", args[0], err)
+}
+
+func (b *builder) build(files map[string][]byte) (err error) {
+	if b.o.Output == "" {
+		return fmt.Errorf("%w: no name for the output was given", ErrBuild)
+	}
+	output, err := filepath.Abs(b.o.Output)
+	if err != nil {
+		return err
+	}
+	if b.work, err = os.MkdirTemp("", "cairn-build-"); err != nil {
+		return err
+	}
+	defer os.RemoveAll(b.work)
+	if err := b.put(files); err != nil {
+		return err
+	}
+	if usesLaid(files) {
+		if err := b.lay(); err != nil {
+			return err
+		}
+	}
+	args := append([]string{"build"}, b.flags...)
+	if len(b.overlay) > 0 {
+		text, err := json.Marshal(map[string]any{"Replace": b.overlay})
+		if err != nil {
+			return err
+		}
+		name := filepath.Join(b.work, "overlay.json")
+		if err := os.WriteFile(name, text, 0o644); err != nil {
+			return err
+		}
+		args = append(args, "-overlay="+name)
+	}
+	args = append(append(args, "-o="+output, "--"), b.withNew(files)...)
+	if _, err := b.run(args...); err != nil {
+		if b.ctx.Err() != nil || errors.Is(err, exec.ErrNotFound) {
+			return err
+		}
+		return fmt.Errorf("%w:\n%s", ErrBuild, b.said(err))
+	}
+	return nil
+}
+
+// said is what go build said of a failure, with names as the user knows them.
+func (b *builder) said(err error) string {
+	text := strings.TrimPrefix(err.Error(), "go build: ")
+	for at, with := range b.overlay {
+		text = strings.ReplaceAll(text, with+":", at+":")
+	}
+	if strings.Contains(text, runtimePath) && strings.Contains(text, "no required module") || strings.Contains(text, "missing go.sum entry") {
+		text += fmt.Sprintf("\nthe program's go.mod names Cairn: 'go get %s' adds what its run time needs", runtimePath)
+	}
+	return text
+}
+
+// usesLaid reports whether files import the laid-over run time.
+func usesLaid(files map[string][]byte) bool {
+	for _, text := range files {
+		if bytes.Contains(text, []byte(`"`+laidRoot+`/`)) {
+			return true
+		}
+	}
+	return false
+}
+
+// withNew are the patterns; where they name files, with those that were added
+// beside them.
+func (b *builder) withNew(files map[string][]byte) []string {
+	if !strings.HasSuffix(b.patterns[0], ".go") {
+		return b.patterns
+	}
+	all := slices.Clone(b.patterns)
+	named := make(map[string]bool)
+	for _, p := range b.patterns {
+		named[b.abs(p)] = true
+	}
+	dir := filepath.Dir(b.abs(b.patterns[0]))
+	for name := range files {
+		if filepath.Dir(name) == dir && strings.HasSuffix(name, ".go") && !named[name] {
+			all = append(all, filepath.Join(filepath.Dir(b.patterns[0]), filepath.Base(name)))
+		}
+	}
+	slices.Sort(all[len(b.patterns):])
+	return all
+}
+
+func (b *builder) abs(name string) string {
+	if filepath.IsAbs(name) {
+		return filepath.Clean(name)
+	}
+	return filepath.Join(b.dir, name)
+}
+
+// put makes overlay entries of files.
+func (b *builder) put(files map[string][]byte) error {
+	cached := make(map[string][]byte)
+	n := 0
+	for name, text := range files {
+		if !filepath.IsAbs(name) {
+			return fmt.Errorf("%w: %s is no absolute name", ErrBuild, name)
+		}
+		if within(b.env["GOMODCACHE"], name) {
+			cached[name] = text
+			continue
+		}
+		n++
+		to := filepath.Join(b.work, fmt.Sprintf("%d-%s", n, filepath.Base(name)))
+		if err := os.WriteFile(to, text, 0o644); err != nil {
+			return err
+		}
+		b.overlay[name] = to
+	}
+	if len(cached) > 0 {
+		return b.replaceModules(cached)
+	}
+	return nil
+}
+
+// within reports whether a name is below a folder.
+func within(dir, name string) bool {
+	rel, err := filepath.Rel(dir, name)
+	return dir != "" && err == nil && filepath.IsLocal(rel)
+}
+
+// lay puts the run time beside the standard library.
+func (b *builder) lay() error {
+	target := b.env["GOOS"] + "/" + b.env["GOARCH"]
+	if !slices.Contains(laidPlatforms, target) {
+		return fmt.Errorf("%w: Cairn's run time can't be put into programs for %s; it can for %s", ErrBuild, target, strings.Join(laidPlatforms, ", "))
+	}
+	if v := b.env["GOVERSION"]; version.IsValid(v) && version.Compare(v, laidVersion) < 0 {
+		return fmt.Errorf("%w: it is built with %s, and Cairn's run time needs %s or newer; install that, or set GOTOOLCHAIN=%s.0", ErrBuild, v, laidVersion, laidVersion)
+	}
+	cache, err := b.cacheDir()
+	if err != nil {
+		return err
+	}
+	root, err := layOver(cache, b.env["GOROOT"], b.env["GOVERSION"])
+	if err != nil {
+		return fmt.Errorf("%w: Cairn's run time: %w", ErrBuild, err)
+	}
+	// The go command that was chosen for the program, and no other.
+	if name := filepath.Join(b.env["GOROOT"], "bin", "go"); b.o.Go == "" && isFile(name) {
+		b.o.Go = name
+	}
+	if err := b.keepFromC(); err != nil {
+		return err
+	}
+	b.o.Env = append(b.environ(), "GOROOT="+root, "GOTOOLCHAIN=local")
+	return nil
+}
+
+// keepFromC keeps a program that needs no C library from needing one because of
+// the packages that the run time uses.
+func (b *builder) keepFromC() error {
+	list, err := b.units()
+	if err != nil {
+		return err
+	}
+	if slices.ContainsFunc(list, func(u *unit) bool { return u.ImportPath == "runtime/cgo" }) {
+		return nil
+	}
+	tags := ""
+	for _, f := range append(strings.Fields(b.env["GOFLAGS"]), b.flags...) {
+		if list, ok := strings.CutPrefix(strings.TrimLeft(f, "-"), "tags="); ok {
+			tags = list
+		}
+	}
+	if tags = strings.ReplaceAll(tags, " ", ","); tags != "" {
+		tags += ","
+	}
+	b.flags = append(b.flags, "-tags="+tags+"netgo,osusergo")
+	return nil
+}
+
+func isFile(name string) bool {
+	st, err := os.Stat(name)
+	return err == nil && st.Mode().IsRegular()
+}
+
+// environ is the environment of the go command.
+func (b *builder) environ() []string {
+	env := b.o.Env
+	if env == nil {
+		env = os.Environ()
+	}
+	return append(slices.Clip(env), "PWD="+b.dir) // what a link leads to has another name
+}
+
+// cacheDir returns a folder for what is needed again, which is there.
+func (b *builder) cacheDir() (string, error) {
+	if b.cache != "" {
+		return b.cache, nil
+	}
+	b.cache = b.o.Cache
+	if b.cache == "" {
+		if user, err := os.UserCacheDir(); err == nil {
+			b.cache = filepath.Join(user, "cairn")
+		}
+	}
+	if b.cache != "" {
+		if err := os.MkdirAll(b.cache, 0o755); err == nil || b.o.Cache != "" {
+			return b.cache, err
+		}
+	}
+	b.cache = filepath.Join(os.TempDir(), fmt.Sprintf("cairn-%d", os.Getuid()))
+	return b.cache, os.MkdirAll(b.cache, 0o700)
+}

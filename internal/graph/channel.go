@@ -1,0 +1,119 @@
+package graph
+
+import (
+	"math"
+	"reflect"
+	"sync"
+	"unsafe"
+)
+
+// hchan is how the Go runtime lays out a channel.
+type hchan struct {
+	count, size  uint
+	buf          unsafe.Pointer
+	elemSize     uint16
+	closed       uint32
+	timer        unsafe.Pointer
+	elemType     unsafe.Pointer
+	sendx, recvx uint
+	recvq, sendq struct{ first, last unsafe.Pointer }
+}
+
+// channelsKnown tries whether channels are laid out like that.
+var channelsKnown = sync.OnceValue(func() bool {
+	ch := make(chan int32, 3)
+	h := *(**hchan)(unsafe.Pointer(&ch))
+	for i := range int32(4) {
+		ch <- i
+		if i < 2 {
+			<-ch
+		}
+	}
+	ok := h.count == 2 && h.size == 3 && h.elemSize == 4 && h.closed == 0 && h.timer == nil && h.recvx == 2 && h.sendx == 1 &&
+		h.recvq.first == nil && h.sendq.first == nil && *(*int32)(unsafe.Add(h.buf, 8)) == 2 && *(*int32)(h.buf) == 3
+	close(ch)
+	return ok && h.closed == 1
+})
+
+// slotType is the element of the stand-in of a channel.
+func slotType(elem reflect.Type) reflect.Type {
+	return reflect.StructOf([]reflect.StructField{{Name: "Val", Type: elem}})
+}
+
+// pushChan records the stand-in of the channel in the variable at ptr: what it
+// holds, the next to be received first.
+func (c *Collector) pushChan(p *plan, ptr unsafe.Pointer, i int32, at uintptr) error {
+	h := *(**hchan)(ptr)
+	if h == nil {
+		return nil
+	}
+	k, fresh := c.made.at(uintptr(unsafe.Pointer(h)), p.elem)
+	if !fresh {
+		return nil
+	}
+	switch {
+	case !channelsKnown():
+		return c.refuse(p, i, at, "it is a channel, and this version of Go lays them out in a way that is not known")
+	case h.timer != nil:
+		return c.refuse(p, i, at, "it is the channel of a timer")
+	case h.recvq.first != nil || h.sendq.first != nil:
+		return c.refuse(p, i, at, "a goroutine waits for the channel")
+	}
+	*k = uint64(len(c.items))
+	n := int(h.count)
+	s := reflect.MakeSlice(reflect.SliceOf(p.elem.t), n, n)
+	for j := range n {
+		v := unsafe.Add(h.buf, uintptr((h.recvx+uint(j))%h.size)*uintptr(h.elemSize))
+		s.Index(j).Set(reflect.NewAt(p.elem.t, v).Elem())
+	}
+	c.keep = append(c.keep, s.Interface())
+	return c.add(item{ptr: s.UnsafePointer(), p: p.elem, n: uint64(n), walk: uint64(n), at: at, parent: i, via: viaChan, alone: true})
+}
+
+func (e *encoder) channel(o *op, p *plan, src unsafe.Pointer, dst []byte) {
+	var obj, size, closed uint64
+	if h := *(**hchan)(src); h != nil {
+		obj = e.alone(e.c.made.get(uintptr(unsafe.Pointer(h)), p.elem))
+		size, closed = uint64(h.size), uint64(h.closed)
+	}
+	put(o, dst, atObj, obj)
+	put(o, dst, atSize, size)
+	put(o, dst, atClosed, closed)
+}
+
+// channel returns the channel that a region stands for. It is filled later.
+func (d *decoder) channel(o *op, dst unsafe.Pointer, src []byte) error {
+	p, obj := o.p, o.get(src, atObj)
+	size, closed := o.get(src, atSize), o.get(src, atClosed)
+	*(*unsafe.Pointer)(dst) = nil
+	if obj == 0 {
+		return nil
+	}
+	if obj <= uint64(len(d.regs)) && d.regs[obj-1].p == nil {
+		return d.dropped(obj)
+	}
+	if obj > uint64(len(d.regs)) || d.regs[obj-1].p != p.elem {
+		return invalid("a %s has no region", typeName(p.t))
+	}
+	g := &d.regs[obj-1]
+	if g.n > size || size > math.MaxInt32 || size*uint64(p.elem.size) > uint64(d.limit) || closed > 1 {
+		return invalid("a %s of %d elements that holds %d", typeName(p.t), size, g.n)
+	}
+	if g.m == nil {
+		ch := reflect.MakeChan(reflect.ChanOf(reflect.BothDir, p.t.Elem()), int(size))
+		g.m, g.mt, g.closed = ch.UnsafePointer(), p, closed == 1
+	}
+	*(*unsafe.Pointer)(dst) = g.m
+	return nil
+}
+
+// fillChan fills the channel that a region stands for.
+func (g *region) fillChan() {
+	ch := reflect.NewAt(reflect.ChanOf(reflect.BothDir, g.mt.t.Elem()), unsafe.Pointer(&g.m)).Elem()
+	for i := range uintptr(g.n) {
+		ch.Send(reflect.NewAt(g.p.t, unsafe.Add(g.ptr, i*g.p.size)).Elem().Field(0))
+	}
+	if g.closed {
+		ch.Close()
+	}
+}

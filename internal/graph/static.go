@@ -1,0 +1,145 @@
+package graph
+
+import (
+	"fmt"
+	"runtime"
+	"runtime/debug"
+	"sort"
+	"strconv"
+	"strings"
+	"sync"
+	"unsafe"
+
+	"github.com/cairnrun/cairn/internal/mem"
+)
+
+// Func values that capture nothing are constants of the program. Those that
+// nobody has registered, such as the states of a parser in the standard
+// library, are found again by their place in the program, and checked by name.
+
+// staticPrefix begins the names of such functions.
+const staticPrefix = "="
+
+// staticOf returns the stand-in of a func value that captures nothing, nil if
+// it may capture something.
+func staticOf(o *object) *function {
+	lo, hi := imageStart(), imageEnd()
+	if at := uintptr(unsafe.Pointer(o)); at < lo || at >= hi || o.code < lo || o.code >= hi {
+		return nil
+	}
+	f := runtime.FuncForPC(o.code)
+	if f == nil || f.Entry() != o.code {
+		return nil
+	}
+	return &function{staticPrefix + f.Name(), place{uint64(o.code - lo), uint64(uintptr(unsafe.Pointer(o)) - lo)}}
+}
+
+// holds reports whether an object that may not be one holds that code.
+func (o *object) holds(code uintptr) (ok bool) {
+	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
+	defer func() {
+		if recover() != nil {
+			ok = false
+		}
+	}()
+	return o.code == code
+}
+
+// address is a pointer to memory of the program, which never moves.
+func address(at uintptr) unsafe.Pointer { return *(*unsafe.Pointer)(unsafe.Pointer(&at)) }
+
+// InProgram reports whether memory is part of the program: package variables
+// and constants. It reports false where that can't be told.
+func InProgram(p unsafe.Pointer) bool { return uintptr(p) >= imageStart() && uintptr(p) < imageEnd() }
+
+// place is where a function and its func value lie in the program.
+type place struct{ Code, Value uint64 }
+
+// static makes the func value of a stand-in that staticOf made.
+func (f *function) static() (unsafe.Pointer, error) {
+	name := f.Name[len(staticPrefix):]
+	at, ok := f.Env.(place)
+	lo, hi := imageStart(), imageEnd()
+	if !ok || (lo+uintptr(at.Value))%wordSize != 0 {
+		return nil, invalid("the function %.200q has no place", name)
+	}
+	if size := uint64(hi - lo); at.Code < size && at.Value < size {
+		o := (*object)(address(lo + uintptr(at.Value)))
+		code := lo + uintptr(at.Code)
+		if g := runtime.FuncForPC(code); g != nil && g.Entry() == code && g.Name() == name && o.holds(code) {
+			return unsafe.Pointer(o), nil
+		}
+	}
+	return nil, &MismatchError{Name: name, Path: name, Detail: "the program was built anew, and this function is not where it was"}
+}
+
+// A state leads to package variables that are not part of it: errors that are
+// compared by identity, tables, defaults of packages. Where the program is the
+// same, they are restored where they are, so that they stay themselves.
+
+// staticName begins the names of such variables. What follows is the digest of
+// the program's code, and where the variable lies, counted from the start.
+const staticName = knownPrefix + "="
+
+// codeDigest tells builds of a program apart.
+var codeDigest = sync.OnceValue(func() string {
+	lo, hi := imageStart(), codeEnd()
+	if lo >= hi {
+		return ""
+	}
+	sum := mem.Digest(unsafe.Slice((*byte)(address(lo)), hi-lo))
+	return fmt.Sprintf("%016x%016x", sum.Hi, sum.Lo)
+})
+
+// variables are the parts of memory that package variables lie in.
+var variables = sync.OnceValue(func() [4]span {
+	a, b, c, d, e, f, g, h := sections()
+	return [4]span{{a, b}, {c, d}, {e, f}, {g, h}}
+})
+
+// staticVars names the pieces that are package variables and no roots.
+func (c *Collector) staticVars(img *Image) {
+	for _, s := range variables() {
+		i := sort.Search(len(c.pieces), func(i int) bool { return c.pieces[i].lo >= s.lo })
+		for ; i < len(c.pieces) && c.pieces[i].hi <= s.hi; i++ {
+			q := &c.pieces[i]
+			if q.held || q.region < 0 {
+				continue
+			}
+			q.p.finish()
+			name := fmt.Sprintf("%s%s:%x", staticName, codeDigest(), q.lo-imageStart())
+			img.Vars = append(img.Vars, Var{Name: name, Type: q.p.text, Region: uint64(q.region)})
+		}
+	}
+}
+
+// staticVar returns where the variable lies that staticVars gave that name; nil
+// if this is another program. ok says that it is such a name.
+func staticVar(name string) (ptr unsafe.Pointer, ok bool) {
+	rest, ok := strings.CutPrefix(name, staticName)
+	if !ok {
+		return nil, false
+	}
+	digest, at, _ := strings.Cut(rest, ":")
+	n, err := strconv.ParseUint(at, 16, 40)
+	if err != nil || digest == "" || digest != codeDigest() {
+		return nil, true
+	}
+	return address(imageStart() + uintptr(n)), true
+}
+
+// placeStatic puts a region where the program has it.
+func (b *Builder) placeStatic(v *Var, ptr unsafe.Pointer) {
+	g := &b.regs[v.Region]
+	if g.p == nil || g.ptr != nil || g.p.remote || g.p.size == 0 || g.n == 0 || uintptr(ptr)%uintptr(g.p.t.Align()) != 0 {
+		return
+	}
+	s := span{uintptr(ptr), uintptr(ptr) + uintptr(g.n)*g.p.size}
+	for _, in := range variables() {
+		if s.lo >= in.lo && s.hi <= in.hi && s.lo < s.hi && !b.overlaps(s) {
+			g.ptr = ptr
+			b.inPlace = append(b.inPlace, s)
+			return
+		}
+	}
+}

@@ -1,0 +1,292 @@
+package graph
+
+import (
+	"context"
+	"fmt"
+	"reflect"
+	"runtime"
+	"strings"
+	"sync"
+	"unsafe"
+)
+
+// A program that is saved as a whole, by package resume, has functions and
+// channels in its state. Others don't expect that these come back, and are told
+// when they try.
+
+// whole says that functions and channels are saved.
+var whole bool
+
+// Whole makes the package save functions and channels. It is called before
+// anything else, from an init function.
+func Whole() {
+	plans.Lock()
+	defer plans.Unlock()
+	for t := range plans.m {
+		if k := t.Kind(); k == reflect.Func || k == reflect.Chan {
+			panic("graph: Whole comes too late")
+		}
+	}
+	whole = true
+	ctx, cancel := context.WithCancel(context.Background())
+	registerLike("context.WithCancel", cancel, ctx)
+	cancel()
+	ctx, because := context.WithCancelCause(context.Background())
+	registerLike("context.WithCancelCause", because, ctx)
+	because(nil)
+}
+
+// function is a func value's stand-in.
+type function struct {
+	Name string
+	Env  any // what a closure has captured, a *E
+}
+
+// funcEntry is a function that is found again by its name.
+type funcEntry struct {
+	name string
+	t    reflect.Type
+	word unsafe.Pointer // the func value, of a function that captures nothing
+	// Of a closure:
+	env  reflect.Type                                // *E
+	make func(env unsafe.Pointer) (f unsafe.Pointer) // func value of a new one
+	slot int                                         // where env lies in its object, in words
+	dict uintptr                                     // the other word, of a closure in a generic function
+}
+
+var funcs struct {
+	sync.Mutex
+	byName map[string]*funcEntry
+	byCode map[uintptr][]*funcEntry
+}
+
+// object is what a func value points to: the code, and behind it what was
+// captured.
+type object struct{ code uintptr }
+
+// word returns the nth word of an object. What lies behind the object is
+// looked at, too, when it is found out how large it is.
+//
+//go:nocheckptr
+func (o *object) word(n int) uintptr {
+	return *(*uintptr)(unsafe.Add(unsafe.Pointer(o), uintptr(n)*wordSize))
+}
+
+// RegisterFunc makes a function known that captures nothing.
+func RegisterFunc(name string, f any) error {
+	v := reflect.ValueOf(f)
+	if v.Kind() != reflect.Func || v.IsNil() {
+		return fmt.Errorf("function %s: a %T is registered in its place", name, f)
+	}
+	word := (*ifaceHeader)(unsafe.Pointer(&f)).data
+	return addFunc(&funcEntry{name: name, t: v.Type(), word: word}, (*object)(word).code)
+}
+
+// RegisterClosure makes the functions known that mk returns. They capture what
+// mk is given, and nothing else.
+func RegisterClosure[E, F any](name string, mk func(*E) F) error {
+	t := reflect.TypeFor[F]()
+	if t.Kind() != reflect.Func {
+		return fmt.Errorf("closure %s: its constructor returns a %s", name, t)
+	}
+	build := func(env unsafe.Pointer) unsafe.Pointer {
+		f := mk((*E)(env))
+		return *(*unsafe.Pointer)(unsafe.Pointer(&f))
+	}
+	e := &funcEntry{name: name, t: t, env: reflect.TypeFor[*E](), make: build}
+	var objects [4]*object
+	for i := range objects {
+		// Not zero-size, so that it has an address of its own.
+		env := unsafe.Pointer(new(struct {
+			e E
+			_ byte
+		}))
+		o := (*object)(build(env))
+		if o == nil {
+			return fmt.Errorf("closure %s: its constructor returned nil", name)
+		}
+		slot := 0
+		switch uintptr(env) {
+		case o.word(1):
+			slot = 1
+		case o.word(2):
+			slot = 2
+		}
+		if slot == 0 || i > 0 && slot != e.slot {
+			return fmt.Errorf("closure %s: %s does not capture its environment alone; the compiler must have changed", name, funcName(o.code))
+		}
+		e.slot = slot
+		objects[i] = o
+		runtime.KeepAlive(env)
+	}
+	// Instances of a generic function may share their code. Their closures
+	// capture the dictionary of the instance as well, a constant.
+	other := objects[0].word(3 - e.slot)
+	constant := InProgram(address(other)) && other != objects[0].code
+	for _, o := range objects[1:] {
+		constant = constant && o.word(3-e.slot) == other
+	}
+	if constant {
+		e.dict = other
+	} else if e.slot == 2 {
+		return fmt.Errorf("closure %s: %s captures more than its environment; the compiler must have changed", name, funcName(objects[0].code))
+	}
+	return addFunc(e, objects[0].code)
+}
+
+// registerLike makes the functions known that have the code of f, a closure
+// that captures the pointer env and nothing else. It is for closures of the
+// standard library, which nobody else can make.
+func registerLike(name string, f any, env any) {
+	o := (*object)((*ifaceHeader)(unsafe.Pointer(&f)).data)
+	at := (*ifaceHeader)(unsafe.Pointer(&env)).data
+	if o.word(1) != uintptr(at) {
+		return // made in another way now: then they can't be saved
+	}
+	code := o.code
+	_ = addFunc(&funcEntry{name: name, t: reflect.TypeOf(f), env: reflect.TypeOf(env), slot: 1, make: func(env unsafe.Pointer) unsafe.Pointer {
+		return unsafe.Pointer(&closure{code, env})
+	}}, code)
+}
+
+// closure is an object with one captured pointer.
+type closure struct {
+	code uintptr
+	env  unsafe.Pointer
+}
+
+func addFunc(e *funcEntry, code uintptr) error {
+	funcs.Lock()
+	defer funcs.Unlock()
+	if funcs.byName == nil {
+		funcs.byName, funcs.byCode = make(map[string]*funcEntry), make(map[uintptr][]*funcEntry)
+	}
+	if old := funcs.byName[e.name]; old != nil && old.word != nil && old.word == e.word {
+		return nil
+	} else if old != nil {
+		return fmt.Errorf("two functions are registered as %s", e.name)
+	}
+	for _, o := range funcs.byCode[code] {
+		if e.make != nil && o.make != nil && (o.dict == 0 || e.dict == 0 || o.dict == e.dict) {
+			return fmt.Errorf("closures %s and %s have the same code, and can't be told apart", e.name, o.name)
+		}
+	}
+	funcs.byName[e.name] = e
+	funcs.byCode[code] = append(funcs.byCode[code], e)
+	return nil
+}
+
+// functionOf returns the stand-in of a func value that is not nil.
+func functionOf(o *object, t reflect.Type) (*function, error) {
+	funcs.Lock()
+	defer funcs.Unlock()
+	for _, e := range funcs.byCode[o.code] {
+		switch {
+		case !e.t.ConvertibleTo(t):
+		case e.make == nil:
+			return &function{Name: e.name}, nil
+		case e.dict == 0 || o.word(3-e.slot) == e.dict:
+			env := *(*unsafe.Pointer)(unsafe.Add(unsafe.Pointer(o), uintptr(e.slot)*wordSize))
+			return &function{e.name, reflect.NewAt(e.env.Elem(), env).Interface()}, nil
+		}
+	}
+	if f := staticOf(o); f != nil {
+		return f, nil
+	}
+	return nil, fmt.Errorf("it is the function %s, which can't be found again by a name", funcName(o.code))
+}
+
+// value makes the func value of a stand-in.
+func (f *function) value(t reflect.Type) (unsafe.Pointer, error) {
+	if strings.HasPrefix(f.Name, staticPrefix) {
+		return f.static()
+	}
+	funcs.Lock()
+	e := funcs.byName[f.Name]
+	funcs.Unlock()
+	if e == nil {
+		return nil, &MismatchError{Name: f.Name, Path: f.Name, Detail: "the program has no such function"}
+	}
+	if !e.t.ConvertibleTo(t) {
+		return nil, &MismatchError{Name: f.Name, Path: f.Name, Detail: fmt.Sprintf("the function is a %s in the program, a %s in the set", typeName(e.t), typeName(t))}
+	}
+	if e.make == nil {
+		return e.word, nil
+	}
+	if reflect.TypeOf(f.Env) != e.env {
+		return nil, &MismatchError{Name: f.Name, Path: f.Name, Detail: fmt.Sprintf("the closure captures a %s in the program, a %T in the set", typeName(e.env), f.Env)}
+	}
+	return e.make((*ifaceHeader)(unsafe.Pointer(&f.Env)).data), nil
+}
+
+// funcName names a function for people.
+func funcName(pc uintptr) string {
+	f := runtime.FuncForPC(pc)
+	if f == nil {
+		return "?"
+	}
+	file, line := f.FileLine(f.Entry())
+	return fmt.Sprintf("%s (%s:%d)", f.Name(), file[strings.LastIndexByte(file, '/')+1:], line)
+}
+
+// pushFunc records the stand-in of the func value at ptr.
+func (c *Collector) pushFunc(p *plan, ptr unsafe.Pointer, i int32, at uintptr) error {
+	o := *(**object)(ptr)
+	if o == nil {
+		return nil
+	}
+	k, fresh := c.made.at(uintptr(unsafe.Pointer(o)), p.elem)
+	if !fresh {
+		return nil
+	}
+	f, err := functionOf(o, p.t)
+	if err != nil {
+		return c.refuse(p, i, at, err.Error())
+	}
+	*k = uint64(len(c.items))
+	c.keep = append(c.keep, f)
+	return c.add(item{ptr: unsafe.Pointer(f), p: p.elem, n: 1, walk: 1, at: at, parent: i, via: viaFunc, alone: true})
+}
+
+// funcFix is a func value that is made when its stand-in is filled.
+type funcFix struct {
+	p      *plan
+	ptr    unsafe.Pointer
+	region uint64
+}
+
+func (d *decoder) function(p *plan, dst unsafe.Pointer, obj uint64) error {
+	*(*unsafe.Pointer)(dst) = nil
+	if obj == 0 {
+		return nil
+	}
+	if obj <= uint64(len(d.regs)) && d.regs[obj-1].p == nil {
+		return d.dropped(obj)
+	}
+	if obj > uint64(len(d.regs)) || d.regs[obj-1].p != p.elem || d.regs[obj-1].n != 1 {
+		return invalid("a %s has no region", typeName(p.t))
+	}
+	d.funcs = append(d.funcs, funcFix{p, dst, obj - 1})
+	return nil
+}
+
+// makeFuncs makes all func values. What closures have captured has its address
+// by now, if not its value.
+func (b *Builder) makeFuncs() error {
+	for _, f := range b.funcs {
+		g := &b.regs[f.region]
+		if g.m == nil || g.mt != f.p {
+			var err error
+			if g.m, err = (*function)(g.ptr).value(f.p.t); err != nil {
+				return err
+			}
+			g.mt = f.p
+		}
+		*(*unsafe.Pointer)(f.ptr) = g.m
+	}
+	for _, f := range b.funcs {
+		b.regs[f.region].m = nil // it is no map
+	}
+	b.funcs = nil
+	return nil
+}

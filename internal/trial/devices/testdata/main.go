@@ -1,0 +1,68 @@
+// Testbed runs a device program to its end, and knows nothing of checkpoints.
+package main
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/binary"
+	"fmt"
+	"os"
+
+	"github.com/cairnrun/cairn/device"
+)
+
+// program is one of the testbed, without what it protects.
+type program interface {
+	setup(size string, devs []*device.Device) error
+	begin(devs []*device.Device) error
+	spread(devs []*device.Device) error
+	steps() int
+	step(ctx context.Context, i int) error
+	result() ([]float64, error)
+	reference() []float64
+	tolerance() float64
+}
+
+var programs = map[string]func() program{}
+
+func main() {
+	if err := run(os.Args[1]); err != nil {
+		fmt.Fprintln(os.Stderr, "testbed:", err)
+		os.Exit(1)
+	}
+}
+
+// run runs a program and prints a digest of its result.
+func run(name string) error {
+	ctx := context.Background()
+	devs, err := device.Devices()
+	if err != nil {
+		return err
+	}
+	p := programs[name]()
+	if err := p.setup("tiny", devs); err != nil {
+		return err
+	}
+	if err := p.begin(devs); err != nil {
+		return err
+	}
+	if err := p.spread(devs); err != nil {
+		return err
+	}
+	fmt.Println(name, "on", len(devs), "devices")
+	for i := range p.steps() {
+		if err := p.step(ctx, i); err != nil {
+			return fmt.Errorf("step %d: %w", i, err)
+		}
+	}
+	values, err := p.result()
+	if err != nil {
+		return err
+	}
+	digest := sha256.New()
+	if err := binary.Write(digest, binary.LittleEndian, values); err != nil {
+		return err
+	}
+	fmt.Printf("%s: %d steps, %d numbers, %x\n", name, p.steps(), len(values), digest.Sum(nil)[:8])
+	return nil
+}

@@ -1,0 +1,28 @@
+// Package trial tries Cairn's compiler from the outside, on programs that know
+// nothing of Cairn.
+//
+// testdata/progs has small programs, each for some part of the language or of
+// the standard library. Each is built plainly and by "cairn build"; the second
+// is killed at its points, and must leave the same output, exit status and
+// files as the first. testdata/refused has programs whose state can't be saved
+// by nature: there the tool must say so, or choose another place. Lines that
+// the tests read:
+//
+//	//trial:args -n 5 x    arguments of the program
+//	//trial:exit 3         its exit status
+//	//trial:stdin FILE     its standard input, from the folder "in"
+//	//trial:refuse REGEXP  what the tool says about it
+//	for … { //trial:loop   a loop that gets a point, whatever else does
+//
+// What is in a program's folder "in" is in its working folder when it starts.
+//
+// The package itself generates random programs (Generate), which are compared
+// in the same way, and shrinks those that fail (Shrink).
+//
+// Tests run three kills per program. CAIRN_STRESS=1: all points, and random
+// moments. CAIRN_TRIAL_AUTO=1: only the points that Cairn chooses by itself.
+// CAIRN_TRIAL_SEEDS=FROM-TO: random programs of these seeds.
+// CAIRN_TRIAL_COMMAND=PATH: a cairn command to use instead of one built here;
+// CAIRN_TRIAL_KEEP=1: what was built stays; CAIRN_TRIAL_REPORT=FILE: results go
+// there as they come.
+package trial

@@ -1,0 +1,3 @@
+module example.org/oldloops
+
+go 1.20

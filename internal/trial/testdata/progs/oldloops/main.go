@@ -1,0 +1,28 @@
+// Command oldloops covers a module of an older language version, in which a
+// loop has one variable for all rounds.
+package main
+
+import "fmt"
+
+func main() {
+	var fs []func() int
+	var ps []*int
+	sum := 0
+	for i := 0; i < 6; i++ { //trial:loop
+		for k := 0; k < 3000; k++ {
+			sum = (sum*3 + k + i) % 4003
+		}
+		fs = append(fs, func() int { i := i * 10; return i + sum })
+		if i%2 == 0 {
+			fs = append(fs, func() int { return i })
+		}
+		ps = append(ps, &i)
+		fmt.Println(i, sum, *ps[0], fs[len(fs)-1]())
+	}
+	for i, f := range fs { //trial:loop
+		sum += f() * i
+		ps = append(ps, &i)
+		fmt.Println(i, f(), sum)
+	}
+	fmt.Println(*ps[0], *ps[len(ps)-1], ps[0] == ps[1], ps[len(ps)-1] == ps[len(ps)-2])
+}

@@ -1,0 +1,22 @@
+// Command panicend covers a panic that nobody recovers, after deferred calls
+// have printed: exit status 2.
+package main
+
+//trial:exit 2
+
+import "fmt"
+
+func burn(fuel int) (heat int) {
+	defer func() { fmt.Println("burnt", fuel, heat) }()
+	for k := range 4000 {
+		heat = (heat + k*fuel) % 1009
+	}
+	return heat / (fuel - 1)
+}
+
+func main() {
+	defer fmt.Println("main ends")
+	for fuel := 6; ; fuel-- { //trial:loop
+		fmt.Println(fuel, burn(fuel))
+	}
+}

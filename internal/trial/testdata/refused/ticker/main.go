@@ -1,0 +1,28 @@
+// Command ticker has a goroutine that is alive at every point, as it counts in
+// the background for the whole run: its stack is nowhere in the saved state.
+package main
+
+//trial:refuse goroutine
+
+import "fmt"
+
+func main() {
+	ticks, done := make(chan int), make(chan int)
+	go func() {
+		n := 0
+		for t := range ticks {
+			n += t
+		}
+		done <- n
+	}()
+	sum := 0
+	for i := range 6 { //trial:loop
+		for k := range 3000 {
+			sum = (sum*5 + k + i) % 7919
+		}
+		ticks <- sum
+		fmt.Println(i, sum)
+	}
+	close(ticks)
+	fmt.Println(<-done)
+}

@@ -1,0 +1,20 @@
+package resume
+
+import (
+	cairn "github.com/cairnrun/cairn"
+	"github.com/cairnrun/cairn/internal/graph"
+)
+
+// partsName is the variable of a set that holds what packages of Cairn keep for
+// a program: how many devices it has seen.
+const partsName = "resume.parts"
+
+// parts makes that part of the state. It must not be saved before the program's
+// packages are initialised.
+func parts() error {
+	list := graph.Parts()
+	if len(list) == 0 {
+		return nil
+	}
+	return cairn.Protect(run, partsName, &list)
+}

@@ -1,0 +1,207 @@
+package resume
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"log"
+	"log/slog"
+	"maps"
+	"os"
+	"reflect"
+	"strings"
+	"unsafe"
+
+	"github.com/cairnrun/cairn/internal/graph"
+)
+
+// process is what a program has changed about its process.
+type process struct {
+	Env  map[string]*string // variables that it has set, or unset: nil
+	Dir  string             // its working folder, if it is another than at the start
+	In   int64              // how much of stdin it has read, if that is a file
+	Slog *slog.Logger       // slog.Default, if it was set
+
+	Flags  *flag.FlagSet     // flag.CommandLine, if it can be saved
+	Given  map[string]string // flags that were given, and are package variables that are not saved
+	Parsed bool
+	Args   []string
+}
+
+// start is how the process was started.
+var start origin
+
+type origin struct {
+	env  map[string]string
+	dir  string
+	slog *slog.Logger
+}
+
+func environment() map[string]string {
+	m := make(map[string]string)
+	for _, e := range os.Environ() {
+		if k, v, ok := strings.Cut(e, "="); ok && k != "" && !strings.HasPrefix(k, "CAIRN_") {
+			m[k] = v
+		}
+	}
+	return m
+}
+
+func (o *origin) note() {
+	o.env, o.slog = environment(), slog.Default()
+	o.dir, _ = os.Getwd()
+}
+
+// moved returns the working folder, if it is not the one at the start.
+func (o *origin) moved() string {
+	if dir, err := os.Getwd(); err == nil && dir != o.dir {
+		return dir
+	}
+	return ""
+}
+
+// note takes note of what differs from the start.
+func (p *process) note() {
+	*p = process{Dir: start.moved(), In: readSoFar()}
+	if now := environment(); !maps.Equal(now, start.env) {
+		p.Env = make(map[string]*string)
+		for k, v := range now {
+			if old, ok := start.env[k]; !ok || old != v {
+				p.Env[k] = &v
+			}
+		}
+		for k := range start.env {
+			if _, ok := now[k]; !ok {
+				p.Env[k] = nil
+			}
+		}
+	}
+	if l := slog.Default(); l != start.slog {
+		p.Slog = l
+	}
+	p.noteFlags()
+}
+
+// restore makes the same changes to this process.
+func (p *process) restore() error {
+	for k, v := range p.Env {
+		err := error(nil)
+		if v != nil {
+			err = os.Setenv(k, *v)
+		} else {
+			err = os.Unsetenv(k)
+		}
+		if err != nil {
+			return fmt.Errorf("environment variable %s: %w", k, err)
+		}
+	}
+	if p.Dir != "" {
+		if err := os.Chdir(p.Dir); err != nil {
+			return fmt.Errorf("the working folder when the set was saved: %w", err)
+		}
+	}
+	if p.In > 0 {
+		if _, err := os.Stdin.Seek(p.In, io.SeekStart); err != nil {
+			return fmt.Errorf("stdin, of which %d bytes were read when the set was saved: %w; give the program the same file again", p.In, err)
+		}
+	}
+	if p.Slog != nil {
+		out, flags, prefix := log.Writer(), log.Flags(), log.Prefix() // restored, but SetDefault changes them
+		slog.SetDefault(p.Slog)
+		log.SetOutput(out)
+		log.SetFlags(flags)
+		log.SetPrefix(prefix)
+	}
+	err := p.restoreFlags()
+	*p = process{}
+	return err
+}
+
+// standard adds what the standard library keeps for a program.
+func standard() {
+	Global("log.Default", log.Default())
+	Global("os.Args", &os.Args)
+	Global("math/rand.Seed", &random)
+}
+
+// noteFlags takes note of the command line's flags. Where one of them has a
+// value that can't be saved, only what is left of the command line is.
+func (p *process) noteFlags() {
+	set := flag.CommandLine
+	p.Parsed, p.Args = set.Parsed(), set.Args()
+	if graph.Check(graph.Root{Name: "flag.CommandLine", Ptr: &set}, nil) != nil {
+		return
+	}
+	p.Flags = set
+	set.Visit(func(f *flag.Flag) {
+		if elsewhereKept(f.Value) {
+			if p.Given == nil {
+				p.Given = make(map[string]string)
+			}
+			p.Given[f.Name] = f.Value.String()
+		}
+	})
+}
+
+// restoreFlags puts the flags back.
+func (p *process) restoreFlags() error {
+	set := flag.CommandLine
+	if p.Flags == nil {
+		assign(set, "parsed", p.Parsed)
+		assign(set, "args", p.Args)
+		return nil
+	}
+	var err error
+	set.VisitAll(func(f *flag.Flag) {
+		was := p.Flags.Lookup(f.Name)
+		if was == nil || !elsewhereKept(f.Value) {
+			return
+		}
+		if text, ok := p.Given[f.Name]; ok {
+			if e := f.Value.Set(text); e != nil {
+				err = errors.Join(err, fmt.Errorf("flag -%s=%q: %w", f.Name, text, e))
+			}
+		}
+		was.Value = f.Value
+	})
+	flag.CommandLine = p.Flags
+	return err
+}
+
+// elsewhereKept reports whether a flag's value is a package variable that is
+// not part of the state: such variables are as they are at every start, and the
+// flag has to be set again.
+func elsewhereKept(v flag.Value) bool {
+	r := reflect.ValueOf(v)
+	if r.Kind() != reflect.Pointer || !graph.InProgram(r.UnsafePointer()) {
+		return false
+	}
+	at := r.Pointer()
+	for _, g := range globals {
+		if at >= g.lo && at < g.hi {
+			return false
+		}
+	}
+	return true
+}
+
+// assign sets a field that only the standard library can.
+func assign[T any](set *flag.FlagSet, name string, v T) {
+	f := reflect.ValueOf(set).Elem().FieldByName(name)
+	if f.IsValid() && f.Type() == reflect.TypeFor[T]() {
+		*(*T)(unsafe.Pointer(f.UnsafeAddr())) = v
+	}
+}
+
+// readSoFar is the position in stdin, if that is a regular file.
+func readSoFar() int64 {
+	if st, err := os.Stdin.Stat(); err != nil || !st.Mode().IsRegular() {
+		return 0
+	}
+	at, err := os.Stdin.Seek(0, io.SeekCurrent)
+	if err != nil {
+		return 0
+	}
+	return at
+}

@@ -1,0 +1,186 @@
+package resume
+
+import (
+	"fmt"
+	"runtime"
+	"strings"
+	"time"
+)
+
+// held is what has kept the program from being saved.
+var held struct {
+	alive int       // goroutines there were when another one of the program was found
+	until time.Time // it is not looked for again before, unless there are fewer
+	since time.Time
+	tell  time.Time // when the user is told
+	pause time.Duration
+}
+
+// firstTold is how long the user is not told that no set can be taken.
+const firstTold = 10 * time.Second
+
+// clearWay reports whether a set can be taken at a point of this depth. It is
+// looked at again and again while one is due, so it must not take long.
+func clearWay(d int, patience time.Duration) bool {
+	why := crooked(d)
+	if why == "" {
+		now, n := time.Now(), runtime.NumGoroutine()
+		if n >= held.alive && now.Before(held.until) {
+			return false
+		}
+		if why = alive(n, patience); why != "" {
+			held.alive, held.until = n, now.Add(20*time.Since(now))
+		}
+	}
+	if why == "" {
+		held.since, held.until = time.Time{}, time.Time{}
+		return true
+	}
+	now := time.Now()
+	switch {
+	case held.since.IsZero():
+		held.since, held.pause = now, firstTold
+		held.tell = now.Add(held.pause)
+	case now.After(held.tell):
+		held.pause *= 4
+		held.tell = now.Add(held.pause)
+		say("for %v no checkpoint could be taken that is due: %s", now.Sub(held.since).Round(time.Second), why)
+	}
+	return false
+}
+
+// crooked says how the calls on the stack differ from those that the frames
+// tell of: main, and one spine function for each depth. "": they don't.
+func crooked(d int) string {
+	pcs := make([]uintptr, d+24)
+	n := runtime.Callers(2, pcs)
+	frames := runtime.CallersFrames(pcs[:n])
+	var calls []string
+	for more := n > 0; more; {
+		var f runtime.Frame
+		f, more = frames.Next()
+		switch {
+		case strings.HasPrefix(f.Function, ownPackage):
+			calls = calls[:0] // what it has called is Cairn's
+			continue
+		case f.Function == "runtime.main" && len(calls) == d+1:
+			return ""
+		case f.Function == "runtime.main":
+			more = false
+			continue
+		}
+		calls = append(calls, f.Function)
+	}
+	if len(calls) > 6 {
+		calls = append(calls[:6], "…")
+	}
+	return "the point is reached by way of functions that can't be resumed: " + strings.Join(calls, " ← ")
+}
+
+// patience is how long a goroutine that is not blocked is given to end: one
+// that has said that it is done may not be gone yet. Tests that name a point
+// wait longer.
+const (
+	patience     = time.Millisecond
+	testPatience = time.Second
+)
+
+// alive says which goroutine of the program lives besides the main one, and
+// where it was started; "" if none does. Those of Cairn and of the Go runtime
+// don't matter. n is the number of all.
+func alive(n int, patience time.Duration) string {
+	buf := make([]byte, 16<<10)
+	for until := time.Now().Add(patience); n > 1; n = runtime.NumGoroutine() {
+		k := runtime.Stack(buf, true)
+		if k == len(buf) {
+			buf = make([]byte, 4*len(buf))
+			continue
+		}
+		g := stranger(string(buf[:k]))
+		if g == nil {
+			break
+		}
+		if g.blocked || time.Now().After(until) {
+			return fmt.Sprintf("the goroutine lives that %s has started at %s", g.creator, g.at)
+		}
+		time.Sleep(50 * time.Microsecond)
+	}
+	return ""
+}
+
+// goroutine is what its stack says about a goroutine.
+type goroutine struct {
+	blocked bool
+	creator string // the function with the go statement
+	at      string // … and where it is
+	parent  string
+	first   string // its outermost function
+}
+
+// stranger finds the first goroutine in the text of all stacks, the caller's
+// first, that is the program's.
+func stranger(text string) *goroutine {
+	all := strings.Split(text, "\n\n")
+	known := make(map[string]*goroutine)
+	var ids []string
+	for _, s := range all[1:] {
+		head, stack, _ := strings.Cut(strings.TrimSpace(s), "\n")
+		id, state, _ := strings.Cut(strings.TrimPrefix(head, "goroutine "), " ")
+		g := &goroutine{creator: "somebody", at: "?"}
+		g.blocked = !strings.Contains(state, "[running") && !strings.Contains(state, "[runnable") && !strings.Contains(state, "[sleep")
+		for line := range strings.SplitSeq(stack, "\n") {
+			by, created := strings.CutPrefix(line, "created by ")
+			switch {
+			case created:
+				g.creator, g.parent, _ = strings.Cut(by, " in goroutine ")
+			case strings.HasPrefix(line, "\t"):
+				g.at, _, _ = strings.Cut(strings.TrimSpace(line), " +0x")
+			case !strings.HasPrefix(line, "sync."): // which starts those of others
+				g.first = line
+			}
+		}
+		known[id] = g
+		ids = append(ids, id)
+	}
+	ours := func(g *goroutine) bool {
+		for range 100 { // from child to parent
+			if g == nil {
+				return false
+			}
+			if ownGoroutine(g.creator) || strings.HasPrefix(g.creator, "sync.") && ownGoroutine(g.first) {
+				return true
+			}
+			g = known[g.parent]
+		}
+		return false
+	}
+	for _, id := range ids {
+		if g := known[id]; !ours(g) {
+			return g
+		}
+	}
+	return nil
+}
+
+// ownModule is what the paths of Cairn's packages begin with.
+var ownModule = strings.TrimSuffix(ownPackage, "/resume.")
+
+// ownGoroutine reports whether a function starts goroutines that are not the
+// program's.
+func ownGoroutine(creator string) bool {
+	for _, p := range []string{"runtime.", "runtime/", "os/signal.", "internal/"} {
+		if strings.HasPrefix(creator, p) {
+			return true
+		}
+	}
+	rest, ok := strings.CutPrefix(creator, ownModule)
+	if !ok {
+		return false
+	}
+	for _, p := range []string{".", "/ckpt.", "/store.", "/coord.", "/device", "/hdf5.", "/mpi.", "/transport", "/internal/", "/resume."} {
+		if strings.HasPrefix(rest, p) {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,58 @@
+package resume
+
+import (
+	"runtime"
+	"strings"
+	"testing"
+)
+
+func TestStranger(t *testing.T) {
+	const (
+		me     = "goroutine 1 [running]:\nmain.main()\n\t/x/main.go:9 +0x1\n"
+		signal = "\ngoroutine 20 [syscall]:\nos/signal.loop()\n\t/go/src/os/signal/signal_unix.go:23 +0x13\ncreated by os/signal.Notify.func1.1 in goroutine 1\n\t/go/src/os/signal/signal.go:152 +0x1f\n"
+	)
+	ours := func(id, by string) string {
+		return "\ngoroutine " + id + " [select]:\n" + ownModule + ".f()\n\t/c/f.go:1 +0x1\ncreated by " + by + "\n\t/c/g.go:2 +0x2\n"
+	}
+	user := "\ngoroutine 7 [chan receive, 3 minutes]:\nmain.work(0x1)\n\t/x/work.go:5 +0x2c\ncreated by main.start in goroutine 1\n\t/x/start.go:77 +0x55\n"
+	group := func(first string) string {
+		return "\ngoroutine 8 [runnable]:\n" + first + "()\n\t/x/a.go:5 +0x2c\nsync.(*WaitGroup).Go.func1()\n\t/go/src/sync/waitgroup.go:239 +0x4a\ncreated by sync.(*WaitGroup).Go in goroutine 1\n\t/go/src/sync/waitgroup.go:237 +0x73\n"
+	}
+	for _, c := range []struct {
+		name, text, at string
+		blocked        bool
+	}{
+		{"alone", me, "", false},
+		{"own", me + signal + ours("5", ownModule+".supervised in goroutine 1") + ours("6", ownModule+"/ckpt.(*Saver).run in goroutine 1"), "", false},
+		{"children of own", me + ours("5", ownModule+".supervised in goroutine 1") + ours("9", "example.com/zip.Start in goroutine 5"), "", false},
+		{"user", me + signal + user, "/x/start.go:77", true},
+		{"children of users", me + user + ours("9", "main.more in goroutine 7"), "/x/start.go:77", true},
+		{"user's group", me + group("main.work.func1"), "/go/src/sync/waitgroup.go:237", false},
+		{"own group", me + group(ownModule+"/ckpt.work.func1"), "", false},
+		{"a program in this module", me + ours("5", ownModule+"/examples/heat.run in goroutine 1"), "/c/g.go:2", true},
+		{"a module with a longer name", me + ours("5", ownModule+"s.run in goroutine 1"), "/c/g.go:2", true},
+	} {
+		g := stranger(c.text)
+		if at := ""; g != nil {
+			if at = g.at; at != c.at || g.blocked != c.blocked {
+				t.Errorf("%s: found %+v, want one started at %q", c.name, g, c.at)
+			}
+		} else if c.at != "" {
+			t.Errorf("%s: found none, want one started at %q", c.name, c.at)
+		}
+	}
+}
+
+func TestAlive(t *testing.T) {
+	ready, stop := make(chan int), make(chan int)
+	defer close(stop)
+	go func() { close(ready); <-stop }()
+	<-ready
+	// Here the goroutine that runs all tests is a stranger, too.
+	if why := alive(runtime.NumGoroutine(), patience); !strings.HasPrefix(why, "the goroutine lives that ") {
+		t.Errorf("found %q", why)
+	}
+	if why := alive(1, patience); why != "" {
+		t.Errorf("found %q", why)
+	}
+}

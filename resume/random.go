@@ -1,0 +1,56 @@
+package resume
+
+import (
+	"math/rand"
+	"sync"
+)
+
+// The generator behind the top-level functions of math/rand can't be reached
+// from outside. A program that seeds it means to get the same numbers again,
+// so it is given this one in its place.
+var (
+	random     *rand.Rand
+	randomLock sync.Mutex
+)
+
+// Seed stands for rand.Seed.
+func Seed(seed int64) {
+	randomLock.Lock()
+	defer randomLock.Unlock()
+	random = rand.New(&lockedSource{src: rand.NewSource(seed).(rand.Source64)})
+}
+
+// Rand is the generator whose methods stand for the top-level functions of
+// math/rand, in a program that calls rand.Seed. The numbers are the same.
+func Rand() *rand.Rand {
+	randomLock.Lock()
+	defer randomLock.Unlock()
+	if random == nil {
+		random = rand.New(&lockedSource{src: rand.NewSource(rand.Int63()).(rand.Source64)})
+	}
+	return random
+}
+
+// lockedSource may be used by several goroutines.
+type lockedSource struct {
+	mu  sync.Mutex
+	src rand.Source64
+}
+
+func (s *lockedSource) Int63() int64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.src.Int63()
+}
+
+func (s *lockedSource) Uint64() uint64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.src.Uint64()
+}
+
+func (s *lockedSource) Seed(seed int64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.src.Seed(seed)
+}

@@ -1,0 +1,275 @@
+package resume
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log"
+	"log/slog"
+	"os"
+	"regexp"
+	"runtime"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	cairn "github.com/cairnrun/cairn"
+	"github.com/cairnrun/cairn/internal/control"
+	"github.com/cairnrun/cairn/internal/graph"
+)
+
+// Environment variables.
+const (
+	envDir         = "CAIRN_DIR"
+	envEvery       = "CAIRN_EVERY"
+	envEveryPoints = "CAIRN_EVERY_POINTS"
+	envKillAt      = "CAIRN_KILL_AT"
+)
+
+// Exit statuses of a program that does not end by itself.
+const (
+	statusFailed  = 1
+	statusStopped = 75 // EX_TEMPFAIL: saved, and can be gone on with
+)
+
+// program is what a set holds besides the package variables.
+type program struct {
+	Frames  []any // *T each
+	Points  uint64
+	Epoch   uint64 // see fileJournal
+	Process process
+	Opened  *options // by the program itself; nil: it has not
+}
+
+var (
+	mu      sync.Mutex // held by whoever uses run; a program may end from any goroutine
+	run     *cairn.Run // nil: nobody keeps sets
+	log_    *slog.Logger
+	saved   program
+	nested  int  // calls of main by the program
+	begun   bool // Begin was called
+	over    bool // Returning was called
+	closed  bool
+	killAt  []uint64
+	killAll bool
+	counts  bool   // Point has to be called at every point
+	points  uint64 // since the run began
+	since   uint64 // … of the set that was restored
+)
+
+// due is looked at by Due.
+var due atomic.Bool
+
+func init() {
+	graph.Whole()
+	log_ = slog.New(slog.NewTextHandler(os.Stderr, nil))
+	dir := os.Getenv(envDir)
+	if dir == "" && os.Getenv(control.EnvControl) == "" {
+		return
+	}
+	opts := cairn.Options{Dir: dir, Log: log_, OnDue: func() { due.Store(true) }, OnCopy: copying}
+	var err error
+	if s := os.Getenv(envEvery); s != "" {
+		if opts.Every, err = time.ParseDuration(s); err != nil || opts.Every <= 0 {
+			fatal("%s=%q: not a duration such as 10m", envEvery, s)
+		}
+	}
+	if s := os.Getenv(envEveryPoints); s != "" {
+		if opts.EveryPoints, err = strconv.Atoi(s); err != nil || opts.EveryPoints < 1 {
+			fatal("%s=%q: not a number of points", envEveryPoints, s)
+		}
+	}
+	switch s := os.Getenv(envKillAt); s {
+	case "":
+	case "each":
+		killAll = true
+	default:
+		for _, f := range strings.Split(s, ",") {
+			n, err := strconv.ParseUint(f, 10, 64)
+			if err != nil || n == 0 {
+				fatal("%s=%q: neither numbers of points nor \"each\"", envKillAt, s)
+			}
+			killAt = append(killAt, n)
+		}
+	}
+	// Programs that this one starts are none of this run.
+	os.Unsetenv(envDir)
+	start.note()
+	if run, err = cairn.Open(context.Background(), opts); err == nil {
+		err = journal.begin()
+	}
+	if err != nil {
+		fatal("%s", text(err))
+	}
+}
+
+// text is an error's message for the user of a program, who knows nothing of
+// frames.
+func text(err error) string {
+	var u *graph.UnsupportedError
+	if errors.As(err, &u) { // what to do about it in a program that calls Cairn is of no use here
+		path := framePath.ReplaceAllString(strings.ReplaceAll(u.Path, "∕", "/"), "$3 in $1$2")
+		msg := (&graph.UnsupportedError{Path: path, Type: u.Type, Reason: u.Reason}).Error()
+		if errors.Is(err, cairn.ErrNotSaved) {
+			msg = cairn.ErrNotSaved.Error() + ": " + msg
+		}
+		return msg
+	}
+	return strings.TrimPrefix(err.Error(), "cairn: ")
+}
+
+// framePath is the way to a variable in a frame.
+var framePath = regexp.MustCompile(`frames\.Frames\[\d+\]\.\(\*([\w./-]*\.)?cairn_frame_(\w+)\)\.(.+)$`)
+
+// say tells the user something that the program's own output has no place for.
+func say(format string, args ...any) {
+	fmt.Fprintf(os.Stderr, "cairn: "+format+"\n", args...)
+}
+
+// fatal ends a program that can't be gone on with.
+func fatal(format string, args ...any) {
+	say(format, args...)
+	exit(statusFailed)
+}
+
+var exit = os.Exit
+
+// Begin opens the run. It comes first in main. If there is a set, package
+// variables and frames are restored, and Resuming is true.
+func Begin() {
+	if nested++; nested > 1 || run == nil {
+		return
+	}
+	mu.Lock()
+	defer mu.Unlock()
+	restored, err := begin()
+	if err != nil {
+		fatal("%s", text(err))
+	}
+	counts = run.Counts() || len(killAt) > 0 || killAll
+	depth, calling = -1, true
+	me.Store(self())
+	if !restored {
+		journal.ready = true // there is a set's folder, but no set in it
+		due.Store(true)
+		return
+	}
+	run.Claimed()
+	if err := errors.Join(journal.undo(saved.Epoch), saved.Process.restore(), reopened()); err != nil {
+		fatal("%s", text(err))
+	}
+	stack, saved.Frames = saved.Frames, nil
+	points, since = saved.Points, saved.Points
+	resuming.Store(true)
+}
+
+func begin() (bool, error) {
+	if err := errors.Join(wrong...); err != nil {
+		return false, err
+	}
+	standard()
+	for _, g := range globals {
+		if err := g.protect(); err != nil {
+			return false, err
+		}
+	}
+	begun = true
+	if err := parts(); err != nil {
+		return false, err
+	}
+	if err := cairn.Protect(run, framesName, &saved); err != nil {
+		return false, err
+	}
+	if uses {
+		run.Handles()
+	}
+	return run.Restore(context.Background())
+}
+
+// framesName is the variable of a set that holds the frames.
+const framesName = "frames"
+
+// Returning says that main is about to return.
+func Returning() { over = true }
+
+// End is deferred by main before anything else. The run is finished, unless
+// the program panics.
+func End() {
+	if nested--; nested > 0 || run == nil {
+		return
+	}
+	if !over && unwinding() {
+		finish(false)
+		return
+	}
+	finish(true)
+}
+
+// unwinding reports whether a panic, or Goexit, is running main's defers.
+func unwinding() bool {
+	pcs := make([]uintptr, 64)
+	for skip := 1; ; skip += len(pcs) {
+		n := runtime.Callers(skip, pcs)
+		frames := runtime.CallersFrames(pcs[:n])
+		for more := n > 0; more; {
+			var f runtime.Frame
+			f, more = frames.Next()
+			if f.Function == "runtime.gopanic" || f.Function == "runtime.Goexit" {
+				return true
+			}
+		}
+		if n < len(pcs) {
+			return false
+		}
+	}
+}
+
+// finish ends the run; done says that the work is, and the sets can go.
+func finish(done bool) {
+	if run == nil {
+		return
+	}
+	mu.Lock()
+	defer mu.Unlock()
+	if closed {
+		return
+	}
+	closed = true
+	done = takeBack() && done
+	if done && begun {
+		run.Finish()
+	}
+	err := run.Close()
+	if done && begun {
+		err = errors.Join(err, journal.end())
+	}
+	if err != nil {
+		say("%s", text(err))
+	}
+}
+
+// Exit stands for os.Exit: the run is finished with that status.
+func Exit(code int) {
+	finish(true)
+	exit(code)
+}
+
+// Fatal stands for log.Fatal.
+func Fatal(v ...any) {
+	log.Output(2, fmt.Sprint(v...))
+	Exit(1)
+}
+
+// Fatalf stands for log.Fatalf.
+func Fatalf(format string, v ...any) {
+	log.Output(2, fmt.Sprintf(format, v...))
+	Exit(1)
+}
+
+// Fatalln stands for log.Fatalln.
+func Fatalln(v ...any) {
+	log.Output(2, fmt.Sprintln(v...))
+	Exit(1)
+}

@@ -1,0 +1,134 @@
+package resume
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"slices"
+	"time"
+
+	cairn "github.com/cairnrun/cairn"
+)
+
+// A program that uses Cairn's messages opens a run by itself, and with it meets
+// the other ranks. Here the run is open before main begins, and was restored:
+// the program's own Open gives it that one. Pointers to it, and communicators,
+// are part of the state.
+
+// uses says that the program uses Cairn: see Uses.
+var uses bool
+
+// Uses says, from init, that the program opens a run by itself. ranks are the
+// numbers of ranks for which no message crosses any of its points, as the
+// compiler has found out: then checkpoints that are due by the number of points
+// need no messages between ranks.
+func Uses(ranks ...int) {
+	uses = true
+	if run != nil && slices.Contains(ranks, run.Ranks()) {
+		run.SetSpatial()
+	}
+}
+
+// options are what the program has said in its own call of Open, for a restart.
+type options struct {
+	Every, MTBF time.Duration
+	EveryPoints int
+	Auto        bool
+	Spatial     bool
+	OnSaved     func(cairn.Saved)
+	OnError     func(error)
+}
+
+func (o *options) options() cairn.Options {
+	return cairn.Options{Every: o.Every, EveryPoints: o.EveryPoints, Auto: o.Auto, MTBF: o.MTBF, Spatial: o.Spatial, OnSaved: o.OnSaved, OnError: o.OnError}
+}
+
+// OpenRun stands for cairn.Open. The run is the one that the program is
+// protected by; what the options say about when sets are taken and who is told
+// holds for it, unless the command line of 'cairn run' says otherwise.
+func OpenRun(ctx context.Context, o cairn.Options) (*cairn.Run, error) {
+	if run == nil {
+		return cairn.Open(ctx, o)
+	}
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	mu.Lock()
+	defer mu.Unlock()
+	switch {
+	case closed:
+		return nil, errors.New("cairn: the run is closed")
+	case saved.Opened != nil:
+		return nil, errors.New("cairn: the program has opened its run already; under 'cairn run' there is one")
+	}
+	if err := run.Lend(o, false); err != nil {
+		return nil, err
+	}
+	saved.Opened = &options{Every: o.Every, MTBF: o.MTBF, EveryPoints: o.EveryPoints, Auto: o.Auto, Spatial: o.Spatial, OnSaved: o.OnSaved, OnError: o.OnError}
+	counts = counts || run.Counts()
+	due.Store(true)
+	return run, nil
+}
+
+// reopened makes the run what it was for the program when the set was taken.
+func reopened() error {
+	if saved.Opened == nil {
+		return nil
+	}
+	err := run.Lend(saved.Opened.options(), true)
+	counts = counts || run.Counts()
+	return err
+}
+
+// takeBack ends what the program may do with the run. It returns whether the
+// work can be done: without the other ranks it can't.
+func takeBack() bool { return run.Return() }
+
+// here is where the program is, while it is at a point with other ranks.
+var here struct {
+	depth int
+	frame any
+}
+
+// together reports whether there are other ranks.
+func together() bool { return run.Ranks() > 1 }
+
+// pointTogether is a point in a run of several ranks, which agree when to save.
+// What has to be done for a set is done by copying.
+func pointTogether(d int, f any, kill bool) {
+	here.depth, here.frame = d, f
+	if kill {
+		killed(run.Checkpoint(context.Background()))
+	}
+	err := run.Point(context.Background())
+	here.frame = nil
+	clear(saved.Frames)
+	saved.Frames = saved.Frames[:0]
+	due.Store(true)
+	if err != nil {
+		trouble(err)
+	}
+}
+
+// copying is called when the state is about to be copied, together with those
+// of the other ranks.
+func copying() error {
+	if !together() {
+		return nil
+	}
+	if here.frame == nil {
+		return errors.New("the program is not at a point")
+	}
+	why := crooked(here.depth)
+	if why == "" {
+		why = alive(runtime.NumGoroutine(), patience)
+	}
+	if why != "" {
+		return fmt.Errorf("rank %d can't be saved at this point: %s", run.Rank(), why)
+	}
+	saved.Frames = append(append(saved.Frames[:0], stack[:here.depth]...), here.frame)
+	saved.Points, saved.Epoch = points, journal.taken()
+	saved.Process.note()
+	return nil
+}

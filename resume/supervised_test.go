@@ -1,0 +1,68 @@
+package resume_test
+
+import (
+	"bufio"
+	"bytes"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+// supervised makes the command that runs a case under 'cairn run'.
+func supervised(t *testing.T, dir string, args ...string) (*exec.Cmd, *bytes.Buffer) {
+	t.Helper()
+	if runtime.GOOS != "linux" {
+		t.Skip("cairn run is for Linux")
+	}
+	cmd := exec.Command(build(t, "../cmd/cairn"), append([]string{"run"}, args...)...)
+	cmd.Dir = dir
+	text := new(bytes.Buffer)
+	cmd.Stderr = text
+	return cmd, text
+}
+
+// TestOutput holds that standard output is neither doubled nor lost.
+func TestOutput(t *testing.T) {
+	cmd, text := supervised(t, t.TempDir(), "--every-points", "1", build(t, "./testdata/cases"), "printing")
+	cmd.Env = append(os.Environ(), "CAIRN_KILL_AT=each")
+	out, err := cmd.Output()
+	if want := "init\nline 0\nline 1\nline 2\nline 3\nline 4\nline 5\n"; err != nil || string(out) != want {
+		t.Errorf("%v: %q, want %q\n%s", err, out, want, text)
+	}
+	if n := strings.Count(text.String(), "was killed by signal 9"); n != 6 {
+		t.Errorf("killed %d times\n%s", n, text)
+	}
+}
+
+// TestStop stops a program, and goes on with it.
+func TestStop(t *testing.T) {
+	dir, path := t.TempDir(), build(t, "./testdata/cases")
+	cmd, text := supervised(t, dir, "--every", "1h", path, "waiting")
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	for lines := bufio.NewScanner(out); lines.Scan(); {
+		if lines.Text() == "waiting" {
+			cmd.Process.Signal(syscall.SIGTERM)
+		}
+	}
+	cmd.Wait()
+	if code := cmd.ProcessState.ExitCode(); code != 75 {
+		t.Fatalf("status %d: %s", code, text)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "go"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	cmd, text = supervised(t, dir, "--every", "1h", path, "waiting")
+	if out, err := cmd.Output(); err != nil || !strings.Contains(string(out), "gone on") {
+		t.Errorf("%v: %s\n%s", err, out, text)
+	}
+}

@@ -1,0 +1,54 @@
+// Cases are programs as the compiler leaves them, one for each name that the
+// command line may give. Each writes what it finds to the file "out".
+package main
+
+import (
+	"fmt"
+	"os"
+
+	cairn_ "github.com/cairnrun/cairn/resume"
+)
+
+var cases = map[string]func(){
+	"queens": queens, "panics": panics, "callback": callback, "process": process,
+	"crowd": crowd, "closures": closures, "crash": crash, "leave": leave, "append": appending, "printing": printing, "unsavable": unsavable, "waiting": waiting,
+}
+
+var out *os.File
+
+func init() {
+	cairn_.Global("main.out", &out)
+	cairn_.Global("main.cases", &cases)
+}
+
+type cairn_frame_main struct {
+	At  int
+	Run func()
+}
+
+func main() {
+	cairn_.Begin()
+	defer cairn_.End()
+	cairn_d := cairn_.Enter()
+	var cairn_f *cairn_frame_main
+	if cairn_.Resuming() {
+		switch cairn_s := cairn_.Frame[cairn_frame_main](cairn_d); cairn_s.At {
+		case 1:
+			run := cairn_s.Run
+			run()
+			fmt.Fprintln(out, "done")
+			cairn_.Returning()
+			return
+		}
+		cairn_.Lost(cairn_d)
+	}
+	run := cases[os.Args[1]]
+	var err error
+	if out, err = cairn_.Create("out"); err != nil {
+		cairn_.Fatal(err)
+	}
+	cairn_f = cairn_.Call(cairn_d, cairn_f, cairn_frame_main{1, run})
+	run()
+	fmt.Fprintln(out, "done")
+	cairn_.Returning()
+}

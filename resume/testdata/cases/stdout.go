@@ -1,0 +1,59 @@
+package main
+
+import (
+	"fmt"
+	"os"
+
+	cairn_ "github.com/cairnrun/cairn/resume"
+)
+
+func init() {
+	fmt.Println("init")
+	fmt.Fprintln(os.Stderr, "init to stderr")
+}
+
+type cairn_frame_printing struct{ At, I int }
+
+// printing writes to standard output.
+func printing() {
+	cairn_d := cairn_.Enter()
+	i, again := 0, false
+	if cairn_.Resuming() {
+		cairn_s := cairn_.Frame[cairn_frame_printing](cairn_d)
+		i, again = cairn_s.I, true
+	}
+	for ; again || i < 6; i++ {
+		if again {
+			again = false
+			cairn_.Here()
+		} else if cairn_.Due() {
+			cairn_.Point(cairn_d, cairn_frame_printing{1, i})
+		}
+		fmt.Println("line", i)
+	}
+}
+
+// waiting goes on until a file is there.
+func waiting() {
+	cairn_d := cairn_.Enter()
+	i, again := 0, false
+	if cairn_.Resuming() {
+		cairn_s := cairn_.Frame[cairn_frame_printing](cairn_d)
+		i, again = cairn_s.I, true
+		fmt.Println("gone on")
+	} else {
+		fmt.Println("waiting")
+	}
+	for {
+		if again {
+			again = false
+			cairn_.Here()
+		} else if cairn_.Due() {
+			cairn_.Point(cairn_d, cairn_frame_printing{1, i})
+		}
+		if _, err := os.Stat("go"); err == nil {
+			return
+		}
+		i++
+	}
+}

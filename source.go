@@ -1,0 +1,30 @@
+package cairn
+
+import "embed"
+
+// Source is the source of package resume, of this package and of all packages of
+// Cairn that they import, without tests. 'cairn build' compiles it into programs
+// that do not know Cairn. A program that does not use this variable does not
+// contain it.
+//
+// The patterns leave out names that end in _test.go, letter by letter.
+//
+//go:embed *[^t].go *[^s]t.go
+//go:embed resume/*[^t].go resume/*[^s]t.go resume/*.s
+//go:embed ckpt/*[^t].go ckpt/*[^s]t.go
+//go:embed coord/*[^t].go coord/*[^s]t.go
+//go:embed hdf5/*[^t].go hdf5/*[^s]t.go
+//go:embed internal/control/*[^t].go internal/control/*[^s]t.go
+//go:embed internal/dl/*[^t].go
+//go:embed internal/graph/*[^t].go internal/graph/*[^s]t.go internal/graph/*.s
+//go:embed internal/mem/*[^t].go internal/mem/*[^t]est.go internal/mem/*.s
+//go:embed internal/p2p/*[^t].go internal/p2p/*[^s]t.go internal/p2p/*[^t]est.go
+//go:embed internal/vfs/*[^t].go
+//go:embed mpi/*[^t].go mpi/*[^t]est.go
+//go:embed store/*[^t].go
+//go:embed transport/transport.go
+//go:embed transport/mem/*[^t].go
+//go:embed transport/mpilib/*[^t].go transport/mpilib/*[^s]t.go
+//go:embed transport/shm/*[^t].go
+//go:embed transport/tcp/*[^t].go
+var Source embed.FS
