@@ -243,7 +243,8 @@ func (a *Array[T]) CairnState(c *graph.Coder) error {
 	graph.Field(c, "constant", &constant)
 	graph.Field(c, "raw", &raw)
 	graph.Field(c, "data", &cells)
-	if !c.Restoring() || c.Err() != nil {
+	var seen hostCopy[T]
+	if seen.find(a, c); c.Err() != nil || !c.Restoring() {
 		return c.Err()
 	}
 	if raw && !isRaw {
@@ -280,7 +281,7 @@ func (a *Array[T]) CairnState(c *graph.Coder) error {
 	}
 	m.mu.Unlock()
 	*a = Array[T]{h: h, lo: off, hi: off + n, dims: slices.Clone(dims), constant: constant}
-	return nil
+	return seen.adopt(m)
 }
 
 // restoreRaw puts restored bytes, which lie in m, where the program's memory is.

@@ -25,7 +25,8 @@ type memory struct {
 
 	mu     sync.Mutex
 	shape  []uint64
-	view   func(Arg) any             // makes an *Array of a part; set once
+	view   func(Arg) any             // makes an *Array of a part
+	shown  bool                      // see mem.Shown
 	host   []byte                    // the host copy, nil until it is needed; zero where a span is
 	wraps  map[*Device]driver.Buffer // the host copy, for devices that work in it
 	bufs   []*buffer                 // on devices with memory of their own

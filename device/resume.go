@@ -152,6 +152,20 @@ func (*roster) CairnState(c *graph.Coder) error {
 	return nil
 }
 
+// CairnLost says why a device of the program is lost, nil if none is: a program
+// that fails then may be brought back.
+func (*roster) CairnLost() error {
+	machine.Lock()
+	all := slices.Concat(machine.chosen, machine.given)
+	machine.Unlock()
+	for _, d := range all {
+		if err := d.Err(); err != nil {
+			return fmt.Errorf("%v is lost: %w", d, err)
+		}
+	}
+	return nil
+}
+
 // CairnState makes a Kernel savable. It is compiled anew where it is launched.
 func (k *Kernel) CairnState(c *graph.Coder) error {
 	graph.Field(c, "source", &k.source)

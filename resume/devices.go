@@ -1,6 +1,8 @@
 package resume
 
 import (
+	"errors"
+
 	cairn "github.com/cairnrun/cairn"
 	"github.com/cairnrun/cairn/internal/graph"
 )
@@ -17,4 +19,18 @@ func parts() error {
 		return nil
 	}
 	return cairn.Protect(run, partsName, &list)
+}
+
+// lost says what the program has lost that another start may find again: devices.
+func lost() error {
+	if run == nil {
+		return nil
+	}
+	var errs []error
+	for _, p := range graph.Parts() {
+		if p, ok := p.(interface{ CairnLost() error }); ok {
+			errs = append(errs, p.CairnLost())
+		}
+	}
+	return errors.Join(errs...)
 }

@@ -58,3 +58,40 @@ func CreateTemp(dir, pattern string) (*os.File, error) {
 	}
 	return f, nil
 }
+
+// Mkdir stands for os.Mkdir. A folder that was made after the set was taken is
+// no error.
+func Mkdir(name string, perm fs.FileMode) error {
+	return change1("mkdir", name, fs.ErrExist, func() error { return os.Mkdir(name, perm) })
+}
+
+// Remove stands for os.Remove. What was removed after the set was taken is no
+// error.
+func Remove(name string) error {
+	return change1("remove", name, fs.ErrNotExist, func() error { return os.Remove(name) })
+}
+
+func change1(op, name string, wrong error, do func() error) error {
+	path, err := filepath.Abs(name)
+	if run == nil || err != nil {
+		return do()
+	}
+	mu.Lock()
+	defer mu.Unlock()
+	_, gone := os.Lstat(path)
+	return journal.changing(change{Op: op, Path: path}, (gone == nil) == (wrong == fs.ErrNotExist), wrong, do)
+}
+
+// Rename stands for os.Rename. What was renamed after the set was taken is no
+// error.
+func Rename(from, to string) error {
+	a, err1 := filepath.Abs(from)
+	b, err2 := filepath.Abs(to)
+	if run == nil || err1 != nil || err2 != nil {
+		return os.Rename(from, to)
+	}
+	mu.Lock()
+	defer mu.Unlock()
+	_, gone := os.Lstat(a)
+	return journal.changing(change{Op: "rename", Path: a, To: b}, gone == nil, fs.ErrNotExist, func() error { return os.Rename(from, to) })
+}

@@ -277,3 +277,23 @@ func TestNotSaved(t *testing.T) {
 	}
 	p.same(want)
 }
+
+// TestFolders kills a program after it has made and removed things, twice.
+func TestFolders(t *testing.T) {
+	path := build(t, "./testdata/cases")
+	want := newProgram(t, path, "folders")
+	want.start()
+	for _, every := range []string{"CAIRN_EVERY=1h", "CAIRN_EVERY_POINTS=2"} {
+		p := newProgram(t, path, "folders")
+		p.env = []string{"CAIRN_DIR=ck", every}
+		for range 2 {
+			if code, _, text := p.start("DIE=1"); code != 9 {
+				t.Fatal(code, text)
+			}
+		}
+		if code, _, text := p.start(); code != 0 {
+			t.Fatal(code, text)
+		}
+		p.same(want)
+	}
+}

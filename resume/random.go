@@ -31,6 +31,16 @@ func Rand() *rand.Rand {
 	return random
 }
 
+// Seeded says that the program counts on the generator's being seeded with 1, as
+// it was before Go 1.20.
+func Seeded() {
+	randomLock.Lock()
+	defer randomLock.Unlock()
+	if random == nil {
+		random = rand.New(&lockedSource{src: rand.NewSource(1).(rand.Source64)})
+	}
+}
+
 // lockedSource may be used by several goroutines.
 type lockedSource struct {
 	mu  sync.Mutex

@@ -46,7 +46,7 @@ type program struct {
 var (
 	mu      sync.Mutex // held by whoever uses run; a program may end from any goroutine
 	run     *cairn.Run // nil: nobody keeps sets
-	log_    *slog.Logger
+	logger  *slog.Logger
 	saved   program
 	nested  int  // calls of main by the program
 	begun   bool // Begin was called
@@ -64,12 +64,12 @@ var due atomic.Bool
 
 func init() {
 	graph.Whole()
-	log_ = slog.New(slog.NewTextHandler(os.Stderr, nil))
+	logger = slog.New(slog.NewTextHandler(os.Stderr, nil))
 	dir := os.Getenv(envDir)
 	if dir == "" && os.Getenv(control.EnvControl) == "" {
 		return
 	}
-	opts := cairn.Options{Dir: dir, Log: log_, OnDue: func() { due.Store(true) }, OnCopy: copying}
+	opts := cairn.Options{Dir: dir, Log: logger, OnDue: func() { due.Store(true) }, OnCopy: copying}
 	var err error
 	if s := os.Getenv(envEvery); s != "" {
 		if opts.Every, err = time.ParseDuration(s); err != nil || opts.Every <= 0 {
@@ -152,7 +152,11 @@ func Begin() {
 	depth, calling = -1, true
 	me.Store(self())
 	if !restored {
-		journal.ready = true // there is a set's folder, but no set in it
+		if !journal.ready { // there are folders of sets, but no set in them
+			if err := journal.undo(0); err != nil {
+				fatal("%s", text(err))
+			}
+		}
 		due.Store(true)
 		return
 	}
@@ -250,9 +254,10 @@ func finish(done bool) {
 	}
 }
 
-// Exit stands for os.Exit: the run is finished with that status.
+// Exit stands for os.Exit: the run is finished with that status, unless the
+// program fails because a device was lost.
 func Exit(code int) {
-	finish(true)
+	finish(code == 0 || lost() == nil)
 	exit(code)
 }
 

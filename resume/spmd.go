@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"runtime"
 	"slices"
+	"strconv"
 	"time"
 
 	cairn "github.com/cairnrun/cairn"
@@ -85,6 +87,14 @@ func reopened() error {
 // work can be done: without the other ranks it can't.
 func takeBack() bool { return run.Return() }
 
+// envKillRank names the one rank that CAIRN_KILL_AT is for; unset: all.
+const envKillRank = "CAIRN_KILL_RANK"
+
+func mayKill() bool {
+	s := os.Getenv(envKillRank)
+	return s == "" || s == strconv.Itoa(run.Rank())
+}
+
 // here is where the program is, while it is at a point with other ranks.
 var here struct {
 	depth int
@@ -99,7 +109,11 @@ func together() bool { return run.Ranks() > 1 }
 func pointTogether(d int, f any, kill bool) {
 	here.depth, here.frame = d, f
 	if kill {
-		killed(run.Checkpoint(context.Background()))
+		err := run.Checkpoint(context.Background())
+		if err != nil || mayKill() {
+			killed(err)
+		}
+		since = points // another rank dies
 	}
 	err := run.Point(context.Background())
 	here.frame = nil

@@ -31,7 +31,7 @@ type BuildOptions struct {
 	// Go is the go command. Empty: "go", by PATH.
 	Go string
 	// Cache is a folder for files that are needed again. Empty: cairn in the
-	// user's cache folder, or if there is none, a temporary one.
+	// user's cache folder, or in the go command's.
 	Cache string
 	// Messages, if not nil, is given what go build writes besides errors, which
 	// is nothing without flags such as -v and -x.
@@ -323,22 +323,28 @@ func (b *builder) environ() []string {
 	return append(slices.Clip(env), "PWD="+b.dir) // what a link leads to has another name
 }
 
-// cacheDir returns a folder for what is needed again, which is there.
+// cacheDir returns a folder for what is needed again, which is there. Nobody else
+// may be able to write into it, so none in a temporary folder will do.
 func (b *builder) cacheDir() (string, error) {
 	if b.cache != "" {
 		return b.cache, nil
 	}
-	b.cache = b.o.Cache
-	if b.cache == "" {
-		if user, err := os.UserCacheDir(); err == nil {
-			b.cache = filepath.Join(user, "cairn")
-		}
+	var tried []error
+	user, err := os.UserCacheDir()
+	if err != nil {
+		tried = append(tried, err)
 	}
-	if b.cache != "" {
-		if err := os.MkdirAll(b.cache, 0o755); err == nil || b.o.Cache != "" {
-			return b.cache, err
+	for _, c := range []struct{ dir, below string }{{b.o.Cache, ""}, {user, "cairn"}, {b.env["GOCACHE"], "cairn"}} {
+		if c.dir == "" || b.o.Cache != "" && c.dir != b.o.Cache {
+			continue
 		}
+		dir := filepath.Join(c.dir, c.below)
+		if err := os.MkdirAll(dir, 0o755); err != nil {
+			tried = append(tried, err)
+			continue
+		}
+		b.cache = dir
+		return dir, nil
 	}
-	b.cache = filepath.Join(os.TempDir(), fmt.Sprintf("cairn-%d", os.Getuid()))
-	return b.cache, os.MkdirAll(b.cache, 0o700)
+	return "", fmt.Errorf("%w: there is no folder to keep files in: %w; set XDG_CACHE_HOME to one", ErrBuild, errors.Join(tried...))
 }

@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"syscall"
 	"testing"
@@ -212,4 +213,34 @@ func TestPrune(t *testing.T) {
 	if got := strings.Join(left, " "); got != ".new-1 0 3 4" {
 		t.Errorf("%s are left", got)
 	}
+}
+
+func TestCacheDir(t *testing.T) {
+	own, user, goes := t.TempDir(), t.TempDir(), t.TempDir()
+	blocked := filepath.Join(user, "file")
+	write(t, blocked, "")
+	t.Setenv("XDG_CACHE_HOME", user)
+	t.Setenv("HOME", user)
+	for _, c := range []struct{ cache, xdg, gocache, want string }{
+		{own, user, goes, own},
+		{"", user, goes, filepath.Join(user, "cairn")},
+		{"", blocked, goes, filepath.Join(goes, "cairn")},
+		{"", blocked, "", ""},
+		{blocked, user, goes, ""},
+	} {
+		if runtime.GOOS != "linux" && c.cache == "" {
+			continue // the variable has another name
+		}
+		t.Setenv("XDG_CACHE_HOME", c.xdg)
+		b := &builder{o: BuildOptions{Cache: c.cache}, env: map[string]string{"GOCACHE": c.gocache}}
+		got, err := b.cacheDir()
+		if got != c.want || (err == nil) != (c.want != "") || c.want != "" && !isDir(c.want) {
+			t.Errorf("%+v: %s %v", c, got, err)
+		}
+	}
+}
+
+func isDir(name string) bool {
+	st, err := os.Stat(name)
+	return err == nil && st.IsDir()
 }

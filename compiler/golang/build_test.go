@@ -4,6 +4,7 @@ import (
 	"archive/zip"
 	"bytes"
 	"context"
+	"debug/elf"
 	"errors"
 	"io"
 	"io/fs"
@@ -131,7 +132,7 @@ func TestBuildLayouts(t *testing.T) {
 				"main.go", saysOld},
 			flags: []string{"-tags=big", "-trimpath"},
 			replaced: []string{"main.go", "package main\n\nimport _ \"embed\"\n\n//go:embed text.txt\nvar text string\n\n" +
-				"func first[T any](a, _ T) T { return a }\n\nfunc main() { println(first(text, \"\"), big) }\n"},
+				"func first[T any](a, _ T) T { return a }\n\nfunc main() { println(first(text, \"\"), big) }\n", "zz_cairn.go", useRuntime},
 			says: "from a file true",
 		},
 	} {
@@ -283,6 +284,59 @@ func TestBuildFails(t *testing.T) {
 	}
 	if err := build(saysOld, BuildOptions{Go: filepath.Join(dir, "nogo")}); err == nil {
 		t.Error("built without a go command")
+	}
+}
+
+// A program that needs no C library does not come to need one.
+func TestBuildStatic(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("looks at ELF files")
+	}
+	dir := tree(t, "go.mod", "module x\n\ngo 1.26\n", "main.go", saysOld)
+	out := filepath.Join(t.TempDir(), "program")
+	err := Build(context.Background(), dir, nil, map[string][]byte{filepath.Join(dir, "zz_cairn.go"): []byte(useRuntime)},
+		BuildOptions{Output: out, Env: offline("CGO_ENABLED=1", "CC=/nowhere/cc")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	f, err := elf.Open(out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if libs, err := f.ImportedLibraries(); err != nil || len(libs) > 0 {
+		t.Errorf("it needs %v %v", libs, err)
+	}
+}
+
+// A program that uses Cairn gets the run time of the Cairn that it uses.
+func TestBuildOwnCairn(t *testing.T) {
+	text, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", cairnPath).Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	root := strings.TrimSpace(string(text))
+	gomod, err := os.ReadFile(filepath.Join(root, "go.mod"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	gosum, err := os.ReadFile(filepath.Join(root, "go.sum"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := tree(t, "go.mod", strings.Replace(string(gomod), "module "+cairnPath, "module x", 1)+
+		"\nrequire "+cairnPath+" v0.0.0\n\nreplace "+cairnPath+" => "+root+"\n", "go.sum", string(gosum), "main.go", saysOld)
+	out := filepath.Join(t.TempDir(), "program")
+	err = Build(context.Background(), dir, nil, map[string][]byte{filepath.Join(dir, "zz_cairn.go"): []byte(strings.Replace(useRuntime, "cairnrt/resume", runtimePath, 1))},
+		BuildOptions{Output: out, Env: offline("GOFLAGS=-mod=mod"), Cache: filepath.Join(dir, "none")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := says(t, out); got != "old" {
+		t.Errorf("it says %q", got)
+	}
+	if _, err := os.Stat(filepath.Join(dir, "none")); err == nil {
+		t.Error("the run time was laid over")
 	}
 }
 

@@ -136,7 +136,11 @@ func (f *fn) callProcs(call *ast.CallExpr, procs []*ir.Proc, recv ast.Expr, dst 
 	}
 	sig, _ := f.s.info.TypeOf(call.Fun).Underlying().(*types.Signature)
 	for i, e := range call.Args {
-		x := f.copied(e, f.value(e))
+		var as types.Type
+		if sig != nil && i < sig.Params().Len() {
+			as = sig.Params().At(i).Type()
+		}
+		x := f.copied(e, f.valueAs(e, as))
 		if sig != nil && sig.Variadic() && i >= sig.Params().Len()-1 {
 			if i >= sig.Params().Len() {
 				last := len(c.Args) - 1

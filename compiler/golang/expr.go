@@ -68,32 +68,6 @@ func exact(t types.Type) bool {
 	return false
 }
 
-// wrapped is the size of an integer type as ir.Wrap has it; 0 if there is no need to
-// wrap, or t is no integer.
-func wrapped(t types.Type) int64 {
-	b, ok := t.Underlying().(*types.Basic)
-	if !ok {
-		return 0
-	}
-	switch b.Kind() {
-	case types.Int8:
-		return -8
-	case types.Int16:
-		return -16
-	case types.Int32:
-		return -32
-	case types.Uint8:
-		return 8
-	case types.Uint16:
-		return 16
-	case types.Uint32:
-		return 32
-	case types.Uint, types.Uint64, types.Uintptr:
-		return 64
-	}
-	return 0
-}
-
 func isComm(t types.Type) bool {
 	p, ok := t.(*types.Pointer)
 	if !ok {
@@ -243,16 +217,6 @@ func (f *fn) binary(op ir.Op, x, y ir.Expr, t types.Type) ir.Expr {
 	return join(x, y)
 }
 
-// errorValue is the value of an error: 1 for one that is clearly not nil. That a
-// function returns nil is not known, as branches that hand on errors are left out.
-func (f *fn) errorValue(e ast.Expr) ir.Expr {
-	x := f.value(e)
-	if f.isFailure(e) {
-		return ir.Const{Value: 1}
-	}
-	return x
-}
-
 // logical is && and ||, whose right side may not be evaluated.
 func (f *fn) logical(e *ast.BinaryExpr, ends bool) ir.Expr {
 	x, _ := f.condition(e.X, ends)
@@ -351,7 +315,11 @@ func (f *fn) composite(e *ast.CompositeLit) ir.Expr {
 			field = st.Field(i)
 			to = f.place(field.Origin())
 		}
-		x := f.value(elt)
+		var as types.Type
+		if field != nil {
+			as = field.Type()
+		}
+		x := f.valueAs(elt, as)
 		if w := (*ir.Var)(nil); field != nil {
 			given[field] = true
 			if w = f.fieldOf(field, key); w != nil {
@@ -432,7 +400,7 @@ func (f *fn) own(e ast.Expr) *ir.Var {
 		return nil
 	}
 	v, ok := f.s.info.ObjectOf(id).(*types.Var)
-	if !ok || v.Parent() == f.s.types.Scope() {
+	if !ok || v.Parent() == f.s.types.Scope() || f.smallArray(e) != nil {
 		return nil
 	}
 	u := f.use[v]
@@ -453,6 +421,9 @@ func (f *fn) isParam(v *types.Var) bool {
 
 // element stands for all elements of what e is.
 func (f *fn) element(e ast.Expr) *ir.Var {
+	if v := f.smallArray(e); v != nil {
+		return v
+	}
 	t := f.s.info.TypeOf(e)
 	switch u := t.Underlying().(type) {
 	case *types.Slice:

@@ -385,3 +385,32 @@ func BenchmarkLargest(b *testing.B) {
 		b.ReportMetric(s/float64(b.N), strings.ReplaceAll(name, " ", "-")+"-s")
 	}
 }
+
+func TestMalleable(t *testing.T) {
+	p, err := Load(context.Background(), "../..", []string{"./examples/testbed"}, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	e := Explain(p, ExplainOptions{})
+	if e.Devices == nil || e.Devices.Malleable {
+		t.Fatalf("devices: %+v", e.Devices)
+	}
+	var depends []string
+	for _, d := range e.Devices.Depends {
+		depends = append(depends, filepath.Base(d.File)+" "+d.Name)
+	}
+	want := []string{"mg.go slabs", "mg.go u", "mg.go r", "mg.go v", "summa.go grid", "summa.go A", "summa.go B", "summa.go C"}
+	if !slices.Equal(depends, want) {
+		t.Errorf("%q depend on the number of devices, want %q", depends, want)
+	}
+	for _, m := range e.Modes {
+		if m.Malleable == nil || *m.Malleable != (m.Name != "(*summa)" && m.Name != "(*mg)") {
+			t.Errorf("%s is malleable: %v", m.Name, m.Malleable)
+		}
+	}
+	for _, k := range e.Devices.Kernels {
+		if k.Name == "s.update" && !slices.Equal(k.Writes, []string{"u", "gate", "peak"}) {
+			t.Errorf("%s:%d writes %q", k.File, k.Line, k.Writes)
+		}
+	}
+}

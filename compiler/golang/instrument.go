@@ -8,9 +8,9 @@ import (
 	"go/format"
 	"go/token"
 	"go/types"
+	"go/version"
 	"maps"
 	"os"
-	"regexp"
 	"slices"
 	"strings"
 
@@ -78,6 +78,9 @@ type instrumenter struct {
 	loops   map[ast.Node]*function
 	tried   map[ast.Node]bool
 	points  []ast.Stmt
+	inner   map[ast.Node]bool // of points: loops inside those that were chosen
+	infos   map[ast.Node]LoopInfo
+	rounds  int
 	refused []*rewrite.Refusal
 	used    map[*types.Var]use
 
@@ -93,15 +96,21 @@ func Instrument(p *Program, o InstrumentOptions) (*Instrumented, error) {
 	if err := p.takesOwn(); err != nil {
 		return nil, err
 	}
-	in := &instrumenter{p: p, calls: newCallGraph(p), loops: map[ast.Node]*function{}, tried: map[ast.Node]bool{}}
+	in := &instrumenter{p: p, calls: newCallGraph(p), loops: map[ast.Node]*function{}, tried: map[ast.Node]bool{}, inner: map[ast.Node]bool{}, infos: map[ast.Node]LoopInfo{}}
 	if in.calls.main == nil {
 		return nil, fmt.Errorf("%w: it has no main function", ErrRefused)
+	}
+	if err := in.devices(); err != nil {
+		return nil, err
 	}
 	in.from = reach([]*function{in.calls.main}, plainCall)
 	in.others = in.calls.concurrent()
 	e := Explain(p, o.Explain)
 	in.explained = e
 	in.choose(e)
+	if len(in.points) == 0 {
+		in.next()
+	}
 	for {
 		out, err := in.attempt()
 		var r *rewrite.Refusal
@@ -129,180 +138,6 @@ func (in *instrumenter) failure() error {
 		l = append(l, r.Error())
 	}
 	return fmt.Errorf("%w:\n%s", ErrRefused, strings.Join(l, "\n"))
-}
-
-// choose finds the loops that Explain chose.
-func (in *instrumenter) choose(e *Explanation) {
-	type place struct {
-		file string
-		line int
-	}
-	chosen := map[place]LoopInfo{}
-	for _, l := range e.Loops {
-		if l.Chosen {
-			chosen[place{l.File, l.Line}] = l
-		}
-	}
-	for _, fn := range in.calls.all {
-		ast.Inspect(fn.body, func(n ast.Node) bool {
-			switch n.(type) {
-			case *ast.FuncLit:
-				return false
-			case *ast.ForStmt, *ast.RangeStmt:
-				in.loops[n] = fn
-				at := in.p.at(n.Pos())
-				if l, ok := chosen[place{at.File, at.Line}]; ok {
-					in.take(n, l)
-				}
-			}
-			return true
-		})
-	}
-}
-
-// take makes a loop a point, or says why not and tries the loops around it.
-func (in *instrumenter) take(n ast.Node, l LoopInfo) {
-	if in.tried[n] {
-		return
-	}
-	in.tried[n] = true
-	fn := in.loops[n]
-	if why := in.hindrance(n, fn, l); why != nil {
-		in.refused = append(in.refused, why)
-		in.around(n, fn)
-		return
-	}
-	in.points = append(in.points, n.(ast.Stmt))
-}
-
-// around tries the loops around one that has no point.
-func (in *instrumenter) around(n ast.Node, fn *function) {
-	if outer := in.enclosing(fn, n.Pos()); outer != nil {
-		in.take(outer, LoopInfo{})
-		return
-	}
-	seen := map[*function]bool{}
-	var up func(fn *function)
-	up = func(fn *function) {
-		if seen[fn] {
-			return
-		}
-		seen[fn] = true
-		for _, t := range fn.in {
-			if t.kind == deferCall || !in.from[t.from] && t.kind == plainCall {
-				continue
-			}
-			if outer := in.enclosing(t.from, t.call.Pos()); outer != nil {
-				in.take(outer, LoopInfo{})
-			} else {
-				up(t.from)
-			}
-		}
-	}
-	up(fn)
-}
-
-// enclosing returns the innermost loop of a function around a position, which is
-// not the one that begins there.
-func (in *instrumenter) enclosing(fn *function, at token.Pos) ast.Node {
-	var best ast.Node
-	for n, f := range in.loops {
-		if f == fn && n.Pos() < at && at < n.End() && (best == nil || best.Pos() < n.Pos()) {
-			best = n
-		}
-	}
-	return best
-}
-
-// hindrance says why there can be no point in a loop.
-func (in *instrumenter) hindrance(n ast.Node, fn *function, l LoopInfo) *rewrite.Refusal {
-	at := in.p.ld.fset.Position(n.Pos())
-	at.Filename = in.p.at(n.Pos()).File
-	if !in.can(fn) {
-		return &rewrite.Refusal{Pos: at, Reason: "the loop is in a package of another module, which is not rewritten", Remedy: "put a comment //cairn:point before the loop that calls it"}
-	}
-	spine := in.calls.leading(fn, in.from, in.can)
-	if !spine[in.calls.main] {
-		why := "main does not call " + fn.name() + " directly"
-		if t := in.others[fn]; t != nil {
-			why = fmt.Sprintf("%s runs on a goroutine that is started at %s", fn.name(), in.p.at(t.call.Pos()))
-		}
-		return &rewrite.Refusal{Pos: at, Reason: "the loop can't be gone on with: " + why, Remedy: "choose a loop on main's own goroutine with //cairn:point"}
-	}
-	if alive := in.alive(n, fn, l.Goroutines); len(alive) > 0 {
-		return &rewrite.Refusal{Pos: at, Reason: "goroutines may be alive at the loop's point: " + strings.Join(alive, "; "),
-			Remedy: "wait for them in each round, or choose another loop with //cairn:point"}
-	}
-	if r, ok := n.(*ast.RangeStmt); ok {
-		if _, ok := fn.s.info.TypeOf(r.X).Underlying().(*types.Signature); ok {
-			return &rewrite.Refusal{Pos: at, Reason: "the loop ranges over a function, whose state can't be saved", Remedy: "choose the loop around it with //cairn:point"}
-		}
-	}
-	return nil
-}
-
-var startedAt = regexp.MustCompile(`started at ([^ ,;]+:\d+)`)
-
-// alive returns those of some goroutines that are not started by the loop itself.
-// Whether those have ended when a round has, is looked at when the program runs.
-func (in *instrumenter) alive(n ast.Node, fn *function, all []string) []string {
-	inside := map[string]bool{}
-	var calls []*function
-	note := func(f *function, t *site) {
-		if t.kind == goCall || t.kind == libraryOwn {
-			inside[in.p.at(t.call.Pos()).String()] = true
-		}
-	}
-	for _, f := range in.calls.all {
-		if f.decl != fn.decl {
-			continue
-		}
-		for _, t := range f.sites {
-			if n.Pos() <= t.call.Pos() && t.call.Pos() < n.End() {
-				note(f, t)
-				calls = append(calls, t.to...)
-			}
-		}
-	}
-	for f := range reach(calls, plainCall, deferCall, goCall, libraryNow, libraryOwn) {
-		for _, t := range f.sites {
-			note(f, t)
-		}
-	}
-	return slices.DeleteFunc(slices.Clone(all), func(s string) bool {
-		m := startedAt.FindStringSubmatch(s)
-		return m != nil && inside[m[1]]
-	})
-}
-
-// can says that a function's source can be replaced.
-func (in *instrumenter) can(fn *function) bool { return in.p.own(fn.s) }
-
-// retreat drops the points that a refusal concerns.
-func (in *instrumenter) retreat(r *rewrite.Refusal) bool {
-	in.refused = append(in.refused, r)
-	was := in.points
-	in.points = nil
-	var gone []ast.Node
-	for _, n := range was {
-		fn := in.loops[n]
-		hit := false
-		for f := range in.calls.leading(fn, in.from, in.can) {
-			hit = hit || f.decl != nil && r.Func == rewrite.FuncName(f.decl) && f.s.ImportPath == r.Package
-		}
-		if hit || r.Func == "" {
-			gone = append(gone, n)
-		} else {
-			in.points = append(in.points, n)
-		}
-	}
-	if len(gone) == 0 { // whoever it concerns: begin with the innermost
-		gone, in.points = []ast.Node{was[len(was)-1]}, was[:len(was)-1]
-	}
-	for _, n := range gone {
-		in.around(n, in.loops[n])
-	}
-	return len(in.points) > 0
 }
 
 // attempt rewrites the program for the points at hand.
@@ -358,16 +193,52 @@ func loopBody(n ast.Node) *ast.BlockStmt {
 	return nil
 }
 
-// replaced are functions of libraries that have an effect on a run.
+// replaced are functions of libraries that have an effect on a run, and what
+// stands for them in the run time.
 var replaced = map[string]string{
-	"os.Exit": "Exit", "os.Open": "Open", "os.Create": "Create", "os.OpenFile": "OpenFile",
+	"os.Exit": "Exit", "os.Open": "Open", "os.Create": "Create", "os.OpenFile": "OpenFile", "os.CreateTemp": "CreateTemp",
 	"log.Fatal": "Fatal", "log.Fatalf": "Fatalf", "log.Fatalln": "Fatalln",
-	"context.WithCancel": "WithCancel", "context.WithCancelCause": "WithCancelCause",
-	"context.WithTimeout": "WithTimeout", "context.WithTimeoutCause": "WithTimeoutCause",
-	"context.WithDeadline": "WithDeadline", "context.WithDeadlineCause": "WithDeadlineCause",
-	"context.WithValue": "WithValue", "context.WithoutCancel": "WithoutCancel",
 	"os/signal.NotifyContext": "NotifyContext",
-	cairnPath + ".Open":       "OpenRun",
+	"context.WithCancel":      "WithCancel", "context.WithCancelCause": "WithCancelCause",
+	"context.WithDeadline": "WithDeadline", "context.WithDeadlineCause": "WithDeadlineCause",
+	"context.WithTimeout": "WithTimeout", "context.WithTimeoutCause": "WithTimeoutCause",
+	"context.WithValue": "WithValue", "context.WithoutCancel": "WithoutCancel",
+	cairnPath + ".Open": "OpenRun",
+}
+
+// random are the functions of math/rand with a generator of their own.
+var random = []string{"ExpFloat64", "Float32", "Float64", "Int", "Int31", "Int31n", "Int63", "Int63n", "Intn",
+	"NormFloat64", "Perm", "Read", "Shuffle", "Uint32", "Uint64"}
+
+// replacements are those for this program. A program that seeds the generator of
+// math/rand, or is of the time when it was always seeded, has it saved.
+func (p *Program) replacements() map[string]string {
+	all := maps.Clone(replaced)
+	if p.seeds() || p.seeded() {
+		all["math/rand.Seed"] = "Seed"
+		for _, f := range random {
+			all["math/rand."+f] = "Rand()." + f
+		}
+	}
+	return all
+}
+
+// seeds says that the program calls rand.Seed.
+func (p *Program) seeds() bool {
+	for _, s := range p.ld.sources {
+		for _, o := range s.info.Uses {
+			if o.Pkg() != nil && o.Pkg().Path() == "math/rand" && o.Name() == "Seed" && o.Parent() == o.Pkg().Scope() {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// seeded says that the generator begins with the seed 1, as before Go 1.20.
+func (p *Program) seeded() bool {
+	m := p.ld.main.Module
+	return m != nil && m.GoVersion != "" && version.Compare("go"+m.GoVersion, "go1.20") < 0
 }
 
 // source rewrites a package.
@@ -387,7 +258,7 @@ func (in *instrumenter) source(s *source, marks map[token.Pos]string, out *Instr
 	if p, err = p.Normal(p.Spine()); err != nil {
 		return err
 	}
-	woven, err := p.Weave(out.Runtime, replaced)
+	woven, err := p.Weave(out.Runtime, in.p.replacements())
 	if err != nil {
 		return err
 	}
@@ -399,7 +270,7 @@ func (in *instrumenter) source(s *source, marks map[token.Pos]string, out *Instr
 			if text, err = format.Source(text); err != nil {
 				return fmt.Errorf("%s: %w", name, err)
 			}
-			out.Files[name] = rewrite.Lined(text)
+			out.Files[name] = rewrite.Generic(rewrite.Lined(text), p.GoVersion)
 		}
 	}
 	out.Frames = append(out.Frames, woven.Frames...)

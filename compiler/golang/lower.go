@@ -353,7 +353,7 @@ func (f *fn) assignAll(at ir.Pos, lhs, rhs []ast.Expr) {
 				a.Dst[i] = nil
 				continue
 			}
-			a.Src = append(a.Src, f.copied(e, f.value(e)))
+			a.Src = append(a.Src, f.copied(e, f.valueAs(e, f.s.info.TypeOf(lhs[i]))))
 		}
 	} else { // x, ok := m[k], and the like
 		x := f.value(rhs[0])
@@ -539,7 +539,11 @@ func (f *fn) returns(s *ast.ReturnStmt) {
 			if i < f.sig.Results().Len() && isError(f.sig.Results().At(i).Type()) {
 				j.Results = append(j.Results, f.errorValue(e))
 			} else {
-				j.Results = append(j.Results, f.copied(e, f.value(e)))
+				var as types.Type
+				if i < f.sig.Results().Len() {
+					as = f.sig.Results().At(i).Type()
+				}
+				j.Results = append(j.Results, f.copied(e, f.valueAs(e, as)))
 			}
 		}
 	}

@@ -43,6 +43,9 @@ func (in *instrumenter) register(s *source, p *rewrite.Package, made *rewrite.Ma
 	for _, e := range made.Closures {
 		fmt.Fprintf(&init, "%s.Closure(%q, %s)\n", rewrite.Prefix, e.Name, e.Constructor)
 	}
+	if s == in.p.ld.main && in.p.seeded() {
+		fmt.Fprintf(&init, "%s.Seeded()\n", rewrite.Prefix)
+	}
 	if init.Len() == 0 {
 		return nil
 	}
@@ -55,7 +58,7 @@ func (in *instrumenter) register(s *source, p *rewrite.Package, made *rewrite.Ma
 	if err != nil {
 		return err
 	}
-	out.Files[filepath.Join(s.Dir, registryName)] = text
+	out.Files[filepath.Join(s.Dir, registryName)] = rewrite.Generic(text, p.GoVersion)
 	return nil
 }
 
@@ -124,10 +127,11 @@ func (in *instrumenter) globals(s *source) []*types.Var {
 	scope := s.types.Scope()
 	for _, name := range scope.Names() {
 		v, ok := scope.Lookup(name).(*types.Var)
-		if !ok || name == "_" || fixed(v.Type()) {
+		u := uses[v]
+		if !ok || name == "_" || fixed(v.Type()) && !u.assigned {
 			continue
 		}
-		if u := uses[v]; u.read && (u.changed || refers(v.Type()) && (u.leaks || !tables[v])) {
+		if u.read && (u.changed || refers(v.Type()) && (u.leaks || !tables[v])) {
 			out = append(out, v)
 		}
 	}
@@ -147,9 +151,10 @@ func literals(s *source) map[*types.Var]bool {
 
 // use is what a program does with a package variable after its initialisation.
 type use struct {
-	read    bool // in a function that main reaches
-	changed bool // assigned to, or its address is taken
-	leaks   bool // used otherwise than by looking at an element
+	read     bool // in a function that main reaches
+	changed  bool // assigned to, or its address is taken
+	assigned bool // … as a whole
+	leaks    bool // used otherwise than by looking at an element
 }
 
 // uses finds out how the variables of a package are used, in all packages.
@@ -247,6 +252,7 @@ func how(info *types.Info, path []ast.Node, u *use, starting bool) {
 		case *ast.AssignStmt:
 			if slices.Contains(n.Lhs, at) {
 				u.changed = true
+				u.assigned = u.assigned || !part
 				return
 			}
 		case *ast.IncDecStmt:
@@ -255,6 +261,7 @@ func how(info *types.Info, path []ast.Node, u *use, starting bool) {
 		case *ast.UnaryExpr:
 			if n.Op == token.AND {
 				u.changed, u.leaks = true, true
+				u.assigned = u.assigned || !part
 				return
 			}
 			return
@@ -267,6 +274,7 @@ func how(info *types.Info, path []ast.Node, u *use, starting bool) {
 		case *ast.RangeStmt:
 			if n.Key == at || n.Value == at {
 				u.changed = true
+				u.assigned = u.assigned || !part
 				return
 			}
 			if n.X == at && (n.Value == nil || !refers(info.TypeOf(n.Value))) {
@@ -330,7 +338,7 @@ func fixed(t types.Type) bool {
 		return false
 	}
 	switch n.Obj().Pkg().Path() + "." + n.Obj().Name() {
-	case "regexp.Regexp", "sync.Pool", "embed.FS", "text/template.Template", "html/template.Template", "time.Location", "strings.Replacer":
+	case "regexp.Regexp", "sync.Pool", "embed.FS", "text/template.Template", "html/template.Template", "time.Location", "strings.Replacer", "reflect.Type":
 		return true
 	}
 	return false

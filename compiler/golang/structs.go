@@ -246,6 +246,29 @@ func (l *lowerer) elements() *ir.Var {
 	return v
 }
 
+// smallArray is what stands for the elements of an array that is followed, nil if e
+// is none.
+func (f *fn) smallArray(e ast.Expr) *ir.Var {
+	t := f.s.info.TypeOf(e)
+	if t == nil {
+		return nil
+	}
+	if _, ok := isArray(t); !ok {
+		return nil
+	}
+	switch e := ast.Unparen(e).(type) {
+	case *ast.Ident:
+		if v, ok := f.s.info.ObjectOf(e).(*types.Var); ok && f.refers(v) {
+			return f.elements()
+		}
+	case *ast.SelectorExpr:
+		if sel := f.s.info.Selections[e]; sel != nil && sel.Kind() == types.FieldVal {
+			return f.fieldOf(sel.Obj().(*types.Var), f.owner(sel))
+		}
+	}
+	return nil
+}
+
 // path is the value of e with the embedded fields that a selection goes through,
 // and the key of the struct that it ends in.
 func (f *fn) path(e ast.Expr, sel *types.Selection) (ir.Expr, string) {
@@ -448,6 +471,19 @@ func (f *fn) overwritten(e *ast.StarExpr) {
 			f.quiet(&ir.Put{Pos: f.pos(e.Pos()), Of: x, Field: w})
 		}
 	}
+}
+
+// valueAs is the value of e where it becomes one of type t.
+func (f *fn) valueAs(e ast.Expr, t types.Type) ir.Expr {
+	if t != nil && f.s.info.Types[ast.Unparen(e)].IsNil() {
+		switch {
+		case isComm(t):
+			return ir.Const{Value: -1} // none
+		case f.structOf(t) != "":
+			return ir.Const{}
+		}
+	}
+	return f.value(e)
 }
 
 // copied is x, the value of e, for someone who keeps it: a copy, if it is one of

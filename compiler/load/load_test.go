@@ -329,3 +329,66 @@ func TestDominant(t *testing.T) {
 		}
 	}
 }
+
+// modes is a program that does one of several things.
+const modes = `
+proc main(x) {
+    call setup(x)
+    call "run" heavy|light(x)
+    switch x {
+    case 1 { for i = 0; i < x; i = i + 1 { x = x + i } }
+    case 2 { x = 1 }
+    }
+}
+proc setup(x) { for i = 0; i < x; i = i + 1 { x = i } }
+proc heavy(x) {
+    for i = 0; i < x; i = i + 1 {
+        x = x + i + i; x = x + i + i; x = x + i + i; x = x + i + i; x = x + i + i
+        x = x + i + i; x = x + i + i; x = x + i + i; x = x + i + i; x = x + i + i
+        x = x + i + i; x = x + i + i; x = x + i + i; x = x + i + i; x = x + i + i
+        x = x + i + i; x = x + i + i; x = x + i + i; x = x + i + i; x = x + i + i
+    }
+}
+proc light(x) {
+    for i = 0; i < x; i = i + 1 { x = x + i; x = x + i; x = x + i }
+}
+`
+
+func TestModes(t *testing.T) {
+	p := irtext.MustParse(modes)
+	if l := lines(Measure(p).Choose(Options{}).Chosen()); !slices.Equal(l, []int{12}) {
+		t.Errorf("without modes lines %v are chosen", l)
+	}
+	list := Modes(p, Options{})
+	if len(list) != 2 || list[0].Name != "heavy" || list[1].Name != "light" {
+		t.Fatalf("modes %v", list)
+	}
+	for i, want := range [][]int{{12}, {20}} {
+		if l := lines(list[i].Chosen()); !slices.Equal(l, want) {
+			t.Errorf("in %s lines %v are chosen, want %v", list[i].Name, l, want)
+		}
+	}
+	if list := Modes(irtext.MustParse(work), Options{}); len(list) > 0 {
+		t.Errorf("a program that does one thing has modes %v", list)
+	}
+}
+
+func TestKernelProcs(t *testing.T) {
+	p := irtext.MustParse(`
+proc main(x) {
+    for i = 0; i < x; i = i + 1 { kernel "k" in x }
+    kernel "k" in x
+}
+proc k(x) { for j = 0; j < x; j = j + 1 { x = x + j } }
+`)
+	k := p.Procs[1]
+	ir.Each(p.Main.Body, func(s ir.Stmt) {
+		if s, ok := s.(*ir.Kernel); ok {
+			s.Procs = []*ir.Proc{k}
+		}
+	})
+	r := Measure(p)
+	if r.Population != 1 || r.Loops[0].S != 3 || r.Loops[0].A != 2 {
+		t.Errorf("the loop counts %v and %v, of %d", r.Loops[0].S, r.Loops[0].A, r.Population)
+	}
+}

@@ -83,10 +83,7 @@ func (c *Collector) Collect(roots []Root, env *Env) (*Image, error) {
 		clear(c.keep)
 		c.roots, c.image = nil, nil
 	}()
-	if err := c.reach(roots, env); err != nil {
-		return nil, err
-	}
-	if err := c.sweep(); err != nil {
+	if err := c.survey(roots, env); err != nil {
 		return nil, err
 	}
 	return c.assemble()

@@ -1,5 +1,11 @@
 package graph
 
+import (
+	"sort"
+
+	"github.com/cairnrun/cairn/internal/mem"
+)
+
 // parts are values with CairnState that packages keep for a program.
 var parts []any
 
@@ -13,3 +19,60 @@ func Parts() []any { return parts }
 
 // IsWhole reports whether the program is saved as a whole.
 func IsWhole() bool { return whole }
+
+// Has reports whether the value has a field of that name in the set.
+func (c *Coder) Has(name string) bool {
+	for _, r := range c.recs {
+		if r.Name == name {
+			return true
+		}
+	}
+	return false
+}
+
+// survey finds all pieces of the state.
+func (c *Collector) survey(roots []Root, env *Env) error {
+	var all []mem.Shown
+	if whole {
+		all = mem.AllShown()
+		hide(all)
+	}
+	for again := true; again; {
+		if err := c.reach(roots, env); err != nil {
+			return err
+		}
+		if err := c.sweep(); err != nil {
+			return err
+		}
+		again = c.show(all)
+		all = nil // once more at most
+	}
+	return nil
+}
+
+// hide forgets which host copies of arrays on devices were shown.
+func hide(all []mem.Shown) {
+	for _, r := range all {
+		r.Show(false)
+	}
+}
+
+// show tells arrays on devices whose host copies the state leads to, by slices
+// that the program was given. Arrays then keep the connection, if the state is
+// collected again. It reports whether there are such.
+func (c *Collector) show(all []mem.Shown) bool {
+	any := false
+	for _, r := range all {
+		p, n := r.HostCopy()
+		if p == nil {
+			continue
+		}
+		lo, hi := uintptr(p), uintptr(p)+uintptr(n)
+		i := sort.Search(len(c.pieces), func(i int) bool { return c.pieces[i].hi > lo })
+		if i < len(c.pieces) && c.pieces[i].lo < hi {
+			r.Show(true)
+			any = true
+		}
+	}
+	return any
+}

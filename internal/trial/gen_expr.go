@@ -195,7 +195,9 @@ func (g *gen) expr(typ string, calls bool) string {
 		}
 		return fmt.Sprintf("funcAct(%s)", g.one("top", "quiet"))
 	case tIPtr:
-		if v := g.pick(func(v *variable) bool { return v.typ == tInt && !v.pure && !v.fixed && (!v.result || g.rare.resultPointers) }); v != nil {
+		if v := g.pick(func(v *variable) bool {
+			return v.typ == tInt && !v.pure && !v.fixed && (!v.result || g.rare.resultPointers)
+		}); v != nil {
 			return "&" + v.name
 		}
 		return "new(int)"

@@ -87,6 +87,7 @@ type ranged struct {
 	def      bool     // they are new in each iteration
 	r, i     string   // what is ranged over, and the index
 	v, k, ok string
+	w, x     string
 	top      lines // of its body
 }
 
@@ -102,8 +103,8 @@ func (w *nfunc) rangeStmt(o *lines, s *ast.RangeStmt, label string) {
 	if _, ok := t.(*types.Signature); ok {
 		w.refuse(s.Pos(), "collect the values first, with slices.Collect, and range over these", "a range over a function, with a point or a call that leads to one in its body")
 	}
-	names := w.loopNames("r", "i", "v", "k", "ok")
-	l := &ranged{s: s, r: names[0], i: names[1], v: names[2], k: names[3], ok: names[4]}
+	names := w.loopNames("r", "i", "v", "k", "ok", "w", "x")
+	l := &ranged{s: s, r: names[0], i: names[1], v: names[2], k: names[3], ok: names[4], w: names[5], x: names[6]}
 	used := func(e ast.Expr) ast.Expr {
 		if id, ok := e.(*ast.Ident); e == nil || ok && id.Name == "_" {
 			return nil
@@ -280,38 +281,45 @@ func (w *nfunc) rangeChan(l *ranged) string {
 	}
 }
 
-// rangeMap writes a loop over a map: over its keys as they are at the start.
+// rangeMap writes a loop over a map: over its keys as they are at the start. An
+// entry whose key is NaN can't be looked up; nor can it be changed or deleted,
+// only cleared with all the others. So its value is kept beside the key.
 func (w *nfunc) rangeMap(o *lines, l *ranged, t *types.Map) string {
 	at := l.s.Pos()
-	if t := hasNaN(t.Key(), map[types.Type]bool{}); t != nil {
-		w.refuse(at, "range over a sorted slice of the keys", "a range over a map whose keys may be NaN (they have a part of type %s), with a point or a call that leads to one in its body", t)
-	}
 	w.predeclared("append", at)
-	o.add("var "+l.k+" []"+w.typ(t.Key(), at, at),
-		"for "+l.i+" := range "+l.r+" {\n"+l.k+" = append("+l.k+", "+l.i+")\n}")
+	nan := hasNaN(t.Key(), map[types.Type]bool{}) != nil
+	o.add("var " + l.k + " []" + w.typ(t.Key(), at, at))
+	if nan && l.val != nil {
+		o.add("var "+l.w+" []"+w.typ(t.Elem(), at, at),
+			"for "+l.i+", "+l.x+" := range "+l.r+" {\n"+l.k+" = append("+l.k+", "+l.i+")\n"+l.w+" = append("+l.w+", "+l.x+")\n}")
+	} else {
+		o.add("for " + l.i + " := range " + l.r + " {\n" + l.k + " = append(" + l.k + ", " + l.i + ")\n}")
+	}
 	key := l.k + "[" + l.i + "]"
-	from := l.r + "[" + key + "]"
-	check := "if !" + l.ok + " {\ncontinue\n}"
-	if l.def {
-		if l.key != nil {
-			k := w.text(l.key)
-			l.top.add(k + " := " + key)
-			from = l.r + "[" + k + "]"
-		}
-		v := "_"
-		if l.val != nil {
+	k, v := key, "_"
+	if l.def && l.key != nil {
+		k = w.text(l.key)
+		l.top.add(k + " := " + key)
+	}
+	if l.val != nil {
+		v = l.v
+		if l.def {
 			v = w.text(l.val)
 		}
-		l.top.add(v+", "+l.ok+" := "+from, check)
-	} else {
-		v := "_"
+	}
+	l.top.add(v + ", " + l.ok + " := " + l.r + "[" + k + "]")
+	gone := "continue\n"
+	if nan {
+		gone = "if " + k + " == " + k + " {\ncontinue\n}\n" +
+			"for " + l.x + " := range " + l.r + " {\nif " + l.ok + " = " + l.x + " != " + l.x + "; " + l.ok + " {\nbreak\n}\n}\n" +
+			"if !" + l.ok + " {\ncontinue\n}\n"
 		if l.val != nil {
-			v = l.v
+			gone += v + " = " + l.w + "[" + l.i + "]\n"
 		}
-		l.top.add(v+", "+l.ok+" := "+from, check)
-		if l.key != nil || l.val != nil {
-			w.give(l, key, l.v)
-		}
+	}
+	l.top.add("if !" + l.ok + " {\n" + gone + "}")
+	if !l.def && (l.key != nil || l.val != nil) {
+		w.give(l, key, l.v)
 	}
 	return "for " + l.i + " := range " + l.k + " "
 }

@@ -5,6 +5,7 @@ import (
 	"go/ast"
 	"go/token"
 	"go/types"
+	"go/version"
 	"maps"
 	"regexp"
 	"slices"
@@ -144,3 +145,22 @@ var brokenLines = regexp.MustCompile(`[ \t]*(/\*line [^*]*:\d+:\d+\*/)[ \t]*\n([
 func Plain(text []byte) []byte { return linesInText.ReplaceAll(text, nil) }
 
 var linesInText = regexp.MustCompile(`/\*line [^*]*:\d+:\d+\*/ ?`)
+
+// Generic lets a file of a module of old Go use type parameters, as its new parts
+// do: a build constraint says so.
+func Generic(text []byte, goVersion string) []byte {
+	if goVersion == "" || version.Compare(goVersion, "go1.18") >= 0 {
+		return text
+	}
+	lines := strings.SplitAfter(string(text), "\n")
+	for i, l := range lines {
+		if strings.HasPrefix(l, "package ") {
+			break
+		}
+		if e, ok := strings.CutPrefix(l, "//go:build "); ok {
+			lines[i] = "//go:build (" + strings.TrimSpace(e) + ") && go1.18\n"
+			return []byte(strings.Join(lines, ""))
+		}
+	}
+	return append([]byte("//go:build go1.18\n\n"), text...)
+}

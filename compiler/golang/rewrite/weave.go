@@ -6,7 +6,6 @@ import (
 	"go/ast"
 	"go/token"
 	"go/types"
-	"go/version"
 	"path"
 	"slices"
 	"strings"
@@ -141,6 +140,11 @@ func (w *weaver) importFor(q *types.Package) string {
 
 // typ writes a type.
 func (w *weaver) typ(t types.Type, at token.Pos) string {
+	if n, ok := t.(*types.Named); ok && foreign(n.Obj(), w.p.Types) != "" {
+		if sig, ok := n.Underlying().(*types.Signature); ok { // its values are as good without the name
+			t = sig
+		}
+	}
 	if name := unnameable(t, w.p.Types, map[types.Type]bool{}); name != "" && w.bad == nil {
 		w.bad = w.p.refuse(at, "keep such a value in a variable of an exported type or of an interface", "a variable of type %s is needed at a point, and that type has no name here", name)
 	}
@@ -338,27 +342,6 @@ type emitter struct {
 	labels map[string]string // what labels are called
 }
 
-// box is the name of a boxed variable's pointer.
-func box(v *types.Var) string { return Prefix + "b_" + v.Name() }
-
-// boxedIn returns the boxed variable that an identifier names.
-func (e *emitter) boxedIn(x ast.Expr) *types.Var {
-	id, ok := x.(*ast.Ident)
-	if !ok {
-		return nil
-	}
-	v, ok := e.w.p.Info.ObjectOf(id).(*types.Var)
-	if !ok {
-		return nil
-	}
-	for fn := e.fn; fn != nil; fn = fn.outer {
-		if fn.boxed[v] {
-			return v
-		}
-	}
-	return nil
-}
-
 // region writes the text from lo to hi, in which nodes lie.
 func (e *emitter) region(lo, hi token.Pos, nodes ...ast.Node) string {
 	inner := *e
@@ -544,87 +527,6 @@ func (e *emitter) edits(root ast.Node, out *[]edit) {
 	})
 }
 
-// boxes says that a statement declares a boxed variable.
-func (e *emitter) boxes(s ast.Stmt) bool {
-	if s == nil {
-		return false
-	}
-	for _, v := range e.w.defined(s) {
-		for fn := e.fn; fn != nil; fn = fn.outer {
-			if fn.boxed[v] {
-				return true
-			}
-		}
-	}
-	return false
-}
-
-// boxedFor writes the head of a loop with boxed variables, and what comes first
-// in its body. Each round has its own copies of them, and the loop's post
-// statement works on those of the next; before Go 1.22 there is one for all.
-// values, if not empty, are those to begin with, and more is declared too.
-func (e *emitter) boxedFor(n *ast.ForStmt, values, more string) (head, begin string) {
-	w := e.w
-	init := n.Init.(*ast.AssignStmt)
-	var names, firsts, copies, boxes []string
-	for i, x := range init.Lhs {
-		id := x.(*ast.Ident)
-		v, _ := w.p.Info.Defs[id].(*types.Var)
-		if v == nil {
-			e.fail(x.Pos(), "declare it before the loop", "a loop whose variable's address is taken declares no other")
-			return
-		}
-		var first string
-		if len(init.Rhs) == len(init.Lhs) {
-			first = e.region(init.Rhs[i].Pos(), init.Rhs[i].End(), init.Rhs[i])
-		} else {
-			e.fail(init.Pos(), "declare them before the loop", "a loop whose variable's address is taken gets its variables from one call")
-		}
-		if e.boxedIn(x) == nil {
-			names, firsts = append(names, id.Name), append(firsts, first)
-			continue
-		}
-		names = append(names, box(v))
-		firsts = append(firsts, Prefix+".New("+first+")")
-		boxes = append(boxes, box(v))
-		copies = append(copies, Prefix+".New(*"+box(v)+")")
-	}
-	round := Prefix + "round"
-	if values == "" {
-		values = strings.Join(firsts, ", ")
-	}
-	again := "false"
-	if more != "" {
-		again = "true"
-	}
-	names, values = append(names, round), values+", "+again
-	if more != "" {
-		names, values = append(names, more), values+", true"
-	}
-	post := ""
-	if w.perRound(n) {
-		post = strings.Join(boxes, ", ") + " = " + strings.Join(copies, ", ")
-	}
-	head = fmt.Sprintf("for %s := %s; ; %s", strings.Join(names, ", "), values, post)
-	if n.Post != nil {
-		begin = fmt.Sprintf("if %s {\n%s\n}\n", round, e.region(n.Post.Pos(), n.Post.End(), n.Post))
-	}
-	begin += round + " = true\n"
-	if n.Cond != nil {
-		begin += fmt.Sprintf("if !(%s) {\nbreak\n}\n", e.region(n.Cond.Pos(), n.Cond.End(), n.Cond))
-	}
-	return head, begin
-}
-
-// perRound says that loops have their variables anew in every round.
-func (w *weaver) perRound(n ast.Node) bool {
-	v := w.p.GoVersion
-	if fv := w.p.Info.FileVersions[w.file]; fv != "" {
-		v = fv
-	}
-	return v == "" || version.Compare(v, "go1.22") >= 0
-}
-
 func (e *emitter) fail(at token.Pos, remedy, reason string) {
 	if e.w.bad == nil {
 		e.w.bad = e.w.p.refuse(at, remedy, "%s", reason)
@@ -657,86 +559,4 @@ func (e *emitter) replaced(s *ast.SelectorExpr) (string, bool) {
 		e.w.kept = append(e.w.kept, keep)
 	}
 	return to, true
-}
-
-// define writes a := with boxed variables on its left side.
-func (e *emitter) define(lhs []ast.Expr, rhs string) string {
-	var names, after []string
-	fresh := false
-	for i, x := range lhs {
-		id := x.(*ast.Ident)
-		v := e.boxedIn(x)
-		if v == nil {
-			names = append(names, id.Name)
-			fresh = fresh || e.w.p.Info.Defs[id] != nil
-			continue
-		}
-		tmp := fmt.Sprintf("%sv%d_%s", Prefix, i, id.Name)
-		names = append(names, tmp)
-		fresh = true
-		if e.w.p.Info.Defs[id] != nil {
-			after = append(after, fmt.Sprintf("%s := %s.New(%s)\n_ = %s", box(v), Prefix, tmp, box(v)))
-		} else {
-			after = append(after, fmt.Sprintf("*%s = %s", box(v), tmp))
-		}
-	}
-	op := ":="
-	if !fresh {
-		op = "="
-	}
-	if len(lhs) == 1 && len(after) == 1 && e.w.p.Info.Defs[lhs[0].(*ast.Ident)] != nil {
-		v := e.boxedIn(lhs[0])
-		return fmt.Sprintf("%s := %s.New(%s)\n_ = %s", box(v), Prefix, rhs, box(v))
-	}
-	return strings.Join(names, ", ") + " " + op + " " + rhs + "\n" + strings.Join(after, "\n")
-}
-
-// declare writes a declaration of variables some of which are boxed.
-func (e *emitter) declare(n *ast.DeclStmt) (string, bool) {
-	d := n.Decl.(*ast.GenDecl)
-	if d.Tok != token.VAR || !e.boxes(n) {
-		return "", false
-	}
-	var b strings.Builder
-	for _, sp := range d.Specs {
-		s := sp.(*ast.ValueSpec)
-		if len(s.Values) == 0 {
-			for _, id := range s.Names {
-				v, _ := e.w.p.Info.Defs[id].(*types.Var)
-				if e.boxedIn(id) != nil {
-					fmt.Fprintf(&b, "%s := %s.New(%s.Zero[%s]())\n_ = %s\n", box(v), Prefix, Prefix, e.w.typ(v.Type(), v.Pos()), box(v))
-				} else {
-					fmt.Fprintf(&b, "var %s %s\n", id.Name, e.w.p.at(s.Type.Pos(), s.Type.End()))
-				}
-			}
-			continue
-		}
-		var values []string
-		for _, x := range s.Values {
-			values = append(values, e.region(x.Pos(), x.End(), x))
-		}
-		for i, id := range s.Names {
-			v, _ := e.w.p.Info.Defs[id].(*types.Var)
-			if i > 0 {
-				b.WriteString(", ")
-			} else {
-				b.WriteString("var ")
-			}
-			if v != nil && e.boxedIn(id) != nil {
-				fmt.Fprintf(&b, "%sv%d_%s", Prefix, i, id.Name)
-			} else {
-				b.WriteString(id.Name)
-			}
-		}
-		if s.Type != nil {
-			b.WriteString(" " + e.w.p.at(s.Type.Pos(), s.Type.End()))
-		}
-		b.WriteString(" = " + strings.Join(values, ", ") + "\n")
-		for i, id := range s.Names {
-			if v, _ := e.w.p.Info.Defs[id].(*types.Var); v != nil && e.boxedIn(id) != nil {
-				fmt.Fprintf(&b, "%s := %s.New(%sv%d_%s)\n_ = %s\n", box(v), Prefix, Prefix, i, id.Name, box(v))
-			}
-		}
-	}
-	return strings.TrimRight(b.String(), "\n"), true
 }

@@ -1,6 +1,7 @@
 package rewrite
 
 import (
+	"flag"
 	"go/ast"
 	"go/importer"
 	"go/parser"
@@ -9,14 +10,17 @@ import (
 	"testing"
 )
 
-// load checks one file as a package.
-func load(t *testing.T, name string) *Package {
+var updateWeave = flag.Bool("update-weave", false, "write the golden file of TestWeave")
+
+// loadFile checks one file as a package.
+func loadFile(t *testing.T, name string) *Package {
 	t.Helper()
 	src, err := os.ReadFile(name)
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := &Package{Path: "main", Fset: token.NewFileSet(), Source: map[string][]byte{name: src}, Importer: importer.ForCompiler(token.NewFileSet(), "source", nil)}
+	p := &Package{Path: "main", Fset: token.NewFileSet(), Source: map[string][]byte{name: src},
+		Importer: importer.ForCompiler(token.NewFileSet(), "source", nil)}
 	f, err := parser.ParseFile(p.Fset, name, src, parser.ParseComments|parser.SkipObjectResolution)
 	if err != nil {
 		t.Fatal(err)
@@ -28,13 +32,33 @@ func load(t *testing.T, name string) *Package {
 	return p
 }
 
-func TestTry(t *testing.T) {
-	p := load(t, "/tmp/rw/a.go")
-	w, err := p.Weave("cairnrt/resume", nil)
+// What weave makes of marks reads as its golden file. That it does the same as
+// the source is shown by programs that are killed, in internal/trial.
+func TestWeave(t *testing.T) {
+	const in, golden = "testdata/weave/in.go", "testdata/weave/out.golden"
+	w, err := loadFile(t, in).Weave("cairnrt/resume", map[string]string{"os.Exit": "Exit"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, f := range w.Files {
-		t.Log("\n" + string(f))
+	got := w.Files[in]
+	if *updateWeave {
+		if err := os.WriteFile(golden, got, 0o666); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(golden)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if string(got) != string(want) {
+		t.Errorf("the result differs from %s (-update-weave writes it):\n%s", golden, got)
+	}
+	saved := map[string]int{}
+	for _, f := range w.Frames {
+		saved[f.Func] = len(f.Saved)
+	}
+	// g, epoch, sum, x, p, i · epochs, g, total, e · x, grid, x
+	if saved["grid_sweep"] != 6 || saved["run"] != 4 || saved["main"] != 3 {
+		t.Errorf("saved: %v", saved)
 	}
 }

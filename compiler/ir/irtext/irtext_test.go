@@ -11,7 +11,7 @@ import (
 )
 
 const everything = `
-global step, shared total
+global step, shared total, shared low of grid
 extern dgemm(a, b) (c)
 
 proc main(n) (code) {
@@ -49,6 +49,11 @@ proc main(n) (code) {
 	kernel "saxpy" in a, b out b
 	x = -1 - -i * (2 - 3) - (4 - 5) << 2 | ^i & -(7)
 	x = size(c) / 2 >> 1 == 1 && i != 2 || i >= 2
+	new o grid; new u grid from o
+	put(o, low) = 1; put(u, low, i) = i + 1; put(u, low)
+	x = get(o, low) + get(u, low, i + 1 else ?(u, low)) * wrap(len(i), -32)
+	if assume -1 x != 0 { exit }
+	if assume 1 ?(x) { i = 1 }
 	return i, x reads x
 }
 proc f(a, b) (r, s) { return }

@@ -11,7 +11,7 @@ import (
 
 var cases = map[string]func(){
 	"queens": queens, "panics": panics, "callback": callback, "process": process,
-	"crowd": crowd, "closures": closures, "crash": crash, "leave": leave, "append": appending, "printing": printing, "unsavable": unsavable, "waiting": waiting,
+	"crowd": crowd, "closures": closures, "crash": crash, "leave": leave, "append": appending, "printing": printing, "folders": folders, "unsavable": unsavable, "waiting": waiting,
 }
 
 var out *os.File
@@ -19,6 +19,9 @@ var out *os.File
 func init() {
 	cairn_.Global("main.out", &out)
 	cairn_.Global("main.cases", &cases)
+	for name, f := range cases {
+		cairn_.Func("main."+name, f)
+	}
 }
 
 type cairn_frame_main struct {

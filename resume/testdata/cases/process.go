@@ -122,3 +122,28 @@ func appending() {
 		}
 	}
 }
+
+// folders makes, removes and renames.
+func folders() {
+	cairn_d := cairn_.Enter()
+	i, again := 0, false
+	if cairn_.Resuming() {
+		cairn_s := cairn_.Frame[cairn_frame_appending](cairn_d)
+		i, again = cairn_s.I, true
+	}
+	for ; again || i < 4; i++ {
+		if again {
+			again = false
+			cairn_.Here()
+		} else if cairn_.Due() {
+			cairn_.Point(cairn_d, cairn_frame_appending{1, i})
+		}
+		os.WriteFile("lock", nil, 0o600)
+		os.WriteFile("tmp", []byte(fmt.Sprintln("step", i)), 0o600)
+		fmt.Fprintln(out, i, cairn_.Mkdir(fmt.Sprint("step", i), 0o700), cairn_.Rename("tmp", "final"), cairn_.Remove("lock"),
+			cairn_.Mkdir("step0", 0o700) != nil, cairn_.Remove("none") != nil, cairn_.Rename("none", "x") != nil)
+		if n := os.Getenv("DIE"); n != "" && i == 2 {
+			os.Exit(9)
+		}
+	}
+}

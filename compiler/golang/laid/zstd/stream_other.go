@@ -4,6 +4,6 @@ package zstd
 
 import "io"
 
-// newStream is the other package's Reset and Read in this package's tests. In a
-// built program it is stream_laid.go's.
+// newStream is set by this package's tests. Built programs have that of
+// stream_laid.go.
 var newStream func(io.Reader) stream

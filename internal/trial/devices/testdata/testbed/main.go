@@ -59,6 +59,7 @@ func run(name string) error {
 	if err != nil {
 		return err
 	}
+	fmt.Fprintln(os.Stderr, "ended on", devs)
 	digest := sha256.New()
 	if err := binary.Write(digest, binary.LittleEndian, values); err != nil {
 		return err

@@ -1,0 +1,258 @@
+//go:build linux
+
+package e2e
+
+import (
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"runtime"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// The programs of examples/npb without the calls by which they name their state
+// and points: what is left knows the other ranks, and nothing of checkpoints.
+// 'cairn build' has to find all that is gone.
+
+// kernelPoints are at which points of each kernel a rank is killed.
+var kernelPoints = []struct {
+	name  string
+	kills string
+}{
+	{"ep", "1,31,64"}, {"is", "1,6,10"}, {"cg", "1,8,15"}, {"ft", "2,6"}, {"mg", "1,4"},
+}
+
+const compiledRanks = 4
+
+// plainNPB is where the copy is, and its loops that had a point.
+type plainNPB struct {
+	dir    string
+	loops  map[string]bool // FILE:LINE
+	built  string          // by go build
+	made   string          // by cairn build
+	points []string        // that cairn build has chosen
+}
+
+var (
+	restoring = regexp.MustCompile(`\t(resumed, err := )?g\.restore\(.*\)\n\tif err != nil \{\n\t\treturn nil, err\n\t\}\n`)
+	pointing  = regexp.MustCompile(`\t\tif err := g\.point\(\); err != nil \{\n\t\t\treturn nil, err\n\t\t\}\n`)
+	guarding  = regexp.MustCompile(`\tg := &running\{.*\}\n`)
+)
+
+// plainSource copies the program without its calls of Cairn. At the top of a
+// kernel's main loop stands what top says for the file.
+func plainSource(t *testing.T, top map[string]string) *plainNPB {
+	t.Helper()
+	p := &plainNPB{dir: t.TempDir(), loops: make(map[string]bool)}
+	from := filepath.Join("..", "..", "examples", "npb")
+	files, err := filepath.Glob(filepath.Join(from, "*.go"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range files {
+		name := filepath.Base(file)
+		if name == "guard.go" || strings.HasSuffix(name, "_test.go") {
+			continue
+		}
+		b, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		text := restoring.ReplaceAllString(string(b), "")
+		if name == "ft.go" { // which asked whether it was resumed
+			text = strings.Replace(text, "\tif !resumed {\n", "\tvar err error\n\t{\n", 1)
+		}
+		text = strings.NewReplacer(", g guard)", ")", ", resumed: resumed", "", "c.class[0], g)", "c.class[0])").Replace(text)
+		text = guarding.ReplaceAllString(text, "")
+		if at := pointing.FindStringIndex(text); at != nil {
+			line := strings.Count(text[:at[0]], "\n") // the one before
+			if loop := strings.Split(text, "\n")[line-1]; !strings.HasPrefix(loop, "\tfor ") {
+				t.Fatalf("%s:%d: not a loop: %s", name, line, loop)
+			}
+			p.loops[fmt.Sprintf("%s:%d", name, line)] = true
+			text = text[:at[0]] + top[name] + text[at[1]:]
+		}
+		if strings.Contains(text, "g.restore") || strings.Contains(text, "g.point") {
+			t.Fatalf("%s still has calls of its guard", name)
+		}
+		write(t, filepath.Join(p.dir, name), text)
+	}
+	mod, err := os.ReadFile(filepath.Join("..", "..", "go.mod"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	sum, err := os.ReadFile(filepath.Join("..", "..", "go.sum"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	root, err := filepath.Abs(filepath.Join("..", ".."))
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := strings.Replace(string(mod), "module github.com/cairnrun/cairn", "module example.com/npb", 1)
+	text += fmt.Sprintf("\nrequire github.com/cairnrun/cairn v0.0.0\n\nreplace github.com/cairnrun/cairn => %s\n", root)
+	write(t, filepath.Join(p.dir, "go.mod"), text)
+	write(t, filepath.Join(p.dir, "go.sum"), string(sum))
+	return p
+}
+
+func write(t *testing.T, name, text string) {
+	t.Helper()
+	if err := os.WriteFile(name, []byte(text), 0o666); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// goBuild builds the copy as it is.
+func (p *plainNPB) goBuild(t *testing.T) {
+	t.Helper()
+	p.built = filepath.Join(p.dir, "plain")
+	p.runs(t, "go", "build", "-o", p.built, ".")
+}
+
+// cairnBuild makes it restartable.
+func (p *plainNPB) cairnBuild(t *testing.T) {
+	t.Helper()
+	p.made = filepath.Join(p.dir, "made")
+	out := p.runs(t, build(t, "./cmd/cairn", runtime.GOARCH), "build", "--json", "-o", p.made, ".")
+	var doc struct {
+		Points []struct {
+			File string
+			Line int
+		}
+	}
+	if err := json.Unmarshal(out, &doc); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	for _, at := range doc.Points {
+		p.points = append(p.points, fmt.Sprintf("%s:%d", at.File, at.Line))
+	}
+}
+
+// runs runs a tool in the copy's folder, and returns what it prints.
+func (p *plainNPB) runs(t *testing.T, argv ...string) []byte {
+	t.Helper()
+	cmd := exec.Command(argv[0], argv[1:]...)
+	cmd.Dir = p.dir
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOFLAGS=-mod=mod", "GOPROXY=off")
+	var complaint strings.Builder
+	cmd.Stderr = &complaint
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("%s: %v\n%s", strings.Join(argv, " "), err, complaint.String())
+	}
+	return out
+}
+
+// compiledNPB is the copy, built in both ways, once for all tests.
+var compiledNPB struct {
+	sync.Mutex
+	p *plainNPB
+}
+
+func newCompiledNPB(t *testing.T) *plainNPB {
+	t.Helper()
+	compiledNPB.Lock()
+	defer compiledNPB.Unlock()
+	if compiledNPB.p == nil {
+		p := plainSource(t, nil)
+		p.goBuild(t)
+		p.cairnBuild(t)
+		for _, file := range []*string{&p.built, &p.made} { // they outlive the first test
+			to := filepath.Join(binaries.dir, "npb-"+filepath.Base(*file))
+			if err := os.Rename(*file, to); err != nil {
+				t.Fatal(err)
+			}
+			*file = to
+		}
+		compiledNPB.p = p
+	}
+	return compiledNPB.p
+}
+
+// TestCompiledPoints: the loops that 'cairn build' chooses are those that have
+// points by hand.
+func TestCompiledPoints(t *testing.T) {
+	p := newCompiledNPB(t)
+	if len(p.points) != len(p.loops) || len(p.loops) != len(kernelPoints) {
+		t.Errorf("points at %v; by hand at %v", p.points, p.loops)
+	}
+	for _, at := range p.points {
+		if !p.loops[at] {
+			t.Errorf("there is a point at %s, and by hand only at %v", at, p.loops)
+		}
+	}
+}
+
+// TestCompiledKills kills one rank of each kernel at several points, and
+// compares the results with the plain program's.
+func TestCompiledKills(t *testing.T) {
+	p := newCompiledNPB(t)
+	for i, k := range kernelPoints {
+		want := steady(undisturbed(t, compiledRanks, p.built, "-kernel", k.name, "-class", "S"))
+		must(t, want, verified)
+		for j, transport := range []string{"shm", "tcp"} {
+			t.Run(k.name+"-"+transport, func(t *testing.T) {
+				r := newRun(t, p.made, "-kernel", k.name, "-class", "S")
+				victim := strconv.Itoa((i + j) % compiledRanks)
+				s := r.startIn([]string{"CAIRN_KILL_AT=" + k.kills, "CAIRN_KILL_RANK=" + victim},
+					"-n", strconv.Itoa(compiledRanks), "--transport", transport, "--every-points", "3")
+				s.finishes()
+				kills := strings.Count(k.kills, ",") + 1
+				if n := strings.Count(s.text(), "\ncairn: rank "+victim+" on localhost was killed by signal 9"); n != kills {
+					t.Errorf("rank %s was killed %d times, not at %s:\n%s", victim, n, k.kills, s.text())
+				}
+				if n := strings.Count(s.text(), "restored set"); n != kills {
+					t.Errorf("%d starts from a set after %d kills:\n%s", n, kills, s.text())
+				}
+				if got := steady(r.output()); got != want {
+					t.Errorf("the output differs: %s", firstDifference([]byte(got), []byte(want)))
+				}
+			})
+		}
+	}
+}
+
+// TestCompiledHunt kills processes at random moments.
+func TestCompiledHunt(t *testing.T) {
+	p := newCompiledNPB(t)
+	most := 3
+	if os.Getenv("CAIRN_STRESS") == "1" {
+		most = 60
+	}
+	seed := uint64(time.Now().UnixNano())
+	if s := os.Getenv("CAIRN_SEED"); s != "" {
+		seed, _ = strconv.ParseUint(s, 10, 64)
+	}
+	t.Logf("CAIRN_SEED=%d", seed)
+	for i, v := range []struct{ kernel, class, flags string }{
+		{"ep", "S", "--transport shm --every-points 2"},
+		{"cg", "W", "--transport tcp --every-points 1"},
+		{"ft", "S", "--transport tcp --every 10ms"}, // by agreement, wherever the ranks are
+		{"is", "W", "--transport shm --every 10ms"},
+		{"mg", "W", "--transport shm --every-points 1"},
+	} {
+		t.Run(v.kernel, func(t *testing.T) {
+			args := []string{"-kernel", v.kernel, "-class", v.class}
+			k := &hunter{t: t, n: compiledRanks, command: append([]string{p.made}, args...), dice: rand.New(rand.NewPCG(seed, uint64(i))), most: most}
+			k.flags = append(strings.Fields(v.flags), "-n", strconv.Itoa(compiledRanks), "--grace", "5s")
+			k.want = steady(undisturbed(t, compiledRanks, append([]string{p.built}, args...)...))
+			must(t, k.want, verified)
+			for tries := 0; k.blows.all < k.most && tries < 3*most; tries++ { // one may end before it is hit
+				k.hunt()
+			}
+			if k.blows.all == 0 {
+				t.Error("it was never killed")
+			}
+			t.Logf("%d kills in %d runs: %s", k.blows.all, k.runs, k.blows)
+		})
+	}
+}

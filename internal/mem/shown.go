@@ -1,0 +1,26 @@
+package mem
+
+import "unsafe"
+
+// Shown is a Remote whose bytes the program may see in host memory.
+type Shown interface {
+	Remote
+	// HostCopy is where in host memory they are or were; nil: nowhere.
+	HostCopy() (unsafe.Pointer, int64)
+	// Show says whether the state that is saved leads to the host copy by
+	// another way than through an array.
+	Show(shown bool)
+}
+
+// AllShown returns those that there are.
+func AllShown() []Shown {
+	remotes.RLock()
+	defer remotes.RUnlock()
+	var out []Shown
+	for _, r := range remotes.list {
+		if s, ok := r.r.(Shown); ok {
+			out = append(out, s)
+		}
+	}
+	return out
+}

@@ -1,0 +1,350 @@
+//go:build linux
+
+// Package devices tries programs with devices that know nothing of checkpoints:
+// built by 'cairn build', killed at points, and restarted on other devices.
+package devices
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// patience bounds one start of a program or tool; all take far less.
+const patience = 2 * time.Minute
+
+var stress = os.Getenv("CAIRN_STRESS") != ""
+
+// scratch is a folder for what the tests build.
+var scratch string
+
+func TestMain(m *testing.M) {
+	dir, err := os.MkdirTemp("", "cairn-devices-")
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	scratch = dir
+	code := m.Run()
+	os.RemoveAll(dir)
+	os.Exit(code)
+}
+
+// sources is a module with the programs. The testbed is that of examples, with
+// a main function that is plain, and without what it protects.
+var sources = sync.OnceValues(func() (string, error) {
+	root, err := filepath.Abs(filepath.Join("..", "..", ".."))
+	if err != nil {
+		return "", err
+	}
+	to := filepath.Join(scratch, "src")
+	if err := os.CopyFS(to, os.DirFS("testdata")); err != nil {
+		return "", err
+	}
+	from := filepath.Join(root, "examples", "testbed")
+	list, err := os.ReadDir(from)
+	if err != nil {
+		return "", err
+	}
+	for _, e := range list {
+		name := e.Name()
+		if name == "main.go" || name == "harness.go" || strings.HasSuffix(name, "_test.go") || e.IsDir() {
+			continue
+		}
+		text, err := os.ReadFile(filepath.Join(from, name))
+		if err == nil && strings.HasSuffix(name, ".go") {
+			text, err = unprotected(text)
+		}
+		if err == nil {
+			err = os.WriteFile(filepath.Join(to, "testbed", name), text, 0o666)
+		}
+		if err != nil {
+			return "", fmt.Errorf("%s: %w", name, err)
+		}
+	}
+	mod, err := os.ReadFile(filepath.Join(root, "go.mod"))
+	if err != nil {
+		return "", err
+	}
+	const module = "github.com/cairnrun/cairn"
+	mod = bytes.Replace(mod, []byte("module "+module), []byte("module plain"), 1)
+	mod = fmt.Appendf(mod, "\nrequire %s v0.0.0\n\nreplace %s => %s\n", module, module, root)
+	sum, err := os.ReadFile(filepath.Join(root, "go.sum"))
+	return to, errors.Join(err, os.WriteFile(filepath.Join(to, "go.mod"), mod, 0o666), os.WriteFile(filepath.Join(to, "go.sum"), sum, 0o666))
+})
+
+// unprotected is a source file without its import of Cairn, and without the
+// method that needs it.
+func unprotected(text []byte) ([]byte, error) {
+	fset := token.NewFileSet()
+	f, err := parser.ParseFile(fset, "", text, parser.ParseComments)
+	if err != nil {
+		return nil, err
+	}
+	type cut struct{ from, to int }
+	var cuts []cut
+	drop := func(n ast.Node) { cuts = append(cuts, cut{fset.Position(n.Pos()).Offset, fset.Position(n.End()).Offset}) }
+	for _, i := range f.Imports {
+		if i.Path.Value == `"github.com/cairnrun/cairn"` {
+			drop(i)
+		}
+	}
+	for _, d := range f.Decls {
+		if d, ok := d.(*ast.FuncDecl); ok && d.Name.Name == "protect" {
+			drop(d)
+		}
+	}
+	slices.Reverse(cuts)
+	for _, c := range cuts {
+		text = slices.Delete(text, c.from, c.to)
+	}
+	return text, nil
+}
+
+func source(t *testing.T) string {
+	t.Helper()
+	dir, err := sources()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+// command makes a command that is ended when it takes too long.
+func command(t *testing.T, dir, name string, args ...string) *exec.Cmd {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	t.Cleanup(cancel)
+	cmd := exec.CommandContext(ctx, name, args...)
+	cmd.Dir = dir
+	cmd.WaitDelay = time.Second
+	cmd.Env = append(os.Environ(), "POCL_DEVICES=pthread pthread") // two of them
+	return cmd
+}
+
+// cairn builds the command, once.
+func cairn(t *testing.T) string {
+	t.Helper()
+	path, err := buildCairn()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+var buildCairn = sync.OnceValues(func() (string, error) {
+	path := filepath.Join(scratch, "bin", "cairn")
+	cmd := exec.Command("go", "build", "-o", path, "./cmd/cairn")
+	cmd.Dir = filepath.Join("..", "..", "..")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("go build ./cmd/cairn: %v\n%s", err, out)
+	}
+	return path, nil
+})
+
+// build builds a program, plain and restartable.
+func build(t *testing.T, name string) (plain, made string) {
+	t.Helper()
+	plain, made = filepath.Join(scratch, "plain", name), filepath.Join(scratch, "made", name)
+	for _, cmd := range []*exec.Cmd{
+		command(t, source(t), "go", "build", "-o", plain, "./"+name),
+		command(t, source(t), cairn(t), "build", "-o", made, "./"+name),
+	} {
+		if text, err := cmd.CombinedOutput(); err != nil {
+			t.Fatalf("%s: %v\n%s", cmd, err, text)
+		}
+	}
+	return plain, made
+}
+
+// plainly returns what a program prints by itself.
+func plainly(t *testing.T, binary, devices string, args ...string) string {
+	t.Helper()
+	cmd := command(t, t.TempDir(), binary, args...)
+	cmd.Env = append(cmd.Env, "CAIRN_DEVICES="+devices)
+	var out, errs bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &errs
+	if err := cmd.Run(); err != nil {
+		t.Fatalf("%s: %v\n%s", cmd, err, errs.Bytes())
+	}
+	return out.String()
+}
+
+// journey is a run that is killed, and restarted elsewhere each time.
+type journey struct {
+	devices []string // of each start; the last of all others
+	killAt  string
+}
+
+// run makes the journey. It returns what was printed on the way, how often it
+// was killed, and what the last start said about itself.
+func (j *journey) run(t *testing.T, binary string, args ...string) (out string, kills int, said string) {
+	t.Helper()
+	dir := t.TempDir()
+	var all bytes.Buffer
+	for n := 0; ; n++ {
+		cmd := command(t, t.TempDir(), binary, args...)
+		cmd.Env = append(cmd.Env, "CAIRN_DIR="+dir, "CAIRN_KILL_AT="+j.killAt, "CAIRN_DEVICES="+j.devices[min(n, len(j.devices)-1)])
+		var errs bytes.Buffer
+		cmd.Stdout, cmd.Stderr = &all, &errs
+		err := cmd.Run()
+		var exit *exec.ExitError
+		if errors.As(err, &exit) && exit.Sys().(syscall.WaitStatus).Signal() == syscall.SIGKILL && exit.Sys().(syscall.WaitStatus).Signaled() {
+			continue
+		}
+		if err != nil {
+			t.Fatalf("start %d of %s on %s: %v\n%s", n+1, cmd, j.devices[min(n, len(j.devices)-1)], err, errs.Bytes())
+		}
+		return all.String(), n, errs.String()
+	}
+}
+
+// opencl reports whether there is OpenCL with two devices.
+var opencl = sync.OnceValue(func() bool {
+	path, err := buildCairn()
+	if err != nil {
+		return false
+	}
+	cmd := exec.Command(path, "devices", "opencl:0.0,opencl:0.1")
+	cmd.Env = append(os.Environ(), "POCL_DEVICES=pthread pthread")
+	return cmd.Run() == nil
+})
+
+// travel are the devices that journeys lead over.
+func travel(t *testing.T) [][]string {
+	t.Helper()
+	js := [][]string{
+		{"host", "host,host", "discrete"},
+		{"host,host", "host", "discrete,discrete,discrete"},
+		{"discrete,discrete,discrete", "host,host"},
+	}
+	if opencl() {
+		js = append(js, []string{"host,host", "opencl:0.0", "opencl"}, []string{"opencl", "discrete", "host"})
+	} else {
+		t.Log("there is no OpenCL with two devices here, so it was not tried")
+	}
+	return js
+}
+
+// journeys runs a program over all of them.
+func journeys(t *testing.T, plain, made, killAt string, least int, args ...string) {
+	t.Helper()
+	want := make(map[string]string)
+	for _, devices := range travel(t) {
+		first, last := devices[0], devices[len(devices)-1]
+		if want[first] == "" {
+			want[first] = plainly(t, plain, first, args...)
+		}
+		j := journey{devices, killAt}
+		got, kills, said := j.run(t, made, args...)
+		if got != want[first] {
+			t.Errorf("over %v, killed %d times: it prints\n%swant\n%s", devices, kills, got, want[first])
+		}
+		if kills < least {
+			t.Errorf("over %v: killed %d times only", devices, kills)
+		}
+		// As many devices as at first, all of the last kind.
+		backend, _, _ := strings.Cut(strings.Replace(last, "discrete", "host", 1), ",")
+		backend, _, _ = strings.Cut(backend, ":")
+		if n, k := strings.Count(said, backend+":"), number(first); n != k {
+			t.Errorf("over %v: it ended on %d devices of %s, not %d:\n%s", devices, n, backend, k, said)
+		}
+	}
+}
+
+// number is how many devices a list means.
+func number(list string) int {
+	if list == "opencl" {
+		return 2
+	}
+	return strings.Count(list, ",") + 1
+}
+
+// TestTestbed kills the programs of the testbed at some of their points.
+func TestTestbed(t *testing.T) {
+	t.Parallel()
+	plain, made := build(t, "testbed")
+	for _, name := range []string{"ft", "ftmd", "floyd", "spmv", "summa", "mg", "shwa"} {
+		t.Run(name, func(t *testing.T) {
+			killAt := "2,4,31,75,126"
+			if stress {
+				killAt = "each"
+			}
+			journeys(t, plain, made, killAt, 2, name)
+		})
+	}
+}
+
+// TestMixed has all that package device knows in the state: the page of an
+// array that the program keeps, kernels with captured variables, arguments that
+// were made before, devices as keys of a map.
+func TestMixed(t *testing.T) {
+	t.Parallel()
+	plain, made := build(t, "mixed")
+	journeys(t, plain, made, "each", 12)
+
+	// What no kernel writes is in one set, and the others have it from there.
+	dir := t.TempDir()
+	cmd := command(t, dir, made)
+	cmd.Env = append(cmd.Env, "CAIRN_DIR="+dir, "CAIRN_KILL_AT=3,6", "CAIRN_DEVICES=discrete")
+	cmd.Run()
+	cmd = command(t, dir, made)
+	cmd.Env = append(cmd.Env, "CAIRN_DIR="+dir, "CAIRN_EVERY_POINTS=2", "CAIRN_KILL_AT=9", "CAIRN_DEVICES=host")
+	cmd.Run()
+	text, err := command(t, dir, cairn(t), "list", "--json", dir).Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var list struct {
+		Sets []struct{ FileBytes, BaseBytes int64 }
+	}
+	if err := json.Unmarshal(text, &list); err != nil || len(list.Sets) == 0 {
+		t.Fatalf("cairn list: %v\n%s", err, text)
+	}
+	if s := list.Sets[0]; s.BaseBytes < 4<<20 || s.FileBytes > 1<<20 {
+		t.Errorf("the last set has %d bytes and %d from others, and the table of 4 MiB never changes", s.FileBytes, s.BaseBytes)
+	}
+}
+
+// TestSupervised has cairn run bring a program back.
+func TestSupervised(t *testing.T) {
+	t.Parallel()
+	plain, made := build(t, "mixed")
+	dir := t.TempDir()
+	out := filepath.Join(dir, "out")
+	cmd := command(t, dir, cairn(t), "run", "--run", filepath.Join(dir, "run"), "-o", out, "--every-points", "1", made)
+	cmd.Env = append(cmd.Env, "CAIRN_DEVICES=host,host", "CAIRN_KILL_AT=2,7")
+	if text, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("%s: %v\n%s", cmd, err, text)
+	}
+	got, err := os.ReadFile(out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := plainly(t, plain, "host,host"); string(got) != want {
+		t.Errorf("it prints\n%swant\n%s", got, want)
+	}
+}
+
+// TestRaw: memory that a program brings itself can't come back.
+func TestRaw(t *testing.T) {
+	t.Parallel()
+	text, err := command(t, source(t), cairn(t), "build", "-o", filepath.Join(t.TempDir(), "raw"), "./raw").CombinedOutput()
+	if err == nil || !strings.Contains(string(text), "main.go:27: device.Raw makes an array of memory that a restarted program has to bring again") {
+		t.Errorf("cairn build: %v\n%s", err, text)
+	}
+}
