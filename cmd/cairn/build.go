@@ -37,9 +37,11 @@ back. 'cairn run PACKAGE' does both at once.`,
 		setup: func(f *flag.FlagSet) action {
 			var m makeFlags
 			m.declare(f)
+			ranks := f.Int("n", 0, "ranks of the run, `N`, if it has several; 0: 2, 3 or 4")
 			out := f.String("o", "", "write the program to `FILE` (default: here, under its name)")
 			return func(ctx context.Context, c *call) error {
 				o := m.options(f)
+				forRanks(&o, *ranks)
 				o.Output = *out
 				if o.Output == "" {
 					o.Output = "."
@@ -165,6 +167,7 @@ func (r *runFlags) build(ctx context.Context, c *call) (*golang.Made, error) {
 	if st, err := os.Stat(patterns[0]); err == nil && st.IsDir() && !filepath.IsAbs(patterns[0]) && !strings.HasPrefix(patterns[0], ".") {
 		patterns[0] = "." + string(filepath.Separator) + patterns[0] // and no import path
 	}
+	forRanks(&r.how, o.Ranks)
 	made, err := makeProgram(ctx, c, patterns, r.how)
 	if err != nil {
 		return nil, err
@@ -179,6 +182,18 @@ func (r *runFlags) build(ctx context.Context, c *call) (*golang.Made, error) {
 		return made, made.Copy(program)
 	}
 	return made, r.fits(ctx, made, o.Run)
+}
+
+// mostRanks is for how many ranks messages are looked at, which takes longer the
+// more there are.
+const mostRanks = 64
+
+// forRanks makes it known how many ranks a program is made for. Where messages
+// were not looked at for that many, ranks agree on every checkpoint.
+func forRanks(o *golang.MakeOptions, n int) {
+	if n > 1 && n <= mostRanks {
+		o.Instrument.Explain.Ranks = []int{n}
+	}
 }
 
 // program is the name of a made program in a run's folder. It is the same for all

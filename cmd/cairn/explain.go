@@ -75,8 +75,13 @@ func explain(ctx context.Context, c *call, ranks int, all bool, tags, take, prof
 		how.Ranks = []int{ranks}
 	}
 	e := golang.Explain(p, how)
+	in, err := golang.Instrument(p, golang.InstrumentOptions{Explain: how})
+	s := e.Save(in, err)
 	if c.json {
-		return c.document(e)
+		return c.document(s)
 	}
-	return e.Text(c.stdout, all, !c.quiet)
+	if err := e.Text(c.stdout, all, !c.quiet); err != nil {
+		return err
+	}
+	return s.Text(c.stdout)
 }

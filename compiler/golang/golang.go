@@ -88,6 +88,7 @@ type Program struct {
 	ld      *loader
 	calls   *graph
 	at      func(token.Pos) ir.Pos
+	short   func(string) string
 }
 
 // Phase is a part of the work, and its time.
@@ -131,7 +132,7 @@ func (ld *loader) program() (*Program, error) {
 	l = newLowerer(ld, g, l.worlds(l.program()))
 	p.Program = l.program()
 	p.Assumed, p.extents = l.assumed, l.extents
-	p.ld, p.calls, p.at = ld, g, l.pos
+	p.ld, p.calls, p.at, p.short = ld, g, l.pos, l.short
 	p.comments(l)
 	for _, s := range ld.sources {
 		p.Files += len(s.files)

@@ -42,7 +42,7 @@ type Instrumented struct {
 	// Points are where checkpoints may be taken.
 	Points []PointInfo
 	// Frames are what is saved of every function on the way to a point.
-	Frames []rewrite.FrameInfo
+	Frames []frameInfo
 	// Globals are the package variables that are saved.
 	Globals []string
 	// Reads says that the program reads stdin.
@@ -51,6 +51,18 @@ type Instrumented struct {
 	Refused []*rewrite.Refusal
 	// Explanation is how loops were chosen.
 	Explanation *Explanation
+
+	short func(name string) string
+}
+
+type frameInfo = rewrite.FrameInfo
+
+// relative is how a file is called in messages.
+func (in *Instrumented) relative(name string) string {
+	if in.short == nil {
+		return name
+	}
+	return in.short(name)
 }
 
 // Readable is one of Files without what tells its statements their lines.
@@ -123,7 +135,7 @@ func Instrument(p *Program, o InstrumentOptions) (*Instrumented, error) {
 		if err != nil {
 			return nil, err
 		}
-		out.Refused, out.Explanation, out.Reads = in.refused, e, p.readsInput()
+		out.Refused, out.Explanation, out.Reads, out.short = in.refused, e, p.readsInput(), p.short
 		return out, nil
 	}
 }

@@ -102,13 +102,18 @@ func newLowerer(ld *loader, g *graph, world map[types.Object]bool) *lowerer {
 // pos is a position, relative to the folder that the program was named in.
 func (l *lowerer) pos(p token.Pos) ir.Pos {
 	at := l.ld.fset.Position(p)
+	return ir.Pos{File: l.short(at.Filename), Line: at.Line, Col: at.Column}
+}
+
+// short is how a file is called in messages.
+func (l *lowerer) short(name string) string {
 	for _, dir := range []string{l.dir, l.root} {
-		if rel, err := filepath.Rel(dir, at.Filename); err == nil && dir != "" && filepath.IsLocal(rel) {
-			at.Filename = rel
+		if rel, err := filepath.Rel(dir, name); err == nil && dir != "" && filepath.IsLocal(rel) {
+			name = rel
 			break
 		}
 	}
-	return ir.Pos{File: filepath.ToSlash(at.Filename), Line: at.Line, Col: at.Column}
+	return filepath.ToSlash(name)
 }
 
 func (l *lowerer) name(s *source, name string) string {

@@ -3,10 +3,11 @@
 package e2e
 
 import (
+	"encoding/json"
 	"fmt"
+	"path/filepath"
 	"regexp"
 	"strconv"
-	"strings"
 	"testing"
 )
 
@@ -54,8 +55,14 @@ func (m *multigrid) arrays() (out []any) {
 `
 
 // setOverhead is what a set may hold besides arrays: package variables, flags,
-// frames.
-const setOverhead = 8 << 10
+// frames, and the part of a block that is not of zeros only.
+const setOverhead = 48 << 10
+
+// sizesAt is the point at which a set is looked at, and sizesOf the rank.
+const (
+	sizesAt = 3
+	sizesOf = 1
+)
 
 // TestCompiledSizes compares what is saved of each kernel with its arrays.
 func TestCompiledSizes(t *testing.T) {
@@ -65,42 +72,82 @@ func TestCompiledSizes(t *testing.T) {
 		top[file] = "\t\treportLive(" + list + ")\n"
 	}
 	told := plainSource(t, top)
-	write(t, told.dir+"/live.go", liveReport)
+	write(t, filepath.Join(told.dir, "live.go"), liveReport)
 	told.goBuild(t)
-	t.Logf("%-6s %12s %12s %7s %12s %7s", "kernel", "live arrays", "saved", "ratio", "by hand", "ratio")
+	hand := program(t, "npb")
+	t.Logf("%-6s %12s %12s %12s %7s %12s", "kernel", "live arrays", "state", "not zero", "ratio", "by hand")
 	for _, k := range kernelPoints {
-		args := []string{"-kernel", k.name, "-class", "S", "-v"}
-		live := perRank(t, told.built, args, regexp.MustCompile(`^\[(\d+)\] live=(\d+)`))
-		saved := perRank(t, p.made, args, regexp.MustCompile(`^\[(\d+)\] saved set=\d+ .*state=(\d+)`))
-		byHand := perRank(t, program(t, "npb"), args, regexp.MustCompile(`^\[(\d+)\] saved set=\d+ .*state=(\d+)`))
-		const rank = 1
-		l, s, h := live[rank], saved[rank], byHand[rank]
-		t.Logf("%-6s %12d %12d %7.3f %12d %7.3f", k.name, l, s, float64(s)/float64(l), h, float64(s)/float64(h))
-		if l == 0 || s < l {
-			t.Errorf("%s: %d bytes saved, but there are arrays of %d", k.name, s, l)
+		args := []string{"-kernel", k.name, "-class", "W"}
+		live := liveBytes(t, told.built, args)
+		r := newRun(t, append([]string{p.made}, args...)...)
+		s := r.startIn([]string{fmt.Sprint("CAIRN_KILL_AT=", sizesAt)}, "-n", fmt.Sprint(compiledRanks), "--retries", "0")
+		if code := s.ends(); code != 137 {
+			t.Fatalf("exit status %d:\n%s", code, s.text())
 		}
-		if float64(s) > 1.05*float64(l)+setOverhead {
-			t.Errorf("%s: %d bytes saved for arrays of %d", k.name, s, l)
+		state, zero := setBytes(t, r.sets())
+		byHand := savedBytes(t, hand, args)
+		t.Logf("%-6s %12d %12d %12d %7.3f %12d", k.name, live, state, state-zero, float64(state-zero)/float64(live), byHand)
+		if live == 0 || state < live {
+			t.Errorf("%s: %d bytes saved, but there are arrays of %d", k.name, state, live)
+		}
+		if float64(state-zero) > 1.05*float64(live)+setOverhead {
+			t.Errorf("%s: %d bytes saved for arrays of %d", k.name, state-zero, live)
 		}
 	}
 }
 
-// perRank runs a program with a checkpoint at every point, and returns the last
-// number that each rank has told.
-func perRank(t *testing.T, program string, args []string, tells *regexp.Regexp) map[int]int {
+// liveBytes is how much the program says that its arrays have at the point.
+func liveBytes(t *testing.T, program string, args []string) int {
 	t.Helper()
 	r := newRun(t, append([]string{program}, args...)...)
+	s := r.start("-n", fmt.Sprint(compiledRanks))
+	s.finishes()
+	return numberIn(t, s.text(), regexp.MustCompile(fmt.Sprintf(`(?m)^\[%d\] live=(\d+)$`, sizesOf)), sizesAt)
+}
+
+// savedBytes is how much a program with points by hand saves.
+func savedBytes(t *testing.T, program string, args []string) int {
+	t.Helper()
+	r := newRun(t, append([]string{program, "-v"}, args...)...)
 	s := r.start("-n", fmt.Sprint(compiledRanks), "--every-points", "1")
 	s.finishes()
-	out := make(map[int]int)
-	for line := range strings.Lines(s.text()) {
-		if m := tells.FindStringSubmatch(line); m != nil {
-			rank, _ := strconv.Atoi(m[1])
-			out[rank], _ = strconv.Atoi(m[2])
+	return numberIn(t, s.text(), regexp.MustCompile(fmt.Sprintf(`(?m)^\[%d\] saved set=\d+ .*state=(\d+)`, sizesOf)), 1)
+}
+
+// numberIn is what the nth line that fits has in parentheses.
+func numberIn(t *testing.T, text string, fits *regexp.Regexp, nth int) int {
+	t.Helper()
+	all := fits.FindAllStringSubmatch(text, -1)
+	if len(all) < nth {
+		t.Fatalf("%d lines have %s:\n%s", len(all), fits, text)
+	}
+	n, err := strconv.Atoi(all[nth-1][1])
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+// setBytes is the size of the newest set, and how much of it is in blocks of
+// zeros, which files do not hold.
+func setBytes(t *testing.T, dir string) (state, zero int) {
+	t.Helper()
+	out, code := cairnTool(t, "inspect", "--json", "--rank", fmt.Sprint(sizesOf), dir)
+	if code != 0 {
+		t.Fatalf("cairn inspect: %s", out)
+	}
+	var doc struct {
+		Variables []struct {
+			Size int `json:"sizeBytes"`
+			Zero int `json:"zeroBytes"`
 		}
 	}
-	if len(out) != compiledRanks {
-		t.Fatalf("%d of %d ranks have said how much it is:\n%s", len(out), compiledRanks, s.text())
+	if err := json.Unmarshal([]byte(out), &doc); err != nil {
+		t.Fatalf("%v: %s", err, out)
 	}
-	return out
+	for _, v := range doc.Variables {
+		state += v.Size
+		zero += v.Zero
+	}
+	return state, zero
 }

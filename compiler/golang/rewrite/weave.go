@@ -19,18 +19,31 @@ type Woven struct {
 
 // FrameInfo says what is saved of a function at one place.
 type FrameInfo struct {
-	Func  string // Grid_sweep
-	At    int
-	Pos   token.Position
-	Call  bool // a call that leads to a point
-	Saved []SavedVar
+	Func  string     `json:"function"` // Grid_sweep
+	At    int        `json:"at"`
+	File  string     `json:"file"`
+	Line  int        `json:"line"`
+	Call  bool       `json:"call,omitempty"` // a call that leads to a point
+	Saved []SavedVar `json:"saved"`
+	// Again is what is run again when the function is gone on with.
+	Again []Again `json:"again,omitempty"`
 }
 
 // SavedVar is a variable in a frame.
 type SavedVar struct {
-	Name, Type string
-	Size       int64 // of the value itself; what it points to is not counted
-	Pos        token.Position
+	Name string `json:"name"` // empty: it has none in the source
+	What string `json:"what,omitempty"`
+	Type string `json:"type"`
+	Size int64  `json:"size"` // of the value itself; what it refers to is not counted
+	// Refers says that more is saved: what the value refers to.
+	Refers bool `json:"refers,omitempty"`
+	Read   int  `json:"read"` // a line where it is read again
+}
+
+// Again is a statement that is run again.
+type Again struct {
+	What string `json:"what"` // a deferred call, a closure
+	Line int    `json:"line"`
 }
 
 // Weave turns marks into code. runtime is the import path of the run time;
@@ -270,26 +283,6 @@ func (w *weaver) frameType(fn *function) string {
 	}
 	b.WriteString("}\n")
 	return b.String()
-}
-
-func (w *weaver) infos(fn *function) []FrameInfo {
-	var out []FrameInfo
-	sizes := w.p.Sizes
-	if sizes == nil {
-		sizes = types.SizesFor("gc", "amd64")
-	}
-	for _, m := range fn.marks {
-		i := FrameInfo{Func: fn.name, At: m.n, Pos: w.p.Fset.Position(m.comment.Pos()), Call: m.call}
-		for _, v := range m.saved {
-			s := SavedVar{Name: v.Name(), Type: types.TypeString(v.Type(), w.qual), Pos: w.p.Fset.Position(v.Pos())}
-			if _, ok := v.Type().(*types.TypeParam); !ok && !hasTypeParam(v.Type()) {
-				s.Size = sizes.Sizeof(v.Type())
-			}
-			i.Saved = append(i.Saved, s)
-		}
-		out = append(out, i)
-	}
-	return out
 }
 
 // edit replaces a piece of text.

@@ -106,7 +106,7 @@ func run() error {
 	for k, d := range devs {
 		lo, hi := n*k/len(devs), n*(k+1)/len(devs)
 		w := &work{dev: d, mine: image.Rows(lo, hi), grid: device.Size{hi - lo}.In(64)}
-		w.args = []any{device.InOut(w.mine), device.In(table.Rows(lo, hi)), float32(0.25), int32(hi - lo)}
+		w.args = []any{device.InOut(w.mine), device.In(table), float32(0.25), int32(hi - lo)}
 		parts = append(parts, w)
 		launches[d] = 0
 	}

@@ -1,0 +1,92 @@
+package golang
+
+import (
+	"fmt"
+	"io"
+	"strings"
+	"text/tabwriter"
+)
+
+// Saving says what the checkpoints of a program would hold. It is part of what
+// cairn explain --json prints.
+type Saving struct {
+	*Explanation
+	// Points are where checkpoints may be taken.
+	Points []PointInfo `json:"points"`
+	// Frames are the functions on the way there, as they are saved.
+	Frames []frameInfo `json:"frames,omitempty"`
+	// Globals are the package variables that are saved.
+	Globals []string `json:"globals,omitempty"`
+	// Refused is why loops have no point, or why there is none at all.
+	Refused []string `json:"refused,omitempty"`
+}
+
+// Save adds to an explanation what would be saved. in is nil if the program can't
+// be made restartable, and err says why.
+func (e *Explanation) Save(in *Instrumented, err error) *Saving {
+	s := &Saving{Explanation: e}
+	if in == nil {
+		s.Refused = strings.Split(err.Error(), "\n")
+		return s
+	}
+	s.Points, s.Globals = in.Points, in.Globals
+	for _, f := range in.Frames {
+		f.File = in.relative(f.File)
+		s.Frames = append(s.Frames, f)
+	}
+	for _, r := range in.Refused {
+		s.Refused = append(s.Refused, r.Error())
+	}
+	return s
+}
+
+// Text writes it for people, after the explanation.
+func (s *Saving) Text(w io.Writer) error {
+	var b strings.Builder
+	if len(s.Frames) > 0 {
+		b.WriteString("\nSaved, of the functions on the way to a point\n")
+	}
+	for _, f := range s.Frames {
+		what := "at its point"
+		if f.Call {
+			what = "in its call"
+		}
+		fmt.Fprintf(&b, "  %s %s at %s:%d\n", strings.ReplaceAll(f.Func, "_", "."), what, f.File, f.Line)
+		t := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
+		for _, v := range f.Saved {
+			name := v.Name
+			if name == "" {
+				name = "(" + v.What + ")"
+			}
+			size := fmt.Sprintf("%d B", v.Size)
+			if v.Refers {
+				size += " and what it refers to"
+			}
+			why := ""
+			if v.Read > 0 {
+				why = fmt.Sprintf("read at line %d", v.Read)
+			}
+			fmt.Fprintf(t, "    %s\t%s\t%s\t%s\n", name, v.Type, size, why)
+		}
+		if err := t.Flush(); err != nil {
+			return err
+		}
+		for _, a := range f.Again {
+			fmt.Fprintf(&b, "    made again: %s, line %d\n", a.What, a.Line)
+		}
+	}
+	if len(s.Globals) > 0 {
+		fmt.Fprintf(&b, "Package variables that are saved\n  %s\n", strings.Join(s.Globals, ", "))
+	}
+	if len(s.Frames) > 0 {
+		b.WriteString("Run again at every start: the initialisation of packages\n")
+	}
+	if len(s.Refused) > 0 {
+		b.WriteString("Refused\n")
+		for _, r := range s.Refused {
+			fmt.Fprintf(&b, "  %s\n", r)
+		}
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}

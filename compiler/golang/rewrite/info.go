@@ -1,0 +1,134 @@
+package rewrite
+
+import (
+	"go/ast"
+	"go/token"
+	"go/types"
+	"regexp"
+	"strings"
+)
+
+// infos says what is saved of a function.
+func (w *weaver) infos(fn *function) []FrameInfo {
+	var out []FrameInfo
+	sizes := w.p.Sizes
+	if sizes == nil {
+		sizes = types.SizesFor("gc", "amd64")
+	}
+	for _, m := range fn.marks {
+		at := w.markLine(m)
+		i := FrameInfo{Func: fn.name, At: m.n, File: at.Filename, Line: at.Line, Call: m.call}
+		for _, v := range m.saved {
+			s := SavedVar{Type: types.TypeString(v.Type(), w.qual), Refers: refers(v.Type(), map[types.Type]bool{}), Read: w.readAfter(fn, m, v)}
+			s.Name, s.What = sourceName(v.Name())
+			if _, ok := v.Type().(*types.TypeParam); !ok && !hasTypeParam(v.Type()) {
+				s.Size = sizes.Sizeof(v.Type())
+			}
+			i.Saved = append(i.Saved, s)
+		}
+		for v, s := range fn.again {
+			if m.needed[v] && onPath(m, s) {
+				i.Again = append(i.Again, Again{"the function literal " + v.Name(), w.p.Fset.Position(s.Pos()).Line})
+			}
+		}
+		for _, st := range m.path {
+			for _, s := range st.list[:min(st.i, len(st.list))] {
+				ast.Inspect(s, func(n ast.Node) bool {
+					switch n := n.(type) {
+					case *ast.FuncLit:
+						return false
+					case *ast.DeferStmt:
+						i.Again = append(i.Again, Again{"a deferred call", w.p.Fset.Position(n.Pos()).Line})
+					}
+					return true
+				})
+			}
+		}
+		out = append(out, i)
+	}
+	return out
+}
+
+// markLine is where a mark is in the source.
+func (w *weaver) markLine(m *mark) token.Position {
+	if s := m.stmt(); s != nil {
+		return w.p.Fset.Position(s.Pos())
+	}
+	return w.p.Fset.Position(m.comment.Pos())
+}
+
+// readAfter returns the line of a use of a variable after a mark; in a loop that
+// may be a line before.
+func (w *weaver) readAfter(fn *function, m *mark, v *types.Var) int {
+	first, after := token.NoPos, token.NoPos
+	ast.Inspect(fn.body, func(n ast.Node) bool {
+		if id, ok := n.(*ast.Ident); ok && w.p.Info.Uses[id] == types.Object(v) {
+			if first == token.NoPos {
+				first = id.Pos()
+			}
+			if after == token.NoPos && id.Pos() > m.comment.Pos() {
+				after = id.Pos()
+			}
+		}
+		return true
+	})
+	if after == token.NoPos {
+		after = first
+	}
+	if after == token.NoPos {
+		return 0
+	}
+	return w.p.Fset.Position(after).Line
+}
+
+var (
+	ownNames    = regexp.MustCompile("^" + Prefix + `([a-z]+)\d+$`)
+	hiddenNames = regexp.MustCompile("^" + Prefix + `h\d+_(.*)$`)
+)
+
+// sourceName is a variable's name in the source, or what it is.
+func sourceName(name string) (string, string) {
+	if m := hiddenNames.FindStringSubmatch(name); m != nil {
+		return m[1], ""
+	}
+	m := ownNames.FindStringSubmatch(name)
+	if m == nil {
+		if strings.HasPrefix(name, Prefix) {
+			return "", "made by cairn"
+		}
+		return name, ""
+	}
+	switch m[1] {
+	case "r":
+		return "", "what the loop ranges over"
+	case "i":
+		return "", "how far the loop is"
+	case "k":
+		return "", "the keys that the loop ranges over"
+	case "d":
+		return "", "whether a deferred call is pending"
+	}
+	return "", "a value of the statement that calls"
+}
+
+// refers says that a value of a type may refer to others.
+func refers(t types.Type, seen map[types.Type]bool) bool {
+	if seen[t] {
+		return false
+	}
+	seen[t] = true
+	switch t := t.Underlying().(type) {
+	case *types.Basic:
+		return t.Info()&types.IsString != 0 || t.Kind() == types.UnsafePointer
+	case *types.Array:
+		return refers(t.Elem(), seen)
+	case *types.Struct:
+		for f := range t.Fields() {
+			if refers(f.Type(), seen) {
+				return true
+			}
+		}
+		return false
+	}
+	return true
+}

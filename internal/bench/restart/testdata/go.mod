@@ -1,0 +1,3 @@
+module restartbench
+
+go 1.26
