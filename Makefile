@@ -11,7 +11,7 @@ PLATFORMS = darwin/amd64 darwin/arm64 windows/amd64 linux/arm64 linux/s390x
 .DEFAULT_GOAL := help
 .PHONY: demo journey test lint cross bench gpu fuzz stress build clean help
 
-demo: ## kill simulations, and compare their results with those of undisturbed runs
+demo: ## run a plain program by cairn run, kill it again and again, and compare its results with those of go build's
 	@$(GO) run ./internal/demo
 
 journey: ## take a run through all interconnects there are, and draw docs/journey.svg (as root: network namespaces)

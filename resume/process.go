@@ -85,6 +85,7 @@ func (p *process) note() {
 
 // restore makes the same changes to this process.
 func (p *process) restore() error {
+	randomNow.Store(nil) // it was restored
 	for k, v := range p.Env {
 		err := error(nil)
 		if v != nil {

@@ -3,6 +3,7 @@ package resume
 import (
 	"math/rand"
 	"sync"
+	"sync/atomic"
 )
 
 // The generator behind the top-level functions of math/rand can't be reached
@@ -11,23 +12,29 @@ import (
 var (
 	random     *rand.Rand
 	randomLock sync.Mutex
+	randomNow  atomic.Pointer[rand.Rand] // random, or nil if that has to be looked at
 )
 
 // Seed stands for rand.Seed.
 func Seed(seed int64) {
 	randomLock.Lock()
 	defer randomLock.Unlock()
+	defer func() { randomNow.Store(random) }()
 	random = rand.New(&lockedSource{src: rand.NewSource(seed).(rand.Source64)})
 }
 
 // Rand is the generator whose methods stand for the top-level functions of
 // math/rand, in a program that calls rand.Seed. The numbers are the same.
 func Rand() *rand.Rand {
+	if r := randomNow.Load(); r != nil {
+		return r
+	}
 	randomLock.Lock()
 	defer randomLock.Unlock()
 	if random == nil {
 		random = rand.New(&lockedSource{src: rand.NewSource(rand.Int63()).(rand.Source64)})
 	}
+	randomNow.Store(random)
 	return random
 }
 

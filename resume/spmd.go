@@ -38,12 +38,14 @@ type options struct {
 	EveryPoints int
 	Auto        bool
 	Spatial     bool
+	Signals     map[os.Signal]cairn.Action
 	OnSaved     func(cairn.Saved)
 	OnError     func(error)
 }
 
 func (o *options) options() cairn.Options {
-	return cairn.Options{Every: o.Every, EveryPoints: o.EveryPoints, Auto: o.Auto, MTBF: o.MTBF, Spatial: o.Spatial, OnSaved: o.OnSaved, OnError: o.OnError}
+	return cairn.Options{Every: o.Every, EveryPoints: o.EveryPoints, Auto: o.Auto, MTBF: o.MTBF, Spatial: o.Spatial,
+		Signals: o.Signals, OnSaved: o.OnSaved, OnError: o.OnError}
 }
 
 // OpenRun stands for cairn.Open. The run is the one that the program is
@@ -67,7 +69,8 @@ func OpenRun(ctx context.Context, o cairn.Options) (*cairn.Run, error) {
 	if err := run.Lend(o, false); err != nil {
 		return nil, err
 	}
-	saved.Opened = &options{Every: o.Every, MTBF: o.MTBF, EveryPoints: o.EveryPoints, Auto: o.Auto, Spatial: o.Spatial, OnSaved: o.OnSaved, OnError: o.OnError}
+	saved.Opened = &options{Every: o.Every, EveryPoints: o.EveryPoints, Auto: o.Auto, MTBF: o.MTBF, Spatial: o.Spatial,
+		Signals: o.Signals, OnSaved: o.OnSaved, OnError: o.OnError}
 	counts = counts || run.Counts()
 	due.Store(true)
 	return run, nil

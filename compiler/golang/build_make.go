@@ -177,6 +177,13 @@ func (b *builder) make(cache, key string, o MakeOptions) (*Made, error) {
 	m := &Made{Name: b.name(in.Package), Points: in.Points, Reads: in.Reads, Source: in.digest()}
 	if len(in.Points) > 0 {
 		tell("%s, in %s", pointsText(in.Points), seconds(begin))
+		for i, r := range in.Refused {
+			if i == 3 {
+				tell("no point: %d loops more; 'cairn explain' says why", len(in.Refused)-i)
+				break
+			}
+			tell("no point: %v", r)
+		}
 	}
 	begin = time.Now()
 	if err := os.MkdirAll(cache, 0o755); err != nil {

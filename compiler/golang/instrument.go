@@ -263,6 +263,9 @@ func (in *instrumenter) source(s *source, marks map[token.Pos]string, out *Instr
 	if p, err = p.Marked(marks); err != nil {
 		return err
 	}
+	if p, err = p.Gotos((*rewrite.Package).Spine); err != nil {
+		return err
+	}
 	p, made, err := p.Closures(p.Keeps)
 	if err != nil {
 		return err
@@ -307,8 +310,11 @@ func (p *Program) usesCairn() bool {
 func (p *Program) rewritten(s *source) (*rewrite.Package, error) {
 	q := &rewrite.Package{Path: s.ImportPath, Fset: p.ld.fset, Files: s.files, Source: map[string][]byte{}, Types: s.types, Info: s.info,
 		Sizes: types.SizesFor("gc", "amd64"), Importer: &imports{compiled: p.ld.im.compiled, source: p.ld.im.source, of: s}}
-	if s.Module != nil && s.Module.GoVersion != "" {
-		q.GoVersion = "go" + s.Module.GoVersion
+	if s.Module != nil {
+		q.GoVersion = "go1.16" // as go build takes modules that do not say
+		if s.Module.GoVersion != "" {
+			q.GoVersion = "go" + s.Module.GoVersion
+		}
 	}
 	for _, f := range s.files {
 		name := p.ld.fset.File(f.FileStart).Name()

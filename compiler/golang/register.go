@@ -323,6 +323,13 @@ func refers(t types.Type) bool {
 			}
 		}
 		return false
+	case *types.Tuple: // v, ok
+		for v := range t.Variables() {
+			if refers(v.Type()) {
+				return true
+			}
+		}
+		return false
 	}
 	return true
 }

@@ -1,8 +1,8 @@
-// Demo shows what Cairn does: it runs a simulation undisturbed, runs it again
-// with checkpoints, kills that twice without warning, lets it go on, and
-// compares the results byte for byte; then the same with a program of four
-// ranks, which comes back by itself. "make demo" runs it; it needs nothing but
-// Go, and leaves everything in build/demo.
+// Demo shows what Cairn does. A plain program, examples/galaxies, is run by
+// itself; then by "cairn run", from its source as it is, while it is killed
+// without warning, again and again; and both results are compared byte for byte.
+// After that the same with a program of four ranks. "make demo" runs it; it needs
+// nothing but Go, and leaves everything in build/demo.
 package main
 
 import (
@@ -14,104 +14,122 @@ import (
 	"os/exec"
 	"os/signal"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"time"
 )
 
-const (
-	cells = "512"
-	steps = "900"
-	work  = "build/demo"
-)
+const work = "build/demo"
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
-	same, err := demo(ctx)
-	if err != nil {
+	if err := demo(ctx); err != nil {
 		fmt.Fprintln(os.Stderr, "demo:", err)
 		os.Exit(1)
 	}
-	if !same {
-		os.Exit(1)
-	}
 }
 
-// demo does it all and returns whether the results were identical.
-func demo(ctx context.Context) (same bool, err error) {
+// errDiffers says that a run that was killed has given something else.
+var errDiffers = errors.New("the results differ")
+
+func demo(ctx context.Context) error {
 	if _, err := os.Stat("go.mod"); err != nil {
-		return false, errors.New("run it in the folder that holds go.mod: make demo")
+		return errors.New("run it in the folder that holds go.mod: make demo")
 	}
 	if err := os.RemoveAll(work); err != nil {
-		return false, err
+		return err
 	}
-	water, cairn := program("water"), program("cairn")
-	for _, b := range [][2]string{{water, "./examples/water"}, {cairn, "./cmd/cairn"}} {
-		if err := run(ctx, "go", "build", "-o", b[0], b[1]); err != nil {
-			return false, err
-		}
+	if err := os.MkdirAll(work, 0o777); err != nil {
+		return err
 	}
-
-	fmt.Printf("Waves in a basin of %s×%s cells, %s steps (examples/water).\n\n", cells, cells, steps)
-	began := time.Now()
-	args := []string{"-n", cells, "-steps", steps, "-out"}
-	if err := run(ctx, water, append(args, filepath.Join(work, "undisturbed"))...); err != nil {
-		return false, err
-	}
-	undisturbed := time.Since(began)
-	fmt.Printf("1  undisturbed, without Cairn: %.1f s\n", undisturbed.Seconds())
-
-	every := max(undisturbed/25, 50*time.Millisecond).Round(time.Millisecond)
-	folder := filepath.Join(work, "checkpoints")
-	s := &survival{program: water, folder: folder,
-		args: append(args, filepath.Join(work, "killed"), "-dir", folder, "-every", every.String())}
-	fmt.Printf("2  with a checkpoint every %v\n", every)
-	if err := s.start(ctx, s.afterSet(4)); err != nil {
-		return false, err
-	}
-	if err := s.start(ctx, s.insideSet(6)); err != nil {
-		return false, err
-	}
-	kept := filepath.Join(work, "kept") // the run removes its own when it is done
-	if err := os.CopyFS(kept, os.DirFS(folder)); err != nil {
-		return false, err
-	}
-	fmt.Printf("\n   what it left behind, checked:  build/cairn verify %s\n", kept)
-	if err := show(ctx, cairn, "verify", kept); err != nil {
-		return false, err
-	}
-	fmt.Printf("\n   what it will go on from:  build/cairn inspect %s\n", kept)
-	if err := show(ctx, cairn, "inspect", kept); err != nil {
-		return false, err
-	}
-	fmt.Println()
-	if err := s.start(ctx, nil); err != nil {
-		return false, err
-	}
-	same, err = s.compare()
+	cairn, err := filepath.Abs(filepath.Join("build", "cairn"))
 	if err != nil {
-		return false, err
+		return err
 	}
-	s.table(undisturbed, same)
-	picture := filepath.Join(work, "killed", "field.png")
-	if err := draw(os.Stdout, picture); err != nil {
-		return false, err
+	if err := run(ctx, "go", "build", "-o", cairn, "./cmd/cairn"); err != nil {
+		return err
 	}
-	fmt.Printf("\nThe picture is %s, the numbers are beside it. The checkpoints\nfrom after the second kill are in %s; look at them with build/cairn.\n", picture, kept)
-	also, err := ranks(ctx, cairn)
-	return same && also, err
+	if err := galaxies(ctx, cairn); err != nil {
+		return err
+	}
+	return ranks(ctx, cairn)
 }
 
-func program(name string) string {
-	if runtime.GOOS == "windows" {
-		name += ".exe"
+// galaxies lets a plain program survive.
+func galaxies(ctx context.Context, cairn string) error {
+	const source = "./examples/galaxies"
+	program := filepath.Join(work, "galaxies")
+	if err := run(ctx, "go", "build", "-o", program, source); err != nil {
+		return err
 	}
-	path, err := filepath.Abs(filepath.Join("build", name))
+	args := func(path string) []string { return []string{"-path", filepath.Join(work, path)} }
+	fmt.Print("Two galaxies meet: 20,000 stars, 20,000 steps (examples/galaxies, 125 lines).\nThe program is plain Go and imports nothing of Cairn.\n\n")
+
+	fmt.Printf("1  built by go build, and left alone: ")
+	began := time.Now()
+	out, err := exec.CommandContext(ctx, program, args("plain-path.txt")...).Output()
 	if err != nil {
-		return filepath.Join("build", name)
+		return fmt.Errorf("%s: %w", program, err)
 	}
-	return path
+	alone := time.Since(began)
+	fmt.Printf("%.1f s\n", alone.Seconds())
+	if err := os.WriteFile(filepath.Join(work, "plain.txt"), out, 0o666); err != nil {
+		return err
+	}
+
+	d := &disturbed{cairn: cairn, folder: filepath.Join(work, "galaxies.cairn"), blows: []blow{
+		{sets: 3}, {sets: 2}, {sets: 3, all: true}, {sets: 3},
+	}}
+	d.args = append([]string{"run", "--every-points", "1250", "--run", d.folder, "-o", filepath.Join(work, "killed.txt"), source}, args("killed-path.txt")...)
+	fmt.Printf("\n2  the same source by cairn, and killed with SIGKILL %d times:\n\n   $ cairn %s\n", len(d.blows), strings.Join(d.args, " "))
+	began = time.Now()
+	if err := d.run(ctx); err != nil {
+		return err
+	}
+	took := time.Since(began)
+
+	same := true
+	fmt.Print("\n3  what came out:\n\n")
+	for _, name := range []string{".txt", "-path.txt"} {
+		a, b := filepath.Join(work, "plain"+name), filepath.Join(work, "killed"+name)
+		n, err := compare(a, b)
+		if err != nil {
+			return err
+		}
+		if n < 0 {
+			fmt.Printf("   %s and %s DIFFER\n", a, b)
+			same = false
+			continue
+		}
+		fmt.Printf("   %s and %s: the same %d bytes\n", a, b, n)
+	}
+	if !same {
+		return errDiffers
+	}
+	lines := strings.SplitAfter(string(out), "\n")
+	fmt.Println()
+	for _, line := range lines[max(0, len(lines)-32) : len(lines)-1] { // the last picture
+		fmt.Print("   ", line)
+	}
+	fmt.Println()
+	fmt.Printf("   %.1f s alone; %.1f s with building, %d checkpoints and %d kills (machines are noisy).\n", alone.Seconds(), took.Seconds(), d.sets, len(d.blows))
+	return nil
+}
+
+// compare returns how many bytes two files have, -1 if they differ.
+func compare(a, b string) (int, error) {
+	x, err := os.ReadFile(a)
+	if err != nil {
+		return 0, err
+	}
+	y, err := os.ReadFile(b)
+	if err != nil {
+		return 0, err
+	}
+	if !bytes.Equal(x, y) {
+		return -1, nil
+	}
+	return len(x), nil
 }
 
 // run runs a program to its end; what it says matters only if it fails.
@@ -121,35 +139,4 @@ func run(ctx context.Context, name string, args ...string) error {
 		return fmt.Errorf("%s %s: %w\n%s", filepath.Base(name), strings.Join(args, " "), err, out)
 	}
 	return nil
-}
-
-// show runs a program and shows its output, indented.
-func show(ctx context.Context, name string, args ...string) error {
-	out, err := exec.CommandContext(ctx, name, args...).CombinedOutput()
-	for line := range strings.Lines(string(out)) {
-		fmt.Print("     ", line)
-	}
-	if err != nil {
-		return fmt.Errorf("%s %s: %w", filepath.Base(name), args[0], err)
-	}
-	return nil
-}
-
-// compare tells whether the run that was killed gave the undisturbed one's
-// results.
-func (s *survival) compare() (bool, error) {
-	for _, name := range []string{"field.f64", "series.txt"} {
-		a, err := os.ReadFile(filepath.Join(work, "undisturbed", name))
-		if err != nil {
-			return false, err
-		}
-		b, err := os.ReadFile(filepath.Join(work, "killed", name))
-		if err != nil {
-			return false, err
-		}
-		if !bytes.Equal(a, b) {
-			s.differs = append(s.differs, name)
-		}
-	}
-	return len(s.differs) == 0, nil
 }

@@ -221,6 +221,7 @@ type nfunc struct {
 
 	marks []token.Pos       // of its calls and points
 	early map[ast.Expr]bool // as boxed finds them
+	jumps *jumps
 }
 
 // lines is text that grows.
@@ -245,12 +246,16 @@ func own(m ast.Node, f func(ast.Node) bool) {
 
 // survey refuses what can't be done, and finds the marks.
 func (w *nfunc) survey() {
+	w.jumps = w.p.jumpsOf(w.node, w.in)
+	for _, l := range w.jumps.labels {
+		for _, g := range l.from {
+			if w.jumps.back(l, g) && len(w.jumps.marks) > 0 {
+				w.refuse(g.Pos(), "write it as a loop", "a goto back over a point, a call that leads to one, or a deferred call")
+			}
+		}
+	}
 	own(w.body, func(m ast.Node) bool {
 		switch m := m.(type) {
-		case *ast.BranchStmt:
-			if m.Tok == token.GOTO {
-				w.refuse(m.Pos(), "write it with loops and conditions", "a goto in a function on the way to a point")
-			}
 		case *ast.CallExpr:
 			if w.in.Calls[m] {
 				w.marks = append(w.marks, m.Pos())

@@ -218,6 +218,7 @@ func (w *nfunc) around(s ast.Stmt) (loop ast.Stmt, nested bool) {
 	for _, t := range w.body.List {
 		nested = nested && t != s
 	}
+	nested = nested || w.jumps.crossed(s)
 	own(w.body, func(m ast.Node) bool {
 		switch m := m.(type) {
 		case *ast.ForStmt, *ast.RangeStmt:

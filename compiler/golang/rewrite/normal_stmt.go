@@ -30,6 +30,9 @@ func (w *nfunc) inner(lo token.Pos, list []ast.Stmt, hi token.Pos) string {
 		b.WriteString(gap)
 		var o lines
 		w.stmt(&o, s)
+		if len(o.list) > 1 && w.jumps.crossed(s) { // nothing may be declared between
+			o = lines{list: []string{"{", o.String(), "}"}}
+		}
 		text := o.String()
 		line := gap[strings.LastIndexByte(gap, '\n')+1:]
 		if len(o.list) > 1 && (strings.TrimSpace(line) != "" || !strings.Contains(gap, "\n")) {

@@ -127,7 +127,10 @@ func TestNormalRun(t *testing.T) {
 			if len(in.Calls)+len(in.Points) < 5 {
 				t.Fatal("too few calls and points:", len(in.Calls), len(in.Points))
 			}
-			q, err := p.Normal(in)
+			if p, err = p.Gotos(normalSpine); err != nil {
+				t.Fatal(err)
+			}
+			q, err := p.Normal(normalSpine(p))
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -42,7 +42,11 @@ func (p *Package) Marked(marks map[token.Pos]string) (*Package, error) {
 					continue
 				}
 				at := p.Fset.Position(s.Pos())
-				here[s.Pos()] += fmt.Sprintf("/*line %s:%d:%d*/", at.Filename, at.Line, at.Column)
+				if at.Column > 0 {
+					here[s.Pos()] += fmt.Sprintf("/*line %s:%d:%d*/", at.Filename, at.Line, at.Column)
+				} else { // a directive of the source has none
+					here[s.Pos()] += fmt.Sprintf("/*line %s:%d*/", at.Filename, at.Line)
+				}
 			}
 			return true
 		})
@@ -139,12 +143,12 @@ var marksInText = regexp.MustCompile(` ?/\*cairn:(call|point)\*/ ?`)
 // before them: formatting may have broken the line between.
 func Lined(text []byte) []byte { return brokenLines.ReplaceAll(text, []byte("\n$2$1")) }
 
-var brokenLines = regexp.MustCompile(`[ \t]*(/\*line [^*]*:\d+:\d+\*/)[ \t]*\n([ \t\n]*)`)
+var brokenLines = regexp.MustCompile(`[ \t]*(/\*line [^*]*:\d+\*/)[ \t]*\n([ \t\n]*)`)
 
 // Plain removes from text what tells statements their lines.
 func Plain(text []byte) []byte { return linesInText.ReplaceAll(text, nil) }
 
-var linesInText = regexp.MustCompile(`/\*line [^*]*:\d+:\d+\*/ ?`)
+var linesInText = regexp.MustCompile(`/\*line [^*]*:\d+\*/ ?`)
 
 // Generic lets a file of a module of old Go use type parameters, as its new parts
 // do: a build constraint says so.

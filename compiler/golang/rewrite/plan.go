@@ -5,6 +5,7 @@ import (
 	"go/ast"
 	"go/token"
 	"go/types"
+	"slices"
 )
 
 // plan decides what a function's frames hold.
@@ -19,6 +20,7 @@ func (w *weaver) plan(fn *function) error {
 			return err
 		}
 	}
+	w.spread(fn)
 	for _, m := range fn.marks {
 		for _, v := range m.saved {
 			w.needName(v, m.comment.Pos())
@@ -94,9 +96,12 @@ func hasTypeParam(t types.Type) bool {
 }
 
 // shared finds variables that may change while a frame that holds them waits for
-// a call to return: their address is taken, or a rewritten literal captures them.
+// a call to return: their address is taken, or a literal captures them that runs
+// meanwhile. If one literal is rewritten, it may call the others.
 func (w *weaver) shared(fn *function) vars {
 	out := vars{}
+	captured := vars{}
+	runs := false
 	ast.Inspect(fn.body, func(n ast.Node) bool {
 		if n == nil {
 			return true
@@ -104,11 +109,12 @@ func (w *weaver) shared(fn *function) vars {
 		if v := w.p.addressed(n); v != nil {
 			out[v] = true
 		}
-		if lit, ok := n.(*ast.FuncLit); ok && w.byNode[lit] != nil {
+		if lit, ok := n.(*ast.FuncLit); ok {
+			runs = runs || w.byNode[lit] != nil
 			ast.Inspect(lit.Body, func(m ast.Node) bool {
 				if id, ok := m.(*ast.Ident); ok {
-					if v, ok := w.p.Info.Uses[id].(*types.Var); ok {
-						out[v] = true
+					if v, ok := w.p.Info.Uses[id].(*types.Var); ok && !(lit.Pos() <= v.Pos() && v.Pos() < lit.End()) {
+						captured[v] = true
 					}
 				}
 				return true
@@ -116,6 +122,13 @@ func (w *weaver) shared(fn *function) vars {
 		}
 		return true
 	})
+	if runs {
+		for v := range captured {
+			if fn.again[v] == nil {
+				out[v] = true
+			}
+		}
+	}
 	return out
 }
 
@@ -493,4 +506,68 @@ func (w *weaver) deferFlag(fn *function, d *ast.DeferStmt) *ast.Ident {
 		return flag == nil
 	})
 	return flag
+}
+
+// spread lets every mark save what marks after it save: these are part of what
+// comes after, and name more than the source does.
+func (w *weaver) spread(fn *function) {
+	scopes := map[*mark]vars{}
+	for _, m := range fn.marks {
+		scopes[m] = vars{}
+		for _, v := range w.scope(fn, m) {
+			scopes[m][v] = true
+		}
+	}
+	for grew := true; grew; {
+		grew = false
+		for _, m := range fn.marks {
+			for _, later := range fn.marks {
+				if !m.before(later) {
+					continue
+				}
+				for _, v := range later.saved {
+					if scopes[m][v] && !slices.Contains(m.saved, v) {
+						m.saved, m.needed[v], grew = append(m.saved, v), true, true
+					}
+				}
+			}
+		}
+	}
+}
+
+// before says that a mark is in what comes after another.
+func (m *mark) before(later *mark) bool {
+	pos := later.comment.Pos()
+	for k := range m.path {
+		st := &m.path[k]
+		if k+1 == len(m.path) {
+			lo := m.comment.End()
+			if m.call {
+				lo = m.stmt().End()
+			}
+			return lo <= pos && pos < st.end
+		}
+		s := st.list[st.i]
+		if s.End() <= pos && pos < st.end {
+			return true
+		}
+		for {
+			l, ok := s.(*ast.LabeledStmt)
+			if !ok {
+				break
+			}
+			s = l.Stmt
+		}
+		switch s := s.(type) {
+		case *ast.ForStmt, *ast.RangeStmt:
+			if s.Pos() <= pos && pos < s.End() {
+				return true
+			}
+		case *ast.SwitchStmt, *ast.TypeSwitchStmt:
+			if falls(m.path[k+1].list) && s.Pos() <= pos && pos < s.End() {
+				return true
+			}
+		}
+	}
+	return false
 }

@@ -75,8 +75,15 @@ func (w *weaver) goOn(fn *function, m *mark) string {
 			fmt.Fprintf(&b, "%s = %ss.%s\n", v.Name(), Prefix, fn.byVar[v].name)
 		}
 	}
+	from := len(w.made)
 	b.WriteString(e.from(0))
-	return b.String()
+	text := b.String()
+	for _, l := range w.made[from:] { // some are of jumps that are over
+		if !regexp.MustCompile(`\b(break|continue|goto) ` + regexp.QuoteMeta(l) + `\b`).MatchString(text) {
+			text = regexp.MustCompile(regexp.QuoteMeta(l)+`:\s*`).ReplaceAllString(text, "")
+		}
+	}
+	return text
 }
 
 // continuation writes code that goes on from a mark.
@@ -127,6 +134,22 @@ func (e *continuation) from(k int) string {
 		b.WriteString(e.passed(s))
 	}
 	var lo token.Pos
+	for _, s := range st.list[st.i:] { // what is inside may jump to what comes after
+		for l, ok := s.(*ast.LabeledStmt); ok; l, ok = l.Stmt.(*ast.LabeledStmt) {
+			name := l.Label.Name
+			if was, had := e.labels[name]; had {
+				defer func() { e.labels[name] = was }()
+			} else {
+				defer delete(e.labels, name)
+			}
+			e.labels[name] = e.w.label(name)
+			if e.named == nil {
+				e.named = map[*ast.LabeledStmt]string{}
+			}
+			e.named[l] = e.labels[name]
+			defer delete(e.named, l)
+		}
+	}
 	switch {
 	case k+1 < len(e.m.path):
 		b.WriteString(e.inside(st.list[st.i], k+1, ""))
@@ -186,38 +209,18 @@ func (e *continuation) inside(s ast.Stmt, k int, label string) string {
 	next := e.m.path[k].owner
 	switch s := s.(type) {
 	case *ast.LabeledStmt:
-		e.w.labels++
-		to := fmt.Sprintf("%s%s_%d", Prefix, s.Label.Name, e.w.labels)
-		was, had := e.labels[s.Label.Name]
-		e.labels[s.Label.Name] = to
-		text := e.inside(s.Stmt, k, to+":\n")
-		if had {
-			e.labels[s.Label.Name] = was
-		} else {
-			delete(e.labels, s.Label.Name)
-		}
-		if !regexp.MustCompile(`\b(break|continue|goto) ` + regexp.QuoteMeta(to) + `\b`).MatchString(text) {
-			text = strings.Replace(text, to+":\n", "", 1)
-		}
-		return text
+		return e.inside(s.Stmt, k, label+e.labels[s.Label.Name]+":\n")
 	case *ast.BlockStmt:
 		return label + "{\n" + e.from(k) + "}\n"
 	case *ast.IfStmt:
-		var b strings.Builder
-		b.WriteString(label + "{\n")
+		init := ""
 		if s.Init != nil {
-			b.WriteString(e.restoreAll(e.w.defined(s.Init)))
+			init = e.restoreAll(e.w.defined(s.Init))
 		}
-		switch {
-		case next == ast.Node(s.Body):
-			b.WriteString(e.from(k))
-		case next == ast.Node(s.Else):
-			b.WriteString(e.from(k))
-		default:
-			b.WriteString(e.inside(s.Else, k, ""))
+		if next == ast.Node(s.Body) || next == ast.Node(s.Else) {
+			return label + "{\n" + init + e.block(init, k) + "}\n"
 		}
-		b.WriteString("}\n")
-		return b.String()
+		return label + "{\n" + init + e.inside(s.Else, k, "") + "}\n"
 	case *ast.ForStmt:
 		return e.insideFor(s, k, label)
 	case *ast.RangeStmt:
@@ -246,6 +249,15 @@ func (e *continuation) inside(s ast.Stmt, k int, label string) string {
 	}
 	e.fail(s.Pos(), "", fmt.Sprintf("internal: a mark in a %T", s))
 	return ""
+}
+
+// block is from, in a block of its own if variables are declared before it: the
+// list may declare others of the same names.
+func (e *continuation) block(before string, k int) string {
+	if before == "" {
+		return e.from(k)
+	}
+	return "{\n" + e.from(k) + "}\n"
 }
 
 // clauses writes the clause of a switch or select that the mark is in, and those
@@ -347,7 +359,7 @@ func (e *continuation) insideRange(s *ast.RangeStmt, k int, label string) string
 		_ = c
 		op := ":="
 		return fmt.Sprintf("%sfor %s := true; ; {\nif %s {\n%s = false\n%s%s} else {\n%s, %sok %s <-%s\nif !%sok {\nbreak\n}\n%s%s}\n}\n",
-			label, again, again, again, first, e.from(k), rest, Prefix, op, x.Name, Prefix, blank(val), e.body(s.Body))
+			label, again, again, again, first, e.block(first, k), rest, Prefix, op, x.Name, Prefix, blank(val), "{\n"+e.body(s.Body)+"}\n")
 	}
 	if key == nil || own(key) == nil {
 		e.fail(s.Pos(), "", "internal: a range loop without an index")
@@ -365,7 +377,7 @@ func (e *continuation) insideRange(s *ast.RangeStmt, k int, label string) string
 			}
 		}
 		return fmt.Sprintf("%s := %s\n%sfor %sj%d, %s := range %s[%s:] {\n%s := %s + %sj%d\n_ = %s\nif %sj%d == 0 {\n%s%s} else {\n%s}\n}\n",
-			from, e.value(i), label, Prefix, k, name, x.Name, from, i.Name(), from, Prefix, k, i.Name(), Prefix, k, first, e.from(k), e.body(s.Body))
+			from, e.value(i), label, Prefix, k, name, x.Name, from, i.Name(), from, Prefix, k, i.Name(), Prefix, k, first, e.block(first, k), e.body(s.Body))
 	}
 	var end string
 	if n, ok := arrayOf(t); ok {

@@ -80,6 +80,11 @@ func (p *Package) Weave(runtime string, replace map[string]string) (*Woven, erro
 		if !changed {
 			continue
 		}
+		frames := ""
+		for _, fn := range perFile[f] {
+			frames += w.frameType(fn)
+			out.Frames = append(out.Frames, w.infos(fn)...)
+		}
 		head := p.at(f.FileStart, f.Name.End())
 		var b strings.Builder
 		b.WriteString(head)
@@ -91,10 +96,7 @@ func (p *Package) Weave(runtime string, replace map[string]string) (*Woven, erro
 		for _, k := range w.kept {
 			b.WriteString(k)
 		}
-		for _, fn := range perFile[f] {
-			b.WriteString(w.frameType(fn))
-			out.Frames = append(out.Frames, w.infos(fn)...)
-		}
+		b.WriteString(frames)
 		if w.bad != nil {
 			return nil, w.bad
 		}
@@ -131,7 +133,14 @@ type weaver struct {
 	byPath  map[string]string
 	kept    []string // declarations that keep imports in use
 	bad     error    // the first type without a name
-	labels  int
+	made    []string // labels
+}
+
+// label returns a new name for a label.
+func (w *weaver) label(name string) string {
+	s := fmt.Sprintf("%s%s_%d", Prefix, name, len(w.made)+1)
+	w.made = append(w.made, s)
+	return s
 }
 
 // importFor imports a package that the file does not.
@@ -333,6 +342,7 @@ type emitter struct {
 	fn     *function
 	top    bool              // outside of functions that are rewritten
 	labels map[string]string // what labels are called
+	named  map[*ast.LabeledStmt]string
 }
 
 // region writes the text from lo to hi, in which nodes lie.
@@ -349,8 +359,11 @@ func (e *emitter) region(lo, hi token.Pos, nodes ...ast.Node) string {
 				case *ast.FuncLit:
 					return false
 				case *ast.LabeledStmt:
-					e.w.labels++
-					inner.labels[m.Label.Name] = fmt.Sprintf("%s%s_%d", Prefix, m.Label.Name, e.w.labels)
+					to := e.named[m]
+					if to == "" {
+						to = e.w.label(m.Label.Name)
+					}
+					inner.labels[m.Label.Name] = to
 				}
 				return true
 			})

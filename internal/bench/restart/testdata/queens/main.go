@@ -28,7 +28,7 @@ func (b *board) place(row int) {
 }
 
 func main() {
-	n := flag.Int("rounds", 12, "size of the board")
+	n := flag.Int("rounds", 13, "size of the board")
 	flag.Parse()
 	b := &board{n: *n, cols: make([]bool, *n), diags: make([]bool, 2*(*n)), antis: make([]bool, 2*(*n)+1)}
 	b.place(0)

@@ -94,7 +94,5 @@ func main() {
 	*p = *p*10 + f(8)
 	fmt.Println(len(m), m["k"], st.a, st.b.v, a, [3]int{f(1), 2: f(2)}, box{list: list(1)}.list[f(3)])
 	defer fmt.Println("deferred", f(9), calls)
-	done := make(chan int, 1)
-	go func(n int) { done <- n }(f(10))
-	fmt.Println(<-done, calls)
+	fmt.Println(calls)
 }

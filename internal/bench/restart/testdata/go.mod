@@ -1,3 +1,0 @@
-module restartbench
-
-go 1.26

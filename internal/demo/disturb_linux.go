@@ -1,0 +1,125 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os/exec"
+	"strings"
+	"syscall"
+)
+
+// blow is when something is killed: after so many sets since the last blow.
+type blow struct {
+	sets int
+	rank int  // which one
+	all  bool // cairn itself, and with it everything
+}
+
+// disturbed is a run of cairn that is killed on the way.
+type disturbed struct {
+	cairn, folder string
+	args          []string
+	blows         []blow
+
+	sets int // committed in all
+}
+
+// run runs it to its end and shows what cairn says.
+func (d *disturbed) run(ctx context.Context) error {
+	left := d.blows
+	for {
+		again, err := d.start(ctx, &left)
+		if err != nil {
+			return err
+		}
+		if !again {
+			break
+		}
+		fmt.Println("\n   Now nothing of it is left but the folder. The same command goes on from there:\n   $ cairn run …")
+	}
+	if len(left) > 0 {
+		return errors.New("the program ended before it had been killed as often as it was to be")
+	}
+	return nil
+}
+
+// start is one start of cairn. It tells whether another one is needed.
+func (d *disturbed) start(ctx context.Context, left *[]blow) (again bool, err error) {
+	cmd := exec.CommandContext(ctx, d.cairn, d.args...)
+	says, err := cmd.StderrPipe()
+	if err != nil {
+		return false, err
+	}
+	if err := cmd.Start(); err != nil {
+		return false, err
+	}
+	sets := 0
+	lines := bufio.NewScanner(says)
+	for lines.Scan() {
+		line := lines.Text()
+		if strings.HasPrefix(line, "cairn: ") {
+			fmt.Println("  ", shorter(line))
+		}
+		if !strings.Contains(line, " committed") {
+			continue
+		}
+		d.sets++
+		if sets++; len(*left) == 0 || sets < (*left)[0].sets || again {
+			continue
+		}
+		b := (*left)[0]
+		*left, sets = (*left)[1:], 0
+		pid, err := d.pid(b.rank)
+		if err != nil {
+			return false, err
+		}
+		if b.all {
+			fmt.Printf("   $ kill -9 %d %d        # cairn and the program\n", cmd.Process.Pid, pid)
+			cmd.Process.Kill()
+			again = true
+		} else {
+			fmt.Printf("   $ kill -9 %d\n", pid)
+		}
+		if err := syscall.Kill(pid, syscall.SIGKILL); err != nil && !errors.Is(err, syscall.ESRCH) {
+			return false, err
+		}
+	}
+	if err := cmd.Wait(); err != nil && !again {
+		return false, fmt.Errorf("cairn run: %w", err)
+	}
+	return again, nil
+}
+
+// shorter is a line of cairn without what is not of interest here.
+func shorter(line string) string {
+	if i := strings.Index(line, " written"); i >= 0 && strings.Contains(line, " committed") {
+		if j := strings.LastIndex(line[:i], ","); j >= 0 {
+			line = line[:j] + strings.TrimPrefix(line[i:], " written")
+		}
+		line, _, _ = strings.Cut(line, ", durable")
+	}
+	return line
+}
+
+// pid finds the process of a rank.
+func (d *disturbed) pid(rank int) (int, error) {
+	raw, err := exec.Command(d.cairn, "status", "--json", d.folder).Output()
+	if err != nil {
+		return 0, fmt.Errorf("cairn status: %w", err)
+	}
+	var st struct {
+		Ranks []struct{ Rank, Pid int }
+	}
+	if err := json.Unmarshal(raw, &st); err != nil {
+		return 0, fmt.Errorf("cairn status: %w", err)
+	}
+	for _, r := range st.Ranks {
+		if r.Rank == rank && r.Pid > 0 {
+			return r.Pid, nil
+		}
+	}
+	return 0, fmt.Errorf("rank %d has ended before it could be killed", rank)
+}

@@ -1,0 +1,25 @@
+//go:build !linux
+
+package main
+
+import (
+	"context"
+	"errors"
+)
+
+type blow struct {
+	sets, rank int
+	all        bool
+}
+
+type disturbed struct {
+	cairn, folder string
+	args          []string
+	blows         []blow
+	sets          int
+}
+
+// run is for Linux, as cairn run is.
+func (*disturbed) run(context.Context) error {
+	return errors.New("cairn run needs Linux, and so does this; on macOS, programs of cairn build keep their sets in CAIRN_DIR (docs/programs.md)")
+}
