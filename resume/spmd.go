@@ -43,9 +43,25 @@ type options struct {
 	OnError     func(error)
 }
 
+// options are Cairn's. What the program is told it is told without the lock: it
+// may open files or exit.
 func (o *options) options() cairn.Options {
-	return cairn.Options{Every: o.Every, EveryPoints: o.EveryPoints, Auto: o.Auto, MTBF: o.MTBF, Spatial: o.Spatial,
-		Signals: o.Signals, OnSaved: o.OnSaved, OnError: o.OnError}
+	out := cairn.Options{Every: o.Every, EveryPoints: o.EveryPoints, Auto: o.Auto, MTBF: o.MTBF, Spatial: o.Spatial, Signals: o.Signals}
+	if f := o.OnSaved; f != nil {
+		out.OnSaved = func(s cairn.Saved) {
+			mu.Unlock()
+			defer mu.Lock()
+			f(s)
+		}
+	}
+	if f := o.OnError; f != nil {
+		out.OnError = func(err error) {
+			mu.Unlock()
+			defer mu.Lock()
+			f(err)
+		}
+	}
+	return out
 }
 
 // OpenRun stands for cairn.Open. The run is the one that the program is
@@ -66,11 +82,14 @@ func OpenRun(ctx context.Context, o cairn.Options) (*cairn.Run, error) {
 	case saved.Opened != nil:
 		return nil, errors.New("cairn: the program has opened its run already; under 'cairn run' there is one")
 	}
-	if err := run.Lend(o, false); err != nil {
+	opened := &options{Every: o.Every, EveryPoints: o.EveryPoints, Auto: o.Auto, MTBF: o.MTBF, Spatial: o.Spatial,
+		Signals: o.Signals, OnSaved: o.OnSaved, OnError: o.OnError}
+	lend := opened.options()
+	lend.Dir, lend.Log = o.Dir, o.Log
+	if err := run.Lend(lend, false); err != nil {
 		return nil, err
 	}
-	saved.Opened = &options{Every: o.Every, EveryPoints: o.EveryPoints, Auto: o.Auto, MTBF: o.MTBF, Spatial: o.Spatial,
-		Signals: o.Signals, OnSaved: o.OnSaved, OnError: o.OnError}
+	saved.Opened = opened
 	counts = counts || run.Counts()
 	due.Store(true)
 	return run, nil

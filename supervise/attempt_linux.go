@@ -271,8 +271,16 @@ func (s *Supervisor) fromRank(h *host, m *control.Message) {
 	}
 }
 
+// quietFor is how long a rank may reach no point before the user is told.
+const quietFor = time.Minute
+
 func (s *Supervisor) hello(r *rank, m *control.Message) {
 	r.Cairn = true
+	s.after(quietFor, func() {
+		if r.Points == 0 && r.State != "ended" {
+			s.say("rank %d has reached no point for %v: nothing is saved yet, and a restart begins anew; for a Go program 'cairn explain' shows where its points are", r.Rank, quietFor)
+		}
+	})
 	s.a.moved = time.Now()
 	if m.Dir != "" && m.Dir != s.rec.Sets {
 		s.rec.Sets = m.Dir

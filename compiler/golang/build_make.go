@@ -177,7 +177,10 @@ func (b *builder) make(cache, key string, o MakeOptions) (*Made, error) {
 	m := &Made{Name: b.name(in.Package), Points: in.Points, Reads: in.Reads, Source: in.digest()}
 	if len(in.Points) > 0 {
 		tell("%s, in %s", pointsText(in.Points), seconds(begin))
-		for i, r := range in.Refused {
+		for _, w := range in.Warnings {
+		tell("%s", w)
+	}
+	for i, r := range in.Refused {
 			if i == 3 {
 				tell("no point: %d loops more; 'cairn explain' says why", len(in.Refused)-i)
 				break

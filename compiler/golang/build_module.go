@@ -128,6 +128,10 @@ func (b *builder) showModule(m *module, as string) error {
 			if err != nil {
 				return err
 			}
+			switch filepath.Ext(name) {
+			case ".s", ".S", ".h": // the assembler looks for itself
+				return linkOrCopy(filepath.Join(as, rel), name)
+			}
 			b.overlay[filepath.Join(as, rel)] = name
 		}
 		return nil
@@ -173,4 +177,15 @@ func (b *builder) useInstead(folders map[string]string) error {
 	}
 	b.overlay[name] = with
 	return nil
+}
+
+// linkOrCopy makes a file of a module, which never changes, known by another name.
+func linkOrCopy(to, from string) error {
+	if err := os.MkdirAll(filepath.Dir(to), 0o755); err != nil {
+		return err
+	}
+	if err := os.Symlink(from, to); err == nil || errors.Is(err, fs.ErrExist) {
+		return nil
+	}
+	return copyFile(to, from)
 }

@@ -17,6 +17,8 @@ type Saving struct {
 	Frames []frameInfo `json:"frames,omitempty"`
 	// Globals are the package variables that are saved.
 	Globals []string `json:"globals,omitempty"`
+	// Notes are about the points.
+	Notes []string `json:"notes,omitempty"`
 	// Refused is why loops have no point, or why there is none at all.
 	Refused []string `json:"refused,omitempty"`
 }
@@ -34,6 +36,7 @@ func (e *Explanation) Save(in *Instrumented, err error) *Saving {
 		f.File = in.relative(f.File)
 		s.Frames = append(s.Frames, f)
 	}
+	s.Notes = in.Warnings
 	for _, r := range in.Refused {
 		s.Refused = append(s.Refused, r.Error())
 	}
@@ -80,6 +83,12 @@ func (s *Saving) Text(w io.Writer) error {
 	}
 	if len(s.Frames) > 0 {
 		b.WriteString("Run again at every start: the initialisation of packages\n")
+	}
+	if len(s.Notes) > 0 {
+		b.WriteString("Notes\n")
+		for _, n := range s.Notes {
+			fmt.Fprintf(&b, "  %s\n", n)
+		}
 	}
 	if len(s.Refused) > 0 {
 		b.WriteString("Refused\n")

@@ -49,6 +49,8 @@ type Instrumented struct {
 	Reads bool
 	// Refused is why other loops have no point.
 	Refused []*rewrite.Refusal
+	// Warnings are sentences about the points, with their positions.
+	Warnings []string
 	// Explanation is how loops were chosen.
 	Explanation *Explanation
 
@@ -83,18 +85,20 @@ type PointInfo struct {
 
 // instrumenter makes a program restartable.
 type instrumenter struct {
-	p       *Program
-	calls   *callGraph
-	from    map[*function]bool  // that main leads to
-	others  map[*function]*site // that may run on other goroutines
-	loops   map[ast.Node]*function
-	tried   map[ast.Node]bool
-	points  []ast.Stmt
-	inner   map[ast.Node]bool // of points: loops inside those that were chosen
-	infos   map[ast.Node]LoopInfo
-	rounds  int
-	refused []*rewrite.Refusal
-	used    map[*types.Var]use
+	p        *Program
+	calls    *callGraph
+	from     map[*function]bool  // that main leads to
+	others   map[*function]*site // that may run on other goroutines
+	loops    map[ast.Node]*function
+	tried    map[ast.Node]bool
+	points   []ast.Stmt
+	inner    map[ast.Node]bool // of points: loops inside those that were chosen
+	infos    map[ast.Node]LoopInfo
+	rounds   int
+	depths   map[*function]int // of loops, in functions
+	warnings []string
+	refused  []*rewrite.Refusal
+	used     map[*types.Var]use
 
 	explained *Explanation
 }
@@ -108,7 +112,7 @@ func Instrument(p *Program, o InstrumentOptions) (*Instrumented, error) {
 	if err := p.takesOwn(); err != nil {
 		return nil, err
 	}
-	in := &instrumenter{p: p, calls: newCallGraph(p), loops: map[ast.Node]*function{}, tried: map[ast.Node]bool{}, inner: map[ast.Node]bool{}, infos: map[ast.Node]LoopInfo{}}
+	in := &instrumenter{p: p, calls: newCallGraph(p), loops: map[ast.Node]*function{}, tried: map[ast.Node]bool{}, inner: map[ast.Node]bool{}, infos: map[ast.Node]LoopInfo{}, depths: map[*function]int{}}
 	if in.calls.main == nil {
 		return nil, fmt.Errorf("%w: it has no main function", ErrRefused)
 	}
@@ -135,6 +139,7 @@ func Instrument(p *Program, o InstrumentOptions) (*Instrumented, error) {
 		if err != nil {
 			return nil, err
 		}
+		out.Warnings = in.warnings
 		out.Refused, out.Explanation, out.Reads, out.short = in.refused, e, p.readsInput(), p.short
 		return out, nil
 	}

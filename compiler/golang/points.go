@@ -63,7 +63,7 @@ func (in *instrumenter) descend(n ast.Node, levels int) {
 	}
 	for _, m := range in.directly(in.loops[n], loopBody(n), map[*function]bool{}) {
 		fn := in.loops[m]
-		if in.tried[m] || in.depth(fn, loopBody(m), map[*function]bool{}) < 2 || in.skipped(m) {
+		if in.tried[m] || in.depth(fn, loopBody(m)) < 2 || in.crowded(fn) || in.skipped(m) {
 			continue
 		}
 		if in.hindrance(m, fn, in.infos[m]) != nil {
@@ -73,6 +73,19 @@ func (in *instrumenter) descend(n ast.Node, levels int) {
 		in.points = append(in.points, m.(ast.Stmt))
 		in.descend(m, levels-1)
 	}
+}
+
+// crowded says that a function is too long for more points than it must have: it
+// is copied for each of them.
+func (in *instrumenter) crowded(fn *function) bool {
+	lines := in.p.at(fn.body.End()).Line - in.p.at(fn.body.Pos()).Line
+	marks := 1
+	for _, n := range in.points {
+		if in.loops[n] == fn {
+			marks++
+		}
+	}
+	return lines*marks > 600
 }
 
 // skipped says that a comment asks for no point.
@@ -112,8 +125,8 @@ func (in *instrumenter) directly(fn *function, b *ast.BlockStmt, seen map[*funct
 }
 
 // depth is how deep loops are nested in a block, those of functions that it calls
-// counted too; more than three are three.
-func (in *instrumenter) depth(fn *function, b *ast.BlockStmt, seen map[*function]bool) int {
+// counted too. A function that calls itself is not followed again.
+func (in *instrumenter) depth(fn *function, b *ast.BlockStmt) int {
 	most := 0
 	byCall := map[*ast.CallExpr]*site{}
 	for _, t := range fn.sites {
@@ -124,18 +137,18 @@ func (in *instrumenter) depth(fn *function, b *ast.BlockStmt, seen map[*function
 		case *ast.FuncLit:
 			return false
 		case *ast.ForStmt, *ast.RangeStmt:
-			if most < 3 {
-				most = max(most, 1+in.depth(fn, loopBody(n), seen))
-			}
+			most = max(most, 1+in.depth(fn, loopBody(n)))
 			return false
 		case *ast.CallExpr:
-			if t := byCall[n]; t != nil && most < 3 {
+			if t := byCall[n]; t != nil {
 				for _, to := range t.to {
-					if !seen[to] {
-						seen[to] = true
-						most = max(most, in.depth(to, to.body, seen))
-						delete(seen, to)
+					d, ok := in.depths[to]
+					if !ok {
+						in.depths[to] = 0
+						d = in.depth(to, to.body)
+						in.depths[to] = d
 					}
+					most = max(most, d)
 				}
 			}
 		}
@@ -174,6 +187,9 @@ func (in *instrumenter) take(n ast.Node, l LoopInfo) {
 		return
 	}
 	in.points = append(in.points, n.(ast.Stmt))
+	if len(l.Goroutines) > 0 {
+		in.warnings = append(in.warnings, fmt.Sprintf("%s: goroutines may be alive at the point: %s; while they are, no checkpoint is taken", in.p.at(n.Pos()), strings.Join(l.Goroutines, "; ")))
+	}
 }
 
 // around tries the loops around one that has no point.

@@ -46,12 +46,12 @@ func TestCompiledFlight(t *testing.T) {
 		})
 	}
 	t.Run("stopped", func(t *testing.T) { // and gone on with over another transport
-		r := newRun(t, made, "-steps", "100000")
-		s := r.start("-n", "4", "--transport", "shm", "--every", "20ms")
+		r := newRun(t, made, "-steps", "2000")
+		s := r.start("-n", "4", "--transport", "shm")
 		s.awaits("committed")
 		s.stops()
-		r.start("-n", "4", "--transport", "tcp").finishes()
-		sameOutput(t, r.output(), undisturbed(t, 4, program(t, "token"), "-steps", "100000"))
+		r.start("-n", "4", "--transport", "tcp", "--every-points", "100").finishes()
+		sameOutput(t, r.output(), undisturbed(t, 4, program(t, "token"), "-steps", "2000"))
 	})
 }
 

@@ -74,8 +74,18 @@ func TestRefused(t *testing.T) {
 			t.Fatal("the program does not say what is expected: //trial:refuse REGEXP")
 		}
 		binary, said := p.buildProtected(t)
-		if binary != "" {
-			p.compare(t, tb, binary, want)
+		if binary != "" { // it may say so while it runs, or take another loop
+			got := p.protected(t, binary, protection{every: 1})
+			if d := got.differs(want); d != "" {
+				t.Errorf("under cairn run: %s\n%s", d, got.stderr)
+			}
+			if why := regexp.MustCompile("checkpoint not saved.*" + p.refuse + ".*|no checkpoint could be taken.*" + p.refuse + ".*").FindString(got.stderr); why != "" {
+				tb.add(p, 0, 0, "refused when run: "+why)
+				return
+			}
+			if points := p.compare(t, tb, binary, want); points == 0 {
+				t.Errorf("no set is ever taken of the program, and nobody says so\ncairn build:\n%s\ncairn run:\n%s", said, got.stderr)
+			}
 			return
 		}
 		tb.add(p, 0, 0, "refused: "+reason(said))
@@ -126,10 +136,11 @@ func reason(said string) string {
 	return lines[len(lines)-1]
 }
 
-// compare kills a protected program at its points, and compares each time.
-func (p *program) compare(t *testing.T, tb *table, binary string, want *outcome) {
+// compare kills a protected program at its points, and compares each time. It
+// returns the last point at which the program was killed.
+func (p *program) compare(t *testing.T, tb *table, binary string, want *outcome) (points int) {
 	t.Helper()
-	points, kills := 0, 0
+	kills := 0
 	var wrong []string
 	defer func() {
 		result := "ok"
@@ -152,7 +163,7 @@ func (p *program) compare(t *testing.T, tb *table, binary string, want *outcome)
 		return len(wrong) < 3
 	}
 	if !check("by itself", p.plain(t, binary)) {
-		return
+		return points
 	}
 	// Each run is killed once, later and later, until it ends before that.
 	for n, over := 1, false; !over; n = later(n) {
@@ -162,17 +173,17 @@ func (p *program) compare(t *testing.T, tb *table, binary string, want *outcome)
 			points = n
 		}
 		if !check(fmt.Sprint("killed at point ", n), got) {
-			return
+			return points
 		}
 	}
 	if points == 0 {
-		return
+		return points
 	}
 	if points <= 16 || stress && points <= 200 {
 		got := p.protected(t, binary, protection{killAt: "each"})
 		points = max(points, got.kills)
 		if !check("killed at each point", got) {
-			return
+			return points
 		}
 	}
 	times := 1
@@ -185,9 +196,10 @@ func (p *program) compare(t *testing.T, tb *table, binary string, want *outcome)
 	for i := range times {
 		got := p.protected(t, binary, protection{every: 1 + points/30, during: killRandomly(binary, 2)})
 		if !check(fmt.Sprintf("killed at random, run %d", i), got) {
-			return
+			return points
 		}
 	}
+	return points
 }
 
 // later returns the point to kill at after n.

@@ -1,11 +1,9 @@
 package main
 
 import (
-	"bufio"
 	"encoding/csv"
 	"errors"
 	"fmt"
-	"runtime"
 	"strings"
 
 	cairn_ "github.com/cairnrun/cairn/resume"
@@ -32,11 +30,6 @@ func twice(x int) int { return 2 * x }
 func init() {
 	cairn_.Closure("main.closures.func1", cairn_make1)
 	cairn_.Func("main.twice", twice)
-	if runtime.GOARCH != "amd64" && runtime.GOARCH != "arm64" { // there they are found without that
-		cairn_.Func("strings.ToUpper", strings.ToUpper)
-		cairn_.Func("main.noTime", noTime)
-		cairn_.Func("bufio.ScanWords", bufio.ScanWords)
-	}
 }
 
 type cairn_frame_closures struct {

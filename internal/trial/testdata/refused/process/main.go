@@ -1,7 +1,7 @@
 // Command process talks to a child process for the whole run.
 package main
 
-//trial:refuse (?i)process|exec\.|goroutine|pipe
+//trial:refuse (?i)process|os\.File|exec\.|goroutine|pipe
 
 import (
 	"bufio"

@@ -1,0 +1,50 @@
+// Lost fails in its first start, as a program does whose device is gone.
+package main
+
+import (
+	"fmt"
+	"os"
+
+	"github.com/cairnrun/cairn/internal/graph"
+	"github.com/cairnrun/cairn/resume"
+)
+
+// part stands for the devices of a program.
+type part struct{ _ byte }
+
+func (*part) CairnState(c *graph.Coder) error { return nil }
+
+func (*part) CairnLost() error {
+	if os.Getenv("LOST") != "" {
+		return fmt.Errorf("the device is gone")
+	}
+	return nil
+}
+
+func init() { graph.Part(new(part)) }
+
+type frame struct {
+	At int
+	I  int
+}
+
+func main() {
+	resume.Begin()
+	defer resume.End()
+	d := resume.Enter()
+	i := 0
+	if resume.Resuming() {
+		i = resume.Frame[frame](d).I
+		resume.Here()
+		fmt.Fprintln(os.Stderr, "resumed at", i)
+	}
+	for ; i < 10; i++ {
+		if resume.Due() {
+			resume.Point(d, frame{1, i})
+		}
+		if i == 7 && os.Getenv("FAIL") != "" {
+			resume.Exit(3)
+		}
+	}
+	resume.Returning()
+}
