@@ -32,5 +32,6 @@
 //	                    set is safe kills itself with SIGKILL; "each" for all of them.
 //	                    Where nothing can be saved, the next point takes its place.
 //	                    Points that the restored set has behind it do not count.
-//	CAIRN_KILL_RANK     … only the rank of this number, the others find it lost
+//	CAIRN_KILL_RANK     … only the rank of this number, the others find it lost. With
+//	                    several ranks all of them must come to the point.
 package resume

@@ -33,7 +33,14 @@ const (
 // when it was entered from code that can't be resumed, such as a callback of a
 // library: then Call and Point do nothing.
 func Enter() int {
-	if g := me.Load(); g == 0 || g != self() {
+	if me.Load() == 0 { // this much is inlined
+		return elsewhere
+	}
+	return enter()
+}
+
+func enter() int {
+	if me.Load() != self() {
 		return elsewhere
 	}
 	if !calling && !resuming.Load() {
@@ -84,6 +91,7 @@ func Here() {
 		mu.Unlock()
 	}
 	stack[depth] = nil
+	fresh = len(stack)
 	due.Store(true)
 }
 
@@ -95,26 +103,60 @@ func Lost(d int) {
 // Call stores the frame of a function that is about to call a spine function.
 // It returns where, for the next Call of the same function.
 func Call[T any](d int, f *T, v T) *T {
-	if d < 0 {
-		if d == foreign {
-			calling = false
-		}
+	if !Kept(d) {
 		return f
 	}
-	if f == nil {
-		f = new(T)
-		put(d, f)
-	}
+	f = Slot(d, f)
 	*f = v
-	depth, calling = d, true
+	Calling(d)
 	return f
 }
+
+// What Call does, in parts that are inlined: Kept says whether a function's frame
+// is to be stored, Slot where, and Calling that it is.
+
+// Kept reports whether there are frames of a depth that Enter returned.
+func Kept(d int) bool {
+	if d == foreign {
+		calling = false
+	}
+	return d >= 0
+}
+
+// Calling says that a spine function is about to be called from depth d.
+func Calling(d int) { depth, calling = d, true }
+
+// Slot returns where the frames of depth d are stored: f, if it is known already.
+func Slot[T any](d int, f *T) *T {
+	if f != nil {
+		return f
+	}
+	return slot[T](d)
+}
+
+// slot is in the memory of a call that has returned, if that was one of the same
+// function.
+func slot[T any](d int) *T {
+	if d < len(stack) && d >= fresh {
+		if f, ok := stack[d].(*T); ok && f != nil {
+			return f
+		}
+	}
+	f := new(T)
+	put(d, f)
+	return f
+}
+
+// fresh is the depth from which on frames were stored by this process. Those of
+// the set are still read by the functions that go on from them.
+var fresh int
 
 func put(d int, f any) {
 	for len(stack) <= d {
 		stack = append(stack, nil)
 	}
 	stack[d] = f
+	fresh = min(fresh, d) // deeper calls have returned
 }
 
 // Due reports whether Point has something to do.

@@ -157,6 +157,7 @@ func (f *fn) callProcs(call *ast.CallExpr, procs []*ir.Proc, recv ast.Expr, dst 
 	if dst == nil && len(procs) > 0 {
 		c.Results = make([]*ir.Var, len(procs[0].Results))
 	}
+	c.Reads = f.reads(call.Args...) // they count where the call is one of a recursion
 	f.workOn(c)
 }
 

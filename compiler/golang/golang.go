@@ -1,6 +1,8 @@
-// Package golang is the compiler's front end for Go: Load makes an ir.Program of
-// a Go program, and Explain says where its checkpoints would go. Nothing is
-// transformed.
+// Package golang is the compiler for Go programs. Load makes an ir.Program of
+// one; Explain says where its checkpoints go, and why; Instrument rewrites it so
+// that it can be gone on with from there; Build runs go build with the rewritten
+// source and Cairn's run time; Make does it all. The program's own files are
+// never changed.
 //
 // # What is read
 //
@@ -8,6 +10,17 @@
 //	go/types      source of all that is not a library    list.go
 //	ssa, rta, vta what dynamic calls lead to             graph.go
 //	ir            statement by statement                 lower.go, expr.go, …
+//
+// # What is made
+//
+//	points        loops to save in, and others instead   points.go
+//	spine         the calls from main to them            spine.go
+//	rewrite       frames and continuations               instrument.go, package rewrite
+//	registry      package variables, func values         register.go
+//	laid over     the run time, as standard library      build_laid.go
+//	go build      with an overlay, or from the cache     build.go, build_module.go, build_make.go
+//
+// # Libraries
 //
 // Libraries are the standard library, Cairn's run time and packages with cgo,
 // and what these import: their functions are not followed and count one statement.
@@ -32,8 +45,9 @@
 // # Values
 //
 // Variables are followed by value where match needs them: integers, bools and
-// communicators. Fields, elements and what pointers lead to are taken together:
-// all fields of one declaration are one variable, and all elements of one type.
+// communicators, and small arrays and fields of structs with a name, object by
+// object, as long as it is known where a pointer leads (structs.go). Other fields
+// of one declaration are one variable, and so are all elements of one type.
 // Comparisons of an error with nil are taken to find none where the branch
 // leaves the function: runs that end with an error are not looked at.
 package golang

@@ -214,6 +214,7 @@ func loopBody(n ast.Node) *ast.BlockStmt {
 // stands for them in the run time.
 var replaced = map[string]string{
 	"os.Exit": "Exit", "os.Open": "Open", "os.Create": "Create", "os.OpenFile": "OpenFile", "os.CreateTemp": "CreateTemp",
+	"os.Mkdir": "Mkdir", "os.Remove": "Remove", "os.Rename": "Rename",
 	"log.Fatal": "Fatal", "log.Fatalf": "Fatalf", "log.Fatalln": "Fatalln",
 	"os/signal.NotifyContext": "NotifyContext",
 	"context.WithCancel":      "WithCancel", "context.WithCancelCause": "WithCancelCause",
@@ -266,6 +267,9 @@ func (in *instrumenter) source(s *source, marks map[token.Pos]string, out *Instr
 	}
 	was := p.Source
 	if p, err = p.Marked(marks); err != nil {
+		return err
+	}
+	if p, err = p.Hoisted((*rewrite.Package).Spine); err != nil {
 		return err
 	}
 	if p, err = p.Gotos((*rewrite.Package).Spine); err != nil {

@@ -20,6 +20,4 @@ type disturbed struct {
 }
 
 // run is for Linux, as cairn run is.
-func (*disturbed) run(context.Context) error {
-	return errors.New("cairn run needs Linux, and so does this; on macOS, programs of cairn build keep their sets in CAIRN_DIR (docs/programs.md)")
-}
+func (*disturbed) run(context.Context) error { return errors.ErrUnsupported }

@@ -14,6 +14,7 @@ import (
 	"os/exec"
 	"os/signal"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"time"
 )
@@ -35,6 +36,9 @@ var errDiffers = errors.New("the results differ")
 func demo(ctx context.Context) error {
 	if _, err := os.Stat("go.mod"); err != nil {
 		return errors.New("run it in the folder that holds go.mod: make demo")
+	}
+	if runtime.GOOS != "linux" {
+		return errors.New("cairn run needs Linux, and so does this; elsewhere, what cairn build makes keeps its sets in CAIRN_DIR (docs/programs.md)")
 	}
 	if err := os.RemoveAll(work); err != nil {
 		return err

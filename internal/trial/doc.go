@@ -12,15 +12,16 @@
 //	//trial:exit 3         its exit status
 //	//trial:stdin FILE     its standard input, from the folder "in"
 //	//trial:refuse REGEXP  what the tool says about it
-//	for … { //trial:loop   a loop that gets a point, whatever else does
+//	for … { //trial:loop   a loop that gets a point; others get none
 //
 // What is in a program's folder "in" is in its working folder when it starts.
 //
 // The package itself generates random programs (Generate), which are compared
 // in the same way, and shrinks those that fail (Shrink).
 //
-// Tests run three kills per program. CAIRN_STRESS=1: all points, and random
-// moments. CAIRN_TRIAL_AUTO=1: only the points that Cairn chooses by itself.
+// Tests kill at all points of programs that have few, at some of others, and at
+// a random moment. CAIRN_STRESS=1: at many more. CAIRN_TRIAL_AUTO=1: the source
+// as it is, so that Cairn chooses the loops.
 // CAIRN_TRIAL_SEEDS=FROM-TO: random programs of these seeds.
 // CAIRN_TRIAL_COMMAND=PATH: a cairn command to use instead of one built here;
 // CAIRN_TRIAL_KEEP=1: what was built stays; CAIRN_TRIAL_REPORT=FILE: results go

@@ -13,6 +13,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -59,14 +60,20 @@ type program struct {
 	missed []string // those that got none
 }
 
-// readPrograms copies a folder of programs to scratch, with marked loops
-// turned into points, and returns the programs in it.
+// otherLoops are lines with loops that have no mark.
+var otherLoops = regexp.MustCompile(`(?m)^\s*for .*\{$`)
+
+// readPrograms copies a folder of programs to scratch, with points asked for in
+// marked loops and in no others, and returns the programs in it.
 func readPrograms(t *testing.T, from string) []*program {
 	t.Helper()
 	to := filepath.Join(scratch, filepath.Base(from))
-	mark := "//cairn:point"
+	marked := func(text []byte) []byte {
+		text = otherLoops.ReplaceAll(text, []byte("$0 //cairn:skip"))
+		return bytes.ReplaceAll(text, []byte("//trial:loop"), []byte("//cairn:point"))
+	}
 	if os.Getenv("CAIRN_TRIAL_AUTO") != "" {
-		mark = "// chosen or not"
+		marked = func(text []byte) []byte { return text }
 	}
 	err := filepath.WalkDir(from, func(path string, e fs.DirEntry, err error) error {
 		if err != nil {
@@ -83,7 +90,10 @@ func readPrograms(t *testing.T, from string) []*program {
 		if err != nil {
 			return err
 		}
-		return os.WriteFile(filepath.Join(to, rel), bytes.ReplaceAll(text, []byte("//trial:loop"), []byte(mark)), 0o666)
+		if filepath.Ext(path) == ".go" {
+			text = marked(text)
+		}
+		return os.WriteFile(filepath.Join(to, rel), text, 0o666)
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -252,17 +252,11 @@ func (j *jumps) apart(l *label) []edit {
 	if len(l.from) == 0 || !between(j.marks, l.s.Pos(), l.s.End()) {
 		return nil
 	}
-	if _, ok := l.s.Stmt.(*ast.LabeledStmt); ok {
-		if e := l.s.Stmt.(*ast.LabeledStmt); strings.HasPrefix(e.Label.Name, Prefix) {
-			// L: cairn_goto_L: for {…}
-			return []edit{{l.s.Colon + 1, l.s.Colon + 1, "; "}}
-		}
-	}
 	if !l.used {
-		return []edit{{l.s.Colon + 1, l.s.Colon + 1, "; "}}
+		return []edit{{l.s.Colon + 1, l.s.Colon + 1, " {\n}\n"}}
 	}
 	name := Prefix + "to_" + l.s.Label.Name
-	edits := []edit{{l.s.Pos(), l.s.Pos(), name + ": ; "}}
+	edits := []edit{{l.s.Pos(), l.s.Pos(), name + ": {\n}\n"}}
 	for _, g := range l.from {
 		edits = append(edits, edit{g.Label.Pos(), g.Label.End(), name})
 	}

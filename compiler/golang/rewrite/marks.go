@@ -28,6 +28,7 @@ type function struct {
 	boxed    vars
 	again    map[*types.Var]ast.Stmt // local closures, and the statements that make them
 	lits     int
+	records  map[*ast.DeferStmt]*record // deferred calls in loops
 }
 
 // mark is a place where a function's frame may be saved.

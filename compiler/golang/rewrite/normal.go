@@ -87,6 +87,7 @@ type normal struct {
 	count  map[string]int // of names
 	defers int
 	uses   map[*types.Var]*varUse
+	within map[*ast.Ident]string // what stands for names in literals
 }
 
 // Marks get their numbers when all of a declaration is written.
@@ -156,6 +157,9 @@ func (n *normal) literals(m ast.Node) string {
 		if l, ok := k.(*ast.FuncLit); ok && n.in.Funcs[l] {
 			return n.function(l, l.Type, l.Body), true
 		}
+		if id, ok := k.(*ast.Ident); ok && n.within[id] != "" {
+			return n.within[id], true
+		}
 		return "", false
 	})
 }
@@ -171,7 +175,7 @@ func (n *normal) function(node ast.Node, typ *ast.FuncType, body *ast.BlockStmt)
 		w.early = w.boxed()
 	}
 	text := w.inner(body.Lbrace+1, body.List, body.Rbrace)
-	return n.p.at(node.Pos(), body.Lbrace) + under(w.head, text)
+	return n.p.at(node.Pos(), body.Lbrace) + w.fill(under(w.head, text))
 }
 
 // under returns a block with lines before its text.
@@ -222,6 +226,7 @@ type nfunc struct {
 	marks []token.Pos       // of its calls and points
 	early map[ast.Expr]bool // as boxed finds them
 	jumps *jumps
+	loops map[ast.Stmt]*loopDefers
 }
 
 // lines is text that grows.

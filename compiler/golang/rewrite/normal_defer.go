@@ -21,9 +21,6 @@ func (w *nfunc) deferStmt(o *lines, s *ast.DeferStmt) {
 		o.add(w.text(s))
 		return
 	}
-	if loop != nil {
-		w.refuse(s.Pos(), "move the loop's body, or the loop, into a function of its own", "a defer in a loop is pending at a point")
-	}
 	var g given
 	kind, x := w.callee(c)
 	switch kind {
@@ -58,15 +55,17 @@ func (w *nfunc) deferStmt(o *lines, s *ast.DeferStmt) {
 		g.add(e, tv.Type, text)
 	}
 	if nested {
-		w.blockLocals(c)
+		w.blockLocals(&g, c)
 	}
 	w.defers++
 	for w.names[fmt.Sprintf("%sd%d", Prefix, w.defers)] {
 		w.defers++
 	}
 	n := w.defers
-	w.keep(o, &g, nested, s.Pos())
-	if nested {
+	names := w.keep(o, &g, nested && loop == nil, s.Pos())
+	if loop != nil {
+		w.record(o, loop, n, names, g.types, s.Pos())
+	} else if nested {
 		flag := fmt.Sprintf("%sd%d", Prefix, n)
 		w.predeclared("false", w.body.Lbrace+1)
 		w.predeclared("true", s.Pos())
@@ -82,6 +81,8 @@ type given struct {
 	count []int // of variables for each
 	types []types.Type
 	texts []string
+
+	captured map[ast.Expr][]*ast.Ident // of one that stands for a captured variable: all its uses
 }
 
 func (g *given) add(e ast.Expr, t types.Type, text string) {
@@ -97,19 +98,69 @@ func (g *given) tuple(e ast.Expr, t *types.Tuple, text string) {
 	}
 }
 
+// loopDefers are the deferred calls in a loop. Each time that one is run, it is
+// put on a list with what it is given; so all can be deferred again.
+type loopDefers struct {
+	name   string // of the list
+	fields []string
+}
+
+// text is the type of what is on the list.
+func (d *loopDefers) text() string {
+	return "struct {\n" + strings.Join(d.fields, "\n") + "\n}"
+}
+
+// hole stands for that type while it is not yet known.
+func (d *loopDefers) hole() string { return "\x01" + d.name + "\x01" }
+
+// record puts a deferred call on the list of its loop.
+func (w *nfunc) record(o *lines, loop ast.Stmt, n int, names []string, list []types.Type, at token.Pos) {
+	d := w.loops[loop]
+	head := w.body.Lbrace + 1
+	if d == nil {
+		d = &loopDefers{name: w.name("l"), fields: []string{Prefix + "n " + w.typ(types.Typ[types.Int], head, at)}}
+		if w.loops == nil {
+			w.loops = map[ast.Stmt]*loopDefers{}
+		}
+		w.loops[loop] = d
+		w.head = append(w.head, "var "+d.name+" []"+d.hole())
+	}
+	w.predeclared("append", at)
+	values := []string{fmt.Sprintf("%sn: %d", Prefix, n)}
+	for i, name := range names {
+		d.fields = append(d.fields, name+" "+w.typ(types.Default(list[i]), head, at))
+		values = append(values, name+": "+name)
+	}
+	o.add(d.name + " = append(" + d.name + ", " + d.hole() + "{" + strings.Join(values, ", ") + "})")
+}
+
+// fill puts types where they were not yet known.
+func (w *nfunc) fill(s string) string {
+	for _, d := range w.loops {
+		s = strings.ReplaceAll(s, d.hole(), d.text())
+	}
+	return s
+}
+
 // keep puts what a deferred call is given into variables.
-func (w *nfunc) keep(o *lines, g *given, nested bool, at token.Pos) {
+func (w *nfunc) keep(o *lines, g *given, nested bool, at token.Pos) []string {
 	var names []string
 	for i, e := range g.at {
 		var own []string
 		for range g.count[i] {
 			own = append(own, w.name("t"))
 		}
-		w.repl[e] = strings.Join(own, ", ")
+		if v := g.captured[e]; v == nil {
+			w.repl[e] = strings.Join(own, ", ")
+		} else {
+			for _, id := range v {
+				w.within[id] = "(*" + own[0] + ")"
+			}
+		}
 		names = append(names, own...)
 	}
 	if len(names) == 0 {
-		return
+		return nil
 	}
 	op := " := "
 	if nested {
@@ -120,7 +171,7 @@ func (w *nfunc) keep(o *lines, g *given, nested bool, at token.Pos) {
 	}
 	if len(g.texts) == len(names) {
 		o.add(strings.Join(names, ", ") + op + strings.Join(g.texts, ", "))
-		return
+		return names
 	}
 	// Some value is several: f(g()), after a receiver.
 	k := 0
@@ -128,6 +179,7 @@ func (w *nfunc) keep(o *lines, g *given, nested bool, at token.Pos) {
 		o.add(strings.Join(names[k:k+g.count[i]], ", ") + op + text)
 		k += g.count[i]
 	}
+	return names
 }
 
 // receiver gives the receiver of a method, as the defer statement evaluates it.
@@ -188,9 +240,11 @@ func (w *nfunc) atTop(v *types.Var) bool {
 	return v.Parent() == w.p.Info.Scopes[w.ftyp] || v.Pos() < w.node.Pos() || v.Pos() > w.node.End()
 }
 
-// blockLocals refuses literals in a deferred call that use variables of the
-// block it stands in.
-func (w *nfunc) blockLocals(c *ast.CallExpr) {
+// blockLocals gives the literals in a deferred call the addresses of the
+// variables that they use of the block it stands in.
+func (w *nfunc) blockLocals(g *given, c *ast.CallExpr) {
+	uses := map[*types.Var][]*ast.Ident{}
+	var order []*types.Var
 	ast.Inspect(c, func(m ast.Node) bool {
 		l, ok := m.(*ast.FuncLit)
 		if !ok {
@@ -203,12 +257,28 @@ func (w *nfunc) blockLocals(c *ast.CallExpr) {
 			}
 			v, ok := w.p.Info.Uses[id].(*types.Var)
 			if ok && !v.IsField() && !(l.Pos() <= v.Pos() && v.Pos() < l.End()) && !w.atTop(v) {
-				w.refuse(id.Pos(), "declare it at the top of the function", "a deferred function literal, pending at a point, uses %s, which is declared in a block", v.Name())
+				if u := w.use(v); u.literal {
+					w.refuse(id.Pos(), "declare it at the top of the function", "a deferred function literal, pending at a point, uses %s, a function literal declared in a block", v.Name())
+				}
+				if uses[v] == nil {
+					order = append(order, v)
+				}
+				uses[v] = append(uses[v], id)
 			}
 			return true
 		})
 		return false
 	})
+	for _, v := range order {
+		if w.within == nil {
+			w.within = map[*ast.Ident]string{}
+		}
+		if g.captured == nil {
+			g.captured = map[ast.Expr][]*ast.Ident{}
+		}
+		g.captured[uses[v][0]] = uses[v]
+		g.add(uses[v][0], types.NewPointer(v.Type()), "&"+v.Name())
+	}
 }
 
 // around returns the outermost loop around a statement, and whether it stands in

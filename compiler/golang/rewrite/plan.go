@@ -14,6 +14,7 @@ func (w *weaver) plan(fn *function) error {
 	var live *liveness
 	fn.withMarks(func() { live = p.live(fn) })
 	w.closures(fn)
+	w.records(fn)
 	shared := w.shared(fn)
 	for _, m := range fn.marks {
 		if err := w.planMark(fn, live, m); err != nil {
@@ -328,6 +329,9 @@ func (w *weaver) planMark(fn *function, live *liveness, m *mark) error {
 				if falls(m.path[k+1].list) {
 					name(s)
 				}
+				if d := deferBefore(s, m.path[k+1].owner); d != nil {
+					return w.p.refuse(d.Pos(), "repeat the deferred call in both cases", "a deferred call before a fallthrough to a case with a point")
+				}
 			}
 			from++
 		} else if m.call {
@@ -345,6 +349,9 @@ func (w *weaver) planMark(fn *function, live *liveness, m *mark) error {
 				case *ast.ForStmt, *ast.RangeStmt:
 					return false
 				case *ast.DeferStmt:
+					if fn.records[n] != nil {
+						return false
+					}
 					deferred[n] = true
 					name(n)
 					ast.Inspect(n, func(k ast.Node) bool {
@@ -360,6 +367,20 @@ func (w *weaver) planMark(fn *function, live *liveness, m *mark) error {
 				return true
 			})
 		}
+	}
+	for d, r := range fn.records {
+		if m.comment.Pos() < r.loop.Pos() {
+			continue
+		}
+		force(r.list)
+		ast.Inspect(d, func(k ast.Node) bool {
+			if id, ok := k.(*ast.Ident); ok {
+				if o := w.p.Info.ObjectOf(id); o != nil && (o.Pos() < r.loop.Pos() || o.Pos() >= r.loop.End()) {
+					force(id)
+				}
+			}
+			return true
+		})
 	}
 	var assigned vars
 	if m.call {
@@ -396,6 +417,33 @@ func (w *weaver) planMark(fn *function, live *liveness, m *mark) error {
 			return w.p.refuse(s.Pos(), "declare it where it is given its value", "%s is a function literal that is needed after a point, and made in a nested block", v.Name())
 		}
 		m.saved = append(m.saved, v)
+	}
+	return nil
+}
+
+// deferBefore returns a deferred call in the clauses that fall through to one.
+func deferBefore(s ast.Stmt, clause ast.Node) (found *ast.DeferStmt) {
+	sw, ok := s.(*ast.SwitchStmt)
+	if !ok {
+		return nil
+	}
+	for _, c := range sw.Body.List {
+		if ast.Node(c) == clause {
+			return found
+		}
+		if !falls(c.(*ast.CaseClause).Body) {
+			found = nil
+			continue
+		}
+		ast.Inspect(c, func(n ast.Node) bool {
+			switch n := n.(type) {
+			case *ast.FuncLit:
+				return false
+			case *ast.DeferStmt:
+				found = n
+			}
+			return true
+		})
 	}
 	return nil
 }

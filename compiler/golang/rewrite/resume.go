@@ -152,6 +152,7 @@ func (e *continuation) from(k int) string {
 	}
 	switch {
 	case k+1 < len(e.m.path):
+		b.WriteString(e.reissued(unlabelled(st.list[st.i])))
 		b.WriteString(e.inside(st.list[st.i], k+1, ""))
 		lo = st.list[st.i].End()
 	case e.m.call:
@@ -163,6 +164,17 @@ func (e *continuation) from(k int) string {
 	}
 	b.WriteString(e.list(st, lo))
 	return b.String()
+}
+
+// unlabelled is a statement without its labels.
+func unlabelled(s ast.Stmt) ast.Stmt {
+	for {
+		l, ok := s.(*ast.LabeledStmt)
+		if !ok {
+			return s
+		}
+		s = l.Stmt
+	}
 }
 
 // passed writes what remains of a statement before the mark: variables with their
@@ -183,6 +195,9 @@ func (e *continuation) passed(s ast.Stmt) string {
 			return e.region(s.Pos(), s.End(), s) + "\n"
 		}
 	case *ast.DeferStmt:
+		if e.fn.records[s] != nil {
+			return ""
+		}
 		return e.region(s.Pos(), s.End(), s) + "\n"
 	}
 	b.WriteString(e.restoreAll(e.w.defined(s)))
@@ -190,7 +205,12 @@ func (e *continuation) passed(s ast.Stmt) string {
 		switch n := n.(type) {
 		case *ast.FuncLit:
 			return false
+		case *ast.ForStmt, *ast.RangeStmt:
+			b.WriteString(e.reissued(n.(ast.Stmt)))
 		case *ast.DeferStmt:
+			if e.fn.records[n] != nil {
+				return false
+			}
 			flag := e.w.deferFlag(e.fn, n)
 			if flag == nil {
 				e.fail(n.Pos(), "move the loop into a function of its own", "a deferred call in a loop, before a point")

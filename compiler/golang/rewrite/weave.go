@@ -411,7 +411,8 @@ func (e *emitter) save(m *mark) string {
 	}
 	b.WriteString("}")
 	if m.call {
-		return fmt.Sprintf("%sf = %s.Call(%sd, %sf, %s)", Prefix, Prefix, Prefix, Prefix, b.String())
+		// As the run time's Call does, inlined.
+		return fmt.Sprintf("if %[1]s.Kept(%[1]sd) {\n%[1]sf = %[1]s.Slot(%[1]sd, %[1]sf)\n*%[1]sf = %[2]s\n%[1]s.Calling(%[1]sd)\n}", Prefix, b.String())
 	}
 	return fmt.Sprintf("if %s.Due() {\n%s.Point(%sd, %s)\n}", Prefix, Prefix, Prefix, b.String())
 }

@@ -40,6 +40,7 @@ var (
 	rounds   = flag.Int("rounds", 7, "rounds; medians are shown")
 	programs = flag.String("programs", "", "programs to measure, with commas between (default: all)")
 	folder   = flag.String("tmp", "", "where programs are built and run (default: the temporary folder)")
+	saves    = flag.Int("saves", 3, "runs with checkpoints; the median of what the last one of each held is shown")
 	keep     = flag.Bool("keep", false, "keep what was built")
 	strict   = flag.Bool("strict", false, "fail if a bound is not held")
 	skipRun  = flag.Bool("alone", false, "leave out what needs cairn run")

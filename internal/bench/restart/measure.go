@@ -193,7 +193,7 @@ func (b *bench) once(command, args []string) (took, []byte, error) {
 
 // checkpoints runs a program with checkpoints, and looks how long they hold it.
 func (b *bench) checkpoints(p *program, bin string, r *result) error {
-	for range 3 {
+	for range *saves {
 		runs := bin + ".cairn"
 		if _, _, err := b.once([]string{b.cairn, "run", "-q", "--fresh", "--every", "100ms", "--run", runs, bin}, p.args); err != nil {
 			return err

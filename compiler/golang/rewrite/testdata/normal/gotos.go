@@ -39,6 +39,7 @@ top:
 			goto top
 		}
 		if i == n {
+			i++
 			goto top
 		}
 	}

@@ -45,7 +45,7 @@ func (g *graph) search(from int32) (far, reached int) {
 }
 
 func main() {
-	rounds := flag.Int("rounds", 120, "searches")
+	rounds := flag.Int("rounds", 30, "searches")
 	flag.Parse()
 	g := newGraph(100_000, 6)
 	sum := 0

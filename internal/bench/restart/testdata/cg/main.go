@@ -85,7 +85,7 @@ func solve(m *sparse, b []float64, most int) ([]float64, float64, int) {
 }
 
 func main() {
-	rounds := flag.Int("rounds", 700, "iterations at most")
+	rounds := flag.Int("rounds", 150, "iterations at most")
 	flag.Parse()
 	m := poisson(400)
 	b := make([]float64, m.n)

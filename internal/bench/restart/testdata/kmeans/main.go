@@ -43,7 +43,7 @@ func (c *center) move(all []sample) {
 }
 
 func main() {
-	rounds := flag.Int("rounds", 240, "iterations")
+	rounds := flag.Int("rounds", 80, "iterations")
 	flag.Parse()
 	var all []sample
 	for i := range 1500 {

@@ -54,7 +54,7 @@ func (l *life) step() {
 }
 
 func main() {
-	rounds := flag.Int("rounds", 300, "generations")
+	rounds := flag.Int("rounds", 80, "generations")
 	flag.Parse()
 	l := &life{a: newField(320, 240), b: newField(320, 240), w: 320, h: 240}
 	seed := uint32(1)

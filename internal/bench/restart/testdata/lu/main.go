@@ -51,7 +51,7 @@ func solve(lu [][]float64, perm []int, b []float64) []float64 {
 }
 
 func main() {
-	rounds := flag.Int("rounds", 4, "matrices")
+	rounds := flag.Int("rounds", 2, "matrices")
 	flag.Parse()
 	const n = 800
 	sum := 0.0

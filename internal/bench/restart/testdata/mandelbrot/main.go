@@ -7,7 +7,7 @@ import (
 )
 
 func main() {
-	rounds := flag.Int("rounds", 2400, "points on a side")
+	rounds := flag.Int("rounds", 1000, "points on a side")
 	flag.Parse()
 	n := *rounds
 	inside := 0

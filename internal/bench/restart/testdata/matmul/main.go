@@ -36,7 +36,7 @@ func multiply(c, a, b matrix) {
 }
 
 func main() {
-	rounds := flag.Int("rounds", 24, "products")
+	rounds := flag.Int("rounds", 8, "products")
 	flag.Parse()
 	n := 400
 	a := newMatrix(n, func(i, j int) float64 { return float64((i*7+j*3)%11) / 11 })

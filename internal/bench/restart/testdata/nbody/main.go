@@ -59,7 +59,7 @@ func energy() float64 {
 }
 
 func main() {
-	rounds := flag.Int("rounds", 10_000_000, "steps")
+	rounds := flag.Int("rounds", 3_000_000, "steps")
 	flag.Parse()
 	fmt.Printf("%.9f\n", energy())
 	for i := 0; i < *rounds; i++ {

@@ -93,7 +93,7 @@ func fill(a []int, seed uint64) {
 }
 
 func main() {
-	rounds := flag.Int("rounds", 25, "of each")
+	rounds := flag.Int("rounds", 8, "of each")
 	flag.Parse()
 	a, tmp := make([]int, 120_000), make([]int, 120_000)
 	sum := 0

@@ -38,7 +38,7 @@ func (v vec) both(u vec) {
 }
 
 func main() {
-	rounds := flag.Int("rounds", 40, "iterations")
+	rounds := flag.Int("rounds", 10, "iterations")
 	flag.Parse()
 	const n = 2000
 	u, v := make(vec, n), make(vec, n)

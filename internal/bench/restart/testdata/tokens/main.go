@@ -52,7 +52,7 @@ func (l *lexer) next() (token, bool) {
 }
 
 func main() {
-	rounds := flag.Int("rounds", 150_000, "lines")
+	rounds := flag.Int("rounds", 50_000, "lines")
 	flag.Parse()
 	words := strings.Fields("the cat sat on a mat while 12 dogs barked at the moon , and 365 stars ; none of them fell down into the deep blue sea")
 	counts := map[string]int{}

@@ -87,7 +87,7 @@ func (m *machine) run() error {
 }
 
 func main() {
-	rounds := flag.Int("rounds", 30_000_000, "rounds of the program's loop")
+	rounds := flag.Int("rounds", 8_000_000, "rounds of the program's loop")
 	flag.Parse()
 	m := &machine{code: []instr{
 		{push, 0}, {store, 0}, {push, 1}, {store, 1},

@@ -48,6 +48,7 @@ func halve(w *device.Work) {
 type work struct {
 	dev  *device.Device
 	mine *device.Array[float32] // a view of the image
+	last *device.Array[float32] // another one in each round, of another size
 	grid device.Grid
 	args []any // of each launch
 }
@@ -127,6 +128,10 @@ func run() error {
 				return err
 			}
 			launches[w.dev]++
+			w.last = device.New[float32](100 + step)
+			if err := w.dev.Launch(add, device.Size{100}, device.InOut(w.last), device.In(table), float32(step), int32(100)); err != nil {
+				return err
+			}
 		}
 		if step%4 == 3 {
 			if err := scale.launch(); err != nil {
@@ -163,11 +168,15 @@ func run() error {
 	for i, e := range x {
 		sum += float32(e * float32(i%5))
 	}
+	last, err := parts[0].last.Read()
+	if err != nil {
+		return err
+	}
 	all, err := notes.Read()
 	if err != nil {
 		return err
 	}
 	fmt.Fprintln(os.Stderr, "ended on", devs)
-	fmt.Println(sum, x[1], x[n-1], all[:12], len(launches), group.Len())
+	fmt.Println(sum, x[1], x[n-1], all[:12], last[9], len(launches), group.Len())
 	return nil
 }

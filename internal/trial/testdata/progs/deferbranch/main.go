@@ -32,8 +32,37 @@ func choose(n int) (sum int) {
 	return sum + work(n+10)
 }
 
+// falls has a defer that is pending in the next case, and one that is pending
+// after a switch that was left early.
+func falls(n int) (sum int) {
+	switch n {
+	case 0:
+		defer func() { fmt.Println("fell", sum) }()
+		fallthrough
+	case 1:
+		sum += work(n)
+	default:
+		defer fmt.Println("default")
+	}
+block:
+	switch {
+	default:
+		if n > 0 {
+			defer fmt.Println("block", n)
+			if n == 2 {
+				break block
+			}
+		}
+		sum -= work(n + 20)
+	}
+	return sum + work(n+30)
+}
+
 func main() {
 	for n := range 3 {
 		fmt.Println("choose", n, choose(n))
+	}
+	for n := range 3 {
+		fmt.Println("falls", n, falls(n))
 	}
 }

@@ -1,0 +1,194 @@
+package rewrite
+
+import (
+	"fmt"
+	"go/ast"
+	"go/constant"
+	"go/types"
+	"slices"
+	"strings"
+)
+
+// Hoisted returns the package with types that are declared in functions moved to
+// package level, where frames and environments of closures can name them. Those
+// stay that depend on type parameters, or whose name means something else there:
+// it is their name in what the program prints, so it must not change.
+func (p *Package) Hoisted(in func(*Package) Spine) (*Package, error) {
+	h := &hoist{p: p, types: map[*types.TypeName]*ast.TypeSpec{}}
+	spine := in(p)
+	text := map[string][]byte{}
+	for _, f := range p.Files {
+		for _, d := range f.Decls {
+			if d, ok := d.(*ast.FuncDecl); ok && d.Body != nil && p.wants(d, spine) && !p.isGeneric(d) {
+				h.find(d)
+			}
+		}
+	}
+	h.choose()
+	for _, f := range p.Files {
+		if edits, decls := h.file(f); len(edits) > 0 {
+			w := &weaver{p: p}
+			b, err := formatted(p.name(f), []byte(w.apply(f.FileStart, f.FileEnd, edits)+decls))
+			if err != nil {
+				return nil, err
+			}
+			text[p.name(f)] = b
+		}
+	}
+	if len(text) == 0 {
+		return p, nil
+	}
+	return p.With(text)
+}
+
+// wants says that a function has literals or marks.
+func (p *Package) wants(d *ast.FuncDecl, in Spine) bool {
+	found := in.Funcs[d]
+	ast.Inspect(d, func(m ast.Node) bool {
+		if _, ok := m.(*ast.FuncLit); ok {
+			found = true
+		}
+		return !found
+	})
+	return found
+}
+
+// isGeneric says that a function has type parameters, or its receiver.
+func (p *Package) isGeneric(d *ast.FuncDecl) bool {
+	f, ok := p.Info.Defs[d.Name].(*types.Func)
+	return ok && (f.Signature().TypeParams().Len() > 0 || f.Signature().RecvTypeParams().Len() > 0)
+}
+
+// hoist moves types.
+type hoist struct {
+	p     *Package
+	order []*types.TypeName
+	types map[*types.TypeName]*ast.TypeSpec // that move
+}
+
+// find finds the types of a function.
+func (h *hoist) find(d *ast.FuncDecl) {
+	ast.Inspect(d.Body, func(m ast.Node) bool {
+		if s, ok := m.(*ast.TypeSpec); ok && s.Name.Name != "_" {
+			if o, ok := h.p.Info.Defs[s.Name].(*types.TypeName); ok {
+				h.order = append(h.order, o)
+				h.types[o] = s
+			}
+		}
+		return true
+	})
+}
+
+// choose leaves out those that can't move.
+func (h *hoist) choose() {
+	byName := map[string]bool{}
+	h.order = slices.DeleteFunc(h.order, func(o *types.TypeName) bool {
+		if byName[o.Name()] || !h.free(o) {
+			delete(h.types, o)
+			return true
+		}
+		byName[o.Name()] = true
+		return false
+	})
+	for changed := true; changed; {
+		n := len(h.order)
+		h.order = slices.DeleteFunc(h.order, func(o *types.TypeName) bool {
+			if h.alone(h.types[o]) {
+				return false
+			}
+			delete(h.types, o)
+			return true
+		})
+		changed = len(h.order) < n
+	}
+}
+
+// free says that a type's name means nothing else outside.
+func (h *hoist) free(o *types.TypeName) bool {
+	name, pkg := o.Name(), h.p.Types.Scope()
+	if types.Universe.Lookup(name) != nil || strings.HasPrefix(name, Prefix) || name == "init" || name == "main" {
+		return false
+	}
+	for _, f := range h.p.Files {
+		if s := h.p.Info.Scopes[f]; s != nil && s.Lookup(name) != nil {
+			return false
+		}
+	}
+	for s := o.Parent().Parent(); s != nil; s = s.Parent() {
+		if s.Lookup(name) != nil {
+			return false
+		}
+		if s == pkg {
+			break
+		}
+	}
+	return true
+}
+
+// alone says that a type depends on nothing else that is declared in a function,
+// but for constants and types that move too.
+func (h *hoist) alone(s *ast.TypeSpec) bool {
+	ok := s.TypeParams == nil
+	ast.Inspect(s.Type, func(m ast.Node) bool {
+		id, is := m.(*ast.Ident)
+		if !is {
+			return ok
+		}
+		switch o := h.p.Info.Uses[id].(type) {
+		case *types.TypeName:
+			if o.Pkg() == h.p.Types && o.Parent() != h.p.Types.Scope() && h.types[o] == nil {
+				ok = false
+			}
+		case *types.Const:
+			if o.Pkg() == h.p.Types && o.Parent() != h.p.Types.Scope() && o.Val().Kind() != constant.Int {
+				ok = false
+			}
+		case *types.Var:
+			if o.Parent() != nil && o.Parent() != h.p.Types.Scope() && !(s.Pos() <= o.Pos() && o.Pos() < s.End()) && !o.IsField() {
+				ok = false // the length of an array
+			}
+		}
+		return ok
+	})
+	return ok
+}
+
+// file returns the changes to a file, and the declarations for its end.
+func (h *hoist) file(f *ast.File) ([]edit, string) {
+	var edits []edit
+	var b strings.Builder
+	ast.Inspect(f, func(m ast.Node) bool {
+		s, ok := m.(*ast.DeclStmt)
+		if !ok {
+			return true
+		}
+		d := s.Decl.(*ast.GenDecl)
+		moved := 0
+		for _, spec := range d.Specs {
+			if t, ok := spec.(*ast.TypeSpec); ok && h.moves(t) {
+				moved++
+				if d.Lparen.IsValid() {
+					edits = append(edits, edit{t.Pos(), t.End(), ""})
+				}
+				fmt.Fprintf(&b, "\ntype %s\n", h.p.text(t, func(n ast.Node) (string, bool) {
+					if id, ok := n.(*ast.Ident); ok {
+						if o, ok := h.p.Info.Uses[id].(*types.Const); ok && o.Pkg() == h.p.Types && o.Parent() != h.p.Types.Scope() {
+							return o.Val().ExactString(), true
+						}
+					}
+					return "", false
+				}))
+			}
+		}
+		if moved > 0 && !d.Lparen.IsValid() {
+			edits = append(edits, edit{s.Pos(), s.End(), ""})
+		}
+		return true
+	})
+	return edits, b.String()
+}
+
+func (h *hoist) moves(s *ast.TypeSpec) bool {
+	o, ok := h.p.Info.Defs[s.Name].(*types.TypeName)
+	return ok && h.types[o] != nil
+}
