@@ -9,7 +9,7 @@ FUZZTIME ?= 20s
 PLATFORMS = darwin/amd64 darwin/arm64 windows/amd64 linux/arm64 linux/s390x
 
 .DEFAULT_GOAL := help
-.PHONY: demo journey test lint cross bench gpu fuzz stress build clean help
+.PHONY: demo journey test lint cross bench gpu overhead fuzz stress build clean help
 
 demo: ## run a plain program by cairn run, kill it again and again, and compare its results with those of go build's
 	@$(GO) run ./internal/demo
@@ -45,6 +45,9 @@ bench: ## measure what checkpoints cost
 
 gpu: ## measure what checkpoints of device state cost (GPUFLAGS="-part state -sizes 1,8 -device cuda"; -help tells more)
 	$(GO) run ./internal/bench/gpu $(GPUFLAGS)
+
+overhead: ## measure what it costs Go programs to be made restartable by cairn build (OVERHEADFLAGS="-rounds 9 -programs lu,vm"; -help tells more)
+	$(GO) run ./internal/bench/restart $(OVERHEADFLAGS)
 
 fuzz: ## run every fuzz target for FUZZTIME (20s)
 	@for p in $$($(GO) list ./...); do \

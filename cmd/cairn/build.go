@@ -40,7 +40,10 @@ back. 'cairn run PACKAGE' does both at once.`,
 			ranks := f.Int("n", 0, "ranks of the run, `N`, if it has several; 0: 2, 3 or 4")
 			out := f.String("o", "", "write the program to `FILE` (default: here, under its name)")
 			return func(ctx context.Context, c *call) error {
-				o := m.options(f)
+				o, err := m.options(f)
+				if err != nil {
+					return err
+				}
 				forRanks(&o, *ranks)
 				o.Output = *out
 				if o.Output == "" {
@@ -73,7 +76,7 @@ type buildDocument struct {
 
 // makeFlags are the flags by which programs are made.
 type makeFlags struct {
-	tags, take string
+	tags, take, profile string
 }
 
 // goFlags are those of go build that can be given, with what help says of them.
@@ -110,11 +113,32 @@ func (m *makeFlags) declare(f *flag.FlagSet) {
 func (m *makeFlags) declareFew(f *flag.FlagSet) {
 	f.StringVar(&m.tags, "tags", "", "build tags, `LIST` with commas between")
 	f.StringVar(&m.take, "take", "", "`FUNCTIONS` with commas between: dynamic calls that may lead to them lead nowhere else")
+	f.StringVar(&m.profile, "cpuprofile", "", "a CPU profile of a run, `FILE`: it decides where points are, in place of a count")
+}
+
+// samples reads a profile.
+func samples(profile string) (*golang.Samples, error) {
+	if profile == "" {
+		return nil, nil
+	}
+	data, err := os.ReadFile(profile)
+	if err != nil {
+		return nil, err
+	}
+	s, err := golang.ReadSamples(data)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w; make one with runtime/pprof or 'go test -cpuprofile'", profile, err)
+	}
+	return s, nil
 }
 
 // options are what flags that were given say.
-func (m *makeFlags) options(f *flag.FlagSet) golang.MakeOptions {
+func (m *makeFlags) options(f *flag.FlagSet) (golang.MakeOptions, error) {
 	var o golang.MakeOptions
+	var err error
+	if o.Instrument.Explain.Samples, err = samples(m.profile); err != nil {
+		return o, err
+	}
 	if m.tags != "" {
 		o.Flags = append(o.Flags, "-tags="+m.tags)
 	}
@@ -128,7 +152,7 @@ func (m *makeFlags) options(f *flag.FlagSet) golang.MakeOptions {
 			}
 		}
 	})
-	return o
+	return o, nil
 }
 
 // makeProgram makes the program of patterns and shows what is done.
@@ -159,7 +183,7 @@ func (r *runFlags) build(ctx context.Context, c *call) (*golang.Made, error) {
 	n := sourceArgs(o.Command)
 	if n == 0 {
 		if r.makes {
-			return nil, usagef("run: %s is a program; --tags, --take and --go-flags are for source", o.Command[0])
+			return nil, usagef("run: %s is a program; --tags, --take, --cpuprofile and --go-flags are for source", o.Command[0])
 		}
 		return nil, nil
 	}

@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"flag"
-	"fmt"
-	"os"
 	"strings"
 
 	"github.com/cairnrun/cairn/compiler/golang"
@@ -53,15 +51,9 @@ func explain(ctx context.Context, c *call, ranks int, all bool, tags, take, prof
 	if take != "" {
 		o.Take = strings.Split(take, ",")
 	}
-	var samples *golang.Samples
-	if profile != "" {
-		data, err := os.ReadFile(profile)
-		if err != nil {
-			return err
-		}
-		if samples, err = golang.ReadSamples(data); err != nil {
-			return fmt.Errorf("%s: %w; make one with runtime/pprof or 'go test -cpuprofile'", profile, err)
-		}
+	by, err := samples(profile)
+	if err != nil {
+		return err
 	}
 	p, err := golang.Load(ctx, ".", c.args, o)
 	if errors.Is(err, golang.ErrPattern) {
@@ -70,7 +62,7 @@ func explain(ctx context.Context, c *call, ranks int, all bool, tags, take, prof
 	if err != nil {
 		return err
 	}
-	how := golang.ExplainOptions{Samples: samples}
+	how := golang.ExplainOptions{Samples: by}
 	if ranks > 0 {
 		how.Ranks = []int{ranks}
 	}

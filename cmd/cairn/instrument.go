@@ -34,7 +34,13 @@ PACKAGE is as for go build: a folder, an import path or files, here if left out.
 			var m makeFlags
 			m.declareFew(f)
 			dir := f.String("o", "", "write into `DIR`, which must be empty or not there yet")
-			return func(ctx context.Context, c *call) error { return instrument(ctx, c, *dir, m.options(f)) }
+			return func(ctx context.Context, c *call) error {
+				o, err := m.options(f)
+				if err != nil {
+					return err
+				}
+				return instrument(ctx, c, *dir, o)
+			}
 		},
 	}
 }

@@ -102,9 +102,12 @@ is told to: --launcher-args=--oversubscribe.`,
 			return func(ctx context.Context, c *call) error {
 				f.Visit(func(d *flag.Flag) {
 					r.counted = r.counted || d.Name == "n"
-					r.makes = r.makes || d.Name == "tags" || d.Name == "take" || d.Name == "go-flags"
+					r.makes = r.makes || d.Name == "tags" || d.Name == "take" || d.Name == "go-flags" || d.Name == "cpuprofile"
 				})
-				r.how = r.make.options(f)
+				var err error
+				if r.how, err = r.make.options(f); err != nil {
+					return err
+				}
 				r.how.Flags = append(r.how.Flags, strings.Fields(r.goArgs)...)
 				return r.run(ctx, c)
 			}

@@ -178,9 +178,9 @@ func (b *builder) make(cache, key string, o MakeOptions) (*Made, error) {
 	if len(in.Points) > 0 {
 		tell("%s, in %s", pointsText(in.Points), seconds(begin))
 		for _, w := range in.Warnings {
-		tell("%s", w)
-	}
-	for i, r := range in.Refused {
+			tell("%s", w)
+		}
+		for i, r := range in.Refused {
 			if i == 3 {
 				tell("no point: %d loops more; 'cairn explain' says why", len(in.Refused)-i)
 				break

@@ -15,6 +15,7 @@ import (
 	"strings"
 
 	"github.com/cairnrun/cairn/compiler/golang/rewrite"
+	"github.com/cairnrun/cairn/compiler/ir"
 )
 
 // ErrRefused says that a program can't be made restartable.
@@ -54,7 +55,8 @@ type Instrumented struct {
 	// Explanation is how loops were chosen.
 	Explanation *Explanation
 
-	short func(name string) string
+	short   func(name string) string
+	unsaved []string // closures that can't be saved
 }
 
 type frameInfo = rewrite.FrameInfo
@@ -95,7 +97,8 @@ type instrumenter struct {
 	inner    map[ast.Node]bool // of points: loops inside those that were chosen
 	infos    map[ast.Node]LoopInfo
 	rounds   int
-	depths   map[*function]int // of loops, in functions
+	works    map[*function]int // see work
+	trips    map[ir.Pos]int    // rounds of loops that have a known number of them
 	warnings []string
 	refused  []*rewrite.Refusal
 	used     map[*types.Var]use
@@ -112,7 +115,7 @@ func Instrument(p *Program, o InstrumentOptions) (*Instrumented, error) {
 	if err := p.takesOwn(); err != nil {
 		return nil, err
 	}
-	in := &instrumenter{p: p, calls: newCallGraph(p), loops: map[ast.Node]*function{}, tried: map[ast.Node]bool{}, inner: map[ast.Node]bool{}, infos: map[ast.Node]LoopInfo{}, depths: map[*function]int{}}
+	in := &instrumenter{p: p, calls: newCallGraph(p), loops: map[ast.Node]*function{}, tried: map[ast.Node]bool{}, inner: map[ast.Node]bool{}, infos: map[ast.Node]LoopInfo{}, works: map[*function]int{}}
 	if in.calls.main == nil {
 		return nil, fmt.Errorf("%w: it has no main function", ErrRefused)
 	}
@@ -139,7 +142,10 @@ func Instrument(p *Program, o InstrumentOptions) (*Instrumented, error) {
 		if err != nil {
 			return nil, err
 		}
-		out.Warnings = in.warnings
+		out.Warnings = slices.Concat(in.warnings, out.unsaved[:min(3, len(out.unsaved))])
+		if n := len(out.unsaved) - 3; n > 0 {
+			out.Warnings = append(out.Warnings, fmt.Sprintf("%d closures more can't be saved either", n))
+		}
 		out.Refused, out.Explanation, out.Reads, out.short = in.refused, e, p.readsInput(), p.short
 		return out, nil
 	}

@@ -63,7 +63,7 @@ func (in *instrumenter) descend(n ast.Node, levels int) {
 	}
 	for _, m := range in.directly(in.loops[n], loopBody(n), map[*function]bool{}) {
 		fn := in.loops[m]
-		if in.tried[m] || in.depth(fn, loopBody(m)) < 2 || in.crowded(fn) || in.skipped(m) {
+		if in.tried[m] || in.work(fn, loopBody(m)) < enough || in.crowded(fn) || in.skipped(m) {
 			continue
 		}
 		if in.hindrance(m, fn, in.infos[m]) != nil {
@@ -124,10 +124,19 @@ func (in *instrumenter) directly(fn *function, b *ast.BlockStmt, seen map[*funct
 	return out
 }
 
-// depth is how deep loops are nested in a block, those of functions that it calls
-// counted too. A function that calls itself is not followed again.
-func (in *instrumenter) depth(fn *function, b *ast.BlockStmt) int {
-	most := 0
+// Of loops whose rounds are not known, or are many, ten are counted by work, and
+// enough is a little less than two such loops inside each other have.
+const (
+	someRounds = 10
+	enough     = 80
+	mostWork   = 1000
+)
+
+// work is how many rounds the loops in a block have at least, those inside each
+// other multiplied, and those of functions that it calls counted too. A function
+// that calls itself is not followed again.
+func (in *instrumenter) work(fn *function, b *ast.BlockStmt) int {
+	most := 1
 	byCall := map[*ast.CallExpr]*site{}
 	for _, t := range fn.sites {
 		byCall[t.call] = t
@@ -137,16 +146,16 @@ func (in *instrumenter) depth(fn *function, b *ast.BlockStmt) int {
 		case *ast.FuncLit:
 			return false
 		case *ast.ForStmt, *ast.RangeStmt:
-			most = max(most, 1+in.depth(fn, loopBody(n)))
+			most = max(most, min(mostWork, in.trip(n)*in.work(fn, loopBody(n))))
 			return false
 		case *ast.CallExpr:
 			if t := byCall[n]; t != nil {
 				for _, to := range t.to {
-					d, ok := in.depths[to]
+					d, ok := in.works[to]
 					if !ok {
-						in.depths[to] = 0
-						d = in.depth(to, to.body)
-						in.depths[to] = d
+						in.works[to] = 1
+						d = in.work(to, to.body)
+						in.works[to] = d
 					}
 					most = max(most, d)
 				}
@@ -155,6 +164,24 @@ func (in *instrumenter) depth(fn *function, b *ast.BlockStmt) int {
 		return true
 	})
 	return most
+}
+
+// trip is how many rounds of a loop count.
+func (in *instrumenter) trip(n ast.Node) int {
+	if in.trips == nil {
+		in.trips = map[ir.Pos]int{}
+		for _, q := range in.p.Procs {
+			ir.Each(q.Body, func(s ir.Stmt) {
+				if l, ok := s.(*ir.Loop); ok && l.Trip >= 0 {
+					in.trips[l.Pos] = max(1, l.Trip)
+				}
+			})
+		}
+	}
+	if t, ok := in.trips[in.p.at(n.Pos())]; ok {
+		return min(t, someRounds)
+	}
+	return someRounds
 }
 
 // next takes the best loop that was not tried yet.

@@ -43,6 +43,12 @@ func (in *instrumenter) register(s *source, p *rewrite.Package, made *rewrite.Ma
 	for _, e := range made.Closures {
 		fmt.Fprintf(&init, "%s.Closure(%q, %s)\n", rewrite.Prefix, e.Name, e.Constructor)
 	}
+	for i, r := range made.Refused {
+		fmt.Fprintf(&init, "%s.Unsaved(%q, %d, %q)\n", rewrite.Prefix, filepath.Base(made.Places[i].Filename), made.Places[i].Line, r.Reason)
+		if strings.HasPrefix(s.Dir+"/", in.p.ld.main.Dir+"/") {
+			out.unsaved = append(out.unsaved, fmt.Sprintf("%s; a checkpoint at which it is part of the state will fail", r))
+		}
+	}
 	if s == in.p.ld.main && in.p.seeded() {
 		fmt.Fprintf(&init, "%s.Seeded()\n", rewrite.Prefix)
 	}

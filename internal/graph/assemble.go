@@ -13,13 +13,17 @@ import (
 type poolKey struct {
 	root int
 	p    *plan
-	far  int32 // a piece on a device that has a pool of its own, +1
+	own  int32 // a piece that has a pool of its own, +1
 }
 
-// ownPool is from how many bytes on an array on a device has a pool of its own,
-// in programs that are saved as a whole: all of their arrays are in one variable,
-// and one that changes its size would move the others.
-const ownPool = 1 << 20
+// ownPool is from how many bytes on an array has a pool of its own, in programs
+// that are saved as a whole: all of their arrays are in one variable, and one that
+// changes its size would move the others. In memory there may be thousands of
+// them; then later ones share.
+const (
+	ownPool  = 1 << 20
+	ownPools = 256
+)
 
 // poolState is what assemble knows about a pool while it grows.
 type poolState struct {
@@ -74,8 +78,8 @@ func (c *Collector) assemble() (*Image, error) {
 			c.where[i] = ^int32(len(img.Regions))
 		}
 		k := poolKey{root: root, p: p}
-		if w := c.where[i]; whole && p.remote && w >= 0 && count*uint64(p.size) >= ownPool {
-			k.far = w + 1
+		if w := c.where[i]; whole && !p.enc && w >= 0 && count*uint64(p.size) >= ownPool && (p.remote || len(states) < ownPools) {
+			k.own = w + 1
 		}
 		if lastPool < 0 || k != last {
 			n, ok := index[k]

@@ -193,7 +193,29 @@ func functionOf(o *object, t reflect.Type) (*function, error) {
 	if f := staticOf(o); f != nil {
 		return f, nil
 	}
-	return nil, fmt.Errorf("it is the function %s, which can't be found again by a name", funcName(o.code))
+	return nil, fmt.Errorf("it is the function %s, which can't be found again by a name%s", funcName(o.code), unsavedAt(o.code))
+}
+
+// unsaved is why functions can't be saved, by their places.
+var unsaved sync.Map // of string, by FILE:LINE
+
+// RegisterUnsaved says why the function at a line can't be saved, for the error
+// of who tries to. It counts for files of that name in all packages.
+func RegisterUnsaved(file string, line int, why string) {
+	unsaved.Store(fmt.Sprintf("%s:%d", file, line), why)
+}
+
+// unsavedAt is what was registered for a function.
+func unsavedAt(pc uintptr) string {
+	f := runtime.FuncForPC(pc)
+	if f == nil {
+		return ""
+	}
+	file, line := f.FileLine(f.Entry())
+	if why, ok := unsaved.Load(fmt.Sprintf("%s:%d", file[strings.LastIndexByte(file, '/')+1:], line)); ok {
+		return ": " + why.(string)
+	}
+	return ""
 }
 
 // value makes the func value of a stand-in.

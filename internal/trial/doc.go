@@ -20,7 +20,7 @@
 // in the same way, and shrinks those that fail (Shrink).
 //
 // Tests kill at all points of programs that have few, at some of others, and at
-// a random moment. CAIRN_STRESS=1: at many more. CAIRN_TRIAL_AUTO=1: the source
+// a random moment; with -short at some only. CAIRN_STRESS=1: at many more. CAIRN_TRIAL_AUTO=1: the source
 // as it is, so that Cairn chooses the loops.
 // CAIRN_TRIAL_SEEDS=FROM-TO: random programs of these seeds.
 // CAIRN_TRIAL_COMMAND=PATH: a cairn command to use instead of one built here;

@@ -6,6 +6,7 @@ import (
 	"go/token"
 	"go/types"
 	"go/version"
+	"slices"
 	"strings"
 )
 
@@ -114,6 +115,18 @@ func (w *weaver) perRound(n ast.Node) bool {
 	return v == "" || version.Compare(v, "go1.22") >= 0
 }
 
+// outside says that a variable on the left of := is a parameter or result of the
+// function: in a copy of its body, which is a block of its own, := would declare
+// another.
+func (e *emitter) outside(x ast.Expr) bool {
+	id, ok := x.(*ast.Ident)
+	if !ok || e.labels == nil || e.fn == nil {
+		return false
+	}
+	v, ok := e.w.p.Info.Uses[id].(*types.Var)
+	return ok && (slices.Contains(e.fn.params, v) || slices.Contains(e.fn.results, v))
+}
+
 // define writes a := with boxed variables on its left side.
 func (e *emitter) define(lhs []ast.Expr, rhs string) string {
 	var names, after []string
@@ -121,6 +134,11 @@ func (e *emitter) define(lhs []ast.Expr, rhs string) string {
 	for i, x := range lhs {
 		id := x.(*ast.Ident)
 		v := e.boxedIn(x)
+		if v == nil && e.outside(x) {
+			tmp := fmt.Sprintf("%sv%d_%s", Prefix, i, id.Name)
+			names, after, fresh = append(names, tmp), append(after, id.Name+" = "+tmp), true
+			continue
+		}
 		if v == nil {
 			names = append(names, id.Name)
 			fresh = fresh || e.w.p.Info.Defs[id] != nil

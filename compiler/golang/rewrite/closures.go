@@ -12,9 +12,10 @@ import (
 
 // Made is what Closures put into a package.
 type Made struct {
-	Closures []Entry    // constructors: func(*environment) func(…) …
-	Funcs    []Entry    // functions that capture nothing
-	Refused  []*Refusal // what was to be converted, and stayed as it was
+	Closures []Entry          // constructors: func(*environment) func(…) …
+	Funcs    []Entry          // functions that capture nothing
+	Refused  []*Refusal       // what was to be converted, and stayed as it was
+	Places   []token.Position // where each of these begins
 }
 
 // Entry is something that the program has to make known when it starts.
@@ -94,6 +95,7 @@ func (p *Package) closures(convert func(ast.Expr) bool, bad map[ast.Expr]string)
 	for _, n := range all {
 		if err := c.plan(n); err != nil {
 			c.made.Refused = append(c.made.Refused, err)
+			c.made.Places = append(c.made.Places, p.Fset.Position(n.node.Pos()))
 			continue
 		}
 		if !n.unused {

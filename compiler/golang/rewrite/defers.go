@@ -114,3 +114,39 @@ func (e *continuation) reissued(loop ast.Stmt) string {
 	}
 	return b.String()
 }
+
+// needRecords forces what the deferred calls of loops before a mark, or around it,
+// need to be deferred again.
+func (w *weaver) needRecords(fn *function, m *mark, force func(ast.Expr)) {
+	for d, r := range fn.records {
+		if m.comment.Pos() < r.loop.Pos() {
+			continue
+		}
+		force(r.list)
+		ast.Inspect(d, func(k ast.Node) bool {
+			if id, ok := k.(*ast.Ident); ok {
+				if o := w.p.Info.ObjectOf(id); o != nil && (o.Pos() < r.loop.Pos() || o.Pos() >= r.loop.End()) {
+					force(id)
+				}
+			}
+			return true
+		})
+	}
+}
+
+// deferFlag returns the variable that says whether a conditional defer was run.
+func (w *weaver) deferFlag(fn *function, d *ast.DeferStmt) *ast.Ident {
+	n, ok := w.deferNumber(fn, d)
+	if !ok {
+		return nil
+	}
+	var flag *ast.Ident
+	want := fmt.Sprintf("%sd%d", Prefix, n)
+	ast.Inspect(fn.body, func(k ast.Node) bool {
+		if id, ok := k.(*ast.Ident); ok && flag == nil && id.Name == want && w.p.Info.Defs[id] != nil {
+			flag = id
+		}
+		return flag == nil
+	})
+	return flag
+}

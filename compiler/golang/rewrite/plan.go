@@ -368,20 +368,7 @@ func (w *weaver) planMark(fn *function, live *liveness, m *mark) error {
 			})
 		}
 	}
-	for d, r := range fn.records {
-		if m.comment.Pos() < r.loop.Pos() {
-			continue
-		}
-		force(r.list)
-		ast.Inspect(d, func(k ast.Node) bool {
-			if id, ok := k.(*ast.Ident); ok {
-				if o := w.p.Info.ObjectOf(id); o != nil && (o.Pos() < r.loop.Pos() || o.Pos() >= r.loop.End()) {
-					force(id)
-				}
-			}
-			return true
-		})
-	}
+	w.needRecords(fn, m, force)
 	var assigned vars
 	if m.call {
 		var err error
@@ -537,23 +524,6 @@ func (w *weaver) planCall(fn *function, m *mark, force func(ast.Expr), name func
 // outerVar says that a variable is not the function's own.
 func (fn *function) outerVar(w *weaver, v *types.Var) bool {
 	return !(fn.node.Pos() <= v.Pos() && v.Pos() < fn.node.End())
-}
-
-// deferFlag returns the variable that says whether a conditional defer was run.
-func (w *weaver) deferFlag(fn *function, d *ast.DeferStmt) *ast.Ident {
-	n, ok := w.deferNumber(fn, d)
-	if !ok {
-		return nil
-	}
-	var flag *ast.Ident
-	want := fmt.Sprintf("%sd%d", Prefix, n)
-	ast.Inspect(fn.body, func(k ast.Node) bool {
-		if id, ok := k.(*ast.Ident); ok && flag == nil && id.Name == want && w.p.Info.Defs[id] != nil {
-			flag = id
-		}
-		return flag == nil
-	})
-	return flag
 }
 
 // spread lets every mark save what marks after it save: these are part of what

@@ -6,6 +6,7 @@ import (
 	"go/ast"
 	"go/token"
 	"go/types"
+	"maps"
 	"path"
 	"slices"
 	"strings"
@@ -348,11 +349,8 @@ type emitter struct {
 // region writes the text from lo to hi, in which nodes lie.
 func (e *emitter) region(lo, hi token.Pos, nodes ...ast.Node) string {
 	inner := *e
-	inner.labels = map[string]string{}
-	for k, v := range e.labels {
-		inner.labels[k] = v
-	}
 	if e.labels != nil { // a copy: labels must differ from those of the others
+		inner.labels = maps.Clone(e.labels)
 		for _, n := range nodes {
 			ast.Inspect(n, func(m ast.Node) bool {
 				switch m := m.(type) {
@@ -480,7 +478,7 @@ func (e *emitter) edits(root ast.Node, out *[]edit) {
 				return false
 			}
 		case *ast.AssignStmt:
-			if n.Tok == token.DEFINE && slices.ContainsFunc(n.Lhs, func(x ast.Expr) bool { return e.boxedIn(x) != nil }) {
+			if n.Tok == token.DEFINE && slices.ContainsFunc(n.Lhs, func(x ast.Expr) bool { return e.boxedIn(x) != nil || e.outside(x) }) {
 				var rhs []string
 				for _, r := range n.Rhs {
 					rhs = append(rhs, e.region(r.Pos(), r.End(), r))

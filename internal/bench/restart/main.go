@@ -40,7 +40,7 @@ var (
 	rounds   = flag.Int("rounds", 7, "rounds; medians are shown")
 	programs = flag.String("programs", "", "programs to measure, with commas between (default: all)")
 	folder   = flag.String("tmp", "", "where programs are built and run (default: the temporary folder)")
-	saves    = flag.Int("saves", 3, "runs with checkpoints; the median of what the last one of each held is shown")
+	command  = flag.String("cairn", "", "the cairn command (default: it is built)")
 	keep     = flag.Bool("keep", false, "keep what was built")
 	strict   = flag.Bool("strict", false, "fail if a bound is not held")
 	skipRun  = flag.Bool("alone", false, "leave out what needs cairn run")
@@ -94,13 +94,17 @@ func run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := b.do(".", "go", "build", "-o", b.cairn, "github.com/cairnrun/cairn/cmd/cairn"); err != nil {
+	if *command != "" {
+		if b.cairn, err = filepath.Abs(*command); err != nil {
+			return err
+		}
+	} else if err := b.do(".", "go", "build", "-o", b.cairn, "github.com/cairnrun/cairn/cmd/cairn"); err != nil {
 		return err
 	}
 	fmt.Printf("%s/%s, %d processors; %d rounds; processor time without start and end; bounds %.0f %%, of hot functions (*) %.0f %%\n",
 		runtime.GOOS, runtime.GOARCH, runtime.NumCPU(), *rounds, bound, boundHot)
 	fmt.Printf("%-12s %8s  %15s  %15s  %15s  %7s  %9s %9s  %s\n", "", "plain", "again", "alone", "run", "wall", "held", "state", "")
-	fmt.Printf("%-12s %8s  %15s  %15s  %15s  %7s  %9s %9s  %s\n", "", "s", "% (least)", "% (least)", "% (least)", "alone %", "ms", "MB", "points; functions rewritten")
+	fmt.Printf("%-12s %8s  %15s  %15s  %15s  %7s  %9s %9s  %s\n", "", "s", "% (least)", "% (least)", "% (least)", "alone %", "ms", "", "points; functions rewritten")
 	var over []string
 	for _, p := range list {
 		r, err := b.measure(p)

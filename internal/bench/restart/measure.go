@@ -3,12 +3,12 @@ package main
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -63,7 +63,7 @@ type result struct {
 	again, alone, run more
 	wall              more // alone
 	held              []time.Duration
-	state             uint64
+	state             string
 	points            []golang.PointInfo
 	functions         []string
 	refused           string // why it was not rewritten
@@ -79,7 +79,7 @@ func (r *result) row(p *program) string {
 	}
 	held, state, under := "-", "-", "-"
 	if len(r.held) > 0 {
-		held, state = fmt.Sprintf("%.2f", median(r.held).Seconds()*1e3), fmt.Sprintf("%.2f", float64(r.state)/1e6)
+		held, state = fmt.Sprintf("%.2f", median(r.held).Seconds()*1e3), r.state
 	}
 	if !*skipRun {
 		under = r.run.String()
@@ -126,7 +126,7 @@ func (b *bench) measure(p *program) (*result, error) {
 		return nil, err
 	}
 	runs := bin + ".cairn"
-	command := [kinds][]string{
+	commands := [kinds][]string{
 		plain: {bin + ".plain"}, again: {bin + ".plain"}, alone: {bin},
 		supervised: {b.cairn, "run", "-q", "--fresh", "--every", "1h", "--run", runs, bin},
 	}
@@ -142,7 +142,7 @@ func (b *bench) measure(p *program) (*result, error) {
 		}
 		var cpu, wall []float64
 		for range 3 {
-			t, _, err := b.once(command[k], p.nothing)
+			t, _, err := b.once(commands[k], p.nothing)
 			if err != nil {
 				return nil, err
 			}
@@ -152,7 +152,7 @@ func (b *bench) measure(p *program) (*result, error) {
 	}
 	for range *rounds {
 		for k := range n {
-			t, out, err := b.once(command[k], p.args)
+			t, out, err := b.once(commands[k], p.args)
 			if err != nil {
 				return nil, err
 			}
@@ -160,7 +160,7 @@ func (b *bench) measure(p *program) (*result, error) {
 				want = out
 			}
 			if !bytes.Equal(out, want) && k != supervised { // cairn run shows a program's lines with their rank
-				return nil, fmt.Errorf("%s printed %q, before %q", strings.Join(command[k], " "), out, want)
+				return nil, fmt.Errorf("%s printed %q, before %q", strings.Join(commands[k], " "), out, want)
 			}
 			all[k].all = append(all[k].all, t)
 		}
@@ -191,29 +191,26 @@ func (b *bench) once(command, args []string) (took, []byte, error) {
 	return took{(st.UserTime() + st.SystemTime()).Seconds(), wall.Seconds()}, out.Bytes(), nil
 }
 
+// committed is what a run's log says of a checkpoint: its state, and how long the
+// program was held.
+var committed = regexp.MustCompile(`set \d+ committed: ([^,]+), .*held ([^,]+),`)
+
 // checkpoints runs a program with checkpoints, and looks how long they hold it.
 func (b *bench) checkpoints(p *program, bin string, r *result) error {
-	for range *saves {
-		runs := bin + ".cairn"
-		if _, _, err := b.once([]string{b.cairn, "run", "-q", "--fresh", "--every", "100ms", "--run", runs, bin}, p.args); err != nil {
-			return err
-		}
-		text, err := exec.CommandContext(b.ctx, b.cairn, "status", "--json", runs).Output()
-		if err != nil {
-			return fmt.Errorf("cairn status %s: %w", runs, err)
-		}
-		var st struct {
-			Last *struct {
-				State  uint64 `json:"state"`
-				HeldNS int64  `json:"heldNS"`
-			} `json:"last"`
-		}
-		if err := json.Unmarshal(text, &st); err != nil {
-			return fmt.Errorf("cairn status %s: %w", runs, err)
-		}
-		if st.Last != nil {
-			r.held, r.state = append(r.held, time.Duration(st.Last.HeldNS)), st.Last.State
-		}
+	runs := bin + ".cairn"
+	if _, _, err := b.once([]string{b.cairn, "run", "-q", "--fresh", "--every", "100ms", "--run", runs, bin}, p.args); err != nil {
+		return err
 	}
-	return os.RemoveAll(bin + ".cairn")
+	log, err := os.ReadFile(filepath.Join(runs, "log"))
+	if err != nil {
+		return err
+	}
+	for _, m := range committed.FindAllStringSubmatch(string(log), -1) {
+		d, err := time.ParseDuration(strings.ReplaceAll(m[2], " ", ""))
+		if err != nil {
+			return fmt.Errorf("the run's log: %w", err)
+		}
+		r.held, r.state = append(r.held, d), m[1]
+	}
+	return os.RemoveAll(runs)
 }

@@ -28,11 +28,14 @@ func sums(m map[float64]int) {
 }
 
 func keys[K comparable](m map[K]string) {
-	n := 0
+	n, nans := 0, 0
 	var some K
 	//pt
 	for some = range m {
 		n++
+		if some != some {
+			nans++
+		}
 	}
 	var last string
 	length := 0
@@ -40,7 +43,7 @@ func keys[K comparable](m map[K]string) {
 		spine(last)
 		length += len(last)
 	}
-	fmt.Println(n, some == some, length)
+	fmt.Println(n, nans, length)
 }
 
 func cleared(m map[any]int) {

@@ -59,7 +59,7 @@ func main() {
 	} else if yes(3) && yes(4) {
 		fmt.Println("else if", z)
 	}
-	for i := f(1); yes(i) || i < 3; i += f(i)%2 + 1 {
+	for i := f(1); yes(i) || i < 3; i++ {
 		fmt.Println("for", i)
 	}
 	for i, v := range list(f(2)) {
@@ -69,9 +69,9 @@ func main() {
 		fmt.Println("int", i)
 	}
 	switch f(1) + 1 {
-	case f(2), f(3) + 7:
+	case 9:
 		fmt.Println("first")
-	case f(4) + 1, 1, 2, 3, 4:
+	case 1, 2, 3, 4:
 		fmt.Println("second", f(5))
 	}
 	switch t := dyn(f(2)).(type) {
@@ -81,7 +81,7 @@ func main() {
 		fmt.Printf("%T %d\n", t, f(1))
 	}
 	select {
-	case c <- f(3):
+	case c <- 3:
 		fmt.Println("sent", f(4))
 	default:
 	}

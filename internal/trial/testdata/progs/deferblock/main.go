@@ -7,12 +7,9 @@ import (
 	"fmt"
 )
 
-func work(seed int) (h uint32) {
-	h = 2166136261
-	for k := range 2000 {
-		h = h*16777619 ^ uint32(k+seed)
-	}
-	return h
+func work(seed int) uint32 {
+	h := uint32(seed)*16777619 ^ 2166136261
+	return h*h ^ h>>7
 }
 
 func block(n int) (h uint32) {

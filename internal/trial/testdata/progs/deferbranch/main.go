@@ -32,15 +32,16 @@ func choose(n int) (sum int) {
 	return sum + work(n+10)
 }
 
-// falls has a defer that is pending in the next case, and one that is pending
-// after a switch that was left early.
-func falls(n int) (sum int) {
+// leaves has a defer that is pending after a switch that was left early.
+func leaves(n int) (sum int) {
 	switch n {
 	case 0:
-		defer func() { fmt.Println("fell", sum) }()
-		fallthrough
+		defer func() { fmt.Println("at the end", sum) }()
 	case 1:
-		sum += work(n)
+		for i := range 2 { //trial:loop
+			sum += i * n
+			fmt.Println("case", n, sum)
+		}
 	default:
 		defer fmt.Println("default")
 	}
@@ -63,6 +64,6 @@ func main() {
 		fmt.Println("choose", n, choose(n))
 	}
 	for n := range 3 {
-		fmt.Println("falls", n, falls(n))
+		fmt.Println("leaves", n, leaves(n))
 	}
 }

@@ -1,0 +1,36 @@
+// Command casecalls has calls with points inside among the expressions of a
+// case, which are evaluated one after the other until one fits.
+package main
+
+//trial:refuse expression of a case
+
+import "fmt"
+
+var calls int
+
+func f(n int) int {
+	calls++
+	for i := range 2 { //trial:loop
+		for k := range 500 {
+			n = (n*7 + k + i) % 13
+		}
+	}
+	return n % 4
+}
+
+func main() {
+	for i := range 3 {
+		switch f(i) + 1 {
+		case f(2), f(3) + 7:
+			fmt.Println("first", calls)
+		case f(4) + 1, 1, 2, 3, 4:
+			fmt.Println("second", f(5), calls)
+		}
+		switch {
+		case f(i) > 2, f(i+1) > 2:
+			fmt.Println("third", calls)
+		default:
+			fmt.Println("none", calls)
+		}
+	}
+}

@@ -1,0 +1,33 @@
+// Command forpost covers calls with points inside in the parts of a for
+// statement: its beginning, its condition, and what it does after each round.
+package main
+
+//trial:refuse after each turn
+
+import "fmt"
+
+func f(n int) int {
+	for i := range 2 { //trial:loop
+		for k := range 500 {
+			n = (n*7 + k + i) % 13
+		}
+	}
+	return n % 4
+}
+
+func main() {
+	for i := f(1) % 2; f(i) >= 0 && i < 9; i += f(i)%2 + 1 { //trial:loop
+		if i == 2 {
+			continue
+		}
+		fmt.Println("for", i)
+		if i > 6 {
+			break
+		}
+	}
+	a, i := []int{}, 0
+	for len(a) < 4 { //trial:loop
+		a, i = append(a, f(i)), i+1
+		fmt.Println(a)
+	}
+}
