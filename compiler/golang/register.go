@@ -80,7 +80,7 @@ func mapsKeys(m map[string]string) func(func(string) bool) {
 
 // nameOf is how sets name a package variable.
 func (p *Program) nameOf(s *source, name string) string {
-	if s == p.ld.main {
+	if s == p.ld.main && name != "frames" { // that is what the run time calls its own
 		return name
 	}
 	return s.ImportPath + "." + name
