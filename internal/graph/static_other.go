@@ -1,4 +1,4 @@
-//go:build !amd64 && !386 && !arm64 && !arm && !riscv64 && !ppc64 && !ppc64le && !s390x && !loong64
+//go:build !amd64 && !386 && !arm64 && !arm && !riscv64 && !ppc64 && !ppc64le && !loong64
 
 package graph
 

@@ -38,6 +38,14 @@ func sum(a, b, c int) int             { return a*100 + b*10 + c }
 func variadic(p string, n ...int) int { return len(p) + len(n) + f(len(n)) }
 
 func main() {
+	elements()
+	channels()
+	loops()
+	switches()
+	literals()
+}
+
+func elements() {
 	var a [4]int
 	s := list(1)
 	a[f(1)] = f(2)
@@ -50,10 +58,16 @@ func main() {
 	x := mk(1).plus(2).plus(f(3)).v
 	y := (&box{v: f(4)}).ptr(5).ptr(f(6)).v
 	fmt.Println(x, y, -f(1), !yes(2), f(3)+f(4)*f(5), "a"+fmt.Sprint(f(6))+"b", float64(f(7))/2)
+}
+
+func channels() {
 	c := ch(1)
 	c <- f(2)
 	fmt.Println(<-c+<-ch(3), <-c, fn(1)(f(2)), func(k int) int { return k + f(k) }(f(3)))
 	fmt.Println(sum(three()), variadic("x", f(1), f(2)), variadic("y", list(2)...), variadic(fmt.Sprint(f(3))))
+}
+
+func loops() {
 	if z, s := pair(f(1)); z > 0 || yes(z) {
 		fmt.Println("if", z, s)
 	} else if yes(3) && yes(4) {
@@ -68,6 +82,10 @@ func main() {
 	for i := range f(5) + 2 {
 		fmt.Println("int", i)
 	}
+}
+
+func switches() {
+	c := ch(1)
 	switch f(1) + 1 {
 	case 9:
 		fmt.Println("first")
@@ -85,6 +103,10 @@ func main() {
 		fmt.Println("sent", f(4))
 	default:
 	}
+}
+
+func literals() {
+	var a [4]int
 	m := map[string][]int{fmt.Sprint(f(1)): {f(2), f(3)}, "k": list(f(4))}
 	st := struct {
 		a int
