@@ -101,9 +101,12 @@ func (a *analyser) spoilField(o *object, f *ir.Var, ranks []int) {
 
 // setObject puts an object into a state, in place of the one of the same symbol.
 func (s *state) setObject(o *object) {
-	heap := make(map[int32]*object, len(s.heap)+1)
-	for k, x := range s.heap {
-		heap[k] = x
+	heap := s.heap
+	if !s.own { // others may have it too
+		heap = make(map[int32]*object, len(s.heap)+1)
+		for k, x := range s.heap {
+			heap[k] = x
+		}
 	}
 	heap[o.sym] = o
 	o.top = 0
@@ -118,12 +121,13 @@ func (s *state) setObject(o *object) {
 		}
 	}
 	s.setHeap(heap)
+	s.own = true
 }
 
 var stamps atomic.Uint64
 
 func (s *state) setHeap(heap map[int32]*object) {
-	s.heap, s.stamp = heap, stamps.Add(1)
+	s.heap, s.own, s.stamp = heap, false, stamps.Add(1)
 }
 
 func (s *state) dropObject(sym int32) {

@@ -44,6 +44,7 @@ func (a *analyser) recurse(c *ir.Call, p *ir.Proc, s *state) ([]*state, bool) {
 		}
 		return []*state{a.after(c, p, s, h)}, true
 	}
+	s.own = false
 	h := &hypothesis{s: &state{heap: s.heap, stamp: s.stamp}, first: int32(len(a.terms))}
 	a.hyps[p] = h
 	defer delete(a.hyps, p)
@@ -107,7 +108,8 @@ func (a *analyser) some(v *ir.Var) vec {
 // objects is in the hypothesis already, or makes it grow.
 func (a *analyser) before(p *ir.Proc, s *state, h *hypothesis) *state {
 	t := s.clone()
-	t.heap, t.stamp = h.s.heap, h.s.stamp
+	t.heap, t.own, t.stamp = h.s.heap, false, h.s.stamp
+	h.s.own = false
 	for v := range a.info.procs[p].writes {
 		if v.Global {
 			a.store(v, a.some(v), t)

@@ -145,13 +145,15 @@ type state struct {
 	colls  []coll
 	works  []work
 	opens  []open
-	heap   map[int32]*object // by symbol; replaced
+	heap   map[int32]*object // by symbol; replaced, unless it is own
+	own    bool              // heap is no other state's
 	stamp  uint64            // of the heap: the same for the same one
 	poison *Reason           // all else is void: what can no longer be known, and why
 	entry  int32             // of a remembered state: the first symbol made in the call
 }
 
 func (s *state) clone() *state {
+	s.own = false
 	t := *s
 	t.jumps = append([]jump(nil), s.jumps...)
 	t.env = append([]vec(nil), s.env...)
