@@ -299,7 +299,7 @@ func TestMixed(t *testing.T) {
 	t.Parallel()
 	plain, made := build(t, "mixed")
 	all := travel(t)
-	journeys(t, all[:1], plain, made, "each", 12)
+	journeys(t, all[:1], plain, made, "each", 8)
 	journeys(t, all[1:], plain, made, "2,3,7", 3)
 
 	supervised(t, plain, made)

@@ -2,7 +2,7 @@
 // another package, which can't be entered again in the middle.
 package main
 
-//trial:refuse (?i)range over func|iterator|yield|callback
+//trial:refuse (?i)ranges? over (a )?func|iterator|yield|callback
 
 import (
 	"fmt"

@@ -1,6 +1,8 @@
-// Command genericclosure covers closures and local types inside generic
-// functions, kept across points, with several instantiations.
+// Command genericclosure keeps closures that use a type declared in a generic
+// function: such a type has no name outside of it.
 package main
+
+//trial:refuse function
 
 import (
 	"fmt"
