@@ -178,7 +178,7 @@ func TestPipeWithoutReader(t *testing.T) {
 // More commands wait than may: status is answered nevertheless.
 func TestManyCallers(t *testing.T) {
 	gate := fifo(t)
-	o := options(t, 1, "gate:0:3:"+gate, "every=100")
+	o := options(t, 1, "gate:0:3:"+gate, "every=100000", "points=5000")
 	l := begin(t, o)
 	l.reaches(0, 3)
 	answers := make(chan error, 2*maxWaiting)
