@@ -154,7 +154,7 @@ func Instrument(p *Program, o InstrumentOptions) (*Instrumented, error) {
 // failure is the error of a program without points.
 func (in *instrumenter) failure() error {
 	if len(in.refused) == 0 {
-		return fmt.Errorf("%w: no loop was chosen ('cairn explain' says why); put a comment //cairn:point before the loop that does the work", ErrRefused)
+		return fmt.Errorf("%w: no loop was chosen, by the count of its work; put a comment //cairn:point before the loop that does the work. A program without loops is run as it is by 'go build' and 'cairn run ./BINARY'", ErrRefused)
 	}
 	var l []string
 	for _, r := range in.refused {
