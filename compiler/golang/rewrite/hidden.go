@@ -53,6 +53,9 @@ func (w *weaver) needType(t types.Type, at token.Pos, seen map[types.Type]bool) 
 		switch {
 		case o.Pkg() == nil || o.Pkg() == w.p.Types:
 			name(o.Name())
+			if is, ok := w.lookup(o.Name(), at).(*types.TypeName); ok && is != o && w.bad == nil {
+				w.bad = w.p.refuse(is.Pos(), "rename it", "%s hides a type that is needed at a point", o.Name())
+			}
 		default:
 			name(w.qual(o.Pkg()))
 		}

@@ -133,7 +133,7 @@ func (p *Package) addressed(n ast.Node) *types.Var {
 		}
 	case *ast.SliceExpr:
 		if t := p.Info.TypeOf(n.X); t != nil {
-			if _, ok := t.Underlying().(*types.Array); ok {
+			if _, ok := coreType(t).(*types.Array); ok {
 				return p.root(n.X)
 			}
 		}
@@ -182,7 +182,7 @@ func (p *Package) root(e ast.Expr) *types.Var {
 			if t == nil {
 				return nil
 			}
-			if _, ok := t.Underlying().(*types.Array); !ok {
+			if _, ok := coreType(t).(*types.Array); !ok {
 				return nil
 			}
 			e = x.X
@@ -207,10 +207,16 @@ func (l *liveness) step(fn *function, n ast.Node, set vars) {
 	switch n := n.(type) {
 	case *ast.AssignStmt:
 		if n.Tok == token.ASSIGN || n.Tok == token.DEFINE {
+			// What is read to find the others' places is read before any is given its
+			// value: a[x], x = 1, 2.
+			var others []ast.Expr
 			for _, e := range n.Lhs {
 				if !kill(e) {
-					l.read(e, set)
+					others = append(others, e)
 				}
+			}
+			for _, e := range others {
+				l.read(e, set)
 			}
 		} else {
 			for _, e := range n.Lhs {

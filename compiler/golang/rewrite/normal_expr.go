@@ -114,6 +114,18 @@ func (w *nfunc) visit(o *lines, e ast.Expr, h how) {
 			}
 			parts = append(parts, x)
 		}
+		if isMap {
+			// Entries are stored one after the other, between the calls.
+			last := len(parts) - 1
+			for last >= 0 && !w.has(parts[last]) {
+				last--
+			}
+			for _, x := range parts[:max(last, 0)] {
+				if _, call := ast.Unparen(x).(*ast.CallExpr); !call && w.p.Info.Types[x].Value == nil {
+					w.refuse(x.Pos(), "make the map first, and give it its entries one by one", "a call on the way to a point, in a map literal after another entry")
+				}
+			}
+		}
 		w.visitAll(o, h, parts...)
 	case *ast.CallExpr:
 		w.call(o, e, h)

@@ -366,7 +366,7 @@ func (e *continuation) insideRange(s *ast.RangeStmt, k int, label string) string
 		v, _ := e.w.p.Info.Defs[id].(*types.Var)
 		return v
 	}
-	t := e.w.p.Info.TypeOf(s.X).Underlying()
+	t := coreType(e.w.p.Info.TypeOf(s.X))
 	if c, ok := t.(*types.Chan); ok {
 		val := own(key)
 		first, rest := "", "_"
