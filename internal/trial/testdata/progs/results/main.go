@@ -40,6 +40,7 @@ func main() {
 	n := add(first(stir(6)), first(stir(7))) - first(stir(8))*len(s)
 	a[first(stir(9))%4], a[1] = first(stir(10)), n
 	q, r := divmod(first(stir(11))+20, 6)
-	m := map[int]string{q: s, first(stir(12)): join(stir(r))}
+	m := map[int]string{first(stir(12)): join(stir(r))}
+	m[q] = s
 	fmt.Println(s, n, a, q, r, len(m), m[q])
 }
