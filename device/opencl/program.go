@@ -3,7 +3,9 @@ package opencl
 import (
 	"encoding/binary"
 	"fmt"
+	"regexp"
 	"sort"
+	"strconv"
 	"strings"
 	"sync"
 	"unsafe"
@@ -31,7 +33,8 @@ func (d *device) Build(src driver.Source) (driver.Program, error) {
 	if i := strings.IndexByte(src.OpenCL, 0); i >= 0 {
 		return nil, &driver.Error{Device: d.info.ID, Op: op, Kind: driver.ErrBuild, Text: fmt.Sprintf("byte %d of the source is zero", i)}
 	}
-	source := []byte(d.prologue(src) + src.OpenCL)
+	prologue := d.prologue(src)
+	source := []byte(prologue + src.OpenCL)
 	start, length := unsafe.Pointer(&source[0]), uintptr(len(source))
 	var code int32
 	h := dl.Call(d.a.createProgram, d.context, 1, uintptr(unsafe.Pointer(&start)), uintptr(unsafe.Pointer(&length)), uintptr(unsafe.Pointer(&code)))
@@ -52,6 +55,7 @@ func (d *device) Build(src driver.Source) (driver.Program, error) {
 		}
 	}
 	if err != nil {
+		err.Log = ownLines(err.Log, strings.Count(prologue, "\n"))
 		dl.Call(d.a.releaseProgram, h)
 		return nil, err
 	}
@@ -89,6 +93,22 @@ func (d *device) prologue(src driver.Source) string {
 	}
 	b.WriteString("#line 1\n")
 	return b.String()
+}
+
+// unaware finds places in messages of NVIDIA's compiler, which counts lines from
+// the start of what it was given, whatever #line says.
+var unaware = regexp.MustCompile(`<kernel>:(\d+):`)
+
+// ownLines makes such places those of the source, which comes after the lines of
+// a prologue.
+func ownLines(log string, prologue int) string {
+	return unaware.ReplaceAllStringFunc(log, func(place string) string {
+		line, err := strconv.Atoi(unaware.FindStringSubmatch(place)[1])
+		if err != nil || line <= prologue {
+			return place
+		}
+		return fmt.Sprintf("<kernel>:%d:", line-prologue)
+	})
 }
 
 // Close lets go of the program and its kernels; those that were launched run
