@@ -167,10 +167,16 @@ func (d *device) usable(op string) error {
 	return nil
 }
 
+// refusedAgain is what codeNVIDIAFault means of a new context.
+const refusedAgain = "a kernel that this process ran earlier read or wrote outside of its buffers, and since then the driver does not let the process use the device; only a new process can: start the program again, from its last checkpoint"
+
 // fail makes the error of a call that was refused. after is a queue that may
 // have more to say, or 0.
 func (d *device) fail(op, call string, code int32, after uintptr) error {
 	e := &driver.Error{Device: d.info.ID, Op: op, Call: call, Code: int(code), Text: words(code), Kind: kind(code)}
+	if code == codeNVIDIAFault && call == "clCreateContext" {
+		e.Text = refusedAgain
+	}
 	// Drivers report a kernel that failed as lack of resources of whatever
 	// comes next. The queue does not work any more then.
 	if code == codeResources && after != 0 && int32(dl.Call(d.a.finish, after)) != 0 {

@@ -15,7 +15,8 @@ import (
 )
 
 type program struct {
-	d *device
+	d     *device
+	known map[string][]parameter // of kernels that can't be asked themselves
 
 	mu      sync.Mutex
 	h       uintptr // 0: closed
@@ -34,24 +35,23 @@ func (d *device) Build(src driver.Source) (driver.Program, error) {
 		return nil, &driver.Error{Device: d.info.ID, Op: op, Kind: driver.ErrBuild, Text: fmt.Sprintf("byte %d of the source is zero", i)}
 	}
 	prologue := d.prologue(src)
-	source := []byte(prologue + src.OpenCL)
-	start, length := unsafe.Pointer(&source[0]), uintptr(len(source))
-	var code int32
-	h := dl.Call(d.a.createProgram, d.context, 1, uintptr(unsafe.Pointer(&start)), uintptr(unsafe.Pointer(&length)), uintptr(unsafe.Pointer(&code)))
-	if code != 0 {
-		return nil, d.fail(op, "clCreateProgramWithSource", code, 0)
+	h, refused := d.program(op, prologue+src.OpenCL)
+	if refused != nil {
+		return nil, refused
 	}
 	options := "-cl-std=CL1.2"
 	if d.rounded {
 		options += " -cl-fp32-correctly-rounded-divide-sqrt"
 	}
-	err := d.compile(op, h, options+" -cl-kernel-arg-info")
+	const telling = " -cl-kernel-arg-info"
+	var known map[string][]parameter
+	err := d.compile(op, h, options+telling)
 	if err != nil && err.Kind == driver.ErrBuild && strings.Contains(err.Log, "ptxas") {
 		// NVIDIA's compiler puts what it knows of arguments into code that its
-		// assembler refuses if a kernel has none. Nothing is known of the
-		// arguments of this program, then.
+		// assembler refuses if a kernel has none.
 		if d.compile(op, h, options) == nil {
 			err = nil
+			known = d.learn(op, h, prologue+src.OpenCL, options+telling)
 		}
 	}
 	if err != nil {
@@ -59,11 +59,22 @@ func (d *device) Build(src driver.Source) (driver.Program, error) {
 		dl.Call(d.a.releaseProgram, h)
 		return nil, err
 	}
-	p := &program{d: d, h: h, kernels: make(map[string]*kernel)}
+	p := &program{d: d, h: h, known: known, kernels: make(map[string]*kernel)}
 	if err := d.add(op, p); err != nil {
 		return nil, err
 	}
 	return p, nil
+}
+
+// program makes a program of a source.
+func (d *device) program(op, source string) (uintptr, error) {
+	start, length := unsafe.Pointer(unsafe.StringData(source)), uintptr(len(source))
+	var code int32
+	h := dl.Call(d.a.createProgram, d.context, 1, uintptr(unsafe.Pointer(&start)), uintptr(unsafe.Pointer(&length)), uintptr(unsafe.Pointer(&code)))
+	if code != 0 {
+		return 0, d.fail(op, "clCreateProgramWithSource", code, 0)
+	}
+	return h, nil
 }
 
 // compile builds a program; it may be called again after it failed.
@@ -150,12 +161,6 @@ type kernel struct {
 	mem uintptr    // an argument
 }
 
-// parameter is what the compiler says of an argument; drivers need not know.
-type parameter struct {
-	space uint64 // one of the address spaces, or 0
-	reads bool   // memory that the kernel does not write
-}
-
 func (k *kernel) Name() string { return k.name }
 
 // Kernel returns the same kernel for the same name.
@@ -179,18 +184,16 @@ func (p *program) Kernel(name string) (driver.Kernel, error) {
 	if code != 0 {
 		err := p.d.fail(op, "clCreateKernel", code, 0).(*driver.Error)
 		if code == codeInvalidKernelName {
-			names := strings.Split(text(a.getProgramInfo, programKernels, p.h), ";")
+			names := a.names(p.h)
 			sort.Strings(names)
 			err.Text += "; the source has " + strings.Join(names, ", ")
 		}
 		return nil, err
 	}
 	k := &kernel{d: p.d, name: name, op: "Launch of " + name, h: h}
-	k.args = make([]parameter, number(a.getKernelInfo, kernelArgs, h))
-	for i := range k.args {
-		arg := &k.args[i]
-		arg.space = number(a.getKernelArgInfo, kernelArgAddress, h, uintptr(i))
-		arg.reads = arg.space == spaceConstant || number(a.getKernelArgInfo, kernelArgQualifier, h, uintptr(i))&argConst != 0
+	k.args = a.parameters(h)
+	if known := p.known[name]; len(known) == len(k.args) {
+		k.args = known
 	}
 	k.maxGroup = int(number(a.getGroupInfo, kernelMaxGroup, h, p.d.id))
 	k.local = int(number(a.getGroupInfo, kernelLocalMemory, h, p.d.id))

@@ -32,6 +32,22 @@
 //	                             ←    Lost{Rank, Why}            another rank is gone
 //	  Stopped{Set} | Finished{}  →
 //
+// A rank that moves to another host (docs/migration.md): its source is the
+// process that leaves, the newcomer the one that takes its place.
+//
+//	newcomer      source      others       supervisor
+//	  Here ──────────────────────────────▶   it waits for its state
+//	                ◀──────────────────────  Ahead: send it while the program goes on
+//	               Near ─────────────────▶   what is left to send is little
+//	                ◀───────────◀──────────  Gather: be held at one common point
+//	               Held ─────────────────▶
+//	               Sent ─────────────────▶   the newcomer has all of it
+//	  Landed ────────────────────────────▶   … and could go on
+//	                ◀──────────────────────  Switch{OK}
+//	               Left ─────────────────▶   it is nobody any more, and is killed
+//	  ◀─────────────────────────◀──────────  Switch{OK, Cards}
+//	  Linked ──────────────── Linked ────▶   all goes on
+//
 // The helper passes what a rank says to the supervisor with Rank filled in,
 // and what the supervisor says to the rank that Rank names (or AllRanks).
 package control
@@ -60,6 +76,22 @@ const (
 	Cards      Kind = "cards"      // Epoch, Cards: the answer to Card, indexed by rank
 	Checkpoint Kind = "checkpoint" // Reason, Stop: save soon, and stop after that if Stop
 	Lost       Kind = "lost"       // Rank, Why: that rank is gone; this one will be ended in a moment
+)
+
+// About a move, see above. All have Move.
+const (
+	Arrive  Kind = "arrive"  // to a helper: Start, of one rank, with Welcome.Move: start a newcomer
+	Here    Kind = "here"    // of a newcomer: Data is its card, Move.Addresses where it takes its state
+	Ahead   Kind = "ahead"   // to a source: Move.Addresses of its newcomer
+	Near    Kind = "near"    // of a source: to be held now
+	Gather  Kind = "gather"  // to all ranks: be held together
+	Held    Kind = "held"    // of a source: all ranks are
+	Sent    Kind = "sent"    // of a source: Move.Stats
+	Landed  Kind = "landed"  // of a newcomer
+	Switch  Kind = "switch"  // OK: the newcomers take over, whose Cards these are (to a newcomer: those of all); else they do not, and everything goes on
+	Left    Kind = "left"    // of a source: to be killed
+	Linked  Kind = "linked"  // of newcomers and others
+	Unmoved Kind = "unmoved" // of any rank: Error: it can't be moved
 )
 
 // Between helper and supervisor only.
@@ -130,9 +162,13 @@ type Message struct {
 	Stream int    `json:"stream,omitempty"`
 	Offset int64  `json:"offset,omitempty"`
 
-	Welcome *Welcome  `json:"welcome,omitempty"`
-	Start   *Start    `json:"start,omitempty"`
-	Run     *RunState `json:"run,omitempty"`
+	Welcome *Welcome `json:"welcome,omitempty"`
+	Move    *Move    `json:"move,omitempty"`
+	// Place is the number of the move by which the process came that this
+	// message is from or for; 0: it was started with all others.
+	Place uint64    `json:"place,omitempty"`
+	Start *Start    `json:"start,omitempty"`
+	Run   *RunState `json:"run,omitempty"`
 }
 
 // Held and Took are HeldNS and TookNS as durations.
@@ -160,10 +196,40 @@ type Welcome struct {
 	EveryPoints uint64        `json:"everyPoints,omitempty"`
 	// Avoid are sets that are not to be restored.
 	Avoid []uint64 `json:"avoid,omitempty"`
+	// Move says that this process takes the place of a running one, by this
+	// move, and waits for its state.
+	Move *Move `json:"move,omitempty"`
 	// Output says that descriptor 1 is a regular file that belongs to the
 	// run: its size is recorded with each set and it is cut back to that
 	// size by Restore.
 	Output bool `json:"output,omitempty"`
+}
+
+// Move is a change of places.
+type Move struct {
+	ID    uint64 `json:"id"`              // of this launch: 1, 2, …
+	Ranks []int  `json:"ranks,omitempty"` // that move
+	// Addresses are where a newcomer listens, host:port.
+	Addresses []string `json:"addresses,omitempty"`
+	Chunk     int64    `json:"chunk,omitempty"`  // bytes that are sent at a time; 0: 64 MiB
+	Rounds    int      `json:"rounds,omitempty"` // of sending ahead, at most; 0: none
+	Files     bool     `json:"files,omitempty"`  // the run's open files are copied, too
+	// Sequential writes, sends and reads one after the other, for comparison.
+	Sequential bool       `json:"sequential,omitempty"`
+	Stats      *MoveStats `json:"stats,omitempty"`
+}
+
+// MoveStats is what a move did, as its source saw it.
+type MoveStats struct {
+	State      int64 `json:"state"`      // bytes of the rank's state
+	Ahead      int64 `json:"ahead"`      // bytes that were sent before the program was held,
+	Rounds     int   `json:"rounds"`     // in so many rounds
+	Sent       int64 `json:"sent"`       // bytes that were sent while it was held
+	Zero       int64 `json:"zero"`       // bytes that were not, being zero
+	WriteNS    int64 `json:"writeNS"`    // of that: finding and digesting,
+	TransferNS int64 `json:"transferNS"` // the network,
+	ReadNS     int64 `json:"readNS"`     // checking and putting in place,
+	AllNS      int64 `json:"allNS"`      // and from first to last
 }
 
 // Start tells a helper what to start. The helper makes each rank's Welcome
