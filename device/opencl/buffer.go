@@ -12,8 +12,16 @@ import (
 	"github.com/cairnrun/cairn/internal/dl"
 )
 
-// maxParts is how many parts of a buffer are kept for later launches.
-const maxParts = 64
+// A buffer keeps parts for later launches. From fewParts on they go when that
+// needs no waiting, and beyond maxParts in any case: with many that overlap
+// NVIDIA's driver takes a millisecond for each.
+const (
+	fewParts = 64
+	maxParts = 128
+)
+
+// maxLeaving is how many freed buffers there are that commands still use parts of.
+const maxLeaving = 256
 
 type region struct{ off, n int64 } // a cl_buffer_region, too
 
@@ -31,7 +39,18 @@ type buffer struct {
 	users int                // calls that use mem or parts
 	freed bool               // and gone with its last user
 	parts map[region]uintptr // sub-buffers
+	made  []uintptr          // the same, the oldest first
+	uses  []use              // commands that may still use them
+	later bool               // it is among those that are leaving
 }
+
+// use is the last command of a queue that was given a part of a buffer.
+type use struct {
+	q      *queue
+	number int64
+}
+
+func (u use) passed() bool { return u.number <= u.q.passed.Load() }
 
 func (d *device) Alloc(n int64) (driver.Buffer, error) {
 	op := fmt.Sprintf("Alloc of %d bytes", n)
@@ -41,12 +60,30 @@ func (d *device) Alloc(n int64) (driver.Buffer, error) {
 	if err := d.open(op); err != nil {
 		return nil, err
 	}
+	d.reap(false)
+	mem, err := d.room(op, n)
+	if errors.Is(err, driver.ErrMemory) && n <= d.info.Memory {
+		d.reap(true)
+		mem, err = d.room(op, n)
+	}
+	if err != nil {
+		return nil, err
+	}
+	b := &buffer{d: d, size: n, mem: mem}
+	if err := d.add(op, b); err != nil {
+		return nil, err
+	}
+	return b, nil
+}
+
+// room makes memory that is there.
+func (d *device) room(op string, n int64) (uintptr, error) {
 	// Drivers that work in host memory would let the machine run out of it.
 	if n > d.info.Memory || d.used.Add(n) > d.info.Memory {
 		if n <= d.info.Memory {
 			d.used.Add(-n)
 		}
-		return nil, &driver.Error{Device: d.info.ID, Op: op, Kind: driver.ErrMemory, Text: fmt.Sprintf("the device has %d bytes, %d of them in use", d.info.Memory, d.used.Load())}
+		return 0, &driver.Error{Device: d.info.ID, Op: op, Kind: driver.ErrMemory, Text: fmt.Sprintf("the device has %d bytes, %d of them in use", d.info.Memory, d.used.Load())}
 	}
 	mem, err := d.alloc(op, n)
 	if err == nil {
@@ -59,13 +96,9 @@ func (d *device) Alloc(n int64) (driver.Buffer, error) {
 	}
 	if err != nil {
 		d.used.Add(-n)
-		return nil, err
+		return 0, err
 	}
-	b := &buffer{d: d, size: n, mem: mem}
-	if err := d.add(op, b); err != nil {
-		return nil, err
-	}
-	return b, nil
+	return mem, nil
 }
 
 // alloc makes memory that may not be there before its first use.
@@ -93,33 +126,108 @@ func (b *buffer) Size() int64 { return b.size }
 func (b *buffer) Free() error {
 	b.d.remove(b)
 	b.drop()
+	b.d.reap(false)
 	return nil
 }
 
 func (b *buffer) drop() {
 	b.mu.Lock()
-	defer b.mu.Unlock()
 	b.freed = true
-	b.tidy()
+	b.mu.Unlock()
+	b.leave()
 }
 
-// tidy lets go of what nobody needs any more. OpenCL waits for commands that
-// use it.
-func (b *buffer) tidy() {
-	if b.users > 0 || b.mem == 0 {
+// leave lets a freed buffer go that nobody uses; OpenCL waits for commands that
+// use it. If they use parts of it, that must be done here: it goes later.
+func (b *buffer) leave() {
+	b.mu.Lock()
+	if b.goes() || b.users > 0 || b.mem == 0 || b.later {
+		b.mu.Unlock()
 		return
 	}
-	if b.freed || len(b.parts) > maxParts {
-		for _, part := range b.parts {
-			dl.Call(b.d.a.releaseMem, part)
+	b.later = true
+	b.mu.Unlock()
+	b.d.mu.Lock()
+	b.d.leaving = append(b.d.leaving, b)
+	many := len(b.d.leaving) > maxLeaving
+	b.d.mu.Unlock()
+	if many {
+		b.d.reap(true)
+	}
+}
+
+// goes lets b go if it can be now, and tells whether it did.
+func (b *buffer) goes() bool {
+	if !b.freed || b.users > 0 || b.mem == 0 || !b.idle() {
+		return false
+	}
+	b.dropParts()
+	dl.Call(b.d.a.releaseMem, b.mem)
+	b.mem = 0
+	b.d.used.Add(-b.size)
+	return true
+}
+
+// reap lets freed buffers go that no command uses any more, or waits and lets
+// all of them go. If the device is lost they stay.
+func (d *device) reap(wait bool) {
+	if wait {
+		d.reaping.Lock()
+	} else if !d.reaping.TryLock() {
+		return
+	}
+	defer d.reaping.Unlock()
+	d.mu.Lock()
+	list := d.leaving
+	d.leaving = nil
+	d.mu.Unlock()
+	var stay []*buffer
+	for _, b := range list {
+		b.mu.Lock()
+		if wait {
+			b.rest()
 		}
-		b.parts = nil
+		if !b.goes() {
+			stay = append(stay, b)
+		}
+		b.mu.Unlock()
 	}
-	if b.freed {
-		dl.Call(b.d.a.releaseMem, b.mem)
-		b.mem = 0
-		b.d.used.Add(-b.size)
+	if len(stay) > 0 {
+		d.mu.Lock()
+		d.leaving = append(d.leaving, stay...)
+		d.mu.Unlock()
 	}
+}
+
+// idle tells whether no command uses parts of b, as far as is known.
+func (b *buffer) idle() bool {
+	b.uses = slices.DeleteFunc(b.uses, use.passed)
+	return len(b.uses) == 0
+}
+
+// rest waits for the commands that use parts of b, unless the device is lost.
+func (b *buffer) rest() {
+	for _, u := range b.uses {
+		if u.passed() {
+			continue
+		}
+		// A queue that was closed meanwhile has waited itself.
+		if err := u.q.settle("Finish"); errors.Is(err, driver.ErrLost) {
+			return
+		}
+	}
+	b.uses = nil
+}
+
+// dropParts lets parts go that no command uses. NVIDIA's driver crashes if parts
+// that overlap go in any other order than the last one first; it holds on to
+// those that commands use, and lets go of them in the order of the commands.
+func (b *buffer) dropParts() {
+	for _, part := range slices.Backward(b.made) {
+		dl.Call(b.d.a.releaseMem, part)
+	}
+	clear(b.parts)
+	b.made = b.made[:0]
 }
 
 // use returns the memory of b, which stays until unuse. r must lie in it.
@@ -142,9 +250,30 @@ func (d *device) use(op string, v driver.Buffer, r region) (*buffer, error) {
 
 func (b *buffer) unuse() {
 	b.mu.Lock()
-	defer b.mu.Unlock()
 	b.users--
-	b.tidy()
+	last := b.users == 0 && b.freed
+	if b.users == 0 && len(b.made) > maxParts {
+		if b.rest(); b.idle() {
+			b.dropParts()
+		}
+	}
+	b.mu.Unlock()
+	if last {
+		b.leave()
+	}
+}
+
+// given notes the command that was given a part of b, before its unuse.
+func (b *buffer) given(q *queue, number int64) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for i := range b.uses {
+		if u := &b.uses[i]; u.q == q {
+			u.number = max(u.number, number)
+			return
+		}
+	}
+	b.uses = append(slices.DeleteFunc(b.uses, use.passed), use{q, number})
 }
 
 // part returns a sub-buffer, whose offset is a multiple of d.align. It stays
@@ -155,6 +284,9 @@ func (b *buffer) part(op string, r region) (uintptr, error) {
 	if mem, ok := b.parts[r]; ok {
 		return mem, nil
 	}
+	if len(b.made) >= fewParts && b.users == 1 && b.idle() {
+		b.dropParts()
+	}
 	var code int32
 	mem := dl.Call(b.d.a.createSubBuffer, b.mem, memReadWrite, createTypeRegion, uintptr(unsafe.Pointer(&r)), uintptr(unsafe.Pointer(&code)))
 	if code != 0 {
@@ -164,6 +296,7 @@ func (b *buffer) part(op string, r region) (uintptr, error) {
 		b.parts = make(map[region]uintptr)
 	}
 	b.parts[r] = mem
+	b.made = append(b.made, mem)
 	return mem, nil
 }
 

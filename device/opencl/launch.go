@@ -18,6 +18,7 @@ type operand struct {
 	b      *buffer
 	r      region
 	mem    uintptr // what the kernel is given
+	part   bool    // mem is a part of b
 	moved  bool    // mem is a copy, because the part is not aligned
 	shared bool    // the copy of an earlier operand
 	writes bool
@@ -37,7 +38,13 @@ func (q *queue) Launch(v driver.Kernel, global, local [3]int, args []driver.Arg)
 	}
 	var few [8]operand
 	operands := few[:0]
+	number := int64(0) // of the command
 	defer func() {
+		for i := range operands {
+			if o := &operands[i]; o.part && number > 0 {
+				o.b.given(q, number)
+			}
+		}
 		for i := range operands {
 			operands[i].b.unuse()
 		}
@@ -70,6 +77,7 @@ func (q *queue) Launch(v driver.Kernel, global, local [3]int, args []driver.Arg)
 	if err := q.begin(k.op); err != nil {
 		return err
 	}
+	number = q.given + 1
 	err = q.launch(k, dims, &global, &local, args, operands)
 	for i := range operands {
 		if o := &operands[i]; o.moved && !o.shared && o.mem != 0 {
@@ -186,6 +194,7 @@ func (k *kernel) operand(i int, arg *driver.Arg) (operand, error) {
 	case o.r.off == 0:
 		o.mem = b.mem
 	case o.r.off%k.d.align == 0:
+		o.part = true
 		o.mem, err = b.part(k.op, o.r)
 	default:
 		o.moved = true

@@ -16,7 +16,9 @@
 //   - Memory when it is asked for. Drivers allocate at the first use, so Alloc
 //     writes a byte.
 //   - Errors of commands that failed late. Finish and Event.Wait look at the
-//     state of a marker. All such errors are driver.ErrLost, and stay.
+//     state of a marker. All such errors are driver.ErrLost, and stay. After
+//     a kernel that wrote outside of its buffers NVIDIA's driver refuses the
+//     device to the whole process; a new process can use it.
 //   - A bound on what is under way. A queue holds some thousand commands, then
 //     giving more waits.
 package opencl
@@ -145,6 +147,9 @@ type device struct {
 	context uintptr // 0 until it is needed
 	own     uintptr // a queue for Alloc
 	live    map[closer]struct{}
+	leaving []*buffer // freed, perhaps still in use
+
+	reaping sync.Mutex // held while those that are leaving go
 
 	pins     pins
 	arrivals arrivals
@@ -156,6 +161,7 @@ func (d *device) FreeMemory() (int64, error) {
 	if err := d.usable("FreeMemory"); err != nil {
 		return 0, err
 	}
+	d.reap(false)
 	return max(d.info.Memory-d.used.Load(), 0), nil
 }
 
@@ -266,6 +272,7 @@ func (d *device) Close() error {
 	for c := range live {
 		c.drop()
 	}
+	d.reap(true)
 	if d.context != 0 {
 		dl.Call(d.a.releaseQueue, d.own)
 		dl.Call(d.a.releaseContext, d.context)

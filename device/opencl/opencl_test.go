@@ -4,7 +4,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"math"
-	"math/rand/v2"
 	"os"
 	"strconv"
 	"strings"
@@ -155,74 +154,6 @@ func TestLocalMemory(t *testing.T) {
 		if want := int32(i/16*16 + 15 - i%16); got != want {
 			t.Fatalf("%d: %d, not %d", i, got, want)
 		}
-	}
-}
-
-// Parts at any offset are what the kernel sees, and all it changes.
-func TestParts(t *testing.T) {
-	b := newBench(t, false)
-	const n = 512
-	rnd := rand.New(rand.NewPCG(1, 2))
-	want := make([]int32, n)
-	a := b.ints(want...)
-	parts := func() int { return len(a.(*buffer).parts) }
-	for round := range 300 {
-		lo := rnd.IntN(n)
-		if round%2 == 0 {
-			lo = lo / 128 * 128
-		}
-		hi := lo + 1 + rnd.IntN(n-lo)
-		v := rnd.Int32N(1000)
-		b.launch("add", hi-lo, 0, part(a, int64(4*lo), int64(4*(hi-lo))), value(v), value(int32(hi-lo)))
-		for i := lo; i < hi; i++ {
-			want[i] += v
-		}
-		if parts() > maxParts+1 {
-			t.Fatal(parts(), "parts are kept")
-		}
-	}
-	// Len 0 is the rest.
-	b.launch("add", n-3, 0, part(a, 12, 0), value(int32(5)), value(int32(n-3)))
-	for i := 3; i < n; i++ {
-		want[i] += 5
-	}
-	// The same part twice.
-	b.launch("both", 8, 0, part(a, 20, 32), part(a, 20, 32), value(int32(0)))
-	b.launch("both", 1, 0, part(a, 20, 4), part(a, 24, 4), value(int32(1)))
-	want[5]++
-	want[6] += 2
-	for i, v := range read[int32](b, a) {
-		if v != want[i] {
-			t.Fatalf("%d: %d, not %d", i, v, want[i])
-		}
-	}
-}
-
-func TestPartsThatOverlap(t *testing.T) {
-	b := newBench(t, false)
-	a := b.ints(1, 2, 3, 4, 5, 6, 7, 8)
-	c := b.ints(0, 0, 0, 0)
-	// Read only.
-	b.launch("sum", 4, 0, part(a, 4, 16), part(a, 8, 16), whole(c), value(int32(4)))
-	if v := read[int32](b, c); v[0] != 5 || v[3] != 11 {
-		t.Error(v)
-	}
-	k := must(b.p.Kernel("sum"))(t)
-	for _, args := range [][]driver.Arg{
-		{part(a, 4, 16), whole(c), part(a, 8, 16), value(int32(4))},
-		{part(a, 0, 32), whole(c), part(a, 8, 16), value(int32(4))},
-		{whole(c), part(a, 8, 16), part(a, 0, 16), value(int32(4))},
-	} {
-		err := b.q.Launch(k, [3]int{4, 1, 1}, [3]int{}, args)
-		if err == nil || !strings.Contains(err.Error(), "overlap") || errors.Is(err, driver.ErrLost) {
-			t.Error(err)
-		}
-	}
-	// What does not overlap is fine, and a copy of the same part is one copy.
-	b.launch("sum", 2, 0, part(a, 4, 8), part(a, 20, 8), part(a, 12, 8), value(int32(2)))
-	b.launch("sum", 2, 0, part(a, 4, 8), part(a, 4, 8), part(a, 4, 8), value(int32(2)))
-	if v := read[int32](b, a); v[0] != 1 || v[1] != 4 || v[2] != 6 || v[3] != 8 || v[4] != 10 || v[5] != 6 {
-		t.Error(v)
 	}
 }
 

@@ -3,6 +3,7 @@
 package opencl
 
 import (
+	"errors"
 	"slices"
 	"strings"
 	"testing"
@@ -68,9 +69,11 @@ __kernel void twice(__global int *a, __global const int *b) { a[get_global_id(0)
 	if asked != 2 {
 		t.Error(asked)
 	}
-	// Nothing of that. PoCL keeps messages with what the preprocessor makes of a source.
+	// A fault of another kind. PoCL keeps messages by what its preprocessor makes
+	// of a source, so this one is not as those above.
 	asked = 0
-	if _, err := b.d.Build(driver.Source{OpenCL: source + "__kernel void nothing(void) {}"}); err == nil || asked != 1 {
+	const faulty = "__kernel void once(__global int *a) { a[0]++; } // __kernel void none"
+	if _, err := b.d.Build(driver.Source{OpenCL: faulty}); !errors.Is(err, driver.ErrBuild) || asked != 1 {
 		t.Error(err, asked)
 	}
 }

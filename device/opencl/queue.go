@@ -81,6 +81,7 @@ func (q *queue) end(op string) error {
 			if code != 0 {
 				return q.d.late(op, "clWaitForEvents", code)
 			}
+			q.pass(q.given - window)
 		}
 	}
 	if code := int32(dl.Call(q.d.a.flush, q.h)); code != 0 {
@@ -225,7 +226,15 @@ func (q *queue) copyBuffer(op string, dst uintptr, dstOff int64, src uintptr, sr
 }
 
 func (q *queue) Finish() error {
-	const op = "Finish"
+	err := q.settle("Finish")
+	if err == nil {
+		q.d.reap(false)
+	}
+	return err
+}
+
+// settle waits for the queue's commands.
+func (q *queue) settle(op string) error {
 	if err := q.begin(op); err != nil {
 		return err
 	}
@@ -265,15 +274,18 @@ func (q *queue) drop() {
 	if q.h == 0 {
 		return
 	}
-	if q.d.lost.Load() == nil {
-		dl.Call(q.d.a.finish, q.h) // so that no pinned memory is used after this
+	if q.d.lost.Load() == nil { // so that no pinned memory is used after this
+		if code := int32(dl.Call(q.d.a.finish, q.h)); code != 0 {
+			q.d.late("Close", "clFinish", code)
+		} else {
+			q.pass(q.given)
+		}
 	}
 	q.waiting.Wait()
 	if q.mark != 0 {
 		dl.Call(q.d.a.releaseEvent, q.mark)
 	}
 	dl.Call(q.d.a.releaseQueue, q.h)
-	q.pass(q.given)
 	q.h, q.mark = 0, 0
 }
 
