@@ -149,6 +149,7 @@ type Run struct {
 	damaged   map[uint64]bool
 	shapes    map[string]string // of Fixed variables before Restore
 	files     fileTable
+	mover     mover
 
 	slow    bool // Point must tell others about itself
 	points  uint64
@@ -229,13 +230,14 @@ func Open(ctx context.Context, opts Options) (*Run, error) {
 		opts.MTBF = 24 * time.Hour
 	}
 	p := &Run{opts: opts, log: log, seat: seat, how: make(map[string]How), damaged: make(map[uint64]bool), savings: make(map[uint64]Saved), outcome: make(chan ckpt.Result, 1)}
-	dir, err := store.Create(opts.fs, opts.Dir, seat.Rank)
-	if err != nil {
+	var err error
+	if p.newcomer() { // the process whose place it takes has the lock
+		p.dir = store.Open(opts.fs, opts.Dir, seat.Rank)
+	} else if p.dir, err = store.Create(opts.fs, opts.Dir, seat.Rank); err != nil {
 		return nil, fmt.Errorf("cairn: %w", err)
 	}
-	p.dir = dir
 	if err := p.enter(ctx); err != nil {
-		dir.Close()
+		p.dir.Close()
 		return nil, err
 	}
 	return p, nil
@@ -248,7 +250,7 @@ func (p *Run) enter(ctx context.Context) error {
 	if err := errors.Join(err, lerr); err != nil {
 		return fmt.Errorf("cairn: %w", err)
 	}
-	p.files.resuming = len(sets)+len(lost) > 0
+	p.files.resuming = len(sets)+len(lost) > 0 || p.newcomer()
 	p.rouse() // the first Point looks whether all is as it should be
 	if p.seat.Output {
 		if err := p.files.adoptOutput(); err != nil {
@@ -467,6 +469,7 @@ func (p *Run) Close() error {
 	}
 	p.closed = true
 	p.rouse()
+	p.mover.end(errors.New("the program has ended"))
 	if p.timer != nil {
 		p.timer.Stop()
 	}

@@ -52,6 +52,7 @@ func (p *Run) pointTogether(ctx context.Context) error {
 		return err
 	}
 	p.wake.Store(false)
+	p.ahead()
 	select {
 	case r := <-p.outcome:
 		p.collect(r)
@@ -72,6 +73,10 @@ func (p *Run) point(ctx context.Context) error {
 		return err
 	}
 	p.wake.Store(false)
+	p.ahead()
+	if err := p.moveHere(ctx); err != nil {
+		return err
+	}
 	select {
 	case r := <-p.outcome:
 		p.collect(r)

@@ -31,6 +31,10 @@ func (p *Run) Restore(ctx context.Context) (bool, error) {
 		return false, errors.New("cairn: Restore is called once, on an open run")
 	}
 	p.tried = true
+	if p.newcomer() {
+		p.shapes = p.fixedShapes()
+		return true, p.arrive(ctx)
+	}
 	sets, err := p.dir.Sets()
 	if err != nil {
 		return false, fmt.Errorf("cairn: %w", err)
@@ -54,20 +58,9 @@ func (p *Run) Restore(ctx context.Context) (bool, error) {
 	if err != nil {
 		return false, fmt.Errorf("cairn: %w", err)
 	}
-	opts := ckpt.Options{
-		Rank: p.seat.Rank, Ranks: p.seat.Size, Helper: p.seat.writer,
-		Keep: p.opts.Keep, Compression: p.opts.Compression, Memory: p.opts.Memory,
-		MaxBases: p.opts.MaxBases, NoTracking: p.opts.NoTracking, Damaged: p.damaged,
-	}
-	if p.saver, err = ckpt.NewSaver(p.dir, table, opts); err != nil {
+	if err := p.readySaver(table); err != nil {
 		return false, fmt.Errorf("cairn: %w", err)
 	}
-	img, err := p.collector.Collect(p.roots, p.env())
-	if err != nil {
-		return false, fmt.Errorf("cairn: %w", err)
-	}
-	p.saver.Reserve(img)
-	p.held = time.Duration(imageBytes(img)) // until one is measured: a nanosecond per byte
 	p.restored = true
 	p.files.resuming = false
 	if p.team != nil {
@@ -79,6 +72,25 @@ func (p *Run) Restore(ctx context.Context) (bool, error) {
 	p.signals = watchSignals(p)
 	p.seat.ctl.say(&control.Message{Kind: control.Restored, Set: p.safe, OK: table != nil})
 	return table != nil, nil
+}
+
+// readySaver makes what saves, and what it needs for the state as it is.
+func (p *Run) readySaver(table *ckpt.Table) (err error) {
+	opts := ckpt.Options{
+		Rank: p.seat.Rank, Ranks: p.seat.Size, Helper: p.seat.writer,
+		Keep: p.opts.Keep, Compression: p.opts.Compression, Memory: p.opts.Memory,
+		MaxBases: p.opts.MaxBases, NoTracking: p.opts.NoTracking, Damaged: p.damaged,
+	}
+	if p.saver, err = ckpt.NewSaver(p.dir, table, opts); err != nil {
+		return err
+	}
+	img, err := p.collector.Collect(p.roots, p.env())
+	if err != nil {
+		return err
+	}
+	p.saver.Reserve(img)
+	p.held = time.Duration(imageBytes(img)) // until one is measured: a nanosecond per byte
+	return nil
 }
 
 // Rollback puts the values of the newest set back into the protected
@@ -206,11 +218,9 @@ func (p *Run) load(ctx context.Context, index uint64) (*ckpt.Table, error) {
 		}
 		return nil, fmt.Errorf("%s: %w", s.Path, err)
 	}
-	for name, now := range p.fixedShapes() {
-		if was := p.shapes[name]; now != was {
-			p.files.abandon()
-			return nil, fmt.Errorf("%s: %w: variable %q has shape %s in the set, %s in the program", s.Path, ErrMismatch, name, now, was)
-		}
+	if err := p.unchangedShapes(s.Path); err != nil {
+		p.files.abandon()
+		return nil, err
 	}
 	if ours, theirs := p.files.strangers(); !p.restored && ours != "" && theirs != "" {
 		p.files.abandon()
@@ -298,6 +308,16 @@ func (p *Run) match(img *graph.Image) ([]graph.Root, error) {
 		}
 	}
 	return roots, errors.Join(errs...)
+}
+
+// unchangedShapes checks what was restored of Fixed variables.
+func (p *Run) unchangedShapes(from string) error {
+	for name, now := range p.fixedShapes() {
+		if was := p.shapes[name]; now != was {
+			return fmt.Errorf("%s: %w: variable %q has shape %s in the set, %s in the program", from, ErrMismatch, name, now, was)
+		}
+	}
+	return nil
 }
 
 // shaped is a variable that has dimensions.

@@ -21,18 +21,20 @@ import (
 // coord wants done is done here. Except for the atomics, all of it is guarded
 // by the engine's lock.
 type rounds struct {
-	node   *coord.Node // nil until the state is restored
-	early  []earlyControl
-	asked  []earlyAsk
-	held   bool // the program is held, and the engine knows
-	pass   bool // it may leave its point
-	save   *coord.Save
-	stop   *coord.Stop
-	never  error  // why there are no more sets
-	off    error  // a stop that was asked for can't be had
-	news   []news // what became of sets, for the next Point
-	line   chan uint64
-	closed chan struct{} // closed when the clerk is gone
+	node       *coord.Node // nil until the state is restored
+	early      []earlyControl
+	asked      []earlyAsk
+	askedMoves []uint64
+	held       bool // the program is held, and the engine knows
+	pass       bool // it may leave its point
+	save       *coord.Save
+	moving     *coord.Move
+	stop       *coord.Stop
+	never      error  // why there are no more sets
+	off        error  // a stop that was asked for can't be had
+	news       []news // what became of sets, for the next Point
+	line       chan uint64
+	closed     chan struct{} // closed when the clerk is gone
 
 	writing sync.WaitGroup // outcomes of sets that are awaited
 
@@ -70,12 +72,21 @@ func (t *team) begin() error {
 	}
 	e.Lock()
 	defer e.Unlock()
+	return t.coordinate(coord.Config{NextSet: next, Due: t.flight.Due}, nil)
+}
+
+// coordinate makes the node; with state, of one that another process had. The
+// lock is held.
+func (t *team) coordinate(cfg coord.Config, state []byte) (err error) {
+	p, e := t.p, t.engine
 	t.points.Store(p.points)
-	c := &counts{Engine: e, t: t}
-	t.node = coord.New(coord.Config{
-		Rank: e.Rank(), Size: e.Size(), Counts: c, NextSet: next,
-		Every: uint64(p.opts.EveryPoints), Spatial: p.opts.Spatial, Due: t.flight.Due,
-	})
+	c := &counts{Engine: e, t: t, begun: state != nil}
+	cfg.Rank, cfg.Size, cfg.Counts, cfg.Every, cfg.Spatial = e.Rank(), e.Size(), c, uint64(p.opts.EveryPoints), p.opts.Spatial
+	if state == nil {
+		t.node = coord.New(cfg)
+	} else if t.node, err = coord.Import(cfg, state); err != nil {
+		return err
+	}
 	c.begun = true
 	t.line, t.closed = make(chan uint64, 1), make(chan struct{})
 	go t.clerk()
@@ -85,7 +96,10 @@ func (t *team) begin() error {
 	for _, a := range t.asked {
 		t.node.Ask(a.reason, a.stop)
 	}
-	t.early, t.asked = nil, nil
+	for _, id := range t.askedMoves {
+		t.node.AskMove(id)
+	}
+	t.early, t.asked, t.askedMoves = nil, nil, nil
 	t.act()
 	return nil
 }
@@ -231,6 +245,11 @@ func (t *team) do(a coord.Action) {
 		t.pass = true
 	case coord.Save:
 		t.save = &a
+	case coord.Move:
+		t.moving = &a
+	case coord.MoveOff:
+		t.p.unmoved(a.ID, a.Err)
+		return
 	case coord.Stop:
 		t.stop = &a
 	case coord.Committed:
@@ -315,8 +334,21 @@ func (t *team) point(ctx context.Context) error {
 			t.act()
 			continue
 		}
-		err := e.Serve(func() bool { return t.pass || t.stop != nil || t.save != nil || ctx.Err() != nil && !t.leaving.Load() })
-		if err == nil && !t.leaving.Load() && ctx.Err() != nil && !t.pass && t.stop == nil && t.save == nil {
+		if m := t.moving; m != nil {
+			t.moving = nil
+			e.Unlock()
+			err := t.move(ctx, m)
+			e.Lock()
+			if err != nil { // the others count on what this rank can't do
+				e.Abort(err)
+				return fmt.Errorf("cairn: a move of ranks: %w", err)
+			}
+			continue
+		}
+		err := e.Serve(func() bool {
+			return t.pass || t.stop != nil || t.save != nil || t.moving != nil || ctx.Err() != nil && !t.leaving.Load()
+		})
+		if err == nil && !t.leaving.Load() && ctx.Err() != nil && !t.pass && t.stop == nil && t.save == nil && t.moving == nil {
 			err = ctx.Err()
 			// The others may count on this rank staying where it is: if the
 			// program goes on now, nothing that it does may reach them.
@@ -406,6 +438,12 @@ const patience = 30 * time.Second
 func (t *team) close(done bool) (all bool, err error) {
 	e := t.engine
 	ctx := context.Background()
+	if t.p.newcomer() && !t.p.restored { // nobody knows of it
+		c, cancel := context.WithCancel(ctx)
+		cancel()
+		e.Close(c, false)
+		return false, t.dissolve()
+	}
 	e.Lock()
 	stopped := t.stop != nil
 	e.Unlock()

@@ -114,6 +114,20 @@ func (s *supervisor) exchange(ctx context.Context, card []byte) ([][]byte, error
 	}
 }
 
+// meetings returns how many exchanges there were, and met says it to a
+// process that has taken the place of another one.
+func (s *supervisor) meetings() uint64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.epoch
+}
+
+func (s *supervisor) met(times uint64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.epoch = times
+}
+
 // told takes in what the supervisor says.
 func (p *Run) told(m *control.Message) {
 	switch m.Kind {
@@ -123,6 +137,8 @@ func (p *Run) told(m *control.Message) {
 		} else {
 			p.ask(m.Reason)
 		}
+	case control.Ahead, control.Gather, control.Switch:
+		p.moveTold(m)
 	case control.Lost:
 		if p.seat.Size > 1 {
 			p.team.engine.Fail(fmt.Errorf("%w: rank %d: %s", mpi.ErrLost, m.Rank, m.Why))
@@ -133,6 +149,7 @@ func (p *Run) told(m *control.Message) {
 // unsupervised takes in that nobody listens any more. The run can't go on:
 // its ranks are about to be started again by somebody else.
 func (p *Run) unsupervised(err error) {
+	p.mover.end(err)
 	if p.seat.Size > 1 {
 		p.team.engine.Fail(err)
 		return

@@ -54,7 +54,7 @@ func assemble(ctx context.Context, p *Run, s *seat) (*team, error) {
 	t.engine, err = p2p.New(p2p.Config{
 		Rank: s.Rank, Size: s.Size, Machine: machineID(), Drivers: t.drivers, Exchange: s.meet, Observer: t,
 	})
-	if err == nil {
+	if err == nil && !p.newcomer() { // that connects when it has its state
 		err = t.engine.Connect(ctx)
 	}
 	if err != nil {

@@ -174,8 +174,27 @@ func alike(p, q graph.Pool) bool {
 		len(f.Fields) == len(g.Fields) && unsafe.SliceData(f.Fields) == unsafe.SliceData(g.Fields)
 }
 
-// planImage lays an image and the open files out as datasets.
+// planImage lays an image and the open files out as datasets. Small ones are
+// brought from devices.
 func planImage(img *graph.Image, files []FileEntry, t *description) (*layout, error) {
+	l, err := planPools(img, files, t)
+	if err != nil {
+		return nil, err
+	}
+	for i := range l.datasets {
+		if !l.remote[i] || l.datasets[i].Chunk != nil {
+			continue
+		}
+		if err := l.fetch(i); err != nil {
+			return nil, fmt.Errorf("%s: %w", l.datasets[i].Var, err)
+		}
+		l.remote[i] = false
+	}
+	return l, nil
+}
+
+// planPools is planImage without looking at memory elsewhere.
+func planPools(img *graph.Image, files []FileEntry, t *description) (*layout, error) {
 	l := &layout{}
 	if err := t.of(img); err != nil {
 		return nil, err
@@ -202,15 +221,7 @@ func planImage(img *graph.Image, files []FileEntry, t *description) (*layout, er
 			continue
 		}
 		l.addArray(d, p.Form, p.Shape, p.Pieces)
-		if !p.Remote {
-			continue
-		}
-		last := len(l.datasets) - 1
-		if l.datasets[last].Chunk != nil {
-			l.remote[last] = true
-		} else if err := l.fetch(last); err != nil {
-			return nil, fmt.Errorf("%s: %w", d.Var, err)
-		}
+		l.remote[len(l.remote)-1] = p.Remote
 	}
 	return l, nil
 }

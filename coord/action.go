@@ -5,14 +5,16 @@ import "errors"
 // Sentinel errors; the errors in actions wrap one of them.
 var (
 	ErrNotSaved = errors.New("set not saved")         // in Failed and Stop: a rank could not write its part
-	ErrNoCut    = errors.New("no common point")       // in CalledOff: the ranks can't all be held at once
-	ErrFinished = errors.New("a rank has finished")   // in CalledOff: its program has ended
-	ErrLost     = errors.New("a rank was lost")       // in CalledOff: a rank died
-	ErrCounts   = errors.New("message counts differ") // in CalledOff and from Consistent
+	ErrNoCut    = errors.New("no common point")       // in CalledOff and MoveOff: the ranks can't all be held at once
+	ErrFinished = errors.New("a rank has finished")   // in CalledOff and MoveOff: its program has ended
+	ErrLost     = errors.New("a rank was lost")       // in CalledOff and MoveOff: a rank died
+	ErrCounts   = errors.New("message counts differ") // in CalledOff, MoveOff and from Consistent
+	ErrStops    = errors.New("the run stops")         // in MoveOff: someone asked to save and stop
 )
 
 // Action is what a Node wants its driver to do. It is one of Send, Hold,
-// Pass, Save, Committed, Failed, CalledOff, Stop and AllFinished.
+// Pass, Save, Committed, Failed, CalledOff, Stop, Move, MoveOff and
+// AllFinished.
 type Action interface{ action() }
 
 type (
@@ -60,7 +62,8 @@ type (
 	}
 
 	// CalledOff: the round, or what was asked for, is given up. A program
-	// that was held gets Pass as well. A set whose outcome has not been told
+	// that was held gets Pass as well. A move is not what was asked for here: see
+	// MoveOff. A set whose outcome has not been told
 	// stays undecided: its files must be kept. Stop is set if someone had
 	// asked to save and stop.
 	CalledOff struct {
@@ -72,6 +75,24 @@ type (
 	// the program must end. Err is nil if the set is committed.
 	Stop struct {
 		Set uint64
+		Err error
+	}
+
+	// Move: all ranks are held, all channels are drained, every rank knows the
+	// outcome of every set that has one, and no set is being written. Links may be
+	// changed now, and ranks may change places (Export, Import). The program
+	// stays in its point until the driver has called Moved.
+	Move struct {
+		ID    uint64 // of AskMove
+		Point uint64 // the point that the program is in
+	}
+
+	// MoveOff: there will be no Move for this AskMove. It comes once on rank
+	// 0, or on the rank that asked if that knows it already. When a rank was
+	// lost, it comes on those that are between Move and Moved too, and Moved is
+	// called all the same.
+	MoveOff struct {
+		ID  uint64
 		Err error
 	}
 
@@ -88,4 +109,6 @@ func (Committed) action()   {}
 func (Failed) action()      {}
 func (CalledOff) action()   {}
 func (Stop) action()        {}
+func (Move) action()        {}
+func (MoveOff) action()     {}
 func (AllFinished) action() {}

@@ -1,9 +1,10 @@
 // Package coord holds the protocols by which the ranks of a run take a set
-// together. They are state machines with no I/O, no clock and no goroutine: a
-// Node takes events (a point reached, a control message, a file saved) and
-// returns actions (send this, hold the program, copy now). The driver carries
-// them out. Nothing here depends on how messages travel, so that a set taken
-// over one interconnect is restored over another one.
+// together, and stand still together so that some can move to other hosts. They
+// are state machines with no I/O, no clock and no goroutine: a Node takes
+// events (a point reached, a control message, a file saved) and returns actions
+// (send this, hold the program, copy now). The driver carries them out. Nothing
+// here depends on how messages travel, so that a set taken over one
+// interconnect is restored over another one.
 //
 // # What the ranks do
 //
@@ -31,8 +32,8 @@
 //	  │◀─ Saved ──│  durable below, or rank r failed
 //	  │─ Outcome ▶│  the set counts, or not
 //
-// Rounds are numbered (Epoch) and every round ends on every rank with Save or
-// CalledOff, which pass through the parent: a rank is never ahead of its
+// Rounds are numbered (Epoch) and every round ends on every rank with Save,
+// Move or CalledOff, which pass through the parent: a rank is never ahead of its
 // parent. Only one round is under way at a time, and a round's Save waits for
 // the outcome of the set before. Asks that reach the root before it says Save
 // are served by that set; stop is or-ed. Later ones begin the next round when
@@ -117,6 +118,57 @@
 // alone nothing is left out. An index never means two sets; a spatial set
 // that some ranks left out is never committed.
 //
+// # Moves
+//
+// AskMove asks that all ranks stand still at once, so that links can change
+// and a rank can go on in another process.
+//
+//	root        ranks                                              the program
+//	  │◀ AskMove ─│  somebody wants to move ranks                   runs
+//	  │ ⋮         │  Poll … Complete, as for a set                  held at T
+//	  │── Move ──▶│  all are held, all channels are drained         stays in T
+//	  │           │  Export ─▶ Import in another process
+//	  │           │  Moved, on each rank when it is ready           goes on from T
+//
+// Such a round differs from a set's in its end: nothing is saved, and there is
+// no outcome. Its Target says what it is for, and then a rank is complete only
+// when its own parts of earlier sets are written (or have failed); it has told
+// so before, in Saved. So at Move no set is being written, and
+// all ranks know the outcome of all sets that have one. (A spatial set that
+// some ranks have not come to yet has none.)
+//
+// Between Move and Moved a Node stands still. It sends nothing but the news of
+// a loss, and puts aside what comes: control messages, Ask and AskMove. Export
+// writes down what it knows, with what it has put aside; the Node that Import makes
+// of that is between Move and Moved, too. Any ranks may change places, also the
+// root, also all. No barrier follows: ranks that are on send messages and
+// may begin the next round, while others still have to call Moved and then take
+// up what they have put aside. A newcomer's program enters T once more, so that
+// until then its count of points may be one short: that lowers a target at
+// most to T itself, and holds the newcomer there if nobody has passed it.
+//
+// Each AskMove has a round of its own, and a round is either a move's or a
+// set's. Asks that come during the one wait for the next round, where they
+// take turns if both kinds wait: a set first, but a move that has let a set go
+// first is next. A stop goes before everything, also in a round that was begun
+// for a move, and the moves that wait are off: a run that stops does not move.
+//
+// Due points. Where ranks are held together, a round that was begun for a move and
+// gets to a due point N is the due set's, and the move is next. If that one
+// gets to a due point, too (every point may be due), the move goes first. If
+// all ranks are at N then (no releases), N stays due: after Moved each is held
+// there again, a newcomer when it gets there again, and the set follows in the
+// next round. After releases due points up to the furthest rank are left out,
+// as if the round were called off. Where ranks save alone a move changes
+// nothing: a rank that is held at a due point saves alone there after Moved, and
+// one that was let on from it has left that set out.
+//
+// MoveOff says that there will be no move: no cut, a rank finished or lost, or
+// the run stops. It comes on rank 0 (on the rank that asked, if that knows it
+// already). A move's round that is called off lets asks for sets wait for the
+// next one, and no CalledOff is given for it, unless a due set is left out or
+// a rank has finished.
+//
 // # Outcome and recovery line
 //
 // Saved goes up when all ranks below have a set or have failed; the root tells
@@ -133,8 +185,8 @@
 // until all programs have ended (AllFinished).
 //
 // When a rank is lost, everything is called off on every rank that hears of
-// it, programs go on, and the Node takes no more sets: the run is to be
-// restarted. A rank tells its neighbours in the tree and those of the lost
+// it, programs go on (between Move and Moved only after Moved), and the Node
+// takes no more sets: the run is to be restarted. A rank tells its neighbours in the tree and those of the lost
 // rank, so that all hear of it that are alive, if each loss is seen by one of
 // them.
 //
@@ -143,14 +195,14 @@
 // A message is one byte with its Kind and the fields of that kind in this
 // order; numbers are unsigned varints in their shortest form.
 //
-//	kind 1 │ flags 1 │ epoch step wave point set sent received held │ rank │
+//	kind 1 │ flags 1 │ epoch step wave point set sent received held move │ rank │
 //	length text │ count rank… │ count (rank count rank…)…
 //
 //	Ask        flags text                        stop
 //	Due        epoch
 //	Poll       epoch
 //	Count      epoch point                       points reached, at most
-//	Target     epoch point
+//	Target     flags epoch point                 move
 //	Bookmark   epoch step sent                   total on this channel
 //	Quiet      epoch step wave point sent received held waits
 //	Notice     epoch step wave
@@ -160,16 +212,29 @@
 //	Save       flags epoch point set text        stop; due points done with; reason
 //	Saved      flags set rank text               failed: rank and why
 //	Outcome    flags set rank text               failed: rank and why
-//	CalledOff  flags epoch point text            stop, over, failed; due points done with
+//	CalledOff  flags epoch point text            stop, over, failed, move; due points done with
 //	Finished   point rank
 //	Ended, End
 //	Lost       rank text
 //	Fault      epoch step text                   more received than was sent
+//	AskMove    move                              its id
+//	Move       epoch point move                  due points done with
+//
+// # State
+//
+// Export writes, with numbers and texts as in messages:
+//
+//	version 1 │ flags 1 │ rank size arity every │ move epoch due next line │
+//	sent received at the start │ count (rank total)… at the last drained cut │
+//	count (rank total)… bookmarks │ count (rank epoch step total)… early ones │
+//	count (flags 1, set left rank text)… results │ root: reason, count move… │
+//	count (rank, length message)… put aside
 //
 // # Cost
 //
 // A set costs, per rank, a bookmark to each peer with traffic (and an answer
 // where it went one way), and up to 8 messages along the tree, 11 where ranks
 // block on their way to the target; about 8 times the tree's depth in message
-// delays, of which a rank is held for about 2. See Simulate.
+// delays, of which a rank is held for about 2. See Simulate. A move saves
+// Saved and Outcome, and ranks are held until Moved.
 package coord

@@ -32,6 +32,8 @@ const (
 	KindEnd                       // down: all programs have ended
 	KindLost                      // to tree neighbours: a rank died
 	KindFault                     // up: the counts of messages contradict each other
+	KindAskMove                   // up: hold all ranks, please, so that some can move
+	KindMove                      // down: all are held, links may change
 	kindLimit
 )
 
@@ -41,6 +43,7 @@ var kindNames = [kindLimit]string{
 	KindRelease: "Release", KindComplete: "Complete", KindSave: "Save", KindSaved: "Saved",
 	KindOutcome: "Outcome", KindCalledOff: "CalledOff", KindFinished: "Finished",
 	KindEnded: "Ended", KindEnd: "End", KindLost: "Lost", KindFault: "Fault",
+	KindAskMove: "AskMove", KindMove: "Move",
 }
 
 func (k Kind) String() string {
@@ -59,6 +62,7 @@ const (
 	FlagDetail                   // Probe: tell also who waits for whom
 	FlagOver                     // CalledOff: there will be no further round
 	FlagFailed                   // Saved, Outcome: Rank could not save; CalledOff: counts differ; Text says why
+	FlagMove                     // Target, CalledOff: the round was begun for a move
 	flagsLimit
 )
 
@@ -81,6 +85,7 @@ type Message struct {
 	Sent     uint64 // a total of messages
 	Received uint64
 	Held     uint64 // number of held ranks
+	Move     uint64 // a move's id
 	Rank     int
 	Text     string
 	Ranks    []int // ascending
@@ -98,6 +103,7 @@ const (
 	hasSent
 	hasReceived
 	hasHeld
+	hasMove
 	hasRank
 	hasText
 	hasRanks
@@ -109,7 +115,7 @@ var kindFields = [kindLimit]uint16{
 	KindDue:       hasEpoch,
 	KindPoll:      hasEpoch,
 	KindCount:     hasEpoch | hasPoint,
-	KindTarget:    hasEpoch | hasPoint,
+	KindTarget:    hasFlags | hasEpoch | hasPoint,
 	KindBookmark:  hasEpoch | hasStep | hasSent,
 	KindQuiet:     hasEpoch | hasStep | hasWave | hasPoint | hasSent | hasReceived | hasHeld | hasWaits,
 	KindNotice:    hasEpoch | hasStep | hasWave,
@@ -125,6 +131,8 @@ var kindFields = [kindLimit]uint16{
 	KindEnd:       0,
 	KindLost:      hasRank | hasText,
 	KindFault:     hasEpoch | hasStep | hasText,
+	KindAskMove:   hasMove,
+	KindMove:      hasEpoch | hasPoint | hasMove,
 }
 
 const (
@@ -178,10 +186,11 @@ type number struct {
 }
 
 // numbers lists the plain numbers in the order in which they travel.
-func (m *Message) numbers() [8]number {
-	return [8]number{
+func (m *Message) numbers() [9]number {
+	return [9]number{
 		{hasEpoch, &m.Epoch}, {hasStep, &m.Step}, {hasWave, &m.Wave}, {hasPoint, &m.Point},
 		{hasSet, &m.Set}, {hasSent, &m.Sent}, {hasReceived, &m.Received}, {hasHeld, &m.Held},
+		{hasMove, &m.Move},
 	}
 }
 
@@ -196,7 +205,7 @@ func appendRanks(b []byte, ranks []int) []byte {
 // Parse decodes one message that fills b. The result keeps nothing of b.
 // Its error wraps ErrMessage.
 func Parse(b []byte) (Message, error) {
-	p := parser{b: b}
+	p := parser{b: b, is: ErrMessage}
 	m := Message{Kind: Kind(p.byte("kind"))}
 	if p.err == nil && (m.Kind == 0 || m.Kind >= kindLimit) {
 		p.fail("kind %d is not known to this version", m.Kind)
@@ -220,13 +229,7 @@ func Parse(b []byte) (Message, error) {
 		m.Rank = p.rank()
 	}
 	if fields&hasText != 0 {
-		n := p.length("text", 1)
-		if n > maxText {
-			p.fail("text of %d bytes", n)
-		}
-		if p.err == nil {
-			m.Text, p.b = string(p.b[:n]), p.b[n:]
-		}
+		m.Text = p.text()
 	}
 	if fields&hasRanks != 0 {
 		m.Ranks = p.ranks()
@@ -254,12 +257,13 @@ func Parse(b []byte) (Message, error) {
 // parser reads from the front of b; after the first error it returns zeros.
 type parser struct {
 	b   []byte
+	is  error // what err wraps
 	err error
 }
 
 func (p *parser) fail(format string, args ...any) {
 	if p.err == nil {
-		p.err = fmt.Errorf("coord: %w: "+format, append([]any{ErrMessage}, args...)...)
+		p.err = fmt.Errorf("coord: %w: "+format, append([]any{p.is}, args...)...)
 	}
 }
 
@@ -297,6 +301,19 @@ func (p *parser) length(what string, size int) int {
 		return 0
 	}
 	return int(v)
+}
+
+func (p *parser) text() string {
+	n := p.length("text", 1)
+	if n > maxText {
+		p.fail("text of %d bytes", n)
+	}
+	if p.err != nil {
+		return ""
+	}
+	text := string(p.b[:n])
+	p.b = p.b[n:]
+	return text
 }
 
 func (p *parser) rank() int {

@@ -129,11 +129,26 @@ type Node struct {
 	results    []result   // sets that not all ranks of this subtree have told about
 	line       uint64     // newest set that counts
 	hasLine    bool       //
+	writing    int        // Saves of which Saved was not called yet
+	patient    bool       // the round may end in a move: complete only with nothing being written
+	moving     uint64     // Move was given, Moved not yet called
+	queue      []letter   // what came since
 	root       *rootState // of rank 0
 }
 
 // New returns the Node of a rank. It panics if cfg makes no sense.
 func New(cfg Config) *Node {
+	n := newNode(cfg)
+	for _, p := range cfg.Counts.Peers() {
+		n.base[p] = cfg.Counts.Sent(p)
+	}
+	n.sent0, n.received0 = cfg.Counts.Totals()
+	n.newStep(0)
+	return n
+}
+
+// newNode returns a Node that has not looked at Counts.
+func newNode(cfg Config) *Node {
 	if cfg.Size < 1 || cfg.Rank < 0 || cfg.Rank >= cfg.Size || cfg.Counts == nil || cfg.Arity < 0 {
 		panic(fmt.Sprintf("coord: New: rank %d of %d, arity %d, counts %v", cfg.Rank, cfg.Size, cfg.Arity, cfg.Counts))
 	}
@@ -152,11 +167,6 @@ func New(cfg Config) *Node {
 		n.root = &rootState{}
 	}
 	n.children = childrenOf(cfg.Rank, cfg.Size, cfg.Arity)
-	for _, p := range cfg.Counts.Peers() {
-		n.base[p] = cfg.Counts.Sent(p)
-	}
-	n.sent0, n.received0 = cfg.Counts.Totals()
-	n.newStep(0)
 	return n
 }
 
@@ -172,7 +182,7 @@ func childrenOf(rank, size, arity int) []int {
 // below Limit may be passed without AtPoint, and Blocked and Unblocked need no
 // Take after them.
 func (n *Node) Idle() bool {
-	return n.phase == phaseIdle && !n.held && n.at == 0 && n.step == 0 && !n.stopped
+	return n.phase == phaseIdle && !n.held && n.at == 0 && n.step == 0 && !n.stopped && n.moving == 0
 }
 
 // Limit returns the number of the first point for which AtPoint must be
@@ -181,8 +191,8 @@ func (n *Node) Idle() bool {
 // A driver may keep it in an atomic and let the program's goroutine pass
 // lower points without a lock, if it follows this order: the program adds
 // one to the atomic that Counts.Point reads and then loads the limit; the
-// driver stores 0 before it calls Receive, Ask, Finished or Lost, and Limit()
-// after Take. So either the program sees the 0, or the Node sees the point.
+// driver stores 0 before it calls Receive, Ask, AskMove, Moved, Finished or
+// Lost, and Limit() after Take. So either the program sees the 0, or the Node sees the point.
 func (n *Node) Limit() uint64 {
 	switch {
 	case !n.Idle():
@@ -254,6 +264,8 @@ func (n *Node) Ask(reason string, stop bool) {
 		n.emit(CalledOff{Err: n.lostError(""), Stop: stop})
 	case n.over:
 		n.emit(CalledOff{Err: n.overError(), Stop: stop})
+	case n.moving != 0:
+		n.queue = append(n.queue, letter{n.cfg.Rank, m})
 	default:
 		n.ask(m)
 	}
@@ -278,7 +290,7 @@ func (n *Node) ask(m Message) {
 // counts already. If it returns true, the program may leave the point at
 // once; else it stays there until Pass or Stop.
 func (n *Node) AtPoint(k uint64) bool {
-	if n.phase == phaseIdle && n.step == 0 && !n.stopped && k < n.dueAt {
+	if n.phase == phaseIdle && n.step == 0 && !n.stopped && k < n.dueAt && n.moving == 0 {
 		return true
 	}
 	n.at = k
@@ -294,7 +306,7 @@ func (n *Node) AtPoint(k uint64) bool {
 // decide looks whether the program, if it waits in a point, must be held
 // there or may go on.
 func (n *Node) decide() {
-	if n.at == 0 || n.held || n.copying || n.stopping || n.stopped {
+	if n.at == 0 || n.held || n.copying || n.stopping || n.stopped || n.moving != 0 {
 		return
 	}
 	dead := n.over || len(n.lost) > 0
@@ -327,6 +339,7 @@ func (n *Node) dueReason() string { return fmt.Sprintf("every %d points", n.cfg.
 func (n *Node) save(s Save) {
 	s.Point = n.at
 	n.copying, n.set = true, s.Set
+	n.writing++
 	n.stopping = s.Stop
 	n.next = s.Set + 1
 	n.emit(s)
@@ -357,6 +370,7 @@ func (n *Node) Copied(set uint64) {
 // or why it will never be. It implies Copied.
 func (n *Node) Saved(set uint64, err error) {
 	n.Copied(set)
+	n.writing = max(0, n.writing-1)
 	m := Message{Kind: KindSaved, Set: set, Rank: n.cfg.Rank}
 	if err != nil {
 		m.Flags, m.Text = FlagFailed, cut(err.Error())
@@ -366,12 +380,14 @@ func (n *Node) Saved(set uint64, err error) {
 
 // Finished says that the program has ended: no more points, no more
 // messages. The driver goes on handing in control messages until AllFinished.
+// After Move it implies Moved.
 func (n *Node) Finished() {
 	if n.finished {
 		return
 	}
-	n.finished, n.blocked = true, false
 	n.at = 0
+	_ = n.Moved(n.moving) // what is wrong with a message matters to ranks that go on
+	n.finished, n.blocked = true, false
 	if len(n.lost) > 0 {
 		n.emit(AllFinished{})
 		return
@@ -424,13 +440,17 @@ func (n *Node) Lost(rank int, why string) {
 	if !first {
 		return
 	}
-	stop := n.stopping || n.askedStop
+	stop := n.stopping || n.askedStop || slices.ContainsFunc(n.queue, func(l letter) bool {
+		return l.from == n.cfg.Rank && l.m.Flags&FlagStop != 0
+	})
 	n.endRound()
+	n.root.served()
 	n.stopping = false
 	n.results = nil
 	if !n.stopped {
 		n.emit(CalledOff{Err: n.lostError(why), Stop: stop})
 	}
+	n.lostMoves(n.lostError(why))
 	if n.finished {
 		n.emit(AllFinished{})
 	}

@@ -12,6 +12,10 @@ type rootState struct {
 	stop   bool
 	reason string
 
+	moves  []uint64 // AskMoves that wait, in the order in which they came
+	move   bool     // the round under way was begun for the first of them
+	passed bool     // a set went before it, so that the next round is its own
+
 	waveIdle bool      // the last wave decided nothing; wait for a notice
 	last     [2]uint64 // sent and received in the wave before
 	releases int
@@ -38,8 +42,15 @@ func (r *rootState) stopFlag() Flags {
 	return 0
 }
 
+// served notes that the asks for sets that came so far have had their round.
+func (r *rootState) served() {
+	if r != nil {
+		r.wanted, r.stop, r.reason = false, false, ""
+	}
+}
+
 func (r *rootState) roundEnded() {
-	r.wanted, r.stop, r.reason = false, false, ""
+	r.move = false
 	r.last, r.releases = [2]uint64{}, 0
 }
 
@@ -47,24 +58,34 @@ func (r *rootState) roundEnded() {
 // is known and no round is under way.
 func (n *Node) start() bool {
 	r := n.root
-	if !r.wanted || r.undecided || n.phase != phaseIdle || n.over || n.finished {
+	if !r.wanted && len(r.moves) == 0 || r.undecided || n.phase != phaseIdle || n.over || n.finished {
 		return false
 	}
 	if n.held { // at a due point: the round is under way
 		return false
 	}
+	r.move = !r.wanted
 	n.polled()
 	return true
 }
 
-// decideSave saves when all ranks are held and all channels are drained, and
-// the last set's outcome is known.
+// decideSave saves, or moves, when all ranks are held and all channels are
+// drained, and the last set's outcome is known.
 func (n *Node) decideSave() bool {
 	r := n.root
 	if r.undecided || !n.held {
 		return false
 	}
-	m := Message{Kind: KindSave, Epoch: n.epoch, Set: n.maxNext, Point: n.dueUpTo(n.maxPoint),
+	due := n.dueUpTo(n.maxPoint)
+	if n.movesNow(due) {
+		n.decideMove(due)
+		return true
+	}
+	if r.stop {
+		n.noMoves(n.stopError())
+	}
+	r.passed = len(r.moves) > 0
+	m := Message{Kind: KindSave, Epoch: n.epoch, Set: n.maxNext, Point: due,
 		Text: r.reason, Flags: r.stopFlag()}
 	if m.Text == "" && m.Point > n.due {
 		m.Text = n.dueReason()
@@ -89,7 +110,23 @@ func (n *Node) callOff(m Message) {
 	if n.cfg.Spatial {
 		m.Point = 0
 	}
-	n.calledOff(m)
+	r := n.root
+	move := n.movesNow(m.Point)
+	if move && m.Point <= n.due && m.Flags&FlagOver == 0 { // else a due set is called off too
+		m.Flags |= FlagMove
+	}
+	err := n.calledOff(m)
+	switch {
+	case n.over:
+		n.noMoves(err)
+	case m.Flags&FlagStop != 0:
+		n.noMoves(n.stopError())
+	case move:
+		n.emit(MoveOff{ID: r.moves[0], Err: err})
+		r.moves, r.passed = r.moves[1:], false
+	default:
+		r.passed = len(r.moves) > 0
+	}
 }
 
 // waveDone looks at the counts of a wave, in which every rank was quiet at

@@ -18,21 +18,49 @@ func (n *Node) Receive(from int, m Message) error {
 	if len(n.lost) > 0 {
 		return nil
 	}
-	up := slices.Contains(n.children, from)
+	if why := n.wrongWay(from, m); why != "" {
+		return n.bad(from, m, why)
+	}
+	if n.moving != 0 {
+		n.queue = append(n.queue, letter{from, m})
+		return nil
+	}
+	return n.take(from, m)
+}
+
+// wrongWay says why a message can't have come from that rank, if so.
+func (n *Node) wrongWay(from int, m Message) string {
 	switch m.Kind {
 	case KindBookmark:
-		n.bookmarkFrom(from, m)
-		return nil
-	case KindPoll, KindTarget, KindProbe, KindRelease, KindSave, KindOutcome, KindCalledOff, KindEnd:
-		if from != n.parent {
-			return n.bad(from, m, "only the parent sends it")
+		if from == n.cfg.Rank {
+			return "only another rank sends it"
 		}
+		return ""
+	case KindPoll, KindTarget, KindProbe, KindRelease, KindSave, KindMove, KindOutcome, KindCalledOff, KindEnd:
+		if from != n.parent {
+			return "only the parent sends it"
+		}
+	default:
+		if !slices.Contains(n.children, from) {
+			return "only a child sends it"
+		}
+	}
+	if (m.Kind == KindMove || m.Kind == KindAskMove) && m.Move == 0 {
+		return "no id"
+	}
+	return ""
+}
+
+// take handles a message that came the right way.
+func (n *Node) take(from int, m Message) error {
+	switch {
+	case m.Kind == KindBookmark:
+		n.bookmarkFrom(from, m)
+	case from == n.parent:
 		return n.fromParent(m)
+	default:
+		n.fromChild(m)
 	}
-	if !up {
-		return n.bad(from, m, "only a child sends it")
-	}
-	n.fromChild(m)
 	return nil
 }
 
@@ -66,6 +94,7 @@ func (n *Node) fromParent(m Message) error {
 		if n.phase == phaseTargeted {
 			return n.bad(n.parent, m, "two targets")
 		}
+		n.patient = m.Flags&FlagMove != 0
 		n.targeted(m.Point)
 	case KindProbe:
 		if m.Step != n.step {
@@ -77,11 +106,15 @@ func (n *Node) fromParent(m Message) error {
 			return n.bad(n.parent, m, "wrong step")
 		}
 		n.released(m)
-	case KindSave:
+	case KindSave, KindMove:
 		if !n.held || !n.complete {
 			return n.bad(n.parent, m, "this rank is not ready")
 		}
-		n.saveNow(m)
+		if m.Kind == KindMove {
+			n.moveNow(m)
+		} else {
+			n.saveNow(m)
+		}
 	case KindCalledOff:
 		n.calledOff(m)
 	}
@@ -96,6 +129,8 @@ func (n *Node) fromChild(m Message) {
 		if !n.over && !n.stopped {
 			n.ask(m)
 		}
+	case KindAskMove:
+		n.askMove(m)
 	case KindSaved:
 		n.result(m)
 	case KindFinished:
@@ -162,7 +197,14 @@ func (n *Node) counted(points uint64) {
 
 func (n *Node) targeted(target uint64) {
 	n.phase, n.target = phaseTargeted, target
-	n.sendDown(Message{Kind: KindTarget, Epoch: n.epoch, Point: target})
+	if r := n.root; r != nil {
+		n.patient = r.move || r.passed
+	}
+	m := Message{Kind: KindTarget, Epoch: n.epoch, Point: target}
+	if n.patient {
+		m.Flags = FlagMove
+	}
+	n.sendDown(m)
 	n.decide()
 }
 
@@ -256,7 +298,7 @@ func (n *Node) newStep(step uint64) {
 // endRound leaves the round for the next one.
 func (n *Node) endRound() {
 	n.epoch++
-	n.phase, n.held, n.dueSent = phaseIdle, false, false
+	n.phase, n.held, n.dueSent, n.patient = phaseIdle, false, false, false
 	n.answered, n.target, n.pollLeft, n.pollMax = 0, 0, 0, 0
 	n.newStep(0)
 	if n.root != nil {
@@ -268,7 +310,7 @@ func (n *Node) endRound() {
 func (n *Node) settle() {
 	for again := true; again; {
 		again = false
-		if len(n.lost) > 0 || n.stopped {
+		if len(n.lost) > 0 || n.stopped || n.moving != 0 {
 			return
 		}
 		if n.held {
@@ -316,7 +358,7 @@ func (n *Node) drain() {
 		n.fault(fmt.Sprintf("rank %d had sent %d messages to rank %d, which has received %d",
 			wrong, n.marks[wrong], n.cfg.Rank, n.cfg.Counts.Received(wrong)))
 	}
-	if n.held && !n.complete && !n.faulty && n.owed == 0 && len(n.undrained) == 0 {
+	if n.held && !n.complete && !n.faulty && n.owed == 0 && len(n.undrained) == 0 && (!n.patient || n.writing == 0) {
 		n.complete = true
 		n.snapshot = map[int]uint64{}
 		for _, p := range n.cfg.Counts.Peers() {
@@ -354,39 +396,51 @@ func (n *Node) saveNow(m Message) {
 	for p, total := range n.marks {
 		cut[p] = total
 	}
-	for p, total := range n.told {
-		n.base[p] = total
-	}
+	n.drained()
 	n.setDue(m.Point)
 	if !n.askedStop || m.Flags&FlagStop != 0 { // else it reaches the root too late for this set
 		n.asked, n.askedStop = false, false
 	}
 	n.save(Save{Set: m.Set, Due: m.Point, Cut: cut, Reason: m.Text, Stop: m.Flags&FlagStop != 0})
 	n.endRound()
+	n.root.served()
 }
 
-// calledOff ends the round without a copy.
-func (n *Node) calledOff(m Message) {
+// drained notes that all that was sent so far has arrived.
+func (n *Node) drained() {
+	for p, total := range n.told {
+		n.base[p] = total
+	}
+}
+
+// calledOff ends the round without a copy, and says why. Asks for sets that
+// came in a move's round wait for the next one.
+func (n *Node) calledOff(m Message) error {
 	n.sendDown(m)
-	tell := n.asked || n.busy() && !n.finished
-	stop := n.askedStop || m.Flags&FlagStop != 0
-	n.asked, n.askedStop = false, false
+	tell, stop := false, false
+	if m.Flags&FlagMove == 0 {
+		tell = n.asked || n.busy() && !n.finished
+		stop = n.askedStop || m.Flags&FlagStop != 0
+		n.asked, n.askedStop = false, false
+		n.root.served()
+	}
 	n.setDue(max(n.due, m.Point))
 	if m.Flags&FlagOver != 0 {
 		n.over, n.overWhy = true, m.Text
 	}
 	n.endRound()
+	var err error
+	switch {
+	case n.over:
+		err = n.overError()
+	case m.Flags&FlagFailed != 0:
+		err = fmt.Errorf("coord: %w: %s; the set would not be consistent", ErrCounts, m.Text)
+	default:
+		err = fmt.Errorf("coord: %w: %s", ErrNoCut, m.Text)
+	}
 	if tell {
-		var err error
-		switch {
-		case n.over:
-			err = n.overError()
-		case m.Flags&FlagFailed != 0:
-			err = fmt.Errorf("coord: %w: %s; the set would not be consistent", ErrCounts, m.Text)
-		default:
-			err = fmt.Errorf("coord: %w: %s", ErrNoCut, m.Text)
-		}
 		n.emit(CalledOff{Err: err, Stop: stop})
 	}
 	n.decide()
+	return err
 }

@@ -17,7 +17,7 @@ var update = flag.Bool("update", false, "write what the scripts print into testd
 // TestScripts runs the scripts in testdata. A script is a list of events,
 // each followed by what it leads to: the actions of the ranks, indented.
 //
-//	ranks 3 arity=2 every=10 spatial releases=4
+//	ranks 3 arity=2 every=10 spatial releases=4    a new run
 //	1 ask [stop] reason         rank 1 is asked for a set
 //	1 sends 0 [2]               one message, or two, to rank 0: on its way
 //	1 arrive 0                  all from rank 0 has arrived
@@ -27,6 +27,9 @@ var update = flag.Bool("update", false, "write what the scripts print into testd
 //	1 unblocked
 //	1 copied | 1 saved [error]
 //	1 finished | 1 lost 2
+//	1 askmove 7                 rank 1 is asked for move 7
+//	1 replaced                  a newcomer takes rank 1's place; it is before the same point
+//	1 moved
 //	0 to 1                      hands in the control messages from 0 to 1
 //	deliver                     all control messages, until there are none
 func TestScripts(t *testing.T) {
@@ -149,6 +152,19 @@ func (s *scriptRun) run(words []string) error {
 		r.node.Saved(set, err)
 	case "finished":
 		r.node.Finished()
+	case "askmove":
+		r.node.AskMove(uint64(arg))
+	case "replaced":
+		n, err := Import(Config{Rank: i, Size: len(s.ranks), Counts: r}, r.node.Export())
+		if err != nil {
+			return err
+		}
+		r.node = n
+		r.points--
+	case "moved":
+		if err := r.node.Moved(r.node.moving); err != nil {
+			return err
+		}
 	case "lost":
 		r.node.Lost(arg, "connection reset")
 		s.ranks[arg].status = dead
@@ -183,6 +199,8 @@ func (s *scriptRun) make(words []string) error {
 			return fmt.Errorf("no such option: %s", name)
 		}
 	}
+	s.ranks = nil
+	clear(s.ctl)
 	for i := range size {
 		r := &rank{sent: make([]uint64, size), arrived: make([]uint64, size)}
 		cfg.Rank, cfg.Size, cfg.Counts = i, size, zeroCounts{}
@@ -234,6 +252,10 @@ func (s *scriptRun) take(i int) {
 			text = fmt.Sprintf("CalledOff stop=%v: %v", a.Stop, a.Err)
 		case Stop:
 			text = fmt.Sprintf("Stop set=%d err=%v", a.Set, a.Err)
+		case Move:
+			text = fmt.Sprintf("Move id=%d point=%d", a.ID, a.Point)
+		case MoveOff:
+			text = fmt.Sprintf("MoveOff id=%d: %v", a.ID, a.Err)
 		default:
 			text = strings.TrimPrefix(fmt.Sprintf("%T", a), "coord.")
 		}
@@ -245,7 +267,7 @@ func (s *scriptRun) take(i int) {
 func describe(m Message) string {
 	fields := kindFields[m.Kind]
 	text := m.Kind.String()
-	names := []string{"epoch", "step", "wave", "point", "set", "sent", "received", "held"}
+	names := []string{"epoch", "step", "wave", "point", "set", "sent", "received", "held", "move"}
 	for i, f := range m.numbers() {
 		if fields&f.field != 0 {
 			text += fmt.Sprintf(" %s=%d", names[i], *f.value)
@@ -254,7 +276,7 @@ func describe(m Message) string {
 	if fields&hasRank != 0 {
 		text += fmt.Sprintf(" rank=%d", m.Rank)
 	}
-	for bit, name := range []string{"stop", "all", "detail", "over", "failed"} {
+	for bit, name := range []string{"stop", "all", "detail", "over", "failed", "move"} {
 		if m.Flags>>bit&1 != 0 {
 			text += " " + name
 		}
@@ -301,6 +323,12 @@ func TestReceiveRefusesNonsense(t *testing.T) {
 		{0, Message{Kind: KindProbe, Epoch: 1, Step: 1}},
 		{2, Message{Kind: KindCount, Epoch: 1}},
 		{0, Message{Kind: KindAsk}},
+		{0, Message{Kind: KindMove, Epoch: 1, Move: 1}},
+		{0, Message{Kind: KindMove, Epoch: 1}},
+		{3, Message{Kind: KindMove, Epoch: 1, Move: 1}},
+		{3, Message{Kind: KindAskMove}},
+		{0, Message{Kind: KindAskMove, Move: 1}},
+		{1, Message{Kind: KindBookmark, Epoch: 1}},
 	} {
 		if err := n.Receive(c.from, c.m); !errors.Is(err, ErrMessage) {
 			t.Errorf("%v from %d: %v", c.m.Kind, c.from, err)

@@ -13,9 +13,15 @@ import (
 // stress asks for the long versions of the tests.
 func stress() bool { return os.Getenv("CAIRN_STRESS") != "" }
 
-// explore visits every world that can be reached, and returns how many there
-// are and how many of them are ends.
-func explore(sc *scenario, limit int) (states, ends, sets int, errs string, err error) {
+// found is what a search has seen.
+type found struct {
+	states, ends int
+	sets, moves  int    // the most in any end
+	errs, offs   string // why something was called off, in any end
+}
+
+// explore visits every world that can be reached.
+func explore(sc *scenario, limit int) (f found, err error) {
 	seeds := [2]maphash.Seed{maphash.MakeSeed(), maphash.MakeSeed()}
 	seen := map[[2]uint64]struct{}{}
 	var buf []byte
@@ -24,6 +30,7 @@ func explore(sc *scenario, limit int) (states, ends, sets int, errs string, err 
 		key := [2]uint64{maphash.Bytes(seeds[0], buf), maphash.Bytes(seeds[1], buf)}
 		_, old := seen[key]
 		seen[key] = struct{}{}
+		f.states = len(seen)
 		return !old
 	}
 	type frame struct {
@@ -43,41 +50,43 @@ func explore(sc *scenario, limit int) (states, ends, sets int, errs string, err 
 		return b.String()
 	}
 	for len(stack) > 0 {
-		f := &stack[len(stack)-1]
-		if len(f.todo) == 0 {
+		top := &stack[len(stack)-1]
+		if len(top.todo) == 0 {
 			stack = stack[:len(stack)-1]
 			continue
 		}
-		e := f.todo[0]
-		f.todo = f.todo[1:]
-		w, err := f.w.apply(e)
+		e := top.todo[0]
+		top.todo = top.todo[1:]
+		w, err := top.w.apply(e)
 		if err != nil {
-			return len(seen), ends, sets, errs, fmt.Errorf("%w\nafter %s", err, path(e))
+			return f, fmt.Errorf("%w\nafter %s", err, path(e))
 		}
 		if !isNew(w) {
 			continue
 		}
-		if len(seen) > limit {
-			return len(seen), ends, sets, errs, fmt.Errorf("more than %d states\nafter %s", limit, path(e))
+		if f.states > limit {
+			return f, fmt.Errorf("more than %d states\nafter %s", limit, path(e))
 		}
 		todo := w.events(nil)
 		if w.isEnd(todo) {
-			ends++
-			sets = max(sets, w.sets)
-			for _, why := range w.off {
-				if !strings.ContainsRune(errs, why) {
-					errs += string(why)
-				}
-			}
+			f.ends++
+			f.sets, f.moves = max(f.sets, w.sets), max(f.moves, w.moves())
+			f.errs, f.offs = addLetters(f.errs, w.off), addLetters(f.offs, w.offs)
 			if err := w.end(); err != nil {
-				return len(seen), ends, sets, errs, fmt.Errorf("%w\nafter %s", err, path(e))
+				return f, fmt.Errorf("%w\nafter %s", err, path(e))
 			}
 		}
 		if len(todo) > 0 {
 			stack = append(stack, frame{w: w, todo: todo, how: e})
 		}
 	}
-	return len(seen), ends, sets, errs, nil
+	return f, nil
+}
+
+// addLetters returns all letters of both, in order.
+func addLetters(a, b string) string {
+	list := slices.Sorted(slices.Values([]rune(a + b)))
+	return string(slices.Compact(list))
 }
 
 // isEnd reports whether nothing happens any more unless somebody asks or
@@ -156,6 +165,10 @@ func TestSearch(t *testing.T) {
 	if stress() {
 		list = append(slices.Clip(list), larger...)
 	}
+	search(t, list)
+}
+
+func search(t *testing.T, list []scenario) {
 	for i := range list {
 		sc := &list[i]
 		t.Run(sc.name, func(t *testing.T) {
@@ -163,23 +176,23 @@ func TestSearch(t *testing.T) {
 			if stress() {
 				limit = 20_000_000
 			}
-			states, ends, sets, errs, err := explore(sc, limit)
-			t.Logf("%d states, %d ends, %d sets, errors %q", states, ends, sets, errs)
+			f, err := explore(sc, limit)
+			t.Logf("%+v", f)
 			if err != nil {
 				t.Fatal(err)
 			}
-			if sets != sc.sets || len(errs) != len(sc.errs) {
-				t.Fatalf("wanted ends with %d sets, and with errors %q", sc.sets, sc.errs)
+			if f.sets != sc.sets || f.errs != sc.errs || f.moves != sc.moves || f.offs != sc.offs {
+				t.Fatalf("wanted ends with %d sets, %d moves, and with errors %q and %q", sc.sets, sc.moves, sc.errs, sc.offs)
 			}
 		})
 	}
 }
 
 func TestEncodeKnowsAllFields(t *testing.T) {
-	if n := reflect.TypeFor[Node]().NumField(); n != 57 {
+	if n := reflect.TypeFor[Node]().NumField(); n != 61 {
 		t.Errorf("Node has %d fields: look at rank.encode and rank.clone", n)
 	}
-	if n := reflect.TypeFor[rootState]().NumField(); n != 8 {
+	if n := reflect.TypeFor[rootState]().NumField(); n != 11 {
 		t.Errorf("rootState has %d fields: look at rank.encode and rank.clone", n)
 	}
 }

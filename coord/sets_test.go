@@ -79,6 +79,9 @@ var samples = []Message{
 	{Kind: KindSave, Epoch: 9, Set: 8, Point: 7, Text: "every 10 points"},
 	{Kind: KindOutcome, Flags: FlagFailed, Set: 3, Rank: 2, Text: "no space"},
 	{Kind: KindEnd},
+	{Kind: KindTarget, Flags: FlagMove, Epoch: 2, Point: 9},
+	{Kind: KindAskMove, Move: 1 << 50},
+	{Kind: KindMove, Epoch: 4, Point: 20, Move: 3},
 }
 
 func TestMessageRoundTrip(t *testing.T) {

@@ -42,8 +42,11 @@ func randomScenario(rng *rand.Rand) *scenario {
 			}
 		}
 	}
-	sc := &scenario{cfg: Config{Arity: 1 + rng.IntN(4)}, errs: "CFL"}
+	sc := &scenario{cfg: Config{Arity: 1 + rng.IntN(4)}, errs: "CFL", offs: "CFLS"}
 	sc.cfg.hasty = rng.IntN(8) == 0
+	if rng.IntN(4) == 0 {
+		sc.cfg.MaxReleases = []int{-1, 1, 2}[rng.IntN(3)]
+	}
 	for r := range texts {
 		if style == 1 { // as many points for all, at different places
 			for range 40 - strings.Count(texts[r].String(), "p") {
@@ -52,12 +55,20 @@ func randomScenario(rng *rand.Rand) *scenario {
 		}
 		sc.scripts = append(sc.scripts, texts[r].String())
 	}
-	for range rng.IntN(4) {
+	for range rng.IntN(6) {
 		a := string(rune('0' + rng.IntN(min(n, 10))))
-		if rng.IntN(4) == 0 {
+		switch rng.IntN(6) {
+		case 0:
 			a += "!"
+		case 1, 2, 3:
+			a += "m"
 		}
 		sc.asks = append(sc.asks, a)
+	}
+	for i := range n {
+		if rng.IntN(2) == 0 {
+			sc.swap += string(rune('0' + i))
+		}
 	}
 	if rng.IntN(2) == 0 {
 		sc.cfg.Every = 1 + rng.Uint64N(4)
@@ -78,7 +89,7 @@ func walk(sc *scenario, rng *rand.Rand) (*world, error) {
 	w := newWorld(sc)
 	// Some events are slow in some walks, so that ranks and messages differ
 	// more than they would by chance.
-	slow, slowRank := "sdcow"[rng.IntN(5)], rng.IntN(len(w.ranks))
+	slow, slowRank := "sdcowmn"[rng.IntN(7)], rng.IntN(len(w.ranks))
 	var buf []event
 	for steps := 0; ; steps++ {
 		buf = w.events(buf[:0])
@@ -108,7 +119,8 @@ func TestRandomWalks(t *testing.T) {
 	if stress() {
 		walks = 100_000
 	}
-	sets, off, stops := 0, 0, 0
+	sets, off, stops, moves := 0, 0, 0, 0
+	offs := ""
 	for seed := range uint64(walks) {
 		rng := rand.New(rand.NewPCG(seed, 1))
 		sc := randomScenario(rng)
@@ -117,6 +129,8 @@ func TestRandomWalks(t *testing.T) {
 			t.Fatalf("seed %d: %v\nscripts %q\nasks %q, %+v", seed, err, sc.scripts, sc.asks, sc.cfg)
 		}
 		sets += w.sets
+		moves += w.moves()
+		offs = addLetters(offs, w.offs)
 		if w.off != "" {
 			off++
 		}
@@ -124,8 +138,8 @@ func TestRandomWalks(t *testing.T) {
 			stops++
 		}
 	}
-	t.Logf("%d walks: %d sets, %d with something called off, %d stopped", walks, sets, off, stops)
-	if sets == 0 || off == 0 || stops == 0 {
+	t.Logf("%d walks: %d sets, %d with something called off, %d stopped, %d moves, none because of %q", walks, sets, off, stops, moves, offs)
+	if sets == 0 || off == 0 || stops == 0 || moves == 0 || offs != "CFLS" && !testing.Short() {
 		t.Error("the walks show nothing")
 	}
 }

@@ -1,7 +1,6 @@
 package coord
 
 import (
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"maps"
@@ -44,12 +43,15 @@ type scenario struct {
 	name    string
 	scripts []string
 	cfg     Config   // Arity, Every, Spatial, MaxReleases
-	asks    []string // "1" or "1!" (stop): rank 1 asks at any moment
+	asks    []string // "1", "1!" (stop) or "1m" (move): rank 1 asks at any moment
+	swap    string   // ranks that may be replaced in a move
 	fail    string   // "set:rank" cannot be written
 	deaths  int      // how many ranks may die, at any moment
 	stuck   bool     // the program has a deadlock of its own
 	sets    int      // the most sets that any end has
 	errs    string   // why something was called off in some end: C no cut, F finished, L lost
+	moves   int      // the most moves that any end has
+	offs    string   // why there was no move in some end: as errs, and S stopped
 
 	ops [][]op
 }
@@ -58,6 +60,7 @@ const (
 	running  = iota
 	inPoint  // waits for Pass or Stop
 	blocked  // in a receive
+	arriving // a newcomer that waits for Moved
 	finished // the script is over
 	stopped  // Stop came
 	dead
@@ -74,8 +77,9 @@ type rank struct {
 	consumed []uint64
 	copying  []Save // at most one
 	saving   []uint64
-	open     bool // asked and not served
-	ended    bool // AllFinished came
+	open     bool   // asked and not served
+	ended    bool   // AllFinished came
+	move     uint64 // Move came, Moved was not called
 	told     []string
 
 	code []byte // encode of all above
@@ -113,21 +117,23 @@ type part struct {
 }
 
 type world struct {
-	sc    *scenario
-	ranks []*rank
-	ctl   [][]string // [from*n+to], encoded
-	asks  uint64     // bits of asks that are still to come
-	death int
-	parts map[uint64][]part // sets that not all ranks have saved
-	sets  int               // sets that all have saved
-	alone int               // … of them spatial ones
-	off   string            // why something was called off
-	moved bool              // held ranks were let on
+	sc       *scenario
+	ranks    []*rank
+	ctl      [][]string // [from*n+to], encoded
+	asks     uint64     // bits of asks that are still to come
+	death    int
+	parts    map[uint64][]part // sets that not all ranks have saved
+	sets     int               // sets that all have saved
+	alone    int               // … of them spatial ones
+	off      string            // why something was called off
+	released bool              // held ranks were let on
+	moveWorld
 }
 
 func newWorld(sc *scenario) *world {
 	n := len(sc.scripts)
-	w := &world{sc: sc, ctl: make([][]string, n*n), asks: 1<<len(sc.asks) - 1, death: sc.deaths, parts: map[uint64][]part{}}
+	w := &world{sc: sc, ctl: make([][]string, n*n), asks: 1<<len(sc.asks) - 1, death: sc.deaths, parts: map[uint64][]part{},
+		moveWorld: moveWorld{got: make([]uint64, len(sc.asks))}}
 	sc.ops = nil
 	for i, text := range sc.scripts {
 		sc.ops = append(sc.ops, parseScript(text))
@@ -153,7 +159,7 @@ func (w *world) chan_(from, to int) *[]string { return &w.ctl[from*len(w.ranks)+
 
 // event is something that may happen next.
 type event struct {
-	kind byte // s step, d data, c control, o copied, w written, a ask, x die, l learn of a loss
+	kind byte // s step, d data, c control, o copied, w written, a ask, x die, l learn of a loss, m moved, n newcomer
 	rank int
 	arg  int
 }
@@ -202,6 +208,12 @@ func (w *world) events(buf []event) []event {
 		}
 		for k := range r.saving {
 			buf = append(buf, event{'w', i, k})
+		}
+		if r.move != 0 {
+			buf = append(buf, event{'m', i, 0})
+			if r.status != arriving && strings.ContainsRune(w.sc.swap, rune('0'+i)) && len(r.node.lost) == 0 {
+				buf = append(buf, event{'n', i, 0})
+			}
 		}
 		if w.death > 0 {
 			buf = append(buf, event{'x', i, 0})
@@ -275,8 +287,23 @@ func (w *world) happen(r *rank, e event) error {
 		n.Saved(set, err)
 	case 'a':
 		w.asks &^= 1 << e.arg
+		if strings.HasSuffix(w.sc.asks[e.arg], "m") {
+			n.AskMove(uint64(e.arg) + 1)
+			break
+		}
 		r.open = true
 		n.Ask("", strings.HasSuffix(w.sc.asks[e.arg], "!"))
+	case 'm':
+		id := r.move
+		r.move = 0
+		if r.status == arriving {
+			r.status = running
+		}
+		if err := n.Moved(id); err != nil {
+			return err
+		}
+	case 'n':
+		return w.replace(r, e.rank)
 	case 'x':
 		w.death--
 		r.status = dead
@@ -333,11 +360,14 @@ func (w *world) act(r *rank, i int) error {
 			if a.To == i || a.To < 0 || a.To >= len(w.ranks) {
 				return fmt.Errorf("rank %d sends %v to %d", i, a.Msg.Kind, a.To)
 			}
+			if r.move != 0 && a.Msg.Kind != KindLost {
+				return fmt.Errorf("rank %d sends %v between Move and Moved", i, a.Msg.Kind)
+			}
 			if w.ranks[a.To].status == dead {
 				continue
 			}
 			if a.Msg.Kind == KindRelease {
-				w.moved = true
+				w.released = true
 				if who := w.moving(); i == 0 && !w.sc.cfg.hasty && w.death == w.sc.deaths && who >= 0 {
 					return fmt.Errorf("false alarm: rank %d is not stuck", who)
 				}
@@ -345,16 +375,16 @@ func (w *world) act(r *rank, i int) error {
 			ch := w.chan_(i, a.To)
 			*ch = append(slices.Clip(*ch), string(a.Msg.AppendTo(nil)))
 		case Hold:
-			if r.status != inPoint {
+			if r.status != inPoint || r.move != 0 {
 				return fmt.Errorf("rank %d: Hold outside a point", i)
 			}
 		case Pass:
-			if r.status != inPoint || len(r.copying) > 0 {
+			if r.status != inPoint || len(r.copying) > 0 || r.move != 0 {
 				return fmt.Errorf("rank %d: Pass in status %d", i, r.status)
 			}
 			r.status = running
 		case Save:
-			if r.status != inPoint {
+			if r.status != inPoint || r.move != 0 {
 				return fmt.Errorf("rank %d: Save outside a point", i)
 			}
 			if i == 0 && !w.sc.cfg.Spatial && a.Set != uint64(len(r.told)) {
@@ -371,12 +401,7 @@ func (w *world) act(r *rank, i int) error {
 			r.told = append(slices.Clip(r.told), fmt.Sprint("F", a.Set))
 		case CalledOff:
 			r.open = false
-			why := "?"
-			for letter, is := range map[string]error{"C": ErrNoCut, "F": ErrFinished, "L": ErrLost} {
-				if errors.Is(a.Err, is) {
-					why = letter
-				}
-			}
+			why := letterOf(a.Err)
 			if !strings.Contains(w.sc.errs, why) {
 				return fmt.Errorf("rank %d: %w", i, a.Err)
 			}
@@ -390,9 +415,20 @@ func (w *world) act(r *rank, i int) error {
 			r.status, r.open = stopped, false
 			r.node.Finished()
 			return w.act(r, i)
+		case Move:
+			if err := w.move(r, i, a); err != nil {
+				return err
+			}
+		case MoveOff:
+			if err := w.moveOff(r, i, a); err != nil {
+				return err
+			}
 		case AllFinished:
 			r.ended = true
 		}
+	}
+	if r.move != 0 && (r.node.Idle() || r.node.Limit() != 0) {
+		return fmt.Errorf("rank %d: idle between Move and Moved", i)
 	}
 	return nil
 }
@@ -444,7 +480,7 @@ func (w *world) saved(r *rank, i int, s Save) error {
 // that are in flight.
 func (w *world) checkSet(set uint64, parts []part) error {
 	for i, a := range parts {
-		if (a.alone || !w.moved) && a.point != parts[0].point {
+		if (a.alone || !w.released) && a.point != parts[0].point {
 			return fmt.Errorf("set %d: ranks 0 and %d are at points %d and %d", set, i, parts[0].point, a.point)
 		}
 		if a.alone != parts[0].alone || a.stop != parts[0].stop {
@@ -476,6 +512,8 @@ func (w *world) end() error {
 			return fmt.Errorf("rank %d hangs in point %d", i, r.points)
 		case r.status == blocked && !died && !w.sc.stuck:
 			return fmt.Errorf("rank %d hangs in a receive", i)
+		case r.status == arriving:
+			return fmt.Errorf("rank %d has not arrived", i)
 		case r.open && r.status != dead:
 			return fmt.Errorf("rank %d asked in vain", i)
 		case r.status != dead && !died && !w.sc.stuck && !r.ended:
@@ -495,8 +533,17 @@ func (w *world) end() error {
 		}
 	}
 	if !died {
+		if err := w.movesEnded(); err != nil {
+			return err
+		}
+		if every := w.sc.cfg.Every; every > 0 && w.off == "" && !w.released && w.ranks[0].status != stopped && !w.sc.stuck {
+			least := slices.MinFunc(w.ranks, func(a, b *rank) int { return int(a.points) - int(b.points) })
+			if due := int(least.points / every); w.sets < due {
+				return fmt.Errorf("%d sets, and %d due points", w.sets, due)
+			}
+		}
 		for set, list := range w.parts {
-			if !list[0].alone || !w.moved && w.off == "" {
+			if !list[0].alone || !w.released && w.off == "" {
 				return fmt.Errorf("set %d: only %d ranks have it", set, len(list))
 			}
 		}
@@ -510,118 +557,4 @@ func (w *world) end() error {
 		}
 	}
 	return nil
-}
-
-func (r *rank) clone() *rank {
-	c := *r
-	c.sent, c.arrived, c.consumed = slices.Clone(r.sent), slices.Clone(r.arrived), slices.Clone(r.consumed)
-	n := *r.node
-	n.cfg.Counts = &c
-	n.base, n.early = maps.Clone(n.base), maps.Clone(n.early)
-	n.told, n.marks, n.snapshot = maps.Clone(n.told), maps.Clone(n.marks), maps.Clone(n.snapshot)
-	n.undrained, n.results, n.lost = slices.Clone(n.undrained), slices.Clone(n.results), slices.Clone(n.lost)
-	n.sum.Waits = slices.Clone(n.sum.Waits)
-	if n.root != nil {
-		root := *n.root
-		n.root = &root
-	}
-	c.node = &n
-	return &c
-}
-
-// encode appends everything that the future depends on.
-func (w *world) encode(b []byte) []byte {
-	for _, r := range w.ranks {
-		b = append(b, r.code...)
-	}
-	for _, ch := range w.ctl {
-		b = append(b, byte(len(ch)))
-		for _, m := range ch {
-			b = append(b, byte(len(m)))
-			b = append(b, m...)
-		}
-	}
-	b = append(b, byte(w.asks), byte(w.death), byte(w.sets), byte(w.alone), bit(w.moved))
-	b = append(b, w.off...)
-	for _, set := range slices.Sorted(maps.Keys(w.parts)) {
-		b = append(b, byte(set), byte(len(w.parts[set])))
-		for _, p := range w.parts[set] {
-			b = append(b, byte(p.rank), bit(p.alone), bit(p.stop), byte(p.point))
-			for _, list := range [][]uint64{p.sent, p.consumed, p.taken, p.cut} {
-				b = appendList(b, list)
-			}
-		}
-	}
-	return b
-}
-
-func bit(b bool) byte {
-	if b {
-		return 1
-	}
-	return 0
-}
-
-func appendList(b []byte, list []uint64) []byte {
-	b = append(b, byte(len(list)))
-	for _, v := range list {
-		b = append(b, byte(v))
-	}
-	return b
-}
-
-func appendMap(b []byte, m map[int]uint64, size int) []byte {
-	for p := range size {
-		v, ok := m[p]
-		b = append(b, bit(ok), byte(v))
-	}
-	return b
-}
-
-// encode: every field of Node that changes is here; TestEncodeKnowsAllFields
-// fails when one is added.
-func (r *rank) encode(b []byte) []byte {
-	b = append(b, byte(r.status), byte(r.pc), byte(r.points), bit(r.open), bit(r.ended), byte(len(r.copying)))
-	b = appendList(b, r.sent)
-	b = appendList(b, r.arrived)
-	b = appendList(b, r.consumed)
-	b = appendList(b, r.saving)
-	b = append(b, strings.Join(r.told, "")...)
-	n := r.node
-	for _, f := range []bool{n.held, n.blocked, n.copying, n.stopping, n.stopped, n.finished, n.asked, n.askedStop, n.over,
-		n.toldFinished, n.dueSent, n.complete, n.reported, n.faulty, n.detail, n.quietSent, n.noticed, n.hasLine} {
-		b = append(b, bit(f))
-	}
-	for _, v := range []uint64{n.epoch, n.due, n.next, n.at, n.set, n.answered, n.target, n.pollMax, n.step, n.maxPoint, n.maxNext,
-		n.wave, n.line, n.mine[0], n.mine[1], n.mine[2], uint64(n.phase), uint64(n.ended), uint64(n.pollLeft + 1), uint64(n.owed),
-		uint64(n.childDone), uint64(n.childQuiet), n.sent0, n.received0} {
-		b = binary.AppendUvarint(b, v)
-	}
-	size := n.cfg.Size
-	b = appendMap(b, n.base, size)
-	b = appendMap(b, n.told, size)
-	b = appendMap(b, n.marks, size)
-	b = appendMap(b, n.snapshot, size)
-	for p := range size {
-		e := n.early[p]
-		b = append(b, byte(e.epoch), byte(e.step), byte(e.total))
-	}
-	for _, list := range [][]int{n.on, n.undrained, n.lost} {
-		b = append(b, byte(len(list)))
-		for _, p := range list {
-			b = append(b, byte(p))
-		}
-	}
-	sum := n.sum
-	sum.Kind = KindQuiet
-	b = sum.AppendTo(b)
-	b = append(b, byte(len(n.results)))
-	for _, x := range n.results {
-		b = append(b, byte(x.set), byte(x.left), bit(x.failed), byte(x.rank))
-	}
-	if t := n.root; t != nil {
-		b = append(b, bit(t.wanted), bit(t.stop), bit(t.waveIdle), byte(t.last[0]), byte(t.last[1]),
-			byte(t.releases), bit(t.undecided), byte(t.set))
-	}
-	return b
 }

@@ -9,7 +9,8 @@
 //	_, err = mpi.Sendrecv(world, out, right, 0, in, left, 0)
 //
 // Elements may be of any type of fixed size without pointers: numbers, bools,
-// arrays and structs of those. Nothing is encoded.
+// arrays and structs of those. Nothing is encoded; between machines of
+// different byte order the receiver turns values round.
 //
 // MPI's rules hold: messages from one rank to another with the same
 // communicator and tag are received in the order in which they were sent; a

@@ -19,6 +19,11 @@ func Local(n int, body func(c *Comm) error) error {
 	if n < 1 {
 		return fmt.Errorf("mpi: %w: %d ranks", ErrArgument, n)
 	}
+	return local(n, mem.Options{}, func(*p2p.Config) {}, body)
+}
+
+// local is Local with ranks that differ, as vary says.
+func local(n int, o mem.Options, vary func(*p2p.Config), body func(c *Comm) error) error {
 	fabric := mem.New(n)
 	exchange := newExchange(n)
 	errs := make([]error, n)
@@ -31,7 +36,9 @@ func Local(n int, body func(c *Comm) error) error {
 					fabric.Kill(r)
 				}
 			}()
-			e, err := p2p.New(p2p.Config{Rank: r, Size: n, Drivers: []transport.Driver{fabric.Driver(r, mem.Options{})}, Crowded: true, Exchange: exchange.put(r)})
+			cfg := p2p.Config{Rank: r, Size: n, Drivers: []transport.Driver{fabric.Driver(r, o)}, Crowded: true, Exchange: exchange.put(r)}
+			vary(&cfg)
+			e, err := p2p.New(cfg)
 			if err == nil {
 				err = e.Connect(context.Background())
 			}

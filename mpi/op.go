@@ -29,7 +29,9 @@ import "reflect"
 // what higher ranks gave. So op has to be associative, but need not commute.
 // Values are combined in a shape that depends on the number of ranks alone, so
 // that also operations that are only nearly associative, such as sums of
-// floating-point numbers, give the same bits every time.
+// floating-point numbers, give the same bits every time. Ranks on different
+// kinds of processors may round x*y + z differently, also within a product of
+// complex numbers; where that matters, write float64(x*y) + z.
 //
 // An Op is called by the goroutine that called the collective, for the whole
 // vectors or for any part of them, also for an empty one. It must not change

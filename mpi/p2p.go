@@ -90,20 +90,7 @@ func Recv[T any](c *Comm, data []T, source, tag int) (Status, error) {
 		return Status{}, fmt.Errorf("mpi: receive from %s: %w", whom(source, tag), err)
 	}
 	s := Status{Source: c.local(st.Source), Tag: st.Tag, Bytes: st.Bytes}
-	return s, settle(data, s, st.Foreign)
-}
-
-// settle makes a message readable that has come in.
-func settle[T any](data []T, s Status, foreign bool) error {
-	var zero T
-	if size := int(unsafe.Sizeof(zero)); size > 0 && s.Bytes%size != 0 {
-		return fmt.Errorf("mpi: %w: a message of %d bytes from %s is received as %T, of %d bytes each", ErrArgument, s.Bytes, whom(s.Source, s.Tag), zero, size)
-	}
-	if foreign {
-		n := min(Count[T](s), len(data))
-		swap(reflect.ValueOf(data[:n]))
-	}
-	return nil
+	return s, settled[T](buf, s, st)
 }
 
 func whom(source, tag int) string {
@@ -115,34 +102,6 @@ func whom(source, tag int) string {
 		t = "any tag"
 	}
 	return s + ", " + t
-}
-
-// swap changes the byte order of everything in v, which is addressable.
-func swap(v reflect.Value) {
-	switch v.Kind() {
-	case reflect.Slice, reflect.Array:
-		for i := range v.Len() {
-			swap(v.Index(i))
-		}
-	case reflect.Struct:
-		for i := range v.NumField() {
-			swap(v.Field(i))
-		}
-	default:
-		size := int(v.Type().Size())
-		b := unsafe.Slice((*byte)(v.Addr().UnsafePointer()), size)
-		if v.Kind() == reflect.Complex64 || v.Kind() == reflect.Complex128 {
-			flip(b[:size/2])
-			b = b[size/2:]
-		}
-		flip(b)
-	}
-}
-
-func flip(b []byte) {
-	for i, j := 0, len(b)-1; i < j; i, j = i+1, j-1 {
-		b[i], b[j] = b[j], b[i]
-	}
 }
 
 // Sendrecv sends and receives at once, so that ranks in a ring need not take

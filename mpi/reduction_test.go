@@ -197,7 +197,7 @@ func matrices(c *mpi.Comm) error {
 			a := inout[i]
 			for r := range 2 {
 				for s := range 2 {
-					inout[i][r][s] = a[r][0]*b[0][s] + a[r][1]*b[1][s]
+					inout[i][r][s] = float64(a[r][0]*b[0][s]) + float64(a[r][1]*b[1][s]) // see mpi.Op
 				}
 			}
 		}
@@ -206,7 +206,7 @@ func matrices(c *mpi.Comm) error {
 		v := make([]matrix, 3000)
 		for i := range v {
 			a := float64(r+1) / float64(i+3)
-			v[i] = matrix{{math.Cos(a), -math.Sin(a)}, {math.Sin(a) * 1.1, math.Cos(a) + a}}
+			v[i] = matrix{{1 / (1 + a), -a}, {a * 1.1, 1.3 - a}}
 		}
 		return v
 	}

@@ -17,7 +17,7 @@ type Request struct {
 	comm   *Comm
 	r      *p2p.Request // nil: done
 	data   any          // the slice, a []T
-	settle func(Status, bool) error
+	settle func(Status, p2p.Status) error
 	send   bool
 	peer   int // as given
 	tag    int
@@ -61,7 +61,7 @@ func Irecv[T any](c *Comm, data []T, source, tag int) *Request {
 		q.err = err
 		return q
 	}
-	q.settle = func(s Status, foreign bool) error { return settle(data, s, foreign) }
+	q.settle = func(s Status, st p2p.Status) error { return settled[T](buf, s, st) }
 	q.r = c.e.Irecv(c.ctx, from, int32(tag), buf)
 	return q
 }
@@ -79,7 +79,7 @@ func (q *Request) finish(st p2p.Status, err error) {
 	}
 	if !q.send {
 		q.status = Status{Source: q.comm.local(st.Source), Tag: st.Tag, Bytes: st.Bytes}
-		q.err = q.settle(q.status, st.Foreign)
+		q.err = q.settle(q.status, st)
 	}
 }
 
@@ -222,16 +222,7 @@ func (q *Request) CairnState(k *graph.Coder) error {
 	if err := plain(v.Type().Elem()); err != nil {
 		return err
 	}
-	q.settle = func(s Status, foreign bool) error {
-		size := int(v.Type().Elem().Size())
-		if size > 0 && s.Bytes%size != 0 {
-			return fmt.Errorf("mpi: %w: a message of %d bytes from %s is received as %s", ErrArgument, s.Bytes, whom(s.Source, s.Tag), v.Type().Elem())
-		}
-		if foreign && size > 0 {
-			swap(v.Slice(0, min(v.Len(), s.Bytes/size)))
-		}
-		return nil
-	}
+	q.settle = func(s Status, st p2p.Status) error { return settle(v.Type().Elem(), bytesOf(v), s, st) }
 	// The communicator may be restored after this: its fields are looked at
 	// when the receive is posted.
 	e.Adopt(posted, func() (*p2p.Request, uint32, int, int32, []byte, error) {

@@ -33,6 +33,11 @@ type attempt struct {
 	killed   bool
 	asked    bool // rank 0 was asked to stop
 	cards    map[uint64]*exchange
+	card     [][]byte // of the last exchange that was complete,
+	meetings uint64   // and its number
+	secret   []byte
+	moves    uint64 // that were begun
+	parting  []parting
 	total    uint64 // points and messages of all ranks,
 	moved    time.Time
 	timers   []*time.Timer
@@ -40,9 +45,11 @@ type attempt struct {
 
 type rank struct {
 	control.RankState
-	on   *host
-	done bool // said Finished or Stopped
-	bad  bool
+	on    *host
+	place uint64 // the move by which its process came; 0: none
+	ready bool   // it has restored, or come to a point
+	done  bool   // said Finished or Stopped
+	bad   bool
 }
 
 // failure is why an attempt failed.
@@ -75,6 +82,9 @@ func (s *Supervisor) attempt(ctx context.Context) *attempt {
 	}
 	defer func() {
 		s.showSet()
+		if s.move != nil {
+			s.endMove(s.move, control.NotMoved, "the ranks have ended")
+		}
 		for _, t := range a.timers {
 			t.Stop()
 		}
@@ -119,9 +129,12 @@ func (s *Supervisor) begin() {
 	s.trustAgain()
 	a.begun, s.began, a.started = true, true, time.Now()
 	s.save()
-	secret := randomBytes(32)
+	a.secret = randomBytes(32)
 	a.ranks = make([]rank, s.n)
 	next := 0
+	for _, h := range s.hosts {
+		h.starts = 0
+	}
 	for i, h := range up {
 		ranks := h.fixed
 		if ranks == nil {
@@ -133,20 +146,11 @@ func (s *Supervisor) begin() {
 		if len(ranks) == 0 {
 			continue
 		}
-		m := &control.Start{Launch: a.launch, Ranks: ranks, Command: s.o.Command, Dir: s.cwd, Output: s.o.RankOutput, Input: s.o.Input, Keep: a.kept, Grace: s.o.Grace,
-			Welcome: control.Welcome{Size: s.n, Host: h.shared, Launch: a.launch, Attempt: s.rec.Attempt, Secret: secret, Transports: s.o.Transports, Dir: s.o.Dir,
-				Every: s.o.Every, EveryPoints: s.o.EveryPoints, Avoid: s.rec.Aside, Output: true}}
-		if s.starter == nil {
-			m.Env = environment(h.local)
-		} else {
-			m.Welcome.Secret = nil // the helper makes it from what it knows
-		}
+		m := s.startOf(h, ranks)
 		for _, r := range ranks {
-			m.Shown = append(m.Shown, s.sink.position(r))
 			a.ranks[r] = rank{RankState: control.RankState{Rank: r, Host: h.title(), State: Starting}, on: h}
 		}
 		a.left += len(ranks)
-		h.busy, h.served = true, true
 		h.box.send(&control.Message{Kind: control.Launch, Start: m})
 	}
 	s.state = Running
@@ -161,6 +165,25 @@ func (s *Supervisor) begin() {
 	if s.stopping {
 		s.askStop()
 	}
+}
+
+// startOf is what a host's helper is told to start ranks.
+func (s *Supervisor) startOf(h *host, ranks []int) *control.Start {
+	a := s.a
+	h.starts++
+	h.busy, h.served = true, true
+	m := &control.Start{Launch: a.launch, Number: h.starts, Ranks: ranks, Command: s.o.Command, Dir: s.cwd, Output: s.o.RankOutput, Input: s.o.Input, Keep: a.kept, Grace: s.o.Grace,
+		Welcome: control.Welcome{Size: s.n, Host: h.shared, Launch: a.launch, Attempt: s.rec.Attempt, Secret: a.secret, Transports: s.o.Transports, Dir: s.o.Dir,
+			Every: s.o.Every, EveryPoints: s.o.EveryPoints, Avoid: s.rec.Aside, Output: true}}
+	if s.starter == nil {
+		m.Env = environment(h.local)
+	} else {
+		m.Welcome.Secret = nil // the helper makes it from what it knows
+	}
+	for _, r := range ranks {
+		m.Shown = append(m.Shown, s.sink.position(r))
+	}
+	return m
 }
 
 // where tells which ranks run where.
@@ -225,10 +248,14 @@ func (s *Supervisor) after(d time.Duration, f func()) *time.Timer {
 // fromRank handles what comes from a helper about a rank.
 func (s *Supervisor) fromRank(h *host, m *control.Message) {
 	a := s.a
-	if a == nil || m.Launch != a.launch || m.Rank < 0 || m.Rank >= len(a.ranks) || a.ranks[m.Rank].on != h {
+	if a == nil || m.Launch != a.launch || m.Rank < 0 || m.Rank >= len(a.ranks) {
 		return
 	}
 	r := &a.ranks[m.Rank]
+	if r.on != h || r.place != m.Place {
+		s.fromOther(h, m)
+		return
+	}
 	switch m.Kind {
 	case control.Running:
 		r.Pid, r.State = m.Pid, Running
@@ -248,10 +275,16 @@ func (s *Supervisor) fromRank(h *host, m *control.Message) {
 		if total != a.total {
 			a.total, a.moved = total, time.Now()
 		}
+		if r.Points > 0 {
+			s.ready(r)
+		}
 		s.changed()
 	case control.Restored:
 		a.moved = time.Now()
-		s.restored(m)
+		if r.place == 0 { // a newcomer's state is not that of a set
+			s.restored(m)
+			s.ready(r)
+		}
 	case control.Saved:
 		a.moved = time.Now()
 		s.saved(m)
@@ -268,7 +301,22 @@ func (s *Supervisor) fromRank(h *host, m *control.Message) {
 		r.done = true
 	case control.Stopped:
 		r.done, a.stopped = true, true
+	case control.Near, control.Held, control.Sent, control.Left, control.Linked, control.Unmoved:
+		s.saidOfMove(r, m)
 	}
+}
+
+// ready notes that a rank has restored, or come to a point.
+func (s *Supervisor) ready(r *rank) {
+	r.ready = true
+	if len(s.back) == 0 || s.a.again || s.a.failure != nil { // it is still the attempt that failed
+		return
+	}
+	from := "its beginning"
+	if s.a.restored != nil {
+		from = fmt.Sprintf("set %d", *s.a.restored)
+	}
+	s.broughtBack(from)
 }
 
 // quietFor is how long a rank may reach no point before the user is told.
@@ -312,6 +360,9 @@ func (s *Supervisor) card(r *rank, m *control.Message) {
 		return
 	}
 	delete(s.a.cards, m.Epoch)
+	if m.Epoch > s.a.meetings {
+		s.a.card, s.a.meetings = x.cards, m.Epoch
+	}
 	s.tellAll(&control.Message{Kind: control.Cards, Rank: control.AllRanks, Epoch: m.Epoch, Cards: x.cards})
 }
 
@@ -378,7 +429,7 @@ func (s *Supervisor) exited(r *rank, m *control.Message) {
 // nothing: it is early while it is young.
 func (s *Supervisor) early() bool {
 	a := s.a
-	if a.kept || a.restored != nil || a.newSet || slices.ContainsFunc(a.ranks, func(r rank) bool { return r.Points > 0 }) {
+	if a.kept || a.restored != nil || a.newSet || a.moves > 0 || slices.ContainsFunc(a.ranks, func(r rank) bool { return r.Points > 0 }) {
 		return false
 	}
 	if _, _, whole := newestSet(s.rec.Sets, s.n); whole {
@@ -396,6 +447,9 @@ func (s *Supervisor) fail(gone int, f *failure) {
 	a.failure = f
 	s.sink.hasten(true)
 	s.say("%s", f.why)
+	if s.move != nil {
+		s.returns(s.move, f.why)
+	}
 	s.tellAll(&control.Message{Kind: control.Lost, Rank: gone, Why: f.why})
 	s.after(lostMoment, func() { s.kill("") })
 }
@@ -422,10 +476,21 @@ func (s *Supervisor) tellAll(m *control.Message) {
 
 // stop lets the ranks save and stop.
 func (s *Supervisor) stop(why string) {
-	if s.stopping {
+	if s.stopping || s.stopLater != "" {
+		return
+	}
+	if s.move != nil && s.move.set {
+		s.stopLater = why
+		s.say("%s: the run stops when %s moved", why, ranksText(s.move.Ranks)+isAre(len(s.move.Ranks)))
 		return
 	}
 	s.stopping, s.why = true, why
+	if s.move != nil {
+		s.unmoved("the run is to stop")
+	}
+	for len(s.queue) > 0 {
+		s.drop(s.queue[0], "the run is to stop")
+	}
 	if s.a == nil || !s.a.begun {
 		return
 	}
@@ -450,7 +515,7 @@ func (s *Supervisor) askStop() {
 	}
 	switch {
 	case a.ranks[0].Cairn:
-		a.ranks[0].on.box.send(&control.Message{Kind: control.Checkpoint, Rank: 0, Reason: s.why, Stop: true})
+		s.tellRank(0, &control.Message{Kind: control.Checkpoint, Reason: s.why, Stop: true})
 	case !slices.ContainsFunc(a.ranks, func(r rank) bool { return r.Cairn }) && !a.asked:
 		s.tellAll(&control.Message{Kind: control.Terminate})
 	}
@@ -467,8 +532,8 @@ func (s *Supervisor) watchStall(a *attempt) {
 	every := s.o.Stall/stallLooks + time.Millisecond
 	var t *time.Timer
 	t = s.after(every, func() {
-		if looks++; !a.moved.Equal(seen) {
-			seen, looks = a.moved, 0
+		if looks++; !a.moved.Equal(seen) || s.move != nil && !s.move.held.IsZero() {
+			seen, looks = a.moved, 0 // ranks that are held move nothing
 		}
 		speaks := slices.ContainsFunc(a.ranks, func(r rank) bool { return r.Cairn })
 		if speaks && !s.stopping && a.left > 0 && looks >= stallLooks {

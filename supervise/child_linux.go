@@ -28,15 +28,20 @@ const rankLimit = 4 << 20
 type child struct {
 	h      *helper
 	l      *launch
+	s      *control.Start
 	rank   int
+	place  uint64 // the move that it came by; 0: it was started with all others
 	cmd    *exec.Cmd
+	id     process
 	ctl    *control.Conn
 	box    *outbox
-	follow [3]*follower  // by stream
-	placed chan struct{} // closed: stdout is where the rank goes on
+	placed chan struct{} // closed: stdout is where the rank goes on; of a newcomer: it is followed
 
 	mu     sync.Mutex
+	follow [3]*follower // by stream; none of a newcomer before its predecessor's have ended
 	hello  bool
+	joined bool // of a newcomer: it has been told to go on
+	alone  bool // its end is no failure: it has left, or was not needed
 	reaped bool
 }
 
@@ -48,10 +53,9 @@ func outputFile(dir string, rank, stream int) string {
 	return filepath.Join(dir, fmt.Sprintf("rank-%04d.%s", rank, []string{control.Stdout: "out", control.Stderr: "err"}[stream]))
 }
 
-// start starts the rank and what watches it; all is done when it has ended
-// together with its writer and its outputs.
-func (c *child) start(i int, watch *watch, all *sync.WaitGroup) (err error) {
-	s := c.l.start
+// start starts the rank and what watches it.
+func (c *child) start(i int) (err error) {
+	s := c.s
 	var mine []io.Closer
 	var theirs []*os.File
 	defer func() {
@@ -62,10 +66,17 @@ func (c *child) start(i int, watch *watch, all *sync.WaitGroup) (err error) {
 			for _, f := range mine {
 				f.Close()
 			}
-			err = fmt.Errorf("rank %d on %s: %w", c.rank, c.h.name, err)
+			err = fmt.Errorf("%s: %w", c.name(), err)
 		}
 	}()
 	open := func(stream int) (*os.File, error) {
+		if stream == control.Stdout && c.place != 0 {
+			f, err := nowhere(s.Output)
+			if err == nil {
+				theirs = append(theirs, f)
+			}
+			return f, err
+		}
 		f, err := os.OpenFile(outputFile(s.Output, c.rank, stream), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
 		if err == nil {
 			theirs = append(theirs, f)
@@ -97,7 +108,7 @@ func (c *child) start(i int, watch *watch, all *sync.WaitGroup) (err error) {
 	extra, numbers := layOut(c.h.keep, ctlEnd, writerEnd)
 	c.cmd = &exec.Cmd{
 		Path: s.Command[0], Args: s.Command, Dir: s.Dir,
-		Env: append(rankEnv(s.Env),
+		Env: append(c.environment(),
 			control.EnvControl+"="+strconv.Itoa(numbers[0]), control.EnvWriter+"="+strconv.Itoa(numbers[1]),
 			control.EnvRank+"="+strconv.Itoa(c.rank), control.EnvSize+"="+strconv.Itoa(s.Welcome.Size)),
 		Stdout: stdout, Stderr: stderr, ExtraFiles: extra,
@@ -116,24 +127,18 @@ func (c *child) start(i int, watch *watch, all *sync.WaitGroup) (err error) {
 	if err := <-started; err != nil {
 		return err
 	}
+	c.id = identify(c.cmd.Process.Pid)
 	c.ctl = control.New(ctl)
 	c.ctl.SetLimit(rankLimit)
 	c.box = newOutbox(c.ctl, 4096)
-	now := make(chan struct{})
-	close(now)
 	c.placed = make(chan struct{})
-	if !s.Keep {
-		close(c.placed)
-	}
-	for _, stream := range []int{control.Stdout, control.Stderr} {
-		ready := now
-		if stream == control.Stdout {
-			ready = c.placed
+	if c.place == 0 {
+		if !s.Keep {
+			close(c.placed)
 		}
-		c.follow[stream] = follow(watch, outputFile(s.Output, c.rank, stream), s.Shown[i][stream-1], ready, c.h.gone, func(offset int64, data []byte) {
-			c.h.up.send(&control.Message{Kind: control.Output, Rank: c.rank, Launch: s.Launch, Stream: stream, Offset: offset, Data: data})
-		})
+		c.pass(s.Shown[i], c.placed)
 	}
+	c.l.add(c)
 	read, wrote := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(read)
@@ -145,19 +150,79 @@ func (c *child) start(i int, watch *watch, all *sync.WaitGroup) (err error) {
 		// A writer's trouble has been told to its rank; nobody else can act on it.
 		_ = c.h.o.Writer(context.Background(), writer)
 	}()
-	all.Go(func() { c.watch(writer, read, wrote) })
+	go c.watch(writer, read, wrote)
 	return nil
 }
 
-// rankEnv is the environment of ranks: the one given or ours, less what is
-// the helper's own.
-func rankEnv(env []string) []string {
+// environment is that of the rank: the one given or ours, less what is the
+// helper's own. A newcomer does not belong to the MPI job of a launcher that
+// started this helper for it.
+func (c *child) environment() []string {
+	env := c.s.Env
 	if env == nil {
 		env = os.Environ()
 	}
+	apart := c.place != 0 && c.h.secret != nil
 	return slices.DeleteFunc(slices.Clone(env), func(s string) bool {
-		return strings.HasPrefix(s, envSecret+"=") || strings.HasPrefix(s, envSupervisor+"=")
+		name, _, _ := strings.Cut(s, "=")
+		return name == envSecret || name == envSupervisor || apart && ofLauncher(name)
 	})
+}
+
+// ofLauncher reports whether a variable is one by which launchers tell a
+// process which rank of which job it is.
+func ofLauncher(name string) bool {
+	for _, p := range []string{"OMPI_", "PMIX_", "PMI_", "PRTE_", "HYDI_", "HYDRA_", "MPI_LOCAL", "SLURM_STEP", "SLURM_TASK", "ALPS_", "FLUX_TASK"} {
+		if strings.HasPrefix(name, p) {
+			return true
+		}
+	}
+	return slices.Contains([]string{"SLURM_PROCID", "SLURM_LOCALID", "SLURM_NODEID", "SLURM_NTASKS", "SLURM_NPROCS", "SLURM_GTIDS"}, name)
+}
+
+// nowhere is a regular file that has no name.
+func nowhere(dir string) (*os.File, error) {
+	f, err := os.CreateTemp(dir, ".newcomer-")
+	if err == nil {
+		err = os.Remove(f.Name())
+	}
+	return f, err
+}
+
+// pass begins to pass the rank's output on, stdout when ready is closed.
+func (c *child) pass(from [2]int64, ready chan struct{}) {
+	now := make(chan struct{})
+	close(now)
+	for _, stream := range []int{control.Stdout, control.Stderr} {
+		when := now
+		if stream == control.Stdout {
+			when = ready
+		}
+		c.follow[stream] = follow(c.l.watch, outputFile(c.s.Output, c.rank, stream), from[stream-1], when, c.h.gone, func(offset int64, data []byte) {
+			c.say(&control.Message{Kind: control.Output, Stream: stream, Offset: offset, Data: data})
+		})
+	}
+}
+
+// goOn passes a newcomer's output on, from where that of its predecessor
+// ended.
+func (c *child) goOn(from [2]int64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	select {
+	case <-c.placed:
+	default:
+		if c.place != 0 {
+			c.pass(from, c.placed)
+			close(c.placed)
+		}
+	}
+}
+
+// say passes a message about the rank to the supervisor.
+func (c *child) say(m *control.Message) {
+	m.Rank, m.Place, m.Launch = c.rank, c.place, c.s.Launch
+	c.h.up.send(m)
 }
 
 // layOut places the two sockets at the lowest numbers from 3 on that none of
@@ -201,19 +266,21 @@ func (c *child) listen() {
 		m, err := c.ctl.Recv()
 		if err != nil {
 			if errors.Is(err, control.ErrMalformed) { // tell, and listen no more
-				c.h.up.send(&control.Message{Kind: control.Failed, Rank: c.rank, Launch: c.l.start.Launch, Error: err.Error()})
+				c.say(&control.Message{Kind: control.Failed, Error: err.Error()})
 				c.ctl.CloseRead()
 			}
 			return
 		}
-		m.Rank, m.Launch = c.rank, c.l.start.Launch
 		switch m.Kind {
 		case control.Hello:
 			c.mu.Lock()
 			c.hello = true
 			c.mu.Unlock()
-			w := c.l.start.Welcome
+			w := c.s.Welcome
 			w.Rank = c.rank
+			if c.place != 0 {
+				w.Stdout = outputFile(c.s.Output, c.rank, control.Stdout)
+			}
 			if w.Host == "" {
 				w.Host = c.h.name
 			}
@@ -222,14 +289,21 @@ func (c *child) listen() {
 			select {
 			case <-c.placed:
 			default:
-				close(c.placed)
+				if c.place == 0 {
+					close(c.placed)
+				}
 			}
 		case control.Card, control.Progress, control.Saved, control.Failed,
-			control.Committed, control.Finished, control.Stopped:
+			control.Committed, control.Finished, control.Stopped,
+			control.Here, control.Near, control.Held, control.Sent, control.Landed, control.Linked, control.Unmoved:
+		case control.Left:
+			c.say(m)
+			c.dismiss()
+			continue
 		default:
 			continue // nothing that a rank says
 		}
-		c.h.up.send(m)
+		c.say(m)
 	}
 }
 
@@ -237,7 +311,30 @@ func (c *child) listen() {
 // don't read.
 func (c *child) tell(m *control.Message) {
 	if c.greeted() {
+		if m.Kind == control.Switch && m.OK {
+			c.mu.Lock()
+			c.joined = true
+			c.mu.Unlock()
+		}
 		c.box.send(m)
+	}
+}
+
+// waits reports whether this is a newcomer that is not one of the ranks yet.
+func (c *child) waits() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.place != 0 && !c.joined
+}
+
+// dismiss ends a rank that has left, or a newcomer that is not needed, with
+// its children.
+func (c *child) dismiss() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.alone = true
+	if !c.reaped {
+		syscall.Kill(-c.id.Pid, syscall.SIGKILL)
 	}
 }
 
@@ -253,57 +350,73 @@ func (c *child) signal(s syscall.Signal) {
 	defer c.mu.Unlock()
 	if !c.reaped {
 		c.l.bad.Store(true)
-		syscall.Kill(-c.cmd.Process.Pid, s)
+		syscall.Kill(-c.id.Pid, s)
 	}
 }
 
-// reap lets go of the ended ranks' numbers. After a launch that did not end
-// well nothing of it may go on: children of ranks would write into the next
-// one's output.
-func (l *launch) reap() {
-	if l.bad.Load() {
-		groups := make(map[int]bool)
-		for _, c := range l.children { // not reaped yet: the numbers are still ours
-			groups[c.cmd.Process.Pid] = true
-			syscall.Kill(-c.cmd.Process.Pid, syscall.SIGKILL)
-		}
-		endGroup(func(st stat) bool { return groups[st.group] })
-	}
-	for _, c := range l.children {
-		c.mu.Lock()
+func (c *child) reap() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.reaped {
 		c.reaped = true // from here on the number may belong to another process
 		c.cmd.Wait()
-		c.mu.Unlock()
 	}
 }
 
 func (c *child) shown(stream int) {
-	if stream == control.Stdout || stream == control.Stderr {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if (stream == control.Stdout || stream == control.Stderr) && c.follow[stream] != nil {
 		c.follow[stream].more()
 	}
 }
 
 // watch waits for the rank's end, and then for what it left to be done.
 func (c *child) watch(writer *net.UnixConn, read, wrote chan struct{}) {
-	pid := c.cmd.Process.Pid
-	m := &control.Message{Kind: control.Exited, Rank: c.rank, Launch: c.l.start.Launch}
-	if m.Code, m.Signal = ending(pid); m.Code != 0 || m.Signal != 0 {
-		c.l.bad.Store(true)
-	}
-	if c.l.bad.Load() {
-		syscall.Kill(-pid, syscall.SIGKILL) // the rest of it, see reap
-	}
+	defer c.l.release()
+	pid := c.id.Pid
+	m := &control.Message{Kind: control.Exited}
+	m.Code, m.Signal = ending(pid)
 	// What the rank sent is read to the end even if a child of it still holds
 	// the other side open.
 	c.ctl.CloseRead()
 	<-read
-	c.h.up.send(m)
+	c.mu.Lock()
+	alone, joined := c.alone, c.joined
+	c.mu.Unlock()
+	if alone {
+		syscall.Kill(-pid, syscall.SIGKILL)
+		endGroup(func(st stat) bool { return st.group == pid })
+	} else {
+		if m.Code != 0 || m.Signal != 0 {
+			c.l.bad.Store(true)
+		}
+		if c.l.bad.Load() {
+			syscall.Kill(-pid, syscall.SIGKILL) // the rest of it, see launch.reap
+		}
+		c.say(m)
+	}
 	writer.CloseRead()
 	<-wrote
-	for _, f := range c.follow {
+	if joined && c.place != 0 {
+		select { // its predecessor's output is still being shown
+		case <-c.placed:
+		case <-c.h.gone:
+		}
+	}
+	c.mu.Lock()
+	list := c.follow
+	c.mu.Unlock()
+	for _, f := range list {
 		if f != nil {
 			f.finish()
+			m.Ends = append(m.Ends, f.at)
 		}
+	}
+	if alone { // the others go on: nobody waits for the end of the launch
+		c.reap()
+		c.l.remove(c)
+		c.say(m)
 	}
 	c.box.finish()
 	c.ctl.Close()

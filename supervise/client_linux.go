@@ -26,7 +26,7 @@ func Read(ctx context.Context, run string) (*State, error) {
 	}
 	short, cancel := context.WithTimeout(ctx, statusTime)
 	defer cancel()
-	m, err := ask(short, run, &control.Message{Kind: control.Status})
+	m, err := ask(short, run, &control.Message{Kind: control.Status}, nil)
 	if err == nil && m.Run != nil {
 		return m.Run, nil
 	}
@@ -65,7 +65,7 @@ func Read(ctx context.Context, run string) (*State, error) {
 // Checkpoint asks a running run for a checkpoint and returns the set when it
 // is committed.
 func Checkpoint(ctx context.Context, run, reason string) (*SetState, error) {
-	m, err := ask(ctx, run, &control.Message{Kind: control.Checkpoint, Reason: reason})
+	m, err := ask(ctx, run, &control.Message{Kind: control.Checkpoint, Reason: reason}, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -77,7 +77,7 @@ func Checkpoint(ctx context.Context, run, reason string) (*SetState, error) {
 
 // Stop lets a running run save and stop, and returns its state when it has.
 func Stop(ctx context.Context, run, reason string) (*State, error) {
-	m, err := ask(ctx, run, &control.Message{Kind: control.Stop, Reason: reason})
+	m, err := ask(ctx, run, &control.Message{Kind: control.Stop, Reason: reason}, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -87,8 +87,32 @@ func Stop(ctx context.Context, run, reason string) (*State, error) {
 	return m.Run, nil
 }
 
-// ask sends a request to a run's supervisor and returns the answer.
-func ask(ctx context.Context, run string, m *control.Message) (*control.Message, error) {
+// Migrate moves ranks of a running run to another host and returns how that
+// ended. Until it is decided, the end of ctx calls it off. note, if not nil, is
+// told how far it is.
+func Migrate(ctx context.Context, run string, o Migration, note func(*MoveState)) (*MoveState, error) {
+	var last *MoveState
+	m, err := ask(ctx, run, &control.Message{Kind: control.Migrate, Host: o.Host, To: o.To,
+		Move: &control.Move{Ranks: o.Ranks, Chunk: o.Chunk, Rounds: o.Rounds, Files: o.Files, Sequential: o.Sequential}}, func(m *control.Message) {
+		if m.Run != nil && len(m.Run.Moves) == 1 {
+			last = &m.Run.Moves[0]
+			if note != nil {
+				note(last)
+			}
+		}
+	})
+	if err != nil {
+		return last, err
+	}
+	if m.Run == nil || len(m.Run.Moves) != 1 {
+		return last, fmt.Errorf("%s: the supervisor did not say how the move ended", run)
+	}
+	return &m.Run.Moves[0], nil
+}
+
+// ask sends a request to a run's supervisor and returns the answer. note is
+// told what comes before it.
+func ask(ctx context.Context, run string, m *control.Message, note func(*control.Message)) (*control.Message, error) {
 	st, err := os.Stat(run)
 	if err != nil {
 		return nil, err
@@ -115,6 +139,12 @@ func ask(ctx context.Context, run string, m *control.Message) (*control.Message,
 		return nil, fmt.Errorf("%s: the supervisor hung up: %w", run, err)
 	}
 	answer, err := c.Recv()
+	for err == nil && answer.Busy {
+		if note != nil {
+			note(answer)
+		}
+		answer, err = c.Recv()
+	}
 	switch {
 	case ctx.Err() != nil:
 		return nil, ctx.Err()

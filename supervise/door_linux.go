@@ -25,7 +25,9 @@ const (
 // waiter is a request of a command that has not been answered.
 type waiter struct {
 	kind   control.Kind
+	m      *control.Message
 	reply  func(*control.Message) // once; others are ignored
+	note   func(*control.Message) // before that; what can't be sent soon is left out
 	done   bool
 	asked  bool
 	reason string
@@ -125,7 +127,14 @@ func (s *Supervisor) serve(conn *net.UnixConn) {
 	}
 	c.SetReadDeadline(time.Time{})
 	answer := make(chan *control.Message, 1)
-	w := &waiter{kind: m.Kind, reason: m.Reason}
+	notes := make(chan *control.Message, 16)
+	w := &waiter{kind: m.Kind, m: m, reason: m.Reason}
+	w.note = func(m *control.Message) {
+		select {
+		case notes <- m:
+		default:
+		}
+	}
 	w.reply = func(m *control.Message) {
 		if !w.done {
 			w.done = true
@@ -138,19 +147,27 @@ func (s *Supervisor) serve(conn *net.UnixConn) {
 		c.Recv()
 	}()
 	s.post(func() { s.request(w) })
-	select {
-	case m := <-answer:
+	send := func(m *control.Message) {
 		c.SetWriteDeadline(time.Now().Add(requestTime))
 		c.Send(m)
-	case <-left:
-		s.post(func() { w.done = true })
-	case <-s.over:
-		select { // it may have been answered at the very end
+	}
+	for {
+		select {
+		case m := <-notes:
+			send(m)
+			continue
 		case m := <-answer:
-			c.SetWriteDeadline(time.Now().Add(requestTime))
-			c.Send(m)
-		default:
+			send(m)
+		case <-left:
+			s.post(func() { w.done = true })
+		case <-s.over:
+			select { // it may have been answered at the very end
+			case m := <-answer:
+				send(m)
+			default:
+			}
 		}
+		return
 	}
 }
 
@@ -191,6 +208,8 @@ func (s *Supervisor) request(w *waiter) {
 			reason = "cairn stop"
 		}
 		s.stop(reason)
+	case control.Migrate:
+		s.migrate(w)
 	default:
 		w.reply(&control.Message{Kind: w.kind, Error: fmt.Sprintf("%q is no request", w.kind)})
 	}
@@ -208,7 +227,7 @@ func (s *Supervisor) addWaiter(w *waiter) {
 
 // askWaiting asks rank 0 for the checkpoints that wait, as soon as it listens.
 func (s *Supervisor) askWaiting() {
-	if s.a == nil || !s.a.begun || !s.a.ranks[0].Cairn {
+	if s.a == nil || !s.a.begun || !s.a.ranks[0].Cairn || s.move != nil && s.move.told { // who leaves would take it along
 		return
 	}
 	for _, w := range s.waiters {
@@ -218,13 +237,18 @@ func (s *Supervisor) askWaiting() {
 			if reason == "" {
 				reason = "request"
 			}
-			s.a.ranks[0].on.box.send(&control.Message{Kind: control.Checkpoint, Rank: 0, Reason: reason})
+			s.tellRank(0, &control.Message{Kind: control.Checkpoint, Reason: reason})
 		}
 	}
 }
 
 // answerAll answers what is left to answer when the run has ended.
 func (s *Supervisor) answerAll(res Result, err error) {
+	end := res.State
+	if err != nil {
+		end = err.Error()
+	}
+	s.endMoves("the run has ended (" + end + ")")
 	st := s.snapshot()
 	for _, w := range s.waiters {
 		m := &control.Message{Kind: w.kind, Run: &st}

@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -101,9 +102,12 @@ type fake struct {
 	loaded uint64
 	late   bool
 	untold *control.Message
+	m      moves
+	member atomic.Bool // not a newcomer that waits
 }
 
 func fakeRank(args []string) error {
+	fmt.Println("a line before anything is restored")
 	conn, _, err := control.Inherit()
 	if err != nil {
 		return err
@@ -113,22 +117,8 @@ func fakeRank(args []string) error {
 		return err
 	}
 	f := &fake{Conn: conn, Welcome: w, ask: make(chan *control.Message, 16), cards: make(chan *control.Message, 16)}
-	go func() {
-		for {
-			m, err := conn.Recv()
-			if err != nil {
-				os.Exit(9)
-			}
-			switch m.Kind {
-			case control.Cards:
-				f.cards <- m
-			case control.Checkpoint:
-				f.ask <- m
-			case control.Lost: // as a rank whose messages fail
-				os.Exit(1)
-			}
-		}
-	}()
+	f.member.Store(w.Move == nil)
+	f.m.some.L, f.m.over = &f.m.mu, make(map[uint64]*control.Message)
 	points, every, finish := 20, 5, true
 	for _, a := range args {
 		if v, ok := strings.CutPrefix(a, "points="); ok {
@@ -145,8 +135,32 @@ func fakeRank(args []string) error {
 			f.faults = append(f.faults, a)
 		}
 	}
-	fmt.Println("a line before anything is restored")
-	if err := f.restore(); err != nil {
+	go func() {
+		for {
+			m, err := conn.Recv()
+			if err != nil {
+				os.Exit(9)
+			}
+			switch m.Kind {
+			case control.Cards:
+				if f.member.Load() {
+					f.cards <- m
+				}
+			case control.Checkpoint:
+				f.ask <- m
+			case control.Ahead, control.Gather, control.Switch:
+				f.told(m)
+			case control.Lost: // as a rank whose messages fail
+				os.Exit(1)
+			}
+		}
+	}()
+	if w.Move != nil {
+		err = f.takeOver()
+	} else {
+		err = f.restore()
+	}
+	if err != nil {
 		return err
 	}
 	for f.point < points {
@@ -180,7 +194,7 @@ func (f *fake) coordinate(due bool) error {
 			more = false
 		}
 	}
-	card := []byte{0, 0}
+	card := []byte{0, 0, byte(f.wanted())}
 	if f.save {
 		card[0] = 1
 	}
@@ -191,6 +205,9 @@ func (f *fake) coordinate(due bool) error {
 	if f.untold != nil { // rank 0 has told that the set is committed
 		f.Send(f.untold)
 		f.untold = nil
+	}
+	if move := all[0][2]; move != 0 { // when all that is done here is done
+		defer f.hold(uint64(move))
 	}
 	f.stop = all[0][1] == 1
 	f.save = false
@@ -292,7 +309,13 @@ func (f *fake) harm() error {
 			}
 			continue
 		}
-		if len(parts) < 4 || parts[1] != fmt.Sprint(f.Rank) || parts[2] != fmt.Sprint(f.point) {
+		if parts[0] == "gather" {
+			if f.Rank == 0 && parts[1] == fmt.Sprint(f.point) {
+				f.awaitGather(parts[2])
+			}
+			continue
+		}
+		if parts[0] == "fault" || len(parts) < 4 || parts[1] != fmt.Sprint(f.Rank) || parts[2] != fmt.Sprint(f.point) {
 			continue
 		}
 		if parts[0] == "gate" {

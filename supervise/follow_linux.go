@@ -4,6 +4,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"unsafe"
 
@@ -16,7 +17,7 @@ const outputChunk = 32 << 10
 type watch struct {
 	f    *os.File
 	mu   sync.Mutex
-	kick map[string]chan struct{}
+	kick map[string][]chan struct{}
 }
 
 func newWatch(dir string) (*watch, error) {
@@ -31,7 +32,7 @@ func newWatch(dir string) (*watch, error) {
 		unix.Close(fd)
 		return nil, os.NewSyscallError("inotify_add_watch", err)
 	}
-	w := &watch{f: os.NewFile(uintptr(fd), "inotify"), kick: make(map[string]chan struct{})}
+	w := &watch{f: os.NewFile(uintptr(fd), "inotify"), kick: make(map[string][]chan struct{})}
 	go w.work()
 	return w, nil
 }
@@ -42,9 +43,18 @@ func (w *watch) close() { w.f.Close() }
 func (w *watch) on(path string) chan struct{} {
 	ch := make(chan struct{}, 1)
 	w.mu.Lock()
-	w.kick[filepath.Base(path)] = ch
+	name := filepath.Base(path)
+	w.kick[name] = append(w.kick[name], ch)
 	w.mu.Unlock()
 	return ch
+}
+
+// off ends what on began.
+func (w *watch) off(path string, ch chan struct{}) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	name := filepath.Base(path)
+	w.kick[name] = slices.DeleteFunc(w.kick[name], func(x chan struct{}) bool { return x == ch })
 }
 
 func (w *watch) work() {
@@ -63,12 +73,15 @@ func (w *watch) work() {
 	}
 }
 
-// ring wakes the follower of a file, or all.
+// ring wakes the followers of a file, or all.
 func (w *watch) ring(name string, all bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	for k, ch := range w.kick {
-		if all || k == name {
+	for k, list := range w.kick {
+		if !all && k != name {
+			continue
+		}
+		for _, ch := range list {
 			select {
 			case ch <- struct{}{}:
 			default:
@@ -94,15 +107,17 @@ type follower struct {
 	last  chan struct{} // closed: nothing more will be written
 	gone  chan struct{} // nobody takes any more
 	done  chan struct{}
+	at    int64 // to where the file was passed on; to be read when done
 }
 
 // follow begins when ready is closed: a rank that restores appends to its old
 // output what it prints before, and then cuts that off.
 func follow(w *watch, path string, at int64, ready, gone chan struct{}, send func(offset int64, data []byte)) *follower {
-	f := &follower{ready: ready, taken: make(chan struct{}, 1), last: make(chan struct{}), gone: gone, done: make(chan struct{})}
+	f := &follower{ready: ready, taken: make(chan struct{}, 1), last: make(chan struct{}), gone: gone, done: make(chan struct{}), at: at}
 	changed := w.on(path)
 	go func() {
 		defer close(f.done)
+		defer w.off(path, changed)
 		file, err := os.Open(path)
 		if err != nil {
 			return
@@ -110,12 +125,12 @@ func follow(w *watch, path string, at int64, ready, gone chan struct{}, send fun
 		defer file.Close()
 		select {
 		case <-ready:
-			f.work(file, at, changed, send)
+			f.work(file, changed, send)
 		case <-gone:
 		case <-f.last:
 			select { // both may have come
 			case <-ready:
-				f.work(file, at, changed, send)
+				f.work(file, changed, send)
 			default:
 			}
 		}
@@ -123,7 +138,7 @@ func follow(w *watch, path string, at int64, ready, gone chan struct{}, send fun
 	return f
 }
 
-func (f *follower) work(file *os.File, at int64, changed chan struct{}, send func(int64, []byte)) {
+func (f *follower) work(file *os.File, changed chan struct{}, send func(int64, []byte)) {
 	final := false
 	wait := func() bool {
 		select {
@@ -136,18 +151,18 @@ func (f *follower) work(file *os.File, at int64, changed chan struct{}, send fun
 	for {
 		// A cut and new output between two looks go unseen here; what was
 		// written to files from this is put right when the run ends.
-		if st, err := file.Stat(); err == nil && st.Size() < at {
-			at = st.Size()
-			send(at, nil)
+		if st, err := file.Stat(); err == nil && st.Size() < f.at {
+			f.at = st.Size()
+			send(f.at, nil)
 			if !wait() {
 				return
 			}
 		}
 		data := make([]byte, outputChunk)
-		n, err := file.ReadAt(data, at)
+		n, err := file.ReadAt(data, f.at)
 		if n > 0 {
-			send(at, data[:n])
-			at += int64(n)
+			send(f.at, data[:n])
+			f.at += int64(n)
 			if !wait() {
 				return
 			}

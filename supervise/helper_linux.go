@@ -13,7 +13,6 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -132,15 +131,8 @@ type helper struct {
 
 	mu   sync.Mutex
 	now  *launch
+	late []*control.Start // of newcomers, that wait for the end of now
 	quit bool
-}
-
-// launch is one start of this host's ranks.
-type launch struct {
-	start    *control.Start
-	children []*child
-	bad      atomic.Bool   // a rank did not end well, or was sent a signal
-	done     chan struct{} // all have ended, with their writers and outputs
 }
 
 func help(ctx context.Context, conn *control.Conn, o HelperOptions, rank int, secret []byte) error {
@@ -176,7 +168,7 @@ func help(ctx context.Context, conn *control.Conn, o HelperOptions, rank int, se
 	missed := 0 // looks since something was heard; time in which this process was stopped does not count
 	for !h.over() {
 		var ended chan struct{}
-		if h.now != nil && h.quit {
+		if h.now != nil && (h.quit || len(h.late) > 0) {
 			ended = h.now.done
 		}
 		select {
@@ -191,6 +183,11 @@ func help(ctx context.Context, conn *control.Conn, o HelperOptions, rank int, se
 				return h.orphaned()
 			}
 		case <-ended:
+			late := h.late
+			h.late = nil
+			for _, s := range late {
+				h.arrive(s)
+			}
 		case <-ctx.Done():
 			return h.orphaned()
 		}
@@ -202,15 +199,7 @@ func help(ctx context.Context, conn *control.Conn, o HelperOptions, rank int, se
 
 // over reports whether the helper may end.
 func (h *helper) over() bool {
-	if !h.quit || h.now == nil {
-		return h.quit
-	}
-	select {
-	case <-h.now.done:
-		return true
-	default:
-		return false
-	}
+	return h.quit && len(h.late) == 0 && !h.running()
 }
 
 // forker starts processes: from one thread that lives as long as the helper,
@@ -231,6 +220,9 @@ func (h *helper) handle(m *control.Message) {
 		ready := &control.Message{Kind: control.Ready}
 		h.near = m.OK
 		holder, err := h.setup(m.Host, m.Dir)
+		if err == nil && m.LeaveWhen != nil {
+			go h.leaveWhen(m.LeaveWhen)
+		}
 		if err != nil {
 			ready.Error, ready.Busy, ready.Why = err.Error(), errors.Is(err, ErrBusy), holder
 		}
@@ -239,22 +231,34 @@ func (h *helper) handle(m *control.Message) {
 		if m.Start != nil && !h.quit {
 			h.begin(m.Start)
 		}
+	case control.Arrive:
+		if m.Start != nil && !h.quit {
+			h.arrive(m.Start)
+		}
 	case control.Kill:
-		h.signal(syscall.SIGKILL)
+		if m.Place == 0 {
+			h.signal(syscall.SIGKILL)
+		} else if c := h.child(m); c != nil {
+			c.dismiss()
+		}
+	case control.Follow:
+		if c := h.child(m); c != nil && len(m.Ends) == 2 {
+			c.goOn([2]int64(m.Ends))
+		}
 	case control.Terminate:
 		h.signal(syscall.SIGTERM)
 	case control.Quit:
 		h.quit = true
 	case control.Shown:
-		if c := h.child(m.Rank); c != nil {
+		if c := h.child(m); c != nil {
 			c.shown(m.Stream)
 		}
-	case control.Cards, control.Checkpoint:
-		for _, c := range h.addressed(m.Rank) {
+	case control.Cards, control.Checkpoint, control.Ahead, control.Gather, control.Switch:
+		for _, c := range h.addressed(m.Rank, m.Place) {
 			c.tell(m)
 		}
 	case control.Lost: // Rank is the one that is gone
-		for _, c := range h.addressed(control.AllRanks) {
+		for _, c := range h.all() {
 			c.tell(m)
 		}
 	}
@@ -284,89 +288,8 @@ type busyHost struct{ error }
 
 func (busyHost) Is(target error) bool { return target == ErrBusy }
 
-func (h *helper) begin(s *control.Start) {
-	if h.now != nil {
-		select {
-		case <-h.now.done:
-		default:
-			for _, r := range s.Ranks {
-				h.up.send(&control.Message{Kind: control.Exited, Rank: r, Launch: s.Launch, Code: 1, Error: "ranks of the last start still run on this host"})
-			}
-			return
-		}
-	}
-	if h.secret != nil {
-		s.Welcome.Secret = control.Derive(h.secret, s.Launch)
-	}
-	l := &launch{start: s, done: make(chan struct{})}
-	h.mu.Lock()
-	h.now = l
-	h.mu.Unlock()
-	watch, failed := newWatch(s.Output)
-	var all sync.WaitGroup
-	var running []process
-	for i, rank := range s.Ranks {
-		c := &child{h: h, l: l, rank: rank}
-		err := failed
-		if err == nil {
-			err = c.start(i, watch, &all)
-		}
-		if err != nil {
-			code := 1
-			switch {
-			case errors.Is(err, os.ErrNotExist):
-				code = 127
-			case errors.Is(err, os.ErrPermission), errors.Is(err, syscall.ENOEXEC):
-				code = 126
-			}
-			l.bad.Store(true)
-			h.up.send(&control.Message{Kind: control.Exited, Rank: rank, Launch: s.Launch, Code: code, Error: err.Error()})
-			continue
-		}
-		h.mu.Lock()
-		l.children = append(l.children, c)
-		h.mu.Unlock()
-		running = append(running, identify(c.cmd.Process.Pid))
-		h.up.send(&control.Message{Kind: control.Running, Rank: rank, Launch: s.Launch, Pid: c.cmd.Process.Pid})
-	}
-	recordProcesses(h.lock, running)
-	go func() {
-		all.Wait()
-		l.reap()
-		if watch != nil {
-			watch.close()
-		}
-		recordProcesses(h.lock, nil)
-		close(l.done)
-		h.up.send(&control.Message{Kind: control.Drained, Launch: s.Launch})
-	}()
-}
-
-// addressed returns the children that a message goes to.
-func (h *helper) addressed(rank int) []*child {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.now == nil {
-		return nil
-	}
-	var out []*child
-	for _, c := range h.now.children {
-		if rank == control.AllRanks || c.rank == rank {
-			out = append(out, c)
-		}
-	}
-	return out
-}
-
-func (h *helper) child(rank int) *child {
-	for _, c := range h.addressed(rank) {
-		return c
-	}
-	return nil
-}
-
 func (h *helper) signal(s syscall.Signal) {
-	for _, c := range h.addressed(control.AllRanks) {
+	for _, c := range h.all() {
 		c.signal(s)
 	}
 }
@@ -380,8 +303,10 @@ func (h *helper) orphaned() error {
 		return nil
 	}
 	asked := false
-	for _, c := range h.addressed(control.AllRanks) {
-		if c.greeted() {
+	for _, c := range h.all() {
+		if c.waits() { // for a word of the supervisor that it may go on
+			c.dismiss()
+		} else if c.greeted() {
 			c.tell(&control.Message{Kind: control.Checkpoint, Reason: "the supervisor is gone", Stop: true})
 			asked = true
 		}

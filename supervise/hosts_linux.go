@@ -37,6 +37,9 @@ type host struct {
 	busy    bool      // ranks were started and Drained has not come
 	missed  int       // looks since something was heard
 	served  bool      // it has had ranks
+	starts  uint64    // that it was told in this attempt
+	leaves  bool      // it is to be left, as it says
+	extra   bool      // it was there for a move that was not made
 	waiting time.Time // since then for an earlier helper to end
 	err     error     // why it is not up
 }
@@ -57,7 +60,7 @@ func (s *Supervisor) gather(ctx context.Context) bool {
 		return s.gatherLaunched(ctx)
 	}
 	for _, h := range s.hosts {
-		if !h.up {
+		if !h.up && h.slots > 0 {
 			h.join()
 		}
 	}
@@ -77,7 +80,7 @@ func (s *Supervisor) gather(ctx context.Context) bool {
 	for _, h := range s.hosts {
 		if h.up {
 			room += h.slots
-		} else {
+		} else if h.slots > 0 {
 			lost = append(lost, h.err)
 		}
 	}
@@ -299,9 +302,12 @@ func (h *host) handle(m *control.Message) {
 			h.lost(errors.New(m.Error))
 		}
 	case control.Drained:
-		if h.s.a != nil && m.Launch == h.s.a.launch {
+		if h.s.a != nil && m.Launch == h.s.a.launch && m.Number == h.starts { // no more were started meanwhile
 			h.busy = false
+			h.s.letGoOfEmpty()
 		}
+	case control.Leave:
+		h.toLeave(m)
 	default:
 		h.s.fromRank(h, m)
 	}
@@ -311,7 +317,11 @@ func (h *host) handle(m *control.Message) {
 // machine sees by its connection whether its supervisor lives, and need not
 // judge by silence.
 func (h *host) setUp() {
-	h.box.send(&control.Message{Kind: control.Setup, Host: h.name, Dir: h.s.dir.path, OK: h.local})
+	m := &control.Message{Kind: control.Setup, Host: h.name, Dir: h.s.dir.path, OK: h.local}
+	if o := &h.s.o; o.LeaveWhen != "" {
+		m.LeaveWhen = &control.LeaveWhen{Command: o.LeaveWhen, Every: o.LeavePoll}
+	}
+	h.box.send(m)
 }
 
 // waits lets a helper try again to take its host, which an earlier one has.
@@ -349,7 +359,8 @@ func (h *host) lost(err error) {
 	if s.a == nil || !s.a.begun {
 		return
 	}
-	s.a.outside = true
+	s.a.outside = s.a.outside || s.onHost(h) > 0
+	s.partedWith(h)
 	for i := range s.a.ranks {
 		r := &s.a.ranks[i]
 		if r.on != h || r.State == "ended" {

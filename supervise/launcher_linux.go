@@ -32,6 +32,8 @@ type launcher struct {
 	ended  chan struct{}
 	said   *tail
 
+	errands []*errand // the supervisor's
+
 	refused atomic.Int64 // connections
 }
 
@@ -126,18 +128,18 @@ func (l *launcher) start(s *Supervisor) (err error) {
 	}
 	l.secret = randomBytes(32)
 	l.refused.Store(0)
-	go l.accept(s, l.port, l.secret)
+	go l.accept(s, l.port, l.secret, s.joined)
 	args := []string{"-n", strconv.Itoa(s.n)}
 	if l.name == "mpirun" {
 		// Open MPI passes variables on only if they are named; MPICH passes all.
-		if text := version(path); strings.Contains(text, "Open MPI") || strings.Contains(text, "OpenRTE") {
+		if openMPI(path) {
 			args = append(args, "-x", envSupervisor, "-x", envSecret)
 		}
 	}
 	args = append(append(args, l.args...), s.o.RemoteHelper...)
 	l.said = new(tail)
 	l.cmd = exec.Command(path, append(args, "--launched")...)
-	l.cmd.Env = append(os.Environ(), envSupervisor+"="+strings.Join(l.addresses(), ","), envSecret+"="+hex.EncodeToString(l.secret))
+	l.cmd.Env = append(os.Environ(), envSupervisor+"="+strings.Join(addressesOf(l.port), ","), envSecret+"="+hex.EncodeToString(l.secret))
 	l.cmd.Stdout, l.cmd.Stderr = l.said, l.said
 	l.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	if err := l.cmd.Start(); err != nil {
@@ -152,6 +154,12 @@ func (l *launcher) start(s *Supervisor) (err error) {
 	return nil
 }
 
+// openMPI reports whether an mpirun is that of Open MPI.
+func openMPI(path string) bool {
+	text := version(path)
+	return strings.Contains(text, "Open MPI") || strings.Contains(text, "OpenRTE")
+}
+
 // version is what a program says to --version; nothing if that takes long.
 func version(path string) string {
 	ctx, cancel := context.WithTimeout(context.Background(), versionTime)
@@ -162,9 +170,9 @@ func version(path string) string {
 	return string(text)
 }
 
-// addresses are the port's addresses as helpers may reach them.
-func (l *launcher) addresses() []string {
-	port := strconv.Itoa(l.port.Addr().(*net.TCPAddr).Port)
+// addressesOf are a port's addresses as helpers may reach them.
+func addressesOf(l net.Listener) []string {
+	port := strconv.Itoa(l.Addr().(*net.TCPAddr).Port)
 	var out []string
 	if list, err := net.InterfaceAddrs(); err == nil {
 		for _, a := range list {
@@ -176,9 +184,10 @@ func (l *launcher) addresses() []string {
 	return append([]string{net.JoinHostPort("127.0.0.1", port)}, out...)
 }
 
-// accept lets helpers in. Whoever can't prove to be one is refused; when too
-// many try at a time, the oldest is.
-func (l *launcher) accept(s *Supervisor, port net.Listener, secret []byte) {
+// accept lets helpers in, and gives them to take in the goroutine of Run.
+// Whoever can't prove to be one is refused; when too many try at a time, the
+// oldest is.
+func (l *launcher) accept(s *Supervisor, port net.Listener, secret []byte, take func(*host, *control.Conn, *outbox, *control.Message)) {
 	var mu sync.Mutex
 	var open []net.Conn // half, the oldest first
 	for {
@@ -217,7 +226,7 @@ func (l *launcher) accept(s *Supervisor, port net.Listener, secret []byte) {
 			}
 			h := &host{s: s, stderr: new(tail)}
 			box := newOutbox(c, 1<<16)
-			s.post(func() { s.joined(h, c, box, m) })
+			s.post(func() { take(h, c, box, m) })
 			h.listen(c, box)
 		}()
 	}
@@ -263,15 +272,27 @@ func (l *launcher) shut() {
 // it takes too long.
 func (l *launcher) end() {
 	l.shut()
-	if l.cmd == nil || l.cmd.Process == nil {
-		return
+	if l.cmd != nil && l.cmd.Process != nil {
+		endLauncher(l.cmd, l.ended)
 	}
+	for _, e := range l.errands {
+		endLauncher(e.cmd, e.ended)
+	}
+	l.errands = nil
+}
+
+func endLauncher(cmd *exec.Cmd, ended chan struct{}) {
 	for _, s := range []syscall.Signal{0, syscall.SIGTERM, syscall.SIGKILL} {
+		select {
+		case <-ended:
+			return
+		default:
+		}
 		if s != 0 {
-			syscall.Kill(-l.cmd.Process.Pid, s)
+			syscall.Kill(-cmd.Process.Pid, s)
 		}
 		select {
-		case <-l.ended:
+		case <-ended:
 			return
 		case <-time.After(5 * time.Second):
 		}

@@ -22,6 +22,9 @@ func (*Supervisor) Folder() string { return "" }
 // Stop lets the run save and stop.
 func (*Supervisor) Stop(string) {}
 
+// Leave does nothing on this system.
+func (*Supervisor) Leave() {}
+
 // Run fails on this system.
 func (*Supervisor) Run(context.Context) (Result, error) { return Result{}, errUnsupported }
 
@@ -44,3 +47,8 @@ func Checkpoint(context.Context, string, string) (*SetState, error) { return nil
 
 // Stop fails on this system.
 func Stop(context.Context, string, string) (*State, error) { return nil, errUnsupported }
+
+// Migrate fails on this system.
+func Migrate(context.Context, string, Migration, func(*MoveState)) (*MoveState, error) {
+	return nil, errUnsupported
+}

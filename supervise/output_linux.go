@@ -116,7 +116,7 @@ func (k *sink) take(box *outbox, m *control.Message) {
 
 // taken lets the helper send more.
 func (p piece) taken() {
-	p.box.send(&control.Message{Kind: control.Shown, Rank: p.m.Rank, Stream: p.m.Stream})
+	p.box.send(&control.Message{Kind: control.Shown, Rank: p.m.Rank, Place: p.m.Place, Stream: p.m.Stream})
 }
 
 // letGo takes a piece without showing it, and then all that follows it until

@@ -1,7 +1,6 @@
 package supervise
 
 import (
-	"fmt"
 	"time"
 
 	"github.com/cairnrun/cairn/internal/control"
@@ -98,33 +97,4 @@ func (s *Supervisor) showSet() {
 			w.reply(&control.Message{Kind: control.Checkpoint, Set: p.Set, Run: &State{Last: &set}})
 		}
 	}
-}
-
-// timeText gives a duration as people read it: 2.95 ms, 0.5 s, 90 s, 10 min.
-func timeText(d time.Duration) string {
-	switch ms := float64(d) / 1e6; {
-	case d < 100*time.Millisecond:
-		return fmt.Sprintf("%.3g ms", ms)
-	case d < time.Second:
-		return fmt.Sprintf("%.0f ms", ms)
-	case d >= 2*time.Minute && d%time.Minute == 0:
-		return fmt.Sprintf("%d min", d/time.Minute)
-	case d%time.Second == 0:
-		return fmt.Sprintf("%d s", d/time.Second)
-	}
-	return fmt.Sprintf("%.1f s", d.Seconds())
-}
-
-// bytesText gives bytes as people read them.
-func bytesText(n int64) string {
-	if n < 1<<10 {
-		return fmt.Sprintf("%d B", n)
-	}
-	v, unit := float64(n), ""
-	for _, unit = range []string{"KiB", "MiB", "GiB", "TiB"} {
-		if v /= 1 << 10; v < 1023.95 {
-			break
-		}
-	}
-	return fmt.Sprintf("%.1f %s", v, unit)
 }

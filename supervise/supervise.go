@@ -11,7 +11,8 @@
 //	  lock              held by the supervisor (flock)
 //	  run.json          what is run and how far it came; replaced atomically
 //	  log               one line per event
-//	  control.sock      for cairn status, checkpoint, stop
+//	  control.sock      for cairn status, checkpoint, stop, migrate
+//	  leave             written by people: hosts to be left at SIGUSR2
 //	  hosts/NAME.lock   held by the helper of that host; lists its ranks
 //	  output/           rank-0000.out, rank-0000.err, …
 //	  sets/             checkpoint folder of programs that name none
@@ -104,6 +105,11 @@ type Options struct {
 	Stall    time.Duration // without progress for this long a run has failed; 0: never
 	Grace    time.Duration // for ranks to save and stop in; 0: 60 s
 
+	// LeaveWhen is a command for /bin/sh that each host runs every LeavePoll
+	// (0: 30 s). When it ends with status 0, ranks leave that host.
+	LeaveWhen string
+	LeavePoll time.Duration
+
 	// Line is given each line of output that is to be shown, without its
 	// newline; nil: output is only kept. One goroutine calls it; it may block.
 	Line func(rank, stream int, line []byte)
@@ -129,6 +135,8 @@ const (
 	defaultRetries  = 10
 	defaultDistrust = 3
 	defaultGrace    = 60 * time.Second
+
+	defaultLeavePoll = 30 * time.Second
 
 	firstPause = 100 * time.Millisecond
 	longPause  = 30 * time.Second

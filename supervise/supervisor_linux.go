@@ -50,12 +50,19 @@ type Supervisor struct {
 	discards func() error        // of what the folder holds; nil: all is kept
 	waiters  []*waiter
 	tick     *time.Timer
+
+	limits    moveLimits
+	queue     []*request           // moves that wait
+	move      *move                // the one under way
+	back      []*move              // those that failed with their attempt
+	moves     []*control.MoveState // as others see them
+	stopLater string               // to be stopped, for this reason, when the move is over
 }
 
 // New checks the options, takes the run's folder and reads what it holds.
 // After it, Run must be called.
 func New(o Options) (*Supervisor, error) {
-	s := &Supervisor{o: o, calls: make(chan func(), 64), over: make(chan struct{}), state: Starting, pending: make(map[uint64]*growing)}
+	s := &Supervisor{o: o, calls: make(chan func(), 64), over: make(chan struct{}), state: Starting, pending: make(map[uint64]*growing), limits: usualLimits}
 	if err := s.prepare(); err != nil {
 		return nil, err
 	}
@@ -74,10 +81,8 @@ func New(o Options) (*Supervisor, error) {
 		s.rec.Aside = nil
 	}
 	host, _ := os.Hostname()
-	s.rec.Pid, s.rec.Host, s.rec.State, s.rec.Status, s.rec.Why, s.rec.Hosts = os.Getpid(), host, Starting, 0, "", nil
-	for _, h := range s.hosts {
-		s.rec.Hosts = append(s.rec.Hosts, fmt.Sprintf("%s:%d", h.name, h.slots))
-	}
+	s.rec.Pid, s.rec.Host, s.rec.State, s.rec.Status, s.rec.Why = os.Getpid(), host, Starting, 0, ""
+	s.recordHosts()
 	return s, nil
 }
 
@@ -151,6 +156,9 @@ func (s *Supervisor) prepare() (err error) {
 	}
 	if o.RemoteHelper == nil {
 		o.RemoteHelper = o.Helper
+	}
+	if o.LeavePoll <= 0 {
+		o.LeavePoll = defaultLeavePoll
 	}
 	return nil
 }
@@ -307,6 +315,7 @@ func (s *Supervisor) until(ctx context.Context, cond func() bool, deadline <-cha
 		select {
 		case f := <-s.calls:
 			f()
+			s.stepMoves()
 		case <-deadline:
 			return
 		case <-done:
@@ -488,6 +497,9 @@ func (s *Supervisor) snapshot() State {
 		for i := range s.a.ranks {
 			st.Ranks = append(st.Ranks, s.a.ranks[i].RankState)
 		}
+	}
+	for _, m := range s.moves {
+		st.Moves = append(st.Moves, *m)
 	}
 	return st
 }

@@ -30,18 +30,26 @@ type Header [HeaderSize]byte
 type Driver interface {
 	// Name is one word: "shm", "tcp", "mpi", "mem".
 	Name() string
-	// Card says how this rank is reached. It goes to all peers, as it is.
+	// Card says how this rank is reached. It goes to all peers, as it is. It
+	// stays the same for the life of the driver, and no other driver's is the
+	// same, one of a later process with the same rank neither.
 	Card() []byte
 	// Reaches reports whether the peer with that card can be reached, by
 	// looking at the card alone. Both sides of a pair must answer alike.
 	Reaches(card []byte) bool
-	// Connect returns the link to the peers that have a card in cards, which
+	// Connect returns a link to the peers that have a card in cards, which
 	// is indexed by rank; ranks that this link does not serve have nil, and
 	// so has the rank itself. All ranks concerned call it at about the same
-	// time. It returns when every peer is connected, or with an error that
-	// says which one is not when ctx ends. h is called only during Poll and
-	// Send of the link returned. A Driver may be connected again after its
-	// link was closed.
+	// time: it returns when every peer is connected, or with an error that
+	// says which one is not when ctx ends. h is called only during Poll, Send
+	// and Drop of the link returned.
+	//
+	// A Driver may be connected again, one call at a time: to other peers
+	// while links are open, to the same ones after the link to them was
+	// closed. A pair is connected when both call Connect with the card of the
+	// other one; a process with another card is not taken for the peer,
+	// whatever rank it says it has. (MPI libraries know no other processes
+	// than those that they began with: mpilib has one link at a time.)
 	Connect(ctx context.Context, cards [][]byte, h Handler) (Link, error)
 	// Close gives back what the driver holds, such as a listening socket.
 	// Links are closed before their driver.
@@ -71,6 +79,12 @@ type Link interface {
 	// of FD what made it readable.
 	Arm() bool
 	Disarm()
+	// Drop ends the connection with one peer, whose place another process
+	// takes; it does not wait, and the handler does not call it. Frames for it that have not left are dropped,
+	// and what Send kept of them is given back by Sent meanwhile. After it
+	// nothing comes from this peer, Lost neither, and nothing may be sent to
+	// it. What the link held for it is given back.
+	Drop(peer int)
 	// FD is the descriptor to sleep on, or -1: then there is none, and the
 	// caller polls again after a short while.
 	FD() int

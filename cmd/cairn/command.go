@@ -47,7 +47,7 @@ type call struct {
 // commands is the table of commands, in the order help shows them.
 func commands() []command {
 	return []command{
-		runCommand(), statusCommand(), checkpointCommand(), stopCommand(),
+		runCommand(), statusCommand(), checkpointCommand(), stopCommand(), migrateCommand(),
 		listCommand(), inspectCommand(), verifyCommand(), diffCommand(),
 		exportCommand(), gcCommand(), devicesCommand(),
 		explainCommand(), buildCommand(), instrumentCommand(), versionCommand(), helpCommand(),

@@ -36,7 +36,7 @@ const exitHelp = `Exit codes
   2  the command line is wrong
   3  it could not be done: not found, not a checkpoint, in use, damaged (where
      damage was not looked for), an error of the system, or interrupted
-'cairn run' has more of them, see its help.
+'cairn run' and 'cairn migrate' have more of them, see their help.
 `
 
 // helpDocument is what help --json prints.

@@ -38,14 +38,19 @@ otherwise (named without the program's extension: sim.cairn for ./sim.bin): log,
 output of the ranks, sets (unless the program or --dir puts them elsewhere). The
 same command goes on where the run was stopped; a finished run is started
 afresh, without the sets that it may have left. Another command takes the folder
-over if no set in it is complete. 'cairn status', 'checkpoint' and 'stop' work
-on that folder.
+over if no set in it is complete. 'cairn status', 'checkpoint', 'stop' and
+'migrate' work on that folder.
 
 Ctrl-C, SIGTERM and 'cairn stop' let the ranks save and stop; a second Ctrl-C
 kills them, and the last set remains. After a failure there is a pause, of 0.1 s
 at first, doubling to 30 s until a new set is committed. When ranks end with an
 exit status before their first point, twice in a row, they are not started
 again. When stdout is a pipe that nobody reads any more, the run goes on.
+
+Ranks can be moved to other hosts while the run goes on ('cairn help migrate').
+SIGUSR2 moves all of them off the hosts that RUN/leave lists; --leave-when names
+a command that every host runs by /bin/sh, at every --leave-poll: when it exits
+with 0, all ranks leave that host, once. It is killed when it takes longer.
 
 Ranks write stdout into files. When ranks are set back to a checkpoint, these
 are cut back too, so that at the end they are what an uninterrupted run would
@@ -74,6 +79,7 @@ is told to: --launcher-args=--oversubscribe.`,
 			{"cairn run --hosts a:4,b:4 ./sim", "eight ranks on two hosts"},
 			{"cairn run -n 64 --launcher srun ./sim", "started by srun, with the cluster's MPI"},
 			{"cairn run -n 4 -o result.txt ./sim", "stdout of all ranks in one file"},
+			{"cairn run --hosts a:4,b:4 --leave-when ./hot ./sim", "ranks leave hosts that get hot"},
 		},
 		setup: func(f *flag.FlagSet) action {
 			var r runFlags
@@ -96,6 +102,8 @@ is told to: --launcher-args=--oversubscribe.`,
 			f.IntVar(&r.distrust, "distrust", 3, "put a set aside when `N` starts from it failed without a new set (default 3; 0: never)")
 			f.DurationVar(&o.Grace, "grace", time.Minute, "`DURATION` for ranks to save and stop in (default 1m)")
 			f.BoolVar(&o.Fresh, "fresh", false, "discard the run that is in the folder, with its sets")
+			f.StringVar(&o.LeaveWhen, "leave-when", "", "run `COMMAND` on every host now and then; when it exits with 0, ranks leave that host")
+			f.DurationVar(&o.LeavePoll, "leave-poll", 30*time.Second, "`DURATION` between two runs of --leave-when (default 30s)")
 			f.BoolVar(&r.plain, "no-prefix", false, "show output without the rank in front")
 			r.make.declareFew(f)
 			f.StringVar(&r.goArgs, "go-flags", "", "more `FLAGS` of go build, with blanks between, for a PROGRAM that is source")
@@ -165,6 +173,7 @@ func (r *runFlags) run(ctx context.Context, c *call) error {
 	pipe := make(chan os.Signal, 1)
 	signal.Notify(pipe, syscall.SIGPIPE)
 	defer signal.Stop(pipe)
+	defer watchLeave(s)()
 	kill, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	ended := make(chan struct{})
@@ -242,7 +251,7 @@ func (r *runFlags) complete(args []string) error {
 	for _, d := range []struct {
 		name  string
 		value time.Duration
-	}{{"every", o.Every}, {"stall", o.Stall}, {"grace", o.Grace}} {
+	}{{"every", o.Every}, {"stall", o.Stall}, {"grace", o.Grace}, {"leave-poll", o.LeavePoll}} {
 		if d.value < 0 {
 			return usagef("run: --%s %v is below zero", d.name, d.value)
 		}

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"flag"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -16,9 +17,10 @@ func statusCommand() command {
 	return command{
 		name: "status", args: "[RUN]", max: 1,
 		brief: "show how far a run is",
-		about: `Shows the state of a run, its ranks and its newest set, whether it is running
-or not. RUN is the folder that 'cairn run' made, PROGRAM.cairn unless --run said
-otherwise; left out, it is the only *.cairn folder here.
+		about: `Shows the state of a run, its ranks, its newest set, the last move of ranks
+and those under way, whether it is running or not. RUN is the folder that 'cairn
+run' made, PROGRAM.cairn unless --run said otherwise; left out, it is the only
+*.cairn folder here.
 
 States: starting, running, waiting (for the next start after a failure),
 stopping; and of a run that is not running: stopped, finished, failed, or
@@ -97,6 +99,9 @@ func status(ctx context.Context, c *call) error {
 		c.printf("put aside %s\n", strings.Join(list, ", "))
 	}
 	c.printf("sets in   %s\n", printable(st.Dir))
+	for _, text := range moveTexts(st.Moves, c.now) {
+		c.printf("move      %s\n", printable(text))
+	}
 	if st.Pid == 0 {
 		return nil
 	}
@@ -111,6 +116,25 @@ func status(ctx context.Context, c *call) error {
 	}
 	t.flush()
 	return nil
+}
+
+// moveTexts tells of the last move that is over, and of those that are not.
+func moveTexts(moves []supervise.MoveState, now time.Time) (out []string) {
+	var last *supervise.MoveState
+	for i := range moves {
+		if moves[i].Over() {
+			last = &moves[i]
+		}
+	}
+	if last != nil {
+		out = append(out, fmt.Sprintf("%s, %s", supervise.MoveText(last), age(now, last.Time)))
+	}
+	for i := range moves {
+		if !moves[i].Over() {
+			out = append(out, supervise.MoveText(&moves[i]))
+		}
+	}
+	return out
 }
 
 // setText is a committed set in one line.

@@ -50,6 +50,7 @@ type Explanation struct {
 	Phases   []Time   `json:"phases"`
 
 	curve string
+	work  int // of package match
 }
 
 // ModeInfo is what there is to say of a mode of a program.
@@ -133,6 +134,7 @@ func Explain(p *Program, o ExplainOptions) *Explanation {
 			e.Ranks = []int{2, 3, 4}
 		}
 		found = match.Analyse(p.Program, match.Options{Ranks: e.Ranks, Uniform: true})
+		e.work = found.Work
 		for _, g := range found.Given {
 			e.Given = append(e.Given, g.String())
 		}
@@ -228,8 +230,8 @@ func (e *Explanation) Text(w io.Writer, all, times bool) error {
 			chosen++
 		}
 	}
-	fmt.Fprintf(&b, "%s: %s in %s; %s, of which %d are ranked and %d chosen\n", e.Package,
-		many(e.Lines, "line"), many(e.Files, "file"), many(len(e.Loops), "loop"), ranked, chosen)
+	fmt.Fprintf(&b, "%s: %s in %s; %s, of which %d %s ranked and %d chosen\n", e.Package,
+		many(e.Lines, "line"), many(e.Files, "file"), many(len(e.Loops), "loop"), ranked, are(ranked), chosen)
 	fmt.Fprintf(&b, "main and what it calls count %.6g statements and %.6g accesses\n", e.Statements, e.Accesses)
 	if len(e.Modes) > 0 {
 		fmt.Fprintf(&b, "\nA run does one of several things, and loops are chosen for each of them:\n")
@@ -350,6 +352,13 @@ func many(n int, what string) string {
 		return "1 " + what
 	}
 	return fmt.Sprintf("%d %ss", n, what)
+}
+
+func are(n int) string {
+	if n == 1 {
+		return "is"
+	}
+	return "are"
 }
 
 func numbers(list []int) string {

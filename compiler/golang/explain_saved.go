@@ -34,13 +34,29 @@ func (e *Explanation) Save(in *Instrumented, err error) *Saving {
 	s.Points, s.Globals = in.Points, in.Globals
 	for _, f := range in.Frames {
 		f.File = in.relative(f.File)
+		f.Line = in.lineOf(f)
 		s.Frames = append(s.Frames, f)
 	}
-	s.Notes = in.Warnings
+	s.Notes = in.Warnings[in.asked:] // the explanation has the others
 	for _, r := range in.Refused {
 		s.Refused = append(s.Refused, r.Error())
 	}
 	return s
+}
+
+// lineOf is the line of a frame's place: of a point that of its loop, as everywhere.
+func (in *Instrumented) lineOf(f frameInfo) int {
+	line := f.Line
+	for _, p := range in.Points {
+		switch {
+		case f.Call || p.File != f.File || f.Line < p.begin || f.Line > p.end:
+		case f.Line == p.end:
+			return p.Line
+		default:
+			line = p.Line
+		}
+	}
+	return line
 }
 
 // Text writes it for people, after the explanation.

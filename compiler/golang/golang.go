@@ -89,6 +89,7 @@ type Program struct {
 	//
 	// on a loop's line or before it.
 	Points, Skip []ir.Pos
+	strays       []stray
 	// Files and Lines count the source that is not a library's.
 	Files, Lines int
 	// Assumed is the number of conditions in which an error is taken to be nil.

@@ -198,6 +198,97 @@ func TestComments(t *testing.T) {
 	}
 }
 
+// TestStrayComments: a comment for a point where none can be is no secret.
+func TestStrayComments(t *testing.T) {
+	const head = "package main\n\nvar n int\n\nfunc main() {\n"
+	const loop = "\tfor i := 0; i < 1000; i++ {\n\t\tn += i * n\n\t}\n"
+	const unused = "}\n\nfunc unused() {\n\t//cairn:point\n" + loop
+	for _, c := range []struct {
+		name, text string
+		refused    string // what the error says
+		warns      string // what a warning says
+	}{
+		{"statement", head + "\t//cairn:point\n\tn++\n" + loop + "}\n", "main.go:6: //cairn:point belongs to no loop", ""},
+		{"function", head[:len("package main\n\nvar n int\n\n")] + "//cairn:point\n" + "func main() {\n" + loop + "}\n", "main.go:5: //cairn:point belongs to no loop", ""},
+		{"too far", head + "\t//cairn:point\n\n" + loop + "}\n", "main.go:6: //cairn:point belongs to no loop", ""},
+		{"inside", head + loop[:len(loop)-len("\t}\n")] + "\t\t//cairn:point\n\t}\n}\n", "main.go:8: //cairn:point belongs to no loop", ""},
+		{"skip", head + loop + "\t//cairn:skip\n\tn++\n}\n", "", "main.go:9: //cairn:skip belongs to no loop"},
+		{"unused", head + loop + unused + "}\n", "", "main.go:12: //cairn:point has no effect: main does not reach the loop"},
+		{"right", head + "\t//cairn:point\n" + loop + "}\n", "", ""},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			dir := tree(t, "go.mod", "module x\n\ngo 1.26\n", "main.go", c.text)
+			p, err := Load(context.Background(), dir, []string{"."}, Options{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			in, err := Instrument(p, InstrumentOptions{})
+			if c.refused != "" {
+				if !errors.Is(err, ErrRefused) || !strings.Contains(err.Error(), c.refused) || !strings.Contains(err.Error(), "put the comment on the line of the loop") {
+					t.Errorf("got %v, want %q", err, c.refused)
+				}
+				return
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := strings.Join(in.Warnings, "\n"); !strings.Contains(got, c.warns) || (c.warns == "") != (got == "") {
+				t.Errorf("warnings %q, want %q", got, c.warns)
+			}
+		})
+	}
+}
+
+// TestPointLines: a point has the line of its loop, wherever it is shown, and
+// variables that of the statement that reads them.
+func TestPointLines(t *testing.T) {
+	text := `package main
+
+var grid [100]float64
+
+func work(n int) bool {
+	for i := range grid {
+		grid[i] += float64(n)
+	}
+	return grid[0] > 1e6
+}
+
+func main() {
+	n := 3
+	for {
+		if work(n) {
+			break
+		}
+	}
+	for !work(n) {
+	}
+}
+`
+	p, err := Load(context.Background(), tree(t, "go.mod", "module x\n\ngo 1.26\n", "main.go", text), []string{"."}, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	in, err := Instrument(p, InstrumentOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var points, frames []int
+	for _, q := range in.Points {
+		points = append(points, q.Line)
+	}
+	for _, f := range in.Explanation.Save(in, nil).Frames {
+		frames = append(frames, f.Line)
+		for _, v := range f.Saved {
+			if v.Name == "n" && v.Read != 15 && v.Read != 19 {
+				t.Errorf("n is read at line %d", v.Read)
+			}
+		}
+	}
+	if want := []int{14, 19}; !slices.Equal(points, want) || !slices.Equal(frames, want) {
+		t.Errorf("points in lines %v, with frames in lines %v, want %v", points, frames, want)
+	}
+}
+
 func TestTake(t *testing.T) {
 	p := loadTest(t, "dynamic", Options{Take: []string{"one"}})
 	if r := load.Measure(p.Program); r.S != 8 || r.A != 7 { // one instead of two

@@ -57,6 +57,7 @@ type Instrumented struct {
 
 	short   func(name string) string
 	unsaved []string // closures that can't be saved
+	asked   int      // how many of Warnings, the first ones, are about comments
 }
 
 type frameInfo = rewrite.FrameInfo
@@ -83,6 +84,8 @@ type PointInfo struct {
 	File     string `json:"file"`
 	Line     int    `json:"line"`
 	Function string `json:"function"`
+
+	begin, end int // lines between which its mark is: of the brace, and of what follows
 }
 
 // instrumenter makes a program restartable.
@@ -126,6 +129,10 @@ func Instrument(p *Program, o InstrumentOptions) (*Instrumented, error) {
 	in.others = in.calls.concurrent()
 	e := Explain(p, o.Explain)
 	in.explained = e
+	asked, err := p.asked(e)
+	if err != nil {
+		return nil, err
+	}
 	in.choose(e)
 	if len(in.points) == 0 {
 		in.next()
@@ -142,7 +149,8 @@ func Instrument(p *Program, o InstrumentOptions) (*Instrumented, error) {
 		if err != nil {
 			return nil, err
 		}
-		out.Warnings = slices.Concat(in.warnings, out.unsaved[:min(3, len(out.unsaved))])
+		out.asked = len(asked)
+		out.Warnings = slices.Concat(asked, in.warnings, out.unsaved[:min(3, len(out.unsaved))])
 		if n := len(out.unsaved) - 3; n > 0 {
 			out.Warnings = append(out.Warnings, fmt.Sprintf("%d closures more can't be saved either", n))
 		}
@@ -186,7 +194,11 @@ func (in *instrumenter) attempt() (*Instrumented, error) {
 		body := loopBody(n)
 		mark(fn.s, body.Lbrace+1, rewrite.PointMark)
 		at := in.p.at(n.Pos())
-		out.Points = append(out.Points, PointInfo{at.File, at.Line, fn.name()})
+		point := PointInfo{File: at.File, Line: at.Line, Function: fn.name(), begin: in.p.at(body.Lbrace).Line, end: in.p.at(body.Rbrace).Line}
+		if len(body.List) > 0 {
+			point.end = in.p.at(body.List[0].Pos()).Line
+		}
+		out.Points = append(out.Points, point)
 	}
 	for fn := range spine {
 		for _, t := range fn.sites {

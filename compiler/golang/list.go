@@ -44,8 +44,11 @@ type listed struct {
 	Imports               []string
 	ImportMap             map[string]string
 	Export                string
-	Module                *struct{ GoVersion string }
-	Error                 *struct{ Pos, Err string }
+	Module                *struct {
+		GoVersion string
+		Main      bool
+	}
+	Error *struct{ Pos, Err string }
 }
 
 type loader struct {

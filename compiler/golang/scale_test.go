@@ -119,7 +119,13 @@ func (f *fieldK) smooth(mean func(a, b, c float64) float64) {
 	}
 }
 
+// doneK counts measurements, of which there are at most mostK.
+var doneK, mostK int
+
 func (f *fieldK) measure() error {
+	if doneK++; doneK > mostK && mostK > 0 {
+		return nil
+	}
 	sum := []float64{0, f.most}
 	for _, v := range f.now {
 		sum[0] += v * v
@@ -129,14 +135,20 @@ func (f *fieldK) measure() error {
 `))
 }
 
-// TestScale prints how long the analysis of large programs takes, beyond reading
-// and type-checking them, and how that grows.
+// moreWork is by how much the steps for a line may grow from the smallest program
+// to the largest: objects and variables are in trees, which are deeper where there
+// are more of them.
+const moreWork = 1.4
+
+// TestScale checks that the analysis of a program grows no faster than the program,
+// in steps, which are the same on any machine. It prints how long it takes, beyond
+// reading and type-checking.
 func TestScale(t *testing.T) {
 	sizes := []int{3000, 6000, 12500, 25000}
 	if testing.Short() {
 		sizes = sizes[:2]
 	}
-	last, lines := 0.0, 0
+	last, lines, least := 0.0, 0, 0.0
 	for _, n := range sizes {
 		dir, err := os.MkdirTemp("testdata", "scale")
 		if err != nil {
@@ -162,8 +174,15 @@ func TestScale(t *testing.T) {
 		if last > 0 {
 			ratio = fmt.Sprintf("; %.2f times the time for %.2f times the lines", took/last, float64(p.Lines)/float64(lines))
 		}
-		t.Logf("%d lines: %.2f s%s%s", p.Lines, took, phases, ratio)
+		steps := float64(e.work) / float64(p.Lines)
+		t.Logf("%d lines: %.2f s%s; %.0f steps for a line%s", p.Lines, took, phases, steps, ratio)
 		last, lines = took, p.Lines
+		if least == 0 {
+			least = steps
+		}
+		if steps > moreWork*least {
+			t.Errorf("%d lines: %.0f steps for a line, and %.0f in a program of about %d lines: the work grows faster than the program", p.Lines, steps, least, sizes[0])
+		}
 		for _, l := range e.Loops {
 			if l.Chosen && filepath.Base(l.File) == "main.go" && l.Messages != "safe" {
 				t.Errorf("%d lines: the main loop is %s: %q", p.Lines, l.Messages, l.Because)

@@ -2,6 +2,7 @@ package load
 
 import (
 	"math"
+	"slices"
 
 	"github.com/cairnrun/cairn/compiler/ir"
 )
@@ -149,6 +150,7 @@ func (c *counter) loop(n *node, s *ir.Loop) count {
 	}
 	total := count{s: 1}
 	total.add(c.body(n, s.Body))
+	total.add(c.called(n, s.Post))
 	if s.AtEnd {
 		total.a += float64(len(s.Reads))
 	}
@@ -156,6 +158,23 @@ func (c *counter) loop(n *node, s *ir.Loop) count {
 	l.recursive = total.recursive
 	f := factor(s)
 	total.comm, total.kernels = min(total.comm*f, limit), min(total.kernels*f, limit)
+	return total
+}
+
+// called counts the procedures that a list calls, its kernels and communications,
+// and not what else it does.
+func (c *counter) called(n *node, list []ir.Stmt) (total count) {
+	ir.Each(list, func(s ir.Stmt) {
+		c.visits++
+		switch s := s.(type) {
+		case *ir.Call:
+			if slices.ContainsFunc(s.Procs, func(p *ir.Proc) bool { return p != nil && p.Known }) {
+				total.add(c.stmt(n, s))
+			}
+		case *ir.Comm, *ir.Kernel:
+			total.add(c.stmt(n, s))
+		}
+	})
 	return total
 }
 

@@ -20,8 +20,10 @@
 //	any other            1                              its Reads
 //
 // Halves are rounded down. Calls of libraries (and of procedures without source)
-// are among the others. A loop's Init and Post count nothing, though the loops in
-// what they call do. A loop that never runs counts 1 and nothing of its body.
+// are among the others. A loop's Init counts nothing, though the loops in what it
+// calls do. Of its Post, in which is also what a condition calls, only procedures
+// that it calls count, kernels and communications. A loop that never runs counts 1
+// and nothing of its body.
 //
 // A dynamic call counts the callee with the largest s·a: one of them runs each
 // time, so their sum would count what does not run, and a mean would hide the

@@ -1,7 +1,6 @@
 package match
 
 import (
-	"maps"
 	"slices"
 
 	"github.com/cairnrun/cairn/compiler/ir"
@@ -10,36 +9,33 @@ import (
 // age prepares objects for another round of a loop: symbols made since first mean
 // something else there, and what was made in this round is one of many.
 func (a *analyser) age(s *state, first int32) {
-	made := false
-	for sym := range s.heap {
-		made = made || sym >= first
-	}
-	var heap map[int32]*object
-	for sym, o := range s.heap {
-		if c := o.aged(first); c != o {
-			if heap == nil {
-				heap = maps.Clone(s.heap)
+	s.heap = s.heap.each(func(b *sum) bool { return b.top >= first }, func(_ int, l []*object) []*object {
+		out := l
+		for i, o := range l {
+			if c := o.aged(first); c != o {
+				if &out[0] == &l[0] {
+					out = slices.Clone(l)
+				}
+				out[i] = c
 			}
-			heap[sym] = c
 		}
-	}
-	if heap != nil {
-		s.setHeap(heap)
-	}
-	if !made {
+		return out
+	}, &a.work)
+	// Of those made in this round, the ones that look the same are one.
+	var made []*object
+	s.heap = s.heap.each(func(b *sum) bool { return b.last >= first }, func(_ int, l []*object) []*object {
+		i, _ := find(l, first)
+		made = append(made, l[i:]...)
+		return l[:i:i]
+	}, &a.work)
+	if len(made) == 0 {
 		return
 	}
-	// Of those made in this round, the ones that look the same are one.
-	old, new := &state{heap: map[int32]*object{}}, &state{heap: map[int32]*object{}, stamp: 1}
-	for sym, o := range s.heap {
-		if sym < first {
-			old.heap[sym] = o
-		} else {
-			new.heap[sym] = o
-		}
+	fresh := pool{}
+	for _, o := range made {
+		fresh = fresh.put(o, &a.work)
 	}
-	a.joinHeap(old, new, true)
-	s.setHeap(old.heap)
+	a.joinHeap(s, &state{heap: fresh}, true)
 }
 
 // aged is o, in which what is a symbol made since first is unknown.
@@ -91,25 +87,28 @@ func young(v vec, first int32) bool {
 }
 
 // renewHeap gives new names to what was made since first.
-func (a *analyser) renewHeap(s *state, first int32, name func(entry) entry) {
-	fresh := false
-	for sym, o := range s.heap {
-		fresh = fresh || sym >= first || o.top >= first
-	}
-	if !fresh {
-		return
-	}
-	heap := make(map[int32]*object, len(s.heap))
-	vector := func(x vec) vec {
-		y := append(vec(nil), x...)
-		for r := range y {
-			y[r] = name(y[r])
+func (a *analyser) renewHeap(s *state, first int32, name func(entry) entry, vector func(vec) vec) {
+	var list []*object // in the order of their symbols, as names are given
+	s.heap = s.heap.each(func(b *sum) bool { return b.last >= first || b.top >= first }, func(_ int, l []*object) []*object {
+		keep := make([]*object, 0, len(l))
+		for _, o := range l {
+			if o.sym >= first || o.top >= first {
+				list = append(list, o)
+			} else {
+				keep = append(keep, o)
+			}
 		}
-		return y
-	}
-	for _, sym := range objects(s) {
-		o := s.heap[sym].clone()
+		if len(keep) == len(l) {
+			return l
+		}
+		return keep
+	}, &a.work)
+	slices.SortFunc(list, func(x, y *object) int { return int(x.sym) - int(y.sym) })
+	for _, o := range list {
+		sym := o.sym
+		o = o.clone()
 		o.sym = name(entry{sym: sym}).sym
+		a.kindOf[o.sym] = o.kind
 		if a.refs[sym] {
 			a.refs[o.sym] = true
 		}
@@ -123,40 +122,31 @@ func (a *analyser) renewHeap(s *state, first int32, name func(entry) entry) {
 			}
 			o.fields[f] = n
 		}
-		o.top = int32(len(a.terms)) // or less
-		heap[o.sym] = o
+		a.setObject(s, o)
 	}
-	s.setHeap(heap)
 }
 
 // discard takes away the arrays that a call made, but for those that it returns:
 // they are only in variables.
 func (a *analyser) discard(p *ir.Proc, s *state, first int32) {
-	var gone []int32
-	for sym, o := range s.heap {
-		if o.typ != "array" || sym < first {
-			continue
+	kind, ok := a.kinds["array"]
+	if !ok {
+		return
+	}
+	all := s.heap.of(kind)
+	left := without(all, func(o *object) bool {
+		if o.sym < first {
+			return false
 		}
 		kept := false
 		for _, v := range p.Results {
-			if i, ok := a.info.index[v]; ok && s.env[i] != nil {
-				for _, e := range s.env[i] {
-					kept = kept || e.sym == sym
-				}
+			for _, e := range a.varOf(v, s.env, s) {
+				kept = kept || e.sym == o.sym
 			}
 		}
-		if !kept {
-			gone = append(gone, sym)
-		}
+		return !kept
+	})
+	if len(left) < len(all) {
+		s.heap = s.heap.with(kind, left, &a.work)
 	}
-	if len(gone) == 0 {
-		return
-	}
-	heap := make(map[int32]*object, len(s.heap))
-	for k, x := range s.heap {
-		if !slices.Contains(gone, k) {
-			heap[k] = x
-		}
-	}
-	s.setHeap(heap)
 }

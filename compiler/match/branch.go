@@ -66,7 +66,7 @@ func (a *analyser) branch(st ir.Stmt, cond ir.Expr, s *state, then, els []ir.Stm
 			yes, maybe = yes.or(maybe), newSet(a.n)
 		case one:
 			a.trust(st.At(), sym)
-			t := s.clone()
+			t := a.clone(s)
 			a.assume(s, sym, 1)
 			a.assume(t, sym, 0)
 			out := a.both(s, yes.or(maybe), no, then, other)

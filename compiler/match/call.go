@@ -44,7 +44,7 @@ func (a *analyser) call(c *ir.Call, s *state) []*state {
 		}
 		var out []*state
 		for _, p := range c.Procs {
-			out = append(out, a.callProc(c, p, s.clone())...)
+			out = append(out, a.callProc(c, p, a.clone(s))...)
 		}
 		return a.merge(out, c.Pos)
 	case acts:
@@ -113,8 +113,8 @@ func (a *analyser) callProc(c *ir.Call, p *ir.Proc, s *state) []*state {
 	for i, t := range states {
 		for _, u := range a.callWith(c, p, cases[i], t) {
 			for k, x := range cases[i] {
-				if o := u.object(x[0]); o != nil && x[0] != args[k][0] {
-					u.dropObject(o.sym) // a view
+				if o := a.object(u, x[0]); o != nil && x[0] != args[k][0] {
+					a.dropObject(u, o) // a view
 				}
 			}
 			out = append(out, u)
@@ -129,7 +129,7 @@ func (a *analyser) callWith(c *ir.Call, p *ir.Proc, args []vec, s *state) []*sta
 	// Variables of the caller are put away: only those of p matter within.
 	outer := s.env
 	s.env = make([]vec, a.info.size[p])
-	copy(s.env, outer[:a.info.globals])
+	a.work += len(s.env) + len(outer)
 	caller := a.cur
 	a.cur = p
 	here, jumps := s.live, append([]jump(nil), s.jumps...)
@@ -161,7 +161,7 @@ func (a *analyser) callWith(c *ir.Call, p *ir.Proc, args []vec, s *state) []*sta
 		if key != "" && len(a.comms) == comms {
 			kept := make([]*state, len(out))
 			for i, t := range out {
-				kept[i] = t.clone()
+				kept[i] = a.clone(t)
 				kept[i].entry = first
 			}
 			a.cache[key] = kept
@@ -180,7 +180,6 @@ func (a *analyser) callWith(c *ir.Call, p *ir.Proc, args []vec, s *state) []*sta
 		}
 		inner := t.env
 		t.env = append([]vec(nil), outer...)
-		copy(t.env, inner[:a.info.globals])
 		a.comeBack(c, p, pi, inner, here, t)
 	}
 	return a.merge(out, c.Pos)
@@ -208,8 +207,8 @@ func (a *analyser) comeBack(c *ir.Call, p *ir.Proc, pi *procInfo, inner []vec, h
 		var from *ir.Var
 		if i < len(p.Results) && len(c.Results) == len(p.Results) {
 			from = p.Results[i]
-			if k, ok := a.info.index[from]; ok && inner[k] != nil {
-				x = inner[k]
+			if y := a.varOf(from, inner, s); y != nil {
+				x = y
 			}
 		}
 		if v != nil {
@@ -218,6 +217,9 @@ func (a *analyser) comeBack(c *ir.Call, p *ir.Proc, pi *procInfo, inner []vec, h
 				a.rename(from, v, here, s)
 			}
 		}
+	}
+	if len(s.reqs)+len(s.works) == 0 {
+		return
 	}
 	// What p's own variables held is out of reach now.
 	mine := map[*ir.Var]bool{}
@@ -237,11 +239,9 @@ func (a *analyser) comeBack(c *ir.Call, p *ir.Proc, pi *procInfo, inner []vec, h
 			delete(mine, from)
 		}
 	}
-	if len(s.reqs)+len(s.works) > 0 {
-		for v := range mine {
-			for _, r := range here.list() {
-				a.lose(v, r, s)
-			}
+	for v := range mine {
+		for _, r := range here.list() {
+			a.lose(v, r, s)
 		}
 	}
 }
@@ -254,7 +254,8 @@ func (a *analyser) callKey(p *ir.Proc, s *state) string {
 			b = append(strconv.AppendInt(b, v, 36), ' ')
 		}
 	}
-	put(int64(a.id(p)), int64(len(a.frames)), int64(s.stamp))
+	defer func() { a.work += len(b) / 8 }()
+	put(int64(a.id(p)), int64(len(a.frames)), int64(s.heap.stamp), int64(s.shared))
 	b = append(append(b, a.key(s)...), ';')
 	for i, x := range s.env {
 		if x == nil {
@@ -280,7 +281,7 @@ func (a *analyser) callKey(p *ir.Proc, s *state) string {
 // renew copies a remembered state, with new names for what was not yet named
 // before the call: it need not be the same a second time.
 func (a *analyser) renew(s *state, first int32) *state {
-	t := s.clone()
+	t := a.clone(s)
 	names := map[int32]int32{}
 	name := func(e entry) entry {
 		if e.sym < first { // also for numbers
@@ -294,16 +295,19 @@ func (a *analyser) renew(s *state, first int32) *state {
 		}
 		return entry{sym: n}
 	}
-	for i, x := range t.env {
-		if x == nil {
-			continue
-		}
+	vector := func(x vec) vec {
 		y := append(vec(nil), x...)
 		for r := range y {
 			y[r] = name(y[r])
 		}
-		t.env[i] = y
+		return y
 	}
+	for i, x := range t.env {
+		if x != nil {
+			t.env[i] = vector(x)
+		}
+	}
+	t.shared = a.globals.renamed(t.shared, first, vector, &a.work)
 	for _, l := range [][][]msg{t.sends, t.recvs} {
 		for r := range l {
 			ms := append([]msg(nil), l[r]...)
@@ -314,7 +318,7 @@ func (a *analyser) renew(s *state, first int32) *state {
 		}
 	}
 	t.facts = oldFacts(t.facts, first)
-	a.renewHeap(t, first, name)
+	a.renewHeap(t, first, name, vector)
 	return t
 }
 

@@ -383,7 +383,6 @@ func (a *analyser) resolve(dst, comm int, s *state) {
 }
 
 func (a *analyser) leaveOpen(o open, s *state) {
-	o.since = newSet(len(a.info.places))
 	out := append([]open(nil), s.opens...)
 	for i, x := range out {
 		if x.dst == o.dst && x.comm == o.comm && x.tag == o.tag && x.anyTag == o.anyTag {

@@ -14,14 +14,18 @@ type analyser struct {
 	uniform bool
 	budget  int
 	steps   int
+	work    int // see Result.Work
 	full    set
 
 	terms   []term // by symbol; 0 is none
 	assumed []bool // whether the symbol is the same on all ranks by assumption only
 	cons    map[term]int32
+	globals *globalTable
 	comms   []*comm
 	handles map[int32]*comm
 	refs    map[int32]bool // symbols that refer to objects
+	kinds   map[string]int // numbers of types of objects
+	kindOf  map[int32]int  // of the objects of symbols
 	hyps    map[*ir.Proc]*hypothesis
 	failed  map[*ir.Proc]bool // those of which no hypothesis held
 	ids     map[any]int
@@ -59,8 +63,8 @@ type recordKey struct {
 }
 
 func newAnalyser(p *ir.Program, in *info, n int, o Options) *analyser {
-	a := &analyser{p: p, info: in, n: n, uniform: o.Uniform, budget: o.Budget, full: fullSet(n),
-		terms: make([]term, 1), assumed: make([]bool, 1), cons: map[term]int32{}, handles: map[int32]*comm{}, refs: map[int32]bool{}, hyps: map[*ir.Proc]*hypothesis{}, failed: map[*ir.Proc]bool{}, ids: map[any]int{},
+	a := &analyser{p: p, info: in, n: n, uniform: o.Uniform, budget: o.Budget, full: fullSet(n), globals: newGlobals(in.globals),
+		terms: make([]term, 1), assumed: make([]bool, 1), cons: map[term]int32{}, handles: map[int32]*comm{}, refs: map[int32]bool{}, kinds: map[string]int{}, kindOf: map[int32]int{}, hyps: map[*ir.Proc]*hypothesis{}, failed: map[*ir.Proc]bool{}, ids: map[any]int{},
 		cache: map[string][]*state{}, seen: map[recordKey]bool{}, inWalk: map[*ir.Proc]bool{}}
 	a.newComm(a.world())
 	return a
@@ -76,7 +80,7 @@ func (a *analyser) run() {
 	if a.uniform {
 		for v, i := range a.info.index {
 			if v.Global {
-				s.env[i] = a.all(a.fresh(true))
+				s.shared = a.globals.with(s.shared, i, a.all(a.fresh(true)))
 			}
 		}
 		for _, v := range a.p.Main.Params {
@@ -193,6 +197,7 @@ func (a *analyser) visit(key any, s *state) {
 		s.opens = append([]open(nil), s.opens...)
 		for i := range s.opens {
 			s.opens[i].since = s.opens[i].since.with(p)
+			a.work += len(s.opens[i].since)
 		}
 	}
 }
@@ -219,6 +224,7 @@ func (a *analyser) ruin(s *state, r Reason) {
 // walk marks all places of list, and of what it calls.
 func (a *analyser) walk(list []ir.Stmt, k Kind, r Reason) {
 	ir.Each(list, func(s ir.Stmt) {
+		a.work++
 		a.note(a.info.places[s], k, "walk", r)
 		switch s := s.(type) {
 		case *ir.Loop:
@@ -348,15 +354,14 @@ func (a *analyser) store(v *ir.Var, x vec, s *state) {
 			a.lose(v, r, s)
 		}
 	}
-	i, ok := a.info.index[v]
-	if !ok || !v.Global && a.info.owner[v] != a.cur {
+	if _, ok := a.info.index[v]; !ok || !v.Global && a.info.owner[v] != a.cur {
 		return
 	}
-	old := s.env[i]
 	if s.live.is(a.full) {
-		s.env[i] = x
+		a.setVar(v, x, s)
 		return
 	}
+	old := a.varOf(v, s.env, s)
 	out := make(vec, a.n)
 	for r := range out {
 		switch {
@@ -368,7 +373,29 @@ func (a *analyser) store(v *ir.Var, x vec, s *state) {
 			out[r] = anything
 		}
 	}
-	s.env[i] = out
+	a.setVar(v, out, s)
+}
+
+// varOf is the value of a variable, of which it is known that it has one, in env if
+// it is a procedure's.
+func (a *analyser) varOf(v *ir.Var, env []vec, s *state) vec {
+	i, ok := a.info.index[v]
+	switch {
+	case !ok:
+		return nil
+	case v.Global:
+		return a.globals.get(s.shared, i)
+	}
+	return env[i]
+}
+
+func (a *analyser) setVar(v *ir.Var, x vec, s *state) {
+	if v.Global {
+		s.shared = a.globals.with(s.shared, a.info.index[v], x)
+		a.work += (a.globals.depth + 1) * fanout
+	} else {
+		s.env[a.info.index[v]] = x
+	}
 }
 
 func (a *analyser) assign(st *ir.Assign, s *state) {

@@ -1,10 +1,6 @@
 package match
 
-import (
-	"slices"
-
-	"github.com/cairnrun/cairn/compiler/ir"
-)
+import "github.com/cairnrun/cairn/compiler/ir"
 
 // plain is an object like o of which only numbers are known, and communicators.
 func (a *analyser) plain(o *object) *object {
@@ -36,7 +32,7 @@ func (a *analyser) plain(o *object) *object {
 // there are. It returns the arguments of each case.
 func (a *analyser) focus(c *ir.Call, p *ir.Proc, args []vec, s *state) (cases [][]vec, states []*state) {
 	cases, states = [][]vec{args}, []*state{s}
-	if !a.uniform || !a.info.procs[p].acts || !s.live.is(a.full) || len(s.heap) == 0 {
+	if !a.uniform || !a.info.procs[p].acts || !s.live.is(a.full) || s.heap.size() == 0 {
 		return cases, states
 	}
 	for i, v := range p.Params {
@@ -45,19 +41,20 @@ func (a *analyser) focus(c *ir.Call, p *ir.Proc, args []vec, s *state) (cases []
 			continue
 		}
 		x := args[i]
-		if x[0].sym <= 0 || s.object(x[0]) != nil || !equalVec(x, a.all(x[0])) {
+		if x[0].sym <= 0 || a.object(s, x[0]) != nil || !equalVec(x, a.all(x[0])) {
 			continue
 		}
 		var kinds []*object
-		var syms []int32
-		for sym, o := range s.heap {
-			if o.typ == v.Type && !o.view {
-				syms = append(syms, sym)
-			}
+		var there []*object
+		if kind, ok := a.kinds[v.Type]; ok {
+			there = s.heap.of(kind)
 		}
-		slices.Sort(syms)
-		for _, sym := range syms {
-			o := a.plain(s.heap[sym])
+		for _, o := range there {
+			if o.view {
+				continue
+			}
+			a.work += 1 + len(kinds)
+			o = a.plain(o)
 			new := true
 			for _, k := range kinds {
 				new = new && !a.equal(k, o)
@@ -79,15 +76,16 @@ func (a *analyser) focus(c *ir.Call, p *ir.Proc, args []vec, s *state) (cases []
 				moreCases, moreStates = append(moreCases, args), append(moreStates, t)
 			}
 			for _, o := range kinds {
-				t := states[k].clone()
+				t := a.clone(states[k])
 				view := o.clone()
-				view.sym, view.view = a.fresh(false).sym, true
+				view.view = true
+				a.name(view)
 				a.refs[view.sym] = true
-				t.setObject(view)
+				a.setObject(t, view)
 				put(entry{sym: view.sym}, t)
 			}
 			if nilTest {
-				put(num(0), states[k].clone())
+				put(num(0), a.clone(states[k]))
 			}
 		}
 		cases, states = moreCases, moreStates

@@ -2,8 +2,6 @@ package match
 
 import (
 	"slices"
-	"sort"
-	"sync/atomic"
 
 	"github.com/cairnrun/cairn/compiler/ir"
 )
@@ -13,6 +11,7 @@ import (
 type object struct {
 	sym  int32
 	typ  string
+	kind int  // the number of typ
 	many bool // there may be others with the same contents
 	view bool // stands for one of those that have these contents
 	// unknown: what no field says is not known, else it is 0.
@@ -99,16 +98,26 @@ func (a *analyser) spoilField(o *object, f *ir.Var, ranks []int) {
 	o.fields[f] = c
 }
 
-// setObject puts an object into a state, in place of the one of the same symbol.
-func (s *state) setObject(o *object) {
-	heap := s.heap
-	if !s.own { // others may have it too
-		heap = make(map[int32]*object, len(s.heap)+1)
-		for k, x := range s.heap {
-			heap[k] = x
-		}
+// newObject makes an object. The kind of those that are made of others is known.
+func (a *analyser) newObject(typ string) *object {
+	kind, ok := a.kinds[typ]
+	if !ok {
+		kind = len(a.kinds)
+		a.kinds[typ] = kind
 	}
-	heap[o.sym] = o
+	o := &object{typ: typ, kind: kind, fields: map[*ir.Var]*cells{}}
+	a.name(o)
+	return o
+}
+
+// name gives an object that is in no state a symbol of its own.
+func (a *analyser) name(o *object) {
+	o.sym = a.fresh(false).sym
+	a.kindOf[o.sym] = o.kind
+}
+
+// setObject puts an object into a state, in place of the one of the same symbol.
+func (a *analyser) setObject(s *state, o *object) {
 	o.top = 0
 	for _, c := range o.fields {
 		for _, e := range c.rest {
@@ -120,24 +129,11 @@ func (s *state) setObject(o *object) {
 			}
 		}
 	}
-	s.setHeap(heap)
-	s.own = true
+	s.heap = s.heap.put(o, &a.work)
 }
 
-var stamps atomic.Uint64
-
-func (s *state) setHeap(heap map[int32]*object) {
-	s.heap, s.own, s.stamp = heap, false, stamps.Add(1)
-}
-
-func (s *state) dropObject(sym int32) {
-	heap := make(map[int32]*object, len(s.heap))
-	for k, x := range s.heap {
-		if k != sym {
-			heap[k] = x
-		}
-	}
-	s.setHeap(heap)
+func (a *analyser) dropObject(s *state, o *object) {
+	s.heap = s.heap.with(o.kind, without(s.heap.of(o.kind), func(x *object) bool { return x.sym == o.sym }), &a.work)
 }
 
 // create plays a New.
@@ -154,15 +150,15 @@ func (a *analyser) create(st *ir.New, s *state) {
 	if st.From != nil {
 		from = a.eval(st.From, s)
 	}
-	ref := a.fresh(false)
+	o := a.newObject(st.Type)
+	ref := entry{sym: o.sym}
 	a.refs[ref.sym] = true
-	o := &object{sym: ref.sym, typ: st.Type, fields: map[*ir.Var]*cells{}}
 	live := s.live.list()
 	if from != nil {
 		o.unknown = true
-		src := s.object(from[live[0]])
+		src := a.object(s, from[live[0]])
 		for _, r := range live {
-			if s.object(from[r]) != src {
+			if a.object(s, from[r]) != src {
 				src = nil
 			}
 		}
@@ -180,51 +176,46 @@ func (a *analyser) create(st *ir.New, s *state) {
 			a.spoilField(o, f, others)
 		}
 	}
-	s.setObject(o)
+	a.setObject(s, o)
 	a.store(st.Dst, a.all(ref), s)
 	a.crowd(s)
 }
 
 // crowd gives up what is known of objects of a type if there are too many.
 func (a *analyser) crowd(s *state) {
-	if len(s.heap) <= maxObjects {
+	if s.heap.root == nil || s.heap.root.over == 0 {
 		return
 	}
-	types := map[string]int{}
-	for _, o := range s.heap {
-		types[o.typ]++
-	}
-	for t, n := range types {
-		if n <= maxObjects {
-			continue
-		}
-		heap := make(map[int32]*object, len(s.heap))
-		for k, o := range s.heap {
-			if o.typ != t {
-				heap[k] = o
-			}
-		}
-		s.setHeap(heap)
+	var types []string
+	s.heap = s.heap.each(func(b *sum) bool { return b.over > 0 }, func(_ int, l []*object) []*object {
+		types = append(types, l[0].typ)
+		return nil
+	}, &a.work)
+	for _, t := range types {
 		a.unknownObject(t, s)
 	}
 }
 
 // unknownObject says that there may be an object of which nothing is known.
 func (a *analyser) unknownObject(typ string, s *state) {
-	for _, o := range s.heap {
-		if o.typ == typ && o.unknown && len(o.fields) == 0 {
-			return
+	if kind, ok := a.kinds[typ]; ok {
+		for _, o := range s.heap.of(kind) {
+			if o.unknown && len(o.fields) == 0 {
+				return
+			}
 		}
 	}
-	s.setObject(&object{sym: a.fresh(false).sym, typ: typ, many: true, unknown: true, fields: map[*ir.Var]*cells{}})
+	o := a.newObject(typ)
+	o.many, o.unknown = true, true
+	a.setObject(s, o)
 }
 
 // object is what a value refers to, nil if that is not known.
-func (s *state) object(e entry) *object {
-	if e.sym <= 0 {
-		return nil
+func (a *analyser) object(s *state, e entry) *object {
+	if kind, ok := a.kindOf[e.sym]; ok {
+		return s.heap.get(kind, e.sym)
 	}
-	return s.heap[e.sym]
+	return nil
 }
 
 // field evaluates a Field.
@@ -252,7 +243,7 @@ func (a *analyser) field(e ir.Field, s *state) vec {
 		index = a.eval(e.Index, s)
 	}
 	for _, r := range s.live.list() {
-		o, i := s.object(of[r]), int64(noIndex)
+		o, i := a.object(s, of[r]), int64(noIndex)
 		if index != nil {
 			if i = index[r].v; !index[r].known() {
 				o = nil
@@ -283,7 +274,7 @@ func (a *analyser) put(st *ir.Put, s *state) {
 	}
 	var wild []int // ranks of which it is not known where they write
 	for _, r := range s.live.list() {
-		o := s.object(of[r])
+		o := a.object(s, of[r])
 		switch {
 		case o == nil && of[r] == num(0): // an error
 		case o == nil || o.view:
@@ -291,7 +282,7 @@ func (a *analyser) put(st *ir.Put, s *state) {
 		case index != nil && !index[r].known() || st.Src == nil:
 			c := o.clone()
 			a.spoilField(c, st.Field, []int{r})
-			s.setObject(c)
+			a.setObject(s, c)
 		default:
 			i := int64(noIndex)
 			if index != nil {
@@ -305,7 +296,7 @@ func (a *analyser) put(st *ir.Put, s *state) {
 				x[r] = src[r]
 			}
 			c.set(st.Field, i, x)
-			s.setObject(c)
+			a.setObject(s, c)
 		}
 	}
 	if len(wild) > 0 {
@@ -315,16 +306,20 @@ func (a *analyser) put(st *ir.Put, s *state) {
 
 // blur makes a field unknown in all objects, on some ranks.
 func (a *analyser) blur(f *ir.Var, ranks []int, s *state) {
-	a.steps += len(s.heap)
-	heap := make(map[int32]*object, len(s.heap))
-	for k, o := range s.heap {
-		if f.Type == o.typ {
-			o = o.clone()
-			a.spoilField(o, f, ranks)
-		}
-		heap[k] = o
+	a.steps += s.heap.size()
+	kind, ok := a.kinds[f.Type]
+	if !ok {
+		return
 	}
-	s.setHeap(heap)
+	l := slices.Clone(s.heap.of(kind))
+	if len(l) == 0 {
+		return
+	}
+	for i, o := range l {
+		l[i] = o.clone()
+		a.spoilField(l[i], f, ranks)
+	}
+	s.heap = s.heap.with(kind, l, &a.work)
 }
 
 // equal says whether two objects of a type have the same contents; what can't be
@@ -407,42 +402,30 @@ func (a *analyser) joined(x, y *object) (o *object, changed bool) {
 // joinHeap joins the objects of t into s. At the head of a loop, those that look
 // the same become one: other says so.
 func (a *analyser) joinHeap(s, t *state, alike bool) (changed bool) {
-	if s.stamp == t.stamp {
+	if s.heap.stamp == t.heap.stamp {
 		return false
 	}
-	var list []int32 // those that differ
-	for sym, o := range t.heap {
-		if s.heap[sym] != o {
-			list = append(list, sym)
-		}
-	}
-	slices.Sort(list)
-	for _, sym := range list {
-		o := t.heap[sym]
-		if old := s.heap[sym]; old != nil {
+	for _, o := range s.heap.news(t.heap, &a.work) {
+		if old := s.heap.get(o.kind, o.sym); old != nil {
 			if j, c := a.joined(old, o); c {
-				s.setObject(j)
+				a.setObject(s, j)
 				changed = true
 			}
 			continue
 		}
 		if !alike {
-			s.setObject(o)
+			a.setObject(s, o)
 			changed = true
 			continue
 		}
 		kept, n := false, 0
-		for _, k := range objects(s) {
-			x := s.heap[k]
-			if x.typ != o.typ {
-				continue
-			}
+		for _, x := range s.heap.of(o.kind) {
 			n++
 			if !kept && a.equal(x, o) {
 				if kept = true; !x.many {
 					x = x.clone()
 					x.many = true
-					s.setObject(x)
+					a.setObject(s, x)
 					changed = true
 				}
 			}
@@ -450,24 +433,14 @@ func (a *analyser) joinHeap(s, t *state, alike bool) (changed bool) {
 		switch {
 		case kept:
 		case n < 4*maxContents:
-			s.setObject(o)
+			a.setObject(s, o)
 			changed = true
 		default:
-			before := len(s.heap)
+			before := s.heap.size()
 			a.unknownObject(o.typ, s)
-			changed = changed || len(s.heap) != before
+			changed = changed || s.heap.size() != before
 		}
 	}
 	a.crowd(s)
 	return changed
-}
-
-// objects are the symbols of the objects in s, in order.
-func objects(s *state) []int32 {
-	list := make([]int32, 0, len(s.heap))
-	for k := range s.heap {
-		list = append(list, k)
-	}
-	sort.Slice(list, func(i, j int) bool { return list[i] < list[j] })
-	return list
 }

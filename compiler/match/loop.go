@@ -31,29 +31,29 @@ func (a *analyser) loopFrom(l *ir.Loop, s *state) []*state {
 	defer func() { f.targets = f.targets[:len(f.targets)-1] }()
 	few := 2*a.n + 16
 	m := a.mark()
-	turns := l.Cond != nil && a.info.deciding(l)
+	turns := l.Cond != nil && a.info.decides[l]
 	end := tooMany
 	if turns && l.Trip <= few {
 		var out []*state
-		if out, end = a.turns(l, s.clone(), few); end == done {
+		if out, end = a.turns(l, a.clone(s), few); end == done {
 			return out
 		}
 		a.back(m)
 	}
-	out := a.fixed(l, s.clone())
+	out := a.fixed(l, a.clone(s))
 	if !turns || end != tooMany || !ruined(out) || a.steps > a.budget {
 		return out
 	}
 	a.back(m)
 	budget := a.budget
 	a.budget = a.steps + (budget-a.steps)/4
-	all, end := a.turns(l, s.clone(), manyTurns)
+	all, end := a.turns(l, a.clone(s), manyTurns)
 	a.budget = budget
 	if end == done {
 		return all
 	}
 	a.back(m)
-	return a.fixed(l, s.clone())
+	return a.fixed(l, a.clone(s))
 }
 
 func ruined(l []*state) bool {
@@ -129,7 +129,8 @@ func (a *analyser) leave(l *ir.Loop, s *state, ranks set) {
 // with the same things under way.
 type head struct {
 	s     *state
-	wide  []bool // variables that change from round to round
+	wide  []bool       // variables that change from round to round
+	wider map[int]bool // likewise, of the program's
 	todo  bool
 	exits []*state
 }
@@ -155,7 +156,7 @@ func (a *analyser) fixed(l *ir.Loop, s *state) []*state {
 			failed = &Reason{l.Pos, "", fmt.Sprintf("is a loop whose rounds leave more and more under way, or in too many ways (%d)", maxHeads)}
 			return
 		}
-		h := &head{s: t.clone(), wide: make([]bool, len(t.env)), todo: true}
+		h := &head{s: a.clone(t), wide: make([]bool, len(t.env)), wider: map[int]bool{}, todo: true}
 		heads = append(heads, h)
 		by[k] = h
 	}
@@ -176,7 +177,7 @@ func (a *analyser) fixed(l *ir.Loop, s *state) []*state {
 			break
 		}
 		h.todo, h.exits = false, nil
-		starts := []*state{h.s.clone()}
+		starts := []*state{a.clone(h.s)}
 		if !l.AtEnd {
 			starts, h.exits = a.decide(l, starts[0])
 		}
@@ -235,7 +236,7 @@ func (a *analyser) decide(l *ir.Loop, s *state) (on, off []*state) {
 		put(s)
 	case one:
 		a.trust(l.Pos, sym)
-		t := s.clone()
+		t := a.clone(s)
 		a.assume(s, sym, 1)
 		a.leave(l, s, no)
 		put(s)
@@ -288,6 +289,7 @@ func forgetTags(s *state, first int32) {
 // widen joins t into h and says whether h has changed. What the ranks have in
 // common stays: a counter is no longer a number, but the same on all ranks.
 func (a *analyser) widen(h *head, t *state) (changed bool) {
+	a.work += len(t.env)
 	for i, x := range h.s.env {
 		if x == nil {
 			continue
@@ -301,6 +303,17 @@ func (a *analyser) widen(h *head, t *state) (changed bool) {
 		}
 		h.s.env[i], h.wide[i], changed = y, true, true
 	}
+	h.s.shared = a.globals.join(h.s.shared, t.shared, func(i int, x, y vec) vec {
+		if x == nil {
+			return nil
+		}
+		y = a.mergeVec(x, y)
+		if y != nil && h.wider[i] && alike(x, y) || y != nil && &y[0] == &x[0] {
+			return x
+		}
+		h.wider[i], changed = true, true
+		return y
+	}, &a.work)
 	facts := commonFacts(h.s.facts, t.facts)
 	if len(facts) != len(h.s.facts) {
 		h.s.facts, changed = facts, true

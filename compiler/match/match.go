@@ -128,6 +128,10 @@ type Result struct {
 	// Given are the conditions that were taken to be the same on all ranks,
 	// because of Options.Uniform, in the order of the source.
 	Given []Reason
+	// Work is how much was done, in small steps: statements looked at and played,
+	// values and objects copied or compared. It is the same each time, and grows as
+	// the program does.
+	Work int
 
 	places map[any]int
 	found  []Verdict
@@ -178,6 +182,7 @@ func Analyse(p *ir.Program, o Options) *Result {
 			a := newAnalyser(p, info, n, o)
 			a.run()
 			vs = a.verdicts()
+			res.Work += a.steps + a.work + len(a.log)
 			for _, g := range a.given {
 				if !given[g] {
 					given[g] = true
@@ -189,6 +194,7 @@ func Analyse(p *ir.Program, o Options) *Result {
 			res.found[i] = worse(res.found[i], v)
 		}
 	}
+	res.Work += info.work
 	for i, v := range res.found {
 		if v.Kind == 0 {
 			res.found[i] = Verdict{Unknown, []Reason{{Why: "no rank was seen to come here"}}, v.Never}

@@ -37,15 +37,14 @@ func (a *analyser) recurse(c *ir.Call, p *ir.Proc, s *state) ([]*state, bool) {
 		return nil, false
 	}
 	if h := a.hyps[p]; h != nil {
-		t := s.clone()
+		t := a.clone(s)
 		a.age(t, h.first)
 		if a.joinHeap(h.s, t, true) {
 			h.grew = true
 		}
 		return []*state{a.after(c, p, s, h)}, true
 	}
-	s.own = false
-	h := &hypothesis{s: &state{heap: s.heap, stamp: s.stamp}, first: int32(len(a.terms))}
+	h := &hypothesis{s: &state{heap: s.heap}, first: int32(len(a.terms))}
 	a.hyps[p] = h
 	defer delete(a.hyps, p)
 	m := a.mark()
@@ -70,11 +69,9 @@ func (a *analyser) recurse(c *ir.Call, p *ir.Proc, s *state) ([]*state, bool) {
 				a.failed[p] = true
 				return nil, false
 			}
-			for sym, x := range o.heap {
-				if x.view {
-					o.dropObject(sym)
-				}
-			}
+			o.heap = o.heap.each(func(b *sum) bool { return b.views > 0 }, func(_ int, l []*object) []*object {
+				return without(l, func(x *object) bool { return x.view })
+			}, &a.work)
 			a.age(o, h.first)
 			if a.joinHeap(h.s, o, true) {
 				h.grew = true
@@ -107,9 +104,8 @@ func (a *analyser) some(v *ir.Var) vec {
 // before is a state in which p may be called, at whatever depth. What p does to
 // objects is in the hypothesis already, or makes it grow.
 func (a *analyser) before(p *ir.Proc, s *state, h *hypothesis) *state {
-	t := s.clone()
-	t.heap, t.own, t.stamp = h.s.heap, false, h.s.stamp
-	h.s.own = false
+	t := a.clone(s)
+	t.heap = h.s.heap
 	for v := range a.info.procs[p].writes {
 		if v.Global {
 			a.store(v, a.some(v), t)

@@ -9,8 +9,7 @@ import (
 	"github.com/cairnrun/cairn/compiler/ir"
 )
 
-// set is a set of ranks or places. It is never changed once in a state, only
-// replaced.
+// set is a set of ranks. It is never changed once in a state, only replaced.
 type set []uint64
 
 func newSet(n int) set { return make(set, (n+63)/64) }
@@ -77,6 +76,78 @@ func (s set) String() string {
 	return "ranks " + strings.Join(b, ", ")
 }
 
+// places is a set of places. It is never changed: with gives a new one, which
+// shares what is far from what was added.
+type places []*[placesPart / 64]uint64
+
+const placesPart = 1024
+
+func (s places) has(i int) bool {
+	return i/placesPart < len(s) && s[i/placesPart] != nil && s[i/placesPart][i%placesPart/64]>>(i%64)&1 != 0
+}
+
+func (s places) with(i int) places {
+	if s.has(i) {
+		return s
+	}
+	t := make(places, max(len(s), i/placesPart+1))
+	copy(t, s)
+	var part [placesPart / 64]uint64
+	if old := t[i/placesPart]; old != nil {
+		part = *old
+	}
+	part[i%placesPart/64] |= 1 << (i % 64)
+	t[i/placesPart] = &part
+	return t
+}
+
+// or is what is in either; it is s itself if t has nothing more.
+func (s places) or(t places) places {
+	out, own := s, false
+	for i, y := range t {
+		if y == nil || i < len(s) && s[i] == y {
+			continue
+		}
+		var part [placesPart / 64]uint64
+		more := false
+		if i < len(s) && s[i] != nil {
+			part = *s[i]
+		}
+		for k, w := range y {
+			more = more || w&^part[k] != 0
+			part[k] |= w
+		}
+		if !more {
+			continue
+		}
+		if !own {
+			out, own = make(places, max(len(s), len(t))), true
+			copy(out, s)
+		}
+		out[i] = &part
+	}
+	return out
+}
+
+// is says whether t, which is s or a union with it, is the same.
+func (s places) is(t places) bool {
+	return len(s) == len(t) && (len(s) == 0 || &s[0] == &t[0])
+}
+
+func (s places) list() (l []int) {
+	for p, part := range s {
+		if part == nil {
+			continue
+		}
+		for i, w := range part {
+			for ; w != 0; w &= w - 1 {
+				l = append(l, p*placesPart+i*64+bits.TrailingZeros64(w))
+			}
+		}
+	}
+	return l
+}
+
 // jump says where a rank that is not here has gone.
 type jump struct {
 	kind  ir.JumpKind // 0: nowhere, it waits at the end of a branch
@@ -128,7 +199,7 @@ type open struct {
 	tag       entry
 	anyTag    bool
 	srcs      set
-	since     set
+	since     places
 	by        *ir.Comm
 }
 
@@ -137,7 +208,8 @@ type open struct {
 type state struct {
 	live   set
 	jumps  []jump
-	env    []vec
+	env    []vec           // the procedure's variables
+	shared globals         // the program's
 	facts  map[int32]int64 // symbols that are 0 or 1 on this way; replaced too
 	sends  [][]msg         // by source
 	recvs  [][]msg         // by destination
@@ -145,15 +217,13 @@ type state struct {
 	colls  []coll
 	works  []work
 	opens  []open
-	heap   map[int32]*object // by symbol; replaced, unless it is own
-	own    bool              // heap is no other state's
-	stamp  uint64            // of the heap: the same for the same one
-	poison *Reason           // all else is void: what can no longer be known, and why
-	entry  int32             // of a remembered state: the first symbol made in the call
+	heap   pool
+	poison *Reason // all else is void: what can no longer be known, and why
+	entry  int32   // of a remembered state: the first symbol made in the call
 }
 
-func (s *state) clone() *state {
-	s.own = false
+func (a *analyser) clone(s *state) *state {
+	a.work += len(s.jumps) + len(s.env) + len(s.sends) + len(s.recvs)
 	t := *s
 	t.jumps = append([]jump(nil), s.jumps...)
 	t.env = append([]vec(nil), s.env...)
@@ -197,6 +267,7 @@ func (a *analyser) key(s *state) string {
 			b = append(strconv.AppendUint(b, w, 16), ';')
 		}
 	}
+	defer func() { a.work += len(b) / 8 }()
 	ranks(s.live)
 	for r, j := range s.jumps {
 		if !s.live.has(r) {
@@ -301,9 +372,11 @@ func (a *analyser) mergeInto(s, t *state) {
 	if s.poison != nil {
 		return
 	}
+	a.work += len(s.env)
 	for i := range s.env {
 		s.env[i] = a.mergeVec(s.env[i], t.env[i])
 	}
+	s.shared = a.globals.join(s.shared, t.shared, func(_ int, x, y vec) vec { return a.mergeVec(x, y) }, &a.work)
 	s.facts = commonFacts(s.facts, t.facts)
 	s.opens = mergeOpens(s.opens, t.opens)
 	a.joinHeap(s, t, false)

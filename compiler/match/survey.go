@@ -15,10 +15,12 @@ type info struct {
 	shared  map[*ir.Var]bool     // whose value is never known
 	varied  map[*ir.Var]bool     // of those, which may be made of ranks or messages
 	owner   map[*ir.Var]*ir.Proc // of these
-	globals int                  // how many of these are the program's: they come first
+	globals int                  // how many of these are the program's
 	size    map[*ir.Proc]int     // how many there are in a procedure
 	procs   map[*ir.Proc]*procInfo
 	decide  map[*ir.Var]bool // variables that communications depend on
+	decides map[ir.Stmt]bool // conditionals and loops that do
+	work    int              // see Result.Work
 
 	types  map[string]bool      // of objects that are followed
 	fields map[string][]*ir.Var // of these, those that matter
@@ -58,7 +60,7 @@ func conds(s ir.Stmt) []ir.Expr {
 
 func survey(p *ir.Program) *info {
 	in := &info{places: map[any]int{}, index: map[*ir.Var]int{}, shared: map[*ir.Var]bool{}, varied: map[*ir.Var]bool{},
-		owner: map[*ir.Var]*ir.Proc{}, size: map[*ir.Proc]int{}, procs: map[*ir.Proc]*procInfo{}, decide: map[*ir.Var]bool{},
+		owner: map[*ir.Var]*ir.Proc{}, size: map[*ir.Proc]int{}, procs: map[*ir.Proc]*procInfo{}, decide: map[*ir.Var]bool{}, decides: map[ir.Stmt]bool{},
 		types: map[string]bool{}, fields: map[string][]*ir.Var{}, raced: map[string]bool{}}
 	procs := p.Procs
 	if p.Main != nil {
@@ -66,7 +68,7 @@ func survey(p *ir.Program) *info {
 	}
 	var launched []*ir.Proc
 	var add func(pr *ir.Proc)
-	var order []*ir.Proc
+	var order, after []*ir.Proc // as they are come to, and as they are done with
 	add = func(pr *ir.Proc) {
 		if pr == nil || in.procs[pr] != nil {
 			return
@@ -74,6 +76,7 @@ func survey(p *ir.Program) *info {
 		pi := &procInfo{writes: map[*ir.Var]bool{}, calls: map[*ir.Proc]bool{}, puts: map[*ir.Var]bool{}, news: map[string]bool{}, looks: map[*ir.Var]look{}}
 		in.procs[pr] = pi
 		order = append(order, pr)
+		defer func() { after = append(after, pr) }()
 		if !known(pr) {
 			pi.acts, pi.talks = true, true
 			return
@@ -114,15 +117,18 @@ func survey(p *ir.Program) *info {
 	for _, pr := range procs {
 		add(pr)
 	}
+	// Callees come before callers, so that without recursion once is enough.
 	for again := true; again; {
 		again = false
-		for _, pr := range order {
+		for _, pr := range after {
 			pi := in.procs[pr]
 			for q := range pi.calls {
+				in.work++
 				qi := in.procs[q]
 				if qi.acts && !pi.acts || qi.talks && !pi.talks {
 					pi.acts, pi.talks, again = pi.acts || qi.acts, pi.talks || qi.talks, true
 				}
+				in.work += len(qi.writes) + len(qi.puts) + len(qi.news)
 				again = spread(qi.writes, pi.writes) || again
 				again = spread(qi.puts, pi.puts) || again
 				again = spread(qi.news, pi.news) || again
@@ -252,98 +258,17 @@ func wild(list []ir.Stmt, labels []string, depth int) bool {
 // Those that communications depend on, by value or because they stand under a
 // condition, are in decide as well.
 func (in *info) relevant(procs []*ir.Proc) {
-	want := map[*ir.Var]bool{}
-	grow := func(e ir.Expr, to map[*ir.Var]bool) (more bool) {
-		vars(e, func(v *ir.Var) {
-			if v != nil && !to[v] {
-				to[v], more = true, true
-			}
-		})
-		return more
-	}
-	flow := func(s ir.Stmt, pr *ir.Proc, to map[*ir.Var]bool) (more bool) {
-		switch s := s.(type) {
-		case *ir.Assign:
-			for i, d := range s.Dst {
-				if d != nil && to[d] && i < len(s.Src) {
-					more = grow(s.Src[i], to) || more
-				}
-			}
-		case *ir.Call:
-			for _, q := range s.Procs {
-				for i, v := range q.Params {
-					if to[v] && i < len(s.Args) {
-						more = grow(s.Args[i], to) || more
-					}
-				}
-				for i, v := range s.Results {
-					if v != nil && to[v] && i < len(q.Results) && !to[q.Results[i]] {
-						to[q.Results[i]], more = true, true
-					}
-				}
-			}
-			if len(s.Procs) == 0 {
-				for _, v := range s.Results {
-					if v != nil && to[v] {
-						for _, e := range s.Args {
-							more = grow(e, to) || more
-						}
-					}
-				}
-			}
-		case *ir.Jump:
-			if s.Kind == ir.Return {
-				for i, e := range s.Results {
-					if i < len(pr.Results) && to[pr.Results[i]] {
-						more = grow(e, to) || more
-					}
-				}
-			}
-		case *ir.New:
-			if s.Dst != nil && to[s.Dst] {
-				more = grow(s.From, to)
-			}
-		case *ir.Put:
-			if to[s.Field] {
-				for _, e := range []ir.Expr{s.Of, s.Index, s.Src} {
-					more = grow(e, to) || more
-				}
-			}
-		case *ir.Comm:
-			for _, e := range []ir.Expr{s.Peer, s.Tag, s.Group} {
-				more = grow(e, to) || more
-			}
-		}
-		return more
-	}
-	for again := true; again; {
-		again = false
-		for _, pr := range procs {
-			ir.Each(pr.Body, func(s ir.Stmt) {
-				for _, e := range conds(s) {
-					again = grow(e, want) || again
-				}
-				again = flow(s, pr, want) || again
-				again = flow(s, pr, in.decide) || again
-				if len(conds(s)) > 0 && in.deciding(s) {
-					for _, e := range conds(s) {
-						again = grow(e, in.decide) || again
-					}
-				}
-			})
-		}
-	}
+	want := in.wanted(procs)
 	var globals []*ir.Var
 	locals := map[*ir.Proc][]*ir.Var{}
 	defer func() {
-		// Variables of different procedures have the same numbers, behind those of
-		// the program: a state has those of one of them only.
+		// Variables of different procedures have the same numbers: a state has those
+		// of one of them only, beside the program's.
 		for i, v := range globals {
 			in.index[v] = i
 		}
 		in.globals = len(globals)
 		for _, pr := range procs {
-			in.size[pr] = len(globals)
 			for _, v := range locals[pr] {
 				if !in.shared[v] {
 					in.index[v] = in.size[pr]
@@ -446,21 +371,6 @@ func (in *info) relevant(procs []*ir.Proc) {
 	}
 }
 
-// deciding says whether what s encloses communicates, or changes a variable that
-// communications depend on.
-func (in *info) deciding(s ir.Stmt) (yes bool) {
-	ir.Each([]ir.Stmt{s}, func(t ir.Stmt) {
-		if yes {
-			return
-		}
-		yes = in.actsSelf(t)
-		for _, v := range writes(t) {
-			yes = yes || in.decide[v]
-		}
-	})
-	return yes
-}
-
 // actsSelf says whether s, without what it encloses, may communicate, launch or
 // join.
 func (in *info) actsSelf(s ir.Stmt) bool {
@@ -479,7 +389,7 @@ func (in *info) actsSelf(s ir.Stmt) bool {
 
 // acts says the same of a list with all that it encloses.
 func (in *info) acts(list []ir.Stmt) (yes bool) {
-	ir.Each(list, func(s ir.Stmt) { yes = yes || in.actsSelf(s) })
+	ir.Each(list, func(s ir.Stmt) { in.work++; yes = yes || in.actsSelf(s) })
 	return yes
 }
 
@@ -487,6 +397,7 @@ func (in *info) acts(list []ir.Stmt) (yes bool) {
 func (in *info) written(list []ir.Stmt) map[*ir.Var]bool {
 	m := map[*ir.Var]bool{}
 	ir.Each(list, func(s ir.Stmt) {
+		in.work++
 		for _, v := range writes(s) {
 			m[v] = true
 		}
@@ -499,95 +410,4 @@ func (in *info) written(list []ir.Stmt) map[*ir.Var]bool {
 		}
 	})
 	return m
-}
-
-// taint finds the variables that may be made of a rank or a message, by what is
-// assigned to them or under which condition, anywhere.
-func (in *info) taint(procs []*ir.Proc) {
-	for again := true; again; {
-		again = false
-		mark := func(v *ir.Var) {
-			if v != nil && !in.varied[v] {
-				in.varied[v], again = true, true
-			}
-		}
-		bad := func(e ir.Expr) bool {
-			b := ir.Ranked(e)
-			vars(e, func(v *ir.Var) { b = b || in.varied[v] })
-			return b
-		}
-		for _, pr := range procs {
-			ir.Each(pr.Body, func(s ir.Stmt) {
-				for _, e := range conds(s) {
-					if bad(e) {
-						for v := range in.written([]ir.Stmt{s}) {
-							mark(v)
-						}
-						break
-					}
-				}
-				switch s := s.(type) {
-				case *ir.Assign:
-					for i, d := range s.Dst {
-						if i < len(s.Src) && bad(s.Src[i]) {
-							mark(d)
-						}
-					}
-				case *ir.Call:
-					any := false
-					for i, e := range s.Args {
-						if bad(e) {
-							any = true
-							for _, q := range s.Procs {
-								if i < len(q.Params) {
-									mark(q.Params[i])
-								}
-							}
-							// What a library is given the address of it may write.
-							if u, ok := e.(ir.Unknown); ok {
-								for _, v := range u.Vars {
-									mark(v)
-								}
-							}
-						}
-					}
-					for i, v := range s.Results {
-						if len(s.Procs) == 0 && any {
-							mark(v)
-						}
-						for _, q := range s.Procs {
-							if i < len(q.Results) && in.varied[q.Results[i]] {
-								mark(v)
-							}
-						}
-					}
-				case *ir.New:
-					if bad(s.From) {
-						mark(s.Dst)
-					}
-				case *ir.Put:
-					if bad(s.Src) || bad(s.Of) || bad(s.Index) {
-						mark(s.Field)
-					}
-				case *ir.Jump:
-					for i, e := range s.Results {
-						if s.Kind == ir.Return && i < len(pr.Results) && bad(e) {
-							mark(pr.Results[i])
-						}
-					}
-				case *ir.Comm:
-					for _, v := range s.Status {
-						mark(v)
-					}
-					// Data is received into variables that are read here, or whose
-					// address is: all of them may differ.
-					for _, v := range s.Reads {
-						if v != nil && (v.Shared || in.shared[v]) {
-							mark(v)
-						}
-					}
-				}
-			})
-		}
-	}
 }

@@ -132,11 +132,13 @@ func (a *analyser) load(v *ir.Var, s *state) vec {
 		}
 		return a.all(anything)
 	}
-	i, ok := a.info.index[v]
-	if !ok || !v.Global && a.info.owner[v] != a.cur || s.env[i] == nil {
+	if _, ok := a.info.index[v]; !ok || !v.Global && a.info.owner[v] != a.cur {
 		return a.all(anything)
 	}
-	x := s.env[i]
+	x := a.varOf(v, s.env, s)
+	if x == nil {
+		return a.all(anything)
+	}
 	if len(s.facts) == 0 {
 		return x
 	}

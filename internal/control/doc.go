@@ -97,25 +97,28 @@ const (
 // Between helper and supervisor only.
 const (
 	Joined     Kind = "joined"    // Host, Pid, Rank (of a launched helper): the helper's first message
-	Setup      Kind = "setup"     // Host, Dir, OK: the helper's name and the run's folder; OK: the supervisor is on the same machine
+	Setup      Kind = "setup"     // Host, Dir, OK, LeaveWhen: the helper's name and the run's folder; OK: the supervisor is on the same machine
 	Ready      Kind = "ready"     // Error, Busy, Why: the answer to Setup; Busy: another helper, Why, has the host; to be tried again
 	Launch     Kind = "launch"    // Start: start these ranks
 	Running    Kind = "running"   // Rank, Pid: the rank was started
-	Exited     Kind = "exited"    // Rank, Code, Signal, Error: the rank has ended, or could not be started
+	Follow     Kind = "follow"    // Rank, Place, Ends: pass on the output of a newcomer, from these positions on
+	Leave      Kind = "leave"     // of a helper: its host is to be left, or Error: what LeaveWhen says can't be run
+	Exited     Kind = "exited"    // Rank, Code, Signal, Error: the rank has ended, or could not be started; Ends: of one that has Left, to where its output was passed on
 	Output     Kind = "output"    // Rank, Stream, Offset, Data; no Data: the file was cut to Offset
 	Shown      Kind = "shown"     // Rank, Stream: the last Output was taken; send more
-	Drained    Kind = "drained"   // Launch: all ranks of the launch have ended, their writers and outputs are done
+	Drained    Kind = "drained"   // Launch, Number (of the last Start): all ranks of the launch have ended, their writers and outputs are done
 	Terminate  Kind = "terminate" // SIGTERM to all ranks
-	Kill       Kind = "kill"      // SIGKILL to all ranks
+	Kill       Kind = "kill"      // SIGKILL to all ranks; with Place, to the newcomer of Rank only
 	Quit       Kind = "quit"      // the helper ends when its ranks have
 	Ping, Pong Kind = "ping", "pong"
 )
 
-// Between cairn's commands and the supervisor: Status, Checkpoint and Stop
-// are asked; the answer has the same kind, and Error or State.
+// Between cairn's commands and the supervisor: Status, Checkpoint, Stop and
+// Migrate are asked; the answer has the same kind, and Error or Run.
 const (
-	Status Kind = "status" // State
-	Stop   Kind = "stop"   // answered when the run has stopped
+	Status  Kind = "status"  // Run
+	Stop    Kind = "stop"    // answered when the run has stopped
+	Migrate Kind = "migrate" // Move.Ranks or Host, To, and how: the rest of Move. Answered with Run.Moves: with Busy as it goes on, and when it is over
 )
 
 // AllRanks, as the Rank of a message to a helper, means all ranks there.
@@ -166,9 +169,20 @@ type Message struct {
 	Move    *Move    `json:"move,omitempty"`
 	// Place is the number of the move by which the process came that this
 	// message is from or for; 0: it was started with all others.
-	Place uint64    `json:"place,omitempty"`
-	Start *Start    `json:"start,omitempty"`
-	Run   *RunState `json:"run,omitempty"`
+	Place     uint64     `json:"place,omitempty"`
+	To        string     `json:"to,omitempty"`
+	Ends      []int64    `json:"ends,omitempty"` // positions in stdout and stderr
+	Number    uint64     `json:"number,omitempty"`
+	LeaveWhen *LeaveWhen `json:"leaveWhen,omitempty"`
+	Start     *Start     `json:"start,omitempty"`
+	Run       *RunState  `json:"run,omitempty"`
+}
+
+// LeaveWhen is a command that tells whether a host is to be left: it ends
+// with status 0 then.
+type LeaveWhen struct {
+	Command string        `json:"command"` // for /bin/sh
+	Every   time.Duration `json:"every"`
 }
 
 // Held and Took are HeldNS and TookNS as durations.
@@ -199,6 +213,12 @@ type Welcome struct {
 	// Move says that this process takes the place of a running one, by this
 	// move, and waits for its state.
 	Move *Move `json:"move,omitempty"`
+	// Meetings, of a newcomer, is the number of the last exchange of cards
+	// (Epoch) that all ranks had when it was started; Switch has a later one.
+	Meetings uint64 `json:"meetings,omitempty"`
+	// Stdout, of a newcomer, is the file that descriptor 1 becomes in Join. What
+	// the program prints before that goes nowhere: its predecessor has printed it.
+	Stdout string `json:"stdout,omitempty"`
 	// Output says that descriptor 1 is a regular file that belongs to the
 	// run: its size is recorded with each set and it is cut back to that
 	// size by Restore.
@@ -236,6 +256,7 @@ type MoveStats struct {
 // from the one given.
 type Start struct {
 	Launch  string   `json:"launch"`
+	Number  uint64   `json:"number"` // of the starts of this launch on this host: 1, 2, …
 	Ranks   []int    `json:"ranks"`
 	Command []string `json:"command"` // absolute path of the program, arguments
 	Dir     string   `json:"dir"`     // working folder
@@ -266,6 +287,48 @@ type RunState struct {
 	Restored *uint64     `json:"restored,omitempty"` // the set this attempt goes on from
 	Last     *SetState   `json:"last,omitempty"`     // the newest set known to be committed
 	Ranks    []RankState `json:"ranks"`
+	Moves    []MoveState `json:"moves,omitempty"` // the latest, the newest at the end
+}
+
+// States of a move.
+const (
+	MoveWaits    = "waiting"   // for ranks to run, or for the move before it
+	MovePrepares = "preparing" // the target's helper is started
+	MoveArrives  = "arriving"  // newcomers come
+	MoveAhead    = "ahead"     // state is sent while the program goes on
+	MoveGathers  = "gathering" // ranks are to be held, or are, and the rest is sent
+	MoveLeaves   = "leaving"   // it is decided: sources go
+	MoveLinks    = "linking"   // newcomers and others connect
+	MoveReturns  = "returning" // it has failed, and the run with it, which is started again
+	Moved        = "moved"
+	NotMoved     = "not moved"    // everything goes on as before
+	MoveBack     = "brought back" // the run was, from its recovery line
+)
+
+// MoveState is a move of ranks, under way or over. Times are those of its
+// phases, in nanoseconds.
+type MoveState struct {
+	ID    uint64    `json:"id"` // of its launch; 0: it did not begin
+	Ranks []int     `json:"ranks"`
+	From  string    `json:"from"` // hosts
+	To    string    `json:"to"`
+	State string    `json:"state"`
+	Why   string    `json:"why,omitempty"`
+	Time  time.Time `json:"time"` // of the last change
+
+	SpawnNS       int64 `json:"spawnNS"`       // until the newcomers were there
+	AheadNS       int64 `json:"aheadNS"`       // sending state while the program goes on
+	NegotiationNS int64 `json:"negotiationNS"` // until all ranks were held
+	TransferNS    int64 `json:"transferNS"`    // from then on, until all was sent
+	RestartNS     int64 `json:"restartNS"`     // and then until all ranks went on
+	PauseNS       int64 `json:"pauseNS"`       // for which ranks were held: the last two
+
+	Stats *MoveStats `json:"stats,omitempty"` // of all its ranks; times are those of the slowest
+}
+
+// Over reports whether the move has ended, one way or another.
+func (m *MoveState) Over() bool {
+	return m.State == Moved || m.State == NotMoved || m.State == MoveBack
 }
 
 // SetState is a committed set, with the numbers of all ranks added up;

@@ -54,9 +54,11 @@ func (m *multigrid) arrays() (out []any) {
 }
 `
 
-// setOverhead is what a set may hold besides arrays: package variables, flags,
-// frames, and the part of a block that is not of zeros only.
-const setOverhead = 48 << 10
+// setOverhead is what a set may hold besides arrays: package variables, flags and
+// frames. Of EP, whose arrays have 96 bytes, it is nearly all. A slice is saved to
+// its capacity, but what append has not used yet is zeros, and these are not in the
+// file, except for those in the block in which the slice ends.
+const setOverhead = 8 << 10
 
 // sizesAt is the point at which a set is looked at, and sizesOf the rank.
 const (

@@ -21,6 +21,8 @@ type Options struct {
 	// Drop names variables of the set that are not restored. Others must not
 	// share memory with them that was reached through them first.
 	Drop []string
+	// Adopt names memory that is taken over.
+	Adopt *Adoption
 }
 
 // Builder restores an image.
@@ -43,6 +45,7 @@ type Builder struct {
 	limit   int64
 	edges   []edge
 	drops   []func() // for memory elsewhere that was made
+	adopted map[int]bool
 	done    bool
 }
 
@@ -64,6 +67,7 @@ type region struct {
 	n      uint64
 	p      *plan
 	known  bool           // it has its value already
+	fresh  bool           // it was allocated
 	m      unsafe.Pointer // the map or channel that the region stands for, when known
 	mt     *plan
 	closed bool // … channel is closed
@@ -110,6 +114,7 @@ func Prepare(roots []Root, saved *Image, env *Env, opt Options) (*Builder, error
 	if need > uint64(opt.Limit) {
 		return nil, invalid("the state needs %d bytes, the limit is %d", need, opt.Limit)
 	}
+	b.adopt(opt.Adopt)
 	if err := b.allocate(); err != nil {
 		b.Close()
 		return nil, err
@@ -493,6 +498,7 @@ func (b *Builder) allocate() error {
 			if g.ptr != nil {
 				continue
 			}
+			g.fresh = true
 			if t.p.remote && g.n > 0 {
 				ptr, drop, err := mem.NewRemote(int64(g.n) * int64(t.p.size))
 				if err != nil {

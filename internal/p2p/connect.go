@@ -1,6 +1,7 @@
 package p2p
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -22,13 +23,38 @@ type card struct {
 	Cards map[string][]byte `json:"cards"`
 }
 
-func (e *Engine) exchange(ctx context.Context) ([]card, error) {
+// Card returns this rank's card, as Connect gives it to the others. It stays
+// the same as long as the drivers do.
+func (e *Engine) Card() ([]byte, error) {
+	e.lock()
+	defer e.mu.Unlock()
+	return json.Marshal(e.card())
+}
+
+func (e *Engine) card() card {
 	mine := card{Rank: e.rank, Size: e.size, Where: e.cfg.Machine, Cards: make(map[string][]byte)}
 	for _, d := range e.cfg.Drivers {
 		mine.Ways = append(mine.Ways, d.Name())
 		mine.Cards[d.Name()] = d.Card()
 	}
-	raw, err := json.Marshal(mine)
+	return mine
+}
+
+// AddDriver adds a transport, the least preferred so far, to the card and to
+// what later connections can use. Whoever has this rank's card needs the new
+// one.
+func (e *Engine) AddDriver(d transport.Driver) error {
+	e.lock()
+	defer e.mu.Unlock()
+	if e.driver(d.Name()) != nil {
+		return fmt.Errorf("rank %d has a transport %s already", e.rank, d.Name())
+	}
+	e.cfg.Drivers = append(slices.Clone(e.cfg.Drivers), d)
+	return nil
+}
+
+func (e *Engine) exchange(ctx context.Context) ([]card, error) {
+	raw, err := e.Card()
 	if err != nil {
 		return nil, err
 	}
@@ -39,8 +65,20 @@ func (e *Engine) exchange(ctx context.Context) ([]card, error) {
 	if len(all) != e.size {
 		return nil, fmt.Errorf("exchanging addresses: %d cards for %d ranks", len(all), e.size)
 	}
+	return e.readCards(all)
+}
+
+// readCards reads cards, indexed by rank; of ranks without one the result has
+// an empty one.
+func (e *Engine) readCards(all [][]byte) ([]card, error) {
 	cards := make([]card, e.size)
 	for i, raw := range all {
+		if raw == nil {
+			continue
+		}
+		if i >= e.size {
+			return nil, fmt.Errorf("a card of rank %d in a run of %d ranks", i, e.size)
+		}
 		if err := json.Unmarshal(raw, &cards[i]); err != nil {
 			return nil, fmt.Errorf("card of rank %d: %w", i, err)
 		}
@@ -48,16 +86,21 @@ func (e *Engine) exchange(ctx context.Context) ([]card, error) {
 			return nil, fmt.Errorf("card of rank %d is that of rank %d of %d", i, cards[i].Rank, cards[i].Size)
 		}
 	}
+	return cards, nil
+}
+
+// settle notes where ranks are, as their cards say. The lock is held.
+func (e *Engine) settle(cards []card) {
 	here := 0
-	for i := range cards {
-		if cards[i].Where == e.cfg.Machine {
+	for i := range e.peers {
+		if cards[i].Size > 0 {
+			e.peers[i].where = cards[i].Where
+		}
+		if i == e.rank || e.peers[i].where == e.cfg.Machine {
 			here++
 		}
 	}
-	e.lock()
-	e.cfg.Crowded = e.cfg.Crowded || here > runtime.NumCPU()
-	e.mu.Unlock()
-	return cards, nil
+	e.crowded = e.cfg.Crowded || here > runtime.NumCPU()
 }
 
 // Connect connects this rank with all others, each pair by the first
@@ -67,73 +110,122 @@ func (e *Engine) Connect(ctx context.Context) error {
 		return nil
 	}
 	if runtime.GOOS != "linux" {
-		return errors.New("runs of several ranks need Linux")
+		return errSystem
 	}
 	cards, err := e.exchange(ctx)
 	if err != nil {
 		return err
 	}
-	return e.connect(ctx, cards, nil)
+	if err := e.connect(ctx, cards, e.others(), nil); err != nil {
+		return err
+	}
+	e.lock()
+	e.unlinked = false
+	e.mu.Unlock()
+	return nil
+}
+
+var errSystem = errors.New("runs of several ranks need Linux")
+
+// others are all ranks but this one.
+func (e *Engine) others() []int {
+	list := make([]int, 0, e.size)
+	for i := range e.size {
+		if i != e.rank {
+			list = append(list, i)
+		}
+	}
+	return list
 }
 
 // connectTime is how long ranks may take to connect. All of them run, and know
 // each other's cards.
 const connectTime = time.Minute
 
-// connect makes the links; with only set, no others than that driver's.
-func (e *Engine) connect(ctx context.Context, cards []card, only transport.Driver) error {
-	per := make(map[string][][]byte)
-	for i := range cards {
-		if i == e.rank {
-			continue
-		}
-		ways := cards[min(i, e.rank)].Ways
-		way := ""
-		for _, w := range ways {
-			d := e.driver(w)
-			if d != nil && cards[i].Cards[w] != nil && d.Reaches(cards[i].Cards[w]) {
-				way = w
-				break
-			}
-		}
-		if way == "" {
-			return fmt.Errorf("no transport leads from rank %d (which has %s) to rank %d (which has %s)", e.rank, strings.Join(cards[e.rank].Ways, ", "), i, strings.Join(cards[i].Ways, ", "))
-		}
-		if per[way] == nil {
-			per[way] = make([][]byte, e.size)
-		}
-		per[way][i] = cards[i].Cards[way]
+// route chooses the transport to a rank: the first that the lower rank of the
+// two prefers and that serves them. Both come to the same.
+func (e *Engine) route(mine, theirs *card) (transport.Driver, error) {
+	ways := mine.Ways
+	if theirs.Rank < e.rank {
+		ways = theirs.Ways
 	}
-	for _, d := range e.cfg.Drivers {
-		to := per[d.Name()]
-		if to == nil || only != nil && d != only {
+	for _, w := range ways {
+		d := e.driver(w)
+		if d != nil && theirs.Cards[w] != nil && d.Reaches(theirs.Cards[w]) {
+			return d, nil
+		}
+	}
+	return nil, fmt.Errorf("no transport leads from rank %d (which has %s) to rank %d (which has %s)", e.rank, strings.Join(mine.Ways, ", "), theirs.Rank, strings.Join(theirs.Ways, ", "))
+}
+
+// connect makes links to some ranks; with only set, no others than that
+// driver's.
+func (e *Engine) connect(ctx context.Context, cards []card, to []int, only transport.Driver) error {
+	e.lock()
+	e.settle(cards)
+	mine := e.card()
+	drivers := slices.Clone(e.cfg.Drivers)
+	e.mu.Unlock()
+	// All ranks take the drivers in the same order, whichever they prefer:
+	// else they might wait for each other around a circle.
+	slices.SortFunc(drivers, func(a, b transport.Driver) int { return cmp.Compare(a.Name(), b.Name()) })
+	per := make(map[transport.Driver][][]byte)
+	for _, i := range to {
+		d, err := e.route(&mine, &cards[i])
+		if err != nil {
+			return err
+		}
+		if per[d] == nil {
+			per[d] = make([][]byte, e.size)
+		}
+		per[d][i] = cards[i].Cards[d.Name()]
+	}
+	for _, d := range drivers {
+		if per[d] == nil || only != nil && d != only {
 			continue
 		}
 		c, cancel := context.WithTimeout(ctx, connectTime)
-		l, err := d.Connect(c, to, handler{e})
+		h := &handler{Engine: e}
+		l, err := d.Connect(c, per[d], h)
 		cancel()
 		if err != nil {
 			return fmt.Errorf("%s: %w", d.Name(), err)
 		}
 		e.lock()
-		e.links = append(e.links, link{l, d})
-		for i := range to {
-			if to[i] == nil {
-				continue
-			}
-			p := &e.peers[i]
-			p.link, p.eager, p.puller, p.paused, p.muted = l, l.EagerLimit(), nil, false, false
-			if pl, ok := l.(transport.Puller); ok && pl.CanPull(i) {
-				p.puller = pl
-			}
-			for _, m := range p.backlog {
-				e.Control(i, m)
-			}
-			p.backlog = nil
-		}
+		h.link = l
+		e.adopt(l, d, per[d])
 		e.mu.Unlock()
 	}
 	return nil
+}
+
+// adopt takes a new link into use, for the ranks that have a card. The lock is
+// held.
+func (e *Engine) adopt(l transport.Link, d transport.Driver, cards [][]byte) {
+	e.links = append(e.links, link{l, d})
+	for i := range cards {
+		if cards[i] == nil {
+			continue
+		}
+		p := &e.peers[i]
+		p.link, p.eager, p.puller, p.paused, p.gone, p.goodbyes, p.answers = l, l.EagerLimit(), nil, false, nil, 0, 0
+		if pl, ok := l.(transport.Puller); ok && pl.CanPull(i) {
+			p.puller = pl
+		}
+		e.unmute(i)
+	}
+	e.sleep.wake() // who sleeps does so on the old links
+}
+
+// unmute sends the control messages that have waited. The lock is held.
+func (e *Engine) unmute(to int) {
+	p := &e.peers[to]
+	p.muted = false
+	waited := p.backlog
+	p.backlog = nil
+	for _, m := range waited {
+		e.control(to, m)
+	}
 }
 
 func (e *Engine) driver(name string) transport.Driver {
@@ -150,32 +242,42 @@ func fragile(l transport.Link) bool {
 	return ok && f.MustClose()
 }
 
+// pause exchanges last frames with ranks, and returns when theirs are here:
+// then nothing is on its way. Control messages for them wait from now on. The
+// lock is held.
+func (e *Engine) pause(ctx context.Context, with []int) error {
+	for _, i := range with {
+		e.head = frame{kind: kindPause}
+		e.emit(i, nil, nil)
+		e.peers[i].muted = true
+		e.peers[i].goodbyes++
+	}
+	stop := context.AfterFunc(ctx, e.Wake)
+	defer stop()
+	err := e.Serve(func() bool {
+		return !slices.ContainsFunc(with, func(i int) bool { return e.peers[i].answers < e.peers[i].goodbyes }) || ctx.Err() != nil
+	})
+	if err == nil {
+		err = context.Cause(ctx)
+	}
+	return err
+}
+
 // CloseFragile closes the links that can't stay open while the state is
 // saved, and reports whether there were any. All ranks call it, with no
 // message in flight; control messages to the ranks concerned wait until
 // Reopen. The lock is held.
 func (e *Engine) CloseFragile(ctx context.Context) (bool, error) {
-	mine := func(i int) bool { return i != e.rank && e.peers[i].link != nil && fragile(e.peers[i].link) }
 	var to []int
 	for i := range e.peers {
-		if mine(i) {
+		if i != e.rank && e.peers[i].link != nil && fragile(e.peers[i].link) {
 			to = append(to, i)
-			e.head = frame{kind: kindPause}
-			e.emit(i, nil, nil)
-			e.peers[i].muted = true
 		}
 	}
 	if len(to) == 0 {
 		return false, nil
 	}
-	// When all have sent their last frame, none is on its way.
-	err := e.Serve(func() bool {
-		return !slices.ContainsFunc(to, func(i int) bool { return !e.peers[i].paused }) || ctx.Err() != nil
-	})
-	if err == nil {
-		err = ctx.Err()
-	}
-	if err != nil {
+	if err := e.pause(ctx, to); err != nil {
 		return true, err
 	}
 	for _, i := range to {
@@ -206,7 +308,7 @@ func (e *Engine) Reopen(ctx context.Context) error {
 		if open {
 			continue
 		}
-		if err := e.connect(ctx, cards, d); err != nil {
+		if err := e.connect(ctx, cards, e.others(), d); err != nil {
 			return err
 		}
 	}

@@ -18,7 +18,8 @@
 //
 // The frame header, in little-endian order:
 //
-//	 0 kind   1 byte order of the payload   2 –   4 context u32   8 tag i32
+//	 0 kind   1 byte order of the payload (bit 0: little, bit 1: an int has 32 bits)   2 –
+//	 4 context u32   8 tag i32
 //	12 epoch u32   16 number of the message in its pair u64   24 length u64
 //	32 request of the sender (Announce, Ready, Done) or receiver (Data) u64
 //	40 address (Announce) or request of the receiver (Ready) u64
@@ -32,4 +33,10 @@
 // sender has taken (the epoch): a peer that goes on earlier than this rank
 // sends messages of the next epoch, which are kept aside until this rank has
 // copied its state, too.
+//
+// # Moves
+//
+// Another process can take a rank's place (see move.go): all ranks take leave
+// of it (Part), it hands over its counts (Ledger), and they connect with its
+// successor (Relink), or go on with it (Rejoin).
 package p2p

@@ -25,6 +25,8 @@ var (
 	ErrTruncated = errors.New("message longer than the buffer that receives it")
 	// ErrClosed is wrapped after Close.
 	ErrClosed = errors.New("the run is closed")
+	// ErrUnlinked is wrapped before the engine is connected.
+	ErrUnlinked = errors.New("messages can't be exchanged before Restore in a process that takes the place of another")
 )
 
 // Observer is told what the coordination of checkpoints must know. Its
@@ -53,6 +55,10 @@ type Config struct {
 	// Uncounted leaves the bookkeeping for checkpoints out. For measuring
 	// what it costs.
 	Uncounted bool
+	// Foreign has this rank pass for one of the other byte order, which what
+	// it sends and receives is in, and Resized for one whose ints have another
+	// size. For tests.
+	Foreign, Resized bool
 }
 
 // peer is what an engine knows of a rank.
@@ -67,9 +73,13 @@ type peer struct {
 	into     *Request // … or straight into this receive
 	ended    bool
 	finished bool     // … and its work is done
-	paused   bool     // it sends no more on this link, which is closed and opened again
+	paused   bool     // it sends no more on this link, which is closed, or its process replaced
 	muted    bool     // … and neither does this rank
+	goodbyes uint64   // times that this rank has said so on this link,
+	answers  uint64   // and the other one
+	gone     error    // it was lost after that
 	backlog  [][]byte // control messages that wait for that
+	where    string   // its machine
 }
 
 // Engine connects a rank with its peers. Its exported methods may be called
@@ -102,6 +112,11 @@ type Engine struct {
 	pulling    bool // announced messages are fetched before they are asked for
 	epoch      uint32
 	contexts   uint32 // the next free context
+	order      byte   // of this rank's memory, as in frames
+	crowded    bool   // there are more ranks than processors here
+	unlinked   bool   // it is not connected yet
+	resuming   bool   // receives of a set are being posted
+	old        []bool // see Ledger
 	err        error  // nothing works any more
 	closed     bool
 	header     transport.Header
@@ -123,7 +138,13 @@ func New(cfg Config) (*Engine, error) {
 	e := &Engine{
 		rank: cfg.Rank, size: cfg.Size, cfg: cfg, count: !cfg.Uncounted, observer: cfg.Observer,
 		peers: make([]peer, cfg.Size), boxes: make(map[uint32]*box), requests: make(map[uint64]*Request),
-		contexts: 2,
+		contexts: 2, order: order, crowded: cfg.Crowded, unlinked: cfg.Size > 1,
+	}
+	if cfg.Foreign {
+		e.order ^= orderLittle
+	}
+	if cfg.Resized {
+		e.order ^= orderNarrow
 	}
 	if err := e.sleep.init(); err != nil {
 		return nil, err
@@ -321,7 +342,7 @@ func (e *Engine) Arrived(from int, h *transport.Header, buf []byte) {
 			return
 		}
 		delete(e.requests, f.id)
-		e.head = frame{kind: kindData, order: order, id: f.other}
+		e.head = frame{kind: kindData, order: e.order, id: f.other}
 		if e.emit(from, r.buf, r) {
 			e.complete(r, nil)
 		}
@@ -361,6 +382,10 @@ func (e *Engine) Arrived(from int, h *transport.Header, buf []byte) {
 		e.sleep.broadcast()
 	case kindPause:
 		p.paused = true
+		p.answers++
+		e.sleep.broadcast()
+	case kindRejoin:
+		p.paused = false
 	default:
 		e.breach(from, fmt.Sprintf("a frame of unknown kind %d", f.kind))
 	}
@@ -381,7 +406,11 @@ func (e *Engine) sentPayload(token any) {
 // lost is for links: a peer is gone.
 func (e *Engine) lost(rank int, err error) {
 	p := &e.peers[rank]
-	if p.paused || p.ended && e.closed { // it said so before, and waited for this rank
+	if p.ended && e.closed { // it said so before, and waited for this rank
+		return
+	}
+	if p.paused && p.muted { // the same; or somebody else decides what becomes of it
+		p.gone = err
 		return
 	}
 	if p.ended && !p.finished {
@@ -395,11 +424,21 @@ func (e *Engine) lost(rank int, err error) {
 	}
 }
 
-// handler is the engine as links see it.
-type handler struct{ *Engine }
+// handler is the engine as one link sees it. A link speaks only for the ranks
+// that it serves: what an old one says of a rank that another serves now is
+// about a process that was replaced.
+type handler struct {
+	*Engine
+	link transport.Link
+}
 
-func (h handler) Sent(token any)           { h.sentPayload(token) }
-func (h handler) Lost(rank int, err error) { h.lost(rank, err) }
+func (h *handler) Sent(token any) { h.sentPayload(token) }
+
+func (h *handler) Lost(rank int, err error) {
+	if h.peers[rank].link == h.link {
+		h.lost(rank, err)
+	}
+}
 
 // aside reports whether a message belongs to the time after the set that is
 // being taken.
@@ -531,10 +570,14 @@ func (e *Engine) emit(to int, payload []byte, token *Request) bool {
 // Control sends a control message. The lock is held; the engine owns the
 // slice from then on.
 func (e *Engine) Control(to int, message []byte) {
-	if p := &e.peers[to]; p.muted {
+	if p := &e.peers[to]; p.muted || p.link == nil && e.unlinked {
 		p.backlog = append(p.backlog, message)
 		return
 	}
+	e.control(to, message)
+}
+
+func (e *Engine) control(to int, message []byte) {
 	e.head = frame{kind: kindControl}
 	e.emit(to, message, nil)
 }

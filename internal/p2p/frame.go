@@ -17,13 +17,26 @@ const (
 	kindDone
 	kindControl // for the layer above: a message of the coordination
 	kindBye     // this rank sends no more messages
-	kindPause   // the last frame before this link is closed, to be opened again
+	kindPause   // the last frame before this link is closed, to be opened again, or its process replaced
+	kindRejoin  // … it was not: this link is used again
+)
+
+// Bits of the byte order in frames.
+const (
+	orderLittle = 1 << iota // else big-endian
+	orderNarrow             // an int has 32 bits, else 64
 )
 
 // order is this machine's byte order, as in frames.
 var order = func() byte {
-	one := uint16(1)
-	return *(*byte)(unsafe.Pointer(&one)) // 1: little-endian, 0: big-endian
+	o := byte(0)
+	if one := uint16(1); *(*byte)(unsafe.Pointer(&one)) == 1 {
+		o |= orderLittle
+	}
+	if bits.UintSize == 32 {
+		o |= orderNarrow
+	}
+	return o
 }()
 
 // frame is a decoded header.

@@ -69,6 +69,16 @@ func (e *Engine) Release(next bool) {
 // With alone it leaves out what other ranks sent since the last restart: that
 // was sent after the point at which each of them saves by itself.
 func (e *Engine) Capture(alone bool) []Kept {
+	all := e.waiting(alone)
+	kept := make([]Kept, len(all))
+	for i, m := range all {
+		kept[i] = Kept{Context: m.ctx, Source: m.source, Tag: int(m.tag), Little: m.order&orderLittle != 0, Data: m.data}
+	}
+	return kept
+}
+
+// waiting returns the messages of Capture.
+func (e *Engine) waiting(alone bool) []*message {
 	var all []*message
 	for _, b := range e.boxes {
 		for _, q := range b.waiting {
@@ -80,24 +90,23 @@ func (e *Engine) Capture(alone bool) []Kept {
 		}
 	}
 	sortMessages(all)
-	kept := make([]Kept, len(all))
-	for i, m := range all {
-		kept[i] = Kept{Context: m.ctx, Source: m.source, Tag: int(m.tag), Little: m.order == 1, Data: m.data}
-	}
-	return kept
+	return all
 }
 
 // inject puts back messages that Capture returned, before anything else is
 // received.
 func (e *Engine) inject(kept []Kept) {
-	for _, k := range kept {
+	old := e.old
+	e.old = nil
+	for i, k := range kept {
 		if k.Source < 0 || k.Source >= e.size {
 			continue
 		}
 		m := e.newMessage(k.Source, &frame{ctx: k.Context, tag: int32(k.Tag)}, len(k.Data))
-		m.data, m.whole, m.old = k.Data, true, true
+		m.data, m.whole, m.old = k.Data, true, i >= len(old) || old[i]
+		m.order = e.order &^ orderLittle
 		if k.Little {
-			m.order = 1
+			m.order |= orderLittle
 		}
 		b := e.box(k.Context)
 		if r := b.take(m.source, m.tag); r != nil {
@@ -124,7 +133,7 @@ func (e *Engine) Saving(r *Request) (done bool, posted uint64, st Status, err er
 	e.lock()
 	defer e.mu.Unlock()
 	if r.done {
-		return true, 0, r.status(), r.err
+		return true, 0, e.status(r), r.err
 	}
 	e.saved++
 	return false, r.posted, Status{}, nil
@@ -161,6 +170,8 @@ func (e *Engine) Resume(kept []Kept, drop bool) error {
 		return nil
 	}
 	slices.SortFunc(list, func(a, b adopted) int { return cmp.Compare(a.posted, b.posted) })
+	e.resuming = true
+	defer func() { e.resuming = false }()
 	for _, a := range list {
 		r, ctx, from, tag, buf, err := a.post()
 		if err != nil {

@@ -33,10 +33,16 @@ type Request struct {
 type Status struct {
 	Source, Tag, Bytes int
 	Foreign            bool // the bytes are in the other byte order
+	Resized            bool // an int has another size where they come from
 }
 
-func (r *Request) status() Status {
-	return Status{Source: r.from, Tag: int(r.tagGot), Bytes: r.length, Foreign: r.kind == receiving && r.order != order}
+func (e *Engine) status(r *Request) Status {
+	st := Status{Source: r.from, Tag: int(r.tagGot), Bytes: r.length}
+	if r.kind == receiving && r.done && r.err == nil {
+		differs := r.order ^ e.order
+		st.Foreign, st.Resized = differs&orderLittle != 0, differs&orderNarrow != 0
+	}
+	return st
 }
 
 func (e *Engine) newRequest() *Request {
@@ -92,8 +98,14 @@ func (e *Engine) usable(to int) error {
 	if e.closed {
 		return ErrClosed
 	}
+	if e.unlinked && to != e.rank {
+		return fmt.Errorf("%w (to rank %d)", ErrUnlinked, to)
+	}
 	if e.peers[to].ended {
 		return fmt.Errorf("%w: rank %d can't be sent to", ErrEnded, to)
+	}
+	if e.peers[to].link == nil && to != e.rank {
+		return fmt.Errorf("rank %d can't be sent to while its link is made anew", to)
 	}
 	return nil
 }
@@ -103,7 +115,7 @@ func (e *Engine) quick(ctx uint32, to int, tag int32, data []byte) bool {
 	if to != e.rank {
 		return false
 	}
-	e.head = frame{kind: kindEager, order: order, ctx: ctx, tag: tag, epoch: e.epoch}
+	e.head = frame{kind: kindEager, order: e.order, ctx: ctx, tag: tag, epoch: e.epoch}
 	m := e.newMessage(to, &e.head, len(data))
 	m.data, m.whole = data, true
 	if r := e.box(ctx).take(to, tag); r != nil {
@@ -122,7 +134,7 @@ func (e *Engine) begin(r *Request, ctx uint32, to int, tag int32, data []byte) {
 	if e.count {
 		p.sent++
 	}
-	e.head = frame{order: order, ctx: ctx, tag: tag, epoch: e.epoch, seq: p.sent}
+	e.head = frame{order: e.order, ctx: ctx, tag: tag, epoch: e.epoch, seq: p.sent}
 	if len(data) <= p.eager {
 		e.head.kind = kindEager
 		if r.done = e.emit(to, data, r); !r.done {
@@ -169,7 +181,7 @@ func (e *Engine) Recv(ctx uint32, from int, tag int32, buf []byte) (Status, erro
 	r := e.newRequest()
 	e.receive(r, ctx, from, tag, buf)
 	err := e.wait(r)
-	st := r.status()
+	st := e.status(r)
 	if r.done {
 		e.recycle(r)
 	}
@@ -200,6 +212,8 @@ func (e *Engine) receive(r *Request, ctx uint32, from int, tag int32, buf []byte
 		e.complete(r, ErrClosed)
 	case e.over(from):
 		e.complete(r, e.noMore(from))
+	case e.unlinked && from != e.rank && !e.resuming:
+		e.complete(r, ErrUnlinked)
 	default:
 		b.post(r)
 	}
@@ -262,7 +276,7 @@ func (e *Engine) Wait(r *Request) (Status, error) {
 	e.lock()
 	defer e.mu.Unlock()
 	err := e.wait(r)
-	return r.status(), err
+	return e.status(r), err
 }
 
 // Test reports whether the request is done, after moving what can be moved.
@@ -273,12 +287,12 @@ func (e *Engine) Test(r *Request) (bool, Status, error) {
 		e.poll()
 	}
 	if !r.done && e.err != nil {
-		return true, r.status(), e.err
+		return true, e.status(r), e.err
 	}
 	if !r.done {
 		return false, Status{}, nil
 	}
-	return true, r.status(), r.err
+	return true, e.status(r), r.err
 }
 
 // WaitAny returns the index of a request that is done, -1 if all are nil.
@@ -291,7 +305,7 @@ func (e *Engine) WaitAny(rs []*Request) (int, Status, error) {
 			continue
 		}
 		if r.done {
-			return i, r.status(), r.err
+			return i, e.status(r), r.err
 		}
 		live = true
 		if on = r.peer; len(rs) > 1 {
@@ -314,7 +328,7 @@ func (e *Engine) WaitAny(rs []*Request) (int, Status, error) {
 	if at < 0 {
 		return slices.IndexFunc(rs, func(r *Request) bool { return r != nil }), Status{}, err
 	}
-	return at, rs[at].status(), rs[at].err
+	return at, e.status(rs[at]), rs[at].err
 }
 
 // Probe waits until a message can be received, and leaves it there.
@@ -346,7 +360,11 @@ func (e *Engine) Iprobe(ctx uint32, from int, tag int32) (bool, Status, error) {
 		e.poll()
 		m = b.find(from, tag)
 	}
-	if m == nil {
+	switch {
+	case m != nil:
+	case e.err == nil && e.unlinked && from != e.rank:
+		return false, Status{}, ErrUnlinked
+	default:
 		return false, Status{}, e.err
 	}
 	return true, Status{Source: m.source, Tag: int(m.tag), Bytes: m.length}, nil

@@ -59,7 +59,7 @@ func (e *Engine) until(on int, done func() bool) error {
 	var blocked *waiter
 	idle, limit := 0, spins
 	var since time.Time // it is blocked
-	if e.cfg.Crowded {
+	if e.crowded {
 		limit = crowdedSpins
 	}
 	for !done() {
@@ -69,6 +69,9 @@ func (e *Engine) until(on int, done func() bool) error {
 			}
 			return e.err
 		}
+		if e.unlinked && on != none && on != e.rank {
+			return ErrUnlinked
+		}
 		if e.poll() {
 			idle = 0
 			continue
@@ -76,7 +79,7 @@ func (e *Engine) until(on int, done func() bool) error {
 		if done() { // another goroutine's doing
 			break
 		}
-		if idle++; idle == limit && !e.cfg.Crowded {
+		if idle++; idle == limit && !e.crowded {
 			since = time.Now()
 		}
 		if idle >= limit && blocked == nil && on != none {
@@ -84,14 +87,14 @@ func (e *Engine) until(on int, done func() bool) error {
 			e.block(blocked)
 			continue // that may have sent something
 		}
-		if idle < limit || !e.cfg.Crowded && (idle%breath != 0 || time.Since(since) < linger) {
+		if idle < limit || !e.crowded && (idle%breath != 0 || time.Since(since) < linger) {
 			if idle%breath == 0 && e.wanted.Load() > 0 || idle%1024 == 0 {
 				e.giveWay()
 			}
 			continue
 		}
 		e.sleep.sleep(e)
-		if idle = 0; !e.cfg.Crowded {
+		if idle = 0; !e.crowded {
 			idle = limit // not again for so long, unless something comes
 		}
 	}

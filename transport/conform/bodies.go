@@ -32,6 +32,9 @@ var tests = []test{
 	{name: "KilledAmid", n: 2, body: killedAmid, dies: []int{1}},
 	{name: "Pull", n: 2, body: pull},
 	{name: "PullKilled", n: 2, body: pullKilled, dies: []int{1}},
+	{name: "Replaced", n: 6, body: replaced, leaves: []int{1, 3, 4}},
+	{name: "Impostor", n: 4, body: impostor},
+	{name: "Leaks", n: 3, body: leaks},
 }
 
 // random is a generator that differs from rank to rank, and not from run to run.
@@ -203,7 +206,7 @@ func sleepLate(r *Rank) {
 	b := r.box
 	awake := func(what string) {
 		if r.link.Arm() {
-			if fd := r.link.FD(); fd >= 0 && !waitFD(fd, 10*time.Second) {
+			if fd := r.link.FD(); fd >= 0 && !waitFD(10*time.Second, fd) {
 				r.Fatalf("it sleeps in spite of %s", what)
 			}
 			r.link.Disarm()
@@ -291,7 +294,7 @@ func noPeers(r *Rank) {
 		r.Fatalf("something moved on a link without peers")
 	}
 	if r.link.Arm() {
-		if fd := r.link.FD(); fd >= 0 && waitFD(fd, 0) {
+		if fd := r.link.FD(); fd >= 0 && waitFD(0, fd) {
 			r.Fatalf("something is to be done on a link without peers")
 		}
 		r.link.Disarm()

@@ -66,6 +66,9 @@ type test struct {
 	n    int
 	body func(*Rank)
 	dies []int // ranks that are killed during it
+	// leaves is those that are killed if they are processes; else they close
+	// their links.
+	leaves []int
 }
 
 // limit is how long one test may take before it is said to hang.
@@ -103,6 +106,7 @@ func Run(t *testing.T, tr Transport) {
 						t.Skip(why)
 					}
 					if mode == "processes" {
+						c.dies = append(c.dies, c.leaves...)
 						processes(t, tr, c)
 						return
 					}
@@ -160,6 +164,7 @@ func runProcess(t *testing.T, tr Transport, c test) {
 		t.Fatalf("rank %d of %d ranks: none of %v says which it is", id, c.n, rankVariables)
 	}
 	r := newRank(tr, c, dir, id, tr.New(c.n, dir))
+	r.single = true
 	r.die = func() {
 		self, err := os.FindProcess(os.Getpid())
 		if err == nil {
@@ -277,7 +282,7 @@ func (r *Rank) run(body func(*Rank)) (err error) {
 			err = fmt.Errorf("rank %d of %d: panic: %v\n%s", r.ID, r.N, v, debug.Stack())
 		}
 		if err != nil {
-			os.WriteFile(filepath.Join(r.dir, "failed-"+strconv.Itoa(r.ID)), nil, 0o600)
+			os.WriteFile(filepath.Join(r.dir, "failed-"+strconv.Itoa(r.process)), nil, 0o600)
 		}
 		if cerr := r.cleanUp(); err == nil && cerr != nil {
 			err = fmt.Errorf("rank %d of %d: %w", r.ID, r.N, cerr)

@@ -37,6 +37,7 @@ type brokenLink struct {
 	kept    any
 	send    func(peer int, h *transport.Header, payload []byte, token any) bool
 	arm     func() bool
+	drop    func(peer int)
 	sent    func(token any)
 	lost    func(peer int, err error)
 	arrived func(peer int, h *transport.Header, buf []byte)
@@ -56,6 +57,14 @@ func (b *brokenLink) Arm() bool {
 		return b.arm()
 	}
 	return b.Link.Arm()
+}
+
+func (b *brokenLink) Drop(peer int) {
+	if b.drop != nil {
+		b.drop(peer)
+		return
+	}
+	b.Link.Drop(peer)
 }
 
 func (b *brokenLink) Close(ctx context.Context) error {
@@ -105,6 +114,8 @@ func TestFinds(t *testing.T) {
 		{"Order", "", func(b *brokenLink) {}},
 		{"Pull", "", func(b *brokenLink) {}},
 		{"Killed", "", func(b *brokenLink) {}},
+		{"Replaced", "", func(b *brokenLink) {}},
+		{"Replaced", "after Drop", func(b *brokenLink) { b.drop = func(int) {} }},
 		{"Order", "is wrong", func(b *brokenLink) { // drops a frame
 			b.send = func(peer int, h *transport.Header, p []byte, token any) bool {
 				if b.n++; b.n == 100 {
@@ -225,6 +236,9 @@ func TestFinds(t *testing.T) {
 			}
 			if c.want == "" || !strings.Contains(c.want, "takes") && c.want != "asleep" {
 				tr.limit = 0
+			}
+			if c.want == "after Drop" { // the others wait for a newcomer then
+				tr.limit = 3 * time.Second
 			}
 			for _, body := range tests {
 				if body.name != c.test {

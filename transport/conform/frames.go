@@ -70,12 +70,14 @@ type token struct {
 // that frames are whole and in order.
 type box struct {
 	r       *Rank
+	link    transport.Link
 	round   int
 	inside  bool  // Poll or Send is running
 	err     error // what was found wrong first; the handler cannot panic through a link
 	sent    []uint64
 	got     []uint64
 	lost    []error
+	dropped []bool
 	coming  []*arrival // per peer: Arriving was called, Arrived was not
 	kept    int        // payloads that the link has
 	keptFor []int      // the same, per peer
@@ -94,6 +96,7 @@ func newBox(r *Rank) *box {
 	return &box{
 		r: r, sent: make([]uint64, r.N), got: make([]uint64, r.N),
 		lost: make([]error, r.N), coming: make([]*arrival, r.N), keptFor: make([]int, r.N),
+		dropped: make([]bool, r.N),
 	}
 }
 
@@ -116,7 +119,7 @@ func (b *box) sendPayload(to int, payload []byte) bool {
 	t := &token{to: to, payload: payload}
 	was := b.inside
 	b.inside = true
-	now := b.r.link.Send(to, &h, payload, t)
+	now := b.link.Send(to, &h, payload, t)
 	b.inside = was
 	if b.err != nil && !was {
 		b.r.Fatalf("%w", b.err)
@@ -161,6 +164,8 @@ func (b *box) check(peer int, what string) bool {
 		b.failf("%s for rank %d", what, peer)
 	case b.lost[peer] != nil:
 		b.failf("%s of rank %d after Lost", what, peer)
+	case b.dropped[peer]:
+		b.failf("%s of rank %d after Drop", what, peer)
 	}
 	return b.err == nil
 }
@@ -250,6 +255,21 @@ func (b *box) Lost(peer int, err error) {
 	b.coming[peer] = nil
 	if b.lostPeer != nil {
 		b.lostPeer(peer)
+	}
+}
+
+// drop drops a peer, which is replaced.
+func (b *box) drop(peer int) {
+	b.inside = true
+	b.link.Drop(peer)
+	b.inside = false
+	if b.keptFor[peer] > 0 {
+		b.failf("rank %d is dropped and %d payloads for it were not given back", peer, b.keptFor[peer])
+	}
+	b.dropped[peer] = true
+	b.coming[peer] = nil
+	if b.err != nil {
+		b.r.Fatalf("%w", b.err)
 	}
 }
 

@@ -16,9 +16,13 @@ import (
 	"github.com/cairnrun/cairn/transport"
 )
 
-// Rank is one rank of a test.
+// Rank is one rank of a test. In tests of ranks that are replaced, several
+// have the same ID, one after the other: then those are the processes 0 to N-1.
 type Rank struct {
 	ID, N int
+
+	process int  // as swap counts, and the same as ID otherwise
+	single  bool // it has a process of its own
 
 	tr       Transport
 	dir      string
@@ -29,12 +33,13 @@ type Rank struct {
 	driver   transport.Driver
 	link     transport.Link
 	box      *box
-	sleeper  bool // sleep whenever nothing moves
+	more     []*box // of further links
+	sleeper  bool   // sleep whenever nothing moves
 	exchange int
 }
 
 func newRank(tr Transport, c test, dir string, id int, open func(int) (transport.Driver, error)) *Rank {
-	r := &Rank{ID: id, N: c.n, tr: tr, dir: dir, open: open}
+	r := &Rank{ID: id, N: c.n, process: id, tr: tr, dir: dir, open: open}
 	r.ctx, r.cancel = context.WithTimeout(context.Background(), cmp.Or(tr.limit, limit))
 	return r
 }
@@ -70,9 +75,9 @@ func (r *Rank) swap(data []byte, without ...int) [][]byte {
 	name := func(id int) string {
 		return filepath.Join(r.dir, "swap-"+strconv.Itoa(r.exchange)+"-"+strconv.Itoa(id))
 	}
-	tmp := name(r.ID) + ".new"
+	tmp := name(r.process) + ".new"
 	r.must(os.WriteFile(tmp, data, 0o600))
-	r.must(os.Rename(tmp, name(r.ID)))
+	r.must(os.Rename(tmp, name(r.process)))
 	all := make([][]byte, r.N)
 	for id := range all {
 		if slices.Contains(without, id) {
@@ -97,13 +102,18 @@ func (r *Rank) swap(data []byte, without ...int) [][]byte {
 // barrier waits for the ranks, not through the transport.
 func (r *Rank) barrier(without ...int) { r.swap(nil, without...) }
 
+// openDriver opens the driver, or a new one.
+func (r *Rank) openDriver() {
+	d, err := r.open(r.ID)
+	r.must(err)
+	r.driver = d
+}
+
 // connect opens the driver if that was not done, and connects all ranks for
 // which serve returns true; nil means all.
 func (r *Rank) connect(serve func(peer int) bool) {
 	if r.driver == nil {
-		d, err := r.open(r.ID)
-		r.must(err)
-		r.driver = d
+		r.openDriver()
 	}
 	cards := r.swap(r.driver.Card())
 	for id, c := range cards {
@@ -113,10 +123,17 @@ func (r *Rank) connect(serve func(peer int) bool) {
 			r.Fatalf("rank %d is not reached, says its card", id)
 		}
 	}
-	r.box = newBox(r)
-	link, err := r.driver.Connect(r.ctx, cards, r.box)
+	r.box = r.connectTo(cards)
+	r.link = r.box.link
+}
+
+// connectTo returns the handler of a new link.
+func (r *Rank) connectTo(cards [][]byte) *box {
+	b := newBox(r)
+	link, err := r.driver.Connect(r.ctx, cards, b)
 	r.must(err)
-	r.link = link
+	b.link = link
+	return b
 }
 
 // close closes the link.
@@ -132,10 +149,13 @@ func (r *Rank) close() {
 func (r *Rank) cleanUp() error {
 	defer r.cancel()
 	var err error
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	for _, b := range r.more {
+		err = errors.Join(err, b.link.Close(ctx))
+	}
 	if r.link != nil {
-		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
-		defer cancel()
-		err = r.link.Close(ctx)
+		err = errors.Join(err, r.link.Close(ctx))
 	}
 	if r.driver != nil {
 		err = errors.Join(err, r.driver.Close())
@@ -145,11 +165,19 @@ func (r *Rank) cleanUp() error {
 
 // poll polls once.
 func (r *Rank) poll() bool {
-	r.box.inside = true
-	moved := r.link.Poll()
-	r.box.inside = false
-	if r.box.err != nil {
-		r.Fatalf("%w", r.box.err)
+	moved := r.box.poll(r.link)
+	for _, b := range r.more {
+		moved = b.poll(b.link) || moved
+	}
+	return moved
+}
+
+func (b *box) poll(l transport.Link) bool {
+	b.inside = true
+	moved := l.Poll()
+	b.inside = false
+	if b.err != nil {
+		b.r.Fatalf("%w", b.err)
 	}
 	return moved
 }
@@ -171,21 +199,30 @@ func (r *Rank) drive(what string, done func() bool) {
 	}
 }
 
-// sleep sleeps until the link has something to do.
+// sleep sleeps until a link has something to do.
 func (r *Rank) sleep(what string) {
-	if !r.link.Arm() {
-		return
+	links := []transport.Link{r.link}
+	for _, b := range r.more {
+		links = append(links, b.link)
 	}
-	defer r.link.Disarm()
-	fd := r.link.FD()
-	if fd < 0 {
+	var fds []int
+	for _, l := range links {
+		if !l.Arm() {
+			return
+		}
+		defer l.Disarm()
+		if fd := l.FD(); fd >= 0 {
+			fds = append(fds, fd)
+		}
+	}
+	if len(fds) < len(links) {
 		time.Sleep(50 * time.Microsecond)
 		r.check(what)
 		return
 	}
 	// Nothing but the descriptor ends this: a rank whose wake-up was lost
 	// sleeps until it is said to hang.
-	for !waitFD(fd, 100*time.Millisecond) {
+	for !waitFD(100*time.Millisecond, fds...) {
 		r.check(what + " (asleep: " + r.box.state() + ")")
 	}
 }

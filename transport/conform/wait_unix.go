@@ -8,8 +8,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// waitFD reports whether a descriptor becomes readable within a time.
-func waitFD(fd int, d time.Duration) bool {
-	n, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, int(d.Milliseconds()))
+// waitFD reports whether one of some descriptors becomes readable within a
+// time.
+func waitFD(d time.Duration, fds ...int) bool {
+	list := make([]unix.PollFd, len(fds))
+	for i, fd := range fds {
+		list[i] = unix.PollFd{Fd: int32(fd), Events: unix.POLLIN}
+	}
+	n, err := unix.Poll(list, int(d.Milliseconds()))
 	return err == nil && n > 0
 }

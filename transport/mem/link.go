@@ -3,6 +3,7 @@ package mem
 import (
 	"context"
 	"fmt"
+	"slices"
 	"unsafe"
 
 	"github.com/cairnrun/cairn/transport"
@@ -14,12 +15,14 @@ type Link struct {
 	f     *Fabric
 	o     Options
 	h     transport.Handler
-	rank  int
-	peers []int // the ranks that it serves
+	d     *Driver
+	peers []int     // the ranks that it serves
+	with  []*Driver // per rank
 
 	// All of this is guarded by f.mu.
-	peer    []end     // per rank: the link at the other end
+	peer    []*Link   // per rank: the link at the other end
 	lost    []bool    // per rank: Lost was called
+	dropped []bool    // per rank: the other end has dropped this one
 	queue   [][]frame // per rank: what Send kept
 	in, out []*pipe   // per rank
 	back    []any     // tokens of frames that entered their pipe
@@ -44,9 +47,9 @@ func (l *Link) Send(peer int, h *transport.Header, payload []byte, token any) bo
 	defer f.mu.Unlock()
 	out := l.out[peer]
 	if out == nil {
-		panic(fmt.Sprintf("mem: rank %d sends to rank %d, which this link does not serve", l.rank, peer))
+		panic(fmt.Sprintf("mem: rank %d sends to rank %d, which this link does not serve", l.d.rank, peer))
 	}
-	if l.closed || l.lost[peer] || !out.readable || f.killed[peer] || f.killed[l.rank] {
+	if l.closed || l.lost[peer] || !out.readable || l.with[peer].killed || l.d.killed {
 		return true
 	}
 	fr := frame{*h, payload, token}
@@ -64,7 +67,7 @@ func (l *Link) enter(peer int, fr frame) {
 	fr.payload, fr.token = append([]byte(nil), fr.payload...), nil
 	out.frames = append(out.frames, fr)
 	out.bytes += fr.cost()
-	if to := l.f.links[l.peer[peer]]; to != nil {
+	if to := l.peer[peer]; to != nil {
 		to.bell.ring(to.armed)
 	}
 }
@@ -77,7 +80,7 @@ func (l *Link) push(peer int) (moved bool) {
 		l.queue[peer] = l.queue[peer][1:]
 		l.back = append(l.back, fr.token)
 		moved = true
-		if l.out[peer].readable && !l.f.killed[peer] && !l.f.killed[l.rank] {
+		if l.out[peer].readable && !l.with[peer].killed && !l.d.killed {
 			l.enter(peer, fr)
 		}
 	}
@@ -87,28 +90,28 @@ func (l *Link) push(peer int) (moved bool) {
 func (l *Link) canPush(peer int) bool {
 	out := l.out[peer]
 	return out.bytes == 0 || out.bytes+l.queue[peer][0].cost() <= l.o.Window ||
-		!out.readable || l.f.killed[peer] || l.f.killed[l.rank]
+		!out.readable || l.with[peer].killed || l.d.killed
 }
 
 // arrived reports whether a frame can be taken. f.mu is held.
 func (l *Link) arrived(peer int) bool {
-	if len(l.in[peer].frames) == 0 || l.f.killed[l.rank] {
+	if len(l.in[peer].frames) == 0 || l.d.killed {
 		return false
 	}
-	g := l.f.gates[[2]int{peer, l.rank}]
+	g := l.f.gates[[2]int{peer, l.d.rank}]
 	return g == nil || g.pass > 0
 }
 
 // gone returns why nothing more comes from a peer, or nil. f.mu is held.
 func (l *Link) gone(peer int) error {
-	switch from := l.f.links[l.peer[peer]]; {
-	case l.f.killed[l.rank]:
-		return fmt.Errorf("mem: rank %d: %w", l.rank, ErrKilled)
+	switch from := l.peer[peer]; {
+	case l.d.killed:
+		return fmt.Errorf("mem: rank %d: %w", l.d.rank, ErrKilled)
 	case len(l.in[peer].frames) > 0:
 		return nil
-	case l.f.killed[peer]:
+	case l.with[peer].killed:
 		return fmt.Errorf("mem: rank %d: %w", peer, ErrKilled)
-	case from != nil && from.closed:
+	case from != nil && from.closed, l.dropped[peer]:
 		return fmt.Errorf("mem: rank %d: %w", peer, ErrClosed)
 	}
 	return nil
@@ -162,10 +165,10 @@ func (l *Link) take(r int) {
 	fr := in.frames[0]
 	in.frames = in.frames[1:]
 	in.bytes -= fr.cost()
-	if g := f.gates[[2]int{r, l.rank}]; g != nil {
+	if g := f.gates[[2]int{r, l.d.rank}]; g != nil {
 		g.pass--
 	}
-	if from := f.links[l.peer[r]]; from != nil {
+	if from := l.peer[r]; from != nil {
 		from.bell.ring(from.armed)
 	}
 	f.mu.Unlock()
@@ -216,6 +219,30 @@ func (l *Link) Disarm() {
 	l.bell.clear()
 }
 
+// Drop is as the interface says. The peer sees that the link is closed.
+func (l *Link) Drop(peer int) {
+	f := l.f
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	i := slices.Index(l.peers, peer)
+	if i < 0 || l.closed {
+		return
+	}
+	l.peers = slices.Delete(slices.Clone(l.peers), i, i+1) // Poll may be amid the list
+	for _, fr := range l.queue[peer] {
+		l.back = append(l.back, fr.token)
+	}
+	l.queue[peer] = nil
+	in, from := l.in[peer], l.peer[peer]
+	in.readable, in.frames, in.bytes = false, nil, 0
+	l.lost[peer], l.peer[peer] = true, nil
+	if from != nil && from.peer[l.d.rank] == l {
+		from.dropped[l.d.rank] = true
+		from.bell.ring(from.armed)
+	}
+	l.giveBack()
+}
+
 // CanPull reports whether the options allow it and the peer is there.
 func (l *Link) CanPull(peer int) bool {
 	return l.o.Pull && l.out[peer] != nil
@@ -224,8 +251,8 @@ func (l *Link) CanPull(peer int) bool {
 // Pull copies memory of this process.
 func (l *Link) Pull(peer int, buf []byte, addr uint64) error {
 	l.f.mu.Lock()
-	from := l.f.links[l.peer[peer]]
-	bad := l.closed || l.lost[peer] || l.f.killed[peer] || l.f.killed[l.rank] || from == nil || from.closed
+	from := l.peer[peer]
+	bad := l.closed || l.lost[peer] || l.with[peer].killed || l.d.killed || from == nil || from.closed || l.dropped[peer]
 	l.f.mu.Unlock()
 	if bad {
 		return fmt.Errorf("mem: cannot read memory of rank %d: it is gone", peer)
@@ -249,7 +276,7 @@ func (l *Link) Close(ctx context.Context) error {
 	for _, r := range l.peers {
 		in := l.in[r]
 		in.readable, in.frames, in.bytes = false, nil, 0
-		if from := f.links[l.peer[r]]; from != nil {
+		if from := l.peer[r]; from != nil {
 			from.bell.ring(from.armed)
 		}
 	}
@@ -272,11 +299,13 @@ func (l *Link) Close(ctx context.Context) error {
 		l.armed = false
 		l.bell.clear()
 		if err != nil {
-			err = fmt.Errorf("mem: rank %d does not take what rank %d sent: %w", waits, l.rank, err)
+			err = fmt.Errorf("mem: rank %d does not take what rank %d sent: %w", waits, l.d.rank, err)
 			break
 		}
 	}
 	l.closed, l.back = true, nil
+	l.withdraw()
+	delete(f.links, l)
 	clear(l.queue)
 	l.bell.close()
 	f.shake()

@@ -447,6 +447,13 @@ func (l *link) finishBody(p *peer) (moved bool) {
 func (l *link) lose(p *peer) {
 	l.forget(p)
 	why := p.lost
+	l.giveBack(p)
+	p.lost = nil
+	l.h.Lost(p.rank, fmt.Errorf("mpi: rank %d on %s is lost: %w", p.rank, l.d.hosts[p.world], why))
+}
+
+// giveBack gives back what was sent to a peer and has not left.
+func (l *link) giveBack(p *peer) {
 	flying, queue := p.flying, p.queue
 	p.flying, p.queue = nil, nil
 	for _, f := range flying {
@@ -458,8 +465,21 @@ func (l *link) lose(p *peer) {
 	for _, it := range queue {
 		l.h.Sent(it.token)
 	}
-	p.lost = nil
-	l.h.Lost(p.rank, fmt.Errorf("mpi: rank %d on %s is lost: %w", p.rank, l.d.hosts[p.world], why))
+}
+
+// Drop forgets a peer. Memory that MPI may still use is kept from reuse.
+func (l *link) Drop(rank int) {
+	if rank >= len(l.peers) || l.peers[rank] == nil {
+		return
+	}
+	p := l.peers[rank]
+	l.forget(p)
+	l.busy = slices.DeleteFunc(l.busy, func(o *peer) bool { return o == p })
+	l.giveBack(p)
+	if p.body != nil {
+		l.d.kept = append(l.d.kept, p.body)
+	}
+	p.body, p.pieces, p.stashed, p.lost = nil, nil, nil, nil
 }
 
 func (l *link) forget(p *peer) {

@@ -24,6 +24,10 @@
 // made of its g, so that nothing left over from before a Close is taken for
 // something new.
 //
+// The processes of an MPI world are those that it began with: one that takes
+// another one's place is not among them, and is reached by other transports.
+// So a driver has one link at a time.
+//
 // # Frames
 //
 // Frames are MPI messages of bytes on a communicator of their own:

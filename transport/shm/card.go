@@ -2,18 +2,23 @@ package shm
 
 import (
 	"encoding/binary"
+	"encoding/hex"
 	"errors"
 )
 
 // A card, in little-endian order; texts have their length (u16) before them:
 //
-//	"cshm" 1 │ rank u32 │ uid u32 │ pid u32 │ start u64 │ word u64 │ nonce [16] │
-//	dev u64 │ ino u64 │ host │ pid namespace │ path
+//	"cshm" 2 │ order u32: 1 little, 2 big │ page u32 │ rank u32 │ uid u32 │ pid u32 │
+//	start u64 │ word u64 │ nonce [16] │ dev u64 │ ino u64 │ host │ pid namespace │ path
 //
+// order and page, the size of one, are those of the process, which need not be
+// the machine's own where that is emulated. nonce is of the driver: no other has
+// the same. path is how the names of its files begin.
 // dev and ino are of the folder with the files, so that ranks in containers
 // that do not share it know that they cannot reach each other. word is the address of a copy of the
 // nonce in the memory of the process: reading it shows whether Pull works.
 type card struct {
+	order, page       uint32
 	rank, uid, pid    uint32
 	start, word       uint64
 	nonce             [16]byte
@@ -21,16 +26,16 @@ type card struct {
 	host, pidns, path string
 }
 
-const cardMagic = "cshm\x01"
+const cardMagic = "cshm\x02"
 
 var errCard = errors.New("not a card of this transport")
 
 func (c *card) encode() []byte {
 	le := binary.LittleEndian
 	b := []byte(cardMagic)
-	b = le.AppendUint32(b, c.rank)
-	b = le.AppendUint32(b, c.uid)
-	b = le.AppendUint32(b, c.pid)
+	for _, n := range []uint32{c.order, c.page, c.rank, c.uid, c.pid} {
+		b = le.AppendUint32(b, n)
+	}
 	b = le.AppendUint64(b, c.start)
 	b = le.AppendUint64(b, c.word)
 	b = append(b, c.nonce[:]...)
@@ -45,12 +50,15 @@ func (c *card) encode() []byte {
 
 func decodeCard(b []byte) (c card, err error) {
 	le := binary.LittleEndian
-	const fixed = len(cardMagic) + 3*4 + 2*8 + 16 + 2*8
+	const fixed = len(cardMagic) + 5*4 + 2*8 + 16 + 2*8
 	if len(b) < fixed || string(b[:len(cardMagic)]) != cardMagic {
 		return c, errCard
 	}
 	b = b[len(cardMagic):]
-	c.rank, c.uid, c.pid = le.Uint32(b), le.Uint32(b[4:]), le.Uint32(b[8:])
+	for i, n := range []*uint32{&c.order, &c.page, &c.rank, &c.uid, &c.pid} {
+		*n = le.Uint32(b[4*i:])
+	}
+	b = b[8:]
 	c.start, c.word = le.Uint64(b[12:]), le.Uint64(b[20:])
 	copy(c.nonce[:], b[28:])
 	c.dev, c.ino = le.Uint64(b[44:]), le.Uint64(b[52:])
@@ -71,5 +79,19 @@ func decodeCard(b []byte) (c card, err error) {
 
 // reaches reports whether two ranks share memory. It is symmetric.
 func (c *card) reaches(o *card) bool {
-	return c.host == o.host && c.pidns == o.pidns && c.uid == o.uid && c.dev == o.dev && c.ino == o.ino
+	return c.order == o.order && c.page == o.page && c.host == o.host && c.pidns == o.pidns && c.uid == o.uid && c.dev == o.dev && c.ino == o.ino
 }
+
+// hostOrder returns the mark of this machine's byte order.
+func hostOrder() uint32 {
+	if binary.NativeEndian.Uint16([]byte{1, 0}) == 1 {
+		return 1
+	}
+	return 2
+}
+
+// inbox is the path of the inbox with a nonce.
+func (c *card) inbox(nonce [16]byte) string { return c.path + "." + hex.EncodeToString(nonce[:]) }
+
+// name is the path under which another driver finds the inbox that is for it.
+func (c *card) name(to *card) string { return c.inbox(to.nonce) }

@@ -61,6 +61,7 @@ func Open(o Options) (*Driver, error) {
 	}
 	ns = strings.Trim(strings.TrimPrefix(ns, "pid:"), "[]")
 	d.me = card{
+		order: hostOrder(), page: uint32(os.Getpagesize()),
 		rank: uint32(o.Rank), uid: uint32(os.Geteuid()), pid: uint32(pid), start: start,
 		dev: uint64(st.Dev), ino: st.Ino, host: o.Host, pidns: ns,
 	}
@@ -68,7 +69,9 @@ func Open(o Options) (*Driver, error) {
 		d.me.word = uint64(uintptr(unsafe.Pointer(d.word)))
 		allowPull()
 	}
-	d.renew()
+	rand.Read(d.me.nonce[:])
+	*d.word = d.me.nonce
+	d.me.path = filepath.Join(dir, fmt.Sprintf("cairn-%s-%s-%d-%d-%s", o.Run, ns, pid, start, hex.EncodeToString(d.me.nonce[:])))
 	sweep(dir, ns)
 	return d, nil
 }
@@ -86,22 +89,15 @@ func allowPull() {
 	}
 }
 
-// renew makes a new name for the next inbox.
-func (d *Driver) renew() {
-	rand.Read(d.me.nonce[:])
-	*d.word = d.me.nonce
-	name := fmt.Sprintf("cairn-%s-%s-%d-%d-%s", d.o.Run, d.me.pidns, d.me.pid, d.me.start, hex.EncodeToString(d.me.nonce[:]))
-	d.me.path = filepath.Join(d.dir, name)
-}
-
 // Name returns "shm".
 func (d *Driver) Name() string { return "shm" }
 
-// Card describes the next link's inbox.
+// Card says how the files of this driver are named.
 func (d *Driver) Card() []byte { return d.me.encode() }
 
 // Reaches reports whether the card is of a process on the same host, of the
-// same user, in the same PID namespace and with the same folder.
+// same user, in the same PID namespace, with the same folder, and that sees
+// memory in the same way.
 func (d *Driver) Reaches(b []byte) bool {
 	c, err := decodeCard(b)
 	return err == nil && d.me.reaches(&c)
@@ -116,7 +112,7 @@ func (d *Driver) Connect(ctx context.Context, cards [][]byte, h transport.Handle
 		return nil, fmt.Errorf("shm: %d cards for a run of %d ranks", len(cards), d.o.Size)
 	}
 	l := &Link{d: d, h: h, rank: d.o.Rank, peers: make([]*peer, len(cards)), epoll: -1}
-	var from []int
+	var from []*card
 	for r, b := range cards {
 		if b == nil || r == d.o.Rank {
 			continue
@@ -128,9 +124,8 @@ func (d *Driver) Connect(ctx context.Context, cards [][]byte, h transport.Handle
 		p := &peer{rank: r, card: c, pidfd: -1}
 		l.peers[r] = p
 		l.live = append(l.live, p)
-		from = append(from, r)
+		from = append(from, &p.card)
 	}
-	defer d.renew()
 	err := l.open(from)
 	if err == nil {
 		err = l.meet(ctx)
@@ -150,7 +145,7 @@ func (d *Driver) Connect(ctx context.Context, cards [][]byte, h transport.Handle
 }
 
 // open makes what belongs to this rank.
-func (l *Link) open(from []int) (err error) {
+func (l *Link) open(from []*card) (err error) {
 	if l.inbox, err = makeInbox(&l.d.me, from, uint64(l.d.o.Ring)); err != nil {
 		return err
 	}
@@ -222,7 +217,7 @@ func (l *Link) meetOne(p *peer) error {
 		}
 	}
 	if p.out == nil {
-		out, err := openOutbox(&p.card, l.rank)
+		out, err := openOutbox(&p.card, &l.d.me)
 		if err != nil {
 			if errors.Is(err, errNotYet) && p.died() {
 				return ErrDied
@@ -235,7 +230,7 @@ func (l *Link) meetOne(p *peer) error {
 		p.w = newWriter(control, data, p.bell)
 		p.blocked, p.gone = word(control, offBlocked), word(control, offGone)
 		p.pull = !l.d.o.NoPull && p.tryPull()
-		copy(control[offAttacher:], l.d.me.nonce[:])
+		copy(control[offAttacher:], l.inbox.nonce[:])
 		atomic.StoreUint64(word(control, offAttached), 1)
 		p.bell.ring()
 	}
@@ -245,8 +240,11 @@ func (l *Link) meetOne(p *peer) error {
 		}
 		return errNotYet
 	}
-	if [16]byte(p.in[offAttacher:]) != p.card.nonce {
-		return fmt.Errorf("somebody else wrote into its ring: %w", ErrCorrupt)
+	if [16]byte(p.in[offAttacher:]) != p.out.nonce {
+		// It gave up the Connect that made this inbox, and has made another.
+		p.out.close()
+		p.out = nil
+		return errNotYet
 	}
 	return nil
 }
@@ -286,20 +284,27 @@ func (p *peer) readMemory(buf []byte, addr uint64) error {
 	return nil
 }
 
+// free gives back what belongs to one peer, and tells it.
+func (p *peer) free() {
+	if p.out != nil {
+		atomic.StoreUint64(p.gone, 1)
+		p.bell.ring()
+		p.out.close()
+		p.out = nil
+	}
+	if p.pidfd >= 0 {
+		unix.Close(p.pidfd) // leaves epoll by that
+		p.pidfd = -1
+	}
+}
+
 // free gives everything back. Peers that are connected are told.
 func (l *Link) free() {
 	for _, p := range l.peers {
 		if p == nil {
 			continue
 		}
-		if p.out != nil {
-			atomic.StoreUint64(p.gone, 1)
-			p.bell.ring()
-			p.out.close()
-		}
-		if p.pidfd >= 0 {
-			unix.Close(p.pidfd)
-		}
+		p.free()
 	}
 	if l.epoll >= 0 {
 		unix.Close(l.epoll)

@@ -1,6 +1,7 @@
 package shm
 
 import (
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"os"
@@ -19,13 +20,14 @@ const (
 	offNonce    = 8
 	offRings    = 24
 	offRingSize = 32
+	offInbox    = 40
 	offSleeping = 1024
 	offTable    = 2048
 )
 
 // readyWord is in the head of an inbox that is complete: "cairnshm", as a
 // number, and the version of the layout.
-const readyWord = 0x636169726e736801
+const readyWord = 0x636169726e736802
 
 // bell wakes a rank that sleeps.
 type bell struct {
@@ -70,15 +72,20 @@ func ringFor(peers int) uint64 {
 
 // inbox is a rank's own: what its peers write into.
 type inbox struct {
-	path string
+	path  string
+	nonce [16]byte
+	names []string // for peers
 	layout
 	m  []byte
 	fd int // the bell
 }
 
-// makeInbox makes the files for a card. from are the ranks that write into it.
-func makeInbox(c *card, from []int, ring uint64) (_ *inbox, err error) {
-	b := &inbox{path: c.path, fd: -1, layout: layout{uint64(len(from)), ring, uint64(os.Getpagesize())}}
+// makeInbox makes the files of a link of the driver with a card. from are the
+// cards of the ranks that write into it.
+func makeInbox(c *card, from []*card, ring uint64) (_ *inbox, err error) {
+	b := &inbox{fd: -1, layout: layout{uint64(len(from)), ring, uint64(os.Getpagesize())}}
+	rand.Read(b.nonce[:])
+	b.path = c.inbox(b.nonce)
 	small := ring == 0
 	if small {
 		b.ring = ringFor(len(from))
@@ -123,28 +130,37 @@ func makeInbox(c *card, from []int, ring uint64) (_ *inbox, err error) {
 		b.fd, err = openBell(b.path)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("shm: cannot make %s.bell: %w", b.path, err)
+		return nil, fmt.Errorf("shm: cannot make the bell of %s: %w", b.path, err)
 	}
 	copy(b.m[offNonce:], c.nonce[:])
+	copy(b.m[offInbox:], b.nonce[:])
 	*word(b.m, offRings), *word(b.m, offRingSize) = b.rings, b.ring
-	for i, r := range from {
-		*rankAt(b.m, uint64(i)) = uint32(r)
+	for i, p := range from {
+		*rankAt(b.m, uint64(i)) = p.rank
 	}
 	atomic.StoreUint64(word(b.m, offReady), readyWord)
+	for _, p := range from {
+		name := c.name(p)
+		if err = os.Link(b.path, name); err != nil {
+			return nil, fmt.Errorf("shm: cannot name the inbox for rank %d: %w", p.rank, err)
+		}
+		b.names = append(b.names, name)
+	}
 	return b, nil
 }
 
 // openBell opens a FIFO. It is opened for both directions, so that writing
 // never meets one without a reader.
 func openBell(path string) (int, error) {
-	fd, err := unix.Open(path+".bell", unix.O_RDWR|unix.O_NONBLOCK|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	path += ".bell"
+	fd, err := unix.Open(path, unix.O_RDWR|unix.O_NONBLOCK|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	if err != nil {
-		return -1, err
+		return -1, fmt.Errorf("%s: %w", path, err)
 	}
 	var st unix.Stat_t
 	if err := unix.Fstat(fd, &st); err != nil || st.Mode&unix.S_IFMT != unix.S_IFIFO {
 		unix.Close(fd)
-		return -1, errors.Join(err, errors.New("not a FIFO"))
+		return -1, errors.Join(err, fmt.Errorf("%s is not a FIFO", path))
 	}
 	return fd, nil
 }
@@ -161,6 +177,9 @@ func (b *inbox) sub(i int) (control, data []byte) {
 }
 
 func (b *inbox) unlink() {
+	for _, name := range b.names {
+		unix.Unlink(name)
+	}
 	unix.Unlink(b.path)
 	unix.Unlink(b.path + ".bell")
 }
@@ -179,30 +198,33 @@ func (b *inbox) close() {
 // outbox is what a rank maps of a peer's inbox.
 type outbox struct {
 	layout
-	front, back []byte // the head, and one ring with its control page
-	fd          int    // the peer's bell
+	nonce       [16]byte // of the inbox
+	front, back []byte   // the head, and one ring with its control page
+	fd          int      // the peer's bell
 }
 
 // errNotYet says that a peer's inbox is not complete.
 var errNotYet = errors.New("its inbox is not there yet")
 
-// openOutbox maps the ring that rank me writes into, in the inbox of a card.
-func openOutbox(c *card, me int) (_ *outbox, err error) {
-	fd, err := unix.Open(c.path, unix.O_RDWR|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+// openOutbox maps the ring that the driver with the card me writes into, in an
+// inbox of the one with the card c.
+func openOutbox(c, me *card) (_ *outbox, err error) {
+	path := c.name(me)
+	fd, err := unix.Open(path, unix.O_RDWR|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	if errors.Is(err, unix.ENOENT) {
 		return nil, errNotYet
 	}
 	if err != nil {
-		return nil, fmt.Errorf("cannot open %s: %w", c.path, err)
+		return nil, fmt.Errorf("cannot open %s: %w", path, err)
 	}
 	defer unix.Close(fd)
 	var st unix.Stat_t
 	if err := unix.Fstat(fd, &st); err != nil {
-		return nil, fmt.Errorf("cannot stat %s: %w", c.path, err)
+		return nil, fmt.Errorf("cannot stat %s: %w", path, err)
 	}
 	page := uint64(os.Getpagesize())
 	if st.Mode&unix.S_IFMT != unix.S_IFREG || st.Uid != uint32(os.Geteuid()) || st.Mode&0o077 != 0 {
-		return nil, fmt.Errorf("%s is not a private file of this user", c.path)
+		return nil, fmt.Errorf("%s is not a private file of this user", path)
 	}
 	if uint64(st.Size) < page {
 		return nil, errNotYet
@@ -215,39 +237,43 @@ func openOutbox(c *card, me int) (_ *outbox, err error) {
 	}()
 	const rw, shared = unix.PROT_READ | unix.PROT_WRITE, unix.MAP_SHARED | unix.MAP_POPULATE
 	if b.front, err = unix.Mmap(fd, 0, int(page), rw, shared); err != nil {
-		return nil, fmt.Errorf("cannot map %s: %w", c.path, err)
+		return nil, fmt.Errorf("cannot map %s: %w", path, err)
 	}
 	if atomic.LoadUint64(word(b.front, offReady)) != readyWord {
 		return nil, errNotYet
 	}
 	if [16]byte(b.front[offNonce:]) != c.nonce {
-		return nil, fmt.Errorf("%s is of another run", c.path)
+		return nil, fmt.Errorf("%s is of another run", path)
 	}
+	copy(b.nonce[:], b.front[offInbox:])
 	b.layout = layout{*word(b.front, offRings), *word(b.front, offRingSize), page}
 	if b.rings > 1<<20 || !validRing(b.ring) || b.size() != uint64(st.Size) {
-		return nil, fmt.Errorf("%s: %w", c.path, ErrCorrupt)
+		return nil, fmt.Errorf("%s: %w", path, ErrCorrupt)
 	}
 	if b.head() > page {
 		m, err := unix.Mmap(fd, 0, int(b.head()), rw, shared)
 		if err != nil {
-			return nil, fmt.Errorf("cannot map %s: %w", c.path, err)
+			return nil, fmt.Errorf("cannot map %s: %w", path, err)
 		}
 		unix.Munmap(b.front)
 		b.front = m
 	}
 	for i := range b.rings {
-		if *rankAt(b.front, i) != uint32(me) {
+		if *rankAt(b.front, i) != me.rank {
 			continue
 		}
 		if b.back, err = unix.Mmap(fd, int64(b.at(i)), int(b.stride()), rw, shared); err != nil {
-			return nil, fmt.Errorf("cannot map %s: %w", c.path, err)
+			return nil, fmt.Errorf("cannot map %s: %w", path, err)
 		}
-		if b.fd, err = openBell(c.path); err != nil {
-			return nil, fmt.Errorf("cannot open %s.bell: %w", c.path, err)
+		if atomic.LoadUint64(word(b.back, offAttached)) != 0 {
+			return nil, errNotYet // by a Connect that was given up; there will be another
+		}
+		if b.fd, err = openBell(c.inbox(b.nonce)); err != nil {
+			return nil, fmt.Errorf("cannot open the bell of its inbox: %w", err)
 		}
 		return b, nil
 	}
-	return nil, fmt.Errorf("it was not given the card of rank %d", me)
+	return nil, fmt.Errorf("it was not given the card of rank %d", me.rank)
 }
 
 func (b *outbox) close() {

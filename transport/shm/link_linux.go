@@ -3,6 +3,7 @@ package shm
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync/atomic"
 
 	"github.com/cairnrun/cairn/transport"
@@ -190,6 +191,9 @@ func (l *Link) lookAround() {
 			continue
 		}
 		p := l.peers[e.Fd]
+		if p == nil {
+			continue // dropped
+		}
 		unix.EpollCtl(l.epoll, unix.EPOLL_CTL_DEL, p.pidfd, nil)
 		l.end(p, ErrDied)
 	}
@@ -230,6 +234,22 @@ func (l *Link) lose() (moved bool) {
 	}
 	l.live = live
 	return moved
+}
+
+// Drop is as the interface says. The peer, if it is alive, sees that the link
+// is closed.
+func (l *Link) Drop(rank int) {
+	p := l.peers[rank]
+	if p == nil || l.closed {
+		return
+	}
+	l.live = slices.DeleteFunc(slices.Clone(l.live), func(o *peer) bool { return o == p })
+	l.peers[rank], p.lost = nil, true
+	for p.first < len(p.queue) {
+		l.pop(p, l.h)
+	}
+	unix.EpollCtl(l.epoll, unix.EPOLL_CTL_DEL, p.pidfd, nil)
+	p.free()
 }
 
 // Arm is as the interface says.

@@ -2,23 +2,31 @@
 // on Linux. Nothing on the way of a small frame is a system call, an
 // allocation or another goroutine.
 //
-// Every link has an inbox, a file that its rank makes in Connect and that is
-// unlinked when all peers have mapped it, and a bell, a FIFO beside it:
+// Every link has an inbox, a file that its rank makes in Connect, and a bell,
+// a FIFO beside it. Every peer finds the inbox under a name that is for it
+// alone, a hard link. All of these are unlinked when all peers have mapped the
+// inbox.
 //
-//	cairn-RUN-NS-PID-START-NONCE         inbox
-//	cairn-RUN-NS-PID-START-NONCE.bell    bell
+//	cairn-RUN-NS-PID-START-NONCE.INBOX         inbox
+//	cairn-RUN-NS-PID-START-NONCE.INBOX.bell    bell
+//	cairn-RUN-NS-PID-START-NONCE.PEER          name for a peer
 //
-// where NS is the PID namespace and START the time at which the process was
+// NONCE is that of the driver and PEER that of the peer's, which are in their
+// cards; INBOX is a new one for every link. NS is the PID namespace and START the time at which the process was
 // started, as the kernel counts: a file whose process is gone is removed by
 // the next Open.
 //
-//	inbox    0     head page   ready u64, nonce [16], rings u64, ring size u64,
+//	inbox    0     head page   ready u64, NONCE [16], rings u64, ring size u64, INBOX [16],
 //	                           at 1024 sleeping u64 (alone in its line),
 //	                           at 2048 rank of each ring's writer, u32 each
 //	         4096  ring 0      control page: at 0 read u64 (by the reader), at 64 blocked u64 and
-//	                           gone u64, at 128 attached u64 and nonce [16] (by the writer);
+//	                           gone u64, at 128 attached u64 and the writer's INBOX [16] (by the writer);
 //	                           then the ring itself
 //	         …     ring 1 …    (the head takes more pages if there are more than 512 rings)
+//
+// A pair is connected when each has attached itself to the inbox that the other
+// one has written into its own: a Connect that was given up and another one
+// after it are not taken for each other.
 //
 // All is in the byte order of the host. A ring has one writer, a peer, and
 // one reader, the rank. In it are records that begin at multiples of 64 bytes

@@ -116,13 +116,15 @@ func TestSweep(t *testing.T) {
 	}
 	dead, me, ns, start := gone.Process.Pid, os.Getpid(), d.me.pidns, d.me.start
 	files := map[string]bool{ // name → stays
-		fmt.Sprintf("cairn-r*-%s-%d-%d-00ff", ns, dead, start):      false,
-		fmt.Sprintf("cairn-r*-%s-%d-%d-00ff.bell", ns, dead, start): false,
-		fmt.Sprintf("cairn-r*-%s-%d-%d-00ff", ns, me, start-1):      false, // the number was used again
-		fmt.Sprintf("cairn-r*-%s-%d-%d-00ff", ns, me, start):        true,
-		fmt.Sprintf("cairn-r*-%s1-%d-%d-00ff", ns, dead, start):     true,  // another namespace
-		fmt.Sprintf("cairn-rx-%s-%d-%d-00ff", ns, dead, start):      false, // another run
-		fmt.Sprintf("cairn-r*-x-%s-%d-%d-00ff", ns, dead, start):    false, // another run, too
+		fmt.Sprintf("cairn-r*-%s-%d-%d-00ff", ns, dead, start):         false,
+		fmt.Sprintf("cairn-r*-%s-%d-%d-00ff.bell", ns, dead, start):    false,
+		fmt.Sprintf("cairn-r*-%s-%d-%d-00ff.a0.bell", ns, dead, start): false,
+		fmt.Sprintf("cairn-r*-%s-%d-%d-00ff.a0", ns, me, start):        true,
+		fmt.Sprintf("cairn-r*-%s-%d-%d-00ff", ns, me, start-1):         false, // the number was used again
+		fmt.Sprintf("cairn-r*-%s-%d-%d-00ff", ns, me, start):           true,
+		fmt.Sprintf("cairn-r*-%s1-%d-%d-00ff", ns, dead, start):        true,  // another namespace
+		fmt.Sprintf("cairn-rx-%s-%d-%d-00ff", ns, dead, start):         false, // another run
+		fmt.Sprintf("cairn-r*-x-%s-%d-%d-00ff", ns, dead, start):       false, // another run, too
 		"cairn-r*-notes": true,
 	}
 	for name := range files {
@@ -142,8 +144,8 @@ func TestSweep(t *testing.T) {
 
 // TestForeign has something else where the peer's inbox is to be.
 func TestForeign(t *testing.T) {
-	good := func(t *testing.T, c *card) *inbox {
-		b, err := makeInbox(c, []int{0}, minRing)
+	good := func(t *testing.T, c, to *card) *inbox {
+		b, err := makeInbox(c, []*card{to}, minRing)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -152,34 +154,32 @@ func TestForeign(t *testing.T) {
 	}
 	for _, c := range []struct {
 		name, want string
-		make       func(t *testing.T, c *card)
+		make       func(t *testing.T, c, to *card)
 	}{
-		{"another nonce", "of another run", func(t *testing.T, c *card) { good(t, c).m[offNonce]++ }},
-		{"another rank", "not given the card of rank 0", func(t *testing.T, c *card) { *rankAt(good(t, c).m, 0) = 7 }},
-		{"ring size", "no peer writes", func(t *testing.T, c *card) { *word(good(t, c).m, offRingSize) = 5000 }},
-		{"number of rings", "no peer writes", func(t *testing.T, c *card) { *word(good(t, c).m, offRings) = 1 << 60 }},
-		{"readable for others", "not a private file", func(t *testing.T, c *card) {
-			good(t, c)
-			os.Chmod(c.path, 0o644)
+		{"another nonce", "of another run", func(t *testing.T, c, to *card) { good(t, c, to).m[offNonce]++ }},
+		{"another rank", "not given the card of rank 0", func(t *testing.T, c, to *card) { *rankAt(good(t, c, to).m, 0) = 7 }},
+		{"ring size", "no peer writes", func(t *testing.T, c, to *card) { *word(good(t, c, to).m, offRingSize) = 5000 }},
+		{"number of rings", "no peer writes", func(t *testing.T, c, to *card) { *word(good(t, c, to).m, offRings) = 1 << 60 }},
+		{"readable for others", "not a private file", func(t *testing.T, c, to *card) {
+			good(t, c, to)
+			os.Chmod(c.name(to), 0o644)
 		}},
-		{"a link", "cannot open", func(t *testing.T, c *card) {
-			to := *c
-			to.path += "x"
-			good(t, &to)
-			os.Symlink(to.path, c.path)
+		{"a link", "cannot open", func(t *testing.T, c, to *card) {
+			b := good(t, c, to)
+			os.Remove(c.name(to))
+			os.Symlink(b.path, c.name(to))
 		}},
-		{"a folder", "cannot open", func(t *testing.T, c *card) { os.Mkdir(c.path, 0o700) }},
-		{"no bell", ".bell", func(t *testing.T, c *card) {
-			good(t, c)
-			os.Remove(c.path + ".bell")
+		{"a folder", "cannot open", func(t *testing.T, c, to *card) { os.Mkdir(c.name(to), 0o700) }},
+		{"no bell", ".bell", func(t *testing.T, c, to *card) {
+			os.Remove(good(t, c, to).path + ".bell")
 		}},
-		{"a file for a bell", "not a FIFO", func(t *testing.T, c *card) {
-			good(t, c)
-			os.Remove(c.path + ".bell")
-			os.WriteFile(c.path+".bell", nil, 0o600)
+		{"a file for a bell", "not a FIFO", func(t *testing.T, c, to *card) {
+			bell := good(t, c, to).path + ".bell"
+			os.Remove(bell)
+			os.WriteFile(bell, nil, 0o600)
 		}},
-		{"not complete", "not there yet", func(t *testing.T, c *card) { *word(good(t, c).m, offReady) = 0 }},
-		{"empty", "not there yet", func(t *testing.T, c *card) { os.WriteFile(c.path, nil, 0o600) }},
+		{"not complete", "not there yet", func(t *testing.T, c, to *card) { *word(good(t, c, to).m, offReady) = 0 }},
+		{"empty", "not there yet", func(t *testing.T, c, to *card) { os.WriteFile(c.name(to), nil, 0o600) }},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			drivers, cards := opened(t, 2, Options{})
@@ -187,7 +187,7 @@ func TestForeign(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			c.make(t, &peer)
+			c.make(t, &peer, &drivers[0].me)
 			ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
 			defer cancel()
 			if _, err := drivers[0].Connect(ctx, cards, &catcher{}); err == nil || !strings.Contains(err.Error(), c.want) {
@@ -228,6 +228,8 @@ func TestReaches(t *testing.T) {
 		"namespace": func(c *card) { c.pidns += "1" },
 		"user":      func(c *card) { c.uid++ },
 		"folder":    func(c *card) { c.ino++ },
+		"order":     func(c *card) { c.order = 3 - c.order },
+		"page size": func(c *card) { c.page *= 2 },
 	} {
 		c, _ := decodeCard(cards[1])
 		change(&c)

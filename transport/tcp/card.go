@@ -11,15 +11,20 @@ import (
 
 const (
 	cardMagic   = "cnTc"
-	cardVersion = 1
-	cardFixed   = len(cardMagic) + 1 + 1 + 2 + 4 + 4
+	cardVersion = 2
+	cardFixed   = len(cardMagic) + 1 + idSize + 2 + 4 + 4
+	idSize      = 16
 )
 
 var errCard = errors.New("not a card of this transport")
 
+// identity tells one driver from all others, those that had its rank before
+// included.
+type identity [idSize]byte
+
 // card is what a card says.
 type card struct {
-	order byte
+	id    identity
 	port  uint16
 	rank  int
 	size  int
@@ -33,16 +38,9 @@ type addr struct {
 	loopback bool
 }
 
-// hostOrder returns the mark of this machine's byte order.
-func hostOrder() byte {
-	if binary.NativeEndian.Uint16([]byte{1, 0}) == 1 {
-		return 1
-	}
-	return 2
-}
-
 func (c *card) encode() []byte {
-	b := append([]byte(cardMagic), cardVersion, c.order)
+	b := append([]byte(cardMagic), cardVersion)
+	b = append(b, c.id[:]...)
 	b = binary.LittleEndian.AppendUint16(b, c.port)
 	b = binary.LittleEndian.AppendUint32(b, uint32(c.rank))
 	b = binary.LittleEndian.AppendUint32(b, uint32(c.size))
@@ -70,10 +68,10 @@ func parseCard(b []byte) (*card, error) {
 		return nil, fmt.Errorf("%w: version %d, this program knows %d; use one build for all ranks", errCard, b[4], cardVersion)
 	}
 	c := &card{
-		order: b[5],
-		port:  binary.LittleEndian.Uint16(b[6:]),
-		rank:  int(binary.LittleEndian.Uint32(b[8:])),
-		size:  int(binary.LittleEndian.Uint32(b[12:])),
+		id:   identity(b[5:]),
+		port: binary.LittleEndian.Uint16(b[5+idSize:]),
+		rank: int(binary.LittleEndian.Uint32(b[7+idSize:])),
+		size: int(binary.LittleEndian.Uint32(b[11+idSize:])),
 	}
 	b = b[cardFixed:]
 	take := func(n int) []byte {
@@ -108,7 +106,7 @@ func parseCard(b []byte) (*card, error) {
 		return nil, fmt.Errorf("%w: cut short", errCard)
 	case len(b) != 0:
 		return nil, fmt.Errorf("%w: %d bytes too many", errCard, len(b))
-	case c.order != 1 && c.order != 2, c.port == 0, c.size < 1 || c.size > math.MaxInt32, c.rank < 0 || c.rank >= c.size:
+	case c.port == 0, c.size < 1 || c.size > math.MaxInt32, c.rank < 0 || c.rank >= c.size:
 		return nil, fmt.Errorf("%w: impossible values", errCard)
 	}
 	return c, nil

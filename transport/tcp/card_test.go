@@ -9,7 +9,7 @@ import (
 )
 
 func sampleCard() *card {
-	return &card{order: 1, port: 4711, rank: 3, size: 9, host: "node7", addrs: []addr{
+	return &card{id: identity{1, 2, 3}, port: 4711, rank: 3, size: 9, host: "node7", addrs: []addr{
 		{netip.MustParseAddr("10.0.0.7"), false},
 		{netip.MustParseAddr("fd00::7"), false},
 		{netip.MustParseAddr("172.17.0.1"), false},
@@ -67,7 +67,7 @@ func FuzzCard(f *testing.F) {
 }
 
 func FuzzHello(f *testing.F) {
-	f.Add(pair{2, 1, 3}.hello(make([]byte, nonceSize)))
+	f.Add(pair{dialer: 2, acceptor: 1, size: 3}.hello(make([]byte, nonceSize)))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		p, err := parseHello(b)
 		if err == nil && !bytes.Equal(p.hello(b[len(b)-nonceSize:]), b) {

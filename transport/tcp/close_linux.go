@@ -14,6 +14,7 @@ import (
 
 var (
 	errClosed  = errors.New("the peer closed the connection")
+	errDropped = errors.New("the rank has moved to another process")
 	errGarbled = errors.New("the stream is damaged")
 )
 

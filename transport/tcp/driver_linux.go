@@ -2,6 +2,7 @@ package tcp
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"net"
@@ -10,7 +11,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync/atomic"
 
 	"github.com/cairnrun/cairn/transport"
 )
@@ -21,7 +21,7 @@ type Driver struct {
 	opts   Options
 	ln     *net.TCPListener
 	me     card
-	inUse  atomic.Bool // a link is open
+	early  map[identity]*net.TCPConn // of ranks that a later Connect may name; they wait for the verdict
 	closed bool
 }
 
@@ -63,9 +63,10 @@ func Open(o Options) (*Driver, error) {
 	if err != nil {
 		return nil, fmt.Errorf("tcp: rank %d cannot listen at %q: %w", o.Rank, o.Listen, err)
 	}
-	d := &Driver{opts: o, ln: ln.(*net.TCPListener)}
+	d := &Driver{opts: o, ln: ln.(*net.TCPListener), early: make(map[identity]*net.TCPConn)}
 	bound := d.ln.Addr().(*net.TCPAddr).AddrPort()
-	d.me = card{order: hostOrder(), port: bound.Port(), rank: o.Rank, size: o.Size, host: o.Host}
+	d.me = card{port: bound.Port(), rank: o.Rank, size: o.Size, host: o.Host}
+	rand.Read(d.me.id[:])
 	if ip := bound.Addr().Unmap(); !ip.IsUnspecified() {
 		d.me.addrs = []addr{{ip, ip.IsLoopback()}}
 	} else if d.me.addrs, err = hostAddrs(""); err != nil {
@@ -151,11 +152,10 @@ func (*Driver) Name() string { return "tcp" }
 func (d *Driver) Card() []byte { return d.me.encode() }
 
 // Reaches reports whether card is one of this transport, of a rank of the
-// same run and with the same byte order. Whether packets get through is
-// known only to Connect.
+// same run. Whether packets get through is known only to Connect.
 func (d *Driver) Reaches(b []byte) bool {
 	c, err := parseCard(b)
-	return err == nil && c.order == d.me.order && c.size == d.me.size
+	return err == nil && c.size == d.me.size
 }
 
 // Connect connects to all peers that have a card.
@@ -169,9 +169,6 @@ func (d *Driver) Connect(ctx context.Context, cards [][]byte, h transport.Handle
 	if len(cards) > d.opts.Size {
 		return fail(fmt.Errorf("%d cards for a run of %d ranks", len(cards), d.opts.Size))
 	}
-	if !d.inUse.CompareAndSwap(false, true) {
-		return fail(errors.New("connected already; close the link first"))
-	}
 	peers := make([]*card, len(cards))
 	for rank, b := range cards {
 		if b == nil || rank == d.opts.Rank {
@@ -182,19 +179,16 @@ func (d *Driver) Connect(ctx context.Context, cards [][]byte, h transport.Handle
 			err = fmt.Errorf("%w: it is that of rank %d", errCard, c.rank)
 		}
 		if err != nil {
-			d.inUse.Store(false)
 			return fail(fmt.Errorf("the card of rank %d: %w", rank, err))
 		}
 		peers[rank] = c
 	}
 	conns, err := d.join(ctx, peers)
 	if err != nil {
-		d.inUse.Store(false)
 		return fail(err)
 	}
 	l, err := newLink(d, peers, conns, h)
 	if err != nil {
-		d.inUse.Store(false)
 		return fail(err)
 	}
 	return l, nil
@@ -206,6 +200,10 @@ func (d *Driver) Close() error {
 		return nil
 	}
 	d.closed = true
+	for _, c := range d.early {
+		c.Close()
+	}
+	clear(d.early)
 	return d.ln.Close()
 }
 

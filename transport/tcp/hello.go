@@ -13,10 +13,10 @@ import (
 
 const (
 	helloMagic   = "cairnTCP"
-	helloVersion = 1
+	helloVersion = 2
 	nonceSize    = 32
 	proofSize    = sha256.Size
-	helloSize    = len(helloMagic) + 1 + 3*4 + nonceSize
+	helloSize    = len(helloMagic) + 1 + 3*4 + 2*idSize + nonceSize
 
 	welcome   = 1
 	duplicate = 2
@@ -31,6 +31,7 @@ var (
 // pair is who talks to whom over a connection that is being made.
 type pair struct {
 	dialer, acceptor, size int
+	from, to               identity // of the dialer, of the acceptor
 }
 
 func (p pair) hello(nonce []byte) []byte {
@@ -38,6 +39,8 @@ func (p pair) hello(nonce []byte) []byte {
 	for _, n := range []int{p.dialer, p.acceptor, p.size} {
 		b = binary.LittleEndian.AppendUint32(b, uint32(n))
 	}
+	b = append(b, p.from[:]...)
+	b = append(b, p.to[:]...)
 	return append(b, nonce...)
 }
 
@@ -51,7 +54,7 @@ func parseHello(b []byte) (pair, error) {
 		return pair{}, fmt.Errorf("%w: version %d of the greeting, this program knows %d; use one build for all ranks", errHello, b[0], helloVersion)
 	}
 	n := func(i int) int { return int(binary.LittleEndian.Uint32(b[1+4*i:])) }
-	return pair{n(0), n(1), n(2)}, nil
+	return pair{n(0), n(1), n(2), identity(b[13:]), identity(b[13+idSize:])}, nil
 }
 
 // proof shows that who made it knows the secret, in one role and for one
@@ -98,32 +101,35 @@ func greet(c io.ReadWriter, secret []byte, p pair, proven func()) error {
 	return errHello
 }
 
-// receive is the acceptor's side of the handshake, up to the verdict. It
-// returns the rank of the dialer once that has shown the secret. Deadlines
-// are the caller's.
-func receive(c io.ReadWriter, secret []byte, rank, size int) (dialer int, err error) {
+// receive is the acceptor's side of the handshake, up to the verdict. me is
+// the acceptor's card. It returns the rank of the dialer and its identity once
+// that has shown the secret. Deadlines are the caller's.
+func receive(c io.ReadWriter, secret []byte, me *card) (dialer int, from identity, err error) {
 	var hello [helloSize]byte
 	if _, err := io.ReadFull(c, hello[:]); err != nil {
-		return 0, err
+		return 0, from, err
 	}
 	p, err := parseHello(hello[:])
 	if err != nil {
-		return 0, err
+		return 0, from, err
 	}
-	if p.acceptor != rank || p.size != size || p.dialer <= rank || p.dialer >= size {
-		return 0, fmt.Errorf("%w: rank %d of %d calls rank %d; this is rank %d of %d", errHello, p.dialer, p.size, p.acceptor, rank, size)
+	if p.acceptor != me.rank || p.size != me.size || p.dialer <= me.rank || p.dialer >= me.size {
+		return 0, from, fmt.Errorf("%w: rank %d of %d calls rank %d; this is rank %d of %d", errHello, p.dialer, p.size, p.acceptor, me.rank, me.size)
+	}
+	if p.to != me.id {
+		return 0, from, fmt.Errorf("%w: rank %d calls another process that was rank %d", errHello, p.dialer, me.rank)
 	}
 	var nonce [nonceSize]byte
 	rand.Read(nonce[:])
 	if _, err := c.Write(append(nonce[:], proof(secret, "accept", hello[:], nonce[:])...)); err != nil {
-		return 0, err
+		return 0, from, err
 	}
 	var theirs [proofSize]byte
 	if _, err := io.ReadFull(c, theirs[:]); err != nil {
-		return 0, err
+		return 0, from, err
 	}
 	if !hmac.Equal(theirs[:], proof(secret, "dial", hello[:], nonce[:])) {
-		return 0, errStranger
+		return 0, from, errStranger
 	}
-	return p.dialer, nil
+	return p.dialer, p.from, nil
 }

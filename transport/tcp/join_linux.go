@@ -60,6 +60,7 @@ func (d *Driver) join(ctx context.Context, peers []*card) ([]*net.TCPConn, error
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	if accepts {
+		j.recall()
 		d.ln.SetDeadline(time.Time{})
 		j.wg.Go(func() { j.accept(ctx) })
 	}
@@ -151,16 +152,51 @@ func (j *join) accept(ctx context.Context) {
 // of anybody else.
 func (j *join) welcome(c *net.TCPConn) {
 	c.SetDeadline(time.Now().Add(helloTimeout))
-	rank, err := receive(c, j.d.opts.Secret, j.d.opts.Rank, j.d.opts.Size)
+	rank, id, err := receive(c, j.d.opts.Secret, &j.d.me)
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	if i := slices.Index(j.half, c); i >= 0 {
 		j.half = slices.Delete(j.half, i, i+1)
 	}
-	if err != nil || j.over || rank >= len(j.peers) || j.peers[rank] == nil {
+	switch {
+	case err != nil || j.over:
 		c.Close()
-		return
+	case rank >= len(j.peers) || j.peers[rank] == nil || j.peers[rank].id != id:
+		j.d.keep(id, c)
+	default:
+		j.admit(rank, c)
 	}
+}
+
+// keep keeps a connection that comes too early, or is of a process that was
+// replaced: a later Connect may name who it is. It gets no verdict before that.
+func (d *Driver) keep(id identity, c *net.TCPConn) {
+	c.SetDeadline(time.Time{})
+	if old := d.early[id]; old != nil {
+		old.Close()
+	}
+	d.early[id] = c
+}
+
+// recall admits peers that came too early.
+func (j *join) recall() {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	for id, c := range j.d.early {
+		rank := slices.IndexFunc(j.peers, func(p *card) bool { return p != nil && p.id == id })
+		switch {
+		case !alive(c):
+			c.Close()
+			delete(j.d.early, id)
+		case rank >= 0:
+			delete(j.d.early, id)
+			j.admit(rank, c)
+		}
+	}
+}
+
+// admit gives a connection its verdict. j.mu is held.
+func (j *join) admit(rank int, c *net.TCPConn) {
 	if old := j.conns[rank]; old != nil && alive(old) {
 		c.Write([]byte{duplicate})
 		c.Close()
@@ -247,7 +283,7 @@ func (j *join) call(ctx context.Context, rank int, at netip.AddrPort) (*net.TCPC
 	c := conn.(*net.TCPConn)
 	c.SetDeadline(time.Now().Add(helloTimeout))
 	stop := context.AfterFunc(ctx, func() { c.SetDeadline(time.Unix(1, 0)) })
-	p := pair{dialer: j.d.opts.Rank, acceptor: rank, size: j.d.opts.Size}
+	p := pair{dialer: j.d.opts.Rank, acceptor: rank, size: j.d.opts.Size, from: j.d.me.id, to: j.peers[rank].id}
 	err = greet(c, j.d.opts.Secret, p, func() {
 		// From here on the peer may count us as connected: giving up would
 		// leave it with a dead connection.

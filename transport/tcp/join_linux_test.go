@@ -53,7 +53,7 @@ func joining(t *testing.T, ds []*Driver, rank int) func() (*node, error) {
 func TestStrangers(t *testing.T) {
 	ds := openDrivers(t, 3, nil)
 	zero := joining(t, ds, 0)
-	p := pair{dialer: 1, acceptor: 0, size: 3}
+	p := pair{dialer: 1, acceptor: 0, size: 3, from: ds[1].me.id, to: ds[0].me.id}
 	nop := func() {}
 
 	c := dialCard(t, ds[0])
@@ -74,11 +74,11 @@ func TestStrangers(t *testing.T) {
 
 	for what, bad := range map[string][]byte{
 		"garbage":      bytes.Repeat([]byte("GET / HTTP/1.1\r\n"), 8),
-		"own rank":     pair{0, 0, 3}.hello(make([]byte, nonceSize)),
-		"other rank":   pair{2, 1, 3}.hello(make([]byte, nonceSize)),
-		"other run":    pair{1, 0, 4}.hello(make([]byte, nonceSize)),
-		"no such rank": pair{3, 0, 3}.hello(make([]byte, nonceSize)),
-		"huge rank":    pair{1<<32 - 1, 0, 3}.hello(make([]byte, nonceSize)),
+		"own rank":     pair{dialer: 0, acceptor: 0, size: 3}.hello(make([]byte, nonceSize)),
+		"other rank":   pair{dialer: 2, acceptor: 1, size: 3}.hello(make([]byte, nonceSize)),
+		"other run":    pair{dialer: 1, acceptor: 0, size: 4}.hello(make([]byte, nonceSize)),
+		"no such rank": pair{dialer: 3, acceptor: 0, size: 3}.hello(make([]byte, nonceSize)),
+		"huge rank":    pair{dialer: 1<<32 - 1, acceptor: 0, size: 3}.hello(make([]byte, nonceSize)),
 	} {
 		c := dialCard(t, ds[0])
 		c.Write(bad)
@@ -151,7 +151,7 @@ func (r *recording) Write(b []byte) (int, error) {
 func TestDuplicate(t *testing.T) {
 	ds := openDrivers(t, 3, nil)
 	zero := joining(t, ds, 0)
-	p := pair{dialer: 1, acceptor: 0, size: 3}
+	p := pair{dialer: 1, acceptor: 0, size: 3, from: ds[1].me.id, to: ds[0].me.id}
 	first := dialCard(t, ds[0])
 	if err := greet(first, testSecret, p, func() {}); err != nil {
 		t.Fatal(err)
@@ -317,9 +317,9 @@ func TestListen(t *testing.T) {
 			t.Error("does not reach its own kind")
 		}
 		other := d.me
-		other.order = 3 - other.order
+		other.size++
 		if d.Reaches(other.encode()) {
-			t.Error("reaches the other byte order")
+			t.Error("reaches a rank of a run of another size")
 		}
 		d.Close()
 	}

@@ -438,6 +438,16 @@ func (l *link) drop(c *conn) {
 	l.live = l.live[:len(l.live)-1]
 }
 
+// Drop closes the connection of a peer.
+func (l *link) Drop(peer int) {
+	if peer < len(l.conns) && l.conns[peer] != nil {
+		c := l.conns[peer]
+		c.broken = errDropped
+		l.giveBack(c)
+		l.drop(c)
+	}
+}
+
 // Close writes what is queued, waits a little until the peers' kernels have
 // it, and closes all connections. Frames that arrive meanwhile are dropped.
 func (l *link) Close(ctx context.Context) error {
@@ -446,7 +456,6 @@ func (l *link) Close(ctx context.Context) error {
 	}
 	err := l.drain(ctx)
 	l.shut()
-	l.d.inUse.Store(false)
 	return err
 }
 

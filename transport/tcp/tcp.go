@@ -3,26 +3,27 @@
 // Open listens, and the card says where. On Connect the higher rank of every
 // pair dials the lower one, trying the addresses of the card in turn. The
 // listening socket stays open until the driver is closed, but connections
-// are taken from it only during Connect; strays that come later wait in the
-// kernel and disturb nothing.
+// are taken from it only during Connect; those that come between two calls
+// wait in the kernel, and those that come during one and are for a later one
+// wait for their verdict.
 //
 // # A card
 //
 // Integers have the little byte order.
 //
-//	"cnTc" version=1 | order, 1 byte: 1 little, 2 big | port, 2 | rank, 4 | size, 4
+//	"cnTc" version=2 | identity, 16 random bytes | port, 2 | rank, 4 | size, 4
 //	length of host, 2 | host
 //	number of addresses, 2 | for each: loopback, 1 | length, 1 (4 or 16) | address
 //
-// Frames are the same on all machines, but what layers above put into them
-// may not be: ranks of different byte order do not reach each other.
+// Another process that gets the same rank later has another identity. Frames
+// are the same on machines of any byte order.
 //
 // # A connection
 //
 // Before anything else, both sides show that they know the run's secret.
 // D is the rank that dials, A the one that accepts:
 //
-//	D → A   "cairnTCP" version=1 | rank of D, 4 | rank of A, 4 | size, 4 | nonce of D, 32
+//	D → A   "cairnTCP" version=2 | rank of D, 4 | rank of A, 4 | size, 4 | identity of D, 16 | identity of A, 16 | nonce of D, 32
 //	A → D   nonce of A, 32 | proof of A, 32
 //	D → A   proof of D, 32
 //	A → D   verdict, 1 byte: 1 welcome, 2 this rank is connected already

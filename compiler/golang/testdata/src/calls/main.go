@@ -11,7 +11,7 @@ func double(n int) int { // 2 statements, 3 accesses
 	return m
 }
 
-func main() { // total s=15 a=24
+func main() { // total s=17 a=27
 	n := double(3)
 	m := double(n) + double(n)
 	p := &point{1, 2}
@@ -20,7 +20,7 @@ func main() { // total s=15 a=24
 	if double(n) > m {
 		n = 0
 	}
-	for i := 0; i < double(m); i++ { // s=2 a=2
+	for i := 0; i < double(m); i++ { // s=4 a=5
 		l = l + f
 	}
 	print(l)

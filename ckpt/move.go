@@ -1,0 +1,398 @@
+package ckpt
+
+import (
+	"encoding/binary"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/zeebo/xxh3"
+
+	"github.com/cairnrun/cairn/internal/control"
+	"github.com/cairnrun/cairn/internal/graph"
+	"github.com/cairnrun/cairn/internal/mem"
+)
+
+// A rank moves when its state goes straight from its process to the one that
+// takes its place, after Cores et al.: what is written, sent and read overlaps.
+//
+//	source     digest 1 │ digest 2 │ digest 3 │ …
+//	network             │ send 1   │ send 2   │ send 3 │ …
+//	newcomer                       │ check 1  │ check 2 │ check 3 │ set pointers
+//
+// The unit is a chunk of some blocks. The source sends straight from the
+// program's memory, the newcomer receives straight into its own; only what does
+// not lie in one piece, or on a device, or in another machine's form, goes
+// through memory of at most two chunks on each side.
+//
+// A round is a head (what there is: variables, types, pools, regions, datasets),
+// blocks with their digests, and an end. In rounds that run ahead the program
+// goes on: blocks are copied first, so that what is sent is what was digested.
+// In the last round it is held, and for every block of the image the source says
+// that it comes, that it is zero, or that the newcomer has it, always with its
+// digest. The newcomer takes nothing for good that does not match, and nothing
+// at all unless every block was named; then it sends its word.
+//
+// The stream is a preface of 16 bytes, then frames:
+//
+//	kind, number, length    4 bytes each, low byte first
+//	digest of the payload   16 bytes
+//	digest of these fields  8 bytes
+//	payload
+//
+// Raw bytes of blocks follow the frame that lists them.
+
+// moveVersion is the version of the stream.
+const moveVersion = 1
+
+var movePreface = append([]byte("cairn move\r\n"), moveVersion, 0, 0, 0)
+
+// MoveOptions say how the state of a rank travels. Chunk, Sequential and Files
+// are the source's to say.
+type MoveOptions struct {
+	Rank, Ranks int
+	Chunk       int64 // bytes sent at a time; 0: 64 MiB
+	// Sequential writes all to memory first, then sends, then reads, and sends
+	// nothing ahead. It is there to be compared with.
+	Sequential bool
+	// Files sends the contents of the run's open files, too, for hosts that
+	// share no file system.
+	Files bool
+	Stall time.Duration // no byte for so long: the other end is gone; 0: 30 s
+}
+
+const (
+	moveChunk    = 64 << 20
+	maxMoveChunk = 1 << 30
+	moveStall    = 30 * time.Second
+)
+
+func (o *MoveOptions) defaults() {
+	if o.Chunk <= 0 {
+		o.Chunk = moveChunk
+	}
+	o.Chunk = min(o.Chunk, maxMoveChunk)
+	if o.Stall <= 0 {
+		o.Stall = moveStall
+	}
+	o.Ranks = max(o.Ranks, 1)
+}
+
+// MoveStats is what a move did.
+type MoveStats = control.MoveStats
+
+// Landing is what the receiving program brings to a move.
+type Landing struct {
+	// Fit looks whether an image fits the program and says where its values
+	// go. It may be called more than once, for images that differ.
+	Fit func(img *graph.Image) (roots []graph.Root, env *graph.Env, drop []string, err error)
+	// Files is told of the run's files when all has arrived, before pointers
+	// are set.
+	Files func(files []FileEntry, note Note, extra []byte) error
+}
+
+// Landed is what came with the values.
+type Landed struct {
+	Note  Note
+	Files []FileEntry
+	Extra []byte
+	Stats MoveStats
+}
+
+// Kinds of frames.
+const (
+	frameHello  uint32 = iota + 1 // moveHello
+	frameHead                     // moveHead
+	framePart                     // of a section
+	frameBlocks                   // runs of blocks, digests; raw bytes follow
+	frameFile                     // moveFile
+	frameData                     // bytes of the file
+	frameEnd                      // of a round: moveEnd
+	frameBulk                     // length of all frames that follow, in memory first
+	framePing                     // I am here
+	frameFail                     // text: I give up
+	frameKeep                     // to the source: datasets that the newcomer still has
+	frameWord                     // to the source: moveWord
+)
+
+const (
+	frameBytes = 36
+	maxPayload = 4 << 20
+)
+
+// frameHeader is what comes before a payload.
+type frameHeader struct {
+	kind, number uint32
+	size         int
+	digest       xxh3.Uint128
+}
+
+func (h *frameHeader) encode() []byte {
+	out := make([]byte, 0, frameBytes)
+	out = binary.LittleEndian.AppendUint32(out, h.kind)
+	out = binary.LittleEndian.AppendUint32(out, h.number)
+	out = binary.LittleEndian.AppendUint32(out, uint32(h.size))
+	out = appendDigest(out, h.digest)
+	return binary.LittleEndian.AppendUint64(out, xxh3.Hash128(out).Lo)
+}
+
+func decodeFrame(p []byte) (h frameHeader, err error) {
+	le := binary.LittleEndian
+	if xxh3.Hash128(p[:frameBytes-8]).Lo != le.Uint64(p[frameBytes-8:]) {
+		return h, fmt.Errorf("%w: a frame does not match its digest", ErrCorrupt)
+	}
+	h = frameHeader{kind: le.Uint32(p), number: le.Uint32(p[4:]), size: int(le.Uint32(p[8:])), digest: digestAt(p[12:])}
+	if h.size > maxPayload {
+		return h, fmt.Errorf("%w: a frame of %d bytes", ErrCorrupt, h.size)
+	}
+	return h, nil
+}
+
+func appendDigest(p []byte, d xxh3.Uint128) []byte {
+	p = binary.LittleEndian.AppendUint64(p, d.Lo)
+	return binary.LittleEndian.AppendUint64(p, d.Hi)
+}
+
+func digestAt(p []byte) xxh3.Uint128 {
+	return xxh3.Uint128{Lo: binary.LittleEndian.Uint64(p), Hi: binary.LittleEndian.Uint64(p[8:])}
+}
+
+// moveHello opens the stream.
+type moveHello struct {
+	Rank       int   `json:"rank"`
+	Ranks      int   `json:"ranks"`
+	Chunk      int64 `json:"chunk"`
+	Sequential bool  `json:"sequential,omitempty"`
+	Files      bool  `json:"files,omitempty"`
+}
+
+// Sections of a head, which follow it in parts.
+const (
+	sectionVars = iota
+	sectionTypes
+	sectionPools
+	sectionRegions
+	sectionDatasets
+	sectionRest  // moveRest
+	sectionExtra // whatever the caller adds
+	sections
+)
+
+// section is announced in a head. It is not sent if it is as it was.
+type section struct {
+	Size   int64  `json:"size"`
+	Digest string `json:"digest"`
+	Same   bool   `json:"same,omitempty"`
+}
+
+// sectionLayout reports whether section i says where values are.
+func sectionLayout(i int) bool { return i <= sectionDatasets }
+
+// moveHead begins a round.
+type moveHead struct {
+	Last     bool              `json:"last,omitempty"`
+	Sections [sections]section `json:"sections"`
+}
+
+// moveRest is what a set's header would hold, in the last round.
+type moveRest struct {
+	Files    []FileEntry `json:"files,omitempty"`
+	Note     Note        `json:"note"`
+	Sent     []uint64    `json:"sent,omitempty"`
+	Received []uint64    `json:"received,omitempty"`
+}
+
+// moveEnd ends a round. Digest covers those of all blocks, in the last one.
+type moveEnd struct {
+	Last   bool   `json:"last,omitempty"`
+	Digest string `json:"digest,omitempty"`
+}
+
+// moveWord says that all has arrived, was verified, and is in place.
+type moveWord struct {
+	Digest string `json:"digest"` // as the source gave it
+	ReadNS int64  `json:"readNS"`
+}
+
+// moveRun is consecutive blocks of a dataset with one fate.
+type moveRun struct {
+	dataset, lo, n int
+	fate           uint32
+}
+
+const (
+	fateSent uint32 = iota // its bytes follow
+	fateZero               // it is all zeros
+	fateKept               // the newcomer has it
+)
+
+const (
+	runBytes = 16
+	// maxListed bounds the blocks of one frame.
+	maxListed = 64 << 10
+)
+
+// encodeRuns lists runs, and behind them the digests of all blocks but zeros.
+func encodeRuns(runs []moveRun, digests []xxh3.Uint128) []byte {
+	le := binary.LittleEndian
+	out := make([]byte, 0, 4+len(runs)*runBytes+16*len(digests))
+	out = le.AppendUint32(out, uint32(len(runs)))
+	for _, r := range runs {
+		for _, v := range [4]uint32{uint32(r.dataset), uint32(r.lo), uint32(r.n), r.fate} {
+			out = le.AppendUint32(out, v)
+		}
+	}
+	for _, d := range digests {
+		out = appendDigest(out, d)
+	}
+	return out
+}
+
+// decodeRuns is the inverse of encodeRuns, for these datasets.
+func decodeRuns(p []byte, datasets []Dataset) (runs []moveRun, digests []xxh3.Uint128, err error) {
+	bad := func() ([]moveRun, []xxh3.Uint128, error) {
+		return nil, nil, fmt.Errorf("%w: a list of blocks that there are not", ErrCorrupt)
+	}
+	le := binary.LittleEndian
+	if len(p) < 4 || uint64(le.Uint32(p))*runBytes > uint64(len(p)-4) {
+		return bad()
+	}
+	runs = make([]moveRun, le.Uint32(p))
+	p = p[4:]
+	blocks, named := 0, 0
+	for i := range runs {
+		v := [4]uint32{le.Uint32(p), le.Uint32(p[4:]), le.Uint32(p[8:]), le.Uint32(p[12:])}
+		p = p[runBytes:]
+		if v[0] >= uint32(len(datasets)) || v[3] > fateKept || v[2] == 0 || v[2] > maxListed {
+			return bad()
+		}
+		if n := datasets[v[0]].blocks(); uint64(v[1])+uint64(v[2]) > uint64(n) {
+			return bad()
+		}
+		runs[i] = moveRun{int(v[0]), int(v[1]), int(v[2]), v[3]}
+		if blocks += int(v[2]); blocks > maxListed {
+			return bad()
+		}
+		if v[3] != fateZero {
+			named += int(v[2])
+		}
+	}
+	if len(p) != 16*named {
+		return bad()
+	}
+	digests = make([]xxh3.Uint128, named)
+	for i := range digests {
+		digests[i] = digestAt(p[16*i:])
+	}
+	return runs, digests, nil
+}
+
+// planMove lays an image out for the stream: as in a set, but without
+// metadata, which is in the head, and no block is larger than maxBlock. Small
+// datasets on devices are brought if fetch is set.
+func planMove(img *graph.Image, t *description, fetch bool) (*layout, error) {
+	all, err := planPools(img, nil, t)
+	if err != nil {
+		return nil, err
+	}
+	l := &layout{}
+	for i := range all.datasets {
+		d := all.datasets[i]
+		if d.Pool < 0 {
+			continue
+		}
+		if d.Block > maxBlock {
+			d.Block = maxBlock
+		}
+		l.add(d, all.blobs[i].pieces)
+		last := len(l.datasets) - 1
+		l.remote[last] = all.remote[i]
+		if fetch && l.remote[last] && d.Chunk == nil {
+			if err := l.fetch(last); err != nil {
+				return nil, fmt.Errorf("%s: %w", d.Var, err)
+			}
+			l.remote[last] = false
+		}
+	}
+	return l, nil
+}
+
+// decodeImage makes an image of a head's sections, and the datasets that hold
+// its pools.
+func decodeImage(text *[sections][]byte) (*graph.Image, []Dataset, error) {
+	img := &graph.Image{}
+	h := Header{Ranks: 1}
+	for _, s := range []struct {
+		at   int
+		name string
+		into any
+	}{{sectionVars, "variables", &img.Vars}, {sectionTypes, "types", &img.Types}, {sectionPools, "pools", &img.Pools}, {sectionDatasets, "datasets", &h.Datasets}} {
+		if err := json.Unmarshal(text[s.at], s.into); err != nil {
+			return nil, nil, fmt.Errorf("%w: %s: %v", ErrCorrupt, s.name, err)
+		}
+	}
+	p := text[sectionRegions]
+	words := make([]uint64, len(p)/8)
+	for k := range words {
+		words[k] = binary.LittleEndian.Uint64(p[8*k:])
+	}
+	var err error
+	if img.Regions, err = graph.UnpackRegions(words); err != nil || len(p)%8 != 0 {
+		return nil, nil, fmt.Errorf("%w: regions: %v", ErrCorrupt, err)
+	}
+	if err := h.check(); err != nil {
+		return nil, nil, err
+	}
+	if n := h.totalBlocks(); int64(n) > mem.Total()/8/tableBytes {
+		return nil, nil, fmt.Errorf("%w: %d blocks", ErrCorrupt, n)
+	}
+	paths, pools := make(map[string]bool), make(map[int]bool)
+	for i := range h.Datasets {
+		d := &h.Datasets[i]
+		if d.Pool < 0 || d.Pool >= len(img.Pools) || img.Pools[d.Pool].Bytes() != uint64(d.Size) || d.Block > maxBlock || paths[d.Path] || pools[d.Pool] {
+			return nil, nil, fmt.Errorf("%w: /%s does not fit its description", ErrCorrupt, d.Path)
+		}
+		paths[d.Path], pools[d.Pool] = true, true
+	}
+	return img, h.Datasets, nil
+}
+
+// tableBytes is what a moveTable takes for a block.
+const tableBytes = 18
+
+// moveTable is the digests of a dataset's blocks as the newcomer has them.
+type moveTable struct {
+	digests []xxh3.Uint128
+	known   []bool
+}
+
+func newMoveTable(d *Dataset) *moveTable {
+	return &moveTable{digests: make([]xxh3.Uint128, d.blocks()), known: make([]bool, d.blocks())}
+}
+
+// has reports whether block k is there with a digest.
+func (t *moveTable) has(k int, d xxh3.Uint128) bool { return t.known[k] && t.digests[k] == d }
+
+func (t *moveTable) set(k int, d xxh3.Uint128) { t.digests[k], t.known[k] = d, true }
+
+// rootDigest covers the digests of all blocks.
+func rootDigest(tables []*moveTable) string {
+	var root xxh3.Uint128
+	var buf []byte
+	for _, t := range tables {
+		for lo := 0; ; {
+			hi := min(lo+maxListed, len(t.digests))
+			buf = appendDigest(buf[:0], root)
+			for _, d := range t.digests[lo:hi] {
+				buf = appendDigest(buf, d)
+			}
+			root = xxh3.Hash128(buf)
+			if lo = hi; lo == len(t.digests) {
+				break
+			}
+		}
+	}
+	b := root.Bytes()
+	return hex.EncodeToString(b[:])
+}

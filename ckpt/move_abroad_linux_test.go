@@ -1,0 +1,91 @@
+package ckpt
+
+import (
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"testing"
+)
+
+// TestMoveStop is not a test: it is a stop of TestMoveAbroad on its way.
+func TestMoveStop(t *testing.T) {
+	addr := os.Getenv("CAIRN_TEST_MOVE")
+	if addr == "" {
+		t.Skip("a part of TestMoveAbroad")
+	}
+	dial := func() net.Conn {
+		c, err := net.Dial("tcp", addr)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return c
+	}
+	v := new(things)
+	if r := <-receive(dial(), MoveOptions{}, fit(v.roots())); r.err != nil {
+		t.Fatal(r.err)
+	}
+	newThings().check(t, v)
+	g := NewOutgoing(dial(), MoveOptions{Chunk: 1 << 20})
+	defer g.Close()
+	if err := g.Ahead(collect(t, v.roots())); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := g.Wait(ctx); err != nil {
+		t.Fatal(err)
+	}
+	v.Rows[9][9] = 99
+	if _, err := g.Finish(ctx, collect(t, v.roots()), nil, Note{}, nil); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestMoveAbroad moves to a process of a big-endian machine, and back.
+func TestMoveAbroad(t *testing.T) {
+	const emulator = "qemu-s390x-static"
+	if _, err := exec.LookPath(emulator); err != nil || testing.Short() || runtime.GOARCH == "s390x" {
+		t.Skip("this needs " + emulator + " and some time")
+	}
+	program := filepath.Join(t.TempDir(), "ckpt.test")
+	build := exec.Command("go", "test", "-c", "-o", program, ".")
+	build.Env = append(os.Environ(), "CGO_ENABLED=0", "GOARCH=s390x")
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	cmd := exec.Command(emulator, program, "-test.run", "^TestMoveStop$")
+	cmd.Env = append(os.Environ(), "CAIRN_TEST_MOVE="+l.Addr().String())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		defer l.Close() // nobody will come any more
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Errorf("%v\n%s", err, out)
+		}
+	}()
+	accept := func() net.Conn {
+		c, err := l.Accept()
+		if err != nil {
+			<-done
+			t.Fatal(err)
+		}
+		return c
+	}
+	v, w := newThings(), new(things)
+	g := NewOutgoing(accept(), MoveOptions{})
+	defer g.Close()
+	if _, err := g.Finish(ctx, collect(t, v.roots()), nil, Note{}, nil); err != nil {
+		t.Fatal(err)
+	}
+	if r := <-receive(accept(), MoveOptions{}, fit(w.roots())); r.err != nil {
+		t.Fatal(r.err)
+	}
+	<-done
+	v.Rows[9][9] = 99
+	v.check(t, w)
+}

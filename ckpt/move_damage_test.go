@@ -1,0 +1,413 @@
+package ckpt
+
+import (
+	"bytes"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"reflect"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/zeebo/xxh3"
+)
+
+// tape is a connection that plays what was recorded. What is written is kept.
+type tape struct {
+	in  io.Reader
+	out bytes.Buffer
+	mu  sync.Mutex
+}
+
+func (c *tape) Read(p []byte) (int, error) { return c.in.Read(p) }
+func (c *tape) Write(p []byte) (int, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.out.Write(p)
+}
+func (c *tape) Close() error                     { return nil }
+func (c *tape) LocalAddr() net.Addr              { return nil }
+func (c *tape) RemoteAddr() net.Addr             { return nil }
+func (c *tape) SetDeadline(time.Time) error      { return nil }
+func (c *tape) SetReadDeadline(time.Time) error  { return nil }
+func (c *tape) SetWriteDeadline(time.Time) error { return nil }
+
+// listener keeps what goes through a connection to the other end.
+type listener struct {
+	net.Conn
+	mu   sync.Mutex
+	sent []byte
+}
+
+func (r *listener) Write(p []byte) (int, error) {
+	r.mu.Lock()
+	r.sent = append(r.sent, p...)
+	r.mu.Unlock()
+	return r.Conn.Write(p)
+}
+
+// recordMove returns the stream of a move of v, with these changes between
+// rounds that run ahead.
+func recordMove(t testing.TB, o MoveOptions, v *values, changes ...func()) []byte {
+	t.Helper()
+	a, b := net.Pipe()
+	c := &listener{Conn: a}
+	g := NewOutgoing(c, o)
+	defer g.Close()
+	w := new(values)
+	done := receive(b, o, fit(w.roots()))
+	for _, change := range changes {
+		if err := g.Ahead(collect(t, v.roots())); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := g.Wait(ctx); err != nil {
+			t.Fatal(err)
+		}
+		change()
+	}
+	if _, err := g.Finish(ctx, collect(t, v.roots()), nil, Note{Points: 3}, []byte("more")); err != nil {
+		t.Fatal(err)
+	}
+	if r := <-done; r.err != nil || !reflect.DeepEqual(v, w) {
+		t.Fatal(r.err)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return bytes.Clone(c.sent)
+}
+
+// replay lets a newcomer take a stream.
+func replay(stream []byte, o MoveOptions) (*values, error) {
+	v := new(values)
+	_, err := Receive(ctx, &tape{in: bytes.NewReader(stream)}, o, fit(v.roots()))
+	return v, err
+}
+
+// streams are small moves of several kinds.
+func streams(t testing.TB) map[string][]byte {
+	out := make(map[string][]byte)
+	out["at once"] = recordMove(t, MoveOptions{}, sample(40))
+	v := sample(40)
+	out["in rounds"] = recordMove(t, MoveOptions{}, v, func() { v.Grid[1]++ }, func() { v.Grid = append(v.Grid, 5) })
+	out["sequential"] = recordMove(t, MoveOptions{Sequential: true}, sample(40))
+	return out
+}
+
+// TestMoveDamage flips a bit of every byte of a stream, one at a time, and cuts
+// it at many lengths. Nothing is taken for good.
+func TestMoveDamage(t *testing.T) {
+	for name, stream := range streams(t) {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			o := MoveOptions{Sequential: name == "sequential"}
+			if _, err := replay(stream, o); err != nil {
+				t.Fatal(err)
+			}
+			step := 5
+			if name == "at once" && !testing.Short() {
+				step = 1
+			}
+			for i := 0; i < len(stream); i += step {
+				bad := bytes.Clone(stream)
+				bad[i] ^= 1 << (i % 8)
+				if _, err := replay(bad, o); !errors.Is(err, ErrCorrupt) && !(i < len(movePreface) && errors.Is(err, ErrFormat)) {
+					t.Fatalf("byte %d of %d flipped: %v", i, len(stream), err)
+				}
+				if i%3 > 0 && i > 300 {
+					continue
+				}
+				if _, err := replay(stream[:i], o); !errors.Is(err, io.ErrUnexpectedEOF) {
+					t.Fatalf("cut at %d of %d: %v", i, len(stream), err)
+				}
+			}
+		})
+	}
+}
+
+// frame is one of a recorded stream, with the raw bytes behind it.
+type frame struct {
+	kind    uint32
+	payload []byte
+	raw     []byte
+}
+
+// frames takes a stream apart: raw bytes are what does not begin a frame.
+func frames(stream []byte) (out []frame) {
+	p := stream[len(movePreface):]
+	for len(p) >= frameBytes {
+		h, err := decodeFrame(p)
+		if err != nil {
+			last := &out[len(out)-1]
+			last.raw = append(last.raw, p[0])
+			p = p[1:]
+			continue
+		}
+		out = append(out, frame{h.kind, p[frameBytes : frameBytes+h.size], nil})
+		p = p[frameBytes+h.size:]
+	}
+	if len(p) > 0 {
+		out[len(out)-1].raw = append(out[len(out)-1].raw, p...)
+	}
+	return out
+}
+
+// splice puts frames together, with digests that fit.
+func splice(list []frame) []byte {
+	out := bytes.Clone(movePreface)
+	for i, f := range list {
+		h := frameHeader{kind: f.kind, number: uint32(i), size: len(f.payload), digest: xxh3.Hash128(f.payload)}
+		out = append(append(append(out, h.encode()...), f.payload...), f.raw...)
+	}
+	return out
+}
+
+// mend gives heads the digests of the sections that follow them.
+func mend(list []frame) {
+	for i := range list {
+		var h moveHead
+		if list[i].kind != frameHead || json.Unmarshal(list[i].payload, &h) != nil {
+			continue
+		}
+		part := i + 1
+		for k := range h.Sections {
+			s := &h.Sections[k]
+			if s.Same || s.Size == 0 || part >= len(list) || list[part].kind != framePart {
+				continue
+			}
+			s.Size, s.Digest = int64(len(list[part].payload)), digestText(list[part].payload)
+			part++
+		}
+		list[i].payload, _ = json.Marshal(h)
+	}
+}
+
+// TestMoveFrames drops, doubles and swaps whole frames, and gives them other
+// kinds. What is left is sound, frame by frame.
+func TestMoveFrames(t *testing.T) {
+	all := streams(t)
+	for _, name := range []string{"at once", "in rounds"} {
+		list := frames(all[name])
+		if got, err := replay(splice(list), MoveOptions{}); err != nil || got.Step != 7 {
+			t.Fatal(err)
+		}
+		want, _ := replay(all[name], MoveOptions{})
+		tried, refused := 0, 0
+		try := func(what string, i int, list []frame) {
+			t.Helper()
+			got, err := replay(splice(list), MoveOptions{})
+			if tried++; err != nil {
+				refused++
+			} else if !reflect.DeepEqual(got, want) { // a block that comes again later may be missing
+				t.Errorf("%s: frame %d of %d (kind %d) %s, and nobody minds", name, i, len(list), list[min(i, len(list)-1)].kind, what)
+			}
+		}
+		cut := func(i int) []frame { return append(append([]frame(nil), list[:i]...), list[i+1:]...) }
+		for i, f := range list {
+			try("is missing", i, cut(i))
+			try("comes twice", i, append(append([]frame(nil), list[:i+1]...), list[i:]...))
+			if i > 0 && !reflect.DeepEqual(list[i-1], f) {
+				l := append([]frame(nil), list...)
+				l[i-1], l[i] = l[i], l[i-1]
+				if f.kind != frameBlocks || list[i-1].kind != frameBlocks {
+					try("comes too early", i, l)
+				}
+			}
+			for _, kind := range []uint32{0, frameHello, frameHead, framePart, frameBlocks, frameFile, frameData, frameEnd, frameBulk, frameFail, frameKeep, frameWord, 99} {
+				if kind != f.kind {
+					l := append([]frame(nil), list...)
+					l[i].kind = kind
+					try("has another kind", i, l)
+				}
+			}
+		}
+		if refused < tried*95/100 {
+			t.Errorf("%s: of %d wrong streams %d were refused", name, tried, refused)
+		}
+	}
+	// Of another version, and of none.
+	stream := bytes.Clone(all["at once"])
+	binary.LittleEndian.PutUint32(stream[12:], moveVersion+1)
+	if _, err := replay(stream, MoveOptions{}); !errors.Is(err, ErrFormat) || !strings.Contains(err.Error(), "both hosts need the same version") {
+		t.Error(err)
+	}
+	if _, err := replay([]byte(strings.Repeat("GET / HTTP/1.1\r\n", 9)), MoveOptions{}); !errors.Is(err, ErrCorrupt) {
+		t.Error(err)
+	}
+}
+
+// FuzzMove plays streams that an enemy made: all digests of frames are right,
+// what they cover is not. Anything may come of it but a panic, a hang or a
+// flood of memory.
+func FuzzMove(f *testing.F) {
+	var seeds [][]frame
+	for _, name := range []string{"at once", "in rounds"} {
+		list := frames(streams(f)[name])
+		seeds = append(seeds, list)
+		for i, fr := range list {
+			f.Add(uint8(len(seeds)-1), uint8(i), fr.payload, fr.raw)
+		}
+	}
+	huge := []byte(`{"last":true,"sections":[{"size":9000000000000000000,"digest":""}]}`)
+	f.Add(uint8(0), uint8(1), huge, []byte{})
+	for i, fr := range seeds[0] { // a dataset that claims more than there is
+		if fr.kind == framePart && bytes.Contains(fr.payload, []byte(`"block"`)) {
+			for _, c := range [][2]string{{`"size":`, `"size":9`}, {`"block":`, `"block":9999999`}, {`"dims":[`, `"dims":[999999999999,`}, {`"pool":`, `"pool":9`}, {`"block":`, `"block":-`}} {
+				f.Add(uint8(0), uint8(i), bytes.Replace(fr.payload, []byte(c[0]), []byte(c[1]), 1), []byte{})
+			}
+		}
+	}
+	f.Fuzz(func(t *testing.T, which, at uint8, payload, raw []byte) {
+		list := append([]frame(nil), seeds[int(which)%len(seeds)]...)
+		fr := &list[int(at)%len(list)]
+		if len(payload) > maxPayload {
+			t.Skip()
+		}
+		fr.payload, fr.raw = payload, raw
+		if fr.kind != frameHead {
+			mend(list)
+		}
+		replay(splice(list), MoveOptions{})
+	})
+}
+
+// flipper flips a byte of what is read.
+type flipper struct {
+	net.Conn
+	at  int64
+	got int64
+}
+
+func (f *flipper) Read(p []byte) (int, error) {
+	n, err := f.Conn.Read(p)
+	if i := f.at - f.got; i >= 0 && i < int64(n) {
+		p[i] ^= 4
+	}
+	f.got += int64(n)
+	return n, err
+}
+
+// TestMoveWordDamaged flips every byte that the newcomer says: the source does
+// not believe that it has moved.
+func TestMoveWordDamaged(t *testing.T) {
+	v := sample(40)
+	for at := int64(0); ; at++ {
+		a, b := net.Pipe()
+		c := &flipper{Conn: a, at: at}
+		g := NewOutgoing(c, MoveOptions{})
+		done := receive(b, MoveOptions{}, fit(new(values).roots()))
+		_, err := g.Finish(ctx, collect(t, v.roots()), nil, Note{}, nil)
+		r := <-done
+		g.Close()
+		if at >= c.got {
+			if err != nil || r.err != nil || at < frameBytes {
+				t.Fatal(at, err, r.err)
+			}
+			return
+		}
+		if !errors.Is(err, ErrCorrupt) {
+			t.Fatalf("byte %d of the word flipped: %v", at, err)
+		}
+	}
+}
+
+// TestMoveFiles brings files along.
+func TestMoveFiles(t *testing.T) {
+	here, there := t.TempDir(), t.TempDir()
+	content := func(n int) []byte { return bytes.Repeat([]byte("0123456789abcdef\n"), n/17+1)[:n] }
+	write := func(path string, p []byte) {
+		if err := os.WriteFile(path, p, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write(here+"/long", content(3<<20+5))
+	write(here+"/changed", content(2<<20))
+	write(here+"/same", content(2<<20))
+	write(here+"/shorter", content(1000))
+	write(here+"/empty", nil)
+	other := content(2 << 20)
+	other[1<<20+7] ^= 1
+	write(there+"/changed", other)
+	write(there+"/same", content(2<<20))
+	write(there+"/shorter", content(5000))
+	t.Chdir(there)
+	open, err := os.OpenFile("changed", os.O_RDWR, 0) // as a program does before it restores
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer open.Close()
+	old := time.Unix(1e9, 0)
+	if err := os.Chtimes("same", old, old); err != nil {
+		t.Fatal(err)
+	}
+	var files []FileEntry
+	for i, f := range []struct {
+		name string
+		size int64
+	}{{"long", 3<<20 + 5}, {"changed", 2 << 20}, {"same", 2 << 20}, {"shorter", 1000}, {"empty", 0}, {"sub/../long", 3<<20 + 5}} {
+		abs := here + "/" + f.name
+		if i == 5 {
+			f.name, abs = "long", here+"/long"
+		}
+		if i == 4 {
+			f.name = "new/folder/empty"
+		}
+		files = append(files, FileEntry{ID: i, Path: f.name, Abs: abs, Mode: "rw", Perm: 0o640, Size: f.size})
+	}
+	for _, sequential := range []bool{false, true} {
+		t.Run(fmt.Sprint(sequential), func(t *testing.T) {
+			a, b := tcpPair(t)
+			o := MoveOptions{Files: true, Sequential: sequential}
+			g := NewOutgoing(a, o)
+			defer g.Close()
+			v, w := sample(100), new(values)
+			done := receive(b, o, fit(w.roots()))
+			if _, err := g.Finish(ctx, collect(t, v.roots()), files, Note{}, nil); err != nil {
+				t.Fatal(err)
+			}
+			if r := <-done; r.err != nil || !reflect.DeepEqual(v, w) {
+				t.Fatal(r.err)
+			}
+			for _, f := range files {
+				p, err := os.ReadFile(f.Path)
+				if err != nil || !bytes.Equal(p, content(int(f.Size))) {
+					t.Errorf("%s: %d bytes, %v", f.Path, len(p), err)
+				}
+			}
+			if p, err := io.ReadAll(io.NewSectionReader(open, 0, 3<<20)); err != nil || !bytes.Equal(p, content(2<<20)) {
+				t.Errorf("an open file has %d bytes of another content, %v", len(p), err)
+			}
+			if st, err := os.Stat("same"); err != nil || !st.ModTime().Equal(old) {
+				t.Errorf("a file was written that is the same: %v %v", st.ModTime(), err)
+			}
+			if st, err := os.Stat("long"); err != nil || st.Mode() != 0o640 {
+				t.Errorf("mode %v, %v", st.Mode(), err)
+			}
+			list, err := os.ReadDir(".")
+			if err != nil || len(list) != 5 {
+				t.Errorf("left behind: %v, %v", list, err)
+			}
+			os.Remove("long")
+		})
+	}
+	// One that has got shorter than the source says.
+	a, b := tcpPair(t)
+	g := NewOutgoing(a, MoveOptions{Files: true})
+	defer g.Close()
+	done := receive(b, MoveOptions{Files: true}, fit(new(values).roots()))
+	files[3].Size = 2000
+	if _, err := g.Finish(ctx, collect(t, sample(9).roots()), files, Note{}, nil); err == nil || !strings.Contains(err.Error(), "it ends 2000 bytes before the size it had") {
+		t.Error(err)
+	}
+	if r := <-done; r.err == nil || !strings.Contains(r.err.Error(), "the source gives up: data file shorter") {
+		t.Error(r.err)
+	}
+	if list, err := os.ReadDir("."); err != nil || len(list) != 4 {
+		t.Errorf("left behind: %v, %v", list, err)
+	}
+}

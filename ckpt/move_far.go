@@ -1,0 +1,225 @@
+package ckpt
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/zeebo/xxh3"
+
+	"github.com/cairnrun/cairn/internal/mem"
+)
+
+// maxRing bounds each half of the memory that devices write to when a rank
+// moves.
+const maxRing = 32 << 20
+
+// resolve finds out where the bytes are that are not at their addresses. The
+// program is held.
+func (f *finder) resolve() error {
+	f.near, f.runs = slices.Clone(f.l.blobs), make([][]farRun, len(f.l.blobs))
+	if f.ahead {
+		return nil
+	}
+	for i := range f.l.datasets {
+		if !f.l.remote[i] {
+			continue
+		}
+		var err error
+		if f.near[i], f.runs[i], err = resolve(&f.l.datasets[i], &f.l.blobs[i]); err != nil {
+			return fmt.Errorf("%s: %w", f.l.datasets[i].Var, err)
+		}
+	}
+	return nil
+}
+
+// devices goes over the blocks on devices, one device after the other. It
+// digests them there; then copies run into one half of a ring while the other
+// half is being sent.
+func (f *finder) devices() error {
+	var devs []mem.Device
+	extents := make(map[mem.Device][]farExtent)
+	for i, runs := range f.runs {
+		for _, r := range runs {
+			dev := r.at.Device
+			if r.at.Zero || r.at.Host != nil {
+				continue
+			}
+			if extents[dev] == nil {
+				devs = append(devs, dev)
+			}
+			at := mem.Extent{Buffer: r.at.Buffer, Off: r.at.Off, Len: r.at.Len, Block: f.l.datasets[i].Block}
+			extents[dev] = append(extents[dev], farExtent{dataset: i, lo: r.lo, at: at})
+		}
+	}
+	if len(devs) == 0 {
+		return nil
+	}
+	for range cap(f.sides) { // it is not needed any more
+		if _, err := f.take(0); err != nil {
+			return err
+		}
+	}
+	for range cap(f.sides) {
+		f.sides <- nil
+	}
+	segments := int((min(f.chunk, maxRing) + mem.SegmentSize - 1) / mem.SegmentSize)
+	staging := mem.NewStaging(2 * segments)
+	defer staging.Close()
+	if err := staging.GrowRing(2 * segments); err != nil {
+		return err
+	}
+	for _, dev := range devs {
+		if err := f.device(dev, extents[dev], staging.RingMaps()[0]); err != nil {
+			return fmt.Errorf("device %s: %w", dev.Name(), err)
+		}
+	}
+	return nil
+}
+
+// drain is a walk over the blocks of one device.
+type drain struct {
+	f      *finder
+	dev    mem.Device
+	frozen mem.Frozen
+	halves chan []byte // those that are free
+	p      parcel
+	room   []byte // what is free of its half
+	read   pendingRead
+}
+
+func (f *finder) device(dev mem.Device, list []farExtent, ring []byte) (err error) {
+	began := time.Now()
+	if err := dev.Pin(ring); err != nil {
+		return err
+	}
+	defer dev.Unpin(ring)
+	at := make([]mem.Extent, len(list))
+	for i := range list {
+		at[i] = list[i].at
+	}
+	frozen, err := dev.Live(at)
+	if err != nil {
+		return err
+	}
+	defer frozen.Close()
+	for i := range list { // before any copy, which they would have to wait for
+		e := &list[i]
+		digests, err := frozen.Digests(i, 0, e.at.Blocks())
+		if err != nil {
+			return err
+		}
+		e.digests = slices.Clone(digests)
+	}
+	f.work += int64(time.Since(began))
+	g := &drain{f: f, dev: dev, frozen: frozen, halves: make(chan []byte, 2)}
+	half := len(ring) / 2
+	size := min(half, int(max(f.chunk, maxBlock)))
+	g.halves <- ring[:size:size]
+	g.halves <- ring[half : half+size : half+size]
+	err = g.all(list)
+	if wait, e := frozen.Mark(); e == nil {
+		e = wait() // no copy may be under way when the ring goes
+		if err == nil {
+			err = e
+		}
+	} else if err == nil {
+		err = e
+	}
+	out := cap(g.halves)
+	if g.p.side != nil { // after an error
+		out--
+	}
+	for range out { // nor may any of it still be read
+		select {
+		case <-g.halves:
+		case <-f.quit:
+			return errCut
+		}
+	}
+	return err
+}
+
+func (g *drain) all(list []farExtent) error {
+	f := g.f
+	for i := range list {
+		e := &list[i]
+		d := &f.l.datasets[e.dataset]
+		for n, digest := range e.digests {
+			if err := g.block(i, e, d, n, digest); err != nil {
+				return err
+			}
+		}
+	}
+	return g.flush()
+}
+
+// block adds the nth block of extent i.
+func (g *drain) block(i int, e *farExtent, d *Dataset, n int, digest xxh3.Uint128) error {
+	f := g.f
+	k := e.lo + n
+	size := d.blockLen(k)
+	if g.p.side != nil && len(g.room) < size || g.p.blocks == maxListed {
+		if err := g.flush(); err != nil {
+			return err
+		}
+	}
+	if g.p.side == nil {
+		if err := f.stop(); err != nil {
+			return err
+		}
+		select {
+		case g.p.side = <-g.halves:
+		case <-f.quit:
+			return errCut
+		}
+		g.p.back, g.room = g.halves, g.p.side
+	}
+	if !f.judge(&g.p, e.dataset, k, size, digest, digest == f.zeros.of(size)) {
+		return nil
+	}
+	dst := g.room[:size]
+	g.room = g.room[size:]
+	g.p.attach(dst)
+	r, off := &g.read, int64(n)*d.Block
+	if r.dst != nil && r.extent == i && r.off+int64(len(r.dst)) == off && cap(r.dst)-len(r.dst) >= size && &r.dst[:len(r.dst)+1][len(r.dst)] == &dst[0] {
+		r.dst = r.dst[:len(r.dst)+size]
+		return nil
+	}
+	err := g.start()
+	g.read = pendingRead{i, off, dst}
+	return err
+}
+
+// start begins the copy that was put together.
+func (g *drain) start() error {
+	r := g.read
+	g.read = pendingRead{}
+	if r.dst == nil {
+		return nil
+	}
+	return g.frozen.Read(r.dst, r.extent, r.off)
+}
+
+// flush hands the parcel on. Whoever sends it waits for the copies.
+func (g *drain) flush() error {
+	if g.p.side == nil {
+		return nil
+	}
+	if err := g.start(); err != nil {
+		return err
+	}
+	wait, err := g.frozen.Mark()
+	if err != nil {
+		return err
+	}
+	p := g.p
+	p.wait = func() error {
+		if err := wait(); err != nil {
+			return fmt.Errorf("device %s: %w", g.dev.Name(), err)
+		}
+		return nil
+	}
+	g.p, g.room = parcel{}, nil
+	return g.f.hand(p)
+}

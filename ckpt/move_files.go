@@ -1,0 +1,260 @@
+package ckpt
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/cairnrun/cairn/internal/vfs"
+)
+
+// moveFile announces the contents of a file.
+type moveFile struct {
+	File int   `json:"file"` // index in moveRest.Files
+	Size int64 `json:"size"`
+}
+
+// fileStep is how much of a file is read, sent and written at a time.
+const fileStep = 1 << 20
+
+// sendFiles sends the contents of the run's files, each path once.
+func (g *Outgoing) sendFiles(files []FileEntry) error {
+	buf := make([]byte, fileStep)
+	done := make(map[string]bool)
+	for i := range files {
+		if done[files[i].Path] {
+			continue
+		}
+		done[files[i].Path] = true
+		if err := g.sendFile(i, &files[i], buf); err != nil {
+			return fmt.Errorf("data file %s: %w", files[i].Path, err)
+		}
+	}
+	return nil
+}
+
+func (g *Outgoing) sendFile(i int, e *FileEntry, buf []byte) error {
+	path := e.Abs
+	if path == "" {
+		path = filepath.FromSlash(e.Path)
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	if st, err := f.Stat(); err != nil {
+		return err
+	} else if !st.Mode().IsRegular() {
+		return errors.New("it is not a regular file")
+	}
+	if err := g.s.frameJSON(frameFile, moveFile{i, e.Size}); err != nil {
+		return err
+	}
+	for left := e.Size; left > 0; {
+		p := buf[:min(left, int64(len(buf)))]
+		if _, err := io.ReadFull(f, p); err != nil {
+			return fmt.Errorf("it ends %d bytes before the size it had: %w", left, err)
+		}
+		if err := g.s.frame(frameData, p); err != nil {
+			return err
+		}
+		left -= int64(len(p))
+	}
+	return nil
+}
+
+// arriving is a file that comes in. As long as it is like the one that is there
+// already, as on a file system that both hosts share, nothing is written; else
+// it goes to a temporary one first.
+type arriving struct {
+	entry FileEntry
+	path  string
+	size  int64
+	at    int64    // bytes that have come
+	old   *os.File // what is there; nil: nothing
+	tmp   *os.File // nil: no difference so far
+}
+
+// newArriving prepares for a file. It is where reopening it will look.
+func newArriving(e FileEntry, size int64) (*arriving, error) {
+	path, err := filepath.Abs(filepath.FromSlash(e.Path))
+	if err != nil {
+		return nil, err
+	}
+	a := &arriving{entry: e, path: path, size: size}
+	st, err := os.Stat(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return a, os.MkdirAll(filepath.Dir(path), 0o777)
+	case err != nil:
+		return nil, err
+	case !st.Mode().IsRegular():
+		return nil, fmt.Errorf("%s is not a regular file on this host", path)
+	}
+	if a.old, err = os.Open(path); errors.Is(err, fs.ErrPermission) {
+		a.old, err = nil, nil // it will be written, not compared
+	}
+	return a, err
+}
+
+// write takes the next bytes.
+func (a *arriving) write(p []byte) error {
+	if int64(len(p)) > a.size-a.at {
+		return fmt.Errorf("%w: more bytes of %s than there are", ErrCorrupt, a.entry.Path)
+	}
+	if a.tmp == nil && a.old != nil {
+		q := make([]byte, len(p))
+		if n, _ := a.old.ReadAt(q, a.at); n == len(p) && bytes.Equal(p, q) {
+			a.at += int64(len(p))
+			return nil
+		}
+	}
+	if err := a.differ(); err != nil {
+		return err
+	}
+	n, err := a.tmp.WriteAt(p, a.at)
+	a.at += int64(n)
+	return err
+}
+
+// differ begins the temporary file, with what has come so far.
+func (a *arriving) differ() error {
+	if a.tmp != nil {
+		return nil
+	}
+	// In the file's own folder, if something can be made there.
+	var err error
+	if a.tmp, err = os.CreateTemp(filepath.Dir(a.path), "."+filepath.Base(a.path)+".*"); err != nil {
+		if a.tmp, err = os.CreateTemp("", "cairn-move-*"); err != nil {
+			return err
+		}
+	}
+	if a.at > 0 {
+		_, err = io.Copy(a.tmp, io.NewSectionReader(a.old, 0, a.at))
+	}
+	return err
+}
+
+// put gives the file its place and makes it durable. One that is there keeps
+// its identity: the program may have it open.
+func (a *arriving) put() (err error) {
+	if a.at != a.size {
+		return fmt.Errorf("%w: %d of %d bytes of %s", ErrCorrupt, a.at, a.size, a.entry.Path)
+	}
+	if a.tmp == nil {
+		if a.old != nil {
+			if st, err := a.old.Stat(); err != nil || st.Size() == a.size {
+				return err
+			}
+		}
+		if err := a.differ(); err != nil { // shorter than what is there, or empty
+			return err
+		}
+	}
+	into, err := os.OpenFile(a.path, os.O_WRONLY, 0)
+	if errors.Is(err, fs.ErrNotExist) {
+		return a.rename()
+	}
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, into.Close()) }()
+	if _, err := io.Copy(io.NewOffsetWriter(into, 0), io.NewSectionReader(a.tmp, 0, a.size)); err != nil {
+		return err
+	}
+	if err := into.Truncate(a.size); err != nil {
+		return err
+	}
+	return into.Sync()
+}
+
+// rename makes the temporary file the one that was missing.
+func (a *arriving) rename() error {
+	if filepath.Dir(a.tmp.Name()) != filepath.Dir(a.path) {
+		return fmt.Errorf("nothing can be made in %s", filepath.Dir(a.path))
+	}
+	mode := fs.FileMode(a.entry.Perm) & fs.ModePerm
+	if mode == 0 {
+		mode = 0o644
+	}
+	if err := errors.Join(a.tmp.Chmod(mode), a.tmp.Sync(), a.tmp.Close()); err != nil {
+		return err
+	}
+	if err := os.Rename(a.tmp.Name(), a.path); err != nil {
+		return err
+	}
+	return vfs.OS().SyncDir(filepath.Dir(a.path))
+}
+
+// close lets go of what is not needed.
+func (a *arriving) close() {
+	if a.old != nil {
+		a.old.Close()
+	}
+	if a.tmp != nil {
+		a.tmp.Close()
+		os.Remove(a.tmp.Name()) // gone if it has its place
+	}
+}
+
+// file takes a file that comes in.
+func (n *newcomer) file(payload []byte) error {
+	var m moveFile
+	if err := json.Unmarshal(payload, &m); err != nil {
+		return fmt.Errorf("%w: a file: %v", ErrCorrupt, err)
+	}
+	if n.head == nil || !n.head.Last || !n.hello.Files || m.File < 0 || m.File >= len(n.rest.Files) || m.Size != n.rest.Files[m.File].Size {
+		return fmt.Errorf("%w: a file that was not announced", ErrCorrupt)
+	}
+	e := n.rest.Files[m.File]
+	for _, a := range n.files {
+		if a.entry.Path == e.Path {
+			return fmt.Errorf("%w: file %s comes twice", ErrCorrupt, e.Path)
+		}
+	}
+	a, err := newArriving(e, m.Size)
+	if err != nil {
+		return fmt.Errorf("data file %s: %w", e.Path, err)
+	}
+	n.files = append(n.files, a)
+	return nil
+}
+
+// fileData takes bytes of the file that comes in.
+func (n *newcomer) fileData(p []byte) error {
+	if len(n.files) == 0 {
+		return fmt.Errorf("%w: bytes of no file", ErrCorrupt)
+	}
+	a := n.files[len(n.files)-1]
+	if err := a.write(p); err != nil {
+		return fmt.Errorf("data file %s: %w", a.entry.Path, err)
+	}
+	return nil
+}
+
+// putFiles gives all files their places.
+func (n *newcomer) putFiles() error {
+	if n.hello.Files {
+		for _, e := range n.rest.Files {
+			found := false
+			for _, a := range n.files {
+				found = found || a.entry.Path == e.Path
+			}
+			if !found {
+				return fmt.Errorf("%w: file %s did not come", ErrCorrupt, e.Path)
+			}
+		}
+	}
+	for _, a := range n.files {
+		if err := a.put(); err != nil {
+			return fmt.Errorf("data file %s: %w", a.entry.Path, err)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,325 @@
+package ckpt
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"runtime"
+	"runtime/debug"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/zeebo/xxh3"
+
+	"github.com/cairnrun/cairn/internal/mem"
+)
+
+// parcel is what goes into one frame of blocks.
+type parcel struct {
+	runs    []moveRun
+	digests []xxh3.Uint128
+	blocks  int
+	raw     [][]byte      // bytes of the blocks that are sent, in order
+	side    []byte        // memory that some of them lie in,
+	back    chan<- []byte // and where it goes when they are sent
+	wait    func() error  // until all bytes are there; nil: they are
+}
+
+// add states the fate of a block.
+func (p *parcel) add(dataset, k int, fate uint32, digest xxh3.Uint128) {
+	p.blocks++
+	if fate != fateZero {
+		p.digests = append(p.digests, digest)
+	}
+	if n := len(p.runs); n > 0 {
+		if r := &p.runs[n-1]; r.dataset == dataset && r.lo+r.n == k && r.fate == fate {
+			r.n++
+			return
+		}
+	}
+	p.runs = append(p.runs, moveRun{dataset, k, 1, fate})
+}
+
+// attach adds bytes behind those that are there, as one piece if they lie so.
+func (p *parcel) attach(b []byte) {
+	if n := len(p.raw); n > 0 {
+		if q := p.raw[n-1]; cap(q)-len(q) >= len(b) && &q[:len(q)+1][len(q)] == &b[0] {
+			p.raw[n-1] = q[:len(q)+len(b)]
+			return
+		}
+	}
+	p.raw = append(p.raw, b)
+}
+
+// giveBack lets others have the memory.
+func (p *parcel) giveBack() {
+	if p.back != nil {
+		p.back <- p.side
+	}
+}
+
+// errCut says that a round was cut short.
+var errCut = errors.New("the round was cut short")
+
+// finder goes over the blocks of an image, finds out what the newcomer lacks,
+// and hands that on in parcels. One of them is being sent while it works on the
+// next.
+type finder struct {
+	l      *layout
+	near   []blob       // where the bytes are that are in host memory
+	runs   [][]farRun   // … and where the others are
+	tables []*moveTable // what the newcomer has
+	chunk  int64
+	ahead  bool // the program goes on: copy, and name only what is sent
+	zeros  zeroDigests
+	sides  chan []byte // memory for copies: two pieces, of a chunk at most
+	out    chan<- parcel
+	quit   <-chan struct{} // closed when nobody takes parcels any more
+	stop   func() error    // not nil: go no further
+
+	zero int64 // bytes
+	work int64 // ns
+}
+
+// item is a block that is looked at.
+type item struct {
+	dataset, k, n int
+	data          []byte
+	copy          bool // into side memory
+	zero          bool
+	digest        xxh3.Uint128
+}
+
+// run hands on parcels for all blocks.
+func (f *finder) run() error {
+	if err := f.host(); err != nil || f.ahead {
+		return err
+	}
+	return f.devices()
+}
+
+// host goes over the blocks that are in host memory, or are zeros that are
+// nowhere.
+func (f *finder) host() error {
+	var items []item
+	var bytes, side int64
+	flush := func() error {
+		if len(items) == 0 {
+			return nil
+		}
+		err := f.batch(items, int(side))
+		items, bytes, side = items[:0], 0, 0
+		return err
+	}
+	put := func(it item) error {
+		if bytes+int64(it.n) > f.chunk && bytes > 0 || len(items) == maxListed {
+			if err := flush(); err != nil {
+				return err
+			}
+		}
+		if it.copy {
+			side += int64(it.n)
+		}
+		bytes += int64(it.n)
+		items = append(items, it)
+		return nil
+	}
+	for i := range f.l.datasets {
+		d, b := &f.l.datasets[i], &f.near[i]
+		if f.ahead && f.l.remote[i] {
+			continue
+		}
+		at := 0
+		for _, r := range append(f.runs[i], farRun{lo: d.blocks(), hi: d.blocks()}) {
+			for ; at < r.hi; at++ {
+				it := item{dataset: i, k: at, n: d.blockLen(at)}
+				switch {
+				case at < r.lo:
+					var whole bool
+					it.data, whole = b.view(int64(at)*d.Block, it.n)
+					it.copy = f.ahead || !whole
+				case r.at.Zero:
+					it.zero = true
+				case r.at.Host != nil:
+					it.data = r.at.Host[int64(at-r.lo)*d.Block:][:it.n]
+				default:
+					continue // see devices
+				}
+				if err := put(it); err != nil {
+					return err
+				}
+			}
+		}
+	}
+	return flush()
+}
+
+// batch digests blocks and hands on those that the newcomer lacks.
+func (f *finder) batch(items []item, side int) error {
+	if err := f.stop(); err != nil {
+		return err
+	}
+	var p parcel
+	var room []byte
+	if side > 0 {
+		var err error
+		if room, err = f.take(side); err != nil {
+			return err
+		}
+		p.side, p.back = room, f.sides
+	}
+	began := time.Now()
+	for i := range items {
+		if it := &items[i]; it.copy {
+			it.data, room = room[:it.n], room[it.n:]
+		}
+	}
+	err := divide(len(items), func(i int) {
+		it := &items[i]
+		if it.zero {
+			return
+		}
+		if it.copy {
+			f.near[it.dataset].copyLive(it.data, int64(it.k)*f.l.datasets[it.dataset].Block)
+		}
+		if it.zero = mem.IsZero(it.data); !it.zero {
+			it.digest = mem.Digest(it.data)
+		}
+	})
+	if err != nil {
+		return err
+	}
+	for i := range items {
+		it := &items[i]
+		if it.zero {
+			it.digest = f.zeros.of(it.n)
+		}
+		if f.judge(&p, it.dataset, it.k, it.n, it.digest, it.zero) {
+			p.attach(it.data)
+		}
+	}
+	f.work += int64(time.Since(began))
+	return f.hand(p)
+}
+
+// judge states what becomes of a block, and reports whether its bytes are sent.
+func (f *finder) judge(p *parcel, dataset, k, n int, digest xxh3.Uint128, zero bool) bool {
+	t := f.tables[dataset]
+	had := t.has(k, digest)
+	t.set(k, digest)
+	switch {
+	case zero:
+		f.zero += int64(n)
+		if !f.ahead || !had {
+			p.add(dataset, k, fateZero, digest)
+		}
+		return false
+	case had:
+		if !f.ahead {
+			p.add(dataset, k, fateKept, digest)
+		}
+		return false
+	}
+	p.add(dataset, k, fateSent, digest)
+	return true
+}
+
+// take waits for memory of n bytes.
+func (f *finder) take(n int) ([]byte, error) {
+	select {
+	case p := <-f.sides:
+		if cap(p) < n {
+			p = mem.Aligned(int(max(int64(n), min(f.chunk, f.l.bytes)))) // once
+		}
+		return p[:n], nil
+	case <-f.quit:
+		return nil, errCut
+	}
+}
+
+// hand gives a parcel on, when the one before it is out of the way.
+func (f *finder) hand(p parcel) error {
+	if len(p.runs) == 0 {
+		p.giveBack()
+		return nil
+	}
+	select {
+	case f.out <- p:
+		return nil
+	case <-f.quit:
+		return errCut
+	}
+}
+
+// copyLive copies memory that the program may be writing to: which of its
+// values a byte gets does not matter, since the copy is digested and sent.
+func (b *blob) copyLive(dst []byte, off int64) {
+	b.each(off, len(dst), func(p []byte) {
+		copyLive(dst[:len(p)], p)
+		dst = dst[len(p):]
+	})
+}
+
+// copyLive copies bytes. The builtin would report a race in programs that look
+// for them.
+//
+//go:norace
+func copyLive(dst, src []byte) {
+	ne := binary.NativeEndian
+	for len(src) >= 32 {
+		s, d := (*[32]byte)(src), (*[32]byte)(dst)
+		a, b, c, e := ne.Uint64(s[:8]), ne.Uint64(s[8:16]), ne.Uint64(s[16:24]), ne.Uint64(s[24:])
+		ne.PutUint64(d[:8], a)
+		ne.PutUint64(d[8:16], b)
+		ne.PutUint64(d[16:24], c)
+		ne.PutUint64(d[24:], e)
+		src, dst = src[32:], dst[32:]
+	}
+	for i := range src {
+		dst[i] = src[i]
+	}
+}
+
+// divide calls f for 0…n-1, with several goroutines where that pays. Memory
+// that the program has given back to the system is an error.
+func divide(n int, f func(i int)) error {
+	const step = 8
+	workers := min(runtime.GOMAXPROCS(0), 4, n/step)
+	var next atomic.Int64
+	work := func() error {
+		return readable(func() {
+			for lo := int(next.Add(step)) - step; lo < n; lo = int(next.Add(step)) - step {
+				for i := lo; i < min(lo+step, n); i++ {
+					f(i)
+				}
+			}
+		})
+	}
+	if workers < 2 {
+		return work()
+	}
+	errs := make([]error, workers)
+	var wg sync.WaitGroup
+	for w := range errs {
+		wg.Go(func() { errs[w] = work() })
+	}
+	wg.Wait()
+	return errors.Join(errs...)
+}
+
+// readable calls f, and returns an error if memory can't be read.
+func readable(f func()) (err error) {
+	old := debug.SetPanicOnFault(true)
+	defer debug.SetPanicOnFault(old)
+	defer func() {
+		r := recover()
+		if fault, ok := r.(interface{ Addr() uintptr }); ok {
+			err = fmt.Errorf("memory of the program at %#x can't be read: it was given back to the system", fault.Addr())
+		} else if r != nil {
+			panic(r)
+		}
+	}()
+	f()
+	return nil
+}

@@ -1,0 +1,304 @@
+package ckpt
+
+import (
+	"fmt"
+	"sync"
+	"time"
+	"unsafe"
+
+	"github.com/zeebo/xxh3"
+
+	"github.com/cairnrun/cairn/internal/mem"
+)
+
+// berth is where the bytes of a dataset go.
+type berth struct {
+	placed bool // somewhere
+	blob   blob // their final memory, unless
+	fill   func(off int64, src []byte) error
+	// remote says that fill brings them elsewhere.
+	remote *blob
+	// whole takes elements that are larger than a block, for fill, which takes
+	// whole ones.
+	whole []byte
+}
+
+func (b *berth) setWhole(p []byte) { b.whole, b.blob = p, newBlob([][]byte{p}) }
+
+// straight reports whether bytes may be put where they belong as they come.
+func (b *berth) straight() bool { return b.placed && (b.fill == nil || b.whole != nil) }
+
+// moor gives all datasets their berths.
+func (n *newcomer) moor() error {
+	at := make(map[int]int, len(n.datasets)) // pool → dataset
+	for i := range n.datasets {
+		at[n.datasets[i].Pool] = i
+	}
+	n.berths = make([]berth, len(n.datasets))
+	for _, t := range n.builder.Targets() {
+		i, ok := at[t.Pool]
+		if !ok {
+			return fmt.Errorf("%w: pool %d has no dataset", ErrCorrupt, t.Pool)
+		}
+		b, d := &n.berths[i], &n.datasets[i]
+		b.placed = true
+		switch {
+		case t.Remote:
+			far := newBlob(t.Pieces)
+			b.remote, b.fill = &far, fillRemote(far)
+		case t.Direct || len(t.Pieces) > 0:
+			b.blob = newBlob(t.Pieces)
+		default:
+			b.fill = t.Fill
+			if size := int64(n.img.Pools[t.Pool].Form.Size); d.Block%size != 0 {
+				if d.Size > mem.Total() {
+					return fmt.Errorf("%w: /%s has %d bytes", ErrCorrupt, d.Path, d.Size)
+				}
+				b.setWhole(make([]byte, d.Size))
+			}
+		}
+	}
+	return nil
+}
+
+// arrival is blocks that have come, or word of blocks that have not.
+type arrival struct {
+	items  []landed
+	bounce []byte
+	done   chan<- struct{} // nothing but a request to say when all before it is checked
+}
+
+// landed is one block.
+type landed struct {
+	dataset, k int
+	fate       uint32
+	digest     xxh3.Uint128
+	data       []byte
+	deliver    bool // data is not its place
+}
+
+// blocks takes the blocks of a frame from the stream.
+func (n *newcomer) blocks(payload []byte) error {
+	runs, digests, err := decodeRuns(payload, n.datasets)
+	if err != nil {
+		return err
+	}
+	a := &arrival{}
+	var sum, side int64
+	for _, r := range runs {
+		d, b := &n.datasets[r.dataset], &n.berths[r.dataset]
+		for k := r.lo; k < r.lo+r.n; k++ {
+			if n.seen[r.dataset][k] {
+				return fmt.Errorf("%w: %s comes twice", ErrCorrupt, blockName(d, k))
+			}
+			n.seen[r.dataset][k] = true
+			it := landed{dataset: r.dataset, k: k, fate: r.fate}
+			size := d.blockLen(k)
+			switch r.fate {
+			case fateZero:
+				it.digest = n.zeros.of(size)
+				if n.head.Last {
+					n.zero += int64(size)
+				}
+			case fateSent:
+				it.deliver = true
+				if b.straight() {
+					var ok bool
+					it.data, ok = b.blob.view(int64(k)*d.Block, size)
+					it.deliver = !ok
+				}
+				if sum += int64(size); it.deliver {
+					side += int64(size)
+				}
+				fallthrough
+			case fateKept:
+				it.digest, digests = digests[0], digests[1:]
+			}
+			a.items = append(a.items, it)
+		}
+	}
+	if sum > n.hello.Chunk+maxBlock {
+		return fmt.Errorf("%w: %d bytes of blocks at a time", ErrCorrupt, sum)
+	}
+	if side > 0 {
+		a.bounce = <-n.bounces
+		if int64(cap(a.bounce)) < side {
+			a.bounce = make([]byte, max(side, min(n.hello.Chunk, n.bytes))) // once
+		}
+		a.bounce = a.bounce[:side]
+	}
+	if err := n.take(a); err != nil {
+		return err
+	}
+	n.checks <- a
+	return n.check.failed()
+}
+
+// take reads the bytes of all blocks that are sent, many at a time where they
+// lie together.
+func (n *newcomer) take(a *arrival) error {
+	var p parcel
+	room := a.bounce
+	for i := range a.items {
+		it := &a.items[i]
+		if it.fate != fateSent {
+			continue
+		}
+		if it.deliver {
+			size := n.datasets[it.dataset].blockLen(it.k)
+			it.data, room = room[:size], room[size:]
+		}
+		p.attach(it.data)
+	}
+	for _, b := range p.raw {
+		if err := n.s.full(b); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// settle waits until all that has come is checked.
+func (n *newcomer) settle() error {
+	done := make(chan struct{})
+	n.checks <- &arrival{done: done}
+	<-done
+	return n.check.failed()
+}
+
+// checker is what became of the blocks.
+type checker struct {
+	mu   sync.Mutex
+	err  error
+	work int64 // ns
+}
+
+func (c *checker) fail(err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.err == nil {
+		c.err = err
+	}
+}
+
+func (c *checker) failed() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.err
+}
+
+// checking compares blocks with their digests and brings them to their places,
+// while the next ones come.
+func (n *newcomer) checking() {
+	for a := range n.checks {
+		if a.done != nil {
+			close(a.done)
+			continue
+		}
+		began := time.Now()
+		err := divide(len(a.items), func(i int) {
+			if n.check.failed() != nil {
+				return
+			}
+			if err := n.verify(&a.items[i]); err != nil {
+				n.check.fail(err)
+			}
+		})
+		if err != nil {
+			n.check.fail(err)
+		}
+		n.check.work += int64(time.Since(began))
+		if a.bounce != nil {
+			n.bounces <- a.bounce
+		}
+	}
+}
+
+// verify checks one block.
+func (n *newcomer) verify(it *landed) error {
+	d, b, t := &n.datasets[it.dataset], &n.berths[it.dataset], n.tables[it.dataset]
+	off, size := int64(it.k)*d.Block, d.blockLen(it.k)
+	switch it.fate {
+	case fateKept:
+		if !t.has(it.k, it.digest) {
+			return fmt.Errorf("%w: %s is not what was sent before", ErrCorrupt, blockName(d, it.k))
+		}
+		return nil
+	case fateZero:
+		if !t.has(it.k, it.digest) {
+			if err := b.zero(off, size); err != nil {
+				return fmt.Errorf("%s: %w", d.Var, err)
+			}
+		}
+	case fateSent:
+		if mem.Digest(it.data) != it.digest {
+			return fmt.Errorf("%w: %s does not match its digest", ErrCorrupt, blockName(d, it.k))
+		}
+		if it.deliver {
+			if err := b.put(off, it.data); err != nil {
+				return fmt.Errorf("%s: %w", d.Var, err)
+			}
+		}
+	}
+	t.set(it.k, it.digest)
+	return nil
+}
+
+// put brings bytes to their place.
+func (b *berth) put(off int64, p []byte) error {
+	switch {
+	case !b.placed:
+		return nil
+	case b.straight():
+		b.blob.each(off, len(p), func(dst []byte) { p = p[copy(dst, p):] })
+		return nil
+	}
+	return b.fill(off, p)
+}
+
+// zero makes n bytes zero.
+func (b *berth) zero(off int64, n int) error {
+	switch {
+	case !b.placed:
+		return nil
+	case b.straight():
+		b.blob.each(off, n, func(dst []byte) {
+			if !mem.IsZero(dst) { // fresh memory is, and need not be touched
+				clear(dst)
+			}
+		})
+		return nil
+	case b.remote != nil && remoteZero(b.remote, off, n):
+		return nil
+	}
+	return b.fill(off, make([]byte, n))
+}
+
+// remoteZero reports whether memory elsewhere is known to be zero.
+func remoteZero(b *blob, off int64, n int) bool {
+	zero := true
+	b.each(off, n, func(p []byte) {
+		r, at := mem.FindRemote(unsafe.Pointer(unsafe.SliceData(p)))
+		if r == nil {
+			zero = false
+			return
+		}
+		places, err := r.Places(at, at+int64(len(p)))
+		left := int64(len(p))
+		for _, pl := range places {
+			if pl.Zero {
+				left -= pl.Len
+			}
+		}
+		zero = zero && err == nil && left == 0
+	})
+	return zero
+}
+
+// blockName names block k of a dataset for people.
+func blockName(d *Dataset, k int) string {
+	if d.blocks() <= 1 {
+		return "/" + d.Path
+	}
+	return fmt.Sprintf("/%s, block %d of %d (bytes %d to %d)", d.Path, k, d.blocks(), int64(k)*d.Block, int64(k)*d.Block+int64(d.blockLen(k)))
+}

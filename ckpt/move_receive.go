@@ -1,0 +1,379 @@
+package ckpt
+
+import (
+	"context"
+	"encoding/binary"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/cairnrun/cairn/internal/graph"
+	"github.com/cairnrun/cairn/internal/mem"
+)
+
+// newcomer is the receiving end of a move.
+type newcomer struct {
+	o     MoveOptions
+	s     *moveStream
+	l     Landing
+	hello moveHello
+
+	// What the source said last.
+	head  *moveHead
+	rest  moveRest
+	told  [sections]section
+	text  [sections][]byte
+	files []*arriving
+
+	img      *graph.Image
+	builder  *graph.Builder
+	datasets []Dataset
+	bytes    int64 // of all of them
+	berths   []berth
+	tables   []*moveTable
+	seen     [][]bool // blocks that were named in this round
+	zeros    zeroDigests
+
+	busy    atomic.Bool // says so from time to time
+	read    int64       // ns
+	loaded  time.Time   // when all was in memory, if it came in one piece
+	zero    int64       // bytes
+	bounces chan []byte // memory for what can't come straight to its place
+	checks  chan *arrival
+	check   checker
+}
+
+// saidError is why the source gives up.
+type saidError string
+
+func (e saidError) Error() string { return string(e) }
+
+// Receive takes over the state that an Outgoing sends. It returns when all
+// values are in the roots that l gives, verified, and the source was told so.
+// It closes conn. After an error the roots' values are undefined.
+func Receive(ctx context.Context, conn net.Conn, o MoveOptions, l Landing) (*Landed, error) {
+	o.defaults()
+	began := time.Now()
+	n := &newcomer{o: o, s: newMoveStream(conn, o.Stall), l: l, zeros: make(zeroDigests), bounces: make(chan []byte, 2), checks: make(chan *arrival)}
+	for range cap(n.bounces) {
+		n.bounces <- nil
+	}
+	defer context.AfterFunc(ctx, func() { n.s.close(decisive{context.Cause(ctx)}) })()
+	stop := make(chan struct{})
+	var wg sync.WaitGroup
+	wg.Go(func() { n.s.pings(stop, n.busy.Load) })
+	wg.Go(n.checking)
+	landed, err := n.run()
+	close(n.checks)
+	close(stop)
+	wg.Wait()
+	n.letGo()
+	if err != nil {
+		err = n.s.because(err)
+		if _, said := err.(saidError); !said && n.s.giveUp(err) == nil {
+			// Closed with bytes unread, the connection would be reset, and the
+			// source not see why.
+			conn.SetReadDeadline(time.Now().Add(min(o.Stall, 2*time.Second)))
+			io.Copy(io.Discard, conn)
+		}
+		n.s.close(err)
+		return nil, fmt.Errorf("rank %d can't take over: %w", o.Rank, err)
+	}
+	n.s.close(nil)
+	landed.Stats.AllNS = int64(time.Since(began))
+	return landed, nil
+}
+
+// letGo closes what is open.
+func (n *newcomer) letGo() {
+	if n.builder != nil {
+		n.builder.Close()
+	}
+	for _, a := range n.files {
+		a.close()
+	}
+}
+
+func (n *newcomer) run() (*Landed, error) {
+	if err := n.welcome(); err != nil {
+		return nil, err
+	}
+	for {
+		kind, payload, err := n.s.await()
+		if err != nil {
+			return nil, err
+		}
+		switch {
+		case kind == frameHead:
+			err = n.begin(payload)
+		case kind == frameFail:
+			err = saidError("the source gives up: " + string(payload))
+		case kind == frameBulk && n.hello.Sequential:
+			err = n.s.load(payload)
+			n.loaded = time.Now()
+			n.busy.Store(true) // the source has nothing more to say
+		case n.head == nil:
+			err = fmt.Errorf("%w: frame %d comes before a head", ErrCorrupt, kind)
+		case kind == frameBlocks:
+			err = n.blocks(payload)
+		case kind == frameFile:
+			err = n.file(payload)
+		case kind == frameData:
+			err = n.fileData(payload)
+		case kind == frameEnd:
+			var e moveEnd
+			if err = json.Unmarshal(payload, &e); err != nil || e.Last != n.head.Last {
+				err = fmt.Errorf("%w: the end of another round: %v", ErrCorrupt, err)
+				break
+			}
+			if err = n.settle(); err == nil && e.Last {
+				return n.land(e.Digest)
+			}
+			n.head = nil
+		default:
+			err = fmt.Errorf("%w: a frame of kind %d", ErrCorrupt, kind)
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+}
+
+// welcome reads how the stream begins.
+func (n *newcomer) welcome() error {
+	var p [16]byte
+	if err := n.s.full(p[:]); err != nil {
+		return err
+	}
+	if at := len(movePreface) - 4; !slices.Equal(p[:at], movePreface[:at]) {
+		return fmt.Errorf("%w: this is no stream of a rank's state", ErrCorrupt)
+	} else if v := binary.LittleEndian.Uint32(p[at:]); v != moveVersion {
+		return fmt.Errorf("%w: the source speaks version %d of the stream, this program %d: both hosts need the same version of Cairn", ErrFormat, v, moveVersion)
+	}
+	kind, payload, err := n.s.await()
+	if err != nil {
+		return err
+	}
+	if kind != frameHello {
+		return fmt.Errorf("%w: the stream begins with a frame of kind %d", ErrCorrupt, kind)
+	}
+	if err := json.Unmarshal(payload, &n.hello); err != nil {
+		return fmt.Errorf("%w: %v", ErrCorrupt, err)
+	}
+	h := &n.hello
+	if h.Rank != n.o.Rank || h.Ranks != n.o.Ranks {
+		return fmt.Errorf("the source is rank %d of %d, not %d of %d", h.Rank, h.Ranks, n.o.Rank, n.o.Ranks)
+	}
+	if h.Chunk <= 0 || h.Chunk > maxMoveChunk {
+		return fmt.Errorf("%w: chunks of %d bytes", ErrCorrupt, h.Chunk)
+	}
+	return nil
+}
+
+// begin takes a head, with the sections that come with it.
+func (n *newcomer) begin(payload []byte) error {
+	if n.head != nil {
+		return fmt.Errorf("%w: a round begins in another one", ErrCorrupt)
+	}
+	h := new(moveHead)
+	if err := json.Unmarshal(payload, h); err != nil {
+		return fmt.Errorf("%w: a head: %v", ErrCorrupt, err)
+	}
+	changed := false
+	for i := range h.Sections {
+		s := h.Sections[i]
+		if s.Same {
+			if s.Same = false; s != n.told[i] || s.Digest == "" {
+				return fmt.Errorf("%w: a head refers to what was not sent", ErrCorrupt)
+			}
+			continue
+		}
+		var err error
+		if n.text[i], err = n.section(s); err != nil {
+			return err
+		}
+		n.told[i] = s
+		changed = changed || sectionLayout(i)
+	}
+	n.head = h
+	if h.Last {
+		if err := json.Unmarshal(n.text[sectionRest], &n.rest); err != nil {
+			return fmt.Errorf("%w: a head: %v", ErrCorrupt, err)
+		}
+		n.rest.Note.Sent, n.rest.Note.Received = n.rest.Sent, n.rest.Received
+	}
+	if changed {
+		defer n.working()()
+		if err := n.prepare(); err != nil {
+			return err
+		}
+	}
+	n.seen = make([][]bool, len(n.datasets))
+	for i := range n.seen {
+		n.seen[i] = make([]bool, n.datasets[i].blocks())
+	}
+	if h.Last { // the rest is not looked at again
+		n.text = [sections][]byte{sectionExtra: n.text[sectionExtra]}
+	}
+	return nil
+}
+
+// working says to the source that this takes a while, until done is called,
+// and counts the time.
+func (n *newcomer) working() (done func()) {
+	began, was := time.Now(), n.busy.Swap(true)
+	return func() {
+		n.busy.Store(was)
+		n.read += int64(time.Since(began))
+	}
+}
+
+// section reads the parts of one.
+func (n *newcomer) section(s section) ([]byte, error) {
+	if s.Size < 0 || s.Size > mem.Total()/4 {
+		return nil, fmt.Errorf("%w: a section of %d bytes", ErrCorrupt, s.Size)
+	}
+	p := make([]byte, 0, min(s.Size, partSize)) // no more before it comes
+	for int64(len(p)) < s.Size {
+		kind, part, err := n.s.await()
+		if err != nil {
+			return nil, err
+		}
+		if kind == frameFail {
+			return nil, saidError("the source gives up: " + string(part))
+		}
+		if kind != framePart || len(part) == 0 || int64(len(part)) > s.Size-int64(len(p)) {
+			return nil, fmt.Errorf("%w: a part of a section that there is not", ErrCorrupt)
+		}
+		p = append(p, part...)
+	}
+	if digestText(p) != s.Digest {
+		return nil, fmt.Errorf("%w: a section does not match its digest", ErrCorrupt)
+	}
+	return p, nil
+}
+
+// prepare finds memory for the image that a head describes. What an earlier
+// one had there, and this one has as well, stays.
+func (n *newcomer) prepare() error {
+	img, datasets, err := decodeImage(&n.text)
+	if err != nil {
+		return err
+	}
+	roots, env, drop, err := n.l.Fit(img)
+	if err != nil {
+		return err
+	}
+	first := n.builder == nil
+	adopt := &graph.Adoption{From: n.builder, Pools: make(map[int]int)}
+	from := make(map[int]int) // dataset → the one that it was
+	byPath := make(map[string]int)
+	for i := range n.datasets {
+		byPath[n.datasets[i].Path] = i
+	}
+	for i := range datasets {
+		d := &datasets[i]
+		if k, ok := byPath[d.Path]; ok && d.sameLayout(&n.datasets[k]) && n.berths[k].placed {
+			from[i] = k
+			adopt.Pools[d.Pool] = n.datasets[k].Pool
+		}
+	}
+	berths, tables := n.berths, n.tables
+	if !first {
+		n.builder.Close()
+		for k := range berths {
+			berths[k] = berth{whole: berths[k].whole} // what is not needed again must not be held
+		}
+	}
+	n.berths = nil
+	n.builder, err = graph.Prepare(roots, img, env, graph.Options{Limit: mem.Total(), Drop: drop, Adopt: adopt})
+	if err != nil {
+		n.builder = nil
+		return invalid(err)
+	}
+	n.img, n.datasets, n.bytes = img, datasets, 0
+	for i := range datasets {
+		n.bytes += datasets[i].Size
+	}
+	if err := n.moor(); err != nil {
+		return err
+	}
+	n.tables = make([]*moveTable, len(datasets))
+	var kept []byte
+	for i := range datasets {
+		k, ok := from[i]
+		b := &n.berths[i]
+		if !ok || !n.builder.Adopted(datasets[i].Pool) || (b.whole == nil) != (berths[k].whole == nil) {
+			n.tables[i] = newMoveTable(&datasets[i])
+			continue
+		}
+		n.tables[i] = tables[k]
+		if b.whole != nil {
+			b.setWhole(berths[k].whole)
+		}
+		if len(kept)+4 <= maxPayload {
+			kept = binary.LittleEndian.AppendUint32(kept, uint32(i))
+		} else {
+			n.tables[i] = newMoveTable(&datasets[i])
+		}
+	}
+	if first {
+		return nil
+	}
+	return n.s.frame(frameKeep, kept)
+}
+
+// land completes the state when its last round is over, and sends the word.
+func (n *newcomer) land(root string) (*Landed, error) {
+	done := n.working()
+	n.busy.Store(true)
+	for i, t := range n.tables {
+		for k, known := range t.known {
+			if !known || !n.seen[i][k] {
+				return nil, fmt.Errorf("%w: %s did not come", ErrCorrupt, blockName(&n.datasets[i], k))
+			}
+		}
+	}
+	if d := rootDigest(n.tables); d != root {
+		return nil, fmt.Errorf("%w: the state has digest %s, the source's %s", ErrCorrupt, d, root)
+	}
+	for i := range n.datasets {
+		if b := &n.berths[i]; b.whole != nil {
+			if err := b.fill(0, b.whole); err != nil {
+				return nil, err
+			}
+			b.whole = nil
+		}
+	}
+	if err := n.putFiles(); err != nil {
+		return nil, err
+	}
+	h := &n.rest
+	if n.l.Files != nil {
+		if err := n.l.Files(h.Files, h.Note, n.text[sectionExtra]); err != nil {
+			return nil, err
+		}
+	}
+	if err := n.builder.Finish(); err != nil {
+		return nil, invalid(err)
+	}
+	done()
+	read := n.read + n.check.work
+	if !n.loaded.IsZero() {
+		read = int64(time.Since(n.loaded))
+	}
+	word, err := json.Marshal(moveWord{Digest: root, ReadNS: read})
+	if err != nil {
+		return nil, err
+	}
+	if err := n.s.last(frameWord, word); err != nil {
+		return nil, err
+	}
+	return &Landed{Note: h.Note, Files: h.Files, Extra: n.text[sectionExtra],
+		Stats: MoveStats{State: n.bytes, Sent: n.s.got.Load(), Zero: n.zero, ReadNS: read}}, nil
+}

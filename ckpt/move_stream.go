@@ -1,0 +1,343 @@
+package ckpt
+
+import (
+	"bufio"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/cairnrun/cairn/internal/mem"
+)
+
+// moveStream is one end of the connection: frames both ways. One goroutine
+// reads; several may write.
+type moveStream struct {
+	conn  net.Conn
+	stall time.Duration
+
+	// What is read. in is the connection, or what came in one piece.
+	in      *bufio.Reader
+	patient bool         // no byte for a while is no error
+	heard   atomic.Int64 // when the last byte came
+	number  uint32       // of the next frame
+	payload []byte
+	got     atomic.Int64 // bytes
+
+	// What is written.
+	mu       sync.Mutex
+	next     uint32 // number of the next frame
+	ended    bool   // there will be no other frame
+	spool    *spool // takes all instead of the connection
+	said     atomic.Int64
+	sent     atomic.Int64 // bytes
+	transfer atomic.Int64 // ns in calls of the network
+
+	once  sync.Once
+	cause atomic.Pointer[error] // why it is closed
+}
+
+func newMoveStream(conn net.Conn, stall time.Duration) *moveStream {
+	s := &moveStream{conn: conn, stall: stall}
+	now := time.Now().UnixNano()
+	s.heard.Store(now)
+	s.said.Store(now)
+	s.in = bufio.NewReaderSize(netReader{s}, 64<<10)
+	return s
+}
+
+// close ends the stream. The first reason is the one that counts.
+func (s *moveStream) close(why error) {
+	s.once.Do(func() {
+		s.cause.Store(&why)
+		s.conn.Close()
+	})
+}
+
+// decisive is a reason to close a stream that explains all that fails after.
+type decisive struct{ error }
+
+func (d decisive) Unwrap() error { return d.error }
+
+// because is why an operation failed: what the stream was closed for, if that
+// says more.
+func (s *moveStream) because(err error) error {
+	p := s.cause.Load()
+	if p == nil || *p == nil {
+		return err
+	}
+	if _, ok := (*p).(decisive); ok || errors.Is(err, net.ErrClosed) || errors.Is(err, io.ErrClosedPipe) {
+		return *p
+	}
+	return err
+}
+
+// netReader reads from the connection. Every byte gives the other end more time.
+type netReader struct{ s *moveStream }
+
+func (r netReader) Read(p []byte) (int, error) {
+	s := r.s
+	for {
+		var limit time.Time
+		if !s.patient {
+			limit = time.Now().Add(s.stall)
+		}
+		if err := s.conn.SetReadDeadline(limit); err != nil {
+			return 0, s.because(err)
+		}
+		n, err := s.conn.Read(p)
+		if n > 0 {
+			s.heard.Store(time.Now().UnixNano())
+			s.got.Add(int64(n))
+			return n, nil
+		}
+		switch {
+		case err == nil:
+		case errors.Is(err, os.ErrDeadlineExceeded):
+			return 0, s.because(fmt.Errorf("nothing came for %v: %w", s.stall, err))
+		case errors.Is(err, io.EOF):
+			return 0, s.because(fmt.Errorf("the other end closed the connection: %w", io.ErrUnexpectedEOF))
+		default:
+			return 0, s.because(err)
+		}
+	}
+}
+
+// quietFor is how long nothing has been heard.
+func (s *moveStream) quietFor() time.Duration {
+	return time.Duration(time.Now().UnixNano() - s.heard.Load())
+}
+
+// write sends all of bufs. The lock is held.
+func (s *moveStream) write(bufs net.Buffers) error {
+	if s.spool != nil {
+		for _, p := range bufs {
+			s.spool.write(p)
+		}
+		return nil
+	}
+	began := time.Now()
+	defer func() {
+		now := time.Now()
+		s.transfer.Add(int64(now.Sub(began)))
+		s.said.Store(now.UnixNano())
+	}()
+	for len(bufs) > 0 {
+		if err := s.conn.SetWriteDeadline(time.Now().Add(s.stall)); err != nil {
+			return s.because(err)
+		}
+		n, err := bufs.WriteTo(s.conn)
+		s.sent.Add(n)
+		if errors.Is(err, os.ErrDeadlineExceeded) && (n > 0 || s.quietFor() < s.stall) {
+			continue
+		}
+		if errors.Is(err, os.ErrDeadlineExceeded) {
+			err = fmt.Errorf("the other end took nothing for %v: %w", s.stall, err)
+		}
+		if err != nil {
+			return s.because(err)
+		}
+	}
+	return nil
+}
+
+// frame sends a frame, and raw bytes behind it.
+func (s *moveStream) frame(kind uint32, payload []byte, raw ...[]byte) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.frameLocked(kind, payload, raw...)
+}
+
+func (s *moveStream) frameLocked(kind uint32, payload []byte, raw ...[]byte) error {
+	if s.ended {
+		return s.because(errors.New("the stream has ended"))
+	}
+	if len(payload) > maxPayload {
+		return fmt.Errorf("a frame of %d bytes", len(payload))
+	}
+	h := frameHeader{kind: kind, number: s.next, size: len(payload), digest: mem.Digest(payload)}
+	s.next++
+	bufs := make(net.Buffers, 0, 2+len(raw))
+	bufs = append(bufs, h.encode())
+	if len(payload) > 0 {
+		bufs = append(bufs, payload)
+	}
+	return s.write(append(bufs, raw...))
+}
+
+// last sends a frame after which there is none.
+func (s *moveStream) last(kind uint32, payload []byte) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	err := s.frameLocked(kind, payload)
+	s.ended = s.spool == nil
+	return err
+}
+
+// giveUp tells the other end why, if it can be told.
+func (s *moveStream) giveUp(why error) error {
+	text := why.Error()
+	return s.last(frameFail, []byte(text[:min(len(text), 64<<10)]))
+}
+
+func (s *moveStream) frameJSON(kind uint32, v any) error {
+	text, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	return s.frame(kind, text)
+}
+
+// pings says from time to time that this end is there, until stop is closed,
+// as long as nothing else is said and alive reports true.
+func (s *moveStream) pings(stop <-chan struct{}, alive func() bool) {
+	every := max(s.stall/4, time.Millisecond)
+	t := time.NewTicker(every)
+	defer t.Stop()
+	for {
+		select {
+		case <-stop:
+			return
+		case <-t.C:
+		}
+		if !alive() || time.Duration(time.Now().UnixNano()-s.said.Load()) < every/2 || !s.mu.TryLock() {
+			continue
+		}
+		if !s.ended && s.spool == nil {
+			s.frameLocked(framePing, nil) // an error shows to those who have something to say
+		}
+		s.mu.Unlock()
+	}
+}
+
+// await reads the next frame that says something. The payload is valid until
+// the next call.
+func (s *moveStream) await() (kind uint32, payload []byte, err error) {
+	for {
+		if kind, payload, err = s.read(); err != nil || kind != framePing {
+			return kind, payload, err
+		}
+	}
+}
+
+func (s *moveStream) read() (uint32, []byte, error) {
+	var head [frameBytes]byte
+	if err := s.full(head[:]); err != nil {
+		return 0, nil, err
+	}
+	h, err := decodeFrame(head[:])
+	if err == nil && h.number != s.number {
+		err = fmt.Errorf("%w: frame %d comes when %d was due", ErrCorrupt, h.number, s.number)
+	}
+	if err != nil {
+		return 0, nil, err
+	}
+	s.number++
+	if cap(s.payload) < h.size {
+		s.payload = make([]byte, h.size)
+	}
+	p := s.payload[:h.size]
+	if err := s.full(p); err != nil {
+		return 0, nil, err
+	}
+	if mem.Digest(p) != h.digest {
+		return 0, nil, fmt.Errorf("%w: frame %d does not match its digest", ErrCorrupt, h.number)
+	}
+	return h.kind, p, nil
+}
+
+// full reads all of p.
+func (s *moveStream) full(p []byte) error {
+	_, err := io.ReadFull(s.in, p)
+	if err == io.EOF {
+		err = io.ErrUnexpectedEOF
+	}
+	return err
+}
+
+// spool is memory that takes a stream of bytes, and gives it back.
+type spool struct {
+	parts [][]byte
+	size  int64
+	after uint32 // number of the frame after it
+}
+
+const spoolPart = 16 << 20
+
+func (s *spool) write(p []byte) {
+	s.size += int64(len(p))
+	for len(p) > 0 {
+		last := len(s.parts) - 1
+		if last < 0 || len(s.parts[last]) == cap(s.parts[last]) {
+			s.parts = append(s.parts, make([]byte, 0, max(64<<10, min(s.size, spoolPart))))
+			last++
+		}
+		q := s.parts[last]
+		n := min(len(p), cap(q)-len(q))
+		s.parts[last] = append(q, p[:n]...)
+		p = p[n:]
+	}
+}
+
+// Read takes what was written, and lets go of it.
+func (s *spool) Read(p []byte) (int, error) {
+	for len(s.parts) > 0 && len(s.parts[0]) == 0 {
+		s.parts = s.parts[1:]
+	}
+	if len(s.parts) == 0 {
+		return 0, io.EOF
+	}
+	n := copy(p, s.parts[0])
+	s.parts[0] = s.parts[0][n:]
+	return n, nil
+}
+
+// store lets memory take all frames from now on, numbered anew. The lock is
+// held.
+func (s *moveStream) store() {
+	s.spool = &spool{after: s.next}
+	s.next = 0
+}
+
+// unspool sends what was stored, and ends the stream.
+func (s *moveStream) unspool() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	p := s.spool
+	s.spool, s.next = nil, p.after
+	var size [8]byte
+	binary.LittleEndian.PutUint64(size[:], uint64(p.size))
+	err := s.frameLocked(frameBulk, size[:], p.parts...)
+	s.ended = true
+	return err
+}
+
+// load takes into memory what the other end had stored, and reads that from
+// now on.
+func (s *moveStream) load(payload []byte) error {
+	if len(payload) != 8 {
+		return fmt.Errorf("%w: a length of %d bytes", ErrCorrupt, len(payload))
+	}
+	n := binary.LittleEndian.Uint64(payload)
+	if n > uint64(mem.Total()) {
+		return fmt.Errorf("%w: %d bytes in one piece", ErrCorrupt, n)
+	}
+	p := &spool{}
+	buf := make([]byte, min(n, 1<<20))
+	for n > 0 {
+		part := buf[:min(uint64(len(buf)), n)]
+		if err := s.full(part); err != nil {
+			return err
+		}
+		p.write(part)
+		n -= uint64(len(part))
+	}
+	s.in, s.number = bufio.NewReaderSize(p, 64<<10), 0
+	return nil
+}

@@ -1,0 +1,131 @@
+package ckpt
+
+import (
+	"io"
+	"net"
+	"testing"
+	"time"
+
+	"github.com/cairnrun/cairn/internal/graph"
+	"github.com/cairnrun/cairn/internal/mem"
+)
+
+// slow is a connection that takes so many bytes a second.
+type slow struct {
+	net.Conn
+	rate float64
+	next time.Time // when the line is free again
+}
+
+func (s *slow) Write(p []byte) (n int, err error) {
+	for len(p) > 0 && err == nil {
+		part := p[:min(len(p), 256<<10)]
+		now := time.Now()
+		if s.next.Before(now) {
+			s.next = now
+		}
+		s.next = s.next.Add(time.Duration(float64(len(part)) / s.rate * 1e9))
+		if wait := s.next.Sub(now); wait > time.Millisecond {
+			time.Sleep(wait)
+		}
+		var k int
+		k, err = s.Conn.Write(part)
+		n, p = n+k, p[k:]
+	}
+	return n, err
+}
+
+// BenchmarkMove moves 256 MiB: each stage alone, then all of them, overlapped
+// and one after the other, on a loopback and on a line of 1 GB/s.
+func BenchmarkMove(b *testing.B) {
+	const size = 256 << 20
+	v := make([]uint64, size/8)
+	for i := range v {
+		v[i] = uint64(i)*0x9e3779b97f4a7c15 + 1
+	}
+	from := []graph.Root{{Name: "v", Ptr: &v}}
+	img, err := graph.Collect(from, nil)
+	if err != nil {
+		b.Fatal(err)
+	}
+	l, err := planMove(img, new(description), true)
+	if err != nil {
+		b.Fatal(err)
+	}
+	digests := func() {
+		for i := range l.datasets {
+			d := &l.datasets[i]
+			divide(d.blocks(), func(k int) {
+				p, _ := l.blobs[i].view(int64(k)*d.Block, d.blockLen(k))
+				mem.Digest(p)
+			})
+		}
+	}
+	lines := []struct {
+		name string
+		wrap func(net.Conn) net.Conn
+	}{
+		{"loopback", func(c net.Conn) net.Conn { return c }},
+		{"1GBps", func(c net.Conn) net.Conn { return &slow{Conn: c, rate: 1e9} }},
+	}
+	b.Run("write", func(b *testing.B) {
+		b.SetBytes(size)
+		for b.Loop() {
+			digests()
+		}
+	})
+	w := make([]uint64, len(v)) // taken over in place
+	for _, line := range lines {
+		b.Run("transfer/"+line.name, func(b *testing.B) {
+			x, y := tcpPair(b)
+			x = line.wrap(x)
+			into := img.Pools[len(img.Pools)-1].Pieces
+			room := make([]byte, size)
+			b.SetBytes(size)
+			for b.Loop() {
+				done := make(chan error, 1)
+				go func() {
+					_, err := io.ReadFull(y, room)
+					done <- err
+				}()
+				bufs := make(net.Buffers, len(into))
+				copy(bufs, into)
+				if _, err := bufs.WriteTo(x); err != nil {
+					b.Fatal(err)
+				}
+				if err := <-done; err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+		for _, sequential := range []bool{false, true} {
+			name := "pipelined/"
+			if sequential {
+				name = "sequential/"
+			}
+			b.Run(name+line.name, func(b *testing.B) {
+				b.SetBytes(size)
+				var sum MoveStats
+				for b.Loop() {
+					x, y := tcpPair(b)
+					g := NewOutgoing(line.wrap(x), MoveOptions{Sequential: sequential, Chunk: 16 << 20})
+					done := receive(y, MoveOptions{}, fit([]graph.Root{{Name: "v", Ptr: &w}}))
+					s, err := g.Finish(ctx, img, nil, Note{}, nil)
+					if err != nil {
+						b.Fatal(err)
+					}
+					if r := <-done; r.err != nil {
+						b.Fatal(r.err)
+					}
+					g.Close()
+					sum.WriteNS += s.WriteNS
+					sum.TransferNS += s.TransferNS
+					sum.ReadNS += s.ReadNS
+				}
+				b.ReportMetric(float64(sum.WriteNS)/float64(b.N)/1e6, "write-ms")
+				b.ReportMetric(float64(sum.TransferNS)/float64(b.N)/1e6, "transfer-ms")
+				b.ReportMetric(float64(sum.ReadNS)/float64(b.N)/1e6, "read-ms")
+			})
+		}
+	}
+}

@@ -1,0 +1,7 @@
+//go:build !unix
+
+package main
+
+import "github.com/cairnrun/cairn/supervise"
+
+func watchLeave(*supervise.Supervisor) (stop func()) { return func() {} }

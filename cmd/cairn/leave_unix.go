@@ -1,0 +1,32 @@
+//go:build unix
+
+package main
+
+import (
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/cairnrun/cairn/supervise"
+)
+
+// watchLeave lets ranks leave hosts when SIGUSR2 comes, until the function that
+// it returns is called.
+func watchLeave(s *supervise.Supervisor) (stop func()) {
+	told, ended := make(chan os.Signal, 1), make(chan struct{})
+	signal.Notify(told, syscall.SIGUSR2)
+	go func() {
+		for {
+			select {
+			case <-told:
+				s.Leave()
+			case <-ended:
+				return
+			}
+		}
+	}()
+	return func() {
+		signal.Stop(told)
+		close(ended)
+	}
+}

@@ -1,0 +1,176 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"math"
+	"strconv"
+	"strings"
+
+	"github.com/cairnrun/cairn/supervise"
+)
+
+// exitBack is migrate's exit code when the run was brought back from a set.
+const exitBack = 4
+
+func migrateCommand() command {
+	return command{
+		name: "migrate", args: "[RUN]", max: 1,
+		brief: "move ranks of a running run to another host",
+		about: `Takes ranks to another host while the run goes on: their memory, their open
+files and their place among the ranks. The others stay where they are. The
+program is held for a moment only, and nothing is computed twice. RUN is the
+folder that 'cairn run' made; left out, it is the only *.cairn folder here.
+
+--rank names the ranks to move; --host moves all that are on a host, and no rank
+will be placed there any more. The host that they go to need not be one of the
+run's: it is reached in the same way (ssh, or --rsh of 'cairn run'). Without
+--to it is the host of the run that has the most free slots.
+
+Most of the state is sent while the program goes on, in up to --rounds rounds,
+and what has changed since then while it is held. If anything fails before the
+new processes take over, nothing is moved and the run goes on as it was; so it
+does after Ctrl-C. If something is lost later, the run is brought back from its
+newest set, as after any failure.
+
+'cairn status' shows moves. SIGUSR2 to 'cairn run' moves all ranks off the hosts
+that RUN/leave lists, one 'HOST' or 'HOST TARGET' in each line; 'cairn run
+--leave-when' lets each host say itself that it is to be left.`,
+		exits: `  0  moved
+  2  the command line is wrong
+  3  not moved; if the run was running, it goes on as it was
+  4  not moved: a rank or a host was lost on the way, and the run was brought
+     back from its newest set
+`,
+		examples: []example{
+			{"cairn migrate --rank 3 --to hostB", "one rank of the run in this folder"},
+			{"cairn migrate --rank 3,4,5 --to hostB sim.cairn", "three, together"},
+			{"cairn migrate --host hostA", "all ranks that are there, before it is shut down"},
+			{"cairn migrate --host hostA --to hostC --copy-files", "to a host that does not see the same files"},
+			{"cairn migrate --json --rank 0 --to hostB | jq .pauseNS", "for how long were ranks held?"},
+		},
+		setup: func(f *flag.FlagSet) action {
+			var m supervise.Migration
+			var ranks, chunk string
+			f.StringVar(&ranks, "rank", "", "move these ranks: `LIST` is 3, or 3,4,5, or 3-5")
+			f.StringVar(&m.Host, "host", "", "move all ranks off this `HOST`, and place none there any more")
+			f.StringVar(&m.To, "to", "", "`HOST` that they go to (default: the one of the run with the most free slots)")
+			f.StringVar(&chunk, "chunk", "64M", "send `SIZE` bytes at a time (default 64M)")
+			f.IntVar(&m.Rounds, "rounds", supervise.DefaultRounds, "send state ahead, while the program goes on, in at most `N` rounds (default 3; 0: not)")
+			f.BoolVar(&m.Files, "copy-files", false, "copy the run's open files, too: the hosts don't share a file system")
+			f.BoolVar(&m.Sequential, "sequential", false, "write, send and read one after the other, for comparison")
+			return func(ctx context.Context, c *call) (err error) {
+				if m.Ranks, err = parseRanks(ranks); err != nil {
+					return err
+				}
+				switch {
+				case len(m.Ranks) == 0 && m.Host == "":
+					return usagef("migrate: say what is to be moved, with --rank or --host")
+				case len(m.Ranks) > 0 && m.Host != "":
+					return usagef("migrate: --rank and --host can't be used together")
+				case m.Rounds < 0:
+					return usagef("migrate: --rounds %d is below zero", m.Rounds)
+				}
+				if m.Chunk, err = parseSize(chunk); err != nil {
+					return usagef("migrate: --chunk: %v", err)
+				}
+				return migrate(ctx, c, m)
+			}
+		},
+	}
+}
+
+func migrate(ctx context.Context, c *call, m supervise.Migration) error {
+	run, err := c.theRun()
+	if err != nil {
+		return err
+	}
+	p := c.progress("", 0)
+	decided := false
+	st, err := supervise.Migrate(ctx, run, m, func(st *supervise.MoveState) {
+		decided = decided || st.State == supervise.MoveLeaves || st.State == supervise.MoveLinks
+		if p.c != nil {
+			p.show(moveLine(st))
+		}
+	})
+	p.end()
+	switch {
+	case errors.Is(err, context.Canceled) && decided:
+		return statusError{exitFailed, "interrupted; the move was decided and goes on, 'cairn status' shows it"}
+	case errors.Is(err, context.Canceled):
+		return statusError{exitFailed, "interrupted; the move is called off"}
+	case err != nil:
+		return err
+	}
+	if c.json {
+		if err := c.document(st); err != nil {
+			return err
+		}
+	}
+	text := printable(supervise.MoveText(st))
+	switch st.State {
+	case supervise.Moved:
+		if !c.json {
+			c.printf("%s\n", text)
+		}
+		return nil
+	case supervise.BroughtBack:
+		return statusError{exitBack, text}
+	}
+	return statusError{exitFailed, text}
+}
+
+// moveLine is a move that is under way in one line.
+func moveLine(st *supervise.MoveState) string {
+	line := []rune(printable(supervise.MoveText(st)))
+	if len(line) > lineWidth {
+		line = line[:lineWidth]
+	}
+	return string(line)
+}
+
+// parseRanks reads a list like 3,5-7.
+func parseRanks(list string) ([]int, error) {
+	if list == "" {
+		return nil, nil
+	}
+	var out []int
+	for item := range strings.SplitSeq(list, ",") {
+		first, last, several := strings.Cut(strings.TrimSpace(item), "-")
+		from, err := strconv.Atoi(first)
+		to := from
+		if several && err == nil {
+			to, err = strconv.Atoi(last)
+		}
+		if err != nil || from < 0 || to < from || to-from > math.MaxUint16 {
+			return nil, usagef("migrate: --rank: %q is no rank; write 3, or 3,4,5, or 3-5", item)
+		}
+		for r := from; r <= to; r++ {
+			out = append(out, r)
+		}
+	}
+	return out, nil
+}
+
+// parseSize reads a number of bytes like 64M, 1G or 65536.
+func parseSize(text string) (int64, error) {
+	digits := strings.TrimRight(text, "KkMmGgIiBb")
+	factor := int64(1)
+	switch unit := strings.ToUpper(text[len(digits):]); strings.TrimSuffix(strings.TrimSuffix(unit, "B"), "I") {
+	case "":
+	case "K":
+		factor = 1 << 10
+	case "M":
+		factor = 1 << 20
+	case "G":
+		factor = 1 << 30
+	default:
+		digits = ""
+	}
+	n, err := strconv.ParseInt(digits, 10, 64)
+	if err != nil || n < 1 || n > math.MaxInt64/factor {
+		return 0, usagef("%q is no size; write 64M, 1G or a number of bytes", text)
+	}
+	return n * factor, nil
+}

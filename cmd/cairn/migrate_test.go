@@ -1,0 +1,233 @@
+//go:build linux
+
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/cairnrun/cairn"
+	"github.com/cairnrun/cairn/mpi"
+	"github.com/cairnrun/cairn/supervise"
+)
+
+// ring passes a number around among its ranks and prints a line per round; at
+// round 100 it waits until a file is there, passing messages all the time.
+func ring(args []string) error {
+	ctx := context.Background()
+	p, err := cairn.Open(ctx, cairn.Options{})
+	if err != nil {
+		return err
+	}
+	defer p.Close()
+	round, sum, data := 0, uint64(0), make([]uint64, 1<<16)
+	cairn.Protect(p, "round", &round)
+	cairn.Protect(p, "sum", &sum)
+	cairn.Protect(p, "data", &data)
+	if _, err := p.Restore(ctx); err != nil {
+		return err
+	}
+	w := p.World()
+	for round < 200 {
+		if err := p.Point(ctx); err != nil {
+			if errors.Is(err, cairn.ErrStopped) {
+				return nil
+			}
+			return err
+		}
+		all, ready := []uint64{0}, uint64(0)
+		if round == 100 && exists(args[0]) {
+			ready = 1
+		}
+		if err := mpi.Allreduce(w, []uint64{ready}, all, mpi.Min[uint64]); err != nil {
+			return err
+		}
+		if round == 100 && all[0] == 0 {
+			time.Sleep(time.Millisecond)
+			continue
+		}
+		next, last := (w.Rank()+1)%w.Size(), (w.Rank()+w.Size()-1)%w.Size()
+		got := []uint64{0}
+		if _, err := mpi.Sendrecv(w, []uint64{sum + uint64(round*w.Rank())}, next, 7, got, last, 7); err != nil {
+			return err
+		}
+		sum = got[0] + 1
+		data[round] = sum
+		fmt.Println(round, sum)
+		round++
+	}
+	p.Finish()
+	return nil
+}
+
+// ringRun starts a ring on hosts that are this machine, and returns when it
+// waits.
+func ringRun(t *testing.T, ranks, hosts string, flags ...string) (r *ringing) {
+	t.Helper()
+	t.Chdir(t.TempDir())
+	write(t, "remote", "#!/bin/sh\nif test $1 = down; then echo no route to $1 >&2; exit 255; fi\nshift\nexec \"$@\"\n")
+	if err := os.Chmod("remote", 0o755); err != nil {
+		t.Fatal(err)
+	}
+	dir, _ := os.Getwd()
+	r = &ringing{gate: filepath.Join(dir, "gate")}
+	args := append([]string{"_cairn", "run", "--run", "r.cairn", "-n", ranks, "--hosts", hosts, "--rsh", dir + "/remote {host}", "-o", "out-%r"}, flags...)
+	r.cmd = exec.Command(self(t), append(args, self(t), "_ring", r.gate)...)
+	r.errs.some.L = &r.errs.mu
+	r.cmd.Stderr = &r.errs
+	if err := r.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		r.cmd.Process.Kill()
+		r.cmd.Wait()
+		if t.Failed() {
+			t.Log(r.errs.b.String())
+		}
+	})
+	r.await(t, " started: ")
+	return r
+}
+
+type ringing struct {
+	cmd  *exec.Cmd
+	errs lines
+	gate string
+}
+
+// await waits until something is said, for a minute at most: a run that is left
+// behind by a test that hangs would go on for ever.
+func (r *ringing) await(t *testing.T, text string) {
+	t.Helper()
+	said := make(chan struct{})
+	go func() {
+		defer close(said)
+		r.errs.await(text)
+	}()
+	select {
+	case <-said:
+	case <-time.After(time.Minute):
+		t.Fatalf("it was not said within a minute: %s", text)
+	}
+}
+
+// ends lets the ring finish and checks what it printed.
+func (r *ringing) ends(t *testing.T, ranks int) {
+	t.Helper()
+	write(t, r.gate, "")
+	if err := r.cmd.Wait(); err != nil {
+		t.Fatalf("%v: %s", err, r.errs.b.String())
+	}
+	sums := make([]uint64, ranks)
+	want := make([]bytes.Buffer, ranks)
+	for round := range 200 {
+		old := make([]uint64, ranks)
+		for i := range old {
+			old[i] = sums[i] + uint64(round*i)
+		}
+		for i := range sums {
+			sums[i] = old[(i+ranks-1)%ranks] + 1
+			fmt.Fprintln(&want[i], round, sums[i])
+		}
+	}
+	for i := range want {
+		if got, err := os.ReadFile(fmt.Sprintf("out-%04d", i)); err != nil || !bytes.Equal(got, want[i].Bytes()) {
+			t.Errorf("rank %d wrote %v\n%s", i, err, got)
+		}
+	}
+}
+
+// Real ranks move there and back, one by one and together, and print what they
+// would have printed.
+func TestMigrate(t *testing.T) {
+	r := ringRun(t, "3", "a:1,b:1,c:1")
+	cairnRun(t, "migrate", "--rank", "1", "--to", "d").exit(exitFine).says("rank 1 moved from b to d: paused ", " while held")
+	doc := decode[supervise.MoveState](cairnRun(t, "migrate", "--json", "--rank", "0,2", "--to", "d", "--rounds", "0").exit(exitFine))
+	if doc.State != supervise.Moved || doc.PauseNS <= 0 || doc.Stats == nil || doc.Stats.State < 2<<19 || len(doc.Ranks) != 2 {
+		t.Errorf("%+v", doc)
+	}
+	cairnRun(t, "checkpoint").exit(exitFine)
+	cairnRun(t, "migrate", "--host", "d", "--to", "a", "--chunk", "100K").exit(exitFine).says("ranks 0, 1 and 2 moved from d to a")
+	cairnRun(t, "status").exit(exitFine).says("move      ranks 0, 1 and 2 moved from d to a: paused", "running")
+	st := decode[supervise.State](cairnRun(t, "status", "--json").exit(exitFine))
+	if len(st.Moves) != 3 || st.Attempt != 1 || st.Ranks[1].Host != "a" {
+		t.Errorf("%+v", st)
+	}
+	cairnRun(t, "migrate", "--rank", "1", "--to", "down").exit(exitFailed).complains("rank 1 not moved: host down can't be reached: no route to down")
+	cairnRun(t, "migrate", "--rank", "9").exit(exitFailed).complains("there is no rank 9; the run has ranks 0 to 2")
+	r.ends(t, 3)
+}
+
+// One rank, without messages.
+func TestMigrateAlone(t *testing.T) {
+	r := ringRun(t, "1", "a:1,b:1")
+	cairnRun(t, "migrate", "--host", "a").exit(exitFine).says("rank 0 moved from a to b: paused ")
+	cairnRun(t, "checkpoint").exit(exitFine)
+	cairnRun(t, "migrate", "--host", "b", "--to", "b2").exit(exitFine)
+	r.ends(t, 1)
+}
+
+// SIGUSR2 lets ranks leave the hosts that a file lists.
+func TestSignalLeave(t *testing.T) {
+	r := ringRun(t, "2", "a:1,b:1,c:1")
+	write(t, "r.cairn/leave", "x\nb\n")
+	r.cmd.Process.Signal(syscall.SIGUSR2)
+	r.await(t, "the run has no host x")
+	r.await(t, "rank 1 moved from b to c")
+	r.ends(t, 2)
+}
+
+// A host says itself that it is to be left; a rank that has moved is killed.
+func TestLeaveAndKill(t *testing.T) {
+	r := ringRun(t, "2", "a:1,b:1,c:1", "--leave-poll", "500ms", "--leave-when", `grep -q "\"helper\":$PPID," r.cairn/hosts/a.lock`)
+	r.await(t, "rank 0 moved from a to c")
+	cairnRun(t, "checkpoint").exit(exitFine)
+	st := decode[supervise.State](cairnRun(t, "status", "--json").exit(exitFine))
+	syscall.Kill(st.Ranks[0].Pid, syscall.SIGKILL)
+	r.await(t, "restored set")
+	r.ends(t, 2)
+	if text := r.errs.b.String(); !strings.Contains(text, "started again: 2 ranks on b:1, c:1") {
+		t.Error(text)
+	}
+}
+
+func TestMigrateUsage(t *testing.T) {
+	t.Chdir(t.TempDir())
+	for _, c := range []struct{ args, want string }{
+		{"migrate", "say what is to be moved, with --rank or --host"},
+		{"migrate --rank 1 --host a", "can't be used together"},
+		{"migrate --rank x", "\"x\" is no rank; write 3, or 3,4,5, or 3-5"},
+		{"migrate --rank 3-1", "is no rank"},
+		{"migrate --rank -1", "is no rank"},
+		{"migrate --rank 1 --chunk 5X", "\"5X\" is no size"},
+		{"migrate --rank 1 --chunk 0", "is no size"},
+		{"migrate --rank 1 --rounds -1", "below zero"},
+		{"migrate --rank 1", "no run's folder"},
+		{"migrate --rank 1 a b", "too many"},
+		{"run --leave-poll -1s true", "below zero"},
+	} {
+		cairnRun(t, strings.Fields(c.args)...).exit(exitUsage).complains(c.want)
+	}
+	cairnRun(t, "migrate", "--rank", "1", "nothing").exit(exitFailed).complains("no such file")
+	os.MkdirAll("x.cairn", 0o700)
+	cairnRun(t, "migrate", "--rank", "1").exit(exitFailed).complains("not running on this machine")
+	for text, want := range map[string]int64{"64M": 64 << 20, "1G": 1 << 30, "3k": 3 << 10, "100": 100, "2MiB": 2 << 20, "7B": 7} {
+		if n, err := parseSize(text); err != nil || n != want {
+			t.Errorf("%s: %d, %v", text, n, err)
+		}
+	}
+	for text, want := range map[string]string{"3": "[3]", "3,5-7": "[3 5 6 7]", "0-1": "[0 1]"} {
+		if n, err := parseRanks(text); err != nil || fmt.Sprint(n) != want {
+			t.Errorf("%s: %d, %v", text, n, err)
+		}
+	}
+}

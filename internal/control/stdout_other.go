@@ -1,0 +1,8 @@
+//go:build !linux
+
+package control
+
+import "errors"
+
+// TakeStdout fails on this system, where nothing is supervised.
+func TakeStdout(string) error { return errors.New("standard output can't be turned on this system") }

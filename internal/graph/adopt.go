@@ -1,0 +1,50 @@
+package graph
+
+// Adoption lets Prepare take over memory of a Builder that is not finished, for
+// pools that are as they were there. That Builder can't be used any more.
+type Adoption struct {
+	From  *Builder
+	Pools map[int]int // pool → the one of From that it equals
+}
+
+// adopt takes over memory, before any is allocated: of pools of the same type,
+// form and regions, where nothing lies elsewhere in the program now.
+func (b *Builder) adopt(a *Adoption) {
+	b.adopted = make(map[int]bool)
+	if a == nil || a.From == nil || a.From.done {
+		return
+	}
+	for i, k := range a.Pools {
+		if i < 0 || i >= len(b.pools) || k < 0 || k >= len(a.From.pools) || !b.mayAdopt(a.From, i, k) {
+			continue
+		}
+		p, q := &b.pools[i], &a.From.pools[k]
+		for n, r := range p.regions {
+			b.regs[r].ptr, b.regs[r].fresh = a.From.regs[q.regions[n]].ptr, a.From.regs[q.regions[n]].fresh
+		}
+		p.scratch, q.scratch = q.scratch, nil
+		b.adopted[i] = true
+	}
+	a.From.pools, a.From.regs, a.From.done = nil, nil, true // nor keep anything alive
+}
+
+func (b *Builder) mayAdopt(from *Builder, i, k int) bool {
+	p, q := &b.pools[i], &from.pools[k]
+	if p.p == nil || p.p != q.p || p.p.remote || p.direct != q.direct || len(p.regions) != len(q.regions) {
+		return false
+	}
+	if pool := &b.img.Pools[i]; pool.Count != from.img.Pools[k].Count || !pool.Form.Equal(from.img.Pools[k].Form) {
+		return false
+	}
+	for n, r := range p.regions {
+		g, h := &b.regs[r], &from.regs[q.regions[n]]
+		if g.n != h.n || g.known || h.known || g.ptr != h.ptr && (g.ptr != nil || !h.fresh) {
+			return false
+		}
+	}
+	return true
+}
+
+// Adopted reports whether a pool has the memory of the Builder before, with
+// what its target was filled with there.
+func (b *Builder) Adopted(pool int) bool { return b.adopted[pool] }

@@ -1,0 +1,208 @@
+package p2p
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"slices"
+)
+
+// Moving ranks: other processes take their places. All ranks are held at one
+// point, with nothing in flight, and go on when the links to the newcomers are
+// made:
+//
+//	            source          other rank                      newcomer
+//	Part          ── Pause ──────▶
+//	              ◀────── Pause ──     the link is still there
+//	            Ledger ──────────────────────────────────▶ SetLedger, Resume
+//	either      Rejoin            Rejoin       the old link is used again
+//	or          is killed         Relink ────────────────▶ Relink
+
+// partners are the ranks whose links to this one end when some ranks move. The
+// lock is held.
+func (e *Engine) partners(moving []int) []int {
+	if slices.Contains(moving, e.rank) || e.unlinked {
+		return e.others()
+	}
+	var list []int
+	for _, i := range moving {
+		if i >= 0 && i < e.size && !slices.Contains(list, i) {
+			list = append(list, i)
+		}
+	}
+	return list
+}
+
+// Part takes leave of ranks that move, or, in one of them, of all others: when
+// it returns, nothing is on its way between them, and control messages for
+// them wait. All ranks call it, held, with no message in flight. The links
+// stay as they are: Rejoin or Relink follow. If one of those ranks is lost
+// meanwhile, Rejoin finds out. The lock is held.
+func (e *Engine) Part(ctx context.Context, moving []int) error {
+	if e.unlinked {
+		return ErrUnlinked
+	}
+	list := e.partners(moving)
+	for _, i := range list {
+		if e.peers[i].ended {
+			return fmt.Errorf("%w: rank %d, so ranks can't be moved any more", ErrEnded, i)
+		}
+		if e.peers[i].muted {
+			return fmt.Errorf("ranks %v can't be moved: rank %d has left its link to rank %d already", moving, e.rank, i)
+		}
+	}
+	if err := e.pause(ctx, list); err != nil {
+		return fmt.Errorf("rank %d takes leave of ranks that move: %w", e.rank, err)
+	}
+	return nil
+}
+
+// Rejoin calls a move off: links that Part left are used again. Where Part was
+// not called, or did not end well, it does what is left to do. The lock is
+// held.
+func (e *Engine) Rejoin(moving []int) {
+	for _, i := range e.partners(moving) {
+		p := &e.peers[i]
+		if !p.muted || p.link == nil {
+			continue
+		}
+		e.head = frame{kind: kindRejoin} // it may wait for this one in vain
+		e.emit(i, nil, nil)
+		e.unmute(i)
+		if err := p.gone; err != nil {
+			p.gone = nil
+			e.lost(i, err)
+		}
+	}
+	e.sleep.broadcast()
+}
+
+// Relink connects this rank with the processes that have taken the places of
+// ranks that moved; their cards are in cards, which is indexed by rank. Such a
+// process itself, which was not connected so far, is connected with all ranks,
+// and needs the cards of all. What waited for them is sent. The old links to
+// them are forgotten, and what these may still say of them. The lock is not
+// held, and nothing is sent to these ranks meanwhile.
+func (e *Engine) Relink(ctx context.Context, moving []int, cards [][]byte) (err error) {
+	if e.size == 1 {
+		return nil
+	}
+	if runtime.GOOS != "linux" {
+		return errSystem
+	}
+	defer func() {
+		if err != nil {
+			e.Fail(err) // these ranks can't be reached
+		}
+	}()
+	read, err := e.readCards(cards)
+	if err != nil {
+		return err
+	}
+	e.lock()
+	if !e.unlinked && slices.Contains(moving, e.rank) {
+		e.mu.Unlock()
+		return fmt.Errorf("rank %d has moved: another process has its place", e.rank)
+	}
+	list := e.partners(moving)
+	for _, i := range list {
+		if read[i].Size == 0 {
+			e.mu.Unlock()
+			return fmt.Errorf("rank %d needs the card of rank %d to connect with it", e.rank, i)
+		}
+		if e.peers[i].ended {
+			e.mu.Unlock()
+			return fmt.Errorf("%w: rank %d, before it was moved", ErrEnded, i)
+		}
+	}
+	idle := e.detach(list)
+	e.mu.Unlock()
+	var errs []error
+	for _, l := range idle {
+		if err := l.Close(ctx); err != nil {
+			errs = append(errs, fmt.Errorf("%s: %w", l.driver.Name(), err))
+		}
+	}
+	if err := errors.Join(errs...); err != nil {
+		return err
+	}
+	if err := e.connect(ctx, read, list, nil); err != nil {
+		return err
+	}
+	e.lock()
+	defer e.mu.Unlock()
+	e.unlinked = false
+	return e.err
+}
+
+// detach forgets the links to ranks, and returns those that serve nobody any
+// more, which are to be closed. The lock is held.
+func (e *Engine) detach(list []int) (idle []link) {
+	for _, i := range list {
+		p := &e.peers[i]
+		p.muted = true // until there is a link again
+		if l := p.link; l != nil {
+			p.link, p.puller = nil, nil
+			l.Drop(i)
+		}
+		p.gone, p.incoming, p.into = nil, nil, nil
+	}
+	e.links = slices.DeleteFunc(e.links, func(l link) bool {
+		if slices.ContainsFunc(e.peers, func(p peer) bool { return p.link == l.Link }) {
+			return false
+		}
+		idle = append(idle, l)
+		return true
+	})
+	e.sleep.wake()
+	return idle
+}
+
+// Ledger is what the engine of a process must know to go on where that of
+// another one stopped, besides the messages of Capture(false).
+type Ledger struct {
+	Epoch    uint32   // sets that were taken
+	Contexts uint32   // the next free context
+	Sent     []uint64 // messages, by rank
+	Received []uint64
+	Taken    []uint64
+	Old      []bool // of each message of Capture: it is from before a restart
+}
+
+// Ledger returns this engine's. Nothing is in flight. The lock is held.
+func (e *Engine) Ledger() Ledger {
+	l := Ledger{Epoch: e.epoch, Contexts: e.contexts}
+	for i := range e.peers {
+		p := &e.peers[i]
+		l.Sent, l.Received, l.Taken = append(l.Sent, p.sent), append(l.Received, p.received), append(l.Taken, p.taken)
+	}
+	for _, m := range e.waiting(false) {
+		l.Old = append(l.Old, m.old)
+	}
+	return l
+}
+
+// SetLedger has an engine that is not connected yet go on from another one's.
+// Resume puts the messages there, before Relink. The lock is not held.
+func (e *Engine) SetLedger(l Ledger) error {
+	e.lock()
+	defer e.mu.Unlock()
+	if len(e.links) > 0 {
+		return errors.New("this rank is connected already, and counts its messages by itself")
+	}
+	if len(l.Sent) != e.size || len(l.Received) != e.size || len(l.Taken) != e.size {
+		return fmt.Errorf("the counts of %d, %d and %d ranks in a run of %d", len(l.Sent), len(l.Received), len(l.Taken), e.size)
+	}
+	for i := range e.peers {
+		if l.Taken[i] > l.Received[i] && i != e.rank {
+			return fmt.Errorf("%d messages of rank %d were taken, of %d that came", l.Taken[i], i, l.Received[i])
+		}
+	}
+	e.epoch, e.contexts, e.old = l.Epoch, max(l.Contexts, e.contexts), slices.Clone(l.Old)
+	for i := range e.peers {
+		p := &e.peers[i]
+		p.sent, p.received, p.taken = l.Sent[i], l.Received[i], l.Taken[i]
+	}
+	return nil
+}

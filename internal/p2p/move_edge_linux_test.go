@@ -1,0 +1,322 @@
+package p2p
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cairnrun/cairn/transport"
+	"github.com/cairnrun/cairn/transport/mem"
+)
+
+// Before its process has a place among the ranks, an engine refuses everything
+// that needs another rank, and waits for nothing.
+func TestUnlinked(t *testing.T) {
+	s := newStage(t, "mem", 3)
+	p := s.enter(1, nil)
+	defer p.kill()
+	buf := make([]byte, 10)
+	for what, f := range map[string]func() error{
+		"Send":  func() error { return p.Send(0, 0, 1, buf) },
+		"Isend": func() error { _, err := p.Wait(p.Isend(0, 2, 1, buf)); return err },
+		"Recv":  func() error { _, err := p.Recv(0, 0, 1, buf); return err },
+		"Irecv": func() error { _, err := p.Wait(p.Irecv(0, 0, 1, buf)); return err },
+		"any":   func() error { _, err := p.Recv(0, Any, Any, buf); return err },
+		"Test":  func() error { _, _, err := p.Test(p.Irecv(0, Any, 1, buf)); return err },
+		"WaitAny": func() error {
+			_, _, err := p.WaitAny([]*Request{nil, p.Irecv(0, 2, 1, buf)})
+			return err
+		},
+		"Probe":  func() error { _, err := p.Probe(0, 0, 1); return err },
+		"Iprobe": func() error { _, _, err := p.Iprobe(0, Any, 1); return err },
+		"Part": func() error {
+			p.Lock()
+			defer p.Unlock()
+			return p.Part(t.Context(), []int{1})
+		},
+	} {
+		if err := f(); !errors.Is(err, ErrUnlinked) || !strings.Contains(err.Error(), "before Restore") {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	// What a rank says to itself is no matter of others.
+	if err := p.Send(0, 1, 1, pattern(10, 1)); err != nil {
+		t.Error(err)
+	}
+	if st, err := p.Recv(0, Any, Any, buf); err != nil || st.Source != 1 || !slices.Equal(buf, pattern(10, 1)) {
+		t.Error(st, err)
+	}
+}
+
+// rejoin calls a move off everywhere.
+func (s *stage) rejoin(moving []int) {
+	s.t.Helper()
+	s.all(func(p *place) error {
+		p.Lock()
+		defer p.Unlock()
+		p.Rejoin(moving)
+		return nil
+	})
+}
+
+// Ranks that have taken leave of one that never comes to it go on, and the
+// next move does not take that for its own.
+func TestPartInVain(t *testing.T) {
+	for _, way := range stages {
+		t.Run(way, func(t *testing.T) {
+			s := newStage(t, way, 3)
+			x := newTraffic(3)
+			x.run(s, 2, 1)
+			s.hold()
+			enough := errors.New("enough")
+			s.all(func(p *place) error {
+				if p.rank == 1 { // it can't be moved, and says so to somebody else
+					return nil
+				}
+				ctx, cancel := context.WithCancelCause(t.Context())
+				time.AfterFunc(20*time.Millisecond, func() { cancel(enough) })
+				p.Lock()
+				defer p.Unlock()
+				if err := p.Part(ctx, []int{1}); !errors.Is(err, enough) {
+					return fmt.Errorf("Part ended with %v", err)
+				}
+				p.Control(1, []byte("waits"))
+				return nil
+			})
+			s.rejoin([]int{1})
+			s.release()
+			x.wake(s)
+			x.run(s, 2, 1)
+			s.hold()
+			s.move([]int{1}, x.waits)
+			s.release()
+			x.wake(s)
+			x.run(s, 1, 0)
+		})
+	}
+}
+
+// A rank that dies while the others have taken leave of it is missed when they
+// go on with it, and not before.
+func TestLostWhileParted(t *testing.T) {
+	for _, way := range stages {
+		t.Run(way, func(t *testing.T) {
+			s := newStage(t, way, 3)
+			s.hold()
+			s.part([]int{1})
+			s.at[1].kill()
+			// Long enough for the links to notice.
+			for _, p := range []*place{s.at[0], s.at[2]} {
+				p.Lock()
+				end := time.Now().Add(5 * time.Second)
+				for p.peers[1].gone == nil && time.Now().Before(end) {
+					p.poll()
+				}
+				if p.peers[1].gone == nil || p.err != nil || len(p.log.lost) > 0 {
+					t.Fatalf("gone: %v, error %v, lost %v", p.peers[1].gone, p.err, p.log.lost)
+				}
+				p.Rejoin([]int{1})
+				if !errors.Is(p.err, ErrLost) || !slices.Equal(p.log.lost, []int{1}) {
+					t.Errorf("after Rejoin: %v, lost %v", p.err, p.log.lost)
+				}
+				p.Unlock()
+			}
+		})
+	}
+}
+
+// A rank that dies before it has taken leave is lost as always.
+func TestLostBeforePart(t *testing.T) {
+	for _, way := range stages {
+		t.Run(way, func(t *testing.T) {
+			s := newStage(t, way, 3)
+			s.hold()
+			done := make(chan error, 2)
+			for _, r := range []int{0, 2} {
+				go func() {
+					p := s.at[r]
+					p.Lock()
+					defer p.Unlock()
+					done <- p.Part(t.Context(), []int{1})
+				}()
+			}
+			s.at[1].kill()
+			for range 2 {
+				if err := <-done; !errors.Is(err, ErrLost) {
+					t.Error(err)
+				}
+			}
+		})
+	}
+}
+
+// What goes wrong with Relink ends the engine, and says why.
+func TestRelinkFails(t *testing.T) {
+	s := newStage(t, "tcp", 3)
+	newcomer := s.enter(1, nil)
+	defer newcomer.kill()
+	card, err := newcomer.Card()
+	if err != nil {
+		t.Fatal(err)
+	}
+	other := newStage(t, "mem", 3)
+	alien, err := other.at[1].Card()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		what, want string
+		cards      [][]byte
+	}{
+		{"none", "needs the card of rank 1", make([][]byte, 3)},
+		{"another rank's", "is that of rank 1", [][]byte{card}},
+		{"of another kind", "no transport leads", [][]byte{nil, alien}},
+		{"no card at all", "card of rank 1", [][]byte{nil, []byte("{")}},
+		{"too many", "in a run of 3", [][]byte{nil, card, nil, card}},
+	} {
+		s := newStage(t, "tcp", 3)
+		s.hold()
+		s.part([]int{1})
+		err := s.at[0].Relink(t.Context(), []int{1}, c.cards)
+		if err == nil || !strings.Contains(err.Error(), c.want) || s.at[0].err == nil {
+			t.Errorf("%s: %v", c.what, err)
+		}
+	}
+	s.hold()
+	s.part([]int{1})
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	if err := s.at[0].Relink(ctx, []int{1}, [][]byte{nil, card}); !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "rank 1") {
+		t.Errorf("a newcomer that does not come: %v", err)
+	}
+	if err := s.at[1].Relink(t.Context(), []int{1}, s.cards); err == nil || !strings.Contains(err.Error(), "another process has its place") {
+		t.Errorf("in the source: %v", err)
+	}
+}
+
+func TestSetLedger(t *testing.T) {
+	s := newStage(t, "mem", 2)
+	good := Ledger{Epoch: 3, Contexts: 8, Sent: make([]uint64, 2), Received: []uint64{4, 0}, Taken: []uint64{2, 0}}
+	if err := s.at[1].SetLedger(good); err == nil {
+		t.Error("an engine that is connected takes another one's counts")
+	}
+	p := s.enter(1, nil)
+	defer p.kill()
+	bad := good
+	bad.Sent = nil
+	if err := p.SetLedger(bad); err == nil {
+		t.Error("counts of no ranks")
+	}
+	bad = good
+	bad.Taken = []uint64{5, 0}
+	if err := p.SetLedger(bad); err == nil {
+		t.Error("more taken than came")
+	}
+	if err := p.SetLedger(good); err != nil || p.epoch != 3 || p.NextContext() != 8 || p.Received(0) != 4 || p.Taken(0) != 2 {
+		t.Error(err, p.epoch, p.NextContext())
+	}
+}
+
+// Of messages that wait, those of an earlier start stay apart: their senders
+// do not count them.
+func TestLedgerOld(t *testing.T) {
+	s := newStage(t, "mem", 2)
+	old := s.at[1]
+	old.Lock()
+	if err := old.Resume([]Kept{{Source: 0, Tag: 5, Little: true, Data: []byte("old")}}, false); err != nil {
+		t.Fatal(err)
+	}
+	old.Unlock()
+	if err := s.at[0].Send(0, 1, 5, []byte("new")); err != nil {
+		t.Fatal(err)
+	}
+	s.hold()
+	s.move([]int{1}, make([][]*pending, 2))
+	s.release()
+	p := s.at[1]
+	if p == old {
+		t.Fatal("nothing moved")
+	}
+	for _, want := range []string{"old", "new"} {
+		buf := make([]byte, 3)
+		if _, err := p.Recv(0, 0, 5, buf); err != nil || string(buf) != want {
+			t.Fatalf("%q, %v", buf, err)
+		}
+	}
+	if p.Received(0) != 1 || p.Taken(0) != 1 {
+		t.Errorf("%d received and %d taken of 1 that is counted", p.Received(0), p.Taken(0))
+	}
+}
+
+// A transport that comes later serves newcomers that the first does not reach.
+func TestAddDriver(t *testing.T) {
+	s := newStage(t, "shm", 3)
+	later := newStage(t, "tcp", 3) // for its drivers
+	s.open = func(r int) []transport.Driver { return later.open(r)[:1] }
+	s.hold()
+	for r, p := range s.at {
+		d := later.open(r)[0]
+		if err := p.AddDriver(d); err != nil {
+			t.Fatal(err)
+		}
+		if err := p.AddDriver(d); err == nil {
+			t.Error("the same driver twice")
+		}
+		p.drivers = append(p.drivers, d)
+		var err error
+		if s.cards[r], err = p.Card(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s.move([]int{1}, make([][]*pending, 3))
+	s.release()
+	x := newTraffic(3)
+	x.run(s, 3, 0)
+	for _, c := range []struct {
+		from, to int
+		want     string
+	}{{0, 1, "tcp"}, {1, 2, "tcp"}, {0, 2, "shm"}} {
+		if got := s.at[c.from].Route(c.to); got != c.want {
+			t.Errorf("%d → %d goes by %s, not %s", c.from, c.to, got, c.want)
+		}
+	}
+}
+
+// Links that are closed for every set are so for newcomers, too.
+func TestMoveFragile(t *testing.T) {
+	for _, o := range []mem.Options{{MustClose: true}, {MustClose: true, EagerLimit: 16, Pull: true}} {
+		ways["fragile"] = o
+		s := newStage(t, "fragile", 3)
+		delete(ways, "fragile")
+		meet := func(context.Context, []byte) ([][]byte, error) { return s.cards, nil }
+		x := newTraffic(3)
+		for round := range 6 {
+			x.run(s, 2, 1)
+			s.hold()
+			if round%2 == 0 {
+				s.move([]int{1, round / 2 % 3}[:1+round%3%2], x.waits)
+			} else {
+				s.all(func(p *place) error {
+					p.cfg.Exchange = meet
+					p.Lock()
+					any, err := p.CloseFragile(t.Context())
+					p.Unlock()
+					if err == nil && !any {
+						err = errors.New("nothing was closed")
+					}
+					if err == nil {
+						err = p.Reopen(t.Context())
+					}
+					return err
+				})
+			}
+			s.release()
+			x.wake(s)
+		}
+		x.run(s, 1, 0)
+	}
+}

@@ -1,0 +1,693 @@
+package cairn
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/cairnrun/cairn/ckpt"
+	"github.com/cairnrun/cairn/coord"
+	"github.com/cairnrun/cairn/internal/control"
+	"github.com/cairnrun/cairn/internal/graph"
+	"github.com/cairnrun/cairn/internal/p2p"
+	"github.com/cairnrun/cairn/store"
+)
+
+// A rank moves: its state goes to a process on another host, the newcomer,
+// which takes its place among the ranks (docs/migration.md). Here is what the
+// ranks do; the supervisor decides.
+
+// mover is a rank's part in the moves of its run.
+type mover struct {
+	mu       sync.Mutex
+	changed  chan struct{} // closed when something below is new
+	plans    map[uint64]*control.Move
+	verdicts map[uint64]*control.Message
+	out      *leaver // this rank is to leave
+	gone     error   // nobody supervises any more
+}
+
+// leaver is the way from a source to its newcomer.
+type leaver struct {
+	id        uint64
+	stream    *ckpt.Outgoing
+	collector graph.Collector
+	images    chan chan error // a point is to hand over the image, and tell when it has
+	sent      int64           // ahead
+	rounds    int
+	off       context.CancelCauseFunc
+}
+
+// luggage is what a newcomer has to know besides the state of the program.
+type luggage struct {
+	Ledger   p2p.Ledger `json:"ledger"`
+	Node     []byte     `json:"node"`     // of coord
+	Meetings uint64     `json:"meetings"` // exchanges of cards so far
+	Next     uint64     `json:"next"`     // set
+	Safe     uint64     `json:"safe"`
+}
+
+func (v *mover) news() {
+	if v.changed != nil {
+		close(v.changed)
+		v.changed = nil
+	}
+}
+
+// await waits until f, which is called with the lock held, says so.
+func (v *mover) await(ctx context.Context, f func() bool) error {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	for {
+		if f() {
+			return nil
+		}
+		if v.gone != nil {
+			return v.gone
+		}
+		if v.changed == nil {
+			v.changed = make(chan struct{})
+		}
+		c := v.changed
+		v.mu.Unlock()
+		select {
+		case <-c:
+		case <-ctx.Done():
+			v.mu.Lock()
+			return ctx.Err()
+		}
+		v.mu.Lock()
+	}
+}
+
+// verdict waits for what the supervisor decides about a move.
+func (v *mover) verdict(ctx context.Context, id uint64) (m *control.Message, err error) {
+	err = v.await(ctx, func() bool {
+		m = v.verdicts[id]
+		return m != nil
+	})
+	return m, err
+}
+
+// moveTold takes in what the supervisor says about a move.
+func (p *Run) moveTold(m *control.Message) {
+	if m.Move == nil {
+		return
+	}
+	v := &p.mover
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if v.plans == nil {
+		v.plans, v.verdicts = make(map[uint64]*control.Move), make(map[uint64]*control.Message)
+	}
+	switch m.Kind {
+	case control.Ahead:
+		ctx, cancel := context.WithCancelCause(context.Background())
+		l := &leaver{id: m.Move.ID, images: make(chan chan error, 1), off: cancel}
+		v.out = l
+		if v.gone != nil {
+			cancel(v.gone)
+		}
+		go p.sendAhead(ctx, l, m.Move)
+	case control.Gather:
+		v.plans[m.Move.ID] = m.Move
+		if p.seat.Size > 1 && p.seat.Rank == 0 {
+			go p.team.askMove(m.Move.ID)
+		}
+	case control.Switch:
+		v.verdicts[m.Move.ID] = m
+		if !m.OK && v.out != nil && v.out.id == m.Move.ID {
+			v.out.off(errCalledOff)
+		}
+	}
+	v.news()
+	p.rouse()
+	if p.team != nil {
+		p.team.engine.Wake()
+	}
+}
+
+// end says why there are no more moves.
+func (v *mover) end(why error) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.gone = why
+	if v.out != nil {
+		v.out.off(why)
+	}
+	v.news()
+}
+
+// unmoved tells the supervisor that a move can't be.
+func (p *Run) unmoved(id uint64, err error) {
+	p.seat.ctl.say(&control.Message{Kind: control.Unmoved, Move: &control.Move{ID: id}, Error: fmt.Sprintf("rank %d: %v", p.seat.Rank, err)})
+}
+
+func moveOptions(m *control.Move, s *seat) ckpt.MoveOptions {
+	return ckpt.MoveOptions{Rank: s.Rank, Ranks: s.Size, Chunk: m.Chunk, Sequential: m.Sequential, Files: m.Files}
+}
+
+// moveSecret is what a source and its newcomer prove to each other that they know.
+func (s *seat) moveSecret(id uint64) []byte {
+	return control.Derive(s.Secret, fmt.Sprintf("move %d of rank %d", id, s.Rank))
+}
+
+// sendAhead connects this rank with its newcomer, and sends state while the
+// program goes on: in each round, which begins at a point, what differs from
+// what was sent before. It says Near when that is of no more use.
+func (p *Run) sendAhead(ctx context.Context, l *leaver, m *control.Move) {
+	conn, err := dialNewcomer(ctx, m.Addresses, p.seat.moveSecret(m.ID))
+	if err != nil {
+		p.unmoved(m.ID, cmp.Or(context.Cause(ctx), err))
+		return
+	}
+	l.stream = ckpt.NewOutgoing(conn, moveOptions(m, p.seat))
+	last := int64(0)
+	for range m.Rounds {
+		done := make(chan error, 1)
+		l.images <- done
+		p.rouse()
+		select {
+		case err = <-done:
+		case <-ctx.Done():
+			err = context.Cause(ctx)
+		}
+		var sent int64
+		if err == nil {
+			sent, err = l.stream.Wait(ctx)
+		}
+		if err != nil {
+			p.unmoved(m.ID, cmp.Or(context.Cause(ctx), err))
+			return
+		}
+		l.sent += sent
+		l.rounds++
+		// The program writes faster than the link takes it, or hardly at all.
+		if l.rounds > 1 && (sent > last*7/10 || sent < last/50) {
+			break
+		}
+		last = sent
+	}
+	p.seat.ctl.say(&control.Message{Kind: control.Near, Move: &control.Move{ID: m.ID}})
+}
+
+// ahead hands over the state as it is at this point, if it is to be sent ahead.
+func (p *Run) ahead() {
+	v := &p.mover
+	v.mu.Lock()
+	l := v.out
+	v.mu.Unlock()
+	if l == nil {
+		return
+	}
+	select {
+	case done := <-l.images:
+		done <- func() error {
+			img, err := p.image(&l.collector)
+			if err != nil {
+				return err
+			}
+			return l.stream.Ahead(img)
+		}()
+	default:
+	}
+}
+
+// image is the state of the program as it is now.
+func (p *Run) image(c *graph.Collector) (*graph.Image, error) {
+	if p.opts.OnCopy != nil {
+		if err := p.opts.OnCopy(); err != nil {
+			return nil, err
+		}
+	}
+	if _, err := p.files.entries(); err != nil { // forgets closed files, which Collect then refuses
+		return nil, err
+	}
+	return c.Collect(p.roots, p.env())
+}
+
+// dialNewcomer connects to a process that waits for its state at one of some
+// addresses: the first that proves to be it.
+func dialNewcomer(ctx context.Context, addresses []string, secret []byte) (net.Conn, error) {
+	if len(addresses) == 0 {
+		return nil, errors.New("the process that is to take its place named no address")
+	}
+	ctx, cancel := context.WithTimeout(ctx, dialTime)
+	defer cancel()
+	type dialed struct {
+		conn net.Conn
+		err  error
+	}
+	got := make(chan dialed, len(addresses))
+	for _, a := range addresses {
+		go func() {
+			var d net.Dialer
+			conn, err := d.DialContext(ctx, "tcp", a)
+			got <- dialed{conn, err}
+		}()
+	}
+	var found net.Conn
+	var errs []error
+	for range addresses {
+		d := <-got
+		if d.err == nil && found == nil {
+			if _, d.err = control.Client(d.conn, secret); d.err == nil {
+				found = d.conn
+				cancel()
+				continue
+			}
+		} else if d.err == nil {
+			d.conn.Close()
+		}
+		if d.err != nil {
+			errs = append(errs, d.err)
+		}
+	}
+	if found == nil {
+		return nil, fmt.Errorf("the process that is to take its place can't be reached: %w", errors.Join(errs...))
+	}
+	return found, nil
+}
+
+// dialTime bounds how long it takes to reach a newcomer, and listenTime how long
+// that waits between two that come.
+const dialTime = 20 * time.Second
+
+// askMove asks all ranks to be held together.
+func (t *team) askMove(id uint64) {
+	e := t.engine
+	e.Lock()
+	defer e.Unlock()
+	if t.node == nil {
+		t.askedMoves = append(t.askedMoves, id)
+		return
+	}
+	t.limit.Store(0)
+	t.node.AskMove(id)
+	t.act()
+}
+
+// move is what this rank does while all are held for a move, see coord.Move.
+// The engine's lock is not held.
+func (t *team) move(ctx context.Context, a *coord.Move) error {
+	p, e := t.p, t.engine
+	ctx = context.WithoutCancel(ctx)
+	plan, err := t.planOf(a.ID)
+	if err != nil {
+		return err
+	}
+	e.Lock()
+	err = e.Part(ctx, plan.Ranks)
+	e.Unlock()
+	if err != nil {
+		return err
+	}
+	mine := slices.Contains(plan.Ranks, e.Rank())
+	if mine {
+		p.say(control.Held, a.ID, nil)
+		if stats, err := p.moveOut(ctx, plan, a); err != nil {
+			p.unmoved(a.ID, err)
+		} else {
+			p.say(control.Sent, a.ID, stats)
+		}
+	}
+	verdict, err := t.verdictOn(a.ID)
+	switch {
+	case err != nil:
+		return err
+	case !verdict.OK:
+		p.stay(a.ID)
+		e.Lock()
+		e.Rejoin(plan.Ranks)
+	case mine:
+		p.leave(a.ID)
+	default:
+		if err := e.Relink(ctx, plan.Ranks, verdict.Cards); err != nil {
+			return err
+		}
+		p.say(control.Linked, a.ID, nil)
+		e.Lock()
+	}
+	defer e.Unlock()
+	t.held = false // the node may hold it again at once
+	e.Release(false)
+	t.limit.Store(0)
+	err = t.node.Moved(a.ID)
+	t.act()
+	return err
+}
+
+// say tells the supervisor how far a move is.
+func (p *Run) say(kind control.Kind, id uint64, stats *control.MoveStats) {
+	p.seat.ctl.say(&control.Message{Kind: kind, Move: &control.Move{ID: id, Stats: stats}})
+}
+
+// planOf waits for the supervisor's word on who moves, and serves the others
+// meanwhile; so does verdictOn.
+func (t *team) planOf(id uint64) (plan *control.Move, err error) {
+	err = t.serveUntil(func(v *mover) bool {
+		plan = v.plans[id]
+		return plan != nil
+	})
+	return plan, err
+}
+
+func (t *team) verdictOn(id uint64) (m *control.Message, err error) {
+	err = t.serveUntil(func(v *mover) bool {
+		m = v.verdicts[id]
+		return m != nil
+	})
+	return m, err
+}
+
+func (t *team) serveUntil(f func(v *mover) bool) error {
+	v := &t.p.mover
+	t.engine.Lock()
+	defer t.engine.Unlock()
+	return t.engine.Serve(func() bool {
+		v.mu.Lock()
+		defer v.mu.Unlock()
+		return f(v)
+	})
+}
+
+// moveOut sends the rest of the state to the newcomer.
+func (p *Run) moveOut(ctx context.Context, plan *control.Move, a *coord.Move) (*control.MoveStats, error) {
+	v := &p.mover
+	v.mu.Lock()
+	l := v.out
+	v.mu.Unlock()
+	if l == nil || l.id != plan.ID || l.stream == nil {
+		return nil, errors.New("there is no connection to the process that is to take its place")
+	}
+	if err := p.await(ctx); err != nil {
+		return nil, err
+	}
+	bag := luggage{Meetings: p.seat.ctl.meetings(), Next: p.saver.Next(), Safe: p.safe}
+	note := ckpt.Note{Points: p.points, Reason: "move"}
+	if t := p.team; t != nil {
+		t.pack(&note, &coord.Save{Point: a.Point, Due: t.flight.Due})
+		e := t.engine
+		e.Lock()
+		bag.Ledger = e.Ledger()
+		if t.node != nil {
+			bag.Node = t.node.Export()
+		}
+		e.Unlock()
+	}
+	img, err := p.image(&l.collector)
+	if err != nil {
+		return nil, err
+	}
+	if p.team != nil {
+		if err := p.team.packed(false); err != nil {
+			return nil, err
+		}
+	}
+	files, err := p.files.entries()
+	if err != nil {
+		return nil, err
+	}
+	extra, err := json.Marshal(bag)
+	if err != nil {
+		return nil, err
+	}
+	s, err := l.stream.Finish(ctx, img, files, note, extra)
+	if err != nil {
+		return nil, err
+	}
+	s.Ahead, s.Rounds = l.sent, l.rounds
+	return &s, nil
+}
+
+// stay ends a move that is not to be.
+func (p *Run) stay(id uint64) {
+	v := &p.mover
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if l := v.out; l != nil && l.id == id {
+		l.off(errCalledOff)
+		if l.stream != nil {
+			l.stream.Close()
+		}
+		v.out = nil
+	}
+}
+
+// leave ends this process's part in the run: the newcomer has it. It gives up
+// what there can be only one of, and does nothing any more; whoever started it
+// kills it.
+func (p *Run) leave(id uint64) {
+	if p.timer != nil {
+		p.timer.Stop()
+	}
+	if p.reporting != nil {
+		close(p.reporting)
+	}
+	p.saver.Close()
+	err := p.dir.Close()
+	if err != nil {
+		p.log.Warn("cairn: the checkpoint folder of a rank that has moved could not be closed", "error", err)
+	}
+	p.say(control.Left, id, nil)
+	select {}
+}
+
+// moveHere is a point of a run of one rank that is to move.
+func (p *Run) moveHere(ctx context.Context) error {
+	v := &p.mover
+	v.mu.Lock()
+	var plan *control.Move
+	for id, m := range v.plans {
+		if v.verdicts[id] == nil {
+			plan = m
+		}
+	}
+	v.mu.Unlock()
+	if plan == nil {
+		return nil
+	}
+	ctx = context.WithoutCancel(ctx)
+	p.say(control.Held, plan.ID, nil)
+	if stats, err := p.moveOut(ctx, plan, new(coord.Move)); err != nil {
+		p.unmoved(plan.ID, err)
+	} else {
+		p.say(control.Sent, plan.ID, stats)
+	}
+	verdict, err := v.verdict(ctx, plan.ID)
+	if err != nil {
+		return fmt.Errorf("cairn: %w; end the program: it is started again from its last set", err)
+	}
+	if verdict.OK {
+		p.leave(plan.ID)
+	}
+	p.stay(plan.ID)
+	return nil
+}
+
+// newcomer reports whether this process is to take the place of a running one.
+func (p *Run) newcomer() bool { return p.seat.Move != nil }
+
+// arrive is Restore in a process that takes the place of another one.
+func (p *Run) arrive(ctx context.Context) error {
+	id := p.seat.Move.ID
+	err := p.land(ctx)
+	if err != nil {
+		p.unmoved(id, err)
+		return fmt.Errorf("cairn: taking the place of rank %d: %w", p.seat.Rank, err)
+	}
+	return nil
+}
+
+var errCalledOff = errors.New("the move was called off")
+
+func (p *Run) land(ctx context.Context) error {
+	m := p.seat.Move
+	conn, err := p.awaitState(ctx)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	var bag luggage
+	coming, enough := context.WithCancelCause(ctx)
+	defer enough(nil)
+	go func() {
+		if v, err := p.mover.verdict(coming, m.ID); err != nil || !v.OK {
+			enough(cmp.Or(err, errCalledOff))
+		}
+	}()
+	landed, err := ckpt.Receive(coming, conn, moveOptions(m, p.seat), ckpt.Landing{
+		Fit: func(img *graph.Image) ([]graph.Root, *graph.Env, []string, error) {
+			roots, err := p.match(img)
+			return roots, p.env(), p.opts.Drop, err
+		},
+		Files: func(files []ckpt.FileEntry, _ ckpt.Note, extra []byte) error {
+			if err := json.Unmarshal(extra, &bag); err != nil {
+				return err
+			}
+			p.files.begin(files)
+			return nil
+		},
+	})
+	if err != nil {
+		if why := context.Cause(coming); why != nil {
+			err = why
+		}
+		return err
+	}
+	if err := p.unchangedShapes("the state that came"); err != nil {
+		return err
+	}
+	if err := p.files.finish(false); err != nil {
+		return err
+	}
+	p.points = max(landed.Note.Points, 1) - 1 // the point that it was saved in comes again
+	p.safe = bag.Safe
+	if t := p.team; t != nil {
+		if err := t.engine.SetLedger(bag.Ledger); err != nil {
+			return err
+		}
+		if err := t.resume(); err != nil {
+			return err
+		}
+	}
+	p.say(control.Landed, m.ID, nil)
+	verdict, err := p.mover.verdict(ctx, m.ID)
+	if err != nil {
+		return err
+	}
+	if !verdict.OK {
+		return errCalledOff
+	}
+	if p.dir, err = store.Create(p.opts.fs, p.opts.Dir, p.seat.Rank); err != nil {
+		return err
+	}
+	if err := p.readySaver(nil); err != nil {
+		return err
+	}
+	if err := p.saver.SetNext(max(bag.Next, p.saver.Next())); err != nil {
+		return err
+	}
+	p.restored, p.files.resuming = true, false
+	p.seat.ctl.met(bag.Meetings)
+	if t := p.team; t != nil && p.seat.Size > 1 {
+		others := make([]int, 0, p.seat.Size)
+		for r := range p.seat.Size {
+			if r != p.seat.Rank {
+				others = append(others, r)
+			}
+		}
+		if err := t.engine.Relink(ctx, others, verdict.Cards); err != nil {
+			return err
+		}
+		if err := t.takeOver(&bag, m.ID); err != nil {
+			return err
+		}
+	}
+	p.schedule()
+	p.signals = watchSignals(p)
+	p.say(control.Linked, m.ID, nil)
+	return nil
+}
+
+// takeOver goes on with the coordination where the source was.
+func (t *team) takeOver(bag *luggage, id uint64) error {
+	t.engine.Lock()
+	defer t.engine.Unlock()
+	if err := t.coordinate(coord.Config{}, bag.Node); err != nil {
+		return err
+	}
+	err := t.node.Moved(id)
+	t.act()
+	return err
+}
+
+// awaitState listens for the source, and says where.
+func (p *Run) awaitState(ctx context.Context) (net.Conn, error) {
+	ln, err := net.Listen("tcp", ":0")
+	if err != nil {
+		return nil, err
+	}
+	defer ln.Close()
+	m := &control.Message{Kind: control.Here, Move: &control.Move{ID: p.seat.Move.ID, Addresses: reachedAt(ln.Addr())}}
+	if p.seat.Size > 1 {
+		if m.Data, err = p.team.engine.Card(); err != nil {
+			return nil, err
+		}
+	}
+	secret := p.seat.moveSecret(p.seat.Move.ID)
+	came := make(chan net.Conn, 1)
+	go func() {
+		for {
+			conn, err := ln.Accept()
+			if err != nil {
+				return
+			}
+			go func() {
+				if _, err := control.Server(conn, secret); err != nil {
+					return // a stranger
+				}
+				select {
+				case came <- conn:
+				default:
+					conn.Close()
+				}
+			}()
+		}
+	}()
+	p.seat.ctl.say(m)
+	var conn net.Conn
+	off := context.AfterFunc(ctx, func() { p.mover.mu.Lock(); p.mover.news(); p.mover.mu.Unlock() })
+	defer off()
+	err = p.mover.awaitOr(ctx, came, &conn)
+	return conn, err
+}
+
+// awaitOr waits for a connection, or for the end of the move.
+func (v *mover) awaitOr(ctx context.Context, came <-chan net.Conn, conn *net.Conn) error {
+	ended := make(chan error, 1)
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	go func() {
+		ended <- v.await(ctx, func() bool { return len(v.verdicts) > 0 })
+	}()
+	select {
+	case *conn = <-came:
+		return nil
+	case err := <-ended:
+		if err == nil {
+			err = errCalledOff
+		}
+		return err
+	}
+}
+
+// reachedAt lists where a listener of this host is reached, loopback last.
+func reachedAt(a net.Addr) []string {
+	_, port, err := net.SplitHostPort(a.String())
+	if err != nil {
+		return nil
+	}
+	var out, last []string
+	list, err := net.InterfaceAddrs()
+	if err != nil {
+		return nil
+	}
+	for _, x := range list {
+		n, ok := x.(*net.IPNet)
+		switch {
+		case !ok || n.IP.IsLinkLocalUnicast():
+		case n.IP.IsLoopback():
+			last = append(last, net.JoinHostPort(n.IP.String(), port))
+		default:
+			out = append(out, net.JoinHostPort(n.IP.String(), port))
+		}
+	}
+	return append(out, last...)
+}

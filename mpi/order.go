@@ -1,0 +1,181 @@
+package mpi
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math/bits"
+	"reflect"
+	"sync"
+
+	"github.com/cairnrun/cairn/internal/p2p"
+)
+
+// Ranks may be on machines of different byte order. A message has the order
+// of its sender, and is turned round where it is received, element by element
+// as the receiver's type says.
+
+// settled makes a message readable that has come in, in b, as elements of type
+// T.
+func settled[T any](b []byte, s Status, st p2p.Status) error {
+	if size := sizeOf[T](1); !st.Foreign && !st.Resized && (size == 0 || s.Bytes%size == 0) {
+		return nil // as it is nearly always
+	}
+	return settle(reflect.TypeFor[T](), b, s, st)
+}
+
+// settle is settled for a type t.
+func settle(t reflect.Type, b []byte, s Status, st p2p.Status) error {
+	if st.Resized && !portable(t) {
+		return fmt.Errorf("mpi: %w: elements of type %s from %s do not lie in memory there as they do here, since an int has another size; use int32 or int64, and in structs sort the largest fields first", ErrArgument, t, whom(s.Source, s.Tag))
+	}
+	size := int(t.Size())
+	if size > 0 && s.Bytes%size != 0 {
+		return fmt.Errorf("mpi: %w: a message of %d bytes from %s is received as %s, of %d bytes each", ErrArgument, s.Bytes, whom(s.Source, s.Tag), t, size)
+	}
+	if st.Foreign {
+		swapperOf(t).swap(b[:min(s.Bytes, len(b))])
+	}
+	return nil
+}
+
+// swapper changes the byte order of values of one type.
+type swapper struct {
+	size   int
+	width  int // they are words of that many bytes, one after the other; 1: nothing to do; 0: look at the parts
+	elem   *swapper
+	fields []swapField
+}
+
+type swapField struct {
+	at int
+	*swapper
+}
+
+var swappers sync.Map // of reflect.Type
+
+func swapperOf(t reflect.Type) *swapper {
+	if s, ok := swappers.Load(t); ok {
+		return s.(*swapper)
+	}
+	s := newSwapper(t)
+	swappers.Store(t, s)
+	return s
+}
+
+func newSwapper(t reflect.Type) *swapper {
+	s := &swapper{size: int(t.Size())}
+	switch t.Kind() {
+	case reflect.Array:
+		s.elem = newSwapper(t.Elem())
+		s.width = s.elem.width
+	case reflect.Struct:
+		s.width = 1
+		for i := range t.NumField() {
+			f := t.Field(i)
+			part := swapField{int(f.Offset), newSwapper(f.Type)}
+			if part.width == 1 || part.size == 0 {
+				continue
+			}
+			s.fields = append(s.fields, part)
+		}
+		if len(s.fields) > 0 {
+			s.width = s.uniform()
+		}
+	case reflect.Complex64, reflect.Complex128:
+		s.width = s.size / 2
+	default:
+		s.width = s.size
+	}
+	return s
+}
+
+// uniform returns the width of the words that a struct consists of, if all
+// have the same.
+func (s *swapper) uniform() int {
+	w, covered := s.fields[0].width, 0
+	for _, f := range s.fields {
+		if f.width != w || w == 0 || f.at%w != 0 {
+			return 0
+		}
+		covered += f.size
+	}
+	if covered != s.size {
+		return 0 // there are bytes between, or fields that stay as they are
+	}
+	return w
+}
+
+// swap works on a whole number of values.
+func (s *swapper) swap(b []byte) {
+	switch {
+	case s.width > 1:
+		swapWords(b, s.width)
+	case s.width == 1 || s.size == 0:
+	case s.elem != nil:
+		s.elem.swap(b)
+	default:
+		for ; len(b) >= s.size; b = b[s.size:] {
+			for _, f := range s.fields {
+				f.swap(b[f.at:][:f.size])
+			}
+		}
+	}
+}
+
+func swapWords(b []byte, width int) {
+	le := binary.LittleEndian
+	switch width {
+	case 2:
+		for ; len(b) >= 2; b = b[2:] {
+			b[0], b[1] = b[1], b[0]
+		}
+	case 4:
+		for ; len(b) >= 4; b = b[4:] {
+			le.PutUint32(b, bits.ReverseBytes32(le.Uint32(b)))
+		}
+	case 8:
+		for ; len(b) >= 8; b = b[8:] {
+			le.PutUint64(b, bits.ReverseBytes64(le.Uint64(b)))
+		}
+	}
+}
+
+// portable reports whether values of a type lie in memory in the same way
+// whether an int has 32 bits or 64, apart from the byte order.
+func portable(t reflect.Type) bool {
+	other := 4 // the alignment of what has 64 bits, there
+	if bits.UintSize == 32 {
+		other = 8
+	}
+	_, _, same := place(t, other)
+	return same
+}
+
+// place returns size and alignment of a type on machines that align nothing to
+// more than most bytes, and whether all in it lies as it does here.
+func place(t reflect.Type, most int) (size, align int, same bool) {
+	switch t.Kind() {
+	case reflect.Int, reflect.Uint:
+		return most, most, false
+	case reflect.Array:
+		size, align, same = place(t.Elem(), most)
+		return size * t.Len(), align, same
+	case reflect.Struct:
+		align, same = 1, true
+		up := func(n, to int) int { return (n + to - 1) / to * to }
+		for i := range t.NumField() {
+			f := t.Field(i)
+			n, a, as := place(f.Type, most)
+			size, align = up(size, a), max(align, a)
+			same = same && as && size == int(f.Offset)
+			if size += n; n == 0 && i == t.NumField()-1 && size > 0 {
+				size++ // so that nothing after it has the same address
+			}
+		}
+		size = up(size, align)
+		return size, align, same && size == int(t.Size())
+	case reflect.Complex64, reflect.Complex128:
+		return int(t.Size()), min(int(t.Size())/2, most), true
+	}
+	return int(t.Size()), min(int(t.Size()), most), true
+}

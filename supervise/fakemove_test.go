@@ -1,0 +1,206 @@
+//go:build linux
+
+package supervise
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+
+	"github.com/cairnrun/cairn/internal/control"
+)
+
+// moves is what the fake program knows of moves. Rank 0 lets all be held at
+// its next point when it was told to gather; sources send a few numbers.
+//
+//	gather:POINT:MOVE    rank 0 waits there until it was told to gather for that move
+//	fault:WHO:WHEN:MOVE  of WHO (newcomer, source, other, in the first start):
+//	                     WHEN it comes to …, it exits; with "!" before it, says Unmoved;
+//	                     with "~", does nothing more; with "%", is killed; with "<",
+//	                     waits until the test opens the FIFO that follows MOVE
+type moves struct {
+	mu     sync.Mutex
+	some   sync.Cond
+	gather uint64                      // the last that this rank was told of
+	over   map[uint64]*control.Message // Switch, by move
+	peer   net.Conn                    // of a source: to its newcomer
+	source uint64                      // the move that this rank leaves by
+}
+
+// state is what a source sends.
+type fakeState struct {
+	Point  int
+	Set    uint64
+	Epoch  uint64
+	Loaded uint64
+}
+
+// told takes in what the supervisor says of moves.
+func (f *fake) told(m *control.Message) {
+	f.m.mu.Lock()
+	defer f.m.mu.Unlock()
+	switch m.Kind {
+	case control.Gather:
+		f.m.gather = m.Move.ID
+	case control.Switch:
+		f.m.over[m.Move.ID] = m
+	case control.Ahead:
+		f.m.source = m.Move.ID
+		go f.ahead(m.Move)
+	}
+	f.m.some.Broadcast()
+}
+
+func (f *fake) ahead(m *control.Move) {
+	f.suffer("source", "ahead", m)
+	c, err := net.Dial("tcp", m.Addresses[0])
+	if err != nil {
+		f.Send(&control.Message{Kind: control.Unmoved, Move: m, Error: err.Error()})
+		return
+	}
+	f.m.mu.Lock()
+	f.m.peer = c
+	f.m.mu.Unlock()
+	f.Send(&control.Message{Kind: control.Near, Move: m})
+}
+
+// suffer does what a fault says.
+func (f *fake) suffer(who, when string, m *control.Move) {
+	if f.Attempt > 1 {
+		return
+	}
+	for _, fault := range f.faults {
+		parts := strings.Split(fault, ":")
+		if parts[0] != "fault" || parts[1] != who || strings.TrimLeft(parts[2], "!~%<") != when || parts[3] != fmt.Sprint(m.ID) {
+			continue
+		}
+		switch parts[2][0] {
+		case '!':
+			f.Send(&control.Message{Kind: control.Unmoved, Move: m, Error: "it can't, " + who + " at " + when})
+			select {}
+		case '~':
+			select {}
+		case '<':
+			if p, err := os.OpenFile(parts[4], os.O_RDONLY, 0); err == nil {
+				io.Copy(io.Discard, p)
+				p.Close()
+			}
+			return
+		case '%':
+			syscall.Kill(os.Getpid(), syscall.SIGKILL)
+		}
+		fmt.Fprintln(os.Stderr, who, "ends at", when)
+		os.Exit(5)
+	}
+}
+
+// awaitGather waits until this rank was told to gather for a move.
+func (f *fake) awaitGather(move string) {
+	f.m.mu.Lock()
+	defer f.m.mu.Unlock()
+	for fmt.Sprint(f.m.gather) != move && f.Attempt == 1 {
+		f.m.some.Wait()
+	}
+}
+
+// wanted is the move that rank 0 lets all be held for; 0: none.
+func (f *fake) wanted() uint64 {
+	f.m.mu.Lock()
+	defer f.m.mu.Unlock()
+	if f.m.gather == 0 || f.m.over[f.m.gather] != nil {
+		return 0
+	}
+	for _, fault := range f.faults { // not before the point that the test knows
+		parts := strings.Split(fault, ":")
+		if point, _ := strconv.Atoi(parts[1]); parts[0] == "gather" && parts[2] == fmt.Sprint(f.m.gather) && f.point < point {
+			return 0
+		}
+	}
+	return f.m.gather
+}
+
+// hold is the stay at a point where ranks change places.
+func (f *fake) hold(id uint64) {
+	move := &control.Move{ID: id}
+	f.m.mu.Lock()
+	leaves, peer := f.m.source == id, f.m.peer
+	f.m.mu.Unlock()
+	who := "other"
+	if leaves {
+		who = "source"
+		f.suffer(who, "hold", move)
+		f.Send(&control.Message{Kind: control.Held, Move: move})
+		f.suffer(who, "held", move)
+		json.NewEncoder(peer).Encode(fakeState{f.point, f.set, f.epoch, f.loaded})
+		if _, err := peer.Read(make([]byte, 1)); err == nil {
+			move.Stats = &control.MoveStats{State: 3 << 20, Ahead: 2 << 20, Rounds: 1, Sent: 1 << 20, AllNS: 5e6}
+			f.Send(&control.Message{Kind: control.Sent, Move: move})
+		}
+	} else {
+		f.suffer(who, "hold", move)
+	}
+	if !f.switched(id).OK {
+		return
+	}
+	f.suffer(who, "switch", move)
+	if leaves {
+		fmt.Printf("rank %d leaves\n", f.Rank)
+		f.Send(&control.Message{Kind: control.Left, Move: move})
+		select {}
+	}
+	f.Send(&control.Message{Kind: control.Linked, Move: move})
+}
+
+// switched waits for the supervisor's decision.
+func (f *fake) switched(id uint64) *control.Message {
+	f.m.mu.Lock()
+	defer f.m.mu.Unlock()
+	for f.m.over[id] == nil {
+		f.m.some.Wait()
+	}
+	return f.m.over[id]
+}
+
+// takeOver is what a newcomer does instead of restoring a set.
+func (f *fake) takeOver() error {
+	move := &control.Move{ID: f.Move.ID}
+	f.suffer("newcomer", "start", move)
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return err
+	}
+	move.Addresses = []string{l.Addr().String()}
+	f.Send(&control.Message{Kind: control.Here, Move: move, Data: fmt.Appendf(nil, "card %d of move %d", f.Rank, move.ID)})
+	f.suffer("newcomer", "here", move)
+	c, err := l.Accept()
+	if err != nil {
+		return err
+	}
+	var st fakeState
+	if err := json.NewDecoder(c).Decode(&st); err != nil {
+		io.Copy(io.Discard, os.Stdin)
+		select {} // it will be killed
+	}
+	f.suffer("newcomer", "state", move)
+	c.Write([]byte{1})
+	f.Send(&control.Message{Kind: control.Landed, Move: move})
+	f.suffer("newcomer", "landed", move)
+	m := f.switched(move.ID)
+	if !m.OK || len(m.Cards) != f.Size || slices.ContainsFunc(m.Cards, func(c []byte) bool { return f.Size > 1 && c == nil }) || f.Size > 1 && m.Epoch != st.Epoch {
+		return fmt.Errorf("a newcomer was told %+v", m)
+	}
+	if got := string(m.Cards[f.Rank]); got != fmt.Sprintf("card %d of move %d", f.Rank, move.ID) {
+		return fmt.Errorf("its own card is %q", got)
+	}
+	f.suffer("newcomer", "switch", move)
+	f.member.Store(true)
+	f.point, f.set, f.epoch, f.loaded = st.Point, st.Set, st.Epoch, st.Loaded
+	return f.Send(&control.Message{Kind: control.Linked, Move: move})
+}

@@ -1,0 +1,113 @@
+//go:build linux
+
+package supervise
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cairnrun/cairn/internal/control"
+)
+
+// Hosts that RUN/leave lists are left.
+func TestLeave(t *testing.T) {
+	gate := fifo(t)
+	o := threeHosts(t, "gather:8:1", "gather:10:2", "gate:0:15:"+gate)
+	l := begin(t, o)
+	l.pid(1, 1)
+	l.s.Leave()
+	l.await("no host is left: open ")
+	path := filepath.Join(o.Run, leaveName)
+	write := func(text string) {
+		t.Helper()
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		l.s.Leave()
+	}
+	write("# nothing\n\n")
+	l.await("leave names none")
+	write("a b c\n")
+	l.await("leave:1: 3 words; a line is HOST, or HOST TARGET")
+	write("nowhere # yet\nb   # it gets hot\na d\n")
+	l.await("host nowhere not moved: the run has no host nowhere; it has a, b, c")
+	l.await("rank 1 moved from b to c: paused ")
+	l.await("rank 0 moved from a to d: paused ")
+	write("a\n")
+	l.await("host a not moved: no rank is on a, and none will be placed there")
+	open(t, gate)
+	l.ends(Finished, 0).says("host b is to be left, as leave says")
+	l.exactMoved(20, map[int][]int{1: {8}, 0: {10}})
+	if got := hostsOf(t, o); got != "a:0 b:0 c:1 d:1" {
+		t.Error(got)
+	}
+}
+
+// A command on each host tells when it is to be left.
+func TestLeaveWhen(t *testing.T) {
+	gate := fifo(t)
+	o := threeHosts(t, "gather:8:1", "gate:0:15:"+gate)
+	flag := filepath.Join(t.TempDir(), "hot")
+	// Hosts are known by their helpers' lock files, which processes of theirs hold open.
+	o.LeaveWhen, o.LeavePoll = `test -e `+flag+` && grep -q "\"helper\":$PPID," `+o.Run+`/hosts/b.lock`, 20*time.Millisecond
+	l := begin(t, o)
+	l.pid(1, 1)
+	if err := os.WriteFile(flag, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	l.await("host b is to be left, as --leave-when says there")
+	l.await("rank 1 moved from b to c: paused ")
+	open(t, gate)
+	l.ends(Finished, 0)
+	l.exactMoved(20, map[int][]int{1: {8}})
+	for _, s := range l.said {
+		if strings.Contains(s, "is to be left") && !strings.Contains(s, "host b") {
+			t.Error(s)
+		}
+	}
+}
+
+func TestRunLeave(t *testing.T) {
+	for _, c := range []struct {
+		command string
+		leave   bool
+		want    string
+	}{
+		{"true", true, ""}, {"false", false, ""}, {"kill -9 $$", false, ""},
+		{"no-such-command-at-all 2>/dev/null", false, "can't be run: the shell ended with status 127"},
+		{"/dev/null 2>/dev/null", false, "can't be run: the shell ended with status 126"},
+		{"sleep 100 & sleep 100", false, "did not end within 500 ms and was killed"},
+	} {
+		leave, err := runLeave(&control.LeaveWhen{Command: c.command, Every: 500 * time.Millisecond})
+		if leave != c.leave || (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: %v, %v", c.command, leave, err)
+		}
+	}
+}
+
+// What can't be run is said once, and the run goes on.
+func TestLeaveWhenMissing(t *testing.T) {
+	gate := fifo(t)
+	o := options(t, 1, "gate:0:3:"+gate)
+	o.LeaveWhen, o.LeavePoll = "no-such-command-at-all 2>/dev/null; s=$?; echo >> "+o.Run+"/times; exit $s", 300*time.Millisecond
+	l := begin(t, o)
+	l.await("host localhost: --leave-when: ")
+	for n := 0; n < 3; { // it is asked again all the same
+		text, _ := os.ReadFile(o.Run + "/times")
+		n = len(text)
+	}
+	open(t, gate)
+	l.ends(Finished, 0)
+	n := 0
+	for _, s := range l.said {
+		if strings.Contains(s, "--leave-when") {
+			n++
+		}
+	}
+	if n != 1 {
+		t.Errorf("it was said %d times: %q", n, l.said)
+	}
+}

@@ -1,0 +1,586 @@
+package supervise
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/cairnrun/cairn/internal/control"
+)
+
+// A move of ranks to another host, step by step (control/doc.go has the
+// messages):
+//
+//	preparing   the target's helper is started        ┐
+//	arriving    newcomers come                        │ whatever fails: not
+//	ahead       sources send while the program runs   │ moved, all goes on
+//	gathering   all are held, the rest is sent        ┘
+//	leaving     decided: sources go                   ┐ whatever fails: the
+//	linking     newcomers and others connect          ┘ attempt has failed
+//	moved
+//
+// Sources are the ranks' processes until they have said Left, and newcomers
+// from then on. One move is made at a time; others wait in Supervisor.queue.
+
+// moveLimits are how long the phases of a move may take.
+type moveLimits struct{ arrive, ahead, hold, send, leave, link time.Duration }
+
+var usualLimits = moveLimits{
+	arrive: joinTime,
+	ahead:  6 * time.Hour,    // a state's first round, over a slow link
+	hold:   10 * time.Minute, // until every rank comes to a point
+	send:   time.Hour,        // the rest; a link that stands still is noticed by the ranks
+	leave:  joinTime,
+	link:   joinTime,
+}
+
+// causeTime is how long a source's failure waits for its newcomer's.
+const causeTime = 200 * time.Millisecond
+
+// move is the one under way.
+type move struct {
+	*control.MoveState
+	q      *request
+	seats  []*seat
+	added  []*host   // for it
+	told   bool      // all ranks were told to gather
+	set    bool      // decided
+	linked []bool    // by rank
+	began  time.Time // the phase
+	held   time.Time // all were
+	sent   time.Time // all was
+	timer  *time.Timer
+}
+
+// seat is a rank that moves.
+type seat struct {
+	rank  int
+	from  *host
+	place uint64 // of the source
+	to    *host  // nil: its helper is not there yet
+	next  rank   // the newcomer
+
+	started                              bool
+	here, near, held, sent, landed, left bool
+	card                                 []byte
+	addresses                            []string
+	why                                  string // the newcomer has ended
+	stats                                *control.MoveStats
+}
+
+// parting is a source that has left. When its output has been passed on, that
+// of its successor is.
+type parting struct {
+	rank     int
+	place    uint64
+	from, to *host
+	next     uint64 // place of the successor
+}
+
+func (m *move) word(full bool) *control.Move {
+	w := &control.Move{ID: m.ID, Ranks: m.Ranks}
+	if full {
+		w.Chunk, w.Rounds, w.Files, w.Sequential = m.q.how.Chunk, m.q.how.Rounds, m.q.how.Files, m.q.how.Sequential
+	}
+	return w
+}
+
+// all reports whether something holds for all ranks that move.
+func (m *move) all(cond func(*seat) bool) bool {
+	return !slices.ContainsFunc(m.seats, func(x *seat) bool { return !cond(x) })
+}
+
+// seat returns a rank's, nil if it does not move.
+func (m *move) seat(rank int) *seat {
+	for _, x := range m.seats {
+		if x.rank == rank {
+			return x
+		}
+	}
+	return nil
+}
+
+// tellRank says something to a rank.
+func (s *Supervisor) tellRank(rank int, m *control.Message) {
+	r := &s.a.ranks[rank]
+	if r.on != nil && r.on.up && r.State != "ended" {
+		m.Rank, m.Place = rank, r.place
+		r.on.box.send(m)
+	}
+}
+
+// enter begins a phase, which may take so long.
+func (s *Supervisor) enter(state string, limit time.Duration) {
+	m := s.move
+	m.State, m.Time, m.began = state, time.Now(), time.Now()
+	s.limit(limit)
+	m.q.note()
+	s.changed()
+}
+
+// limit fails the move if the phase is not over by then.
+func (s *Supervisor) limit(d time.Duration) {
+	m := s.move
+	if m.timer != nil {
+		m.timer.Stop()
+	}
+	var t *time.Timer
+	t = s.after(d, func() {
+		if s.move == m && m.timer == t {
+			s.unmoved(fmt.Sprintf("%s within %s", m.lacks(), timeText(d)))
+		}
+	})
+	m.timer = t
+}
+
+// lacks tells what the move waits for.
+func (m *move) lacks() string {
+	missing := func(have func(*seat) bool) string {
+		var list []int
+		for _, x := range m.seats {
+			if !have(x) {
+				list = append(list, x.rank)
+			}
+		}
+		return ranksText(list)
+	}
+	switch m.State {
+	case control.MovePrepares:
+		return fmt.Sprintf("no helper came from %s", m.To)
+	case control.MoveArrives:
+		return fmt.Sprintf("the new process of %s did not come to Restore", missing(func(x *seat) bool { return x.here }))
+	case control.MoveAhead:
+		return fmt.Sprintf("%s did not send its state ahead", missing(func(x *seat) bool { return x.near }))
+	case control.MoveGathers:
+		if m.held.IsZero() {
+			return "not all ranks came to a point"
+		}
+		return fmt.Sprintf("the state of %s did not arrive", missing(func(x *seat) bool { return x.sent && x.landed }))
+	case control.MoveLeaves:
+		return fmt.Sprintf("the old process of %s did not leave", missing(func(x *seat) bool { return x.left }))
+	}
+	var list []int
+	for r, ok := range m.linked {
+		if !ok {
+			list = append(list, r)
+		}
+	}
+	return fmt.Sprintf("%s did not connect to the new processes", ranksText(list))
+}
+
+// stepMoves does what can be done now. It is called after every event.
+func (s *Supervisor) stepMoves() {
+	for s.stepMove() {
+	}
+}
+
+func (s *Supervisor) stepMove() bool {
+	for _, q := range s.queue {
+		if q.gone() {
+			s.drop(q, "called off")
+			return true
+		}
+	}
+	m := s.move
+	if m == nil {
+		return s.nextMove()
+	}
+	a := s.a
+	if !m.set {
+		ended := func(r rank) bool { return r.done || r.State == "ended" }
+		switch {
+		case m.q.gone():
+			return s.unmoved("called off")
+		case a.failure != nil || a.killed || a.again:
+			return s.unmoved("the run is being ended")
+		case slices.ContainsFunc(a.ranks, ended):
+			return s.unmoved("the program is about to end")
+		}
+	}
+	for _, x := range m.seats {
+		switch {
+		case x.left || x.to == nil:
+		case x.why != "":
+			return s.unmoved(x.why)
+		case !x.to.up && !x.to.joining:
+			return s.unmoved(x.to.err.Error())
+		}
+	}
+	switch m.State {
+	case control.MovePrepares:
+		if m.all(func(x *seat) bool { return x.to != nil && x.to.up }) {
+			s.arrive()
+			return true
+		}
+	case control.MoveArrives:
+		if m.all(func(x *seat) bool { return x.here }) {
+			m.SpawnNS = int64(time.Since(m.began))
+			s.enter(control.MoveAhead, s.limits.ahead)
+			for _, x := range m.seats {
+				w := m.word(true)
+				w.Addresses = x.addresses
+				s.tellRank(x.rank, &control.Message{Kind: control.Ahead, Move: w})
+			}
+			return true
+		}
+	case control.MoveAhead:
+		if m.all(func(x *seat) bool { return x.near }) {
+			m.AheadNS = int64(time.Since(m.began))
+			s.enter(control.MoveGathers, s.limits.hold)
+			m.told = true
+			for r := range a.ranks {
+				s.tellRank(r, &control.Message{Kind: control.Gather, Move: m.word(false)})
+			}
+			return true
+		}
+	case control.MoveGathers:
+		return s.gathered()
+	case control.MoveLeaves:
+		if m.all(func(x *seat) bool { return x.left }) {
+			s.link()
+			return true
+		}
+	case control.MoveLinks:
+		if !slices.Contains(m.linked, false) {
+			s.moved()
+			return true
+		}
+	}
+	return false
+}
+
+// arrive starts the newcomers.
+func (s *Supervisor) arrive() {
+	m, a := s.move, s.a
+	s.enter(control.MoveArrives, s.limits.arrive)
+	for _, x := range m.seats {
+		start := s.startOf(x.to, []int{x.rank})
+		start.Keep = true
+		start.Welcome.Move = m.word(true)
+		start.Welcome.Meetings = a.meetings
+		x.started = true
+		x.next = rank{RankState: control.RankState{Rank: x.rank, Host: x.to.title(), State: Starting}, on: x.to, place: m.ID}
+		x.to.box.send(&control.Message{Kind: control.Arrive, Start: start})
+	}
+}
+
+// gathered looks whether all is sent; then the move is decided.
+func (s *Supervisor) gathered() bool {
+	m := s.move
+	if m.held.IsZero() && m.all(func(x *seat) bool { return x.held || x.sent }) {
+		m.held = time.Now()
+		m.NegotiationNS = int64(m.held.Sub(m.began))
+		s.limit(s.limits.send)
+		m.q.note()
+		s.changed()
+	}
+	if m.sent.IsZero() && m.all(func(x *seat) bool { return x.sent }) {
+		m.sent = time.Now()
+		m.TransferNS = int64(m.sent.Sub(m.held))
+	}
+	if !m.all(func(x *seat) bool { return x.sent && x.landed }) {
+		return false
+	}
+	m.set = true
+	s.enter(control.MoveLeaves, s.limits.leave)
+	for _, x := range m.seats {
+		s.tellRank(x.rank, &control.Message{Kind: control.Switch, OK: true, Move: m.word(false)})
+	}
+	return true
+}
+
+// hasLeft puts the newcomer in the place of the source.
+func (s *Supervisor) hasLeft(x *seat) {
+	a := s.a
+	x.left = true
+	a.parting = append(a.parting, parting{x.rank, x.place, x.from, x.to, s.move.ID})
+	r := &a.ranks[x.rank]
+	r.on, r.place, r.ready = x.to, s.move.ID, true
+	r.Host, r.Pid = x.next.Host, x.next.Pid
+	if x.next.State == "ended" || !x.to.up {
+		r.State, r.bad = "ended", true
+		a.left--
+	}
+}
+
+// link lets newcomers and others connect.
+func (s *Supervisor) link() {
+	m, a := s.move, s.a
+	s.enter(control.MoveLinks, s.limits.link)
+	fresh := make([][]byte, s.n)
+	if a.card == nil {
+		a.card = make([][]byte, s.n)
+	}
+	a.card = slices.Clone(a.card)
+	for _, x := range m.seats {
+		fresh[x.rank], a.card[x.rank] = x.card, x.card
+	}
+	for r := range a.ranks {
+		cards := fresh
+		if m.seat(r) != nil {
+			cards = a.card
+		}
+		s.tellRank(r, &control.Message{Kind: control.Switch, OK: true, Cards: cards, Epoch: a.meetings, Move: m.word(false)})
+	}
+}
+
+// saidOfMove takes in what a rank says of the move under way.
+func (s *Supervisor) saidOfMove(r *rank, said *control.Message) {
+	m := s.move
+	if m == nil || said.Move == nil || said.Move.ID != m.ID {
+		return
+	}
+	x := m.seat(r.Rank)
+	switch said.Kind {
+	case control.Unmoved:
+		why := fmt.Sprintf("rank %d on %s: %s", r.Rank, r.Host, plain(said))
+		if x == nil || m.set {
+			s.unmoved(why)
+			return
+		}
+		s.after(causeTime, func() { // that its newcomer has ended would tell more
+			if s.move == m {
+				s.unmoved(why)
+			}
+		})
+	case control.Linked:
+		if m.State == control.MoveLinks {
+			m.linked[r.Rank] = true
+		}
+	case control.Near:
+		if x != nil && m.State == control.MoveAhead {
+			x.near = true
+		}
+	case control.Held:
+		if x != nil && m.State == control.MoveGathers {
+			x.held = true
+		}
+	case control.Sent:
+		if x != nil && m.State == control.MoveGathers {
+			x.sent, x.stats = true, said.Move.Stats
+		}
+	case control.Left:
+		if x != nil && m.State == control.MoveLeaves {
+			s.hasLeft(x)
+		}
+	}
+}
+
+// fromOther takes in what comes from a process that is not one of the ranks:
+// a newcomer, or one that has left.
+func (s *Supervisor) fromOther(h *host, said *control.Message) {
+	if said.Kind == control.Exited {
+		s.parted(h, said)
+	}
+	m := s.move
+	if m == nil || said.Place != m.ID {
+		return
+	}
+	x := m.seat(said.Rank)
+	if x == nil || x.to != h || x.left {
+		return
+	}
+	switch said.Kind {
+	case control.Running:
+		x.next.Pid, x.next.State = said.Pid, Running
+	case control.Here:
+		x.here, x.card = true, said.Data
+		if said.Move != nil {
+			x.addresses = said.Move.Addresses
+		}
+	case control.Landed:
+		x.landed = true
+	case control.Unmoved:
+		s.unmoved(fmt.Sprintf("the new process of rank %d on %s: %s", x.rank, h.title(), plain(said)))
+	case control.Exited:
+		x.next.State = "ended"
+		how := fmt.Sprintf("ended with status %d", said.Code)
+		switch {
+		case said.Error != "":
+			how = "could not be started: " + said.Error
+		case said.Signal != 0:
+			how = fmt.Sprintf("was killed by signal %d (%s)", said.Signal, signalName(said.Signal))
+		}
+		x.why = fmt.Sprintf("the new process of rank %d on %s %s", x.rank, h.title(), how)
+	}
+}
+
+// plain is what a rank says of a failure, without its own number.
+func plain(said *control.Message) string {
+	return strings.TrimPrefix(said.Error, fmt.Sprintf("rank %d: ", said.Rank))
+}
+
+// parted lets the output of a newcomer be passed on, if this was the end of
+// its predecessor.
+func (s *Supervisor) parted(h *host, said *control.Message) {
+	s.a.parting = slices.DeleteFunc(s.a.parting, func(p parting) bool {
+		if p.rank != said.Rank || p.place != said.Place || p.from != h {
+			return false
+		}
+		ends := said.Ends
+		if len(ends) != 2 {
+			at := s.sink.position(p.rank)
+			ends = at[:]
+		}
+		p.follow(ends)
+		return true
+	})
+}
+
+func (p parting) follow(ends []int64) {
+	if p.to.up {
+		p.to.box.send(&control.Message{Kind: control.Follow, Rank: p.rank, Place: p.next, Ends: ends})
+	}
+}
+
+// partedWith is parted for all that were on a host that is lost.
+func (s *Supervisor) partedWith(h *host) {
+	s.a.parting = slices.DeleteFunc(s.a.parting, func(p parting) bool {
+		if p.from == h {
+			at := s.sink.position(p.rank)
+			p.follow(at[:])
+		}
+		return p.from == h || p.to == h
+	})
+}
+
+// unmoved ends the move without success: before it is decided all goes on as
+// it was, and after that a rank is lost. It returns true.
+func (s *Supervisor) unmoved(why string) bool {
+	m := s.move
+	if m.set {
+		rank := m.seats[0].rank
+		s.fail(rank, &failure{why: fmt.Sprintf("the move of %s to %s was decided and failed: %s", ranksText(m.Ranks), m.To, why), status: 1})
+		if s.move == m { // the attempt had failed already
+			s.returns(m, why)
+		}
+		return true
+	}
+	for r := range s.a.ranks {
+		if m.told || m.seat(r) != nil && m.State == control.MoveAhead {
+			s.tellRank(r, &control.Message{Kind: control.Switch, Move: m.word(false)})
+		}
+	}
+	for _, x := range m.seats {
+		if x.started && x.next.State != "ended" && x.to.up {
+			x.to.box.send(&control.Message{Kind: control.Kill, Rank: x.rank, Place: m.ID})
+		}
+	}
+	s.endMove(m, control.NotMoved, why)
+	return true
+}
+
+// returns notes that the attempt has failed while a move was under way.
+func (s *Supervisor) returns(m *move, why string) {
+	m.State, m.Why, m.Time = control.MoveReturns, why, time.Now()
+	s.move = nil
+	m.timer.Stop()
+	s.back = append(s.back, m)
+	m.q.note()
+	s.afterMove(m)
+}
+
+// broughtBack tells of the moves that failed with their attempt, when the run
+// goes on.
+func (s *Supervisor) broughtBack(from string) {
+	for _, m := range s.back {
+		m.State, m.Why, m.Time = control.MoveBack, m.Why+"; the run goes on from "+from, time.Now()
+		s.say("%s", MoveText(m.MoveState))
+		m.q.answer()
+		s.again(m.q)
+	}
+	s.back = nil
+}
+
+// moved ends the move.
+func (s *Supervisor) moved() {
+	m, a := s.move, s.a
+	now := time.Now()
+	m.RestartNS, m.PauseNS = int64(now.Sub(m.sent)), int64(now.Sub(m.held))
+	a.moved = now
+	for _, x := range m.seats {
+		m.Stats = addStats(m.Stats, x.stats)
+		if x.rank == 0 { // what its source was asked for may be lost with it
+			for _, w := range s.waiters {
+				w.asked = w.asked && w.kind != control.Checkpoint
+			}
+		}
+	}
+	s.resettle(m)
+	s.save()
+	s.endMove(m, control.Moved, "")
+}
+
+// endMove is the end of a move.
+func (s *Supervisor) endMove(m *move, state, why string) {
+	m.State, m.Why, m.Time = state, why, time.Now()
+	s.move = nil
+	if m.timer != nil {
+		m.timer.Stop()
+	}
+	s.say("%s", MoveText(m.MoveState))
+	m.q.answer()
+	s.afterMove(m)
+	if a := s.a; state == control.NotMoved && a != nil && a.failure == nil && a.left > 0 && !a.killed && !s.stopping {
+		s.again(m.q)
+	}
+}
+
+// afterMove does what waited for the end of a move.
+func (s *Supervisor) afterMove(m *move) {
+	for _, h := range m.added {
+		if h.slots == 0 {
+			h.extra = true
+		}
+	}
+	s.letGoOfEmpty()
+	s.askWaiting()
+	if why := s.stopLater; why != "" {
+		s.stopLater = ""
+		s.stop(why)
+	}
+}
+
+// addStats adds up what several ranks did at the same time.
+func addStats(sum, x *control.MoveStats) *control.MoveStats {
+	if x == nil {
+		return sum
+	}
+	if sum == nil {
+		sum = new(control.MoveStats)
+	}
+	sum.State += x.State
+	sum.Ahead += x.Ahead
+	sum.Sent += x.Sent
+	sum.Zero += x.Zero
+	sum.Rounds = max(sum.Rounds, x.Rounds)
+	sum.WriteNS, sum.TransferNS = max(sum.WriteNS, x.WriteNS), max(sum.TransferNS, x.TransferNS)
+	sum.ReadNS, sum.AllNS = max(sum.ReadNS, x.ReadNS), max(sum.AllNS, x.AllNS)
+	return sum
+}
+
+// ranksText names ranks: rank 3, ranks 3 and 4.
+func ranksText(list []int) string {
+	var text []string
+	for _, r := range list {
+		text = append(text, fmt.Sprint(r))
+	}
+	switch n := len(text); {
+	case n == 0:
+		return "no rank"
+	case n == 1:
+		return "rank " + text[0]
+	case n > 16:
+		return fmt.Sprintf("%d ranks", n)
+	default:
+		return "ranks " + strings.Join(text[:n-1], ", ") + " and " + text[n-1]
+	}
+}
+
+func isAre(n int) string {
+	if n == 1 {
+		return " is"
+	}
+	return " are"
+}

@@ -1,0 +1,567 @@
+//go:build linux
+
+package supervise
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/cairnrun/cairn/internal/control"
+)
+
+// threeHosts are the options of a run of two ranks on a and b, with c to
+// spare.
+func threeHosts(t *testing.T, args ...string) Options {
+	t.Helper()
+	o := options(t, 2, args...)
+	_, rsh := shell(t)
+	o.Hosts, o.RemoteShell = []Host{{"a", 1}, {"b", 1}, {"c", 1}}, rsh
+	return o
+}
+
+// migration is a move that a test has asked for.
+type migration struct {
+	t    *testing.T
+	stop context.CancelFunc
+	got  chan *MoveState
+	err  error
+}
+
+func (l *live) migrate(o Migration) *migration {
+	l.t.Helper()
+	l.await("started") // it listens
+	ctx, cancel := context.WithCancel(context.Background())
+	m := &migration{t: l.t, stop: cancel, got: make(chan *MoveState, 1)}
+	l.t.Cleanup(cancel)
+	go func() {
+		st, err := Migrate(ctx, l.o.Run, o, nil)
+		m.err = err
+		m.got <- st
+	}()
+	return m
+}
+
+// ends waits for the answer.
+func (m *migration) ends(state string, why ...string) *MoveState {
+	m.t.Helper()
+	st := <-m.got
+	if m.err != nil || st == nil || st.State != state {
+		m.t.Fatalf("%+v, %v; want %s", st, m.err, state)
+	}
+	for _, w := range why {
+		if !strings.Contains(st.Why, w) {
+			m.t.Errorf("%q does not say %q", st.Why, w)
+		}
+	}
+	return st
+}
+
+// enters waits until a move is in that state.
+func (l *live) enters(id uint64, state string) {
+	l.t.Helper()
+	found := false
+	l.until(func() bool {
+		found = slices.ContainsFunc(l.last.Moves, func(m MoveState) bool { return m.ID == id && m.State == state })
+		return found || l.done
+	})
+	if !found {
+		l.t.Fatalf("the run ended, and move %d was not %s: %+v", id, state, l.last.Moves)
+	}
+}
+
+// exactMoved checks files and what was shown of a finished run; of the ranks
+// that left their process at points, a line tells.
+func (l *live) exactMoved(points int, left map[int][]int) {
+	l.t.Helper()
+	for r := range l.o.Ranks {
+		var want strings.Builder
+		want.WriteString("a line before anything is restored\n")
+		for p := 1; p <= points; p++ {
+			fmt.Fprintf(&want, "rank %d point %d\n", r, p)
+			if slices.Contains(left[r], p) {
+				fmt.Fprintf(&want, "rank %d leaves\n", r)
+			}
+		}
+		got, err := os.ReadFile(outputFile(filepath.Join(l.o.Run, "output"), r, 1))
+		if err != nil || string(got) != want.String() {
+			l.t.Errorf("rank %d wrote %q, %v; want %q", r, got, err, want.String())
+		}
+		var shown strings.Builder
+		prefix := fmt.Sprintf("[%d.1] ", r)
+		for line := range strings.Lines(l.out.String()) {
+			if text, ok := strings.CutPrefix(line, prefix); ok {
+				shown.WriteString(text)
+			}
+		}
+		if shown.String() != want.String() {
+			l.t.Errorf("of rank %d was shown %q, want %q", r, shown.String(), want.String())
+		}
+	}
+}
+
+func hostsOf(t *testing.T, o Options) string {
+	t.Helper()
+	rec, err := readRecord(o.Run)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.Join(rec.Hosts, " ")
+}
+
+func TestMove(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		o     Migration
+		left  map[int][]int
+		text  string
+		hosts string
+		where []string
+	}{
+		{"rank", Migration{Ranks: []int{1}, To: "c"}, map[int][]int{1: {8}}, "rank 1 moved from b to c: paused ", "a:1 b:0 c:1", []string{"a", "c"}},
+		{"zero", Migration{Ranks: []int{0}, To: "c"}, map[int][]int{0: {8}}, "rank 0 moved from a to c: paused ", "a:0 b:1 c:1", []string{"c", "b"}},
+		{"chosen", Migration{Ranks: []int{1}}, map[int][]int{1: {8}}, "rank 1 moved from b to c: paused ", "a:1 b:0 c:1", []string{"a", "c"}},
+		{"all", Migration{Ranks: []int{1, 0}, To: "c"}, map[int][]int{0: {8}, 1: {8}}, "ranks 0 and 1 moved from a, b to c: paused ", "a:0 b:0 c:2", []string{"c", "c"}},
+		{"new host", Migration{Ranks: []int{1}, To: "d"}, map[int][]int{1: {8}}, "rank 1 moved from b to d: paused ", "a:1 b:0 c:1 d:1", []string{"a", "d"}},
+		{"taken host", Migration{Ranks: []int{1}, To: "a"}, map[int][]int{1: {8}}, "rank 1 moved from b to a: paused ", "a:2 b:0 c:1", []string{"a", "a"}},
+		{"same host", Migration{Ranks: []int{1}, To: "b"}, map[int][]int{1: {8}}, "rank 1 moved from b to b: paused ", "a:1 b:1 c:1", []string{"a", "b"}},
+		{"drain", Migration{Host: "a"}, map[int][]int{0: {8}}, "rank 0 moved from a to c: paused ", "a:0 b:1 c:1", []string{"c", "b"}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			gate := fifo(t)
+			o := threeHosts(t, "gather:8:1", "gate:1:12:"+gate)
+			l := begin(t, o)
+			before := []int{l.pid(0, 1), l.pid(1, 1)}
+			st := l.migrate(c.o).ends(Moved)
+			if st.SpawnNS <= 0 || st.PauseNS <= 0 || st.TransferNS <= 0 || st.RestartNS <= 0 || st.PauseNS != st.TransferNS+st.RestartNS || st.Stats == nil || st.Stats.Ahead != int64(len(c.left))*2<<20 {
+				t.Errorf("%+v", st)
+			}
+			now, err := Read(context.Background(), o.Run)
+			if err != nil || len(now.Moves) != 1 || now.Moves[0].State != Moved {
+				t.Fatalf("%+v, %v", now, err)
+			}
+			for r, host := range c.where {
+				if now.Ranks[r].Host != host || (now.Ranks[r].Pid == before[r]) != (len(c.left[r]) == 0) || now.Ranks[r].State != Running {
+					t.Errorf("%+v", now.Ranks[r])
+				}
+			}
+			if got := hostsOf(t, o); got != c.hosts {
+				t.Errorf("hosts %s, want %s", got, c.hosts)
+			}
+			open(t, gate)
+			l.ends(Finished, 0).says(c.text, fmt.Sprintf(" %d.0 MiB while held", len(c.left)), "set 4 committed")
+			l.exactMoved(20, c.left)
+			if n := l.last.Attempt; n != 1 {
+				t.Errorf("%d starts", n)
+			}
+		})
+	}
+}
+
+// A rank that has moved is lost: the run comes back where the ranks were.
+func TestMoveThenRestart(t *testing.T) {
+	o := threeHosts(t, "gather:8:1", "kill:1:13:1")
+	l := begin(t, o)
+	l.migrate(Migration{Host: "b", To: "d"}).ends(Moved)
+	l.ends(Finished, 0).says("rank 1 on d was killed by signal 9", "restored set 2", "started again: 2 ranks on a:1, c:1")
+	l.exactMoved(20, map[int][]int{1: {8}})
+	if got := hostsOf(t, o); got != "a:1 b:0 c:1 d:1" {
+		t.Error(got)
+	}
+}
+
+// A program of one rank, which moves on its own machine, there and back.
+func TestMoveAlone(t *testing.T) {
+	o := options(t, 1, "gather:3:1", "gather:4:2", "gather:9:3")
+	l := begin(t, o)
+	for i := range 3 {
+		st := l.migrate(Migration{Ranks: []int{0}, To: "localhost"}).ends(Moved)
+		if st.ID != uint64(i+1) {
+			t.Errorf("move %d has number %d", i, st.ID)
+		}
+	}
+	l.ends(Finished, 0)
+	l.exactMoved(20, map[int][]int{0: {3, 4, 9}})
+}
+
+// Whatever fails before the decision, the run goes on as it was.
+func TestMoveFails(t *testing.T) {
+	for _, c := range []struct {
+		fault string
+		to    string
+		limit func(*moveLimits)
+		why   string
+	}{
+		{"newcomer:start", "c", nil, "the new process of rank 1 on c ended with status 5"},
+		{"newcomer:%start", "c", nil, "the new process of rank 1 on c was killed by signal 9"},
+		{"newcomer:!start", "c", nil, "the new process of rank 1 on c: it can't, newcomer at start"},
+		{"newcomer:~start", "c", func(m *moveLimits) { m.arrive = 50 * time.Millisecond }, "the new process of rank 1 did not come to Restore within 50 ms"},
+		{"newcomer:here", "c", nil, "ended with status 5"},
+		{"newcomer:state", "c", nil, "ended with status 5"},
+		{"newcomer:~state", "c", func(m *moveLimits) { m.send = 50 * time.Millisecond }, "the state of rank 1 did not arrive within 50 ms"},
+		{"source:!ahead", "c", nil, "rank 1 on b: it can't, source at ahead"},
+		{"source:~ahead", "c", func(m *moveLimits) { m.ahead = 50 * time.Millisecond }, "rank 1 did not send its state ahead within 50 ms"},
+		{"none", "down", nil, "host down can't be reached: no route to down"},
+	} {
+		t.Run(c.fault, func(t *testing.T) {
+			gate := fifo(t)
+			o := threeHosts(t, "fault:"+c.fault+":1", "gate:0:12:"+gate)
+			os.WriteFile(filepath.Join(filepath.Dir(o.RemoteShell[0]), "down.down"), nil, 0o600)
+			late := strings.Contains(c.fault, "state")
+			if late {
+				o.Command = as("rank", "fault:"+c.fault+":1", "gather:8:1", "gate:0:12:"+gate)
+			}
+			s := begin(t, o)
+			if c.limit != nil {
+				s.s.post(func() { c.limit(&s.s.limits) })
+			}
+			pid := s.pid(1, 1)
+			s.migrate(Migration{Ranks: []int{1}, To: c.to}).ends(NotMoved, c.why)
+			st, err := Read(context.Background(), o.Run)
+			if err != nil || st.Ranks[1].Pid != pid || st.Ranks[1].Host != "b" || st.State != Running {
+				t.Fatalf("%+v, %v", st, err)
+			}
+			if got := hostsOf(t, o); got != "a:1 b:1 c:1" {
+				t.Errorf("hosts %s", got)
+			}
+			open(t, gate)
+			s.ends(Finished, 0).says("rank 1 not moved: ")
+			s.exactMoved(20, nil)
+			if s.last.Attempt != 1 {
+				t.Errorf("%d starts", s.last.Attempt)
+			}
+		})
+	}
+}
+
+// A rank of the run is lost during a move, or anything after the decision.
+func TestMoveLost(t *testing.T) {
+	for _, c := range []struct {
+		fault string
+		limit func(*moveLimits)
+		why   string
+		left  map[int][]int
+	}{
+		{"source:%ahead", nil, "rank 1 on b was killed by signal 9", nil},
+		{"source:%held", nil, "rank 1 on b was killed by signal 9", nil},
+		{"other:%hold", nil, "rank 0 on a was killed by signal 9", nil},
+		{"source:%switch", nil, "rank 1 on b was killed by signal 9", nil},
+		{"source:~switch", func(m *moveLimits) { m.leave = 50 * time.Millisecond }, "the old process of rank 1 did not leave within 50 ms", nil},
+		{"newcomer:%landed", nil, "", nil},
+		{"newcomer:%switch", nil, "rank 1 on c was killed by signal 9", nil},
+		{"newcomer:!switch", nil, "it can't, newcomer at switch", nil},
+		{"other:%switch", nil, "rank 0 on a was killed by signal 9", nil},
+		{"other:~switch", func(m *moveLimits) { m.link = 50 * time.Millisecond }, "rank 0 did not connect to the new processes within 50 ms", nil},
+	} {
+		t.Run(c.fault, func(t *testing.T) {
+			args := []string{"fault:" + c.fault + ":1", "gather:8:1"}
+			o := threeHosts(t, args...)
+			l := begin(t, o)
+			if c.limit != nil {
+				l.s.post(func() { c.limit(&l.s.limits) })
+			}
+			m := l.migrate(Migration{Ranks: []int{1}, To: "c"})
+			if c.fault == "newcomer:%landed" { // it may be seen before the decision
+				if st := <-m.got; m.err != nil || st.State == Moved {
+					t.Fatalf("%+v, %v", st, m.err)
+				}
+			} else {
+				m.ends(BroughtBack, c.why, "; the run goes on from set 1")
+			}
+			l.ends(Finished, 0)
+			if c.fault != "newcomer:%landed" {
+				l.says("restored set 1", "rank 1 brought back: ")
+			}
+			// What a source says when it leaves is cut off with the rest.
+			exact(t, o, 20)
+		})
+	}
+}
+
+// Helpers are lost during a move.
+func TestMoveHelperLost(t *testing.T) {
+	for _, c := range []struct {
+		fault, when string
+		newcomer    bool
+		state       string
+	}{
+		{"newcomer:~start", control.MoveArrives, true, NotMoved},
+		{"source:~ahead", control.MoveAhead, true, NotMoved},
+		{"source:~ahead", control.MoveAhead, false, BroughtBack},
+		{"source:~switch", control.MoveLeaves, true, BroughtBack},
+		{"source:~switch", control.MoveLeaves, false, BroughtBack},
+		{"other:~switch", control.MoveLinks, true, BroughtBack},
+		{"other:<switch", control.MoveLinks, false, Moved}, // nobody is there any more
+	} {
+		t.Run(fmt.Sprint(c.when, c.newcomer), func(t *testing.T) {
+			gate := fifo(t)
+			args := []string{"fault:" + c.fault + ":1:" + gate, "gather:8:1"}
+			if c.state == NotMoved {
+				args[1] = "gate:0:12:" + gate
+			}
+			o := threeHosts(t, args...)
+			l := begin(t, o)
+			helper := parent(t, l.pid(1, 1))
+			m := l.migrate(Migration{Ranks: []int{1}, To: "c"})
+			l.enters(1, c.when)
+			if c.when == control.MoveLinks {
+				var pid int
+				l.until(func() bool {
+					if st := l.last.Ranks; len(st) > 1 && st[1].Host == "c" {
+						pid = st[1].Pid
+					}
+					return pid != 0
+				})
+				if c.newcomer {
+					helper = parent(t, pid)
+				}
+			} else if c.newcomer {
+				got := make(chan int)
+				for helper = 0; helper == 0; {
+					l.s.post(func() {
+						pid := 0
+						if l.s.move != nil {
+							pid = l.s.move.seats[0].next.Pid
+						}
+						got <- pid
+					})
+					if pid := <-got; pid != 0 {
+						helper = parent(t, pid)
+					}
+				}
+			}
+			syscall.Kill(helper, syscall.SIGKILL)
+			if c.state == Moved {
+				for up := true; up; {
+					got := make(chan bool)
+					l.s.post(func() { got <- l.s.hosts[1].up })
+					up = <-got
+				}
+				open(t, gate)
+			}
+			m.ends(c.state)
+			if c.state == NotMoved {
+				open(t, gate)
+			}
+			l.ends(Finished, 0)
+			if c.state == Moved {
+				l.exactMoved(20, map[int][]int{1: {8}})
+			} else {
+				exact(t, o, 20)
+			}
+		})
+	}
+}
+
+// Moves that are asked for at once are made one after the other.
+func TestMovesInOrder(t *testing.T) {
+	o := threeHosts(t, "gather:8:1", "gather:10:2")
+	l := begin(t, o)
+	first := l.migrate(Migration{Ranks: []int{1}, To: "c"})
+	l.until(func() bool { return len(l.last.Moves) == 1 || l.done })
+	second := l.migrate(Migration{Host: "c", To: "b"})
+	if st := first.ends(Moved); st.ID != 1 {
+		t.Errorf("%+v", st)
+	}
+	if st := second.ends(Moved); st.ID != 2 || !slices.Equal(st.Ranks, []int{1}) || st.From != "c" {
+		t.Errorf("%+v", st)
+	}
+	l.ends(Finished, 0)
+	l.exactMoved(20, map[int][]int{1: {8, 10}})
+	if got := hostsOf(t, o); got != "a:1 b:1 c:0" {
+		t.Error(got)
+	}
+}
+
+// Who asked goes away: before the decision that calls the move off.
+func TestMoveCalledOff(t *testing.T) {
+	gate := fifo(t)
+	o := threeHosts(t, "fault:source:~ahead:1", "gate:0:12:"+gate, "gather:15:2")
+	l := begin(t, o)
+	m := l.migrate(Migration{Ranks: []int{1}, To: "c"})
+	l.enters(1, control.MoveAhead)
+	waits := l.migrate(Migration{Ranks: []int{1}, To: "d"})
+	l.until(func() bool { return len(l.last.Moves) == 2 })
+	waits.stop()
+	l.await("rank 1 not moved: called off")
+	m.stop()
+	l.enters(1, NotMoved)
+	open(t, gate)
+	l.migrate(Migration{Ranks: []int{1}, To: "c"}).ends(Moved)
+	l.ends(Finished, 0)
+	l.exactMoved(20, map[int][]int{1: {15}})
+}
+
+// stop calls a move off, or waits until it is done.
+func TestMoveAndStop(t *testing.T) {
+	for _, decided := range []bool{false, true} {
+		t.Run(fmt.Sprint(decided), func(t *testing.T) {
+			gate := fifo(t)
+			args := []string{"fault:source:~ahead:1", "gate:0:12:" + gate}
+			if decided {
+				args = []string{"fault:source:<switch:1:" + gate, "gather:8:1"}
+			}
+			o := threeHosts(t, args...)
+			l := begin(t, o)
+			m := l.migrate(Migration{Ranks: []int{1}, To: "c"})
+			if decided {
+				l.enters(1, control.MoveLeaves)
+				l.s.Stop("enough")
+				l.await("enough: the run stops when rank 1 is moved")
+				open(t, gate)
+				m.ends(Moved)
+			} else {
+				l.enters(1, control.MoveAhead)
+				l.reaches(0, 12)
+				l.s.Stop("enough")
+				m.ends(NotMoved, "the run is to stop")
+				open(t, gate)
+			}
+			l.ends(Stopped, StoppedStatus).says("enough: ranks are to save and stop", "stopped with set ")
+			o.Command = l.o.Command
+			l = begin(t, o)
+			l.ends(Finished, 0).says("restored set ")
+			if !decided {
+				exact(t, o, 20)
+			}
+		})
+	}
+}
+
+// A checkpoint that is asked for during a move is taken after it.
+func TestMoveAndCheckpoint(t *testing.T) {
+	gate := fifo(t)
+	o := threeHosts(t, "every=100", "points=60", "fault:source:<held:1:"+gate, "gather:8:1")
+	o.Stall = 100 * time.Millisecond // no rank moves while state is sent, and that is none
+	l := begin(t, o)
+	m := l.migrate(Migration{Ranks: []int{0}, To: "c"})
+	l.until(func() bool { return l.done || len(l.last.Moves) == 1 && l.last.Moves[0].NegotiationNS > 0 })
+	got := make(chan error, 1)
+	go func() {
+		_, err := Checkpoint(context.Background(), o.Run, "")
+		got <- err
+	}()
+	for waiting := false; !waiting; {
+		n := make(chan bool)
+		l.s.post(func() {
+			n <- slices.ContainsFunc(l.s.waiters, func(w *waiter) bool { return w.kind == control.Checkpoint })
+		})
+		waiting = <-n
+	}
+	<-time.After(3 * o.Stall)
+	open(t, gate)
+	m.ends(Moved)
+	if err := <-got; err != nil {
+		t.Error(err)
+	}
+	l.ends(Finished, 0).says("set 1 committed")
+	l.exactMoved(60, map[int][]int{0: {8}})
+}
+
+// Requests that can't be.
+func TestMoveRefused(t *testing.T) {
+	gate := fifo(t)
+	o := threeHosts(t, "gate:0:12:"+gate)
+	l := begin(t, o)
+	l.reaches(0, 12)
+	for want, m := range map[string]Migration{
+		"there is no rank 2; the run has ranks 0 to 1": {Ranks: []int{0, 2}},
+		"there is no rank -1":                          {Ranks: []int{-1}},
+		"the run has no host x; it has a, b, c":        {Host: "x"},
+		"either ranks or a host":                       {Host: "a", Ranks: []int{1}},
+		"either ranks or":                              {},
+		`"-oProxyCommand=x" is no host`:                {Ranks: []int{1}, To: "-oProxyCommand=x"},
+		"can't leave host a for itself":                {Host: "a", To: "a"},
+		"can't be below zero":                          {Ranks: []int{1}, Rounds: -1},
+	} {
+		if st, err := Migrate(context.Background(), o.Run, m, nil); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%+v: %+v, %v", m, st, err)
+		}
+	}
+	l.migrate(Migration{Ranks: []int{0, 1}}).ends(NotMoved, "no other host of the run has room for ranks 0 and 1; name a host with --to")
+	l.migrate(Migration{Host: "c"}).ends(NotMoved, "no rank is on c, and none will be placed there")
+	if got := hostsOf(t, o); got != "a:1 b:1 c:1" && got != "a:1 b:1 c:0" {
+		t.Error(got)
+	}
+	open(t, gate)
+	l.ends(Finished, 0)
+	if _, err := Migrate(context.Background(), o.Run, Migration{Ranks: []int{1}}, nil); err == nil {
+		t.Error("a finished run's rank was moved")
+	}
+}
+
+// Ranks that a launcher started move to helpers that it starts for them, and
+// don't take themselves for ranks of its job.
+func TestMoveLaunched(t *testing.T) {
+	for _, name := range []string{"fake", "mpirun.openmpi", "mpirun.mpich"} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			if name == "fake" {
+				script(t, filepath.Join(dir, "mpirun"), `test "$1" = --version && exit
+n=$2; shift 2
+if test "$1" = -hosts; then echo "$2" >> `+dir+`/hosts; shift 2; fi
+i=0
+while test $i -lt $n; do PMI_RANK=$i PMI_SIZE=$n "$@" & i=$((i+1)); done
+wait`)
+			} else {
+				path, err := exec.LookPath(name)
+				if err != nil {
+					t.Skip(err)
+				}
+				script(t, filepath.Join(dir, "mpirun"), "exec "+path+` "$@"`)
+				t.Setenv("OMPI_ALLOW_RUN_AS_ROOT", "1")
+				t.Setenv("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1")
+			}
+			t.Setenv("PATH", dir+":"+os.Getenv("PATH"))
+			own, err := os.Hostname()
+			if err != nil {
+				t.Fatal(err)
+			}
+			o := options(t, 2, "gather:8:1", "gather:10:2", "gate:1:13:"+fifo(t))
+			gate := strings.TrimPrefix(o.Command[len(o.Command)-1], "gate:1:13:")
+			o.Launcher = "mpirun"
+			if name == "mpirun.openmpi" {
+				o.LauncherArgs = []string{"--oversubscribe"}
+			}
+			l := begin(t, o)
+			for i, r := range []int{1, 0} {
+				if st := l.migrate(Migration{Ranks: []int{r}, To: "localhost"}).ends(Moved); st.ID != uint64(i+1) || st.From != own || st.To != own {
+					t.Errorf("%+v", st)
+				}
+			}
+			pid := 0
+			l.until(func() bool { pid = l.last.Ranks[1].Pid; return true })
+			env, err := os.ReadFile(fmt.Sprintf("/proc/%d/environ", pid))
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, v := range []string{"PMI_", "PMIX_", "OMPI_COMM", envSecret} {
+				if strings.Contains(string(env), v) {
+					t.Errorf("a newcomer has %s in its environment", v)
+				}
+			}
+			if name == "fake" {
+				if got, _ := os.ReadFile(filepath.Join(dir, "hosts")); string(got) != "localhost\nlocalhost\n" {
+					t.Errorf("%q", got)
+				}
+			}
+			open(t, gate)
+			l.ends(Finished, 0)
+			l.exactMoved(20, map[int][]int{1: {8}, 0: {10}})
+		})
+	}
+}
+
+func TestElsewhere(t *testing.T) {
+	got := elsewhere(strings.Fields("--oversubscribe --host a:2,b:2 -n 4 --mca btl tcp -N2 --nodelist=a,b -w c --map-by node -x PATH"))
+	if want := "--oversubscribe --mca btl tcp --map-by node -x PATH"; strings.Join(got, " ") != want {
+		t.Errorf("%q", got)
+	}
+}
