@@ -269,7 +269,7 @@ func TestMove(t *testing.T) {
 					under.Add(1)
 					ask <- step
 				}
-				for i := 0; i < 100 && (under.Load() > 0 || c.skew); i++ { // leave it some points
+				for i := 0; i < 4 && (under.Load() > 0 || c.skew); i++ { // leave it some points
 					time.Sleep(10 * time.Microsecond)
 				}
 				if p.Rank() == 2 && step%23 == 0 {
