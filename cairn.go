@@ -269,6 +269,9 @@ func (p *Run) enter(ctx context.Context) error {
 		p.reporting = make(chan struct{})
 		go p.report(p.reporting)
 	}
+	if p.newcomer() {
+		return p.meetSource(ctx)
+	}
 	return nil
 }
 

@@ -3,9 +3,11 @@ package cairn
 import (
 	"cmp"
 	"context"
+	"encoding/gob"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"slices"
 	"sync"
@@ -29,8 +31,9 @@ type mover struct {
 	changed  chan struct{} // closed when something below is new
 	plans    map[uint64]*control.Move
 	verdicts map[uint64]*control.Message
-	out      *leaver // this rank is to leave
-	gone     error   // nobody supervises any more
+	out      *leaver  // this rank is to leave
+	from     net.Conn // of a newcomer: its source
+	gone     error    // there are no more moves
 }
 
 // leaver is the way from a source to its newcomer.
@@ -167,6 +170,11 @@ func (p *Run) sendAhead(ctx context.Context, l *leaver, m *control.Move) {
 		p.unmoved(m.ID, cmp.Or(context.Cause(ctx), err))
 		return
 	}
+	if err := p.introduceTo(ctx, conn); err != nil {
+		conn.Close()
+		p.unmoved(m.ID, cmp.Or(context.Cause(ctx), err))
+		return
+	}
 	l.stream = ckpt.NewOutgoing(conn, moveOptions(m, p.seat))
 	last := int64(0)
 	for range m.Rounds {
@@ -195,6 +203,56 @@ func (p *Run) sendAhead(ctx context.Context, l *leaver, m *control.Move) {
 		last = sent
 	}
 	p.seat.ctl.say(&control.Message{Kind: control.Near, Move: &control.Move{ID: m.ID}})
+}
+
+// setupLimit bounds what a rank keeps of what it received before Restore.
+const setupLimit = 64 << 20
+
+// introduceTo gives a newcomer what this rank received before Restore, and
+// waits until it has come to Restore, too.
+func (p *Run) introduceTo(ctx context.Context, conn net.Conn) error {
+	defer context.AfterFunc(ctx, func() { conn.SetDeadline(time.Unix(1, 0)) })()
+	var setup []p2p.Kept
+	if p.seat.Size > 1 {
+		var err error
+		if setup, err = p.team.engine.Recorded(); err != nil {
+			return err
+		}
+	}
+	if err := gob.NewEncoder(conn).Encode(setup); err != nil {
+		return err
+	}
+	_, err := io.ReadFull(conn, make([]byte, 1))
+	if err != nil {
+		err = fmt.Errorf("the process that is to take its place did not come to Restore: %w", err)
+	}
+	return err
+}
+
+// meetSource is Open in a process that takes the place of another one.
+func (p *Run) meetSource(ctx context.Context) error {
+	conn, err := p.awaitState(ctx)
+	if err == nil {
+		var setup []p2p.Kept
+		if err = gob.NewDecoder(oneByOne{conn}).Decode(&setup); err == nil && p.seat.Size > 1 {
+			p.team.engine.Replay(setup)
+		}
+	}
+	if err != nil {
+		p.unmoved(p.seat.Move.ID, err)
+		return fmt.Errorf("cairn: taking the place of rank %d: %w", p.seat.Rank, err)
+	}
+	p.mover.from = conn
+	return nil
+}
+
+// oneByOne keeps a decoder from reading beyond what it decodes.
+type oneByOne struct{ net.Conn }
+
+func (c oneByOne) ReadByte() (byte, error) {
+	var b [1]byte
+	_, err := io.ReadFull(c.Conn, b[:])
+	return b[0], err
 }
 
 // ahead hands over the state as it is at this point, if it is to be sent ahead.
@@ -509,11 +567,11 @@ var errCalledOff = errors.New("the move was called off")
 
 func (p *Run) land(ctx context.Context) error {
 	m := p.seat.Move
-	conn, err := p.awaitState(ctx)
-	if err != nil {
+	conn := p.mover.from
+	defer conn.Close()
+	if _, err := conn.Write([]byte{1}); err != nil {
 		return err
 	}
-	defer conn.Close()
 	var bag luggage
 	coming, enough := context.WithCancelCause(ctx)
 	defer enough(nil)

@@ -400,41 +400,87 @@ func TestMoveAlone(t *testing.T) {
 	}
 }
 
-// TestMoveTalks: a program that exchanges messages before Restore is not moved.
+// TestMoveTalks moves ranks of a program that exchanges messages before Restore:
+// a communicator, and a table that is not part of the state.
 func TestMoveTalks(t *testing.T) {
-	begun, ask := make(chan struct{}), make(chan int, 1)
+	const n, steps = 4, 200
+	begun, ask := make(chan struct{}), make(chan int, steps)
+	var under atomic.Int32
+	sums := make([]int, n)
 	program := func(p *Run) error {
 		<-begun
-		x := []int{1}
-		if err := mpi.Allreduce(p.World(), x, x, mpi.Sum); err != nil {
+		w := p.World()
+		table := make([]int, 1<<17)
+		if w.Rank() == 0 {
+			for i := range table {
+				table[i] = i * i
+			}
+		}
+		if err := mpi.Bcast(w, table, 0); err != nil {
 			return err
 		}
-		step := 0
+		pair, err := w.Split(w.Rank()/2, w.Rank())
+		if err != nil {
+			return err
+		}
+		step, sum := 0, 0
 		Protect(p, "step", &step)
+		Protect(p, "sum", &sum)
 		if _, err := p.Restore(context.Background()); err != nil {
 			return err
 		}
-		for ; step < 200; step++ {
+		for ; step < steps; step++ {
 			if err := p.Point(context.Background()); err != nil {
 				return err
 			}
-			if err := mpi.Allreduce(p.World(), x, x, mpi.Max); err != nil {
+			x := []int{table[(step*997+w.Rank())%len(table)]}
+			if err := mpi.Allreduce(pair, x, x, mpi.Sum); err != nil {
 				return err
 			}
-			if step == 50 && p.Rank() == 0 {
+			sum += x[0]
+			if step%40 == 0 && w.Rank() == 0 {
+				under.Add(1)
 				ask <- step
 			}
+			for i := 0; i < 4 && under.Load() > 0; i++ {
+				time.Sleep(10 * time.Microsecond)
+			}
 		}
+		sums[w.Rank()] = sum
 		p.Finish()
 		return nil
 	}
-	s := newStage(t, 2, []string{"tcp"}, Options{Dir: t.TempDir(), EveryPoints: 40}, program)
+	s := newStage(t, n, []string{"shm", "tcp"}, Options{Dir: t.TempDir(), EveryPoints: 40}, program)
 	close(begun)
-	<-ask
-	if err := s.move([]int{1}, 0, nil); err == nil || !strings.Contains(err.Error(), "before Restore") {
-		t.Errorf("%v", err)
+	over := make(chan error, 1)
+	go func() { over <- s.end() }()
+	moved := 0
+	for done := false; !done; {
+		select {
+		case step := <-ask:
+			if err := s.move([]int{step / 40 % n, (step/40 + 1) % n}, 1, nil); err == nil {
+				moved++
+			} else {
+				t.Log(err)
+			}
+			under.Add(-1)
+		case err := <-over:
+			if done = true; err != nil {
+				t.Fatal(err)
+			}
+		}
 	}
-	if err := s.end(); err != nil {
-		t.Error(err)
+	for r, got := range sums {
+		want := 0
+		for step := range steps {
+			for _, x := range []int{r, r ^ 1} {
+				i := (step*997 + x) % (1 << 17)
+				want += i * i
+			}
+		}
+		if got != want || moved == 0 {
+			t.Errorf("rank %d: %d, not %d, after %d moves", r, got, want, moved)
+		}
 	}
+	t.Log(moved, "moves")
 }

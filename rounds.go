@@ -70,6 +70,7 @@ func (t *team) begin() error {
 	if err != nil {
 		return err
 	}
+	e.EndRecord()
 	e.Lock()
 	defer e.Unlock()
 	return t.coordinate(coord.Config{NextSet: next, Due: t.flight.Due}, nil)

@@ -55,6 +55,9 @@ func assemble(ctx context.Context, p *Run, s *seat) (*team, error) {
 		Rank: s.Rank, Size: s.Size, Machine: machineID(), Drivers: t.drivers, Exchange: s.meet, Observer: t,
 	})
 	if err == nil && !p.newcomer() { // that connects when it has its state
+		if s.ctl != nil {
+			t.engine.Record(setupLimit)
+		}
 		err = t.engine.Connect(ctx)
 	}
 	if err != nil {

@@ -131,7 +131,7 @@ type helper struct {
 
 	mu   sync.Mutex
 	now  *launch
-	late []*control.Start // of newcomers, that wait for the end of now
+	late []*lateStart // that wait for the end of now
 	quit bool
 }
 
@@ -183,11 +183,7 @@ func help(ctx context.Context, conn *control.Conn, o HelperOptions, rank int, se
 				return h.orphaned()
 			}
 		case <-ended:
-			late := h.late
-			h.late = nil
-			for _, s := range late {
-				h.arrive(s)
-			}
+			h.startLate()
 		case <-ctx.Done():
 			return h.orphaned()
 		}
@@ -240,6 +236,8 @@ func (h *helper) handle(m *control.Message) {
 			h.signal(syscall.SIGKILL)
 		} else if c := h.child(m); c != nil {
 			c.dismiss()
+		} else {
+			h.forget(m.Rank, m.Place)
 		}
 	case control.Follow:
 		if c := h.child(m); c != nil && len(m.Ends) == 2 {

@@ -71,12 +71,38 @@ func (h *helper) arrive(s *control.Start) {
 	switch {
 	case joins:
 	case h.running(): // it is just about to end
-		h.late = append(h.late, s)
+		h.late = append(h.late, &lateStart{Start: s})
 		return
 	default:
 		l = h.open(s)
 	}
 	h.fill(l, s)
+}
+
+// lateStart is a newcomer that comes while a launch is about to end.
+type lateStart struct {
+	*control.Start
+	off bool // it is not needed any more
+}
+
+// forget calls the start of a newcomer off that has not begun.
+func (h *helper) forget(rank int, place uint64) {
+	for _, s := range h.late {
+		s.off = s.off || s.Ranks[0] == rank && s.Welcome.Move.ID == place
+	}
+}
+
+// startLate starts those that waited for the end of a launch.
+func (h *helper) startLate() {
+	late := h.late
+	h.late = nil
+	for _, s := range late {
+		if s.off {
+			h.refuse(s.Start, "it is not needed any more")
+		} else {
+			h.arrive(s.Start)
+		}
+	}
 }
 
 // refuse says that ranks are not started.

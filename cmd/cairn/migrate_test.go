@@ -74,7 +74,7 @@ func ring(args []string) error {
 func ringRun(t *testing.T, ranks, hosts string, flags ...string) (r *ringing) {
 	t.Helper()
 	t.Chdir(t.TempDir())
-	write(t, "remote", "#!/bin/sh\nif test $1 = down; then echo no route to $1 >&2; exit 255; fi\nshift\nexec \"$@\"\n")
+	write(t, "remote", "#!/bin/sh\nif test $1 = down; then echo no route to $1 >&2; exit 255; fi\nif test $1 = slow; then exec sleep 1000; fi\nshift\nexec \"$@\"\n")
 	if err := os.Chmod("remote", 0o755); err != nil {
 		t.Fatal(err)
 	}
@@ -165,6 +165,23 @@ func TestMigrate(t *testing.T) {
 	cairnRun(t, "migrate", "--rank", "1", "--to", "down").exit(exitFailed).complains("rank 1 not moved: host down can't be reached: no route to down")
 	cairnRun(t, "migrate", "--rank", "9").exit(exitFailed).complains("there is no rank 9; the run has ranks 0 to 2")
 	r.ends(t, 3)
+}
+
+// Ctrl-C calls a move off, and the run goes on.
+func TestMigrateInterrupted(t *testing.T) {
+	r := ringRun(t, "2", "a:1,b:1")
+	ctx, cancel := context.WithCancel(t.Context())
+	var out, errs bytes.Buffer
+	code := make(chan int, 1)
+	go func() { code <- run(ctx, []string{"migrate", "--rank", "1", "--to", "slow"}, &out, &errs) }()
+	r.await(t, "moving rank 1 from b to slow")
+	cancel()
+	if c := <-code; c != exitFailed || errs.String() != "cairn: interrupted; the move is called off\n" {
+		t.Errorf("%d, %q", c, errs.String())
+	}
+	r.await(t, "rank 1 not moved: called off")
+	cairnRun(t, "migrate", "--rank", "1", "--to", "a").exit(exitFine)
+	r.ends(t, 2)
 }
 
 // One rank, without messages.

@@ -69,6 +69,7 @@ type peer struct {
 	sent     uint64 // whole messages
 	received uint64
 	taken    uint64   // … of them by the program
+	noted    *Kept    // what is coming in, see Record
 	incoming *message // its payload is coming in …
 	into     *Request // … or straight into this receive
 	ended    bool
@@ -115,6 +116,8 @@ type Engine struct {
 	order      byte   // of this rank's memory, as in frames
 	crowded    bool   // there are more ranks than processors here
 	unlinked   bool   // it is not connected yet
+	replaying  bool   // … and the program gets what came to its predecessor
+	rec        record
 	resuming   bool   // receives of a set are being posted
 	old        []bool // see Ledger
 	err        error  // nothing works any more
@@ -264,6 +267,7 @@ func (e *Engine) Arriving(from int, h *transport.Header, n int) []byte {
 	f := &e.head
 	f.get(h)
 	if f.kind == kindEager {
+		p.noted = e.note(from, f, n)
 		m := (*message)(nil)
 		if !e.aside(f) {
 			if r := e.box(f.ctx).take(from, f.tag); r != nil {
@@ -303,6 +307,7 @@ func (e *Engine) Arrived(from int, h *transport.Header, buf []byte) {
 	f.get(h)
 	switch f.kind {
 	case kindEager:
+		p.noted.keep(buf)
 		if r := p.into; r != nil {
 			p.into = nil
 			r.order = f.order
@@ -323,7 +328,7 @@ func (e *Engine) Arrived(from int, h *transport.Header, buf []byte) {
 			return
 		}
 		m := e.newMessage(from, f, int(f.length))
-		m.id, m.addr = f.id, f.other
+		m.id, m.addr, m.noted = f.id, f.other, e.note(from, f, int(f.length))
 		if e.aside(f) {
 			e.file(m)
 		} else if r := e.box(f.ctx).take(from, f.tag); r != nil {
@@ -352,6 +357,7 @@ func (e *Engine) Arrived(from int, h *transport.Header, buf []byte) {
 			return // a breach, see Arriving
 		}
 		delete(e.requests, f.id)
+		r.noted.keep(buf)
 		e.got(from)
 		if m := r.message; m != nil {
 			r.message, m.whole = nil, true
@@ -486,7 +492,7 @@ func (e *Engine) fetch(m *message) {
 		m.data = make([]byte, m.length)
 		r = &Request{message: m}
 	}
-	r.from, r.length, r.tagGot, r.order = m.source, m.length, m.tag, m.order
+	r.from, r.length, r.tagGot, r.order, r.noted = m.source, m.length, m.tag, m.order, m.noted
 	e.requests[e.lastID] = r
 	e.head = frame{kind: kindReady, id: m.id, other: e.lastID}
 	e.emit(m.source, nil, nil)
@@ -511,6 +517,7 @@ func (e *Engine) pull() {
 		e.head = frame{kind: kindDone, id: m.id}
 		e.emit(m.source, nil, nil)
 		m.whole = true
+		m.noted.keep(dst)
 		e.got(m.source)
 		if direct {
 			m.want.order = m.order

@@ -21,6 +21,7 @@ type message struct {
 	asked   bool   // it was announced, and has been asked for
 	old     bool   // from before a restart: its sender does not count it
 	want    *Request
+	noted   *Kept // see Record
 }
 
 // queue is a list that mostly loses its first element.

@@ -191,6 +191,9 @@ func (e *Engine) SetLedger(l Ledger) error {
 	if len(e.links) > 0 {
 		return errors.New("this rank is connected already, and counts its messages by itself")
 	}
+	if err := e.endReplay(); err != nil {
+		return err
+	}
 	if len(l.Sent) != e.size || len(l.Received) != e.size || len(l.Taken) != e.size {
 		return fmt.Errorf("the counts of %d, %d and %d ranks in a run of %d", len(l.Sent), len(l.Received), len(l.Taken), e.size)
 	}

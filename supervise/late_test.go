@@ -1,0 +1,64 @@
+//go:build linux
+
+package supervise
+
+import (
+	"net"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/cairnrun/cairn/internal/control"
+)
+
+// A newcomer comes to a host whose ranks have just ended, and is called off or
+// not before all of them is done.
+func TestLateArrival(t *testing.T) {
+	for _, off := range []bool{false, true} {
+		ours, theirs := net.Pipe()
+		defer theirs.Close()
+		h := &helper{name: "x", up: newOutbox(control.New(ours), 100), fork: make(chan func()), gone: make(chan struct{})}
+		h.o.Writer = serveWriter
+		go h.forker()
+		lock, err := os.Create(filepath.Join(t.TempDir(), "lock"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		h.lock = lock
+		said := control.New(theirs)
+		next := func(kind control.Kind) *control.Message {
+			t.Helper()
+			m, err := said.Recv()
+			if err != nil || m.Kind != kind {
+				t.Fatalf("off %v: %+v, %v; want %s", off, m, err, kind)
+			}
+			return m
+		}
+		start := func(number uint64) *control.Start {
+			return &control.Start{Launch: "l", Number: number, Ranks: []int{2}, Command: []string{"/bin/true"}, Dir: "/", Output: t.TempDir(), Shown: make([][2]int64, 1)}
+		}
+		l := h.open(start(1))
+		l.over = true // and not done
+		s := start(2)
+		s.Welcome.Move = &control.Move{ID: 7}
+		h.handle(&control.Message{Kind: control.Arrive, Start: s})
+		if off {
+			h.handle(&control.Message{Kind: control.Kill, Rank: 2, Place: 7})
+		}
+		if len(h.late) != 1 {
+			t.Fatalf("%d wait", len(h.late))
+		}
+		close(l.done)
+		h.startLate()
+		if !off {
+			next(control.Running)
+		}
+		if m := next(control.Exited); m.Place != 7 || m.Rank != 2 || (m.Error != "") != off {
+			t.Errorf("%+v", m)
+		}
+		if m := next(control.Drained); m.Number != 2 || m.Launch != "l" {
+			t.Errorf("%+v", m)
+		}
+		close(h.fork)
+	}
+}
