@@ -120,6 +120,11 @@ func (p *Run) moveTold(m *control.Message) {
 		go p.sendAhead(ctx, l, m.Move)
 	case control.Gather:
 		v.plans[m.Move.ID] = m.Move
+		if p.seat.Size > 1 && m.Cards != nil && !slices.Contains(m.Move.Ranks, p.seat.Rank) {
+			if err := p.team.engine.Reaches(m.Cards); err != nil {
+				p.unmoved(m.Move.ID, err)
+			}
+		}
 		if p.seat.Size > 1 && p.seat.Rank == 0 {
 			go p.team.askMove(m.Move.ID)
 		}

@@ -198,8 +198,11 @@ func (s *seat) drivers(log *slog.Logger) (list []transport.Driver, err error) {
 			}
 		}
 	}()
+	if s.ctl != nil && chosen && slices.Contains(names, "mpi") { // what takes the place of a rank is not the library's
+		names = append(slices.Clone(names), "shm", "tcp")
+	}
 	for i, name := range names {
-		if slices.Contains(names[:i], name) {
+		if slices.Contains(names[:i], name) || s.Move != nil && name == "mpi" {
 			continue
 		}
 		var d transport.Driver

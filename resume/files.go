@@ -1,10 +1,18 @@
 package resume
 
 import (
+	"errors"
+	"fmt"
 	"io/fs"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"strings"
+	"sync"
 )
+
+// Functions that stand for those of package os. What they change is noted in the
+// journal first, and undone when a set from before it is restored.
 
 // Open stands for os.Open.
 func Open(name string) (*os.File, error) { return OpenFile(name, os.O_RDONLY, 0) }
@@ -15,9 +23,7 @@ func Create(name string) (*os.File, error) {
 }
 
 // OpenFile stands for os.OpenFile. A regular file becomes part of the state:
-// see cairn.Run.OpenFile. One that is opened after a set was taken, and written
-// to, holds what it held then when the set is restored, even if it was closed
-// meanwhile; what was overwritten in it is not brought back.
+// see cairn.Run.OpenFile.
 func OpenFile(name string, flag int, perm fs.FileMode) (*os.File, error) {
 	if run == nil {
 		return os.OpenFile(name, flag, perm)
@@ -28,70 +34,320 @@ func OpenFile(name string, flag int, perm fs.FileMode) (*os.File, error) {
 	if closed || err == nil && !st.Mode().IsRegular() {
 		return os.OpenFile(name, flag, perm) // a device, a pipe, a folder
 	}
-	if flag&(os.O_WRONLY|os.O_RDWR) != 0 && flag&os.O_TRUNC == 0 {
-		if err := journal.opening(name, st); err != nil {
-			return nil, &fs.PathError{Op: "open", Path: name, Err: err}
+	abs, err := filepath.Abs(name)
+	if err != nil {
+		return nil, &fs.PathError{Op: "open", Path: name, Err: err}
+	}
+	path, err := journal.openingFile(name, flag)
+	if err != nil {
+		return nil, &fs.PathError{Op: "open", Path: name, Err: err}
+	}
+	if start.moved() != "" { // the set names it relative to where the program starts
+		name = abs
+	}
+	f, err := run.OpenFile(name, flag, perm)
+	if err == nil {
+		journal.follow(f, abs, path, flag)
+	}
+	return f, err
+}
+
+// openingFile notes that a file is about to be opened. It returns its target, if
+// it may be changed.
+func (j *fileJournal) openingFile(name string, flag int) (string, error) {
+	if flag&(os.O_WRONLY|os.O_RDWR|os.O_CREATE|os.O_TRUNC) == 0 {
+		return "", nil
+	}
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	path, err := target(name)
+	if err != nil || !j.ready {
+		return path, err
+	}
+	if flag&os.O_CREATE == 0 || flag&os.O_EXCL != 0 { // what can't be opened is not changed
+		_, err := os.Lstat(path)
+		if missing(err) == (flag&os.O_CREATE == 0) {
+			return path, nil
 		}
 	}
-	if start.moved() != "" && !filepath.IsAbs(name) { // the set names it relative to where the program starts
-		if abs, err := filepath.Abs(name); err == nil {
-			name = abs
-		}
-	}
-	return run.OpenFile(name, flag, perm)
+	return path, j.opening(path, flag)
 }
 
 // CreateTemp stands for os.CreateTemp.
 func CreateTemp(dir, pattern string) (*os.File, error) {
-	f, err := os.CreateTemp(dir, pattern)
-	if err != nil || run == nil {
-		return f, err
+	if run == nil || !journaled() {
+		return os.CreateTemp(dir, pattern)
 	}
-	mu.Lock()
-	defer mu.Unlock()
-	if closed {
-		return f, nil
-	}
-	if err := run.File(f, os.O_RDWR); err != nil {
-		f.Close()
-		return nil, err
-	}
-	return f, nil
+	var f *os.File
+	err := temporary(dir, pattern, func(name string) (err error) {
+		f, err = OpenFile(name, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
+		return err
+	}, func() (err error) {
+		f, err = os.CreateTemp(dir, pattern)
+		return err
+	})
+	return f, err
 }
 
-// Mkdir stands for os.Mkdir. A folder that was made after the set was taken is
-// no error.
+// MkdirTemp stands for os.MkdirTemp.
+func MkdirTemp(dir, pattern string) (string, error) {
+	if run == nil || !journaled() {
+		return os.MkdirTemp(dir, pattern)
+	}
+	made := ""
+	err := temporary(dir, pattern, func(name string) error {
+		made = name
+		return Mkdir(name, 0o700)
+	}, func() (err error) {
+		made, err = os.MkdirTemp(dir, pattern)
+		return err
+	})
+	if err != nil {
+		return "", err
+	}
+	return made, nil
+}
+
+// temporary chooses names until there is something new. The name has to be known
+// before it is there. wrong tells what package os says about a pattern.
+func temporary(dir, pattern string, try func(name string) error, wrong func() error) error {
+	if strings.ContainsRune(pattern, os.PathSeparator) {
+		return wrong()
+	}
+	if dir == "" {
+		dir = os.TempDir()
+	}
+	before, after := pattern, ""
+	if i := strings.LastIndexByte(pattern, '*'); i >= 0 {
+		before, after = pattern[:i], pattern[i+1:]
+	}
+	var err error
+	for range 10_000 {
+		// The name is the program's own if dir is, as it is with package os.
+		err = try(dir + string(os.PathSeparator) + before + fmt.Sprint(rand.Uint32()) + after)
+		if !errors.Is(err, fs.ErrExist) {
+			break
+		}
+	}
+	return err
+}
+
+// journaled says that changes are to be noted.
+func journaled() bool {
+	journal.mu.Lock()
+	defer journal.mu.Unlock()
+	return journal.ready
+}
+
+// note calls f, with names without links in the folders that lead to them, if
+// changes are noted.
+func note(op, name string, resolve func(string) (string, error), f func(path string) error) error {
+	if run == nil {
+		return nil
+	}
+	journal.mu.Lock()
+	defer journal.mu.Unlock()
+	if !journal.ready {
+		return nil
+	}
+	path, err := resolve(name)
+	if err == nil {
+		err = f(path)
+	}
+	if err != nil {
+		return &fs.PathError{Op: op, Path: name, Err: err}
+	}
+	return nil
+}
+
+// WriteFile stands for os.WriteFile.
+func WriteFile(name string, data []byte, perm fs.FileMode) error {
+	err := note("open", name, target, func(path string) error {
+		if st, err := os.Stat(path); err == nil && !st.Mode().IsRegular() {
+			return nil
+		}
+		return journal.opening(path, os.O_TRUNC)
+	})
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(name, data, perm)
+}
+
+// Truncate stands for os.Truncate.
+func Truncate(name string, size int64) error {
+	err := note("truncate", name, target, func(path string) error {
+		c, err := journal.content(path)
+		if err != nil || size < 0 {
+			return nil // nor will the program do it
+		}
+		if err := journal.size(c); err != nil {
+			return err
+		}
+		return journal.save(c, nil, size, noSize)
+	})
+	if err != nil {
+		return err
+	}
+	return os.Truncate(name, size)
+}
+
+// Mkdir stands for os.Mkdir.
 func Mkdir(name string, perm fs.FileMode) error {
-	return change1("mkdir", name, fs.ErrExist, func() error { return os.Mkdir(name, perm) })
+	left := false
+	err := note("mkdir", name, place, func(path string) error {
+		left = journal.left[path]
+		delete(journal.left, path)
+		_, err := journal.made(path)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	if err = os.Mkdir(name, perm); left && errors.Is(err, fs.ErrExist) {
+		return nil
+	}
+	return err
 }
 
-// Remove stands for os.Remove. What was removed after the set was taken is no
-// error.
+// MkdirAll stands for os.MkdirAll.
+func MkdirAll(name string, perm fs.FileMode) error {
+	err := note("mkdir", name, target, func(path string) error {
+		for {
+			made, err := journal.made(path)
+			if up := filepath.Dir(path); made && up != path {
+				path = up
+				continue
+			}
+			return err
+		}
+	})
+	if err != nil {
+		return err
+	}
+	return os.MkdirAll(name, perm)
+}
+
+// Remove stands for os.Remove.
 func Remove(name string) error {
-	return change1("remove", name, fs.ErrNotExist, func() error { return os.Remove(name) })
+	return losing("remove", name, journal.name, os.Remove)
 }
 
-func change1(op, name string, wrong error, do func() error) error {
-	path, err := filepath.Abs(name)
-	if run == nil || err != nil {
-		return do()
+// RemoveAll stands for os.RemoveAll.
+func RemoveAll(name string) error {
+	return losing("RemoveAll", name, journal.below, os.RemoveAll)
+}
+
+// losing removes a name, or all below it.
+func losing(op, name string, first func(path string) error, do func(string) error) (err error) {
+	done := false
+	failed := note(op, name, place, func(path string) error {
+		if _, err := os.Lstat(path); missing(err) {
+			return nil
+		}
+		if err := first(path); err != nil {
+			return err
+		}
+		err = do(name)
+		done = true
+		journal.unnamed(path)
+		return nil
+	})
+	if failed != nil || done {
+		return errors.Join(failed, err)
 	}
-	mu.Lock()
-	defer mu.Unlock()
-	_, gone := os.Lstat(path)
-	return journal.changing(change{Op: op, Path: path}, (gone == nil) == (wrong == fs.ErrNotExist), wrong, do)
+	return do(name)
 }
 
-// Rename stands for os.Rename. What was renamed after the set was taken is no
-// error.
+// Rename stands for os.Rename.
 func Rename(from, to string) error {
-	a, err1 := filepath.Abs(from)
-	b, err2 := filepath.Abs(to)
-	if run == nil || err1 != nil || err2 != nil {
-		return os.Rename(from, to)
-	}
-	mu.Lock()
-	defer mu.Unlock()
-	_, gone := os.Lstat(a)
-	return journal.changing(change{Op: "rename", Path: a, To: b}, gone == nil, fs.ErrNotExist, func() error { return os.Rename(from, to) })
+	return second("rename", from, to, func(a, b string) error {
+		return journal.rename(a, b, func() error { return os.Rename(from, to) })
+	}, os.Rename)
 }
+
+// Link stands for os.Link.
+func Link(from, to string) error {
+	return second("link", from, to, func(_, b string) error {
+		return journal.link(b, func() error { return os.Link(from, to) })
+	}, os.Link)
+}
+
+// second does something with two names.
+func second(op, from, to string, noted func(a, b string) error, do func(from, to string) error) error {
+	if run == nil {
+		return do(from, to)
+	}
+	journal.mu.Lock()
+	defer journal.mu.Unlock()
+	if !journal.ready {
+		return do(from, to)
+	}
+	a, err := place(from)
+	if err == nil {
+		var b string
+		if b, err = place(to); err == nil {
+			err = noted(a, b)
+		}
+	}
+	var said *os.LinkError
+	if err != nil && !errors.As(err, &said) {
+		err = &os.LinkError{Op: op, Old: from, New: to, Err: err}
+	}
+	return err
+}
+
+// Symlink stands for os.Symlink.
+func Symlink(from, to string) error {
+	err := note("symlink", to, place, func(path string) error {
+		_, err := journal.made(path)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	return os.Symlink(from, to)
+}
+
+// Chmod stands for os.Chmod.
+func Chmod(name string, mode fs.FileMode) error {
+	if err := note("chmod", name, target, func(path string) error { return journal.mode(path) }); err != nil {
+		return err
+	}
+	return os.Chmod(name, mode)
+}
+
+// CopyFS stands for os.CopyFS.
+func CopyFS(dir string, from fs.FS) error {
+	err := note("CopyFS", dir, target, func(to string) error {
+		for up := to; ; up = filepath.Dir(up) {
+			if made, err := journal.made(up); !made || err != nil {
+				break
+			}
+		}
+		return fs.WalkDir(from, ".", func(path string, e fs.DirEntry, err error) error {
+			if err != nil {
+				return nil // it will be said
+			}
+			_, err = journal.made(filepath.Join(to, filepath.FromSlash(path)))
+			return err
+		})
+	})
+	if err != nil {
+		return err
+	}
+	return os.CopyFS(dir, from)
+}
+
+// OpenRoot stands for os.OpenRoot. What is changed by way of it is not noted, and
+// the user is told.
+func OpenRoot(name string) (*os.Root, error) {
+	if run != nil {
+		toldRoot.Do(func() {
+			say("the program uses os.Root: files that it makes, changes or removes in that way after a checkpoint are not brought back by a restart; use functions of package os for them")
+		})
+	}
+	return os.OpenRoot(name)
+}
+
+var toldRoot sync.Once

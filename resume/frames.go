@@ -204,7 +204,7 @@ func point(d int, f any) {
 		return
 	}
 	saved.Frames = append(append(saved.Frames[:0], stack[:d]...), f)
-	saved.Points, saved.Epoch = points, journal.taken()
+	saved.Points = points
 	saved.Process.note()
 	if kill {
 		killed(run.Checkpoint(context.Background()))

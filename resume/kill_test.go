@@ -297,3 +297,22 @@ func TestFolders(t *testing.T) {
 		p.same(want)
 	}
 }
+
+// TestOtherArguments holds that a run is not gone on with when the program is
+// started with other arguments, which would have no effect.
+func TestOtherArguments(t *testing.T) {
+	p := newProgram(t, build(t, "./testdata/cases"), "process", "-v", "3", "a")
+	p.env = []string{"CAIRN_DIR=ck", "CAIRN_KILL_AT=2"}
+	if _, killed, text := p.start(); !killed {
+		t.Fatal("not killed", text)
+	}
+	given := p.args
+	p.args = []string{"process", "-v", "4", "a"}
+	if code, _, text := p.start(); code != 1 || !strings.Contains(text, `"-v" "3"`) || !strings.Contains(text, `"-v" "4"`) {
+		t.Errorf("status %d: %s", code, text)
+	}
+	p.args = given
+	if code, _, text := p.start(); code != 0 {
+		t.Errorf("status %d: %s", code, text)
+	}
+}

@@ -10,6 +10,7 @@ import (
 	"maps"
 	"os"
 	"reflect"
+	"slices"
 	"strings"
 	"unsafe"
 
@@ -35,6 +36,7 @@ var start origin
 type origin struct {
 	env  map[string]string
 	dir  string
+	args []string
 	slog *slog.Logger
 }
 
@@ -50,6 +52,7 @@ func environment() map[string]string {
 
 func (o *origin) note() {
 	o.env, o.slog = environment(), slog.Default()
+	o.args = slices.Clone(os.Args[min(1, len(os.Args)):])
 	o.dir, _ = os.Getwd()
 }
 

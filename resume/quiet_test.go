@@ -18,6 +18,9 @@ func TestStranger(t *testing.T) {
 	group := func(first string) string {
 		return "\ngoroutine 8 [runnable]:\n" + first + "()\n\t/x/a.go:5 +0x2c\nsync.(*WaitGroup).Go.func1()\n\t/go/src/sync/waitgroup.go:239 +0x4a\ncreated by sync.(*WaitGroup).Go in goroutine 1\n\t/go/src/sync/waitgroup.go:237 +0x73\n"
 	}
+	cleanup := func(f string) string {
+		return "\ngoroutine 9 [sync.Mutex.Lock]:\nsync.(*Mutex).Lock(...)\n\t/go/src/sync/mutex.go:46\n" + f + "(0x1)\n\t/x/a.go:5 +0x2c\nruntime.runCleanups()\n\t/go/src/runtime/mcleanup.go:745 +0x92\n"
+	}
 	for _, c := range []struct {
 		name, text, at string
 		blocked        bool
@@ -29,6 +32,8 @@ func TestStranger(t *testing.T) {
 		{"children of users", me + user + ours("9", "main.more in goroutine 7"), "/x/start.go:77", true},
 		{"user's group", me + group("main.work.func1"), "/go/src/sync/waitgroup.go:237", false},
 		{"own group", me + group(ownModule+"/ckpt.work.func1"), "", false},
+		{"own cleanup", me + cleanup(ownModule+"/device.newMemory.func1"), "", false},
+		{"user's cleanup", me + cleanup("main.forget"), "/go/src/runtime/mcleanup.go:745", true},
 		{"a program in this module", me + ours("5", ownModule+"/examples/heat.run in goroutine 1"), "/c/g.go:2", true},
 		{"a module with a longer name", me + ours("5", ownModule+"s.run in goroutine 1"), "/c/g.go:2", true},
 	} {

@@ -9,6 +9,7 @@ import (
 	"os"
 	"regexp"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -39,24 +40,29 @@ type program struct {
 	Frames  []any // *T each
 	Points  uint64
 	Epoch   uint64 // see fileJournal
+	Files   []handle
+	Args    []string // that the program was first started with
 	Process process
 	Opened  *options // by the program itself; nil: it has not
 }
 
 var (
-	mu      sync.Mutex // held by whoever uses run; a program may end from any goroutine
-	run     *cairn.Run // nil: nobody keeps sets
-	logger  *slog.Logger
-	saved   program
-	nested  int  // calls of main by the program
-	begun   bool // Begin was called
-	over    bool // Returning was called
-	closed  bool
-	killAt  []uint64
-	killAll bool
-	counts  bool   // Point has to be called at every point
-	points  uint64 // since the run began
-	since   uint64 // … of the set that was restored
+	mu     sync.Mutex // held by whoever uses run; a program may end from any goroutine
+	run    *cairn.Run // nil: nobody keeps sets
+	logger *slog.Logger
+	// supervised says that somebody else starts the program again, and knows when
+	// the run is finished.
+	supervised bool
+	saved      program
+	nested     int  // calls of main by the program
+	begun      bool // Begin was called
+	over       bool // Returning was called
+	closed     bool
+	killAt     []uint64
+	killAll    bool
+	counts     bool   // Point has to be called at every point
+	points     uint64 // since the run began
+	since      uint64 // … of the set that was restored
 )
 
 // due is looked at by Due.
@@ -69,6 +75,7 @@ func init() {
 	if dir == "" && os.Getenv(control.EnvControl) == "" {
 		return
 	}
+	supervised = os.Getenv(control.EnvControl) != ""
 	opts := cairn.Options{Dir: dir, Log: logger, OnDue: func() { due.Store(true) }, OnCopy: copying}
 	var err error
 	if s := os.Getenv(envEvery); s != "" {
@@ -144,6 +151,7 @@ func Begin() {
 	}
 	mu.Lock()
 	defer mu.Unlock()
+	suspended.Store(true)
 	restored, err := begin()
 	if err != nil {
 		fatal("%s", text(err))
@@ -152,18 +160,19 @@ func Begin() {
 	depth, calling = -1, true
 	me.Store(self())
 	if !restored {
-		if !journal.ready { // there are folders of sets, but no set in them
-			if err := journal.undo(0); err != nil {
-				fatal("%s", text(err))
-			}
-		}
+		suspended.Store(false)
 		due.Store(true)
 		return
 	}
+	if !slices.Equal(saved.Args, start.args) {
+		fatal("the run in %s was started with the arguments %q and goes on with them, but now they are %q; give the same again, or move the folder away to start afresh", run.Dir(), saved.Args, start.args)
+	}
 	run.Claimed()
-	if err := errors.Join(journal.undo(saved.Epoch), saved.Process.restore(), reopened()); err != nil {
+	if err := errors.Join(journal.restored(saved.Epoch), saved.Process.restore(), reopened()); err != nil {
 		fatal("%s", text(err))
 	}
+	journal.rehandle(saved.Files)
+	suspended.Store(false)
 	stack, saved.Frames = saved.Frames, nil
 	points, since = saved.Points, saved.Points
 	resuming.Store(true)

@@ -147,12 +147,21 @@ func pointTogether(d int, f any, kill bool) {
 	}
 }
 
-// copying is called when the state is about to be copied, together with those
-// of the other ranks.
-func copying() error {
-	if !together() {
-		return nil
+// copying is called when the state is about to be copied.
+func copying() (err error) {
+	if together() {
+		err = copyingTogether()
 	}
+	if err == nil {
+		saved.Epoch, err = journal.taken()
+		saved.Files, saved.Args = journal.handles(), start.args
+	}
+	return err
+}
+
+// copyingTogether is for a state that is copied together with those of the other
+// ranks.
+func copyingTogether() error {
 	if here.frame == nil {
 		return errors.New("the program is not at a point")
 	}
@@ -160,11 +169,14 @@ func copying() error {
 	if why == "" {
 		why = alive(runtime.NumGoroutine(), patience)
 	}
+	if why == "" {
+		why = journal.unsettled()
+	}
 	if why != "" {
 		return fmt.Errorf("rank %d can't be saved at this point: %s", run.Rank(), why)
 	}
 	saved.Frames = append(append(saved.Frames[:0], stack[:here.depth]...), here.frame)
-	saved.Points, saved.Epoch = points, journal.taken()
+	saved.Points = points
 	saved.Process.note()
 	return nil
 }

@@ -183,6 +183,7 @@ func (s *Supervisor) startOf(h *host, ranks []int) *control.Start {
 	for _, r := range ranks {
 		m.Shown = append(m.Shown, s.sink.position(r))
 	}
+	s.customs(h).apply(m)
 	return m
 }
 

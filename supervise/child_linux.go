@@ -155,7 +155,7 @@ func (c *child) start(i int) (err error) {
 }
 
 // environment is that of the rank: the one given or ours, less what is the
-// helper's own. A newcomer does not belong to the MPI job of a launcher that
+// helper's own, and what is set for this host. A newcomer does not belong to the MPI job of a launcher that
 // started this helper for it.
 func (c *child) environment() []string {
 	env := c.s.Env
@@ -163,10 +163,10 @@ func (c *child) environment() []string {
 		env = os.Environ()
 	}
 	apart := c.place != 0 && c.h.secret != nil
-	return slices.DeleteFunc(slices.Clone(env), func(s string) bool {
+	return append(slices.DeleteFunc(slices.Clone(env), func(s string) bool {
 		name, _, _ := strings.Cut(s, "=")
 		return name == envSecret || name == envSupervisor || apart && ofLauncher(name)
-	})
+	}), c.s.Set...)
 }
 
 // ofLauncher reports whether a variable is one by which launchers tell a
@@ -273,9 +273,6 @@ func (c *child) listen() {
 		}
 		switch m.Kind {
 		case control.Hello:
-			c.mu.Lock()
-			c.hello = true
-			c.mu.Unlock()
 			w := c.s.Welcome
 			w.Rank = c.rank
 			if c.place != 0 {
@@ -285,6 +282,9 @@ func (c *child) listen() {
 				w.Host = c.h.name
 			}
 			c.box.send(&control.Message{Kind: control.Welcomed, Welcome: &w})
+			c.mu.Lock()
+			c.hello = true // others may speak to it now
+			c.mu.Unlock()
 		case control.Restored:
 			select {
 			case <-c.placed:

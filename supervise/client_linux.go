@@ -93,7 +93,7 @@ func Stop(ctx context.Context, run, reason string) (*State, error) {
 func Migrate(ctx context.Context, run string, o Migration, note func(*MoveState)) (*MoveState, error) {
 	var last *MoveState
 	m, err := ask(ctx, run, &control.Message{Kind: control.Migrate, Host: o.Host, To: o.To,
-		Move: &control.Move{Ranks: o.Ranks, Chunk: o.Chunk, Rounds: o.Rounds, Files: o.Files, Sequential: o.Sequential}}, func(m *control.Message) {
+		Move: &control.Move{Ranks: o.Ranks, Chunk: o.Chunk, Rounds: o.Rounds, Files: o.Files, Sequential: o.Sequential, Program: o.Program, Env: o.Env}}, func(m *control.Message) {
 		if m.Run != nil && len(m.Run.Moves) == 1 {
 			last = &m.Run.Moves[0]
 			if note != nil {

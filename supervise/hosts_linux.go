@@ -298,6 +298,7 @@ func (h *host) handle(m *control.Message) {
 		case !h.joining:
 		case m.Error == "":
 			h.joining, h.up = false, true
+			h.s.letGoOfEmpty()
 		case !m.Busy || !h.waits(m.Why):
 			h.lost(errors.New(m.Error))
 		}

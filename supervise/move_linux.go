@@ -229,8 +229,12 @@ func (s *Supervisor) stepMove() bool {
 			m.AheadNS = int64(time.Since(m.began))
 			s.enter(control.MoveGathers, s.limits.hold)
 			m.told = true
+			fresh := make([][]byte, s.n)
+			for _, x := range m.seats {
+				fresh[x.rank] = x.card
+			}
 			for r := range a.ranks {
-				s.tellRank(r, &control.Message{Kind: control.Gather, Move: m.word(false)})
+				s.tellRank(r, &control.Message{Kind: control.Gather, Move: m.word(false), Cards: fresh})
 			}
 			return true
 		}
@@ -256,6 +260,7 @@ func (s *Supervisor) arrive() {
 	s.enter(control.MoveArrives, s.limits.arrive)
 	for _, x := range m.seats {
 		start := s.startOf(x.to, []int{x.rank})
+		s.customs(x.to).with(&m.q.how).apply(start)
 		start.Keep = true
 		start.Welcome.Move = m.word(true)
 		start.Welcome.Meetings = a.meetings
@@ -508,6 +513,9 @@ func (s *Supervisor) moved() {
 		}
 	}
 	s.resettle(m)
+	for _, x := range m.seats {
+		s.hosted[x.to.title()] = s.customs(x.to).with(&m.q.how)
+	}
 	s.save()
 	s.endMove(m, control.Moved, "")
 }

@@ -3,8 +3,10 @@ package supervise
 import (
 	"fmt"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/cairnrun/cairn/internal/control"
@@ -72,7 +74,7 @@ func (s *Supervisor) migrate(w *waiter) {
 		m = new(control.Move)
 	}
 	q := &request{ranks: slices.Clone(m.Ranks), host: w.m.Host, to: w.m.To, w: w,
-		how: control.Move{Chunk: m.Chunk, Rounds: m.Rounds, Files: m.Files, Sequential: m.Sequential}}
+		how: control.Move{Chunk: m.Chunk, Rounds: m.Rounds, Files: m.Files, Sequential: m.Sequential, Program: m.Program, Env: m.Env}}
 	slices.Sort(q.ranks)
 	q.ranks = slices.Compact(q.ranks)
 	refuse := func(format string, args ...any) {
@@ -91,6 +93,12 @@ func (s *Supervisor) migrate(w *waiter) {
 		refuse("%q is no host", q.to)
 	case q.host != "" && q.host == q.to:
 		refuse("ranks can't leave host %s for itself", q.host)
+	case q.to == "" && (q.how.Program != "" || len(q.how.Env) > 0):
+		refuse("a program and variables are those of one host: name it with --to")
+	case q.how.Program != "" && !filepath.IsAbs(q.how.Program):
+		refuse("the program's path has to be absolute, not %q", q.how.Program)
+	case slices.ContainsFunc(q.how.Env, func(v string) bool { return strings.Index(v, "=") < 1 || strings.ContainsRune(v, 0) }):
+		refuse("variables are given as NAME=VALUE")
 	case len(s.queue) >= maxMoves:
 		refuse("%d moves wait already; ask again when they are done", len(s.queue))
 	default:
@@ -335,14 +343,17 @@ func (s *Supervisor) recordHosts() {
 // none. Hosts that were only there for a move that was not made are forgotten.
 func (s *Supervisor) letGoOfEmpty() {
 	for _, h := range slices.Clone(s.hosts) {
-		used := h.slots > 0 || h.busy || h.joining
-		if used || s.move != nil && slices.ContainsFunc(s.move.seats, func(x *seat) bool { return x.to == h }) {
+		if h.slots > 0 || h.busy || s.move != nil && slices.ContainsFunc(s.move.seats, func(x *seat) bool { return x.to == h }) {
 			continue
 		}
-		if h.up {
+		switch {
+		case h.up:
 			h.letGo()
+		case h.joining && h.extra && h.cmd != nil: // nobody waits for it any more
+			syscall.Kill(-h.cmd.Process.Pid, syscall.SIGKILL)
+			h.hangUp()
 		}
-		if h.extra {
+		if h.extra && !h.joining {
 			s.hosts = slices.DeleteFunc(s.hosts, func(x *host) bool { return x == h })
 		}
 	}

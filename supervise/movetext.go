@@ -33,6 +33,12 @@ type Migration struct {
 	Rounds     int    // of sending ahead, at most; 0: none
 	Files      bool   // the run's open files are copied, too
 	Sequential bool   // write, send and read one after the other, for comparison
+
+	// Program is the program's path on the host To, and Env are variables
+	// (NAME=VALUE) for ranks there. They hold for that host from then on, also
+	// when the run is started again. "" and nil: what held before.
+	Program string
+	Env     []string
 }
 
 // MoveText tells of a move that is over, in one line.

@@ -80,6 +80,11 @@ func begin(t *testing.T, o Options) *live {
 			for _, s := range l.said {
 				t.Log(s)
 			}
+			for line := range strings.Lines(l.out.String()) {
+				if strings.Contains(line, ".2] ") { // stderr
+					t.Log(line)
+				}
+			}
 		}
 	})
 	return l

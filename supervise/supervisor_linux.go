@@ -57,12 +57,13 @@ type Supervisor struct {
 	back      []*move              // those that failed with their attempt
 	moves     []*control.MoveState // as others see them
 	stopLater string               // to be stopped, for this reason, when the move is over
+	hosted    map[string]customs   // by the host's title
 }
 
 // New checks the options, takes the run's folder and reads what it holds.
 // After it, Run must be called.
 func New(o Options) (*Supervisor, error) {
-	s := &Supervisor{o: o, calls: make(chan func(), 64), over: make(chan struct{}), state: Starting, pending: make(map[uint64]*growing), limits: usualLimits}
+	s := &Supervisor{o: o, calls: make(chan func(), 64), over: make(chan struct{}), state: Starting, pending: make(map[uint64]*growing), limits: usualLimits, hosted: make(map[string]customs)}
 	if err := s.prepare(); err != nil {
 		return nil, err
 	}

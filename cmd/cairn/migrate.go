@@ -5,6 +5,7 @@ import (
 	"errors"
 	"flag"
 	"math"
+	"path/filepath"
 	"strconv"
 	"strings"
 
@@ -28,6 +29,10 @@ will be placed there any more. The host that they go to need not be one of the
 run's: it is reached in the same way (ssh, or --rsh of 'cairn run'). Without
 --to it is the host of the run that has the most free slots.
 
+The host may be unlike the one before: of another architecture or byte order
+(--program names the program's file there), or with other devices (--env
+CAIRN_DEVICES=host). What was said of a host holds as long as this 'cairn run'.
+
 Most of the state is sent while the program goes on, in up to --rounds rounds,
 and what has changed since then while it is held. If anything fails before the
 new processes take over, nothing is moved and the run goes on as it was; so it
@@ -48,6 +53,8 @@ that RUN/leave lists, one 'HOST' or 'HOST TARGET' in each line; 'cairn run
 			{"cairn migrate --rank 3,4,5 --to hostB sim.cairn", "three, together"},
 			{"cairn migrate --host hostA", "all ranks that are there, before it is shut down"},
 			{"cairn migrate --host hostA --to hostC --copy-files", "to a host that does not see the same files"},
+			{"cairn migrate --rank 3 --to arm1 --program /opt/arm64/sim", "to a host of another architecture"},
+			{"cairn migrate --rank 0 --to hostB --env CAIRN_DEVICES=host", "to a host that has no GPU"},
 			{"cairn migrate --json --rank 0 --to hostB | jq .pauseNS", "for how long were ranks held?"},
 		},
 		setup: func(f *flag.FlagSet) action {
@@ -60,6 +67,14 @@ that RUN/leave lists, one 'HOST' or 'HOST TARGET' in each line; 'cairn run
 			f.IntVar(&m.Rounds, "rounds", supervise.DefaultRounds, "send state ahead, while the program goes on, in at most `N` rounds (default 3; 0: not)")
 			f.BoolVar(&m.Files, "copy-files", false, "copy the run's open files, too: the hosts don't share a file system")
 			f.BoolVar(&m.Sequential, "sequential", false, "write, send and read one after the other, for comparison")
+			f.StringVar(&m.Program, "program", "", "`PATH` of the program on the host that they go to (default: the same as before)")
+			f.Func("env", "`NAME=VALUE`: set a variable for ranks on that host, such as CAIRN_DEVICES=host; may be given more than once", func(v string) error {
+				if strings.Index(v, "=") < 1 {
+					return errors.New("write NAME=VALUE")
+				}
+				m.Env = append(m.Env, v)
+				return nil
+			})
 			return func(ctx context.Context, c *call) (err error) {
 				if m.Ranks, err = parseRanks(ranks); err != nil {
 					return err
@@ -71,6 +86,13 @@ that RUN/leave lists, one 'HOST' or 'HOST TARGET' in each line; 'cairn run
 					return usagef("migrate: --rank and --host can't be used together")
 				case m.Rounds < 0:
 					return usagef("migrate: --rounds %d is below zero", m.Rounds)
+				case m.To == "" && (m.Program != "" || len(m.Env) > 0):
+					return usagef("migrate: --program and --env are for one host: name it with --to")
+				}
+				if m.Program != "" {
+					if m.Program, err = filepath.Abs(m.Program); err != nil {
+						return err
+					}
 				}
 				if m.Chunk, err = parseSize(chunk); err != nil {
 					return usagef("migrate: --chunk: %v", err)

@@ -84,7 +84,7 @@ const (
 	Here    Kind = "here"    // of a newcomer: Data is its card, Move.Addresses where it takes its state
 	Ahead   Kind = "ahead"   // to a source: Move.Addresses of its newcomer
 	Near    Kind = "near"    // of a source: to be held now
-	Gather  Kind = "gather"  // to all ranks: be held together
+	Gather  Kind = "gather"  // to all ranks: be held together; Cards of the newcomers
 	Held    Kind = "held"    // of a source: all ranks are
 	Sent    Kind = "sent"    // of a source: Move.Stats
 	Landed  Kind = "landed"  // of a newcomer
@@ -237,6 +237,11 @@ type Move struct {
 	// Sequential writes, sends and reads one after the other, for comparison.
 	Sequential bool       `json:"sequential,omitempty"`
 	Stats      *MoveStats `json:"stats,omitempty"`
+	// Program and Env, of Migrate, are what ranks are started with on the host
+	// that they go to: the program's path there, if it is not that of the
+	// others, and variables besides those that all have.
+	Program string   `json:"program,omitempty"`
+	Env     []string `json:"env,omitempty"`
 }
 
 // MoveStats is what a move did, as its source saw it.
@@ -260,7 +265,8 @@ type Start struct {
 	Ranks   []int    `json:"ranks"`
 	Command []string `json:"command"` // absolute path of the program, arguments
 	Dir     string   `json:"dir"`     // working folder
-	Env     []string `json:"env,omitempty"`
+	Env     []string `json:"env,omitempty"`   // none: that of the helper
+	Set     []string `json:"set,omitempty"`   // variables besides, or instead of, those
 	Output  string   `json:"output"`          // folder of the ranks' output files
 	Input   string   `json:"input,omitempty"` // file that rank 0 reads as stdin
 	// Keep says that stdout files keep what is in them, because the ranks

@@ -136,6 +136,27 @@ func (e *Engine) Relink(ctx context.Context, moving []int, cards [][]byte) (err 
 	return e.err
 }
 
+// Reaches looks whether Relink would find a transport to each rank that has a
+// card. The lock is not held.
+func (e *Engine) Reaches(cards [][]byte) error {
+	read, err := e.readCards(cards)
+	if err != nil {
+		return err
+	}
+	e.lock()
+	defer e.mu.Unlock()
+	mine := e.card()
+	for i := range read {
+		if read[i].Size == 0 || i == e.rank {
+			continue
+		}
+		if _, err := e.route(&mine, &read[i]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // detach forgets the links to ranks, and returns those that serve nobody any
 // more, which are to be closed. The lock is held.
 func (e *Engine) detach(list []int) (idle []link) {

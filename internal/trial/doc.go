@@ -14,6 +14,9 @@
 //	//trial:refuse REGEXP  what the tool says about it
 //	for … { //trial:loop   a loop that gets a point; others get none
 //
+// A program that calls moment.Pass is also killed there: between points, when it
+// has read and changed files since the last set.
+//
 // What is in a program's folder "in" is in its working folder when it starts.
 //
 // The package itself generates random programs (Generate), which are compared

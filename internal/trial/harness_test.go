@@ -22,8 +22,9 @@ import (
 	"time"
 )
 
-// patience bounds one start of a program or tool; all take far less.
-const patience = time.Minute
+// patience bounds one start of a program or tool; all take far less, but for the
+// first build, which compiles the standard library.
+const patience = 3 * time.Minute
 
 var stress = os.Getenv("CAIRN_STRESS") != ""
 
@@ -58,6 +59,7 @@ type program struct {
 	refuse string   // what the tool is expected to say
 	marks  []string // FILE:LINE of loops that are to get a point
 	missed []string // those that got none
+	dies   bool     // it has moments to be killed at, between its points
 }
 
 // otherLoops are lines with loops that have no mark.
@@ -104,7 +106,7 @@ func readPrograms(t *testing.T, from string) []*program {
 	}
 	var ps []*program
 	for _, e := range list {
-		if e.IsDir() {
+		if _, err := os.Stat(filepath.Join(to, e.Name(), "main.go")); err == nil {
 			ps = append(ps, readProgram(t, to, e.Name()))
 		}
 	}
@@ -144,6 +146,7 @@ func readProgram(t *testing.T, root, name string) *program {
 			t.Fatalf("%s: unknown line %s", name, line)
 		}
 	}
+	p.dies = bytes.Contains(text, []byte("moment.Pass()"))
 	p.marks = findMarks(t, filepath.Join(root, name), p.dir)
 	return p
 }
@@ -314,6 +317,7 @@ func (p *program) plain(t *testing.T, binary string) *outcome {
 type protection struct {
 	every  int                                               // points between checkpoints; 0: none is due
 	killAt string                                            // the point at which it kills itself, or "each"
+	dieAt  int                                               // the moment at which it does, after that
 	during func(supervisor *exec.Cmd, ended <-chan struct{}) // while it runs
 }
 
@@ -338,6 +342,9 @@ func (p *program) protected(t *testing.T, binary string, how protection) *outcom
 	cmd.Stdout, cmd.Stderr = &doc, &errs
 	if how.killAt != "" {
 		cmd.Env = append(os.Environ(), "CAIRN_KILL_AT="+how.killAt)
+	}
+	if how.dieAt > 0 {
+		cmd.Env = append(cmd.Environ(), fmt.Sprint("TRIAL_DIE_AT=", how.dieAt), "TRIAL_DIED="+filepath.Join(side, "died"))
 	}
 	if p.stdin != "" {
 		in, err := os.Open(filepath.Join(dir, p.stdin))

@@ -187,6 +187,11 @@ func (p *program) compare(t *testing.T, tb *table, binary string, want *outcome)
 			return points
 		}
 	}
+	if p.dies {
+		if !p.between(t, binary, points, check) {
+			return points
+		}
+	}
 	times := 1
 	switch {
 	case p.exit == 2 || testing.Short(): // of a panic, kills would count as retries
@@ -201,6 +206,31 @@ func (p *program) compare(t *testing.T, tb *table, binary string, want *outcome)
 		}
 	}
 	return points
+}
+
+// between kills a program at one of its points, where it saves, and at a moment
+// after that, until there is none left: what it did in between is done again. It
+// returns whether to go on.
+func (p *program) between(t *testing.T, binary string, points int, check func(string, *outcome) bool) bool {
+	t.Helper()
+	for _, at := range []int{1, 2, (points + 1) / 2} {
+		for n := 1; ; n++ {
+			if !stress && n > 8 {
+				n += n / 4
+			}
+			got := p.protected(t, binary, protection{killAt: strconv.Itoa(at), dieAt: n})
+			if !check(fmt.Sprintf("killed at point %d and moment %d", at, n), got) {
+				return false
+			}
+			if got.kills < 2 {
+				break
+			}
+		}
+		if testing.Short() {
+			break
+		}
+	}
+	return true
 }
 
 // later returns the point to kill at after n.

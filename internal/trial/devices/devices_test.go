@@ -299,10 +299,7 @@ func TestMixed(t *testing.T) {
 	t.Parallel()
 	plain, made := build(t, "mixed")
 	all := travel(t)
-	// There are 12 points. One is passed by, and sometimes the next with it, when the
-	// Go runtime just then runs the cleanup of an array that is gone: its goroutine
-	// has no creator, and is taken for the program's.
-	journeys(t, all[:1], plain, made, "each", 8)
+	journeys(t, all[:1], plain, made, "each", 12)
 	journeys(t, all[1:], plain, made, "2,3,7", 3)
 
 	supervised(t, plain, made)

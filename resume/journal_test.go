@@ -1,0 +1,404 @@
+package resume
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"maps"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"syscall"
+	"testing"
+
+	cairn "github.com/cairnrun/cairn"
+)
+
+// crash is what a process does that is killed, here.
+type crash struct{}
+
+// world is a folder in which a program makes random changes, takes sets and is
+// killed.
+type world struct {
+	t      *testing.T
+	rnd    *rand.Rand
+	root   string // the program's files
+	dir    string // checkpoints
+	open   []*os.File
+	copies bool // the two are as if on different file systems
+	left   int  // steps until a crash; negative: none
+	log    []string
+
+	sets map[uint64]*snapshot // 0: the beginning
+	next uint64
+}
+
+// snapshot is what there was when a set was taken.
+type snapshot struct {
+	epoch   uint64
+	files   map[string]string
+	handles []handle
+	sizes   map[string]int64
+}
+
+// tree returns all that is in a folder.
+func (w *world) tree() map[string]string {
+	w.t.Helper()
+	all := make(map[string]string)
+	err := filepath.WalkDir(w.root, func(path string, e fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		st, err := e.Info()
+		if err != nil {
+			return err
+		}
+		text := st.Mode().String() + " "
+		switch {
+		case st.Mode().IsRegular():
+			b, err := os.ReadFile(path)
+			if err != nil {
+				return err
+			}
+			text += strconv.Quote(string(b))
+		case st.Mode()&fs.ModeSymlink != 0:
+			to, err := os.Readlink(path)
+			if err != nil {
+				return err
+			}
+			text += to
+		}
+		all[path[len(w.root):]] = text
+		return nil
+	})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return all
+}
+
+// dies calls f and reports whether there was a crash.
+func (w *world) dies(f func()) (died bool) {
+	defer func() {
+		if r := recover(); r != nil {
+			if _, ok := r.(crash); !ok {
+				panic(r)
+			}
+			died = true
+		}
+	}()
+	f()
+	return false
+}
+
+func (w *world) say(format string, args ...any) {
+	w.log = append(w.log, fmt.Sprintf(format, args...))
+}
+
+// somewhere is a name, of a file or a folder, that may be there or not.
+func (w *world) somewhere() string {
+	name := w.root
+	for range w.rnd.IntN(3) {
+		name = filepath.Join(name, string(rune('p'+w.rnd.IntN(3))))
+	}
+	return filepath.Join(name, string(rune('a'+w.rnd.IntN(4))))
+}
+
+// text is something to write, of up to some blocks.
+func (w *world) text() []byte {
+	n := w.rnd.IntN(40)
+	if w.rnd.IntN(3) == 0 {
+		n = w.rnd.IntN(3 * block)
+	}
+	b := []byte(strconv.Itoa(w.rnd.IntN(1e6)))
+	return bytes.Repeat(b, n/len(b)+1)[:n]
+}
+
+// change does something random. Most of it may fail, as the name is not there, or
+// is of another kind.
+func (w *world) change() {
+	a, b := w.somewhere(), w.somewhere()
+	what := w.rnd.IntN(17)
+	w.say("%d %s %s", what, a[len(w.root):], b[len(w.root):])
+	switch what {
+	case 0, 1:
+		WriteFile(a, w.text(), 0o644)
+	case 2:
+		Remove(a)
+	case 3:
+		RemoveAll(filepath.Dir(a + "/x")) // of one or two parts
+	case 4, 5:
+		Rename(a, b)
+	case 6:
+		if !w.copies { // where files can't be linked, there is one file for each name
+			Link(a, b)
+		}
+	case 7:
+		Symlink(filepath.Base(b), a)
+	case 8:
+		Mkdir(a, 0o755)
+	case 9:
+		MkdirAll(a, 0o755)
+	case 10:
+		Chmod(a, fs.FileMode(0o600+w.rnd.IntN(8)))
+	case 11:
+		Truncate(a, int64(w.rnd.IntN(2*block)))
+	case 12:
+		if f, err := CreateTemp(w.root, "tmp*"); err == nil {
+			w.hold(f)
+		}
+	case 13, 14:
+		flag := []int{os.O_RDWR, os.O_WRONLY, os.O_RDWR | os.O_CREATE, os.O_RDWR | os.O_TRUNC, os.O_WRONLY | os.O_APPEND | os.O_CREATE}[w.rnd.IntN(5)]
+		w.openFile(a, flag)
+	default:
+		if len(w.open) > 0 {
+			w.write(w.open[w.rnd.IntN(len(w.open))])
+		}
+	}
+	step()
+}
+
+// openFile is OpenFile, without the run.
+func (w *world) openFile(name string, flag int) {
+	if st, err := os.Stat(name); err == nil && !st.Mode().IsRegular() {
+		return
+	}
+	path, err := journal.openingFile(name, flag)
+	if err != nil {
+		return
+	}
+	f, err := os.OpenFile(name, flag, 0o644)
+	if err != nil {
+		return
+	}
+	journal.follow(f, name, path, flag)
+	w.hold(f)
+}
+
+// hold keeps a file open, and closes another one if there are too many.
+func (w *world) hold(f *os.File) {
+	if w.open = append(w.open, f); len(w.open) > 4 {
+		i := w.rnd.IntN(len(w.open))
+		w.open[i].Close()
+		w.open = slices.Delete(w.open, i, i+1)
+	}
+}
+
+// write changes an open file, as package os does in programs that were built.
+func (w *world) write(f *os.File) {
+	text, off := w.text(), int64(w.rnd.IntN(2*block))
+	switch w.rnd.IntN(4) {
+	case 0:
+		if changing(f, 'w', 0, int64(len(text))) == nil {
+			step()
+			f.Write(text)
+		}
+	case 1:
+		if changing(f, 'a', off, int64(len(text))) == nil {
+			step()
+			f.WriteAt(text, off)
+		}
+	case 2:
+		if changing(f, 't', off, 0) == nil {
+			step()
+			f.Truncate(off)
+		}
+	case 3:
+		if changing(f, 's', off, io.SeekStart) == nil {
+			f.Seek(off, io.SeekStart)
+		}
+		if changing(f, 'r', 0, 0) == nil {
+			step()
+			f.ReadFrom(bytes.NewReader(text))
+		}
+	}
+}
+
+// save takes a set; it may never be committed.
+func (w *world) save() {
+	if journal.unsettled() != "" {
+		return
+	}
+	epoch, err := journal.taken()
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	now := &snapshot{epoch: epoch, files: w.tree(), handles: journal.handles(), sizes: make(map[string]int64)}
+	for _, h := range now.handles {
+		if st, err := h.File.Stat(); err == nil && h.Flag&(os.O_RDWR|os.O_WRONLY) != 0 {
+			now.sizes[h.Name] = st.Size()
+		}
+	}
+	w.next++
+	if w.rnd.IntN(4) == 0 {
+		w.say("set %d fails", w.next)
+		return
+	}
+	for range w.rnd.IntN(3) { // it is written while the program goes on
+		w.change()
+	}
+	dir := filepath.Join(w.dir, fmt.Sprintf("set-%08d", w.next))
+	if err := os.Mkdir(dir, 0o777); err != nil {
+		w.t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "rank-0000.h5"), nil, 0o666); err != nil {
+		w.t.Fatal(err)
+	}
+	w.sets[w.next] = now
+	w.say("set %d, epoch %d", w.next, epoch)
+	step()
+	for n := range w.sets {
+		if n != 0 && n+2 <= w.next && len(w.sets) > 3 {
+			w.lose(n)
+		}
+	}
+	delete(w.sets, 0) // what was before them is not needed any more
+}
+
+// lose removes a set.
+func (w *world) lose(n uint64) {
+	if err := os.RemoveAll(filepath.Join(w.dir, fmt.Sprintf("set-%08d", n))); err != nil {
+		w.t.Fatal(err)
+	}
+	delete(w.sets, n)
+}
+
+// restart starts the program again, and compares.
+func (w *world) restart() {
+	for _, f := range w.open {
+		f.Close()
+	}
+	w.open = nil
+	if len(w.sets) > 1 && w.rnd.IntN(6) == 0 { // the newest one is damaged
+		n := slices.Max(slices.Collect(maps.Keys(w.sets)))
+		w.say("set %d is lost", n)
+		w.lose(n)
+	}
+	for tries, again := 1, true; again; tries++ {
+		w.left = w.rnd.IntN(60 * tries)
+		again = w.dies(w.begin)
+		w.say("restart, died %v", again)
+	}
+	n := slices.Max(slices.Collect(maps.Keys(w.sets)))
+	was := w.sets[n]
+	if err := journal.restored(was.epoch); err != nil {
+		w.t.Fatalf("set %d: %v\n%q", n, err, w.log)
+	}
+	for name, size := range was.sizes { // by cairn.Run
+		if err := os.Truncate(name, size); err != nil {
+			w.t.Fatalf("set %d: %v\n%q", n, err, w.log)
+		}
+	}
+	now := w.tree()
+	for name, text := range was.files {
+		if now[name] != text {
+			w.t.Fatalf("set %d: %s is\n%.200s\nand was\n%.200s\n%q", n, name, now[name], text, w.log)
+		}
+	}
+	for name := range now {
+		if _, ok := was.files[name]; !ok {
+			w.t.Fatalf("set %d: there is %s\n%q", n, name, w.log)
+		}
+	}
+	var again []handle
+	for _, h := range was.handles {
+		f, err := os.OpenFile(h.Name, h.Flag&^(os.O_TRUNC|os.O_CREATE|os.O_EXCL), 0)
+		if err != nil {
+			w.t.Fatalf("set %d: %v\n%q", n, err, w.log)
+		}
+		again = append(again, handle{f, h.Name, h.Flag})
+		w.open = append(w.open, f)
+	}
+	journal.rehandle(again)
+	was.handles = again
+}
+
+// begin is what a process does first.
+func (w *world) begin() {
+	journal = new(fileJournal)
+	watched.files = nil
+	if err := journal.begin(); err != nil {
+		w.t.Fatalf("%v\n%q", err, w.log)
+	}
+	w.left = -1
+}
+
+// TestJournal makes random changes to files and folders, with sets in between,
+// kills at every step that changes anything, also while changes are undone, and
+// compares what is there after a restart with what was there when the set was
+// taken.
+func TestJournal(t *testing.T) {
+	if syscall.Getuid() < 0 {
+		t.Skip("no such system calls")
+	}
+	seeds := uint64(150)
+	if testing.Short() {
+		seeds = 30
+	}
+	if n, err := strconv.ParseUint(os.Getenv("CAIRN_JOURNAL_SEEDS"), 10, 64); err == nil {
+		seeds = n
+	}
+	for seed := range seeds {
+		tryJournal(t, seed)
+	}
+}
+
+func tryJournal(t *testing.T, seed uint64) {
+	w := &world{t: t, rnd: rand.New(rand.NewPCG(seed, 1)), left: -1, copies: seed%4 == 3, sets: make(map[uint64]*snapshot)}
+	base := t.TempDir()
+	w.root, w.dir = filepath.Join(base, "files"), filepath.Join(base, "ck")
+	if err := os.Mkdir(w.root, 0o777); err != nil {
+		t.Fatal(err)
+	}
+	var err error
+	if run, err = cairn.Open(context.Background(), cairn.Options{Dir: w.dir}); err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		run.Close()
+		run, hook, journal, step, link = nil, nil, new(fileJournal), func() {}, os.Link
+		watched.files = nil
+		for _, f := range w.open {
+			f.Close()
+		}
+	}()
+	step = func() {
+		if w.left > 0 {
+			w.left--
+		} else if w.left == 0 {
+			panic(crash{})
+		}
+	}
+	if w.copies {
+		link = func(string, string) error { return errors.New("another file system") }
+	}
+	w.say("seed %d", seed)
+	for range 30 { // what was there before
+		w.change()
+	}
+	for _, f := range w.open {
+		f.Close()
+	}
+	w.open = nil
+	w.sets[0] = &snapshot{files: w.tree()}
+	w.begin()
+	for range 6 {
+		w.left = w.rnd.IntN(250)
+		if w.dies(func() {
+			for {
+				if w.rnd.IntN(12) == 0 {
+					w.save()
+				} else {
+					w.change()
+				}
+			}
+		}) {
+			w.restart()
+		}
+	}
+}
