@@ -70,7 +70,11 @@ func (j *fileJournal) openingFile(name string, flag int) (string, error) {
 			return path, nil
 		}
 	}
-	return path, j.opening(path, flag)
+	before := j.lines
+	if err = j.opening(path, flag); err == nil && j.lines > before && flag&os.O_TRUNC == 0 { // what is appended is cut off even if the system went down
+		err = j.file.Sync()
+	}
+	return path, err
 }
 
 // CreateTemp stands for os.CreateTemp.

@@ -22,8 +22,9 @@ import (
 // It is a file in the checkpoint folder, with one line of JSON for each change,
 // and a folder beside it, with what was overwritten or removed. Both are written
 // before the program's change is made. A killed process loses nothing of that,
-// since what it gave to the system is there; they are not forced to the disk, so
-// it is not a remedy for a system that goes down.
+// since what it gave to the system is there. But for lines about files that are
+// opened to be appended to, nothing is forced to the disk: if the system itself
+// goes down, what was overwritten or removed may not be brought back.
 //
 // An epoch is the time from one set to the next, a part is a piece of an epoch in
 // which no file had its name changed:

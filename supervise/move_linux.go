@@ -28,9 +28,9 @@ type moveLimits struct{ arrive, ahead, hold, send, leave, link time.Duration }
 
 var usualLimits = moveLimits{
 	arrive: joinTime,
-	ahead:  6 * time.Hour,    // a state's first round, over a slow link
-	hold:   10 * time.Minute, // until every rank comes to a point
-	send:   time.Hour,        // the rest; a link that stands still is noticed by the ranks
+	ahead:  6 * time.Hour, // a state's first round, over a slow link
+	hold:   6 * time.Hour, // until every rank comes to a point
+	send:   time.Hour,     // the rest; a link that stands still is noticed by the ranks
 	leave:  joinTime,
 	link:   joinTime,
 }
