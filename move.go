@@ -131,7 +131,8 @@ func (p *Run) moveTold(m *control.Message) {
 	case control.Switch:
 		v.verdicts[m.Move.ID] = m
 		if !m.OK && v.out != nil && v.out.id == m.Move.ID {
-			v.out.off(errCalledOff)
+			v.out.close(errCalledOff)
+			v.out = nil
 		}
 	}
 	v.news()
@@ -147,7 +148,7 @@ func (v *mover) end(why error) {
 	defer v.mu.Unlock()
 	v.gone = why
 	if v.out != nil {
-		v.out.off(why)
+		v.out.close(why)
 	}
 	v.news()
 }
@@ -180,7 +181,10 @@ func (p *Run) sendAhead(ctx context.Context, l *leaver, m *control.Move) {
 		p.unmoved(m.ID, cmp.Or(context.Cause(ctx), err))
 		return
 	}
-	l.stream = ckpt.NewOutgoing(conn, moveOptions(m, p.seat))
+	if !p.mover.open(ctx, l, ckpt.NewOutgoing(conn, moveOptions(m, p.seat))) {
+		p.unmoved(m.ID, context.Cause(ctx))
+		return
+	}
 	last := int64(0)
 	for range m.Rounds {
 		done := make(chan error, 1)
@@ -208,6 +212,26 @@ func (p *Run) sendAhead(ctx context.Context, l *leaver, m *control.Move) {
 		last = sent
 	}
 	p.seat.ctl.say(&control.Message{Kind: control.Near, Move: &control.Move{ID: m.ID}})
+}
+
+// open keeps the stream to a newcomer, unless the move is off.
+func (v *mover) open(ctx context.Context, l *leaver, s *ckpt.Outgoing) bool {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if ctx.Err() != nil {
+		s.Close()
+		return false
+	}
+	l.stream = s
+	return true
+}
+
+// close ends it. The lock is held.
+func (l *leaver) close(why error) {
+	l.off(why)
+	if l.stream != nil {
+		go l.stream.Close() // it may have to tell the other end
+	}
 }
 
 // setupLimit bounds what a rank keeps of what it received before Restore.
@@ -445,8 +469,9 @@ func (p *Run) moveOut(ctx context.Context, plan *control.Move, a *coord.Move) (*
 	v := &p.mover
 	v.mu.Lock()
 	l := v.out
+	ready := l != nil && l.id == plan.ID && l.stream != nil
 	v.mu.Unlock()
-	if l == nil || l.id != plan.ID || l.stream == nil {
+	if !ready {
 		return nil, errors.New("there is no connection to the process that is to take its place")
 	}
 	if err := p.await(ctx); err != nil {
@@ -495,10 +520,7 @@ func (p *Run) stay(id uint64) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if l := v.out; l != nil && l.id == id {
-		l.off(errCalledOff)
-		if l.stream != nil {
-			l.stream.Close()
-		}
+		l.close(errCalledOff)
 		v.out = nil
 	}
 }

@@ -263,8 +263,8 @@ type Start struct {
 	Launch  string   `json:"launch"`
 	Number  uint64   `json:"number"` // of the starts of this launch on this host: 1, 2, …
 	Ranks   []int    `json:"ranks"`
-	Command []string `json:"command"` // absolute path of the program, arguments
-	Dir     string   `json:"dir"`     // working folder
+	Command []string `json:"command"`         // absolute path of the program, arguments
+	Dir     string   `json:"dir"`             // working folder
 	Env     []string `json:"env,omitempty"`   // none: that of the helper
 	Set     []string `json:"set,omitempty"`   // variables besides, or instead of, those
 	Output  string   `json:"output"`          // folder of the ranks' output files
