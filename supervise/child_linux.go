@@ -15,6 +15,7 @@ import (
 	"strings"
 	"sync"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -36,6 +37,7 @@ type child struct {
 	ctl    *control.Conn
 	box    *outbox
 	placed chan struct{} // closed: stdout is where the rank goes on; of a newcomer: it is followed
+	wrote  chan struct{} // closed: its writer has ended
 
 	mu     sync.Mutex
 	follow [3]*follower // by stream; none of a newcomer before its predecessor's have ended
@@ -139,18 +141,19 @@ func (c *child) start(i int) (err error) {
 		c.pass(s.Shown[i], c.placed)
 	}
 	c.l.add(c)
-	read, wrote := make(chan struct{}), make(chan struct{})
+	read := make(chan struct{})
+	c.wrote = make(chan struct{})
 	go func() {
 		defer close(read)
 		c.listen()
 	}()
 	go func() {
-		defer close(wrote)
+		defer close(c.wrote)
 		defer writer.Close()
 		// A writer's trouble has been told to its rank; nobody else can act on it.
 		_ = c.h.o.Writer(context.Background(), writer)
 	}()
-	go c.watch(writer, read, wrote)
+	go c.watch(writer, read)
 	return nil
 }
 
@@ -297,6 +300,14 @@ func (c *child) listen() {
 			control.Committed, control.Finished, control.Stopped,
 			control.Here, control.Near, control.Held, control.Sent, control.Landed, control.Linked, control.Unmoved:
 		case control.Left:
+			// It has let go of its writer, which holds the lock of the checkpoint
+			// folder, too: the newcomer needs it.
+			select {
+			case <-c.wrote:
+			case <-time.After(lostMoment):
+				c.dismiss()
+				<-c.wrote
+			}
 			c.say(m)
 			c.dismiss()
 			continue
@@ -372,7 +383,7 @@ func (c *child) shown(stream int) {
 }
 
 // watch waits for the rank's end, and then for what it left to be done.
-func (c *child) watch(writer *net.UnixConn, read, wrote chan struct{}) {
+func (c *child) watch(writer *net.UnixConn, read chan struct{}) {
 	defer c.l.release()
 	pid := c.id.Pid
 	m := &control.Message{Kind: control.Exited}
@@ -397,7 +408,7 @@ func (c *child) watch(writer *net.UnixConn, read, wrote chan struct{}) {
 		c.say(m)
 	}
 	writer.CloseRead()
-	<-wrote
+	<-c.wrote
 	if joined && c.place != 0 {
 		select { // its predecessor's output is still being shown
 		case <-c.placed:

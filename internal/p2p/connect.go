@@ -247,10 +247,10 @@ func fragile(l transport.Link) bool {
 // lock is held.
 func (e *Engine) pause(ctx context.Context, with []int) error {
 	for _, i := range with {
-		e.head = frame{kind: kindPause}
+		e.peers[i].goodbyes++
+		e.head = frame{kind: kindPause, seq: e.peers[i].goodbyes}
 		e.emit(i, nil, nil)
 		e.peers[i].muted = true
-		e.peers[i].goodbyes++
 	}
 	stop := context.AfterFunc(ctx, e.Wake)
 	defer stop()

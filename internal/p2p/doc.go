@@ -20,7 +20,7 @@
 //
 //	 0 kind   1 byte order of the payload (bit 0: little, bit 1: an int has 32 bits)   2 –
 //	 4 context u32   8 tag i32
-//	12 epoch u32   16 number of the message in its pair u64   24 length u64
+//	12 epoch u32   16 number of the message in its pair, or of the leave (Pause, Rejoin) u64   24 length u64
 //	32 request of the sender (Announce, Ready, Done) or receiver (Data) u64
 //	40 address (Announce) or request of the receiver (Ready) u64
 //

@@ -76,7 +76,7 @@ type peer struct {
 	finished bool     // … and its work is done
 	paused   bool     // it sends no more on this link, which is closed, or its process replaced
 	muted    bool     // … and neither does this rank
-	goodbyes uint64   // times that this rank has said so on this link,
+	goodbyes uint64   // times that this rank has taken leave on this link,
 	answers  uint64   // and the other one
 	gone     error    // it was lost after that
 	backlog  [][]byte // control messages that wait for that
@@ -387,11 +387,13 @@ func (e *Engine) Arrived(from int, h *transport.Header, buf []byte) {
 		}
 		e.sleep.broadcast()
 	case kindPause:
-		p.paused = true
-		p.answers++
+		p.paused, p.answers = true, f.seq
 		e.sleep.broadcast()
 	case kindRejoin:
 		p.paused = false
+		if !p.muted { // it may have taken leave in vain
+			p.goodbyes = max(p.goodbyes, f.seq)
+		}
 	default:
 		e.breach(from, fmt.Sprintf("a frame of unknown kind %d", f.kind))
 	}

@@ -67,7 +67,7 @@ func (e *Engine) Rejoin(moving []int) {
 		if !p.muted || p.link == nil {
 			continue
 		}
-		e.head = frame{kind: kindRejoin} // it may wait for this one in vain
+		e.head = frame{kind: kindRejoin, seq: p.goodbyes}
 		e.emit(i, nil, nil)
 		e.unmute(i)
 		if err := p.gone; err != nil {

@@ -100,6 +100,56 @@ func TestPartInVain(t *testing.T) {
 	}
 }
 
+// A rank hears that the move is off, and rejoins, while another one still takes
+// leave of a third.
+func TestRejoinEarly(t *testing.T) {
+	f, es := world(t, 3, mem.Options{})
+	moving := []int{1}
+	for round := range 3 {
+		f.Hold(2, 1)
+		done := make(chan error, 3)
+		part := func(e *Engine) {
+			e.Lock()
+			defer e.Unlock()
+			e.Hold()
+			done <- e.Part(t.Context(), moving)
+		}
+		rejoin := func(e *Engine) {
+			e.Lock()
+			defer e.Unlock()
+			e.Rejoin(moving)
+			e.Control(1, fmt.Appendf(nil, "round %d", round))
+			e.Release(false)
+		}
+		go part(es[1])
+		for _, r := range []int{0, 2} {
+			go part(es[r])
+		}
+		for range 2 { // the ranks 0 and 2 need nothing more of each other
+			if err := <-done; err != nil {
+				t.Fatal(err)
+			}
+		}
+		rejoin(es[0])
+		f.Release(2, 1)
+		if err := <-done; err != nil {
+			t.Fatal(err)
+		}
+		rejoin(es[1])
+		rejoin(es[2])
+		each(t, es, func(e *Engine) error {
+			to, from := (e.rank+1)%3, (e.rank+2)%3
+			s := e.Isend(0, to, 1, []byte{byte(round)})
+			buf := []byte{9}
+			if _, err := e.Recv(0, from, 1, buf); err != nil || buf[0] != byte(round) {
+				return fmt.Errorf("%v, %w", buf, err)
+			}
+			_, err := e.Wait(s)
+			return err
+		})
+	}
+}
+
 // A rank that dies while the others have taken leave of it is missed when they
 // go on with it, and not before.
 func TestLostWhileParted(t *testing.T) {

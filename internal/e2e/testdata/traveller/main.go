@@ -2,7 +2,12 @@
 // number before the point and takes its neighbour's after it, so that messages
 // are under way whenever it is moved, changes a part of its memory, and writes a
 // line to standard output and to a file of its own. At one step it waits until a
-// file is there, with points and messages all the time.
+// file is there, with points and messages all the time; in its folder are:
+//
+//	gate      what it waits for
+//	hold      while it is there, a process that starts does not go on
+//	pid-R-N   rank R is, or was, process N
+//	file-R    the file of rank R
 package main
 
 import (
@@ -11,6 +16,7 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"path/filepath"
 	"time"
 
 	"github.com/cairnrun/cairn"
@@ -20,19 +26,18 @@ import (
 type state struct {
 	Step  int
 	Sum   uint64
-	Spins uint64 // points while it waits
 	Data  []uint64
+	Spins []uint64 // changed at each point while it waits
 	Log   *os.File
 }
 
 func main() {
 	steps := flag.Int("steps", 60, "steps")
 	at := flag.Int("at", 30, "step at which it waits")
-	gate := flag.String("gate", "", "file that it waits for")
 	words := flag.Int("words", 1<<15, "words of memory")
-	files := flag.String("files", "", "folder for a file of each rank")
+	folder := flag.String("folder", ".", "its folder")
 	flag.Parse()
-	if err := run(context.Background(), *steps, *at, *words, *gate, *files); err != nil {
+	if err := run(context.Background(), *steps, *at, *words, *folder); err != nil {
 		fmt.Fprintln(os.Stderr, "traveller:", err)
 		if errors.Is(err, cairn.ErrStopped) {
 			os.Exit(75)
@@ -41,7 +46,14 @@ func main() {
 	}
 }
 
-func run(ctx context.Context, steps, at, words int, gate, files string) (err error) {
+func run(ctx context.Context, steps, at, words int, folder string) (err error) {
+	there := func(name string) bool {
+		_, err := os.Stat(filepath.Join(folder, name))
+		return err == nil
+	}
+	for there("hold") {
+		time.Sleep(time.Millisecond)
+	}
 	p, err := cairn.Open(ctx, cairn.Options{Every: 1 << 60})
 	if err != nil {
 		return err
@@ -50,11 +62,12 @@ func run(ctx context.Context, steps, at, words int, gate, files string) (err err
 	c := p.World()
 	rank, size := c.Rank(), c.Size()
 	next, previous := (rank+1)%size, (rank+size-1)%size
-	s := &state{Data: make([]uint64, words)}
-	if files != "" {
-		if s.Log, err = p.OpenFile(fmt.Sprintf("%s/rank-%d", files, rank), os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o666); err != nil {
-			return err
-		}
+	if err := os.WriteFile(filepath.Join(folder, fmt.Sprintf("pid-%d-%d", rank, os.Getpid())), nil, 0o666); err != nil {
+		return err
+	}
+	s := &state{Data: make([]uint64, words), Spins: make([]uint64, 1<<12)}
+	if s.Log, err = p.OpenFile(filepath.Join(folder, fmt.Sprintf("file-%d", rank)), os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o666); err != nil {
+		return err
 	}
 	for i := range s.Data {
 		s.Data[i] = mix(uint64(rank)<<32 + uint64(i))
@@ -82,18 +95,17 @@ func run(ctx context.Context, steps, at, words int, gate, files string) (err err
 				return err
 			}
 		}
-		if s.Step == at && gate != "" {
+		if s.Step == at {
 			ready := []uint64{0}
-			if _, err := os.Stat(gate); err == nil {
+			if there("gate") {
 				ready[0] = 1
 			}
 			if err := mpi.Allreduce(c, ready, ready, mpi.Min[uint64]); err != nil {
 				return err
 			}
 			if ready[0] == 0 {
-				s.Spins++
-				s.Data[s.Spins%uint64(words)] ^= got[0] // and again, with the next
-				s.Data[s.Spins%uint64(words)] ^= got[0]
+				s.Spins[0]++
+				s.Spins[s.Spins[0]%uint64(len(s.Spins))] += got[0]
 				time.Sleep(time.Millisecond)
 				continue
 			}
@@ -103,10 +115,8 @@ func run(ctx context.Context, steps, at, words int, gate, files string) (err err
 			s.Data[i] = mix(s.Data[i] + s.Sum)
 		}
 		fmt.Printf("rank %d step %d sum %016x\n", rank, s.Step, s.Sum)
-		if s.Log != nil {
-			if _, err := fmt.Fprintf(s.Log, "step %d sum %016x\n", s.Step, s.Sum); err != nil {
-				return err
-			}
+		if _, err := fmt.Fprintf(s.Log, "rank %d step %d sum %016x\n", rank, s.Step, s.Sum); err != nil {
+			return err
 		}
 		s.Step++
 	}

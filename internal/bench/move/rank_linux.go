@@ -1,0 +1,125 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/cairnrun/cairn"
+)
+
+// This file is the program that is moved: bench -as rank, under "cairn run".
+
+// unit is the words that have one version.
+const unit = 4096 / 8
+
+// content is the state of the rank: words that follow from their place and
+// version, so that it can tell at the end whether all is as it should be.
+type content struct {
+	words    []uint64
+	versions []uint32 // of units of words
+	step     int
+}
+
+func newContent(size int64) *content {
+	n := int(size / 8 / unit)
+	return &content{words: make([]uint64, n*unit), versions: make([]uint32, n)}
+}
+
+// word is what is at a place.
+func word(i int, version uint32) uint64 {
+	x := uint64(i)*0x9e3779b97f4a7c15 + uint64(version)*0xd1b54a32d192ed03 + 1
+	x ^= x >> 31
+	x *= 0xbf58476d1ce4e5b9
+	return x ^ x>>29
+}
+
+// write gives some units a version.
+func (c *content) write(lo, hi int, version uint32) {
+	for u := lo; u < hi; u++ {
+		c.versions[u] = version
+		for i, w := u*unit, c.words[u*unit:][:unit]; len(w) > 0; i, w = i+1, w[1:] {
+			w[0] = word(i, version)
+		}
+	}
+}
+
+// change writes the next part of so many units, and goes round.
+func (c *content) change(units int) {
+	n := len(c.versions)
+	c.step++
+	if units == 0 {
+		return
+	}
+	lo := (c.step - 1) * units % n
+	c.write(lo, min(lo+units, n), uint32(c.step))
+}
+
+// check compares all words with what they should be.
+func (c *content) check() error {
+	for i, w := range c.words {
+		if want := word(i, c.versions[i/unit]); w != want {
+			return fmt.Errorf("word %d is %#x and should be %#x", i, w, want)
+		}
+	}
+	return nil
+}
+
+// runRank is the rank. It says in a file that it has begun, and what it has
+// found when another file tells it to end.
+func runRank(ctx context.Context, size int64, dirty float64, period time.Duration, files string) (err error) {
+	p, err := cairn.Open(ctx, cairn.Options{Every: 24 * time.Hour})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, p.Close()) }()
+	c := newContent(size)
+	for name, v := range map[string]any{"words": &c.words, "versions": &c.versions, "step": &c.step} {
+		switch v := v.(type) {
+		case *[]uint64:
+			err = cairn.Protect(p, name, v)
+		case *[]uint32:
+			err = cairn.Protect(p, name, v)
+		case *int:
+			err = cairn.Protect(p, name, v)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	resumed, err := p.Restore(ctx)
+	if err != nil {
+		return err
+	}
+	if !resumed {
+		c.write(0, len(c.versions), 0)
+	}
+	units := int(dirty * float64(len(c.versions)))
+	for {
+		if err := p.Point(ctx); err != nil {
+			return err
+		}
+		if c.step == 3 && !resumed { // it has what a run without moves has
+			if err := os.WriteFile(files+".begun", nil, 0o666); err != nil {
+				return err
+			}
+		}
+		if _, err := os.Stat(files + ".end"); err == nil {
+			break
+		}
+		began := time.Now()
+		c.change(units)
+		time.Sleep(max(0, period-time.Since(began)))
+	}
+	said := fmt.Sprintf("right after %d steps\n", c.step)
+	if err := c.check(); err != nil {
+		said = fmt.Sprintf("wrong after %d steps: %v\n", c.step, err)
+	}
+	if err := os.WriteFile(files+".said", []byte(said), 0o666); err != nil {
+		return err
+	}
+	p.Finish()
+	return nil
+}
