@@ -161,6 +161,7 @@ type Run struct {
 	stop    atomic.Pointer[string] // … and to stop then
 	late    string                 // a reason that waits for the writer
 	timer   *time.Timer
+	dueAt   time.Time // when it fires
 	signals *signalWatch
 	outcome chan ckpt.Result
 	saving  Saved

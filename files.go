@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/cairnrun/cairn/ckpt"
+	"github.com/cairnrun/cairn/internal/control"
 )
 
 // OpenFile opens a data file of the program as os.OpenFile does, and makes it
@@ -71,15 +72,15 @@ type fileTable struct {
 	open     []*openFile
 	next     int
 	saved    []*openFile // while restoring: by the set's ids
+	moved    bool        // nothing has been written since the state was taken
 }
 
 type openFile struct {
 	entry    ckpt.FileEntry
 	f        *os.File
-	truncate bool  // was asked for, and waits for Restore
-	made     bool  // did not exist before
-	before   int64 // standard output: what was in it when the program started
-	fresh    bool  // opened by Restore, and the program has not asked for it yet
+	truncate bool // was asked for, and waits for Restore
+	made     bool // did not exist before
+	fresh    bool // opened by Restore, and the program has not asked for it yet
 
 	// Where it stood when the program got it, or when Restore was over.
 	firstSize, firstOff int64
@@ -134,29 +135,21 @@ func (t *fileTable) adoptOutput() error {
 	if o.entry.Abs, err = os.Readlink("/proc/self/fd/1"); err != nil {
 		return err
 	}
-	o.before = st.Size()
 	return nil
 }
 
-// afresh drops from standard output what earlier attempts wrote, which left
-// no set behind.
-func (t *fileTable) afresh() error {
+// turnOutput makes standard output the file of the rank whose place this process
+// takes.
+func (t *fileTable) turnOutput(path string) error {
+	if path == "" {
+		return nil
+	}
 	for _, o := range t.open {
-		if o.f != os.Stdout || o.before == 0 {
-			continue
-		}
-		text, err := os.ReadFile(o.entry.Abs)
-		if err == nil {
-			err = o.f.Truncate(0)
-		}
-		if err == nil {
-			_, err = o.f.Write(text[min(o.before, int64(len(text))):])
-		}
-		if err != nil {
-			return fmt.Errorf("standard output: %w", err)
+		if o.f == os.Stdout {
+			o.entry.Abs = path
 		}
 	}
-	return nil
+	return control.TakeStdout(path)
 }
 
 // portablePath is the path as the program gave it, with forward slashes: a
@@ -350,7 +343,7 @@ func (t *fileTable) finish(back bool) error {
 	open := t.saved
 	next := 0
 	for _, o := range t.saved {
-		if err := o.cut(o.entry.Size, o.entry.Offset); err != nil {
+		if err := o.cut(o.entry.Size, o.entry.Offset, !t.moved); err != nil {
 			return fmt.Errorf("data file of the checkpoint: %w", err)
 		}
 		next = max(next, o.entry.ID+1)
@@ -366,7 +359,7 @@ func (t *fileTable) finish(back bool) error {
 			o.truncate = false
 		}
 		if back {
-			if err := o.cut(o.firstSize, o.firstOff); err != nil {
+			if err := o.cut(o.firstSize, o.firstOff, true); err != nil {
 				return fmt.Errorf("data file: %w", err)
 			}
 		}
@@ -378,9 +371,10 @@ func (t *fileTable) finish(back bool) error {
 	return nil
 }
 
-// cut puts a file back to a size, if it is written, and to a position.
-func (o *openFile) cut(size, off int64) error {
-	if o.entry.Mode != "r" {
+// cut puts a file back to a size, if it is written and that is asked for, and to
+// a position.
+func (o *openFile) cut(size, off int64, shorten bool) error {
+	if shorten && o.entry.Mode != "r" {
 		if err := o.f.Truncate(size); err != nil {
 			return err
 		}

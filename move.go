@@ -18,7 +18,6 @@ import (
 	"github.com/cairnrun/cairn/internal/control"
 	"github.com/cairnrun/cairn/internal/graph"
 	"github.com/cairnrun/cairn/internal/p2p"
-	"github.com/cairnrun/cairn/store"
 )
 
 // A rank moves: its state goes to a process on another host, the newcomer,
@@ -54,6 +53,8 @@ type luggage struct {
 	Meetings uint64     `json:"meetings"` // exchanges of cards so far
 	Next     uint64     `json:"next"`     // set
 	Safe     uint64     `json:"safe"`
+	// Due is how long it is until the next checkpoint is.
+	Due time.Duration `json:"due"`
 }
 
 func (v *mover) news() {
@@ -258,32 +259,6 @@ func (p *Run) introduceTo(ctx context.Context, conn net.Conn) error {
 	return err
 }
 
-// meetSource is Open in a process that takes the place of another one.
-func (p *Run) meetSource(ctx context.Context) error {
-	conn, err := p.awaitState(ctx)
-	if err == nil {
-		var setup []p2p.Kept
-		if err = gob.NewDecoder(oneByOne{conn}).Decode(&setup); err == nil && p.seat.Size > 1 {
-			p.team.engine.Replay(setup)
-		}
-	}
-	if err != nil {
-		p.unmoved(p.seat.Move.ID, err)
-		return fmt.Errorf("cairn: taking the place of rank %d: %w", p.seat.Rank, err)
-	}
-	p.mover.from = conn
-	return nil
-}
-
-// oneByOne keeps a decoder from reading beyond what it decodes.
-type oneByOne struct{ net.Conn }
-
-func (c oneByOne) ReadByte() (byte, error) {
-	var b [1]byte
-	_, err := io.ReadFull(c.Conn, b[:])
-	return b[0], err
-}
-
 // ahead hands over the state as it is at this point, if it is to be sent ahead.
 func (p *Run) ahead() {
 	v := &p.mover
@@ -478,6 +453,9 @@ func (p *Run) moveOut(ctx context.Context, plan *control.Move, a *coord.Move) (*
 		return nil, err
 	}
 	bag := luggage{Meetings: p.seat.ctl.meetings(), Next: p.saver.Next(), Safe: p.safe}
+	if p.timer != nil {
+		bag.Due = max(time.Until(p.dueAt), time.Millisecond)
+	}
 	note := ckpt.Note{Points: p.points, Reason: "move"}
 	if t := p.team; t != nil {
 		t.pack(&note, &coord.Save{Point: a.Point, Due: t.flight.Due})
@@ -574,205 +552,4 @@ func (p *Run) moveHere(ctx context.Context) error {
 	}
 	p.stay(plan.ID)
 	return nil
-}
-
-// newcomer reports whether this process is to take the place of a running one.
-func (p *Run) newcomer() bool { return p.seat.Move != nil }
-
-// arrive is Restore in a process that takes the place of another one.
-func (p *Run) arrive(ctx context.Context) error {
-	id := p.seat.Move.ID
-	err := p.land(ctx)
-	if err != nil {
-		p.unmoved(id, err)
-		return fmt.Errorf("cairn: taking the place of rank %d: %w", p.seat.Rank, err)
-	}
-	return nil
-}
-
-var errCalledOff = errors.New("the move was called off")
-
-func (p *Run) land(ctx context.Context) error {
-	m := p.seat.Move
-	conn := p.mover.from
-	defer conn.Close()
-	if _, err := conn.Write([]byte{1}); err != nil {
-		return err
-	}
-	var bag luggage
-	coming, enough := context.WithCancelCause(ctx)
-	defer enough(nil)
-	go func() {
-		if v, err := p.mover.verdict(coming, m.ID); err != nil || !v.OK {
-			enough(cmp.Or(err, errCalledOff))
-		}
-	}()
-	landed, err := ckpt.Receive(coming, conn, moveOptions(m, p.seat), ckpt.Landing{
-		Fit: func(img *graph.Image) ([]graph.Root, *graph.Env, []string, error) {
-			roots, err := p.match(img)
-			return roots, p.env(), p.opts.Drop, err
-		},
-		Files: func(files []ckpt.FileEntry, _ ckpt.Note, extra []byte) error {
-			if err := json.Unmarshal(extra, &bag); err != nil {
-				return err
-			}
-			p.files.begin(files)
-			return nil
-		},
-	})
-	if err != nil {
-		if why := context.Cause(coming); why != nil {
-			err = why
-		}
-		return err
-	}
-	if err := p.unchangedShapes("the state that came"); err != nil {
-		return err
-	}
-	if err := p.files.finish(false); err != nil {
-		return err
-	}
-	p.points = max(landed.Note.Points, 1) - 1 // the point that it was saved in comes again
-	p.safe = bag.Safe
-	if t := p.team; t != nil {
-		if err := t.engine.SetLedger(bag.Ledger); err != nil {
-			return err
-		}
-		if err := t.resume(); err != nil {
-			return err
-		}
-	}
-	p.say(control.Landed, m.ID, nil)
-	verdict, err := p.mover.verdict(ctx, m.ID)
-	if err != nil {
-		return err
-	}
-	if !verdict.OK {
-		return errCalledOff
-	}
-	if p.dir, err = store.Create(p.opts.fs, p.opts.Dir, p.seat.Rank); err != nil {
-		return err
-	}
-	if err := p.readySaver(nil); err != nil {
-		return err
-	}
-	if err := p.saver.SetNext(max(bag.Next, p.saver.Next())); err != nil {
-		return err
-	}
-	p.restored, p.files.resuming = true, false
-	p.seat.ctl.met(bag.Meetings)
-	if t := p.team; t != nil && p.seat.Size > 1 {
-		others := make([]int, 0, p.seat.Size)
-		for r := range p.seat.Size {
-			if r != p.seat.Rank {
-				others = append(others, r)
-			}
-		}
-		if err := t.engine.Relink(ctx, others, verdict.Cards); err != nil {
-			return err
-		}
-		if err := t.takeOver(&bag, m.ID); err != nil {
-			return err
-		}
-	}
-	p.schedule()
-	p.signals = watchSignals(p)
-	p.say(control.Linked, m.ID, nil)
-	return nil
-}
-
-// takeOver goes on with the coordination where the source was.
-func (t *team) takeOver(bag *luggage, id uint64) error {
-	t.engine.Lock()
-	defer t.engine.Unlock()
-	if err := t.coordinate(coord.Config{}, bag.Node); err != nil {
-		return err
-	}
-	err := t.node.Moved(id)
-	t.act()
-	return err
-}
-
-// awaitState listens for the source, and says where.
-func (p *Run) awaitState(ctx context.Context) (net.Conn, error) {
-	ln, err := net.Listen("tcp", ":0")
-	if err != nil {
-		return nil, err
-	}
-	defer ln.Close()
-	m := &control.Message{Kind: control.Here, Move: &control.Move{ID: p.seat.Move.ID, Addresses: reachedAt(ln.Addr())}}
-	if p.seat.Size > 1 {
-		if m.Data, err = p.team.engine.Card(); err != nil {
-			return nil, err
-		}
-	}
-	secret := p.seat.moveSecret(p.seat.Move.ID)
-	came := make(chan net.Conn, 1)
-	go func() {
-		for {
-			conn, err := ln.Accept()
-			if err != nil {
-				return
-			}
-			go func() {
-				if _, err := control.Server(conn, secret); err != nil {
-					return // a stranger
-				}
-				select {
-				case came <- conn:
-				default:
-					conn.Close()
-				}
-			}()
-		}
-	}()
-	p.seat.ctl.say(m)
-	var conn net.Conn
-	off := context.AfterFunc(ctx, func() { p.mover.mu.Lock(); p.mover.news(); p.mover.mu.Unlock() })
-	defer off()
-	err = p.mover.awaitOr(ctx, came, &conn)
-	return conn, err
-}
-
-// awaitOr waits for a connection, or for the end of the move.
-func (v *mover) awaitOr(ctx context.Context, came <-chan net.Conn, conn *net.Conn) error {
-	ended := make(chan error, 1)
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	go func() {
-		ended <- v.await(ctx, func() bool { return len(v.verdicts) > 0 })
-	}()
-	select {
-	case *conn = <-came:
-		return nil
-	case err := <-ended:
-		if err == nil {
-			err = errCalledOff
-		}
-		return err
-	}
-}
-
-// reachedAt lists where a listener of this host is reached, loopback last.
-func reachedAt(a net.Addr) []string {
-	_, port, err := net.SplitHostPort(a.String())
-	if err != nil {
-		return nil
-	}
-	var out, last []string
-	list, err := net.InterfaceAddrs()
-	if err != nil {
-		return nil
-	}
-	for _, x := range list {
-		n, ok := x.(*net.IPNet)
-		switch {
-		case !ok || n.IP.IsLinkLocalUnicast():
-		case n.IP.IsLoopback():
-			last = append(last, net.JoinHostPort(n.IP.String(), port))
-		default:
-			out = append(out, net.JoinHostPort(n.IP.String(), port))
-		}
-	}
-	return append(out, last...)
 }

@@ -419,6 +419,7 @@ func (p *Run) schedule() {
 	if every == 0 || p.seat.Rank != 0 { // one rank asks for all
 		return
 	}
+	p.dueAt = time.Now().Add(every)
 	if p.timer != nil {
 		p.timer.Reset(every)
 		return

@@ -49,9 +49,6 @@ func (p *Run) Restore(ctx context.Context) (bool, error) {
 	} else {
 		table, err = p.restoreAlone(ctx, sets)
 	}
-	if err == nil && table == nil {
-		err = p.files.afresh()
-	}
 	if err == nil {
 		err = p.files.mark()
 	}

@@ -216,8 +216,8 @@ type Welcome struct {
 	// Meetings, of a newcomer, is the number of the last exchange of cards
 	// (Epoch) that all ranks had when it was started; Switch has a later one.
 	Meetings uint64 `json:"meetings,omitempty"`
-	// Stdout, of a newcomer, is the file that descriptor 1 becomes in Join. What
-	// the program prints before that goes nowhere: its predecessor has printed it.
+	// Stdout, of a newcomer, is the file that descriptor 1 becomes when the state
+	// comes. What the program prints before, its source has printed.
 	Stdout string `json:"stdout,omitempty"`
 	// Output says that descriptor 1 is a regular file that belongs to the
 	// run: its size is recorded with each set and it is cut back to that

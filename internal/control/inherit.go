@@ -67,10 +67,5 @@ func Join(c *Conn, dir string) (*Welcome, error) {
 	if w := m.Welcome; w.Size < 1 || w.Rank < 0 || w.Rank >= w.Size {
 		return nil, fmt.Errorf("%w: rank %d of %d", ErrMalformed, w.Rank, w.Size)
 	}
-	if m.Welcome.Stdout != "" {
-		if err := TakeStdout(m.Welcome.Stdout); err != nil {
-			return nil, err
-		}
-	}
 	return m.Welcome, nil
 }

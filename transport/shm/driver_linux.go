@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -51,7 +52,15 @@ func Open(o Options) (*Driver, error) {
 		return nil, fmt.Errorf("shm: cannot use the folder %s: %w (set Options.Dir)", dir, err)
 	}
 	pid := os.Getpid()
-	start, err := startOf(pid)
+	start, err := startOf(strconv.Itoa(pid))
+	// An emulator shows its program another /proc than others see: peers would
+	// take this process for dead. It is no host for atomic words either.
+	if err == nil {
+		var seen uint64
+		if seen, err = startOf(fmt.Sprintf("%d/task/%d", pid, pid)); err == nil && seen != start {
+			err = errors.New("what /proc says of it is not so: it is emulated")
+		}
+	}
 	if err != nil {
 		return nil, fmt.Errorf("shm: cannot tell when this process started: %w (is /proc there?)", err)
 	}
@@ -209,7 +218,7 @@ func (l *Link) meetOne(p *peer) error {
 		}
 		p.pidfd = fd
 		// The number may be another process's by now.
-		if start, err := startOf(int(p.card.pid)); err != nil || start != p.card.start {
+		if start, err := startOf(strconv.Itoa(int(p.card.pid))); err != nil || start != p.card.start {
 			return ErrDied
 		}
 		if err := l.watch(fd, p.rank); err != nil {

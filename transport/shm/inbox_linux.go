@@ -288,16 +288,17 @@ func (b *outbox) close() {
 	b.front, b.back, b.fd = nil, nil, -1
 }
 
-// startOf returns when a process was started, as the kernel counts.
-func startOf(pid int) (uint64, error) {
-	b, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
+// startOf returns when a process, a folder in /proc, was started, as the
+// kernel counts.
+func startOf(process string) (uint64, error) {
+	b, err := os.ReadFile("/proc/" + process + "/stat")
 	if err != nil {
 		return 0, err
 	}
 	s := string(b)
 	f := strings.Fields(s[strings.LastIndexByte(s, ')')+1:])
 	if len(f) < 20 {
-		return 0, fmt.Errorf("/proc/%d/stat has too few fields", pid)
+		return 0, fmt.Errorf("/proc/%s/stat has too few fields", process)
 	}
 	return strconv.ParseUint(f[19], 10, 64)
 }
@@ -319,7 +320,7 @@ func sweep(dir, pidns string) {
 		if err1 != nil || err2 != nil {
 			continue
 		}
-		if now, err := startOf(pid); err == nil && now == start || err != nil && !errors.Is(err, os.ErrNotExist) {
+		if now, err := startOf(strconv.Itoa(pid)); err == nil && now == start || err != nil && !errors.Is(err, os.ErrNotExist) {
 			continue
 		}
 		os.Remove(name)

@@ -99,19 +99,12 @@ func listenAddr(listen string) (string, error) {
 // hostAddrs returns the addresses at which others may reach this host, or
 // those of one interface: IPv4 before IPv6, loopback last.
 func hostAddrs(iface string) ([]addr, error) {
-	ifs, err := net.Interfaces()
+	lists, err := interfaceAddrs(iface)
 	if err != nil {
 		return nil, fmt.Errorf("cannot list the network interfaces: %w", err)
 	}
 	var found []addr
-	for _, i := range ifs {
-		if iface != "" && i.Name != iface || i.Flags&net.FlagUp == 0 {
-			continue
-		}
-		addrs, err := i.Addrs()
-		if err != nil {
-			continue // it went away just now
-		}
+	for _, addrs := range lists {
 		for _, a := range addrs {
 			n, ok := a.(*net.IPNet)
 			if !ok {
@@ -132,6 +125,27 @@ func hostAddrs(iface string) ([]addr, error) {
 	}
 	slices.SortStableFunc(found, func(a, b addr) int { return a.order() - b.order() })
 	return found[:min(len(found), 64)], nil
+}
+
+// interfaceAddrs returns the addresses of each interface that is up, or of one
+// of them. Where interfaces can't be listed, as in some emulators, it makes do
+// with the addresses alone.
+func interfaceAddrs(iface string) (out [][]net.Addr, err error) {
+	ifs, err := net.Interfaces()
+	if err != nil && iface == "" {
+		if all, e := net.InterfaceAddrs(); e == nil {
+			return [][]net.Addr{all}, nil
+		}
+	}
+	for _, i := range ifs {
+		if iface != "" && i.Name != iface || i.Flags&net.FlagUp == 0 {
+			continue
+		}
+		if addrs, err := i.Addrs(); err == nil { // else it went away just now
+			out = append(out, addrs)
+		}
+	}
+	return out, err
 }
 
 func (a addr) order() int {

@@ -10,11 +10,13 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
 	"time"
 
+	"github.com/cairnrun/cairn/internal/control"
 	"github.com/cairnrun/cairn/internal/journey"
 	"github.com/cairnrun/cairn/supervise"
 )
@@ -95,6 +97,26 @@ func (j *job) await(name string) error {
 	}
 }
 
+// awaitRanks waits until all ranks run.
+func (j *job) awaitRanks(n int) error {
+	look := time.NewTicker(20 * time.Millisecond)
+	defer look.Stop()
+	for {
+		st, err := supervise.Read(j.b.ctx, j.folder())
+		if err == nil && len(st.Ranks) == n && !slices.ContainsFunc(st.Ranks, func(r control.RankState) bool { return r.State != supervise.Running || r.Pid == 0 }) {
+			return nil
+		}
+		select {
+		case err := <-j.ended:
+			j.ended <- err
+			return fmt.Errorf("the run ended: %v\n%s", err, j.said.String())
+		case <-j.b.ctx.Done():
+			return j.b.ctx.Err()
+		case <-look.C:
+		}
+	}
+}
+
 // end lets our own rank end and looks whether its memory is right.
 func (j *job) end() error {
 	if err := os.WriteFile(j.files+".end", nil, 0o666); err != nil {
@@ -122,11 +144,9 @@ func (j *job) kill() {
 // move is what one of them took.
 type move struct {
 	supervise.MoveState
-	before    int64 // what the source's memory was at most before,
-	source    int64 // and at the end,
-	newcomer  int64 // and its newcomer's; bytes
-	haveLeft  bool
-	newcomers []int
+	own      int64 // memory that the program had before by itself, without what is kept ready for sets
+	source   int64 // what the source had more at some time than before
+	newcomer int64 // the most that the newcomer had until it went on, likewise
 }
 
 // migrate moves ranks, and watches the memory of the first one.
@@ -136,15 +156,48 @@ func (j *job) migrate(m supervise.Migration) (*move, error) {
 		return nil, err
 	}
 	out := &move{}
+	pid := st.Ranks[m.Ranks[0]].Pid
+	before, err := memoryOf(pid)
+	if err != nil {
+		return nil, err
+	}
+	out.own = before.private
 	var wg sync.WaitGroup
 	over := make(chan struct{})
-	if pid := st.Ranks[m.Ranks[0]].Pid; pid > 0 {
-		if out.before, err = highest(pid); err != nil {
-			return nil, err
-		}
-		wg.Go(func() { out.source = watch(pid, over) })
+	watch := func(pid int, see func(memory)) {
+		wg.Go(func() {
+			t := time.NewTicker(2 * time.Millisecond) // one that has ended does not tell
+			defer t.Stop()
+			for {
+				x, err := memoryOf(pid)
+				if err != nil {
+					return
+				}
+				see(x)
+				select {
+				case <-over:
+					return
+				case <-t.C:
+				}
+			}
+		})
 	}
-	ms, err := supervise.Migrate(j.b.ctx, j.folder(), m, nil)
+	watch(pid, func(x memory) { out.source = max(out.source, x.highest-before.highest) })
+	found := false
+	ms, err := supervise.Migrate(j.b.ctx, j.folder(), m, func(st *supervise.MoveState) {
+		if found || st.State != control.MoveAhead && st.State != control.MoveGathers || len(m.Ranks) > 1 {
+			return
+		}
+		if next := twin(pid); next > 0 {
+			found = true
+			watch(next, func(x memory) {
+				if x.shared == 0 { // before it keeps memory ready for sets
+					out.newcomer = max(out.newcomer, x.highest)
+				}
+				out.newcomer = max(out.newcomer, x.private)
+			})
+		}
+	})
 	close(over)
 	wg.Wait()
 	if err != nil {
@@ -153,51 +206,61 @@ func (j *job) migrate(m supervise.Migration) (*move, error) {
 	if ms.State != supervise.Moved {
 		return nil, fmt.Errorf("%s\n%s", supervise.MoveText(ms), j.said.String())
 	}
-	out.MoveState = *ms
-	if st, err = supervise.Read(j.b.ctx, j.folder()); err != nil {
-		return nil, err
+	if out.MoveState = *ms; len(m.Ranks) == 1 && out.newcomer == 0 {
+		return nil, errors.New("the new process was not found")
 	}
-	out.newcomer, err = highest(st.Ranks[m.Ranks[0]].Pid)
-	return out, err
+	return out, nil
 }
 
-// all is the time from the request to the end.
-func (m *move) all() int64 {
-	return m.SpawnNS + m.AheadNS + m.NegotiationNS + m.TransferNS + m.RestartNS
+// memory is what a process has, in bytes.
+type memory struct {
+	private, shared int64
+	highest         int64 // sum of both so far
 }
 
-// highest is the most memory that a process ever had.
-func highest(pid int) (int64, error) {
+func memoryOf(pid int) (m memory, err error) {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	if err != nil {
-		return 0, err
+		return m, err
 	}
 	for line := range strings.Lines(string(text)) {
-		if f := strings.Fields(line); len(f) == 3 && f[0] == "VmHWM:" {
-			kb, err := strconv.ParseInt(f[1], 10, 64)
-			return kb << 10, err
+		f := strings.Fields(line)
+		if len(f) != 3 || f[2] != "kB" {
+			continue
+		}
+		kb, err := strconv.ParseInt(f[1], 10, 64)
+		if err != nil {
+			return m, err
+		}
+		switch f[0] {
+		case "RssAnon:", "RssFile:":
+			m.private += kb << 10
+		case "RssShmem:":
+			m.shared = kb << 10
+		case "VmHWM:":
+			m.highest = kb << 10
 		}
 	}
-	return 0, fmt.Errorf("process %d has ended", pid)
+	if m.highest == 0 {
+		err = fmt.Errorf("process %d has ended", pid)
+	}
+	return m, err
 }
 
-// watch returns the most memory that a process had until it ended. It is
-// looked at often, since one that has ended does not tell.
-func watch(pid int, over <-chan struct{}) (most int64) {
-	t := time.NewTicker(2 * time.Millisecond)
-	defer t.Stop()
-	for {
-		n, err := highest(pid)
-		if err != nil {
-			return most
-		}
-		most = n
-		select {
-		case <-over:
-			return most
-		case <-t.C:
+// twin finds another process with the same command line, 0 if there is none.
+func twin(pid int) int {
+	line := func(pid int) string {
+		text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
+		return string(text)
+	}
+	want := line(pid)
+	list, _ := os.ReadDir("/proc")
+	for _, e := range list {
+		if n, err := strconv.Atoi(e.Name()); err == nil && n != pid && want != "" && line(n) == want {
+			return n
 		}
 	}
+	return 0
 }
 
 // sinkProcess takes bytes at the other end of the link.

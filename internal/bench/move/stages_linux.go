@@ -147,8 +147,8 @@ func runStages(ctx context.Context, size, chunk int64, to string, out io.Writer)
 		_, err = g.Finish(ctx, img, nil, ckpt.Note{}, nil)
 		return err
 	}
+	into := newContent(size)
 	read := func(conn net.Conn) error {
-		into := newContent(size)
 		_, err := ckpt.Receive(ctx, conn, o, ckpt.Landing{Fit: func(*graph.Image) ([]graph.Root, *graph.Env, []string, error) {
 			return roots(into), nil, nil, nil
 		}})

@@ -8,6 +8,7 @@
 //	hold      while it is there, a process that starts does not go on
 //	pid-R-N   rank R is, or was, process N
 //	file-R    the file of rank R
+//	routes-R  how its messages went in the end, by rank
 package main
 
 import (
@@ -17,6 +18,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/cairnrun/cairn"
@@ -125,6 +127,15 @@ func run(ctx context.Context, steps, at, words int, folder string) (err error) {
 		all = mix(all + w)
 	}
 	fmt.Printf("rank %d ends with %016x\n", rank, all)
+	routes := make([]string, size)
+	for r := range routes {
+		if r != rank {
+			routes[r], _ = c.Transport(r)
+		}
+	}
+	if err := os.WriteFile(filepath.Join(folder, fmt.Sprintf("routes-%d", rank)), []byte(strings.Join(routes, " ")), 0o666); err != nil {
+		return err
+	}
 	p.Finish()
 	return nil
 }

@@ -1,0 +1,196 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/cairnrun/cairn/internal/journey"
+)
+
+var (
+	parts   = flag.String("part", "pipeline,chunks,programs,pause", "what is measured")
+	rounds  = flag.Int("rounds", 3, "rounds; medians are shown")
+	size    = flag.Int64("size", 1<<30, "bytes of the rank's state; twice as many in the part pause")
+	classes = flag.String("npb", "ft.A,mg.B,cg.B", "NPB kernels and classes of the part programs")
+	drawing = flag.String("o", "", "where the picture is written (default: nowhere)")
+	folder  = flag.String("tmp", "", "where programs are built and run (default: the temporary folder)")
+	strict  = flag.Bool("strict", false, "fail if a bound is not held")
+	verbose = flag.Bool("v", false, "show every move")
+
+	role   = flag.String("as", "", "be a part of the measurement: rank, stages, send, sink")
+	dirty  = flag.Float64("dirty", 0, "of a rank: the part of its state that it changes between two points")
+	period = flag.Duration("period", 5*time.Millisecond, "of a rank: time between two points")
+	files  = flag.String("files", "", "of a rank: how the files begin by which it is followed")
+	chunk  = flag.Int64("chunk", 64<<20, "of stages: the size of a chunk")
+	to     = flag.String("to", "", "of stages and send: address of the sink")
+)
+
+func main() {
+	flag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	err := run(ctx)
+	stop()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "move:", err)
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context) error {
+	switch *role {
+	case "":
+		return measure(ctx)
+	case "rank":
+		return runRank(ctx, *size, *dirty, *period, *files)
+	case "stages":
+		return runStages(ctx, *size, *chunk, *to, os.Stdout)
+	case "send":
+		return runSend(ctx, *size, *to, os.Stdout)
+	case "sink":
+		return runSink(os.Stdout)
+	}
+	return fmt.Errorf("no role %q", *role)
+}
+
+// measure does all parts.
+func measure(ctx context.Context) (err error) {
+	if _, err := os.Stat("go.mod"); err != nil {
+		return errors.New("run it in the folder that holds go.mod: make migration")
+	}
+	b := &bench{ctx: ctx}
+	if b.self, err = os.Executable(); err != nil {
+		return err
+	}
+	if b.tmp, err = os.MkdirTemp(*folder, "cairn-move-"); err != nil {
+		return err
+	}
+	defer os.RemoveAll(b.tmp)
+	b.cairn, b.npb = filepath.Join(b.tmp, "cairn"), filepath.Join(b.tmp, "npb")
+	for program, pkg := range map[string]string{b.cairn: "./cmd/cairn", b.npb: "./examples/npb"} {
+		cmd := exec.CommandContext(ctx, "go", "build", "-o", program, pkg)
+		cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+		if text, err := cmd.CombinedOutput(); err != nil {
+			return fmt.Errorf("go build %s: %w\n%s", pkg, err, text)
+		}
+	}
+	if b.net, err = journey.NewNetwork(3); err != nil {
+		return err
+	}
+	defer b.net.Close()
+	if err := b.listen(); err != nil {
+		return err
+	}
+	defer b.sink.close()
+	fmt.Printf("%s/%s, %d processors for all hosts; medians of %d rounds\n", runtime.GOOS, runtime.GOARCH, runtime.NumCPU(), *rounds)
+	var all []figure
+	want := strings.Split(*parts, ",")
+	for _, p := range []struct {
+		name string
+		do   func() ([]figure, error)
+	}{{"pipeline", b.pipeline}, {"chunks", b.chunks}, {"programs", b.programs}, {"pause", b.pause}} {
+		if !slices.Contains(want, p.name) {
+			continue
+		}
+		began := time.Now()
+		figures, err := p.do()
+		if err != nil {
+			return fmt.Errorf("part %s: %w", p.name, err)
+		}
+		for _, f := range figures {
+			fmt.Print(f.table())
+		}
+		fmt.Printf("(part %s took %.0f s)\n", p.name, time.Since(began).Seconds())
+		all = append(all, figures...)
+	}
+	if *drawing != "" {
+		if err := os.WriteFile(*drawing, []byte(picture(all)), 0o644); err != nil {
+			return err
+		}
+		fmt.Println("the picture is", *drawing)
+	}
+	over := 0
+	for _, f := range all {
+		for _, x := range f.bars {
+			if x.over() {
+				over++
+			}
+		}
+	}
+	if over > 0 && *strict {
+		return fmt.Errorf("%d figures are above their bounds", over)
+	}
+	return nil
+}
+
+// figure is a diagram of bars.
+type figure struct {
+	title string
+	unit  string   // what 1 is
+	parts []string // of each bar, if there are several
+	bars  []bar
+}
+
+// bar is a value, or several that add up.
+type bar struct {
+	name  string
+	parts []float64
+	bound float64 // 0: there is none
+	note  string
+}
+
+func (x *bar) sum() (v float64) {
+	for _, p := range x.parts {
+		v += p
+	}
+	return v
+}
+
+func (x *bar) over() bool { return x.bound > 0 && x.sum() > x.bound }
+
+// table is the figure as text.
+func (f *figure) table() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "\n%s (1 = %s)\n", f.title, f.unit)
+	for _, x := range f.bars {
+		fmt.Fprintf(&b, "  %-44s %6.3f", x.name, x.sum())
+		switch {
+		case x.over():
+			fmt.Fprintf(&b, "  bound %.3f NOT HELD", x.bound)
+		case x.bound > 0:
+			fmt.Fprintf(&b, "  bound %.3f held", x.bound)
+		}
+		if len(f.parts) > 0 {
+			for i, p := range x.parts {
+				fmt.Fprintf(&b, "  %s %.3f", f.parts[i], p)
+			}
+		}
+		if x.note != "" {
+			fmt.Fprintf(&b, "  (%s)", x.note)
+		}
+		b.WriteByte('\n')
+	}
+	return b.String()
+}
+
+func median[T cmp.Ordered](l []T) T {
+	s := slices.Sorted(slices.Values(l))
+	return s[len(s)/2]
+}
+
+// tell shows a move.
+func tell(format string, args ...any) {
+	if *verbose {
+		fmt.Fprintf(os.Stderr, format+"\n", args...)
+	}
+}

@@ -1,0 +1,318 @@
+//go:build linux
+
+package e2e
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/cairnrun/cairn/internal/journey"
+	"github.com/cairnrun/cairn/supervise"
+)
+
+// network makes hosts that are network namespaces.
+func network(t *testing.T, hosts int) *journey.Network {
+	t.Helper()
+	net, err := journey.NewNetwork(hosts)
+	if err != nil {
+		t.Skip(err)
+	}
+	t.Cleanup(net.Close)
+	return net
+}
+
+// slots gives hosts for --hosts.
+func slots(net *journey.Network, count ...int) string {
+	var list []string
+	for i, k := range count {
+		list = append(list, fmt.Sprintf("%s:%d", net.Hosts[i], k))
+	}
+	return strings.Join(list, ",")
+}
+
+// trip is a run whose ranks are moved.
+type trip struct {
+	*runOf
+	s      *supervisor
+	n      int
+	stills []int // stopped
+
+	restart func() // starts it with the same command
+}
+
+func (r *runOf) travels(n int, s *supervisor) *trip {
+	p := &trip{runOf: r, s: s, n: n}
+	r.t.Cleanup(p.thaw)
+	return p
+}
+
+// asked is a 'cairn migrate' under way.
+type asked struct {
+	t    *testing.T
+	p    *trip
+	out  bytes.Buffer
+	errs bytes.Buffer
+	done chan struct{}
+	code int
+}
+
+// asks starts 'cairn migrate'.
+func (p *trip) asks(args ...string) *asked {
+	p.t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), 2*patience)
+	p.t.Cleanup(cancel)
+	a := &asked{t: p.t, p: p, done: make(chan struct{})}
+	cmd := exec.CommandContext(ctx, build(p.t, "./cmd/cairn", runtime.GOARCH), append(append([]string{"migrate", "--json"}, args...), p.run())...)
+	cmd.Stdout, cmd.Stderr = &a.out, &a.errs
+	if err := cmd.Start(); err != nil {
+		p.t.Fatal(err)
+	}
+	go func() {
+		defer close(a.done)
+		err := cmd.Wait()
+		var exit *exec.ExitError
+		if errors.As(err, &exit) {
+			a.code = exit.ExitCode()
+		}
+	}()
+	return a
+}
+
+// ends waits for the answer, which must come with that exit status.
+func (a *asked) ends(code int) *supervise.MoveState {
+	a.t.Helper()
+	<-a.done
+	if a.code != code {
+		a.t.Fatalf("cairn migrate: exit status %d, not %d: %s%s\n%s", a.code, code, a.out.String(), a.errs.String(), a.p.s.text())
+	}
+	var st supervise.MoveState
+	if err := json.Unmarshal(a.out.Bytes(), &st); err != nil && a.out.Len() > 0 {
+		a.t.Fatalf("%v: %s", err, a.out.String())
+	}
+	return &st
+}
+
+// moves moves ranks; it must succeed.
+func (p *trip) moves(args ...string) *supervise.MoveState {
+	p.t.Helper()
+	return p.asks(args...).ends(0)
+}
+
+// enters waits until the newest move is as it should be, and returns whether it
+// came to that within some time.
+func (p *trip) enters(limit time.Duration, f func(m *supervise.MoveState) bool) bool {
+	p.t.Helper()
+	for end := time.Now().Add(limit); time.Now().Before(end); time.Sleep(time.Millisecond) {
+		st := p.s.state()
+		if st == nil {
+			if _, _, over := p.s.said(); over {
+				p.t.Fatalf("the run has ended:\n%s", p.s.text())
+			}
+			continue
+		}
+		if n := len(st.Moves); n > 0 && f(&st.Moves[n-1]) {
+			return true
+		}
+	}
+	return false
+}
+
+func (p *trip) reachesState(state string) {
+	p.t.Helper()
+	if !p.enters(patience, func(m *supervise.MoveState) bool { return m.State == state }) {
+		p.t.Fatalf("the move is not %s: %+v\n%s", state, p.s.state().Moves, p.s.text())
+	}
+}
+
+// still stops a process, until thaw.
+func (p *trip) still(pid int) {
+	p.t.Helper()
+	if err := syscall.Kill(pid, syscall.SIGSTOP); err != nil {
+		p.t.Fatalf("process %d: %v\n%s", pid, err, p.s.text())
+	}
+	p.stills = append(p.stills, pid)
+}
+
+// thaw lets processes go on that were stopped: all, or those.
+func (p *trip) thaw() {
+	for _, pid := range p.stills {
+		syscall.Kill(pid, syscall.SIGCONT)
+	}
+	p.stills = nil
+}
+
+func (p *trip) thawOne(pid int) {
+	syscall.Kill(pid, syscall.SIGCONT)
+	p.stills = slices.DeleteFunc(p.stills, func(x int) bool { return x == pid })
+}
+
+// now asks for the run's state; there must be one.
+func (p *trip) now() *supervise.State {
+	p.t.Helper()
+	st := p.s.state()
+	if st == nil || len(st.Ranks) != p.n {
+		p.t.Fatalf("the run does not tell how it is: %+v\n%s", st, p.s.text())
+	}
+	return st
+}
+
+// pidOf is the process of a rank.
+func (p *trip) pidOf(rank int) int {
+	p.t.Helper()
+	return p.now().Ranks[rank].Pid
+}
+
+// where are the hosts of the ranks.
+func (p *trip) where() (out []string) {
+	p.t.Helper()
+	for _, r := range p.now().Ranks {
+		out = append(out, r.Host)
+	}
+	return out
+}
+
+// processes are those that run the program with the run's folder among its
+// arguments.
+func (p *trip) processes() (found []int) {
+	list, _ := filepath.Glob("/proc/[0-9]*")
+	for _, x := range list {
+		pid, _ := strconv.Atoi(strings.TrimPrefix(x, "/proc/"))
+		args, err := os.ReadFile(filepath.Join(x, "cmdline"))
+		if err == nil && strings.Contains(string(args), p.folder) && runs(pid, p.command[0]) {
+			found = append(found, pid)
+		}
+	}
+	return found
+}
+
+// onlyRanks waits until no process but the ranks' is there.
+func (p *trip) onlyRanks() {
+	p.t.Helper()
+	var found []int
+	for end := time.Now().Add(patience / 4); time.Now().Before(end); time.Sleep(2 * time.Millisecond) {
+		if found = p.processes(); len(found) == p.n {
+			return
+		}
+	}
+	p.t.Fatalf("%d ranks, but processes %v:\n%s", p.n, found, p.s.text())
+}
+
+// byRank sorts lines by rank, the second word, and leaves those of each in
+// their order.
+func byRank(text string) string {
+	lines := slices.Collect(strings.Lines(text))
+	slices.SortStableFunc(lines, func(a, b string) int {
+		rank := func(s string) int {
+			f := strings.Fields(s)
+			if len(f) < 2 {
+				return -1
+			}
+			n, _ := strconv.Atoi(f[1])
+			return n
+		}
+		return rank(a) - rank(b)
+	})
+	return strings.Join(lines, "")
+}
+
+// traveller starts a run of testdata/traveller that waits at its gate.
+func traveller(t *testing.T, n int, env []string, flags ...string) *trip {
+	t.Helper()
+	r := newRun(t)
+	r.command = []string{program(t, "traveller"), "-folder", r.folder}
+	p := r.travels(n, nil)
+	p.restart = func() { p.s = r.startIn(env, append([]string{"-n", strconv.Itoa(n)}, flags...)...) }
+	p.restart()
+	p.waits()
+	return p
+}
+
+const travellerGate = 30 // its step
+
+// waits returns when all ranks wait at the gate.
+func (p *trip) waits() {
+	p.t.Helper()
+	if !p.s.reaches(travellerGate + 2) {
+		p.t.Fatalf("it ended:\n%s", p.s.text())
+	}
+}
+
+// arrives opens the gate and checks the end: every rank has written each line
+// once, to its output and to its file.
+func (p *trip) arrives() {
+	p.t.Helper()
+	write(p.t, filepath.Join(p.folder, "gate"), "")
+	p.s.finishes()
+	p.wrote()
+}
+
+// wanted are the outputs of undisturbed travellers, by their number.
+var wanted = make(map[int]string)
+
+func (p *trip) wrote() {
+	p.t.Helper()
+	if wanted[p.n] == "" {
+		r := newRun(p.t)
+		r.command = []string{program(p.t, "traveller"), "-folder", r.folder}
+		write(p.t, filepath.Join(r.folder, "gate"), "")
+		r.start("-n", strconv.Itoa(p.n), "--every", "1h").finishes()
+		wanted[p.n] = byRank(r.output())
+	}
+	sameOutput(p.t, byRank(p.output()), wanted[p.n])
+	for rank := range p.n {
+		got, err := os.ReadFile(filepath.Join(p.folder, fmt.Sprintf("file-%d", rank)))
+		if err != nil {
+			p.t.Fatal(err)
+		}
+		var want strings.Builder
+		for line := range strings.Lines(wanted[p.n]) {
+			if strings.HasPrefix(line, fmt.Sprintf("rank %d step ", rank)) {
+				want.WriteString(line)
+			}
+		}
+		sameOutput(p.t, string(got), want.String())
+	}
+	if left := p.processes(); len(left) > 0 {
+		p.t.Errorf("processes %v are left", left)
+	}
+}
+
+// pidsOf are the processes that a rank is, or was, in the order of their start.
+func (p *trip) pidsOf(rank int) (out []int) {
+	list, _ := filepath.Glob(filepath.Join(p.folder, fmt.Sprintf("pid-%d-*", rank)))
+	for _, f := range list {
+		pid, _ := strconv.Atoi(f[strings.LastIndex(f, "-")+1:])
+		out = append(out, pid)
+	}
+	slices.Sort(out)
+	return out
+}
+
+// newcomer waits for a process that is to take a rank's place, and is not the
+// rank's.
+func (p *trip) newcomer(rank int) int {
+	p.t.Helper()
+	source := p.pidOf(rank)
+	for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(time.Millisecond) {
+		for _, pid := range p.pidsOf(rank) {
+			if pid != source && runs(pid, p.command[0]) {
+				return pid
+			}
+		}
+	}
+	p.t.Fatalf("there is no newcomer of rank %d:\n%s", rank, p.s.text())
+	return 0
+}
