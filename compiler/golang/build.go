@@ -150,8 +150,19 @@ func (b *builder) build(files map[string][]byte) (err error) {
 	if err := b.put(files); err != nil {
 		return err
 	}
-	if usesLaid(files) {
+	switch {
+	case importing(files, laidRoot):
+		if err := b.canLay(); err != nil {
+			return err
+		}
+		if err := b.keepFromC(); err != nil {
+			return err
+		}
 		if err := b.lay(); err != nil {
+			return err
+		}
+	case importing(files, runtimePath) && b.canLay() == nil:
+		if err := b.lay(); err != nil { // for its package os
 			return err
 		}
 	}
@@ -189,10 +200,10 @@ func (b *builder) said(err error) string {
 	return text
 }
 
-// usesLaid reports whether files import the laid-over run time.
-func usesLaid(files map[string][]byte) bool {
+// importing reports whether files import a package, or one below it.
+func importing(files map[string][]byte, path string) bool {
 	for _, text := range files {
-		if bytes.Contains(text, []byte(`"`+laidRoot+`/`)) {
+		if bytes.Contains(text, []byte(`"`+path+`/`)) || bytes.Contains(text, []byte(`"`+path+`"`)) {
 			return true
 		}
 	}
@@ -258,14 +269,22 @@ func within(dir, name string) bool {
 	return dir != "" && err == nil && filepath.IsLocal(rel)
 }
 
-// lay puts the run time beside the standard library.
-func (b *builder) lay() error {
+// canLay says why the run time can't be put beside the standard library.
+func (b *builder) canLay() error {
 	target := b.env["GOOS"] + "/" + b.env["GOARCH"]
 	if !slices.Contains(laidPlatforms, target) {
 		return fmt.Errorf("%w: Cairn's run time can't be put into programs for %s; it can for %s", ErrBuild, target, strings.Join(laidPlatforms, ", "))
 	}
 	if v := b.env["GOVERSION"]; version.IsValid(v) && version.Compare(v, laidVersion) < 0 {
 		return fmt.Errorf("%w: it is built with %s, and Cairn's run time needs %s or newer; install that, or set GOTOOLCHAIN=%s.0", ErrBuild, v, laidVersion, laidVersion)
+	}
+	return nil
+}
+
+// lay puts the run time beside the standard library.
+func (b *builder) lay() error {
+	if err := b.canLay(); err != nil {
+		return err
 	}
 	cache, err := b.cacheDir()
 	if err != nil {
@@ -278,9 +297,6 @@ func (b *builder) lay() error {
 	// The go command that was chosen for the program, and no other.
 	if name := filepath.Join(b.env["GOROOT"], "bin", "go"); b.o.Go == "" && isFile(name) {
 		b.o.Go = name
-	}
-	if err := b.keepFromC(); err != nil {
-		return err
 	}
 	b.o.Env = append(b.environ(), "GOROOT="+root, "GOTOOLCHAIN=local")
 	return nil

@@ -196,15 +196,21 @@ func settleTwo(x, y constraint.Expr, decides bool, join func(a, b constraint.Exp
 }
 
 // layOver makes a GOROOT below dir that is root with the run time in it: links to
-// all that root has, and the run time's files. (An overlay of the go command does
+// all that root has, the run time's files, and a package os with hooks. (An overlay of the go command does
 // not do: assembly needs folders that exist, and nothing can be laid over a
 // toolchain in the module cache.) Builds with it use what the go command has
-// compiled for root.
+// compiled for root, but for package os and what imports it.
 func layOver(dir, root, version string) (string, error) {
 	files, err := laid()
 	if err != nil {
 		return "", err
 	}
+	hooked, err := hookedOS(root)
+	if err != nil {
+		return "", err
+	}
+	files = maps.Clone(files)
+	maps.Copy(files, hooked)
 	names := slices.Sorted(maps.Keys(files))
 	h := sha256.New()
 	fmt.Fprintf(h, "%s\n%s\n", root, version)
@@ -222,7 +228,14 @@ func layOver(dir, root, version string) (string, error) {
 			return "", err
 		}
 	}
-	if err := linkAll(filepath.Join(made, "src"), filepath.Join(root, "src"), laidRoot); err != nil {
+	if err := linkAll(filepath.Join(made, "src"), filepath.Join(root, "src"), laidRoot, "os"); err != nil {
+		return "", err
+	}
+	var but []string
+	for name := range hooked {
+		but = append(but, path.Base(name))
+	}
+	if err := linkAll(filepath.Join(made, "src", "os"), filepath.Join(root, "src", "os"), but...); err != nil {
 		return "", err
 	}
 	if err := linkAll(made, root, "src"); err != nil {
@@ -234,14 +247,14 @@ func layOver(dir, root, version string) (string, error) {
 	return made, nil
 }
 
-// linkAll makes dir hold links to all that of holds, but for one name.
-func linkAll(dir, of, but string) error {
+// linkAll makes dir hold links to all that of holds, but for some names.
+func linkAll(dir, of string, but ...string) error {
 	entries, err := os.ReadDir(of)
 	if err != nil {
 		return err
 	}
 	for _, e := range entries {
-		if e.Name() == but {
+		if slices.Contains(but, e.Name()) {
 			continue
 		}
 		from, to := filepath.Join(dir, e.Name()), filepath.Join(of, e.Name())

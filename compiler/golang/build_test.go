@@ -335,8 +335,37 @@ func TestBuildOwnCairn(t *testing.T) {
 	if got := says(t, out); got != "old" {
 		t.Errorf("it says %q", got)
 	}
-	if _, err := os.Stat(filepath.Join(dir, "none")); err == nil {
-		t.Error("the run time was laid over")
+	binary, err := os.ReadFile(out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Contains(binary, []byte(runtimePath+".changing")) || bytes.Contains(binary, []byte(laidRoot+"/resume.changing")) {
+		t.Error("it has not the run time of its module, or the one that is laid over")
+	}
+}
+
+// TestBuildHooked holds that package os asks the run time before a file is
+// changed, and that its lines are where they were.
+func TestBuildHooked(t *testing.T) {
+	text, err := exec.Command("go", "env", "GOROOT").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	root := strings.TrimSpace(string(text))
+	files, err := hookedOS(root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	calls := 0
+	for name, text := range files {
+		calls += bytes.Count(text, []byte("cairn_hook(f,"))
+		was, err := os.ReadFile(filepath.Join(root, "src", name))
+		if err == nil && bytes.Count(was, []byte("\n")) != bytes.Count(text, []byte("\n")) {
+			t.Errorf("%s has other lines", name)
+		}
+	}
+	if calls < len(osHooked) {
+		t.Errorf("%d calls in %d files", calls, len(files))
 	}
 }
 

@@ -232,7 +232,9 @@ func loopBody(n ast.Node) *ast.BlockStmt {
 // stands for them in the run time.
 var replaced = map[string]string{
 	"os.Exit": "Exit", "os.Open": "Open", "os.Create": "Create", "os.OpenFile": "OpenFile", "os.CreateTemp": "CreateTemp",
-	"os.Mkdir": "Mkdir", "os.Remove": "Remove", "os.Rename": "Rename",
+	"os.Mkdir": "Mkdir", "os.MkdirAll": "MkdirAll", "os.MkdirTemp": "MkdirTemp", "os.Remove": "Remove", "os.RemoveAll": "RemoveAll", "os.Rename": "Rename",
+	"os.WriteFile": "WriteFile", "os.Truncate": "Truncate", "os.Link": "Link", "os.Symlink": "Symlink", "os.Chmod": "Chmod", "os.CopyFS": "CopyFS", "os.OpenRoot": "OpenRoot",
+	"io/ioutil.WriteFile": "WriteFile", "io/ioutil.TempFile": "CreateTemp", "io/ioutil.TempDir": "MkdirTemp",
 	"log.Fatal": "Fatal", "log.Fatalf": "Fatalf", "log.Fatalln": "Fatalln",
 	"os/signal.NotifyContext": "NotifyContext",
 	"context.WithCancel":      "WithCancel", "context.WithCancelCause": "WithCancelCause",
