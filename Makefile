@@ -9,7 +9,7 @@ FUZZTIME ?= 20s
 PLATFORMS = darwin/amd64 darwin/arm64 windows/amd64 linux/arm64 linux/s390x
 
 .DEFAULT_GOAL := help
-.PHONY: demo journey test lint cross bench gpu overhead fuzz stress build clean help
+.PHONY: demo journey test lint cross bench gpu overhead migration fuzz stress build clean help
 
 demo: ## run a plain program by cairn run, kill it again and again, and compare its results with those of go build's
 	@$(GO) run ./internal/demo
@@ -49,6 +49,10 @@ gpu: ## measure what checkpoints of device state cost (GPUFLAGS="-part state -si
 overhead: ## measure what it costs Go programs to be made restartable by cairn build (OVERHEADFLAGS="-rounds 9 -programs lu,vm"; -help tells more)
 	$(GO) run ./internal/bench/restart $(OVERHEADFLAGS)
 
+migration: ## measure what it takes to move ranks, and draw docs/migration.svg (as root: network namespaces; MIGRATIONFLAGS="-part pause -v"; -help tells more)
+	@scripts/deps
+	$(GO) run ./internal/bench/move -o docs/migration.svg $(MIGRATIONFLAGS)
+
 fuzz: ## run every fuzz target for FUZZTIME (20s)
 	@for p in $$($(GO) list ./...); do \
 		for f in $$($(GO) test -list '^Fuzz' $$p | grep '^Fuzz'); do \
@@ -68,4 +72,4 @@ clean: ## remove what was built
 	rm -rf build bin
 
 help: ## this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)

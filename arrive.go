@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"sync/atomic"
 
 	"github.com/cairnrun/cairn/ckpt"
 	"github.com/cairnrun/cairn/coord"
@@ -116,6 +117,12 @@ func (p *Run) land(ctx context.Context) error {
 			return err
 		}
 	}
+	if err := p.sameFolder(bag.Safe); err != nil {
+		return err
+	}
+	for _, n := range append(bag.Damaged, p.seat.Avoid...) {
+		p.damaged[n] = true
+	}
 	p.say(control.Landed, m.ID, nil)
 	verdict, err := p.mover.verdict(ctx, m.ID)
 	if err != nil {
@@ -129,6 +136,9 @@ func (p *Run) land(ctx context.Context) error {
 	}
 	if err := p.readySaver(nil); err != nil {
 		return err
+	}
+	if bag.Safe > 0 {
+		p.saver.Line(bag.Safe)
 	}
 	if err := p.saver.SetNext(max(bag.Next, p.saver.Next())); err != nil {
 		return err
@@ -151,11 +161,31 @@ func (p *Run) land(ctx context.Context) error {
 	}
 	p.files.moved = false
 	p.schedule()
+	if bag.Left > 0 {
+		p.left = bag.Left + 1 // the point comes again
+	}
+	p.late = bag.Late
 	if p.timer != nil && bag.Due > 0 {
 		p.timer.Reset(bag.Due)
 	}
 	p.signals = watchSignals(p)
 	p.say(control.Linked, m.ID, nil)
+	return nil
+}
+
+// sameFolder looks whether the checkpoint folder is that of the run on this host,
+// too: it has to hold what the rank would go back to.
+func (p *Run) sameFolder(safe uint64) error {
+	where := fmt.Sprintf("the checkpoint folder %s on this host is not that of the run; it has to be on a file system that all hosts share", p.dir.Path())
+	if _, err := p.opts.fs.Stat(p.dir.Path()); err != nil {
+		return fmt.Errorf("%s: %w", where, err)
+	}
+	if safe == 0 {
+		return nil
+	}
+	if _, err := p.opts.fs.Stat(p.dir.File(safe)); err != nil {
+		return fmt.Errorf("%s: %w", where, err)
+	}
 	return nil
 }
 
@@ -186,6 +216,7 @@ func (p *Run) awaitState(ctx context.Context) (net.Conn, error) {
 	}
 	secret := p.seat.moveSecret(p.seat.Move.ID)
 	came := make(chan net.Conn, 1)
+	var taken atomic.Bool
 	go func() {
 		for {
 			conn, err := ln.Accept()
@@ -196,18 +227,17 @@ func (p *Run) awaitState(ctx context.Context) (net.Conn, error) {
 				if _, err := control.Server(conn, secret); err != nil {
 					return // a stranger
 				}
-				select {
-				case came <- conn:
-				default:
-					conn.Close()
+				if !taken.CompareAndSwap(false, true) {
+					conn.Close() // it has reached this process in several ways
+					return
 				}
+				conn.Write([]byte{1}) // that it failed shows later
+				came <- conn
 			}()
 		}
 	}()
 	p.seat.ctl.say(m)
 	var conn net.Conn
-	off := context.AfterFunc(ctx, func() { p.mover.mu.Lock(); p.mover.news(); p.mover.mu.Unlock() })
-	defer off()
 	err = p.mover.awaitOr(ctx, came, &conn)
 	return conn, err
 }

@@ -320,6 +320,21 @@ func (t *fileTable) strangers() (ours, theirs string) {
 	return ours, theirs
 }
 
+// short is the error of a file that has fewer bytes than it had.
+func (t *fileTable) short(o *openFile, size int64) error {
+	has := fmt.Sprintf("%s has %d bytes", o.entry.Abs, size)
+	if o.made {
+		has = o.entry.Abs + " did not exist any more"
+	}
+	if t.moved {
+		if o.made {
+			has = o.entry.Abs + " is not on this host"
+		}
+		return fmt.Errorf("data file: %s, but has %d where the rank is now: if the hosts do not share it, let it be brought with --copy-files", has, o.entry.Size)
+	}
+	return fmt.Errorf("data file of the checkpoint: %s, but had %d bytes when the set was saved: bring it back, or move the checkpoint folder away to start afresh", has, o.entry.Size)
+}
+
 // finish positions all files and cuts back those that are written. The set's
 // values are in place by now, so nothing is cut for a set that is not used.
 // In a running program (back), files that are not in the set were opened after
@@ -333,11 +348,8 @@ func (t *fileTable) finish(back bool) error {
 		if err != nil {
 			return fmt.Errorf("data file of the checkpoint: %w", err)
 		}
-		if st.Size() < o.entry.Size && o.made {
-			return fmt.Errorf("data file of the checkpoint: %s did not exist any more, but had %d bytes when the set was saved: bring it back, or move the checkpoint folder away to start afresh", o.entry.Abs, o.entry.Size)
-		}
 		if st.Size() < o.entry.Size {
-			return fmt.Errorf("data file of the checkpoint: %s has %d bytes, but had %d when the set was saved: bring it back, or move the checkpoint folder away to start afresh", o.entry.Abs, st.Size(), o.entry.Size)
+			return t.short(o, st.Size())
 		}
 	}
 	open := t.saved
@@ -352,12 +364,12 @@ func (t *fileTable) finish(back bool) error {
 		if t.has(o.f) {
 			continue
 		}
-		if o.truncate { // not in the set, so what it holds came later
+		if o.truncate && !t.moved { // not in the set, so what it holds came later
 			if err := o.f.Truncate(0); err != nil {
 				return fmt.Errorf("data file: %w", err)
 			}
-			o.truncate = false
 		}
+		o.truncate = false
 		if back {
 			if err := o.cut(o.firstSize, o.firstOff, true); err != nil {
 				return fmt.Errorf("data file: %w", err)

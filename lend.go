@@ -76,7 +76,7 @@ func (p *Run) Lend(o Options, again bool) error {
 			return fmt.Errorf("cairn: %w", err)
 		}
 	}
-	if own && p.restored {
+	if own && p.restored && !(again && p.newcomer()) { // there it is known when
 		p.schedule()
 	}
 	return nil
@@ -117,3 +117,7 @@ func (t *team) replan(again bool) error {
 	}
 	return t.world.Barrier() // nobody comes to a point before all know
 }
+
+// Arriving reports whether this process is to take the place of a running one,
+// which has the run's files until Restore returns. It is for package resume.
+func (p *Run) Arriving() bool { return p.newcomer() }

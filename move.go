@@ -53,6 +53,9 @@ type luggage struct {
 	Meetings uint64     `json:"meetings"` // exchanges of cards so far
 	Next     uint64     `json:"next"`     // set
 	Safe     uint64     `json:"safe"`
+	Damaged  []uint64   `json:"damaged"` // sets that do not count as kept
+	Left     int        `json:"left"`    // points until a checkpoint is due by count
+	Late     string     `json:"late"`
 	// Due is how long it is until the next checkpoint is.
 	Due time.Duration `json:"due"`
 }
@@ -104,6 +107,11 @@ func (p *Run) moveTold(m *control.Message) {
 	if m.Move == nil {
 		return
 	}
+	if m.Kind == control.Gather && p.seat.Size > 1 && m.Cards != nil && !slices.Contains(m.Move.Ranks, p.seat.Rank) {
+		if err := p.team.engine.Reaches(m.Cards); err != nil { // it has a lock that comes before the mover's
+			p.unmoved(m.Move.ID, err)
+		}
+	}
 	v := &p.mover
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -120,12 +128,9 @@ func (p *Run) moveTold(m *control.Message) {
 		}
 		go p.sendAhead(ctx, l, m.Move)
 	case control.Gather:
+		clear(v.plans) // there is one move at a time
+		clear(v.verdicts)
 		v.plans[m.Move.ID] = m.Move
-		if p.seat.Size > 1 && m.Cards != nil && !slices.Contains(m.Move.Ranks, p.seat.Rank) {
-			if err := p.team.engine.Reaches(m.Cards); err != nil {
-				p.unmoved(m.Move.ID, err)
-			}
-		}
 		if p.seat.Size > 1 && p.seat.Rank == 0 {
 			go p.team.askMove(m.Move.ID)
 		}
@@ -138,7 +143,7 @@ func (p *Run) moveTold(m *control.Message) {
 	}
 	v.news()
 	p.rouse()
-	if p.team != nil {
+	if p.seat.Size > 1 { // alone, World may make a team at any time
 		p.team.engine.Wake()
 	}
 }
@@ -270,24 +275,29 @@ func (p *Run) ahead() {
 	}
 	select {
 	case done := <-l.images:
-		done <- func() error {
-			img, err := p.image(&l.collector)
-			if err != nil {
-				return err
+		if p.saver.Busy() { // what prepares a copy counts on one at a time
+			l.images <- done
+			p.rouse()
+			return
+		}
+		if p.opts.OnCopy != nil {
+			if err := p.opts.OnCopy(); err != nil { // not at this point: perhaps at the next
+				l.images <- done
+				p.rouse()
+				return
 			}
-			return l.stream.Ahead(img)
-		}()
+		}
+		img, err := p.image(&l.collector)
+		if err == nil {
+			err = l.stream.Ahead(img)
+		}
+		done <- err
 	default:
 	}
 }
 
-// image is the state of the program as it is now.
+// image is the state of the program as it is now, after OnCopy.
 func (p *Run) image(c *graph.Collector) (*graph.Image, error) {
-	if p.opts.OnCopy != nil {
-		if err := p.opts.OnCopy(); err != nil {
-			return nil, err
-		}
-	}
 	if _, err := p.files.entries(); err != nil { // forgets closed files, which Collect then refuses
 		return nil, err
 	}
@@ -311,24 +321,30 @@ func dialNewcomer(ctx context.Context, addresses []string, secret []byte) (net.C
 		go func() {
 			var d net.Dialer
 			conn, err := d.DialContext(ctx, "tcp", a)
+			if err == nil {
+				_, err = control.Client(conn, secret)
+			}
+			if err == nil { // it takes one of them
+				conn.SetReadDeadline(time.Now().Add(dialTime))
+				if _, err = io.ReadFull(conn, make([]byte, 1)); err != nil {
+					conn.Close()
+				}
+				conn.SetReadDeadline(time.Time{})
+			}
 			got <- dialed{conn, err}
 		}()
 	}
 	var found net.Conn
 	var errs []error
 	for range addresses {
-		d := <-got
-		if d.err == nil && found == nil {
-			if _, d.err = control.Client(d.conn, secret); d.err == nil {
-				found = d.conn
-				cancel()
-				continue
-			}
-		} else if d.err == nil {
-			d.conn.Close()
-		}
-		if d.err != nil {
+		switch d := <-got; {
+		case d.err != nil:
 			errs = append(errs, d.err)
+		case found == nil:
+			found = d.conn
+			cancel()
+		default:
+			d.conn.Close()
 		}
 	}
 	if found == nil {
@@ -337,8 +353,7 @@ func dialNewcomer(ctx context.Context, addresses []string, secret []byte) (net.C
 	return found, nil
 }
 
-// dialTime bounds how long it takes to reach a newcomer, and listenTime how long
-// that waits between two that come.
+// dialTime bounds how long it takes to reach a newcomer.
 const dialTime = 20 * time.Second
 
 // askMove asks all ranks to be held together.
@@ -452,7 +467,16 @@ func (p *Run) moveOut(ctx context.Context, plan *control.Move, a *coord.Move) (*
 	if err := p.await(ctx); err != nil {
 		return nil, err
 	}
+	if p.seat.Size > 1 {
+		p.team.hear()
+	}
 	bag := luggage{Meetings: p.seat.ctl.meetings(), Next: p.saver.Next(), Safe: p.safe}
+	bag.Left, bag.Late = p.left, p.late
+	for n, bad := range p.damaged {
+		if bad {
+			bag.Damaged = append(bag.Damaged, n)
+		}
+	}
 	if p.timer != nil {
 		bag.Due = max(time.Until(p.dueAt), time.Millisecond)
 	}
@@ -466,6 +490,11 @@ func (p *Run) moveOut(ctx context.Context, plan *control.Move, a *coord.Move) (*
 			bag.Node = t.node.Export()
 		}
 		e.Unlock()
+	}
+	if p.opts.OnCopy != nil {
+		if err := p.opts.OnCopy(); err != nil {
+			return nil, err
+		}
 	}
 	img, err := p.image(&l.collector)
 	if err != nil {
@@ -513,7 +542,7 @@ func (p *Run) leave(id uint64) {
 	if p.reporting != nil {
 		close(p.reporting)
 	}
-	p.saver.Close()
+	p.saver.Leave()
 	err := p.dir.Close()
 	if err != nil {
 		p.log.Warn("cairn: the checkpoint folder of a rank that has moved could not be closed", "error", err)
@@ -533,12 +562,14 @@ func (p *Run) moveHere(ctx context.Context) error {
 		}
 	}
 	v.mu.Unlock()
-	if plan == nil {
+	if plan == nil || p.saver.Busy() { // its outcome rouses the next point
 		return nil
 	}
 	ctx = context.WithoutCancel(ctx)
 	p.say(control.Held, plan.ID, nil)
-	if stats, err := p.moveOut(ctx, plan, new(coord.Move)); err != nil {
+	if by := p.stop.Load(); by != nil {
+		p.unmoved(plan.ID, fmt.Errorf("the program is to stop: %s", *by))
+	} else if stats, err := p.moveOut(ctx, plan, new(coord.Move)); err != nil {
 		p.unmoved(plan.ID, err)
 	} else {
 		p.say(control.Sent, plan.ID, stats)

@@ -200,8 +200,12 @@ func (s *stage) move(ranks []int, rounds int, whether func() bool) error {
 			return err
 		}
 		gathered = true
+		fresh := make([][]byte, s.n)
+		for _, a := range newcomers {
+			fresh[a.rank] = cards[a.rank]
+		}
 		for _, a := range old {
-			a.conn.Send(&control.Message{Kind: control.Gather, Move: m})
+			a.conn.Send(&control.Message{Kind: control.Gather, Move: m, Cards: fresh})
 		}
 		_, err = s.await(m.ID, newcomers, control.Landed)
 		if err == nil && whether != nil && !whether() {

@@ -31,6 +31,9 @@ func (p *Run) Restore(ctx context.Context) (bool, error) {
 		return false, errors.New("cairn: Restore is called once, on an open run")
 	}
 	p.tried = true
+	if p.seat.Size > 1 {
+		p.team.engine.EndRecord()
+	}
 	if p.newcomer() {
 		p.shapes = p.fixedShapes()
 		return true, p.arrive(ctx)

@@ -70,7 +70,6 @@ func (t *team) begin() error {
 	if err != nil {
 		return err
 	}
-	e.EndRecord()
 	e.Lock()
 	defer e.Unlock()
 	return t.coordinate(coord.Config{NextSet: next, Due: t.flight.Due}, nil)
@@ -364,6 +363,25 @@ func (t *team) point(ctx context.Context) error {
 		e.Release(false)
 	}
 	return t.tell()
+}
+
+// hear takes in what became of sets, before this rank's state goes elsewhere.
+func (t *team) hear() {
+	t.engine.Lock()
+	list := t.news
+	t.news = nil
+	t.engine.Unlock()
+	var kept []news
+	for _, n := range list {
+		if n.err == nil {
+			t.p.committed(n.set)
+		} else {
+			kept = append(kept, n)
+		}
+	}
+	t.engine.Lock()
+	t.news = append(kept, t.news...)
+	t.engine.Unlock()
 }
 
 // tell takes in what became of sets and returns what the program must know.

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"time"
+	"unsafe"
 
 	"github.com/zeebo/xxh3"
 
@@ -31,6 +32,30 @@ func (f *finder) resolve() error {
 		}
 	}
 	return nil
+}
+
+// warm lets the devices that hold some of an image get ready to digest it,
+// while the program goes on. What it finds need not hold any more.
+func warm(l *layout) {
+	seen := make(map[mem.Device]bool)
+	for i := range l.datasets {
+		if !l.remote[i] {
+			continue
+		}
+		for _, p := range l.blobs[i].pieces {
+			r, at := mem.FindRemote(unsafe.Pointer(unsafe.SliceData(p)))
+			if r == nil {
+				continue
+			}
+			places, _ := r.Places(at, at+int64(len(p)))
+			for _, pl := range places {
+				if w, ok := pl.Device.(mem.Warmer); ok && !seen[pl.Device] {
+					seen[pl.Device] = true
+					w.Warm()
+				}
+			}
+		}
+	}
 }
 
 // devices goes over the blocks on devices, one device after the other. It

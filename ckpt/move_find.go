@@ -63,8 +63,7 @@ func (p *parcel) giveBack() {
 var errCut = errors.New("the round was cut short")
 
 // finder goes over the blocks of an image, finds out what the newcomer lacks,
-// and hands that on in parcels. One of them is being sent while it works on the
-// next.
+// and hands that on in parcels. They are sent while it works on the next ones.
 type finder struct {
 	l      *layout
 	near   []blob       // where the bytes are that are in host memory

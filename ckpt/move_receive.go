@@ -59,7 +59,7 @@ func (e saidError) Error() string { return string(e) }
 func Receive(ctx context.Context, conn net.Conn, o MoveOptions, l Landing) (*Landed, error) {
 	o.defaults()
 	began := time.Now()
-	n := &newcomer{o: o, s: newMoveStream(conn, o.Stall), l: l, zeros: make(zeroDigests), bounces: make(chan []byte, 2), checks: make(chan *arrival)}
+	n := &newcomer{o: o, s: newMoveStream(conn, o.Stall), l: l, zeros: make(zeroDigests), bounces: make(chan []byte, 2), checks: make(chan *arrival, queued)}
 	for range cap(n.bounces) {
 		n.bounces <- nil
 	}

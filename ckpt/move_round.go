@@ -87,13 +87,21 @@ func (g *Outgoing) head(img *graph.Image, f *finder, last *moveRest, extra []byt
 	return g.retable(f, changed)
 }
 
+// A state is sent in at least so many chunks, unless they would be smaller than
+// that.
+const (
+	minChunks = 16
+	minChunk  = 1 << 20
+)
+
 // partSize is how much of a section goes into a frame.
 const partSize = 1 << 20
 
 // retable makes the tables for what is sent now. If it is not what was sent
 // before, the newcomer says which datasets stay where they are.
 func (g *Outgoing) retable(f *finder, changed bool) error {
-	f.tables, f.chunk, f.zeros, f.sides = g.tables, g.o.Chunk, g.zeros, g.sides
+	f.tables, f.zeros, f.sides = g.tables, g.zeros, g.sides
+	f.chunk = min(g.o.Chunk, max(f.l.bytes/minChunks, minChunk)) // a small state, too, is to overlap
 	if !changed {
 		return nil
 	}
@@ -127,9 +135,13 @@ func (g *Outgoing) retable(f *finder, changed bool) error {
 	return nil
 }
 
-// blocks sends the blocks that f finds, one parcel while it looks for the next.
+// queued is how many parcels may wait between two stages. Those with memory of
+// their own are fewer: there are only two pieces of it.
+const queued = 8
+
+// blocks sends the blocks that f finds, some while it looks for the next.
 func (g *Outgoing) blocks(f *finder) error {
-	out, quit := make(chan parcel), make(chan struct{})
+	out, quit := make(chan parcel, queued), make(chan struct{})
 	f.out, f.quit = out, quit
 	f.stop = func() error {
 		if g.cut.Load() {

@@ -30,9 +30,10 @@ type Outgoing struct {
 	datasets []Dataset
 	tables   []*moveTable
 
-	round *round // the last one that ran ahead
-	cut   atomic.Bool
-	stats MoveStats
+	round  *round // the last one that ran ahead
+	warmed bool   // devices are ready
+	cut    atomic.Bool
+	stats  MoveStats
 
 	keeps chan []byte   // what the newcomer says it still has
 	word  chan moveWord // … that all has arrived
@@ -175,7 +176,17 @@ func (g *Outgoing) ahead(img *graph.Image) error {
 	if err := f.resolve(); err != nil {
 		return err
 	}
-	return g.transmit(img, f, nil, nil)
+	ready := make(chan struct{})
+	go func() {
+		defer close(ready)
+		if !g.warmed {
+			g.warmed = true
+			warm(l)
+		}
+	}()
+	err = g.transmit(img, f, nil, nil)
+	<-ready
+	return err
 }
 
 // Wait waits until the round that Ahead began is over, and returns how many

@@ -255,6 +255,10 @@ func (s *Saver) Close() {
 	s.staging.Close()
 }
 
+// Leave is Close in a process that is about to end: memory is not given back
+// first, which takes long where there is much of it.
+func (s *Saver) Leave() { s.writer.Close() }
+
 // Save starts a set of the image and returns when the program may go on:
 // everything that belongs to the set has been copied, or is frozen on a device,
 // or stands still in host memory until it is (see far.go). The outcome comes

@@ -365,6 +365,13 @@ func (s *side) Reserve(n int64) {
 	}
 }
 
+// Warm implements mem.Warmer.
+func (s *side) Warm() {
+	if e, err := s.engine(); err == nil {
+		s.check(e.Warm())
+	}
+}
+
 // release frees room for snapshots that is not used now.
 func (s *side) release() {
 	s.mu.Lock()
@@ -374,4 +381,7 @@ func (s *side) release() {
 	}
 }
 
-var _ mem.Device = (*side)(nil)
+var (
+	_ mem.Device = (*side)(nil)
+	_ mem.Warmer = (*side)(nil)
+)

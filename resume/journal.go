@@ -129,6 +129,9 @@ func (j *fileJournal) begin() (err error) {
 	if j.dir, err = filepath.Abs(run.Dir()); err != nil {
 		return err
 	}
+	if run.Arriving() { // another process has the files, and is alive: see restored
+		return nil
+	}
 	j.ready = true
 	j.clear()
 	all, err := j.read()
@@ -156,9 +159,20 @@ func (j *fileJournal) begin() (err error) {
 // there is nothing to do; if that one is damaged, more has to be undone. Files
 // that were open are open by now, perhaps under a name that another file had: so
 // the process can't go on then.
+//
+// Where the state came from a process that was alive, files are as it left them:
+// its epoch has begun, and nothing was changed since.
 func (j *fileJournal) restored(epoch uint64) error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
+	if !j.ready {
+		if _, err := j.read(); err != nil {
+			return err
+		}
+		j.ready, j.epoch, j.part = true, epoch, 0
+		j.clear()
+		hook = changing
+	}
 	if epoch >= j.epoch { // nothing was written down since, if it is newer
 		if epoch > j.epoch && j.lines > 0 {
 			return fmt.Errorf("files were brought back to what they were %d sets before the one that is restored: %s is not that of this run; start with --fresh, or move the checkpoint folder away", epoch-j.epoch, j.path())

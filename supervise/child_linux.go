@@ -39,12 +39,13 @@ type child struct {
 	placed chan struct{} // closed: stdout is where the rank goes on; of a newcomer: it is followed
 	wrote  chan struct{} // closed: its writer has ended
 
-	mu     sync.Mutex
-	follow [3]*follower // by stream; none of a newcomer before its predecessor's have ended
-	hello  bool
-	joined bool // of a newcomer: it has been told to go on
-	alone  bool // its end is no failure: it has left, or was not needed
-	reaped bool
+	mu      sync.Mutex
+	follow  [3]*follower // by stream; none of a newcomer before its predecessor's have ended
+	hello   bool
+	joined  bool // of a newcomer: it has been told to go on
+	gathers bool // it was told to, and not yet what is decided
+	alone   bool // its end is no failure: it has left, or was not needed
+	reaped  bool
 }
 
 func hostLock(run, name string) string {
@@ -322,20 +323,24 @@ func (c *child) listen() {
 // don't read.
 func (c *child) tell(m *control.Message) {
 	if c.greeted() {
-		if m.Kind == control.Switch && m.OK {
-			c.mu.Lock()
-			c.joined = true
-			c.mu.Unlock()
+		c.mu.Lock()
+		switch m.Kind {
+		case control.Gather:
+			c.gathers = true
+		case control.Switch:
+			c.gathers, c.joined = false, c.joined || m.OK
 		}
+		c.mu.Unlock()
 		c.box.send(m)
 	}
 }
 
-// waits reports whether this is a newcomer that is not one of the ranks yet.
+// waits reports whether this is a newcomer that is not one of the ranks yet, or
+// a rank that is to be held until a move is decided.
 func (c *child) waits() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.place != 0 && !c.joined
+	return c.gathers || c.place != 0 && !c.joined
 }
 
 // dismiss ends a rank that has left, or a newcomer that is not needed, with

@@ -189,6 +189,11 @@ func (f *fake) takeOver() error {
 		select {} // it will be killed
 	}
 	f.suffer("newcomer", "state", move)
+	if f.Stdout != "" {
+		if err := control.TakeStdout(f.Stdout); err != nil {
+			return err
+		}
+	}
 	c.Write([]byte{1})
 	f.Send(&control.Message{Kind: control.Landed, Move: move})
 	f.suffer("newcomer", "landed", move)

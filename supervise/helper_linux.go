@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"net"
 	"os"
 	"os/signal"
@@ -272,6 +273,9 @@ func (h *helper) setup(name, run string) (holder string, err error) {
 	lock, holder, err := tryLock(path)
 	if errors.Is(err, ErrBusy) {
 		return holder, busyHost{fmt.Errorf("%s: another helper serves this host: %s; it ends by itself when its ranks have saved and stopped", path, holder)}
+	}
+	if errors.Is(err, fs.ErrNotExist) {
+		return "", fmt.Errorf("the run's folder %s is not there: all hosts must have it, on a file system that they share: %w", run, err)
 	}
 	if err != nil {
 		return "", err

@@ -35,7 +35,8 @@ var usualLimits = moveLimits{
 	link:   joinTime,
 }
 
-// causeTime is how long a source's failure waits for its newcomer's.
+// causeTime is how long what a process says of its failure waits for news of
+// another that has ended: then that is the cause.
 const causeTime = 200 * time.Millisecond
 
 // move is the one under way.
@@ -45,6 +46,7 @@ type move struct {
 	seats  []*seat
 	added  []*host   // for it
 	told   bool      // all ranks were told to gather
+	doomed bool      // it can't be
 	set    bool      // decided
 	linked []bool    // by rank
 	began  time.Time // the phase
@@ -65,6 +67,7 @@ type seat struct {
 	here, near, held, sent, landed, left bool
 	card                                 []byte
 	addresses                            []string
+	said                                 string // why the newcomer can't
 	why                                  string // the newcomer has ended
 	stats                                *control.MoveStats
 }
@@ -283,8 +286,9 @@ func (s *Supervisor) gathered() bool {
 	if m.sent.IsZero() && m.all(func(x *seat) bool { return x.sent }) {
 		m.sent = time.Now()
 		m.TransferNS = int64(m.sent.Sub(m.held))
+		s.limit(s.limits.leave) // it has it all
 	}
-	if !m.all(func(x *seat) bool { return x.sent && x.landed }) {
+	if m.doomed || !m.all(func(x *seat) bool { return x.sent && x.landed }) {
 		return false
 	}
 	m.set = true
@@ -340,15 +344,7 @@ func (s *Supervisor) saidOfMove(r *rank, said *control.Message) {
 	switch said.Kind {
 	case control.Unmoved:
 		why := fmt.Sprintf("rank %d on %s: %s", r.Rank, r.Host, plain(said))
-		if x == nil || m.set {
-			s.unmoved(why)
-			return
-		}
-		s.after(causeTime, func() { // that its newcomer has ended would tell more
-			if s.move == m {
-				s.unmoved(why)
-			}
-		})
+		s.unmovedSoon(why)
 	case control.Linked:
 		if m.State == control.MoveLinks {
 			m.linked[r.Rank] = true
@@ -397,9 +393,13 @@ func (s *Supervisor) fromOther(h *host, said *control.Message) {
 	case control.Landed:
 		x.landed = true
 	case control.Unmoved:
-		s.unmoved(fmt.Sprintf("the new process of rank %d on %s: %s", x.rank, h.title(), plain(said)))
+		x.said = fmt.Sprintf("the new process of rank %d on %s: %s", x.rank, h.title(), plain(said))
+		s.unmovedSoon(x.said)
 	case control.Exited:
 		x.next.State = "ended"
+		if x.said != "" && !m.set { // so it was to be expected
+			return
+		}
 		how := fmt.Sprintf("ended with status %d", said.Code)
 		switch {
 		case said.Error != "":
@@ -474,6 +474,22 @@ func (s *Supervisor) unmoved(why string) bool {
 	}
 	s.endMove(m, control.NotMoved, why)
 	return true
+}
+
+// unmovedSoon is unmoved for something that a process says, which may be the
+// consequence of the end of another.
+func (s *Supervisor) unmovedSoon(why string) {
+	m := s.move
+	if m.set {
+		s.unmoved(why)
+		return
+	}
+	m.doomed = true
+	s.after(causeTime, func() {
+		if s.move == m {
+			s.unmoved(why)
+		}
+	})
 }
 
 // returns notes that the attempt has failed while a move was under way.

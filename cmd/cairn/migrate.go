@@ -68,7 +68,7 @@ that RUN/leave lists, one 'HOST' or 'HOST TARGET' in each line; 'cairn run
 			f.BoolVar(&m.Files, "copy-files", false, "copy the run's open files, too: the hosts don't share a file system")
 			f.BoolVar(&m.Sequential, "sequential", false, "write, send and read one after the other, for comparison")
 			f.StringVar(&m.Program, "program", "", "`PATH` of the program on the host that they go to (default: the same as before)")
-			f.Func("env", "`NAME=VALUE`: set a variable for ranks on that host, such as CAIRN_DEVICES=host; may be given more than once", func(v string) error {
+			f.Func("env", "set `NAME=VALUE` for ranks on that host; may be given more than once", func(v string) error {
 				if strings.Index(v, "=") < 1 {
 					return errors.New("write NAME=VALUE")
 				}

@@ -89,7 +89,7 @@ func cg(c *mpi.Comm, class byte, g guard) (*report, error) {
 	return r, nil
 }
 
-// solver solves A·z = x.
+// solver solves A·z = x. Ranks compute parts of vectors each for itself: products are rounded where they are added, so that all have the same bits on any architecture.
 type solver struct {
 	world, row *mpi.Comm
 	a          *matrix // this rank's block
@@ -155,8 +155,8 @@ func (s *solver) solve(x, z []float64) (float64, error) {
 		}
 		alpha := rho / d
 		for i := range z {
-			z[i] += alpha * p[i]
-			r[i] -= alpha * q[i]
+			z[i] += float64(alpha * p[i])
+			r[i] -= float64(alpha * q[i])
 		}
 		old := rho
 		if rho, err = s.dot(r, r); err != nil {
@@ -164,7 +164,7 @@ func (s *solver) solve(x, z []float64) (float64, error) {
 		}
 		beta := rho / old
 		for i := range p {
-			p[i] = r[i] + beta*p[i]
+			p[i] = r[i] + float64(beta*p[i])
 		}
 	}
 	if err := s.multiply(r, z); err != nil {
@@ -205,7 +205,7 @@ func (s *solver) multiply(q, p []float64) error {
 func (s *solver) dot(a, b []float64) (float64, error) {
 	sum := []float64{0}
 	for i := range a {
-		sum[0] += a[i] * b[i]
+		sum[0] += float64(a[i] * b[i])
 	}
 	err := mpi.Allreduce(s.row, sum, sum, mpi.Sum)
 	return sum[0], err

@@ -22,7 +22,7 @@ func (a *matrix) multiply(y, x []float64) {
 	for i := range y {
 		sum := 0.0
 		for k := a.begin[i]; k < a.begin[i+1]; k++ {
-			sum += a.value[k] * x[a.column[k]]
+			sum += float64(a.value[k] * x[a.column[k]])
 		}
 		y[i] = sum
 	}
@@ -59,7 +59,7 @@ func makeMatrix(n, nonzer int, shift float64, rowBegin, rowEnd, colBegin, colEnd
 				if c.index < colBegin || c.index >= colEnd {
 					continue
 				}
-				product := weight * r.value * c.value
+				product := float64(weight * r.value * c.value)
 				if r.index == i && c.index == i {
 					product += rcond - shift
 				}

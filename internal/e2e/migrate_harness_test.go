@@ -15,10 +15,12 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
 
+	"github.com/cairnrun/cairn/internal/control"
 	"github.com/cairnrun/cairn/internal/journey"
 	"github.com/cairnrun/cairn/supervise"
 )
@@ -228,13 +230,28 @@ func byRank(text string) string {
 	return strings.Join(lines, "")
 }
 
-// traveller starts a run of testdata/traveller that waits at its gate.
-func traveller(t *testing.T, n int, env []string, flags ...string) *trip {
+// newTraveller makes the folder of a run of testdata/traveller.
+func newTraveller(t *testing.T, args ...string) *runOf {
 	t.Helper()
 	r := newRun(t)
-	r.command = []string{program(t, "traveller"), "-folder", r.folder}
+	r.command = append([]string{program(t, "traveller"), "-folder", r.folder}, args...)
+	if err := os.Mkdir(filepath.Join(r.folder, "files"), 0o777); err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// traveller starts a run of testdata/traveller that waits at its gate.
+func traveller(t *testing.T, n int, flags ...string) *trip {
+	t.Helper()
+	return newTraveller(t).waiting(n, flags...)
+}
+
+// waiting starts a traveller, which waits at its gate.
+func (r *runOf) waiting(n int, flags ...string) *trip {
+	r.t.Helper()
 	p := r.travels(n, nil)
-	p.restart = func() { p.s = r.startIn(env, append([]string{"-n", strconv.Itoa(n)}, flags...)...) }
+	p.restart = func() { p.s = r.start(append([]string{"-n", strconv.Itoa(n)}, flags...)...) }
 	p.restart()
 	p.waits()
 	return p
@@ -260,20 +277,24 @@ func (p *trip) arrives() {
 }
 
 // wanted are the outputs of undisturbed travellers, by their number.
-var wanted = make(map[int]string)
+var (
+	wanted  = make(map[int]string)
+	wanting sync.Mutex
+)
 
 func (p *trip) wrote() {
 	p.t.Helper()
+	wanting.Lock()
+	defer wanting.Unlock()
 	if wanted[p.n] == "" {
-		r := newRun(p.t)
-		r.command = []string{program(p.t, "traveller"), "-folder", r.folder}
+		r := newTraveller(p.t)
 		write(p.t, filepath.Join(r.folder, "gate"), "")
 		r.start("-n", strconv.Itoa(p.n), "--every", "1h").finishes()
 		wanted[p.n] = byRank(r.output())
 	}
 	sameOutput(p.t, byRank(p.output()), wanted[p.n])
 	for rank := range p.n {
-		got, err := os.ReadFile(filepath.Join(p.folder, fmt.Sprintf("file-%d", rank)))
+		got, err := os.ReadFile(filepath.Join(p.folder, "files", strconv.Itoa(rank)))
 		if err != nil {
 			p.t.Fatal(err)
 		}
@@ -283,7 +304,7 @@ func (p *trip) wrote() {
 				want.WriteString(line)
 			}
 		}
-		sameOutput(p.t, string(got), want.String())
+		sameOutput(p.t, strings.TrimLeft(string(got), "x"), want.String())
 	}
 	if left := p.processes(); len(left) > 0 {
 		p.t.Errorf("processes %v are left", left)
@@ -315,4 +336,83 @@ func (p *trip) newcomer(rank int) int {
 	}
 	p.t.Fatalf("there is no newcomer of rank %d:\n%s", rank, p.s.text())
 	return 0
+}
+
+// movesAround moves ranks while a short program computes, at most so often, and
+// returns how often it did: one, two, and all that are on a host. So that the
+// program does not end before the new processes are there, one of its ranks is
+// let go on for moments only, and not at all while they start.
+func (p *trip) movesAround(most int, hosts []string) (moved int) {
+	p.t.Helper()
+	if _, ok := p.s.sees(0, "started"); !ok {
+		return 0
+	}
+	for limit := time.Now().Add(patience); moved < most; {
+		if time.Now().After(limit) {
+			p.t.Fatalf("it takes too long:\n%s", p.s.text())
+		}
+		st := p.s.state()
+		if _, _, over := p.s.said(); over {
+			return moved
+		}
+		if st == nil || len(st.Ranks) < p.n || slices.ContainsFunc(st.Ranks, func(r control.RankState) bool { return r.Pid == 0 }) {
+			time.Sleep(time.Millisecond)
+			continue
+		}
+		still := st.Ranks[(moved+1)%p.n].Pid
+		if syscall.Kill(still, syscall.SIGSTOP) != nil {
+			return moved
+		}
+		p.stills = append(p.stills, still)
+		first := st.Ranks[moved%p.n]
+		from := slices.Index(hosts, first.Host) // -1: by a launcher
+		args := []string{"--rank", strconv.Itoa(first.Rank), "--to", hosts[(from+1)%len(hosts)], "--rounds", "0"}
+		switch moved % 3 {
+		case 1:
+			args[1] = fmt.Sprintf("%d,%d", first.Rank, (first.Rank+p.n/2)%p.n)
+		case 2:
+			if hosts[(from+1)%len(hosts)] != first.Host {
+				args[0], args[1] = "--host", first.Host
+			}
+		}
+		a := p.asks(args...)
+		for known := len(st.Moves); ; time.Sleep(time.Millisecond) {
+			st := p.s.state()
+			if st == nil || len(st.Moves) <= known {
+				if isDone(a.done) {
+					break
+				}
+				continue
+			}
+			m := &st.Moves[len(st.Moves)-1]
+			if m.State == control.MoveAhead || m.State == control.MoveGathers || m.Over() {
+				break
+			}
+			if m.State == control.MoveWaits { // it has not come to Restore yet, perhaps
+				syscall.Kill(still, syscall.SIGCONT)
+				time.Sleep(2 * time.Millisecond)
+				syscall.Kill(still, syscall.SIGSTOP)
+			}
+		}
+		p.thawOne(still)
+		<-a.done
+		switch {
+		case a.code == 0:
+			moved++
+		case a.code == 3 && strings.Contains(a.errs.String(), "the program is about to end"):
+			return moved
+		default:
+			p.t.Fatalf("%v: exit status %d: %s\n%s", args, a.code, a.errs.String(), p.s.text())
+		}
+	}
+	return moved
+}
+
+func isDone(c <-chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
+	}
 }

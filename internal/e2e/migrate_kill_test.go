@@ -3,9 +3,13 @@
 package e2e
 
 import (
+	"encoding/json"
 	"fmt"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -52,7 +56,7 @@ func shellWithGate(t *testing.T) (dir, flag string) {
 func stoppedIn(t *testing.T, phase string, net *journey.Network) (p *trip, a *asked, release func()) {
 	t.Helper()
 	gates, shell := shellWithGate(t)
-	p = traveller(t, 4, nil, "--hosts", slots(net, 2, 2), "--rsh", shell, "--grace", "5s")
+	p = traveller(t, 4, "--hosts", slots(net, 2, 2), "--rsh", shell, "--grace", "5s")
 	if out, code := cairnTool(t, "checkpoint", p.run()); code != 0 {
 		t.Fatalf("%s\n%s", out, p.s.text())
 	}
@@ -63,7 +67,9 @@ func stoppedIn(t *testing.T, phase string, net *journey.Network) (p *trip, a *as
 		}
 		p.thaw()
 	}
-	ask := func() { a = p.asks("--rank", fmt.Sprintf("%d,%d", source, source2), "--to", net.Hosts[2], "--rounds", "0") }
+	ask := func() {
+		a = p.asks("--rank", fmt.Sprintf("%d,%d", source, source2), "--to", net.Hosts[2], "--rounds", "0")
+	}
 	hold := func(file string) {
 		write(t, file, "")
 		files = append(files, file)
@@ -119,19 +125,14 @@ func stoppedIn(t *testing.T, phase string, net *journey.Network) (p *trip, a *as
 // helperOn is the helper of a host.
 func (p *trip) helperOn(host string) int {
 	p.t.Helper()
-	list, _ := filepath.Glob("/proc/[0-9]*")
-	lock, err := os.ReadFile(filepath.Join(p.run(), "hosts", host+".lock"))
-	if err != nil {
-		p.t.Fatal(err)
-	}
-	for _, x := range list {
-		if pid := strings.TrimPrefix(x, "/proc/"); strings.Contains(string(lock), fmt.Sprintf(`"helper":%s,`, pid)) {
-			var n int
-			fmt.Sscan(pid, &n)
-			return n
+	var lock struct{ Helper int }
+	for end := time.Now().Add(patience / 4); time.Now().Before(end); time.Sleep(time.Millisecond) {
+		text, err := os.ReadFile(filepath.Join(p.run(), "hosts", host+".lock"))
+		if err == nil && json.Unmarshal(text, &lock) == nil && runs(lock.Helper, p.s.cmd.Path) {
+			return lock.Helper
 		}
 	}
-	p.t.Fatalf("there is no helper on %s: %s", host, lock)
+	p.t.Fatalf("there is no helper on %s", host)
 	return 0
 }
 
@@ -139,15 +140,19 @@ func (p *trip) helperOn(host string) int {
 // time the run ends with each line of each rank exactly once, and the command
 // tells what has become of the move.
 func TestMigrateKilled(t *testing.T) {
+	net := network(t, 3)
+	some := make(chan struct{}, 3) // at a time
 	for _, phase := range movePhases {
 		decided := phase == "leaving" || phase == "linking"
 		for _, victim := range []string{"nobody", "source", "newcomer", "other", "source's helper", "target's helper", "supervisor"} {
-			early := phase == "preparing" || phase == "arriving"
+			early := phase == "arriving" || phase == "ahead"
 			if phase == "preparing" && victim == "newcomer" || phase == "linking" && victim == "source" {
 				continue // there is none
 			}
 			t.Run(phase+", "+victim, func(t *testing.T) {
-				net := network(t, 3)
+				t.Parallel()
+				some <- struct{}{}
+				defer func() { <-some }()
 				p, a, release := stoppedIn(t, phase, net)
 				pid, code, state := 0, 4, supervise.BroughtBack
 				switch victim {
@@ -160,9 +165,11 @@ func TestMigrateKilled(t *testing.T) {
 					}
 				case "newcomer":
 					if early {
-						for _, x := range p.processes() {
-							if parentOf(x) == p.helperOn(net.Hosts[2]) {
-								pid = x
+						for helper := p.helperOn(net.Hosts[2]); pid == 0; {
+							for _, x := range childrenOf(helper) {
+								if runs(x, p.command[0]) {
+									pid = x
+								}
 							}
 						}
 					} else if decided {
@@ -191,7 +198,7 @@ func TestMigrateKilled(t *testing.T) {
 						code, state = 3, supervise.NotMoved
 					}
 				case "supervisor":
-					pid, code, state = p.s.cmd.Process.Pid, 1, ""
+					pid, code, state = p.s.cmd.Process.Pid, 3, ""
 				}
 				if victim != "nobody" {
 					if pid <= 1 {
@@ -232,4 +239,92 @@ func childrenOf(pid int) (out []int) {
 		}
 	}
 	return out
+}
+
+// TestMigrateHunt moves ranks around and kills what belongs to the run at random
+// moments of the moves. Every move ends, and tells how; every run ends as an
+// undisturbed one.
+func TestMigrateHunt(t *testing.T) {
+	net := network(t, 3)
+	seed := uint64(time.Now().UnixNano())
+	if s := os.Getenv("CAIRN_SEED"); s != "" {
+		seed, _ = strconv.ParseUint(s, 10, 64)
+	}
+	t.Logf("CAIRN_SEED=%d", seed)
+	dice := rand.New(rand.NewPCG(seed, 1))
+	most := 6
+	if os.Getenv("CAIRN_STRESS") == "1" {
+		most = 300
+	}
+	const n, steps = 4, "500"
+	want := undisturbed(t, n, program(t, "flight"), "-steps", steps)
+	ends := make(map[string]int)
+	for blows := 0; blows < most; {
+		r := newRun(t, program(t, "flight"), "-steps", steps)
+		p := r.travels(n, nil)
+		start := func() bool {
+			p.s = r.start("-n", strconv.Itoa(n), "--hosts", slots(net, 2, 2, 4), "--rsh", journey.Shell, "--every", "40ms", "--grace", "5s")
+			_, ok := p.s.sees(0, "committed")
+			return ok
+		}
+		for going := start(); going && blows < most; {
+			if _, _, over := p.s.said(); over {
+				break
+			}
+			args := []string{"--to", net.Hosts[dice.IntN(3)], "--rounds", strconv.Itoa(dice.IntN(4)), "--rank", strconv.Itoa(dice.IntN(n))}
+			if dice.IntN(2) == 0 {
+				args[5] += "," + strconv.Itoa(dice.IntN(n))
+			}
+			a := p.asks(args...)
+			time.Sleep(time.Duration(dice.Int64N(int64(150 * time.Millisecond))))
+			hit, what := p.strikes(dice)
+			if hit {
+				blows++
+			}
+			<-a.done
+			how := fmt.Sprintf("%s killed, exit status %d", what, a.code)
+			ends[how]++
+			if a.code != 0 && a.code != 3 && a.code != 4 {
+				t.Fatalf("%v, %s: %s\n%s", args, how, a.errs.String(), p.s.text())
+			}
+			if what == "supervisor" {
+				p.s.ends()
+				going = start()
+			} else if hit { // else the set would be distrusted, as it should
+				line, _, _ := p.s.said()
+				_, going = p.s.sees(line, "committed")
+			}
+		}
+		p.s.finishes()
+		sameOutput(t, r.output(), want)
+		os.RemoveAll(r.folder)
+	}
+	for how, n := range ends {
+		t.Logf("%3d %s", n, how)
+	}
+}
+
+// strikes kills a process of the run, most often one of the program.
+func (p *trip) strikes(dice *rand.Rand) (hit bool, what string) {
+	pid, what := 0, "nobody"
+	list := childrenOf(p.s.cmd.Process.Pid)
+	switch dice.IntN(8) {
+	case 0:
+	case 1:
+		pid, what = p.s.cmd.Process.Pid, "supervisor"
+	case 2:
+		if len(list) > 0 {
+			pid, what = list[dice.IntN(len(list))], "helper"
+		}
+	default:
+		var of []int
+		for _, h := range list {
+			of = append(of, childrenOf(h)...)
+		}
+		of = slices.DeleteFunc(of, func(x int) bool { return !runs(x, p.command[0]) })
+		if len(of) > 0 {
+			pid, what = of[dice.IntN(len(of))], "process"
+		}
+	}
+	return pid > 1 && syscall.Kill(pid, syscall.SIGKILL) == nil, what
 }

@@ -3,6 +3,11 @@
 package e2e
 
 import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
 	"testing"
 
 	"github.com/cairnrun/cairn/internal/journey"
@@ -21,7 +26,7 @@ func TestMigrateAround(t *testing.T) {
 		{"tcp", []string{"--transport", "tcp"}},
 	} {
 		t.Run(v.name, func(t *testing.T) {
-			p := traveller(t, 8, nil, append(v.flags, "--hosts", slots(net, 4, 4), "--rsh", journey.Shell)...)
+			p := traveller(t, 8, append(v.flags, "--hosts", slots(net, 4, 4), "--rsh", journey.Shell)...)
 			p.moves("--rank", "1", "--to", b) // one
 			p.onlyRanks()
 			p.moves("--rank", "2-3", "--to", c, "--rounds", "0") // a half
@@ -39,6 +44,91 @@ func TestMigrateAround(t *testing.T) {
 			p.moves("--rank", "0", "--to", c)
 			p.moves("--rank", "0", "--to", c) // from one process to another
 			p.arrives()
+			// Ranks on one host share memory, if they may.
+			for r := range p.n {
+				b, err := os.ReadFile(filepath.Join(p.folder, fmt.Sprintf("routes-%d", r)))
+				if err != nil {
+					t.Fatal(err)
+				}
+				for i, way := range strings.Split(string(b), " ") {
+					want := "tcp"
+					if i == r {
+						want = ""
+					} else if v.flags == nil && i != 0 && r != 0 {
+						want = "shm"
+					}
+					if way != want {
+						t.Errorf("from rank %d to %d by %s, not %s", r, i, way, want)
+					}
+				}
+			}
 		})
+	}
+}
+
+// TestMigrateFlight moves ranks whose points lie between sends and receives of
+// all kinds.
+func TestMigrateFlight(t *testing.T) {
+	net := network(t, 3)
+	want := undisturbed(t, 4, program(t, "flight"), "-steps", "400")
+	for _, flags := range []string{"--every 1h", "--every-points 50", "--transport tcp --every 1h"} {
+		t.Run(flags, func(t *testing.T) {
+			r := newRun(t, program(t, "flight"), "-steps", "400")
+			p := r.travels(4, r.start(append(strings.Fields(flags), "-n", "4", "--hosts", slots(net, 2, 2), "--rsh", journey.Shell)...))
+			moved := p.movesAround(6, net.Hosts)
+			p.s.finishes()
+			if moved < 3 {
+				t.Errorf("%d moves:\n%s", moved, p.s.text())
+			}
+			sameOutput(t, r.output(), want)
+		})
+	}
+}
+
+// TestMigrateKernels moves ranks of the NPB kernels while they compute, over TCP,
+// over shared memory and TCP, and in a run on Open MPI.
+func TestMigrateKernels(t *testing.T) {
+	net := network(t, 3)
+	const n = 8
+	for _, k := range []string{"cg", "ft", "mg"} {
+		args := []string{program(t, "npb"), "-kernel", k, "-class", "W"}
+		want := steady(undisturbed(t, n, args...))
+		must(t, want, verified)
+		for _, v := range []struct {
+			name, flags string
+			env, hosts  []string
+		}{
+			{"tcp", "--transport tcp --hosts " + slots(net, 4, 4), nil, net.Hosts},
+			{"mixed", "--hosts " + slots(net, 4, 4), nil, net.Hosts},
+			{"apart", "--hosts " + slots(net, 8), nil, net.Hosts[:2]},
+			{"mpi", "--launcher mpirun --transport mpi --launcher-args=--oversubscribe", nil, []string{"localhost"}},
+		} {
+			t.Run(k+" "+v.name, func(t *testing.T) {
+				flags := append(strings.Fields(v.flags), "-n", strconv.Itoa(n), "--every", "1h")
+				if v.name == "mpi" {
+					need(t, "mpirun.openmpi")
+					v.env = launcherNamed(t, "mpirun.openmpi")
+				} else {
+					flags = append(flags, "--rsh", journey.Shell)
+				}
+				moved := 0
+				for range 3 { // it may be over before it is moved often enough
+					r := newRun(t, args...)
+					p := r.travels(n, r.startIn(v.env, flags...))
+					moved = max(moved, p.movesAround(5, v.hosts))
+					p.s.finishes()
+					if got := steady(r.output()); got != want {
+						t.Fatalf("the output differs after %d moves: %s", moved, firstDifference([]byte(got), []byte(want)))
+					}
+					if moved >= 2 {
+						break
+					}
+				}
+				if moved < 2 {
+					t.Errorf("%d moves", moved)
+				}
+				t.Logf("%d moves", moved)
+			})
+		}
 	}
 }

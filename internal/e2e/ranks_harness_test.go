@@ -25,7 +25,7 @@ import (
 // program builds one of the programs that ranks run.
 func program(t *testing.T, name string) string {
 	t.Helper()
-	if name == "flight" || name == "last" || name == "token" || name == "traveller" {
+	if name == "flight" || name == "last" || name == "token" || name == "wander" || name == "traveller" || name == "emigrant" {
 		return build(t, "./internal/e2e/testdata/"+name, runtime.GOARCH)
 	}
 	return build(t, "./examples/"+name, runtime.GOARCH)

@@ -72,6 +72,13 @@ type Device interface {
 	Reserve(n int64)
 }
 
+// Warmer is a Device that has to get ready before it can digest.
+type Warmer interface {
+	// Warm compiles what Digests needs, if that has not been done. It may be
+	// called at any time, and take long; if it fails, Digests will say so.
+	Warm()
+}
+
 // Extent is a run of bytes in a buffer, cut into blocks of Block bytes; the
 // last one may be shorter.
 type Extent struct {

@@ -251,6 +251,29 @@ func (e *Engine) compiled() error {
 	return nil
 }
 
+// Warm computes a digest: some devices compile a kernel only when it is
+// launched. The queue is its own, so that nobody waits for it.
+func (e *Engine) Warm() error {
+	q, err := e.dev.NewQueue()
+	if err != nil {
+		return err
+	}
+	defer q.Close()
+	const size = 4 << 10
+	b, err := e.dev.Alloc(size)
+	if err != nil {
+		return err
+	}
+	defer b.Free()
+	d, err := e.start(q, []part{{b, 0, size, size, 1}})
+	if err != nil {
+		return err
+	}
+	_, err = d.wait()
+	e.put(d.s)
+	return err
+}
+
 // scratch is memory for the tables and results of one launch at a time, on
 // both sides.
 type scratch struct {

@@ -54,7 +54,7 @@ func Open(o Options) (*Driver, error) {
 	pid := os.Getpid()
 	start, err := startOf(strconv.Itoa(pid))
 	// An emulator shows its program another /proc than others see: peers would
-	// take this process for dead. It is no host for atomic words either.
+	// take this process for dead.
 	if err == nil {
 		var seen uint64
 		if seen, err = startOf(fmt.Sprintf("%d/task/%d", pid, pid)); err == nil && seen != start {

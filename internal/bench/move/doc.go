@@ -2,7 +2,7 @@
 // ('cairn migrate', docs/migration.md), and draws it as docs/migration.svg. The
 // figures are those of Cores et al.
 //
-//	go run ./internal/bench/move [-part pipeline,chunks,programs,pause] [-rounds N] [-o FILE]
+//	go run ./internal/bench/move [-part pipeline,programs,pause] [-rounds N] [-o FILE]
 //
 // "make migration" runs it, as root: hosts are network namespaces of this
 // machine, on links whose rate is limited. What is compared is measured in turn,
@@ -16,9 +16,9 @@
 //	             write     finding and digesting the state, to nowhere
 //	             transfer  the same bytes from memory to memory, on the same link
 //	             read      checking and placing them, from memory
-//	           and memory of source and newcomer, beyond what the program has by
-//	           itself.
-//	chunks     the same for several sizes of chunks
+//	           Likewise with chunks of several sizes, and sent ahead; and
+//	           memory of source and newcomer, against what the program has by
+//	           itself
 //	programs   NPB FT, MG and CG, 8 ranks on two hosts: 1, half and all ranks
 //	           of one of them move
 //	pause      a rank of 2 GiB that changes 5 % between two points, sent ahead:

@@ -134,10 +134,16 @@ func (j *job) end() error {
 
 // kill ends a run that is not needed any more.
 func (j *job) kill() {
-	for range 2 { // the second one means at once
+	again := time.NewTicker(50 * time.Millisecond)
+	defer again.Stop()
+	for ended := false; !ended; { // the second one means at once
 		j.cmd.Process.Signal(os.Interrupt)
+		select {
+		case <-j.ended:
+			ended = true
+		case <-again.C:
+		}
 	}
-	<-j.ended
 	os.RemoveAll(j.folder())
 }
 
@@ -210,6 +216,12 @@ func (j *job) migrate(m supervise.Migration) (*move, error) {
 		return nil, errors.New("the new process was not found")
 	}
 	return out, nil
+}
+
+// times tells what the move took.
+func (m *move) times() string {
+	return fmt.Sprintf("spawn %.3f ahead %.3f negotiation %.3f transfer %.3f restart %.3f s; %+v", s(m.SpawnNS), s(m.AheadNS), s(m.NegotiationNS),
+		s(m.TransferNS), s(m.RestartNS), *m.Stats)
 }
 
 // memory is what a process has, in bytes.
@@ -297,9 +309,9 @@ func (s *sinkProcess) close() {
 }
 
 // alone measures on the first host: stages of a rank, or a transfer.
-func (b *bench) alone(role string, size, chunk int64) (*stages, error) {
+func (b *bench) alone(role string, size int64) (*stages, error) {
 	cmd := exec.CommandContext(b.ctx, "ip", "netns", "exec", b.net.Hosts[0], b.self, "-as", role,
-		"-size", strconv.FormatInt(size, 10), "-chunk", strconv.FormatInt(chunk, 10), "-to", b.sink.addr)
+		"-size", strconv.FormatInt(size, 10), "-to", b.sink.addr)
 	cmd.Stderr = os.Stderr
 	out, err := cmd.Output()
 	if err != nil {

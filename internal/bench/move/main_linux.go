@@ -19,7 +19,7 @@ import (
 )
 
 var (
-	parts   = flag.String("part", "pipeline,chunks,programs,pause", "what is measured")
+	parts   = flag.String("part", "pipeline,programs,pause", "what is measured")
 	rounds  = flag.Int("rounds", 3, "rounds; medians are shown")
 	size    = flag.Int64("size", 1<<30, "bytes of the rank's state; twice as many in the part pause")
 	classes = flag.String("npb", "ft.A,mg.B,cg.B", "NPB kernels and classes of the part programs")
@@ -32,7 +32,6 @@ var (
 	dirty  = flag.Float64("dirty", 0, "of a rank: the part of its state that it changes between two points")
 	period = flag.Duration("period", 5*time.Millisecond, "of a rank: time between two points")
 	files  = flag.String("files", "", "of a rank: how the files begin by which it is followed")
-	chunk  = flag.Int64("chunk", 64<<20, "of stages: the size of a chunk")
 	to     = flag.String("to", "", "of stages and send: address of the sink")
 )
 
@@ -54,7 +53,7 @@ func run(ctx context.Context) error {
 	case "rank":
 		return runRank(ctx, *size, *dirty, *period, *files)
 	case "stages":
-		return runStages(ctx, *size, *chunk, *to, os.Stdout)
+		return runStages(ctx, *size, *to, os.Stdout)
 	case "send":
 		return runSend(ctx, *size, *to, os.Stdout)
 	case "sink":
@@ -98,7 +97,7 @@ func measure(ctx context.Context) (err error) {
 	for _, p := range []struct {
 		name string
 		do   func() ([]figure, error)
-	}{{"pipeline", b.pipeline}, {"chunks", b.chunks}, {"programs", b.programs}, {"pause", b.pause}} {
+	}{{"pipeline", b.pipeline}, {"programs", b.programs}, {"pause", b.pause}} {
 		if !slices.Contains(want, p.name) {
 			continue
 		}

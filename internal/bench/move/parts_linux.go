@@ -1,9 +1,11 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/cairnrun/cairn/supervise"
 )
@@ -15,39 +17,50 @@ const (
 	boundMore  = 0.05 // of a rank's memory, besides two chunks
 )
 
-// Rates of links, in Mbit/s. The hosts share two processors or so: on a link
-// that is not limited, all that is measured is who gets them.
+// Rates of links, in Mbit/s. All hosts share the processors of this machine: on
+// a link that is not limited, these are what is measured.
 const (
-	fast  = 5000
-	slow  = 5000 // a copy of 2 GiB takes 3.4 s
-	gigE  = 1000
-	mega  = 1 << 20
-	usual = 64 * mega
+	fast = 5000 // a copy of 2 GiB takes 3.4 s
+	gigE = 1000
 )
 
+const usual = 64 << 20 // a chunk
+
 // one is a move of a fresh rank from the first to the second host.
-func (b *bench) one(size int64, dirty float64, period string, how supervise.Migration) (*move, error) {
+func (b *bench) one(size int64, how supervise.Migration) (*move, error) {
+	list, err := b.several(size, 0, 5*time.Millisecond, how)
+	if err != nil {
+		return nil, err
+	}
+	return list[0], nil
+}
+
+// several are moves of a fresh rank from the first to the second host, back, and
+// so on.
+func (b *bench) several(size int64, dirty float64, period time.Duration, how ...supervise.Migration) (out []*move, err error) {
 	j, err := b.launch(size, dirty, period)
 	if err != nil {
 		return nil, err
 	}
-	how.Ranks, how.To = []int{0}, b.net.Hosts[1]
-	m, err := j.migrate(how)
-	if err != nil {
-		j.kill()
-		return nil, err
+	for i, h := range how {
+		h.Ranks, h.To = []int{0}, b.net.Hosts[(i+1)%2]
+		m, err := j.migrate(h)
+		if err != nil {
+			j.kill()
+			return nil, err
+		}
+		tell("chunk %d rounds %d sequential %v: %s; %s; memory %d, source %d more, newcomer %d", h.Chunk>>20, h.Rounds, h.Sequential,
+			supervise.MoveText(&m.MoveState), m.times(), m.own>>20, m.source>>20, m.newcomer>>20)
+		out = append(out, m)
 	}
-	tell("chunk %d rounds %d sequential %v: %s; spawn %.3f ahead %.3f negotiation %.3f transfer %.3f restart %.3f; %+v; memory %d, source %d more, newcomer %d",
-		how.Chunk>>20, how.Rounds, how.Sequential, supervise.MoveText(&m.MoveState), s(m.SpawnNS), s(m.AheadNS), s(m.NegotiationNS), s(m.TransferNS), s(m.RestartNS),
-		*m.Stats, m.own>>20, m.source>>20, m.newcomer>>20)
-	return m, j.end()
+	return out, j.end()
 }
 
 // launch starts a rank on the first host and returns when it is under way.
-func (b *bench) launch(size int64, dirty float64, period string) (*job, error) {
+func (b *bench) launch(size int64, dirty float64, period time.Duration) (*job, error) {
 	files := fmt.Sprintf("%s/job%d", b.tmp, b.jobs+1)
 	j, err := b.start(1, b.net.List(2, 1), b.self, "-as", "rank", "-size", strconv.FormatInt(size, 10),
-		"-dirty", strconv.FormatFloat(dirty, 'g', -1, 64), "-period", period, "-files", files)
+		"-dirty", strconv.FormatFloat(dirty, 'g', -1, 64), "-period", period.String(), "-files", files)
 	if err != nil {
 		return nil, err
 	}
@@ -56,160 +69,179 @@ func (b *bench) launch(size int64, dirty float64, period string) (*job, error) {
 
 func s(ns int64) float64 { return float64(ns) / 1e9 }
 
-// pipeline compares a move with its stages, on a link that is limited and on
-// one that is not.
-func (b *bench) pipeline() (out []figure, err error) {
-	modes := []struct {
-		name string
-		how  supervise.Migration
-	}{
-		{"pipelined", supervise.Migration{Chunk: usual}},
-		{"one after the other", supervise.Migration{Chunk: usual, Sequential: true}},
-		{"ahead", supervise.Migration{Chunk: usual, Rounds: supervise.DefaultRounds}},
-	}
-	for _, link := range []struct {
-		name string
-		rate int
-	}{{"8 Gbit/s", fast}, {"no limit", 0}} {
-		if err := b.limit(link.rate); err != nil {
-			return nil, err
-		}
-		var ratio, stage [3][]float64
-		var own float64
-		var above [3][2][]float64
-		for range *rounds {
-			alone, err := b.alone("stages", *size, usual)
-			if err != nil {
-				return nil, err
-			}
-			most := float64(alone.slowest())
-			tell("%s: write %.3f transfer %.3f read %.3f", link.name, s(alone.Write), s(alone.Transfer), s(alone.Read))
-			for i, v := range []int64{alone.Write, alone.Transfer, alone.Read} {
-				stage[i] = append(stage[i], float64(v)/most)
-			}
-			for i, mode := range modes {
-				if i == 2 && link.rate == 0 {
-					continue
-				}
-				m, err := b.one(*size, 0, "5ms", mode.how)
-				if err != nil {
-					return nil, err
-				}
-				ratio[i] = append(ratio[i], float64(m.TransferNS)/most)
-				own = float64(m.own)
-				above[i][0] = append(above[i][0], 1+float64(m.source)/own)
-				above[i][1] = append(above[i][1], float64(m.newcomer)/own)
-			}
-		}
-		f := figure{title: "A rank of " + gib(*size) + " moves, link: " + link.name, unit: "slowest stage alone"}
-		for i, name := range []string{"write alone", "transfer alone", "read alone"} {
-			f.bars = append(f.bars, bar{name: name, parts: []float64{median(stage[i])}})
-		}
-		x := bar{name: "pipelined", parts: []float64{median(ratio[0])}}
-		if link.rate != 0 {
-			x.bound = boundPipe
-		}
-		f.bars = append(f.bars, x, bar{name: modes[1].name, parts: []float64{median(ratio[1])}})
-		out = append(out, f)
-		if link.rate == 0 {
-			continue
-		}
-		g := figure{title: "Memory of its processes", unit: "what the program has by itself", bars: []bar{{name: "not moved", parts: []float64{1}}}}
-		for i, mode := range modes {
-			for k, who := range []string{"source", "newcomer"} {
-				x := bar{name: mode.name + ", " + who, parts: []float64{median(above[i][k])}}
-				if i != 1 {
-					x.bound = 1 + 2*usual/own + boundMore
-				}
-				g.bars = append(g.bars, x)
-			}
-		}
-		out = append(out, g)
-	}
-	return out, nil
+// way is how a rank is moved.
+type way struct {
+	name string
+	how  supervise.Migration
 }
 
-// chunks moves with chunks of several sizes.
-func (b *bench) chunks() ([]figure, error) {
-	if err := b.limit(fast); err != nil {
-		return nil, err
-	}
-	sizes := []int64{4, 16, 64, 256}
-	took, above := make([][]float64, len(sizes)), make([][]float64, len(sizes))
-	own := 0.0
+var ways = []way{
+	{"pipelined", supervise.Migration{Chunk: usual}},
+	{"in sequence", supervise.Migration{Chunk: usual, Sequential: true}},
+	{"sent ahead", supervise.Migration{Chunk: usual, Rounds: supervise.DefaultRounds}},
+	{"chunks of 4 MiB", supervise.Migration{Chunk: 4 << 20}},
+	{"chunks of 16 MiB", supervise.Migration{Chunk: 16 << 20}},
+	{"chunks of 256 MiB", supervise.Migration{Chunk: 256 << 20}},
+}
+
+// pipeline compares a move with its stages, on a link that is limited and on
+// one that is not.
+func (b *bench) pipeline() ([]figure, error) {
+	limited, free := newTrial(ways), newTrial(ways[:2])
 	for range *rounds {
-		alone, err := b.alone("send", *size, usual)
-		if err != nil {
+		if err := b.try(limited, fast); err != nil {
 			return nil, err
 		}
-		for i, n := range sizes {
-			m, err := b.one(*size, 0, "5ms", supervise.Migration{Chunk: n * mega})
-			if err != nil {
-				return nil, err
-			}
-			took[i] = append(took[i], float64(m.TransferNS)/float64(alone.Transfer))
-			own = float64(m.own)
-			above[i] = append(above[i], float64(max(m.own+m.source, m.newcomer))/own)
+		if err := b.try(free, 0); err != nil {
+			return nil, err
 		}
 	}
-	f := figure{title: "Chunks, link: 8 Gbit/s", unit: "transfer alone"}
-	g := figure{title: "Memory by chunks, the larger of source and newcomer", unit: "what the program has by itself"}
-	for i, n := range sizes {
-		name := fmt.Sprintf("%d MiB", n)
-		f.bars = append(f.bars, bar{name: name, parts: []float64{median(took[i])}, bound: boundPipe})
-		g.bars = append(g.bars, bar{name: name, parts: []float64{median(above[i])}, bound: 1 + 2*float64(n*mega)/own + boundMore})
+	what := "A rank of " + gib(*size) + " moves, link: "
+	pipe := figure{title: what + "5 Gbit/s", unit: "slowest stage alone", bars: append(limited.stages(), limited.bar(0, "", boundPipe), limited.bar(1, "", 0))}
+	chunks := figure{title: "Sizes of chunks, link: 5 Gbit/s", unit: "slowest stage alone"}
+	memory := figure{title: "Memory of both processes", unit: "what the program has by itself", bars: []bar{{name: "not moved", parts: []float64{1}}}}
+	for _, i := range []int{3, 4, 0, 5} {
+		chunks.bars = append(chunks.bars, limited.bar(i, fmt.Sprintf("%d MiB", ways[i].how.Chunk>>20), boundPipe))
 	}
-	return []figure{f, g}, nil
+	for _, i := range []int{0, 1, 2, 3, 4, 5} {
+		memory.bars = append(memory.bars, limited.memory(i)...)
+	}
+	unlimited := figure{title: what + "no limit", unit: "slowest stage alone", bars: append(free.stages(), free.bar(0, "", 0), free.bar(1, "", 0))}
+	return []figure{pipe, chunks, memory, unlimited}, nil
+}
+
+// trial is what was measured on a link.
+type trial struct {
+	ways  []way
+	stage [3][]float64 // write, transfer, read, by the slowest
+	took  [][]float64  // by way, likewise
+	more  [][2][]float64
+	own   float64 // memory of the program by itself
+}
+
+func newTrial(ways []way) *trial {
+	return &trial{ways: ways, took: make([][]float64, len(ways)), more: make([][2][]float64, len(ways))}
+}
+
+// try moves a rank once in every way.
+func (b *bench) try(t *trial, rate int) error {
+	if err := b.limit(rate); err != nil {
+		return err
+	}
+	alone, err := b.alone("stages", *size)
+	if err != nil {
+		return err
+	}
+	most := float64(alone.slowest())
+	tell("%d Mbit/s: write %.3f transfer %.3f read %.3f", rate, s(alone.Write), s(alone.Transfer), s(alone.Read))
+	for i, v := range []int64{alone.Write, alone.Transfer, alone.Read} {
+		t.stage[i] = append(t.stage[i], float64(v)/most)
+	}
+	for i, w := range t.ways {
+		m, err := b.one(*size, w.how)
+		if err != nil {
+			return err
+		}
+		t.own = float64(m.own)
+		t.took[i] = append(t.took[i], float64(m.TransferNS)/most)
+		t.more[i][0] = append(t.more[i][0], 1+float64(m.source)/t.own)
+		t.more[i][1] = append(t.more[i][1], float64(m.newcomer)/t.own)
+	}
+	return nil
+}
+
+func (t *trial) stages() (out []bar) {
+	for i, name := range []string{"write alone", "transfer alone", "read alone"} {
+		out = append(out, bar{name: name, parts: []float64{median(t.stage[i])}})
+	}
+	return out
+}
+
+func (t *trial) bar(i int, name string, bound float64) bar {
+	return bar{name: cmp.Or(name, t.ways[i].name), parts: []float64{median(t.took[i])}, bound: bound}
+}
+
+func (t *trial) memory(i int) (out []bar) {
+	w := t.ways[i]
+	for k, who := range []string{"source", "newcomer"} {
+		x := bar{name: w.name + ", " + who, parts: []float64{median(t.more[i][k])}}
+		if !w.how.Sequential {
+			x.bound = 1 + 2*float64(w.how.Chunk)/t.own + boundMore
+		}
+		out = append(out, x)
+	}
+	return out
 }
 
 // programs moves ranks of real programs: 1, half and all of a host.
-func (b *bench) programs() (out []figure, err error) {
+func (b *bench) programs() ([]figure, error) {
 	if err := b.limit(gigE); err != nil {
 		return nil, err
 	}
-	counts := []struct {
-		name  string
-		ranks []int
-	}{{"1 of 4", []int{1}}, {"2 of 4", []int{1, 2}}, {"4 of 4", []int{0, 1, 2, 3}}}
-	const kinds = 4 // the last is all, one after the other
+	kinds := []way{
+		{"1 of 4", supervise.Migration{Ranks: []int{1}}},
+		{"2 of 4", supervise.Migration{Ranks: []int{1, 2}}},
+		{"4 of 4", supervise.Migration{Ranks: []int{0, 1, 2, 3}}},
+		{"4 of 4, in sequence", supervise.Migration{Ranks: []int{0, 1, 2, 3}, Sequential: true}},
+	}
+	times := figure{title: "NPB, 8 ranks, 4 on a host: write-transfer-read", unit: "transfer alone, link: 1 Gbit/s"}
+	whole := figure{title: "NPB: the whole move", unit: "that of one rank", parts: []string{"spawn", "negotiation", "write-transfer-read", "restart"}}
 	for _, program := range strings.Split(*classes, ",") {
 		kernel, class, _ := strings.Cut(program, ".")
-		var phases [kinds][4][]float64
-		var stage, state [kinds][]float64
+		took := make([][4][]float64, len(kinds))
+		ratio, sent := make([][]float64, len(kinds)), make([]int64, len(kinds))
+		n := len(kinds)
 		for range *rounds {
-			for i := range kinds {
-				c := counts[min(i, len(counts)-1)]
-				m, err := b.program(kernel, class, supervise.Migration{Ranks: c.ranks, To: b.net.Hosts[2], Chunk: usual, Sequential: i >= len(counts)})
+			for i, w := range kinds[:n] {
+				w.how.To, w.how.Chunk = b.net.Hosts[2], usual
+				m, err := b.program(kernel, class, w.how)
 				if err != nil {
 					return nil, fmt.Errorf("%s: %w", program, err)
 				}
-				alone, err := b.alone("send", m.Stats.Sent, usual)
+				for k, ns := range []int64{m.SpawnNS, m.NegotiationNS, m.TransferNS, m.RestartNS} {
+					took[i][k] = append(took[i][k], float64(ns))
+				}
+				if sent[i] = m.Stats.Sent; sent[i] < little {
+					n = len(kinds) - 1 // which is no matter then
+					continue
+				}
+				alone, err := b.alone("send", m.Stats.Sent)
 				if err != nil {
 					return nil, err
 				}
-				for k, ns := range []int64{m.SpawnNS, m.NegotiationNS, m.TransferNS, m.RestartNS} {
-					phases[i][k] = append(phases[i][k], float64(ns)/float64(alone.Transfer))
-				}
-				stage[i] = append(stage[i], float64(alone.Transfer))
-				state[i] = append(state[i], float64(m.Stats.Sent))
+				ratio[i] = append(ratio[i], float64(m.TransferNS)/float64(alone.Transfer))
 			}
 		}
-		f := figure{title: fmt.Sprintf("NPB %s, class %s, 8 ranks, link: 1 Gbit/s", strings.ToUpper(kernel), class), unit: "transfer alone",
-			parts: []string{"spawn", "negotiation", "write-transfer-read", "restart"}}
-		for i := range kinds {
-			x := bar{name: counts[min(i, len(counts)-1)].name, note: fmt.Sprintf("%.1f MB", median(state[i])/1e6)}
-			if i >= len(counts) {
-				x.name += ", one after the other"
+		one := 0.0
+		for i, w := range kinds[:n] {
+			name := fmt.Sprintf("%s.%s, %s", strings.ToUpper(kernel), class, w.name)
+			note := fmt.Sprintf("%.1f MB", float64(sent[i])/1e6)
+			x := bar{name: name, note: note}
+			for k := range took[i] {
+				x.parts = append(x.parts, median(took[i][k]))
 			}
-			for k := range phases[i] {
-				x.parts = append(x.parts, median(phases[i][k]))
+			if i == 0 {
+				one = x.sum()
 			}
-			f.bars = append(f.bars, x)
+			for k := range x.parts {
+				x.parts[k] /= one
+			}
+			whole.bars = append(whole.bars, x)
+			if len(ratio[i]) == 0 {
+				continue
+			}
+			y := bar{name: name, parts: []float64{median(ratio[i])}, note: note}
+			if !w.how.Sequential {
+				y.bound = boundPipe
+			}
+			times.bars = append(times.bars, y)
 		}
-		out = append(out, f)
 	}
-	return out, nil
+	return []figure{times, whole}, nil
 }
+
+// little is what is sent in no time.
+const little = 4 << 20
 
 // program moves ranks of a benchmark.
 func (b *bench) program(kernel, class string, how supervise.Migration) (*move, error) {
@@ -224,37 +256,35 @@ func (b *bench) program(kernel, class string, how supervise.Migration) (*move, e
 	}
 	m, err := j.migrate(how)
 	if err == nil {
-		tell("%s.%s ranks %v sequential %v: %s; spawn %.3f negotiation %.3f transfer %.3f restart %.3f; %+v", kernel, class, how.Ranks, how.Sequential,
-			supervise.MoveText(&m.MoveState), s(m.SpawnNS), s(m.NegotiationNS), s(m.TransferNS), s(m.RestartNS), *m.Stats)
+		tell("%s.%s ranks %v sequential %v: %s; %s", kernel, class, how.Ranks, how.Sequential, supervise.MoveText(&m.MoveState), m.times())
 	}
 	return m, err
 }
 
 // pause holds a rank that was sent ahead, and one that was not.
 func (b *bench) pause() ([]figure, error) {
-	if err := b.limit(slow); err != nil {
+	if err := b.limit(fast); err != nil {
 		return nil, err
 	}
+	const dirty, period = 0.05, 500 * time.Millisecond
 	var held, copied, rest []float64
 	for range *rounds {
-		full, err := b.one(2**size, 0.05, "500ms", supervise.Migration{Chunk: usual})
+		both, err := b.several(2**size, dirty, period, supervise.Migration{Chunk: usual}, supervise.Migration{Chunk: usual, Rounds: supervise.DefaultRounds})
 		if err != nil {
 			return nil, err
 		}
-		m, err := b.one(2**size, 0.05, "500ms", supervise.Migration{Chunk: usual, Rounds: supervise.DefaultRounds})
-		if err != nil {
-			return nil, err
-		}
-		most := float64(full.TransferNS)
-		copied = append(copied, float64(full.PauseNS)/most)
-		held = append(held, float64(m.PauseNS)/most)
+		full, m := both[0], both[1]
+		all := float64(full.TransferNS)
+		copied = append(copied, float64(full.PauseNS)/all)
+		held = append(held, float64(m.PauseNS)/all)
 		rest = append(rest, float64(m.Stats.Sent)/float64(m.Stats.State))
 	}
-	return []figure{{title: fmt.Sprintf("How long a rank of %s is held that changes 5 %% of it between two points, link: 5 Gbit/s", gib(2**size)), unit: "a copy of all of it",
-		bars: []bar{
-			{name: "nothing sent ahead", parts: []float64{median(copied)}},
-			{name: "sent ahead", parts: []float64{median(held)}, bound: boundPause, note: fmt.Sprintf("%.0f %% of the state sent while it was held", 100*median(rest))},
-		}}}, nil
+	f := figure{title: fmt.Sprintf("How long a rank of %s is held that changes %.0f %% between points", gib(2**size), 100*dirty), unit: "a copy of all of it, link: 5 Gbit/s"}
+	f.bars = []bar{
+		{name: "nothing sent ahead", parts: []float64{median(copied)}},
+		{name: "sent ahead", parts: []float64{median(held)}, bound: boundPause, note: fmt.Sprintf("%.0f %% of the state sent while it was held", 100*median(rest))},
+	}
+	return []figure{f}, nil
 }
 
 func gib(n int64) string {

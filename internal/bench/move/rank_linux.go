@@ -46,15 +46,22 @@ func (c *content) write(lo, hi int, version uint32) {
 	}
 }
 
-// change writes the next part of so many units, and goes round.
-func (c *content) change(units int) {
+// change writes the next part of so many units, and goes round. It takes about
+// as long as it is given, and writes all the time.
+func (c *content) change(units int, period time.Duration) {
 	n := len(c.versions)
 	c.step++
-	if units == 0 {
-		return
+	began := time.Now()
+	const slices = 16
+	for k := range slices {
+		for u := units * k / slices; u < units*(k+1)/slices; u++ {
+			at := ((c.step-1)*units + u) % n
+			c.write(at, at+1, uint32(c.step))
+		}
+		if k == slices-1 || units > 0 {
+			time.Sleep(time.Until(began.Add(period * time.Duration(k+1) / slices)))
+		}
 	}
-	lo := (c.step - 1) * units % n
-	c.write(lo, min(lo+units, n), uint32(c.step))
 }
 
 // check compares all words with what they should be.
@@ -109,9 +116,7 @@ func runRank(ctx context.Context, size int64, dirty float64, period time.Duratio
 		if _, err := os.Stat(files + ".end"); err == nil {
 			break
 		}
-		began := time.Now()
-		c.change(units)
-		time.Sleep(max(0, period-time.Since(began)))
+		c.change(units, period)
 	}
 	said := fmt.Sprintf("right after %d steps\n", c.step)
 	if err := c.check(); err != nil {

@@ -130,10 +130,10 @@ func (r *replay) Read(p []byte) (int, error) {
 }
 
 // runStages measures the stages of a rank of some size.
-func runStages(ctx context.Context, size, chunk int64, to string, out io.Writer) error {
+func runStages(ctx context.Context, size int64, to string, out io.Writer) error {
 	c := newContent(size)
 	c.write(0, len(c.versions), 0)
-	o := ckpt.MoveOptions{Ranks: 1, Chunk: chunk}
+	o := ckpt.MoveOptions{Ranks: 1, Chunk: usual}
 	roots := func(c *content) []graph.Root {
 		return []graph.Root{{Name: "words", Ptr: &c.words}, {Name: "versions", Ptr: &c.versions}, {Name: "step", Ptr: &c.step}}
 	}

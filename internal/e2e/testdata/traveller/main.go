@@ -7,7 +7,7 @@
 //	gate      what it waits for
 //	hold      while it is there, a process that starts does not go on
 //	pid-R-N   rank R is, or was, process N
-//	file-R    the file of rank R
+//	files/R   the file of rank R
 //	routes-R  how its messages went in the end, by rank
 package main
 
@@ -18,6 +18,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"time"
 
@@ -37,18 +38,25 @@ func main() {
 	steps := flag.Int("steps", 60, "steps")
 	at := flag.Int("at", 30, "step at which it waits")
 	words := flag.Int("words", 1<<15, "words of memory")
+	ballast := flag.Int("ballast", 0, "MiB of memory that are not part of the state")
+	fill := flag.Int("fill", 0, "bytes in the file before the first line")
 	folder := flag.String("folder", ".", "its folder")
 	flag.Parse()
-	if err := run(context.Background(), *steps, *at, *words, *folder); err != nil {
+	weight := make([]byte, *ballast<<20)
+	for i := 0; i < len(weight); i += 4096 {
+		weight[i] = 1
+	}
+	if err := run(context.Background(), *steps, *at, *words, *fill, *folder); err != nil {
 		fmt.Fprintln(os.Stderr, "traveller:", err)
 		if errors.Is(err, cairn.ErrStopped) {
 			os.Exit(75)
 		}
 		os.Exit(1)
 	}
+	runtime.KeepAlive(weight)
 }
 
-func run(ctx context.Context, steps, at, words int, folder string) (err error) {
+func run(ctx context.Context, steps, at, words, fill int, folder string) (err error) {
 	there := func(name string) bool {
 		_, err := os.Stat(filepath.Join(folder, name))
 		return err == nil
@@ -68,7 +76,7 @@ func run(ctx context.Context, steps, at, words int, folder string) (err error) {
 		return err
 	}
 	s := &state{Data: make([]uint64, words), Spins: make([]uint64, 1<<12)}
-	if s.Log, err = p.OpenFile(filepath.Join(folder, fmt.Sprintf("file-%d", rank)), os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o666); err != nil {
+	if s.Log, err = p.OpenFile(filepath.Join(folder, "files", fmt.Sprint(rank)), os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o666); err != nil {
 		return err
 	}
 	for i := range s.Data {
@@ -80,6 +88,11 @@ func run(ctx context.Context, steps, at, words int, folder string) (err error) {
 	resumed, err := p.Restore(ctx)
 	if err != nil {
 		return err
+	}
+	if !resumed {
+		if _, err := s.Log.WriteString(strings.Repeat("x", fill)); err != nil {
+			return err
+		}
 	}
 	for s.Step < steps {
 		if !resumed && size > 1 { // what was sent before the point that saved is under way

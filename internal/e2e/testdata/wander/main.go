@@ -62,6 +62,8 @@ type state struct {
 	Out    []parcel // to the rank after, taken after the point
 	Going  *mpi.Request
 	Log    *os.File
+	Input  *os.File // is read as it goes on
+	Both   *os.File // is written, and read
 }
 
 func main() {
@@ -91,6 +93,9 @@ func run(ctx context.Context, size, steps int, limit, data string) (err error) {
 		if s.Log, err = p.OpenFile(fmt.Sprintf("%s/rank-%d.txt", data, w.Rank()), os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o640); err != nil {
 			return err
 		}
+	}
+	if err := greet(w); err != nil {
+		return err
 	}
 	if err := cairn.Protect(p, "state", &s); err != nil {
 		return err
@@ -135,9 +140,32 @@ func run(ctx context.Context, size, steps int, limit, data string) (err error) {
 		if err := s.compute(w, got); err != nil {
 			return err
 		}
+		if data != "" {
+			if err := s.files(p, data, w.Rank()); err != nil {
+				return err
+			}
+		}
 	}
 	fmt.Printf("rank %d ends: %016x\n", w.Rank(), s.digest())
 	p.Finish()
+	return nil
+}
+
+// greet exchanges messages before anything is restored, as programs do that
+// divide their work.
+func greet(w *mpi.Comm) error {
+	n, rank := w.Size(), w.Rank()
+	in := make([]parcel, 1)
+	if _, err := mpi.Sendrecv(w, []parcel{{From: int16(rank), Weight: 0.5, Count: -3}}, (rank+1)%n, 9, in, (rank+n-1)%n, 9); err != nil {
+		return err
+	}
+	sum := []int64{0}
+	if err := mpi.Allreduce(w, []int64{int64(rank) - 100}, sum, mpi.Sum[int64]); err != nil {
+		return err
+	}
+	if in[0].From != int16((rank+n-1)%n) || in[0].Weight != 0.5 || in[0].Count != -3 || sum[0] != int64(n*(n-1)/2-100*n) {
+		return fmt.Errorf("before Restore, %+v and %d came", in[0], sum[0])
+	}
 	return nil
 }
 
@@ -273,6 +301,36 @@ func (s *state) compute(w *mpi.Comm, got uint64) error {
 	}
 	_, err := os.Stdout.WriteString(line)
 	return err
+}
+
+// files is what a step does with files that were opened on the way. Each line
+// of the input says its number.
+func (s *state) files(p *cairn.Run, data string, rank int) (err error) {
+	if s.Step == 3 {
+		if s.Input, err = p.OpenFile(fmt.Sprintf("%s/input-%d.txt", data, rank), os.O_RDONLY, 0); err != nil {
+			return err
+		}
+		if s.Both, err = p.OpenFile(fmt.Sprintf("%s/both-%d.txt", data, rank), os.O_CREATE|os.O_RDWR, 0o600); err != nil {
+			return err
+		}
+	}
+	if s.Step < 3 {
+		return nil
+	}
+	line, first := make([]byte, 5), make([]byte, 5)
+	if _, err := s.Input.Read(line); err != nil {
+		return err
+	}
+	if n, err := strconv.Atoi(strings.TrimSpace(string(line))); err != nil || n != s.Step-3 {
+		return fmt.Errorf("step %d: the input says %q, %v", s.Step, line, err)
+	}
+	if _, err := s.Both.Write(line); err != nil {
+		return err
+	}
+	if _, err := s.Both.ReadAt(first, 0); err != nil || string(first) != "0000\n" {
+		return fmt.Errorf("step %d: what was written first is %q, %v", s.Step, first, err)
+	}
+	return nil
 }
 
 func (t *node) insert(key int32, text string) *node {

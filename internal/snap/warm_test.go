@@ -1,0 +1,35 @@
+package snap
+
+import (
+	"testing"
+
+	"github.com/cairnrun/cairn/device/host"
+)
+
+// TestWarm: after Warm nothing is compiled any more, and what it used is given
+// back.
+func TestWarm(t *testing.T) {
+	dev := host.New(host.Options{Discrete: true})
+	q, err := dev.NewQueue()
+	if err != nil {
+		t.Fatal(err)
+	}
+	e, err := New(dev, q)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		if err := e.Warm(); err != nil {
+			t.Fatal(err)
+		}
+		if e.digest == nil || len(e.idle) != 1 || len(e.broken) != 0 {
+			t.Fatalf("compiled %v, %d idle, %d broken", e.digest != nil, len(e.idle), len(e.broken))
+		}
+	}
+	if err := e.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := q.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
