@@ -411,9 +411,9 @@ func (s *Supervisor) fromOther(h *host, said *control.Message) {
 	}
 }
 
-// plain is what a rank says of a failure, without its own number.
+// plain is what a rank says of a failure, in one line and without its own number.
 func plain(said *control.Message) string {
-	return strings.TrimPrefix(said.Error, fmt.Sprintf("rank %d: ", said.Rank))
+	return strings.ReplaceAll(strings.TrimPrefix(said.Error, fmt.Sprintf("rank %d: ", said.Rank)), "\n", "; ")
 }
 
 // parted lets the output of a newcomer be passed on, if this was the end of
