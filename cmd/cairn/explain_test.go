@@ -41,7 +41,7 @@ func TestExplain(t *testing.T) {
 		out    []string
 		errs   string
 	}{
-		{"explain main.go", exitFine, []string{"2 loops, of which 1 are ranked and 1 chosen", "main.go:7 in main\n", "chosen: number 1 of 1", "Times\n"}, ""},
+		{"explain main.go", exitFine, []string{"2 loops, of which 1 is ranked and 1 chosen", "main.go:7 in main\n", "chosen: number 1 of 1", "Times\n"}, ""},
 		{"explain -q --all main.go", exitFine, []string{"main.go:11: not chosen: a comment in the source excludes it"}, ""},
 		{"help explain", exitFine, []string{"'cairn build' and 'cairn run' put points there"}, ""},
 		{"explain -n -1 main.go", exitUsage, nil, "1 to 64 ranks"},
