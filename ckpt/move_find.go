@@ -102,17 +102,18 @@ func (f *finder) run() error {
 // nowhere.
 func (f *finder) host() error {
 	var items []item
-	var bytes, side int64
+	var bytes, side, done int64
 	flush := func() error {
 		if len(items) == 0 {
 			return nil
 		}
 		err := f.batch(items, int(side))
+		done += bytes
 		items, bytes, side = items[:0], 0, 0
 		return err
 	}
 	put := func(it item) error {
-		if bytes+int64(it.n) > f.chunk && bytes > 0 || len(items) == maxListed {
+		if bytes+int64(it.n) > f.portion(done) && bytes > 0 || len(items) == maxListed {
 			if err := flush(); err != nil {
 				return err
 			}
@@ -152,6 +153,16 @@ func (f *finder) host() error {
 		}
 	}
 	return flush()
+}
+
+// minPortion is what is not divided further so that stages overlap.
+const minPortion = 1 << 20
+
+// portion is how much goes into the next chunk. The first ones are small, so
+// that sending begins early, and the last ones, so that little is left to do at
+// the other end when they are sent.
+func (f *finder) portion(done int64) int64 {
+	return min(f.chunk, max(minPortion, min(done, (f.l.bytes-done)/2)))
 }
 
 // batch digests blocks and hands on those that the newcomer lacks.

@@ -87,21 +87,13 @@ func (g *Outgoing) head(img *graph.Image, f *finder, last *moveRest, extra []byt
 	return g.retable(f, changed)
 }
 
-// A state is sent in at least so many chunks, unless they would be smaller than
-// that.
-const (
-	minChunks = 16
-	minChunk  = 1 << 20
-)
-
 // partSize is how much of a section goes into a frame.
 const partSize = 1 << 20
 
 // retable makes the tables for what is sent now. If it is not what was sent
 // before, the newcomer says which datasets stay where they are.
 func (g *Outgoing) retable(f *finder, changed bool) error {
-	f.tables, f.zeros, f.sides = g.tables, g.zeros, g.sides
-	f.chunk = min(g.o.Chunk, max(f.l.bytes/minChunks, minChunk)) // a small state, too, is to overlap
+	f.tables, f.chunk, f.zeros, f.sides = g.tables, g.o.Chunk, g.zeros, g.sides
 	if !changed {
 		return nil
 	}

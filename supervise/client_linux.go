@@ -136,6 +136,9 @@ func ask(ctx context.Context, run string, m *control.Message, note func(*control
 	defer context.AfterFunc(ctx, func() { conn.Close() })()
 	c := control.New(conn)
 	if err := c.Send(m); err != nil {
+		if ctx.Err() != nil {
+			return nil, ctx.Err()
+		}
 		return nil, fmt.Errorf("%s: the supervisor hung up: %w", run, err)
 	}
 	answer, err := c.Recv()

@@ -24,6 +24,7 @@ type host struct {
 	name   string
 	shared string // what ranks that share memory have in common; "": the name
 	slots  int
+	lent   int // slots of ranks that have moved away
 	local  bool
 	fixed  []int // of a launched helper: its rank
 

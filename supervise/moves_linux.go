@@ -259,7 +259,7 @@ func (s *Supervisor) plan(m *move) error {
 		return nil
 	}
 	var best *host
-	free := func(h *host) int { return h.slots - s.onHost(h) }
+	free := func(h *host) int { return h.slots + h.lent - s.onHost(h) }
 	for _, h := range s.hosts {
 		if h.up && h.fixed == nil && !h.leaves && !slices.Contains(from, h.title()) && (best == nil || free(h) > free(best)) {
 			best = h
@@ -311,7 +311,14 @@ func (s *Supervisor) resettle(m *move) {
 	}
 	for _, x := range m.seats {
 		if m.q.host == "" && x.from != x.to {
-			x.from.slots = max(0, x.from.slots-1)
+			if x.from.slots > 0 { // a restart is not to bring the rank back, but there is room for others
+				x.from.slots--
+				x.from.lent++
+			}
+			if x.to.lent > 0 {
+				x.to.slots++
+				x.to.lent--
+			}
 		}
 		x.to.slots = max(x.to.slots, s.onHost(x.to))
 		x.to.leaves = false
@@ -323,7 +330,7 @@ func (s *Supervisor) resettle(m *move) {
 func (s *Supervisor) closeHost(name string) {
 	for _, h := range s.hosts {
 		if h.title() == name && h.fixed == nil {
-			h.slots = 0
+			h.slots, h.lent = 0, 0
 		}
 	}
 	s.recordHosts()
@@ -343,7 +350,7 @@ func (s *Supervisor) recordHosts() {
 // none. Hosts that were only there for a move that was not made are forgotten.
 func (s *Supervisor) letGoOfEmpty() {
 	for _, h := range slices.Clone(s.hosts) {
-		if h.slots > 0 || h.busy || s.move != nil && slices.ContainsFunc(s.move.seats, func(x *seat) bool { return x.to == h }) {
+		if h.slots+h.lent > 0 || h.busy || s.move != nil && slices.ContainsFunc(s.move.seats, func(x *seat) bool { return x.to == h }) {
 			continue
 		}
 		switch {

@@ -6,7 +6,9 @@
 //
 // "make migration" runs it, as root: hosts are network namespaces of this
 // machine, on links whose rate is limited. What is compared is measured in turn,
-// round by round; medians are shown, as ratios.
+// round by round; medians are shown, as ratios, and it is these that bounds are
+// for. Ratios of the shortest times are shown beside them: where these are much
+// smaller, others were using the machine.
 //
 // The parts:
 //

@@ -91,10 +91,11 @@ func TestFigure(t *testing.T) {
 	f := figure{title: "a < b", unit: "one", parts: []string{"x", "y"}, bars: []bar{
 		{name: "good", parts: []float64{0.5, 0.25}, bound: 1},
 		{name: "bad", parts: []float64{1, 1}, bound: 1.15, note: "why"},
+		{name: "disturbed", parts: []float64{1.3}, bound: 1.15, least: 1.1},
 		{name: "free", parts: []float64{3}},
 	}}
 	text := f.table()
-	for _, want := range []string{"0.750  bound 1.000 held", "2.000  bound 1.150 NOT HELD", "(why)", "x 0.500"} {
+	for _, want := range []string{"0.750  bound 1.000 held", "2.000  bound 1.150 NOT HELD", "(why)", "x 0.500", "1.300  least 1.100  bound 1.150 NOT HELD"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("%q is not in\n%s", want, text)
 		}
@@ -118,8 +119,11 @@ func TestFigure(t *testing.T) {
 			}
 		}
 	}
-	if lines != 3*2 || strings.Count(svg, "a &lt; b") != 3 {
+	if lines != 3*3 || strings.Count(svg, "a &lt; b") != 3 {
 		t.Errorf("%d bounds in\n%s", lines, svg)
+	}
+	if x := ratio("r", []float64{2, 6, 3}, []float64{1, 2, 4}, 1); x.sum() != 2 || x.least != 2 || !x.over() {
+		t.Errorf("%+v", x)
 	}
 	if m := median([]float64{3, 1, 2}); m != 2 {
 		t.Error(m)

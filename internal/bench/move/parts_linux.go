@@ -3,6 +3,7 @@ package main
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -87,7 +88,7 @@ var ways = []way{
 // pipeline compares a move with its stages, on a link that is limited and on
 // one that is not.
 func (b *bench) pipeline() ([]figure, error) {
-	limited, free := newTrial(ways), newTrial(ways[:2])
+	limited, free := newTrial(ways), newTrial(ways[:1])
 	for range *rounds {
 		if err := b.try(limited, fast); err != nil {
 			return nil, err
@@ -106,7 +107,7 @@ func (b *bench) pipeline() ([]figure, error) {
 	for _, i := range []int{0, 1, 2, 3, 4, 5} {
 		memory.bars = append(memory.bars, limited.memory(i)...)
 	}
-	unlimited := figure{title: what + "no limit", unit: "slowest stage alone", bars: append(free.stages(), free.bar(0, "", 0), free.bar(1, "", 0))}
+	unlimited := figure{title: what + "no limit", unit: "slowest stage alone", bars: append(free.stages(), free.bar(0, "", 0))}
 	return []figure{pipe, chunks, memory, unlimited}, nil
 }
 
@@ -114,7 +115,8 @@ func (b *bench) pipeline() ([]figure, error) {
 type trial struct {
 	ways  []way
 	stage [3][]float64 // write, transfer, read, by the slowest
-	took  [][]float64  // by way, likewise
+	most  []float64    // the slowest, ns
+	took  [][]float64  // by way, ns
 	more  [][2][]float64
 	own   float64 // memory of the program by itself
 }
@@ -134,6 +136,7 @@ func (b *bench) try(t *trial, rate int) error {
 	}
 	most := float64(alone.slowest())
 	tell("%d Mbit/s: write %.3f transfer %.3f read %.3f", rate, s(alone.Write), s(alone.Transfer), s(alone.Read))
+	t.most = append(t.most, most)
 	for i, v := range []int64{alone.Write, alone.Transfer, alone.Read} {
 		t.stage[i] = append(t.stage[i], float64(v)/most)
 	}
@@ -143,7 +146,7 @@ func (b *bench) try(t *trial, rate int) error {
 			return err
 		}
 		t.own = float64(m.own)
-		t.took[i] = append(t.took[i], float64(m.TransferNS)/most)
+		t.took[i] = append(t.took[i], float64(m.TransferNS))
 		t.more[i][0] = append(t.more[i][0], 1+float64(m.source)/t.own)
 		t.more[i][1] = append(t.more[i][1], float64(m.newcomer)/t.own)
 	}
@@ -158,7 +161,17 @@ func (t *trial) stages() (out []bar) {
 }
 
 func (t *trial) bar(i int, name string, bound float64) bar {
-	return bar{name: cmp.Or(name, t.ways[i].name), parts: []float64{median(t.took[i])}, bound: bound}
+	return ratio(cmp.Or(name, t.ways[i].name), t.took[i], t.most, bound)
+}
+
+// ratio is the median of how much longer one thing takes than another, round by
+// round.
+func ratio(name string, a, b []float64, bound float64) bar {
+	var l []float64
+	for i := range a {
+		l = append(l, a[i]/b[i])
+	}
+	return bar{name: name, parts: []float64{median(l)}, bound: bound, least: slices.Min(a) / slices.Min(b)}
 }
 
 func (t *trial) memory(i int) (out []bar) {
@@ -189,7 +202,7 @@ func (b *bench) programs() ([]figure, error) {
 	for _, program := range strings.Split(*classes, ",") {
 		kernel, class, _ := strings.Cut(program, ".")
 		took := make([][4][]float64, len(kinds))
-		ratio, sent := make([][]float64, len(kinds)), make([]int64, len(kinds))
+		moved, alone, sent := make([][]float64, len(kinds)), make([][]float64, len(kinds)), make([]int64, len(kinds))
 		n := len(kinds)
 		for range *rounds {
 			for i, w := range kinds[:n] {
@@ -205,11 +218,12 @@ func (b *bench) programs() ([]figure, error) {
 					n = len(kinds) - 1 // which is no matter then
 					continue
 				}
-				alone, err := b.alone("send", m.Stats.Sent)
+				send, err := b.alone("send", m.Stats.Sent)
 				if err != nil {
 					return nil, err
 				}
-				ratio[i] = append(ratio[i], float64(m.TransferNS)/float64(alone.Transfer))
+				all := max(m.TransferNS, m.Stats.AllNS) // some ranks begin before the last one is held
+				moved[i], alone[i] = append(moved[i], float64(all)), append(alone[i], float64(send.Transfer))
 			}
 		}
 		one := 0.0
@@ -227,13 +241,15 @@ func (b *bench) programs() ([]figure, error) {
 				x.parts[k] /= one
 			}
 			whole.bars = append(whole.bars, x)
-			if len(ratio[i]) == 0 {
+			if len(moved[i]) == 0 {
 				continue
 			}
-			y := bar{name: name, parts: []float64{median(ratio[i])}, note: note}
-			if !w.how.Sequential {
-				y.bound = boundPipe
+			bound := boundPipe
+			if w.how.Sequential {
+				bound = 0
 			}
+			y := ratio(name, moved[i], alone[i], bound)
+			y.note = note
 			times.bars = append(times.bars, y)
 		}
 	}
@@ -267,23 +283,22 @@ func (b *bench) pause() ([]figure, error) {
 		return nil, err
 	}
 	const dirty, period = 0.05, 500 * time.Millisecond
-	var held, copied, rest []float64
+	var held, copied, all, rest []float64
 	for range *rounds {
 		both, err := b.several(2**size, dirty, period, supervise.Migration{Chunk: usual}, supervise.Migration{Chunk: usual, Rounds: supervise.DefaultRounds})
 		if err != nil {
 			return nil, err
 		}
 		full, m := both[0], both[1]
-		all := float64(full.TransferNS)
-		copied = append(copied, float64(full.PauseNS)/all)
-		held = append(held, float64(m.PauseNS)/all)
+		all = append(all, float64(full.TransferNS))
+		copied = append(copied, float64(full.PauseNS))
+		held = append(held, float64(m.PauseNS))
 		rest = append(rest, float64(m.Stats.Sent)/float64(m.Stats.State))
 	}
 	f := figure{title: fmt.Sprintf("How long a rank of %s is held that changes %.0f %% between points", gib(2**size), 100*dirty), unit: "a copy of all of it, link: 5 Gbit/s"}
-	f.bars = []bar{
-		{name: "nothing sent ahead", parts: []float64{median(copied)}},
-		{name: "sent ahead", parts: []float64{median(held)}, bound: boundPause, note: fmt.Sprintf("%.0f %% of the state sent while it was held", 100*median(rest))},
-	}
+	x := ratio("sent ahead", held, all, boundPause)
+	x.note = fmt.Sprintf("%.0f %% of the state sent while it was held", 100*median(rest))
+	f.bars = []bar{ratio("nothing sent ahead", copied, all, 0), x}
 	return []figure{f}, nil
 }
 

@@ -1,0 +1,28 @@
+package ckpt
+
+import "testing"
+
+// Chunks begin and end small, are never larger than they may be, and there are
+// not many more of them.
+func TestMovePortions(t *testing.T) {
+	for _, c := range []struct{ size, chunk int64 }{{1 << 30, 64 << 20}, {1 << 30, 4 << 20}, {40 << 20, 64 << 20}, {1 << 10, 64 << 20}, {100 << 20, 4 << 10}} {
+		f := &finder{l: &layout{bytes: c.size}, chunk: c.chunk}
+		n, first, last := int64(0), int64(0), int64(0)
+		for done := int64(0); done < c.size; n++ {
+			last = min(f.portion(done), c.size-done)
+			if last < 1 || last > c.chunk {
+				t.Fatalf("%+v: a chunk of %d", c, last)
+			}
+			if done == 0 {
+				first = last
+			}
+			done += last
+		}
+		if most := min(c.size, c.chunk, minPortion); first > most || last > most {
+			t.Errorf("%+v: the first chunk has %d bytes, the last %d", c, first, last)
+		}
+		if most := c.size/c.chunk + 20; n > most {
+			t.Errorf("%+v: %d chunks", c, n)
+		}
+	}
+}
