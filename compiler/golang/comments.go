@@ -13,6 +13,7 @@ func (p *Program) comments(l *lowerer) {
 	for _, s := range l.ld.sources {
 		for _, f := range s.files {
 			var labels map[int]int // lines of labels before loops
+			var heads map[int]int  // last lines of loops' heads that have several
 			var loops map[int]bool // lines of loops
 			for _, g := range f.Comments {
 				for _, c := range g.List {
@@ -26,10 +27,12 @@ func (p *Program) comments(l *lowerer) {
 					name, _, _ = strings.Cut(name, " ")
 					at := ir.Pos{File: l.pos(c.Pos()).File, Line: l.pos(g.End() - 1).Line}
 					if labels == nil {
-						labels, loops = labelled(l, f)
+						labels, heads, loops = labelled(l, f)
 					}
 					if to := labels[at.Line+1]; to != 0 {
 						at.Line = to - 1
+					} else if to := heads[at.Line]; to != 0 && !loops[at.Line] {
+						at.Line = to
 					}
 					if (name == "point" || name == "skip") && !loops[at.Line] && !loops[at.Line+1] {
 						p.strays = append(p.strays, stray{l.pos(c.Pos()), name, s.Module == nil || s.Module.Main})
@@ -51,20 +54,29 @@ func (p *Program) comments(l *lowerer) {
 	}
 }
 
-// labelled returns the lines of labels and those of their loops, and the lines on
-// which loops begin.
-func labelled(l *lowerer, f *ast.File) (labels map[int]int, loops map[int]bool) {
-	labels, loops = make(map[int]int), make(map[int]bool)
+// labelled returns the lines of labels and the last lines of loops' heads, each
+// with those of their loops, and the lines on which loops begin.
+func labelled(l *lowerer, f *ast.File) (labels, heads map[int]int, loops map[int]bool) {
+	labels, heads, loops = make(map[int]int), make(map[int]int), make(map[int]bool)
+	begins := func(loop ast.Node, body *ast.BlockStmt) {
+		line := l.pos(loop.Pos()).Line
+		loops[line] = true
+		if brace := l.pos(body.Lbrace).Line; brace != line {
+			heads[brace] = line
+		}
+	}
 	ast.Inspect(f, func(n ast.Node) bool {
 		switch n := n.(type) {
 		case *ast.LabeledStmt:
 			labels[l.pos(n.Pos()).Line] = l.pos(n.Stmt.Pos()).Line
-		case *ast.ForStmt, *ast.RangeStmt:
-			loops[l.pos(n.Pos()).Line] = true
+		case *ast.ForStmt:
+			begins(n, n.Body)
+		case *ast.RangeStmt:
+			begins(n, n.Body)
 		}
 		return true
 	})
-	return labels, loops
+	return labels, heads, loops
 }
 
 // stray is a comment that belongs to no loop.
