@@ -24,7 +24,7 @@ build: ## build the cairn command and the examples into build/
 test: ## all checks and all tests
 	@scripts/deps
 	@$(MAKE) --no-print-directory lint cross
-	$(GO) test ./...
+	$(GO) test -timeout 18m ./...
 
 lint: ## formatting, vet, layers, no cgo
 	@bad=$$(gofmt -l .); test -z "$$bad" || { echo "not formatted (run gofmt -w):"; echo "$$bad"; exit 1; }

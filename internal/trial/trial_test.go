@@ -180,7 +180,7 @@ func (p *program) compare(t *testing.T, tb *table, binary string, want *outcome)
 	if points == 0 {
 		return points
 	}
-	if points <= 30 && !testing.Short() || stress && points <= 200 {
+	if points <= 12 && !testing.Short() || stress && points <= 200 {
 		got := p.protected(t, binary, protection{killAt: "each"})
 		points = max(points, got.kills)
 		if !check("killed at each point", got) {
