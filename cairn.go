@@ -107,7 +107,7 @@ type Options struct {
 	NoTracking  bool        // don't let the kernel track written pages (see docs/terms.md, "tracking")
 
 	Drop    []string     // variables that a set may hold though the program has none of that name
-	OnSaved func(Saved)  // called by Point, Checkpoint or Close when a set is safe
+	OnSaved func(Saved)  // called by Point, Checkpoint or Close when a set is safe; of several at once, for the newest
 	OnError func(error)  // called when a set could not be saved; Point then returns nil
 	OnDue   func()       // called by any goroutine when Due has become true, or may have
 	OnCopy  func() error // called by Point or Checkpoint before the state is copied; an error: no set

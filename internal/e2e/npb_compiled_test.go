@@ -9,18 +9,18 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"runtime"
 	"strconv"
 	"strings"
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/cairnrun/cairn/internal/plain"
 )
 
-// The programs of examples/npb without the calls by which they name their state
-// and points: what is left knows the other ranks, and nothing of checkpoints.
-// 'cairn build' has to find all that is gone.
+// 'cairn build' has to find all that is gone from the copies of examples/npb that
+// package plain makes.
 
 // kernelPoints are at which points of each kernel a rank is killed.
 var kernelPoints = []struct {
@@ -41,66 +41,17 @@ type plainNPB struct {
 	points []string        // that cairn build has chosen
 }
 
-var (
-	restoring = regexp.MustCompile(`\t(resumed, err := )?g\.restore\(.*\)\n\tif err != nil \{\n\t\treturn nil, err\n\t\}\n`)
-	pointing  = regexp.MustCompile(`\t\tif err := g\.point\(\); err != nil \{\n\t\t\treturn nil, err\n\t\t\}\n`)
-	guarding  = regexp.MustCompile(`\tg := &running\{.*\}\n`)
-)
-
-// plainSource copies the program without its calls of Cairn. At the top of a
-// kernel's main loop stands what top says for the file.
+// plainSource is the copy in a folder of the test's own.
 func plainSource(t *testing.T, top map[string]string) *plainNPB {
 	t.Helper()
 	p := &plainNPB{dir: t.TempDir(), loops: make(map[string]bool)}
-	from := filepath.Join("..", "..", "examples", "npb")
-	files, err := filepath.Glob(filepath.Join(from, "*.go"))
+	loops, err := plain.NPB(filepath.Join("..", ".."), p.dir, top)
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, file := range files {
-		name := filepath.Base(file)
-		if name == "guard.go" || strings.HasSuffix(name, "_test.go") {
-			continue
-		}
-		b, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
-		text := restoring.ReplaceAllString(string(b), "")
-		if name == "ft.go" { // which asked whether it was resumed
-			text = strings.Replace(text, "\tif !resumed {\n", "\tvar err error\n\t{\n", 1)
-		}
-		text = strings.NewReplacer(", g guard)", ")", ", resumed: resumed", "", "c.class[0], g)", "c.class[0])").Replace(text)
-		text = guarding.ReplaceAllString(text, "")
-		if at := pointing.FindStringIndex(text); at != nil {
-			line := strings.Count(text[:at[0]], "\n") // the one before
-			if loop := strings.Split(text, "\n")[line-1]; !strings.HasPrefix(loop, "\tfor ") {
-				t.Fatalf("%s:%d: not a loop: %s", name, line, loop)
-			}
-			p.loops[fmt.Sprintf("%s:%d", name, line)] = true
-			text = text[:at[0]] + top[name] + text[at[1]:]
-		}
-		if strings.Contains(text, "g.restore") || strings.Contains(text, "g.point") {
-			t.Fatalf("%s still has calls of its guard", name)
-		}
-		write(t, filepath.Join(p.dir, name), text)
+	for _, l := range loops {
+		p.loops[l] = true
 	}
-	mod, err := os.ReadFile(filepath.Join("..", "..", "go.mod"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	sum, err := os.ReadFile(filepath.Join("..", "..", "go.sum"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	root, err := filepath.Abs(filepath.Join("..", ".."))
-	if err != nil {
-		t.Fatal(err)
-	}
-	text := strings.Replace(string(mod), "module github.com/cairnrun/cairn", "module example.com/npb", 1)
-	text += fmt.Sprintf("\nrequire github.com/cairnrun/cairn v0.0.0\n\nreplace github.com/cairnrun/cairn => %s\n", root)
-	write(t, filepath.Join(p.dir, "go.mod"), text)
-	write(t, filepath.Join(p.dir, "go.sum"), string(sum))
 	return p
 }
 
@@ -142,7 +93,7 @@ func (p *plainNPB) runs(t *testing.T, argv ...string) []byte {
 	t.Helper()
 	cmd := exec.Command(argv[0], argv[1:]...)
 	cmd.Dir = p.dir
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOFLAGS=-mod=mod", "GOPROXY=off")
+	cmd.Env = append(os.Environ(), plain.Env...)
 	var complaint strings.Builder
 	cmd.Stderr = &complaint
 	out, err := cmd.Output()

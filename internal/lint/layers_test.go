@@ -29,7 +29,7 @@ var layers = [][]string{
 	{"internal/graph", "internal/p2p"},
 	{"ckpt", "mpi", "device"},
 	{".", "supervise", "compiler/load", "compiler/match"},
-	{"internal/journey", "compiler/golang", "resume"},
+	{"internal/journey", "internal/plain", "compiler/golang", "resume"},
 	programs,
 }
 

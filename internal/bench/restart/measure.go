@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -23,45 +24,27 @@ type bench struct {
 	cairn string // the command
 }
 
-// took is what one run of a program took.
-type took struct{ cpu, wall float64 } // seconds
+// more is by how many per cent something takes longer, and the standard error of
+// that.
+type more struct{ median, sigma float64 }
 
-// sample is what a kind of runs took.
-type sample struct {
-	all   []took
-	start took // with no work to do
-}
+func (m more) String() string { return fmt.Sprintf("%+.1f ±%.1f", m.median, m.sigma) }
 
-func (s *sample) cpu() []float64 {
-	var out []float64
-	for _, t := range s.all {
-		out = append(out, t.cpu-s.start.cpu)
-	}
-	return out
-}
+func (m more) above(bound float64) bool { return m.median-m.sigma > bound }
 
-func (s *sample) wall() []float64 {
-	var out []float64
-	for _, t := range s.all {
-		out = append(out, t.wall-s.start.wall)
-	}
-	return out
-}
-
-// more is by how many per cent something takes longer.
-type more struct{ median, least float64 }
-
-func (m more) String() string { return fmt.Sprintf("%+.1f (%+.1f)", m.median, m.least) }
-
-func compare(a, b []float64) more {
-	return more{100 * (median(b)/median(a) - 1), 100 * (slices.Min(b)/slices.Min(a) - 1)}
+// compare returns the median of ratios. The spread that its error comes from is
+// the distance of the quartiles, which few bad rounds don't change.
+func compare(ratios []float64) more {
+	s := slices.Sorted(slices.Values(ratios))
+	n := len(s)
+	const normal = 1.253 / 1.349 // error of a median; quartiles of a normal distribution
+	return more{100 * (median(s) - 1), 100 * normal * (s[3*n/4] - s[n/4]) / math.Sqrt(float64(n))}
 }
 
 // result is what was measured of a program.
 type result struct {
 	plain             float64 // seconds
 	again, alone, run more
-	wall              more // alone
 	held              []time.Duration
 	state             string
 	points            []golang.PointInfo
@@ -81,21 +64,20 @@ func (r *result) row(p *program) string {
 	if len(r.held) > 0 {
 		held, state = fmt.Sprintf("%.2f", median(r.held).Seconds()*1e3), r.state
 	}
-	if !*skipRun {
+	if r.run != (more{}) {
 		under = r.run.String()
 	}
 	var at []string
 	for _, q := range r.points {
 		at = append(at, fmt.Sprintf("%s:%d", filepath.Base(q.File), q.Line))
 	}
-	return fmt.Sprintf("%-12s %8.3f  %15s  %15s  %15s  %7.1f  %9s %9s  %s; %s", name, r.plain, r.again, r.alone, under, r.wall.median, held, state,
+	return fmt.Sprintf("%-12s %8.3f  %13s  %13s  %13s  %9s %9s  %s; %s", name, r.plain, r.again, r.alone, under, held, state,
 		strings.Join(at, " "), strings.Join(r.functions, " "))
 }
 
-// kinds of runs, in the order in which they are done.
+// kinds of runs.
 const (
-	plain = iota
-	again
+	asPlain = iota
 	alone
 	supervised
 	kinds
@@ -126,69 +108,105 @@ func (b *bench) measure(p *program) (*result, error) {
 		return nil, err
 	}
 	runs := bin + ".cairn"
-	commands := [kinds][]string{
-		plain: {bin + ".plain"}, again: {bin + ".plain"}, alone: {bin},
+	m := &match{b: b, p: p, commands: [kinds][]string{
+		asPlain: {bin + ".plain"}, alone: {bin},
 		supervised: {b.cairn, "run", "-q", "--fresh", "--every", "1h", "--run", runs, bin},
+	}}
+	if r.alone, err = m.rounds(alone); err != nil {
+		return nil, err
 	}
-	n := kinds
-	if *skipRun {
-		n = supervised
-	}
-	var all [kinds]sample
-	var want []byte
-	for k := range n {
-		if p.nothing == nil {
-			break
-		}
-		var cpu, wall []float64
-		for range 3 {
-			t, _, err := b.once(commands[k], p.nothing)
-			if err != nil {
-				return nil, err
-			}
-			cpu, wall = append(cpu, t.cpu), append(wall, t.wall)
-		}
-		all[k].start = took{median(cpu), median(wall)}
-	}
-	for range *rounds {
-		for k := range n {
-			t, out, err := b.once(commands[k], p.args)
-			if err != nil {
-				return nil, err
-			}
-			if want == nil {
-				want = out
-			}
-			if !bytes.Equal(out, want) && k != supervised { // cairn run shows a program's lines with their rank
-				return nil, fmt.Errorf("%s printed %q, before %q", strings.Join(commands[k], " "), out, want)
-			}
-			all[k].all = append(all[k].all, t)
+	if !*skipRun && p.nothing != nil {
+		if r.run, err = m.rounds(supervised); err != nil {
+			return nil, err
 		}
 	}
-	r.plain = median(all[plain].cpu())
-	r.again = compare(all[plain].cpu(), all[again].cpu())
-	r.alone = compare(all[plain].cpu(), all[alone].cpu())
-	r.wall = compare(all[plain].wall(), all[alone].wall())
+	r.plain, r.again = median(m.plain), compare(m.again)
 	if *skipRun {
 		return r, nil
 	}
-	r.run = compare(all[plain].cpu(), all[supervised].cpu())
 	return r, b.checkpoints(p, bin, r)
 }
 
-// once runs a command to its end.
-func (b *bench) once(command, args []string) (took, []byte, error) {
+// match compares kinds of runs of a program with plain ones.
+type match struct {
+	b        *bench
+	p        *program
+	commands [kinds][]string
+	start    [kinds]float64 // seconds, with no work to do
+	want     []byte         // what it prints
+	plain    []float64      // seconds
+	again    []float64      // ratios of plain runs
+}
+
+// rounds compares one kind of runs.
+func (m *match) rounds(kind int) (more, error) {
+	for _, k := range []int{asPlain, kind} {
+		var all []float64
+		for range 5 {
+			if m.p.nothing == nil {
+				break
+			}
+			t, _, err := m.b.once(m.commands[k], m.p.nothing)
+			if err != nil {
+				return more{}, err
+			}
+			all = append(all, t)
+		}
+		if all != nil {
+			m.start[k] = median(all)
+		}
+	}
+	var ratios []float64
+	for i := range *rounds {
+		order := []int{asPlain, kind, kind, asPlain}
+		if i%2 == 1 {
+			order = []int{kind, asPlain, asPlain, kind}
+		}
+		var took [kinds][]float64
+		for _, k := range order {
+			t, err := m.once(k)
+			if err != nil {
+				return more{}, err
+			}
+			took[k] = append(took[k], t)
+		}
+		x, y := took[asPlain], took[kind]
+		ratios = append(ratios, (y[0]+y[1])/(x[0]+x[1]))
+		m.plain = append(m.plain, x...)
+		m.again = append(m.again, x[(i/2+1)%2]/x[i/2%2]) // the later by the earlier, then the other way around
+	}
+	return compare(ratios), nil
+}
+
+// once runs the program, and checks what it prints.
+func (m *match) once(kind int) (float64, error) {
+	t, out, err := m.b.once(m.commands[kind], m.p.args)
+	if err != nil {
+		return 0, err
+	}
+	if kind != supervised && !m.p.changes { // cairn run shows a program's lines with their rank
+		if m.want == nil {
+			m.want = out
+		}
+		if !bytes.Equal(out, m.want) {
+			return 0, fmt.Errorf("%s printed %q, before %q", strings.Join(m.commands[kind], " "), out, m.want)
+		}
+	}
+	return t - m.start[kind], nil
+}
+
+// once runs a command to its end, and returns the processor time that it took,
+// in seconds.
+func (b *bench) once(command, args []string) (float64, []byte, error) {
 	cmd := exec.CommandContext(b.ctx, command[0], slices.Concat(command[1:], args)...)
 	cmd.Dir = b.tmp
 	var out, trouble bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &trouble
-	began := time.Now()
 	if err := cmd.Run(); err != nil {
-		return took{}, nil, fmt.Errorf("%s: %w\n%s", strings.Join(cmd.Args, " "), err, trouble.Bytes())
+		return 0, nil, fmt.Errorf("%s: %w\n%s", strings.Join(cmd.Args, " "), err, trouble.Bytes())
 	}
-	wall := time.Since(began)
 	st := cmd.ProcessState // of the process and those that it waited for
-	return took{(st.UserTime() + st.SystemTime()).Seconds(), wall.Seconds()}, out.Bytes(), nil
+	return (st.UserTime() + st.SystemTime()).Seconds(), out.Bytes(), nil
 }
 
 // committed is what a run's log says of a checkpoint: its state, and how long the
