@@ -43,7 +43,8 @@ var (
 	programs = flag.String("programs", "", "programs to measure, with commas between (default: all)")
 	folder   = flag.String("tmp", "", "where programs are built and run (default: the temporary folder)")
 	command  = flag.String("cairn", "", "the cairn command (default: it is built)")
-	keep     = flag.Bool("keep", false, "keep what was built")
+	into     = flag.String("build", "", "only build, into `FOLDER`, for -built")
+	built    = flag.String("built", "", "measure what -build put into `FOLDER`; that may be on another machine, which needs no Go")
 	strict   = flag.Bool("strict", false, "fail if a bound is not held")
 	skipRun  = flag.Bool("alone", false, "leave out what needs cairn run")
 	others   dirs
@@ -86,26 +87,30 @@ func run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if *keep {
-		fmt.Fprintln(os.Stderr, "kept:", tmp)
-	} else {
-		defer os.RemoveAll(tmp)
+	defer os.RemoveAll(tmp)
+	b := &bench{ctx: ctx, tmp: tmp, bin: tmp}
+	if f := cmp.Or(*built, *into); f != "" {
+		if b.bin, err = filepath.Abs(f); err != nil {
+			return err
+		}
 	}
-	b := &bench{ctx: ctx, tmp: tmp, cairn: filepath.Join(tmp, "cairn")}
+	if b.cairn = filepath.Join(b.bin, "cairn"); *command != "" {
+		if b.cairn, err = filepath.Abs(*command); err != nil {
+			return err
+		}
+	}
 	list, err := b.list()
 	if err != nil {
 		return err
 	}
-	if *command != "" {
-		if b.cairn, err = filepath.Abs(*command); err != nil {
+	if *built == "" {
+		if err := b.build(list); err != nil || *into != "" {
 			return err
 		}
-	} else if err := b.do(".", "go", "build", "-o", b.cairn, "github.com/cairnrun/cairn/cmd/cairn"); err != nil {
-		return err
 	}
 	fmt.Printf("%s/%s, %d processors; %d rounds; more processor time than plain, without start and end; bounds %.0f %%, of hot functions (*) %.0f %%\n",
 		runtime.GOOS, runtime.GOARCH, runtime.NumCPU(), *rounds, bound, boundHot)
-	fmt.Printf("%-12s %8s  %13s  %13s  %13s  %9s %9s  %s\n", "", "plain s", "again %", "alone %", "run %", "held ms", "state", "points; functions rewritten")
+	fmt.Printf("%-12s %8s  %13s  %13s  %13s  %9s %9s\n", "", "plain s", "again %", "alone %", "run %", "held ms", "state")
 	var over []string
 	for _, p := range list {
 		r, err := b.measure(p)
@@ -133,6 +138,7 @@ func run(ctx context.Context) error {
 // program is one to measure.
 type program struct {
 	name    string
+	binary  string   // name of its file; of what go build makes, with ".plain"
 	dir     string   // to build in
 	pkg     string   // to build, from there
 	args    []string // when it is to work
@@ -152,10 +158,6 @@ func (b *bench) list() ([]*program, error) {
 	if err := os.CopyFS(src, tree); err != nil {
 		return nil, err
 	}
-	// The folder of programs is no module here, so that it can be embedded.
-	if err := os.WriteFile(filepath.Join(src, "go.mod"), []byte("module restartbench\n\ngo 1.26\n"), 0o666); err != nil {
-		return nil, err
-	}
 	entries, err := fs.ReadDir(tree, ".")
 	if err != nil {
 		return nil, err
@@ -163,21 +165,21 @@ func (b *bench) list() ([]*program, error) {
 	var out []*program
 	for _, e := range entries {
 		if e.IsDir() {
-			out = append(out, &program{name: e.Name(), dir: src, pkg: "./" + e.Name(), nothing: []string{"-rounds", "0"}, hot: slices.Contains(hot, e.Name())})
+			out = append(out, &program{name: e.Name(), binary: e.Name(), dir: src, pkg: "./" + e.Name(), nothing: []string{"-rounds", "0"}, hot: slices.Contains(hot, e.Name())})
 		}
 	}
-	kernels, err := b.npb()
-	if err != nil {
-		return nil, err
+	// Kernels of examples/npb, in classes that take a fraction of a second.
+	for _, k := range []struct{ name, class string }{{"ep", "S"}, {"is", "W"}, {"cg", "W"}, {"ft", "W"}, {"mg", "W"}} {
+		out = append(out, &program{name: "npb-" + k.name, binary: "npb", dir: filepath.Join(b.tmp, "npb-src"), pkg: ".", changes: true,
+			args: []string{"-kernel", k.name, "-class", k.class, "-dir", "npb.state", "-every", "1h"}})
 	}
-	out = append(out, kernels...)
 	for _, d := range others {
 		f := strings.Split(d, ",")
 		dir, err := filepath.Abs(f[0])
 		if err != nil {
 			return nil, err
 		}
-		out = append(out, &program{name: filepath.Base(dir), dir: dir, pkg: ".", args: f[1:], given: true})
+		out = append(out, &program{name: filepath.Base(dir), binary: filepath.Base(dir), dir: dir, pkg: ".", args: f[1:], given: true})
 	}
 	if *programs == "" {
 		return out, nil
@@ -192,28 +194,56 @@ func (b *bench) list() ([]*program, error) {
 	return out, nil
 }
 
-// npb are the kernels of examples/npb, in classes that take a fraction of a
-// second.
-func (b *bench) npb() (out []*program, err error) {
+// build builds all programs in both ways.
+func (b *bench) build(list []*program) error {
+	if err := os.MkdirAll(b.bin, 0o777); err != nil {
+		return err
+	}
+	if *command == "" {
+		if err := b.do(".", "go", "build", "-o", b.cairn, "github.com/cairnrun/cairn/cmd/cairn"); err != nil {
+			return err
+		}
+	}
+	// The folder of programs is no module here, so that it can be embedded.
+	if err := os.WriteFile(filepath.Join(b.tmp, "src", "go.mod"), []byte("module restartbench\n\ngo 1.26\n"), 0o666); err != nil {
+		return err
+	}
+	if err := b.npb(); err != nil {
+		return err
+	}
+	done := make(map[string]bool)
+	for _, p := range list {
+		if done[p.binary] {
+			continue
+		}
+		done[p.binary] = true
+		bin := filepath.Join(b.bin, p.binary)
+		if err := b.do(p.dir, "go", "build", "-o", bin+".plain", p.pkg); err != nil {
+			return err
+		}
+		if err := b.do(p.dir, b.cairn, "build", "-q", "-o", bin, p.pkg); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// npb puts the kernels where they can be built.
+func (b *bench) npb() error {
 	root, err := exec.CommandContext(b.ctx, "go", "list", "-m", "-f", "{{.Dir}}", "github.com/cairnrun/cairn").Output()
 	if err != nil {
-		return nil, fmt.Errorf("where the module is: %w", err)
+		return fmt.Errorf("where the module is: %w", err)
 	}
 	dir := filepath.Join(b.tmp, "npb-src")
 	if err := os.Mkdir(dir, 0o777); err != nil {
-		return nil, err
-	}
-	if _, err := plain.NPB(strings.TrimSpace(string(root)), dir, nil); err != nil {
-		return nil, err
+		return err
 	}
 	for _, e := range plain.Env {
 		name, value, _ := strings.Cut(e, "=")
 		os.Setenv(name, value)
 	}
-	for _, k := range []struct{ name, class string }{{"ep", "S"}, {"is", "W"}, {"cg", "W"}, {"ft", "W"}, {"mg", "W"}} {
-		out = append(out, &program{name: "npb-" + k.name, dir: dir, pkg: ".", args: []string{"-kernel", k.name, "-class", k.class, "-dir", "npb.state", "-every", "1h"}, changes: true})
-	}
-	return out, nil
+	_, err = plain.NPB(strings.TrimSpace(string(root)), dir, nil)
+	return err
 }
 
 // do runs a tool.

@@ -3,7 +3,6 @@ package main
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"math"
 	"os"
@@ -13,14 +12,13 @@ import (
 	"slices"
 	"strings"
 	"time"
-
-	"github.com/cairnrun/cairn/compiler/golang"
 )
 
 // bench is one run of this program.
 type bench struct {
 	ctx   context.Context
 	tmp   string
+	bin   string // what was built
 	cairn string // the command
 }
 
@@ -47,18 +45,12 @@ type result struct {
 	again, alone, run more
 	held              []time.Duration
 	state             string
-	points            []golang.PointInfo
-	functions         []string
-	refused           string // why it was not rewritten
 }
 
 func (r *result) row(p *program) string {
 	name := p.name
 	if p.hot {
 		name += "*"
-	}
-	if r.refused != "" {
-		return fmt.Sprintf("%-12s refused: %s", name, r.refused)
 	}
 	held, state, under := "-", "-", "-"
 	if len(r.held) > 0 {
@@ -67,12 +59,7 @@ func (r *result) row(p *program) string {
 	if r.run != (more{}) {
 		under = r.run.String()
 	}
-	var at []string
-	for _, q := range r.points {
-		at = append(at, fmt.Sprintf("%s:%d", filepath.Base(q.File), q.Line))
-	}
-	return fmt.Sprintf("%-12s %8.3f  %13s  %13s  %13s  %9s %9s  %s; %s", name, r.plain, r.again, r.alone, under, held, state,
-		strings.Join(at, " "), strings.Join(r.functions, " "))
+	return fmt.Sprintf("%-12s %8.3f  %13s  %13s  %13s  %9s %9s", name, r.plain, r.again, r.alone, under, held, state)
 }
 
 // kinds of runs.
@@ -83,31 +70,11 @@ const (
 	kinds
 )
 
-// measure builds a program and runs it.
-func (b *bench) measure(p *program) (*result, error) {
-	r := &result{}
-	w, err := golang.Rewrite(b.ctx, p.dir, []string{p.pkg}, golang.MakeOptions{})
-	if errors.Is(err, golang.ErrRefused) {
-		r.refused = err.Error()
-		return r, nil
-	}
-	if err != nil {
-		return nil, err
-	}
-	r.points = w.Points
-	for _, f := range w.Frames {
-		if !slices.Contains(r.functions, f.Func) {
-			r.functions = append(r.functions, f.Func)
-		}
-	}
-	bin := filepath.Join(b.tmp, p.name)
-	if err := b.do(p.dir, "go", "build", "-o", bin+".plain", p.pkg); err != nil {
-		return nil, err
-	}
-	if err := b.do(p.dir, b.cairn, "build", "-q", "-o", bin, p.pkg); err != nil {
-		return nil, err
-	}
-	runs := bin + ".cairn"
+// measure runs a program in all ways.
+func (b *bench) measure(p *program) (r *result, err error) {
+	r = new(result)
+	bin := filepath.Join(b.bin, p.binary)
+	runs := filepath.Join(b.tmp, p.binary+".cairn")
 	m := &match{b: b, p: p, commands: [kinds][]string{
 		asPlain: {bin + ".plain"}, alone: {bin},
 		supervised: {b.cairn, "run", "-q", "--fresh", "--every", "1h", "--run", runs, bin},
@@ -124,7 +91,7 @@ func (b *bench) measure(p *program) (*result, error) {
 	if *skipRun {
 		return r, nil
 	}
-	return r, b.checkpoints(p, bin, r)
+	return r, b.checkpoints(p, r)
 }
 
 // match compares kinds of runs of a program with plain ones.
@@ -214,8 +181,8 @@ func (b *bench) once(command, args []string) (float64, []byte, error) {
 var committed = regexp.MustCompile(`set \d+ committed: ([^,]+), .*held ([^,]+),`)
 
 // checkpoints runs a program with checkpoints, and looks how long they hold it.
-func (b *bench) checkpoints(p *program, bin string, r *result) error {
-	runs := bin + ".cairn"
+func (b *bench) checkpoints(p *program, r *result) error {
+	bin, runs := filepath.Join(b.bin, p.binary), filepath.Join(b.tmp, p.binary+".cairn")
 	if _, _, err := b.once([]string{b.cairn, "run", "-q", "--fresh", "--every", "100ms", "--run", runs, bin}, p.args); err != nil {
 		return err
 	}
