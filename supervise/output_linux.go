@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -39,9 +40,14 @@ type sink struct {
 	closed bool
 }
 
+// tailSize is how much of what was shown last is kept, to find out whether what a
+// rank prints after a restart is the same.
+const tailSize = 64 << 10
+
 // stream is stdout or stderr of a rank.
 type stream struct {
 	shown int64  // bytes shown; under mu
+	tail  []byte // the last of them
 	skip  string // launch whose rest is not shown; under mu
 	line  []byte // the line begun
 	live  *os.File
@@ -58,9 +64,7 @@ func newSink(o *Options, n int) (*sink, error) {
 	k.some.L = &k.mu
 	for r := range n {
 		for i := range 2 { // what is there was shown by the supervisor before us
-			if st, err := os.Stat(outputFile(o.RankOutput, r, i+1)); err == nil {
-				k.ranks[r][i].shown = st.Size()
-			}
+			k.ranks[r][i].load(outputFile(o.RankOutput, r, i+1))
 		}
 		if o.Out == "" || r > 0 && !k.perRank() {
 			continue
@@ -96,6 +100,68 @@ func (k *sink) position(rank int) [2]int64 {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return [2]int64{k.ranks[rank][0].shown, k.ranks[rank][1].shown}
+}
+
+// begin returns from where on a rank's stdout and stderr are wanted at a start:
+// what was shown last is among it, and compared.
+func (k *sink) begin(rank int) [2]int64 {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	out, err := &k.ranks[rank][0], &k.ranks[rank][1]
+	return [2]int64{out.shown - int64(len(out.tail)), err.shown - int64(len(err.tail))}
+}
+
+// load takes what is in a file as shown.
+func (st *stream) load(name string) {
+	f, err := os.Open(name)
+	if err != nil {
+		return
+	}
+	defer f.Close()
+	end, err := f.Seek(0, io.SeekEnd)
+	if err != nil {
+		return
+	}
+	st.shown = end
+	tail := make([]byte, min(end, tailSize))
+	if _, err := f.ReadAt(tail, end-int64(len(tail))); err == nil {
+		st.tail = tail
+	}
+}
+
+// fresh takes in a piece of the stream and returns what of it is to be shown. A
+// rank that was rolled back prints again what was shown; when it prints something
+// else, all is shown from the line on in which that begins, and other is true.
+func (st *stream) fresh(offset int64, data []byte) (fresh []byte, other bool) {
+	end, from := offset+int64(len(data)), st.shown-int64(len(st.tail))
+	lo, hi := max(offset, from), min(end, st.shown)
+	for x := lo; x < hi; x++ {
+		if data[x-offset] == st.tail[x-from] {
+			continue
+		}
+		same := st.tail[:x-from]
+		line := bytes.LastIndexByte(same, '\n') + 1
+		fresh, other = slices.Concat(same[line:], data[x-offset:]), true
+		st.tail, st.shown, offset, data = same, x, x, data[x-offset:]
+		break
+	}
+	if end <= st.shown {
+		return nil, false
+	}
+	if offset > st.shown { // some was let go
+		st.tail = nil
+	} else {
+		data = data[st.shown-offset:]
+	}
+	if !other {
+		fresh = data
+	}
+	st.shown = end
+	st.tail = append(st.tail, data...)
+	if n := len(st.tail); n > tailSize {
+		st.tail = st.tail[n-tailSize:]
+	}
+	return fresh, other
 }
 
 // take takes a piece; it is acknowledged when it has been shown.
@@ -188,26 +254,25 @@ func (k *sink) run() {
 
 func (k *sink) show(m *control.Message) {
 	st := &k.ranks[m.Rank][m.Stream-1]
+	k.mu.Lock()
+	fresh, other := st.fresh(m.Offset, m.Data)
+	k.mu.Unlock()
 	if st.live != nil && st.err == nil {
-		if m.Data == nil {
-			if regular(st.live) {
-				st.err = st.live.Truncate(m.Offset)
-			}
-		} else {
-			st.err = writeAt(st.live, m.Data, m.Offset, st.shown)
+		switch {
+		case !regular(st.live):
+			_, st.err = st.live.Write(fresh)
+		case m.Data == nil:
+			st.err = st.live.Truncate(m.Offset)
+		default:
+			_, st.err = st.live.WriteAt(m.Data, m.Offset)
 		}
 	}
-	fresh := m.Data
-	if end := m.Offset + int64(len(m.Data)); end <= st.shown {
-		return // it was shown before the ranks were rolled back
-	} else if m.Offset < st.shown {
-		fresh = fresh[st.shown-m.Offset:]
-	}
-	k.mu.Lock()
-	st.shown = m.Offset + int64(len(m.Data))
-	k.mu.Unlock()
 	if k.o.Line == nil || m.Stream == control.Stdout && k.o.Out != "" {
 		return
+	}
+	if other && len(st.line) > 0 { // there is no rest of it any more
+		k.o.Line(m.Rank, m.Stream, st.line)
+		st.line = st.line[:0]
 	}
 	for {
 		i := bytes.IndexByte(fresh, '\n')
@@ -228,22 +293,6 @@ func (k *sink) show(m *control.Message) {
 func regular(f *os.File) bool {
 	st, err := f.Stat()
 	return err == nil && st.Mode().IsRegular()
-}
-
-// writeAt writes a piece into a file where it belongs, or appends what is new
-// of it to a pipe.
-func writeAt(f *os.File, data []byte, offset, shown int64) error {
-	if regular(f) {
-		_, err := f.WriteAt(data, offset)
-		return err
-	}
-	if skip := shown - offset; skip >= int64(len(data)) {
-		return nil
-	} else if skip > 0 {
-		data = data[skip:]
-	}
-	_, err := f.Write(data)
-	return err
 }
 
 // copyRank copies a rank's whole stdout to f, a regular file, from offset at
