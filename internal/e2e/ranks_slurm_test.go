@@ -136,15 +136,23 @@ func (l *locked) String() string {
 	return l.buf.String()
 }
 
-// TestRanksSrun lets cairn run start its ranks by srun, and kills one of them.
+// TestRanksSrun lets cairn run start its ranks by srun, moves one of them, which
+// takes another srun, and kills one.
 func TestRanksSrun(t *testing.T) {
 	t.Parallel()
 	env := slurm(t)
-	command := []string{program(t, "ring"), "-steps", "4000", "-report", "0"}
+	command := []string{program(t, "ring"), "-steps", "40000", "-report", "0"}
 	want := undisturbed(t, 4, command...)
 	r := newRun(t, command...)
 	s := r.startIn(env, "-n", "4", "--launcher", "srun", "--every", "50ms")
 	s.awaits("committed")
+	host, err := os.Hostname()
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := r.travels(4, s)
+	p.moves("--rank", "1", "--to", host)
+	p.moves("--rank", "1", "--to", host)
 	st := s.state()
 	if st == nil || len(st.Ranks) != 4 {
 		t.Fatalf("no ranks: %v\n%s", st, s.text())
