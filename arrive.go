@@ -131,6 +131,11 @@ func (p *Run) land(ctx context.Context) error {
 	if !verdict.OK {
 		return errCalledOff
 	}
+	if p.seat.Stderr != "" {
+		if err := control.TakeStderr(p.seat.Stderr); err != nil { // its helper copies it
+			p.log.Warn("cairn: standard error is shown when the program has ended", "error", err)
+		}
+	}
 	if p.dir, err = store.Create(p.opts.fs, p.opts.Dir, p.seat.Rank); err != nil {
 		return err
 	}
@@ -146,13 +151,7 @@ func (p *Run) land(ctx context.Context) error {
 	p.restored, p.files.resuming = true, false
 	p.seat.ctl.met(bag.Meetings)
 	if t := p.team; t != nil && p.seat.Size > 1 {
-		others := make([]int, 0, p.seat.Size)
-		for r := range p.seat.Size {
-			if r != p.seat.Rank {
-				others = append(others, r)
-			}
-		}
-		if err := t.engine.Relink(ctx, others, verdict.Cards); err != nil {
+		if err := t.engine.Relink(ctx, verdict.Move.Ranks, verdict.Cards); err != nil {
 			return err
 		}
 		if err := t.takeOver(&bag, m.ID); err != nil {

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"os"
 	"slices"
 	"sync"
 	"time"
@@ -182,7 +183,7 @@ func (p *Run) sendAhead(ctx context.Context, l *leaver, m *control.Move) {
 		p.unmoved(m.ID, cmp.Or(context.Cause(ctx), err))
 		return
 	}
-	if err := p.introduceTo(ctx, conn); err != nil {
+	if err := p.introduceTo(ctx, conn, m.StartLimit); err != nil {
 		conn.Close()
 		p.unmoved(m.ID, cmp.Or(context.Cause(ctx), err))
 		return
@@ -244,8 +245,9 @@ func (l *leaver) close(why error) {
 const setupLimit = 64 << 20
 
 // introduceTo gives a newcomer what this rank received before Restore, and
-// waits until it has come to Restore, too.
-func (p *Run) introduceTo(ctx context.Context, conn net.Conn) error {
+// waits until it has come to Restore, too, for so long at most (0: as long as it
+// takes).
+func (p *Run) introduceTo(ctx context.Context, conn net.Conn, limit time.Duration) error {
 	defer context.AfterFunc(ctx, func() { conn.SetDeadline(time.Unix(1, 0)) })()
 	var setup []p2p.Kept
 	if p.seat.Size > 1 {
@@ -257,7 +259,14 @@ func (p *Run) introduceTo(ctx context.Context, conn net.Conn) error {
 	if err := gob.NewEncoder(conn).Encode(setup); err != nil {
 		return err
 	}
+	if limit > 0 {
+		conn.SetReadDeadline(time.Now().Add(limit))
+	}
 	_, err := io.ReadFull(conn, make([]byte, 1))
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		return fmt.Errorf("the process that is to take its place was started, but did not come to Restore within %v; --start-limit gives it more time", limit.Round(time.Millisecond))
+	}
+	conn.SetReadDeadline(time.Time{})
 	if err != nil {
 		err = fmt.Errorf("the process that is to take its place did not come to Restore: %w", err)
 	}

@@ -103,6 +103,21 @@ func (s *seat) openMPI() (*mpilib.Driver, error) {
 	return mpilib.Open(mpilib.Options{})
 }
 
+// joinMPI opens the MPI library in a process that takes the place of another
+// one, if whoever started it says that it can join the world of the others.
+func (s *seat) joinMPI() (err error) {
+	if os.Getenv(control.EnvJoin) == "" {
+		return errors.New("processes that come later can't join with this launcher")
+	}
+	if _, size, _, err := launched(); err != nil || size != 1 {
+		return errors.Join(errors.New("no launcher has started this process as a world of its own"), err)
+	}
+	if s.mpi, err = s.openMPI(); err != nil {
+		return err
+	}
+	return s.mpi.OpenPort()
+}
+
 // envTransport lists the transports to use in a run that nobody supervises.
 const envTransport = "CAIRN_TRANSPORT"
 
@@ -198,11 +213,19 @@ func (s *seat) drivers(log *slog.Logger) (list []transport.Driver, err error) {
 			}
 		}
 	}()
-	if s.ctl != nil && chosen && slices.Contains(names, "mpi") { // what takes the place of a rank is not the library's
+	if s.ctl != nil && chosen && slices.Contains(names, "mpi") { // what takes the place of a rank may not be the library's
 		names = append(slices.Clone(names), "shm", "tcp")
 	}
 	for i, name := range names {
-		if slices.Contains(names[:i], name) || s.Move != nil && name == "mpi" {
+		if slices.Contains(names[:i], name) {
+			continue
+		}
+		if s.Move != nil && name == "mpi" {
+			if err := s.joinMPI(); err != nil {
+				log.Debug("cairn: a transport is not used", "transport", name, "reason", err)
+			} else {
+				list = append(list, s.mpi)
+			}
 			continue
 		}
 		var d transport.Driver

@@ -209,10 +209,25 @@ func (s *moveStream) pings(stop <-chan struct{}, alive func() bool) {
 		if !alive() || time.Duration(time.Now().UnixNano()-s.said.Load()) < every/2 || !s.mu.TryLock() {
 			continue
 		}
-		if !s.ended && s.spool == nil {
-			s.frameLocked(framePing, nil) // an error shows to those who have something to say
+		if !s.ended {
+			s.ping()
 		}
 		s.mu.Unlock()
+	}
+}
+
+// ping sends a frame that says nothing, past the memory that takes the others
+// meanwhile. An error shows to those who have something to say. The lock is
+// held.
+func (s *moveStream) ping() {
+	p, next := s.spool, s.next
+	if p != nil {
+		s.spool, s.next = nil, p.after
+	}
+	s.frameLocked(framePing, nil)
+	if p != nil {
+		p.after = s.next
+		s.spool, s.next = p, next
 	}
 }
 

@@ -40,7 +40,7 @@ type attempt struct {
 	parting  []parting
 	total    uint64 // points and messages of all ranks,
 	moved    time.Time
-	timers   []*time.Timer
+	timers   map[*time.Timer]bool // that run
 }
 
 type rank struct {
@@ -72,7 +72,7 @@ type exchange struct {
 // them is left.
 func (s *Supervisor) attempt(ctx context.Context) *attempt {
 	s.rec.Attempt++
-	a := &attempt{launch: randomName(), cards: make(map[uint64]*exchange), moved: time.Now()}
+	a := &attempt{launch: randomName(), cards: make(map[uint64]*exchange), moved: time.Now(), timers: make(map[*time.Timer]bool)}
 	s.a = a
 	s.pending = make(map[uint64]*growing)
 	s.state = Starting
@@ -85,7 +85,7 @@ func (s *Supervisor) attempt(ctx context.Context) *attempt {
 		if s.move != nil {
 			s.endMove(s.move, control.NotMoved, "the ranks have ended")
 		}
-		for _, t := range a.timers {
+		for t := range a.timers {
 			t.Stop()
 		}
 		for _, w := range s.waiters {
@@ -181,7 +181,7 @@ func (s *Supervisor) startOf(h *host, ranks []int) *control.Start {
 		m.Welcome.Secret = nil // the helper makes it from what it knows
 	}
 	for _, r := range ranks {
-		m.Shown = append(m.Shown, s.sink.position(r))
+		m.Shown = append(m.Shown, s.sink.begin(r))
 	}
 	s.customs(h).apply(m)
 	return m
@@ -235,15 +235,25 @@ func (a *attempt) whole() bool {
 // after calls f in d, unless the attempt is over by then.
 func (s *Supervisor) after(d time.Duration, f func()) *time.Timer {
 	a := s.a
-	t := time.AfterFunc(d, func() {
+	var t *time.Timer
+	t = time.AfterFunc(d, func() {
 		s.post(func() {
 			if s.a == a {
+				delete(a.timers, t)
 				f()
 			}
 		})
 	})
-	a.timers = append(a.timers, t)
+	a.timers[t] = true
 	return t
+}
+
+// forget stops a timer of after.
+func (s *Supervisor) forget(t *time.Timer) {
+	t.Stop()
+	if s.a != nil {
+		delete(s.a.timers, t)
+	}
 }
 
 // fromRank handles what comes from a helper about a rank.
@@ -268,7 +278,8 @@ func (s *Supervisor) fromRank(h *host, m *control.Message) {
 	case control.Card:
 		s.card(r, m)
 	case control.Progress:
-		r.Points, r.Messages = m.Points, m.Messages
+		// A process that has taken over counts on, from its next point.
+		r.Points, r.Messages = max(r.Points, m.Points), max(r.Messages, m.Messages)
 		var total uint64
 		for i := range a.ranks {
 			total += a.ranks[i].Points + a.ranks[i].Messages
@@ -310,7 +321,7 @@ func (s *Supervisor) fromRank(h *host, m *control.Message) {
 // ready notes that a rank has restored, or come to a point.
 func (s *Supervisor) ready(r *rank) {
 	r.ready = true
-	if len(s.back) == 0 || s.a.again || s.a.failure != nil { // it is still the attempt that failed
+	if len(s.back)+len(s.lost) == 0 || s.a.again || s.a.failure != nil { // it is still the attempt that failed
 		return
 	}
 	from := "its beginning"
@@ -544,6 +555,7 @@ func (s *Supervisor) watchStall(a *attempt) {
 		if looks >= stallLooks {
 			looks = 0 // a program that tells nothing can't be judged
 		}
+		a.timers[t] = true
 		t.Reset(every)
 	})
 }

@@ -38,6 +38,7 @@ type child struct {
 	box    *outbox
 	placed chan struct{} // closed: stdout is where the rank goes on; of a newcomer: it is followed
 	wrote  chan struct{} // closed: its writer has ended
+	early  *early        // of a newcomer: stderr until it is one of the ranks
 
 	mu      sync.Mutex
 	follow  [3]*follower // by stream; none of a newcomer before its predecessor's have ended
@@ -73,10 +74,13 @@ func (c *child) start(i int) (err error) {
 		}
 	}()
 	open := func(stream int) (*os.File, error) {
-		if stream == control.Stdout && c.place != 0 {
+		if c.place != 0 {
 			f, err := nowhere(s.Output)
-			if err == nil {
+			if err == nil && stream == control.Stdout {
 				theirs = append(theirs, f)
+			} else if err == nil {
+				mine = append(mine, f)
+				c.early = &early{f: f, to: outputFile(s.Output, c.rank, stream)}
 			}
 			return f, err
 		}
@@ -160,13 +164,13 @@ func (c *child) start(i int) (err error) {
 
 // environment is that of the rank: the one given or ours, less what is the
 // helper's own, and what is set for this host. A newcomer does not belong to the MPI job of a launcher that
-// started this helper for it.
+// started this helper for it, unless that can join the one of the others.
 func (c *child) environment() []string {
 	env := c.s.Env
 	if env == nil {
 		env = os.Environ()
 	}
-	apart := c.place != 0 && c.h.secret != nil
+	apart := c.place != 0 && c.h.secret != nil && !mayJoin()
 	return append(slices.DeleteFunc(slices.Clone(env), func(s string) bool {
 		name, _, _ := strings.Cut(s, "=")
 		return name == envSecret || name == envSupervisor || apart && ofLauncher(name)
@@ -280,7 +284,7 @@ func (c *child) listen() {
 			w := c.s.Welcome
 			w.Rank = c.rank
 			if c.place != 0 {
-				w.Stdout = outputFile(c.s.Output, c.rank, control.Stdout)
+				w.Stdout, w.Stderr = outputFile(c.s.Output, c.rank, control.Stdout), c.early.to
 			}
 			if w.Host == "" {
 				w.Host = c.h.name
@@ -299,7 +303,9 @@ func (c *child) listen() {
 			}
 		case control.Card, control.Progress, control.Saved, control.Failed,
 			control.Committed, control.Finished, control.Stopped,
-			control.Here, control.Near, control.Held, control.Sent, control.Landed, control.Linked, control.Unmoved:
+			control.Here, control.Near, control.Held, control.Sent, control.Landed, control.Unmoved:
+		case control.Linked:
+			c.early.pass()
 		case control.Left:
 			// It has let go of its writer, which holds the lock of the checkpoint
 			// folder, too: the newcomer needs it.
@@ -330,7 +336,11 @@ func (c *child) tell(m *control.Message) {
 		case control.Switch:
 			c.gathers, c.joined = false, c.joined || m.OK
 		}
+		joined := c.joined
 		c.mu.Unlock()
+		if joined {
+			c.early.pass()
+		}
 		c.box.send(m)
 	}
 }
@@ -410,7 +420,13 @@ func (c *child) watch(writer *net.UnixConn, read chan struct{}) {
 		if c.l.bad.Load() {
 			syscall.Kill(-pid, syscall.SIGKILL) // the rest of it, see launch.reap
 		}
+		if c.place != 0 && !joined {
+			m.Why = c.early.last()
+		}
 		c.say(m)
+	}
+	if joined {
+		c.early.pass()
 	}
 	writer.CloseRead()
 	<-c.wrote
@@ -434,6 +450,7 @@ func (c *child) watch(writer *net.UnixConn, read chan struct{}) {
 		c.l.remove(c)
 		c.say(m)
 	}
+	c.early.close()
 	c.box.finish()
 	c.ctl.Close()
 }

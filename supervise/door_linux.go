@@ -29,6 +29,7 @@ type waiter struct {
 	reply  func(*control.Message) // once; others are ignored
 	note   func(*control.Message) // before that; what can't be sent soon is left out
 	done   bool
+	off    bool // who asked wants it no more, but waits for the answer
 	asked  bool
 	reason string
 }
@@ -142,9 +143,14 @@ func (s *Supervisor) serve(conn *net.UnixConn) {
 		}
 	}
 	left := make(chan struct{})
-	go func() { // the caller may go away while it waits
+	go func() { // the caller may go away while it waits, or call it off
 		defer close(left)
-		c.Recv()
+		for {
+			if m, err := c.Recv(); err != nil || m.Kind != control.Cancel {
+				return
+			}
+			s.post(func() { w.off = true })
+		}
 	}()
 	s.post(func() { s.request(w) })
 	send := func(m *control.Message) {
@@ -248,7 +254,9 @@ func (s *Supervisor) answerAll(res Result, err error) {
 	if err != nil {
 		end = err.Error()
 	}
-	s.endMoves("the run has ended (" + end + ")")
+	for _, q := range append(s.unanswered, s.settleMoves("the run has ended ("+end+")")...) {
+		q.answer()
+	}
 	st := s.snapshot()
 	for _, w := range s.waiters {
 		m := &control.Message{Kind: w.kind, Run: &st}

@@ -24,12 +24,13 @@ type errand struct {
 // sendErrands starts a helper for each rank that moves.
 func (s *Supervisor) sendErrands() {
 	m := s.move
+	join := s.joinAt()
 	for _, x := range m.seats {
-		go s.sendErrand(m, x)
+		go s.sendErrand(m, x, join)
 	}
 }
 
-func (s *Supervisor) sendErrand(m *move, x *seat) {
+func (s *Supervisor) sendErrand(m *move, x *seat, join string) {
 	l := s.starter
 	fails := func(err error) {
 		s.post(func() {
@@ -57,22 +58,25 @@ func (s *Supervisor) sendErrand(m *move, x *seat) {
 		h.attach(c, box)
 		h.handle(joined)
 	})
-	cmd, said, err := l.errand(s, port, m.To)
+	cmd, said, err := l.errand(s, port, x.goal, join)
 	if err != nil {
 		port.Close()
 		fails(err)
 		return
 	}
 	ended := make(chan struct{})
-	s.post(func() { l.errands = append(l.errands, &errand{cmd, ended}) })
+	e := &errand{cmd, ended}
+	s.post(func() { l.errands = append(l.errands, e) })
 	cmd.Wait()
 	close(ended)
+	s.post(func() { l.errands = slices.DeleteFunc(l.errands, func(x *errand) bool { return x == e }) })
 	port.Close()
 	fails(errors.New("it ended before its helper had come" + said.text()))
 }
 
-// errand starts the launcher for one helper on a host.
-func (l *launcher) errand(s *Supervisor, port net.Listener, host string) (*exec.Cmd, *tail, error) {
+// errand starts the launcher for one helper on a host. join is where newcomers
+// can join the MPI world of the others.
+func (l *launcher) errand(s *Supervisor, port net.Listener, host, join string) (*exec.Cmd, *tail, error) {
 	path, err := exec.LookPath(l.name)
 	if err != nil {
 		return nil, nil, err
@@ -83,6 +87,12 @@ func (l *launcher) errand(s *Supervisor, port net.Listener, host string) (*exec.
 		args = []string{"-N1", "-n1", "-w", host, "--overlap"}
 	case openMPI(path):
 		args = []string{"-n", "1", "--host", host, "-x", envSupervisor, "-x", envSecret}
+		if x := l.server.Load(); x.runs() {
+			args = append(args, "--ompi-server", x.uri)
+		}
+		if join != "" {
+			args = append(args, "-x", control.EnvJoin)
+		}
 	default:
 		args = []string{"-n", "1", "-hosts", host}
 	}
@@ -90,6 +100,9 @@ func (l *launcher) errand(s *Supervisor, port net.Listener, host string) (*exec.
 	said := new(tail)
 	cmd := exec.Command(path, append(args, "--launched")...)
 	cmd.Env = append(os.Environ(), envSupervisor+"="+strings.Join(addressesOf(port), ","), envSecret+"="+hex.EncodeToString(l.secret))
+	if join != "" {
+		cmd.Env = append(cmd.Env, control.EnvJoin+"="+join)
+	}
 	cmd.Stdout, cmd.Stderr = said, said
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	return cmd, said, cmd.Start()

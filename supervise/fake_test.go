@@ -116,6 +116,9 @@ func fakeRank(args []string) error {
 	if err != nil {
 		return err
 	}
+	if w.Move != nil {
+		fmt.Fprintln(os.Stderr, "a newcomer begins")
+	}
 	f := &fake{Conn: conn, Welcome: w, ask: make(chan *control.Message, 16), cards: make(chan *control.Message, 16)}
 	f.member.Store(w.Move == nil)
 	f.m.some.L, f.m.over = &f.m.mu, make(map[uint64]*control.Message)
@@ -311,7 +314,7 @@ func (f *fake) harm() error {
 		}
 		if parts[0] == "gather" {
 			if f.Rank == 0 && parts[1] == fmt.Sprint(f.point) {
-				f.awaitGather(parts[2])
+				f.awaitGather(parts[2], append(parts, "1")[3])
 			}
 			continue
 		}

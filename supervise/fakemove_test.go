@@ -20,7 +20,8 @@ import (
 // moves is what the fake program knows of moves. Rank 0 lets all be held at
 // its next point when it was told to gather; sources send a few numbers.
 //
-//	gather:POINT:MOVE    rank 0 waits there until it was told to gather for that move
+//	gather:POINT:MOVE    rank 0 waits there until it was told to gather for that move,
+//	                     in the first start or that whose number follows
 //	fault:WHO:WHEN:MOVE  of WHO (newcomer, source, other, in the first start):
 //	                     WHEN it comes to …, it exits; with "!" before it, says Unmoved;
 //	                     with "~", does nothing more; with "%", is killed; with "<",
@@ -102,10 +103,10 @@ func (f *fake) suffer(who, when string, m *control.Move) {
 }
 
 // awaitGather waits until this rank was told to gather for a move.
-func (f *fake) awaitGather(move string) {
+func (f *fake) awaitGather(move, attempt string) {
 	f.m.mu.Lock()
 	defer f.m.mu.Unlock()
-	for fmt.Sprint(f.m.gather) != move && f.Attempt == 1 {
+	for fmt.Sprint(f.m.gather) != move && fmt.Sprint(f.Attempt) == attempt {
 		f.m.some.Wait()
 	}
 }
@@ -204,8 +205,14 @@ func (f *fake) takeOver() error {
 	if got := string(m.Cards[f.Rank]); got != fmt.Sprintf("card %d of move %d", f.Rank, move.ID) {
 		return fmt.Errorf("its own card is %q", got)
 	}
+	if f.Stderr != "" {
+		if err := control.TakeStderr(f.Stderr); err != nil {
+			return err
+		}
+	}
 	f.suffer("newcomer", "switch", move)
 	f.member.Store(true)
+	f.Send(&control.Message{Kind: control.Progress}) // before its first point
 	f.point, f.set, f.epoch, f.loaded = st.Point, st.Set, st.Epoch, st.Loaded
 	return f.Send(&control.Message{Kind: control.Linked, Move: move})
 }

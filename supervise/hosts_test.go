@@ -323,7 +323,7 @@ func TestHostileSocket(t *testing.T) {
 			t.Fatalf("after %q: %+v, %v", text, st, err)
 		}
 	}
-	if _, err := ask(context.Background(), o.Run, &control.Message{Kind: "kill"}, nil); err == nil || !strings.Contains(err.Error(), `"kill" is no request`) {
+	if _, err := ask(context.Background(), o.Run, &control.Message{Kind: "kill"}); err == nil || !strings.Contains(err.Error(), `"kill" is no request`) {
 		t.Error(err)
 	}
 	open(t, gate)

@@ -33,6 +33,8 @@ type launcher struct {
 	said   *tail
 
 	errands []*errand // the supervisor's
+	server  atomic.Pointer[ompiServer]
+	apart   bool // newcomers do not join the MPI world of the others: it went wrong
 
 	refused atomic.Int64 // connections
 }
@@ -45,6 +47,9 @@ const (
 // gatherLaunched starts the launcher and waits for a helper of every rank.
 func (s *Supervisor) gatherLaunched(ctx context.Context) bool {
 	l := s.starter
+	if slices.ContainsFunc(s.back, func(m *move) bool { return m.set }) {
+		l.apart = true
+	}
 	started, err := false, error(nil)
 	go func() { // it asks the launcher which one it is
 		e := l.start(s)
@@ -134,6 +139,12 @@ func (l *launcher) start(s *Supervisor) (err error) {
 		// Open MPI passes variables on only if they are named; MPICH passes all.
 		if openMPI(path) {
 			args = append(args, "-x", envSupervisor, "-x", envSecret)
+			if l.useful(s) {
+				l.server.Store(startServer(path))
+			}
+			if x := l.server.Load(); x != nil {
+				args = append(args, "--ompi-server", x.uri)
+			}
 		}
 	}
 	args = append(append(args, l.args...), s.o.RemoteHelper...)
@@ -144,6 +155,9 @@ func (l *launcher) start(s *Supervisor) (err error) {
 	l.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	if err := l.cmd.Start(); err != nil {
 		l.port.Close()
+		if x := l.server.Swap(nil); x != nil {
+			x.end()
+		}
 		return err
 	}
 	l.ended = make(chan struct{})
@@ -279,6 +293,9 @@ func (l *launcher) end() {
 		endLauncher(e.cmd, e.ended)
 	}
 	l.errands = nil
+	if x := l.server.Swap(nil); x != nil {
+		x.end()
+	}
 }
 
 func endLauncher(cmd *exec.Cmd, ended chan struct{}) {

@@ -30,7 +30,7 @@ func (s *Supervisor) Leave() {
 			return
 		}
 		for _, l := range list {
-			s.leave(l.from, l.to, "as "+leaveName+" says")
+			s.leave(&request{host: l.from, to: l.to, by: byFile}, "as "+leaveName+" says")
 		}
 	})
 }
@@ -71,31 +71,94 @@ func readLeave(path string) (out []leaving, err error) {
 }
 
 // leave lets all ranks leave a host, which nobody waits for.
-func (s *Supervisor) leave(from, to, why string) {
-	same := func(q *request) bool { return q.host == from }
-	if slices.ContainsFunc(s.queue, same) || s.move != nil && same(s.move.q) {
-		s.say("host %s is about to be left already", from)
+func (s *Supervisor) leave(q *request, why string) {
+	if s.isLeft(q.host) {
+		s.say("host %s is about to be left already", q.host)
 		return
 	}
-	s.say("host %s is to be left, %s", from, why)
-	s.ask(&request{host: from, to: to, how: control.Move{Rounds: DefaultRounds}, tries: 1})
+	s.say("host %s is to be left, %s", q.host, why)
+	s.askLeave(q)
 }
 
-// toLeave takes in what a helper says of the command that watches its host.
-func (h *host) toLeave(m *control.Message) {
-	if m.Error != "" {
-		h.s.say("host %s: %s", h.title(), m.Error)
+func (s *Supervisor) askLeave(q *request) {
+	q.how = control.Move{Rounds: DefaultRounds}
+	q.tries++
+	s.ask(q)
+}
+
+// isLeft reports whether a host is about to be left.
+func (s *Supervisor) isLeft(name string) bool {
+	same := func(q *request) bool { return q.host == name }
+	return slices.ContainsFunc(s.queue, same) || s.move != nil && same(s.move.q) ||
+		slices.ContainsFunc(s.back, func(m *move) bool { return same(m.q) })
+}
+
+// leaveTries is how often a host that the file lists is tried to be left.
+const leaveTries = 3
+
+// again asks once more for a move that did not succeed, if nobody waits for
+// it. A host that says itself that it is to be left will say so again; then it
+// is tried, less and less often.
+func (s *Supervisor) again(q *request) {
+	later := s.limits.again
+	switch w := s.watches[q.host]; {
+	case q.by == byFile && q.tries < leaveTries:
+		s.after(later, func() { s.askLeave(&request{host: q.host, to: q.to, by: q.by, tries: q.tries}) })
+	case q.by == byWatch && w != nil:
+		later <<= min(w.failed, 6)
+		w.failed++
+		w.next = time.Now().Add(later)
+	default:
 		return
 	}
-	if slices.ContainsFunc(h.s.hosts, func(x *host) bool { return x.leaves && x.title() == h.title() }) {
-		return // there may be several helpers of one host
+	s.say("host %s is to be left: that is tried again in %s", q.host, timeText(later))
+}
+
+// leaveWatch is what is known of a host that says that it is to be left.
+type leaveWatch struct {
+	told   string    // why that could not begin, as was said last
+	failed int       // moves
+	next   time.Time // not before that it is tried again
+}
+
+// toLeave takes in what a helper says of the command that watches its host. It
+// says so at every look, so that ranks leave as soon as they can.
+func (h *host) toLeave(m *control.Message) {
+	s, name := h.s, h.title()
+	if m.Error != "" {
+		s.say("host %s: %s", name, m.Error)
+		return
 	}
 	h.leaves = true
-	h.s.leave(h.title(), "", "as --leave-when says there")
+	q := &request{host: name, by: byWatch}
+	w := s.watches[name]
+	if w == nil { // there may be several helpers of one host
+		s.watches[name] = new(leaveWatch)
+		if !s.isLeft(name) {
+			s.leave(q, "as --leave-when says there")
+		}
+		return
+	}
+	if s.isLeft(name) || s.a == nil || !s.a.begun || s.stopping || time.Now().Before(w.next) {
+		return
+	}
+	ranks := s.ranksOn(name)
+	if len(ranks) == 0 {
+		return
+	}
+	if _, err := s.spread(q, ranks, []string{name}); err != nil {
+		if err.Error() != w.told {
+			w.told = err.Error()
+			s.say("host %s is still to be left: %s", name, w.told)
+		}
+		return
+	}
+	w.told = ""
+	s.leave(q, "and now there is room for its ranks")
 }
 
 // leaveWhen runs a command every so often that tells whether this host is to
-// be left, and passes that on, once.
+// be left, and passes that on.
 func (h *helper) leaveWhen(w *control.LeaveWhen) {
 	// The command's PDEATHSIG comes when the thread that forked it ends.
 	runtime.LockOSThread()
@@ -112,7 +175,6 @@ func (h *helper) leaveWhen(w *control.LeaveWhen) {
 		leave, err := runLeave(w)
 		if leave {
 			h.up.send(&control.Message{Kind: control.Leave})
-			return
 		}
 		if err != nil && !told[err.Error()] {
 			told[err.Error()] = true

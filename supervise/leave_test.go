@@ -15,7 +15,7 @@ import (
 // Hosts that RUN/leave lists are left.
 func TestLeave(t *testing.T) {
 	gate := fifo(t)
-	o := threeHosts(t, "gather:8:1", "gather:10:2", "gate:0:15:"+gate)
+	o := threeHosts(t, "gather:8:2", "gather:10:3", "gate:0:15:"+gate)
 	l := begin(t, o)
 	l.pid(1, 1)
 	l.s.Leave()
@@ -37,7 +37,7 @@ func TestLeave(t *testing.T) {
 	l.await("rank 1 moved from b to c: paused ")
 	l.await("rank 0 moved from a to d: paused ")
 	write("a\n")
-	l.await("host a not moved: no rank is on a, and none will be placed there")
+	l.await("no rank is on a; none will be placed there any more")
 	open(t, gate)
 	l.ends(Finished, 0).says("host b is to be left, as leave says")
 	l.exactMoved(20, map[int][]int{1: {8}, 0: {10}})

@@ -1,6 +1,7 @@
 package supervise
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -24,15 +25,17 @@ import (
 // from then on. One move is made at a time; others wait in Supervisor.queue.
 
 // moveLimits are how long the phases of a move may take.
-type moveLimits struct{ arrive, ahead, hold, send, leave, link time.Duration }
+type moveLimits struct{ join, arrive, ahead, hold, send, leave, link, again time.Duration }
 
 var usualLimits = moveLimits{
-	arrive: joinTime,
-	ahead:  6 * time.Hour, // a state's first round, over a slow link
-	hold:   6 * time.Hour, // until every rank comes to a point
-	send:   time.Hour,     // the rest; a link that stands still is noticed by the ranks
+	join:   joinTime,
+	arrive: DefaultStartLimit, // up to Restore
+	ahead:  6 * time.Hour,     // a state's first round, over a slow link
+	hold:   6 * time.Hour,     // until every rank comes to a point
+	send:   time.Hour,         // the rest; a link that stands still is noticed by the ranks
 	leave:  joinTime,
 	link:   joinTime,
+	again:  30 * time.Second, // after a failure, if nobody waits who could ask again
 }
 
 // causeTime is how long what a process says of its failure waits for news of
@@ -60,6 +63,7 @@ type seat struct {
 	rank  int
 	from  *host
 	place uint64 // of the source
+	goal  string // the host's name
 	to    *host  // nil: its helper is not there yet
 	next  rank   // the newcomer
 
@@ -125,9 +129,7 @@ func (s *Supervisor) enter(state string, limit time.Duration) {
 // limit fails the move if the phase is not over by then.
 func (s *Supervisor) limit(d time.Duration) {
 	m := s.move
-	if m.timer != nil {
-		m.timer.Stop()
-	}
+	s.stopTimer(m)
 	var t *time.Timer
 	t = s.after(d, func() {
 		if s.move == m && m.timer == t {
@@ -137,39 +139,11 @@ func (s *Supervisor) limit(d time.Duration) {
 	m.timer = t
 }
 
-// lacks tells what the move waits for.
-func (m *move) lacks() string {
-	missing := func(have func(*seat) bool) string {
-		var list []int
-		for _, x := range m.seats {
-			if !have(x) {
-				list = append(list, x.rank)
-			}
-		}
-		return ranksText(list)
+// stopTimer ends the limit of the phase.
+func (s *Supervisor) stopTimer(m *move) {
+	if m.timer != nil {
+		s.forget(m.timer)
 	}
-	switch m.State {
-	case control.MovePrepares:
-		return fmt.Sprintf("no helper came from %s", m.To)
-	case control.MoveArrives:
-		return fmt.Sprintf("the new process of %s did not come to Restore", missing(func(x *seat) bool { return x.here }))
-	case control.MoveAhead:
-		return fmt.Sprintf("%s did not send its state ahead", missing(func(x *seat) bool { return x.near }))
-	case control.MoveGathers:
-		if m.held.IsZero() {
-			return "not all ranks came to a point"
-		}
-		return fmt.Sprintf("the state of %s did not arrive", missing(func(x *seat) bool { return x.sent && x.landed }))
-	case control.MoveLeaves:
-		return fmt.Sprintf("the old process of %s did not leave", missing(func(x *seat) bool { return x.left }))
-	}
-	var list []int
-	for r, ok := range m.linked {
-		if !ok {
-			list = append(list, r)
-		}
-	}
-	return fmt.Sprintf("%s did not connect to the new processes", ranksText(list))
 }
 
 // stepMoves does what can be done now. It is called after every event.
@@ -223,6 +197,7 @@ func (s *Supervisor) stepMove() bool {
 			for _, x := range m.seats {
 				w := m.word(true)
 				w.Addresses = x.addresses
+				w.StartLimit = max(s.startLimit(m)-time.Duration(m.SpawnNS), time.Second)
 				s.tellRank(x.rank, &control.Message{Kind: control.Ahead, Move: w})
 			}
 			return true
@@ -257,10 +232,15 @@ func (s *Supervisor) stepMove() bool {
 	return false
 }
 
+// startLimit is how long newcomers may take to come to Restore.
+func (s *Supervisor) startLimit(m *move) time.Duration {
+	return cmp.Or(m.q.how.StartLimit, s.limits.arrive)
+}
+
 // arrive starts the newcomers.
 func (s *Supervisor) arrive() {
 	m, a := s.move, s.a
-	s.enter(control.MoveArrives, s.limits.arrive)
+	s.enter(control.MoveArrives, s.startLimit(m))
 	for _, x := range m.seats {
 		start := s.startOf(x.to, []int{x.rank})
 		s.customs(x.to).with(&m.q.how).apply(start)
@@ -407,6 +387,9 @@ func (s *Supervisor) fromOther(h *host, said *control.Message) {
 		case said.Signal != 0:
 			how = fmt.Sprintf("was killed by signal %d (%s)", said.Signal, signalName(said.Signal))
 		}
+		if said.Why != "" {
+			how += fmt.Sprintf(" (it said: %s)", said.Why)
+		}
 		x.why = fmt.Sprintf("the new process of rank %d on %s %s", x.rank, h.title(), how)
 	}
 }
@@ -496,22 +479,34 @@ func (s *Supervisor) unmovedSoon(why string) {
 func (s *Supervisor) returns(m *move, why string) {
 	m.State, m.Why, m.Time = control.MoveReturns, why, time.Now()
 	s.move = nil
-	m.timer.Stop()
+	s.stopTimer(m)
 	s.back = append(s.back, m)
 	m.q.note()
 	s.afterMove(m)
 }
 
-// broughtBack tells of the moves that failed with their attempt, when the run
-// goes on.
+// broughtBack tells of the moves that failed with their attempt, or with the
+// supervisor before this one, when the run goes on.
 func (s *Supervisor) broughtBack(from string) {
-	for _, m := range s.back {
+	back := func(m *control.MoveState) {
 		m.State, m.Why, m.Time = control.MoveBack, m.Why+"; the run goes on from "+from, time.Now()
+	}
+	for _, m := range s.lost {
+		back(m)
+	}
+	for _, m := range s.back {
+		back(m.MoveState)
+	}
+	s.save()
+	for _, m := range s.lost {
+		s.say("%s", MoveText(m))
+	}
+	for _, m := range s.back {
 		s.say("%s", MoveText(m.MoveState))
 		m.q.answer()
 		s.again(m.q)
 	}
-	s.back = nil
+	s.back, s.lost = nil, nil
 }
 
 // moved ends the move.
@@ -532,7 +527,6 @@ func (s *Supervisor) moved() {
 	for _, x := range m.seats {
 		s.hosted[x.to.title()] = s.customs(x.to).with(&m.q.how)
 	}
-	s.save()
 	s.endMove(m, control.Moved, "")
 }
 
@@ -540,9 +534,11 @@ func (s *Supervisor) moved() {
 func (s *Supervisor) endMove(m *move, state, why string) {
 	m.State, m.Why, m.Time = state, why, time.Now()
 	s.move = nil
-	if m.timer != nil {
-		m.timer.Stop()
+	s.stopTimer(m)
+	if w := s.watches[m.q.host]; w != nil && state == control.Moved {
+		*w = leaveWatch{}
 	}
+	s.save()
 	s.say("%s", MoveText(m.MoveState))
 	m.q.answer()
 	s.afterMove(m)
@@ -564,47 +560,4 @@ func (s *Supervisor) afterMove(m *move) {
 		s.stopLater = ""
 		s.stop(why)
 	}
-}
-
-// addStats adds up what several ranks did at the same time.
-func addStats(sum, x *control.MoveStats) *control.MoveStats {
-	if x == nil {
-		return sum
-	}
-	if sum == nil {
-		sum = new(control.MoveStats)
-	}
-	sum.State += x.State
-	sum.Ahead += x.Ahead
-	sum.Sent += x.Sent
-	sum.Zero += x.Zero
-	sum.Rounds = max(sum.Rounds, x.Rounds)
-	sum.WriteNS, sum.TransferNS = max(sum.WriteNS, x.WriteNS), max(sum.TransferNS, x.TransferNS)
-	sum.ReadNS, sum.AllNS = max(sum.ReadNS, x.ReadNS), max(sum.AllNS, x.AllNS)
-	return sum
-}
-
-// ranksText names ranks: rank 3, ranks 3 and 4.
-func ranksText(list []int) string {
-	var text []string
-	for _, r := range list {
-		text = append(text, fmt.Sprint(r))
-	}
-	switch n := len(text); {
-	case n == 0:
-		return "no rank"
-	case n == 1:
-		return "rank " + text[0]
-	case n > 16:
-		return fmt.Sprintf("%d ranks", n)
-	default:
-		return "ranks " + strings.Join(text[:n-1], ", ") + " and " + text[n-1]
-	}
-}
-
-func isAre(n int) string {
-	if n == 1 {
-		return " is"
-	}
-	return " are"
 }

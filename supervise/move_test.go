@@ -148,7 +148,7 @@ func TestMove(t *testing.T) {
 				t.Fatalf("%+v, %v", now, err)
 			}
 			for r, host := range c.where {
-				if now.Ranks[r].Host != host || (now.Ranks[r].Pid == before[r]) != (len(c.left[r]) == 0) || now.Ranks[r].State != Running {
+				if now.Ranks[r].Host != host || (now.Ranks[r].Pid == before[r]) != (len(c.left[r]) == 0) || now.Ranks[r].State != Running || now.Ranks[r].Points < 8 {
 					t.Errorf("%+v", now.Ranks[r])
 				}
 			}
@@ -158,6 +158,11 @@ func TestMove(t *testing.T) {
 			open(t, gate)
 			l.ends(Finished, 0).says(c.text, fmt.Sprintf(" %d.0 MiB while held", len(c.left)), "set 4 committed")
 			l.exactMoved(20, c.left)
+			for r := range 2 {
+				if n := strings.Count(l.out.String(), fmt.Sprintf("[%d.2] a newcomer begins\n", r)); n != len(c.left[r]) {
+					t.Errorf("rank %d is said to begin %d times", r, n)
+				}
+			}
 			if n := l.last.Attempt; n != 1 {
 				t.Errorf("%d starts", n)
 			}
@@ -179,7 +184,8 @@ func TestMoveThenRestart(t *testing.T) {
 
 // A program of one rank, which moves on its own machine, there and back.
 func TestMoveAlone(t *testing.T) {
-	o := options(t, 1, "gather:3:1", "gather:4:2", "gather:9:3")
+	gate := fifo(t)
+	o := options(t, 1, "gather:3:1", "gather:4:2", "gather:9:3", "gate:0:15:"+gate)
 	l := begin(t, o)
 	for i := range 3 {
 		st := l.migrate(Migration{Ranks: []int{0}, To: "localhost"}).ends(Moved)
@@ -187,6 +193,12 @@ func TestMoveAlone(t *testing.T) {
 			t.Errorf("move %d has number %d", i, st.ID)
 		}
 	}
+	left := make(chan int)
+	l.s.post(func() { left <- len(l.s.a.timers) })
+	if n := <-left; n > 1 { // that of the first hello
+		t.Errorf("%d timers run", n)
+	}
+	open(t, gate)
 	l.ends(Finished, 0)
 	l.exactMoved(20, map[int][]int{0: {3, 4, 9}})
 }
@@ -199,7 +211,7 @@ func TestMoveFails(t *testing.T) {
 		limit func(*moveLimits)
 		why   string
 	}{
-		{"newcomer:start", "c", nil, "the new process of rank 1 on c ended with status 5"},
+		{"newcomer:start", "c", nil, "the new process of rank 1 on c ended with status 5 (it said: a newcomer begins | newcomer ends at start)"},
 		{"newcomer:%start", "c", nil, "the new process of rank 1 on c was killed by signal 9"},
 		{"newcomer:!start", "c", nil, "the new process of rank 1 on c: it can't, newcomer at start"},
 		{"newcomer:~start", "c", func(m *moveLimits) { m.arrive = 50 * time.Millisecond }, "the new process of rank 1 did not come to Restore within 50 ms"},
@@ -234,6 +246,9 @@ func TestMoveFails(t *testing.T) {
 			open(t, gate)
 			s.ends(Finished, 0).says("rank 1 not moved: ")
 			s.exactMoved(20, nil)
+			if strings.Contains(s.out.String(), "newcomer") { // which is not the program
+				t.Error(s.out.String())
+			}
 			if s.last.Attempt != 1 {
 				t.Errorf("%d starts", s.last.Attempt)
 			}
@@ -383,7 +398,7 @@ func TestMovesInOrder(t *testing.T) {
 // Who asked goes away: before the decision that calls the move off.
 func TestMoveCalledOff(t *testing.T) {
 	gate := fifo(t)
-	o := threeHosts(t, "fault:source:~ahead:1", "gate:0:12:"+gate, "gather:15:2")
+	o := threeHosts(t, "fault:source:~ahead:1", "gate:0:12:"+gate, "gather:15:3")
 	l := begin(t, o)
 	m := l.migrate(Migration{Ranks: []int{1}, To: "c"})
 	l.enters(1, control.MoveAhead)
@@ -485,11 +500,15 @@ func TestMoveRefused(t *testing.T) {
 			t.Errorf("%+v: %+v, %v", m, st, err)
 		}
 	}
-	l.migrate(Migration{Ranks: []int{0, 1}}).ends(NotMoved, "no other host of the run has room for ranks 0 and 1; name a host with --to")
-	l.migrate(Migration{Host: "c"}).ends(NotMoved, "no rank is on c, and none will be placed there")
-	if got := hostsOf(t, o); got != "a:1 b:1 c:1" && got != "a:1 b:1 c:0" {
+	l.migrate(Migration{Ranks: []int{0, 1}}).ends(NotMoved, "no other host of the run has room for ranks 0 and 1 (free slots: 1); name a host with --to")
+	// The host has no rank, as was wanted.
+	if st := l.migrate(Migration{Host: "c"}).ends(Moved); MoveText(st) != "no rank is on c; none will be placed there any more" || len(st.Ranks) != 0 {
+		t.Errorf("%+v: %s", st, MoveText(st))
+	}
+	if got := hostsOf(t, o); got != "a:1 b:1 c:0" {
 		t.Error(got)
 	}
+	l.migrate(Migration{Ranks: []int{1}}).ends(NotMoved, "no other host of the run has room for rank 1; name a host with --to")
 	open(t, gate)
 	l.ends(Finished, 0)
 	if _, err := Migrate(context.Background(), o.Run, Migration{Ranks: []int{1}}, nil); err == nil {

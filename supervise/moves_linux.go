@@ -1,12 +1,11 @@
 package supervise
 
 import (
+	"cmp"
 	"fmt"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/cairnrun/cairn/internal/control"
@@ -23,31 +22,23 @@ type request struct {
 	host  string // all that are there, instead of ranks
 	to    string // "": to be chosen
 	how   control.Move
+	by    asker
 	w     *waiter // nil: nobody waits
 	tries int     // of one that nobody waits for, so far
 	state *control.MoveState
 }
 
-// Who asks for a host to be left does not wait and ask again, so that is done
-// here.
+// asker is who asks for a move.
+type asker int
+
 const (
-	leaveTries = 3
-	leaveAgain = 30 * time.Second
+	byCommand asker = iota // which waits
+	byFile                 // RUN/leave
+	byWatch                // --leave-when
 )
 
-// again asks once more for a move that did not succeed, if nobody waits for it.
-func (s *Supervisor) again(q *request) {
-	if q.w != nil || q.tries >= leaveTries {
-		return
-	}
-	s.say("host %s is to be left: that is tried again in %s", q.host, timeText(leaveAgain))
-	s.after(leaveAgain, func() {
-		s.ask(&request{host: q.host, to: q.to, how: q.how, tries: q.tries + 1})
-	})
-}
-
-// gone reports whether who asked has gone away.
-func (q *request) gone() bool { return q.w != nil && q.w.done }
+// gone reports whether who asked has gone away, or wants it no more.
+func (q *request) gone() bool { return q.w != nil && (q.w.done || q.w.off) }
 
 // note tells who asked how far it is.
 func (q *request) note() {
@@ -74,7 +65,7 @@ func (s *Supervisor) migrate(w *waiter) {
 		m = new(control.Move)
 	}
 	q := &request{ranks: slices.Clone(m.Ranks), host: w.m.Host, to: w.m.To, w: w,
-		how: control.Move{Chunk: m.Chunk, Rounds: m.Rounds, Files: m.Files, Sequential: m.Sequential, Program: m.Program, Env: m.Env}}
+		how: control.Move{Chunk: m.Chunk, Rounds: m.Rounds, Files: m.Files, Sequential: m.Sequential, StartLimit: m.StartLimit, Program: m.Program, Env: m.Env}}
 	slices.Sort(q.ranks)
 	q.ranks = slices.Compact(q.ranks)
 	refuse := func(format string, args ...any) {
@@ -87,8 +78,8 @@ func (s *Supervisor) migrate(w *waiter) {
 		refuse("either ranks or a host are to be moved")
 	case len(q.ranks) > 0 && (q.ranks[0] < 0 || q.ranks[len(q.ranks)-1] >= s.n):
 		refuse("there is no rank %s; the run has ranks 0 to %d", outside(q.ranks, s.n), s.n-1)
-	case q.how.Chunk < 0 || q.how.Rounds < 0:
-		refuse("chunk and rounds can't be below zero")
+	case q.how.Chunk < 0 || q.how.Rounds < 0 || q.how.StartLimit < 0:
+		refuse("chunk, rounds and the time for the start can't be below zero")
 	case q.to != "" && !hostName(q.to):
 		refuse("%q is no host", q.to)
 	case q.host != "" && q.host == q.to:
@@ -135,7 +126,8 @@ func (s *Supervisor) judgeSilent(q *request) {
 
 // ask puts a request in the queue.
 func (s *Supervisor) ask(q *request) {
-	q.state = &control.MoveState{Ranks: q.ranks, From: q.host, To: q.to, State: control.MoveWaits, Time: time.Now()}
+	s.rec.Moved++
+	q.state = &control.MoveState{ID: s.rec.Moved, Ranks: q.ranks, From: q.host, To: q.to, State: control.MoveWaits, Time: time.Now()}
 	if q.ranks == nil {
 		q.state.Ranks = []int{}
 	}
@@ -148,30 +140,48 @@ func (s *Supervisor) ask(q *request) {
 		}
 	}
 	s.queue = append(s.queue, q)
+	s.save() // a number is never given twice
 	q.note()
 	s.changed()
 }
 
 // drop ends a request that did not begin.
 func (s *Supervisor) drop(q *request, why string) {
-	s.queue = slices.DeleteFunc(s.queue, func(x *request) bool { return x == q })
-	q.state.State, q.state.Why, q.state.Time = control.NotMoved, why, time.Now()
-	s.say("%s", MoveText(q.state))
+	s.close(q, control.NotMoved, why)
 	q.answer()
 }
 
-// endMoves ends what is under way and what waits.
-func (s *Supervisor) endMoves(why string) {
+// close is the end of a request that did not begin.
+func (s *Supervisor) close(q *request, state, why string) {
+	s.queue = slices.DeleteFunc(s.queue, func(x *request) bool { return x == q })
+	q.state.State, q.state.Why, q.state.Time = state, why, time.Now()
+	s.save()
+	s.say("%s", MoveText(q.state))
+}
+
+// settleMoves ends what is under way and what waits, and returns who is to be
+// answered.
+func (s *Supervisor) settleMoves(why string) (asked []*request) {
 	if m := s.move; m != nil {
 		s.endMove(m, control.NotMoved, why)
 	}
 	for _, m := range s.back {
 		m.State, m.Why, m.Time = control.NotMoved, m.Why+"; "+why, time.Now()
-		m.q.answer()
+		asked = append(asked, m.q)
 	}
 	s.back = nil
 	for len(s.queue) > 0 {
-		s.drop(s.queue[0], why)
+		asked = append(asked, s.queue[0])
+		s.close(s.queue[0], control.NotMoved, why)
+	}
+	return asked
+}
+
+// lostMove is what is known of a move whose supervisor was lost before it was
+// over.
+func lostMove(m *control.MoveState) {
+	if !m.Over() {
+		m.State, m.Why = control.MoveUnknown, "the supervisor was lost before it was over"
 	}
 }
 
@@ -191,198 +201,110 @@ func (s *Supervisor) nextMove() bool {
 	}
 	q := s.queue[0]
 	m := &move{MoveState: q.state, q: q, linked: make([]bool, s.n)}
-	if err := s.plan(m); err != nil {
+	switch err := s.plan(m); {
+	case err == errNobody: // that is what was wanted
+		text := ""
+		if s.closeHost(q.host) {
+			text = "none will be placed there any more"
+		}
+		s.close(q, control.Moved, text)
+		q.answer()
+		return true
+	case err != nil:
+		if w := s.watches[q.host]; w != nil && q.by == byWatch {
+			w.told = err.Error()
+		}
 		s.drop(q, err.Error())
 		return true
 	}
 	s.queue = s.queue[1:]
 	a.moves++
-	m.ID = a.moves
 	s.move = m
 	s.say("moving %s from %s to %s", ranksText(m.Ranks), m.From, m.To)
 	s.prepareMove()
 	return true
 }
 
-// knows reports whether a host is one of the run's.
-func (s *Supervisor) knows(name string) bool { return slices.Contains(s.titles(), name) }
-
-// titles are the hosts' names for people.
-func (s *Supervisor) titles() (out []string) {
-	for _, h := range s.hosts {
-		if !slices.Contains(out, h.title()) {
-			out = append(out, h.title())
-		}
-	}
-	return out
-}
-
-// onHost counts the ranks on a host.
-func (s *Supervisor) onHost(h *host) (n int) {
-	for i := range s.a.ranks {
-		if s.a.ranks[i].on == h {
-			n++
-		}
-	}
-	return n
-}
-
-// plan settles which ranks go where.
-func (s *Supervisor) plan(m *move) error {
-	q, a := m.q, s.a
-	ranks := q.ranks
-	if q.host != "" {
-		if !s.knows(q.host) {
-			return fmt.Errorf("the run has no host %s; it has %s", q.host, strings.Join(s.titles(), ", "))
-		}
-		for i := range a.ranks {
-			if a.ranks[i].Host == q.host {
-				ranks = append(ranks, i)
+// lacks tells what the move waits for.
+func (m *move) lacks() string {
+	missing := func(have func(*seat) bool) string {
+		var list []int
+		for _, x := range m.seats {
+			if !have(x) {
+				list = append(list, x.rank)
 			}
 		}
-		if len(ranks) == 0 {
-			s.closeHost(q.host)
-			return fmt.Errorf("no rank is on %s, and none will be placed there", q.host)
-		}
+		return ranksText(list)
 	}
-	m.Ranks = ranks
-	var from []string
-	for _, r := range ranks {
-		x := &a.ranks[r]
-		m.seats = append(m.seats, &seat{rank: r, from: x.on, place: x.place})
-		if !slices.Contains(from, x.Host) {
-			from = append(from, x.Host)
-		}
-	}
-	m.From = strings.Join(from, ", ")
-	if m.To = q.to; m.To != "" {
-		return nil
-	}
-	var best *host
-	free := func(h *host) int { return h.slots + h.lent - s.onHost(h) }
-	for _, h := range s.hosts {
-		if h.up && h.fixed == nil && !h.leaves && !slices.Contains(from, h.title()) && (best == nil || free(h) > free(best)) {
-			best = h
-		}
-	}
-	if best == nil || free(best) < len(ranks) {
-		return fmt.Errorf("no other host of the run has room for %s; name a host with --to", ranksText(ranks))
-	}
-	m.To = best.title()
-	return nil
-}
-
-// prepareMove sees to it that helpers are there for the newcomers.
-func (s *Supervisor) prepareMove() {
-	m := s.move
-	if s.starter != nil {
-		s.enter(control.MovePrepares, s.limits.arrive)
-		s.sendErrands()
-		return
-	}
-	i := slices.IndexFunc(s.hosts, func(h *host) bool { return h.name == m.To })
-	if i < 0 {
-		own, _ := os.Hostname()
-		h := &host{s: s, name: m.To, local: m.To == "localhost" || m.To == "127.0.0.1" || m.To == own}
-		s.hosts = append(s.hosts, h)
-		m.added = append(m.added, h)
-		i = len(s.hosts) - 1
-	}
-	h := s.hosts[i]
-	h.extra = false
-	for _, x := range m.seats {
-		x.to = h
-	}
-	// A helper that waits for an earlier one to end has a limit of its own.
-	s.enter(control.MovePrepares, s.o.Grace+leaveTime+2*joinTime)
-	if !h.up && !h.joining {
-		h.join()
-	}
-}
-
-// resettle changes the hosts' slots so that a restart places ranks where they
-// are now.
-func (s *Supervisor) resettle(m *move) {
-	if s.starter != nil {
-		return // it places them
-	}
-	if m.q.host != "" {
-		s.closeHost(m.q.host)
-	}
-	for _, x := range m.seats {
-		if m.q.host == "" && x.from != x.to {
-			if x.from.slots > 0 { // a restart is not to bring the rank back, but there is room for others
-				x.from.slots--
-				x.from.lent++
-			}
-			if x.to.lent > 0 {
-				x.to.slots++
-				x.to.lent--
+	switch m.State {
+	case control.MovePrepares:
+		var list []string
+		for _, x := range m.seats {
+			if name := cmp.Or(x.goal, m.To); (x.to == nil || !x.to.up) && !slices.Contains(list, name) {
+				list = append(list, name)
 			}
 		}
-		x.to.slots = max(x.to.slots, s.onHost(x.to))
-		x.to.leaves = false
-	}
-	s.recordHosts()
-}
-
-// closeHost sees to it that no rank is placed on a host any more.
-func (s *Supervisor) closeHost(name string) {
-	for _, h := range s.hosts {
-		if h.title() == name && h.fixed == nil {
-			h.slots, h.lent = 0, 0
+		return fmt.Sprintf("no helper came from %s", strings.Join(list, ", "))
+	case control.MoveArrives:
+		return fmt.Sprintf("the new process of %s did not come to Restore", missing(func(x *seat) bool { return x.here }))
+	case control.MoveAhead:
+		return fmt.Sprintf("%s did not send its state ahead", missing(func(x *seat) bool { return x.near }))
+	case control.MoveGathers:
+		if m.held.IsZero() {
+			return "not all ranks came to a point"
 		}
+		return fmt.Sprintf("the state of %s did not arrive", missing(func(x *seat) bool { return x.sent && x.landed }))
+	case control.MoveLeaves:
+		return fmt.Sprintf("the old process of %s did not leave", missing(func(x *seat) bool { return x.left }))
 	}
-	s.recordHosts()
-	s.letGoOfEmpty()
-}
-
-func (s *Supervisor) recordHosts() {
-	s.rec.Hosts = nil
-	for _, h := range s.hosts {
-		if h.fixed == nil {
-			s.rec.Hosts = append(s.rec.Hosts, fmt.Sprintf("%s:%d", h.name, h.slots))
+	var list []int
+	for r, ok := range m.linked {
+		if !ok {
+			list = append(list, r)
 		}
 	}
+	return fmt.Sprintf("%s did not connect to the new processes", ranksText(list))
 }
 
-// letGoOfEmpty ends the helpers of hosts that take no ranks any more and have
-// none. Hosts that were only there for a move that was not made are forgotten.
-func (s *Supervisor) letGoOfEmpty() {
-	for _, h := range slices.Clone(s.hosts) {
-		if h.slots+h.lent > 0 || h.busy || s.move != nil && slices.ContainsFunc(s.move.seats, func(x *seat) bool { return x.to == h }) {
-			continue
-		}
-		switch {
-		case h.up:
-			h.letGo()
-		case h.joining && h.extra && h.cmd != nil: // nobody waits for it any more
-			syscall.Kill(-h.cmd.Process.Pid, syscall.SIGKILL)
-			h.hangUp()
-		}
-		if h.extra && !h.joining {
-			s.hosts = slices.DeleteFunc(s.hosts, func(x *host) bool { return x == h })
-		}
+// addStats adds up what several ranks did at the same time.
+func addStats(sum, x *control.MoveStats) *control.MoveStats {
+	if x == nil {
+		return sum
+	}
+	if sum == nil {
+		sum = new(control.MoveStats)
+	}
+	sum.State += x.State
+	sum.Ahead += x.Ahead
+	sum.Sent += x.Sent
+	sum.Zero += x.Zero
+	sum.Rounds = max(sum.Rounds, x.Rounds)
+	sum.WriteNS, sum.TransferNS = max(sum.WriteNS, x.WriteNS), max(sum.TransferNS, x.TransferNS)
+	sum.ReadNS, sum.AllNS = max(sum.ReadNS, x.ReadNS), max(sum.AllNS, x.AllNS)
+	return sum
+}
+
+// ranksText names ranks: rank 3, ranks 3 and 4.
+func ranksText(list []int) string {
+	var text []string
+	for _, r := range list {
+		text = append(text, fmt.Sprint(r))
+	}
+	switch n := len(text); {
+	case n == 0:
+		return "no rank"
+	case n == 1:
+		return "rank " + text[0]
+	case n > 16:
+		return fmt.Sprintf("%d ranks", n)
+	default:
+		return "ranks " + strings.Join(text[:n-1], ", ") + " and " + text[n-1]
 	}
 }
 
-// letGo lets a helper end that has no ranks.
-func (h *host) letGo() {
-	box, conn, ended := h.box, h.conn, h.ended
-	h.up, h.served, h.box, h.conn = false, false, nil, nil
-	box.send(&control.Message{Kind: control.Quit})
-	box.finish()
-	go func() {
-		select {
-		case <-box.done:
-		case <-time.After(time.Second):
-		}
-		if ended != nil {
-			select {
-			case <-ended:
-			case <-time.After(5 * time.Second):
-			}
-		}
-		conn.Close()
-	}()
+func isAre(n int) string {
+	if n == 1 {
+		return " is"
+	}
+	return " are"
 }

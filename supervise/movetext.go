@@ -16,6 +16,7 @@ const (
 	Moved       = control.Moved
 	NotMoved    = control.NotMoved // everything goes on as before
 	BroughtBack = control.MoveBack // the run was, from its recovery line
+	MoveUnknown = control.MoveUnknown
 	MoveLeaves  = control.MoveLeaves
 	MoveLinks   = control.MoveLinks
 )
@@ -24,11 +25,14 @@ const (
 // said.
 const DefaultRounds = 3
 
+// DefaultStartLimit is how long a new process may take to come to Restore.
+const DefaultStartLimit = 10 * time.Minute
+
 // Migration says what is moved, and how.
 type Migration struct {
 	Ranks      []int  // these,
 	Host       string // or all that are on this host, where none is placed any more
-	To         string // host; "": the one of the run that has the most free slots
+	To         string // host; "": those of the run that have the most free slots
 	Chunk      int64  // bytes that are sent at a time; 0: 64 MiB
 	Rounds     int    // of sending ahead, at most; 0: none
 	Files      bool   // the run's open files are copied, too
@@ -39,6 +43,14 @@ type Migration struct {
 	// when the run is started again. "" and nil: what held before.
 	Program string
 	Env     []string
+
+	// StartLimit is how long the new processes may take to come to Restore; 0:
+	// DefaultStartLimit.
+	StartLimit time.Duration
+
+	// CallOff, if not nil, calls the move off when it is closed, unless it is
+	// decided by then. The answer tells what became of it.
+	CallOff <-chan struct{}
 }
 
 // MoveText tells of a move that is over, in one line.
@@ -56,6 +68,9 @@ func MoveText(m *MoveState) string {
 	}
 	switch m.State {
 	case Moved:
+		if len(m.Ranks) == 0 {
+			return strings.TrimSuffix(fmt.Sprintf("no rank is on %s; %s", m.From, m.Why), "; ")
+		}
 		text := fmt.Sprintf("%s moved from %s to %s: paused %s", what, m.From, m.To, timeText(time.Duration(m.PauseNS)))
 		if s := m.Stats; s != nil {
 			text += fmt.Sprintf(", %s sent ahead, %s while held", bytesText(s.Ahead), bytesText(s.Sent))
@@ -63,6 +78,13 @@ func MoveText(m *MoveState) string {
 		return text
 	case NotMoved, BroughtBack:
 		return fmt.Sprintf("%s %s: %s", what, m.State, m.Why)
+	case MoveUnknown:
+		if m.To != "" {
+			what += " moved to " + m.To
+		} else {
+			what += " moved"
+		}
+		return fmt.Sprintf("whether %s is not known: %s", what, m.Why)
 	}
 	if len(m.Ranks) > 0 && m.From != "" {
 		what += " from " + m.From

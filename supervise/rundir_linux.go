@@ -19,22 +19,24 @@ const recordFormat = 1
 
 // record is run.json.
 type record struct {
-	Format  int       `json:"format"`
-	Command []string  `json:"command"`
-	Ranks   int       `json:"ranks"`
-	Hosts   []string  `json:"hosts"`
-	State   string    `json:"state"`
-	Status  int       `json:"status"`
-	Why     string    `json:"why,omitempty"`
-	Pid     int       `json:"pid"`
-	Host    string    `json:"host"`
-	Attempt int       `json:"attempt"`
-	Dir     string    `json:"dir"`  // checkpoint folder that was asked for
-	Sets    string    `json:"sets"` // checkpoint folder that the ranks use
-	Output  string    `json:"output"`
-	Aside   []uint64  `json:"aside"`
-	Last    *SetState `json:"last,omitempty"`
-	Time    time.Time `json:"time"`
+	Format  int         `json:"format"`
+	Command []string    `json:"command"`
+	Ranks   int         `json:"ranks"`
+	Hosts   []string    `json:"hosts"`
+	State   string      `json:"state"`
+	Status  int         `json:"status"`
+	Why     string      `json:"why,omitempty"`
+	Pid     int         `json:"pid"`
+	Host    string      `json:"host"`
+	Attempt int         `json:"attempt"`
+	Dir     string      `json:"dir"`  // checkpoint folder that was asked for
+	Sets    string      `json:"sets"` // checkpoint folder that the ranks use
+	Output  string      `json:"output"`
+	Aside   []uint64    `json:"aside"`
+	Last    *SetState   `json:"last,omitempty"`
+	Moves   []MoveState `json:"moves,omitempty"` // the latest, the newest at the end
+	Moved   uint64      `json:"moved,omitempty"` // number of the last move that was asked for
+	Time    time.Time   `json:"time"`
 }
 
 // runDir is a run's folder, locked.

@@ -51,19 +51,24 @@ type Supervisor struct {
 	waiters  []*waiter
 	tick     *time.Timer
 
-	limits    moveLimits
-	queue     []*request           // moves that wait
-	move      *move                // the one under way
-	back      []*move              // those that failed with their attempt
-	moves     []*control.MoveState // as others see them
-	stopLater string               // to be stopped, for this reason, when the move is over
-	hosted    map[string]customs   // by the host's title
+	limits     moveLimits
+	queue      []*request             // moves that wait
+	move       *move                  // the one under way
+	back       []*move                // those that failed with their attempt
+	moves      []*control.MoveState   // as others see them
+	stopLater  string                 // to be stopped, for this reason, when the move is over
+	lost       []*control.MoveState   // that the supervisor before this one was lost with
+	watches    map[string]*leaveWatch // by the host's title
+	hosted     map[string]customs     // likewise
+	taken      bool                   // the folder is that of this run
+	unanswered []*request             // when the run has ended
 }
 
 // New checks the options, takes the run's folder and reads what it holds.
 // After it, Run must be called.
 func New(o Options) (*Supervisor, error) {
-	s := &Supervisor{o: o, calls: make(chan func(), 64), over: make(chan struct{}), state: Starting, pending: make(map[uint64]*growing), limits: usualLimits, hosted: make(map[string]customs)}
+	s := &Supervisor{o: o, calls: make(chan func(), 64), over: make(chan struct{}), state: Starting, pending: make(map[uint64]*growing), limits: usualLimits,
+		watches: make(map[string]*leaveWatch), hosted: make(map[string]customs)}
 	if err := s.prepare(); err != nil {
 		return nil, err
 	}
@@ -78,6 +83,14 @@ func New(o Options) (*Supervisor, error) {
 		return nil, err
 	}
 	s.last = s.rec.Last
+	for i := range s.rec.Moves {
+		m := s.rec.Moves[i]
+		if !m.Over() {
+			lostMove(&m)
+			s.lost = append(s.lost, &m)
+		}
+		s.moves = append(s.moves, &m)
+	}
 	if s.o.Distrust < 0 {
 		s.rec.Aside = nil
 	}
@@ -95,7 +108,8 @@ func (s *Supervisor) take() error {
 			return err
 		}
 	}
-	return s.dir.write(s.rec)
+	s.taken = true
+	return s.record()
 }
 
 func optionError(format string, args ...any) error {
@@ -298,7 +312,9 @@ func (s *Supervisor) awaitOthers(ctx context.Context) error {
 		case err := <-done:
 			return err
 		case f := <-s.calls:
-			if f(); s.stopping {
+			f()
+			s.stepMoves()
+			if s.stopping {
 				return errors.New("stopped")
 			}
 		}
@@ -422,6 +438,7 @@ func (s *Supervisor) end(res Result) (Result, error) {
 	default:
 		s.say("failed%s: %s", s.lastSet("; the last set is %d"), res.Why)
 	}
+	s.unanswered = s.settleMoves("the run has ended (" + res.State + ")")
 	return res, s.record()
 }
 
@@ -454,6 +471,9 @@ func (s *Supervisor) lastSet(format string) string {
 // save writes run.json during the run; that it fails is said, and stops
 // nothing.
 func (s *Supervisor) save() {
+	if !s.taken {
+		return
+	}
 	if err := s.record(); err != nil {
 		s.say("run.json could not be written: %v", err)
 	}
@@ -462,6 +482,7 @@ func (s *Supervisor) save() {
 // record writes run.json.
 func (s *Supervisor) record() error {
 	s.rec.Last = s.last
+	s.rec.Moves = s.snapMoves()
 	return s.dir.write(s.rec)
 }
 
@@ -499,10 +520,16 @@ func (s *Supervisor) snapshot() State {
 			st.Ranks = append(st.Ranks, s.a.ranks[i].RankState)
 		}
 	}
-	for _, m := range s.moves {
-		st.Moves = append(st.Moves, *m)
-	}
+	st.Moves = s.snapMoves()
 	return st
+}
+
+// snapMoves are the moves as they are now.
+func (s *Supervisor) snapMoves() (out []control.MoveState) {
+	for _, m := range s.moves {
+		out = append(out, *m)
+	}
+	return out
 }
 
 func ordinal(n int) string {

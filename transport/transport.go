@@ -48,12 +48,27 @@ type Driver interface {
 	// while links are open, to the same ones after the link to them was
 	// closed. A pair is connected when both call Connect with the card of the
 	// other one; a process with another card is not taken for the peer,
-	// whatever rank it says it has. (MPI libraries know no other processes
-	// than those that they began with: mpilib has one link at a time.)
+	// whatever rank it says it has. (mpilib has one link at a time; see Joiner.)
 	Connect(ctx context.Context, cards [][]byte, h Handler) (Link, error)
 	// Close gives back what the driver holds, such as a listening socket.
 	// Links are closed before their driver.
 	Close() error
+}
+
+// Joiner is a Driver that reaches a process which comes later only after all
+// its ranks have done something together: those of an MPI library.
+type Joiner interface {
+	Driver
+	// Joins says that some ranks are new, and reports whether Join is to be
+	// called, by this rank among others. cards is indexed by rank and has those of all ranks, its own too; nil
+	// where a rank has none. fresh are the ranks that are new. All ranks call
+	// it with the same, and those that are told so call Join.
+	Joins(cards [][]byte, fresh []int) bool
+	// Join brings this rank together with the others. There is no link, and
+	// nothing else is done with the driver meanwhile. After it Reaches knows
+	// the new ranks. If it fails here, it may not have failed elsewhere, and
+	// nobody can rely on this driver any more.
+	Join(ctx context.Context, cards [][]byte, fresh []int) error
 }
 
 // Link moves frames between this rank and the peers it serves. Frames from

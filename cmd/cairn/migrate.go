@@ -4,16 +4,30 @@ import (
 	"context"
 	"errors"
 	"flag"
+	"fmt"
 	"math"
+	"os"
+	"os/signal"
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
+	"syscall"
+	"time"
 
 	"github.com/cairnrun/cairn/supervise"
 )
 
-// exitBack is migrate's exit code when the run was brought back from a set.
-const exitBack = 4
+// Exit codes of migrate: the run was brought back from a set; it is not known
+// how the move ended.
+const (
+	exitBack    = 4
+	exitUnknown = 5
+)
+
+// secondAfter is how much later a signal comes that is not the first one,
+// sent twice.
+const secondAfter = time.Second
 
 func migrateCommand() command {
 	return command{
@@ -27,7 +41,8 @@ folder that 'cairn run' made; left out, it is the only *.cairn folder here.
 --rank names the ranks to move; --host moves all that are on a host, and no rank
 will be placed there any more. The host that they go to need not be one of the
 run's: it is reached in the same way (ssh, or --rsh of 'cairn run'). Without
---to it is the host of the run that has the most free slots.
+--to it is the host of the run that has the most free slots, or several of them
+where one has not enough.
 
 The host may be unlike the one before: of another architecture or byte order
 (--program names the program's file there), or with other devices (--env
@@ -35,18 +50,24 @@ CAIRN_DEVICES=host). What was said of a host holds as long as this 'cairn run'.
 
 Most of the state is sent while the program goes on, in up to --rounds rounds,
 and what has changed since then while it is held. If anything fails before the
-new processes take over, nothing is moved and the run goes on as it was; so it
-does after Ctrl-C. If something is lost later, the run is brought back from its
-newest set, as after any failure.
+new processes take over, nothing is moved and the run goes on as it was. If
+something is lost later, the run is brought back from its newest set, as after
+any failure. Ctrl-C calls the move off and waits for what becomes of it: it may
+be too late for that. A second Ctrl-C leaves at once.
 
-'cairn status' shows moves. SIGUSR2 to 'cairn run' moves all ranks off the hosts
-that RUN/leave lists, one 'HOST' or 'HOST TARGET' in each line; 'cairn run
---leave-when' lets each host say itself that it is to be left.`,
-		exits: `  0  moved
+'cairn status' shows moves, also those of a run that has ended. SIGUSR2 to
+'cairn run' moves all ranks off the hosts that RUN/leave lists, one 'HOST' or
+'HOST TARGET' in each line; 'cairn run --leave-when' lets each host say itself
+that it is to be left.`,
+		exits: `  0  moved (also if it was too late to call it off), or no rank was on --host
   2  the command line is wrong
-  3  not moved; if the run was running, it goes on as it was
+  3  not moved, or called off; a run that was running goes on as it was, unless
+     its end is the reason
   4  not moved: a rank or a host was lost on the way, and the run was brought
      back from its newest set
+  5  not known: the supervisor was lost on the way, or Ctrl-C was given twice;
+     'cairn status' tells, and 'cairn run' brings a run back whose supervisor is
+     gone
 `,
 		examples: []example{
 			{"cairn migrate --rank 3 --to hostB", "one rank of the run in this folder"},
@@ -62,11 +83,12 @@ that RUN/leave lists, one 'HOST' or 'HOST TARGET' in each line; 'cairn run
 			var ranks, chunk string
 			f.StringVar(&ranks, "rank", "", "move these ranks: `LIST` is 3, or 3,4,5, or 3-5")
 			f.StringVar(&m.Host, "host", "", "move all ranks off this `HOST`, and place none there any more")
-			f.StringVar(&m.To, "to", "", "`HOST` that they go to (default: the one of the run with the most free slots)")
+			f.StringVar(&m.To, "to", "", "`HOST` that they go to (default: those of the run with the most free slots)")
 			f.StringVar(&chunk, "chunk", "64M", "send `SIZE` bytes at a time (default 64M)")
 			f.IntVar(&m.Rounds, "rounds", supervise.DefaultRounds, "send state ahead, while the program goes on, in at most `N` rounds (default 3; 0: not)")
 			f.BoolVar(&m.Files, "copy-files", false, "copy the run's open files, too: the hosts don't share a file system")
 			f.BoolVar(&m.Sequential, "sequential", false, "write, send and read one after the other, for comparison")
+			f.DurationVar(&m.StartLimit, "start-limit", supervise.DefaultStartLimit, "`DURATION` for the new processes to come to Restore in (default 10m)")
 			f.StringVar(&m.Program, "program", "", "`PATH` of the program on the host that they go to (default: the same as before)")
 			f.Func("env", "set `NAME=VALUE` for ranks on that host; may be given more than once", func(v string) error {
 				if strings.Index(v, "=") < 1 {
@@ -86,6 +108,8 @@ that RUN/leave lists, one 'HOST' or 'HOST TARGET' in each line; 'cairn run
 					return usagef("migrate: --rank and --host can't be used together")
 				case m.Rounds < 0:
 					return usagef("migrate: --rounds %d is below zero", m.Rounds)
+				case m.StartLimit <= 0:
+					return usagef("migrate: --start-limit %v is no time to start in", m.StartLimit)
 				case m.To == "" && (m.Program != "" || len(m.Env) > 0):
 					return usagef("migrate: --program and --env are for one host: name it with --to")
 				}
@@ -108,20 +132,37 @@ func migrate(ctx context.Context, c *call, m supervise.Migration) error {
 	if err != nil {
 		return err
 	}
+	wait, leave := context.WithCancel(context.Background())
+	defer leave()
+	var mu sync.Mutex // of what is shown
 	p := c.progress("", 0)
-	decided := false
-	st, err := supervise.Migrate(ctx, run, m, func(st *supervise.MoveState) {
-		decided = decided || st.State == supervise.MoveLeaves || st.State == supervise.MoveLinks
+	said := make(chan struct{})
+	unwatch := context.AfterFunc(ctx, func() {
+		defer close(said)
+		go leaveAtSecond(wait, leave)
+		if !c.quiet {
+			mu.Lock()
+			defer mu.Unlock()
+			p.end()
+			fmt.Fprintln(c.stderr, "cairn: the move is being called off; Ctrl-C again leaves at once")
+		}
+	})
+	m.CallOff = ctx.Done()
+	st, err := supervise.Migrate(wait, run, m, func(st *supervise.MoveState) {
 		if p.c != nil {
+			mu.Lock()
+			defer mu.Unlock()
 			p.show(moveLine(st))
 		}
 	})
+	off := !unwatch()
+	if off {
+		<-said
+	}
 	p.end()
 	switch {
-	case errors.Is(err, context.Canceled) && decided:
-		return statusError{exitFailed, "interrupted; the move was decided and goes on, 'cairn status' shows it"}
-	case errors.Is(err, context.Canceled):
-		return statusError{exitFailed, "interrupted; the move is called off"}
+	case wait.Err() != nil && err != nil:
+		return statusError{exitUnknown, "left; the move is called off unless it was decided: 'cairn status' tells"}
 	case err != nil:
 		return err
 	}
@@ -133,14 +174,37 @@ func migrate(ctx context.Context, c *call, m supervise.Migration) error {
 	text := printable(supervise.MoveText(st))
 	switch st.State {
 	case supervise.Moved:
+		if off {
+			text += "; it was too late to call that off"
+		}
 		if !c.json {
 			c.printf("%s\n", text)
 		}
 		return nil
 	case supervise.BroughtBack:
 		return statusError{exitBack, text}
+	case supervise.MoveUnknown:
+		return statusError{exitUnknown, text}
 	}
 	return statusError{exitFailed, text}
+}
+
+// leaveAtSecond calls leave when another signal comes.
+func leaveAtSecond(ctx context.Context, leave func()) {
+	again := make(chan os.Signal, 1)
+	signal.Notify(again, os.Interrupt, syscall.SIGTERM)
+	defer signal.Stop(again)
+	for soon := time.Now().Add(secondAfter); ; {
+		select {
+		case <-again:
+			if time.Now().After(soon) {
+				leave()
+				return
+			}
+		case <-ctx.Done():
+			return
+		}
+	}
 }
 
 // moveLine is a move that is under way in one line.

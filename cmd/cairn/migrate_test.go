@@ -24,11 +24,23 @@ import (
 // round 100 it waits until a file is there, passing messages all the time.
 func ring(args []string) error {
 	ctx := context.Background()
+	if os.Getenv("RING") == "hangs before Open" {
+		select {}
+	}
 	p, err := cairn.Open(ctx, cairn.Options{})
 	if err != nil {
 		return err
 	}
 	defer p.Close()
+	switch os.Getenv("RING") {
+	case "speaks":
+		fmt.Fprintln(os.Stderr, "it begins")
+		defer fmt.Fprintln(os.Stderr, "it ends")
+	case "hangs before Restore":
+		time.Sleep(time.Hour)
+	case "ends":
+		return errors.New("it has no ring")
+	}
 	round, sum, data := 0, uint64(0), make([]uint64, 1<<16)
 	cairn.Protect(p, "round", &round)
 	cairn.Protect(p, "sum", &sum)
@@ -74,14 +86,21 @@ func ring(args []string) error {
 func ringRun(t *testing.T, ranks, hosts string, flags ...string) (r *ringing) {
 	t.Helper()
 	t.Chdir(t.TempDir())
-	write(t, "remote", "#!/bin/sh\nif test $1 = down; then echo no route to $1 >&2; exit 255; fi\nif test $1 = slow; then exec sleep 1000; fi\nshift\nexec \"$@\"\n")
+	write(t, "remote", "#!/bin/sh\nif test $1 = down; then echo no route to $1 >&2; exit 255; fi\nif test $1 = slow; then exec cat > /dev/null; fi\nshift\nexec \"$@\"\n")
 	if err := os.Chmod("remote", 0o755); err != nil {
 		t.Fatal(err)
 	}
 	dir, _ := os.Getwd()
-	r = &ringing{gate: filepath.Join(dir, "gate")}
+	gate := filepath.Join(dir, "gate")
 	args := append([]string{"_cairn", "run", "--run", "r.cairn", "-n", ranks, "--hosts", hosts, "--rsh", dir + "/remote {host}", "-o", "out-%r"}, flags...)
-	r.cmd = exec.Command(self(t), append(args, self(t), "_ring", r.gate)...)
+	r = ringStart(t, append(args, self(t), "_ring", gate))
+	r.gate = gate
+	return r
+}
+
+func ringStart(t *testing.T, args []string) *ringing {
+	t.Helper()
+	r := &ringing{cmd: exec.Command(self(t), args...)}
 	r.errs.some.L = &r.errs.mu
 	r.cmd.Stderr = &r.errs
 	if err := r.cmd.Start(); err != nil {
@@ -94,7 +113,7 @@ func ringRun(t *testing.T, ranks, hosts string, flags ...string) (r *ringing) {
 			t.Log(r.errs.b.String())
 		}
 	})
-	r.await(t, " started: ")
+	r.await(t, " started")
 	return r
 }
 
@@ -176,11 +195,84 @@ func TestMigrateInterrupted(t *testing.T) {
 	go func() { code <- run(ctx, []string{"migrate", "--rank", "1", "--to", "slow"}, &out, &errs) }()
 	r.await(t, "moving rank 1 from b to slow")
 	cancel()
-	if c := <-code; c != exitFailed || errs.String() != "cairn: interrupted; the move is called off\n" {
+	if c := <-code; c != exitFailed || errs.String() != "cairn: the move is being called off; Ctrl-C again leaves at once\ncairn: rank 1 not moved: called off\n" {
 		t.Errorf("%d, %q", c, errs.String())
 	}
-	r.await(t, "rank 1 not moved: called off")
 	cairnRun(t, "migrate", "--rank", "1", "--to", "a").exit(exitFine)
+	r.ends(t, 2)
+}
+
+// A second Ctrl-C does not wait for a supervisor that does not answer. When that
+// goes on, it calls the move off.
+func TestMigrateInterruptedTwice(t *testing.T) {
+	r := ringRun(t, "2", "a:1,b:1")
+	m := exec.Command(self(t), "_main", "migrate", "--rank", "1", "--to", "slow")
+	errs := &lines{}
+	errs.some.L = &errs.mu
+	m.Stderr = errs
+	if err := m.Start(); err != nil {
+		t.Fatal(err)
+	}
+	r.await(t, "moving rank 1 from b to slow")
+	r.cmd.Process.Signal(syscall.SIGSTOP)
+	m.Process.Signal(syscall.SIGINT)
+	errs.await("Ctrl-C again leaves at once")
+	m.Process.Signal(syscall.SIGINT) // this is still the first one
+	time.Sleep(secondAfter + 100*time.Millisecond)
+	m.Process.Signal(syscall.SIGINT)
+	m.Wait()
+	if c := m.ProcessState.ExitCode(); c != exitUnknown || !strings.Contains(errs.b.String(), "left; the move is called off unless it was decided") {
+		t.Errorf("%d, %q", c, errs.b.String())
+	}
+	r.cmd.Process.Signal(syscall.SIGCONT)
+	r.await(t, "rank 1 not moved: called off")
+	r.ends(t, 2)
+}
+
+// New processes that don't come to Restore are given up, and what they say is
+// not among the program's output.
+func TestMigrateStart(t *testing.T) {
+	r := ringRun(t, "2", "a:1,b:1")
+	for _, c := range []struct{ how, want string }{
+		{"hangs before Open", "the new process of rank 1 did not come to Restore within 1 s"},
+		{"hangs before Restore", "did not come to Restore within"},
+		{"ends", "rank 1 not moved: the new process of rank 1 on d ended with status 1 (it said: it has no ring)"},
+	} {
+		cairnRun(t, "migrate", "--rank", "1", "--to", "d", "--start-limit", "1s", "--env", "RING="+c.how).exit(exitFailed).complains(c.want)
+	}
+	cairnRun(t, "migrate", "--rank", "1", "--to", "d", "--env", "RING=speaks").exit(exitFine)
+	r.ends(t, 2)
+	cairnRun(t, "migrate", "--rank", "1", "--to", "d").exit(exitFailed).complains("r.cairn: not running on this machine: it has finished; the same 'cairn run' command starts it afresh")
+	st := decode[supervise.State](cairnRun(t, "status", "--json").exit(exitFine))
+	if len(st.Moves) != 4 || st.State != supervise.Finished || st.Moves[0].ID != 1 || st.Moves[3].ID != 4 {
+		t.Errorf("%+v", st)
+	}
+	cairnRun(t, "status").exit(exitFine).says("finished", "move      rank 1 not moved: the new process of rank 1 on d ended with status 1")
+	if got, err := os.ReadFile("r.cairn/output/rank-0001.err"); err != nil || string(got) != "it begins\nit ends\n" {
+		t.Errorf("%s, %v", got, err)
+	}
+}
+
+// The supervisor is killed while a command waits.
+func TestMigrateSupervisorLost(t *testing.T) {
+	r := ringRun(t, "2", "a:1,b:1")
+	var errs bytes.Buffer
+	code := make(chan int, 1)
+	go func() {
+		code <- run(t.Context(), []string{"migrate", "--rank", "1", "--to", "slow"}, &bytes.Buffer{}, &errs)
+	}()
+	r.await(t, "moving rank 1 from b to slow")
+	r.cmd.Process.Kill()
+	r.cmd.Wait()
+	if c := <-code; c != exitUnknown || errs.String() != "cairn: whether rank 1 moved to slow is not known: the supervisor is gone, and the run does not go on; the same 'cairn run' command brings it back\n" {
+		t.Errorf("%d, %q", c, errs.String())
+	}
+	cairnRun(t, "status").exit(exitFine).says("interrupted", "whether rank 1 moved to slow is not known: the supervisor was lost before it was over")
+	cairnRun(t, "migrate", "--rank", "1", "--to", "a").exit(exitFailed).complains("is gone; the same 'cairn run' command goes on with it")
+	gate := r.gate
+	r = ringStart(t, r.cmd.Args[1:])
+	r.gate = gate
+	r.await(t, "rank 1 brought back: the supervisor was lost before it was over; the run goes on from ")
 	r.ends(t, 2)
 }
 
@@ -228,6 +320,7 @@ func TestMigrateUsage(t *testing.T) {
 		{"migrate --rank 1 --chunk 5X", "\"5X\" is no size"},
 		{"migrate --rank 1 --chunk 0", "is no size"},
 		{"migrate --rank 1 --rounds -1", "below zero"},
+		{"migrate --rank 1 --start-limit 0s", "is no time to start in"},
 		{"migrate --rank 1 --program ./sim", "name it with --to"},
 		{"migrate --rank 1 --env A=1", "name it with --to"},
 		{"migrate --rank 1 --to a --env A", "takes NAME=VALUE"},
@@ -237,9 +330,11 @@ func TestMigrateUsage(t *testing.T) {
 	} {
 		cairnRun(t, strings.Fields(c.args)...).exit(exitUsage).complains(c.want)
 	}
-	cairnRun(t, "migrate", "--rank", "1", "nothing").exit(exitFailed).complains("no such file")
+	cairnRun(t, "migrate", "--rank", "1", "nothing").exit(exitFailed).complains("no such file or directory; name the folder that 'cairn run' made")
 	os.MkdirAll("x.cairn", 0o700)
-	cairnRun(t, "migrate", "--rank", "1").exit(exitFailed).complains("not running on this machine")
+	cairnRun(t, "migrate", "--rank", "1").exit(exitFailed).complains("x.cairn: no run's folder; name the folder that 'cairn run' made")
+	write(t, "file", "")
+	cairnRun(t, "migrate", "--rank", "1", "file").exit(exitFailed).complains("file: no run's folder; name the folder that 'cairn run' made")
 	for text, want := range map[string]int64{"64M": 64 << 20, "1G": 1 << 30, "3k": 3 << 10, "100": 100, "2MiB": 2 << 20, "7B": 7} {
 		if n, err := parseSize(text); err != nil || n != want {
 			t.Errorf("%s: %d, %v", text, n, err)

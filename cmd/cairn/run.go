@@ -50,7 +50,8 @@ again. When stdout is a pipe that nobody reads any more, the run goes on.
 Ranks can be moved to other hosts while the run goes on ('cairn help migrate').
 SIGUSR2 moves all of them off the hosts that RUN/leave lists; --leave-when names
 a command that every host runs by /bin/sh, at every --leave-poll: when it exits
-with 0, all ranks leave that host, once. It is killed when it takes longer.
+with 0, all ranks leave that host, as soon as others have room for them. It is
+killed when it takes longer.
 
 Ranks write stdout into files. When ranks are set back to a checkpoint, these
 are cut back too, so that at the end they are what an uninterrupted run would

@@ -29,6 +29,10 @@ func TestMain(m *testing.M) {
 	if len(os.Args) > 1 && os.Args[1] == hostCommand().name {
 		os.Exit(run(context.Background(), os.Args[1:], os.Stdout, os.Stderr))
 	}
+	if len(os.Args) > 1 && os.Args[1] == "_main" {
+		os.Args = append(os.Args[:1], os.Args[2:]...)
+		main()
+	}
 	if len(os.Args) > 1 && os.Args[1] == "_cairn" {
 		os.Exit(run(context.Background(), os.Args[2:], os.Stdout, os.Stderr))
 	}
@@ -196,7 +200,7 @@ func TestRunUsage(t *testing.T) {
 		cairnRun(t, cmd, "nothing").exit(exitFailed).complains("no such file")
 	}
 	os.MkdirAll("x.cairn", 0o700)
-	cairnRun(t, "stop").exit(exitFailed).complains("not running on this machine; if it runs on another one, use cairn there")
+	cairnRun(t, "stop").exit(exitFailed).complains("no run's folder; name the folder that 'cairn run' made")
 	os.MkdirAll("y.cairn", 0o700)
 	cairnRun(t, "status").exit(exitUsage).complains("x.cairn, y.cairn")
 	if help := cairnRun(t, "help").exit(exitFine); strings.Contains(help.out, "_host") {

@@ -17,7 +17,7 @@ func statusCommand() command {
 	return command{
 		name: "status", args: "[RUN]", max: 1,
 		brief: "show how far a run is",
-		about: `Shows the state of a run, its ranks, its newest set, the last move of ranks
+		about: `Shows the state of a run, its ranks, its newest set, the last moves of ranks
 and those under way, whether it is running or not. RUN is the folder that 'cairn
 run' made, PROGRAM.cairn unless --run said otherwise; left out, it is the only
 *.cairn folder here.
@@ -118,17 +118,17 @@ func status(ctx context.Context, c *call) error {
 	return nil
 }
 
-// moveTexts tells of the last move that is over, and of those that are not.
+// lastMoves is how many moves are shown that are over; --json has more.
+const lastMoves = 3
+
+// moveTexts tells of the last moves that are over, and of those that are not.
 func moveTexts(moves []supervise.MoveState, now time.Time) (out []string) {
-	var last *supervise.MoveState
 	for i := range moves {
 		if moves[i].Over() {
-			last = &moves[i]
+			out = append(out, fmt.Sprintf("%s, %s", supervise.MoveText(&moves[i]), age(now, moves[i].Time)))
 		}
 	}
-	if last != nil {
-		out = append(out, fmt.Sprintf("%s, %s", supervise.MoveText(last), age(now, last.Time)))
-	}
+	out = out[max(0, len(out)-lastMoves):]
 	for i := range moves {
 		if !moves[i].Over() {
 			out = append(out, supervise.MoveText(&moves[i]))

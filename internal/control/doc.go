@@ -1,7 +1,7 @@
 // Package control is what the processes of a supervised run say to each
 // other, and how.
 //
-//	cairn run ── supervisor ──── cairn status, checkpoint, stop   (control.sock)
+//	cairn run ── supervisor ──── cairn status, checkpoint, stop, migrate   (control.sock)
 //	   │ socketpair, a remote shell's stdin and stdout, or TCP
 //	   └─ helper, one per host
 //	         │ socketpair, descriptor CAIRN_CONTROL of the rank
@@ -61,7 +61,7 @@ type Kind string
 const (
 	Hello     Kind = "hello"     // Pid, Dir: the program uses Cairn; Dir is its checkpoint folder, absolute, or empty for Welcome.Dir
 	Card      Kind = "card"      // Epoch, Data: asks for everybody's cards of this epoch, and gives its own
-	Progress  Kind = "progress"  // Points, Messages: totals since the process started
+	Progress  Kind = "progress"  // Points, Messages: how many there were
 	Restored  Kind = "restored"  // Set, OK: restored from Set; OK false: a fresh start
 	Saved     Kind = "saved"     // Set, Reason, State, Written, HeldNS, TookNS, Line: this rank's part is durable
 	Failed    Kind = "failed"    // Set, Error: this rank's part was not saved, or the round was called off
@@ -103,7 +103,7 @@ const (
 	Running    Kind = "running"   // Rank, Pid: the rank was started
 	Follow     Kind = "follow"    // Rank, Place, Ends: pass on the output of a newcomer, from these positions on
 	Leave      Kind = "leave"     // of a helper: its host is to be left, or Error: what LeaveWhen says can't be run
-	Exited     Kind = "exited"    // Rank, Code, Signal, Error: the rank has ended, or could not be started; Ends: of one that has Left, to where its output was passed on
+	Exited     Kind = "exited"    // Rank, Code, Signal, Error: the rank has ended, or could not be started; Ends: of one that has Left, to where its output was passed on; Why: of a newcomer that was not one of the ranks, what it wrote to stderr last
 	Output     Kind = "output"    // Rank, Stream, Offset, Data; no Data: the file was cut to Offset
 	Shown      Kind = "shown"     // Rank, Stream: the last Output was taken; send more
 	Drained    Kind = "drained"   // Launch, Number (of the last Start): all ranks of the launch have ended, their writers and outputs are done
@@ -119,6 +119,7 @@ const (
 	Status  Kind = "status"  // Run
 	Stop    Kind = "stop"    // answered when the run has stopped
 	Migrate Kind = "migrate" // Move.Ranks or Host, To, and how: the rest of Move. Answered with Run.Moves: with Busy as it goes on, and when it is over
+	Cancel  Kind = "cancel"  // after Migrate, on its connection: call it off, unless it is decided. The answer is that to Migrate
 )
 
 // AllRanks, as the Rank of a message to a helper, means all ranks there.
@@ -219,6 +220,9 @@ type Welcome struct {
 	// Stdout, of a newcomer, is the file that descriptor 1 becomes when the state
 	// comes. What the program prints before, its source has printed.
 	Stdout string `json:"stdout,omitempty"`
+	// Stderr, of a newcomer, is the file that descriptor 2 becomes when it is
+	// decided that it takes over. What it prints before is added by its helper then.
+	Stderr string `json:"stderr,omitempty"`
 	// Output says that descriptor 1 is a regular file that belongs to the
 	// run: its size is recorded with each set and it is cut back to that
 	// size by Restore.
@@ -227,7 +231,7 @@ type Welcome struct {
 
 // Move is a change of places.
 type Move struct {
-	ID    uint64 `json:"id"`              // of this launch: 1, 2, …
+	ID    uint64 `json:"id"`              // of this run: 1, 2, …
 	Ranks []int  `json:"ranks,omitempty"` // that move
 	// Addresses are where a newcomer listens, host:port.
 	Addresses []string `json:"addresses,omitempty"`
@@ -237,6 +241,9 @@ type Move struct {
 	// Sequential writes, sends and reads one after the other, for comparison.
 	Sequential bool       `json:"sequential,omitempty"`
 	Stats      *MoveStats `json:"stats,omitempty"`
+	// StartLimit is how long a newcomer may take to come to Restore: from its
+	// start on, and in Ahead from then on. 0: the supervisor's default.
+	StartLimit time.Duration `json:"startLimit,omitempty"`
 	// Program and Env, of Migrate, are what ranks are started with on the host
 	// that they go to: the program's path there, if it is not that of the
 	// others, and variables besides those that all have.
@@ -309,15 +316,16 @@ const (
 	Moved        = "moved"
 	NotMoved     = "not moved"    // everything goes on as before
 	MoveBack     = "brought back" // the run was, from its recovery line
+	MoveUnknown  = "not known"    // how it ended: the supervisor was lost on the way
 )
 
 // MoveState is a move of ranks, under way or over. Times are those of its
 // phases, in nanoseconds.
 type MoveState struct {
-	ID    uint64    `json:"id"` // of its launch; 0: it did not begin
-	Ranks []int     `json:"ranks"`
-	From  string    `json:"from"` // hosts
-	To    string    `json:"to"`
+	ID    uint64    `json:"id"`    // 1, 2, … in the life of the run
+	Ranks []int     `json:"ranks"` // none, and Moved: there were none on the host From
+	From  string    `json:"from"`  // hosts
+	To    string    `json:"to"`    // likewise
 	State string    `json:"state"`
 	Why   string    `json:"why,omitempty"`
 	Time  time.Time `json:"time"` // of the last change
@@ -334,7 +342,11 @@ type MoveState struct {
 
 // Over reports whether the move has ended, one way or another.
 func (m *MoveState) Over() bool {
-	return m.State == Moved || m.State == NotMoved || m.State == MoveBack
+	switch m.State {
+	case Moved, NotMoved, MoveBack, MoveUnknown:
+		return true
+	}
+	return false
 }
 
 // SetState is a committed set, with the numbers of all ranks added up;

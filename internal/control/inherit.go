@@ -14,6 +14,9 @@ const (
 	EnvWriter  = "CAIRN_WRITER"  // number of the writer socket's descriptor
 	EnvRank    = "CAIRN_RANK"    // for programs that don't use Cairn
 	EnvSize    = "CAIRN_SIZE"
+	// EnvJoin says on which host a process that takes the place of another one
+	// can join the MPI world of the others; or "any", or "no".
+	EnvJoin = "CAIRN_MPI_JOIN"
 )
 
 // ErrAlone says that no supervisor started this process.

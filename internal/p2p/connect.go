@@ -89,12 +89,12 @@ func (e *Engine) readCards(all [][]byte) ([]card, error) {
 	return cards, nil
 }
 
-// settle notes where ranks are, as their cards say. The lock is held.
+// settle notes the cards of ranks, and where these are. The lock is held.
 func (e *Engine) settle(cards []card) {
 	here := 0
 	for i := range e.peers {
 		if cards[i].Size > 0 {
-			e.peers[i].where = cards[i].Where
+			e.cards[i], e.peers[i].where = cards[i], cards[i].Where
 		}
 		if i == e.rank || e.peers[i].where == e.cfg.Machine {
 			here++
@@ -277,15 +277,21 @@ func (e *Engine) CloseFragile(ctx context.Context) (bool, error) {
 	if len(to) == 0 {
 		return false, nil
 	}
+	return true, e.closeLinks(ctx, to, func(l link) bool { return fragile(l.Link) })
+}
+
+// closeLinks exchanges last frames with the ranks that some links serve, and
+// closes these. The lock is held.
+func (e *Engine) closeLinks(ctx context.Context, to []int, which func(link) bool) error {
 	if err := e.pause(ctx, to); err != nil {
-		return true, err
+		return err
 	}
 	for _, i := range to {
 		e.peers[i].link, e.peers[i].puller = nil, nil
 	}
 	var errs []error
 	e.links = slices.DeleteFunc(e.links, func(l link) bool {
-		if !fragile(l.Link) {
+		if !which(l) {
 			return false
 		}
 		if err := l.Close(ctx); err != nil {
@@ -293,7 +299,7 @@ func (e *Engine) CloseFragile(ctx context.Context) (bool, error) {
 		}
 		return true
 	})
-	return true, errors.Join(errs...)
+	return errors.Join(errs...)
 }
 
 // Reopen connects again what CloseFragile closed, on all ranks. The lock is

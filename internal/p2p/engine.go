@@ -95,6 +95,7 @@ type Engine struct {
 	count      bool
 	observer   Observer
 	peers      []peer
+	cards      []card // of all ranks, as far as they are known
 	links      []link
 	boxes      map[uint32]*box
 	lastCtx    uint32
@@ -140,7 +141,7 @@ func New(cfg Config) (*Engine, error) {
 	}
 	e := &Engine{
 		rank: cfg.Rank, size: cfg.Size, cfg: cfg, count: !cfg.Uncounted, observer: cfg.Observer,
-		peers: make([]peer, cfg.Size), boxes: make(map[uint32]*box), requests: make(map[uint64]*Request),
+		peers: make([]peer, cfg.Size), cards: make([]card, cfg.Size), boxes: make(map[uint32]*box), requests: make(map[uint64]*Request),
 		contexts: 2, order: order, crowded: cfg.Crowded, unlinked: cfg.Size > 1,
 	}
 	if cfg.Foreign {

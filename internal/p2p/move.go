@@ -1,11 +1,14 @@
 package p2p
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"runtime"
 	"slices"
+
+	"github.com/cairnrun/cairn/transport"
 )
 
 // Moving ranks: other processes take their places. All ranks are held at one
@@ -81,7 +84,7 @@ func (e *Engine) Rejoin(moving []int) {
 // Relink connects this rank with the processes that have taken the places of
 // ranks that moved; their cards are in cards, which is indexed by rank. Such a
 // process itself, which was not connected so far, is connected with all ranks,
-// and needs the cards of all. What waited for them is sent. The old links to
+// and needs the cards of all. moving is the same everywhere. What waited for them is sent. The old links to
 // them are forgotten, and what these may still say of them. The lock is not
 // held, and nothing is sent to these ranks meanwhile.
 func (e *Engine) Relink(ctx context.Context, moving []int, cards [][]byte) (err error) {
@@ -127,13 +130,89 @@ func (e *Engine) Relink(ctx context.Context, moving []int, cards [][]byte) (err 
 	if err := errors.Join(errs...); err != nil {
 		return err
 	}
-	if err := e.connect(ctx, read, list, nil); err != nil {
+	again, err := e.join(ctx, read, moving)
+	if err != nil {
+		return err
+	}
+	if err := e.connect(ctx, e.cards, append(list, again...), nil); err != nil {
 		return err
 	}
 	e.lock()
 	defer e.mu.Unlock()
 	e.unlinked = false
 	return e.err
+}
+
+// join has transports take newcomers in that can't be connected with them
+// otherwise. The links of such a transport are closed before that: it returns
+// the ranks that they served, which are to be connected again.
+func (e *Engine) join(ctx context.Context, read []card, moving []int) (again []int, err error) {
+	e.lock()
+	e.settle(read)
+	drivers := slices.Clone(e.cfg.Drivers)
+	e.mu.Unlock()
+	slices.SortFunc(drivers, func(a, b transport.Driver) int { return cmp.Compare(a.Name(), b.Name()) }) // as in connect
+	for _, d := range drivers {
+		j, ok := d.(transport.Joiner)
+		if !ok {
+			continue
+		}
+		cards := make([][]byte, e.size)
+		for i := range cards {
+			cards[i] = e.cards[i].Cards[d.Name()]
+		}
+		cards[e.rank] = d.Card()
+		if !j.Joins(cards, moving) || e.dispensable(d) {
+			continue
+		}
+		if err := func() error {
+			e.lock()
+			defer e.mu.Unlock()
+			var to []int
+			for i := range e.peers {
+				if slices.ContainsFunc(e.links, func(l link) bool { return l.driver == d && e.peers[i].link == l.Link }) {
+					to = append(to, i)
+				}
+			}
+			again = append(again, to...)
+			return e.closeLinks(ctx, to, func(l link) bool { return l.driver == d })
+		}(); err != nil {
+			return nil, err
+		}
+		c, cancel := context.WithTimeout(ctx, connectTime)
+		err := j.Join(c, cards, moving)
+		cancel()
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", d.Name(), err)
+		}
+	}
+	return again, nil
+}
+
+// dispensable reports whether no pair of ranks uses a transport, because all
+// prefer another one, which connects this rank with all others. All ranks come
+// to the same, since among ranks that reach one by it, each reaches each.
+func (e *Engine) dispensable(d transport.Driver) bool {
+	e.lock()
+	defer e.mu.Unlock()
+	mine := e.card()
+	for _, o := range e.cfg.Drivers {
+		if slices.ContainsFunc(e.others(), func(i int) bool {
+			theirs := &e.cards[i]
+			return !theirs.prefers(o, d) || !o.Reaches(theirs.Cards[o.Name()])
+		}) || !mine.prefers(o, d) {
+			continue
+		}
+		return true
+	}
+	return false
+}
+
+// prefers reports whether a rank has a transport, and takes it rather than
+// another one.
+func (c *card) prefers(o, than transport.Driver) bool {
+	i, j := slices.Index(c.Ways, o.Name()), slices.Index(c.Ways, than.Name())
+	return i >= 0 && c.Cards[o.Name()] != nil && (j < 0 || i < j)
 }
 
 // Reaches looks whether Relink would find a transport to each rank that has a

@@ -67,11 +67,12 @@ type stage struct {
 	open  func(rank int) []transport.Driver
 	cards [][]byte // as a supervisor knows them
 	dir   string   // for files of transports
+	club  club
 	at    []*place
 }
 
 // stages are the ways to connect ranks.
-var stages = []string{"mem", "pull", "narrow", "shm", "tcp", "mixed"}
+var stages = []string{"mem", "pull", "narrow", "shm", "tcp", "mixed", "joins", "some join"}
 
 func newStage(t *testing.T, way string, n int) *stage {
 	f := mem.New(n)
@@ -101,6 +102,19 @@ func newStage(t *testing.T, way string, n int) *stage {
 			host := fmt.Sprint("host", opened/2%2)
 			opened++
 			return []transport.Driver{viaShm(r, host), viaTCP(r, host)}
+		case "joins", "some join":
+			opened++
+			if way == "some join" && opened > n && opened%3 == 0 { // it can't
+				return []transport.Driver{viaTCP(r, "here")}
+			}
+			return []transport.Driver{s.club.driver(viaTCP(r, "here"), opened > n), viaTCP(r, "here")}
+		case "together", "apart":
+			opened++
+			host := "here"
+			if way == "apart" && r == 2 {
+				host = "there"
+			}
+			return []transport.Driver{viaShm(r, host), s.club.driver(viaTCP(r, host), opened > n), viaTCP(r, host)}
 		case "mem":
 			return []transport.Driver{f.Driver(r, mem.Options{EagerLimit: 1 << 20})}
 		}

@@ -75,7 +75,7 @@ func worldBody() error {
 		if !d.Reaches(c) || d.Reaches(c[1:]) {
 			return fmt.Errorf("the card of rank %d", i)
 		}
-		c[len(c)-1]++
+		c[whoAt+len(identity{})-1]++
 		if d.Reaches(c) {
 			return errors.New("another world is reached")
 		}

@@ -3,7 +3,6 @@ package mpilib
 import (
 	"context"
 	"crypto/rand"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"os"
@@ -17,18 +16,23 @@ import (
 // Driver is MPI, initialised. Its methods, and those of its link, are
 // called by one goroutine at a time, on any thread.
 type Driver struct {
-	lib    *library
-	comm   uintptr // our own copy of the world
-	rank   int
-	size   int
-	hosts  []string
-	id     [16]byte // of this world
-	round  uint32   // how often it was connected
-	piece  int      // longest message
-	open   bool     // there is a link
-	ours   bool     // MPI was initialised here
-	closed bool
-	kept   []any // memory that MPI may still use
+	lib     *library
+	comm    uintptr // our own copy of the world, or what Join has made of it
+	rank    int     // in comm
+	size    int
+	hosts   []string
+	members []identity       // by rank in comm
+	seats   map[identity]int // the same the other way around
+	card    card
+	round   uint32 // how often it was connected
+	piece   int    // longest message
+	open    bool   // there is a link
+	ours    bool   // MPI was initialised here
+	loose   bool   // others have joined or left the world that it began with
+	last    []int  // to whom the last link that was closed said farewell
+	stuck   bool   // MPI waits in Join
+	closed  bool
+	kept    []any // memory that MPI may still use
 }
 
 var _ transport.Driver = (*Driver)(nil)
@@ -130,16 +134,51 @@ func (d *Driver) meet(c choice) (err error) {
 	if err != nil {
 		return err
 	}
-	rand.Read(d.id[:])
-	all, err := d.Allgather(append(d.id[:], host...))
+	var world [16]byte
+	rand.Read(world[:])
+	all, err := d.Allgather(append(world[:], host...))
 	if err != nil {
 		return err
 	}
-	copy(d.id[:], all[0])
-	for _, b := range all {
-		d.hosts = append(d.hosts, string(b[len(d.id):]))
+	copy(world[:], all[0])
+	d.card = card{who: identify(d.rank, world), library: l.digest()}
+	d.seats = make(map[identity]int)
+	for rank, b := range all {
+		who := identify(rank, world)
+		d.hosts, d.members = append(d.hosts, string(b[len(world):])), append(d.members, who)
+		d.seats[who] = rank
 	}
 	return nil
+}
+
+// introduce learns who is in a communicator that Join made.
+func (d *Driver) introduce(comm uintptr) (members []identity, err error) {
+	l := d.lib
+	if d.size, err = l.number("MPI_Comm_size", l.commSize, comm); err != nil {
+		return nil, err
+	}
+	if d.rank, err = l.number("MPI_Comm_rank", l.commRank, comm); err != nil {
+		return nil, err
+	}
+	host, err := l.host()
+	if err != nil {
+		return nil, err
+	}
+	all, err := l.gatherAll(comm, append(d.card.who[:], host...), d.size)
+	if err != nil {
+		return nil, err
+	}
+	d.hosts, d.members, d.seats = nil, nil, make(map[identity]int)
+	for rank, b := range all {
+		var who identity
+		if len(b) < len(who) {
+			return nil, errors.New("a process did not say who it is")
+		}
+		copy(who[:], b)
+		d.hosts, d.members = append(d.hosts, string(b[len(who):])), append(d.members, who)
+		d.seats[who] = rank
+	}
+	return d.members, nil
 }
 
 // Library names the library that was opened, and its kind.
@@ -168,7 +207,7 @@ func (d *Driver) Allgather(card []byte) ([][]byte, error) {
 // anything. Poll does so too; this is for a rank that has nothing to poll for
 // while others may wait for it, as the package comment says. It does not block.
 func (d *Driver) Progress() {
-	if !d.closed {
+	if !d.closed && !d.stuck {
 		d.lib.probe(idleTag, d.comm)
 	}
 }
@@ -176,29 +215,22 @@ func (d *Driver) Progress() {
 // Name is "mpi".
 func (*Driver) Name() string { return "mpi" }
 
-const (
-	cardMagic   = "cnMp"
-	cardVersion = 1
-	cardSize    = len(cardMagic) + 1 + 4 + 16
-)
+// Card says which rank of which world this is, and where it is reached if it
+// has come later.
+func (d *Driver) Card() []byte { return d.card.encode() }
 
-// Card says which rank of which world this is.
-func (d *Driver) Card() []byte {
-	b := append([]byte(cardMagic), cardVersion)
-	b = binary.LittleEndian.AppendUint32(b, uint32(d.rank))
-	return append(b, d.id[:]...)
-}
-
-// parse returns the world rank that a card names, if it is of this world.
-func (d *Driver) parse(card []byte) (int, bool) {
-	if len(card) != cardSize || string(card[:4]) != cardMagic || card[4] != cardVersion || string(card[9:]) != string(d.id[:]) {
+// parse returns the rank in comm that a card names.
+func (d *Driver) parse(b []byte) (int, bool) {
+	c, ok := decode(b)
+	if !ok {
 		return 0, false
 	}
-	rank := binary.LittleEndian.Uint32(card[5:])
-	return int(rank), uint64(rank) < uint64(d.size)
+	rank, ok := d.seats[c.who]
+	return rank, ok
 }
 
-// Reaches reports whether the card is one of this MPI world.
+// Reaches reports whether the card is one of this MPI world, or of one that
+// has joined it.
 func (d *Driver) Reaches(card []byte) bool {
 	_, ok := d.parse(card)
 	return ok
@@ -211,6 +243,9 @@ func (d *Driver) Connect(ctx context.Context, cards [][]byte, h transport.Handle
 	}
 	if d.closed {
 		return fail(ErrFinished)
+	}
+	if d.stuck {
+		return fail(errStuck)
 	}
 	if d.open {
 		return fail(errors.New("connected already; close the link first"))
@@ -243,7 +278,9 @@ func (d *Driver) Connect(ctx context.Context, cards [][]byte, h transport.Handle
 }
 
 // Close ends MPI in this process, unless it was there before Open. Other
-// ranks should do so too: MPI may wait for them.
+// ranks should do so too: MPI may wait for them. If processes have left their
+// world or joined it, MPI is not ended, because it would wait for those that
+// are not there; this rank waits only until nobody has anything to say to it.
 func (d *Driver) Close() error {
 	if d.closed {
 		return nil
@@ -253,7 +290,11 @@ func (d *Driver) Close() error {
 }
 
 func (d *Driver) finish() error {
-	if !d.ours {
+	switch {
+	case !d.ours || d.stuck:
+		return nil
+	case d.loose:
+		d.farewell()
 		return nil
 	}
 	return d.lib.call("MPI_Finalize", d.lib.finalize)

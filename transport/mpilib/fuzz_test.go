@@ -58,11 +58,19 @@ func FuzzMessage(f *testing.F) {
 }
 
 func FuzzCard(f *testing.F) {
-	d := &Driver{rank: 2, size: 4, id: [16]byte{1, 2, 3}}
+	d := &Driver{card: card{who: identify(2, [16]byte{1, 2, 3}), library: 7}}
+	d.seats = map[identity]int{d.card.who: 2}
 	f.Add(d.Card())
+	d.card.port = "tcp://10.0.0.1:4711"
+	f.Add(d.Card())
+	f.Add(append(append([]byte("cnMp"), 1), d.card.who[:]...))
 	f.Fuzz(func(t *testing.T, b []byte) {
-		if rank, ok := d.parse(b); ok && (rank < 0 || rank >= d.size) {
+		if rank, ok := d.parse(b); ok && rank != 2 {
 			t.Fatalf("%x is rank %d", b, rank)
 		}
+		if c, ok := decode(b); ok && b[4] == cardVersion && string(c.encode()) != string(b) {
+			t.Fatalf("%x is encoded as %x", b, c.encode())
+		}
+		d.gathering([][]byte{b, d.Card()}, []int{0})
 	})
 }

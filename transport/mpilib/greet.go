@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 	"unsafe"
 )
 
@@ -81,6 +82,46 @@ func (l *link) greet(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// farewellTime bounds how long a rank waits for others before it ends.
+const farewellTime = 10 * time.Second
+
+// farewell exchanges a last message with those that the last link said farewell
+// to. A message for a process that has ended would end this one, too: MPI
+// libraries do that, whatever they were told to do with errors.
+func (d *Driver) farewell() {
+	var mail []flight
+	for _, to := range d.last {
+		out, in := make([]byte, 1), make([]byte, 1)
+		for _, start := range []func() (uint64, error){
+			func() (uint64, error) {
+				return d.lib.startIrecv(unsafe.Pointer(&in[0]), 1, to, farewellTag, d.comm)
+			},
+			func() (uint64, error) {
+				return d.lib.startIsend(unsafe.Pointer(&out[0]), 1, to, farewellTag, d.comm)
+			},
+		} {
+			request, err := start()
+			if err != nil {
+				return // nobody can be relied on
+			}
+			mail = append(mail, flight{request: request})
+		}
+		d.kept = append(d.kept, in, out)
+	}
+	end := time.Now().Add(farewellTime)
+	for idle := 0; len(mail) > 0 && time.Now().Before(end); idle++ {
+		before := len(mail)
+		mail = slices.DeleteFunc(mail, func(f flight) bool {
+			done, err := d.lib.done(f.request)
+			return done || err != nil
+		})
+		if len(mail) < before {
+			idle = 0
+		}
+		pause(idle)
+	}
 }
 
 // missing says which peers did not answer.

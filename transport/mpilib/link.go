@@ -27,10 +27,12 @@ const (
 	// burst is how many frames one Poll takes.
 	burst = 64
 
-	idleTag   = 0 // of no message
-	helloTag  = 1
-	firstTag  = 16
-	tagRounds = 8000 // MPI promises tags up to 32767
+	idleTag     = 0 // of no message
+	helloTag    = 1
+	joinTag     = 2
+	farewellTag = 3
+	firstTag    = 16
+	tagRounds   = 8000 // MPI promises tags up to 32767
 
 	kindFrame = 1
 	kindBye   = 2 // the last message of a link that sent everything
@@ -55,6 +57,7 @@ type link struct {
 	next  int     // the one that fills next
 	free  [][]byte
 	dead  error // receiving failed for all
+	bye   []int // ranks in the MPI world of peers that closed the link
 }
 
 // slot is a posted receive of a short message.
@@ -447,6 +450,9 @@ func (l *link) finishBody(p *peer) (moved bool) {
 func (l *link) lose(p *peer) {
 	l.forget(p)
 	why := p.lost
+	if why == errClosed {
+		l.bye = append(l.bye, p.world)
+	}
 	l.giveBack(p)
 	p.lost = nil
 	l.h.Lost(p.rank, fmt.Errorf("mpi: rank %d on %s is lost: %w", p.rank, l.d.hosts[p.world], why))
@@ -496,7 +502,9 @@ func (l *link) Close(ctx context.Context) error {
 		return nil
 	}
 	l.h = deaf{}
+	l.d.last = nil
 	all := slices.DeleteFunc(slices.Clone(l.peers), func(p *peer) bool { return p == nil })
+	said := slices.Clone(l.bye)
 	settle := func(done func(*peer) bool) []*peer {
 		left := slices.Clone(all)
 		for idle := 0; ; idle++ {
@@ -524,7 +532,13 @@ func (l *link) Close(ctx context.Context) error {
 		binary.LittleEndian.PutUint64(buf, kind)
 		l.launch(p, flight{buf: buf}, buf[:prefixSize], p.tag)
 	}
-	settle(func(p *peer) bool { return sent(p) && p.body == nil })
+	last := settle(func(p *peer) bool { return sent(p) && p.body == nil })
+	if len(left)+len(last) == 0 {
+		for _, p := range all {
+			said = append(said, p.world)
+		}
+		l.d.last = said
+	}
 	l.abandon()
 	l.d.open = false
 	if len(left) == 0 {

@@ -14,7 +14,11 @@
 //
 // # A card
 //
-//	"cnMp" version=1 | rank in the MPI world, 4 bytes little | identity of the world, 16
+//	"cnMp" version=2 | rank in the MPI world, 4 bytes little | identity of the world, 16 |
+//	digest of the library's version, 8 bytes little | name of the port, to the end
+//
+// Those of version 1 end with the identity. Only a process that came later has
+// a port.
 //
 // # Connecting
 //
@@ -24,9 +28,20 @@
 // made of its g, so that nothing left over from before a Close is taken for
 // something new.
 //
-// The processes of an MPI world are those that it began with: one that takes
-// another one's place is not among them, and is reached by other transports.
-// So a driver has one link at a time.
+// A driver has one link at a time.
+//
+// # Joining
+//
+// The processes of an MPI world are those that it began with. One that takes
+// another one's place has a world of its own; see Driver.OpenPort and
+// Driver.Join, which bring both together with MPI_Comm_connect and
+// MPI_Comm_accept. Open MPI 4 needs an ompi-server for that, which both launches
+// are told of, and can do it on one host only: its mpirun crashes when the
+// processes that connect are on several. Of MPICH, builds with UCX can't, which
+// OpenPort finds out. What can't be joined is reached by other transports.
+//
+// MPI_Finalize waits for all processes of the world that one began in. Once one
+// of them has left, or others have joined, it is not called any more.
 //
 // # Frames
 //

@@ -1,0 +1,211 @@
+//go:build linux
+
+package e2e
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/cairnrun/cairn/internal/control"
+	"github.com/cairnrun/cairn/supervise"
+)
+
+// onOpenMPI starts a traveller on Open MPI, which waits at its gate. Files are
+// put beside mpirun.
+func onOpenMPI(t *testing.T, n int, files map[string]string, flags ...string) *trip {
+	t.Helper()
+	need(t, "mpirun.openmpi", "ompi-server")
+	env := launcherNamed(t, "mpirun.openmpi")
+	for name, text := range files {
+		dir, _, _ := strings.Cut(strings.TrimPrefix(env[0], "PATH="), ":")
+		write(t, filepath.Join(dir, name), text)
+		if err := os.Chmod(filepath.Join(dir, name), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r := newTraveller(t)
+	p := r.travels(n, nil)
+	p.restart = func() {
+		p.s = r.startIn(env, append([]string{"-n", strconv.Itoa(n), "--launcher", "mpirun", "--transport", "mpi", "--launcher-args=--oversubscribe", "--every", "1h"}, flags...)...)
+	}
+	p.restart()
+	p.waits()
+	return p
+}
+
+// wentBy checks by which transport each pair of ranks exchanged messages in the
+// end.
+func (p *trip) wentBy(want func(a, b int) string) {
+	p.t.Helper()
+	for r := range p.n {
+		b, err := os.ReadFile(filepath.Join(p.folder, fmt.Sprintf("routes-%d", r)))
+		if err != nil {
+			p.t.Fatal(err)
+		}
+		for i, way := range strings.Split(string(b), " ") {
+			if i != r && way != want(r, i) {
+				p.t.Errorf("from rank %d to %d by %s, not %s", r, i, way, want(r, i))
+			}
+		}
+	}
+}
+
+// server is the run's ompi-server, 0 if there is none.
+func (p *trip) server() int {
+	for _, pid := range childrenOf(p.s.cmd.Process.Pid) {
+		if args, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid)); strings.Contains(string(args), "ompi-server\x00--no-daemonize") {
+			return pid
+		}
+	}
+	return 0
+}
+
+// TestMigrateOpenMPI moves ranks of a run on Open MPI: one, after a new process
+// was killed in vain, two at once, one that has moved before, all. The new
+// processes join the library's world.
+func TestMigrateOpenMPI(t *testing.T) {
+	p := onOpenMPI(t, 4, nil)
+	server := p.server()
+	if server == 0 {
+		t.Fatalf("there is no ompi-server:\n%s", p.s.text())
+	}
+	p.still(p.pidOf(0)) // and so the move is not decided
+	a := p.asks("--rank", "1", "--to", "localhost", "--rounds", "0")
+	p.reachesState(control.MoveGathers)
+	syscall.Kill(p.newcomer(1), syscall.SIGKILL)
+	a.ends(3)
+	p.thaw()
+	p.moves("--rank", "1", "--to", "localhost")
+	p.onlyRanks()
+	p.moves("--rank", "0,2", "--to", "localhost", "--rounds", "0")
+	p.moves("--rank", "1", "--to", "localhost")
+	p.onlyRanks()
+	p.moves("--rank", "0-3", "--to", "localhost", "--rounds", "0")
+	p.onlyRanks()
+	p.arrives()
+	p.wentBy(func(int, int) string { return "mpi" })
+	if syscall.Kill(server, 0) == nil {
+		t.Errorf("ompi-server, process %d, is left", server)
+	}
+}
+
+// TestMigrateOpenMPIApart moves ranks where the library can't take them in:
+// their pairs use something else, and the others go on with the library.
+func TestMigrateOpenMPIApart(t *testing.T) {
+	t.Run("no server", func(t *testing.T) {
+		p := onOpenMPI(t, 3, map[string]string{"ompi-server": "#!/bin/sh\nexit 1\n"})
+		p.moves("--rank", "1", "--to", "localhost", "--rounds", "0")
+		p.arrives()
+		p.wentBy(func(a, b int) string {
+			if a == 1 || b == 1 {
+				return "shm"
+			}
+			return "mpi"
+		})
+	})
+	t.Run("server lost", func(t *testing.T) {
+		p := onOpenMPI(t, 3, nil)
+		p.moves("--rank", "1", "--to", "localhost", "--rounds", "0")
+		server := p.server()
+		syscall.Kill(server, syscall.SIGKILL)
+		for end := time.Now().Add(patience); runs(server, "ompi-server") && time.Now().Before(end); time.Sleep(time.Millisecond) {
+		}
+		p.moves("--rank", "2", "--to", "localhost", "--rounds", "0")
+		p.arrives()
+		p.wentBy(func(a, b int) string {
+			if a == 2 || b == 2 {
+				return "shm"
+			}
+			return "mpi"
+		})
+	})
+}
+
+// TestMigrateOpenMPIKilled kills a newcomer while it and the others wait for
+// each other inside of the library. The run comes back, and newcomers do not join
+// any more.
+func TestMigrateOpenMPIKilled(t *testing.T) {
+	p := onOpenMPI(t, 3, nil)
+	if out, code := cairnTool(t, "checkpoint", p.run()); code != 0 {
+		t.Fatalf("%s\n%s", out, p.s.text())
+	}
+	const moves, other = 1, 2
+	p.still(p.pidOf(other))
+	a := p.asks("--rank", strconv.Itoa(moves), "--to", "localhost", "--rounds", "0")
+	p.reachesState(control.MoveGathers)
+	newcomer := p.newcomer(moves)
+	p.still(newcomer)
+	p.thawOne(p.pidOf(other))
+	if !p.enters(patience, func(m *supervise.MoveState) bool { return m.State == control.MoveGathers && m.NegotiationNS > 0 }) {
+		t.Fatalf("not all ranks are held:\n%s", p.s.text())
+	}
+	for tries := 0; ; tries++ { // as in stoppedIn
+		time.Sleep(50 * time.Millisecond << tries)
+		pid := p.pidOf(other)
+		p.still(pid)
+		p.thawOne(newcomer)
+		if p.enters(time.Second, func(m *supervise.MoveState) bool { return m.State == control.MoveLinks }) {
+			break
+		}
+		if tries == 6 {
+			t.Fatalf("the move does not come to its end:\n%s", p.s.text())
+		}
+		p.still(newcomer)
+		p.thawOne(pid)
+	}
+	time.Sleep(100 * time.Millisecond) // it has come to MPI_Comm_accept, most likely
+	syscall.Kill(newcomer, syscall.SIGKILL)
+	a.ends(4)
+	p.thaw()
+	p.waits()
+	p.moves("--rank", "1", "--to", "localhost", "--rounds", "0")
+	p.arrives()
+	p.wentBy(func(a, b int) string {
+		if a == 1 || b == 1 {
+			return "shm"
+		}
+		return "mpi"
+	})
+}
+
+// TestMigrateOpenMPIHosts moves ranks between hosts of a run on Open MPI, whose
+// launches can't be joined across hosts. It ends in spite of processes that
+// MPI_Finalize would wait for.
+func TestMigrateOpenMPIHosts(t *testing.T) {
+	need(t, "mpirun.openmpi", "unshare")
+	net := network(t, 2)
+	own, err := os.Hostname()
+	if err != nil {
+		t.Fatal(err)
+	}
+	there := net.Hosts[1]
+	shell := filepath.Join(t.TempDir(), "shell")
+	write(t, shell, "#!/bin/sh\nhost=$1; shift\nexec ip netns exec $host unshare --uts sh -c \"hostname $host; $*\"\n")
+	if err := os.Chmod(shell, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	r := newTraveller(t)
+	argv := append([]string{"ip", "netns", "exec", net.Hosts[0], build(t, "./cmd/cairn", runtime.GOARCH), "run", "--run", r.run(), "-o", r.out(), "-n", "4", "--every", "1h", "--launcher", "mpirun",
+		fmt.Sprintf("--launcher-args=--oversubscribe --host %s:2,%s:2 --mca plm_rsh_agent %s", own, there, shell), r.command[0], "--"}, r.command[1:]...)
+	p := r.travels(4, begin(t, r.run(), launcherNamed(t, "mpirun.openmpi"), argv...))
+	p.waits()
+	p.moves("--rank", "1", "--to", there, "--rounds", "0")
+	p.moves("--rank", "2", "--to", own, "--rounds", "0")
+	p.arrives()
+	p.wentBy(func(a, b int) string {
+		switch here := func(r int) bool { return r == 0 || r == 2 }; {
+		case here(a) == here(b):
+			return "shm"
+		case a+b == 3 && a*b == 0: // neither has moved
+			return "mpi"
+		}
+		return "tcp"
+	})
+}

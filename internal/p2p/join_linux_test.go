@@ -1,0 +1,171 @@
+package p2p
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/cairnrun/cairn/transport"
+)
+
+// club is what drivers that must be joined have in common in a test.
+type club struct {
+	mu    sync.Mutex
+	first *circle // of those that are there from the beginning
+	calls map[string]*gathered
+	times int // that it came together
+}
+
+// circle is who can be reached.
+type circle map[string]bool
+
+type gathered struct {
+	came int
+	full chan struct{}
+	all  circle
+}
+
+// joiner passes on what another driver does, between processes that have
+// joined. It has one link at a time.
+type joiner struct {
+	transport.Driver
+	club *club
+	in   *circle
+	open bool
+}
+
+// driver makes a driver of one that is there from the beginning, or comes
+// later.
+func (c *club) driver(d transport.Driver, late bool) *joiner {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.first == nil {
+		c.first, c.calls = new(circle), make(map[string]*gathered)
+		*c.first = make(circle)
+	}
+	j := &joiner{Driver: d, club: c, in: c.first}
+	if late {
+		j.in = &circle{}
+	}
+	(*j.in)[string(d.Card())] = true
+	return j
+}
+
+func (*joiner) Name() string { return "lib" }
+
+func (j *joiner) Reaches(card []byte) bool {
+	j.club.mu.Lock()
+	defer j.club.mu.Unlock()
+	return (*j.in)[string(card)]
+}
+
+func (j *joiner) Joins(cards [][]byte, _ []int) bool {
+	return slices.ContainsFunc(cards, func(c []byte) bool { return c != nil && !j.Reaches(c) })
+}
+
+func (j *joiner) Join(ctx context.Context, cards [][]byte, fresh []int) error {
+	if j.open {
+		return errors.New("there is a link")
+	}
+	all, n := make(circle), 0
+	var name strings.Builder
+	for _, c := range cards {
+		if c != nil {
+			all[string(c)] = true
+			n++
+		}
+		fmt.Fprintf(&name, "%q", c)
+	}
+	fmt.Fprint(&name, fresh)
+	c := j.club
+	c.mu.Lock()
+	g := c.calls[name.String()]
+	if g == nil {
+		g = &gathered{full: make(chan struct{}), all: all}
+		c.calls[name.String()] = g
+	}
+	if g.came++; g.came == n {
+		close(g.full)
+		c.times++
+	}
+	j.in = &g.all
+	c.mu.Unlock()
+	select {
+	case <-g.full:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+func (j *joiner) Connect(ctx context.Context, cards [][]byte, h transport.Handler) (transport.Link, error) {
+	if j.open {
+		return nil, errors.New("there is a link already")
+	}
+	for i, c := range cards {
+		if c != nil && !j.Reaches(c) {
+			return nil, fmt.Errorf("rank %d has not joined", i)
+		}
+	}
+	l, err := j.Driver.Connect(ctx, cards, h)
+	if err != nil {
+		return nil, err
+	}
+	j.open = true
+	return &joinedLink{l, j}, nil
+}
+
+type joinedLink struct {
+	transport.Link
+	j *joiner
+}
+
+func (l *joinedLink) Close(ctx context.Context) error {
+	l.j.open = false
+	return l.Link.Close(ctx)
+}
+
+// Newcomers join where that is of use: TestMove checks what becomes of messages,
+// this which way they go.
+func TestMoveJoins(t *testing.T) {
+	routes := func(s *stage) (out []string) {
+		for _, p := range s.at {
+			for i := range s.n {
+				if i != p.rank {
+					out = append(out, p.Route(i))
+				}
+			}
+		}
+		return slices.Compact(out)
+	}
+	for _, c := range []struct {
+		way   string
+		moves [][]int
+		want  string
+		times int
+	}{
+		{"joins", [][]int{{1}, {0, 2}, {1}, {0, 1, 2}, {2}}, "[lib]", 5},
+		{"together", [][]int{{1}, {0, 2}, {1}, {0, 1, 2}, {2}}, "[shm]", 0}, // all share memory, and rather use that
+		{"apart", [][]int{{0}, {0}, {1}}, "[shm lib shm lib]", 3},
+	} {
+		t.Run(c.way, func(t *testing.T) {
+			s := newStage(t, c.way, 3)
+			x := newTraffic(3)
+			for _, moving := range c.moves {
+				x.run(s, 2, 1)
+				s.hold()
+				s.move(moving, x.waits)
+				s.release()
+				x.wake(s)
+			}
+			x.run(s, 1, 0)
+			if got := fmt.Sprint(routes(s)); got != c.want || s.club.times != c.times {
+				t.Errorf("%s, and %d joined; not %s and %d", got, s.club.times, c.want, c.times)
+			}
+		})
+	}
+}

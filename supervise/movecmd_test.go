@@ -1,0 +1,245 @@
+//go:build linux
+
+package supervise
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cairnrun/cairn/internal/control"
+)
+
+// movesOf are a run's moves as they are read from outside.
+func movesOf(t *testing.T, o Options) (*State, string) {
+	t.Helper()
+	st, err := Read(context.Background(), o.Run)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out []string
+	for i := range st.Moves {
+		out = append(out, fmt.Sprint(st.Moves[i].ID, " ", st.Moves[i].State))
+	}
+	return st, strings.Join(out, ", ")
+}
+
+// How moves ended is known as long as the run's folder is, and no number is
+// given twice.
+func TestMovesKept(t *testing.T) {
+	gate := fifo(t)
+	o := options(t, 1, "gather:3:1", "gate:0:12:"+gate, "gather:13:4:2")
+	l := begin(t, o)
+	l.migrate(Migration{Ranks: []int{0}, To: "localhost"}).ends(Moved)
+	l.migrate(Migration{Ranks: []int{0}}).ends(NotMoved)
+	l.reaches(0, 12)
+	waits := l.migrate(Migration{Ranks: []int{0}, To: "localhost"})
+	l.enters(3, control.MoveGathers)
+	l.kill()
+	waits.ends(NotMoved, "the run")
+	l.ends(Stopped, StoppedStatus)
+	if st, got := movesOf(t, o); got != "1 moved, 2 not moved, 3 not moved" || st.State != Stopped {
+		t.Errorf("%s: %+v", got, st)
+	}
+	if _, err := Migrate(context.Background(), o.Run, Migration{Ranks: []int{0}}, nil); err == nil || !strings.Contains(err.Error(), "it was stopped; the same 'cairn run' command goes on with it") {
+		t.Error(err)
+	}
+	l = begin(t, o)
+	l.reaches(0, 12)
+	m := l.migrate(Migration{Ranks: []int{0}, To: "localhost"})
+	l.enters(4, control.MoveGathers)
+	open(t, gate)
+	if st := m.ends(Moved); st.ID != 4 {
+		t.Errorf("%+v", st)
+	}
+	l.ends(Finished, 0)
+	if _, got := movesOf(t, o); got != "1 moved, 2 not moved, 3 not moved, 4 moved" {
+		t.Error(got)
+	}
+	if _, err := Migrate(context.Background(), o.Run, Migration{Ranks: []int{0}}, nil); err == nil || !strings.Contains(err.Error(), "it has finished") {
+		t.Error(err)
+	}
+	// Another run in the same folder begins anew.
+	o.Command = as("rank", "points=3")
+	l = begin(t, o)
+	l.ends(Finished, 0)
+	if _, got := movesOf(t, o); got != "" {
+		t.Error(got)
+	}
+}
+
+// The supervisor is lost with a move under way: who waits for it is told, and
+// so is who looks later.
+func TestMoveSupervisorLost(t *testing.T) {
+	gate := fifo(t)
+	o := options(t, 1, "gate:0:8:"+gate, "fault:source:~ahead:1")
+	p := startSupervisor(t, o)
+	p.await("rank 0 at point 8")
+	ahead := make(chan struct{})
+	type answer struct {
+		st  *MoveState
+		err error
+	}
+	got := make(chan answer)
+	go func() {
+		st, err := Migrate(context.Background(), o.Run, Migration{Ranks: []int{0}, To: "localhost"}, func(st *MoveState) {
+			if st.State == control.MoveAhead {
+				close(ahead)
+			}
+		})
+		got <- answer{st, err}
+	}()
+	<-ahead
+	p.cmd.Process.Kill()
+	p.cmd.Wait()
+	a := <-got
+	if a.err != nil || a.st.State != MoveUnknown || a.st.ID != 1 {
+		t.Fatalf("%+v, %v", a.st, a.err)
+	}
+	if text := MoveText(a.st); text != "whether rank 0 moved to localhost is not known: the supervisor is gone, and the run does not go on; the same 'cairn run' command brings it back" {
+		t.Error(text)
+	}
+	if st, got := movesOf(t, o); got != "1 not known" || st.State != Interrupted || !strings.Contains(MoveText(&st.Moves[0]), "the supervisor was lost before it was over") {
+		t.Errorf("%s: %+v", got, st)
+	}
+	if _, err := Migrate(context.Background(), o.Run, Migration{Ranks: []int{0}}, nil); err == nil || !strings.Contains(err.Error(), "is gone; the same 'cairn run' command goes on with it") {
+		t.Error(err)
+	}
+	l := begin(t, o)
+	l.await("waiting for the ranks of the last start on localhost to save and stop")
+	open(t, gate)
+	l.ends(Finished, 0).says("rank 0 brought back: the supervisor was lost before it was over; the run goes on from set ")
+	if _, got := movesOf(t, o); got != "1 brought back" {
+		t.Error(got)
+	}
+	exact(t, o, 20)
+}
+
+// Who asked calls a move off, and is told what became of it.
+func TestMoveCallOff(t *testing.T) {
+	gate := fifo(t)
+	o := threeHosts(t, "fault:source:<switch:3:"+gate, "gather:8:3", "fault:source:~ahead:1")
+	l := begin(t, o)
+	ask := func(id uint64, when string) (*migration, func()) {
+		off := make(chan struct{})
+		m := l.migrate(Migration{Ranks: []int{1}, To: "c", CallOff: off})
+		l.enters(id, when)
+		return m, func() { close(off) }
+	}
+	first, off := ask(1, control.MoveAhead)
+	second, offSecond := ask(2, control.MoveWaits)
+	offSecond()
+	second.ends(NotMoved, "called off")
+	off()
+	first.ends(NotMoved, "called off")
+	late, off := ask(3, control.MoveLeaves)
+	off()
+	open(t, gate)
+	late.ends(Moved)
+	l.ends(Finished, 0)
+	l.exactMoved(20, map[int][]int{1: {8}})
+}
+
+// Ranks that leave a host go to several if none has room for all.
+func TestMoveSpread(t *testing.T) {
+	o := options(t, 3, "gather:8:1", "gather:10:2")
+	_, rsh := shell(t)
+	o.Hosts, o.RemoteShell = []Host{{"a", 3}, {"b", 1}, {"c", 2}, {"d", 3}}, rsh
+	l := begin(t, o)
+	// The first one has room for all.
+	if st := l.migrate(Migration{Host: "a"}).ends(Moved); st.To != "d" {
+		t.Errorf("%+v", st)
+	}
+	if st := l.migrate(Migration{Host: "d"}).ends(Moved); st.To != "c, b" || !slices.Equal(st.Ranks, []int{0, 1, 2}) {
+		t.Errorf("%+v", st)
+	}
+	l.ends(Finished, 0).says("moving ranks 0, 1 and 2 from d to c, b")
+	l.exactMoved(20, map[int][]int{0: {8, 10}, 1: {8, 10}, 2: {8, 10}})
+	if got := hostsOf(t, o); got != "a:0 b:1 c:2 d:0" {
+		t.Error(got)
+	}
+}
+
+// A host that is to be left waits for room; that is said once. The slot of a
+// rank that has gone elsewhere is room.
+func TestLeaveRoom(t *testing.T) {
+	gate := fifo(t)
+	o := options(t, 2, "gather:8:2", "gather:10:3", "gate:0:15:"+gate)
+	_, rsh := shell(t)
+	o.Hosts, o.RemoteShell = []Host{{"a", 1}, {"b", 1}}, rsh
+	asked := filepath.Join(t.TempDir(), "asked")
+	o.LeaveWhen, o.LeavePoll = `grep -q "\"helper\":$PPID," `+o.Run+`/hosts/b.lock && echo >> `+asked, 100*time.Millisecond
+	l := begin(t, o)
+	l.await("rank 1 not moved: no other host of the run has room for rank 1; ranks leave as soon as there is; 'cairn migrate --host b --to TARGET' does not wait")
+	before, _ := os.ReadFile(asked)
+	for n := len(before); n < len(before)+3; { // it is looked at again and again
+		text, _ := os.ReadFile(asked)
+		n = len(text)
+	}
+	l.migrate(Migration{Ranks: []int{0}, To: "d"}).ends(Moved)
+	l.await("host b is to be left, and now there is room for its ranks")
+	l.await("rank 1 moved from b to a")
+	open(t, gate)
+	l.ends(Finished, 0)
+	l.exactMoved(20, map[int][]int{0: {8}, 1: {10}})
+	n := 0
+	for _, s := range l.said {
+		if strings.Contains(s, "has room") {
+			n++
+		}
+	}
+	if n != 1 {
+		t.Errorf("it was said %d times: %q", n, l.said)
+	}
+	if got := hostsOf(t, o); got != "a:1 b:0 d:1" {
+		t.Error(got)
+	}
+}
+
+// A host that the file lists can't be left, and the file is what can be mended.
+func TestLeaveAdvice(t *testing.T) {
+	gate := fifo(t)
+	o := options(t, 1, "gate:0:3:"+gate)
+	l := begin(t, o)
+	l.reaches(0, 3)
+	path := filepath.Join(o.Run, leaveName)
+	if err := os.WriteFile(path, []byte("localhost\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	l.s.Leave()
+	l.await("no other host of the run has room for rank 0; write 'localhost TARGET' into " + path + " and send SIGUSR2 again")
+	open(t, gate)
+	l.ends(Finished, 0)
+}
+
+// A host says again and again that it is to be left, and the move fails: it is
+// tried again, less and less often.
+func TestLeaveAgain(t *testing.T) {
+	gate := fifo(t)
+	o := threeHosts(t, "fault:newcomer:start:1", "fault:newcomer:start:2", "gather:8:3", "gate:0:12:"+gate)
+	o.LeaveWhen, o.LeavePoll = `grep -q "\"helper\":$PPID," `+o.Run+`/hosts/b.lock`, 100*time.Millisecond
+	l := begin(t, o)
+	l.s.post(func() { l.s.limits.again = 30 * time.Millisecond })
+	l.await("rank 1 moved from b to c")
+	open(t, gate)
+	l.ends(Finished, 0).says("host b is to be left: that is tried again in 30 ms", "host b is to be left: that is tried again in 60 ms")
+	l.exactMoved(20, map[int][]int{1: {8}})
+}
+
+func TestLastSaid(t *testing.T) {
+	for text, want := range map[string]string{
+		"":                       "",
+		"a\n\n b \nc\nd\n":       "b | c | d",
+		"x\npanic: y\n\nz\nu\nv": "panic: y | z | u",
+		strings.Repeat("é", 500): strings.Repeat("é", 200) + "…",
+	} {
+		if got := lastSaid(text); got != want {
+			t.Errorf("%q: %q, want %q", text, got, want)
+		}
+	}
+}

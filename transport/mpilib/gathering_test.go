@@ -1,0 +1,135 @@
+package mpilib
+
+import (
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"testing"
+)
+
+// process stands for a driver: what it knows of its world.
+func process(world byte, rank int, library uint64, port string, members ...identity) *Driver {
+	d := &Driver{card: card{who: identify(rank, [16]byte{world}), library: library, port: port}}
+	if members == nil {
+		members = []identity{d.card.who}
+	}
+	d.moveTo(members)
+	return d
+}
+
+func (d *Driver) moveTo(members []identity) {
+	d.members, d.size, d.seats = members, len(members), make(map[identity]int)
+	for i, who := range members {
+		d.seats[who] = i
+	}
+}
+
+// Ranks move at random; some of the new processes can't join, or have another
+// library, and now and then nobody joins although some could. All ranks always
+// come to the same, by their cards alone: each one that is to be taken in is
+// connected to by all that are in by then.
+func TestGathering(t *testing.T) {
+	const n = 5
+	for seed := range uint64(200) {
+		rng := rand.New(rand.NewPCG(seed, 1))
+		at := make([]*Driver, n)
+		var world []identity
+		for r := range n {
+			world = append(world, identify(r, [16]byte{255}))
+		}
+		for r := range n {
+			at[r] = process(255, r, 7, "", world...)
+		}
+		for round := range 12 {
+			fresh := rng.Perm(n)[:1+rng.IntN(n)]
+			for _, r := range fresh {
+				switch rng.IntN(6) {
+				case 0:
+					at[r] = nil // it has no card
+				case 1:
+					at[r] = process(byte(round+1), r, 8, "other")
+				default:
+					at[r] = process(byte(round+1), r, 7, fmt.Sprint("port", round, r))
+				}
+			}
+			cards := make([][]byte, n)
+			for r, d := range at {
+				if d != nil {
+					cards[r] = d.Card()
+				}
+			}
+			part := make(map[identity]*gathering)
+			who := make(map[identity]*Driver)
+			for _, d := range at {
+				if d == nil {
+					continue
+				}
+				who[d.card.who] = d
+				mine := d.Joins(cards, fresh)
+				if g, again := d.gathering(cards, fresh); mine != again {
+					t.Fatal("Joins and gathering differ")
+				} else if mine {
+					part[d.card.who] = &g
+				}
+			}
+			if len(part) == 0 {
+				continue
+			}
+			// Those inside say the same, and are those who stay.
+			var inside []identity
+			for id, g := range part {
+				if g.inside {
+					inside = append(inside, id)
+				}
+			}
+			if len(inside) == 0 {
+				t.Fatalf("seed %d, round %d: nobody is inside", seed, round)
+			}
+			members := part[inside[0]].stay
+			order := part[inside[0]].order
+			for id, g := range part {
+				if !slices.Equal(g.order, order) || g.inside && !slices.Equal(g.stay, members) || g.inside != slices.Contains(members, id) {
+					t.Fatalf("seed %d, round %d: processes do not agree", seed, round)
+				}
+			}
+			if len(inside) != len(members) {
+				t.Fatalf("seed %d, round %d: %d of %d take part", seed, round, len(inside), len(members))
+			}
+			members = slices.Clone(members)
+			for _, c := range order {
+				if slices.Contains(members, c.who) {
+					continue
+				}
+				if g := part[c.who]; g == nil || c.port == "" {
+					t.Fatalf("seed %d, round %d: somebody is to be taken in who does not know of it", seed, round)
+				}
+				members = append(members, c.who)
+			}
+			if len(members) != len(part) {
+				t.Fatalf("seed %d, round %d: %d have joined, %d wait", seed, round, len(members), len(part))
+			}
+			if rng.IntN(4) == 0 {
+				continue // it was not needed
+			}
+			for id := range maps.Keys(part) {
+				who[id].moveTo(members)
+			}
+			for _, d := range who {
+				for r, o := range at {
+					if o != nil && d.Reaches(cards[r]) != o.Reaches(d.Card()) {
+						t.Fatalf("seed %d, round %d: one reaches the other, but not the other way around", seed, round)
+					}
+				}
+			}
+		}
+	}
+}
+
+func TestOldCard(t *testing.T) {
+	d := process(3, 2, 7, "")
+	old := append([]byte("cnMp\x01"), d.card.who[:]...)
+	if !d.Reaches(old) || d.Reaches(old[:len(old)-1]) || d.Reaches(append(old, 0)) {
+		t.Error("a card of version 1")
+	}
+}
