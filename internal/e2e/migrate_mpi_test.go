@@ -115,7 +115,10 @@ func TestMigrateOpenMPIApart(t *testing.T) {
 		p.moves("--rank", "1", "--to", "localhost", "--rounds", "0")
 		server := p.server()
 		syscall.Kill(server, syscall.SIGKILL)
-		for end := time.Now().Add(patience); runs(server, "ompi-server") && time.Now().Before(end); time.Sleep(time.Millisecond) {
+		for end := time.Now().Add(patience); syscall.Kill(server, 0) == nil; time.Sleep(time.Millisecond) { // until cairn run has seen it
+			if time.Now().After(end) {
+				t.Fatal("ompi-server was killed, and is still there")
+			}
 		}
 		p.moves("--rank", "2", "--to", "localhost", "--rounds", "0")
 		p.arrives()
