@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os"
 	"os/signal"
+	"slices"
 	"sync"
 	"time"
 
@@ -22,8 +23,8 @@ type derived struct {
 	kind     derivedKind
 	parent   context.Context
 	deadline time.Time
-	reason   error // the cause of a deadline
-	signals  []os.Signal
+	reason   error       // the cause of a deadline
+	signals  []os.Signal // changed by holders of the lock signals
 	key, val any
 
 	mu       sync.Mutex
@@ -128,8 +129,40 @@ func NotifyContext(parent context.Context, sigs ...os.Signal) (context.Context, 
 	if run == nil {
 		return signal.NotifyContext(parent, sigs...)
 	}
-	c := derive(&derived{kind: derivedSignals, parent: parent, signals: sigs})
+	c := derive(&derived{kind: derivedSignals, parent: parent, signals: slices.Clone(sigs)})
+	c.watch()
 	return c, makeCancel(c)
+}
+
+// watch lets signals cancel the context, until it is stopped.
+func (c *derived) watch() {
+	listen()
+	signals.Lock()
+	defer signals.Unlock()
+	signals.Contexts = append(signals.Contexts, c)
+	signals.Ignored.drop(maskOf(c.signals...))
+	heed()
+}
+
+// unwatch is the end of that.
+func (c *derived) unwatch() {
+	signals.Lock()
+	defer signals.Unlock()
+	if i := slices.Index(signals.Contexts, c); i >= 0 {
+		signals.Contexts = slices.Delete(signals.Contexts, i, i+1)
+		heed()
+	}
+}
+
+// signaled cancels the context because of a signal.
+func (c *derived) signaled(sig os.Signal) {
+	c.live()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.canceled && c.inner.Err() == nil {
+		c.canceled, c.cause = true, signalError(sig.String()+" signal received")
+		c.finish()
+	}
 }
 
 // live returns the context of the standard library, made if need be.
@@ -151,8 +184,6 @@ func (c *derived) live() context.Context {
 		in = context.WithoutCancel(in)
 	case derivedDeadline:
 		in, c.stop = context.WithDeadlineCause(in, c.deadline, c.reason)
-	case derivedSignals:
-		in, c.stop = signal.NotifyContext(in, c.signals...)
 	}
 	if c.kind != derivedValue && c.kind != derivedWithout {
 		in, c.cancel = context.WithCancelCause(in)
@@ -167,6 +198,9 @@ func (c *derived) live() context.Context {
 // end cancels the context.
 func (c *derived) end(cause error) {
 	c.live()
+	if c.kind == derivedSignals {
+		c.unwatch()
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if !c.canceled {

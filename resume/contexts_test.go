@@ -21,6 +21,7 @@ type contexts struct {
 	stop, cancel, drop                  context.CancelFunc
 	because                             context.CancelCauseFunc
 	caused                              context.Context
+	asked                               listening
 }
 
 // TestDerived holds that contexts with deadlines and signals come back: with
@@ -54,9 +55,12 @@ func TestDerived(t *testing.T) {
 	if _, err := p.Restore(t.Context()); err != nil {
 		t.Fatal(err)
 	}
+	hold()
+	v.asked = saved.Signals
 	if err := p.Checkpoint(t.Context()); err != nil {
 		t.Fatal(err)
 	}
+	free()
 	v.stop()
 	if err := p.Close(); err != nil {
 		t.Fatal(err)
@@ -71,6 +75,7 @@ func TestDerived(t *testing.T) {
 	if ok, err := p.Restore(t.Context()); err != nil || !ok {
 		t.Fatal(ok, err)
 	}
+	w.asked.restore()
 	defer w.stop()
 	was, _ := v.timed.Deadline()
 	if at, ok := w.caused.Deadline(); !ok || !at.Equal(was) {
@@ -96,5 +101,8 @@ func TestDerived(t *testing.T) {
 	}
 	if w.signals.Err() != context.Canceled || w.timed.Err() != context.Canceled {
 		t.Error("a signal has not canceled all:", w.signals.Err(), w.timed.Err())
+	}
+	if cause := context.Cause(w.timed); cause == nil || cause.Error() != "hangup signal received" || !errors.Is(cause, context.Canceled) {
+		t.Error("the cause is", cause)
 	}
 }

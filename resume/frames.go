@@ -85,6 +85,7 @@ func Here() {
 	}
 	calling = false
 	resuming.Store(false)
+	startWaits()
 	if together() { // the point comes again, as for the other ranks
 		mu.Lock()
 		pointTogether(depth, stack[depth], false)
@@ -199,6 +200,8 @@ func point(d int, f any) {
 	if kill {
 		wait = testPatience
 	}
+	defer free()
+	hold()
 	if !clearWay(d, wait) {
 		due.Store(true)
 		return
@@ -206,6 +209,7 @@ func point(d int, f any) {
 	saved.Frames = append(append(saved.Frames[:0], stack[:d]...), f)
 	saved.Points = points
 	saved.Process.note()
+	noteWaits()
 	if kill {
 		killed(run.Checkpoint(context.Background()))
 	}

@@ -203,7 +203,7 @@ func TestRefused(t *testing.T) {
 	}{
 		{template.Must(template.New("x").Funcs(template.FuncMap{"f": strings.ToUpper}).Parse("{{f .}}")), "it is bound to its process"},
 		{ctx, "it is a context"},
-		{time.NewTimer(time.Hour), "it is a timer"},
+		{new(time.Timer), "it is a timer"},
 		{os.Stdin, ""},
 		{reflect.TypeOf(1), "it is bound to its process"},
 	} {

@@ -33,7 +33,7 @@ func clearWay(d int, patience time.Duration) bool {
 		}
 	}
 	if why == "" {
-		why = journal.unsettled()
+		why = unsettled()
 	}
 	if why == "" {
 		held.since, held.until = time.Time{}, time.Time{}
@@ -93,12 +93,14 @@ const (
 // don't matter. n is the number of all.
 func alive(n int, patience time.Duration) string {
 	buf := make([]byte, 16<<10)
+	unrested()
 	for until := time.Now().Add(patience); n > 1; n = runtime.NumGoroutine() {
 		k := runtime.Stack(buf, true)
 		if k == len(buf) {
 			buf = make([]byte, 4*len(buf))
 			continue
 		}
+		unrested()
 		g := stranger(string(buf[:k]))
 		if g == nil {
 			break
@@ -125,6 +127,7 @@ type goroutine struct {
 	parent  string
 	first   string // its outermost function, "" if there are only those of package sync
 	foreign bool   // a function on its stack is neither Cairn's nor the Go runtime's
+	waits   bool   // … was started by Go, and is not where it waits
 }
 
 // nobody is the creator of a goroutine of which none is told.
@@ -140,6 +143,7 @@ func stranger(text string) *goroutine {
 		head, stack, _ := strings.Cut(strings.TrimSpace(s), "\n")
 		id, state, _ := strings.Cut(strings.TrimPrefix(head, "goroutine "), " ")
 		g := &goroutine{creator: nobody, at: "?"}
+		var calls, places []string
 		g.blocked = !strings.Contains(state, "[running") && !strings.Contains(state, "[runnable") && !strings.Contains(state, "[sleep")
 		for line := range strings.SplitSeq(stack, "\n") {
 			by, created := strings.CutPrefix(line, "created by ")
@@ -148,17 +152,23 @@ func stranger(text string) *goroutine {
 				g.creator, g.parent, _ = strings.Cut(by, " in goroutine ")
 			case strings.HasPrefix(line, "\t"):
 				g.at, _, _ = strings.Cut(strings.TrimSpace(line), " +0x")
+				places = append(places, g.at)
 			case !strings.HasPrefix(line, "sync."): // which starts those of others
+				calls = append(calls, line)
 				g.first = line
 				g.foreign = g.foreign || !ownGoroutine(line)
 			}
 		}
+		g.waits = g.creator == waitStart && !resting(id, state, calls, places)
 		known[id] = g
 		ids = append(ids, id)
 	}
 	ours := func(g *goroutine) bool {
+		if g.creator == waitStart {
+			return !g.waits
+		}
 		for range 100 { // from child to parent
-			if g == nil {
+			if g == nil || g.creator == waitStart || g.creator == "time.goFunc" { // those call the program's functions
 				return false
 			}
 			// The runtime's goroutine that runs cleanups has no creator. Cairn has

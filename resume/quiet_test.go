@@ -21,10 +21,23 @@ func TestStranger(t *testing.T) {
 	cleanup := func(f string) string {
 		return "\ngoroutine 9 [sync.Mutex.Lock]:\nsync.(*Mutex).Lock(...)\n\t/go/src/sync/mutex.go:46\n" + f + "(0x1)\n\t/x/a.go:5 +0x2c\nruntime.runCleanups()\n\t/go/src/runtime/mcleanup.go:745 +0x92\n"
 	}
+	waits.all = map[string]*waiter{"30": {wait{nil, 12}}, "31": {wait{nil, 12}}}
+	defer func() { waits.all = nil }()
+	waiting := func(id, state, calls string) string {
+		return "\ngoroutine " + id + " [" + state + "]:\n" + calls + ownPackage + "(*waiter).run(0x1)\n\t/c/waits.go:5 +0x2c\ncreated by " + ownPackage + "Go in goroutine 1\n\t/c/waits.go:3 +0x55\n"
+	}
+	const rest, other = "main.main.func1()\n\t/x/main.go:12 +0x1\n", "main.main.func1()\n\t/x/main.go:14 +0x1\n"
+	child := "\ngoroutine 40 [chan receive]:\nmain.work(0x1)\n\t/x/work.go:5 +0x2c\ncreated by main.main.func1 in goroutine 30\n\t/x/main.go:13 +0x55\n"
 	for _, c := range []struct {
 		name, text, at string
 		blocked        bool
 	}{
+		{"waiters", me + waiting("30", "chan receive", rest) + waiting("31", "select, 2 minutes", rest), "", false},
+		{"a waiter that has gone on", me + waiting("30", "chan receive", other), "/c/waits.go:3", true},
+		{"a waiter that is to begin", me + waiting("30", "runnable", ""), "/c/waits.go:3", false},
+		{"a waiter that nobody knows", me + waiting("32", "chan receive", rest), "/c/waits.go:3", true},
+		{"a waiter that waits deeper", me + waiting("30", "chan receive", rest+other), "/c/waits.go:3", true},
+		{"a child of a waiter", me + waiting("30", "chan receive", rest) + child, "/x/main.go:13", true},
 		{"alone", me, "", false},
 		{"own", me + signal + ours("5", ownModule+".supervised in goroutine 1") + ours("6", ownModule+"/ckpt.(*Saver).run in goroutine 1"), "", false},
 		{"children of own", me + ours("5", ownModule+".supervised in goroutine 1") + ours("9", "example.com/zip.Start in goroutine 5"), "", false},

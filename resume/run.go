@@ -43,6 +43,9 @@ type program struct {
 	Files   []handle
 	Args    []string // that the program was first started with
 	Process process
+	Signals listening
+	Timers  []after
+	Waits   []wait
 	Opened  *options // by the program itself; nil: it has not
 }
 
@@ -172,6 +175,9 @@ func Begin() {
 		fatal("%s", text(err))
 	}
 	journal.rehandle(saved.Files)
+	saved.Signals.restore()
+	restoreAfters(saved.Timers)
+	again, saved.Timers, saved.Waits = saved.Waits, nil, nil
 	suspended.Store(false)
 	stack, saved.Frames = saved.Frames, nil
 	points, since = saved.Points, saved.Points
@@ -195,6 +201,7 @@ func begin() (bool, error) {
 	if err := cairn.Protect(run, framesName, &saved); err != nil {
 		return false, err
 	}
+	cairn.Register[signalError](run)
 	if uses {
 		run.Handles()
 	}

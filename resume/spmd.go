@@ -130,6 +130,7 @@ func together() bool { return run.Ranks() > 1 }
 // What has to be done for a set is done by copying.
 func pointTogether(d int, f any, kill bool) {
 	here.depth, here.frame = d, f
+	defer free()
 	if kill {
 		err := run.Checkpoint(context.Background())
 		if err != nil || mayKill() {
@@ -150,6 +151,7 @@ func pointTogether(d int, f any, kill bool) {
 // copying is called when the state is about to be copied.
 func copying() (err error) {
 	if together() {
+		hold()
 		err = copyingTogether()
 	}
 	if err == nil {
@@ -170,7 +172,7 @@ func copyingTogether() error {
 		why = alive(runtime.NumGoroutine(), patience)
 	}
 	if why == "" {
-		why = journal.unsettled()
+		why = unsettled()
 	}
 	if why != "" {
 		return fmt.Errorf("rank %d can't be saved at this point: %s", run.Rank(), why)
@@ -178,5 +180,6 @@ func copyingTogether() error {
 	saved.Frames = append(append(saved.Frames[:0], stack[:here.depth]...), here.frame)
 	saved.Points = points
 	saved.Process.note()
+	noteWaits()
 	return nil
 }

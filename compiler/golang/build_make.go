@@ -42,6 +42,8 @@ type Made struct {
 	Source string `json:"source"`
 	// Points are where checkpoints may be taken.
 	Points []PointInfo `json:"points"`
+	// Uncovered says which of its work is not saved.
+	Uncovered []string `json:"uncovered,omitempty"`
 	// Reads says that it reads stdin.
 	Reads bool `json:"reads,omitempty"`
 	// Before says that it was made before, and nothing has changed.
@@ -72,6 +74,10 @@ func Make(ctx context.Context, dir string, patterns []string, o MakeOptions) (*M
 	if m == nil {
 		if m, err = b.make(cache, key, o); err != nil {
 			return nil, err
+		}
+	} else if o.Progress != nil {
+		for _, w := range m.Uncovered {
+			o.Progress("WARNING: " + w)
 		}
 	}
 	if o.Output == "" {
@@ -174,9 +180,12 @@ func (b *builder) make(cache, key string, o MakeOptions) (*Made, error) {
 	if err != nil {
 		return nil, err
 	}
-	m := &Made{Name: b.name(in.Package), Points: in.Points, Reads: in.Reads, Source: in.digest()}
+	m := &Made{Name: b.name(in.Package), Points: in.Points, Uncovered: in.Uncovered, Reads: in.Reads, Source: in.digest()}
 	if len(in.Points) > 0 {
 		tell("%s, in %s", pointsText(in.Points), seconds(begin))
+		for _, w := range in.Uncovered {
+			tell("WARNING: %s", w)
+		}
 		for _, w := range in.Warnings {
 			tell("%s", w)
 		}

@@ -17,6 +17,8 @@ type Saving struct {
 	Frames []frameInfo `json:"frames,omitempty"`
 	// Globals are the package variables that are saved.
 	Globals []string `json:"globals,omitempty"`
+	// Uncovered says which work is not saved, and what to do about it.
+	Uncovered []string `json:"uncovered,omitempty"`
 	// Notes are about the points.
 	Notes []string `json:"notes,omitempty"`
 	// Refused is why loops have no point, or why there is none at all.
@@ -31,7 +33,7 @@ func (e *Explanation) Save(in *Instrumented, err error) *Saving {
 		s.Refused = strings.Split(err.Error(), "\n")
 		return s
 	}
-	s.Points, s.Globals = in.Points, in.Globals
+	s.Points, s.Globals, s.Uncovered = in.Points, in.Globals, in.Uncovered
 	for _, f := range in.Frames {
 		f.File = in.relative(f.File)
 		f.Line = in.lineOf(f)
@@ -99,6 +101,12 @@ func (s *Saving) Text(w io.Writer) error {
 	}
 	if len(s.Frames) > 0 {
 		b.WriteString("Run again at every start: the initialisation of packages\n")
+	}
+	if len(s.Uncovered) > 0 {
+		b.WriteString("Work that is not saved\n")
+		for _, n := range s.Uncovered {
+			fmt.Fprintf(&b, "  %s\n", n)
+		}
 	}
 	if len(s.Notes) > 0 {
 		b.WriteString("Notes\n")

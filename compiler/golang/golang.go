@@ -104,6 +104,7 @@ type Program struct {
 	calls   *graph
 	at      func(token.Pos) ir.Pos
 	short   func(string) string
+	names   map[*types.TypeName]*types.Alias // see named
 }
 
 // Phase is a part of the work, and its time.

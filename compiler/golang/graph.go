@@ -5,6 +5,7 @@ import (
 	"go/ast"
 	"go/token"
 	"go/types"
+	"slices"
 
 	"golang.org/x/tools/go/callgraph"
 	"golang.org/x/tools/go/callgraph/rta"
@@ -17,6 +18,10 @@ type graph struct {
 	// sites has the callees of every call: by the position of its opening
 	// parenthesis, or of its go or defer.
 	sites map[token.Pos][]callee
+	// ranges has what loops over functions call, by the position of the word range;
+	// bodies has the loops whose bodies a call leads to, as sites has callees.
+	ranges map[token.Pos][]callee
+	bodies map[token.Pos][]*ast.RangeStmt
 	// failed: there is no graph, and callees are found by their types.
 	failed   bool
 	warnings []string
@@ -33,7 +38,7 @@ type callee struct {
 // resolve builds the call graph. A program that it can't be built for is lowered
 // all the same.
 func resolve(ld *loader) (g *graph) {
-	g = &graph{sites: make(map[token.Pos][]callee)}
+	g = &graph{sites: make(map[token.Pos][]callee), ranges: make(map[token.Pos][]callee), bodies: make(map[token.Pos][]*ast.RangeStmt)}
 	defer func() {
 		if p := recover(); p != nil {
 			g.failed = true
@@ -79,6 +84,12 @@ func resolve(ld *loader) (g *graph) {
 	g.collect(vta.CallGraph(funcs, reach.CallGraph), nil)
 	fine := make(map[token.Pos]bool)
 	for pos := range g.sites {
+		fine[pos] = true
+	}
+	for pos := range g.ranges {
+		fine[pos] = true
+	}
+	for pos := range g.bodies {
 		fine[pos] = true
 	}
 	g.collect(reach.CallGraph, fine)
@@ -190,19 +201,52 @@ func reachable(main *ssa.Package) *rta.Result {
 func (g *graph) collect(cg *callgraph.Graph, done map[token.Pos]bool) {
 	for _, n := range cg.Nodes {
 		for _, e := range n.Out {
-			if e.Site == nil || !e.Site.Pos().IsValid() || done[e.Site.Pos()] {
+			if e.Site == nil {
 				continue
 			}
-			g.add(e.Site.Pos(), e.Callee.Func)
+			if s := rangeSite(e.Site); s != nil {
+				if !done[s.Range] {
+					g.add(g.ranges, s.Range, e.Callee.Func)
+				}
+				continue
+			}
+			if e.Site.Pos().IsValid() && !done[e.Site.Pos()] {
+				g.add(g.sites, e.Site.Pos(), e.Callee.Func)
+			}
 		}
 	}
 }
 
-func (g *graph) add(pos token.Pos, f *ssa.Function) {
+// rangeSite returns the loop over a function that a call stands for.
+func rangeSite(i ssa.CallInstruction) *ast.RangeStmt {
+	if i.Pos().IsValid() || len(i.Common().Args) == 0 {
+		return nil
+	}
+	args := i.Common().Args
+	c, ok := args[len(args)-1].(*ssa.MakeClosure)
+	if !ok {
+		return nil
+	}
+	return rangeBody(c.Fn.(*ssa.Function))
+}
+
+// rangeBody returns the loop over a function whose body a function is.
+func rangeBody(f *ssa.Function) *ast.RangeStmt {
+	s, _ := f.Syntax().(*ast.RangeStmt)
+	return s
+}
+
+func (g *graph) add(to map[token.Pos][]callee, pos token.Pos, f *ssa.Function) {
 	if o := f.Origin(); o != nil {
 		f = o
 	}
 	var c callee
+	if s := rangeBody(f); s != nil {
+		if !slices.Contains(g.bodies[pos], s) {
+			g.bodies[pos] = append(g.bodies[pos], s)
+		}
+		return
+	}
 	if lit, ok := f.Syntax().(*ast.FuncLit); ok {
 		c.lit = lit
 	} else if obj, ok := f.Object().(*types.Func); ok {
@@ -210,10 +254,7 @@ func (g *graph) add(pos token.Pos, f *ssa.Function) {
 	} else {
 		return
 	}
-	for _, have := range g.sites[pos] {
-		if have == c {
-			return
-		}
+	if !slices.Contains(to[pos], c) {
+		to[pos] = append(to[pos], c)
 	}
-	g.sites[pos] = append(g.sites[pos], c)
 }

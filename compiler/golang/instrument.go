@@ -50,14 +50,17 @@ type Instrumented struct {
 	Reads bool
 	// Refused is why other loops have no point.
 	Refused []*rewrite.Refusal
+	// Uncovered says which work is not saved, and what to do about it.
+	Uncovered []string
 	// Warnings are sentences about the points, with their positions.
 	Warnings []string
 	// Explanation is how loops were chosen.
 	Explanation *Explanation
 
 	short   func(name string) string
-	unsaved []string // closures that can't be saved
-	asked   int      // how many of Warnings, the first ones, are about comments
+	unsaved []string      // closures that can't be saved
+	open    []openClosure // of the packages, for registerOpen
+	asked   int           // how many of Warnings, the first ones, are about comments
 }
 
 type frameInfo = rewrite.FrameInfo
@@ -90,23 +93,39 @@ type PointInfo struct {
 
 // instrumenter makes a program restartable.
 type instrumenter struct {
-	p        *Program
-	calls    *callGraph
-	from     map[*function]bool  // that main leads to
-	others   map[*function]*site // that may run on other goroutines
-	loops    map[ast.Node]*function
-	tried    map[ast.Node]bool
-	points   []ast.Stmt
-	inner    map[ast.Node]bool // of points: loops inside those that were chosen
-	infos    map[ast.Node]LoopInfo
-	rounds   int
-	works    map[*function]int // see work
-	trips    map[ir.Pos]int    // rounds of loops that have a known number of them
-	warnings []string
-	refused  []*rewrite.Refusal
-	used     map[*types.Var]use
+	p       *Program
+	calls   *callGraph
+	from    map[*function]bool  // that main leads to
+	others  map[*function]*site // that may run on other goroutines
+	loops   map[ast.Node]*function
+	tried   map[ast.Node]bool
+	points  []ast.Stmt
+	inner   map[ast.Node]bool              // of points: loops besides those that were chosen
+	banned  map[*function]*rewrite.Refusal // they can't be on the spine
+	lost    map[ast.Node]*rewrite.Refusal  // had a point, and can't
+	sources map[*source]*rewrittenSource   // by the last attempt
+	infos   map[ast.Node]LoopInfo
+	rounds  int
+	pricer  *pricer
+	low     *pricer
+	shares  map[ir.Pos]float64    // of samples, if there is a profile
+	trips   map[ir.Pos]int        // rounds of loops that have a known number of them
+	alives  map[ast.Node][]string // goroutines that may be, at points
+	waiting map[string]bool       // go statements whose goroutines wait for signals; see waitsOnly
+	refused []*rewrite.Refusal
+	used    map[*types.Var]use
 
 	explained *Explanation
+}
+
+func newInstrumenter(p *Program) *instrumenter {
+	in := &instrumenter{p: p, calls: newCallGraph(p), loops: map[ast.Node]*function{}, tried: map[ast.Node]bool{}, inner: map[ast.Node]bool{}, alives: map[ast.Node][]string{},
+		banned: map[*function]*rewrite.Refusal{}, lost: map[ast.Node]*rewrite.Refusal{}, sources: map[*source]*rewrittenSource{}, infos: map[ast.Node]LoopInfo{}}
+	if in.calls.main != nil {
+		in.from = reach([]*function{in.calls.main}, plainCall)
+		in.others = in.calls.concurrent()
+	}
+	return in
 }
 
 // Instrument chooses a program's points and rewrites it. An error that wraps
@@ -118,20 +137,21 @@ func Instrument(p *Program, o InstrumentOptions) (*Instrumented, error) {
 	if err := p.takesOwn(); err != nil {
 		return nil, err
 	}
-	in := &instrumenter{p: p, calls: newCallGraph(p), loops: map[ast.Node]*function{}, tried: map[ast.Node]bool{}, inner: map[ast.Node]bool{}, infos: map[ast.Node]LoopInfo{}, works: map[*function]int{}}
+	in := newInstrumenter(p)
 	if in.calls.main == nil {
 		return nil, fmt.Errorf("%w: it has no main function", ErrRefused)
 	}
 	if err := in.devices(); err != nil {
 		return nil, err
 	}
-	in.from = reach([]*function{in.calls.main}, plainCall)
-	in.others = in.calls.concurrent()
 	e := Explain(p, o.Explain)
 	in.explained = e
 	asked, err := p.asked(e)
 	if err != nil {
 		return nil, err
+	}
+	if o.Explain.Samples != nil {
+		in.shares = o.Explain.Samples.shares(p)
 	}
 	in.choose(e)
 	if len(in.points) == 0 {
@@ -150,9 +170,12 @@ func Instrument(p *Program, o InstrumentOptions) (*Instrumented, error) {
 			return nil, err
 		}
 		out.asked = len(asked)
-		out.Warnings = slices.Concat(asked, in.warnings, out.unsaved[:min(3, len(out.unsaved))])
+		out.Warnings = slices.Concat(asked, in.company(), out.unsaved[:min(3, len(out.unsaved))])
 		if n := len(out.unsaved) - 3; n > 0 {
 			out.Warnings = append(out.Warnings, fmt.Sprintf("%d closures more can't be saved either", n))
+		}
+		if len(e.Ranks) == 0 {
+			out.Uncovered = in.uncovered()
 		}
 		out.Refused, out.Explanation, out.Reads, out.short = in.refused, e, p.readsInput(), p.short
 		return out, nil
@@ -202,7 +225,12 @@ func (in *instrumenter) attempt() (*Instrumented, error) {
 	}
 	for fn := range spine {
 		for _, t := range fn.sites {
-			if t.kind == plainCall && slices.ContainsFunc(t.to, func(f *function) bool { return spine[f] }) {
+			if t.kind != plainCall || !slices.ContainsFunc(t.to, func(f *function) bool { return spine[f] }) {
+				continue
+			}
+			if t.loop != nil {
+				mark(fn.s, t.loop.Range+token.Pos(len("range")), rewrite.RangeMark)
+			} else {
 				mark(fn.s, t.call.Lparen+1, rewrite.CallMark)
 			}
 		}
@@ -211,11 +239,37 @@ func (in *instrumenter) attempt() (*Instrumented, error) {
 		if !in.p.own(s) {
 			continue
 		}
-		if err := in.source(s, marks[s], out); err != nil {
+		in.markWaits(s, mark)
+		if err := in.again(s, marks[s], out); err != nil {
 			return nil, err
 		}
 	}
-	return out, nil
+	in.p.writeNames(out)
+	return out, in.registerOpen(out)
+}
+
+// rewrittenSource is what came of a package.
+type rewrittenSource struct {
+	marks map[token.Pos]string
+	out   *Instrumented
+}
+
+// again rewrites a package, unless that was done with the same marks.
+func (in *instrumenter) again(s *source, marks map[token.Pos]string, out *Instrumented) error {
+	r := in.sources[s]
+	if r == nil || !maps.Equal(r.marks, marks) {
+		r = &rewrittenSource{marks, &Instrumented{Files: map[string][]byte{}, Runtime: out.Runtime}}
+		if err := in.source(s, marks, r.out); err != nil {
+			return err
+		}
+		in.sources[s] = r
+	}
+	maps.Copy(out.Files, r.out.Files)
+	out.Frames = append(out.Frames, r.out.Frames...)
+	out.Globals = append(out.Globals, r.out.Globals...)
+	out.unsaved = append(out.unsaved, r.out.unsaved...)
+	out.open = append(out.open, r.out.open...)
+	return nil
 }
 
 func loopBody(n ast.Node) *ast.BlockStmt {
@@ -236,8 +290,10 @@ var replaced = map[string]string{
 	"os.WriteFile": "WriteFile", "os.Truncate": "Truncate", "os.Link": "Link", "os.Symlink": "Symlink", "os.Chmod": "Chmod", "os.CopyFS": "CopyFS", "os.OpenRoot": "OpenRoot",
 	"io/ioutil.WriteFile": "WriteFile", "io/ioutil.TempFile": "CreateTemp", "io/ioutil.TempDir": "MkdirTemp",
 	"log.Fatal": "Fatal", "log.Fatalf": "Fatalf", "log.Fatalln": "Fatalln",
-	"os/signal.NotifyContext": "NotifyContext",
-	"context.WithCancel":      "WithCancel", "context.WithCancelCause": "WithCancelCause",
+	"os/signal.NotifyContext": "NotifyContext", "os/signal.Notify": "Notify", "os/signal.Stop": "StopNotify",
+	"os/signal.Ignore": "Ignore", "os/signal.Ignored": "Ignored", "os/signal.Reset": "ResetSignals",
+	"time.AfterFunc": "AfterFunc", "context.AfterFunc": "ContextAfterFunc",
+	"context.WithCancel": "WithCancel", "context.WithCancelCause": "WithCancelCause",
 	"context.WithDeadline": "WithDeadline", "context.WithDeadlineCause": "WithDeadlineCause",
 	"context.WithTimeout": "WithTimeout", "context.WithTimeoutCause": "WithTimeoutCause",
 	"context.WithValue": "WithValue", "context.WithoutCancel": "WithoutCancel",
@@ -292,12 +348,21 @@ func (in *instrumenter) source(s *source, marks map[token.Pos]string, out *Instr
 	if p, err = p.Hoisted((*rewrite.Package).Spine); err != nil {
 		return err
 	}
+	if p, err = p.Ranges(); err != nil {
+		return err
+	}
+	if p, err = p.Results((*rewrite.Package).Spine); err != nil {
+		return err
+	}
 	if p, err = p.Gotos((*rewrite.Package).Spine); err != nil {
 		return err
 	}
 	p, made, err := p.Closures(p.Keeps)
 	if err != nil {
 		return err
+	}
+	if made.Stuck != nil { // whoever calls it could not call it again
+		return made.Stuck
 	}
 	if p, err = p.Normal(p.Spine()); err != nil {
 		return err
@@ -338,7 +403,7 @@ func (p *Program) usesCairn() bool {
 // rewritten is a package for package rewrite.
 func (p *Program) rewritten(s *source) (*rewrite.Package, error) {
 	q := &rewrite.Package{Path: s.ImportPath, Fset: p.ld.fset, Files: s.files, Source: map[string][]byte{}, Types: s.types, Info: s.info,
-		Sizes: types.SizesFor("gc", "amd64"), Importer: &imports{compiled: p.ld.im.compiled, source: p.ld.im.source, of: s}}
+		Sizes: types.SizesFor("gc", "amd64"), Importer: &imports{compiled: p.ld.im.compiled, source: p.ld.im.source, of: s}, Named: p.named}
 	if s.Module != nil {
 		q.GoVersion = "go1.16" // as go build takes modules that do not say
 		if s.Module.GoVersion != "" {

@@ -4,13 +4,11 @@ import (
 	"fmt"
 	"go/ast"
 	"go/token"
-	"go/types"
 	"regexp"
 	"slices"
 	"strings"
 
 	"github.com/cairnrun/cairn/compiler/golang/rewrite"
-	"github.com/cairnrun/cairn/compiler/ir"
 )
 
 // choose finds the loops that Explain chose.
@@ -25,12 +23,13 @@ func (in *instrumenter) choose(e *Explanation) {
 	}
 	var order []ast.Node
 	for _, fn := range in.calls.all {
-		ast.Inspect(fn.body, func(n ast.Node) bool {
+		fn.walk(fn.body, func(n ast.Node) bool {
 			switch n.(type) {
-			case *ast.FuncLit:
-				return false
 			case *ast.ForStmt, *ast.RangeStmt:
 				in.loops[n] = fn
+				if body := in.calls.byNode[n]; body != nil {
+					in.loops[n] = body
+				}
 				at := in.p.at(n.Pos())
 				if l, ok := known[place{at.File, at.Line}]; ok {
 					in.infos[n] = l
@@ -45,143 +44,15 @@ func (in *instrumenter) choose(e *Explanation) {
 			in.take(n, in.infos[n])
 		}
 	}
-	if len(e.Ranks) == 0 { // with messages, places are chosen with more care
-		for _, n := range slices.Clone(in.points) {
-			in.descend(n, 2)
-		}
-	}
-}
-
-// descend makes points of loops inside one with a point, levels deep. How many
-// rounds loops have is not known, and a point that is never reached costs
-// nothing. Only loops are taken that are begun a few times in a round of the one
-// around them, and that have work for two loops more inside, so that a look at
-// the point in each round is nothing.
-func (in *instrumenter) descend(n ast.Node, levels int) {
-	if levels == 0 {
+	if len(e.Ranks) > 0 { // with messages, places are chosen with more care
 		return
 	}
-	for _, m := range in.directly(in.loops[n], loopBody(n), map[*function]bool{}) {
-		fn := in.loops[m]
-		if in.tried[m] || in.work(fn, loopBody(m)) < enough || in.crowded(fn) || in.skipped(m) {
-			continue
-		}
-		if in.hindrance(m, fn, in.infos[m]) != nil {
-			continue
-		}
-		in.tried[m], in.inner[m] = true, true
-		in.points = append(in.points, m.(ast.Stmt))
-		in.descend(m, levels-1)
+	if in.shares == nil {
+		in.more(e.Knee)
 	}
-}
-
-// crowded says that a function is too long for more points than it must have: it
-// is copied for each of them.
-func (in *instrumenter) crowded(fn *function) bool {
-	lines := in.p.at(fn.body.End()).Line - in.p.at(fn.body.Pos()).Line
-	marks := 1
-	for _, n := range in.points {
-		if in.loops[n] == fn {
-			marks++
-		}
+	for _, n := range slices.Clone(in.points) {
+		in.descend(n, levels, deepest)
 	}
-	return lines*marks > 600
-}
-
-// skipped says that a comment asks for no point.
-func (in *instrumenter) skipped(n ast.Node) bool {
-	at := in.p.at(n.Pos())
-	return slices.ContainsFunc(in.p.Skip, func(q ir.Pos) bool {
-		return q.File == at.File && (q.Line == at.Line || q.Line+1 == at.Line)
-	})
-}
-
-// directly returns the loops in a block, or in functions that it calls, that are
-// inside no other loop there.
-func (in *instrumenter) directly(fn *function, b *ast.BlockStmt, seen map[*function]bool) []ast.Node {
-	var out []ast.Node
-	calls := map[*ast.CallExpr]*site{}
-	for _, t := range fn.sites {
-		if t.kind == plainCall && len(t.to) == 1 && len(t.to[0].in) == 1 { // called from there only
-			calls[t.call] = t
-		}
-	}
-	ast.Inspect(b, func(n ast.Node) bool {
-		switch n := n.(type) {
-		case *ast.FuncLit:
-			return false
-		case *ast.ForStmt, *ast.RangeStmt:
-			out = append(out, n)
-			return false
-		case *ast.CallExpr:
-			if t := calls[n]; t != nil && !seen[t.to[0]] {
-				seen[t.to[0]] = true
-				out = append(out, in.directly(t.to[0], t.to[0].body, seen)...)
-			}
-		}
-		return true
-	})
-	return out
-}
-
-// Of loops whose rounds are not known, or are many, ten are counted by work, and
-// enough is a little less than two such loops inside each other have.
-const (
-	someRounds = 10
-	enough     = 80
-	mostWork   = 1000
-)
-
-// work is how many rounds the loops in a block have at least, those inside each
-// other multiplied, and those of functions that it calls counted too. A function
-// that calls itself is not followed again.
-func (in *instrumenter) work(fn *function, b *ast.BlockStmt) int {
-	most := 1
-	byCall := map[*ast.CallExpr]*site{}
-	for _, t := range fn.sites {
-		byCall[t.call] = t
-	}
-	ast.Inspect(b, func(n ast.Node) bool {
-		switch n := n.(type) {
-		case *ast.FuncLit:
-			return false
-		case *ast.ForStmt, *ast.RangeStmt:
-			most = max(most, min(mostWork, in.trip(n)*in.work(fn, loopBody(n))))
-			return false
-		case *ast.CallExpr:
-			if t := byCall[n]; t != nil {
-				for _, to := range t.to {
-					d, ok := in.works[to]
-					if !ok {
-						in.works[to] = 1
-						d = in.work(to, to.body)
-						in.works[to] = d
-					}
-					most = max(most, d)
-				}
-			}
-		}
-		return true
-	})
-	return most
-}
-
-// trip is how many rounds of a loop count.
-func (in *instrumenter) trip(n ast.Node) int {
-	if in.trips == nil {
-		in.trips = map[ir.Pos]int{}
-		for _, q := range in.p.Procs {
-			ir.Each(q.Body, func(s ir.Stmt) {
-				if l, ok := s.(*ir.Loop); ok && l.Trip >= 0 {
-					in.trips[l.Pos] = max(1, l.Trip)
-				}
-			})
-		}
-	}
-	if t, ok := in.trips[in.p.at(n.Pos())]; ok {
-		return min(t, someRounds)
-	}
-	return someRounds
 }
 
 // next takes the best loop that was not tried yet.
@@ -214,9 +85,7 @@ func (in *instrumenter) take(n ast.Node, l LoopInfo) {
 		return
 	}
 	in.points = append(in.points, n.(ast.Stmt))
-	if len(l.Goroutines) > 0 {
-		in.warnings = append(in.warnings, fmt.Sprintf("%s: goroutines may be alive at the point: %s; while they are, no checkpoint is taken", in.p.at(n.Pos()), strings.Join(l.Goroutines, "; ")))
-	}
+	in.alives[n] = l.Goroutines
 }
 
 // around tries the loops around one that has no point.
@@ -225,6 +94,11 @@ func (in *instrumenter) around(n ast.Node, fn *function) {
 		in.take(outer, LoopInfo{})
 		return
 	}
+	in.callers(fn)
+}
+
+// callers tries the loops around the calls of a function.
+func (in *instrumenter) callers(fn *function) {
 	seen := map[*function]bool{}
 	var up func(fn *function)
 	up = func(fn *function) {
@@ -236,7 +110,7 @@ func (in *instrumenter) around(n ast.Node, fn *function) {
 			if t.kind == deferCall || !in.from[t.from] && t.kind == plainCall {
 				continue
 			}
-			if outer := in.enclosing(t.from, t.call.Pos()); outer != nil {
+			if outer := in.enclosing(t.from, t.at()); outer != nil {
 				in.take(outer, LoopInfo{})
 			} else {
 				up(t.from)
@@ -262,14 +136,21 @@ func (in *instrumenter) enclosing(fn *function, at token.Pos) ast.Node {
 func (in *instrumenter) hindrance(n ast.Node, fn *function, l LoopInfo) *rewrite.Refusal {
 	at := in.p.ld.fset.Position(n.Pos())
 	at.Filename = in.p.at(n.Pos()).File
+	if r := in.banned[fn]; r != nil {
+		return r
+	}
 	if !in.can(fn) {
 		return &rewrite.Refusal{Pos: at, Reason: "the loop is in a package of another module, which is not rewritten", Remedy: "put a comment //cairn:point before the loop that calls it"}
 	}
 	spine := in.calls.leading(fn, in.from, in.can)
+	if r := in.unknownRange(fn); r != nil && !spine[in.calls.main] {
+		return &rewrite.Refusal{Pos: at, Reason: fmt.Sprintf("the loop is in, or is, a range over a function that is not the program's own, at %s: what that has done can't be saved", in.p.at(r.Pos())),
+			Remedy: "collect the values first, with slices.Collect, and range over these; or choose the loop around it with //cairn:point"}
+	}
 	if !spine[in.calls.main] {
 		why := "main does not call " + fn.name() + " directly"
 		if t := in.others[fn]; t != nil {
-			why = fmt.Sprintf("%s runs on a goroutine that is started at %s", fn.name(), in.p.at(t.call.Pos()))
+			why = fmt.Sprintf("%s runs on a goroutine that is started at %s", fn.name(), in.p.at(t.at()))
 		}
 		return &rewrite.Refusal{Pos: at, Reason: "the loop can't be gone on with: " + why, Remedy: "choose a loop on main's own goroutine with //cairn:point"}
 	}
@@ -277,12 +158,32 @@ func (in *instrumenter) hindrance(n ast.Node, fn *function, l LoopInfo) *rewrite
 		return &rewrite.Refusal{Pos: at, Reason: "goroutines may be alive at the loop's point: " + strings.Join(alive, "; "),
 			Remedy: "wait for them in each round, or choose another loop with //cairn:point"}
 	}
-	if r, ok := n.(*ast.RangeStmt); ok {
-		if _, ok := fn.s.info.TypeOf(r.X).Underlying().(*types.Signature); ok {
-			return &rewrite.Refusal{Pos: at, Reason: "the loop ranges over a function, whose state can't be saved", Remedy: "choose the loop around it with //cairn:point"}
-		}
-	}
 	return nil
+}
+
+// unknownRange returns the loop over a function of a library that a function is
+// the body of, or is only called from.
+func (in *instrumenter) unknownRange(fn *function) *ast.RangeStmt {
+	seen := map[*function]bool{}
+	var up func(fn *function) *ast.RangeStmt
+	up = func(fn *function) *ast.RangeStmt {
+		if seen[fn] {
+			return nil
+		}
+		seen[fn] = true
+		if s, ok := fn.node.(*ast.RangeStmt); ok && !slices.ContainsFunc(fn.in, func(t *site) bool { return t.kind == plainCall && in.can(t.from) }) {
+			return s
+		}
+		for _, t := range fn.in {
+			if t.kind == plainCall {
+				if s := up(t.from); s != nil {
+					return s
+				}
+			}
+		}
+		return nil
+	}
+	return up(fn)
 }
 
 var startedAt = regexp.MustCompile(`started at ([^ ,;]+:\d+)`)
@@ -297,7 +198,7 @@ func (in *instrumenter) alive(n ast.Node, fn *function, all []string) []string {
 		var ways []token.Pos
 		for _, t := range f.sites {
 			if t.kind == plainCall && slices.ContainsFunc(t.to, func(g *function) bool { return spine[g] }) {
-				ways = append(ways, t.call.Pos())
+				ways = append(ways, t.at())
 			}
 		}
 		if f == fn {
@@ -309,7 +210,7 @@ func (in *instrumenter) alive(n ast.Node, fn *function, all []string) []string {
 	}
 	return slices.DeleteFunc(slices.Clone(all), func(s string) bool {
 		m := startedAt.FindStringSubmatch(s)
-		return m == nil || !before[m[1]]
+		return m == nil || !before[m[1]] || in.waitsOnly(s)
 	})
 }
 
@@ -337,38 +238,55 @@ func (in *instrumenter) started(list []ast.Stmt, until token.Pos, out map[string
 }
 
 // can says that a function's source can be replaced.
-func (in *instrumenter) can(fn *function) bool { return in.p.own(fn.s) }
+func (in *instrumenter) can(fn *function) bool { return in.p.own(fn.s) && in.banned[fn] == nil }
 
-// retreat drops the points that a refusal concerns.
+// retreat leaves out what a refusal concerns: the function, and the points that
+// can't be reached without it.
 func (in *instrumenter) retreat(r *rewrite.Refusal) bool {
+	var found []*function
+	for f := range in.spine() {
+		if f.decl != nil && r.Func == rewrite.FuncName(f.decl) && f.s.ImportPath == r.Package {
+			found = append(found, f)
+		}
+	}
 	was := in.points
 	in.points = nil
 	var gone []ast.Node
-	for _, n := range was {
-		fn := in.loops[n]
-		hit := false
-		for f := range in.calls.leading(fn, in.from, in.can) {
-			hit = hit || f.decl != nil && r.Func == rewrite.FuncName(f.decl) && f.s.ImportPath == r.Package
-		}
-		if hit || r.Func == "" {
-			gone = append(gone, n)
-		} else {
-			in.points = append(in.points, n)
-		}
-	}
-	if len(gone) == 0 { // whoever it concerns: begin with the innermost
+	if len(found) == 0 { // whoever it concerns: begin with the innermost
 		gone, in.points = []ast.Node{was[len(was)-1]}, was[:len(was)-1]
 	}
-	if slices.ContainsFunc(gone, func(n ast.Node) bool { return in.inner[n] }) { // it may be these alone
-		for _, n := range gone {
-			if !in.inner[n] {
-				in.points = append(in.points, n.(ast.Stmt))
-			}
+	asked := false // a point that was chosen may be reached by other ways only
+	for _, f := range found {
+		for _, n := range was {
+			asked = asked || !in.inner[n] && in.calls.leading(in.loops[n], in.from, in.can)[f]
 		}
-	} else {
+	}
+	for _, f := range found {
+		in.banned[f] = r
+	}
+	for _, n := range was {
+		if len(found) == 0 {
+			break
+		}
+		if in.calls.leading(in.loops[n], in.from, in.can)[in.calls.main] {
+			in.points = append(in.points, n)
+		} else {
+			gone = append(gone, n)
+		}
+	}
+	for _, n := range gone {
+		in.lost[n] = r
+		asked = asked || !in.inner[n]
+	}
+	if asked {
 		in.refused = append(in.refused, r)
 		for _, n := range gone {
-			in.around(n, in.loops[n])
+			if !in.inner[n] {
+				in.around(n, in.loops[n])
+			}
+		}
+		for _, f := range found {
+			in.callers(f)
 		}
 	}
 	if in.rounds++; in.rounds > maxRounds {
@@ -378,4 +296,4 @@ func (in *instrumenter) retreat(r *rewrite.Refusal) bool {
 }
 
 // maxRounds bounds how often a program is rewritten with other points.
-const maxRounds = 24
+const maxRounds = 60

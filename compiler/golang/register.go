@@ -49,6 +49,9 @@ func (in *instrumenter) register(s *source, p *rewrite.Package, made *rewrite.Ma
 			out.unsaved = append(out.unsaved, fmt.Sprintf("%s; a checkpoint at which it is part of the state will fail", r))
 		}
 	}
+	for _, o := range made.Open {
+		out.open = append(out.open, openClosure{o, s})
+	}
 	if s == in.p.ld.main && in.p.seeded() {
 		fmt.Fprintf(&init, "%s.Seeded()\n", rewrite.Prefix)
 	}

@@ -8,12 +8,15 @@ import (
 	"strings"
 
 	"golang.org/x/tools/go/types/typeutil"
+
+	"github.com/cairnrun/cairn/compiler/golang/rewrite"
 )
 
-// function is a declaration or a literal, in the graph of calls.
+// function is a declaration, a literal or the body of a loop over a function, in
+// the graph of calls.
 type function struct {
 	s     *source
-	node  ast.Node // *ast.FuncDecl or *ast.FuncLit
+	node  ast.Node // *ast.FuncDecl, *ast.FuncLit or *ast.RangeStmt
 	body  *ast.BlockStmt
 	decl  *ast.FuncDecl // that it is, or is in
 	sites []*site
@@ -24,8 +27,17 @@ type function struct {
 type site struct {
 	from *function
 	call *ast.CallExpr
+	loop *ast.RangeStmt // over a function, which it calls; then call is nil
 	kind siteKind
 	to   []*function
+}
+
+// at is where a call is.
+func (t *site) at() token.Pos {
+	if t.loop != nil {
+		return t.loop.X.Pos()
+	}
+	return t.call.Pos()
 }
 
 type siteKind int
@@ -92,20 +104,68 @@ func (c *callGraph) add(s *source, n ast.Node, body *ast.BlockStmt, decl *ast.Fu
 
 func (c *callGraph) literals(s *source, n ast.Node, decl *ast.FuncDecl) {
 	ast.Inspect(n, func(m ast.Node) bool {
-		if lit, ok := m.(*ast.FuncLit); ok {
-			c.add(s, lit, lit.Body, decl)
+		switch m := m.(type) {
+		case *ast.FuncLit:
+			c.add(s, m, m.Body, decl)
+		case *ast.RangeStmt:
+			if overFunc(s.info, m) {
+				c.add(s, m, m.Body, decl)
+			}
 		}
 		return true
+	})
+}
+
+// overFunc says that the body of a loop is a function of its own, which another
+// one calls: the loop ranges over that.
+func overFunc(info *types.Info, s *ast.RangeStmt) bool {
+	t := info.TypeOf(s.X)
+	if t == nil {
+		return false
+	}
+	_, ok := t.Underlying().(*types.Signature)
+	if tp, is := types.Unalias(t).(*types.TypeParam); is {
+		for e := range tp.Underlying().(*types.Interface).EmbeddedTypes() {
+			if u, is := e.(*types.Union); is && u.Len() > 0 {
+				e = u.Term(0).Type()
+			}
+			_, ok = e.Underlying().(*types.Signature)
+		}
+	}
+	return ok && !rewrite.Ordinary(info, s)
+}
+
+// walk walks a part of a function, without what belongs to others in it.
+func (fn *function) walk(root ast.Node, f func(ast.Node) bool) {
+	ast.Inspect(root, func(n ast.Node) bool {
+		switch n := n.(type) {
+		case *ast.FuncLit:
+			return false
+		case *ast.RangeStmt:
+			if n != root && n != fn.node && overFunc(fn.s.info, n) {
+				if f(n) {
+					for _, e := range []ast.Expr{n.Key, n.Value, n.X} {
+						if e != nil {
+							fn.walk(e, f)
+						}
+					}
+				}
+				return false
+			}
+		}
+		return f(n)
 	})
 }
 
 // sitesOf finds the calls of a function.
 func (c *callGraph) sitesOf(fn *function) {
 	kinds := map[*ast.CallExpr]siteKind{}
-	ast.Inspect(fn.body, func(n ast.Node) bool {
+	fn.walk(fn.body, func(n ast.Node) bool {
 		switch n := n.(type) {
-		case *ast.FuncLit:
-			return false
+		case *ast.RangeStmt:
+			if body := c.byNode[n]; body != nil {
+				c.rangeSite(fn, n, body)
+			}
 		case *ast.GoStmt:
 			kinds[n.Call] = goCall
 			c.site(fn, n.Call, goCall, n.Go)
@@ -119,6 +179,51 @@ func (c *callGraph) sitesOf(fn *function) {
 		}
 		return true
 	})
+}
+
+// rangeSite notes what a loop over a function calls: the function, which calls the
+// loop's body. If it is a library's, that is done before the loop is over.
+func (c *callGraph) rangeSite(fn *function, s *ast.RangeStmt, body *function) {
+	fn.sites = append(fn.sites, &site{from: fn, loop: s, kind: libraryNow, to: []*function{body}})
+	t := &site{from: fn, loop: s, kind: plainCall}
+	for _, q := range c.p.calls.ranges[s.Range] {
+		t.to = append(t.to, c.functions(q)...)
+	}
+	if len(t.to) > 0 {
+		fn.sites = append(fn.sites, t)
+	}
+}
+
+// functions are those with source that a callee may be.
+func (c *callGraph) functions(q callee) []*function {
+	if q.lit != nil {
+		if to := c.byNode[q.lit]; to != nil {
+			return []*function{to}
+		}
+		return nil
+	}
+	if to := c.byObj[q.obj]; to != nil {
+		return []*function{to}
+	}
+	r := q.obj.Signature().Recv()
+	if r == nil {
+		return nil
+	}
+	in, ok := r.Type().Underlying().(*types.Interface)
+	if !ok {
+		return nil
+	}
+	var list []*function
+	for _, fn := range c.all { // a method of an interface, as a value
+		if fn.decl == nil || ast.Node(fn.decl) != fn.node || fn.decl.Recv == nil || fn.decl.Name.Name != q.obj.Name() {
+			continue
+		}
+		m, ok := fn.s.info.Defs[fn.decl.Name].(*types.Func)
+		if ok && (types.Implements(m.Signature().Recv().Type(), in) || types.Implements(types.NewPointer(m.Signature().Recv().Type()), in)) {
+			list = append(list, fn)
+		}
+	}
+	return list
 }
 
 func (c *callGraph) site(fn *function, call *ast.CallExpr, kind siteKind, at token.Pos) {
@@ -145,6 +250,11 @@ func (c *callGraph) site(fn *function, call *ast.CallExpr, kind siteKind, at tok
 				to = c.byObj[q.obj]
 			}
 			if to != nil {
+				t.to = append(t.to, to)
+			}
+		}
+		for _, s := range c.p.calls.bodies[at] {
+			if to := c.byNode[s]; to != nil {
 				t.to = append(t.to, to)
 			}
 		}
@@ -255,8 +365,11 @@ func (fn *function) name() string {
 		t := types.ExprString(fn.decl.Recv.List[0].Type)
 		n = strings.TrimPrefix(t, "*") + "." + n
 	}
-	if _, ok := fn.node.(*ast.FuncLit); ok {
+	switch fn.node.(type) {
+	case *ast.FuncLit:
 		return "a function literal in " + n
+	case *ast.RangeStmt:
+		return "the body of a loop over a function in " + n
 	}
 	return n
 }

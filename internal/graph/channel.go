@@ -35,6 +35,13 @@ var channelsKnown = sync.OnceValue(func() bool {
 	return ok && h.closed == 1
 })
 
+// waited says that goroutines which wait for channels will do so again.
+var waited bool
+
+// Waited says whether goroutines that wait for channels will do so again after a
+// restart. The caller sees to that.
+func Waited(again bool) { waited = again }
+
 // slotType is the element of the stand-in of a channel.
 func slotType(elem reflect.Type) reflect.Type {
 	return reflect.StructOf([]reflect.StructField{{Name: "Val", Type: elem}})
@@ -47,34 +54,37 @@ func (c *Collector) pushChan(p *plan, ptr unsafe.Pointer, i int32, at uintptr) e
 	if h == nil {
 		return nil
 	}
-	k, fresh := c.made.at(uintptr(unsafe.Pointer(h)), p.elem)
-	if !fresh {
-		return nil
-	}
-	switch {
-	case !channelsKnown():
+	if !channelsKnown() {
 		return c.refuse(p, i, at, "it is a channel, and this version of Go lays them out in a way that is not known")
-	case h.timer != nil:
-		return c.refuse(p, i, at, "it is the channel of a timer")
-	case h.recvq.first != nil || h.sendq.first != nil:
-		return c.refuse(p, i, at, "a goroutine waits for the channel")
 	}
-	*k = uint64(len(c.items))
-	n := int(h.count)
-	s := reflect.MakeSlice(reflect.SliceOf(p.elem.t), n, n)
-	for j := range n {
-		v := unsafe.Add(h.buf, uintptr((h.recvx+uint(j))%h.size)*uintptr(h.elemSize))
-		s.Index(j).Set(reflect.NewAt(p.elem.t, v).Elem())
+	var t unsafe.Pointer
+	if p.t.Elem() == timeType {
+		k := timersKnown()
+		t = k.of(h)
+		switch {
+		case h.timer != nil && (t == nil || !k.is(t, h)):
+			return c.refuse(p, i, at, "it is the channel of a timer, and this version of Go lays them out in a way that is not known")
+		case k.async && h.size == 1 && !c.timers[h]:
+			return c.refuse(p, i, at, "it may be the channel of a timer, and with a Go version before 1.23 in go.mod that can't be seen: use time.NewTimer, or ask for go 1.23 there")
+		}
 	}
-	c.keep = append(c.keep, s.Interface())
-	return c.add(item{ptr: s.UnsafePointer(), p: p.elem, n: uint64(n), walk: uint64(n), at: at, parent: i, via: viaChan, alone: true})
+	return c.pushFed(p, h, t, i, at)
 }
 
 func (e *encoder) channel(o *op, p *plan, src unsafe.Pointer, dst []byte) {
 	var obj, size, closed uint64
-	if h := *(**hchan)(src); h != nil {
+	h := *(**hchan)(src)
+	if t := unsafe.Pointer(h); t != nil && p.kind == kTimer {
+		if h = timerChan(t); h == nil {
+			obj, closed = e.alone(e.c.made.get(uintptr(t), p.elem)), afterMark
+		}
+	}
+	if h != nil {
 		obj = e.alone(e.c.made.get(uintptr(unsafe.Pointer(h)), p.elem))
 		size, closed = uint64(h.size), uint64(h.closed)
+		if e.c.timers[h] {
+			closed = timerMark
+		}
 	}
 	put(o, dst, atObj, obj)
 	put(o, dst, atSize, size)
@@ -96,6 +106,25 @@ func (d *decoder) channel(o *op, dst unsafe.Pointer, src []byte) error {
 		return invalid("a %s has no region", typeName(p.t))
 	}
 	g := &d.regs[obj-1]
+	if closed == timerMark {
+		g, err := d.timer(p, obj, size)
+		if err != nil {
+			return err
+		}
+		*(*unsafe.Pointer)(dst) = g.m
+		if p.kind == kTimer {
+			*(*unsafe.Pointer)(dst) = g.timer
+		}
+		return nil
+	}
+	if closed == afterMark {
+		t, err := d.calling(p, obj)
+		*(*unsafe.Pointer)(dst) = t
+		return err
+	}
+	if g.timer != nil || p.kind == kTimer {
+		return invalid("a %s of another kind", typeName(p.t))
+	}
 	if g.n > size || size > math.MaxInt32 || size*uint64(p.elem.size) > uint64(d.limit) || closed > 1 {
 		return invalid("a %s of %d elements that holds %d", typeName(p.t), size, g.n)
 	}

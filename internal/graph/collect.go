@@ -17,15 +17,16 @@ type Collector struct {
 	types []reflect.Type // of the roots, to see whether names is still right
 
 	items   []item
-	head    int     // next item to walk
-	rootEnd []int   // items up to rootEnd[r] were reached from roots 0…r
-	seen    table   // end of a piece that was walked → its start
-	begun   table   // start of a slice that was walked → its end
-	made    table   // map, box, stand-in, zero-size value → its item
-	keep    []any   // memory of stand-ins
-	keys    []key   // scratch for the sweep
-	pieces  []piece // merged
-	where   []int32 // item → piece, or -1 for items that stand alone
+	head    int             // next item to walk
+	rootEnd []int           // items up to rootEnd[r] were reached from roots 0…r
+	seen    table           // end of a piece that was walked → its start
+	begun   table           // start of a slice that was walked → its end
+	made    table           // map, box, stand-in, zero-size value → its item
+	keep    []any           // memory of stand-ins
+	timers  map[*hchan]bool // channels that belong to timers
+	keys    []key           // scratch for the sweep
+	pieces  []piece         // merged
+	where   []int32         // item → piece, or -1 for items that stand alone
 
 	dyn      []*plan          // dynamic types, in order of discovery
 	dynIndex map[*plan]uint32 // +1
@@ -101,6 +102,7 @@ func (c *Collector) reset(roots []Root, env *Env) {
 	c.seen.clear()
 	c.begun.clear()
 	c.made.clear()
+	clear(c.timers)
 	if c.ifaces == nil {
 		c.ifaces = make(map[unsafe.Pointer]*plan)
 	}
@@ -284,6 +286,8 @@ func (c *Collector) walkRef(p *plan, ptr unsafe.Pointer, i int32, at uintptr) er
 		return c.pushFunc(p, ptr, i, at)
 	case kChan:
 		return c.pushChan(p, ptr, i, at)
+	case kTimer:
+		return c.pushTimer(p, ptr, i, at)
 	}
 	return nil
 }

@@ -161,7 +161,7 @@ func (d *decoder) ref(o *op, dst unsafe.Pointer, src []byte) error {
 		return d.file(dst, obj)
 	case kFunc:
 		return d.function(p, dst, obj)
-	case kChan:
+	case kChan, kTimer:
 		return d.channel(o, dst, src)
 	case kSyncMap, kCodec:
 		n := o.get(src, atLen)

@@ -91,6 +91,8 @@ func (d *describer) body(p *plan) {
 		d.b.WriteString("{chan ")
 		d.ref(p.elem)
 		d.b.WriteString(",}")
+	case kTimer:
+		d.b.WriteString("timer")
 	case kOpaque:
 		d.b.WriteString("opaque")
 	default:

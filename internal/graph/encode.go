@@ -75,7 +75,7 @@ func (e *encoder) ref(o *op, p *plan, src unsafe.Pointer, dst []byte) error {
 			obj = e.alone(e.c.made.get(uintptr(f), p.elem))
 		}
 		put(o, dst, atObj, obj)
-	case kChan:
+	case kChan, kTimer:
 		e.channel(o, p, src, dst)
 	case kSyncMap, kCodec:
 		i := e.c.made.get(uintptr(src), p.elem)

@@ -226,6 +226,10 @@ func (b *Builder) fillMap(r uint32) error {
 	if g.m == nil {
 		return nil
 	}
+	if g.timer != nil {
+		g.setTimer()
+		return nil
+	}
 	if g.mt.kind == kChan {
 		g.fillChan()
 		return nil

@@ -47,6 +47,7 @@ var members = map[kind][]string{
 	kMap:     {"obj"},
 	kFunc:    {"obj"},
 	kChan:    {"obj", "size", "closed"},
+	kTimer:   {"obj", "size", "closed"},
 	kIface:   {"obj", "off", "type"},
 	kFile:    {"file"},
 	kTime:    {"zone.obj", "zone.off", "zone.len", "offset", "nsec", "sec"},

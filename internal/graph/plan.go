@@ -30,6 +30,7 @@ const (
 	kCodec               // has CairnState, stand-in: []record
 	kFunc                // stand-in: function; see Whole
 	kChan                // stand-in: region of struct{Val}; see Whole
+	kTimer               // *time.Timer, *time.Ticker: stand-in of its channel; see Whole
 	kOpaque              // savable only when zero; not stored
 	kIgnore              // not looked at, not stored, kept as it is in roots
 )

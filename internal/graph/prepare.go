@@ -70,7 +70,8 @@ type region struct {
 	fresh  bool           // it was allocated
 	m      unsafe.Pointer // the map or channel that the region stands for, when known
 	mt     *plan
-	closed bool // … channel is closed
+	closed bool           // … channel is closed
+	timer  unsafe.Pointer // … channel is that of a timer
 }
 
 type poolTarget struct {

@@ -141,6 +141,14 @@ func (p *plan) special() bool {
 		p.form = reference("obj", "off", "len", "cap")
 		p.elem = p.kid(shell(pairType))
 		return true
+	case timerTypes[0], timerTypes[1]:
+		if !whole {
+			return false
+		}
+		p.kind, p.enc = kTimer, true
+		p.form = reference("obj", "size", "closed")
+		p.elem = p.kid(shell(slotType(timeType)))
+		return true
 	}
 	pkg, name := t.PkgPath(), t.Name()
 	if name == "" {

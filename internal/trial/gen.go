@@ -52,7 +52,6 @@ type variable struct {
 	pure      bool
 	level     int // of function literals around it
 	fixed     bool
-	result    bool // of the function
 }
 
 // scope is a block. Its variables hide outer ones of the same name.
@@ -90,7 +89,7 @@ type gen struct {
 
 // rare are constructs that Cairn refuses on the way to a point. They would
 // keep most programs from having points if all had them.
-type rare struct{ jumps, deferLoops, caseCalls, iterators, resultPointers bool }
+type rare struct{ jumps, deferLoops bool }
 
 // frame is a function or function literal being made.
 type frame struct {

@@ -196,7 +196,7 @@ func (g *gen) expr(typ string, calls bool) string {
 		return fmt.Sprintf("funcAct(%s)", g.one("top", "quiet"))
 	case tIPtr:
 		if v := g.pick(func(v *variable) bool {
-			return v.typ == tInt && !v.pure && !v.fixed && (!v.result || g.rare.resultPointers)
+			return v.typ == tInt && !v.pure && !v.fixed
 		}); v != nil {
 			return "&" + v.name
 		}

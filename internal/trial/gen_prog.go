@@ -45,6 +45,14 @@ func adder(n int) func(int) int { return func(m int) int { return wrap(n + m) } 
 func counter() func(int) int { c := 0; return func(m int) int { c += m; return wrap(c) } }
 func filled(n int) <-chan int { ch := make(chan int, 4); for i := range mod(n, 4) { ch <- n + i }; close(ch); return ch }
 func offer(n int) <-chan int { ch := make(chan int, 1); if n%%2 == 0 { ch <- n }; return ch }
+func odd[T any](seq iter.Seq[T]) iter.Seq2[int, T] {
+	return func(yield func(int, T) bool) { n := 0; for v := range seq { n++; if n&1 == 1 && !yield(n, v) { return } } }
+}
+
+type down int
+
+func (d down) walk(yield func(int) bool) { if d > 0 && yield(int(d)) { (d - 1).walk(yield) } }
+
 func count(n int) iter.Seq[int] { return func(yield func(int) bool) { for i := range n { if !yield(i) { return } } } }
 func pickFunc(fs []func(int) int, n int) func(int) int { if len(fs) == 0 { return top }; return fs[mod(n, len(fs))] }
 
@@ -156,7 +164,7 @@ func (g *gen) program(seed uint64) string {
 	fmt.Fprintf(&b, "// Package %s is a random program, made from seed %d.\npackage %s\n", g.pkg, seed, g.pkg)
 	fmt.Fprintf(&b, prelude, 120+g.r.IntN(200))
 	g.scopes = []*scope{{vars: globals}}
-	g.rare = rare{g.chance(0.1), g.chance(0.15), g.chance(0.15), g.chance(0.15), g.chance(0.15)}
+	g.rare = rare{g.chance(0.1), g.chance(0.15)}
 	sets := [][]string{{tInt}, {tInt}, {tInt, tStr}, {tInts, tErr}, {}}
 	for i := range 3 + g.r.IntN(4) {
 		f := &function{name: fmt.Sprint("f", i), named: g.chance(0.5)}
@@ -223,7 +231,7 @@ func (g *gen) topFunc(head string, f *function, stmts int) string {
 	if f.named && len(f.results) > 0 {
 		var list []string
 		for i, t := range f.results {
-			v := &variable{name: fmt.Sprint("res", i), typ: t, result: true}
+			v := &variable{name: fmt.Sprint("res", i), typ: t}
 			vars = append(vars, v)
 			fr.named = append(fr.named, v)
 			list = append(list, v.name+" "+t)

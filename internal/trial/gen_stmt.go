@@ -179,6 +179,9 @@ func (g *gen) loop() string {
 		v := g.declare(tInt, pure)
 		bound := g.integer(1, g.chance(0.3))
 		step := g.one("++", " += 2", "++")
+		if g.chance(0.2) {
+			step = fmt.Sprintf(" += 1 + mod(%s, 2)", g.integer(1, true))
+		}
 		return fmt.Sprintf("for %s := %d; %s < mod(%s, 6); %s%s {%s\n%s}", v.name, g.r.IntN(2), v.name, bound, v.name, step, g.loopMark(), body())
 	case 2:
 		cond := g.condition(1, g.chance(0.4))
@@ -203,10 +206,14 @@ func (g *gen) loop() string {
 	case 9:
 		return ranged(tInt, "", fmt.Sprintf("filled(%s)", g.integer(1, false)))
 	default:
-		held, quiet := g.points, g.quiet
-		g.points, g.quiet = 1<<30, quiet || !g.rare.iterators // no points inside: it can't be entered again
-		defer func() { g.points, g.quiet = held, quiet }()
-		return ranged(tInt, "", fmt.Sprintf("count(mod(%s, 4))", g.integer(1, false)))
+		over := fmt.Sprintf("count(mod(%s, 4))", g.integer(1, g.chance(0.3)))
+		switch g.r.IntN(3) {
+		case 0:
+			return ranged(tInt, tInt, "odd("+over+")")
+		case 1:
+			return ranged(tInt, "", fmt.Sprintf("down(mod(%s, 4)).walk", g.integer(1, false)))
+		}
+		return ranged(tInt, "", over)
 	}
 }
 
@@ -216,7 +223,7 @@ func (g *gen) switchStmt() string {
 			var b strings.Builder
 			b.WriteString("switch ")
 			tagged := g.chance(0.6)
-			calls := g.chance(0.4) && (tagged || g.rare.caseCalls)
+			calls := g.chance(0.4)
 			switch {
 			case tagged && g.chance(0.4):
 				e := g.integer(2, g.chance(0.5))

@@ -83,7 +83,7 @@ func TestRefused(t *testing.T) {
 				tb.add(p, 0, 0, "refused when run: "+why)
 				return
 			}
-			told := regexp.MustCompile(`\.go:\d+: .*(?:` + p.refuse + ").*no checkpoint is taken").MatchString(said)
+			told := regexp.MustCompile(`\.go:\d+, .*(?:` + p.refuse + ").*no checkpoint is taken").MatchString(said)
 			if points := p.compare(t, tb, binary, want); points == 0 && !told {
 				t.Errorf("no set is ever taken of the program, and nobody says so\ncairn build:\n%s\ncairn run:\n%s", said, got.stderr)
 			}

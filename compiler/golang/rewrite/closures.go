@@ -13,9 +13,11 @@ import (
 // Made is what Closures put into a package.
 type Made struct {
 	Closures []Entry          // constructors: func(*environment) func(…) …
+	Open     []Open           // generic ones
 	Funcs    []Entry          // functions that capture nothing
 	Refused  []*Refusal       // what was to be converted, and stayed as it was
 	Places   []token.Position // where each of these begins
+	Stuck    *Refusal         // the first of these with a point, or a call that leads to one
 }
 
 // Entry is something that the program has to make known when it starts.
@@ -92,10 +94,14 @@ func (p *Package) closures(convert func(ast.Expr) bool, bad map[ast.Expr]string)
 			all = append(all, c.find(f, d, own)...)
 		}
 	}
+	c.spine = p.Spine()
 	for _, n := range all {
 		if err := c.plan(n); err != nil {
 			c.made.Refused = append(c.made.Refused, err)
 			c.made.Places = append(c.made.Places, p.Fset.Position(n.node.Pos()))
+			if c.made.Stuck == nil && c.spine.Funcs[n.node] {
+				c.made.Stuck = err
+			}
 			continue
 		}
 		if !n.unused {
@@ -162,6 +168,7 @@ type closures struct {
 	consts   map[*types.Const]string // constants moved to package level
 	files    map[*ast.File]*closureFile
 	known    *instances
+	spine    Spine
 	recover  map[string]bool     // methods that call recover, by name
 	declared map[string]*closure // constructors and functions
 }
@@ -211,6 +218,8 @@ type closure struct {
 	tparams []*types.TypeParam // that it uses
 	insts   [][]types.Type     // all there are of them
 	unused  bool               // is in a generic function that nothing instantiates
+	open    bool               // … that others may instantiate
+	used    []int              // then: which of its type parameters
 }
 
 func (p *Package) owner(d *ast.FuncDecl) *closureOwner {
@@ -310,7 +319,7 @@ func (c *closures) fresh(s string) string {
 	for i := 2; ; i++ {
 		free := true
 		for _, k := range []string{"env_", "make_", "func_", "bind_", "const_"} {
-			free = free && !c.taken[Prefix+k+s]
+			free = free && !c.taken[Prefix+k+s] && !c.taken[exported+k+s]
 		}
 		if free {
 			c.taken[Prefix+"env_"+s] = true

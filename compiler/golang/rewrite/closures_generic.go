@@ -48,8 +48,7 @@ func (c *closures) planParams(l *closure, w *typeWriter) *Refusal {
 		c.known = c.instances()
 	}
 	if c.known.open[l.owner.object] {
-		return c.no(l.node.Pos(), "use no type parameter in it, or a function that is not generic",
-			"a closure that is part of the state uses the type parameter %s of %s, which may be instantiated with types that are not known here", l.tparams[0].Obj().Name(), l.owner.object.Name())
+		return c.planOpen(l, used)
 	}
 	for _, args := range c.known.args[l.owner.object] {
 		var list []types.Type
@@ -108,6 +107,10 @@ func (c *closures) declareGeneric(l *closure, free bool) {
 		params = append(params, t.Obj().Name()+" "+s)
 	}
 	list, args := "["+strings.Join(params, ", ")+"]", l.typeArgs()
+	if l.open {
+		c.declareOpen(l, list, args)
+		return
+	}
 	mk, e, rec := Prefix+"make_"+l.ident, Prefix+"env_"+l.ident, env
 	if free {
 		mk, rec = Prefix+"func_"+l.ident, Prefix+"t"
@@ -147,113 +150,6 @@ func (c *closures) declareGeneric(l *closure, free bool) {
 		c.made.Closures = append(c.made.Closures, Entry{name, one})
 	}
 	fmt.Fprintf(b, "}\nreturn interface{}(%s).(%s) // panics: there are no others\n}\n%s", rec, l.sigText, each.String())
-}
-
-// instances says with which types generic functions and types are instantiated.
-type instances struct {
-	owner map[*types.TypeParam]types.Object // a func, or a type for its own and those of its methods
-	index map[*types.TypeParam]int
-	args  map[types.Object][][]types.Type
-	open  map[types.Object]bool // others may do so elsewhere
-	ctx   *types.Context
-}
-
-// maxInstances is a limit on those of one function.
-const maxInstances = 200
-
-func (p *Package) instances() *instances {
-	k := &instances{map[*types.TypeParam]types.Object{}, map[*types.TypeParam]int{}, map[types.Object][][]types.Type{}, map[types.Object]bool{}, types.NewContext()}
-	own := func(o types.Object, list *types.TypeParamList) {
-		for i := range list.Len() {
-			k.owner[list.At(i)], k.index[list.At(i)] = o, i
-		}
-		if list.Len() > 0 && o.Exported() && p.Types.Name() != "main" {
-			k.open[o] = true
-		}
-	}
-	for _, o := range p.Info.Defs {
-		switch o := o.(type) {
-		case *types.Func:
-			own(o, o.Signature().TypeParams())
-			if r := o.Signature().Recv(); r != nil {
-				t := types.Unalias(r.Type())
-				if ptr, ok := t.(*types.Pointer); ok {
-					t = types.Unalias(ptr.Elem())
-				}
-				if n, ok := t.(*types.Named); ok {
-					own(n.Origin().Obj(), o.Signature().RecvTypeParams())
-				}
-			}
-		case *types.TypeName:
-			switch t := o.Type().(type) {
-			case *types.Named:
-				own(o, t.TypeParams())
-			case *types.Alias:
-				own(o, t.TypeParams())
-			}
-		}
-	}
-	type edge struct {
-		to   types.Object
-		args []types.Type
-		from types.Object // whose type parameters are in args; nil: none
-		pos  int
-	}
-	var edges []edge
-	for id, in := range p.Info.Instances {
-		o := p.Info.Uses[id]
-		if o == nil || o.Pkg() != p.Types {
-			continue
-		}
-		e := edge{to: o, args: slices.Collect(in.TypeArgs.Types()), pos: int(id.Pos())}
-		for _, t := range e.args {
-			mentions(t, func(t *types.TypeParam) {
-				if e.from = k.owner[t]; e.from == nil {
-					k.open[o] = true
-				}
-			})
-		}
-		edges = append(edges, e)
-	}
-	slices.SortFunc(edges, func(a, b edge) int { return a.pos - b.pos })
-	for again := true; again; {
-		again = false
-		for _, e := range edges {
-			if k.open[e.to] {
-				continue
-			}
-			if e.from == nil {
-				again = k.add(e.to, e.args) || again
-				continue
-			}
-			if k.open[e.from] {
-				k.open[e.to], again = true, true
-				continue
-			}
-			for _, of := range k.args[e.from] {
-				var list []types.Type
-				for _, t := range e.args {
-					sub := map[*types.TypeParam]types.Type{}
-					mentions(t, func(t *types.TypeParam) { sub[t] = of[k.index[t]] })
-					list = append(list, k.subst(t, sub))
-				}
-				again = k.add(e.to, list) || again
-			}
-		}
-	}
-	return k
-}
-
-// add takes note of an instance; it returns false if there is nothing new.
-func (k *instances) add(o types.Object, list []types.Type) bool {
-	if slices.ContainsFunc(k.args[o], func(l []types.Type) bool { return slices.EqualFunc(l, list, types.Identical) }) {
-		return false
-	}
-	k.args[o] = append(k.args[o], list)
-	if len(k.args[o]) > maxInstances || slices.ContainsFunc(list, func(t types.Type) bool { return t == nil }) {
-		k.open[o] = true
-	}
-	return true
 }
 
 // mentions calls f with the type parameters in a type.

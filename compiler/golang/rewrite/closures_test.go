@@ -387,16 +387,17 @@ func f() func() {
 	n := len("abc")
 	return func() { n++ }
 }`, "8:9", "captures n: the predeclared type int has another meaning"},
-		{"open generic", `func F[T any](x T) func() T { return func() T { return x } }`, "4:38", "type parameter T of F, which may be instantiated"},
-		{"open through another", `func f[T any](x T) func() T { return func() T { return x } }
-
-func G[T any](x []T) func() []T { return f(x) }`, "4:38", "type parameter T of f, which may be instantiated"},
 		{"local type argument", `func f[T any](x T) func() T { return func() T { return x } }
 
 func g() {
 	type local int
 	f(local(1))
 }`, "4:38", "which is instantiated with test/p.local: the type local is declared in a function"},
+		{"method value in an open generic", `func G[T any](x *S[T]) func() T { return x.get }
+
+type S[T any] struct{ x T }
+
+func (s *S[T]) get() T { return s.x }`, "4:42", "the value of a method in G, which is generic"},
 		{"hidden type parameter", `func f[T any](x T) any {
 	if T := 1; true {
 		return func() any { T++; return x }
@@ -463,6 +464,52 @@ func f(x interface{ m() }) { g := x.m; defer g() }`, "8:35", "method m is part o
 			}
 		})
 	}
+}
+
+// TestClosuresOpen has closures of generic functions that others instantiate.
+func TestClosuresOpen(t *testing.T) {
+	src := "package p\n\nfunc f[T, U any](x U) func() U { return func() U { return x } }\n\nfunc G[T any](x []T) (func() []T, func()) { return f[int](x), func() { var t T; _ = t } }\n"
+	p := checkClosures(t, newClosureImporter(t), "test/p", "", src)
+	_, made, err := p.Closures(allClosures)
+	if err != nil || len(made.Refused) > 0 || len(made.Open) != 2 || len(made.Closures)+len(made.Funcs) > 0 {
+		t.Fatal(made, err)
+	}
+	first, second := made.Open[0], made.Open[1]
+	if first.Owner != "f" || first.Constructor != "Cairn_make_f_1" || first.Name != "test/p.f[...].func1" || !slices.Equal(first.Params, []int{1}) {
+		t.Errorf("%+v", first)
+	}
+	if second.Owner != "G" || second.Name != "test/p.G[...].func1" || !slices.Equal(second.Params, []int{0}) || second.Pos.Line != 5 || second.Func != "G" {
+		t.Errorf("%+v", second)
+	}
+	main := checkClosures(t, packages{p.Types}, "main", "", "package main\n\nimport \"test/p\"\n\ntype own int\n\nfunc h[T any](x T) { p.G([]map[string]T{{\"\": x}}) }\n\nfunc main() { h(own(1)); p.G([]bool{}) }\n")
+	of := Instances([]*Package{p, main})
+	var got []string
+	for _, name := range []string{"f", "G"} {
+		list, ok := of(p.Types.Scope().Lookup(name))
+		if !ok {
+			t.Error("open:", name)
+		}
+		for _, i := range list {
+			got = append(got, fmt.Sprint(name, i.Args, i.In.Path(), Nameable(i.Args[0], i.In)))
+		}
+	}
+	slices.Sort(got)
+	want := "G[bool]maintrue G[map[string]main.own]maintrue f[int []bool]maintrue f[int []map[string]main.own]maintrue"
+	if strings.Join(got, " ") != want {
+		t.Errorf("%s\nwant %s", strings.Join(got, " "), want)
+	}
+}
+
+// packages imports what it has.
+type packages []*types.Package
+
+func (p packages) Import(path string) (*types.Package, error) {
+	for _, q := range p {
+		if q.Path() == path {
+			return q, nil
+		}
+	}
+	return nil, fmt.Errorf("no package %s", path)
 }
 
 // TestClosureNames compares names with those that Go gives.

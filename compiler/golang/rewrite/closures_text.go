@@ -41,6 +41,13 @@ func (l *closure) captures(v *types.Var) bool { return slices.Contains(l.vars, v
 // place is what stands where a closure was, in the text of in.
 func (c *closures) place(l, in *closure) string {
 	args := l.typeArgs()
+	if l.open {
+		var list []string
+		for _, v := range l.vars {
+			list = append(list, v.Name()+": "+c.address(v, in))
+		}
+		return exported + "make_" + l.ident + "(&" + Prefix + "env_" + l.ident + args + "{" + strings.Join(list, ", ") + "})"
+	}
 	if l.value == nil && len(l.vars) == 0 || l.value != nil && l.value.expr {
 		if args != "" {
 			return Prefix + "func_" + l.ident + args + "()"
@@ -57,13 +64,17 @@ func (c *closures) place(l, in *closure) string {
 		list = []string{x}
 	}
 	for _, v := range l.vars {
-		if in != nil && in.captures(v) {
-			list = append(list, env+"."+v.Name())
-		} else {
-			list = append(list, "&"+v.Name())
-		}
+		list = append(list, c.address(v, in))
 	}
 	return Prefix + "make_" + l.ident + "(&" + Prefix + "env_" + l.ident + args + "{" + strings.Join(list, ", ") + "})"
+}
+
+// address is the address of a captured variable, in the text of in.
+func (c *closures) address(v *types.Var, in *closure) string {
+	if in != nil && in.captures(v) {
+		return env + "." + v.Name()
+	}
+	return "&" + v.Name()
 }
 
 // typeArgs are the type parameters that a closure uses, as arguments.
@@ -85,10 +96,13 @@ func (c *closures) literal(l *closure) string {
 	}
 	lit := l.node.(*ast.FuncLit)
 	put := func(n ast.Node) (string, bool) { return c.put(l, n) }
+	lo := lit.Body.Lbrace + 1
+	if l.open {
+		return c.span(lit.Pos(), lo, lit, put) + "\n" + guard + "\n" + c.span(lo, lit.End(), lit, put)
+	}
 	if len(l.vars) == 0 || c.surely(l, lit.Body) {
 		return c.text(lit, put)
 	}
-	lo := lit.Body.Lbrace + 1
 	return c.span(lit.Pos(), lo, lit, put) + "\n_ = " + env + " // captured even if all uses of it are dead code\n" + c.span(lo, lit.End(), lit, put)
 }
 
@@ -182,6 +196,9 @@ func (c *closures) declareEnv(l *closure, params, args string) {
 	}
 	for i, v := range l.vars {
 		fmt.Fprintf(b, "%s *%s\n", v.Name(), paren(l.fields[i]))
+	}
+	if l.open && len(l.vars) == 0 {
+		b.WriteString("_ [1]struct{ _ *struct{} }\n") // so that each has an address
 	}
 	b.WriteString("}\n")
 	if l.value != nil && l.value.bind {

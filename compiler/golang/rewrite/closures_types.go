@@ -49,6 +49,7 @@ type typeWriter struct {
 
 // text is a type's text, if it can be written.
 func (w *typeWriter) text(t types.Type, at token.Pos) (string, *Refusal) {
+	t = w.spelled(t)
 	if why, remedy := w.check(t); why != "" {
 		return "", w.no(at, remedy, "%s", why)
 	}

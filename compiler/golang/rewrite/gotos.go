@@ -39,14 +39,7 @@ func (p *Package) Gotos(in func(*Package) Spine) (*Package, error) {
 
 // gotos returns the changes for one label that needs some.
 func (p *Package) gotos(in Spine) []edit {
-	fns := make([]ast.Node, 0, len(in.Funcs))
-	for fn, is := range in.Funcs {
-		if is {
-			fns = append(fns, fn)
-		}
-	}
-	slices.SortFunc(fns, func(a, b ast.Node) int { return int(a.Pos() - b.Pos()) })
-	for _, fn := range fns {
+	for _, fn := range in.functions() {
 		j := p.jumpsOf(fn, in)
 		for _, l := range j.labels {
 			if e := j.loop(l); e != nil {

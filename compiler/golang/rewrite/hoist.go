@@ -10,17 +10,18 @@ import (
 )
 
 // Hoisted returns the package with types that are declared in functions moved to
-// package level, where frames and environments of closures can name them. Those
-// stay that depend on type parameters, or whose name means something else there:
-// it is their name in what the program prints, so it must not change.
+// package level, where frames and environments of closures can name them. Those of
+// generic functions get all of their type parameters, as Go itself has it. Those
+// stay whose name means something else there: it is their name in what the program
+// prints, so it must not change.
 func (p *Package) Hoisted(in func(*Package) Spine) (*Package, error) {
-	h := &hoist{p: p, types: map[*types.TypeName]*ast.TypeSpec{}}
+	h := &hoist{p: p, types: map[*types.TypeName]*ast.TypeSpec{}, generic: map[*types.TypeName]*typeParams{}}
 	spine := in(p)
 	text := map[string][]byte{}
 	for _, f := range p.Files {
 		for _, d := range f.Decls {
-			if d, ok := d.(*ast.FuncDecl); ok && d.Body != nil && p.wants(d, spine) && !p.isGeneric(d) {
-				h.find(d)
+			if d, ok := d.(*ast.FuncDecl); ok && d.Body != nil && p.wants(d, spine) {
+				h.find(f, d)
 			}
 		}
 	}
@@ -53,10 +54,45 @@ func (p *Package) wants(d *ast.FuncDecl, in Spine) bool {
 	return found
 }
 
-// isGeneric says that a function has type parameters, or its receiver.
-func (p *Package) isGeneric(d *ast.FuncDecl) bool {
+// typeParams are those of a function, or of its receiver.
+type typeParams struct {
+	list  []*types.TypeParam
+	names string // T, U
+	text  string // T any, U comparable
+}
+
+// typeParams returns a function's, nil if it has none, and false if they can't be
+// written again.
+func (p *Package) typeParams(file *ast.File, d *ast.FuncDecl) (*typeParams, bool) {
 	f, ok := p.Info.Defs[d.Name].(*types.Func)
-	return ok && (f.Signature().TypeParams().Len() > 0 || f.Signature().RecvTypeParams().Len() > 0)
+	if !ok {
+		return nil, false
+	}
+	list := f.Signature().TypeParams()
+	if list.Len() == 0 {
+		list = f.Signature().RecvTypeParams()
+	}
+	if list.Len() == 0 {
+		return nil, true
+	}
+	t := &typeParams{}
+	missing := false
+	qualify := p.qualify(file, func(q *types.Package) string {
+		missing = true
+		return q.Name()
+	})
+	var names, text []string
+	for tp := range list.TypeParams() {
+		name := tp.Obj().Name()
+		constraint := types.TypeString(tp.Constraint(), qualify)
+		if i, ok := tp.Constraint().(*types.Interface); ok && i.IsImplicit() {
+			constraint = "interface{ " + constraint + " }"
+		}
+		missing = missing || name == "_" || unnameable(tp.Constraint(), p.Types, map[types.Type]bool{}) != ""
+		t.list, names, text = append(t.list, tp), append(names, name), append(text, name+" "+constraint)
+	}
+	t.names, t.text = strings.Join(names, ", "), strings.Join(text, ", ")
+	return t, !missing
 }
 
 // hoist moves types.
@@ -64,19 +100,58 @@ type hoist struct {
 	p     *Package
 	order []*types.TypeName
 	types map[*types.TypeName]*ast.TypeSpec // that move
+
+	generic map[*types.TypeName]*typeParams // of those that are declared in generic functions
 }
 
 // find finds the types of a function.
-func (h *hoist) find(d *ast.FuncDecl) {
+func (h *hoist) find(f *ast.File, d *ast.FuncDecl) {
+	params, ok := h.p.typeParams(f, d)
+	if !ok {
+		return
+	}
+	var found []*types.TypeName
 	ast.Inspect(d.Body, func(m ast.Node) bool {
-		if s, ok := m.(*ast.TypeSpec); ok && s.Name.Name != "_" {
+		if s, ok := m.(*ast.TypeSpec); ok && s.Name.Name != "_" && (params == nil || !s.Assign.IsValid()) {
 			if o, ok := h.p.Info.Defs[s.Name].(*types.TypeName); ok {
-				h.order = append(h.order, o)
+				found = append(found, o)
 				h.types[o] = s
+				if params != nil {
+					h.generic[o] = params
+				}
 			}
 		}
 		return true
 	})
+	if params != nil { // where it is named, its parameters must be
+		ast.Inspect(d.Body, func(m ast.Node) bool {
+			if id, ok := m.(*ast.Ident); ok {
+				if o, ok := h.p.Info.Uses[id].(*types.TypeName); ok && h.generic[o] != nil && !h.visible(params, id) {
+					delete(h.types, o)
+				}
+			}
+			return true
+		})
+	}
+	for _, o := range found {
+		if h.types[o] != nil {
+			h.order = append(h.order, o)
+		}
+	}
+}
+
+// visible says that the names of type parameters mean these at a place.
+func (h *hoist) visible(params *typeParams, at *ast.Ident) bool {
+	s := h.p.Types.Scope().Innermost(at.Pos())
+	for _, t := range params.list {
+		if s == nil {
+			return false
+		}
+		if _, o := s.LookupParent(t.Obj().Name(), at.Pos()); o != types.Object(t.Obj()) {
+			return false
+		}
+	}
+	return true
 }
 
 // choose leaves out those that can't move.
@@ -93,7 +168,7 @@ func (h *hoist) choose() {
 	for changed := true; changed; {
 		n := len(h.order)
 		h.order = slices.DeleteFunc(h.order, func(o *types.TypeName) bool {
-			if h.alone(h.types[o]) {
+			if h.alone(h.types[o], h.generic[o]) {
 				return false
 			}
 			delete(h.types, o)
@@ -127,7 +202,7 @@ func (h *hoist) free(o *types.TypeName) bool {
 
 // alone says that a type depends on nothing else that is declared in a function,
 // but for constants and types that move too.
-func (h *hoist) alone(s *ast.TypeSpec) bool {
+func (h *hoist) alone(s *ast.TypeSpec, params *typeParams) bool {
 	ok := s.TypeParams == nil
 	ast.Inspect(s.Type, func(m ast.Node) bool {
 		id, is := m.(*ast.Ident)
@@ -136,6 +211,9 @@ func (h *hoist) alone(s *ast.TypeSpec) bool {
 		}
 		switch o := h.p.Info.Uses[id].(type) {
 		case *types.TypeName:
+			if t, ok := o.Type().(*types.TypeParam); ok && params != nil && slices.Contains(params.list, t) {
+				break
+			}
 			if o.Pkg() == h.p.Types && o.Parent() != h.p.Types.Scope() && h.types[o] == nil {
 				ok = false
 			}
@@ -158,6 +236,11 @@ func (h *hoist) file(f *ast.File) ([]edit, string) {
 	var edits []edit
 	var b strings.Builder
 	ast.Inspect(f, func(m ast.Node) bool {
+		if id, ok := m.(*ast.Ident); ok {
+			if text, ok := h.instance(id); ok {
+				edits = append(edits, edit{id.Pos(), id.End(), text})
+			}
+		}
 		s, ok := m.(*ast.DeclStmt)
 		if !ok {
 			return true
@@ -171,12 +254,20 @@ func (h *hoist) file(f *ast.File) ([]edit, string) {
 					edits = append(edits, edit{t.Pos(), t.End(), ""})
 				}
 				fmt.Fprintf(&b, "\ntype %s\n", h.p.text(t, func(n ast.Node) (string, bool) {
-					if id, ok := n.(*ast.Ident); ok {
-						if o, ok := h.p.Info.Uses[id].(*types.Const); ok && o.Pkg() == h.p.Types && o.Parent() != h.p.Types.Scope() {
-							return o.Val().ExactString(), true
-						}
+					id, ok := n.(*ast.Ident)
+					if !ok {
+						return "", false
 					}
-					return "", false
+					if id == t.Name {
+						if g := h.generic[h.p.Info.Defs[id].(*types.TypeName)]; g != nil {
+							return id.Name + "[" + g.text + "]", true
+						}
+						return "", false
+					}
+					if o, ok := h.p.Info.Uses[id].(*types.Const); ok && o.Pkg() == h.p.Types && o.Parent() != h.p.Types.Scope() {
+						return o.Val().ExactString(), true
+					}
+					return h.instance(id)
 				}))
 			}
 		}
@@ -186,6 +277,15 @@ func (h *hoist) file(f *ast.File) ([]edit, string) {
 		return true
 	})
 	return edits, b.String()
+}
+
+// instance is how a moved type of a generic function is named.
+func (h *hoist) instance(id *ast.Ident) (string, bool) {
+	o, ok := h.p.Info.Uses[id].(*types.TypeName)
+	if !ok || h.types[o] == nil || h.generic[o] == nil {
+		return "", false
+	}
+	return id.Name + "[" + h.generic[o].names + "]", true
 }
 
 func (h *hoist) moves(s *ast.TypeSpec) bool {

@@ -26,7 +26,7 @@ func TestHoisted(t *testing.T) {
 			got[n] = true
 		}
 	}
-	want := []string{"cell", "grid", "inner", "local", "names", "pos", "taken"}
+	want := []string{"bare", "cell", "grid", "held", "inner", "list", "local", "names", "pair", "pairs", "pos", "taken"}
 	if list := slices.Sorted(maps.Keys(got)); !slices.Equal(list, want) {
 		t.Errorf("at package level: %v, want %v", list, want)
 	}

@@ -83,7 +83,7 @@ func (w *weaver) readAfter(fn *function, m *mark, v *types.Var) int {
 
 var (
 	ownNames    = regexp.MustCompile("^" + Prefix + `([a-z]+)\d+$`)
-	hiddenNames = regexp.MustCompile("^" + Prefix + `h\d+_(.*)$`)
+	hiddenNames = regexp.MustCompile("^" + Prefix + `[gh]\d+_(.*)$`)
 )
 
 // sourceName is a variable's name in the source, or what it is.
@@ -103,6 +103,12 @@ func sourceName(name string) (string, string) {
 		return "", "what the loop ranges over"
 	case "i":
 		return "", "how far the loop is"
+	case "q":
+		return "", "the function that the loop ranges over"
+	case "state", "to":
+		return "", "how the loop over a function stands"
+	case "late":
+		return "", "what is deferred in the loop"
 	case "k":
 		return "", "the keys that the loop ranges over"
 	case "d":

@@ -66,9 +66,6 @@ func (p *Package) Normal(in Spine) (out *Package, err error) {
 	if err := n.complete(); err != nil {
 		return nil, err
 	}
-	for name, t := range text {
-		text[name] = Lined(t) // statements have their lines in messages, and where explain shows them
-	}
 	return p.With(text)
 }
 

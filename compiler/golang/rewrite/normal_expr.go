@@ -122,7 +122,8 @@ func (w *nfunc) visit(o *lines, e ast.Expr, h how) {
 			}
 			for _, x := range parts[:max(last, 0)] {
 				if _, call := ast.Unparen(x).(*ast.CallExpr); !call && w.p.Info.Types[x].Value == nil {
-					w.refuse(x.Pos(), "make the map first, and give it its entries one by one", "a call on the way to a point, in a map literal after another entry")
+					w.mapLit(o, e)
+					return
 				}
 			}
 		}
@@ -281,13 +282,13 @@ func (w *nfunc) hoist(o *lines, e ast.Expr, mark string) {
 	for range count {
 		names = append(names, w.name("t"))
 	}
-	if mark != "" {
-		o.add(mark)
-	}
 	list := strings.Join(names, ", ")
-	if mark == "" && count == 1 {
+	switch {
+	case mark != "":
+		o.add(mark, w.p.lineOf(e.Pos())+list+" := "+w.text(e))
+	case count == 1:
 		w.declare(o, list, e, w.text(e))
-	} else {
+	default:
 		o.add(list + " := " + w.text(e))
 	}
 	w.repl[e] = list
@@ -502,7 +503,7 @@ func (w *nfunc) steady(e ast.Expr) bool {
 func (w *nfunc) spineCall(o *lines, c *ast.CallExpr, to string) {
 	w.prepare(o, c)
 	w.done[c] = true
-	o.add(markCall, to+w.text(c))
+	o.add(markCall, w.p.lineOf(c.Pos())+to+w.text(c))
 }
 
 // coreType is what a type's operations follow: its underlying type, for a type

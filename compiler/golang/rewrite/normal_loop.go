@@ -21,11 +21,9 @@ func (w *nfunc) loopBody(b *ast.BlockStmt, top *lines, nested bool) string {
 
 // forStmt writes a for loop.
 func (w *nfunc) forStmt(o *lines, s *ast.ForStmt, label string) {
-	if s.Post != nil && w.has(s.Post) {
-		w.refuse(w.firstCall(s.Post).Pos(), "call it at the end of the body", "a call on the way to a point, in what a for loop does after each turn")
-	}
 	var top lines
-	if !w.inHeader(s.Init, s.Cond) {
+	again := s.Post != nil && w.has(s.Post)
+	if !w.inHeader(s.Init, s.Cond) && !again {
 		w.point(&top, s)
 		head := w.span(s.Pos(), s.Body.Pos(), s)
 		o.add(label + head + w.loopBody(s.Body, &top, false))
@@ -39,8 +37,17 @@ func (w *nfunc) forStmt(o *lines, s *ast.ForStmt, label string) {
 			init = w.text(s.Init)
 		}
 	}
+	if again { // what comes after a turn is done at the beginning of the next, with its variables
+		w.predeclared("true", s.Pos())
+		w.predeclared("false", s.Pos())
+		turned := w.name("p")
+		o.add(turned + " := false")
+		var in lines
+		w.simple(&in, s.Post)
+		top.add("if "+turned+" {", in.String(), "}", turned+" = true")
+	}
 	if s.Cond != nil {
-		if w.has(s.Cond) {
+		if again || w.has(s.Cond) {
 			w.visit(&top, s.Cond, upTo)
 			c, ok := w.repl[s.Cond]
 			if !ok {
@@ -51,7 +58,7 @@ func (w *nfunc) forStmt(o *lines, s *ast.ForStmt, label string) {
 			cond = w.text(s.Cond)
 		}
 	}
-	if s.Post != nil {
+	if s.Post != nil && !again {
 		post = w.text(s.Post)
 	}
 	w.point(&top, s)

@@ -2,9 +2,6 @@ package rewrite
 
 // normalRefusals are programs that are refused, with the place.
 var normalRefusals = []struct{ src, reason string }{
-	{"func f() {\n\tfor i := 0; i < 3; i += /*here*/spine(1) {\n\t}\n}", "after each turn"},
-	{"func f(x int) {\n\tswitch x {\n\tcase 1, /*here*/spine(1):\n\t}\n}", "expression of a case"},
-	{"func f(c chan int) {\n\tselect {\n\tcase c <- /*here*/spine(1):\n\t}\n}", "communication of a select"},
 	{"func f() {\n\t/*here*/go spine(1)\n}", "goroutine"},
 	{"func f() {\n\t/*here*/defer spine(1)\n}", "deferred call"},
 	{"func f(s func(func(int) bool)) {\n\t/*here*/for x := range s {\n\t\tspine(x)\n\t}\n}", "range over a function"},

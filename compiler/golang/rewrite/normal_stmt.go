@@ -76,7 +76,10 @@ func (w *nfunc) labelled(o *lines, s ast.Stmt, label string) {
 	case *ast.RangeStmt:
 		w.rangeStmt(o, s, label)
 	case *ast.SwitchStmt:
-		w.cases(s.Body)
+		if w.inCases(s.Body) {
+			w.switchCases(o, s, label)
+			return
+		}
 		w.switchStmt(o, s.Init, s.Tag, s, s.Body, label)
 	case *ast.TypeSwitchStmt:
 		var x ast.Expr
@@ -88,12 +91,7 @@ func (w *nfunc) labelled(o *lines, s ast.Stmt, label string) {
 		}
 		w.switchStmt(o, s.Init, x, s, s.Body, label)
 	case *ast.SelectStmt:
-		for _, c := range s.Body.List {
-			if comm := c.(*ast.CommClause).Comm; comm != nil && w.has(comm) {
-				w.refuse(w.firstCall(comm).Pos(), "call it before the select", "a call on the way to a point, in a communication of a select")
-			}
-		}
-		o.add(label + w.text(s))
+		w.selectStmt(o, s, label)
 	case *ast.DeferStmt:
 		w.deferStmt(o, s)
 	case *ast.DeclStmt:
@@ -104,29 +102,6 @@ func (w *nfunc) labelled(o *lines, s ast.Stmt, label string) {
 			return
 		}
 		w.simple(o, s)
-	}
-}
-
-// firstCall returns the first call of the spine in a node.
-func (w *nfunc) firstCall(m ast.Node) *ast.CallExpr {
-	var first *ast.CallExpr
-	own(m, func(k ast.Node) bool {
-		if c, ok := k.(*ast.CallExpr); ok && w.in.Calls[c] && first == nil {
-			first = c
-		}
-		return first == nil
-	})
-	return first
-}
-
-// cases refuses calls in expressions of cases.
-func (w *nfunc) cases(b *ast.BlockStmt) {
-	for _, c := range b.List {
-		for _, e := range c.(*ast.CaseClause).List {
-			if w.has(e) {
-				w.refuse(w.firstCall(e).Pos(), "call it before the switch, or write the switch as if and else", "a call on the way to a point, in an expression of a case")
-			}
-		}
 	}
 }
 
@@ -141,7 +116,7 @@ func (w *nfunc) simple(o *lines, s ast.Stmt) {
 		if c, ok := ast.Unparen(s.X).(*ast.CallExpr); ok && w.in.Calls[c] {
 			w.prepare(o, c)
 			w.done[c] = true
-			o.add(markCall, w.text(c))
+			o.add(markCall, w.p.lineOf(c.Pos())+w.text(c))
 			return
 		}
 		w.visit(o, s.X, upTo)

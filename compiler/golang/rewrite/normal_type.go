@@ -13,6 +13,7 @@ import (
 // typ writes a type so that it can be used at a place; from is where a value of
 // it stands. Packages that the file does not import are added to its imports.
 func (n *normal) typ(t types.Type, at, from token.Pos) string {
+	t = n.p.spelled(t)
 	is := func(s string, pos token.Pos) bool {
 		got, err := types.Eval(n.p.Fset, n.p.Types, pos, s)
 		return err == nil && got.IsType() && types.Identical(got.Type, t)

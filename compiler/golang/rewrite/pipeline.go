@@ -14,7 +14,7 @@ import (
 
 // Marks that are put into the source before the first pass: a call on the way to
 // a point has CallMark after its opening parenthesis, and a loop with a point has
-// PointMark after the opening brace of its body.
+// PointMark after the opening brace of its body; see RangeMark too.
 const (
 	CallMark  = "/*cairn:call*/"
 	PointMark = "/*cairn:point*/"
@@ -68,16 +68,10 @@ func (p *Package) Marked(marks map[token.Pos]string) (*Package, error) {
 // Spine finds the marks.
 func (p *Package) Spine() Spine {
 	s := Spine{Calls: map[*ast.CallExpr]bool{}, Points: map[ast.Stmt]bool{}, Funcs: map[ast.Node]bool{}}
+	marks := p.marksAt()
+	at := func(pos token.Pos) bool { return marks[pos] != "" }
 	for _, f := range p.Files {
-		at := map[token.Pos]bool{}
-		for _, g := range f.Comments {
-			for _, c := range g.List {
-				if c.Text == CallMark || c.Text == PointMark {
-					before := strings.TrimRight(p.at(f.FileStart, c.Pos()), " \t\n")
-					at[f.FileStart+token.Pos(len(before))] = true // formatting may put a blank between
-				}
-			}
-		}
+		bodies := map[*ast.BlockStmt]bool{} // of loops
 		var in []ast.Node
 		var depth []bool // nodes that are functions
 		ast.Inspect(f, func(n ast.Node) bool {
@@ -94,17 +88,24 @@ func (p *Package) Spine() Spine {
 				fn = true
 				in = append(in, n)
 			case *ast.CallExpr:
-				if at[n.Lparen+1] && len(in) > 0 {
+				if at(n.Lparen+1) && len(in) > 0 {
 					s.Calls[n] = true
 					s.Funcs[in[len(in)-1]] = true
 				}
 			case *ast.ForStmt:
-				if at[n.Body.Lbrace+1] {
+				bodies[n.Body] = true
+				if at(n.Body.Lbrace + 1) {
 					s.Points[n] = true
 					s.Funcs[in[len(in)-1]] = true
 				}
 			case *ast.RangeStmt:
-				if at[n.Body.Lbrace+1] {
+				bodies[n.Body] = true
+				if at(n.Body.Lbrace + 1) {
+					s.Points[n] = true
+					s.Funcs[in[len(in)-1]] = true
+				}
+			case *ast.BlockStmt: // an empty one, for a point where there is no loop
+				if at(n.Lbrace+1) && len(n.List) == 0 && !bodies[n] {
 					s.Points[n] = true
 					s.Funcs[in[len(in)-1]] = true
 				}
@@ -123,7 +124,7 @@ func (p *Package) Keeps(n ast.Expr) bool {
 	if !ok {
 		return true
 	}
-	return p.Escaping(lit)
+	return p.Escaping(lit) || p.waits(lit)
 }
 
 // FuncName is a declared function's name: Grid.sweep.
@@ -137,7 +138,7 @@ func FuncName(d *ast.FuncDecl) string {
 // Unmarked removes marks from text.
 func Unmarked(text []byte) []byte { return marksInText.ReplaceAll(text, nil) }
 
-var marksInText = regexp.MustCompile(` ?/\*cairn:(call|point)\*/ ?`)
+var marksInText = regexp.MustCompile(` ?/\*cairn:(call|point|range|wait \d+)\*/ ?`)
 
 // Lined puts what tells statements their lines where it must stand, directly
 // before them: formatting may have broken the line between.

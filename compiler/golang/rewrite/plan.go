@@ -6,6 +6,7 @@ import (
 	"go/token"
 	"go/types"
 	"slices"
+	"strings"
 )
 
 // maxCopies bounds the text of a function times its marks: each has a copy of what
@@ -132,12 +133,18 @@ func (w *weaver) shared(fn *function) vars {
 	})
 	if runs {
 		for v := range captured {
-			if fn.again[v] == nil {
+			if fn.again[v] == nil && !fn.lateResult(v) {
 				out[v] = true
 			}
 		}
 	}
 	return out
+}
+
+// lateResult says that a variable is a result that is given its value by what is
+// deferred first, and by nothing else.
+func (fn *function) lateResult(v *types.Var) bool {
+	return strings.HasPrefix(v.Name(), Prefix+"o") && slices.Contains(fn.results, v)
 }
 
 // closures finds local variables that one statement gives a function literal,
@@ -310,7 +317,31 @@ func (w *weaver) planMark(fn *function, live *liveness, m *mark) error {
 			}
 		}
 	}
-	deferred := map[ast.Stmt]bool{}
+	pending := func(s ast.Stmt) {
+		ast.Inspect(s, func(n ast.Node) bool {
+			switch n := n.(type) {
+			case *ast.FuncLit:
+				return false
+			case *ast.ForStmt, *ast.RangeStmt:
+				return false
+			case *ast.DeferStmt:
+				if fn.records[n] != nil {
+					return false
+				}
+				name(n)
+				ast.Inspect(n, func(k ast.Node) bool {
+					if id, ok := k.(*ast.Ident); ok {
+						force(id)
+					}
+					return true
+				})
+				if flag := w.deferFlag(fn, n); flag != nil {
+					force(flag)
+				}
+			}
+			return true
+		})
+	}
 	for k := range m.path {
 		st := &m.path[k]
 		from := st.i
@@ -336,8 +367,8 @@ func (w *weaver) planMark(fn *function, live *liveness, m *mark) error {
 				if falls(m.path[k+1].list) {
 					name(s)
 				}
-				if d := deferBefore(s, m.path[k+1].owner); d != nil {
-					return w.p.refuse(d.Pos(), "repeat the deferred call in both cases", "a deferred call before a fallthrough to a case with a point")
+				for _, t := range fallen(s, m.path[k+1].owner) {
+					pending(t)
 				}
 			}
 			from++
@@ -349,30 +380,7 @@ func (w *weaver) planMark(fn *function, live *liveness, m *mark) error {
 		}
 		// Deferred calls are issued again, with what they were given.
 		for _, s := range st.list[:min(st.i, len(st.list))] {
-			ast.Inspect(s, func(n ast.Node) bool {
-				switch n := n.(type) {
-				case *ast.FuncLit:
-					return false
-				case *ast.ForStmt, *ast.RangeStmt:
-					return false
-				case *ast.DeferStmt:
-					if fn.records[n] != nil {
-						return false
-					}
-					deferred[n] = true
-					name(n)
-					ast.Inspect(n, func(k ast.Node) bool {
-						if id, ok := k.(*ast.Ident); ok {
-							force(id)
-						}
-						return true
-					})
-					if flag := w.deferFlag(fn, n); flag != nil {
-						force(flag)
-					}
-				}
-				return true
-			})
+			pending(s)
 		}
 	}
 	w.needRecords(fn, m, force)
@@ -415,29 +423,20 @@ func (w *weaver) planMark(fn *function, live *liveness, m *mark) error {
 	return nil
 }
 
-// deferBefore returns a deferred call in the clauses that fall through to one.
-func deferBefore(s ast.Stmt, clause ast.Node) (found *ast.DeferStmt) {
+// fallen returns the statements of the clauses that fall through to one.
+func fallen(s ast.Stmt, clause ast.Node) (list []ast.Stmt) {
 	sw, ok := s.(*ast.SwitchStmt)
 	if !ok {
 		return nil
 	}
 	for _, c := range sw.Body.List {
 		if ast.Node(c) == clause {
-			return found
+			return list
 		}
+		list = append(list, c.(*ast.CaseClause).Body...)
 		if !falls(c.(*ast.CaseClause).Body) {
-			found = nil
-			continue
+			list = nil
 		}
-		ast.Inspect(c, func(n ast.Node) bool {
-			switch n := n.(type) {
-			case *ast.FuncLit:
-				return false
-			case *ast.DeferStmt:
-				found = n
-			}
-			return true
-		})
 	}
 	return nil
 }

@@ -180,7 +180,6 @@ func unlabelled(s ast.Stmt) ast.Stmt {
 // passed writes what remains of a statement before the mark: variables with their
 // values, deferred calls, local closures, constants and types.
 func (e *continuation) passed(s ast.Stmt) string {
-	var b strings.Builder
 	if l, ok := s.(*ast.LabeledStmt); ok {
 		return e.passed(l.Stmt)
 	}
@@ -200,7 +199,12 @@ func (e *continuation) passed(s ast.Stmt) string {
 		}
 		return e.region(s.Pos(), s.End(), s) + "\n"
 	}
-	b.WriteString(e.restoreAll(e.w.defined(s)))
+	return e.restoreAll(e.w.defined(s)) + e.pending(s)
+}
+
+// pending writes the deferred calls in a statement that was done, if they were.
+func (e *continuation) pending(s ast.Stmt) string {
+	var b strings.Builder
 	ast.Inspect(s, func(n ast.Node) bool {
 		switch n := n.(type) {
 		case *ast.FuncLit:
@@ -249,6 +253,9 @@ func (e *continuation) inside(s ast.Stmt, k int, label string) string {
 		init := ""
 		if s.Init != nil {
 			init = e.restoreAll(e.w.defined(s.Init))
+		}
+		for _, t := range fallen(s, next) {
+			init += e.pending(t)
 		}
 		return e.clauses(s.Body, k, init, label)
 	case *ast.TypeSwitchStmt:

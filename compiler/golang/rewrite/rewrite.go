@@ -3,6 +3,10 @@
 // It works on one type-checked package at a time, in passes that each leave
 // valid Go behind, which is type-checked again:
 //
+//	hoisted    types move to package level                                hoist.go
+//	ranges     loops over functions become calls                         ranges.go
+//	results    named results that are captured become variables          results.go
+//	gotos      jumps back become loops                                   gotos.go
 //	closures   func values that may be part of the state become records   closures.go
 //	normal     calls on the way to a point stand alone in a statement;    normal.go
 //	           loops have an index that can be saved
@@ -37,6 +41,10 @@ type Package struct {
 	GoVersion string         // as in go.mod: go1.22; empty: newest
 	Sizes     types.Sizes    // nil: those of amd64
 	Importer  types.Importer // for what it imports
+
+	// Named returns an exported name that another package gets for one of its types,
+	// nil if it can't get any.
+	Named func(*types.TypeName) *types.Alias
 }
 
 // Refusal is why something can't be made resumable.
@@ -183,11 +191,12 @@ func (p *Package) qualify(f *ast.File, miss func(*types.Package) string) types.Q
 	}
 }
 
-// formatted is go/format on a file's text.
+// formatted is go/format on a file's text. What tells statements their lines stays
+// before them.
 func formatted(name string, text []byte) ([]byte, error) {
 	out, err := format.Source(text)
 	if err != nil {
 		return nil, fmt.Errorf("%s: rewritten source: %w\n%s", name, err, bytes.TrimSpace(text))
 	}
-	return out, nil
+	return Lined(out), nil
 }

@@ -163,6 +163,7 @@ func (w *weaver) importFor(q *types.Package) string {
 
 // typ writes a type.
 func (w *weaver) typ(t types.Type, at token.Pos) string {
+	t = w.p.spelled(t)
 	if n, ok := t.(*types.Named); ok && foreign(n.Obj(), w.p.Types) != "" {
 		if sig, ok := n.Underlying().(*types.Signature); ok { // its values are as good without the name
 			t = sig
@@ -444,6 +445,11 @@ func (e *emitter) edits(root ast.Node, out *[]edit) {
 				in.labels = nil
 				in.fn = &function{outer: e.fn, node: n, body: n.Body}
 				in.edits(n.Body, out)
+				return false
+			}
+		case *ast.GoStmt:
+			if line, ok := w.p.waitsAt(n); ok {
+				put(n, fmt.Sprintf("%s.Go(%d, %s)", Prefix, line, e.region(n.Call.Fun.Pos(), n.Call.Fun.End(), n.Call.Fun)))
 				return false
 			}
 		case *ast.ReturnStmt:

@@ -46,10 +46,31 @@ func two() {
 	}
 }
 
-func generic[T any](t T) {
+func generic[T comparable, U ~int | ~string](t T, _ U) {
 	type held struct{ t T }
 	type bare int
-	spine(fmt.Sprint(held{t}, bare(1)))
+	spine(held{t})
+	spine(bare(1))
+}
+
+type list[K comparable, V any] struct{}
+
+func (l *list[K, V]) pairs(k K, v V, n int) {
+	type pair struct {
+		k    K
+		v    V
+		next *pair
+	}
+	type pairs map[K][]pair
+	p := pair{k: k, v: v}
+	spine(pairs{k: {p}})
+	func() { spine([]any{p, pair{next: &p}.next == &p}) }()
+	{
+		K := n
+		type odd struct{ v V }
+		spine(odd{v})
+		spine(K)
+	}
 }
 
 func shadow(point int) {
@@ -64,6 +85,8 @@ func shadow(point int) {
 func main() {
 	one()
 	two()
-	generic("s")
+	generic("s", 1)
+	generic(taken(1), "s")
+	(&list[string, int]{}).pairs("k", 3, 2)
 	shadow(1)
 }

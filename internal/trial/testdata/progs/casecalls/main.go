@@ -1,8 +1,7 @@
 // Command casecalls has calls with points inside among the expressions of a
-// case, which are evaluated one after the other until one fits.
+// case, which are evaluated one after the other until one fits, and in map
+// literals, whose entries are stored one after the other.
 package main
-
-//trial:refuse expression of a case
 
 import "fmt"
 
@@ -32,5 +31,8 @@ func main() {
 		default:
 			fmt.Println("none", calls)
 		}
+		key := calls
+		m := map[int][]int{key: {calls, i}, f(i) + 100: {f(i + 1), calls}, calls: {-calls}}
+		fmt.Println(len(m), m[key], m[calls])
 	}
 }

@@ -2,8 +2,6 @@
 // statement: its beginning, its condition, and what it does after each round.
 package main
 
-//trial:refuse after each turn
-
 import "fmt"
 
 func f(n int) int {

@@ -1,8 +1,6 @@
 // Command genericclosure keeps closures that use a type declared in a generic
-// function: such a type has no name outside of it.
+// function, which has no name outside of it.
 package main
-
-//trial:refuse function
 
 import (
 	"fmt"

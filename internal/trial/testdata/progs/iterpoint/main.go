@@ -1,6 +1,5 @@
 // Command iterpoint covers an outer loop whose body ranges over a function
-// from inside which a function with a loop is called: a point can't be inside
-// the body of range over func, but around it.
+// from inside which a function with a loop is called.
 package main
 
 import "fmt"

@@ -2,8 +2,6 @@
 // select.
 package main
 
-//trial:refuse select
-
 import "fmt"
 
 func f(n int) int {

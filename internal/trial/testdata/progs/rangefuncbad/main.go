@@ -1,0 +1,99 @@
+// Command rangefuncbad covers functions that go on when the loop over them is
+// over, or hide a panic of its body: Go itself panics then.
+package main
+
+//trial:exit 2
+
+import (
+	"fmt"
+	"runtime"
+)
+
+func mix(x int) int {
+	for i := range 500 {
+		x = (x*7 + i) % 6007
+	}
+	return x
+}
+
+func deaf(yield func(int) bool) {
+	yield(1)
+	yield(2)
+	yield(3)
+}
+
+func swallows(yield func(int) bool) {
+	defer func() { fmt.Println("swallowed:", recover()) }()
+	for i := range 3 {
+		yield(i)
+	}
+}
+
+func again(yield func(int) bool) {
+	func() {
+		defer func() { fmt.Println("swallowed:", recover()) }()
+		yield(7)
+	}()
+	yield(8)
+}
+
+var kept func(int) bool
+
+func keeps(yield func(int) bool) {
+	kept = yield
+	yield(5)
+}
+
+func try(what string, f func()) {
+	defer func() {
+		r := recover()
+		_, is := r.(runtime.Error)
+		fmt.Println(what, "|", r, "|", is)
+	}()
+	f()
+}
+
+func main() {
+	x := 0
+	try("deaf", func() {
+		for i := range deaf { //trial:loop
+			x = mix(x + i)
+			fmt.Println("body", i, x)
+			if i == 2 {
+				break
+			}
+		}
+	})
+	try("swallows", func() {
+		for i := range swallows { //trial:loop
+			x = mix(x + i)
+			fmt.Println("body", i, x)
+			if i == 1 {
+				panic("one")
+			}
+		}
+	})
+	try("again", func() {
+		for i := range again { //trial:loop
+			x = mix(x + i)
+			fmt.Println("body", i, x)
+			panic("body")
+		}
+	})
+	for i := range keeps { //trial:loop
+		x = mix(x + i)
+		fmt.Println("body", i, x)
+	}
+	try("kept", func() { kept(6) })
+	for i := range 3 { //trial:loop
+		x = mix(x + i)
+	}
+	fmt.Println(x)
+	for i := range deaf { //trial:loop
+		x = mix(x + i)
+		fmt.Println("ends", i, x)
+		if i == 2 {
+			return
+		}
+	}
+}

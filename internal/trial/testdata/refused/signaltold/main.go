@@ -1,0 +1,27 @@
+// Command signaltold has a goroutine that does more than wait for a signal while the work goes
+// on: what it prints is begun before. One that begins with the receive can be saved.
+package main
+
+//trial:refuse goroutine
+
+import (
+	"fmt"
+	"os"
+	"os/signal"
+)
+
+func main() {
+	stop := make(chan os.Signal, 1)
+	signal.Notify(stop, os.Interrupt)
+	go func() {
+		fmt.Println("stopped by", <-stop)
+		os.Exit(3)
+	}()
+	x := 1
+	for i := range 6 { //trial:loop
+		for k := range 3000 {
+			x = (x*7 + k + i) % 4001
+		}
+		fmt.Println(i, x)
+	}
+}
