@@ -110,6 +110,7 @@ type instrumenter struct {
 	low     *pricer
 	shares  map[ir.Pos]float64    // of samples, if there is a profile
 	trips   map[ir.Pos]int        // rounds of loops that have a known number of them
+	works   map[ast.Node]int      // see work
 	alives  map[ast.Node][]string // goroutines that may be, at points
 	waiting map[string]bool       // go statements whose goroutines wait for signals; see waitsOnly
 	refused []*rewrite.Refusal
@@ -119,7 +120,7 @@ type instrumenter struct {
 }
 
 func newInstrumenter(p *Program) *instrumenter {
-	in := &instrumenter{p: p, calls: newCallGraph(p), loops: map[ast.Node]*function{}, tried: map[ast.Node]bool{}, inner: map[ast.Node]bool{}, alives: map[ast.Node][]string{},
+	in := &instrumenter{p: p, calls: newCallGraph(p), loops: map[ast.Node]*function{}, tried: map[ast.Node]bool{}, works: map[ast.Node]int{}, inner: map[ast.Node]bool{}, alives: map[ast.Node][]string{},
 		banned: map[*function]*rewrite.Refusal{}, lost: map[ast.Node]*rewrite.Refusal{}, sources: map[*source]*rewrittenSource{}, infos: map[ast.Node]LoopInfo{}}
 	if in.calls.main != nil {
 		in.from = reach([]*function{in.calls.main}, plainCall)

@@ -41,7 +41,8 @@ type part struct {
 
 var (
 	// strict is for loops inside those that have points: how often they are begun
-	// is not known.
+	// is not known. They must have enough work besides, since what is taken for the cost of a
+	// point is an estimate: a variable that lies on the heap for it may cost more.
 	strict = part{0.01, 0.01, 3000}
 	// lenient is for loops where no other point is around, or one of a loop
 	// with few rounds: without, a run may never be saved.
@@ -203,10 +204,36 @@ func (in *instrumenter) descend(n ast.Node, left, most int) {
 		if few && in.private(m.Node, n) || in.dispatches(m.Node) {
 			may = lenient
 		}
-		if in.add(m.Node, may) {
+		if (may == lenient || in.work(m.Node) >= enough) && in.add(m.Node, may) {
 			in.descend(m.Node, left, most-1)
 		}
 	}
+}
+
+// Of loops whose rounds are not known, or are many, ten are counted by work, and
+// enough is a little less than two such loops inside each other have.
+const (
+	someRounds = 10
+	enough     = 80
+)
+
+// work is how many rounds the loops inside one have in each of its rounds, at
+// least, those inside each other multiplied.
+func (in *instrumenter) work(n ast.Node) int {
+	if w, ok := in.works[n]; ok {
+		return w
+	}
+	in.works[n] = 1 // a function that calls itself is not followed again
+	most := 1
+	for _, m := range in.inside(n) {
+		rounds := someRounds
+		if t, ok := in.known(m); ok {
+			rounds = min(max(t, 1), someRounds)
+		}
+		most = max(most, min(rounds*in.work(m), manyRounds))
+	}
+	in.works[n] = most
+	return most
 }
 
 // private says that one loop is reached by way of another one only.
