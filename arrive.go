@@ -53,7 +53,11 @@ func (c oneByOne) ReadByte() (byte, error) {
 // arrive is Restore in a process that takes the place of another one.
 func (p *Run) arrive(ctx context.Context) error {
 	id := p.seat.Move.ID
-	err := p.land(ctx)
+	settle, err := p.files.turnOutput(p.seat.Stdout)
+	if err == nil {
+		err = p.land(ctx)
+		settle(err == nil) // what the program says of its failure is not the rank's output
+	}
 	if err != nil {
 		p.unmoved(id, err)
 		return fmt.Errorf("cairn: taking the place of rank %d: %w", p.seat.Rank, err)
@@ -66,9 +70,6 @@ var errCalledOff = errors.New("the move was called off")
 func (p *Run) land(ctx context.Context) error {
 	m := p.seat.Move
 	p.files.moved = true
-	if err := p.files.turnOutput(p.seat.Stdout); err != nil {
-		return err
-	}
 	conn := p.mover.from
 	defer conn.Close()
 	if _, err := conn.Write([]byte{1}); err != nil {

@@ -139,10 +139,10 @@ func (t *fileTable) adoptOutput() error {
 }
 
 // turnOutput makes standard output the file of the rank whose place this process
-// takes.
-func (t *fileTable) turnOutput(path string) error {
+// takes. settle is told whether it has.
+func (t *fileTable) turnOutput(path string) (settle func(taken bool), err error) {
 	if path == "" {
-		return nil
+		return func(bool) {}, nil
 	}
 	for _, o := range t.open {
 		if o.f == os.Stdout {

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"os"
 	"slices"
@@ -129,8 +130,8 @@ func (p *Run) moveTold(m *control.Message) {
 		}
 		go p.sendAhead(ctx, l, m.Move)
 	case control.Gather:
-		clear(v.plans) // there is one move at a time
-		clear(v.verdicts)
+		// Ranks may still have to be held for one that was called off.
+		maps.DeleteFunc(v.verdicts, func(id uint64, _ *control.Message) bool { return v.plans[id] == nil })
 		v.plans[m.Move.ID] = m.Move
 		if p.seat.Size > 1 && p.seat.Rank == 0 {
 			go p.team.askMove(m.Move.ID)
@@ -404,6 +405,7 @@ func (t *team) move(ctx context.Context, a *coord.Move) error {
 		}
 	}
 	verdict, err := t.verdictOn(a.ID)
+	p.mover.forget(a.ID)
 	switch {
 	case err != nil:
 		return err
@@ -530,6 +532,14 @@ func (p *Run) moveOut(ctx context.Context, plan *control.Move, a *coord.Move) (*
 	return &s, nil
 }
 
+// forget drops what is known of a move that is decided.
+func (v *mover) forget(id uint64) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	delete(v.plans, id)
+	delete(v.verdicts, id)
+}
+
 // stay ends a move that is not to be.
 func (p *Run) stay(id uint64) {
 	v := &p.mover
@@ -568,6 +578,8 @@ func (p *Run) moveHere(ctx context.Context) error {
 	for id, m := range v.plans {
 		if v.verdicts[id] == nil {
 			plan = m
+		} else {
+			delete(v.plans, id)
 		}
 	}
 	v.mu.Unlock()

@@ -2,6 +2,7 @@ package cairn
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"slices"
@@ -172,5 +173,92 @@ func TestMoveFolder(t *testing.T) {
 	}
 	if _, err := os.Stat(dir + "-elsewhere"); err == nil {
 		t.Error("the folder was made there")
+	}
+}
+
+// A move is called off before all ranks have come to a point, and the next one
+// asked for: they are held for both.
+func TestMoveAfterCallOff(t *testing.T) {
+	const slow = 1
+	waits, goOn := make(chan struct{}), make(chan struct{})
+	program := func(p *Run) error {
+		step := 0
+		Protect(p, "step", &step)
+		if _, err := p.Restore(context.Background()); err != nil {
+			return err
+		}
+		for ; step < 30; step++ {
+			if err := p.Point(context.Background()); err != nil {
+				return err
+			}
+			if step == 5 && p.Rank() == slow {
+				close(waits)
+				<-goOn
+			}
+			time.Sleep(time.Millisecond)
+			if err := p.World().Barrier(); err != nil {
+				return err
+			}
+		}
+		p.Finish()
+		return nil
+	}
+	s := newStage(t, 3, []string{"tcp"}, Options{Dir: t.TempDir(), EveryPoints: 1000}, program)
+	s.told = func(id uint64) error {
+		if id == 1 {
+			return errors.New("called off")
+		}
+		close(goOn)
+		return nil
+	}
+	<-waits
+	if err := s.move([]int{2}, 0, nil); err == nil || err.Error() != "called off" {
+		t.Fatal(err)
+	}
+	if err := s.move([]int{0}, 0, nil); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.end(); err != nil {
+		t.Error(err)
+	}
+}
+
+// What a newcomer prints when it is not needed is not the rank's output.
+func TestMoveOutput(t *testing.T) {
+	out := t.TempDir() + "/out"
+	failed, over := make(chan struct{}), make(chan struct{})
+	program := func(p *Run) error {
+		step := 0
+		Protect(p, "step", &step)
+		if _, err := p.Restore(context.Background()); err != nil {
+			fmt.Println(err)
+			close(failed)
+			return err
+		}
+		for done := false; !done; step++ {
+			if err := p.Point(context.Background()); err != nil {
+				return err
+			}
+			select {
+			case <-over:
+				done = true
+			case <-time.After(time.Millisecond):
+			}
+		}
+		p.Finish()
+		return nil
+	}
+	s := newStage(t, 1, nil, Options{Dir: t.TempDir(), EveryPoints: 1000}, program)
+	s.out = out
+	if err := s.move([]int{0}, 0, func() bool { return false }); err == nil || err.Error() != "called off" {
+		t.Error(err)
+	}
+	<-failed
+	close(over)
+	if err := s.end(); err != nil {
+		t.Error(err)
+	}
+	if got, err := os.ReadFile(out); err != nil || len(got) > 0 {
+		t.Errorf("%q, %v", got, err)
 	}
 }

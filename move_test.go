@@ -37,6 +37,8 @@ type stage struct {
 	errs  []error
 	ended chan struct{} // closed by end1 when a rank has finished
 	end1  func()
+	told  func(id uint64) error // after Gather; an error calls the move off
+	out   string                // standard output of ranks, for newcomers
 }
 
 // actor is a process of a run.
@@ -75,7 +77,7 @@ func (s *stage) enter(rank int, m *control.Move) *actor {
 	seat := &seat{Welcome: w, ctl: supervised(control.New(mine))}
 	seat.meet = seat.ctl.exchange
 	if m != nil {
-		seat.Host = fmt.Sprintf("host %d", m.ID)
+		seat.Host, seat.Stdout = fmt.Sprintf("host %d", m.ID), s.out
 	}
 	go s.listen(a)
 	run := func() {
@@ -206,6 +208,11 @@ func (s *stage) move(ranks []int, rounds int, whether func() bool) error {
 		}
 		for _, a := range old {
 			a.conn.Send(&control.Message{Kind: control.Gather, Move: m, Cards: fresh})
+		}
+		if s.told != nil {
+			if err := s.told(m.ID); err != nil {
+				return err
+			}
 		}
 		_, err = s.await(m.ID, newcomers, control.Landed)
 		if err == nil && whether != nil && !whether() {

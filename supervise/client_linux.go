@@ -114,8 +114,19 @@ func Migrate(ctx context.Context, run string, o Migration, note func(*MoveState)
 		Move: &control.Move{Ranks: o.Ranks, Chunk: o.Chunk, Rounds: o.Rounds, Files: o.Files, Sequential: o.Sequential,
 			StartLimit: o.StartLimit, Program: o.Program, Env: o.Env}})
 	if errors.Is(err, errNoAnswer) {
+		lives := supervised(ctx, run)
+		if rec, err := readRecord(run); !lives && err == nil && rec != nil && rec.settled() != Interrupted { // it has just ended
+			if !heard {
+				return last, notRunning(run)
+			}
+			for i := range rec.Moves {
+				if m := &rec.Moves[i]; m.ID == last.ID && m.Over() {
+					return m, nil
+				}
+			}
+		}
 		last.Time, last.State = time.Now(), MoveUnknown
-		switch lives := supervised(ctx, run); {
+		switch {
 		case !lives:
 			last.Why = "the supervisor is gone, and the run does not go on; the same 'cairn run' command brings it back"
 		case heard:

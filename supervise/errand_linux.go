@@ -19,6 +19,23 @@ import (
 type errand struct {
 	cmd   *exec.Cmd
 	ended chan struct{}
+	seat  *seat
+}
+
+// recall ends it if its helper has not come, and is not needed any more.
+func (e *errand) recall() {
+	if e.seat.to == nil {
+		go endLauncher(e.cmd, e.ended, syscall.SIGTERM, syscall.SIGKILL)
+	}
+}
+
+// recall ends errands of a move that is over.
+func (l *launcher) recall(m *move) {
+	for _, e := range l.errands {
+		if slices.Contains(m.seats, e.seat) {
+			e.recall()
+		}
+	}
 }
 
 // sendErrands starts a helper for each rank that moves.
@@ -65,8 +82,13 @@ func (s *Supervisor) sendErrand(m *move, x *seat, join string) {
 		return
 	}
 	ended := make(chan struct{})
-	e := &errand{cmd, ended}
-	s.post(func() { l.errands = append(l.errands, e) })
+	e := &errand{cmd, ended, x}
+	s.post(func() {
+		l.errands = append(l.errands, e)
+		if s.move != m {
+			e.recall()
+		}
+	})
 	cmd.Wait()
 	close(ended)
 	s.post(func() { l.errands = slices.DeleteFunc(l.errands, func(x *errand) bool { return x == e }) })

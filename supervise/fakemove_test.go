@@ -191,7 +191,7 @@ func (f *fake) takeOver() error {
 	}
 	f.suffer("newcomer", "state", move)
 	if f.Stdout != "" {
-		if err := control.TakeStdout(f.Stdout); err != nil {
+		if _, err := control.TakeStdout(f.Stdout); err != nil {
 			return err
 		}
 	}

@@ -287,10 +287,10 @@ func (l *launcher) shut() {
 func (l *launcher) end() {
 	l.shut()
 	if l.cmd != nil && l.cmd.Process != nil {
-		endLauncher(l.cmd, l.ended)
+		endLauncher(l.cmd, l.ended, 0, syscall.SIGTERM, syscall.SIGKILL)
 	}
 	for _, e := range l.errands {
-		endLauncher(e.cmd, e.ended)
+		endLauncher(e.cmd, e.ended, 0, syscall.SIGTERM, syscall.SIGKILL)
 	}
 	l.errands = nil
 	if x := l.server.Swap(nil); x != nil {
@@ -298,8 +298,10 @@ func (l *launcher) end() {
 	}
 }
 
-func endLauncher(cmd *exec.Cmd, ended chan struct{}) {
-	for _, s := range []syscall.Signal{0, syscall.SIGTERM, syscall.SIGKILL} {
+// endLauncher sends a launcher one signal after the other until it has ended; 0
+// is none, and only waits.
+func endLauncher(cmd *exec.Cmd, ended chan struct{}, signals ...syscall.Signal) {
+	for _, s := range signals {
 		select {
 		case <-ended:
 			return

@@ -51,14 +51,21 @@ func readLeave(path string) (out []leaving, err error) {
 	for n := 1; in.Scan(); n++ {
 		line, _, _ := strings.Cut(in.Text(), "#")
 		words := strings.Fields(line)
-		switch len(words) {
-		case 0:
-		case 1:
+		for _, w := range words {
+			if !hostName(w) {
+				return nil, fmt.Errorf("%s:%d: %q is no host", path, n, w)
+			}
+		}
+		switch {
+		case len(words) == 0:
+		case len(words) == 1:
 			out = append(out, leaving{from: words[0]})
-		case 2:
-			out = append(out, leaving{words[0], words[1]})
-		default:
+		case len(words) > 2:
 			return nil, fmt.Errorf("%s:%d: %d words; a line is HOST, or HOST TARGET", path, n, len(words))
+		case words[0] == words[1]:
+			return nil, fmt.Errorf("%s:%d: ranks can't leave host %s for itself", path, n, words[0])
+		default:
+			out = append(out, leaving{words[0], words[1]})
 		}
 	}
 	if err := in.Err(); err != nil {
@@ -72,7 +79,11 @@ func readLeave(path string) (out []leaving, err error) {
 
 // leave lets all ranks leave a host, which nobody waits for.
 func (s *Supervisor) leave(q *request, why string) {
-	if s.isLeft(q.host) {
+	switch {
+	case s.ending():
+		s.say("host %s is not left: the run is to stop", q.host)
+		return
+	case s.isLeft(q.host):
 		s.say("host %s is about to be left already", q.host)
 		return
 	}
@@ -93,6 +104,9 @@ func (s *Supervisor) isLeft(name string) bool {
 		slices.ContainsFunc(s.back, func(m *move) bool { return same(m.q) })
 }
 
+// ending reports whether no move is begun any more.
+func (s *Supervisor) ending() bool { return s.stopping || s.killed || s.stopLater != "" }
+
 // leaveTries is how often a host that the file lists is tried to be left.
 const leaveTries = 3
 
@@ -103,7 +117,13 @@ func (s *Supervisor) again(q *request) {
 	later := s.limits.again
 	switch w := s.watches[q.host]; {
 	case q.by == byFile && q.tries < leaveTries:
-		s.after(later, func() { s.askLeave(&request{host: q.host, to: q.to, by: q.by, tries: q.tries}) })
+		time.AfterFunc(later, func() { // the ranks may have been started again by then
+			s.post(func() {
+				if !s.ending() && !s.isLeft(q.host) {
+					s.askLeave(&request{host: q.host, to: q.to, by: q.by, tries: q.tries})
+				}
+			})
+		})
 	case q.by == byWatch && w != nil:
 		later <<= min(w.failed, 6)
 		w.failed++

@@ -555,6 +555,9 @@ func (s *Supervisor) afterMove(m *move) {
 		}
 	}
 	s.letGoOfEmpty()
+	if s.starter != nil {
+		s.starter.recall(m)
+	}
 	s.askWaiting()
 	if why := s.stopLater; why != "" {
 		s.stopLater = ""

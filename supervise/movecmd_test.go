@@ -4,11 +4,14 @@ package supervise
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"net"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -143,6 +146,80 @@ func TestMoveCallOff(t *testing.T) {
 	late.ends(Moved)
 	l.ends(Finished, 0)
 	l.exactMoved(20, map[int][]int{1: {8}})
+}
+
+// The launcher of a newcomer's helper is ended when the move is called off
+// before that has come.
+func TestMoveCallOffLaunched(t *testing.T) {
+	dir := t.TempDir()
+	errand := filepath.Join(dir, "errand")
+	script(t, filepath.Join(dir, "mpirun"), `test "$1" = --version && exit
+n=$2; shift 2
+if test "$1" = -hosts; then echo $$ > `+errand+`.new; mv `+errand+`.new `+errand+`; exec sleep 1000; fi
+i=0
+while test $i -lt $n; do PMI_RANK=$i PMI_SIZE=$n "$@" & i=$((i+1)); done
+wait`)
+	t.Setenv("PATH", dir+":"+os.Getenv("PATH"))
+	gate := fifo(t)
+	o := options(t, 2, "gate:0:12:"+gate)
+	o.Launcher = "mpirun"
+	l := begin(t, o)
+	l.reaches(0, 12)
+	off := make(chan struct{})
+	m := l.migrate(Migration{Ranks: []int{1}, To: "localhost", CallOff: off})
+	l.enters(1, control.MovePrepares)
+	pid, late := 0, time.Now().Add(30*time.Second)
+	for pid == 0 && time.Now().Before(late) {
+		text, _ := os.ReadFile(errand)
+		fmt.Sscan(string(text), &pid)
+		time.Sleep(time.Millisecond)
+	}
+	close(off)
+	m.ends(NotMoved, "called off")
+	for pid != 0 && syscall.Kill(pid, 0) == nil && time.Now().Before(late) {
+		time.Sleep(time.Millisecond)
+	}
+	if pid == 0 || syscall.Kill(pid, 0) == nil {
+		t.Errorf("the launcher, process %d, was not started or still runs", pid)
+	}
+	open(t, gate)
+	l.ends(Finished, 0)
+}
+
+// The run ends in order before who asked for a move is answered: its record
+// tells.
+func TestMoveRunEnded(t *testing.T) {
+	for _, heard := range []bool{false, true} {
+		dir := t.TempDir()
+		rec := &record{Command: []string{"x"}, Ranks: 1, State: Stopped, Moves: []MoveState{{ID: 3, State: NotMoved, Why: "the run has ended"}}}
+		if err := (&runDir{path: dir}).write(rec); err != nil {
+			t.Fatal(err)
+		}
+		door, err := net.Listen("unix", filepath.Join(dir, socketName))
+		if err != nil {
+			t.Fatal(err)
+		}
+		go func() {
+			conn, err := door.Accept()
+			if err != nil {
+				return
+			}
+			c := control.New(conn)
+			c.Recv()
+			if heard {
+				c.Send(&control.Message{Kind: control.Migrate, Busy: true, Run: &State{Moves: []MoveState{{ID: 3, State: control.MoveWaits}}}})
+			}
+			door.Close()
+			conn.Close()
+		}()
+		st, err := Migrate(context.Background(), dir, Migration{Ranks: []int{0}}, nil)
+		switch {
+		case heard && (err != nil || st.State != NotMoved):
+			t.Errorf("%+v, %v", st, err)
+		case !heard && (!errors.Is(err, ErrNotRunning) || !strings.Contains(err.Error(), "it was stopped")):
+			t.Errorf("%+v, %v", st, err)
+		}
+	}
 }
 
 // Ranks that leave a host go to several if none has room for all.

@@ -72,7 +72,7 @@ func (s *Supervisor) migrate(w *waiter) {
 		w.reply(&control.Message{Kind: w.kind, Error: fmt.Sprintf(format, args...)})
 	}
 	switch {
-	case s.stopping || s.killed || s.stopLater != "":
+	case s.ending():
 		refuse("the run is to stop; nothing is moved any more")
 	case (len(q.ranks) == 0) == (q.host == ""):
 		refuse("either ranks or a host are to be moved")
@@ -99,7 +99,7 @@ func (s *Supervisor) migrate(w *waiter) {
 		}
 		s.addWaiter(w)
 		s.ask(q)
-		time.AfterFunc(helloTime, func() { s.post(func() { s.judgeSilent(q) }) })
+		s.judgeLater(q)
 	}
 }
 
@@ -117,11 +117,20 @@ func hostName(name string) bool {
 	return name != "" && !strings.HasPrefix(name, "-") && !strings.ContainsAny(name, " \t\n\r,/\x00") && len(name) < 256
 }
 
-// judgeSilent refuses a move of a program that does not use Cairn.
+// judgeSilent refuses a move of a program that does not use Cairn, when its
+// ranks have had the time to show that they do.
 func (s *Supervisor) judgeSilent(q *request) {
-	if slices.Contains(s.queue, q) && s.a != nil && s.a.begun && !slices.ContainsFunc(s.a.ranks, func(r rank) bool { return r.Cairn }) {
+	switch {
+	case !slices.Contains(s.queue, q):
+	case s.a == nil || !s.a.begun:
+		s.judgeLater(q)
+	case !slices.ContainsFunc(s.a.ranks, func(r rank) bool { return r.Cairn }):
 		s.drop(q, "the program has not told that it uses Cairn: it has not called Open yet, or never does; then it can't be moved")
 	}
+}
+
+func (s *Supervisor) judgeLater(q *request) {
+	time.AfterFunc(helloTime, func() { s.post(func() { s.judgeSilent(q) }) })
 }
 
 // ask puts a request in the queue.

@@ -11,14 +11,12 @@ import (
 // MoveState is a move of ranks to another host.
 type MoveState = control.MoveState
 
-// How a move ended, and the states of one that is decided.
+// How a move ended.
 const (
 	Moved       = control.Moved
 	NotMoved    = control.NotMoved // everything goes on as before
 	BroughtBack = control.MoveBack // the run was, from its recovery line
 	MoveUnknown = control.MoveUnknown
-	MoveLeaves  = control.MoveLeaves
-	MoveLinks   = control.MoveLinks
 )
 
 // DefaultRounds is how often state is sent ahead, at most, if nothing else is

@@ -255,7 +255,10 @@ func (s *Supervisor) Run(ctx context.Context) (res Result, err error) {
 	defer s.serving.Wait()
 	defer close(s.over)
 	defer func() { s.answerAll(res, err) }()
-	defer s.dir.close()
+	defer func() {
+		s.taken = false // the folder may be another's from here on
+		s.dir.close()
+	}()
 	door, err := s.openDoor()
 	if err != nil {
 		return Result{}, err
