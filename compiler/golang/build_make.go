@@ -98,7 +98,43 @@ func Make(ctx context.Context, dir string, patterns []string, o MakeOptions) (*M
 }
 
 // Copy puts a copy of the program at to. Who runs one that was there keeps it.
-func (m *Made) Copy(to string) error { return copyFile(to, m.Path) }
+func (m *Made) Copy(to string) error {
+	if to == os.DevNull {
+		return nil
+	}
+	if real, err := filepath.EvalSymlinks(to); err == nil {
+		to = real
+	}
+	if err := replaceable(to); err != nil {
+		return err
+	}
+	return copyFile(to, m.Path)
+}
+
+// replaceable tells whether a program may take the place of what is there: of
+// nothing, of an empty file, of a program.
+func replaceable(name string) error {
+	st, err := os.Stat(name)
+	if err != nil || st.Mode().IsRegular() && st.Size() == 0 {
+		return nil // what is wrong shows when it is written
+	}
+	if !st.Mode().IsRegular() {
+		return fmt.Errorf("%s is there, and no file: it is not replaced; give another name with -o", name)
+	}
+	f, err := os.Open(name)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	head := make([]byte, 4)
+	io.ReadFull(f, head)
+	for _, magic := range []string{"\x7fELF", "MZ", "\xcf\xfa\xed\xfe", "\xce\xfa\xed\xfe", "\xca\xfe\xba\xbe", "\x00asm", "\x01\xf7"} {
+		if strings.HasPrefix(string(head), magic) {
+			return nil
+		}
+	}
+	return fmt.Errorf("%s is there, and is not a program: it is not overwritten; remove it, or give another name with -o", name)
+}
 
 // Rewritten is a program's rewritten source.
 type Rewritten struct {
