@@ -303,7 +303,7 @@ func TestBadInput(t *testing.T) {
 	for _, c := range []struct{ set, want string }{
 		{filepath.Join(tmp, "nowhere"), "no such file or folder"},
 		{filepath.Join(tmp, "nowhere@3"), "no such file or folder"},
-		{good + "@7", "no set 7 here; there is 1"},
+		{good + "@7", "no set 7 here, but 1"},
 		{good + "@seven", "not the number of a set"},
 		{empty, "no checkpoints here"},
 		{empty + "@1", "no checkpoints here"},
@@ -395,4 +395,21 @@ func TestOutputFails(t *testing.T) {
 			t.Errorf("%q: exit code %d, %q", args, code, stderr.String())
 		}
 	}
+}
+
+// TestRunFolder: the folder that 'cairn run' keeps stands for the sets in it.
+func TestRunFolder(t *testing.T) {
+	run := t.TempDir()
+	dir := filepath.Join(run, "sets")
+	if err := os.CopyFS(dir, os.DirFS(makeSets(t, 2, cairn.Options{}))); err != nil {
+		t.Fatal(err)
+	}
+	write(t, filepath.Join(run, "run.json"), "{}")
+	for _, command := range []string{"list", "inspect", "verify"} {
+		want := cairnRun(t, command, dir).exit(exitFine)
+		if got := cairnRun(t, command, run).exit(exitFine); got.out != want.out {
+			t.Errorf("%s:\n%s\nof its sets:\n%s", command, got.out, want.out)
+		}
+	}
+	cairnRun(t, "inspect", run+"@1").exit(exitFine)
 }

@@ -66,6 +66,7 @@ func list(ctx context.Context, c *call) error {
 	if err := c.runFolder(dir); err != nil {
 		return err
 	}
+	dir = c.setsIn(dir)
 	sets, err := c.members(dir)
 	if err != nil {
 		return err

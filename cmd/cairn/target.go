@@ -24,7 +24,7 @@ type target struct {
 	rank  int
 }
 
-const noCheckpoints = "no checkpoints here; a run writes them to its Options.Dir, and one that finished removes them"
+const noCheckpoints = "no checkpoints here; a run writes them to its folder (RUN/sets under cairn run, else Options.Dir or CAIRN_DIR), and one that finished removes them"
 
 // group is a set that a command line names: the files of its ranks.
 type group struct {
@@ -55,8 +55,20 @@ func (c *call) groups(arg string) (sets []group, folder bool, err error) {
 	if g, ok, err := c.setFolder(arg); ok || err != nil {
 		return []group{g}, false, err
 	}
-	sets, err = c.sets(arg)
+	sets, err = c.sets(c.setsIn(arg))
 	return sets, true, err
+}
+
+// setsIn is where a run's folder has its sets: there, or in a folder below if
+// 'cairn run' keeps it.
+func (c *call) setsIn(dir string) string {
+	sub := filepath.Join(dir, "sets")
+	if st, err := c.fsys.Stat(sub); err == nil && st.IsDir() {
+		if _, err := c.fsys.Stat(filepath.Join(dir, "run.json")); err == nil {
+			return sub
+		}
+	}
+	return dir
 }
 
 // theSet finds the one set that arg names; of a run's folder it is the newest
@@ -126,7 +138,7 @@ func (c *call) indexed(arg string) (group, error) {
 	if !st.IsDir() {
 		return group{}, fmt.Errorf("%s: a file, so it has no sets; name it without @%d", dir, index)
 	}
-	sets, err := c.sets(dir)
+	sets, err := c.sets(c.setsIn(dir))
 	if err != nil {
 		return group{}, err
 	}
@@ -137,7 +149,7 @@ func (c *call) indexed(arg string) (group, error) {
 		}
 		have = append(have, strconv.FormatUint(g.index, 10))
 	}
-	return group{}, fmt.Errorf("%s: no set %d here; there is %s", dir, index, strings.Join(have, ", "))
+	return group{}, fmt.Errorf("%s: no set %d here, but %s", dir, index, strings.Join(have, ", "))
 }
 
 func missing(path string) error {
