@@ -51,6 +51,7 @@ type Explanation struct {
 
 	curve string
 	work  int // of package match
+	alive *alive
 }
 
 // ModeInfo is what there is to say of a mode of a program.
@@ -89,6 +90,8 @@ type LoopInfo struct {
 	Never []int `json:"never,omitempty"`
 	// Goroutines are those that may be alive there.
 	Goroutines []string `json:"goroutines,omitempty"`
+
+	loop *load.Loop
 }
 
 // Time is how long a phase took.
@@ -126,7 +129,7 @@ func Explain(p *Program, o ExplainOptions) *Explanation {
 	if len(modes) == 0 {
 		e.Warnings = append(e.Warnings, c.Warnings...)
 	}
-	alive := newAlive(p.Program)
+	e.alive = newAlive(p.Program)
 	var found *match.Result
 	if r.Comm > 0 && len(chosen) > 0 {
 		e.Ranks = o.Ranks
@@ -142,7 +145,7 @@ func Explain(p *Program, o ExplainOptions) *Explanation {
 	}
 	for _, v := range c.Loops {
 		l := LoopInfo{File: v.File, Line: v.Line, Function: v.Proc.Name, S: v.S, A: v.A, Chosen: v.Chosen, Why: v.Why,
-			Rank: slices.Index(c.Ranked, v.Loop) + 1}
+			Rank: slices.Index(c.Ranked, v.Loop) + 1, loop: v.Loop}
 		if len(modes) > 0 {
 			why, ok := chosen[v.Stmt]
 			switch {
@@ -158,7 +161,7 @@ func Explain(p *Program, o ExplainOptions) *Explanation {
 			l.H = &h
 		}
 		if v.Chosen {
-			l.Goroutines = alive.at(v.Loop)
+			l.Goroutines = e.alive.at(v.Loop)
 			if found != nil {
 				verdict := found.Body(v.Stmt)
 				l.Messages, l.Never = verdict.Kind.String(), verdict.Never
@@ -370,143 +373,4 @@ func numbers(list []int) string {
 		return strings.Join(s[:n-1], ", ") + " and " + s[n-1]
 	}
 	return strings.Join(s, "")
-}
-
-// alive knows which goroutines there are.
-type alive struct {
-	launches []launched
-}
-
-// launched is a go statement.
-type launched struct {
-	*ir.Launch
-	in      *ir.Proc
-	loops   []*ir.Loop // around it
-	join    *ir.Join   // that follows it in the same procedure, or nil
-	between []ir.Stmt  // from one to the other
-}
-
-func newAlive(p *ir.Program) *alive {
-	a := new(alive)
-	for _, q := range p.Procs {
-		a.collect(q, q.Body, nil, nil)
-	}
-	return a
-}
-
-// collect finds the launches in a list, which rest follows.
-func (a *alive) collect(in *ir.Proc, list []ir.Stmt, loops []*ir.Loop, rest [][]ir.Stmt) {
-	for i, s := range list {
-		after := append(rest[:len(rest):len(rest)], list[i+1:])
-		switch s := s.(type) {
-		case *ir.If:
-			a.collect(in, s.Then, loops, after)
-			a.collect(in, s.Else, loops, after)
-		case *ir.Switch:
-			for _, c := range s.Cases {
-				a.collect(in, c.Body, loops, after)
-			}
-		case *ir.Loop:
-			a.collect(in, s.Init, loops, after)
-			a.collect(in, s.Body, append(loops[:len(loops):len(loops)], s), after)
-		case *ir.Launch:
-			l := launched{Launch: s, in: in, loops: loops}
-			for i := len(after) - 1; i >= 0 && l.join == nil && s.Group != nil; i-- {
-				for _, t := range after[i] {
-					if l.join = joins(t, s.Group); l.join != nil {
-						break
-					}
-					l.between = append(l.between, t)
-				}
-			}
-			a.launches = append(a.launches, l)
-		}
-	}
-}
-
-// joins returns the join of a group that s is, or begins with.
-func joins(s ir.Stmt, group *ir.Var) *ir.Join {
-	switch s := s.(type) {
-	case *ir.Join:
-		if s.Group == group {
-			return s
-		}
-	case *ir.If: // one that only hides a statement from the count
-		if c, ok := s.Cond.(ir.Const); ok && c.Value == 1 && len(s.Then) == 1 && len(s.Else) == 0 {
-			return joins(s.Then[0], group)
-		}
-	}
-	return nil
-}
-
-// from returns all procedures that a list leads to.
-func (a *alive) from(list []ir.Stmt) map[*ir.Proc]bool {
-	seen := make(map[*ir.Proc]bool)
-	var todo []*ir.Proc
-	add := func(list []ir.Stmt) {
-		ir.Each(list, func(s ir.Stmt) {
-			for _, q := range callees(s) {
-				if !seen[q] {
-					seen[q] = true
-					todo = append(todo, q)
-				}
-			}
-		})
-	}
-	add(list)
-	for len(todo) > 0 {
-		p := todo[len(todo)-1]
-		todo = todo[:len(todo)-1]
-		add(p.Body)
-	}
-	return seen
-}
-
-// at returns the goroutines that may be alive when a round of l begins.
-func (a *alive) at(l *load.Loop) (list []string) {
-	for _, w := range a.launches {
-		name := "a function"
-		var inside map[*ir.Proc]bool
-		if w.Proc != nil {
-			name = w.Proc.Name
-			inside = a.from([]ir.Stmt{w.Launch})
-		}
-		at := fmt.Sprintf("%s, started at %s", name, w.Pos)
-		switch {
-		case inside[l.Proc]:
-			list = append(list, at+": the loop itself runs there")
-		case w.join == nil:
-			if before(l, w) {
-				continue
-			}
-			list = append(list, at+", which nothing here waits for")
-		default:
-			during := a.from(w.between)[l.Proc]
-			ir.Each(w.between, func(s ir.Stmt) { during = during || s == ir.Stmt(l.Stmt) })
-			// A round begins with the goroutines of the last one.
-			joined := false
-			ir.Each(l.Stmt.Body, func(s ir.Stmt) { joined = joined || s == ir.Stmt(w.join) })
-			if slices.Contains(w.loops, l.Stmt) && !joined {
-				during = true
-			}
-			if during {
-				list = append(list, fmt.Sprintf("%s, until %s", at, w.join.Pos))
-			}
-		}
-	}
-	return list
-}
-
-// before says whether l ends before w is started.
-func before(l *load.Loop, w launched) bool {
-	if l.Proc != w.in {
-		return false
-	}
-	for o := l; o != nil; o = o.Outer {
-		if slices.Contains(w.loops, o.Stmt) {
-			return false
-		}
-	}
-	p, q := l.Pos, w.Pos
-	return p.File == q.File && (p.Line < q.Line || p.Line == q.Line && p.Col < q.Col)
 }

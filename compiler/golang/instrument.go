@@ -111,7 +111,7 @@ type instrumenter struct {
 	shares  map[ir.Pos]float64    // of samples, if there is a profile
 	trips   map[ir.Pos]int        // rounds of loops that have a known number of them
 	works   map[ast.Node]int      // see work
-	alives  map[ast.Node][]string // goroutines that may be, at points
+	alives  map[ast.Node][]string // see goroutines
 	waiting map[string]bool       // go statements whose goroutines wait for signals; see waitsOnly
 	refused []*rewrite.Refusal
 	used    map[*types.Var]use
@@ -146,7 +146,6 @@ func Instrument(p *Program, o InstrumentOptions) (*Instrumented, error) {
 		return nil, err
 	}
 	e := Explain(p, o.Explain)
-	in.explained = e
 	asked, err := p.asked(e)
 	if err != nil {
 		return nil, err

@@ -13,6 +13,7 @@ import (
 
 // choose finds the loops that Explain chose.
 func (in *instrumenter) choose(e *Explanation) {
+	in.explained = e
 	type place struct {
 		file string
 		line int
@@ -41,7 +42,7 @@ func (in *instrumenter) choose(e *Explanation) {
 	}
 	for _, n := range order {
 		if in.infos[n].Chosen {
-			in.take(n, in.infos[n])
+			in.take(n)
 		}
 	}
 	if len(e.Ranks) > 0 { // with messages, places are chosen with more care
@@ -67,31 +68,40 @@ func (in *instrumenter) next() bool {
 		if best == nil {
 			return false
 		}
-		in.take(best, in.infos[best])
+		in.take(best)
 	}
 	return true
 }
 
 // take makes a loop a point, or says why not and tries the loops around it.
-func (in *instrumenter) take(n ast.Node, l LoopInfo) {
+func (in *instrumenter) take(n ast.Node) {
 	if in.tried[n] {
 		return
 	}
 	in.tried[n] = true
 	fn := in.loops[n]
-	if why := in.hindrance(n, fn, l); why != nil {
+	if why := in.hindrance(n, fn); why != nil {
 		in.refused = append(in.refused, why)
 		in.around(n, fn)
 		return
 	}
 	in.points = append(in.points, n.(ast.Stmt))
-	in.alives[n] = l.Goroutines
+}
+
+// goroutines are those that may be alive in a loop, whether or not it was chosen.
+func (in *instrumenter) goroutines(n ast.Node) []string {
+	list, ok := in.alives[n]
+	if l := in.infos[n].loop; !ok && l != nil && in.explained != nil {
+		list = in.explained.alive.at(l)
+	}
+	in.alives[n] = list
+	return list
 }
 
 // around tries the loops around one that has no point.
 func (in *instrumenter) around(n ast.Node, fn *function) {
 	if outer := in.enclosing(fn, n.Pos()); outer != nil {
-		in.take(outer, LoopInfo{})
+		in.take(outer)
 		return
 	}
 	in.callers(fn)
@@ -111,7 +121,7 @@ func (in *instrumenter) callers(fn *function) {
 				continue
 			}
 			if outer := in.enclosing(t.from, t.at()); outer != nil {
-				in.take(outer, LoopInfo{})
+				in.take(outer)
 			} else {
 				up(t.from)
 			}
@@ -133,7 +143,7 @@ func (in *instrumenter) enclosing(fn *function, at token.Pos) ast.Node {
 }
 
 // hindrance says why there can be no point in a loop.
-func (in *instrumenter) hindrance(n ast.Node, fn *function, l LoopInfo) *rewrite.Refusal {
+func (in *instrumenter) hindrance(n ast.Node, fn *function) *rewrite.Refusal {
 	at := in.p.ld.fset.Position(n.Pos())
 	at.Filename = in.p.at(n.Pos()).File
 	if r := in.banned[fn]; r != nil {
@@ -154,7 +164,7 @@ func (in *instrumenter) hindrance(n ast.Node, fn *function, l LoopInfo) *rewrite
 		}
 		return &rewrite.Refusal{Pos: at, Reason: "the loop can't be gone on with: " + why, Remedy: "choose a loop on main's own goroutine with //cairn:point"}
 	}
-	if alive := in.alive(n, fn, l.Goroutines); len(alive) > 0 {
+	if alive := in.alive(n, fn, in.goroutines(n)); len(alive) > 0 {
 		return &rewrite.Refusal{Pos: at, Reason: "goroutines may be alive at the loop's point: " + strings.Join(alive, "; "),
 			Remedy: "wait for them in each round, or choose another loop with //cairn:point"}
 	}

@@ -257,7 +257,7 @@ func (in *instrumenter) private(m, n ast.Node) bool {
 // no more than that.
 func (in *instrumenter) add(n ast.Node, may part) bool {
 	fn := in.loops[n]
-	if fn == nil || in.tried[n] || in.skipped(n) || !in.affordable(n, fn, may) || in.hindrance(n, fn, in.infos[n]) != nil {
+	if fn == nil || in.tried[n] || in.skipped(n) || !in.affordable(n, fn, may) || in.hindrance(n, fn) != nil {
 		return false
 	}
 	in.tried[n], in.inner[n] = true, true

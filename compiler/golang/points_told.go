@@ -84,7 +84,7 @@ func (in *instrumenter) why(n ast.Node) *rewrite.Refusal {
 	if r := in.lost[n]; r != nil {
 		return r
 	}
-	return in.hindrance(n, in.loops[n], in.infos[n])
+	return in.hindrance(n, in.loops[n])
 }
 
 // initial says that a function runs before main only.
@@ -126,7 +126,7 @@ func (in *instrumenter) asked(n ast.Node) bool {
 func (in *instrumenter) company() (told []string) {
 	where := map[string][]string{}
 	for _, n := range in.points {
-		for _, g := range in.alives[n] {
+		for _, g := range in.goroutines(n) {
 			if in.waitsOnly(g) {
 				continue
 			}
