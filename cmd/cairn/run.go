@@ -94,7 +94,7 @@ is told to: --launcher-args=--oversubscribe.`,
 			f.StringVar(&o.Launcher, "launcher", "fork", "`NAME` of who starts ranks: fork, mpirun or srun")
 			f.StringVar(&r.launcherArgs, "launcher-args", "", "`ARGS` for mpirun or srun, with blanks between")
 			f.StringVar(&r.transport, "transport", "", "`LIST` of transports for ranks, of shm, tcp, mpi, tcp-reopen (default: they choose)")
-			f.DurationVar(&o.Every, "every", 0, "take a checkpoint every `DURATION`, such as 10m (default: as the program says, or Daly's optimum)")
+			f.DurationVar(&o.Every, "every", 0, "take a checkpoint every `DURATION`, such as 10m (default: see above)")
 			f.Uint64Var(&o.EveryPoints, "every-points", 0, "take a checkpoint every `N` points")
 			f.StringVar(&o.Run, "run", "", "the run's `FOLDER` (default ./PROGRAM.cairn, without PROGRAM's extension)")
 			f.StringVar(&o.Dir, "dir", "", "`FOLDER` for sets of a program that names none (default RUN/sets)")
