@@ -157,8 +157,10 @@ func (m *makeFlags) options(f *flag.FlagSet) (golang.MakeOptions, error) {
 
 // makeProgram makes the program of patterns and shows what is done.
 func makeProgram(ctx context.Context, c *call, patterns []string, o golang.MakeOptions) (*golang.Made, error) {
-	if !c.quiet {
-		o.Progress = func(text string) { fmt.Fprintf(c.stderr, "cairn: %s: %s\n", named(patterns), text) }
+	o.Progress = func(text string) {
+		if !c.quiet || strings.HasPrefix(text, "WARNING: ") { // of work that is not saved
+			fmt.Fprintf(c.stderr, "cairn: %s: %s\n", named(patterns), text)
+		}
 	}
 	o.Messages = c.stderr
 	made, err := golang.Make(ctx, ".", patterns, o)

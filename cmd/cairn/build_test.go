@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -76,7 +77,7 @@ func TestBuild(t *testing.T) {
 	if err != nil || string(out) != summed {
 		t.Errorf("%v, and\n%s", err, out)
 	}
-	doc := decode[buildDocument](cairnRun(t, "build", "--json", "-o", "x/", "./cmd/sums").exit(exitFine))
+	doc := decode[buildDocument](cairnRun(t, "build", "--json", "-o", "x/", "./cmd/sums").ended())
 	if doc.Program != filepath.Join("x", "sums") || len(doc.Points) != 1 || !doc.Before || !exists("x/sums") {
 		t.Errorf("%+v", doc)
 	}
@@ -157,5 +158,61 @@ func TestRunChangedSource(t *testing.T) {
 	cairnRun(t, "run", "-o", "out", "./cmd/sums", "a", "-b").ended()
 	if got := read(t, "out"); got != "begin [a -b]\n0 0\n1 1\n" {
 		t.Errorf("it printed\n%s", got)
+	}
+}
+
+// A program that was built before is told of as it was the first time, and what is
+// not saved is told of by -q too, and once.
+func TestBuildTold(t *testing.T) {
+	inModule(t)
+	const text = `package main
+
+func work(x int) int {
+	for i := range 1000 {
+		for j := range 1000 {
+			x = (x*3 + i*j) % 7919
+		}
+	}
+	return x
+}
+
+func main() {
+	x := 1
+	for range 50 {
+		x = work(x)
+	}
+	done := make(chan int)
+	go func() { done <- 1 }()
+	for range 50 {
+		x = work(x)
+	}
+	println(x, <-done)
+}
+`
+	if err := os.WriteFile("cmd/sums/main.go", []byte(text), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	lines := func(args ...string) (told []string) {
+		for line := range strings.Lines(cairnRun(t, append(append([]string{"build"}, args...), "./cmd/sums")...).ended().errors) {
+			line, _, _ = strings.Cut(line, ", in ")
+			line, _, _ = strings.Cut(line, ", built before")
+			if line = strings.TrimSpace(line); !strings.Contains(line, "built in") {
+				told = append(told, line)
+			}
+		}
+		return told
+	}
+	warned := func(list []string) int {
+		return len(slices.DeleteFunc(slices.Clone(list), func(s string) bool { return !strings.Contains(s, "goroutines may be alive") }))
+	}
+	first := lines()
+	if warned(first) != 1 || !strings.Contains(first[0], " point") {
+		t.Errorf("first %q", first)
+	}
+	if again := lines(); !slices.Equal(again, first) {
+		t.Errorf("first %q, then %q", first, again)
+	}
+	if quiet := lines("-q"); len(quiet) != 1 || warned(quiet) != 1 || !strings.Contains(quiet[0], "WARNING: ") {
+		t.Errorf("with -q: %q", quiet)
 	}
 }

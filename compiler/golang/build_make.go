@@ -18,6 +18,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/cairnrun/cairn/compiler/golang/rewrite"
 )
 
 // MakeOptions of Make.
@@ -44,6 +46,8 @@ type Made struct {
 	Points []PointInfo `json:"points"`
 	// Uncovered says which of its work is not saved.
 	Uncovered []string `json:"uncovered,omitempty"`
+	// Notes are the other sentences about its points and about loops without.
+	Notes []string `json:"notes,omitempty"`
 	// Reads says that it reads stdin.
 	Reads bool `json:"reads,omitempty"`
 	// Before says that it was made before, and nothing has changed.
@@ -76,9 +80,7 @@ func Make(ctx context.Context, dir string, patterns []string, o MakeOptions) (*M
 			return nil, err
 		}
 	} else if o.Progress != nil {
-		for _, w := range m.Uncovered {
-			o.Progress("WARNING: " + w)
-		}
+		m.tell(o.Progress, "built before")
 	}
 	if o.Output == "" {
 		return m, nil
@@ -95,6 +97,36 @@ func Make(ctx context.Context, dir string, patterns []string, o MakeOptions) (*M
 	}
 	m.Path = to
 	return m, nil
+}
+
+// tell says where the points are, how that came about, and what is to be known of
+// them.
+func (m *Made) tell(progress func(text string), how string) {
+	if len(m.Points) > 0 {
+		progress(pointsText(m.Points) + ", " + how)
+	}
+	for _, w := range m.Uncovered {
+		progress("WARNING: " + w)
+	}
+	for _, n := range m.Notes {
+		progress(n)
+	}
+}
+
+// notes are what is told of points besides what is not saved.
+func (in *Instrumented) notes() []string {
+	if len(in.Points) == 0 {
+		return nil
+	}
+	list := slices.Clone(in.Warnings)
+	refused := slices.DeleteFunc(slices.Clone(in.Refused), func(r *rewrite.Refusal) bool { return slices.Contains(in.told, r.Error()) })
+	for i, r := range refused {
+		if i == 3 {
+			return append(list, fmt.Sprintf("no point: %s more; 'cairn explain' says why", many(len(refused)-i, "loop")))
+		}
+		list = append(list, "no point: "+r.Error())
+	}
+	return list
 }
 
 // Copy puts a copy of the program at to. Who runs one that was there keeps it.
@@ -209,29 +241,16 @@ func (b *builder) make(cache, key string, o MakeOptions) (*Made, error) {
 	}
 	begin := time.Now()
 	in, err := b.rewrite(o)
+	var own []string
 	if errors.Is(err, ErrOwn) {
-		tell("%v; it is built as it is", err)
-		err = nil
+		own, err = []string{err.Error() + "; it is built as it is"}, nil
 	}
 	if err != nil {
 		return nil, err
 	}
-	m := &Made{Name: b.name(in.Package), Points: in.Points, Uncovered: in.Uncovered, Reads: in.Reads, Source: in.digest()}
-	if len(in.Points) > 0 {
-		tell("%s, in %s", pointsText(in.Points), seconds(begin))
-		for _, w := range in.Uncovered {
-			tell("WARNING: %s", w)
-		}
-		for _, w := range in.Warnings {
-			tell("%s", w)
-		}
-		for i, r := range in.Refused {
-			if i == 3 {
-				tell("no point: %d loops more; 'cairn explain' says why", len(in.Refused)-i)
-				break
-			}
-			tell("no point: %v", r)
-		}
+	m := &Made{Name: b.name(in.Package), Points: in.Points, Uncovered: in.Uncovered, Notes: append(own, in.notes()...), Reads: in.Reads, Source: in.digest()}
+	if o.Progress != nil {
+		m.tell(o.Progress, "in "+seconds(begin))
 	}
 	begin = time.Now()
 	if err := os.MkdirAll(cache, 0o755); err != nil {

@@ -52,6 +52,7 @@ type Explanation struct {
 	curve string
 	work  int // of package match
 	alive *alive
+	saves *Saving // what Save said, or nil
 }
 
 // ModeInfo is what there is to say of a mode of a program.
@@ -90,6 +91,10 @@ type LoopInfo struct {
 	Never []int `json:"never,omitempty"`
 	// Goroutines are those that may be alive there.
 	Goroutines []string `json:"goroutines,omitempty"`
+	// Point says that it gets a point: Save knows. A chosen loop may have none, and
+	// NoPoint says why.
+	Point   bool   `json:"point"`
+	NoPoint string `json:"no_point,omitempty"`
 
 	loop *load.Loop
 }
@@ -233,8 +238,8 @@ func (e *Explanation) Text(w io.Writer, all, times bool) error {
 			chosen++
 		}
 	}
-	fmt.Fprintf(&b, "%s: %s in %s; %s, of which %d %s ranked and %d chosen\n", e.Package,
-		many(e.Lines, "line"), many(e.Files, "file"), many(len(e.Loops), "loop"), ranked, are(ranked), chosen)
+	fmt.Fprintf(&b, "%s: %s in %s; %s, of which %d %s ranked and %d chosen%s\n", e.Package,
+		many(e.Lines, "line"), many(e.Files, "file"), many(len(e.Loops), "loop"), ranked, are(ranked), chosen, e.count())
 	fmt.Fprintf(&b, "main and what it calls count %.6g statements and %.6g accesses\n", e.Statements, e.Accesses)
 	if len(e.Modes) > 0 {
 		fmt.Fprintf(&b, "\nA run does one of several things, and loops are chosen for each of them:\n")
@@ -250,24 +255,19 @@ func (e *Explanation) Text(w io.Writer, all, times bool) error {
 			b.WriteString("\n")
 		}
 	}
-	if chosen > 0 {
-		b.WriteString("\nPoints would be at the beginning of each round of\n")
-	}
-	for _, l := range e.Loops {
-		if l.Chosen {
-			e.chosen(&b, l)
-		}
-	}
+	e.points(&b)
 	b.WriteString("\nLoops\n")
 	t := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
 	fmt.Fprintf(t, "  \trank\tloop\tfunction\ts\ta\th\n")
 	for _, l := range e.Loops {
-		if l.Rank == 0 && !l.Chosen && !all {
+		if l.Rank == 0 && !l.Chosen && !l.Point && !all {
 			continue
 		}
 		mark, rank, h := " ", "-", "-"
 		if l.Chosen {
 			mark = "*"
+		} else if l.Point {
+			mark = "+"
 		}
 		if l.Rank > 0 {
 			rank = fmt.Sprint(l.Rank)
@@ -281,7 +281,7 @@ func (e *Explanation) Text(w io.Writer, all, times bool) error {
 	if all {
 		b.WriteString("\nWhy\n")
 		for _, l := range e.Loops {
-			fmt.Fprintf(&b, "  %s:%d: %s\n", l.File, l.Line, l.Why)
+			fmt.Fprintf(&b, "  %s:%d: %s\n", l.File, l.Line, l.why())
 		}
 	}
 	if len(e.Modes) > 0 {
@@ -327,7 +327,11 @@ func (e *Explanation) Text(w io.Writer, all, times bool) error {
 
 func (e *Explanation) chosen(b *strings.Builder, l LoopInfo) {
 	fmt.Fprintf(b, "  %s:%d in %s\n", l.File, l.Line, l.Function)
-	fmt.Fprintf(b, "    %s\n", l.Why)
+	why := l.Why
+	if l.NoPoint == "" {
+		why = l.why()
+	}
+	fmt.Fprintf(b, "    %s\n", why)
 	switch l.Messages {
 	case "safe":
 		b.WriteString("    messages: safe, none is under way there\n")
@@ -341,6 +345,9 @@ func (e *Explanation) chosen(b *strings.Builder, l LoopInfo) {
 	}
 	if len(l.Never) > 0 {
 		fmt.Fprintf(b, "      with %s ranks no run comes here, other than one with an error\n", numbers(l.Never))
+	}
+	if strings.HasPrefix(l.NoPoint, "goroutines") {
+		return // which are named there
 	}
 	if len(l.Goroutines) > 0 {
 		b.WriteString("    goroutines that may be alive there:\n")

@@ -3,6 +3,7 @@ package golang
 import (
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"text/tabwriter"
 )
@@ -23,12 +24,15 @@ type Saving struct {
 	Notes []string `json:"notes,omitempty"`
 	// Refused is why loops have no point, or why there is none at all.
 	Refused []string `json:"refused,omitempty"`
+
+	told map[string]bool // of Refused: the same is said elsewhere
 }
 
 // Save adds to an explanation what would be saved. in is nil if the program can't
 // be made restartable, and err says why.
 func (e *Explanation) Save(in *Instrumented, err error) *Saving {
 	s := &Saving{Explanation: e}
+	e.placed(s, in, err)
 	if in == nil {
 		s.Refused = strings.Split(err.Error(), "\n")
 		return s
@@ -42,6 +46,9 @@ func (e *Explanation) Save(in *Instrumented, err error) *Saving {
 	s.Notes = in.Warnings[in.asked:] // the explanation has the others
 	for _, r := range in.Refused {
 		s.Refused = append(s.Refused, r.Error())
+	}
+	for _, r := range in.told {
+		s.told[r] = true
 	}
 	return s
 }
@@ -87,6 +94,9 @@ func (s *Saving) Text(w io.Writer) error {
 			if v.Read > 0 {
 				why = fmt.Sprintf("read at line %d", v.Read)
 			}
+			if v.Captured {
+				why = strings.TrimSuffix("captured, "+why, ", ")
+			}
 			fmt.Fprintf(t, "    %s\t%s\t%s\t%s\n", name, v.Type, size, why)
 		}
 		if err := t.Flush(); err != nil {
@@ -114,9 +124,12 @@ func (s *Saving) Text(w io.Writer) error {
 			fmt.Fprintf(&b, "  %s\n", n)
 		}
 	}
-	if len(s.Refused) > 0 {
+	if refused := slices.DeleteFunc(slices.Clone(s.Refused), func(r string) bool { return s.told[r] }); len(refused) > 0 {
 		b.WriteString("Refused\n")
-		for _, r := range s.Refused {
+		for i, r := range refused {
+			if i == len(refused)-1 && strings.HasSuffix(r, ":") {
+				r += " no chosen loop can have a point, see above"
+			}
 			fmt.Fprintf(&b, "  %s\n", r)
 		}
 	}

@@ -61,6 +61,8 @@ type Instrumented struct {
 	unsaved []string      // closures that can't be saved
 	open    []openClosure // of the packages, for registerOpen
 	asked   int           // how many of Warnings, the first ones, are about comments
+	told    []string      // of Refused: those that Uncovered tells of
+	without map[place]*rewrite.Refusal
 }
 
 type frameInfo = rewrite.FrameInfo
@@ -175,8 +177,9 @@ func Instrument(p *Program, o InstrumentOptions) (*Instrumented, error) {
 			out.Warnings = append(out.Warnings, fmt.Sprintf("%d closures more can't be saved either", n))
 		}
 		if len(e.Ranks) == 0 {
-			out.Uncovered = in.uncovered()
+			out.Uncovered, out.told = in.uncovered()
 		}
+		out.without = in.without()
 		out.Refused, out.Explanation, out.Reads, out.short = in.refused, e, p.readsInput(), p.short
 		return out, nil
 	}
@@ -191,7 +194,7 @@ func (in *instrumenter) failure() error {
 	for _, r := range in.refused {
 		l = append(l, r.Error())
 	}
-	return fmt.Errorf("%w:\n%s", ErrRefused, strings.Join(l, "\n"))
+	return &refusedError{fmt.Sprintf("%v:\n%s", ErrRefused, strings.Join(l, "\n")), in.without()}
 }
 
 // attempt rewrites the program for the points at hand.

@@ -9,15 +9,13 @@ import (
 	"strings"
 
 	"github.com/cairnrun/cairn/compiler/golang/rewrite"
+	"github.com/cairnrun/cairn/compiler/ir"
+	"github.com/cairnrun/cairn/compiler/load"
 )
 
 // choose finds the loops that Explain chose.
 func (in *instrumenter) choose(e *Explanation) {
 	in.explained = e
-	type place struct {
-		file string
-		line int
-	}
 	known := map[place]LoopInfo{}
 	for _, l := range e.Loops {
 		known[place{l.File, l.Line}] = l
@@ -91,11 +89,49 @@ func (in *instrumenter) take(n ast.Node) {
 // goroutines are those that may be alive in a loop, whether or not it was chosen.
 func (in *instrumenter) goroutines(n ast.Node) []string {
 	list, ok := in.alives[n]
-	if l := in.infos[n].loop; !ok && l != nil && in.explained != nil {
+	if ok {
+		return list
+	}
+	in.alives[n] = nil // a function that calls itself is not followed again
+	if l := in.infos[n].loop; l != nil {
 		list = in.explained.alive.at(l)
+	} else {
+		list = in.aroundAlive(n)
 	}
 	in.alives[n] = list
 	return list
+}
+
+// aroundAlive are those of a loop that was not counted, as that of a function that
+// another loop ranges over: all that nothing waits for, and what is alive where it
+// is called.
+func (in *instrumenter) aroundAlive(n ast.Node) []string {
+	list := in.explained.alive.at(&load.Loop{Pos: in.p.at(n.Pos()), Stmt: new(ir.Loop)})
+	seen := map[*function]bool{}
+	var up func(fn *function, at token.Pos)
+	up = func(fn *function, at token.Pos) {
+		if outer := in.enclosing(fn, at); outer != nil {
+			list = append(list, in.goroutines(outer)...)
+			return
+		}
+		if seen[fn] {
+			return
+		}
+		seen[fn] = true
+		for _, t := range fn.in {
+			if t.kind != plainCall || !in.from[t.from] {
+				continue
+			}
+			if t.loop != nil {
+				list = append(list, in.goroutines(t.loop)...)
+			} else {
+				up(t.from, t.at())
+			}
+		}
+	}
+	up(in.loops[n], n.Pos())
+	slices.Sort(list)
+	return slices.Compact(list)
 }
 
 // around tries the loops around one that has no point.

@@ -2,6 +2,7 @@ package golang
 
 import (
 	"context"
+	"errors"
 	"go/ast"
 	"slices"
 	"strings"
@@ -287,6 +288,86 @@ func main() {
 
 // TestOtherWays: a function that can't be rewritten does not take its point away from
 // others that lead there.
+// TestGoroutineInRange: what is alive where a range over a function stands is alive
+// in all of it: no loop there gets a point.
+func TestGoroutineInRange(t *testing.T) {
+	const text = `package main
+
+import "os"
+
+func count(n int) func(func() bool) {
+	return func(yield func() bool) {
+		for range n {
+			if !yield() {
+				return
+			}
+		}
+	}
+}
+
+func step(x int) int {
+	for k := range 20000 {
+		x = (x*5 + k) % 7919
+	}
+	return x
+}
+
+func sweep(x int) int {
+	for range count(100) {
+		for range 100 {
+			x = step(x)
+		}
+	}
+	return x
+}
+
+func main() {
+	done := make(chan bool)
+	x := len(os.Args)
+	START
+	for range count(150) {
+		for range 100 {
+			x = step(x)
+		}
+		x = sweep(x)
+	}
+	println(x, <-done)
+}
+`
+	startLine := strings.Count(text[:strings.Index(text, "START")], "\n") + 1
+	for start, want := range map[string]bool{
+		"go func() { done <- true }()":                     false,
+		"func() { close(done) }()":                         true,
+		"for range 3 { go sweep(x) }":                      false,
+		"defer func() { go sweep(x) }()":                   true, // after them
+		"if x > 3 { go sweep(x) }":                         true, // looked at when it runs
+		"for range count(3) { go sweep(x) }":               true, // likewise
+		"{ go func() { done <- x > 2 }() }":                false,
+		"c := count(9); go c(func() bool { return true })": false,
+	} {
+		p, err := Load(context.Background(), tree(t, "go.mod", "module x\n\ngo 1.26\n", "main.go", strings.Replace(text, "START", start, 1)), []string{"."}, Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		in, err := Instrument(p, InstrumentOptions{})
+		switch {
+		case err != nil && !errors.Is(err, ErrRefused):
+			t.Fatal(err)
+		case want && err != nil:
+			t.Errorf("%s: %v", start, err)
+		case !want && err == nil:
+			for _, q := range in.Points {
+				if q.Line != startLine {
+					t.Errorf("%s: points at %v", start, in.Points)
+					break
+				}
+			}
+		case !want && !strings.Contains(err.Error(), "goroutines may be alive"):
+			t.Errorf("%s: %v", start, err)
+		}
+	}
+}
+
 func TestOtherWays(t *testing.T) {
 	p, err := Load(context.Background(), tree(t, "go.mod", "module x\n\ngo 1.26\n", "main.go", `package main
 

@@ -18,7 +18,9 @@ const heavy = 1.0
 // uncovered says which loops that hold much of the work have no point, neither in
 // them nor inside, and which have few rounds and none inside. A run that is
 // there is not saved, so these are no notes among others.
-func (in *instrumenter) uncovered() (told []string) {
+//
+// It returns what was refused there, too, which need not be told of again.
+func (in *instrumenter) uncovered() (told, refused []string) {
 	type left struct {
 		n   ast.Node
 		h   float64
@@ -45,6 +47,7 @@ func (in *instrumenter) uncovered() (told []string) {
 	})
 	if len(all) > 0 {
 		x := all[0]
+		refused = append(refused, x.why.Error())
 		s := fmt.Sprintf("a run whose work is in the loop at %s is NOT saved: %s", in.p.at(x.n.Pos()), x.why.Reason)
 		if n := len(all) - 1; n > 0 {
 			var at []string
@@ -65,7 +68,7 @@ func (in *instrumenter) uncovered() (told []string) {
 			}
 		}
 	}
-	return told
+	return told, refused
 }
 
 // covered says that a loop has a point, or that loops inside it have, which are

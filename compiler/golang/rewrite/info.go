@@ -17,8 +17,11 @@ func (w *weaver) infos(fn *function) []FrameInfo {
 	}
 	for _, m := range fn.marks {
 		at := w.markLine(m)
-		i := FrameInfo{Func: fn.name, At: m.n, File: at.Filename, Line: at.Line, Call: m.call}
+		i := FrameInfo{Func: w.told(fn), At: m.n, File: at.Filename, Line: at.Line, Call: m.call}
 		for _, v := range m.saved {
+			if bookkeeping(v.Name()) {
+				continue
+			}
 			s := SavedVar{Type: types.TypeString(v.Type(), w.qual), Refers: refers(v.Type(), map[types.Type]bool{}), Read: w.readAfter(fn, m, v)}
 			s.Name, s.What = sourceName(v.Name())
 			if _, ok := v.Type().(*types.TypeParam); !ok && !hasTypeParam(v.Type()) {
@@ -26,6 +29,7 @@ func (w *weaver) infos(fn *function) []FrameInfo {
 			}
 			i.Saved = append(i.Saved, s)
 		}
+		i.Saved = append(i.Saved, w.captured(fn, m, sizes)...)
 		for v, s := range fn.again {
 			if m.needed[v] && onPath(m, s) {
 				i.Again = append(i.Again, Again{"the function literal " + v.Name(), w.p.Fset.Position(s.Pos()).Line})
@@ -47,6 +51,67 @@ func (w *weaver) infos(fn *function) []FrameInfo {
 		out = append(out, i)
 	}
 	return out
+}
+
+// captured are the variables of functions around a closure that it uses: they are
+// saved with it.
+func (w *weaver) captured(fn *function, m *mark, sizes types.Sizes) (out []SavedVar) {
+	for _, v := range environment(w.p.Info, fn) {
+		p, ok := v.Type().(*types.Pointer)
+		if !ok || bookkeeping(v.Name()) {
+			continue
+		}
+		s := SavedVar{Captured: true, Type: types.TypeString(p.Elem(), w.qual), Refers: refers(p.Elem(), map[types.Type]bool{}), Read: w.readAfter(fn, m, v)}
+		if s.Name, s.What = sourceName(v.Name()); !hasTypeParam(p.Elem()) {
+			s.Size = sizes.Sizeof(p.Elem())
+		}
+		out = append(out, s)
+	}
+	return out
+}
+
+// environment returns the fields of the record that a closure has its variables in.
+func environment(info *types.Info, fn *function) (out []*types.Var) {
+	if fn.outer == nil {
+		return nil
+	}
+	d, ok := fn.outer.node.(*ast.FuncDecl)
+	if !ok || len(d.Type.Params.List) != 1 || len(d.Type.Params.List[0].Names) != 1 || d.Type.Params.List[0].Names[0].Name != env {
+		return nil
+	}
+	p, ok := info.TypeOf(d.Type.Params.List[0].Type).(*types.Pointer)
+	if !ok {
+		return nil
+	}
+	if s, ok := p.Elem().Underlying().(*types.Struct); ok {
+		for f := range s.Fields() {
+			out = append(out, f)
+		}
+	}
+	return out
+}
+
+var (
+	closureNames = regexp.MustCompile("(?i)^" + Prefix + `(?:make|func)_(.+?)(?:_\d+)+(?:_func\d+)?$`)
+	rangeNames   = regexp.MustCompile("^" + Prefix + `(?:state|to)\d+$`)
+)
+
+// bookkeeping says that a variable is there for a loop over a function to be left as
+// Go says, which is nothing to tell of.
+func bookkeeping(name string) bool { return rangeNames.MatchString(name) }
+
+// told is how a function is called in what people read: closures by where they are.
+func (w *weaver) told(fn *function) string {
+	m := closureNames.FindStringSubmatch(fn.name)
+	if m == nil {
+		return fn.name
+	}
+	for _, v := range environment(w.p.Info, fn) {
+		if bookkeeping(v.Name()) {
+			return "the body of a loop over a function in " + m[1]
+		}
+	}
+	return "a function literal in " + m[1]
 }
 
 // markLine is where a mark is in the source.
@@ -105,8 +170,6 @@ func sourceName(name string) (string, string) {
 		return "", "how far the loop is"
 	case "q":
 		return "", "the function that the loop ranges over"
-	case "state", "to":
-		return "", "how the loop over a function stands"
 	case "late":
 		return "", "what is deferred in the loop"
 	case "k":
@@ -114,7 +177,7 @@ func sourceName(name string) (string, string) {
 	case "d":
 		return "", "whether a deferred call is pending"
 	}
-	return "", "a value of the statement that calls"
+	return "", "what the statement has computed before the call"
 }
 
 // refers says that a value of a type may refer to others.

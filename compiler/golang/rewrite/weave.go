@@ -20,7 +20,7 @@ type Woven struct {
 
 // FrameInfo says what is saved of a function at one place.
 type FrameInfo struct {
-	Func  string     `json:"function"` // Grid_sweep
+	Func  string     `json:"function"` // Grid_sweep; of closures, where they are
 	At    int        `json:"at"`
 	File  string     `json:"file"`
 	Line  int        `json:"line"`
@@ -39,6 +39,8 @@ type SavedVar struct {
 	// Refers says that more is saved: what the value refers to.
 	Refers bool `json:"refers,omitempty"`
 	Read   int  `json:"read"` // a line where it is read again
+	// Captured says that it is a variable of a function around a closure.
+	Captured bool `json:"captured,omitempty"`
 }
 
 // Again is a statement that is run again.

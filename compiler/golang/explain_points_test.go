@@ -1,0 +1,166 @@
+package golang
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// overFunction has its work in the body of a loop over a function; WORKER stands
+// before a second loop of the same kind as the chosen one.
+const overFunction = `package main
+
+import "fmt"
+
+type lattice struct {
+	cells []float64
+}
+
+func count(n int) func(func(int) bool) {
+	return func(yield func(int) bool) {
+		for i := range n {
+			if !yield(i) {
+				return
+			}
+		}
+	}
+}
+
+func relax(g *lattice, x float64) float64 {
+	for k := range g.cells {
+		for j := range 30 {
+			for m := range 5 {
+				g.cells[k] = g.cells[k]*0.5 + x*float64(j) + float64(m)
+			}
+		}
+	}
+	return g.cells[0]
+}
+
+func main() {
+	g := &lattice{make([]float64, 2000)}
+	sum := 0.0
+	for i := range count(150) {
+		for r := range 100 {
+			for q := range 5 {
+				sum += relax(g, float64(i+r+q))
+			}
+		}
+	}
+	WORKER
+	for i := range 150 {
+		for r := range 100 {
+			for q := range 5 {
+				sum += relax(g, float64(i+r+q))
+			}
+		}
+	}
+	fmt.Println(sum)
+}
+`
+
+// explainText is what explain prints of a program, what JSON has, and what build makes.
+func explainText(t *testing.T, text string) (string, *Saving, *Instrumented) {
+	t.Helper()
+	p, err := Load(context.Background(), tree(t, "go.mod", "module x\n\ngo 1.26\n", "main.go", text), []string{"."}, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	in, err := Instrument(p, InstrumentOptions{})
+	e := Explain(p, ExplainOptions{})
+	s := e.Save(in, err)
+	var b strings.Builder
+	if err := e.Text(&b, true, false); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Text(&b); err != nil {
+		t.Fatal(err)
+	}
+	return b.String(), s, in
+}
+
+// section is what a page says below a heading, up to an empty line.
+func section(page, heading string) string {
+	_, rest, _ := strings.Cut(page, heading+"\n")
+	rest, _, _ = strings.Cut(rest, "\n\n")
+	return rest
+}
+
+// TestExplainPoints: explain names the points that build makes, all of them and no
+// others, in the same order.
+func TestExplainPoints(t *testing.T) {
+	for _, worker := range []string{"", "go println(sum)"} {
+		page, s, in := explainText(t, strings.Replace(overFunction, "WORKER", worker, 1))
+		if in == nil || len(in.Points) < 2 {
+			t.Fatalf("%q: too few points to be of use\n%s", worker, page)
+		}
+		list := section(page, "Points would be at the beginning of each round of")
+		var want, got []string
+		for _, q := range in.Points {
+			want = append(want, fmt.Sprintf("  %s:%d in", q.File, q.Line))
+		}
+		for line := range strings.Lines(list) {
+			if at, _, ok := strings.Cut(line, " in "); ok && strings.HasPrefix(at, "  main.go:") {
+				got = append(got, at+" in")
+			}
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("%q: explain has %q, build %q\n%s", worker, got, want, page)
+		}
+		if !strings.Contains(page, fmt.Sprintf(" chosen; %d points\n", len(want))) {
+			t.Errorf("%q: the number of points is missing\n%s", worker, page)
+		}
+		for _, l := range s.Loops {
+			made := slices.ContainsFunc(in.Points, func(q PointInfo) bool { return q.File == l.File && q.Line == l.Line })
+			if l.Point != made || (l.NoPoint != "") != (l.Chosen && !made) {
+				t.Errorf("%q: %+v, and build makes a point there: %v", worker, l, made)
+			}
+			if too := fmt.Sprintf("main.go:%d: %s; it gets a point too\n", l.Line, l.Why); strings.Contains(page, too) != (made && !l.Chosen) {
+				t.Errorf("%q: the remark on line %d is wrong\n%s", worker, l.Line, page)
+			}
+		}
+		refused := section(page, "These are chosen, but get NO point")
+		if worker != "" && (!strings.Contains(refused, "main.go:41 in main") || strings.Count(refused, "goroutines may be alive") != 1) {
+			t.Errorf("the refusal of a chosen loop is missing, or is there twice\n%s", page)
+		}
+		if worker != "" && len(in.notes()) > 0 && len(in.Uncovered) > 0 && slices.ContainsFunc(in.notes(), func(n string) bool { return strings.HasPrefix(n, "no point: main.go:41:") }) {
+			t.Errorf("one loop is told of twice: %q and %q", in.Uncovered, in.notes())
+		}
+	}
+}
+
+// TestExplainCaptured: what the body of a loop over a function captures is listed
+// under its own name, and nothing has a name that cairn made.
+func TestExplainCaptured(t *testing.T) {
+	page, s, _ := explainText(t, strings.Replace(overFunction, "WORKER", "", 1))
+	bodies := 0
+	for _, f := range s.Frames {
+		if strings.Contains(f.Func, "cairn") {
+			t.Errorf("a function is called %s", f.Func)
+		}
+		if f.Func != "the body of a loop over a function in main" {
+			continue
+		}
+		bodies++
+		names := map[string]bool{}
+		for _, v := range f.Saved {
+			names[v.Name] = v.Captured
+		}
+		if !names["g"] || !names["sum"] || names["i"] {
+			t.Errorf("at line %d are saved %+v", f.Line, f.Saved)
+		}
+	}
+	if bodies == 0 {
+		t.Error("no body is on the way to a point")
+	}
+	for _, bad := range []string{"cairn.make", "cairn_", "how the loop over a function stands", "a value of the statement that calls"} {
+		if strings.Contains(page, bad) {
+			t.Errorf("the page has %q\n%s", bad, page)
+		}
+	}
+	if !strings.Contains(page, "captured, read at line 36\n") {
+		t.Errorf("the page does not say that g is captured\n%s", page)
+	}
+}
