@@ -24,6 +24,10 @@ type attempt struct {
 	again    bool // to be started again with empty output
 	failure  *failure
 	started  time.Time
+	base     time.Duration // computing time of the state that it began with,
+	since    time.Time     // and when it went on from there
+	at       time.Duration // computing time of its newest set, or base
+	failed   time.Time
 	stopped  bool // a rank said that it was told to stop
 	newSet   bool
 	fresh    bool // the ranks began anew
@@ -119,15 +123,14 @@ func (s *Supervisor) begin() {
 		}
 	}
 	counts := place(s.n, slots)
-	_, _, whole := newestSet(s.rec.Sets, s.n)
-	if _, err := os.Stat(s.rec.Sets + "/line"); err == nil {
-		whole = true
-	}
+	whole := s.hasSets()
 	a.kept = whole && !s.empty
 	s.empty = false
 	s.sink.hasten(s.stopping || s.killed)
+	s.tidy()
 	s.trustAgain()
 	a.begun, s.began, a.started = true, true, time.Now()
+	a.since = a.started
 	s.save()
 	a.secret = randomBytes(32)
 	a.ranks = make([]rank, s.n)
@@ -157,6 +160,9 @@ func (s *Supervisor) begin() {
 	what := "started"
 	if s.rec.Attempt > 1 {
 		what = "started again"
+		if !whole {
+			what = "started again from the beginning"
+		}
 	}
 	s.say("%s: %s", what, s.where())
 	if s.o.Stall > 0 {
@@ -392,6 +398,7 @@ func (s *Supervisor) restored(m *control.Message) {
 		}
 		return
 	}
+	s.headway.began(a, m.Set)
 	if a.restored == nil {
 		set := m.Set
 		a.restored = &set
@@ -456,7 +463,7 @@ func (s *Supervisor) fail(gone int, f *failure) {
 	if a == nil || a.failure != nil || a.again {
 		return
 	}
-	a.failure = f
+	a.failure, a.failed = f, time.Now()
 	s.sink.hasten(true)
 	s.say("%s", f.why)
 	if s.move != nil {

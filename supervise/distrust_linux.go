@@ -1,6 +1,11 @@
 package supervise
 
 import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
 	"slices"
 	"syscall"
 	"time"
@@ -19,6 +24,15 @@ func byItself(code, signal int) bool {
 	return false
 }
 
+// hasSets reports whether there is something that a start goes on from.
+func (s *Supervisor) hasSets() bool {
+	if _, _, ok := newestSet(s.rec.Sets, s.n); ok {
+		return true
+	}
+	_, err := os.Stat(filepath.Join(s.rec.Sets, "line"))
+	return err == nil
+}
+
 // newestUsable returns the newest set that all ranks have and that is not put
 // aside.
 func (s *Supervisor) newestUsable(aside []uint64) (uint64, bool) {
@@ -30,12 +44,15 @@ func (s *Supervisor) newestUsable(aside []uint64) (uint64, bool) {
 	return 0, false
 }
 
-// advanced notes that a set was committed or restored. One that is newer than
-// all before is progress, even if nobody heard of its commit.
+// advanced notes that a set was restored. One that is newer than all before
+// may be progress, even if nobody heard of its commit.
 func (s *Supervisor) advanced(set uint64) {
-	if set > s.reached {
-		s.reached = set
-		s.failures, s.faults = 0, 0
+	if set <= s.reached {
+		return
+	}
+	s.reached, s.faults = set, 0
+	if s.headway.further(s.a, s.a.base) {
+		s.failures = 0
 	}
 }
 
@@ -98,6 +115,15 @@ func (s *Supervisor) trustAgain() {
 		s.say("all sets that are left were put aside; the newest is tried again")
 		s.rec.Aside = nil
 	}
+}
+
+// tidy takes sets off the list of those put aside that are gone. Helpers may
+// still be told of the old list.
+func (s *Supervisor) tidy() {
+	s.rec.Aside = slices.DeleteFunc(slices.Clone(s.rec.Aside), func(set uint64) bool {
+		_, err := os.Stat(filepath.Join(s.rec.Sets, fmt.Sprintf("set-%08d", set)))
+		return errors.Is(err, fs.ErrNotExist)
+	})
 }
 
 // found is a set that has a file of every rank.

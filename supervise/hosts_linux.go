@@ -24,7 +24,8 @@ type host struct {
 	name   string
 	shared string // what ranks that share memory have in common; "": the name
 	slots  int
-	lent   int // slots of ranks that have moved away
+	lent   int  // slots of ranks that have moved away
+	closed bool // it was left: only --to brings ranks there, and what they leave is not free for others
 	local  bool
 	fixed  []int // of a launched helper: its rank
 

@@ -278,6 +278,26 @@ func TestLeaveRoom(t *testing.T) {
 	}
 }
 
+// A host that was left takes a rank that is sent there; when that has gone
+// again, its slot is not free for others.
+func TestLeftHost(t *testing.T) {
+	gate := fifo(t)
+	o := threeHosts(t, "gather:8:1", "gather:10:2", "gather:12:3", "gate:0:15:"+gate)
+	l := begin(t, o)
+	l.migrate(Migration{Host: "a"}).ends(Moved)
+	l.migrate(Migration{Ranks: []int{0}, To: "a"}).ends(Moved)
+	if st := l.migrate(Migration{Ranks: []int{0}}).ends(Moved); st.To != "c" {
+		t.Errorf("%+v", st)
+	}
+	l.migrate(Migration{Host: "b"}).ends(NotMoved, "no other host of the run has room for rank 1; name")
+	open(t, gate)
+	l.ends(Finished, 0)
+	l.exactMoved(20, map[int][]int{0: {8, 10, 12}})
+	if got := hostsOf(t, o); got != "a:0 b:1 c:1" {
+		t.Error(got)
+	}
+}
+
 // A host that the file lists can't be left, and the file is what can be mended.
 func TestLeaveAdvice(t *testing.T) {
 	gate := fifo(t)

@@ -185,7 +185,9 @@ func (s *Supervisor) resettle(m *move) {
 		if x.from != x.to {
 			if !drained && x.from.slots > 0 { // a restart is not to bring the rank back, but there is room for others
 				x.from.slots--
-				x.from.lent++
+				if !x.from.closed {
+					x.from.lent++
+				}
 			}
 			if x.to.lent > 0 && (!drained || x.to.slots < s.onHost(x.to)) {
 				x.to.slots++
@@ -204,7 +206,7 @@ func (s *Supervisor) resettle(m *move) {
 func (s *Supervisor) closeHost(name string) (closed bool) {
 	for _, h := range s.hosts {
 		if h.title() == name && h.fixed == nil {
-			h.slots, h.lent = 0, 0
+			h.slots, h.lent, h.closed = 0, 0, true
 			closed = true
 		}
 	}

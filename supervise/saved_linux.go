@@ -64,7 +64,11 @@ func (s *Supervisor) committed(set uint64) {
 	s.a.newSet = true
 	s.a.moved = p.Time
 	s.reached = max(s.reached, set)
-	s.failures, s.faults, s.hasty = 0, 0, 0
+	s.faults, s.hasty = 0, 0
+	s.tidy()
+	if s.headway.saved(s.a, set, p.Time.Add(-time.Duration(p.TookNS))) {
+		s.failures = 0
+	}
 	if p.parts >= s.n {
 		s.showSet()
 		return

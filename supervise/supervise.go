@@ -24,7 +24,9 @@
 // again, on the hosts that are left if they have room for all ranks.
 //
 // A failure ends all ranks. The run is started again after a pause that
-// doubles from 0.1 s to 30 s as long as no new set is committed. It is not when
+// doubles from 0.1 s to 30 s as long as there is no progress: a new set, and
+// after a failure by the program's own doing one from well behind the place
+// where that was. It is not when
 // ranks end with an exit status before their first point twice in a row: that
 // is a mistake, not a failure.
 package supervise
@@ -100,7 +102,7 @@ type Options struct {
 	// it is started. Empty: there is nothing to read.
 	Input string
 
-	Retries  int           // failures in a row without a new set; 0: 10; below 0: none
+	Retries  int           // failures in a row without progress; 0: 10; below 0: none
 	Distrust int           // failures of one set until it is put aside; 0: 3; below 0: never
 	Stall    time.Duration // without progress for this long a run has failed; 0: never
 	Grace    time.Duration // for ranks to save and stop in; 0: 60 s

@@ -38,11 +38,12 @@ type Supervisor struct {
 	killed   bool     // at once
 	stopping bool
 	why      string // of the last failure, or of the stop
-	failures int    // in a row without a new set
+	failures int    // in a row without progress
 	suspect  uint64 // the set that the last attempts restored,
 	faults   int    // and how many of them failed without a new set
 	reached  uint64 // the newest set that was committed or restored
-	empty    bool   // the next attempt starts with empty output whatever sets there are
+	headway  headway
+	empty    bool // the next attempt starts with empty output whatever sets there are
 	last     *SetState
 	hasty    int                 // failures in a row before the first point
 	pending  map[uint64]*growing // saved by some ranks
@@ -370,9 +371,6 @@ func (s *Supervisor) rest(ctx context.Context) bool {
 // judge decides what an attempt means: how the run ended, or that it is to be
 // started again.
 func (s *Supervisor) judge(a *attempt) (Result, bool) {
-	if a.newSet {
-		s.failures, s.faults, s.hasty = 0, 0, 0
-	}
 	f := a.failure
 	switch {
 	case a.again && !s.stopping && !s.killed:
@@ -396,6 +394,7 @@ func (s *Supervisor) judge(a *attempt) (Result, bool) {
 	}
 	s.why = f.why
 	s.failures++
+	s.headway.fell(a)
 	if s.hasty++; !f.early {
 		s.hasty = 0
 	}
@@ -406,7 +405,7 @@ func (s *Supervisor) judge(a *attempt) (Result, bool) {
 	s.blame(a)
 	if f.fatal || s.failures > max(0, s.o.Retries) {
 		if !f.fatal && s.o.Retries > 0 {
-			f.why += fmt.Sprintf(" (%d failures in a row without a new set)", s.failures)
+			f.why += fmt.Sprintf(" (%d failures in a row without progress)", s.failures)
 		}
 		return Result{State: Failed, Status: f.status, Why: f.why}, true
 	}
@@ -437,7 +436,11 @@ func (s *Supervisor) end(res Result) (Result, error) {
 			s.say("finished")
 		}
 	case Stopped:
-		s.say("stopped%s: %s; the same command goes on", s.lastSet(" with set %d"), res.Why)
+		if s.last == nil && !s.hasSets() {
+			s.say("stopped: %s; no set was saved: the same command starts from the beginning", res.Why)
+		} else {
+			s.say("stopped%s: %s; the same command goes on", s.lastSet(" with set %d"), res.Why)
+		}
 	default:
 		s.say("failed%s: %s", s.lastSet("; the last set is %d"), res.Why)
 	}

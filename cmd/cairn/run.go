@@ -45,9 +45,12 @@ over if no set in it is complete. 'cairn status', 'checkpoint', 'stop' and
 
 Ctrl-C, SIGTERM and 'cairn stop' let the ranks save and stop; a second Ctrl-C
 kills them, and the last set remains. After a failure there is a pause, of 0.1 s
-at first, doubling to 30 s until a new set is committed. When ranks end with an
-exit status before their first point, twice in a row, they are not started
-again. When stdout is a pipe that nobody reads any more, the run goes on.
+at first, doubling to 30 s until there is progress: a new set; and after a
+failure by the program's own doing (an exit status, a crash) one from well
+beyond the place of that failure, so that a program that always fails at one
+place is given up after --retries. When ranks end with an exit status before
+their first point, twice in a row, they are not started again. When stdout is a
+pipe that nobody reads any more, the run goes on.
 
 Ranks can be moved to other hosts while the run goes on ('cairn help migrate').
 SIGUSR2 moves all of them off the hosts that RUN/leave lists; --leave-when names
@@ -67,7 +70,8 @@ open ports for this; ranks of several hosts reach each other by TCP. With
 cluster's own MPI. Open MPI starts no more ranks than there are cores unless it
 is told to: --launcher-args=--oversubscribe.`,
 		exits: `  0   finished
-  75  stopped, or interrupted: the same command goes on
+  75  stopped, or interrupted: the same command goes on, or starts from the
+      beginning if no set was saved
   2   the command line is wrong, or there is no such program
   3   it could not be started: in use, another command's folder, an error of the
       system
@@ -100,7 +104,7 @@ is told to: --launcher-args=--oversubscribe.`,
 			f.StringVar(&o.Dir, "dir", "", "`FOLDER` for sets of a program that names none (default RUN/sets)")
 			f.StringVar(&o.Out, "o", "", "write the ranks' stdout to `FILE`; %r in its name is the rank")
 			f.StringVar(&o.RankOutput, "rank-output", "", "put the ranks' output files into `FOLDER` and show nothing")
-			f.IntVar(&r.retries, "retries", 10, "give up after `N` failures in a row without a new set (default 10)")
+			f.IntVar(&r.retries, "retries", 10, "give up after `N` failures in a row without progress (default 10)")
 			f.DurationVar(&o.Stall, "stall", 0, "no point and no message for `DURATION` is a failure (default: never)")
 			f.IntVar(&r.distrust, "distrust", 3, "put a set aside when `N` starts from it failed without a new set (default 3; 0: never)")
 			f.DurationVar(&o.Grace, "grace", time.Minute, "`DURATION` for ranks to save and stop in (default 1m)")

@@ -26,7 +26,11 @@ States: starting, running, waiting (for the next start after a failure),
 stopping; and of a run that is not running: stopped, finished, failed, or
 interrupted, when its supervisor was killed; silent, when it lives and does not
 answer. All but finished and silent are gone on with by the same 'cairn run'
-command.`,
+command, from the newest set, or from the beginning if there is none.
+
+POINTS counts the points of a rank since the run began; of programs that 'cairn
+build' made only those at which it was looked whether a set is due, not all that
+were passed. MESSAGES are those since the last start.`,
 		examples: []example{
 			{"cairn status", "the run in this folder"},
 			{"cairn status --json sim.cairn | jq .last.set", "its newest set"},
@@ -83,7 +87,7 @@ func status(ctx context.Context, c *call) error {
 		c.printf(", from set %d", *st.Restored)
 	}
 	if st.Failures > 0 {
-		c.printf(", %s in a row without a new set", count(st.Failures, "failure"))
+		c.printf(", %s in a row without progress", count(st.Failures, "failure"))
 	}
 	c.printf("\n")
 	if st.Last != nil {

@@ -71,8 +71,8 @@ func main() {
 	}{
 		{"work", []string{"point 6"}},
 		{"main", []string{"call 24", "call 24", "call 25", "call 26", "call 26", "call 26", "call 30", "call 31", "call 34"}},
-		{"cairn_make_count_1_func1", []string{"call 15", "call 15"}},
-		{"cairn_make_main_1_func1", []string{"point 34"}},
+		{"a function literal in count", []string{"call 15", "call 15"}},
+		{"the body of a loop over a function in main", []string{"point 34"}},
 	} {
 		slices.Sort(got[w.name])
 		if !slices.Equal(got[w.name], w.want) {
