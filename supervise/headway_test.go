@@ -1,0 +1,113 @@
+//go:build linux
+
+package supervise
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+	"time"
+)
+
+// goes is an attempt, of which all is known beforehand: from a set (0: the
+// beginning), sets at these seconds after it, a failure after that many.
+type goes struct {
+	from   uint64
+	sets   []float64
+	fails  float64
+	killed bool
+	hidden bool // nobody hears of its sets
+}
+
+// failures plays attempts; it returns the numbers of failures in a row, after
+// each of them.
+func failures(list []goes) (out []int) {
+	var w headway
+	set, n := uint64(0), 0
+	start := time.Now()
+	for _, g := range list {
+		a := &attempt{begun: true, since: start, failure: &failure{own: !g.killed}}
+		if g.from > 0 {
+			w.began(a, g.from)
+			a.restored = &g.from
+			a.since = start
+			if w.sets[g.from] == 0 {
+				panic("a set without a time")
+			}
+		}
+		after := func(s float64) time.Time { return start.Add(time.Duration(s * 1e9)) }
+		for _, s := range g.sets {
+			if set++; !g.hidden && w.saved(a, set, after(s)) {
+				n = 0
+			}
+		}
+		a.failed = after(g.fails)
+		n++
+		w.fell(a)
+		out = append(out, n)
+	}
+	return out
+}
+
+func TestHeadway(t *testing.T) {
+	for name, c := range map[string]struct {
+		attempts []goes
+		want     []int
+	}{
+		"one place": {[]goes{{0, []float64{100, 200}, 250, false, false}, {2, nil, 50, false, false}, {2, nil, 52, false, false}, {2, nil, 51, false, false},
+			{1, []float64{100}, 150, false, false}, {3, nil, 50, false, false}, {1, []float64{100}, 160, false, false}, {4, nil, 49, false, false}}, []int{1, 2, 3, 4, 5, 6, 7, 8}},
+		"one place, and a slow computer": {[]goes{{0, []float64{100, 200}, 250, false, false}, {1, []float64{100, 200}, 280, false, false}, {4, nil, 80, false, false}}, []int{1, 2, 3}},
+		"one place, within moments": {[]goes{{0, []float64{0.05, 0.1}, 0.11, false, false}, {2, nil, 0.3, false, false}, {1, []float64{0.05, 0.3}, 0.31, false, false}, {4, nil, 0.1, false, false}},
+			[]int{1, 2, 3, 4}},
+		"one place, sets of the dead": {[]goes{{0, []float64{100}, 150, false, false}, {1, []float64{49}, 50, false, true}, {2, nil, 1, false, false}, {2, nil, 1, false, false}}, []int{1, 2, 3, 4}},
+		"here and there":              {[]goes{{0, []float64{100}, 150, false, false}, {1, []float64{100, 200}, 290, false, false}, {3, []float64{100}, 190, false, false}, {4, []float64{100}, 120, false, false}}, []int{1, 1, 2, 1}},
+		// Every start gets one set further, and lives nearly until the next.
+		"at regular times": {[]goes{{0, []float64{100}, 195, false, false}, {1, []float64{100}, 195, false, false}, {2, []float64{100}, 195, false, false}, {3, []float64{100}, 195, false, false},
+			{4, []float64{100}, 195, false, false}, {5, []float64{100}, 195, false, false}}, []int{1, 2, 1, 2, 1, 2}},
+		"killed": {[]goes{{0, []float64{1}, 1.1, true, false}, {1, []float64{1}, 1.1, true, false}, {2, nil, 1, true, false}, {2, []float64{1}, 1.1, true, false}}, []int{1, 1, 2, 1}},
+	} {
+		if got := failures(c.attempts); !slices.Equal(got, c.want) {
+			t.Errorf("%s: %v, want %v", name, got, c.want)
+		}
+	}
+}
+
+// A program that always fails at one place: its sets are put aside and made
+// again, and it is given up nevertheless.
+func TestSamePlace(t *testing.T) {
+	o := options(t, 1, "exit:0:13:0")
+	o.Retries, o.Distrust = 4, 1
+	l := begin(t, o)
+	l.ends(Failed, 3).says("set 2 put aside", "restored set 1", "set 3 committed", "set 3 put aside", "(4th of 4)", "5 failures in a row without progress")
+	if l.last.Attempt != 5 {
+		t.Errorf("%d starts", l.last.Attempt)
+	}
+}
+
+// Sets that are gone are not put aside any more.
+func TestAsideGone(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.Mkdir(filepath.Join(dir, "set-00000002"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	told := []uint64{1, 2, 3}
+	s := &Supervisor{rec: &record{Sets: dir, Aside: told}}
+	s.tidy()
+	if !slices.Equal(s.rec.Aside, []uint64{2}) || !slices.Equal(told, []uint64{1, 2, 3}) {
+		t.Errorf("%v, %v", s.rec.Aside, told)
+	}
+}
+
+// A run that is stopped before it has saved anything does not promise to go on.
+func TestStopWithoutSet(t *testing.T) {
+	o := options(t, 1, "hang:0:3:1")
+	o.Grace = 100 * time.Millisecond
+	l := begin(t, o)
+	l.reaches(0, 3)
+	l.s.Stop("interrupted")
+	l.ends(Stopped, StoppedStatus).says("stopped: interrupted; no set was saved: the same command starts from the beginning")
+	l = begin(t, o)
+	l.ends(Finished, 0).says("started again from the beginning: 1 rank on localhost:1")
+	exact(t, o, 20)
+}
