@@ -86,7 +86,7 @@ func ring(args []string) error {
 func ringRun(t *testing.T, ranks, hosts string, flags ...string) (r *ringing) {
 	t.Helper()
 	t.Chdir(t.TempDir())
-	write(t, "remote", "#!/bin/sh\nif test $1 = down; then echo no route to $1 >&2; exit 255; fi\nif test $1 = slow; then exec cat > /dev/null; fi\nshift\nexec \"$@\"\n")
+	write(t, "remote", "#!/bin/sh\nif test $1 = down; then echo no route to $1 >&2; exit 255; fi\nif test $1 = slow; then cat > /dev/null; exit; fi\nshift\nexec \"$@\"\n")
 	if err := os.Chmod("remote", 0o755); err != nil {
 		t.Fatal(err)
 	}

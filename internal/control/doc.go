@@ -294,7 +294,7 @@ type RunState struct {
 	Dir      string      `json:"dir"` // checkpoint folder
 	Pid      int         `json:"pid,omitempty"`
 	Attempt  int         `json:"attempt"`
-	Failures int         `json:"failures"` // in a row without a new set
+	Failures int         `json:"failures"` // in a row without progress
 	Why      string      `json:"why,omitempty"`
 	Aside    []uint64    `json:"aside"`              // sets put aside
 	Restored *uint64     `json:"restored,omitempty"` // the set this attempt goes on from
