@@ -25,7 +25,7 @@ func clearWay(d int, patience time.Duration) bool {
 	why := crooked(d)
 	if why == "" {
 		now, n := time.Now(), runtime.NumGoroutine()
-		if n >= held.alive && now.Before(held.until) {
+		if patience < testPatience && n >= held.alive && now.Before(held.until) {
 			return false
 		}
 		if why = alive(n, patience); why != "" {
