@@ -66,8 +66,12 @@ func TestKill(t *testing.T) {
 			dice := rand.New(rand.NewPCG(uint64(time.Now().UnixNano()), uint64(i)))
 			k := killer{t: t, program: program, args: args, want: want, dice: dice, span: span}
 			for k.fresh(); k.killed < kills(); {
-				if !k.run(time.Duration(dice.Int64N(int64(span)))) {
+				switch had := k.resumable; {
+				case !k.run(time.Duration(dice.Int64N(int64(k.span)))):
 					k.fresh() // it was done before the blow fell
+					k.span = span
+				case k.resumable == had:
+					k.span += k.span / 4 // nothing was saved yet: the machine may be slower now
 				}
 			}
 			for k.run(0) {
@@ -90,7 +94,7 @@ type killer struct {
 	args    []string
 	want    string
 	dice    *rand.Rand
-	span    time.Duration // an uninterrupted run takes so long
+	span    time.Duration // the blow falls within it; at first what an uninterrupted run takes
 
 	dir, out                     string
 	left                         []ckpt.Header // what it left behind
