@@ -7,7 +7,6 @@ import (
 	"log"
 	"log/slog"
 	"os"
-	"regexp"
 	"runtime"
 	"slices"
 	"strconv"
@@ -120,7 +119,7 @@ func init() {
 func text(err error) string {
 	var u *graph.UnsupportedError
 	if errors.As(err, &u) { // what to do about it in a program that calls Cairn is of no use here
-		path := framePath.ReplaceAllString(strings.ReplaceAll(u.Path, "∕", "/"), "$3 in $1$2")
+		path := inFrame(strings.ReplaceAll(u.Path, "∕", "/"))
 		msg := (&graph.UnsupportedError{Path: path, Type: u.Type, Reason: u.Reason}).Error()
 		if errors.Is(err, cairn.ErrNotSaved) {
 			msg = cairn.ErrNotSaved.Error() + ": " + msg
@@ -130,8 +129,18 @@ func text(err error) string {
 	return strings.TrimPrefix(err.Error(), "cairn: ")
 }
 
-// framePath is the way to a variable in a frame.
-var framePath = regexp.MustCompile(`frames\.Frames\[\d+\]\.\(\*([\w./-]*\.)?cairn_frame_(\w+)\)\.(.+)$`)
+// inFrame takes the way to a variable in a frame, as package graph writes it,
+// for the variable's name and the function that it is in.
+func inFrame(path string) string {
+	before, rest, ok1 := strings.Cut(path, "frames.Frames[")
+	_, rest, ok2 := strings.Cut(rest, "].(*")
+	frame, name, ok3 := strings.Cut(rest, ").")
+	pkg, function, ok4 := strings.Cut(frame, "cairn_frame_")
+	if !ok1 || !ok2 || !ok3 || !ok4 {
+		return path
+	}
+	return before + name + " in " + pkg + function
+}
 
 // say tells the user something that the program's own output has no place for.
 func say(format string, args ...any) {

@@ -1,0 +1,35 @@
+package resume
+
+import (
+	"errors"
+	"testing"
+
+	cairn "github.com/cairnrun/cairn"
+	"github.com/cairnrun/cairn/internal/graph"
+)
+
+// What can't be saved is named as the program's source names it.
+func TestText(t *testing.T) {
+	unsupported := func(path string) error {
+		return &graph.UnsupportedError{Path: path, Type: "net.Conn", Reason: "it is open"}
+	}
+	for _, c := range []struct {
+		err  error
+		want string
+	}{
+		{unsupported("frames.Frames[3].(*main.cairn_frame_main).conn"), "conn in main.main"},
+		{unsupported("frames.Frames[0].(*example.org∕a-b∕net.cairn_frame_peer_read).p.conn[2]"), "p.conn[2] in example.org/a-b/net.peer_read"},
+		{unsupported("main.connections[2].(*main.conn).fd"), "main.connections[2].(*main.conn).fd"},
+	} {
+		want := (&graph.UnsupportedError{Path: c.want, Type: "net.Conn", Reason: "it is open"}).Error()
+		if got := text(c.err); got != want {
+			t.Errorf("%s, want %s", got, want)
+		}
+		if got := text(errors.Join(cairn.ErrNotSaved, c.err)); got != cairn.ErrNotSaved.Error()+": "+want {
+			t.Errorf("%s, want %s of a set that was not saved", got, want)
+		}
+	}
+	if got := text(errors.New("cairn: no room")); got != "no room" {
+		t.Errorf("%q, want %q", got, "no room")
+	}
+}
