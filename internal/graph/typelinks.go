@@ -1,7 +1,10 @@
 package graph
 
 import (
+	"cmp"
+	"hash/maphash"
 	"reflect"
+	"slices"
 	"sync"
 	"unsafe"
 )
@@ -18,9 +21,19 @@ func typelinks() (sections []unsafe.Pointer, offsets [][]int32)
 //go:linkname rtypeOff reflect.rtypeOff
 func rtypeOff(section unsafe.Pointer, off int32) unsafe.Pointer
 
-// binaryTypes indexes the types in the binary by their names.
-var binaryTypes = sync.OnceValue(func() map[string][]reflect.Type {
-	m := make(map[string][]reflect.Type)
+// binaryType is a type in the binary, by a hash of its name.
+type binaryType struct {
+	hash uint64
+	t    unsafe.Pointer // what an interface with a value of it points to
+}
+
+var nameSeed = maphash.MakeSeed()
+
+// binaryIndex holds the types in the binary, by hash. It stays for the whole run,
+// so it is kept small, and has no pointers to the heap: the program's collector
+// goes over it each time.
+var binaryIndex = sync.OnceValue(func() []binaryType {
+	var index []binaryType
 	seen := make(map[reflect.Type]bool)
 	var add func(t reflect.Type)
 	add = func(t reflect.Type) {
@@ -28,8 +41,7 @@ var binaryTypes = sync.OnceValue(func() map[string][]reflect.Type {
 			return
 		}
 		seen[t] = true
-		n := typeName(t)
-		m[n] = append(m[n], t)
+		index = append(index, binaryType{maphash.String(nameSeed, typeName(t)), (*ifaceHeader)(unsafe.Pointer(&t)).data})
 		switch t.Kind() {
 		case reflect.Pointer, reflect.Slice, reflect.Array, reflect.Chan:
 			add(t.Elem())
@@ -41,10 +53,28 @@ var binaryTypes = sync.OnceValue(func() map[string][]reflect.Type {
 	sections, offsets := typelinks()
 	for i, s := range sections {
 		for _, off := range offsets[i] {
-			var v any
-			(*ifaceHeader)(unsafe.Pointer(&v)).tab = rtypeOff(s, off)
-			add(reflect.TypeOf(v))
+			add(typeAt(rtypeOff(s, off)))
 		}
 	}
-	return m
+	slices.SortStableFunc(index, func(a, b binaryType) int { return cmp.Compare(a.hash, b.hash) })
+	return slices.Clip(index)
 })
+
+func typeAt(t unsafe.Pointer) reflect.Type {
+	var v any
+	(*ifaceHeader)(unsafe.Pointer(&v)).tab = t
+	return reflect.TypeOf(v)
+}
+
+// binaryTypes returns the types in the binary that have a name.
+func binaryTypes(name string) []reflect.Type {
+	var out []reflect.Type
+	index, hash := binaryIndex(), maphash.String(nameSeed, name)
+	at, _ := slices.BinarySearchFunc(index, hash, func(e binaryType, h uint64) int { return cmp.Compare(e.hash, h) })
+	for ; at < len(index) && index[at].hash == hash; at++ {
+		if t := typeAt(index[at].t); typeName(t) == name {
+			out = append(out, t)
+		}
+	}
+	return out
+}

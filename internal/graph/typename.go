@@ -217,7 +217,7 @@ func (r *resolver) parse(name string, depth int) (reflect.Type, error) {
 		}
 		return reflect.MapOf(k, v), nil
 	}
-	ts := binaryTypes()[name]
+	ts := binaryTypes(name)
 	if len(ts) == 0 {
 		return nil, fmt.Errorf("no type %.200s in the program; register it with cairn.Register", name)
 	}

@@ -18,6 +18,7 @@ const SegmentSize = 4 << 20
 // It is page aligned, shared (another process can be given it) where the
 // system allows, and faulted in when made.
 type Staging struct {
+	limit    int
 	segments [][]byte
 	isRing   []bool
 	free     chan int
@@ -35,7 +36,7 @@ type mapping struct {
 // NewStaging returns an empty one that may grow to limit segments, and to as
 // many of the ring.
 func NewStaging(limit int) *Staging {
-	return &Staging{free: make(chan int, limit), ring: make(chan int, limit)}
+	return &Staging{limit: limit}
 }
 
 // Grow makes sure that there are n segments, or as many as the limit allows.
@@ -53,7 +54,7 @@ func (s *Staging) grow(n int, ring bool) error {
 			have++
 		}
 	}
-	n = min(n, cap(s.free)) - have
+	n = min(n, s.limit) - have
 	if n <= 0 {
 		return nil
 	}
@@ -62,11 +63,29 @@ func (s *Staging) grow(n int, ring bool) error {
 		return err
 	}
 	m.ring = ring
+	if ring {
+		s.ring = widened(s.ring, have, have+n)
+	} else {
+		s.free = widened(s.free, have, have+n)
+	}
 	s.add(m, n)
 	for i := len(s.segments) - n; i < len(s.segments); i++ {
 		s.Release(i)
 	}
 	return nil
+}
+
+// widened returns a channel with room for n, and all that the old one has had: it
+// is awaited.
+func widened(old chan int, had, n int) chan int {
+	if n <= cap(old) {
+		return old
+	}
+	c := make(chan int, n)
+	for range had {
+		c <- <-old
+	}
+	return c
 }
 
 func (s *Staging) add(m mapping, n int) {
@@ -82,7 +101,7 @@ func (s *Staging) add(m mapping, n int) {
 // are used. The file belongs to the Staging from then on, unless there is an
 // error. It must not be called while other methods are.
 func (s *Staging) Attach(f *os.File, n int) error {
-	if room := 2*cap(s.free) - len(s.segments); n <= 0 || n > room {
+	if room := 2*s.limit - len(s.segments); n <= 0 || n > room {
 		return fmt.Errorf("%d segments of staging, at most %d fit", n, room)
 	}
 	m, err := mapForeign(f, n*SegmentSize)
