@@ -3,22 +3,25 @@
 package e2e
 
 import (
+	"bytes"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"runtime"
 	"strings"
+	"syscall"
 	"testing"
 )
 
-// cairnBuilds runs 'cairn build' on a package of this module, and returns the
-// program and what was said.
-func cairnBuilds(t *testing.T, pkg string) (program, said string) {
+// cairnBuilds runs 'cairn build' on a package of this module, in an environment
+// with these besides, and returns the program and what was said.
+func cairnBuilds(t *testing.T, pkg string, env ...string) (program, said string) {
 	t.Helper()
 	program = filepath.Join(t.TempDir(), filepath.Base(pkg))
 	cmd := exec.Command(build(t, "./cmd/cairn", runtime.GOARCH), "build", "-o", program, pkg)
 	cmd.Dir = filepath.Join("..", "..")
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+	cmd.Env = append(append(os.Environ(), "CGO_ENABLED=0"), env...)
 	out, err := cmd.CombinedOutput()
 	if err != nil {
 		t.Fatalf("cairn build %s: %v\n%s", pkg, err, out)
@@ -62,4 +65,45 @@ func TestCompiledOwn(t *testing.T) {
 	r := newRun(t, made, "-n", "64", "-steps", "200")
 	r.start("-n", "2", "--every-points", "50").finishes()
 	must(t, r.output(), "heat ok")
+}
+
+// TestPortableCompiled takes a program that 'cairn build' made from machine to
+// machine, as TestPortable does, and on in another build of it.
+func TestPortableCompiled(t *testing.T) {
+	const source = "./internal/e2e/testdata/words"
+	here, _ := cairnBuilds(t, source)
+	route := [][]string{{here}}
+	for _, e := range emulators {
+		if e.goarch != "s390x" && os.Getenv("CAIRN_STRESS") != "1" {
+			continue // the standard library has to be built for each
+		}
+		need(t, e.name)
+		made, _ := cairnBuilds(t, source, "GOARCH="+e.goarch)
+		route = append(route, []string{e.name, made})
+	}
+	again, _ := cairnBuilds(t, source, "GOFLAGS=-gcflags=-l") // another build
+	route = append(route, []string{again}, []string{here})
+	want, err := exec.Command(build(t, source, runtime.GOARCH), "-rounds", "90").CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v\n%s", err, want)
+	}
+	dir := filepath.Join(t.TempDir(), "ckpt")
+	for i, argv := range route {
+		cmd := exec.Command(argv[0], append(argv[1:], "-rounds", "90")...)
+		last := i == len(route)-1
+		if cmd.Env = append(os.Environ(), "CAIRN_DIR="+dir); !last {
+			cmd.Env = append(cmd.Env, fmt.Sprint("CAIRN_KILL_AT=", 15*(i+1)))
+		}
+		got, err := cmd.CombinedOutput()
+		if last {
+			if err != nil || !bytes.Equal(got, want) {
+				t.Errorf("at last it ended with %v and printed\n%s\ninstead of\n%s", err, got, want)
+			}
+			return
+		}
+		if ws, ok := cmd.ProcessState.Sys().(syscall.WaitStatus); !ok || ws.Signal() != syscall.SIGKILL {
+			t.Fatalf("leg %d, %s: %v instead of SIGKILL\n%s", i, argv[0], err, got)
+		}
+		verifySets(t, dir)
+	}
 }

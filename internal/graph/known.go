@@ -7,6 +7,7 @@ import (
 	"errors"
 	"io"
 	"io/fs"
+	"os"
 	"reflect"
 	"strconv"
 	"strings"
@@ -34,6 +35,9 @@ var knownErrors = []struct {
 	{"fs.ErrExist", fs.ErrExist},
 	{"fs.ErrNotExist", fs.ErrNotExist},
 	{"fs.ErrClosed", fs.ErrClosed},
+	{"fs.SkipDir", fs.SkipDir},
+	{"fs.SkipAll", fs.SkipAll},
+	{"os.ErrProcessDone", os.ErrProcessDone},
 	{"bufio.ErrInvalidUnreadByte", bufio.ErrInvalidUnreadByte},
 	{"bufio.ErrInvalidUnreadRune", bufio.ErrInvalidUnreadRune},
 	{"bufio.ErrBufferFull", bufio.ErrBufferFull},

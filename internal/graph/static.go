@@ -2,6 +2,7 @@ package graph
 
 import (
 	"fmt"
+	"reflect"
 	"runtime"
 	"runtime/debug"
 	"sort"
@@ -15,23 +16,30 @@ import (
 
 // Func values that capture nothing are constants of the program. Those that
 // nobody has registered, such as the states of a parser in the standard
-// library, are found again by their place in the program, and checked by name.
+// library, are found again by their place in the program, and checked by name;
+// in another build of it, by name alone.
 
-// staticPrefix begins the names of such functions.
+// staticPrefix begins the names of such functions. What follows is the name, @,
+// and the version of Go.
 const staticPrefix = "="
 
 // staticOf returns the stand-in of a func value that captures nothing, nil if
 // it may capture something.
 func staticOf(o *object) *function {
+	name := func() string { return staticPrefix + functionAt(o.code) + "@" + runtime.Version() }
+	if made, ok := byName.Load(o.code); ok && made == o {
+		return &function{name(), place{}}
+	}
 	lo, hi := imageStart(), imageEnd()
-	if at := uintptr(unsafe.Pointer(o)); at < lo || at >= hi || o.code < lo || o.code >= hi {
+	at := uintptr(unsafe.Pointer(o))
+	if at < lo || at >= hi || o.code < lo || o.code >= hi {
 		return nil
 	}
 	f := runtime.FuncForPC(o.code)
 	if f == nil || f.Entry() != o.code {
 		return nil
 	}
-	return &function{staticPrefix + f.Name(), place{uint64(o.code - lo), uint64(uintptr(unsafe.Pointer(o)) - lo)}}
+	return &function{name(), place{uint64(o.code - lo), uint64(at - lo)}}
 }
 
 // holds reports whether an object that may not be one holds that code.
@@ -57,21 +65,92 @@ type place struct{ Code, Value uint64 }
 
 // static makes the func value of a stand-in that staticOf made.
 func (f *function) static() (unsafe.Pointer, error) {
-	name := f.Name[len(staticPrefix):]
+	name, version, _ := strings.Cut(f.Name[len(staticPrefix):], "@")
 	at, ok := f.Env.(place)
 	lo, hi := imageStart(), imageEnd()
-	if !ok || (lo+uintptr(at.Value))%wordSize != 0 {
+	if !ok {
 		return nil, invalid("the function %.200q has no place", name)
 	}
-	if size := uint64(hi - lo); at.Code < size && at.Value < size {
+	if size := uint64(hi - lo); at.Code < size && at.Value < size && (lo+uintptr(at.Value))%wordSize == 0 {
 		o := (*object)(address(lo + uintptr(at.Value)))
 		code := lo + uintptr(at.Code)
-		if g := runtime.FuncForPC(code); g != nil && g.Entry() == code && g.Name() == name && o.holds(code) {
+		if g := runtime.FuncForPC(code); g != nil && g.Entry() == code && functionAt(code) == name && o.holds(code) {
 			return unsafe.Pointer(o), nil
 		}
 	}
-	return nil, &MismatchError{Name: name, Path: name, Detail: "the program was built anew, and this function is not where it was"}
+	mismatch := func(why string) error {
+		return &MismatchError{Name: name, Path: name, Detail: "the program was built anew, and this function " + why}
+	}
+	// Functions without a name of their own are counted where they are declared.
+	if version != runtime.Version() && isLiteral(name) {
+		return nil, mismatch("has no name that another version of Go (" + version + ", this is " + runtime.Version() + ") would keep")
+	}
+	switch code, ok := functions()[name]; {
+	case !ok:
+		return nil, mismatch("is not in it")
+	case code == 0:
+		return nil, mismatch("can't be told from others of that name")
+	default:
+		made, _ := byName.LoadOrStore(code, &object{code})
+		return unsafe.Pointer(made.(*object)), nil
+	}
 }
+
+// byName holds the func values that were made because their place was not known.
+var byName sync.Map // uintptr of the code to *object
+
+// isLiteral reports whether the name is one that the compiler gave.
+func isLiteral(name string) bool {
+	for {
+		_, rest, ok := strings.Cut(name, ".func")
+		if !ok {
+			return false
+		}
+		if rest != "" && '0' <= rest[0] && rest[0] <= '9' {
+			return true
+		}
+		name = rest
+	}
+}
+
+// functionAt returns the name of the function whose code begins there.
+func functionAt(code uintptr) (name string) {
+	frames := runtime.CallersFrames([]uintptr{code + 1}) // of what is inlined there, first
+	for more := true; more; {
+		var f runtime.Frame
+		f, more = frames.Next()
+		name = f.Function
+	}
+	return name
+}
+
+// functions holds where the code of each function of the program begins, 0 if
+// there are several of that name.
+var functions = sync.OnceValue(func() map[string]uintptr {
+	const step = 4                              // no function begins anywhere else
+	pc := reflect.ValueOf(functionAt).Pointer() // code is in one piece
+	for runtime.FuncForPC(pc-step) != nil {
+		pc -= step
+	}
+	m := make(map[string]uintptr)
+	var last uintptr
+	for ; ; pc += step {
+		f := runtime.FuncForPC(pc)
+		if f == nil {
+			return m
+		}
+		if f.Entry() == last {
+			continue
+		}
+		last = f.Entry()
+		name := functionAt(last)
+		if _, twice := m[name]; twice || strings.Contains(name, "[...]") {
+			m[name] = 0
+			continue
+		}
+		m[name] = last
+	}
+})
 
 // A state leads to package variables that are not part of it: errors that are
 // compared by identity, tables, defaults of packages. Where the program is the
