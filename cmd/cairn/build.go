@@ -34,6 +34,7 @@ back. 'cairn run PACKAGE' does both at once.`,
 			{"cairn build -o sim ./cmd/sim && cairn run ./sim", "build it, then run it"},
 			{"cairn build --race --tags big ./sim", "with flags of go build"},
 		},
+		exits: sourceExits,
 		setup: func(f *flag.FlagSet) action {
 			var m makeFlags
 			m.declare(f)

@@ -24,7 +24,11 @@ which programs get them, and runs a short test on each: memory is allocated, a
 kernel compiled and run, its result and the digests that checkpoints use
 compared with the host's, and the copies timed.
 LIST is what CAIRN_DEVICES would be: backends or IDs, as "cuda,host".`,
-		exits: "1: a device failed its test",
+		exits: `  0  fine
+  1  a device failed its test
+  2  the command line is wrong
+  3  it could not be done: no such device, an error of the system, or interrupted
+`,
 		examples: []example{
 			{"cairn devices", "all devices"},
 			{"cairn devices opencl", "those of one backend"},

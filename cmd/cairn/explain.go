@@ -29,6 +29,7 @@ In the source, a comment on a loop's line or before it overrides the choice:
 			{"cairn explain --cpuprofile cpu.pprof", "by where a run spent its time"},
 			{"cairn explain -n 8 --json ./sim", "for 8 ranks, as JSON"},
 		},
+		exits: sourceExits,
 		setup: func(f *flag.FlagSet) action {
 			n := f.Int("n", 0, "ranks of the run, `N`; 0: what holds for 2, 3 and 4")
 			all := f.Bool("all", false, "show all loops, and why each is chosen or not")

@@ -39,6 +39,14 @@ const exitHelp = `Exit codes
 'cairn run' and 'cairn migrate' have more of them, see their help.
 `
 
+// sourceExits are those of commands that read a program's source.
+const sourceExits = `  0  fine
+  2  the command line is wrong
+  3  it could not be done: the source is not right, or holds what can't be
+     restarted (the message says where and why), no Go, an error of the system,
+     or interrupted
+`
+
 // helpDocument is what help --json prints.
 type helpDocument struct {
 	Commands []commandInfo `json:"commands"`

@@ -30,6 +30,7 @@ PACKAGE is as for go build: a folder, an import path or files, here if left out.
 			{"cairn instrument -o /tmp/new ./sim", "write the files"},
 			{"diff -ru sim /tmp/new/sim", "and see what is different"},
 		},
+		exits: sourceExits,
 		setup: func(f *flag.FlagSet) action {
 			var m makeFlags
 			m.declareFew(f)
