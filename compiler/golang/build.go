@@ -130,7 +130,7 @@ func (b *builder) run(args ...string) ([]byte, error) {
 	case errors.Is(err, exec.ErrNotFound):
 		return nil, fmt.Errorf("the go command is needed to build Go programs: %w; install Go, or put it into PATH", err)
 	case text != "":
-		return nil, fmt.Errorf("go %s: %s", args[0], text)
+		return nil, fmt.Errorf("go %s: %s%s", args[0], text, whereModule(b.dir, args[1:]))
 	}
 	return nil, fmt.Errorf("go %s: %w", args[0], err)
 }

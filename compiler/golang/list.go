@@ -74,6 +74,42 @@ func (ld *loader) phase(name string) {
 	ld.begin = now
 }
 
+// whereModule says where a folder among the arguments of a go command has its
+// module, if the command, run in another folder, did not look there.
+func whereModule(from string, args []string) string {
+	above := func(dir string) string {
+		dir, err := filepath.Abs(dir)
+		for err == nil {
+			if _, err := os.Stat(filepath.Join(dir, "go.mod")); err == nil {
+				return dir
+			}
+			up := filepath.Dir(dir)
+			if up == dir {
+				break
+			}
+			dir = up
+		}
+		return ""
+	}
+	for _, pattern := range args {
+		dir := filepath.Join(from, pattern)
+		if filepath.IsAbs(pattern) {
+			dir = pattern
+		}
+		if info, err := os.Stat(dir); err != nil || !info.IsDir() {
+			continue
+		}
+		switch m := above(dir); m {
+		case "":
+			return fmt.Sprintf("; %s is in no module: 'go mod init NAME' there makes it one", pattern)
+		case above(from):
+		default:
+			return fmt.Sprintf("; %s is part of the module in %s: go there first", pattern, m)
+		}
+	}
+	return ""
+}
+
 // golist runs go list and returns what it says, dependencies first.
 func (ld *loader) golist(fields string, args ...string) ([]*listed, error) {
 	name := ld.o.Go
@@ -96,7 +132,7 @@ func (ld *loader) golist(fields string, args ...string) ([]*listed, error) {
 			return nil, fmt.Errorf("the go command is needed to read Go programs: %w; install Go, or put it into PATH", err)
 		}
 		if text := strings.TrimSpace(complaint.String()); text != "" {
-			return nil, fmt.Errorf("go list: %s", text)
+			return nil, fmt.Errorf("go list: %s%s", text, whereModule(ld.dir, args))
 		}
 		return nil, fmt.Errorf("go list: %w", err)
 	}
