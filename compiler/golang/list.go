@@ -80,7 +80,7 @@ func whereModule(from string, args []string) string {
 	above := func(dir string) string {
 		dir, err := filepath.Abs(dir)
 		for err == nil {
-			if _, err := os.Stat(filepath.Join(dir, "go.mod")); err == nil {
+			if _, err := os.Stat(filepath.Join(dir, "go.mod")); err == nil && dir != filepath.Clean(os.TempDir()) { // as the go command does
 				return dir
 			}
 			up := filepath.Dir(dir)
