@@ -1,9 +1,10 @@
 package cairn
 
 import (
+	"bytes"
 	"cmp"
 	"context"
-	"encoding/gob"
+	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -19,7 +20,36 @@ import (
 	"github.com/cairnrun/cairn/store"
 )
 
-// What a process does that takes the place of another one.
+// What a process does that takes the place of another one, and how the MPI
+// library of the others is made to start it.
+
+// spawn has the MPI library start the helper of a newcomer. Messages of this
+// rank wait meanwhile.
+func (p *Run) spawn(m *control.Message) {
+	if m.Move == nil || m.Start == nil {
+		return
+	}
+	v := &p.mover
+	v.spawning.Lock()
+	defer v.spawning.Unlock()
+	v.mu.Lock()
+	err := v.gone
+	v.mu.Unlock()
+	if d := p.seat.mpi; err == nil && (d == nil || p.seat.Size == 1) {
+		err = errors.New("this rank has no MPI library")
+	} else if err == nil {
+		e := p.team.engine
+		e.Lock()
+		p.seat.ctl.say(&control.Message{Kind: control.Spawned, Move: m.Move, Busy: true})
+		err = d.Spawn(m.Host, m.Start.Command, m.Start.Env)
+		e.Unlock()
+	}
+	said := &control.Message{Kind: control.Spawned, Move: m.Move}
+	if err != nil {
+		said.Error = err.Error()
+	}
+	p.seat.ctl.say(said)
+}
 
 // newcomer reports whether this process is to take the place of a running one.
 func (p *Run) newcomer() bool { return p.seat.Move != nil }
@@ -29,7 +59,7 @@ func (p *Run) meetSource(ctx context.Context) error {
 	conn, err := p.awaitState(ctx)
 	if err == nil {
 		var setup []p2p.Kept
-		if err = gob.NewDecoder(oneByOne{conn}).Decode(&setup); err == nil && p.seat.Size > 1 {
+		if setup, err = readSetup(conn); err == nil && p.seat.Size > 1 {
 			p.team.engine.Replay(setup)
 		}
 	}
@@ -41,13 +71,19 @@ func (p *Run) meetSource(ctx context.Context) error {
 	return nil
 }
 
-// oneByOne keeps a decoder from reading beyond what it decodes.
-type oneByOne struct{ net.Conn }
-
-func (c oneByOne) ReadByte() (byte, error) {
-	var b [1]byte
-	_, err := io.ReadFull(c.Conn, b[:])
-	return b[0], err
+// readSetup reads what introduceTo sends: its length, and JSON.
+func readSetup(r io.Reader) ([]p2p.Kept, error) {
+	var size [4]byte
+	if _, err := io.ReadFull(r, size[:]); err != nil {
+		return nil, err
+	}
+	var said bytes.Buffer
+	if _, err := io.CopyN(&said, r, int64(binary.BigEndian.Uint32(size[:]))); err != nil {
+		return nil, err
+	}
+	var setup []p2p.Kept
+	err := json.Unmarshal(said.Bytes(), &setup)
+	return setup, err
 }
 
 // arrive is Restore in a process that takes the place of another one.

@@ -474,6 +474,8 @@ func (p *Run) Close() error {
 	p.closed = true
 	p.rouse()
 	p.mover.end(errors.New("the program has ended"))
+	p.mover.spawning.Lock() // the last one is over
+	p.mover.spawning.Unlock()
 	if p.timer != nil {
 		p.timer.Stop()
 	}

@@ -3,7 +3,7 @@ package cairn
 import (
 	"cmp"
 	"context"
-	"encoding/gob"
+	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -35,6 +35,8 @@ type mover struct {
 	out      *leaver  // this rank is to leave
 	from     net.Conn // of a newcomer: its source
 	gone     error    // there are no more moves
+
+	spawning sync.Mutex // held while the MPI library starts a process
 }
 
 // leaver is the way from a source to its newcomer.
@@ -257,13 +259,17 @@ func (p *Run) introduceTo(ctx context.Context, conn net.Conn, limit time.Duratio
 			return err
 		}
 	}
-	if err := gob.NewEncoder(conn).Encode(setup); err != nil {
+	said, err := json.Marshal(setup)
+	if err != nil {
+		return err
+	}
+	if _, err := conn.Write(append(binary.BigEndian.AppendUint32(nil, uint32(len(said))), said...)); err != nil {
 		return err
 	}
 	if limit > 0 {
 		conn.SetReadDeadline(time.Now().Add(limit))
 	}
-	_, err := io.ReadFull(conn, make([]byte, 1))
+	_, err = io.ReadFull(conn, make([]byte, 1))
 	if errors.Is(err, os.ErrDeadlineExceeded) {
 		return fmt.Errorf("the process that is to take its place was started, but did not come to Restore within %v; --start-limit gives it more time", limit.Round(time.Millisecond))
 	}

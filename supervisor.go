@@ -139,6 +139,8 @@ func (p *Run) told(m *control.Message) {
 		}
 	case control.Ahead, control.Gather, control.Switch:
 		p.moveTold(m)
+	case control.Spawn:
+		go p.spawn(m)
 	case control.Lost:
 		if p.seat.Size > 1 {
 			p.team.engine.Fail(fmt.Errorf("%w: rank %d: %s", mpi.ErrLost, m.Rank, m.Why))

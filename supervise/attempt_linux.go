@@ -45,6 +45,8 @@ type attempt struct {
 	total    uint64 // points and messages of all ranks,
 	moved    time.Time
 	timers   map[*time.Timer]bool // that run
+	spawning []*spawn             // that no rank has answered for yet
+	refused  bool                 // mpirun has refused one, and would not survive the next
 }
 
 type rank struct {
@@ -321,6 +323,8 @@ func (s *Supervisor) fromRank(h *host, m *control.Message) {
 		r.done, a.stopped = true, true
 	case control.Near, control.Held, control.Sent, control.Left, control.Linked, control.Unmoved:
 		s.saidOfMove(r, m)
+	case control.Spawned:
+		s.spawned(m)
 	}
 }
 

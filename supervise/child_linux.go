@@ -173,7 +173,7 @@ func (c *child) environment() []string {
 	apart := c.place != 0 && c.h.secret != nil && !mayJoin()
 	return append(slices.DeleteFunc(slices.Clone(env), func(s string) bool {
 		name, _, _ := strings.Cut(s, "=")
-		return name == envSecret || name == envSupervisor || apart && ofLauncher(name)
+		return name == envSecret || name == envSupervisor || name == envParent || apart && ofLauncher(name)
 	}), c.s.Set...)
 }
 
@@ -303,7 +303,7 @@ func (c *child) listen() {
 			}
 		case control.Card, control.Progress, control.Saved, control.Failed,
 			control.Committed, control.Finished, control.Stopped,
-			control.Here, control.Near, control.Held, control.Sent, control.Landed, control.Unmoved:
+			control.Here, control.Near, control.Held, control.Sent, control.Landed, control.Unmoved, control.Spawned:
 		case control.Linked:
 			c.early.pass()
 		case control.Left:

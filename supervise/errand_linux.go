@@ -36,6 +36,11 @@ func (l *launcher) recall(m *move) {
 			e.recall()
 		}
 	}
+	for _, x := range m.seats {
+		if x.spawn != nil && x.to == nil {
+			x.spawn.port.Close()
+		}
+	}
 }
 
 // sendErrands starts a helper for each rank that moves.
@@ -43,8 +48,29 @@ func (s *Supervisor) sendErrands() {
 	m := s.move
 	join := s.joinAt()
 	for _, x := range m.seats {
-		go s.sendErrand(m, x, join)
+		if !s.sendSpawn(m, x) {
+			go s.sendErrand(m, x, join)
+		}
 	}
+}
+
+// expect lets the helper of a rank that moves in, which connects to a port.
+func (s *Supervisor) expect(m *move, x *seat, port net.Listener, by *spawn) {
+	l := s.starter
+	l.accept(s, port, l.secret, func(h *host, c *control.Conn, box *outbox, joined *control.Message) {
+		port.Close() // nobody else is expected
+		if s.move != m || x.to != nil {
+			box.finish()
+			c.Close()
+			return
+		}
+		h.name, h.shared, h.fixed = fmt.Sprintf("%s-rank-%04d-move-%d", joined.Host, x.rank, m.ID), joined.Host, []int{x.rank}
+		h.joining, h.extra, h.spawned = true, true, by != nil
+		s.hosts = append(s.hosts, h)
+		x.to, m.To = h, joined.Host
+		h.attach(c, box)
+		h.handle(joined)
+	})
 }
 
 func (s *Supervisor) sendErrand(m *move, x *seat, join string) {
@@ -61,20 +87,7 @@ func (s *Supervisor) sendErrand(m *move, x *seat, join string) {
 		fails(err)
 		return
 	}
-	go l.accept(s, port, l.secret, func(h *host, c *control.Conn, box *outbox, joined *control.Message) {
-		port.Close() // nobody else is expected
-		if s.move != m || x.to != nil {
-			box.finish()
-			c.Close()
-			return
-		}
-		h.name, h.shared, h.fixed = fmt.Sprintf("%s-rank-%04d-move-%d", joined.Host, x.rank, m.ID), joined.Host, []int{x.rank}
-		h.joining, h.extra = true, true
-		s.hosts = append(s.hosts, h)
-		x.to, m.To = h, joined.Host
-		h.attach(c, box)
-		h.handle(joined)
-	})
+	go s.expect(m, x, port, nil)
 	cmd, said, err := l.errand(s, port, x.goal, join)
 	if err != nil {
 		port.Close()
@@ -121,10 +134,7 @@ func (l *launcher) errand(s *Supervisor, port net.Listener, host, join string) (
 	args = append(append(args, elsewhere(l.args)...), s.o.RemoteHelper...)
 	said := new(tail)
 	cmd := exec.Command(path, append(args, "--launched")...)
-	cmd.Env = append(os.Environ(), envSupervisor+"="+strings.Join(addressesOf(port), ","), envSecret+"="+hex.EncodeToString(l.secret))
-	if join != "" {
-		cmd.Env = append(cmd.Env, control.EnvJoin+"="+join)
-	}
+	cmd.Env = append(os.Environ(), envSupervisor+"="+strings.Join(addressesOf(port), ","), envSecret+"="+hex.EncodeToString(l.secret), control.EnvJoin+"="+join)
 	cmd.Stdout, cmd.Stderr = said, said
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	return cmd, said, cmd.Start()

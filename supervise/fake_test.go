@@ -153,6 +153,8 @@ func fakeRank(args []string) error {
 				f.ask <- m
 			case control.Ahead, control.Gather, control.Switch:
 				f.told(m)
+			case control.Spawn:
+				go f.spawn(m)
 			case control.Lost: // as a rank whose messages fail
 				os.Exit(1)
 			}

@@ -8,6 +8,7 @@ import (
 	"io"
 	"net"
 	"os"
+	"os/exec"
 	"slices"
 	"strconv"
 	"strings"
@@ -57,6 +58,37 @@ func (f *fake) told(m *control.Message) {
 		go f.ahead(m.Move)
 	}
 	f.m.some.Broadcast()
+}
+
+// spawn starts what the supervisor wants to be started by an MPI library; with
+// the argument spawn:…, it refuses, hangs, or does nothing at all.
+func (f *fake) spawn(m *control.Message) {
+	how := ""
+	for _, fault := range f.faults {
+		if v, ok := strings.CutPrefix(fault, "spawn:"); ok && f.Attempt == 1 {
+			how = v
+		}
+	}
+	if how == "nothing" {
+		return
+	}
+	f.Send(&control.Message{Kind: control.Spawned, Move: m.Move, Busy: true})
+	switch how {
+	case "hangs":
+		return
+	case "refuses":
+		f.Send(&control.Message{Kind: control.Spawned, Move: m.Move, Error: "it is not possible"})
+		return
+	}
+	cmd := exec.Command(m.Start.Command[0], m.Start.Command[1:]...)
+	cmd.Env = append(os.Environ(), m.Start.Env...)
+	cmd.Env = append(cmd.Env, "OMPI_COMM_WORLD_RANK=0", "OMPI_COMM_WORLD_SIZE=1", envParent+"=")
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // it outlives this rank
+	said := &control.Message{Kind: control.Spawned, Move: m.Move}
+	if err := cmd.Start(); err != nil {
+		said.Error = err.Error()
+	}
+	f.Send(said)
 }
 
 func (f *fake) ahead(m *control.Move) {

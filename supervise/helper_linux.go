@@ -252,6 +252,13 @@ func (h *helper) handle(m *control.Message) {
 		if c := h.child(m); c != nil {
 			c.shown(m.Stream)
 		}
+	case control.Spawn:
+		if m.Start != nil {
+			m.Start.Env = append(m.Start.Env, envSecret+"="+hex.EncodeToString(h.secret))
+		}
+		for _, c := range h.addressed(m.Rank, m.Place) {
+			c.tell(m)
+		}
 	case control.Cards, control.Checkpoint, control.Ahead, control.Gather, control.Switch:
 		for _, c := range h.addressed(m.Rank, m.Place) {
 			c.tell(m)

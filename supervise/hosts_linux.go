@@ -42,6 +42,7 @@ type host struct {
 	starts  uint64    // that it was told in this attempt
 	leaves  bool      // it is to be left, as it says
 	extra   bool      // it was there for a move that was not made
+	spawned bool      // an MPI library has started its helper, and ends all if that ends
 	waiting time.Time // since then for an earlier helper to end
 	err     error     // why it is not up
 }

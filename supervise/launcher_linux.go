@@ -35,6 +35,7 @@ type launcher struct {
 	errands []*errand // the supervisor's
 	server  atomic.Pointer[ompiServer]
 	apart   bool // newcomers do not join the MPI world of the others: it went wrong
+	spawns  bool // it is that of Open MPI 4: ranks can have it start newcomers
 
 	refused atomic.Int64 // connections
 }
@@ -137,7 +138,9 @@ func (l *launcher) start(s *Supervisor) (err error) {
 	args := []string{"-n", strconv.Itoa(s.n)}
 	if l.name == "mpirun" {
 		// Open MPI passes variables on only if they are named; MPICH passes all.
-		if openMPI(path) {
+		said := version(path)
+		l.spawns = strings.Contains(said, "(Open MPI) 4.") || strings.Contains(said, "(OpenRTE) 4.")
+		if isOpenMPI(said) {
 			args = append(args, "-x", envSupervisor, "-x", envSecret)
 			if l.useful(s) {
 				l.server.Store(startServer(path))
@@ -169,8 +172,9 @@ func (l *launcher) start(s *Supervisor) (err error) {
 }
 
 // openMPI reports whether an mpirun is that of Open MPI.
-func openMPI(path string) bool {
-	text := version(path)
+func openMPI(path string) bool { return isOpenMPI(version(path)) }
+
+func isOpenMPI(text string) bool {
 	return strings.Contains(text, "Open MPI") || strings.Contains(text, "OpenRTE")
 }
 

@@ -3,6 +3,7 @@ package supervise
 import (
 	"cmp"
 	"fmt"
+	"os"
 	"slices"
 	"strings"
 	"time"
@@ -25,10 +26,11 @@ import (
 // from then on. One move is made at a time; others wait in Supervisor.queue.
 
 // moveLimits are how long the phases of a move may take.
-type moveLimits struct{ join, arrive, ahead, hold, send, leave, link, again time.Duration }
+type moveLimits struct{ join, spawn, arrive, ahead, hold, send, leave, link, again time.Duration }
 
 var usualLimits = moveLimits{
 	join:   joinTime,
+	spawn:  joinTime / 2,
 	arrive: DefaultStartLimit, // up to Restore
 	ahead:  6 * time.Hour,     // a state's first round, over a slow link
 	hold:   6 * time.Hour,     // until every rank comes to a point
@@ -65,6 +67,7 @@ type seat struct {
 	place uint64 // of the source
 	goal  string // the host's name
 	to    *host  // nil: its helper is not there yet
+	spawn *spawn // its helper is started by the MPI library of the others
 	next  rank   // the newcomer
 
 	started                              bool
@@ -244,6 +247,9 @@ func (s *Supervisor) arrive() {
 	for _, x := range m.seats {
 		start := s.startOf(x.to, []int{x.rank})
 		s.customs(x.to).with(&m.q.how).apply(start)
+		if x.spawn != nil {
+			start.Set = append(exported(s.starter.args, os.LookupEnv), start.Set...)
+		}
 		start.Keep = true
 		start.Welcome.Move = m.word(true)
 		start.Welcome.Meetings = a.meetings
@@ -477,6 +483,9 @@ func (s *Supervisor) unmovedSoon(why string) {
 
 // returns notes that the attempt has failed while a move was under way.
 func (s *Supervisor) returns(m *move, why string) {
+	if s.starter != nil && slices.ContainsFunc(m.seats, func(x *seat) bool { return x.spawn != nil }) {
+		s.starter.apart = true // that may be why
+	}
 	m.State, m.Why, m.Time = control.MoveReturns, why, time.Now()
 	s.move = nil
 	s.stopTimer(m)

@@ -131,7 +131,7 @@ func serverOf(mpirun string) string {
 // Open MPI can do it, that takes a run that prefers the library to shared
 // memory.
 func (l *launcher) useful(s *Supervisor) bool {
-	if s.n == 1 || l.apart || ownServer(l.args) || os.Getenv(control.EnvJoin) == joinNever {
+	if said := os.Getenv(control.EnvJoin); s.n == 1 || l.apart || ownServer(l.args) || said == joinNever || said == control.JoinSpawned {
 		return false
 	}
 	return os.Getenv(control.EnvJoin) == joinAnywhere || len(s.o.Transports) > 0 && s.o.Transports[0] == "mpi"
@@ -151,7 +151,7 @@ func (s *Supervisor) joinAt() string {
 	l := s.starter
 	said := os.Getenv(control.EnvJoin)
 	switch {
-	case l.apart || said == joinNever:
+	case l.apart || said == joinNever || said == control.JoinSpawned:
 		return ""
 	case said == joinAnywhere:
 		return said
@@ -169,7 +169,7 @@ func (s *Supervisor) joinAt() string {
 func mayJoin() bool {
 	at := os.Getenv(control.EnvJoin)
 	own, err := os.Hostname()
-	return at == joinAnywhere || at != "" && err == nil && at == own
+	return at == joinAnywhere || at == control.JoinSpawned || at != "" && err == nil && at == own
 }
 
 // ownServer reports whether a launcher's arguments name an ompi-server.

@@ -88,6 +88,7 @@ func TestJoinAt(t *testing.T) {
 		{what: "it went wrong", server: running, hosts: hosts(own), apart: true},
 		{what: "never", said: "no", server: running, hosts: hosts(own)},
 		{what: "always", said: "any", hosts: hosts(own, "other"), want: "any"},
+		{what: "spawned", said: "spawn", server: running, hosts: hosts(own)},
 		{what: "always, but it went wrong", said: "any", hosts: hosts(own), apart: true},
 	} {
 		t.Setenv(control.EnvJoin, c.said)

@@ -91,6 +91,8 @@ const (
 	Switch  Kind = "switch"  // OK: the newcomers take over, whose Cards these are (to a newcomer: those of all); else they do not, and everything goes on
 	Left    Kind = "left"    // of a source: to be killed
 	Linked  Kind = "linked"  // of newcomers and others
+	Spawn   Kind = "spawn"   // to any rank: Host, Start.Command and .Env: have the MPI library start this there, for rank Move.Ranks
+	Spawned Kind = "spawned" // the answer: Busy: it is about to; then Error: it did not, or nothing
 	Unmoved Kind = "unmoved" // of any rank: Error: it can't be moved
 )
 

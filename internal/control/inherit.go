@@ -15,8 +15,10 @@ const (
 	EnvRank    = "CAIRN_RANK"    // for programs that don't use Cairn
 	EnvSize    = "CAIRN_SIZE"
 	// EnvJoin says on which host a process that takes the place of another one
-	// can join the MPI world of the others; or "any", or "no".
-	EnvJoin = "CAIRN_MPI_JOIN"
+	// can join the MPI world of the others; or "any", or "no". JoinSpawned is for
+	// one that the MPI library of the others has started.
+	EnvJoin     = "CAIRN_MPI_JOIN"
+	JoinSpawned = "spawn"
 )
 
 // ErrAlone says that no supervisor started this process.

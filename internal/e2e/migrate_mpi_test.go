@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -139,30 +140,7 @@ func TestMigrateOpenMPIKilled(t *testing.T) {
 	if out, code := cairnTool(t, "checkpoint", p.run()); code != 0 {
 		t.Fatalf("%s\n%s", out, p.s.text())
 	}
-	const moves, other = 1, 2
-	p.still(p.pidOf(other))
-	a := p.asks("--rank", strconv.Itoa(moves), "--to", "localhost", "--rounds", "0")
-	p.reachesState(control.MoveGathers)
-	newcomer := p.newcomer(moves)
-	p.still(newcomer)
-	p.thawOne(p.pidOf(other))
-	if !p.enters(patience, func(m *supervise.MoveState) bool { return m.State == control.MoveGathers && m.NegotiationNS > 0 }) {
-		t.Fatalf("not all ranks are held:\n%s", p.s.text())
-	}
-	for tries := 0; ; tries++ { // as in stoppedIn
-		time.Sleep(50 * time.Millisecond << tries)
-		pid := p.pidOf(other)
-		p.still(pid)
-		p.thawOne(newcomer)
-		if p.enters(time.Second, func(m *supervise.MoveState) bool { return m.State == control.MoveLinks }) {
-			break
-		}
-		if tries == 6 {
-			t.Fatalf("the move does not come to its end:\n%s", p.s.text())
-		}
-		p.still(newcomer)
-		p.thawOne(pid)
-	}
+	newcomer, a := p.comesToJoin(1, 2, "localhost")
 	time.Sleep(100 * time.Millisecond) // it has come to MPI_Comm_accept, most likely
 	syscall.Kill(newcomer, syscall.SIGKILL)
 	a.ends(4)
@@ -178,27 +156,118 @@ func TestMigrateOpenMPIKilled(t *testing.T) {
 	})
 }
 
-// TestMigrateOpenMPIHosts moves ranks between hosts of a run on Open MPI, whose
-// launches can't be joined across hosts. It ends in spite of processes that
-// MPI_Finalize would wait for.
-func TestMigrateOpenMPIHosts(t *testing.T) {
+// comesToJoin begins to move a rank, and stops another one that stays when the
+// move is decided: then the newcomer waits for it inside of the library. It
+// returns the newcomer.
+func (p *trip) comesToJoin(moves, other int, to string) (newcomer int, a *asked) {
+	p.t.Helper()
+	p.still(p.pidOf(other))
+	a = p.asks("--rank", strconv.Itoa(moves), "--to", to, "--rounds", "0")
+	p.reachesState(control.MoveGathers)
+	newcomer = p.newcomer(moves)
+	p.still(newcomer)
+	p.thawOne(p.pidOf(other))
+	if !p.enters(patience, func(m *supervise.MoveState) bool { return m.State == control.MoveGathers && m.NegotiationNS > 0 }) {
+		p.t.Fatalf("not all ranks are held:\n%s", p.s.text())
+	}
+	for tries := 0; ; tries++ { // as in stoppedIn
+		time.Sleep(50 * time.Millisecond << tries)
+		pid := p.pidOf(other)
+		p.still(pid)
+		p.thawOne(newcomer)
+		if p.enters(time.Second, func(m *supervise.MoveState) bool { return m.State == control.MoveLinks }) {
+			return newcomer, a
+		}
+		if tries == 6 {
+			p.t.Fatalf("the move does not come to its end:\n%s", p.s.text())
+		}
+		p.still(newcomer)
+		p.thawOne(pid)
+	}
+}
+
+// acrossOpenMPI starts a traveller on Open MPI that waits at its gate: ranks 0
+// and 1 on the first host, where mpirun is, 2 and 3 on the second. It returns
+// the hosts' names.
+func acrossOpenMPI(t *testing.T, env []string, flags ...string) (p *trip, own, there string) {
+	t.Helper()
 	need(t, "mpirun.openmpi", "unshare")
 	net := network(t, 2)
 	own, err := os.Hostname()
 	if err != nil {
 		t.Fatal(err)
 	}
-	there := net.Hosts[1]
+	there = net.Hosts[1]
 	shell := filepath.Join(t.TempDir(), "shell")
 	write(t, shell, "#!/bin/sh\nhost=$1; shift\nexec ip netns exec $host unshare --uts sh -c \"hostname $host; $*\"\n")
 	if err := os.Chmod(shell, 0o755); err != nil {
 		t.Fatal(err)
 	}
 	r := newTraveller(t)
-	argv := append([]string{"ip", "netns", "exec", net.Hosts[0], build(t, "./cmd/cairn", runtime.GOARCH), "run", "--run", r.run(), "-o", r.out(), "-n", "4", "--every", "1h", "--launcher", "mpirun",
-		fmt.Sprintf("--launcher-args=--oversubscribe --host %s:2,%s:2 --mca plm_rsh_agent %s", own, there, shell), r.command[0], "--"}, r.command[1:]...)
-	p := r.travels(4, begin(t, r.run(), launcherNamed(t, "mpirun.openmpi"), argv...))
+	argv := []string{"ip", "netns", "exec", net.Hosts[0], build(t, "./cmd/cairn", runtime.GOARCH), "run", "--run", r.run(), "-o", r.out(), "-n", "4", "--every", "1h", "--launcher", "mpirun",
+		fmt.Sprintf("--launcher-args=--oversubscribe --host %s:2,%s:2 --mca plm_rsh_agent %s", own, there, shell)}
+	argv = append(append(append(argv, flags...), r.command[0], "--"), r.command[1:]...)
+	p = r.travels(4, begin(t, r.run(), append(launcherNamed(t, "mpirun.openmpi"), env...), argv...))
 	p.waits()
+	return p, own, there
+}
+
+// TestMigrateOpenMPIHosts moves ranks between hosts of a run on Open MPI, there
+// and back, after a new process was killed in vain. The library starts the
+// new processes, and takes them in.
+func TestMigrateOpenMPIHosts(t *testing.T) {
+	p, own, there := acrossOpenMPI(t, nil, "--transport", "mpi")
+	p.still(p.pidOf(0)) // and so the move is not decided
+	a := p.asks("--rank", "1", "--to", there, "--rounds", "0")
+	p.reachesState(control.MoveGathers)
+	syscall.Kill(p.newcomer(1), syscall.SIGKILL)
+	a.ends(3)
+	p.thaw()
+	p.moves("--rank", "1", "--to", there)
+	p.onlyRanks()
+	p.moves("--rank", "2,3", "--to", own, "--rounds", "0")
+	p.onlyRanks()
+	p.moves("--rank", "1", "--to", own, "--rounds", "0")
+	p.moves("--rank", "0", "--to", there, "--rounds", "0")
+	p.onlyRanks()
+	if got, want := p.where(), []string{there, own, own, own}; !slices.Equal(got, want) {
+		t.Errorf("ranks are on %v, not %v", got, want)
+	}
+	p.arrives()
+	p.wentBy(func(int, int) string { return "mpi" })
+}
+
+// TestMigrateOpenMPIHostsKilled kills a newcomer that the library has started
+// while it joins. The run comes back, and its ranks move without the library.
+func TestMigrateOpenMPIHostsKilled(t *testing.T) {
+	p, _, there := acrossOpenMPI(t, nil)
+	if out, code := cairnTool(t, "checkpoint", p.run()); code != 0 {
+		t.Fatalf("%s\n%s", out, p.s.text())
+	}
+	newcomer, a := p.comesToJoin(1, 2, there)
+	syscall.Kill(newcomer, syscall.SIGKILL)
+	a.ends(4)
+	p.thaw()
+	p.waits()
+	p.onlyRanks()
+	p.moves("--rank", "1", "--to", there, "--rounds", "0")
+	p.arrives()
+	p.wentBy(func(a, b int) string {
+		switch {
+		case (a == 0) == (b == 0):
+			return "shm"
+		case a+b == 1: // rank 1 has moved
+			return "tcp"
+		}
+		return "mpi"
+	})
+}
+
+// TestMigrateOpenMPIHostsApart moves ranks between hosts without the library,
+// whose launches can't be joined across hosts. It ends in spite of processes that
+// MPI_Finalize would wait for.
+func TestMigrateOpenMPIHostsApart(t *testing.T) {
+	p, own, there := acrossOpenMPI(t, []string{control.EnvJoin + "=no"})
 	p.moves("--rank", "1", "--to", there, "--rounds", "0")
 	p.moves("--rank", "2", "--to", own, "--rounds", "0")
 	p.arrives()

@@ -31,6 +31,7 @@ type Driver struct {
 	loose   bool   // others have joined or left the world that it began with
 	last    []int  // to whom the last link that was closed said farewell
 	stuck   bool   // MPI waits in Join
+	refused bool   // the launcher has refused to spawn, and would not survive another attempt
 	closed  bool
 	kept    []any // memory that MPI may still use
 }

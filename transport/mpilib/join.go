@@ -27,6 +27,9 @@ import (
 //	MPI_Comm_connect             MPI_Comm_connect ───────────────┤
 //	MPI_Intercomm_merge          MPI_Intercomm_merge          MPI_Intercomm_merge
 //
+// Where mpirun can't connect launches, a newcomer is one that it was asked to
+// start itself: see Spawn.
+//
 // Of communicators that MPI makes of two worlds it keeps account. A copy is
 // used and the original freed, so that it does not wait for processes that have
 // been killed since.

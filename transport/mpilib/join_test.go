@@ -20,10 +20,14 @@ import (
 	"github.com/cairnrun/cairn/transport"
 )
 
-const rankEnv = "CAIRN_TEST_MPI_RANK" // of a process that comes later
+const (
+	rankEnv = "CAIRN_TEST_MPI_RANK" // of a process that comes later
+	diesEnv = "CAIRN_TEST_MPI_DIES" // … which does not live long
+)
 
 func init() {
 	bodies["join"] = joinBody
+	bodies["spawn"] = joinBody
 	bodies["port"] = portBody
 }
 
@@ -67,9 +71,19 @@ func joinFrame(from, to, i int) []byte {
 	return bytes.Repeat([]byte{byte(1 + from*16 + to*4 + i)}, joinSizes[i])
 }
 
-// joinBody is a rank of four: 0 and 1 of one launch, 2 and 3 of one each. The
-// two that are there talk to each other, then the others join, and all do.
+// joinBody is a rank of four: 0 and 1 of one launch, 2 and 3 of one each, or
+// spawned. The two that are there talk to each other, then the others join, and
+// all do.
 func joinBody() error {
+	spawned := os.Getenv(bodyEnv) == "spawn"
+	if os.Getenv(rankEnv) == "none" { // before or after MPI is initialised
+		if dies := os.Getenv(diesEnv); dies != "early" {
+			if _, err := Open(Options{}); err != nil {
+				return err
+			}
+		}
+		return syscall.Kill(os.Getpid(), syscall.SIGKILL)
+	}
 	d, err := Open(Options{})
 	if err != nil {
 		return err
@@ -81,6 +95,11 @@ func joinBody() error {
 			return err
 		}
 		if err := d.OpenPort(); err != nil {
+			return err
+		}
+	}
+	if spawned && !late {
+		if err := spawnOthers(d); err != nil {
 			return err
 		}
 	}
@@ -225,4 +244,63 @@ func TestJoin(t *testing.T) {
 	}
 	server.Cancel()
 	server.Wait()
+}
+
+// spawnOthers starts ranks 2 and 3 in one of the processes that are there, and
+// besides them some that die, or can't be started.
+func spawnOthers(d *Driver) error {
+	if d.Rank() != 1 {
+		return nil
+	}
+	self, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	if err := d.Spawn(d.Host(0), nil, []string{"A=1"}); err == nil {
+		return errors.New("nothing was started")
+	}
+	if err := d.Spawn(d.Host(0), []string{"/bin/true"}, []string{"A=" + strings.Repeat("x", 300)}); err == nil {
+		return errors.New("more variables than the library takes")
+	}
+	// What mpirun has started lives on; it must not end before the others do, nor fail.
+	const script = `unset OMPI_PARENT_PORT; "$@"; while [ -e "$0" ]; do sleep 0.1; done; exit 0`
+	alive := filepath.Join(os.Getenv(dirEnv), "alive")
+	if err := os.WriteFile(alive, nil, 0o600); err != nil {
+		return err
+	}
+	for _, env := range [][]string{
+		{rankEnv + "=none", diesEnv + "=early"}, {rankEnv + "=none", diesEnv + "=late"}, {rankEnv + "=2"}, {rankEnv + "=3"},
+	} {
+		if err := d.Spawn(d.Host(0), []string{"/bin/sh", "-c", script, alive, self}, env); err != nil {
+			return err
+		}
+	}
+	if err := d.Spawn(d.Host(0), []string{"/bin/sh", "-c", script, "/no/such/file", "/no/such/program"}, []string{"A=1"}); err != nil {
+		return err
+	}
+	for range 2 { // mpirun does not bear two of these
+		if err := d.Spawn("no-such-host", []string{"/bin/true"}, []string{"A=1"}); err == nil || !strings.Contains(err.Error(), "no-such-host") {
+			return fmt.Errorf("started on a host that is not there: %w", err)
+		}
+	}
+	return nil
+}
+
+// TestSpawn has processes come together that were started one by the other.
+func TestSpawn(t *testing.T) {
+	with := launchers[0]
+	need(t, with.program, with.libraries)
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	cmd := launch(t.Context(), with.program, with.args, 2, []string{self}, []string{bodyEnv + "=spawn", dirEnv + "=" + dir})
+	out, _ := cmd.CombinedOutput() // it complains in any case: MPI was not ended
+	os.Remove(filepath.Join(dir, "alive"))
+	for r := range 4 {
+		if _, err := os.Stat(filepath.Join(dir, fmt.Sprintf("card%d.ok", r))); err != nil {
+			t.Errorf("rank %d did not come to its end:\n%s", r, out)
+		}
+	}
 }

@@ -37,7 +37,8 @@
 // Driver.Join, which bring both together with MPI_Comm_connect and
 // MPI_Comm_accept. Open MPI 4 needs an ompi-server for that, which both launches
 // are told of, and can do it on one host only: its mpirun crashes when the
-// processes that connect are on several. Of MPICH, builds with UCX can't, which
+// processes that connect are on several. Those that it has started itself it can
+// connect anywhere, without a server: Driver.Spawn has it start one. Of MPICH, builds with UCX can't, which
 // OpenPort finds out. What can't be joined is reached by other transports.
 //
 // MPI_Finalize waits for all processes of the world that one began in. Once one

@@ -1,0 +1,199 @@
+//go:build linux
+
+package supervise
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cairnrun/cairn/internal/control"
+)
+
+// When newcomers are started by the MPI library of the others, and by whom.
+func TestSpawning(t *testing.T) {
+	on := func(name string) *host { return &host{shared: name, up: true} }
+	one, two := []*host{on("a"), on("a")}, []*host{on("a"), on("b")}
+	for _, c := range []struct {
+		what       string
+		said       string
+		other      bool // not Open MPI 4
+		hosts      []*host
+		apart      bool
+		transports []string
+		want       bool
+	}{
+		{what: "one host", hosts: one},
+		{what: "one host, asked for", said: "spawn", hosts: one, want: true},
+		{what: "several hosts", hosts: two, want: true},
+		{what: "several hosts, with the library", transports: []string{"mpi"}, hosts: two, want: true},
+		{what: "several hosts, without the library", transports: []string{"shm", "tcp"}, hosts: two},
+		{what: "another launcher", other: true, said: "spawn", hosts: two},
+		{what: "it went wrong", apart: true, said: "spawn", hosts: two},
+		{what: "never", said: "no", hosts: two},
+		{what: "another way", said: "any", hosts: two},
+	} {
+		t.Setenv(control.EnvJoin, c.said)
+		s := &Supervisor{n: 2, starter: &launcher{apart: c.apart, spawns: !c.other}, hosts: c.hosts, o: Options{Transports: c.transports}}
+		if got := s.spawning(); got != c.want {
+			t.Errorf("%s: %v", c.what, got)
+		}
+	}
+	own, err := os.Hostname()
+	if err != nil {
+		t.Fatal(err)
+	}
+	extra := on("c")
+	extra.extra = true
+	l := &launcher{args: []string{"--oversubscribe", "--host", "10.0.0.2:2," + own + ",e.some.where:1"}}
+	s := &Supervisor{starter: l, hosts: append(slices.Clone(two), on(own), extra, on("d.some.where"), on("e.some.where"))}
+	for goal, want := range map[string]string{"a": "a", "b": "b", "c": "", "d": "", "localhost": own, own: own, "10.0.0.2": "10.0.0.2", "10.0.0.3": "",
+		"d.some.where": "d", "e.some.where": "e.some.where"} {
+		if got := s.spawnHost(goal); got != want {
+			t.Errorf("to %s: %q, not %q", goal, got, want)
+		}
+	}
+	// One that moves does it, if it is of the library's world; else any that is.
+	spawned := on("b")
+	spawned.spawned = true
+	ranks := func(list ...rank) *Supervisor {
+		for i := range list {
+			list[i].Rank, list[i].State = i, Running
+		}
+		return &Supervisor{a: &attempt{ranks: list}}
+	}
+	for _, c := range []struct {
+		what  string
+		s     *Supervisor
+		moves []int
+		want  int
+	}{
+		{"the first", ranks(rank{on: two[0]}, rank{on: two[1]}), []int{0}, 0},
+		{"the second", ranks(rank{on: two[0]}, rank{on: two[1]}), []int{1}, 1},
+		{"one that was spawned", ranks(rank{on: two[0]}, rank{on: spawned, place: 3}), []int{1}, 1},
+		{"not one that is apart", ranks(rank{on: two[0]}, rank{on: two[1], place: 3}), []int{1}, 0},
+		{"one of two", ranks(rank{on: two[0], place: 4}, rank{on: two[1]}), []int{0, 1}, 1},
+		{"none can", ranks(rank{on: two[0], place: 1}, rank{on: two[1], place: 2}), []int{0}, -1},
+	} {
+		m := new(move)
+		for _, r := range c.moves {
+			m.seats = append(m.seats, &seat{rank: r})
+		}
+		if got := c.s.spawner(m); got != c.want {
+			t.Errorf("%s: %d, not %d", c.what, got, c.want)
+		}
+	}
+}
+
+func TestExported(t *testing.T) {
+	lookup := func(name string) (string, bool) { return "here", name == "SET" }
+	got := exported([]string{"--oversubscribe", "-x", "SET", "-x", "UNSET", "--mca", "a", "b", "-x", "A=b=c", "-x"}, lookup)
+	if want := []string{"SET=here", "A=b=c"}; !slices.Equal(got, want) {
+		t.Errorf("%q, not %q", got, want)
+	}
+}
+
+// spawnedRun begins a run of two ranks whose launcher says that it is Open MPI 4;
+// sent returns the hosts to which it has sent others by itself.
+func spawnedRun(t *testing.T, args ...string) (l *live, sent func() string) {
+	dir := t.TempDir()
+	script(t, filepath.Join(dir, "mpirun"), `test "$1" = --version && echo 'mpirun (Open MPI) 4.1.4' && exit
+n=$2; shift 2
+while :; do case $1 in -x) shift 2;; --host) echo "$2" >> `+dir+`/hosts; shift 2;; *) break;; esac; done
+i=0
+while test $i -lt $n; do OMPI_COMM_WORLD_RANK=$i OMPI_COMM_WORLD_SIZE=$n "$@" & i=$((i+1)); done
+wait`)
+	t.Setenv("PATH", dir+":"+os.Getenv("PATH"))
+	t.Setenv(control.EnvJoin, "spawn")
+	o := options(t, 2, args...)
+	o.Launcher = "mpirun"
+	return begin(t, o), func() string {
+		text, _ := os.ReadFile(filepath.Join(dir, "hosts"))
+		return string(text)
+	}
+}
+
+// Ranks move to helpers that the MPI library of the others starts. Those stay
+// when their rank has left.
+func TestMoveSpawned(t *testing.T) {
+	gate := fifo(t)
+	l, sent := spawnedRun(t, "gather:8:1", "gather:10:2", "gather:12:3", "gate:1:14:"+gate)
+	for _, r := range []int{1, 0, 1} {
+		l.migrate(Migration{Ranks: []int{r}, To: "localhost"}).ends(Moved)
+	}
+	pid, helpers := 0, 0
+	l.until(func() bool { pid = l.last.Ranks[1].Pid; return true })
+	env, err := os.ReadFile(fmt.Sprintf("/proc/%d/environ", pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for v, want := range map[string]bool{envSecret: false, envSupervisor: false, envParent: false, control.EnvJoin + "=spawn": true, "OMPI_COMM_WORLD_SIZE=1": true} {
+		if strings.Contains(string(env), v) != want {
+			t.Errorf("%s in the environment of a newcomer: %v", v, !want)
+		}
+	}
+	counted := make(chan bool)
+	l.s.post(func() {
+		for _, h := range l.s.hosts {
+			if h.up {
+				helpers++
+			}
+		}
+		close(counted)
+	})
+	<-counted
+	if helpers != 5 || sent() != "" {
+		t.Errorf("%d helpers, not 5, and errands to %q", helpers, sent())
+	}
+	open(t, gate)
+	l.ends(Finished, 0)
+	l.exactMoved(20, map[int][]int{1: {8, 12}, 0: {10}})
+}
+
+// The library refuses, or its launcher does: another launch starts the
+// newcomers, and it is not asked any more.
+func TestMoveSpawnRefused(t *testing.T) {
+	gate := fifo(t)
+	l, sent := spawnedRun(t, "spawn:refuses", "gather:8:1", "gather:10:2", "gate:1:13:"+gate)
+	l.migrate(Migration{Ranks: []int{1}, To: "localhost"}).ends(Moved)
+	l.migrate(Migration{Ranks: []int{0}, To: "localhost"}).ends(Moved)
+	l.await("it is not possible; the new process of rank 1 is started by another mpirun")
+	if sent() != "localhost\nlocalhost\n" {
+		t.Errorf("%q", sent())
+	}
+	open(t, gate)
+	l.ends(Finished, 0)
+	l.exactMoved(20, map[int][]int{1: {8}, 0: {10}})
+}
+
+// A rank that does not come to it is no reason to end the others; one that does
+// not come back is lost.
+func TestMoveSpawnHangs(t *testing.T) {
+	t.Run("nothing", func(t *testing.T) {
+		gate := fifo(t)
+		l, _ := spawnedRun(t, "spawn:nothing", "gate:1:13:"+gate)
+		l.reaches(1, 13)
+		l.s.post(func() { l.s.limits.join = 50 * time.Millisecond })
+		l.migrate(Migration{Ranks: []int{1}, To: "localhost"}).ends(NotMoved, "no helper came from localhost")
+		open(t, gate)
+		l.ends(Finished, 0)
+		l.exactMoved(20, nil)
+	})
+	t.Run("hangs", func(t *testing.T) {
+		l, sent := spawnedRun(t, "spawn:hangs", "gather:13:1", "gather:17:2:2")
+		l.reaches(0, 13)
+		l.s.post(func() { l.s.limits.spawn = 50 * time.Millisecond })
+		m := l.migrate(Migration{Ranks: []int{1}, To: "localhost"})
+		l.await("has not come back from MPI_Comm_spawn within 50 ms")
+		m.ends(BroughtBack)
+		l.migrate(Migration{Ranks: []int{1}, To: "localhost"}).ends(Moved)
+		if sent() != "localhost\n" {
+			t.Errorf("after it went wrong: errands to %q", sent())
+		}
+		l.ends(Finished, 0)
+	})
+}
