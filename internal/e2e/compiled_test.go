@@ -107,3 +107,32 @@ func TestPortableCompiled(t *testing.T) {
 		verifySets(t, dir)
 	}
 }
+
+// TestMigrateCompiledAbroad moves a running program that 'cairn build' made to a
+// big-endian host, with files that it has open, and back.
+func TestMigrateCompiledAbroad(t *testing.T) {
+	e := emulators[1]
+	need(t, e.name)
+	const source = "./internal/e2e/testdata/clerk"
+	made, _ := cairnBuilds(t, source)
+	there, _ := cairnBuilds(t, source, "GOARCH="+e.goarch)
+	abroad := script(t, "clerk", fmt.Sprintf("exec %s %s \"$@\"", e.name, there))
+	plain := t.TempDir()
+	want := tool(t, build(t, source, runtime.GOARCH), "-folder", plain, "-steps", "300")
+	r := newRun(t)
+	books := filepath.Join(r.folder, "books")
+	if err := os.Mkdir(books, 0o777); err != nil {
+		t.Fatal(err)
+	}
+	r.command = []string{made, "-folder", books, "-steps", "300", "-pause", "5ms"}
+	p := r.travels(1, r.start("-n", "1", "--every", "100ms", "--hosts", "a:1", "--rsh", hereRemote(t)+" {host}"))
+	p.s.awaits("started")
+	p.moves("--rank", "0", "--to", "far", "--program", abroad)
+	if exe := executes(p.pidOf(0)); !strings.HasPrefix(exe, "qemu-") {
+		t.Fatalf("rank 0 is run by %s", exe)
+	}
+	p.moves("--rank", "0", "--to", "a", "--program", made)
+	p.s.finishes()
+	sameOutput(t, r.output(), want)
+	sameTree(t, books, plain)
+}

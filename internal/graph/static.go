@@ -127,29 +127,24 @@ func functionAt(code uintptr) (name string) {
 // functions holds where the code of each function of the program begins, 0 if
 // there are several of that name.
 var functions = sync.OnceValue(func() map[string]uintptr {
-	const step = 4                              // no function begins anywhere else
-	pc := reflect.ValueOf(functionAt).Pointer() // code is in one piece
-	for runtime.FuncForPC(pc-step) != nil {
-		pc -= step
+	// Code is in one piece: from its end, each function leads to the one before.
+	at := reflect.ValueOf(functionAt).Pointer()
+	for step := ^uintptr(0)>>1 + 1; step > 0; step >>= 1 {
+		if next := at + step; next > at && runtime.FuncForPC(next) != nil {
+			at = next
+		}
 	}
 	m := make(map[string]uintptr)
-	var last uintptr
-	for ; ; pc += step {
-		f := runtime.FuncForPC(pc)
-		if f == nil {
-			return m
-		}
-		if f.Entry() == last {
-			continue
-		}
-		last = f.Entry()
-		name := functionAt(last)
+	for f := runtime.FuncForPC(at); f != nil; f = runtime.FuncForPC(at - 1) {
+		at = f.Entry()
+		name := functionAt(at)
 		if _, twice := m[name]; twice || strings.Contains(name, "[...]") {
 			m[name] = 0
 			continue
 		}
-		m[name] = last
+		m[name] = at
 	}
+	return m
 })
 
 // A state leads to package variables that are not part of it: errors that are
