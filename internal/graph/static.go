@@ -85,15 +85,15 @@ func (f *function) static() (unsafe.Pointer, error) {
 	if version != runtime.Version() && isLiteral(name) {
 		return nil, mismatch("has no name that another version of Go (" + version + ", this is " + runtime.Version() + ") would keep")
 	}
-	switch code, ok := functions()[name]; {
-	case !ok:
-		return nil, mismatch("is not in it")
-	case code == 0:
+	code, several := functionNamed(name)
+	switch {
+	case several:
 		return nil, mismatch("can't be told from others of that name")
-	default:
-		made, _ := byName.LoadOrStore(code, &object{code})
-		return unsafe.Pointer(made.(*object)), nil
+	case code == 0:
+		return nil, mismatch("is not in it")
 	}
+	made, _ := byName.LoadOrStore(code, &object{code})
+	return unsafe.Pointer(made.(*object)), nil
 }
 
 // byName holds the func values that were made because their place was not known.
@@ -124,9 +124,23 @@ func functionAt(code uintptr) (name string) {
 	return name
 }
 
-// functions holds where the code of each function of the program begins, 0 if
-// there are several of that name.
-var functions = sync.OnceValue(func() map[string]uintptr {
+// functionNamed returns where the code of the function of that name begins, 0 if
+// there is none, or whether there are several.
+func functionNamed(name string) (code uintptr, several bool) {
+	if strings.Contains(name, "[...]") { // of all types
+		return 0, true
+	}
+	for _, at := range functions().all(name) {
+		if functionAt(at) == name {
+			several = several || code != 0
+			code = at
+		}
+	}
+	return code, several
+}
+
+// functions holds where the code of each function of the program begins.
+var functions = sync.OnceValue(func() named[uintptr] {
 	// Code is in one piece: from its end, each function leads to the one before.
 	at := reflect.ValueOf(functionAt).Pointer()
 	for step := ^uintptr(0)>>1 + 1; step > 0; step >>= 1 {
@@ -134,17 +148,13 @@ var functions = sync.OnceValue(func() map[string]uintptr {
 			at = next
 		}
 	}
-	m := make(map[string]uintptr)
+	var index named[uintptr]
 	for f := runtime.FuncForPC(at); f != nil; f = runtime.FuncForPC(at - 1) {
 		at = f.Entry()
-		name := functionAt(at)
-		if _, twice := m[name]; twice || strings.Contains(name, "[...]") {
-			m[name] = 0
-			continue
-		}
-		m[name] = at
+		index.add(functionAt(at), at)
 	}
-	return m
+	index.sort()
+	return index
 })
 
 // A state leads to package variables that are not part of it: errors that are

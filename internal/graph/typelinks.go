@@ -21,19 +21,41 @@ func typelinks() (sections []unsafe.Pointer, offsets [][]int32)
 //go:linkname rtypeOff reflect.rtypeOff
 func rtypeOff(section unsafe.Pointer, off int32) unsafe.Pointer
 
-// binaryType is a type in the binary, by a hash of its name.
-type binaryType struct {
+// named holds things by a hash of their names. It stays for the whole run, so it
+// is kept small, and T has no pointers to the heap: the program's collector goes
+// over it each time.
+type named[T any] []hashed[T]
+
+type hashed[T any] struct {
 	hash uint64
-	t    unsafe.Pointer // what an interface with a value of it points to
+	it   T
 }
 
 var nameSeed = maphash.MakeSeed()
 
-// binaryIndex holds the types in the binary, by hash. It stays for the whole run,
-// so it is kept small, and has no pointers to the heap: the program's collector
-// goes over it each time.
-var binaryIndex = sync.OnceValue(func() []binaryType {
-	var index []binaryType
+func (n *named[T]) add(name string, it T) {
+	*n = append(*n, hashed[T]{maphash.String(nameSeed, name), it})
+}
+
+func (n *named[T]) sort() {
+	slices.SortStableFunc(*n, func(a, b hashed[T]) int { return cmp.Compare(a.hash, b.hash) })
+	*n = slices.Clip(*n)
+}
+
+// all returns what may have a name: the hash is that of the name.
+func (n named[T]) all(name string) (out []T) {
+	hash := maphash.String(nameSeed, name)
+	at, _ := slices.BinarySearchFunc(n, hash, func(e hashed[T], h uint64) int { return cmp.Compare(e.hash, h) })
+	for ; at < len(n) && n[at].hash == hash; at++ {
+		out = append(out, n[at].it)
+	}
+	return out
+}
+
+// binaryIndex holds the types in the binary, as what interfaces with values of
+// them point to.
+var binaryIndex = sync.OnceValue(func() named[unsafe.Pointer] {
+	var index named[unsafe.Pointer]
 	seen := make(map[reflect.Type]bool)
 	var add func(t reflect.Type)
 	add = func(t reflect.Type) {
@@ -41,7 +63,7 @@ var binaryIndex = sync.OnceValue(func() []binaryType {
 			return
 		}
 		seen[t] = true
-		index = append(index, binaryType{maphash.String(nameSeed, typeName(t)), (*ifaceHeader)(unsafe.Pointer(&t)).data})
+		index.add(typeName(t), (*ifaceHeader)(unsafe.Pointer(&t)).data)
 		switch t.Kind() {
 		case reflect.Pointer, reflect.Slice, reflect.Array, reflect.Chan:
 			add(t.Elem())
@@ -56,8 +78,8 @@ var binaryIndex = sync.OnceValue(func() []binaryType {
 			add(typeAt(rtypeOff(s, off)))
 		}
 	}
-	slices.SortStableFunc(index, func(a, b binaryType) int { return cmp.Compare(a.hash, b.hash) })
-	return slices.Clip(index)
+	index.sort()
+	return index
 })
 
 func typeAt(t unsafe.Pointer) reflect.Type {
@@ -69,10 +91,8 @@ func typeAt(t unsafe.Pointer) reflect.Type {
 // binaryTypes returns the types in the binary that have a name.
 func binaryTypes(name string) []reflect.Type {
 	var out []reflect.Type
-	index, hash := binaryIndex(), maphash.String(nameSeed, name)
-	at, _ := slices.BinarySearchFunc(index, hash, func(e binaryType, h uint64) int { return cmp.Compare(e.hash, h) })
-	for ; at < len(index) && index[at].hash == hash; at++ {
-		if t := typeAt(index[at].t); typeName(t) == name {
+	for _, at := range binaryIndex().all(name) {
+		if t := typeAt(at); typeName(t) == name {
 			out = append(out, t)
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"bytes"
 	"fmt"
 	"os"
+	"sync"
 	"unsafe"
 )
 
@@ -21,9 +22,10 @@ type Staging struct {
 	limit    int
 	segments [][]byte
 	isRing   []bool
-	free     chan int
-	ring     chan int
 	maps     []mapping
+
+	mu         sync.Mutex
+	free, ring chan int // as large as there are segments
 }
 
 // mapping is memory from the system.
@@ -63,11 +65,13 @@ func (s *Staging) grow(n int, ring bool) error {
 		return err
 	}
 	m.ring = ring
+	s.mu.Lock()
 	if ring {
-		s.ring = widened(s.ring, have, have+n)
+		s.ring = widened(s.ring, have+n)
 	} else {
-		s.free = widened(s.free, have, have+n)
+		s.free = widened(s.free, have+n)
 	}
+	s.mu.Unlock()
 	s.add(m, n)
 	for i := len(s.segments) - n; i < len(s.segments); i++ {
 		s.Release(i)
@@ -75,17 +79,17 @@ func (s *Staging) grow(n int, ring bool) error {
 	return nil
 }
 
-// widened returns a channel with room for n, and all that the old one has had: it
-// is awaited.
-func widened(old chan int, had, n int) chan int {
-	if n <= cap(old) {
-		return old
-	}
+// widened returns a channel with room for n, and what is in the old one.
+func widened(old chan int, n int) chan int {
 	c := make(chan int, n)
-	for range had {
-		c <- <-old
+	for {
+		select {
+		case i := <-old:
+			c <- i
+		default:
+			return c
+		}
 	}
-	return c
 }
 
 func (s *Staging) add(m mapping, n int) {
@@ -127,11 +131,22 @@ func (s *Staging) RingMaps() [][]byte {
 }
 
 // Free is where free segments are taken from, Ring those of the ring.
-func (s *Staging) Free() <-chan int { return s.free }
-func (s *Staging) Ring() <-chan int { return s.ring }
+func (s *Staging) Free() <-chan int { return s.home(false) }
+func (s *Staging) Ring() <-chan int { return s.home(true) }
+
+func (s *Staging) home(ring bool) chan int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if ring {
+		return s.ring
+	}
+	return s.free
+}
 
 // Release gives a segment back.
 func (s *Staging) Release(i int) {
+	s.mu.Lock()
+	defer s.mu.Unlock() // there is room for all
 	if s.isRing[i] {
 		s.ring <- i
 	} else {
