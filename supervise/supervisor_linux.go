@@ -126,9 +126,9 @@ func (s *Supervisor) prepare() (err error) {
 	program, err := exec.LookPath(o.Command[0])
 	if err != nil {
 		if st, e := os.Stat(o.Command[0]); e == nil && st.IsDir() {
-			return optionError("%s is a folder; name the program in it", o.Command[0])
+			return optionError("%s is a folder without Go files; name a program, or the folder of a Go program's source", o.Command[0])
 		}
-		return fmt.Errorf("%w: %w; give the path of a program", ErrOptions, err)
+		return fmt.Errorf("%w: %w; give the path of a program, or of the source of one in Go", ErrOptions, err)
 	}
 	if program, err = filepath.Abs(program); err != nil {
 		return err

@@ -131,7 +131,7 @@ func TestRunSource(t *testing.T) {
 	if got := read(t, "out"); got != summed {
 		t.Errorf("it printed\n%s", got)
 	}
-	cairnRun(t, "run", "./cmd").exit(exitUsage).complains("is a folder; name the program in it")
+	cairnRun(t, "run", "./cmd").exit(exitUsage).complains("is a folder without Go files")
 	cairnRun(t, "run", "./nothing").exit(exitUsage).complains("give the path of a program")
 	cairnRun(t, "run", "--tags", "x", "/bin/true").exit(exitUsage).complains("is a program")
 }

@@ -412,4 +412,5 @@ func TestRunFolder(t *testing.T) {
 		}
 	}
 	cairnRun(t, "inspect", run+"@1").exit(exitFine)
+	cairnRun(t, "gc", "--keep", "1", run).exit(exitFine).says("removed set 1")
 }

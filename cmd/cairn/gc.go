@@ -71,6 +71,7 @@ func gc(ctx context.Context, c *call, keep int, dry bool) error {
 	if err := c.runFolder(dir); err != nil {
 		return err
 	}
+	dir = c.setsIn(dir)
 	folders, err := c.folders(dir)
 	if err != nil {
 		return err

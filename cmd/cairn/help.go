@@ -43,8 +43,8 @@ const exitHelp = `Exit codes
 const sourceExits = `  0  fine
   2  the command line is wrong
   3  it could not be done: the source is not right, or holds what can't be
-     restarted (the message says where and why), no Go, an error of the system,
-     or interrupted
+     restarted (the message says where and why; 'cairn explain' shows it and
+     ends with 0), no Go, an error of the system, or interrupted
 `
 
 // helpDocument is what help --json prints.

@@ -230,13 +230,13 @@ func (c *call) empty(dir string) error {
 func (c *call) runFolder(arg string) error {
 	st, err := c.fsys.Stat(arg)
 	if errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("%s: no such folder; name the folder that a run has as its Options.Dir", arg)
+		return fmt.Errorf("%s: no such folder; name the folder that 'cairn run' made, or that a run has as its Options.Dir", arg)
 	}
 	if err != nil {
 		return err
 	}
 	if !st.IsDir() {
-		return fmt.Errorf("%s: a file; name the folder that a run has as its Options.Dir", arg)
+		return fmt.Errorf("%s: a file; name the folder that 'cairn run' made, or that a run has as its Options.Dir", arg)
 	}
 	g, ok, err := c.setFolder(arg)
 	if ok && g.dir != "" {
