@@ -188,9 +188,16 @@ func (p *Run) save(ctx context.Context, reason string) error {
 	if _, err := p.start(ctx, note, false); err != nil {
 		return err
 	}
-	done := p.saver.Done()
+	saving, done := p.saving, p.saver.Done()
 	go func() {
-		p.outcome <- <-done
+		r := <-done
+		if p.seat.Size <= 1 { // the next point may be far
+			p.sayOutcome(saving, r)
+			if r.Err == nil {
+				p.seat.ctl.say(&control.Message{Kind: control.Committed, Set: r.Set})
+			}
+		}
+		p.outcome <- r
 		p.rouse()
 	}()
 	p.schedule()
@@ -352,12 +359,10 @@ func (p *Run) collect(r ckpt.Result) {
 		}
 		return // what counts is what became of it on all ranks
 	}
-	p.sayOutcome(p.saving, r)
 	if r.Err != nil {
 		p.fail(r.Err)
 		return
 	}
-	p.seat.ctl.say(&control.Message{Kind: control.Committed, Set: r.Set})
 	p.safe, p.lost = r.Set, nil
 	if p.opts.OnSaved != nil {
 		p.opts.OnSaved(p.saving)
