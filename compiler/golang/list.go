@@ -269,12 +269,21 @@ func (ld *loader) check() error {
 
 // imports makes what finds packages for the type checker.
 func (ld *loader) imports() (*imports, error) {
-	exports, err := ld.exports()
-	if err != nil {
+	need := ld.needed()
+	files := make(map[string]string)
+	if err := ld.exports(files, need); err != nil {
 		return nil, err
 	}
+	all := false
 	lookup := func(path string) (io.ReadCloser, error) {
-		name := exports[path]
+		if files[path] == "" && !all {
+			// Rewritten source imports packages of types that no source names, too.
+			if err := ld.exports(files, need, "-deps"); err != nil {
+				return nil, err
+			}
+			all = true
+		}
+		name := files[path]
 		if name == "" {
 			return nil, fmt.Errorf("package %s could not be compiled; 'go build %s' tells why", path, path)
 		}
@@ -283,9 +292,8 @@ func (ld *loader) imports() (*imports, error) {
 	return &imports{compiled: importer.ForCompiler(ld.fset, "gc", lookup), source: make(map[string]*types.Package)}, nil
 }
 
-// exports returns the files of compiled packages that the sources import.
-func (ld *loader) exports() (map[string]string, error) {
-	var need []string
+// needed returns the compiled packages that the sources import.
+func (ld *loader) needed() (need []string) {
 	for _, s := range ld.sources {
 		for _, path := range s.Imports {
 			if to, ok := s.ImportMap[path]; ok {
@@ -297,19 +305,22 @@ func (ld *loader) exports() (map[string]string, error) {
 		}
 	}
 	slices.Sort(need)
-	need = slices.Compact(need)
-	files := make(map[string]string)
+	return slices.Compact(need)
+}
+
+// exports finds the files of compiled packages.
+func (ld *loader) exports(files map[string]string, need []string, more ...string) error {
 	if len(need) == 0 {
-		return files, nil
+		return nil
 	}
-	list, err := ld.golist("ImportPath,Export", append([]string{"-export", "--"}, need...)...)
+	list, err := ld.golist("ImportPath,Export", slices.Concat([]string{"-export"}, more, []string{"--"}, need)...)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	for _, p := range list {
 		files[p.ImportPath] = p.Export
 	}
-	return files, nil
+	return nil
 }
 
 // imports finds packages for the type checker.

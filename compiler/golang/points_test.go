@@ -427,3 +427,31 @@ func main() {
 		t.Error("the point is left though nothing leads there")
 	}
 }
+
+// TestUnimported: the rewritten source names types of packages that no source imports.
+func TestUnimported(t *testing.T) {
+	lines, _ := pointsOf(t, `package main
+
+import (
+	"crypto/sha256"
+	"fmt"
+)
+
+func words(n int, emit func(string)) {
+	for range n {
+		emit("x")
+	}
+}
+
+func main() {
+	h := sha256.New() // a hash.Hash
+	for r := range 3000 {
+		words(1000, func(w string) { h.Write([]byte(w)) })
+		fmt.Printf("%d %x\n", r, h.Sum(nil)[:8])
+	}
+}
+`)
+	if !slices.Contains(lines, 16) {
+		t.Errorf("points at lines %v", lines)
+	}
+}

@@ -16,8 +16,9 @@ import (
 const heavy = 1.0
 
 // uncovered says which loops that hold much of the work have no point, neither in
-// them nor inside, and which have few rounds and none inside. A run that is
-// there is not saved, so these are no notes among others.
+// them nor inside, which have few rounds and none inside, and which have rounds that
+// may take any time. A run that is there is not saved, so these are no notes among
+// others.
 //
 // It returns what was refused there, too, which need not be told of again.
 func (in *instrumenter) uncovered() (told, refused []string) {
@@ -61,14 +62,18 @@ func (in *instrumenter) uncovered() (told, refused []string) {
 		}
 		told = append(told, s+"; "+cmp.Or(x.why.Remedy, "mark another loop with //cairn:point")+", or give a profile of a run with --cpuprofile")
 	}
+	var rest []ast.Node
 	for _, n := range in.points {
-		if !in.inner[n] || in.load(n) <= best+heavy {
-			if s := in.coarse(n); s != "" {
-				told = append(told, s)
-			}
+		if in.inner[n] && in.load(n) > best+heavy || in.asked(n) {
+			continue
+		}
+		if s := in.coarse(n); s != "" {
+			told = append(told, s)
+		} else {
+			rest = append(rest, n)
 		}
 	}
-	return told, refused
+	return append(told, in.searches(rest)...), refused
 }
 
 // covered says that a loop has a point, or that loops inside it have, which are
@@ -96,7 +101,7 @@ func (in *instrumenter) initial(fn *function) bool { return !in.from[fn] && in.o
 // coarse says that a loop with a point has few rounds, and that the one inside it
 // that has most of its work has none.
 func (in *instrumenter) coarse(n ast.Node) string {
-	if !in.few(n) || in.asked(n) {
+	if !in.few(n) {
 		return ""
 	}
 	inside := in.inside(n)

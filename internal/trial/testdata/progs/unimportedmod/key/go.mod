@@ -1,0 +1,3 @@
+module example.org/key
+
+go 1.24
