@@ -29,26 +29,32 @@ func (p *Run) spawn(m *control.Message) {
 	if m.Move == nil || m.Start == nil {
 		return
 	}
+	say := func(err error) {
+		said := &control.Message{Kind: control.Spawned, Move: m.Move}
+		if err != nil {
+			said.Error = err.Error()
+		}
+		p.seat.ctl.say(said)
+	}
 	v := &p.mover
 	v.spawning.Lock()
 	defer v.spawning.Unlock()
 	v.mu.Lock()
 	err := v.gone
 	v.mu.Unlock()
-	if d := p.seat.mpi; err == nil && (d == nil || p.seat.Size == 1) {
+	d := p.seat.mpi
+	if err == nil && (d == nil || p.seat.Size == 1) {
 		err = errors.New("this rank has no MPI library")
-	} else if err == nil {
-		e := p.team.engine
-		e.Lock()
-		p.seat.ctl.say(&control.Message{Kind: control.Spawned, Move: m.Move, Busy: true})
-		err = d.Spawn(m.Host, m.Start.Command, m.Start.Env)
-		e.Unlock()
 	}
-	said := &control.Message{Kind: control.Spawned, Move: m.Move}
 	if err != nil {
-		said.Error = err.Error()
+		say(err)
+		return
 	}
-	p.seat.ctl.say(said)
+	e := p.team.engine
+	e.Lock()
+	defer e.Unlock() // nothing that this rank does comes between
+	p.seat.ctl.say(&control.Message{Kind: control.Spawned, Move: m.Move, Busy: true})
+	say(d.Spawn(m.Host, m.Start.Command, m.Start.Env))
 }
 
 // newcomer reports whether this process is to take the place of a running one.

@@ -73,6 +73,10 @@ type fileTable struct {
 	next     int
 	saved    []*openFile // while restoring: by the set's ids
 	moved    bool        // nothing has been written since the state was taken
+
+	sums  bool            // entries have digests: see Inputs
+	stdin *ckpt.FileEntry // while restoring: what it was
+	read  []openFile      // … files that were only read, as the set has them
 }
 
 type openFile struct {
@@ -109,8 +113,12 @@ func (t *fileTable) add(f *os.File, name string, flag int, perm fs.FileMode, tru
 	if err != nil {
 		return err
 	}
+	at := ""
+	if !filepath.IsAbs(name) {
+		at = filepath.ToSlash(abs)
+	}
 	t.open = append(t.open, &openFile{
-		entry: ckpt.FileEntry{ID: t.next, Path: portablePath(name), Abs: abs, Mode: modeOf(flag), Perm: uint32(perm)},
+		entry: ckpt.FileEntry{ID: t.next, Path: portablePath(name), Abs: abs, Mode: modeOf(flag), Perm: uint32(perm), At: at},
 		f:     f, truncate: truncate, firstSize: st.Size(), firstOff: off,
 	})
 	t.next++
@@ -238,6 +246,9 @@ func (t *fileTable) entries() ([]ckpt.FileEntry, error) {
 		out = append(out, o.entry)
 	}
 	t.open = live
+	if t.sums {
+		out = t.digests(out, live)
+	}
 	return out, nil
 }
 
@@ -255,8 +266,12 @@ func (t *fileTable) mark() error {
 // begin pairs the files of a set with those that the program has opened again.
 func (t *fileTable) begin(saved []ckpt.FileEntry) {
 	used := make(map[*openFile]bool)
-	t.saved = nil
+	t.saved, t.stdin, t.read = nil, nil, nil
 	for _, e := range saved {
+		if e.Stdin {
+			t.stdin = &e
+			continue
+		}
 		o := &openFile{entry: e, fresh: true}
 		if e.Path == stdoutPath && !slices.ContainsFunc(t.open, func(c *openFile) bool { return c.f == os.Stdout }) {
 			continue // it belonged to the run then
@@ -298,7 +313,7 @@ func (o *openFile) reopen() error {
 	o.entry.Abs = abs
 	f, err := os.OpenFile(abs, flag, fs.FileMode(o.entry.Perm))
 	if err != nil {
-		return fmt.Errorf("data file of the checkpoint: %w", err)
+		return o.gone(err)
 	}
 	o.f = f
 	return nil
@@ -332,7 +347,7 @@ func (t *fileTable) short(o *openFile, size int64) error {
 		}
 		return fmt.Errorf("data file: %s, but has %d where the rank is now: if the hosts do not share it, let it be brought with --copy-files", has, o.entry.Size)
 	}
-	return fmt.Errorf("data file of the checkpoint: %s, but had %d bytes when the set was saved: bring it back, or move the checkpoint folder away to start afresh", has, o.entry.Size)
+	return misfit(fmt.Sprintf("data file of the checkpoint: %s, but had %d bytes when the set was saved: bring it back%s, or move the checkpoint folder away to start afresh", has, o.entry.Size, o.elsewhere()))
 }
 
 // finish positions all files and cuts back those that are written. The set's
@@ -351,12 +366,29 @@ func (t *fileTable) finish(back bool) error {
 		if st.Size() < o.entry.Size {
 			return t.short(o, st.Size())
 		}
+		if err := t.another(o, st); err != nil {
+			return err
+		}
+		if t.moved && o.entry.Mode == "r" && !sameContent(o.f, &o.entry) {
+			return fmt.Errorf("data file: %s has other content here than where the rank is now: if the hosts do not share it, let it be brought with --copy-files", o.entry.Abs)
+		}
+	}
+	if t.stdin != nil {
+		if err := sameInput(t.stdin); err != nil {
+			return err
+		}
 	}
 	open := t.saved
 	next := 0
 	for _, o := range t.saved {
 		if err := o.cut(o.entry.Size, o.entry.Offset, !t.moved); err != nil {
 			return fmt.Errorf("data file of the checkpoint: %w", err)
+		}
+		if o.entry.Mode == "r" && o.entry.Sum != "" {
+			t.read = append(t.read, *o)
+		}
+		if o.entry.Path != stdoutPath && !filepath.IsAbs(filepath.FromSlash(o.entry.Path)) {
+			o.entry.At = filepath.ToSlash(o.entry.Abs)
 		}
 		next = max(next, o.entry.ID+1)
 	}

@@ -56,7 +56,7 @@ func (p *Run) Restore(ctx context.Context) (bool, error) {
 		err = p.files.mark()
 	}
 	if err != nil {
-		return false, fmt.Errorf("cairn: %w", err)
+		return false, p.refuse(fmt.Errorf("cairn: %w", err))
 	}
 	if err := p.readySaver(table); err != nil {
 		return false, fmt.Errorf("cairn: %w", err)

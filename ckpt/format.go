@@ -253,6 +253,9 @@ type FileEntry struct {
 	Perm   uint32 `json:"perm"`
 	Offset int64  `json:"offset"`
 	Size   int64  `json:"size"`
+	Sum    string `json:"sum,omitempty"`   // identifies what was read of it
+	At     string `json:"at,omitempty"`    // where a relative path led to
+	Stdin  bool   `json:"stdin,omitempty"` // it was the program's stdin, and is not opened
 
 	Abs string `json:"-"` // while saving: the path whatever the working folder
 }

@@ -27,7 +27,7 @@ func (g *Outgoing) sendFiles(files []FileEntry) error {
 	buf := make([]byte, fileStep)
 	done := make(map[string]bool)
 	for i := range files {
-		if done[files[i].Path] {
+		if files[i].Stdin || done[files[i].Path] {
 			continue
 		}
 		done[files[i].Path] = true

@@ -1,6 +1,7 @@
 package resume_test
 
 import (
+	"bufio"
 	"bytes"
 	"errors"
 	"fmt"
@@ -62,6 +63,9 @@ type program struct {
 	args []string
 	dir  string
 	env  []string
+
+	stdin string // a file, or the null device
+	pipe  bool   // it comes through a pipe
 }
 
 func newProgram(t *testing.T, path string, args ...string) *program {
@@ -81,6 +85,17 @@ func (p *program) start(env ...string) (status int, killed bool, stderr string) 
 	cmd.Env = append(append(cmd.Env, p.env...), env...)
 	var text bytes.Buffer
 	cmd.Stderr = &text
+	if p.stdin != "" {
+		in, err := os.Open(p.stdin)
+		if err != nil {
+			p.t.Fatal(err)
+		}
+		defer in.Close()
+		cmd.Stdin = in
+		if p.pipe {
+			cmd.Stdin = bufio.NewReader(in)
+		}
+	}
 	err := cmd.Run()
 	var exit *exec.ExitError
 	if err != nil && !errors.As(err, &exit) {

@@ -180,7 +180,10 @@ func Begin() {
 		fatal("the run in %s was started with the arguments %q and goes on with them, but now they are %q; give the same again, or move the folder away to start afresh", run.Dir(), saved.Args, start.args)
 	}
 	run.Claimed()
-	if err := errors.Join(journal.restored(saved.Epoch), saved.Process.restore(), reopened()); err != nil {
+	if err := journal.restored(saved.Epoch); err != nil {
+		fatal("%s", text(err))
+	}
+	if err := errors.Join(run.Unchanged(saved.Process.In), saved.Process.restore(), reopened()); err != nil {
 		fatal("%s", text(err))
 	}
 	journal.rehandle(saved.Files)
@@ -211,6 +214,7 @@ func begin() (bool, error) {
 		return false, err
 	}
 	cairn.Register[signalError](run)
+	run.Inputs()
 	if uses {
 		run.Handles()
 	}

@@ -66,3 +66,45 @@ func TestStop(t *testing.T) {
 		t.Errorf("%v: %s\n%s", err, out, text)
 	}
 }
+
+// TestOtherInputSupervised holds that a program that refuses its input is not
+// started again and again, and that no set is put aside for it.
+func TestOtherInputSupervised(t *testing.T) {
+	dir, path := t.TempDir(), build(t, "./testdata/cases")
+	in := filepath.Join(dir, "in")
+	write(t, in, inputText)
+	write(t, filepath.Join(dir, "data"), dataText)
+	start := func(stdin string, env ...string) (int, string) {
+		cmd, text := supervised(t, dir, "--every-points", "1", "--retries", "0", "--distrust", "1", path, "reading")
+		if len(env) == 0 {
+			cmd, text = supervised(t, dir, "--every-points", "1", "--distrust", "1", path, "reading")
+		}
+		cmd.Env = append(os.Environ(), env...)
+		if stdin != "" {
+			f, err := os.Open(stdin)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer f.Close()
+			cmd.Stdin = f
+		}
+		cmd.Run()
+		return cmd.ProcessState.ExitCode(), text.String()
+	}
+	if code, text := start(in, "CAIRN_KILL_AT=4"); code != 137 {
+		t.Fatalf("status %d: %s", code, text)
+	}
+	for _, other := range []string{"", filepath.Join(dir, "data")} {
+		code, text := start(other)
+		if code != 1 || !strings.Contains(text, "had read 24 bytes of "+in) || strings.Contains(text, "restarting") || strings.Contains(text, "put aside") {
+			t.Errorf("%q: status %d: %s", other, code, text)
+		}
+	}
+	if code, text := start(in); code != 0 {
+		t.Fatalf("status %d: %s", code, text)
+	}
+	got, err := os.ReadFile(filepath.Join(dir, "out"))
+	if err != nil || !strings.HasSuffix(string(got), "5 \"da five \" <nil>\ndone\n") {
+		t.Errorf("%v: %s", err, got)
+	}
+}

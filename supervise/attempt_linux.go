@@ -30,9 +30,10 @@ type attempt struct {
 	failed   time.Time
 	stopped  bool // a rank said that it was told to stop
 	newSet   bool
-	fresh    bool // the ranks began anew
-	outside  bool // a rank or a host was lost by no doing of the program
-	status   int  // the largest exit status of ranks that had finished
+	fresh    bool   // the ranks began anew
+	outside  bool   // a rank or a host was lost by no doing of the program
+	unfit    string // why no rank can go on from its set as it is started now
+	status   int    // the largest exit status of ranks that had finished
 	restored *uint64
 	killed   bool
 	asked    bool // rank 0 was asked to stop
@@ -47,6 +48,7 @@ type attempt struct {
 	timers   map[*time.Timer]bool // that run
 	spawning []*spawn             // that no rank has answered for yet
 	refused  bool                 // mpirun has refused one, and would not survive the next
+	spawned  bool                 // ranks were started under what mpirun has spawned
 }
 
 type rank struct {
@@ -54,8 +56,11 @@ type rank struct {
 	on    *host
 	place uint64 // the move by which its process came; 0: none
 	ready bool   // it has restored, or come to a point
-	done  bool   // said Finished or Stopped
-	bad   bool
+
+	pointAt time.Time // when it was seen to have come to another point
+	quiet   bool      // the user was told that it comes to none
+	done    bool      // said Finished or Stopped
+	bad     bool
 }
 
 // failure is why an attempt failed.
@@ -109,6 +114,9 @@ func (s *Supervisor) attempt(ctx context.Context) *attempt {
 		return a.left == 0 && !slices.ContainsFunc(s.hosts, func(h *host) bool { return h.up && h.busy })
 	}, nil)
 	if s.starter != nil {
+		if a.spawned && a.outside { // that may be why
+			s.starter.apart = true
+		}
 		s.dismiss()
 	}
 	return a
@@ -286,6 +294,7 @@ func (s *Supervisor) fromRank(h *host, m *control.Message) {
 	case control.Card:
 		s.card(r, m)
 	case control.Progress:
+		s.quiet(r, m.Points)
 		// A process that has taken over counts on, from its next point.
 		r.Points, r.Messages = max(r.Points, m.Points), max(r.Messages, m.Messages)
 		var total uint64
@@ -317,6 +326,8 @@ func (s *Supervisor) fromRank(h *host, m *control.Message) {
 		}
 	case control.Committed:
 		s.committed(m.Set)
+	case control.Refused:
+		a.unfit = fmt.Sprintf("rank %d on %s: %s", m.Rank, r.Host, m.Error)
 	case control.Finished:
 		r.done = true
 	case control.Stopped:
@@ -344,13 +355,25 @@ func (s *Supervisor) ready(r *rank) {
 // quietFor is how long a rank may reach no point before the user is told.
 const quietFor = time.Minute
 
+// quiet tells the user, once, that a rank has reached no point for long.
+func (s *Supervisor) quiet(r *rank, points uint64) {
+	switch {
+	case points > r.Points:
+		r.pointAt = time.Now()
+		return
+	case r.quiet || r.State != Running || time.Since(r.pointAt) < quietFor:
+		return
+	}
+	r.quiet = true
+	lost := "nothing is saved yet, and a restart begins anew"
+	if r.Points > 0 {
+		lost = "if it fails now, this work is lost, since sets are saved at points only"
+	}
+	s.say("rank %d has reached no point for %v: %s; for a Go program 'cairn explain' shows where its points are", r.Rank, quietFor, lost)
+}
+
 func (s *Supervisor) hello(r *rank, m *control.Message) {
-	r.Cairn = true
-	s.after(quietFor, func() {
-		if r.Points == 0 && r.State != "ended" {
-			s.say("rank %d has reached no point for %v: nothing is saved yet, and a restart begins anew; for a Go program 'cairn explain' shows where its points are", r.Rank, quietFor)
-		}
-	})
+	r.Cairn, r.pointAt = true, time.Now()
 	s.a.moved = time.Now()
 	if m.Dir != "" && m.Dir != s.rec.Sets {
 		s.rec.Sets = m.Dir

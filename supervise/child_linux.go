@@ -173,7 +173,7 @@ func (c *child) environment() []string {
 	apart := c.place != 0 && c.h.secret != nil && !mayJoin()
 	return append(slices.DeleteFunc(slices.Clone(env), func(s string) bool {
 		name, _, _ := strings.Cut(s, "=")
-		return name == envSecret || name == envSupervisor || name == envParent || apart && ofLauncher(name)
+		return name == envSecret || name == envSupervisor || name == envShell || name == envParent || apart && ofLauncher(name)
 	}), c.s.Set...)
 }
 
@@ -302,7 +302,7 @@ func (c *child) listen() {
 				}
 			}
 		case control.Card, control.Progress, control.Saved, control.Failed,
-			control.Committed, control.Finished, control.Stopped,
+			control.Committed, control.Refused, control.Finished, control.Stopped,
 			control.Here, control.Near, control.Held, control.Sent, control.Landed, control.Unmoved, control.Spawned:
 		case control.Linked:
 			c.early.pass()
@@ -475,6 +475,7 @@ type holder struct {
 	Host    string    `json:"host"`
 	Boot    string    `json:"boot"`
 	Session int       `json:"session"` // that the ranks belong to
+	Launch  string    `json:"launch"`
 	Ranks   []process `json:"ranks"`
 }
 
@@ -484,10 +485,10 @@ func bootID() string {
 }
 
 // recordProcesses writes the ranks that run now into the host's lock file.
-func recordProcesses(lock *os.File, ranks []process) error {
+func recordProcesses(lock *os.File, launch string, ranks []process) error {
 	host, _ := os.Hostname()
 	session, _ := unix.Getsid(0)
-	text, err := json.Marshal(holder{os.Getpid(), host, bootID(), session, ranks})
+	text, err := json.Marshal(holder{os.Getpid(), host, bootID(), session, launch, ranks})
 	if err != nil {
 		return err
 	}

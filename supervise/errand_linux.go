@@ -59,7 +59,7 @@ func (s *Supervisor) expect(m *move, x *seat, port net.Listener, by *spawn) {
 	l := s.starter
 	l.accept(s, port, l.secret, func(h *host, c *control.Conn, box *outbox, joined *control.Message) {
 		port.Close() // nobody else is expected
-		if s.move != m || x.to != nil {
+		if s.move != m || x.to != nil || x.spawn != by {
 			box.finish()
 			c.Close()
 			return

@@ -97,6 +97,7 @@ type fake struct {
 	ask    chan *control.Message // Checkpoint
 	cards  chan *control.Message
 	faults []string
+	spawns atomic.Int64
 	save   bool
 	stop   bool
 	loaded uint64

@@ -61,7 +61,8 @@ func (f *fake) told(m *control.Message) {
 }
 
 // spawn starts what the supervisor wants to be started by an MPI library; with
-// the argument spawn:…, it refuses, hangs, or does nothing at all.
+// the argument spawn:…, it refuses, hangs, starts one only (and says nothing of
+// others), none (and says that it did), or does nothing at all.
 func (f *fake) spawn(m *control.Message) {
 	how := ""
 	for _, fault := range f.faults {
@@ -69,12 +70,15 @@ func (f *fake) spawn(m *control.Message) {
 			how = v
 		}
 	}
-	if how == "nothing" {
+	if how == "nothing" || how == "one" && f.spawns.Add(1) > 1 {
 		return
 	}
 	f.Send(&control.Message{Kind: control.Spawned, Move: m.Move, Busy: true})
 	switch how {
 	case "hangs":
+		return
+	case "none":
+		f.Send(&control.Message{Kind: control.Spawned, Move: m.Move})
 		return
 	case "refuses":
 		f.Send(&control.Message{Kind: control.Spawned, Move: m.Move, Error: "it is not possible"})

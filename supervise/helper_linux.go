@@ -28,6 +28,7 @@ const streamMark = "\ncairn-host/1\n"
 const (
 	envSupervisor = "CAIRN_SUPERVISOR" // addresses, comma between
 	envSecret     = "CAIRN_SECRET"     // hex
+	envShell      = "CAIRN_SHELL"      // process that has started the helper, see spawn_linux.go
 )
 
 // HelperOptions are what a helper needs besides its supervisor.
@@ -48,12 +49,16 @@ func Help(ctx context.Context, o HelperOptions) error {
 	if _, err := out.WriteString(streamMark); err != nil {
 		return fmt.Errorf("stdout: %w; a helper is started by 'cairn run'", err)
 	}
-	return help(ctx, control.New(duplex{in, out}), o, -1, nil)
+	return help(ctx, control.New(duplex{in, out}), o, -1, nil, 0)
 }
 
 // HelpLaunched is the work of a helper process that mpirun or srun started:
 // it serves the one rank that its environment names.
 func HelpLaunched(ctx context.Context, o HelperOptions) error {
+	if launch, run, ok := strings.Cut(os.Getenv(envStay), ":"); ok {
+		awaitRanks(run, launch, time.Now().AddDate(100, 0, 0))
+		return nil
+	}
 	rank, err := launchedRank(os.Getenv)
 	if err != nil {
 		return err
@@ -63,11 +68,13 @@ func HelpLaunched(ctx context.Context, o HelperOptions) error {
 		return fmt.Errorf("%s is not set: the launcher does not pass the environment on; tell it to with --launcher-args", envSecret)
 	}
 	os.Unsetenv(envSecret)
+	shell, _ := strconv.Atoi(os.Getenv(envShell)) // most have none
+	os.Unsetenv(envShell)
 	conn, err := dialSupervisor(ctx, strings.Split(os.Getenv(envSupervisor), ","), secret)
 	if err != nil {
 		return err
 	}
-	return help(ctx, conn, o, rank, secret)
+	return help(ctx, conn, o, rank, secret, shell)
 }
 
 // launchedRank finds the rank in the environment that a launcher made.
@@ -127,7 +134,9 @@ type helper struct {
 	near   bool          // the supervisor is on this machine: its silence means nothing
 	keep   map[int]*os.File
 	name   string
+	dir    string // the run's
 	lock   *os.File
+	shell  int       // that started this helper for an MPI library; 0: none
 	old    []process // of the helper before us
 
 	mu   sync.Mutex
@@ -136,7 +145,7 @@ type helper struct {
 	quit bool
 }
 
-func help(ctx context.Context, conn *control.Conn, o HelperOptions, rank int, secret []byte) error {
+func help(ctx context.Context, conn *control.Conn, o HelperOptions, rank int, secret []byte, shell int) error {
 	// Batch systems signal every process of a job; what happens next is the
 	// supervisor's to decide. (Ignored signals would stay ignored in ranks.)
 	ignored := make(chan os.Signal, 1)
@@ -145,7 +154,7 @@ func help(ctx context.Context, conn *control.Conn, o HelperOptions, rank int, se
 	if o.Writer == nil {
 		o.Writer = serveWriter
 	}
-	h := &helper{o: o, up: newOutbox(conn, 1<<16), fork: make(chan func()), gone: make(chan struct{}), secret: secret}
+	h := &helper{o: o, up: newOutbox(conn, 1<<16), fork: make(chan func()), gone: make(chan struct{}), secret: secret, shell: shell}
 	if rank >= 0 {
 		h.keep = inheritedFiles()
 	}
@@ -287,9 +296,9 @@ func (h *helper) setup(name, run string) (holder string, err error) {
 	if err != nil {
 		return "", err
 	}
-	h.name, h.lock = name, lock
+	h.name, h.dir, h.lock = name, run, lock
 	endLeftOver(lock)
-	return "", recordProcesses(lock, nil)
+	return "", recordProcesses(lock, "", nil)
 }
 
 // busyHost is an ErrBusy in other words.
@@ -301,35 +310,6 @@ func (h *helper) signal(s syscall.Signal) {
 	for _, c := range h.all() {
 		c.signal(s)
 	}
-}
-
-// orphaned is what a helper does when its supervisor is gone.
-func (h *helper) orphaned() error {
-	close(h.gone)
-	h.up.finish()
-	l := h.now
-	if l == nil {
-		return nil
-	}
-	asked := false
-	for _, c := range h.all() {
-		if c.waits() { // for a word of the supervisor that it may go on
-			c.dismiss()
-		} else if c.greeted() {
-			c.tell(&control.Message{Kind: control.Checkpoint, Reason: "the supervisor is gone", Stop: true})
-			asked = true
-		}
-	}
-	if !asked {
-		h.signal(syscall.SIGTERM)
-	}
-	select {
-	case <-l.done:
-	case <-time.After(l.start.Grace):
-		h.signal(syscall.SIGKILL)
-		<-l.done
-	}
-	return nil
 }
 
 // dialSupervisor tries the supervisor's addresses in turn.

@@ -41,6 +41,13 @@ func (h *helper) running() bool {
 	}
 }
 
+// serves reports whether there are ranks.
+func (h *helper) serves() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.now != nil && !h.now.over
+}
+
 // begin starts the host's ranks.
 func (h *helper) begin(s *control.Start) {
 	if h.running() {
@@ -121,6 +128,7 @@ func (h *helper) refuse(s *control.Start, why string) {
 
 // open begins a launch, which stays open until fill has been called.
 func (h *helper) open(s *control.Start) *launch {
+	h.detain()
 	l := &launch{h: h, start: s, live: 1, number: s.Number, done: make(chan struct{})}
 	l.watch, l.err = newWatch(s.Output)
 	h.mu.Lock()
@@ -225,13 +233,14 @@ func (l *launch) reap() {
 func (h *helper) record() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	var list []process
+	launch, list := "", []process(nil)
 	if h.now != nil {
+		launch = h.now.start.Launch
 		for _, c := range h.now.children {
 			list = append(list, c.id)
 		}
 	}
-	recordProcesses(h.lock, list)
+	recordProcesses(h.lock, launch, list)
 }
 
 // addressed returns the children that a message goes to.

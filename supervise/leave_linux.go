@@ -192,6 +192,9 @@ func (h *helper) leaveWhen(w *control.LeaveWhen) {
 		case <-h.gone:
 			return
 		}
+		if h.secret != nil && !h.serves() { // there is nobody to leave
+			continue
+		}
 		leave, err := runLeave(w)
 		if leave {
 			h.up.send(&control.Message{Kind: control.Leave})

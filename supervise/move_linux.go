@@ -26,11 +26,12 @@ import (
 // from then on. One move is made at a time; others wait in Supervisor.queue.
 
 // moveLimits are how long the phases of a move may take.
-type moveLimits struct{ join, spawn, arrive, ahead, hold, send, leave, link, again time.Duration }
+type moveLimits struct{ join, spawn, come, arrive, ahead, hold, send, leave, link, again time.Duration }
 
 var usualLimits = moveLimits{
 	join:   joinTime,
 	spawn:  joinTime / 2,
+	come:   joinTime / 6,      // a helper that was spawned
 	arrive: DefaultStartLimit, // up to Restore
 	ahead:  6 * time.Hour,     // a state's first round, over a slow link
 	hold:   6 * time.Hour,     // until every rank comes to a point
@@ -248,6 +249,7 @@ func (s *Supervisor) arrive() {
 		start := s.startOf(x.to, []int{x.rank})
 		s.customs(x.to).with(&m.q.how).apply(start)
 		if x.spawn != nil {
+			a.spawned = true
 			start.Set = append(exported(s.starter.args, os.LookupEnv), start.Set...)
 		}
 		start.Keep = true
@@ -290,6 +292,7 @@ func (s *Supervisor) hasLeft(x *seat) {
 	a := s.a
 	x.left = true
 	a.parting = append(a.parting, parting{x.rank, x.place, x.from, x.to, s.move.ID})
+	a.spawning = slices.DeleteFunc(a.spawning, func(by *spawn) bool { return by.rank == x.rank }) // what it started has come
 	r := &a.ranks[x.rank]
 	r.on, r.place, r.ready = x.to, s.move.ID, true
 	r.Host, r.Pid = x.next.Host, x.next.Pid
@@ -357,8 +360,11 @@ func (s *Supervisor) saidOfMove(r *rank, said *control.Message) {
 // fromOther takes in what comes from a process that is not one of the ranks:
 // a newcomer, or one that has left.
 func (s *Supervisor) fromOther(h *host, said *control.Message) {
-	if said.Kind == control.Exited {
+	switch said.Kind {
+	case control.Exited:
 		s.parted(h, said)
+	case control.Spawned:
+		s.spawned(said)
 	}
 	m := s.move
 	if m == nil || said.Place != m.ID {

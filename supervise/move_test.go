@@ -282,6 +282,7 @@ func TestMoveLost(t *testing.T) {
 			if c.limit != nil {
 				l.s.post(func() { c.limit(&l.s.limits) })
 			}
+			l.await("set 1 committed") // what it comes back to
 			m := l.migrate(Migration{Ranks: []int{1}, To: "c"})
 			if c.fault == "newcomer:%landed" { // it may be seen before the decision
 				if st := <-m.got; m.err != nil || st.State == Moved {

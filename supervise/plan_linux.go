@@ -228,7 +228,7 @@ func (s *Supervisor) recordHosts() {
 // none. Hosts that were only there for a move that was not made are forgotten.
 func (s *Supervisor) letGoOfEmpty() {
 	for _, h := range slices.Clone(s.hosts) {
-		if h.slots+h.lent > 0 || h.busy || h.spawned && h.up || s.move != nil && slices.ContainsFunc(s.move.seats, func(x *seat) bool { return x.to == h }) {
+		if h.slots+h.lent > 0 || h.busy || h.spawned && h.served && h.up || s.move != nil && slices.ContainsFunc(s.move.seats, func(x *seat) bool { return x.to == h }) {
 			continue
 		}
 		switch {

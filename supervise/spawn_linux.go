@@ -6,6 +6,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"syscall"
 
 	"github.com/cairnrun/cairn/internal/control"
 )
@@ -24,8 +25,9 @@ import (
 // From there on it is like any other, and what is started or dies under it
 // is its business: mpirun does not see it. What mpirun would not forgive is the end of what it
 // started itself, once MPI was initialised under it: such a helper stays
-// until all ranks have ended, also when its rank has left. A shell is
-// between, so that a helper which can't be started is no reason to end all.
+// until all ranks have ended, also when its rank has left, or the supervisor
+// is gone. A shell is between, so that a helper which can't be started or is
+// killed is no reason to end all.
 
 // spawn is the start of a helper by an MPI library.
 type spawn struct {
@@ -33,16 +35,36 @@ type spawn struct {
 	seat int // the rank that moves
 	rank int // that is to do it
 	port net.Listener
+	busy bool // it is at it
+	late bool // it has not come to it for long: nobody waits for it
 }
 
 // envParent is where Open MPI's processes find that they were spawned. It is
 // empty, and they would wait there.
 const envParent = "OMPI_PARENT_PORT"
 
-// spawnScript starts a helper: addresses of the supervisor, command. It never
-// fails, for which mpirun would end all, and stays when the helper was killed.
-const spawnScript = `unset ` + envParent + `; ` + envSupervisor + `=$1 ` + control.EnvJoin + `=` + control.JoinSpawned +
-	`; export ` + envSupervisor + ` ` + control.EnvJoin + `; shift; "$@"; [ $? -lt 128 ] || while :; do sleep 60; done; exit 0`
+// spawnScript starts a helper: addresses of the supervisor, launch and folder
+// of the run, folder to start in, command. It never fails, for which mpirun
+// would end all. When the helper was killed, and ranks were started under it
+// (see detain), another one only waits in its place until no rank is left.
+// Signals that batch systems send are not for the shell.
+const spawnScript = `used=; trap used=1 USR1; trap : TERM INT HUP USR2
+unset ` + envParent + `; ` + envSupervisor + `=$1 ` + envShell + `=$$ ` + control.EnvJoin + `=` + control.JoinSpawned + ` stay=$2
+export ` + envSupervisor + ` ` + envShell + ` ` + control.EnvJoin + `
+cd "$3"; shift 3; "$@"
+while [ $? -ge 128 ] && [ -n "$used" ]; do ` + envStay + `=$stay "$@"; done
+exit 0`
+
+// envStay has a helper wait for the end of all ranks, and do nothing else: the
+// launch, a colon, and the run's folder.
+const envStay = "CAIRN_STAY"
+
+// detain has the shell that started this helper stay when that is killed.
+func (h *helper) detain() {
+	if st, ok := readStat(h.shell); h.shell > 1 && ok && st.group == syscall.Getpgrp() {
+		syscall.Kill(h.shell, syscall.SIGUSR1)
+	}
+}
 
 // spawning reports whether newcomers are to be started by the MPI library of
 // the others: where they can't join otherwise, or if the user wants it.
@@ -127,14 +149,28 @@ func (s *Supervisor) sendSpawn(m *move, x *seat) bool {
 	if err != nil {
 		return false
 	}
-	x.spawn = &spawn{m.ID, x.rank, rank, port}
-	go s.expect(m, x, port, x.spawn)
-	command := append([]string{"/bin/sh", "-c", spawnScript, "sh", strings.Join(addressesOf(port), ",")}, s.o.RemoteHelper...)
+	by := &spawn{move: m.ID, seat: x.rank, rank: rank, port: port}
+	x.spawn = by
+	go s.expect(m, x, port, by)
+	command := append([]string{"/bin/sh", "-c", spawnScript, "sh", strings.Join(addressesOf(port), ","), s.a.launch + ":" + s.dir.path, s.cwd}, s.o.RemoteHelper...)
 	w := m.word(false)
 	w.Ranks = []int{x.rank}
 	s.tellRank(rank, &control.Message{Kind: control.Spawn, Host: host, Move: w, Start: &control.Start{Command: append(command, "--launched")}})
-	s.a.spawning = append(s.a.spawning, x.spawn)
+	a, limit := s.a, s.limits.join
+	a.spawning = append(a.spawning, by)
+	s.after(limit, func() {
+		if slices.Contains(a.spawning, by) && !by.busy {
+			by.late, a.refused = true, true
+			s.say("rank %d on %s has not come to MPI_Comm_spawn within %s; new processes are started by another mpirun, and do not use the MPI library", rank, a.ranks[rank].Host, timeText(limit))
+		}
+	})
 	return true
+}
+
+// inSpawn reports whether a rank has the library start something, or is about
+// to.
+func (a *attempt) inSpawn() bool {
+	return slices.ContainsFunc(a.spawning, func(by *spawn) bool { return by.busy || !by.late })
 }
 
 // spawned takes in what became of it. What the library does not start,
@@ -149,8 +185,10 @@ func (s *Supervisor) spawned(said *control.Message) {
 	}
 	by := a.spawning[i]
 	if said.Busy {
+		by.busy = true
 		s.after(s.limits.spawn, func() {
 			if slices.Contains(a.spawning, by) {
+				s.starter.apart = true
 				s.fail(by.rank, &failure{why: fmt.Sprintf("rank %d on %s has not come back from MPI_Comm_spawn within %s", by.rank, a.ranks[by.rank].Host, timeText(s.limits.spawn)), status: 1})
 			}
 		})
@@ -158,15 +196,32 @@ func (s *Supervisor) spawned(said *control.Message) {
 	}
 	a.spawning = slices.Delete(a.spawning, i, i+1)
 	if said.Error != "" {
-		a.refused = true
+		s.unspawned(m, by, fmt.Sprintf("rank %d: %s", said.Rank, plain(said)))
+		return
 	}
-	if said.Error == "" || m == nil || m.ID != by.move {
+	s.after(s.limits.come, func() {
+		if m == nil || m != s.move || m.ID != by.move || m.seat(by.seat).to != nil {
+			return
+		}
+		why := fmt.Sprintf("no helper came from %s within %s, which rank %d had started by MPI_Comm_spawn", m.seat(by.seat).goal, timeText(s.limits.come), by.rank)
+		if said := s.starter.said.line(); said != "" {
+			why += fmt.Sprintf(" (mpirun said: %s)", said)
+		}
+		s.unspawned(m, by, why)
+	})
+}
+
+// unspawned lets another launch of mpirun start the helper that did not come by
+// the library, and those after it.
+func (s *Supervisor) unspawned(m *move, by *spawn, why string) {
+	s.a.refused = true
+	if m == nil || m != s.move || m.ID != by.move {
 		return
 	}
 	by.port.Close()
 	x := m.seat(by.seat)
 	x.spawn = nil
-	s.say("rank %d: %s; the new process of rank %d is started by another mpirun, and does not use the MPI library", said.Rank, plain(said), x.rank)
+	s.say("%s; the new process of rank %d is started by another mpirun, and does not use the MPI library", why, x.rank)
 	go s.sendErrand(m, x, "")
 }
 

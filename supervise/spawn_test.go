@@ -5,6 +5,7 @@ package supervise
 import (
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -136,22 +137,136 @@ func TestMoveSpawned(t *testing.T) {
 			t.Errorf("%s in the environment of a newcomer: %v", v, !want)
 		}
 	}
-	counted := make(chan bool)
-	l.s.post(func() {
-		for _, h := range l.s.hosts {
-			if h.up {
-				helpers++
-			}
-		}
-		close(counted)
-	})
-	<-counted
-	if helpers != 5 || sent() != "" {
+	if helpers = l.helpers(); helpers != 5 || sent() != "" {
 		t.Errorf("%d helpers, not 5, and errands to %q", helpers, sent())
 	}
 	open(t, gate)
 	l.ends(Finished, 0)
 	l.exactMoved(20, map[int][]int{1: {8, 12}, 0: {10}})
+}
+
+// helpers counts those that are there.
+func (l *live) helpers() (n int) {
+	counted := make(chan bool)
+	l.s.post(func() {
+		for _, h := range l.s.hosts {
+			if h.up {
+				n++
+			}
+		}
+		close(counted)
+	})
+	<-counted
+	return n
+}
+
+// until waits for something that comes to hold.
+func until(t *testing.T, cond func() bool) {
+	t.Helper()
+	for end := time.Now().Add(joinTime / 2); !cond(); time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatal("it did not come to that")
+		}
+	}
+}
+
+// What a rank says of a spawn is taken in when it has left, too; one that has
+// left has nothing to say.
+func TestSpawnedLate(t *testing.T) {
+	from, to := &host{shared: "a", up: true}, &host{shared: "b", up: true}
+	word := &control.Move{ID: 3, Ranks: []int{1}}
+	for _, left := range []bool{false, true} {
+		x := &seat{rank: 1, from: from, to: to}
+		m := &move{MoveState: &control.MoveState{ID: 3}, seats: []*seat{x}}
+		a := &attempt{launch: "x", ranks: make([]rank, 2), timers: make(map[*time.Timer]bool), spawning: []*spawn{{move: 3, seat: 1, rank: 1, busy: true}, {move: 3, seat: 0, rank: 0}}}
+		s := &Supervisor{a: a, move: m, n: 2, limits: usualLimits}
+		if left {
+			s.hasLeft(x)
+		} else { // the process is not the rank's any more
+			a.ranks[1].on = to
+			s.fromRank(from, &control.Message{Kind: control.Spawned, Rank: 1, Launch: "x", Move: word})
+		}
+		if len(a.spawning) != 1 || a.spawning[0].rank != 0 {
+			t.Errorf("left %v: %d are waited for", left, len(a.spawning))
+		}
+		for timer := range a.timers {
+			timer.Stop()
+		}
+	}
+}
+
+// The shell that a helper is spawned with never fails. It stays only if there
+// were ranks.
+func TestSpawnScript(t *testing.T) {
+	dir := t.TempDir()
+	const used = `if [ -n "$CAIRN_STAY" ]; then echo "$CAIRN_STAY" >>log; [ -e again ] || { >again; kill -9 $$; }; exit 0; fi
+pwd >where; kill -USR1 $CAIRN_SHELL; kill -TERM $CAIRN_SHELL; kill -9 $$`
+	for what, c := range map[string]struct {
+		command []string
+		log     string
+	}{
+		"killed early": {command: []string{"/bin/sh", "-c", `[ -z "$CAIRN_STAY" ] || echo no >>log; kill -9 $$`}},
+		"missing":      {command: []string{"./no-such-program"}},
+		"failed":       {command: []string{"/bin/false"}},
+		"killed":       {command: []string{"/bin/sh", "-c", used}, log: "abc:/the run\nabc:/the run\n"},
+	} {
+		os.Remove(filepath.Join(dir, "log"))
+		cmd := exec.CommandContext(t.Context(), "/bin/sh", append([]string{"-c", spawnScript, "sh", "127.0.0.1:1", "abc:/the run", dir}, c.command...)...)
+		cmd.Dir = "/"
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Errorf("%s: %v: %s", what, err, out)
+		}
+		if log, _ := os.ReadFile(filepath.Join(dir, "log")); string(log) != c.log {
+			t.Errorf("%s: %q, not %q", what, log, c.log)
+		}
+	}
+	if where, _ := os.ReadFile(filepath.Join(dir, "where")); string(where) != dir+"\n" {
+		t.Errorf("started in %q, not %q", where, dir)
+	}
+}
+
+// Ranks are waited for as long as their helper lives and has any.
+func TestAwaitRanks(t *testing.T) {
+	run := t.TempDir()
+	if err := os.Mkdir(filepath.Join(run, "hosts"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	lock := func(name, launch string, ranks ...process) *os.File {
+		f, _, err := tryLock(hostLock(run, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { f.Close() })
+		if err := recordProcesses(f, launch, ranks); err != nil {
+			t.Fatal(err)
+		}
+		return f
+	}
+	far := time.Now().Add(time.Hour)
+	one := process{Pid: 1}
+	lock("of-another-launch", "y", one)
+	lock("without-ranks", "x")
+	lock("that-is-lost", "x", one).Close()
+	awaitRanks(run, "x", far)
+	b, a := lock("b", "x", one), lock("a", "x")
+	awaitRanks(run, "x", time.Now().Add(50*time.Millisecond)) // not for ever
+	over := make(chan bool)
+	go func() {
+		awaitRanks(run, "x", far)
+		close(over)
+	}()
+	moved := time.AfterFunc(100*time.Millisecond, func() { // a rank of b goes to a
+		recordProcesses(a, "x", []process{one})
+		recordProcesses(b, "x", nil)
+	})
+	defer moved.Stop()
+	select {
+	case <-over:
+		t.Fatal("they were not waited for")
+	case <-time.After(400 * time.Millisecond):
+	}
+	a.Close()
+	<-over
 }
 
 // The library refuses, or its launcher does: another launch starts the
@@ -174,14 +289,43 @@ func TestMoveSpawnRefused(t *testing.T) {
 // not come back is lost.
 func TestMoveSpawnHangs(t *testing.T) {
 	t.Run("nothing", func(t *testing.T) {
-		gate := fifo(t)
-		l, _ := spawnedRun(t, "spawn:nothing", "gate:1:13:"+gate)
-		l.reaches(1, 13)
+		l, sent := spawnedRun(t, "spawn:nothing", "gather:13:2")
+		l.reaches(0, 13)
 		l.s.post(func() { l.s.limits.join = 50 * time.Millisecond })
 		l.migrate(Migration{Ranks: []int{1}, To: "localhost"}).ends(NotMoved, "no helper came from localhost")
+		l.s.post(func() { l.s.limits.join = joinTime })
+		m := l.migrate(Migration{Ranks: []int{1}, To: "localhost"})
+		l.await("has not come to MPI_Comm_spawn within 50 ms")
+		m.ends(Moved)
+		if sent() != "localhost\n" {
+			t.Errorf("errands to %q", sent())
+		}
+		l.ends(Finished, 0)
+	})
+	t.Run("one of two", func(t *testing.T) { // a helper that has had no rank goes
+		gate := fifo(t)
+		l, _ := spawnedRun(t, "spawn:one", "gate:1:13:"+gate)
+		l.reaches(1, 13)
+		l.s.post(func() { l.s.limits.join = time.Second })
+		m := l.migrate(Migration{Ranks: []int{0, 1}, To: "localhost"})
+		until(t, func() bool { return l.helpers() == 3 })
+		m.ends(NotMoved, "no helper came from localhost")
+		until(t, func() bool { return l.helpers() == 2 })
 		open(t, gate)
 		l.ends(Finished, 0)
 		l.exactMoved(20, nil)
+	})
+	t.Run("none", func(t *testing.T) {
+		l, sent := spawnedRun(t, "spawn:none", "gather:13:1")
+		l.reaches(0, 13)
+		l.s.post(func() { l.s.limits.come = 50 * time.Millisecond })
+		m := l.migrate(Migration{Ranks: []int{1}, To: "localhost"})
+		l.await("no helper came from localhost within 50 ms, which rank 1 had started by MPI_Comm_spawn; the new process of rank 1 is started by another mpirun")
+		m.ends(Moved)
+		if sent() != "localhost\n" {
+			t.Errorf("errands to %q", sent())
+		}
+		l.ends(Finished, 0)
 	})
 	t.Run("hangs", func(t *testing.T) {
 		l, sent := spawnedRun(t, "spawn:hangs", "gather:13:1", "gather:17:2:2")

@@ -392,6 +392,9 @@ func (s *Supervisor) judge(a *attempt) (Result, bool) {
 		}
 		return Result{State: Stopped, Status: StoppedStatus, Why: why}, true
 	}
+	if a.unfit != "" && f.own { // neither the set is at fault, nor would it be otherwise next time
+		f.why, f.fatal, a.outside = a.unfit, true, true
+	}
 	s.why = f.why
 	s.failures++
 	s.headway.fell(a)

@@ -66,6 +66,7 @@ const (
 	Saved     Kind = "saved"     // Set, Reason, State, Written, HeldNS, TookNS, Line: this rank's part is durable
 	Failed    Kind = "failed"    // Set, Error: this rank's part was not saved, or the round was called off
 	Committed Kind = "committed" // Set: all ranks saved it
+	Refused   Kind = "refused"   // Error: the program can't go on from its set as it is started now; trying again is of no use
 	Finished  Kind = "finished"  // the program's work is done
 	Stopped   Kind = "stopped"   // Set: the program was told to stop; Set is what it goes on from
 )

@@ -281,3 +281,62 @@ func TestMigrateOpenMPIHostsApart(t *testing.T) {
 		return "tcp"
 	})
 }
+
+// TestMigrateOpenMPIOrphans kills the supervisor of a run in which helpers have
+// no rank any more, one of them lost itself. They must not end, and all others
+// with them, before the last rank has saved.
+func TestMigrateOpenMPIOrphans(t *testing.T) {
+	t.Setenv(control.EnvJoin, control.JoinSpawned)
+	p := onOpenMPI(t, 3, nil)
+	p.moves("--rank", "1", "--to", "localhost", "--rounds", "0")
+	shells := p.shells()
+	p.moves("--rank", "1", "--to", "localhost", "--rounds", "0")
+	if len(shells) != 1 || len(childrenOf(shells[0])) != 1 {
+		t.Fatalf("shells %v have started the helpers", shells)
+	}
+	helper := childrenOf(shells[0])[0]
+	syscall.Kill(helper, syscall.SIGKILL)
+	all := descendants(p.s.cmd.Process.Pid)
+	p.still(p.pidOf(2)) // it saves later than the others
+	syscall.Kill(p.s.cmd.Process.Pid, syscall.SIGKILL)
+	time.Sleep(2 * time.Second) // mpirun kills a second after it has asked
+	p.thaw()
+	for end := time.Now().Add(patience); ; time.Sleep(10 * time.Millisecond) {
+		left := slices.DeleteFunc(slices.Clone(all), func(pid int) bool {
+			st, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+			return err != nil || strings.Contains(string(st), ") Z ") // nobody may ever ask for its status
+		})
+		if len(left) == 0 {
+			break
+		}
+		if time.Now().After(end) {
+			t.Fatalf("processes %v are left", left)
+		}
+	}
+	for r := range 3 {
+		if files, _ := filepath.Glob(filepath.Join(p.sets(), "set-*", fmt.Sprintf("rank-%04d.h5", r))); len(files) == 0 {
+			t.Fatalf("rank %d has saved nothing", r)
+		}
+	}
+	p.restart()
+	p.s.awaits("restored set")
+	p.arrives()
+}
+
+// shells are those that the MPI library has started helpers with.
+func (p *trip) shells() (out []int) {
+	for _, pid := range descendants(p.s.cmd.Process.Pid) {
+		if args, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid)); strings.HasPrefix(string(args), "/bin/sh\x00-c\x00used=") {
+			out = append(out, pid)
+		}
+	}
+	return out
+}
+
+// descendants are the processes that a process and those have started.
+func descendants(pid int) (out []int) {
+	for _, c := range childrenOf(pid) {
+		out = append(append(out, c), descendants(c)...)
+	}
+	return out
+}

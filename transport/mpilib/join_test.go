@@ -262,8 +262,10 @@ func spawnOthers(d *Driver) error {
 	if err := d.Spawn(d.Host(0), []string{"/bin/true"}, []string{"A=" + strings.Repeat("x", 300)}); err == nil {
 		return errors.New("more variables than the library takes")
 	}
-	// What mpirun has started lives on; it must not end before the others do, nor fail.
-	const script = `unset OMPI_PARENT_PORT; "$@"; while [ -e "$0" ]; do sleep 0.1; done; exit 0`
+	// What mpirun has started lives on; it must not end before the others do, nor
+	// fail. It ends with what started it.
+	const script = `unset OMPI_PARENT_PORT; "$@"
+while [ -e "$0" ] && read -r pid name state parent rest </proc/$$/stat && [ "$parent" = $PPID ]; do sleep 0.1; done; exit 0`
 	alive := filepath.Join(os.Getenv(dirEnv), "alive")
 	if err := os.WriteFile(alive, nil, 0o600); err != nil {
 		return err
@@ -295,8 +297,11 @@ func TestSpawn(t *testing.T) {
 		t.Fatal(err)
 	}
 	dir := t.TempDir()
-	cmd := launch(t.Context(), with.program, with.args, 2, []string{self}, []string{bodyEnv + "=spawn", dirEnv + "=" + dir})
-	out, _ := cmd.CombinedOutput() // it complains in any case: MPI was not ended
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	cmd := launch(ctx, with.program, with.args, 2, []string{self}, []string{bodyEnv + "=spawn", dirEnv + "=" + dir})
+	cmd.WaitDelay = 5 * time.Second // for what keeps its output open
+	out, _ := cmd.CombinedOutput()  // it complains in any case: MPI was not ended
 	os.Remove(filepath.Join(dir, "alive"))
 	for r := range 4 {
 		if _, err := os.Stat(filepath.Join(dir, fmt.Sprintf("card%d.ok", r))); err != nil {

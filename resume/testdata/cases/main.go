@@ -11,7 +11,7 @@ import (
 
 var cases = map[string]func(){
 	"queens": queens, "panics": panics, "callback": callback, "process": process,
-	"crowd": crowd, "closures": closures, "crash": crash, "leave": leave, "append": appending, "printing": printing, "folders": folders, "unsavable": unsavable, "waiting": waiting,
+	"crowd": crowd, "closures": closures, "crash": crash, "leave": leave, "append": appending, "printing": printing, "folders": folders, "unsavable": unsavable, "waiting": waiting, "reading": reading,
 }
 
 var out *os.File
