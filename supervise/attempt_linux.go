@@ -294,7 +294,9 @@ func (s *Supervisor) fromRank(h *host, m *control.Message) {
 	case control.Card:
 		s.card(r, m)
 	case control.Progress:
-		s.quiet(r, m.Points)
+		if text := r.noPoint(m.Points, time.Now()); text != "" {
+			s.say("%s", text)
+		}
 		// A process that has taken over counts on, from its next point.
 		r.Points, r.Messages = max(r.Points, m.Points), max(r.Messages, m.Messages)
 		var total uint64
@@ -355,21 +357,22 @@ func (s *Supervisor) ready(r *rank) {
 // quietFor is how long a rank may reach no point before the user is told.
 const quietFor = time.Minute
 
-// quiet tells the user, once, that a rank has reached no point for long.
-func (s *Supervisor) quiet(r *rank, points uint64) {
+// noPoint returns what to tell the user, once, of a rank that has reached no
+// point for long, when it says that it has passed so many.
+func (r *rank) noPoint(points uint64, now time.Time) string {
 	switch {
 	case points > r.Points:
-		r.pointAt = time.Now()
-		return
-	case r.quiet || r.State != Running || time.Since(r.pointAt) < quietFor:
-		return
+		r.pointAt = now
+		return ""
+	case r.quiet || r.State != Running || now.Sub(r.pointAt) < quietFor:
+		return ""
 	}
 	r.quiet = true
 	lost := "nothing is saved yet, and a restart begins anew"
 	if r.Points > 0 {
 		lost = "if it fails now, this work is lost, since sets are saved at points only"
 	}
-	s.say("rank %d has reached no point for %v: %s; for a Go program 'cairn explain' shows where its points are", r.Rank, quietFor, lost)
+	return fmt.Sprintf("rank %d has reached no point for %v: %s; for a Go program 'cairn explain' shows where its points are", r.Rank, quietFor, lost)
 }
 
 func (s *Supervisor) hello(r *rank, m *control.Message) {

@@ -1,0 +1,38 @@
+//go:build linux
+
+package supervise
+
+import (
+	"strings"
+	"testing"
+	"time"
+)
+
+// TestNoPoint: the user is told once of a rank that comes to no point, before
+// its first one and after others.
+func TestNoPoint(t *testing.T) {
+	start := time.Now()
+	for _, v := range []struct {
+		name  string
+		said  []uint64 // points passed, told half a minute apart
+		after int      // which of these it takes; 0: none
+		text  string
+	}{
+		{"steady", []uint64{1, 2, 3, 4, 5, 6}, 0, ""},
+		{"never", []uint64{0, 0, 0, 0}, 3, "nothing is saved yet"},
+		{"later", []uint64{1, 2, 2, 2, 2, 2}, 4, "this work is lost"},
+		{"slow", []uint64{1, 1, 2, 2, 3, 3}, 0, ""},
+	} {
+		t.Run(v.name, func(t *testing.T) {
+			r := &rank{pointAt: start}
+			r.State = Running
+			for i, points := range v.said {
+				text := r.noPoint(points, start.Add(time.Duration(i)*quietFor/2))
+				r.Points = points
+				if want := i+1 == v.after; want != (text != "") || want && !strings.Contains(text, v.text) {
+					t.Errorf("told %d: %q", i+1, text)
+				}
+			}
+		})
+	}
+}
