@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 )
 
 // TestUnlikeFiles moves ranks between hosts that do not share the folder of
@@ -45,6 +46,9 @@ esac`, data))
 		}
 		for name, text := range map[string]string{"rank-1.txt": log, "both-1.txt": input[:5*(steps-2)], "input-1.txt": input} {
 			got, err := os.ReadFile(filepath.Join(root, data, name))
+			for end := time.Now().Add(patience / 4); err == nil && len(got) < len(text) && time.Now().Before(end); time.Sleep(time.Millisecond) {
+				got, err = os.ReadFile(filepath.Join(root, data, name)) // it has told of the step before it wrote this
+			}
 			if err != nil || string(got) != text {
 				t.Fatalf("after step %d, %s has %v %d bytes instead of %d: %s", steps, name, err, len(got), len(text), firstDifference(got, []byte(text)))
 			}
