@@ -191,6 +191,14 @@ func (p *trip) comesToJoin(moves, other int, to string) (newcomer int, a *asked)
 // the hosts' names.
 func acrossOpenMPI(t *testing.T, env []string, flags ...string) (p *trip, own, there string) {
 	t.Helper()
+	p, own, there = startsAcross(t, newTraveller(t), 4, env, flags...)
+	p.waits()
+	return p, own, there
+}
+
+// startsAcross starts a run of n ranks so, half of them on each host.
+func startsAcross(t *testing.T, r *runOf, n int, env []string, flags ...string) (p *trip, own, there string) {
+	t.Helper()
 	need(t, "mpirun.openmpi", "unshare")
 	net := network(t, 2)
 	own, err := os.Hostname()
@@ -203,13 +211,10 @@ func acrossOpenMPI(t *testing.T, env []string, flags ...string) (p *trip, own, t
 	if err := os.Chmod(shell, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	r := newTraveller(t)
-	argv := []string{"ip", "netns", "exec", net.Hosts[0], build(t, "./cmd/cairn", runtime.GOARCH), "run", "--run", r.run(), "-o", r.out(), "-n", "4", "--every", "1h", "--launcher", "mpirun",
-		fmt.Sprintf("--launcher-args=--oversubscribe --host %s:2,%s:2 --mca plm_rsh_agent %s", own, there, shell)}
+	argv := []string{"ip", "netns", "exec", net.Hosts[0], build(t, "./cmd/cairn", runtime.GOARCH), "run", "--run", r.run(), "-o", r.out(), "-n", fmt.Sprint(n), "--every", "1h", "--launcher", "mpirun",
+		fmt.Sprintf("--launcher-args=--oversubscribe --host %s:%d,%s:%d --mca plm_rsh_agent %s", own, n/2, there, n/2, shell)}
 	argv = append(append(append(argv, flags...), r.command[0], "--"), r.command[1:]...)
-	p = r.travels(4, begin(t, r.run(), append(launcherNamed(t, "mpirun.openmpi"), env...), argv...))
-	p.waits()
-	return p, own, there
+	return r.travels(n, begin(t, r.run(), append(launcherNamed(t, "mpirun.openmpi"), env...), argv...)), own, there
 }
 
 // TestMigrateOpenMPIHosts moves ranks between hosts of a run on Open MPI, there
@@ -339,4 +344,25 @@ func descendants(pid int) (out []int) {
 		out = append(append(out, c), descendants(c)...)
 	}
 	return out
+}
+
+// TestMigrateOpenMPIHostsNPB moves ranks of the NPB kernels so.
+func TestMigrateOpenMPIHostsNPB(t *testing.T) {
+	if !stressed() {
+		t.Skip("only with CAIRN_STRESS=1")
+	}
+	for kernel, class := range map[string]string{"cg": "A", "ft": "W", "mg": "A"} {
+		t.Run(kernel, func(t *testing.T) {
+			r := newRun(t, build(t, "./examples/npb", runtime.GOARCH), "-kernel", kernel, "-class", class)
+			p, own, there := startsAcross(t, r, 8, []string{"OMPI_MCA_mpi_yield_when_idle=1"}, "--transport", "mpi")
+			if moved := p.movesAround(5, []string{own, there}); moved < 2 {
+				t.Errorf("%d moves:\n%s", moved, p.s.text())
+			}
+			p.s.finishes()
+			must(t, r.output(), "SUCCESSFUL")
+			if strings.Contains(p.s.text(), "does not use the MPI library") || strings.Contains(p.s.text(), "started again") {
+				t.Error(p.s.text())
+			}
+		})
+	}
 }
