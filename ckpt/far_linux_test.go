@@ -129,6 +129,7 @@ type fakeArray struct {
 	where []fakePart
 	ptr   unsafe.Pointer
 	held  atomic.Int64 // parts that must stand still
+	yield []func([]byte)
 }
 
 type fakePart struct {
@@ -169,8 +170,9 @@ func (a *fakeArray) Places(lo, hi int64) (out []mem.Place, err error) {
 			if w.dev == nil {
 				p.Host = a.data[l:h]
 				if w.still {
-					p.Still = func() func() {
+					p.Still = func(yield func([]byte)) func() {
 						a.held.Add(1)
+						a.yield = append(a.yield, yield)
 						return func() { a.held.Add(-1) }
 					}
 				}

@@ -53,6 +53,7 @@ type Saver struct {
 	flying  *copying           // the save under way
 	early   map[string][]early // by dataset path
 	leave   *leaving           // worked out ahead for the next one
+	aside   aside
 	mu      sync.Mutex
 	pinned  map[mem.Device]int // mappings of the staging memory that a device knows
 }

@@ -9,13 +9,24 @@ import (
 	"github.com/cairnrun/cairn/internal/mem"
 )
 
-// stillRun is consecutive blocks in host memory that nobody changes for a
-// while: they are digested and copied when the program has gone on.
+// stillRun is consecutive blocks in host memory that nobody changes unasked:
+// they are digested and copied when the program has gone on.
 type stillRun struct {
 	dataset, lo, hi int
 	data            []byte
 	digest          *xxh3.Uint128 // of a single block, if it is known that it must be stored
-	hold            func() (release func())
+	hold            func(yield func([]byte)) (release func())
+	parts           []stillPart
+	each            int // bytes of a part, but for the last one
+}
+
+// stillPart is what of a run is staged at a time.
+type stillPart struct {
+	lo, hi int // blocks
+
+	mu    sync.Mutex
+	data  []byte // nil: it is staged
+	aside bool   // … is a copy
 }
 
 // assignStill takes a run of host memory that stands still. same: it is as it
@@ -43,11 +54,26 @@ func (c *copying) expect(i int, n int64, h *history) {
 	c.expected += n
 }
 
-// holdStill keeps the memory from being changed, until release.
+// holdStill keeps the memory from being changed, until release. Where staging
+// memory has a bound, nothing is put aside: who wants to change it waits.
 func (c *copying) holdStill() (release func()) {
 	var list []func()
-	for _, r := range c.still {
-		list = append(list, r.hold())
+	for i := range c.still {
+		r := &c.still[i]
+		d := &c.l.datasets[r.dataset]
+		step := int(max(1, mem.SegmentSize/d.Block))
+		r.each = step * int(d.Block)
+		r.parts = make([]stillPart, (r.hi-r.lo+step-1)/step)
+		for k := range r.parts {
+			p := &r.parts[k]
+			p.lo, p.hi = r.lo+k*step, min(r.lo+(k+1)*step, r.hi)
+			p.data = r.data[k*r.each : min((k+1)*r.each, len(r.data))]
+		}
+		var yield func([]byte)
+		if c.s.opts.Memory == 0 {
+			yield = func(want []byte) { c.s.aside.yield(r, want) }
+		}
+		list = append(list, r.hold(yield))
 	}
 	return sync.OnceFunc(func() {
 		for _, f := range list {
@@ -56,48 +82,124 @@ func (c *copying) holdStill() (release func()) {
 	})
 }
 
+// aside is memory for what the program wants to change before it was staged.
+// It is kept for the next time.
+type aside struct {
+	mu   sync.Mutex
+	free [][]byte
+}
+
+// yield returns when bytes of a run, as far as they are part of it, are not
+// needed any more where they are.
+func (a *aside) yield(r *stillRun, want []byte) {
+	lo, hi := overlap(r.data, want)
+	if lo == hi {
+		return
+	}
+	parts := r.parts[lo/r.each : (hi+r.each-1)/r.each]
+	var next atomic.Int64
+	work := func() {
+		for n := int(next.Add(1)) - 1; n < len(parts); n = int(next.Add(1)) - 1 {
+			a.put(&parts[n])
+		}
+	}
+	var wg sync.WaitGroup
+	for range min(len(parts), copiers()) - 1 {
+		wg.Go(work)
+	}
+	work()
+	wg.Wait()
+}
+
+// overlap returns where in data the bytes of want are.
+func overlap(data, want []byte) (lo, hi int) {
+	d, w := span{addrOf(data), uintptr(len(data))}, span{addrOf(want), uintptr(len(want))}
+	from, to := max(d.addr, w.addr), min(d.addr+d.size, w.addr+w.size)
+	if from >= to {
+		return 0, 0
+	}
+	return int(from - d.addr), int(to - d.addr)
+}
+
+// put puts a part aside.
+func (a *aside) put(p *stillPart) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.data == nil || p.aside {
+		return
+	}
+	a.mu.Lock()
+	var buf []byte
+	if n := len(a.free); n > 0 {
+		buf, a.free = a.free[n-1], a.free[:n-1]
+	}
+	a.mu.Unlock()
+	if cap(buf) < len(p.data) {
+		buf = mem.Aligned(max(len(p.data), mem.SegmentSize))
+	}
+	buf = buf[:len(p.data)]
+	mem.Copy(buf, p.data)
+	p.data, p.aside = buf, true
+}
+
+// done lets go of a part.
+func (a *aside) done(p *stillPart) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.aside {
+		a.mu.Lock()
+		a.free = append(a.free, p.data)
+		a.mu.Unlock()
+	}
+	p.data = nil
+}
+
 // drainStill digests and stages what stands still.
 func (c *copying) drainStill() {
-	var parts []stillRun
-	for _, r := range c.still {
-		d := &c.l.datasets[r.dataset]
-		step := int(max(1, mem.SegmentSize/d.Block))
-		for lo := r.lo; lo < r.hi; lo += step {
-			p := r
-			p.lo, p.hi = lo, min(lo+step, r.hi)
-			p.data = r.data[int64(lo-r.lo)*d.Block:]
-			parts = append(parts, p)
+	type task struct {
+		r *stillRun
+		p *stillPart
+	}
+	var tasks []task
+	for i := range c.still {
+		for k := range c.still[i].parts {
+			tasks = append(tasks, task{&c.still[i], &c.still[i].parts[k]})
 		}
 	}
 	var next atomic.Int64
 	var wg sync.WaitGroup
-	for range min(len(parts), copiers(), writers) {
-		wg.Add(1)
-		go func() {
-			defer wg.Done()
+	for range min(len(tasks), copiers(), writers) {
+		wg.Go(func() {
 			seg := Segment{Index: -1}
-			for n := int(next.Add(1)) - 1; n < len(parts); n = int(next.Add(1)) - 1 {
-				c.stage(&seg, &parts[n])
+			for n := int(next.Add(1)) - 1; n < len(tasks); n = int(next.Add(1)) - 1 {
+				c.stage(&seg, tasks[n].r, tasks[n].p)
+				c.s.aside.done(tasks[n].p)
 			}
 			if seg.Index >= 0 {
 				c.s.writer.Put(seg)
 			}
-		}()
+		})
 	}
 	wg.Wait()
 }
 
 // stage copies the blocks that must be stored into segments.
-func (c *copying) stage(seg *Segment, r *stillRun) {
+func (c *copying) stage(seg *Segment, r *stillRun, p *stillPart) {
 	d, j := &c.l.datasets[r.dataset], c.judge(r.dataset)
-	for k := r.lo; k < r.hi; k++ {
-		src := r.data[int64(k-r.lo)*d.Block:][:d.blockLen(k)]
+	// look calls f with the bytes of a block. Segments are awaited outside: the
+	// program must not wait for a disk.
+	look := func(k int, f func([]byte)) {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		f(p.data[int64(k-p.lo)*d.Block:][:d.blockLen(k)])
+	}
+	for k := p.lo; k < p.hi; k++ {
 		var dig xxh3.Uint128
 		mark := MarkStaged
 		if r.digest != nil {
 			dig = *r.digest
 		} else {
-			dig = mem.Digest(src)
+			look(k, func(src []byte) { dig = mem.Digest(src) })
 			mark = j.of(k, dig)
 		}
 		c.marks[d.First+k] = mark
@@ -112,7 +214,7 @@ func (c *copying) stage(seg *Segment, r *stillRun) {
 			*seg = Segment{Index: <-c.s.staging.Free()}
 			at = 0
 		}
-		mem.Copy(seg.add(c.s.staging.Segment(seg.Index), at, r.dataset, k, d), src)
+		look(k, func(src []byte) { mem.Copy(seg.add(c.s.staging.Segment(seg.Index), at, r.dataset, k, d), src) })
 		seg.Digests = append(seg.Digests, dig)
 	}
 }

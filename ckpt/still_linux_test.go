@@ -3,6 +3,8 @@ package ckpt
 import (
 	"bytes"
 	"errors"
+	"math/rand/v2"
+	"sync"
 	"testing"
 	"time"
 
@@ -168,6 +170,110 @@ func TestEstimate(t *testing.T) {
 			prev = res.Table
 			if w.last > most || step == 0 && w.last < most {
 				t.Errorf("still %v, step %d: %d bytes were expected, the file has %d", still, step, w.last, res.Written)
+			}
+		}
+		s.Close()
+		dir.Close()
+		mem.Unreserve(a.ptr)
+	}
+}
+
+// stuck is a writer that takes nothing until it is let go.
+type stuck struct {
+	Writer
+	mu   sync.Mutex
+	kept []Segment
+	free chan struct{}
+}
+
+func (s *stuck) Put(seg Segment) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	select {
+	case <-s.free:
+		s.Writer.Put(seg)
+	default:
+		s.kept = append(s.kept, seg)
+	}
+}
+
+func (s *stuck) Commit(t Tail) <-chan Result {
+	<-s.free
+	return s.Writer.Commit(t)
+}
+
+func (s *stuck) letGo() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, seg := range s.kept {
+		s.Writer.Put(seg)
+	}
+	close(s.free)
+}
+
+// TestYield: the program changes what stands still while no byte of it gets to
+// the disk. It does not wait for that, and the set has what was there before.
+func TestYield(t *testing.T) {
+	const size = 20 << 20
+	for seed := range uint64(4) {
+		r := rand.New(rand.NewPCG(seed, 5))
+		dir, err := store.Create(vfs.NewMem(), "/ckpt", 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s, err := NewSaver(dir, nil, Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		a := newFakeArray(size)
+		for i := range a.data {
+			a.data[i] = byte(i>>12) | 1
+		}
+		for round := range 3 {
+			a.where, a.yield = nil, nil
+			for left := int64(size); left > 0; {
+				n := min(left, 4*(1+r.Int64N(3<<20)))
+				a.where = append(a.where, fakePart{n: n, still: len(a.where) == 0 || r.IntN(4) > 0})
+				left -= n
+			}
+			a.upload(true)
+			w := &stuck{Writer: s.writer, free: make(chan struct{})}
+			s.writer = w
+			img, err := graph.Collect([]graph.Root{{Name: "a", Ptr: a}}, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			was := bytes.Clone(a.data)
+			set, err := s.Save(ctx, img, nil, Note{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			for range 10 {
+				lo := r.IntN(size)
+				p := a.data[lo:min(size, lo+1+r.IntN(4<<20))]
+				for _, f := range a.yield {
+					f(p)
+				}
+				word := byte(r.Uint32())
+				for i := range p {
+					p[i] += word
+				}
+			}
+			w.letGo()
+			res := <-s.Done()
+			if s.Collect(res); res.Err != nil {
+				t.Fatal(res.Err)
+			}
+			s.writer = w.Writer
+			if b := restoreFake(t, dir, set, 0, false); !bytes.Equal(b.data, was) {
+				t.Fatalf("seed %d, round %d: the set has what was written after the point", seed, round)
+			}
+			for i := range s.aside.free {
+				for k := range s.aside.free[:i] {
+					if lo, hi := overlap(s.aside.free[i], s.aside.free[k]); lo < hi {
+						t.Fatal("a buffer was given back twice")
+					}
+				}
 			}
 		}
 		s.Close()

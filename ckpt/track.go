@@ -52,10 +52,12 @@ func (s *Saver) forget(l *layout) {
 func spansOf(pieces [][]byte) []span {
 	out := make([]span, len(pieces))
 	for i, p := range pieces {
-		out[i] = span{uintptr(unsafe.Pointer(unsafe.SliceData(p))), uintptr(len(p))}
+		out[i] = span{addrOf(p), uintptr(len(p))}
 	}
 	return out
 }
+
+func addrOf(p []byte) uintptr { return uintptr(unsafe.Pointer(unsafe.SliceData(p))) }
 
 // scan brings h.dirty up to date and returns how many blocks are set, or -1
 // when the kernel does not know. It starts and ends tracking by what was seen.

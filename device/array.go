@@ -133,19 +133,66 @@ func (a *Array[T]) elements(p []byte) []T {
 // Data returns the array's values in host memory, to read and to write, until
 // the next launch that uses the array. It waits for kernels that write it.
 // Memory of a device that was brought with Raw can only be read that way.
-func (a *Array[T]) Data() ([]T, error) { return a.inHost(true) }
-
-// Read is like Data, for reading only: copies on devices stay valid.
-func (a *Array[T]) Read() ([]T, error) { return a.inHost(false) }
-
-// inHost returns the values in host memory, for somebody who writes there or not.
-func (a *Array[T]) inHost(write bool) ([]T, error) {
+func (a *Array[T]) Data() ([]T, error) {
 	m, err := a.lock()
 	if err != nil {
 		return nil, err
 	}
 	defer runtime.KeepAlive(a)
 	defer m.mu.Unlock()
+	m.given = true
+	return a.inHost(m, true)
+}
+
+// Read is like Data, for reading only: copies on devices stay valid.
+func (a *Array[T]) Read() ([]T, error) {
+	m, err := a.lock()
+	if err != nil {
+		return nil, err
+	}
+	defer runtime.KeepAlive(a)
+	defer m.mu.Unlock()
+	return a.inHost(m, false)
+}
+
+// Update calls f with the array's values in host memory, to read and to write;
+// f must not keep the slice. It waits for kernels that write the array.
+//
+// A program that changes an array on the host only so, and never asks for
+// Data, is not held at a checkpoint while what lies there is copied: that is
+// done when it has gone on, or when Update is called again. Memory that was
+// brought with Raw has no Update.
+func (a *Array[T]) Update(f func([]T)) error {
+	m, err := a.lock()
+	if err != nil {
+		return err
+	}
+	defer runtime.KeepAlive(a)
+	p, err := func() ([]T, error) {
+		defer m.mu.Unlock()
+		if m.raw != nil {
+			return nil, fmt.Errorf("the memory at %#x is the program's own: write there, or in kernels", m.raw.addr)
+		}
+		p, err := a.inHost(m, true)
+		if err == nil {
+			m.inside++
+		}
+		return p, err
+	}()
+	if err != nil {
+		return err
+	}
+	defer func() {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		m.inside--
+	}()
+	f(p)
+	return nil
+}
+
+// inHost returns the values in host memory, for somebody who writes there or not.
+func (a *Array[T]) inHost(m *memory, write bool) ([]T, error) {
 	if m.raw.device() {
 		p, err := m.raw.read(m, a.lo, a.hi)
 		return a.elements(p), err
@@ -168,7 +215,7 @@ func (m *memory) own(lo, hi int64) error {
 	}
 	m.quiet(nil, lo, hi, true)
 	i, j := m.cut(lo, hi)
-	m.spans = slices.Replace(m.spans, i, j, span{lo: lo, hi: hi, host: true, version: version.Add(1)})
+	m.spans = slices.Replace(m.spans, i, j, span{lo: lo, hi: hi, host: true, calm: true, version: version.Add(1)})
 	return nil
 }
 

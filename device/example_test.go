@@ -177,3 +177,23 @@ func ExampleArray_Rows() {
 	// 2 true
 	// 3 true
 }
+
+// A table on the host that changes between checkpoints: with Update it need not
+// be copied while the program is held.
+func ExampleArray_Update() {
+	table := device.New[int64](4)
+	for step := range 3 {
+		err := table.Update(func(t []int64) {
+			for i := range t {
+				t[i] += int64(step * i)
+			}
+		})
+		if err != nil {
+			fmt.Println(err)
+			return
+		}
+	}
+	v, err := table.Read()
+	fmt.Println(v, err)
+	// Output: [0 3 6 9] <nil>
+}

@@ -27,6 +27,8 @@ type memory struct {
 	shape  []uint64
 	view   func(Arg) any             // makes an *Array of a part
 	shown  bool                      // see mem.Shown
+	given  bool                      // the program may have slices of the host copy that it writes to
+	inside int                       // calls of Update that have not returned
 	host   []byte                    // the host copy, nil until it is needed; zero where a span is
 	wraps  map[*Device]driver.Buffer // the host copy, for devices that work in it
 	bufs   []*buffer                 // on devices with memory of their own
@@ -47,6 +49,7 @@ type memory struct {
 // still is bytes lo…hi of a host copy that nobody may change.
 type still struct {
 	lo, hi int64
+	yield  func([]byte)  // see mem.Place
 	over   chan struct{} // closed when they may
 }
 
@@ -67,6 +70,7 @@ type span struct {
 	lo, hi  int64
 	zero    bool      // all zero, and nowhere yet
 	host    bool      // valid in the host copy
+	calm    bool      // … and was not written by a kernel: Update changes it, or who was given it
 	on      []*buffer // valid there; never changed in place
 	version uint64
 	d       *Device // that wrote it last, by launch seq; nil: over
@@ -297,27 +301,26 @@ func (m *memory) quiet(d *Device, lo, hi int64, write bool) {
 	m.uses = kept
 }
 
-// moving waits until no checkpoint reads bytes lo…hi of the host copy.
+// moving returns when no checkpoint needs bytes lo…hi of the host copy where they
+// are. None begins meanwhile: that is done where the program stands still.
 func (m *memory) moving(lo, hi int64) {
-	for {
-		var wait *still
-		m.stills.Lock()
-		for _, s := range m.stills.list {
-			if s.lo < hi && lo < s.hi {
-				wait = s
-			}
+	m.stills.Lock()
+	list := slices.Clone(m.stills.list)
+	m.stills.Unlock()
+	for _, s := range list {
+		switch from, to := max(lo, s.lo), min(hi, s.hi); {
+		case from >= to:
+		case s.yield != nil:
+			s.yield(m.host[from:to])
+		default:
+			<-s.over
 		}
-		m.stills.Unlock()
-		if wait == nil {
-			return
-		}
-		<-wait.over
 	}
 }
 
 // hold keeps bytes lo…hi of the host copy from being changed.
-func (m *memory) hold(lo, hi int64) (release func()) {
-	s := &still{lo, hi, make(chan struct{})}
+func (m *memory) hold(lo, hi int64, yield func([]byte)) (release func()) {
+	s := &still{lo, hi, yield, make(chan struct{})}
 	m.stills.Lock()
 	defer m.stills.Unlock()
 	m.stills.list = append(m.stills.list, s)

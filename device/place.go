@@ -66,8 +66,8 @@ func (m *memory) Places(lo, hi int64) ([]mem.Place, error) {
 			out = append(out, mem.Place{Len: to - from, Zero: true})
 		case s.host:
 			p := mem.Place{Len: to - from, Host: m.host[from:to:to]}
-			if len(s.on) > 0 { // kernels write elsewhere
-				p.Still, p.Version = func() func() { return m.hold(from, to) }, s.version
+			if m.inside == 0 && (len(s.on) > 0 || s.calm && !m.given) { // nobody writes there unasked
+				p.Still, p.Version = func(yield func([]byte)) func() { return m.hold(from, to, yield) }, s.version
 			}
 			out = append(out, p)
 		default:

@@ -57,7 +57,7 @@ func rawOn[T any](devs []*Device, addr uintptr, dims []int) (*Array[T], error) {
 	if d == nil {
 		// The address comes from the program, which keeps the memory.
 		m.host = unsafe.Slice(*(**byte)(unsafe.Pointer(&addr)), n)
-		s.host = true
+		s.host, m.given = true, true
 	} else {
 		b := &buffer{d: d, m: m, hi: n, b: d.drv.(driver.Pointers).At(addr, n)}
 		m.bufs, s.on = b.only(), b.only()

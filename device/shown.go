@@ -78,12 +78,12 @@ func (h *hostCopy[T]) adopt(m *memory) error {
 			copy(host[s.lo:s.hi], m.host[s.lo:s.hi])
 		}
 	}
-	m.host, m.wraps = slices.Clip(host), nil
+	m.host, m.wraps, m.given = slices.Clip(host), nil, true // the program may write there
 	for _, v := range h.Valid {
 		if v[0] < 0 || v[0] > v[1] || v[1] > m.size {
 			return fmt.Errorf("bytes %d to %d of an array of %d", v[0], v[1], m.size)
 		}
-		if err := m.own(v[0], v[1]); err != nil { // the program may write there
+		if err := m.own(v[0], v[1]); err != nil {
 			return err
 		}
 	}

@@ -27,6 +27,7 @@ func TestStill(t *testing.T) {
 	})
 	sum := NewKernel("", "nothing", func(*Work) {})
 	for name, change := range map[string]func(a *Array[uint32]) error{
+		"Update": func(a *Array[uint32]) error { return a.Update(func(v []uint32) { v[0] = 99 }) },
 		"the program": func(a *Array[uint32]) error {
 			v, err := a.Data()
 			if err == nil {
@@ -55,7 +56,7 @@ func TestStill(t *testing.T) {
 			if err != nil || len(places) != 1 || places[0].Still == nil || places[0].Host == nil {
 				t.Fatal(places, err)
 			}
-			release := places[0].Still()
+			release := places[0].Still(nil)
 			changed := make(chan error, 1)
 			go func() { changed <- change(a) }()
 			select {
@@ -78,5 +79,56 @@ func TestStill(t *testing.T) {
 				t.Fatal(err)
 			}
 		})
+	}
+}
+
+// What is changed with Update only stands still until it is changed again; who
+// asked for Data may write at any time.
+func TestUpdate(t *testing.T) {
+	still := func(a *Array[uint32]) bool {
+		t.Helper()
+		places, err := a.h.m.Places(0, 4*100)
+		if err != nil || len(places) != 1 || places[0].Host == nil {
+			t.Fatal(places, err)
+		}
+		return places[0].Still != nil
+	}
+	a := New[uint32](100)
+	must(t, a.Update(func(v []uint32) {
+		v[7] = 7
+		if still(a) {
+			t.Error("it stands still while it is being changed")
+		}
+	}))
+	if !still(a) {
+		t.Error("it does not stand still")
+	}
+	places, err := a.h.m.Places(0, 4*100)
+	must(t, err)
+	yielded := 0
+	release := places[0].Still(func(p []byte) { yielded += len(p) })
+	must(t, a.Rows(10, 20).Update(func(v []uint32) { v[0] = 10 }))
+	if release(); yielded != 40 {
+		t.Errorf("%d bytes were asked for, not 40", yielded)
+	}
+	func() {
+		defer func() {
+			if recover() == nil {
+				t.Error("the panic is gone")
+			}
+		}()
+		a.Update(func([]uint32) { panic("on purpose") })
+	}()
+	if again, err := a.h.m.Places(0, 4*100); err != nil || again[0].Still == nil {
+		t.Error("after a panic it never stands still again", err)
+	}
+	v, err := a.Data()
+	must(t, err)
+	if v[7] != 7 || v[10] != 10 {
+		t.Error(v)
+	}
+	must(t, a.Update(func([]uint32) {}))
+	if still(a) {
+		t.Error("the program has a slice that it may write to")
 	}
 }

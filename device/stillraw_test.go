@@ -21,7 +21,7 @@ func TestStillRaw(t *testing.T) {
 	if err != nil || len(places) != 1 || places[0].Still == nil {
 		t.Fatal(places, err)
 	}
-	release := places[0].Still()
+	release := places[0].Still(nil)
 	freed := make(chan struct{})
 	go func() {
 		a.Free()
@@ -76,6 +76,13 @@ func TestStillAlways(t *testing.T) {
 					return err
 				}},
 				{"Read", func() error { _, err := v.Read(); return err }},
+				{"Update", func() error {
+					return v.Update(func(p []uint32) {
+						for i := range p {
+							p[i] = word
+						}
+					})
+				}},
 				{"far in", func() error { return far.Launch(inc, Size{1}, InOut(New[uint32](1)), In(v)) }},
 				{"far", func() error { return far.Launch(inc, Size{n}, InOut(v)) }},
 				{"near", func() error { return near.Launch(inc, Size{n}, InOut(v)) }},
@@ -108,7 +115,7 @@ func TestStillAlways(t *testing.T) {
 		for _, p := range places {
 			if p.Still != nil {
 				held, were = append(held, p.Host), append(were, bytes.Clone(p.Host))
-				release = append(release, p.Still())
+				release = append(release, p.Still(nil))
 			}
 		}
 		var names []string

@@ -22,7 +22,7 @@ func BenchmarkDue(b *testing.B) {
 		x := 1.0
 		for i := range b.N {
 			if resume.Due() {
-				resume.Point(d, benchFrame{1, i, x})
+				resume.Point(d, &benchFrame{1, i, x})
 			}
 			x = x*0.5 + 1
 		}
@@ -44,9 +44,11 @@ func BenchmarkCall(b *testing.B) {
 	})
 	b.Run("with", func(b *testing.B) {
 		d := resume.Enter()
-		var f *benchFrame
 		for i := range b.N {
-			f = resume.Call(d, f, benchFrame{1, i, 2})
+			if resume.Kept(d) {
+				*resume.Slot[benchFrame](d) = benchFrame{1, i, 2}
+				resume.Calling(d)
+			}
 			sink += spine(i)
 		}
 	})
@@ -58,7 +60,7 @@ func plain(i int) float64 { return float64(i) }
 //go:noinline
 func spine(i int) float64 {
 	d := resume.Enter()
-	if resume.Resuming() {
+	if resume.Resuming(d) {
 		resume.Lost(d)
 	}
 	return float64(i)

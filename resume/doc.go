@@ -7,9 +7,9 @@
 // has 0) and a frame, a struct of what it needs to go on: which place in it
 // was reached, and the variables that are used after it.
 //
-//	main           Call(0, f, {At: 2, …})   stack[0]
-//	 └ run         Call(1, f, {At: 1, …})   stack[1]
-//	    └ sweep    Point(2, {At: 1, …})     saves stack[0], stack[1] and this
+//	main           *Slot(0) = {At: 2, …}   stack[0]
+//	 └ run         *Slot(1) = {At: 1, …}   stack[1]
+//	    └ sweep    Point(2, {At: 1, …})    saves stack[0], stack[1] and this
 //
 // On a restart Begin restores the package variables and the stack. Every spine
 // function then finds its frame, jumps to the place, and calls the next one,

@@ -13,46 +13,47 @@ import (
 
 // The frames. Only the main goroutine uses these.
 var (
-	depth   int  // of the function that made the last Call
-	calling bool // a spine function is about to be entered by one
-	stack   []any
+	stack []any // of the spine functions that have called another one
+	fresh int   // the depth from which on this process stored them: those of the set are still read by the functions that go on from them
+	depth int   // of the function that made the last call of a spine function
 )
 
 // me is the main goroutine; 0: nothing is kept.
 var me atomic.Uintptr
 
-var resuming atomic.Bool
+// state is what a spine function is entered for. The main goroutine sets it,
+// others only look whether it is 0.
+var state uint32
 
-// What Enter returns for calls that no frame tells of.
 const (
-	foreign   = -1 // by way of code that can't be resumed
-	elsewhere = -2 // on another goroutine, or nobody keeps sets
+	asCallee = 1 + iota // a spine function has called it
+	goingOn             // frames are being gone back to
 )
 
 // Enter returns the depth of the spine function that calls it. It is negative
 // when it was entered from code that can't be resumed, such as a callback of a
-// library: then Call and Point do nothing.
+// library, or on another goroutine, or nobody keeps sets.
 func Enter() int {
-	if me.Load() == 0 { // this much is inlined
-		return elsewhere
+	if get(&state) == 0 { // this much is inlined
+		return -1
 	}
 	return enter()
 }
 
 func enter() int {
 	if me.Load() != self() {
-		return elsewhere
+		return -1
 	}
-	if !calling && !resuming.Load() {
-		return foreign
+	if get(&state) == asCallee {
+		set(&state, 0)
 	}
-	calling = false
 	depth++
 	return depth
 }
 
-// Resuming reports whether frames are being gone back to.
-func Resuming() bool { return resuming.Load() }
+// Resuming reports whether a function of depth d is to be gone on with from its
+// frame.
+func Resuming(d int) bool { return d >= 0 && get(&state) == goingOn }
 
 // Frame returns the frame of a depth, while Resuming.
 func Frame[T any](d int) *T {
@@ -83,8 +84,7 @@ func Here() {
 	if depth != len(stack)-1 {
 		fatal("the set was saved by another program: %d frames are left over; start with --fresh, or move the checkpoint folder away", len(stack)-1-depth)
 	}
-	calling = false
-	resuming.Store(false)
+	set(&state, 0)
 	startWaits()
 	if together() { // the point comes again, as for the other ranks
 		mu.Lock()
@@ -101,78 +101,111 @@ func Lost(d int) {
 	fatal("the set was saved by another program: the function at depth %d has no place that its frame (%T) tells of; start with --fresh, or move the checkpoint folder away", d, frame(d))
 }
 
-// Call stores the frame of a function that is about to call a spine function.
-// It returns where, for the next Call of the same function.
-func Call[T any](d int, f *T, v T) *T {
-	if !Kept(d) {
-		return f
+// Kept says whether a function's frame is to be stored before a call of a spine
+// function. It is all that such a call costs where nothing is kept.
+func Kept(d int) bool { return d >= 0 }
+
+// Stored returns the frame of depth d if nobody reads it any more: its memory can
+// be used again, if it is of the same function.
+func Stored(d int) any {
+	if d >= fresh && d < len(stack) {
+		return stack[d]
 	}
-	f = Slot(d, f)
-	*f = v
-	Calling(d)
-	return f
+	return nil
 }
 
-// What Call does, in parts that are inlined: Kept says whether a function's frame
-// is to be stored, Slot where, and Calling that it is.
-
-// Kept reports whether there are frames of a depth that Enter returned.
-func Kept(d int) bool {
-	if d == foreign {
-		calling = false
-	}
-	return d >= 0
+// Calling says that the frame of depth d is stored, and a spine function is
+// about to be called.
+func Calling(d int) {
+	depth = d
+	set(&state, asCallee)
 }
 
-// Calling says that a spine function is about to be called from depth d.
-func Calling(d int) { depth, calling = d, true }
-
-// Slot returns where the frames of depth d are stored: f, if it is known already.
-func Slot[T any](d int, f *T) *T {
-	if f != nil {
-		return f
+// Back says that a call from depth d has returned, which may not have entered a
+// spine function.
+func Back(d int) {
+	if d >= 0 {
+		set(&state, 0)
 	}
-	return slot[T](d)
 }
 
-// slot is in the memory of a call that has returned, if that was one of the same
-// function.
-func slot[T any](d int) *T {
-	if d < len(stack) && d >= fresh {
-		if f, ok := stack[d].(*T); ok && f != nil {
-			return f
-		}
-	}
+// Slot makes room for a frame at depth d.
+func Slot[T any](d int) *T {
 	f := new(T)
-	put(d, f)
+	put(d, f, nil)
 	return f
 }
 
-// fresh is the depth from which on frames were stored by this process. Those of
-// the set are still read by the functions that go on from them.
-var fresh int
-
-func put(d int, f any) {
+// put puts a frame, whose memory is one of s, at depth d. What was there is of
+// a call that has returned.
+func put(d int, f any, s slotted) {
 	for len(stack) <= d {
 		stack = append(stack, nil)
 	}
-	stack[d] = f
+	for len(owners) <= d {
+		owners = append(owners, nil)
+	}
+	if o := owners[d]; o != nil && o != s {
+		o.wipe(d)
+	}
+	stack[d], owners[d] = f, s
 	fresh = min(fresh, d) // deeper calls have returned
 }
+
+// owners are those whose memory the frames in stack are, by depth; nil: nobody's.
+var owners []slotted
+
+type slotted interface {
+	wipe(d int)
+	drop()
+}
+
+// Slots is room for a function's frames, by depth. Functions that call each
+// other take turns at a depth, and use their memory again.
+type Slots[T any] struct {
+	list  []*T
+	known bool
+}
+
+// At makes room for a frame at depth d.
+func (s *Slots[T]) At(d int) *T {
+	if d < len(s.list) && s.list[d] != nil {
+		put(d, s.list[d], s)
+		return s.list[d]
+	}
+	if !s.known {
+		s.known = true
+		slots = append(slots, s)
+	}
+	for len(s.list) <= d {
+		s.list = append(s.list, nil)
+	}
+	s.list[d] = new(T)
+	put(d, s.list[d], s)
+	return s.list[d]
+}
+
+// slots are all that are in use.
+var slots []slotted
+
+// wipe lets go of what the frame of a depth refers to, drop of all frames.
+func (s *Slots[T]) wipe(d int) {
+	if d < len(s.list) && s.list[d] != nil {
+		*s.list[d] = *new(T)
+	}
+}
+
+func (s *Slots[T]) drop() { s.list = nil }
 
 // Due reports whether Point has something to do.
 func Due() bool { return due.Load() }
 
 // Point is a place where the program can be saved, f the frame of the
 // function that it is in.
-func Point[T any](d int, f T) {
+func Point(d int, f any) {
 	if d < 0 {
 		return
 	}
-	point(d, &f)
-}
-
-func point(d int, f any) {
 	mu.Lock()
 	defer mu.Unlock()
 	if closed {
@@ -184,6 +217,10 @@ func point(d int, f any) {
 		clear(stack[n:])
 		stack = stack[:n]
 	}
+	for _, s := range slots {
+		s.drop()
+	}
+	clear(owners)
 	kill := killAll || slices.ContainsFunc(killAt, func(n uint64) bool { return n > since && n <= points })
 	if together() {
 		pointTogether(d, f, kill)

@@ -55,7 +55,7 @@ func clearWay(d int, patience time.Duration) bool {
 // crooked says how the calls on the stack differ from those that the frames
 // tell of: main, and one spine function for each depth. "": they don't.
 func crooked(d int) string {
-	pcs := make([]uintptr, d+24)
+	pcs := make([]uintptr, 2*d+24)
 	n := runtime.Callers(2, pcs)
 	frames := runtime.CallersFrames(pcs[:n])
 	var calls []string
@@ -65,6 +65,8 @@ func crooked(d int) string {
 		switch {
 		case strings.HasPrefix(f.Function, ownPackage):
 			calls = calls[:0] // what it has called is Cairn's
+			continue
+		case isPart(f.Function):
 			continue
 		case f.Function == "runtime.main" && len(calls) == d+1:
 			return ""
@@ -78,6 +80,15 @@ func crooked(d int) string {
 		calls = append(calls[:6], "…")
 	}
 	return "the point is reached by way of functions that can't be resumed: " + strings.Join(calls, " ← ")
+}
+
+// isPart reports whether a function is a part of another one, which has called
+// it: what saves its frame, or goes on from it.
+func isPart(name string) bool {
+	name = name[strings.LastIndexByte(name, '/')+1:]
+	_, name, _ = strings.Cut(name, ".")
+	name, _, _ = strings.Cut(name, "[")
+	return (strings.HasPrefix(name, "cairn_point_") || strings.HasPrefix(name, "cairn_resume_")) && !strings.Contains(name, ".")
 }
 
 // patience is how long a goroutine that is not blocked is given to end: one

@@ -169,8 +169,9 @@ func Begin() {
 		fatal("%s", text(err))
 	}
 	counts = run.Counts() || len(killAt) > 0 || killAll
-	depth, calling = -1, true
+	depth = -1
 	me.Store(self())
+	set(&state, asCallee)
 	if !restored {
 		suspended.Store(false)
 		due.Store(true)
@@ -193,7 +194,7 @@ func Begin() {
 	suspended.Store(false)
 	stack, saved.Frames = saved.Frames, nil
 	points, since = saved.Points, saved.Points
-	resuming.Store(true)
+	set(&state, goingOn)
 }
 
 func begin() (bool, error) {

@@ -94,7 +94,7 @@ func TestBuild(t *testing.T) {
 func TestInstrument(t *testing.T) {
 	inModule(t)
 	cairnRun(t, "instrument", "-o", "new", "./cmd/sums").exit(exitFine).says(filepath.Join("new", "cmd", "sums", "main.go"))
-	if text := read(t, "new/cmd/sums/main.go"); !strings.Contains(text, "cairn_.Point(") {
+	if text := read(t, "new/cmd/sums/main.go"); !strings.Contains(text, "cairn_point_main_1(") {
 		t.Errorf("%s", text)
 	}
 	if read(t, "cmd/sums/main.go") != summing {

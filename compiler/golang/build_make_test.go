@@ -50,7 +50,7 @@ func main() {
 	cairn_.Begin()
 	defer cairn_.End()
 	cairn_d := cairn_.Enter()
-	if cairn_.Resuming() {
+	if cairn_.Resuming(cairn_d) {
 		switch cairn_s := cairn_.Frame[cairn_frame_main](cairn_d); cairn_s.At {
 		case 1:
 			seen, sum := cairn_s.Seen, cairn_s.Sum
@@ -59,7 +59,7 @@ func main() {
 					cairn_again = false
 					cairn_.Here()
 				} else if cairn_.Due() {
-					cairn_.Point(cairn_d, cairn_frame_main{1, seen, sum, i})
+					cairn_.Point(cairn_d, &cairn_frame_main{1, seen, sum, i})
 				}
 				sum += i * i
 				seen = append(seen, sum)
@@ -74,7 +74,7 @@ func main() {
 	sum := 0
 	for i := 0; i < 20; i++ {
 		if cairn_.Due() {
-			cairn_.Point(cairn_d, cairn_frame_main{1, seen, sum, i})
+			cairn_.Point(cairn_d, &cairn_frame_main{1, seen, sum, i})
 		}
 		sum += i * i
 		seen = append(seen, sum)

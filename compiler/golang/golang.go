@@ -58,6 +58,7 @@ import (
 	"go/ast"
 	"go/token"
 	"go/types"
+	"sync"
 	"time"
 
 	"github.com/cairnrun/cairn/compiler/ir"
@@ -101,6 +102,8 @@ type Program struct {
 
 	extents []extent
 	ld      *loader
+	looked  sync.Once
+	askers  map[string]bool // see asks
 	calls   *graph
 	at      func(token.Pos) ir.Pos
 	short   func(string) string

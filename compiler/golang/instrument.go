@@ -406,7 +406,7 @@ func (p *Program) usesCairn() bool {
 // rewritten is a package for package rewrite.
 func (p *Program) rewritten(s *source) (*rewrite.Package, error) {
 	q := &rewrite.Package{Path: s.ImportPath, Fset: p.ld.fset, Files: s.files, Source: map[string][]byte{}, Types: s.types, Info: s.info,
-		Sizes: types.SizesFor("gc", "amd64"), Importer: &imports{compiled: p.ld.im.compiled, source: p.ld.im.source, of: s}, Named: p.named}
+		Sizes: types.SizesFor("gc", "amd64"), Importer: &imports{compiled: p.ld.im.compiled, source: p.ld.im.source, of: s}, Named: p.named, Asks: p.asks}
 	if s.Module != nil {
 		q.GoVersion = "go1.16" // as go build takes modules that do not say
 		if s.Module.GoVersion != "" {
@@ -422,6 +422,28 @@ func (p *Program) rewritten(s *source) (*rewrite.Package, error) {
 		q.Source[name] = text
 	}
 	return q, nil
+}
+
+// asks says that functions of a package, or of what it imports, look at who calls
+// them: loggers, errors with the place that they come from.
+func (p *Program) asks(path string) bool {
+	p.looked.Do(func() {
+		p.askers = map[string]bool{"log/slog": true}
+		for _, s := range p.ld.sources {
+			if p.own(s) && rewrite.AsksForCallers(s.info) {
+				p.askers[s.ImportPath] = true
+			}
+		}
+		for grew := true; grew; {
+			grew = false
+			for _, s := range p.ld.sources {
+				if !p.askers[s.ImportPath] && p.own(s) && slices.ContainsFunc(s.Imports, func(i string) bool { return p.askers[i] }) {
+					p.askers[s.ImportPath], grew = true, true
+				}
+			}
+		}
+	})
+	return p.askers[path]
 }
 
 // readsInput says that the program names stdin, or a function that reads it.

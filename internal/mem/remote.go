@@ -35,9 +35,10 @@ type Place struct {
 	Len  int64
 	Host []byte // nil: on Device, or
 	Zero bool   // nowhere: all zeros
-	// Still, if not nil, makes whoever wants to change the bytes at Host wait
-	// until release is called: they need not be copied at once.
-	Still   func() (release func())
+	// Still, if not nil, keeps the bytes at Host from being changed until release
+	// is called: they need not be copied at once. Whoever wants to change bytes p
+	// of them calls yield(p), and may do so when that returns; nil: waits for release.
+	Still   func(yield func(p []byte)) (release func())
 	Device  Device
 	Buffer  any // what Device knows it by
 	Off     int64

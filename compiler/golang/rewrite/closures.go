@@ -33,7 +33,8 @@ const env = Prefix + "e"
 // variables that a literal captures become fields of a record, its environment,
 // and the literal is made by a constructor from nothing but a pointer to that.
 // A literal that captures nothing becomes a function. Variables are captured by
-// their addresses, so all who share one go on sharing it.
+// their addresses, so all who share one go on sharing it, unless a literal has
+// one to itself.
 //
 // convert is asked for every func literal, and for every method value and method
 // expression that is not called in place (*ast.SelectorExpr).
@@ -104,7 +105,7 @@ func (p *Package) closures(convert func(ast.Expr) bool, bad map[ast.Expr]string)
 			}
 			continue
 		}
-		if !n.unused {
+		if c.own(n); !n.unused {
 			c.plans[n.node] = n
 		}
 	}
@@ -211,6 +212,7 @@ type closure struct {
 	name    string   // within the package
 	ident   string
 	vars    []*types.Var // captured
+	owned   vars         // … of which nobody else knows
 	fields  []string     // types of the environment's fields
 	sig     *types.Signature
 	sigText string

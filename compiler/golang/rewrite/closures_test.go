@@ -459,7 +459,7 @@ func f(x interface{ m() }) { g := x.m; defer g() }`, "8:35", "method m is part o
 			if at := fmt.Sprintf("%d:%d", r.Pos.Line, r.Pos.Column); at != c.at || !strings.Contains(r.Reason, c.want) || r.Remedy == "" {
 				t.Errorf("%v\nwant %s: …%s…", r, c.at, c.want)
 			}
-			if len(made.Closures) != 1 || !strings.Contains(string(q.Source["p.go"]), "func other() any { n := true; return cairn_make_other_1(&cairn_env_other_1{&n}) }") {
+			if len(made.Closures) != 1 || !strings.Contains(string(q.Source["p.go"]), "func other() any { n := true; return cairn_make_other_1(&cairn_env_other_1{n}) }") {
 				t.Errorf("what was not refused: %v\n%s", made.Closures, q.Source["p.go"])
 			}
 		})

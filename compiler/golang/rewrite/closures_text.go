@@ -25,6 +25,9 @@ func (c *closures) put(in *closure, n ast.Node) (string, bool) {
 	}
 	switch o := c.Info.Uses[id].(type) {
 	case *types.Var:
+		if in.owned[o] {
+			return "(" + env + "." + o.Name() + ")", true
+		}
 		if in.captures(o) {
 			return "(*" + env + "." + o.Name() + ")", true
 		}
@@ -64,7 +67,11 @@ func (c *closures) place(l, in *closure) string {
 		list = []string{x}
 	}
 	for _, v := range l.vars {
-		list = append(list, c.address(v, in))
+		if l.owned[v] {
+			list = append(list, v.Name())
+		} else {
+			list = append(list, c.address(v, in))
+		}
 	}
 	return Prefix + "make_" + l.ident + "(&" + Prefix + "env_" + l.ident + args + "{" + strings.Join(list, ", ") + "})"
 }
@@ -195,7 +202,11 @@ func (c *closures) declareEnv(l *closure, params, args string) {
 		fmt.Fprintf(b, "x %s\n", l.fields[0])
 	}
 	for i, v := range l.vars {
-		fmt.Fprintf(b, "%s *%s\n", v.Name(), paren(l.fields[i]))
+		if l.owned[v] {
+			fmt.Fprintf(b, "%s %s\n", v.Name(), l.fields[i])
+		} else {
+			fmt.Fprintf(b, "%s *%s\n", v.Name(), paren(l.fields[i]))
+		}
 	}
 	if l.open && len(l.vars) == 0 {
 		b.WriteString("_ [1]struct{ _ *struct{} }\n") // so that each has an address

@@ -29,6 +29,7 @@ type function struct {
 	again    map[*types.Var]ast.Stmt // local closures, and the statements that make them
 	lits     int
 	records  map[*ast.DeferStmt]*record // deferred calls in loops
+	apart    string                     // what goes on from its frames, if that is a function of its own
 }
 
 // mark is a place where a function's frame may be saved.

@@ -31,6 +31,12 @@ func (w *weaver) plan(fn *function) error {
 	}
 	w.spread(fn)
 	for _, m := range fn.marks {
+		for _, t := range fn.tparams {
+			if t.Obj().Name() == "_" {
+				return p.refuse(fn.node.Pos(), "give it a name", "a function with a point, or a call that leads to one, has a type parameter without a name")
+			}
+			w.needType(t, m.comment.Pos(), map[types.Type]bool{})
+		}
 		for _, v := range m.saved {
 			w.needName(v, m.comment.Pos())
 			if fn.byVar[v] == nil {

@@ -6,6 +6,7 @@ import (
 	"go/token"
 	"go/types"
 	"regexp"
+	"slices"
 	"strings"
 )
 
@@ -18,26 +19,16 @@ func (w *weaver) function(fn *function) string {
 	if e.isMain(fn.node) {
 		b.WriteString(begin)
 	}
-	fmt.Fprintf(&b, "%sd := %s.Enter()\n", Prefix, Prefix)
-	for _, m := range fn.marks {
-		if m.call {
-			fmt.Fprintf(&b, "var %sf *%s\n", Prefix, fn.frame())
-			break
-		}
+	fmt.Fprintf(&b, "%[1]sd := %[1]s.Enter()\nif %[1]s.Resuming(%[1]sd) {\n", Prefix)
+	switch {
+	case !w.setApart(fn):
+		b.WriteString(w.goOnAny(fn))
+	case fn.returns():
+		fmt.Fprintf(&b, "return %s\n", w.goesOn(fn))
+	default:
+		fmt.Fprintf(&b, "%s\nreturn\n", w.goesOn(fn))
 	}
-	fmt.Fprintf(&b, "if %s.Resuming() {\nswitch %ss := %s.Frame[%s](%sd); %ss.%sat {\n", Prefix, Prefix, Prefix, fn.frame(), Prefix, Prefix, Prefix)
-	for _, m := range fn.marks {
-		fmt.Fprintf(&b, "case %d:\n", m.n)
-		b.WriteString(w.goOn(fn, m))
-		switch {
-		case fn.typ.Results != nil && len(fn.typ.Results.List) > 0: // it has returned
-		case e.isMain(fn.node):
-			fmt.Fprintf(&b, "%s.Returning()\nreturn\n", Prefix)
-		default:
-			b.WriteString("return\n")
-		}
-	}
-	fmt.Fprintf(&b, "}\n%s.Lost(%sd)\n}\n", Prefix, Prefix)
+	b.WriteString("}\n")
 	for _, v := range fn.params {
 		if fn.boxed[v] {
 			fmt.Fprintf(&b, "%s := %s.New(%s)\n", box(v), Prefix, v.Name())
@@ -50,6 +41,111 @@ func (w *weaver) function(fn *function) string {
 	b.WriteString("}")
 	return b.String()
 }
+
+// goOnAny writes what goes on from any of a function's frames.
+func (w *weaver) goOnAny(fn *function) string {
+	var b strings.Builder
+	e := &emitter{w: w, fn: fn}
+	fmt.Fprintf(&b, "switch %ss := %s.Frame[%s](%sd); %ss.%sat {\n", Prefix, Prefix, fn.frame(), Prefix, Prefix, Prefix)
+	for _, m := range fn.marks {
+		fmt.Fprintf(&b, "case %d:\n", m.n)
+		b.WriteString(w.goOn(fn, m))
+		switch {
+		case fn.returns(): // it has returned
+		case e.isMain(fn.node):
+			fmt.Fprintf(&b, "%s.Returning()\nreturn\n", Prefix)
+		default:
+			b.WriteString("return\n")
+		}
+	}
+	fmt.Fprintf(&b, "}\n%s.Lost(%sd)\n", Prefix, Prefix)
+	return b.String()
+}
+
+func (fn *function) returns() bool { return fn.typ.Results != nil && len(fn.typ.Results.List) > 0 }
+
+// goesOn calls the function that goes on from a function's frames.
+func (w *weaver) goesOn(fn *function) string {
+	args := Prefix + "d"
+	for _, v := range fn.passed() {
+		args += ", " + v.Name()
+	}
+	return fmt.Sprintf("%sresume_%s%s(%s)", Prefix, fn.name, fn.typeArgs(), args)
+}
+
+// passed are the parameters that are needed again; what they are given is in
+// the frames.
+func (fn *function) passed() (list []*types.Var) {
+	for _, v := range fn.params {
+		if !fn.boxed[v] && slices.ContainsFunc(fn.marks, func(m *mark) bool { return m.needed[v] }) {
+			list = append(list, v)
+		}
+	}
+	return list
+}
+
+// setApart makes what goes on from a function's frames a function of its own, so
+// that the compiler need not think of it where the function is in its normal
+// course. That can't be done with literals, which capture variables.
+func (w *weaver) setApart(fn *function) bool {
+	if _, ok := fn.node.(*ast.FuncDecl); !ok || w.asks || w.mustBeItself(fn.body) {
+		return false
+	}
+	var b strings.Builder
+	fmt.Fprintf(&b, "\n// %sresume_%s goes on with %s from a saved frame.\n//\n//go:noinline\n", Prefix, fn.name, strings.ReplaceAll(fn.name, "_", "."))
+	fmt.Fprintf(&b, "func %sresume_%s%s(%sd int", Prefix, fn.name, w.typeParams(fn), Prefix)
+	for _, v := range fn.passed() {
+		fmt.Fprintf(&b, ", %s %s", v.Name(), w.typ(v.Type(), v.Pos()))
+	}
+	b.WriteString(") ")
+	if fn.typ.Results != nil {
+		b.WriteString(w.p.at(fn.typ.Results.Pos(), fn.typ.Results.End()))
+	}
+	b.WriteString(" {\n")
+	b.WriteString(w.goOnAny(fn))
+	if fn.returns() {
+		b.WriteString("panic(nil)\n")
+	}
+	b.WriteString("}\n")
+	fn.apart = b.String()
+	return true
+}
+
+// mustBeItself says that it matters what function some code is in: recover has to
+// be called by what was deferred, and logs may tell the name of who calls them.
+func (w *weaver) mustBeItself(body *ast.BlockStmt) (found bool) {
+	ast.Inspect(body, func(n ast.Node) bool {
+		if id, ok := n.(*ast.Ident); ok {
+			switch o := w.p.Info.Uses[id].(type) {
+			case *types.Builtin:
+				found = found || o.Name() == "recover"
+			case *types.Func:
+				found = found || o.Pkg() != nil && o.Pkg() != w.p.Types && w.p.tellsCaller(o.Pkg())
+			}
+		}
+		return !found
+	})
+	return found
+}
+
+// tellsCaller says that a package may look at who calls it. (Package log tells
+// the line only.)
+func (p *Package) tellsCaller(q *types.Package) bool {
+	return q.Path() == "log/slog" || p.Asks != nil && p.Asks(q.Path())
+}
+
+// AsksForCallers says that functions of a package look at who calls them.
+func AsksForCallers(info *types.Info) bool {
+	for _, o := range info.Uses {
+		f, ok := o.(*types.Func)
+		if ok && f.Pkg() != nil && (f.Pkg().Path() == "runtime" || f.Pkg().Path() == "runtime/debug") && callers.MatchString(f.Name()) {
+			return true
+		}
+	}
+	return false
+}
+
+var callers = regexp.MustCompile(`^(Callers?|FuncForPC|Stack|PrintStack)$`)
 
 func stmts(list []ast.Stmt) []ast.Node {
 	var out []ast.Node
@@ -156,7 +252,7 @@ func (e *continuation) from(k int) string {
 		b.WriteString(e.inside(st.list[st.i], k+1, ""))
 		lo = st.list[st.i].End()
 	case e.m.call:
-		b.WriteString(e.again(st.list[st.i]))
+		b.WriteString(e.again(st.list[st.i]) + e.fn.back() + "\n")
 		lo = st.list[st.i].End()
 	default:
 		fmt.Fprintf(&b, "%s.Here()\n", Prefix)

@@ -45,6 +45,9 @@ type Package struct {
 	// Named returns an exported name that another package gets for one of its types,
 	// nil if it can't get any.
 	Named func(*types.TypeName) *types.Alias
+
+	// Asks says that functions of a package look at who calls them.
+	Asks func(path string) bool
 }
 
 // Refusal is why something can't be made resumable.

@@ -53,9 +53,10 @@ type Again struct {
 // replace says what functions of libraries are replaced by functions of the run
 // time: os.Exit by Exit.
 func (p *Package) Weave(runtime string, replace map[string]string) (*Woven, error) {
-	w := &weaver{p: p, byNode: map[ast.Node]*function{}, replace: replace, hidden: map[*types.Var]bool{}}
+	w := &weaver{p: p, byNode: map[ast.Node]*function{}, replace: replace, hidden: map[*types.Var]bool{}, asks: AsksForCallers(p.Info)}
 	out := &Woven{Files: map[string][]byte{}}
 	perFile := map[*ast.File][]*function{}
+	taken := map[string]bool{}
 	for _, f := range p.Files {
 		list, err := p.marked(f)
 		if err != nil {
@@ -64,6 +65,11 @@ func (p *Package) Weave(runtime string, replace map[string]string) (*Woven, erro
 		perFile[f] = list
 		for _, fn := range list {
 			w.byNode[fn.node] = fn
+			name := fn.name // a_b may also be method b of type a
+			for i := 2; taken[fn.name]; i++ {
+				fn.name = fmt.Sprint(name, "_", i)
+			}
+			taken[fn.name] = true
 		}
 	}
 	for _, f := range p.Files {
@@ -85,7 +91,7 @@ func (p *Package) Weave(runtime string, replace map[string]string) (*Woven, erro
 		}
 		frames := ""
 		for _, fn := range perFile[f] {
-			frames += w.frameType(fn)
+			frames += w.frameType(fn) + w.savers(fn) + fn.apart
 			out.Frames = append(out.Frames, w.infos(fn)...)
 		}
 		head := p.at(f.FileStart, f.Name.End())
@@ -128,6 +134,7 @@ type weaver struct {
 	byNode  map[ast.Node]*function
 	replace map[string]string
 	hidden  map[*types.Var]bool // see hidden.go
+	asks    bool                // functions of the package look at who calls them
 
 	// Of the file at hand:
 	file    *ast.File
@@ -275,26 +282,76 @@ func (fn *function) frame() string { return Prefix + "frame_" + fn.name + fn.typ
 // frameType declares a function's frame.
 func (w *weaver) frameType(fn *function) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "\n\n// %sframe_%s is what is saved of %s.\ntype %sframe_%s", Prefix, fn.name, strings.ReplaceAll(fn.name, "_", "."), Prefix, fn.name)
-	if len(fn.tparams) > 0 {
-		b.WriteString("[")
-		for i, t := range fn.tparams {
-			if i > 0 {
-				b.WriteString(", ")
-			}
-			fmt.Fprintf(&b, "%s %s", t.Obj().Name(), w.typ(t.Constraint(), t.Obj().Pos()))
-		}
-		b.WriteString("]")
-	}
-	fmt.Fprintf(&b, " struct {\n%sat int\n", Prefix)
+	fmt.Fprintf(&b, "\n\n// %sframe_%s is what is saved of %s.\ntype %sframe_%s%s struct {\n%sat int\n", Prefix, fn.name, strings.ReplaceAll(fn.name, "_", "."), Prefix, fn.name, w.typeParams(fn), Prefix)
 	for _, f := range fn.fields {
-		star := ""
-		if fn.boxed[f.v] {
-			star = "*"
-		}
-		fmt.Fprintf(&b, "%s %s%s\n", f.name, star, w.typ(f.v.Type(), f.v.Pos()))
+		fmt.Fprintf(&b, "%s %s\n", f.name, w.fieldType(fn, f))
 	}
 	b.WriteString("}\n")
+	return b.String()
+}
+
+// typeParams declares a function's type parameters.
+func (w *weaver) typeParams(fn *function) string {
+	if len(fn.tparams) == 0 {
+		return ""
+	}
+	var l []string
+	for _, t := range fn.tparams {
+		l = append(l, t.Obj().Name()+" "+w.typ(t.Constraint(), t.Obj().Pos()))
+	}
+	return "[" + strings.Join(l, ", ") + "]"
+}
+
+// fieldType is the type of a field of a frame.
+func (w *weaver) fieldType(fn *function, f *field) string {
+	t := w.typ(f.v.Type(), f.v.Pos())
+	if fn.boxed[f.v] {
+		t = "*" + t
+	}
+	return t
+}
+
+// saver is the name of the function that saves a frame at a mark. It is a
+// function of its own, so that what is hardly ever done takes neither room nor
+// registers where a program spends its time.
+func (fn *function) saver(m *mark) string {
+	what := "point"
+	if m.call {
+		what = "keep"
+	}
+	return fmt.Sprintf("%s%s_%s_%d", Prefix, what, fn.name, m.n)
+}
+
+// savers declares the functions that save a function's frames.
+func (w *weaver) savers(fn *function) string {
+	var b strings.Builder
+	slot := fmt.Sprintf("%s.Slot[%s]", Prefix, fn.frame()) // generic functions have no variables of their own
+	if len(fn.tparams) == 0 && slices.ContainsFunc(fn.marks, func(m *mark) bool { return m.call }) {
+		slot = fmt.Sprintf("%sslots_%s.At", Prefix, fn.name)
+		fmt.Fprintf(&b, "\nvar %[1]sslots_%[2]s %[1]s.Slots[%[3]s]\n", Prefix, fn.name, fn.frame())
+	}
+	for _, m := range fn.marks {
+		fmt.Fprintf(&b, "\n//go:noinline\nfunc %s%s(%sd int", fn.saver(m), w.typeParams(fn), Prefix)
+		whole := fmt.Sprintf("%sat: %d", Prefix, m.n)
+		fields := fmt.Sprintf("%sf.%sat = %d\n", Prefix, Prefix, m.n)
+		for _, f := range fn.fields {
+			t := w.fieldType(fn, f)
+			if !slices.Contains(m.saved, f.v) {
+				fields += fmt.Sprintf("%sf.%s = %s.Zero[%s]()\n", Prefix, f.name, Prefix, t)
+				continue
+			}
+			name := Prefix + "v_" + f.name // its own may hide a type
+			fmt.Fprintf(&b, ", %s %s", name, t)
+			whole += fmt.Sprintf(", %s: %s", f.name, name)
+			fields += fmt.Sprintf("%sf.%s = %s\n", Prefix, f.name, name)
+		}
+		if b.WriteString(") {\n"); m.call {
+			// Field by field: as one value it would be made elsewhere first, and copied.
+			fmt.Fprintf(&b, "%[1]sf, %[1]sok := %[1]s.Stored(%[1]sd).(*%[2]s)\nif !%[1]sok {\n%[1]sf = %[3]s(%[1]sd)\n}\n%[4]s%[1]s.Calling(%[1]sd)\n}\n", Prefix, fn.frame(), slot, fields)
+		} else {
+			fmt.Fprintf(&b, "%[1]s.Point(%[1]sd, &%[2]s{%[3]s})\n}\n", Prefix, fn.frame(), whole)
+		}
+	}
 	return b.String()
 }
 
@@ -378,10 +435,22 @@ func (e *emitter) region(lo, hi token.Pos, nodes ...ast.Node) string {
 		for _, m := range e.fn.marks {
 			if lo <= m.comment.Pos() && m.comment.End() <= hi {
 				edits = append(edits, edit{m.comment.Pos(), m.comment.End(), inner.save(m)})
+				if m.call && m.stmt().End() <= hi {
+					edits = append(edits, edit{m.stmt().End(), m.stmt().End(), e.fn.back()})
+				}
 			}
 		}
 	}
 	return e.w.apply(lo, hi, edits)
+}
+
+// back writes what comes after a call that leads to a point. What was called may
+// not have entered: what is deferred must not be taken for it.
+func (fn *function) back() string {
+	if !fn.recovers {
+		return ""
+	}
+	return fmt.Sprintf("\n%s.Back(%sd)", Prefix, Prefix)
 }
 
 // list writes the statements of a list from a position on.
@@ -400,22 +469,22 @@ func (e *emitter) list(st *step, lo token.Pos) string {
 
 // save writes the code of a mark.
 func (e *emitter) save(m *mark) string {
-	var b strings.Builder
 	fn := e.fn
-	fmt.Fprintf(&b, "%s{%sat: %d", fn.frame(), Prefix, m.n)
-	for _, v := range m.saved {
-		value := v.Name()
-		if fn.boxed[v] {
-			value = box(v)
-		}
-		fmt.Fprintf(&b, ", %s: %s", fn.byVar[v].name, value)
-	}
-	b.WriteString("}")
+	when := Prefix + ".Due()"
 	if m.call {
-		// As the run time's Call does, inlined.
-		return fmt.Sprintf("if %[1]s.Kept(%[1]sd) {\n%[1]sf = %[1]s.Slot(%[1]sd, %[1]sf)\n*%[1]sf = %[2]s\n%[1]s.Calling(%[1]sd)\n}", Prefix, b.String())
+		when = fmt.Sprintf("%s.Kept(%sd)", Prefix, Prefix)
 	}
-	return fmt.Sprintf("if %s.Due() {\n%s.Point(%sd, %s)\n}", Prefix, Prefix, Prefix, b.String())
+	args := Prefix + "d"
+	for _, f := range fn.fields {
+		switch {
+		case !slices.Contains(m.saved, f.v):
+		case fn.boxed[f.v]:
+			args += ", " + box(f.v)
+		default:
+			args += ", " + f.v.Name()
+		}
+	}
+	return fmt.Sprintf("if %s {\n%s%s(%s)\n}", when, fn.saver(m), fn.typeArgs(), args)
 }
 
 // edits finds what has to change inside a node.

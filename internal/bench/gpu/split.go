@@ -5,9 +5,47 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"time"
 
+	"github.com/cairnrun/cairn/device"
+	"github.com/cairnrun/cairn/internal/graph"
 	"github.com/cairnrun/cairn/internal/vfs"
 )
+
+// hostPart is the part of a state that lies on the host.
+type hostPart struct {
+	root   graph.Root
+	change func(all bool) error // all of it, or a word in each page
+}
+
+// inArray is an array that Cairn knows to stand still, inVariable an ordinary
+// variable.
+func inArray(words int) hostPart {
+	a := device.New[uint32](words)
+	return hostPart{graph.Root{Name: "host", Ptr: a}, func(all bool) error {
+		return a.Update(func(v []uint32) { changeWords(v, all) })
+	}}
+}
+
+func inVariable(words int) hostPart {
+	v := make([]uint32, words)
+	return hostPart{graph.Root{Name: "host", Ptr: &v}, func(all bool) error {
+		changeWords(v, all)
+		return nil
+	}}
+}
+
+func changeWords(v []uint32, all bool) {
+	if all {
+		for i := range v {
+			v[i] += uint32(i) * 2654435761
+		}
+		return
+	}
+	for i := 0; i < len(v); i += 512 {
+		v[i]++
+	}
+}
 
 // split saves a state of one size that lies partly on the host and partly on
 // the device, as figure 2 of Parasyris and Bautista Gomez does: to a file, as
@@ -18,56 +56,95 @@ func split(ctx context.Context) error {
 		return err
 	}
 	const total = 2 << 30
-	sh := newSheet(fmt.Sprintf("2 GiB on host and %s, all of it changed (medians of %d; the host's part is copied by %d processors)", d, *rounds, processors()))
-	for _, percent := range []int{10, 50, 90} {
-		host := make([]uint32, total/100*percent/4)
-		for i := range host {
-			host[i] = uint32(i) * 2654435761
-		}
-		var held, safe [2]float64
-		for i, fsys := range []vfs.FS{vfs.Discard(d.wrote), vfs.OS()} {
-			path := filepath.Join(*folder, "split")
-			if err := os.MkdirAll(path, 0o777); err != nil {
-				return err
-			}
-			held[i], safe[i], err = splitSaves(ctx, fsys, path, d, total/100*int64(100-percent), host)
-			if err := os.RemoveAll(path); err != nil {
-				return err
-			}
-			if err != nil {
-				return err
-			}
-		}
-		sh.line(fmt.Sprintf("%d %% host, %d %% device", percent, 100-percent),
-			fmt.Sprintf("held %.2f ms; safe in a file after %.2f s", 1e3*held[0], safe[1]), "", true)
+	raw, err := measureRaw(d, total)
+	if err != nil {
+		return err
 	}
-	sh.flush()
+	for _, form := range []struct {
+		name  string
+		make  func(words int) hostPart
+		bound bool
+	}{{"arrays that are changed with Update", inArray, true}, {"ordinary variables", inVariable, false}} {
+		sh := newSheet(fmt.Sprintf("2 GiB on host and %s, all of it changed; the host's part in %s (medians of %d, %d processors)", d, form.name, *rounds, processors()))
+		sh.line("copy of 2 GiB on the device", fmt.Sprintf("%.3f ms", 1e3*raw.copy), "", true)
+		for _, percent := range []int{10, 50, 90} {
+			host := form.make(total / 100 * percent / 4)
+			if err := host.change(true); err != nil {
+				return err
+			}
+			var got [2]splitTimes
+			for i, fsys := range []vfs.FS{vfs.Discard(d.wrote), vfs.OS()} {
+				path := filepath.Join(*folder, "split")
+				if err := os.MkdirAll(path, 0o777); err != nil {
+					return err
+				}
+				got[i], err = splitSaves(ctx, fsys, path, d, total/100*int64(100-percent), host)
+				if err := os.RemoveAll(path); err != nil {
+					return err
+				}
+				if err != nil {
+					return err
+				}
+			}
+			what := fmt.Sprintf("%d %% host, %d %% device: ", percent, 100-percent)
+			bound := ""
+			if form.bound {
+				bound = "≤ 1.5"
+			}
+			held := got[0].held
+			sh.line(what+"held", fmt.Sprintf("%.3f ms = %.2f × the copy", 1e3*held, held/raw.copy), bound, !form.bound || held <= 1.5*raw.copy)
+			sh.line(what+"and changed at once", fmt.Sprintf("%.2f ms longer than after the set", 1e3*got[1].again), "", true)
+			sh.line(what+"safe in a file", fmt.Sprintf("after %.2f s", got[1].safe), "", true)
+		}
+		sh.flush()
+	}
 	return nil
 }
 
-// splitSaves returns the medians of the time held, and until a set is safe.
-func splitSaves(ctx context.Context, fsys vfs.FS, path string, d *target, bytes int64, host []uint32) (float64, float64, error) {
-	s, err := newSaver(fsys, path, d, bytes, host)
+// splitTimes are medians.
+type splitTimes struct {
+	held  float64
+	safe  float64 // until a set is
+	again float64 // how much longer it takes to change the host's part before that
+}
+
+func splitSaves(ctx context.Context, fsys vfs.FS, path string, d *target, bytes int64, host hostPart) (m splitTimes, err error) {
+	s, err := newSaver(fsys, path, d, bytes, host.root)
 	if err != nil {
-		return 0, 0, err
+		return m, err
 	}
 	defer s.close()
-	var held, safe []float64
-	for i := range *rounds + 1 {
+	var held, safe, again []float64
+	for i := range 2 * (*rounds + 1) {
 		if err := s.fill(i); err != nil {
-			return 0, 0, err
+			return m, err
 		}
-		for k := 0; k < len(host); k += 512 {
-			host[k]++
+		begin := time.Now()
+		if err := host.change(false); err != nil {
+			return m, err
+		}
+		alone := time.Since(begin).Seconds()
+		early := 0.0
+		s.then = nil
+		if i%2 == 1 {
+			s.then = func() error {
+				begin := time.Now()
+				defer func() { early = time.Since(begin).Seconds() }()
+				return host.change(false)
+			}
 		}
 		t, err := s.save(ctx)
 		if err != nil {
-			return 0, 0, err
+			return m, err
 		}
-		if i > 0 { // the first one allocates
+		switch {
+		case i < 2: // the first ones allocate
+		case i%2 == 1:
+			again = append(again, early-alone)
+		default:
 			held = append(held, t.held)
 			safe = append(safe, t.safe)
 		}
 	}
-	return median(held), median(safe), nil
+	return splitTimes{median(held), median(safe), median(again)}, nil
 }

@@ -74,19 +74,17 @@ type saver struct {
 	n     int
 	block int64 // bytes of a block of the set
 	col   graph.Collector
+	then  func() error // what the program does when it goes on; nil: nothing
 }
 
-// newSaver protects an array of bytes on dev, and host bytes if there are any.
-func newSaver(fsys vfs.FS, path string, dev *target, bytes int64, host []uint32) (*saver, error) {
+// newSaver protects an array of bytes on dev, and other variables.
+func newSaver(fsys vfs.FS, path string, dev *target, bytes int64, more ...graph.Root) (*saver, error) {
 	dir, err := store.Create(fsys, path, 0)
 	if err != nil {
 		return nil, err
 	}
 	s := &saver{dir: dir, dev: dev, n: int(bytes / 4), x: device.New[uint32](int(bytes / 4))}
-	s.roots = []graph.Root{{Name: "x", Ptr: s.x}}
-	if len(host) > 0 {
-		s.roots = append(s.roots, graph.Root{Name: "host", Ptr: &host})
-	}
+	s.roots = append([]graph.Root{{Name: "x", Ptr: s.x}}, more...)
 	if err := s.fill(1); err != nil {
 		return nil, err
 	}
@@ -151,6 +149,9 @@ func (s *saver) save(ctx context.Context) (times, error) {
 		return t, err
 	}
 	t.held = time.Since(begin).Seconds()
+	if s.then != nil {
+		err = s.then()
+	}
 	r := <-s.Done()
 	t.safe = time.Since(begin).Seconds()
 	t.drain = time.Duration(s.dev.last.Load()-begin.UnixNano()).Seconds() - t.held
@@ -163,7 +164,7 @@ func (s *saver) save(ctx context.Context) (times, error) {
 		}
 	}
 	t.moved = s.dev.drv.out.Load() - before
-	return t, r.Err
+	return t, errors.Join(err, r.Err)
 }
 
 func measureState(ctx context.Context, d *target, bytes int64) error {
@@ -173,7 +174,7 @@ func measureState(ctx context.Context, d *target, bytes int64) error {
 		return err
 	}
 	base := memory("VmHWM")
-	s, err := newSaver(vfs.Discard(d.wrote), "/sets", d, bytes, nil)
+	s, err := newSaver(vfs.Discard(d.wrote), "/sets", d, bytes)
 	if err != nil {
 		return err
 	}
@@ -359,7 +360,7 @@ func measureDigest(s *saver) (float64, error) {
 func onDisk(ctx context.Context, d *target, bytes int64) error {
 	path := filepath.Join(*folder, "sets")
 	defer os.RemoveAll(path)
-	s, err := newSaver(vfs.OS(), path, d, bytes, nil)
+	s, err := newSaver(vfs.OS(), path, d, bytes)
 	if err != nil {
 		return err
 	}

@@ -47,6 +47,8 @@ var (
 	built    = flag.String("built", "", "measure what -build put into `FOLDER`; that may be on another machine, which needs no Go")
 	strict   = flag.Bool("strict", false, "fail if a bound is not held")
 	skipRun  = flag.Bool("alone", false, "leave out what needs cairn run")
+	layouts  = flag.Int("layouts", 1, "ways in which the linker orders functions; rounds take them in turn, all but the first at random")
+	atOnce   = flag.Int("at-once", 1, "programs that are measured at the same time")
 	others   dirs
 )
 
@@ -111,11 +113,28 @@ func run(ctx context.Context) error {
 	fmt.Printf("%s/%s, %d processors; %d rounds; more processor time than plain, without start and end; bounds %.0f %%, of hot functions (*) %.0f %%\n",
 		runtime.GOOS, runtime.GOARCH, runtime.NumCPU(), *rounds, bound, boundHot)
 	fmt.Printf("%-12s %8s  %13s  %13s  %13s  %9s %9s\n", "", "plain s", "again %", "alone %", "run %", "held ms", "state")
+	results, errs := make([]*result, len(list)), make([]error, len(list))
+	done := make([]chan struct{}, len(list))
+	lanes := make(chan struct{}, max(1, *atOnce))
+	for i := range list {
+		done[i] = make(chan struct{})
+	}
+	go func() {
+		for i, p := range list {
+			lanes <- struct{}{}
+			go func() {
+				results[i], errs[i] = b.measure(p)
+				close(done[i])
+				<-lanes
+			}()
+		}
+	}()
 	var over []string
-	for _, p := range list {
-		r, err := b.measure(p)
-		if err != nil {
-			return fmt.Errorf("%s: %w", p.name, err)
+	for i, p := range list {
+		<-done[i]
+		r := results[i]
+		if errs[i] != nil {
+			return fmt.Errorf("%s: %w", p.name, errs[i])
 		}
 		fmt.Println(r.row(p))
 		most := bound
@@ -138,7 +157,7 @@ func run(ctx context.Context) error {
 // program is one to measure.
 type program struct {
 	name    string
-	binary  string   // name of its file; of what go build makes, with ".plain"
+	binary  string   // name of its files, without endings
 	dir     string   // to build in
 	pkg     string   // to build, from there
 	args    []string // when it is to work
@@ -179,7 +198,7 @@ func (b *bench) list() ([]*program, error) {
 		if err != nil {
 			return nil, err
 		}
-		out = append(out, &program{name: filepath.Base(dir), binary: filepath.Base(dir), dir: dir, pkg: ".", args: f[1:], given: true})
+		out = append(out, &program{name: filepath.Base(dir), binary: filepath.Base(dir), dir: dir, pkg: ".", args: f[1:], changes: true, given: true})
 	}
 	if *programs == "" {
 		return out, nil
@@ -217,15 +236,28 @@ func (b *bench) build(list []*program) error {
 			continue
 		}
 		done[p.binary] = true
-		bin := filepath.Join(b.bin, p.binary)
-		if err := b.do(p.dir, "go", "build", "-o", bin+".plain", p.pkg); err != nil {
-			return err
-		}
-		if err := b.do(p.dir, b.cairn, "build", "-q", "-o", bin, p.pkg); err != nil {
-			return err
+		for k := range *layouts {
+			plain, made := b.binaries(p, k)
+			flags := fmt.Sprintf("-s -w -randlayout=%d", k) // 0: not at random
+			if err := b.do(p.dir, "go", "build", "-ldflags", flags, "-o", plain, p.pkg); err != nil {
+				return err
+			}
+			if err := b.do(p.dir, b.cairn, "build", "-q", "--ldflags", flags, "-o", made, p.pkg); err != nil {
+				return err
+			}
 		}
 	}
 	return nil
+}
+
+// binaries are the files of a program in one layout: what go build makes, and
+// what cairn build does.
+func (b *bench) binaries(p *program, layout int) (plain, made string) {
+	made = filepath.Join(b.bin, p.binary)
+	if layout > 0 {
+		made += fmt.Sprint(".", layout)
+	}
+	return made + ".plain", made
 }
 
 // npb puts the kernels where they can be built.

@@ -73,12 +73,17 @@ const (
 // measure runs a program in all ways.
 func (b *bench) measure(p *program) (r *result, err error) {
 	r = new(result)
-	bin := filepath.Join(b.bin, p.binary)
-	runs := filepath.Join(b.tmp, p.binary+".cairn")
-	m := &match{b: b, p: p, commands: [kinds][]string{
-		asPlain: {bin + ".plain"}, alone: {bin},
-		supervised: {b.cairn, "run", "-q", "--fresh", "--every", "1h", "--run", runs, bin},
-	}}
+	m := &match{b: b, p: p, dir: filepath.Join(b.tmp, "run-"+p.name)}
+	if err := os.Mkdir(m.dir, 0o777); err != nil {
+		return nil, err
+	}
+	for k := range *layouts {
+		plain, made := b.binaries(p, k)
+		m.commands = append(m.commands, [kinds][]string{
+			asPlain: {plain}, alone: {made},
+			supervised: {b.cairn, "run", "-q", "--fresh", "--every", "1h", "--run", "run.cairn", made},
+		})
+	}
 	if r.alone, err = m.rounds(alone); err != nil {
 		return nil, err
 	}
@@ -91,18 +96,19 @@ func (b *bench) measure(p *program) (r *result, err error) {
 	if *skipRun {
 		return r, nil
 	}
-	return r, b.checkpoints(p, r)
+	return r, m.checkpoints(r)
 }
 
 // match compares kinds of runs of a program with plain ones.
 type match struct {
 	b        *bench
 	p        *program
-	commands [kinds][]string
-	start    [kinds]float64 // seconds, with no work to do
-	want     []byte         // what it prints
-	plain    []float64      // seconds
-	again    []float64      // ratios of plain runs
+	dir      string            // that it runs in
+	commands [][kinds][]string // by layout
+	start    [kinds]float64    // seconds, with no work to do
+	want     []byte            // what it prints
+	plain    []float64         // seconds
+	again    []float64         // ratios of plain runs
 }
 
 // rounds compares one kind of runs.
@@ -113,7 +119,7 @@ func (m *match) rounds(kind int) (more, error) {
 			if m.p.nothing == nil {
 				break
 			}
-			t, _, err := m.b.once(m.commands[k], m.p.nothing)
+			t, _, err := m.run(m.commands[0][k], m.p.nothing)
 			if err != nil {
 				return more{}, err
 			}
@@ -131,7 +137,7 @@ func (m *match) rounds(kind int) (more, error) {
 		}
 		var took [kinds][]float64
 		for _, k := range order {
-			t, err := m.once(k)
+			t, err := m.once(m.commands[i/2%len(m.commands)], k)
 			if err != nil {
 				return more{}, err
 			}
@@ -146,8 +152,8 @@ func (m *match) rounds(kind int) (more, error) {
 }
 
 // once runs the program, and checks what it prints.
-func (m *match) once(kind int) (float64, error) {
-	t, out, err := m.b.once(m.commands[kind], m.p.args)
+func (m *match) once(commands [kinds][]string, kind int) (float64, error) {
+	t, out, err := m.run(commands[kind], m.p.args)
 	if err != nil {
 		return 0, err
 	}
@@ -156,17 +162,17 @@ func (m *match) once(kind int) (float64, error) {
 			m.want = out
 		}
 		if !bytes.Equal(out, m.want) {
-			return 0, fmt.Errorf("%s printed %q, before %q", strings.Join(m.commands[kind], " "), out, m.want)
+			return 0, fmt.Errorf("%s printed %q, before %q", strings.Join(commands[kind], " "), out, m.want)
 		}
 	}
 	return t - m.start[kind], nil
 }
 
-// once runs a command to its end, and returns the processor time that it took,
+// run runs a command to its end, and returns the processor time that it took,
 // in seconds.
-func (b *bench) once(command, args []string) (float64, []byte, error) {
-	cmd := exec.CommandContext(b.ctx, command[0], slices.Concat(command[1:], args)...)
-	cmd.Dir = b.tmp
+func (m *match) run(command, args []string) (float64, []byte, error) {
+	cmd := exec.CommandContext(m.b.ctx, command[0], slices.Concat(command[1:], args)...)
+	cmd.Dir = m.dir
 	var out, trouble bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &trouble
 	if err := cmd.Run(); err != nil {
@@ -181,12 +187,11 @@ func (b *bench) once(command, args []string) (float64, []byte, error) {
 var committed = regexp.MustCompile(`set \d+ committed: ([^,]+), .*held ([^,]+),`)
 
 // checkpoints runs a program with checkpoints, and looks how long they hold it.
-func (b *bench) checkpoints(p *program, r *result) error {
-	bin, runs := filepath.Join(b.bin, p.binary), filepath.Join(b.tmp, p.binary+".cairn")
-	if _, _, err := b.once([]string{b.cairn, "run", "-q", "--fresh", "--every", "100ms", "--run", runs, bin}, p.args); err != nil {
+func (m *match) checkpoints(r *result) error {
+	if _, _, err := m.run([]string{m.b.cairn, "run", "-q", "--fresh", "--every", "100ms", "--run", "run.cairn", m.commands[0][alone][0]}, m.p.args); err != nil {
 		return err
 	}
-	log, err := os.ReadFile(filepath.Join(runs, "log"))
+	log, err := os.ReadFile(filepath.Join(m.dir, "run.cairn", "log"))
 	if err != nil {
 		return err
 	}
@@ -197,5 +202,5 @@ func (b *bench) checkpoints(p *program, r *result) error {
 		}
 		r.held, r.state = append(r.held, d), m[1]
 	}
-	return os.RemoveAll(runs)
+	return os.RemoveAll(m.dir)
 }

@@ -18,9 +18,8 @@ type cairn_frame_callback struct {
 
 func callback() {
 	cairn_d := cairn_.Enter()
-	var cairn_f *cairn_frame_callback
 	s, i, cairn_at := []int{5, 2, 9, 1}, 0, 0
-	if cairn_.Resuming() {
+	if cairn_.Resuming(cairn_d) {
 		cairn_s := cairn_.Frame[cairn_frame_callback](cairn_d)
 		s, i, cairn_at = cairn_s.S, cairn_s.I, cairn_s.At
 	}
@@ -34,7 +33,10 @@ func callback() {
 			}
 			weigh(4) // without a frame: it is not a spine call
 			wg.Wait()
-			cairn_f = cairn_.Call(cairn_d, cairn_f, cairn_frame_callback{1, s, i})
+			if cairn_.Kept(cairn_d) {
+				*cairn_.Slot[cairn_frame_callback](cairn_d) = cairn_frame_callback{1, s, i}
+				cairn_.Calling(cairn_d)
+			}
 		}
 		cairn_at = 0
 		w := weigh(s[0])
@@ -48,7 +50,7 @@ type cairn_frame_weigh struct{ At, X, W, K int }
 func weigh(x int) (w int) {
 	cairn_d := cairn_.Enter()
 	k, again := 0, false
-	if cairn_.Resuming() {
+	if cairn_.Resuming(cairn_d) {
 		cairn_s := cairn_.Frame[cairn_frame_weigh](cairn_d)
 		x, w, k, again = cairn_s.X, cairn_s.W, cairn_s.K, true
 	}
@@ -57,7 +59,7 @@ func weigh(x int) (w int) {
 			again = false
 			cairn_.Here()
 		} else if cairn_.Due() {
-			cairn_.Point(cairn_d, cairn_frame_weigh{1, x, w, k})
+			cairn_.Point(cairn_d, &cairn_frame_weigh{1, x, w, k})
 		}
 		w = w*3 + x%7
 	}
@@ -70,7 +72,7 @@ type cairn_frame_crowd struct{ At, I int }
 func crowd() {
 	cairn_d := cairn_.Enter()
 	i, again := 0, false
-	if cairn_.Resuming() {
+	if cairn_.Resuming(cairn_d) {
 		cairn_s := cairn_.Frame[cairn_frame_crowd](cairn_d)
 		i, again = cairn_s.I, true
 	}
@@ -83,7 +85,7 @@ func crowd() {
 			again = false
 			cairn_.Here()
 		} else if cairn_.Due() {
-			cairn_.Point(cairn_d, cairn_frame_crowd{1, i})
+			cairn_.Point(cairn_d, &cairn_frame_crowd{1, i})
 		}
 		fmt.Fprintln(out, "crowd", i)
 		if i == 4 {

@@ -55,7 +55,7 @@ func closures() {
 	c <- twice
 	err, upper := fmt.Errorf("wrapped: %w", csv.ErrFieldCount), strings.ToUpper // nobody has registered these
 	i, again := 0, false
-	if cairn_.Resuming() {
+	if cairn_.Resuming(cairn_d) {
 		s := cairn_.Frame[cairn_frame_closures](cairn_d)
 		next, f, n, shapes, r, c, i, again = s.Next, s.F, s.N, s.Shapes, s.R, s.C, s.I, true
 		err, upper = s.Err, s.Upper
@@ -65,7 +65,7 @@ func closures() {
 			again = false
 			cairn_.Here()
 		} else if cairn_.Due() {
-			cairn_.Point(cairn_d, cairn_frame_closures{1, next, f, n, shapes, r, c, err, upper, i})
+			cairn_.Point(cairn_d, &cairn_frame_closures{1, next, f, n, shapes, r, c, err, upper, i})
 		}
 		*r += 0.5
 		g := <-c
@@ -85,7 +85,7 @@ func unsavable() {
 	cairn_d := cairn_.Enter()
 	var f []func() int
 	i, again := 0, false
-	if cairn_.Resuming() {
+	if cairn_.Resuming(cairn_d) {
 		s := cairn_.Frame[cairn_frame_unsavable](cairn_d)
 		f, i, again = s.F, s.I, true
 	} else {
@@ -96,7 +96,7 @@ func unsavable() {
 			again = false
 			cairn_.Here()
 		} else if cairn_.Due() {
-			cairn_.Point(cairn_d, cairn_frame_unsavable{1, f, i})
+			cairn_.Point(cairn_d, &cairn_frame_unsavable{1, f, i})
 		}
 		if i == 3 {
 			f[1] = nil

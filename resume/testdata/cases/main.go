@@ -33,8 +33,7 @@ func main() {
 	cairn_.Begin()
 	defer cairn_.End()
 	cairn_d := cairn_.Enter()
-	var cairn_f *cairn_frame_main
-	if cairn_.Resuming() {
+	if cairn_.Resuming(cairn_d) {
 		switch cairn_s := cairn_.Frame[cairn_frame_main](cairn_d); cairn_s.At {
 		case 1:
 			run := cairn_s.Run
@@ -50,7 +49,10 @@ func main() {
 	if out, err = cairn_.Create("out"); err != nil {
 		cairn_.Fatal(err)
 	}
-	cairn_f = cairn_.Call(cairn_d, cairn_f, cairn_frame_main{1, run})
+	if cairn_.Kept(cairn_d) {
+		*cairn_.Slot[cairn_frame_main](cairn_d) = cairn_frame_main{1, run}
+		cairn_.Calling(cairn_d)
+	}
 	run()
 	fmt.Fprintln(out, "done")
 	cairn_.Returning()

@@ -16,9 +16,8 @@ type cairn_frame_panics struct {
 
 func panics() {
 	cairn_d := cairn_.Enter()
-	var cairn_f *cairn_frame_panics
 	i := 0
-	if cairn_.Resuming() {
+	if cairn_.Resuming(cairn_d) {
 		switch cairn_s := cairn_.Frame[cairn_frame_panics](cairn_d); cairn_s.At {
 		case 1:
 			i = cairn_s.I
@@ -30,7 +29,10 @@ func panics() {
 		}
 	}
 	for ; i < 3; i++ {
-		cairn_f = cairn_.Call(cairn_d, cairn_f, cairn_frame_panics{1, i})
+		if cairn_.Kept(cairn_d) {
+			*cairn_.Slot[cairn_frame_panics](cairn_d) = cairn_frame_panics{1, i}
+			cairn_.Calling(cairn_d)
+		}
 		err := guard(i)
 		fmt.Fprintln(out, "guard", i, err)
 	}
@@ -44,8 +46,7 @@ type cairn_frame_guard struct {
 // guard recovers what risky panics with, and tries again below.
 func guard(i int) (err error) {
 	cairn_d := cairn_.Enter()
-	var cairn_f *cairn_frame_guard
-	if cairn_.Resuming() {
+	if cairn_.Resuming(cairn_d) {
 		switch cairn_s := cairn_.Frame[cairn_frame_guard](cairn_d); cairn_s.At {
 		case 1:
 			i = cairn_s.I
@@ -64,7 +65,10 @@ func guard(i int) (err error) {
 			err = fmt.Errorf("recovered: %w", r.(error))
 		}
 	}()
-	cairn_f = cairn_.Call(cairn_d, cairn_f, cairn_frame_guard{At: 1, I: i})
+	if cairn_.Kept(cairn_d) {
+		*cairn_.Slot[cairn_frame_guard](cairn_d) = cairn_frame_guard{At: 1, I: i}
+		cairn_.Calling(cairn_d)
+	}
 	risky(i, 2)
 	return nil
 }
@@ -73,8 +77,7 @@ type cairn_frame_risky struct{ At, I, Deep, K int }
 
 func risky(i, deep int) {
 	cairn_d := cairn_.Enter()
-	var cairn_f *cairn_frame_risky
-	if cairn_.Resuming() {
+	if cairn_.Resuming(cairn_d) {
 		switch cairn_s := cairn_.Frame[cairn_frame_risky](cairn_d); cairn_s.At {
 		case 1:
 			i, deep = cairn_s.I, cairn_s.Deep
@@ -83,7 +86,7 @@ func risky(i, deep int) {
 					again = false
 					cairn_.Here()
 				} else if cairn_.Due() {
-					cairn_.Point(cairn_d, cairn_frame_risky{1, i, deep, k})
+					cairn_.Point(cairn_d, &cairn_frame_risky{1, i, deep, k})
 				}
 				fmt.Fprintln(out, "risky", i, deep, k)
 				if i > 0 && deep == 0 && k == i {
@@ -91,7 +94,10 @@ func risky(i, deep int) {
 				}
 			}
 			if deep > 0 {
-				cairn_f = cairn_.Call(cairn_d, cairn_f, cairn_frame_risky{At: 2})
+				if cairn_.Kept(cairn_d) {
+					*cairn_.Slot[cairn_frame_risky](cairn_d) = cairn_frame_risky{At: 2}
+					cairn_.Calling(cairn_d)
+				}
 				risky(i, deep-1)
 			}
 			return
@@ -103,7 +109,7 @@ func risky(i, deep int) {
 	}
 	for k := 0; k < 3; k++ {
 		if cairn_.Due() {
-			cairn_.Point(cairn_d, cairn_frame_risky{1, i, deep, k})
+			cairn_.Point(cairn_d, &cairn_frame_risky{1, i, deep, k})
 		}
 		fmt.Fprintln(out, "risky", i, deep, k)
 		if i > 0 && deep == 0 && k == i {
@@ -111,7 +117,10 @@ func risky(i, deep int) {
 		}
 	}
 	if deep > 0 {
-		cairn_f = cairn_.Call(cairn_d, cairn_f, cairn_frame_risky{At: 2})
+		if cairn_.Kept(cairn_d) {
+			*cairn_.Slot[cairn_frame_risky](cairn_d) = cairn_frame_risky{At: 2}
+			cairn_.Calling(cairn_d)
+		}
 		risky(i, deep-1)
 	}
 }
@@ -122,7 +131,7 @@ type cairn_frame_crash struct{ At, I int }
 func crash() {
 	cairn_d := cairn_.Enter()
 	i, again := 0, false
-	if cairn_.Resuming() {
+	if cairn_.Resuming(cairn_d) {
 		cairn_s := cairn_.Frame[cairn_frame_crash](cairn_d)
 		i, again = cairn_s.I, true
 	}
@@ -131,7 +140,7 @@ func crash() {
 			again = false
 			cairn_.Here()
 		} else if cairn_.Due() {
-			cairn_.Point(cairn_d, cairn_frame_crash{1, i})
+			cairn_.Point(cairn_d, &cairn_frame_crash{1, i})
 		}
 		fmt.Fprintln(out, "crash", i)
 	}
@@ -142,7 +151,7 @@ func crash() {
 func leave() {
 	cairn_d := cairn_.Enter()
 	i, again := 0, false
-	if cairn_.Resuming() {
+	if cairn_.Resuming(cairn_d) {
 		cairn_s := cairn_.Frame[cairn_frame_crash](cairn_d)
 		i, again = cairn_s.I, true
 	}
@@ -151,7 +160,7 @@ func leave() {
 			again = false
 			cairn_.Here()
 		} else if cairn_.Due() {
-			cairn_.Point(cairn_d, cairn_frame_crash{1, i})
+			cairn_.Point(cairn_d, &cairn_frame_crash{1, i})
 		}
 		fmt.Fprintln(out, "leave", i)
 	}

@@ -28,7 +28,7 @@ func process() {
 	var w *bufio.Writer
 	var name *string
 	i, again := 0, false
-	if cairn_.Resuming() {
+	if cairn_.Resuming(cairn_d) {
 		cairn_s := cairn_.Frame[cairn_frame_process](cairn_d)
 		in, w, name, i, again = cairn_s.In, cairn_s.W, cairn_s.Name, cairn_s.I, true
 	} else {
@@ -39,7 +39,7 @@ func process() {
 			again = false
 			cairn_.Here()
 		} else if cairn_.Due() {
-			cairn_.Point(cairn_d, cairn_frame_process{1, in, w, name, i})
+			cairn_.Point(cairn_d, &cairn_frame_process{1, in, w, name, i})
 		}
 		dir, _ := os.Getwd()
 		dir = dir[strings.LastIndex(dir, "/")+1:]
@@ -99,7 +99,7 @@ type cairn_frame_appending struct{ At, I int }
 func appending() {
 	cairn_d := cairn_.Enter()
 	i, again := 0, false
-	if cairn_.Resuming() {
+	if cairn_.Resuming(cairn_d) {
 		cairn_s := cairn_.Frame[cairn_frame_appending](cairn_d)
 		i, again = cairn_s.I, true
 	}
@@ -108,7 +108,7 @@ func appending() {
 			again = false
 			cairn_.Here()
 		} else if cairn_.Due() {
-			cairn_.Point(cairn_d, cairn_frame_appending{1, i})
+			cairn_.Point(cairn_d, &cairn_frame_appending{1, i})
 		}
 		f, err := cairn_.OpenFile("lines", os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
 		if err != nil {
@@ -127,7 +127,7 @@ func appending() {
 func folders() {
 	cairn_d := cairn_.Enter()
 	i, again := 0, false
-	if cairn_.Resuming() {
+	if cairn_.Resuming(cairn_d) {
 		cairn_s := cairn_.Frame[cairn_frame_appending](cairn_d)
 		i, again = cairn_s.I, true
 	}
@@ -136,7 +136,7 @@ func folders() {
 			again = false
 			cairn_.Here()
 		} else if cairn_.Due() {
-			cairn_.Point(cairn_d, cairn_frame_appending{1, i})
+			cairn_.Point(cairn_d, &cairn_frame_appending{1, i})
 		}
 		os.WriteFile("lock", nil, 0o600)
 		os.WriteFile("tmp", []byte(fmt.Sprintln("step", i)), 0o600)

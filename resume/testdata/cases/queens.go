@@ -21,8 +21,7 @@ type cairn_frame_queens struct {
 
 func queens() {
 	cairn_d := cairn_.Enter()
-	var cairn_f *cairn_frame_queens
-	if cairn_.Resuming() {
+	if cairn_.Resuming(cairn_d) {
 		switch cairn_s := cairn_.Frame[cairn_frame_queens](cairn_d); cairn_s.At {
 		case 1:
 			b := cairn_s.B
@@ -33,7 +32,10 @@ func queens() {
 		cairn_.Lost(cairn_d)
 	}
 	b := &board{cols: make([]int, 4)}
-	cairn_f = cairn_.Call(cairn_d, cairn_f, cairn_frame_queens{1, b})
+	if cairn_.Kept(cairn_d) {
+		*cairn_.Slot[cairn_frame_queens](cairn_d) = cairn_frame_queens{1, b}
+		cairn_.Calling(cairn_d)
+	}
 	n := place(b, 0)
 	fmt.Fprintln(out, n, b.found, *b.best)
 }
@@ -49,8 +51,7 @@ type cairn_frame_place struct {
 // place(b, row): for c := 0; c < len(b.cols); c++ { POINT; … reached += place(b, row+1) }
 func place(b *board, row int) (reached int) {
 	cairn_d := cairn_.Enter()
-	var cairn_f *cairn_frame_place
-	if cairn_.Resuming() {
+	if cairn_.Resuming(cairn_d) {
 		cairn_s := cairn_.Frame[cairn_frame_place](cairn_d)
 		switch cairn_s.At {
 		case 1, 2:
@@ -68,14 +69,17 @@ func place(b *board, row int) (reached int) {
 					cairn_at = 0
 					cairn_.Here()
 				} else if cairn_.Due() {
-					cairn_.Point(cairn_d, cairn_frame_place{1, b, row, c, reached, attempts})
+					cairn_.Point(cairn_d, &cairn_frame_place{1, b, row, c, reached, attempts})
 				}
 				*attempts++
 				if !b.free(row, c) {
 					continue
 				}
 				b.cols[row] = c
-				cairn_f = cairn_.Call(cairn_d, cairn_f, cairn_frame_place{2, b, row, c, reached, attempts})
+				if cairn_.Kept(cairn_d) {
+					*cairn_.Slot[cairn_frame_place](cairn_d) = cairn_frame_place{2, b, row, c, reached, attempts}
+					cairn_.Calling(cairn_d)
+				}
 				cairn_r := place(b, row+1)
 				reached += cairn_r
 			}
@@ -92,14 +96,17 @@ func place(b *board, row int) (reached int) {
 	attempts := new(int)
 	for c := 0; c < len(b.cols); c++ {
 		if cairn_.Due() {
-			cairn_.Point(cairn_d, cairn_frame_place{1, b, row, c, reached, attempts})
+			cairn_.Point(cairn_d, &cairn_frame_place{1, b, row, c, reached, attempts})
 		}
 		*attempts++
 		if !b.free(row, c) {
 			continue
 		}
 		b.cols[row] = c
-		cairn_f = cairn_.Call(cairn_d, cairn_f, cairn_frame_place{2, b, row, c, reached, attempts})
+		if cairn_.Kept(cairn_d) {
+			*cairn_.Slot[cairn_frame_place](cairn_d) = cairn_frame_place{2, b, row, c, reached, attempts}
+			cairn_.Calling(cairn_d)
+		}
 		cairn_r := place(b, row+1)
 		reached += cairn_r
 	}

@@ -21,7 +21,7 @@ func reading() {
 	var data, proc *os.File
 	var err error
 	i, again := 0, false
-	if cairn_.Resuming() {
+	if cairn_.Resuming(cairn_d) {
 		cairn_s := cairn_.Frame[cairn_frame_reading](cairn_d)
 		data, proc, i, again = cairn_s.Data, cairn_s.Proc, cairn_s.I, true
 	} else {
@@ -37,7 +37,7 @@ func reading() {
 			again = false
 			cairn_.Here()
 		} else if cairn_.Due() {
-			cairn_.Point(cairn_d, cairn_frame_reading{1, data, proc, i})
+			cairn_.Point(cairn_d, &cairn_frame_reading{1, data, proc, i})
 		}
 		for _, f := range []*os.File{os.Stdin, data} {
 			n, err := io.ReadFull(f, b)

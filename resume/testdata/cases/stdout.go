@@ -18,7 +18,7 @@ type cairn_frame_printing struct{ At, I int }
 func printing() {
 	cairn_d := cairn_.Enter()
 	i, again := 0, false
-	if cairn_.Resuming() {
+	if cairn_.Resuming(cairn_d) {
 		cairn_s := cairn_.Frame[cairn_frame_printing](cairn_d)
 		i, again = cairn_s.I, true
 	}
@@ -27,7 +27,7 @@ func printing() {
 			again = false
 			cairn_.Here()
 		} else if cairn_.Due() {
-			cairn_.Point(cairn_d, cairn_frame_printing{1, i})
+			cairn_.Point(cairn_d, &cairn_frame_printing{1, i})
 		}
 		fmt.Println("line", i)
 	}
@@ -37,7 +37,7 @@ func printing() {
 func waiting() {
 	cairn_d := cairn_.Enter()
 	i, again := 0, false
-	if cairn_.Resuming() {
+	if cairn_.Resuming(cairn_d) {
 		cairn_s := cairn_.Frame[cairn_frame_printing](cairn_d)
 		i, again = cairn_s.I, true
 		fmt.Println("gone on")
@@ -49,7 +49,7 @@ func waiting() {
 			again = false
 			cairn_.Here()
 		} else if cairn_.Due() {
-			cairn_.Point(cairn_d, cairn_frame_printing{1, i})
+			cairn_.Point(cairn_d, &cairn_frame_printing{1, i})
 		}
 		if _, err := os.Stat("go"); err == nil {
 			return

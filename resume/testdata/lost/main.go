@@ -33,14 +33,14 @@ func main() {
 	defer resume.End()
 	d := resume.Enter()
 	i := 0
-	if resume.Resuming() {
+	if resume.Resuming(d) {
 		i = resume.Frame[frame](d).I
 		resume.Here()
 		fmt.Fprintln(os.Stderr, "resumed at", i)
 	}
 	for ; i < 10; i++ {
 		if resume.Due() {
-			resume.Point(d, frame{1, i})
+			resume.Point(d, &frame{1, i})
 		}
 		if i == 7 && os.Getenv("FAIL") != "" {
 			resume.Exit(3)

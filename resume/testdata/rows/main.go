@@ -27,8 +27,7 @@ func main() {
 	cairn_.Begin()
 	defer cairn_.End()
 	cairn_d := cairn_.Enter()
-	var cairn_f *cairn_frame_main
-	if cairn_.Resuming() {
+	if cairn_.Resuming(cairn_d) {
 		switch cairn_s := cairn_.Frame[cairn_frame_main](cairn_d); cairn_s.At {
 		case 1:
 			out, rows, pick, e := cairn_s.Out, cairn_s.Rows, cairn_s.Pick, cairn_s.E
@@ -36,7 +35,10 @@ func main() {
 				if cairn_again {
 					cairn_again = false
 				} else {
-					cairn_f = cairn_.Call(cairn_d, cairn_f, cairn_frame_main{At: 1, Out: out, Rows: rows, Pick: pick, E: e})
+					if cairn_.Kept(cairn_d) {
+						*cairn_.Slot[cairn_frame_main](cairn_d) = cairn_frame_main{At: 1, Out: out, Rows: rows, Pick: pick, E: e}
+						cairn_.Calling(cairn_d)
+					}
 				}
 				s := sweep(rows, e)
 				total += s
@@ -59,7 +61,10 @@ func main() {
 	}
 	pick := &rows[2][1]
 	for e := 0; e < 5; e++ {
-		cairn_f = cairn_.Call(cairn_d, cairn_f, cairn_frame_main{At: 1, Out: out, Rows: rows, Pick: pick, E: e})
+		if cairn_.Kept(cairn_d) {
+			*cairn_.Slot[cairn_frame_main](cairn_d) = cairn_frame_main{At: 1, Out: out, Rows: rows, Pick: pick, E: e}
+			cairn_.Calling(cairn_d)
+		}
 		s := sweep(rows, e)
 		total += s
 		fmt.Fprintln(out, e, s, *pick)
@@ -78,7 +83,7 @@ type cairn_frame_sweep struct {
 
 func sweep(rows [][]float64, epoch int) (sum float64) {
 	cairn_d := cairn_.Enter()
-	if cairn_.Resuming() {
+	if cairn_.Resuming(cairn_d) {
 		switch cairn_s := cairn_.Frame[cairn_frame_sweep](cairn_d); cairn_s.At {
 		case 1:
 			rows, epoch, sum = cairn_s.Rows, cairn_s.Epoch, cairn_s.Sum
@@ -89,7 +94,7 @@ func sweep(rows [][]float64, epoch int) (sum float64) {
 					sum += kick(rows[i], epoch)
 				} else {
 					if cairn_.Due() {
-						cairn_.Point(cairn_d, cairn_frame_sweep{At: 1, Rows: rows, Epoch: epoch, Sum: sum, I: i})
+						cairn_.Point(cairn_d, &cairn_frame_sweep{At: 1, Rows: rows, Epoch: epoch, Sum: sum, I: i})
 					}
 					sum += kick(rows[i], epoch)
 				}
@@ -100,7 +105,7 @@ func sweep(rows [][]float64, epoch int) (sum float64) {
 	}
 	for i := 1; i < len(rows)-1; i++ {
 		if cairn_.Due() {
-			cairn_.Point(cairn_d, cairn_frame_sweep{At: 1, Rows: rows, Epoch: epoch, Sum: sum, I: i})
+			cairn_.Point(cairn_d, &cairn_frame_sweep{At: 1, Rows: rows, Epoch: epoch, Sum: sum, I: i})
 		}
 		sum += kick(rows[i], epoch)
 	}

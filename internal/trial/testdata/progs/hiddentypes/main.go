@@ -1,40 +1,65 @@
-// Command hiddentypes keeps values of types that another package does not export,
-// in variables, in closures and in loops.
+// Command hiddentypes has variables that hide types and packages, some of which
+// are not needed at all places, and names that could be those of others.
 package main
 
 import (
 	"fmt"
-
-	"trial/hiddentypes/dep"
+	"time"
 )
 
-func work(n int) float64 {
-	x := 1.0
-	for k := range n * 100 {
-		x += float64(k%7) / 1000
+type node struct{ v int }
+
+type a struct{}
+
+func (a) b(n int) int { return work(n) + 1 }
+
+func a_b(n int) int { return work(n) + 2 }
+
+func work(n int) (s int) {
+	for i := range 2 { //trial:loop
+		s += i + n
 	}
-	return x
+	fmt.Println("work", n, s)
+	return s
+}
+
+func two(node *node, other node) int {
+	node.v += work(other.v)
+	other.v++
+	node.v += work(20 + other.v)
+	return node.v + work(node.v)
+}
+
+func locals() int {
+	a := node{3}
+	var t time.Duration
+	for range 2 {
+		t += time.Duration(work(a.v))
+		a.v++
+	}
+	node, time := 5, 7
+	for range 2 {
+		time += work(node)
+	}
+	return node + time + int(t)
+}
+
+type stack[T any] struct{ list []T }
+
+func (s *stack[T]) each(n int) (sum int) {
+	for i := range n {
+		T := i
+		sum += work(T) + len(s.list)
+		T++
+		sum += work(T)
+	}
+	return sum
 }
 
 func main() {
-	s := dep.New(3)
-	m := dep.Slow
-	v := dep.Of(9)
-	first := s.Add(1)
-	all := map[string]any{"s": s}
-	grow := func(f float64) { first.Grow(f); m = dep.Fast }
-	keep := []func(float64){grow}
-	for i := range 4 { //trial:loop
-		it := s.Add(work(i))
-		for j := range 2 { //trial:loop
-			it.Grow(work(j))
-			v.N += j
-		}
-		keep[0](1.5)
-		fmt.Printf("%d %.9f %d %d %v\n", i, s.Sum(), m, v.N, all["s"] == any(s))
-	}
-	for i, it := range s.All() { //trial:loop
-		it.Grow(work(i))
-		fmt.Printf("%T %d %.9f\n", it, i, s.Sum())
-	}
+	fmt.Println((&stack[string]{make([]string, 2)}).each(2))
+	n := node{1}
+	fmt.Println(two(&n, node{4}), n)
+	fmt.Println(locals())
+	fmt.Println(a{}.b(3), a_b(3))
 }
