@@ -322,7 +322,7 @@ func TestDevicesStop(t *testing.T) {
 			t.Parallel()
 			run, report := supervised(t, from, func(s *supervisor, pid int) bool {
 				// It stands still until the supervisor knows.
-				if syscall.Kill(pid, syscall.SIGSTOP) != nil {
+				if stop(pid) != nil {
 					return false
 				}
 				stop := exec.Command(build(t, "./cmd/cairn", runtime.GOARCH), "stop", s.run)

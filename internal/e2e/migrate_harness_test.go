@@ -54,6 +54,7 @@ type trip struct {
 	s      *supervisor
 	n      int
 	stills []int // stopped
+	first  int   // the newcomer of the first rank that moves, where one was waited for
 
 	restart func() // starts it with the same command
 }
@@ -145,10 +146,35 @@ func (p *trip) reachesState(state string) {
 // still stops a process, until thaw.
 func (p *trip) still(pid int) {
 	p.t.Helper()
-	if err := syscall.Kill(pid, syscall.SIGSTOP); err != nil {
+	if err := stop(pid); err != nil {
 		p.t.Fatalf("process %d: %v\n%s", pid, err, p.s.text())
 	}
 	p.stills = append(p.stills, pid)
+}
+
+// stop sends SIGSTOP and waits until no thread goes on: on a machine that is
+// busy, others do for a while before one of them takes the signal.
+func stop(pid int) error {
+	if err := syscall.Kill(pid, syscall.SIGSTOP); err != nil {
+		return err
+	}
+	for end := time.Now().Add(patience); ; time.Sleep(time.Millisecond) {
+		going := ""
+		list, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", pid))
+		for _, f := range list {
+			text, err := os.ReadFile(f)
+			_, rest, _ := strings.Cut(string(text), ") ")
+			if err == nil && rest != "" && !strings.ContainsAny(rest[:1], "TtZX") {
+				going = string(text)
+			}
+		}
+		if going == "" {
+			return nil
+		}
+		if time.Now().After(end) {
+			return fmt.Errorf("goes on in spite of SIGSTOP: %s", going)
+		}
+	}
 }
 
 // thaw lets processes go on that were stopped: all, or those.
@@ -314,14 +340,13 @@ func (p *trip) wrote() {
 	}
 }
 
-// pidsOf are the processes that a rank is, or was, in the order of their start.
+// pidsOf are the processes that a rank is, or was.
 func (p *trip) pidsOf(rank int) (out []int) {
 	list, _ := filepath.Glob(filepath.Join(p.folder, fmt.Sprintf("pid-%d-*", rank)))
 	for _, f := range list {
 		pid, _ := strconv.Atoi(f[strings.LastIndex(f, "-")+1:])
 		out = append(out, pid)
 	}
-	slices.Sort(out)
 	return out
 }
 
@@ -363,7 +388,7 @@ func (p *trip) movesAround(most int, hosts []string) (moved int) {
 			continue
 		}
 		still := st.Ranks[(moved+1)%p.n].Pid
-		if syscall.Kill(still, syscall.SIGSTOP) != nil {
+		if stop(still) != nil {
 			return moved
 		}
 		p.stills = append(p.stills, still)
@@ -394,7 +419,7 @@ func (p *trip) movesAround(most int, hosts []string) (moved int) {
 			if m.State == control.MoveWaits { // it has not come to Restore yet, perhaps
 				syscall.Kill(still, syscall.SIGCONT)
 				time.Sleep(2 * time.Millisecond)
-				syscall.Kill(still, syscall.SIGSTOP)
+				stop(still)
 			}
 		}
 		p.thawOne(still)

@@ -95,6 +95,7 @@ func stoppedIn(t *testing.T, phase string, net *journey.Network) (p *trip, a *as
 	}
 	if phase == "sending" || phase == "leaving" || phase == "linking" {
 		first := p.newcomer(source)
+		p.first = first
 		p.still(first)
 		p.thawOne(p.pidOf(other))
 		if !p.enters(patience, held) {
@@ -109,7 +110,7 @@ func stoppedIn(t *testing.T, phase string, net *journey.Network) (p *trip, a *as
 			pid := p.pidOf(last)
 			p.still(pid)
 			p.thawOne(first)
-			if p.enters(time.Second, func(m *supervise.MoveState) bool { return m.State == state }) {
+			if p.enters(time.Second<<tries, func(m *supervise.MoveState) bool { return m.State == state }) {
 				break
 			}
 			if tries == 6 {
@@ -176,7 +177,7 @@ func TestMigrateKilled(t *testing.T) {
 							}
 						}
 					} else if decided {
-						pid = p.pidsOf(source)[1]
+						pid = p.first
 					} else {
 						pid = p.newcomer(source)
 					}

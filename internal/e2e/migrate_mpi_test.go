@@ -175,7 +175,7 @@ func (p *trip) comesToJoin(moves, other int, to string) (newcomer int, a *asked)
 		pid := p.pidOf(other)
 		p.still(pid)
 		p.thawOne(newcomer)
-		if p.enters(time.Second, func(m *supervise.MoveState) bool { return m.State == control.MoveLinks }) {
+		if p.enters(time.Second<<tries, func(m *supervise.MoveState) bool { return m.State == control.MoveLinks }) {
 			return newcomer, a
 		}
 		if tries == 6 {

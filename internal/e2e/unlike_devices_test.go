@@ -153,7 +153,7 @@ func (s *supervisor) changesPlace(pl place) bool {
 			continue // it is being asked for
 		}
 		if st != nil && len(ended) == 0 && !st.Moves[len(st.Moves)-1].Over() && st.Moves[len(st.Moves)-1].State != "ahead" {
-			if st.Moves[len(st.Moves)-1].State == "arriving" && pid == 0 && syscall.Kill(st.Ranks[0].Pid, syscall.SIGSTOP) == nil {
+			if st.Moves[len(st.Moves)-1].State == "arriving" && pid == 0 && stop(st.Ranks[0].Pid) == nil {
 				pid = st.Ranks[0].Pid
 			}
 			continue
