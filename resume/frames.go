@@ -28,6 +28,7 @@ var state uint32
 const (
 	asCallee = 1 + iota // a spine function has called it
 	goingOn             // frames are being gone back to
+	leaving             // functions return to where a set is taken
 )
 
 // Enter returns the depth of the spine function that calls it. It is negative
@@ -82,18 +83,20 @@ func unfit(d int, want reflect.Type) {
 // Here says that the saved point is reached.
 func Here() {
 	if depth != len(stack)-1 {
-		fatal("the set was saved by another program: %d frames are left over; start with --fresh, or move the checkpoint folder away", len(stack)-1-depth)
+		leftOver(depth)
 	}
 	set(&state, 0)
 	startWaits()
 	if together() { // the point comes again, as for the other ranks
-		mu.Lock()
-		pointTogether(depth, stack[depth], false)
-		mu.Unlock()
+		point(depth, stack[depth:], true)
 	}
 	stack[depth] = nil
 	fresh = len(stack)
 	due.Store(true)
+}
+
+func leftOver(d int) {
+	fatal("the set was saved by another program: %d frames are left over; start with --fresh, or move the checkpoint folder away", len(stack)-1-d)
 }
 
 // Lost says that the function has no such place as its frame tells of.
@@ -203,11 +206,20 @@ func Due() bool { return due.Load() }
 // Point is a place where the program can be saved, f the frame of the
 // function that it is in.
 func Point(d int, f any) {
-	if d < 0 {
-		return
+	if d >= 0 {
+		point(d, []any{f}, false)
 	}
+}
+
+// point is a point at which there are frames from depth d on. One that comes
+// again, when ranks have just been restored, was counted already.
+func point(d int, frames []any, again bool) {
 	mu.Lock()
 	defer mu.Unlock()
+	if again {
+		pointTogether(d, frames, false)
+		return
+	}
 	if closed {
 		return
 	}
@@ -223,7 +235,7 @@ func Point(d int, f any) {
 	clear(owners)
 	kill := killAll || slices.ContainsFunc(killAt, func(n uint64) bool { return n > since && n <= points })
 	if together() {
-		pointTogether(d, f, kill)
+		pointTogether(d, frames, kill)
 		return
 	}
 	if !kill && !run.Due() {
@@ -243,7 +255,7 @@ func Point(d int, f any) {
 		due.Store(true)
 		return
 	}
-	saved.Frames = append(append(saved.Frames[:0], stack[:d]...), f)
+	saved.Frames = append(append(saved.Frames[:0], stack[:d]...), frames...)
 	saved.Points = points
 	saved.Process.note()
 	noteWaits()

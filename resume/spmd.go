@@ -119,8 +119,8 @@ func mayKill() bool {
 
 // here is where the program is, while it is at a point with other ranks.
 var here struct {
-	depth int
-	frame any
+	depth  int
+	frames []any // from that depth on
 }
 
 // together reports whether there are other ranks.
@@ -128,8 +128,8 @@ func together() bool { return run.Ranks() > 1 }
 
 // pointTogether is a point in a run of several ranks, which agree when to save.
 // What has to be done for a set is done by copying.
-func pointTogether(d int, f any, kill bool) {
-	here.depth, here.frame = d, f
+func pointTogether(d int, frames []any, kill bool) {
+	here.depth, here.frames = d, frames
 	defer free()
 	if kill {
 		err := run.Checkpoint(context.Background())
@@ -139,7 +139,7 @@ func pointTogether(d int, f any, kill bool) {
 		since = points // another rank dies
 	}
 	err := run.Point(context.Background())
-	here.frame = nil
+	here.frames = nil
 	clear(saved.Frames)
 	saved.Frames = saved.Frames[:0]
 	due.Store(true)
@@ -164,7 +164,7 @@ func copying() (err error) {
 // copyingTogether is for a state that is copied together with those of the other
 // ranks.
 func copyingTogether() error {
-	if here.frame == nil {
+	if here.frames == nil {
 		return errors.New("the program is not at a point")
 	}
 	why := crooked(here.depth)
@@ -177,7 +177,7 @@ func copyingTogether() error {
 	if why != "" {
 		return fmt.Errorf("rank %d can't be saved at this point: %s", run.Rank(), why)
 	}
-	saved.Frames = append(append(saved.Frames[:0], stack[:here.depth]...), here.frame)
+	saved.Frames = append(append(saved.Frames[:0], stack[:here.depth]...), here.frames...)
 	saved.Points = points
 	saved.Process.note()
 	noteWaits()

@@ -22,6 +22,7 @@ type function struct {
 	params   []*types.Var // the receiver too
 	results  []*types.Var // named ones
 	recovers bool         // it has deferred calls
+	quick    bool         // see quick.go
 	marks    []*mark
 	fields   []*field
 	byVar    map[*types.Var]*field

@@ -39,6 +39,9 @@ func (w *weaver) plan(fn *function) error {
 		}
 		for _, v := range m.saved {
 			w.needName(v, m.comment.Pos())
+			if fn.quick && m.call {
+				w.needName(v, m.stmt().End())
+			}
 			if fn.byVar[v] == nil {
 				name := v.Name()
 				for i := 2; fn.hasField(name); i++ {

@@ -13,6 +13,11 @@ import (
 // function writes the body of a rewritten function: going on from a saved frame
 // first, then what the user wrote.
 func (w *weaver) function(fn *function) string {
+	if fn.quick {
+		w.setApart(fn)
+		fn.apart = w.copies(fn) + fn.apart
+		return w.decides(fn)
+	}
 	var b strings.Builder
 	e := &emitter{w: w, fn: fn}
 	b.WriteString("{\n")
@@ -29,16 +34,23 @@ func (w *weaver) function(fn *function) string {
 		fmt.Fprintf(&b, "%s\nreturn\n", w.goesOn(fn))
 	}
 	b.WriteString("}\n")
-	for _, v := range fn.params {
-		if fn.boxed[v] {
-			fmt.Fprintf(&b, "%s := %s.New(%s)\n", box(v), Prefix, v.Name())
-		}
-	}
+	b.WriteString(w.boxParams(fn))
 	b.WriteString(e.region(fn.body.Lbrace+1, fn.body.Rbrace, stmts(fn.body.List)...))
 	if e.isMain(fn.node) {
 		fmt.Fprintf(&b, "\n%s.Returning()\n", Prefix)
 	}
 	b.WriteString("}")
+	return b.String()
+}
+
+// boxParams puts parameters into boxes.
+func (w *weaver) boxParams(fn *function) string {
+	var b strings.Builder
+	for _, v := range fn.params {
+		if fn.boxed[v] {
+			fmt.Fprintf(&b, "%s := %s.New(%s)\n", box(v), Prefix, v.Name())
+		}
+	}
 	return b.String()
 }
 
@@ -67,8 +79,10 @@ func (fn *function) returns() bool { return fn.typ.Results != nil && len(fn.typ.
 // goesOn calls the function that goes on from a function's frames.
 func (w *weaver) goesOn(fn *function) string {
 	args := Prefix + "d"
-	for _, v := range fn.passed() {
-		args += ", " + v.Name()
+	if !fn.quick {
+		for _, v := range fn.passed() {
+			args += ", " + v.Name()
+		}
 	}
 	return fmt.Sprintf("%sresume_%s%s(%s)", Prefix, fn.name, fn.typeArgs(), args)
 }
@@ -88,20 +102,33 @@ func (fn *function) passed() (list []*types.Var) {
 // that the compiler need not think of it where the function is in its normal
 // course. That can't be done with literals, which capture variables.
 func (w *weaver) setApart(fn *function) bool {
-	if _, ok := fn.node.(*ast.FuncDecl); !ok || w.asks || w.mustBeItself(fn.body) {
+	if !w.canBeApart(fn) {
 		return false
 	}
 	var b strings.Builder
 	fmt.Fprintf(&b, "\n// %sresume_%s goes on with %s from a saved frame.\n//\n//go:noinline\n", Prefix, fn.name, strings.ReplaceAll(fn.name, "_", "."))
 	fmt.Fprintf(&b, "func %sresume_%s%s(%sd int", Prefix, fn.name, w.typeParams(fn), Prefix)
+	var names, values []string
 	for _, v := range fn.passed() {
-		fmt.Fprintf(&b, ", %s %s", v.Name(), w.typ(v.Type(), v.Pos()))
+		t := w.typ(v.Type(), v.Pos())
+		if !fn.quick { // of those, who calls it has none
+			fmt.Fprintf(&b, ", %s %s", v.Name(), t)
+			continue
+		}
+		names = append(names, v.Name())
+		values = append(values, fmt.Sprintf("%s.Zero[%s]()", Prefix, t))
 	}
 	b.WriteString(") ")
 	if fn.typ.Results != nil {
 		b.WriteString(w.p.at(fn.typ.Results.Pos(), fn.typ.Results.End()))
 	}
 	b.WriteString(" {\n")
+	if len(names) > 0 { // at once: their names may hide types
+		fmt.Fprintf(&b, "%s := %s\n", strings.Join(names, ", "), strings.Join(values, ", "))
+		for _, n := range names {
+			fmt.Fprintf(&b, "_ = %s\n", n)
+		}
+	}
 	b.WriteString(w.goOnAny(fn))
 	if fn.returns() {
 		b.WriteString("panic(nil)\n")
@@ -109,6 +136,12 @@ func (w *weaver) setApart(fn *function) bool {
 	b.WriteString("}\n")
 	fn.apart = b.String()
 	return true
+}
+
+// canBeApart says that code of a function may be in another one.
+func (w *weaver) canBeApart(fn *function) bool {
+	_, ok := fn.node.(*ast.FuncDecl)
+	return ok && !w.asks && !w.mustBeItself(fn.body)
 }
 
 // mustBeItself says that it matters what function some code is in: recover has to
@@ -252,10 +285,14 @@ func (e *continuation) from(k int) string {
 		b.WriteString(e.inside(st.list[st.i], k+1, ""))
 		lo = st.list[st.i].End()
 	case e.m.call:
-		b.WriteString(e.again(st.list[st.i]) + e.fn.back() + "\n")
+		b.WriteString(e.again(st.list[st.i]) + e.back(e.m) + "\n")
 		lo = st.list[st.i].End()
 	default:
-		fmt.Fprintf(&b, "%s.Here()\n", Prefix)
+		if e.fn.quick {
+			fmt.Fprintf(&b, "if %[1]s.Arrived(%[1]sd) {\n%[2]s\n}\n", Prefix, e.leave(e.m))
+		} else {
+			fmt.Fprintf(&b, "%s.Here()\n", Prefix)
+		}
 		lo = e.m.comment.End()
 	}
 	b.WriteString(e.list(st, lo))
@@ -571,6 +608,9 @@ func (e *continuation) again(s ast.Stmt) string {
 
 func (e *continuation) callAgain(call *ast.CallExpr) string {
 	info := e.w.p.Info
+	if to := e.w.calls[call]; to != nil {
+		return fmt.Sprintf("%[1]sresume_%[2]s(%[1]sd + 1)", Prefix, to.name)
+	}
 	sig, _ := info.TypeOf(call.Fun).Underlying().(*types.Signature)
 	var args []string
 	if sig != nil {

@@ -72,6 +72,11 @@ func (p *Package) Weave(runtime string, replace map[string]string) (*Woven, erro
 			taken[fn.name] = true
 		}
 	}
+	var all []*function
+	for _, f := range p.Files {
+		all = append(all, perFile[f]...)
+	}
+	w.findQuick(all)
 	for _, f := range p.Files {
 		w.file, w.imports, w.kept = f, nil, nil
 		w.byPath = map[string]string{}
@@ -133,8 +138,9 @@ type weaver struct {
 	p       *Package
 	byNode  map[ast.Node]*function
 	replace map[string]string
-	hidden  map[*types.Var]bool // see hidden.go
-	asks    bool                // functions of the package look at who calls them
+	hidden  map[*types.Var]bool         // see hidden.go
+	asks    bool                        // functions of the package look at who calls them
+	calls   map[*ast.CallExpr]*function // of quick functions by each other
 
 	// Of the file at hand:
 	file    *ast.File
@@ -316,7 +322,10 @@ func (w *weaver) fieldType(fn *function, f *field) string {
 // registers where a program spends its time.
 func (fn *function) saver(m *mark) string {
 	what := "point"
-	if m.call {
+	switch {
+	case m.call && fn.quick:
+		what = "leave"
+	case m.call:
 		what = "keep"
 	}
 	return fmt.Sprintf("%s%s_%s_%d", Prefix, what, fn.name, m.n)
@@ -324,6 +333,9 @@ func (fn *function) saver(m *mark) string {
 
 // savers declares the functions that save a function's frames.
 func (w *weaver) savers(fn *function) string {
+	if fn.quick {
+		return w.leavers(fn)
+	}
 	var b strings.Builder
 	slot := fmt.Sprintf("%s.Slot[%s]", Prefix, fn.frame()) // generic functions have no variables of their own
 	if len(fn.tparams) == 0 && slices.ContainsFunc(fn.marks, func(m *mark) bool { return m.call }) {
@@ -331,28 +343,38 @@ func (w *weaver) savers(fn *function) string {
 		fmt.Fprintf(&b, "\nvar %[1]sslots_%[2]s %[1]s.Slots[%[3]s]\n", Prefix, fn.name, fn.frame())
 	}
 	for _, m := range fn.marks {
-		fmt.Fprintf(&b, "\n//go:noinline\nfunc %s%s(%sd int", fn.saver(m), w.typeParams(fn), Prefix)
-		whole := fmt.Sprintf("%sat: %d", Prefix, m.n)
+		params, whole := w.savedAs(fn, m)
+		fmt.Fprintf(&b, "\n//go:noinline\nfunc %s%s(%s) {\n", fn.saver(m), w.typeParams(fn), strings.Join(append([]string{Prefix + "d int"}, params...), ", "))
+		if !m.call {
+			fmt.Fprintf(&b, "%[1]s.Point(%[1]sd, &%[2]s{%[3]s})\n}\n", Prefix, fn.frame(), whole)
+			continue
+		}
+		// Field by field: as one value it would be made elsewhere first, and copied.
 		fields := fmt.Sprintf("%sf.%sat = %d\n", Prefix, Prefix, m.n)
 		for _, f := range fn.fields {
-			t := w.fieldType(fn, f)
+			value := Prefix + "v_" + f.name
 			if !slices.Contains(m.saved, f.v) {
-				fields += fmt.Sprintf("%sf.%s = %s.Zero[%s]()\n", Prefix, f.name, Prefix, t)
-				continue
+				value = fmt.Sprintf("%s.Zero[%s]()", Prefix, w.fieldType(fn, f))
 			}
-			name := Prefix + "v_" + f.name // its own may hide a type
-			fmt.Fprintf(&b, ", %s %s", name, t)
-			whole += fmt.Sprintf(", %s: %s", f.name, name)
-			fields += fmt.Sprintf("%sf.%s = %s\n", Prefix, f.name, name)
+			fields += fmt.Sprintf("%sf.%s = %s\n", Prefix, f.name, value)
 		}
-		if b.WriteString(") {\n"); m.call {
-			// Field by field: as one value it would be made elsewhere first, and copied.
-			fmt.Fprintf(&b, "%[1]sf, %[1]sok := %[1]s.Stored(%[1]sd).(*%[2]s)\nif !%[1]sok {\n%[1]sf = %[3]s(%[1]sd)\n}\n%[4]s%[1]s.Calling(%[1]sd)\n}\n", Prefix, fn.frame(), slot, fields)
-		} else {
-			fmt.Fprintf(&b, "%[1]s.Point(%[1]sd, &%[2]s{%[3]s})\n}\n", Prefix, fn.frame(), whole)
-		}
+		fmt.Fprintf(&b, "%[1]sf, %[1]sok := %[1]s.Stored(%[1]sd).(*%[2]s)\nif !%[1]sok {\n%[1]sf = %[3]s(%[1]sd)\n}\n%[4]s%[1]s.Calling(%[1]sd)\n}\n", Prefix, fn.frame(), slot, fields)
 	}
 	return b.String()
+}
+
+// savedAs are the parameters for what is saved at a mark, and the frame that they
+// make.
+func (w *weaver) savedAs(fn *function, m *mark) (params []string, frame string) {
+	frame = fmt.Sprintf("%sat: %d", Prefix, m.n)
+	for _, f := range fn.fields {
+		if slices.Contains(m.saved, f.v) {
+			name := Prefix + "v_" + f.name // its own may hide a type
+			params = append(params, name+" "+w.fieldType(fn, f))
+			frame += fmt.Sprintf(", %s: %s", f.name, name)
+		}
+	}
+	return params, frame
 }
 
 // edit replaces a piece of text.
@@ -404,6 +426,7 @@ type emitter struct {
 	top    bool              // outside of functions that are rewritten
 	labels map[string]string // what labels are called
 	named  map[*ast.LabeledStmt]string
+	plain  bool // marks are of no importance
 }
 
 // region writes the text from lo to hi, in which nodes lie.
@@ -436,7 +459,7 @@ func (e *emitter) region(lo, hi token.Pos, nodes ...ast.Node) string {
 			if lo <= m.comment.Pos() && m.comment.End() <= hi {
 				edits = append(edits, edit{m.comment.Pos(), m.comment.End(), inner.save(m)})
 				if m.call && m.stmt().End() <= hi {
-					edits = append(edits, edit{m.stmt().End(), m.stmt().End(), e.fn.back()})
+					edits = append(edits, edit{m.stmt().End(), m.stmt().End(), inner.back(m)})
 				}
 			}
 		}
@@ -444,13 +467,17 @@ func (e *emitter) region(lo, hi token.Pos, nodes ...ast.Node) string {
 	return e.w.apply(lo, hi, edits)
 }
 
-// back writes what comes after a call that leads to a point. What was called may
-// not have entered: what is deferred must not be taken for it.
-func (fn *function) back() string {
-	if !fn.recovers {
-		return ""
+// back writes what comes after a call that leads to a point. In a function that
+// defers calls, what was called may not have entered: what is deferred must not be
+// taken for it.
+func (e *emitter) back(m *mark) string {
+	switch {
+	case e.fn.quick:
+		return fmt.Sprintf("\nif %s.Leaving() {\n%s\n}", Prefix, e.leave(m))
+	case e.fn.recovers:
+		return fmt.Sprintf("\n%s.Back(%sd)", Prefix, Prefix)
 	}
-	return fmt.Sprintf("\n%s.Back(%sd)", Prefix, Prefix)
+	return ""
 }
 
 // list writes the statements of a list from a position on.
@@ -470,21 +497,32 @@ func (e *emitter) list(st *step, lo token.Pos) string {
 // save writes the code of a mark.
 func (e *emitter) save(m *mark) string {
 	fn := e.fn
+	if e.plain || fn.quick && m.call {
+		return ""
+	}
+	if fn.quick {
+		return fmt.Sprintf("if %s.Due() {\n%s\n}", Prefix, e.leave(m))
+	}
 	when := Prefix + ".Due()"
 	if m.call {
 		when = fmt.Sprintf("%s.Kept(%sd)", Prefix, Prefix)
 	}
-	args := Prefix + "d"
-	for _, f := range fn.fields {
+	args := append([]string{Prefix + "d"}, e.savedAt(m)...)
+	return fmt.Sprintf("if %s {\n%s%s(%s)\n}", when, fn.saver(m), fn.typeArgs(), strings.Join(args, ", "))
+}
+
+// savedAt are the variables that are saved at a mark, as they are there.
+func (e *emitter) savedAt(m *mark) (list []string) {
+	for _, f := range e.fn.fields {
 		switch {
 		case !slices.Contains(m.saved, f.v):
-		case fn.boxed[f.v]:
-			args += ", " + box(f.v)
+		case e.fn.boxed[f.v]:
+			list = append(list, box(f.v))
 		default:
-			args += ", " + f.v.Name()
+			list = append(list, f.v.Name())
 		}
 	}
-	return fmt.Sprintf("if %s {\n%s%s(%s)\n}", when, fn.saver(m), fn.typeArgs(), args)
+	return list
 }
 
 // edits finds what has to change inside a node.
@@ -517,6 +555,20 @@ func (e *emitter) edits(root ast.Node, out *[]edit) {
 				in.fn = &function{outer: e.fn, node: n, body: n.Body}
 				in.edits(n.Body, out)
 				return false
+			}
+		case *ast.CallExpr:
+			if to := w.calls[n]; to != nil {
+				name, ok := ast.Unparen(n.Fun).(*ast.Ident)
+				if s, is := ast.Unparen(n.Fun).(*ast.SelectorExpr); is {
+					name, ok = s.Sel, true
+				}
+				what := "quick_"
+				if e.plain {
+					what = "plain_"
+				}
+				if ok {
+					put(name, Prefix+what+name.Name)
+				}
 			}
 		case *ast.GoStmt:
 			if line, ok := w.p.waitsAt(n); ok {

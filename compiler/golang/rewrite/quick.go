@@ -1,0 +1,217 @@
+package rewrite
+
+import (
+	"fmt"
+	"go/ast"
+	"go/token"
+	"go/types"
+	"slices"
+	"strings"
+)
+
+// Quick functions. A function that stores its frame before each call that leads
+// to a point pays for that with each call. One is quick if it need not: if all that
+// can be between its calls and the points is quick too. Then it returns when a set
+// is due, with its frame, and so do those that have called it, as far as they are
+// quick (package resume says how). Such a function is there four times: under its
+// own name what decides between the others, as it was written (cairn_plain_), with
+// points (cairn_quick_), and what goes on from its frames (cairn_resume_).
+
+// findQuick finds the quick functions of a package, and their calls of each other.
+func (w *weaver) findQuick(all []*function) {
+	w.calls = map[*ast.CallExpr]*function{}
+	byObj := map[types.Object]*function{}
+	can := map[*function][]*function{} // and what it calls
+	for _, fn := range all {
+		if d, ok := fn.node.(*ast.FuncDecl); ok {
+			byObj[w.p.Info.Defs[d.Name]] = fn
+		}
+	}
+	for _, fn := range all {
+		if calls, ok := w.mayBeQuick(fn, byObj); ok {
+			can[fn] = calls
+		}
+	}
+	for changed := true; changed; {
+		changed = false
+		for fn, calls := range can {
+			if slices.ContainsFunc(calls, func(to *function) bool { _, ok := can[to]; return !ok }) {
+				delete(can, fn)
+				changed = true
+			}
+		}
+	}
+	for fn := range can {
+		fn.quick = true
+		for _, m := range fn.marks {
+			if m.call {
+				call := spineCall(m.stmt())
+				w.calls[call] = byObj[w.callee(call)]
+			}
+		}
+	}
+}
+
+// mayBeQuick says that a function is quick if those are that it returns.
+func (w *weaver) mayBeQuick(fn *function, byObj map[types.Object]*function) (calls []*function, ok bool) {
+	d, is := fn.node.(*ast.FuncDecl)
+	if !is || len(fn.tparams) > 0 || fn.recovers || d.Name.Name == "init" || d.Name.Name == "_" ||
+		(&emitter{w: w}).isMain(d) || !w.canBeApart(fn) {
+		return nil, false
+	}
+	captured := vars{}
+	good := true
+	ast.Inspect(fn.body, func(n ast.Node) bool {
+		if v := w.p.addressed(n); n != nil && v != nil {
+			captured[v] = true
+		}
+		if lit, is := n.(*ast.FuncLit); is {
+			good = good && w.byNode[lit] == nil
+			ast.Inspect(lit.Body, func(m ast.Node) bool {
+				if id, is := m.(*ast.Ident); is {
+					if v, is := w.p.Info.Uses[id].(*types.Var); is {
+						captured[v] = true
+					}
+				}
+				return true
+			})
+		}
+		return good
+	})
+	if !good {
+		return nil, false
+	}
+	for _, m := range fn.marks {
+		if !m.call {
+			continue
+		}
+		call := spineCall(m.stmt())
+		if call == nil {
+			return nil, false
+		}
+		to := byObj[w.callee(call)]
+		if to == nil || !w.returnsToOwn(fn, m.stmt(), captured) {
+			return nil, false
+		}
+		calls = append(calls, to)
+	}
+	return calls, true
+}
+
+// callee is the function of this package that a call names.
+func (w *weaver) callee(call *ast.CallExpr) types.Object {
+	switch f := ast.Unparen(call.Fun).(type) {
+	case *ast.Ident:
+		return w.p.Info.Uses[f]
+	case *ast.SelectorExpr:
+		if s := w.p.Info.Selections[f]; s != nil && s.Kind() == types.MethodVal && !types.IsInterface(s.Recv()) {
+			return s.Obj()
+		}
+	}
+	return nil
+}
+
+// returnsToOwn says that what a call returns goes to variables that nobody else
+// looks at: when the called function is left, it returns nothing of meaning.
+func (w *weaver) returnsToOwn(fn *function, s ast.Stmt, captured vars) bool {
+	a, ok := s.(*ast.AssignStmt)
+	if !ok {
+		return true
+	}
+	if a.Tok != token.ASSIGN && a.Tok != token.DEFINE {
+		return false
+	}
+	for _, x := range a.Lhs {
+		id, ok := x.(*ast.Ident)
+		if !ok {
+			return false
+		}
+		if id.Name == "_" {
+			continue
+		}
+		v, ok := w.p.Info.ObjectOf(id).(*types.Var)
+		if !ok || captured[v] || v.Pos() < fn.node.Pos() || v.Pos() >= fn.node.End() {
+			return false
+		}
+	}
+	return true
+}
+
+// decides writes the body of a quick function under its own name.
+func (w *weaver) decides(fn *function) string {
+	d := fn.node.(*ast.FuncDecl)
+	sig := w.p.Info.Defs[d.Name].(*types.Func).Signature()
+	var args []string
+	for i := range sig.Params().Len() {
+		v := sig.Params().At(i)
+		arg := v.Name()
+		if arg == "" || arg == "_" {
+			arg = fmt.Sprintf("%s.Zero[%s]()", Prefix, w.typ(v.Type(), d.Pos()))
+		}
+		if sig.Variadic() && i == sig.Params().Len()-1 {
+			arg += "..."
+		}
+		args = append(args, arg)
+	}
+	on := ""
+	if r := sig.Recv(); r != nil {
+		on = r.Name() + "."
+		if r.Name() == "" || r.Name() == "_" {
+			on = fmt.Sprintf("%s.Zero[%s]().", Prefix, w.typ(r.Type(), d.Pos()))
+		}
+	}
+	call := func(what string) string {
+		return fmt.Sprintf("%s%s%s_%s(%s)", on, Prefix, what, d.Name.Name, strings.Join(args, ", "))
+	}
+	if !fn.returns() {
+		return fmt.Sprintf("{\n%[1]sd := %[1]s.Enter()\nif %[1]sd < 0 {\n%[2]s\nreturn\n}\nif !%[1]s.Resuming(%[1]sd) {\n%[3]s\nif !%[1]s.Left(%[1]sd) {\nreturn\n}\n}\n"+
+			"for {\n%[4]s\nif !%[1]s.Left(%[1]sd) {\nreturn\n}\n}\n}", Prefix, call("plain"), call("quick"), w.goesOn(fn))
+	}
+	var list []string
+	for i := range sig.Results().Len() {
+		list = append(list, fmt.Sprintf("%sr%d", Prefix, i+1))
+	}
+	r := strings.Join(list, ", ")
+	return fmt.Sprintf("{\n%[1]sd := %[1]s.Enter()\nif %[1]sd < 0 {\nreturn %[2]s\n}\nif !%[1]s.Resuming(%[1]sd) {\n%[5]s := %[3]s\nif !%[1]s.Left(%[1]sd) {\nreturn %[5]s\n}\n}\n"+
+		"for {\n%[5]s := %[4]s\nif !%[1]s.Left(%[1]sd) {\nreturn %[5]s\n}\n}\n}", Prefix, call("plain"), call("quick"), w.goesOn(fn), r)
+}
+
+// copies writes a quick function as it was written, and with points.
+func (w *weaver) copies(fn *function) string {
+	d := fn.node.(*ast.FuncDecl)
+	head := func(what, says string) string {
+		return fmt.Sprintf("\n// %s%s_%s is %s %s.\n%s%s%s_%s%s", Prefix, what, d.Name.Name, strings.ReplaceAll(fn.name, "_", "."), says,
+			w.p.at(d.Pos(), d.Name.Pos()), Prefix, what, d.Name.Name, w.p.at(d.Name.End(), fn.body.Lbrace))
+	}
+	plain := &emitter{w: w, fn: &function{node: d, body: fn.body, marks: fn.marks}, plain: true}
+	quick := &emitter{w: w, fn: fn}
+	text := func(e *emitter) string {
+		return e.region(fn.body.Lbrace+1, fn.body.Rbrace, stmts(fn.body.List)...) + "}\n"
+	}
+	return head("plain", "where nothing is saved of it") + "{\n" + text(plain) +
+		head("quick", "while a set may come due") + "{\n" + w.boxParams(fn) + text(quick)
+}
+
+// leave writes how a quick function is left at a mark.
+func (e *emitter) leave(m *mark) string {
+	text := fmt.Sprintf("%s(%s)", e.fn.saver(m), strings.Join(e.savedAt(m), ", "))
+	if e.fn.returns() {
+		return "return " + text
+	}
+	return text + "\nreturn"
+}
+
+// leavers declares the functions that give the frames of a quick function.
+func (w *weaver) leavers(fn *function) string {
+	var b strings.Builder
+	sig := w.p.Info.Defs[fn.node.(*ast.FuncDecl).Name].(*types.Func).Signature()
+	var results []string
+	for i := range sig.Results().Len() {
+		results = append(results, fmt.Sprintf("%sr%d %s", Prefix, i+1, w.typ(sig.Results().At(i).Type(), fn.node.Pos())))
+	}
+	for _, m := range fn.marks {
+		params, whole := w.savedAs(fn, m)
+		fmt.Fprintf(&b, "\n//go:noinline\nfunc %s(%s) (%s) {\n%s.Leave(&%s{%s})\nreturn\n}\n", fn.saver(m), strings.Join(params, ", "), strings.Join(results, ", "), Prefix, fn.frame(), whole)
+	}
+	return b.String()
+}
