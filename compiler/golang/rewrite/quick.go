@@ -56,7 +56,7 @@ func (w *weaver) findQuick(all []*function) {
 func (w *weaver) mayBeQuick(fn *function, byObj map[types.Object]*function) (calls []*function, ok bool) {
 	d, is := fn.node.(*ast.FuncDecl)
 	if !is || len(fn.tparams) > 0 || fn.recovers || d.Name.Name == "init" || d.Name.Name == "_" ||
-		(&emitter{w: w}).isMain(d) || !w.canBeApart(fn) {
+		!w.canBeApart(fn) {
 		return nil, false
 	}
 	captured := vars{}
@@ -164,7 +164,11 @@ func (w *weaver) decides(fn *function) string {
 		return fmt.Sprintf("%s%s%s_%s(%s)", on, Prefix, what, d.Name.Name, strings.Join(args, ", "))
 	}
 	if !fn.returns() {
-		return fmt.Sprintf("{\n%[1]sd := %[1]s.Enter()\nif %[1]sd < 0 {\n%[2]s\nreturn\n}\nif !%[1]s.Resuming(%[1]sd) {\n%[3]s\nif !%[1]s.Left(%[1]sd) {\nreturn\n}\n}\n"+
+		first := ""
+		if (&emitter{w: w}).isMain(d) {
+			first = begin
+		}
+		return fmt.Sprintf("{\n"+first+"%[1]sd := %[1]s.Enter()\nif %[1]sd < 0 {\n%[2]s\nreturn\n}\nif !%[1]s.Resuming(%[1]sd) {\n%[3]s\nif !%[1]s.Left(%[1]sd) {\nreturn\n}\n}\n"+
 			"for {\n%[4]s\nif !%[1]s.Left(%[1]sd) {\nreturn\n}\n}\n}", Prefix, call("plain"), call("quick"), w.goesOn(fn))
 	}
 	var list []string
@@ -186,7 +190,11 @@ func (w *weaver) copies(fn *function) string {
 	plain := &emitter{w: w, fn: &function{node: d, body: fn.body, marks: fn.marks}, plain: true}
 	quick := &emitter{w: w, fn: fn}
 	text := func(e *emitter) string {
-		return e.region(fn.body.Lbrace+1, fn.body.Rbrace, stmts(fn.body.List)...) + "}\n"
+		last := "}\n"
+		if e.isMain(d) {
+			last = "\n" + Prefix + ".Returning()\n}\n"
+		}
+		return e.region(fn.body.Lbrace+1, fn.body.Rbrace, stmts(fn.body.List)...) + last
 	}
 	return head("plain", "where nothing is saved of it") + "{\n" + text(plain) +
 		head("quick", "while a set may come due") + "{\n" + w.boxParams(fn) + text(quick)
