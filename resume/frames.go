@@ -92,7 +92,14 @@ func Here() {
 	}
 	stack[depth] = nil
 	fresh = len(stack)
-	due.Store(true)
+	lookAgain()
+}
+
+// lookAgain makes the next point have something to do, if it has.
+func lookAgain() {
+	if counts || run.Due() {
+		due.Store(true)
+	}
 }
 
 func leftOver(d int) {
@@ -264,9 +271,7 @@ func point(d int, frames []any, again bool) {
 	}
 	err := run.Point(context.Background())
 	clear(saved.Frames)
-	if counts || run.Due() {
-		due.Store(true)
-	}
+	lookAgain()
 	if err != nil {
 		trouble(err)
 	}

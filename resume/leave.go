@@ -74,6 +74,6 @@ func Arrived(d int) bool {
 	comesAgain = together()
 	stack[d] = nil
 	fresh = len(stack)
-	due.Store(true)
+	lookAgain()
 	return comesAgain
 }

@@ -174,7 +174,7 @@ func Begin() {
 	set(&state, asCallee)
 	if !restored {
 		suspended.Store(false)
-		due.Store(true)
+		lookAgain()
 		return
 	}
 	if !slices.Equal(saved.Args, start.args) {

@@ -169,7 +169,7 @@ func (w *weaver) decides(fn *function) string {
 			first = begin
 		}
 		return fmt.Sprintf("{\n"+first+"%[1]sd := %[1]s.Enter()\nif %[1]sd < 0 {\n%[2]s\nreturn\n}\nif !%[1]s.Resuming(%[1]sd) {\n%[3]s\nif !%[1]s.Left(%[1]sd) {\nreturn\n}\n}\n"+
-			"for {\n%[4]s\nif !%[1]s.Left(%[1]sd) {\nreturn\n}\n}\n}", Prefix, call("plain"), call("quick"), w.goesOn(fn))
+			"for {\n%[4]s\nif !%[1]s.Left(%[1]sd) {\nreturn\n}\n}\n}", Prefix, call("plain"), call("quick"), fn.goesOn())
 	}
 	var list []string
 	for i := range sig.Results().Len() {
@@ -177,7 +177,7 @@ func (w *weaver) decides(fn *function) string {
 	}
 	r := strings.Join(list, ", ")
 	return fmt.Sprintf("{\n%[1]sd := %[1]s.Enter()\nif %[1]sd < 0 {\nreturn %[2]s\n}\nif !%[1]s.Resuming(%[1]sd) {\n%[5]s := %[3]s\nif !%[1]s.Left(%[1]sd) {\nreturn %[5]s\n}\n}\n"+
-		"for {\n%[5]s := %[4]s\nif !%[1]s.Left(%[1]sd) {\nreturn %[5]s\n}\n}\n}", Prefix, call("plain"), call("quick"), w.goesOn(fn), r)
+		"for {\n%[5]s := %[4]s\nif !%[1]s.Left(%[1]sd) {\nreturn %[5]s\n}\n}\n}", Prefix, call("plain"), call("quick"), fn.goesOn(), r)
 }
 
 // copies writes a quick function as it was written, and with points.

@@ -27,11 +27,11 @@ func (w *weaver) function(fn *function) string {
 	fmt.Fprintf(&b, "%[1]sd := %[1]s.Enter()\nif %[1]s.Resuming(%[1]sd) {\n", Prefix)
 	switch {
 	case !w.setApart(fn):
-		b.WriteString(w.goOnAny(fn))
+		b.WriteString(w.goOnAny(fn, func(m *mark) string { return w.goOnWhole(fn, m) }))
 	case fn.returns():
-		fmt.Fprintf(&b, "return %s\n", w.goesOn(fn))
+		fmt.Fprintf(&b, "return %s\n", fn.goesOn())
 	default:
-		fmt.Fprintf(&b, "%s\nreturn\n", w.goesOn(fn))
+		fmt.Fprintf(&b, "%s\nreturn\n", fn.goesOn())
 	}
 	b.WriteString("}\n")
 	b.WriteString(w.boxParams(fn))
@@ -55,36 +55,34 @@ func (w *weaver) boxParams(fn *function) string {
 }
 
 // goOnAny writes what goes on from any of a function's frames.
-func (w *weaver) goOnAny(fn *function) string {
+func (w *weaver) goOnAny(fn *function, each func(m *mark) string) string {
 	var b strings.Builder
-	e := &emitter{w: w, fn: fn}
 	fmt.Fprintf(&b, "switch %ss := %s.Frame[%s](%sd); %ss.%sat {\n", Prefix, Prefix, fn.frame(), Prefix, Prefix, Prefix)
 	for _, m := range fn.marks {
-		fmt.Fprintf(&b, "case %d:\n", m.n)
-		b.WriteString(w.goOn(fn, m))
-		switch {
-		case fn.returns(): // it has returned
-		case e.isMain(fn.node):
-			fmt.Fprintf(&b, "%s.Returning()\nreturn\n", Prefix)
-		default:
-			b.WriteString("return\n")
-		}
+		fmt.Fprintf(&b, "case %d:\n%s", m.n, each(m))
 	}
 	fmt.Fprintf(&b, "}\n%s.Lost(%sd)\n", Prefix, Prefix)
 	return b.String()
 }
 
+// goOnWhole writes what goes on from a mark, to the end of the function.
+func (w *weaver) goOnWhole(fn *function, m *mark) string {
+	text := w.goOn(fn, m)
+	switch e := (&emitter{w: w}); {
+	case fn.returns(): // it has returned
+	case e.isMain(fn.node):
+		text += Prefix + ".Returning()\nreturn\n"
+	default:
+		text += "return\n"
+	}
+	return text
+}
+
 func (fn *function) returns() bool { return fn.typ.Results != nil && len(fn.typ.Results.List) > 0 }
 
 // goesOn calls the function that goes on from a function's frames.
-func (w *weaver) goesOn(fn *function) string {
-	args := Prefix + "d"
-	if !fn.quick {
-		for _, v := range fn.passed() {
-			args += ", " + v.Name()
-		}
-	}
-	return fmt.Sprintf("%sresume_%s%s(%s)", Prefix, fn.name, fn.typeArgs(), args)
+func (fn *function) goesOn() string {
+	return fmt.Sprintf("%[1]sresume_%[2]s%[3]s(%[1]sd)", Prefix, fn.name, fn.typeArgs())
 }
 
 // passed are the parameters that are needed again; what they are given is in
@@ -98,42 +96,49 @@ func (fn *function) passed() (list []*types.Var) {
 	return list
 }
 
-// setApart makes what goes on from a function's frames a function of its own, so
-// that the compiler need not think of it where the function is in its normal
-// course. That can't be done with literals, which capture variables.
+// setApart makes what goes on from a function's frames functions of their own, one
+// for each mark, so that the compiler need not think of it where the function is in
+// its normal course, nor of one when it compiles another. That can't be done with
+// literals, which capture variables.
 func (w *weaver) setApart(fn *function) bool {
 	if !w.canBeApart(fn) {
 		return false
 	}
-	var b strings.Builder
-	fmt.Fprintf(&b, "\n// %sresume_%s goes on with %s from a saved frame.\n//\n//go:noinline\n", Prefix, fn.name, strings.ReplaceAll(fn.name, "_", "."))
-	fmt.Fprintf(&b, "func %sresume_%s%s(%sd int", Prefix, fn.name, w.typeParams(fn), Prefix)
+	results := ""
+	if fn.typ.Results != nil {
+		results = w.p.at(fn.typ.Results.Pos(), fn.typ.Results.End())
+	}
 	var names, values []string
 	for _, v := range fn.passed() {
-		t := w.typ(v.Type(), v.Pos())
-		if !fn.quick { // of those, who calls it has none
-			fmt.Fprintf(&b, ", %s %s", v.Name(), t)
-			continue
-		}
 		names = append(names, v.Name())
-		values = append(values, fmt.Sprintf("%s.Zero[%s]()", Prefix, t))
+		values = append(values, fmt.Sprintf("%s.Zero[%s]()", Prefix, w.typ(v.Type(), v.Pos())))
 	}
-	b.WriteString(") ")
-	if fn.typ.Results != nil {
-		b.WriteString(w.p.at(fn.typ.Results.Pos(), fn.typ.Results.End()))
-	}
-	b.WriteString(" {\n")
+	vars := ""
 	if len(names) > 0 { // at once: their names may hide types
-		fmt.Fprintf(&b, "%s := %s\n", strings.Join(names, ", "), strings.Join(values, ", "))
+		vars = fmt.Sprintf("%s := %s\n", strings.Join(names, ", "), strings.Join(values, ", "))
 		for _, n := range names {
-			fmt.Fprintf(&b, "_ = %s\n", n)
+			vars += "_ = " + n + "\n"
 		}
 	}
-	b.WriteString(w.goOnAny(fn))
+	end := "}\n"
 	if fn.returns() {
-		b.WriteString("panic(nil)\n")
+		end = "panic(nil)\n}\n"
 	}
-	b.WriteString("}\n")
+	var b strings.Builder
+	fmt.Fprintf(&b, "\n// %sresume_%s goes on with %s from a saved frame.\n//\n//go:noinline\n", Prefix, fn.name, strings.ReplaceAll(fn.name, "_", "."))
+	fmt.Fprintf(&b, "func %[1]sresume_%[2]s%[3]s(%[1]sd int) %[4]s {\n", Prefix, fn.name, w.typeParams(fn), results)
+	b.WriteString(w.goOnAny(fn, func(m *mark) string {
+		call := fmt.Sprintf("%[1]sresume_%[2]s_%[4]d%[3]s(%[1]sd, %[1]ss)\n", Prefix, fn.name, fn.typeArgs(), m.n)
+		if fn.returns() {
+			return "return " + call
+		}
+		return call + "return\n"
+	}))
+	b.WriteString(end)
+	for _, m := range fn.marks {
+		fmt.Fprintf(&b, "\n//go:noinline\nfunc %[1]sresume_%[2]s_%[5]d%[3]s(%[1]sd int, %[1]ss *%[6]s) %[4]s {\n%[7]s%[8]s}\n",
+			Prefix, fn.name, w.typeParams(fn), results, m.n, fn.frame(), vars, w.goOnWhole(fn, m))
+	}
 	fn.apart = b.String()
 	return true
 }
@@ -220,6 +225,7 @@ type continuation struct {
 	emitter
 	m     *mark
 	saved vars
+	first string // the variable that is true in the round of the point, where the point begins the rounds
 }
 
 // value is what a variable is given.
@@ -288,11 +294,14 @@ func (e *continuation) from(k int) string {
 		b.WriteString(e.again(st.list[st.i]) + e.back(e.m) + "\n")
 		lo = st.list[st.i].End()
 	default:
+		here := Prefix + ".Here()\n"
 		if e.fn.quick {
-			fmt.Fprintf(&b, "if %[1]s.Arrived(%[1]sd) {\n%[2]s\n}\n", Prefix, e.leave(e.m))
-		} else {
-			fmt.Fprintf(&b, "%s.Here()\n", Prefix)
+			here = fmt.Sprintf("if %[1]s.Arrived(%[1]sd) {\n%[2]s\n}\n", Prefix, e.leave(e.m))
 		}
+		if e.first != "" {
+			here = fmt.Sprintf("if %[1]s {\n%[1]s = false\n%[2]s} else %[3]s\n", e.first, here, e.save(e.m))
+		}
+		b.WriteString(here)
 		lo = e.m.comment.End()
 	}
 	b.WriteString(e.list(st, lo))
@@ -478,8 +487,16 @@ func (e *continuation) insideFor(s *ast.ForStmt, k int, label string) string {
 	if s.Post != nil {
 		post = e.region(s.Post.Pos(), s.Post.End(), s.Post)
 	}
-	return fmt.Sprintf("%sfor %s := %s; %s; %s {\nif %s {\n%s = false\n%s} else {\n%s}\n}\n",
-		label, strings.Join(names, ", "), strings.Join(values, ", "), cond, post, again, again, e.from(k), e.body(s.Body))
+	return fmt.Sprintf("%sfor %s := %s; %s; %s {\n%s}\n", label, strings.Join(names, ", "), strings.Join(values, ", "), cond, post, e.rounds(k, again, s.Body))
+}
+
+// rounds writes the body of a loop whose first round begins at the mark.
+func (e *continuation) rounds(k int, again string, body *ast.BlockStmt) string {
+	if !e.m.call && k+1 == len(e.m.path) && e.m.path[k].i == 0 {
+		e.first = again
+		return e.from(k)
+	}
+	return fmt.Sprintf("if %s {\n%s = false\n%s} else {\n%s}\n", again, again, e.from(k), e.body(body))
 }
 
 // body writes a whole body.
@@ -553,8 +570,8 @@ func (e *continuation) insideRange(s *ast.RangeStmt, k int, label string) string
 	if v := e.boxedIn(x); x != nil && v != nil {
 		end = strings.Replace(end, x.Name, "(*"+box(v)+")", 1)
 	}
-	return fmt.Sprintf("%sfor %s, %s := %s, true; %s < %s; %s++ {\nif %s {\n%s = false\n%s} else {\n%s}\n}\n",
-		label, i.Name(), again, e.value(i), i.Name(), end, i.Name(), again, again, e.from(k), e.body(s.Body))
+	return fmt.Sprintf("%sfor %s, %s := %s, true; %s < %s; %s++ {\n%s}\n",
+		label, i.Name(), again, e.value(i), i.Name(), end, i.Name(), e.rounds(k, again, s.Body))
 }
 
 func blank(v *types.Var) string {
