@@ -19,10 +19,11 @@ type function struct {
 	name     string // for its frame: Grid_sweep, run_func1
 	outer    *function
 	tparams  []*types.TypeParam
-	params   []*types.Var // the receiver too
-	results  []*types.Var // named ones
-	recovers bool         // it has deferred calls
-	quick    bool         // see quick.go
+	params   []*types.Var   // the receiver too
+	results  []*types.Var   // named ones
+	recovers bool           // it has deferred calls
+	quick    bool           // see quick.go
+	rests    map[*mark]bool // after which it is gone on with in the next round
 	marks    []*mark
 	fields   []*field
 	byVar    map[*types.Var]*field

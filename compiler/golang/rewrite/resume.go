@@ -27,7 +27,7 @@ func (w *weaver) function(fn *function) string {
 	fmt.Fprintf(&b, "%[1]sd := %[1]s.Enter()\nif %[1]s.Resuming(%[1]sd) {\n", Prefix)
 	switch {
 	case !w.setApart(fn):
-		b.WriteString(w.goOnAny(fn, func(m *mark) string { return w.goOnWhole(fn, m) }))
+		b.WriteString(w.goOnAny(fn, func(m *mark) string { return w.goOnWhole(fn, m, false) }))
 	case fn.returns():
 		fmt.Fprintf(&b, "return %s\n", fn.goesOn())
 	default:
@@ -66,8 +66,8 @@ func (w *weaver) goOnAny(fn *function, each func(m *mark) string) string {
 }
 
 // goOnWhole writes what goes on from a mark, to the end of the function.
-func (w *weaver) goOnWhole(fn *function, m *mark) string {
-	text := w.goOn(fn, m)
+func (w *weaver) goOnWhole(fn *function, m *mark, rest bool) string {
+	text := w.goOn(fn, m, rest)
 	switch e := (&emitter{w: w}); {
 	case fn.returns(): // it has returned
 	case e.isMain(fn.node):
@@ -136,8 +136,13 @@ func (w *weaver) setApart(fn *function) bool {
 	}))
 	b.WriteString(end)
 	for _, m := range fn.marks {
-		fmt.Fprintf(&b, "\n//go:noinline\nfunc %[1]sresume_%[2]s_%[5]d%[3]s(%[1]sd int, %[1]ss *%[6]s) %[4]s {\n%[7]s%[8]s}\n",
-			Prefix, fn.name, w.typeParams(fn), results, m.n, fn.frame(), vars, w.goOnWhole(fn, m))
+		from := func(what string, rest bool) {
+			fmt.Fprintf(&b, "\n//go:noinline\nfunc %[1]s%[9]s_%[2]s_%[5]d%[3]s(%[1]sd int, %[1]ss *%[6]s) %[4]s {\n%[7]s%[8]s}\n",
+				Prefix, fn.name, w.typeParams(fn), results, m.n, fn.frame(), vars, w.goOnWhole(fn, m, rest), what)
+		}
+		if from("resume", false); fn.rests[m] {
+			from("rest", true)
+		}
 	}
 	fn.apart = b.String()
 	return true
@@ -194,8 +199,8 @@ func stmts(list []ast.Stmt) []ast.Node {
 }
 
 // goOn writes what comes after a mark.
-func (w *weaver) goOn(fn *function, m *mark) string {
-	e := &continuation{emitter: emitter{w: w, fn: fn, labels: map[string]string{}}, m: m, saved: vars{}}
+func (w *weaver) goOn(fn *function, m *mark, rest bool) string {
+	e := &continuation{emitter: emitter{w: w, fn: fn, labels: map[string]string{}}, m: m, saved: vars{}, rest: rest}
 	for _, v := range m.saved {
 		e.saved[v] = true
 	}
@@ -226,6 +231,7 @@ type continuation struct {
 	m     *mark
 	saved vars
 	first string // the variable that is true in the round of the point, where the point begins the rounds
+	rest  bool   // it goes on with the round that the mark begins, and was not saved there
 }
 
 // value is what a variable is given.
@@ -475,28 +481,94 @@ func (e *continuation) insideFor(s *ast.ForStmt, k int, label string) string {
 		head, begin := e.boxedFor(s, strings.Join(values, ", "), again)
 		return fmt.Sprintf("%s%s {\nif %s {\n%s = false\n%s} else {\n%s%s}\n}\n", label, head, again, again, e.from(k), begin, e.body(s.Body))
 	}
-	names = append(names, again)
-	values = append(values, "true")
 	cond, post := "", ""
 	if s.Cond != nil {
-		cond = again + " || " + e.region(s.Cond.Pos(), s.Cond.End(), s.Cond)
-		if b, ok := s.Cond.(*ast.BinaryExpr); ok && b.Op == token.LAND {
-			cond = again + " || (" + e.region(s.Cond.Pos(), s.Cond.End(), s.Cond) + ")"
-		}
+		cond = e.region(s.Cond.Pos(), s.Cond.End(), s.Cond)
 	}
 	if s.Post != nil {
 		post = e.region(s.Post.Pos(), s.Post.End(), s.Post)
 	}
-	return fmt.Sprintf("%sfor %s := %s; %s; %s {\n%s}\n", label, strings.Join(names, ", "), strings.Join(values, ", "), cond, post, e.rounds(k, again, s.Body))
+	head := func() string {
+		if len(names) == 0 {
+			return fmt.Sprintf("%sfor ; %s; %s {\n", label, cond, post)
+		}
+		return fmt.Sprintf("%sfor %s := %s; %s; %s {\n", label, strings.Join(names, ", "), strings.Join(values, ", "), cond, post)
+	}
+	if e.rest && e.begins(k, s.Cond) {
+		return head() + e.body(s.Body) + "}\n"
+	}
+	names = append(names, again)
+	values = append(values, "true")
+	if b, ok := s.Cond.(*ast.BinaryExpr); ok && b.Op == token.LAND {
+		cond = "(" + cond + ")"
+	}
+	if s.Cond != nil {
+		cond = again + " || " + cond
+	}
+	return head() + e.rounds(k, again, s.Body, s.Cond) + "}\n"
 }
 
 // rounds writes the body of a loop whose first round begins at the mark.
-func (e *continuation) rounds(k int, again string, body *ast.BlockStmt) string {
-	if !e.m.call && k+1 == len(e.m.path) && e.m.path[k].i == 0 {
+func (e *continuation) rounds(k int, again string, body *ast.BlockStmt, cond ast.Expr) string {
+	var rest string
+	switch {
+	case e.begins(k, cond):
+		if e.fn.rests == nil {
+			e.fn.rests = map[*mark]bool{}
+		}
+		e.fn.rests[e.m] = true
+		rest = e.goesOnWith()
+	case !e.m.call && k+1 == len(e.m.path) && e.m.path[k].i == 0:
 		e.first = again
 		return e.from(k)
+	default:
+		rest = e.body(body)
 	}
-	return fmt.Sprintf("if %s {\n%s = false\n%s} else {\n%s}\n", again, again, e.from(k), e.body(body))
+	return fmt.Sprintf("if %s {\n%s = false\n%s} else {\n%s}\n", again, again, e.from(k), rest)
+}
+
+// begins says that a point is where rounds of a loop begin, and that the loop can
+// be gone on with there as if it began. That is done in a function of its own, for
+// the rounds after the first: what the first one needs would cost something in
+// each.
+func (e *continuation) begins(k int, cond ast.Expr) bool {
+	return e.fn.quick && !e.m.call && k+1 == len(e.m.path) && e.m.path[k].i == 0 && (cond == nil || e.w.pure(cond))
+}
+
+// goesOnWith calls the function that goes on with the round that the mark begins.
+func (e *continuation) goesOnWith() string {
+	frame := fmt.Sprintf("%sat: %d", Prefix, e.m.n)
+	at := e.savedAt(e.m)
+	for _, f := range e.fn.fields {
+		if slices.Contains(e.m.saved, f.v) {
+			frame += fmt.Sprintf(", %s: %s", f.name, at[0])
+			at = at[1:]
+		}
+	}
+	call := fmt.Sprintf("%[1]srest_%[2]s_%[3]d(%[1]sd, &%[4]s{%[5]s})\n", Prefix, e.fn.name, e.m.n, e.fn.frame(), frame)
+	if e.fn.returns() {
+		return "return " + call
+	}
+	return call + "return\n"
+}
+
+// pure says that it makes no difference whether an expression is evaluated twice.
+func (w *weaver) pure(x ast.Expr) bool {
+	ok := true
+	ast.Inspect(x, func(n ast.Node) bool {
+		switch n := n.(type) {
+		case *ast.CallExpr:
+			t := w.p.Info.Types[n.Fun]
+			id, is := ast.Unparen(n.Fun).(*ast.Ident)
+			ok = ok && (t.IsType() || t.IsBuiltin() && is && (id.Name == "len" || id.Name == "cap"))
+		case *ast.UnaryExpr:
+			ok = ok && n.Op != token.ARROW
+		case *ast.FuncLit:
+			ok = false
+		}
+		return ok
+	})
+	return ok
 }
 
 // body writes a whole body.
@@ -570,8 +642,11 @@ func (e *continuation) insideRange(s *ast.RangeStmt, k int, label string) string
 	if v := e.boxedIn(x); x != nil && v != nil {
 		end = strings.Replace(end, x.Name, "(*"+box(v)+")", 1)
 	}
+	if e.rest && e.begins(k, nil) {
+		return fmt.Sprintf("%sfor %s := %s; %s < %s; %s++ {\n%s}\n", label, i.Name(), e.value(i), i.Name(), end, i.Name(), e.body(s.Body))
+	}
 	return fmt.Sprintf("%sfor %s, %s := %s, true; %s < %s; %s++ {\n%s}\n",
-		label, i.Name(), again, e.value(i), i.Name(), end, i.Name(), e.rounds(k, again, s.Body))
+		label, i.Name(), again, e.value(i), i.Name(), end, i.Name(), e.rounds(k, again, s.Body, nil))
 }
 
 func blank(v *types.Var) string {
