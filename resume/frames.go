@@ -258,10 +258,12 @@ func point(d int, frames []any, again bool) {
 	}
 	defer free()
 	hold()
+	begun := time.Now()
 	if !clearWay(d, wait) {
-		due.Store(true)
+		lookLater(kill, time.Since(begun)+time.Duration(len(frames))*time.Microsecond)
 		return
 	}
+	missed.looks, missed.took = 0, 0
 	saved.Frames = append(append(saved.Frames[:0], stack[:d]...), frames...)
 	saved.Points = points
 	saved.Process.note()
@@ -275,6 +277,27 @@ func point(d int, frames []any, again bool) {
 	if err != nil {
 		trouble(err)
 	}
+}
+
+// missed counts points in a row at which a set was due and could not be taken.
+var missed struct {
+	looks int
+	took  time.Duration
+}
+
+// lookLater makes one of the next points look again whether the set can be taken
+// that is due. Not always the very next one: a round may take nanoseconds, and
+// looking takes much longer.
+func lookLater(kill bool, took time.Duration) {
+	missed.looks++
+	missed.took += took
+	if kill || counts || missed.looks < 10 {
+		due.Store(true)
+		return
+	}
+	pause := time.Millisecond + 20*missed.took
+	missed.looks, missed.took = 0, 0
+	time.AfterFunc(pause, func() { due.Store(true) })
 }
 
 // told is the last trouble that the user was told of. The same is told again
