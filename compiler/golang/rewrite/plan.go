@@ -115,11 +115,13 @@ func hasTypeParam(t types.Type) bool {
 
 // shared finds variables that may change while a frame that holds them waits for
 // a call to return: their address is taken, or a literal captures them that runs
-// meanwhile. If one literal is rewritten, it may call the others.
+// meanwhile. If one literal is rewritten, it may call the others. One that is not
+// merely called may run on another goroutine.
 func (w *weaver) shared(fn *function) vars {
 	out := vars{}
 	captured := vars{}
 	runs := false
+	away := w.givenAway(fn)
 	ast.Inspect(fn.body, func(n ast.Node) bool {
 		if n == nil {
 			return true
@@ -129,25 +131,108 @@ func (w *weaver) shared(fn *function) vars {
 		}
 		if lit, ok := n.(*ast.FuncLit); ok {
 			runs = runs || w.byNode[lit] != nil
-			ast.Inspect(lit.Body, func(m ast.Node) bool {
-				if id, ok := m.(*ast.Ident); ok {
-					if v, ok := w.p.Info.Uses[id].(*types.Var); ok && !(lit.Pos() <= v.Pos() && v.Pos() < lit.End()) {
-						captured[v] = true
-					}
-				}
-				return true
-			})
+			changed := vars{}
+			if away[lit] {
+				ast.Inspect(lit.Body, func(m ast.Node) bool {
+					w.p.changes(m, changed)
+					return true
+				})
+			}
+			w.p.captures(lit, func(v *types.Var) { captured[v] = captured[v] || changed[v] })
 		}
 		return true
 	})
-	if runs {
-		for v := range captured {
-			if fn.again[v] == nil && !fn.lateResult(v) {
-				out[v] = true
-			}
+	for v, changed := range captured {
+		if (runs || changed) && fn.again[v] == nil && !fn.lateResult(v) {
+			out[v] = true
 		}
 	}
 	return out
+}
+
+// captures calls f with the variables that a literal uses and does not declare.
+func (p *Package) captures(lit *ast.FuncLit, f func(*types.Var)) {
+	ast.Inspect(lit.Body, func(n ast.Node) bool {
+		if id, ok := n.(*ast.Ident); ok {
+			if v, ok := p.Info.Uses[id].(*types.Var); ok && !(lit.Pos() <= v.Pos() && v.Pos() < lit.End()) {
+				f(v)
+			}
+		}
+		return true
+	})
+}
+
+// changes notes the variables that a statement gives another value. (Before Go
+// 1.22 all rounds of a loop have the same ones.)
+func (p *Package) changes(n ast.Node, out vars) {
+	var list []ast.Expr
+	switch n := n.(type) {
+	case *ast.AssignStmt:
+		for _, x := range n.Lhs {
+			if id, ok := x.(*ast.Ident); !ok || p.Info.Defs[id] == nil {
+				list = append(list, x)
+			}
+		}
+	case *ast.IncDecStmt:
+		list = append(list, n.X)
+	case *ast.RangeStmt:
+		list = append(list, n.Key, n.Value)
+	}
+	for _, x := range list {
+		if x == nil {
+			continue
+		}
+		if v := p.root(x); v != nil {
+			out[v] = true
+		}
+	}
+}
+
+// givenAway finds literals that are not merely called where they are, or by way of
+// a local variable.
+func (w *weaver) givenAway(fn *function) map[*ast.FuncLit]bool {
+	away := map[*ast.FuncLit]bool{}
+	called := map[ast.Expr]bool{}
+	byVar := map[*types.Var][]*ast.FuncLit{}
+	ast.Inspect(fn.body, func(n ast.Node) bool {
+		switch n := n.(type) {
+		case *ast.GoStmt:
+			called[ast.Unparen(n.Call.Fun)] = false
+		case *ast.CallExpr:
+			if _, going := called[ast.Unparen(n.Fun)]; !going {
+				called[ast.Unparen(n.Fun)] = true
+			}
+		case *ast.AssignStmt:
+			for i, x := range n.Rhs {
+				lit, ok := x.(*ast.FuncLit)
+				if !ok || len(n.Lhs) != len(n.Rhs) {
+					continue
+				}
+				if id, ok := n.Lhs[i].(*ast.Ident); ok {
+					if v, ok := w.p.Info.ObjectOf(id).(*types.Var); ok && v.Parent() != w.p.Types.Scope() {
+						byVar[v] = append(byVar[v], lit)
+						called[lit] = true // looked at below
+					}
+				}
+			}
+		case *ast.FuncLit:
+			if !called[n] {
+				away[n] = true
+			}
+		}
+		return true
+	})
+	ast.Inspect(fn.body, func(n ast.Node) bool {
+		if id, ok := n.(*ast.Ident); ok && !called[id] {
+			if v, ok := w.p.Info.Uses[id].(*types.Var); ok {
+				for _, lit := range byVar[v] {
+					away[lit] = true
+				}
+			}
+		}
+		return true
+	})
+	return away
 }
 
 // lateResult says that a variable is a result that is given its value by what is

@@ -59,26 +59,8 @@ func (w *weaver) mayBeQuick(fn *function, byObj map[types.Object]*function) (cal
 		!w.canBeApart(fn) {
 		return nil, false
 	}
-	captured := vars{}
-	good := true
-	ast.Inspect(fn.body, func(n ast.Node) bool {
-		if v := w.p.addressed(n); n != nil && v != nil {
-			captured[v] = true
-		}
-		if lit, is := n.(*ast.FuncLit); is {
-			good = good && w.byNode[lit] == nil
-			ast.Inspect(lit.Body, func(m ast.Node) bool {
-				if id, is := m.(*ast.Ident); is {
-					if v, is := w.p.Info.Uses[id].(*types.Var); is {
-						captured[v] = true
-					}
-				}
-				return true
-			})
-		}
-		return good
-	})
-	if !good {
+	captured, ok := w.sharedWith(fn)
+	if !ok {
 		return nil, false
 	}
 	for _, m := range fn.marks {
@@ -96,6 +78,38 @@ func (w *weaver) mayBeQuick(fn *function, byObj map[types.Object]*function) (cal
 		calls = append(calls, to)
 	}
 	return calls, true
+}
+
+// sharedWith finds the variables of a function that others see: their address is
+// taken, or a literal captures them. When the function is gone on with, those have
+// to be the same variables; where that can't be had it says no: a literal that has
+// points itself, and one that captures a variable which changes, since it may be
+// running on another goroutine.
+func (w *weaver) sharedWith(fn *function) (seen vars, ok bool) {
+	seen = vars{}
+	captured, changed := vars{}, vars{}
+	for _, v := range fn.results {
+		changed[v] = true
+	}
+	ok = true
+	ast.Inspect(fn.body, func(n ast.Node) bool {
+		if n == nil {
+			return true
+		}
+		if v := w.p.addressed(n); v != nil {
+			seen[v], changed[v] = true, true
+		}
+		w.p.changes(n, changed)
+		if lit, is := n.(*ast.FuncLit); is {
+			ok = ok && w.byNode[lit] == nil
+			w.p.captures(lit, func(v *types.Var) { seen[v], captured[v] = true, true })
+		}
+		return true
+	})
+	for v := range captured {
+		ok = ok && (!changed[v] || v.Parent() == nil || v.Parent() == w.p.Types.Scope() || v.Pkg() != w.p.Types)
+	}
+	return seen, ok
 }
 
 // callee is the function of this package that a call names.
@@ -146,7 +160,7 @@ func (w *weaver) decides(fn *function) string {
 		v := sig.Params().At(i)
 		arg := v.Name()
 		if arg == "" || arg == "_" {
-			arg = fmt.Sprintf("%s.Zero[%s]()", Prefix, w.typ(v.Type(), d.Pos()))
+			arg = fmt.Sprintf("%s.Zero[%s]()", Prefix, w.typ(v.Type(), fn.body.Lbrace+1))
 		}
 		if sig.Variadic() && i == sig.Params().Len()-1 {
 			arg += "..."
@@ -157,7 +171,7 @@ func (w *weaver) decides(fn *function) string {
 	if r := sig.Recv(); r != nil {
 		on = r.Name() + "."
 		if r.Name() == "" || r.Name() == "_" {
-			on = fmt.Sprintf("%s.Zero[%s]().", Prefix, w.typ(r.Type(), d.Pos()))
+			on = fmt.Sprintf("%s.Zero[%s]().", Prefix, w.typ(r.Type(), fn.body.Lbrace+1))
 		}
 	}
 	call := func(what string) string {

@@ -128,7 +128,7 @@ func (w *weaver) setApart(fn *function) bool {
 	fmt.Fprintf(&b, "\n// %sresume_%s goes on with %s from a saved frame.\n//\n//go:noinline\n", Prefix, fn.name, strings.ReplaceAll(fn.name, "_", "."))
 	fmt.Fprintf(&b, "func %[1]sresume_%[2]s%[3]s(%[1]sd int) %[4]s {\n", Prefix, fn.name, w.typeParams(fn), results)
 	b.WriteString(w.goOnAny(fn, func(m *mark) string {
-		call := fmt.Sprintf("%[1]sresume_%[2]s_%[4]d%[3]s(%[1]sd, %[1]ss)\n", Prefix, fn.name, fn.typeArgs(), m.n)
+		call := fmt.Sprintf("%[1]sresume_%[4]d_%[2]s%[3]s(%[1]sd, %[1]ss)\n", Prefix, fn.name, fn.typeArgs(), m.n)
 		if fn.returns() {
 			return "return " + call
 		}
@@ -137,7 +137,7 @@ func (w *weaver) setApart(fn *function) bool {
 	b.WriteString(end)
 	for _, m := range fn.marks {
 		from := func(what string, rest bool) {
-			fmt.Fprintf(&b, "\n//go:noinline\nfunc %[1]s%[9]s_%[2]s_%[5]d%[3]s(%[1]sd int, %[1]ss *%[6]s) %[4]s {\n%[7]s%[8]s}\n",
+			fmt.Fprintf(&b, "\n//go:noinline\nfunc %[1]s%[9]s_%[5]d_%[2]s%[3]s(%[1]sd int, %[1]ss *%[6]s) %[4]s {\n%[7]s%[8]s}\n",
 				Prefix, fn.name, w.typeParams(fn), results, m.n, fn.frame(), vars, w.goOnWhole(fn, m, rest), what)
 		}
 		if from("resume", false); fn.rests[m] {
@@ -545,7 +545,7 @@ func (e *continuation) goesOnWith() string {
 			at = at[1:]
 		}
 	}
-	call := fmt.Sprintf("%[1]srest_%[2]s_%[3]d(%[1]sd, &%[4]s{%[5]s})\n", Prefix, e.fn.name, e.m.n, e.fn.frame(), frame)
+	call := fmt.Sprintf("%[1]srest_%[3]d_%[2]s(%[1]sd, &%[4]s{%[5]s})\n", Prefix, e.fn.name, e.m.n, e.fn.frame(), frame)
 	if e.fn.returns() {
 		return "return " + call
 	}

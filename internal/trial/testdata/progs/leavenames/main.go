@@ -1,0 +1,50 @@
+// Command leavenames covers names that what is written for functions with points
+// could run into: numbers at the end, types that parameters hide.
+package main
+
+import "fmt"
+
+func step(n int) int {
+	s := 0
+	for i := 0; i < n; i++ { //trial:loop
+		s += i
+	}
+	return s
+}
+
+func step_1(n int) int {
+	s := 0
+	for i := 0; i < n; i++ { //trial:loop
+		s += step(i)
+	}
+	return s
+}
+
+type grid struct{ a []int }
+
+func (*grid) step(grid []int) int {
+	s := 0
+	for i := range grid { //trial:loop
+		s += grid[i] * i
+	}
+	return s
+}
+
+func (g *grid) step_1(_, _ int) (s int) {
+	for _, x := range g.a { //trial:loop
+		s += step_1(x)
+	}
+	return s
+}
+
+func three(_ *grid, grid int) (s int) {
+	for i := range grid { //trial:loop
+		s += i
+	}
+	return s
+}
+
+func main() {
+	g := &grid{[]int{3, 4}}
+	fmt.Println(step_1(6), g.step(g.a), g.step_1(1, 2), three(g, 5))
+}
