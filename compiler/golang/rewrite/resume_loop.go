@@ -1,0 +1,229 @@
+package rewrite
+
+import (
+	"fmt"
+	"go/ast"
+	"go/token"
+	"go/types"
+	"slices"
+	"strings"
+)
+
+// insideFor writes a loop whose first iteration begins at the mark. Its condition
+// is not asked again for that one.
+func (e *continuation) insideFor(s *ast.ForStmt, k int, label string) string {
+	var names, values []string
+	if s.Init != nil {
+		for _, v := range e.w.defined(s.Init) {
+			names = append(names, v.Name())
+			values = append(values, e.value(v))
+		}
+	}
+	again := fmt.Sprintf("%sagain%d", Prefix, k)
+	if e.boxes(s.Init) {
+		for i, v := range e.w.defined(s.Init) {
+			if e.fn.boxed[v] && !e.saved[v] {
+				values[i] = fmt.Sprintf("%s.New(%s)", Prefix, values[i])
+			}
+		}
+		head, begin := e.boxedFor(s, strings.Join(values, ", "), again)
+		return fmt.Sprintf("%s%s {\nif %s {\n%s = false\n%s} else {\n%s%s}\n}\n", label, head, again, again, e.from(k), begin, e.body(s.Body))
+	}
+	cond, post := "", ""
+	if s.Cond != nil {
+		cond = e.region(s.Cond.Pos(), s.Cond.End(), s.Cond)
+	}
+	if s.Post != nil {
+		post = e.region(s.Post.Pos(), s.Post.End(), s.Post)
+	}
+	head := func() string {
+		if len(names) == 0 {
+			return fmt.Sprintf("%sfor ; %s; %s {\n", label, cond, post)
+		}
+		return fmt.Sprintf("%sfor %s := %s; %s; %s {\n", label, strings.Join(names, ", "), strings.Join(values, ", "), cond, post)
+	}
+	if e.rest && e.begins(k, s.Cond) {
+		return head() + e.body(s.Body) + "}\n"
+	}
+	names = append(names, again)
+	values = append(values, "true")
+	if b, ok := s.Cond.(*ast.BinaryExpr); ok && b.Op == token.LAND {
+		cond = "(" + cond + ")"
+	}
+	if s.Cond != nil {
+		cond = again + " || " + cond
+	}
+	return head() + e.rounds(k, again, s.Body, s.Cond) + "}\n"
+}
+
+// rounds writes the body of a loop whose first round begins at the mark.
+func (e *continuation) rounds(k int, again string, body *ast.BlockStmt, cond ast.Expr) string {
+	var rest string
+	switch {
+	case e.begins(k, cond):
+		if e.fn.rests == nil {
+			e.fn.rests = map[*mark]bool{}
+		}
+		e.fn.rests[e.m] = true
+		rest = e.goesOnWith()
+	case !e.m.call && k+1 == len(e.m.path) && e.m.path[k].i == 0:
+		e.first = again
+		return e.from(k)
+	default:
+		rest = e.body(body)
+	}
+	return fmt.Sprintf("if %s {\n%s = false\n%s} else {\n%s}\n", again, again, e.from(k), rest)
+}
+
+// begins says that a point is where rounds of a loop begin, and that the loop can
+// be gone on with there as if it began. That is done in a function of its own, for
+// the rounds after the first: what the first one needs would cost something in
+// each.
+func (e *continuation) begins(k int, cond ast.Expr) bool {
+	return e.fn.quick && !e.m.call && k+1 == len(e.m.path) && e.m.path[k].i == 0 && (cond == nil || e.w.pure(cond))
+}
+
+// goesOnWith calls the function that goes on with the round that the mark begins.
+func (e *continuation) goesOnWith() string {
+	frame := fmt.Sprintf("%sat: %d", Prefix, e.m.n)
+	at := e.savedAt(e.m)
+	for _, f := range e.fn.fields {
+		if slices.Contains(e.m.saved, f.v) {
+			frame += fmt.Sprintf(", %s: %s", f.name, at[0])
+			at = at[1:]
+		}
+	}
+	call := fmt.Sprintf("%[1]srest_%[3]d_%[2]s(%[1]sd, &%[4]s{%[5]s})\n", Prefix, e.fn.name, e.m.n, e.fn.frame(), frame)
+	if e.fn.returns() {
+		return "return " + call
+	}
+	return call + "return\n"
+}
+
+// pure says that it makes no difference whether an expression is evaluated twice.
+func (w *weaver) pure(x ast.Expr) bool {
+	ok := true
+	ast.Inspect(x, func(n ast.Node) bool {
+		switch n := n.(type) {
+		case *ast.CallExpr:
+			t := w.p.Info.Types[n.Fun]
+			id, is := ast.Unparen(n.Fun).(*ast.Ident)
+			ok = ok && (t.IsType() || t.IsBuiltin() && is && (id.Name == "len" || id.Name == "cap"))
+		case *ast.UnaryExpr:
+			ok = ok && n.Op != token.ARROW
+		case *ast.FuncLit:
+			ok = false
+		}
+		return ok
+	})
+	return ok
+}
+
+// body writes a whole body.
+func (e *continuation) body(b *ast.BlockStmt) string {
+	return e.region(b.Lbrace+1, b.Rbrace, stmts(b.List)...) + "\n"
+}
+
+// insideRange writes a range loop from the mark on.
+func (e *continuation) insideRange(s *ast.RangeStmt, k int, label string) string {
+	again := fmt.Sprintf("%sagain%d", Prefix, k)
+	var x *ast.Ident
+	if x, _ = s.X.(*ast.Ident); x == nil {
+		// Without its value, an array is as good as its length.
+		if _, ok := arrayOf(e.w.p.Info.TypeOf(s.X)); !ok {
+			e.fail(s.Pos(), "", "internal: a range over an expression")
+			return ""
+		}
+	}
+	key, _ := s.Key.(*ast.Ident)
+	own := func(id *ast.Ident) *types.Var {
+		if id == nil || id.Name == "_" {
+			return nil
+		}
+		v, _ := e.w.p.Info.Defs[id].(*types.Var)
+		return v
+	}
+	t := coreType(e.w.p.Info.TypeOf(s.X))
+	if c, ok := t.(*types.Chan); ok {
+		val := own(key)
+		first, rest := "", "_"
+		if val != nil {
+			if e.m.needed[val] {
+				first = e.restore(val)
+			}
+			rest = val.Name()
+		}
+		_ = c
+		op := ":="
+		return fmt.Sprintf("%sfor %s := true; ; {\nif %s {\n%s = false\n%s%s} else {\n%s, %sok %s <-%s\nif !%sok {\nbreak\n}\n%s%s}\n}\n",
+			label, again, again, again, first, e.block(first, k), rest, Prefix, op, x.Name, Prefix, blank(val), "{\n"+e.body(s.Body)+"}\n")
+	}
+	if key == nil || own(key) == nil {
+		e.fail(s.Pos(), "", "internal: a range loop without an index")
+		return ""
+	}
+	i := own(key)
+	if b, ok := t.(*types.Basic); ok && b.Info()&types.IsString != 0 {
+		from := fmt.Sprintf("%so%d", Prefix, k)
+		val, _ := s.Value.(*ast.Ident)
+		first, name := "", "_"
+		if v := own(val); v != nil {
+			name = v.Name()
+			if e.m.needed[v] {
+				first = e.restore(v)
+			}
+		}
+		return fmt.Sprintf("%s := %s\n%sfor %sj%d, %s := range %s[%s:] {\n%s := %s + %sj%d\n_ = %s\nif %sj%d == 0 {\n%s%s} else {\n%s}\n}\n",
+			from, e.value(i), label, Prefix, k, name, x.Name, from, i.Name(), from, Prefix, k, i.Name(), Prefix, k, first, e.block(first, k), e.body(s.Body))
+	}
+	var end string
+	if n, ok := arrayOf(t); ok {
+		end = fmt.Sprint(n)
+	} else if _, ok := t.(*types.Basic); ok {
+		end = x.Name
+	} else {
+		if e.w.shadowed("len", s.Pos()) {
+			e.fail(s.Pos(), "rename it", "the program has its own len")
+		}
+		end = "len(" + x.Name + ")"
+	}
+	if v := e.boxedIn(x); x != nil && v != nil {
+		end = strings.Replace(end, x.Name, "(*"+box(v)+")", 1)
+	}
+	if e.rest && e.begins(k, nil) {
+		return fmt.Sprintf("%sfor %s := %s; %s < %s; %s++ {\n%s}\n", label, i.Name(), e.value(i), i.Name(), end, i.Name(), e.body(s.Body))
+	}
+	return fmt.Sprintf("%sfor %s, %s := %s, true; %s < %s; %s++ {\n%s}\n",
+		label, i.Name(), again, e.value(i), i.Name(), end, i.Name(), e.rounds(k, again, s.Body, nil))
+}
+
+func blank(v *types.Var) string {
+	if v == nil {
+		return ""
+	}
+	return "_ = " + v.Name() + "\n"
+}
+
+// arrayOf returns the length of an array, or of one that is pointed to.
+func arrayOf(t types.Type) (int64, bool) {
+	t = t.Underlying()
+	if p, ok := t.(*types.Pointer); ok {
+		t = p.Elem().Underlying()
+	}
+	a, ok := t.(*types.Array)
+	if !ok {
+		return 0, false
+	}
+	return a.Len(), true
+}
+
+// shadowed says that a predeclared name has another meaning at a place.
+func (w *weaver) shadowed(name string, at token.Pos) bool {
+	s := w.p.Types.Scope().Innermost(at)
+	if s == nil {
+		return false
+	}
+	_, o := s.LookupParent(name, at)
+	return o != nil && o.Parent() != types.Universe
+}
+
