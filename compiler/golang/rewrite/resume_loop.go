@@ -226,4 +226,3 @@ func (w *weaver) shadowed(name string, at token.Pos) bool {
 	_, o := s.LookupParent(name, at)
 	return o != nil && o.Parent() != types.Universe
 }
-
