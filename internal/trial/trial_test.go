@@ -217,8 +217,8 @@ func (p *program) between(t *testing.T, binary string, points int, check func(st
 	t.Helper()
 	for _, at := range []int{1, 2, (points + 1) / 2} {
 		for n := 1; ; n++ {
-			if !stress && n > 8 {
-				n += n / 4
+			if !stress && n > 4 {
+				n += n / 2
 			}
 			got := p.protected(t, binary, protection{killAt: strconv.Itoa(at), dieAt: n})
 			if !check(fmt.Sprintf("killed at point %d and moment %d", at, n), got) {
