@@ -227,11 +227,11 @@ func point(d int, frames []any, again bool) {
 		pointTogether(d, frames, false)
 		return
 	}
+	due.Store(false)
 	if closed {
 		return
 	}
 	points++
-	due.Store(false)
 	if n := d + 1; n < len(stack) { // what has returned needs its memory no more
 		clear(stack[n:])
 		stack = stack[:n]

@@ -1,6 +1,8 @@
 package resume
 
-// Functions that are left when a set is due. Most spine functions store their
+import "slices"
+
+// Functions that are left when a set is due. Other spine functions store their
 // frame before each call that leads to a point, which costs something each time.
 // Where all that can be between such a call and the point is known to the
 // compiler, nothing is stored: at a point where a set is due the function returns,
@@ -41,10 +43,8 @@ func Left(d int) bool { return get(&state) == leaving && goBack(d) }
 
 func goBack(d int) bool {
 	set(&state, 0)
-	frames := make([]any, 0, len(left))
-	for i := len(left) - 1; i >= 0; i-- {
-		frames = append(frames, left[i])
-	}
+	frames := slices.Clone(left)
+	slices.Reverse(frames)
 	clear(left)
 	left = left[:0]
 	again := comesAgain

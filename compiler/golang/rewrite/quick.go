@@ -13,9 +13,10 @@ import (
 // to a point pays for that with each call. One is quick if it need not: if all that
 // can be between its calls and the points is quick too. Then it returns when a set
 // is due, with its frame, and so do those that have called it, as far as they are
-// quick (package resume says how). Such a function is there four times: under its
+// quick (package resume says how). Such a function is there several times: under its
 // own name what decides between the others, as it was written (cairn_plain_), with
-// points (cairn_quick_), and what goes on from its frames (cairn_resume_).
+// points (cairn_quick_), and what goes on from its frames: the round of the point
+// (cairn_resume_), and those after it (cairn_rest_).
 
 // findQuick finds the quick functions of a package, and their calls of each other.
 func (w *weaver) findQuick(all []*function) {
@@ -52,7 +53,8 @@ func (w *weaver) findQuick(all []*function) {
 	}
 }
 
-// mayBeQuick says that a function is quick if those are that it returns.
+// mayBeQuick says that a function is quick if those are that it returns, which it
+// calls on the way to points.
 func (w *weaver) mayBeQuick(fn *function, byObj map[types.Object]*function) (calls []*function, ok bool) {
 	d, is := fn.node.(*ast.FuncDecl)
 	if !is || len(fn.tparams) > 0 || fn.recovers || d.Name.Name == "init" || d.Name.Name == "_" ||
