@@ -14,8 +14,8 @@ import (
 
 // What lies on devices is saved in two steps. While the program is held, the
 // device copies it (freezes it), or, where little is expected to have changed,
-// computes digests first and copies only what differs. Then the program goes
-// on, and the copy is drained: block by block into staging memory that the
+// computes digests first and copies only what differs (sifts it). Then the
+// program goes on, and the copy is drained: block by block into staging memory that the
 // device writes by itself, and from there to the writer like all else.
 //
 //	held      device: kernels … │ freeze │ kernels of the program …
@@ -112,23 +112,43 @@ func resolve(d *Dataset, b *blob) (near blob, runs []farRun, err error) {
 	return near, runs, nil
 }
 
+// extent is where blocks of a run are.
+func (r *farRun) extent(d *Dataset, lo, hi int) mem.Extent {
+	from := int64(lo-r.lo) * d.Block
+	return mem.Extent{Buffer: r.at.Buffer, Off: r.at.Off + from, Len: min(int64(hi-lo)*d.Block, r.at.Len-from), Block: d.Block}
+}
+
+// sifted are the blocks of a run that can be sifted: all but a short last one.
+func (r *farRun) sifted(d *Dataset) (lo, hi int) {
+	if d.blockLen(r.hi-1) <= mem.ShortBlock {
+		return r.lo, r.hi - 1
+	}
+	return r.lo, r.hi
+}
+
+// most is how many of n blocks may turn out to have changed before all of them
+// are copied: more than last time.
+func (h *history) most(n int) int { return min(int(2*h.changed*float64(n))+64, n) }
+
 // farExtent is blocks of a dataset on a device, with their digests if they are
 // known already.
 type farExtent struct {
 	dataset, lo int
 	at          mem.Extent
 	digests     []xxh3.Uint128
-	windows     []window // digests that are being computed
+	sieve       mem.Sieve     // that is looking at them; nil: none
+	changed     []mem.Changed // what came out; nil: the blocks are consecutive
+	frozen      mem.Frozen    // what they are in,
+	index       int           // … as its extent
 }
 
 // farTask is what one save does on one device.
 type farTask struct {
-	c      *copying
-	dev    mem.Device
-	look   []farExtent // digest first
-	take   []farExtent // freeze
-	frozen mem.Frozen  // take, in order; nil: nothing, or drained already
-	live   bool        // … it is what the program works with
+	c    *copying
+	dev  mem.Device
+	look []farExtent // sift
+	take []farExtent // copy: all of it, then also what was sifted
+	live bool        // some of take is what the program works with
 }
 
 // task returns the task of a device.
@@ -163,10 +183,7 @@ func (c *copying) assign(i int, runs []farRun, h *history) int64 {
 		}
 		t := c.task(r.at.Device)
 		extent := func(lo, hi int) farExtent {
-			from := int64(lo-r.lo) * d.Block
-			return farExtent{dataset: i, lo: lo, at: mem.Extent{
-				Buffer: r.at.Buffer, Off: r.at.Off + from, Len: min(int64(hi-lo)*d.Block, r.at.Len-from), Block: d.Block,
-			}}
+			return farExtent{dataset: i, lo: lo, at: r.extent(d, lo, hi)}
 		}
 		switch {
 		case same:
@@ -179,9 +196,15 @@ func (c *copying) assign(i int, runs []farRun, h *history) int64 {
 				c.expected += d.Block
 			}
 		case old != nil && h.changed >= 0 && h.changed <= dense:
-			e := extent(r.lo, r.hi)
-			e.windows = c.s.anticipated(d.Path, h, r)
-			t.look = append(t.look, e)
+			lo, hi := r.sifted(d)
+			if lo < hi {
+				e := extent(lo, hi)
+				e.sieve = c.s.anticipated(d.Path, h, r)
+				t.look = append(t.look, e)
+			}
+			if hi < r.hi {
+				t.take = append(t.take, extent(hi, r.hi))
+			}
 			bytes += int64(h.changed*float64(r.at.Len)) + d.Block
 			c.expect(i, r.at.Len, h)
 		default:
@@ -296,37 +319,119 @@ func (j *judge) of(k int, dig xxh3.Uint128) Mark {
 
 // hold does what must be done on the device before the program goes on.
 func (t *farTask) hold() error {
-	if err := t.s().pin(t.dev); err != nil {
-		t.dropLook()
-		return err
+	err := t.s().pin(t.dev)
+	if err == nil {
+		err = t.sift()
 	}
-	if len(t.look) > 0 {
-		if err := t.inspect(); err != nil {
+	if err == nil { // the device gets this while it sifts
+		err = t.freeze(t.take)
+	}
+	for i := range t.look {
+		e := &t.look[i]
+		if e.sieve == nil || err != nil {
+			continue
+		}
+		var none error
+		e.changed, e.frozen, none = e.sieve.Wait()
+		e.sieve = nil
+		switch {
+		case errors.Is(none, mem.ErrNoRoom): // much more has changed than last time
+			t.take = append(t.take, *e)
+			err = t.freeze(t.take[len(t.take)-1:])
+		case none != nil:
+			err = none
+		case e.frozen != nil:
+			t.take = append(t.take, *e)
+		}
+	}
+	t.dropLook()
+	return err
+}
+
+// sift lets the device find out what has changed, and copy that. What it has
+// no memory to do so for is taken as a whole.
+func (t *farTask) sift() error {
+	for i := range t.look {
+		e := &t.look[i]
+		if e.sieve != nil {
+			continue
+		}
+		h := t.s().seen[t.c.l.datasets[e.dataset].Path]
+		var err error
+		if e.sieve, err = t.dev.Sift(e.at, h.most(e.at.Blocks())); errors.Is(err, mem.ErrNoRoom) {
+			t.take = append(t.take, *e)
+		} else if err != nil {
 			return err
 		}
 	}
-	if len(t.take) == 0 {
+	for i := range t.look {
+		e := &t.look[i]
+		if e.sieve == nil {
+			continue
+		}
+		t.c.expectSame(e)
+		err := e.sieve.Start()
+		if err == nil {
+			continue
+		}
+		e.sieve = nil
+		if !errors.Is(err, mem.ErrNoRoom) {
+			return err
+		}
+		t.take = append(t.take, *e)
+	}
+	return nil
+}
+
+// expectSame tells the sieve of an extent which digests its blocks have if
+// they may stay where the previous set has them.
+func (c *copying) expectSame(e *farExtent) {
+	want := e.sieve.Expect()
+	old := c.old[e.dataset][e.lo:][:len(want)]
+	marks := c.marks[c.l.datasets[e.dataset].First+e.lo:]
+	for k := range want {
+		b := &old[k]
+		want[k] = b.Digest
+		if b.Source == SourceZero {
+			marks[k] = MarkZero
+		} else if !c.mayKeep(b) {
+			want[k].Lo = ^b.Digest.Lo // comes out as if it had changed
+		}
+	}
+}
+
+// freeze copies extents, or gives access to them where there is no room.
+func (t *farTask) freeze(list []farExtent) error {
+	if len(list) == 0 {
 		return nil
 	}
-	at := make([]mem.Extent, len(t.take))
-	for i := range t.take {
-		at[i] = t.take[i].at
+	at := make([]mem.Extent, len(list))
+	for i := range list {
+		at[i] = list[i].at
 	}
-	var err error
-	if t.frozen, err = t.dev.Freeze(at); err == nil || !errors.Is(err, mem.ErrNoRoom) {
+	frozen, err := t.dev.Freeze(at)
+	if errors.Is(err, mem.ErrNoRoom) {
+		frozen, err = t.dev.Live(at)
+		t.live = true
+	}
+	if err != nil {
 		return err
 	}
-	t.frozen, err = t.dev.Live(at)
-	t.live = true
-	return err
+	for i := range list {
+		list[i].frozen, list[i].index = frozen, i
+	}
+	return nil
 }
 
 func (t *farTask) s() *Saver { return t.c.s }
 
-// dropLook gives up what was anticipated.
+// dropLook gives up what was begun in vain.
 func (t *farTask) dropLook() {
 	for i := range t.look {
-		dropWindows(t.look[i].windows)
+		if e := &t.look[i]; e.sieve != nil {
+			e.sieve.Close()
+			e.sieve = nil
+		}
 	}
 }
 
@@ -336,90 +441,9 @@ func (c *copying) dropLooks() {
 	}
 }
 
-// inspect digests what may have changed, and takes the blocks that did. What
-// comes first is looked at while the device goes on with the rest.
-func (t *farTask) inspect() error {
-	var first error
-	for i := range t.look {
-		if e := &t.look[i]; e.windows == nil && first == nil {
-			e.windows, first = digestWindows(t.dev, e.at)
-		}
-	}
-	for i := range t.look {
-		e := &t.look[i]
-		for _, w := range e.windows {
-			digests, err := w.wait()
-			if err != nil && first == nil {
-				first = err
-			}
-			if first == nil {
-				t.pick(e, w.lo, digests)
-			}
-		}
-	}
-	return first
-}
-
-// pick appends the blocks of e from one on that must be stored to take, runs of them as
-// one extent, and marks the others. There may be millions, and the program
-// waits: processors share them.
-func (t *farTask) pick(e *farExtent, from int, digests []xxh3.Uint128) {
-	const least = 32 << 10
-	parts := max(1, min(copiers(), len(digests)/least))
-	taken := make([][]farExtent, parts)
-	var wg sync.WaitGroup
-	for p := range parts {
-		lo, hi := len(digests)*p/parts, len(digests)*(p+1)/parts
-		work := func() { taken[p] = t.pickPart(e, from+lo, digests[lo:hi]) }
-		if p == parts-1 {
-			work()
-		} else {
-			wg.Go(work)
-		}
-	}
-	wg.Wait()
-	for _, list := range taken {
-		t.take = append(t.take, list...)
-	}
-}
-
-func (t *farTask) pickPart(e *farExtent, from int, digests []xxh3.Uint128) (take []farExtent) {
-	d := &t.c.l.datasets[e.dataset]
-	j := t.c.judge(e.dataset)
-	force := t.c.leave.force
-	open := false // the last of take ends at the block before
-	for n, dig := range digests {
-		k := e.lo + from + n
-		if b := &j.old[k]; b.Digest == dig && (b.Source == SourceHere || b.Source >= SourceBase && !force[b.Source-SourceBase]) {
-			open = false // most are as they were
-			continue
-		}
-		mark := j.of(k, dig)
-		if mark != MarkKept {
-			t.c.marks[d.First+k] = mark
-		}
-		if mark != MarkStaged {
-			open = false
-			continue
-		}
-		size := int64(d.blockLen(k))
-		if open {
-			last := &take[len(take)-1]
-			last.at.Len += size
-			last.digests = append(last.digests, dig)
-			continue
-		}
-		at := e.at
-		at.Off, at.Len = e.at.Off+int64(from+n)*d.Block, size
-		take = append(take, farExtent{dataset: e.dataset, lo: k, at: at, digests: []xxh3.Uint128{dig}})
-		open = true
-	}
-	return take
-}
-
 // drain copies what was frozen into segments and hands them to the writer.
 func (t *farTask) drain() error {
-	if t.frozen == nil {
+	if len(t.take) == 0 {
 		return nil
 	}
 	f := newFeeder(t)
@@ -432,10 +456,12 @@ func (t *farTask) drain() error {
 }
 
 func (t *farTask) close() {
-	if t.frozen != nil {
-		t.frozen.Close()
-		t.frozen = nil
+	for i := range t.take {
+		if e := &t.take[i]; e.frozen != nil && e.index == 0 {
+			e.frozen.Close()
+		}
 	}
+	t.take = nil
 }
 
 // feeder fills segments from a device. Copies run by themselves; a goroutine
@@ -443,6 +469,7 @@ func (t *farTask) close() {
 type feeder struct {
 	t      *farTask
 	seg    Segment
+	frozen mem.Frozen // what its blocks are copied from
 	read   pendingRead
 	flight chan flying
 	wg     sync.WaitGroup
@@ -498,26 +525,31 @@ func (f *feeder) run() error {
 	c, take := f.t.c, f.t.take
 	for i := range take { // before any copy: a digest would have to wait for it
 		e := &take[i]
-		if e.digests != nil {
+		d, j := &c.l.datasets[e.dataset], c.judge(e.dataset)
+		for _, b := range e.changed {
+			k := e.lo + int(b.Block)
+			c.marks[d.First+k] = j.of(k, b.Digest)
+		}
+		if e.digests != nil || e.changed != nil {
 			continue
 		}
 		var err error
-		if e.digests, err = f.t.frozen.Digests(i, 0, e.at.Blocks()); err != nil {
+		if e.digests, err = e.frozen.Digests(e.index, 0, e.at.Blocks()); err != nil {
 			return err
 		}
-		d, j := &c.l.datasets[e.dataset], c.judge(e.dataset)
 		for n, dig := range e.digests {
 			c.marks[d.First+e.lo+n] = j.of(e.lo+n, dig)
 		}
 	}
 	for i := range take {
 		e := &take[i]
-		d := &c.l.datasets[e.dataset]
 		for n, dig := range e.digests {
-			if c.marks[d.First+e.lo+n] != MarkStaged {
-				continue
+			if err := f.block(e, n, e.lo+n, dig); err != nil {
+				return err
 			}
-			if err := f.block(i, n, dig); err != nil {
+		}
+		for n, b := range e.changed {
+			if err := f.block(e, n, e.lo+int(b.Block), b.Digest); err != nil {
 				return err
 			}
 		}
@@ -525,22 +557,26 @@ func (f *feeder) run() error {
 	return f.send()
 }
 
-// block starts the copy of a block into a segment.
-func (f *feeder) block(i, n int, dig xxh3.Uint128) error {
-	e := &f.t.take[i]
+// block starts the copy of block k, the n-th of an extent, into a segment, if
+// it has to be stored.
+func (f *feeder) block(e *farExtent, n, k int, dig xxh3.Uint128) error {
 	d := &f.t.c.l.datasets[e.dataset]
+	if f.t.c.marks[d.First+k] != MarkStaged {
+		return nil
+	}
 	staging := f.t.s().staging
 	at, ok := f.seg.room(d)
-	if !ok {
+	if !ok || f.frozen != e.frozen {
 		if err := f.send(); err != nil {
 			return err
 		}
 		f.seg = Segment{Index: <-staging.Ring()}
+		f.frozen = e.frozen
 		at = 0
 	}
-	dst := f.seg.add(staging.Segment(f.seg.Index), at, e.dataset, e.lo+n, d)
+	dst := f.seg.add(staging.Segment(f.seg.Index), at, e.dataset, k, d)
 	f.seg.Digests = append(f.seg.Digests, dig)
-	return f.copy(i, int64(n)*d.Block, dst)
+	return f.copy(e.index, int64(n)*d.Block, dst)
 }
 
 // copy starts a copy, or makes the last one longer.
@@ -561,7 +597,7 @@ func (f *feeder) flush() error {
 	if r.dst == nil {
 		return nil
 	}
-	return f.t.frozen.Read(r.dst, r.extent, r.off)
+	return f.frozen.Read(r.dst, r.extent, r.off)
 }
 
 // send lets the segment go to the writer when its copies are done.
@@ -569,7 +605,7 @@ func (f *feeder) send() error {
 	if err := f.flush(); err != nil || f.seg.Index < 0 {
 		return err
 	}
-	wait, err := f.t.frozen.Mark()
+	wait, err := f.frozen.Mark()
 	if err != nil {
 		return err
 	}
@@ -582,7 +618,7 @@ func (f *feeder) send() error {
 func (f *feeder) finish() error {
 	f.read = pendingRead{}
 	if f.seg.Index >= 0 { // after an error; copies into it may be under way
-		if wait, err := f.t.frozen.Mark(); err == nil {
+		if wait, err := f.frozen.Mark(); err == nil {
 			wait()
 		}
 		f.t.s().staging.Release(f.seg.Index)

@@ -55,13 +55,58 @@ func fakeDigests(b []byte, block int64) (out []xxh3.Uint128) {
 	return out
 }
 
-func (d *fakeDevice) Digests(at []mem.Extent) (func() ([]xxh3.Uint128, error), error) {
-	var out []xxh3.Uint128
-	for _, e := range at {
-		out = append(out, fakeDigests(e.Buffer.([]byte)[e.Off:e.Off+e.Len], e.Block)...)
+func (d *fakeDevice) Sift(at mem.Extent, most int) (mem.Sieve, error) {
+	if d.room == 0 {
+		return nil, mem.ErrNoRoom
 	}
-	return func() ([]xxh3.Uint128, error) { return out, d.call() }, d.call()
+	data := at.Buffer.([]byte)[at.Off : at.Off+at.Len]
+	return &fakeSieve{d: d, at: at, most: most, data: data, sums: fakeDigests(data, at.Block), expect: make([]xxh3.Uint128, at.Blocks())}, d.call()
 }
+
+type fakeSieve struct {
+	d            *fakeDevice
+	at           mem.Extent
+	most         int
+	data         []byte
+	sums, expect []xxh3.Uint128
+	list         []mem.Changed
+	frozen       *fakeFrozen
+}
+
+func (v *fakeSieve) Expect() []xxh3.Uint128 { return v.expect }
+
+func (v *fakeSieve) Start() error {
+	var copies []byte
+	for i, sum := range v.sums {
+		if sum == v.expect[i] {
+			continue
+		}
+		p := make([]byte, v.at.Block)
+		copy(p, v.data[int64(i)*v.at.Block:])
+		copies = append(copies, p...)
+		v.list = append(v.list, mem.Changed{Block: uint64(i), Digest: sum})
+	}
+	if int64(len(copies)) > v.d.room {
+		return mem.ErrNoRoom
+	}
+	if len(v.list) > 0 && len(v.list) <= v.most {
+		v.frozen = &fakeFrozen{d: v.d, data: [][]byte{copies}, block: []int64{v.at.Block}}
+		v.d.froze += int64(len(copies))
+	}
+	return v.d.call()
+}
+
+func (v *fakeSieve) Wait() ([]mem.Changed, mem.Frozen, error) {
+	if len(v.list) > v.most {
+		return nil, nil, mem.ErrNoRoom
+	}
+	if err := v.d.call(); v.frozen == nil || err != nil {
+		return nil, nil, err
+	}
+	return v.list, v.frozen, nil
+}
+
+func (v *fakeSieve) Close() {}
 
 func (d *fakeDevice) Freeze(at []mem.Extent) (mem.Frozen, error) {
 	f := &fakeFrozen{d: d}

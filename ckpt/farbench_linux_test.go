@@ -17,12 +17,26 @@ import (
 type nullDevice struct {
 	*fakeDevice
 	digests []xxh3.Uint128
+	expect  []xxh3.Uint128
+	changed []mem.Changed
 }
 
-func (d *nullDevice) Digests(at []mem.Extent) (func() ([]xxh3.Uint128, error), error) {
-	lo := at[0].Off / at[0].Block
-	n := int64(at[0].Blocks())
-	return func() ([]xxh3.Uint128, error) { return d.digests[lo : lo+n], nil }, nil
+func (d *nullDevice) Sift(at mem.Extent, most int) (mem.Sieve, error) {
+	if len(d.expect) != at.Blocks() {
+		d.expect = make([]xxh3.Uint128, at.Blocks())
+	}
+	return d, nil
+}
+
+func (d *nullDevice) Expect() []xxh3.Uint128 { return d.expect }
+func (d *nullDevice) Start() error           { return nil }
+func (d *nullDevice) Close()                 {}
+
+func (d *nullDevice) Wait() ([]mem.Changed, mem.Frozen, error) {
+	if d.changed == nil {
+		return nil, nil, nil
+	}
+	return d.changed, &nullFrozen{d}, nil
 }
 
 func (d *nullDevice) Freeze(at []mem.Extent) (mem.Frozen, error) { return &nullFrozen{d}, nil }
@@ -85,8 +99,10 @@ func BenchmarkFarHeld(b *testing.B) {
 				change := func(every int) {
 					seed++
 					a.version++
+					dev.changed = dev.changed[:0]
 					for i := 0; i < len(dev.digests); i += every {
 						dev.digests[i] = xxh3.Uint128{Lo: seed, Hi: uint64(i)}
+						dev.changed = append(dev.changed, mem.Changed{Block: uint64(i), Digest: dev.digests[i]})
 					}
 				}
 				change(1)

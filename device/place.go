@@ -7,8 +7,6 @@ import (
 	"sync"
 	"unsafe"
 
-	"github.com/zeebo/xxh3"
-
 	"github.com/cairnrun/cairn/internal/mem"
 	"github.com/cairnrun/cairn/internal/snap"
 )
@@ -320,19 +318,29 @@ func (s *side) Unpin(p []byte) {
 	}
 }
 
-func (s *side) Digests(at []mem.Extent) (func() ([]xxh3.Uint128, error), error) {
+func (s *side) Sift(at mem.Extent, most int) (mem.Sieve, error) {
 	e, err := s.engine()
 	if err != nil {
 		return nil, s.check(err)
 	}
-	wait, err := e.Digests(at)
+	v, err := e.Sift(at, most)
 	if err != nil {
 		return nil, s.check(err)
 	}
-	return func() ([]xxh3.Uint128, error) {
-		out, err := wait()
-		return out, s.check(err)
-	}, nil
+	return sieve{v, s}, nil
+}
+
+// sieve is the engine's, with errors seen.
+type sieve struct {
+	mem.Sieve
+	s *side
+}
+
+func (v sieve) Start() error { return v.s.check(v.Sieve.Start()) }
+
+func (v sieve) Wait() ([]mem.Changed, mem.Frozen, error) {
+	list, f, err := v.Sieve.Wait()
+	return list, f, v.s.check(err)
 }
 
 func (s *side) Freeze(at []mem.Extent) (mem.Frozen, error) {

@@ -236,15 +236,17 @@ func tryDigests(d *device.Device, k *device.Kernel, x, y *device.Array[float32])
 	var all []found
 	for _, p := range places {
 		if p.Device != nil {
-			wait, err := p.Device.Digests([]mem.Extent{{Buffer: p.Buffer, Off: p.Off, Len: p.Len, Block: block}})
+			x := mem.Extent{Buffer: p.Buffer, Off: p.Off, Len: p.Len, Block: block}
+			live, err := p.Device.Live([]mem.Extent{x})
 			if err != nil {
 				return err
 			}
-			sums, err := wait()
+			sums, err := live.Digests(0, 0, x.Blocks())
+			live.Close()
 			if err != nil {
 				return err
 			}
-			all = append(all, found{off, p.Len, slices.Clone(sums)})
+			all = append(all, found{off, p.Len, sums})
 		}
 		off += p.Len
 	}

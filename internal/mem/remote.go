@@ -57,11 +57,11 @@ type Device interface {
 	Pin(p []byte) error
 	// Unpin ends that, before the memory is given back.
 	Unpin(p []byte)
-	// Digests starts to compute the XXH3-128 of all blocks of the extents, one
-	// after the other, as they are after all kernels launched so far. wait
-	// returns them, and must be called, once; they hold until another such
-	// function of the device is called.
-	Digests(at []Extent) (wait func() ([]xxh3.Uint128, error), err error)
+	// Sift begins to find out which blocks of an extent are others than they
+	// were, as they are after all kernels launched so far, and has room to copy
+	// most of them. ErrNoRoom: there is no memory for that. Blocks of up to
+	// ShortBlock bytes can't be sifted.
+	Sift(at Extent, most int) (Sieve, error)
 	// Freeze copies the extents on the device, as they are after all kernels
 	// launched so far; it need not wait. Kernels launched later don't change
 	// the copy. ErrNoRoom: there is no memory for that.
@@ -73,10 +73,37 @@ type Device interface {
 	Reserve(n int64)
 }
 
+// ShortBlock is the length up to which XXH3 is another function.
+const ShortBlock = 240
+
+// Sieve finds blocks that have changed. Expect, Start and Wait are called in
+// this order, or Close.
+type Sieve interface {
+	// Expect is where the caller puts the digest that each block has if it has
+	// not changed.
+	Expect() []xxh3.Uint128
+	// Start lets the device compare, and copy the blocks whose digests are
+	// others. Kernels launched later don't change the copy. It need not wait.
+	Start() error
+	// Wait returns the blocks that are others, in no order, and their copies as
+	// the one extent of a Frozen: each begins at a multiple of the extent's
+	// block size. It is nil if there are none. The list holds until it is
+	// closed. ErrNoRoom: there are more than Sift was told.
+	Wait() ([]Changed, Frozen, error)
+	// Close gives up. After Wait, or an error, it does nothing.
+	Close()
+}
+
+// Changed is a block of an extent, by its number, and its digest.
+type Changed struct {
+	Block  uint64
+	Digest xxh3.Uint128
+}
+
 // Warmer is a Device that has to get ready before it can digest.
 type Warmer interface {
-	// Warm compiles what Digests needs, if that has not been done. It may be
-	// called at any time, and take long; if it fails, Digests will say so.
+	// Warm compiles what digests need, if that has not been done. It may be
+	// called at any time, and take long; if it fails, Sift will say so.
 	Warm()
 }
 
@@ -98,7 +125,7 @@ func (e *Extent) Blocks() int {
 
 // Frozen is data that stands still on a device. One goroutine at a time uses it.
 type Frozen interface {
-	// Digests is like Device.Digests, for blocks lo…hi of extent i.
+	// Digests computes the XXH3-128 of blocks lo…hi of extent i.
 	Digests(i, lo, hi int) ([]xxh3.Uint128, error)
 	// Read starts to copy bytes from off on of extent i into dst, which lies in
 	// memory that was pinned.

@@ -4,16 +4,13 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"unsafe"
 
 	"github.com/cairnrun/cairn/device/driver"
 	"github.com/cairnrun/cairn/internal/mem"
 	"github.com/zeebo/xxh3"
 )
-
-// shortest is the length up to which XXH3 is another function. Such blocks,
-// the last ones of some datasets, are digested on the host.
-const shortest = 240
 
 // part is a run of blocks that are digested: an extent, in its buffer.
 type part struct {
@@ -22,162 +19,96 @@ type part struct {
 	blocks          int
 }
 
-// Digests starts to compute digests, as mem.Device says. It runs in the
-// program's queue: kernels that are launched later don't disturb it.
-func (e *Engine) Digests(at []mem.Extent) (func() ([]xxh3.Uint128, error), error) {
-	buffers, err := e.check(at)
-	if err != nil {
-		return nil, err
+// digests computes the digests of a part's blocks, and waits. The scratch
+// memory holds the results, 16 bytes a block, then, on the host only, the bytes
+// of short blocks, which XXH3 treats in other ways: they are digested there.
+func (e *Engine) digests(q driver.Queue, p part) (out []xxh3.Uint128, err error) {
+	if p.blocks == 0 {
+		return nil, nil
 	}
-	parts := make([]part, 0, len(at))
-	for i := range at {
-		if n := at[i].Blocks(); n > 0 {
-			parts = append(parts, part{buffers[i], at[i].Off, at[i].Len, at[i].Block, n})
-		}
+	if p.blocks > mostBlocks {
+		return nil, fmt.Errorf("device %s: %d blocks are too many to digest at a time", e.info.ID, p.blocks)
 	}
-	d, err := e.start(e.kernels, parts)
-	if err != nil {
-		return nil, err
-	}
-	return func() ([]xxh3.Uint128, error) {
-		out, err := d.wait()
-		e.mu.Lock()
-		last := e.last
-		e.last = d.s // out lies in it
-		e.mu.Unlock()
-		e.put(last)
-		return out, err
-	}, nil
-}
-
-// digesting is digests being computed. The scratch memory holds the results,
-// 16 bytes a block, then the tables of extents, which go to the device before,
-// then, on the host only, the bytes of short blocks.
-type digesting struct {
-	e      *Engine
-	q      driver.Queue
-	parts  []part
-	blocks int
-	tail   int            // where the short blocks are
-	s      *scratch       // nil: there is none, or not any more
-	done   driver.Event   // when all is there; nil: it is
-	out    []xxh3.Uint128 // if it is
-}
-
-// start gives the device what it takes to compute the digests of all blocks.
-func (e *Engine) start(q driver.Queue, parts []part) (_ *digesting, err error) {
-	d := &digesting{e: e, q: q, parts: parts}
-	longs, short := false, int64(0)
-	for i := range parts {
-		p := &parts[i]
-		d.blocks += p.blocks
-		_, n := p.short()
-		short += n
-		longs = longs || n < p.len
-	}
-	if d.blocks == 0 {
-		return d, nil
-	}
-	if d.blocks > min(math.MaxInt32/4, math.MaxInt/1024) {
-		return nil, fmt.Errorf("device %s: %d blocks are too many to digest at a time", e.info.ID, d.blocks)
-	}
-	table := 16 * d.blocks
-	d.tail = table + 32*len(parts)
-	d.s, err = e.scratch(d.tail + int(short))
+	short, bytes := p.short()
+	sums := 16 * p.blocks
+	s, err := e.scratch(sums+int(bytes), 0)
 	if errors.Is(err, driver.ErrMemory) {
-		d.out, err = e.onHost(q, parts, d.blocks)
-		return d, err
+		return e.onHost(q, p)
 	}
 	if err != nil {
 		return nil, err
 	}
 	defer func() {
-		if err != nil {
-			d.fail()
+		if err != nil { // something may still be using it
+			e.abandon(s)
+			q.Finish() // begins anew
+			return
 		}
+		e.put(s)
 	}()
-	if longs {
+	if bytes < p.len {
 		if err := e.compiled(); err != nil {
 			return nil, err
 		}
-		if err := e.launchDigests(q, d.s, parts, table); err != nil {
+		if err := e.launchDigest(q, s, 0, p); err != nil {
 			return nil, err
 		}
-		if err := q.CopyOut(d.s.host[:table], d.s.device, 0); err != nil {
+		if err := q.CopyOut(s.host[:sums], s.device, 0); err != nil {
 			return nil, err
 		}
 	}
-	bytes := d.s.host[d.tail:]
-	for i := range parts {
-		p := &parts[i]
-		if _, n := p.short(); n > 0 {
-			if err := q.CopyOut(bytes[:n], p.buffer, p.off+p.len-n); err != nil {
-				return nil, err
-			}
-			bytes = bytes[n:]
+	tail := s.host[sums:][:bytes]
+	if bytes > 0 {
+		if err := q.CopyOut(tail, p.buffer, p.off+p.len-bytes); err != nil {
+			return nil, err
 		}
 	}
-	d.done, err = q.Record()
-	return d, err
-}
-
-// fail keeps the scratch memory from being used by others: something may still
-// be using it.
-func (d *digesting) fail() {
-	d.e.abandon(d.s)
-	d.s = nil
-	if d.q != d.e.kernels {
-		d.q.Finish() // begins anew; on the program's queue, the error is the program's too
+	done, err := q.Record()
+	if err == nil {
+		err = done.Wait()
 	}
-}
-
-// wait returns the digests. They lie in the scratch memory, if there is some.
-func (d *digesting) wait() ([]xxh3.Uint128, error) {
-	if d.done == nil {
-		return d.out, nil
-	}
-	if err := d.done.Wait(); err != nil {
-		d.fail()
+	if err != nil {
 		return nil, err
 	}
 	// A digest is written as it lies in memory here, the high half first.
-	out := unsafe.Slice((*xxh3.Uint128)(unsafe.Pointer(unsafe.SliceData(d.s.host))), d.blocks)
-	bytes := d.s.host[d.tail:]
-	i := 0
-	for k := range d.parts {
-		p := &d.parts[k]
-		count, n := p.short()
-		for j := i + p.blocks - count; n > 0; j++ {
-			m := min(n, p.block)
-			out[j] = mem.Digest(bytes[:m])
-			bytes, n = bytes[m:], n-m
-		}
-		i += p.blocks
+	out = slices.Clone(unsafe.Slice((*xxh3.Uint128)(unsafe.Pointer(unsafe.SliceData(s.host))), p.blocks))
+	for i := p.blocks - short; i < p.blocks; i++ {
+		n := min(int64(len(tail)), p.block)
+		out[i] = mem.Digest(tail[:n])
+		tail = tail[n:]
 	}
 	return out, nil
 }
 
+// mostBlocks is what the kernels can count.
+const mostBlocks = min(math.MaxInt32/4, math.MaxInt/1024)
+
+// launchDigest launches the kernel; the results go to the scratch memory of
+// the device, from a byte on.
+func (e *Engine) launchDigest(q driver.Queue, s *scratch, to int, p part) error {
+	items := e.shape.items()
+	groups := (p.blocks + e.shape.Blocks - 1) / e.shape.Blocks
+	return q.Launch(e.digest, [3]int{groups * items, 1, 1}, [3]int{items, 1, 1}, []driver.Arg{
+		whole(p.buffer), whole(s.device), value(uint32(to / 8)),
+		value(uint64(p.off)), value(uint64(p.len)), value(uint64(p.block)), value(uint32(p.blocks)),
+	})
+}
+
 // onHost reads all blocks and digests them here: slow, but it needs no memory
 // of a device that has none left.
-func (e *Engine) onHost(q driver.Queue, parts []part, blocks int) ([]xxh3.Uint128, error) {
-	out := make([]xxh3.Uint128, 0, blocks)
-	var buf []byte
-	for i := range parts {
-		p := &parts[i]
-		step := max(1, mem.SegmentSize/p.block) * p.block
-		for at := int64(0); at < p.len; at += step {
-			n := min(step, p.len-at)
-			if int64(len(buf)) < n {
-				buf = make([]byte, n)
-			}
-			if err := q.CopyOut(buf[:n], p.buffer, p.off+at); err != nil {
-				return nil, err
-			}
-			for rest := buf[:n]; len(rest) > 0; {
-				m := min(int64(len(rest)), p.block)
-				out = append(out, mem.Digest(rest[:m]))
-				rest = rest[m:]
-			}
+func (e *Engine) onHost(q driver.Queue, p part) ([]xxh3.Uint128, error) {
+	out := make([]xxh3.Uint128, 0, p.blocks)
+	step := max(1, mem.SegmentSize/p.block) * p.block
+	buf := make([]byte, min(step, p.len))
+	for at := int64(0); at < p.len; at += step {
+		n := min(step, p.len-at)
+		if err := q.CopyOut(buf[:n], p.buffer, p.off+at); err != nil {
+			return nil, err
+		}
+		for rest := buf[:n]; len(rest) > 0; {
+			m := min(int64(len(rest)), p.block)
+			out = append(out, mem.Digest(rest[:m]))
+			rest = rest[m:]
 		}
 	}
 	return out, nil
@@ -185,52 +116,11 @@ func (e *Engine) onHost(q driver.Queue, parts []part, blocks int) ([]xxh3.Uint12
 
 // short tells how many blocks at the part's end are short, and their bytes.
 func (p *part) short() (blocks int, bytes int64) {
-	if p.block <= shortest {
+	if p.block <= mem.ShortBlock {
 		return p.blocks, p.len
 	}
-	if last := p.len - int64(p.blocks-1)*p.block; last <= shortest {
+	if last := p.len - int64(p.blocks-1)*p.block; last <= mem.ShortBlock {
 		return 1, last
 	}
 	return 0, 0
-}
-
-// launchDigests launches the kernel once for each run of parts in one buffer.
-// A run of several parts has a table; all tables go to the device in one copy.
-func (e *Engine) launchDigests(q driver.Queue, s *scratch, parts []part, table int) error {
-	type launch struct{ lo, hi, first, blocks, table int }
-	var launches []launch
-	w, used, block := words(s.host[table:]), 0, 0
-	for lo := 0; lo < len(parts); {
-		l := launch{lo: lo, hi: lo, first: block, table: table + 8*used}
-		for ; l.hi < len(parts) && parts[l.hi].buffer == parts[lo].buffer; l.hi++ {
-			p := &parts[l.hi]
-			copy(w[used:], []uint64{uint64(p.off), uint64(p.len), uint64(p.block), uint64(l.blocks)})
-			used += 4
-			l.blocks += p.blocks
-		}
-		block += l.blocks
-		if l.hi-l.lo == 1 {
-			used -= 4 // it goes as arguments
-		}
-		launches = append(launches, l)
-		lo = l.hi
-	}
-	if used > 0 {
-		if err := q.CopyIn(s.device, int64(table), s.host[table:table+8*used]); err != nil {
-			return err
-		}
-	}
-	for _, l := range launches {
-		p := &parts[l.lo]
-		items := e.shape.items()
-		groups := (l.blocks + e.shape.Blocks - 1) / e.shape.Blocks
-		err := q.Launch(e.digest, [3]int{groups * items, 1, 1}, [3]int{items, 1, 1}, []driver.Arg{
-			whole(p.buffer), whole(s.device), value(uint32(l.table / 8)), value(uint32(2 * l.first)),
-			value(uint64(p.off)), value(uint64(p.len)), value(uint64(p.block)), value(uint32(l.hi - l.lo)), value(uint32(l.blocks)),
-		})
-		if err != nil {
-			return err
-		}
-	}
-	return nil
 }

@@ -3,7 +3,6 @@ package snap
 import (
 	"errors"
 	"fmt"
-	"slices"
 
 	"github.com/cairnrun/cairn/device/driver"
 	"github.com/cairnrun/cairn/internal/mem"
@@ -22,11 +21,11 @@ const (
 // frozen implements mem.Frozen.
 type frozen struct {
 	e       *Engine
-	extents []mem.Extent
+	extents []mem.Extent // that were copied
 	parts   []part       // where the bytes are now
 	ready   driver.Event // on the program's queue
 	room    *room        // nil: the extents themselves
-	table   *scratch     // of the gather; nil: none
+	table   *scratch     // of the gather or the sieve; nil: none
 
 	reading, summing bool         // the queue waits for ready
 	unwaited         bool         // something was put on reads
@@ -73,11 +72,13 @@ func (e *Engine) Freeze(at []mem.Extent) (mem.Frozen, error) {
 		size += at[i].Len
 	}
 	if size > 0 {
-		if f.room, err = e.take(size); err != nil {
+		var from int64
+		if f.room, from, err = e.take(size); err != nil {
 			return nil, err
 		}
 		for i := range f.parts {
 			f.parts[i].buffer = f.room.buffer
+			f.parts[i].off += from
 		}
 		err = f.copy(buffers)
 	}
@@ -96,11 +97,8 @@ func (e *Engine) Freeze(at []mem.Extent) (mem.Frozen, error) {
 // copy puts the copies of all extents on the program's queue.
 func (f *frozen) copy(from []driver.Buffer) error {
 	q := f.e.kernels
-	if f.room.after != nil {
-		if err := q.After(f.room.after); err != nil {
-			return err
-		}
-		f.room.after = nil
+	if err := f.room.free(q); err != nil {
+		return err
 	}
 	small := make(map[driver.Buffer][]int)
 	var order []driver.Buffer
@@ -135,7 +133,7 @@ func (f *frozen) copy(from []driver.Buffer) error {
 		return nil
 	}
 	var err error
-	f.table, err = f.e.scratch(24 * pieces)
+	f.table, err = f.e.scratch(24*pieces, 0)
 	if errors.Is(err, driver.ErrMemory) {
 		// One by one needs no table.
 		for _, b := range gathered {
@@ -207,16 +205,7 @@ func (f *frozen) Digests(i, lo, hi int) ([]xxh3.Uint128, error) {
 	p.off += from
 	p.len = min(p.len-from, int64(hi-lo)*p.block)
 	p.blocks = hi - lo
-	d, err := f.e.start(f.e.sums, []part{p})
-	if err != nil {
-		return nil, err
-	}
-	out, err := d.wait()
-	if d.s != nil {
-		out = slices.Clone(out)
-		f.e.put(d.s)
-	}
-	return out, err
+	return f.e.digests(f.e.sums, p)
 }
 
 // Read implements mem.Frozen.

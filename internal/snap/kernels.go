@@ -2,6 +2,7 @@ package snap
 
 import (
 	"fmt"
+	"sync/atomic"
 	"unsafe"
 
 	"github.com/cairnrun/cairn/device/driver"
@@ -81,7 +82,7 @@ func choose(info driver.Info) shape {
 
 // source of the kernels for a shape.
 func (s shape) source() driver.Source {
-	head := fmt.Sprintf("#define CHUNK %d\n#define SPLIT %d\n#define BLOCKS %d\n#define BATCH %d\n", s.Chunk, s.Split, s.Blocks, s.Batch)
+	head := fmt.Sprintf("#define CHUNK %d\n#define SPLIT %d\n#define BLOCKS %d\n#define BATCH %d\n#define PIECE %d\n", s.Chunk, s.Split, s.Blocks, s.Batch, gatherPiece)
 	digest := digestGroup
 	if s.Alone {
 		digest = digestAlone
@@ -91,6 +92,8 @@ func (s shape) source() driver.Source {
 		Go: map[string]func(*driver.Work){
 			"digest": digestGo(s),
 			"gather": gatherGo,
+			"sift":   siftGo,
+			"sifted": siftedGo,
 		},
 	}
 }
@@ -98,10 +101,6 @@ func (s shape) source() driver.Source {
 // common is what both digest kernels use. The secret and the primes are those
 // of XXH3. KEY is the secret's word i, shifted by some bytes. All loads are
 // little endian, as all devices are.
-//
-// FIND tells where block b lies. Without a table there is one extent, off and
-// len, cut into blocks; a table has for each of n extents its off, len, size
-// of blocks, and number of the first block.
 const common = `
 __constant ulong secret[24] = {
 	0xbe4ba423396cfeb8UL, 0x1cad21f72c81017cUL, 0xdb979083e96dd4deUL, 0x1f67b3b7a4a44072UL,
@@ -128,25 +127,6 @@ ulong avalanche(ulong h) {
 	h *= 0x165667919E3779F9UL;
 	return h ^ (h >> 32);
 }
-
-#define FIND(b, off, len) \
-	if (extents > 1) { \
-		uint lo = 0; \
-		uint hi = extents; \
-		while (hi - lo > 1) { \
-			uint mid = (lo + hi) / 2; \
-			if (table[4 * mid + 3] <= (b)) lo = mid; else hi = mid; \
-		} \
-		ulong size = table[4 * lo + 2]; \
-		ulong at = ((b) - table[4 * lo + 3]) * size; \
-		off = table[4 * lo] + at; \
-		len = table[4 * lo + 1] - at; \
-		if (len > size) len = size; \
-	} else { \
-		off = off0 + (b) * block0; \
-		len = len0 - (b) * block0; \
-		if (len > block0) len = block0; \
-	}
 `
 
 // digestGroup: a work group digests BLOCKS blocks. In each turn all items sum
@@ -181,9 +161,8 @@ ulong2 load16(__global const uchar *p) {
 	return v;
 }
 
-__kernel void digest(__global const uchar *data, __global ulong *scratch, uint tableAt, uint outAt,
-		ulong off0, ulong len0, ulong block0, uint extents, uint blocks) {
-	__global const ulong *table = scratch + tableAt;
+__kernel void digest(__global const uchar *data, __global ulong *scratch, uint outAt,
+		ulong off0, ulong len0, ulong block0, uint blocks) {
 	__global ulong *out = scratch + outAt;
 	__local ulong2 sums[2 * BLOCKS * ITEMS];
 	__local ulong2 tails[BLOCKS * 64];
@@ -199,7 +178,9 @@ __kernel void digest(__global const uchar *data, __global ulong *scratch, uint t
 		ulong off = 0;
 		ulong len = 0;
 		if (b < blocks) {
-			FIND(b, off, len)
+			off = off0 + b * block0;
+			len = len0 - b * block0;
+			if (len > block0) len = block0;
 		}
 		if (len <= 240) len = 0;
 		where[2 * (item - 32)] = off;
@@ -354,15 +335,14 @@ ulong merge(ulong8 e, ulong h) {
 	return avalanche(h + fold(e.s0, e.s1) + fold(e.s2, e.s3) + fold(e.s4, e.s5) + fold(e.s6, e.s7));
 }
 
-__kernel void digest(__global const uchar *data, __global ulong *scratch, uint tableAt, uint outAt,
-		ulong off0, ulong len0, ulong block0, uint extents, uint blocks) {
-	__global const ulong *table = scratch + tableAt;
+__kernel void digest(__global const uchar *data, __global ulong *scratch, uint outAt,
+		ulong off0, ulong len0, ulong block0, uint blocks) {
 	__global ulong *out = scratch + outAt;
 	ulong b = get_global_id(0);
 	if (b >= blocks) return;
-	ulong off = 0;
-	ulong len = 0;
-	FIND(b, off, len)
+	ulong off = off0 + b * block0;
+	ulong len = len0 - b * block0;
+	if (len > block0) len = block0;
 	if (len <= 240) return;
 	__global const uchar *p = data + off;
 	ulong rows = (len - 1) / 1024;
@@ -384,16 +364,15 @@ __kernel void digest(__global const uchar *data, __global ulong *scratch, uint t
 `
 
 // gather copies pieces: a work group each. table has from, to and length.
+//
+// sift lists the blocks whose digests are not what was expected: number and
+// digest, as many as there is room for, and counts them all. sifted copies
+// those, if all are in the list, one after the other; a work group copies a
+// piece at a time.
 const gather = `
-__kernel void gather(__global const uchar *from, __global uchar *to, __global const ulong *table, uint first, uint pieces) {
-	uint piece = (uint)get_group_id(0);
-	if (piece >= pieces) return;
-	piece += first;
+void piece(__global const uchar *p, __global uchar *q, uint n) {
 	uint item = (uint)get_local_id(0);
 	uint items = (uint)get_local_size(0);
-	__global const uchar *p = from + table[3 * piece];
-	__global uchar *q = to + table[3 * piece + 1];
-	uint n = (uint)table[3 * piece + 2];
 	uint done = 0;
 	size_t low = (size_t)p | (size_t)q;
 	if ((low & 15) == 0) {
@@ -409,33 +388,56 @@ __kernel void gather(__global const uchar *from, __global uchar *to, __global co
 	}
 	for (uint i = done + item; i < n; i += items) q[i] = p[i];
 }
+
+__kernel void gather(__global const uchar *from, __global uchar *to, __global const ulong *table, uint first, uint pieces) {
+	uint i = (uint)get_group_id(0);
+	if (i >= pieces) return;
+	table += 3 * (first + i);
+	piece(from + table[0], to + table[1], (uint)table[2]);
+}
+
+__kernel void sift(__global ulong *scratch, uint countAt, uint expectAt, uint digestAt, uint blocks, uint most) {
+	uint b = (uint)get_global_id(0);
+	if (b >= blocks) return;
+	__global const ulong *want = scratch + expectAt + 2 * b;
+	__global const ulong *have = scratch + digestAt + 2 * b;
+	if (want[0] == have[0] && want[1] == have[1]) return;
+	uint i = atomic_inc((__global uint *)(scratch + countAt));
+	if (i >= most) return;
+	scratch[3 * i] = b;
+	scratch[3 * i + 1] = have[0];
+	scratch[3 * i + 2] = have[1];
+}
+
+__kernel void sifted(__global const uchar *from, __global uchar *to, __global const ulong *scratch, uint countAt, uint most,
+		ulong off, ulong len, ulong block, ulong at) {
+	uint count = *(__global const uint *)(scratch + countAt);
+	if (count > most) return;
+	uint each = (uint)((block + PIECE - 1) / PIECE);
+	for (uint i = (uint)get_group_id(0); i < count * each; i += (uint)get_num_groups(0)) {
+		ulong skip = (ulong)(i % each) * PIECE;
+		ulong start = scratch[3 * (i / each)] * block + skip;
+		ulong n = block - skip;
+		if (start >= len) continue;
+		if (n > len - start) n = len - start;
+		if (n > PIECE) n = PIECE;
+		piece(from + off + start, to + at + (i / each) * block + skip, (uint)n);
+	}
+}
 `
 
 // digestGo is the digest kernel for the host's processors.
 func digestGo(s shape) func(*driver.Work) {
 	return func(w *driver.Work) {
-		data, scratch := w.Args[0], driver.Slice[uint64](w, 1)
-		table, out := scratch[driver.Value[uint32](w, 2):], scratch[driver.Value[uint32](w, 3):]
-		one := [4]uint64{driver.Value[uint64](w, 4), driver.Value[uint64](w, 5), driver.Value[uint64](w, 6), 0}
-		extents, blocks := int(driver.Value[uint32](w, 7)), int(driver.Value[uint32](w, 8))
-		if extents == 1 {
-			table = one[:]
-		}
+		data, out := w.Args[0], driver.Slice[uint64](w, 1)[driver.Value[uint32](w, 2):]
+		off, n, block := driver.Value[uint64](w, 3), driver.Value[uint64](w, 4), driver.Value[uint64](w, 5)
+		data = data[off : off+n]
 		lo, hi := w.Range(0)
 		items := w.Local[0]
-		b, end := lo/items*s.Blocks, min((hi+items-1)/items*s.Blocks, blocks)
-		for e := range extents {
-			row := table[4*e : 4*e+4]
-			after := blocks
-			if e+1 < extents {
-				after = int(table[4*e+7])
-			}
-			for ; b < min(after, end); b++ {
-				at := (uint64(b) - row[3]) * row[2]
-				p := data[row[0]+at:][:min(row[2], row[1]-at)]
-				d := mem.Digest(p)
-				out[2*b], out[2*b+1] = d.Hi, d.Lo
-			}
+		for b := lo / items * s.Blocks; b < min((hi+items-1)/items*s.Blocks, int(driver.Value[uint32](w, 6))); b++ {
+			at := uint64(b) * block
+			d := mem.Digest(data[at:min(at+block, n)])
+			out[2*b], out[2*b+1] = d.Hi, d.Lo
 		}
 	}
 }
@@ -449,6 +451,41 @@ func gatherGo(w *driver.Work) {
 	items := w.Local[0]
 	for i := lo / items; i < min((hi+items-1)/items, pieces); i++ {
 		copy(to[table[3*i+1]:], from[table[3*i]:][:table[3*i+2]])
+	}
+}
+
+// siftGo is the sift kernel for the host's processors.
+func siftGo(w *driver.Work) {
+	scratch := driver.Slice[uint64](w, 0)
+	count := (*uint32)(unsafe.Pointer(&scratch[driver.Value[uint32](w, 1)]))
+	want, have := scratch[driver.Value[uint32](w, 2):], scratch[driver.Value[uint32](w, 3):]
+	lo, hi := w.Range(0)
+	for b := lo; b < min(hi, int(driver.Value[uint32](w, 4))); b++ {
+		if want[2*b] == have[2*b] && want[2*b+1] == have[2*b+1] {
+			continue
+		}
+		if i := atomic.AddUint32(count, 1) - 1; i < driver.Value[uint32](w, 5) {
+			scratch[3*i], scratch[3*i+1], scratch[3*i+2] = uint64(b), have[2*b], have[2*b+1]
+		}
+	}
+}
+
+// siftedGo is the sifted kernel for the host's processors.
+func siftedGo(w *driver.Work) {
+	from, to, list := w.Args[0], w.Args[1], driver.Slice[uint64](w, 2)
+	count := *(*uint32)(unsafe.Pointer(&list[driver.Value[uint32](w, 3)]))
+	if count > driver.Value[uint32](w, 4) {
+		return
+	}
+	off, n, block := driver.Value[uint64](w, 5), driver.Value[uint64](w, 6), driver.Value[uint64](w, 7)
+	to = to[driver.Value[uint64](w, 8):]
+	lo, hi := w.Range(0)
+	items, groups := w.Local[0], w.Global[0]/w.Local[0]
+	for g := lo / items; g < (hi+items-1)/items; g++ {
+		for i := uint64(g); i < uint64(count); i += uint64(groups) {
+			start := list[3*i] * block
+			copy(to[i*block:], from[off+start:][:min(block, n-start)])
+		}
 	}
 }
 

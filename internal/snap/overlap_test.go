@@ -69,7 +69,7 @@ func TestParallel(t *testing.T) {
 		for range 3 {
 			group.Go(func() {
 				for range 3 {
-					sums, err := digests(w, at)
+					sums, err := digests(w.Engine, at)
 					if err != nil {
 						t.Error(err)
 						return

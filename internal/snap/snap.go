@@ -7,10 +7,11 @@
 // What goes where:
 //
 //	the program's queue   … kernel, kernel │ Freeze: copies or a gather │ kernel, kernel …
+//	                                       │ Sift: digest, sift, sifted │
 //	reads                                     └──► CopyOut, CopyOut, …    (Frozen.Read)
 //	sums                                      └──► digest, CopyOut        (Frozen.Digests)
 //
-// The copies of Freeze stand in the program's queue, between its kernels. The
+// The copies of Freeze and Sift stand in the program's queue, between its kernels. The
 // queues reads and sums are the engine's own; they wait for an event behind
 // those copies and then run at the same time as the program.
 //
@@ -42,22 +43,37 @@ type Engine struct {
 	program  driver.Program
 	digest   driver.Kernel
 	gather   driver.Kernel
+	sift     driver.Kernel
+	sifted   driver.Kernel
 
 	mu     sync.Mutex
 	closed bool
 	spare  *room      // for the next snapshot; nil: none
 	idle   []*scratch // that nobody uses
-	last   *scratch   // with what Digests returned last
 	broken []*scratch // that a command which failed may still use
 	pins   []pin
 }
 
 var _ mem.Device = (*Engine)(nil)
 
-// room is device memory for a snapshot.
+// room is device memory for snapshots.
 type room struct {
 	buffer driver.Buffer
+	used   int64        // bytes at its beginning that have users
+	users  int          // 0: used is, too
 	after  driver.Event // when what read it last is done; nil: nothing does
+}
+
+// free makes a queue wait until nothing reads any more what was there before.
+func (r *room) free(q driver.Queue) error {
+	if r.after == nil {
+		return nil
+	}
+	err := q.After(r.after)
+	if err == nil {
+		r.after = nil
+	}
+	return err
 }
 
 // pin is host memory that was prepared for copies.
@@ -156,10 +172,10 @@ func (e *Engine) Reserve(n int64) {
 	if n <= 0 {
 		return
 	}
-	if s, err := e.scratch(int(n / 4096)); err == nil { // 16 bytes for each 64 KiB
+	if s, err := e.scratch(int(n/2048), int(n/4096)); err == nil { // 16 bytes for each 64 KiB, and a list
 		e.put(s)
 	}
-	if r, err := e.take(n); err == nil {
+	if r, _, err := e.take(n); err == nil {
 		e.give(r)
 	}
 }
@@ -168,10 +184,12 @@ func (e *Engine) Reserve(n int64) {
 func (e *Engine) Release() {
 	e.mu.Lock()
 	spare, idle := e.spare, e.idle
-	if e.last != nil {
-		idle = append(idle, e.last)
+	e.idle = nil
+	if spare != nil && spare.users > 0 {
+		spare = nil
+	} else {
+		e.spare = nil
 	}
-	e.spare, e.idle, e.last = nil, nil, nil
 	e.mu.Unlock()
 	if spare != nil {
 		spare.buffer.Free()
@@ -181,15 +199,26 @@ func (e *Engine) Release() {
 	}
 }
 
-// take returns room for n bytes: the spare one, or a new one.
-func (e *Engine) take(n int64) (*room, error) {
+// take returns room for n bytes, and where it begins: in the spare room, behind
+// what others have of it, or in a new one.
+func (e *Engine) take(n int64) (*room, int64, error) {
 	e.mu.Lock()
 	spare := e.spare
-	e.spare = nil
-	e.mu.Unlock()
-	if spare != nil && spare.buffer.Size() >= n {
-		return spare, nil
+	if spare != nil {
+		// Lines of the device's cache are not shared.
+		if from := (spare.used + 255) &^ 255; spare.buffer.Size()-from >= n {
+			spare.used = from + n
+			spare.users++
+			e.mu.Unlock()
+			return spare, from, nil
+		}
+		if spare.users > 0 {
+			spare = nil // it can't go
+		} else {
+			e.spare = nil
+		}
 	}
+	e.mu.Unlock()
 	b, err := e.dev.Alloc(n)
 	if errors.Is(err, driver.ErrMemory) && spare != nil {
 		// Both don't fit; one instead of the other might.
@@ -203,21 +232,42 @@ func (e *Engine) take(n int64) (*room, error) {
 		}
 	}
 	if spare != nil {
-		e.give(spare)
-	}
-	if errors.Is(err, driver.ErrMemory) {
-		return nil, fmt.Errorf("%w: %d bytes: %w", mem.ErrNoRoom, n, err)
+		e.keep(spare)
 	}
 	if err != nil {
-		return nil, err
+		return nil, 0, noRoom(err, n)
 	}
-	return &room{buffer: b}, nil
+	return &room{buffer: b, used: n, users: 1}, 0, nil
 }
 
-// give keeps room for the next snapshot, or frees it if there is more already.
+// noRoom says of an error that it is for want of memory, if it is.
+func noRoom(err error, n int64) error {
+	if errors.Is(err, driver.ErrMemory) {
+		return fmt.Errorf("%w: %d bytes: %w", mem.ErrNoRoom, n, err)
+	}
+	return err
+}
+
+// give ends one use of room.
 func (e *Engine) give(r *room) {
 	e.mu.Lock()
-	if !e.closed && (e.spare == nil || e.spare.buffer.Size() < r.buffer.Size()) {
+	r.users--
+	last := r.users == 0
+	if last {
+		r.used = 0
+	}
+	kept := r == e.spare && !e.closed
+	e.mu.Unlock()
+	if last && !kept {
+		e.keep(r)
+	}
+}
+
+// keep keeps room that nobody uses for the next snapshot, or frees it if there
+// is more already.
+func (e *Engine) keep(r *room) {
+	e.mu.Lock()
+	if !e.closed && (e.spare == nil || e.spare.users == 0 && e.spare.buffer.Size() < r.buffer.Size()) {
 		e.spare, r = r, e.spare
 	}
 	e.mu.Unlock()
@@ -230,24 +280,20 @@ func (e *Engine) give(r *room) {
 func (e *Engine) compiled() error {
 	e.building.Lock()
 	defer e.building.Unlock()
-	if e.gather != nil {
+	if e.program != nil {
 		return nil
 	}
 	p, err := e.dev.Build(e.shape.source())
 	if err != nil {
 		return err
 	}
-	digest, err := p.Kernel("digest")
-	if err != nil {
-		p.Close()
-		return err
+	for name, to := range map[string]*driver.Kernel{"digest": &e.digest, "gather": &e.gather, "sift": &e.sift, "sifted": &e.sifted} {
+		if *to, err = p.Kernel(name); err != nil {
+			p.Close()
+			return err
+		}
 	}
-	gather, err := p.Kernel("gather")
-	if err != nil {
-		p.Close()
-		return err
-	}
-	e.program, e.digest, e.gather = p, digest, gather
+	e.program = p
 	return nil
 }
 
@@ -265,12 +311,7 @@ func (e *Engine) Warm() error {
 		return err
 	}
 	defer b.Free()
-	d, err := e.start(q, []part{{b, 0, size, size, 1}})
-	if err != nil {
-		return err
-	}
-	_, err = d.wait()
-	e.put(d.s)
+	_, err = e.digests(q, part{b, 0, size, size, 1})
 	return err
 }
 
@@ -285,11 +326,11 @@ type scratch struct {
 // smallScratch is enough for most calls.
 const smallScratch = 64 << 10
 
-// scratch returns one of n bytes at least.
-func (e *Engine) scratch(n int) (*scratch, error) {
+// scratch returns one of n bytes at least, and as many more on the device.
+func (e *Engine) scratch(n, more int) (*scratch, error) {
 	e.mu.Lock()
 	for i, s := range e.idle {
-		if len(s.host) >= n {
+		if len(s.host) >= n && s.device.Size() >= int64(n+more) {
 			e.idle = append(e.idle[:i], e.idle[i+1:]...)
 			e.mu.Unlock()
 			return s, nil
@@ -307,7 +348,7 @@ func (e *Engine) scratch(n int) (*scratch, error) {
 	for size < n {
 		size *= 2
 	}
-	b, err := e.dev.Alloc(int64(size))
+	b, err := e.dev.Alloc(int64(size + more))
 	if err != nil {
 		return nil, err
 	}

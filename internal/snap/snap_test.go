@@ -105,6 +105,23 @@ func want(data map[driver.Buffer][]byte, at []mem.Extent) (out []xxh3.Uint128) {
 	return out
 }
 
+// digests are those of all blocks of extents.
+func digests(e *Engine, at []mem.Extent) (out []xxh3.Uint128, err error) {
+	f, err := e.Live(at)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	for i := range at {
+		sums, err := f.Digests(i, 0, at[i].Blocks())
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, sums...)
+	}
+	return out, nil
+}
+
 func compare(t *testing.T, what string, got, want []xxh3.Uint128) {
 	t.Helper()
 	if len(got) != len(want) {
@@ -143,7 +160,7 @@ func (w *world) testDigests() {
 	all := map[driver.Buffer][]byte{b: data, other: data[5:]}
 	check := func(at ...mem.Extent) {
 		w.t.Helper()
-		got, err := digests(w, at)
+		got, err := digests(w.Engine, at)
 		if err != nil {
 			w.t.Fatal(err)
 		}
@@ -191,6 +208,7 @@ func TestShapes(t *testing.T) {
 				w.shape = s
 				w.testDigests()
 				w.testGather()
+				w.testSift()
 			})
 		}
 	})
@@ -219,11 +237,14 @@ func TestBadExtents(t *testing.T) {
 			{Buffer: b, Off: -1, Len: 1, Block: 1}, {Buffer: b, Off: 1, Len: 1000, Block: 1},
 			{Buffer: b, Off: 1001, Block: 1}, {Buffer: b, Len: 1}, {Buffer: b, Len: -1, Block: 1},
 		} {
-			if _, err := digests(w, []mem.Extent{x}); err == nil {
+			if _, err := digests(w.Engine, []mem.Extent{x}); err == nil {
 				t.Errorf("Digests of %v", x)
 			}
 			if _, err := w.Freeze([]mem.Extent{x}); err == nil {
 				t.Errorf("Freeze of %v", x)
+			}
+			if _, err := w.Sift(x, 1); err == nil {
+				t.Errorf("Sift of %v", x)
 			}
 			if _, err := w.Live([]mem.Extent{x}); err == nil {
 				t.Errorf("Live of %v", x)
@@ -474,7 +495,7 @@ func TestFull(t *testing.T) {
 	w.Reserve(1)
 	at := []mem.Extent{{Buffer: a, Len: 5<<20 + 50, Block: 64 << 10}, {Buffer: a, Off: 3, Len: 1000, Block: 100}, {Buffer: a, Block: 1}}
 	all := map[driver.Buffer][]byte{a: data}
-	compare(t, "full", must(digests(w, at))(t), want(all, at))
+	compare(t, "full", must(digests(w.Engine, at))(t), want(all, at))
 	if _, err := w.Freeze(at); !errors.Is(err, mem.ErrNoRoom) {
 		t.Fatal(err)
 	}

@@ -151,7 +151,7 @@ func TestSweep(t *testing.T) {
 func (w *world) sweep(src driver.Buffer, off, size, block int64, traffic float64) {
 	at := []mem.Extent{{Buffer: src, Off: off, Len: size, Block: block}}
 	// A sample of the results must be right.
-	got := must(digests(w, at))(w.t)
+	got := must(digests(w.Engine, at))(w.t)
 	p := make([]byte, 2<<20)
 	if err := w.q.CopyOut(p, src, 0); err != nil {
 		w.t.Fatal(err)
@@ -160,11 +160,10 @@ func (w *world) sweep(src driver.Buffer, off, size, block int64, traffic float64
 	compare(w.t, w.shape.String(), got[:n], want(map[driver.Buffer][]byte{src: p}, []mem.Extent{{Buffer: src, Off: off, Len: n * block, Block: block}}))
 
 	blocks := at[0].Blocks()
-	parts := []part{{src, off, size, block, blocks}}
-	scratch := must(w.Engine.scratch(16*blocks + 32))(w.t)
-	kernel := w.speed(size, func() error { return w.launchDigests(w.q, scratch, parts, 16*blocks) })
+	scratch := must(w.Engine.scratch(16*blocks, 0))(w.t)
+	kernel := w.speed(size, func() error { return w.launchDigest(w.q, scratch, 0, part{src, off, size, block, blocks}) })
 	w.put(scratch)
-	call := w.speed(size, func() error { return second(digests(w, at)) })
+	call := w.speed(size, func() error { return second(digests(w.Engine, at)) })
 	what := strconv.FormatInt(block, 10)
 	if off > 0 {
 		what += fmt.Sprintf("+%d", off)

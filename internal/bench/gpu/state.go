@@ -339,13 +339,16 @@ func measureDigest(s *saver) (float64, error) {
 	if p.Device == nil {
 		return 0, errors.New("the array is not on the device")
 	}
+	x := mem.Extent{Buffer: p.Buffer, Off: p.Off, Len: p.Len, Block: s.block}
+	live, err := p.Device.Live([]mem.Extent{x})
+	if err != nil {
+		return 0, err
+	}
+	defer live.Close()
 	var list []float64
 	for range *rounds + 1 {
 		t, err := seconds(func() error {
-			wait, err := p.Device.Digests([]mem.Extent{{Buffer: p.Buffer, Off: p.Off, Len: p.Len, Block: s.block}})
-			if err == nil {
-				_, err = wait()
-			}
+			_, err := live.Digests(0, 0, x.Blocks())
 			return err
 		})
 		if err != nil {

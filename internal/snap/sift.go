@@ -1,0 +1,167 @@
+package snap
+
+import (
+	"fmt"
+	"unsafe"
+
+	"github.com/cairnrun/cairn/device/driver"
+	"github.com/cairnrun/cairn/internal/mem"
+	"github.com/zeebo/xxh3"
+)
+
+// sieve implements mem.Sieve. Its scratch memory is
+//
+//	on the device   list of changed blocks │ their number │ expected digests │ digests
+//	                          │                   │  ▲             ▲
+//	                          ▼                   ▼  │             │
+//	on the host     list                   │ number │ 0   expected digests │
+//
+// so that of the state only what has changed crosses the bus, and the host need
+// not look at anything before the program goes on.
+type sieve struct {
+	e                      *Engine
+	p                      part
+	most                   int
+	s                      *scratch
+	count, expect, digests int // where they are in the device's part of s; expected ones 16 bytes later in the host's
+	room                   *room
+	at                     int64 // where in room
+	ready                  driver.Event
+}
+
+var _ mem.Sieve = (*sieve)(nil)
+
+// Sift begins to sift an extent, as mem.Device says. It runs in the program's
+// queue: kernels that are launched later don't disturb it.
+func (e *Engine) Sift(at mem.Extent, most int) (mem.Sieve, error) {
+	buffers, err := e.check([]mem.Extent{at})
+	if err != nil {
+		return nil, err
+	}
+	v := &sieve{e: e, p: part{buffers[0], at.Off, at.Len, at.Block, at.Blocks()}}
+	if short, _ := v.p.short(); short > 0 || v.p.blocks == 0 || v.p.blocks > mostBlocks {
+		return nil, fmt.Errorf("device %s: %d bytes in blocks of %d can't be sifted", e.info.ID, at.Len, at.Block)
+	}
+	v.most = max(1, min(most, v.p.blocks))
+	v.count = (24*v.most + 15) &^ 15
+	v.expect = v.count + 16
+	v.digests = v.expect + 16*v.p.blocks
+	if v.s, err = e.scratch(v.digests+16, 16*v.p.blocks); err != nil {
+		return nil, noRoom(err, int64(v.digests))
+	}
+	if err = e.compiled(); err == nil {
+		err = e.launchDigest(e.kernels, v.s, v.digests, v.p)
+	}
+	if err != nil {
+		v.fail()
+		return nil, err
+	}
+	return v, nil
+}
+
+// Expect implements mem.Sieve.
+func (v *sieve) Expect() []xxh3.Uint128 {
+	return unsafe.Slice((*xxh3.Uint128)(unsafe.Pointer(&v.s.host[v.expect+16])), v.p.blocks)
+}
+
+// Start implements mem.Sieve.
+func (v *sieve) Start() (err error) {
+	e, q := v.e, v.e.kernels
+	if v.room, v.at, err = e.take(int64(v.most) * v.p.block); err != nil {
+		v.Close()
+		return err
+	}
+	defer func() {
+		if err != nil {
+			v.fail()
+		}
+	}()
+	clear(v.s.host[v.expect : v.expect+16])
+	if err := q.CopyIn(v.s.device, int64(v.count), v.s.host[v.expect:v.digests+16]); err != nil {
+		return err
+	}
+	items := gatherItems
+	pieces := v.most * int((v.p.block+gatherPiece-1)/gatherPiece)
+	if e.shape.Alone {
+		items = 1
+	}
+	count := value(uint32(v.count / 8))
+	err = q.Launch(e.sift, [3]int{(v.p.blocks + items - 1) / items * items, 1, 1}, [3]int{items, 1, 1}, []driver.Arg{
+		whole(v.s.device), count, value(uint32(v.expect / 8)), value(uint32(v.digests / 8)), value(uint32(v.p.blocks)), value(uint32(v.most)),
+	})
+	if err != nil {
+		return err
+	}
+	if err := v.room.free(q); err != nil {
+		return err
+	}
+	err = q.Launch(e.sifted, [3]int{min(pieces, siftedGroups) * items, 1, 1}, [3]int{items, 1, 1}, []driver.Arg{
+		whole(v.p.buffer), whole(v.room.buffer), whole(v.s.device), count, value(uint32(v.most)),
+		value(uint64(v.p.off)), value(uint64(v.p.len)), value(uint64(v.p.block)), value(uint64(v.at)),
+	})
+	if err != nil {
+		return err
+	}
+	if err := q.CopyOut(v.s.host[:v.expect], v.s.device, 0); err != nil {
+		return err
+	}
+	v.ready, err = q.Record()
+	return err
+}
+
+// siftedGroups is how many work groups copy at most: enough for any device.
+const siftedGroups = 2048
+
+// Wait implements mem.Sieve.
+func (v *sieve) Wait() ([]mem.Changed, mem.Frozen, error) {
+	if err := v.ready.Wait(); err != nil {
+		v.fail()
+		return nil, nil, err
+	}
+	n := int(*(*uint32)(unsafe.Pointer(&v.s.host[v.count])))
+	if n == 0 || n > v.most {
+		v.letGo()
+		if n == 0 {
+			return nil, nil, nil
+		}
+		return nil, nil, fmt.Errorf("%w: %d blocks changed, not %d", mem.ErrNoRoom, n, v.most)
+	}
+	list := unsafe.Slice((*mem.Changed)(unsafe.Pointer(unsafe.SliceData(v.s.host))), n)
+	f := &frozen{e: v.e, ready: v.ready, room: v.room, table: v.s,
+		parts: []part{{v.room.buffer, v.at, int64(n) * v.p.block, v.p.block, n}}}
+	v.s, v.room = nil, nil
+	return list, f, nil
+}
+
+// Close implements mem.Sieve.
+func (v *sieve) Close() {
+	if v.s == nil {
+		return
+	}
+	// The digests are being computed; other queues use the memory next.
+	ev, err := v.e.kernels.Record()
+	if err == nil {
+		err = ev.Wait()
+	}
+	if err != nil {
+		v.fail()
+		return
+	}
+	v.letGo()
+}
+
+// fail keeps the scratch memory from being used by others: something may still
+// be using it. On the program's queue, the error is the program's too.
+func (v *sieve) fail() {
+	v.e.abandon(v.s)
+	v.s = nil
+	v.letGo()
+}
+
+func (v *sieve) letGo() {
+	v.e.put(v.s)
+	if v.room != nil {
+		v.e.give(v.room)
+	}
+	v.s, v.room = nil, nil
+}
