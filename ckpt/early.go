@@ -21,6 +21,7 @@ func (s *Saver) Anticipate() {
 	if s.pending != nil || s.prev == nil || s.opts.MaxBases < 0 {
 		return
 	}
+	leave := s.leaving()
 	for path, h := range s.seen {
 		i, ok := s.prev.byPath[path]
 		if len(h.runs) == 0 || !ok || h.changed < 0 || h.changed > dense || s.early[path] != nil {
@@ -43,11 +44,11 @@ func (s *Saver) Anticipate() {
 			if r.at.Version == 0 || r.at.Device == nil || unwritten(h.runs, r) {
 				continue
 			}
-			lo, hi := r.sifted(d)
+			lo, hi := r.siftable(d)
 			if lo == hi {
 				continue
 			}
-			if v, err := r.at.Device.Sift(r.extent(d, lo, hi), h.most(hi-lo)); err == nil {
+			if v, err := r.at.Device.Sift(r.extent(d, lo, hi), mostChanged(d, h, leave, lo, hi)); err == nil {
 				if s.early == nil {
 					s.early = make(map[string][]early)
 				}
@@ -59,11 +60,13 @@ func (s *Saver) Anticipate() {
 
 // anticipated returns what Anticipate has begun for a run, nil if it has not.
 // A version stands for the bytes at an address, wherever they lie; other parts
-// of an array may have the same. So the dataset must be what it was then.
+// of an array may have the same. So the dataset must be what it was then, and
+// lie where it did.
 func (s *Saver) anticipated(path string, h *history, r farRun) mem.Sieve {
 	list := s.early[path]
 	for i, e := range list {
-		if e.of == h && e.run.lo == r.lo && e.run.hi == r.hi && e.run.at.Version == r.at.Version && e.run.at.Device == r.at.Device {
+		was, is := &e.run.at, &r.at
+		if e.of == h && e.run.lo == r.lo && e.run.hi == r.hi && was.Version == is.Version && was.Device == is.Device && was.Buffer == is.Buffer && was.Off == is.Off {
 			s.early[path] = append(list[:i:i], list[i+1:]...)
 			return e.sieve
 		}

@@ -15,12 +15,16 @@ import (
 // What lies on devices is saved in two steps. While the program is held, the
 // device copies it (freezes it), or, where little is expected to have changed,
 // computes digests first and copies only what differs (sifts it). Then the
-// program goes on, and the copy is drained: block by block into staging memory that the
-// device writes by itself, and from there to the writer like all else.
+// program goes on, and the copy is drained: block by block into staging memory
+// that the device writes by itself, and from there to the writer like all else.
 //
 //	held      device: kernels … │ freeze │ kernels of the program …
 //	drained                              │ digests │ copy │ copy │ copy …
 //	          host:                                │ segment → writer │ …
+//
+//	held      device: kernels … │ sift: digests, copy │ kernels of the program …
+//	drained                                           │ copy │ copy …
+//	          host:                                   │ segment → writer │ …
 //
 // A device without room for a copy is drained while the program is held.
 
@@ -118,17 +122,19 @@ func (r *farRun) extent(d *Dataset, lo, hi int) mem.Extent {
 	return mem.Extent{Buffer: r.at.Buffer, Off: r.at.Off + from, Len: min(int64(hi-lo)*d.Block, r.at.Len-from), Block: d.Block}
 }
 
-// sifted are the blocks of a run that can be sifted: all but a short last one.
-func (r *farRun) sifted(d *Dataset) (lo, hi int) {
+// siftable are the blocks of a run that can be sifted: all but a short last one.
+func (r *farRun) siftable(d *Dataset) (lo, hi int) {
 	if d.blockLen(r.hi-1) <= mem.ShortBlock {
 		return r.lo, r.hi - 1
 	}
 	return r.lo, r.hi
 }
 
-// most is how many of n blocks may turn out to have changed before all of them
-// are copied: more than last time.
-func (h *history) most(n int) int { return min(int(2*h.changed*float64(n))+64, n) }
+// mostChanged is how many blocks of lo…hi may come out of a sieve before all of
+// them are copied: more than changed last time, and those that must move.
+func mostChanged(d *Dataset, h *history, l *leaving, lo, hi int) int {
+	return min(int(2*h.changed*float64(hi-lo))+len(l.of(d, lo, hi))+64, hi-lo)
+}
 
 // farExtent is blocks of a dataset on a device, with their digests if they are
 // known already.
@@ -196,7 +202,7 @@ func (c *copying) assign(i int, runs []farRun, h *history) int64 {
 				c.expected += d.Block
 			}
 		case old != nil && h.changed >= 0 && h.changed <= dense:
-			lo, hi := r.sifted(d)
+			lo, hi := r.siftable(d)
 			if lo < hi {
 				e := extent(lo, hi)
 				e.sieve = c.s.anticipated(d.Path, h, r)
@@ -356,9 +362,10 @@ func (t *farTask) sift() error {
 		if e.sieve != nil {
 			continue
 		}
-		h := t.s().seen[t.c.l.datasets[e.dataset].Path]
+		d := &t.c.l.datasets[e.dataset]
+		most := mostChanged(d, t.s().seen[d.Path], t.c.leave, e.lo, e.lo+e.at.Blocks())
 		var err error
-		if e.sieve, err = t.dev.Sift(e.at, h.most(e.at.Blocks())); errors.Is(err, mem.ErrNoRoom) {
+		if e.sieve, err = t.dev.Sift(e.at, most); errors.Is(err, mem.ErrNoRoom) {
 			t.take = append(t.take, *e)
 		} else if err != nil {
 			return err

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -30,6 +31,8 @@ type fakeDevice struct {
 	froze int64
 	calls int
 	fail  int // the call that fails, and all after it
+	open  int // sieves and what is frozen
+	over  int // sieves with too much in them
 }
 
 func (d *fakeDevice) call() error {
@@ -59,8 +62,12 @@ func (d *fakeDevice) Sift(at mem.Extent, most int) (mem.Sieve, error) {
 	if d.room == 0 {
 		return nil, mem.ErrNoRoom
 	}
-	data := at.Buffer.([]byte)[at.Off : at.Off+at.Len]
-	return &fakeSieve{d: d, at: at, most: most, data: data, sums: fakeDigests(data, at.Block), expect: make([]xxh3.Uint128, at.Blocks())}, d.call()
+	if err := d.call(); err != nil {
+		return nil, err
+	}
+	data := (*at.Buffer.(*[]byte))[at.Off : at.Off+at.Len]
+	d.open++
+	return &fakeSieve{d: d, at: at, most: most, data: data, sums: fakeDigests(data, at.Block), expect: make([]xxh3.Uint128, at.Blocks())}, nil
 }
 
 type fakeSieve struct {
@@ -77,7 +84,8 @@ func (v *fakeSieve) Expect() []xxh3.Uint128 { return v.expect }
 
 func (v *fakeSieve) Start() error {
 	var copies []byte
-	for i, sum := range v.sums {
+	for _, i := range rand.Perm(len(v.sums)) {
+		sum := v.sums[i]
 		if sum == v.expect[i] {
 			continue
 		}
@@ -86,50 +94,71 @@ func (v *fakeSieve) Start() error {
 		copies = append(copies, p...)
 		v.list = append(v.list, mem.Changed{Block: uint64(i), Digest: sum})
 	}
-	if int64(len(copies)) > v.d.room {
-		return mem.ErrNoRoom
+	err := v.d.call()
+	if err == nil && int64(v.most)*v.at.Block > v.d.room {
+		err = mem.ErrNoRoom
+	}
+	if err != nil {
+		v.Close()
+		return err
 	}
 	if len(v.list) > 0 && len(v.list) <= v.most {
 		v.frozen = &fakeFrozen{d: v.d, data: [][]byte{copies}, block: []int64{v.at.Block}}
 		v.d.froze += int64(len(copies))
 	}
-	return v.d.call()
+	return nil
 }
 
 func (v *fakeSieve) Wait() ([]mem.Changed, mem.Frozen, error) {
+	defer v.Close()
 	if len(v.list) > v.most {
+		v.d.over++
 		return nil, nil, mem.ErrNoRoom
 	}
 	if err := v.d.call(); v.frozen == nil || err != nil {
 		return nil, nil, err
 	}
+	v.d.open++
 	return v.list, v.frozen, nil
 }
 
-func (v *fakeSieve) Close() {}
+func (v *fakeSieve) Close() {
+	if v.d != nil {
+		v.d.open--
+		v.d = nil
+	}
+}
 
 func (d *fakeDevice) Freeze(at []mem.Extent) (mem.Frozen, error) {
 	f := &fakeFrozen{d: d}
 	n := int64(0)
 	for _, e := range at {
 		n += e.Len
-		f.data = append(f.data, bytes.Clone(e.Buffer.([]byte)[e.Off:e.Off+e.Len]))
+		f.data = append(f.data, bytes.Clone((*e.Buffer.(*[]byte))[e.Off:e.Off+e.Len]))
 		f.block = append(f.block, e.Block)
 	}
 	if n > d.room {
 		return nil, mem.ErrNoRoom
 	}
+	if err := d.call(); err != nil {
+		return nil, err
+	}
 	d.froze += n
-	return f, d.call()
+	d.open++
+	return f, nil
 }
 
 func (d *fakeDevice) Live(at []mem.Extent) (mem.Frozen, error) {
 	f := &fakeFrozen{d: d}
 	for _, e := range at {
-		f.data = append(f.data, e.Buffer.([]byte)[e.Off:e.Off+e.Len])
+		f.data = append(f.data, (*e.Buffer.(*[]byte))[e.Off:e.Off+e.Len])
 		f.block = append(f.block, e.Block)
 	}
-	return f, d.call()
+	if err := d.call(); err != nil {
+		return nil, err
+	}
+	d.open++
+	return f, nil
 }
 
 type fakeFrozen struct {
@@ -160,7 +189,13 @@ func (f *fakeFrozen) Mark() (func() error, error) {
 	return func() error { await(under); return f.d.call() }, f.d.call()
 }
 
-func (f *fakeFrozen) Close() { await(f.under) }
+func (f *fakeFrozen) Close() {
+	await(f.under)
+	if f.d != nil {
+		f.d.open--
+		f.d = nil
+	}
+}
 
 func await(list []chan struct{}) {
 	for _, done := range list {
@@ -208,7 +243,8 @@ func (a *fakeArray) Shape() []uint64 { return []uint64{uint64(len(a.data) / 4)} 
 
 func (a *fakeArray) Places(lo, hi int64) (out []mem.Place, err error) {
 	at := int64(0)
-	for _, w := range a.where {
+	for i := range a.where {
+		w := &a.where[i]
 		l, h := max(lo, at), min(hi, at+w.n)
 		if l < h {
 			p := mem.Place{Len: h - l, Version: w.version}
@@ -222,7 +258,7 @@ func (a *fakeArray) Places(lo, hi int64) (out []mem.Place, err error) {
 					}
 				}
 			} else {
-				p.Device, p.Buffer, p.Off = w.dev, w.buf, l-at
+				p.Device, p.Buffer, p.Off = w.dev, &w.buf, l-at
 			}
 			out = append(out, p)
 		}
@@ -325,6 +361,7 @@ func restoreFake(t testing.TB, dir *store.Dir, set uint64, size int64, inPlace b
 // saves again; every set holds what it held then.
 func TestFar(t *testing.T) {
 	inHomes(t, func(t *testing.T, h home) {
+		over := 0
 		for seed := range uint64(12) {
 			r := rand.New(rand.NewPCG(seed, 7))
 			devs := []*fakeDevice{{room: 1 << 30}, {room: r.Int64N(3 << 20)}}
@@ -342,16 +379,24 @@ func TestFar(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			size := 4 * (1 + r.Int64N(1<<20))
+			size := 4 * (1 + r.Int64N(3<<20))
 			a := newFakeArray(size)
 			a.change(r)
 			a.scatter(r, devs)
 			for step := range 8 {
 				if r.IntN(2) == 0 {
 					s.Anticipate()
-					if r.IntN(3) == 0 { // in vain
+					switch r.IntN(3) {
+					case 0: // in vain
 						a.change(r)
 						a.upload(false)
+					case 1: // it moves, and nothing is written
+						a.where = slices.Clone(a.where)
+						for i := range a.where {
+							old := a.where[i].buf
+							a.where[i].buf = bytes.Clone(old)
+							clear(old)
+						}
 					}
 				}
 				img, err := graph.Collect([]graph.Root{{Name: "a", Ptr: a}}, nil)
@@ -381,6 +426,11 @@ func TestFar(t *testing.T) {
 					t.Fatalf("seed %d, step %d: other values", seed, step)
 				}
 				a.change(r)
+				if step == 5 {
+					for i := range a.data { // more than before
+						a.data[i]++
+					}
+				}
 				if r.IntN(3) == 0 {
 					a.scatter(r, devs)
 				} else {
@@ -390,6 +440,14 @@ func TestFar(t *testing.T) {
 			s.Close()
 			dir.Close()
 			mem.Unreserve(a.ptr)
+			for i, d := range devs {
+				if over += d.over; d.open != 0 {
+					t.Fatalf("seed %d: device %d has %d things open", seed, i, d.open)
+				}
+			}
+		}
+		if over == 0 {
+			t.Error("no sieve had too much in it")
 		}
 	})
 }
@@ -481,8 +539,12 @@ func TestFarFails(t *testing.T) {
 				s.Collect(res)
 				return res.Err
 			}
-			if err := save(); err != nil {
-				t.Fatal(err)
+			for range 2 { // the device sifts from the third on
+				a.data[3]++
+				a.upload(false)
+				if err := save(); err != nil {
+					t.Fatal(err)
+				}
 			}
 			want := bytes.Clone(a.data)
 			a.data[5]++
@@ -496,8 +558,11 @@ func TestFarFails(t *testing.T) {
 			if n := len(s.staging.Free()) + len(s.staging.Ring()); n != s.staging.Len() {
 				t.Fatalf("call %d: %d of %d segments came back", fail, n, s.staging.Len())
 			}
+			if dev.open != 0 {
+				t.Fatalf("call %d: %d things are open", fail, dev.open)
+			}
 			if err != nil {
-				if b := restoreFake(t, dir, 1, 0, false); !bytes.Equal(b.data, want) {
+				if b := restoreFake(t, dir, 2, 0, false); !bytes.Equal(b.data, want) {
 					t.Fatal("the set before has other values")
 				}
 			}

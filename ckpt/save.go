@@ -403,9 +403,7 @@ func (s *Saver) prepare(l *layout) (*copying, error) {
 	if l.anyRemote() {
 		c.near = slices.Clone(l.blobs)
 	}
-	if c.leave = s.leave; c.leave == nil || c.leave.table != s.prev {
-		c.leave = retire(s.prev, s.opts.MaxBases)
-	}
+	c.leave = s.leaving()
 	s.forget(l)
 	var copied, digested, tracked, far int64
 	c.writeFirst = true
@@ -486,6 +484,14 @@ func (s *Saver) prepare(l *layout) (*copying, error) {
 		c.finding = "device"
 	}
 	return c, nil
+}
+
+// leaving tells which blocks the next save moves.
+func (s *Saver) leaving() *leaving {
+	if s.leave == nil || s.leave.table != s.prev {
+		s.leave = retire(s.prev, s.opts.MaxBases)
+	}
+	return s.leave
 }
 
 // inline copies the datasets that go with the metadata.

@@ -120,7 +120,7 @@ type wire struct {
 
 func newWire(conn *net.UnixConn) *wire {
 	w := &wire{conn: conn}
-	w.in = bufio.NewReaderSize(readFunc(w.read), 64<<10)
+	w.in = bufio.NewReader(readFunc(w.read))
 	return w
 }
 

@@ -140,7 +140,7 @@ func functionNamed(name string) (code uintptr, several bool) {
 }
 
 // functions holds where the code of each function of the program begins.
-var functions = sync.OnceValue(func() named[uintptr] {
+var functions = sync.OnceValue(func() named {
 	// Code is in one piece: from its end, each function leads to the one before.
 	at := reflect.ValueOf(functionAt).Pointer()
 	for step := ^uintptr(0)>>1 + 1; step > 0; step >>= 1 {
@@ -148,7 +148,7 @@ var functions = sync.OnceValue(func() named[uintptr] {
 			at = next
 		}
 	}
-	var index named[uintptr]
+	var index named
 	for f := runtime.FuncForPC(at); f != nil; f = runtime.FuncForPC(at - 1) {
 		at = f.Entry()
 		index.add(functionAt(at), at)

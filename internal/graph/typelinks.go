@@ -21,41 +21,41 @@ func typelinks() (sections []unsafe.Pointer, offsets [][]int32)
 //go:linkname rtypeOff reflect.rtypeOff
 func rtypeOff(section unsafe.Pointer, off int32) unsafe.Pointer
 
-// named holds things by a hash of their names. It stays for the whole run, so it
-// is kept small, and T has no pointers to the heap: the program's collector goes
-// over it each time.
-type named[T any] []hashed[T]
+// named holds addresses in the binary by a hash of what is there. It stays for
+// the whole run, so it is kept small, and has no pointers: the program's
+// collector would go over it each time.
+type named []hashed
 
-type hashed[T any] struct {
+type hashed struct {
 	hash uint64
-	it   T
+	at   uintptr
 }
 
 var nameSeed = maphash.MakeSeed()
 
-func (n *named[T]) add(name string, it T) {
-	*n = append(*n, hashed[T]{maphash.String(nameSeed, name), it})
+func (n *named) add(name string, at uintptr) {
+	*n = append(*n, hashed{maphash.String(nameSeed, name), at})
 }
 
-func (n *named[T]) sort() {
-	slices.SortStableFunc(*n, func(a, b hashed[T]) int { return cmp.Compare(a.hash, b.hash) })
+func (n *named) sort() {
+	slices.SortStableFunc(*n, func(a, b hashed) int { return cmp.Compare(a.hash, b.hash) })
 	*n = slices.Clip(*n)
 }
 
 // all returns what may have a name: the hash is that of the name.
-func (n named[T]) all(name string) (out []T) {
+func (n named) all(name string) (out []uintptr) {
 	hash := maphash.String(nameSeed, name)
-	at, _ := slices.BinarySearchFunc(n, hash, func(e hashed[T], h uint64) int { return cmp.Compare(e.hash, h) })
+	at, _ := slices.BinarySearchFunc(n, hash, func(e hashed, h uint64) int { return cmp.Compare(e.hash, h) })
 	for ; at < len(n) && n[at].hash == hash; at++ {
-		out = append(out, n[at].it)
+		out = append(out, n[at].at)
 	}
 	return out
 }
 
 // binaryIndex holds the types in the binary, as what interfaces with values of
 // them point to.
-var binaryIndex = sync.OnceValue(func() named[unsafe.Pointer] {
-	var index named[unsafe.Pointer]
+var binaryIndex = sync.OnceValue(func() named {
+	var index named
 	seen := make(map[reflect.Type]bool)
 	var add func(t reflect.Type)
 	add = func(t reflect.Type) {
@@ -63,7 +63,7 @@ var binaryIndex = sync.OnceValue(func() named[unsafe.Pointer] {
 			return
 		}
 		seen[t] = true
-		index.add(typeName(t), (*ifaceHeader)(unsafe.Pointer(&t)).data)
+		index.add(typeName(t), uintptr((*ifaceHeader)(unsafe.Pointer(&t)).data))
 		switch t.Kind() {
 		case reflect.Pointer, reflect.Slice, reflect.Array, reflect.Chan:
 			add(t.Elem())
@@ -92,7 +92,7 @@ func typeAt(t unsafe.Pointer) reflect.Type {
 func binaryTypes(name string) []reflect.Type {
 	var out []reflect.Type
 	for _, at := range binaryIndex().all(name) {
-		if t := typeAt(at); typeName(t) == name {
+		if t := typeAt(*(*unsafe.Pointer)(unsafe.Pointer(&at))); typeName(t) == name {
 			out = append(out, t)
 		}
 	}

@@ -40,12 +40,12 @@ type Place struct {
 	// of them calls yield(p), and may do so when that returns; nil: waits for release.
 	Still   func(yield func(p []byte)) (release func())
 	Device  Device
-	Buffer  any // what Device knows it by
+	Buffer  any // what Device knows it by; comparable
 	Off     int64
 	Version uint64 // another one whenever a kernel could have written there; 0: always
 }
 
-// ErrNoRoom is what Freeze returns when the device has no memory for a copy.
+// ErrNoRoom says that the device has no memory for a copy.
 var ErrNoRoom = errors.New("no device memory for a snapshot")
 
 // Device does with its memory what a checkpoint needs.
@@ -102,8 +102,8 @@ type Changed struct {
 
 // Warmer is a Device that has to get ready before it can digest.
 type Warmer interface {
-	// Warm compiles what digests need, if that has not been done. It may be
-	// called at any time, and take long; if it fails, Sift will say so.
+	// Warm compiles what Sift and digests need, if that has not been done. It may
+	// be called at any time, and take long; if it fails, they will say so.
 	Warm()
 }
 

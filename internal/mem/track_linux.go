@@ -17,7 +17,7 @@ import (
 type Tracker struct {
 	uffd    int
 	pagemap *os.File
-	vec     []pageRegion
+	vec     []pageRegion // what a scan finds; nil: there was none
 }
 
 // From linux/userfaultfd.h and linux/fs.h.
@@ -54,7 +54,7 @@ func NewTracker() (*Tracker, error) {
 	if e != 0 {
 		return nil, fmt.Errorf("no userfaultfd: %w", e)
 	}
-	t := &Tracker{uffd: int(fd), vec: make([]pageRegion, 4096)}
+	t := &Tracker{uffd: int(fd)}
 	api := uffdioAPIArg{api: uffdAPI, features: uffdWPUnpopulated | uffdWPAsync}
 	err := ioctl(t.uffd, uffdioAPI, unsafe.Pointer(&api))
 	if err == nil {
@@ -161,6 +161,9 @@ func (t *Tracker) Scan(p []byte, written func(lo, hi int)) error {
 	}
 	if end < base+uint64(len(p)) {
 		defer written(int(end-base), len(p))
+	}
+	if t.vec == nil {
+		t.vec = make([]pageRegion, 4096)
 	}
 	for start < end {
 		arg := pmScanArg{

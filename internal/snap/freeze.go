@@ -25,6 +25,7 @@ type frozen struct {
 	parts   []part       // where the bytes are now
 	ready   driver.Event // on the program's queue
 	room    *room        // nil: the extents themselves
+	size    int64        // … of which it has so much
 	table   *scratch     // of the gather or the sieve; nil: none
 
 	reading, summing bool         // the queue waits for ready
@@ -76,6 +77,7 @@ func (e *Engine) Freeze(at []mem.Extent) (mem.Frozen, error) {
 		if f.room, from, err = e.take(size); err != nil {
 			return nil, err
 		}
+		f.size = size
 		for i := range f.parts {
 			f.parts[i].buffer = f.room.buffer
 			f.parts[i].off += from
@@ -97,9 +99,6 @@ func (e *Engine) Freeze(at []mem.Extent) (mem.Frozen, error) {
 // copy puts the copies of all extents on the program's queue.
 func (f *frozen) copy(from []driver.Buffer) error {
 	q := f.e.kernels
-	if err := f.room.free(q); err != nil {
-		return err
-	}
 	small := make(map[driver.Buffer][]int)
 	var order []driver.Buffer
 	for i := range f.extents {
@@ -172,13 +171,9 @@ func (f *frozen) gather(from []driver.Buffer, small map[driver.Buffer][]int, pie
 	if err := q.CopyIn(f.table.device, 0, f.table.host[:24*pieces]); err != nil {
 		return err
 	}
-	items := gatherItems
-	if e.shape.Alone {
-		items = 1
-	}
 	for k, first := 0, 0; k < len(from); k++ {
 		n := ends[k] - first
-		err := q.Launch(e.gather, [3]int{n * items, 1, 1}, [3]int{items, 1, 1}, []driver.Arg{
+		err := q.Launch(e.gather, [3]int{n * e.items, 1, 1}, [3]int{e.items, 1, 1}, []driver.Arg{
 			whole(from[k]), whole(f.room.buffer), whole(f.table.device), value(uint32(first)), value(uint32(n)),
 		})
 		if err != nil {
@@ -265,19 +260,19 @@ func (f *frozen) Close() {
 		f.e.reads.Finish()
 	} else if f.room != nil && f.unwaited {
 		// The next snapshot does not overwrite what is still being read.
+		var err error
 		if f.marked == nil {
-			f.marked, _ = f.e.reads.Record()
+			f.marked, err = f.e.reads.Record()
 		}
-		if f.marked == nil {
+		if err == nil {
+			err = f.marked.Wait()
+		}
+		if err != nil {
 			f.e.reads.Finish()
-		} else if done, err := f.marked.Done(); err != nil {
-			f.e.reads.Finish()
-		} else if !done {
-			f.room.after = f.marked
 		}
 	}
 	if f.table != nil {
-		// It holds memory that the gather's table is copied from.
+		// It holds memory that a table is copied from, or to.
 		if err := f.ready.Wait(); err != nil {
 			f.e.abandon(f.table)
 			f.table = nil
@@ -290,6 +285,6 @@ func (f *frozen) Close() {
 func (f *frozen) letGo() {
 	f.e.put(f.table)
 	if f.room != nil {
-		f.e.give(f.room)
+		f.e.give(f.room, f.size)
 	}
 }

@@ -88,7 +88,7 @@ func (s shape) source() driver.Source {
 		digest = digestAlone
 	}
 	return driver.Source{
-		OpenCL: head + common + digest + gather,
+		OpenCL: head + common + digest + copies,
 		Go: map[string]func(*driver.Work){
 			"digest": digestGo(s),
 			"gather": gatherGo,
@@ -369,7 +369,7 @@ __kernel void digest(__global const uchar *data, __global ulong *scratch, uint o
 // digest, as many as there is room for, and counts them all. sifted copies
 // those, if all are in the list, one after the other; a work group copies a
 // piece at a time.
-const gather = `
+const copies = `
 void piece(__global const uchar *p, __global uchar *q, uint n) {
 	uint item = (uint)get_local_id(0);
 	uint items = (uint)get_local_size(0);
@@ -416,12 +416,12 @@ __kernel void sifted(__global const uchar *from, __global uchar *to, __global co
 	uint each = (uint)((block + PIECE - 1) / PIECE);
 	for (uint i = (uint)get_group_id(0); i < count * each; i += (uint)get_num_groups(0)) {
 		ulong skip = (ulong)(i % each) * PIECE;
-		ulong start = scratch[3 * (i / each)] * block + skip;
+		ulong begin = scratch[3 * (i / each)] * block + skip;
 		ulong n = block - skip;
-		if (start >= len) continue;
-		if (n > len - start) n = len - start;
+		if (begin >= len) continue;
+		if (n > len - begin) n = len - begin;
 		if (n > PIECE) n = PIECE;
-		piece(from + off + start, to + at + (i / each) * block + skip, (uint)n);
+		piece(from + off + begin, to + at + (i / each) * block + skip, (uint)n);
 	}
 }
 `

@@ -20,6 +20,7 @@ import (
 // not look at anything before the program goes on.
 type sieve struct {
 	e                      *Engine
+	q                      driver.Queue
 	p                      part
 	most                   int
 	s                      *scratch
@@ -38,21 +39,30 @@ func (e *Engine) Sift(at mem.Extent, most int) (mem.Sieve, error) {
 	if err != nil {
 		return nil, err
 	}
-	v := &sieve{e: e, p: part{buffers[0], at.Off, at.Len, at.Block, at.Blocks()}}
-	if short, _ := v.p.short(); short > 0 || v.p.blocks == 0 || v.p.blocks > mostBlocks {
+	p := part{buffers[0], at.Off, at.Len, at.Block, at.Blocks()}
+	if short, _ := p.short(); short > 0 || p.blocks == 0 || p.blocks > mostBlocks {
 		return nil, fmt.Errorf("device %s: %d bytes in blocks of %d can't be sifted", e.info.ID, at.Len, at.Block)
 	}
-	v.most = max(1, min(most, v.p.blocks))
+	v, err := e.siftOn(e.kernels, p, most)
+	if err != nil {
+		return nil, err
+	}
+	return v, nil
+}
+
+func (e *Engine) siftOn(q driver.Queue, p part, most int) (v *sieve, err error) {
+	v = &sieve{e: e, q: q, p: p, most: max(1, min(most, p.blocks))}
 	v.count = (24*v.most + 15) &^ 15
 	v.expect = v.count + 16
 	v.digests = v.expect + 16*v.p.blocks
 	if v.s, err = e.scratch(v.digests+16, 16*v.p.blocks); err != nil {
 		return nil, noRoom(err, int64(v.digests))
 	}
-	if err = e.compiled(); err == nil {
-		err = e.launchDigest(e.kernels, v.s, v.digests, v.p)
+	if err = e.compiled(); err != nil {
+		v.letGo()
+		return nil, err
 	}
-	if err != nil {
+	if err = e.launchDigest(q, v.s, v.digests, p); err != nil {
 		v.fail()
 		return nil, err
 	}
@@ -66,8 +76,8 @@ func (v *sieve) Expect() []xxh3.Uint128 {
 
 // Start implements mem.Sieve.
 func (v *sieve) Start() (err error) {
-	e, q := v.e, v.e.kernels
-	if v.room, v.at, err = e.take(int64(v.most) * v.p.block); err != nil {
+	e, q, items := v.e, v.q, v.e.items
+	if v.room, v.at, err = e.take(v.size()); err != nil {
 		v.Close()
 		return err
 	}
@@ -80,19 +90,12 @@ func (v *sieve) Start() (err error) {
 	if err := q.CopyIn(v.s.device, int64(v.count), v.s.host[v.expect:v.digests+16]); err != nil {
 		return err
 	}
-	items := gatherItems
 	pieces := v.most * int((v.p.block+gatherPiece-1)/gatherPiece)
-	if e.shape.Alone {
-		items = 1
-	}
 	count := value(uint32(v.count / 8))
 	err = q.Launch(e.sift, [3]int{(v.p.blocks + items - 1) / items * items, 1, 1}, [3]int{items, 1, 1}, []driver.Arg{
 		whole(v.s.device), count, value(uint32(v.expect / 8)), value(uint32(v.digests / 8)), value(uint32(v.p.blocks)), value(uint32(v.most)),
 	})
 	if err != nil {
-		return err
-	}
-	if err := v.room.free(q); err != nil {
 		return err
 	}
 	err = q.Launch(e.sifted, [3]int{min(pieces, siftedGroups) * items, 1, 1}, [3]int{items, 1, 1}, []driver.Arg{
@@ -108,6 +111,9 @@ func (v *sieve) Start() (err error) {
 	v.ready, err = q.Record()
 	return err
 }
+
+// size is what it takes of a room.
+func (v *sieve) size() int64 { return int64(v.most) * v.p.block }
 
 // siftedGroups is how many work groups copy at most: enough for any device.
 const siftedGroups = 2048
@@ -127,7 +133,7 @@ func (v *sieve) Wait() ([]mem.Changed, mem.Frozen, error) {
 		return nil, nil, fmt.Errorf("%w: %d blocks changed, not %d", mem.ErrNoRoom, n, v.most)
 	}
 	list := unsafe.Slice((*mem.Changed)(unsafe.Pointer(unsafe.SliceData(v.s.host))), n)
-	f := &frozen{e: v.e, ready: v.ready, room: v.room, table: v.s,
+	f := &frozen{e: v.e, ready: v.ready, room: v.room, size: v.size(), table: v.s,
 		parts: []part{{v.room.buffer, v.at, int64(n) * v.p.block, v.p.block, n}}}
 	v.s, v.room = nil, nil
 	return list, f, nil
@@ -139,7 +145,7 @@ func (v *sieve) Close() {
 		return
 	}
 	// The digests are being computed; other queues use the memory next.
-	ev, err := v.e.kernels.Record()
+	ev, err := v.q.Record()
 	if err == nil {
 		err = ev.Wait()
 	}
@@ -161,7 +167,7 @@ func (v *sieve) fail() {
 func (v *sieve) letGo() {
 	v.e.put(v.s)
 	if v.room != nil {
-		v.e.give(v.room)
+		v.e.give(v.room, v.size())
 	}
 	v.s, v.room = nil, nil
 }

@@ -11,9 +11,9 @@
 //	reads                                     └──► CopyOut, CopyOut, …    (Frozen.Read)
 //	sums                                      └──► digest, CopyOut        (Frozen.Digests)
 //
-// The copies of Freeze and Sift stand in the program's queue, between its kernels. The
-// queues reads and sums are the engine's own; they wait for an event behind
-// those copies and then run at the same time as the program.
+// The copies of Freeze and Sift stand in the program's queue, between its
+// kernels. The queues reads and sums are the engine's own; they wait for an
+// event behind those copies and then run at the same time as the program.
 //
 // The kernels and how digests become as fast as memory: kernels.go.
 package snap
@@ -45,10 +45,13 @@ type Engine struct {
 	gather   driver.Kernel
 	sift     driver.Kernel
 	sifted   driver.Kernel
+	items    int // of a work group of these three
 
 	mu     sync.Mutex
 	closed bool
 	spare  *room      // for the next snapshot; nil: none
+	taken  int64      // bytes that snapshots have of rooms
+	most   int64      // … the largest number of late
 	idle   []*scratch // that nobody uses
 	broken []*scratch // that a command which failed may still use
 	pins   []pin
@@ -59,21 +62,8 @@ var _ mem.Device = (*Engine)(nil)
 // room is device memory for snapshots.
 type room struct {
 	buffer driver.Buffer
-	used   int64        // bytes at its beginning that have users
-	users  int          // 0: used is, too
-	after  driver.Event // when what read it last is done; nil: nothing does
-}
-
-// free makes a queue wait until nothing reads any more what was there before.
-func (r *room) free(q driver.Queue) error {
-	if r.after == nil {
-		return nil
-	}
-	err := q.After(r.after)
-	if err == nil {
-		r.after = nil
-	}
-	return err
+	used   int64 // bytes at its beginning that have users
+	users  int   // 0: used is, too
 }
 
 // pin is host memory that was prepared for copies.
@@ -88,6 +78,9 @@ type pin struct {
 func New(dev driver.Device, kernels driver.Queue) (*Engine, error) {
 	e := &Engine{dev: dev, info: dev.Info(), kernels: kernels}
 	e.shape = choose(e.info)
+	if e.items = min(gatherItems, max(e.info.MaxGroup, 1)); e.shape.Alone {
+		e.items = 1
+	}
 	var err error
 	if e.reads, err = dev.NewQueue(); err != nil {
 		return nil, err
@@ -176,7 +169,7 @@ func (e *Engine) Reserve(n int64) {
 		e.put(s)
 	}
 	if r, _, err := e.take(n); err == nil {
-		e.give(r)
+		e.give(r, n)
 	}
 }
 
@@ -205,10 +198,10 @@ func (e *Engine) take(n int64) (*room, int64, error) {
 	e.mu.Lock()
 	spare := e.spare
 	if spare != nil {
-		// Lines of the device's cache are not shared.
-		if from := (spare.used + 255) &^ 255; spare.buffer.Size()-from >= n {
+		if from := aligned(spare.used); spare.buffer.Size()-from >= n {
 			spare.used = from + n
 			spare.users++
+			e.count(n)
 			e.mu.Unlock()
 			return spare, from, nil
 		}
@@ -237,7 +230,20 @@ func (e *Engine) take(n int64) (*room, int64, error) {
 	if err != nil {
 		return nil, 0, noRoom(err, n)
 	}
+	e.mu.Lock()
+	e.count(n)
+	e.mu.Unlock()
 	return &room{buffer: b, used: n, users: 1}, 0, nil
+}
+
+// aligned is where the next user's bytes begin: lines of the device's cache are
+// not shared.
+func aligned(n int64) int64 { return (n + 255) &^ 255 }
+
+// count counts n bytes that were taken.
+func (e *Engine) count(n int64) {
+	e.taken += aligned(n)
+	e.most = max(e.most, e.taken)
 }
 
 // noRoom says of an error that it is for want of memory, if it is.
@@ -248,10 +254,12 @@ func noRoom(err error, n int64) error {
 	return err
 }
 
-// give ends one use of room.
-func (e *Engine) give(r *room) {
+// give ends one use of n bytes of room. If all that was used at a time did not
+// fit into the spare room, that grows now, when nobody waits for it.
+func (e *Engine) give(r *room, n int64) {
 	e.mu.Lock()
 	r.users--
+	e.taken -= aligned(n)
 	last := r.users == 0
 	if last {
 		r.used = 0
@@ -261,6 +269,23 @@ func (e *Engine) give(r *room) {
 	if last && !kept {
 		e.keep(r)
 	}
+	e.mu.Lock()
+	var small *room
+	if most := e.most; e.taken == 0 && !e.closed {
+		if e.most = 0; e.spare != nil && e.spare.users == 0 && e.spare.buffer.Size() < most {
+			small, e.spare = e.spare, nil
+			n = most
+		}
+	}
+	e.mu.Unlock()
+	if small == nil {
+		return
+	}
+	if b, err := e.dev.Alloc(n); err == nil {
+		small.buffer.Free()
+		small = &room{buffer: b}
+	}
+	e.keep(small)
 }
 
 // keep keeps room that nobody uses for the next snapshot, or frees it if there
@@ -297,7 +322,7 @@ func (e *Engine) compiled() error {
 	return nil
 }
 
-// Warm computes a digest: some devices compile a kernel only when it is
+// Warm digests and sifts a block: some devices compile a kernel only when it is
 // launched. The queue is its own, so that nobody waits for it.
 func (e *Engine) Warm() error {
 	q, err := e.dev.NewQueue()
@@ -311,7 +336,18 @@ func (e *Engine) Warm() error {
 		return err
 	}
 	defer b.Free()
-	_, err = e.digests(q, part{b, 0, size, size, 1})
+	v, err := e.siftOn(q, part{b, 0, size, size, 1}, 1)
+	if err != nil {
+		return err
+	}
+	clear(v.Expect())
+	if err := v.Start(); err != nil {
+		return err
+	}
+	_, f, err := v.Wait()
+	if f != nil {
+		f.Close()
+	}
 	return err
 }
 
@@ -373,7 +409,7 @@ func (e *Engine) put(s *scratch) {
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if e.closed || len(e.idle) >= 16 {
+	if e.closed || len(e.idle) >= 64 {
 		s.free()
 		return
 	}
