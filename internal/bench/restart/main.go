@@ -18,6 +18,9 @@
 // that the system charges to the processes, of the program and, for run, of its
 // supervisor. What a program takes to start and end is measured with no work to
 // do, and taken off; NPB can't be asked for that, and is not run under cairn run.
+//
+// Where the linker puts functions counts for more than Cairn's part in them:
+// -layouts compares in several orders, and -count counts instructions instead.
 package main
 
 import (
@@ -48,6 +51,7 @@ var (
 	strict   = flag.Bool("strict", false, "fail if a bound is not held")
 	skipRun  = flag.Bool("alone", false, "leave out what needs cairn run")
 	layouts  = flag.Int("layouts", 1, "ways in which the linker orders functions; rounds take them in turn, all but the first at random")
+	counting = flag.Bool("count", false, "count instructions, with Valgrind, instead of measuring time")
 	atOnce   = flag.Int("at-once", 1, "programs that are measured at the same time")
 	others   dirs
 )
@@ -109,6 +113,9 @@ func run(ctx context.Context) error {
 		if err := b.build(list); err != nil || *into != "" {
 			return err
 		}
+	}
+	if *counting {
+		return b.count(list)
 	}
 	fmt.Printf("%s/%s, %d processors; %d rounds; more processor time than plain, without start and end; bounds %.0f %%, of hot functions (*) %.0f %%\n",
 		runtime.GOOS, runtime.GOARCH, runtime.NumCPU(), *rounds, bound, boundHot)

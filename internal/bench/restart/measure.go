@@ -79,10 +79,7 @@ func (b *bench) measure(p *program) (r *result, err error) {
 	}
 	for k := range *layouts {
 		plain, made := b.binaries(p, k)
-		m.commands = append(m.commands, [kinds][]string{
-			asPlain: {plain}, alone: {made},
-			supervised: {b.cairn, "run", "-q", "--fresh", "--every", "1h", "--run", "run.cairn", made},
-		})
+		m.commands = append(m.commands, m.ways(plain, made))
 	}
 	if r.alone, err = m.rounds(alone); err != nil {
 		return nil, err
@@ -97,6 +94,14 @@ func (b *bench) measure(p *program) (r *result, err error) {
 		return r, nil
 	}
 	return r, m.checkpoints(r)
+}
+
+// ways are the commands that run a program; the last word of each is its binary.
+func (m *match) ways(plain, made string) [kinds][]string {
+	return [kinds][]string{
+		asPlain: {plain}, alone: {made},
+		supervised: {m.b.cairn, "run", "-q", "--fresh", "--every", "1h", "--run", "run.cairn", made},
+	}
 }
 
 // match compares kinds of runs of a program with plain ones.

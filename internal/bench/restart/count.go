@@ -1,0 +1,84 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+)
+
+// count shows how many instructions the programs execute, as Valgrind counts
+// them. They take other times in other places of memory, but there are as many
+// of them each time, but for the collector's. Shown is the program's own process.
+func (b *bench) count(list []*program) error {
+	if _, err := exec.LookPath("valgrind"); err != nil {
+		return fmt.Errorf("-count needs Valgrind (the package valgrind of most systems): %w", err)
+	}
+	fmt.Printf("%-12s %14s %8s %8s\n", "", "plain, million", "alone %", "run %")
+	for _, p := range list {
+		m := &match{b: b, p: p, dir: filepath.Join(b.tmp, "run-"+p.name)}
+		plain, made := b.binaries(p, 0)
+		var n [kinds]float64
+		for kind, c := range m.ways(plain, made) {
+			if kind == supervised && (*skipRun || p.nothing == nil) {
+				continue
+			}
+			all, err := m.instructions(c, c[len(c)-1], p.args)
+			if err != nil {
+				return fmt.Errorf("%s: %w", p.name, err)
+			}
+			if p.nothing != nil {
+				start, err := m.instructions(c, c[len(c)-1], p.nothing)
+				if err != nil {
+					return fmt.Errorf("%s: %w", p.name, err)
+				}
+				all -= start
+			}
+			n[kind] = all
+		}
+		more := func(kind int) string {
+			if n[kind] == 0 {
+				return "-"
+			}
+			return fmt.Sprintf("%+.2f", 100*(n[kind]/n[asPlain]-1))
+		}
+		fmt.Printf("%-12s %14.0f %8s %8s\n", p.name, n[asPlain]/1e6, more(alone), more(supervised))
+	}
+	return nil
+}
+
+var (
+	counted = regexp.MustCompile(`I\s+refs:\s+([0-9,]+)`)
+	ofWhom  = regexp.MustCompile(`Command: (\S+)`)
+)
+
+// instructions runs a command and returns how many the process of binary, the
+// command itself or one that it starts, has executed.
+func (m *match) instructions(command []string, binary string, args []string) (float64, error) {
+	if err := os.Mkdir(m.dir, 0o777); err != nil {
+		return 0, err
+	}
+	defer os.RemoveAll(m.dir)
+	valgrind := []string{"valgrind", "--tool=cachegrind", "--cache-sim=no", "--cachegrind-out-file=/dev/null", "--trace-children=yes", "--log-file=valgrind.%p"}
+	if _, _, err := m.run(append(valgrind, command...), args); err != nil {
+		return 0, err
+	}
+	logs, err := filepath.Glob(filepath.Join(m.dir, "valgrind.*"))
+	if err != nil {
+		return 0, err
+	}
+	for _, name := range logs {
+		log, err := os.ReadFile(name)
+		if err != nil {
+			return 0, err
+		}
+		who, n := ofWhom.FindSubmatch(log), counted.FindSubmatch(log)
+		if who != nil && n != nil && string(who[1]) == binary {
+			return strconv.ParseFloat(strings.ReplaceAll(string(n[1]), ",", ""), 64)
+		}
+	}
+	return 0, fmt.Errorf("Valgrind has not counted what %s did", binary)
+}
