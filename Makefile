@@ -6,7 +6,7 @@ export CGO_ENABLED ?= 0
 
 GO       ?= go
 FUZZTIME ?= 20s
-PLATFORMS = darwin/amd64 darwin/arm64 windows/amd64 linux/arm64 linux/s390x
+PLATFORMS = darwin/arm64 windows/amd64 linux/arm64 linux/s390x
 
 .DEFAULT_GOAL := help
 .PHONY: demo journey test lint cross bench gpu overhead migration fuzz stress build clean help

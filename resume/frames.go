@@ -98,7 +98,7 @@ func Here() {
 // lookAgain makes the next point have something to do, if it has.
 func lookAgain() {
 	if counts || run.Due() {
-		due.Store(true)
+		look()
 	}
 }
 
@@ -207,8 +207,10 @@ func (s *Slots[T]) wipe(d int) {
 
 func (s *Slots[T]) drop() { s.list = nil }
 
-// Due reports whether Point has something to do.
-func Due() bool { return due.Load() }
+// Due reports whether Point has something to do. Loops ask this in each round:
+// with a call that must itself be inlined (atomic.Bool's), an instruction that does
+// nothing would stand there, too. The same goes for Leaving.
+func Due() bool { return atomic.LoadUint32(&due) != 0 }
 
 // Point is a place where the program can be saved, f the frame of the
 // function that it is in.
@@ -227,7 +229,7 @@ func point(d int, frames []any, again bool) {
 		pointTogether(d, frames, false)
 		return
 	}
-	due.Store(false)
+	atomic.StoreUint32(&due, 0)
 	if closed {
 		return
 	}
@@ -248,7 +250,7 @@ func point(d int, frames []any, again bool) {
 	if !kill && !run.Due() {
 		run.Passed()
 		if counts {
-			due.Store(true)
+			look()
 		}
 		return
 	}
@@ -292,12 +294,12 @@ func lookLater(kill bool, took time.Duration) {
 	missed.looks++
 	missed.took += took
 	if kill || counts || missed.looks < 10 {
-		due.Store(true)
+		look()
 		return
 	}
 	pause := time.Millisecond + 20*missed.took
 	missed.looks, missed.took = 0, 0
-	time.AfterFunc(pause, func() { due.Store(true) })
+	time.AfterFunc(pause, look)
 }
 
 // told is the last trouble that the user was told of. The same is told again

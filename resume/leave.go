@@ -32,10 +32,6 @@ func Leave(f any) {
 	set(&state, leaving)
 }
 
-// Leaving reports whether the function that was called has returned so: then its
-// caller does too.
-func Leaving() bool { return get(&state) == leaving }
-
 // Left is for the outermost of such functions, of depth d, when what it has
 // called returned. If that was left, the set is taken, and it goes on from its
 // frame.

@@ -67,8 +67,11 @@ var (
 	since      uint64 // … of the set that was restored
 )
 
-// due is looked at by Due.
-var due atomic.Bool
+// due is looked at by Due: 0 or 1.
+var due uint32
+
+// look makes the next point look closer.
+func look() { atomic.StoreUint32(&due, 1) }
 
 // ballast is memory that nobody touches. What Cairn keeps in the heap makes each
 // collection dearer, which is felt by programs that have next to nothing there
@@ -85,7 +88,7 @@ func init() {
 	}
 	ballast = make([]byte, 8<<20)
 	supervised = os.Getenv(control.EnvControl) != ""
-	opts := cairn.Options{Dir: dir, Log: logger, OnDue: func() { due.Store(true) }, OnCopy: copying}
+	opts := cairn.Options{Dir: dir, Log: logger, OnDue: look, OnCopy: copying}
 	var err error
 	if s := os.Getenv(envEvery); s != "" {
 		if opts.Every, err = time.ParseDuration(s); err != nil || opts.Every <= 0 {

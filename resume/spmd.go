@@ -91,7 +91,7 @@ func OpenRun(ctx context.Context, o cairn.Options) (*cairn.Run, error) {
 	}
 	saved.Opened = opened
 	counts = counts || run.Counts()
-	due.Store(true)
+	look()
 	return run, nil
 }
 
@@ -142,7 +142,7 @@ func pointTogether(d int, frames []any, kill bool) {
 	here.frames = nil
 	clear(saved.Frames)
 	saved.Frames = saved.Frames[:0]
-	due.Store(true)
+	look()
 	if err != nil {
 		trouble(err)
 	}

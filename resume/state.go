@@ -6,3 +6,7 @@ package resume
 // that Go knows these are read and written whole; in order they need not be.
 func get(p *uint32) uint32    { return *p }
 func set(p *uint32, v uint32) { *p = v }
+
+// Leaving reports whether the function that was called has returned to be left:
+// then its caller does too.
+func Leaving() bool { return state == leaving }

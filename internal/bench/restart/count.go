@@ -12,11 +12,13 @@ import (
 
 // count shows how many instructions the programs execute, as Valgrind counts
 // them. They take other times in other places of memory, but there are as many
-// of them each time, but for the collector's. Shown is the program's own process.
+// of them each time. The collector, which is not so, is off. Shown is the
+// program's own process.
 func (b *bench) count(list []*program) error {
 	if _, err := exec.LookPath("valgrind"); err != nil {
 		return fmt.Errorf("-count needs Valgrind (the package valgrind of most systems): %w", err)
 	}
+	os.Setenv("GOGC", "off")
 	fmt.Printf("%-12s %14s %8s %8s\n", "", "plain, million", "alone %", "run %")
 	for _, p := range list {
 		m := &match{b: b, p: p, dir: filepath.Join(b.tmp, "run-"+p.name)}

@@ -153,7 +153,7 @@ func run(ctx context.Context) error {
 		}
 	}
 	if len(over) > 0 {
-		fmt.Printf("above the bound by more than the error: %s\n", strings.Join(over, ", "))
+		fmt.Printf("above the bound by more than twice the error: %s\n", strings.Join(over, ", "))
 		if *strict {
 			return fmt.Errorf("%d programs are above the bound", len(over))
 		}

@@ -28,7 +28,9 @@ type more struct{ median, sigma float64 }
 
 func (m more) String() string { return fmt.Sprintf("%+.1f ±%.1f", m.median, m.sigma) }
 
-func (m more) above(bound float64) bool { return m.median-m.sigma > bound }
+// above tells a difference from chance: in this direction that is as large once
+// in 40 comparisons.
+func (m more) above(bound float64) bool { return m.median-2*m.sigma > bound }
 
 // compare returns the median of ratios. The spread that its error comes from is
 // the distance of the quartiles, which few bad rounds don't change.
