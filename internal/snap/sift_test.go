@@ -23,7 +23,7 @@ func (w *world) testSift() {
 	r := rand.New(rand.NewPCG(7, 8))
 	data := random(9<<17, 14)
 	b := w.buffer(data)
-	w.Reserve(2 << 20)
+	w.Reserve(2<<20 + 12345)
 	for round, x := range []mem.Extent{
 		{Len: 9 << 17, Block: 64 << 10}, {Len: 9<<17 - 100, Block: 64 << 10}, {Off: 7, Len: 400_000, Block: 64 << 10},
 		{Off: 4, Len: 400_000, Block: 4000}, {Off: 16, Len: 1000, Block: 1000}, {Off: 3, Len: 900_300, Block: 100_000},

@@ -384,7 +384,7 @@ func (e *Engine) scratch(n, more int) (*scratch, error) {
 	for size < n {
 		size *= 2
 	}
-	b, err := e.dev.Alloc(int64(size + more))
+	b, err := e.dev.Alloc(int64(size + (more+15)&^15)) // kernels see words
 	if err != nil {
 		return nil, err
 	}
