@@ -281,11 +281,15 @@ func (e *Engine) give(r *room, n int64) {
 	if small == nil {
 		return
 	}
-	if b, err := e.dev.Alloc(n); err == nil {
-		small.buffer.Free()
-		small = &room{buffer: b}
+	size := small.buffer.Size()
+	small.buffer.Free() // the program may want memory, too
+	b, err := e.dev.Alloc(n)
+	if errors.Is(err, driver.ErrMemory) {
+		b, err = e.dev.Alloc(size)
 	}
-	e.keep(small)
+	if err == nil {
+		e.keep(&room{buffer: b})
+	}
 }
 
 // keep keeps room that nobody uses for the next snapshot, or frees it if there
