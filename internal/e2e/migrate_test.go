@@ -73,14 +73,18 @@ func TestMigrateFlight(t *testing.T) {
 	want := undisturbed(t, 4, program(t, "flight"), "-steps", "250")
 	for _, flags := range []string{"--every 1h", "--every-points 50", "--transport tcp --every 1h"} {
 		t.Run(flags, func(t *testing.T) {
-			r := newRun(t, program(t, "flight"), "-steps", "250")
-			p := r.travels(4, r.start(append(strings.Fields(flags), "-n", "4", "--hosts", slots(net, 2, 2), "--rsh", journey.Shell)...))
-			moved := p.movesAround(6, net.Hosts)
-			p.s.finishes()
-			if moved < 3 {
-				t.Errorf("%d moves:\n%s", moved, p.s.text())
+			moved, said := 0, ""
+			for try := 0; try < 4 && moved < 3; try++ { // it may be over before it is moved often enough
+				r := newRun(t, program(t, "flight"), "-steps", "250")
+				p := r.travels(4, r.start(append(strings.Fields(flags), "-n", "4", "--hosts", slots(net, 2, 2), "--rsh", journey.Shell)...))
+				moved = p.movesAround(6, net.Hosts)
+				p.s.finishes()
+				said = p.s.text()
+				sameOutput(t, r.output(), want)
 			}
-			sameOutput(t, r.output(), want)
+			if moved < 3 {
+				t.Errorf("%d moves:\n%s", moved, said)
+			}
 		})
 	}
 }
