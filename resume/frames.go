@@ -26,14 +26,15 @@ var me atomic.Uintptr
 var state uint32
 
 const (
-	asCallee = 1 + iota // a spine function has called it
-	goingOn             // frames are being gone back to
-	leaving             // functions return to where a set is taken
+	asCallee   = 1 + iota // a spine function has called it
+	goingOn               // frames are being gone back to
+	leaving               // functions return to where a set is taken
+	callerAsks            // see Asking
 )
 
 // Enter returns the depth of the spine function that calls it. It is negative
 // when it was entered from code that can't be resumed, such as a callback of a
-// library, or on another goroutine, or nobody keeps sets.
+// library, or on another goroutine, or nobody keeps sets; or it is Asked.
 func Enter() int {
 	if get(&state) == 0 { // this much is inlined
 		return -1
@@ -45,10 +46,19 @@ func enter() int {
 	if me.Load() != self() {
 		return -1
 	}
-	if get(&state) == asCallee {
+	switch get(&state) {
+	case callerAsks:
+		set(&state, 0)
+		return Asked
+	case asCallee:
 		set(&state, 0)
 	}
 	depth++
+	if inside {
+		inside = false
+	} else {
+		base = depth
+	}
 	return depth
 }
 

@@ -1,6 +1,10 @@
 package resume
 
-import "slices"
+import (
+	"slices"
+	"sync/atomic"
+	"time"
+)
 
 // Functions that are left when a set is due. Other spine functions store their
 // frame before each call that leads to a point, which costs something each time.
@@ -15,16 +19,83 @@ import "slices"
 //	    └ place     Leaving: its frame is the second, it returns
 //	       └ place  a set is due: its frame is the first, it returns
 //
+// Those of one package call each other by the names of the parts that do so. For a
+// call of another package's, or of one that only the run knows, the caller says
+// that it asks afterwards (Asking), and what is called finds that when it is
+// entered. It may be no such function, and what it calls may be one: the stack is
+// looked at before a function is left (MayLeave).
+//
 // Only functions that were entered by solve with a depth do so, and so all that
 // is here is used by the main goroutine alone.
 var (
-	left  []any // the frames of those that have returned, the innermost first
-	going struct {
-		on   bool // it is this process that goes on, not one that was restarted
-		base int  // the depth of the outermost
-	}
-	comesAgain bool // the point is one that a restored program is at; see spmd.go
+	left       []any // the frames of those that have returned, the innermost first
+	base       int   // the depth of the outermost
+	goesOn     bool  // it is this process that goes on, not one that was restarted
+	inside     bool  // what is entered next is not the outermost, though it has a depth
+	comesAgain bool  // the point is one that a restored program is at; see spmd.go
 )
+
+// Asked is what Enter returns to a function whose caller asks afterwards whether it
+// was left.
+const Asked = -2
+
+// Asking says that a function is about to be called, and that its caller asks
+// afterwards whether it was left.
+func Asking() { set(&state, callerAsks) }
+
+// WasLeft reports, after Asking and the call, whether the function was left.
+func WasLeft() bool { return get(&state) != 0 && wasLeft() }
+
+func wasLeft() bool {
+	if get(&state) == leaving {
+		return true
+	}
+	set(&state, 0) // it was another kind of function
+	return false
+}
+
+// Again is Asking for a function of depth d that is gone on with, as is what it is
+// about to call.
+func Again(d int) {
+	depth = d
+	inside = true
+}
+
+// Recovered returns v, what recover has returned. What was about to be entered
+// may not have been.
+func Recovered(v any) any {
+	if s := get(&state); (s == callerAsks || s == asCallee) && me.Load() == self() {
+		set(&state, 0)
+	}
+	return v
+}
+
+// MayLeave reports whether the function with the point that its caller is of can be
+// left, and so can all that have called it, up to the outermost. It can't be if a
+// function of a library is among them.
+func MayLeave() bool {
+	mu.Lock()
+	defer mu.Unlock()
+	begun := time.Now()
+	why := crooked(base)
+	if why == "" {
+		return true
+	}
+	atomic.StoreUint32(&due, 0)
+	lookLater(false, time.Since(begun))
+	if held.since.IsZero() { // and so it stays until these have returned
+		held.since, held.pause = begun, firstTold
+		held.tell = begun.Add(held.pause)
+		time.AfterFunc(held.pause, func() {
+			mu.Lock()
+			defer mu.Unlock()
+			if held.since == begun && held.pause == firstTold {
+				tellHeld(time.Now(), why)
+			}
+		})
+	}
+	return false
+}
 
 // Leave gives the frame of a function that is about to return.
 func Leave(f any) {
@@ -32,10 +103,9 @@ func Leave(f any) {
 	set(&state, leaving)
 }
 
-// Left is for the outermost of such functions, of depth d, when what it has
-// called returned. If that was left, the set is taken, and it goes on from its
-// frame.
-func Left(d int) bool { return get(&state) == leaving && goBack(d) }
+// Left is for a function of depth d, when what it has called returned. If that was
+// left, and it is the outermost, the set is taken, and it goes on from its frame.
+func Left(d int) bool { return get(&state) == leaving && d == base && goBack(d) }
 
 func goBack(d int) bool {
 	set(&state, 0)
@@ -47,7 +117,7 @@ func goBack(d int) bool {
 	comesAgain = false
 	point(d, frames, again)
 	stack = append(stack[:d], frames...)
-	going.on, going.base = true, d
+	goesOn = true
 	depth = d
 	set(&state, goingOn)
 	return true
@@ -56,14 +126,17 @@ func goBack(d int) bool {
 // Arrived is Here for a function that is left when a set is due; d is its depth.
 // It reports whether it is to be left at once.
 func Arrived(d int) bool {
+	if d < 0 { // it was not left
+		return false
+	}
 	if d != len(stack)-1 {
 		leftOver(d)
 	}
 	set(&state, 0)
-	if going.on {
-		going.on = false
-		clear(stack[going.base:])
-		stack = stack[:going.base]
+	if goesOn {
+		goesOn = false
+		clear(stack[base:])
+		stack = stack[:base]
 		return false
 	}
 	startWaits()

@@ -45,36 +45,53 @@ func clearWay(d int, patience time.Duration) bool {
 		held.since, held.pause = now, firstTold
 		held.tell = now.Add(held.pause)
 	case now.After(held.tell):
-		held.pause *= 4
-		held.tell = now.Add(held.pause)
-		say("for %v no checkpoint could be taken that is due: %s", now.Sub(held.since).Round(time.Second), why)
+		tellHeld(now, why)
 	}
 	return false
 }
 
+// tellHeld tells the user that no set can be taken.
+func tellHeld(now time.Time, why string) {
+	held.pause *= 4
+	held.tell = now.Add(held.pause)
+	say("for %v no checkpoint could be taken that is due: %s", now.Sub(held.since).Round(time.Second), why)
+}
+
 // crooked says how the calls on the stack differ from those that the frames
-// tell of: main, and one spine function for each depth. "": they don't.
+// tell of: main, and one spine function for each depth up to d; and then, if it is
+// asked before functions are left, parts of such, and what calls its own part and
+// is called by another's. "": they don't.
 func crooked(d int) string {
-	pcs := make([]uintptr, 2*d+24)
+	pcs := make([]uintptr, 2*d+64)
 	n := runtime.Callers(2, pcs)
+	for n == len(pcs) {
+		pcs = make([]uintptr, 4*n)
+		n = runtime.Callers(2, pcs)
+	}
 	frames := runtime.CallersFrames(pcs[:n])
 	var calls []string
+	var within part  // of the function inside
+	between := false // the last of calls has called its own part
 	for more := n > 0; more; {
 		var f runtime.Frame
 		f, more = frames.Next()
-		switch {
-		case strings.HasPrefix(f.Function, ownPackage):
+		if strings.HasPrefix(f.Function, ownPackage) {
 			calls = calls[:0] // what it has called is Cairn's
-			continue
-		case isPart(f.Function):
-			continue
-		case f.Function == "runtime.main" && len(calls) == d+1:
-			return ""
-		case f.Function == "runtime.main":
-			more = false
+			within, between = whole, false
 			continue
 		}
-		calls = append(calls, f.Function)
+		p := partOf(f.Function)
+		switch {
+		case p == quickPart && between:
+			calls = calls[:len(calls)-1]
+		case p == whole && f.Function == "runtime.main" && len(calls) == d+1:
+			return ""
+		case p == whole && f.Function == "runtime.main":
+			more = false
+		case p == whole:
+			calls = append(calls, f.Function)
+		}
+		within, between = p, p == whole && within == quickPart
 	}
 	if len(calls) > 6 {
 		calls = append(calls[:6], "…")
@@ -82,13 +99,37 @@ func crooked(d int) string {
 	return "the point is reached by way of functions that can't be resumed: " + strings.Join(calls, " ← ")
 }
 
-// isPart reports whether a function is a part of another one, which has called
-// it: what saves its frame, or goes on from it.
-func isPart(name string) bool {
+// part says what part of a function another one is, that the compiler has made of
+// it.
+type part int
+
+const (
+	whole     part = iota
+	otherPart      // what saves its frame, or goes on from it
+	quickPart      // what is left when a set is due
+)
+
+func partOf(name string) part {
 	name = name[strings.LastIndexByte(name, '/')+1:]
 	_, name, _ = strings.Cut(name, ".")
 	name, _, _ = strings.Cut(name, "[")
-	return (strings.HasPrefix(name, "cairn_point_") || strings.HasPrefix(name, "cairn_resume_")) && !strings.Contains(name, ".")
+	if i := strings.Index(name, ".cairn_quick_"); i >= 0 { // a method
+		name = name[i+1:]
+	}
+	if strings.Contains(name, ".") { // a literal in it
+		return whole
+	}
+	for _, p := range []string{"cairn_point_", "cairn_resume_"} {
+		if strings.HasPrefix(name, p) {
+			return otherPart
+		}
+	}
+	for _, p := range []string{"cairn_quick_", "cairn_onward_", "cairn_rest_"} {
+		if strings.HasPrefix(name, p) {
+			return quickPart
+		}
+	}
+	return whole
 }
 
 // patience is how long a goroutine that is not blocked is given to end: one

@@ -238,12 +238,22 @@ func (in *instrumenter) attempt() (*Instrumented, error) {
 			}
 		}
 	}
+	var own []*source
 	for _, s := range in.p.ld.sources {
 		if !in.p.own(s) {
 			continue
 		}
+		own = append(own, s)
 		in.markWaits(s, mark)
-		if err := in.again(s, marks[s], out); err != nil {
+		if r := in.sources[s]; r == nil || !maps.Equal(r.marks, marks[s]) {
+			if err := in.prepare(s, marks[s]); err != nil {
+				return nil, err
+			}
+		}
+	}
+	quick := in.quick(spine)
+	for _, s := range own {
+		if err := in.weave(s, quick[s], out); err != nil {
 			return nil, err
 		}
 	}
@@ -254,25 +264,54 @@ func (in *instrumenter) attempt() (*Instrumented, error) {
 // rewrittenSource is what came of a package.
 type rewrittenSource struct {
 	marks map[token.Pos]string
+	was   map[string][]byte // its text
+	p     *rewrite.Package  // ready to be woven
+	made  *rewrite.Made
+	can   map[string][]string // see Quick
+	quick map[string]bool     // with which it was woven
 	out   *Instrumented
 }
 
-// again rewrites a package, unless that was done with the same marks.
-func (in *instrumenter) again(s *source, marks map[token.Pos]string, out *Instrumented) error {
-	r := in.sources[s]
-	if r == nil || !maps.Equal(r.marks, marks) {
-		r = &rewrittenSource{marks, &Instrumented{Files: map[string][]byte{}, Runtime: out.Runtime}}
-		if err := in.source(s, marks, r.out); err != nil {
-			return err
+// quick finds the functions that can be left when a set is due: all that they lead
+// to by calls, on the way to points, can be, too.
+func (in *instrumenter) quick(spine map[*function]bool) map[*source]map[string]bool {
+	quick := map[*source]map[string]bool{}
+	can := map[*function]bool{}
+	for fn := range spine {
+		if d, ok := fn.node.(*ast.FuncDecl); ok && in.sources[fn.s] != nil {
+			if _, ok := in.sources[fn.s].can[rewrite.FuncName(d)]; ok {
+				can[fn] = true
+			}
 		}
-		in.sources[s] = r
 	}
-	maps.Copy(out.Files, r.out.Files)
-	out.Frames = append(out.Frames, r.out.Frames...)
-	out.Globals = append(out.Globals, r.out.Globals...)
-	out.unsaved = append(out.unsaved, r.out.unsaved...)
-	out.open = append(out.open, r.out.open...)
-	return nil
+	set := func(fn *function, is bool) {
+		if quick[fn.s] == nil {
+			quick[fn.s] = map[string]bool{}
+		}
+		if is {
+			quick[fn.s][rewrite.FuncName(fn.decl)] = true
+		} else {
+			delete(quick[fn.s], rewrite.FuncName(fn.decl))
+			delete(can, fn)
+		}
+	}
+	for fn := range can {
+		set(fn, true)
+	}
+	for changed := true; changed; {
+		changed = false
+		for fn := range can {
+			bad := slices.ContainsFunc(in.sources[fn.s].can[rewrite.FuncName(fn.decl)], func(name string) bool { return !quick[fn.s][name] })
+			for _, t := range fn.sites {
+				bad = bad || t.kind == plainCall && slices.ContainsFunc(t.to, func(f *function) bool { return spine[f] && !can[f] })
+			}
+			if bad {
+				set(fn, false)
+				changed = true
+			}
+		}
+	}
+	return quick
 }
 
 func loopBody(n ast.Node) *ast.BlockStmt {
@@ -338,8 +377,8 @@ func (p *Program) seeded() bool {
 	return m != nil && m.GoVersion != "" && version.Compare("go"+m.GoVersion, "go1.20") < 0
 }
 
-// source rewrites a package.
-func (in *instrumenter) source(s *source, marks map[token.Pos]string, out *Instrumented) error {
+// prepare rewrites a package up to where its functions are woven.
+func (in *instrumenter) prepare(s *source, marks map[token.Pos]string) error {
 	p, err := in.p.rewritten(s)
 	if err != nil {
 		return err
@@ -370,23 +409,47 @@ func (in *instrumenter) source(s *source, marks map[token.Pos]string, out *Instr
 	if p, err = p.Normal(p.Spine()); err != nil {
 		return err
 	}
-	woven, err := p.Weave(out.Runtime, in.p.replacements())
+	can, err := p.Quick()
 	if err != nil {
 		return err
 	}
-	for name, text := range p.Source {
-		if t := woven.Files[name]; t != nil {
-			text = t
+	in.sources[s] = &rewrittenSource{marks: marks, was: was, p: p, made: made, can: can}
+	return nil
+}
+
+// weave rewrites the functions of a package, unless that was done in the same way.
+func (in *instrumenter) weave(s *source, quick map[string]bool, out *Instrumented) error {
+	r := in.sources[s]
+	if r.out == nil || !maps.Equal(r.quick, quick) {
+		r.quick, r.out = quick, nil
+		own := &Instrumented{Files: map[string][]byte{}, Runtime: out.Runtime}
+		woven, err := r.p.Weave(out.Runtime, in.p.replacements(), quick)
+		if err != nil {
+			return err
 		}
-		if text = rewrite.Unmarked(text); !bytes.Equal(rewrite.Plain(text), was[name]) {
-			if text, err = format.Source(text); err != nil {
-				return fmt.Errorf("%s: %w", name, err)
+		for name, text := range r.p.Source {
+			if t := woven.Files[name]; t != nil {
+				text = t
 			}
-			out.Files[name] = rewrite.Generic(rewrite.Lined(text), p.GoVersion)
+			if text = rewrite.Unmarked(text); !bytes.Equal(rewrite.Plain(text), r.was[name]) {
+				if text, err = format.Source(text); err != nil {
+					return fmt.Errorf("%s: %w", name, err)
+				}
+				own.Files[name] = rewrite.Generic(rewrite.Lined(text), r.p.GoVersion)
+			}
 		}
+		own.Frames = woven.Frames
+		if err := in.register(s, r.p, r.made, own); err != nil {
+			return err
+		}
+		r.out = own
 	}
-	out.Frames = append(out.Frames, woven.Frames...)
-	return in.register(s, p, made, out)
+	maps.Copy(out.Files, r.out.Files)
+	out.Frames = append(out.Frames, r.out.Frames...)
+	out.Globals = append(out.Globals, r.out.Globals...)
+	out.unsaved = append(out.unsaved, r.out.unsaved...)
+	out.open = append(out.open, r.out.open...)
+	return nil
 }
 
 // own says that a package's source can be replaced.

@@ -5,7 +5,6 @@ import (
 	"go/ast"
 	"go/token"
 	"go/types"
-	"slices"
 	"strings"
 )
 
@@ -16,70 +15,75 @@ import (
 // quick (package resume says how). Such a function is there several times: under its
 // own name what decides between the others, as it was written (cairn_plain_), with
 // points (cairn_quick_), and what goes on from its frames: the round of the point
-// (cairn_resume_), and those after it (cairn_rest_).
+// (cairn_onward_), and those after it (cairn_rest_).
 
-// findQuick finds the quick functions of a package, and their calls of each other.
-func (w *weaver) findQuick(all []*function) {
-	w.calls = map[*ast.CallExpr]*function{}
-	byObj := map[types.Object]*function{}
-	can := map[*function][]*function{} // and what it calls
-	for _, fn := range all {
-		if d, ok := fn.node.(*ast.FuncDecl); ok {
-			byObj[w.p.Info.Defs[d.Name]] = fn
-		}
+// Quick returns the functions of a package that may be quick, by name, with those
+// of the package that each calls by name on the way to points: it is quick if these
+// are, and all else that it may call on the way.
+func (p *Package) Quick() (map[string][]string, error) {
+	w, _, err := p.weaver()
+	if err != nil {
+		return nil, err
 	}
-	for _, fn := range all {
-		if calls, ok := w.mayBeQuick(fn, byObj); ok {
-			can[fn] = calls
+	can := map[string][]string{}
+	for _, fn := range w.all {
+		if !w.mayBeQuick(fn) {
+			continue
 		}
-	}
-	for changed := true; changed; {
-		changed = false
-		for fn, calls := range can {
-			if slices.ContainsFunc(calls, func(to *function) bool { _, ok := can[to]; return !ok }) {
-				delete(can, fn)
-				changed = true
+		name := FuncName(fn.node.(*ast.FuncDecl))
+		can[name] = nil
+		for _, m := range fn.marks {
+			if m.call {
+				if to := w.byObj[w.callee(spineCall(m.stmt()))]; to != nil {
+					can[name] = append(can[name], FuncName(to.node.(*ast.FuncDecl)))
+				}
 			}
 		}
 	}
-	for fn := range can {
-		fn.quick = true
+	return can, nil
+}
+
+// setQuick takes note of the quick functions, and of their calls of each other.
+func (w *weaver) setQuick(quick map[string]bool) {
+	w.calls = map[*ast.CallExpr]*function{}
+	for _, fn := range w.all {
+		d, ok := fn.node.(*ast.FuncDecl)
+		fn.quick = ok && quick[FuncName(d)]
+	}
+	for _, fn := range w.all {
+		if !fn.quick {
+			continue
+		}
 		for _, m := range fn.marks {
-			if m.call {
-				call := spineCall(m.stmt())
-				w.calls[call] = byObj[w.callee(call)]
+			if !m.call {
+				continue
+			}
+			call := spineCall(m.stmt())
+			if to := w.byObj[w.callee(call)]; to != nil && to.quick {
+				w.calls[call] = to
 			}
 		}
 	}
 }
 
-// mayBeQuick says that a function is quick if those are that it returns, which it
-// calls on the way to points.
-func (w *weaver) mayBeQuick(fn *function, byObj map[types.Object]*function) (calls []*function, ok bool) {
+// mayBeQuick says that a function is quick if those are that it calls on the way to
+// points.
+func (w *weaver) mayBeQuick(fn *function) bool {
 	d, is := fn.node.(*ast.FuncDecl)
 	if !is || len(fn.tparams) > 0 || fn.recovers || d.Name.Name == "init" || d.Name.Name == "_" ||
 		!w.canBeApart(fn) {
-		return nil, false
+		return false
 	}
 	captured, ok := w.sharedWith(fn)
 	if !ok {
-		return nil, false
+		return false
 	}
 	for _, m := range fn.marks {
-		if !m.call {
-			continue
+		if m.call && (spineCall(m.stmt()) == nil || !w.returnsToOwn(fn, m.stmt(), captured)) {
+			return false
 		}
-		call := spineCall(m.stmt())
-		if call == nil {
-			return nil, false
-		}
-		to := byObj[w.callee(call)]
-		if to == nil || !w.returnsToOwn(fn, m.stmt(), captured) {
-			return nil, false
-		}
-		calls = append(calls, to)
 	}
-	return calls, true
+	return true
 }
 
 // sharedWith finds the variables of a function that others see: their address is
@@ -128,7 +132,8 @@ func (w *weaver) callee(call *ast.CallExpr) types.Object {
 }
 
 // returnsToOwn says that what a call returns goes to variables that nobody else
-// looks at: when the called function is left, it returns nothing of meaning.
+// looks at, nor the call itself when it is done again: when the called function is
+// left, it returns nothing of meaning.
 func (w *weaver) returnsToOwn(fn *function, s ast.Stmt, captured vars) bool {
 	a, ok := s.(*ast.AssignStmt)
 	if !ok {
@@ -146,11 +151,21 @@ func (w *weaver) returnsToOwn(fn *function, s ast.Stmt, captured vars) bool {
 			continue
 		}
 		v, ok := w.p.Info.ObjectOf(id).(*types.Var)
-		if !ok || captured[v] || v.Pos() < fn.node.Pos() || v.Pos() >= fn.node.End() {
+		if !ok || captured[v] || v.Pos() < fn.node.Pos() || v.Pos() >= fn.node.End() || w.uses(spineCall(s).Fun, v) {
 			return false
 		}
 	}
 	return true
+}
+
+// uses says that a variable is named in an expression.
+func (w *weaver) uses(x ast.Expr, v *types.Var) (found bool) {
+	ast.Inspect(x, func(n ast.Node) bool {
+		id, ok := n.(*ast.Ident)
+		found = found || ok && w.p.Info.Uses[id] == v
+		return !found
+	})
+	return found
 }
 
 // decides writes the body of a quick function under its own name.
@@ -179,12 +194,15 @@ func (w *weaver) decides(fn *function) string {
 	call := func(what string) string {
 		return fmt.Sprintf("%s%s%s_%s(%s)", on, Prefix, what, d.Name.Name, strings.Join(args, ", "))
 	}
+	asked := func(quick string) string {
+		return fmt.Sprintf("if %[1]sd == %[1]s.Asked {\n%[2]s\n}\n", Prefix, quick)
+	}
 	if !fn.returns() {
 		first := ""
 		if (&emitter{w: w}).isMain(d) {
 			first = begin
 		}
-		return fmt.Sprintf("{\n"+first+"%[1]sd := %[1]s.Enter()\nif %[1]sd < 0 {\n%[2]s\nreturn\n}\nif !%[1]s.Resuming(%[1]sd) {\n%[3]s\nif !%[1]s.Left(%[1]sd) {\nreturn\n}\n}\n"+
+		return fmt.Sprintf("{\n"+first+"%[1]sd := %[1]s.Enter()\nif %[1]sd == -1 {\n%[2]s\nreturn\n}\n"+asked(call("quick")+"\nreturn")+"if !%[1]s.Resuming(%[1]sd) {\n%[3]s\nif !%[1]s.Left(%[1]sd) {\nreturn\n}\n}\n"+
 			"for {\n%[4]s\nif !%[1]s.Left(%[1]sd) {\nreturn\n}\n}\n}", Prefix, call("plain"), call("quick"), fn.goesOn())
 	}
 	var list []string
@@ -192,7 +210,7 @@ func (w *weaver) decides(fn *function) string {
 		list = append(list, fmt.Sprintf("%sr%d", Prefix, i+1))
 	}
 	r := strings.Join(list, ", ")
-	return fmt.Sprintf("{\n%[1]sd := %[1]s.Enter()\nif %[1]sd < 0 {\nreturn %[2]s\n}\nif !%[1]s.Resuming(%[1]sd) {\n%[5]s := %[3]s\nif !%[1]s.Left(%[1]sd) {\nreturn %[5]s\n}\n}\n"+
+	return fmt.Sprintf("{\n%[1]sd := %[1]s.Enter()\nif %[1]sd == -1 {\nreturn %[2]s\n}\n"+asked("return "+call("quick"))+"if !%[1]s.Resuming(%[1]sd) {\n%[5]s := %[3]s\nif !%[1]s.Left(%[1]sd) {\nreturn %[5]s\n}\n}\n"+
 		"for {\n%[5]s := %[4]s\nif !%[1]s.Left(%[1]sd) {\nreturn %[5]s\n}\n}\n}", Prefix, call("plain"), call("quick"), fn.goesOn(), r)
 }
 
@@ -235,7 +253,17 @@ func (w *weaver) leavers(fn *function) string {
 	}
 	for _, m := range fn.marks {
 		params, whole := w.savedAs(fn, m)
-		fmt.Fprintf(&b, "\n//go:noinline\nfunc %s(%s) (%s) {\n%s.Leave(&%s{%s})\nreturn\n}\n", fn.saver(m), strings.Join(params, ", "), strings.Join(results, ", "), Prefix, fn.frame(), whole)
+		fmt.Fprintf(&b, "\n//go:noinline\nfunc %s(%s) (%s) {\n%ss := &%s{%s}\n", fn.saver(m), strings.Join(params, ", "), strings.Join(results, ", "), Prefix, fn.frame(), whole)
+		if !m.call { // those around can be left if what they have called was
+			on := fmt.Sprintf("%sonward_%d_%s(-1, %ss)\n", Prefix, m.n, fn.name, Prefix)
+			if fn.returns() {
+				on = "return " + on
+			} else {
+				on += "return\n"
+			}
+			fmt.Fprintf(&b, "if !%s.MayLeave() {\n%s}\n", Prefix, on)
+		}
+		fmt.Fprintf(&b, "%[1]s.Leave(%[1]ss)\nreturn\n}\n", Prefix)
 	}
 	return b.String()
 }

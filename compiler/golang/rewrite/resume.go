@@ -82,7 +82,15 @@ func (fn *function) returns() bool { return fn.typ.Results != nil && len(fn.typ.
 
 // goesOn calls the function that goes on from a function's frames.
 func (fn *function) goesOn() string {
-	return fmt.Sprintf("%[1]sresume_%[2]s%[3]s(%[1]sd)", Prefix, fn.name, fn.typeArgs())
+	return fmt.Sprintf("%[1]s%[4]s_%[2]s%[3]s(%[1]sd)", Prefix, fn.name, fn.typeArgs(), fn.onward())
+}
+
+// onward begins the names of what goes on from a function's frames.
+func (fn *function) onward() string {
+	if fn.quick {
+		return "onward"
+	}
+	return "resume"
 }
 
 // passed are the parameters that are needed again; what they are given is in
@@ -125,10 +133,10 @@ func (w *weaver) setApart(fn *function) bool {
 		end = "panic(nil)\n}\n"
 	}
 	var b strings.Builder
-	fmt.Fprintf(&b, "\n// %sresume_%s goes on with %s from a saved frame.\n//\n//go:noinline\n", Prefix, fn.name, strings.ReplaceAll(fn.name, "_", "."))
-	fmt.Fprintf(&b, "func %[1]sresume_%[2]s%[3]s(%[1]sd int) %[4]s {\n", Prefix, fn.name, w.typeParams(fn), results)
+	fmt.Fprintf(&b, "\n// %s%s_%s goes on with %s from a saved frame.\n//\n//go:noinline\n", Prefix, fn.onward(), fn.name, strings.ReplaceAll(fn.name, "_", "."))
+	fmt.Fprintf(&b, "func %[1]s%[5]s_%[2]s%[3]s(%[1]sd int) %[4]s {\n", Prefix, fn.name, w.typeParams(fn), results, fn.onward())
 	b.WriteString(w.goOnAny(fn, func(m *mark) string {
-		call := fmt.Sprintf("%[1]sresume_%[4]d_%[2]s%[3]s(%[1]sd, %[1]ss)\n", Prefix, fn.name, fn.typeArgs(), m.n)
+		call := fmt.Sprintf("%[1]s%[5]s_%[4]d_%[2]s%[3]s(%[1]sd, %[1]ss)\n", Prefix, fn.name, fn.typeArgs(), m.n, fn.onward())
 		if fn.returns() {
 			return "return " + call
 		}
@@ -140,7 +148,7 @@ func (w *weaver) setApart(fn *function) bool {
 			fmt.Fprintf(&b, "\n//go:noinline\nfunc %[1]s%[9]s_%[5]d_%[2]s%[3]s(%[1]sd int, %[1]ss *%[6]s) %[4]s {\n%[7]s%[8]s}\n",
 				Prefix, fn.name, w.typeParams(fn), results, m.n, fn.frame(), vars, w.goOnWhole(fn, m, rest), what)
 		}
-		if from("resume", false); fn.rests[m] {
+		if from(fn.onward(), false); fn.rests[m] {
 			from("rest", true)
 		}
 	}
@@ -200,7 +208,7 @@ func stmts(list []ast.Stmt) []ast.Node {
 
 // goOn writes what comes after a mark.
 func (w *weaver) goOn(fn *function, m *mark, rest bool) string {
-	e := &continuation{emitter: emitter{w: w, fn: fn, labels: map[string]string{}}, m: m, saved: vars{}, rest: rest}
+	e := &continuation{emitter: emitter{w: w, fn: fn, labels: map[string]string{}, onward: true}, m: m, saved: vars{}, rest: rest}
 	for _, v := range m.saved {
 		e.saved[v] = true
 	}
@@ -297,6 +305,9 @@ func (e *continuation) from(k int) string {
 		b.WriteString(e.inside(st.list[st.i], k+1, ""))
 		lo = st.list[st.i].End()
 	case e.m.call:
+		if e.asks(e.m) {
+			fmt.Fprintf(&b, "%[1]s.Again(%[1]sd)\n", Prefix)
+		}
 		b.WriteString(e.again(st.list[st.i]) + e.back(e.m) + "\n")
 		lo = st.list[st.i].End()
 	default:
@@ -483,7 +494,7 @@ func (e *continuation) again(s ast.Stmt) string {
 func (e *continuation) callAgain(call *ast.CallExpr) string {
 	info := e.w.p.Info
 	if to := e.w.calls[call]; to != nil {
-		return fmt.Sprintf("%[1]sresume_%[2]s(%[1]sd + 1)", Prefix, to.name)
+		return fmt.Sprintf("%[1]sonward_%[2]s(%[1]sd + 1)", Prefix, to.name)
 	}
 	sig, _ := info.TypeOf(call.Fun).Underlying().(*types.Signature)
 	var args []string

@@ -51,32 +51,16 @@ type Again struct {
 
 // Weave turns marks into code. runtime is the import path of the run time;
 // replace says what functions of libraries are replaced by functions of the run
-// time: os.Exit by Exit.
-func (p *Package) Weave(runtime string, replace map[string]string) (*Woven, error) {
-	w := &weaver{p: p, byNode: map[ast.Node]*function{}, replace: replace, hidden: map[*types.Var]bool{}, asks: AsksForCallers(p.Info)}
+// time: os.Exit by Exit; quick are the names of functions of those that Quick
+// returns.
+func (p *Package) Weave(runtime string, replace map[string]string, quick map[string]bool) (*Woven, error) {
+	w, perFile, err := p.weaver()
+	if err != nil {
+		return nil, err
+	}
+	w.replace = replace
 	out := &Woven{Files: map[string][]byte{}}
-	perFile := map[*ast.File][]*function{}
-	taken := map[string]bool{}
-	for _, f := range p.Files {
-		list, err := p.marked(f)
-		if err != nil {
-			return nil, err
-		}
-		perFile[f] = list
-		for _, fn := range list {
-			w.byNode[fn.node] = fn
-			name := fn.name // a_b may also be method b of type a
-			for i := 2; taken[fn.name]; i++ {
-				fn.name = fmt.Sprint(name, "_", i)
-			}
-			taken[fn.name] = true
-		}
-	}
-	var all []*function
-	for _, f := range p.Files {
-		all = append(all, perFile[f]...)
-	}
-	w.findQuick(all)
+	w.setQuick(quick)
 	for _, f := range p.Files {
 		w.file, w.imports, w.kept = f, nil, nil
 		w.byPath = map[string]string{}
@@ -128,7 +112,7 @@ func (p *Package) Weave(runtime string, replace map[string]string) (*Woven, erro
 		if err != nil {
 			return nil, err
 		}
-		return q.Weave(runtime, replace)
+		return q.Weave(runtime, replace, quick)
 	}
 	return out, nil
 }
@@ -136,7 +120,9 @@ func (p *Package) Weave(runtime string, replace map[string]string) (*Woven, erro
 // weaver holds what is known of a package while it is woven.
 type weaver struct {
 	p       *Package
+	all     []*function // that have marks
 	byNode  map[ast.Node]*function
+	byObj   map[types.Object]*function // declared ones
 	replace map[string]string
 	hidden  map[*types.Var]bool         // see hidden.go
 	asks    bool                        // functions of the package look at who calls them
@@ -150,6 +136,33 @@ type weaver struct {
 	kept    []string // declarations that keep imports in use
 	bad     error    // the first type without a name
 	made    []string // labels
+}
+
+// weaver finds the functions that have marks.
+func (p *Package) weaver() (*weaver, map[*ast.File][]*function, error) {
+	w := &weaver{p: p, byNode: map[ast.Node]*function{}, byObj: map[types.Object]*function{}, hidden: map[*types.Var]bool{}, asks: AsksForCallers(p.Info)}
+	perFile := map[*ast.File][]*function{}
+	taken := map[string]bool{}
+	for _, f := range p.Files {
+		list, err := p.marked(f)
+		if err != nil {
+			return nil, nil, err
+		}
+		perFile[f] = list
+		w.all = append(w.all, list...)
+		for _, fn := range list {
+			w.byNode[fn.node] = fn
+			if d, ok := fn.node.(*ast.FuncDecl); ok {
+				w.byObj[p.Info.Defs[d.Name]] = fn
+			}
+			name := fn.name // a_b may also be method b of type a
+			for i := 2; taken[fn.name]; i++ {
+				fn.name = fmt.Sprint(name, "_", i)
+			}
+			taken[fn.name] = true
+		}
+	}
+	return w, perFile, nil
 }
 
 // label returns a new name for a label.
@@ -174,100 +187,6 @@ func (w *weaver) importFor(q *types.Package) string {
 	w.byPath[q.Path()] = n
 	w.imports = append(w.imports, fmt.Sprintf("import %s %q\n", n, q.Path()))
 	return n
-}
-
-// typ writes a type.
-func (w *weaver) typ(t types.Type, at token.Pos) string {
-	t = w.p.spelled(t)
-	if n, ok := t.(*types.Named); ok && foreign(n.Obj(), w.p.Types) != "" {
-		if sig, ok := n.Underlying().(*types.Signature); ok { // its values are as good without the name
-			t = sig
-		}
-	}
-	if name := unnameable(t, w.p.Types, map[types.Type]bool{}); name != "" && w.bad == nil {
-		w.bad = w.p.refuse(at, "keep such a value in a variable of an exported type or of an interface", "a variable of type %s is needed at a point, and that type has no name here", name)
-	}
-	w.needType(t, at, map[types.Type]bool{})
-	return types.TypeString(t, w.qual)
-}
-
-// unnameable returns a type inside t that package p can't name.
-func unnameable(t types.Type, p *types.Package, seen map[types.Type]bool) string {
-	if seen[t] {
-		return ""
-	}
-	seen[t] = true
-	some := func(list ...types.Type) string {
-		for _, t := range list {
-			if s := unnameable(t, p, seen); s != "" {
-				return s
-			}
-		}
-		return ""
-	}
-	switch t := t.(type) {
-	case *types.Alias:
-		if n := foreign(t.Obj(), p); n != "" {
-			return unnameable(types.Unalias(t), p, seen)
-		}
-		for a := range t.TypeArgs().Types() {
-			if s := some(a); s != "" {
-				return s
-			}
-		}
-	case *types.Named:
-		if n := foreign(t.Obj(), p); n != "" {
-			return n
-		}
-		for a := range t.TypeArgs().Types() {
-			if s := some(a); s != "" {
-				return s
-			}
-		}
-	case *types.Pointer:
-		return some(t.Elem())
-	case *types.Slice:
-		return some(t.Elem())
-	case *types.Array:
-		return some(t.Elem())
-	case *types.Chan:
-		return some(t.Elem())
-	case *types.Map:
-		return some(t.Key(), t.Elem())
-	case *types.Signature:
-		for v := range t.Params().Variables() {
-			if s := some(v.Type()); s != "" {
-				return s
-			}
-		}
-		for v := range t.Results().Variables() {
-			if s := some(v.Type()); s != "" {
-				return s
-			}
-		}
-	case *types.Struct:
-		for f := range t.Fields() {
-			if s := some(f.Type()); s != "" {
-				return s
-			}
-		}
-	}
-	return ""
-}
-
-// foreign returns the name of a type that p can't name: not exported by another
-// package, or declared in a function.
-func foreign(o *types.TypeName, p *types.Package) string {
-	if o.Pkg() == nil {
-		return ""
-	}
-	if o.Pkg() != p && !o.Exported() {
-		return o.Pkg().Name() + "." + o.Name()
-	}
-	if o.Parent() != nil && o.Parent() != o.Pkg().Scope() && o.Parent() != types.Universe {
-		return o.Name()
-	}
-	return ""
 }
 
 // typeArgs are the type parameters of a function as arguments.
@@ -427,6 +346,7 @@ type emitter struct {
 	labels map[string]string // what labels are called
 	named  map[*ast.LabeledStmt]string
 	plain  bool // marks are of no importance
+	onward bool // it goes on from a frame
 }
 
 // region writes the text from lo to hi, in which nodes lie.
@@ -472,8 +392,13 @@ func (e *emitter) region(lo, hi token.Pos, nodes ...ast.Node) string {
 // taken for it.
 func (e *emitter) back(m *mark) string {
 	switch {
+	case e.plain:
 	case e.fn.quick:
-		return fmt.Sprintf("\nif %s.Leaving() {\n%s\n}", Prefix, e.leave(m))
+		was := "Leaving"
+		if e.asks(m) {
+			was = "WasLeft"
+		}
+		return fmt.Sprintf("\nif %s.%s() {\n%s\n}", Prefix, was, e.leave(m))
 	case e.fn.recovers:
 		return fmt.Sprintf("\n%s.Back(%sd)", Prefix, Prefix)
 	}
@@ -494,13 +419,25 @@ func (e *emitter) list(st *step, lo token.Pos) string {
 	return e.region(lo, st.end, nodes...) + "\n"
 }
 
+// asks says that the call of a mark is one of which a quick function asks whether
+// that was left, and which does not name the part that is.
+func (e *emitter) asks(m *mark) bool {
+	return e.fn.quick && m.call && e.w.calls[spineCall(m.stmt())] == nil
+}
+
 // save writes the code of a mark.
 func (e *emitter) save(m *mark) string {
 	fn := e.fn
-	if e.plain || fn.quick && m.call {
+	switch {
+	case e.plain:
 		return ""
-	}
-	if fn.quick {
+	case e.asks(m):
+		return Prefix + ".Asking()\n"
+	case fn.quick && m.call:
+		return ""
+	case fn.quick && e.onward: // it may be on its way where it could not be left
+		return fmt.Sprintf("if %[1]s.Due() && %[1]sd >= 0 {\n%[2]s\n}", Prefix, e.leave(m))
+	case fn.quick:
 		return fmt.Sprintf("if %s.Due() {\n%s\n}", Prefix, e.leave(m))
 	}
 	when := Prefix + ".Due()"
@@ -557,6 +494,12 @@ func (e *emitter) edits(root ast.Node, out *[]edit) {
 				return false
 			}
 		case *ast.CallExpr:
+			if id, ok := ast.Unparen(n.Fun).(*ast.Ident); ok && len(w.all) > 0 {
+				if b, ok := w.p.Info.Uses[id].(*types.Builtin); ok && b.Name() == "recover" {
+					put(n, Prefix+".Recovered("+w.p.at(n.Pos(), n.End())+")")
+					return false
+				}
+			}
 			if to := w.calls[n]; to != nil {
 				name, ok := ast.Unparen(n.Fun).(*ast.Ident)
 				if s, is := ast.Unparen(n.Fun).(*ast.SelectorExpr); is {

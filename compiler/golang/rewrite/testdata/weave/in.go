@@ -22,6 +22,22 @@ outer:
 	return
 }
 
+type area interface{ area(depth int) float64 }
+
+type square struct{ side []area }
+
+// area is called by way of an interface, by itself too.
+func (s square) area(depth int) float64 {
+	sum := 0.0
+	for i := 0; i < len(s.side); i++ {
+		a := s.side[i]
+		//cairn:call 1
+		x := a.area(depth + 1)
+		sum += x
+	}
+	return sum
+}
+
 // run has a call that leads to the point, a local closure and a deferred call.
 func run(n, epochs int) float64 {
 	g := &grid{}
