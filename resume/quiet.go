@@ -110,9 +110,9 @@ const (
 )
 
 func partOf(name string) part {
+	name = strings.ReplaceAll(name, "[...]", "")
 	name = name[strings.LastIndexByte(name, '/')+1:]
 	_, name, _ = strings.Cut(name, ".")
-	name, _, _ = strings.Cut(name, "[")
 	if i := strings.Index(name, ".cairn_quick_"); i >= 0 { // a method
 		name = name[i+1:]
 	}

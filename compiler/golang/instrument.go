@@ -226,7 +226,13 @@ func (in *instrumenter) attempt() (*Instrumented, error) {
 		}
 		out.Points = append(out.Points, point)
 	}
-	for fn := range spine {
+	for i, fn := range in.calls.all {
+		if !spine[fn] {
+			continue
+		}
+		if lit, ok := fn.node.(*ast.FuncLit); ok {
+			mark(fn.s, lit.Body.Lbrace+1, fmt.Sprintf(rewrite.LitMark, i))
+		}
 		for _, t := range fn.sites {
 			if t.kind != plainCall || !slices.ContainsFunc(t.to, func(f *function) bool { return spine[f] }) {
 				continue
@@ -267,6 +273,7 @@ type rewrittenSource struct {
 	was   map[string][]byte // its text
 	p     *rewrite.Package  // ready to be woven
 	made  *rewrite.Made
+	lits  map[string]string   // see Lifted
 	can   map[string][]string // see Quick
 	quick map[string]bool     // with which it was woven
 	out   *Instrumented
@@ -275,38 +282,35 @@ type rewrittenSource struct {
 // quick finds the functions that can be left when a set is due: all that they lead
 // to by calls, on the way to points, can be, too.
 func (in *instrumenter) quick(spine map[*function]bool) map[*source]map[string]bool {
+	name := map[*function]string{}
 	quick := map[*source]map[string]bool{}
-	can := map[*function]bool{}
-	for fn := range spine {
-		if d, ok := fn.node.(*ast.FuncDecl); ok && in.sources[fn.s] != nil {
-			if _, ok := in.sources[fn.s].can[rewrite.FuncName(d)]; ok {
-				can[fn] = true
-			}
+	for i, fn := range in.calls.all {
+		r := in.sources[fn.s]
+		if !spine[fn] || r == nil {
+			continue
 		}
-	}
-	set := func(fn *function, is bool) {
-		if quick[fn.s] == nil {
+		s := r.lits[fmt.Sprint(i)]
+		if d, ok := fn.node.(*ast.FuncDecl); ok {
+			s = rewrite.FuncName(d)
+		}
+		if _, ok := r.can[s]; !ok {
+			continue
+		}
+		if name[fn] = s; quick[fn.s] == nil {
 			quick[fn.s] = map[string]bool{}
 		}
-		if is {
-			quick[fn.s][rewrite.FuncName(fn.decl)] = true
-		} else {
-			delete(quick[fn.s], rewrite.FuncName(fn.decl))
-			delete(can, fn)
-		}
-	}
-	for fn := range can {
-		set(fn, true)
+		quick[fn.s][s] = true
 	}
 	for changed := true; changed; {
 		changed = false
-		for fn := range can {
-			bad := slices.ContainsFunc(in.sources[fn.s].can[rewrite.FuncName(fn.decl)], func(name string) bool { return !quick[fn.s][name] })
+		for fn, s := range name {
+			bad := slices.ContainsFunc(in.sources[fn.s].can[s], func(to string) bool { return !quick[fn.s][to] })
 			for _, t := range fn.sites {
-				bad = bad || t.kind == plainCall && slices.ContainsFunc(t.to, func(f *function) bool { return spine[f] && !can[f] })
+				bad = bad || t.kind == plainCall && slices.ContainsFunc(t.to, func(to *function) bool { return spine[to] && name[to] == "" })
 			}
 			if bad {
-				set(fn, false)
+				delete(name, fn)
+				delete(quick[fn.s], s)
 				changed = true
 			}
 		}
@@ -399,6 +403,7 @@ func (in *instrumenter) prepare(s *source, marks map[token.Pos]string) error {
 	if p, err = p.Gotos((*rewrite.Package).Spine); err != nil {
 		return err
 	}
+	p, lits := p.Lifted()
 	p, made, err := p.Closures(p.Keeps)
 	if err != nil {
 		return err
@@ -413,7 +418,7 @@ func (in *instrumenter) prepare(s *source, marks map[token.Pos]string) error {
 	if err != nil {
 		return err
 	}
-	in.sources[s] = &rewrittenSource{marks: marks, was: was, p: p, made: made, can: can}
+	in.sources[s] = &rewrittenSource{marks: marks, was: was, p: p, made: made, lits: lits, can: can}
 	return nil
 }
 

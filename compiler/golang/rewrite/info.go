@@ -19,13 +19,18 @@ func (w *weaver) infos(fn *function) []FrameInfo {
 		at := w.markLine(m)
 		i := FrameInfo{Func: w.told(fn), At: m.n, File: at.Filename, Line: at.Line, Call: m.call}
 		for _, v := range m.saved {
-			if bookkeeping(v.Name()) {
+			if bookkeeping(v.Name()) || v.Name() == env {
 				continue
 			}
-			s := SavedVar{Type: types.TypeString(v.Type(), w.qual), Refers: refers(v.Type(), map[types.Type]bool{}), Read: w.readAfter(fn, m, v)}
-			s.Name, s.What = sourceName(v.Name())
-			if _, ok := v.Type().(*types.TypeParam); !ok && !hasTypeParam(v.Type()) {
-				s.Size = sizes.Sizeof(v.Type())
+			t := v.Type()
+			name, captured := strings.CutPrefix(v.Name(), sharedVar)
+			if captured {
+				t = t.(*types.Pointer).Elem()
+			}
+			s := SavedVar{Captured: captured, Type: types.TypeString(t, w.qual), Refers: refers(t, map[types.Type]bool{}), Read: w.readAfter(fn, m, v)}
+			s.Name, s.What = sourceName(name)
+			if _, ok := t.(*types.TypeParam); !ok && !hasTypeParam(t) {
+				s.Size = sizes.Sizeof(t)
 			}
 			i.Saved = append(i.Saved, s)
 		}

@@ -138,7 +138,7 @@ func FuncName(d *ast.FuncDecl) string {
 // Unmarked removes marks from text.
 func Unmarked(text []byte) []byte { return marksInText.ReplaceAll(text, nil) }
 
-var marksInText = regexp.MustCompile(` ?/\*cairn:(call|point|range|wait \d+)\*/ ?`)
+var marksInText = regexp.MustCompile(` ?/\*cairn:(call|point|range|wait \d+|lit \d+)\*/ ?`)
 
 // Lined puts what tells statements their lines where it must stand, directly
 // before them: formatting may have broken the line between.

@@ -70,7 +70,7 @@ func (w *weaver) setQuick(quick map[string]bool) {
 // points.
 func (w *weaver) mayBeQuick(fn *function) bool {
 	d, is := fn.node.(*ast.FuncDecl)
-	if !is || len(fn.tparams) > 0 || fn.recovers || d.Name.Name == "init" || d.Name.Name == "_" ||
+	if !is || fn.recovers || d.Name.Name == "init" || d.Name.Name == "_" ||
 		!w.canBeApart(fn) {
 		return false
 	}
@@ -125,10 +125,35 @@ func (w *weaver) callee(call *ast.CallExpr) types.Object {
 		return w.p.Info.Uses[f]
 	case *ast.SelectorExpr:
 		if s := w.p.Info.Selections[f]; s != nil && s.Kind() == types.MethodVal && !types.IsInterface(s.Recv()) {
-			return s.Obj()
+			return s.Obj().(*types.Func).Origin()
 		}
 	}
 	return nil
+}
+
+// instantiated are the type arguments of what a call names.
+func (w *weaver) instantiated(call *ast.CallExpr) string {
+	var args *types.TypeList
+	switch f := ast.Unparen(call.Fun).(type) {
+	case *ast.Ident:
+		args = w.p.Info.Instances[f].TypeArgs
+	case *ast.SelectorExpr:
+		t := types.Unalias(w.p.Info.Selections[f].Obj().(*types.Func).Signature().Recv().Type())
+		if p, ok := t.(*types.Pointer); ok {
+			t = types.Unalias(p.Elem())
+		}
+		if n, ok := t.(*types.Named); ok {
+			args = n.TypeArgs()
+		}
+	}
+	if args.Len() == 0 {
+		return ""
+	}
+	var list []string
+	for t := range args.Types() {
+		list = append(list, w.typ(t, call.Pos()))
+	}
+	return "[" + strings.Join(list, ", ") + "]"
 }
 
 // returnsToOwn says that what a call returns goes to variables that nobody else
@@ -184,15 +209,15 @@ func (w *weaver) decides(fn *function) string {
 		}
 		args = append(args, arg)
 	}
-	on := ""
+	on, targs := "", fn.typeArgs()
 	if r := sig.Recv(); r != nil {
-		on = r.Name() + "."
+		on, targs = r.Name()+".", ""
 		if r.Name() == "" || r.Name() == "_" {
 			on = fmt.Sprintf("%s.Zero[%s]().", Prefix, w.typ(r.Type(), fn.body.Lbrace+1))
 		}
 	}
 	call := func(what string) string {
-		return fmt.Sprintf("%s%s%s_%s(%s)", on, Prefix, what, d.Name.Name, strings.Join(args, ", "))
+		return fmt.Sprintf("%s%s%s_%s%s(%s)", on, Prefix, what, d.Name.Name, targs, strings.Join(args, ", "))
 	}
 	asked := func(quick string) string {
 		return fmt.Sprintf("if %[1]sd == %[1]s.Asked {\n%[2]s\n}\n", Prefix, quick)
@@ -236,7 +261,7 @@ func (w *weaver) copies(fn *function) string {
 
 // leave writes how a quick function is left at a mark.
 func (e *emitter) leave(m *mark) string {
-	text := fmt.Sprintf("%s(%s)", e.fn.saver(m), strings.Join(e.savedAt(m), ", "))
+	text := fmt.Sprintf("%s%s(%s)", e.fn.saver(m), e.fn.typeArgs(), strings.Join(e.savedAt(m), ", "))
 	if e.fn.returns() {
 		return "return " + text
 	}
@@ -253,9 +278,9 @@ func (w *weaver) leavers(fn *function) string {
 	}
 	for _, m := range fn.marks {
 		params, whole := w.savedAs(fn, m)
-		fmt.Fprintf(&b, "\n//go:noinline\nfunc %s(%s) (%s) {\n%ss := &%s{%s}\n", fn.saver(m), strings.Join(params, ", "), strings.Join(results, ", "), Prefix, fn.frame(), whole)
+		fmt.Fprintf(&b, "\n//go:noinline\nfunc %s%s(%s) (%s) {\n%ss := &%s{%s}\n", fn.saver(m), w.typeParams(fn), strings.Join(params, ", "), strings.Join(results, ", "), Prefix, fn.frame(), whole)
 		if !m.call { // those around can be left if what they have called was
-			on := fmt.Sprintf("%sonward_%d_%s(-1, %ss)\n", Prefix, m.n, fn.name, Prefix)
+			on := fmt.Sprintf("%sonward_%d_%s%s(-1, %ss)\n", Prefix, m.n, fn.name, fn.typeArgs(), Prefix)
 			if fn.returns() {
 				on = "return " + on
 			} else {

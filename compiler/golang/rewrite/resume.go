@@ -494,7 +494,7 @@ func (e *continuation) again(s ast.Stmt) string {
 func (e *continuation) callAgain(call *ast.CallExpr) string {
 	info := e.w.p.Info
 	if to := e.w.calls[call]; to != nil {
-		return fmt.Sprintf("%[1]sonward_%[2]s(%[1]sd + 1)", Prefix, to.name)
+		return fmt.Sprintf("%[1]sonward_%[2]s%[3]s(%[1]sd + 1)", Prefix, to.name, e.w.instantiated(call))
 	}
 	sig, _ := info.TypeOf(call.Fun).Underlying().(*types.Signature)
 	var args []string

@@ -93,7 +93,7 @@ func (e *continuation) goesOnWith() string {
 			at = at[1:]
 		}
 	}
-	call := fmt.Sprintf("%[1]srest_%[3]d_%[2]s(%[1]sd, &%[4]s{%[5]s})\n", Prefix, e.fn.name, e.m.n, e.fn.frame(), frame)
+	call := fmt.Sprintf("%[1]srest_%[3]d_%[2]s%[6]s(%[1]sd, &%[4]s{%[5]s})\n", Prefix, e.fn.name, e.m.n, e.fn.frame(), frame, e.fn.typeArgs())
 	if e.fn.returns() {
 		return "return " + call
 	}

@@ -7,6 +7,7 @@
 //	ranges     loops over functions become calls                         ranges.go
 //	results    named results that are captured become variables          results.go
 //	gotos      jumps back become loops                                   gotos.go
+//	lifted     func literals that are only called become functions        lift.go
 //	closures   func values that may be part of the state become records   closures.go
 //	normal     calls on the way to a point stand alone in a statement;    normal.go
 //	           loops have an index that can be saved

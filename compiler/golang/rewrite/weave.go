@@ -316,11 +316,14 @@ func (w *weaver) fileText(f *ast.File, list []*function) (string, bool) {
 }
 
 // apply applies edits to the text from lo to hi. Of edits inside each other the
-// outer one counts.
+// outer one counts; what is inserted where another begins comes before it.
 func (w *weaver) apply(lo, hi token.Pos, edits []edit) string {
 	slices.SortStableFunc(edits, func(a, b edit) int {
 		if c := cmp.Compare(a.lo, b.lo); c != 0 {
 			return c
+		}
+		if a.lo == a.hi || b.lo == b.hi {
+			return cmp.Compare(a.hi, b.hi)
 		}
 		return cmp.Compare(b.hi, a.hi)
 	})

@@ -1,0 +1,376 @@
+package rewrite
+
+import (
+	"fmt"
+	"go/ast"
+	"go/token"
+	"go/types"
+	"regexp"
+	"strings"
+)
+
+// LitMark marks func literals that are on the way to points, after the opening
+// brace of the body; %d tells them apart.
+const LitMark = "/*cairn:lit %d*/"
+
+var litMarks = regexp.MustCompile(`^/\*cairn:lit (\d+)\*/$`)
+
+// Lifted makes functions of marked literals, if they can be: a local variable
+// always holds the literal, and nothing is done with that but to call it, as is the
+// custom with local functions and those that call themselves. What it captures is
+// in a record, its environment, which it is given at each call; the variable
+// holds that instead. Functions can be left when a set is due, literals can't.
+//
+// It returns the names of the functions by the numbers of the marks, too.
+func (p *Package) Lifted() (*Package, map[string]string) {
+	tried := map[string]bool{}
+	names := map[string]string{}
+	if AsksForCallers(p.Info) {
+		return p, nil
+	}
+	for {
+		l := p.nextToLift(tried)
+		if l == nil {
+			return p, names
+		}
+		tried[l.mark] = true
+		text := l.lifted()
+		if text == nil {
+			continue
+		}
+		if q, err := p.With(text); err == nil { // else it stays a literal
+			p = q
+			names[l.mark] = Prefix + "func_" + l.ident
+		}
+	}
+}
+
+// lift is a literal that is made a function.
+type lift struct {
+	*closure
+	c    *closures
+	lit  *ast.FuncLit
+	mark string
+	v    *types.Var // that holds it
+	made ast.Stmt   // … from here on
+	uses []*ast.CallExpr
+	// Of the variables that it captures: those whose values it can have.
+	values vars
+}
+
+// nextToLift finds a literal that can be a function.
+func (p *Package) nextToLift(tried map[string]bool) (found *lift) {
+	for _, f := range p.Files {
+		marks := map[*ast.FuncLit]string{}
+		for _, g := range f.Comments {
+			for _, c := range g.List {
+				m := litMarks.FindStringSubmatch(c.Text)
+				if m == nil || tried[m[1]] {
+					continue
+				}
+				ast.Inspect(f, func(n ast.Node) bool {
+					if lit, ok := n.(*ast.FuncLit); ok && lit.Body.Lbrace < c.Pos() && strings.TrimSpace(p.at(lit.Body.Lbrace+1, c.Pos())) == "" {
+						marks[lit] = m[1]
+					}
+					return true
+				})
+			}
+		}
+		if len(marks) == 0 {
+			continue
+		}
+		for _, d := range f.Decls {
+			d, ok := d.(*ast.FuncDecl)
+			if !ok || d.Body == nil {
+				continue
+			}
+			e := &escapes{Package: p, decl: d, parents: parents(d), busy: map[ast.Expr]bool{}}
+			ast.Inspect(d, func(n ast.Node) bool {
+				lit, ok := n.(*ast.FuncLit)
+				if found == nil && ok && marks[lit] != "" {
+					found = p.canLift(f, d, lit, e)
+					if found != nil {
+						found.mark = marks[lit]
+					}
+				}
+				return found == nil
+			})
+		}
+	}
+	return found
+}
+
+// canLift says how a literal can be made a function, nil if it can't.
+func (p *Package) canLift(f *ast.File, d *ast.FuncDecl, lit *ast.FuncLit, e *escapes) *lift {
+	own := p.owner(d)
+	v := e.holder(lit)
+	if v == nil || len(own.tparams) > 0 || (&weaver{p: p}).mustBeItself(lit.Body) {
+		return nil
+	}
+	l := &lift{lit: lit, v: v}
+	outside := false
+	ok := true
+	ast.Inspect(d, func(n ast.Node) bool {
+		id, is := n.(*ast.Ident)
+		if !is || p.Info.ObjectOf(id) != v {
+			return ok
+		}
+		switch up := e.parents[id].(type) {
+		case *ast.CallExpr:
+			switch e.parents[up].(type) {
+			case *ast.GoStmt, *ast.DeferStmt:
+				ok = false
+			}
+			ok = ok && ast.Unparen(up.Fun) == ast.Expr(id)
+			if len(up.Args) == 1 {
+				t, tuple := p.Info.TypeOf(up.Args[0]).(*types.Tuple)
+				ok = ok && !(tuple && t.Len() > 1)
+			}
+			l.uses = append(l.uses, up)
+			outside = outside || up.Pos() < lit.Pos() || up.Pos() >= lit.End()
+		case *ast.AssignStmt:
+			ok = ok && up.Rhs[0] == ast.Expr(lit) && len(up.Lhs) == 1
+			l.made = up
+		case *ast.ValueSpec:
+			if len(up.Values) > 0 {
+				ok = ok && len(up.Names) == 1
+				l.made, _ = e.parents[e.parents[up]].(ast.Stmt)
+			}
+		default:
+			ok = false
+		}
+		return ok
+	})
+	if !ok || !outside || l.made == nil {
+		return nil
+	}
+	if _, label := e.parents[l.made].(*ast.LabeledStmt); label {
+		return nil
+	}
+	c := &closures{Package: p, made: new(Made), taken: map[string]bool{}, consts: map[*types.Const]string{}, files: map[*ast.File]*closureFile{}}
+	for _, f := range p.Files {
+		ast.Inspect(f, func(n ast.Node) bool {
+			if id, ok := n.(*ast.Ident); ok {
+				c.taken[id.Name] = true
+			}
+			return true
+		})
+	}
+	l.c = c
+	l.closure = &closure{node: lit, file: f, owner: own, name: "a function literal in " + own.name}
+	for n := 1; ; n++ {
+		if l.ident = fmt.Sprint(own.ident, "_", n); c.fresh(l.ident) == l.ident {
+			break
+		}
+	}
+	if c.plan(l.closure) != nil {
+		return nil
+	}
+	// Variables that never change once the literal is made can be copied.
+	changed := vars{}
+	ast.Inspect(d, func(n ast.Node) bool {
+		if n != nil {
+			p.changes(n, changed)
+			if v := p.addressed(n); v != nil {
+				changed[v] = true
+			}
+		}
+		return true
+	})
+	for _, r := range p.resultsOf(d) {
+		changed[r] = true
+	}
+	l.values = vars{}
+	for _, v := range l.vars {
+		l.values[v] = !changed[v] && !p.large(v.Type())
+	}
+	return l
+}
+
+// resultsOf are the named results of a function and of the literals in it.
+func (p *Package) resultsOf(d *ast.FuncDecl) (list []*types.Var) {
+	ast.Inspect(d, func(n ast.Node) bool {
+		if t, ok := n.(*ast.FuncType); ok && t.Results != nil {
+			for _, f := range t.Results.List {
+				for _, id := range f.Names {
+					if v, ok := p.Info.Defs[id].(*types.Var); ok {
+						list = append(list, v)
+					}
+				}
+			}
+		}
+		return true
+	})
+	return list
+}
+
+// lifted is the text of the file with the function; nil: it can't be.
+func (l *lift) lifted() map[string][]byte {
+	p := l.c.Package
+	s := l.c.files[l.file]
+	holder := fmt.Sprintf("%senv%s", Prefix, strings.TrimPrefix(l.ident, l.owner.ident))
+	for i := 2; l.c.taken[holder]; i++ {
+		holder = fmt.Sprintf("%senv%s_%d", Prefix, strings.TrimPrefix(l.ident, l.owner.ident), i)
+	}
+	envType, fn := Prefix+"env_"+l.ident, Prefix+"func_"+l.ident
+	fmt.Fprintf(&s.decls, "\n// %s is what %s captures.\ntype %s struct {\n", envType, l.name, envType)
+	var fields, locals, froms []string
+	for i, v := range l.vars {
+		if v == l.v {
+			continue
+		}
+		local := v.Name()
+		if l.values[v] {
+			fmt.Fprintf(&s.decls, "%s %s\n", v.Name(), l.fields[i])
+			fields = append(fields, v.Name()+": "+v.Name())
+		} else {
+			local = sharedVar + local
+			fmt.Fprintf(&s.decls, "%s *%s\n", v.Name(), paren(l.fields[i]))
+			fields = append(fields, v.Name()+": &"+v.Name())
+		}
+		locals = append(locals, local)
+		froms = append(froms, env+"."+v.Name())
+	}
+	if len(fields) == 0 {
+		fmt.Fprintf(&s.decls, "%snone byte\n", Prefix) // so that each has an address
+	}
+	s.decls.WriteString("}\n")
+
+	// The function.
+	var inner, outer []edit
+	call := func(c *ast.CallExpr, e string) []edit {
+		at := c.Rparen
+		if len(c.Args) > 0 {
+			at, e = c.Args[0].Pos(), e+", "
+		}
+		return []edit{{c.Fun.Pos(), c.Fun.End(), fn}, {at, at, e}}
+	}
+	within := func(n ast.Node) bool { return l.lit.Pos() <= n.Pos() && n.End() <= l.lit.End() }
+	for _, c := range l.uses {
+		if within(c) {
+			inner = append(inner, call(c, env)...)
+		} else {
+			outer = append(outer, call(c, holder)...)
+		}
+	}
+	ast.Inspect(l.lit, func(n ast.Node) bool {
+		switch n := n.(type) {
+		case *ast.UnaryExpr:
+			id, ok := ast.Unparen(n.X).(*ast.Ident)
+			if !ok || n.Op != token.AND {
+				break
+			}
+			if v, ok := p.Info.Uses[id].(*types.Var); ok && l.captures(v) && v != l.v {
+				inner = append(inner, edit{n.Pos(), n.End(), sharedVar + v.Name()})
+				return false
+			}
+		case *ast.Ident:
+			switch o := p.Info.Uses[n].(type) {
+			case *types.Var:
+				if l.captures(o) && o != l.v && !l.values[o] {
+					inner = append(inner, edit{n.Pos(), n.End(), "(*" + sharedVar + o.Name() + ")"})
+				}
+			case *types.Const:
+				if l.c.local(o, l.lit) {
+					inner = append(inner, edit{n.Pos(), n.End(), l.c.consts[o]})
+				}
+			}
+		}
+		return true
+	})
+	w := &weaver{p: p}
+	part := func(lo, hi token.Pos) string { return w.apply(lo, hi, inner) }
+	fmt.Fprintf(&s.decls, "\n// %s is %s.\nfunc %s(%s *%s", fn, l.name, fn, env, envType)
+	for _, f := range l.lit.Type.Params.List {
+		var names []string
+		for _, id := range f.Names {
+			names = append(names, id.Name)
+		}
+		if len(names) == 0 {
+			names = []string{"_"}
+		}
+		fmt.Fprintf(&s.decls, ", %s %s", strings.Join(names, ", "), part(f.Type.Pos(), f.Type.End()))
+	}
+	s.decls.WriteString(")")
+	if r := l.lit.Type.Results; r != nil {
+		s.decls.WriteString(" " + part(r.Pos(), r.End()))
+	}
+	// As Go does with a literal, it has what is captured in variables.
+	s.decls.WriteString(" {\n")
+	if len(locals) > 0 {
+		fmt.Fprintf(&s.decls, "%s%s := %s\n", p.lineOf(l.lit.Pos()), strings.Join(locals, ", "), strings.Join(froms, ", "))
+	}
+	if body := part(l.lit.Body.Lbrace+1, l.lit.Body.Rbrace); l.hides() {
+		s.decls.WriteString("{\n" + body + "}\n}\n")
+	} else {
+		s.decls.WriteString(body + "}\n")
+	}
+
+	// Where it was.
+	made := fmt.Sprintf("%s = &%s{%s}", holder, envType, strings.Join(fields, ", "))
+	switch m := l.made.(type) {
+	case *ast.AssignStmt:
+		if m.Tok == token.DEFINE {
+			made = strings.Replace(made, "=", ":=", 1)
+		}
+	default:
+		made = "var " + made
+	}
+	outer = append(outer, edit{l.made.Pos(), l.made.End(), made})
+	declared := false
+	ast.Inspect(l.file, func(n ast.Node) bool {
+		d, ok := n.(*ast.DeclStmt)
+		if !ok || d == l.made {
+			return true
+		}
+		for _, sp := range d.Decl.(*ast.GenDecl).Specs {
+			sp, ok := sp.(*ast.ValueSpec)
+			if !ok {
+				continue
+			}
+			for _, id := range sp.Names {
+				if p.Info.Defs[id] == l.v {
+					outer = append(outer, edit{d.End(), d.End(), fmt.Sprintf("\nvar %s *%s\n_ = %s\n", holder, envType, id.Name)})
+					declared = true
+				}
+			}
+		}
+		return true
+	})
+	if a, ok := l.made.(*ast.AssignStmt); ok && a.Tok != token.DEFINE && !declared {
+		return nil
+	}
+	text := w.apply(l.file.FileStart, l.file.Name.End(), nil) + s.used() + w.apply(l.file.Name.End(), l.file.FileEnd, outer) + "\n" + s.decls.String()
+	b, err := formatted(p.name(l.file), []byte(text))
+	if err != nil {
+		return nil
+	}
+	return map[string][]byte{p.name(l.file): b}
+}
+
+// hides says that the body of the literal declares variables with the names of those
+// that it captures.
+func (l *lift) hides() bool {
+	for id, o := range l.c.Info.Defs {
+		if o == nil || !l.values.named(id.Name) {
+			continue
+		}
+		if o.Parent() != nil && o.Parent() == l.c.Info.Scopes[l.lit.Type] {
+			return true
+		}
+	}
+	return false
+}
+
+func (s vars) named(name string) bool {
+	for v := range s {
+		if v.Name() == name {
+			return true
+		}
+	}
+	return false
+}
+
+// sharedVar begins the names of pointers to variables that are captured and may
+// change.
+const sharedVar = Prefix + "p_"
