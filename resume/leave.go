@@ -77,23 +77,11 @@ func MayLeave() bool {
 	mu.Lock()
 	defer mu.Unlock()
 	begun := time.Now()
-	why := crooked(base)
-	if why == "" {
+	if crooked(base) == "" {
 		return true
 	}
 	atomic.StoreUint32(&due, 0)
-	lookLater(false, time.Since(begun))
-	if held.since.IsZero() { // and so it stays until these have returned
-		held.since, held.pause = begun, firstTold
-		held.tell = begun.Add(held.pause)
-		time.AfterFunc(held.pause, func() {
-			mu.Lock()
-			defer mu.Unlock()
-			if held.since == begun && held.pause == firstTold {
-				tellHeld(time.Now(), why)
-			}
-		})
-	}
+	lookLater(false, time.Since(begun)) // it stays so until those have returned
 	return false
 }
 

@@ -45,16 +45,11 @@ func clearWay(d int, patience time.Duration) bool {
 		held.since, held.pause = now, firstTold
 		held.tell = now.Add(held.pause)
 	case now.After(held.tell):
-		tellHeld(now, why)
+		held.pause *= 4
+		held.tell = now.Add(held.pause)
+		say("for %v no checkpoint could be taken that is due: %s", now.Sub(held.since).Round(time.Second), why)
 	}
 	return false
-}
-
-// tellHeld tells the user that no set can be taken.
-func tellHeld(now time.Time, why string) {
-	held.pause *= 4
-	held.tell = now.Add(held.pause)
-	say("for %v no checkpoint could be taken that is due: %s", now.Sub(held.since).Round(time.Second), why)
 }
 
 // crooked says how the calls on the stack differ from those that the frames
@@ -116,7 +111,7 @@ func partOf(name string) part {
 	if i := strings.Index(name, ".cairn_quick_"); i >= 0 { // a method
 		name = name[i+1:]
 	}
-	if strings.Contains(name, ".") { // a literal in it
+	if strings.ContainsAny(name, ".-") { // a literal in it, or the body of a loop
 		return whole
 	}
 	for _, p := range []string{"cairn_point_", "cairn_resume_"} {

@@ -22,6 +22,8 @@ type graph struct {
 	// bodies has the loops whose bodies a call leads to, as sites has callees.
 	ranges map[token.Pos][]callee
 	bodies map[token.Pos][]*ast.RangeStmt
+	// coarse has what else a coarser analysis says of sites.
+	coarse map[token.Pos][]callee
 	// failed: there is no graph, and callees are found by their types.
 	failed   bool
 	warnings []string
@@ -38,7 +40,7 @@ type callee struct {
 // resolve builds the call graph. A program that it can't be built for is lowered
 // all the same.
 func resolve(ld *loader) (g *graph) {
-	g = &graph{sites: make(map[token.Pos][]callee), ranges: make(map[token.Pos][]callee), bodies: make(map[token.Pos][]*ast.RangeStmt)}
+	g = &graph{sites: make(map[token.Pos][]callee), ranges: make(map[token.Pos][]callee), bodies: make(map[token.Pos][]*ast.RangeStmt), coarse: make(map[token.Pos][]callee)}
 	defer func() {
 		if p := recover(); p != nil {
 			g.failed = true
@@ -210,9 +212,16 @@ func (g *graph) collect(cg *callgraph.Graph, done map[token.Pos]bool) {
 				}
 				continue
 			}
-			if e.Site.Pos().IsValid() && !done[e.Site.Pos()] {
-				g.add(g.sites, e.Site.Pos(), e.Callee.Func)
+			if !e.Site.Pos().IsValid() {
+				continue
 			}
+			to := g.sites
+			if done[e.Site.Pos()] && (!e.Site.Common().IsInvoke() || e.Callee.Func.Origin() == nil) { // the finer one misses methods of generic types
+				if to = g.coarse; rangeBody(e.Callee.Func) != nil {
+					continue
+				}
+			}
+			g.add(to, e.Site.Pos(), e.Callee.Func)
 		}
 	}
 }

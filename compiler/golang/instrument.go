@@ -283,6 +283,7 @@ type rewrittenSource struct {
 // to by calls, on the way to points, can be, too.
 func (in *instrumenter) quick(spine map[*function]bool) map[*source]map[string]bool {
 	name := map[*function]string{}
+	lifted := map[*function]bool{} // what calls them can call nothing else
 	quick := map[*source]map[string]bool{}
 	for i, fn := range in.calls.all {
 		r := in.sources[fn.s]
@@ -290,6 +291,7 @@ func (in *instrumenter) quick(spine map[*function]bool) map[*source]map[string]b
 			continue
 		}
 		s := r.lits[fmt.Sprint(i)]
+		lifted[fn] = s != ""
 		if d, ok := fn.node.(*ast.FuncDecl); ok {
 			s = rewrite.FuncName(d)
 		}
@@ -306,7 +308,10 @@ func (in *instrumenter) quick(spine map[*function]bool) map[*source]map[string]b
 		for fn, s := range name {
 			bad := slices.ContainsFunc(in.sources[fn.s].can[s], func(to string) bool { return !quick[fn.s][to] })
 			for _, t := range fn.sites {
-				bad = bad || t.kind == plainCall && slices.ContainsFunc(t.to, func(to *function) bool { return spine[to] && name[to] == "" })
+				kept := func(to *function) bool { return spine[to] && name[to] == "" }
+				if t.kind == plainCall {
+					bad = bad || slices.ContainsFunc(t.to, kept) || !(len(t.to) == 1 && lifted[t.to[0]]) && slices.ContainsFunc(t.may, kept)
+				}
 			}
 			if bad {
 				delete(name, fn)

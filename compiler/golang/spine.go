@@ -30,6 +30,7 @@ type site struct {
 	loop *ast.RangeStmt // over a function, which it calls; then call is nil
 	kind siteKind
 	to   []*function
+	may  []*function // … and, by a coarser look at the program, a dynamic one
 }
 
 // at is where a call is.
@@ -252,6 +253,9 @@ func (c *callGraph) site(fn *function, call *ast.CallExpr, kind siteKind, at tok
 			if to != nil {
 				t.to = append(t.to, to)
 			}
+		}
+		for _, q := range c.p.calls.coarse[at] {
+			t.may = append(t.may, c.functions(q)...)
 		}
 		for _, s := range c.p.calls.bodies[at] {
 			if to := c.byNode[s]; to != nil {

@@ -390,9 +390,9 @@ func (e *emitter) region(lo, hi token.Pos, nodes ...ast.Node) string {
 	return e.w.apply(lo, hi, edits)
 }
 
-// back writes what comes after a call that leads to a point. In a function that
-// defers calls, what was called may not have entered: what is deferred must not be
-// taken for it.
+// back writes what comes after a call that leads to a point. What was called may not
+// have entered, and then what comes next must not be taken for it: another call, or
+// what is deferred.
 func (e *emitter) back(m *mark) string {
 	switch {
 	case e.plain:
@@ -402,10 +402,16 @@ func (e *emitter) back(m *mark) string {
 			was = "WasLeft"
 		}
 		return fmt.Sprintf("\nif %s.%s() {\n%s\n}", Prefix, was, e.leave(m))
-	case e.fn.recovers:
+	case e.fn.recovers, !e.enters(m):
 		return fmt.Sprintf("\n%s.Back(%sd)", Prefix, Prefix)
 	}
 	return ""
+}
+
+// enters says that the call of a mark surely enters a function with marks: it names
+// one of the package.
+func (e *emitter) enters(m *mark) bool {
+	return e.w.byObj[e.w.callee(spineCall(m.stmt()))] != nil
 }
 
 // list writes the statements of a list from a position on.
@@ -469,6 +475,7 @@ func (e *emitter) savedAt(m *mark) (list []string) {
 func (e *emitter) edits(root ast.Node, out *[]edit) {
 	w := e.w
 	put := func(n ast.Node, text string) { *out = append(*out, edit{n.Pos(), n.End(), text}) }
+	deferred := map[*ast.CallExpr]bool{}
 	ast.Inspect(root, func(n ast.Node) bool {
 		switch n := n.(type) {
 		case *ast.FuncDecl:
@@ -496,8 +503,10 @@ func (e *emitter) edits(root ast.Node, out *[]edit) {
 				in.edits(n.Body, out)
 				return false
 			}
+		case *ast.DeferStmt:
+			deferred[n.Call] = true
 		case *ast.CallExpr:
-			if id, ok := ast.Unparen(n.Fun).(*ast.Ident); ok && len(w.all) > 0 {
+			if id, ok := ast.Unparen(n.Fun).(*ast.Ident); ok && !deferred[n] {
 				if b, ok := w.p.Info.Uses[id].(*types.Builtin); ok && b.Name() == "recover" {
 					put(n, Prefix+".Recovered("+w.p.at(n.Pos(), n.End())+")")
 					return false
