@@ -103,13 +103,17 @@ func (in *instrumenter) load(n ast.Node) float64 {
 }
 
 // free returns the loops that main reaches without passing through another one
-// or one with a point.
+// or one with a point. Of a function that calls itself in a loop with a point, and of
+// what it calls, these are only loops with much work.
 func (in *instrumenter) free() (out []ast.Node) {
 	calls := in.price().calls
 	seen := map[*function]bool{in.calls.main: true}
+	around := false // it is so for all that is looked at
+	var later []*function
 	var walk func(fn *function)
 	walk = func(fn *function) {
-		if in.recurs(fn) {
+		if !around && in.recurs(fn) {
+			later = append(later, fn)
 			return
 		}
 		ast.Inspect(fn.body, func(m ast.Node) bool {
@@ -117,7 +121,7 @@ func (in *instrumenter) free() (out []ast.Node) {
 			case *ast.FuncLit:
 				return false
 			case *ast.ForStmt, *ast.RangeStmt:
-				if !in.pointed(m) {
+				if !in.pointed(m) && (!around || in.work(m) >= enough) {
 					out = append(out, m)
 				}
 				return false
@@ -135,6 +139,10 @@ func (in *instrumenter) free() (out []ast.Node) {
 		})
 	}
 	walk(in.calls.main)
+	around = true
+	for _, fn := range later {
+		walk(fn)
+	}
 	return out
 }
 
