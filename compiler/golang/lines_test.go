@@ -3,7 +3,11 @@ package golang
 import (
 	"context"
 	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
 	"slices"
+	"strings"
 	"testing"
 )
 
@@ -82,4 +86,96 @@ func main() {
 	if len(got) != 4 {
 		t.Errorf("functions: %v", got)
 	}
+}
+
+// TestPartLines: what stands for a function, and goes on with it, has lines of that
+// function, as a trace shows them; so have statements of which something was
+// computed before.
+func TestPartLines(t *testing.T) {
+	text := `package main
+
+import "fmt"
+
+func fib(n int) int {
+	defer fmt.Println(n)
+	s := 0
+	for i := range min(n, 2) { //cairn:point
+		s += fib(n-1-i) + fib(n-2-i)
+	}
+	return s + rec(n)
+}
+
+func rec(n int) (s int) {
+	for i := range n { //cairn:point
+		s += rec(i) + rec(i-1)
+	}
+	return
+}
+
+func main() {
+	for i := range 3 { //cairn:point
+		fmt.Println(fib(i))
+	}
+}
+`
+	p, err := Load(context.Background(), tree(t, "go.mod", "module x\n\ngo 1.26\n", "main.go", text), []string{"."}, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	in, err := Instrument(p, InstrumentOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	of := map[string][2]int{"fib": {5, 12}, "rec": {14, 19}, "main": {21, 25}}
+	calls := 0
+	for name, src := range in.Files {
+		fset := token.NewFileSet()
+		f, err := parser.ParseFile(fset, name, src, parser.ParseComments)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, d := range f.Decls {
+			d, ok := d.(*ast.FuncDecl)
+			if !ok {
+				continue
+			}
+			_, own, _ := cutLast(d.Name.Name, "_")
+			if strings.HasPrefix(d.Name.Name, "cairn_point_") || strings.HasPrefix(d.Name.Name, "cairn_leave_") || strings.HasPrefix(d.Name.Name, "cairn_keep_") {
+				continue
+			}
+			ast.Inspect(d.Body, func(n ast.Node) bool {
+				c, ok := n.(*ast.CallExpr)
+				if !ok {
+					return true
+				}
+				id, ok := c.Fun.(*ast.Ident)
+				if !ok || !strings.HasPrefix(id.Name, "cairn_") && of[id.Name] == [2]int{} || strings.HasPrefix(id.Name, "cairn_keep_") {
+					return true
+				}
+				calls++
+				if at := fset.Position(c.Pos()); at.Line < of[own][0] || at.Line > of[own][1] {
+					t.Errorf("%s calls %s at line %d, and is at %v", d.Name.Name, id.Name, at.Line, of[own])
+				}
+				return true
+			})
+		}
+	}
+	if calls < 20 {
+		t.Errorf("%d calls", calls)
+	}
+	for _, f := range in.Explanation.Save(in, nil).Frames {
+		for _, a := range f.Again {
+			if a.Line != 6 {
+				t.Errorf("%s: %s at line %d, want 6", f.Func, a.What, a.Line)
+			}
+		}
+	}
+}
+
+// cutLast cuts at the last sep.
+func cutLast(s, sep string) (before, after string, found bool) {
+	if i := strings.LastIndex(s, sep); i >= 0 {
+		return s[:i], s[i+len(sep):], true
+	}
+	return "", s, false
 }

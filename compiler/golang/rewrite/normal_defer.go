@@ -72,7 +72,7 @@ func (w *nfunc) deferStmt(o *lines, s *ast.DeferStmt) {
 		w.head = append(w.head, flag+" := false", "_ = "+flag)
 		o.add(flag + " = true")
 	}
-	o.add(fmt.Sprintf("//cairn:defer %d", n), w.text(s))
+	o.add(fmt.Sprintf("//cairn:defer %d", n), w.p.lineOf(s.Pos())+w.text(s))
 }
 
 // given is what a deferred call is given.

@@ -231,9 +231,9 @@ func (w *nfunc) logic(o *lines, e *ast.BinaryExpr, h how) {
 // declare declares a variable for the value of e, which is written as text.
 func (w *nfunc) declare(o *lines, name string, e ast.Expr, text string) {
 	if t := w.p.Info.TypeOf(e); w.depends(e) {
-		o.add("var " + name + " " + w.typ(t, e.Pos(), e.Pos()) + " = " + text)
+		o.add(w.p.lineOf(e.Pos()) + "var " + name + " " + w.typ(t, e.Pos(), e.Pos()) + " = " + text)
 	} else {
-		o.add(name + " := " + text)
+		o.add(w.p.lineOf(e.Pos()) + name + " := " + text)
 	}
 }
 
@@ -289,7 +289,7 @@ func (w *nfunc) hoist(o *lines, e ast.Expr, mark string) {
 	case count == 1:
 		w.declare(o, list, e, w.text(e))
 	default:
-		o.add(list + " := " + w.text(e))
+		o.add(w.p.lineOf(e.Pos()) + list + " := " + w.text(e))
 	}
 	w.repl[e] = list
 }
@@ -437,7 +437,7 @@ func (w *nfunc) prepare(o *lines, c *ast.CallExpr) {
 	text, ok := w.repl[ast.Unparen(x)]
 	if !ok && !w.steady(x) || kind == ifaceMethod && len(w.path(c)) > 0 {
 		text = w.name("t")
-		o.add(text + " := " + w.text(x) + w.dots(c))
+		o.add(w.p.lineOf(x.Pos()) + text + " := " + w.text(x) + w.dots(c))
 	} else if !ok {
 		return
 	}

@@ -137,7 +137,7 @@ func (w *nfunc) simple(o *lines, s ast.Stmt) {
 		}
 		w.visitAll(o, upTo, w.operands(s.Call)...)
 	}
-	o.add(w.text(s))
+	o.add(w.p.lineOf(s.Pos()) + w.text(s))
 }
 
 // assign writes a, b := f(x) as it stands, if that is what it is.
@@ -209,7 +209,7 @@ func (w *nfunc) valueSpec(o *lines, v *ast.ValueSpec) {
 		}
 	}
 	w.visitAll(o, upTo, v.Values...)
-	o.add("var " + w.text(v))
+	o.add(w.p.lineOf(v.Pos()) + "var " + w.text(v))
 }
 
 // ifStmt writes an if; alone says that it stands in a block of its own.
@@ -245,7 +245,7 @@ func (w *nfunc) ifStmt(o *lines, s *ast.IfStmt, label string, alone bool) {
 		w.simple(in, s.Init)
 	}
 	w.visit(in, s.Cond, upTo)
-	in.add(label + "if " + w.text(s.Cond) + rest())
+	in.add(label + w.p.lineOf(s.Pos()) + "if " + w.text(s.Cond) + rest())
 	if in != o {
 		o.add("{", in.String(), "}")
 	}
@@ -276,7 +276,7 @@ func (w *nfunc) switchStmt(o *lines, init ast.Stmt, x ast.Expr, s ast.Stmt, body
 	} else if x != nil {
 		head += w.text(x) + " "
 	}
-	in.add(label + head + w.block(body))
+	in.add(label + w.p.lineOf(s.Pos()) + head + w.block(body))
 	if in != o {
 		o.add("{", in.String(), "}")
 	}

@@ -219,24 +219,30 @@ func (w *weaver) decides(fn *function) string {
 	call := func(what string) string {
 		return fmt.Sprintf("%s%s%s_%s%s(%s)", on, Prefix, what, d.Name.Name, targs, strings.Join(args, ", "))
 	}
-	asked := func(quick string) string {
-		return fmt.Sprintf("if %[1]sd == %[1]s.Asked {\n%[2]s\n}\n", Prefix, quick)
-	}
-	if !fn.returns() {
-		first := ""
-		if (&emitter{w: w}).isMain(d) {
-			first = begin
-		}
-		return fmt.Sprintf("{\n"+first+"%[1]sd := %[1]s.Enter()\nif %[1]sd == -1 {\n%[2]s\nreturn\n}\n"+asked(call("quick")+"\nreturn")+"if !%[1]s.Resuming(%[1]sd) {\n%[3]s\nif !%[1]s.Left(%[1]sd) {\nreturn\n}\n}\n"+
-			"for {\n%[4]s\nif !%[1]s.Left(%[1]sd) {\nreturn\n}\n}\n}", Prefix, call("plain"), call("quick"), fn.goesOn())
-	}
+	line := w.p.lineOf(fn.body.List[0].Pos())
 	var list []string
 	for i := range sig.Results().Len() {
 		list = append(list, fmt.Sprintf("%sr%d", Prefix, i+1))
 	}
-	r := strings.Join(list, ", ")
-	return fmt.Sprintf("{\n%[1]sd := %[1]s.Enter()\nif %[1]sd == -1 {\nreturn %[2]s\n}\n"+asked("return "+call("quick"))+"if !%[1]s.Resuming(%[1]sd) {\n%[5]s := %[3]s\nif !%[1]s.Left(%[1]sd) {\nreturn %[5]s\n}\n}\n"+
-		"for {\n%[5]s := %[4]s\nif !%[1]s.Left(%[1]sd) {\nreturn %[5]s\n}\n}\n}", Prefix, call("plain"), call("quick"), fn.goesOn(), r)
+	results := strings.Join(list, ", ")
+	returns := func(call string) string { // … what it returns
+		if results == "" {
+			return line + call + "\nreturn\n"
+		}
+		return line + "return " + call + "\n"
+	}
+	unlessLeft := func(call string) string {
+		if results != "" {
+			call = results + " := " + call
+		}
+		return fmt.Sprintf("%[2]s%[3]s\nif !%[1]s.Left(%[1]sd) {\nreturn %[4]s\n}\n", Prefix, line, call, results)
+	}
+	first := ""
+	if (&emitter{w: w}).isMain(d) {
+		first = begin
+	}
+	return fmt.Sprintf("{\n%[2]s%[1]sd := %[1]s.Enter()\nif %[1]sd == -1 {\n%[3]s}\nif %[1]sd == %[1]s.Asked {\n%[4]s}\nif !%[1]s.Resuming(%[1]sd) {\n%[5]s}\nfor {\n%[6]s}\n}",
+		Prefix, first, returns(call("plain")), returns(call("quick")), unlessLeft(call("quick")), unlessLeft(fn.goesOn()))
 }
 
 // copies writes a quick function as it was written, and with points.
@@ -263,9 +269,11 @@ func (w *weaver) copies(fn *function) string {
 func (e *emitter) leave(m *mark) string {
 	text := fmt.Sprintf("%s%s(%s)", e.fn.saver(m), e.fn.typeArgs(), strings.Join(e.savedAt(m), ", "))
 	if e.fn.returns() {
-		return "return " + text
+		text = "return " + text
+	} else {
+		text += "\nreturn"
 	}
-	return text + "\nreturn"
+	return e.w.lineAt(m) + text
 }
 
 // leavers declares the functions that give the frames of a quick function.
@@ -282,9 +290,9 @@ func (w *weaver) leavers(fn *function) string {
 		if !m.call { // those around can be left if what they have called was
 			on := fmt.Sprintf("%sonward_%d_%s%s(-1, %ss)\n", Prefix, m.n, fn.name, fn.typeArgs(), Prefix)
 			if fn.returns() {
-				on = "return " + on
+				on = w.lineAt(m) + "return " + on
 			} else {
-				on += "return\n"
+				on = w.lineAt(m) + on + "return\n"
 			}
 			fmt.Fprintf(&b, "if !%s.MayLeave() {\n%s}\n", Prefix, on)
 		}

@@ -29,9 +29,9 @@ func (w *weaver) function(fn *function) string {
 	case !w.setApart(fn):
 		b.WriteString(w.goOnAny(fn, func(m *mark) string { return w.goOnWhole(fn, m, false) }))
 	case fn.returns():
-		fmt.Fprintf(&b, "return %s\n", fn.goesOn())
+		fmt.Fprintf(&b, "%sreturn %s\n", w.p.lineOf(fn.body.List[0].Pos()), fn.goesOn())
 	default:
-		fmt.Fprintf(&b, "%s\nreturn\n", fn.goesOn())
+		fmt.Fprintf(&b, "%s%s\nreturn\n", w.p.lineOf(fn.body.List[0].Pos()), fn.goesOn())
 	}
 	b.WriteString("}\n")
 	b.WriteString(w.boxParams(fn))
@@ -76,6 +76,14 @@ func (w *weaver) goOnWhole(fn *function, m *mark, rest bool) string {
 		text += "return\n"
 	}
 	return text
+}
+
+// lineAt is lineOf for a mark.
+func (w *weaver) lineAt(m *mark) string {
+	if s := m.stmt(); s != nil {
+		return w.p.lineOf(s.Pos())
+	}
+	return w.p.lineOf(m.comment.Pos())
 }
 
 func (fn *function) returns() bool { return fn.typ.Results != nil && len(fn.typ.Results.List) > 0 }
@@ -138,9 +146,9 @@ func (w *weaver) setApart(fn *function) bool {
 	b.WriteString(w.goOnAny(fn, func(m *mark) string {
 		call := fmt.Sprintf("%[1]s%[5]s_%[4]d_%[2]s%[3]s(%[1]sd, %[1]ss)\n", Prefix, fn.name, fn.typeArgs(), m.n, fn.onward())
 		if fn.returns() {
-			return "return " + call
+			return w.lineAt(m) + "return " + call
 		}
-		return call + "return\n"
+		return w.lineAt(m) + call + "return\n"
 	}))
 	b.WriteString(end)
 	for _, m := range fn.marks {
@@ -308,7 +316,7 @@ func (e *continuation) from(k int) string {
 		if e.asks(e.m) {
 			fmt.Fprintf(&b, "%[1]s.Again(%[1]sd)\n", Prefix)
 		}
-		b.WriteString(e.again(st.list[st.i]) + e.back(e.m) + "\n")
+		b.WriteString(e.w.lineAt(e.m) + e.again(st.list[st.i]) + e.back(e.m) + "\n")
 		lo = st.list[st.i].End()
 	default:
 		here := Prefix + ".Here()\n"

@@ -95,9 +95,9 @@ func (e *continuation) goesOnWith() string {
 	}
 	call := fmt.Sprintf("%[1]srest_%[3]d_%[2]s%[6]s(%[1]sd, &%[4]s{%[5]s})\n", Prefix, e.fn.name, e.m.n, e.fn.frame(), frame, e.fn.typeArgs())
 	if e.fn.returns() {
-		return "return " + call
+		return e.w.lineAt(e.m) + "return " + call
 	}
-	return call + "return\n"
+	return e.w.lineAt(e.m) + call + "return\n"
 }
 
 // pure says that it makes no difference whether an expression is evaluated twice.

@@ -454,7 +454,7 @@ func (e *emitter) save(m *mark) string {
 		when = fmt.Sprintf("%s.Kept(%sd)", Prefix, Prefix)
 	}
 	args := append([]string{Prefix + "d"}, e.savedAt(m)...)
-	return fmt.Sprintf("if %s {\n%s%s(%s)\n}", when, fn.saver(m), fn.typeArgs(), strings.Join(args, ", "))
+	return fmt.Sprintf("if %s {\n%s%s%s(%s)\n}", when, e.w.lineAt(m), fn.saver(m), fn.typeArgs(), strings.Join(args, ", "))
 }
 
 // savedAt are the variables that are saved at a mark, as they are there.
