@@ -19,7 +19,7 @@ func (w *weaver) infos(fn *function) []FrameInfo {
 		at := w.markLine(m)
 		i := FrameInfo{Func: w.told(fn), At: m.n, File: at.Filename, Line: at.Line, Call: m.call}
 		for _, v := range m.saved {
-			if bookkeeping(v.Name()) || v.Name() == env {
+			if bookkeeping(v.Name()) || strings.TrimRight(v.Name(), "_") == env {
 				continue
 			}
 			t := v.Type()
@@ -111,6 +111,9 @@ func (w *weaver) told(fn *function) string {
 	if m == nil {
 		return fn.name
 	}
+	for in := Prefix + "func_"; strings.HasPrefix(m[1], in); { // a literal in one
+		m[1] = m[1][len(in):]
+	}
 	for _, v := range environment(w.p.Info, fn) {
 		if bookkeeping(v.Name()) {
 			return "the body of a loop over a function in " + m[1]
@@ -163,6 +166,9 @@ func sourceName(name string) (string, string) {
 	}
 	m := ownNames.FindStringSubmatch(name)
 	if m == nil {
+		if strings.HasPrefix(name, Prefix+"env_") {
+			return "", "what a function literal captures"
+		}
 		if strings.HasPrefix(name, Prefix) {
 			return "", "made by cairn"
 		}

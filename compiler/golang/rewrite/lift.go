@@ -6,6 +6,7 @@ import (
 	"go/token"
 	"go/types"
 	"regexp"
+	"slices"
 	"strings"
 )
 
@@ -54,6 +55,9 @@ type lift struct {
 	v    *types.Var // that holds it
 	made ast.Stmt   // … from here on
 	uses []*ast.CallExpr
+	env  string // what its environment is called in it
+	// It may be made again while it runs, and what it calls is the other then.
+	anew bool
 	// Of the variables that it captures: those whose values it can have.
 	values vars
 }
@@ -133,7 +137,7 @@ func (p *Package) canLift(f *ast.File, d *ast.FuncDecl, lit *ast.FuncLit, e *esc
 			l.made = up
 		case *ast.ValueSpec:
 			if len(up.Values) > 0 {
-				ok = ok && len(up.Names) == 1
+				ok = ok && len(up.Names) == 1 && up.Values[0] == ast.Expr(lit)
 				l.made, _ = e.parents[e.parents[up]].(ast.Stmt)
 			}
 		default:
@@ -146,6 +150,13 @@ func (p *Package) canLift(f *ast.File, d *ast.FuncDecl, lit *ast.FuncLit, e *esc
 	}
 	if _, label := e.parents[l.made].(*ast.LabeledStmt); label {
 		return nil
+	}
+	calls := slices.ContainsFunc(l.uses, func(c *ast.CallExpr) bool { return lit.Pos() <= c.Pos() && c.End() <= lit.End() })
+	for up := e.parents[l.made]; up != nil && calls; up = e.parents[up] {
+		switch up.(type) {
+		case *ast.FuncLit, *ast.ForStmt, *ast.RangeStmt:
+			l.anew = l.anew || v.Pos() < up.Pos()
+		}
 	}
 	c := &closures{Package: p, made: new(Made), taken: map[string]bool{}, consts: map[*types.Const]string{}, files: map[*ast.File]*closureFile{}}
 	for _, f := range p.Files {
@@ -180,8 +191,16 @@ func (p *Package) canLift(f *ast.File, d *ast.FuncDecl, lit *ast.FuncLit, e *esc
 	for _, r := range p.resultsOf(d) {
 		changed[r] = true
 	}
+	l.env = env
 	l.values = vars{}
 	for _, v := range l.vars {
+		switch v.Name() {
+		case "true", "false", "len", "panic": // what is made of it names these
+			return nil
+		}
+		if strings.HasPrefix(v.Name(), l.env) { // that of one around it
+			l.env = v.Name() + "_"
+		}
 		l.values[v] = !changed[v] && !p.large(v.Type())
 	}
 	return l
@@ -229,7 +248,15 @@ func (l *lift) lifted() map[string][]byte {
 			fields = append(fields, v.Name()+": &"+v.Name())
 		}
 		locals = append(locals, local)
-		froms = append(froms, env+"."+v.Name())
+		froms = append(froms, l.env+"."+v.Name())
+	}
+	self := l.env
+	if l.anew {
+		self = "(*" + sharedVar + holder + ")"
+		fmt.Fprintf(&s.decls, "%s **%s\n", holder, envType)
+		fields = append(fields, holder+": &"+holder)
+		locals = append(locals, sharedVar+holder)
+		froms = append(froms, l.env+"."+holder)
 	}
 	if len(fields) == 0 {
 		fmt.Fprintf(&s.decls, "%snone byte\n", Prefix) // so that each has an address
@@ -248,7 +275,7 @@ func (l *lift) lifted() map[string][]byte {
 	within := func(n ast.Node) bool { return l.lit.Pos() <= n.Pos() && n.End() <= l.lit.End() }
 	for _, c := range l.uses {
 		if within(c) {
-			inner = append(inner, call(c, env)...)
+			inner = append(inner, call(c, self)...)
 		} else {
 			outer = append(outer, call(c, holder)...)
 		}
@@ -280,7 +307,7 @@ func (l *lift) lifted() map[string][]byte {
 	})
 	w := &weaver{p: p}
 	part := func(lo, hi token.Pos) string { return w.apply(lo, hi, inner) }
-	fmt.Fprintf(&s.decls, "\n// %s is %s.\nfunc %s(%s *%s", fn, l.name, fn, env, envType)
+	fmt.Fprintf(&s.decls, "\n// %s is %s.\nfunc %s(%s *%s", fn, l.name, fn, l.env, envType)
 	for _, f := range l.lit.Type.Params.List {
 		var names []string
 		for _, id := range f.Names {
@@ -299,6 +326,9 @@ func (l *lift) lifted() map[string][]byte {
 	s.decls.WriteString(" {\n")
 	if len(locals) > 0 {
 		fmt.Fprintf(&s.decls, "%s%s := %s\n", p.lineOf(l.lit.Pos()), strings.Join(locals, ", "), strings.Join(froms, ", "))
+	}
+	if len(locals) == 0 { // what is nil can't be called
+		fmt.Fprintf(&s.decls, "_ = *%s\n", l.env)
 	}
 	if body := part(l.lit.Body.Lbrace+1, l.lit.Body.Rbrace); l.hides() {
 		s.decls.WriteString("{\n" + body + "}\n}\n")

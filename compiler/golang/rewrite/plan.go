@@ -188,53 +188,6 @@ func (p *Package) changes(n ast.Node, out vars) {
 	}
 }
 
-// givenAway finds literals that are not merely called where they are, or by way of
-// a local variable.
-func (w *weaver) givenAway(fn *function) map[*ast.FuncLit]bool {
-	away := map[*ast.FuncLit]bool{}
-	called := map[ast.Expr]bool{}
-	byVar := map[*types.Var][]*ast.FuncLit{}
-	ast.Inspect(fn.body, func(n ast.Node) bool {
-		switch n := n.(type) {
-		case *ast.GoStmt:
-			called[ast.Unparen(n.Call.Fun)] = false
-		case *ast.CallExpr:
-			if _, going := called[ast.Unparen(n.Fun)]; !going {
-				called[ast.Unparen(n.Fun)] = true
-			}
-		case *ast.AssignStmt:
-			for i, x := range n.Rhs {
-				lit, ok := x.(*ast.FuncLit)
-				if !ok || len(n.Lhs) != len(n.Rhs) {
-					continue
-				}
-				if id, ok := n.Lhs[i].(*ast.Ident); ok {
-					if v, ok := w.p.Info.ObjectOf(id).(*types.Var); ok && v.Parent() != w.p.Types.Scope() {
-						byVar[v] = append(byVar[v], lit)
-						called[lit] = true // looked at below
-					}
-				}
-			}
-		case *ast.FuncLit:
-			if !called[n] {
-				away[n] = true
-			}
-		}
-		return true
-	})
-	ast.Inspect(fn.body, func(n ast.Node) bool {
-		if id, ok := n.(*ast.Ident); ok && !called[id] {
-			if v, ok := w.p.Info.Uses[id].(*types.Var); ok {
-				for _, lit := range byVar[v] {
-					away[lit] = true
-				}
-			}
-		}
-		return true
-	})
-	return away
-}
-
 // lateResult says that a variable is a result that is given its value by what is
 // deferred first, and by nothing else.
 func (fn *function) lateResult(v *types.Var) bool {

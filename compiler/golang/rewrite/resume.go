@@ -528,6 +528,14 @@ func (e *continuation) callAgain(call *ast.CallExpr) string {
 			text = fmt.Sprintf("%s.Zero[%s]().%s", Prefix, e.w.typ(recv, f.Pos()), f.Sel.Name)
 			break
 		}
+		if s := info.Selections[f]; s != nil && s.Kind() == types.MethodExpr && len(args) > 0 {
+			// On the way to a method of what a zero receiver points to there is nothing.
+			if recv := s.Obj().(*types.Func).Signature().Recv().Type(); !types.IsInterface(recv) {
+				text = fmt.Sprintf("%s.Zero[%s]().%s", Prefix, e.w.typ(recv, f.Pos()), f.Sel.Name)
+				args = args[1:]
+				break
+			}
+		}
 		text = e.region(f.Pos(), f.End(), f) + e.instance(f.Sel)
 	case *ast.Ident:
 		text = e.region(f.Pos(), f.End(), f) + e.instance(f)

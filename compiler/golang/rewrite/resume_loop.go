@@ -12,6 +12,7 @@ import (
 // insideFor writes a loop whose first iteration begins at the mark. Its condition
 // is not asked again for that one.
 func (e *continuation) insideFor(s *ast.ForStmt, k int, label string) string {
+	e.needPredeclared("true", s.Pos())
 	var names, values []string
 	if s.Init != nil {
 		for _, v := range e.w.defined(s.Init) {
@@ -126,6 +127,7 @@ func (e *continuation) body(b *ast.BlockStmt) string {
 
 // insideRange writes a range loop from the mark on.
 func (e *continuation) insideRange(s *ast.RangeStmt, k int, label string) string {
+	e.needPredeclared("true", s.Pos())
 	again := fmt.Sprintf("%sagain%d", Prefix, k)
 	var x *ast.Ident
 	if x, _ = s.X.(*ast.Ident); x == nil {
@@ -182,9 +184,7 @@ func (e *continuation) insideRange(s *ast.RangeStmt, k int, label string) string
 	} else if _, ok := t.(*types.Basic); ok {
 		end = x.Name
 	} else {
-		if e.w.shadowed("len", s.Pos()) {
-			e.fail(s.Pos(), "rename it", "the program has its own len")
-		}
+		e.needPredeclared("len", s.Pos())
 		end = "len(" + x.Name + ")"
 	}
 	if v := e.boxedIn(x); x != nil && v != nil {
@@ -215,6 +215,14 @@ func arrayOf(t types.Type) (int64, bool) {
 		return 0, false
 	}
 	return a.Len(), true
+}
+
+// needPredeclared refuses a function in which a predeclared name that is needed has
+// another meaning.
+func (e *continuation) needPredeclared(name string, at token.Pos) {
+	if e.w.shadowed(name, at) {
+		e.fail(at, "rename it", "the program has its own "+name)
+	}
 }
 
 // shadowed says that a predeclared name has another meaning at a place.

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"sort"
 	"strings"
+	"sync"
 )
 
 // queens captures variables that change, and others.
@@ -221,6 +222,125 @@ func recovers(n int) (out []string) {
 	return out
 }
 
+// maybe has variables that hold something else, or nothing, at first.
+func maybe(cond bool) (out []string) {
+	defer func() { out = append(out, fmt.Sprint(recover() != nil)) }()
+	k := 0
+	var f func(int) = func(n int) { k -= n }
+	if cond {
+		f = func(n int) {
+			for i := range n { //trial:loop
+				k += i
+			}
+		}
+	}
+	f(3)
+	out = append(out, fmt.Sprint(k))
+	var g func(int)
+	if cond {
+		g = func(n int) {
+			for i := range n { //trial:loop
+				fmt.Println("maybe", i)
+			}
+		}
+	}
+	g(2)
+	return out
+}
+
+// anew has one that is made anew while it runs.
+func anew() (out []string) {
+	var f, g func(int)
+	g = func(k int) {
+		f = func(n int) {
+			for i := range 2 { //trial:loop
+				out = append(out, fmt.Sprint(k, n, i))
+			}
+			if n == 2 {
+				g(k + 1)
+			}
+			if n > 0 {
+				f(n - 1)
+			}
+		}
+	}
+	g(0)
+	f(3)
+	return out
+}
+
+// walks has a literal in another that it calls.
+func walks(n int) (out []int) {
+	var walk func(k int)
+	walk = func(k int) {
+		child := func(c int) {
+			for range 2 { //trial:loop
+				out = append(out, c)
+			}
+			if c > 0 {
+				walk(c - 1)
+			}
+		}
+		child(k)
+		child(k / 2)
+	}
+	walk(n)
+	return out
+}
+
+// fetched is changed by a literal that goroutines call by way of another one.
+func fetched() int {
+	x := 0
+	var mu sync.Mutex
+	var wg sync.WaitGroup
+	f := func(n int) {
+		for i := range n {
+			mu.Lock()
+			x += i
+			mu.Unlock()
+		}
+	}
+	for range 3 { //trial:loop
+		wg.Add(1)
+		go func() {
+			defer wg.Done()
+			f(3)
+		}()
+	}
+	wg.Wait()
+	f(5)
+	return x
+}
+
+type meter struct{ n int }
+
+func (m meter) adds(k int) int {
+	for j := range k { //trial:loop
+		m.n += j
+	}
+	return m.n
+}
+
+func (m *meter) counts(k int) int {
+	for j := range k { //trial:loop
+		m.n += j
+	}
+	return m.n
+}
+
+type dial struct{ *meter }
+
+type panel struct{ dial }
+
+// methods are called as functions.
+func methods() []int {
+	p := panel{dial{&meter{2}}}
+	a := (*meter).adds(p.meter, 3)
+	b := panel.counts(p, 4)
+	c := (*dial).counts(&p.dial, 2)
+	return []int{a, b, c, meter.adds(*p.meter, 2)}
+}
+
 // Generic functions and types.
 type tree[K cmp.Ordered, V any] struct {
 	left, right *tree[K, V]
@@ -326,5 +446,10 @@ func main() {
 	fmt.Println(shelf{[]string{"x", "yz"}}.shelves(2))
 	fmt.Println(given(4))
 	fmt.Println(recovers(3))
+	fmt.Println(maybe(true), maybe(false))
+	fmt.Println(anew())
+	fmt.Println(walks(3))
+	fmt.Println(fetched())
+	fmt.Println(methods())
 	generic()
 }
