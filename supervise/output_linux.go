@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -29,6 +30,7 @@ type sink struct {
 	n     int
 	done  chan struct{} // closed when run has ended
 	ranks [][2]stream   // lines and files belong to run
+	notes *shownFile    // nil: none are kept
 
 	mu     sync.Mutex
 	some   sync.Cond // something below has changed
@@ -37,6 +39,7 @@ type sink struct {
 	now    *piece    // that piece, until its helper may send more
 	hurry  bool      // what can't be shown soon is let go
 	stuck  bool      // … as is done now
+	given  int       // lines that Options.Line has not answered for
 	closed bool
 }
 
@@ -49,6 +52,7 @@ type stream struct {
 	shown int64  // bytes shown; under mu
 	tail  []byte // the last of them
 	skip  string // launch whose rest is not shown; under mu
+	gap   bool   // a line could not be written: the notes stay before it; under mu
 	line  []byte // the line begun
 	live  *os.File
 	err   error
@@ -62,10 +66,29 @@ type piece struct {
 func newSink(o *Options, n int) (*sink, error) {
 	k := &sink{o: o, n: n, done: make(chan struct{}), ranks: make([][2]stream, n)}
 	k.some.L = &k.mu
+	own := o.RankOutput == filepath.Join(o.Run, "output") // the notes are about these files
+	var old [][2]int64
+	if own {
+		old = readShown(o.Run, n)
+	}
+	now := make([][2]int64, n)
 	for r := range n {
-		for i := range 2 { // what is there was shown by the supervisor before us
-			k.ranks[r][i].load(outputFile(o.RankOutput, r, i+1))
+		for i := range 2 {
+			at := int64(-1)
+			if old != nil {
+				at = old[r][i]
+			}
+			k.ranks[r][i].load(outputFile(o.RankOutput, r, i+1), at)
+			now[r][i] = k.ranks[r][i].shown
 		}
+	}
+	if own {
+		var err error
+		if k.notes, err = newShownFile(o.Run, now); err != nil {
+			return nil, err
+		}
+	}
+	for r := range n {
 		if o.Out == "" || r > 0 && !k.perRank() {
 			continue
 		}
@@ -111,8 +134,10 @@ func (k *sink) begin(rank int) [2]int64 {
 	return [2]int64{out.shown - int64(len(out.tail)), err.shown - int64(len(err.tail))}
 }
 
-// load takes what is in a file as shown.
-func (st *stream) load(name string) {
+// load takes what is in a file as shown up to at; below 0: that is not known, and
+// all is taken as shown. A file that was cut back since is shorter than that: what
+// the rank prints again is then not compared.
+func (st *stream) load(name string, at int64) {
 	f, err := os.Open(name)
 	if err != nil {
 		return
@@ -121,6 +146,13 @@ func (st *stream) load(name string) {
 	end, err := f.Seek(0, io.SeekEnd)
 	if err != nil {
 		return
+	}
+	if at > end {
+		st.shown = at
+		return
+	}
+	if at >= 0 {
+		end = at
 	}
 	st.shown = end
 	tail := make([]byte, min(end, tailSize))
@@ -256,6 +288,7 @@ func (k *sink) show(m *control.Message) {
 	st := &k.ranks[m.Rank][m.Stream-1]
 	k.mu.Lock()
 	fresh, other := st.fresh(m.Offset, m.Data)
+	end := st.shown
 	k.mu.Unlock()
 	if st.live != nil && st.err == nil {
 		switch {
@@ -268,11 +301,13 @@ func (k *sink) show(m *control.Message) {
 		}
 	}
 	if k.o.Line == nil || m.Stream == control.Stdout && k.o.Out != "" {
+		if len(fresh) > 0 {
+			k.note(m.Rank, m.Stream, end, st.err == nil)
+		}
 		return
 	}
 	if other && len(st.line) > 0 { // there is no rest of it any more
-		k.o.Line(m.Rank, m.Stream, st.line)
-		st.line = st.line[:0]
+		k.give(m.Rank, m.Stream, end-int64(len(fresh)))
 	}
 	for {
 		i := bytes.IndexByte(fresh, '\n')
@@ -281,12 +316,40 @@ func (k *sink) show(m *control.Message) {
 			break
 		}
 		st.line = append(st.line, fresh[:i]...)
-		k.o.Line(m.Rank, m.Stream, st.line)
-		st.line, fresh = st.line[:0], fresh[i+1:]
+		fresh = fresh[i+1:]
+		k.give(m.Rank, m.Stream, end-int64(len(fresh)))
 	}
 	if len(st.line) > 1<<20 { // no line
-		k.o.Line(m.Rank, m.Stream, st.line)
-		st.line = st.line[:0]
+		k.give(m.Rank, m.Stream, end)
+	}
+}
+
+// give has the line shown that was begun and ends at a position of the stream.
+func (k *sink) give(rank, stream int, end int64) {
+	st := &k.ranks[rank][stream-1]
+	k.mu.Lock()
+	k.given++
+	k.mu.Unlock()
+	k.o.Line(rank, stream, st.line, func(written bool) {
+		k.note(rank, stream, end, written)
+		k.mu.Lock()
+		k.given--
+		k.some.Broadcast()
+		k.mu.Unlock()
+	})
+	st.line = st.line[:0]
+}
+
+// note keeps that a stream has been shown up to a position, for the supervisor
+// after us; or that it has not, and then nothing that follows counts, either.
+func (k *sink) note(rank, stream int, at int64, written bool) {
+	st := &k.ranks[rank][stream-1]
+	k.mu.Lock()
+	st.gap = st.gap || !written
+	gap := st.gap
+	k.mu.Unlock()
+	if !gap {
+		k.notes.put(rank, stream, at)
 	}
 }
 
@@ -372,8 +435,7 @@ func (k *sink) flush() {
 	for r := range k.ranks {
 		for i := range k.ranks[r] {
 			if st := &k.ranks[r][i]; len(st.line) > 0 {
-				k.o.Line(r, i+1, st.line)
-				st.line = nil
+				k.give(r, i+1, st.shown)
 			}
 		}
 	}
@@ -392,7 +454,8 @@ func (k *sink) rest() bool {
 	return !k.stuck
 }
 
-// close ends the sink; what nobody takes is not shown.
+// close ends the sink; what nobody takes is not shown. It waits for lines that are
+// still to be written: the next supervisor must not take them for its own.
 func (k *sink) close() {
 	k.hasten(true)
 	flushed := make(chan struct{})
@@ -400,6 +463,11 @@ func (k *sink) close() {
 		defer close(flushed)
 		if k.rest() {
 			k.flush()
+			k.mu.Lock()
+			defer k.mu.Unlock()
+			for k.given > 0 {
+				k.some.Wait()
+			}
 		}
 	}()
 	select {

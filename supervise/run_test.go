@@ -53,10 +53,11 @@ func begin(t *testing.T, o Options) *live {
 		l.mu.Unlock()
 	}
 	if o.Line == nil {
-		o.Line = func(rank, stream int, line []byte) {
+		o.Line = func(rank, stream int, line []byte, shown func(bool)) {
 			l.mu.Lock()
 			fmt.Fprintf(&l.out, "[%d.%d] %s\n", rank, stream, line)
 			l.mu.Unlock()
+			shown(true)
 		}
 	}
 	s, err := New(o)
@@ -473,7 +474,7 @@ func TestForeignProgram(t *testing.T) {
 	o = options(t, 1)
 	o.Command = []string{"sh", "-c", "echo here; exec sleep 1000"}
 	seen := make(chan bool, 1)
-	o.Line = func(int, int, []byte) { seen <- true }
+	o.Line = func(_, _ int, _ []byte, shown func(bool)) { seen <- true; shown(true) }
 	l = begin(t, o)
 	<-seen
 	if _, err := Checkpoint(ctxTimeout(t, time.Millisecond), o.Run, ""); err == nil {

@@ -212,7 +212,13 @@ func (d *runDir) adopt(command []string, n int, sets, output string, fresh bool)
 	}
 	made := &record{Command: command, Ranks: n, Dir: sets, Sets: sets, Output: output}
 	clean := func(where ...string) func() error {
-		return func() error { return discard(where, []string{output}) }
+		return func() error {
+			err := discard(where, []string{output})
+			if e := os.Remove(d.file("shown")); !errors.Is(e, fs.ErrNotExist) {
+				err = errors.Join(err, e)
+			}
+			return err
+		}
 	}
 	switch {
 	case fresh && old != nil:

@@ -3,6 +3,9 @@
 package supervise
 
 import (
+	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -34,10 +37,12 @@ func TestShownAgain(t *testing.T) {
 	} {
 		t.Run(v.name, func(t *testing.T) {
 			var shown strings.Builder
-			k := &sink{o: &Options{Line: func(_, _ int, line []byte) {
+			k := &sink{o: &Options{Line: func(_, _ int, line []byte, ok func(bool)) {
 				shown.Write(line)
 				shown.WriteByte('|')
+				ok(true)
 			}}, ranks: make([][2]stream, 1)}
+			k.some.L = &k.mu
 			for _, p := range v.pieces {
 				m := &control.Message{Stream: control.Stdout, Offset: p.at}
 				if p.text != "" {
@@ -47,6 +52,73 @@ func TestShownAgain(t *testing.T) {
 			}
 			if got := shown.String(); got != v.want {
 				t.Errorf("shown: %.200s\nwanted: %.200s", got, v.want)
+			}
+		})
+	}
+}
+
+// TestShownBefore: a supervisor goes on after what the one before it has noted as
+// shown, or, where there are no notes, after what is in the file; and keeps notes
+// of lines that were written.
+func TestShownBefore(t *testing.T) {
+	const notes = "%015d\n000000000000000\n"
+	for _, v := range []struct {
+		name, file, notes string
+		at                int64 // what the file is cut back to before the rank goes on, and
+		text              string
+		fail              string // line that can't be written
+		want              string
+		noted             int
+	}{
+		{"not all was shown", "a\nb\nc\n", fmt.Sprintf(notes, 2), 6, "d\n", "", "b|c|d|", 8},
+		{"nothing was shown", "a\nb\nc\n", fmt.Sprintf(notes, 0), 6, "d\n", "", "a|b|c|d|", 8},
+		{"all was shown", "a\nb\nc\n", fmt.Sprintf(notes, 6), 6, "d\n", "", "d|", 8},
+		{"set back behind that", "a\nb\nc\n", fmt.Sprintf(notes, 4), 2, "b\nc\nd\n", "", "c|d|", 8},
+		{"set back behind that, another text", "a\nb\nc\n", fmt.Sprintf(notes, 4), 2, "B\nc\nd\n", "", "B|c|d|", 8},
+		{"was set back then", "a\n", fmt.Sprintf(notes, 6), 2, "b\nc\nd\n", "", "d|", 8},
+		{"was set back then, and has not come there", "a\n", fmt.Sprintf(notes, 6), 2, "b\n", "", "", 6},
+		{"no line's end", "a\nb", fmt.Sprintf(notes, 2), 3, "c\nd", "", "bc|", 5},
+		{"an earlier version", "a\nb\n", "", 4, "c\n", "", "c|", 6},
+		{"another number of ranks", "a\nb\n", fmt.Sprintf(notes+notes, 2, 2), 4, "c\n", "", "c|", 6},
+		{"damaged", "a\nb\n", strings.Repeat("\x00", 2*shownWidth), 4, "c\n", "", "c|", 6},
+		{"not written", "a\nb\n", fmt.Sprintf(notes, 2), 4, "c\nd\n", "c", "b|d|", 4},
+	} {
+		t.Run(v.name, func(t *testing.T) {
+			o := &Options{Run: t.TempDir()}
+			o.RankOutput = filepath.Join(o.Run, "output")
+			name := outputFile(o.RankOutput, 0, control.Stdout)
+			if err := os.Mkdir(o.RankOutput, 0o700); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.WriteFile(name, []byte(v.file), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			if v.notes != "" {
+				if err := os.WriteFile(filepath.Join(o.Run, "shown"), []byte(v.notes), 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+			var shown strings.Builder
+			o.Line = func(_, _ int, line []byte, ok func(bool)) {
+				if string(line) != v.fail {
+					shown.Write(line)
+					shown.WriteByte('|')
+				}
+				ok(string(line) != v.fail)
+			}
+			k, err := newSink(o, 1)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer k.rest()
+			text := v.file[:v.at] + v.text
+			at := min(k.begin(0)[0], v.at) // as a follower would
+			k.show(&control.Message{Stream: control.Stdout, Offset: at, Data: []byte(text[at:])})
+			if shown.String() != v.want {
+				t.Errorf("shown: %q, want %q", shown.String(), v.want)
+			}
+			if got := readShown(o.Run, 1); len(got) != 1 || got[0] != [2]int64{int64(v.noted), 0} {
+				t.Errorf("noted: %v, want %d", got, v.noted)
 			}
 		})
 	}

@@ -15,6 +15,7 @@
 //	  leave             written by people: hosts to be left at SIGUSR2
 //	  hosts/NAME.lock   held by the helper of that host; lists its ranks
 //	  output/           rank-0000.out, rank-0000.err, …
+//	  shown             up to where these have been shown
 //	  sets/             checkpoint folder of programs that name none
 //
 // Who outlives whom: ranks die with their helper (PDEATHSIG). A helper that
@@ -114,7 +115,10 @@ type Options struct {
 
 	// Line is given each line of output that is to be shown, without its
 	// newline; nil: output is only kept. One goroutine calls it; it may block.
-	Line func(rank, stream int, line []byte)
+	// The line is valid until it returns. shown is to be called for each line, in
+	// their order, now or later, when it was written or could not be: what was
+	// not written is shown by the next start.
+	Line func(rank, stream int, line []byte, shown func(written bool))
 	// Event is told what happens. One goroutine calls it; it must not block.
 	Event func(Event)
 }

@@ -96,7 +96,7 @@ func TestWrapper(t *testing.T) {
 	dir := t.TempDir()
 	o.Command = []string{"sh", "-c", "if test -e " + dir + "/pid; then exit; fi; sleep 1000 & echo $! > " + dir + "/new; mv " + dir + "/new " + dir + "/pid; echo here; wait"}
 	seen := make(chan bool, 1)
-	o.Line = func(int, int, []byte) { seen <- true }
+	o.Line = func(_, _ int, _ []byte, shown func(bool)) { seen <- true; shown(true) }
 	l := begin(t, o)
 	<-seen
 	var rank int
@@ -151,7 +151,7 @@ func TestBlockedScreen(t *testing.T) {
 	o.Command = []string{"sh", "-c", "echo a; echo b; exec sleep 1000"}
 	seen, hold := make(chan bool, 9), make(chan bool)
 	defer close(hold)
-	o.Line = func(int, int, []byte) { seen <- true; <-hold }
+	o.Line = func(int, int, []byte, func(bool)) { seen <- true; <-hold }
 	l := begin(t, o)
 	<-seen
 	if st, err := Read(ctxTimeout(t, 20*time.Second), o.Run); err != nil || st.State != Running {

@@ -33,5 +33,5 @@ func TestScreenBlocked(t *testing.T) {
 		t.Errorf("%.200q … %q", text, text[max(0, len(text)-200):])
 	}
 	s.event(supervise.Event{Text: "late"}) // goes nowhere, and does not block
-	s.line(0, 1, []byte("late"))
+	s.line(0, 1, []byte("late"), func(bool) {})
 }

@@ -60,7 +60,8 @@ killed when it takes longer.
 
 Ranks write stdout into files. When ranks are set back to a checkpoint, these
 are cut back too, so that at the end they are what an uninterrupted run would
-have written; lines that were shown already are not shown again. With -o FILE
+have written; lines that were shown already are not shown again, and a later
+start shows those that were not, whatever ended the one before. With -o FILE
 rank 0's stdout goes to FILE as it is written, and that of the others follows
 when the run has finished; with %r in its name there is one file per rank.
 

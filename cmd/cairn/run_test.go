@@ -43,6 +43,13 @@ func TestMain(m *testing.M) {
 		}
 		os.Exit(0)
 	}
+	if len(os.Args) > 1 && os.Args[1] == "_talker" {
+		if err := talker(os.Args[2:]); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
 	if len(os.Args) > 1 && os.Args[1] == "_ring" {
 		if err := ring(os.Args[2:]); err != nil {
 			fmt.Fprintln(os.Stderr, err)
@@ -331,7 +338,7 @@ func TestStatusLine(t *testing.T) {
 	s := newScreen(c, false)
 	s.terminal = true
 	s.event(supervise.Event{Time: now, Text: "started", State: st})
-	s.line(1, 1, []byte("hello"))
+	s.line(1, 1, []byte("hello"), func(bool) {})
 	s.end()
 	for part := range strings.SplitSeq(b.String(), "\n") {
 		shown := strings.Split(part, "\r")

@@ -47,8 +47,9 @@ func newScreen(c *call, plain bool) *screen {
 	return s
 }
 
-// line shows a line of a rank's output. It blocks while too many wait.
-func (s *screen) line(rank, stream int, line []byte) {
+// line shows a line of a rank's output, and tells whether it was written. It
+// blocks while too many wait.
+func (s *screen) line(rank, stream int, line []byte, shown func(bool)) {
 	s.mu.Lock()
 	several := len(s.last.Ranks) > 1
 	s.mu.Unlock()
@@ -63,17 +64,18 @@ func (s *screen) line(rank, stream int, line []byte) {
 	case stream != 1:
 		s.main.output(len(text), func() {
 			s.hide()
-			s.c.stderr.Write(text)
+			_, err := s.c.stderr.Write(text)
+			shown(err == nil)
 			s.draw()
 		})
 	case s.out == s.main:
 		s.out.output(len(text), func() {
 			s.hide()
-			s.print(text)
+			shown(s.print(text))
 			s.draw()
 		})
 	default: // it does not touch the terminal's line
-		s.out.output(len(text), func() { s.print(text) })
+		s.out.output(len(text), func() { shown(s.print(text)) })
 	}
 }
 
@@ -85,15 +87,17 @@ func (s *screen) note(text string) {
 }
 
 // print writes to stdout, until nobody reads it any more: that is no failure,
-// as for 'cairn run … | head'.
-func (s *screen) print(text []byte) {
+// as for 'cairn run … | head'. It reports whether it has.
+func (s *screen) print(text []byte) bool {
 	if s.unread {
-		return
+		return false
 	}
-	if _, err := s.c.stdout.Write(text); errors.Is(err, syscall.EPIPE) {
+	_, err := s.c.stdout.Write(text)
+	if errors.Is(err, syscall.EPIPE) {
 		s.unread, s.c.stdout.err = true, nil
 		s.main.note(func() { s.note("nobody reads stdout any more; the run goes on without showing it") })
 	}
+	return err == nil
 }
 
 // event shows what happened. It does not block.

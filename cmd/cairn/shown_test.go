@@ -1,0 +1,184 @@
+//go:build linux
+
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/cairnrun/cairn"
+	"github.com/cairnrun/cairn/supervise"
+)
+
+// talker prints a hundred lines after each of its points, on stdout and on
+// stderr; in the midst of those of point 3 it waits until a file is there.
+func talker(args []string) error {
+	ctx := context.Background()
+	p, err := cairn.Open(ctx, cairn.Options{})
+	if err != nil {
+		return err
+	}
+	defer p.Close()
+	i := 0
+	cairn.Protect(p, "i", &i)
+	if _, err := p.Restore(ctx); err != nil {
+		return err
+	}
+	for ; i < 6; i++ {
+		if err := p.Point(ctx); errors.Is(err, cairn.ErrStopped) {
+			return nil
+		} else if err != nil {
+			return err
+		}
+		for j := range 100 {
+			for i == 3 && j == 50 && !exists(args[0]) {
+				time.Sleep(time.Millisecond)
+			}
+			fmt.Println("line", i, j)
+			fmt.Fprintln(os.Stderr, "remark", i, j)
+		}
+	}
+	p.Finish()
+	return nil
+}
+
+// talk starts a run of talkers.
+func talk(t *testing.T, n int, args ...string) (cmd *exec.Cmd, out, errs *lines) {
+	t.Helper()
+	cmd = exec.Command(self(t), append([]string{"_cairn", "run", "--run", "t.cairn", "-n", fmt.Sprint(n), "--every-points", "2"}, args...)...)
+	out, errs = new(lines), new(lines)
+	out.some.L, errs.some.L = &out.mu, &errs.mu
+	cmd.Stdout, cmd.Stderr = out, errs
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		cmd.Process.Kill()
+		cmd.Wait()
+		if t.Failed() {
+			t.Log(errs.b.String())
+		}
+	})
+	return cmd, out, errs
+}
+
+// noted waits until what the ranks have written is noted as shown: a line may be
+// shown again if the supervisor is killed before.
+func noted(t *testing.T, n int) {
+	t.Helper()
+	want := new(strings.Builder)
+	for r := range n {
+		for _, kind := range []string{"out", "err"} {
+			st, err := os.Stat(fmt.Sprintf("t.cairn/output/rank-%04d.%s", r, kind))
+			if err != nil {
+				t.Fatal(err)
+			}
+			fmt.Fprintf(want, "%015d\n", st.Size())
+		}
+	}
+	for end := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
+		got, err := os.ReadFile("t.cairn/shown")
+		if string(got) == want.String() || err != nil {
+			return
+		}
+		if time.Now().After(end) {
+			t.Fatalf("shown: %q, want %q", got, want)
+		}
+	}
+}
+
+// TestSupervisorKilledShown: after kill -9 of 'cairn run' while ranks are between
+// two points, the next one shows what this one had not shown, and no more, on
+// stdout and stderr: what the ranks print until they save and stop, or again if
+// they were killed, too.
+func TestSupervisorKilledShown(t *testing.T) {
+	for _, v := range []struct {
+		name string
+		n    int
+		all  bool // the ranks are killed, too
+	}{{"one", 1, false}, {"four", 4, false}, {"one, all killed", 1, true}, {"four, all killed", 4, true}} {
+		t.Run(v.name, func(t *testing.T) {
+			t.Chdir(t.TempDir())
+			gate, _ := filepath.Abs("gate")
+			args := []string{self(t), "_talker", gate}
+			first, out1, errs1 := talk(t, v.n, args...)
+			prefix := func(r int) string {
+				if v.n == 1 {
+					return ""
+				}
+				return fmt.Sprintf("[%d] ", r)
+			}
+			for r := range v.n {
+				out1.await(prefix(r) + "line 3 49\n")
+				errs1.await(prefix(r) + "remark 3 49\n")
+			}
+			noted(t, v.n)
+			st := decode[supervise.State](cairnRun(t, "status", "--json", "t.cairn").exit(exitFine))
+			first.Process.Kill()
+			first.Wait()
+			if v.all {
+				for _, r := range st.Ranks {
+					syscall.Kill(r.Pid, syscall.SIGKILL)
+				}
+			}
+			write(t, gate, "")
+			second, out2, errs2 := talk(t, v.n, args...)
+			if err := second.Wait(); err != nil {
+				t.Fatal(err)
+			}
+			for r := range v.n {
+				var want strings.Builder
+				for i := range 6 {
+					for j := range 100 {
+						fmt.Fprintf(&want, "%sline %d %d\n", prefix(r), i, j)
+					}
+				}
+				only := func(text, begin string) string {
+					var b strings.Builder
+					for line := range strings.Lines(text) {
+						if strings.HasPrefix(line, begin) {
+							b.WriteString(line)
+						}
+					}
+					return b.String()
+				}
+				if got := only(out1.b.String()+out2.b.String(), prefix(r)+"line "); got != want.String() {
+					t.Errorf("rank %d: shown before:\n…%s\nand then:\n%s", r, tailOf(out1.b.String(), 100), out2.b.String())
+				}
+				// Of stderr nothing is cut back: what is in the file was shown once.
+				remarks := only(errs1.b.String()+errs2.b.String(), prefix(r)+"remark ")
+				file, _ := os.ReadFile(fmt.Sprintf("t.cairn/output/rank-%04d.err", r))
+				if want := only(prefix(r)+strings.ReplaceAll(string(file), "\n", "\n"+prefix(r)), prefix(r)+"remark "); remarks != want {
+					t.Errorf("rank %d: on stderr %q, want %q", r, remarks, want)
+				}
+			}
+		})
+	}
+}
+
+func tailOf(s string, n int) string { return s[max(0, len(s)-n):] }
+
+// TestUnreadShownLater: what was not written because nobody read stdout any more
+// is shown by the next start.
+func TestUnreadShownLater(t *testing.T) {
+	t.Chdir(t.TempDir())
+	once, _ := filepath.Abs("once")
+	args := []string{"run", "-q", "--retries", "0", "sh", "-c", "echo a; echo b; test -e " + once + " || { : > " + once + "; exit 5; }; echo c"}
+	var out brokenPipe
+	var errs bytes.Buffer
+	if code := run(t.Context(), args, &out, &errs); code != 5 || out.writes != 1 {
+		t.Errorf("exit code %d, %d writes: %s", code, out.writes, errs.String())
+	}
+	if r := cairnRun(t, args...).exit(exitFine); r.out != "a\nb\nc\n" {
+		t.Errorf("%q", r.out)
+	}
+}
