@@ -169,6 +169,7 @@ type Run struct {
 	safe    uint64           // the last set that is
 	lost    error            // why the last one is not
 	unsaid  error            // … as long as nobody was told
+	failed  int              // sets in a row that are not
 	held    time.Duration    // cost of the last save
 	done    bool
 	closed  bool

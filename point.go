@@ -21,7 +21,8 @@ import (
 //
 // It returns ErrStopped after a signal that says save and stop; an error that
 // wraps ErrNotSaved when a set could not be saved (the program may go on, and
-// the next one is tried when it is due); both when the signal came and the
+// the next one is due after a pause, of ten seconds at first, that doubles up to
+// the usual interval, or after EveryPoints); both when the signal came and the
 // save failed. ctx is looked at only when there is something to do; a signal
 // that says stop is obeyed even if ctx was canceled by the same signal.
 //
@@ -83,7 +84,7 @@ func (p *Run) point(ctx context.Context) error {
 	default:
 	}
 	reason := p.late
-	if p.left == 0 {
+	if p.left == 0 && p.opts.EveryPoints > 0 {
 		reason = "points"
 	}
 	if p.due.Swap(false) {
@@ -314,7 +315,7 @@ func (p *Run) committed(set uint64) {
 	if p.saver.Busy() && p.saving.Set == set { // of this rank, too: its outcome is there
 		p.collect(<-p.outcome)
 	}
-	p.safe, p.lost = set, nil
+	p.safe, p.lost, p.failed = set, nil, 0
 	p.saver.Line(set)
 	saving, ok := p.savings[set]
 	for n := range p.savings {
@@ -360,10 +361,10 @@ func (p *Run) collect(r ckpt.Result) {
 		return // what counts is what became of it on all ranks
 	}
 	if r.Err != nil {
-		p.fail(r.Err)
+		p.fail(p.toldOf(r.Err))
 		return
 	}
-	p.safe, p.lost = r.Set, nil
+	p.safe, p.lost, p.failed = r.Set, nil, 0
 	if p.opts.OnSaved != nil {
 		p.opts.OnSaved(p.saving)
 	}
@@ -381,14 +382,26 @@ func (p *Run) sayOutcome(s Saved, r ckpt.Result) {
 	})
 }
 
-// fail notes that a set could not be saved.
+// toldOf marks an error that the supervisor, if there is one, was told of.
+func (p *Run) toldOf(err error) error {
+	if p.seat.ctl == nil {
+		return err
+	}
+	return control.Told{Err: err}
+}
+
+// fail notes that a set could not be saved. What had become due meanwhile is not
+// tried at once: there would be a set that fails at every point.
 func (p *Run) fail(err error) {
 	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
 		p.unsaid, p.lost = err, err
 		p.again()
 		return
 	}
-	p.schedule()
+	p.failed++
+	p.late = ""
+	p.due.Store(false)
+	p.dueIn(pause(p.failed, p.interval()))
 	err = fmt.Errorf("cairn: %w: %w", ErrNotSaved, err)
 	p.lost = err
 	if p.opts.OnError != nil {
@@ -413,14 +426,39 @@ func (p *Run) takeError() error {
 }
 
 // schedule sets when the next checkpoint is due.
-func (p *Run) schedule() {
-	p.left = p.opts.EveryPoints
+func (p *Run) schedule() { p.dueIn(p.interval()) }
+
+// interval is the time between checkpoints; 0: they are not due by time.
+func (p *Run) interval() time.Duration {
 	every := p.opts.Every
 	if p.opts.Auto {
 		if a := Interval(p.held, p.opts.MTBF); every == 0 || a < every {
 			every = a
 		}
 	}
+	return every
+}
+
+// firstPause is the time between a set that failed and the next one.
+const firstPause = 10 * time.Second
+
+// pause is that time when so many sets in a row have failed. It doubles, up to
+// the usual interval.
+func pause(failed int, every time.Duration) time.Duration {
+	d := firstPause
+	for ; failed > 1; failed-- {
+		if d >= every/2 {
+			return every
+		}
+		d *= 2
+	}
+	return min(d, every)
+}
+
+// dueIn makes the next checkpoint due after a time, if not 0, and after
+// EveryPoints.
+func (p *Run) dueIn(every time.Duration) {
+	p.left = p.opts.EveryPoints
 	if every == 0 || p.seat.Rank != 0 { // one rank asks for all
 		return
 	}

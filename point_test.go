@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"os"
 	"reflect"
+	"runtime"
 	"strings"
 	"sync/atomic"
 	"syscall"
@@ -13,6 +15,7 @@ import (
 	"time"
 
 	"github.com/cairnrun/cairn/internal/vfs"
+	"github.com/cairnrun/cairn/transport/mem"
 )
 
 // points calls Point until n sets are safe, and returns how many it took.
@@ -295,6 +298,124 @@ func TestFinish(t *testing.T) {
 	q := open(t, dir)
 	Protect(q, "x", &x)
 	restore(t, q, false)
+}
+
+// TestFailedPause: after a set that failed the next one is tried when it is due, not
+// at the next point, and at once when it is asked for.
+func TestFailedPause(t *testing.T) {
+	for _, v := range []struct {
+		name  string
+		every int
+		copy  bool   // it fails before anything is written
+		tried string // at which points; that one failed is known at the next, unless it was not copied
+	}{
+		{"time", 0, false, "1"},
+		{"points", 5, false, "1 7 13"},
+		{"time, no copy", 0, true, "1"},
+		{"points, no copy", 5, true, "1 6 11"},
+	} {
+		t.Run(v.name, func(t *testing.T) {
+			fsys := vfs.Hook(newDisk(t), func(op, name string) error {
+				if op == "write" {
+					return syscall.ENOSPC
+				}
+				return nil
+			})
+			point, errs, tried := 0, 0, []string{}
+			opts := Options{Dir: "/run/ckpt", EveryPoints: v.every, Signals: map[os.Signal]Action{}, fs: fsys}
+			if v.every == 0 {
+				opts.Every = time.Hour
+			}
+			opts.OnCopy = func() error {
+				tried = append(tried, fmt.Sprint(point))
+				if v.copy {
+					return syscall.ENOSPC
+				}
+				return nil
+			}
+			opts.OnError = func(error) { errs++ }
+			p, err := Open(ctx, opts)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer p.Close()
+			x := 0
+			Protect(p, "x", &x)
+			restore(t, p, false)
+			pass := func() {
+				if err := p.Point(ctx); err != nil {
+					t.Fatal(err)
+				}
+				for p.saver.Busy() && len(p.outcome) == 0 { // for the next point to take in
+					runtime.Gosched()
+				}
+			}
+			p.Request()
+			for point = 1; point < 15; point++ {
+				pass()
+			}
+			if got := strings.Join(tried, " "); got != v.tried || errs != len(tried) {
+				t.Errorf("tried at the points %s, not at %s, and told of %d", got, v.tried, errs)
+			}
+			n := len(tried)
+			p.Request()
+			if pass(); len(tried) != n+1 {
+				t.Error("a request was not followed at once")
+			}
+		})
+	}
+}
+
+// TestPause: the pause after sets that failed doubles, up to the interval.
+func TestPause(t *testing.T) {
+	for _, v := range []struct {
+		failed      int
+		every, want time.Duration
+	}{
+		{1, time.Second, time.Second}, {9, time.Second, time.Second}, {3, 0, 0},
+		{1, time.Hour, 10 * time.Second}, {2, time.Hour, 20 * time.Second}, {9, time.Hour, 2560 * time.Second},
+		{10, time.Hour, time.Hour}, {1 << 30, time.Hour, time.Hour}, {1 << 30, math.MaxInt64, math.MaxInt64},
+	} {
+		if got := pause(v.failed, v.every); got != v.want {
+			t.Errorf("%d failed, every %v: %v, not %v", v.failed, v.every, got, v.want)
+		}
+	}
+}
+
+// TestFailedPauseRanks is TestFailedPause for several ranks.
+func TestFailedPauseRanks(t *testing.T) {
+	var tried atomic.Int32
+	c := newCrew(2, mem.Options{})
+	opts := Options{Dir: t.TempDir(), Every: time.Hour, OnCopy: func() error {
+		tried.Add(1)
+		return syscall.ENOSPC
+	}}
+	mustEnd(t, within(t, 20*time.Second, c, opts, func(p *Run) error {
+		x := 0
+		Protect(p, "x", &x)
+		if _, err := p.Restore(ctx); err != nil {
+			return err
+		}
+		if p.Rank() == 0 {
+			p.Request()
+		}
+		var err error
+		for err == nil {
+			err = p.Point(ctx)
+		}
+		if !errors.Is(err, ErrNotSaved) {
+			return err
+		}
+		for range 50 {
+			if err := p.Point(ctx); err != nil {
+				return err
+			}
+		}
+		return nil
+	}))
+	if n := tried.Load(); n != 2 {
+		t.Errorf("%d parts of sets were tried by 2 ranks", n)
+	}
 }
 
 // TestStopNotSaved asks a run to stop when its disk is full: it must not say

@@ -322,6 +322,9 @@ func (t *team) point(ctx context.Context) error {
 			t.save = nil
 			e.Unlock()
 			err := p.saveSet(ctx, s)
+			if err != nil {
+				p.seat.ctl.say(&control.Message{Kind: control.Failed, Set: s.Set, Error: err.Error()})
+			}
 			e.Lock()
 			t.held = false
 			e.Release(!s.Alone) // sets that ranks take alone have no epoch: some may leave one out
@@ -397,7 +400,9 @@ func (t *team) tell() error {
 			p.committed(n.set)
 		case n.set == 0 && (errors.Is(n.err, coord.ErrFinished) || errors.Is(n.err, coord.ErrLost)):
 			t.never = n.err
-		case n.set != 0 || errors.Is(n.err, coord.ErrNoCut) || errors.Is(n.err, coord.ErrCounts):
+		case n.set != 0:
+			p.fail(p.toldOf(n.err))
+		case errors.Is(n.err, coord.ErrNoCut), errors.Is(n.err, coord.ErrCounts):
 			p.fail(n.err)
 		}
 	}

@@ -3,12 +3,14 @@ package resume
 import (
 	"context"
 	"errors"
+	"fmt"
 	"reflect"
 	"slices"
 	"sync/atomic"
 	"time"
 
 	cairn "github.com/cairnrun/cairn"
+	"github.com/cairnrun/cairn/internal/control"
 )
 
 // The frames. Only the main goroutine uses these.
@@ -283,7 +285,7 @@ func point(d int, frames []any, again bool) {
 	if kill {
 		killed(run.Checkpoint(context.Background()))
 	}
-	err := run.Point(context.Background())
+	err := runPoint()
 	clear(saved.Frames)
 	lookAgain()
 	if err != nil {
@@ -312,14 +314,50 @@ func lookLater(kill bool, took time.Duration) {
 	time.AfterFunc(pause, look)
 }
 
-// told is the last trouble that the user was told of. The same is told again
-// after a while.
-var told struct {
-	text string
-	at   time.Time
+// failed is why a set was not saved, until the user is told.
+var failed error
+
+// runPoint is Point of the run. It returns what became of sets in any case.
+func runPoint() error {
+	err := run.Point(context.Background())
+	if err == nil {
+		err = failed
+	}
+	failed = nil
+	return err
 }
 
-const toldAgain = 10 * time.Minute
+// troubles are those that the user was told of.
+var troubles control.Troubles
+
+// unsaved tells that a set was not saved, unless the supervisor does.
+func unsaved(err error) {
+	var known control.Told
+	if errors.As(err, &known) {
+		return
+	}
+	fails++
+	msg := text(err)
+	sets, tell := troubles.Add(fails, msg, time.Now())
+	if !tell {
+		return
+	}
+	if sets > 1 {
+		msg += fmt.Sprintf(" (%d in a row were not)", sets)
+	}
+	say("%s", msg)
+}
+
+// fails counts sets that were not saved.
+var fails uint64
+
+// savedAgain tells that a set was saved, if the one before was not. A supervisor
+// tells of each.
+func savedAgain(s cairn.Saved) {
+	if n := troubles.Over(); n > 0 && !supervised {
+		say("set %d is saved, after %d that were not", s.Set, n)
+	}
+}
 
 // trouble deals with an error of Point.
 func trouble(err error) {
@@ -330,10 +368,7 @@ func trouble(err error) {
 		run.Close()
 		exit(statusStopped)
 	case errors.Is(err, cairn.ErrNotSaved):
-		if msg := text(err); msg != told.text || time.Since(told.at) > toldAgain {
-			told.text, told.at = msg, time.Now()
-			say("%s", msg)
-		}
+		unsaved(err)
 	default: // the run can't go on
 		fatal("%s", text(err))
 	}

@@ -88,7 +88,7 @@ func init() {
 	}
 	ballast = make([]byte, 8<<20)
 	supervised = os.Getenv(control.EnvControl) != ""
-	opts := cairn.Options{Dir: dir, Log: logger, OnDue: look, OnCopy: copying}
+	opts := cairn.Options{Dir: dir, Log: logger, OnDue: look, OnCopy: copying, OnSaved: savedAgain, OnError: func(err error) { failed = err }}
 	var err error
 	if s := os.Getenv(envEvery); s != "" {
 		if opts.Every, err = time.ParseDuration(s); err != nil || opts.Every <= 0 {
@@ -286,6 +286,9 @@ func finish(done bool) {
 		run.Finish()
 	}
 	err := run.Close()
+	if failed != nil {
+		unsaved(failed)
+	}
 	if done && begun {
 		err = errors.Join(err, journal.end())
 	}

@@ -46,9 +46,10 @@ type options struct {
 // options are Cairn's. What the program is told it is told without the lock: it
 // may open files or exit.
 func (o *options) options() cairn.Options {
-	out := cairn.Options{Every: o.Every, EveryPoints: o.EveryPoints, Auto: o.Auto, MTBF: o.MTBF, Spatial: o.Spatial, Signals: o.Signals}
+	out := cairn.Options{Every: o.Every, EveryPoints: o.EveryPoints, Auto: o.Auto, MTBF: o.MTBF, Spatial: o.Spatial, Signals: o.Signals, OnSaved: savedAgain}
 	if f := o.OnSaved; f != nil {
 		out.OnSaved = func(s cairn.Saved) {
+			savedAgain(s)
 			mu.Unlock()
 			defer mu.Lock()
 			f(s)
@@ -138,7 +139,7 @@ func pointTogether(d int, frames []any, kill bool) {
 		}
 		since = points // another rank dies
 	}
-	err := run.Point(context.Background())
+	err := runPoint()
 	here.frames = nil
 	clear(saved.Frames)
 	saved.Frames = saved.Frames[:0]

@@ -320,12 +320,7 @@ func (s *Supervisor) fromRank(h *host, m *control.Message) {
 		a.moved = time.Now()
 		s.saved(m)
 	case control.Failed:
-		s.say("rank %d: set %d was not saved: %s", m.Rank, m.Set, m.Error)
-		for _, w := range s.waiters {
-			if w.kind == control.Checkpoint && !w.done {
-				w.reply(&control.Message{Kind: control.Checkpoint, Set: m.Set, Error: fmt.Sprintf("rank %d: set %d was not saved: %s", m.Rank, m.Set, m.Error)})
-			}
-		}
+		s.unsaved(m)
 	case control.Committed:
 		s.committed(m.Set)
 	case control.Refused:

@@ -85,7 +85,7 @@ func fakeSupervisor() error {
 //
 // nofinish: it forgets to say that it has finished. late: of its sets, ranks
 // but rank 0 tell at the point after. refuse: it ends before its first point,
-// with status 2.
+// with status 2. full=N: so many sets can't be saved at first.
 //
 //	points=20 every=5 kill:RANK:POINT:ATTEMPT exit:… hang:… poison:SET gate:RANK:POINT:FIFO
 type fake struct {
@@ -94,6 +94,7 @@ type fake struct {
 	point  int
 	epoch  uint64
 	set    uint64
+	full   uint64
 	ask    chan *control.Message // Checkpoint
 	cards  chan *control.Message
 	faults []string
@@ -129,6 +130,8 @@ func fakeRank(args []string) error {
 			points, _ = strconv.Atoi(v)
 		} else if v, ok := strings.CutPrefix(a, "every="); ok {
 			every, _ = strconv.Atoi(v)
+		} else if v, ok := strings.CutPrefix(a, "full="); ok {
+			f.full, _ = strconv.ParseUint(v, 10, 64)
 		} else if a == "refuse" {
 			os.Exit(2)
 		} else if a == "nofinish" {
@@ -221,6 +224,11 @@ func (f *fake) coordinate(due bool) error {
 		return nil
 	}
 	f.set++
+	if f.set <= f.full {
+		f.Send(&control.Message{Kind: control.Failed, Set: f.set, Error: fmt.Sprintf("%s: no space left on device", f.file(f.set, f.Rank))})
+		f.exchange([]byte{})
+		return nil
+	}
 	st, err := os.Stdout.Stat()
 	if err != nil {
 		return err

@@ -1,6 +1,7 @@
 package supervise
 
 import (
+	"fmt"
 	"time"
 
 	"github.com/cairnrun/cairn/internal/control"
@@ -41,6 +42,24 @@ func (s *Supervisor) saved(m *control.Message) {
 	if p == s.unshown && p.parts == s.n {
 		s.showSet()
 	}
+}
+
+// unsaved tells that a rank has not saved its part of a set.
+func (s *Supervisor) unsaved(m *control.Message) {
+	text := fmt.Sprintf("rank %d: set %d was not saved: %s", m.Rank, m.Set, m.Error)
+	for _, w := range s.waiters {
+		if w.kind == control.Checkpoint && !w.done {
+			w.reply(&control.Message{Kind: control.Checkpoint, Set: m.Set, Error: text})
+		}
+	}
+	sets, tell := s.troubles.Add(m.Set, m.Error, time.Now())
+	if !tell {
+		return
+	}
+	if sets > 1 {
+		text += fmt.Sprintf(" (%d sets in a row were not)", sets)
+	}
+	s.say("%s", text)
 }
 
 // committed notes that all ranks have saved a set. It is shown when all have
@@ -92,6 +111,9 @@ func (s *Supervisor) showSet() {
 	why := p.Reason
 	if why != "" {
 		why = ", " + why
+	}
+	if n := s.troubles.Over(); n > 0 {
+		why += fmt.Sprintf("; sets are saved again, after %d that were not", n)
 	}
 	s.say("set %d committed: %s, %s written, held %s, durable after %s%s", p.Set, bytesText(p.State), bytesText(p.Written),
 		timeText(time.Duration(p.HeldNS)), timeText(time.Duration(p.TookNS)), why)

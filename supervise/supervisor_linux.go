@@ -48,6 +48,7 @@ type Supervisor struct {
 	hasty    int                 // failures in a row before the first point
 	pending  map[uint64]*growing // saved by some ranks
 	unshown  *growing            // committed, and not shown yet
+	troubles control.Troubles    // with sets since the last one that was committed
 	discards func() error        // of what the folder holds; nil: all is kept
 	waiters  []*waiter
 	tick     *time.Timer

@@ -247,3 +247,17 @@ func TestSilence(t *testing.T) {
 	ended() // it died with its helper, which was killed
 	l.ends(Finished, 0)
 }
+
+// Sets that can't be saved are told of once, by one rank, and so is that there are sets again.
+func TestUnsaved(t *testing.T) {
+	l := begin(t, options(t, 2, "full=3")).ends(Finished, 0).says("set 1 was not saved: ", "no space left on device", "set 4 committed: ", "; sets are saved again, after 3 that were not")
+	n := 0
+	for _, s := range l.said {
+		if strings.Contains(s, "not saved") {
+			n++
+		}
+	}
+	if n != 1 {
+		t.Errorf("told %d times: %q", n, l.said)
+	}
+}
