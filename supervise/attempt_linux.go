@@ -113,6 +113,9 @@ func (s *Supervisor) attempt(ctx context.Context) *attempt {
 	s.until(ctx, func() bool {
 		return a.left == 0 && !slices.ContainsFunc(s.hosts, func(h *host) bool { return h.up && h.busy })
 	}, nil)
+	if a.failure != nil {
+		s.sayForeign(true)
+	}
 	if s.starter != nil {
 		if a.spawned && a.outside { // that may be why
 			s.starter.apart = true
@@ -175,6 +178,7 @@ func (s *Supervisor) begin() {
 		}
 	}
 	s.say("%s: %s", what, s.where())
+	s.sayForeign(false)
 	if s.o.Stall > 0 {
 		s.watchStall(a)
 	}
@@ -479,7 +483,7 @@ func (s *Supervisor) early() bool {
 	if _, _, whole := newestSet(s.rec.Sets, s.n); whole {
 		return false
 	}
-	return slices.ContainsFunc(a.ranks, func(r rank) bool { return r.Cairn }) || time.Since(a.started) < youth
+	return a.greeted() || time.Since(a.started) < youth
 }
 
 // fail ends the attempt: the other ranks are told, given a moment, and killed.
@@ -560,7 +564,7 @@ func (s *Supervisor) askStop() {
 	switch {
 	case a.ranks[0].Cairn:
 		s.tellRank(0, &control.Message{Kind: control.Checkpoint, Reason: s.why, Stop: true})
-	case !slices.ContainsFunc(a.ranks, func(r rank) bool { return r.Cairn }) && !a.asked:
+	case !a.greeted() && !a.asked:
 		s.tellAll(&control.Message{Kind: control.Terminate})
 	}
 	a.asked = true
@@ -579,8 +583,7 @@ func (s *Supervisor) watchStall(a *attempt) {
 		if looks++; !a.moved.Equal(seen) || s.move != nil && !s.move.held.IsZero() {
 			seen, looks = a.moved, 0 // ranks that are held move nothing
 		}
-		speaks := slices.ContainsFunc(a.ranks, func(r rank) bool { return r.Cairn })
-		if speaks && !s.stopping && a.left > 0 && looks >= stallLooks {
+		if a.greeted() && !s.stopping && a.left > 0 && looks >= stallLooks {
 			s.fail(0, &failure{why: fmt.Sprintf("no rank reached a point or passed a message for %s", timeText(s.o.Stall)), status: 1})
 			return
 		}

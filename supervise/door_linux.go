@@ -184,6 +184,10 @@ func (s *Supervisor) request(w *waiter) {
 		st := s.snapshot()
 		w.reply(&control.Message{Kind: w.kind, Run: &st})
 	case control.Checkpoint:
+		if s.origin == foreign && (s.a == nil || !s.a.greeted()) {
+			w.reply(&control.Message{Kind: w.kind, Error: "the program does not use Cairn, so it has no checkpoints; " + remedy})
+			return
+		}
 		if s.a == nil || !s.a.begun || s.stopping {
 			w.reply(&control.Message{Kind: w.kind, Error: fmt.Sprintf("the run is %s; ask when its ranks run", s.state)})
 			return

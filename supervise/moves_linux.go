@@ -124,7 +124,7 @@ func (s *Supervisor) judgeSilent(q *request) {
 	case !slices.Contains(s.queue, q):
 	case s.a == nil || !s.a.begun:
 		s.judgeLater(q)
-	case !slices.ContainsFunc(s.a.ranks, func(r rank) bool { return r.Cairn }):
+	case !s.a.greeted():
 		s.drop(q, "the program has not told that it uses Cairn: it has not called Open yet, or never does; then it can't be moved")
 	}
 }

@@ -53,6 +53,9 @@ type Supervisor struct {
 	waiters  []*waiter
 	tick     *time.Timer
 
+	origin      origin // of the program
+	saidForeign bool
+
 	limits     moveLimits
 	queue      []*request             // moves that wait
 	move       *move                  // the one under way
@@ -96,6 +99,7 @@ func New(o Options) (*Supervisor, error) {
 	if s.o.Distrust < 0 {
 		s.rec.Aside = nil
 	}
+	s.origin = originOf(s.o.Command[0])
 	host, _ := os.Hostname()
 	s.rec.Pid, s.rec.Host, s.rec.State, s.rec.Status, s.rec.Why = os.Getpid(), host, Starting, 0, ""
 	s.recordHosts()

@@ -163,6 +163,36 @@ func TestRunChangedSource(t *testing.T) {
 
 // A program that was built before is told of as it was the first time, and what is
 // not saved is told of by -q too, and once.
+// A program of go build is run, and it is said that nothing of it is saved.
+func TestRunPlain(t *testing.T) {
+	inModule(t)
+	write(t, "cmd/sums/main.go", `package main
+
+import "os"
+
+func main() {
+	for {
+		if _, err := os.Stat("go on"); err == nil {
+			return
+		}
+	}
+}
+`)
+	if out, err := exec.Command("go", "build", "-o", "plain", "./cmd/sums").CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	var said lines
+	said.some.L = &said.mu
+	ended := make(chan int)
+	go func() { ended <- run(t.Context(), []string{"run", "./plain"}, &said, &said) }()
+	said.await("cairn: plain does not use Cairn: nothing of it is saved, and after a failure it starts from the beginning; name its source")
+	cairnRun(t, "checkpoint").exit(exitFailed).complains("the program does not use Cairn, so it has no checkpoints; name its source")
+	write(t, "go on", "")
+	if code := <-ended; code != 0 {
+		t.Errorf("exit code %d, and %s", code, said.b.String())
+	}
+}
+
 func TestBuildTold(t *testing.T) {
 	inModule(t)
 	const text = `package main
