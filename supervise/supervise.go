@@ -135,6 +135,7 @@ type Result struct {
 	State  string // Stopped, Finished or Failed
 	Status int    // 0, StoppedStatus, or that of the rank that failed, or that finished with one
 	Why    string
+	Early  bool // it failed by an exit status before its first point
 }
 
 const (

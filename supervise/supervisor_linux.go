@@ -415,7 +415,7 @@ func (s *Supervisor) judge(a *attempt) (Result, bool) {
 		if !f.fatal && s.o.Retries > 0 {
 			f.why += fmt.Sprintf(" (%d failures in a row without progress)", s.failures)
 		}
-		return Result{State: Failed, Status: f.status, Why: f.why}, true
+		return Result{State: Failed, Status: f.status, Why: f.why, Early: f.early}, true
 	}
 	return Result{}, false
 }

@@ -230,7 +230,24 @@ func (r *runFlags) run(ctx context.Context, c *call) error {
 	if c.quiet {
 		e.text = strings.TrimSuffix(fmt.Sprintf("%s: %s", res.State, res.Why), ": ")
 	}
+	if late := r.lateFlag(o.Command[1:]); late != "" && res.Early {
+		e.text = strings.TrimPrefix(e.text+"; "+late, "; ")
+	}
 	return e
+}
+
+// lateFlag says that what follows the program begins with a flag of run.
+func (*runFlags) lateFlag(args []string) string {
+	if len(args) == 0 || !strings.HasPrefix(args[0], "-") {
+		return ""
+	}
+	cmd := runCommand()
+	f, _ := cmd.flags(&call{})
+	name, _, _ := strings.Cut(strings.TrimLeft(args[0], "-"), "=")
+	if f.Lookup(name) == nil {
+		return ""
+	}
+	return fmt.Sprintf("the program was given %s; if that is meant for cairn run, it stands before the program: cairn run %s … PROGRAM", args[0], args[0])
 }
 
 // complete makes options of flags and arguments.

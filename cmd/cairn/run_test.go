@@ -167,6 +167,20 @@ func TestRun(t *testing.T) {
 	cairnRun(t, "run", "-q", "--fresh", "--retries", "0", "sh", "-c", "kill -9 $$").exit(128 + 9)
 	// Nothing is lost with a run that has no set: another command takes over.
 	cairnRun(t, "run", "-q", "sh", "-c", "exit 6").exit(6).complains("ended with status 6 before its first point, twice: not tried again")
+	write(t, "own", "#!/bin/sh\nexit 2\n")
+	if err := os.Chmod("own", 0o700); err != nil {
+		t.Fatal(err)
+	}
+	const late = "; if that is meant for cairn run, it stands before the program"
+	for _, flag := range []string{"--every=1s", "-every", "-n"} {
+		cairnRun(t, "run", "-q", "./own", flag, "1s").exit(2).complains("before its first point, twice: not tried again; the program was given " + flag + late)
+	}
+	if r := cairnRun(t, "run", "./own", "--every", "1s"); r.code != 2 || !strings.HasSuffix(r.errors, "the program was given --every"+late+": cairn run --every … PROGRAM\n") {
+		t.Errorf("%d %q", r.code, r.errors)
+	}
+	if r := cairnRun(t, "run", "./own", "--steps", "1s"); r.code != 2 || strings.Contains(r.errors, late) {
+		t.Errorf("%d %q", r.code, r.errors)
+	}
 	write(t, "sh.cairn/sets/set-00000001/rank-0000.h5", "")
 	cairnRun(t, "run", "-q", "sh", "-c", "exit 7").exit(exitFailed).complains("it was started as", "exit 6' (failed)", "--fresh")
 	doc := decode[supervise.State](cairnRun(t, "run", "-q", "--json", "--fresh", "sh", "-c", "echo x").exit(exitFine))
