@@ -224,7 +224,9 @@ func TestUsage(t *testing.T) {
 		{[]string{"exprot"}, "did you mean export?"},
 		{[]string{"frobnicate"}, "'cairn help' lists all"},
 		{[]string{"help", "vrify"}, "did you mean verify?"},
-		{[]string{"list"}, "an argument is missing; usage: cairn list DIR"},
+		{[]string{"list"}, "no run's folder (*.cairn) here; name one"},
+		{[]string{"gc"}, "an argument is missing; usage: cairn gc "},
+		{[]string{"verify", "--accept"}, "one set, not 0"},
 		{[]string{"list", dir, "more"}, "too many arguments: more"},
 		{[]string{"list", ""}, "an argument is empty"},
 		{[]string{"list", dir, "--jsn"}, "did you mean --json?"},
@@ -399,7 +401,8 @@ func TestOutputFails(t *testing.T) {
 
 // TestRunFolder: the folder that 'cairn run' keeps stands for the sets in it.
 func TestRunFolder(t *testing.T) {
-	run := t.TempDir()
+	t.Chdir(t.TempDir())
+	run := "sim.cairn"
 	dir := filepath.Join(run, "sets")
 	if err := os.CopyFS(dir, os.DirFS(makeSets(t, 2, cairn.Options{}))); err != nil {
 		t.Fatal(err)
@@ -410,7 +413,14 @@ func TestRunFolder(t *testing.T) {
 		if got := cairnRun(t, command, run).exit(exitFine); got.out != want.out {
 			t.Errorf("%s:\n%s\nof its sets:\n%s", command, got.out, want.out)
 		}
+		if got := cairnRun(t, command).exit(exitFine); got.out != want.out { // the only one here
+			t.Errorf("%s:\n%s\nof its sets:\n%s", command, got.out, want.out)
+		}
 	}
 	cairnRun(t, "inspect", run+"@1").exit(exitFine)
 	cairnRun(t, "gc", "--keep", "1", run).exit(exitFine).says("removed set 1")
+	if err := os.Mkdir("other.cairn", 0o777); err != nil {
+		t.Fatal(err)
+	}
+	cairnRun(t, "list").exit(exitUsage).complains("several runs are here; name one of other.cairn, sim.cairn")
 }

@@ -27,7 +27,8 @@ const setHelp = `SET is one of
   ckpt@12                          set 12 of that folder
   result.h5                        a file made by 'cairn export'
 DIR is a folder of sets, the one that Options.Dir names, or RUN/sets.
-RUN is the folder that 'cairn run' made; left out, the only *.cairn here.
+RUN is the folder that 'cairn run' made; [RUN], [DIR] and [SET], left out, are the
+only *.cairn here.
 `
 
 const exitHelp = `Exit codes

@@ -14,7 +14,7 @@ import (
 
 func inspectCommand() command {
 	return command{
-		name: "inspect", args: "SET", min: 1, max: 1,
+		name: "inspect", args: "[SET]", max: 1,
 		brief: "show what a set holds and how it came to be",
 		about: `Shows the variables of a set: their Go type, type and shape in the file, size,
 how much of it is in blocks of zeros (not stored) and in blocks that did not
@@ -25,7 +25,8 @@ to another variable is shown as part of that. Above it stands how the set was
 taken: why, how long the program was held, how changes were found, and whether
 the kernel could track writes; below, the data files that were open.
 
-With several ranks each has a file of its own: --rank says which one is shown.`,
+With several ranks each has a file of its own: --rank says which one is shown.
+Without SET, it is the newest of the only *.cairn folder here.`,
 		examples: []example{
 			{"cairn inspect ckpt", "the newest set in folder ckpt"},
 			{"cairn inspect ckpt@12", "set 12"},
@@ -84,7 +85,11 @@ func rankFlag(f *flag.FlagSet) *uint {
 }
 
 func inspect(c *call, rank uint) error {
-	s, err := c.openSet(c.args[0], int(rank))
+	arg, err := c.theRun()
+	if err != nil {
+		return err
+	}
+	s, err := c.openSet(arg, int(rank))
 	if err != nil {
 		return err
 	}

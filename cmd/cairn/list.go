@@ -17,7 +17,7 @@ import (
 
 func listCommand() command {
 	return command{
-		name: "list", args: "DIR", min: 1, max: 1,
+		name: "list", args: "[DIR]", max: 1,
 		brief: "show the sets in a run's folder, newest first",
 		about: `Shows, for every set in DIR, when and why it was taken, the size of its own
 file, how much of it lies in files of older sets (blocks that did not change),
@@ -29,8 +29,10 @@ recovery line, from which a restart goes on.
 
 Only metadata is checked, which is quick: a set that can't be read is marked
 damaged, with the reason, and the exit code is 1, as it is when no set is
-complete. 'cairn verify DIR' checks every byte.`,
+complete. 'cairn verify DIR' checks every byte. Without DIR, it is the only
+*.cairn folder here.`,
 		examples: []example{
+			{"cairn list", "the sets of the run in this folder"},
 			{"cairn list ckpt", "the sets in folder ckpt"},
 			{"cairn list --json ckpt | jq '.sets[0].set'", "the index of the newest"},
 		},
@@ -62,7 +64,10 @@ type unfinished struct {
 }
 
 func list(ctx context.Context, c *call) error {
-	dir := c.args[0]
+	dir, err := c.theRun()
+	if err != nil {
+		return err
+	}
 	if err := c.runFolder(dir); err != nil {
 		return err
 	}

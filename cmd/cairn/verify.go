@@ -17,14 +17,14 @@ import (
 
 func verifyCommand() command {
 	return command{
-		name: "verify", args: "SET|DIR …", min: 1, max: -1,
+		name: "verify", args: "[SET|DIR …]", max: -1,
 		brief: "check every byte of sets",
 		about: `Reads all of a set, with the blocks that lie in files of older sets, compares
 everything with its digests, and names the blocks that are not what was
 written. For a run's folder, all sets in it are checked; of a set, the files of
 all ranks. It says which sets are incomplete, because a rank's file is missing.
 The exit code is 1 if anything is damaged, or if the set, or every set of the
-folder, is incomplete.
+folder, is incomplete. Without arguments, the only *.cairn folder here is checked.
 
 With --accept, values that were changed on purpose in the files of one set (by
 h5py, say) are accepted: the set is written anew with digests of what it holds
@@ -84,6 +84,13 @@ type damagedBlock struct {
 }
 
 func verify(ctx context.Context, c *call) error {
+	if len(c.args) == 0 {
+		run, err := c.theRun()
+		if err != nil {
+			return err
+		}
+		c.args = []string{run}
+	}
 	doc := verifyDocument{Sets: []verifiedSet{}, Incomplete: []incompleteSet{}, Sound: true}
 	var failed error
 	found := false
@@ -306,7 +313,7 @@ func (c *call) outlook(sets []outcome) {
 // accept does verify --accept.
 func (c *call) accept(ctx context.Context) error {
 	if len(c.args) != 1 {
-		return usagef("verify: --accept takes one set, not %d; accept them one by one", len(c.args))
+		return usagef("verify: --accept takes one set, not %d; name one at a time", len(c.args))
 	}
 	g, err := c.theSet(c.args[0])
 	if err != nil {
