@@ -81,7 +81,7 @@ func TestBuild(t *testing.T) {
 	if doc.Program != filepath.Join("x", "sums") || len(doc.Points) != 1 || !doc.Before || !exists("x/sums") {
 		t.Errorf("%+v", doc)
 	}
-	cairnRun(t, "build", "-o", "nowhere", "./cmd/none").exit(exitFailed).complains("cmd/none")
+	cairnRun(t, "build", "-o", "nowhere", "./cmd/none").exit(exitUsage).complains("no program to look at: ", "cmd/none", "name a folder")
 	cairnRun(t, "build", "--buildmode", "plugin", "./cmd/sums").exit(exitFailed).complains("makes no program")
 	cairnRun(t, "build", "--fast", "./cmd/sums").exit(exitUsage).complains("unknown flag --fast")
 	write(t, "cmd/sums/main.go", "package main\n\nfunc main() {}\n")

@@ -46,7 +46,7 @@ func TestExplain(t *testing.T) {
 		{"help explain", exitFine, []string{"'cairn build' and 'cairn run' put points there"}, ""},
 		{"explain -n -1 main.go", exitUsage, nil, "1 to 64 ranks"},
 		{"explain --take nothing main.go", exitUsage, nil, "no dynamic call"},
-		{"explain absent.go", exitFailed, nil, "absent.go"},
+		{"explain absent.go", exitUsage, nil, "there is no file absent.go"},
 	} {
 		var out, errs bytes.Buffer
 		status := run(context.Background(), strings.Fields(c.args), &out, &errs)

@@ -119,6 +119,7 @@ type Phase struct {
 // source is a package whose source is read.
 type source struct {
 	*listed
+	named string // how it was asked for, if it is the program
 	files []*ast.File
 	types *types.Package
 	info  *types.Info

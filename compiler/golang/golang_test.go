@@ -311,11 +311,14 @@ func TestErrors(t *testing.T) {
 		want    []string
 	}{
 		{"./testdata/src/broken", ErrSource, []string{"broken/main.go:4:14: ", "broken/main.go:5:2: undefined: undefined", "go build"}},
+		{"./testdata/src/broken/main.go", ErrSource, []string{"undefined: undefined", "mend it until 'go build ./testdata/src/broken/main.go' passes; all files of the program have to be named"}},
 		{filepath.Join(syntax, "main.go"), ErrSource, []string{"main.go:2:"}},
+		{"./testdata/src", ErrPattern, []string{"no program to look at: no Go files in", "; name a folder"}},
+		{"absent.go", ErrPattern, []string{"there is no file absent.go"}},
 		{"./testdata/src/nomain", ErrPattern, []string{"not a program", "name one with package main"}},
 		{"./testdata/src/several/...", ErrPattern, []string{"2 programs", "several/a", "several/b"}},
-		{"./testdata/src/absent", nil, []string{"absent"}},
-		{"no.such/package", nil, []string{"no.such/package"}},
+		{"./testdata/src/absent", ErrPattern, []string{"absent"}},
+		{"no.such/package", ErrPattern, []string{"no.such/package"}},
 	} {
 		_, err := Load(context.Background(), ".", []string{c.pattern}, Options{Env: append(os.Environ(), "GOPROXY=off", "GOFLAGS=-mod=mod")})
 		if err == nil || c.is != nil && !errors.Is(err, c.is) {

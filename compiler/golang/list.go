@@ -159,7 +159,7 @@ func (ld *loader) list(patterns []string) error {
 		return err
 	}
 	ld.byPath, ld.library = make(map[string]*listed), make(map[string]bool)
-	var mains, others, broken []string
+	var mains, others, broken, none []string
 	for _, p := range list {
 		ld.byPath[p.ImportPath] = p
 		if p.Error != nil && !p.Standard {
@@ -167,7 +167,11 @@ func (ld *loader) list(patterns []string) error {
 			if p.Error.Pos != "" {
 				text = p.Error.Pos + ": " + text
 			}
-			broken = append(broken, text)
+			if !p.DepOnly && p.Name == "" && len(p.GoFiles) == 0 { // it was named, and is no package
+				none = append(none, text)
+			} else {
+				broken = append(broken, text)
+			}
 		}
 		if p.DepOnly {
 			continue
@@ -182,6 +186,15 @@ func (ld *loader) list(patterns []string) error {
 	switch {
 	case len(broken) > 0:
 		return fmt.Errorf("%w:\n%s", ErrSource, strings.Join(broken, "\n"))
+	case len(none) > 0:
+		if name := patterns[0]; strings.HasSuffix(name, ".go") && !isFile(filepath.Join(ld.dir, name)) && !isFile(name) {
+			none = []string{"there is no file " + name}
+		}
+		text := strings.Join(none, "\n")
+		if !strings.Contains(text, ";") { // it does not say what to do
+			text += "; name a folder with Go files of package main, or its files"
+		}
+		return fmt.Errorf("%w: %s", ErrPattern, text)
 	case len(mains) > 1:
 		return fmt.Errorf("%w: %s is %d programs; name one of them: %s", ErrPattern, what, len(mains), strings.Join(mains, ", "))
 	case len(mains) == 0 && len(others) > 0:
@@ -198,6 +211,7 @@ func (ld *loader) list(patterns []string) error {
 		ld.sources = append(ld.sources, s)
 		if p.ImportPath == mains[0] {
 			ld.main = s
+			s.named = what
 		}
 	}
 	if ld.main == nil {
@@ -380,10 +394,18 @@ func (s *source) check(fset *token.FileSet, im *imports) error {
 		found = append(found, fmt.Sprintf("and %d more", more))
 	}
 	if len(found) > 0 {
-		return fmt.Errorf("%w:\n%s\nmend it until 'go build %s' passes", ErrSource, strings.Join(found, "\n"), s.ImportPath)
+		return fmt.Errorf("%w:\n%s\n%s", ErrSource, strings.Join(found, "\n"), s.mend())
 	}
 	if err != nil {
-		return fmt.Errorf("%w: %w; mend it until 'go build %s' passes", ErrSource, err, s.ImportPath)
+		return fmt.Errorf("%w: %w; %s", ErrSource, err, s.mend())
 	}
 	return nil
+}
+
+// mend says what to do about a source that does not compile.
+func (s *source) mend() string {
+	if s.ImportPath == "command-line-arguments" { // it is of files
+		return fmt.Sprintf("mend it until 'go build %s' passes; all files of the program have to be named, or their folder", s.named)
+	}
+	return fmt.Sprintf("mend it until 'go build %s' passes", s.ImportPath)
 }
