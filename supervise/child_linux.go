@@ -479,6 +479,33 @@ type holder struct {
 	Ranks   []process `json:"ranks"`
 }
 
+// whoHas tells who has a lock file with this text: a supervisor's is for people
+// as it is, a helper's is a holder.
+func whoHas(text []byte) string {
+	var who holder
+	plain := strings.TrimSpace(string(text))
+	switch err := json.Unmarshal(text, &who); {
+	case plain == "", err != nil && plain[0] == '{': // it is being written
+		return "another process"
+	case err != nil:
+		return plain
+	}
+	out := fmt.Sprintf("process %d on %s", who.Helper, who.Host)
+	for i, r := range who.Ranks {
+		switch {
+		case i == 0:
+			out += fmt.Sprintf(" looks after them: %d", r.Pid)
+		case i < someRanks:
+			out += fmt.Sprintf(", %d", r.Pid)
+		case i == someRanks:
+			out += fmt.Sprintf(" and %d more", len(who.Ranks)-i)
+		}
+	}
+	return out
+}
+
+const someRanks = 8 // of many, that are named
+
 func bootID() string {
 	text, _ := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	return strings.TrimSpace(string(text))

@@ -137,7 +137,7 @@ func TestFreshWaits(t *testing.T) {
 	p.cmd.Wait()
 	o.Fresh = true
 	l := begin(t, o)
-	l.await("waiting for the ranks of the last start")
+	l.await("waiting for the ranks of the last start on localhost to save and stop (process ")
 	l.s.Stop("on second thoughts")
 	l.ends(Stopped, StoppedStatus)
 	if rec, err := readRecord(o.Run); err != nil || rec.Attempt != 1 {
@@ -209,6 +209,21 @@ func TestReadOnly(t *testing.T) {
 	o.Run = filepath.Join(dir, "run")
 	if _, err := New(o); err == nil || !strings.Contains(err.Error(), "--run FOLDER") {
 		t.Error(err)
+	}
+}
+
+func TestWhoHas(t *testing.T) {
+	for text, want := range map[string]string{
+		"":                                   "another process",
+		`{"helper":3,"ho`:                    "another process",
+		"process 7 on a since noon\n":        "process 7 on a since noon",
+		`{"helper":3,"host":"a","ranks":[]}`: "process 3 on a",
+		`{"helper":3,"host":"a","ranks":[{"pid":4}]}` + "\n":                                 "process 3 on a looks after them: 4",
+		`{"helper":3,"host":"a","ranks":[` + strings.Repeat(`{"pid":4},`, 9) + `{"pid":5}]}`: "process 3 on a looks after them: 4, 4, 4, 4, 4, 4, 4, 4 and 2 more",
+	} {
+		if got := whoHas([]byte(text)); got != want {
+			t.Errorf("%s: %q", text, got)
+		}
 	}
 }
 

@@ -101,8 +101,8 @@ func (d *runDir) note(at time.Time, text string) {
 	fmt.Fprintf(d.log, "%s %s\n", at.Format("2006-01-02T15:04:05.000Z07:00"), strings.ReplaceAll(text, "\n", " | "))
 }
 
-// tryLock opens a file and locks it; ErrBusy and the file's text if another
-// process has it.
+// tryLock opens a file and locks it; ErrBusy and who has it, in words, if that
+// is another process.
 func tryLock(path string) (*os.File, string, error) {
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
@@ -121,13 +121,9 @@ func tryLock(path string) (*os.File, string, error) {
 	if err != syscall.EWOULDBLOCK {
 		return nil, "", &fs.PathError{Op: "lock", Path: path, Err: err}
 	}
-	buf := make([]byte, 4096)
+	buf := make([]byte, 64<<10)
 	n, _ := f.ReadAt(buf, 0)
-	text := strings.TrimSpace(string(buf[:n]))
-	if text == "" {
-		text = "another process"
-	}
-	return nil, text, ErrBusy
+	return nil, whoHas(buf[:n]), ErrBusy
 }
 
 // rewrite replaces a small file's content in place.
