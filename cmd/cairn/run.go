@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -150,6 +151,9 @@ func (r *runFlags) run(ctx context.Context, c *call) error {
 	if err := r.complete(c.args); err != nil {
 		return err
 	}
+	if err := r.folder(); err != nil {
+		return err
+	}
 	made, err := r.build(ctx, c)
 	if err != nil {
 		return err
@@ -249,6 +253,39 @@ func (*runFlags) lateFlag(args []string) string {
 	}
 	return fmt.Sprintf("the program was given %s; if that is meant for cairn run, it stands before the program: cairn run %s … PROGRAM", args[0], args[0])
 }
+
+// folder refuses a folder of --run that is used for something else.
+func (r *runFlags) folder() error {
+	dir := r.o.Run
+	if dir == "" {
+		return nil
+	}
+	st, err := os.Stat(dir)
+	if errors.Is(err, syscall.ENOTDIR) || err == nil && !st.IsDir() {
+		return usagef("run: --run %s: a file is there; name a folder, which need not be there yet", dir)
+	}
+	entries, err := os.ReadDir(dir)
+	if err != nil { // it is not there, or what is wrong shows when it is written
+		return nil
+	}
+	other := ""
+	for _, e := range entries {
+		switch name := e.Name(); {
+		case name == "run.json":
+			return nil
+		case !slices.Contains(runNames, name) && !strings.HasPrefix(name, "."):
+			other = name
+		}
+	}
+	if other != "" {
+		return usagef("run: --run %s: this folder holds other files (%s) and no run; name a folder that is empty or not there yet, such as %s",
+			dir, other, filepath.Join(dir, "run.cairn"))
+	}
+	return nil
+}
+
+// runNames are what a run's folder may hold before there is a run.json.
+var runNames = []string{"bin", "control.sock", "hosts", "leave", "lock", "log", "output", "run.json.tmp", "sets", "shown"}
 
 // complete makes options of flags and arguments.
 func (r *runFlags) complete(args []string) error {

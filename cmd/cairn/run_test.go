@@ -191,6 +191,16 @@ func TestRun(t *testing.T) {
 
 func TestRunUsage(t *testing.T) {
 	t.Chdir(t.TempDir())
+	write(t, "used/notes", "")
+	write(t, "left/lock", "")
+	if err := os.Mkdir("empty", 0o777); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		for _, dir := range []string{"left", "empty", "new"} {
+			cairnRun(t, "run", "-q", "--run", dir, "true").exit(exitFine)
+		}
+	}
 	for _, c := range []struct{ args, want string }{
 		{"run", "an argument is missing"},
 		{"run -n", "-n needs a value"},
@@ -209,6 +219,9 @@ func TestRunUsage(t *testing.T) {
 		{"run --lancher srun true", "did you mean --launcher?"},
 		{"run ./nothing", "give the path of a program"},
 		{"run .", "is a folder"},
+		{"run --run used/notes true", "--run used/notes: a file is there; name a folder"},
+		{"run --run used/notes/run true", "a file is there; name a folder"},
+		{"run --run used true", "this folder holds other files (notes) and no run; name a folder that is empty or not there yet, such as used/run.cairn"},
 		{"status", "no run's folder"},
 		{"stop a b", "too many"},
 	} {
