@@ -67,16 +67,16 @@ func openRunDir(path string) (*runDir, error) {
 	name, _ := os.Hostname()
 	if err := rewrite(lock, fmt.Sprintf("process %d on %s since %s", os.Getpid(), name, time.Now().Format(time.DateTime))); err != nil {
 		lock.Close()
-		return nil, err
+		return nil, refused(err)
 	}
 	if err := os.MkdirAll(d.file("hosts"), 0o700); err != nil {
 		lock.Close()
-		return nil, err
+		return nil, refused(err)
 	}
 	d.log, err = os.OpenFile(d.file("log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
 		lock.Close()
-		return nil, err
+		return nil, refused(err)
 	}
 	return d, nil
 }
@@ -85,6 +85,9 @@ func openRunDir(path string) (*runDir, error) {
 func refused(err error) error {
 	if errors.Is(err, fs.ErrPermission) || errors.Is(err, syscall.EROFS) {
 		return fmt.Errorf("%w; run cairn as the user who owns the folder, ask for access, or put the run's folder elsewhere with --run FOLDER", err)
+	}
+	if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) {
+		return fmt.Errorf("%w; make room there, or put the run's folder elsewhere with --run FOLDER", err)
 	}
 	return err
 }

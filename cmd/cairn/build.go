@@ -52,10 +52,13 @@ back. 'cairn run PACKAGE' does both at once.`,
 				}
 				if strings.HasSuffix(o.Output, string(os.PathSeparator)) {
 					if err := os.MkdirAll(o.Output, 0o777); err != nil {
-						return err
+						return elsewhere(err, otherName)
 					}
 				}
 				made, err := makeProgram(ctx, c, c.args, o)
+				if errors.Is(err, golang.ErrOutput) {
+					return elsewhere(err, otherName)
+				}
 				if err != nil {
 					return err
 				}
@@ -67,6 +70,12 @@ back. 'cairn run PACKAGE' does both at once.`,
 		},
 	}
 }
+
+// What to do where something can't be written.
+const (
+	otherName = "give another name with -o FILE"
+	otherRun  = "put the run's folder elsewhere with --run FOLDER"
+)
 
 // buildDocument is what build --json prints.
 type buildDocument struct {
@@ -206,7 +215,7 @@ func (r *runFlags) build(ctx context.Context, c *call) (*golang.Made, error) {
 	o.Command = append([]string{program}, dropDashes(o.Command[n:])...)
 	if _, err := os.Stat(program); errors.Is(err, fs.ErrNotExist) {
 		// The supervisor wants to see it. If the run is another's, it has one.
-		return made, made.Copy(program)
+		return made, elsewhere(made.Copy(program), otherRun)
 	}
 	return made, r.fits(ctx, made, o.Run)
 }
@@ -256,10 +265,11 @@ func (r *runFlags) place(ctx context.Context, made *golang.Made, run string) err
 		return err
 	}
 	program := r.program(made, run)
-	if err := made.Copy(program); err != nil {
-		return err
+	err := made.Copy(program)
+	if err == nil {
+		err = os.WriteFile(program+".source", []byte(made.Source+"\n"), 0o666)
 	}
-	return os.WriteFile(program+".source", []byte(made.Source+"\n"), 0o666)
+	return elsewhere(err, otherRun)
 }
 
 // sourceArgs is how many of a command's words name Go source: files, a folder with

@@ -82,6 +82,17 @@ func TestBuild(t *testing.T) {
 		t.Errorf("%+v", doc)
 	}
 	cairnRun(t, "build", "-o", "nowhere", "./cmd/none").exit(exitUsage).complains("no program to look at: ", "cmd/none", "name a folder")
+	denied := "/sys" // not even for root
+	if os.Geteuid() != 0 {
+		denied = "denied"
+		if err := os.Mkdir(denied, 0o500); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, args := range [][]string{{"build", "-o", denied + "/x/"}, {"build", "-o", denied + "/x"}, {"run", "-o", denied + "/x"}} {
+		cairnRun(t, append(args, "./cmd/sums")...).exit(exitFailed).complains("; ask for access, or give another name with -o FILE")
+	}
+	cairnRun(t, "run", "--run", denied+"/x", "./cmd/sums").exit(exitFailed).complains("; ask for access, or put the run's folder elsewhere with --run FOLDER")
 	cairnRun(t, "build", "--buildmode", "plugin", "./cmd/sums").exit(exitFailed).complains("makes no program")
 	cairnRun(t, "build", "--fast", "./cmd/sums").exit(exitUsage).complains("unknown flag --fast")
 	write(t, "cmd/sums/main.go", "package main\n\nfunc main() {}\n")

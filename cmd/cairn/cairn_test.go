@@ -4,9 +4,11 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -365,6 +367,25 @@ func TestNoPermission(t *testing.T) {
 		if err := os.Chmod(path, 0o700); err != nil {
 			t.Fatal(err)
 		}
+	}
+}
+
+func TestElsewhere(t *testing.T) {
+	for _, c := range []struct {
+		err  error
+		want string
+	}{
+		{&os.PathError{Op: "write", Path: "x", Err: syscall.ENOSPC}, "write x: no space left on device; make room there, or go"},
+		{&os.PathError{Op: "open", Path: "x", Err: syscall.EROFS}, "open x: read-only file system; ask for access, or go"},
+		{&os.PathError{Op: "open", Path: "x", Err: syscall.EISDIR}, "open x: is a directory"},
+		{fmt.Errorf("%w; do that", syscall.ENOSPC), "no space left on device; do that"},
+	} {
+		if got := elsewhere(c.err, "go").Error(); got != c.want {
+			t.Errorf("%q, want %q", got, c.want)
+		}
+	}
+	if elsewhere(nil, "go") != nil {
+		t.Error("an error of none")
 	}
 }
 

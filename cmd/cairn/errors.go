@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"strings"
+	"syscall"
 
 	"github.com/cairnrun/cairn/ckpt"
 )
@@ -75,6 +76,21 @@ func describe(err error) string {
 		text += "; 'cairn verify' names all that is damaged, 'cairn list' shows other sets"
 	}
 	return text
+}
+
+// elsewhere says of an error in writing that it can be done elsewhere, and how.
+func elsewhere(err error, how string) error {
+	first := ""
+	switch {
+	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):
+		first = "make room there"
+	case errors.Is(err, fs.ErrPermission), errors.Is(err, syscall.EROFS):
+		first = "ask for access"
+	}
+	if first == "" || strings.Contains(err.Error(), ";") {
+		return err
+	}
+	return fmt.Errorf("%w; %s, or %s", err, first, how)
 }
 
 // reason is an error that a table shows beside the path it is about.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/signal"
 	"path/filepath"
@@ -216,7 +217,11 @@ func (r *runFlags) run(ctx context.Context, c *call) error {
 	res, err := s.Run(kill)
 	show.leave(ctx)
 	if err != nil {
-		return err
+		var at *fs.PathError
+		if out, _ := filepath.Abs(o.Out); o.Out != "" && errors.As(err, &at) && filepath.Dir(at.Path) == filepath.Dir(out) {
+			return elsewhere(err, otherName)
+		}
+		return elsewhere(err, otherRun)
 	}
 	if c.json {
 		st, err := supervise.Read(context.Background(), s.Folder())

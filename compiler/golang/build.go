@@ -19,6 +19,10 @@ import (
 // compiled with these options.
 var ErrBuild = errors.New("the program could not be built")
 
+// ErrOutput says that a program was built, and can't be written to where it is
+// wanted.
+var ErrOutput = errors.New("the program could not be written")
+
 // BuildOptions of Build and Make.
 type BuildOptions struct {
 	// Output is the file to make. Make: empty puts it into the cache only.

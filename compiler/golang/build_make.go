@@ -140,7 +140,10 @@ func (m *Made) Copy(to string) error {
 	if err := replaceable(to); err != nil {
 		return err
 	}
-	return copyFile(to, m.Path)
+	if err := copyFile(to, m.Path); err != nil {
+		return fmt.Errorf("%w: %s: %w", ErrOutput, to, err)
+	}
+	return nil
 }
 
 // replaceable tells whether a program may take the place of what is there: of
