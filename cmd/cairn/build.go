@@ -62,6 +62,9 @@ back. 'cairn run PACKAGE' does both at once.`,
 				if err != nil {
 					return err
 				}
+				if !c.quiet {
+					c.notef("%s: written to %s", named(c.args), made.Path)
+				}
 				if c.json {
 					return c.document(buildDocument{made.Path, made.Points, made.Before})
 				}

@@ -72,7 +72,8 @@ func (r *result) ended() *result {
 
 func TestBuild(t *testing.T) {
 	inModule(t)
-	cairnRun(t, "build", "./cmd/sums").ended().complains("cairn: ./cmd/sums: 1 point (cmd/sums/main.go:11)", "cairn: ./cmd/sums: built in ")
+	cairnRun(t, "build", "./cmd/sums").ended().complains("cairn: ./cmd/sums: 1 point (cmd/sums/main.go:11)", "cairn: ./cmd/sums: built in ", "cairn: ./cmd/sums: written to sums\n")
+	cairnRun(t, "build", "-q", "./cmd/sums").exit(exitFine)
 	out, err := exec.Command("./sums", "a", "-b").Output()
 	if err != nil || string(out) != summed {
 		t.Errorf("%v, and\n%s", err, out)

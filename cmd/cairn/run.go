@@ -66,6 +66,8 @@ have written; lines that were shown already are not shown again, and a later
 start shows those that were not, whatever ended the one before. With -o FILE
 rank 0's stdout goes to FILE as it is written, and that of the others follows
 when the run has finished; with %r in its name there is one file per rank.
+With --json no output of the ranks is shown, only kept (in RUN/output, and by
+-o): stdout has nothing but the run's state, when it has ended.
 
 Other hosts are reached by ssh (or --rsh), need the same file system, and no
 open ports for this; ranks of several hosts reach each other by TCP. With
