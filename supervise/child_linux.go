@@ -148,6 +148,7 @@ func (c *child) start(i int) (err error) {
 	c.l.add(c)
 	read := make(chan struct{})
 	c.wrote = make(chan struct{})
+	c.say(&control.Message{Kind: control.Running, Pid: c.id.Pid}) // before it can have ended
 	go func() {
 		defer close(read)
 		c.listen()

@@ -163,9 +163,7 @@ func (h *helper) fill(l *launch, s *control.Start) {
 				l.bad.Store(true)
 			}
 			c.say(&control.Message{Kind: control.Exited, Code: code, Error: err.Error()})
-			continue
 		}
-		c.say(&control.Message{Kind: control.Running, Pid: c.id.Pid})
 	}
 	h.record()
 	l.release()
