@@ -65,16 +65,8 @@ func (p *Package) Closures(convert func(n ast.Expr) bool) (*Package, *Made, erro
 // closures is Closures without those that are known to be bad. The package is
 // returned even if it has an error of types.
 func (p *Package) closures(convert func(ast.Expr) bool, bad map[ast.Expr]string) (*Package, *closures, error) {
-	c := &closures{Package: p, convert: convert, bad: bad, made: new(Made), plans: map[ast.Expr]*closure{},
-		taken: map[string]bool{}, consts: map[*types.Const]string{}, files: map[*ast.File]*closureFile{}, declared: map[string]*closure{}}
-	for _, f := range p.Files {
-		ast.Inspect(f, func(n ast.Node) bool {
-			if id, ok := n.(*ast.Ident); ok {
-				c.taken[id.Name] = true
-			}
-			return true
-		})
-	}
+	c := p.newClosures()
+	c.convert, c.bad = convert, bad
 	var all []*closure
 	inits, blanks := 0, 0
 	glob := &closureOwner{name: "init", ident: "init"}
@@ -137,6 +129,20 @@ func (p *Package) closures(convert func(ast.Expr) bool, bad map[ast.Expr]string)
 	}
 	q, err := p.With(text)
 	return q, c, err
+}
+
+func (p *Package) newClosures() *closures {
+	c := &closures{Package: p, made: new(Made), plans: map[ast.Expr]*closure{}, taken: map[string]bool{}, consts: map[*types.Const]string{},
+		files: map[*ast.File]*closureFile{}, declared: map[string]*closure{}}
+	for _, f := range p.Files {
+		ast.Inspect(f, func(n ast.Node) bool {
+			if id, ok := n.(*ast.Ident); ok {
+				c.taken[id.Name] = true
+			}
+			return true
+		})
+	}
+	return c
 }
 
 // blame returns the closure in whose declarations an error of types is, if any:

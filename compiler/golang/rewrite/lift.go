@@ -158,15 +158,7 @@ func (p *Package) canLift(f *ast.File, d *ast.FuncDecl, lit *ast.FuncLit, e *esc
 			l.anew = l.anew || v.Pos() < up.Pos()
 		}
 	}
-	c := &closures{Package: p, made: new(Made), taken: map[string]bool{}, consts: map[*types.Const]string{}, files: map[*ast.File]*closureFile{}}
-	for _, f := range p.Files {
-		ast.Inspect(f, func(n ast.Node) bool {
-			if id, ok := n.(*ast.Ident); ok {
-				c.taken[id.Name] = true
-			}
-			return true
-		})
-	}
+	c := p.newClosures()
 	l.c = c
 	l.closure = &closure{node: lit, file: f, owner: own, name: "a function literal in " + own.name}
 	for n := 1; ; n++ {
