@@ -371,7 +371,7 @@ func (r *rank) noPoint(points uint64, now time.Time) string {
 	if r.Points > 0 {
 		lost = "if it fails now, this work is lost, since sets are saved at points only"
 	}
-	return fmt.Sprintf("rank %d has reached no point for %v: %s; for a Go program 'cairn explain' shows where its points are", r.Rank, quietFor, lost)
+	return fmt.Sprintf("rank %d has reached no point for %v: %s; for a Go program 'cairn explain' shows where its points are, and a comment //cairn:point before a loop puts one there", r.Rank, quietFor, lost)
 }
 
 func (s *Supervisor) hello(r *rank, m *control.Message) {
