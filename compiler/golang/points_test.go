@@ -455,3 +455,57 @@ func main() {
 		t.Errorf("points at lines %v", lines)
 	}
 }
+
+// TestBesideRecursion: a loop with much work gets a point, though its function calls
+// itself in another one; a short one does not.
+func TestBesideRecursion(t *testing.T) {
+	const text = `package main
+
+import "fmt"
+
+type level struct {
+	steps int
+	sub   []*level
+}
+
+var a, b [300][300]float64
+
+func step() {
+	for i := 1; i < 299; i++ {
+		for j := 1; j < 299; j++ {
+			b[i][j] = a[i][j] + 0.2*(a[i-1][j]+a[i+1][j]+a[i][j-1]+a[i][j+1]-4*a[i][j])
+		}
+	}
+	a, b = b, a
+}
+
+func run(l *level, names []string) {
+	for k := 0; k < l.steps; k++ { // WORK
+		step()
+	}
+	n := 0
+	for _, s := range names {
+		n += len(s)
+	}
+	fmt.Println(n)
+	for _, c := range l.sub { // RECURSION
+		run(c, names)
+	}
+}
+
+func main() {
+	a[1][1] = 1
+	run(&level{9, []*level{{9, nil}}}, []string{"x"})
+	fmt.Println(a[2][2])
+}
+`
+	var want []int
+	for i, l := range strings.Split(text, "\n") {
+		if strings.HasSuffix(l, "// WORK") || strings.HasSuffix(l, "// RECURSION") {
+			want = append(want, i+1)
+		}
+	}
+	if got, _ := pointsOf(t, text); !slices.Equal(got, want) {
+		t.Errorf("points at %v, want %v", got, want)
+	}
+}
