@@ -379,6 +379,12 @@ func (e *emitter) region(lo, hi token.Pos, nodes ...ast.Node) string {
 	}
 	if e.fn != nil {
 		for _, m := range e.fn.marks {
+			if e.isLean(m) {
+				st := &m.path[len(m.path)-2]
+				if at := st.list[st.i].Pos(); lo <= at && at < hi {
+					edits = append(edits, edit{at, at, inner.beforeLean(m) + e.w.p.lineOf(at)})
+				}
+			}
 			if lo <= m.comment.Pos() && m.comment.End() <= hi {
 				edits = append(edits, edit{m.comment.Pos(), m.comment.End(), inner.save(m)})
 				if m.call && m.stmt().End() <= hi {
@@ -434,6 +440,11 @@ func (e *emitter) asks(m *mark) bool {
 	return e.fn.quick && m.call && e.w.calls[spineCall(m.stmt())] == nil
 }
 
+// isLean says that a point is looked at when its loop begins only.
+func (e *emitter) isLean(m *mark) bool {
+	return !e.plain && !e.onward && e.fn.quick && !e.boxes(loopInit(m)) && e.w.lean(e.fn, m) != nil
+}
+
 // save writes the code of a mark.
 func (e *emitter) save(m *mark) string {
 	fn := e.fn
@@ -442,7 +453,7 @@ func (e *emitter) save(m *mark) string {
 		return ""
 	case e.asks(m):
 		return Prefix + ".Asking()\n"
-	case fn.quick && m.call:
+	case fn.quick && m.call, e.isLean(m):
 		return ""
 	case fn.quick && e.onward: // it may be on its way where it could not be left
 		return fmt.Sprintf("if %[1]s.Due() && %[1]sd >= 0 {\n%[2]s\n}", Prefix, e.leave(m))
