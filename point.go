@@ -11,6 +11,7 @@ import (
 	"github.com/cairnrun/cairn/coord"
 	"github.com/cairnrun/cairn/internal/control"
 	"github.com/cairnrun/cairn/internal/graph"
+	"github.com/cairnrun/cairn/internal/step"
 )
 
 // Point is a place where a checkpoint may be taken: no other goroutine
@@ -211,6 +212,7 @@ func (p *Run) start(ctx context.Context, note ckpt.Note, alone bool) (uint64, er
 		return 0, err
 	}
 	began := time.Now()
+	step.At("copy.begin")
 	if p.opts.OnCopy != nil {
 		if err := p.opts.OnCopy(); err != nil {
 			return 0, err
@@ -235,6 +237,7 @@ func (p *Run) start(ctx context.Context, note ckpt.Note, alone bool) (uint64, er
 		return 0, err
 	}
 	p.held = time.Since(began)
+	step.At("copy.done")
 	p.saving = Saved{Set: set, Reason: note.Reason, State: imageBytes(img), Held: p.held}
 	return set, nil
 }

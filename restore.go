@@ -12,6 +12,7 @@ import (
 	"github.com/cairnrun/cairn/ckpt"
 	"github.com/cairnrun/cairn/internal/control"
 	"github.com/cairnrun/cairn/internal/graph"
+	"github.com/cairnrun/cairn/internal/step"
 )
 
 // Restore puts the newest good set's values into the protected variables and
@@ -61,6 +62,7 @@ func (p *Run) Restore(ctx context.Context) (bool, error) {
 	if err := p.readySaver(table); err != nil {
 		return false, fmt.Errorf("cairn: %w", err)
 	}
+	step.At("restore.done")
 	p.restored = true
 	p.files.resuming = false
 	if p.team != nil {
@@ -210,6 +212,7 @@ func (p *Run) load(ctx context.Context, index uint64) (*ckpt.Table, error) {
 		return nil, fmt.Errorf("%s: %w", s.Path, err)
 	}
 	p.files.begin(files)
+	step.At("restore.begin")
 	if err := s.Load(ctx, img, roots, p.env(), p.opts.Drop); err != nil {
 		p.files.abandon()
 		var m *graph.MismatchError
@@ -226,6 +229,7 @@ func (p *Run) load(ctx context.Context, index uint64) (*ckpt.Table, error) {
 		p.files.abandon()
 		return nil, fmt.Errorf("%s: %w: the run was writing to %s, but now the program has opened %s instead: start it with the paths it had", s.Path, ErrMismatch, theirs, ours)
 	}
+	step.At("restore.loaded")
 	p.points = max(s.Header.Note.Points, 1) - 1 // the point that saved comes again
 	if s.Header.Set != index {                  // somebody moved it: the next set is full, and refers to nothing
 		return &ckpt.Table{Set: index}, nil

@@ -19,6 +19,7 @@ import "embed"
 //go:embed internal/graph/*[^t].go internal/graph/*[^s]t.go internal/graph/*.s
 //go:embed internal/mem/*[^t].go internal/mem/*[^t]est.go internal/mem/*.s
 //go:embed internal/p2p/*[^t].go internal/p2p/*[^s]t.go internal/p2p/*[^t]est.go
+//go:embed internal/step/*[^t].go
 //go:embed internal/vfs/*[^t].go
 //go:embed mpi/*[^t].go mpi/*[^t]est.go
 //go:embed store/*[^t].go

@@ -27,6 +27,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/cairnrun/cairn/internal/step"
 	"github.com/cairnrun/cairn/internal/vfs"
 )
 
@@ -331,6 +332,7 @@ func (p *Pending) Commit() error {
 		err = d.fs.SyncDir(d.setPath(p.index)) // the links, before the name that needs them
 	}
 	if err == nil {
+		step.At("commit.written")
 		err = d.fs.Rename(d.tmp(p.index), d.File(p.index))
 	}
 	if err != nil {
@@ -338,6 +340,7 @@ func (p *Pending) Commit() error {
 		return err
 	}
 	if err = d.fs.SyncDir(d.setPath(p.index)); err == nil {
+		step.At("commit.published")
 		d.tidy(p.index, func(name string) bool { return strings.Contains(name, ".base-") && !slices.Contains(p.links, name) })
 	}
 	return err
@@ -393,6 +396,7 @@ func (d *Dir) Remove(index uint64) error {
 	if err := d.fs.SyncDir(d.setPath(index)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
+	step.At("prune.withdrawn")
 	return d.removeRest(index)
 }
 

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/cairnrun/cairn/internal/control"
+	"github.com/cairnrun/cairn/internal/step"
 )
 
 // Supervisor runs one run. All its state belongs to the goroutine of Run;
@@ -115,7 +116,9 @@ func (s *Supervisor) take() error {
 		}
 	}
 	s.taken = true
-	return s.record()
+	err := s.record()
+	step.At("start.recorded")
+	return err
 }
 
 func optionError(format string, args ...any) error {

@@ -24,7 +24,7 @@ const (
 // layers are the module's packages, bottom to top. A package imports only
 // what stands below it. "x/*" is everything under x; "." is the root.
 var layers = [][]string{
-	{"internal/vfs", "internal/mem", "internal/dl", "internal/control", "transport", "device/driver", "compiler/ir", "compiler/golang/laid/*", "compiler/golang/rewrite"},
+	{"internal/vfs", "internal/step", "internal/mem", "internal/dl", "internal/control", "transport", "device/driver", "compiler/ir", "compiler/golang/laid/*", "compiler/golang/rewrite"},
 	{"hdf5", "store", "transport/*", "coord", "device/*", "internal/snap", "compiler/ir/*"},
 	{"internal/graph", "internal/p2p"},
 	{"ckpt", "mpi", "device"},
