@@ -212,3 +212,70 @@ func crashAt(t *testing.T, at int, loss vfs.Loss) bool {
 	}
 	return true
 }
+
+// TestRemove_OtherRankBetweenSteps lets another rank act between two file
+// operations of a rank that removes its part of a checkpoint. The removal
+// succeeds, the other rank's file stays if it was committed, and an empty
+// directory does not.
+func TestRemove_OtherRankBetweenSteps(t *testing.T) {
+	const set = 5
+	var pending *Pending // the other rank's file
+	begin := func(other *Dir) (err error) { pending, err = other.Begin(set); return err }
+	abort := func(*Dir) error { pending.Abort(); return nil }
+	commit := func(*Dir) error { return pending.Commit() }
+	step := func(op, path string) string { return op + " " + path }
+	dir, tmp := "/ckpt/set-00000005", "/ckpt/set-00000005/rank-0001.tmp"
+	for _, c := range []struct {
+		name  string
+		first func(other *Dir) error // before rank 1 begins
+		at    map[string]func(other *Dir) error
+		then  func(other *Dir) error
+		stays bool
+	}{
+		{"begins and aborts", nil, map[string]func(*Dir) error{step("remove", dir): begin, step("readdir", dir): abort}, abort, false},
+		{"begins and commits", nil, map[string]func(*Dir) error{step("remove", dir): begin}, commit, true},
+		{"aborts after the listing", begin, map[string]func(*Dir) error{step("remove", tmp): abort}, nil, false},
+		{"aborts before the directory goes", begin, map[string]func(*Dir) error{step("remove", dir): abort}, nil, false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			disk := vfs.NewMem()
+			other := create(t, disk, 0)
+			d := create(t, disk, 1)
+			publish(t, d, set, "x", 0)
+			if c.first != nil {
+				if err := c.first(other); err != nil {
+					t.Fatal(err)
+				}
+			}
+			armed := false
+			d.fs = vfs.Hook(disk, func(op, name string) error {
+				act := c.at[step(op, name)]
+				if op == "remove" && name == tmp {
+					armed = true // the listing is behind us
+				}
+				if act == nil || !armed {
+					return nil
+				}
+				delete(c.at, step(op, name))
+				return act(other)
+			})
+			if err := d.Remove(set); err != nil {
+				t.Errorf("Remove: %v", err)
+			}
+			if c.then != nil && c.at[step("readdir", dir)] != nil || c.stays {
+				if err := c.then(other); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if _, err := disk.Stat(dir); (err == nil) != c.stays {
+				t.Errorf("the directory: %v; want it to stay: %v", err, c.stays)
+			}
+			if got, err := other.Sets(); err != nil || (len(got) == 1) != c.stays {
+				t.Errorf("the other rank has %v, %v", got, err)
+			}
+			if got, err := d.Sets(); err != nil || len(got) != 0 {
+				t.Errorf("rank 1 still has %v, %v", got, err)
+			}
+		})
+	}
+}

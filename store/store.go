@@ -400,7 +400,11 @@ func (d *Dir) Remove(index uint64) error {
 	return d.removeRest(index)
 }
 
-// removeRest deletes what an uncommitted set has of this rank.
+// removeRest deletes what an uncommitted checkpoint has of this rank, and the
+// directory if that was the last in it. Other ranks may begin, abort and remove
+// files in the directory at the same time: whether it is empty is decided by the
+// attempt to remove it, never by an earlier look, so that whoever is last
+// removes it, and nobody takes another's file for a failure.
 func (d *Dir) removeRest(index uint64) error {
 	if _, err := d.fs.Stat(d.File(index)); err == nil {
 		return nil
@@ -412,22 +416,17 @@ func (d *Dir) removeRest(index uint64) error {
 	if err != nil {
 		return err
 	}
-	prefix, left := fmt.Sprintf("rank-%04d.", d.rank), 0
+	prefix := fmt.Sprintf("rank-%04d.", d.rank)
 	for _, e := range entries { // .tmp comes last: see Lost
 		if !strings.HasPrefix(e.Name(), prefix) {
-			left++
-		} else if err := d.fs.Remove(filepath.Join(d.setPath(index), e.Name())); err != nil {
+			continue
+		}
+		if err := d.fs.Remove(filepath.Join(d.setPath(index), e.Name())); err != nil {
 			return err
 		}
 	}
-	if left > 0 {
-		return nil
-	}
 	err = d.fs.Remove(d.setPath(index))
-	if err == nil || errors.Is(err, fs.ErrNotExist) { // another rank was quicker
-		return nil
-	}
-	if entries, rerr := d.fs.ReadDir(d.setPath(index)); rerr == nil && len(entries) > 0 { // … or has begun a file in it
+	if errors.Is(err, vfs.ErrNotEmpty) || errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
 	return err

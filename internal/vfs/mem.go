@@ -2,7 +2,6 @@ package vfs
 
 import (
 	"bytes"
-	"fmt"
 	"io"
 	"io/fs"
 	"path"
@@ -223,7 +222,7 @@ func (m *Mem) Remove(name string) error {
 		return pathError("remove", name, fs.ErrNotExist)
 	}
 	if n.dir && len(n.entries) > 0 {
-		return pathError("remove", name, fmt.Errorf("folder is not empty"))
+		return pathError("remove", name, ErrNotEmpty)
 	}
 	delete(dir.entries, base)
 	return nil

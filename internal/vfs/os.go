@@ -1,6 +1,7 @@
 package vfs
 
 import (
+	"fmt"
 	"io"
 	"io/fs"
 	"os"
@@ -34,9 +35,16 @@ func (osFS) Create(name string) (File, error) {
 
 func (osFS) Mkdir(name string) error                    { return os.Mkdir(name, 0o777) }
 func (osFS) Rename(from, to string) error               { return os.Rename(from, to) }
-func (osFS) Remove(name string) error                   { return os.Remove(name) }
 func (osFS) ReadDir(name string) ([]fs.DirEntry, error) { return os.ReadDir(name) }
 func (osFS) Stat(name string) (fs.FileInfo, error)      { return os.Stat(name) }
+
+func (osFS) Remove(name string) error {
+	err := os.Remove(name)
+	if isNotEmpty(err) {
+		err = fmt.Errorf("%w: %w", ErrNotEmpty, err)
+	}
+	return err
+}
 
 func (osFS) Link(from, to string) error { return linkError(os.Link(from, to)) }
 

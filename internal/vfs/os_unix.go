@@ -27,6 +27,10 @@ func lockFile(f *os.File) error {
 	return err
 }
 
+// isNotEmpty reports whether err says that a directory is not empty, which
+// some systems express as EEXIST.
+func isNotEmpty(err error) bool { return errors.Is(err, unix.ENOTEMPTY) || errors.Is(err, unix.EEXIST) }
+
 func linkError(err error) error {
 	if errors.Is(err, unix.EPERM) || errors.Is(err, unix.ENOTSUP) || errors.Is(err, unix.ENOSYS) || errors.Is(err, unix.EXDEV) || errors.Is(err, unix.EMLINK) {
 		return fmt.Errorf("%w: %w", ErrNoLink, err)

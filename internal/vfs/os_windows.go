@@ -19,6 +19,8 @@ func lockFile(f *os.File) error {
 	return err
 }
 
+func isNotEmpty(err error) bool { return errors.Is(err, windows.ERROR_DIR_NOT_EMPTY) }
+
 func linkError(err error) error {
 	if errors.Is(err, windows.ERROR_NOT_SUPPORTED) || errors.Is(err, windows.ERROR_INVALID_FUNCTION) || errors.Is(err, windows.ERROR_NOT_SAME_DEVICE) {
 		return fmt.Errorf("%w: %w", ErrNoLink, err)

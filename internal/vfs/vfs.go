@@ -23,6 +23,9 @@ var ErrLocked = errors.New("locked by another process")
 // ErrNoLink says that the file system has no hard links.
 var ErrNoLink = errors.New("file system has no hard links")
 
+// ErrNotEmpty is returned by Remove for a directory that holds something.
+var ErrNotEmpty = errors.New("directory is not empty")
+
 // FS is a file system. Names are ordinary paths. Errors wrap those of io/fs
 // and carry the name.
 type FS interface {
@@ -33,7 +36,7 @@ type FS interface {
 	Mkdir(name string) error // the name must be free
 	Rename(from, to string) error
 	Link(from, to string) error // hard link; errors.Is(err, ErrNoLink) where there are none
-	Remove(name string) error   // a file or an empty folder
+	Remove(name string) error   // a file or an empty folder; else errors.Is(err, ErrNotEmpty)
 	ReadDir(name string) ([]fs.DirEntry, error)
 	Stat(name string) (fs.FileInfo, error)
 	// SyncDir makes the folder's entries durable.
