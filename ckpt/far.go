@@ -144,6 +144,7 @@ type farExtent struct {
 	digests     []xxh3.Uint128
 	sieve       mem.Sieve     // that is looking at them; nil: none
 	changed     []mem.Changed // what came out; nil: the blocks are consecutive
+	unordered   bool          // see mem.Place
 	frozen      mem.Frozen    // what they are in,
 	index       int           // … as its extent
 }
@@ -189,7 +190,7 @@ func (c *copying) assign(i int, runs []farRun, h *history) int64 {
 		}
 		t := c.task(r.at.Device)
 		extent := func(lo, hi int) farExtent {
-			return farExtent{dataset: i, lo: lo, at: r.extent(d, lo, hi)}
+			return farExtent{dataset: i, lo: lo, at: r.extent(d, lo, hi), unordered: r.at.Unordered}
 		}
 		switch {
 		case same:
@@ -330,7 +331,7 @@ func (t *farTask) hold() error {
 		err = t.sift()
 	}
 	if err == nil { // the device gets this while it sifts
-		err = t.freeze(t.take)
+		err = t.freezeAll()
 	}
 	for i := range t.look {
 		e := &t.look[i]
@@ -344,6 +345,9 @@ func (t *farTask) hold() error {
 		case errors.Is(none, mem.ErrNoRoom): // much more has changed than last time
 			t.take = append(t.take, *e)
 			err = t.freeze(t.take[len(t.take)-1:])
+			if err == nil && e.unordered {
+				err = t.settled(t.take[len(t.take)-1:])
+			}
 		case none != nil:
 			err = none
 		case e.frozen != nil:
@@ -405,6 +409,41 @@ func (c *copying) expectSame(e *farExtent) {
 			want[k].Lo = ^b.Digest.Lo // comes out as if it had changed
 		}
 	}
+}
+
+// freezeAll freezes everything that is taken. Later kernels on the device's
+// queue are ordered after the copies; for memory that others write, too, it
+// waits until the copies are made. Those come first, so that the program does
+// not wait for the rest.
+func (t *farTask) freezeAll() error {
+	slices.SortStableFunc(t.take, func(a, b farExtent) int {
+		switch {
+		case a.unordered == b.unordered:
+			return 0
+		case a.unordered:
+			return -1
+		}
+		return 1
+	})
+	n := 0
+	for n < len(t.take) && t.take[n].unordered {
+		n++
+	}
+	if err := t.freeze(t.take[:n]); err != nil {
+		return err
+	}
+	if err := t.freeze(t.take[n:]); err != nil {
+		return err
+	}
+	return t.settled(t.take[:n])
+}
+
+// settled waits until extents that were frozen together are copied.
+func (t *farTask) settled(list []farExtent) error {
+	if len(list) == 0 {
+		return nil
+	}
+	return list[0].frozen.Wait()
 }
 
 // freeze copies extents, or gives access to them where there is no room.

@@ -168,6 +168,8 @@ type fakeFrozen struct {
 	under []chan struct{} // copies; closed when done
 }
 
+func (f *fakeFrozen) Wait() error { return f.d.call() }
+
 func (f *fakeFrozen) Digests(i, lo, hi int) ([]xxh3.Uint128, error) {
 	b := f.data[i]
 	return fakeDigests(b[int64(lo)*f.block[i]:min(int64(hi)*f.block[i], int64(len(b)))], f.block[i]), f.d.call()

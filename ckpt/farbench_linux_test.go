@@ -46,6 +46,7 @@ type nullFrozen struct{ d *nullDevice }
 func (f *nullFrozen) Digests(i, lo, hi int) ([]xxh3.Uint128, error) { return f.d.digests[:hi-lo], nil }
 func (f *nullFrozen) Read([]byte, int, int64) error                 { return nil }
 func (f *nullFrozen) Mark() (func() error, error)                   { return func() error { return nil }, nil }
+func (f *nullFrozen) Wait() error                                   { return nil }
 func (f *nullFrozen) Close()                                        {}
 
 // nullArray is an array of any size on it.

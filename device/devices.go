@@ -18,11 +18,12 @@ import (
 
 // backends are the kinds of devices that are looked for, the best first.
 var backends = []struct {
-	name string
-	open func() ([]driver.Device, error)
+	name     string
+	open     func() ([]driver.Device, error)
+	pointers bool // they are driver.Pointers
 }{
-	{"cuda", cuda.Open},
-	{"opencl", opencl.Open},
+	{"cuda", cuda.Open, true},
+	{"opencl", opencl.Open, false},
 }
 
 // machine is what was found. Devices belong to the process, as the libraries
@@ -111,6 +112,20 @@ func Missing() map[string]error {
 		backend(i)
 	}
 	return maps.Clone(machine.missing)
+}
+
+// withPointers returns the devices of this machine, used or not, whose memory
+// has addresses.
+func withPointers() []*Device {
+	machine.Lock()
+	defer machine.Unlock()
+	var out []*Device
+	for i, b := range backends {
+		if b.pointers {
+			out = append(out, backend(i)...)
+		}
+	}
+	return out
 }
 
 // backend returns the devices of a backend. The caller holds machine's lock.

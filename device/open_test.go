@@ -79,8 +79,10 @@ func TestRaw(t *testing.T) {
 	if string(got) != "\x01\x02\x03\x04" {
 		t.Errorf("restored: %v", got)
 	}
-	if _, err := rawOn[uint32](devs[:1], 1<<20, []int{100}); err != nil {
-		t.Error("memory that no device knows: ", err)
+	for _, addr := range []uintptr{1 << 20, ^uintptr(0) - 999} {
+		if _, err := rawOn[uint32](devs[:1], addr, []int{100}); runtime.GOOS == "linux" && err == nil {
+			t.Errorf("memory at %#x, which no device knows, is taken for host memory", addr)
+		}
 	}
 	runtime.KeepAlive(a)
 

@@ -49,6 +49,11 @@ func (m *memory) Places(lo, hi int64) ([]mem.Place, error) {
 		return m.raw.places(m, lo, hi)
 	}
 	m.quiet(nil, lo, hi, false)
+	if m.raw != nil {
+		if err := m.raw.settle(); err != nil {
+			return nil, err
+		}
+	}
 	var out []mem.Place
 	for i := range m.spans {
 		s := &m.spans[i]
@@ -64,7 +69,7 @@ func (m *memory) Places(lo, hi int64) ([]mem.Place, error) {
 			out = append(out, mem.Place{Len: to - from, Zero: true})
 		case s.host:
 			p := mem.Place{Len: to - from, Host: m.host[from:to:to]}
-			if m.inside == 0 && (len(s.on) > 0 || s.calm && !m.given) { // nobody writes there unasked
+			if m.raw == nil && m.inside == 0 && (len(s.on) > 0 || s.calm && !m.given) { // nobody writes there unasked
 				p.Still, p.Version = func(yield func([]byte)) func() { return m.hold(from, to, yield) }, s.version
 			}
 			out = append(out, p)
@@ -164,10 +169,13 @@ func (m *memory) Fill(off int64, p []byte) error {
 		}
 		b, hi, err := m.destination(off)
 		n := min(int64(len(p)), hi-off)
+		if err == nil && m.raw != nil && (b == nil || b.fills == 0) {
+			err = m.raw.settle() // work that the program gave before must not overwrite it
+		}
 		if err == nil && b == nil {
 			err = m.own(off, off+n)
 		}
-		if b != nil {
+		if err == nil && b != nil {
 			b.fills++
 		}
 		host := m.host

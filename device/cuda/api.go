@@ -15,7 +15,8 @@ type api struct {
 	Init, DriverGetVersion, GetErrorName, GetErrorString uintptr
 
 	DeviceGetCount, DeviceGet, DeviceGetName, DeviceTotalMem, DeviceGetAttribute uintptr
-	PrimaryCtxRetain, PrimaryCtxRelease, CtxPush, CtxPop, CtxSynchronize         uintptr
+	PrimaryCtxRetain, PrimaryCtxRelease, PrimaryCtxGetState                      uintptr
+	CtxPush, CtxPop, CtxSynchronize                                              uintptr
 
 	MemGetInfo, MemAlloc, MemFree, MemHostRegister, MemHostUnregister uintptr
 	PointerGetAttributes                                              uintptr
@@ -34,6 +35,7 @@ const (
 	errInvalidValue    = 1
 	errNotReady        = 600
 	errNotFound        = 500
+	errInvalidContext  = 201
 	errHostRegistered  = 712
 	errHostNotRegister = 713
 
@@ -51,6 +53,7 @@ const (
 	eventNoTiming     = 2
 	hostPortable      = 1
 
+	pointerContext       = 1
 	pointerMemoryType    = 2
 	pointerIsManaged     = 8
 	pointerDeviceOrdinal = 9
@@ -85,6 +88,7 @@ func loadAPI(names []string) (*api, error) {
 		{&a.DeviceGetAttribute, "cuDeviceGetAttribute"},
 		{&a.PrimaryCtxRetain, "cuDevicePrimaryCtxRetain"},
 		{&a.PrimaryCtxRelease, "cuDevicePrimaryCtxRelease"},
+		{&a.PrimaryCtxGetState, "cuDevicePrimaryCtxGetState"},
 		{&a.CtxPush, "cuCtxPushCurrent_v2"},
 		{&a.CtxPop, "cuCtxPopCurrent_v2"},
 		{&a.CtxSynchronize, "cuCtxSynchronize"},

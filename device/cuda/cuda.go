@@ -242,6 +242,9 @@ func (d *device) FreeMemory() (int64, error) {
 // Synchronize waits for all work in the context, whoever gave it.
 func (d *device) Synchronize() error {
 	const op = "waiting for all work"
+	if err := d.usable(op); err != nil || !d.inUse(d.handle) {
+		return err
+	}
 	if err := d.enter(op); err != nil {
 		return err
 	}
@@ -393,31 +396,84 @@ func (d *device) piece(p []byte) (first, rest []byte, isPinned bool) {
 	return p[:end-lo], p[end-lo:], false
 }
 
-// Attributes asks the driver. Any of the devices of a process may be asked.
+// Attributes asks the driver. Any of the devices of a process may be asked. It
+// makes no context: that takes long, and memory of the GPU.
 func (d *device) Attributes(addr uintptr) (driver.Attributes, bool, error) {
 	const op = "asking what lies at an address"
-	if err := d.enter(op); err != nil {
+	if err := d.usable(op); err != nil {
 		return driver.Attributes{}, false, err
 	}
-	defer d.leave()
-	var (
-		attrs   = [3]int32{pointerMemoryType, pointerIsManaged, pointerDeviceOrdinal}
-		kind    uint32
-		managed uint32
-		ordinal int32
-	)
-	data := [3]unsafe.Pointer{unsafe.Pointer(&kind), unsafe.Pointer(&managed), unsafe.Pointer(&ordinal)}
-	switch code := int32(dl.Call(d.cu.PointerGetAttributes, uintptr(len(attrs)), uintptr(unsafe.Pointer(&attrs)), uintptr(unsafe.Pointer(&data)), addr)); {
+	var a pointerAttributes
+	code := d.pointer(addr, &a)
+	if code == errInvalidContext { // older drivers want one
+		if !d.inUse(d.handle) {
+			return driver.Attributes{}, false, nil // nobody has memory there
+		}
+		if err := d.enter(op); err != nil {
+			return driver.Attributes{}, false, err
+		}
+		code = d.pointer(addr, &a)
+		d.leave()
+	}
+	switch {
 	case code == errInvalidValue:
 		return driver.Attributes{}, false, nil
 	case code != success:
 		return driver.Attributes{}, false, d.fail(op, "cuPointerGetAttributes", code)
-	}
-	// Memory that the driver doesn't know has kind 0.
-	if kind == 0 && managed&0xff == 0 {
+	case a.kind == 0 && a.managed == 0: // memory that the driver does not know
 		return driver.Attributes{}, false, nil
 	}
-	a := driver.Attributes{Device: int(ordinal), Managed: managed&0xff != 0}
-	a.Host = kind == memoryHost && !a.Managed
-	return a, true, nil
+	out := driver.Attributes{Device: int(a.ordinal), Managed: a.managed != 0}
+	out.Host = a.kind == memoryHost && !out.Managed
+	if a.context != 0 {
+		primary, err := d.primary(op, int(a.ordinal))
+		if err != nil {
+			return driver.Attributes{}, false, err
+		}
+		out.Other = a.context != primary
+	}
+	return out, true, nil
+}
+
+type pointerAttributes struct {
+	context uintptr // 0: of no certain one, as that of memory pools
+	kind    uint32
+	managed uint8
+	ordinal int32
+}
+
+// pointer asks for all attributes of an address.
+func (d *device) pointer(addr uintptr, a *pointerAttributes) int32 {
+	attrs := [4]int32{pointerContext, pointerMemoryType, pointerIsManaged, pointerDeviceOrdinal}
+	var managed uint32 // C's bool is one byte
+	data := [4]unsafe.Pointer{unsafe.Pointer(&a.context), unsafe.Pointer(&a.kind), unsafe.Pointer(&managed), unsafe.Pointer(&a.ordinal)}
+	code := int32(dl.Call(d.cu.PointerGetAttributes, uintptr(len(attrs)), uintptr(unsafe.Pointer(&attrs)), uintptr(unsafe.Pointer(&data)), addr))
+	a.managed = uint8(managed)
+	return code
+}
+
+// inUse reports whether a device has a primary context: this package's, or the
+// program's own.
+func (s *system) inUse(handle int32) bool {
+	var flags uint32
+	var active int32
+	code := int32(dl.Call(s.cu.PrimaryCtxGetState, uintptr(handle), uintptr(unsafe.Pointer(&flags)), uintptr(unsafe.Pointer(&active))))
+	return code == success && active != 0
+}
+
+// primary returns the primary context of the device with a number, 0 if it has
+// none.
+func (d *device) primary(op string, ordinal int) (ctx uintptr, err error) {
+	var handle int32
+	if code := int32(dl.Call(d.cu.DeviceGet, uintptr(unsafe.Pointer(&handle)), uintptr(ordinal))); code != success {
+		return 0, d.fail(op, "cuDeviceGet", code)
+	}
+	if !d.inUse(handle) {
+		return 0, nil
+	}
+	if code := int32(dl.Call(d.cu.PrimaryCtxRetain, uintptr(unsafe.Pointer(&ctx)), uintptr(handle))); code != success {
+		return 0, d.fail(op, "cuDevicePrimaryCtxRetain", code)
+	}
+	dl.Call(d.cu.PrimaryCtxRelease, uintptr(handle))
+	return ctx, nil
 }

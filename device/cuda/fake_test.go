@@ -12,6 +12,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"unsafe"
 
 	"github.com/cairnrun/cairn/device/driver"
 	"github.com/cairnrun/cairn/device/driver/conform"
@@ -238,9 +239,18 @@ func TestAttributes(t *testing.T) {
 	if want := (driver.Attributes{}); err != nil || !ok || attr != want {
 		t.Errorf("device memory is %+v, %v, %v", attr, ok, err)
 	}
+	fakeCall(t, "fake_other", addr)
+	attr, ok, err = d.Attributes(addr)
+	if want := (driver.Attributes{Other: true}); err != nil || !ok || attr != want {
+		t.Errorf("memory of another context is %+v, %v, %v", attr, ok, err)
+	}
 	p := make([]byte, 1<<16)
 	release, err := d.Pin(p)
 	must(t, err)
+	attr, ok, err = d.Attributes(uintptr(unsafe.Pointer(&p[5])))
+	if want := (driver.Attributes{Host: true}); err != nil || !ok || attr != want {
+		t.Errorf("pinned memory is %+v, %v, %v", attr, ok, err)
+	}
 	q, err := d.NewQueue()
 	must(t, err)
 	own := d.At(addr+8, 100)
@@ -253,6 +263,19 @@ func TestAttributes(t *testing.T) {
 	}
 	must(t, release())
 	must(t, release())
+}
+
+// Questions, and the wait for work that nobody gave, make no context: that
+// takes long, and memory of the GPU.
+func TestAttributes_WithoutContext(t *testing.T) {
+	d := fakeDevices(t)[0]
+	p := make([]byte, 100)
+	if attr, ok, err := d.Attributes(uintptr(unsafe.Pointer(&p[0]))); ok || err != nil {
+		t.Errorf("ordinary memory is %+v, %v", attr, err)
+	}
+	must(t, d.Synchronize())
+	left(t)
+	must(t, d.Close())
 }
 
 // What the program has as its current context stays that.

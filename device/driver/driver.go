@@ -81,7 +81,8 @@ type Wrapper interface {
 }
 
 // Pointers is implemented by devices whose memory has addresses, so that a
-// program can bring its own.
+// program can bring its own, and to which others can give work, past this
+// package.
 type Pointers interface {
 	// Attributes tells what lies at an address. ok is false for memory that
 	// the driver does not know: ordinary host memory.
@@ -89,12 +90,8 @@ type Pointers interface {
 	// At makes a buffer of n bytes of existing memory that this device can
 	// reach. Free leaves the memory alone.
 	At(addr uintptr, n int64) Buffer
-}
-
-// Synchronizer is implemented by devices that others can give work to, past
-// this package.
-type Synchronizer interface {
-	// Synchronize waits for all work on the device, whoever gave it.
+	// Synchronize waits for all work on the device, whoever gave it. It costs
+	// next to nothing on a device that nobody uses.
 	Synchronize() error
 }
 
@@ -103,6 +100,7 @@ type Attributes struct {
 	Device  int  // index of the device, as in the ID "cuda:1"
 	Managed bool // moves between host and device by itself
 	Host    bool // pinned host memory
+	Other   bool // it belongs to a context that this package does not use
 }
 
 // Buffer is memory of a device. Freeing one that commands still use is safe:

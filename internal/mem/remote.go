@@ -43,6 +43,9 @@ type Place struct {
 	Buffer  any // what Device knows it by; comparable
 	Off     int64
 	Version uint64 // another one whenever a kernel could have written there; 0: always
+	// Unordered: others than the launches on Device write there, on streams or
+	// threads of their own. A copy must be complete before the program continues.
+	Unordered bool
 }
 
 // ErrNoRoom says that the device has no memory for a copy.
@@ -133,6 +136,9 @@ type Frozen interface {
 	// Mark returns a function that waits until all copies started so far are
 	// done. It may be called by another goroutine.
 	Mark() (wait func() error, err error)
+	// Wait returns when the data no longer depends on the extents: whatever
+	// anyone does to them from then on does not change it.
+	Wait() error
 	// Close lets go of the data. No copy may be under way.
 	Close()
 }

@@ -235,6 +235,9 @@ func (f *frozen) wait(q driver.Queue, done *bool) error {
 	return nil
 }
 
+// Wait implements mem.Frozen.
+func (f *frozen) Wait() error { return f.ready.Wait() }
+
 // Mark implements mem.Frozen.
 func (f *frozen) Mark() (wait func() error, err error) {
 	if !f.unwaited {

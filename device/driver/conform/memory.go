@@ -261,6 +261,14 @@ func (s *suite) pointers(t *testing.T) {
 	if known {
 		t.Errorf("ordinary memory is taken for %+v", attr)
 	}
+	q, b := s.queue(t), s.alloc(t, 1<<20)
+	must(t, q.CopyIn(b, 0, make([]byte, 1<<20)))
+	ev, err := q.Record()
+	must(t, err)
+	must(t, p.Synchronize())
+	if done, err := ev.Done(); !done || err != nil {
+		t.Errorf("after Synchronize a queue has work: %v, %v", done, err)
+	}
 }
 
 func (s *suite) noMemory(t *testing.T) {

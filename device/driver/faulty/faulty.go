@@ -283,17 +283,6 @@ func (w *device) Close() error {
 	return either(lost, w.d.Close())
 }
 
-// Synchronize does nothing where the device has nothing of the kind.
-func (w *device) Synchronize() error {
-	if do, err := w.call("Device.Synchronize", waits); !do {
-		return err
-	}
-	if s, ok := w.d.(driver.Synchronizer); ok {
-		return s.Synchronize()
-	}
-	return nil
-}
-
 // wraps is the Wrapper of a shared device.
 type wraps struct {
 	w *device
@@ -313,6 +302,13 @@ func (p points) Attributes(addr uintptr) (driver.Attributes, bool, error) {
 		return driver.Attributes{}, false, err
 	}
 	return p.d.Attributes(addr)
+}
+
+func (p points) Synchronize() error {
+	if do, err := p.w.call("Device.Synchronize", waits); !do {
+		return err
+	}
+	return p.d.Synchronize()
 }
 
 func (p points) At(addr uintptr, n int64) driver.Buffer { return &buffer{p.w, p.d.At(addr, n)} }

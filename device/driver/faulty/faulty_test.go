@@ -234,6 +234,8 @@ func (p pointed) At(addr uintptr, n int64) driver.Buffer {
 	return b
 }
 
+func (p pointed) Synchronize() error { return nil }
+
 // TestInterfaces: the optional ones are there where the device has them.
 func TestInterfaces(t *testing.T) {
 	both := struct {

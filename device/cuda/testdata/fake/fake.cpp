@@ -1,7 +1,9 @@
 // A libcuda and a libnvrtc in one, for tests on machines without a GPU. Device
 // memory is host memory; streams are threads; NVRTC is g++ with mock.h before
 // the source. It is stricter than the real one: it checks contexts and
-// addresses, never waits in cuMemFree, and spoils memory that was freed.
+// addresses, never waits in cuMemFree, and spoils memory that was freed. If
+// FAKE_CUDA_LAZY is set, a stream runs a command only when somebody waits for
+// it: what nobody waits for happens as late as it may.
 #include <dlfcn.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -25,7 +27,9 @@ typedef uint64_t ptr;
 static const int devices = 2;
 static const size_t memory = 512 << 20;
 static std::mutex mu; // of all tables
-static std::map<ptr, std::pair<size_t, int>> allocs;
+struct alloc { size_t n; int dev; bool managed, other; };
+static std::map<ptr, alloc> allocs;
+static const bool lazy = getenv("FAKE_CUDA_LAZY") != nullptr;
 static std::map<ptr, size_t> pins;
 static size_t used[devices];
 static int lost[devices], refs[devices];
@@ -37,14 +41,14 @@ struct stream {
 	std::mutex m;
 	std::condition_variable c;
 	std::deque<std::function<void()>> todo;
-	uint64_t given = 0, done = 0;
+	uint64_t given = 0, done = 0, wanted = 0;
 	bool end = false;
 	std::thread t;
 	stream(int d) : dev(d), t([this] { run(); }) {}
 	void run() {
 		std::unique_lock<std::mutex> l(m);
 		for (;;) {
-			c.wait(l, [&] { return end || !todo.empty(); });
+			c.wait(l, [&] { return end || (!todo.empty() && (!lazy || done < wanted)); });
 			if (todo.empty()) return;
 			auto f = std::move(todo.front());
 			todo.pop_front();
@@ -63,11 +67,17 @@ struct stream {
 	}
 	void wait(uint64_t n) {
 		std::unique_lock<std::mutex> l(m);
+		want(n);
 		c.wait(l, [&] { return done >= n; });
 	}
 	bool passed(uint64_t n) {
 		std::lock_guard<std::mutex> l(m);
+		want(n);
 		return done >= n;
+	}
+	void want(uint64_t n) {
+		if (wanted < n) wanted = n;
+		c.notify_all();
 	}
 	~stream() {
 		{
@@ -134,6 +144,7 @@ API R cuDeviceGetAttribute(int *v, int a, int dev) {
 	return 1;
 }
 API R cuDevicePrimaryCtxRetain(void **c, int d) { refs[d]++; *c = (void *)(intptr_t)(d + 1); return lost[d]; }
+API R cuDevicePrimaryCtxGetState(int d, unsigned *flags, int *active) { *flags = 0, *active = refs[d] > 0; return 0; }
 API R cuDevicePrimaryCtxRelease_v2(int d) { if (refs[d] == 0) return 201; refs[d]--; return 0; }
 API R cuDevicePrimaryCtxRelease(int d) { return cuDevicePrimaryCtxRelease_v2(d); }
 static thread_local std::vector<int> stack;
@@ -162,26 +173,38 @@ API R cuMemAlloc_v2(ptr *p, size_t n) {
 	if (!a) return 2;
 	memset(a, 0xCC, n);
 	*p = (ptr)a;
-	allocs[*p] = {n, cur - 1};
+	allocs[*p] = {n, cur - 1, false, false};
 	used[cur - 1] += n;
 	return 0;
 }
+API R cuMemAllocManaged(ptr *p, size_t n, unsigned flags) {
+	if (flags != 1) return 1;
+	R r = cuMemAlloc_v2(p, n);
+	if (r == 0) allocs[*p].managed = true;
+	return r;
+}
+// Says that memory belongs to a context that is not the primary one.
+API void fake_other(ptr p) { allocs[p].other = true; }
 // The memory is spoilt and never used again.
 API R cuMemFree_v2(ptr p) {
 	CTX std::lock_guard<std::mutex> l(mu);
 	auto i = allocs.find(p);
-	if (i == allocs.end() || i->second.second != cur - 1) return 1;
-	memset((void *)p, 0xDD, i->second.first);
-	used[cur - 1] -= i->second.first;
+	if (i == allocs.end() || i->second.dev != cur - 1) return 1;
+	memset((void *)p, 0xDD, i->second.n);
+	used[cur - 1] -= i->second.n;
 	allocs.erase(i);
 	return 0;
 }
+static alloc *at(ptr p, size_t n) {
+	auto i = allocs.upper_bound(p);
+	if (i == allocs.begin()) return nullptr;
+	--i;
+	return p - i->first <= i->second.n && n <= i->second.n - (p - i->first) ? &i->second : nullptr;
+}
 static bool known(ptr p, size_t n) {
 	std::lock_guard<std::mutex> l(mu);
-	auto i = allocs.upper_bound(p);
-	if (i == allocs.begin()) return false;
-	--i;
-	return p - i->first <= i->second.first && n <= i->second.first - (p - i->first) && i->second.second == cur - 1;
+	alloc *a = at(p, n);
+	return a && a->dev == cur - 1;
 }
 API R cuMemHostRegister_v2(void *p, size_t n, unsigned flags) {
 	CTX if (flags != 1) return 1;
@@ -204,13 +227,27 @@ static int pinned(void *p, size_t n) {
 	}
 	return 0;
 }
+API R cuMemHostAlloc(void **p, size_t n, unsigned) {
+	CTX *p = aligned_alloc(4096, (n + 4095) / 4096 * 4096);
+	memset(*p, 0xCC, n);
+	return cuMemHostRegister_v2(*p, n, 1);
+}
 API R cuPointerGetAttributes(unsigned n, int *what, void **data, ptr p) {
-	CTX int type = 0, device = -2;
+	CTX unsigned type = 0;
+	int device = -2;
 	bool managed = false;
-	if (known(p, 0)) type = 2, device = cur - 1;
-	else if (pinned((void *)p, 1)) type = 1, device = 0;
+	intptr_t context = 0;
+	if (pinned((void *)p, 1)) type = 1, device = 0, context = 1;
+	{
+		std::lock_guard<std::mutex> l(mu);
+		if (alloc *a = at(p, 0)) {
+			type = 2, device = a->dev, managed = a->managed;
+			context = a->other ? 99 : device + 1;
+		}
+	}
 	for (unsigned i = 0; i < n; i++) {
-		if (what[i] == 2) *(unsigned *)data[i] = type;
+		if (what[i] == 1) *(intptr_t *)data[i] = context;
+		else if (what[i] == 2) *(unsigned *)data[i] = type;
 		else if (what[i] == 8) *(bool *)data[i] = managed;
 		else if (what[i] == 9) *(int *)data[i] = device;
 		else return 1;
@@ -236,13 +273,22 @@ API R cuMemcpyDtoDAsync_v2(ptr to, ptr from, size_t n, void *st) {
 	return copy(s, (void *)to, (void *)from, n, nullptr);
 }
 
+API R cuMemcpyHtoD_v2(ptr d, void *h, size_t n) { CTX if (!known(d, n)) return 1; memcpy((void *)d, h, n); return 0; }
+API R cuMemcpyDtoH_v2(void *h, ptr d, size_t n) { CTX if (!known(d, n)) return 1; memcpy(h, (void *)d, n); return 0; }
+API R cuMemsetD32Async(ptr d, unsigned v, size_t n, void *st) {
+	STREAM(st) if (!known(d, 4 * n)) return 1;
+	s->push([=] { for (size_t i = 0; i < n; i++) ((unsigned *)d)[i] = v; });
+	return 0;
+}
+
 static std::vector<std::weak_ptr<stream>> all_streams; // of all devices
 API R cuCtxSynchronize() {
 	CTX std::vector<streamp> list;
 	{
 		std::lock_guard<std::mutex> l(mu);
 		for (auto &w : all_streams)
-			if (auto s = w.lock()) list.push_back(s);
+			if (auto s = w.lock())
+				if (s->dev == cur - 1) list.push_back(s);
 	}
 	for (auto &s : list) s->wait(s->given);
 	return 0;
@@ -263,6 +309,7 @@ API R cuStreamDestroy_v2(void *h) {
 	live_streams--;
 	return 0;
 }
+API R cuStreamSynchronize(void *h) { STREAM(h) s->wait(s->given); return 0; }
 API R cuStreamQuery(void *h) { STREAM(h) return s->passed(s->given) ? 0 : 600; }
 API R cuEventCreate(void **h, unsigned flags) {
 	CTX if (flags != 3) return 1;

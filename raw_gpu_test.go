@@ -1,0 +1,280 @@
+//go:build linux && (amd64 || arm64) && !static
+
+package cairn_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"unsafe"
+
+	"github.com/cairnrun/cairn"
+	"github.com/cairnrun/cairn/device"
+	"github.com/cairnrun/cairn/internal/dl"
+)
+
+// cudaProgram calls the CUDA driver as a program does that knows nothing of
+// package device. Its functions run on the thread of locked.
+type cudaProgram struct {
+	t      *testing.T
+	lib    *dl.Library
+	out    *[2]uintptr // written by C
+	stream uintptr
+}
+
+// newCUDA gives the thread the primary context of the first GPU, as the CUDA
+// runtime does, and makes a stream. It skips without a GPU.
+func newCUDA(t *testing.T) *cudaProgram {
+	t.Helper()
+	if devs, err := device.Open("cuda"); err != nil || len(devs) == 0 {
+		t.Skipf("there is no NVIDIA GPU: %v", err)
+	}
+	lib, err := dl.Open("libcuda.so.1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := &cudaProgram{t: t, lib: lib, out: new([2]uintptr)}
+	c.call("cuDevicePrimaryCtxRetain", uintptr(unsafe.Pointer(&c.out[0])), 0)
+	c.call("cuCtxSetCurrent", c.out[0])
+	c.call("cuStreamCreate", uintptr(unsafe.Pointer(&c.out[0])), 1)
+	c.stream = c.out[0]
+	return c
+}
+
+//go:uintptrescapes
+func (c *cudaProgram) call(name string, args ...uintptr) {
+	c.t.Helper()
+	f, err := c.lib.Lookup(name)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	if r := int32(dl.Call(f, args...)); r != 0 {
+		c.t.Fatalf("%s returned %d", name, r)
+	}
+}
+
+// alloc calls an allocator whose first argument is where the address goes.
+func (c *cudaProgram) alloc(name string, args ...uintptr) uintptr {
+	c.t.Helper()
+	f, err := c.lib.Lookup(name)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	var r int32
+	switch len(args) {
+	case 1:
+		r = int32(dl.Call(f, uintptr(unsafe.Pointer(&c.out[0])), args[0]))
+	default:
+		r = int32(dl.Call(f, uintptr(unsafe.Pointer(&c.out[0])), args[0], args[1]))
+	}
+	if r != 0 {
+		c.t.Fatalf("%s returned %d", name, r)
+	}
+	return c.out[0]
+}
+
+// words is memory that the host can reach.
+func words(addr uintptr, n int) []uint32 {
+	return unsafe.Slice((*uint32)(*(*unsafe.Pointer)(unsafe.Pointer(&addr))), n)
+}
+
+// busy gives the stream work that takes a while, so that what follows is late.
+func (c *cudaProgram) busy(scratch uintptr, n int) {
+	for i := range 20 {
+		c.call("cuMemsetD32Async", scratch, uintptr(i), uintptr(n), c.stream)
+	}
+}
+
+// TestRawMemory_OwnStream changes raw memory on a stream of the program's own
+// right before a point and right after it. The checkpoint has what the stream
+// had been given before the point, and nothing of what it was given after.
+func TestRawMemory_OwnStream(t *testing.T) {
+	n := 1 << 18
+	if os.Getenv("CAIRN_FAKE_CUDA") == "" {
+		n = 64 << 20 // 256 MiB: a copy takes long enough to be overtaken
+	}
+	// Each kind by itself: waiting for one would hide that another is not waited for.
+	for _, kind := range []string{"device", "sparse", "managed", "managed, written by the processor", "pinned"} {
+		t.Run(kind, func(t *testing.T) {
+			done := make(chan struct{})
+			go func() {
+				defer close(done)
+				locked(func() { rawOwnStream(t, kind, n) })
+			}()
+			<-done
+		})
+	}
+}
+
+func rawOwnStream(t *testing.T, kind string, n int) {
+	c, ctx := newCUDA(t), context.Background()
+	size := uintptr(4 * n)
+	var at uintptr
+	switch kind {
+	case "device", "sparse":
+		at = c.alloc("cuMemAlloc_v2", size)
+	case "pinned":
+		at = c.alloc("cuMemHostAlloc", size, 0)
+	default:
+		at = c.alloc("cuMemAllocManaged", size, 1)
+	}
+	scratch := c.alloc("cuMemAlloc_v2", size)
+	// write lets the program's stream put a value into n elements.
+	write := func(at uintptr, v uint32, n int) {
+		if kind == "pinned" {
+			c.call("cuMemsetD32Async", scratch, uintptr(v), uintptr(n), c.stream)
+			c.call("cuMemcpyDtoHAsync_v2", at, scratch, uintptr(4*n), c.stream)
+		} else {
+			c.call("cuMemsetD32Async", at, uintptr(v), uintptr(n), c.stream)
+		}
+	}
+	want := make([]uint32, n)
+	p, err := cairn.Open(ctx, cairn.Options{Dir: t.TempDir(), EveryPoints: 1})
+	if err != nil {
+		t.Error(err)
+		return
+	}
+	defer p.Close()
+	a, err := device.Raw[uint32](at, n)
+	if err != nil {
+		t.Error(err)
+		return
+	}
+	cairn.Protect(p, "a", a)
+	if _, err := p.Restore(ctx); err != nil {
+		t.Error(err)
+		return
+	}
+	write(at, 0, n)
+	for v := uint32(2); v < 60; v += 10 {
+		lo, hi := 0, n
+		if kind == "sparse" {
+			lo, hi = n/2, n/2+1000
+		}
+		c.busy(scratch, n)
+		write(at+uintptr(4*lo), v, hi-lo)
+		for i := lo; i < hi; i++ {
+			want[i] = v
+		}
+		if err := p.Point(ctx); err != nil {
+			t.Error(err)
+			return
+		}
+		// At once, without waiting for anything of Cairn's.
+		if strings.HasSuffix(kind, "processor") {
+			host := words(at, n)
+			for i := range host {
+				host[i] = v + 1
+			}
+		} else {
+			write(at, v+1, n)
+			c.call("cuStreamSynchronize", c.stream)
+		}
+		// Work that was given before a rollback must not come after it.
+		c.busy(scratch, n)
+		write(at, v+2, n)
+		if ok, err := p.Rollback(ctx); err != nil || !ok {
+			t.Error(ok, err)
+			return
+		}
+		c.call("cuStreamSynchronize", c.stream)
+		got := make([]uint32, n)
+		if kind == "pinned" {
+			copy(got, words(at, n))
+		} else {
+			c.call("cuMemcpyDtoH_v2", uintptr(unsafe.Pointer(&got[0])), at, size)
+		}
+		if bad := differ(got, want); bad != "" {
+			t.Errorf("round %d: %s", v, bad)
+			return
+		}
+	}
+}
+
+// differ says where and how often two slices differ.
+func differ(got, want []uint32) string {
+	count, first := 0, -1
+	for i := range got {
+		if got[i] != want[i] {
+			if count++; first < 0 {
+				first = i
+			}
+		}
+	}
+	if count == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%d of %d elements are wrong; element %d is %d, not %d", count, len(got), first, got[first], want[first])
+}
+
+// TestRawMemory_OtherOwner gives Raw CUDA memory that the program's devices
+// can't save: it is refused, never taken for host memory.
+func TestRawMemory_OtherOwner(t *testing.T) {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		locked(func() {
+			c := newCUDA(t)
+			dev, managed := c.alloc("cuMemAlloc_v2", 1<<20), c.alloc("cuMemAllocManaged", 1<<20, 1)
+			for name, at := range map[string]uintptr{"device": dev, "managed": managed} {
+				a, err := device.Raw[uint32](at, 1000)
+				if os.Getenv("CAIRN_DEVICES") == "host" {
+					if err == nil || !strings.Contains(err.Error(), "CAIRN_DEVICES") {
+						t.Errorf("%s memory with CAIRN_DEVICES=host: %v, %v", name, a, err)
+					}
+				} else if err != nil {
+					t.Errorf("%s memory: %v", name, err)
+				}
+			}
+			if pinned, err := device.Raw[uint32](c.alloc("cuMemHostAlloc", 1<<20, 0), 1000); err != nil {
+				t.Error("pinned memory:", pinned, err)
+			}
+		})
+	}()
+	<-done
+	if os.Getenv("CAIRN_DEVICES") == "" && !t.Skipped() {
+		again(t, "TestRawMemory_OtherOwner", "CAIRN_DEVICES=host")
+	}
+}
+
+// again runs a test of this binary in a process with another environment.
+func again(t *testing.T, name string, env ...string) {
+	t.Helper()
+	cmd := exec.Command(os.Args[0], "-test.run=^("+name+")$", "-test.v")
+	cmd.Env = append(os.Environ(), env...)
+	out, err := cmd.CombinedOutput()
+	if err != nil || strings.Contains(string(out), "--- SKIP") || !strings.Contains(string(out), "--- PASS") {
+		t.Errorf("%v: %v\n%s", env, err, out)
+	}
+}
+
+// TestFakeCUDA runs the tests of raw memory on a CUDA driver that needs no GPU
+// and runs what streams are given as late as it may.
+func TestFakeCUDA(t *testing.T) {
+	gxx, err := exec.LookPath("g++")
+	if err != nil {
+		t.Skip("there is no g++ to build a CUDA driver without a GPU")
+	}
+	dir := t.TempDir()
+	source := filepath.Join("device", "cuda", "testdata", "fake")
+	lib := filepath.Join(dir, "libcuda.so.1")
+	if out, err := exec.Command(gxx, "-std=c++17", "-shared", "-fPIC", "-o", lib, filepath.Join(source, "fake.cpp"), "-lpthread", "-ldl").CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	header, err := os.ReadFile(filepath.Join(source, "mock.h"))
+	if err == nil {
+		err = os.WriteFile(filepath.Join(dir, "mock.h"), header, 0o600)
+	}
+	if err == nil {
+		err = os.Symlink(lib, filepath.Join(dir, "libnvrtc.so.13"))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	again(t, "TestRawMemory|TestRawMemory_OwnStream|TestRawMemory_OtherOwner", "LD_LIBRARY_PATH="+dir, "CAIRN_FAKE_CUDA=1", "FAKE_CUDA_LAZY=1", "CAIRN_DEVICES=cuda")
+	again(t, "TestRawMemory_OtherOwner", "LD_LIBRARY_PATH="+dir, "CAIRN_FAKE_CUDA=1", "FAKE_CUDA_LAZY=1", "CAIRN_DEVICES=host")
+}
