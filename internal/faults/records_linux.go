@@ -1,0 +1,172 @@
+package main
+
+import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"slices"
+	"strings"
+	"syscall"
+	"text/tabwriter"
+)
+
+// outcome is how a case ended.
+type outcome string
+
+const (
+	same    outcome = "same"
+	refused outcome = "refused"
+	wrong   outcome = "WRONG"
+	lost    outcome = "LOST"
+	hang    outcome = "HANG"
+	// broken says that the campaign itself failed: no outcome of Cairn's.
+	broken outcome = "broken"
+	// skipped says that this machine has not what the case needs.
+	skipped outcome = "skipped"
+)
+
+// outcomes are those that are counted, in the table's order.
+var outcomes = []outcome{same, refused, wrong, lost, hang, broken}
+
+func (o outcome) bad() bool { return o == wrong || o == lost || o == hang || o == broken }
+
+// result is what became of a case: a line of the records.
+type result struct {
+	Seed    uint64  `json:"seed"`
+	Case    int     `json:"case"`
+	Kind    string  `json:"kind"`
+	Real    bool    `json:"real"` // with real processes
+	Program string  `json:"program"`
+	Faults  string  `json:"faults"` // what was done
+	Count   int     `json:"count"`  // faults that were injected
+	Outcome outcome `json:"outcome"`
+	Why     string  `json:"why,omitempty"`
+	Seconds float64 `json:"seconds"`
+}
+
+func (r *result) String() string {
+	s := fmt.Sprintf("case %d, %s, %s: %s: %s", r.Case, r.Kind, r.Program, r.Faults, r.Outcome)
+	if r.Why != "" {
+		s += ": " + r.Why
+	}
+	return s
+}
+
+// repeat is the command that runs the case again.
+func (r *result) repeat() string {
+	return fmt.Sprintf("go run ./internal/faults -seed %d -case %d -v -keep", r.Seed, r.Case)
+}
+
+// records is the file of results of one seed. It is only appended to: the last
+// line of a case counts.
+type records struct {
+	path string
+	file *os.File
+	last map[int]*result
+}
+
+func openRecords(path string) (*records, error) {
+	r := &records{path: path, last: make(map[int]*result)}
+	f, err := os.Open(path)
+	if err == nil {
+		lines := bufio.NewScanner(f)
+		lines.Buffer(nil, 4<<20)
+		for lines.Scan() {
+			x := new(result)
+			if json.Unmarshal(lines.Bytes(), x) == nil { // the last may be torn
+				r.last[x.Case] = x
+			}
+		}
+		err = errors.Join(lines.Err(), f.Close())
+	}
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	if r.file, err = os.OpenFile(path, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644); err != nil {
+		return nil, err
+	}
+	if err := syscall.Flock(int(r.file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
+		return nil, fmt.Errorf("%s: another campaign writes to it: %w", path, err)
+	}
+	return r, nil
+}
+
+func (r *records) close() { r.file.Close() }
+
+func (r *records) add(x *result) error {
+	r.last[x.Case] = x
+	text, err := json.Marshal(x)
+	if err != nil {
+		return err
+	}
+	_, err = r.file.Write(append(text, '\n'))
+	return err
+}
+
+// bad returns the bad cases.
+func (r *records) bad() (out []*result) {
+	for _, x := range r.last {
+		if x.Outcome.bad() {
+			out = append(out, x)
+		}
+	}
+	slices.SortFunc(out, func(a, b *result) int { return a.Case - b.Case })
+	return out
+}
+
+// table counts outcomes by kind, real processes and simulations apart.
+func (r *records) table() string {
+	var b strings.Builder
+	for _, real := range []bool{true, false} {
+		counts := make(map[string]map[outcome]int)
+		faults := make(map[string]int)
+		for _, x := range r.last {
+			if x.Real != real || x.Outcome == skipped {
+				continue
+			}
+			for _, name := range []string{x.Kind, "~"} {
+				if counts[name] == nil {
+					counts[name] = make(map[outcome]int)
+				}
+				counts[name][x.Outcome]++
+				faults[name] += x.Count
+			}
+		}
+		names := make([]string, 0, len(counts))
+		for name := range counts {
+			names = append(names, name)
+		}
+		slices.Sort(names)
+		title := "simulated file systems"
+		if real {
+			title = "real processes"
+		}
+		fmt.Fprintf(&b, "\n%s\n", title)
+		w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', tabwriter.AlignRight)
+		fmt.Fprint(w, "kind\tcases\tfaults\t")
+		for _, o := range outcomes {
+			fmt.Fprintf(w, "%s\t", o)
+		}
+		fmt.Fprintln(w)
+		for _, name := range names {
+			all := 0
+			for _, n := range counts[name] {
+				all += n
+			}
+			shown := name
+			if name == "~" {
+				shown = "all"
+			}
+			fmt.Fprintf(w, "%s\t%d\t%d\t", shown, all, faults[name])
+			for _, o := range outcomes {
+				fmt.Fprintf(w, "%d\t", counts[name][o])
+			}
+			fmt.Fprintln(w)
+		}
+		w.Flush()
+	}
+	return b.String()
+}

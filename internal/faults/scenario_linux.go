@@ -1,0 +1,217 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/cairnrun/cairn/supervise"
+)
+
+// scenario is how a case's program is run.
+type scenario struct {
+	alone  bool   // without a supervisor
+	every  int    // points between checkpoints
+	run    string // the run's directory, in the case's
+	out    string // where output goes, in the case's directory
+	absent bool   // the paths that the command names are absolute
+	piped  bool   // standard input is a pipe
+	flags  []string
+	env    []string
+	starts int // how often the command was given
+}
+
+func (t *trial) file(name string) string { return filepath.Join(t.dir, name) }
+func (t *trial) work() string            { return t.file("work") }
+
+// choose picks a program of one process that cairn build made, and how to run
+// it.
+func (t *trial) choose() *scenario {
+	modes := []string{"files", "files", "files", "append", "append", "many", "compute", "input", "exit"}
+	t.prog = program{source: "plain", made: true, ranks: 1, mode: modes[t.r.IntN(len(modes))], seed: t.r.IntN(40), steps: 40 + t.r.IntN(40), pause: "3ms"}
+	if t.prog.mode == "exit" {
+		t.prog.status = 7
+	}
+	if t.r.IntN(5) == 0 {
+		t.prog = program{source: "library", mode: "single", ranks: 1, seed: t.r.IntN(10), steps: 40 + t.r.IntN(40), pause: "3ms"}
+	}
+	return t.scenario()
+}
+
+// scenario is the usual one.
+func (t *trial) scenario() *scenario {
+	return &scenario{every: []int{1, 2, 3, 5, 8, 13}[t.r.IntN(6)], run: "run", out: "out", absent: t.r.IntN(2) == 0, piped: t.r.IntN(3) == 0}
+}
+
+// place is how the command names a file of the case.
+func (c *scenario) place(t *trial, name string) string {
+	if c.absent {
+		return t.file(name)
+	}
+	return filepath.Join("..", name)
+}
+
+// start gives the command.
+func (t *trial) start(c *scenario, env ...string) (*start, error) {
+	c.starts++
+	binary, err := t.program(t.ctx, t.prog.binary())
+	if err != nil {
+		return nil, err
+	}
+	argv := append([]string{binary}, t.prog.args(t.prog.pause)...)
+	env = append(append([]string{}, c.env...), env...)
+	if t.prog.devices != "" {
+		env = append(env, "CAIRN_DEVICES="+t.prog.devices)
+	}
+	if c.alone {
+		env = append(env, "CAIRN_DIR="+c.place(t, c.run), "CAIRN_EVERY_POINTS="+strconv.Itoa(c.every),
+			"LIBRARY_DIR="+c.place(t, c.run), "LIBRARY_EVERY_POINTS="+strconv.Itoa(c.every))
+	} else {
+		cairn, err := t.program(t.ctx, "cairn")
+		if err != nil {
+			return nil, err
+		}
+		flags := []string{cairn, "run", "--run", c.place(t, c.run), "-o", c.place(t, c.out), "--every-points", strconv.Itoa(c.every),
+			"--retries", "30", "-n", strconv.Itoa(t.prog.ranks)}
+		argv = append(append(flags, c.flags...), argv...)
+	}
+	var in io.Reader
+	if t.prog.mode == "input" {
+		in = strings.NewReader(t.prog.input())
+		if !c.piped {
+			name := t.file("input")
+			if err := os.WriteFile(name, []byte(t.prog.input()), 0o644); err != nil {
+				return nil, err
+			}
+			f, err := os.Open(name)
+			if err != nil {
+				return nil, err
+			}
+			defer f.Close()
+			in = f
+		}
+	}
+	return t.launch(in, env, argv...)
+}
+
+// finished reports whether the record of the run says that it has finished:
+// then the same command would rightly begin a new run.
+func (t *trial) finished(c *scenario) bool {
+	if c.alone {
+		return false
+	}
+	ctx, cancel := context.WithTimeout(t.ctx, 10*time.Second)
+	defer cancel()
+	st, err := supervise.Read(ctx, t.file(c.run))
+	return err == nil && st.State == supervise.Finished
+}
+
+const statusStopped = 75
+
+// mostStarts is how often a command is given that does not get to its end.
+const mostStarts = 6
+
+// complete brings the run to its end, by the same command again and again, and
+// compares. Whatever was disturbed is in order by now.
+func (t *trial) complete(c *scenario, s *start) error {
+	said := ""
+	for range mostStarts {
+		if s == nil {
+			if t.finished(c) {
+				return t.compare(c, t.prog.status)
+			}
+			var err error
+			if s, err = t.start(c); err != nil {
+				return err
+			}
+		}
+		if err := s.end(); err != nil {
+			return err
+		}
+		switch code := s.exit(); code {
+		case t.prog.status:
+			return t.compare(c, code)
+		case -1, statusStopped: // it was killed, or has stopped
+		default:
+			said = fmt.Sprintf("exit status %d: %s", code, tail(s.text()))
+		}
+		s = nil
+	}
+	return judged(lost, "the same command, given %d times, does not complete the run: %s", mostStarts, said)
+}
+
+// compare compares the results with those of an undisturbed run.
+func (t *trial) compare(c *scenario, status int) error {
+	if err := t.quiet(); err != nil {
+		return err
+	}
+	want, err := t.want(t.ctx, t.prog)
+	if err != nil {
+		return err
+	}
+	got := &results{status: status}
+	if got.files, err = readTree(t.work()); err != nil {
+		return err
+	}
+	if !c.alone {
+		text, err := os.ReadFile(t.file(c.out))
+		if err != nil {
+			return judged(lost, "the output is not there: %v", err)
+		}
+		got.stdout = string(text)
+	}
+	if text := got.differs(want, !c.alone); text != "" {
+		return judged(wrong, "%s", text)
+	}
+	t.mu.Lock()
+	safe, begun := t.safe, t.begun
+	t.mu.Unlock()
+	if n := t.begins(); safe > 0 && n > begun {
+		return judged(lost, "checkpoint %d was committed, and later the program was started from its beginning", safe)
+	}
+	return nil
+}
+
+// quiet waits until no process of the case is left.
+func (t *trial) quiet() error {
+	w := t.watch()
+	for len(t.processes()) > 0 {
+		if err := w.look(nil); err != nil {
+			return fmt.Errorf("processes are left after the end of the run: %w", err)
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+	return nil
+}
+
+var started = regexp.MustCompile(`cairn: started`)
+
+// moment waits for a moment to strike at: some time after the start, or after
+// some more checkpoints.
+func (t *trial) moment(c *scenario, s *start) error {
+	wait := time.Duration(t.r.IntN(60)) * time.Millisecond
+	if !c.alone {
+		switch t.r.IntN(4) {
+		case 0: // from the beginning on
+		case 1:
+			if _, err := s.sees(started, 1); err != nil {
+				return err
+			}
+		default:
+			if _, err := s.sees(committed, s.count(committed)+1+t.r.IntN(4)); err != nil {
+				return err
+			}
+			wait = time.Duration(t.r.IntN(15)) * time.Millisecond
+		}
+	} else {
+		wait *= 4
+	}
+	s.pause(wait)
+	return nil
+}
