@@ -89,14 +89,13 @@ func TestMoments(t *testing.T) {
 	})
 	t.Run("all", func(t *testing.T) {
 		ps := readPrograms(t, "testdata/progs")
-		bin := buildPlain(t, ps)
 		for _, p := range ps {
 			if p.exit == 2 { // of a panic, kills would count as retries
 				continue
 			}
 			t.Run(p.name, func(t *testing.T) {
 				binary, _ := p.buildProtected(t)
-				try(t, p, filepath.Join(bin, p.name), binary)
+				try(t, p, p.buildPlain(t), binary)
 			})
 		}
 	})

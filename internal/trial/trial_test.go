@@ -104,13 +104,12 @@ func TestRefused(t *testing.T) {
 // tryAll tries all programs of a folder plainly, and calls then for each.
 func tryAll(t *testing.T, from string, then func(*testing.T, *table, *program, *outcome)) {
 	ps := readPrograms(t, from)
-	bin := buildPlain(t, ps)
 	tb := &table{}
 	t.Run("all", func(t *testing.T) {
 		for _, p := range ps {
 			t.Run(p.name, func(t *testing.T) {
 				t.Parallel()
-				binary := filepath.Join(bin, p.name)
+				binary := p.buildPlain(t)
 				want := p.plain(t, binary)
 				if want.exit != p.exit {
 					t.Fatalf("the plain program ends with status %d, not %d\n%s%s", want.exit, p.exit, want.stdout, want.stderr)
@@ -166,9 +165,10 @@ func (p *program) compare(t *testing.T, tb *table, binary string, want *outcome)
 	if !check("by itself", p.plain(t, binary)) {
 		return points
 	}
-	// Each run is killed once, later and later, until it ends before that.
+	// Each run is killed once, later and later, until it ends before that. But for
+	// the first it takes checkpoints all the time, and continues after each.
 	for n, over := 1, false; !over; n = later(n) {
-		got := p.protected(t, binary, protection{killAt: strconv.Itoa(n)})
+		got := p.protected(t, binary, protection{killAt: strconv.Itoa(n), every: n / 4})
 		over = got.kills == 0
 		if !over {
 			points = n

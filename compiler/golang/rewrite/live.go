@@ -17,11 +17,16 @@ type liveness struct {
 	own  vars              // declared by the function, its literals not counted
 	held vars              // captured, or their address is taken: they may be read wherever they are in scope
 	at   map[ast.Stmt]vars // by the empty statements that stand for marks
+
+	// received are the assignments of select clauses, by the statement and by the
+	// first expression on its left. The control-flow graph has the statements of all
+	// clauses where the select begins, and the expression where its clause does.
+	received map[ast.Node]*ast.AssignStmt
 }
 
 // live analyses a function's body, into which marks were put as empty statements.
 func (p *Package) live(fn *function) *liveness {
-	l := &liveness{p: p, own: vars{}, held: vars{}, at: map[ast.Stmt]vars{}}
+	l := &liveness{p: p, own: vars{}, held: vars{}, at: map[ast.Stmt]vars{}, received: map[ast.Node]*ast.AssignStmt{}}
 	l.declared(fn)
 	l.taken(fn)
 	if fn.recovers { // what a panic leaves in them is returned
@@ -95,6 +100,10 @@ func (l *liveness) declared(fn *function) {
 		case *ast.CaseClause:
 			if v, ok := l.p.Info.Implicits[n].(*types.Var); ok {
 				l.own[v] = true
+			}
+		case *ast.CommClause:
+			if a, ok := n.Comm.(*ast.AssignStmt); ok {
+				l.received[a], l.received[a.Lhs[0]] = a, a
 			}
 		}
 		return true
@@ -203,6 +212,21 @@ func (l *liveness) step(fn *function, n ast.Node, set vars) {
 			delete(set, v)
 		}
 		return true
+	}
+	if a := l.received[n]; a != nil {
+		if n == ast.Node(a) { // the clause need not be taken
+			l.read(a.Rhs[0], set)
+			return
+		}
+		for _, e := range a.Lhs {
+			kill(e)
+		}
+		for _, e := range a.Lhs {
+			if _, ok := e.(*ast.Ident); !ok {
+				l.read(e, set)
+			}
+		}
+		return
 	}
 	switch n := n.(type) {
 	case *ast.AssignStmt:

@@ -431,6 +431,14 @@ func (w *weaver) planMark(fn *function, live *liveness, m *mark) error {
 		}
 	}
 	w.needRecords(fn, m, force)
+	if cond := w.testedAgain(fn, m); cond != nil {
+		ast.Inspect(cond, func(n ast.Node) bool {
+			if id, ok := n.(*ast.Ident); ok {
+				force(id)
+			}
+			return true
+		})
+	}
 	var assigned vars
 	if m.call {
 		var err error
@@ -452,7 +460,8 @@ func (w *weaver) planMark(fn *function, live *liveness, m *mark) error {
 	at := live.at[m.empty]
 	seen := vars{}
 	for _, v := range scope {
-		if seen[v] || !m.needed[v] || assigned[v] && !live.held[v] {
+		// What a call assigns may also be what finds its callee: x = x.next().
+		if seen[v] || !m.needed[v] || assigned[v] && !live.held[v] && !forced[v] {
 			continue
 		}
 		seen[v] = true

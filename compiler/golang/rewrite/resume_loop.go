@@ -84,6 +84,25 @@ func (e *continuation) begins(k int, cond ast.Expr) bool {
 	return e.fn.quick && !e.m.call && k+1 == len(e.m.path) && e.m.path[k].i == 0 && (cond == nil || e.w.pure(cond))
 }
 
+// testedAgain returns the condition that is tested again before the iteration
+// that a point begins: the function that continues with that iteration begins
+// the loop anew. The condition's variables must be saved although the iteration
+// itself may overwrite them before it reads them:
+//
+//	for swapped { //cairn:point
+//		swapped = false
+func (w *weaver) testedAgain(fn *function, m *mark) ast.Expr {
+	if !fn.quick || m.call || len(m.path) < 2 || m.last().i != 0 {
+		return nil
+	}
+	st := &m.path[len(m.path)-2]
+	loop, ok := unlabelled(st.list[st.i]).(*ast.ForStmt)
+	if !ok || ast.Node(loop.Body) != m.last().owner {
+		return nil
+	}
+	return loop.Cond
+}
+
 // goesOnWith calls the function that goes on with the round that the mark begins.
 func (e *continuation) goesOnWith() string {
 	frame := fmt.Sprintf("%sat: %d", Prefix, e.m.n)
