@@ -165,6 +165,12 @@ func fatal(format string, args ...any) {
 
 var exit = os.Exit
 
+// countPoints decides whether each point is counted: a set is due after so many,
+// or the process kills itself at one that is still to come.
+func countPoints() {
+	counts = run.Counts() || killAll || slices.ContainsFunc(killAt, func(n uint64) bool { return n > since })
+}
+
 // Begin opens the run. It comes first in main. If there is a set, package
 // variables and frames are restored, and Resuming is true.
 func Begin() {
@@ -178,7 +184,7 @@ func Begin() {
 	if err != nil {
 		fatal("%s", text(err))
 	}
-	counts = run.Counts() || len(killAt) > 0 || killAll
+	countPoints()
 	depth = -1
 	me.Store(self())
 	set(&state, asCallee)
@@ -204,6 +210,7 @@ func Begin() {
 	suspended.Store(false)
 	stack, saved.Frames = saved.Frames, nil
 	points, since = saved.Points, saved.Points
+	countPoints()
 	set(&state, goingOn)
 }
 

@@ -31,6 +31,9 @@ const (
 type InstrumentOptions struct {
 	// Explain says how loops are chosen.
 	Explain ExplainOptions
+	// Everywhere puts a point into every loop and at the beginning of every
+	// function that can have one. It is for tests: such a program is slow.
+	Everywhere bool `json:",omitempty"`
 }
 
 // Instrumented is a program that can be restarted.
@@ -118,7 +121,8 @@ type instrumenter struct {
 	refused []*rewrite.Refusal
 	used    map[*types.Var]use
 
-	explained *Explanation
+	explained  *Explanation
+	everywhere bool // see InstrumentOptions
 }
 
 func newInstrumenter(p *Program) *instrumenter {
@@ -155,6 +159,7 @@ func Instrument(p *Program, o InstrumentOptions) (*Instrumented, error) {
 	if o.Explain.Samples != nil {
 		in.shares = o.Explain.Samples.shares(p)
 	}
+	in.everywhere = o.Everywhere
 	in.choose(e)
 	if len(in.points) == 0 {
 		in.next()
@@ -176,7 +181,7 @@ func Instrument(p *Program, o InstrumentOptions) (*Instrumented, error) {
 		if n := len(out.unsaved) - 3; n > 0 {
 			out.Warnings = append(out.Warnings, fmt.Sprintf("%d closures more can't be saved either", n))
 		}
-		if len(e.Ranks) == 0 {
+		if len(e.Ranks) == 0 && !in.everywhere {
 			out.Uncovered, out.told = in.uncovered()
 		}
 		out.without = in.without()
@@ -218,7 +223,11 @@ func (in *instrumenter) attempt() (*Instrumented, error) {
 		fn := in.loops[n]
 		maps.Copy(spine, in.calls.leading(fn, in.from, in.can))
 		body := loopBody(n)
-		mark(fn.s, body.Lbrace+1, rewrite.PointMark)
+		if n == ast.Stmt(fn.body) {
+			mark(fn.s, firstIn(body), rewrite.BlockMark)
+		} else {
+			mark(fn.s, body.Lbrace+1, rewrite.PointMark)
+		}
 		at := in.p.at(n.Pos())
 		point := PointInfo{File: at.File, Line: at.Line, Function: fn.name(), begin: in.p.at(body.Lbrace).Line, end: in.p.at(body.Rbrace).Line}
 		if len(body.List) > 0 {
@@ -329,6 +338,8 @@ func loopBody(n ast.Node) *ast.BlockStmt {
 		return n.Body
 	case *ast.RangeStmt:
 		return n.Body
+	case *ast.BlockStmt: // of a function; see Everywhere
+		return n
 	}
 	return nil
 }

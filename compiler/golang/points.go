@@ -38,6 +38,10 @@ func (in *instrumenter) choose(e *Explanation) {
 			return true
 		})
 	}
+	if in.everywhere {
+		in.takeAll()
+		return
+	}
 	for _, n := range order {
 		if in.infos[n].Chosen {
 			in.take(n)
@@ -200,6 +204,9 @@ func (in *instrumenter) hindrance(n ast.Node, fn *function) *rewrite.Refusal {
 		}
 		return &rewrite.Refusal{Pos: at, Reason: "the loop can't be gone on with: " + why, Remedy: "choose a loop on main's own goroutine with //cairn:point"}
 	}
+	if in.everywhere { // whether a goroutine is alive is looked at when the program runs
+		return nil
+	}
 	if alive := in.alive(n, fn, in.goroutines(n)); len(alive) > 0 {
 		return &rewrite.Refusal{Pos: at, Reason: "goroutines may be alive at the loop's point: " + strings.Join(alive, "; "),
 			Remedy: "wait for them in each round, or choose another loop with //cairn:point"}
@@ -335,7 +342,7 @@ func (in *instrumenter) retreat(r *rewrite.Refusal) bool {
 			in.callers(f)
 		}
 	}
-	if in.rounds++; in.rounds > maxRounds {
+	if in.rounds++; in.rounds > maxRounds && !in.everywhere {
 		return false
 	}
 	return len(in.points) > 0 || in.next()

@@ -34,7 +34,7 @@ var layers = [][]string{
 }
 
 // programs may read flags, print and exit. Nothing imports them.
-var programs = []string{"cmd/*", "examples/*", "internal/demo", "internal/bench", "internal/bench/*", "internal/e2e", "internal/faults", "internal/journey/*", "internal/lint", "internal/trial"}
+var programs = []string{"cmd/*", "examples/*", "internal/demo", "internal/bench", "internal/bench/*", "internal/e2e", "internal/faults", "internal/journey/*", "internal/lint", "internal/trial", "internal/trial/*"}
 
 // ends are libraries that stand for the program they are part of: they may end
 // it, and look at its flags.

@@ -14,10 +14,12 @@ import (
 
 // Marks that are put into the source before the first pass: a call on the way to
 // a point has CallMark after its opening parenthesis, and a loop with a point has
-// PointMark after the opening brace of its body; see RangeMark too.
+// PointMark after the opening brace of its body; see RangeMark too. BlockMark is a
+// point between statements.
 const (
 	CallMark  = "/*cairn:call*/"
 	PointMark = "/*cairn:point*/"
+	BlockMark = "{" + PointMark + "};"
 )
 
 // Marked returns the package with marks at positions of its files. Besides these,
