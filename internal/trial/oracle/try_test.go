@@ -130,7 +130,7 @@ func (p *program) compare(t *testing.T, work string, want *standard) (r result) 
 	if differs("built by Cairn", got, err) {
 		return r
 	}
-	factor := 4.0
+	factor := 2.0
 	if long {
 		factor = 1.5
 	}
