@@ -139,6 +139,7 @@ type Run struct {
 	log   *slog.Logger
 
 	roots     []graph.Root
+	names     map[string]bool // of those that the program protects
 	how       map[string]How
 	types     []reflect.Type
 	collector graph.Collector
@@ -231,7 +232,7 @@ func Open(ctx context.Context, opts Options) (*Run, error) {
 	if opts.MTBF == 0 {
 		opts.MTBF = 24 * time.Hour
 	}
-	p := &Run{opts: opts, log: log, seat: seat, how: make(map[string]How), damaged: make(map[uint64]bool), savings: make(map[uint64]Saved), outcome: make(chan ckpt.Result, 1)}
+	p := &Run{opts: opts, log: log, seat: seat, names: make(map[string]bool), how: make(map[string]How), damaged: make(map[uint64]bool), savings: make(map[uint64]Saved), outcome: make(chan ckpt.Result, 1)}
 	var err error
 	if p.newcomer() { // the process whose place it takes has the lock
 		p.dir = store.Open(opts.fs, opts.Dir, seat.Rank)
@@ -323,10 +324,8 @@ func (p *Run) protect(name string, v any, how []How) error {
 	if reflect.ValueOf(v).IsNil() {
 		return errors.New("nil pointer: pass the address of the variable")
 	}
-	for _, r := range p.roots {
-		if r.Name == name {
-			return errors.New("a variable of that name is protected already")
-		}
+	if p.names[name] {
+		return errors.New("a variable of that name is protected already")
 	}
 	root := graph.Root{Name: name, Ptr: v}
 	if err := graph.Check(root, p.env()); err != nil {
@@ -344,6 +343,7 @@ func (p *Run) protect(name string, v any, how []How) error {
 		p.how[name] |= h
 	}
 	p.roots = append(p.roots, root)
+	p.names[name] = true
 	return nil
 }
 

@@ -281,21 +281,28 @@ func (p *Run) intact(ctx context.Context, s *ckpt.Set) error {
 // returns the ones to restore.
 func (p *Run) match(img *graph.Image) ([]graph.Root, error) {
 	var errs []error
-	vars, saved := 0, make(map[string]bool)
+	vars, saved := 0, make(map[string]bool, len(img.Vars))
+	protected, dropped := make(map[string]bool, len(p.roots)), make(map[string]bool, len(p.opts.Drop))
+	for _, r := range p.roots {
+		protected[r.Name] = true
+	}
+	for _, name := range p.opts.Drop {
+		dropped[name] = true
+	}
 	for _, v := range img.Vars {
 		if graph.IsKnown(v.Name) {
 			continue
 		}
 		vars++
 		saved[v.Name] = true
-		known := slices.ContainsFunc(p.roots, func(r graph.Root) bool { return r.Name == v.Name })
+		known := protected[v.Name]
 		if !known && v.Name == flightName { // a program that sent messages and does not any more
 			if p.team == nil {
 				errs = append(errs, fmt.Errorf("%w: the set holds messages between ranks; call World before Restore", ErrMismatch))
 			}
 			continue
 		}
-		if !known && !slices.Contains(p.opts.Drop, v.Name) {
+		if !known && !dropped[v.Name] {
 			errs = append(errs, fmt.Errorf("%w: the set holds variable %q (%s), which the program does not protect; add it to Options.Drop if it is not needed any more", ErrMismatch, v.Name, graph.TypeName(v.Type)))
 		}
 	}

@@ -25,10 +25,11 @@ type Set struct {
 	Path   string
 	Size   int64 // bytes of the file itself, bases not counted
 
-	main  *source
-	bases []*source // opened when first needed
-	mu    sync.Mutex
-	fsys  vfs.FS
+	main   *source
+	bases  []*source // opened when first needed
+	byPath map[string]int
+	mu     sync.Mutex // of bases and byPath
+	fsys   vfs.FS
 }
 
 // source is an open HDF5 file that blocks are read from.
@@ -342,10 +343,18 @@ func (s *Set) readDataset(i int) ([]byte, error) {
 }
 
 func (s *Set) find(path string) (int, error) {
-	for i := range s.Header.Datasets {
-		if s.Header.Datasets[i].Path == path {
-			return i, nil
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.byPath == nil {
+		s.byPath = make(map[string]int, len(s.Header.Datasets))
+		for i := range s.Header.Datasets {
+			if _, twice := s.byPath[s.Header.Datasets[i].Path]; !twice {
+				s.byPath[s.Header.Datasets[i].Path] = i
+			}
 		}
+	}
+	if i, ok := s.byPath[path]; ok {
+		return i, nil
 	}
 	return 0, fmt.Errorf("%w: /%s is missing", ErrCorrupt, path)
 }

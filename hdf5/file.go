@@ -23,10 +23,10 @@ type File struct {
 	lsz  int
 	root uint64
 
-	mu     sync.Mutex
-	window []byte // part of the file lately read, never overwritten
-	winAt  uint64
-	groups map[uint64]*links // by address
+	mu      sync.Mutex
+	windows [maxWindows]window // parts of the file lately read
+	reads   uint64
+	groups  map[uint64]*links // by address
 }
 
 // Open reads the superblock of the file of this size. No byte past size is read.
@@ -103,7 +103,19 @@ func (f *File) superblock(at uint64) error {
 	return nil
 }
 
-const windowSize = 1 << 16
+// A file with many datasets has their headers in several places, which readers
+// go through side by side.
+const (
+	windowSize = 1 << 16
+	maxWindows = 16
+)
+
+// window is a part of the file, which is never overwritten.
+type window struct {
+	b    []byte
+	at   uint64
+	used uint64 // the count of reads when it was used last
+}
 
 // read returns n bytes at an absolute address. They must not be changed.
 func (f *File) read(at, n uint64) ([]byte, error) {
@@ -112,16 +124,26 @@ func (f *File) read(at, n uint64) ([]byte, error) {
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if at < f.winAt || at+n > f.winAt+uint64(len(f.window)) {
-		start := at &^ (windowSize - 1)
-		end := min(max(at+n, start+windowSize), f.size)
-		buf := make([]byte, end-start)
-		if err := f.readRaw(buf, start); err != nil {
-			return nil, err
+	f.reads++
+	oldest := &f.windows[0]
+	for i := range f.windows {
+		w := &f.windows[i]
+		if at >= w.at && at+n <= w.at+uint64(len(w.b)) {
+			w.used = f.reads
+			return w.b[at-w.at:][:n:n], nil
 		}
-		f.window, f.winAt = buf, start
+		if w.used < oldest.used {
+			oldest = w
+		}
 	}
-	return f.window[at-f.winAt:][:n:n], nil
+	start := at &^ (windowSize - 1)
+	end := min(max(at+n, start+windowSize), f.size)
+	buf := make([]byte, end-start)
+	if err := f.readRaw(buf, start); err != nil {
+		return nil, err
+	}
+	*oldest = window{buf, start, f.reads}
+	return buf[at-start:][:n:n], nil
 }
 
 // readRaw fills p from an absolute address inside the file.

@@ -40,6 +40,7 @@ type poolState struct {
 // assemble numbers the regions in order of discovery, sorts them into pools and
 // encodes those with pointers.
 func (c *Collector) assemble() (*Image, error) {
+	c.owners = nil
 	img := &Image{Regions: make([]Region, 0, len(c.pieces)+len(c.items)-len(c.keys))}
 	c.image = img
 	index := make(map[poolKey]int32)
@@ -129,17 +130,35 @@ func (c *Collector) owner(root int, p *plan) (owner, nth int, err error) {
 	if look(c.items[root].p) {
 		return root, nth, nil
 	}
-	for i := range c.roots {
-		if look(c.items[i].p) {
-			return i, nth, nil
+	if c.owners == nil {
+		c.owners = make(map[*plan]int)
+		leads := func(q *plan, owner int) {
+			if _, known := c.owners[q]; known {
+				return // so are all that it leads to
+			}
+			for _, k := range q.closure() {
+				if _, known := c.owners[k]; !known {
+					c.owners[k] = owner
+				}
+			}
+		}
+		for i := range c.roots {
+			leads(c.items[i].p, i)
+		}
+		for i, d := range c.dyn {
+			leads(d, ^i)
 		}
 	}
-	for i, d := range c.dyn {
-		if look(d) {
-			return ^i, nth, nil
-		}
+	owner, ok := c.owners[p]
+	switch {
+	case !ok:
+		return 0, 0, fmt.Errorf("no type leads to %s", typeName(p.t))
+	case owner >= 0:
+		look(c.items[owner].p)
+	default:
+		look(c.dyn[^owner])
 	}
-	return 0, 0, fmt.Errorf("no type leads to %s", typeName(p.t))
+	return owner, nth, nil
 }
 
 // shapes finds a natural shape for each pool.

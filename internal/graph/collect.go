@@ -1,9 +1,11 @@
 package graph
 
 import (
+	"cmp"
 	"fmt"
 	"reflect"
 	"slices"
+	"sort"
 	"unsafe"
 )
 
@@ -31,7 +33,9 @@ type Collector struct {
 	dyn      []*plan          // dynamic types, in order of discovery
 	dynIndex map[*plan]uint32 // +1
 	ifaces   map[unsafe.Pointer]*plan
+	inRoots  []span // see inRoot; none: not made
 	zones    zoneCache
+	owners   map[*plan]int // what leads to a type: a root, or ^ a dynamic type
 
 	image *Image
 	bufs  [][]byte
@@ -98,7 +102,7 @@ func (c *Collector) reset(roots []Root, env *Env) {
 	clear(c.keep)
 	c.env, c.roots = env, roots
 	c.items, c.keep = c.items[:0], c.keep[:0]
-	c.rootEnd, c.dyn = c.rootEnd[:0], c.dyn[:0]
+	c.rootEnd, c.dyn, c.inRoots = c.rootEnd[:0], c.dyn[:0], c.inRoots[:0]
 	c.seen.clear()
 	c.begun.clear()
 	c.made.clear()
@@ -436,13 +440,21 @@ func (c *Collector) check(p *plan, ptr unsafe.Pointer, i int32, at uintptr) erro
 	return nil
 }
 
+// inRoot reports whether an address lies in a variable.
 func (c *Collector) inRoot(ptr unsafe.Pointer) bool {
-	for k := range c.roots {
-		if r := &c.items[k]; uintptr(ptr) >= uintptr(r.ptr) && uintptr(ptr) < r.end() {
-			return true
+	if len(c.inRoots) == 0 {
+		for k := range c.roots {
+			if r := &c.items[k]; r.end() > uintptr(r.ptr) {
+				c.inRoots = append(c.inRoots, span{uintptr(r.ptr), r.end()})
+			}
+		}
+		slices.SortFunc(c.inRoots, func(a, b span) int { return cmp.Compare(a.lo, b.lo) })
+		for i := 1; i < len(c.inRoots); i++ { // hi: where the last of them ends so far
+			c.inRoots[i].hi = max(c.inRoots[i].hi, c.inRoots[i-1].hi)
 		}
 	}
-	return false
+	i := sort.Search(len(c.inRoots), func(i int) bool { return c.inRoots[i].lo > uintptr(ptr) }) - 1
+	return i >= 0 && uintptr(ptr) < c.inRoots[i].hi
 }
 
 func (c *Collector) refuse(p *plan, i int32, at uintptr, reason string) error {

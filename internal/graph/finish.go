@@ -51,12 +51,18 @@ func (b *Builder) fillPool(i int) error {
 	}
 	d := decoder{Builder: b}
 	size := pool.Form.Size
+	if size == 0 && b.rooted == nil {
+		b.rooted = make(map[uint64]bool, len(b.img.Vars))
+		for _, v := range b.img.Vars {
+			b.rooted[v.Region] = true
+		}
+	}
 	if size > 0 && pool.Count > 0 && t.scratch == nil {
 		return fmt.Errorf("pool %d was not filled", i)
 	}
 	for _, k := range t.regions {
 		g := &b.regs[k]
-		if size == 0 && !b.isRoot(uint64(k)) || g.n == 0 || g.known {
+		if size == 0 && !b.rooted[uint64(k)] || g.n == 0 || g.known {
 			continue // there is nothing to clear in fresh memory
 		}
 		d.in = k
@@ -91,15 +97,6 @@ func trueOrFalse(p *plan, ptr unsafe.Pointer) {
 			trueOrFalse(p.base, unsafe.Add(ptr, i*p.base.size))
 		}
 	}
-}
-
-func (b *Builder) isRoot(region uint64) bool {
-	for _, v := range b.img.Vars {
-		if v.Region == region {
-			return true
-		}
-	}
-	return false
 }
 
 // rebuild makes values of stand-ins. A stand-in is used only when all that it

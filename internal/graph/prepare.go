@@ -1,6 +1,7 @@
 package graph
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"math/bits"
@@ -35,7 +36,7 @@ type Builder struct {
 	regs  []region
 	codec bool // some value has CairnState
 
-	inPlace []span
+	inPlace spanSet
 	static  []staticPlace
 	locs    locations
 	words   map[wordKey]unsafe.Pointer
@@ -46,6 +47,7 @@ type Builder struct {
 	edges   []edge
 	drops   []func() // for memory elsewhere that was made
 	adopted map[int]bool
+	rooted  map[uint64]bool // regions that variables lie in, when known
 	done    bool
 }
 
@@ -142,16 +144,20 @@ func (b *Builder) match(roots []Root, opt Options) error {
 	for i, r := range roots {
 		index[r.Name] = i
 	}
+	drop := make(map[string]bool, len(opt.Drop))
+	for _, name := range opt.Drop {
+		drop[name] = true
+	}
 	var errs []error
 	b.roots = make([]rootVar, len(b.img.Vars))
-	seen := make(map[string]bool)
+	seen := make(map[string]bool, len(b.img.Vars))
 	for i, v := range b.img.Vars {
 		k, ok := index[v.Name]
 		if seen[v.Name] {
 			return invalid("two variables are called %q", v.Name)
 		}
 		seen[v.Name] = true
-		if slices.Contains(opt.Drop, v.Name) {
+		if drop[v.Name] {
 			continue
 		}
 		if IsKnown(v.Name) {
@@ -365,18 +371,6 @@ func (b *Builder) checkRegions() (need uint64, err error) {
 	return need, nil
 }
 
-// span is memory of the program that a region uses.
-type span struct{ lo, hi uintptr }
-
-func (b *Builder) overlaps(s span) bool {
-	for _, t := range b.inPlace {
-		if s.lo < t.hi && t.lo < s.hi {
-			return true
-		}
-	}
-	return false
-}
-
 // place puts regions where the program has them already: the roots, and the
 // arrays of roots that are slices.
 func (b *Builder) place() error {
@@ -396,10 +390,9 @@ func (b *Builder) place() error {
 		g.ptr, g.known = r.ptr, IsKnown(v.Name)
 		if r.p.size > 0 {
 			s := span{uintptr(r.ptr), uintptr(r.ptr) + r.p.size}
-			if b.overlaps(s) {
+			if !b.inPlace.add(s) {
 				return &MismatchError{Name: v.Name, Path: v.Name, Detail: "the variable overlaps another one, in the set it does not"}
 			}
-			b.inPlace = append(b.inPlace, s)
 		}
 	}
 	for i, v := range b.img.Vars {
@@ -424,6 +417,7 @@ func (b *Builder) place() error {
 			b.placeStatic(&b.img.Vars[q.index], q.ptr)
 		}
 	}
+	shared := b.sharedSlices()
 	for i, v := range b.img.Vars {
 		r := b.roots[i]
 		if v.Data == 0 || r.p == nil {
@@ -435,9 +429,8 @@ func (b *Builder) place() error {
 		if g := &b.regs[v.Data-1]; g.p != nil && g.p.remote && g.ptr == nil {
 			at, n := memoryOf(r.p, r.ptr)
 			sp := span{uintptr(at), uintptr(at) + uintptr(n)}
-			if at != nil && uint64(n) == g.n*uint64(g.p.size) && !b.overlaps(sp) {
+			if at != nil && uint64(n) == g.n*uint64(g.p.size) && b.inPlace.add(sp) {
 				g.ptr = at
-				b.inPlace = append(b.inPlace, sp)
 			}
 			continue
 		}
@@ -450,26 +443,40 @@ func (b *Builder) place() error {
 			continue
 		}
 		sp := span{uintptr(s.ptr), uintptr(s.ptr) + uintptr(s.cap)*e.size}
-		if b.overlaps(sp) || b.sliceShared(i, sp) {
-			continue
+		if !shared[i] && b.inPlace.add(sp) {
+			g.ptr = s.ptr
 		}
-		g.ptr = s.ptr
-		b.inPlace = append(b.inPlace, sp)
 	}
 	return nil
 }
 
-// sliceShared reports whether another root is a slice over the same memory.
-func (b *Builder) sliceShared(i int, sp span) bool {
-	for k, r := range b.roots {
-		if k == i || r.p == nil || r.p.kind != kSlice {
+// sharedSlices returns the roots that are slices and share memory with another
+// root that is one.
+func (b *Builder) sharedSlices() map[int]bool {
+	type root struct {
+		span
+		index int
+	}
+	var all []root
+	for i, r := range b.roots {
+		if r.p == nil || r.p.kind != kSlice {
 			continue
 		}
-		if s := (*sliceHeader)(r.ptr); uintptr(s.ptr) < sp.hi && sp.lo < uintptr(s.ptr)+uintptr(s.cap)*r.p.elem.size {
-			return true
+		if s := (*sliceHeader)(r.ptr); s.cap > 0 && r.p.elem.size > 0 {
+			all = append(all, root{span{uintptr(s.ptr), uintptr(s.ptr) + uintptr(s.cap)*r.p.elem.size}, i})
 		}
 	}
-	return false
+	slices.SortFunc(all, func(a, b root) int { return cmp.Compare(a.lo, b.lo) })
+	shared := make(map[int]bool)
+	for i, widest := 1, 0; i < len(all); i++ { // widest: the one before i that ends last
+		if all[i].lo < all[widest].hi {
+			shared[all[i].index], shared[all[widest].index] = true, true
+		}
+		if all[i].hi > all[widest].hi {
+			widest = i
+		}
+	}
+	return shared
 }
 
 const (

@@ -220,9 +220,8 @@ func (b *Builder) placeStatic(v *Var, ptr unsafe.Pointer) {
 	}
 	s := span{uintptr(ptr), uintptr(ptr) + uintptr(g.n)*g.p.size}
 	for _, in := range variables() {
-		if s.lo >= in.lo && s.hi <= in.hi && s.lo < s.hi && !b.overlaps(s) {
+		if s.lo >= in.lo && s.hi <= in.hi && s.lo < s.hi && b.inPlace.add(s) {
 			g.ptr = ptr
-			b.inPlace = append(b.inPlace, s)
 			return
 		}
 	}
