@@ -462,7 +462,9 @@ func (s *Supervisor) exited(r *rank, m *control.Message) {
 	if f != nil && m.Error == "" {
 		f.own, f.greeted = byItself(m.Code, m.Signal), r.Cairn
 	}
-	if f != nil && !f.own && !a.killed {
+	// A rank that was killed from outside may be reported after the others were
+	// killed because of it. A launcher kills ranks past the helper.
+	if f != nil && !f.own && !m.Killed && !(a.killed && s.starter != nil) {
 		a.outside = true
 	}
 	expected := r.done && a.stopped || s.stopping || a.killed

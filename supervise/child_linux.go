@@ -46,6 +46,7 @@ type child struct {
 	joined  bool // of a newcomer: it has been told to go on
 	gathers bool // it was told to, and not yet what is decided
 	alone   bool // its end is no failure: it has left, or was not needed
+	killed  bool // by signal, while it was alive
 	reaped  bool
 }
 
@@ -377,6 +378,7 @@ func (c *child) signal(s syscall.Signal) {
 	defer c.mu.Unlock()
 	if !c.reaped {
 		c.l.bad.Store(true)
+		c.killed = c.killed || !ended(c.id.Pid)
 		syscall.Kill(-c.id.Pid, s)
 	}
 }
@@ -410,6 +412,7 @@ func (c *child) watch(writer *net.UnixConn, read chan struct{}) {
 	<-read
 	c.mu.Lock()
 	alone, joined := c.alone, c.joined
+	m.Killed = c.killed
 	c.mu.Unlock()
 	if alone {
 		syscall.Kill(-pid, syscall.SIGKILL)

@@ -35,6 +35,13 @@ func ending(pid int) (code, signal int) {
 	return 0, status
 }
 
+// ended reports whether a child has ended, without reaping it.
+func ended(pid int) bool {
+	var info unix.Siginfo
+	err := unix.Waitid(unix.P_PID, pid, &info, unix.WEXITED|unix.WNOWAIT|unix.WNOHANG, nil)
+	return err == nil && info.Signo != 0
+}
+
 // stat is what the kernel tells of a process.
 type stat struct {
 	process

@@ -166,6 +166,7 @@ type Message struct {
 	Launch string `json:"launch,omitempty"`
 	Code   int    `json:"code,omitempty"`
 	Signal int    `json:"signal,omitempty"`
+	Killed bool   `json:"killed,omitempty"` // by the helper, which was told to
 	Stream int    `json:"stream,omitempty"`
 	Offset int64  `json:"offset,omitempty"`
 
