@@ -36,7 +36,6 @@ import (
 	"time"
 
 	"github.com/cairnrun/cairn/ckpt"
-	"github.com/cairnrun/cairn/internal/control"
 	"github.com/cairnrun/cairn/internal/graph"
 	"github.com/cairnrun/cairn/internal/vfs"
 	"github.com/cairnrun/cairn/store"
@@ -55,6 +54,9 @@ var (
 	// ErrMismatch is wrapped when the program protects other variables or
 	// types than the set holds.
 	ErrMismatch = errors.New("the program and its checkpoint do not fit")
+	// ErrFinished says that the run in the directory has finished: its work is
+	// done, and starting over needs consent (Options.Fresh).
+	ErrFinished = errors.New("the run has finished")
 	// ErrInUse says that another process uses the folder.
 	ErrInUse = store.ErrLocked
 )
@@ -82,6 +84,11 @@ type Options struct {
 	// Dir is where sets are kept, one run at a time. All ranks of a run name
 	// the same one. It may be empty under 'cairn run', which has a place.
 	Dir string
+
+	// Fresh is the consent to start over: Open discards what Dir holds of an
+	// earlier run, finished or not. The environment variable CAIRN_FRESH=1 says
+	// the same; under 'cairn run', only its flag --fresh does.
+	Fresh bool
 
 	// When a checkpoint is due. Several may be given; the first that comes
 	// due counts. With none, Auto is taken; until a save was measured it
@@ -173,6 +180,7 @@ type Run struct {
 	failed  int              // sets in a row that are not
 	held    time.Duration    // cost of the last save
 	done    bool
+	status  int // … with this exit status
 	closed  bool
 	handles bool // see Handles
 	lent    bool // see Lend
@@ -223,6 +231,7 @@ func Open(ctx context.Context, opts Options) (*Run, error) {
 			}
 		}
 	}
+	opts.consent(seat)
 	if opts.Dir == "" {
 		return nil, errors.New("cairn: Options.Dir is empty: name a folder for the checkpoints")
 	}
@@ -248,6 +257,9 @@ func Open(ctx context.Context, opts Options) (*Run, error) {
 
 // enter joins the run that the folder is open for.
 func (p *Run) enter(ctx context.Context) error {
+	if err := p.ended(); err != nil {
+		return fmt.Errorf("cairn: %w", err)
+	}
 	sets, err := p.dir.Sets()
 	lost, lerr := p.dir.Lost()
 	if err := errors.Join(err, lerr); err != nil {
@@ -461,10 +473,6 @@ func (p *Run) askStop(by string) {
 	p.rouse()
 }
 
-// Finish says that the work is done: Close removes the sets, so that the
-// next start is a fresh one.
-func (p *Run) Finish() { p.done = !p.lent }
-
 // Close waits until a set being written is safe, and ends the run; it saves
 // none by itself (see Checkpoint). It returns why the last set could not be
 // saved, if no Point said so.
@@ -506,24 +514,4 @@ func (p *Run) Close() error {
 		err = errors.Join(err, p.finish())
 	}
 	return errors.Join(err, p.dir.Close())
-}
-
-// finish removes the sets of a run whose work is done. A supervisor does that
-// when all ranks have ended well.
-func (p *Run) finish() error {
-	if p.seat.ctl != nil {
-		p.seat.ctl.say(&control.Message{Kind: control.Finished})
-		return nil
-	}
-	var err error
-	if p.seat.Size > 1 && p.seat.Rank == 0 {
-		err = p.dir.RemoveLine()
-	}
-	if err == nil {
-		_, err = p.dir.Prune(0, nil)
-	}
-	if err != nil {
-		return fmt.Errorf("cairn: removing the sets of a finished run: %w", err)
-	}
-	return nil
 }

@@ -286,20 +286,6 @@ func TestFixed(t *testing.T) {
 	}
 }
 
-func TestFinish(t *testing.T) {
-	dir := t.TempDir()
-	x := 1
-	p := open(t, dir)
-	Protect(p, "x", &x)
-	restore(t, p, false)
-	checkpoint(t, p)
-	p.Finish()
-	closeRun(t, p)
-	q := open(t, dir)
-	Protect(q, "x", &x)
-	restore(t, q, false)
-}
-
 // TestFailedPause: after a set that failed the next one is tried when it is due, not
 // at the next point, and at once when it is asked for.
 func TestFailedPause(t *testing.T) {

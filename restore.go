@@ -53,6 +53,9 @@ func (p *Run) Restore(ctx context.Context) (bool, error) {
 	} else {
 		table, err = p.restoreAlone(ctx, sets)
 	}
+	if err == nil && table == nil && p.seat.Expect > 0 {
+		err = p.vanished()
+	}
 	if err == nil {
 		err = p.files.mark()
 	}

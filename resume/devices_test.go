@@ -29,7 +29,14 @@ func TestLost(t *testing.T) {
 			if (len(sets) > 0) != c.keep {
 				t.Errorf("sets are left: %v", sets)
 			}
-			if code, _, text = p.start(); code != 0 || strings.Contains(text, "resumed") != c.keep {
+			var again []string
+			if !c.keep { // it has finished, with that status
+				if next, _, text := p.start(); next != code || !strings.Contains(text, "has finished") {
+					t.Errorf("the next start: status %d: %s", next, text)
+				}
+				again = []string{"CAIRN_FRESH=1"}
+			}
+			if code, _, text = p.start(again...); code != 0 || strings.Contains(text, "resumed") != c.keep {
 				t.Errorf("the next start: status %d: %s", code, text)
 			}
 		})

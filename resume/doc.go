@@ -27,6 +27,7 @@
 // The environment:
 //
 //	CAIRN_DIR           where sets are kept, when nobody supervises the program
+//	CAIRN_FRESH         1: start over, and discard what CAIRN_DIR holds of an earlier run
 //	CAIRN_EVERY         a duration such as 10m: a set is due so long after the last
 //	CAIRN_EVERY_POINTS  … so many points after the last
 //	CAIRN_KILL_AT       for tests: numbers of points, 3 or 3,7,8, counted over all

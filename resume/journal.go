@@ -134,6 +134,11 @@ func (j *fileJournal) begin() (err error) {
 	}
 	j.ready = true
 	j.clear()
+	if run.Fresh() { // an earlier run was discarded
+		if err := j.remove(); err != nil {
+			return err
+		}
+	}
 	all, err := j.read()
 	if err != nil {
 		return err
@@ -141,9 +146,6 @@ func (j *fileJournal) begin() (err error) {
 	set, err := j.newest()
 	if err != nil {
 		return err
-	}
-	if set == 0 && len(all) > 0 && all[0].Op == opFirst { // there were sets: the run was finished
-		return j.remove()
 	}
 	if _, err := j.undo(all, j.epochOf(set)); err != nil {
 		return err
@@ -441,20 +443,12 @@ func (j *fileJournal) sweep() error {
 	return err
 }
 
-// end removes the journal of a run that is finished. It is needed as long as there
-// are sets; one who supervises the run may still find that the process was killed,
-// and removes both.
-func (j *fileJournal) end() error {
+// end ends the journal of a run that has finished. It is needed as long as there
+// are checkpoints, and who removes these removes it, too.
+func (j *fileJournal) end() {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	j.ready = false
-	if supervised {
-		return nil
-	}
-	if sets, err := j.sets(); err != nil || len(sets) > 0 {
-		return err
-	}
-	return j.remove()
 }
 
 // sets returns the sets that this rank has, the newest first.

@@ -116,7 +116,18 @@ func init() {
 	// Programs that this one starts are none of this run.
 	os.Unsetenv(envDir)
 	start.note()
-	if run, err = cairn.Open(context.Background(), opts); err == nil {
+	run, err = cairn.Open(context.Background(), opts)
+	os.Unsetenv(cairn.EnvFresh)
+	finished := new(cairn.FinishedError)
+	if errors.As(err, &finished) {
+		again := cairn.EnvFresh + "=1 in the environment"
+		if supervised {
+			again = "--fresh"
+		}
+		say("the run in %s has finished (%s, status %d); nothing is done; to start over, give %s", finished.Dir, finished.Time.Format(time.DateTime), finished.Status, again)
+		exit(finished.Status)
+	}
+	if err == nil {
 		err = journal.begin()
 	}
 	if err != nil {
@@ -252,10 +263,10 @@ func End() {
 		return
 	}
 	if !over && unwinding() {
-		finish(false)
+		finish(false, 0)
 		return
 	}
-	finish(true)
+	finish(true, 0)
 }
 
 // unwinding reports whether a panic, or Goexit, is running main's defers.
@@ -277,8 +288,9 @@ func unwinding() bool {
 	}
 }
 
-// finish ends the run; done says that the work is, and the sets can go.
-func finish(done bool) {
+// finish ends the run; done says that the work is, with an exit status, and
+// the sets can go.
+func finish(done bool, status int) {
 	if run == nil {
 		return
 	}
@@ -290,14 +302,14 @@ func finish(done bool) {
 	closed = true
 	done = takeBack() && done
 	if done && begun {
-		run.Finish()
+		run.FinishWith(status)
 	}
 	err := run.Close()
 	if failed != nil {
 		unsaved(failed)
 	}
 	if done && begun {
-		err = errors.Join(err, journal.end())
+		journal.end()
 	}
 	if err != nil {
 		say("%s", text(err))
@@ -307,7 +319,7 @@ func finish(done bool) {
 // Exit stands for os.Exit: the run is finished with that status, unless the
 // program fails because a device was lost.
 func Exit(code int) {
-	finish(code == 0 || lost() == nil)
+	finish(code == 0 || lost() == nil, code)
 	exit(code)
 }
 

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"io/fs"
 	"path/filepath"
+
+	"github.com/cairnrun/cairn/internal/vfs"
 )
 
 // ErrLine says that the record of the recovery line can't be read. That it is
@@ -45,29 +47,10 @@ func (d *Dir) SetLine(l Line) error {
 	if err != nil {
 		return err
 	}
-	tmp := d.linePath() + ".tmp"
-	if err := d.fs.Remove(tmp); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return err
-	}
-	f, err := d.fs.Create(tmp)
-	if err != nil {
-		return err
-	}
-	_, err = f.WriteAt(append(text, '\n'), 0)
-	if err == nil {
-		err = f.Sync()
-	}
-	if cerr := f.Close(); err == nil {
-		err = cerr
-	}
-	if err == nil {
-		err = d.fs.Rename(tmp, d.linePath())
-	}
-	if err != nil {
-		d.fs.Remove(tmp)
+	if err := vfs.Replace(d.fs, d.linePath(), append(text, '\n')); err != nil {
 		return fmt.Errorf("recording that set %d is complete: %w", l.Set, err)
 	}
-	return d.fs.SyncDir(d.path)
+	return nil
 }
 
 // Line returns what SetLine recorded last; the zero Line if nothing was. Any

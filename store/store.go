@@ -4,6 +4,7 @@
 //	DIR/
 //	  lock, lock-0001 …               held by the processes that write, one per rank
 //	  line                            which set was the last that all ranks had
+//	  end                             the run has finished, or is being discarded
 //	  set-00000012/
 //	    rank-0000.h5                  the file of rank 0: there, so committed
 //	    rank-0000.base-00000010.h5    hard link to the file of set 10 that holds

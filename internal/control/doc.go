@@ -213,6 +213,12 @@ type Welcome struct {
 	// program says.
 	Every       time.Duration `json:"every,omitempty"`
 	EveryPoints uint64        `json:"everyPoints,omitempty"`
+	// Fresh says that what the checkpoint directory holds of an earlier run is
+	// to be discarded.
+	Fresh bool `json:"fresh,omitempty"`
+	// Expect is a checkpoint of this run that was committed; 0: none was. A
+	// program that then finds none must not start from the beginning.
+	Expect uint64 `json:"expect,omitempty"`
 	// Avoid are sets that are not to be restored.
 	Avoid []uint64 `json:"avoid,omitempty"`
 	// Move says that this process takes the place of a running one, by this

@@ -1,0 +1,80 @@
+package vfs
+
+import (
+	"errors"
+	"io/fs"
+	"path/filepath"
+)
+
+// ReadFile returns the content of a file, which must not be longer than limit.
+func ReadFile(fsys FS, name string, limit int64) ([]byte, error) {
+	f, err := fsys.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	n, err := f.Size()
+	if err != nil {
+		return nil, err
+	}
+	if n > limit {
+		return nil, &fs.PathError{Op: "read", Path: name, Err: errors.New("the file is too long")}
+	}
+	text := make([]byte, n)
+	if n == 0 {
+		return text, nil
+	}
+	_, err = f.ReadAt(text, 0)
+	return text, err
+}
+
+// Replace gives a file new content, atomically and durably: when it returns
+// nil, no crash brings the old content back, and a crash before that leaves
+// the old one or the new one. It writes NAME.tmp first.
+func Replace(fsys FS, name string, text []byte) error {
+	tmp := name + ".tmp"
+	if err := fsys.Remove(tmp); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	f, err := fsys.Create(tmp)
+	if err != nil {
+		return err
+	}
+	_, err = f.WriteAt(text, 0)
+	if err == nil {
+		err = f.Sync()
+	}
+	if cerr := f.Close(); err == nil {
+		err = cerr
+	}
+	if err == nil {
+		err = fsys.Rename(tmp, name)
+	}
+	if err != nil {
+		fsys.Remove(tmp)
+		return err
+	}
+	return fsys.SyncDir(filepath.Dir(name))
+}
+
+// RemoveAll removes a file, or a directory with all that is in it. There need
+// not be one.
+func RemoveAll(fsys FS, name string) error {
+	err := fsys.Remove(name)
+	if err == nil || errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	entries, rerr := fsys.ReadDir(name)
+	if rerr != nil {
+		return err
+	}
+	for _, e := range entries {
+		if err := RemoveAll(fsys, filepath.Join(name, e.Name())); err != nil {
+			return err
+		}
+	}
+	if err := fsys.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return nil
+}

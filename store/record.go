@@ -1,0 +1,71 @@
+package store
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"github.com/cairnrun/cairn/internal/vfs"
+)
+
+// ErrDamaged says that a record is not what was written: its digest differs, or
+// it is empty.
+var ErrDamaged = errors.New("the record is damaged")
+
+// maxRecord is more than a record ever takes.
+const maxRecord = 16 << 20
+
+// A record is a JSON object whose first member is a digest of all bytes that
+// follow that line:
+//
+//	{
+//	  "digest": "90a3ed9e32b2aaf4c61c410eb925426119e1a9dc53d4286ade99a809",
+//	  "format": 1, …
+const digestHead = "{\n  \"digest\": \""
+
+func digestOf(rest []byte) string {
+	sum := sha256.Sum224(rest)
+	return hex.EncodeToString(sum[:])
+}
+
+// WriteRecord replaces a record atomically and durably. v is a struct.
+func WriteRecord(fsys vfs.FS, path string, v any) error {
+	text, err := json.MarshalIndent(v, "", "  ")
+	if err != nil {
+		return err
+	}
+	rest, ok := bytes.CutPrefix(text, []byte("{\n"))
+	if !ok {
+		return fmt.Errorf("%s: a record of type %T has no members", path, v)
+	}
+	rest = append(rest, '\n')
+	return vfs.Replace(fsys, path, append([]byte(digestHead+digestOf(rest)+"\",\n"), rest...))
+}
+
+// ReadRecord reads a record into v. Damage wraps ErrDamaged; then v is not
+// changed.
+func ReadRecord(fsys vfs.FS, path string, v any) error {
+	text, err := vfs.ReadFile(fsys, path, maxRecord)
+	if err != nil {
+		return err
+	}
+	bad := func(why string) error { return fmt.Errorf("%s: %w: %s", path, ErrDamaged, why) }
+	if len(text) == 0 {
+		return bad("it is empty")
+	}
+	after, ok := bytes.CutPrefix(text, []byte(digestHead))
+	digest, rest, found := bytes.Cut(after, []byte("\",\n"))
+	if !ok || !found {
+		return bad("it has no digest")
+	}
+	if string(digest) != digestOf(rest) {
+		return bad("its digest differs")
+	}
+	if err := json.Unmarshal(text, v); err != nil {
+		return bad(err.Error())
+	}
+	return nil
+}
