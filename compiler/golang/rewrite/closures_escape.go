@@ -19,14 +19,55 @@ import (
 //     too. What is called by defer is kept for it, unless it is a literal.
 func (p *Package) Escaping(n ast.Expr) bool {
 	for _, f := range p.Files {
+		if n.Pos() < f.FileStart || n.Pos() >= f.FileEnd {
+			continue
+		}
 		for _, d := range f.Decls {
 			if d.Pos() <= n.Pos() && n.End() <= d.End() {
-				e := escapes{Package: p, decl: d, parents: parents(d), busy: map[ast.Expr]bool{}}
-				return e.escaping(n)
+				return p.escapesOf(d).escaping(n)
 			}
 		}
 	}
 	return true
+}
+
+// escapesOf returns what is known of the func values in a declaration.
+func (p *Package) escapesOf(d ast.Decl) *escapes {
+	if e := p.escapes[d]; e != nil {
+		return e
+	}
+	e := &escapes{Package: p, decl: d, parents: parents(d), uses: map[*types.Var][]*ast.Ident{}, params: vars{}, known: map[ast.Expr]bool{}}
+	params := func(l *ast.FieldList) {
+		if l == nil {
+			return
+		}
+		for _, f := range l.List {
+			for _, id := range f.Names {
+				if v, ok := p.Info.Defs[id].(*types.Var); ok {
+					e.params[v] = true
+				}
+			}
+		}
+	}
+	ast.Inspect(d, func(n ast.Node) bool {
+		switch n := n.(type) {
+		case *ast.FuncDecl:
+			params(n.Recv)
+		case *ast.FuncType:
+			params(n.Params)
+			params(n.Results)
+		case *ast.Ident:
+			if v, ok := p.Info.ObjectOf(n).(*types.Var); ok {
+				e.uses[v] = append(e.uses[v], n)
+			}
+		}
+		return true
+	})
+	if p.escapes == nil {
+		p.escapes = map[ast.Decl]*escapes{}
+	}
+	p.escapes[d] = e
+	return e
 }
 
 // parents returns what every node is directly in, without parentheses.
@@ -50,27 +91,83 @@ func parents(root ast.Node) map[ast.Node]ast.Node {
 	return up
 }
 
+// escapes finds the func values of a declaration that escape.
 type escapes struct {
 	*Package
 	decl    ast.Decl
 	parents map[ast.Node]ast.Node
-	busy    map[ast.Expr]bool // being looked at
+	uses    map[*types.Var][]*ast.Ident
+	params  vars // parameters and results
+	known   map[ast.Expr]bool
 }
 
+// escaping says whether a func value escapes: by what is done with it, or
+// because a literal escapes that uses the variable which holds it. Each literal
+// is looked at once, however many others lead to it.
 func (e *escapes) escaping(n ast.Expr) bool {
-	if e.busy[n] {
-		return false
+	if is, ok := e.known[n]; ok {
+		return is
 	}
-	e.busy[n] = true
-	defer delete(e.busy, n)
+	users := map[ast.Expr][]ast.Expr{} // of the literals that use one's variable: that one
+	var seen, out []ast.Expr
+	asked := map[ast.Expr]bool{n: true}
+	for todo := []ast.Expr{n}; len(todo) > 0; {
+		x := todo[len(todo)-1]
+		todo = todo[:len(todo)-1]
+		seen = append(seen, x)
+		escapes, within := e.alone(x)
+		if escapes {
+			out = append(out, x)
+			continue
+		}
+		for _, lit := range within {
+			users[lit] = append(users[lit], x)
+			if is, ok := e.known[lit]; is {
+				out = append(out, lit)
+			} else if !ok && !asked[lit] {
+				asked[lit] = true
+				todo = append(todo, lit)
+			}
+		}
+	}
+	for _, x := range seen {
+		e.known[x] = false
+	}
+	for len(out) > 0 {
+		x := out[len(out)-1]
+		out = out[:len(out)-1]
+		e.known[x] = true
+		for _, u := range users[x] {
+			if !e.known[u] {
+				out = append(out, u)
+			}
+		}
+	}
+	return e.known[n]
+}
+
+// alone says whether a func value escapes by what is done with it, and returns
+// the literals that use the variable which holds it: if one of these escapes, it
+// does, too.
+func (e *escapes) alone(n ast.Expr) (escapes bool, within []ast.Expr) {
 	if e.dropped(n) {
-		return false
+		return false, nil
 	}
 	if _, ok := n.(*ast.FuncLit); !ok {
-		return true // to bind a method value again, its operand would be evaluated again
+		return true, nil // to bind a method value again, its operand would be evaluated again
 	}
 	v := e.holder(n)
-	return v == nil || e.leaks(v, n)
+	if v == nil {
+		return true, nil
+	}
+	for _, id := range e.uses[v] {
+		harmless, lits := e.harmless(id, n)
+		if !harmless {
+			return true, nil
+		}
+		within = append(within, lits...)
+	}
+	return false, within
 }
 
 // dropped says whether a func value is used by what it is directly in, and no
@@ -116,70 +213,38 @@ func (e *escapes) holder(n ast.Expr) *types.Var {
 	if !ok || v.IsField() || v.Parent() == e.Types.Scope() || v.Pos() < e.decl.Pos() || v.Pos() >= e.decl.End() {
 		return nil
 	}
-	if e.parameter(v) {
+	if e.params[v] {
 		return nil
 	}
 	return v
 }
 
-// parameter says whether a variable is a parameter or result.
-func (e *escapes) parameter(v *types.Var) bool {
-	found := false
-	ast.Inspect(e.decl, func(n ast.Node) bool {
-		list := func(l *ast.FieldList) {
-			found = found || l != nil && l.Pos() <= v.Pos() && v.Pos() < l.End()
-		}
-		switch n := n.(type) {
-		case *ast.FuncDecl:
-			list(n.Recv)
-		case *ast.FuncType:
-			list(n.Params)
-			list(n.Results)
-		}
-		return !found
-	})
-	return found
-}
-
-// leaks says whether anything is done with a variable that holds n, other than
-// calling it and giving it to functions that drop it.
-func (e *escapes) leaks(v *types.Var, n ast.Expr) bool {
-	leak := false
-	ast.Inspect(e.decl, func(m ast.Node) bool {
-		id, ok := m.(*ast.Ident)
-		if !ok || leak || e.Info.ObjectOf(id) != v {
-			return !leak
-		}
-		leak = !e.harmless(id, n)
-		return true
-	})
-	return leak
-}
-
 // harmless says whether one use of a variable that holds n is a call, a gift to a
-// function that drops it, or the assignment of n.
-func (e *escapes) harmless(id *ast.Ident, n ast.Expr) bool {
+// function that drops it, or the assignment of n, and returns the literals around it
+// that may be run at other times than their surroundings.
+func (e *escapes) harmless(id *ast.Ident, n ast.Expr) (bool, []ast.Expr) {
 	switch up := e.parents[id].(type) {
 	case *ast.AssignStmt:
 		for i, x := range up.Lhs {
 			if ast.Unparen(x) == id {
-				return len(up.Lhs) == len(up.Rhs) && ast.Unparen(up.Rhs[i]) == n
+				return len(up.Lhs) == len(up.Rhs) && ast.Unparen(up.Rhs[i]) == n, nil
 			}
 		}
 		if i := slices.IndexFunc(up.Rhs, func(x ast.Expr) bool { return ast.Unparen(x) == id }); i >= 0 && len(up.Lhs) == len(up.Rhs) {
 			to, ok := up.Lhs[i].(*ast.Ident)
-			return ok && to.Name == "_"
+			return ok && to.Name == "_", nil
 		}
-		return false
+		return false, nil
 	case *ast.ValueSpec:
 		if i := slices.Index(up.Names, id); i >= 0 {
-			return len(up.Values) == 0 || len(up.Values) == len(up.Names) && ast.Unparen(up.Values[i]) == n
+			return len(up.Values) == 0 || len(up.Values) == len(up.Names) && ast.Unparen(up.Values[i]) == n, nil
 		}
-		return false
+		return false, nil
 	}
 	if !e.dropped(id) {
-		return false
+		return false, nil
 	}
+	var within []ast.Expr
 	for up := e.parents[id]; up != nil; up = e.parents[up] {
 		lit, ok := up.(*ast.FuncLit)
 		if !ok {
@@ -188,11 +253,9 @@ func (e *escapes) harmless(id *ast.Ident, n ast.Expr) bool {
 		if e.Info.ObjectOf(id).Pos() >= lit.Pos() {
 			break // it is the literal's own
 		}
-		if e.escaping(lit) {
-			return false
-		}
+		within = append(within, lit)
 	}
-	return true
+	return true, within
 }
 
 // drops says whether a call is of a function that keeps none of its arguments.

@@ -1,6 +1,7 @@
 package rewrite
 
 import (
+	"bytes"
 	"fmt"
 	"go/ast"
 	"go/token"
@@ -24,26 +25,63 @@ var litMarks = regexp.MustCompile(`^/\*cairn:lit (\d+)\*/$`)
 //
 // It returns the names of the functions by the numbers of the marks, too.
 func (p *Package) Lifted() (*Package, map[string]string) {
-	tried := map[string]bool{}
-	names := map[string]string{}
 	if AsksForCallers(p.Info) {
 		return p, nil
 	}
+	tried := map[string]bool{}
+	names := map[string]string{}
 	for {
-		l := p.nextToLift(tried)
-		if l == nil {
+		all := p.toLift(tried)
+		if len(all) == 0 {
 			return p, names
 		}
-		tried[l.mark] = true
-		text := l.lifted()
-		if text == nil {
-			continue
+		q := p.lift(all)
+		if q == nil && len(all) > 1 { // one of them can't be: try the first by itself
+			first := all[0].mark
+			all = p.toLift(tried)[:1]
+			if all[0].mark == first {
+				q = p.lift(all)
+			}
 		}
-		if q, err := p.With(text); err == nil { // else it stays a literal
+		if q != nil { // else it stays a literal
 			p = q
-			names[l.mark] = Prefix + "func_" + l.ident
+		}
+		for _, l := range all {
+			tried[l.mark] = true
+			if q != nil {
+				names[l.mark] = Prefix + "func_" + l.ident
+			}
 		}
 	}
+}
+
+// lift makes functions of literals; nil: that can't be.
+func (p *Package) lift(all []*lift) *Package {
+	text := map[string][]byte{}
+	outer := map[*ast.File][]edit{}
+	for _, l := range all {
+		edits, ok := l.lifted()
+		if !ok {
+			return nil
+		}
+		outer[l.file] = append(outer[l.file], edits...)
+	}
+	c := all[0].c
+	for f, edits := range outer {
+		w := &weaver{p: p}
+		s := c.files[f]
+		t := w.apply(f.FileStart, f.Name.End(), nil) + s.used() + w.apply(f.Name.End(), f.FileEnd, edits) + "\n" + s.decls.String()
+		b, err := formatted(p.name(f), []byte(t))
+		if err != nil {
+			return nil
+		}
+		text[p.name(f)] = b
+	}
+	q, err := p.With(text)
+	if err != nil {
+		return nil
+	}
+	return q
 }
 
 // lift is a literal that is made a function.
@@ -62,25 +100,22 @@ type lift struct {
 	values vars
 }
 
-// nextToLift finds a literal that can be a function.
-func (p *Package) nextToLift(tried map[string]bool) (found *lift) {
+// toLift finds literals that can be functions, and can become so at once: those
+// that use no other one, which would have to be one before, and are not inside of
+// another. If all use each other, it is the first.
+func (p *Package) toLift(tried map[string]bool) (chosen []*lift) {
+	c := p.newClosures()
+	var all []*lift
 	for _, f := range p.Files {
-		marks := map[*ast.FuncLit]string{}
+		at := map[token.Pos]string{} // marks by what they directly follow
 		for _, g := range f.Comments {
-			for _, c := range g.List {
-				m := litMarks.FindStringSubmatch(c.Text)
-				if m == nil || tried[m[1]] {
-					continue
+			for _, m := range g.List {
+				if mark := litMarks.FindStringSubmatch(m.Text); mark != nil && !tried[mark[1]] {
+					at[p.afterText(m.Pos())] = mark[1]
 				}
-				ast.Inspect(f, func(n ast.Node) bool {
-					if lit, ok := n.(*ast.FuncLit); ok && lit.Body.Lbrace < c.Pos() && strings.TrimSpace(p.at(lit.Body.Lbrace+1, c.Pos())) == "" {
-						marks[lit] = m[1]
-					}
-					return true
-				})
 			}
 		}
-		if len(marks) == 0 {
+		if len(at) == 0 {
 			continue
 		}
 		for _, d := range f.Decls {
@@ -88,24 +123,90 @@ func (p *Package) nextToLift(tried map[string]bool) (found *lift) {
 			if !ok || d.Body == nil {
 				continue
 			}
-			e := &escapes{Package: p, decl: d, parents: parents(d), busy: map[ast.Expr]bool{}}
+			var changed vars
 			ast.Inspect(d, func(n ast.Node) bool {
 				lit, ok := n.(*ast.FuncLit)
-				if found == nil && ok && marks[lit] != "" {
-					found = p.canLift(f, d, lit, e)
-					if found != nil {
-						found.mark = marks[lit]
-					}
+				if !ok || at[lit.Body.Lbrace+1] == "" {
+					return true
 				}
-				return found == nil
+				if changed == nil {
+					changed = p.changedIn(d)
+				}
+				if l := p.canLift(c, f, d, lit, changed); l != nil {
+					l.mark = at[lit.Body.Lbrace+1]
+					all = append(all, l)
+				}
+				return true
 			})
 		}
 	}
-	return found
+	holders := vars{}
+	for _, l := range all {
+		holders[l.v] = true
+	}
+	for _, l := range all {
+		waits := slices.ContainsFunc(l.vars, func(v *types.Var) bool { return v != l.v && holders[v] })
+		if !waits && !slices.ContainsFunc(chosen, func(m *lift) bool { return !l.apart(m) }) {
+			chosen = append(chosen, l)
+		}
+	}
+	if len(chosen) == 0 && len(all) > 0 {
+		chosen = all[:1]
+	}
+	for _, l := range chosen {
+		for n := 1; ; n++ {
+			if l.ident = fmt.Sprint(l.owner.ident, "_", n); c.fresh(l.ident) == l.ident {
+				break
+			}
+		}
+	}
+	return chosen
+}
+
+// afterText returns the end of what stands before a position, without blanks.
+func (p *Package) afterText(at token.Pos) token.Pos {
+	f := p.Fset.File(at)
+	text := p.Source[f.Name()][:f.Offset(at)]
+	return at - token.Pos(len(text)-len(bytes.TrimRight(text, " \t\r\n")))
+}
+
+// changedIn returns the variables that are changed in a function after they were
+// declared, or may be by their addresses.
+func (p *Package) changedIn(d *ast.FuncDecl) vars {
+	changed := vars{}
+	ast.Inspect(d, func(n ast.Node) bool {
+		if n != nil {
+			p.changes(n, changed)
+			if v := p.addressed(n); v != nil {
+				changed[v] = true
+			}
+		}
+		return true
+	})
+	for _, r := range p.resultsOf(d) {
+		changed[r] = true
+	}
+	return changed
+}
+
+// apart says that neither of two literals is in the other, and no call of one is
+// an argument of the other.
+func (l *lift) apart(m *lift) bool {
+	in := func(n, outer ast.Node) bool { return outer.Pos() <= n.Pos() && n.End() <= outer.End() }
+	if in(l.lit, m.lit) || in(m.lit, l.lit) {
+		return false
+	}
+	for _, c := range l.uses {
+		if slices.ContainsFunc(m.uses, func(k *ast.CallExpr) bool { return in(c, k) || in(k, c) }) {
+			return false
+		}
+	}
+	return true
 }
 
 // canLift says how a literal can be made a function, nil if it can't.
-func (p *Package) canLift(f *ast.File, d *ast.FuncDecl, lit *ast.FuncLit, e *escapes) *lift {
+func (p *Package) canLift(c *closures, f *ast.File, d *ast.FuncDecl, lit *ast.FuncLit, changed vars) *lift {
+	e := p.escapesOf(d)
 	own := p.owner(d)
 	v := e.holder(lit)
 	if v == nil || len(own.tparams) > 0 || (&weaver{p: p}).mustBeItself(lit.Body) {
@@ -114,11 +215,7 @@ func (p *Package) canLift(f *ast.File, d *ast.FuncDecl, lit *ast.FuncLit, e *esc
 	l := &lift{lit: lit, v: v}
 	outside := false
 	ok := true
-	ast.Inspect(d, func(n ast.Node) bool {
-		id, is := n.(*ast.Ident)
-		if !is || p.Info.ObjectOf(id) != v {
-			return ok
-		}
+	for _, id := range e.uses[v] {
 		switch up := e.parents[id].(type) {
 		case *ast.CallExpr:
 			switch e.parents[up].(type) {
@@ -143,8 +240,7 @@ func (p *Package) canLift(f *ast.File, d *ast.FuncDecl, lit *ast.FuncLit, e *esc
 		default:
 			ok = false
 		}
-		return ok
-	})
+	}
 	if !ok || !outside || l.made == nil {
 		return nil
 	}
@@ -158,31 +254,12 @@ func (p *Package) canLift(f *ast.File, d *ast.FuncDecl, lit *ast.FuncLit, e *esc
 			l.anew = l.anew || v.Pos() < up.Pos()
 		}
 	}
-	c := p.newClosures()
 	l.c = c
 	l.closure = &closure{node: lit, file: f, owner: own, name: "a function literal in " + own.name}
-	for n := 1; ; n++ {
-		if l.ident = fmt.Sprint(own.ident, "_", n); c.fresh(l.ident) == l.ident {
-			break
-		}
-	}
 	if c.plan(l.closure) != nil {
 		return nil
 	}
 	// Variables that never change once the literal is made can be copied.
-	changed := vars{}
-	ast.Inspect(d, func(n ast.Node) bool {
-		if n != nil {
-			p.changes(n, changed)
-			if v := p.addressed(n); v != nil {
-				changed[v] = true
-			}
-		}
-		return true
-	})
-	for _, r := range p.resultsOf(d) {
-		changed[r] = true
-	}
 	l.env = env
 	l.values = vars{}
 	for _, v := range l.vars {
@@ -215,8 +292,9 @@ func (p *Package) resultsOf(d *ast.FuncDecl) (list []*types.Var) {
 	return list
 }
 
-// lifted is the text of the file with the function; nil: it can't be.
-func (l *lift) lifted() map[string][]byte {
+// lifted writes the function, and returns what changes where the literal was;
+// false: it can't be.
+func (l *lift) lifted() ([]edit, bool) {
 	p := l.c.Package
 	s := l.c.files[l.file]
 	holder := fmt.Sprintf("%senv%s", Prefix, strings.TrimPrefix(l.ident, l.owner.ident))
@@ -359,29 +437,15 @@ func (l *lift) lifted() map[string][]byte {
 		}
 		return true
 	})
-	if a, ok := l.made.(*ast.AssignStmt); ok && a.Tok != token.DEFINE && !declared {
-		return nil
-	}
-	text := w.apply(l.file.FileStart, l.file.Name.End(), nil) + s.used() + w.apply(l.file.Name.End(), l.file.FileEnd, outer) + "\n" + s.decls.String()
-	b, err := formatted(p.name(l.file), []byte(text))
-	if err != nil {
-		return nil
-	}
-	return map[string][]byte{p.name(l.file): b}
+	a, ok := l.made.(*ast.AssignStmt)
+	return outer, !(ok && a.Tok != token.DEFINE && !declared)
 }
 
 // hides says that the body of the literal declares variables with the names of those
 // that it captures.
 func (l *lift) hides() bool {
-	for id, o := range l.c.Info.Defs {
-		if o == nil || !l.values.named(id.Name) {
-			continue
-		}
-		if o.Parent() != nil && o.Parent() == l.c.Info.Scopes[l.lit.Type] {
-			return true
-		}
-	}
-	return false
+	scope := l.c.Info.Scopes[l.lit.Type]
+	return scope != nil && slices.ContainsFunc(scope.Names(), l.values.named)
 }
 
 func (s vars) named(name string) bool {

@@ -49,6 +49,8 @@ type Package struct {
 
 	// Asks says that functions of a package look at who calls them.
 	Asks func(path string) bool
+
+	escapes map[ast.Decl]*escapes // see escapesOf
 }
 
 // Refusal is why something can't be made resumable.
@@ -88,7 +90,7 @@ func (p *Package) With(text map[string][]byte) (*Package, error) {
 	q.Fset = token.NewFileSet()
 	q.Source = maps.Clone(p.Source)
 	maps.Copy(q.Source, text)
-	q.Files = nil
+	q.Files, q.escapes = nil, nil
 	for _, f := range p.Files {
 		name := p.name(f)
 		g, err := parser.ParseFile(q.Fset, name, q.Source[name], parser.ParseComments|parser.SkipObjectResolution)
