@@ -216,6 +216,9 @@ func Open(ctx context.Context, opts Options) (*Run, error) {
 		seat = alone()
 	}
 	if opts.fs == nil {
+		opts.fs, _ = vfs.Of(ctx)
+	}
+	if opts.fs == nil {
 		opts.fs = vfs.OS()
 		if opts.Dir != "" {
 			abs, err := filepath.Abs(opts.Dir)

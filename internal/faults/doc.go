@@ -20,6 +20,8 @@
 //	LOST      work that was safe is gone, or the run can't be completed
 //	HANG      nothing moved for a minute
 //
+// A run that ended before it could be disturbed is no case, and is not counted.
+//
 // Kinds whose name begins with "sim-" run inside this process on a simulated
 // file system (internal/vfs); all others are real processes, signals, disks
 // and networks. They are counted apart.

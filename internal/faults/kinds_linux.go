@@ -25,6 +25,20 @@ func init() {
 		{"freeze", 4, freezeStorm},
 		{"ranks-shm", 4, ranksOver("shm")},
 		{"ranks-tcp", 4, ranksOver("tcp")},
+		{"ranks-mpi", 1, ranksOver("mpi")},
+		{"device", 1, onDevice},
+		{"step", 16, stepFault},
+		{"stop", 4, stopUnderFire},
+		{"migrate", 3, migrateUnderFire},
+		{"partition", 2, partition},
+		{"damage", 12, damageFile},
+		{"move", 4, moveDir},
+		{"full-disk", 5, fullDisk},
+		{"io-error", 3, ioError},
+		{"power", 6, powerCut},
+		{"sim-power", 60, simCrash},
+		{"sim-fail", 45, simFail},
+		{"sim-damage", 45, simDamage},
 	}
 	for _, k := range kinds {
 		total += k.weight

@@ -26,8 +26,9 @@ type lab struct {
 	mu    sync.Mutex
 	built map[string]func() (string, error)
 	wants map[string]func() (*results, error)
-	nets  []*network // those that nobody uses
-	cases int        // that were begun
+	steps map[string]func() (map[string]int, error) // of journeys
+	nets  []*network                                // those that nobody uses
+	cases int                                       // that were begun
 }
 
 // newLab makes a laboratory. It must be closed.
@@ -43,7 +44,7 @@ func newLab(ctx context.Context, state string, say func(string, ...any)) (*lab, 
 		root = filepath.Dir(root)
 	}
 	l := &lab{root: root, bin: filepath.Join(state, "bin"), say: say,
-		built: make(map[string]func() (string, error)), wants: make(map[string]func() (*results, error))}
+		built: make(map[string]func() (string, error)), wants: make(map[string]func() (*results, error)), steps: make(map[string]func() (map[string]int, error))}
 	if err := os.MkdirAll(l.bin, 0o755); err != nil {
 		return nil, err
 	}
@@ -109,13 +110,14 @@ func (l *lab) build(ctx context.Context, name string) (string, error) {
 // trial is a case under way.
 type trial struct {
 	*lab
-	ctx  context.Context
-	kind *kind
-	n    int
-	r    *rand.Rand
-	dir  string // everything that belongs to it
-	prog program
-	name string // in the environment of all its processes
+	ctx      context.Context
+	kind     *kind
+	n        int
+	r        *rand.Rand
+	dir      string // everything that belongs to it
+	prog     program
+	workName string // of the working directory, in dir
+	name     string // in the environment of all its processes
 
 	did   []string // faults, for the report
 	count int
@@ -127,14 +129,14 @@ type trial struct {
 func (l *lab) try(ctx context.Context, seed uint64, n int) *result {
 	began := time.Now()
 	k := kindOf(seed, n)
-	t := &trial{lab: l, ctx: ctx, kind: k, n: n, r: dice(seed, n)}
+	t := &trial{lab: l, ctx: ctx, kind: k, n: n, r: dice(seed, n), workName: "work"}
 	l.mu.Lock()
 	l.cases++
 	number := l.cases
 	l.mu.Unlock()
 	t.dir = filepath.Join(l.scratch, fmt.Sprint(number))
 	t.name = fmt.Sprintf("%s=%d-%d-%d", envCase, os.Getpid(), n, number)
-	err := os.MkdirAll(filepath.Join(t.dir, "work"), 0o755)
+	err := os.MkdirAll(t.work(), 0o755)
 	if err == nil {
 		err = k.run(t)
 	}
@@ -145,6 +147,9 @@ func (l *lab) try(ctx context.Context, seed uint64, n int) *result {
 		if v := (*verdict)(nil); errors.As(err, &v) {
 			res.Outcome, res.Why = v.outcome, v.why
 		}
+	}
+	if res.Outcome == same && t.count == 0 {
+		res.Outcome = missed
 	}
 	if left != "" && !res.Outcome.bad() {
 		res.Outcome, res.Why = hang, left

@@ -17,9 +17,6 @@ import (
 )
 
 func main() {
-	if len(os.Args) > 1 && os.Args[1] == simCommand {
-		os.Exit(simMain(os.Args[2:]))
-	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	var o options

@@ -24,6 +24,8 @@ const (
 	hang    outcome = "HANG"
 	// broken says that the campaign itself failed: no outcome of Cairn's.
 	broken outcome = "broken"
+	// missed says that the run ended before it could be disturbed.
+	missed outcome = "missed"
 	// skipped says that this machine has not what the case needs.
 	skipped outcome = "skipped"
 )
@@ -124,7 +126,7 @@ func (r *records) table() string {
 		counts := make(map[string]map[outcome]int)
 		faults := make(map[string]int)
 		for _, x := range r.last {
-			if x.Real != real || x.Outcome == skipped {
+			if x.Real != real || x.Outcome == skipped || x.Outcome == missed {
 				continue
 			}
 			for _, name := range []string{x.Kind, "~"} {

@@ -28,7 +28,9 @@ type scenario struct {
 }
 
 func (t *trial) file(name string) string { return filepath.Join(t.dir, name) }
-func (t *trial) work() string            { return t.file("work") }
+
+// work is the program's working directory.
+func (t *trial) work() string { return t.file(t.workName) }
 
 // choose picks a program of one process that cairn build made, and how to run
 // it.

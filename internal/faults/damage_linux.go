@@ -1,0 +1,299 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+)
+
+// damageFile damages a file of a run that was killed; the run steps around it
+// or refuses, and completes when the damage is undone.
+func damageFile(t *trial) error {
+	c := t.choose()
+	if t.r.IntN(4) == 0 {
+		t.prog = t.ranksProgram()
+	}
+	c.alone = t.prog.ranks == 1 && t.r.IntN(4) == 0
+	// An older version of everything, for files that are replaced by one.
+	if err := t.halted(c, 2); err != nil {
+		return err
+	}
+	if t.over(c) {
+		return t.complete(c, nil)
+	}
+	old, err := readFiles(t.file(c.run))
+	if err != nil {
+		return err
+	}
+	if err := t.halted(c, 1+t.r.IntN(3)); err != nil {
+		return err
+	}
+	if t.over(c) {
+		return t.complete(c, nil)
+	}
+	now, err := readFiles(t.file(c.run))
+	if err != nil {
+		return err
+	}
+	undo, names, err := t.damage(c, now, old)
+	if err != nil {
+		return err
+	}
+	return t.refusable(c, names, undo)
+}
+
+// halted starts the command, lets it save so many more checkpoints, and kills
+// everything.
+func (t *trial) halted(c *scenario, checkpoints int) error {
+	s, err := t.start(c)
+	if err != nil {
+		return err
+	}
+	if c.alone {
+		t.aloneSaves(c, s, checkpoints)
+	} else if _, err := s.sees(committed, checkpoints); err != nil {
+		return err
+	}
+	if err := t.strikeAll(); err != nil {
+		return err
+	}
+	return s.end()
+}
+
+// aloneSaves waits until a program without a supervisor has saved some
+// checkpoints.
+func (t *trial) aloneSaves(c *scenario, s *start, checkpoints int) {
+	newest := func() string {
+		list, _ := filepath.Glob(filepath.Join(t.file(c.run), "set-0*", "*.h5"))
+		if len(list) == 0 {
+			return ""
+		}
+		return slices.Max(list)
+	}
+	last := newest()
+	for checkpoints > 0 && s.pause(2e6) {
+		if now := newest(); now != last {
+			last = now
+			checkpoints--
+		}
+	}
+}
+
+// over reports whether the run has come to its end already.
+func (t *trial) over(c *scenario) bool {
+	if !c.alone {
+		return t.finished(c)
+	}
+	list, _ := filepath.Glob(filepath.Join(t.file(c.run), "set-0*"))
+	return len(list) == 0
+}
+
+// refusable gives the command while a fault is there. It may complete, or
+// refuse and name what is wrong; then undo takes the fault away, and it must
+// complete.
+func (t *trial) refusable(c *scenario, names []string, undo func() error) error {
+	s, err := t.start(c)
+	if err != nil {
+		return err
+	}
+	if err := s.end(); err != nil {
+		return err
+	}
+	code := s.exit()
+	if code == t.prog.status {
+		return t.compare(c, code)
+	}
+	said := s.text()
+	clear := slices.ContainsFunc(names, func(name string) bool { return strings.Contains(said, name) })
+	if err := undo(); err != nil {
+		return err
+	}
+	if err := t.complete(c, nil); err != nil {
+		return fmt.Errorf("%w (before that it was refused: %s)", err, tail(said))
+	}
+	if code <= 0 || !clear {
+		return judged(lost, "refused with status %d, but the message names none of %q: %s", code, names, tail(said))
+	}
+	return judged(refused, "%s", tail(said))
+}
+
+// readFiles returns the contents of all regular files under a directory.
+func readFiles(dir string) (map[string][]byte, error) {
+	out := make(map[string][]byte)
+	err := filepath.WalkDir(dir, func(path string, e fs.DirEntry, err error) error {
+		if err != nil || !e.Type().IsRegular() {
+			return err
+		}
+		text, err := os.ReadFile(path)
+		out[path] = text
+		return err
+	})
+	return out, err
+}
+
+// damage changes one of the run's files. It returns what undoes that, and words
+// of which a refusal must have one.
+func (t *trial) damage(c *scenario, now, old map[string][]byte) (undo func() error, names []string, err error) {
+	var files []string
+	for name, text := range now {
+		if filepath.Base(filepath.Dir(name)) != "bin" && len(text) > 0 {
+			files = append(files, name)
+		}
+	}
+	slices.Sort(files)
+	if len(files) == 0 {
+		return nil, nil, errors.New("the run has no files")
+	}
+	name := files[t.r.IntN(len(files))]
+	if t.r.IntN(3) == 0 { // those that are there once are of more interest
+		list := slices.DeleteFunc(slices.Clone(files), func(f string) bool { return strings.HasSuffix(f, ".h5") })
+		if len(list) > 0 {
+			name = list[t.r.IntN(len(list))]
+		}
+	}
+	short, err := filepath.Rel(t.file(c.run), name)
+	if err != nil {
+		return nil, nil, err
+	}
+	saved := map[string][]byte{name: now[name]}
+	text := slices.Clone(now[name])
+	what := ""
+	switch t.r.IntN(7) {
+	case 0, 1:
+		at, bit := t.r.IntN(len(text)), t.r.IntN(8)
+		text[at] ^= 1 << bit
+		what = fmt.Sprintf("bit %d of byte %d of %d flipped in %s", bit, at, len(text), short)
+	case 2:
+		size := t.r.IntN(len(text))
+		text = text[:size]
+		what = fmt.Sprintf("%s cut to %d of %d bytes", short, size, len(now[name]))
+	case 3:
+		text = nil
+		what = short + " deleted"
+	case 4: // with one of its kind
+		var like []string
+		for _, f := range files {
+			if f != name && filepath.Ext(f) == filepath.Ext(name) && !bytes.Equal(now[f], now[name]) {
+				like = append(like, f)
+			}
+		}
+		if len(like) == 0 {
+			return t.damage(c, now, old)
+		}
+		other := like[t.r.IntN(len(like))]
+		saved[other], text = now[other], now[other]
+		if err := rewriteFile(other, now[name]); err != nil {
+			return nil, nil, err
+		}
+		rel, _ := filepath.Rel(t.file(c.run), other)
+		what = fmt.Sprintf("%s and %s swapped", short, rel)
+	case 5:
+		older, ok := old[name]
+		if !ok || bytes.Equal(older, now[name]) {
+			return t.damage(c, now, old)
+		}
+		text = older
+		what = short + " replaced by an older version"
+	case 6:
+		text = append(text, "more"...)
+		what = short + " made longer"
+	}
+	t.note("%s", what)
+	if text == nil {
+		err = os.Remove(name)
+	} else {
+		err = rewriteFile(name, text)
+	}
+	undo = func() error {
+		for name, text := range saved {
+			if err := rewriteFile(name, text); err != nil && !errors.Is(err, fs.ErrNotExist) {
+				return err
+			}
+		}
+		return nil
+	}
+	for name := range saved {
+		names = append(names, filepath.Base(name), filepath.Base(filepath.Dir(name)))
+	}
+	names = append(names, "run.json", "checkpoint", "set ")
+	return undo, names, err
+}
+
+// rewriteFile puts a new file in the place of another one. A file that others
+// are linked to is not changed in place: the links are other files here.
+func rewriteFile(name string, text []byte) error {
+	mode := fs.FileMode(0o600)
+	if st, err := os.Stat(name); err == nil {
+		mode = st.Mode().Perm()
+		if sys := st.Sys().(*syscall.Stat_t); sys.Nlink > 1 {
+			return os.WriteFile(name, text, mode) // all of them are damaged
+		}
+	}
+	tmp := name + ".campaign"
+	if err := os.WriteFile(tmp, text, mode); err != nil {
+		return err
+	}
+	return os.Rename(tmp, name)
+}
+
+// moveDir gives the directory of a run, or of everything, another name.
+func moveDir(t *trial) error {
+	c := t.choose()
+	if t.r.IntN(4) == 0 {
+		t.prog = t.ranksProgram()
+	}
+	c.alone = t.prog.ranks == 1 && t.r.IntN(5) == 0
+	for range 1 + t.r.IntN(2) {
+		if err := t.halted(c, 1+t.r.IntN(3)); err != nil {
+			return err
+		}
+		if t.over(c) {
+			break
+		}
+		if err := t.moves(c); err != nil {
+			return err
+		}
+	}
+	return t.complete(c, nil)
+}
+
+// moves moves or copies something.
+func (t *trial) moves(c *scenario) error {
+	switch t.r.IntN(4) {
+	case 0:
+		to := t.dir + "-moved"
+		t.note("everything moved")
+		if err := os.Rename(t.dir, to); err != nil {
+			return err
+		}
+		t.dir = to
+	case 1:
+		was, is := c.run, c.run+"-moved"
+		t.note("the run's directory moved")
+		c.run = is
+		return os.Rename(t.file(was), t.file(is))
+	case 2:
+		was, is := c.run, c.run+"-copied"
+		t.note("the run's directory copied, the original removed")
+		c.run = is
+		if out, err := exec.Command("cp", "-a", t.file(was), t.file(is)).CombinedOutput(); err != nil {
+			return fmt.Errorf("cp: %w: %s", err, out)
+		}
+		return os.RemoveAll(t.file(was))
+	case 3:
+		is := c.run + "-elsewhere"
+		t.note("the run's directory moved, and a link to it in its place")
+		if err := os.Rename(t.file(c.run), t.file(is)); err != nil {
+			return err
+		}
+		return os.Symlink(t.file(is), t.file(c.run))
+	}
+	return nil
+}

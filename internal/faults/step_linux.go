@@ -1,0 +1,326 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// A named step is a place in Cairn's own work, such as commit.written: package
+// internal/step. A process kills or stops itself when it comes there.
+
+// journeyOf is what is done to reach steps: a plain run has no migration.
+type journeyOf struct {
+	name    string
+	program func(t *trial) (program, *scenario)
+	// during is called once the command runs.
+	during func(t *trial, c *scenario, s *start) error
+}
+
+// journeys are all ways through the protocol.
+var journeys = []journeyOf{
+	{"alone", func(t *trial) (program, *scenario) {
+		c := t.choose()
+		c.alone = true
+		return t.prog, c
+	}, nil},
+	{"run", func(t *trial) (program, *scenario) { c := t.choose(); return t.prog, c }, nil},
+	{"restart", func(t *trial) (program, *scenario) { c := t.choose(); return t.prog, c }, func(t *trial, c *scenario, s *start) error {
+		return t.after(s, 2, func() { t.strike("rank", syscall.SIGKILL) })
+	}},
+	{"stop", func(t *trial) (program, *scenario) { c := t.choose(); return t.prog, c }, func(t *trial, c *scenario, s *start) error {
+		return t.after(s, 1, func() { t.tool("stop", t.file(c.run)) })
+	}},
+	{"checkpoint", func(t *trial) (program, *scenario) { c := t.choose(); return t.prog, c }, func(t *trial, c *scenario, s *start) error {
+		return t.after(s, 1, func() { t.tool("checkpoint", t.file(c.run)) })
+	}},
+	{"ranks", func(t *trial) (program, *scenario) { return t.ranksProgram(), t.scenario() }, nil},
+	{"ranks-restart", func(t *trial) (program, *scenario) { return t.ranksProgram(), t.scenario() }, func(t *trial, c *scenario, s *start) error {
+		return t.after(s, 2, func() { t.strike("rank", syscall.SIGKILL) })
+	}},
+	{"migrate", func(t *trial) (program, *scenario) { return t.movingProgram() }, func(t *trial, c *scenario, s *start) error {
+		return t.after(s, 1, func() { t.migrate(c) })
+	}},
+}
+
+// after does something when so many checkpoints were committed, unless the run
+// has ended.
+func (t *trial) after(s *start, checkpoints int, do func()) error {
+	ok, err := s.sees(committed, checkpoints)
+	if ok && !s.over() {
+		do()
+	}
+	return err
+}
+
+// stepsOf returns the steps that a journey comes to, with how often, by a run
+// that nothing stops.
+func (l *lab) stepsOf(t *trial, j *journeyOf) (map[string]int, error) {
+	l.mu.Lock()
+	once := l.steps[j.name]
+	if once == nil {
+		once = sync.OnceValues(func() (map[string]int, error) {
+			probe := &trial{lab: l, ctx: t.ctx, kind: t.kind, n: t.n, r: dice(1, len(j.name)), dir: t.dir + "-steps-" + j.name, name: t.name + j.name, workName: "work"}
+			if err := os.MkdirAll(probe.work(), 0o755); err != nil {
+				return nil, err
+			}
+			defer os.RemoveAll(probe.dir)
+			var c *scenario
+			probe.prog, c = j.program(probe)
+			log := probe.file("steps")
+			c.env = append(c.env, "CAIRN_STEP_LOG="+log)
+			if err := probe.undergo(j, c); err != nil {
+				return nil, fmt.Errorf("steps of %s: %w", j.name, err)
+			}
+			return readSteps(log)
+		})
+		l.steps[j.name] = once
+	}
+	l.mu.Unlock()
+	return once()
+}
+
+// undergo starts the command, takes part, and brings the run to its end.
+func (t *trial) undergo(j *journeyOf, c *scenario) error {
+	s, err := t.start(c)
+	if err != nil {
+		return err
+	}
+	if j.during != nil {
+		if err := j.during(t, c, s); err != nil {
+			return err
+		}
+	}
+	return t.complete(c, s)
+}
+
+// readSteps counts the steps in a log.
+func readSteps(log string) (map[string]int, error) {
+	text, err := os.ReadFile(log)
+	if err != nil {
+		return nil, err
+	}
+	steps := make(map[string]int)
+	for line := range strings.Lines(string(text)) {
+		name, _, _ := strings.Cut(line, " ")
+		steps[name]++
+	}
+	return steps, nil
+}
+
+// stepFault lets a process kill or stop itself at a named step.
+func stepFault(t *trial) error {
+	j := &journeys[t.r.IntN(len(journeys))]
+	steps, err := t.stepsOf(t, j)
+	if err != nil {
+		return err
+	}
+	names := slices.Sorted(keysOf(steps))
+	if len(names) == 0 {
+		return judged(skipped, "there are no steps")
+	}
+	// The second fault may hit what follows the first: a restore, say.
+	var rules []string
+	for range 1 + t.r.IntN(2) {
+		name := names[t.r.IntN(len(names))]
+		// A run that is disturbed comes to more of them, so one more is asked for.
+		at, act := 1+t.r.IntN(steps[name]+1), "kill"
+		if t.r.IntN(4) == 0 {
+			act = "stop"
+		}
+		rules = append(rules, fmt.Sprintf("%s#%d=%s", name, at, act))
+	}
+	var c *scenario
+	t.prog, c = j.program(t)
+	log := t.file("steps")
+	c.env = append(c.env, "CAIRN_STEP="+strings.Join(rules, ","), "CAIRN_STEP_LOG="+log)
+	stop := t.thaw()
+	err = t.undergo(j, c)
+	stop()
+	reached, _ := readSteps(log)
+	for _, rule := range rules {
+		name, rest, _ := strings.Cut(rule, "#")
+		at, act, _ := strings.Cut(rest, "=")
+		if n, _ := strconv.Atoi(at); reached[name] >= n {
+			t.note("%s at %s (%s), %s", act, name, at, j.name)
+		}
+	}
+	return err
+}
+
+// thaw continues or kills processes of the case that have stopped, after a
+// while, until the returned function is called.
+func (t *trial) thaw() (stop func()) {
+	done := make(chan struct{})
+	var all sync.WaitGroup
+	kill := t.r.IntN(2) == 0
+	rest := time.Duration(50+t.r.IntN(400)) * time.Millisecond
+	all.Go(func() {
+		since := make(map[int]time.Time)
+		for {
+			select {
+			case <-done:
+				return
+			case <-time.After(20 * time.Millisecond):
+			}
+			for _, p := range t.processes() {
+				if !stopped(p.pid) {
+					delete(since, p.pid)
+					continue
+				}
+				if since[p.pid].IsZero() {
+					since[p.pid] = time.Now()
+				}
+				if time.Since(since[p.pid]) > rest {
+					sig := syscall.SIGCONT
+					if kill {
+						sig = syscall.SIGKILL
+					}
+					syscall.Kill(p.pid, sig)
+				}
+			}
+		}
+	})
+	return func() { close(done); all.Wait() }
+}
+
+// stopped reports whether a process was stopped by a signal.
+func stopped(pid int) bool {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return false
+	}
+	i := strings.LastIndex(string(text), ") ")
+	return i >= 0 && len(text) > i+2 && text[i+2] == 'T'
+}
+
+// tool runs a command of cairn besides the run, and returns what it said.
+func (t *trial) tool(args ...string) (string, int) {
+	s, err := t.launchCairn(args...)
+	if err != nil {
+		return err.Error(), -1
+	}
+	if err := s.end(); err != nil {
+		return err.Error(), -1
+	}
+	return s.text(), s.exit()
+}
+
+func (t *trial) launchCairn(args ...string) (*start, error) {
+	cairn, err := t.program(t.ctx, "cairn")
+	if err != nil {
+		return nil, err
+	}
+	return t.launch(nil, nil, append([]string{cairn}, args...)...)
+}
+
+// movingProgram is one whose ranks are moved.
+func (t *trial) movingProgram() (program, *scenario) {
+	p := t.ranksProgram()
+	p.steps += 60
+	c := t.scenario()
+	c.every = 5 + t.r.IntN(10)
+	c.flags = append(c.flags, "--hosts", fmt.Sprintf("localhost:%d", p.ranks+2))
+	return p, c
+}
+
+// migrate moves a rank, which may fail.
+func (t *trial) migrate(c *scenario) (string, int) {
+	return t.tool("migrate", "--rank", strconv.Itoa(t.r.IntN(t.prog.ranks)), "--to", "localhost", "--rounds", strconv.Itoa(t.r.IntN(3)), t.file(c.run))
+}
+
+// migrateUnderFire moves ranks and kills who takes part.
+func migrateUnderFire(t *trial) error {
+	var c *scenario
+	t.prog, c = t.movingProgram()
+	s, err := t.start(c)
+	if err != nil {
+		return err
+	}
+	for range 1 + t.r.IntN(2) {
+		if ok, err := s.sees(committed, s.count(committed)+1); !ok || err != nil {
+			if err != nil {
+				return err
+			}
+			break
+		}
+		m, err := t.launchCairn("migrate", "--rank", strconv.Itoa(t.r.IntN(t.prog.ranks)), "--to", "localhost", "--rounds", strconv.Itoa(t.r.IntN(3)), t.file(c.run))
+		if err != nil {
+			return err
+		}
+		m.pause(time.Duration(t.r.IntN(120)) * time.Millisecond)
+		role := roles[t.r.IntN(len(roles))]
+		if hit := t.strike(role, syscall.SIGKILL); len(hit) > 0 {
+			t.note("SIGKILL %s (%d) during a migration", role, len(hit))
+		}
+		if err := m.end(); err != nil {
+			return err
+		}
+		if role == "supervisor" || role == "all" {
+			if err := s.end(); err != nil {
+				return err
+			}
+		}
+		if s.over() {
+			if s.exit() == t.prog.status || t.finished(c) {
+				break
+			}
+			if s, err = t.start(c); err != nil {
+				return err
+			}
+		}
+	}
+	if s.over() && s.exit() != t.prog.status {
+		s = nil
+	}
+	return t.complete(c, s)
+}
+
+// stopUnderFire asks the run to stop, and kills somebody meanwhile.
+func stopUnderFire(t *trial) error {
+	c := t.choose()
+	if t.r.IntN(3) == 0 {
+		t.prog = t.ranksProgram()
+	}
+	for range 1 + t.r.IntN(2) {
+		if t.finished(c) {
+			break
+		}
+		s, err := t.start(c)
+		if err != nil {
+			return err
+		}
+		if err := t.moment(c, s); err != nil {
+			return err
+		}
+		if s.over() {
+			return t.complete(c, s)
+		}
+		if t.r.IntN(2) == 0 {
+			t.note("SIGTERM supervisor")
+			t.strike("supervisor", syscall.SIGTERM)
+		} else {
+			t.note("cairn stop")
+			t.tool("stop", t.file(c.run))
+		}
+		if t.r.IntN(3) > 0 {
+			s.pause(time.Duration(t.r.IntN(30)) * time.Millisecond)
+			role := roles[t.r.IntN(len(roles))]
+			if hit := t.strike(role, syscall.SIGKILL); len(hit) > 0 {
+				t.note("SIGKILL %s (%d)", role, len(hit))
+			}
+		}
+		if err := s.end(); err != nil {
+			return err
+		}
+		if s.exit() == t.prog.status {
+			return t.compare(c, t.prog.status)
+		}
+	}
+	return t.complete(c, nil)
+}
