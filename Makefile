@@ -6,10 +6,13 @@ export CGO_ENABLED ?= 0
 
 GO       ?= go
 FUZZTIME ?= 20s
+FAULTS   ?= 1000
+SEED     ?= 1
+FOR      ?= 0
 PLATFORMS = darwin/arm64 windows/amd64 linux/arm64 linux/s390x
 
 .DEFAULT_GOAL := help
-.PHONY: demo journey test lint cross bench gpu overhead migration fuzz stress build clean help
+.PHONY: demo journey test lint cross bench gpu overhead migration fuzz faults stress build clean help
 
 demo: ## run a plain program by cairn run, kill it again and again, and compare its results with those of go build's
 	@$(GO) run ./internal/demo
@@ -60,6 +63,9 @@ fuzz: ## run every fuzz target for FUZZTIME (20s)
 			$(GO) test -run '^$$' -fuzz "^$$f\$$" -fuzztime $(FUZZTIME) -fuzzminimizetime 1x $$p || exit 1; \
 		done; \
 	done
+
+faults: ## disturb programs in all ways until FAULTS (1000) cases of SEED (1) are recorded in build/faults, at most for FOR=20m; continues where it was (as root: disks and networks of its own)
+	@$(GO) run ./internal/faults -n $(FAULTS) -seed $(SEED) -for $(FOR) $(FAULTSFLAGS)
 
 stress: ## the long versions: ten times as many kills, every bit under every compression, and the race detector where there is a C compiler
 	CAIRN_STRESS=1 $(GO) test -count=1 -timeout 60m -v -run 'TestKill|TestRanksKill|TestPortable|TestBitFlips' ./internal/e2e ./ckpt

@@ -9,6 +9,7 @@ type kind struct {
 	name   string
 	weight int // how many cases of a hundred or so
 	run    func(t *trial) error
+	long   bool // it needs much time or preparation, and is no part of the daily tests
 }
 
 // simulated says that no real processes are disturbed.
@@ -20,25 +21,25 @@ var kinds []*kind
 
 func init() {
 	kinds = []*kind{
-		{"kill", 12, killStorm},
-		{"kill-alone", 5, killAlone},
-		{"freeze", 4, freezeStorm},
-		{"ranks-shm", 4, ranksOver("shm")},
-		{"ranks-tcp", 4, ranksOver("tcp")},
-		{"ranks-mpi", 1, ranksOver("mpi")},
-		{"device", 1, onDevice},
-		{"step", 16, stepFault},
-		{"stop", 4, stopUnderFire},
-		{"migrate", 3, migrateUnderFire},
-		{"partition", 2, partition},
-		{"damage", 12, damageFile},
-		{"move", 4, moveDir},
-		{"full-disk", 5, fullDisk},
-		{"io-error", 3, ioError},
-		{"power", 6, powerCut},
-		{"sim-power", 60, simCrash},
-		{"sim-fail", 45, simFail},
-		{"sim-damage", 45, simDamage},
+		{"kill", 12, killStorm, false},
+		{"kill-alone", 5, killAlone, false},
+		{"freeze", 4, freezeStorm, false},
+		{"ranks-shm", 4, ranksOver("shm"), false},
+		{"ranks-tcp", 4, ranksOver("tcp"), false},
+		{"ranks-mpi", 1, ranksOver("mpi"), true},
+		{"device", 1, onDevice, true},
+		{"step", 16, stepFault, false},
+		{"stop", 4, stopUnderFire, false},
+		{"migrate", 3, migrateUnderFire, true},
+		{"partition", 2, partition, true},
+		{"damage", 12, damageFile, false},
+		{"move", 4, moveDir, false},
+		{"full-disk", 5, fullDisk, false},
+		{"io-error", 3, ioError, false},
+		{"power", 6, powerCut, false},
+		{"sim-power", 60, simCrash, false},
+		{"sim-fail", 45, simFail, false},
+		{"sim-damage", 45, simDamage, false},
 	}
 	for _, k := range kinds {
 		total += k.weight

@@ -1,7 +1,7 @@
 package main
 
 import (
-	"bufio"
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -72,23 +72,23 @@ type records struct {
 
 func openRecords(path string) (*records, error) {
 	r := &records{path: path, last: make(map[int]*result)}
-	f, err := os.Open(path)
-	if err == nil {
-		lines := bufio.NewScanner(f)
-		lines.Buffer(nil, 4<<20)
-		for lines.Scan() {
-			x := new(result)
-			if json.Unmarshal(lines.Bytes(), x) == nil { // the last may be torn
-				r.last[x.Case] = x
-			}
-		}
-		err = errors.Join(lines.Err(), f.Close())
-	}
+	text, err := os.ReadFile(path)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
 	}
+	for line := range bytes.Lines(text) {
+		x := new(result)
+		if json.Unmarshal(line, x) == nil { // the last may be torn
+			r.last[x.Case] = x
+		}
+	}
 	if r.file, err = os.OpenFile(path, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644); err != nil {
 		return nil, err
+	}
+	if len(text) > 0 && text[len(text)-1] != '\n' { // a campaign was killed
+		if _, err := r.file.WriteString("\n"); err != nil {
+			return nil, err
+		}
 	}
 	if err := syscall.Flock(int(r.file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
 		return nil, fmt.Errorf("%s: another campaign writes to it: %w", path, err)
@@ -117,6 +117,16 @@ func (r *records) bad() (out []*result) {
 	}
 	slices.SortFunc(out, func(a, b *result) int { return a.Case - b.Case })
 	return out
+}
+
+// counted is how many cases disturbed something.
+func (r *records) counted() (n int) {
+	for _, x := range r.last {
+		if x.Outcome != skipped && x.Outcome != missed {
+			n++
+		}
+	}
+	return n
 }
 
 // table counts outcomes by kind, real processes and simulations apart.

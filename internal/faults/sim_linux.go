@@ -102,6 +102,12 @@ func (m *simulation) life(fsys vfs.FS) (done bool, err error) {
 	s := m.newState()
 	p, err := cairn.Open(ctx, cairn.Options{Dir: "/run/ckpt", EveryPoints: m.every, Signals: map[os.Signal]cairn.Action{}, Compression: m.compr,
 		OnError: func(error) {}, Log: slog.New(slog.DiscardHandler)})
+	if errors.Is(err, cairn.ErrFinished) {
+		if !m.ending.Load() {
+			return false, judged(lost, "the run was not at its end, but: %v", err)
+		}
+		return true, nil
+	}
 	if err != nil {
 		return false, err
 	}

@@ -39,6 +39,10 @@ func main() {
 		fmt.Fprintln(os.Stderr, "library:", err)
 		os.Exit(75)
 	}
+	if errors.Is(err, cairn.ErrFinished) {
+		fmt.Fprintln(os.Stderr, "library:", err)
+		return
+	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "library:", err)
 		os.Exit(1)

@@ -1,0 +1,155 @@
+//go:build linux
+
+package main
+
+import (
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+)
+
+// TestCampaign runs a hundred cases of a seed that differs from day to day;
+// CAIRN_SEED gives another one.
+func TestCampaign(t *testing.T) {
+	if os.Getenv("CAIRN_LONG") == "" {
+		t.Skip("CAIRN_LONG is not set")
+	}
+	seed := uint64(time.Now().Unix() / 86400)
+	if s := os.Getenv("CAIRN_SEED"); s != "" {
+		var err error
+		if seed, err = strconv.ParseUint(s, 10, 64); err != nil {
+			t.Fatal(err)
+		}
+	}
+	o := &options{seed: seed, workers: 2}
+	lab, err := newLab(t.Context(), t.TempDir(), t.Logf)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer lab.close()
+	rec, err := openRecords(filepath.Join(t.TempDir(), "results"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer rec.close()
+	lab.campaign(t.Context(), o, daily(seed), rec)
+	t.Logf("CAIRN_SEED=%d%s", seed, rec.table())
+	for _, r := range rec.bad() {
+		t.Errorf("%s\n    repeat it: %s", r, r.repeat())
+	}
+	if counted := rec.counted(); counted < 80 {
+		t.Errorf("only %d cases disturbed anything", counted)
+	}
+}
+
+// daily picks a hundred cases: all kinds that need no long preparation, 40 of
+// them with real processes.
+func daily(seed uint64) (out []int) {
+	real, simulated := 0, 0
+	for n := 0; real < 40 || simulated < 60; n++ {
+		switch k := kindOf(seed, n); {
+		case k.long:
+		case k.simulated() && simulated < 60:
+			simulated++
+			out = append(out, n)
+		case !k.simulated() && real < 40:
+			real++
+			out = append(out, n)
+		}
+	}
+	return out
+}
+
+// TestReproducible: a case is a function of the seed and its number.
+func TestReproducible(t *testing.T) {
+	seen := make(map[string]bool)
+	for n := range 200 {
+		a, b := kindOf(7, n), kindOf(7, n)
+		if a != b || dice(7, n).Uint64() != dice(7, n).Uint64() {
+			t.Fatalf("case %d is not what it was", n)
+		}
+		seen[a.name] = true
+	}
+	if len(seen) < len(kinds)*2/3 {
+		t.Errorf("200 cases have only the kinds %v", seen)
+	}
+}
+
+// TestDiffers: results that differ in any way are seen.
+func TestDiffers(t *testing.T) {
+	want := &results{stdout: "a\nb\n", files: map[string]string{"f": "-rw-r--r--\nx", "d/": "drwxr-xr-x"}}
+	for _, c := range []struct {
+		got  *results
+		says string
+	}{
+		{&results{stdout: "a\nb\n", files: map[string]string{"f": "-rw-r--r--\nx", "d/": "drwxr-xr-x"}}, ""},
+		{&results{stdout: "a\nb\nb\n", files: want.files}, "stdout"},
+		{&results{stdout: "a\nb\n", status: 1, files: want.files}, "exit status"},
+		{&results{stdout: "a\nb\n", files: map[string]string{"f": "-rw-r--r--\nx"}}, "d/ is missing"},
+		{&results{stdout: "a\nb\n", files: map[string]string{"f": "-rw-------\nx", "d/": "drwxr-xr-x"}}, "file f"},
+		{&results{stdout: "a\nb\n", files: map[string]string{"f": "-rw-r--r--\nx", "d/": "drwxr-xr-x", "g": ""}}, "file g"},
+	} {
+		if text := c.got.differs(want, true); !strings.Contains(text, c.says) || (text == "") != (c.says == "") {
+			t.Errorf("%+v: %q, not %q", c.got, text, c.says)
+		}
+	}
+}
+
+// TestRecords: a campaign that was ended is continued, and the last outcome of
+// a case counts.
+func TestRecords(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "seed")
+	rec, err := openRecords(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range []*result{{Case: 1, Outcome: wrong, Real: true, Kind: "kill"}, {Case: 2, Outcome: same, Kind: "sim-x"}, {Case: 1, Outcome: same, Real: true, Kind: "kill"}, {Case: 3, Outcome: lost, Kind: "sim-x"}} {
+		if err := rec.add(r); err != nil {
+			t.Fatal(err)
+		}
+	}
+	rec.close()
+	f, err := os.OpenFile(path, os.O_APPEND|os.O_WRONLY, 0)
+	if err == nil {
+		_, err = f.WriteString(`{"case": 4, "outc`) // a campaign that was killed
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.Close()
+	if rec, err = openRecords(path); err != nil {
+		t.Fatal(err)
+	}
+	defer rec.close()
+	if bad := rec.bad(); len(bad) != 1 || bad[0].Case != 3 || rec.counted() != 3 {
+		t.Errorf("bad: %v; counted: %d", bad, rec.counted())
+	}
+	o := &options{count: 5}
+	if todo := o.todo(rec); len(todo) != 2 || todo[0] != 0 || todo[1] != 4 {
+		t.Errorf("to do: %v", todo)
+	}
+	o.redo = true
+	if todo := o.todo(rec); len(todo) != 3 || todo[0] != 3 {
+		t.Errorf("to do again: %v", todo)
+	}
+}
+
+// TestSimulationSees: the simulated program's own check finds a wrong state.
+func TestSimulationSees(t *testing.T) {
+	m := (&trial{r: rand.New(rand.NewPCG(1, 1))}).simulation()
+	s := m.newState()
+	for range 5 {
+		s.advance()
+	}
+	if err := m.check(s); err != nil {
+		t.Fatal(err)
+	}
+	s.Grid[len(s.Grid)-1]++
+	if verdictOf(m.check(s)) == nil {
+		t.Error("a wrong number is not seen")
+	}
+}
