@@ -182,8 +182,9 @@ type Run struct {
 	done    bool
 	status  int // … with this exit status
 	closed  bool
-	handles bool // see Handles
-	lent    bool // see Lend
+	handles bool                   // see Handles
+	choose  func(set uint64) error // see Journaled
+	lent    bool                   // see Lend
 
 	reporting chan struct{} // closed to end the reports to a supervisor
 }

@@ -73,6 +73,7 @@ type fileTable struct {
 	next     int
 	saved    []*openFile // while restoring: by the set's ids
 	moved    bool        // nothing has been written since the state was taken
+	kept     bool        // somebody else brings files back: see Journaled
 
 	sums  bool            // entries have digests: see Inputs
 	stdin *ckpt.FileEntry // while restoring: what it was
@@ -363,7 +364,7 @@ func (t *fileTable) finish(back bool) error {
 		if err != nil {
 			return fmt.Errorf("data file of the checkpoint: %w", err)
 		}
-		if st.Size() < o.entry.Size {
+		if st.Size() < o.entry.Size && !t.foreign(o) {
 			return t.short(o, st.Size())
 		}
 		if err := t.another(o, st); err != nil {
@@ -381,7 +382,7 @@ func (t *fileTable) finish(back bool) error {
 	open := t.saved
 	next := 0
 	for _, o := range t.saved {
-		if err := o.cut(o.entry.Size, o.entry.Offset, !t.moved); err != nil {
+		if err := o.cut(o.entry.Size, o.entry.Offset, !t.moved && !t.foreign(o)); err != nil {
 			return fmt.Errorf("data file of the checkpoint: %w", err)
 		}
 		if o.entry.Mode == "r" && o.entry.Sum != "" {
@@ -413,6 +414,12 @@ func (t *fileTable) finish(back bool) error {
 	}
 	t.open, t.saved, t.next = open, nil, next
 	return nil
+}
+
+// foreign reports whether somebody else brings a file back that is written. Its
+// size is then perhaps another than this rank has seen: other ranks write it, too.
+func (t *fileTable) foreign(o *openFile) bool {
+	return t.kept && o.entry.Mode != "r" && o.entry.Path != stdoutPath
 }
 
 // cut puts a file back to a size, if it is written and that is asked for, and to

@@ -161,6 +161,9 @@ func (p *Run) restoreAlone(ctx context.Context, sets []uint64) (*ckpt.Table, err
 			bad = append(bad, fmt.Errorf("%w: set %d was stepped over before", ErrCorrupt, n))
 			continue
 		}
+		if err := p.chosen(n); err != nil {
+			return nil, err
+		}
 		table, err := p.load(ctx, n)
 		if err == nil {
 			if err = p.files.finish(p.restored); err != nil {

@@ -277,6 +277,9 @@ func (t *team) restore(ctx context.Context, sets []uint64) (*ckpt.Table, error) 
 		}
 		worst, err := t.examine(ctx, line, careful)
 		if err == nil {
+			if err := p.chosen(line); err != nil {
+				return nil, err
+			}
 			var table *ckpt.Table
 			if table, worst, err = t.load(ctx, line); err == nil {
 				t.missing(all, line)

@@ -30,6 +30,7 @@ func OpenFile(name string, flag int, perm fs.FileMode) (*os.File, error) {
 	}
 	mu.Lock()
 	defer mu.Unlock()
+	defer journal.holdName(name)()
 	st, err := os.Stat(name)
 	if closed || err == nil && !st.Mode().IsRegular() {
 		return os.OpenFile(name, flag, perm) // a device, a pipe, a folder
@@ -70,9 +71,9 @@ func (j *fileJournal) openingFile(name string, flag int) (string, error) {
 			return path, nil
 		}
 	}
-	before := j.lines
-	if err = j.opening(path, flag); err == nil && j.lines > before && flag&os.O_TRUNC == 0 { // what is appended is cut off even if the system went down
-		err = j.file.Sync()
+	before := j.log.count
+	if err = j.opening(path, flag); err == nil && j.log.count > before && flag&os.O_TRUNC == 0 { // what is appended is cut off even if the system went down
+		err = j.log.file.Sync()
 	}
 	return path, err
 }
@@ -145,28 +146,31 @@ func journaled() bool {
 
 // note calls f, with names without links in the folders that lead to them, if
 // changes are noted.
-func note(op, name string, resolve func(string) (string, error), f func(path string) error) error {
+// What is returned is called when the change is made.
+func note(op, name string, resolve func(string) (string, error), f func(path string) error) (done func(), err error) {
+	done = func() {}
 	if run == nil {
-		return nil
+		return done, nil
 	}
+	release := journal.holdName(name)
 	journal.mu.Lock()
 	defer journal.mu.Unlock()
-	if !journal.ready {
-		return nil
-	}
-	path, err := resolve(name)
-	if err == nil {
-		err = f(path)
+	if journal.ready {
+		path, perr := resolve(name)
+		if err = perr; err == nil {
+			err = f(path)
+		}
 	}
 	if err != nil {
-		return &fs.PathError{Op: op, Path: name, Err: err}
+		release()
+		return done, &fs.PathError{Op: op, Path: name, Err: err}
 	}
-	return nil
+	return release, nil
 }
 
 // WriteFile stands for os.WriteFile.
 func WriteFile(name string, data []byte, perm fs.FileMode) error {
-	err := note("open", name, target, func(path string) error {
+	done, err := note("open", name, target, func(path string) error {
 		if st, err := os.Stat(path); err == nil && !st.Mode().IsRegular() {
 			return nil
 		}
@@ -175,12 +179,13 @@ func WriteFile(name string, data []byte, perm fs.FileMode) error {
 	if err != nil {
 		return err
 	}
+	defer done()
 	return os.WriteFile(name, data, perm)
 }
 
 // Truncate stands for os.Truncate.
 func Truncate(name string, size int64) error {
-	err := note("truncate", name, target, func(path string) error {
+	done, err := note("truncate", name, target, func(path string) error {
 		c, err := journal.content(path)
 		if err != nil || size < 0 {
 			return nil // nor will the program do it
@@ -193,13 +198,14 @@ func Truncate(name string, size int64) error {
 	if err != nil {
 		return err
 	}
+	defer done()
 	return os.Truncate(name, size)
 }
 
 // Mkdir stands for os.Mkdir.
 func Mkdir(name string, perm fs.FileMode) error {
 	left := false
-	err := note("mkdir", name, place, func(path string) error {
+	done, err := note("mkdir", name, place, func(path string) error {
 		left = journal.left[path]
 		delete(journal.left, path)
 		_, err := journal.made(path)
@@ -208,6 +214,7 @@ func Mkdir(name string, perm fs.FileMode) error {
 	if err != nil {
 		return err
 	}
+	defer done()
 	if err = os.Mkdir(name, perm); left && errors.Is(err, fs.ErrExist) {
 		return nil
 	}
@@ -216,20 +223,29 @@ func Mkdir(name string, perm fs.FileMode) error {
 
 // MkdirAll stands for os.MkdirAll.
 func MkdirAll(name string, perm fs.FileMode) error {
-	err := note("mkdir", name, target, func(path string) error {
-		for {
-			made, err := journal.made(path)
-			if up := filepath.Dir(path); made && up != path {
-				path = up
-				continue
-			}
-			return err
-		}
+	done, err := note("mkdir", name, target, func(path string) error {
+		return journal.madeAll(path)
 	})
 	if err != nil {
 		return err
 	}
+	defer done()
 	return os.MkdirAll(name, perm)
+}
+
+// madeAll notes that a directory is about to be made, with those that lead to it,
+// the outermost first.
+func (j *fileJournal) madeAll(path string) error {
+	if _, err := os.Lstat(path); !missing(err) {
+		return nil
+	}
+	if up := filepath.Dir(path); up != path {
+		if err := j.madeAll(up); err != nil {
+			return err
+		}
+	}
+	_, err := j.made(path)
+	return err
 }
 
 // Remove stands for os.Remove.
@@ -245,7 +261,7 @@ func RemoveAll(name string) error {
 // losing removes a name, or all below it.
 func losing(op, name string, first func(path string) error, do func(string) error) (err error) {
 	done := false
-	failed := note(op, name, place, func(path string) error {
+	release, failed := note(op, name, place, func(path string) error {
 		if _, err := os.Lstat(path); missing(err) {
 			return nil
 		}
@@ -257,6 +273,7 @@ func losing(op, name string, first func(path string) error, do func(string) erro
 		journal.unnamed(path)
 		return nil
 	})
+	defer release()
 	if failed != nil || done {
 		return errors.Join(failed, err)
 	}
@@ -282,6 +299,7 @@ func second(op, from, to string, noted func(a, b string) error, do func(from, to
 	if run == nil {
 		return do(from, to)
 	}
+	defer journal.hold(allNames)()
 	journal.mu.Lock()
 	defer journal.mu.Unlock()
 	if !journal.ready {
@@ -303,31 +321,32 @@ func second(op, from, to string, noted func(a, b string) error, do func(from, to
 
 // Symlink stands for os.Symlink.
 func Symlink(from, to string) error {
-	err := note("symlink", to, place, func(path string) error {
+	done, err := note("symlink", to, place, func(path string) error {
 		_, err := journal.made(path)
 		return err
 	})
 	if err != nil {
 		return err
 	}
+	defer done()
 	return os.Symlink(from, to)
 }
 
 // Chmod stands for os.Chmod.
 func Chmod(name string, mode fs.FileMode) error {
-	if err := note("chmod", name, target, func(path string) error { return journal.mode(path) }); err != nil {
+	done, err := note("chmod", name, target, func(path string) error { return journal.mode(path, mode) })
+	if err != nil {
 		return err
 	}
+	defer done()
 	return os.Chmod(name, mode)
 }
 
 // CopyFS stands for os.CopyFS.
 func CopyFS(dir string, from fs.FS) error {
-	err := note("CopyFS", dir, target, func(to string) error {
-		for up := to; ; up = filepath.Dir(up) {
-			if made, err := journal.made(up); !made || err != nil {
-				break
-			}
+	done, err := note("CopyFS", dir, target, func(to string) error {
+		if err := journal.madeAll(to); err != nil {
+			return err
 		}
 		return fs.WalkDir(from, ".", func(path string, e fs.DirEntry, err error) error {
 			if err != nil {
@@ -340,6 +359,7 @@ func CopyFS(dir string, from fs.FS) error {
 	if err != nil {
 		return err
 	}
+	defer done()
 	return os.CopyFS(dir, from)
 }
 

@@ -15,7 +15,7 @@ func TestFull(t *testing.T) {
 	for ranks := range 3 {
 		t.Run(fmt.Sprint(ranks), func(t *testing.T) {
 			mount := t.TempDir() // with room for what each rank notes of its files, and no more
-			if err := syscall.Mount("tmpfs", mount, "tmpfs", 0, fmt.Sprintf("size=%dk", 4*max(1, ranks))); err != nil {
+			if err := syscall.Mount("tmpfs", mount, "tmpfs", 0, fmt.Sprintf("size=%dk", 8*max(1, ranks))); err != nil {
 				t.Skipf("a small file system can't be mounted here (it takes root): %v", err)
 			}
 			t.Cleanup(func() { syscall.Unmount(mount, syscall.MNT_DETACH) })

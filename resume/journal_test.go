@@ -41,6 +41,7 @@ type world struct {
 // snapshot is what there was when a set was taken.
 type snapshot struct {
 	epoch   uint64
+	noted   bool
 	files   map[string]string
 	handles []handle
 	sizes   map[string]int64
@@ -194,29 +195,38 @@ func (w *world) write(f *os.File) {
 	text, off := w.text(), int64(w.rnd.IntN(2*block))
 	switch w.rnd.IntN(4) {
 	case 0:
-		if changing(f, 'w', 0, int64(len(text))) == nil {
+		if allowed(f, 'w', 0, int64(len(text))) {
 			step()
 			f.Write(text)
 		}
 	case 1:
-		if changing(f, 'a', off, int64(len(text))) == nil {
+		if allowed(f, 'a', off, int64(len(text))) {
 			step()
 			f.WriteAt(text, off)
 		}
 	case 2:
-		if changing(f, 't', off, 0) == nil {
+		if allowed(f, 't', off, 0) {
 			step()
 			f.Truncate(off)
 		}
 	case 3:
-		if changing(f, 's', off, io.SeekStart) == nil {
+		if allowed(f, 's', off, io.SeekStart) {
 			f.Seek(off, io.SeekStart)
 		}
-		if changing(f, 'r', 0, 0) == nil {
+		if allowed(f, 'r', 0, 0) {
 			step()
 			f.ReadFrom(bytes.NewReader(text))
 		}
 	}
+}
+
+// allowed is what package os asks first.
+func allowed(f *os.File, op byte, off, n int64) bool {
+	done, err := changing(f, op, off, n)
+	if done != nil {
+		done()
+	}
+	return err == nil
 }
 
 // save takes a set; it may never be committed.
@@ -224,11 +234,11 @@ func (w *world) save() {
 	if journal.unsettled() != "" {
 		return
 	}
-	epoch, err := journal.taken()
+	epoch, noted, err := journal.taken()
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	now := &snapshot{epoch: epoch, files: w.tree(), handles: journal.handles(), sizes: make(map[string]int64)}
+	now := &snapshot{epoch: epoch, noted: noted, files: w.tree(), handles: journal.handles(), sizes: make(map[string]int64)}
 	for _, h := range now.handles {
 		if st, err := h.File.Stat(); err == nil && h.Flag&(os.O_RDWR|os.O_WRONLY) != 0 {
 			now.sizes[h.Name] = st.Size()
@@ -286,7 +296,7 @@ func (w *world) restart() {
 	}
 	n := slices.Max(slices.Collect(maps.Keys(w.sets)))
 	was := w.sets[n]
-	if err := journal.restored(was.epoch); err != nil {
+	if err := journal.restored(was.epoch, was.noted); err != nil {
 		w.t.Fatalf("set %d: %v\n%q", n, err, w.log)
 	}
 	for name, size := range was.sizes { // by cairn.Run

@@ -2,7 +2,6 @@ package resume
 
 import (
 	"errors"
-	"fmt"
 	"io"
 	"io/fs"
 	"os"
@@ -55,9 +54,10 @@ func target(name string) (string, error) {
 	return "", &fs.PathError{Op: "open", Path: name, Err: syscall.ELOOP}
 }
 
-// name notes what has a name, before that is changed.
+// name notes what has a name, before that is changed. With several ranks, which
+// may all change it, every change is noted, else the first one in a part.
 func (j *fileJournal) name(path string) error {
-	if _, ok := j.names[path]; ok {
+	if _, ok := j.names[path]; ok && !together() || j.lost {
 		return nil
 	}
 	e := entry{Op: opName, Path: path}
@@ -74,10 +74,15 @@ func (j *fileJournal) name(path string) error {
 		}
 		e.Was = "link"
 	case st.Mode().IsRegular():
-		if e.Kept, e.Copy, err = j.keep(path); err != nil {
-			return fmt.Errorf("what it holds can't be kept for a restart: %w", err)
-		}
 		e.Was, e.Mode, e.Time = "file", uint32(st.Mode().Perm()), st.ModTime().UnixNano()
+		e.Size, e.Ino = st.Size(), inode(st)
+		e.Live = links(st) > 1 || j.written(st)
+		if err := j.keep(path, &e); err != nil {
+			return j.lose(err)
+		}
+		if links(st) == 1 {
+			delete(j.contents, contentKey(path, st))
+		}
 	default: // a pipe, a device, a socket
 		return nil
 	}
@@ -96,8 +101,8 @@ func (j *fileJournal) made(path string) (bool, error) {
 	if err := j.name(path); err != nil {
 		return false, err
 	}
-	j.fresh[path] = true
-	delete(j.contents, path)
+	// Another rank may put something else there.
+	j.fresh[path] = !together()
 	return true, nil
 }
 
@@ -105,30 +110,65 @@ func (j *fileJournal) made(path string) (bool, error) {
 // another.
 var link = os.Link
 
-// keep gives a file another name in the journal's folder; where that can't be, it
-// is copied.
-func (j *fileJournal) keep(path string) (name string, copied bool, err error) {
+// copyUpTo is up to how many bytes a file is kept as a copy where other ranks may
+// have it open.
+const copyUpTo = 64 << 20
+
+// keep gives a file another name in the journal's directory; where that can't be,
+// it is copied.
+func (j *fileJournal) keep(path string, e *entry) error {
 	name, to, err := j.next()
 	if err != nil {
-		return "", false, err
+		return err
 	}
-	if link(path, to) == nil {
+	e.Kept = name
+	if together() {
+		e.Live = true
+	}
+	if (!together() || e.Size > copyUpTo) && link(path, to) == nil {
 		step()
-		return name, false, nil
+		if e.Live {
+			return nil
+		}
+		f, err := openAnyway(to)
+		if err != nil {
+			return err
+		}
+		e.Hash, err = hashKept(f, false)
+		return errors.Join(err, f.Close())
 	}
-	from, err := os.Open(path)
+	e.Copy, e.Live = true, false
+	from, err := openAnyway(path)
 	if err != nil {
-		return "", false, err
+		return err
 	}
 	defer from.Close()
-	f, err := os.OpenFile(to, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
+	f, err := os.OpenFile(to, os.O_CREATE|os.O_EXCL|os.O_RDWR, 0o600)
 	if err != nil {
-		return "", false, err
+		return err
 	}
-	if !clone(f, from) {
-		_, err = io.Copy(f, from)
+	var h hasher
+	if clone(f, from) {
+		e.Hash, err = hashKept(f, true)
+	} else {
+		_, err = io.Copy(io.MultiWriter(f, &h), from)
+		e.Hash = h.String()
 	}
-	return name, true, errors.Join(err, f.Close())
+	return errors.Join(err, f.Close())
+}
+
+// openAnyway opens a file for reading, also one that its owner may only write.
+func openAnyway(path string) (*os.File, error) {
+	f, err := os.Open(path)
+	if !errors.Is(err, fs.ErrPermission) {
+		return f, err
+	}
+	st, serr := os.Stat(path)
+	if serr != nil || os.Chmod(path, st.Mode().Perm()|0o400) != nil {
+		return nil, err
+	}
+	f, err = os.Open(path)
+	return f, errors.Join(err, os.Chmod(path, st.Mode().Perm()))
 }
 
 // next returns a name in the journal's folder that nothing has.
@@ -148,12 +188,18 @@ func (j *fileJournal) next() (name, path string, err error) {
 // content is a file that there was when the part began, and is changed.
 type content struct {
 	path  string
+	ino   uint64
 	base  int64  // its size
 	sized bool   // … is in the journal
 	had   []span // what is kept of it, in order
 	name  string // of what is kept
 	to    *os.File
 	at    int64 // bytes in it
+
+	// Several ranks: where this one has let the file grow to, and whether by
+	// O_APPEND.
+	end    int64
+	append bool
 }
 
 type span struct{ lo, hi int64 }
@@ -161,14 +207,19 @@ type span struct{ lo, hi int64 }
 // block is what files are kept by, unless they are kept as a whole.
 const block = 4096
 
+// contentKey tells files apart, whatever their names.
+func contentKey(path string, st fs.FileInfo) string {
+	if n := inode(st); n != 0 {
+		return strconv.FormatUint(device(st), 16) + ":" + strconv.FormatUint(n, 16)
+	}
+	return path
+}
+
 // content returns what is known of a file; nil: it was made in this part. It is an
 // error if there is no such file.
 func (j *fileJournal) content(path string) (*content, error) {
 	if j.fresh[path] {
 		return nil, nil
-	}
-	if c := j.contents[path]; c != nil {
-		return c, nil
 	}
 	st, err := os.Stat(path)
 	if err != nil {
@@ -177,8 +228,15 @@ func (j *fileJournal) content(path string) (*content, error) {
 	if !st.Mode().IsRegular() {
 		return nil, fs.ErrInvalid
 	}
-	c := &content{path: path, base: st.Size()}
-	j.contents[path] = c
+	key := contentKey(path, st)
+	c := j.contents[key]
+	if c == nil {
+		c = &content{path: path, ino: inode(st), base: st.Size(), end: -1}
+		j.contents[key] = c
+	}
+	if together() { // others may change it, and its name
+		c.path, c.base = path, st.Size()
+	}
 	return c, nil
 }
 
@@ -187,60 +245,65 @@ func (j *fileJournal) size(c *content) error {
 	if c == nil || c.sized {
 		return nil
 	}
-	if err := j.write(entry{Op: opSize, Path: c.path, Size: c.base}); err != nil {
+	if err := j.write(entry{Op: opSize, Path: c.path, Ino: c.ino, Size: c.base}); err != nil {
 		return err
 	}
-	c.sized = true
+	c.sized = !together()
+	c.end = -1
 	return nil
 }
 
 // save keeps a piece of a file, as far as it was there when the part began and is
-// not kept yet. from reads it, if it is not nil.
+// not kept yet. from reads it, if it is not nil. With several ranks it is exactly
+// what is overwritten, since what is beside it may be another's.
 func (j *fileJournal) save(c *content, from *os.File, lo, hi int64) (err error) {
-	if c == nil {
+	if c == nil || j.lost {
 		return nil
 	}
-	lo, hi = max(lo, 0)&^(block-1), min(hi, c.base)
-	if rest := hi % block; rest > 0 {
-		hi = min(hi-rest+block, c.base)
+	lo, hi = max(lo, 0), min(hi, c.base)
+	if !together() {
+		lo &^= block - 1
+		if rest := hi % block; rest > 0 {
+			hi = min(hi-rest+block, c.base)
+		}
 	}
 	gaps := c.gaps(lo, hi)
 	if len(gaps) == 0 {
 		return nil
 	}
-	defer func() {
-		if err != nil {
-			err = fmt.Errorf("what %s holds can't be kept for a restart: %w", c.path, err)
-		}
-	}()
 	if from == nil {
-		if from, err = os.Open(c.path); err != nil {
-			return err
+		if from, err = openAnyway(c.path); err != nil {
+			return j.lose(err)
 		}
 		defer from.Close()
 	}
 	if c.to == nil {
 		name, path, err := j.next()
 		if err != nil {
-			return err
+			return j.lose(err)
 		}
 		if c.to, err = os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_RDWR, 0o600); err != nil {
-			return err
+			return j.lose(err)
 		}
 		c.name, c.at = name, 0
 	}
 	for _, g := range gaps {
 		n := g.hi - g.lo
+		var h hasher
+		sum := ""
 		if g.lo != 0 || g.hi != c.base || c.at != 0 || !clone(c.to, from) {
-			w := io.NewOffsetWriter(c.to, c.at)
+			w := io.MultiWriter(io.NewOffsetWriter(c.to, c.at), &h)
 			if n, err = io.Copy(w, io.NewSectionReader(from, g.lo, n)); err != nil {
-				return err
+				return j.lose(err)
 			}
+			sum = h.String()
+		} else if sum, err = hashPiece(c.to, 0, n); err != nil {
+			return j.lose(err)
 		}
-		if n < g.hi-g.lo {
-			return fmt.Errorf("it has %d bytes now, and had %d", g.lo+n, c.base)
+		if n == 0 { // somebody else has made it shorter
+			continue
 		}
-		if err := j.write(entry{Op: opData, Path: c.path, Kept: c.name, Off: g.lo, At: c.at, Size: n}); err != nil {
+		if err := j.write(entry{Op: opData, Path: c.path, Ino: c.ino, Kept: c.name, Off: g.lo, At: c.at, Size: n, Hash: sum}); err != nil {
 			return err
 		}
 		c.at += n
@@ -296,6 +359,9 @@ func (j *fileJournal) opening(path string, flag int) error {
 	if err != nil {
 		return nil // nor can the program open it
 	}
+	if together() && flag&os.O_TRUNC == 0 { // see changeShared
+		return nil
+	}
 	if err := j.size(c); err != nil {
 		return err
 	}
@@ -308,27 +374,35 @@ func (j *fileJournal) opening(path string, flag int) error {
 // noSize is more than any file has.
 const noSize = 1<<63 - 1
 
-// mode notes the permissions of a file.
-func (j *fileJournal) mode(path string) error {
+// mode notes the permissions of a file. Each change is noted: what is undone
+// before it may need them.
+func (j *fileJournal) mode(path string, mode fs.FileMode) error {
 	st, err := os.Stat(path)
-	if err != nil || j.modes[path] || j.fresh[path] {
+	if err != nil || j.fresh[path] && !st.IsDir() || st.Mode().Perm() == mode.Perm() {
 		return nil
 	}
-	if err := j.write(entry{Op: opMode, Path: path, Mode: uint32(st.Mode().Perm())}); err != nil {
-		return err
-	}
-	j.modes[path] = true
-	return nil
+	return j.write(entry{Op: opMode, Path: path, Mode: uint32(st.Mode().Perm())})
 }
 
-// below notes all names in a folder, and its own.
+// below notes all names in a directory, and its own: what is in a directory before
+// it, so that it is there again when they come back.
 func (j *fileJournal) below(path string) error {
-	return filepath.WalkDir(path, func(path string, _ fs.DirEntry, err error) error {
+	st, err := os.Lstat(path)
+	if err != nil {
+		return nil // nor will the program get at it
+	}
+	if st.IsDir() {
+		list, err := os.ReadDir(path)
 		if err != nil {
-			return nil // nor will the program get at it
+			return nil
 		}
-		return j.name(path)
-	})
+		for _, e := range list {
+			if err := j.below(filepath.Join(path, e.Name())); err != nil {
+				return err
+			}
+		}
+	}
+	return j.name(path)
 }
 
 // rename does what os.Rename does. A file that was made in this part takes the
@@ -347,7 +421,6 @@ func (j *fileJournal) rename(from, to string, do func() error) error {
 	if j.fresh[from] && !st.IsDir() {
 		if err = do(); err == nil {
 			delete(j.fresh, from)
-			delete(j.contents, to)
 			j.fresh[to] = true
 			j.unnamed(to)
 			j.renamed(from, to)
@@ -363,7 +436,6 @@ func (j *fileJournal) rename(from, to string, do func() error) error {
 		j.unnamed(to)
 		j.renamed(from, to)
 	}
-	j.part++
 	j.clear()
 	return err
 }
@@ -378,7 +450,6 @@ func (j *fileJournal) link(to string, do func() error) error {
 		return err
 	}
 	err := do()
-	j.part++
 	j.clear()
 	return err
 }

@@ -39,6 +39,7 @@ type program struct {
 	Frames  []any // *T each
 	Points  uint64
 	Epoch   uint64 // see fileJournal
+	Noted   bool   // … there was a journal
 	Files   []handle
 	Args    []string // that the program was first started with
 	Process process
@@ -208,7 +209,7 @@ func Begin() {
 		fatal("the run in %s was started with the arguments %q and goes on with them, but now they are %q; give the same again, or move the folder away to start afresh", run.Dir(), saved.Args, start.args)
 	}
 	run.Claimed()
-	if err := journal.restored(saved.Epoch); err != nil {
+	if err := journal.restored(saved.Epoch, saved.Noted); err != nil {
 		fatal("%s", text(err))
 	}
 	if err := errors.Join(run.Unchanged(saved.Process.In), saved.Process.restore(), reopened()); err != nil {
@@ -244,6 +245,7 @@ func begin() (bool, error) {
 	}
 	cairn.Register[signalError](run)
 	run.Inputs()
+	run.Journaled(journal.choose)
 	if uses {
 		run.Handles()
 	}

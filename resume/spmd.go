@@ -156,7 +156,7 @@ func copying() (err error) {
 		err = copyingTogether()
 	}
 	if err == nil {
-		saved.Epoch, err = journal.taken()
+		saved.Epoch, saved.Noted, err = journal.taken()
 		saved.Files, saved.Args = journal.handles(), start.args
 	}
 	return err

@@ -7,126 +7,194 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 )
 
-// undo brings files back to what they were when an epoch began. It reports
-// whether anything was to be done.
-func (j *fileJournal) undo(all []entry, epoch uint64) (bool, error) {
-	if len(all) > 0 && all[0].Op == opFirst && epoch < all[0].Epoch {
-		return false, fmt.Errorf("%s does not tell any more what files held when the set was taken; start with --fresh, or move the checkpoint folder away", j.path())
-	}
-	undone := false
-	end := len(all)
-	for end > 0 && all[end-1].Epoch >= epoch && all[end-1].Op != opFirst {
-		last := all[end-1]
-		if last.Op == opSet {
-			if last.Epoch == epoch {
-				break
-			}
-			end--
-			continue
-		}
-		begin := end - 1
-		if last.Op == opMove { // it ends its part
-			step()
-			if err := last.moveBack(); err != nil {
-				return undone, err
-			}
-			if err := j.cut(all, begin); err != nil {
-				return undone, err
-			}
-			undone = true
-			end = begin
-			continue
-		}
-		for begin > 0 && all[begin-1].Op != opSet && all[begin-1].Op != opFirst && all[begin-1].Epoch == last.Epoch && all[begin-1].Part == last.Part {
-			begin--
-		}
-		if err := j.undoPart(all[begin:end]); err != nil {
-			return undone, fmt.Errorf("a file that was changed after the set was taken: %w", err)
-		}
-		undone = true
-		// From here on the part is not known; a kill before this repeats it.
-		if err := j.cut(all, begin); err != nil {
-			return undone, err
-		}
-		end = begin
-	}
-	if err := j.cut(all, end); err != nil {
-		return undone, err
-	}
-	j.copies = slices.DeleteFunc(j.copies, func(e entry) bool { return e.Epoch > epoch })
-	j.epoch, j.part = epoch, 0
-	return undone, nil
+// undoing is the work of bringing files back to what they were at a checkpoint.
+type undoing struct {
+	set  uint64
+	logs []*journalFile
+	from []int // the first line of each journal that is undone, or cut
+	all  []noted
 }
 
-// undoPart undoes a part. It may have been begun before.
-func (j *fileJournal) undoPart(part []entry) error {
-	var gone, folders, files []entry
-	for _, e := range slices.Backward(part) {
+// noted is a line of one of several journals.
+type noted struct {
+	entry
+	log   *journalFile
+	index int // in log
+	undo  bool
+}
+
+// planUndo finds out what to do. It changes nothing.
+func planUndo(set uint64, logs ...*journalFile) (*undoing, error) {
+	p := &undoing{set: set}
+	for _, l := range logs {
+		if len(l.lines) == 0 {
+			continue
+		}
+		first, epoch := l.lines[0], l.epochOf(set)
 		switch {
-		case e.Op == opName && e.Was == "":
-			gone = append(gone, e)
-		case e.Op == opName && e.Was == "dir":
-			folders = append(folders, e)
-		case e.Op == opName:
-			files = append(files, e)
+		case first.Lost && epoch < first.Epoch:
+			return nil, lostError(l.path())
+		case epoch < first.Epoch:
+			return nil, fmt.Errorf("%s does not tell any more what files held when checkpoint %d was taken; start with --fresh, or move the checkpoint directory away", l.path(), set)
+		}
+		from := slices.IndexFunc(l.lines, func(e entry) bool {
+			return e.Op == opSet && e.Epoch > epoch || e.Op != opSet && e.Op != opFirst && e.Epoch >= epoch
+		})
+		if from < 0 {
+			from = len(l.lines)
+		}
+		p.logs, p.from = append(p.logs, l), append(p.from, from)
+		for i, e := range l.lines {
+			if e.Op != opFirst && e.Op != opSet {
+				p.all = append(p.all, noted{e, l, i, i >= from})
+			}
 		}
 	}
-	slices.SortFunc(gone, func(a, b entry) int { return cmp.Compare(b.Path, a.Path) }) // what is in a folder before it
-	for _, e := range gone {
+	if len(p.logs) > 1 {
+		slices.SortStableFunc(p.all, func(a, b noted) int {
+			return cmp.Or(cmp.Compare(a.Start, b.Start), cmp.Compare(a.Now, b.Now))
+		})
+	}
+	return p, nil
+}
+
+// verify looks whether everything that is needed is there, as it was kept, and
+// may be used. It comes before anything is changed.
+func (p *undoing) verify() error {
+	changed := make(map[uint64]int) // files, and where their last change is noted
+	for i, e := range p.all {
+		if e.Op != opName && e.Ino != 0 {
+			changed[e.Ino] = i
+		}
+	}
+	for i := range p.all {
+		e := &p.all[i]
+		if !e.undo {
+			continue
+		}
+		if err := e.trusted(); err != nil {
+			return err
+		}
+		if e.Kept == "" {
+			continue
+		}
+		path := e.log.keptPath(e.Kept)
+		f, err := os.Open(path)
+		if err != nil {
+			if missing(err) {
+				err = &damagedError{path, "it is gone"}
+			}
+			return err
+		}
+		sum, err := "", error(nil)
+		switch {
+		case e.Op != opName:
+			sum, err = hashPiece(f, e.At, e.Size)
+		case e.Live || changed[e.Ino] > i: // the program may have changed it
+			sum = e.Hash
+		default:
+			if sum, err = hashKept(f, e.Copy); err == nil && !e.Copy {
+				if st, serr := f.Stat(); serr == nil && (st.Size() != e.Size || st.Size() > wholeHash && st.ModTime().UnixNano() != e.Time) {
+					sum = "another"
+				}
+			}
+		}
+		f.Close()
+		if err != nil && !errors.Is(err, io.ErrUnexpectedEOF) {
+			return err
+		}
+		if err != nil || sum != e.Hash {
+			return &damagedError{path, fmt.Sprintf("it is not what was kept of %s", e.log.abs(e.Path))}
+		}
+	}
+	return nil
+}
+
+// run undoes, from the last line to the first.
+func (p *undoing) run(j *fileJournal) error {
+	uncut := 0
+	for i, e := range slices.Backward(p.all) {
+		if !e.undo || e.index >= len(e.log.lines) { // done together with another one
+			continue
+		}
 		step()
-		if err := j.unmake(e.Path); err != nil {
+		if err := p.undo(j, i); err != nil {
+			return fmt.Errorf("a file that was changed after the checkpoint was taken: %w", err)
+		}
+		// What was overwritten can be written back often.
+		if uncut++; e.Op == opData && uncut < 256 && i > 0 && p.all[i-1].Op == opData && p.all[i-1].log == e.log && p.all[i-1].undo {
+			continue
+		}
+		uncut = 0
+		index := e.index
+		if e.Op == opPut {
+			index--
+		}
+		if err := e.log.cut(index); err != nil {
 			return err
 		}
 	}
-	slices.SortFunc(folders, func(a, b entry) int { return cmp.Compare(a.Path, b.Path) })
-	for _, e := range folders {
-		step()
-		if err := e.makeFolder(); err != nil {
-			return err
-		}
-	}
-	for _, e := range files {
-		step()
-		if err := j.putBack(e); err != nil {
-			return err
-		}
-	}
-	for _, e := range slices.Backward(part) { // of a file with two names the first change counts
-		err := error(nil)
-		step()
-		switch e.Op {
-		case opSize: // comes before its data in the journal, so after it here
-			err = os.Truncate(e.Path, e.Size)
-		case opData:
-			err = j.refill(e)
-		case opMode:
-			err = os.Chmod(e.Path, fs.FileMode(e.Mode))
-		}
-		if err != nil && !missing(err) {
+	for i, l := range p.logs {
+		if err := l.cut(p.from[i]); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
+// undo undoes a line.
+func (p *undoing) undo(j *fileJournal, i int) error {
+	e := p.all[i]
+	path := e.log.abs(e.Path)
+	err := error(nil)
+	switch {
+	case e.Op == opMove:
+		return e.moveBack(path, e.log.abs(e.To))
+	case e.Op == opName && e.Was == "":
+		return p.unmake(j, i, path)
+	case e.Op == opName && e.Was == "dir":
+		return e.makeFolder(path)
+	case e.Op == opName:
+		return e.putBack(path)
+	case e.Op == opSize:
+		err = os.Truncate(p.find(i), e.Size)
+	case e.Op == opData:
+		err = e.refill(p.find(i))
+	case e.Op == opMode:
+		err = os.Chmod(path, fs.FileMode(e.Mode))
+	case e.Op == opGrow:
+		err = p.shrink(i)
+	case e.Op == opPut:
+		if err = e.refill(p.find(i)); err == nil {
+			err = os.Truncate(p.find(i), e.Off+e.Size)
+		}
+	}
+	if missing(err) {
+		err = nil
+	}
+	return err
+}
+
 // moveBack gives something the name that it had, unless it has it: it was not
 // renamed then, or is back.
-func (e *entry) moveBack() error {
-	if _, err := os.Lstat(e.Path); !missing(err) {
+func (e *entry) moveBack(path, to string) error {
+	if _, err := os.Lstat(path); !missing(err) {
 		return err
 	}
-	if _, err := os.Lstat(e.To); !missing(err) {
-		return os.Rename(e.To, e.Path)
+	if _, err := os.Lstat(to); !missing(err) {
+		return os.Rename(to, path)
 	}
-	return fmt.Errorf("%s, which had been %s, is not there any more: bring it back, or start with --fresh", e.To, e.Path)
+	return fmt.Errorf("%s, which had been %s, is not there any more: bring it back, or start with --fresh", to, path)
 }
 
 // unmake removes what did not exist.
-func (j *fileJournal) unmake(path string) error {
+func (p *undoing) unmake(j *fileJournal, i int, path string) error {
 	st, err := os.Lstat(path)
 	if missing(err) {
 		return nil
@@ -134,7 +202,15 @@ func (j *fileJournal) unmake(path string) error {
 	if err != nil {
 		return err
 	}
-	if err = os.Remove(path); err != nil && st.IsDir() { // somebody else has put something there
+	if !st.IsDir() && p.needed(i, inode(st)) {
+		return nil
+	}
+	err = os.Remove(path)
+	if err != nil && st.IsDir() {
+		p.unmakeIn(i, path)
+		err = os.Remove(path)
+	}
+	if err != nil && st.IsDir() { // somebody else has put something there
 		if j.left == nil {
 			j.left = make(map[string]bool)
 		}
@@ -144,41 +220,61 @@ func (j *fileJournal) unmake(path string) error {
 	return err
 }
 
-// makeFolder makes a folder that was removed. There may be a new one.
-func (e *entry) makeFolder() error {
-	st, err := os.Lstat(e.Path)
+// unmakeIn removes what is in a directory that did not exist, and that is noted
+// before it: the program tried to make it when there was no such directory.
+func (p *undoing) unmakeIn(i int, dir string) {
+	var names []string
+	for _, e := range p.all[:i] {
+		if e.undo && e.Op == opName && e.Was == "" {
+			if path := e.log.abs(e.Path); strings.HasPrefix(path, dir+string(filepath.Separator)) {
+				names = append(names, path)
+			}
+		}
+	}
+	slices.Sort(names)
+	for _, name := range slices.Backward(names) {
+		os.Remove(name)
+	}
+}
+
+// makeFolder makes a directory that was removed. There may be a new one.
+func (e *entry) makeFolder(path string) error {
+	st, err := os.Lstat(path)
 	if err == nil && !st.IsDir() {
-		if err := os.Remove(e.Path); err != nil {
+		if err := os.Remove(path); err != nil {
 			return err
 		}
 		err = fs.ErrNotExist
 	}
 	if missing(err) {
-		err = os.Mkdir(e.Path, 0o777)
+		err = os.MkdirAll(path, 0o777)
 	}
 	if err != nil {
 		return err
 	}
-	return os.Chmod(e.Path, fs.FileMode(e.Mode))
+	return os.Chmod(path, fs.FileMode(e.Mode))
 }
 
 // putBack gives a name back to the file or link that had it.
-func (j *fileJournal) putBack(e entry) error {
-	st, err := os.Lstat(e.Path)
+func (e *noted) putBack(path string) error {
+	st, err := os.Lstat(path)
 	if err != nil && !missing(err) {
 		return err
 	}
 	there := err == nil
 	if e.Was == "link" {
-		if to, err := os.Readlink(e.Path); err == nil && to == e.To {
+		if to, err := os.Readlink(path); err == nil && to == e.To {
 			return nil
 		}
-	} else if k, err := os.Lstat(j.keptPath(e.Kept)); err != nil {
+	} else if k, err := os.Lstat(e.log.keptPath(e.Kept)); err != nil {
 		return err
 	} else if there && os.SameFile(st, k) {
 		return nil
 	}
-	tmp := e.Path + ".cairn-undo"
+	if err := os.MkdirAll(filepath.Dir(path), 0o777); err != nil {
+		return err
+	}
+	tmp := path + ".cairn-undo"
 	if err := os.Remove(tmp); err != nil && !missing(err) {
 		return err
 	}
@@ -186,23 +282,23 @@ func (j *fileJournal) putBack(e entry) error {
 	case e.Was == "link":
 		err = os.Symlink(e.To, tmp)
 	case e.Copy:
-		err = j.copyBack(e, tmp)
+		err = e.copyBack(tmp)
 	default:
-		err = os.Link(j.keptPath(e.Kept), tmp)
+		err = os.Link(e.log.keptPath(e.Kept), tmp)
 	}
 	step()
 	if err == nil && there && st.IsDir() {
-		err = os.Remove(e.Path)
+		err = os.Remove(path)
 	}
 	if err == nil {
-		err = os.Rename(tmp, e.Path)
+		err = os.Rename(tmp, path)
 	}
 	return err
 }
 
 // copyBack makes a file of one that was kept as a copy.
-func (j *fileJournal) copyBack(e entry, name string) error {
-	from, err := os.Open(j.keptPath(e.Kept))
+func (e *noted) copyBack(name string) error {
+	from, err := os.Open(e.log.keptPath(e.Kept))
 	if err != nil {
 		return err
 	}
@@ -222,12 +318,12 @@ func (j *fileJournal) copyBack(e entry, name string) error {
 }
 
 // refill writes back a piece of a file.
-func (j *fileJournal) refill(e entry) error {
-	f, err := os.OpenFile(e.Path, os.O_WRONLY, 0)
+func (e *noted) refill(path string) error {
+	f, err := os.OpenFile(path, os.O_WRONLY, 0)
 	if err != nil {
 		return err
 	}
-	from, err := os.Open(j.keptPath(e.Kept))
+	from, err := os.Open(e.log.keptPath(e.Kept))
 	if err != nil {
 		f.Close()
 		return fmt.Errorf("what it held is lost: %v", err)
@@ -235,7 +331,56 @@ func (j *fileJournal) refill(e entry) error {
 	defer from.Close()
 	n, err := io.Copy(io.NewOffsetWriter(f, e.Off), io.NewSectionReader(from, e.At, e.Size))
 	if err == nil && n < e.Size {
-		err = fmt.Errorf("%s: what is kept of %s is too short", from.Name(), e.Path)
+		err = fmt.Errorf("%s: what is kept of %s is too short", from.Name(), path)
 	}
 	return errors.Join(err, f.Close())
+}
+
+// find returns the file that a line is about. It may have lost its name since,
+// and is then one of those that are kept.
+func (p *undoing) find(i int) string {
+	e := &p.all[i]
+	path := e.log.abs(e.Path)
+	if e.Ino == 0 {
+		return path
+	}
+	if st, err := os.Lstat(path); err == nil && inode(st) == e.Ino {
+		return path
+	}
+	for _, o := range p.all {
+		if o.Op == opName && !o.Copy && o.Kept != "" && o.Ino == e.Ino {
+			kept := o.log.keptPath(o.Kept)
+			if st, err := os.Lstat(kept); err == nil && inode(st) == e.Ino {
+				return kept
+			}
+		}
+	}
+	return path
+}
+
+// envOutside lets a restart change files outside the working directory that a
+// checkpoint from elsewhere names.
+const envOutside = "CAIRN_OUTSIDE_FILES"
+
+// trusted returns an error for a line that may not be followed: the checkpoint
+// directory is not the one in which the journal was written, so that somebody else
+// may have made it, and the file is not in the working directory.
+func (e *noted) trusted() error {
+	own := &e.log.lines[0]
+	if st, err := os.Stat(e.log.dir); err == nil && own.Ino == inode(st) && own.Ino != 0 || os.Getenv(envOutside) != "" {
+		return nil
+	}
+	for _, name := range []string{e.Path, e.To} {
+		if name == "" || strings.HasPrefix(name, keptPrefix) || name == e.To && e.Op != opMove {
+			continue
+		}
+		path, err := place(e.log.abs(name))
+		if err != nil {
+			return err
+		}
+		if _, ok := cutFolder(path, start.real()); !ok {
+			return fmt.Errorf("%s was not written in this directory, and a restart would change %s, which is outside the working directory %s: if you trust these checkpoints, set %s=1", e.log.path(), path, start.dir, envOutside)
+		}
+	}
+	return nil
 }

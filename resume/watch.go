@@ -19,10 +19,18 @@ import (
 // and what is overwritten in an open file is not kept.
 //
 // op is w for Write, n bytes at the position; a for WriteAt, n bytes at off; r for
-// ReadFrom, to the end; t for Truncate to off; s for Seek to off from n.
+// ReadFrom, to the end; t for Truncate to off; s for Seek to off from n; m for
+// Chmod to n. What is returned is called when the file has been changed, if it is
+// not nil.
 //
 //go:linkname hook os.cairn_hook
-var hook func(f *os.File, op byte, off, n int64) error
+var hook func(f *os.File, op byte, off, n int64) (func(), error)
+
+// shared says that other ranks may change the same files: package os then writes
+// by Write what it would have the system copy.
+//
+//go:linkname shared os.cairn_shared
+var shared bool
 
 // watch is an open file.
 type watch struct {
@@ -168,27 +176,58 @@ func (j *fileJournal) unsettled() string {
 	return ""
 }
 
+// written reports whether a file is open for writing.
+func (j *fileJournal) written(st fs.FileInfo) bool {
+	watched.RLock()
+	defer watched.RUnlock()
+	for _, w := range watched.files {
+		if w.flag&(os.O_WRONLY|os.O_RDWR) != 0 {
+			if now, err := w.f.Stat(); err == nil && os.SameFile(st, now) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// opened is how many files the program has open.
+func opened() int {
+	watched.Lock()
+	defer watched.Unlock()
+	prune()
+	return len(watched.files)
+}
+
 // changing is called before a file is changed.
-func changing(f *os.File, op byte, off, n int64) error {
+func changing(f *os.File, op byte, off, n int64) (func(), error) {
 	watched.RLock()
 	w := watched.files[f]
 	watched.RUnlock()
-	if w == nil || w.flag&(os.O_WRONLY|os.O_RDWR) == 0 || suspended.Load() {
-		return nil
+	if w == nil || suspended.Load() {
+		return nil, nil
+	}
+	if op == 'm' {
+		return nil, journal.changeMode(w, fs.FileMode(n))
+	}
+	if w.flag&(os.O_WRONLY|os.O_RDWR) == 0 {
+		return nil, nil
+	}
+	if shared {
+		return journal.changeShared(w, op, off, n)
 	}
 	switch op {
 	case 's':
 		if off != 0 || n != io.SeekCurrent {
 			w.tail.Store(false)
 		}
-		return nil
+		return nil, nil
 	case 'w', 'r':
 		if w.flag&os.O_APPEND != 0 || w.tail.Load() {
-			return nil
+			return nil, nil
 		}
 		pos, err := f.Seek(0, io.SeekCurrent)
 		if err != nil {
-			return nil // it will fail
+			return nil, nil // it will fail
 		}
 		if off = pos; op == 'r' {
 			n = noSize - pos
@@ -197,9 +236,23 @@ func changing(f *os.File, op byte, off, n int64) error {
 		n = noSize - off
 	}
 	if off < 0 {
+		return nil, nil
+	}
+	return nil, journal.change(w, op, off, n)
+}
+
+// changeMode notes the permissions of an open file.
+func (j *fileJournal) changeMode(w *watch, mode fs.FileMode) error {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	path := w.path
+	if path == "" { // it is only read
+		path = w.name
+	}
+	if !j.ready || !w.is(path) {
 		return nil
 	}
-	return journal.change(w, op, off, n)
+	return j.mode(path, mode)
 }
 
 // change keeps what a file holds from off on, n bytes.

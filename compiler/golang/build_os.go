@@ -23,7 +23,10 @@ const osHook = `package os
 import _ "unsafe"
 
 //go:linkname cairn_hook
-var cairn_hook func(f *File, op byte, off, n int64) error
+var cairn_hook func(f *File, op byte, off, n int64) (func(), error)
+
+//go:linkname cairn_shared
+var cairn_shared bool
 `
 
 // osHooked are the methods of os.File that call it, and with what. $1 and $2 are
@@ -34,6 +37,7 @@ var osHooked = map[string]string{
 	"ReadFrom": "'r', 0, 0",
 	"Seek":     "'s', $1, int64($2)",
 	"Truncate": "'t', $1, 0",
+	"Chmod":    "'m', 0, int64($1)",
 }
 
 // hookedOS returns the files of package os that are another for a program that is
@@ -120,7 +124,11 @@ func hookedFile(name string, text []byte, found map[string]bool) ([]byte, error)
 		}
 		at := fset.Position(fn.Body.Lbrace).Offset + 1
 		out = append(out, text[done:at]...)
-		out = fmt.Appendf(out, " if cairn_hook != nil { if cairn_err := cairn_hook(%s, %s); cairn_err != nil { return %scairn_err } };", fn.Recv.List[0].Names[0].Name, call, zero)
+		self := fn.Recv.List[0].Names[0].Name
+		if fn.Name.Name == "ReadFrom" { // what other ranks change, too, is written by Write
+			out = fmt.Appendf(out, " if cairn_shared { return genericReadFrom(%s, %s) };", self, params[0])
+		}
+		out = fmt.Appendf(out, " if cairn_hook != nil { cairn_done, cairn_err := cairn_hook(%s, %s); if cairn_err != nil { return %scairn_err }; if cairn_done != nil { defer cairn_done() } };", self, call, zero)
 		done = at
 		found[fn.Name.Name] = true
 	}

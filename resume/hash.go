@@ -1,0 +1,80 @@
+package resume
+
+import (
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/cairnrun/cairn/internal/mem"
+)
+
+// wholeHash is up to how many bytes a file that is kept by a hard link has a
+// digest of all its bytes. A longer one has one of its ends, besides its size and
+// the time of its last change: it is the program's own file under another name,
+// and reading it would take longer than removing it.
+const wholeHash = 16 << 20
+
+const (
+	hashStep = 1 << 20
+	hashEnds = 64 << 10
+)
+
+// hasher makes a digest of what is written to it.
+type hasher struct {
+	sum string
+	buf []byte
+}
+
+func (h *hasher) Write(p []byte) (int, error) {
+	n := len(p)
+	for len(p) > 0 {
+		k := min(len(p), hashStep-len(h.buf))
+		h.buf, p = append(h.buf, p[:k]...), p[k:]
+		if len(h.buf) == hashStep {
+			h.flush()
+		}
+	}
+	return n, nil
+}
+
+func (h *hasher) flush() {
+	d := mem.Digest(h.buf)
+	h.sum = digestOf(fmt.Appendf([]byte(h.sum), " %d %016x%016x", len(h.buf), d.Hi, d.Lo))
+	h.buf = h.buf[:0]
+}
+
+// String is the digest.
+func (h *hasher) String() string {
+	if len(h.buf) > 0 || h.sum == "" {
+		h.flush()
+	}
+	return h.sum
+}
+
+// hashPiece is the digest of a piece of a file.
+func hashPiece(f *os.File, off, n int64) (string, error) {
+	var h hasher
+	got, err := io.Copy(&h, io.NewSectionReader(f, off, n))
+	if err == nil && got < n {
+		err = io.ErrUnexpectedEOF
+	}
+	return h.String(), err
+}
+
+// hashKept is the digest of a file that is kept as a whole.
+func hashKept(f *os.File, copied bool) (string, error) {
+	st, err := f.Stat()
+	if err != nil {
+		return "", err
+	}
+	n := st.Size()
+	if copied || n <= wholeHash {
+		return hashPiece(f, 0, n)
+	}
+	a, err := hashPiece(f, 0, hashEnds)
+	if err != nil {
+		return "", err
+	}
+	b, err := hashPiece(f, n-hashEnds, hashEnds)
+	return a + b, err
+}

@@ -1,0 +1,11 @@
+//go:build !unix
+
+package resume
+
+import "io/fs"
+
+func inode(fs.FileInfo) uint64 { return 0 }
+
+func links(fs.FileInfo) uint64 { return 1 }
+
+func device(fs.FileInfo) uint64 { return 0 }

@@ -1,0 +1,32 @@
+//go:build unix
+
+package resume
+
+import (
+	"io/fs"
+	"syscall"
+)
+
+// inode is the number of a file in its file system; 0: it has none.
+func inode(st fs.FileInfo) uint64 {
+	if s, ok := st.Sys().(*syscall.Stat_t); ok {
+		return uint64(s.Ino)
+	}
+	return 0
+}
+
+// links is how many names a file has.
+func links(st fs.FileInfo) uint64 {
+	if s, ok := st.Sys().(*syscall.Stat_t); ok {
+		return uint64(s.Nlink)
+	}
+	return 1
+}
+
+// device is the number of a file's file system.
+func device(st fs.FileInfo) uint64 {
+	if s, ok := st.Sys().(*syscall.Stat_t); ok {
+		return uint64(s.Dev)
+	}
+	return 0
+}

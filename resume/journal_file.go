@@ -1,0 +1,442 @@
+package resume
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"github.com/cairnrun/cairn/internal/mem"
+)
+
+// Both names begin as those of checkpoints do, so that whoever discards the
+// checkpoints of a run discards them, too.
+const (
+	journalName = "set-files.json"
+	headName    = "set-files.head"
+	lostName    = "set-files.lost"
+	keptName    = "set-files.kept"
+	lockName    = "set-files.lock"
+)
+
+// journalFile is the journal of one rank as it is on disk.
+//
+// Every line ends with a digest of itself and of all lines before it. A second
+// file, the head, says how many lines there are: a line counts when the head has
+// been written, and the program's change comes after that. So a changed, lost,
+// replaced or truncated journal is found when it is read, before anything is
+// undone; a line that was being written when the process was killed is dropped.
+//
+// Several ranks have one checkpoint directory. On a restart one of them undoes
+// the journals of all.
+type journalFile struct {
+	dir         string // the checkpoint directory
+	rank, ranks int
+	base        string // relative paths are relative to this directory
+
+	lines []entry // all lines, with the digest after each, until forget is called
+	sums  []string
+	count int      // lines
+	sum   string   // the digest after the last
+	size  int64    // bytes that count
+	gen   int      // how often the file was written anew
+	file  *os.File // for writing; nil: not yet
+	head  *os.File
+}
+
+// rankName is the name of a rank's file in the checkpoint directory.
+func rankName(name string, rank, ranks int) string {
+	if ranks > 1 {
+		ext := filepath.Ext(name)
+		name = fmt.Sprintf("%s-%04d%s", name[:len(name)-len(ext)], rank, ext)
+	}
+	return name
+}
+
+func (l *journalFile) beside(name string) string {
+	return filepath.Join(l.dir, rankName(name, l.rank, l.ranks))
+}
+
+func (l *journalFile) path() string { return l.beside(journalName) }
+
+// keptPath is where something is kept.
+func (l *journalFile) keptPath(name string) string { return filepath.Join(l.beside(keptName), name) }
+
+// damagedError says that the journal, or what it keeps, is not what was written.
+type damagedError struct{ path, what string }
+
+func (d *damagedError) Error() string {
+	return fmt.Sprintf("%s is damaged: %s. It says what files held when the checkpoints were taken; nothing was changed. Bring it back, or start with --fresh", d.path, d.what)
+}
+
+// lostError is the error of a journal that could not be written.
+type lostError string
+
+func (l lostError) Error() string {
+	return fmt.Sprintf("the checkpoints can't be used: after the last one the program changed files, and what they held could not be kept in %s, which was full or failed; nothing was changed now. Start with --fresh", filepath.Dir(string(l)))
+}
+
+// seed is what the digest of the first line begins with.
+func (l *journalFile) seed() string {
+	return fmt.Sprintf("cairn files 2, rank %d of %d", l.rank, l.ranks)
+}
+
+func digestOf(parts ...[]byte) string {
+	d := mem.Digest(bytes.Join(parts, nil))
+	return fmt.Sprintf("%016x", d.Lo^d.Hi)
+}
+
+// sumKey stands before the digest of a line, which is its last field.
+const sumKey = `,"sum":"`
+
+// encode returns a line, and the digest after it.
+func encode(e *entry, before string) (line []byte, sum string, err error) {
+	text, err := json.Marshal(e)
+	if err != nil {
+		return nil, "", err
+	}
+	sum = digestOf([]byte(before), text)
+	return append(text[:len(text)-1], sumKey+sum+"\"}\n"...), sum, nil
+}
+
+// decode reads a line.
+func decode(line []byte, before string) (e entry, sum string, ok bool) {
+	n := len(line) - len(sumKey) - len("0123456789abcdef\"}\n")
+	if n < 1 || !bytes.HasPrefix(line[n:], []byte(sumKey)) || line[len(line)-1] != '\n' {
+		return e, "", false
+	}
+	text := append(bytes.Clone(line[:n]), '}')
+	sum = string(line[n+len(sumKey) : len(line)-3])
+	return e, sum, sum == digestOf([]byte(before), text) && json.Unmarshal(text, &e) == nil
+}
+
+// readJournal reads the journal of a rank, and changes nothing. What has damaged
+// it is an error.
+func readJournal(dir string, rank, ranks int) (*journalFile, error) {
+	l := &journalFile{dir: dir, rank: rank, ranks: ranks, base: start.dir}
+	text, err := os.ReadFile(l.path())
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	if _, lerr := os.Lstat(l.beside(lostName)); err != nil && lerr == nil {
+		return nil, lostError(l.beside(lostName))
+	}
+	gen, count, sum, known := l.readHead()
+	at := l.seed()
+	bad := 0
+	for line := range bytes.Lines(text) {
+		e, next, ok := decode(line, at)
+		if !ok {
+			bad = len(l.lines) + 1
+			break
+		}
+		if len(l.lines) == 0 {
+			l.gen = e.Gen
+		}
+		if err := l.valid(&e, len(l.lines) == 0); err != nil {
+			return nil, err
+		}
+		e.offset = l.size
+		l.size += int64(len(line))
+		l.lines, l.sums = append(l.lines, e), append(l.sums, next)
+		at = next
+	}
+	n := len(l.lines)
+	l.count, l.sum = n, at
+	switch {
+	case n == 0 && bad > 0 && len(text) > 0 && (known && count > 0 || !known):
+		return nil, &damagedError{l.path(), "its first line was changed"}
+	case !known || l.gen > gen && n > 0:
+		if tail := text[l.size:]; bad > 0 && bytes.Contains(tail[:max(0, len(tail)-1)], []byte("\n")) {
+			return nil, &damagedError{l.path(), fmt.Sprintf("line %d was changed", bad)}
+		}
+	case l.gen < gen || n < count:
+		what := fmt.Sprintf("it has %d lines, and had %d", n, count)
+		if bad > 0 {
+			what = fmt.Sprintf("line %d was changed", bad)
+		}
+		if n == 0 && bad == 0 {
+			what = "it is gone"
+		}
+		return nil, &damagedError{l.path(), what}
+	case count > 0 && l.sums[count-1] != sum:
+		return nil, &damagedError{l.path(), "it is another one than was last written"}
+	}
+	if n > 0 {
+		l.base = l.place(&l.lines[0])
+	}
+	return l, nil
+}
+
+// valid checks what a line says that is not looked at elsewhere.
+func (l *journalFile) valid(e *entry, first bool) error {
+	switch e.Op {
+	case opSet, opName, opSize, opData, opMode, opMove, opGrow, opPut:
+		if first {
+			return &damagedError{l.path(), "its first line is missing"}
+		}
+	case opFirst:
+		if !first {
+			return &damagedError{l.path(), "it begins twice"}
+		}
+	default:
+		return fmt.Errorf("%s was written by another version of Cairn: %q is unknown; start with --fresh, or move the checkpoint directory away", l.path(), e.Op)
+	}
+	name, ok := strings.CutPrefix(e.Path, keptPrefix)
+	for _, name := range []string{e.Kept, name} {
+		if _, err := strconv.ParseUint(name, 10, 64); name != "" && (ok || name == e.Kept) && err != nil {
+			return &damagedError{l.path(), fmt.Sprintf("it names %q as something kept", name)}
+		}
+	}
+	return nil
+}
+
+// readHead reads the head. One that is not there, or is damaged itself, tells
+// nothing.
+func (l *journalFile) readHead() (gen, count int, sum string, ok bool) {
+	text, err := os.ReadFile(l.beside(headName))
+	if err != nil {
+		return 0, 0, "", false
+	}
+	var own string
+	if _, err := fmt.Sscanf(string(text), "%d %d %s %s\n", &gen, &count, &sum, &own); err != nil {
+		return 0, 0, "", false
+	}
+	return gen, count, sum, string(text) == headText(gen, count, sum)
+}
+
+// headText is what the head holds; it has always the same length.
+func headText(gen, count int, sum string) string {
+	text := fmt.Sprintf("%10d %12d %16s ", gen, count, sum)
+	return text + digestOf([]byte(text)) + "\n"
+}
+
+// writeHead says how many lines count.
+func (l *journalFile) writeHead() (err error) {
+	if l.head == nil {
+		if l.head, err = os.OpenFile(l.beside(headName), os.O_CREATE|os.O_WRONLY, 0o600); err != nil {
+			return err
+		}
+	}
+	sum := l.sum
+	if l.count == 0 {
+		sum = "-"
+	}
+	_, err = l.head.WriteAt([]byte(headText(l.gen, l.count, sum)), 0)
+	return err
+}
+
+// forget lets go of the lines: the journal is written on, and read again if it is
+// needed.
+func (l *journalFile) forget() { l.lines, l.sums = nil, nil }
+
+// add writes lines.
+func (l *journalFile) add(list ...entry) (err error) {
+	if l.file == nil {
+		if l.count == 0 {
+			l.sum = l.seed()
+			if err := l.writeHead(); err != nil {
+				return err
+			}
+		}
+		if l.file, err = os.OpenFile(l.path(), os.O_CREATE|os.O_WRONLY, 0o600); err == nil {
+			err = l.file.Truncate(l.size)
+		}
+		if err != nil {
+			l.close()
+			return err
+		}
+	}
+	was := *l
+	var text []byte
+	for i := range list {
+		line, sum, err := encode(&list[i], l.sum)
+		if err != nil {
+			l.sum = was.sum
+			return err
+		}
+		list[i].offset = l.size + int64(len(text))
+		text, l.sum = append(text, line...), sum
+		if l.lines != nil {
+			l.lines, l.sums = append(l.lines, list[i]), append(l.sums, sum)
+		}
+	}
+	step()
+	// In one piece: a journal without its first lines would tell something else.
+	if _, err = l.file.WriteAt(text, l.size); err == nil {
+		l.count, l.size = l.count+len(list), l.size+int64(len(text))
+		step()
+		err = l.writeHead()
+		step()
+	}
+	if err != nil {
+		*l = was
+		l.file.Truncate(l.size)
+	}
+	return err
+}
+
+// cut drops the lines from one on. A kill in between leaves lines that are undone
+// again.
+func (l *journalFile) cut(from int) error {
+	if from >= len(l.lines) {
+		return nil
+	}
+	l.size, l.count, l.sum = l.lines[from].offset, from, l.seed()
+	if from > 0 {
+		l.sum = l.sums[from-1]
+	}
+	l.lines, l.sums = l.lines[:from], l.sums[:from]
+	step()
+	if err := l.writeHead(); err != nil {
+		return err
+	}
+	step()
+	return os.Truncate(l.path(), l.size)
+}
+
+// rewrite replaces the journal by other lines, the first of which is opFirst.
+func (l *journalFile) rewrite(lines []entry) error {
+	next := &journalFile{dir: l.dir, rank: l.rank, ranks: l.ranks, base: l.base, gen: l.gen + 1, lines: lines}
+	lines[0].Gen = next.gen
+	var text []byte
+	sum := next.seed()
+	for i := range lines {
+		line, after, err := encode(&lines[i], sum)
+		if err != nil {
+			return err
+		}
+		lines[i].offset = int64(len(text))
+		text, sum, next.sums = append(text, line...), after, append(next.sums, after)
+	}
+	next.count, next.sum, next.size = len(lines), sum, int64(len(text))
+	tmp := l.path() + ".tmp"
+	if err := writeSynced(tmp, text); err != nil {
+		os.Remove(tmp)
+		return err
+	}
+	step()
+	if err := os.Rename(tmp, l.path()); err != nil {
+		return err
+	}
+	step()
+	l.close()
+	*l = *next
+	return l.writeHead()
+}
+
+// writeSynced writes a file and forces it to the disk.
+func writeSynced(name string, text []byte) error {
+	f, err := os.OpenFile(name, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(text)
+	if err == nil {
+		err = f.Sync()
+	}
+	return errors.Join(err, f.Close())
+}
+
+// remove removes the journal, and what it keeps.
+func (l *journalFile) remove() error {
+	l.close()
+	for _, name := range []string{headName, journalName, lostName} {
+		if err := os.Remove(l.beside(name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+	}
+	l.lines, l.sums, l.count, l.size = nil, nil, 0, 0
+	return os.RemoveAll(l.beside(keptName))
+}
+
+// close lets go of the files; add opens them again.
+func (l *journalFile) close() {
+	for _, f := range []*os.File{l.file, l.head} {
+		if f != nil {
+			f.Close()
+		}
+	}
+	l.file, l.head = nil, nil
+}
+
+// The paths in a journal are relative to the directory that the program was
+// started in, "./a", where they lie in it: the run may be moved or copied with
+// it. Something kept is "kept:17".
+const keptPrefix = "kept:"
+
+// rel is a path as it is written down.
+func (l *journalFile) rel(path string) string {
+	if name, ok := strings.CutPrefix(path, l.beside(keptName)+string(filepath.Separator)); ok {
+		return keptPrefix + name
+	}
+	if l.base == "" {
+		return path
+	}
+	if rest, ok := cutFolder(path, l.base); ok {
+		return "." + string(filepath.Separator) + strings.TrimPrefix(rest, string(filepath.Separator))
+	}
+	return path
+}
+
+// abs is a path that was written down.
+func (l *journalFile) abs(path string) string {
+	if name, ok := strings.CutPrefix(path, keptPrefix); ok {
+		return l.keptPath(name)
+	}
+	if path == "" || filepath.IsAbs(path) {
+		return path
+	}
+	return filepath.Join(l.base, path)
+}
+
+// place returns the directory that relative paths are relative to now. If the
+// checkpoint directory is where it was, so is that; if it was moved or copied
+// together with that directory, it is the new one; else it is the one that the
+// program is started in.
+func (l *journalFile) place(first *entry) string {
+	base, was := first.Path, first.To
+	if was == l.dir || sameDir(was, l.dir) {
+		return base
+	}
+	rel, err := filepath.Rel(base, was)
+	if err == nil && filepath.IsLocal(rel) {
+		if rel == "." {
+			return l.dir
+		}
+		if at, ok := strings.CutSuffix(l.dir, string(filepath.Separator)+rel); ok {
+			return at
+		}
+	}
+	return start.dir
+}
+
+func sameDir(a, b string) bool {
+	x, err1 := os.Stat(a)
+	y, err2 := os.Stat(b)
+	return err1 == nil && err2 == nil && os.SameFile(x, y)
+}
+
+// first is the first line of a journal that begins now.
+func (l *journalFile) first(epoch uint64) entry {
+	e := entry{Op: opFirst, Epoch: epoch, Path: l.base, To: l.dir, Gen: l.gen}
+	if st, err := os.Stat(l.dir); err == nil {
+		e.Ino = inode(st)
+	}
+	return e
+}
+
+// copies are the lines by which epochs begin.
+func (l *journalFile) copies() (out []entry) {
+	for _, e := range l.lines {
+		if e.Op == opSet {
+			out = append(out, e)
+		}
+	}
+	return out
+}
