@@ -52,8 +52,9 @@ func (e *emitter) boxes(s ast.Stmt) bool {
 // boxedFor writes the head of a loop with boxed variables, and what comes first
 // in its body. Each round has its own copies of them, and the loop's post
 // statement works on those of the next; before Go 1.22 there is one for all.
-// values, if not empty, are those to begin with, and more is declared too.
-func (e *emitter) boxedFor(n *ast.ForStmt, values, more string) (head, begin string) {
+// values, if not empty, are those to begin with, and more is declared too; before is
+// what stands before the names of variables.
+func (e *emitter) boxedFor(n *ast.ForStmt, values, more string, before func(*types.Var) string) (head, begin string) {
 	w := e.w
 	init := n.Init.(*ast.AssignStmt)
 	var names, firsts, copies, boxes []string
@@ -71,10 +72,10 @@ func (e *emitter) boxedFor(n *ast.ForStmt, values, more string) (head, begin str
 			e.fail(init.Pos(), "declare them before the loop", "a loop whose variable's address is taken gets its variables from one call")
 		}
 		if e.boxedIn(x) == nil {
-			names, firsts = append(names, id.Name), append(firsts, first)
+			names, firsts = append(names, before(v)+id.Name), append(firsts, first)
 			continue
 		}
-		names = append(names, box(v))
+		names = append(names, before(v)+box(v))
 		firsts = append(firsts, Prefix+".New("+first+")")
 		boxes = append(boxes, box(v))
 		copies = append(copies, Prefix+".New(*"+box(v)+")")

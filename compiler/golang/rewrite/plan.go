@@ -355,6 +355,19 @@ func (w *weaver) planMark(fn *function, live *liveness, m *mark) error {
 			}
 			return true
 		})
+		own(n, func(k ast.Node) bool { // a return may name nothing
+			if r, ok := k.(*ast.ReturnStmt); ok && len(r.Results) == 0 {
+				for _, v := range fn.results {
+					m.needed[v] = true
+				}
+			}
+			return true
+		})
+	}
+	if fn.recovers { // a panic returns them as they are
+		for _, v := range fn.results {
+			m.needed[v] = true
+		}
 	}
 	forced := vars{}
 	force := func(e ast.Expr) {

@@ -238,7 +238,7 @@ func (w *weaver) goOn(fn *function, m *mark, rest bool) string {
 			text = regexp.MustCompile(regexp.QuoteMeta(l)+`:\s*`).ReplaceAllString(text, "")
 		}
 	}
-	return text
+	return w.verify(fn, m, text)
 }
 
 // continuation writes code that goes on from a mark.
@@ -264,12 +264,12 @@ func (e *continuation) restore(v *types.Var) string {
 		if e.saved[v] {
 			return fmt.Sprintf("%s := %ss.%s\n_ = %s\n", box(v), Prefix, e.fn.byVar[v].name, box(v))
 		}
-		return fmt.Sprintf("%s := %s.New(%s.Zero[%s]())\n_ = %s\n", box(v), Prefix, Prefix, e.w.typ(v.Type(), v.Pos()), box(v))
+		return fmt.Sprintf("%s%s := %s.New(%s.Zero[%s]())\n_ = %s\n", noValue, box(v), Prefix, Prefix, e.w.typ(v.Type(), v.Pos()), box(v))
 	}
 	if e.saved[v] {
 		return fmt.Sprintf("%s := %ss.%s\n_ = %s\n", v.Name(), Prefix, e.fn.byVar[v].name, v.Name())
 	}
-	return fmt.Sprintf("var %s %s\n_ = %s\n", v.Name(), e.w.typ(v.Type(), v.Pos()), v.Name())
+	return fmt.Sprintf("var %s%s %s\n_ = %s\n", noValue, v.Name(), e.w.typ(v.Type(), v.Pos()), v.Name())
 }
 
 // restoreAll declares those of some variables that are needed.

@@ -16,7 +16,7 @@ func (e *continuation) insideFor(s *ast.ForStmt, k int, label string) string {
 	var names, values []string
 	if s.Init != nil {
 		for _, v := range e.w.defined(s.Init) {
-			names = append(names, v.Name())
+			names = append(names, e.unsaved(v)+v.Name())
 			values = append(values, e.value(v))
 		}
 	}
@@ -27,7 +27,7 @@ func (e *continuation) insideFor(s *ast.ForStmt, k int, label string) string {
 				values[i] = fmt.Sprintf("%s.New(%s)", Prefix, values[i])
 			}
 		}
-		head, begin := e.boxedFor(s, strings.Join(values, ", "), again)
+		head, begin := e.boxedFor(s, strings.Join(values, ", "), again, e.unsaved)
 		return fmt.Sprintf("%s%s {\nif %s {\n%s = false\n%s} else {\n%s%s}\n}\n", label, head, again, again, e.from(k), begin, e.body(s.Body))
 	}
 	cond, post := "", ""
@@ -44,6 +44,7 @@ func (e *continuation) insideFor(s *ast.ForStmt, k int, label string) string {
 		return fmt.Sprintf("%sfor %s := %s; %s; %s {\n", label, strings.Join(names, ", "), strings.Join(values, ", "), cond, post)
 	}
 	if e.rest && e.begins(k, s.Cond) {
+		label += entersNow
 		return head() + e.body(s.Body) + "}\n"
 	}
 	names = append(names, again)
@@ -55,6 +56,14 @@ func (e *continuation) insideFor(s *ast.ForStmt, k int, label string) string {
 		cond = again + " || " + cond
 	}
 	return head() + e.rounds(k, again, s.Body, s.Cond) + "}\n"
+}
+
+// unsaved is what stands before the name of a variable that the frame has not.
+func (e *continuation) unsaved(v *types.Var) string {
+	if e.saved[v] {
+		return ""
+	}
+	return noValue
 }
 
 // rounds writes the body of a loop whose first round begins at the mark.
@@ -194,8 +203,8 @@ func (e *continuation) insideRange(s *ast.RangeStmt, k int, label string) string
 				first = e.restore(v)
 			}
 		}
-		return fmt.Sprintf("%s := %s\n%sfor %sj%d, %s := range %s[%s:] {\n%s := %s + %sj%d\n_ = %s\nif %sj%d == 0 {\n%s%s} else {\n%s}\n}\n",
-			from, e.value(i), label, Prefix, k, name, x.Name, from, i.Name(), from, Prefix, k, i.Name(), Prefix, k, first, e.block(first, k), e.body(s.Body))
+		return fmt.Sprintf("%s%s := %s\n%sfor %sj%d, %s := range %s[%s:] {\n%s := %s + %sj%d\n_ = %s\nif %sj%d == 0 {\n%s%s} else {\n%s}\n}\n",
+			e.unsaved(i), from, e.value(i), label, Prefix, k, name, x.Name, from, i.Name(), from, Prefix, k, i.Name(), Prefix, k, first, e.block(first, k), e.body(s.Body))
 	}
 	var end string
 	if n, ok := arrayOf(t); ok {
@@ -210,10 +219,10 @@ func (e *continuation) insideRange(s *ast.RangeStmt, k int, label string) string
 		end = strings.Replace(end, x.Name, "(*"+box(v)+")", 1)
 	}
 	if e.rest && e.begins(k, nil) {
-		return fmt.Sprintf("%sfor %s := %s; %s < %s; %s++ {\n%s}\n", label, i.Name(), e.value(i), i.Name(), end, i.Name(), e.body(s.Body))
+		return fmt.Sprintf("%s%sfor %s%s := %s; %s < %s; %s++ {\n%s}\n", label, entersNow, e.unsaved(i), i.Name(), e.value(i), i.Name(), end, i.Name(), e.body(s.Body))
 	}
-	return fmt.Sprintf("%sfor %s, %s := %s, true; %s < %s; %s++ {\n%s}\n",
-		label, i.Name(), again, e.value(i), i.Name(), end, i.Name(), e.rounds(k, again, s.Body, nil))
+	return fmt.Sprintf("%sfor %s%s, %s := %s, true; %s < %s; %s++ {\n%s}\n",
+		label, e.unsaved(i), i.Name(), again, e.value(i), i.Name(), end, i.Name(), e.rounds(k, again, s.Body, nil))
 }
 
 func blank(v *types.Var) string {

@@ -597,7 +597,7 @@ func (e *emitter) edits(root ast.Node, out *[]edit) {
 			}
 		case *ast.ForStmt:
 			if e.boxes(n.Init) {
-				head, begin := e.boxedFor(n, "", "")
+				head, begin := e.boxedFor(n, "", "", func(*types.Var) string { return "" })
 				put(n, head+" {\n"+begin+e.region(n.Body.Lbrace+1, n.Body.Rbrace, stmts(n.Body.List)...)+"}")
 				return false
 			}
