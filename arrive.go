@@ -160,8 +160,12 @@ func (p *Run) land(ctx context.Context) error {
 			return err
 		}
 	}
-	if err := p.sameFolder(bag.Safe); err != nil {
+	if err := p.sameFolder(bag.Identity.Run, bag.Safe); err != nil {
 		return err
+	}
+	p.id = bag.Identity
+	for _, n := range bag.Aside {
+		p.damaged[n] = false
 	}
 	for _, n := range append(bag.Damaged, p.seat.Avoid...) {
 		p.damaged[n] = true
@@ -216,11 +220,14 @@ func (p *Run) land(ctx context.Context) error {
 }
 
 // sameFolder looks whether the checkpoint folder is that of the run on this host,
-// too: it has to hold what the rank would go back to.
-func (p *Run) sameFolder(safe uint64) error {
+// too: it has to have its identity, and hold what the rank would go back to.
+func (p *Run) sameFolder(run string, safe uint64) error {
 	where := fmt.Sprintf("the checkpoint folder %s on this host is not that of the run; it has to be on a file system that all hosts share", p.dir.Path())
 	if _, err := p.opts.fs.Stat(p.dir.Path()); err != nil {
 		return fmt.Errorf("%s: %w", where, err)
+	}
+	if id, err := p.dir.ID(); err != nil || id != run {
+		return errors.Join(errors.New(where), err)
 	}
 	if safe == 0 {
 		return nil

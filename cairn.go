@@ -139,6 +139,7 @@ type Saved struct {
 // methods are called by one goroutine at a time.
 type Run struct {
 	opts  Options
+	id    identity
 	seat  *seat
 	team  *team // nil: there are no other ranks, and no messages
 	dir   *store.Dir

@@ -48,12 +48,14 @@ type leaver struct {
 
 // luggage is what a newcomer has to know besides the state of the program.
 type luggage struct {
+	Identity identity   `json:"identity"`
 	Ledger   p2p.Ledger `json:"ledger"`
 	Node     []byte     `json:"node"`     // of coord
 	Meetings uint64     `json:"meetings"` // exchanges of cards so far
 	Next     uint64     `json:"next"`     // set
 	Safe     uint64     `json:"safe"`
 	Damaged  []uint64   `json:"damaged"` // sets that do not count as kept
+	Aside    []uint64   `json:"aside"`   // … and are not removed
 	Left     int        `json:"left"`    // points until a checkpoint is due by count
 	Late     string     `json:"late"`
 	// Due is how long it is until the next checkpoint is.
@@ -288,11 +290,13 @@ func (p *Run) moveOut(ctx context.Context, plan *control.Move, a *coord.Move) (*
 	if p.seat.Size > 1 {
 		p.team.hear()
 	}
-	bag := luggage{Meetings: p.seat.ctl.meetings(), Next: p.saver.Next(), Safe: p.safe}
+	bag := luggage{Identity: p.id, Meetings: p.seat.ctl.meetings(), Next: p.saver.Next(), Safe: p.safe}
 	bag.Left, bag.Late = p.left, p.late
 	for n, bad := range p.damaged {
 		if bad {
 			bag.Damaged = append(bag.Damaged, n)
+		} else {
+			bag.Aside = append(bag.Aside, n)
 		}
 	}
 	if p.timer != nil {

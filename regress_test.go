@@ -785,10 +785,10 @@ func TestExportedSetGoesOn(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer s.Close()
-	if err := os.Mkdir(filepath.Join(other, "set-00000001"), 0o777); err != nil {
+	if err := os.Mkdir(filepath.Join(other, "set-00000003"), 0o777); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.Export(ctx, vfs.OS(), filepath.Join(other, "set-00000001", "rank-0000.h5"), None, nil); err != nil {
+	if err := s.Export(ctx, vfs.OS(), filepath.Join(other, "set-00000003", "rank-0000.h5"), None, nil); err != nil {
 		t.Fatal(err)
 	}
 	for want := grid[7]; want < grid[7]+2; want++ {

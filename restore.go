@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"path/filepath"
 	"reflect"
 	"slices"
 	"syscall"
@@ -48,6 +49,9 @@ func (p *Run) Restore(ctx context.Context) (bool, error) {
 	}
 	p.shapes = p.fixedShapes()
 	var table *ckpt.Table
+	if err = p.identify(sets); err != nil {
+		return false, p.refuse(fmt.Errorf("cairn: %w", err))
+	}
 	if p.seat.Size > 1 {
 		table, err = p.team.restore(ctx, sets)
 	} else {
@@ -55,6 +59,9 @@ func (p *Run) Restore(ctx context.Context) (bool, error) {
 	}
 	if err == nil && table == nil && p.seat.Expect > 0 {
 		err = p.vanished()
+	}
+	if err == nil {
+		err = p.settle(table != nil)
 	}
 	if err == nil {
 		err = p.files.mark()
@@ -82,7 +89,7 @@ func (p *Run) Restore(ctx context.Context) (bool, error) {
 // readySaver makes what saves, and what it needs for the state as it is.
 func (p *Run) readySaver(table *ckpt.Table) (err error) {
 	opts := ckpt.Options{
-		Rank: p.seat.Rank, Ranks: p.seat.Size, Helper: p.seat.writer,
+		Rank: p.seat.Rank, Ranks: p.seat.Size, Run: p.id.Run, Attempt: p.id.Attempt, Helper: p.seat.writer,
 		Keep: p.opts.Keep, Compression: p.opts.Compression, Memory: p.opts.Memory,
 		MaxBases: p.opts.MaxBases, NoTracking: p.opts.NoTracking, Damaged: p.damaged,
 	}
@@ -180,7 +187,7 @@ func (p *Run) restoreAlone(ctx context.Context, sets []uint64) (*ckpt.Table, err
 		}
 		switch {
 		case errors.Is(err, ErrCorrupt):
-			p.damaged[n] = true
+			p.damaged[n] = !errors.Is(err, errOtherRun)
 		case !errors.Is(err, syscall.EIO): // that may pass: step over the set, but keep it
 			return nil, err
 		}
@@ -237,15 +244,18 @@ func (p *Run) load(ctx context.Context, index uint64) (*ckpt.Table, error) {
 	}
 	step.At("restore.loaded")
 	p.points = max(s.Header.Note.Points, 1) - 1 // the point that saved comes again
-	if s.Header.Set != index {                  // somebody moved it: the next set is full, and refers to nothing
-		return &ckpt.Table{Set: index}, nil
-	}
 	return s.Table(), nil
 }
+
+// errOtherRun says that a file is another run's. It is stepped over and kept.
+var errOtherRun = errors.New("not a checkpoint of this run")
 
 // fits looks whether a set can be loaded, as far as that is seen without
 // changing anything, and returns what to restore.
 func (p *Run) fits(s *ckpt.Set) (*graph.Image, []graph.Root, error) {
+	if err := s.Header.Of(p.id.Run); err != nil {
+		return nil, nil, fmt.Errorf("%s: %w: %w; if the run is to go on from it, move %s and the other checkpoints away", s.Path, errOtherRun, err, filepath.Join(p.dir.Path(), "run-id"))
+	}
 	if n := max(s.Header.Ranks, 1); n != p.seat.Size {
 		return nil, nil, fmt.Errorf("%s: %w: it was saved by a run of %d ranks, and this one has %d: start it with as many, or give it another folder", s.Path, ErrMismatch, n, p.seat.Size)
 	}

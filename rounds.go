@@ -281,7 +281,7 @@ func (t *team) clerk() {
 		if t.engine.Rank() != 0 {
 			continue
 		}
-		if err := t.p.dir.SetLine(store.Line{Set: set, Ranks: t.engine.Size()}); err != nil {
+		if err := t.p.dir.SetLine(store.Line{Set: set, Ranks: t.engine.Size(), Run: t.p.id.Run, Attempt: t.p.id.Attempt}); err != nil {
 			t.p.log.Warn("cairn: the recovery line could not be recorded", "set", set, "error", err)
 		}
 		t.p.seat.ctl.say(&control.Message{Kind: control.Committed, Set: set})

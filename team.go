@@ -297,7 +297,7 @@ func (t *team) restore(ctx context.Context, sets []uint64) (*ckpt.Table, error) 
 		}
 		skip[line] = true
 		if errors.Is(err, ErrCorrupt) && !errors.Is(err, syscall.EIO) { // that may pass: the set is kept
-			p.damaged[line] = true
+			p.damaged[line] = !errors.Is(err, errOtherRun)
 		}
 		bad = append(bad, err)
 		if worst == t.engine.Rank() { // one says it for all
@@ -415,6 +415,9 @@ func (t *team) examine(ctx context.Context, index uint64, careful bool) (worst i
 		}
 	}
 	if worst, err = t.agree(err); err != nil {
+		return worst, err
+	}
+	if worst, err = t.oneAttempt(s); err != nil {
 		return worst, err
 	}
 	sent, received := make([]uint64, t.world.Size()), make([]uint64, t.world.Size())

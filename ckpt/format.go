@@ -43,12 +43,16 @@ import (
 
 // Format is the version of the file format that this package writes. It
 // reads this one and all before it.
-const Format = 1
+const Format = 2
 
 // Errors that callers tell apart.
 var (
 	// ErrCorrupt says that a set is damaged: what was read is not what was written.
 	ErrCorrupt = errors.New("checkpoint is damaged")
+	// ErrForeign says that a file is sound, and not the one that belongs where
+	// it lies: it is another checkpoint's, rank's or run's. It comes with
+	// ErrCorrupt.
+	ErrForeign = errors.New("this file belongs elsewhere")
 	// ErrFormat says that a file is sound but not one this version can read.
 	ErrFormat = errors.New("not a checkpoint this version can read")
 )
@@ -64,7 +68,12 @@ const (
 
 // Header is the text at /Header.
 type Header struct {
-	Format      int         `json:"format"`
+	Format int `json:"format"`
+	// Run is the identity of the run (see store.NewID), and Attempt that of
+	// the start of its ranks that saved the checkpoint: all ranks' files of one
+	// checkpoint have the same. Format 1 has neither.
+	Run         string      `json:"run,omitempty"`
+	Attempt     string      `json:"attempt,omitempty"`
 	Set         uint64      `json:"set"`
 	Rank        int         `json:"rank"`
 	Ranks       int         `json:"ranks"`
@@ -87,6 +96,8 @@ type Base struct {
 	Diff bool   `json:"diff"` // that file is differential itself: its blocks are under /Changed
 	// Blocks is how many it stores, whether any set needs them or not; 0: not known.
 	Blocks int `json:"blocks,omitempty"`
+	// Header is the digest of that file's /Header; "": not known (format 1).
+	Header string `json:"header,omitempty"`
 }
 
 // Note says how a set came to be, for people. Save also takes the message
@@ -234,6 +245,31 @@ func (h *Header) check() error {
 		}
 	}
 	return nil
+}
+
+// At compares what the file says it is with where it lies: a file of another
+// rank or checkpoint wraps ErrForeign and ErrCorrupt.
+func (h *Header) At(set uint64, rank int) error {
+	if h.Set == set && h.Rank == rank {
+		return nil
+	}
+	return fmt.Errorf("%w: %w: it is rank %d's part of checkpoint %d, and lies where rank %d's part of checkpoint %d has to be", ErrCorrupt, ErrForeign, h.Rank, h.Set, rank, set)
+}
+
+// Of compares the run that saved the file with the one that it lies with, in
+// the same way.
+func (h *Header) Of(run string) error {
+	if h.Run == run {
+		return nil
+	}
+	return fmt.Errorf("%w: %w: %s saved it, and the directory is that of %s", ErrCorrupt, ErrForeign, runName(h.Run), runName(run))
+}
+
+func runName(id string) string {
+	if id == "" {
+		return "a run without an identity"
+	}
+	return "run " + id
 }
 
 // totalBlocks is the number of rows that /Blocks must have.

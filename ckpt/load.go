@@ -14,7 +14,7 @@ import (
 )
 
 // Table returns the set as the one that the next save continues.
-func (s *Set) Table() *Table { return newTable(&s.Header, s.Blocks) }
+func (s *Set) Table() *Table { return newTable(&s.Header, s.digest, s.Blocks) }
 
 // Load puts the values of the set into the roots, except for the variables in
 // drop. Every byte is checked. After an error they are undefined.

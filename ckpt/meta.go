@@ -9,33 +9,34 @@ import (
 )
 
 // metadata writes what follows the data, then the superblock, and returns
-// the size of the file.
-func (w *fileWriter) metadata(h *Header, tail Tail) (int64, error) {
+// the size of the file and the digest of its header.
+func (w *fileWriter) metadata(h *Header, tail Tail) (size int64, digest string, err error) {
 	at := w.end.Load()
-	super, meta, err := buildMetadata(h, w.table, w.chunks, tail.Inline, uint64(at))
+	super, meta, digest, err := buildMetadata(h, w.table, w.chunks, tail.Inline, uint64(at))
 	if err != nil {
-		return 0, err
+		return 0, "", err
 	}
 	if _, err := w.pending.WriteAt(meta, at); err != nil {
-		return 0, err
+		return 0, "", err
 	}
-	size := at + int64(len(meta))
+	size = at + int64(len(meta))
 	if err := w.pending.Truncate(size); err != nil {
-		return 0, err
+		return 0, "", err
 	}
 	_, err = w.pending.WriteAt(super, 0)
-	return size, err
+	return size, digest, err
 }
 
 // buildMetadata makes the HDF5 metadata of a file whose blocks lie where
-// chunks says, to be put at offset at.
-func buildMetadata(h *Header, table []Block, chunks [][]hdf5.Chunk, inline map[int32][]byte, at uint64) (super, meta []byte, err error) {
+// chunks says, to be put at offset at, and the digest of the header.
+func buildMetadata(h *Header, table []Block, chunks [][]hdf5.Chunk, inline map[int32][]byte, at uint64) (super, meta []byte, digest string, err error) {
 	rows := encodeBlocks(table)
 	h.Blocks = digestText(rows)
 	text, err := json.Marshal(h)
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, "", err
 	}
+	digest = digestText(text)
 	f := hdf5.NewWriter()
 	add := func(path string, spec hdf5.DatasetSpec) {
 		if err == nil {
@@ -53,13 +54,13 @@ func buildMetadata(h *Header, table []Block, chunks [][]hdf5.Chunk, inline map[i
 		}
 	}
 	add("Header", hdf5.DatasetSpec{Type: hdf5.Type{Class: hdf5.String, Size: len(text)}, Data: text})
-	attr("Header", "digest", digestText(text))
+	attr("Header", "digest", digest)
 	add("Blocks", hdf5.DatasetSpec{Type: blockType, Dims: []uint64{uint64(len(table))}, Data: rows})
 	for i := range h.Datasets {
 		d := &h.Datasets[i]
 		t, perr := hdf5.ParseType(d.Type)
 		if perr != nil {
-			return nil, nil, perr
+			return nil, nil, "", perr
 		}
 		spec := hdf5.DatasetSpec{Type: t, Dims: d.Dims}
 		switch {
@@ -85,10 +86,10 @@ func buildMetadata(h *Header, table []Block, chunks [][]hdf5.Chunk, inline map[i
 			attr(d.Path, "go", d.Go)
 		}
 	}
-	if err != nil {
-		return nil, nil, err
+	if err == nil {
+		super, meta, err = f.Finish(at)
 	}
-	return f.Finish(at)
+	return super, meta, digest, err
 }
 
 // Check reports whether an image fits into a file: HDF5 has limits that Go
@@ -98,7 +99,7 @@ func Check(img *graph.Image) error {
 	if err != nil {
 		return err
 	}
-	_, _, err = buildMetadata(&Header{Datasets: l.datasets}, make([]Block, l.blocks), make([][]hdf5.Chunk, len(l.datasets)), nil, page)
+	_, _, _, err = buildMetadata(&Header{Datasets: l.datasets}, make([]Block, l.blocks), make([][]hdf5.Chunk, len(l.datasets)), nil, page)
 	return err
 }
 

@@ -64,6 +64,8 @@ func newRemoteWriter(dir *store.Dir, staging *mem.Staging, opts *Options, line u
 	for _, set := range slices.Sorted(maps.Keys(opts.Damaged)) {
 		if opts.Damaged[set] {
 			h.Damaged = append(h.Damaged, set)
+		} else {
+			h.Aside = append(h.Aside, set)
 		}
 	}
 	text, err := json.Marshal(h)

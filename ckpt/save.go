@@ -19,7 +19,9 @@ import (
 // Options of a Saver. The zero value is usable.
 type Options struct {
 	Rank, Ranks int
-	Keep        int // sets to keep; 0: 2; with several ranks, at and below the recovery line
+	Run         string // what Header.Run is to be
+	Attempt     string // … and Header.Attempt
+	Keep        int    // sets to keep; 0: 2; with several ranks, at and below the recovery line
 	Compression Compression
 	Memory      int64 // bound on staging memory; 0: the size of the state
 	MaxBases    int   // older files a set may need; 0: 64; negative: none, every set is full
@@ -30,7 +32,7 @@ type Options struct {
 	Helper *net.UnixConn
 	// Damaged are sets that could not be loaded, or that were left above the
 	// recovery line by ranks that were set back to it: they do not count as
-	// kept, and are removed.
+	// kept, and are removed, except for those with the value false.
 	Damaged map[uint64]bool
 }
 
@@ -293,7 +295,7 @@ func (s *Saver) Save(ctx context.Context, img *graph.Image, files []FileEntry, n
 	held, release := c.holdFar(), c.holdStill() // devices begin at once
 	job := Job{
 		Header: Header{
-			Format: Format, Set: s.next, Rank: s.opts.Rank, Ranks: s.opts.Ranks,
+			Format: Format, Run: s.opts.Run, Attempt: s.opts.Attempt, Set: s.next, Rank: s.opts.Rank, Ranks: s.opts.Ranks,
 			Time: began.UTC().Format(time.RFC3339Nano), Compression: s.opts.Compression,
 			Datasets: l.datasets, Bases: c.leave.bases, Sent: note.Sent, Received: note.Received,
 		},

@@ -183,6 +183,9 @@ func (s *server) greet(m message) error {
 	for _, set := range h.Damaged {
 		damaged[set] = true
 	}
+	for _, set := range h.Aside {
+		damaged[set] = false
+	}
 	s.hello, s.dir = &h, store.OnBehalf(s.opts.fs, h.Dir, h.Rank, lock)
 	s.writer = newFileWriter(newDirTarget(s.dir, h.Ranks, h.Keep, damaged, h.Line), s.staging)
 	s.writer.release = s.giveBack
@@ -274,7 +277,7 @@ func decodeTable(c *cursor) (*Table, error) {
 	if err != nil {
 		return nil, err
 	}
-	return newTable(h, blocks), nil
+	return newTable(h, text.Header, blocks), nil
 }
 
 // checkSizes bounds a header to what the tables of this machine can hold.

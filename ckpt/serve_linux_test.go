@@ -139,7 +139,7 @@ func (s *stranger) end() error {
 // nothing else happens.
 func FuzzServe(f *testing.F) {
 	full := record(f, nil, sample(2000), Options{})
-	prev := newTable(&full.job.Header, make([]Block, full.job.Header.totalBlocks()))
+	prev := newTable(&full.job.Header, "", make([]Block, full.job.Header.totalBlocks()))
 	diff := record(f, prev, sample(2000), Options{Compression: Gzip})
 	f.Add(full.session(false))
 	f.Add(diff.session(false))
@@ -273,7 +273,7 @@ func flood(h Header) Header {
 func strangeTable(h *Header) *Table {
 	blocks := make([]Block, h.totalBlocks())
 	blocks[0].Source = SourceBase + 3
-	return newTable(h, blocks)
+	return newTable(h, "", blocks)
 }
 
 // TestBadMemory shares memory that could vanish under the server's feet.

@@ -15,6 +15,7 @@ import (
 	"github.com/cairnrun/cairn/internal/graph"
 	"github.com/cairnrun/cairn/internal/mem"
 	"github.com/cairnrun/cairn/internal/vfs"
+	"github.com/cairnrun/cairn/store"
 )
 
 // Set is one rank's file of a set, opened for reading, with its bases. Its
@@ -25,6 +26,7 @@ type Set struct {
 	Path   string
 	Size   int64 // bytes of the file itself, bases not counted
 
+	digest string // of /Header
 	main   *source
 	bases  []*source // opened when first needed
 	byPath map[string]int
@@ -51,7 +53,9 @@ type storedDataset struct {
 
 // Open opens the set file at path and checks its metadata. Damage wraps
 // ErrCorrupt, as does a foreign file, which can't be told from a damaged one;
-// a file of a newer format wraps ErrFormat.
+// a file of a newer format wraps ErrFormat. If path is that of a rank's file in
+// a run's directory, set-00000012/rank-0003.h5, it must be the file of that rank
+// and checkpoint, see Header.At.
 func Open(fsys vfs.FS, path string) (*Set, error) {
 	s := &Set{Path: path, fsys: fsys}
 	err := s.open()
@@ -92,22 +96,21 @@ func (s *Set) open() error {
 	if s.main, s.Size, err = openSource(s.fsys, s.Path); err != nil {
 		return err
 	}
-	text, err := s.main.readAll("Header", s.Size)
-	if errors.Is(err, hdf5.ErrNotFound) {
-		return fmt.Errorf("%w: an HDF5 file without /Header, so not Cairn's, or damaged", ErrCorrupt)
-	} else if err != nil {
-		return err
-	}
-	digest, err := s.main.h5.Attr("Header", "digest")
-	if err != nil {
-		return corrupt(err)
-	}
-	want, _ := digest.(string)
-	h, err := parseHeader(text, want)
+	text, digest, err := s.main.header(s.Size)
 	if err != nil {
 		return err
 	}
-	s.Header = *h
+	h, err := parseHeader(text, digest)
+	if err != nil {
+		return err
+	}
+	s.Header, s.digest = *h, digest
+	set, isSet := store.SetIndex(filepath.Base(filepath.Dir(s.Path)))
+	if rank, isRank := store.FileRank(filepath.Base(s.Path)); isSet && isRank {
+		if err := h.At(set, rank); err != nil {
+			return err
+		}
+	}
 	for i := range h.Datasets {
 		if d := &h.Datasets[i]; d.Chunk == nil && d.Size > s.Size {
 			return fmt.Errorf("%w: /%s claims %d bytes", ErrCorrupt, d.Path, d.Size)
@@ -139,6 +142,22 @@ func (s *Set) Close() error {
 		}
 	}
 	return err
+}
+
+// header reads /Header, and what its digest should be.
+func (src *source) header(limit int64) (text []byte, digest string, err error) {
+	text, err = src.readAll("Header", limit)
+	if errors.Is(err, hdf5.ErrNotFound) {
+		return nil, "", fmt.Errorf("%w: an HDF5 file without /Header, so not Cairn's, or damaged", ErrCorrupt)
+	} else if err != nil {
+		return nil, "", err
+	}
+	attr, err := src.h5.Attr("Header", "digest")
+	if err != nil {
+		return nil, "", corrupt(err)
+	}
+	digest, _ = attr.(string)
+	return text, digest, nil
 }
 
 // readAll reads a whole dataset that is kept with the metadata.
@@ -182,7 +201,12 @@ func (s *Set) source(b *Block) (*source, error) {
 		if name != filepath.Base(name) {
 			return nil, fmt.Errorf("%w: base file name %q", ErrCorrupt, name)
 		}
-		src, _, err := openSource(s.fsys, filepath.Join(filepath.Dir(s.Path), name))
+		src, size, err := openSource(s.fsys, filepath.Join(filepath.Dir(s.Path), name))
+		if err == nil {
+			if err = s.Header.Bases[i].is(src, size); err != nil {
+				src.file.Close()
+			}
+		}
 		if err != nil {
 			if errors.Is(err, fs.ErrNotExist) {
 				err = fmt.Errorf("%w: %w", ErrCorrupt, err)
@@ -192,6 +216,26 @@ func (s *Set) source(b *Block) (*source, error) {
 		s.bases[i] = src
 	}
 	return s.bases[i], nil
+}
+
+// Base checks that a file is the one that b, of s's bases, names.
+func (s *Set) Base(b *Base, file *Set) error {
+	if h := &file.Header; h.Set != b.Set || h.Rank != s.Header.Rank || b.Header != "" && file.digest != b.Header {
+		return fmt.Errorf("%w: %w: %s is rank %d's part of checkpoint %d, and not the file of checkpoint %d that this one was saved with", ErrCorrupt, ErrForeign, b.File, h.Rank, h.Set, b.Set)
+	}
+	return nil
+}
+
+// is checks that an open file is the base.
+func (b *Base) is(src *source, size int64) error {
+	if b.Header == "" {
+		return nil
+	}
+	text, _, err := src.header(size)
+	if err == nil && digestText(text) != b.Header {
+		err = fmt.Errorf("%w: %w: %s is not the file of checkpoint %d that this one was saved with", ErrCorrupt, ErrForeign, b.File, b.Set)
+	}
+	return err
 }
 
 // stored returns how d lies in the file that source names.

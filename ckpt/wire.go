@@ -63,7 +63,7 @@ const (
 )
 
 // wireVersion is spoken by both sides, or there is no conversation.
-const wireVersion = 3
+const wireVersion = 4
 
 const wireHead = 16
 
@@ -86,11 +86,13 @@ type hello struct {
 	Ranks   int      `json:"ranks"`
 	Keep    int      `json:"keep"`
 	Damaged []uint64 `json:"damaged,omitempty"`
+	Aside   []uint64 `json:"aside,omitempty"` // in Options.Damaged with the value false
 	Line    uint64   `json:"line,omitempty"`
 }
 
 type tableText struct {
 	Set      uint64    `json:"set"`
+	Header   string    `json:"header,omitempty"`
 	Bases    []Base    `json:"bases,omitempty"`
 	Datasets []Dataset `json:"datasets,omitempty"`
 }
@@ -104,6 +106,7 @@ type resultText struct {
 	Set     uint64 `json:"set"`
 	Error   string `json:"error,omitempty"`
 	Errno   int    `json:"errno,omitempty"`
+	Header  string `json:"header,omitempty"`
 	Bases   []Base `json:"bases,omitempty"`
 	Written int64  `json:"written,omitempty"`
 	Took    int64  `json:"took"` // nanoseconds
@@ -300,7 +303,7 @@ func encodeBegin(job *Job, last bool) ([][]byte, error) {
 	out := [][]byte{head, sized(text), text}
 	if flags&flagPreviousHere != 0 {
 		t := job.Previous
-		if text, err = json.Marshal(tableText{t.Set, t.Bases, t.Datasets}); err != nil {
+		if text, err = json.Marshal(tableText{t.Set, t.Header, t.Bases, t.Datasets}); err != nil {
 			return nil, err
 		}
 		out = append(out, sized(text), text, encodeBlocks(t.Blocks))
@@ -405,7 +408,7 @@ func encodeResult(r *Result) ([][]byte, error) {
 		}
 	}
 	if r.Table != nil {
-		t.Bases = r.Table.Bases
+		t.Header, t.Bases = r.Table.Header, r.Table.Bases
 		rows = encodeBlocks(r.Table.Blocks)
 	}
 	text, err := json.Marshal(t)
@@ -430,7 +433,7 @@ func decodeResult(c *cursor, h *Header) (Result, error) {
 	if err == nil && t.Set != h.Set {
 		err = fmt.Errorf("%w: the outcome of set %d, not %d", errProtocol, t.Set, h.Set)
 	}
-	r.Table = newTable(&made, blocks)
+	r.Table = newTable(&made, t.Header, blocks)
 	return r, err
 }
 

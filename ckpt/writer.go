@@ -104,14 +104,15 @@ type Tail struct {
 // Table is a published set, as far as the next one needs it.
 type Table struct {
 	Set      uint64
+	Header   string // digest of the file's /Header
 	Bases    []Base
 	Datasets []Dataset
 	Blocks   []Block
 	byPath   map[string]int
 }
 
-func newTable(h *Header, blocks []Block) *Table {
-	t := &Table{Set: h.Set, Bases: h.Bases, Datasets: h.Datasets, Blocks: blocks, byPath: make(map[string]int, len(h.Datasets))}
+func newTable(h *Header, digest string, blocks []Block) *Table {
+	t := &Table{Set: h.Set, Header: digest, Bases: h.Bases, Datasets: h.Datasets, Blocks: blocks, byPath: make(map[string]int, len(h.Datasets))}
 	for i := range t.Datasets {
 		t.byPath[t.Datasets[i].Path] = i
 	}
@@ -448,7 +449,7 @@ func (w *fileWriter) finish(tail Tail) (*Table, int64, error) {
 		w.pending.Abort()
 		return nil, 0, err
 	}
-	size, err := w.metadata(h, tail)
+	size, digest, err := w.metadata(h, tail)
 	if err == nil {
 		err = syncFiles(tail.Sync)
 	}
@@ -459,7 +460,7 @@ func (w *fileWriter) finish(tail Tail) (*Table, int64, error) {
 	if err := w.pending.Commit(); err != nil {
 		return nil, 0, err
 	}
-	return newTable(h, w.table), size, nil
+	return newTable(h, digest, w.table), size, nil
 }
 
 // settle fills in the rows of blocks that were not written, and links the
@@ -512,7 +513,7 @@ func (w *fileWriter) settle(h *Header, tail Tail) error {
 			*row = old[k]
 			switch {
 			case row.Source == SourceHere:
-				row.Source = source(Base{Set: prev.Set, Diff: len(prev.Bases) > 0})
+				row.Source = source(Base{Set: prev.Set, Diff: len(prev.Bases) > 0, Header: prev.Header})
 			case row.Source >= SourceBase:
 				row.Source = source(prev.Bases[row.Source-SourceBase])
 			}

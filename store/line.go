@@ -1,27 +1,28 @@
 package store
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
 	"path/filepath"
-
-	"github.com/cairnrun/cairn/internal/vfs"
 )
 
 // ErrLine says that the record of the recovery line can't be read. That it is
 // there still says that a line once existed.
 var ErrLine = errors.New("the record of the recovery line is damaged")
 
-// Line records that all ranks of a run had committed a set. It outlives the
-// sets: a run that finds a Line and no set that loads has lost its state, and
-// must not start afresh. The file, DIR/line, is one line of JSON:
+// Line records that all ranks of a run had committed a checkpoint. It outlives
+// the checkpoints: a run that finds a Line and no checkpoint that loads has lost
+// its state, and must not start afresh. Run and Attempt are those in the headers
+// of the ranks' files: the line binds them together. The file, DIR/line, is a
+// record:
 //
-//	{"format":1,"set":12,"ranks":8}
+//	{"digest": "…", "format": 2, "set": 12, "ranks": 8, "run": "7d0c…", "attempt": "51e9…"}
 type Line struct {
-	Set   uint64 `json:"set"`
-	Ranks int    `json:"ranks"`
+	Set     uint64 `json:"set"`
+	Ranks   int    `json:"ranks"`
+	Run     string `json:"run"`
+	Attempt string `json:"attempt"`
 }
 
 type lineFile struct {
@@ -29,11 +30,7 @@ type lineFile struct {
 	Line
 }
 
-// lineFormat is the version of the file, maxLine more than it ever takes.
-const (
-	lineFormat = 1
-	maxLine    = 4096
-)
+const lineFormat = 2
 
 func (d *Dir) linePath() string { return filepath.Join(d.path, "line") }
 
@@ -43,12 +40,8 @@ func (d *Dir) SetLine(l Line) error {
 	if d.rank != 0 {
 		return fmt.Errorf("rank %d can't record the recovery line; only rank 0 does", d.rank)
 	}
-	text, err := json.Marshal(lineFile{lineFormat, l})
-	if err != nil {
-		return err
-	}
-	if err := vfs.Replace(d.fs, d.linePath(), append(text, '\n')); err != nil {
-		return fmt.Errorf("recording that set %d is complete: %w", l.Set, err)
+	if err := WriteRecord(d.fs, d.linePath(), &lineFile{lineFormat, l}); err != nil {
+		return fmt.Errorf("recording that checkpoint %d is complete: %w", l.Set, err)
 	}
 	return nil
 }
@@ -56,39 +49,21 @@ func (d *Dir) SetLine(l Line) error {
 // Line returns what SetLine recorded last; the zero Line if nothing was. Any
 // rank may call it. Damage wraps ErrLine.
 func (d *Dir) Line() (Line, error) {
-	f, err := d.fs.Open(d.linePath())
-	if errors.Is(err, fs.ErrNotExist) {
-		return Line{}, nil
-	}
-	if err != nil {
-		return Line{}, err
-	}
-	defer f.Close()
-	n, err := f.Size()
-	if err != nil {
-		return Line{}, err
-	}
-	bad := func(why string) (Line, error) {
-		return Line{}, fmt.Errorf("%s: %w: %s; if the sets are good ('cairn verify %s'), remove that file", d.linePath(), ErrLine, why, d.path)
-	}
-	if n == 0 || n > maxLine {
-		return bad(fmt.Sprintf("it has %d bytes", n))
-	}
-	text := make([]byte, n)
-	if _, err := f.ReadAt(text, 0); err != nil {
-		return Line{}, err
-	}
 	var l lineFile
-	if err := json.Unmarshal(text, &l); err != nil {
-		return bad(err.Error())
+	err := ReadRecord(d.fs, d.linePath(), &l)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return Line{}, nil
+	case err == nil && l.Format != lineFormat:
+		return Line{}, fmt.Errorf("%s: it has format %d, this program reads %d; use the version of Cairn that wrote it", d.linePath(), l.Format, lineFormat)
+	case err == nil && (l.Set == 0 || l.Ranks < 1):
+		err = fmt.Errorf("it says set %d, %d ranks", l.Set, l.Ranks)
+	case err == nil:
+		return l.Line, nil
+	case !errors.Is(err, ErrDamaged):
+		return Line{}, err
 	}
-	if l.Format > lineFormat {
-		return Line{}, fmt.Errorf("%s: it has format %d, this program reads up to %d; use a newer one", d.linePath(), l.Format, lineFormat)
-	}
-	if l.Format < 1 || l.Set == 0 || l.Ranks < 1 {
-		return bad(fmt.Sprintf("it says format %d, set %d, %d ranks", l.Format, l.Set, l.Ranks))
-	}
-	return l.Line, nil
+	return Line{}, fmt.Errorf("%w: %w; if the sets are good ('cairn verify %s'), remove %s", ErrLine, err, d.path, d.linePath())
 }
 
 // RemoveLine takes the record back, durably, so that a run may start afresh.

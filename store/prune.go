@@ -11,7 +11,8 @@ import (
 )
 
 // Prune keeps the newest keep sets that are not in damaged, and deletes the
-// others, with what crashes left behind. It needs the lock, and no file of
+// others, with what crashes left behind. What damaged means is said at
+// PruneLine. It needs the lock, and no file of
 // the rank may be pending. It returns the indices it removed.
 func (d *Dir) Prune(keep int, damaged map[uint64]bool) ([]uint64, error) {
 	return d.PruneLine(math.MaxUint64, keep, damaged)
@@ -19,7 +20,9 @@ func (d *Dir) Prune(keep int, damaged map[uint64]bool) ([]uint64, error) {
 
 // PruneLine is Prune for one of several ranks: what lies above line, the
 // newest set that all ranks are known to have, is kept whatever its number,
-// and of the others the newest keep. Sets in damaged go in any case.
+// and of the others the newest keep. Sets in damaged do not count: those with
+// the value true go in any case, those with false, which are another run's,
+// stay.
 func (d *Dir) PruneLine(line uint64, keep int, damaged map[uint64]bool) ([]uint64, error) {
 	all, err := d.all()
 	if err != nil {
@@ -38,7 +41,11 @@ func (d *Dir) PruneLine(line uint64, keep int, damaged map[uint64]bool) ([]uint6
 			}
 			continue
 		}
-		if !damaged[n] && (n > line || kept < keep) {
+		remove, bad := damaged[n]
+		if bad && !remove {
+			continue
+		}
+		if !bad && (n > line || kept < keep) {
 			if n <= line {
 				kept++
 			}

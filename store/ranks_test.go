@@ -132,7 +132,7 @@ func TestLine(t *testing.T) {
 	if l, err := d.Line(); err != nil || l != (Line{}) {
 		t.Fatalf("at first: %v, %v", l, err)
 	}
-	for _, want := range []Line{{12, 8}, {13, 8}} {
+	for _, want := range []Line{{12, 8, "r", "a"}, {13, 8, "r", "b"}} {
 		if err := d.SetLine(want); err != nil {
 			t.Fatal(err)
 		}
@@ -140,13 +140,10 @@ func TestLine(t *testing.T) {
 			t.Fatalf("%v, %v; want %v", l, err, want)
 		}
 	}
-	if got := content(t, fsys, "/ckpt/line"); got != "{\"format\":1,\"set\":13,\"ranks\":8}\n" {
-		t.Errorf("the file holds %q", got)
-	}
 	if l, err := Open(fsys.Crash(vfs.LoseAll), "/ckpt", 0).Line(); err != nil || l.Set != 13 {
 		t.Errorf("after a power cut: %v, %v", l, err)
 	}
-	if err := create(t, fsys, 1).SetLine(Line{14, 8}); err == nil {
+	if err := create(t, fsys, 1).SetLine(Line{Set: 14, Ranks: 8}); err == nil {
 		t.Error("rank 1 recorded the line")
 	}
 	if _, err := d.Prune(0, nil); err != nil {
@@ -161,7 +158,11 @@ func TestLine(t *testing.T) {
 	if l, err := Open(fsys.Crash(vfs.LoseAll), "/ckpt", 0).Line(); err != nil || l != (Line{}) {
 		t.Errorf("after RemoveLine: %v, %v", l, err)
 	}
-	for text, damaged := range map[string]bool{"": true, "x": true, "{}": true, `{"format":1,"set":0,"ranks":2}`: true, strings.Repeat(" ", 5000): true, `{"format":2,"set":1,"ranks":2}`: false} {
+	record := func(rest string) string {
+		return digestHead + digestOf([]byte(rest)) + "\",\n" + rest
+	}
+	for text, damaged := range map[string]bool{"": true, "x": true, "{}": true, `{"format":2,"set":1,"ranks":2}`: true, strings.Repeat(" ", 5000): true,
+		record(`"format":2,"set":0,"ranks":2}`): true, record(`"format":3,"set":1,"ranks":2}`): false} {
 		fsys.Remove("/ckpt/line")
 		f, err := fsys.Create("/ckpt/line")
 		if err != nil {
@@ -187,7 +188,7 @@ func TestLineCrash(t *testing.T) {
 func crashAt(t *testing.T, at int, loss vfs.Loss) bool {
 	disk := vfs.NewMem()
 	d := create(t, disk, 0)
-	if err := d.SetLine(Line{1, 2}); err != nil {
+	if err := d.SetLine(Line{Set: 1, Ranks: 2}); err != nil {
 		t.Fatal(err)
 	}
 	n := 0
@@ -201,7 +202,7 @@ func crashAt(t *testing.T, at int, loss vfs.Loss) bool {
 		}
 		return nil
 	})
-	if err := d.SetLine(Line{2, 2}); (err == nil) != (left == nil) {
+	if err := d.SetLine(Line{Set: 2, Ranks: 2}); (err == nil) != (left == nil) {
 		t.Errorf("operation %d: %v", at, err)
 	}
 	if left == nil {

@@ -3,6 +3,7 @@
 //
 //	DIR/
 //	  lock, lock-0001 …               held by the processes that write, one per rank
+//	  run-id                          the identity of the run, which every file carries, too
 //	  line                            which set was the last that all ranks had
 //	  end                             the run has finished, or is being discarded
 //	  set-00000012/

@@ -18,13 +18,17 @@ func makeRanks(t *testing.T, ranks, n int) string {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "ckpt")
 	var savers []*ckpt.Saver
+	run, attempt := store.NewID(), store.NewID()
 	for r := range ranks {
 		d, err := store.Create(vfs.OS(), dir, r)
 		if err != nil {
 			t.Fatal(err)
 		}
 		defer d.Close()
-		s, err := ckpt.NewSaver(d, nil, ckpt.Options{Rank: r, Ranks: ranks})
+		if err := d.SetID(run); err != nil {
+			t.Fatal(err)
+		}
+		s, err := ckpt.NewSaver(d, nil, ckpt.Options{Rank: r, Ranks: ranks, Run: run, Attempt: attempt})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -32,6 +36,7 @@ func makeRanks(t *testing.T, ranks, n int) string {
 		savers = append(savers, s)
 	}
 	grid := make([]float64, 20_000)
+	grid[19_999] = 1 // in a block that does not change: later sets have a base
 	for set := range n {
 		for r, s := range savers {
 			grid[1000*set] = float64(r + 1)
@@ -130,6 +135,44 @@ func TestVerifyRanks(t *testing.T) {
 	loses(t, dir, 0, 1)
 	loses(t, dir, 1, 2)
 	cairnRun(t, "verify", dir).exit(exitFound).says("no set in this folder is complete")
+}
+
+// TestVerifyForeign puts sound files where others belong.
+func TestVerifyForeign(t *testing.T) {
+	move := func(from, to string) {
+		t.Helper()
+		b, err := os.ReadFile(from)
+		if err == nil {
+			os.Remove(to)
+			err = os.WriteFile(to, b, 0o600)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	for name, c := range map[string]struct {
+		harm func(dir, other string)
+		says string
+	}{
+		"rank":       {func(dir, _ string) { move(rankFile(dir, 0, 2), rankFile(dir, 1, 2)) }, "it is rank 0's part of checkpoint 2"},
+		"checkpoint": {func(dir, _ string) { move(rankFile(dir, 1, 1), rankFile(dir, 1, 2)) }, "it is rank 1's part of checkpoint 1"},
+		"run":        {func(dir, other string) { move(rankFile(other, 1, 2), rankFile(dir, 1, 2)) }, "saved it, and the directory is that of run"},
+		"run, no record": {func(dir, other string) {
+			const base = "set-00000002/rank-0001.base-00000001.h5"
+			os.Remove(filepath.Join(dir, "run-id"))
+			move(rankFile(other, 1, 2), rankFile(dir, 1, 2))
+			move(filepath.Join(other, base), filepath.Join(dir, base))
+		}, "it is of run"},
+		"base": {func(dir, other string) {
+			move(rankFile(other, 1, 1), filepath.Join(dir, "set-00000002", "rank-0001.base-00000001.h5"))
+		}, "is not the file of checkpoint 1 that this one was saved with"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := makeRanks(t, 2, 2)
+			c.harm(dir, makeRanks(t, 2, 2))
+			cairnRun(t, "verify", dir).exit(exitFound).says(c.says, "steps around the damage to set 1")
+		})
+	}
 }
 
 func TestAcceptRanks(t *testing.T) {

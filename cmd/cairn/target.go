@@ -280,7 +280,26 @@ func (c *call) open(t target) (*ckpt.Set, error) {
 	if errors.Is(err, fs.ErrNotExist) && t.dir != "" {
 		return nil, fmt.Errorf("%s: set %d was removed meanwhile, by a run that keeps only its newest; try again: %w", t.dir, t.index, err)
 	}
+	if err == nil && t.dir != "" {
+		if err := c.belongs(locate(t.file), &s.Header); err != nil {
+			s.Close()
+			return nil, fmt.Errorf("%s: %w", t.file, err)
+		}
+	}
 	return s, err
+}
+
+// belongs compares what a file in a run's directory says it is with where it
+// lies.
+func (c *call) belongs(t target, h *ckpt.Header) error {
+	if err := h.At(t.index, t.rank); err != nil {
+		return err
+	}
+	run, err := store.Open(c.fsys, t.dir, t.rank).ID()
+	if err != nil || run == "" { // files are compared with each other then: see verify
+		return nil
+	}
+	return h.Of(run)
 }
 
 // openSet opens a rank's file of the set that arg names.
@@ -346,9 +365,7 @@ func (c *call) check(t target) (*ckpt.Set, error) {
 		base, err := ckpt.Open(c.fsys, path)
 		if err == nil {
 			base.Close()
-			if base.Header.Set != b.Set {
-				err = fmt.Errorf("%s: it is set %d, and should be set %d", path, base.Header.Set, b.Set)
-			}
+			err = s.Base(&b, base)
 		}
 		if err != nil {
 			s.Close()

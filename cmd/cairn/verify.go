@@ -23,6 +23,8 @@ func verifyCommand() command {
 everything with its digests, and names the blocks that are not what was
 written. For a run's folder, all sets in it are checked; of a set, the files of
 all ranks. It says which sets are incomplete, because a rank's file is missing.
+A file of another run, rank or checkpoint than the one it lies with counts as
+damaged, and so do files of one checkpoint that two starts of the run saved.
 The exit code is 1 if anything is damaged, or if the set, or every set of the
 folder, is incomplete. Without arguments, the only *.cairn folder here is checked.
 
@@ -61,6 +63,8 @@ type verifiedSet struct {
 	Set          uint64         `json:"set"`
 	Rank         int            `json:"rank"`
 	Ranks        int            `json:"ranks"` // 0: not known
+	Run          string         `json:"run,omitempty"`
+	Attempt      string         `json:"attempt,omitempty"`
 	Path         string         `json:"path"`
 	Status       string         `json:"status"` // "sound", "damaged" or "unreadable"
 	CheckedBytes int64          `json:"checkedBytes"`
@@ -101,8 +105,9 @@ func verify(ctx context.Context, c *call) error {
 			continue
 		}
 		var outcomes []outcome
+		var whose lineage
 		for _, g := range sets {
-			o, err := c.verifyGroup(ctx, g, folder)
+			o, err := c.verifyGroup(ctx, g, folder, &whose)
 			if errors.Is(err, context.Canceled) {
 				return err
 			}
@@ -149,9 +154,36 @@ type outcome struct {
 	status string // "sound", "incomplete", "damaged" or "unreadable"
 }
 
+// lineage is what the files of a directory have in common.
+type lineage struct{ first *verifiedSet }
+
+// compare finds a file that is sound by itself and does not belong to those
+// before it.
+func (l *lineage) compare(v, group *verifiedSet) {
+	if v.Status != "sound" {
+		return
+	}
+	if l.first == nil {
+		l.first = v
+	}
+	why := ""
+	switch {
+	case v.Run != l.first.Run:
+		why = fmt.Sprintf("it is of run %q, and %s is of run %q", v.Run, l.first.Path, l.first.Run)
+	case v.Ranks != group.Ranks:
+		why = fmt.Sprintf("it is of a run of %d ranks, and %s is of one of %d", v.Ranks, group.Path, group.Ranks)
+	case v.Attempt != group.Attempt:
+		why = fmt.Sprintf("it was saved by another start of the run than %s: they do not belong together", group.Path)
+	default:
+		return
+	}
+	v.Status, v.Damage = "damaged", append(v.Damage, damagedBlock{"metadata", why})
+}
+
 // verifyGroup checks the files of all ranks of a set. In a run's folder they
 // may be removed meanwhile.
-func (c *call) verifyGroup(ctx context.Context, g group, folder bool) (o outcome, failed error) {
+func (c *call) verifyGroup(ctx context.Context, g group, folder bool, whose *lineage) (o outcome, failed error) {
+	var first *verifiedSet
 	o = outcome{set: g.index, status: "sound"}
 	lacks := incompleteSet{Set: g.index}
 	have := make(map[int]bool)
@@ -168,6 +200,10 @@ func (c *call) verifyGroup(ctx context.Context, g group, folder bool) (o outcome
 		if err != nil {
 			failed = c.notDone(failed, err)
 		}
+		if first == nil && v.Status == "sound" {
+			first = &v
+		}
+		whose.compare(&v, first)
 		if v.Status == "damaged" || v.Status == "unreadable" && o.status == "sound" {
 			o.status = v.Status
 		}
@@ -213,6 +249,7 @@ func (c *call) verifySet(ctx context.Context, t target) (verifiedSet, error) {
 	if err == nil {
 		defer s.Close()
 		v.Set, v.Rank, v.Ranks, v.CheckedBytes = s.Header.Set, s.Header.Rank, s.Header.Ranks, s.State()
+		v.Run, v.Attempt = s.Header.Run, s.Header.Attempt
 		v.Damage, err = c.damage(ctx, s)
 	}
 	switch {

@@ -30,7 +30,9 @@ func lockFile(f *os.File) error {
 
 // isNotEmpty reports whether err says that a directory is not empty, which
 // some systems express as EEXIST.
-func isNotEmpty(err error) bool { return errors.Is(err, syscall.ENOTEMPTY) || errors.Is(err, syscall.EEXIST) }
+func isNotEmpty(err error) bool {
+	return errors.Is(err, syscall.ENOTEMPTY) || errors.Is(err, syscall.EEXIST)
+}
 
 func linkError(err error) error {
 	if errors.Is(err, unix.EPERM) || errors.Is(err, unix.ENOTSUP) || errors.Is(err, unix.ENOSYS) || errors.Is(err, unix.EXDEV) || errors.Is(err, unix.EMLINK) {
