@@ -15,6 +15,7 @@ PLATFORMS = darwin/arm64 windows/amd64 linux/arm64 linux/s390x
 .PHONY: demo journey test lint cross bench gpu overhead migration fuzz faults stress build clean help
 
 demo: ## run a plain program by cairn run, kill it again and again, and compare its results with those of go build's
+	@echo "building the demo"
 	@$(GO) run ./internal/demo
 
 journey: ## take a run through all interconnects there are, and draw docs/journey.svg (as root: network namespaces)

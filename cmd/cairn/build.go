@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/cairnrun/cairn/compiler/golang"
 	"github.com/cairnrun/cairn/supervise"
@@ -170,12 +171,9 @@ func (m *makeFlags) options(f *flag.FlagSet) (golang.MakeOptions, error) {
 
 // makeProgram makes the program of patterns and shows what is done.
 func makeProgram(ctx context.Context, c *call, patterns []string, o golang.MakeOptions) (*golang.Made, error) {
-	o.Progress = func(text string) {
-		if !c.quiet || strings.HasPrefix(text, "WARNING: ") { // of work that is not saved
-			fmt.Fprintf(c.stderr, "cairn: %s: %s\n", named(patterns), text)
-		}
-	}
-	o.Messages = c.stderr
+	r := &reporter{to: c.stderr, quiet: c.quiet, about: named(patterns), every: 10 * time.Second}
+	defer r.start()()
+	o.Progress, o.Messages = r.say, r
 	made, err := golang.Make(ctx, ".", patterns, o)
 	if errors.Is(err, golang.ErrPattern) {
 		return nil, usagef("%v", err)

@@ -238,9 +238,11 @@ func main() {
 		for line := range strings.Lines(cairnRun(t, append(append([]string{"build"}, args...), "./cmd/sums")...).ended().errors) {
 			line, _, _ = strings.Cut(line, ", in ")
 			line, _, _ = strings.Cut(line, ", built before")
-			if line = strings.TrimSpace(line); !strings.Contains(line, "built in") {
-				told = append(told, line)
+			if line = strings.TrimSpace(line); strings.Contains(line, "built in") || strings.Contains(line, "reading the program") ||
+				strings.Contains(line, "compiling") { // only the first time
+				continue
 			}
+			told = append(told, line)
 		}
 		return told
 	}

@@ -29,7 +29,8 @@ type MakeOptions struct {
 	Take []string
 	// Instrument says how the program is rewritten.
 	Instrument InstrumentOptions
-	// Progress, if not nil, is told what was done, a line at a time.
+	// Progress, if not nil, is told what begins and what was done, a line at a
+	// time.
 	Progress func(text string)
 }
 
@@ -242,6 +243,7 @@ func (b *builder) make(cache, key string, o MakeOptions) (*Made, error) {
 			o.Progress(fmt.Sprintf(format, args...))
 		}
 	}
+	tell("reading the program")
 	begin := time.Now()
 	in, err := b.rewrite(o)
 	var own []string
@@ -255,6 +257,7 @@ func (b *builder) make(cache, key string, o MakeOptions) (*Made, error) {
 	if o.Progress != nil {
 		m.tell(o.Progress, "in "+seconds(begin))
 	}
+	tell("compiling (the first time with the standard library)")
 	begin = time.Now()
 	if err := os.MkdirAll(cache, 0o755); err != nil {
 		return nil, err

@@ -139,7 +139,8 @@ func TestMake(t *testing.T) {
 	if first.Name != "sums" || first.Before || len(first.Points) != 1 || first.Points[0].Line != 8 {
 		t.Errorf("%+v", first)
 	}
-	if len(told) != 2 || !strings.HasPrefix(told[0], "1 point (main.go:8)") || !strings.HasPrefix(told[1], "built in ") {
+	if len(told) != 4 || !strings.HasPrefix(told[0], "reading") || !strings.HasPrefix(told[1], "1 point (main.go:8)") ||
+		!strings.HasPrefix(told[2], "compiling") || !strings.HasPrefix(told[3], "built in ") {
 		t.Errorf("%q was told", told)
 	}
 	if got, kills := killed(t, first.Path); got != "2470 20 385" || kills == 0 {

@@ -50,7 +50,7 @@ func demo(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := run(ctx, "go", "build", "-o", cairn, "./cmd/cairn"); err != nil {
+	if err := build(ctx, cairn, "./cmd/cairn"); err != nil {
 		return err
 	}
 	if err := galaxies(ctx, cairn); err != nil {
@@ -63,7 +63,7 @@ func demo(ctx context.Context) error {
 func galaxies(ctx context.Context, cairn string) error {
 	const source = "./examples/galaxies"
 	program := filepath.Join(work, "galaxies")
-	if err := run(ctx, "go", "build", "-o", program, source); err != nil {
+	if err := build(ctx, program, source); err != nil {
 		return err
 	}
 	args := func(path string) []string { return []string{"-path", filepath.Join(work, path)} }
@@ -134,6 +134,24 @@ func compare(a, b string) (int, error) {
 		return -1, nil
 	}
 	return len(x), nil
+}
+
+// build builds a program and shows that it does.
+func build(ctx context.Context, to, source string) error {
+	fmt.Printf("building %s ", source)
+	began, done := time.Now(), make(chan error, 1)
+	go func() { done <- run(ctx, "go", "build", "-o", to, source) }()
+	tick := time.NewTicker(time.Second)
+	defer tick.Stop()
+	for {
+		select {
+		case err := <-done:
+			fmt.Printf(" %.1f s\n", time.Since(began).Seconds())
+			return err
+		case <-tick.C:
+			fmt.Print(".")
+		}
+	}
 }
 
 // run runs a program to its end; what it says matters only if it fails.

@@ -12,7 +12,7 @@ import (
 // ranks shows a program of four ranks that loses one of them twice.
 func ranks(ctx context.Context, cairn string) error {
 	heat := filepath.Join(work, "heat")
-	if err := run(ctx, "go", "build", "-o", heat, "./examples/heat"); err != nil {
+	if err := build(ctx, heat, "./examples/heat"); err != nil {
 		return err
 	}
 	outputs := [2]string{filepath.Join(work, "heat-undisturbed.txt"), filepath.Join(work, "heat-killed.txt")}

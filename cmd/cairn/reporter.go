@@ -1,0 +1,78 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"strings"
+	"sync"
+	"time"
+)
+
+// reporter shows what a long piece of work is doing. When it has been silent
+// for a while it says so again, with the time that has passed.
+type reporter struct {
+	to    io.Writer
+	quiet bool   // show warnings only
+	about string // what is worked on
+	every time.Duration
+
+	mu    sync.Mutex
+	doing string // the last line
+	since time.Time
+}
+
+// say shows a line.
+func (r *reporter) say(text string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.doing, r.since = text, time.Now()
+	if !r.quiet || strings.HasPrefix(text, "WARNING: ") { // of work that is not saved
+		r.print(text)
+	}
+}
+
+func (r *reporter) print(text string) { fmt.Fprintf(r.to, "cairn: %s: %s\n", r.about, text) }
+
+// Write passes on what a command says.
+func (r *reporter) Write(p []byte) (int, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.since = time.Now()
+	return r.to.Write(p)
+}
+
+// start begins to watch for silence. The function it returns ends that.
+func (r *reporter) start() (stop func()) {
+	if r.quiet {
+		return func() {}
+	}
+	began, done := time.Now(), make(chan struct{})
+	r.since = began
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		tick := time.NewTicker(r.every)
+		defer tick.Stop()
+		for {
+			select {
+			case <-done:
+				return
+			case <-tick.C:
+				r.remind(began)
+			}
+		}
+	})
+	return func() {
+		close(done)
+		wg.Wait()
+	}
+}
+
+// remind says what is being done if nothing was said for a while.
+func (r *reporter) remind(began time.Time) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.doing == "" || time.Since(r.since) < r.every {
+		return
+	}
+	r.print(fmt.Sprintf("still %s (%.0f s)", r.doing, time.Since(began).Seconds()))
+}
