@@ -57,6 +57,10 @@ migration: ## measure what it takes to move ranks, and draw docs/migration.svg (
 	@scripts/deps
 	$(GO) run ./internal/bench/move -o docs/migration.svg $(MIGRATIONFLAGS)
 
+flake: ## run the tests 20 times with two busy loops beside them, and report every failure (FLAKEFLAGS="-n 5 ./supervise"; can be stopped, and continues)
+	@scripts/deps
+	@scripts/flake $(FLAKEFLAGS)
+
 fuzz: ## run every fuzz target for FUZZTIME (20s)
 	@for p in $$($(GO) list ./...); do \
 		for f in $$($(GO) test -list '^Fuzz' $$p | grep '^Fuzz'); do \
