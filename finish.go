@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strings"
 	"time"
 
 	"github.com/cairnrun/cairn/internal/control"
@@ -157,4 +158,12 @@ func (t *fileTable) sync() error {
 // vanished is the error of a run that has saved checkpoints and finds none.
 func (p *Run) vanished() error {
 	return misfit(fmt.Sprintf("checkpoint %d of this run was committed, but there is none in %s any more: bring that directory back (is its file system mounted?), or start over with --fresh", p.seat.Expect, p.dir.Path()))
+}
+
+// errorText is what an error says to a supervisor; nothing if there is none.
+func errorText(err error) string {
+	if err == nil {
+		return ""
+	}
+	return strings.TrimPrefix(err.Error(), "cairn: ")
 }

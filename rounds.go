@@ -409,7 +409,7 @@ func (t *team) tell() error {
 	t.engine.Lock()
 	if s := t.stop; s != nil {
 		p.unsaid = nil
-		p.seat.ctl.say(&control.Message{Kind: control.Stopped, Set: p.safe})
+		p.seat.ctl.say(&control.Message{Kind: control.Stopped, Set: p.safe, Error: errorText(s.Err)})
 		if s.Err != nil {
 			return fmt.Errorf("cairn: %w: %w: the state is NOT saved, the last set that is safe is %d: %w", ErrStopped, ErrNotSaved, p.safe, s.Err)
 		}

@@ -366,6 +366,9 @@ func trouble(err error) {
 		say("%s", text(err))
 		takeBack()
 		run.Close()
+		if errors.Is(err, cairn.ErrNotSaved) {
+			exit(statusUnsaved)
+		}
 		exit(statusStopped)
 	case errors.Is(err, cairn.ErrNotSaved):
 		unsaved(err)

@@ -31,6 +31,7 @@ const (
 // Exit statuses of a program that does not end by itself.
 const (
 	statusFailed  = 1
+	statusUnsaved = 74 // EX_IOERR: stopped, and the work since the last set is lost
 	statusStopped = 75 // EX_TEMPFAIL: saved, and can be gone on with
 )
 

@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/cairnrun/cairn/internal/control"
+	"github.com/cairnrun/cairn/internal/step"
 )
 
 // attempt is one start of all ranks.
@@ -21,14 +22,14 @@ type attempt struct {
 	left     int // ranks that have not ended
 	begun    bool
 	kept     bool // output files kept what was in them
-	again    bool // to be started again with empty output
 	failure  *failure
 	started  time.Time
 	base     time.Duration // computing time of the state that it began with,
 	since    time.Time     // and when it went on from there
 	at       time.Duration // computing time of its newest set, or base
 	failed   time.Time
-	stopped  bool // a rank said that it was told to stop
+	stopped  bool   // a rank said that it was told to stop
+	unsaved  string // … and why it could not save then
 	newSet   bool
 	fresh    bool   // the ranks began anew
 	outside  bool   // a rank or a host was lost by no doing of the program
@@ -137,14 +138,15 @@ func (s *Supervisor) begin() {
 	}
 	counts := place(s.n, slots)
 	whole := s.hasSets()
-	a.kept = whole && !s.empty
-	s.empty = false
+	a.kept = whole || s.last != nil
 	s.sink.hasten(s.stopping || s.killed)
 	s.tidy()
 	s.trustAgain()
 	a.begun, s.began, a.started = true, true, time.Now()
 	a.since = a.started
+	s.rec.State = Running
 	s.save()
+	step.At("start.begin")
 	a.secret = randomBytes(32)
 	a.ranks = make([]rank, s.n)
 	next := 0
@@ -173,7 +175,7 @@ func (s *Supervisor) begin() {
 	what := "started"
 	if s.rec.Attempt > 1 {
 		what = "started again"
-		if !whole {
+		if !a.kept {
 			what = "started again from the beginning"
 		}
 	}
@@ -195,6 +197,10 @@ func (s *Supervisor) startOf(h *host, ranks []int) *control.Start {
 	m := &control.Start{Launch: a.launch, Number: h.starts, Ranks: ranks, Command: s.o.Command, Dir: s.cwd, Output: s.o.RankOutput, Input: s.o.Input, Keep: a.kept, Grace: s.o.Grace,
 		Welcome: control.Welcome{Size: s.n, Host: h.shared, Launch: a.launch, Attempt: s.rec.Attempt, Secret: a.secret, Transports: s.o.Transports, Dir: s.o.Dir,
 			Every: s.o.Every, EveryPoints: s.o.EveryPoints, Avoid: s.rec.Aside, Output: true}}
+	if s.last != nil {
+		m.Welcome.Expect = s.last.Set
+	}
+	m.Welcome.Fresh = s.o.Fresh && s.rec.Attempt == 1
 	if s.starter == nil {
 		m.Env = environment(h.local)
 	} else {
@@ -250,6 +256,12 @@ func environment(local bool) []string {
 // asked to stop, only those that said so have finished.
 func (a *attempt) whole() bool {
 	return a.begun && a.left == 0 && !a.stopped && !slices.ContainsFunc(a.ranks, func(r rank) bool { return r.bad || a.asked && !r.done })
+}
+
+// allSaid reports whether all ranks said that they have finished, so that none of
+// them needs its checkpoints again.
+func (a *attempt) allSaid() bool {
+	return !slices.ContainsFunc(a.ranks, func(r rank) bool { return !r.done })
 }
 
 // after calls f in d, unless the attempt is over by then.
@@ -333,6 +345,9 @@ func (s *Supervisor) fromRank(h *host, m *control.Message) {
 		r.done = true
 	case control.Stopped:
 		r.done, a.stopped = true, true
+		if m.Error != "" && a.unsaved == "" {
+			a.unsaved = fmt.Sprintf("rank %d: %s", m.Rank, m.Error)
+		}
 	case control.Near, control.Held, control.Sent, control.Left, control.Linked, control.Unmoved:
 		s.saidOfMove(r, m)
 	case control.Spawned:
@@ -343,7 +358,7 @@ func (s *Supervisor) fromRank(h *host, m *control.Message) {
 // ready notes that a rank has restored, or come to a point.
 func (s *Supervisor) ready(r *rank) {
 	r.ready = true
-	if len(s.back)+len(s.lost) == 0 || s.a.again || s.a.failure != nil { // it is still the attempt that failed
+	if len(s.back)+len(s.lost) == 0 || s.a.failure != nil { // it is still the attempt that failed
 		return
 	}
 	from := "its beginning"
@@ -378,7 +393,12 @@ func (s *Supervisor) hello(r *rank, m *control.Message) {
 	r.Cairn, r.pointAt = true, time.Now()
 	s.a.moved = time.Now()
 	if m.Dir != "" && m.Dir != s.rec.Sets {
-		s.rec.Sets = m.Dir
+		if s.last != nil && real(m.Dir) != real(s.rec.Sets) {
+			s.fail(r.Rank, &failure{status: 1, fatal: true, why: fmt.Sprintf("the program keeps its checkpoints in %s now, but those of this run are in %s: let it use that directory, or start over with --fresh", m.Dir, s.rec.Sets)})
+			s.kill("")
+			return
+		}
+		s.rec.Sets, s.rec.Used = m.Dir, false
 		s.save()
 	}
 	s.changed()
@@ -413,17 +433,19 @@ func (s *Supervisor) card(r *rank, m *control.Message) {
 	s.tellAll(&control.Message{Kind: control.Cards, Rank: control.AllRanks, Epoch: m.Epoch, Cards: x.cards})
 }
 
-// restored notes what a rank goes on from. Output that was kept for ranks
-// that then start from the beginning would be there twice: then everything is
-// started once more, with empty output.
+// restored notes what a rank resumes from. A run that has a checkpoint is not
+// started from its beginning.
 func (s *Supervisor) restored(m *control.Message) {
 	a := s.a
+	if !s.rec.Used { // the directory is there
+		s.rec.Used = true
+		s.save()
+	}
 	if !m.OK {
 		a.fresh = true
-		if a.kept && !a.again {
-			a.again, s.empty = true, true
-			s.say("no set could be restored; starting again with empty output")
-			s.kill("no set could be restored")
+		if a.kept {
+			s.fail(m.Rank, &failure{status: 1, fatal: true, why: fmt.Sprintf("rank %d has found no checkpoint in %s, where the run has one: nothing is started from the beginning; discard the run with --fresh to do that", m.Rank, s.rec.Sets)})
+			s.kill("")
 		}
 		return
 	}
@@ -491,7 +513,7 @@ func (s *Supervisor) early() bool {
 // fail ends the attempt: the other ranks are told, given a moment, and killed.
 func (s *Supervisor) fail(gone int, f *failure) {
 	a := s.a
-	if a == nil || a.failure != nil || a.again {
+	if a == nil || a.failure != nil {
 		return
 	}
 	a.failure, a.failed = f, time.Now()

@@ -42,7 +42,7 @@ func Read(ctx context.Context, run string) (*State, error) {
 		return nil, fmt.Errorf("%s: %w", run, ErrNoRun)
 	}
 	st := &State{Run: run, State: rec.settled(), Command: rec.Command, Dir: rec.Sets, Attempt: rec.Attempt, Why: rec.Why,
-		Aside: rec.Aside, Last: rec.Last, Ranks: []control.RankState{}, Moves: rec.Moves}
+		Aside: rec.Aside, Last: rec.Last, Unsaved: rec.Unsaved, Ranks: []control.RankState{}, Moves: rec.Moves}
 	for r := range rec.Ranks {
 		st.Ranks = append(st.Ranks, control.RankState{Rank: r, State: "ended"})
 	}
@@ -60,7 +60,7 @@ func Read(ctx context.Context, run string) (*State, error) {
 	// A helper may have published a set after its supervisor was gone.
 	if set, at, ok := newestSet(rec.Sets, rec.Ranks); ok && (st.Last == nil || st.Last.Set < set) {
 		st.Last = &SetState{Set: set, Time: at}
-	} else if !ok {
+	} else if !ok && rec.State == Finished {
 		st.Last = nil
 	}
 	return st, nil
@@ -237,6 +237,8 @@ func notRunning(run string) error {
 	const again = "the same 'cairn run' command goes on with it"
 	what, own := "", ""
 	switch own, _ = os.Hostname(); {
+	case rec.State == Finishing:
+		what = "its ranks have finished, but their end is not complete; the same 'cairn run' command completes it"
 	case rec.State == Finished:
 		what = "it has finished; the same 'cairn run' command starts it afresh"
 	case rec.State == Stopped:

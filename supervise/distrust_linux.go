@@ -36,7 +36,8 @@ func (s *Supervisor) hasSets() bool {
 // newestUsable returns the newest set that all ranks have and that is not put
 // aside.
 func (s *Supervisor) newestUsable(aside []uint64) (uint64, bool) {
-	for _, set := range wholeSets(s.rec.Sets, s.n) {
+	sets, _ := wholeSets(s.rec.Sets, s.n)
+	for _, set := range sets {
 		if !slices.Contains(aside, set.index) {
 			return set.index, true
 		}

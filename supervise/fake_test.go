@@ -85,7 +85,7 @@ func fakeSupervisor() error {
 //
 // nofinish: it forgets to say that it has finished. late: of its sets, ranks
 // but rank 0 tell at the point after. refuse: it ends before its first point,
-// with status 2. full=N: so many sets can't be saved at first.
+// with status 2. status=N: it finishes with that one. full=N: so many sets can't be saved at first.
 //
 //	points=20 every=5 kill:RANK:POINT:ATTEMPT exit:… hang:… poison:SET gate:RANK:POINT:FIFO
 type fake struct {
@@ -124,7 +124,7 @@ func fakeRank(args []string) error {
 	f := &fake{Conn: conn, Welcome: w, ask: make(chan *control.Message, 16), cards: make(chan *control.Message, 16)}
 	f.member.Store(w.Move == nil)
 	f.m.some.L, f.m.over = &f.m.mu, make(map[uint64]*control.Message)
-	points, every, finish := 20, 5, true
+	points, every, status, finish := 20, 5, 0, true
 	for _, a := range args {
 		if v, ok := strings.CutPrefix(a, "points="); ok {
 			points, _ = strconv.Atoi(v)
@@ -132,6 +132,8 @@ func fakeRank(args []string) error {
 			every, _ = strconv.Atoi(v)
 		} else if v, ok := strings.CutPrefix(a, "full="); ok {
 			f.full, _ = strconv.ParseUint(v, 10, 64)
+		} else if v, ok := strings.CutPrefix(a, "status="); ok {
+			status, _ = strconv.Atoi(v)
 		} else if a == "refuse" {
 			os.Exit(2)
 		} else if a == "nofinish" {
@@ -183,12 +185,19 @@ func fakeRank(args []string) error {
 			return err
 		}
 		if f.stop {
-			f.Send(&control.Message{Kind: control.Stopped, Set: f.set})
+			m := &control.Message{Kind: control.Stopped, Set: f.set}
+			if f.set <= f.full {
+				m.Error = "checkpoint not saved: no space left on device"
+			}
+			f.Send(m)
 			return fmt.Errorf("stopped")
 		}
 	}
 	if finish {
 		f.Send(&control.Message{Kind: control.Finished})
+	}
+	if status != 0 {
+		os.Exit(status)
 	}
 	return nil
 }
@@ -275,6 +284,12 @@ func (f *fake) exchange(card []byte) [][]byte {
 
 // restore goes on from the newest set that is whole and not to be avoided.
 func (f *fake) restore() error {
+	if err := os.MkdirAll(f.Dir, 0o700); err != nil {
+		return err
+	}
+	if err := os.WriteFile(filepath.Join(f.Dir, "lock"), nil, 0o600); err != nil {
+		return err
+	}
 	names, _ := filepath.Glob(filepath.Join(f.Dir, "set-*"))
 	for i := len(names) - 1; i >= 0; i-- {
 		set, _ := strconv.ParseUint(strings.TrimPrefix(filepath.Base(names[i]), "set-"), 10, 64)

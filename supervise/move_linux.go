@@ -173,7 +173,7 @@ func (s *Supervisor) stepMove() bool {
 		switch {
 		case m.q.gone():
 			return s.unmoved("called off")
-		case a.failure != nil || a.killed || a.again:
+		case a.failure != nil || a.killed:
 			return s.unmoved("the run is being ended")
 		case slices.ContainsFunc(a.ranks, ended):
 			return s.unmoved("the program is about to end")

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/cairnrun/cairn/internal/control"
+	"github.com/cairnrun/cairn/internal/vfs"
 )
 
 // movesOf are a run's moves as they are read from outside.
@@ -192,7 +193,7 @@ func TestMoveRunEnded(t *testing.T) {
 	for _, heard := range []bool{false, true} {
 		dir := t.TempDir()
 		rec := &record{Command: []string{"x"}, Ranks: 1, State: Stopped, Moves: []MoveState{{ID: 3, State: NotMoved, Why: "the run has ended"}}}
-		if err := (&runDir{path: dir}).write(rec); err != nil {
+		if err := (&runDir{fs: vfs.OS(), path: dir}).write(rec); err != nil {
 			t.Fatal(err)
 		}
 		door, err := net.Listen("unix", filepath.Join(dir, socketName))

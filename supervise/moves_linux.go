@@ -198,7 +198,7 @@ func lostMove(m *control.MoveState) {
 // whether it did something.
 func (s *Supervisor) nextMove() bool {
 	a := s.a
-	if len(s.queue) == 0 || a == nil || !a.begun || a.failure != nil || a.killed || a.again || s.stopping || s.killed || len(s.back) > 0 || a.inSpawn() {
+	if len(s.queue) == 0 || a == nil || !a.begun || a.failure != nil || a.killed || s.stopping || s.killed || len(s.back) > 0 || a.inSpawn() {
 		return false
 	}
 	if slices.ContainsFunc(a.ranks, func(r rank) bool { return r.done || r.State == "ended" }) {

@@ -214,6 +214,9 @@ func (k *sink) take(box *outbox, m *control.Message) {
 
 // taken lets the helper send more.
 func (p piece) taken() {
+	if p.box == nil { // of a rank that has ended
+		return
+	}
 	p.box.send(&control.Message{Kind: control.Shown, Rank: p.m.Rank, Place: p.m.Place, Stream: p.m.Stream})
 }
 
@@ -395,7 +398,7 @@ func (k *sink) finish() error {
 	if k.perRank() {
 		for r := range k.n {
 			f := k.ranks[r][0].live
-			if err := errors.Join(k.ranks[r][0].err, k.copyRank(f, 0, r), syncFile(f)); err != nil {
+			if err := errors.Join(k.ranks[r][0].err, k.copyRank(f, 0, r), syncNew(f)); err != nil {
 				return err
 			}
 		}
@@ -417,14 +420,7 @@ func (k *sink) finish() error {
 		}
 		at += n
 	}
-	return errors.Join(f.Truncate(at), syncFile(f))
-}
-
-func syncFile(f *os.File) error {
-	if !regular(f) {
-		return nil
-	}
-	return f.Sync()
+	return errors.Join(f.Truncate(at), syncNew(f))
 }
 
 // flush shows lines that have no end.

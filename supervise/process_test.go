@@ -40,10 +40,11 @@ func startSupervisor(t *testing.T, o Options) *supervisorProcess {
 	type plain struct { // what JSON can carry
 		Command, Helper []string
 		Ranks           int
-		Run             string
+		Run, Out        string
 		Grace           int64
+		Fresh           bool
 	}
-	if err := json.NewEncoder(in).Encode(plain{o.Command, o.Helper, o.Ranks, o.Run, int64(o.Grace)}); err != nil {
+	if err := json.NewEncoder(in).Encode(plain{o.Command, o.Helper, o.Ranks, o.Run, o.Out, int64(o.Grace), o.Fresh}); err != nil {
 		t.Fatal(err)
 	}
 	in.Close()

@@ -3,7 +3,6 @@ package supervise
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -13,37 +12,20 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/cairnrun/cairn/internal/vfs"
+	"github.com/cairnrun/cairn/store"
 )
-
-const recordFormat = 1
-
-// record is run.json.
-type record struct {
-	Format  int         `json:"format"`
-	Command []string    `json:"command"`
-	Ranks   int         `json:"ranks"`
-	Hosts   []string    `json:"hosts"`
-	State   string      `json:"state"`
-	Status  int         `json:"status"`
-	Why     string      `json:"why,omitempty"`
-	Pid     int         `json:"pid"`
-	Host    string      `json:"host"`
-	Attempt int         `json:"attempt"`
-	Dir     string      `json:"dir"`  // checkpoint folder that was asked for
-	Sets    string      `json:"sets"` // checkpoint folder that the ranks use
-	Output  string      `json:"output"`
-	Aside   []uint64    `json:"aside"`
-	Last    *SetState   `json:"last,omitempty"`
-	Moves   []MoveState `json:"moves,omitempty"` // the latest, the newest at the end
-	Moved   uint64      `json:"moved,omitempty"` // number of the last move that was asked for
-	Time    time.Time   `json:"time"`
-}
 
 // runDir is a run's folder, locked.
 type runDir struct {
+	fs   vfs.FS // for the record and the checkpoints
 	path string
+	cwd  string // the program's working directory
 	lock *os.File
 	log  *os.File
+
+	copied string // what the record's copy has, as far as it matters
 }
 
 func (d *runDir) file(name ...string) string {
@@ -51,8 +33,8 @@ func (d *runDir) file(name ...string) string {
 }
 
 // openRunDir makes the folder where needed and takes its lock.
-func openRunDir(path string) (*runDir, error) {
-	d := &runDir{path: path}
+func openRunDir(path, cwd string) (*runDir, error) {
+	d := &runDir{fs: vfs.OS(), path: path, cwd: cwd}
 	if err := os.MkdirAll(path, 0o700); err != nil {
 		return nil, refused(err)
 	}
@@ -138,182 +120,6 @@ func rewrite(f *os.File, text string) error {
 	return err
 }
 
-// readRecord reads run.json; nil if there is none.
-func readRecord(dir string) (*record, error) {
-	path := filepath.Join(dir, "run.json")
-	text, err := os.ReadFile(path)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, err
-	}
-	r := new(record)
-	if err := json.Unmarshal(text, r); err != nil {
-		return nil, fmt.Errorf("%s: %w; remove it, or start with --fresh", path, err)
-	}
-	if r.Format != recordFormat || len(r.Command) == 0 || r.Ranks < 1 {
-		return nil, fmt.Errorf("%s: format %d, this cairn knows %d; use the cairn that wrote it, or start with --fresh", path, r.Format, recordFormat)
-	}
-	return r, nil
-}
-
-// write replaces run.json atomically and durably.
-func (d *runDir) write(r *record) error {
-	r.Format, r.Time = recordFormat, time.Now()
-	if r.Aside == nil {
-		r.Aside = []uint64{}
-	}
-	text, err := json.MarshalIndent(r, "", "  ")
-	if err != nil {
-		return err
-	}
-	return replaceFile(d.file("run.json"), append(text, '\n'))
-}
-
-func replaceFile(path string, text []byte) error {
-	f, err := os.OpenFile(path+".tmp", os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(text)
-	err = errors.Join(err, f.Sync(), f.Close())
-	if err == nil {
-		err = os.Rename(path+".tmp", path)
-	}
-	if err != nil {
-		return err
-	}
-	folder, err := os.Open(filepath.Dir(path))
-	if err != nil {
-		return err
-	}
-	defer folder.Close()
-	return folder.Sync()
-}
-
-// settled is the state of a run that is not running.
-func (r *record) settled() string {
-	switch r.State {
-	case Stopped, Finished, Failed:
-		return r.State
-	}
-	return Interrupted
-}
-
-// adopt decides what the folder's record means for a run of command on n
-// ranks: it returns the record to go on with, and what is to be done first so
-// that nothing of an earlier run is in the way.
-func (d *runDir) adopt(command []string, n int, sets, output string, fresh bool) (*record, func() error, error) {
-	old, err := readRecord(d.path)
-	if err != nil && !fresh {
-		return nil, nil, err
-	}
-	made := &record{Command: command, Ranks: n, Dir: sets, Sets: sets, Output: output}
-	clean := func(where ...string) func() error {
-		return func() error {
-			err := discard(where, []string{output})
-			if e := os.Remove(d.file("shown")); !errors.Is(e, fs.ErrNotExist) {
-				err = errors.Join(err, e)
-			}
-			return err
-		}
-	}
-	switch {
-	case fresh && old != nil:
-		return made, clean(sets, d.file("sets"), old.Sets), nil
-	case fresh:
-		return made, clean(sets, d.file("sets")), nil
-	case old == nil:
-		return made, clean(), nil
-	case old.State == Finished: // a program that did not call Finish left its sets
-		return made, clean(old.Sets), nil
-	}
-	var differs []string
-	if !slices.Equal(old.Command, command) {
-		differs = append(differs, fmt.Sprintf("it was started as %s", quoted(old.Command)))
-	}
-	if old.Ranks != n {
-		differs = append(differs, fmt.Sprintf("it has %d ranks, not %d", old.Ranks, n))
-	}
-	if old.Dir != sets {
-		differs = append(differs, fmt.Sprintf("its sets are in %s, not in %s", old.Dir, sets))
-	}
-	switch {
-	case differs == nil:
-		old.Output = output
-		return old, nil, nil
-	case d.worthless(old):
-		return made, clean(d.file("sets")), nil
-	}
-	return nil, nil, fmt.Errorf("%s: %w: %s (%s); give the same command to go on, --fresh to discard it, or --run for another folder",
-		d.path, ErrDiffers, strings.Join(differs, ", "), old.settled())
-}
-
-// worthless reports whether nothing is lost with a run that is not running: it
-// can't be gone on with, because no set of it is complete. A helper of it that
-// still runs may be saving one. Of a folder that is not the run's own, nothing
-// is known, so any set in it counts.
-func (d *runDir) worthless(r *record) bool {
-	if _, err := os.Lstat(filepath.Join(r.Sets, "line")); !errors.Is(err, fs.ErrNotExist) {
-		return false
-	}
-	if r.Sets == d.file("sets") {
-		if _, _, whole := newestSet(r.Sets, r.Ranks); whole {
-			return false
-		}
-	} else if found, err := filepath.Glob(filepath.Join(r.Sets, "set-*")); err != nil || len(found) > 0 {
-		return false
-	}
-	locks, err := filepath.Glob(d.file("hosts", "*.lock"))
-	if err != nil {
-		return false
-	}
-	for _, name := range locks {
-		f, _, err := tryLock(name)
-		if err != nil {
-			return false
-		}
-		f.Close()
-	}
-	return true
-}
-
-// discard removes sets and output files, and nothing else that may lie in
-// those folders.
-func discard(sets, outputs []string) error {
-	remove := func(dir string, match func(string) bool) error {
-		entries, err := os.ReadDir(dir)
-		if errors.Is(err, fs.ErrNotExist) {
-			return nil
-		}
-		if err != nil {
-			return err
-		}
-		for _, e := range entries {
-			if match(e.Name()) {
-				if err := os.RemoveAll(filepath.Join(dir, e.Name())); err != nil {
-					return err
-				}
-			}
-		}
-		return nil
-	}
-	for _, dir := range sets {
-		if err := remove(dir, func(name string) bool { return strings.HasPrefix(name, "set-") || name == "line" }); err != nil {
-			return err
-		}
-	}
-	for _, dir := range outputs {
-		if err := remove(dir, func(name string) bool {
-			return strings.HasPrefix(name, "rank-") && (strings.HasSuffix(name, ".out") || strings.HasSuffix(name, ".err"))
-		}); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
 // quoted is a command as a shell would take it.
 func quoted(command []string) string {
 	var out []string
@@ -366,26 +172,33 @@ func (d *runDir) awaitHelpers(ctx context.Context, waiting func(host, holder str
 // newestSet returns the newest set in a checkpoint folder that has a file of
 // every rank.
 func newestSet(dir string, n int) (index uint64, at time.Time, ok bool) {
-	sets := wholeSets(dir, n)
+	index, at, ok, _ = newestWhole(dir, n)
+	return index, at, ok
+}
+
+// newestWhole is newestSet for those who must not take a directory that can't be
+// read for an empty one.
+func newestWhole(dir string, n int) (index uint64, at time.Time, ok bool, err error) {
+	sets, err := wholeSets(dir, n)
 	if len(sets) == 0 {
-		return 0, time.Time{}, false
+		return 0, time.Time{}, false, err
 	}
-	return sets[0].index, sets[0].at, true
+	return sets[0].index, sets[0].at, true, err
 }
 
 // wholeSets returns the sets in a checkpoint folder that have a file of every
 // rank, the newest first.
-func wholeSets(dir string, n int) (out []found) {
+func wholeSets(dir string, n int) (out []found, err error) {
 	entries, err := os.ReadDir(dir)
-	if err != nil {
-		return nil
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
 	}
 	for _, e := range entries {
-		var index uint64
-		var at time.Time
-		if _, err := fmt.Sscanf(e.Name(), "set-%d", &index); err != nil || !e.IsDir() {
+		index, ok := store.SetIndex(e.Name())
+		if !ok || !e.IsDir() {
 			continue
 		}
+		var at time.Time
 		whole := true
 		for r := 0; r < n && whole; r++ {
 			st, err := os.Stat(filepath.Join(dir, e.Name(), fmt.Sprintf("rank-%04d.h5", r)))
@@ -398,5 +211,5 @@ func wholeSets(dir string, n int) (out []found) {
 		}
 	}
 	slices.SortFunc(out, func(a, b found) int { return cmp.Compare(b.index, a.index) })
-	return out
+	return out, nil
 }

@@ -52,10 +52,17 @@ func (s *Supervisor) unsaved(m *control.Message) {
 			w.reply(&control.Message{Kind: control.Checkpoint, Set: m.Set, Error: text})
 		}
 	}
-	sets, tell := s.troubles.Add(m.Set, m.Error, time.Now())
+	now := time.Now()
+	sets, tell := s.troubles.Add(m.Set, m.Error, now)
+	if s.rec.Unsaved == nil {
+		s.rec.Unsaved = &Unsaved{Since: now}
+	}
+	s.rec.Unsaved = &Unsaved{Since: s.rec.Unsaved.Since, Sets: sets, Why: fmt.Sprintf("rank %d: %s", m.Rank, m.Error)}
+	s.changed()
 	if !tell {
 		return
 	}
+	s.save()
 	if sets > 1 {
 		text += fmt.Sprintf(" (%d sets in a row were not)", sets)
 	}
@@ -79,7 +86,7 @@ func (s *Supervisor) committed(set uint64) {
 			delete(s.pending, k)
 		}
 	}
-	s.last, s.unshown = p.SetState, p
+	s.last, s.unshown, s.rec.Unsaved = p.SetState, p, nil
 	s.a.newSet = true
 	s.a.moved = p.Time
 	s.reached = max(s.reached, set)

@@ -10,6 +10,7 @@
 //	RUN/
 //	  lock              held by the supervisor (flock)
 //	  run.json          what is run and how far it came; replaced atomically
+//	  run-copy.json     the same, in case that it is damaged
 //	  log               one line per event
 //	  control.sock      for cairn status, checkpoint, stop, migrate
 //	  leave             written by people: hosts to be left at SIGUSR2
@@ -43,6 +44,11 @@ import (
 // on with (EX_TEMPFAIL).
 const StoppedStatus = 75
 
+// UnsavedStatus is the exit status of a run that was stopped, or has finished,
+// and something of it could not be written (EX_IOERR): the work since the last
+// checkpoint, or the output that the ranks left. The same command goes on.
+const UnsavedStatus = 74
+
 // Errors of New and of the commands' requests.
 var (
 	ErrBusy       = errors.New("another supervisor runs this run")
@@ -59,6 +65,7 @@ const (
 	Waiting     = "waiting" // for the end of the pause after a failure
 	Stopping    = "stopping"
 	Stopped     = "stopped"
+	Finishing   = "finishing" // the ranks have finished; their output is put together
 	Finished    = "finished"
 	Failed      = "failed"
 	Interrupted = "interrupted" // its supervisor is gone
@@ -70,6 +77,9 @@ type State = control.RunState
 
 // SetState is a committed set.
 type SetState = control.SetState
+
+// Unsaved tells of checkpoints that could not be saved.
+type Unsaved = control.Unsaved
 
 // Host is a machine and how many ranks it takes.
 type Host struct {
@@ -132,8 +142,8 @@ type Event struct {
 
 // Result is how a run ended.
 type Result struct {
-	State  string // Stopped, Finished or Failed
-	Status int    // 0, StoppedStatus, or that of the rank that failed, or that finished with one
+	State  string // Stopped, Finished or Failed; Finishing, if its output could not be put together
+	Status int    // 0, StoppedStatus, UnsavedStatus, or that of the rank that failed, or that finished with one
 	Why    string
 	Early  bool // it failed by an exit status before its first point
 }

@@ -44,13 +44,12 @@ type Supervisor struct {
 	faults   int    // and how many of them failed without a new set
 	reached  uint64 // the newest set that was committed or restored
 	headway  headway
-	empty    bool // the next attempt starts with empty output whatever sets there are
 	last     *SetState
 	hasty    int                 // failures in a row before the first point
 	pending  map[uint64]*growing // saved by some ranks
 	unshown  *growing            // committed, and not shown yet
 	troubles control.Troubles    // with sets since the last one that was committed
-	discards func() error        // of what the folder holds; nil: all is kept
+	intent   *intent             // what is to be done with what the directory holds
 	waiters  []*waiter
 	tick     *time.Timer
 
@@ -78,17 +77,20 @@ func New(o Options) (*Supervisor, error) {
 	if err := s.prepare(); err != nil {
 		return nil, err
 	}
-	dir, err := openRunDir(s.o.Run)
+	dir, err := openRunDir(s.o.Run, s.cwd)
 	if err != nil {
 		return nil, err
 	}
 	s.dir = dir
-	s.rec, s.discards, err = dir.adopt(s.o.Command, s.n, s.o.Dir, s.o.RankOutput, o.Fresh)
-	if err != nil {
+	if s.intent, err = dir.adopt(s.o.Command, s.n, s.o.Dir, s.o.RankOutput, o.Fresh); err != nil {
 		dir.close()
 		return nil, err
 	}
+	s.rec = s.intent.rec
 	s.last = s.rec.Last
+	if set, at, ok := newestSet(s.rec.Sets, s.n); ok && len(s.rec.Clear) == 0 && (s.last == nil || s.last.Set < set) {
+		s.last = &SetState{Set: set, Time: at} // a helper has published it after its supervisor was gone
+	}
 	for i := range s.rec.Moves {
 		m := s.rec.Moves[i]
 		if !m.Over() {
@@ -102,23 +104,12 @@ func New(o Options) (*Supervisor, error) {
 	}
 	s.origin = originOf(s.o.Command[0])
 	host, _ := os.Hostname()
-	s.rec.Pid, s.rec.Host, s.rec.State, s.rec.Status, s.rec.Why = os.Getpid(), host, Starting, 0, ""
+	s.rec.Pid, s.rec.Host = os.Getpid(), host
+	if !s.intent.finish {
+		s.rec.State, s.rec.Status, s.rec.Why, s.rec.Early, s.rec.Unsaved = Starting, 0, "", false, nil
+	}
 	s.recordHosts()
 	return s, nil
-}
-
-// take makes the folder that of this run, which must be done before the first
-// attempt and after the last helper of the run before has ended.
-func (s *Supervisor) take() error {
-	if s.discards != nil {
-		if err := s.discards(); err != nil {
-			return err
-		}
-	}
-	s.taken = true
-	err := s.record()
-	step.At("start.recorded")
-	return err
 }
 
 func optionError(format string, args ...any) error {
@@ -278,12 +269,18 @@ func (s *Supervisor) Run(ctx context.Context) (res Result, err error) {
 			return Result{}, err
 		}
 		res := Result{State: Stopped, Status: StoppedStatus, Why: "interrupted before it was started"}
-		if s.discards != nil { // the folder is still that of the run before
+		if s.intent.made || s.intent.finish { // the folder is still that of the run before
 			s.state, s.why = res.State, res.Why
 			s.say("stopped: %s", res.Why)
 			return res, nil
 		}
 		return s.end(res)
+	}
+	if s.intent.say != "" {
+		s.say("%s", s.intent.say)
+	}
+	if s.intent.finish {
+		return s.completeEarlier()
 	}
 	if err := s.take(); err != nil {
 		return Result{}, err
@@ -299,6 +296,9 @@ func (s *Supervisor) Run(ctx context.Context) (res Result, err error) {
 		a := s.attempt(ctx)
 		s.a = nil
 		if res, done := s.judge(a); done {
+			if res.State == Finished {
+				return s.finish(res.Status, a.allSaid())
+			}
 			return s.end(res)
 		}
 		if s.rest(ctx) {
@@ -381,24 +381,24 @@ func (s *Supervisor) rest(ctx context.Context) bool {
 func (s *Supervisor) judge(a *attempt) (Result, bool) {
 	f := a.failure
 	switch {
-	case a.again && !s.stopping && !s.killed:
-		s.failures = 0
-		return Result{}, false
 	case f == nil && a.whole():
-		if !slices.ContainsFunc(a.ranks, func(r rank) bool { return !r.done }) {
-			// The ranks leave it to the supervisor: only now is it certain that
-			// none of them needs its sets again.
-			if err := discard([]string{s.rec.Sets}, nil); err != nil {
-				s.say("the sets of the finished run could not be removed: %v", err)
-			}
-		}
 		return Result{State: Finished, Status: a.status}, true
 	case a.stopped || s.stopping || s.killed:
 		why := s.why
 		if why == "" {
 			why = "the program was told to stop"
 		}
-		return Result{State: Stopped, Status: StoppedStatus, Why: why}, true
+		res := Result{State: Stopped, Status: StoppedStatus, Why: why}
+		if a.unsaved != "" {
+			res.Status = UnsavedStatus
+			u := Unsaved{Since: time.Now(), Sets: 1}
+			if s.rec.Unsaved != nil {
+				u = *s.rec.Unsaved
+			}
+			u.Why, u.Lost = a.unsaved, true
+			s.rec.Unsaved = &u
+		}
+		return res, true
 	}
 	if a.unfit != "" && f.own { // neither the set is at fault, nor would it be otherwise next time
 		f.why, f.fatal, a.outside = a.unfit, true, true
@@ -425,17 +425,10 @@ func (s *Supervisor) judge(a *attempt) (Result, bool) {
 
 // end records how the run ended.
 func (s *Supervisor) end(res Result) (Result, error) {
-	if res.State == Finished && s.sink != nil {
-		if err := s.putTogether(); err != nil {
-			res = Result{State: Failed, Status: 1, Why: fmt.Sprintf("the ranks have finished, but their output could not be put together: %v; it is in %s", err, s.o.RankOutput)}
-		}
-	}
-	s.state, s.rec.State, s.rec.Status, s.rec.Why = res.State, res.State, res.Status, res.Why
+	s.state, s.rec.State, s.rec.Status, s.rec.Why, s.rec.Early = res.State, res.State, res.Status, res.Why, res.Early
 	s.why = res.Why
 	if res.State != Finished { // a helper may have published a set that nobody heard of
-		if set, at, ok := newestSet(s.rec.Sets, s.n); !ok {
-			s.last = nil
-		} else if s.last == nil || s.last.Set != set {
+		if set, at, ok := newestSet(s.rec.Sets, s.n); ok && (s.last == nil || s.last.Set != set) {
 			s.last = &SetState{Set: set, Time: at}
 		}
 	}
@@ -447,7 +440,13 @@ func (s *Supervisor) end(res Result) (Result, error) {
 			s.say("finished")
 		}
 	case Stopped:
-		if s.last == nil && !s.hasSets() {
+		if u := s.rec.Unsaved; u != nil && u.Lost {
+			from := "the beginning"
+			if s.last != nil {
+				from = fmt.Sprintf("checkpoint %d", s.last.Set)
+			}
+			s.say("stopped: %s; but the state could NOT be saved, and the work since %s is lost: %s; the same command starts from there", res.Why, from, u.Why)
+		} else if s.last == nil && !s.hasSets() {
 			s.say("stopped: %s; no set was saved: the same command starts from the beginning", res.Why)
 		} else {
 			s.say("stopped%s: %s; the same command goes on", s.lastSet(" with set %d"), res.Why)
@@ -456,26 +455,9 @@ func (s *Supervisor) end(res Result) (Result, error) {
 		s.say("failed%s: %s", s.lastSet("; the last set is %d"), res.Why)
 	}
 	s.unanswered = s.settleMoves("the run has ended (" + res.State + ")")
-	return res, s.record()
-}
-
-// putTogether lets the sink finish, and serves requests meanwhile. If it has to
-// wait for who reads the output, a stop ends that.
-func (s *Supervisor) putTogether() (err error) {
-	done, stopping := false, s.stopping
-	go func() {
-		e := s.sink.finish()
-		s.post(func() { done, err = true, e })
-	}()
-	s.until(context.Background(), func() bool {
-		if s.stopping && !stopping {
-			stopping = true
-			s.sink.hasten(true)
-			s.sink.closeLive()
-		}
-		return done
-	}, nil)
-	return err
+	err := s.record()
+	step.At(res.State + ".recorded") // stopped, finished, failed
+	return res, err
 }
 
 func (s *Supervisor) lastSet(format string) string {
@@ -523,7 +505,7 @@ func (s *Supervisor) changed() {
 // snapshot is the state as others see it.
 func (s *Supervisor) snapshot() State {
 	st := State{Run: s.dir.path, State: s.state, Command: s.rec.Command, Dir: s.rec.Sets, Pid: os.Getpid(), Attempt: s.rec.Attempt,
-		Failures: s.failures, Why: s.why, Aside: append([]uint64{}, s.rec.Aside...), Ranks: []control.RankState{}}
+		Unsaved: s.rec.Unsaved, Failures: s.failures, Why: s.why, Aside: append([]uint64{}, s.rec.Aside...), Ranks: []control.RankState{}}
 	if s.last != nil {
 		last := *s.last
 		st.Last = &last

@@ -253,7 +253,7 @@ func (r *runFlags) fits(ctx context.Context, made *golang.Made, run string) erro
 	if err != nil {
 		return err
 	}
-	if st.State == supervise.Finished || st.Last == nil {
+	if st.State == supervise.Finished || st.State == supervise.Finishing || st.Last == nil {
 		return nil
 	}
 	return fmt.Errorf("%s: the program's source has changed since set %d was taken, which the new one can't go on from; bring the old source back, or start from the beginning with --fresh",

@@ -40,9 +40,12 @@ environment.
 Everything about the run is in one folder, PROGRAM.cairn unless --run says
 otherwise (named without the program's extension: sim.cairn for ./sim.bin): log,
 output of the ranks, sets (unless the program or --dir puts them elsewhere). The
-same command goes on where the run was stopped; a finished run is started
-afresh, without the sets that it may have left. Another command takes the folder
-over if no set in it is complete. 'cairn status', 'checkpoint', 'stop' and
+same command goes on where the run was stopped. Nothing of a run is discarded
+unless it has finished, failed before its first point, or --fresh is given: then
+a new one begins, and it says so. If the ranks have finished and cairn was killed
+while it put their output together, or there was no room for that, the same command
+completes it without starting them again. The folder may be moved or copied,
+together with the program or its source. 'cairn status', 'checkpoint', 'stop' and
 'migrate' work on that folder.
 
 Ctrl-C, SIGTERM and 'cairn stop' let the ranks save and stop; a second Ctrl-C
@@ -75,6 +78,9 @@ open ports for this; ranks of several hosts reach each other by TCP. With
 cluster's own MPI. Open MPI starts no more ranks than there are cores unless it
 is told to: --launcher-args=--oversubscribe.`,
 		exits: `  0   finished
+  74  stopped, but the state could not be saved (as on a full disk), and the work
+      since the last set is lost; or finished, but the ranks' output could not be
+      put together. The same command goes on from there
   75  stopped, or interrupted: the same command goes on, or starts from the
       beginning if no set was saved
   2   the command line is wrong, or there is no such program
@@ -278,7 +284,7 @@ func (r *runFlags) folder() error {
 	other := ""
 	for _, e := range entries {
 		switch name := e.Name(); {
-		case name == "run.json":
+		case name == "run.json" || name == "run-copy.json":
 			return nil
 		case !slices.Contains(runNames, name) && !strings.HasPrefix(name, "."):
 			other = name
@@ -292,7 +298,7 @@ func (r *runFlags) folder() error {
 }
 
 // runNames are what a run's folder may hold before there is a run.json.
-var runNames = []string{"bin", "control.sock", "hosts", "leave", "lock", "log", "output", "run.json.tmp", "sets", "shown"}
+var runNames = []string{"bin", "control.sock", "hosts", "leave", "lock", "log", "output", "run-copy.json.tmp", "run.json.tmp", "sets", "shown"}
 
 // complete makes options of flags and arguments.
 func (r *runFlags) complete(args []string) error {

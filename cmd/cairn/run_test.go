@@ -165,7 +165,9 @@ func TestRun(t *testing.T) {
 	}
 	cairnRun(t, "run", "-q", "--retries", "0", "sh", "-c", "exit 5").exit(5).complains("failed: rank 0 on localhost ended with status 5")
 	cairnRun(t, "run", "-q", "--fresh", "--retries", "0", "sh", "-c", "kill -9 $$").exit(128 + 9)
-	// Nothing is lost with a run that has no set: another command takes over.
+	// Another command takes over what failed before its first point, and nothing else.
+	cairnRun(t, "run", "-q", "sh", "-c", "exit 6").exit(exitFailed).complains("it was started as", "--fresh")
+	cairnRun(t, "run", "-q", "--fresh", "sh", "-c", "exit 8").exit(8)
 	cairnRun(t, "run", "-q", "sh", "-c", "exit 6").exit(6).complains("ended with status 6 before its first point, twice: not tried again")
 	write(t, "own", "#!/bin/sh\nexit 2\n")
 	if err := os.Chmod("own", 0o700); err != nil {

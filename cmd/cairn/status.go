@@ -23,10 +23,15 @@ run' made, PROGRAM.cairn unless --run said otherwise; left out, it is the only
 *.cairn folder here.
 
 States: starting, running, waiting (for the next start after a failure),
-stopping; and of a run that is not running: stopped, finished, failed, or
+stopping, finishing (the ranks have finished, and their output is put together;
+if that failed, or was interrupted, the same 'cairn run' command completes it);
+and of a run that is not running: stopped, finished, failed, or
 interrupted, when its supervisor was killed; silent, when it lives and does not
 answer. All but finished and silent are gone on with by the same 'cairn run'
 command, from the newest set, or from the beginning if there is none.
+
+A line "not saved" tells that checkpoints fail, since when and why: the work
+since the last set would be lost.
 
 POINTS counts the points of a rank since the run began; of programs that 'cairn
 build' made only those at which it was looked whether a set is due, not all that
@@ -94,6 +99,13 @@ func status(ctx context.Context, c *call) error {
 		c.printf("last set  %s\n", setText(st.Last, c.now))
 	} else {
 		c.printf("last set  none\n")
+	}
+	if u := st.Unsaved; u != nil {
+		lost := ""
+		if u.Lost {
+			lost = ", and the work since the last set is lost"
+		}
+		c.printf("not saved %s in a row since %s (%s)%s: %s\n", count(u.Sets, "set"), u.Since.Format(time.DateTime), age(c.now, u.Since), lost, printable(u.Why))
 	}
 	if len(st.Aside) > 0 {
 		var list []string

@@ -15,7 +15,8 @@ func stopCommand() command {
 		about: `Asks the ranks of a running run to take a checkpoint and stop, as Ctrl-C in
 its terminal does, and waits until they have. The same 'cairn run' command goes
 on from there. RUN is the folder that 'cairn run' made; left out, it is the only
-*.cairn folder here.`,
+*.cairn folder here. If the state can't be saved, as on a full disk, the ranks stop
+all the same; it says so, and ends with status 3.`,
 		examples: []example{
 			{"cairn stop", "the run in this folder"},
 			{"cairn stop sim.cairn && cairn run -n 8 --hosts c:8 ./sim", "go on elsewhere"},
@@ -39,7 +40,9 @@ on from there. RUN is the folder that 'cairn run' made; left out, it is the only
 					}
 					c.printf("\n")
 				}
-				if err == nil && st.State == supervise.Failed {
+				if u := st.Unsaved; err == nil && u != nil && u.Lost {
+					err = fmt.Errorf("%s: the state could NOT be saved, and the work since the last set is lost: %s", run, u.Why)
+				} else if err == nil && st.State == supervise.Failed {
 					err = fmt.Errorf("%s: the run failed: %s", run, st.Why)
 				}
 				return err

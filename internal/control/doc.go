@@ -299,7 +299,7 @@ type Start struct {
 // RunState is what 'cairn status' shows of a run.
 type RunState struct {
 	Run      string      `json:"run"`   // its folder, absolute
-	State    string      `json:"state"` // starting, running, waiting, stopping; stopped, finished, failed, interrupted when its supervisor is gone, or silent when it does not answer
+	State    string      `json:"state"` // starting, running, waiting, stopping, finishing; stopped, finished, failed, interrupted when its supervisor is gone, or silent when it does not answer
 	Command  []string    `json:"command"`
 	Dir      string      `json:"dir"` // checkpoint folder
 	Pid      int         `json:"pid,omitempty"`
@@ -309,8 +309,18 @@ type RunState struct {
 	Aside    []uint64    `json:"aside"`              // sets put aside
 	Restored *uint64     `json:"restored,omitempty"` // the set this attempt goes on from
 	Last     *SetState   `json:"last,omitempty"`     // the newest set known to be committed
+	Unsaved  *Unsaved    `json:"unsaved,omitempty"`  // checkpoints fail
 	Ranks    []RankState `json:"ranks"`
 	Moves    []MoveState `json:"moves,omitempty"` // the latest, the newest at the end
+}
+
+// Unsaved tells of checkpoints that could not be saved since the last one that
+// was.
+type Unsaved struct {
+	Since time.Time `json:"since"` // when the first of them failed
+	Sets  int       `json:"sets"`  // how many there are
+	Why   string    `json:"why"`   // of the last one
+	Lost  bool      `json:"lost"`  // the run was stopped without: the work since the last checkpoint is lost
 }
 
 // States of a move.
