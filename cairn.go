@@ -103,8 +103,8 @@ type Options struct {
 
 	// Spatial says that no message crosses any point: sets that are due by
 	// EveryPoints are then taken by each rank at the same points without a
-	// message exchanged. A set that turns out not to be consistent is refused
-	// when the run is restored.
+	// message exchanged. That is checked before a set counts as saved: one that
+	// a message crosses is discarded, and all ranks take another one together.
 	Spatial bool
 
 	Keep        int         // newest sets to keep; 0: 2
@@ -179,6 +179,7 @@ type Run struct {
 	lost    error            // why the last one is not
 	unsaid  error            // … as long as nobody was told
 	failed  int              // sets in a row that are not
+	unsafe  bool             // a message crossed a point at which ranks save alone
 	held    time.Duration    // cost of the last save
 	done    bool
 	status  int // … with this exit status

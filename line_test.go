@@ -7,9 +7,12 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 
+	"github.com/cairnrun/cairn/internal/vfs"
 	"github.com/cairnrun/cairn/mpi"
+	"github.com/cairnrun/cairn/store"
 	"github.com/cairnrun/cairn/transport/mem"
 )
 
@@ -194,9 +197,12 @@ func TestSpatial(t *testing.T) {
 	t.Error("no progress")
 }
 
-// TestSpatialUnsafe takes spatial sets at a point that messages cross.
+// TestSpatialUnsafe takes spatial checkpoints at a point that messages cross:
+// none of them counts, and those that all ranks take together in their place do.
 func TestSpatialUnsafe(t *testing.T) {
 	dir := t.TempDir()
+	var began [2]int
+	var reported sync.Map // the numbers that OnSaved gave
 	program := func(p *Run) error {
 		ctx := context.Background()
 		w := p.World()
@@ -205,8 +211,9 @@ func TestSpatialUnsafe(t *testing.T) {
 		if _, err := p.Restore(ctx); err != nil {
 			return err
 		}
+		began[p.Rank()] = step
 		x := []int{0}
-		for ; step < 20; step++ {
+		for ; step < 40; step++ {
 			if p.Rank() == 0 { // sent before the point, received after it
 				if err := mpi.Send(w, x, 1, 0); err != nil {
 					return err
@@ -223,18 +230,30 @@ func TestSpatialUnsafe(t *testing.T) {
 			if err := w.Barrier(); err != nil {
 				return err
 			}
-			if step == 15 {
+			if step == 35 && began[0] == 0 {
 				return errKilled
 			}
 		}
 		return nil
 	}
-	opts := Options{Dir: dir, EveryPoints: 4, Spatial: true}
+	opts := Options{Dir: dir, EveryPoints: 4, Spatial: true, OnSaved: func(s Saved) { reported.Store(s.Set, s.Reason) }}
 	newCrew(2, mem.Options{}).run(opts, program)
-	for r, err := range newCrew(2, mem.Options{}).run(opts, program) {
-		if err == nil || !strings.Contains(err.Error(), "not safe") {
-			t.Errorf("rank %d: %v", r, err)
+	reported.Range(func(set, reason any) bool {
+		if reason != "unsafe point" {
+			t.Errorf("checkpoint %v, taken because of %q, was called saved", set, reason)
 		}
+		return true
+	})
+	if line, err := store.Open(vfs.OS(), dir, 0).Line(); err != nil || line.Set == 0 {
+		t.Errorf("the recovery line is %v, %v", line, err)
+	}
+	// No more than are kept, the last one of each rank, and one under way.
+	if sets, _ := filepath.Glob(filepath.Join(dir, "set-*")); len(sets) > 5 {
+		t.Errorf("checkpoints that do not count are kept: %v", sets)
+	}
+	mustEnd(t, newCrew(2, mem.Options{}).run(opts, program))
+	if began[0] != began[1] || began[0] == 0 {
+		t.Errorf("the ranks began at steps %v", began)
 	}
 }
 

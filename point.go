@@ -261,9 +261,13 @@ func (p *Run) saveSet(ctx context.Context, s *coord.Save) error {
 		}
 	}
 	err := p.saver.SetNext(s.Set)
+	var sums coord.Sums
 	if err == nil {
 		note := ckpt.Note{Points: s.Point, Reason: s.Reason}
 		t.pack(&note, s)
+		if s.Alone {
+			sums = coord.SumsOf(p.seat.Rank, note.Sent, note.Received)
+		}
 		_, err = p.start(ctx, note, s.Alone)
 	}
 	if err == nil {
@@ -276,7 +280,7 @@ func (p *Run) saveSet(ctx context.Context, s *coord.Save) error {
 			p.outcome <- r
 			p.rouse()
 			p.sayOutcome(saving, r)
-			t.saved(s.Set, r.Err)
+			t.saved(s.Set, sums, r.Err)
 		}()
 		p.schedule()
 	}

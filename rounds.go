@@ -261,6 +261,9 @@ func (t *team) do(a coord.Action) {
 		t.line <- a.Set
 	case coord.Failed:
 		t.news = append(t.news, news{a.Set, a.Err})
+		if errors.Is(a.Err, coord.ErrCounts) && t.engine.Rank() == 0 { // all ranks together take one that holds
+			t.node.Ask("unsafe point", false)
+		}
 	case coord.CalledOff:
 		t.news = append(t.news, news{err: a.Err})
 		if a.Stop {
@@ -401,7 +404,8 @@ func (t *team) tell() error {
 		case n.set == 0 && (errors.Is(n.err, coord.ErrFinished) || errors.Is(n.err, coord.ErrLost)):
 			t.never = n.err
 		case n.set != 0:
-			p.fail(p.toldOf(n.err))
+			p.saver.Failed(n.set)
+			p.failedTogether(n.err)
 		case errors.Is(n.err, coord.ErrNoCut), errors.Is(n.err, coord.ErrCounts):
 			p.fail(n.err)
 		}
@@ -423,6 +427,20 @@ func (t *team) tell() error {
 	return p.takeError()
 }
 
+// failedTogether takes in that not all ranks have a set. One that was taken
+// without coordination, and that a message crossed, is no failure of the
+// program's or the disk's: the ranks take another one, together.
+func (p *Run) failedTogether(err error) {
+	if errors.Is(err, coord.ErrCounts) {
+		if p.seat.Rank == 0 && !p.unsafe {
+			p.log.Warn("cairn: messages cross the points at which ranks save without coordination: each such checkpoint is taken again by all ranks together", "error", err, "next", "do without Options.Spatial, or move the point")
+		}
+		p.unsafe = true
+		return
+	}
+	p.fail(p.toldOf(err))
+}
+
 // await waits until the outcome of a set on all ranks is known.
 func (t *team) await(ctx context.Context, set uint64) error {
 	e := t.engine
@@ -442,13 +460,13 @@ func (t *team) await(ctx context.Context, set uint64) error {
 }
 
 // saved tells all ranks what became of this rank's part of a set.
-func (t *team) saved(set uint64, err error) {
+func (t *team) saved(set uint64, sums coord.Sums, err error) {
 	e := t.engine
 	e.Lock()
 	defer e.Unlock()
 	if t.node != nil {
 		t.limit.Store(0)
-		t.node.Saved(set, err)
+		t.node.SavedAlone(set, sums, err)
 		t.act()
 	}
 }

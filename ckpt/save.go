@@ -244,6 +244,10 @@ func (s *Saver) SetNext(index uint64) error {
 // kept. With one rank it is not needed.
 func (s *Saver) Line(set uint64) { s.writer.Line(set) }
 
+// Failed says that a set that this rank has saved will never be one that all
+// ranks have: it is removed as soon as the next one does not need it.
+func (s *Saver) Failed(set uint64) { s.writer.Damaged(set) }
+
 // Close ends the Saver. No save may be under way.
 func (s *Saver) Close() {
 	if s.grown != nil {

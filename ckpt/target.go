@@ -75,6 +75,7 @@ func (t *dirTarget) prune() {
 			gone[set] = true
 		}
 	}
+	delete(gone, t.last) // the next set may need its blocks
 	t.mu.Unlock()
 	removed, _ := t.PruneLine(line, t.keep, gone)
 	t.mu.Lock()

@@ -26,7 +26,7 @@ import (
 // the outcome comes through the channel. Line may be called at any time, by
 // another goroutine too; what it makes superfluous is removed behind it.
 // Damaged says that a set does not count as kept and is removed with the next
-// that is; it may be called between sets.
+// that is; it may be called at any time.
 // Close waits for what is still done after that. Err says why no set can be
 // written any more, nil if that is not so.
 type Writer interface {

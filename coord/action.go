@@ -8,7 +8,7 @@ var (
 	ErrNoCut    = errors.New("no common point")       // in CalledOff and MoveOff: the ranks can't all be held at once
 	ErrFinished = errors.New("a rank has finished")   // in CalledOff and MoveOff: its program has ended
 	ErrLost     = errors.New("a rank was lost")       // in CalledOff and MoveOff: a rank died
-	ErrCounts   = errors.New("message counts differ") // in CalledOff, MoveOff and from Consistent
+	ErrCounts   = errors.New("message counts differ") // in CalledOff and MoveOff, and in Failed for a spatial set that a message crosses
 	ErrStops    = errors.New("the run stops")         // in MoveOff: someone asked to save and stop
 )
 

@@ -102,9 +102,11 @@
 // different times.
 //
 // Spatial (Config.Spatial): a rank that reaches a due point saves alone, with
-// no message, and goes on. That is right where no message crosses the point;
-// Consistent checks it afterwards. A set that is asked for at T takes the
-// place of one that is due at T.
+// no message, and goes on. That is right where no message crosses the point.
+// Saved carries sums of the totals of messages (see Sums), by which the root
+// finds out: a set that a message crosses has failed (ErrCounts), and never
+// becomes the recovery line. A set that is asked for at T takes the place of one
+// that is due at T.
 //
 // Indices. Every rank counts sets: each takes the index after the one before.
 // Without releases all ranks take the same sets in the same order, since a

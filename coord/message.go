@@ -63,6 +63,7 @@ const (
 	FlagOver                     // CalledOff: there will be no further round
 	FlagFailed                   // Saved, Outcome: Rank could not save; CalledOff: counts differ; Text says why
 	FlagMove                     // Target, CalledOff: the round was begun for a move
+	FlagUnsafe                   // Outcome, with FlagFailed: a message crossed a spatial set
 	flagsLimit
 )
 
@@ -82,7 +83,7 @@ type Message struct {
 	Wave     uint64 // number of the count of quiet ranks within the step
 	Point    uint64 // a number of points
 	Set      uint64 // a set's index
-	Sent     uint64 // a total of messages
+	Sent     uint64 // a total of messages; in Saved, see Sums
 	Received uint64
 	Held     uint64 // number of held ranks
 	Move     uint64 // a move's id
@@ -123,7 +124,7 @@ var kindFields = [kindLimit]uint16{
 	KindRelease:   hasFlags | hasEpoch | hasStep | hasRanks,
 	KindComplete:  hasEpoch | hasStep | hasPoint | hasSet,
 	KindSave:      hasFlags | hasEpoch | hasPoint | hasSet | hasText,
-	KindSaved:     hasFlags | hasSet | hasRank | hasText,
+	KindSaved:     hasFlags | hasSet | hasSent | hasReceived | hasRank | hasText,
 	KindOutcome:   hasFlags | hasSet | hasRank | hasText,
 	KindCalledOff: hasFlags | hasEpoch | hasPoint | hasText,
 	KindFinished:  hasPoint | hasRank,

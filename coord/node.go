@@ -368,10 +368,14 @@ func (n *Node) Copied(set uint64) {
 
 // Saved says, once for each Save, that the rank's part of a set is durable,
 // or why it will never be. It implies Copied.
-func (n *Node) Saved(set uint64, err error) {
+func (n *Node) Saved(set uint64, err error) { n.SavedAlone(set, Sums{}, err) }
+
+// SavedAlone is Saved for a set that the rank saved alone. If the sums of all
+// ranks show that a message crossed it, its outcome is Failed, with ErrCounts.
+func (n *Node) SavedAlone(set uint64, sums Sums, err error) {
 	n.Copied(set)
 	n.writing = max(0, n.writing-1)
-	m := Message{Kind: KindSaved, Set: set, Rank: n.cfg.Rank}
+	m := Message{Kind: KindSaved, Set: set, Rank: n.cfg.Rank, Sent: sums.Sent, Received: sums.Received}
 	if err != nil {
 		m.Flags, m.Text = FlagFailed, cut(err.Error())
 	}

@@ -12,6 +12,37 @@ type result struct {
 	failed bool
 	rank   int
 	why    string
+	sums   Sums
+}
+
+// Sums are what tells whether any message crossed a spatial set, without every
+// rank telling its totals to all others: each total of messages between a pair
+// of ranks is multiplied by a number that belongs to the pair, all that was sent
+// is added up, modulo 2⁶⁴, and all that was received. If the sums over all ranks
+// are equal, so are the totals of every pair, but for one chance in 2⁶⁴.
+type Sums struct{ Sent, Received uint64 }
+
+// SumsOf returns a rank's sums. sent[i] is what it had sent to rank i,
+// received[i] what it had received from it.
+func SumsOf(rank int, sent, received []uint64) Sums {
+	var s Sums
+	for i, n := range sent {
+		s.Sent += n * pairFactor(rank, i)
+	}
+	for i, n := range received {
+		s.Received += n * pairFactor(i, rank)
+	}
+	return s
+}
+
+// pairFactor spreads a pair of ranks over all numbers (the finalizer of
+// SplitMix64). It is odd: a total counts with all its bits.
+func pairFactor(from, to int) uint64 {
+	x := uint64(from)<<32 | uint64(to)
+	x += 0x9e3779b97f4a7c15
+	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
+	x = (x ^ x>>27) * 0x94d049bb133111eb
+	return x ^ x>>31 | 1
 }
 
 // result takes in what this rank, or a child for its subtree, says about a
@@ -29,19 +60,23 @@ func (n *Node) result(m Message) {
 	if m.Flags&FlagFailed != 0 && (!r.failed || m.Rank < r.rank) {
 		r.failed, r.rank, r.why = true, m.Rank, m.Text
 	}
+	r.sums.Sent += m.Sent
+	r.sums.Received += m.Received
 	if r.left--; r.left > 0 {
 		return
 	}
-	m = Message{Kind: KindSaved, Set: r.set}
+	m = Message{Kind: KindSaved, Set: r.set, Sent: r.sums.Sent, Received: r.sums.Received}
 	if r.failed {
 		m.Flags, m.Rank, m.Text = FlagFailed, r.rank, r.why
+	} else if n.root != nil && r.sums.Sent != r.sums.Received {
+		m.Flags = FlagFailed | FlagUnsafe
 	}
 	n.results = slices.Delete(n.results, i, i+1)
 	if n.root == nil {
 		n.sendUp(m)
 		return
 	}
-	m.Kind = KindOutcome
+	m.Kind, m.Sent, m.Received = KindOutcome, 0, 0
 	n.outcome(m)
 }
 
@@ -49,7 +84,10 @@ func (n *Node) result(m Message) {
 func (n *Node) outcome(m Message) {
 	n.sendDown(m)
 	var err error
-	if m.Flags&FlagFailed != 0 {
+	if m.Flags&FlagUnsafe != 0 {
+		err = fmt.Errorf("coord: %w: %w: set %d was taken at points that a message crosses", ErrNotSaved, ErrCounts, m.Set)
+		n.emit(Failed{Set: m.Set, Err: err})
+	} else if m.Flags&FlagFailed != 0 {
 		err = fmt.Errorf("coord: %w: set %d at rank %d: %s", ErrNotSaved, m.Set, m.Rank, m.Text)
 		n.emit(Failed{Set: m.Set, Err: err})
 	} else {
@@ -99,29 +137,4 @@ func Garbage(have []uint64, line uint64, keep int) []uint64 {
 		end = len(list)
 	}
 	return list[:max(0, end-max(keep, 1))]
-}
-
-// Consistent checks a spatial set by the totals that all ranks saved with it:
-// sent[i][j] is what rank i had sent to j, received[j][i] what j had received
-// from i. The error wraps ErrCounts and names the first pair that differs.
-func Consistent(sent, received [][]uint64) error {
-	if len(sent) != len(received) {
-		return fmt.Errorf("coord: %w: totals sent of %d ranks, received of %d", ErrCounts, len(sent), len(received))
-	}
-	for i := range sent {
-		if len(sent[i]) != len(sent) || len(received[i]) != len(sent) {
-			return fmt.Errorf("coord: %w: rank %d of %d saved totals for %d and %d peers",
-				ErrCounts, i, len(sent), len(sent[i]), len(received[i]))
-		}
-	}
-	for i := range sent {
-		for j, s := range sent[i] {
-			if r := received[j][i]; s != r {
-				return fmt.Errorf("coord: %w: rank %d had sent %d messages to rank %d, which had received %d: "+
-					"a message crosses the point, so it is not safe to save there without draining; "+
-					"move the point or do without spatial coordination", ErrCounts, i, s, j, r)
-			}
-		}
-	}
-	return nil
 }

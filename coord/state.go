@@ -12,7 +12,7 @@ import (
 var ErrState = errors.New("bad state of a coordination node")
 
 // stateVersion is the first byte of a state.
-const stateVersion = 1
+const stateVersion = 2
 
 // Flags of a state.
 const (
@@ -74,7 +74,7 @@ func (n *Node) Export() []byte {
 			failed = stateFailed
 		}
 		b = append(b, failed)
-		for _, v := range []uint64{x.set, uint64(x.left), uint64(x.rank)} {
+		for _, v := range []uint64{x.set, uint64(x.left), x.sums.Sent, x.sums.Received, uint64(x.rank)} {
 			b = binary.AppendUvarint(b, v)
 		}
 		b = appendText(b, x.why)
@@ -199,12 +199,13 @@ func (p *stateParser) totals(rank int) map[int]uint64 {
 }
 
 func (p *stateParser) results(n *Node) {
-	for range p.length("results", 5) {
+	for range p.length("results", 7) {
 		failed := p.byte("flags")
 		p.require(failed <= stateFailed, "unknown flags")
 		x := result{set: p.number("set"), failed: failed != 0}
 		left := p.number("ranks that are to tell")
 		p.require(left >= 1 && left <= uint64(len(n.children)), "a result that is none")
+		x.sums = Sums{p.number("sum of messages"), p.number("sum of messages")}
 		x.left, x.rank, x.why = int(min(left, maxRank)), p.rank(), p.text()
 		p.require(x.rank < p.size && (x.failed || x.rank == 0 && x.why == ""), "a failure that is none")
 		p.require(!slices.ContainsFunc(n.results, func(y result) bool { return y.set == x.set }), "two results for a set")
