@@ -17,6 +17,7 @@ import (
 	"github.com/cairnrun/cairn/internal/control"
 	"github.com/cairnrun/cairn/internal/graph"
 	"github.com/cairnrun/cairn/internal/p2p"
+	"github.com/cairnrun/cairn/internal/step"
 	"github.com/cairnrun/cairn/store"
 )
 
@@ -170,6 +171,7 @@ func (p *Run) land(ctx context.Context) error {
 	for _, n := range append(bag.Damaged, p.seat.Avoid...) {
 		p.damaged[n] = true
 	}
+	step.At("migrate.received")
 	p.say(control.Landed, m.ID, nil)
 	verdict, err := p.mover.verdict(ctx, m.ID)
 	if err != nil {
@@ -215,6 +217,7 @@ func (p *Run) land(ctx context.Context) error {
 		p.timer.Reset(bag.Due)
 	}
 	p.signals = watchSignals(p)
+	step.At("migrate.linked")
 	p.say(control.Linked, m.ID, nil)
 	return nil
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/cairnrun/cairn/internal/control"
 	"github.com/cairnrun/cairn/internal/graph"
 	"github.com/cairnrun/cairn/internal/p2p"
+	"github.com/cairnrun/cairn/internal/step"
 )
 
 // A rank moves: its state goes to a process on another host, the newcomer,
@@ -335,6 +336,7 @@ func (p *Run) moveOut(ctx context.Context, plan *control.Move, a *coord.Move) (*
 	if err != nil {
 		return nil, err
 	}
+	step.At("migrate.copied")
 	s, err := l.stream.Finish(ctx, img, files, note, extra)
 	if err != nil {
 		return nil, err
@@ -372,6 +374,7 @@ func (p *Run) leave(id uint64) {
 	if p.reporting != nil {
 		close(p.reporting)
 	}
+	step.At("migrate.source")
 	p.saver.Leave()
 	err := p.dir.Close()
 	if err != nil {

@@ -125,6 +125,7 @@ func (p *Run) stopped(ctx context.Context, by string) error {
 	}
 	p.stop.Store(nil)
 	p.unsaid = nil
+	step.At("stop.saved")
 	p.seat.ctl.say(&control.Message{Kind: control.Stopped, Set: p.safe, Error: errorText(p.lost)})
 	if p.lost != nil && p.safe == 0 {
 		return fmt.Errorf("cairn: %w: %s: the state is NOT saved, and no set is safe: %w", ErrStopped, by, p.lost)

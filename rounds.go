@@ -13,6 +13,7 @@ import (
 	"github.com/cairnrun/cairn/coord"
 	"github.com/cairnrun/cairn/internal/control"
 	"github.com/cairnrun/cairn/internal/p2p"
+	"github.com/cairnrun/cairn/internal/step"
 	"github.com/cairnrun/cairn/mpi"
 	"github.com/cairnrun/cairn/store"
 )
@@ -284,6 +285,7 @@ func (t *team) clerk() {
 		if t.engine.Rank() != 0 {
 			continue
 		}
+		step.At("commit.all")
 		if err := t.p.dir.SetLine(store.Line{Set: set, Ranks: t.engine.Size(), Run: t.p.id.Run, Attempt: t.p.id.Attempt}); err != nil {
 			t.p.log.Warn("cairn: the recovery line could not be recorded", "set", set, "error", err)
 		}

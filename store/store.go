@@ -399,7 +399,9 @@ func (d *Dir) Remove(index uint64) error {
 		return err
 	}
 	step.At("prune.withdrawn")
-	return d.removeRest(index)
+	err = d.removeRest(index)
+	step.At("prune.removed")
+	return err
 }
 
 // removeRest deletes what an uncommitted checkpoint has of this rank, and the

@@ -143,6 +143,7 @@ func (s *Supervisor) begin() {
 	s.tidy()
 	s.trustAgain()
 	a.begun, s.began, a.started = true, true, time.Now()
+	step.At("start.launched")
 	a.since = a.started
 	s.rec.State = Running
 	s.save()
@@ -569,6 +570,7 @@ func (s *Supervisor) stop(why string) {
 	s.state = Stopping
 	s.sink.hasten(true)
 	s.say("%s: ranks are to save and stop, within %s", why, timeText(s.o.Grace))
+	step.At("stop.asked")
 	s.askStop()
 }
 

@@ -20,6 +20,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/cairnrun/cairn/internal/control"
+	"github.com/cairnrun/cairn/internal/step"
 )
 
 // rankLimit bounds what a rank may send in one message.
@@ -135,6 +136,7 @@ func (c *child) start(i int) (err error) {
 	if err := <-started; err != nil {
 		return err
 	}
+	step.At("start.rank")
 	c.id = identify(c.cmd.Process.Pid)
 	c.ctl = control.New(ctl)
 	c.ctl.SetLimit(rankLimit)

@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/cairnrun/cairn/internal/control"
+	"github.com/cairnrun/cairn/internal/step"
 )
 
 // streamMark is the first thing a helper writes to its stdout: what a login
@@ -297,6 +298,7 @@ func (h *helper) setup(name, run string) (holder string, err error) {
 		return "", err
 	}
 	h.name, h.dir, h.lock = name, run, lock
+	step.At("start.helper")
 	endLeftOver(lock)
 	return "", recordProcesses(lock, "", nil)
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/cairnrun/cairn/internal/control"
+	"github.com/cairnrun/cairn/internal/step"
 )
 
 // A move of ranks to another host, step by step (control/doc.go has the
@@ -125,6 +126,7 @@ func (s *Supervisor) tellRank(rank int, m *control.Message) {
 func (s *Supervisor) enter(state string, limit time.Duration) {
 	m := s.move
 	m.State, m.Time, m.began = state, time.Now(), time.Now()
+	step.At("migrate." + state)
 	s.limit(limit)
 	m.q.note()
 	s.changed()
@@ -526,6 +528,7 @@ func (s *Supervisor) broughtBack(from string) {
 
 // moved ends the move.
 func (s *Supervisor) moved() {
+	step.At("migrate.done")
 	m, a := s.move, s.a
 	now := time.Now()
 	m.RestartNS, m.PauseNS = int64(now.Sub(m.sent)), int64(now.Sub(m.held))
