@@ -43,9 +43,16 @@ type moveStream struct {
 	cause atomic.Pointer[error] // why it is closed
 }
 
+// processStart is what sinceStart measures from.
+var processStart = time.Now()
+
+// sinceStart is a time in ns that the machine's clock can't set back or forward,
+// as it can the time of day.
+func sinceStart() int64 { return int64(time.Since(processStart)) }
+
 func newMoveStream(conn net.Conn, stall time.Duration) *moveStream {
 	s := &moveStream{conn: conn, stall: stall}
-	now := time.Now().UnixNano()
+	now := sinceStart()
 	s.heard.Store(now)
 	s.said.Store(now)
 	s.in = bufio.NewReaderSize(netReader{s}, 64<<10)
@@ -93,7 +100,7 @@ func (r netReader) Read(p []byte) (int, error) {
 		}
 		n, err := s.conn.Read(p)
 		if n > 0 {
-			s.heard.Store(time.Now().UnixNano())
+			s.heard.Store(sinceStart())
 			s.got.Add(int64(n))
 			return n, nil
 		}
@@ -111,7 +118,7 @@ func (r netReader) Read(p []byte) (int, error) {
 
 // quietFor is how long nothing has been heard.
 func (s *moveStream) quietFor() time.Duration {
-	return time.Duration(time.Now().UnixNano() - s.heard.Load())
+	return time.Duration(sinceStart() - s.heard.Load())
 }
 
 // write sends all of bufs. The lock is held.
@@ -126,7 +133,7 @@ func (s *moveStream) write(bufs net.Buffers) error {
 	defer func() {
 		now := time.Now()
 		s.transfer.Add(int64(now.Sub(began)))
-		s.said.Store(now.UnixNano())
+		s.said.Store(sinceStart())
 	}()
 	for len(bufs) > 0 {
 		if err := s.conn.SetWriteDeadline(time.Now().Add(s.stall)); err != nil {
@@ -206,7 +213,7 @@ func (s *moveStream) pings(stop <-chan struct{}, alive func() bool) {
 			return
 		case <-t.C:
 		}
-		if !alive() || time.Duration(time.Now().UnixNano()-s.said.Load()) < every/2 || !s.mu.TryLock() {
+		if !alive() || time.Duration(sinceStart()-s.said.Load()) < every/2 || !s.mu.TryLock() {
 			continue
 		}
 		if !s.ended {

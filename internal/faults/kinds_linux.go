@@ -32,6 +32,7 @@ func init() {
 		{"stop", 4, stopUnderFire, false},
 		{"migrate", 3, migrateUnderFire, true},
 		{"partition", 2, partition, true},
+		{"clock", 2, clockJumps, true},
 		{"damage", 12, damageFile, false},
 		{"move", 4, moveDir, false},
 		{"full-disk", 5, fullDisk, false},

@@ -74,7 +74,8 @@ func (l *lab) close() {
 }
 
 // program builds a program once: "cairn", one of testdata, or, with ".made"
-// after its name, one of testdata by 'cairn build'.
+// after its name, one of testdata by 'cairn build'; with ".jumping" one whose
+// time of day can jump.
 func (l *lab) program(ctx context.Context, name string) (string, error) {
 	l.mu.Lock()
 	once := l.built[name]
@@ -88,10 +89,15 @@ func (l *lab) program(ctx context.Context, name string) (string, error) {
 
 func (l *lab) build(ctx context.Context, name string) (string, error) {
 	path := filepath.Join(l.bin, name)
-	argv := []string{"go", "build", "-o", path, "./internal/faults/testdata/" + name}
-	if name == "cairn" {
+	source, jumping := strings.CutSuffix(name, ".jumping")
+	argv := []string{"go", "build", "-o", path, "./internal/faults/testdata/" + source}
+	if source == "cairn" {
 		argv[4] = "./cmd/cairn"
-	} else if source, made := strings.CutSuffix(name, ".made"); made {
+	}
+	if jumping {
+		return path, l.buildJumping(ctx, path, argv[4])
+	}
+	if source, made := strings.CutSuffix(name, ".made"); made {
 		cairn, err := l.program(ctx, "cairn")
 		if err != nil {
 			return "", err

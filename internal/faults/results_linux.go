@@ -20,7 +20,8 @@ import (
 type program struct {
 	source  string // of testdata
 	mode    string
-	made    bool // by cairn build
+	made    bool   // by cairn build
+	suffix  string // of a special build
 	ranks   int
 	seed    int
 	steps   int
@@ -44,7 +45,7 @@ func (p program) binary() string {
 	if p.made {
 		return p.source + ".made"
 	}
-	return p.source
+	return p.source + p.suffix
 }
 
 func (p program) args(pause string) []string {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -17,6 +18,7 @@ import (
 // scenario is how a case's program is run.
 type scenario struct {
 	alone  bool   // without a supervisor
+	cairn  string // its build; "": the usual one
 	every  int    // points between checkpoints
 	run    string // the run's directory, in the case's
 	out    string // where output goes, in the case's directory
@@ -75,12 +77,12 @@ func (t *trial) start(c *scenario, env ...string) (*start, error) {
 		env = append(env, "CAIRN_DIR="+c.place(t, c.run), "CAIRN_EVERY_POINTS="+strconv.Itoa(c.every),
 			"LIBRARY_DIR="+c.place(t, c.run), "LIBRARY_EVERY_POINTS="+strconv.Itoa(c.every))
 	} else {
-		cairn, err := t.program(t.ctx, "cairn")
+		cairn, err := t.program(t.ctx, cmp.Or(c.cairn, "cairn"))
 		if err != nil {
 			return nil, err
 		}
 		flags := []string{cairn, "run", "--run", c.place(t, c.run), "-o", c.place(t, c.out), "--every-points", strconv.Itoa(c.every),
-			"--retries", "30", "-n", strconv.Itoa(t.prog.ranks)}
+			"--retries", "30", "--grace", "20s", "-n", strconv.Itoa(t.prog.ranks)}
 		argv = append(append(flags, c.flags...), argv...)
 	}
 	var in io.Reader
