@@ -82,7 +82,7 @@ func (t *trial) start(c *scenario, env ...string) (*start, error) {
 			return nil, err
 		}
 		flags := []string{cairn, "run", "--run", c.place(t, c.run), "-o", c.place(t, c.out), "--every-points", strconv.Itoa(c.every),
-			"--retries", "30", "--grace", "20s", "-n", strconv.Itoa(t.prog.ranks)}
+			"--retries", "6", "--grace", "20s", "-n", strconv.Itoa(t.prog.ranks)}
 		argv = append(append(flags, c.flags...), argv...)
 	}
 	var in io.Reader
