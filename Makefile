@@ -12,7 +12,7 @@ FOR      ?= 0
 PLATFORMS = darwin/arm64 windows/amd64 linux/arm64 linux/s390x
 
 .DEFAULT_GOAL := help
-.PHONY: demo journey test lint cross bench gpu overhead migration fuzz faults stress build clean help
+.PHONY: mutants demo journey test lint cross bench gpu overhead migration fuzz faults stress build clean help
 
 demo: ## run a plain program by cairn run, kill it again and again, and compare its results with those of go build's
 	@echo "building the demo"
@@ -78,6 +78,11 @@ stress: ## the long versions: ten times as many kills, every bit under every com
 		echo "$(GO) test -race -short ./..."; \
 		CGO_ENABLED=1 $(GO) test -race -short -count=1 -timeout 60m $$($(GO) list ./... | grep -v /internal/e2e); \
 	fi
+
+mutants: ## leave out one thing after another in the compiler, and see that a test notices (MUTANTS=REGEXP takes some; can be stopped, and continues in build/mutants)
+	@mkdir -p build/mutants
+	CAIRN_LONG=1 CAIRN_MUTANTS='$(MUTANTS)' CAIRN_MUTANTS_DIR=$(CURDIR)/build/mutants CAIRN_MUTANTS_TABLE=$(CURDIR)/docs/reliability.md \
+		$(GO) test -count=1 -timeout 6h -v -run '^TestMutants$$' ./internal/trial/oracle
 
 clean: ## remove what was built
 	rm -rf build bin

@@ -273,7 +273,7 @@ func point(d int, frames []any, again bool) {
 	defer free()
 	hold()
 	begun := time.Now()
-	if !clearWay(d, wait) {
+	if !holdFinalizers() || !clearWay(d, wait) {
 		lookLater(kill, time.Since(begun)+time.Duration(len(frames))*time.Microsecond)
 		return
 	}

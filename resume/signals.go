@@ -302,6 +302,7 @@ func hold() {
 
 // free is the end of that.
 func free() {
+	freeFinalizers()
 	if signals.held {
 		saved.Signals, saved.Timers, saved.Waits = listening{}, nil, nil // what the program drops is not to be kept
 		signals.held = false

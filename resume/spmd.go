@@ -168,6 +168,9 @@ func copyingTogether() error {
 	if here.frames == nil {
 		return errors.New("the program is not at a point")
 	}
+	if !holdFinalizers() {
+		return errors.New("a finalizer or cleanup of the program is running")
+	}
 	why := crooked(here.depth)
 	if why == "" {
 		why = alive(runtime.NumGoroutine(), patience)

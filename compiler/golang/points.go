@@ -302,6 +302,9 @@ func (in *instrumenter) retreat(r *rewrite.Refusal) bool {
 			found = append(found, f)
 		}
 	}
+	if in.everywhere && in.thin(found, r) {
+		return true
+	}
 	was := in.points
 	in.points = nil
 	var gone []ast.Node

@@ -5,6 +5,8 @@ import (
 	"go/ast"
 	"go/token"
 	"slices"
+
+	"github.com/cairnrun/cairn/compiler/golang/rewrite"
 )
 
 // takeAll takes every loop and the beginning of every function that can have a
@@ -42,4 +44,27 @@ func firstIn(body *ast.BlockStmt) token.Pos {
 		return body.Rbrace
 	}
 	return body.List[0].Pos()
+}
+
+// thin drops every second of the points that some functions lead to, as long as
+// there are several: a function with a hundred calls that lead to points is
+// refused, and would take all points with it.
+func (in *instrumenter) thin(found []*function, r *rewrite.Refusal) bool {
+	var kept []ast.Stmt
+	led := 0
+	for _, n := range in.points {
+		spine := in.calls.leading(in.loops[n], in.from, in.can)
+		if slices.ContainsFunc(found, func(f *function) bool { return spine[f] }) {
+			if led++; led%2 == 0 {
+				in.lost[n] = r
+				continue
+			}
+		}
+		kept = append(kept, n)
+	}
+	if led < 4 {
+		return false
+	}
+	in.points = kept
+	return true
 }

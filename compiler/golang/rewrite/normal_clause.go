@@ -114,6 +114,9 @@ func (w *nfunc) selectStmt(o *lines, s *ast.SelectStmt, label string) {
 	o.add(label + "select " + w.clauses(s.Body, func(_ int, c ast.Stmt) string {
 		cc := c.(*ast.CommClause)
 		a, ok := cc.Comm.(*ast.AssignStmt)
+		if ok && a.Tok == token.DEFINE && w.takenAny(a.Lhs) {
+			return w.receivedAfter(cc, a)
+		}
 		if !ok || a.Tok != token.ASSIGN || !w.hasAny(a.Lhs) {
 			return w.clause(cc, cc.Colon, cc.Body)
 		}
@@ -129,6 +132,28 @@ func (w *nfunc) selectStmt(o *lines, s *ast.SelectStmt, label string) {
 		in.add(strings.Join(to, ", ") + " = " + strings.Join(names, ", "))
 		return "case " + strings.Join(names, ", ") + " := " + w.text(a.Rhs[0]) + ":\n" + in.String() + "\n" + w.inner(cc.Colon+1, cc.Body, cc.End())
 	}))
+}
+
+// takenAny says that the address of one of some new variables is taken.
+func (w *nfunc) takenAny(list []ast.Expr) bool {
+	for _, e := range list {
+		if v, ok := w.p.Info.Defs[e.(*ast.Ident)].(*types.Var); ok && w.use(v).taken {
+			return true
+		}
+	}
+	return false
+}
+
+// receivedAfter writes a clause that declares its variables after it has received
+// their values, so that these can lie in boxes.
+func (w *nfunc) receivedAfter(cc *ast.CommClause, a *ast.AssignStmt) string {
+	var names, to []string
+	for _, e := range a.Lhs {
+		names = append(names, w.name("t"))
+		to = append(to, e.(*ast.Ident).Name)
+	}
+	return "case " + strings.Join(names, ", ") + " := " + w.text(a.Rhs[0]) + ":\n" +
+		strings.Join(to, ", ") + " := " + strings.Join(names, ", ") + "\n{\n" + w.inner(cc.Colon+1, cc.Body, cc.End()) + "\n}\n"
 }
 
 // received is the channel that an expression receives from.

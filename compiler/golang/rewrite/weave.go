@@ -162,6 +162,13 @@ func (p *Package) weaver() (*weaver, map[*ast.File][]*function, error) {
 			taken[fn.name] = true
 		}
 	}
+	if len(w.all) > 0 {
+		for _, name := range []string{"int", "panic", "nil"} {
+			if o := p.Types.Scope().Lookup(name); o != nil {
+				return nil, nil, p.refuse(o.Pos(), "give it another name", "%s is declared by the package, and needed for points as Go's own", name)
+			}
+		}
+	}
 	return w, perFile, nil
 }
 
@@ -222,7 +229,11 @@ func (w *weaver) typeParams(fn *function) string {
 	}
 	var l []string
 	for _, t := range fn.tparams {
-		l = append(l, t.Obj().Name()+" "+w.typ(t.Constraint(), t.Obj().Pos()))
+		c := w.typ(t.Constraint(), t.Obj().Pos())
+		if strings.HasPrefix(c, "*") { // [P *S] would be an array's length
+			c = "interface{ " + c + " }"
+		}
+		l = append(l, t.Obj().Name()+" "+c)
 	}
 	return "[" + strings.Join(l, ", ") + "]"
 }

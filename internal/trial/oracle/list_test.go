@@ -14,6 +14,10 @@ const listFile = "testdata/without.txt"
 
 // readList reads the list: lines of NAME: VERDICT: REASON. Its first line names
 // the version of Go whose programs it is about.
+//
+// The verdict "process" is given by hand, to programs that find out that they run
+// in another process now, or that they were rewritten: by finalizers, by profiles,
+// by addresses as numbers. They need not be right.
 func readList(t *testing.T) (goVersion string, list map[string]result) {
 	t.Helper()
 	text, err := os.ReadFile(listFile)
@@ -51,7 +55,9 @@ func compareList(t *testing.T, results []result, all bool) {
 		was, ok := list[r.name]
 		delete(list, r.name)
 		switch {
-		case r.verdict == wrong: // told already
+		case was.verdict == process, was.verdict == slow && r.verdict != wrong: // it depends on the machine
+		case r.verdict == wrong:
+			t.Errorf("%s: %s", r.name, r.reason)
 		case r.listed() && !ok:
 			t.Errorf("%s: newly %s: %s", r.name, r.verdict, r.reason)
 		case r.listed() && was.verdict != r.verdict:
@@ -72,7 +78,11 @@ func writeList(t *testing.T, name string, results []result) {
 	t.Helper()
 	var b strings.Builder
 	fmt.Fprintf(&b, "# %s: programs of GOROOT/test that Cairn refuses, takes no checkpoint of, or that\n# do not run plainly here. The list only shrinks: see doc.go.\n", languageVersion())
+	_, list := readList(t)
 	for _, r := range results {
+		if was := list[r.name]; was.verdict == process {
+			r = was
+		}
 		if r.listed() {
 			reason, _, _ := strings.Cut(r.reason, "\n")
 			fmt.Fprintf(&b, "%s: %s: %s\n", r.name, r.verdict, reason)

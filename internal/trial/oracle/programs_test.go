@@ -186,7 +186,8 @@ func (p *program) locate(root, work string) error {
 				text = slices.Concat(text[:lo], []byte(`"test/`+rest), text[hi:])
 			}
 		}
-		to := filepath.Join(p.dir, home[pkg], filepath.Base(name))
+		// One may be called as if it were a test.
+		to := filepath.Join(p.dir, home[pkg], strings.TrimSuffix(strings.TrimSuffix(filepath.Base(name), ".go"), "_test")+".go")
 		if err := os.MkdirAll(filepath.Dir(to), 0o777); err != nil {
 			return err
 		}

@@ -22,7 +22,7 @@ import (
 // depend on what else the machine does. One that waits for ever is ended by the
 // other bound.
 const (
-	processorSeconds = 60
+	processorSeconds = 15
 	patience         = 10 * time.Minute
 )
 
@@ -195,7 +195,7 @@ func readFiles(dir string) (map[string]string, error) {
 func (o *outcome) differs(from *outcome) string {
 	switch {
 	case o.Exit != from.Exit:
-		return fmt.Sprintf("exit status %d, plain %d", o.Exit, from.Exit)
+		return fmt.Sprintf("exit status %d, plain %d; stderr: %.300s", o.Exit, from.Exit, strings.TrimSpace(o.Stderr))
 	case o.Stdout != from.Stdout:
 		return "stdout: " + firstDifference(o.Stdout, from.Stdout)
 	case o.Stderr != from.Stderr:

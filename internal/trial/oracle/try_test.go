@@ -23,6 +23,7 @@ const (
 	wrong   = "WRONG"
 	refused = "refused"       // by the compiler
 	without = "no checkpoint" // it reached no point where one could be taken
+	process = "process"       // it looks at its process, which a restart replaces; see list_test.go
 	slow    = "slow"          // with a checkpoint at every point, or a count of them
 	untried = "not tried"     // plain Go does not run it here, or not in time
 )
@@ -105,7 +106,7 @@ func (p *program) compare(t *testing.T, work string, want *standard) (r result) 
 			end(wrong, "%s: %v", how, err)
 		case want.Shaky:
 			if got.Exit != want.Exit {
-				end(wrong, "%s: exit status %d, plain %d%s", how, got.Exit, want.Exit, lastOf(got.said))
+				end(wrong, "%s: %s%s", how, got.differs(&want.outcome), lastOf(got.said))
 			}
 		case got.differs(&want.outcome) != "":
 			end(wrong, "%s: %s%s", how, got.differs(&want.outcome), lastOf(got.said))

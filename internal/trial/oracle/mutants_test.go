@@ -1,0 +1,422 @@
+//go:build linux
+
+package oracle
+
+import (
+	"bytes"
+	"encoding/gob"
+	"encoding/json"
+	"fmt"
+	"go/ast"
+	"go/importer"
+	"go/parser"
+	"go/token"
+	"go/types"
+	"hash/fnv"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+)
+
+// mutant is a change of the rewriter that makes it wrong.
+type mutant struct {
+	name, file, drops string
+	old, new          string
+}
+
+const (
+	mutantsFile = "testdata/mutants.txt"
+	rewriter    = "../../../compiler/golang/rewrite"
+	tableFile   = "../../../docs/reliability.md"
+)
+
+// readMutants reads the list of mutants.
+func readMutants(t *testing.T) (list []*mutant) {
+	t.Helper()
+	text, err := os.ReadFile(mutantsFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var was, now []string
+	for line := range strings.Lines(string(text) + "\nmutant\n") {
+		line = strings.TrimSuffix(line, "\n")
+		key, value, _ := strings.Cut(line, " ")
+		switch {
+		case line == "" || line[0] == '#':
+		case line[0] == '-':
+			was = append(was, line[1:])
+		case line[0] == '+':
+			now = append(now, line[1:])
+		case key == "mutant":
+			if len(list) > 0 {
+				m := list[len(list)-1]
+				m.old, m.new = strings.Join(was, "\n"), strings.Join(now, "\n")
+			}
+			if was, now = nil, nil; value != "" {
+				list = append(list, &mutant{name: value})
+			}
+		case key == "file":
+			list[len(list)-1].file = value
+		case key == "drops":
+			list[len(list)-1].drops = value
+		default:
+			t.Fatalf("%s: what is %q?", mutantsFile, line)
+		}
+	}
+	return list
+}
+
+// apply returns the changed file.
+func (m *mutant) apply() ([]byte, error) {
+	text, err := os.ReadFile(filepath.Join(rewriter, m.file))
+	if err != nil {
+		return nil, err
+	}
+	if n := bytes.Count(text, []byte(m.old)); n != 1 || m.old == "" {
+		return nil, fmt.Errorf("mutant %s: the text that it changes is %d times in %s: bring %s up to date", m.name, n, m.file, mutantsFile)
+	}
+	return bytes.Replace(text, []byte(m.old), []byte(m.new), 1), nil
+}
+
+// TestMutants_Apply holds that every mutant can still be made, and that the table
+// in the documentation has them all.
+func TestMutants_Apply(t *testing.T) {
+	list := readMutants(t)
+	if len(list) < 30 {
+		t.Fatalf("only %d mutants", len(list))
+	}
+	out, err := exec.Command("go", "list", "-export", "-deps", "-f", "{{if .Export}}{{.ImportPath}} {{.Export}}{{end}}", rewriter).Output()
+	if err != nil {
+		t.Fatalf("go list: %v", err)
+	}
+	exports := make(map[string]string)
+	for line := range strings.Lines(string(out)) {
+		path, file, _ := strings.Cut(strings.TrimSpace(line), " ")
+		exports[path] = file
+	}
+	fset := token.NewFileSet()
+	im := importer.ForCompiler(fset, "gc", func(path string) (io.ReadCloser, error) { return os.Open(exports[path]) })
+	files := make(map[string]*ast.File)
+	names, err := filepath.Glob(filepath.Join(rewriter, "*.go"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range names {
+		if strings.HasSuffix(name, "_test.go") {
+			continue
+		}
+		f, err := parser.ParseFile(fset, name, nil, parser.SkipObjectResolution)
+		if err != nil {
+			t.Fatal(err)
+		}
+		files[filepath.Base(name)] = f
+	}
+	doc, err := os.ReadFile(tableFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	seen := make(map[string]bool)
+	for _, m := range list {
+		if seen[m.name] || m.drops == "" {
+			t.Errorf("mutant %s is there twice, or does not say what it drops", m.name)
+		}
+		seen[m.name] = true
+		if !bytes.Contains(doc, []byte("| "+m.name+" |")) {
+			t.Errorf("mutant %s is not in %s: 'make mutants' makes the table", m.name, tableFile)
+		}
+		text, err := m.apply()
+		if err != nil {
+			t.Error(err)
+			continue
+		}
+		f, err := parser.ParseFile(fset, m.file, text, parser.SkipObjectResolution)
+		if err != nil {
+			t.Errorf("mutant %s: %v", m.name, err)
+			continue
+		}
+		var all []*ast.File
+		for name, was := range files {
+			if name == m.file {
+				was = f
+			}
+			all = append(all, was)
+		}
+		if _, err := (&types.Config{Importer: im}).Check("rewrite", fset, all, nil); err != nil {
+			t.Errorf("mutant %s does not compile: %v", m.name, err)
+		}
+	}
+}
+
+// envMutant names the directory in which TestOneMutant finds what to do.
+const envMutant = "CAIRN_ORACLE_MUTANT"
+
+// base is what a program does when the rewriter is right.
+type base struct {
+	Want    standard
+	Verdict string
+}
+
+// TestMutants builds the compiler with each mutant, and tries programs with it
+// until one is not as it must be. CAIRN_MUTANTS=REGEXP takes the mutants whose
+// names match; CAIRN_MUTANTS_DIR=DIR keeps what was found, and continues there, as long as the test binary is the same.
+func TestMutants(t *testing.T) {
+	pattern := os.Getenv("CAIRN_MUTANTS")
+	if !long && pattern == "" {
+		t.Skip("CAIRN_LONG=1 tries this; TestMutants_Apply holds that the mutants can be made")
+	}
+	wanted := regexp.MustCompile(pattern)
+	dir := os.Getenv("CAIRN_MUTANTS_DIR")
+	if dir == "" {
+		dir = t.TempDir()
+	}
+	dir, err := filepath.Abs(filepath.Join(dir, selfKey(t)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, sub := range []string{"base", "found", "bin"} {
+		if err := os.MkdirAll(filepath.Join(dir, sub), 0o777); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Run("programs", func(t *testing.T) {
+		for _, p := range mutantPrograms(t, t.TempDir()) {
+			t.Run(p.name, func(t *testing.T) {
+				t.Parallel()
+				p.keepBase(t, dir)
+			})
+		}
+	})
+	list := readMutants(t)
+	for _, m := range list {
+		if wanted.MatchString(m.name) {
+			t.Run(m.name, func(t *testing.T) {
+				if by := m.try(t, dir); by == "" {
+					t.Errorf("it survives: no program shows that the rewriter drops %s", m.drops)
+				}
+			})
+		}
+	}
+	table := mutantTable(list, dir)
+	t.Logf("\n%s", table)
+	if name := os.Getenv("CAIRN_MUTANTS_TABLE"); name != "" {
+		replaceTable(t, name, table)
+	}
+}
+
+// mutantPrograms are those that mutants are tried with.
+func mutantPrograms(t *testing.T, to string) []*program {
+	t.Helper()
+	list := markedPrograms(t, filepath.Join(to, "marked"))
+	root := testDir(t)
+	all, _ := findPrograms(t, root)
+	_, listed := readList(t)
+	for _, p := range all {
+		h := fnv.New32a()
+		h.Write([]byte(p.name))
+		if _, ok := listed[p.name]; ok || h.Sum32()%(sample/2) != 0 {
+			continue
+		}
+		if err := p.locate(root, newWork(t, to, p)); err != nil {
+			t.Fatal(err)
+		}
+		list = append(list, p)
+	}
+	return list
+}
+
+func (p *program) fileName() string { return strings.NewReplacer("/", "-").Replace(p.name) }
+
+// keepBase finds out what a program does, unless that is known.
+func (p *program) keepBase(t *testing.T, dir string) {
+	t.Helper()
+	name := filepath.Join(dir, "base", p.fileName())
+	if _, err := os.Stat(name); err == nil {
+		return
+	}
+	work := newWork(t, t.TempDir(), p)
+	b := base{Want: *p.plainly(t, work)}
+	if b.Want.Verdict == "" {
+		r := p.compare(t, work, &b.Want)
+		if b.Verdict = r.verdict; r.verdict == wrong {
+			t.Logf("%s: %s", r.verdict, r.reason)
+		}
+	}
+	var text bytes.Buffer
+	if err := gob.NewEncoder(&text).Encode(b); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(name, text.Bytes(), 0o666); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// try looks for a program that kills a mutant, and returns what it says.
+func (m *mutant) try(t *testing.T, dir string) string {
+	t.Helper()
+	name := filepath.Join(dir, "found", m.name)
+	if text, err := os.ReadFile(name); err == nil {
+		return string(text)
+	}
+	text, err := m.apply()
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(dir, "bin", m.name+".go")
+	if err := os.WriteFile(file, text, 0o666); err != nil {
+		t.Fatal(err)
+	}
+	at, err := filepath.Abs(filepath.Join(rewriter, m.file))
+	if err != nil {
+		t.Fatal(err)
+	}
+	overlay, err := json.Marshal(map[string]any{"Replace": map[string]string{at: file}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(file+".json", overlay, 0o666); err != nil {
+		t.Fatal(err)
+	}
+	binary := filepath.Join(dir, "bin", m.name)
+	defer os.Remove(binary)
+	if text, err := exec.Command("go", "test", "-c", "-vet=off", "-overlay", file+".json", "-o", binary, ".").CombinedOutput(); err != nil {
+		t.Fatalf("go test -c: %v\n%s", err, text)
+	}
+	cmd := exec.Command(binary, "-test.run=^TestOneMutant$", "-test.timeout=1h", "-test.v")
+	cmd.Env = append(os.Environ(), envMutant+"="+dir, "CAIRN_ORACLE_MUTANT_NAME="+m.name)
+	out, err := cmd.CombinedOutput()
+	by := ""
+	if found := killedBy.FindStringSubmatch(string(out)); found != nil {
+		by = found[1]
+	} else if err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	if err := os.WriteFile(name, []byte(by), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("killed by %s", by)
+	return by
+}
+
+var killedBy = regexp.MustCompile(`(?m)KILLED BY (.*)$`)
+
+// TestOneMutant is run by TestMutants, with a compiler that is wrong.
+func TestOneMutant(t *testing.T) {
+	dir := os.Getenv(envMutant)
+	if dir == "" {
+		t.Skip("TestMutants runs this")
+	}
+	list := mutantPrograms(t, t.TempDir())
+	// What has killed it before may do so again.
+	if doc, err := os.ReadFile(tableFile); err == nil {
+		if row := regexp.MustCompile(`(?m)^\| ` + os.Getenv("CAIRN_ORACLE_MUTANT_NAME") + ` \|.*$`).FindString(string(doc)); row != "" {
+			slices.SortStableFunc(list, func(a, b *program) int {
+				is := func(p *program) int {
+					if strings.Contains(row, "| "+p.name+":") {
+						return 0
+					}
+					return 1
+				}
+				return is(a) - is(b)
+			})
+		}
+	}
+	var killed atomic.Bool
+	next := make(chan *program)
+	var wait sync.WaitGroup
+	scratch := t.TempDir()
+	for range 2 {
+		wait.Go(func() {
+			for p := range next {
+				if why := p.kills(t, dir, scratch); why != "" && !killed.Swap(true) {
+					fmt.Printf("KILLED BY %s: %s\n", p.name, why)
+				}
+			}
+		})
+	}
+	for _, p := range list {
+		if killed.Load() {
+			break
+		}
+		next <- p
+	}
+	close(next)
+	wait.Wait()
+}
+
+// kills says how a program shows that the compiler is wrong, "" if it does not.
+func (p *program) kills(t *testing.T, dir, scratch string) (why string) {
+	text, err := os.ReadFile(filepath.Join(dir, "base", p.fileName()))
+	if err != nil {
+		t.Error(err)
+		return ""
+	}
+	var b base
+	if err := gob.NewDecoder(bytes.NewReader(text)).Decode(&b); err != nil {
+		t.Error(err)
+		return ""
+	}
+	if b.Verdict != right {
+		return ""
+	}
+	defer func() {
+		if r := recover(); r != nil {
+			why = fmt.Sprintf("the compiler panics: %v", r)
+		}
+	}()
+	work := newWork(t, scratch, p)
+	defer os.RemoveAll(work)
+	r := p.compare(t, work, &b.Want)
+	if r.verdict == right {
+		return ""
+	}
+	reason, _, _ := strings.Cut(r.reason, "\n")
+	return r.verdict + ", " + reason
+}
+
+// mutantTable is what was found of mutants, in Markdown.
+func mutantTable(list []*mutant, dir string) string {
+	var b strings.Builder
+	survive := 0
+	b.WriteString("| mutant | drops | killed by |\n|---|---|---|\n")
+	for _, m := range list {
+		by := "not tried"
+		if text, err := os.ReadFile(filepath.Join(dir, "found", m.name)); err == nil {
+			if by = string(text); by == "" {
+				by = "**survives**"
+				survive++
+			}
+		}
+		by = strings.NewReplacer("|", "\\|", "\n", " ").Replace(by)
+		if n := 160; len(by) > n {
+			by = strings.ToValidUTF8(by[:n], "") + "…"
+		}
+		fmt.Fprintf(&b, "| %s | %s | %s |\n", m.name, m.drops, by)
+	}
+	fmt.Fprintf(&b, "\n%d mutants, %d survive.\n", len(list), survive)
+	return b.String()
+}
+
+// replaceTable puts the table into a document, between two comments.
+func replaceTable(t *testing.T, name, table string) {
+	t.Helper()
+	text, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const begin, end = "<!-- mutants -->\n", "<!-- /mutants -->"
+	head, rest, ok1 := strings.Cut(string(text), begin)
+	_, tail, ok2 := strings.Cut(rest, end)
+	if !ok1 || !ok2 {
+		t.Fatalf("%s has no place for the table of mutants", name)
+	}
+	if err := os.WriteFile(name, []byte(head+begin+table+end+tail), 0o666); err != nil {
+		t.Fatal(err)
+	}
+}

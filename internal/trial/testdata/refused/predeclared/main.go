@@ -1,0 +1,16 @@
+// Command predeclared calls something else int, which frames need.
+package main
+
+import "fmt"
+
+//trial:refuse int is declared by the package
+
+type int = int64
+
+func main() {
+	var sum int
+	for i := range int(10) { //trial:loop
+		sum += i
+	}
+	fmt.Println(sum)
+}
