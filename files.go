@@ -73,6 +73,8 @@ type fileTable struct {
 	next     int
 	saved    []*openFile // while restoring: by the set's ids
 	moved    bool        // nothing has been written since the state was taken
+	from     []string    // where the run was started before it was moved or copied,
+	here     string      // and where it is started now
 	kept     bool        // somebody else brings files back: see Journaled
 
 	sums  bool            // entries have digests: see Inputs

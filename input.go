@@ -169,13 +169,24 @@ func (o *openFile) gone(err error) error {
 // another returns an error if a file would be cut and written that only has the
 // same relative name, in another folder: the program's own is where it was.
 func (t *fileTable) another(o *openFile, now fs.FileInfo) error {
-	if !t.sums || t.moved || o.entry.Mode == "r" || o.elsewhere() == "" {
+	if !t.sums || t.moved || o.entry.Mode == "r" || o.elsewhere() == "" || t.relocated(o) {
 		return nil
 	}
 	if was, err := os.Stat(filepath.FromSlash(o.entry.At)); err != nil || os.SameFile(was, now) {
 		return nil // it was moved here, with its folder
 	}
 	return misfit(fmt.Sprintf("data file of the checkpoint: the program was writing to %s, which is still there, but would now write to %s%s", filepath.FromSlash(o.entry.At), o.entry.Abs, o.elsewhere()))
+}
+
+// relocated reports whether a file was moved or copied together with the run: it
+// is where it was, relative to the directory that the run is started in.
+func (t *fileTable) relocated(o *openFile) bool {
+	for _, from := range t.from {
+		if rel, err := filepath.Rel(from, filepath.FromSlash(o.entry.At)); err == nil && filepath.IsLocal(rel) && filepath.Join(t.here, rel) == o.entry.Abs {
+			return true
+		}
+	}
+	return false
 }
 
 // stdinEntry says where stdin stands, if it is a file.

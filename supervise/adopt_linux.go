@@ -27,11 +27,12 @@ type intent struct {
 // ranks. Nothing of an earlier run is discarded on a guess: that takes fresh, a
 // record that says that the run has finished, or no trace of a run at all.
 func (d *runDir) adopt(command []string, n int, sets, output string, fresh bool) (*intent, error) {
-	made := &record{ID: newID(), Command: command, Ranks: n, Dir: sets, Sets: sets, Output: output}
+	made := &record{ID: store.NewID(), Command: command, Ranks: n, Dir: sets, Sets: sets, Output: output}
 	in := &intent{rec: made, made: true}
 	old, err := loadRecord(d.fs, d.path)
 	if err == nil {
 		old.locate(d.path, d.cwd)
+		old.relocated(d.path, d.cwd)
 		in.say = old.note
 	}
 	switch {
@@ -85,9 +86,6 @@ func (d *runDir) adopt(command []string, n int, sets, output string, fresh bool)
 }
 
 func joined(a, b string) string { return strings.TrimPrefix(a+"; "+b, "; ") }
-
-// newID is the identity of a new run.
-func newID() string { return fmt.Sprintf("%x", randomBytes(16)) }
 
 // differs says in which ways a run is another one than what was recorded.
 func (r *record) differs(command []string, n int, sets string) (out []string) {

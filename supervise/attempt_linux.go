@@ -202,6 +202,7 @@ func (s *Supervisor) startOf(h *host, ranks []int) *control.Start {
 		m.Welcome.Expect = s.last.Set
 	}
 	m.Welcome.Fresh = s.o.Fresh && s.rec.Attempt == 1
+	m.Welcome.From, m.Welcome.Here = s.rec.From, s.cwd
 	if s.starter == nil {
 		m.Env = environment(h.local)
 	} else {

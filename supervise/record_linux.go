@@ -56,6 +56,7 @@ type record struct {
 	Attempt int         `json:"attempt"`
 	Cwd     string      `json:"cwd"`               // where it was started, absolute
 	Up      int         `json:"up"`                // how many levels that is above RUN; -1: it is elsewhere
+	From    []string    `json:"from,omitempty"`    // … and before RUN was moved or copied together with that
 	Dir     string      `json:"dir"`               // checkpoint directory that was asked for
 	Sets    string      `json:"sets"`              // checkpoint directory that the ranks use
 	Used    bool        `json:"used,omitempty"`    // … and have used
@@ -141,6 +142,15 @@ func above(run, dir string) int {
 		return 0
 	}
 	return strings.Count(rel, string(filepath.Separator)) + 1
+}
+
+// relocated notes where the run was started before, if its directory was moved
+// or copied together with the one that it is started in.
+func (r *record) relocated(run, cwd string) {
+	if r.Cwd == cwd || r.Up < 0 || above(run, cwd) != r.Up || real(r.Cwd) == real(cwd) {
+		return
+	}
+	r.From = append(slices.DeleteFunc(r.From, func(dir string) bool { return dir == r.Cwd || dir == cwd }), r.Cwd)
 }
 
 // locate makes the record's paths absolute. cwd is the working directory of who

@@ -309,7 +309,8 @@ func pointsText(points []PointInfo) string {
 
 func seconds(since time.Time) string { return fmt.Sprintf("%.1f s", time.Since(since).Seconds()) }
 
-// digest is that of the rewritten files, wherever their tree stands.
+// digest is that of the rewritten files, wherever their tree stands: neither
+// their names nor the lines that they tell hold the path of a directory.
 func (w *Rewritten) digest() string {
 	places := make(map[string]string, len(w.Files))
 	for name := range w.Files {
@@ -317,7 +318,7 @@ func (w *Rewritten) digest() string {
 	}
 	h := sha256.New()
 	for _, place := range slices.Sorted(maps.Keys(places)) {
-		text := w.Files[places[place]]
+		text := rewrite.Told(w.Files[places[place]], func(file string) string { return filepath.ToSlash(w.Place(file)) })
 		fmt.Fprintf(h, "%s %d\n%s", place, len(text), text)
 	}
 	return hex.EncodeToString(h.Sum(nil)[:16])

@@ -178,6 +178,33 @@ func TestMake(t *testing.T) {
 	}
 }
 
+// TestSourceElsewhere: the same source has the same digest wherever it stands.
+func TestSourceElsewhere(t *testing.T) {
+	const far = "package far\n\nfunc Sum(n int) (s int) {\n\tfor i := range n {\n\t\ts += i\n\t}\n\treturn s\n}\n"
+	digest := func(dir string, patterns ...string) string {
+		t.Helper()
+		w, err := Rewrite(context.Background(), dir, patterns, MakeOptions{BuildOptions: BuildOptions{Env: offline(), Cache: t.TempDir()}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return w.digest()
+	}
+	made := func(main string) string {
+		return tree(t, "go.mod", "module example.com/sums\n\ngo 1.26\n", "main.go", main, "far/far.go", far)
+	}
+	with := strings.Replace(sums, "import \"fmt\"", "import (\n\t\"fmt\"\n\n\t\"example.com/sums/far\"\n)\n\nvar first = far.Sum(3)", 1)
+	a, b := made(with), made(with)
+	if a, b := digest(a), digest(b); a != b {
+		t.Errorf("in two directories: %s and %s", a, b)
+	}
+	if a, b := digest(a, "main.go"), digest(b, "main.go"); a != b {
+		t.Errorf("files in two directories: %s and %s", a, b)
+	}
+	if c := made(strings.Replace(with, "20", "21", 1)); digest(a) == digest(c) {
+		t.Error("another program has the same digest")
+	}
+}
+
 func write(t *testing.T, name, text string) {
 	t.Helper()
 	if err := os.WriteFile(name, []byte(text), 0o644); err != nil {

@@ -73,6 +73,10 @@ func simulate(ctx context.Context, c config) (err error) {
 			Dir: c.dir, Every: c.every, EveryPoints: c.everyPoints,
 			Compression: cairn.Compression(c.compress), OnSaved: report,
 		})
+		if errors.Is(err, cairn.ErrFinished) { // the results are there
+			fmt.Fprintln(os.Stderr, "water:", err)
+			return nil
+		}
 		if err != nil {
 			return err
 		}

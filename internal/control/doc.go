@@ -219,6 +219,10 @@ type Welcome struct {
 	// Expect is a checkpoint of this run that was committed; 0: none was. A
 	// program that then finds none must not start from the beginning.
 	Expect uint64 `json:"expect,omitempty"`
+	// From are directories in which the run was started before, if it was moved
+	// or copied together with its directory, and Here is that directory now.
+	From []string `json:"from,omitempty"`
+	Here string   `json:"here,omitempty"`
 	// Avoid are sets that are not to be restored.
 	Avoid []uint64 `json:"avoid,omitempty"`
 	// Move says that this process takes the place of a running one, by this

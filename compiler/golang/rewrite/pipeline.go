@@ -153,6 +153,16 @@ func Plain(text []byte) []byte { return linesInText.ReplaceAll(text, nil) }
 
 var linesInText = regexp.MustCompile(`/\*line [^*]*:\d+\*/ ?`)
 
+// Told changes the names of the files whose lines text tells.
+func Told(text []byte, name func(file string) string) []byte {
+	return toldInText.ReplaceAllFunc(text, func(b []byte) []byte {
+		m := toldInText.FindSubmatch(b)
+		return fmt.Appendf(nil, "/*line %s%s*/", name(string(m[1])), m[2])
+	})
+}
+
+var toldInText = regexp.MustCompile(`/\*line ([^*]*?)((?::\d+){1,2})\*/`)
+
 // Generic lets a file of a module of old Go use type parameters, as its new parts
 // do: a build constraint says so.
 func Generic(text []byte, goVersion string) []byte {

@@ -1,0 +1,160 @@
+//go:build linux
+
+package e2e
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+// relocated changes files in ways that have to be undone when it is brought back
+// to a checkpoint. It waits in its 34th iteration if gate is a pipe.
+const relocated = `package main
+
+import (
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+)
+
+func main() {
+	lines, err := os.OpenFile("lines", os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
+	if err != nil {
+		panic(err)
+	}
+	for i := 0; i < 60; i++ {
+		fmt.Fprintln(lines, "line", i)
+		fmt.Println("out", i)
+		text, _ := os.ReadFile("count")
+		n, _ := strconv.Atoi(strings.TrimSpace(string(text)))
+		if err := os.WriteFile("count", []byte(fmt.Sprintln(n+1)), 0o644); err != nil {
+			panic(err)
+		}
+		if i == 33 {
+			os.ReadFile("gate")
+		}
+	}
+	lines.Close()
+}
+`
+
+// TestMovedRun interrupts a run, moves, copies or links its directory with the
+// program's source, and lets the same command go on there: the result is that of
+// an undisturbed run, and what was copied is not touched.
+func TestMovedRun(t *testing.T) {
+	cairn := build(t, "./cmd/cairn", runtime.GOARCH)
+	source := t.TempDir()
+	for name, text := range map[string]string{"go.mod": "module example.com/relocated\n\ngo 1.26\n", "main.go": relocated} {
+		if err := os.WriteFile(filepath.Join(source, name), []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	cmd := exec.Command(cairn, "build", "-q", "-o", "made", ".")
+	cmd.Dir = source
+	if text, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, text)
+	}
+	for _, how := range []string{"moved", "copied", "linked", "given to another user"} {
+		t.Run(how, func(t *testing.T) {
+			other := how == "given to another user"
+			if other && os.Geteuid() != 0 {
+				t.Skip("it takes root to give files away")
+			}
+			top, err := os.MkdirTemp("", "moved") // others can enter it
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { os.RemoveAll(top) })
+			old, now := filepath.Join(top, "old"), filepath.Join(top, "now")
+			tool(t, "chmod", "755", top)
+			tool(t, "cp", "-a", source, old)
+			tool(t, "chmod", "755", old)
+			program, self := "./made", cairn
+			if how == "copied" {
+				program = "." // it is built in both places
+			}
+			if other { // who can't read our cairn
+				self = filepath.Join(top, "cairn")
+				tool(t, "cp", cairn, self)
+				tool(t, "chmod", "755", self)
+			}
+			start := func(dir string) *exec.Cmd {
+				cmd := exec.Command(self, "run", "--run", "w.cairn", "--every-points", "10", "--grace", "0s", "-o", "result", program)
+				cmd.Dir = dir
+				cmd.Env = append(os.Environ(), "PWD="+dir)
+				return cmd
+			}
+			gate := filepath.Join(old, "gate")
+			if err := syscall.Mkfifo(gate, 0o644); err != nil {
+				t.Fatal(err)
+			}
+			cmd := start(old)
+			if err := cmd.Start(); err != nil {
+				t.Fatal(err)
+			}
+			pipe, err := os.OpenFile(gate, os.O_WRONLY, 0) // when the program is there
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer pipe.Close()
+			cmd.Process.Kill()
+			cmd.Wait()
+			lock, err := os.Open(filepath.Join(old, "w.cairn", "hosts", "localhost.lock"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer lock.Close()
+			if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX); err != nil { // its helper has ended
+				t.Fatal(err)
+			}
+			lock.Close()
+			if err := os.Remove(gate); err != nil {
+				t.Fatal(err)
+			}
+			before := ""
+			switch how {
+			case "moved":
+				err = os.Rename(old, now)
+			case "linked":
+				err = os.Symlink(old, now)
+			default:
+				before = left(t, old)
+				tool(t, "cp", "-a", old, now)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			cmd = start(now)
+			if other {
+				const nobody = 65534
+				tool(t, "chown", "-R", fmt.Sprint(nobody), now)
+				cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: nobody, Gid: nobody}}
+				cmd.Env = append(cmd.Env, "HOME="+now)
+			}
+			text, err := cmd.CombinedOutput()
+			if err != nil || !strings.Contains(string(text), "restored set ") {
+				t.Fatalf("%v\n%s", err, text)
+			}
+			var lines, out strings.Builder
+			for i := range 60 {
+				fmt.Fprintln(&lines, "line", i)
+				fmt.Fprintln(&out, "out", i)
+			}
+			for name, want := range map[string]string{"lines": lines.String(), "count": "60\n", "result": out.String()} {
+				if got, _ := os.ReadFile(filepath.Join(now, name)); string(got) != want {
+					t.Errorf("%s holds %q, not %q\n%s", name, got, want, text)
+				}
+			}
+			if before != "" && left(t, old) != before {
+				t.Error("the run that was copied is not what it was")
+			}
+		})
+	}
+}
