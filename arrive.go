@@ -18,6 +18,7 @@ import (
 	"github.com/cairnrun/cairn/internal/graph"
 	"github.com/cairnrun/cairn/internal/p2p"
 	"github.com/cairnrun/cairn/internal/step"
+	"github.com/cairnrun/cairn/internal/vfs"
 	"github.com/cairnrun/cairn/store"
 )
 
@@ -185,7 +186,7 @@ func (p *Run) land(ctx context.Context) error {
 			p.log.Warn("cairn: standard error is shown when the program has ended", "error", err)
 		}
 	}
-	if p.dir, err = store.Create(p.opts.fs, p.opts.Dir, p.seat.Rank); err != nil {
+	if p.dir, err = store.CreateFor(p.opts.fs, p.opts.Dir, p.seat.Rank, vfs.AccessFromEnv().With(p.opts.Group, p.opts.AnyOwner)); err != nil {
 		return err
 	}
 	if err := p.readySaver(nil); err != nil {

@@ -90,6 +90,13 @@ type Options struct {
 	// the same; under 'cairn run', only its flag --fresh does.
 	Fresh bool
 
+	// Checkpoints are readable by the current user only, and Dir must be owned
+	// by that user, root included, and not be writable by all. Group lets the
+	// group of Dir read what is made in it from now on, and AnyOwner accepts
+	// another user's directory. CAIRN_GROUP=1 and CAIRN_ANY_OWNER=1 in the
+	// environment say the same.
+	Group, AnyOwner bool
+
 	// When a checkpoint is due. Several may be given; the first that comes
 	// due counts. With none, Auto is taken; until a save was measured it
 	// assumes that one takes a nanosecond per byte.
@@ -251,7 +258,7 @@ func Open(ctx context.Context, opts Options) (*Run, error) {
 	var err error
 	if p.newcomer() { // the process whose place it takes has the lock
 		p.dir = store.Open(opts.fs, opts.Dir, seat.Rank)
-	} else if p.dir, err = store.Create(opts.fs, opts.Dir, seat.Rank); err != nil {
+	} else if p.dir, err = store.CreateFor(opts.fs, opts.Dir, seat.Rank, vfs.AccessFromEnv().With(opts.Group, opts.AnyOwner)); err != nil {
 		return nil, fmt.Errorf("cairn: %w", err)
 	}
 	if err := p.enter(ctx); err != nil {

@@ -50,6 +50,7 @@ func takeSeat(ctx context.Context, opts *Options, log *slog.Logger) (*seat, erro
 		if opts.Dir == "" {
 			opts.Dir = w.Dir
 		}
+		opts.Group, opts.AnyOwner = opts.Group || w.Group, opts.AnyOwner || w.AnyOwner
 		if w.Every > 0 {
 			opts.Every = w.Every
 		}

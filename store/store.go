@@ -48,13 +48,23 @@ type Dir struct {
 func Open(fsys vfs.FS, path string, rank int) *Dir { return &Dir{fs: fsys, path: path, rank: rank} }
 
 // Create makes the folder where needed and takes the rank's lock, for
-// writing. Close gives the lock back.
+// writing. Close gives the lock back. The environment says who else may use
+// the directory: see vfs.AccessFromEnv.
 func Create(fsys vfs.FS, path string, rank int) (*Dir, error) {
+	return CreateFor(fsys, path, rank, vfs.AccessFromEnv())
+}
+
+// CreateFor is Create for those that a says. A directory of another user, or
+// one that all users may write to, is refused: see vfs.Trust.
+func CreateFor(fsys vfs.FS, path string, rank int, a vfs.Access) (*Dir, error) {
 	d := Open(fsys, path, rank)
-	if err := d.makeAll(path); err != nil {
+	err := d.makeAll(path)
+	if err == nil {
+		err = vfs.Trust(fsys, path, a)
+	}
+	if err != nil {
 		return nil, fmt.Errorf("checkpoint folder: %w", err)
 	}
-	var err error
 	if d.lock, err = fsys.Lock(filepath.Join(path, lockName(rank))); err != nil {
 		if errors.Is(err, vfs.ErrLocked) {
 			err = fmt.Errorf("%w: %s: stop it first, or give this run a folder of its own", ErrLocked, path)

@@ -201,6 +201,7 @@ func (s *Supervisor) startOf(h *host, ranks []int) *control.Start {
 	if s.last != nil {
 		m.Welcome.Expect = s.last.Set
 	}
+	m.Welcome.Group, m.Welcome.AnyOwner = s.o.access().Group, s.o.access().AnyOwner
 	m.Welcome.Fresh = s.o.Fresh && s.rec.Attempt == 1
 	m.Welcome.From, m.Welcome.Here = s.rec.From, s.cwd
 	if s.starter == nil {

@@ -21,6 +21,7 @@ import (
 
 	"github.com/cairnrun/cairn/internal/control"
 	"github.com/cairnrun/cairn/internal/step"
+	"github.com/cairnrun/cairn/internal/vfs"
 )
 
 // rankLimit bounds what a rank may send in one message.
@@ -86,7 +87,7 @@ func (c *child) start(i int) (err error) {
 			}
 			return f, err
 		}
-		f, err := os.OpenFile(outputFile(s.Output, c.rank, stream), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
+		f, err := vfs.OpenPrivate(outputFile(s.Output, c.rank, stream), os.O_CREATE|os.O_WRONLY|os.O_APPEND)
 		if err == nil {
 			theirs = append(theirs, f)
 			if stream == control.Stdout && !s.Keep {

@@ -5,6 +5,8 @@ import (
 	"os"
 	"strings"
 	"sync"
+
+	"github.com/cairnrun/cairn/internal/vfs"
 )
 
 // early is what a newcomer writes to stderr before it is one of the ranks. If it
@@ -29,7 +31,7 @@ func (e *early) pass() {
 	if err != nil || st.Size() <= e.passed {
 		return
 	}
-	to, err := os.OpenFile(e.to, os.O_WRONLY|os.O_APPEND|os.O_CREATE, 0o600)
+	to, err := vfs.OpenPrivate(e.to, os.O_WRONLY|os.O_APPEND|os.O_CREATE)
 	if err != nil {
 		return
 	}

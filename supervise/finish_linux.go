@@ -10,6 +10,7 @@ import (
 
 	"github.com/cairnrun/cairn/internal/control"
 	"github.com/cairnrun/cairn/internal/step"
+	"github.com/cairnrun/cairn/internal/vfs"
 	"github.com/cairnrun/cairn/store"
 )
 
@@ -131,7 +132,7 @@ func (k *sink) showRest() error {
 	const most = 64 << 10
 	for r := range k.ranks {
 		for i := range k.ranks[r] {
-			f, err := os.Open(outputFile(k.o.RankOutput, r, i+1))
+			f, err := vfs.OpenPrivate(outputFile(k.o.RankOutput, r, i+1), os.O_RDONLY)
 			if errors.Is(err, fs.ErrNotExist) {
 				continue
 			}

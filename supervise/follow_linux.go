@@ -1,7 +1,9 @@
 package supervise
 
 import (
+	"errors"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -9,6 +11,8 @@ import (
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/cairnrun/cairn/internal/vfs"
 )
 
 const outputChunk = 32 << 10
@@ -21,7 +25,11 @@ type watch struct {
 }
 
 func newWatch(dir string) (*watch, error) {
-	if err := os.MkdirAll(dir, 0o700); err != nil {
+	err := vfs.OS().Mkdir(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		err = os.MkdirAll(dir, 0o700)
+	}
+	if err != nil && !errors.Is(err, fs.ErrExist) {
 		return nil, err
 	}
 	fd, err := unix.InotifyInit1(unix.IN_CLOEXEC | unix.IN_NONBLOCK)

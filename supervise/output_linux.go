@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/cairnrun/cairn/internal/control"
+	"github.com/cairnrun/cairn/internal/vfs"
 )
 
 // stuckTime is how long showing a piece may take before those that hurry go
@@ -375,7 +376,7 @@ func (k *sink) copyRank(f *os.File, at int64, rank int) error {
 }
 
 func (k *sink) appendRank(w io.Writer, rank int) (int64, error) {
-	from, err := os.Open(outputFile(k.o.RankOutput, rank, control.Stdout))
+	from, err := vfs.OpenPrivate(outputFile(k.o.RankOutput, rank, control.Stdout), os.O_RDONLY)
 	if errors.Is(err, os.ErrNotExist) {
 		return 0, nil
 	}

@@ -33,10 +33,15 @@ func (d *runDir) file(name ...string) string {
 }
 
 // openRunDir makes the folder where needed and takes its lock.
-func openRunDir(path, cwd string) (*runDir, error) {
+func openRunDir(path, cwd string, a vfs.Access) (*runDir, error) {
 	d := &runDir{fs: vfs.OS(), path: path, cwd: cwd}
-	if err := os.MkdirAll(path, 0o700); err != nil {
+	if err := vfs.MakeDir(path, a); err != nil {
 		return nil, refused(err)
+	}
+	for _, name := range []string{"bin", "hosts", "output", "sets"} {
+		if err := vfs.NoLink(d.file(name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return nil, err
+		}
 	}
 	lock, holder, err := tryLock(d.file("lock"))
 	if errors.Is(err, ErrBusy) {
@@ -51,11 +56,11 @@ func openRunDir(path, cwd string) (*runDir, error) {
 		lock.Close()
 		return nil, refused(err)
 	}
-	if err := os.MkdirAll(d.file("hosts"), 0o700); err != nil {
+	if err := vfs.SubDir(d.file("hosts")); err != nil {
 		lock.Close()
 		return nil, refused(err)
 	}
-	d.log, err = os.OpenFile(d.file("log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	d.log, err = vfs.OpenPrivate(d.file("log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY)
 	if err != nil {
 		lock.Close()
 		return nil, refused(err)
@@ -89,7 +94,7 @@ func (d *runDir) note(at time.Time, text string) {
 // tryLock opens a file and locks it; ErrBusy and who has it, in words, if that
 // is another process.
 func tryLock(path string) (*os.File, string, error) {
-	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
+	f, err := vfs.OpenLock(path)
 	if err != nil {
 		return nil, "", err
 	}

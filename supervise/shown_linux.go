@@ -4,6 +4,8 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+
+	"github.com/cairnrun/cairn/internal/vfs"
 )
 
 // shownFile is RUN/shown: up to where stdout and stderr of each rank have been
@@ -55,7 +57,7 @@ func newShownFile(run string, now [][2]int64) (*shownFile, error) {
 		}
 	}
 	name := filepath.Join(run, "shown")
-	f, err := os.OpenFile(name+".tmp", os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
+	f, err := vfs.OpenPrivate(name+".tmp", os.O_CREATE|os.O_TRUNC|os.O_WRONLY)
 	if err != nil {
 		return nil, err
 	}

@@ -107,6 +107,8 @@ type Options struct {
 	Run        string // the run's folder; default ./PROGRAM.cairn
 	Dir        string // checkpoint folder; default RUN/sets
 	Fresh      bool   // discard what RUN holds of an earlier run
+	Group      bool   // the group of RUN may read what is in it
+	AnyOwner   bool   // RUN and Dir may be another user's
 	Out        string // file for the ranks' stdout; with %r one per rank
 	RankOutput string // folder for the ranks' output files; default RUN/output
 	// Input is a file that rank 0 reads as its stdin, from the beginning whenever

@@ -16,6 +16,7 @@ import (
 
 	"github.com/cairnrun/cairn/internal/control"
 	"github.com/cairnrun/cairn/internal/step"
+	"github.com/cairnrun/cairn/internal/vfs"
 )
 
 // Supervisor runs one run. All its state belongs to the goroutine of Run;
@@ -69,6 +70,9 @@ type Supervisor struct {
 	unanswered []*request             // when the run has ended
 }
 
+// access says who else may use the run's directories.
+func (o *Options) access() vfs.Access { return vfs.AccessFromEnv().With(o.Group, o.AnyOwner) }
+
 // New checks the options, takes the run's folder and reads what it holds.
 // After it, Run must be called.
 func New(o Options) (*Supervisor, error) {
@@ -77,7 +81,7 @@ func New(o Options) (*Supervisor, error) {
 	if err := s.prepare(); err != nil {
 		return nil, err
 	}
-	dir, err := openRunDir(s.o.Run, s.cwd)
+	dir, err := openRunDir(s.o.Run, s.cwd, s.o.access())
 	if err != nil {
 		return nil, err
 	}

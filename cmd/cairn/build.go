@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/cairnrun/cairn/compiler/golang"
+	"github.com/cairnrun/cairn/internal/vfs"
 	"github.com/cairnrun/cairn/supervise"
 )
 
@@ -216,7 +217,7 @@ func (r *runFlags) build(ctx context.Context, c *call) (*golang.Made, error) {
 	o.Command = append([]string{program}, dropDashes(o.Command[n:])...)
 	if _, err := os.Stat(program); errors.Is(err, fs.ErrNotExist) {
 		// The supervisor wants to see it. If the run is another's, it has one.
-		return made, elsewhere(made.Copy(program), otherRun)
+		return made, elsewhere(r.copy(made, program), otherRun)
 	}
 	return made, r.fits(ctx, made, o.Run)
 }
@@ -266,11 +267,28 @@ func (r *runFlags) place(ctx context.Context, made *golang.Made, run string) err
 		return err
 	}
 	program := r.program(made, run)
-	err := made.Copy(program)
+	err := r.copy(made, program)
 	if err == nil {
-		err = os.WriteFile(program+".source", []byte(made.Source+"\n"), 0o666)
+		err = os.WriteFile(program+".source", []byte(made.Source+"\n"), 0o600)
 	}
 	return elsewhere(err, otherRun)
+}
+
+// copy puts a made program into the run's directory, which must be the user's.
+func (r *runFlags) copy(made *golang.Made, program string) error {
+	bin := filepath.Dir(program)
+	if err := vfs.MakeDir(filepath.Dir(bin), vfs.AccessFromEnv().With(r.o.Group, r.o.AnyOwner)); err != nil {
+		return err
+	}
+	if err := vfs.SubDir(bin); err != nil {
+		return err
+	}
+	for _, name := range []string{program, program + ".source"} {
+		if err := vfs.NoLink(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+	}
+	return made.Copy(program)
 }
 
 // sourceArgs is how many of a command's words name Go source: files, a folder with

@@ -120,6 +120,8 @@ is told to: --launcher-args=--oversubscribe.`,
 			f.IntVar(&r.distrust, "distrust", 3, "put a set aside when `N` starts from it failed without a new set (default 3; 0: never)")
 			f.DurationVar(&o.Grace, "grace", time.Minute, "`DURATION` for ranks to save and stop in (default 1m)")
 			f.BoolVar(&o.Fresh, "fresh", false, "discard the run that is in the folder, with its sets")
+			f.BoolVar(&o.Group, "group", false, "let the group of the run's directory read it, and what is made in it")
+			f.BoolVar(&o.AnyOwner, "any-owner", false, "use a directory that another user owns, or that all users may write to")
 			f.StringVar(&o.LeaveWhen, "leave-when", "", "run `COMMAND` on every host now and then; when it exits with 0, ranks leave that host")
 			f.DurationVar(&o.LeavePoll, "leave-poll", 30*time.Second, "`DURATION` between two runs of --leave-when (default 30s)")
 			f.BoolVar(&r.plain, "no-prefix", false, "show output without the rank in front")

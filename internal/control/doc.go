@@ -216,6 +216,10 @@ type Welcome struct {
 	// Fresh says that what the checkpoint directory holds of an earlier run is
 	// to be discarded.
 	Fresh bool `json:"fresh,omitempty"`
+	// Group lets the group of the checkpoint directory read it, AnyOwner
+	// accepts one that another user owns.
+	Group    bool `json:"group,omitempty"`
+	AnyOwner bool `json:"anyOwner,omitempty"`
 	// Expect is a checkpoint of this run that was committed; 0: none was. A
 	// program that then finds none must not start from the beginning.
 	Expect uint64 `json:"expect,omitempty"`

@@ -32,7 +32,7 @@ func TakeStdout(path string) (settle func(stays bool), err error) {
 func TakeStderr(path string) error { return takeOutput(2, "standard error", path) }
 
 func takeOutput(fd int, name, path string) error {
-	f, err := os.OpenFile(path, os.O_WRONLY|os.O_APPEND|os.O_CREATE, 0o600)
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_APPEND|os.O_CREATE|syscall.O_NOFOLLOW, 0o600)
 	if err != nil {
 		return fmt.Errorf("%s: %w", name, err)
 	}

@@ -26,17 +26,31 @@ func (osFS) Open(name string) (File, error) {
 }
 
 func (osFS) Create(name string) (File, error) {
-	f, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o666)
+	perm := filePerm(name)
+	f, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE|os.O_EXCL, perm)
 	if err != nil {
 		return nil, err
 	}
-	return &osFile{File: f, direct: openDirect(name, os.O_RDWR)}, nil
+	if perm != 0o600 { // whatever the umask
+		if err := f.Chmod(perm); err != nil {
+			f.Close()
+			return nil, err
+		}
+	}
+	return &osFile{File: f, direct: openDirect(name, os.O_RDWR|noFollow)}, nil
 }
 
-func (osFS) Mkdir(name string) error                    { return os.Mkdir(name, 0o777) }
 func (osFS) Rename(from, to string) error               { return os.Rename(from, to) }
 func (osFS) ReadDir(name string) ([]fs.DirEntry, error) { return os.ReadDir(name) }
 func (osFS) Stat(name string) (fs.FileInfo, error)      { return os.Stat(name) }
+
+func (osFS) Mkdir(name string) error {
+	err := os.Mkdir(name, 0o700)
+	if err == nil && groupReads(filepath.Dir(name)) {
+		err = os.Chmod(name, 0o750)
+	}
+	return err
+}
 
 func (osFS) Remove(name string) error {
 	err := os.Remove(name)
@@ -49,7 +63,7 @@ func (osFS) Remove(name string) error {
 func (osFS) Link(from, to string) error { return linkError(os.Link(from, to)) }
 
 func (osFS) Lock(name string) (io.Closer, error) {
-	f, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE, 0o666)
+	f, err := OpenLock(name)
 	if err != nil {
 		return nil, err
 	}

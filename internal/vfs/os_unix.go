@@ -5,6 +5,7 @@ package vfs
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"syscall"
 
@@ -26,6 +27,26 @@ func lockFile(f *os.File) error {
 		return ErrLocked
 	}
 	return err
+}
+
+// noFollow makes open fail where the last part of a path is a symbolic link.
+const noFollow = syscall.O_NOFOLLOW
+
+// isLink reports whether open failed because of that.
+func isLink(err error) bool { return errors.Is(err, syscall.ELOOP) || errors.Is(err, syscall.EMLINK) }
+
+func trusted(path string, st fs.FileInfo) error {
+	sys, ok := st.Sys().(*syscall.Stat_t)
+	if !ok {
+		return nil
+	}
+	if me := os.Geteuid(); int(sys.Uid) != me {
+		return notOurs(path, fmt.Sprintf("user %d owns it, and this is user %d", sys.Uid, me))
+	}
+	if st.Mode().Perm()&0o002 != 0 {
+		return notOurs(path, "all users may write to it: 'chmod o-w' it")
+	}
+	return nil
 }
 
 // isNotEmpty reports whether err says that a directory is not empty, which

@@ -1,0 +1,157 @@
+package main
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/cairnrun/cairn/compiler/golang"
+)
+
+const nobody = 65534
+
+// modes lists what in a directory has other modes than those of dir and file.
+func modes(t *testing.T, root string, dir, file fs.FileMode) (odd []string) {
+	t.Helper()
+	err := filepath.WalkDir(root, func(path string, e fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		st, err := e.Info()
+		if err != nil {
+			return err
+		}
+		want := file
+		if e.IsDir() {
+			want = dir
+		} else if strings.HasPrefix(e.Name(), "lock") || filepath.Ext(path) == ".lock" || e.Type() == fs.ModeSocket {
+			want = 0o600
+		}
+		if got := st.Mode().Perm(); got != want && !(strings.Contains(path, "/bin/") && e.Type().IsRegular()) {
+			odd = append(odd, path+" "+st.Mode().String())
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return odd
+}
+
+// as runs a command as another user.
+func as(t *testing.T, uid uint32, name string, args ...string) (string, error) {
+	t.Helper()
+	cmd := exec.Command(name, args...)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uid, Gid: uid}}
+	out, err := cmd.CombinedOutput()
+	return string(out), err
+}
+
+// TestRunPrivate leaves a run with checkpoints, made with an open umask in a
+// directory that all may read: nobody else can read what the run keeps.
+func TestRunPrivate(t *testing.T) {
+	t.Chdir(t.TempDir())
+	old := syscall.Umask(0o022)
+	defer syscall.Umask(old)
+	program, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	write(t, "go", "")
+	for _, group := range []bool{true, false} {
+		args, dir, file := []string{"run", "-q", "--retries", "0", "--every-points", "20", "--run", "r.cairn", "--dir", "ckpt"}, fs.FileMode(0o700), fs.FileMode(0o600)
+		for _, name := range []string{"ckpt", "r.cairn", "go.once"} {
+			os.RemoveAll(name)
+		}
+		if group {
+			args, dir, file = append(args, "--group"), 0o750, 0o640
+		}
+		cairnRun(t, append(args, program, "_counter", "go")...).exit(7)
+		made := &golang.Made{Name: "true", Path: "/bin/true"}
+		r := &runFlags{}
+		if err := r.copy(made, r.program(made, "r.cairn")); err != nil {
+			t.Fatal(err)
+		}
+		for _, root := range []string{"r.cairn", "ckpt"} {
+			if odd := modes(t, root, dir, file); len(odd) > 0 {
+				t.Errorf("group %v: other modes than %o and %o:\n%s", group, dir, file, strings.Join(odd, "\n"))
+			}
+		}
+	}
+	if os.Geteuid() != 0 {
+		t.Skip("only root can become another user")
+	}
+	for _, name := range []string{newestFile(t, "ckpt"), "ckpt/lock", "r.cairn/run.json", "r.cairn/log", "r.cairn/lock", "r.cairn/bin/true"} {
+		path, err := filepath.Abs(name)
+		if err == nil {
+			_, err = os.Stat(path)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if out, err := as(t, nobody, "cat", path); err == nil || !strings.Contains(out, "Permission denied") {
+			t.Errorf("another user reads %s: %v, %.40q", name, err, out)
+		}
+	}
+}
+
+// newestFile is rank 0's file of the newest checkpoint.
+func newestFile(t *testing.T, dir string) string {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join(dir, "set-*", "rank-0000.h5"))
+	if err != nil || len(files) == 0 {
+		t.Fatal("no checkpoints", err)
+	}
+	return files[len(files)-1]
+}
+
+// TestRunForeignDirectory gives a run directories that another user owns, or
+// has put links into.
+func TestRunForeignDirectory(t *testing.T) {
+	t.Chdir(t.TempDir())
+	write(t, "precious", "precious")
+	target, err := filepath.Abs("precious")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"log", "lock", "hosts", "output", "sets", "shown.tmp"} {
+		run := "links-" + name
+		if err := errors.Join(os.Mkdir(run, 0o700), os.Symlink(target, filepath.Join(run, name))); err != nil {
+			t.Fatal(err)
+		}
+		cairnRun(t, "run", "--run", run, "echo", "x")
+		if got := read(t, "precious"); got != "precious" {
+			t.Fatalf("%s was followed: %q", name, got)
+		}
+	}
+	cairnRun(t, "run", "--run", "links-log", "echo", "x").exit(exitFailed).complains("symbolic link")
+	// The run's directory itself may be reached by one.
+	if err := errors.Join(os.Mkdir("far", 0o700), os.Symlink("far", "near.cairn")); err != nil {
+		t.Fatal(err)
+	}
+	cairnRun(t, "run", "--run", "near.cairn", "echo", "x").ended()
+	if err := errors.Join(os.Mkdir("all", 0o700), os.Chmod("all", 0o777)); err != nil {
+		t.Fatal(err)
+	}
+	cairnRun(t, "run", "--run", "all", "echo", "x").exit(exitFailed).complains("all users may write to it")
+	if os.Geteuid() != 0 {
+		t.Skip("only root can give a directory away")
+	}
+	if err := errors.Join(os.Mkdir("theirs", 0o700), os.Chown("theirs", nobody, nobody)); err != nil {
+		t.Fatal(err)
+	}
+	cairnRun(t, "run", "--run", "theirs", "echo", "x").exit(exitFailed).complains("user 65534 owns it", "--any-owner")
+	if list, err := os.ReadDir("theirs"); err != nil || len(list) > 0 {
+		t.Errorf("something was written there: %v, %v", list, err)
+	}
+	made, r := &golang.Made{Name: "true", Path: "/bin/true"}, &runFlags{}
+	if err := r.copy(made, r.program(made, "theirs")); err == nil {
+		t.Error("a program was put into another user's directory")
+	}
+	cairnRun(t, "run", "--any-owner", "--run", "theirs", "echo", "x").ended()
+}
