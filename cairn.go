@@ -354,7 +354,7 @@ func (p *Run) protect(name string, v any, how []How) error {
 		return errors.New("a variable of that name is protected already")
 	}
 	root := graph.Root{Name: name, Ptr: v}
-	if err := graph.Check(root, p.env()); err != nil {
+	if err := graph.Check(root, p.env()); err != nil && !later(err) {
 		return refused(err)
 	}
 	if img, err := graph.Collect([]graph.Root{root}, p.env()); err == nil { // else it needs the other roots
@@ -371,6 +371,14 @@ func (p *Run) protect(name string, v any, how []How) error {
 	p.roots = append(p.roots, root)
 	p.names[name] = true
 	return nil
+}
+
+// later says that a value which can't be saved now matters only when it is saved.
+// A compiled program protects all package variables as their initialisers leave
+// them: it runs, and Point tells of those that can't be saved.
+func later(err error) bool {
+	var u *graph.UnsupportedError
+	return graph.IsWhole() && errors.As(err, &u)
 }
 
 // refused adds to an error about a value that can't be saved what to do.

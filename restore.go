@@ -97,6 +97,10 @@ func (p *Run) readySaver(table *ckpt.Table) (err error) {
 		return err
 	}
 	img, err := p.collector.Collect(p.roots, p.env())
+	if err != nil && later(err) {
+		p.held = time.Second // a guess, until one is measured
+		return nil
+	}
 	if err != nil {
 		return err
 	}

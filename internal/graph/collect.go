@@ -302,6 +302,9 @@ func (c *Collector) push(ptr unsafe.Pointer, p *plan, n uint64, v via, parent in
 	it := item{ptr: ptr, p: p, n: n, at: at, parent: parent, via: v}
 	switch {
 	case p.size == 0:
+		if p.kind == kOpaque { // as a runtime.Func: its address says all
+			return c.refuse(p, parent, at, p.reason)
+		}
 		if k, fresh := c.made.at(uintptr(ptr), p); !fresh {
 			z := &c.items[*k]
 			z.n = max(z.n, n)

@@ -7,6 +7,7 @@ import (
 	"net"
 	"os"
 	"reflect"
+	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -92,6 +93,7 @@ func TestRefuse(t *testing.T) {
 		"context":   {&ctx, "*v.(*context.cancelCtx) (context.cancelCtx) can't be saved: it is a context"},
 		"timer":     {&[]*time.Timer{time.NewTimer(time.Hour)}, "*v[0] (time.Timer) can't be saved: it is a timer"},
 		"listener":  {&l, "*v.(*net.TCPListener) (net.TCPListener) can't be saved: it is a network listener"},
+		"func":      {&[]*runtime.Func{runtime.FuncForPC(reflect.ValueOf(live).Pointer())}, "v[0] (runtime.Func) can't be saved: it belongs to the Go runtime"},
 		"local":     {&[]any{localA(), localB()}, "v[0] (" + pkg + "T) can't be saved: two types are called " + pkg + "T (declared inside functions); register one with cairn.Register"},
 		"punning": {&struct {
 			a *[]float64

@@ -30,6 +30,7 @@ func Generate(seed uint64, pkg string) (string, error) {
 const (
 	tInt   = "int"
 	tBool  = "bool"
+	tFloat = "float64"
 	tStr   = "string"
 	tInts  = "[]int"
 	tArr   = "[3]int"
@@ -44,7 +45,7 @@ const (
 	tErr   = "error"
 )
 
-var localTypes = []string{tInt, tInt, tInt, tStr, tBool, tInts, tInts, tArr, tMap, tRec, tPtr, tPtr, tFunc, tFunc, tAct, tIPtr, tFuncs, tAny}
+var localTypes = []string{tInt, tInt, tInt, tStr, tBool, tFloat, tInts, tInts, tArr, tMap, tRec, tPtr, tPtr, tFunc, tFunc, tAct, tIPtr, tFuncs, tAny}
 
 // variable is one that the program has declared.
 type variable struct {
@@ -85,6 +86,7 @@ type gen struct {
 	nest    int // calls inside calls
 	rare    rare
 	quiet   bool // no calls: inside what runs concurrently or in any order
+	plain   bool // no func literals and deferred calls: the function can be left at a point
 }
 
 // rare are constructs that Cairn refuses on the way to a point. They would
@@ -196,7 +198,7 @@ func (g *gen) show() string {
 	var names []string
 	g.visible(func(v *variable) {
 		switch v.typ {
-		case tInt, tStr, tBool, tInts, tArr, tMap:
+		case tInt, tStr, tBool, tFloat, tInts, tArr, tMap:
 			if g.chance(0.4) && len(names) < 4 {
 				names = append(names, v.name)
 			}

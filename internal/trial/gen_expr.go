@@ -210,6 +210,8 @@ func (g *gen) expr(typ string, calls bool) string {
 		default:
 			return fmt.Sprintf("any(%s)", g.expr(t, calls))
 		}
+	case tFloat:
+		return fmt.Sprintf("float64(%s)", num())
 	case tErr:
 		return g.one("nil", "errOdd", fmt.Sprintf(`fmt.Errorf("e%%d: %%w", %s, errOdd)`, num()))
 	}
@@ -221,7 +223,7 @@ func (g *gen) function(calls bool) string {
 	if v := g.variable(tPtr, calls); v != "" && g.chance(0.3) {
 		return v + g.one(".grow", ".sum", ".each")
 	}
-	if f := g.fn[len(g.fn)-1]; g.chance(0.3) || f.stmts <= 0 || g.quiet || g.level > 2 {
+	if f := g.fn[len(g.fn)-1]; g.chance(0.3) || f.stmts <= 0 || g.quiet || g.plain || g.level > 2 {
 		return g.one("top", "quiet", "adder(3)", "counter()")
 	}
 	held := g.nest

@@ -49,6 +49,63 @@ func odd[T any](seq iter.Seq[T]) iter.Seq2[int, T] {
 	return func(yield func(int, T) bool) { n := 0; for v := range seq { n++; if n&1 == 1 && !yield(n, v) { return } } }
 }
 
+// walker and state return what comes next.
+type walker interface {
+	next() walker
+	both(n int) (walker, int)
+}
+
+type walkA struct{ n int }
+type walkB struct{ n int }
+
+func (w *walkA) next() walker {
+	for i := range 2 { //cairn:point
+		gInt += i
+	}
+	if step() || w.n <= 0 { return nil }
+	return walkB{w.n - 1}
+}
+
+func (w walkB) next() walker {
+	for on := true; on; { //cairn:point
+		on = false
+		w.n--
+		on = w.n > 2
+	}
+	if step() || w.n < 0 { return nil }
+	return &walkA{w.n}
+}
+
+func (w *walkA) both(n int) (next walker, sum int) {
+	sum = n + w.n
+	for range 2 { //cairn:point
+		gInt++
+	}
+	if step() || w.n <= 0 { return }
+	next = walkB{w.n - 1}
+	return
+}
+
+func (w walkB) both(n int) (walker, int) { return w.next(), n + 1 }
+
+type state func() state
+
+func stateA() state {
+	for i := range 2 { //cairn:point
+		gInt += i
+	}
+	if step() || gInt%%4 == 0 { return nil }
+	return stateB
+}
+
+func stateB() state {
+	for i := 0; i < 2; i++ { //cairn:point
+		gInt += 3
+	}
+	if step() { return nil }
+	return stateA
+}
+
 type down int
 
 func (d down) walk(yield func(int) bool) { if d > 0 && yield(int(d)) { (d - 1).walk(yield) } }
@@ -164,7 +221,7 @@ func (g *gen) program(seed uint64) string {
 	fmt.Fprintf(&b, "// Package %s is a random program, made from seed %d.\npackage %s\n", g.pkg, seed, g.pkg)
 	fmt.Fprintf(&b, prelude, 120+g.r.IntN(200))
 	g.scopes = []*scope{{vars: globals}}
-	g.rare = rare{g.chance(0.1), g.chance(0.15)}
+	g.rare = rare{g.chance(0.2), g.chance(0.15)}
 	sets := [][]string{{tInt}, {tInt}, {tInt, tStr}, {tInts, tErr}, {}}
 	for i := range 3 + g.r.IntN(4) {
 		f := &function{name: fmt.Sprint("f", i), named: g.chance(0.5)}
@@ -178,12 +235,15 @@ func (g *gen) program(seed uint64) string {
 		g.fns = append(g.fns, f)
 	}
 	for _, f := range g.fns {
+		g.plain = g.chance(0.4)
 		b.WriteString(g.topFunc("func "+f.name, f, 8+g.r.IntN(12)))
 	}
 	one := &function{results: []string{tInt}}
 	for _, m := range []string{"(r *rec) grow", "(r *rec) sum", "(r *rec) each", "(r rec) shift", "(s *sub) shift"} {
+		g.plain = g.chance(0.4)
 		b.WriteString(g.method(m, 3+g.r.IntN(5)))
 	}
+	g.plain = false
 	for _, m := range []string{"(v valueAct) do", "(p *ptrAct) do"} {
 		one.params = []string{tInt}
 		b.WriteString(g.topFunc("func "+m, one, 3+g.r.IntN(6)))
@@ -244,6 +304,9 @@ func (g *gen) topFunc(head string, f *function, stmts int) string {
 	b.WriteString(g.body(fr, vars, func() string {
 		if len(f.results) == 0 {
 			return ""
+		}
+		if len(fr.named) > 0 && g.chance(0.4) {
+			return "return\n"
 		}
 		return fmt.Sprintf("return %s\n", g.values(f.results, g.chance(0.3)))
 	}))

@@ -16,7 +16,7 @@ func (g *gen) stmt() string {
 		{16, g.decl}, {14, g.assign}, {9, g.store}, {9, g.show}, {8, g.ifStmt}, {12, g.forStmt},
 		{5, g.switchStmt}, {2, g.typeSwitch}, {3, g.deferStmt}, {7, g.callStmt}, {4, g.tuple},
 		{2, g.nested}, {4, g.jump}, {2, g.returnStmt}, {2, g.recoverStmt}, {1, g.goStmt},
-		{1, g.selectStmt}, {1, g.gotoStmt}, {3, g.keepFunc}, {2, g.mapRange},
+		{1, g.selectStmt}, {3, g.gotoStmt}, {3, g.keepFunc}, {2, g.mapRange}, {6, g.whileStmt}, {2, g.machineStmt}, {2, g.receive},
 	}
 	for {
 		total := 0
@@ -149,7 +149,13 @@ func (g *gen) loop() string {
 	n := 1 + g.r.IntN(5)
 	pure := g.chance(0.6)
 	body := func() string {
-		return "if step() { break }\n" + g.block(n)
+		return g.within(func() string {
+			first := ""
+			if g.chance(0.3) {
+				first = g.overwrite()
+			}
+			return first + "if step() { break }\n" + g.list(n)
+		})
 	}
 	ranged := func(key, value, over string) string {
 		head := ""
@@ -286,7 +292,7 @@ func (g *gen) typeSwitch() string {
 
 func (g *gen) deferStmt() string {
 	inLoop := slices.ContainsFunc(g.targets[len(g.targets)-1], func(t *target) bool { return t.loop })
-	if g.quiet || inLoop && !g.rare.deferLoops {
+	if g.quiet || g.plain || inLoop && !g.rare.deferLoops {
 		return ""
 	}
 	switch g.r.IntN(4) {
@@ -396,7 +402,7 @@ func (g *gen) returnStmt() string {
 }
 
 func (g *gen) recoverStmt() string {
-	if g.quiet || g.level > 2 {
+	if g.quiet || g.plain || g.level > 2 {
 		return ""
 	}
 	f := g.fn[len(g.fn)-1]
@@ -409,7 +415,7 @@ func (g *gen) recoverStmt() string {
 }
 
 func (g *gen) goStmt() string {
-	if g.quiet {
+	if g.quiet || g.plain {
 		return ""
 	}
 	res, wg := g.fresh("res_"), g.fresh("wg")

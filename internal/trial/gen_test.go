@@ -191,6 +191,7 @@ func TestGenerator(t *testing.T) {
 	for _, part := range []string{
 		"//cairn:point", "break L", "continue L", "fallthrough", "goto ", "defer func", "defer tr(", "recover()", "go func", "select {", ".(type)",
 		"range &", "range count(", "range odd(", ".walk {", "range filled(", "else if", "default:", "gFunc =", "gTable[", "boom(", ":= range", "for {", "delete(", "append(",
+		".next()", "walker.next(", "state(state", ".both(", "1e-9", "!= nil; ", "> 0; ", "= false\n", "= nil\n", "= <-offer(1", "\treturn\n",
 	} {
 		if !strings.Contains(all.String(), part) {
 			t.Errorf("no program has %q", part)
