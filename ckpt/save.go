@@ -521,7 +521,7 @@ func (c *copying) run(ctx context.Context) error {
 	var wg sync.WaitGroup
 	var failed atomic.Pointer[error]
 	work := func() {
-		if err := c.work(ctx); err != nil {
+		if err := reading(func() error { return c.work(ctx) }); err != nil {
 			failed.Store(&err)
 		}
 	}

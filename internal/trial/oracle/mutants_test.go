@@ -165,7 +165,7 @@ type base struct {
 
 // TestMutants builds the compiler with each mutant, and tries programs with it
 // until one is not as it must be. CAIRN_MUTANTS=REGEXP takes the mutants whose
-// names match; CAIRN_MUTANTS_DIR=DIR keeps what was found, and continues there, as long as the test binary is the same.
+// names match, CAIRN_MUTANTS_PROGRAMS=REGEXP such programs; CAIRN_MUTANTS_DIR=DIR keeps what was found, and continues there, as long as the test binary is the same.
 func TestMutants(t *testing.T) {
 	pattern := os.Getenv("CAIRN_MUTANTS")
 	if !long && pattern == "" {
@@ -194,15 +194,19 @@ func TestMutants(t *testing.T) {
 		}
 	})
 	list := readMutants(t)
-	for _, m := range list {
-		if wanted.MatchString(m.name) {
+	t.Run("mutants", func(t *testing.T) {
+		for _, m := range list {
+			if !wanted.MatchString(m.name) {
+				continue
+			}
 			t.Run(m.name, func(t *testing.T) {
+				t.Parallel()
 				if by := m.try(t, dir); by == "" {
 					t.Errorf("it survives: no program shows that the rewriter drops %s", m.drops)
 				}
 			})
 		}
-	}
+	})
 	table := mutantTable(list, dir)
 	t.Logf("\n%s", table)
 	if name := os.Getenv("CAIRN_MUTANTS_TABLE"); name != "" {
@@ -228,7 +232,8 @@ func mutantPrograms(t *testing.T, to string) []*program {
 		}
 		list = append(list, p)
 	}
-	return list
+	some := regexp.MustCompile(os.Getenv("CAIRN_MUTANTS_PROGRAMS"))
+	return slices.DeleteFunc(list, func(p *program) bool { return !some.MatchString(p.name) })
 }
 
 func (p *program) fileName() string { return strings.NewReplacer("/", "-").Replace(p.name) }
