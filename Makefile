@@ -12,7 +12,7 @@ FOR      ?= 0
 PLATFORMS = darwin/arm64 windows/amd64 linux/arm64 linux/s390x
 
 .DEFAULT_GOAL := help
-.PHONY: mutants demo journey test lint cross bench gpu overhead migration fuzz faults stress build clean help
+.PHONY: demo journey build test test-long lint cross bench gpu overhead migration flake fuzz faults mutants clean help
 
 demo: ## run a plain program by cairn run, kill it again and again, and compare its results with those of go build's
 	@echo "building the demo"
@@ -28,7 +28,7 @@ build: ## build the cairn command and the examples into build/
 test: ## all checks and all tests
 	@scripts/deps
 	@$(MAKE) --no-print-directory lint cross
-	$(GO) test -timeout 18m ./...
+	$(GO) test -vet=off -timeout 30m ./...
 
 lint: ## formatting, vet, layers, no cgo
 	@bad=$$(gofmt -l .); test -z "$$bad" || { echo "not formatted (run gofmt -w):"; echo "$$bad"; exit 1; }
@@ -72,8 +72,9 @@ fuzz: ## run every fuzz target for FUZZTIME (20s)
 faults: ## disturb programs in all ways until FAULTS (1000) cases of SEED (1) are recorded in build/faults, at most for FOR=20m; continues where it was (as root: disks and networks of its own)
 	@$(GO) run ./internal/faults -n $(FAULTS) -seed $(SEED) -for $(FOR) $(FAULTSFLAGS)
 
-stress: ## the long versions: ten times as many kills, every bit under every compression, and the race detector where there is a C compiler
-	CAIRN_STRESS=1 $(GO) test -count=1 -timeout 60m -v -run 'TestKill|TestRanksKill|TestPortable|TestBitFlips' ./internal/e2e ./ckpt
+test-long: ## the long versions of all tests, and the race detector where there is a C compiler; takes hours
+	@scripts/deps
+	CAIRN_LONG=1 $(GO) test -vet=off -count=1 -timeout 6h ./...
 	@if command -v gcc >/dev/null; then \
 		echo "$(GO) test -race -short ./..."; \
 		CGO_ENABLED=1 $(GO) test -race -short -count=1 -timeout 60m $$($(GO) list ./... | grep -v /internal/e2e); \
@@ -88,4 +89,4 @@ clean: ## remove what was built
 	rm -rf build bin
 
 help: ## this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)

@@ -23,10 +23,10 @@ import (
 // each set should hold. A failure names the seed of the program.
 
 // modelSeeds runs a random program for each of a few seeds, or for many where
-// CAIRN_STRESS is set.
+// CAIRN_LONG is set.
 func modelSeeds(t *testing.T, few, many int64, program func(t *testing.T, rng *rand.Rand)) {
 	n := few
-	if os.Getenv("CAIRN_STRESS") != "" {
+	if os.Getenv("CAIRN_LONG") != "" {
 		n = many
 	}
 	for seed := range n {

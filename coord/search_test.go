@@ -11,7 +11,7 @@ import (
 )
 
 // stress asks for the long versions of the tests.
-func stress() bool { return os.Getenv("CAIRN_STRESS") != "" }
+func stress() bool { return os.Getenv("CAIRN_LONG") != "" }
 
 // found is what a search has seen.
 type found struct {

@@ -81,7 +81,7 @@ func TestClassS(t *testing.T) {
 // TestManyRanks has more ranks than processors, and grids that are cut fine.
 func TestManyRanks(t *testing.T) {
 	ranks := map[string][]int{"is": {16}, "mg": {16, 32}}
-	if os.Getenv("CAIRN_STRESS") != "" {
+	if os.Getenv("CAIRN_LONG") != "" {
 		ranks = map[string][]int{"cg": {16, 32}, "is": {16, 64}, "ft": {16, 64}, "mg": {16, 32, 64}}
 	} else if testing.Short() {
 		t.Skip("short")
@@ -95,8 +95,8 @@ func TestManyRanks(t *testing.T) {
 
 // TestClassesWA takes minutes and a few gigabytes.
 func TestClassesWA(t *testing.T) {
-	if os.Getenv("CAIRN_STRESS") == "" {
-		t.Skip("set CAIRN_STRESS=1 to run the larger classes")
+	if os.Getenv("CAIRN_LONG") == "" {
+		t.Skip("set CAIRN_LONG=1 to run the larger classes")
 	}
 	for _, class := range []byte("WA") {
 		for name := range kernels {

@@ -5,6 +5,6 @@
 //
 // The tests need a Unix system. What else one needs (qemu, h5dump, h5py, the
 // right to mount or to make network namespaces, mpirun, Slurm) it says when it
-// skips. With CAIRN_STRESS=1 there are ten times as many kills; CAIRN_SEED
+// skips. With CAIRN_LONG=1 there are ten times as many kills; CAIRN_SEED
 // chooses the moments of those in runs of several ranks.
 package e2e

@@ -42,7 +42,7 @@ var variants = []struct {
 
 // kills is how often each variant is killed.
 func kills() int {
-	if os.Getenv("CAIRN_STRESS") == "1" {
+	if os.Getenv("CAIRN_LONG") == "1" {
 		return 250
 	}
 	return 25

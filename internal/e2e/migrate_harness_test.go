@@ -37,7 +37,7 @@ func network(t *testing.T, hosts int) *journey.Network {
 }
 
 // stressed says that time does not matter.
-func stressed() bool { return os.Getenv("CAIRN_STRESS") == "1" }
+func stressed() bool { return os.Getenv("CAIRN_LONG") == "1" }
 
 // slots gives hosts for --hosts.
 func slots(net *journey.Network, count ...int) string {

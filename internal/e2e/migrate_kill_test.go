@@ -237,7 +237,7 @@ func TestMigrateKilled(t *testing.T) {
 // anybody being told. It takes as long as silence is borne.
 func TestMigrateCut(t *testing.T) {
 	if !stressed() {
-		t.Skip("it takes minutes; CAIRN_STRESS=1")
+		t.Skip("it takes minutes; CAIRN_LONG=1")
 	}
 	for _, v := range []struct {
 		phase string

@@ -349,7 +349,7 @@ func descendants(pid int) (out []int) {
 // TestMigrateOpenMPIHostsNPB moves ranks of the NPB kernels so.
 func TestMigrateOpenMPIHostsNPB(t *testing.T) {
 	if !stressed() {
-		t.Skip("only with CAIRN_STRESS=1")
+		t.Skip("only with CAIRN_LONG=1")
 	}
 	for kernel, class := range map[string]string{"cg": "A", "ft": "W", "mg": "A"} {
 		t.Run(kernel, func(t *testing.T) {

@@ -173,7 +173,7 @@ func TestCompiledKills(t *testing.T) {
 func TestCompiledHunt(t *testing.T) {
 	p := newCompiledNPB(t)
 	most := 3
-	if os.Getenv("CAIRN_STRESS") == "1" {
+	if os.Getenv("CAIRN_LONG") == "1" {
 		most = 60
 	}
 	seed := uint64(time.Now().UnixNano())

@@ -18,7 +18,7 @@ import (
 
 // rankKills is how many blows fall in all.
 func rankKills() int {
-	if os.Getenv("CAIRN_STRESS") == "1" {
+	if os.Getenv("CAIRN_LONG") == "1" {
 		return 1000
 	}
 	return 100

@@ -361,9 +361,9 @@ func tryRandoms(t *testing.T, first, n uint64) {
 	}
 }
 
-// stressed returns few, or many where CAIRN_STRESS is set.
+// stressed returns few, or many where CAIRN_LONG is set.
 func stressed(few, many uint64) uint64 {
-	if os.Getenv("CAIRN_STRESS") != "" {
+	if os.Getenv("CAIRN_LONG") != "" {
 		return many
 	}
 	return few

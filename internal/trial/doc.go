@@ -23,7 +23,7 @@
 // in the same way, and shrinks those that fail (Shrink).
 //
 // Tests kill at all points of programs that have few, at some of others, and at
-// a random moment; with -short at some only. CAIRN_STRESS=1: at many more, and at
+// a random moment; with -short at some only. CAIRN_LONG=1: at many more, and at
 // random moments that are spread over the whole run (TestMoments; CAIRN_SEED=N
 // draws the same again, CAIRN_MOMENTS=N draws that many). CAIRN_TRIAL_AUTO=1: the
 // source as it is, so that Cairn chooses the loops.

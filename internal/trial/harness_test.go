@@ -25,7 +25,7 @@ import (
 // first build, which compiles the standard library, perhaps on a busy machine.
 const patience = 10 * time.Minute
 
-var stress = os.Getenv("CAIRN_STRESS") != ""
+var stress = os.Getenv("CAIRN_LONG") != ""
 
 // scratch is a folder for what the tests build.
 var scratch string

@@ -16,7 +16,7 @@ import (
 	"time"
 )
 
-// Random moments. CAIRN_STRESS=1 tries them: all programs of testdata/progs, some
+// Random moments. CAIRN_LONG=1 tries them: all programs of testdata/progs, some
 // random ones and the example galaxies, each killed until that has happened at so
 // many moments, spread over all the time that a run takes. CAIRN_SEED=N repeats
 // what was drawn (the moments of real time are never quite the same),
@@ -31,7 +31,7 @@ const (
 // TestMoments kills programs at random moments.
 func TestMoments(t *testing.T) {
 	if !stress && os.Getenv("CAIRN_MOMENTS") == "" {
-		t.Skip("CAIRN_STRESS=1 tries this")
+		t.Skip("CAIRN_LONG=1 tries this")
 	}
 	seed := uint64(time.Now().UnixNano())
 	if s := os.Getenv("CAIRN_SEED"); s != "" {

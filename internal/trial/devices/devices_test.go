@@ -27,7 +27,7 @@ import (
 // patience bounds one start of a program or tool; all take far less.
 const patience = 2 * time.Minute
 
-var stress = os.Getenv("CAIRN_STRESS") != ""
+var stress = os.Getenv("CAIRN_LONG") != ""
 
 // scratch is a folder for what the tests build.
 var scratch string
