@@ -28,6 +28,11 @@ func (p *Run) Handles() {
 	p.roots = append(p.roots, graph.Root{Name: handleName, Ptr: p}, graph.Root{Name: worldName, Ptr: world})
 }
 
+// SyncAlso names files and directories, by absolute paths, that the program has
+// changed: they are made durable before the checkpoint is published that is
+// about to be copied. It is for package resume, and called by OnCopy.
+func (p *Run) SyncAlso(paths []string) { p.saver.SyncAlso(paths) }
+
 // CairnState says that a run has no state but what it is. A run is restored
 // only in programs that 'cairn build' made; in others it can't be protected.
 func (p *Run) CairnState(c *Coder) error {

@@ -58,6 +58,7 @@ type Saver struct {
 	aside   aside
 	mu      sync.Mutex
 	pinned  map[mem.Device]int // mappings of the staging memory that a device knows
+	also    []string           // see SyncAlso
 }
 
 // NewSaver returns a Saver for dir. prev is the set that was restored, if
@@ -308,7 +309,8 @@ func (s *Saver) Save(ctx context.Context, img *graph.Image, files []FileEntry, n
 	if c.writeFirst && s.opts.Compression == None {
 		job.Estimate = c.bytes + c.expected
 	}
-	tail := Tail{Marks: c.marks, Inline: c.inline(), Sync: writtenFiles(files)}
+	tail := Tail{Marks: c.marks, Inline: c.inline(), Sync: writtenFiles(files), Also: s.also}
+	s.also = nil
 	begin := sync.OnceFunc(func() { s.writer.Begin(job) })
 	later := len(c.far) > 0 || len(c.still) > 0
 	begun := !later || len(c.ranges) > 0 // else that can wait until the program goes on
@@ -364,6 +366,11 @@ func (s *Saver) Save(ctx context.Context, img *graph.Image, files []FileEntry, n
 	}()
 	return job.Header.Set, nil
 }
+
+// SyncAlso names files and directories, by absolute paths, that are made durable
+// before the next checkpoint is published, besides those that are open. One that
+// is gone by then is passed over.
+func (s *Saver) SyncAlso(paths []string) { s.also = paths }
 
 func writtenFiles(files []FileEntry) []string {
 	var out []string

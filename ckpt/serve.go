@@ -405,7 +405,7 @@ func (s *server) checkTail(tail *Tail) error {
 	if len(tail.Marks) != len(s.staged) {
 		return fmt.Errorf("%d marks for %d blocks", len(tail.Marks), len(s.staged))
 	}
-	for _, p := range tail.Sync {
+	for _, p := range slices.Concat(tail.Sync, tail.Also) {
 		if !filepath.IsAbs(p) {
 			return fmt.Errorf("data file %q has no absolute path", p)
 		}

@@ -99,6 +99,7 @@ type tableText struct {
 
 type tailText struct {
 	Sync []string `json:"sync,omitempty"`
+	Also []string `json:"also,omitempty"`
 	Note Note     `json:"note"`
 }
 
@@ -365,7 +366,7 @@ func decodePut(c *cursor) (s Segment, hurry bool, err error) {
 }
 
 func encodeCommit(t *Tail) ([][]byte, error) {
-	text, err := json.Marshal(tailText{t.Sync, t.Note})
+	text, err := json.Marshal(tailText{t.Sync, t.Also, t.Note})
 	if err != nil {
 		return nil, err
 	}
@@ -383,7 +384,7 @@ func decodeCommit(c *cursor) (Tail, error) {
 	if err := c.json(&text); err != nil {
 		return Tail{}, err
 	}
-	t := Tail{Sync: text.Sync, Note: text.Note, Marks: c.bytes(), Inline: make(map[int32][]byte)}
+	t := Tail{Sync: text.Sync, Also: text.Also, Note: text.Note, Marks: c.bytes(), Inline: make(map[int32][]byte)}
 	for n := c.u32(); n > 0 && !c.bad; n-- {
 		i := c.u32()
 		p := c.bytes()

@@ -3,6 +3,7 @@ package ckpt
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"sync"
@@ -98,6 +99,7 @@ type Tail struct {
 	Marks  []Mark           // one per block
 	Inline map[int32][]byte // content of the datasets without chunks
 	Sync   []string         // data files to make durable before the set is
+	Also   []string         // … files and directories that may be gone by then
 	Note   Note
 }
 
@@ -451,7 +453,7 @@ func (w *fileWriter) finish(tail Tail) (*Table, int64, error) {
 	}
 	size, digest, err := w.metadata(h, tail)
 	if err == nil {
-		err = syncFiles(tail.Sync)
+		err = errors.Join(syncFiles(tail.Sync), SyncChanged(tail.Also))
 	}
 	if err != nil {
 		w.pending.Abort()
@@ -547,22 +549,53 @@ func (z zeroDigests) of(n int) xxh3.Uint128 {
 func syncFiles(paths []string) error {
 	folders := make(map[string]bool)
 	for _, p := range paths {
-		var f *os.File
-		var err error
-		for _, flag := range []int{os.O_RDWR, os.O_WRONLY, os.O_RDONLY} {
-			if f, err = os.OpenFile(p, flag, 0); !errors.Is(err, os.ErrPermission) {
-				break
-			}
-		}
-		if err == nil {
-			err = errors.Join(f.Sync(), f.Close())
-		}
+		err := syncFile(p)
 		if dir := filepath.Dir(p); err == nil && !folders[dir] {
 			folders[dir] = true
 			err = vfs.OS().SyncDir(dir) // the file may be new
 		}
 		if err != nil {
 			return fmt.Errorf("data file: %w", err)
+		}
+	}
+	return nil
+}
+
+func syncFile(path string) error {
+	var f *os.File
+	var err error
+	for _, flag := range []int{os.O_RDWR, os.O_WRONLY, os.O_RDONLY} {
+		if f, err = os.OpenFile(path, flag, 0); !errors.Is(err, os.ErrPermission) {
+			break
+		}
+	}
+	if err != nil {
+		return err
+	}
+	return errors.Join(f.Sync(), f.Close())
+}
+
+// SyncChanged makes files and directories durable that the program has changed,
+// and their names; those that are gone by now are passed over.
+func SyncChanged(paths []string) error {
+	folders := make(map[string]bool)
+	for _, p := range paths {
+		folders[filepath.Dir(p)] = true
+		st, err := os.Lstat(p)
+		switch {
+		case err != nil:
+		case st.IsDir():
+			folders[p] = true
+		case st.Mode().IsRegular():
+			err = syncFile(p)
+		}
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("changed file: %w", err)
+		}
+	}
+	for dir := range folders {
+		if err := vfs.OS().SyncDir(dir); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("changed directory: %w", err)
 		}
 	}
 	return nil

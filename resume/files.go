@@ -71,11 +71,7 @@ func (j *fileJournal) openingFile(name string, flag int) (string, error) {
 			return path, nil
 		}
 	}
-	before := j.log.count
-	if err = j.opening(path, flag); err == nil && j.log.count > before && flag&os.O_TRUNC == 0 { // what is appended is cut off even if the system went down
-		err = j.log.file.Sync()
-	}
-	return path, err
+	return path, j.opening(path, flag)
 }
 
 // CreateTemp stands for os.CreateTemp.

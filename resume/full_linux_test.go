@@ -14,8 +14,8 @@ func TestFull(t *testing.T) {
 	path := build(t, "./testdata/cases")
 	for ranks := range 3 {
 		t.Run(fmt.Sprint(ranks), func(t *testing.T) {
-			mount := t.TempDir() // with room for what each rank notes of its files, and no more
-			if err := syscall.Mount("tmpfs", mount, "tmpfs", 0, fmt.Sprintf("size=%dk", 8*max(1, ranks))); err != nil {
+			mount := t.TempDir() // with room for who the run is and what each rank notes of its files, and no more
+			if err := syscall.Mount("tmpfs", mount, "tmpfs", 0, fmt.Sprintf("size=%dk", 4+8*max(1, ranks))); err != nil {
 				t.Skipf("a small file system can't be mounted here (it takes root): %v", err)
 			}
 			t.Cleanup(func() { syscall.Unmount(mount, syscall.MNT_DETACH) })

@@ -65,6 +65,9 @@ type fileJournal struct {
 	// and could not be removed: making them again is no error.
 	left map[string]bool
 	back *uint64 // the checkpoint that files were brought back to
+
+	touched map[string]bool // changed since the last copy of the state
+	unsafe  map[string]bool // … before it, since the last checkpoint that is safe
 }
 
 // entry is a line of the journal.
@@ -334,6 +337,10 @@ func (j *fileJournal) clear() {
 
 // write adds a line.
 func (j *fileJournal) write(e entry) error {
+	j.touch(e.Path)
+	if e.Op == opMove {
+		j.touch(e.To)
+	}
 	if j.lost {
 		return nil
 	}

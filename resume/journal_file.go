@@ -245,7 +245,7 @@ func (l *journalFile) add(list ...entry) (err error) {
 			}
 		}
 		if l.file, err = os.OpenFile(l.path(), os.O_CREATE|os.O_WRONLY, 0o600); err == nil {
-			err = l.file.Truncate(l.size)
+			err = errors.Join(l.file.Truncate(l.size), syncDir(l.dir))
 		}
 		if err != nil {
 			l.close()
@@ -268,7 +268,10 @@ func (l *journalFile) add(list ...entry) (err error) {
 	}
 	step()
 	// In one piece: a journal without its first lines would tell something else.
-	if _, err = l.file.WriteAt(text, l.size); err == nil {
+	if _, err = l.file.WriteAt(text, l.size); err == nil && syncing {
+		err = l.file.Sync()
+	}
+	if err == nil {
 		l.count, l.size = l.count+len(list), l.size+int64(len(text))
 		step()
 		err = l.writeHead()
@@ -293,7 +296,7 @@ func (l *journalFile) cut(from int) error {
 	}
 	l.lines, l.sums = l.lines[:from], l.sums[:from]
 	step()
-	if err := l.writeHead(); err != nil {
+	if err := errors.Join(l.writeHead(), l.head.Sync()); err != nil { // before the file is shorter
 		return err
 	}
 	step()
@@ -321,7 +324,7 @@ func (l *journalFile) rewrite(lines []entry) error {
 		return err
 	}
 	step()
-	if err := os.Rename(tmp, l.path()); err != nil {
+	if err := errors.Join(os.Rename(tmp, l.path()), syncDir(l.dir)); err != nil {
 		return err
 	}
 	step()

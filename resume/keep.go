@@ -57,7 +57,11 @@ func target(name string) (string, error) {
 // name notes what has a name, before that is changed. With several ranks, which
 // may all change it, every change is noted, else the first one in a part.
 func (j *fileJournal) name(path string) error {
-	if _, ok := j.names[path]; ok && !together() || j.lost {
+	if _, ok := j.names[path]; ok && !together() {
+		return nil
+	}
+	j.touch(path)
+	if j.lost {
 		return nil
 	}
 	e := entry{Op: opName, Path: path}
@@ -127,15 +131,14 @@ func (j *fileJournal) keep(path string, e *entry) error {
 	}
 	if (!together() || e.Size > copyUpTo) && link(path, to) == nil {
 		step()
-		if e.Live {
-			return nil
-		}
 		f, err := openAnyway(to)
 		if err != nil {
 			return err
 		}
-		e.Hash, err = hashKept(f, false)
-		return errors.Join(err, f.Close())
+		if !e.Live {
+			e.Hash, err = hashKept(f, false)
+		}
+		return errors.Join(err, syncKept(f), f.Close())
 	}
 	e.Copy, e.Live = true, false
 	from, err := openAnyway(path)
@@ -154,7 +157,7 @@ func (j *fileJournal) keep(path string, e *entry) error {
 		_, err = io.Copy(io.MultiWriter(f, &h), from)
 		e.Hash = h.String()
 	}
-	return errors.Join(err, f.Close())
+	return errors.Join(err, syncKept(f), f.Close())
 }
 
 // openAnyway opens a file for reading, also one that its owner may only write.
@@ -257,6 +260,9 @@ func (j *fileJournal) size(c *content) error {
 // not kept yet. from reads it, if it is not nil. With several ranks it is exactly
 // what is overwritten, since what is beside it may be another's.
 func (j *fileJournal) save(c *content, from *os.File, lo, hi int64) (err error) {
+	if c != nil {
+		j.touch(c.path)
+	}
 	if c == nil || j.lost {
 		return nil
 	}
@@ -302,6 +308,9 @@ func (j *fileJournal) save(c *content, from *os.File, lo, hi int64) (err error) 
 		}
 		if n == 0 { // somebody else has made it shorter
 			continue
+		}
+		if err := syncKept(c.to); err != nil {
+			return j.lose(err)
 		}
 		if err := j.write(entry{Op: opData, Path: c.path, Ino: c.ino, Kept: c.name, Off: g.lo, At: c.at, Size: n, Hash: sum}); err != nil {
 			return err

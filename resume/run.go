@@ -305,6 +305,12 @@ func finish(done bool, status int) {
 	closed = true
 	done = takeBack() && done
 	if done && begun {
+		if err := journal.settle(); err != nil {
+			say("%v; the run has not finished", err)
+			done = false
+		}
+	}
+	if done && begun {
 		run.FinishWith(status)
 	}
 	err := run.Close()

@@ -158,6 +158,7 @@ func copying() (err error) {
 	if err == nil {
 		saved.Epoch, saved.Noted, err = journal.taken()
 		saved.Files, saved.Args = journal.handles(), start.args
+		run.SyncAlso(journal.changed())
 	}
 	return err
 }

@@ -1,0 +1,76 @@
+package resume
+
+import (
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"github.com/cairnrun/cairn/ckpt"
+	"github.com/cairnrun/cairn/internal/vfs"
+)
+
+// What a program changes survives a power cut, as it does a kill:
+//
+//	a line of the journal, and what it keeps    durable before the change is made
+//	files that were changed before a checkpoint durable before it is published
+//	files of a run that has finished            durable before that is recorded
+//
+// So whatever of the program's later changes has reached the disk by then can be
+// undone. A program that changes very many files, or files in very many places,
+// is slower for that; CAIRN_SYNC=off leaves it to the system when the journal is
+// written, which a killed program can't tell from this.
+
+// envSync turns the first of these off.
+const envSync = "CAIRN_SYNC"
+
+// syncing says that the journal is durable before a change is made.
+var syncing = os.Getenv(envSync) != "off"
+
+// touch notes that a file or directory is changed.
+func (j *fileJournal) touch(path string) {
+	if j.touched == nil {
+		j.touched = make(map[string]bool)
+	}
+	j.touched[path] = true
+}
+
+// changed returns what was changed since the last checkpoint that is safe.
+func (j *fileJournal) changed() []string {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if j.unsafe == nil {
+		j.unsafe = make(map[string]bool)
+	}
+	maps.Copy(j.unsafe, j.touched)
+	clear(j.touched)
+	return slices.Sorted(maps.Keys(j.unsafe))
+}
+
+// safe says that a checkpoint is: what changed returned is durable.
+func (j *fileJournal) safe() {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	clear(j.unsafe)
+}
+
+// settle makes all that was changed durable.
+func (j *fileJournal) settle() error { return ckpt.SyncChanged(j.changed()) }
+
+// syncKept makes a file that is kept durable, and its name.
+func syncKept(f *os.File) error {
+	if !syncing {
+		return nil
+	}
+	if err := f.Sync(); err != nil {
+		return err
+	}
+	return syncDir(filepath.Dir(f.Name()))
+}
+
+func syncDir(dir string) error {
+	if !syncing {
+		return nil
+	}
+	return vfs.OS().SyncDir(dir)
+}
