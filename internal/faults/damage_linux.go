@@ -288,12 +288,16 @@ func (t *trial) moves(c *scenario) error {
 		}
 		return os.RemoveAll(t.file(was))
 	case 3:
-		is := c.run + "-elsewhere"
-		t.note("the run's directory moved, and a link to it in its place")
-		if err := os.Rename(t.file(c.run), t.file(is)); err != nil {
+		is, err := filepath.EvalSymlinks(t.file(c.run))
+		if err != nil {
 			return err
 		}
-		return os.Symlink(t.file(is), t.file(c.run))
+		t.note("the run's directory moved, and a link to it in its place")
+		to := is + "-elsewhere"
+		if err := errors.Join(os.Rename(is, to), os.RemoveAll(t.file(c.run))); err != nil {
+			return err
+		}
+		return os.Symlink(to, t.file(c.run))
 	}
 	return nil
 }

