@@ -80,6 +80,18 @@ func (s *Supervisor) incomplete(err error) Result {
 	return res
 }
 
+// recordFinished records that nothing is left to do: the output was shown, and
+// nobody waits for anything. From here on the same command begins a new run, so
+// this comes as late as it can: who is killed before has not told how the run
+// ended, and the same command tells it.
+func (s *Supervisor) recordFinished() {
+	step.At("finish.shown")
+	s.rec.State = Finished
+	if err := s.record(); err != nil { // the same command completes the end once more
+		s.say("that the run has finished could not be recorded: %v", err)
+	}
+}
+
 // putTogether lets the sink finish, and serves requests meanwhile. If it has to
 // wait for who reads the output, a stop ends that.
 func (s *Supervisor) putTogether() (err error) {

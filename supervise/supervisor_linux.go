@@ -260,6 +260,9 @@ func (s *Supervisor) Run(ctx context.Context) (res Result, err error) {
 	defer close(s.over)
 	defer func() { s.answerAll(res, err) }()
 	defer func() {
+		if res.State == Finished && err == nil {
+			s.recordFinished()
+		}
 		s.taken = false // the folder may be another's from here on
 		s.dir.close()
 	}()
@@ -429,8 +432,8 @@ func (s *Supervisor) judge(a *attempt) (Result, bool) {
 
 // end records how the run ended.
 func (s *Supervisor) end(res Result) (Result, error) {
-	s.state, s.rec.State, s.rec.Status, s.rec.Why, s.rec.Early = res.State, res.State, res.Status, res.Why, res.Early
-	s.why = res.Why
+	s.state, s.why = res.State, res.Why
+	s.rec.Status, s.rec.Why, s.rec.Early = res.Status, res.Why, res.Early
 	if res.State != Finished { // a helper may have published a set that nobody heard of
 		if set, at, ok := newestSet(s.rec.Sets, s.n); ok && (s.last == nil || s.last.Set != set) {
 			s.last = &SetState{Set: set, Time: at}
@@ -459,8 +462,12 @@ func (s *Supervisor) end(res Result) (Result, error) {
 		s.say("failed%s: %s", s.lastSet("; the last set is %d"), res.Why)
 	}
 	s.unanswered = s.settleMoves("the run has ended (" + res.State + ")")
+	if res.State == Finished { // it is recorded as finishing until nothing is left to do
+		return res, nil
+	}
+	s.rec.State = res.State
 	err := s.record()
-	step.At(res.State + ".recorded") // stopped, finished, failed
+	step.At(res.State + ".recorded") // stopped, failed
 	return res, err
 }
 
