@@ -2,6 +2,9 @@ package resume
 
 import (
 	"math/rand"
+	"os"
+	"runtime/debug"
+	"strings"
 	"sync"
 	"sync/atomic"
 )
@@ -15,8 +18,11 @@ var (
 	randomNow  atomic.Pointer[rand.Rand] // random, or nil if that has to be looked at
 )
 
-// Seed stands for rand.Seed.
+// Seed stands for rand.Seed, which does nothing in programs of Go 1.24 and later.
 func Seed(seed int64) {
+	if setting("randseednop") != "0" {
+		return
+	}
 	randomLock.Lock()
 	defer randomLock.Unlock()
 	defer func() { randomNow.Store(random) }()
@@ -24,7 +30,8 @@ func Seed(seed int64) {
 }
 
 // Rand is the generator whose methods stand for the top-level functions of
-// math/rand, in a program that calls rand.Seed. The numbers are the same.
+// math/rand, in a program that calls rand.Seed, or whose settings say that the
+// generator begins with the seed 1. The numbers are the same.
 func Rand() *rand.Rand {
 	if r := randomNow.Load(); r != nil {
 		return r
@@ -32,21 +39,58 @@ func Rand() *rand.Rand {
 	randomLock.Lock()
 	defer randomLock.Unlock()
 	if random == nil {
-		random = rand.New(&lockedSource{src: rand.NewSource(rand.Int63()).(rand.Source64)})
+		seed := int64(1)
+		if setting("randautoseed") != "0" {
+			seed = rand.Int63()
+		}
+		random = rand.New(&lockedSource{src: rand.NewSource(seed).(rand.Source64)})
 	}
 	randomNow.Store(random)
 	return random
 }
 
-// Seeded says that the program counts on the generator's being seeded with 1, as
-// it was before Go 1.20.
-func Seeded() {
-	randomLock.Lock()
-	defer randomLock.Unlock()
-	if random == nil {
-		random = rand.New(&lockedSource{src: rand.NewSource(1).(rand.Source64)})
+// unsavedRand says that the program uses the top-level functions of math/rand
+// themselves.
+var unsavedRand bool
+
+// UnsavedRand is called by a program that uses the top-level functions of
+// math/rand, built with settings by which their numbers differ in each run.
+func UnsavedRand() { unsavedRand = true }
+
+// checkRand returns why a program can't be run with checkpoints, if that is so:
+// the top-level functions of math/rand would begin again after a restart.
+func checkRand() string {
+	if !unsavedRand || setting("randautoseed") != "0" {
+		return ""
 	}
+	return "GODEBUG=randautoseed=0 was not there when the program was built, so the numbers of math/rand would begin again after a restart; " +
+		"build it with a line //go:debug randautoseed=0 in its main package, or let it use a generator of its own (rand.New)"
 }
+
+// setting returns a setting of GODEBUG: of the environment, or the program's own.
+func setting(name string) string {
+	value := ""
+	for _, list := range []string{builtSettings(), os.Getenv("GODEBUG")} {
+		for s := range strings.SplitSeq(list, ",") {
+			if k, v, ok := strings.Cut(s, "="); ok && k == name {
+				value = v
+			}
+		}
+	}
+	return value
+}
+
+// builtSettings are the settings that the program was built with.
+var builtSettings = sync.OnceValue(func() string {
+	if info, ok := debug.ReadBuildInfo(); ok {
+		for _, s := range info.Settings {
+			if s.Key == "DefaultGODEBUG" {
+				return s.Value
+			}
+		}
+	}
+	return ""
+})
 
 // lockedSource may be used by several goroutines.
 type lockedSource struct {

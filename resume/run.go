@@ -192,6 +192,9 @@ func Begin() {
 	}
 	mu.Lock()
 	defer mu.Unlock()
+	if why := checkRand(); why != "" {
+		fatal("%s", why)
+	}
 	suspended.Store(true)
 	restored, err := begin()
 	if err != nil {

@@ -8,7 +8,6 @@ import (
 	"go/format"
 	"go/token"
 	"go/types"
-	"go/version"
 	"maps"
 	"os"
 	"slices"
@@ -368,10 +367,10 @@ var random = []string{"ExpFloat64", "Float32", "Float64", "Int", "Int31", "Int31
 	"NormFloat64", "Perm", "Read", "Shuffle", "Uint32", "Uint64"}
 
 // replacements are those for this program. A program that seeds the generator of
-// math/rand, or is of the time when it was always seeded, has it saved.
+// math/rand, or whose settings let it begin with the seed 1, has it saved.
 func (p *Program) replacements() map[string]string {
 	all := maps.Clone(replaced)
-	if p.seeds() || p.seeded() {
+	if p.savesRandom() {
 		all["math/rand.Seed"] = "Seed"
 		for _, f := range random {
 			all["math/rand."+f] = "Rand()." + f
@@ -380,22 +379,22 @@ func (p *Program) replacements() map[string]string {
 	return all
 }
 
-// seeds says that the program calls rand.Seed.
-func (p *Program) seeds() bool {
+// savesRandom says that the generator of math/rand may give the same numbers in
+// each run, as far as is known when the program is built.
+func (p *Program) savesRandom() bool {
+	return p.usesRandom("Seed") || slices.Contains(strings.Split(p.ld.main.DefaultGODEBUG, ","), "randautoseed=0")
+}
+
+// usesRandom says that the program names one of some functions of math/rand.
+func (p *Program) usesRandom(names ...string) bool {
 	for _, s := range p.ld.sources {
 		for _, o := range s.info.Uses {
-			if o.Pkg() != nil && o.Pkg().Path() == "math/rand" && o.Name() == "Seed" && o.Parent() == o.Pkg().Scope() {
+			if o.Pkg() != nil && o.Pkg().Path() == "math/rand" && o.Parent() == o.Pkg().Scope() && slices.Contains(names, o.Name()) {
 				return true
 			}
 		}
 	}
 	return false
-}
-
-// seeded says that the generator begins with the seed 1, as before Go 1.20.
-func (p *Program) seeded() bool {
-	m := p.ld.main.Module
-	return m != nil && m.GoVersion != "" && version.Compare("go"+m.GoVersion, "go1.20") < 0
 }
 
 // prepare rewrites a package up to where its functions are woven.

@@ -44,6 +44,7 @@ type listed struct {
 	Imports               []string
 	ImportMap             map[string]string
 	Export                string
+	DefaultGODEBUG        string // settings of a program, by its go.mod and its source
 	Module                *struct {
 		GoVersion string
 		Main      bool
@@ -153,7 +154,7 @@ func (ld *loader) list(patterns []string) error {
 	if len(patterns) == 0 {
 		patterns = []string{"."}
 	}
-	list, err := ld.golist("ImportPath,Name,Dir,GoFiles,CgoFiles,Standard,DepOnly,Imports,ImportMap,Module,Error",
+	list, err := ld.golist("ImportPath,Name,Dir,GoFiles,CgoFiles,Standard,DepOnly,Imports,ImportMap,DefaultGODEBUG,Module,Error",
 		append([]string{"-deps", "--"}, patterns...)...)
 	if err != nil {
 		return err

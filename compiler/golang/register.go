@@ -52,8 +52,8 @@ func (in *instrumenter) register(s *source, p *rewrite.Package, made *rewrite.Ma
 	for _, o := range made.Open {
 		out.open = append(out.open, openClosure{o, s})
 	}
-	if s == in.p.ld.main && in.p.seeded() {
-		fmt.Fprintf(&init, "%s.Seeded()\n", rewrite.Prefix)
+	if s == in.p.ld.main && !in.p.savesRandom() && in.p.usesRandom(random...) {
+		fmt.Fprintf(&init, "%s.UnsavedRand()\n", rewrite.Prefix)
 	}
 	if init.Len() == 0 {
 		return nil

@@ -48,6 +48,7 @@ func (p *Package) Normal(in Spine) (out *Package, err error) {
 			return true
 		})
 	}
+	n.late()
 	for _, f := range p.Files {
 		n.findTypes(f)
 	}
@@ -71,11 +72,14 @@ func (p *Package) Normal(in Spine) (out *Package, err error) {
 
 // normal brings a package into normal form.
 type normal struct {
-	p     *Package
-	in    Spine
-	done  map[ast.Node]bool        // calls and points that are marked
-	names map[string]bool          // with Prefix, in use
-	moved map[*types.TypeName]bool // local types that move to package level
+	p         *Package
+	in        Spine
+	done      map[ast.Node]bool        // calls and points that are marked
+	names     map[string]bool          // with Prefix, in use
+	moved     map[*types.TypeName]bool // local types that move to package level
+	values    map[*ast.CallExpr]bool   // that make method values, of what may change
+	before    map[*ast.CallExpr]bool   // that are done before these
+	receivers map[token.Pos]bool       // see ReceiverMark
 
 	// Of the file at hand:
 	file    *ast.File
@@ -166,12 +170,12 @@ func (n *normal) literals(m ast.Node) string {
 
 // function returns a function's new text.
 func (n *normal) function(node ast.Node, typ *ast.FuncType, body *ast.BlockStmt) string {
-	w := &nfunc{normal: n, node: node, ftyp: typ, body: body, repl: map[ast.Expr]string{}}
+	w := &nfunc{normal: n, node: node, ftyp: typ, body: body, repl: map[ast.Expr]string{}, assigned: map[ast.Expr]bool{}}
 	if body == nil {
 		n.refuse(node.Pos(), "give it one in Go", "a function without a body on the way to a point")
 	}
 	w.survey()
-	if len(w.marks) > 0 {
+	if w.has(body) {
 		w.early = w.boxed()
 	}
 	text := w.inner(body.Lbrace+1, body.List, body.Rbrace)
@@ -223,10 +227,11 @@ type nfunc struct {
 	repl map[ast.Expr]string // what stands for expressions that were computed before
 	head []string            // lines for the top of its body
 
-	marks []token.Pos       // of its calls and points
-	early map[ast.Expr]bool // as boxed finds them
-	jumps *jumps
-	loops map[ast.Stmt]*loopDefers
+	marks    []token.Pos       // of its calls and points
+	early    map[ast.Expr]bool // as boxed finds them
+	assigned map[ast.Expr]bool // elements that something is assigned to
+	jumps    *jumps
+	loops    map[ast.Stmt]*loopDefers
 }
 
 // lines is text that grows.
@@ -293,14 +298,15 @@ func (w *nfunc) survey() {
 	})
 }
 
-// has says that a node contains a call of the spine.
+// has says that a node contains a call of the spine, or one that has to be done
+// before what else is in its statement.
 func (w *nfunc) has(m ast.Node) bool {
 	found := false
 	if isNil(m) {
 		return false
 	}
 	own(m, func(k ast.Node) bool {
-		if c, ok := k.(*ast.CallExpr); ok && w.in.Calls[c] {
+		if c, ok := k.(*ast.CallExpr); ok && (w.in.Calls[c] || w.before[c]) {
 			found = true
 		}
 		return !found

@@ -173,8 +173,8 @@ func (w *nfunc) hasAny(list []ast.Expr) bool {
 	return false
 }
 
-// mapLit makes the map of a literal first, and gives it its entries one by one, as
-// the compiler does.
+// mapLit makes the map of a literal first, with the entries that are constant, and
+// gives it the others one by one, as the compiler does.
 func (w *nfunc) mapLit(o *lines, e *ast.CompositeLit) {
 	t := w.p.Info.TypeOf(e)
 	address := ""
@@ -182,14 +182,25 @@ func (w *nfunc) mapLit(o *lines, e *ast.CompositeLit) {
 		t, address = q.Elem(), "&"
 	}
 	m := coreType(t).(*types.Map)
-	name := w.name("t")
-	if e.Type != nil {
-		o.add(name + " := " + w.text(e.Type) + "{}")
-	} else {
-		o.add(name + " := " + w.typ(t, e.Pos(), e.Pos()) + "{}")
-	}
+	var first []string
+	var rest []*ast.KeyValueExpr
 	for _, x := range e.Elts {
 		kv := x.(*ast.KeyValueExpr)
+		if w.constantPart(kv.Key, m.Key()) && w.constantPart(kv.Value, m.Elem()) {
+			first = append(first, w.text(kv))
+		} else {
+			rest = append(rest, kv)
+		}
+	}
+	name := w.name("t")
+	typ := ""
+	if e.Type != nil {
+		typ = w.text(e.Type)
+	} else {
+		typ = w.typ(t, e.Pos(), e.Pos())
+	}
+	o.add(name + " := " + typ + "{" + strings.Join(first, ", ") + "}")
+	for _, kv := range rest {
 		w.visitAll(o, upTo, kv.Key, kv.Value)
 		o.add(name + "[" + w.element(kv.Key, m.Key()) + "] = " + w.element(kv.Value, m.Elem()))
 	}

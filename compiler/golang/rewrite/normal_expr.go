@@ -84,18 +84,16 @@ func (w *nfunc) visit(o *lines, e ast.Expr, h how) {
 			return
 		}
 		w.visitAll(o, h, e.X, e.Y)
-	case *ast.IndexExpr:
-		if !w.p.Info.Types[e.Index].IsType() { // not an instance of a generic function
-			w.visitAll(o, h, e.X, e.Index)
-		}
-	case *ast.SliceExpr:
-		w.visitAll(o, h, e.X, e.Low, e.High, e.Max)
 		if h == reads {
-			w.hoist(o, e, "")
+			w.compare(o, e)
 		}
+	case *ast.IndexExpr:
+		w.index(o, e, h)
+	case *ast.SliceExpr:
+		w.slice(o, e, h)
 	case *ast.TypeAssertExpr:
 		w.visit(o, e.X, h)
-		if h == reads && !pointerShaped(w.p.Info.TypeOf(e)) {
+		if h == reads && w.asserts(e) {
 			w.hoist(o, e, "")
 		}
 	case *ast.CompositeLit:
@@ -104,28 +102,15 @@ func (w *nfunc) visit(o *lines, e ast.Expr, h how) {
 		if q, ok := t.Underlying().(*types.Pointer); ok {
 			t = q.Elem()
 		}
-		_, isMap := coreType(t).(*types.Map)
+		if m, ok := coreType(t).(*types.Map); ok {
+			w.mapLitOf(o, e, m)
+			return
+		}
 		for _, x := range e.Elts {
 			if kv, ok := x.(*ast.KeyValueExpr); ok {
-				if isMap {
-					parts = append(parts, kv.Key)
-				}
 				x = kv.Value
 			}
 			parts = append(parts, x)
-		}
-		if isMap {
-			// Entries are stored one after the other, between the calls.
-			last := len(parts) - 1
-			for last >= 0 && !w.has(parts[last]) {
-				last--
-			}
-			for _, x := range parts[:max(last, 0)] {
-				if _, call := ast.Unparen(x).(*ast.CallExpr); !call && w.p.Info.Types[x].Value == nil {
-					w.mapLit(o, e)
-					return
-				}
-			}
 		}
 		w.visitAll(o, h, parts...)
 	case *ast.CallExpr:
@@ -163,7 +148,7 @@ func (w *nfunc) calls(m ast.Node) bool {
 			if tv.Value != nil {
 				return false
 			}
-			found = found || !w.p.Info.Types[k.Fun].IsType() && !pure[w.builtin(k)]
+			found = found || w.isCall(k) && !w.values[k]
 		case *ast.UnaryExpr:
 			found = found || k.Op == token.ARROW
 		}
@@ -172,24 +157,17 @@ func (w *nfunc) calls(m ast.Node) bool {
 	return found
 }
 
-// pure holds the built-in functions that only look at what they are given.
-var pure = map[string]bool{"len": true, "cap": true, "real": true, "imag": true, "complex": true, "min": true, "max": true,
-	"Add": true, "Slice": true, "SliceData": true, "String": true, "StringData": true}
-
-// pointerShaped says that values of a type are kept in an interface as they are.
-func pointerShaped(t types.Type) bool {
-	switch t := t.Underlying().(type) {
-	case *types.Pointer, *types.Chan, *types.Map, *types.Signature:
-		return true
-	case *types.Basic:
-		return t.Kind() == types.UnsafePointer
-	case *types.Struct:
-		return t.NumFields() == 1 && pointerShaped(t.Field(0).Type())
-	case *types.Array:
-		return t.Len() == 1 && pointerShaped(t.Elem())
-	}
-	return false
+// isCall says that a call is one when the program runs: it is no conversion, nor
+// of a function that only looks at what it is given.
+func (n *normal) isCall(c *ast.CallExpr) bool {
+	_, isPure := pure[n.builtin(c)]
+	return !n.p.Info.Types[c.Fun].IsType() && !isPure
 }
+
+// pure holds the built-in functions that only look at what they are given: true
+// for those that do so when the compiler comes to them.
+var pure = map[string]bool{"len": true, "cap": true, "real": true, "imag": true, "complex": true, "min": true, "max": true,
+	"Add": false, "Slice": false, "SliceData": false, "String": false, "StringData": false}
 
 // unevaluated takes note of calls in what is not computed when the program runs.
 func (w *nfunc) unevaluated(e ast.Expr) {
@@ -308,6 +286,10 @@ func (w *nfunc) call(o *lines, c *ast.CallExpr, h how) {
 		w.hoist(o, c, markCall)
 		return
 	}
+	if w.values[c] {
+		w.visit(o, c.Args[0], h)
+		return
+	}
 	if w.p.Info.Types[c.Fun].IsType() {
 		w.visit(o, c.Args[0], h)
 		if h == reads && w.copies(c) {
@@ -315,11 +297,16 @@ func (w *nfunc) call(o *lines, c *ast.CallExpr, h how) {
 		}
 		return
 	}
-	if pure[w.builtin(c)] {
+	if early, ok := pure[w.builtin(c)]; ok {
 		w.visitAll(o, h, c.Args...)
-		if h == reads {
+		if h == reads && early {
 			w.hoist(o, c, "")
 		}
+		return
+	}
+	if w.before[c] {
+		w.visitAll(o, calls, w.operands(c)...)
+		w.hoist(o, c, "")
 		return
 	}
 	w.visitAll(o, upTo, w.operands(c)...)
@@ -336,14 +323,14 @@ func (w *nfunc) copies(c *ast.CallExpr) bool {
 }
 
 // builtin returns the name of the built-in function that is called.
-func (w *nfunc) builtin(c *ast.CallExpr) string {
+func (n *normal) builtin(c *ast.CallExpr) string {
 	switch f := ast.Unparen(c.Fun).(type) {
 	case *ast.Ident:
-		if b, ok := w.p.Info.Uses[f].(*types.Builtin); ok {
+		if b, ok := n.p.Info.Uses[f].(*types.Builtin); ok {
 			return b.Name()
 		}
 	case *ast.SelectorExpr:
-		if b, ok := w.p.Info.Uses[f.Sel].(*types.Builtin); ok {
+		if b, ok := n.p.Info.Uses[f.Sel].(*types.Builtin); ok {
 			return b.Name()
 		}
 	}
@@ -430,6 +417,15 @@ func (w *nfunc) prepare(o *lines, c *ast.CallExpr) {
 		w.refuse(c.Pos(), "call the method by a value: x.M()", "a call of a method expression of an interface, on the way to a point")
 	}
 	w.visitAll(o, calls, w.operands(c)...)
+	for _, e := range c.Args {
+		own(e, func(m ast.Node) bool {
+			v, ok := m.(*ast.CallExpr)
+			if ok && w.values[v] {
+				w.copy(o, v)
+			}
+			return !ok || !w.values[v]
+		})
+	}
 	if kind != dynamic && kind != ifaceMethod {
 		return
 	}

@@ -45,6 +45,13 @@ func (w *nfunc) boxed() map[ast.Expr]bool {
 			if !ok {
 				break
 			}
+			if kind, x := w.callee(m); kind == ifaceMethod {
+				if w.receivers[m.Rparen] {
+					out[x] = true
+				} else if t := w.concrete(x); t != nil && !types.IsInterface(t) && !unsized(t) && !w.direct(t) {
+					out[x] = true
+				}
+			}
 			n := sig.Params().Len()
 			for i, e := range m.Args {
 				switch {
@@ -93,6 +100,21 @@ func (w *nfunc) boxed() map[ast.Expr]bool {
 					to(e, results.At(i).Type())
 				}
 			}
+		case *ast.ValueSpec:
+			for i, e := range m.Values {
+				if m.Type != nil && len(m.Names) == len(m.Values) {
+					to(e, info.TypeOf(m.Names[i]))
+				}
+			}
+		case *ast.SendStmt:
+			if c, ok := coreType(info.TypeOf(m.Chan)).(*types.Chan); ok {
+				to(m.Value, c.Elem())
+			}
+		case *ast.BinaryExpr:
+			if m.Op == token.EQL || m.Op == token.NEQ {
+				to(m.X, info.TypeOf(m.Y))
+				to(m.Y, info.TypeOf(m.X))
+			}
 		case *ast.AssignStmt:
 			for i, e := range m.Rhs {
 				if m.Tok == token.ASSIGN && len(m.Lhs) == len(m.Rhs) {
@@ -131,11 +153,7 @@ func unsized(t types.Type) bool {
 
 // byAddress says that a value of a type is put into an interface from memory.
 func (w *nfunc) byAddress(t types.Type) bool {
-	sizes := w.p.Sizes
-	if sizes == nil {
-		sizes = types.SizesFor("gc", "amd64")
-	}
-	size, align := sizes.Sizeof(t), sizes.Alignof(t)
+	size, align := w.sizes().Sizeof(t), w.sizes().Alignof(t)
 	if size == 2 && align == 2 || (size == 4 || size == 8) && align == size && !holdsPointers(t) {
 		return false
 	}

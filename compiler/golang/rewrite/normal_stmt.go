@@ -124,7 +124,9 @@ func (w *nfunc) simple(o *lines, s ast.Stmt) {
 		if w.assign(o, s) {
 			return
 		}
-		w.operandsOf(o, s)
+		if !w.mapAppend(o, s) {
+			w.operandsOf(o, s)
+		}
 	case *ast.IncDecStmt:
 		w.visit(o, s.X, upTo)
 	case *ast.SendStmt:
@@ -167,6 +169,7 @@ func (w *nfunc) operandsOf(o *lines, s *ast.AssignStmt) {
 	for _, e := range s.Lhs {
 		if _, ok := ast.Unparen(e).(*ast.Ident); !ok {
 			list = append(list, e)
+			w.assigned[ast.Unparen(e)] = true
 		}
 	}
 	w.visitAll(o, upTo, append(list, s.Rhs...)...)

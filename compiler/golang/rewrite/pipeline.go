@@ -14,7 +14,7 @@ import (
 
 // Marks that are put into the source before the first pass: a call on the way to
 // a point has CallMark after its opening parenthesis, and a loop with a point has
-// PointMark after the opening brace of its body; see RangeMark too. BlockMark is a
+// PointMark after the opening brace of its body; see RangeMark and ReceiverMark too. BlockMark is a
 // point between statements.
 const (
 	CallMark  = "/*cairn:call*/"
@@ -27,6 +27,24 @@ const (
 // messages of the program and of the compiler.
 func (p *Package) Marked(marks map[token.Pos]string) (*Package, error) {
 	text := map[string][]byte{}
+	early, err := p.devirtual(func(lo, hi token.Pos) bool {
+		for pos := range marks {
+			if lo <= pos && pos <= hi {
+				return true
+			}
+		}
+		return false
+	})
+	if err != nil {
+		return nil, err
+	}
+	marks = maps.Clone(marks)
+	if marks == nil {
+		marks = map[token.Pos]string{}
+	}
+	for _, c := range early {
+		marks[c.Rparen] += ReceiverMark
+	}
 	for _, f := range p.Files {
 		here := map[token.Pos]string{}
 		for pos, m := range marks {
@@ -140,7 +158,7 @@ func FuncName(d *ast.FuncDecl) string {
 // Unmarked removes marks from text.
 func Unmarked(text []byte) []byte { return marksInText.ReplaceAll(text, nil) }
 
-var marksInText = regexp.MustCompile(` ?/\*cairn:(call|point|range|wait \d+|lit \d+)\*/ ?`)
+var marksInText = regexp.MustCompile(` ?/\*cairn:(call|point|range|receiver|wait \d+|lit \d+)\*/ ?`)
 
 // Lined puts what tells statements their lines where it must stand, directly
 // before them: formatting may have broken the line between.

@@ -48,8 +48,7 @@ func (p *Package) marksAt() map[token.Pos]string {
 		for _, g := range f.Comments {
 			for _, c := range g.List {
 				if c.Text == CallMark || c.Text == PointMark || c.Text == RangeMark {
-					before := strings.TrimRight(p.at(f.FileStart, c.Pos()), " \t\n")
-					at[f.FileStart+token.Pos(len(before))] = c.Text // formatting may put a blank between
+					at[p.afterText(c.Pos())] = c.Text // formatting may put a blank between
 				}
 			}
 		}
