@@ -1,6 +1,7 @@
 package cairn
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -28,6 +29,9 @@ import (
 func (p *Run) OpenFile(name string, flag int, perm fs.FileMode) (*os.File, error) {
 	if f := p.files.claim(name, flag); f != nil {
 		return f, nil
+	}
+	if fd, ok := control.StreamOf(name); ok && fd > 0 && flag&(os.O_WRONLY|os.O_RDWR) != 0 {
+		return p.files.openStream(name, fd)
 	}
 	truncate := false
 	open := flag
@@ -121,7 +125,7 @@ func (t *fileTable) add(f *os.File, name string, flag int, perm fs.FileMode, tru
 		at = filepath.ToSlash(abs)
 	}
 	t.open = append(t.open, &openFile{
-		entry: ckpt.FileEntry{ID: t.next, Path: portablePath(name), Abs: abs, Mode: modeOf(flag), Perm: uint32(perm), At: at},
+		entry: ckpt.FileEntry{ID: t.next, Path: portablePath(name), Name: givenName(name), Abs: abs, Mode: modeOf(flag), Perm: uint32(perm), At: at},
 		f:     f, truncate: truncate, firstSize: st.Size(), firstOff: off,
 	})
 	t.next++
@@ -185,8 +189,12 @@ func modeOf(flag int) string {
 // claim returns the file of that name that Restore has opened, if nobody has
 // asked for it yet.
 func (t *fileTable) claim(name string, flag int) *os.File {
+	path := portablePath(name)
+	if fd, ok := control.StreamOf(name); ok && fd > 0 {
+		path = streamPath(fd)
+	}
 	for _, o := range t.open {
-		if o.fresh && o.entry.Path == portablePath(name) && o.entry.Mode == modeOf(flag) {
+		if o.fresh && o.entry.Path == path && o.entry.Mode == modeOf(flag) {
 			o.fresh = false
 			return o.f
 		}
@@ -233,6 +241,12 @@ func (t *fileTable) entries() ([]ckpt.FileEntry, error) {
 	var out []ckpt.FileEntry
 	var live []*openFile
 	for _, o := range t.open {
+		if _, ok := o.stream(); ok {
+			if !isClosed(o.f) {
+				live, out = append(live, o), append(out, o.entry)
+			}
+			continue
+		}
 		off, err := o.f.Seek(0, io.SeekCurrent)
 		if errors.Is(err, os.ErrClosed) {
 			continue
@@ -296,6 +310,11 @@ func (o *openFile) reopen() error {
 	if o.f != nil {
 		return nil
 	}
+	if fd, ok := o.stream(); ok {
+		var err error
+		o.f, err = duplicate(fd, o.entry.Path)
+		return err
+	}
 	flag := os.O_RDONLY
 	switch strings.TrimSuffix(o.entry.Mode, "a") {
 	case "w":
@@ -319,6 +338,7 @@ func (o *openFile) reopen() error {
 		return o.gone(err)
 	}
 	o.f = f
+	setName(f, cmp.Or(o.entry.Name, filepath.FromSlash(o.entry.Path)))
 	return nil
 }
 
@@ -326,12 +346,12 @@ func (o *openFile) reopen() error {
 // only the set knows: the program may have been started with other paths.
 func (t *fileTable) strangers() (ours, theirs string) {
 	for _, o := range t.open {
-		if o.entry.Mode != "r" && !t.has(o.f) {
+		if _, ok := o.stream(); !ok && o.entry.Mode != "r" && !t.has(o.f) {
 			ours = o.entry.Path
 		}
 	}
 	for _, o := range t.saved {
-		if o.entry.Mode != "r" && o.fresh {
+		if _, ok := o.stream(); !ok && o.entry.Mode != "r" && o.fresh {
 			theirs = o.entry.Path
 		}
 	}
@@ -361,6 +381,9 @@ func (t *fileTable) finish(back bool) error {
 	for _, o := range t.saved { // all checks come before any change
 		if err := o.reopen(); err != nil {
 			return err
+		}
+		if _, ok := o.stream(); ok {
+			continue
 		}
 		st, err := o.f.Stat()
 		if err != nil {
@@ -427,6 +450,9 @@ func (t *fileTable) foreign(o *openFile) bool {
 // cut puts a file back to a size, if it is written and that is asked for, and to
 // a position.
 func (o *openFile) cut(size, off int64, shorten bool) error {
+	if _, ok := o.stream(); ok {
+		return nil
+	}
 	if shorten && o.entry.Mode != "r" {
 		if err := o.f.Truncate(size); err != nil {
 			return err

@@ -291,6 +291,7 @@ type FileEntry struct {
 	Size   int64  `json:"size"`
 	Sum    string `json:"sum,omitempty"`   // identifies what was read of it
 	At     string `json:"at,omitempty"`    // where a relative path led to
+	Name   string `json:"name,omitempty"`  // as the program gave it, where that is not Path
 	Stdin  bool   `json:"stdin,omitempty"` // it was the program's stdin, and is not opened
 
 	Abs string `json:"-"` // while saving: the path whatever the working folder

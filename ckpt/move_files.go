@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"github.com/cairnrun/cairn/internal/vfs"
 )
@@ -19,6 +20,10 @@ type moveFile struct {
 	Size int64 `json:"size"`
 }
 
+// stream reports whether an entry is one of a standard stream, which each process
+// has of its own.
+func (e *FileEntry) stream() bool { return e.Stdin || strings.HasPrefix(e.Path, "/dev/fd/") }
+
 // fileStep is how much of a file is read, sent and written at a time.
 const fileStep = 1 << 20
 
@@ -27,7 +32,7 @@ func (g *Outgoing) sendFiles(files []FileEntry) error {
 	buf := make([]byte, fileStep)
 	done := make(map[string]bool)
 	for i := range files {
-		if files[i].Stdin || done[files[i].Path] {
+		if files[i].stream() || done[files[i].Path] {
 			continue
 		}
 		done[files[i].Path] = true
@@ -242,7 +247,7 @@ func (n *newcomer) fileData(p []byte) error {
 func (n *newcomer) putFiles() error {
 	if n.hello.Files {
 		for _, e := range n.rest.Files {
-			found := false
+			found := e.stream()
 			for _, a := range n.files {
 				found = found || a.entry.Path == e.Path
 			}

@@ -375,7 +375,7 @@ func (s *Saver) SyncAlso(paths []string) { s.also = paths }
 func writtenFiles(files []FileEntry) []string {
 	var out []string
 	for _, f := range files {
-		if f.Mode != "r" {
+		if f.Mode != "r" && !f.stream() {
 			out = append(out, f.Abs)
 		}
 	}

@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+
+	"github.com/cairnrun/cairn/internal/control"
 )
 
 // Functions that stand for those of package os. What they change is noted in the
@@ -30,10 +32,17 @@ func OpenFile(name string, flag int, perm fs.FileMode) (*os.File, error) {
 	}
 	mu.Lock()
 	defer mu.Unlock()
+	if fd, ok := control.StreamOf(name); ok && fd > 0 && flag&(os.O_WRONLY|os.O_RDWR) != 0 && !closed {
+		return run.OpenFile(name, flag, perm)
+	}
 	defer journal.holdName(name)()
 	st, err := os.Stat(name)
 	if closed || err == nil && !st.Mode().IsRegular() {
 		return os.OpenFile(name, flag, perm) // a device, a pipe, a folder
+	}
+	given := name
+	if real, err := inherited(name); err == nil && real != "" {
+		name = real // the number may be another file's after a restart
 	}
 	abs, err := filepath.Abs(name)
 	if err != nil {
@@ -43,14 +52,34 @@ func OpenFile(name string, flag int, perm fs.FileMode) (*os.File, error) {
 	if err != nil {
 		return nil, &fs.PathError{Op: "open", Path: name, Err: err}
 	}
-	if start.moved() != "" { // the set names it relative to where the program starts
-		name = abs
+	known := name
+	if start.moved() != "" { // the checkpoint names it relative to where the program starts
+		known = abs
 	}
-	f, err := run.OpenFile(name, flag, perm)
-	if err == nil {
-		journal.follow(f, abs, path, flag)
+	f, err := run.OpenFile(known, flag, perm)
+	if err != nil {
+		var at *fs.PathError
+		if errors.As(err, &at) && at.Path == known {
+			at.Path = given
+		}
+		return nil, err
 	}
-	return f, err
+	run.Call(f, given)
+	journal.follow(f, abs, path, flag)
+	return f, nil
+}
+
+// inherited returns the file that is open under a number, if a name is one such as
+// /dev/fd/7.
+func inherited(name string) (string, error) {
+	if _, ok := control.StreamOf(name); ok {
+		return "", nil
+	}
+	dir, err := filepath.EvalSymlinks(filepath.Dir(name))
+	if err != nil || !strings.HasPrefix(dir, "/proc/") || filepath.Base(dir) != "fd" {
+		return "", err
+	}
+	return os.Readlink(name)
 }
 
 // openingFile notes that a file is about to be opened. It returns its target, if
@@ -62,8 +91,15 @@ func (j *fileJournal) openingFile(name string, flag int) (string, error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	path, err := target(name)
-	if err != nil || !j.ready {
+	if flag&os.O_CREATE != 0 && flag&os.O_EXCL != 0 {
+		path, err = place(name) // a link is not followed then
+	}
+	if err != nil { // nor will the program get at it
+		path, err = filepath.Abs(name)
 		return path, err
+	}
+	if !j.ready {
+		return path, nil
 	}
 	if flag&os.O_CREATE == 0 || flag&os.O_EXCL != 0 { // what can't be opened is not changed
 		_, err := os.Lstat(path)
@@ -152,8 +188,7 @@ func note(op, name string, resolve func(string) (string, error), f func(path str
 	journal.mu.Lock()
 	defer journal.mu.Unlock()
 	if journal.ready {
-		path, perr := resolve(name)
-		if err = perr; err == nil {
+		if path, perr := resolve(name); perr == nil { // else the program will not get at it
 			err = f(path)
 		}
 	}
@@ -166,6 +201,10 @@ func note(op, name string, resolve func(string) (string, error), f func(path str
 
 // WriteFile stands for os.WriteFile.
 func WriteFile(name string, data []byte, perm fs.FileMode) error {
+	if fd, ok := control.StreamOf(name); run != nil && ok && fd > 0 {
+		_, err := []*os.File{nil, os.Stdout, os.Stderr}[fd].Write(data)
+		return err
+	}
 	done, err := note("open", name, target, func(path string) error {
 		if st, err := os.Stat(path); err == nil && !st.Mode().IsRegular() {
 			return nil
@@ -301,13 +340,12 @@ func second(op, from, to string, noted func(a, b string) error, do func(from, to
 	if !journal.ready {
 		return do(from, to)
 	}
-	a, err := place(from)
-	if err == nil {
-		var b string
-		if b, err = place(to); err == nil {
-			err = noted(a, b)
-		}
+	a, err1 := place(from)
+	b, err2 := place(to)
+	if err1 != nil || err2 != nil { // the program will not get at it
+		return do(from, to)
 	}
+	err := noted(a, b)
 	var said *os.LinkError
 	if err != nil && !errors.As(err, &said) {
 		err = &os.LinkError{Op: op, Old: from, New: to, Err: err}

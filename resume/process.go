@@ -15,6 +15,7 @@ import (
 	"strings"
 	"unsafe"
 
+	"github.com/cairnrun/cairn/internal/control"
 	"github.com/cairnrun/cairn/internal/graph"
 )
 
@@ -218,3 +219,10 @@ func readSoFar() int64 {
 	}
 	return at
 }
+
+// inputMark is in a program that reads stdin, for whoever starts it.
+var inputMark string
+
+// ReadsInput says, from init, that the program reads stdin: 'cairn run' then keeps
+// what comes through a pipe.
+func ReadsInput() { inputMark = control.InputMark }

@@ -1,12 +1,15 @@
 package main
 
 import (
+	"bytes"
 	"fmt"
 	"io"
 	"os"
+	"os/exec"
 	"path/filepath"
 
 	"github.com/cairnrun/cairn/compiler/golang"
+	"github.com/cairnrun/cairn/internal/control"
 )
 
 // input lets rank 0 read what the command has as its stdin: a file, or what comes
@@ -28,7 +31,10 @@ func (r *runFlags) input(c *call, made *golang.Made) (func(), error) {
 				return none, nil
 			}
 		}
-	} else if made == nil || !made.Reads {
+	} else if !r.reads(made) {
+		if st.Mode()&os.ModeNamedPipe != 0 && !c.quiet && made == nil {
+			fmt.Fprintf(c.stderr, "cairn: stdin is a pipe, and nothing of it is given to %s, of which it is not known that it reads stdin: if it does, give it a file (< FILE)\n", r.o.Command[0])
+		}
 		return none, nil
 	}
 	f, err := os.CreateTemp("", "cairn-stdin-")
@@ -49,4 +55,40 @@ func (r *runFlags) input(c *call, made *golang.Made) (func(), error) {
 	}
 	r.o.Input = f.Name()
 	return gone, nil
+}
+
+// reads reports whether a program is known to read stdin: by its source, by a mark
+// that 'cairn build' has put into it, or by its arguments.
+func (r *runFlags) reads(made *golang.Made) bool {
+	for _, arg := range r.o.Command[1:] {
+		if fd, ok := control.StreamOf(arg); ok && fd == 0 {
+			return true
+		}
+	}
+	if made != nil {
+		return made.Reads
+	}
+	path, err := exec.LookPath(r.o.Command[0])
+	if err != nil {
+		return false
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return false
+	}
+	defer f.Close()
+	mark := []byte(control.InputMark)
+	buf := make([]byte, 1<<20)
+	kept := 0
+	for {
+		n, err := f.Read(buf[kept:])
+		n += kept
+		if bytes.Contains(buf[:n], mark) {
+			return true
+		}
+		if err != nil {
+			return false
+		}
+		kept = copy(buf, buf[max(0, n-len(mark)):n])
+	}
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"go/ast"
+	"go/constant"
 	"go/format"
 	"go/token"
 	"go/types"
@@ -15,6 +16,7 @@ import (
 
 	"github.com/cairnrun/cairn/compiler/golang/rewrite"
 	"github.com/cairnrun/cairn/compiler/ir"
+	"github.com/cairnrun/cairn/internal/control"
 )
 
 // ErrRefused says that a program can't be made restartable.
@@ -533,6 +535,13 @@ func (p *Program) asks(path string) bool {
 // readsInput says that the program names stdin, or a function that reads it.
 func (p *Program) readsInput() bool {
 	for _, s := range p.ld.sources {
+		for _, tv := range s.info.Types {
+			if tv.Value != nil && tv.Value.Kind() == constant.String {
+				if fd, ok := control.StreamOf(constant.StringVal(tv.Value)); ok && fd == 0 {
+					return true
+				}
+			}
+		}
 		for _, o := range s.info.Uses {
 			if o.Pkg() == nil || o.Parent() != o.Pkg().Scope() {
 				continue

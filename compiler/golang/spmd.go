@@ -68,11 +68,18 @@ func (in *instrumenter) safeRanks() []int {
 	return in.explained.Ranks
 }
 
-// usesRun is the call by which a program that opens a run by itself says so.
-func (in *instrumenter) usesRun(s *source) string {
-	if s != in.p.ld.main || in.p.ld.byPath[cairnPath] == nil {
+// usesRun are the calls by which a program that opens a run by itself, or reads
+// stdin, says so.
+func (in *instrumenter) usesRun(s *source) (text string) {
+	if s != in.p.ld.main {
 		return ""
 	}
-	ranks := strings.Trim(fmt.Sprint(in.safeRanks()), "[]")
-	return fmt.Sprintf("%s.Uses(%s)\n", rewrite.Prefix, strings.ReplaceAll(ranks, " ", ", "))
+	if in.p.readsInput() {
+		text = fmt.Sprintf("%s.ReadsInput()\n", rewrite.Prefix)
+	}
+	if in.p.ld.byPath[cairnPath] != nil {
+		ranks := strings.Trim(fmt.Sprint(in.safeRanks()), "[]")
+		text += fmt.Sprintf("%s.Uses(%s)\n", rewrite.Prefix, strings.ReplaceAll(ranks, " ", ", "))
+	}
+	return text
 }
