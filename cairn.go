@@ -36,6 +36,7 @@ import (
 	"time"
 
 	"github.com/cairnrun/cairn/ckpt"
+	"github.com/cairnrun/cairn/internal/control"
 	"github.com/cairnrun/cairn/internal/graph"
 	"github.com/cairnrun/cairn/internal/vfs"
 	"github.com/cairnrun/cairn/store"
@@ -120,6 +121,10 @@ type Options struct {
 	MaxBases    int         // older files that a differential set may need; 0: 64; negative: full sets only
 	NoTracking  bool        // don't let the kernel track written pages (see docs/terms.md, "tracking")
 
+	// OutsideFiles lets Restore change files outside the working directory that
+	// the program has not opened, for a checkpoint from elsewhere; see EnvOutside.
+	OutsideFiles bool
+
 	Drop    []string     // variables that a set may hold though the program has none of that name
 	OnSaved func(Saved)  // called by Point, Checkpoint or Close when a set is safe; of several at once, for the newest
 	OnError func(error)  // called when a set could not be saved; Point then returns nil
@@ -193,6 +198,7 @@ type Run struct {
 	closed  bool
 	handles bool                   // see Handles
 	choose  func(set uint64) error // see Journaled
+	vouched map[string]bool        // files that were looked at: see vouch
 	lent    bool                   // see Lend
 
 	reporting chan struct{} // closed to end the reports to a supervisor
@@ -260,6 +266,9 @@ func Open(ctx context.Context, opts Options) (*Run, error) {
 		p.dir = store.Open(opts.fs, opts.Dir, seat.Rank)
 	} else if p.dir, err = store.CreateFor(opts.fs, opts.Dir, seat.Rank, vfs.AccessFromEnv().With(opts.Group, opts.AnyOwner)); err != nil {
 		return nil, fmt.Errorf("cairn: %w", err)
+	}
+	if st, err := os.Stat(opts.Dir); err == nil && p.realFiles() {
+		p.files.in = control.Inode(st)
 	}
 	if err := p.enter(ctx); err != nil {
 		p.dir.Close()

@@ -80,6 +80,7 @@ type fileTable struct {
 	from     []string    // where the run was started before it was moved or copied,
 	here     string      // and where it is started now
 	kept     bool        // somebody else brings files back: see Journaled
+	in       uint64      // inode of the checkpoint directory; 0: not known
 
 	sums  bool            // entries have digests: see Inputs
 	stdin *ckpt.FileEntry // while restoring: what it was
@@ -125,7 +126,7 @@ func (t *fileTable) add(f *os.File, name string, flag int, perm fs.FileMode, tru
 		at = filepath.ToSlash(abs)
 	}
 	t.open = append(t.open, &openFile{
-		entry: ckpt.FileEntry{ID: t.next, Path: portablePath(name), Name: givenName(name), Abs: abs, Mode: modeOf(flag), Perm: uint32(perm), At: at},
+		entry: ckpt.FileEntry{ID: t.next, Path: portablePath(name), Name: givenName(name), Abs: abs, Mode: modeOf(flag), Perm: uint32(perm), At: at, In: t.in},
 		f:     f, truncate: truncate, firstSize: st.Size(), firstOff: off,
 	})
 	t.next++
@@ -414,7 +415,7 @@ func (t *fileTable) finish(back bool) error {
 			t.read = append(t.read, *o)
 		}
 		if o.entry.Path != stdoutPath && !filepath.IsAbs(filepath.FromSlash(o.entry.Path)) {
-			o.entry.At = filepath.ToSlash(o.entry.Abs)
+			o.entry.At, o.entry.In = filepath.ToSlash(o.entry.Abs), t.in
 		}
 		next = max(next, o.entry.ID+1)
 	}

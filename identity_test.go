@@ -78,7 +78,7 @@ func TestForeignFile_Ranks(t *testing.T) {
 			exchange(t, filepath.Join(newest(t, dir), "rank-0000.h5"), filepath.Join(newest(t, dir), "rank-0001.h5"))
 		},
 		"older checkpoint": func(t *testing.T, dir string) {
-			sets, _ := filepath.Glob(filepath.Join(dir, "set-*"))
+			sets, _ := filepath.Glob(filepath.Join(dir, "set-0*"))
 			copyOver(t, filepath.Join(sets[len(sets)-2], "rank-0002.h5"), filepath.Join(newest(t, dir), "rank-0002.h5"))
 		},
 		"other run": func(t *testing.T, dir string) {

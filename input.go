@@ -172,6 +172,9 @@ func (t *fileTable) another(o *openFile, now fs.FileInfo) error {
 	if !t.sums || t.moved || o.entry.Mode == "r" || o.elsewhere() == "" || t.relocated(o) {
 		return nil
 	}
+	if o.entry.In != 0 && t.in != 0 && o.entry.In != t.in {
+		return nil // the checkpoints were copied, and the file with them
+	}
 	if was, err := os.Stat(filepath.FromSlash(o.entry.At)); err != nil || os.SameFile(was, now) {
 		return nil // it was moved here, with its folder
 	}

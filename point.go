@@ -221,6 +221,9 @@ func (p *Run) start(ctx context.Context, note ckpt.Note, alone bool) (uint64, er
 	}
 	p.saver.Anticipate()
 	files, err := p.files.entries() // first: it forgets closed files, which Collect then refuses
+	if err == nil {
+		err = p.vouch(files)
+	}
 	if err != nil {
 		return 0, err
 	}

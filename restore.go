@@ -229,6 +229,10 @@ func (p *Run) load(ctx context.Context, index uint64) (*ckpt.Table, error) {
 		return nil, fmt.Errorf("%s: %w", s.Path, err)
 	}
 	p.files.begin(files)
+	if err := p.trusted(); err != nil {
+		p.files.abandon()
+		return nil, fmt.Errorf("%s: %w", s.Path, err)
+	}
 	step.At("restore.begin")
 	if err := s.Load(ctx, img, roots, p.env(), p.opts.Drop); err != nil {
 		p.files.abandon()

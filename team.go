@@ -312,10 +312,10 @@ func (t *team) load(ctx context.Context, line uint64) (table *ckpt.Table, worst 
 	table, err = p.load(ctx, line)
 	mine := err
 	if worst, err = t.agree(err); err == nil {
-		if err = p.files.finish(false); err != nil {
-			err = notCorrupt{fmt.Errorf("%s: %w", p.dir.File(line), err)}
-		}
-		worst, err = t.agree(err)
+		worst, err = t.agree(noOlder(t.shareSizes(), p.dir.File(line)))
+	}
+	if err == nil {
+		worst, err = t.agree(noOlder(p.files.finish(false), p.dir.File(line)))
 	}
 	if err != nil {
 		if mine == nil {
@@ -401,6 +401,14 @@ func inLine(errs []error) error {
 
 // notCorrupt is an error after which there is nothing to step over to.
 type notCorrupt struct{ error }
+
+// noOlder says which checkpoint an error is about, and that no older checkpoint helps.
+func noOlder(err error, path string) error {
+	if err == nil {
+		return nil
+	}
+	return notCorrupt{fmt.Errorf("%s: %w", path, err)}
+}
 
 // examine looks whether all ranks' parts of a set can be loaded, as far as
 // that can be seen without changing anything; with careful, also whether all

@@ -292,6 +292,7 @@ type FileEntry struct {
 	Sum    string `json:"sum,omitempty"`   // identifies what was read of it
 	At     string `json:"at,omitempty"`    // where a relative path led to
 	Name   string `json:"name,omitempty"`  // as the program gave it, where that is not Path
+	In     uint64 `json:"in,omitempty"`    // inode of the checkpoint directory, with At
 	Stdin  bool   `json:"stdin,omitempty"` // it was the program's stdin, and is not opened
 
 	Abs string `json:"-"` // while saving: the path whatever the working folder

@@ -21,12 +21,23 @@ import (
 var (
 	rounds = flag.Int("rounds", 40, "rounds")
 	die    = flag.String("die", "", "where ranks kill themselves: RANK.ROUND.PLACE,…")
+	mode   = flag.String("mode", "", "streams or solo, for one rank")
 	marks  = flag.String("marks", "", "directory that tells which of these have happened")
 )
 
 func main() {
 	flag.Parse()
-	if err := work(); err != nil {
+	if dir, err := filepath.Abs(*marks); err == nil {
+		*marks = dir // the program changes its working directory
+	}
+	do := work
+	switch *mode {
+	case "streams":
+		do = streams
+	case "solo":
+		do = solo
+	}
+	if err := do(); err != nil {
 		fmt.Fprintln(os.Stderr, "ledger:", err)
 		os.Exit(1)
 	}
