@@ -15,6 +15,7 @@ import (
 	"strings"
 
 	"github.com/cairnrun/cairn/internal/control"
+	"github.com/cairnrun/cairn/internal/vfs"
 	"github.com/cairnrun/cairn/transport"
 	"github.com/cairnrun/cairn/transport/mpilib"
 	"github.com/cairnrun/cairn/transport/shm"
@@ -82,6 +83,9 @@ func takeSeat(ctx context.Context, opts *Options, log *slog.Logger) (*seat, erro
 		log.Info("cairn: no MPI library, ranks meet in the checkpoint folder", "reason", err)
 		if launch == "" {
 			return nil, fmt.Errorf("cairn: rank %d of %d can't meet the others: %w; or start the program with 'cairn run -n %d'", rank, size, err, size)
+		}
+		if err := vfs.MakeDir(opts.Dir, vfs.AccessFromEnv().With(opts.Group, opts.AnyOwner)); err != nil {
+			return nil, fmt.Errorf("cairn: %w", err)
 		}
 		m := &folderMeeting{dir: filepath.Join(opts.Dir, "meet-"+launch), rank: rank, size: size}
 		s.meet = m.exchange

@@ -119,17 +119,18 @@ func TestRunForeignDirectory(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, name := range []string{"log", "lock", "hosts", "output", "sets", "shown.tmp"} {
+	for _, name := range []string{"log", "lock", "hosts", "output", "sets", "shown", "run.json", "run-copy.json"} {
 		run := "links-" + name
 		if err := errors.Join(os.Mkdir(run, 0o700), os.Symlink(target, filepath.Join(run, name))); err != nil {
 			t.Fatal(err)
 		}
-		cairnRun(t, "run", "--run", run, "echo", "x")
+		if r := cairnRun(t, "run", "--run", run, "echo", "x"); r.code == 0 || !strings.Contains(r.errors, "symbolic link") {
+			t.Errorf("%s: status %d, %s", name, r.code, r.errors)
+		}
 		if got := read(t, "precious"); got != "precious" {
 			t.Fatalf("%s was followed: %q", name, got)
 		}
 	}
-	cairnRun(t, "run", "--run", "links-log", "echo", "x").exit(exitFailed).complains("symbolic link")
 	// The run's directory itself may be reached by one.
 	if err := errors.Join(os.Mkdir("far", 0o700), os.Symlink("far", "near.cairn")); err != nil {
 		t.Fatal(err)

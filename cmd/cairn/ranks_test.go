@@ -16,9 +16,15 @@ import (
 // all, and returns its folder.
 func makeRanks(t *testing.T, ranks, n int) string {
 	t.Helper()
+	return makeRanksOf(t, ranks, n, store.NewID())
+}
+
+// makeRanksOf does so for a start of a run that has an identity.
+func makeRanksOf(t *testing.T, ranks, n int, run string) string {
+	t.Helper()
 	dir := filepath.Join(t.TempDir(), "ckpt")
 	var savers []*ckpt.Saver
-	run, attempt := store.NewID(), store.NewID()
+	attempt := store.NewID()
 	for r := range ranks {
 		d, err := store.Create(vfs.OS(), dir, r)
 		if err != nil {
@@ -139,6 +145,7 @@ func TestVerifyRanks(t *testing.T) {
 
 // TestVerifyForeign puts sound files where others belong.
 func TestVerifyForeign(t *testing.T) {
+	const base = "set-00000002/rank-0001.base-00000001.h5"
 	move := func(from, to string) {
 		t.Helper()
 		b, err := os.ReadFile(from)
@@ -157,19 +164,26 @@ func TestVerifyForeign(t *testing.T) {
 		"rank":       {func(dir, _ string) { move(rankFile(dir, 0, 2), rankFile(dir, 1, 2)) }, "it is rank 0's part of checkpoint 2"},
 		"checkpoint": {func(dir, _ string) { move(rankFile(dir, 1, 1), rankFile(dir, 1, 2)) }, "it is rank 1's part of checkpoint 1"},
 		"run":        {func(dir, other string) { move(rankFile(other, 1, 2), rankFile(dir, 1, 2)) }, "saved it, and the directory is that of run"},
+		"start": {func(dir, other string) {
+			move(rankFile(other, 1, 2), rankFile(dir, 1, 2))
+			move(filepath.Join(other, base), filepath.Join(dir, base))
+		}, "it was saved by another start of the run than"},
 		"run, no record": {func(dir, other string) {
-			const base = "set-00000002/rank-0001.base-00000001.h5"
 			os.Remove(filepath.Join(dir, "run-id"))
 			move(rankFile(other, 1, 2), rankFile(dir, 1, 2))
 			move(filepath.Join(other, base), filepath.Join(dir, base))
 		}, "it is of run"},
 		"base": {func(dir, other string) {
-			move(rankFile(other, 1, 1), filepath.Join(dir, "set-00000002", "rank-0001.base-00000001.h5"))
+			move(rankFile(other, 1, 1), filepath.Join(dir, base))
 		}, "is not the file of checkpoint 1 that this one was saved with"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			dir := makeRanks(t, 2, 2)
-			c.harm(dir, makeRanks(t, 2, 2))
+			run := store.NewID()
+			dir, other := makeRanksOf(t, 2, 2, run), store.NewID()
+			if name == "start" {
+				other = run
+			}
+			c.harm(dir, makeRanksOf(t, 2, 2, other))
 			cairnRun(t, "verify", dir).exit(exitFound).says(c.says, "steps around the damage to set 1")
 		})
 	}
