@@ -150,6 +150,11 @@ func (s *scriptRun) run(words []string) error {
 		set := r.saving[0]
 		r.saving = r.saving[1:]
 		r.node.Saved(set, err)
+	case "counted": // saved, with the sums of the totals of messages
+		set := r.saving[0]
+		r.saving = r.saving[1:]
+		sent, _ := strconv.ParseUint(rest[0], 10, 64)
+		r.node.SavedAlone(set, Sums{sent, uint64(arg)}, nil)
 	case "finished":
 		r.node.Finished()
 	case "askmove":
