@@ -330,7 +330,7 @@ func fullJournal(t *testing.T, made string) {
 		if err := os.Mkdir(ck, 0o777); err != nil {
 			t.Fatal(err)
 		}
-		if err := syscall.Mount("tmpfs", ck, "tmpfs", 0, "size=12k"); err != nil {
+		if err := syscall.Mount("tmpfs", ck, "tmpfs", 0, "size=16k,mode=0700"); err != nil {
 			t.Skipf("a small file system can't be mounted here: %v", err)
 		}
 		t.Cleanup(func() { syscall.Unmount(ck, syscall.MNT_DETACH) })
