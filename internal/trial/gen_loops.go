@@ -132,12 +132,17 @@ func (g *gen) machineStmt() string {
 
 // receive is a select whose clauses assign variables, one of which is taken.
 func (g *gen) receive() string {
+	n := g.integer(1, false)
+	if g.chance(0.6) { // in a loop; each clause reads what the other one assigns
+		a, b, i := g.fresh("v"), g.fresh("v"), g.fresh("i")
+		return fmt.Sprintf("%[1]s, %[2]s, ok%[1]s := 1, 2, true\nfor %[3]s := 0; %[3]s < 5; %[3]s++ {%[4]s\nif step() { break }\nselect {\ncase %[1]s, ok%[1]s = <-offer(%[3]s + %[5]s):\ntr(%[6]d, %[2]s)\ncase %[2]s = <-offer(1 + %[3]s + %[5]s):\ntr(%[7]d, %[1]s, ok%[1]s)\n}\n{\n%[8]s}\n}",
+			a, b, i, g.loopMark(), n, g.r.IntN(1000), g.r.IntN(1000), g.block(1))
+	}
 	fits := func(v *variable) bool { return v.typ == tInt && !v.fixed }
 	a, b := g.pick(fits), g.pick(fits)
 	if a == nil {
 		return ""
 	}
-	n := g.integer(1, false)
 	return g.enter(false, func() string {
 		return fmt.Sprintf("select {\ncase %s = <-offer(%s):\n%scase %s = <-offer(1 + %s):\n%s}", a.name, n, g.block(2), b.name, n, g.block(2))
 	})

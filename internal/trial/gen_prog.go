@@ -219,7 +219,7 @@ var globals = []*variable{
 func (g *gen) program(seed uint64) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "// Package %s is a random program, made from seed %d.\npackage %s\n", g.pkg, seed, g.pkg)
-	fmt.Fprintf(&b, prelude, 120+g.r.IntN(200))
+	fmt.Fprintf(&b, prelude, 250+g.r.IntN(300))
 	g.scopes = []*scope{{vars: globals}}
 	g.rare = rare{g.chance(0.2), g.chance(0.15)}
 	sets := [][]string{{tInt}, {tInt}, {tInt, tStr}, {tInts, tErr}, {}}

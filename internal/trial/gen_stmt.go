@@ -16,7 +16,7 @@ func (g *gen) stmt() string {
 		{16, g.decl}, {14, g.assign}, {9, g.store}, {9, g.show}, {8, g.ifStmt}, {12, g.forStmt},
 		{5, g.switchStmt}, {2, g.typeSwitch}, {3, g.deferStmt}, {7, g.callStmt}, {4, g.tuple},
 		{2, g.nested}, {4, g.jump}, {2, g.returnStmt}, {2, g.recoverStmt}, {1, g.goStmt},
-		{1, g.selectStmt}, {3, g.gotoStmt}, {3, g.keepFunc}, {2, g.mapRange}, {6, g.whileStmt}, {2, g.machineStmt}, {2, g.receive},
+		{1, g.selectStmt}, {3, g.gotoStmt}, {3, g.keepFunc}, {2, g.mapRange}, {9, g.whileStmt}, {2, g.machineStmt}, {3, g.receive},
 	}
 	for {
 		total := 0
