@@ -260,7 +260,7 @@ func Open(ctx context.Context, opts Options) (*Run, error) {
 	if opts.MTBF == 0 {
 		opts.MTBF = 24 * time.Hour
 	}
-	p := &Run{opts: opts, log: log, seat: seat, names: make(map[string]bool), how: make(map[string]How), damaged: make(map[uint64]bool), savings: make(map[uint64]Saved), outcome: make(chan ckpt.Result, 1)}
+	p := &Run{opts: opts, log: log, seat: seat, collector: graph.Collector{Remember: true}, names: make(map[string]bool), how: make(map[string]How), damaged: make(map[uint64]bool), savings: make(map[uint64]Saved), outcome: make(chan ckpt.Result, 1)}
 	var err error
 	if p.newcomer() { // the process whose place it takes has the lock
 		p.dir = store.Open(opts.fs, opts.Dir, seat.Rank)
@@ -366,7 +366,7 @@ func (p *Run) protect(name string, v any, how []How) error {
 	if err := graph.Check(root, p.env()); err != nil && !later(err) {
 		return refused(err)
 	}
-	if img, err := graph.Collect([]graph.Root{root}, p.env()); err == nil { // else it needs the other roots
+	if img, err := graph.Outline([]graph.Root{root}, p.env()); err == nil { // else it needs the other roots
 		if err := ckpt.Check(img); err != nil {
 			return fmt.Errorf("it does not fit into an HDF5 file: %w", err)
 		}

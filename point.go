@@ -237,6 +237,7 @@ func (p *Run) start(ctx context.Context, note ckpt.Note, alone bool) (uint64, er
 		}
 	}
 	set, err := p.saver.Save(ctx, img, files, note)
+	p.collector.Release()
 	if err != nil {
 		return 0, err
 	}

@@ -105,6 +105,7 @@ func (p *Run) readySaver(table *ckpt.Table) (err error) {
 		return err
 	}
 	p.saver.Reserve(img)
+	p.collector.Release()
 	p.held = time.Duration(imageBytes(img)) // until one is measured: a nanosecond per byte
 	return nil
 }
@@ -234,7 +235,7 @@ func (p *Run) load(ctx context.Context, index uint64) (*ckpt.Table, error) {
 		return nil, fmt.Errorf("%s: %w", s.Path, err)
 	}
 	step.At("restore.begin")
-	if err := s.Load(ctx, img, roots, p.env(), p.opts.Drop); err != nil {
+	if err := s.Load(ctx, img, roots, p.env(), p.opts.Drop, func(b *graph.Builder) { p.collector.Continue(b, p.roots) }); err != nil {
 		p.files.abandon()
 		var m *graph.MismatchError
 		if errors.As(err, &m) {

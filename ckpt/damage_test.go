@@ -91,7 +91,7 @@ func load(fsys vfs.FS, path string) (*values, error) {
 		return nil, errors.New("the file map is wrong, and nothing said so")
 	}
 	v := new(values)
-	return v, s.Load(ctx, img, v.roots(), nil, nil)
+	return v, s.Load(ctx, img, v.roots(), nil, nil, nil)
 }
 
 func readFile(t testing.TB, fsys vfs.FS, path string) []byte {

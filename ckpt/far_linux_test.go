@@ -353,7 +353,7 @@ func restoreFake(t testing.TB, dir *store.Dir, set uint64, size int64, inPlace b
 		b = newFakeArray(size)
 		defer mem.Unreserve(b.ptr)
 	}
-	if err := s.Load(ctx, img, []graph.Root{{Name: "a", Ptr: b}}, nil, nil); err != nil {
+	if err := s.Load(ctx, img, []graph.Root{{Name: "a", Ptr: b}}, nil, nil, nil); err != nil {
 		t.Fatal(err)
 	}
 	return b

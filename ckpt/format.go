@@ -43,7 +43,7 @@ import (
 
 // Format is the version of the file format that this package writes. It
 // reads this one and all before it.
-const Format = 2
+const Format = 3
 
 // Errors that callers tell apart.
 var (
@@ -141,6 +141,15 @@ func (d *Dataset) blockLen(k int) int { return int(min(d.Block, d.Size-int64(k)*
 // sameLayout reports whether blocks of d and e correspond one to one.
 func (d *Dataset) sameLayout(e *Dataset) bool {
 	return d.Path == e.Path && d.Type == e.Type && d.Size == e.Size && d.Block == e.Block && slices.Equal(d.Dims, e.Dims) && slices.Equal(d.Chunk, e.Chunk)
+}
+
+// continues reports whether the blocks of d are those of e as far as both have
+// them: one may have more rows than the other.
+func (d *Dataset) continues(e *Dataset) bool {
+	if len(d.Dims) == 0 || len(d.Dims) != len(e.Dims) || d.Chunk == nil {
+		return d.sameLayout(e)
+	}
+	return d.Path == e.Path && d.Type == e.Type && d.Block == e.Block && slices.Equal(d.Dims[1:], e.Dims[1:]) && slices.Equal(d.Chunk, e.Chunk)
 }
 
 // changedPath is where a differential set keeps the blocks of d that it stores.

@@ -17,8 +17,9 @@ import (
 func (s *Set) Table() *Table { return newTable(&s.Header, s.digest, s.Blocks) }
 
 // Load puts the values of the set into the roots, except for the variables in
-// drop. Every byte is checked. After an error they are undefined.
-func (s *Set) Load(ctx context.Context, img *graph.Image, roots []graph.Root, env *graph.Env, drop []string) error {
+// drop. Every byte is checked. After an error they are undefined. loaded, if not
+// nil, is called at the end.
+func (s *Set) Load(ctx context.Context, img *graph.Image, roots []graph.Root, env *graph.Env, drop []string, loaded func(*graph.Builder)) error {
 	b, err := graph.Prepare(roots, img, env, graph.Options{Limit: mem.Total(), Drop: drop})
 	if err != nil {
 		return invalid(err)
@@ -49,7 +50,13 @@ func (s *Set) Load(ctx context.Context, img *graph.Image, roots []graph.Root, en
 	if err := s.readBlocks(ctx, want, sinks, nil); err != nil {
 		return err
 	}
-	return invalid(b.Finish())
+	if err := invalid(b.Finish()); err != nil {
+		return err
+	}
+	if loaded != nil {
+		loaded(b)
+	}
+	return nil
 }
 
 // fillRemote takes bytes for memory that lies elsewhere.

@@ -32,6 +32,7 @@ const (
 type blob struct {
 	pieces [][]byte
 	ends   []int64
+	gather func(dst []byte, off int64) error // makes the bytes; there are no pieces then
 }
 
 func newBlob(pieces [][]byte) blob {
@@ -90,6 +91,15 @@ func (b *blob) copyTo(dst []byte, off int64) {
 		mem.Copy(dst[:len(p)], p)
 		dst = dst[len(p):]
 	})
+}
+
+// read fills dst from off on, which may have to be made.
+func (b *blob) read(dst []byte, off int64) error {
+	if b.gather != nil {
+		return b.gather(dst, off)
+	}
+	b.copyTo(dst, off)
+	return nil
 }
 
 // zero reports whether n bytes from off on are all zero.
@@ -160,7 +170,7 @@ func (t *description) of(img *graph.Image) error {
 	t.paths = poolPaths(img)
 	t.img = &graph.Image{Vars: slices.Clone(img.Vars), Types: slices.Clone(img.Types), Pools: slices.Clone(img.Pools)}
 	for i := range t.img.Pools {
-		t.img.Pools[i].Pieces = nil
+		t.img.Pools[i].Pieces, t.img.Pools[i].Gather = nil, nil
 	}
 	return nil
 }
@@ -207,8 +217,7 @@ func planPools(img *graph.Image, files []FileEntry, t *description) (*layout, er
 	l.addText("Context/Variables", t.vars)
 	l.addText("Context/Types", t.types)
 	l.addText("Context/Pools", t.pools)
-	l.addArray(Dataset{Path: "Context/Regions", Pool: -1}, hdf5.Type{Class: hdf5.Uint, Size: 8},
-		[]uint64{uint64(len(img.Regions)), 3}, [][]byte{encodeRegions(img.Regions)})
+	l.addArray(Dataset{Path: "Context/Regions", Pool: -1}, regionType, []uint64{uint64(len(img.Regions))}, [][]byte{encodeRegions(img.Regions)})
 
 	for i, p := range img.Pools {
 		if p.Form.Size == 0 {
@@ -222,6 +231,7 @@ func planPools(img *graph.Image, files []FileEntry, t *description) (*layout, er
 		}
 		l.addArray(d, p.Form, p.Shape, p.Pieces)
 		l.remote[len(l.remote)-1] = p.Remote
+		l.blobs[len(l.blobs)-1].gather = p.Gather
 	}
 	return l, nil
 }
@@ -365,12 +375,21 @@ func linkName(s string) string {
 	return s
 }
 
-// encodeRegions gives three numbers per region.
+// regionType is a row of Context/Regions.
+var regionType = hdf5.Type{Class: hdf5.Compound, Size: 24, Fields: []hdf5.Field{
+	{Name: "pool", Offset: 0, Type: hdf5.Type{Class: hdf5.Uint, Size: 4}},
+	{Name: "repeat", Offset: 4, Type: hdf5.Type{Class: hdf5.Uint, Size: 4}},
+	{Name: "start", Offset: 8, Type: hdf5.Type{Class: hdf5.Uint, Size: 8}},
+	{Name: "count", Offset: 16, Type: hdf5.Type{Class: hdf5.Uint, Size: 8}},
+}}
+
+// encodeRegions gives three numbers per row of regions.
 func encodeRegions(rs []graph.Region) []byte {
-	words := graph.PackRegions(rs)
-	out := make([]byte, 0, 8*len(words))
-	for _, v := range words {
-		out = binary.LittleEndian.AppendUint64(out, v)
+	out := make([]byte, 0, 24*len(rs))
+	for i := range rs {
+		for _, v := range graph.PackRegions(rs[i : i+1]) {
+			out = binary.LittleEndian.AppendUint64(out, v)
+		}
 	}
 	return out
 }

@@ -92,11 +92,11 @@ func changes(t, prev *Table) []float64 {
 		}
 		n := 0
 		for k, b := range t.Blocks[d.First : d.First+d.blocks()] {
-			if b.Digest != old[k].Digest {
+			if k >= len(old) || b.Digest != old[k].Digest {
 				n++
 			}
 		}
-		out[i] = float64(n) / float64(max(1, len(old)))
+		out[i] = float64(n) / float64(max(1, d.blocks()))
 	}
 	return out
 }

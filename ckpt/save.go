@@ -297,6 +297,11 @@ func (s *Saver) Save(ctx context.Context, img *graph.Image, files []FileEntry, n
 		c.dropLooks()
 		return 0, err
 	}
+	inline, err := c.inline()
+	if err != nil {
+		c.dropLooks()
+		return 0, err
+	}
 	held, release := c.holdFar(), c.holdStill() // devices begin at once
 	job := Job{
 		Header: Header{
@@ -309,7 +314,7 @@ func (s *Saver) Save(ctx context.Context, img *graph.Image, files []FileEntry, n
 	if c.writeFirst && s.opts.Compression == None {
 		job.Estimate = c.bytes + c.expected
 	}
-	tail := Tail{Marks: c.marks, Inline: c.inline(), Sync: writtenFiles(files), Also: s.also}
+	tail := Tail{Marks: c.marks, Inline: inline, Sync: writtenFiles(files), Also: s.also}
 	s.also = nil
 	begin := sync.OnceFunc(func() { s.writer.Begin(job) })
 	later := len(c.far) > 0 || len(c.still) > 0
@@ -427,6 +432,9 @@ func (s *Saver) prepare(l *layout) (*copying, error) {
 		}
 		if s.opts.MaxBases >= 0 {
 			c.old[i] = s.prev.find(d)
+			if l.remote[i] && len(c.old[i]) < d.blocks() {
+				c.old[i] = nil
+			}
 		}
 		h := s.seen[d.Path]
 		spans := spansOf(l.blobs[i].pieces)
@@ -508,7 +516,7 @@ func (s *Saver) leaving() *leaving {
 }
 
 // inline copies the datasets that go with the metadata.
-func (c *copying) inline() map[int32][]byte {
+func (c *copying) inline() (map[int32][]byte, error) {
 	out := make(map[int32][]byte)
 	for i := range c.l.datasets {
 		d := &c.l.datasets[i]
@@ -516,11 +524,13 @@ func (c *copying) inline() map[int32][]byte {
 			continue
 		}
 		p := make([]byte, d.Size)
-		c.l.blobs[i].copyTo(p, 0)
+		if err := c.l.blobs[i].read(p, 0); err != nil {
+			return nil, fmt.Errorf("%s: %w", d.Path, err)
+		}
 		out[int32(i)] = p
 		c.marks[d.First] = MarkStaged
 	}
-	return out
+	return out, nil
 }
 
 // run copies, with several goroutines, until all ranges are done.
@@ -560,9 +570,15 @@ func (c *copying) work(ctx context.Context) error {
 		d, b, old, look := &c.l.datasets[i], &c.near[i], c.old[i], c.look[i]
 		for k := c.ranges[r].lo; k < c.ranges[r].hi; k++ {
 			off, n := int64(k)*d.Block, d.blockLen(k)
-			may := old != nil && c.mayKeep(&old[k])
+			may := k < len(old) && c.mayKeep(&old[k])
 			if look != nil && !look[k] && may {
 				continue // MarkKept
+			}
+			if b.gather != nil {
+				if err := c.gather(ctx, &seg, i, k, may); err != nil {
+					return err
+				}
+				continue
 			}
 			if c.digest[i] && may {
 				p, ok := b.view(off, n)
@@ -581,23 +597,56 @@ func (c *copying) work(ctx context.Context) error {
 				c.marks[d.First+k] = MarkZero
 				continue
 			}
-			at, ok := seg.room(d)
-			if !ok {
-				if seg.Index >= 0 {
-					c.s.writer.Put(seg)
-				}
-				seg = Segment{Index: -1}
-				select {
-				case seg.Index = <-c.s.staging.Free():
-				case <-ctx.Done():
-					return ctx.Err()
-				}
-				at = 0
+			at, err := c.room(ctx, &seg, d)
+			if err != nil {
+				return err
 			}
 			b.copyTo(seg.add(c.s.staging.Segment(seg.Index), at, i, k, d), off)
 			c.marks[d.First+k] = MarkStaged
 		}
 	}
+}
+
+// room returns where in the segment a block of d goes, or takes another one.
+func (c *copying) room(ctx context.Context, seg *Segment, d *Dataset) (int, error) {
+	at, ok := seg.room(d)
+	if ok {
+		return at, nil
+	}
+	if seg.Index >= 0 {
+		c.s.writer.Put(*seg)
+	}
+	*seg = Segment{Index: -1}
+	select {
+	case seg.Index = <-c.s.staging.Free():
+		return 0, nil
+	case <-ctx.Done():
+		return 0, ctx.Err()
+	}
+}
+
+// gather makes block k of dataset i in the segment, and leaves it there if it has
+// changed.
+func (c *copying) gather(ctx context.Context, seg *Segment, i, k int, may bool) error {
+	d := &c.l.datasets[i]
+	at, err := c.room(ctx, seg, d)
+	if err != nil {
+		return err
+	}
+	data := c.s.staging.Segment(seg.Index)
+	p := data[at : at+d.blockLen(k)]
+	if err := c.near[i].gather(p, int64(k)*d.Block); err != nil {
+		return fmt.Errorf("%s: %w", d.Path, err)
+	}
+	switch {
+	case may && mem.Digest(p) == c.old[i][k].Digest: // MarkKept
+	case mem.IsZero(p):
+		c.marks[d.First+k] = MarkZero
+	default:
+		seg.add(data, at, i, k, d)
+		c.marks[d.First+k] = MarkStaged
+	}
+	return nil
 }
 
 // mayKeep reports whether a block may stay where the previous set has it.

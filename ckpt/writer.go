@@ -122,16 +122,21 @@ func newTable(h *Header, digest string, blocks []Block) *Table {
 }
 
 // find returns the rows of the dataset that d continues, nil if there is none.
+// There may be fewer than d has blocks: those beyond are new.
 func (t *Table) find(d *Dataset) []Block {
 	if t == nil {
 		return nil
 	}
 	i, ok := t.byPath[d.Path]
-	if !ok || !t.Datasets[i].sameLayout(d) {
+	if !ok || !d.continues(&t.Datasets[i]) {
 		return nil
 	}
 	e := &t.Datasets[i]
-	return t.Blocks[e.First : e.First+e.blocks()]
+	n := d.blocks()
+	if e.Size != d.Size { // blocks that are whole in both
+		n = int(min(e.Size, d.Size) / d.Block)
+	}
+	return t.Blocks[e.First : e.First+n]
 }
 
 // Result is the outcome of a set.
@@ -298,7 +303,7 @@ func (w *fileWriter) digest(s Segment) {
 		if w.job.WriteFirst {
 			continue
 		}
-		if old := w.job.Previous.find(d); old != nil && old[it.Block].Digest == dig && old[it.Block].Source != SourceZero && w.kept(&old[it.Block]) {
+		if old := w.job.Previous.find(d); int(it.Block) < len(old) && old[it.Block].Digest == dig && old[it.Block].Source != SourceZero && w.kept(&old[it.Block]) {
 			s.Items[i].Len = 0 // dropped
 			w.table[row].Source = sourceKept
 		}
@@ -509,7 +514,7 @@ func (w *fileWriter) settle(h *Header, tail Tail) error {
 			if old == nil {
 				old = prev.find(d)
 			}
-			if old == nil || mark == MarkStaged && row.Source != sourceKept {
+			if k >= len(old) || mark == MarkStaged && row.Source != sourceKept {
 				return fmt.Errorf("block %d of %s was lost on its way to the file", k, d.Path)
 			}
 			*row = old[k]

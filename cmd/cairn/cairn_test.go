@@ -283,7 +283,7 @@ func TestHelp(t *testing.T) {
 }
 
 func TestVersion(t *testing.T) {
-	cairnRun(t, "version").exit(exitFine).says("cairn ", "file format 2")
+	cairnRun(t, "version").exit(exitFine).says("cairn ", "file format 3")
 	cairnRun(t, "--version").exit(exitFine).says("cairn ")
 	if doc := decode[versionDocument](cairnRun(t, "version", "--json").exit(exitFine)); doc.Format != ckpt.Format || doc.Go == "" {
 		t.Errorf("%+v", doc)

@@ -100,7 +100,7 @@ func TestInspect(t *testing.T) {
 		"VARIABLE", "grid", "[]float64", "<f8", "262144", "2.0 MiB", "50.0 %", "[]cairn.particle",
 		"differential, 1 base", "set 1, in rank-0000.base-00000001.h5", "Checkpoint", "tracking")
 	doc := decode[inspectDocument](cairnRun(t, "inspect", "--json", dir).exit(exitFine))
-	if doc.Set != 2 || doc.Finding == "" || doc.Tracking == "" || doc.HeldMS <= 0 || doc.Format != 2 {
+	if doc.Set != 2 || doc.Finding == "" || doc.Tracking == "" || doc.HeldMS <= 0 || doc.Format != 3 {
 		t.Errorf("%+v", doc)
 	}
 	i := slices.IndexFunc(doc.Variables, func(v variableInfo) bool { return v.Name == "grid" })

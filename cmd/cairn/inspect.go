@@ -298,8 +298,8 @@ func trackingText(tracking string) string {
 // rootType gives the Go type of variable i.
 func rootType(img *graph.Image, i int) string {
 	v := &img.Vars[i]
-	if v.Off == 0 && v.Region < uint64(len(img.Regions)) && !isArray(v.Type) {
-		if r := img.Regions[v.Region]; r.Count == 1 && int(r.Pool) < len(img.Pools) {
+	if v.Off == 0 && !isArray(v.Type) {
+		if r, ok := img.Region(v.Region); ok && r.Count == 1 {
 			return img.Pools[r.Pool].Elem
 		}
 	}
@@ -314,11 +314,12 @@ func isArray(text string) bool { return len(text) > 1 && text[0] == '[' && text[
 // that is another one.
 func holder(img *graph.Image, i int) string {
 	v := &img.Vars[i]
-	if v.Data == 0 || v.Data > uint64(len(img.Regions)) {
+	if v.Data == 0 {
 		return ""
 	}
-	p := int(img.Regions[v.Data-1].Pool)
-	if p >= len(img.Pools) || img.Pools[p].Var == i || img.Pools[p].Var >= len(img.Vars) || img.Pools[p].Var < 0 {
+	r, ok := img.Region(v.Data - 1)
+	p := int(r.Pool)
+	if !ok || img.Pools[p].Var == i || img.Pools[p].Var >= len(img.Vars) || img.Pools[p].Var < 0 {
 		return ""
 	}
 	return img.Vars[img.Pools[p].Var].Name

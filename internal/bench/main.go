@@ -3,9 +3,10 @@
 // fsync, an O_DIRECT read. Machines are noisy, so each measurement has its
 // baseline taken right beside it, and the median of the ratios is shown.
 //
-//	go run ./internal/bench [-part checkpoints,ranks] [-size MiB] [-rounds N] [-dir DIR]
+//	go run ./internal/bench [-part checkpoints,objects,ranks] [-size MiB] [-rounds N] [-dir DIR]
 //
-// The part ranks measures messages between ranks beside Open MPI's, what it
+// The part objects measures checkpoints of many small objects and of many
+// variables. The part ranks measures messages between ranks beside Open MPI's, what it
 // costs them to be counted for checkpoints, and how long ranks take to come to
 // a common point.
 package main
@@ -31,7 +32,7 @@ var (
 	size   = flag.Int("size", 1024, "MiB of float64 state")
 	rounds = flag.Int("rounds", 7, "rounds; medians are shown")
 	folder = flag.String("dir", "", "where files are written (default: the temporary folder)")
-	parts  = flag.String("part", "checkpoints,ranks", "what is measured")
+	parts  = flag.String("part", "checkpoints,objects,ranks", "what is measured")
 	role   = flag.String("as", "", "be a rank of a measurement; used by the part ranks")
 	result = flag.String("to", "", "where that rank writes what it measured")
 )
@@ -108,10 +109,12 @@ func run(ctx context.Context) error {
 		switch part {
 		case "checkpoints":
 			err = b.checkpoints()
+		case "objects":
+			err = b.objectsPart()
 		case "ranks":
 			err = b.ranks()
 		default:
-			err = fmt.Errorf("no part %q; there are checkpoints and ranks", part)
+			err = fmt.Errorf("no part %q; there are checkpoints, objects and ranks", part)
 		}
 		if err != nil {
 			return err

@@ -3,7 +3,6 @@ package graph
 import (
 	"fmt"
 	"reflect"
-	"slices"
 	"unsafe"
 
 	"github.com/cairnrun/cairn/internal/mem"
@@ -13,7 +12,7 @@ import (
 type poolKey struct {
 	root int
 	p    *plan
-	own  int32 // a piece that has a pool of its own, +1
+	own  int32 // a piece that has a pool of its own, plus 1
 }
 
 // ownPool is from how many bytes on an array has a pool of its own, in programs
@@ -25,98 +24,160 @@ const (
 	ownPools = 256
 )
 
-// poolState is what assemble knows about a pool while it grows.
+// poolState is what assemble knows about a pool.
 type poolState struct {
+	key     poolKey
 	p       *plan
 	regions int
+	huge    int    // of these, those with several numbers
+	elems   uint64 // of all regions
 	uniform uint64 // count of every region so far
 	regular bool   // all regions have that count and were reached as slices of like
 	like    *plan
-	first   int32 // the item that its first region comes from
+	first   item // that its first region comes from
 	text    bool
-	fill    int // bytes encoded so far
+	placed  bool // regions keep their places
+	old     int  // the pool of the last image that it continues; -1: none
+	kept    uint64
+	fill    uint64 // elements, with places that are not used
+	next    uint32
+	rows    rowList
+	sorted  []uint32 // rows of the image, by their starts
 }
 
-// assemble numbers the regions in order of discovery, sorts them into pools and
-// encodes those with pointers.
+// poolStates finds the pool of a region.
+type poolStates struct {
+	list  []poolState
+	index map[poolKey]int32
+	last  []lastPool // by plan
+}
+
+type lastPool struct{ root, pool int32 } // root + 1
+
+// smallRegion is below how many bytes, on average, the regions of a pool are not
+// copied one by one, and keep their places.
+const smallRegion = 4096
+
+// assemble sorts the regions into pools, numbers them, and encodes those with
+// pointers.
 func (c *Collector) assemble() (*Image, error) {
 	c.owners = nil
-	img := &Image{Regions: make([]Region, 0, len(c.pieces)+len(c.items)-len(c.keys))}
-	c.image = img
-	index := make(map[poolKey]int32)
-	var states []poolState
-	var last poolKey
-	lastPool := int32(-1)
-	root := 0
-	regionOf := make([]unsafe.Pointer, 0, cap(img.Regions)) // memory of regions
-	for i := range c.items {
-		it := &c.items[i]
-		switch {
-		case i < len(c.roots):
-			root = i
-		case i == len(c.roots):
-			root = 0
-		}
-		for i >= len(c.roots) && i >= c.rootEnd[root] {
-			root++
-		}
-		p, ptr, count := it.p.base, it.ptr, it.n*it.p.mult
-		if w := c.where[i]; w >= 0 {
-			q := &c.pieces[w]
-			if q.region >= 0 {
-				// Known already; only what is text can change.
-				if it.via != viaString {
-					states[img.Regions[q.region].Pool].text = false
-				}
-				continue
+	img := &Image{}
+	c.pools.list, c.pools.index = c.pools.list[:0], make(map[poolKey]int32)
+	clear(c.pools.last)
+	bytes := false // some are reached in other ways than as strings
+	err := c.leaders(func(d *leader) error {
+		n, ok := c.knownPool(d)
+		if !ok {
+			k := poolKey{root: d.root, p: d.p, own: c.own(d)}
+			if len(c.pools.list) >= ownPools && !d.p.remote {
+				k.own = 0
 			}
-			q.region = int32(len(img.Regions))
-			p, ptr, count = q.p, c.items[q.low].ptr, uint64((q.hi-q.lo)/q.p.size)
-		} else {
-			if p.size == 0 {
-				count = it.n
-			}
-			c.where[i] = ^int32(len(img.Regions))
-		}
-		k := poolKey{root: root, p: p}
-		if w := c.where[i]; whole && !p.enc && w >= 0 && count*uint64(p.size) >= ownPool && (p.remote || len(states) < ownPools) {
-			k.own = w + 1
-		}
-		if lastPool < 0 || k != last {
-			n, ok := index[k]
+			n, ok = c.pools.index[k]
 			if !ok {
-				n = int32(len(states))
-				index[k] = n
-				states = append(states, poolState{p: p, uniform: count, regular: true, like: it.p, first: int32(i), text: true})
-				owner, nth, err := c.owner(root, p)
+				n = int32(len(c.pools.list))
+				c.pools.index[k] = n
+				c.pools.list = append(c.pools.list, poolState{key: k, p: d.p, uniform: d.count, regular: true, like: c.plan(d.it), first: d.it, text: true, old: -1})
+				owner, nth, err := c.owner(d.root, d.p)
 				if err != nil {
-					return nil, err
+					return err
 				}
-				img.Pools = append(img.Pools, Pool{Var: root, Owner: owner, Nth: nth, Elem: typeName(p.t), Form: p.form, Pointers: p.enc && p.form.Size > 0, Remote: p.remote})
+				img.Pools = append(img.Pools, Pool{Var: d.root, Owner: owner, Nth: nth, Elem: typeName(d.p.t), Form: d.p.form, Pointers: d.p.enc && d.p.form.Size > 0, Remote: d.p.remote})
 			}
-			last, lastPool = k, n
+			c.notePool(d, k, n)
 		}
-		s, pool := &states[lastPool], &img.Pools[lastPool]
+		s := &c.pools.list[n]
 		s.regions++
-		s.regular = s.regular && count == s.uniform && it.via == viaSlice && it.p == s.like
-		s.text = s.text && it.via == viaString
-		r := Region{lastPool, pool.Count, count}
-		if p.form.Size == 0 {
-			r.Start = 0
-			pool.Count = max(pool.Count, count)
-		} else {
-			pool.Count += count
+		s.elems += d.count
+		if numbers(d.p, d.count) > 1 {
+			s.huge++
 		}
-		img.Regions = append(img.Regions, r)
-		regionOf = append(regionOf, ptr)
+		v := d.it.via()
+		s.regular = s.regular && d.count == s.uniform && v == viaSlice && c.plan(d.it) == s.like
+		s.text = s.text && v == viaString
+		return nil
+	})
+	if err != nil {
+		return nil, err
 	}
-	c.shapes(img, states)
+	for i := range c.pools.list {
+		s := &c.pools.list[i]
+		s.placed = c.Remember && s.key.own == 0 && !s.p.remote && s.regions > 1 && s.huge == 0 && s.p.form.Size > 0 &&
+			!(s.regular && s.uniform > 1) && s.elems*uint64(s.p.size) < smallRegion*uint64(s.regions)
+		bytes = bytes || s.text && s.p.t == byteType
+	}
+	if err := c.number(img); err != nil {
+		return nil, err
+	}
+	if bytes {
+		c.texts(img)
+	}
+	c.shapes(img)
 	c.vars(img)
 	for _, d := range c.dyn {
 		d.finish()
 		img.Types = append(img.Types, DynType{typeName(d.t), d.text})
 	}
-	return img, c.encodeAll(img, states, regionOf)
+	return img, c.fillPools(img)
+}
+
+// own says whether a region may have a pool of its own: the piece, plus 1.
+func (c *Collector) own(d *leader) int32 {
+	if whole && !d.p.enc && d.piece > 0 && d.count*uint64(d.p.size) >= ownPool {
+		return int32(d.piece)
+	}
+	return 0
+}
+
+// knownPool returns the pool of a region if it has one that was looked up
+// lately.
+func (c *Collector) knownPool(d *leader) (int32, bool) {
+	if id := int(d.p.id); id < len(c.pools.last) && c.own(d) == 0 {
+		if l := c.pools.last[id]; l.root == int32(d.root)+1 {
+			return l.pool, true
+		}
+	}
+	return 0, false
+}
+
+func (c *Collector) notePool(d *leader, k poolKey, n int32) {
+	if k.own != 0 || c.own(d) != 0 {
+		return
+	}
+	id := int(d.p.id)
+	if id >= len(c.pools.last) {
+		c.pools.last = append(c.pools.last, make([]lastPool, id+1-len(c.pools.last))...)
+	}
+	c.pools.last[id] = lastPool{int32(d.root) + 1, n}
+}
+
+// poolOf returns the pool of a region, which it has.
+func (c *Collector) poolOf(d *leader) int32 {
+	if n, ok := c.knownPool(d); ok {
+		return n
+	}
+	k := poolKey{root: d.root, p: d.p, own: c.own(d)}
+	n, ok := c.pools.index[k]
+	if !ok {
+		k.own = 0
+		n = c.pools.index[k]
+	}
+	c.notePool(d, k, n)
+	return n
+}
+
+// texts finds out which bytes are reached in other ways than as strings.
+func (c *Collector) texts(img *Image) {
+	guess := 0
+	for i, it := range c.items.S {
+		if it.alone() || it.via() == viaString || c.plan(it).base.t != byteType {
+			continue
+		}
+		num := c.pieces.num.S[c.where.S[i]]
+		if r := img.Regions[c.place.row(num, &guess)]; r.Pool >= 0 {
+			c.pools.list[r.Pool].text = false
+		}
+	}
 }
 
 // owner finds a type that the restoring program can derive p from.
@@ -127,7 +188,7 @@ func (c *Collector) owner(root int, p *plan) (owner, nth int, err error) {
 		nth = n
 		return ok
 	}
-	if look(c.items[root].p) {
+	if look(c.plan(c.items.S[root])) {
 		return root, nth, nil
 	}
 	if c.owners == nil {
@@ -143,7 +204,7 @@ func (c *Collector) owner(root int, p *plan) (owner, nth int, err error) {
 			}
 		}
 		for i := range c.roots {
-			leads(c.items[i].p, i)
+			leads(c.plan(c.items.S[i]), i)
 		}
 		for i, d := range c.dyn {
 			leads(d, ^i)
@@ -154,7 +215,7 @@ func (c *Collector) owner(root int, p *plan) (owner, nth int, err error) {
 	case !ok:
 		return 0, 0, fmt.Errorf("no type leads to %s", typeName(p.t))
 	case owner >= 0:
-		look(c.items[owner].p)
+		look(c.plan(c.items.S[owner]))
 	default:
 		look(c.dyn[^owner])
 	}
@@ -162,13 +223,14 @@ func (c *Collector) owner(root int, p *plan) (owner, nth int, err error) {
 }
 
 // shapes finds a natural shape for each pool.
-func (c *Collector) shapes(img *Image, states []poolState) {
-	for i := range states {
-		s, pool := &states[i], &img.Pools[i]
+func (c *Collector) shapes(img *Image) {
+	for i := range img.Pools {
+		s, pool := &c.pools.list[i], &img.Pools[i]
 		pool.Text = s.text && s.p.t == byteType && s.regions > 0
-		it := &c.items[s.first]
+		it := s.first
+		p := c.plan(it)
 		if pool.Remote && s.regions == 1 {
-			if r, _ := mem.FindRemote(it.ptr); r != nil {
+			if r, _ := mem.FindRemote(address(it.addr)); r != nil {
 				if shape := r.Shape(); product(shape) == pool.Count {
 					pool.Shape = shape
 					continue
@@ -176,12 +238,12 @@ func (c *Collector) shapes(img *Image, states []poolState) {
 			}
 		}
 		switch {
-		case pool.Text || pool.Form.Size == 0:
+		case pool.Text || pool.Form.Size == 0 || s.placed:
 			pool.Shape = []uint64{pool.Count}
-		case s.regions == 1 && it.via == viaRoot && it.n*it.p.mult == pool.Count:
-			pool.Shape = it.p.dims()
-		case s.regions == 1 && it.n*it.p.mult == pool.Count:
-			pool.Shape = append([]uint64{it.n}, it.p.dims()...)
+		case s.regions == 1 && it.via() == viaRoot && it.n()*p.mult == pool.Count:
+			pool.Shape = p.dims()
+		case s.regions == 1 && it.n()*p.mult == pool.Count:
+			pool.Shape = append([]uint64{it.n()}, p.dims()...)
 		case s.regular && s.uniform > 1 && s.uniform%s.like.mult == 0:
 			pool.Shape = []uint64{uint64(s.regions)}
 			if n := s.uniform / s.like.mult; n > 1 {
@@ -221,27 +283,32 @@ func memoryOf(p *plan, ptr unsafe.Pointer) (unsafe.Pointer, int64) {
 func (c *Collector) vars(img *Image) {
 	guess := 0
 	for i, r := range c.roots {
-		it := &c.items[i]
-		it.p.finish()
-		v := Var{Name: r.Name, Type: it.p.text}
-		if w := c.where[i]; w < 0 {
-			v.Region = uint64(^w)
+		it := c.items.S[i]
+		p, ptr := c.plan(it), address(it.addr)
+		p.finish()
+		v := Var{Name: r.Name, Type: p.text}
+		if w := c.where.S[i]; it.alone() {
+			v.Region = uint64(c.stands[w].num)
 		} else {
-			q := &c.pieces[w]
-			v.Region, v.Off = uint64(q.region), q.position(uintptr(it.ptr))
+			obj, off := c.position(int(w), it.addr)
+			v.Region, v.Off = uint64(obj), uint64(off)
+			if at := obj - c.pieces.num.S[w]; at > 0 { // see NextSlots
+				v.Region, v.Off = uint64(obj-at), v.Off+uint64(at)*maxOffset
+			}
 		}
-		if it.p.kind == kSlice && !it.p.elem.base.enc && it.p.elem.size > 0 {
-			if s := (*sliceHeader)(it.ptr); s.cap > 0 {
-				q := c.find(uintptr(s.ptr), &guess)
-				if q.lo == uintptr(s.ptr) && q.hi == q.lo+uintptr(s.cap)*it.p.elem.size && q.p == it.p.elem.base && !q.held {
-					v.Data = uint64(q.region) + 1
+		if p.kind == kSlice && !p.elem.base.enc && p.elem.size > 0 {
+			if s := (*sliceHeader)(ptr); s.cap > 0 {
+				k := c.pieces.find(uintptr(s.ptr), &guess)
+				lo, hi, q := c.extent(k)
+				if lo == uintptr(s.ptr) && hi == lo+uintptr(s.cap)*p.elem.size && q == p.elem.base && !c.held[uint32(k)] {
+					v.Data = uint64(c.pieces.num.S[k]) + 1
 				}
 			}
 		}
-		if at, n := memoryOf(it.p, it.ptr); at != nil && n > 0 {
-			q := c.find(uintptr(at), &guess)
-			if q.lo == uintptr(at) && q.hi == q.lo+uintptr(n) && q.p.remote {
-				v.Data = uint64(q.region) + 1
+		if at, n := memoryOf(p, ptr); at != nil && n > 0 {
+			k := c.pieces.find(uintptr(at), &guess)
+			if lo, hi, q := c.extent(k); lo == uintptr(at) && hi == lo+uintptr(n) && q.remote {
+				v.Data = uint64(c.pieces.num.S[k]) + 1
 			}
 		}
 		img.Vars = append(img.Vars, v)
@@ -249,60 +316,30 @@ func (c *Collector) vars(img *Image) {
 	c.knownVars(img)
 }
 
-// position of an address in a piece, in slots.
-func (q *piece) position(addr uintptr) uint64 {
-	off := addr - q.lo
-	if off == 0 {
-		return 0
+// extent returns where a piece begins and ends, and its type. Nothing is at -1.
+func (c *Collector) extent(k int) (lo, hi uintptr, p *plan) {
+	if k < 0 {
+		return 0, 0, planOf(byteType)
 	}
-	n := off / q.p.size
-	return uint64(n)*q.p.slots + q.p.slotOf(off-n*q.p.size)
+	lo = c.pieces.lo.S[k]
+	if m, ok := c.merged[uint32(k)]; ok {
+		return lo, m.hi, m.p
+	}
+	guess := 0
+	r := c.place.regions[c.place.row(c.pieces.num.S[k], &guess)]
+	p = c.pools.list[r.Pool].p
+	return lo, lo + uintptr(r.Count)*p.size, p
 }
 
-// encodeAll gives the pools their pieces.
-func (c *Collector) encodeAll(img *Image, states []poolState, regions []unsafe.Pointer) error {
-	used := 0
-	for i := range img.Pools {
-		p := &img.Pools[i]
-		switch {
-		case p.Form.Size == 0:
-		case p.Pointers:
-			if used == len(c.bufs) {
-				c.bufs = append(c.bufs, nil)
-			}
-			n := int(p.Bytes())
-			if cap(c.bufs[used]) < n {
-				c.bufs[used] = make([]byte, n)
-			}
-			p.Pieces = [][]byte{c.bufs[used][:n]}
-			used++
-		default:
-			p.Pieces = make([][]byte, 0, states[i].regions)
-		}
+// position of an address in piece k: the region, and slots from its start.
+func (c *Collector) position(k int, addr uintptr) (num, off uint32) {
+	num = c.pieces.num.S[k]
+	at := addr - c.pieces.lo.S[k]
+	if at == 0 {
+		return num, 0
 	}
-	clear(c.bufs[used:])
-	c.bufs = slices.Delete(c.bufs, used, len(c.bufs))
-	e := encoder{c: c}
-	for n, r := range img.Regions {
-		p, pool := states[r.Pool].p, &img.Pools[r.Pool]
-		if pool.Form.Size == 0 || r.Count == 0 {
-			continue
-		}
-		if !pool.Pointers {
-			pool.Pieces = append(pool.Pieces, view(regions[n], int(r.Count)*int(p.size)))
-			continue
-		}
-		dst := pool.Pieces[0][int(r.Start)*p.form.Size:]
-		src := regions[n]
-		for k := uint64(0); ; {
-			if err := e.element(p.ops, src, dst); err != nil {
-				return err
-			}
-			if k++; k == r.Count {
-				break
-			}
-			src, dst = unsafe.Add(src, p.size), dst[p.form.Size:]
-		}
-	}
-	return nil
+	_, _, p := c.extent(k)
+	n := at / p.size
+	slots := uint64(n)*p.slots + p.slotOf(at-n*p.size)
+	return num + uint32(slots/maxOffset), uint32(slots % maxOffset)
 }

@@ -72,28 +72,30 @@ func (c *Collector) pushChan(p *plan, ptr unsafe.Pointer, i int32, at uintptr) e
 }
 
 func (e *encoder) channel(o *op, p *plan, src unsafe.Pointer, dst []byte) {
-	var obj, size, closed uint64
+	var obj uint32
+	var size, closed uint64
 	h := *(**hchan)(src)
 	if t := unsafe.Pointer(h); t != nil && p.kind == kTimer {
 		if h = timerChan(t); h == nil {
-			obj, closed = e.alone(e.c.made.get(uintptr(t), p.elem)), afterMark
+			obj, closed = e.stand(uintptr(t), p.elem), afterMark
 		}
 	}
 	if h != nil {
-		obj = e.alone(e.c.made.get(uintptr(unsafe.Pointer(h)), p.elem))
+		obj = e.stand(uintptr(unsafe.Pointer(h)), p.elem)
 		size, closed = uint64(h.size), uint64(h.closed)
 		if e.c.timers[h] {
 			closed = timerMark
 		}
 	}
-	put(o, dst, atObj, obj)
+	native.PutUint32(dst[o.at[atObj]:], obj)
 	put(o, dst, atSize, size)
 	put(o, dst, atClosed, closed)
 }
 
 // channel returns the channel that a region stands for. It is filled later.
 func (d *decoder) channel(o *op, dst unsafe.Pointer, src []byte) error {
-	p, obj := o.p, o.get(src, atObj)
+	p := o.p
+	obj, _ := o.object(src)
 	size, closed := o.get(src, atSize), o.get(src, atClosed)
 	*(*unsafe.Pointer)(dst) = nil
 	if obj == 0 {

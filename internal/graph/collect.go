@@ -6,39 +6,63 @@ import (
 	"reflect"
 	"slices"
 	"sort"
+	"sync"
 	"unsafe"
+
+	"github.com/cairnrun/cairn/internal/mem"
 )
 
 // Collector collects images, again and again. It keeps its tables between
-// calls; the encoded pools of an image are valid until the next call. The zero
-// value is ready, but serves one goroutine at a time.
+// calls. The pools of an image are valid until the next call. The zero value is
+// ready, but serves one goroutine at a time.
 type Collector struct {
+	// Remember keeps the places that objects have in their pools from one image
+	// to the next, as far as that is possible, so that an object more or less
+	// does not move all others. Pools of small objects are then not copied, but
+	// encoded when they are asked for: see Pool.Gather.
+	Remember bool
+
 	env   *Env
 	roots []Root
 	names *resolver
 	types []reflect.Type // of the roots, to see whether names is still right
 
-	items   []item
-	head    int             // next item to walk
-	rootEnd []int           // items up to rootEnd[r] were reached from roots 0…r
-	seen    table           // end of a piece that was walked → its start
-	begun   table           // start of a slice that was walked → its end
-	made    table           // map, box, stand-in, zero-size value → its item
-	keep    []any           // memory of stand-ins
-	timers  map[*hchan]bool // channels that belong to timers
-	keys    []key           // scratch for the sweep
-	pieces  []piece         // merged
-	where   []int32         // item → piece, or -1 for items that stand alone
+	items    mem.Room[item]
+	byID     []*plan         // plans of items
+	head     int             // next item to walk
+	lastRoot int             // that an item was reached from
+	rootEnd  []int           // items up to rootEnd[r] were reached from roots 0…r
+	partial  map[int]partial // items that need not be walked as a whole
+	visits   visits          // single values that were reached
+	seen     table           // end of a piece that was walked → its start
+	begun    table           // start of a slice that was walked → its end
+	made     table           // map, stand-in, zero-size value → its item, later its region
+	keep     []any           // memory of stand-ins
+	timers   map[*hchan]bool // channels that belong to timers
+	trace    bool            // note how items were reached, for an error
+	untold   bool            // an error lacks its path: trace, and try again
+	traces   []trace
+
+	order  mem.Room[uint32] // scratch for the sweep
+	where  mem.Room[uint32] // item → piece, box or stand-in
+	pieces sorted           // merged memory
+	merged map[uint32]merged
+	held   map[uint32]bool // pieces that a root covers all of
+	boxes  sorted          // values in interfaces
+	stands []standIn
 
 	dyn      []*plan          // dynamic types, in order of discovery
 	dynIndex map[*plan]uint32 // +1
 	ifaces   map[unsafe.Pointer]*plan
-	inRoots  []span // see inRoot; none: not made
 	zones    zoneCache
+	inRoots  []span        // see inRoot; none: not made
 	owners   map[*plan]int // what leads to a type: a root, or ^ a dynamic type
 
-	image *Image
-	bufs  [][]byte
+	place placement // of the image that was collected last
+	pools poolStates
+	refs  mem.Room[uint32] // region → where its memory is
+	lock  sync.Mutex
+	idle  []*encoder
 }
 
 // via says how an item was reached.
@@ -57,52 +81,146 @@ const (
 	viaChan
 )
 
-// item is a piece of memory that something refers to: n elements of p.
+// item is a piece of memory that something refers to: n elements of a plan. It
+// has an address instead of a pointer, because there may be millions, which the
+// garbage collector need not look at: what they refer to is alive as long as the
+// roots are, and keep.
 type item struct {
-	ptr    unsafe.Pointer
-	p      *plan
-	n      uint64
-	skip   uint64  // elements from the first that were walked already
-	walk   uint64  // the others up to this one have still to be walked
-	at     uintptr // byte offset in the parent where the reference lies
-	parent int32   // item; -1 for roots
-	via    via
-	alone  bool // not part of the sweep
+	addr uintptr
+	meta uint64 // n, plan, via, alone
 }
 
-// end is the address after the item.
-func (it *item) end() uintptr { return uintptr(it.ptr) + uintptr(it.n)*it.p.size }
+const (
+	maxElements = 1<<40 - 1 // of an item
+	maxPlans    = 1 << 19
+)
+
+func newItem(addr uintptr, p *plan, n uint64, v via, alone bool) item {
+	m := n<<24 | uint64(p.id)<<5 | uint64(v)<<1
+	if alone {
+		m |= 1
+	}
+	return item{addr, m}
+}
+
+func (it item) n() uint64   { return it.meta >> 24 }
+func (it item) via() via    { return via(it.meta >> 1 & 15) }
+func (it item) alone() bool { return it.meta&1 != 0 } // not part of the sweep
+
+// plan is the type of an item's elements.
+func (c *Collector) plan(it item) *plan { return c.byID[it.meta>>5&(maxPlans-1)] }
+
+// end is the address after an item.
+func (c *Collector) end(it item) uintptr { return it.addr + uintptr(it.n())*c.plan(it).size }
+
+// partial says which elements of an item have to be walked.
+type partial struct{ from, to uint64 }
+
+// trace says how an item was reached.
+type trace struct {
+	at     uintptr // byte offset in the parent where the reference lies
+	parent int32   // item; -1 for roots
+}
+
+// standIn is memory that stands for something else.
+type standIn struct {
+	addr uintptr
+	num  uint32 // region
+}
 
 // Check reports whether a root can be saved as it stands.
-func Check(root Root, env *Env) error { return new(Collector).reach([]Root{root}, env) }
+func Check(root Root, env *Env) error {
+	c := new(Collector)
+	defer c.Close()
+	return c.reach([]Root{root}, env)
+}
 
 // Collect collects an image of the roots. Nothing may change them meanwhile, or
 // while the pieces of pools without pointers are in use.
-func Collect(roots []Root, env *Env) (*Image, error) { return new(Collector).Collect(roots, env) }
+func Collect(roots []Root, env *Env) (*Image, error) {
+	c := new(Collector)
+	defer c.Close()
+	return c.Collect(roots, env)
+}
+
+// Outline is Collect for an image whose pools are not looked at.
+func Outline(roots []Root, env *Env) (*Image, error) {
+	c := &Collector{Remember: true}
+	defer c.Close()
+	img, err := c.Collect(roots, env)
+	if err == nil {
+		for i := range img.Pools {
+			img.Pools[i].Gather, img.Pools[i].Pieces = nil, nil
+		}
+	}
+	return img, err
+}
 
 // Collect is like the function Collect.
 func (c *Collector) Collect(roots []Root, env *Env) (*Image, error) {
-	defer func() {
-		// Keep no memory of the program alive until the next call.
-		clear(c.items)
-		clear(c.keep)
-		c.roots, c.image = nil, nil
-	}()
-	if err := c.survey(roots, env); err != nil {
+	c.place.turn(c)
+	err := c.survey(roots, env)
+	var img *Image
+	if err == nil {
+		img, err = c.assemble()
+	}
+	// What is left is what Gather needs. It keeps no memory of the program
+	// alive but stand-ins.
+	c.items.Drop()
+	c.where.Drop()
+	c.visits.drop()
+	c.seen.drop()
+	c.begun.drop()
+	c.partial, c.traces = nil, nil
+	if err != nil {
+		c.Release()
+		c.place.turn(c) // the next image continues the last one that there is
 		return nil, err
 	}
-	return c.assemble()
+	if !c.Remember {
+		c.Release()
+		c.Forget()
+	}
+	return img, nil
+}
+
+// Release says that the pools of the image are not used any more. Places are
+// still remembered.
+func (c *Collector) Release() {
+	clear(c.keep)
+	c.keep = c.keep[:0]
+	c.refs.Drop()
+}
+
+// Forget lets the next image have all objects in new places.
+func (c *Collector) Forget() {
+	c.place.drop()
+	c.pieces.drop()
+	c.boxes.drop()
+	c.refs.Drop()
+}
+
+// Close gives the collector's memory back.
+func (c *Collector) Close() {
+	c.items.Close()
+	c.order.Close()
+	c.where.Close()
+	c.refs.Close()
+	c.pieces.close()
+	c.boxes.close()
+	c.place.close()
 }
 
 func (c *Collector) reset(roots []Root, env *Env) {
 	if env == nil {
 		env = new(Env)
 	}
-	clear(c.items)
 	clear(c.keep)
 	c.env, c.roots = env, roots
-	c.items, c.keep = c.items[:0], c.keep[:0]
+	c.items.Open()
+	c.keep, c.traces, c.partial, c.untold = c.keep[:0], c.traces[:0], nil, false
 	c.rootEnd, c.dyn, c.inRoots = c.rootEnd[:0], c.dyn[:0], c.inRoots[:0]
+	c.visits.clear()
 	c.seen.clear()
 	c.begun.clear()
 	c.made.clear()
@@ -133,6 +251,15 @@ func rootPlans(roots []Root) ([]*plan, error) {
 
 // reach finds everything that is reachable.
 func (c *Collector) reach(roots []Root, env *Env) error {
+	err := c.tryReach(roots, env)
+	if err != nil && c.untold && !c.trace { // once more, to say where
+		c.trace = true
+		err = c.tryReach(roots, env)
+	}
+	return err
+}
+
+func (c *Collector) tryReach(roots []Root, env *Env) error {
 	ps, err := rootPlans(roots)
 	if err != nil {
 		return err
@@ -143,32 +270,29 @@ func (c *Collector) reach(roots []Root, env *Env) error {
 		if k := p.t.Kind(); p.kind == kOpaque && (k == reflect.Chan || k == reflect.Func || k == reflect.UnsafePointer) {
 			return &UnsupportedError{roots[i].Name, typeName(p.t), p.reason}
 		}
-		ptr := reflect.ValueOf(roots[i].Ptr).UnsafePointer()
-		it := item{ptr: ptr, p: p, n: 1, walk: 1, parent: -1, alone: p.size == 0}
-		if p.size > 0 && p.base.enc {
-			low, fresh := c.seen.at(it.end(), p.base)
-			if fresh || uintptr(ptr) < uintptr(*low) {
-				*low = uint64(uintptr(ptr))
-			}
-		}
+		addr := uintptr(reflect.ValueOf(roots[i].Ptr).UnsafePointer())
 		if p.size == 0 {
-			if v, fresh := c.made.at(uintptr(ptr), p); fresh {
+			if v, fresh := c.made.at(addr, p); fresh {
 				*v = uint64(i)
 			}
+		} else if p.base.enc && addr&(1<<p.align-1) == 0 {
+			c.visits.first(addr, p, 0)
 		}
-		c.items = append(c.items, it)
+		if err := c.add(addr, p, 1, viaRoot, p.size == 0, -1, 0); err != nil {
+			return err
+		}
 	}
 	c.head = len(roots)
 	for i := range roots {
 		if err := c.walkItem(i); err != nil {
 			return err
 		}
-		for ; c.head < len(c.items); c.head++ {
+		for ; c.head < len(c.items.S); c.head++ {
 			if err := c.walkItem(c.head); err != nil {
 				return err
 			}
 		}
-		c.rootEnd = append(c.rootEnd, len(c.items))
+		c.rootEnd = append(c.rootEnd, len(c.items.S))
 	}
 	return nil
 }
@@ -195,22 +319,33 @@ func (c *Collector) resolver(ps []*plan) {
 	}
 }
 
+// walkItem follows the references in an item.
 func (c *Collector) walkItem(i int) error {
-	it := &c.items[i]
-	if it.walk <= it.skip || !it.p.base.enc || it.p.size == 0 {
+	it := c.items.S[i]
+	p := c.plan(it)
+	b := p.base
+	if !b.enc || p.size == 0 {
 		return nil
 	}
-	b := it.p.base
-	n, start := (it.walk-it.skip)*it.p.mult, it.ptr
-	ptr := unsafe.Add(start, uintptr(it.skip)*it.p.size)
-	for e := uint64(0); ; {
-		if err := c.walkOps(b.walk, ptr, int32(i), uintptr(ptr)-uintptr(start)); err != nil {
+	from, to := uint64(0), it.n()
+	if len(c.partial) > 0 {
+		if part, ok := c.partial[i]; ok {
+			from, to = part.from, part.to
+		}
+	}
+	if to <= from {
+		return nil
+	}
+	start := address(it.addr)
+	off := uintptr(from) * p.size
+	for e := (to - from) * p.mult; ; {
+		if err := c.walkOps(b.walk, unsafe.Add(start, off), int32(i), off); err != nil {
 			return err
 		}
-		if e++; e == n {
+		if e--; e == 0 {
 			return nil
 		}
-		ptr = unsafe.Add(ptr, b.size)
+		off += b.size
 	}
 }
 
@@ -232,6 +367,14 @@ func (c *Collector) walkOps(ops []op, base unsafe.Pointer, i int32, off uintptr)
 				return err
 			}
 		case opRef:
+			if o.p.kind == kPtr { // most are
+				if q := *(*uintptr)(ptr); q != 0 {
+					if err := c.pushOne(q, o.p.elem, viaPtr, i, at); err != nil {
+						return err
+					}
+				}
+				continue
+			}
 			if err := c.walkRef(o.p, ptr, i, at); err != nil {
 				return err
 			}
@@ -255,16 +398,16 @@ type ifaceHeader struct{ tab, data unsafe.Pointer }
 func (c *Collector) walkRef(p *plan, ptr unsafe.Pointer, i int32, at uintptr) error {
 	switch p.kind {
 	case kPtr:
-		if q := *(*unsafe.Pointer)(ptr); q != nil {
-			return c.push(q, p.elem, 1, viaPtr, i, at)
+		if q := *(*uintptr)(ptr); q != 0 {
+			return c.pushOne(q, p.elem, viaPtr, i, at)
 		}
 	case kString:
 		if s := (*stringHeader)(ptr); s.len > 0 {
-			return c.push(s.ptr, p.elem, uint64(s.len), viaString, i, at)
+			return c.push(uintptr(s.ptr), p.elem, uint64(s.len), viaString, i, at)
 		}
 	case kSlice:
 		if s := (*sliceHeader)(ptr); s.cap > 0 {
-			return c.push(s.ptr, p.elem, uint64(s.cap), viaSlice, i, at)
+			return c.push(uintptr(s.ptr), p.elem, uint64(s.cap), viaSlice, i, at)
 		}
 	case kMap:
 		if m := *(*unsafe.Pointer)(ptr); m != nil {
@@ -278,7 +421,7 @@ func (c *Collector) walkRef(p *plan, ptr unsafe.Pointer, i int32, at uintptr) er
 			return c.refuse(p, i, at, err.Error())
 		}
 		if z != nil && len(z.name) > 0 {
-			return c.push(unsafe.Pointer(unsafe.StringData(z.name)), p.elem, uint64(len(z.name)), viaString, i, at)
+			return c.push(uintptr(unsafe.Pointer(unsafe.StringData(z.name))), p.elem, uint64(len(z.name)), viaString, i, at)
 		}
 	case kFile:
 		if _, ok := c.fileID(ptr); !ok {
@@ -296,66 +439,113 @@ func (c *Collector) walkRef(p *plan, ptr unsafe.Pointer, i int32, at uintptr) er
 	return nil
 }
 
+// pushOne records that something at byte at of item parent refers to a value of
+// p.
+func (c *Collector) pushOne(addr uintptr, p *plan, v via, parent int32, at uintptr) error {
+	if p.size == 0 || addr&(1<<p.align-1) != 0 {
+		return c.push(addr, p, 1, v, parent, at)
+	}
+	if !c.visits.first(addr, p, 0) {
+		return nil
+	}
+	return c.add(addr, p, 1, v, false, parent, at)
+}
+
 // push records that something at byte at of item parent refers to n elements
 // of p.
-func (c *Collector) push(ptr unsafe.Pointer, p *plan, n uint64, v via, parent int32, at uintptr) error {
-	it := item{ptr: ptr, p: p, n: n, at: at, parent: parent, via: v}
+func (c *Collector) push(addr uintptr, p *plan, n uint64, v via, parent int32, at uintptr) error {
 	switch {
+	case n > maxElements:
+		return c.refuse(p, parent, at, "it has too many elements")
 	case p.size == 0:
 		if p.kind == kOpaque { // as a runtime.Func: its address says all
 			return c.refuse(p, parent, at, p.reason)
 		}
-		if k, fresh := c.made.at(uintptr(ptr), p); !fresh {
-			z := &c.items[*k]
-			z.n = max(z.n, n)
+		if k, fresh := c.made.at(addr, p); !fresh {
+			z := &c.items.S[*k]
+			*z = newItem(z.addr, p, max(z.n(), n), z.via(), true)
 			return nil
 		} else {
-			*k = uint64(len(c.items))
+			*k = uint64(len(c.items.S))
 		}
-		it.alone = true
+		return c.add(addr, p, n, v, true, parent, at)
 	case p.base.enc:
-		it.walk = n
-		low, fresh := c.seen.at(it.end(), p.base)
+		part := partial{0, n}
+		end := addr + uintptr(n)*p.size
+		low, fresh := c.seen.at(end, p.base)
 		if !fresh {
-			if uintptr(*low) <= uintptr(ptr) {
+			if uintptr(*low) <= addr {
 				return nil
 			}
-			it.walk = uint64((uintptr(*low) - uintptr(ptr) + p.size - 1) / p.size)
+			part.to = uint64((uintptr(*low) - addr + p.size - 1) / p.size)
 		}
-		*low = uint64(uintptr(ptr))
+		*low = uint64(addr)
 		if v == viaSlice && n > 1 {
-			high, fresh := c.begun.at(uintptr(ptr), p.base)
+			high, fresh := c.begun.at(addr, p.base)
 			if !fresh {
-				if uintptr(*high) >= it.end() {
+				if uintptr(*high) >= end {
 					return nil
 				}
-				it.skip = uint64((uintptr(*high) - uintptr(ptr)) / p.size)
+				part.from = uint64((uintptr(*high) - addr) / p.size)
 			}
-			*high = uint64(it.end())
+			*high = uint64(end)
+		}
+		if part.from > 0 || part.to < n {
+			if c.partial == nil {
+				c.partial = make(map[int]partial)
+			}
+			c.partial[len(c.items.S)] = part
 		}
 	}
-	return c.add(it)
+	return c.add(addr, p, n, v, false, parent, at)
 }
 
-func (c *Collector) add(it item) error {
-	if len(c.items) >= 1<<31-2 {
-		return fmt.Errorf("the state has more than %d pieces", len(c.items))
+// add adds an item.
+func (c *Collector) add(addr uintptr, p *plan, n uint64, v via, alone bool, parent int32, at uintptr) error {
+	if len(c.items.S) >= 1<<31-2 {
+		return fmt.Errorf("the state has more than %d pieces", len(c.items.S))
 	}
-	if len(c.items) == cap(c.items) {
-		c.items = slices.Grow(c.items, max(64, len(c.items))) // fewer copies than append makes
+	if id := int(p.id); id >= len(c.byID) || c.byID[id] == nil {
+		if id >= maxPlans {
+			return fmt.Errorf("the state has values of more than %d types", maxPlans)
+		}
+		if id >= len(c.byID) {
+			c.byID = append(c.byID, make([]*plan, id+1-len(c.byID))...)
+		}
+		c.byID[id] = p
 	}
-	c.items = append(c.items, it)
+	if len(c.items.S) == cap(c.items.S) {
+		c.items.More()
+	}
+	c.items.S = append(c.items.S, newItem(addr, p, n, v, alone))
+	if c.trace {
+		c.traces = append(c.traces, trace{at, parent})
+	}
 	return nil
 }
 
-// alone records an item that isn't part of the sweep, once for each (id, p).
-func (c *Collector) alone(id unsafe.Pointer, p *plan, it item) error {
-	if k, fresh := c.made.at(uintptr(id), p); fresh {
-		*k = uint64(len(c.items))
-		it.alone, it.walk = true, it.n
-		return c.add(it)
+// stand records the stand-in of what is at id, n elements of p at ptr.
+func (c *Collector) stand(id unsafe.Pointer, ptr unsafe.Pointer, p *plan, n uint64, v via, parent int32, at uintptr) error {
+	k, fresh := c.made.at(uintptr(id), p)
+	if !fresh {
+		return nil
 	}
-	return nil
+	*k = uint64(len(c.items.S))
+	if n > maxElements {
+		return c.refuse(p, parent, at, "it has too many elements")
+	}
+	return c.add(uintptr(ptr), p, n, v, true, parent, at)
+}
+
+// box records the value of p in an interface.
+func (c *Collector) box(addr unsafe.Pointer, p *plan, parent int32, at uintptr) error {
+	if uintptr(addr)&(1<<p.align-1) != 0 {
+		return c.refuse(p, parent, at, "its address is not aligned")
+	}
+	if !c.visits.first(uintptr(addr), p, 1) {
+		return nil
+	}
+	return c.add(uintptr(addr), p, 1, viaIface, true, parent, at)
 }
 
 func (c *Collector) walkIface(p *plan, ptr unsafe.Pointer, i int32, at uintptr) error {
@@ -379,11 +569,11 @@ func (c *Collector) walkIface(p *plan, ptr unsafe.Pointer, i int32, at uintptr) 
 		if d.kind == kOpaque {
 			return c.refuse(d, i, at, d.reason)
 		}
-		return c.alone(unsafe.Pointer(data), d, item{ptr: unsafe.Pointer(data), p: d, n: 1, at: at, parent: i, via: viaIface})
+		return c.box(unsafe.Pointer(data), d, i, at)
 	case d.size == 0:
-		return c.push(*data, d, 1, viaIface, i, at)
+		return c.push(uintptr(*data), d, 1, viaIface, i, at)
 	}
-	return c.alone(*data, d, item{ptr: *data, p: d, n: 1, at: at, parent: i, via: viaIface})
+	return c.box(*data, d, i, at)
 }
 
 // dynamic returns the plan of the value in the interface at ptr, or nil.
@@ -447,8 +637,8 @@ func (c *Collector) check(p *plan, ptr unsafe.Pointer, i int32, at uintptr) erro
 func (c *Collector) inRoot(ptr unsafe.Pointer) bool {
 	if len(c.inRoots) == 0 {
 		for k := range c.roots {
-			if r := &c.items[k]; r.end() > uintptr(r.ptr) {
-				c.inRoots = append(c.inRoots, span{uintptr(r.ptr), r.end()})
+			if it := c.items.S[k]; c.end(it) > it.addr {
+				c.inRoots = append(c.inRoots, span{it.addr, c.end(it)})
 			}
 		}
 		slices.SortFunc(c.inRoots, func(a, b span) int { return cmp.Compare(a.lo, b.lo) })

@@ -39,6 +39,11 @@ func (b *Builder) target(obj, off uint64, f *plan, n uint64) (unsafe.Pointer, er
 		return nil, invalid("a reference to region %d of %d", obj-1, len(b.regs))
 	}
 	g := &b.regs[obj-1]
+	for g.next > 0 { // see NextSlots
+		off += uint64(g.next) * maxOffset
+		obj -= uint64(g.next)
+		g = &b.regs[obj-1]
+	}
 	if g.p == nil {
 		return nil, b.dropped(obj)
 	}
@@ -70,7 +75,11 @@ func (b *Builder) target(obj, off uint64, f *plan, n uint64) (unsafe.Pointer, er
 
 // dropped reports a reference to a region that only a dropped variable had.
 func (b *Builder) dropped(obj uint64) error {
-	name := b.img.Vars[b.img.Pools[b.img.Regions[obj-1].Pool].Var].Name
+	r, ok := b.img.Region(obj - 1)
+	if !ok {
+		return invalid("a reference to region %d, which is not used", obj-1)
+	}
+	name := b.img.Vars[b.img.Pools[r.Pool].Var].Name
 	return &MismatchError{Name: name, Path: name, Detail: "the variable can't be dropped, another one shares memory with it"}
 }
 
@@ -128,21 +137,43 @@ func (d *decoder) zero(p *plan, dst unsafe.Pointer) {
 
 func (d *decoder) edge(obj uint64) {
 	if d.codec && obj != 0 && obj <= uint64(len(d.regs)) {
+		obj -= uint64(d.regs[obj-1].next)
 		d.edges = append(d.edges, edge{d.in, uint32(obj - 1)})
 	}
 }
 
 func (o *op) get(src []byte, member int) uint64 { return getU64(src[o.at[member]:], o.big) }
 
+// object returns the region of a reference, plus 1, and where it leads in it.
+func (o *op) object(src []byte) (obj, off uint64) {
+	if !o.short {
+		if obj = o.get(src, atObj); obj == math.MaxUint64 && o.p.kind == kSlice {
+			obj = noObject
+		}
+		if o.offset {
+			off = o.get(src, atOff)
+		}
+		return obj, off
+	}
+	obj = uint64(getU32(src[o.at[atObj]:], o.big))
+	if o.offset {
+		off = uint64(getU32(src[o.at[atOff]:], o.big))
+	}
+	return obj, off
+}
+
 func (d *decoder) ref(o *op, dst unsafe.Pointer, src []byte) error {
 	p := o.p
-	obj := o.get(src, atObj)
-	if p.kind != kFile && p.kind != kIface {
+	if p.kind == kFile {
+		return d.file(dst, o.get(src, atObj))
+	}
+	obj, off := o.object(src)
+	if p.kind != kIface {
 		d.edge(obj)
 	}
 	switch p.kind {
 	case kPtr:
-		return d.pointer(p, dst, obj, o.get(src, atOff))
+		return d.pointer(p, dst, obj, off)
 	case kString:
 		s, err := d.text(o, src)
 		*(*string)(dst) = s
@@ -157,14 +188,15 @@ func (d *decoder) ref(o *op, dst unsafe.Pointer, src []byte) error {
 		return d.iface(o, dst, src)
 	case kTime, kLoc:
 		return d.time(o, dst, src)
-	case kFile:
-		return d.file(dst, obj)
 	case kFunc:
 		return d.function(p, dst, obj)
 	case kChan, kTimer:
 		return d.channel(o, dst, src)
 	case kSyncMap, kCodec:
 		n := o.get(src, atLen)
+		if obj == 0 && n == 0 && !d.rooted[uint64(d.in)] {
+			return nil // a place that is not used
+		}
 		if obj != 0 && obj <= uint64(len(d.regs)) && d.regs[obj-1].p == nil {
 			return d.dropped(obj)
 		}
@@ -190,14 +222,15 @@ func (d *decoder) pointer(p *plan, dst unsafe.Pointer, obj, off uint64) error {
 }
 
 func (d *decoder) text(o *op, src []byte) (string, error) {
-	obj, n := o.get(src, atObj), o.get(src, atLen)
+	obj, off := o.object(src)
+	n := o.get(src, atLen)
 	if n == 0 {
 		return "", nil
 	}
 	if obj == 0 || n > math.MaxInt {
 		return "", invalid("a string of %d bytes has no memory", n)
 	}
-	ptr, err := d.target(obj, o.get(src, atOff), o.p.elem, n)
+	ptr, err := d.target(obj, off, o.p.elem, n)
 	if err != nil {
 		return "", err
 	}
@@ -205,7 +238,8 @@ func (d *decoder) text(o *op, src []byte) (string, error) {
 }
 
 func (d *decoder) slice(o *op, dst unsafe.Pointer, src []byte) error {
-	obj, n, c := o.get(src, atObj), o.get(src, atLen), o.get(src, atCap)
+	obj, off := o.object(src)
+	n, c := o.get(src, atLen), o.get(src, atCap)
 	s, e := (*sliceHeader)(dst), o.p.elem
 	if n > c || c > math.MaxInt {
 		return invalid("a slice of length %d and capacity %d", n, c)
@@ -226,7 +260,7 @@ func (d *decoder) slice(o *op, dst unsafe.Pointer, src []byte) error {
 	if c == 0 {
 		return invalid("a slice of no capacity has memory")
 	}
-	ptr, err := d.target(obj, o.get(src, atOff), e.base, c*e.mult)
+	ptr, err := d.target(obj, off, e.base, c*e.mult)
 	if err != nil {
 		return err
 	}
@@ -276,7 +310,7 @@ func (d *decoder) iface(o *op, dst unsafe.Pointer, src []byte) error {
 	if err != nil {
 		return err
 	}
-	obj, off := o.get(src, atObj), o.get(src, atOff)
+	obj, off := o.object(src)
 	d.edge(obj)
 	switch {
 	case p.kind == kPtr && p.t.Kind() == reflect.Pointer:
@@ -297,6 +331,13 @@ func (d *decoder) iface(o *op, dst unsafe.Pointer, src []byte) error {
 		box, err := d.target(obj, off, p.base, p.mult)
 		if err != nil {
 			return err
+		}
+		at := uintptr(box)
+		if p.direct {
+			at = uintptr(unsafe.Pointer(&h.data))
+		}
+		if obj <= uint64(len(d.regs)) && p.size > 0 {
+			d.boxes = append(d.boxes, placed{addr: at, num: uint32(obj - 1)})
 		}
 		if p.direct {
 			d.late = append(d.late, lateIface{dst, box, d.in})

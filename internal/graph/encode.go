@@ -1,18 +1,171 @@
 package graph
 
 import (
+	"cmp"
 	"encoding/binary"
+	"fmt"
 	"reflect"
+	"slices"
+	"sort"
 	"unsafe"
 )
 
-// encoder writes values with references in their file form.
+// encoder writes values with references in their file form. Several may be at
+// work.
 type encoder struct {
 	c     *Collector
-	guess int
+	guess int // of the next piece
+	box   int // … box
+	zones zoneCache
 }
 
 var native = binary.NativeEndian
+
+// encoder takes an encoder; the caller gives it back.
+func (c *Collector) encoder() *encoder {
+	c.lock.Lock()
+	defer c.lock.Unlock()
+	if n := len(c.idle); n > 0 {
+		e := c.idle[n-1]
+		c.idle = c.idle[:n-1]
+		return e
+	}
+	return &encoder{c: c}
+}
+
+func (e *encoder) done() {
+	e.c.lock.Lock()
+	defer e.c.lock.Unlock()
+	e.c.idle = append(e.c.idle, e)
+}
+
+// Where the memory of a region is: the kind, and a number.
+const (
+	inPiece = iota << 30
+	inBox
+	inStand
+	inMask = 3 << 30
+)
+
+// fillPools gives the pools their pieces, or means to make them.
+func (c *Collector) fillPools(img *Image) error {
+	refs := c.refs.Grow(int(c.place.total))
+	if c.pieces.len() >= 1<<30 || c.boxes.len() >= 1<<30 || len(c.stands) >= 1<<30 {
+		return fmt.Errorf("the state has more than %d pieces", 1<<30)
+	}
+	for i := range refs {
+		refs[i] = none
+	}
+	for k, num := range c.pieces.num.S {
+		refs[num] = inPiece | uint32(k)
+	}
+	for k, num := range c.boxes.num.S {
+		refs[num] = inBox | uint32(k)
+	}
+	for k := range c.stands {
+		refs[c.stands[k].num] = inStand | uint32(k)
+	}
+	for i := range img.Pools {
+		c.pools.list[i].sorted = nil
+	}
+	for i, r := range img.Regions {
+		if r.Pool >= 0 && r.Count > 0 {
+			s := &c.pools.list[r.Pool]
+			s.sorted = append(s.sorted, uint32(i))
+		}
+	}
+	for i := range img.Pools {
+		s, pool := &c.pools.list[i], &img.Pools[i]
+		if pool.Form.Size == 0 {
+			continue
+		}
+		slices.SortFunc(s.sorted, func(a, b uint32) int { return cmp.Compare(img.Regions[a].Start, img.Regions[b].Start) })
+		gather := func(dst []byte, off int64) error { return c.gather(s, dst, off) }
+		switch {
+		case !pool.Pointers && !s.placed:
+			pool.Pieces = make([][]byte, 0, s.regions)
+			for _, r := range s.sorted {
+				row := img.Regions[r]
+				for num := c.place.firsts[r]; num < c.place.firsts[r]+row.Repeat; num++ {
+					if refs[num] == none {
+						return fmt.Errorf("region %d has no memory", num)
+					}
+					pool.Pieces = append(pool.Pieces, view(address(c.memory(refs[num])), int(row.Count)*int(s.p.size)))
+				}
+			}
+		case c.Remember:
+			pool.Gather = gather
+		default:
+			buf := make([]byte, pool.Bytes())
+			if err := gather(buf, 0); err != nil {
+				return err
+			}
+			pool.Pieces = [][]byte{buf}
+		}
+	}
+	return nil
+}
+
+// memory returns where a region is.
+func (c *Collector) memory(ref uint32) uintptr {
+	k := ref &^ inMask
+	switch ref & inMask {
+	case inPiece:
+		return c.pieces.lo.S[k]
+	case inBox:
+		return c.boxes.lo.S[k]
+	}
+	return c.stands[k].addr
+}
+
+// gather makes the bytes of a pool from off on.
+func (c *Collector) gather(s *poolState, dst []byte, off int64) error {
+	e := c.encoder()
+	defer e.done()
+	size := s.p.form.Size
+	at := uint64(off) / uint64(size) // element
+	rows, refs := c.place.regions, c.refs.S
+	i := sort.Search(len(s.sorted), func(i int) bool {
+		r := rows[s.sorted[i]]
+		return r.Start+uint64(r.Repeat)*r.Count > at
+	})
+	for ; len(dst) > 0; i++ {
+		if i == len(s.sorted) {
+			return fmt.Errorf("element %d of %d is in no region", at, s.fill)
+		}
+		row := rows[s.sorted[i]]
+		num := c.place.firsts[s.sorted[i]]
+		k := (at - row.Start) / row.Count
+		skip := at - row.Start - k*row.Count
+		for ; k < uint64(row.Repeat) && len(dst) > 0; k++ {
+			n := int(min(row.Count-skip, uint64(len(dst)/size)))
+			part := dst[:n*size]
+			dst, at = dst[n*size:], at+uint64(n)
+			ref := refs[num+uint32(k)]
+			if ref == none { // nothing is there now
+				clear(part)
+				skip = 0
+				continue
+			}
+			src := unsafe.Add(address(c.memory(ref)), uintptr(skip)*s.p.size)
+			skip = 0
+			if !s.p.enc {
+				copy(part, view(src, len(part)))
+				continue
+			}
+			for {
+				if err := e.element(s.p.ops, src, part); err != nil {
+					return err
+				}
+				if part = part[size:]; len(part) == 0 {
+					break
+				}
+				src = unsafe.Add(src, s.p.size)
+			}
+		}
+	}
+	return nil
+}
 
 func (e *encoder) element(ops []op, mem unsafe.Pointer, file []byte) error {
 	for i := range ops {
@@ -39,86 +192,104 @@ func (e *encoder) element(ops []op, mem unsafe.Pointer, file []byte) error {
 // put writes a member of a reference.
 func put(o *op, dst []byte, member int, v uint64) { native.PutUint64(dst[o.at[member]:], v) }
 
+// putRef writes a region, plus 1, and an offset.
+func putRef(o *op, dst []byte, obj, off uint32) {
+	native.PutUint32(dst[o.at[atObj]:], obj)
+	native.PutUint32(dst[o.at[atOff]:], off)
+}
+
 func (e *encoder) ref(o *op, p *plan, src unsafe.Pointer, dst []byte) error {
 	switch p.kind {
 	case kPtr:
-		obj, off := e.locate(*(*unsafe.Pointer)(src), p.elem)
-		put(o, dst, atObj, obj)
-		put(o, dst, atOff, off)
+		obj, off := e.locate(*(*uintptr)(src), p.elem)
+		putRef(o, dst, obj, off)
 	case kString:
 		s := (*stringHeader)(src)
 		e.text(o, s.ptr, s.len, p, dst)
 	case kSlice:
 		s := (*sliceHeader)(src)
-		obj, off := uint64(0), uint64(0)
+		obj, off := uint32(0), uint32(0)
 		if s.cap > 0 {
-			obj, off = e.locate(s.ptr, p.elem)
+			obj, off = e.locate(uintptr(s.ptr), p.elem)
 		} else if s.ptr != nil {
 			obj = noObject
 		}
-		put(o, dst, atObj, obj)
-		put(o, dst, atOff, off)
+		putRef(o, dst, obj, off)
 		put(o, dst, atLen, uint64(s.len))
 		put(o, dst, atCap, uint64(s.cap))
 	case kMap:
-		put(o, dst, atObj, e.mapObject(p, src))
+		native.PutUint32(dst[o.at[atObj]:], e.mapObject(p, src))
 	case kIface:
 		return e.iface(o, p, src, dst)
 	case kTime, kLoc:
 		return e.time(o, p, src, dst)
 	case kFile:
+		e.c.lock.Lock()
 		id, _ := e.c.fileID(src)
+		e.c.lock.Unlock()
 		put(o, dst, atObj, id)
 	case kFunc:
-		obj := uint64(0)
-		if f := *(*unsafe.Pointer)(src); f != nil {
-			obj = e.alone(e.c.made.get(uintptr(f), p.elem))
+		obj := uint32(0)
+		if f := *(*uintptr)(src); f != 0 {
+			obj = e.stand(f, p.elem)
 		}
-		put(o, dst, atObj, obj)
+		native.PutUint32(dst[o.at[atObj]:], obj)
 	case kChan, kTimer:
 		e.channel(o, p, src, dst)
 	case kSyncMap, kCodec:
-		i := e.c.made.get(uintptr(src), p.elem)
-		n := e.c.items[i].n
-		put(o, dst, atObj, e.alone(i))
-		put(o, dst, atOff, 0)
+		obj := e.stand(uintptr(src), p.elem)
+		guess := 0
+		n := e.c.place.regions[e.c.place.row(obj-1, &guess)].Count
+		putRef(o, dst, obj, 0)
 		put(o, dst, atLen, n)
 		put(o, dst, atCap, n)
 	}
 	return nil
 }
 
-// alone is the object of an item that stands alone.
-func (e *encoder) alone(item uint64) uint64 { return uint64(^e.c.where[item]) + 1 }
+// stand is the object of a stand-in, or of a value without size.
+func (e *encoder) stand(addr uintptr, p *plan) uint32 { return uint32(e.c.made.get(addr, p)) + 1 }
 
 // locate turns the address of an elem into a reference.
-func (e *encoder) locate(ptr unsafe.Pointer, elem *plan) (obj, off uint64) {
-	if ptr == nil {
+func (e *encoder) locate(addr uintptr, elem *plan) (obj, off uint32) {
+	if addr == 0 {
 		return 0, 0
 	}
 	if elem.size == 0 {
-		return e.alone(e.c.made.get(uintptr(ptr), elem)), 0
+		return e.stand(addr, elem), 0
 	}
-	q := e.c.find(uintptr(ptr), &e.guess)
-	return uint64(q.region) + 1, q.position(uintptr(ptr))
+	num, off := e.c.position(e.c.pieces.find(addr, &e.guess), addr)
+	return num + 1, off
 }
 
 func (e *encoder) text(o *op, ptr unsafe.Pointer, n int, p *plan, dst []byte) {
-	obj, off := uint64(0), uint64(0)
+	obj, off := uint32(0), uint32(0)
 	if n > 0 {
-		obj, off = e.locate(ptr, p.elem)
+		obj, off = e.locate(uintptr(ptr), p.elem)
 	}
-	put(o, dst, atObj, obj)
-	put(o, dst, atOff, off)
+	putRef(o, dst, obj, off)
 	put(o, dst, atLen, uint64(n))
 }
 
-func (e *encoder) mapObject(p *plan, src unsafe.Pointer) uint64 {
-	m := *(*unsafe.Pointer)(src)
-	if m == nil {
+func (e *encoder) mapObject(p *plan, src unsafe.Pointer) uint32 {
+	m := *(*uintptr)(src)
+	if m == 0 {
 		return 0
 	}
-	return e.alone(e.c.made.get(uintptr(m), p.elem))
+	return e.stand(m, p.elem)
+}
+
+// boxed is the object of a value of p in an interface.
+func (e *encoder) boxed(addr uintptr, p *plan) uint32 {
+	c := e.c
+	guess := 0
+	for k := c.boxes.find(addr, &e.box); k >= 0 && c.boxes.lo.S[k] == addr; k-- {
+		num := c.boxes.num.S[k]
+		if r := c.place.regions[c.place.row(num, &guess)]; c.pools.list[r.Pool].p == p.base && r.Count == p.mult {
+			return num + 1
+		}
+	}
+	return 0
 }
 
 func (e *encoder) iface(o *op, p *plan, src unsafe.Pointer, dst []byte) error {
@@ -126,26 +297,26 @@ func (e *encoder) iface(o *op, p *plan, src unsafe.Pointer, dst []byte) error {
 	if err != nil {
 		return err
 	}
-	obj, off := uint64(0), uint64(0)
+	obj, off := uint32(0), uint32(0)
 	index := uint32(0)
 	if d != nil {
 		index = e.c.dynIndex[d]
 		data := &(*ifaceHeader)(src).data
 		switch {
 		case d.kind == kPtr && d.t.Kind() == reflect.Pointer:
-			obj, off = e.locate(*data, d.elem)
+			obj, off = e.locate(uintptr(*data), d.elem)
 		case d.kind == kMap:
 			obj = e.mapObject(d, unsafe.Pointer(data))
+		case d.direct && *data == nil:
 		case d.direct:
-			if *data != nil {
-				obj = e.alone(e.c.made.get(uintptr(unsafe.Pointer(data)), d))
-			}
+			obj = e.boxed(uintptr(unsafe.Pointer(data)), d)
+		case d.size == 0:
+			obj = e.stand(uintptr(*data), d)
 		default:
-			obj = e.alone(e.c.made.get(uintptr(*data), d))
+			obj = e.boxed(uintptr(*data), d)
 		}
 	}
 	native.PutUint32(dst[o.at[atType]:], index)
-	put(o, dst, atObj, obj)
-	put(o, dst, atOff, off)
+	putRef(o, dst, obj, off)
 	return nil
 }

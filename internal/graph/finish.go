@@ -39,7 +39,11 @@ func (b *Builder) Finish() error {
 	if err := b.rebuild(); err != nil {
 		return err
 	}
+	for _, f := range b.fixes {
+		b.stands = append(b.stands, placed{uintptr(f.ptr), f.p.elem.id + 1, uint32(f.region)})
+	}
 	b.late, b.fixes, b.edges = nil, nil, nil
+	b.finished = true
 	return nil
 }
 
@@ -51,7 +55,7 @@ func (b *Builder) fillPool(i int) error {
 	}
 	d := decoder{Builder: b}
 	size := pool.Form.Size
-	if size == 0 && b.rooted == nil {
+	if b.rooted == nil {
 		b.rooted = make(map[uint64]bool, len(b.img.Vars))
 		for _, v := range b.img.Vars {
 			b.rooted[v.Region] = true
@@ -68,7 +72,7 @@ func (b *Builder) fillPool(i int) error {
 		d.in = k
 		src := []byte(nil)
 		if size > 0 {
-			src = t.scratch[int(b.img.Regions[k].Start)*size:]
+			src = t.scratch[int(g.start)*size:]
 		}
 		if err := d.elements(t, g, src, size); err != nil {
 			return fmt.Errorf("%s: %w", b.img.Vars[pool.Var].Name, err)

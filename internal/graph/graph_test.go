@@ -6,6 +6,7 @@ import (
 	"math"
 	"os"
 	"reflect"
+	"sync"
 	"testing"
 	"time"
 	"unsafe"
@@ -39,6 +40,9 @@ func store(t testing.TB, img *Image) *file {
 		for _, q := range p.Pieces {
 			b = append(b, q...)
 		}
+		if p.Gather != nil {
+			b = gathered(t, &p)
+		}
 		if uint64(len(b)) != p.Bytes() {
 			t.Fatalf("pool of %d %s has %d bytes", p.Count, p.Elem, len(b))
 		}
@@ -52,6 +56,22 @@ func store(t testing.TB, img *Image) *file {
 		f.data = append(f.data, b)
 	}
 	return f
+}
+
+// gathered makes the bytes of a pool, in parts and by several goroutines.
+func gathered(t testing.TB, p *Pool) []byte {
+	b := make([]byte, p.Bytes())
+	step := int(p.Count/3+1) * p.Form.Size
+	var wg sync.WaitGroup
+	for at := 0; at < len(b); at += step {
+		wg.Go(func() {
+			if err := p.Gather(b[at:min(at+step, len(b))], int64(at)); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+	return b
 }
 
 func (f *file) image() (*Image, error) {

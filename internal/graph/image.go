@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"reflect"
+	"sort"
 
 	"github.com/cairnrun/cairn/hdf5"
 )
@@ -30,6 +31,7 @@ type Image struct {
 	Types   []DynType `json:"types,omitempty"`
 	Regions []Region  `json:"-"` // see PackRegions
 	Pools   []Pool    `json:"pools"`
+	firsts  []uint64  // see Region
 }
 
 // Var is a root.
@@ -47,35 +49,68 @@ type DynType struct {
 	Type string `json:"type"` // description
 }
 
-// Region is Count consecutive elements of a pool.
+// Region is Count consecutive elements of a pool. A row of Image.Regions has
+// Repeat of them, one after the other, with numbers one after the other.
 type Region struct {
-	Pool  int32
-	Start uint64
-	Count uint64
+	Pool   int32 // Unused, NextSlots
+	Repeat uint32
+	Start  uint64
+	Count  uint64
 }
+
+// Values of Region.Pool that are no pools.
+const (
+	Unused    int32 = -1 // nothing has these numbers
+	NextSlots int32 = -2 // they continue the number before, each 1<<32 slots further on
+)
 
 // PackRegions flattens r to three numbers each.
 func PackRegions(r []Region) []uint64 {
 	u := make([]uint64, 0, 3*len(r))
 	for _, r := range r {
-		u = append(u, uint64(uint32(r.Pool)), r.Start, r.Count)
+		u = append(u, uint64(uint32(r.Pool))|uint64(r.Repeat)<<32, r.Start, r.Count)
 	}
 	return u
 }
 
-// UnpackRegions is the inverse of PackRegions.
+// UnpackRegions is the inverse of PackRegions. The first version of the format
+// had no Repeat: it is 0 there.
 func UnpackRegions(u []uint64) ([]Region, error) {
 	if len(u)%3 != 0 {
 		return nil, fmt.Errorf("%w: %d numbers for regions", ErrInvalid, len(u))
 	}
 	r := make([]Region, len(u)/3)
 	for i := range r {
-		if u[3*i] >= 1<<31 {
-			return nil, fmt.Errorf("%w: region %d is in pool %d", ErrInvalid, i, u[3*i])
+		pool := int32(uint32(u[3*i]))
+		if pool < NextSlots {
+			return nil, fmt.Errorf("%w: region %d is in pool %d", ErrInvalid, i, uint32(pool))
 		}
-		r[i] = Region{int32(u[3*i]), u[3*i+1], u[3*i+2]}
+		r[i] = Region{pool, max(uint32(u[3*i]>>32), 1), u[3*i+1], u[3*i+2]}
 	}
 	return r, nil
+}
+
+// Region returns the region of a number, and whether there is one.
+func (img *Image) Region(num uint64) (Region, bool) {
+	if len(img.firsts) != len(img.Regions) {
+		img.firsts = make([]uint64, len(img.Regions))
+		n := uint64(0)
+		for i, r := range img.Regions {
+			img.firsts[i] = n
+			n += uint64(r.Repeat)
+		}
+	}
+	i := sort.Search(len(img.firsts), func(i int) bool { return img.firsts[i] > num }) - 1
+	if i < 0 {
+		return Region{}, false
+	}
+	r := img.Regions[i]
+	if num-img.firsts[i] >= uint64(r.Repeat) || r.Pool < 0 || int(r.Pool) >= len(img.Pools) {
+		return Region{}, false
+	}
+	r.Start += (num - img.firsts[i]) * r.Count
+	r.Repeat = 1
+	return r, true
 }
 
 // Pool is a run of elements of one type: all regions of that type that were
@@ -94,6 +129,11 @@ type Pool struct {
 	Pointers bool     `json:"ptr,omitempty"`
 	Remote   bool     `json:"-"` // the pieces are addresses of a mem.Remote, which stand for bytes elsewhere
 	Pieces   [][]byte `json:"-"`
+	// Gather, if not nil, is there instead of Pieces: it makes the bytes of the
+	// pool from off on, which is a multiple of the size of an element, as is the
+	// length of dst. It may be called by several goroutines at a time, until the
+	// next Collect. Nothing may change the roots meanwhile.
+	Gather func(dst []byte, off int64) error `json:"-"`
 }
 
 // Bytes is the size of the pool's elements in its form.

@@ -77,22 +77,22 @@ func knownVar(i int) (rootVar, bool) {
 
 // knownVars names the variables of that sort that were reached.
 func (c *Collector) knownVars(img *Image) {
-	if len(c.pieces) == 0 {
-		return
-	}
 	guess := 0
 	for i := range knownErrors {
 		r, ok := knownVar(i)
 		if !ok {
 			continue
 		}
-		q := c.find(uintptr(r.ptr), &guess)
-		if q.lo != uintptr(r.ptr) || q.p != r.p || q.held {
+		k := c.pieces.find(uintptr(r.ptr), &guess)
+		if k < 0 || c.held[uint32(k)] {
+			continue
+		}
+		if lo, _, p := c.extent(k); lo != uintptr(r.ptr) || p != r.p {
 			continue
 		}
 		r.p.finish()
-		q.held = true
-		img.Vars = append(img.Vars, Var{Name: knownPrefix + knownErrors[i].name, Type: r.p.text, Region: uint64(q.region)})
+		c.held[uint32(k)] = true
+		img.Vars = append(img.Vars, Var{Name: knownPrefix + knownErrors[i].name, Type: r.p.text, Region: uint64(c.pieces.num.S[k])})
 	}
 	if whole {
 		c.staticVars(img)

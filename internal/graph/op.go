@@ -35,6 +35,8 @@ type op struct {
 	mstep  uintptr
 	fstep  int
 	at     [6]int32 // opRef: offsets of its members, from foff
+	offset bool     // opRef: there is one
+	short  bool     // opRef: regions and offsets have 4 bytes; 8 in the first version of the format
 }
 
 // Members of the references, by kind; time has those of its zone as well.
@@ -59,7 +61,7 @@ const (
 	atObj, atOff, atLen, atCap      = 0, 1, 2, 3
 	atSize, atClosed                = 1, 2
 	atType, atOffset, atNsec, atSec = 2, 3, 4, 5
-	noObject                        = math.MaxUint64 // obj of a slice that isn't nil but has no memory
+	noObject                        = math.MaxUint32 // obj of a slice that isn't nil but has no memory
 )
 
 // compile makes the steps that take elements of p to or from form. The form
@@ -135,6 +137,7 @@ func (c *compiler) add(p *plan, form hdf5.Type, moff uintptr, foff int) error {
 	o := op{kind: opRef, moff: moff, foff: foff, p: p}
 	for i, name := range members[p.kind] {
 		want := number(hdf5.Uint, 8)
+		short := false
 		switch name {
 		case "type":
 			want = number(hdf5.Uint, 4)
@@ -152,6 +155,18 @@ func (c *compiler) add(p *plan, form hdf5.Type, moff uintptr, foff int) error {
 			t, at, name = t.Fields[k].Type, t.Fields[k].Offset, name[5:]
 		}
 		k := member(t, name)
+		if (name == "obj" || name == "off") && k >= 0 && t.Fields[k].Type.Size == 4 {
+			want.Size, short = 4, true
+		}
+		if name == "obj" {
+			o.short = short
+		}
+		if name == "off" {
+			if short != o.short {
+				return wrong()
+			}
+			o.offset = true
+		}
 		if k < 0 || t.Fields[k].Type.Class != want.Class || t.Fields[k].Type.Size != want.Size || i > 0 && t.Fields[k].Type.Big != o.big {
 			return wrong()
 		}

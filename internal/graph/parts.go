@@ -1,7 +1,7 @@
 package graph
 
 import (
-	"sort"
+	"slices"
 
 	"github.com/cairnrun/cairn/internal/mem"
 )
@@ -37,11 +37,17 @@ func (c *Collector) survey(roots []Root, env *Env) error {
 		all = mem.AllShown()
 		hide(all)
 	}
+	c.trace = false
 	for again := true; again; {
-		if err := c.reach(roots, env); err != nil {
-			return err
+		err := c.reach(roots, env)
+		if err == nil {
+			err = c.sweep()
 		}
-		if err := c.sweep(); err != nil {
+		if err != nil && c.untold { // once more, to say where
+			c.trace = true
+			continue
+		}
+		if err != nil {
 			return err
 		}
 		again = c.show(all)
@@ -68,8 +74,7 @@ func (c *Collector) show(all []mem.Shown) bool {
 			continue
 		}
 		lo, hi := uintptr(p), uintptr(p)+uintptr(n)
-		i := sort.Search(len(c.pieces), func(i int) bool { return c.pieces[i].hi > lo })
-		if i < len(c.pieces) && c.pieces[i].lo < hi {
+		if slices.ContainsFunc(c.items.S, func(it item) bool { return !it.alone() && it.addr < hi && lo < c.end(it) }) {
 			r.Show(true)
 			any = true
 		}

@@ -15,6 +15,10 @@ const (
 
 // path names the place at byte at of item i as Go would.
 func (c *Collector) path(i int32, at uintptr) string {
+	if !c.trace {
+		c.untold = true
+		return "?"
+	}
 	type step struct {
 		i  int32
 		at uintptr
@@ -22,7 +26,7 @@ func (c *Collector) path(i int32, at uintptr) string {
 	var steps []step
 	for i >= 0 {
 		steps = append(steps, step{i, at})
-		i, at = c.items[i].parent, c.items[i].at
+		i, at = c.traces[i].parent, c.traces[i].at
 	}
 	var b pathText
 	for k := len(steps) - 1; k >= 0; k-- {
@@ -32,8 +36,7 @@ func (c *Collector) path(i int32, at uintptr) string {
 			k = pathTail
 		}
 		c.item(&b, steps[k].i)
-		it := &c.items[steps[k].i]
-		c.inside(&b, it, steps[k].at)
+		c.inside(&b, c.items.S[steps[k].i], steps[k].at)
 	}
 	b.settle()
 	return b.s
@@ -65,29 +68,31 @@ func (b *pathText) add(s string) {
 
 // item appends what leads from a reference to item i.
 func (c *Collector) item(b *pathText, i int32) {
-	it := &c.items[i]
-	switch it.via {
+	it := c.items.S[i]
+	switch it.via() {
 	case viaRoot:
 		b.s = c.roots[i].Name
 	case viaPtr:
-		if d := c.heldBy(it); d != nil {
+		if d := c.heldBy(i); d != nil {
 			b.add(".(" + shortName(d.t) + ")")
 		}
 		b.deref++
 	case viaIface:
-		b.add(".(" + shortName(it.p.t) + ")")
+		b.add(".(" + shortName(c.plan(it).t) + ")")
 	case viaMap:
-		if d := c.heldBy(it); d != nil {
+		if d := c.heldBy(i); d != nil {
 			b.add(".(" + shortName(d.t) + ")")
 		}
 	}
 }
 
-// heldBy is the dynamic type of the interface through which it was reached, if
-// it was.
-func (c *Collector) heldBy(it *item) *plan {
-	par := &c.items[it.parent]
-	p, off := par.p.base, it.at%par.p.base.size
+// heldBy is the dynamic type of the interface through which item i was reached,
+// if it was.
+func (c *Collector) heldBy(i int32) *plan {
+	t := c.traces[i]
+	par := c.items.S[t.parent]
+	p := c.plan(par).base
+	off := t.at % p.size
 	for {
 		switch p.kind {
 		case kStruct:
@@ -98,7 +103,7 @@ func (c *Collector) heldBy(it *item) *plan {
 			p, off = p.base, off%p.base.size
 			continue
 		case kIface:
-			ptr := unsafe.Add(par.ptr, it.at)
+			ptr := unsafe.Add(address(par.addr), t.at)
 			return c.ifaces[(*ifaceHeader)(ptr).tab]
 		}
 		return nil
@@ -106,13 +111,13 @@ func (c *Collector) heldBy(it *item) *plan {
 }
 
 // inside appends what leads to byte at of it.
-func (c *Collector) inside(b *pathText, it *item, at uintptr) {
-	p, n := it.p, uintptr(0)
+func (c *Collector) inside(b *pathText, it item, at uintptr) {
+	p, n := c.plan(it), uintptr(0)
 	if p.size > 0 {
 		n = at / p.size
 		at -= n * p.size
 	}
-	switch it.via {
+	switch it.via() {
 	case viaChan:
 		b.settle()
 		b.s = "<-" + b.s
@@ -124,7 +129,7 @@ func (c *Collector) inside(b *pathText, it *item, at uintptr) {
 		b.add("[" + strconv.Itoa(int(n)) + "]")
 	case viaMap, viaSyncMap:
 		f := p.fields[p.fieldAt(at)]
-		key := "[" + keyText(reflect.NewAt(p.t, unsafe.Add(it.ptr, n*p.size)).Elem().Field(0)) + "]"
+		key := "[" + keyText(reflect.NewAt(p.t, unsafe.Add(address(it.addr), n*p.size)).Elem().Field(0)) + "]"
 		if f.name == "Key" {
 			b.settle()
 			b.s = "key " + key + " of " + b.s
@@ -133,7 +138,7 @@ func (c *Collector) inside(b *pathText, it *item, at uintptr) {
 		}
 		p, at = f.p, at-f.off
 	case viaCodec:
-		b.add("." + (*record)(unsafe.Add(it.ptr, n*p.size)).Name)
+		b.add("." + (*record)(unsafe.Add(address(it.addr), n*p.size)).Name)
 		return
 	}
 	for {

@@ -51,6 +51,7 @@ type plan struct {
 	form  hdf5.Type // of one element; Size 0: no storage
 	slots uint64    // leaf positions
 	depth int       // nesting by value
+	align uint8     // addresses are multiples of 1<<align
 
 	fields []fieldPlan // kStruct: those with a size
 	elem   *plan       // array element, pointer and slice target, entry struct of a map or stand-in
@@ -110,7 +111,7 @@ func shell(t reflect.Type) *plan {
 		if plans.m == nil {
 			plans.m = make(map[reflect.Type]*plan)
 		}
-		p = &plan{t: t, id: uint32(len(plans.m)), size: t.Size()}
+		p = &plan{t: t, id: uint32(len(plans.m)), size: t.Size(), align: uint8(bits.TrailingZeros(uint(t.Align())))}
 		p.base, p.mult = p, 1
 		plans.m[t] = p
 		plans.queue = append(plans.queue, p)
@@ -200,7 +201,7 @@ func reference(names ...string) hdf5.Type {
 	var f []hdf5.Field
 	for _, n := range names {
 		size := uintptr(8)
-		if n == "type" {
+		if n == "type" || n == "obj" || n == "off" {
 			size = 4
 		}
 		f = append(f, hdf5.Field{Name: n, Type: number(hdf5.Uint, size)})

@@ -48,7 +48,11 @@ type Builder struct {
 	drops   []func() // for memory elsewhere that was made
 	adopted map[int]bool
 	rooted  map[uint64]bool // regions that variables lie in, when known
+	boxes   []placed        // values in interfaces
+	stands  []placed        // functions and values with stand-ins
 	done    bool
+	// finished says that all is restored. See Collector.Continue.
+	finished bool
 }
 
 type rootVar struct {
@@ -66,8 +70,10 @@ type staticPlace struct {
 // region is memory to be filled.
 type region struct {
 	ptr    unsafe.Pointer
+	start  uint64 // in its pool
 	n      uint64
 	p      *plan
+	next   uint32         // it is the same as the number so much before: see NextSlots
 	known  bool           // it has its value already
 	fresh  bool           // it was allocated
 	m      unsafe.Pointer // the map or channel that the region stands for, when known
@@ -317,27 +323,50 @@ func checkForm(t hdf5.Type, depth int) error {
 // checkRegions makes sure that the regions fill the pools, and adds up the
 // memory that they take.
 func (b *Builder) checkRegions() (need uint64, err error) {
-	if uint64(len(b.img.Regions)) >= 1<<31 {
-		return 0, invalid("%d regions", len(b.img.Regions))
+	total := uint64(0)
+	for _, r := range b.img.Regions {
+		total += uint64(r.Repeat)
 	}
-	b.regs = make([]region, len(b.img.Regions))
+	if total >= noObject || total*uint64(unsafe.Sizeof(region{})) > uint64(b.limit) {
+		return 0, invalid("%d regions", total)
+	}
+	b.regs = make([]region, 0, total)
 	fill := make([]uint64, len(b.pools))
+	rows := make([][]Region, len(b.pools)) // that fill the pools
 	far := uint64(0)
 	for i, r := range b.img.Regions {
+		if r.Pool == NextSlots {
+			if len(b.regs) == 0 || uint64(r.Repeat) > 1<<20 {
+				return 0, invalid("region %d continues none", len(b.regs))
+			}
+			for k := range r.Repeat {
+				b.regs = append(b.regs, region{next: k + 1})
+			}
+			continue
+		}
+		if r.Pool == Unused {
+			b.regs = append(b.regs, make([]region, r.Repeat)...)
+			continue
+		}
 		if r.Pool < 0 || int(r.Pool) >= len(b.pools) {
 			return 0, invalid("region %d is in pool %d of %d", i, r.Pool, len(b.pools))
 		}
 		pool, t := &b.img.Pools[r.Pool], &b.pools[r.Pool]
-		if r.Start != fill[r.Pool] || r.Count > pool.Count-r.Start {
-			return 0, invalid("region %d takes elements %d+%d of %d", i, r.Start, r.Count, pool.Count)
+		hi, elems := bits.Mul64(uint64(r.Repeat), r.Count)
+		if hi != 0 || elems > pool.Count || r.Start > pool.Count-elems {
+			if pool.Form.Size > 0 || r.Start != 0 || r.Count > pool.Count {
+				return 0, invalid("region %d takes elements %d+%d of %d", i, r.Start, r.Count, pool.Count)
+			}
 		}
 		if pool.Form.Size > 0 {
-			fill[r.Pool] += r.Count
+			fill[r.Pool] += elems
+			rows[r.Pool] = append(rows[r.Pool], r)
 		}
 		if t.p == nil {
+			b.regs = append(b.regs, make([]region, r.Repeat)...)
 			continue
 		}
-		hi, bytes := bits.Mul64(r.Count, uint64(t.p.size))
+		hi, bytes := bits.Mul64(r.Count*uint64(r.Repeat), uint64(t.p.size))
 		if hi != 0 || bytes > 1<<46 {
 			return 0, invalid("region %d has %d elements of %d bytes", i, r.Count, t.p.size)
 		}
@@ -349,8 +378,32 @@ func (b *Builder) checkRegions() (need uint64, err error) {
 		if need > 1<<62 || far > 1<<46 {
 			return 0, invalid("the state is too large")
 		}
-		b.regs[i] = region{n: r.Count, p: t.p}
-		t.regions = append(t.regions, uint32(i))
+		for k := range uint64(r.Repeat) {
+			t.regions = append(t.regions, uint32(len(b.regs)))
+			start := r.Start + k*r.Count
+			if pool.Form.Size == 0 {
+				start = 0
+			}
+			b.regs = append(b.regs, region{start: start, n: r.Count, p: t.p})
+		}
+	}
+	for i := range b.pools {
+		t := &b.pools[i]
+		byStart := func(x, y uint32) int { return cmp.Compare(b.regs[x].start, b.regs[y].start) }
+		if !slices.IsSortedFunc(t.regions, byStart) {
+			slices.SortStableFunc(t.regions, byStart)
+		}
+		byRow := func(x, y Region) int { return cmp.Compare(x.Start, y.Start) }
+		if !slices.IsSortedFunc(rows[i], byRow) {
+			slices.SortStableFunc(rows[i], byRow)
+		}
+		at := uint64(0)
+		for _, r := range rows[i] {
+			if r.Count > 0 && r.Start != at {
+				return 0, invalid("two regions take element %d of pool %d", r.Start, i)
+			}
+			at += r.Count * uint64(r.Repeat)
+		}
 	}
 	for i := range b.pools {
 		pool := &b.img.Pools[i]

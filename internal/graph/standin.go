@@ -20,11 +20,9 @@ type osFile = *os.File
 func (c *Collector) pushMap(p *plan, ptr, m unsafe.Pointer, i int32, at uintptr) error {
 	// Maps are told apart by their address and entries, since m may be shared
 	// by variables of different map types.
-	k, fresh := c.made.at(uintptr(m), p.elem)
-	if !fresh {
+	if c.made.has(uintptr(m), p.elem) {
 		return nil
 	}
-	*k = uint64(len(c.items))
 	v := reflect.NewAt(p.t, ptr).Elem()
 	n := v.Len()
 	s := reflect.MakeSlice(reflect.SliceOf(p.elem.t), n, n)
@@ -38,7 +36,7 @@ func (c *Collector) pushMap(p *plan, ptr, m unsafe.Pointer, i int32, at uintptr)
 		sortEntries(p.elem.fields[0].p, s.UnsafePointer(), s)
 	}
 	c.keep = append(c.keep, s.Interface())
-	return c.add(item{ptr: s.UnsafePointer(), p: p.elem, n: uint64(n), walk: uint64(n), at: at, parent: i, via: viaMap, alone: true})
+	return c.stand(m, s.UnsafePointer(), p.elem, uint64(n), viaMap, i, at)
 }
 
 func sortEntries(key *plan, base unsafe.Pointer, s reflect.Value) {
@@ -157,12 +155,9 @@ func orderFloat(x, y float64) int {
 // pushStandIn records the stand-in of the sync.Map or value with CairnState at
 // ptr.
 func (c *Collector) pushStandIn(p *plan, ptr unsafe.Pointer, i int32, at uintptr) error {
-	k, fresh := c.made.at(uintptr(ptr), p.elem) // p itself may be known as a box
-	if !fresh {
+	if c.made.has(uintptr(ptr), p.elem) { // p itself may be known as a box
 		return nil
 	}
-	*k = uint64(len(c.items))
-	it := item{p: p.elem, at: at, parent: i, alone: true}
 	if p.kind == kSyncMap {
 		var s []pair
 		(*sync.Map)(ptr).Range(func(k, v any) bool {
@@ -171,16 +166,13 @@ func (c *Collector) pushStandIn(p *plan, ptr unsafe.Pointer, i int32, at uintptr
 		})
 		key := p.elem.fields[0].p
 		sort.SliceStable(s, func(i, j int) bool { return order(key, unsafe.Pointer(&s[i].Key), unsafe.Pointer(&s[j].Key)) < 0 })
-		it.ptr, it.n, it.via = unsafe.Pointer(unsafe.SliceData(s)), uint64(len(s)), viaSyncMap
 		c.keep = append(c.keep, s)
-	} else {
-		coder := Coder{owner: c.env.Run}
-		if err := coder.run(p, ptr); err != nil {
-			return fmt.Errorf("%s: CairnState of %s: %w", c.path(i, at), typeName(p.t), err)
-		}
-		it.ptr, it.n, it.via = unsafe.Pointer(unsafe.SliceData(coder.recs)), uint64(len(coder.recs)), viaCodec
-		c.keep = append(c.keep, coder.recs)
+		return c.stand(ptr, unsafe.Pointer(unsafe.SliceData(s)), p.elem, uint64(len(s)), viaSyncMap, i, at)
 	}
-	it.walk = it.n
-	return c.add(it)
+	coder := Coder{owner: c.env.Run}
+	if err := coder.run(p, ptr); err != nil {
+		return fmt.Errorf("%s: CairnState of %s: %w", c.path(i, at), typeName(p.t), err)
+	}
+	c.keep = append(c.keep, coder.recs)
+	return c.stand(ptr, unsafe.Pointer(unsafe.SliceData(coder.recs)), p.elem, uint64(len(coder.recs)), viaCodec, i, at)
 }

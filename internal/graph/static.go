@@ -5,7 +5,6 @@ import (
 	"reflect"
 	"runtime"
 	"runtime/debug"
-	"sort"
 	"strconv"
 	"strings"
 	"sync"
@@ -184,15 +183,22 @@ var variables = sync.OnceValue(func() [4]span {
 // staticVars names the pieces that are package variables and no roots.
 func (c *Collector) staticVars(img *Image) {
 	for _, s := range variables() {
-		i := sort.Search(len(c.pieces), func(i int) bool { return c.pieces[i].lo >= s.lo })
-		for ; i < len(c.pieces) && c.pieces[i].hi <= s.hi; i++ {
-			q := &c.pieces[i]
-			if q.held || q.region < 0 {
+		guess := 0
+		k := c.pieces.find(s.lo, &guess)
+		if k < 0 || c.pieces.lo.S[k] < s.lo {
+			k++
+		}
+		for ; k < c.pieces.len(); k++ {
+			lo, hi, p := c.extent(k)
+			if hi > s.hi {
+				break
+			}
+			if c.held[uint32(k)] {
 				continue
 			}
-			q.p.finish()
-			name := fmt.Sprintf("%s%s:%x", staticName, codeDigest(), q.lo-imageStart())
-			img.Vars = append(img.Vars, Var{Name: name, Type: q.p.text, Region: uint64(q.region)})
+			p.finish()
+			name := fmt.Sprintf("%s%s:%x", staticName, codeDigest(), lo-imageStart())
+			img.Vars = append(img.Vars, Var{Name: name, Type: p.text, Region: uint64(c.pieces.num.S[k])})
 		}
 	}
 }

@@ -4,141 +4,282 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"sort"
+
+	"github.com/cairnrun/cairn/internal/mem"
 )
 
-// key is an item in order of addresses.
-type key struct {
-	addr, end uintptr
-	depth     int32
-	item      int32
+// none is the number of a region that has none yet.
+const none = ^uint32(0)
+
+// sorted is memory in order of addresses.
+type sorted struct {
+	lo    mem.Room[uintptr] // where it begins
+	num   mem.Room[uint32]  // its region
+	index pageIndex         // of pages in which something begins
+	first []uint32          // by number of the page: the first that begins in it; one more at the end
 }
 
-// piece is maximal: a merged run of overlapping items.
-type piece struct {
-	lo, hi uintptr
-	p      *plan // element, not an array
-	low    int32 // the item at lo
-	first  int32 // the item that p comes from
-	region int32 // number, -1 until known
-	held   bool  // a root covers all of it
+func (s *sorted) open() {
+	s.lo.Open()
+	s.num.Open()
+	s.first = s.first[:0]
 }
 
-// sweep merges the items that overlap.
-func (c *Collector) sweep() error {
-	c.keys = slices.Grow(c.keys[:0], len(c.items))
-	c.where = slices.Grow(c.where[:0], len(c.items))[:len(c.items)]
-	for i := range c.items {
-		it := &c.items[i]
-		c.where[i] = -1
-		if !it.alone {
-			c.keys = append(c.keys, key{uintptr(it.ptr), it.end(), int32(it.p.base.depth), int32(i)})
+func (s *sorted) drop() {
+	s.lo.Drop()
+	s.num.Drop()
+	s.index, s.first = pageIndex{}, nil
+}
+
+func (s *sorted) close() {
+	s.lo.Close()
+	s.num.Close()
+}
+
+func (s *sorted) len() int { return len(s.lo.S) }
+
+// find returns the last entry that begins at addr or before, -1 if there is
+// none. It tries a guess first, and the one after it.
+func (s *sorted) find(addr uintptr, guess *int) int {
+	lo := s.lo.S
+	if g := *guess; g+1 < len(lo) && lo[g] <= addr {
+		if addr < lo[g+1] {
+			return g
+		}
+		if g+2 < len(lo) && addr < lo[g+2] {
+			*guess = g + 1
+			return g + 1
 		}
 	}
-	// Of items at one address the containing ones come first.
-	slices.SortFunc(c.keys, func(a, b key) int {
-		switch {
-		case a.addr != b.addr:
+	if len(lo) == 0 {
+		return -1
+	}
+	var from, to int
+	if p := s.index.find(addr >> pageShift); p.page != 0 {
+		from, to = int(s.first[p.n]), int(s.first[p.n+1])
+	} else { // the last of a page before
+		n := sort.Search(len(s.index.pages), func(i int) bool { return s.index.pages[i] > addr>>pageShift })
+		from, to = int(s.first[n]), int(s.first[n])
+	}
+	for from < to {
+		m := int(uint(from+to) / 2)
+		if lo[m] <= addr {
+			from = m + 1
+		} else {
+			to = m
+		}
+	}
+	*guess = max(from-1, 0)
+	return from - 1
+}
+
+// merged is a piece that has another extent or type than the item that was
+// reached first, or that a root lies in.
+type merged struct {
+	hi uintptr
+	p  *plan // element, not an array
+}
+
+// arrange puts the items that take says into order, by their addresses, and
+// calls next for each.
+func (c *Collector) arrange(s *sorted, take func(it item) bool, next func(i uint32) error) error {
+	items := c.items.S
+	s.open()
+	x := &s.index
+	x.clear()
+	var counts []uint32
+	for _, it := range items {
+		if !take(it) {
+			continue
+		}
+		n := x.add(it.addr >> pageShift)
+		if int(n) == len(counts) {
+			counts = append(counts, 0)
+		}
+		counts[n]++
+	}
+	// Number the pages in order of their addresses.
+	byPage := make([]uint32, len(x.pages))
+	for i := range byPage {
+		byPage[i] = uint32(i)
+	}
+	slices.SortFunc(byPage, func(a, b uint32) int { return cmp.Compare(x.pages[a], x.pages[b]) })
+	start := make([]uint32, len(byPage)+1)
+	pages := make([]uintptr, len(byPage))
+	for rank, n := range byPage {
+		pages[rank] = x.pages[n]
+		start[rank+1] = start[rank] + counts[n]
+		x.find(x.pages[n]).n = uint32(rank)
+	}
+	x.pages = pages
+	total := int(start[len(byPage)])
+	order := c.order.Grow(total)
+	s.lo.Reserve(total)
+	s.num.Reserve(total)
+	fill := slices.Clone(start[:len(byPage)])
+	for i, it := range items {
+		if take(it) {
+			n := x.find(it.addr >> pageShift).n
+			order[fill[n]] = uint32(i)
+			fill[n]++
+		}
+	}
+	for n := range pages {
+		s.first = append(s.first, uint32(s.len()))
+		in := order[start[n]:start[n+1]]
+		c.sortPage(in)
+		for _, i := range in {
+			if err := next(i); err != nil {
+				return err
+			}
+		}
+	}
+	s.first = append(s.first, uint32(s.len()))
+	c.order.Drop()
+	return nil
+}
+
+// sortPage puts items that begin in one page into order. Of those at one address
+// the containing ones come first.
+func (c *Collector) sortPage(in []uint32) {
+	items := c.items.S
+	ascending := true
+	for k := 1; k < len(in) && ascending; k++ {
+		ascending = items[in[k-1]].addr < items[in[k]].addr
+	}
+	if ascending {
+		return
+	}
+	slices.SortFunc(in, func(i, j uint32) int {
+		a, b := items[i], items[j]
+		if a.addr != b.addr {
 			return cmp.Compare(a.addr, b.addr)
-		case a.end != b.end:
-			return cmp.Compare(b.end, a.end)
-		case a.depth != b.depth:
-			return cmp.Compare(b.depth, a.depth)
 		}
-		return cmp.Compare(a.item, b.item)
+		if a.meta != b.meta {
+			if x, y := c.end(a), c.end(b); x != y {
+				return cmp.Compare(y, x)
+			}
+			if x, y := c.plan(a).base.depth, c.plan(b).base.depth; x != y {
+				return cmp.Compare(y, x)
+			}
+		}
+		return cmp.Compare(i, j)
 	})
-	c.pieces = slices.Grow(c.pieces[:0], len(c.keys))
-	var cur *piece
-	for _, k := range c.keys {
-		it := &c.items[k.item]
-		b := it.p.base
-		if cur == nil || k.addr >= cur.hi {
-			c.pieces = append(c.pieces, piece{lo: k.addr, hi: k.end, p: b, low: k.item, first: k.item, region: -1})
-			cur = &c.pieces[len(c.pieces)-1]
-		} else if err := c.join(cur, k, b); err != nil {
-			return err
+}
+
+// sweep merges the items that overlap into pieces.
+func (c *Collector) sweep() error {
+	where := c.where.Grow(len(c.items.S))
+	c.merged, c.held = nil, make(map[uint32]bool)
+	// The piece that grows.
+	var hi uintptr
+	var p *plan
+	var first uint32 // the item that p comes from
+	var found uint32 // the one that was reached first
+	rooted := false  // a root lies in it
+	cur := -1
+	settle := func() {
+		if cur < 0 {
+			return
 		}
-		c.where[k.item] = int32(len(c.pieces) - 1)
+		if it := c.items.S[found]; rooted || it.addr != c.pieces.lo.S[cur] || c.end(it) != hi || c.plan(it).base != p {
+			if c.merged == nil {
+				c.merged = make(map[uint32]merged)
+			}
+			c.merged[uint32(cur)] = merged{hi, p}
+		}
+	}
+	err := c.arrange(&c.pieces, func(it item) bool { return !it.alone() }, func(i uint32) error {
+		it := c.items.S[i]
+		b := c.plan(it).base
+		if cur < 0 || it.addr >= hi {
+			settle()
+			cur, hi, p, first, found, rooted = c.pieces.len(), c.end(it), b, i, i, false
+			c.pieces.lo.S = append(c.pieces.lo.S, it.addr)
+			c.pieces.num.S = append(c.pieces.num.S, none)
+		} else {
+			lo, end := c.pieces.lo.S[cur], c.end(it)
+			off := (it.addr - lo) % p.size
+			switch {
+			case off == 0 && same(p, b):
+				hi = max(hi, end)
+				if i < first {
+					p, first = b, i
+				}
+			case end <= hi && p.fits(off, uint64((hi-it.addr+off)/p.size), b, uint64((end-it.addr)/b.size)):
+			default:
+				return &UnsupportedError{c.itemPath(int32(i)), typeName(b.t),
+					fmt.Sprintf("the memory is also seen as %s, through %s", typeName(p.t), c.itemPath(int32(first)))}
+			}
+		}
+		found = min(found, i)
+		rooted = rooted || int(i) < len(c.roots)
+		where[i] = uint32(cur)
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	settle()
+	err = c.arrange(&c.boxes, func(it item) bool { return it.alone() && it.via() == viaIface && c.plan(it).size > 0 }, func(i uint32) error {
+		where[i] = uint32(c.boxes.len())
+		c.boxes.lo.S = append(c.boxes.lo.S, c.items.S[i].addr)
+		c.boxes.num.S = append(c.boxes.num.S, none)
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	c.stands = c.stands[:0]
+	for i, it := range c.items.S {
+		if it.alone() && (it.via() != viaIface || c.plan(it).size == 0) {
+			where[i] = uint32(len(c.stands))
+			c.stands = append(c.stands, standIn{it.addr, none})
+		}
 	}
 	return c.checkRoots()
 }
 
-// join adds an item of b to the piece it overlaps.
-func (c *Collector) join(cur *piece, k key, b *plan) error {
-	off := (k.addr - cur.lo) % cur.p.size
-	if off == 0 && same(cur.p, b) {
-		cur.hi = max(cur.hi, k.end)
-		if k.item < cur.first {
-			cur.p, cur.first = b, k.item
-		}
-		return nil
-	}
-	if k.end <= cur.hi {
-		avail := uint64((cur.hi - k.addr + off) / cur.p.size)
-		if cur.p.fits(off, avail, b, uint64((k.end-k.addr)/b.size)) {
-			return nil
-		}
-	}
-	return &UnsupportedError{c.itemPath(k.item), typeName(b.t),
-		fmt.Sprintf("the memory is also seen as %s, through %s", typeName(cur.p.t), c.itemPath(cur.first))}
-}
-
 // itemPath names the reference that led to an item.
 func (c *Collector) itemPath(i int32) string {
-	if it := &c.items[i]; it.parent >= 0 {
-		return c.path(it.parent, it.at)
+	if int(i) < len(c.roots) {
+		return c.roots[i].Name
 	}
-	return c.roots[i].Name
+	if !c.trace {
+		c.untold = true
+		return "?"
+	}
+	return c.path(c.traces[i].parent, c.traces[i].at)
 }
 
 // checkRoots makes sure that a piece with a root in it has a root that covers
 // it: else nobody would know, when restoring, where all of it has to go.
 func (c *Collector) checkRoots() error {
+	where := c.where.S
+	covers := func(i int) bool {
+		it := c.items.S[i]
+		return c.pieces.lo.S[where[i]] == it.addr && c.merged[where[i]].hi == c.end(it)
+	}
 	for i := range c.roots {
-		if it := &c.items[i]; !it.alone {
-			q := &c.pieces[c.where[i]]
-			q.held = q.held || q.lo == uintptr(it.ptr) && q.hi == it.end()
+		if !c.items.S[i].alone() && covers(i) {
+			c.held[where[i]] = true
 		}
 	}
 	for i := range c.roots {
-		it := &c.items[i]
-		if it.alone {
-			continue
-		}
-		q := &c.pieces[c.where[i]]
-		if q.held {
+		it := c.items.S[i]
+		if it.alone() || c.held[where[i]] {
 			continue
 		}
 		other := ""
-		for _, k := range c.keys {
-			if o := int(k.item); c.where[o] == c.where[i] && o != i && (k.addr != uintptr(it.ptr) || k.end != it.end()) {
-				other = ", through " + c.itemPath(k.item)
+		for o, jt := range c.items.S {
+			if !jt.alone() && where[o] == where[i] && o != i && (jt.addr != it.addr || c.end(jt) != c.end(it)) {
+				other = ", through " + c.itemPath(int32(o))
 				break
 			}
 		}
-		return &UnsupportedError{c.roots[i].Name, typeName(it.p.t),
+		return &UnsupportedError{c.roots[i].Name, typeName(c.plan(it).t),
 			"the variable is part of a larger piece of memory that is reached as well" + other}
 	}
 	return nil
-}
-
-// find returns the piece that holds addr, starting from a guess.
-func (c *Collector) find(addr uintptr, guess *int) *piece {
-	ps := c.pieces
-	for g := *guess; g < len(ps) && g <= *guess+1; g++ {
-		if q := &ps[g]; addr >= q.lo && addr < q.hi {
-			*guess = g
-			return q
-		}
-	}
-	lo, hi := 0, len(ps)
-	for hi-lo > 1 {
-		m := int(uint(lo+hi) / 2)
-		if ps[m].lo <= addr {
-			lo = m
-		} else {
-			hi = m
-		}
-	}
-	*guess = lo
-	return &ps[lo]
 }

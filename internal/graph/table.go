@@ -24,17 +24,40 @@ func (t *table) clear() {
 
 // at returns the place of the value of a key, and whether the key was new. The
 // place is valid until the next call.
-func (t *table) at(addr uintptr, p *plan) (val *uint64, fresh bool) {
+func (t *table) at(addr uintptr, p *plan) (val *uint64, fresh bool) { return t.atID(addr, p.id+1) }
+
+// atID is at for the id of a plan, plus 1.
+func (t *table) atID(addr uintptr, id uint32) (val *uint64, fresh bool) {
 	if t.n >= len(t.slots)-len(t.slots)/4 {
 		t.grow()
 	}
-	s := t.find(addr, p.id+1)
+	s := t.find(addr, id)
 	if s.id == 0 {
-		s.addr, s.id, s.val = addr, p.id+1, 0
+		s.addr, s.id, s.val = addr, id, 0
 		t.n++
 		return &s.val, true
 	}
 	return &s.val, false
+}
+
+// has reports whether a key is there.
+func (t *table) has(addr uintptr, p *plan) bool {
+	return t.n > 0 && t.find(addr, p.id+1).id != 0
+}
+
+// drop gives the memory back.
+func (t *table) drop() { *t = table{} }
+
+// lookup returns the slot of a key, nil if it is not there. id is that of the
+// plan, plus 1.
+func (t *table) lookup(addr uintptr, id uint32) *tableSlot {
+	if t.n == 0 {
+		return nil
+	}
+	if s := t.find(addr, id); s.id != 0 {
+		return s
+	}
+	return nil
 }
 
 // get returns the value of a key that is known to be there.

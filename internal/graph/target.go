@@ -63,17 +63,17 @@ func (t *Target) Fill(off int64, src []byte) error {
 	}
 	at := uint64(off) / uint64(size)
 	i := sort.Search(len(p.regions), func(i int) bool {
-		r := t.b.img.Regions[p.regions[i]]
-		return r.Start+r.Count > at
+		r := &t.b.regs[p.regions[i]]
+		return r.start+r.n > at
 	})
 	for ; len(src) > 0; i++ {
 		k := p.regions[i]
-		r, g := t.b.img.Regions[k], &t.b.regs[k]
+		g := &t.b.regs[k]
 		if g.n == 0 {
 			continue
 		}
-		skip := at - r.Start
-		n := min(r.Count-skip, uint64(len(src)/size))
+		skip := at - g.start
+		n := min(g.n-skip, uint64(len(src)/size))
 		dst := unsafe.Add(g.ptr, uintptr(skip)*p.p.size)
 		part := src[:int(n)*size]
 		if p.p.remote {

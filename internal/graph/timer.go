@@ -153,7 +153,7 @@ func (c *Collector) pushTimer(p *plan, ptr unsafe.Pointer, i int32, at uintptr) 
 		}
 		one := reflect.New(p.elem.t)
 		c.keep = append(c.keep, one.Interface())
-		return c.alone(t, p.elem, item{ptr: one.UnsafePointer(), p: p.elem, n: 1, at: at, parent: i, via: viaChan})
+		return c.stand(t, one.UnsafePointer(), p.elem, 1, viaChan, i, at)
 	case h == nil:
 		return c.refuse(p, i, at, "it is a timer that was not made by package time")
 	case !k.is(t, h):
@@ -166,14 +166,12 @@ func (c *Collector) pushTimer(p *plan, ptr unsafe.Pointer, i int32, at uintptr) 
 // pushFed records the stand-in of a channel that a timer feeds, or that none
 // does: t is nil.
 func (c *Collector) pushFed(p *plan, h *hchan, t unsafe.Pointer, i int32, at uintptr) error {
-	key, fresh := c.made.at(uintptr(unsafe.Pointer(h)), p.elem)
-	if !fresh {
+	if c.made.has(uintptr(unsafe.Pointer(h)), p.elem) {
 		return nil
 	}
 	if h.recvq.first != nil && !waited || h.sendq.first != nil {
 		return c.refuse(p, i, at, "a goroutine waits for the channel")
 	}
-	*key = uint64(len(c.items))
 	var state []time.Time
 	if t != nil {
 		if c.timers == nil {
@@ -197,7 +195,7 @@ func (c *Collector) pushFed(p *plan, h *hchan, t unsafe.Pointer, i int32, at uin
 		s.Index(head + j).Set(reflect.NewAt(p.elem.t, v).Elem())
 	}
 	c.keep = append(c.keep, s.Interface())
-	return c.add(item{ptr: s.UnsafePointer(), p: p.elem, n: uint64(head + n), walk: uint64(head + n), at: at, parent: i, via: viaChan, alone: true})
+	return c.stand(unsafe.Pointer(h), s.UnsafePointer(), p.elem, uint64(head+n), viaChan, i, at)
 }
 
 // timer returns the timer that a region stands for. It is set later.

@@ -257,17 +257,15 @@ func (c *Collector) pushFunc(p *plan, ptr unsafe.Pointer, i int32, at uintptr) e
 	if o == nil {
 		return nil
 	}
-	k, fresh := c.made.at(uintptr(unsafe.Pointer(o)), p.elem)
-	if !fresh {
+	if c.made.has(uintptr(unsafe.Pointer(o)), p.elem) {
 		return nil
 	}
 	f, err := functionOf(o, p.t)
 	if err != nil {
 		return c.refuse(p, i, at, err.Error())
 	}
-	*k = uint64(len(c.items))
 	c.keep = append(c.keep, f)
-	return c.add(item{ptr: unsafe.Pointer(f), p: p.elem, n: 1, walk: 1, at: at, parent: i, via: viaFunc, alone: true})
+	return c.stand(unsafe.Pointer(o), unsafe.Pointer(f), p.elem, 1, viaFunc, i, at)
 }
 
 // funcFix is a func value that is made when its stand-in is filled.
@@ -307,7 +305,10 @@ func (b *Builder) makeFuncs() error {
 		*(*unsafe.Pointer)(f.ptr) = g.m
 	}
 	for _, f := range b.funcs {
-		b.regs[f.region].m = nil // it is no map
+		if g := &b.regs[f.region]; g.m != nil {
+			b.stands = append(b.stands, placed{uintptr(g.m), f.p.elem.id + 1, uint32(f.region)})
+			g.m = nil // it is no map
+		}
 	}
 	b.funcs = nil
 	return nil

@@ -80,7 +80,7 @@ func zoneOf(l *time.Location) (*zone, error) {
 }
 
 func (e *encoder) time(o *op, p *plan, src unsafe.Pointer, dst []byte) error {
-	z, err := e.c.zones.of(p, src)
+	z, err := e.zones.of(p, src)
 	if err != nil {
 		return err
 	}

@@ -395,7 +395,7 @@ func onDisk(ctx context.Context, d *target, bytes int64) error {
 		return err
 	}
 	begin := time.Now()
-	if err := set.Load(ctx, img, s.roots, nil, nil); err != nil {
+	if err := set.Load(ctx, img, s.roots, nil, nil, nil); err != nil {
 		return err
 	}
 	back := time.Since(begin).Seconds()

@@ -1,0 +1,33 @@
+package mem
+
+import "testing"
+
+func TestRoom(t *testing.T) {
+	var r Room[uint32]
+	defer r.Close()
+	for round := range 3 {
+		r.Open()
+		for i := range uint32(100000) {
+			if len(r.S) == cap(r.S) {
+				r.More()
+			}
+			r.S = append(r.S, i)
+		}
+		for i, v := range r.S {
+			if v != uint32(i) {
+				t.Fatalf("round %d: element %d is %d", round, i, v)
+			}
+		}
+		if round == 1 {
+			r.Drop()
+		}
+	}
+	for _, n := range []int{10, 50000, 10} {
+		for i, v := range r.Grow(n) {
+			if v != 0 {
+				t.Fatalf("element %d of %d is %d", i, n, v)
+			}
+			r.S[i] = 1
+		}
+	}
+}
