@@ -432,7 +432,13 @@ func (p *program) buildProtected(t *testing.T) (binary, said string) {
 	cmd := command(t, p.dir, cairn(t), "build", "--json", "-o", binary, p.pkg)
 	var doc, errs bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &doc, &errs
-	if status(t, cmd, cmd.Run()) != 0 {
+	ended := status(t, cmd, cmd.Run())
+	// What a pass or verify has found in the compiler's own work is no refusal of
+	// the program's.
+	if why := regexp.MustCompile(`.*\binternal: .*`).FindString(errs.String()); why != "" {
+		t.Errorf("a mistake of the compiler: %s", why)
+	}
+	if ended != 0 {
 		return "", errs.String()
 	}
 	var made struct {
