@@ -65,6 +65,9 @@ func (d *runDir) adopt(command []string, n int, sets, output string, fresh bool)
 		in.say = joined(in.say, fmt.Sprintf("the run before has finished%s (%s); a new one begins", with, old.Time.Format(time.DateTime)))
 		return in, nil
 	}
+	if d.movedTo(old, sets) {
+		old.Dir, old.Sets = sets, sets
+	}
 	differs := old.differs(command, n, sets)
 	switch {
 	case differs == nil && old.State == Finishing:
@@ -86,6 +89,20 @@ func (d *runDir) adopt(command []string, n int, sets, output string, fresh bool)
 }
 
 func joined(a, b string) string { return strings.TrimPrefix(a+"; "+b, "; ") }
+
+// movedTo reports whether the checkpoints of a run are in another directory now,
+// which the user names.
+func (d *runDir) movedTo(r *record, sets string) bool {
+	if r.SetsID == "" || r.Last == nil || r.Dir != r.Sets || r.is(r.Dir, sets) {
+		return false
+	}
+	was, err := store.Open(d.fs, r.Sets, 0).ID()
+	if err != nil || was != "" {
+		return false
+	}
+	id, err := store.Open(d.fs, sets, 0).ID()
+	return err == nil && id == r.SetsID
+}
 
 // differs says in which ways a run is another one than what was recorded.
 func (r *record) differs(command []string, n int, sets string) (out []string) {
@@ -154,6 +171,9 @@ func (d *runDir) vanished(r *record) error {
 	}
 	if r.Last != nil && !there {
 		return fmt.Errorf("%s: checkpoint %d of this run was committed in %s, but there is none now: %s", d.path, r.Last.Set, r.Sets, remedy)
+	}
+	if id, err := store.Open(d.fs, r.Sets, 0).ID(); err == nil && r.Last != nil && r.SetsID != "" && id != "" && id != r.SetsID {
+		return fmt.Errorf("%s: %s holds the checkpoints of another run (%s), not of this one (%s): %s", d.path, r.Sets, id, r.SetsID, remedy)
 	}
 	if _, err := d.fs.Stat(filepath.Join(r.Sets, "lock")); r.Used && errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("%s: the checkpoint directory of this run, %s, is not there, or is another one: %s", d.path, r.Sets, remedy)

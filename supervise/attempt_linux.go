@@ -13,6 +13,7 @@ import (
 
 	"github.com/cairnrun/cairn/internal/control"
 	"github.com/cairnrun/cairn/internal/step"
+	"github.com/cairnrun/cairn/store"
 )
 
 // attempt is one start of all ranks.
@@ -440,8 +441,8 @@ func (s *Supervisor) card(r *rank, m *control.Message) {
 // started from its beginning.
 func (s *Supervisor) restored(m *control.Message) {
 	a := s.a
-	if !s.rec.Used { // the directory is there
-		s.rec.Used = true
+	if id, err := store.Open(s.dir.fs, s.rec.Sets, 0).ID(); err == nil && (!s.rec.Used || id != s.rec.SetsID) {
+		s.rec.Used, s.rec.SetsID = true, id // the directory is there
 		s.save()
 	}
 	if !m.OK {

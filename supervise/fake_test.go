@@ -5,6 +5,7 @@ package supervise
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -18,6 +19,8 @@ import (
 	"time"
 
 	"github.com/cairnrun/cairn/internal/control"
+	"github.com/cairnrun/cairn/internal/vfs"
+	"github.com/cairnrun/cairn/store"
 )
 
 // The test binary is also the helper, the ranks and, where it is to be
@@ -289,6 +292,13 @@ func (f *fake) restore() error {
 	}
 	if err := os.WriteFile(filepath.Join(f.Dir, "lock"), nil, 0o600); err != nil {
 		return err
+	}
+	if d := store.Open(vfs.OS(), f.Dir, 0); f.Rank == 0 {
+		if id, err := d.ID(); err != nil || id == "" {
+			if err := errors.Join(err, d.SetID(store.NewID())); err != nil {
+				return err
+			}
+		}
 	}
 	names, _ := filepath.Glob(filepath.Join(f.Dir, "set-*"))
 	for i := len(names) - 1; i >= 0; i-- {

@@ -60,6 +60,7 @@ type record struct {
 	Dir     string      `json:"dir"`               // checkpoint directory that was asked for
 	Sets    string      `json:"sets"`              // checkpoint directory that the ranks use
 	Used    bool        `json:"used,omitempty"`    // … and have used
+	SetsID  string      `json:"setsId,omitempty"`  // … as its file run-id says; of meaning as soon as there is a checkpoint
 	Output  string      `json:"output"`            //
 	Clear   []string    `json:"clear,omitempty"`   // checkpoint directories of an earlier run that is being discarded
 	Discard bool        `json:"discard,omitempty"` // finishing: the checkpoints can go

@@ -552,3 +552,37 @@ func TestStopUnsaved(t *testing.T) {
 		t.Errorf("%+v, %v", st, err)
 	}
 }
+
+// TestCheckpointsMoved: checkpoints that were moved are found where the user says
+// that they are, and those of another run are not taken for this one's.
+func TestCheckpointsMoved(t *testing.T) {
+	first := func() Options {
+		o := options(t, 1, "points=20", "kill:0:8:1")
+		o.Retries, o.Dir = -1, filepath.Join(t.TempDir(), "ck")
+		begin(t, o).ends(Failed, 128+9)
+		return o
+	}
+	o, other := first(), first()
+	away := filepath.Join(t.TempDir(), "away")
+	if err := os.Rename(o.Dir, away); err != nil {
+		t.Fatal(err)
+	}
+	was := o.Dir
+	o.Dir = other.Dir
+	if _, err := New(o); !errors.Is(err, ErrDiffers) {
+		t.Errorf("another directory: %v", err)
+	}
+	o.Dir = was
+	if err := os.CopyFS(was, os.DirFS(other.Dir)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := New(o); err == nil || !strings.Contains(err.Error(), "of another run") {
+		t.Errorf("another run's checkpoints: %v", err)
+	}
+	if err := os.RemoveAll(was); err != nil {
+		t.Fatal(err)
+	}
+	o.Dir = away
+	begin(t, o).ends(Finished, 0).says("restored set 1")
+	exact(t, o, 20)
+}
