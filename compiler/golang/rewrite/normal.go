@@ -170,7 +170,7 @@ func (n *normal) literals(m ast.Node) string {
 
 // function returns a function's new text.
 func (n *normal) function(node ast.Node, typ *ast.FuncType, body *ast.BlockStmt) string {
-	w := &nfunc{normal: n, node: node, ftyp: typ, body: body, repl: map[ast.Expr]string{}, assigned: map[ast.Expr]bool{}}
+	w := &nfunc{normal: n, node: node, ftyp: typ, body: body, repl: map[ast.Expr]string{}, assigned: map[ast.Expr]bool{}, doubtful: map[ast.Expr]bool{}}
 	if body == nil {
 		n.refuse(node.Pos(), "give it one in Go", "a function without a body on the way to a point")
 	}
@@ -230,6 +230,7 @@ type nfunc struct {
 	marks    []token.Pos       // of its calls and points
 	early    map[ast.Expr]bool // as boxed finds them
 	assigned map[ast.Expr]bool // elements that something is assigned to
+	doubtful map[ast.Expr]bool // what becomes part of an interface, copied or not
 	jumps    *jumps
 	loops    map[ast.Stmt]*loopDefers
 }

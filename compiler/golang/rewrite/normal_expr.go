@@ -62,6 +62,9 @@ func (w *nfunc) visit(o *lines, e ast.Expr, h how) {
 			}
 		}()
 	}
+	if h == reads && w.doubtful[e] {
+		defer w.unclear(e)
+	}
 	switch e := e.(type) {
 	case *ast.ParenExpr:
 		w.visit(o, e.X, h)

@@ -18,7 +18,11 @@ func (w *nfunc) boxed() map[ast.Expr]bool {
 		}
 		tv := info.Types[e]
 		if tv.Type == nil || tv.Value != nil || tv.IsNil() || tv.IsType() || tv.Addressable() ||
-			types.IsInterface(tv.Type) || unsized(tv.Type) {
+			types.IsInterface(tv.Type) && !isTypeParam(tv.Type) {
+			return
+		}
+		if unsized(tv.Type) {
+			w.doubtful[e] = true
 			return
 		}
 		if _, ok := tv.Type.(*types.Tuple); !ok && w.byAddress(types.Default(tv.Type)) {

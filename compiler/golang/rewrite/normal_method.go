@@ -39,9 +39,9 @@ func methodOperand(c *ast.CallExpr) ast.Expr {
 	return l.Elts[0]
 }
 
-// late finds the calls that have to be done before the method values that stand
-// before them in a statement, and after receivers that are read early, and the
-// functions with such.
+// late finds the calls that have to be done before the method values and captured
+// variables that stand before them in a statement, or after receivers that are
+// read early, and the functions with such.
 func (n *normal) late() {
 	n.before = map[*ast.CallExpr]bool{}
 	n.values = map[*ast.CallExpr]bool{}
@@ -58,12 +58,24 @@ func (n *normal) late() {
 					return true
 				}
 				stack = append(stack, m)
-				c, ok := m.(*ast.CallExpr)
-				if !ok {
-					return true
-				}
 				stmt, fn := around(stack)
 				if stmt == nil || fn == nil {
+					return true
+				}
+				first := func(list ...ast.Expr) {
+					for _, e := range list {
+						own(e, func(m ast.Node) bool {
+							if k, ok := m.(*ast.CallExpr); ok && n.isCall(k) && !makesValue(k) {
+								n.before[k] = true
+								funcs[fn] = true
+							}
+							return true
+						})
+					}
+				}
+				first(n.afterCaptured(m)...)
+				c, ok := m.(*ast.CallExpr)
+				if !ok {
 					return true
 				}
 				if x := methodOperand(c); x != nil {
@@ -77,15 +89,7 @@ func (n *normal) late() {
 					return true
 				}
 				if n.receivers[c.Rparen] {
-					for _, e := range c.Args {
-						own(e, func(m ast.Node) bool {
-							if k, ok := m.(*ast.CallExpr); ok && n.isCall(k) && !makesValue(k) {
-								n.before[k] = true
-								funcs[fn] = true
-							}
-							return true
-						})
-					}
+					first(c.Args...)
 				}
 				if makesValue(c) || !n.isCall(c) {
 					return true
@@ -102,6 +106,39 @@ func (n *normal) late() {
 	}
 	n.top, n.uses = nil, nil
 	n.in.Funcs = funcs
+}
+
+// afterCaptured returns what has calls that have to be done first because a
+// variable stands before it that is read by way of an environment now: the
+// compiler would copy that, and a variable it reads after the calls.
+func (n *normal) afterCaptured(m ast.Node) (list []ast.Expr) {
+	w := &nfunc{normal: n}
+	captured := func(e ast.Expr) bool {
+		if e == nil {
+			return false
+		}
+		_, plain := ast.Unparen(e).(*ast.Ident)
+		return !plain && w.variable(e)
+	}
+	switch m := m.(type) {
+	case *ast.SliceExpr:
+		for _, e := range []ast.Expr{m.Max, m.High, m.Low} { // before those that come first
+			if captured(e) {
+				break
+			}
+			if e != nil {
+				list = append(list, e)
+			}
+		}
+		if !captured(m.Low) && !captured(m.High) {
+			return nil
+		}
+	case *ast.AssignStmt:
+		if to, c := w.appended(m); to != nil && (captured(to.X) || captured(to.Index)) {
+			return c.Args[1:]
+		}
+	}
+	return list
 }
 
 // around returns the innermost statement and function around the last node of a

@@ -43,10 +43,11 @@ func (w *nfunc) keyEarly(e *ast.IndexExpr) bool {
 	if !ok {
 		return false
 	}
-	if unsized(m.Key()) || unsized(m.Elem()) {
-		return !w.addressable(e.Index, m.Key())
+	if unsized(m.Key()) || unsized(m.Elem()) && !w.addressable(e.Index, m.Key()) {
+		w.unclear(e.Index)
+		return false
 	}
-	if w.sizes().Sizeof(m.Elem()) > 128 {
+	if !unsized(m.Elem()) && w.sizes().Sizeof(m.Elem()) > 128 {
 		return !w.addressable(e.Index, m.Key())
 	}
 	switch u := m.Key().Underlying().(type) {
@@ -65,6 +66,53 @@ func (w *nfunc) keyEarly(e *ast.IndexExpr) bool {
 		}
 	}
 	return !w.addressable(e.Index, m.Key())
+}
+
+// unclear refuses an operand that the compiler copies for some types, but not for
+// others, and that a call may change: which type it has is not known.
+func (w *nfunc) unclear(e ast.Expr) {
+	if !w.settled(e) {
+		w.refuse(e.Pos(), "give it to a variable of its own first", "type parameters decide whether this is read before or after a call, in its statement, that leads to a point")
+	}
+}
+
+// settled says that calls can't change what an expression reads.
+func (w *nfunc) settled(e ast.Expr) bool {
+	if tv := w.p.Info.Types[e]; tv.Value != nil || tv.IsNil() || tv.IsType() {
+		return true
+	}
+	if _, done := w.repl[e]; done {
+		return true
+	}
+	switch e := e.(type) {
+	case *ast.Ident:
+		v, ok := w.p.Info.Uses[e].(*types.Var)
+		return !ok || w.steady(e) && v != nil
+	case *ast.ParenExpr:
+		return w.settled(e.X)
+	case *ast.SelectorExpr:
+		s := w.p.Info.Selections[e]
+		return s != nil && s.Kind() == types.FieldVal && !s.Indirect() && !pointerTo(w.p.Info.TypeOf(e.X)) && w.settled(e.X)
+	case *ast.UnaryExpr:
+		return e.Op == token.AND || w.settled(e.X)
+	case *ast.BinaryExpr:
+		return w.settled(e.X) && w.settled(e.Y)
+	case *ast.FuncLit:
+		return true
+	case *ast.CallExpr: // a conversion
+		return w.p.Info.Types[e.Fun].IsType() && w.settled(e.Args[0])
+	case *ast.CompositeLit:
+		for _, x := range e.Elts {
+			if kv, ok := x.(*ast.KeyValueExpr); ok {
+				x = kv.Value
+			}
+			if !w.settled(x) {
+				return false
+			}
+		}
+		return true
+	}
+	return false
 }
 
 // wordLike says that a struct or array is hashed as a number of 4 or 8 bytes, a
@@ -271,6 +319,11 @@ func (w *nfunc) compare(o *lines, e *ast.BinaryExpr) {
 	if !types.AssignableTo(x, y) {
 		t = x
 	}
+	if unsized(t) && !(w.addressable(e.X, t) && w.addressable(e.Y, t)) {
+		w.unclear(e.X)
+		w.unclear(e.Y)
+		return
+	}
 	switch t.Underlying().(type) {
 	case *types.Struct, *types.Array:
 		for _, x := range []ast.Expr{e.X, e.Y} {
@@ -468,18 +521,27 @@ func (w *nfunc) unconverted(e ast.Expr) ast.Expr {
 	}
 }
 
-// mapAppend computes the operands of m[k] = append(m[k], …), which the compiler
-// does with one look into the map.
-func (w *nfunc) mapAppend(o *lines, s *ast.AssignStmt) bool {
+// appended returns the parts of m[k] = append(m[k], …), nil if it is none.
+func (w *nfunc) appended(s *ast.AssignStmt) (*ast.IndexExpr, *ast.CallExpr) {
 	if s.Tok != token.ASSIGN || len(s.Lhs) != 1 || len(s.Rhs) != 1 {
-		return false
+		return nil, nil
 	}
 	to, ok := ast.Unparen(s.Lhs[0]).(*ast.IndexExpr)
 	c, call := ast.Unparen(s.Rhs[0]).(*ast.CallExpr)
 	if !ok || !call || w.builtin(c) != "append" || !w.sameSafe(to, c.Args[0]) {
-		return false
+		return nil, nil
 	}
 	if _, ok := coreType(w.p.Info.TypeOf(to.X)).(*types.Map); !ok {
+		return nil, nil
+	}
+	return to, c
+}
+
+// mapAppend computes the operands of m[k] = append(m[k], …), which the compiler
+// does with one look into the map.
+func (w *nfunc) mapAppend(o *lines, s *ast.AssignStmt) bool {
+	to, c := w.appended(s)
+	if to == nil {
 		return false
 	}
 	w.visit(o, to, reads)

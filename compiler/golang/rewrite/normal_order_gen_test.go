@@ -389,6 +389,7 @@ var orderStmts = []string{
 	"show(func() int { return spine() + g.x }(), lx, ~INT)", "show(func(a, b int) int { return a + b }(INT, ~INT))", "x := ~INT + INT; defer func() { show(x) }(); x += INT",
 	"show(INT, poke(INT), ~INT, poke(INT), INT)", "show(PT, poke(INT), ~STR, ANY, plain(INT), PT)", "g.mp[PT], lx = ~INT, poke(INT)", "g.ma[ANY], g.mq[QT] = poke(INT), ~INT", "show(g.m[STR], g.mp[PT], ~INT, poke(INT))", "show(g.m[string(BYTES)], g.mr[R{string(g.b)}], ~INT)",
 	"show(len(SL), len(STR), ~INT)", "show([]byte(STR), []rune(STR), string(BYTES), ~INT)", "show(append(SL, INT), SL[IDX:], ~INT)", "show(func() (r int) { defer func() { r += INT }(); return INT + ~INT }())",
+	"show(lsl[li:poke(3)], ~INT)", "show(lsl[li:poke(3)], ls[li:poke(3)])", "lmsl[ls] = append(lmsl[ls], poke(1))", "show(call(lp.get, poke(1)))", "show(ld.add(poke(1)), lit.add(poke(1)))", "lm[ls], lx = poke(1), lx", "show(lar[li:poke(2):3])",
 	"select { case g.ch <- ~INT: show(1) }", "select { case v := <-g.ch: show(v, ~INT) }",
 }
 
@@ -456,8 +457,12 @@ func (o *orderGen) cases(n int) []string {
 	var list []string
 	for i := range n {
 		s := orderStmts[i%len(orderStmts)]
-		o.spines, o.calls = 0, 0
-		list = append(list, strings.ReplaceAll(o.fill(s, o.Intn(4)), "; ", "\n\t"))
+		text := ""
+		for text == "" || strings.Count(text, `"k":`) > 1 { // keys of a literal must differ
+			o.spines, o.calls = 0, 0
+			text = o.fill(s, o.Intn(4))
+		}
+		list = append(list, strings.ReplaceAll(text, "; ", "\n\t"))
 	}
 	return list
 }

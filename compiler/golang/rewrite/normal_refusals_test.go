@@ -19,5 +19,8 @@ var normalRefusals = []struct{ src, reason string }{
 	{"func f[P any](p P) {\n\ttype /*here*/t struct{ p P }\n\tspine(t{p})\n}", "depends on P"},
 	{"func f() {\n\tconst n = 3\n\ttype /*here*/t [n]int\n\tspine(t{})\n}", "depends on n"},
 	{"type I interface{ SpineM() int }\n\nfunc f(i I) {\n\t/*here*/I.SpineM(i)\n}", "method expression"},
+	{"func f[K comparable](m map[K]int, p *struct{ k K }) {\n\tm[/*here*/p.k] = spine(1)\n}", "type parameters decide"},
+	{"func f[T any](m map[int]T) {\n\tfmt.Println(/*here*/m[1], spine(1))\n}", "type parameters decide"},
+	{"func f[T comparable](m map[int]T, t T) {\n\tfmt.Println(/*here*/m[1] == t, spine(1))\n}", "type parameters decide"},
 	{"var g = /*here*/spine(1)", "can't be gone on with"},
 }
