@@ -27,6 +27,7 @@ func TestGoroot(t *testing.T) {
 	root := testDir(t)
 	all, why := findPrograms(t, root)
 	tried := choose(t, all)
+	_, listed := readList(t)
 	kept := readResults(t)
 	scratch := newScratch(t)
 	var mu sync.Mutex
@@ -36,6 +37,9 @@ func TestGoroot(t *testing.T) {
 			t.Run(p.name, func(t *testing.T) {
 				t.Parallel()
 				r, before := kept.find(p.name)
+				if was := listed[p.name]; was.verdict == process && os.Getenv("CAIRN_GOROOT") == "" {
+					r, before = was, true
+				}
 				if !before {
 					work := newWork(t, scratch, p)
 					if err := p.locate(root, work); err != nil {

@@ -17,7 +17,7 @@ const listFile = "testdata/without.txt"
 //
 // The verdict "process" is given by hand, to programs that find out that they run
 // in another process now, or that they were rewritten: by finalizers, by profiles,
-// by addresses as numbers. They need not be right.
+// by addresses as numbers. They are tried only if they are asked for.
 func readList(t *testing.T) (goVersion string, list map[string]result) {
 	t.Helper()
 	text, err := os.ReadFile(listFile)

@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"encoding/gob"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"go/ast"
 	"go/importer"
@@ -20,8 +21,6 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"testing"
 )
 
@@ -29,6 +28,7 @@ import (
 type mutant struct {
 	name, file, drops string
 	old, new          string
+	first             []string // programs to try first
 }
 
 const (
@@ -64,6 +64,8 @@ func readMutants(t *testing.T) (list []*mutant) {
 			}
 		case key == "file":
 			list[len(list)-1].file = value
+		case key == "first":
+			list[len(list)-1].first = strings.Fields(value)
 		case key == "drops":
 			list[len(list)-1].drops = value
 		default:
@@ -154,14 +156,12 @@ func TestMutants_Apply(t *testing.T) {
 	}
 }
 
-// envMutant names the directory in which TestOneMutant finds what to do.
-const envMutant = "CAIRN_ORACLE_MUTANT"
-
-// base is what a program does when the rewriter is right.
-type base struct {
-	Want    standard
-	Verdict string
-}
+// TestOneMutant finds the directory of TestMutants, and the name of its mutant, in
+// the environment.
+const (
+	envMutant     = "CAIRN_ORACLE_MUTANTS"
+	envMutantName = "CAIRN_ORACLE_MUTANT"
+)
 
 // TestMutants builds the compiler with each mutant, and tries programs with it
 // until one is not as it must be. CAIRN_MUTANTS=REGEXP takes the mutants whose
@@ -180,19 +180,11 @@ func TestMutants(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, sub := range []string{"base", "found", "bin"} {
+	for _, sub := range []string{"plain", "found", "bin"} {
 		if err := os.MkdirAll(filepath.Join(dir, sub), 0o777); err != nil {
 			t.Fatal(err)
 		}
 	}
-	t.Run("programs", func(t *testing.T) {
-		for _, p := range mutantPrograms(t, t.TempDir()) {
-			t.Run(p.name, func(t *testing.T) {
-				t.Parallel()
-				p.keepBase(t, dir)
-			})
-		}
-	})
 	list := readMutants(t)
 	t.Run("mutants", func(t *testing.T) {
 		for _, m := range list {
@@ -207,6 +199,7 @@ func TestMutants(t *testing.T) {
 			})
 		}
 	})
+	holdKillers(t, list, dir)
 	table := mutantTable(list, dir)
 	t.Logf("\n%s", table)
 	if name := os.Getenv("CAIRN_MUTANTS_TABLE"); name != "" {
@@ -238,28 +231,60 @@ func mutantPrograms(t *testing.T, to string) []*program {
 
 func (p *program) fileName() string { return strings.NewReplacer("/", "-").Replace(p.name) }
 
-// keepBase finds out what a program does, unless that is known.
-func (p *program) keepBase(t *testing.T, dir string) {
+// want finds out what a program does when it is built plainly, unless that is
+// known.
+func (p *program) want(t *testing.T, dir, work string) *standard {
 	t.Helper()
-	name := filepath.Join(dir, "base", p.fileName())
-	if _, err := os.Stat(name); err == nil {
-		return
-	}
-	work := newWork(t, t.TempDir(), p)
-	b := base{Want: *p.plainly(t, work)}
-	if b.Want.Verdict == "" {
-		r := p.compare(t, work, &b.Want)
-		if b.Verdict = r.verdict; r.verdict == wrong {
-			t.Logf("%s: %s", r.verdict, r.reason)
+	name := filepath.Join(dir, "plain", p.fileName())
+	if text, err := os.ReadFile(name); err == nil {
+		want := new(standard)
+		if gob.NewDecoder(bytes.NewReader(text)).Decode(want) == nil {
+			return want
 		}
 	}
+	want := p.plainly(t, work)
 	var text bytes.Buffer
-	if err := gob.NewEncoder(&text).Encode(b); err != nil {
+	if err := gob.NewEncoder(&text).Encode(want); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(name, text.Bytes(), 0o666); err != nil {
+	part, err := os.CreateTemp(filepath.Dir(name), ".part-")
+	if err != nil {
 		t.Fatal(err)
 	}
+	_, err = part.Write(text.Bytes())
+	if err = errors.Join(err, part.Close(), os.Rename(part.Name(), name)); err != nil {
+		t.Fatal(err)
+	}
+	return want
+}
+
+// holdKillers holds that the programs which killed mutants are right with the
+// compiler as it is: else they say nothing.
+func holdKillers(t *testing.T, list []*mutant, dir string) {
+	t.Helper()
+	killers := make(map[string]bool)
+	for _, m := range list {
+		if text, err := os.ReadFile(filepath.Join(dir, "found", m.name)); err == nil {
+			name, _, _ := strings.Cut(string(text), ": ")
+			killers[name] = true
+		}
+	}
+	t.Run("killers", func(t *testing.T) {
+		scratch := t.TempDir()
+		for _, p := range mutantPrograms(t, t.TempDir()) {
+			if !killers[p.name] {
+				continue
+			}
+			t.Run(p.name, func(t *testing.T) {
+				t.Parallel()
+				work := newWork(t, scratch, p)
+				defer os.RemoveAll(work)
+				if r := p.compare(t, work, p.want(t, dir, work)); r.verdict != right {
+					t.Errorf("it kills mutants, and is not right with the compiler as it is: %s, %s", r.verdict, r.reason)
+				}
+			})
+		}
+	})
 }
 
 // try looks for a program that kills a mutant, and returns what it says.
@@ -294,7 +319,7 @@ func (m *mutant) try(t *testing.T, dir string) string {
 		t.Fatalf("go test -c: %v\n%s", err, text)
 	}
 	cmd := exec.Command(binary, "-test.run=^TestOneMutant$", "-test.timeout=1h", "-test.v")
-	cmd.Env = append(os.Environ(), envMutant+"="+dir, "CAIRN_ORACLE_MUTANT_NAME="+m.name)
+	cmd.Env = append(os.Environ(), envMutant+"="+dir, envMutantName+"="+m.name, "CAIRN_LONG=") // mutants run side by side, each with few kills
 	out, err := cmd.CombinedOutput()
 	by := ""
 	if found := killedBy.FindStringSubmatch(string(out)); found != nil {
@@ -318,58 +343,30 @@ func TestOneMutant(t *testing.T) {
 		t.Skip("TestMutants runs this")
 	}
 	list := mutantPrograms(t, t.TempDir())
-	// What has killed it before may do so again.
-	if doc, err := os.ReadFile(tableFile); err == nil {
-		if row := regexp.MustCompile(`(?m)^\| ` + os.Getenv("CAIRN_ORACLE_MUTANT_NAME") + ` \|.*$`).FindString(string(doc)); row != "" {
+	for _, m := range readMutants(t) {
+		if m.name == os.Getenv(envMutantName) {
 			slices.SortStableFunc(list, func(a, b *program) int {
-				is := func(p *program) int {
-					if strings.Contains(row, "| "+p.name+":") {
-						return 0
+				at := func(p *program) int {
+					if i := slices.Index(m.first, p.name); i >= 0 {
+						return i
 					}
-					return 1
+					return len(m.first)
 				}
-				return is(a) - is(b)
+				return at(a) - at(b)
 			})
 		}
 	}
-	var killed atomic.Bool
-	next := make(chan *program)
-	var wait sync.WaitGroup
 	scratch := t.TempDir()
-	for range 2 {
-		wait.Go(func() {
-			for p := range next {
-				if why := p.kills(t, dir, scratch); why != "" && !killed.Swap(true) {
-					fmt.Printf("KILLED BY %s: %s\n", p.name, why)
-				}
-			}
-		})
-	}
 	for _, p := range list {
-		if killed.Load() {
-			break
+		if why := p.kills(t, dir, scratch); why != "" {
+			fmt.Printf("KILLED BY %s: %s\n", p.name, why)
+			return
 		}
-		next <- p
 	}
-	close(next)
-	wait.Wait()
 }
 
 // kills says how a program shows that the compiler is wrong, "" if it does not.
 func (p *program) kills(t *testing.T, dir, scratch string) (why string) {
-	text, err := os.ReadFile(filepath.Join(dir, "base", p.fileName()))
-	if err != nil {
-		t.Error(err)
-		return ""
-	}
-	var b base
-	if err := gob.NewDecoder(bytes.NewReader(text)).Decode(&b); err != nil {
-		t.Error(err)
-		return ""
-	}
-	if b.Verdict != right {
-		return ""
-	}
 	defer func() {
 		if r := recover(); r != nil {
 			why = fmt.Sprintf("the compiler panics: %v", r)
@@ -377,7 +374,11 @@ func (p *program) kills(t *testing.T, dir, scratch string) (why string) {
 	}()
 	work := newWork(t, scratch, p)
 	defer os.RemoveAll(work)
-	r := p.compare(t, work, &b.Want)
+	want := p.want(t, dir, work)
+	if want.Verdict != "" {
+		return ""
+	}
+	r := p.compare(t, work, want)
 	if r.verdict == right {
 		return ""
 	}

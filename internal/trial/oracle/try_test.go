@@ -52,7 +52,7 @@ func (p *program) try(t *testing.T, work string) result {
 
 // standard is what a program does when it is built plainly.
 type standard struct {
-	outcome
+	Outcome         outcome
 	Shaky           bool // only the exit status is the same twice
 	Verdict, Reason string
 }
@@ -79,7 +79,7 @@ func (p *program) plainly(t *testing.T, work string) *standard {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &standard{outcome: *once}
+	s := &standard{Outcome: *once}
 	if d := again.differs(once); d != "" {
 		s.Shaky = true
 		if again.Exit != once.Exit {
@@ -105,11 +105,11 @@ func (p *program) compare(t *testing.T, work string, want *standard) (r result) 
 		case err != nil:
 			end(wrong, "%s: %v", how, err)
 		case want.Shaky:
-			if got.Exit != want.Exit {
-				end(wrong, "%s: %s%s", how, got.differs(&want.outcome), lastOf(got.said))
+			if got.Exit != want.Outcome.Exit {
+				end(wrong, "%s: %s%s", how, got.differs(&want.Outcome), lastOf(got.said))
 			}
-		case got.differs(&want.outcome) != "":
-			end(wrong, "%s: %s%s", how, got.differs(&want.outcome), lastOf(got.said))
+		case got.differs(&want.Outcome) != "":
+			end(wrong, "%s: %s%s", how, got.differs(&want.Outcome), lastOf(got.said))
 		}
 		return r.verdict != ""
 	}
