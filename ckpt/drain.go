@@ -1,0 +1,197 @@
+package ckpt
+
+import (
+	"sync"
+
+	"github.com/zeebo/xxh3"
+
+	"github.com/cairnrun/cairn/internal/mem"
+)
+
+// drain copies what was frozen into segments and hands them to the writer.
+func (t *farTask) drain() error {
+	if len(t.take) == 0 {
+		return nil
+	}
+	f := newFeeder(t)
+	err := f.run()
+	if e := f.finish(); err == nil {
+		err = e
+	}
+	t.close()
+	return err
+}
+
+func (t *farTask) close() {
+	for i := range t.take {
+		if e := &t.take[i]; e.frozen != nil && e.index == 0 {
+			e.frozen.Close()
+		}
+	}
+	t.take = nil
+}
+
+// feeder fills segments from a device. Copies run by themselves; a goroutine
+// waits for them and gives finished segments to the writer.
+type feeder struct {
+	t      *farTask
+	seg    Segment
+	frozen mem.Frozen // what its blocks are copied from
+	read   pendingRead
+	flight chan flying
+	wg     sync.WaitGroup
+	mu     sync.Mutex
+	err    error
+}
+
+// pendingRead is a copy that may still grow.
+type pendingRead struct {
+	extent int
+	off    int64
+	dst    []byte
+}
+
+type flying struct {
+	seg  Segment
+	wait func() error
+}
+
+func newFeeder(t *farTask) *feeder {
+	f := &feeder{t: t, seg: Segment{Index: -1}, flight: make(chan flying, ringSegments)}
+	f.wg.Add(1)
+	go func() {
+		defer f.wg.Done()
+		for s := range f.flight {
+			if err := s.wait(); err != nil {
+				f.fail(err)
+				t.s().staging.Release(s.seg.Index)
+				continue
+			}
+			t.s().writer.Put(s.seg)
+		}
+	}()
+	return f
+}
+
+func (f *feeder) fail(err error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.err == nil {
+		f.err = err
+	}
+}
+
+func (f *feeder) failed() error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.err
+}
+
+// run takes all blocks in order.
+func (f *feeder) run() error {
+	c, take := f.t.c, f.t.take
+	for i := range take { // before any copy: a digest would have to wait for it
+		e := &take[i]
+		d, j := &c.l.datasets[e.dataset], c.judge(e.dataset)
+		for _, b := range e.changed {
+			k := e.lo + int(b.Block)
+			c.marks[d.First+k] = j.of(k, b.Digest)
+		}
+		if e.digests != nil || e.changed != nil {
+			continue
+		}
+		var err error
+		if e.digests, err = e.frozen.Digests(e.index, 0, e.at.Blocks()); err != nil {
+			return err
+		}
+		for n, dig := range e.digests {
+			c.marks[d.First+e.lo+n] = j.of(e.lo+n, dig)
+		}
+	}
+	for i := range take {
+		e := &take[i]
+		for n, dig := range e.digests {
+			if err := f.block(e, n, e.lo+n, dig); err != nil {
+				return err
+			}
+		}
+		for n, b := range e.changed {
+			if err := f.block(e, n, e.lo+int(b.Block), b.Digest); err != nil {
+				return err
+			}
+		}
+	}
+	return f.send()
+}
+
+// block starts the copy of block k, the n-th of an extent, into a segment, if
+// it has to be stored.
+func (f *feeder) block(e *farExtent, n, k int, dig xxh3.Uint128) error {
+	d := &f.t.c.l.datasets[e.dataset]
+	if f.t.c.marks[d.First+k] != MarkStaged {
+		return nil
+	}
+	staging := f.t.s().staging
+	at, ok := f.seg.room(d)
+	if !ok || f.frozen != e.frozen {
+		if err := f.send(); err != nil {
+			return err
+		}
+		f.seg = Segment{Index: <-staging.Ring()}
+		f.frozen = e.frozen
+		at = 0
+	}
+	dst := f.seg.add(staging.Segment(f.seg.Index), at, e.dataset, k, d)
+	f.seg.Digests = append(f.seg.Digests, dig)
+	return f.copy(e.index, int64(n)*d.Block, dst)
+}
+
+// copy starts a copy, or makes the last one longer.
+func (f *feeder) copy(i int, off int64, dst []byte) error {
+	r := &f.read
+	if r.dst != nil && r.extent == i && r.off+int64(len(r.dst)) == off && cap(r.dst)-len(r.dst) >= len(dst) && &r.dst[:len(r.dst)+1][len(r.dst)] == &dst[0] {
+		r.dst = r.dst[:len(r.dst)+len(dst)]
+		return nil
+	}
+	err := f.flush()
+	*r = pendingRead{i, off, dst}
+	return err
+}
+
+func (f *feeder) flush() error {
+	r := f.read
+	f.read = pendingRead{}
+	if r.dst == nil {
+		return nil
+	}
+	return f.frozen.Read(r.dst, r.extent, r.off)
+}
+
+// send lets the segment go to the writer when its copies are done.
+func (f *feeder) send() error {
+	if err := f.flush(); err != nil || f.seg.Index < 0 {
+		return err
+	}
+	wait, err := f.frozen.Mark()
+	if err != nil {
+		return err
+	}
+	f.flight <- flying{f.seg, wait}
+	f.seg = Segment{Index: -1}
+	return f.failed()
+}
+
+// finish waits for all copies.
+func (f *feeder) finish() error {
+	f.read = pendingRead{}
+	if f.seg.Index >= 0 { // after an error; copies into it may be under way
+		if wait, err := f.frozen.Mark(); err == nil {
+			wait()
+		}
+		f.t.s().staging.Release(f.seg.Index)
+		f.seg.Index = -1
+	}
+	close(f.flight)
+	f.wg.Wait()
+	return f.failed()
+}
