@@ -30,3 +30,9 @@ func device(st fs.FileInfo) uint64 {
 	}
 	return 0
 }
+
+// isMine reports whether a file is this user's.
+func isMine(st fs.FileInfo) bool {
+	s, ok := st.Sys().(*syscall.Stat_t)
+	return ok && int(s.Uid) == syscall.Geteuid()
+}

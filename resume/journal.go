@@ -66,6 +66,8 @@ type fileJournal struct {
 	left map[string]bool
 	back *uint64 // the checkpoint that files were brought back to
 
+	spilling bool // things are kept elsewhere: see spill.go
+
 	touched map[string]bool // changed since the last copy of the state
 	unsafe  map[string]bool // … before it, since the last checkpoint that is safe
 }
@@ -142,6 +144,7 @@ func (j *fileJournal) begin() (err error) {
 	if err := j.sweep(); err != nil {
 		return err
 	}
+	j.log.open() // so that there is room for lines when the disk is full
 	j.attach()
 	return nil
 }
@@ -300,12 +303,14 @@ func (j *fileJournal) taken() (epoch uint64, noted bool, err error) {
 		os.Remove(j.log.beside(lostName))
 		j.lost, j.copies, j.oldest = false, nil, noEpoch
 		os.RemoveAll(j.log.beside(keptName))
+		j.log.unspill()
 	case j.log.count > 0: // else there is nothing to be undone, whatever checkpoint it is
 		if err := j.log.add(e); err != nil {
 			return 0, false, err
 		}
 	}
 	j.epoch++
+	j.spilling = false
 	j.copies = append(j.copies, e)
 	j.clear()
 	needed := j.epoch
@@ -323,6 +328,7 @@ func (j *fileJournal) taken() (epoch uint64, noted bool, err error) {
 			say("%s: %v", j.log.path(), err) // it stays as it is
 		}
 	}
+	j.log.open() // so that there is room for lines when the disk is full
 	return j.epoch, j.log.count > 0, nil
 }
 
@@ -375,13 +381,14 @@ func (j *fileJournal) lose(why error) error {
 		return nil
 	}
 	j.log.close()
-	if err := os.Rename(j.log.path(), j.log.beside(lostName)); errors.Is(err, fs.ErrNotExist) {
+	err := os.Rename(j.log.path(), j.log.beside(lostName))
+	if errors.Is(err, fs.ErrNotExist) {
 		err = os.WriteFile(j.log.beside(lostName), nil, 0o600)
-		if err != nil {
-			return errors.Join(why, err)
-		}
-	} else if err != nil {
-		return errors.Join(why, err)
+	}
+	if err != nil {
+		// Nothing can be recorded, and a restart would take files for what they are
+		// not. The program ends before it changes them, as if it were killed.
+		fatal("what files held can't be kept: %v; nor can that be recorded: %v. The program ends before it changes them, and can be resumed from its last checkpoint when %s is in order", why, err, j.dir)
 	}
 	j.lost = true
 	say("what files held could not be kept in %s: %v. The program continues, but can't be resumed from the checkpoints that it has, only from later ones", j.dir, why)
@@ -434,11 +441,17 @@ func (j *fileJournal) drop(before uint64) error {
 // sweep removes what is kept and no line tells of.
 func (j *fileJournal) sweep() error {
 	list, err := os.ReadDir(j.log.beside(keptName))
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	if err != nil {
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
+	}
+	for _, place := range spillPlaces() {
+		if dir := filepath.Join(place, j.log.spillName()); ownDir(dir) {
+			more, _ := os.ReadDir(dir)
+			list = append(list, more...)
+		}
+	}
+	if len(list) == 0 {
+		return nil
 	}
 	log, err := readJournal(j.dir, run.Rank(), run.Ranks())
 	if err != nil {

@@ -44,6 +44,7 @@ type journalFile struct {
 	count int      // lines
 	sum   string   // the digest after the last
 	size  int64    // bytes that count
+	room  int64    // bytes that the file has on the disk
 	gen   int      // how often the file was written anew
 	file  *os.File // for writing; nil: not yet
 	head  *os.File
@@ -65,7 +66,15 @@ func (l *journalFile) beside(name string) string {
 func (l *journalFile) path() string { return l.beside(journalName) }
 
 // keptPath is where something is kept.
-func (l *journalFile) keptPath(name string) string { return filepath.Join(l.beside(keptName), name) }
+func (l *journalFile) keptPath(name string) string {
+	path := filepath.Join(l.beside(keptName), name)
+	if _, err := os.Lstat(path); err != nil {
+		if other, ok := l.spilled(name); ok {
+			return other
+		}
+	}
+	return path
+}
 
 // damagedError says that the journal, or what it keeps, is not what was written.
 type damagedError struct{ path, what string }
@@ -235,8 +244,8 @@ func (l *journalFile) writeHead() (err error) {
 // needed.
 func (l *journalFile) forget() { l.lines, l.sums = nil, nil }
 
-// add writes lines.
-func (l *journalFile) add(list ...entry) (err error) {
+// open opens the file for lines to be added, and makes room for some.
+func (l *journalFile) open() (err error) {
 	if l.file == nil {
 		if l.count == 0 {
 			l.sum = l.seed()
@@ -245,12 +254,24 @@ func (l *journalFile) add(list ...entry) (err error) {
 			}
 		}
 		if l.file, err = os.OpenFile(l.path(), os.O_CREATE|os.O_WRONLY, 0o600); err == nil {
-			err = errors.Join(l.file.Truncate(l.size), syncDir(l.dir))
+			err = errors.Join(l.shorten(), syncDir(l.dir))
 		}
 		if err != nil {
 			l.close()
 			return err
 		}
+		l.room = max(l.room, l.size)
+	}
+	if l.room-l.size < reserve/2 && allocate(l.file, l.size+reserve) == nil {
+		l.room = l.size + reserve
+	}
+	return nil
+}
+
+// add writes lines.
+func (l *journalFile) add(list ...entry) (err error) {
+	if err := l.open(); err != nil {
+		return err
 	}
 	was := *l
 	var text []byte
@@ -279,9 +300,19 @@ func (l *journalFile) add(list ...entry) (err error) {
 	}
 	if err != nil {
 		*l = was
-		l.file.Truncate(l.size)
+		l.shorten()
 	}
 	return err
+}
+
+// shorten cuts off what does not count. A file that need not be shorter is left
+// alone: it would lose the room that it has.
+func (l *journalFile) shorten() error {
+	st, err := l.file.Stat()
+	if err != nil || st.Size() <= l.size {
+		return err
+	}
+	return l.file.Truncate(l.size)
 }
 
 // cut drops the lines from one on. A kill in between leaves lines that are undone
@@ -319,7 +350,11 @@ func (l *journalFile) rewrite(lines []entry) error {
 	}
 	next.count, next.sum, next.size = len(lines), sum, int64(len(text))
 	tmp := l.path() + ".tmp"
-	if err := writeSynced(tmp, text); err != nil {
+	err := writeSynced(tmp, text)
+	if err == nil && l.room > l.size { // a new one without would be worse
+		next.room, err = reserveFor(tmp, next.size)
+	}
+	if err != nil {
 		os.Remove(tmp)
 		return err
 	}
@@ -331,6 +366,21 @@ func (l *journalFile) rewrite(lines []entry) error {
 	l.close()
 	*l = *next
 	return l.writeHead()
+}
+
+// reserveFor makes room in a file; an error says that there is none.
+func reserveFor(name string, size int64) (room int64, err error) {
+	f, err := os.OpenFile(name, os.O_WRONLY, 0)
+	if err != nil {
+		return 0, err
+	}
+	defer f.Close()
+	if err := allocate(f, size+reserve); isFull(err) {
+		return 0, err
+	} else if err != nil {
+		return 0, nil
+	}
+	return size + reserve, nil
 }
 
 // writeSynced writes a file and forces it to the disk.
@@ -355,6 +405,7 @@ func (l *journalFile) remove() error {
 		}
 	}
 	l.lines, l.sums, l.count, l.size = nil, nil, 0, 0
+	l.unspill()
 	return os.RemoveAll(l.beside(keptName))
 }
 

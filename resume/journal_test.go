@@ -371,7 +371,9 @@ func tryJournal(t *testing.T, seed uint64) {
 	}
 	defer func() {
 		run.Close()
+		journal.log.unspill()
 		run, hook, journal, step, link = nil, nil, new(fileJournal), func() {}, os.Link
+		room = func() error { return nil }
 		watched.files = nil
 		for _, f := range w.open {
 			f.Close()
@@ -386,6 +388,14 @@ func tryJournal(t *testing.T, seed uint64) {
 	}
 	if w.copies {
 		link = func(string, string) error { return errors.New("another file system") }
+	}
+	if seed%3 == 1 {
+		room = func() error {
+			if w.rnd.IntN(3) == 0 {
+				return syscall.ENOSPC
+			}
+			return nil
+		}
 	}
 	w.say("seed %d", seed)
 	for range 30 { // what was there before

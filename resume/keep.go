@@ -81,7 +81,7 @@ func (j *fileJournal) name(path string) error {
 		e.Was, e.Mode, e.Time = "file", uint32(st.Mode().Perm()), st.ModTime().UnixNano()
 		e.Size, e.Ino = st.Size(), inode(st)
 		e.Live = links(st) > 1 || j.written(st)
-		if err := j.keep(path, &e); err != nil {
+		if err := j.elsewhere(func() error { return j.keep(path, &e) }); err != nil {
 			return j.lose(err)
 		}
 		if links(st) == 1 {
@@ -121,7 +121,7 @@ const copyUpTo = 64 << 20
 // keep gives a file another name in the journal's directory; where that can't be,
 // it is copied.
 func (j *fileJournal) keep(path string, e *entry) error {
-	name, to, err := j.next()
+	name, to, err := j.next(false)
 	if err != nil {
 		return err
 	}
@@ -129,6 +129,7 @@ func (j *fileJournal) keep(path string, e *entry) error {
 	if together() {
 		e.Live = true
 	}
+	// A link needs no room, and stays one with other names of the file.
 	if (!together() || e.Size > copyUpTo) && link(path, to) == nil {
 		step()
 		f, err := openAnyway(to)
@@ -139,6 +140,9 @@ func (j *fileJournal) keep(path string, e *entry) error {
 			e.Hash, err = hashKept(f, false)
 		}
 		return errors.Join(err, syncKept(f), f.Close())
+	}
+	if e.Kept, to, err = j.next(true); err != nil {
+		return err
 	}
 	e.Copy, e.Live = true, false
 	from, err := openAnyway(path)
@@ -174,14 +178,24 @@ func openAnyway(path string) (*os.File, error) {
 	return f, errors.Join(err, os.Chmod(path, st.Mode().Perm()))
 }
 
-// next returns a name in the journal's folder that nothing has.
-func (j *fileJournal) next() (name, path string, err error) {
+// next returns a name in the journal's directory that nothing has; or, if copy
+// says that there must be room for more than a name, perhaps elsewhere.
+func (j *fileJournal) next(copy bool) (name, path string, err error) {
 	j.kept++
 	name = strconv.FormatUint(j.kept, 10)
-	path = j.keptPath(name)
-	if err := os.Mkdir(filepath.Dir(path), 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
+	dir := j.log.beside(keptName)
+	if j.spilling && copy {
+		if dir, err = j.log.spill(); err != nil {
+			return "", "", err
+		}
+	} else if err := os.Mkdir(dir, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
 		return "", "", err
+	} else if copy {
+		if err := room(); err != nil {
+			return "", "", err
+		}
 	}
+	path = filepath.Join(dir, name)
 	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) { // left by a kill
 		return "", "", err
 	}
@@ -283,13 +297,23 @@ func (j *fileJournal) save(c *content, from *os.File, lo, hi int64) (err error) 
 		}
 		defer from.Close()
 	}
+	if err := j.elsewhere(func() error { return j.saveGaps(c, from, gaps) }); err != nil {
+		return j.lose(err)
+	}
+	c.add(span{lo, hi})
+	return nil
+}
+
+// saveGaps keeps pieces of a file, and notes that.
+func (j *fileJournal) saveGaps(c *content, from *os.File, gaps []span) error {
 	if c.to == nil {
-		name, path, err := j.next()
+		name, path, err := j.next(true)
 		if err != nil {
-			return j.lose(err)
+			return err
 		}
 		if c.to, err = os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_RDWR, 0o600); err != nil {
-			return j.lose(err)
+			c.to = nil
+			return err
 		}
 		c.name, c.at = name, 0
 	}
@@ -299,25 +323,27 @@ func (j *fileJournal) save(c *content, from *os.File, lo, hi int64) (err error) 
 		sum := ""
 		if g.lo != 0 || g.hi != c.base || c.at != 0 || !clone(c.to, from) {
 			w := io.MultiWriter(io.NewOffsetWriter(c.to, c.at), &h)
+			var err error
 			if n, err = io.Copy(w, io.NewSectionReader(from, g.lo, n)); err != nil {
-				return j.lose(err)
+				return err
 			}
 			sum = h.String()
-		} else if sum, err = hashPiece(c.to, 0, n); err != nil {
-			return j.lose(err)
+		} else if s, err := hashPiece(c.to, 0, n); err != nil {
+			return err
+		} else {
+			sum = s
 		}
 		if n == 0 { // somebody else has made it shorter
 			continue
 		}
 		if err := syncKept(c.to); err != nil {
-			return j.lose(err)
+			return err
 		}
 		if err := j.write(entry{Op: opData, Path: c.path, Ino: c.ino, Kept: c.name, Off: g.lo, At: c.at, Size: n, Hash: sum}); err != nil {
 			return err
 		}
 		c.at += n
 	}
-	c.add(span{lo, hi})
 	return nil
 }
 

@@ -322,6 +322,9 @@ func finish(done bool, status int) {
 	}
 	if done && begun {
 		journal.end()
+		if err == nil && !supervised { // that is recorded
+			journal.log.unspill()
+		}
 	}
 	if err != nil {
 		say("%s", text(err))

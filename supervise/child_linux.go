@@ -151,6 +151,9 @@ func (c *child) start(i int) (err error) {
 	}
 	c.l.add(c)
 	read := make(chan struct{})
+	if c.place == 0 {
+		go reserveOutput(outputFile(s.Output, c.rank, control.Stdout), read)
+	}
 	c.wrote = make(chan struct{})
 	c.say(&control.Message{Kind: control.Running, Pid: c.id.Pid}) // before it can have ended
 	go func() {

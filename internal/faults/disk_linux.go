@@ -36,6 +36,9 @@ func (t *trial) smallDisk(c *scenario, fstype, data string) (disk string, unmoun
 	if err := os.Mkdir(disk, 0o755); err != nil {
 		return "", nil, err
 	}
+	if t.prog.mode == "files" { // brought back from another file system, names are files of their own (docs/programs.md)
+		t.prog.mode = "nolinks"
+	}
 	if err := syscall.Mount(fstype, disk, fstype, 0, data); err != nil {
 		return "", nil, judged(skipped, "a small file system can't be mounted here (it takes root): %v", err)
 	}
@@ -175,6 +178,9 @@ func ioError(t *trial) error {
 	c := t.choose()
 	if t.r.IntN(4) == 0 {
 		t.prog = t.ranksProgram()
+	}
+	if t.prog.mode == "files" { // as with smallDisk
+		t.prog.mode = "nolinks"
 	}
 	image, disk, unmount, err := t.ownDisk()
 	if err != nil {

@@ -5,7 +5,7 @@
 //
 //	plain MODE SEED STEPS PAUSE
 //
-// Modes: files (changes files in all ways), append (the least idempotent thing
+// Modes: files (changes files in all ways), nolinks (without hard links), append (the least idempotent thing
 // that a program can do), compute (loops that reset their own conditions),
 // input (reads its standard input), exit (ends with status 7), many (many
 // files open at once).
@@ -37,8 +37,10 @@ func main() {
 	begins.Note()
 	r := &dice{seed*2 + 1}
 	switch os.Args[1] {
-	case "files":
-		newWorld(r).run(steps)
+	case "files", "nolinks":
+		w := newWorld(r)
+		w.single = os.Args[1] == "nolinks"
+		w.run(steps)
 	case "append":
 		appends(r, steps)
 	case "compute":

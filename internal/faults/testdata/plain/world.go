@@ -20,6 +20,8 @@ type world struct {
 	open  *os.File // read and written in place
 	log   *os.File // appended to
 	sum   uint64
+
+	single bool // no file gets a second name
 }
 
 func newWorld(r *dice) *world {
@@ -128,6 +130,9 @@ func (w *world) step(i int) string {
 		w.files[from] = to
 		return "rename " + was
 	case 6:
+		if w.single {
+			return "nothing"
+		}
 		to := w.name("link")
 		name := w.some()
 		check(i, "link", os.Link(name, to))
