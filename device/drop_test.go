@@ -65,7 +65,7 @@ func TestRestoreLeavesNothing(t *testing.T) {
 			f.Blocks[d.First].Digest.Lo ^= 1
 		}
 	}
-	if err := f.Load(context.Background(), img, new(state).roots(), nil, nil); !errors.Is(err, ckpt.ErrCorrupt) {
+	if err := f.Load(context.Background(), img, new(state).roots(), nil, nil, nil); !errors.Is(err, ckpt.ErrCorrupt) {
 		t.Fatal(err)
 	}
 	if len(made) != 2 || kept() != 0 {

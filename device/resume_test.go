@@ -48,7 +48,7 @@ func (h *handles) reload(t *testing.T, devs ...*Device) (*handles, error) {
 		return nil, err
 	}
 	to := new(handles)
-	return to, f.Load(context.Background(), img, to.roots(), nil, nil)
+	return to, f.Load(context.Background(), img, to.roots(), nil, nil, nil)
 }
 
 // start makes the machine what a process with these devices finds.

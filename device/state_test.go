@@ -73,7 +73,7 @@ func (s *saver) load(set uint64, st *state) error {
 	if err != nil {
 		return err
 	}
-	return f.Load(context.Background(), img, st.roots(), nil, nil)
+	return f.Load(context.Background(), img, st.roots(), nil, nil, nil)
 }
 
 // newState makes a state, and models of its arrays.
@@ -251,7 +251,7 @@ func TestInPlace(t *testing.T) {
 	must(t, err)
 	defer f.Close()
 	img, err = f.Image()
-	must(t, err, f.Load(context.Background(), img, roots, nil, nil))
+	must(t, err, f.Load(context.Background(), img, roots, nil, nil, nil))
 	after, n := a.CairnMemory()
 	if before != after || n != 400 {
 		t.Errorf("at %p before, %d bytes at %p now", before, n, after)
@@ -303,7 +303,7 @@ func TestRawState(t *testing.T) {
 		defer f.Close()
 		img, err := f.Image()
 		must(t, err)
-		return f.Load(context.Background(), img, []graph.Root{{Name: "o", Ptr: o}}, nil, nil)
+		return f.Load(context.Background(), img, []graph.Root{{Name: "o", Ptr: o}}, nil, nil, nil)
 	}
 	memory[3] = 7
 	o := &owner{A: *raw()}
