@@ -320,7 +320,7 @@ func (m *mutant) try(t *testing.T, dir string) string {
 		t.Fatalf("go test -c: %v\n%s", err, text)
 	}
 	cmd := exec.Command(binary, "-test.run=^TestOneMutant$", "-test.timeout=1h", "-test.v")
-	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL} // one that is stopped leaves none behind
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}                         // one that is stopped leaves none behind
 	cmd.Env = append(os.Environ(), envMutant+"="+dir, envMutantName+"="+m.name, "CAIRN_LONG=") // mutants run side by side, each with few kills
 	out, err := cmd.CombinedOutput()
 	by := ""
