@@ -36,9 +36,8 @@ type poolState struct {
 	like    *plan
 	first   item // that its first region comes from
 	text    bool
-	placed  bool   // regions keep their places
-	old     int    // the pool of the last image that it continues; -1: none
-	known   uint64 // elements that were found in their places
+	placed  bool // regions keep their places
+	old     int  // the pool of the last image that it continues; -1: none
 	kept    uint64
 	fill    uint64 // elements, with places that are not used
 	next    uint32
@@ -67,9 +66,6 @@ func (c *Collector) assemble() (*Image, error) {
 	c.pools.list, c.pools.index = c.pools.list[:0], make(map[poolKey]int32)
 	clear(c.pools.last)
 	bytes := false // some are reached in other ways than as strings
-	if err := c.knownPools(img); err != nil {
-		return nil, err
-	}
 	err := c.leaders(func(d *leader) error {
 		n, ok := c.knownPool(d)
 		if !ok {
@@ -79,17 +75,18 @@ func (c *Collector) assemble() (*Image, error) {
 			}
 			n, ok = c.pools.index[k]
 			if !ok {
-				var err error
-				if n, err = c.addPool(img, k); err != nil {
+				n = int32(len(c.pools.list))
+				c.pools.index[k] = n
+				c.pools.list = append(c.pools.list, poolState{key: k, p: d.p, uniform: d.count, regular: true, like: c.plan(d.it), first: d.it, text: true, old: -1})
+				owner, nth, err := c.owner(d.root, d.p)
+				if err != nil {
 					return err
 				}
+				img.Pools = append(img.Pools, Pool{Var: d.root, Owner: owner, Nth: nth, Elem: typeName(d.p.t), Form: d.p.form, Pointers: d.p.enc && d.p.form.Size > 0, Remote: d.p.remote})
 			}
 			c.notePool(d, k, n)
 		}
 		s := &c.pools.list[n]
-		if s.regions == 0 {
-			s.uniform, s.regular, s.like, s.first, s.text = d.count, true, c.plan(d.it), d.it, true
-		}
 		s.regions++
 		s.elems += d.count
 		if numbers(d.p, d.count) > 1 {
@@ -103,14 +100,10 @@ func (c *Collector) assemble() (*Image, error) {
 	if err != nil {
 		return nil, err
 	}
-	c.dropPools(img)
 	for i := range c.pools.list {
 		s := &c.pools.list[i]
 		s.placed = c.Remember && s.key.own == 0 && !s.p.remote && s.regions > 1 && s.huge == 0 && s.p.form.Size > 0 &&
 			!(s.regular && s.uniform > 1) && s.elems*uint64(s.p.size) < smallRegion*uint64(s.regions)
-		if s.known > 0 && !s.placed {
-			return nil, errSlow
-		}
 		bytes = bytes || s.text && s.p.t == byteType
 	}
 	if err := c.number(img); err != nil {
@@ -119,10 +112,6 @@ func (c *Collector) assemble() (*Image, error) {
 	if bytes {
 		c.texts(img)
 	}
-	c.place.texts = c.place.texts[:0]
-	for i := range c.pools.list {
-		c.place.texts = append(c.place.texts, c.pools.list[i].text)
-	}
 	c.shapes(img)
 	c.vars(img)
 	for _, d := range c.dyn {
@@ -130,60 +119,6 @@ func (c *Collector) assemble() (*Image, error) {
 		img.Types = append(img.Types, DynType{typeName(d.t), d.text})
 	}
 	return img, c.fillPools(img)
-}
-
-// addPool adds a pool.
-func (c *Collector) addPool(img *Image, k poolKey) (int32, error) {
-	n := int32(len(c.pools.list))
-	c.pools.index[k] = n
-	c.pools.list = append(c.pools.list, poolState{key: k, p: k.p, old: -1})
-	owner, nth, err := c.owner(k.root, k.p)
-	img.Pools = append(img.Pools, Pool{Var: k.root, Owner: owner, Nth: nth, Elem: typeName(k.p.t), Form: k.p.form, Pointers: k.p.enc && k.p.form.Size > 0, Remote: k.p.remote})
-	return n, err
-}
-
-// knownPools begins with the pools of the last image.
-func (c *Collector) knownPools(img *Image) error {
-	if !c.revisit.on {
-		return nil
-	}
-	l := &c.place
-	for i, k := range l.keys {
-		q := &c.revisit.pools[i]
-		if k.own != 0 || k.root < 0 {
-			continue
-		}
-		n, err := c.addPool(img, k)
-		if err != nil && q.regions > 0 {
-			return errSlow
-		}
-		if err != nil {
-			delete(c.pools.index, k)
-			c.pools.list, img.Pools = c.pools.list[:n], img.Pools[:n]
-			continue
-		}
-		s := &c.pools.list[n]
-		s.regions, s.elems, s.known = q.regions, q.elems, q.elems
-		s.text = l.texts[i] && !q.bytes
-		s.like, s.uniform = k.p, 1
-	}
-	return nil
-}
-
-// dropPools removes pools that have no regions.
-func (c *Collector) dropPools(img *Image) {
-	n := 0
-	for i := range c.pools.list {
-		if c.pools.list[i].regions == 0 {
-			delete(c.pools.index, c.pools.list[i].key)
-			continue
-		}
-		c.pools.list[n], img.Pools[n] = c.pools.list[i], img.Pools[i]
-		c.pools.index[c.pools.list[n].key] = int32(n)
-		n++
-	}
-	c.pools.list, img.Pools = c.pools.list[:n], img.Pools[:n]
-	clear(c.pools.last)
 }
 
 // own says whether a region may have a pool of its own: the piece, plus 1.

@@ -58,14 +58,11 @@ type Collector struct {
 	inRoots  []span        // see inRoot; none: not made
 	owners   map[*plan]int // what leads to a type: a root, or ^ a dynamic type
 
-	revisit revisit
-	root    int       // that is walked
-	touched byte      // see prefetch
-	place   placement // of the image that was collected last
-	pools   poolStates
-	refs    mem.Room[uint32] // region → where its memory is
-	lock    sync.Mutex
-	idle    []*encoder
+	place placement // of the image that was collected last
+	pools poolStates
+	refs  mem.Room[uint32] // region → where its memory is
+	lock  sync.Mutex
+	idle  []*encoder
 }
 
 // via says how an item was reached.
@@ -162,19 +159,10 @@ func Outline(roots []Root, env *Env) (*Image, error) {
 // Collect is like the function Collect.
 func (c *Collector) Collect(roots []Root, env *Env) (*Image, error) {
 	c.place.turn(c)
-	c.roots = roots
+	err := c.survey(roots, env)
 	var img *Image
-	err := c.survey(roots, env, true)
 	if err == nil {
 		img, err = c.assemble()
-	}
-	if err == errSlow {
-		c.revisit.fail()
-		if err = c.survey(roots, env, false); err == nil {
-			img, err = c.assemble()
-		}
-	} else if c.revisit.on && err == nil {
-		c.revisit.fails = 0
 	}
 	// What is left is what Gather needs. It keeps no memory of the program
 	// alive but stand-ins.
@@ -184,7 +172,6 @@ func (c *Collector) Collect(roots []Root, env *Env) (*Image, error) {
 	c.seen.drop()
 	c.begun.drop()
 	c.partial, c.traces = nil, nil
-	c.revisit.end()
 	if err != nil {
 		c.Release()
 		c.place.turn(c) // the next image continues the last one that there is
@@ -216,8 +203,6 @@ func (c *Collector) Forget() {
 // Close gives the collector's memory back.
 func (c *Collector) Close() {
 	c.items.Close()
-	c.revisit.queue.Close()
-	c.revisit.hi.Close()
 	c.order.Close()
 	c.where.Close()
 	c.refs.Close()
@@ -268,7 +253,7 @@ func rootPlans(roots []Root) ([]*plan, error) {
 func (c *Collector) reach(roots []Root, env *Env) error {
 	err := c.tryReach(roots, env)
 	if err != nil && c.untold && !c.trace { // once more, to say where
-		c.trace, c.revisit.on = true, false
+		c.trace = true
 		err = c.tryReach(roots, env)
 	}
 	return err
@@ -299,21 +284,10 @@ func (c *Collector) tryReach(roots []Root, env *Env) error {
 	}
 	c.head = len(roots)
 	for i := range roots {
-		c.root = i
 		if err := c.walkItem(i); err != nil {
 			return err
 		}
-		if c.revisit.on {
-			if err := c.revisit.drain(c); err != nil {
-				return err
-			}
-			c.head = len(c.items.S)
-		}
-		ready := c.head
 		for ; c.head < len(c.items.S); c.head++ {
-			if c.head >= ready {
-				ready = c.prefetch()
-			}
 			if err := c.walkItem(c.head); err != nil {
 				return err
 			}
@@ -471,9 +445,6 @@ func (c *Collector) pushOne(addr uintptr, p *plan, v via, parent int32, at uintp
 	if p.size == 0 || addr&(1<<p.align-1) != 0 {
 		return c.push(addr, p, 1, v, parent, at)
 	}
-	if c.revisit.on && c.revisit.reached(&c.place, addr, p, 1, v, c.root) {
-		return nil
-	}
 	if !c.visits.first(addr, p, 0) {
 		return nil
 	}
@@ -483,9 +454,6 @@ func (c *Collector) pushOne(addr uintptr, p *plan, v via, parent int32, at uintp
 // push records that something at byte at of item parent refers to n elements
 // of p.
 func (c *Collector) push(addr uintptr, p *plan, n uint64, v via, parent int32, at uintptr) error {
-	if c.revisit.on && p.size > 0 && n <= maxElements && c.revisit.reached(&c.place, addr, p, n, v, c.root) {
-		return nil
-	}
 	switch {
 	case n > maxElements:
 		return c.refuse(p, parent, at, "it has too many elements")
@@ -549,12 +517,6 @@ func (c *Collector) add(addr uintptr, p *plan, n uint64, v via, alone bool, pare
 	if len(c.items.S) == cap(c.items.S) {
 		c.items.More()
 	}
-	if c.revisit.on && parent >= -1 && v != viaRoot {
-		if len(c.items.S) >= 1<<30 {
-			return errSlow
-		}
-		c.revisit.push(queueItem | uint32(len(c.items.S)))
-	}
 	c.items.S = append(c.items.S, newItem(addr, p, n, v, alone))
 	if c.trace {
 		c.traces = append(c.traces, trace{at, parent})
@@ -579,9 +541,6 @@ func (c *Collector) stand(id unsafe.Pointer, ptr unsafe.Pointer, p *plan, n uint
 func (c *Collector) box(addr unsafe.Pointer, p *plan, parent int32, at uintptr) error {
 	if uintptr(addr)&(1<<p.align-1) != 0 {
 		return c.refuse(p, parent, at, "its address is not aligned")
-	}
-	if c.revisit.on && c.revisit.boxed(&c.place, uintptr(addr), p, c.root) {
-		return nil
 	}
 	if !c.visits.first(uintptr(addr), p, 1) {
 		return nil

@@ -35,8 +35,6 @@ func (c *Collector) Continue(b *Builder, roots []Root) {
 		}
 		l.keys = append(l.keys, k)
 		l.fills = append(l.fills, b.img.Pools[i].Count)
-		l.placed = append(l.placed, false)
-		l.texts = append(l.texts, false)
 	}
 	var pieces []placed
 	for i := range b.regs {

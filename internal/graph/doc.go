@@ -15,9 +15,6 @@
 //	                                    │4. 5. 6.│
 //	p ─────▶ (inside row 1) ───────────────▶┘      p     *float64     1 × {obj,off}
 //
-// A Collector that remembers the last image finds objects again by their
-// addresses (revisit.go), and gives them the places that they had (place.go).
-//
 // Overlapping pieces are merged by one sort and sweep over addresses, so that
 // slices of one array stay slices of one array and interior pointers stay
 // inside. Memory without pointers is never walked, copied or encoded: its pool
@@ -27,7 +24,7 @@
 //
 //	pointer    {obj, off}            obj: region number + 1, 0 is nil
 //	string     {obj, off, len}       off: element index × slots + slot
-//	slice      {obj, off, len, cap}  obj = 2^32-1: not nil, but no memory
+//	slice      {obj, off, len, cap}  obj = 2^64-1: not nil, but no memory
 //	map        {obj}                 a region of struct{Key K; Val V}
 //	interface  {type, obj, off}      type: index + 1 into the table of dynamic types
 //	func       {obj}                 a region of one function, see Whole

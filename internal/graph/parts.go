@@ -31,29 +31,20 @@ func (c *Coder) Has(name string) bool {
 }
 
 // survey finds all pieces of the state.
-func (c *Collector) survey(roots []Root, env *Env, fast bool) error {
+func (c *Collector) survey(roots []Root, env *Env) error {
 	var all []mem.Shown
 	if whole {
 		all = mem.AllShown()
 		hide(all)
 	}
 	c.trace = false
-	if c.revisit.on = false; fast {
-		c.revisit.begin(c, len(all) > 0)
-	}
 	for again := true; again; {
 		err := c.reach(roots, env)
 		if err == nil {
 			err = c.sweep()
 		}
-		if err == nil && c.revisit.on {
-			err = c.merge()
-		}
-		if err == errSlow {
-			return err
-		}
 		if err != nil && c.untold { // once more, to say where
-			c.trace, c.revisit.on = true, false
+			c.trace = true
 			continue
 		}
 		if err != nil {

@@ -20,9 +20,6 @@ type placement struct {
 	pieces  sorted
 	boxes   sorted
 	made    table
-	placed  []bool   // pools whose regions keep their places
-	texts   []bool   // pools that are text
-	apart   []uint32 // pieces that variables lie in, or that were merged
 }
 
 // turn makes the last image's tables those of the image before.
@@ -133,7 +130,7 @@ func (c *Collector) recallBoxes() {
 		}
 		for m := j; m < old.len() && old.lo.S[m] == lo; m++ {
 			r := c.place.regions[c.place.row(old.num.S[m], &guess)]
-			if byBox[k] != nil && r.Pool >= 0 && c.place.keys[r.Pool].p == byBox[k].base && r.Count == byBox[k].mult {
+			if r.Pool >= 0 && c.place.keys[r.Pool].p == byBox[k].base && r.Count == byBox[k].mult {
 				c.boxes.num.S[k] = old.num.S[m]
 			}
 		}
@@ -247,13 +244,8 @@ func (c *Collector) number(img *Image) error {
 	var used bitset
 	if kept {
 		c.recall()
-		if used = c.revisit.used; !c.revisit.on {
-			used = newBitset(int(c.place.total))
-		}
+		used = newBitset(int(c.place.total))
 		kept = c.keepPlaces(used)
-	}
-	if !kept && c.revisit.on {
-		return errSlow
 	}
 	var rows []Region
 	var err error
@@ -268,16 +260,8 @@ func (c *Collector) number(img *Image) error {
 	l := &c.place
 	l.set(rows)
 	l.names, l.keys, l.fills = names, l.keys[:0], l.fills[:0]
-	l.placed, l.apart = l.placed[:0], l.apart[:0]
-	for k := range c.merged {
-		l.apart = append(l.apart, k)
-	}
-	for k := range c.held {
-		l.apart = append(l.apart, k)
-	}
 	for i := range c.pools.list {
 		s := &c.pools.list[i]
-		l.placed = append(l.placed, s.placed)
 		l.keys = append(l.keys, s.key)
 		l.fills = append(l.fills, s.fill)
 		img.Pools[i].Count = s.fill
@@ -306,16 +290,13 @@ func (c *Collector) keepPlaces(used bitset) bool {
 	stays := make([]bool, len(l.keys)) // places in the pool are kept
 	for i := range c.pools.list {
 		s := &c.pools.list[i]
-		s.old, s.kept = -1, s.known
+		s.old, s.kept = -1, 0
 		if k, ok := old[s.key]; ok && s.placed {
 			s.old = k
 			stays[k] = true
 		}
 	}
 	guess, taken := 0, uint32(0)
-	if c.revisit.on {
-		taken = c.revisit.taken
-	}
 	c.leaders(func(d *leader) error {
 		num := *d.num
 		*d.num = none

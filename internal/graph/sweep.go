@@ -62,18 +62,6 @@ func (s *sorted) find(addr uintptr, guess *int) int {
 		n := sort.Search(len(s.index.pages), func(i int) bool { return s.index.pages[i] > addr>>pageShift })
 		from, to = int(s.first[n]), int(s.first[n])
 	}
-	if to-from > 4 { // most objects in a page have one size
-		if a, b := lo[from], lo[to-1]; addr >= a && addr < b {
-			m := from + int((addr-a)*uintptr(to-1-from)/(b-a))
-			if lo[m] <= addr {
-				if from = m + 1; addr < lo[from] {
-					to = from
-				}
-			} else {
-				to = m
-			}
-		}
-	}
 	for from < to {
 		m := int(uint(from+to) / 2)
 		if lo[m] <= addr {
@@ -201,14 +189,7 @@ func (c *Collector) sweep() error {
 			}
 			c.merged[uint32(cur)] = merged{hi, p}
 		}
-		if c.revisit.on {
-			if h := &c.revisit.hi; len(h.S) == cap(h.S) {
-				h.More()
-			}
-			c.revisit.hi.S = append(c.revisit.hi.S, hi)
-		}
 	}
-	c.revisit.hi.Open()
 	err := c.arrange(&c.pieces, func(it item) bool { return !it.alone() }, func(i uint32) error {
 		it := c.items.S[i]
 		b := c.plan(it).base
