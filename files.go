@@ -82,6 +82,7 @@ type fileTable struct {
 	kept     bool        // somebody else brings files back: see Journaled
 	in       uint64      // inode of the checkpoint directory; 0: not known
 
+	out   outputSum       // of standard output
 	sums  bool            // entries have digests: see Inputs
 	stdin *ckpt.FileEntry // while restoring: what it was
 	read  []openFile      // … files that were only read, as the set has them
@@ -260,6 +261,9 @@ func (t *fileTable) entries() ([]ckpt.FileEntry, error) {
 			return nil, fmt.Errorf("data file: %w", err)
 		}
 		o.entry.Offset, o.entry.Size = off, st.Size()
+		if o.f == os.Stdout && o.entry.Path == stdoutPath {
+			t.summed(o)
+		}
 		live = append(live, o)
 		out = append(out, o.entry)
 	}
@@ -394,6 +398,9 @@ func (t *fileTable) finish(back bool) error {
 			return t.short(o, st.Size())
 		}
 		if err := t.another(o, st); err != nil {
+			return err
+		}
+		if err := t.sameOutput(o); err != nil {
 			return err
 		}
 		if t.moved && o.entry.Mode == "r" && !sameContent(o.f, &o.entry) {
