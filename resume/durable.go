@@ -44,7 +44,20 @@ func (j *fileJournal) changed() []string {
 	}
 	maps.Copy(j.unsafe, j.touched)
 	clear(j.touched)
+	j.touchOpen()
 	return slices.Sorted(maps.Keys(j.unsafe))
+}
+
+// touchOpen notes the open files: what is written behind their end is not in the
+// journal, and they may be closed when the next checkpoint is taken.
+func (j *fileJournal) touchOpen() {
+	watched.RLock()
+	defer watched.RUnlock()
+	for _, w := range watched.files {
+		if w.flag&(os.O_WRONLY|os.O_RDWR) != 0 {
+			j.touch(w.path)
+		}
+	}
 }
 
 // safe says that a checkpoint is: what changed returned is durable.

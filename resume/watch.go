@@ -160,6 +160,9 @@ func (j *fileJournal) rehandle(list []handle) {
 		}
 		j.follow(h.File, h.Name, path, h.Flag)
 	}
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.touchOpen()
 }
 
 // unsettled says why open files can't be opened again by their names; "": they
