@@ -144,7 +144,11 @@ func (j *fileJournal) begin() (err error) {
 	if err := j.sweep(); err != nil {
 		return err
 	}
-	j.log.open() // so that there is room for lines when the disk is full
+	// There must be room for lines when the disk is full: a program that changes
+	// files before its first checkpoint could not be started again.
+	if err := j.log.open(); isFull(err) {
+		return fmt.Errorf("%w; nothing was started: make room there, or choose another directory for checkpoints", err)
+	}
 	j.attach()
 	return nil
 }
