@@ -290,7 +290,7 @@ func (t *trial) processes() (out []process) {
 		switch name := filepath.Base(exe); {
 		case strings.HasPrefix(name, "cairn") && len(argv) > 1 && argv[1] == "run":
 			p.role = "supervisor"
-		case strings.HasPrefix(name, "cairn") && len(argv) > 1 && argv[1] == "host":
+		case strings.HasPrefix(name, "cairn") && len(argv) > 1 && argv[1] == "_host":
 			p.role = "helper"
 		case strings.HasPrefix(name, t.prog.source):
 			p.role = "rank"
