@@ -68,11 +68,11 @@ func simulate(ctx context.Context, c config) (err error) {
 		Dir: c.dir, Every: c.every, EveryPoints: c.everyPoints,
 		OnError: func(err error) { fmt.Fprintln(os.Stderr, "heat: going on without:", err) },
 	})
-	if errors.Is(err, cairn.ErrFinished) { // the results are there
-		fmt.Fprintln(os.Stderr, "heat:", err)
-		return nil
-	}
 	if err != nil {
+		if errors.Is(err, cairn.ErrFinished) { // the results are there
+			fmt.Fprintln(os.Stderr, "heat:", err)
+			return nil
+		}
 		return err
 	}
 	defer func() { err = errors.Join(err, p.Close()) }()

@@ -73,11 +73,11 @@ func simulate(ctx context.Context, c config) (err error) {
 			Dir: c.dir, Every: c.every, EveryPoints: c.everyPoints,
 			Compression: cairn.Compression(c.compress), OnSaved: report,
 		})
-		if errors.Is(err, cairn.ErrFinished) { // the results are there
-			fmt.Fprintln(os.Stderr, "water:", err)
-			return nil
-		}
 		if err != nil {
+			if errors.Is(err, cairn.ErrFinished) { // the results are there
+				fmt.Fprintln(os.Stderr, "water:", err)
+				return nil
+			}
 			return err
 		}
 		defer func() { err = errors.Join(err, p.Close()) }()
