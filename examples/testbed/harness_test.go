@@ -176,13 +176,18 @@ func TestStops(t *testing.T) {
 			t.Errorf("start %d: %+v", i, h.report)
 		}
 	}
-	// The work is done and the sets are gone.
+	// The work is done: another start needs consent.
 	c := plain("floyd")
 	c.dir, c.stopAt = dir, 1
+	if _, _, err := runOn(t, c, "host"); !errors.Is(err, cairn.ErrFinished) {
+		t.Fatalf("started again: %v", err)
+	}
+	t.Setenv("CAIRN_FRESH", "1")
 	h, _, err := runOn(t, c, "host")
 	if err != nil || h.report.Resumed || !h.report.Stopped || h.report.To != 128 {
 		t.Fatalf("%+v %v", h.report, err)
 	}
+	t.Setenv("CAIRN_FRESH", "")
 	c.stopAt = never
 	h, _, err = runOn(t, c, "host")
 	if err != nil || h.report.From != 128 || h.report.Digest != want.report.Digest {
