@@ -15,7 +15,7 @@ func TestUnsaved(t *testing.T) {
 	v := []func() int{func() int { n++; return n }}
 	resume.Unsaved("unsaved_test.go", line+1, "it captures a moonbeam")
 	err := save(t, open(t, t.TempDir()), &v)
-	if err == nil || !strings.Contains(err.Error(), "TestUnsaved") || !strings.Contains(err.Error(), "by a name: it captures a moonbeam;") {
+	if err == nil || !strings.Contains(err.Error(), "TestUnsaved") || !strings.Contains(err.Error(), "by a name: it captures a moonbeam") {
 		t.Error(err)
 	}
 }
