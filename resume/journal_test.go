@@ -353,9 +353,24 @@ func TestJournal(t *testing.T) {
 	if n, err := strconv.ParseUint(os.Getenv("CAIRN_JOURNAL_SEEDS"), 10, 64); err == nil {
 		seeds = n
 	}
+	elsewhere := t.TempDir()
+	t.Cleanup(swap(&spillPlaces, func() []string { return []string{elsewhere} }))
+	null, err := os.OpenFile(os.DevNull, os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { null.Close() })
+	t.Cleanup(swap(&os.Stderr, null)) // what is said about full disks
 	for seed := range seeds {
 		tryJournal(t, seed)
 	}
+}
+
+// swap sets a variable, and returns what sets it back.
+func swap[T any](p *T, v T) func() {
+	old := *p
+	*p = v
+	return func() { *p = old }
 }
 
 func tryJournal(t *testing.T, seed uint64) {

@@ -20,7 +20,7 @@ const reserve = 64 << 10
 
 // spillPlaces are where things are kept then; the first survives a restart of the
 // machine.
-func spillPlaces() []string { return []string{"/var/tmp", os.TempDir()} }
+var spillPlaces = func() []string { return []string{"/var/tmp", os.TempDir()} }
 
 // spillName is the directory's name in one of these places.
 func (l *journalFile) spillName() string {

@@ -119,10 +119,11 @@ func (r *records) bad() (out []*result) {
 	return out
 }
 
-// counted is how many cases disturbed something.
-func (r *records) counted() (n int) {
+// counted is how many cases with real processes, or simulated ones, disturbed
+// something.
+func (r *records) counted(real bool) (n int) {
 	for _, x := range r.last {
-		if x.Outcome != skipped && x.Outcome != missed {
+		if x.Real == real && x.Outcome != skipped && x.Outcome != missed {
 			n++
 		}
 	}

@@ -1,5 +1,7 @@
 // Cases are programs as the compiler leaves them, one for each name that the
 // command line may give. Each writes what it finds to the file "out".
+//
+//go:debug randseednop=0
 package main
 
 import (

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"crypto/rand"
 	"fmt"
 	"os"
 
@@ -33,15 +34,23 @@ func printing() {
 	}
 }
 
-// waiting goes on until a file is there.
+type cairn_frame_waiting struct {
+	At, I int
+	State []byte
+}
+
+// waiting continues until a file is there. Its state needs a good part of a
+// small disk.
 func waiting() {
 	cairn_d := cairn_.Enter()
 	i, again := 0, false
+	state := make([]byte, 400<<10)
 	if cairn_.Resuming(cairn_d) {
-		cairn_s := cairn_.Frame[cairn_frame_printing](cairn_d)
-		i, again = cairn_s.I, true
+		cairn_s := cairn_.Frame[cairn_frame_waiting](cairn_d)
+		i, state, again = cairn_s.I, cairn_s.State, true
 		fmt.Println("gone on")
 	} else {
+		rand.Read(state)
 		fmt.Println("waiting")
 	}
 	for {
@@ -49,7 +58,7 @@ func waiting() {
 			again = false
 			cairn_.Here()
 		} else if cairn_.Due() {
-			cairn_.Point(cairn_d, &cairn_frame_printing{1, i})
+			cairn_.Point(cairn_d, &cairn_frame_waiting{1, i, state})
 		}
 		if _, err := os.Stat("go"); err == nil {
 			return
