@@ -27,8 +27,9 @@ import (
 // elsewhere names. See Options.OutsideFiles.
 const EnvOutside = "CAIRN_OUTSIDE_FILES"
 
-// ownFiles is the run's record of files outside the working directory that a rank
-// writes, in the checkpoint directory. It holds as long as that directory is the
+// ownFiles is the run's record of the files that a rank writes, in the checkpoint
+// directory. It lists those in the working directory too: that may be another one
+// at the restart, of a program that changes it or a rank that moved. It holds as long as that directory is the
 // one that it was written in: who sends somebody a copy of it can't know which
 // inode that copy will have.
 type ownFiles struct {
@@ -79,8 +80,7 @@ func (p *Run) known() []string {
 	return own.Paths
 }
 
-// vouch records files outside the working directory that are written, before a
-// checkpoint names them.
+// vouch records files that are written, before a checkpoint names them.
 func (p *Run) vouch(files []ckpt.FileEntry) error {
 	if !p.realFiles() {
 		return nil
@@ -90,9 +90,8 @@ func (p *Run) vouch(files []ckpt.FileEntry) error {
 		if e.Mode == "r" || e.Abs == "" || p.vouched[e.Abs] {
 			continue
 		}
-		if path, ok := outside(e.Abs); ok {
-			paths = append(paths, path)
-		}
+		path, _ := outside(e.Abs)
+		paths = append(paths, path)
 		if p.vouched == nil {
 			p.vouched = make(map[string]bool)
 		}

@@ -191,3 +191,39 @@ func TestRestoreOutside(t *testing.T) {
 		}
 	}
 }
+
+// TestRestoreElsewhere: a program that changes its working directory, and is
+// started in another one, gets back the files that it wrote.
+func TestRestoreElsewhere(t *testing.T) {
+	ctx := context.Background()
+	base := t.TempDir()
+	for _, dir := range []string{"start", "data"} {
+		if err := os.Mkdir(filepath.Join(base, dir), 0o777); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, saved := range []bool{false, true} {
+		t.Chdir(filepath.Join(base, "start"))
+		p, err := Open(ctx, Options{Dir: filepath.Join(base, "ck")})
+		if err != nil {
+			t.Fatal(err)
+		}
+		n := new(int)
+		Protect(p, "n", n)
+		if ok, err := p.Restore(ctx); ok != saved || err != nil {
+			t.Fatal(ok, err)
+		}
+		if saved {
+			p.Close()
+			break
+		}
+		t.Chdir(filepath.Join(base, "data"))
+		f, err := p.OpenFile(filepath.Join(base, "data", "out"), os.O_CREATE|os.O_WRONLY, 0o644)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := errors.Join(p.Checkpoint(ctx), f.Close(), p.Close()); err != nil {
+			t.Fatal(err)
+		}
+	}
+}

@@ -50,7 +50,6 @@ func TestMigrateGalaxies(t *testing.T) {
 // TestMigrateBooks moves a program that changes files in all ways, and kills it
 // between moves.
 func TestMigrateBooks(t *testing.T) {
-	t.Setenv("CAIRN_OUTSIDE_FILES", "1") // after a move the record does not list the files yet
 	net := network(t, 2)
 	made, _ := cairnBuilds(t, "./internal/e2e/testdata/clerk")
 	plain := t.TempDir()
