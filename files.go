@@ -383,7 +383,16 @@ func (t *fileTable) short(o *openFile, size int64) error {
 // In a running program (back), files that are not in the set were opened after
 // it: they get back what they held then.
 func (t *fileTable) finish(back bool) error {
-	for _, o := range t.saved { // all checks come before any change
+	if err := t.check(); err != nil {
+		return err
+	}
+	return t.apply(back)
+}
+
+// check looks whether all files are what a checkpoint needs. It changes nothing,
+// and comes before apply: with several ranks, on all of them.
+func (t *fileTable) check() error {
+	for _, o := range t.saved {
 		if err := o.reopen(); err != nil {
 			return err
 		}
@@ -408,10 +417,13 @@ func (t *fileTable) finish(back bool) error {
 		}
 	}
 	if t.stdin != nil {
-		if err := sameInput(t.stdin); err != nil {
-			return err
-		}
+		return sameInput(t.stdin)
 	}
+	return nil
+}
+
+// apply positions and cuts files, after check.
+func (t *fileTable) apply(back bool) error {
 	open := t.saved
 	next := 0
 	for _, o := range t.saved {

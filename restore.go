@@ -173,10 +173,14 @@ func (p *Run) restoreAlone(ctx context.Context, sets []uint64) (*ckpt.Table, err
 			bad = append(bad, fmt.Errorf("%w: set %d was stepped over before", ErrCorrupt, n))
 			continue
 		}
-		if err := p.chosen(n); err != nil {
-			return nil, err
+		err := p.soundOlder(ctx, n, len(bad) > 0)
+		var table *ckpt.Table
+		if err == nil {
+			if err := p.chosen(n); err != nil {
+				return nil, err
+			}
+			table, err = p.load(ctx, n)
 		}
-		table, err := p.load(ctx, n)
 		if err == nil {
 			if err = p.files.finish(p.restored); err != nil {
 				p.files.abandon()
@@ -208,6 +212,24 @@ func (p *Run) restoreAlone(ctx context.Context, sets []uint64) (*ckpt.Table, err
 		return nil, fmt.Errorf("none of %d checkpoints in %s can be loaded; to start afresh, move that folder away: %w", len(bad), p.dir.Path(), errors.Join(bad...))
 	}
 	return nil, nil
+}
+
+// soundOlder verifies a checkpoint before a newer one is given up for it, in a
+// program whose files are brought back: what is undone for an older one is undone
+// for good, and the newer one would be of no use even if it were mended.
+func (p *Run) soundOlder(ctx context.Context, index uint64, older bool) error {
+	if !older || p.choose == nil {
+		return nil
+	}
+	s, err := ckpt.Open(p.dir.FS(), p.dir.File(index))
+	if err != nil {
+		return err
+	}
+	defer s.Close()
+	if _, _, err := p.fits(s); err != nil {
+		return err
+	}
+	return p.intact(ctx, s)
 }
 
 // load restores the variables of one set. p.files.finish or abandon is to

@@ -275,7 +275,8 @@ func (t *team) restore(ctx context.Context, sets []uint64) (*ckpt.Table, error) 
 		if !ok {
 			return nil, t.afresh(bad, all)
 		}
-		worst, err := t.examine(ctx, line, careful)
+		// What is undone in files for an older checkpoint is undone for good.
+		worst, err := t.examine(ctx, line, careful || p.choose != nil && len(bad) > 0)
 		if err == nil {
 			if err := p.chosen(line); err != nil {
 				return nil, err
@@ -314,8 +315,11 @@ func (t *team) load(ctx context.Context, line uint64) (table *ckpt.Table, worst 
 	if worst, err = t.agree(err); err == nil {
 		worst, err = t.agree(noOlder(t.shareSizes(), p.dir.File(line)))
 	}
+	if err == nil { // nobody cuts a file before all ranks have looked
+		worst, err = t.agree(noOlder(p.files.check(), p.dir.File(line)))
+	}
 	if err == nil {
-		worst, err = t.agree(noOlder(p.files.finish(false), p.dir.File(line)))
+		worst, err = t.agree(noOlder(p.files.apply(false), p.dir.File(line)))
 	}
 	if err != nil {
 		if mine == nil {

@@ -297,7 +297,8 @@ func (t *trial) moves(c *scenario) error {
 		if err := errors.Join(os.Rename(is, to), os.RemoveAll(t.file(c.run))); err != nil {
 			return err
 		}
-		return os.Symlink(to, t.file(c.run))
+		// A relative link leads there after everything was moved, too.
+		return os.Symlink(filepath.Base(to), t.file(c.run))
 	}
 	return nil
 }
