@@ -27,10 +27,10 @@ build: ## build the cairn command and the examples into build/
 
 test: ## all checks and all tests
 	@scripts/deps
-	@$(MAKE) --no-print-directory lint cross
+	@$(MAKE) --no-print-directory lint
 	$(GO) test -vet=off -timeout 30m ./...
 
-lint: ## formatting, vet, layers, no cgo
+lint: ## formatting, vet, layers, no cgo, types on other systems
 	@bad=$$(gofmt -l .); test -z "$$bad" || { echo "not formatted (run gofmt -w):"; echo "$$bad"; exit 1; }
 	$(GO) vet ./...
 	$(GO) test ./internal/lint
@@ -74,6 +74,7 @@ faults: ## disturb programs in all ways until FAULTS (1000) cases of SEED (1) ar
 
 test-long: ## the long versions of all tests, and the race detector where there is a C compiler; takes hours
 	@scripts/deps
+	@$(MAKE) --no-print-directory lint cross
 	CAIRN_LONG=1 $(GO) test -vet=off -count=1 -timeout 6h ./...
 	@if command -v gcc >/dev/null; then \
 		echo "$(GO) test -race -short ./..."; \
