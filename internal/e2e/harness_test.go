@@ -290,3 +290,6 @@ func must(t *testing.T, text string, parts ...string) {
 		}
 	}
 }
+
+// stressed reports whether the long tests are to be run.
+func stressed() bool { return os.Getenv("CAIRN_LONG") == "1" }

@@ -36,9 +36,6 @@ func network(t *testing.T, hosts int) *journey.Network {
 	return net
 }
 
-// stressed says that time does not matter.
-func stressed() bool { return os.Getenv("CAIRN_LONG") == "1" }
-
 // slots gives hosts for --hosts.
 func slots(net *journey.Network, count ...int) string {
 	var list []string

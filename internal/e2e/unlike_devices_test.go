@@ -59,7 +59,7 @@ func TestUnlikeAll(t *testing.T) {
 	if here.missing["opencl+opencl"] != "" {
 		devices = "discrete,host"
 	}
-	for _, e := range emulators {
+	for _, e := range emulators() {
 		t.Run(e.goarch, func(t *testing.T) {
 			need(t, e.name)
 			t.Parallel()
