@@ -587,6 +587,9 @@ func (s *Supervisor) askStop() {
 	if !a.asked {
 		s.after(s.o.Grace, func() {
 			s.say("ranks did not stop within %s and are killed", timeText(s.o.Grace))
+			if a.greeted() && a.unsaved == "" {
+				a.unsaved = fmt.Sprintf("ranks did not save and stop within %s (--grace) and were killed", timeText(s.o.Grace))
+			}
 			s.kill("")
 		})
 	}

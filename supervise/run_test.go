@@ -392,7 +392,7 @@ func TestGrace(t *testing.T) {
 	l := begin(t, o)
 	l.reaches(1, 8)
 	l.s.Stop("interrupted")
-	l.ends(Stopped, StoppedStatus).says("did not stop within 100 ms")
+	l.ends(Stopped, UnsavedStatus).says("did not stop within 100 ms")
 }
 
 func TestHelperKilled(t *testing.T) {

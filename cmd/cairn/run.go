@@ -78,8 +78,8 @@ open ports for this; ranks of several hosts reach each other by TCP. With
 cluster's own MPI. Open MPI starts no more ranks than there are cores unless it
 is told to: --launcher-args=--oversubscribe.`,
 		exits: `  0   finished
-  74  stopped, but the state could not be saved (as on a full disk), and the work
-      since the last set is lost; or finished, but the ranks' output could not be
+  74  stopped, but the state could not be saved (the disk is full, or --grace was
+      over), and the work since the last set is lost; or finished, but the ranks' output could not be
       put together. The same command goes on from there
   75  stopped, or interrupted: the same command goes on, or starts from the
       beginning if no set was saved
