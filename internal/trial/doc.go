@@ -12,6 +12,7 @@
 //	//trial:exit 3         its exit status
 //	//trial:stdin FILE     its standard input, from the folder "in"
 //	//trial:refuse REGEXP  what the tool says about it
+//	//trial:daily          the program is tried every day, not only by CAIRN_LONG=1
 //	for … { //trial:loop   a loop that gets a point; others get none
 //
 // A program that calls moment.Pass is also killed there: between points, when it
@@ -21,6 +22,10 @@
 //
 // The package itself generates random programs (Generate), which are compared
 // in the same way, and shrinks those that fail (Shrink).
+//
+// The daily suite tries few programs: those that together run nearly every
+// statement of the rewriter that any of them runs. CAIRN_LONG=1 tries all,
+// CAIRN_TRIAL_PROGRAMS=REGEXP those whose names match.
 //
 // Tests kill at all points of programs that have few, at some of others, and at
 // a random moment; with -short at some only. CAIRN_LONG=1: at many more, and at

@@ -56,6 +56,7 @@ type program struct {
 	args   []string // of the program
 	exit   int      // its exit status
 	refuse string   // what the tool is expected to say
+	daily  bool     // it is tried every day
 	marks  []string // FILE:LINE of loops that are to get a point
 	missed []string // those that got none
 	dies   bool     // it has moments to be killed at, between its points
@@ -137,6 +138,8 @@ func readProgram(t *testing.T, root, name string) *program {
 			p.stdin = value
 		case "refuse":
 			p.refuse = value
+		case "daily":
+			p.daily = true
 		case "exit":
 			if p.exit, err = strconv.Atoi(value); err != nil {
 				t.Fatalf("%s: %s: %v", name, line, err)

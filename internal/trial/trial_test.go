@@ -103,7 +103,7 @@ func TestRefused(t *testing.T) {
 
 // tryAll tries all programs of a folder plainly, and calls then for each.
 func tryAll(t *testing.T, from string, then func(*testing.T, *table, *program, *outcome)) {
-	ps := readPrograms(t, from)
+	ps := chosen(t, readPrograms(t, from))
 	tb := &table{}
 	t.Run("all", func(t *testing.T) {
 		for _, p := range ps {
@@ -128,6 +128,22 @@ func tryAll(t *testing.T, from string, then func(*testing.T, *table, *program, *
 	if len(tb.rows) > 0 {
 		t.Logf("\n%s", tb)
 	}
+}
+
+// chosen returns those of the programs that are tried today: the daily ones, or
+// those that the environment asks for.
+func chosen(t *testing.T, all []*program) (list []*program) {
+	t.Helper()
+	wanted, err := regexp.Compile(os.Getenv("CAIRN_TRIAL_PROGRAMS"))
+	if err != nil {
+		t.Fatalf("CAIRN_TRIAL_PROGRAMS: %v", err)
+	}
+	for _, p := range all {
+		if (p.daily || stress || wanted.String() != "") && wanted.MatchString(p.name) {
+			list = append(list, p)
+		}
+	}
+	return list
 }
 
 // reason is the last line of what the tool said, for the table.

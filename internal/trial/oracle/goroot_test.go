@@ -105,7 +105,7 @@ func dropWork(t *testing.T, work string) {
 }
 
 // sample is the part of the programs that the daily suite tries: one of so many.
-const sample = 30
+const sample = 90
 
 // choose returns the programs to try.
 func choose(t *testing.T, all []*program) []*program {

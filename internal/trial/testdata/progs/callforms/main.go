@@ -2,6 +2,8 @@
 // expression can stand.
 package main
 
+//trial:daily
+
 import "fmt"
 
 var calls int

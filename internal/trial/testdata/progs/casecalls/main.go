@@ -3,6 +3,8 @@
 // literals, whose entries are stored one after the other.
 package main
 
+//trial:daily
+
 import "fmt"
 
 var calls int

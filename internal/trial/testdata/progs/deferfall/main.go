@@ -2,6 +2,8 @@
 // if that was reached by fallthrough.
 package main
 
+//trial:daily
+
 import "fmt"
 
 func falls(n int) (sum int) {

@@ -2,6 +2,8 @@
 // variables, nil checks, and the order of their effects.
 package main
 
+//trial:daily
+
 import "fmt"
 
 type stack []string

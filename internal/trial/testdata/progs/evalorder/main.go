@@ -2,6 +2,8 @@
 // leads to a point and changes them, as the Go compiler does it.
 package main
 
+//trial:daily
+
 import "fmt"
 
 type pair struct{ x, y int }

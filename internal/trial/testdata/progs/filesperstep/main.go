@@ -2,6 +2,8 @@
 // removed within one step: one result file per step, as simulations do.
 package main
 
+//trial:daily
+
 import (
 	"fmt"
 	"os"

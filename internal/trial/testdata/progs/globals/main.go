@@ -3,6 +3,8 @@
 // blank ones.
 package main
 
+//trial:daily
+
 import (
 	"errors"
 	"fmt"

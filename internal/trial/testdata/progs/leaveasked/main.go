@@ -3,6 +3,8 @@
 // call may lead to: functions without points, libraries that call back, panics.
 package main
 
+//trial:daily
+
 import (
 	"errors"
 	"fmt"

@@ -3,6 +3,8 @@
 // generic functions, which are left when a set is due, too.
 package main
 
+//trial:daily
+
 import (
 	"cmp"
 	"errors"

@@ -5,6 +5,8 @@
 // functions of stored.go can't be left, those of selects.go assign in selects.
 package main
 
+//trial:daily
+
 import (
 	"errors"
 	"fmt"

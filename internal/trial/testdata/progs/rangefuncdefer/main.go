@@ -2,6 +2,8 @@
 // functions, which are run when the function around the loop ends, and panics.
 package main
 
+//trial:daily
+
 import (
 	"errors"
 	"fmt"

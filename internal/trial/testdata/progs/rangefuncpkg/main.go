@@ -2,6 +2,8 @@
 // of another package, with types of this one.
 package main
 
+//trial:daily
+
 import (
 	"fmt"
 	"strings"

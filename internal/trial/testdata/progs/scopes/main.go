@@ -3,6 +3,8 @@
 // needed later.
 package main
 
+//trial:daily
+
 import "fmt"
 
 func work(n int) (int, string) {

@@ -27,6 +27,7 @@ func (s *state) watch(c chan os.Signal) {
 
 func send(sig syscall.Signal) { syscall.Kill(os.Getpid(), sig) }
 
+//trial:daily
 //trial:exit 3
 func main() {
 	s := &state{}

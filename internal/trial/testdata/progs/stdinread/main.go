@@ -2,6 +2,7 @@
 // points, and environment variables that the program sets.
 package main
 
+//trial:daily
 //trial:stdin lines.txt
 
 import (

@@ -2,6 +2,7 @@
 // parameter has no name there, so that its frame can't be declared.
 package main
 
+//trial:daily
 //trial:refuse type parameter without a name
 
 import "fmt"

@@ -2,6 +2,7 @@
 // whose frames are not the program's own.
 package main
 
+//trial:daily
 //trial:refuse (?i)callback|called from|outside|foreign|walk
 
 import (

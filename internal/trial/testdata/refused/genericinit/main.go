@@ -3,6 +3,7 @@
 // of a type, so that the func literal can't be converted.
 package main
 
+//trial:daily
 //trial:refuse can't be found again by a name
 
 import "fmt"

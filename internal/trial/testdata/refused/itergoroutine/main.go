@@ -3,6 +3,7 @@
 // inside that.
 package main
 
+//trial:daily
 //trial:refuse goroutine
 
 import "fmt"
