@@ -45,7 +45,7 @@ func kills() int {
 	if os.Getenv("CAIRN_LONG") == "1" {
 		return 250
 	}
-	return 25
+	return 12
 }
 
 // TestKill kills a program at random moments until it has died often enough;

@@ -151,6 +151,9 @@ func TestCompiledKills(t *testing.T) {
 		want := steady(undisturbed(t, compiledRanks, p.built, "-kernel", k.name, "-class", "S"))
 		must(t, want, verified)
 		for j, transport := range []string{"shm", "tcp"} {
+			if !stressed() && (i+j)%2 != 0 {
+				continue
+			}
 			t.Run(k.name+"-"+transport, func(t *testing.T) {
 				r := newRun(t, p.made, "-kernel", k.name, "-class", "S")
 				victim := strconv.Itoa((i + j) % compiledRanks)
@@ -172,7 +175,7 @@ func TestCompiledKills(t *testing.T) {
 // TestCompiledHunt kills processes at random moments.
 func TestCompiledHunt(t *testing.T) {
 	p := newCompiledNPB(t)
-	most := 3
+	most := 1
 	if os.Getenv("CAIRN_LONG") == "1" {
 		most = 60
 	}

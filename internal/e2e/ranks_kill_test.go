@@ -21,7 +21,7 @@ func rankKills() int {
 	if os.Getenv("CAIRN_LONG") == "1" {
 		return 1000
 	}
-	return 100
+	return 30
 }
 
 const verified = "Verification    =                     SUCCESSFUL"
