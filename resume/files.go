@@ -36,6 +36,7 @@ func OpenFile(name string, flag int, perm fs.FileMode) (*os.File, error) {
 		return run.OpenFile(name, flag, perm)
 	}
 	defer journal.holdName(name)()
+	defer journal.busy()()
 	st, err := os.Stat(name)
 	if closed || err == nil && !st.Mode().IsRegular() {
 		return os.OpenFile(name, flag, perm) // a device, a pipe, a folder
@@ -196,7 +197,11 @@ func note(op, name string, resolve func(string) (string, error), f func(path str
 		release()
 		return done, &fs.PathError{Op: op, Path: name, Err: err}
 	}
-	return release, nil
+	journal.underway++
+	return func() {
+		journal.idle()
+		release()
+	}, nil
 }
 
 // WriteFile stands for os.WriteFile.

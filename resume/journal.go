@@ -67,6 +67,7 @@ type fileJournal struct {
 	back *uint64 // the checkpoint that files were brought back to
 
 	spilling bool // things are kept elsewhere: see spill.go
+	underway int  // changes of files that are noted, and perhaps not made yet
 
 	touched map[string]bool // changed since the last copy of the state
 	unsafe  map[string]bool // … before it, since the last checkpoint that is safe
@@ -82,7 +83,7 @@ type entry struct {
 	Kept  string `json:"kept,omitempty"` // in the journal's directory
 	Copy  bool   `json:"copy,omitempty"` // … and another file than the one that had the name
 	Live  bool   `json:"live,omitempty"` // … is open, and may be changed by that
-	Hash  string `json:"hash,omitempty"` // of what is kept
+	Hash  string `json:"hash,omitempty"` // of what is kept, when it was
 	Mode  uint32 `json:"mode,omitempty"`
 	Time  int64  `json:"time,omitempty"` // of the last change, ns since 1970
 	Size  int64  `json:"size,omitempty"`
@@ -91,11 +92,12 @@ type entry struct {
 	Set   uint64 `json:"set,omitempty"` // set: the newest that there was before
 	Ino   uint64 `json:"ino,omitempty"` // of the file; first: of the checkpoint directory
 
-	Gen    int   `json:"gen,omitempty"`    // first: see journalFile
-	Lost   bool  `json:"lost,omitempty"`   // first: what came before was not noted
-	Append bool  `json:"append,omitempty"` // grow: by O_APPEND
-	Start  int   `json:"start,omitempty"`  // several ranks: order, see shared.go
-	Now    int64 `json:"now,omitempty"`
+	Home   uint64 `json:"home,omitempty"`   // first: inode of the directory that paths are relative to
+	Gen    int    `json:"gen,omitempty"`    // first: see journalFile
+	Lost   bool   `json:"lost,omitempty"`   // first: what came before was not noted
+	Append bool   `json:"append,omitempty"` // grow: by O_APPEND
+	Start  int    `json:"start,omitempty"`  // several ranks: order, see shared.go
+	Now    int64  `json:"now,omitempty"`
 
 	offset int64 // in the journal
 }
@@ -224,6 +226,9 @@ func (j *fileJournal) adopt(log *journalFile, set uint64) error {
 		j.start = max(j.start, e.Start)
 	}
 	j.epoch = log.epochOf(set)
+	if err := log.renumber(); err != nil {
+		return err
+	}
 	log.forget()
 	j.clear()
 	return nil

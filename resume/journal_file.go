@@ -5,9 +5,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"hash/fnv"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -368,6 +370,31 @@ func (l *journalFile) rewrite(lines []entry) error {
 	return l.writeHead()
 }
 
+// renumber gives lines other inodes, if the program's files were copied with the
+// journal. Those that they have tell no file any more, and may be given to new
+// files; lines about one file still have the same one.
+func (l *journalFile) renumber() error {
+	st, err := os.Stat(l.base)
+	if err != nil || len(l.lines) == 0 {
+		return nil
+	}
+	now, was := inode(st), l.lines[0]
+	if now == was.Home {
+		return nil
+	}
+	const none = 1 << 63 // no file has such a number
+	lines := slices.Clone(l.lines)
+	lines[0].Home = now
+	for i := range lines[1:] {
+		if e := &lines[1+i]; e.Ino != 0 && e.Ino < none {
+			h := fnv.New64a()
+			fmt.Fprint(h, e.Ino, was.Home)
+			e.Ino = h.Sum64() | none
+		}
+	}
+	return l.rewrite(lines)
+}
+
 // reserveFor makes room in a file; an error says that there is none.
 func reserveFor(name string, size int64) (room int64, err error) {
 	f, err := os.OpenFile(name, os.O_WRONLY, 0)
@@ -481,6 +508,9 @@ func (l *journalFile) first(epoch uint64) entry {
 	e := entry{Op: opFirst, Epoch: epoch, Path: l.base, To: l.dir, Gen: l.gen}
 	if st, err := os.Stat(l.dir); err == nil {
 		e.Ino = inode(st)
+	}
+	if st, err := os.Stat(l.base); err == nil {
+		e.Home = inode(st)
 	}
 	return e
 }

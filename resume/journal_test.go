@@ -10,6 +10,7 @@ import (
 	"maps"
 	"math/rand/v2"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -51,6 +52,7 @@ type snapshot struct {
 func (w *world) tree() map[string]string {
 	w.t.Helper()
 	all := make(map[string]string)
+	first := make(map[uint64]string)
 	err := filepath.WalkDir(w.root, func(path string, e fs.DirEntry, err error) error {
 		if err != nil {
 			return err
@@ -67,6 +69,11 @@ func (w *world) tree() map[string]string {
 				return err
 			}
 			text += strconv.Quote(string(b))
+			if name := first[inode(st)]; name != "" {
+				text += " is " + name
+			} else {
+				first[inode(st)] = path[len(w.root):]
+			}
 		case st.Mode()&fs.ModeSymlink != 0:
 			to, err := os.Readlink(path)
 			if err != nil {
@@ -289,6 +296,14 @@ func (w *world) restart() {
 		w.say("set %d is lost", n)
 		w.lose(n)
 	}
+	switch w.rnd.IntN(10) {
+	case 0:
+		w.copy(w.dir)
+	case 1:
+		w.copy(filepath.Dir(w.root))
+	case 2, 3:
+		w.damage()
+	}
 	for tries, again := 1, true; again; tries++ {
 		w.left = w.rnd.IntN(60 * tries)
 		again = w.dies(w.begin)
@@ -328,6 +343,66 @@ func (w *world) restart() {
 	was.handles = again
 }
 
+// copy replaces a directory by a copy of it: all files are others then.
+func (w *world) copy(dir string) {
+	w.say("%s is copied", dir)
+	for _, argv := range [][]string{{"cp", "-a", dir, dir + ".new"}, {"rm", "-rf", dir}, {"mv", dir + ".new", dir}} {
+		if out, err := exec.Command(argv[0], argv[1:]...).CombinedOutput(); err != nil {
+			w.t.Fatalf("%v: %v: %s", argv, err, out)
+		}
+	}
+}
+
+// damage damages something that is kept, starts the program, and undoes the
+// damage if that is refused. Then nothing else was changed.
+func (w *world) damage() {
+	list, _ := filepath.Glob(filepath.Join(w.dir, keptName, "*"))
+	if len(list) == 0 {
+		return
+	}
+	a, b := list[w.rnd.IntN(len(list))], list[w.rnd.IntN(len(list))]
+	texts := make(map[string][]byte)
+	for _, name := range []string{a, b} {
+		text, err := os.ReadFile(name)
+		if err != nil {
+			w.t.Fatal(err)
+		}
+		texts[name] = text
+	}
+	// A kept file may be the program's own: that one is not changed.
+	aside := func(name string) string { return filepath.Join(filepath.Dir(w.root), filepath.Base(name)) }
+	write := func(name string, text []byte) {
+		os.Rename(name, aside(name))
+		if err := os.WriteFile(name, text, 0o600); err != nil {
+			w.t.Fatal(err)
+		}
+	}
+	what := w.rnd.IntN(4)
+	switch text := bytes.Clone(texts[a]); {
+	case what == 0 && a != b:
+		write(a, texts[b])
+		write(b, text)
+	case what == 1 && len(text) > 0:
+		text[w.rnd.IntN(len(text))] ^= 1 << w.rnd.IntN(8)
+		write(a, text)
+	case what == 2 && len(text) > 0:
+		write(a, text[:w.rnd.IntN(len(text))])
+	default:
+		os.Rename(a, aside(a))
+	}
+	before := w.tree()
+	journal, watched.files, w.left = new(fileJournal), nil, -1
+	err := journal.begin()
+	w.say("damage %d of %s and %s: %v", what, filepath.Base(a), filepath.Base(b), err)
+	// Without an error it was not needed, but may be for an older checkpoint.
+	if err != nil && !maps.Equal(before, w.tree()) {
+		w.t.Fatalf("something was changed before it was refused\n%q", w.log)
+	}
+	for name := range texts {
+		os.Rename(aside(name), name)
+	}
+}
+
 // begin is what a process does first.
 func (w *world) begin() {
 	journal = new(fileJournal)
@@ -353,6 +428,7 @@ func TestJournal(t *testing.T) {
 	if n, err := strconv.ParseUint(os.Getenv("CAIRN_JOURNAL_SEEDS"), 10, 64); err == nil {
 		seeds = n
 	}
+	t.Setenv(envOutside, "1")
 	elsewhere := t.TempDir()
 	t.Cleanup(swap(&spillPlaces, func() []string { return []string{elsewhere} }))
 	null, err := os.OpenFile(os.DevNull, os.O_WRONLY, 0)
@@ -380,6 +456,7 @@ func tryJournal(t *testing.T, seed uint64) {
 	if err := os.Mkdir(w.root, 0o777); err != nil {
 		t.Fatal(err)
 	}
+	defer swap(&start.dir, w.root)()
 	var err error
 	if run, err = cairn.Open(context.Background(), cairn.Options{Dir: w.dir}); err != nil {
 		t.Fatal(err)

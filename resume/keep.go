@@ -84,8 +84,11 @@ func (j *fileJournal) name(path string) error {
 		if err := j.elsewhere(func() error { return j.keep(path, &e) }); err != nil {
 			return j.lose(err)
 		}
-		if links(st) == 1 {
-			delete(j.contents, contentKey(path, st))
+		// Later changes of it, by another name or an open file, are noted anew: what
+		// was there before them is what the digest is of.
+		j.renew(contentKey(path, st))
+		if e.Live {
+			j.rewatch()
 		}
 	default: // a pipe, a device, a socket
 		return nil
@@ -95,6 +98,29 @@ func (j *fileJournal) name(path string) error {
 	}
 	j.names[path] = e.Kept
 	return nil
+}
+
+// renew lets the next change of a file be noted as if it were the first.
+func (j *fileJournal) renew(key string) {
+	if c := j.contents[key]; c != nil {
+		c.close()
+		delete(j.contents, key)
+	}
+}
+
+// busy says that a file is about to be changed. What is returned is called when
+// it has been.
+func (j *fileJournal) busy() (done func()) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.underway++
+	return j.idle
+}
+
+func (j *fileJournal) idle() {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.underway--
 }
 
 // made notes that a name is about to be given to a new file, if there is none.
@@ -136,7 +162,7 @@ func (j *fileJournal) keep(path string, e *entry) error {
 		if err != nil {
 			return err
 		}
-		if !e.Live {
+		if !e.Live || j.underway == 0 && e.Size <= wholeHash {
 			e.Hash, err = hashKept(f, false)
 		}
 		return errors.Join(err, syncKept(f), f.Close())

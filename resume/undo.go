@@ -1,6 +1,7 @@
 package resume
 
 import (
+	"bytes"
 	"cmp"
 	"errors"
 	"fmt"
@@ -19,6 +20,8 @@ type undoing struct {
 	logs []*journalFile
 	from []int // the first line of each journal that is undone, or cut
 	all  []noted
+
+	of map[uint64][]int // lines about a file, by its inode
 }
 
 // noted is a line of one of several journals.
@@ -61,18 +64,18 @@ func planUndo(set uint64, logs ...*journalFile) (*undoing, error) {
 			return cmp.Or(cmp.Compare(a.Start, b.Start), cmp.Compare(a.Now, b.Now))
 		})
 	}
+	p.of = make(map[uint64][]int)
+	for i, e := range p.all {
+		if e.Ino != 0 {
+			p.of[e.Ino] = append(p.of[e.Ino], i)
+		}
+	}
 	return p, nil
 }
 
 // verify looks whether everything that is needed is there, as it was kept, and
 // may be used. It comes before anything is changed.
 func (p *undoing) verify() error {
-	changed := make(map[uint64]int) // files, and where their last change is noted
-	for i, e := range p.all {
-		if e.Op != opName && e.Ino != 0 {
-			changed[e.Ino] = i
-		}
-	}
 	for i := range p.all {
 		e := &p.all[i]
 		if !e.undo {
@@ -96,8 +99,9 @@ func (p *undoing) verify() error {
 		switch {
 		case e.Op != opName:
 			sum, err = hashPiece(f, e.At, e.Size)
-		case e.Live || changed[e.Ino] > i: // the program may have changed it
-			sum = e.Hash
+		case e.Hash == "": // it was changed when it was kept, or is large
+		case e.Live || p.changedAfter(i):
+			sum, err = p.hashThen(i, f)
 		default:
 			if sum, err = hashKept(f, e.Copy); err == nil && !e.Copy {
 				if st, serr := f.Stat(); serr == nil && (st.Size() != e.Size || st.Size() > wholeHash && st.ModTime().UnixNano() != e.Time) {
@@ -118,6 +122,9 @@ func (p *undoing) verify() error {
 
 // run undoes, from the last line to the first.
 func (p *undoing) run(j *fileJournal) error {
+	if err := p.relink(); err != nil {
+		return err
+	}
 	uncut := 0
 	for i, e := range slices.Backward(p.all) {
 		if !e.undo || e.index >= len(e.log.lines) { // done together with another one
@@ -163,9 +170,9 @@ func (p *undoing) undo(j *fileJournal, i int) error {
 	case e.Op == opName:
 		return e.putBack(path)
 	case e.Op == opSize:
-		err = os.Truncate(p.find(i), e.Size)
+		err = p.each(i, func(path string) error { return os.Truncate(path, e.Size) })
 	case e.Op == opData:
-		err = e.refill(p.find(i))
+		err = p.each(i, e.refill)
 	case e.Op == opMode:
 		err = os.Chmod(path, fs.FileMode(e.Mode))
 	case e.Op == opGrow:
@@ -284,7 +291,9 @@ func (e *noted) putBack(path string) error {
 	case e.Copy:
 		err = e.copyBack(tmp)
 	default:
-		err = os.Link(e.log.keptPath(e.Kept), tmp)
+		if err = os.Link(e.log.keptPath(e.Kept), tmp); err == nil { // one that was brought back may have others
+			err = withMode(tmp, fs.FileMode(e.Mode))
+		}
 	}
 	step()
 	if err == nil && there && st.IsDir() {
@@ -294,6 +303,15 @@ func (e *noted) putBack(path string) error {
 		err = os.Rename(tmp, path)
 	}
 	return err
+}
+
+// withMode gives a file its permissions, if it has others.
+func withMode(name string, mode fs.FileMode) error {
+	st, err := os.Stat(name)
+	if err != nil || st.Mode().Perm() == mode {
+		return err
+	}
+	return os.Chmod(name, mode)
 }
 
 // copyBack makes a file of one that was kept as a copy.
@@ -356,6 +374,149 @@ func (p *undoing) find(i int) string {
 		}
 	}
 	return path
+}
+
+// A kept file is another name of a file of the program. It is another file, though,
+// if the run's directory was copied, or the kept file was brought back from a copy:
+// then it becomes a name of the program's file again, if that is there, and else
+// what is undone is undone in both.
+
+// each calls f with the file that a line is about, and with those that are kept
+// of it and are files of their own.
+func (p *undoing) each(i int, f func(path string) error) error {
+	e := &p.all[i]
+	path := p.find(i)
+	err := f(path)
+	if e.Ino == 0 || err != nil && !missing(err) {
+		return err
+	}
+	var done []fs.FileInfo
+	if st, err := os.Stat(path); err == nil {
+		done = append(done, st)
+	}
+	for _, k := range p.of[e.Ino] {
+		o := &p.all[k]
+		if k >= i || o.Op != opName || o.Copy || o.Kept == "" {
+			continue
+		}
+		kept := o.log.keptPath(o.Kept)
+		st, serr := os.Stat(kept)
+		if serr != nil || slices.ContainsFunc(done, func(d fs.FileInfo) bool { return os.SameFile(d, st) }) {
+			continue
+		}
+		done = append(done, st)
+		if err := f(kept); err != nil {
+			return err
+		}
+	}
+	return err
+}
+
+// relink makes kept files names of the program's files again.
+func (p *undoing) relink() error {
+	names := make(map[string]map[uint64]string) // by directory
+	for i := range p.all {
+		e := &p.all[i]
+		if e.Op != opName || e.Copy || e.Kept == "" || e.Ino == 0 {
+			continue
+		}
+		kept := e.log.keptPath(e.Kept)
+		if st, err := os.Lstat(kept); err != nil || inode(st) == e.Ino {
+			continue
+		}
+		if names[e.log.base] == nil {
+			names[e.log.base] = namesIn(e.log.base)
+		}
+		name := names[e.log.base][e.Ino]
+		if name == "" || !sameBytes(name, kept) {
+			continue
+		}
+		tmp := kept + ".tmp"
+		if err := os.Remove(tmp); err != nil && !missing(err) {
+			return err
+		}
+		if os.Link(name, tmp) != nil { // another file system
+			continue
+		}
+		if err := os.Rename(tmp, kept); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// namesIn returns a name of each file in a directory, by its inode.
+func namesIn(dir string) map[uint64]string {
+	names := make(map[uint64]string)
+	filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		if err == nil && d.Type().IsRegular() {
+			if st, err := d.Info(); err == nil {
+				names[inode(st)] = path
+			}
+		}
+		return nil
+	})
+	return names
+}
+
+// sameBytes reports whether two files hold the same.
+func sameBytes(a, b string) bool {
+	x, err := os.ReadFile(a)
+	if err != nil {
+		return false
+	}
+	y, err := os.ReadFile(b)
+	return err == nil && bytes.Equal(x, y)
+}
+
+// changedAfter reports whether lines after one tell of changes of its file.
+func (p *undoing) changedAfter(i int) bool {
+	return slices.ContainsFunc(p.of[p.all[i].Ino], func(k int) bool { return k > i && p.all[k].Op != opName })
+}
+
+// hashThen is the digest of what a file that is kept held when line i was written:
+// what lines after it tell of is undone in memory. The file may have become longer
+// since, which needs no line.
+func (p *undoing) hashThen(i int, f *os.File) (string, error) {
+	e := &p.all[i]
+	text := make([]byte, e.Size)
+	n, err := io.ReadFull(f, text)
+	if err != nil && err != io.EOF && err != io.ErrUnexpectedEOF {
+		return "", err
+	}
+	has := int64(n)
+	for _, k := range slices.Backward(p.of[e.Ino]) {
+		o := &p.all[k]
+		switch {
+		case k <= i:
+		case o.Op == opSize:
+			if o.Size < has {
+				clear(text[o.Size:has])
+			}
+			has = min(o.Size, e.Size)
+		case o.Op == opData:
+			lo, hi := min(o.Off, e.Size), min(o.Off+o.Size, e.Size)
+			if lo == hi {
+				continue
+			}
+			from, err := os.Open(o.log.keptPath(o.Kept))
+			if err != nil {
+				return "", err
+			}
+			_, err = io.ReadFull(io.NewSectionReader(from, o.At, hi-lo), text[lo:hi])
+			from.Close()
+			if err != nil {
+				return "", err
+			}
+			has = max(has, hi)
+		}
+	}
+	if has < e.Size {
+		return "shorter", nil
+	}
+	var h hasher
+	h.Write(text)
+	return h.String(), nil
 }
 
 // envOutside lets a restart change files outside the working directory that a

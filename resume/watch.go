@@ -241,7 +241,7 @@ func changing(f *os.File, op byte, off, n int64) (func(), error) {
 	if off < 0 {
 		return nil, nil
 	}
-	return nil, journal.change(w, op, off, n)
+	return journal.change(w, op, off, n)
 }
 
 // changeMode notes the permissions of an open file.
@@ -258,28 +258,29 @@ func (j *fileJournal) changeMode(w *watch, mode fs.FileMode) error {
 	return j.mode(path, mode)
 }
 
-// change keeps what a file holds from off on, n bytes.
-func (j *fileJournal) change(w *watch, op byte, off, n int64) error {
+// change keeps what a file holds from off on, n bytes. What is returned is called
+// when the file has been changed, if it is not nil.
+func (j *fileJournal) change(w *watch, op byte, off, n int64) (func(), error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	if !j.ready {
-		return nil
+		return nil, nil
 	}
 	if !w.sure {
 		w.alone = !w.is(w.path) // somebody else has removed it
 		w.sure = true
 	}
 	if w.alone {
-		return nil
+		return nil, nil
 	}
 	c, err := j.content(w.path)
 	if missing(err) {
-		return nil
+		return nil, nil
 	}
 	if err == nil {
 		if (op == 'w' || op == 'r') && (c == nil || off >= c.base) {
 			w.tail.Store(true)
-			return nil
+			return nil, nil
 		}
 		var from *os.File
 		if w.flag&os.O_RDWR != 0 {
@@ -288,7 +289,8 @@ func (j *fileJournal) change(w *watch, op byte, off, n int64) error {
 		err = j.save(c, from, off, off+min(n, noSize-off))
 	}
 	if err != nil {
-		return &fs.PathError{Op: "write", Path: w.f.Name(), Err: err}
+		return nil, &fs.PathError{Op: "write", Path: w.f.Name(), Err: err}
 	}
-	return nil
+	j.underway++
+	return j.idle, nil
 }
