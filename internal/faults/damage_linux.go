@@ -162,7 +162,7 @@ func (t *trial) damage(c *scenario, now, old map[string][]byte) (undo func() err
 	if err != nil {
 		return nil, nil, err
 	}
-	saved := map[string][]byte{name: now[name]}
+	spoiled := map[string][]byte{} // with what they get
 	text := slices.Clone(now[name])
 	what := ""
 	switch t.r.IntN(7) {
@@ -188,10 +188,7 @@ func (t *trial) damage(c *scenario, now, old map[string][]byte) (undo func() err
 			return t.damage(c, now, old)
 		}
 		other := like[t.r.IntN(len(like))]
-		saved[other], text = now[other], now[other]
-		if err := rewriteFile(other, now[name]); err != nil {
-			return nil, nil, err
-		}
+		spoiled[other], text = now[name], now[other]
 		rel, _ := filepath.Rel(t.file(c.run), other)
 		what = fmt.Sprintf("%s and %s swapped", short, rel)
 	case 5:
@@ -206,41 +203,62 @@ func (t *trial) damage(c *scenario, now, old map[string][]byte) (undo func() err
 		what = short + " made longer"
 	}
 	t.note("%s", what)
-	if text == nil {
-		err = os.Remove(name)
-	} else {
-		err = rewriteFile(name, text)
-	}
-	undo = func() error {
-		for name, text := range saved {
-			if err := rewriteFile(name, text); err != nil && !errors.Is(err, fs.ErrNotExist) {
-				return err
-			}
+	spoiled[name] = text
+	var undos []func() error
+	for name, text := range spoiled {
+		u, err := t.spoilFile(name, text)
+		if err != nil {
+			return nil, nil, err
 		}
-		return nil
+		undos = append(undos, u)
 	}
-	for name := range saved {
+	undo = func() (err error) {
+		for _, u := range undos {
+			err = errors.Join(err, u())
+		}
+		return err
+	}
+	for name := range spoiled {
 		names = append(names, filepath.Base(name), filepath.Base(filepath.Dir(name)))
 	}
 	names = append(names, "run.json", "checkpoint", "set ")
-	return undo, names, err
+	return undo, names, nil
 }
 
-// rewriteFile puts a new file in the place of another one. A file that others
-// are linked to is not changed in place: the links are other files here.
-func rewriteFile(name string, text []byte) error {
-	mode := fs.FileMode(0o600)
-	if st, err := os.Stat(name); err == nil {
-		mode = st.Mode().Perm()
-		if sys := st.Sys().(*syscall.Stat_t); sys.Nlink > 1 {
-			return os.WriteFile(name, text, mode) // all of them are damaged
+// spoilFile damages a file: it gets another text, nil: it is deleted. What is
+// returned undoes that.
+//
+// Files of checkpoints that are linked to each other are one file, and all of them
+// are damaged. Any other file is put aside and replaced: what Cairn keeps of the
+// program's files is linked to these, which are not damaged.
+func (t *trial) spoilFile(name string, text []byte) (undo func() error, err error) {
+	st, err := os.Stat(name)
+	if err != nil {
+		return nil, err
+	}
+	if sys := st.Sys().(*syscall.Stat_t); sys.Nlink > 1 && filepath.Ext(name) == ".h5" && text != nil {
+		old, err := os.ReadFile(name)
+		if err != nil {
+			return nil, err
 		}
+		return func() error {
+			if _, err := os.Stat(name); err != nil {
+				return nil // Cairn has removed it
+			}
+			return os.WriteFile(name, old, 0)
+		}, os.WriteFile(name, text, 0)
 	}
-	tmp := name + ".campaign"
-	if err := os.WriteFile(tmp, text, mode); err != nil {
-		return err
+	t.aside++
+	aside := t.file(fmt.Sprint("aside-", t.aside))
+	if err = os.Rename(name, aside); err == nil && text != nil {
+		err = os.WriteFile(name, text, st.Mode().Perm())
 	}
-	return os.Rename(tmp, name)
+	return func() error {
+		if err := os.Rename(aside, name); !errors.Is(err, fs.ErrNotExist) { // Cairn may have removed the directory
+			return err
+		}
+		return nil
+	}, err
 }
 
 // moveDir gives the directory of a run, or of everything, another name.
@@ -266,14 +284,16 @@ func moveDir(t *trial) error {
 
 // moves moves or copies something.
 func (t *trial) moves(c *scenario) error {
-	switch t.r.IntN(4) {
-	case 0:
-		to := t.dir + "-moved"
-		t.note("everything moved")
-		if err := os.Rename(t.dir, to); err != nil {
-			return err
-		}
+	switch what := t.r.IntN(5); what {
+	case 0, 4:
+		is, to := t.dir, t.dir+"-moved"
 		t.dir = to
+		if what == 0 {
+			t.note("everything moved")
+			return os.Rename(is, to)
+		}
+		t.note("everything copied, the original removed")
+		return copyTree(is, to)
 	case 1:
 		was, is := c.run, c.run+"-moved"
 		t.note("the run's directory moved")
@@ -283,10 +303,7 @@ func (t *trial) moves(c *scenario) error {
 		was, is := c.run, c.run+"-copied"
 		t.note("the run's directory copied, the original removed")
 		c.run = is
-		if out, err := exec.Command("cp", "-a", t.file(was), t.file(is)).CombinedOutput(); err != nil {
-			return fmt.Errorf("cp: %w: %s", err, out)
-		}
-		return os.RemoveAll(t.file(was))
+		return copyTree(t.file(was), t.file(is))
 	case 3:
 		is, err := filepath.EvalSymlinks(t.file(c.run))
 		if err != nil {
@@ -301,4 +318,13 @@ func (t *trial) moves(c *scenario) error {
 		return os.Symlink(filepath.Base(to), t.file(c.run))
 	}
 	return nil
+}
+
+// copyTree copies a directory, with the links between its files, and removes the
+// original.
+func copyTree(from, to string) error {
+	if out, err := exec.Command("cp", "-a", from, to).CombinedOutput(); err != nil {
+		return fmt.Errorf("cp: %w: %s", err, out)
+	}
+	return os.RemoveAll(from)
 }

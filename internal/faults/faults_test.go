@@ -69,10 +69,11 @@ func flippedOutput(t *testing.T, lab *lab) {
 		t.Fatal(err)
 	}
 	bad := append([]byte{text[0] ^ 1}, text[1:]...)
-	if err := rewriteFile(name, bad); err != nil {
+	undo, err := c.spoilFile(name, bad)
+	if err != nil {
 		t.Fatal(err)
 	}
-	err = c.refusable(s, []string{"rank-0000.out is damaged"}, func() error { return rewriteFile(name, text) })
+	err = c.refusable(s, []string{"rank-0000.out is damaged"}, undo)
 	if v := (*verdict)(nil); !errors.As(err, &v) || v.outcome != refused {
 		t.Errorf("a flipped bit in the output: %v", err)
 	}

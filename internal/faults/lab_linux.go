@@ -127,6 +127,7 @@ type trial struct {
 
 	did   []string // faults, for the report
 	count int
+	aside int    // files that were put aside
 	safe  uint64 // the newest checkpoint that was reported committed
 	begun int    // fresh starts until then
 }

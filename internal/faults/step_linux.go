@@ -18,35 +18,53 @@ import (
 type journeyOf struct {
 	name    string
 	program func(t *trial) (program, *scenario)
+	// before is called before the command is given, if it is not nil.
+	before func(t *trial, c *scenario) error
 	// during is called once the command runs.
 	during func(t *trial, c *scenario, s *start) error
 }
 
 // journeys are all ways through the protocol.
 var journeys = []journeyOf{
-	{"alone", func(t *trial) (program, *scenario) {
+	{name: "alone", program: func(t *trial) (program, *scenario) {
 		c := t.choose()
 		c.alone = true
 		return t.prog, c
-	}, nil},
-	{"run", func(t *trial) (program, *scenario) { c := t.choose(); return t.prog, c }, nil},
-	{"restart", func(t *trial) (program, *scenario) { c := t.choose(); return t.prog, c }, func(t *trial, c *scenario, s *start) error {
+	}},
+	{name: "run", program: oneRank},
+	{name: "restart", program: oneRank, during: func(t *trial, c *scenario, s *start) error {
 		return t.after(s, 2, func() { t.strike("rank", syscall.SIGKILL) })
 	}},
-	{"stop", func(t *trial) (program, *scenario) { c := t.choose(); return t.prog, c }, func(t *trial, c *scenario, s *start) error {
+	{name: "resume", program: oneRank, before: func(t *trial, c *scenario) error { return t.halted(c, 2) }},
+	{name: "stop", program: oneRank, during: func(t *trial, c *scenario, s *start) error {
 		return t.after(s, 1, func() { t.tool("stop", t.file(c.run)) })
 	}},
-	{"checkpoint", func(t *trial) (program, *scenario) { c := t.choose(); return t.prog, c }, func(t *trial, c *scenario, s *start) error {
+	{name: "checkpoint", program: oneRank, during: func(t *trial, c *scenario, s *start) error {
 		return t.after(s, 1, func() { t.tool("checkpoint", t.file(c.run)) })
 	}},
-	{"ranks", func(t *trial) (program, *scenario) { return t.ranksProgram(), t.scenario() }, nil},
-	{"ranks-restart", func(t *trial) (program, *scenario) { return t.ranksProgram(), t.scenario() }, func(t *trial, c *scenario, s *start) error {
+	// A run that has come some way is discarded. Its program changes no files,
+	// which the user would have to clear away.
+	{name: "fresh", program: func(t *trial) (program, *scenario) {
+		c := t.choose()
+		t.prog = program{source: "plain", made: true, ranks: 1, mode: "compute", seed: t.r.IntN(40), steps: 40, pause: "3ms"}
+		return t.prog, c
+	}, before: func(t *trial, c *scenario) error {
+		err := t.halted(c, 2)
+		c.fresh, c.flags = true, append(c.flags, "--fresh")
+		return err
+	}},
+	{name: "ranks", program: manyRanks},
+	{name: "ranks-restart", program: manyRanks, during: func(t *trial, c *scenario, s *start) error {
 		return t.after(s, 2, func() { t.strike("rank", syscall.SIGKILL) })
 	}},
-	{"migrate", func(t *trial) (program, *scenario) { return t.movingProgram() }, func(t *trial, c *scenario, s *start) error {
+	{name: "migrate", program: func(t *trial) (program, *scenario) { return t.movingProgram() }, during: func(t *trial, c *scenario, s *start) error {
 		return t.after(s, 1, func() { t.migrate(c) })
 	}},
 }
+
+func oneRank(t *trial) (program, *scenario) { c := t.choose(); return t.prog, c }
+
+func manyRanks(t *trial) (program, *scenario) { return t.ranksProgram(), t.scenario() }
 
 // after does something when so many checkpoints were committed, unless the run
 // has ended.
@@ -87,6 +105,11 @@ func (l *lab) stepsOf(t *trial, j *journeyOf) (map[string]int, error) {
 
 // undergo starts the command, takes part, and brings the run to its end.
 func (t *trial) undergo(j *journeyOf, c *scenario) error {
+	if j.before != nil {
+		if err := j.before(t, c); err != nil {
+			return err
+		}
+	}
 	s, err := t.start(c)
 	if err != nil {
 		return err
@@ -124,13 +147,22 @@ func stepFault(t *trial) error {
 	if len(names) == 0 {
 		return judged(skipped, "there are no steps")
 	}
+	// What only this journey comes to is of more interest.
+	usual, err := t.stepsOf(t, &journeys[1])
+	if err != nil {
+		return err
+	}
+	special := slices.DeleteFunc(slices.Clone(names), func(name string) bool { return usual[name] > 0 })
 	// The second fault may hit what follows the first: a restore, say.
 	var rules []string
 	for range 1 + t.r.IntN(2) {
 		name := names[t.r.IntN(len(names))]
+		if len(special) > 0 && t.r.IntN(3) > 0 {
+			name = special[t.r.IntN(len(special))]
+		}
 		// A run that is disturbed comes to more of them, so one more is asked for.
 		at, act := 1+t.r.IntN(steps[name]+1), "kill"
-		if t.r.IntN(4) == 0 {
+		if t.r.IntN(5) < 2 {
 			act = "stop"
 		}
 		rules = append(rules, fmt.Sprintf("%s#%d=%s", name, at, act))
