@@ -222,7 +222,10 @@ func (p *Run) start(ctx context.Context, note ckpt.Note, alone bool) (uint64, er
 	p.saver.Anticipate()
 	files, err := p.files.entries() // first: it forgets closed files, which Collect then refuses
 	if err == nil {
-		err = p.vouch(files)
+		if err = p.vouch(files); err != nil && p.seat.Size <= 1 {
+			p.sayOutcome(Saved{}, ckpt.Result{Set: p.saver.Next(), Err: err})
+			err = p.toldOf(err)
+		}
 	}
 	if err != nil {
 		return 0, err

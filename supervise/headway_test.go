@@ -106,7 +106,7 @@ func TestStopWithoutSet(t *testing.T) {
 	l := begin(t, o)
 	l.reaches(0, 3)
 	l.s.Stop("interrupted")
-	l.ends(Stopped, StoppedStatus).says("stopped: interrupted; no set was saved: the same command starts from the beginning")
+	l.ends(Stopped, UnsavedStatus).says("stopped: interrupted; but the state could NOT be saved, and the work since the beginning is lost")
 	l = begin(t, o)
 	l.ends(Finished, 0).says("started again from the beginning: 1 rank on localhost:1")
 	exact(t, o, 20)
