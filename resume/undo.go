@@ -100,7 +100,7 @@ func (p *undoing) verify() error {
 		case e.Op != opName:
 			sum, err = hashPiece(f, e.At, e.Size)
 		case e.Hash == "": // it was changed when it was kept, or is large
-		case e.Live || p.changedAfter(i):
+		case !e.Copy && (e.Live || p.changedAfter(i)): // a copy's inode may be another file's by now
 			sum, err = p.hashThen(i, f)
 		default:
 			if sum, err = hashKept(f, e.Copy); err == nil && !e.Copy {

@@ -36,7 +36,7 @@ func TestCampaign(t *testing.T) {
 	defer rec.close()
 	for next := 0; next < 1000; {
 		var todo []int
-		todo, next = daily(seed, next, 40-rec.counted(true), 60-rec.counted(false))
+		todo, next = daily(seed, next, 30-rec.counted(true), 70-rec.counted(false))
 		if len(todo) == 0 {
 			break
 		}
@@ -46,7 +46,7 @@ func TestCampaign(t *testing.T) {
 	for _, r := range rec.bad() {
 		t.Errorf("%s\n    repeat it: %s", r, r.repeat())
 	}
-	if real, simulated := rec.counted(true), rec.counted(false); real < 40 || simulated < 60 {
+	if real, simulated := rec.counted(true), rec.counted(false); real < 30 || simulated < 70 {
 		t.Errorf("only %d cases with real processes and %d simulated ones disturbed anything", real, simulated)
 	}
 }
