@@ -63,7 +63,7 @@ func (p *Run) Unchanged(read int64) error {
 		errs = append(errs, misfit(fmt.Sprintf("data file of the checkpoint: %s, which the program reads and was at position %d of, begins otherwise than when the set was saved, or has other bytes before that position: bring the old one back%s%s", o.entry.Abs, o.entry.Offset, o.elsewhere(), orChanged())))
 	}
 	t.stdin, t.read = nil, nil
-	return p.refuse(errors.Join(errs...))
+	return p.Refuse(errors.Join(errs...))
 }
 
 func orChanged() string {
@@ -133,12 +133,28 @@ type misfit string
 
 func (m misfit) Error() string { return string(m) + ". The checkpoints are kept" }
 
-// refuse tells who supervises the run that it can't be gone on with, as it is
-// started now, if that is what err says.
-func (p *Run) refuse(err error) error {
-	var m misfit
+// Lasting makes it an error that another start does not mend.
+func (m misfit) Lasting() {}
+
+// lasting is an error that another start does not mend.
+type lasting interface {
+	error
+	Lasting()
+}
+
+// allDamaged says that there is no checkpoint that can be loaded.
+type allDamaged struct{ error }
+
+func (a allDamaged) Unwrap() error { return a.error }
+func (a allDamaged) Lasting()      {}
+
+// Refuse tells whoever supervises the run that it can't continue as it is started
+// now, if err, or an error that it wraps, has a method Lasting(). It returns err.
+// It is for package resume.
+func (p *Run) Refuse(err error) error {
+	var l lasting
 	var n notCorrupt
-	if (errors.As(err, &m) || errors.As(err, &n) && errors.As(n.error, &m)) && p.seat.ctl != nil {
+	if (errors.As(err, &l) || errors.As(err, &n) && errors.As(n.error, &l)) && p.seat.ctl != nil {
 		p.seat.ctl.say(&control.Message{Kind: control.Refused, Error: strings.TrimPrefix(err.Error(), "cairn: ")})
 	}
 	return err

@@ -67,7 +67,7 @@ func (t *fileTable) sameOutput(o *openFile) error {
 		return fmt.Errorf("the output of the checkpoint: %w", err)
 	}
 	if sum != o.entry.Sum {
-		return fmt.Errorf("the output of the checkpoint: %s is damaged: its first %d bytes are not what they were when the checkpoint was taken: bring them back, or start with --fresh", o.entry.Abs, o.entry.Size)
+		return misfit(fmt.Sprintf("the output of the checkpoint: %s is damaged: its first %d bytes are not what they were when the checkpoint was taken: bring them back, or start with --fresh", o.entry.Abs, o.entry.Size))
 	}
 	return nil
 }

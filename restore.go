@@ -50,7 +50,7 @@ func (p *Run) Restore(ctx context.Context) (bool, error) {
 	p.shapes = p.fixedShapes()
 	var table *ckpt.Table
 	if err = p.identify(sets); err != nil {
-		return false, p.refuse(fmt.Errorf("cairn: %w", err))
+		return false, p.Refuse(fmt.Errorf("cairn: %w", err))
 	}
 	if p.seat.Size > 1 {
 		table, err = p.team.restore(ctx, sets)
@@ -67,7 +67,7 @@ func (p *Run) Restore(ctx context.Context) (bool, error) {
 		err = p.files.mark()
 	}
 	if err != nil {
-		return false, p.refuse(fmt.Errorf("cairn: %w", err))
+		return false, p.Refuse(fmt.Errorf("cairn: %w", err))
 	}
 	if err := p.readySaver(table); err != nil {
 		return false, fmt.Errorf("cairn: %w", err)
@@ -209,9 +209,21 @@ func (p *Run) restoreAlone(ctx context.Context, sets []uint64) (*ckpt.Table, err
 		bad = append(bad, fmt.Errorf("%w: set %d has lost its file %s", ErrCorrupt, lost[0], p.dir.File(lost[0])))
 	}
 	if len(bad) > 0 {
-		return nil, fmt.Errorf("none of %d checkpoints in %s can be loaded; to start afresh, move that folder away: %w", len(bad), p.dir.Path(), errors.Join(bad...))
+		err := fmt.Errorf("none of %d checkpoints in %s can be loaded; to start afresh, move that folder away: %w", len(bad), p.dir.Path(), errors.Join(bad...))
+		return nil, p.forGood(bad, err)
 	}
 	return nil, nil
+}
+
+// forGood says of the error of a restart for which all checkpoints were bad that
+// another start does not mend it, if they are damaged: an I/O error may pass.
+func (p *Run) forGood(bad []error, err error) error {
+	for _, b := range bad {
+		if !errors.Is(b, ErrCorrupt) || errors.Is(b, syscall.EIO) {
+			return err
+		}
+	}
+	return allDamaged{err}
 }
 
 // soundOlder verifies a checkpoint before a newer one is given up for it, in a

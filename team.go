@@ -358,7 +358,7 @@ func (t *team) afresh(bad []error, lists [][]uint64) error {
 		l, lerr := t.p.dir.Line()
 		switch {
 		case len(bad) > 0:
-			err = inLine(bad)
+			err = t.p.forGood(bad, inLine(bad))
 		case errors.Is(lerr, store.ErrLine):
 			err = lerr
 		case lerr != nil:

@@ -85,12 +85,18 @@ func (d *damagedError) Error() string {
 	return fmt.Sprintf("%s is damaged: %s. It says what files held when the checkpoints were taken; nothing was changed. Bring it back, or start with --fresh", d.path, d.what)
 }
 
+// Lasting makes it an error that another start does not mend: see cairn.Run.Refuse.
+func (d *damagedError) Lasting() {}
+
 // lostError is the error of a journal that could not be written.
 type lostError string
 
 func (l lostError) Error() string {
 	return fmt.Sprintf("the checkpoints can't be used: after the last one the program changed files, and what they held could not be kept in %s, which was full or failed; nothing was changed now. Start with --fresh", filepath.Dir(string(l)))
 }
+
+// Lasting makes it an error that another start does not mend.
+func (l lostError) Lasting() {}
 
 // seed is what the digest of the first line begins with.
 func (l *journalFile) seed() string {

@@ -130,7 +130,7 @@ func init() {
 		exit(finished.Status)
 	}
 	if err == nil {
-		err = journal.begin()
+		err = run.Refuse(journal.begin())
 	}
 	if err != nil {
 		fatal("%s", text(err))

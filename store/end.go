@@ -51,7 +51,7 @@ func (d *Dir) End() (*End, error) {
 		return nil, nil
 	}
 	if err == nil && (e.Format != endFormat || e.State != Finished && e.State != Discarded) {
-		err = fmt.Errorf("%s: format %d, state %q; this program knows format %d", d.endPath(), e.Format, e.State, endFormat)
+		err = fmt.Errorf("%s: format %d, state %q; this program knows format %d: it is damaged, or was written by a newer Cairn", d.endPath(), e.Format, e.State, endFormat)
 	}
 	if err != nil {
 		return nil, err

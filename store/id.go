@@ -39,7 +39,7 @@ func (d *Dir) ID() (string, error) {
 	case err != nil:
 		return "", err
 	case f.Format != idFormat || len(f.Run) != 32:
-		return "", fmt.Errorf("%s: format %d, run %q; this program knows format %d", d.idPath(), f.Format, f.Run, idFormat)
+		return "", fmt.Errorf("%s: format %d, run %q; this program knows format %d: it is damaged, or was written by a newer Cairn", d.idPath(), f.Format, f.Run, idFormat)
 	}
 	return f.Run, nil
 }

@@ -76,6 +76,9 @@ func refused(err error) error {
 	if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) {
 		return fmt.Errorf("%w; make room there, or put the run's folder elsewhere with --run FOLDER", err)
 	}
+	if errors.Is(err, syscall.EIO) {
+		return fmt.Errorf("%w; the disk fails: when it is in order again, the same command continues the run", err)
+	}
 	return err
 }
 

@@ -28,7 +28,9 @@ func TestCampaign(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer lab.close()
-	t.Run("output", func(t *testing.T) { flippedOutput(t, lab) })
+	for _, name := range []string{"output/rank-0000.out", "sets/set-files.json"} {
+		t.Run(filepath.Base(name), func(t *testing.T) { flippedFile(t, lab, name) })
+	}
 	rec, err := openRecords(filepath.Join(t.TempDir(), "results"))
 	if err != nil {
 		t.Fatal(err)
@@ -51,10 +53,10 @@ func TestCampaign(t *testing.T) {
 	}
 }
 
-// flippedOutput damages the beginning of a rank's output after a kill: the same
-// command says so, and completes the run when the damage is undone.
-func flippedOutput(t *testing.T, lab *lab) {
-	c := &trial{lab: lab, ctx: t.Context(), kind: kinds[0], r: dice(1, 1), dir: filepath.Join(lab.scratch, "output"), name: envCase + "=output", workName: "work"}
+// flippedFile damages the beginning of a file of a run after a kill: the same
+// command says so at once, and completes the run when the damage is undone.
+func flippedFile(t *testing.T, lab *lab, file string) {
+	c := &trial{lab: lab, ctx: t.Context(), kind: kinds[0], r: dice(1, 1), dir: filepath.Join(lab.scratch, filepath.Base(file)), name: envCase + "=" + file, workName: "work"}
 	if err := os.MkdirAll(c.work(), 0o755); err != nil {
 		t.Fatal(err)
 	}
@@ -63,7 +65,7 @@ func flippedOutput(t *testing.T, lab *lab) {
 	if err := c.halted(s, 3); err != nil {
 		t.Fatal(err)
 	}
-	name := c.file("run/output/rank-0000.out")
+	name := c.file(filepath.Join("run", file))
 	text, err := os.ReadFile(name)
 	if err != nil {
 		t.Fatal(err)
@@ -73,9 +75,9 @@ func flippedOutput(t *testing.T, lab *lab) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	err = c.refusable(s, []string{"rank-0000.out is damaged"}, undo)
-	if v := (*verdict)(nil); !errors.As(err, &v) || v.outcome != refused {
-		t.Errorf("a flipped bit in the output: %v", err)
+	err = c.refusable(s, []string{filepath.Base(file) + " is damaged"}, undo)
+	if v := (*verdict)(nil); !errors.As(err, &v) || v.outcome != refused || strings.Contains(v.why, "restarting") {
+		t.Errorf("a flipped bit in %s: %v", file, err)
 	}
 	if left := c.end(true); left != "" {
 		t.Error(left)

@@ -342,7 +342,7 @@ func (t *trial) strikeAll() error {
 		if left == 0 {
 			return nil
 		}
-		time.Sleep(2 * time.Millisecond)
+		time.Sleep(10 * time.Millisecond)
 		if time.Since(w.since) > patience {
 			return errors.New("processes can't be killed")
 		}

@@ -190,7 +190,7 @@ func (t *trial) quiet() error {
 		if err := w.look(nil); err != nil {
 			return fmt.Errorf("processes are left after the end of the run: %w", err)
 		}
-		time.Sleep(5 * time.Millisecond)
+		time.Sleep(20 * time.Millisecond)
 	}
 	return nil
 }
