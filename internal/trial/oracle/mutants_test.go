@@ -4,7 +4,9 @@ package oracle
 
 import (
 	"bytes"
+	"crypto/sha256"
 	"encoding/gob"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -15,6 +17,7 @@ import (
 	"go/types"
 	"hash/fnv"
 	"io"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -210,12 +213,13 @@ func TestMutants(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, sub := range []string{"plain", "found", "bin"} {
+	for _, sub := range []string{"plain", "rewritten", "found", "bin"} {
 		if err := os.MkdirAll(filepath.Join(dir, sub), 0o777); err != nil {
 			t.Fatal(err)
 		}
 	}
 	list := readMutants(t)
+	noteRewritings(t, dir)
 	t.Run("mutants", func(t *testing.T) {
 		for _, m := range list {
 			if !wanted.MatchString(m.name) {
@@ -288,6 +292,41 @@ func (p *program) want(t *testing.T, dir, work string) *standard {
 	return want
 }
 
+// rewriting is a digest of what the compiler makes of a program, or refuses.
+func (p *program) rewriting(t *testing.T) string {
+	t.Helper()
+	h := sha256.New()
+	rewritten, err := p.rewrite(t.Context())
+	if err != nil {
+		fmt.Fprintln(h, err)
+	} else {
+		for _, name := range slices.Sorted(maps.Keys(rewritten.Files)) {
+			text := strings.ReplaceAll(string(rewritten.Files[name]), p.dir, "DIR")
+			fmt.Fprintf(h, "%s %d\n%s", strings.ReplaceAll(name, p.dir, "DIR"), len(text), text)
+		}
+	}
+	return hex.EncodeToString(h.Sum(nil))
+}
+
+// noteRewritings notes what the compiler, as it is, makes of each program: a
+// mutant that makes the same of it can't be killed by it.
+func noteRewritings(t *testing.T, dir string) {
+	t.Helper()
+	t.Run("rewritings", func(t *testing.T) {
+		for _, p := range mutantPrograms(t, t.TempDir()) {
+			name := filepath.Join(dir, "rewritten", p.fileName())
+			if _, err := os.Stat(name); err == nil {
+				continue
+			}
+			t.Run(p.name, func(t *testing.T) {
+				if err := os.WriteFile(name, []byte(p.rewriting(t)), 0o666); err != nil {
+					t.Fatal(err)
+				}
+			})
+		}
+	})
+}
+
 // holdKillers holds that the programs which killed mutants are right with the
 // compiler as it is: else they say nothing.
 func holdKillers(t *testing.T, list []*mutant, dir string) {
@@ -358,8 +397,10 @@ func (m *mutant) try(t *testing.T, dir string) string {
 	} else if err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	if err := os.WriteFile(name, []byte(by), 0o666); err != nil {
-		t.Fatal(err)
+	for name, text := range map[string][]byte{file + ".log": out, name: []byte(by)} {
+		if err := os.WriteFile(name, text, 0o666); err != nil {
+			t.Fatal(err)
+		}
 	}
 	t.Logf("killed by %s", by)
 	return by
@@ -403,12 +444,20 @@ func (p *program) kills(t *testing.T, dir, scratch string) (why string) {
 			why = fmt.Sprintf("the compiler panics: %v", r)
 		}
 	}()
+	was, err := os.ReadFile(filepath.Join(dir, "rewritten", p.fileName()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if p.rewriting(t) == string(was) {
+		return ""
+	}
 	work := newWork(t, scratch, p)
 	defer os.RemoveAll(work)
 	want := p.want(t, dir, work)
 	if want.Verdict != "" {
 		return ""
 	}
+	fmt.Printf("%s: rewritten in another way\n", p.name)
 	r := p.compare(t, work, want)
 	if r.verdict == right {
 		return ""

@@ -89,6 +89,12 @@ func (p *program) plainly(t *testing.T, work string) *standard {
 	return s
 }
 
+// rewrite makes a program restartable.
+func (p *program) rewrite(ctx context.Context) (*golang.Rewritten, error) {
+	o := golang.MakeOptions{Instrument: golang.InstrumentOptions{Everywhere: !p.marked}}
+	return golang.Rewrite(ctx, p.dir, []string{p.pkg}, o)
+}
+
 // compare builds a program by Cairn's compiler, and compares what it does when it
 // is saved and killed with what it does plainly.
 func (p *program) compare(t *testing.T, work string, want *standard) (r result) {
@@ -113,10 +119,9 @@ func (p *program) compare(t *testing.T, work string, want *standard) (r result) 
 		}
 		return r.verdict != ""
 	}
-	o := golang.MakeOptions{Instrument: golang.InstrumentOptions{Everywhere: !p.marked}}
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
-	rewritten, err := golang.Rewrite(ctx, p.dir, []string{p.pkg}, o)
+	rewritten, err := p.rewrite(ctx)
 	if errors.Is(err, golang.ErrRefused) {
 		return end(refused, "%s", strings.ReplaceAll(oneReason(err), p.dir+"/", ""))
 	} else if err != nil {
