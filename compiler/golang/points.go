@@ -302,6 +302,9 @@ func (in *instrumenter) retreat(r *rewrite.Refusal) bool {
 			found = append(found, f)
 		}
 	}
+	if r.Mistake() { // told, whatever else is found
+		in.refused = append(in.refused, r)
+	}
 	if in.everywhere && in.thin(found, r) {
 		return true
 	}
@@ -335,7 +338,9 @@ func (in *instrumenter) retreat(r *rewrite.Refusal) bool {
 		asked = asked || !in.inner[n]
 	}
 	if asked {
-		in.refused = append(in.refused, r)
+		if !r.Mistake() {
+			in.refused = append(in.refused, r)
+		}
 		for _, n := range gone {
 			if !in.inner[n] {
 				in.around(n, in.loops[n])

@@ -70,6 +70,9 @@ func (r *Refusal) Error() string {
 	return s
 }
 
+// Mistake says that the pass refuses its own work, not the program.
+func (r *Refusal) Mistake() bool { return strings.HasPrefix(r.Reason, "internal: ") }
+
 // refuse makes a Refusal.
 func (p *Package) refuse(at token.Pos, remedy, reason string, args ...any) error {
 	r := &Refusal{Pos: p.Fset.Position(at), Reason: fmt.Sprintf(reason, args...), Remedy: remedy, Package: p.Path}

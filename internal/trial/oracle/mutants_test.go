@@ -241,9 +241,21 @@ func TestMutants(t *testing.T) {
 	}
 }
 
-// mutantPrograms are those that mutants are tried with.
-func mutantPrograms(t *testing.T, to string) []*program {
+// mutantPrograms are those that mutants are tried with, in a directory of whoever
+// tries them. All these have names of one length, because how gofmt breaks a line
+// depends on it.
+func mutantPrograms(t *testing.T, dir, whose string) []*program {
 	t.Helper()
+	h := fnv.New32a()
+	h.Write([]byte(whose))
+	to := filepath.Join(dir, fmt.Sprintf("programs-%08x", h.Sum32()))
+	remove := func() {
+		if err := os.RemoveAll(to); err != nil {
+			t.Error(err)
+		}
+	}
+	remove()
+	t.Cleanup(remove)
 	list := markedPrograms(t, filepath.Join(to, "marked"))
 	root := testDir(t)
 	all, _ := findPrograms(t, root)
@@ -313,7 +325,7 @@ func (p *program) rewriting(t *testing.T) string {
 func noteRewritings(t *testing.T, dir string) {
 	t.Helper()
 	t.Run("rewritings", func(t *testing.T) {
-		for _, p := range mutantPrograms(t, t.TempDir()) {
+		for _, p := range mutantPrograms(t, dir, "rewritings") {
 			name := filepath.Join(dir, "rewritten", p.fileName())
 			if _, err := os.Stat(name); err == nil {
 				continue
@@ -340,7 +352,7 @@ func holdKillers(t *testing.T, list []*mutant, dir string) {
 	}
 	t.Run("killers", func(t *testing.T) {
 		scratch := t.TempDir()
-		for _, p := range mutantPrograms(t, t.TempDir()) {
+		for _, p := range mutantPrograms(t, dir, "killers") {
 			if !killers[p.name] {
 				continue
 			}
@@ -414,7 +426,7 @@ func TestOneMutant(t *testing.T) {
 	if dir == "" {
 		t.Skip("TestMutants runs this")
 	}
-	list := mutantPrograms(t, t.TempDir())
+	list := mutantPrograms(t, dir, os.Getenv(envMutantName))
 	for _, m := range readMutants(t) {
 		if m.name == os.Getenv(envMutantName) {
 			slices.SortStableFunc(list, func(a, b *program) int {

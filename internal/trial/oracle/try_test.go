@@ -122,10 +122,15 @@ func (p *program) compare(t *testing.T, work string, want *standard) (r result) 
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
 	rewritten, err := p.rewrite(ctx)
-	if errors.Is(err, golang.ErrRefused) {
+	if errors.Is(err, golang.ErrRefused) && !strings.Contains(err.Error(), ": internal: ") {
 		return end(refused, "%s", strings.ReplaceAll(oneReason(err), p.dir+"/", ""))
 	} else if err != nil {
 		return end(wrong, "cairn build: %v", err)
+	}
+	for _, r := range rewritten.Refused {
+		if r.Mistake() { // other points were found, and it is one nevertheless
+			return end(wrong, "cairn build: %v", r)
+		}
 	}
 	made := filepath.Join(work, "made")
 	if err := golang.Build(ctx, p.dir, []string{p.pkg}, rewritten.Files, golang.BuildOptions{Output: made, Flags: p.buildFlags()}); err != nil {
