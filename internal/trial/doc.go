@@ -14,6 +14,7 @@
 //	//trial:refuse REGEXP  what the tool says about it
 //	//trial:daily          the program is tried every day, not only by CAIRN_LONG=1
 //	for … { //trial:loop   a loop that gets a point; others get none
+//	for … { //trial:loop unsaved   a loop that asks for one, and gets none
 //
 // A program that calls moment.Pass is also killed there: between points, when it
 // has read and changed files since the last set.

@@ -62,6 +62,9 @@ func TestPrograms(t *testing.T) {
 			tb.add(p, 0, 0, "REFUSED: "+reason(said))
 			t.Fatalf("cairn build refuses:\n%s", said)
 		}
+		if len(p.missed) > 0 { // else it shows nothing of them
+			t.Errorf("no point at %s:\n%s", strings.Join(p.missed, ", "), said)
+		}
 		p.compare(t, tb, binary, want)
 	})
 }

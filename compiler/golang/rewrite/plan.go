@@ -9,14 +9,18 @@ import (
 	"strings"
 )
 
-// maxCopies bounds the text of a function times its marks: each has a copy of what
-// comes after it.
-const maxCopies = 1 << 20
+// maxCopies bounds the nodes of a function's syntax times its marks: each mark has
+// a copy of what comes after it.
+const maxCopies = 1 << 19
 
 // plan decides what a function's frames hold.
 func (w *weaver) plan(fn *function) error {
 	p := w.p
-	if n := int(fn.body.End() - fn.body.Pos()); len(fn.marks) > 8 && n*len(fn.marks) > maxCopies {
+	nodes := 0
+	for range ast.Preorder(fn.body) {
+		nodes++
+	}
+	if len(fn.marks) > 8 && nodes*len(fn.marks) > maxCopies {
 		return p.refuse(fn.body.Pos(), "split it into functions", "the function has %d points and calls that lead to points: with a copy of what comes after each it would be too long", len(fn.marks))
 	}
 	var live *liveness

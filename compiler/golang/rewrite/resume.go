@@ -563,11 +563,12 @@ func (e *continuation) instance(id *ast.Ident) string {
 
 var deferWord = regexp.MustCompile(`^//cairn:defer (\d+)$`)
 
-// deferNumber returns the number in the comment before a defer.
+// deferNumber returns the number in the comment before a defer. What tells its line
+// may stand between them.
 func (w *weaver) deferNumber(fn *function, d *ast.DeferStmt) (int, bool) {
 	for _, g := range fn.file.Comments {
 		for _, c := range g.List {
-			if c.End() <= d.Pos() && strings.TrimSpace(w.p.at(c.End(), d.Pos())) == "" {
+			if c.End() <= d.Pos() && strings.TrimSpace(linesInText.ReplaceAllString(w.p.at(c.End(), d.Pos()), "")) == "" {
 				if m := deferWord.FindStringSubmatch(c.Text); m != nil {
 					var n int
 					fmt.Sscan(m[1], &n)

@@ -26,6 +26,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 )
 
 // mutant is a change of the rewriter that makes it wrong.
@@ -426,6 +427,7 @@ func TestOneMutant(t *testing.T) {
 	if dir == "" {
 		t.Skip("TestMutants runs this")
 	}
+	patience = time.Minute // what a mutant has made wrong may never end
 	list := mutantPrograms(t, dir, os.Getenv(envMutantName))
 	for _, m := range readMutants(t) {
 		if m.name == os.Getenv(envMutantName) {

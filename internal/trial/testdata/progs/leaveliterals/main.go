@@ -185,7 +185,7 @@ func given(n int) (out []int) {
 	done := make(chan int)
 	h := func(k int) int {
 		s := 0
-		for i := range k { //trial:loop
+		for i := range k { //trial:loop unsaved
 			s += i
 		}
 		return s

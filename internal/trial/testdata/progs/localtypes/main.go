@@ -50,7 +50,7 @@ func run(n int) (sum uint32) {
 func other(n int) {
 	type cell struct{ a, b string } // the name is taken by now
 	cells := []cell{{"x", "y"}}
-	for i := range n { //trial:loop
+	for i := range n { //trial:loop unsaved
 		cells = append(cells, cell{fmt.Sprint(i), fmt.Sprint(work(i))})
 		fmt.Println(cells[len(cells)-1])
 	}

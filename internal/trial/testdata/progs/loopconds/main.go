@@ -259,7 +259,7 @@ func recursive(n int) (sum int) {
 
 func seq(n int) func(func(int) bool) {
 	return func(yield func(int) bool) {
-		for i, on := 0, true; on; i++ { //trial:loop
+		for i, on := 0, true; on; i++ { //trial:loop unsaved
 			on = false
 			if !yield(i) {
 				return
@@ -273,7 +273,7 @@ func seq(n int) func(func(int) bool) {
 func ranged(n int) (sum int) {
 	for on := true; on; { //trial:loop
 		on = false
-		for v := range seq(n) {
+		for v := range seq(n) { //trial:loop
 			sum += v
 		}
 		on = sum < 30
