@@ -15,7 +15,7 @@ FOR      ?= 0
 PLATFORMS = darwin/arm64 windows/amd64 linux/arm64 linux/s390x
 
 .DEFAULT_GOAL := help
-.PHONY: demo journey build test test-long lint cross bench gpu overhead migration flake fuzz faults mutants clean help
+.PHONY: demo journey build test test-long race lint cross bench gpu overhead migration flake fuzz faults mutants release release-check clean help
 
 demo: ## run a plain program by cairn run, kill it again and again, and compare its results with those of go build's
 	@echo "building the demo"
@@ -79,18 +79,24 @@ test-long: ## the long versions of all tests, and the race detector where there 
 	@scripts/deps
 	@$(MAKE) --no-print-directory lint cross
 	CAIRN_LONG=1 $(GO) test -vet=off -count=1 -timeout 6h ./...
-	@if command -v gcc >/dev/null; then \
-		echo "$(GO) test -race -short ./..."; \
-		CGO_ENABLED=1 $(GO) test -race -short -count=1 -timeout 60m $$($(GO) list ./... | grep -v /internal/e2e); \
-	fi
+	@if command -v gcc >/dev/null; then $(MAKE) --no-print-directory race; fi
+
+race: ## the short tests with the race detector (needs a C compiler)
+	CGO_ENABLED=1 $(GO) test -race -short -count=1 -timeout 60m $$($(GO) list ./... | grep -v /internal/e2e)
 
 mutants: ## leave out one thing after another in the compiler, and see that a test notices (MUTANTS=REGEXP takes some; can be stopped, and continues in build/mutants)
 	@mkdir -p build/mutants
 	CAIRN_LONG=1 CAIRN_MUTANTS='$(MUTANTS)' CAIRN_MUTANTS_DIR=$(CURDIR)/build/mutants CAIRN_MUTANTS_TABLE=$(CURDIR)/docs/reliability.md \
 		$(GO) test -count=1 -timeout 6h -v -run '^TestMutants$$' ./internal/trial/oracle
 
+release: ## build the files of a release from the current commit into build/release (VERSION=v0.1.0; see docs/release.md)
+	@GO='$(GO)' scripts/release '$(VERSION)'
+
+release-check: ## build a release twice, in other directories and with nothing cached, and compare the files
+	@GO='$(GO)' scripts/release-check
+
 clean: ## remove what was built
 	rm -rf build bin
 
 help: ## this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
