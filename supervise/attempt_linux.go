@@ -32,6 +32,7 @@ type attempt struct {
 	stopped  bool   // a rank said that it was told to stop
 	unsaved  string // … and why it could not save then
 	newSet   bool
+	unheard  bool   // it has committed a checkpoint that nobody told of
 	fresh    bool   // the ranks began anew
 	outside  bool   // a rank or a host was lost by no doing of the program
 	unfit    string // why no rank can go on from its set as it is started now

@@ -57,11 +57,27 @@ func (s *Supervisor) advanced(set uint64) {
 	}
 }
 
+// unheard looks for a checkpoint that a failed attempt has committed, and nobody
+// has told of: whoever was to tell may have been killed first. It may be progress.
+func (s *Supervisor) unheard(a *attempt) {
+	set, ok := s.newestUsable(s.rec.Aside)
+	if !ok || set <= s.reached || !a.begun || a.kept && a.restored == nil {
+		return
+	}
+	s.reached, s.faults = set, 0
+	at := a.at + (a.base+a.failed.Sub(a.since)-a.at)/2
+	s.headway.note(set, at)
+	a.unheard = true
+	if s.headway.further(a, at) {
+		s.failures = 0
+	}
+}
+
 // blame counts a failed attempt against the set that it went on from, or was
 // about to, and puts a set aside that has failed too often. The list of sets
 // put aside is recorded before anything is started from an older one.
 func (s *Supervisor) blame(a *attempt) {
-	if a.newSet || a.fresh || a.outside || !a.failure.own || s.o.Distrust <= 0 {
+	if a.newSet || a.unheard || a.fresh || a.outside || !a.failure.own || s.o.Distrust <= 0 {
 		return
 	}
 	set := uint64(0)

@@ -111,3 +111,30 @@ func TestStopWithoutSet(t *testing.T) {
 	l.ends(Finished, 0).says("started again from the beginning: 1 rank on localhost:1")
 	exact(t, o, 20)
 }
+
+// TestUnheard: a checkpoint that was committed is progress, also if who was to tell
+// of it was killed first.
+func TestUnheard(t *testing.T) {
+	dir := t.TempDir()
+	for _, set := range []string{"set-00000002", "set-00000003"} {
+		if err := os.Mkdir(filepath.Join(dir, set), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(dir, set, "rank-0000.h5"), nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	restored := uint64(2)
+	for _, c := range []struct {
+		reached  uint64
+		aside    []uint64
+		failures int
+	}{{2, nil, 0}, {3, nil, 1}, {2, []uint64{3}, 1}} {
+		now := time.Now()
+		a := &attempt{begun: true, kept: true, restored: &restored, since: now, failed: now.Add(time.Second), failure: new(failure)}
+		s := &Supervisor{rec: &record{Sets: dir, Aside: c.aside}, n: 1, reached: c.reached, failures: 1}
+		if s.unheard(a); s.failures != c.failures || a.unheard != (c.failures == 0) {
+			t.Errorf("%+v: %d failures, unheard %v", c, s.failures, a.unheard)
+		}
+	}
+}

@@ -411,6 +411,7 @@ func (s *Supervisor) judge(a *attempt) (Result, bool) {
 		f.why, f.fatal, a.outside = a.unfit, true, true
 	}
 	s.why = f.why
+	s.unheard(a)
 	s.failures++
 	s.headway.fell(a)
 	if s.hasty++; !f.early {
