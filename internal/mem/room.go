@@ -18,13 +18,16 @@ type Room[T any] struct {
 
 const (
 	roomBytes = 1 << 33 // address space of a Room
-	smallRoom = 4096    // elements up to which it lies in the Go heap
+	smallRoom = 1 << 15 // bytes up to which it lies in the Go heap
 )
 
 // Open empties the room, and keeps its memory.
-func (r *Room[T]) Open() {
+func (r *Room[T]) Open() { r.Cut(0) }
+
+// Cut leaves the first n elements.
+func (r *Room[T]) Cut(n int) {
 	r.high = max(r.high, len(r.S))
-	r.S = r.S[:0]
+	r.S = r.S[:n]
 }
 
 // More makes space for at least one more element.
@@ -36,14 +39,15 @@ func (r *Room[T]) Reserve(n int) {
 		return
 	}
 	var one T
-	if n > smallRoom && !r.tried {
+	small := n*int(unsafe.Sizeof(one)) <= smallRoom
+	if !small && !r.tried {
 		r.tried = true
 		if r.raw = reserveRoom(roomBytes); r.raw != nil {
 			r.clean = runtime.AddCleanup(r, freeRoom, r.raw)
 		}
 	}
 	next := []T(nil)
-	if all := len(r.raw) / int(unsafe.Sizeof(one)); n > smallRoom && n <= all {
+	if all := len(r.raw) / int(unsafe.Sizeof(one)); !small && n <= all {
 		next = unsafe.Slice((*T)(unsafe.Pointer(unsafe.SliceData(r.raw))), all)
 	} else {
 		next = make([]T, n)
