@@ -75,14 +75,10 @@ func (c *Collector) assemble() (*Image, error) {
 			}
 			n, ok = c.pools.index[k]
 			if !ok {
-				n = int32(len(c.pools.list))
-				c.pools.index[k] = n
-				c.pools.list = append(c.pools.list, poolState{key: k, p: d.p, uniform: d.count, regular: true, like: c.plan(d.it), first: d.it, text: true, old: -1})
-				owner, nth, err := c.owner(d.root, d.p)
-				if err != nil {
+				var err error
+				if n, err = c.addPool(img, poolState{key: k, p: d.p, uniform: d.count, regular: true, like: c.plan(d.it), first: d.it, text: true, old: -1}); err != nil {
 					return err
 				}
-				img.Pools = append(img.Pools, Pool{Var: d.root, Owner: owner, Nth: nth, Elem: typeName(d.p.t), Form: d.p.form, Pointers: d.p.enc && d.p.form.Size > 0, Remote: d.p.remote})
 			}
 			c.notePool(d, k, n)
 		}
@@ -97,6 +93,9 @@ func (c *Collector) assemble() (*Image, error) {
 		s.text = s.text && v == viaString
 		return nil
 	})
+	if err == nil {
+		err = c.cellPools(img)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -105,6 +104,9 @@ func (c *Collector) assemble() (*Image, error) {
 		s.placed = c.Remember && s.key.own == 0 && !s.p.remote && s.regions > 1 && s.huge == 0 && s.p.form.Size > 0 &&
 			!(s.regular && s.uniform > 1) && s.elems*uint64(s.p.size) < smallRegion*uint64(s.regions)
 		bytes = bytes || s.text && s.p.t == byteType
+	}
+	if c.barCells() {
+		return nil, errAgain
 	}
 	if err := c.number(img); err != nil {
 		return nil, err
@@ -119,6 +121,19 @@ func (c *Collector) assemble() (*Image, error) {
 		img.Types = append(img.Types, DynType{typeName(d.t), d.text})
 	}
 	return img, c.fillPools(img)
+}
+
+// addPool adds a pool.
+func (c *Collector) addPool(img *Image, s poolState) (int32, error) {
+	owner, nth, err := c.owner(s.key.root, s.p)
+	if err != nil {
+		return 0, err
+	}
+	n := int32(len(c.pools.list))
+	c.pools.index[s.key] = n
+	c.pools.list = append(c.pools.list, s)
+	img.Pools = append(img.Pools, Pool{Var: s.key.root, Owner: owner, Nth: nth, Elem: typeName(s.p.t), Form: s.p.form, Pointers: s.p.enc && s.p.form.Size > 0, Remote: s.p.remote})
+	return n, nil
 }
 
 // own says whether a region may have a pool of its own: the piece, plus 1.

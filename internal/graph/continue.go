@@ -17,7 +17,6 @@ type placed struct {
 // that they had in the image that b restored. It is called after Finish.
 func (c *Collector) Continue(b *Builder, roots []Root) {
 	c.Forget()
-	c.made.drop()
 	if !c.Remember || !b.finished {
 		return
 	}
@@ -74,10 +73,16 @@ func (c *Collector) note(id unsafe.Pointer, p *plan, num uint32) {
 func fill(s *sorted, in []placed) {
 	slices.SortFunc(in, func(a, b placed) int { return cmp.Or(cmp.Compare(a.addr, b.addr), cmp.Compare(a.num, b.num)) })
 	s.open()
+	s.index.clear()
 	s.lo.Reserve(len(in))
 	s.num.Reserve(len(in))
-	for _, p := range in {
+	for i, p := range in {
+		if page := p.addr >> pageShift; i == 0 || page != in[i-1].addr>>pageShift {
+			s.index.add(page)
+			s.first = append(s.first, uint32(i))
+		}
 		s.lo.S = append(s.lo.S, p.addr)
 		s.num.S = append(s.num.S, p.num)
 	}
+	s.first = append(s.first, uint32(len(in)))
 }

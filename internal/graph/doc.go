@@ -17,10 +17,11 @@
 //
 // Overlapping pieces are merged by one sort and sweep over addresses, so that
 // slices of one array stay slices of one array and interior pointers stay
-// inside. Memory without pointers is never walked, copied or encoded: its pool
-// is a list of views of live memory and a form (an hdf5.Type) that describes
-// how it lies there. Memory with pointers is encoded into a fresh buffer in
-// which references are numbers:
+// inside. Small objects that overlap nothing, the most in many graphs, are spared
+// that: see cells. Memory without pointers is never walked, copied or encoded:
+// its pool is a list of views of live memory and a form (an hdf5.Type) that
+// describes how it lies there. Memory with pointers is encoded into a fresh
+// buffer in which references are numbers:
 //
 //	pointer    {obj, off}            obj: region number + 1, 0 is nil
 //	string     {obj, off, len}       off: element index × slots + slot

@@ -14,8 +14,9 @@ import (
 // work.
 type encoder struct {
 	c     *Collector
-	guess int // of the next piece
-	box   int // … box
+	guess int       // of the next piece
+	box   int       // … box
+	cell  [2]uint32 // … page with cells, and with boxes
 	zones zoneCache
 }
 
@@ -39,32 +40,19 @@ func (e *encoder) done() {
 	e.c.idle = append(e.c.idle, e)
 }
 
-// Where the memory of a region is: the kind, and a number.
-const (
-	inPiece = iota << 30
-	inBox
-	inStand
-	inMask = 3 << 30
-)
-
 // fillPools gives the pools their pieces, or means to make them.
 func (c *Collector) fillPools(img *Image) error {
 	refs := c.refs.Grow(int(c.place.total))
-	if c.pieces.len() >= 1<<30 || c.boxes.len() >= 1<<30 || len(c.stands) >= 1<<30 {
-		return fmt.Errorf("the state has more than %d pieces", 1<<30)
-	}
-	for i := range refs {
-		refs[i] = none
-	}
 	for k, num := range c.pieces.num.S {
-		refs[num] = inPiece | uint32(k)
+		refs[num] = c.pieces.lo.S[k]
 	}
 	for k, num := range c.boxes.num.S {
-		refs[num] = inBox | uint32(k)
+		refs[num] = c.boxes.lo.S[k]
 	}
-	for k := range c.stands {
-		refs[c.stands[k].num] = inStand | uint32(k)
+	for _, s := range c.stands {
+		refs[s.num] = s.addr
 	}
+	c.cells.memory(refs)
 	for i := range img.Pools {
 		c.pools.list[i].sorted = nil
 	}
@@ -87,10 +75,10 @@ func (c *Collector) fillPools(img *Image) error {
 			for _, r := range s.sorted {
 				row := img.Regions[r]
 				for num := c.place.firsts[r]; num < c.place.firsts[r]+row.Repeat; num++ {
-					if refs[num] == none {
+					if refs[num] == 0 {
 						return fmt.Errorf("region %d has no memory", num)
 					}
-					pool.Pieces = append(pool.Pieces, view(address(c.memory(refs[num])), int(row.Count)*int(s.p.size)))
+					pool.Pieces = append(pool.Pieces, view(address(refs[num]), int(row.Count)*int(s.p.size)))
 				}
 			}
 		case c.Remember:
@@ -106,18 +94,6 @@ func (c *Collector) fillPools(img *Image) error {
 	return nil
 }
 
-// memory returns where a region is.
-func (c *Collector) memory(ref uint32) uintptr {
-	k := ref &^ inMask
-	switch ref & inMask {
-	case inPiece:
-		return c.pieces.lo.S[k]
-	case inBox:
-		return c.boxes.lo.S[k]
-	}
-	return c.stands[k].addr
-}
-
 // gather makes the bytes of a pool from off on.
 func (c *Collector) gather(s *poolState, dst []byte, off int64) error {
 	e := c.encoder()
@@ -125,6 +101,7 @@ func (c *Collector) gather(s *poolState, dst []byte, off int64) error {
 	size := s.p.form.Size
 	at := uint64(off) / uint64(size) // element
 	rows, refs := c.place.regions, c.refs.S
+	var cursor cellCursor
 	i := sort.Search(len(s.sorted), func(i int) bool {
 		r := rows[s.sorted[i]]
 		return r.Start+uint64(r.Repeat)*r.Count > at
@@ -142,12 +119,15 @@ func (c *Collector) gather(s *poolState, dst []byte, off int64) error {
 			part := dst[:n*size]
 			dst, at = dst[n*size:], at+uint64(n)
 			ref := refs[num+uint32(k)]
-			if ref == none { // nothing is there now
+			if ref == 0 {
+				ref = cursor.addr(&c.cells, num+uint32(k))
+			}
+			if ref == 0 { // nothing is there now
 				clear(part)
 				skip = 0
 				continue
 			}
-			src := unsafe.Add(address(c.memory(ref)), uintptr(skip)*s.p.size)
+			src := unsafe.Add(address(ref), uintptr(skip)*s.p.size)
 			skip = 0
 			if !s.p.enc {
 				copy(part, view(src, len(part)))
@@ -258,6 +238,9 @@ func (e *encoder) locate(addr uintptr, elem *plan) (obj, off uint32) {
 	if elem.size == 0 {
 		return e.stand(addr, elem), 0
 	}
+	if r, rank := e.c.cells.lookup(addr, elem, 0, -1, &e.cell[0]); r != nil {
+		return e.c.cells.region(r, rank) + 1, 0
+	}
 	num, off := e.c.position(e.c.pieces.find(addr, &e.guess), addr)
 	return num + 1, off
 }
@@ -282,6 +265,9 @@ func (e *encoder) mapObject(p *plan, src unsafe.Pointer) uint32 {
 // boxed is the object of a value of p in an interface.
 func (e *encoder) boxed(addr uintptr, p *plan) uint32 {
 	c := e.c
+	if r, rank := c.cells.lookup(addr, p, 1, -1, &e.cell[1]); r != nil {
+		return c.cells.region(r, rank) + 1
+	}
 	guess := 0
 	for k := c.boxes.find(addr, &e.box); k >= 0 && c.boxes.lo.S[k] == addr; k-- {
 		num := c.boxes.num.S[k]

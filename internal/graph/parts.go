@@ -37,6 +37,7 @@ func (c *Collector) survey(roots []Root, env *Env) error {
 		all = mem.AllShown()
 		hide(all)
 	}
+	c.shown = len(all) > 0
 	c.trace = false
 	for again := true; again; {
 		err := c.reach(roots, env)

@@ -20,6 +20,7 @@ type placement struct {
 	pieces  sorted
 	boxes   sorted
 	made    table
+	cells   cells
 }
 
 // turn makes the last image's tables those of the image before.
@@ -31,18 +32,21 @@ func (l *placement) turn(c *Collector) {
 	l.pieces, c.pieces = c.pieces, l.pieces
 	l.boxes, c.boxes = c.boxes, l.boxes
 	l.made, c.made = c.made, l.made
+	l.cells, c.cells = c.cells, l.cells
 }
 
 func (l *placement) drop() {
 	l.pieces.drop()
 	l.boxes.drop()
 	l.made.drop()
+	l.cells.drop()
 	l.regions, l.firsts, l.total, l.keys, l.fills, l.names = nil, nil, 0, nil, nil, nil
 }
 
 func (l *placement) close() {
 	l.pieces.close()
 	l.boxes.close()
+	l.cells.close()
 }
 
 // row returns the row of Regions that a region is in.
@@ -154,22 +158,21 @@ type leader struct {
 func (c *Collector) leaders(f func(l *leader) error) error {
 	where := c.where.S
 	done := newBitset(c.pieces.len())
-	root := 0
+	run := 0
 	var l leader
 	for i, it := range c.items.S {
-		switch {
-		case i < len(c.roots):
-			root = i
-		case i == len(c.roots):
-			root = 0
-		}
-		for i >= len(c.roots) && i >= c.rootEnd[root] {
-			root++
+		for i >= c.runs[run].end {
+			run++
 		}
 		w, p := where[i], c.plan(it)
-		l = leader{item: i, it: it, p: p.base, addr: it.addr, count: it.n() * p.mult, root: root}
+		l = leader{item: i, it: it, p: p.base, addr: it.addr, count: it.n() * p.mult, root: c.runs[run].root}
 		switch {
 		case !it.alone():
+			if len(c.early) > 0 {
+				if e, ok := c.early[w]; ok && e != uint32(i) {
+					continue
+				}
+			}
 			if !done.add(w) {
 				continue
 			}
@@ -199,13 +202,7 @@ func (c *Collector) leaders(f func(l *leader) error) error {
 func (c *Collector) leaderOf(s *sorted, k uint32) leader {
 	i := s.num.S[k]
 	it := c.items.S[i]
-	root := int(i)
-	if root >= len(c.roots) {
-		if root = c.lastRoot; root >= len(c.rootEnd) || int(i) >= c.rootEnd[root] || root > 0 && int(i) < c.rootEnd[root-1] {
-			root = sort.SearchInts(c.rootEnd, int(i)+1)
-			c.lastRoot = root
-		}
-	}
+	root := c.rootOf(int(i))
 	p := c.plan(it)
 	l := leader{item: int(i), it: it, num: &s.num.S[k], p: p.base, addr: it.addr, count: it.n() * p.mult, root: root, box: it.alone()}
 	if !l.box {
@@ -266,9 +263,11 @@ func (c *Collector) number(img *Image) error {
 		l.fills = append(l.fills, s.fill)
 		img.Pools[i].Count = s.fill
 	}
+	c.numbered = true
 	l.pieces.drop()
 	l.boxes.drop()
 	l.made.drop()
+	l.cells.clear()
 	for i := range c.made.slots {
 		if s := &c.made.slots[i]; s.id != 0 {
 			s.val = uint64(c.stands[c.where.S[s.val]].num)
@@ -297,9 +296,19 @@ func (c *Collector) keepPlaces(used bitset) bool {
 		}
 	}
 	guess, taken := 0, uint32(0)
+	last := uint32(0)
 	c.leaders(func(d *leader) error {
 		num := *d.num
 		*d.num = none
+		if p := c.plan(d.it); num == none && d.it.n() == 1 && (d.piece > 0 || d.box) { // it may have been a cell
+			box := uint32(0)
+			if d.box {
+				box = 1
+			}
+			if r, rank := l.cells.lookup(d.addr, p, box, int32(d.root), &last); r != nil {
+				num = l.cells.region(r, rank)
+			}
+		}
 		if num == none || numbers(d.p, d.count) > 1 {
 			return nil
 		}
@@ -313,6 +322,7 @@ func (c *Collector) keepPlaces(used bitset) bool {
 		taken++
 		return nil
 	})
+	taken += c.keepCells(used)
 	if l.total-taken > l.total/2+1000 {
 		return false
 	}
@@ -375,6 +385,7 @@ func (c *Collector) placeAll() ([]Region, error) {
 			}
 		}
 	}
+	c.placeCells()
 	var tail rowList
 	err := c.leaders(func(d *leader) error {
 		pool := c.poolOf(d)
@@ -447,6 +458,19 @@ func (c *Collector) placeNew(used bitset) ([]Region, error) {
 		}
 	}
 	var free map[freeKey][]uint32
+	place := func(pool int32, count uint64) uint32 {
+		if free == nil {
+			free = c.freePlaces(used, newPool)
+		}
+		k := freeKey{int(pool), count}
+		if f := free[k]; len(f) > 0 {
+			free[k] = f[:len(f)-1]
+			return f[len(f)-1]
+		}
+		num := l.total + tail.total
+		tail.add(pool, c.pools.list[pool].take(count), count, 1)
+		return num
+	}
 	err := c.leaders(func(d *leader) error {
 		pool := c.poolOf(d)
 		s := &c.pools.list[pool]
@@ -464,22 +488,12 @@ func (c *Collector) placeNew(used bitset) ([]Region, error) {
 			dense = append(dense, denseRegion{*d.num, n, pool, start, d.count})
 			return nil
 		}
-		if *d.num != none {
-			return nil
+		if *d.num == none {
+			*d.num = place(pool, d.count)
 		}
-		if free == nil {
-			free = c.freePlaces(used, newPool)
-		}
-		k := freeKey{int(pool), d.count}
-		if f := free[k]; len(f) > 0 {
-			*d.num = f[len(f)-1]
-			free[k] = f[:len(f)-1]
-			return nil
-		}
-		*d.num = l.total + tail.total
-		tail.add(pool, s.take(d.count), d.count, 1)
 		return nil
 	})
+	c.cells.placeNew(place)
 	slices.SortFunc(dense, func(a, b denseRegion) int { return int(int64(a.num) - int64(b.num)) })
 	var out rowList
 	for i, r := range l.regions {

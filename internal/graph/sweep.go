@@ -170,18 +170,28 @@ func (c *Collector) sortPage(in []uint32) {
 
 // sweep merges the items that overlap into pieces.
 func (c *Collector) sweep() error {
+	if err := c.settle(); err != nil {
+		return err
+	}
 	where := c.where.Grow(len(c.items.S))
-	c.merged, c.held = nil, make(map[uint32]bool)
+	c.merged, c.early, c.held = nil, nil, make(map[uint32]bool)
 	// The piece that grows.
 	var hi uintptr
 	var p *plan
 	var first uint32 // the item that p comes from
 	var found uint32 // the one that was reached first
-	rooted := false  // a root lies in it
+	var lowest uint32
+	rooted := false // a root lies in it
 	cur := -1
 	settle := func() {
 		if cur < 0 {
 			return
+		}
+		if found != lowest {
+			if c.early == nil {
+				c.early = make(map[uint32]uint32)
+			}
+			c.early[uint32(cur)] = found
 		}
 		if it := c.items.S[found]; rooted || it.addr != c.pieces.lo.S[cur] || c.end(it) != hi || c.plan(it).base != p {
 			if c.merged == nil {
@@ -195,7 +205,7 @@ func (c *Collector) sweep() error {
 		b := c.plan(it).base
 		if cur < 0 || it.addr >= hi {
 			settle()
-			cur, hi, p, first, found, rooted = c.pieces.len(), c.end(it), b, i, i, false
+			cur, hi, p, first, found, lowest, rooted = c.pieces.len(), c.end(it), b, i, i, i, false
 			c.pieces.lo.S = append(c.pieces.lo.S, it.addr)
 			c.pieces.num.S = append(c.pieces.num.S, none)
 		} else {
@@ -213,7 +223,10 @@ func (c *Collector) sweep() error {
 					fmt.Sprintf("the memory is also seen as %s, through %s", typeName(p.t), c.itemPath(int32(first)))}
 			}
 		}
-		found = min(found, i)
+		lowest = min(lowest, i)
+		if c.before(i, found) {
+			found = i
+		}
 		rooted = rooted || int(i) < len(c.roots)
 		where[i] = uint32(cur)
 		return nil
