@@ -363,13 +363,12 @@ func (p *Run) protect(name string, v any, how []How) error {
 		return errors.New("a variable of that name is protected already")
 	}
 	root := graph.Root{Name: name, Ptr: v}
-	if err := graph.Check(root, p.env()); err != nil && !later(err) {
-		return refused(err)
-	}
-	if img, err := graph.Outline([]graph.Root{root}, p.env()); err == nil { // else it needs the other roots
+	if img, err := graph.Outline([]graph.Root{root}, p.env()); err == nil {
 		if err := ckpt.Check(img); err != nil {
 			return fmt.Errorf("it does not fit into an HDF5 file: %w", err)
 		}
+	} else if err := graph.Check(root, p.env()); err != nil && !later(err) { // else it needs the other roots
+		return refused(err)
 	}
 	for _, h := range how {
 		if _, ok := v.(shaped); h&Fixed != 0 && !ok && reflect.TypeOf(v).Elem().Kind() != reflect.Slice {
