@@ -160,7 +160,8 @@ func (s *Saver) grow(near, far int64) error {
 		}
 		rings = max(rings, n)
 	}
-	err := s.staging.Grow(min(int(near/mem.SegmentSize)+copiers()+1, max(1, s.limit-rings)))
+	near += near / 64 // blocks need not fill a segment to its end
+	err := s.staging.Grow(min(int(near/mem.SegmentSize)+copiers(), max(1, s.limit-rings)))
 	if w, ok := s.writer.(interface{ share() error }); ok && err == nil {
 		err = w.share()
 	}
