@@ -6,6 +6,7 @@ import (
 	"bufio"
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"hash/fnv"
 	"io"
@@ -17,6 +18,8 @@ import (
 	"sync"
 	"testing"
 	"text/tabwriter"
+
+	"github.com/cairnrun/cairn/compiler/golang"
 )
 
 var long = os.Getenv("CAIRN_LONG") != ""
@@ -67,6 +70,49 @@ func TestGoroot(t *testing.T) {
 		writeList(t, name, results)
 	}
 	compareList(t, results, len(tried) == len(all))
+}
+
+// TestGoroot_Refused rewrites all programs and builds none: in minutes, it holds
+// that the list has exactly those that are refused, and that the compiler finds no
+// mistake of its own.
+func TestGoroot_Refused(t *testing.T) {
+	if !long {
+		t.Skip("CAIRN_LONG=1 tries this")
+	}
+	root := testDir(t)
+	all, _ := findPrograms(t, root)
+	goVersion, listed := readList(t)
+	if goVersion != languageVersion() {
+		t.Skipf("%s is about the programs of %s", listFile, goVersion)
+	}
+	scratch := newScratch(t)
+	for _, p := range all {
+		was := listed[p.name]
+		if was.verdict == untried {
+			continue
+		}
+		t.Run(p.name, func(t *testing.T) {
+			t.Parallel()
+			work := newWork(t, scratch, p)
+			defer dropWork(t, work)
+			if err := p.locate(root, work); err != nil {
+				t.Fatal(err)
+			}
+			rewritten, err := p.rewrite(t.Context())
+			if err == nil {
+				for _, r := range rewritten.Refused {
+					if r.Mistake() {
+						t.Error(r)
+					}
+				}
+				if was.verdict == refused {
+					t.Errorf("it is not refused any more: remove it from %s", listFile)
+				}
+			} else if was.verdict != refused || !errors.Is(err, golang.ErrRefused) {
+				t.Errorf("newly refused: %v", err)
+			}
+		})
+	}
 }
 
 // newScratch makes a directory for what is built.
