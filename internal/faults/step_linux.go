@@ -185,13 +185,14 @@ func stepFault(t *trial) error {
 	return err
 }
 
-// thaw continues or kills processes of the case that have stopped, after a
-// while, until the returned function is called.
+// thaw continues processes of the case that have stopped, after a while, or kills
+// them, or all processes, until the returned function is called.
 func (t *trial) thaw() (stop func()) {
 	done := make(chan struct{})
 	var all sync.WaitGroup
-	kill := t.r.IntN(2) == 0
+	how := t.r.IntN(3)
 	rest := time.Duration(50+t.r.IntN(400)) * time.Millisecond
+	struck := false
 	all.Go(func() {
 		since := make(map[int]time.Time)
 		for {
@@ -200,7 +201,8 @@ func (t *trial) thaw() (stop func()) {
 				return
 			case <-time.After(20 * time.Millisecond):
 			}
-			for _, p := range t.processes() {
+			of := t.processes()
+			for _, p := range of {
 				if !stopped(p.pid) {
 					delete(since, p.pid)
 					continue
@@ -208,17 +210,30 @@ func (t *trial) thaw() (stop func()) {
 				if since[p.pid].IsZero() {
 					since[p.pid] = time.Now()
 				}
-				if time.Since(since[p.pid]) > rest {
-					sig := syscall.SIGCONT
-					if kill {
-						sig = syscall.SIGKILL
+				if time.Since(since[p.pid]) <= rest {
+					continue
+				}
+				switch how {
+				case 0:
+					syscall.Kill(p.pid, syscall.SIGCONT)
+				case 1:
+					syscall.Kill(p.pid, syscall.SIGKILL)
+				case 2:
+					for _, p := range of {
+						syscall.Kill(p.pid, syscall.SIGKILL)
 					}
-					syscall.Kill(p.pid, sig)
+					struck = true
 				}
 			}
 		}
 	})
-	return func() { close(done); all.Wait() }
+	return func() {
+		close(done)
+		all.Wait()
+		if struck {
+			t.note("all killed while one was stopped")
+		}
+	}
 }
 
 // stopped reports whether a process was stopped by a signal.

@@ -92,7 +92,7 @@ func (w *world) step(i int) string {
 		w.write(i, "file", 1+w.r.n(6000))
 		return "first file"
 	}
-	switch w.r.n(20) {
+	switch w.r.n(25) {
 	case 0:
 		w.write(i, "file", w.r.n(9000))
 		return "new file"
@@ -213,6 +213,26 @@ func (w *world) step(i int) string {
 			return "nothing"
 		}
 		return w.moveDir(i)
+	case 19:
+		if len(w.dirs) < 2 {
+			return "nothing"
+		}
+		return w.removeDir(i)
+	case 20:
+		return w.through(i)
+	case 21:
+		return w.nameless(i)
+	case 22:
+		name := w.dirs[w.r.n(len(w.dirs))]
+		if name == "" {
+			return "nothing"
+		}
+		check(i, "chmod", os.Chmod(name, []os.FileMode{0o700, 0o755, 0o750}[w.r.n(3)]))
+		return "chmod " + name
+	case 23:
+		name := w.some()
+		_, err := os.OpenFile(name, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o644)
+		return fmt.Sprint("exclusive ", name, " ", os.IsExist(err))
 	default:
 		_, err := w.open.Seek(int64(w.r.n(5000)), io.SeekStart)
 		check(i, "seek", err)
@@ -238,4 +258,56 @@ func (w *world) moveDir(i int) string {
 	}
 	w.dirs[k] = to
 	return "rename " + was
+}
+
+// removeDir removes a directory with all that is in it.
+func (w *world) removeDir(i int) string {
+	dir := w.dirs[1+w.r.n(len(w.dirs)-1)]
+	check(i, "remove all", os.RemoveAll(dir))
+	in := func(name string) bool { return name == dir || strings.HasPrefix(name, dir+"/") }
+	w.files, w.dirs, w.links = slices.DeleteFunc(w.files, in), slices.DeleteFunc(w.dirs, in), slices.DeleteFunc(w.links, in)
+	return "remove all of " + dir
+}
+
+// through changes a file by way of a symbolic link.
+func (w *world) through(i int) string {
+	name := w.some()
+	w.made++
+	link := filepath.Join(filepath.Dir(name), fmt.Sprintf("sym-%d", w.made))
+	check(i, "symlink", os.Symlink(filepath.Base(name), link))
+	w.links = append(w.links, link)
+	w.change(i, link, os.O_RDWR, func(f *os.File) error {
+		_, err := f.WriteAt(w.text(i, 1+w.r.n(300)), int64(w.r.n(200)))
+		return err
+	})
+	return "through " + link
+}
+
+// nameless writes to files that are removed while they are open: a temporary one,
+// and sometimes one that was there.
+func (w *world) nameless(i int) string {
+	f, err := os.CreateTemp(".", "world-*")
+	check(i, "temporary", err)
+	check(i, "remove", os.Remove(f.Name()))
+	what := "temporary file"
+	if len(w.files) > 3 {
+		check(i, "close", f.Close())
+		k := w.r.n(len(w.files))
+		what = "open, remove " + w.files[k]
+		f, err = os.OpenFile(w.files[k], os.O_RDWR, 0)
+		check(i, "open", err)
+		check(i, "remove", os.Remove(w.files[k]))
+		w.files = slices.Delete(w.files, k, k+1)
+	}
+	_, err = f.WriteAt(w.text(i, 1+w.r.n(400)), int64(w.r.n(100)))
+	check(i, "write", err)
+	p := make([]byte, 600)
+	n, err := f.ReadAt(p, 0)
+	if err == io.EOF {
+		err = nil
+	}
+	check(i, "read", err)
+	w.fold(p[:n])
+	check(i, "close", f.Close())
+	return what
 }
