@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"errors"
-	"flag"
 	"fmt"
 	"io/fs"
 	"os"
@@ -13,16 +12,19 @@ import (
 	"strings"
 	"time"
 
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
 	"github.com/cairnrun/cairn/compiler/golang"
 	"github.com/cairnrun/cairn/internal/vfs"
 	"github.com/cairnrun/cairn/supervise"
 )
 
-func buildCommand() command {
-	return command{
-		name: "build", args: "[PACKAGE]", max: -1,
-		brief: "build a Go program that can be restarted where it was",
-		about: `Builds a Go program as it is, without changes to its source: Cairn finds the
+func buildCommand(c *call) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "build [flags] [PACKAGE]",
+		Short: "build a Go program that can be restarted where it was",
+		Long: `Builds a Go program as it is, without changes to its source: Cairn finds the
 loops in which its work is done ('cairn explain' shows them), and builds it so
 that checkpoints can be taken there and the program goes on from them. Nothing
 in the source's folders is changed.
@@ -31,49 +33,49 @@ It must be one program. The go command is needed, of version 1.26 or newer.
 
 The program runs as the plain one would; 'cairn run' saves it and brings it
 back. 'cairn run PACKAGE' does both at once.`,
-		examples: []example{
-			{"cairn build", "the program in this folder"},
-			{"cairn build -o sim ./cmd/sim && cairn run ./sim", "build it, then run it"},
-			{"cairn build --race --tags big ./sim", "with flags of go build"},
-		},
-		exits: sourceExits,
-		setup: func(f *flag.FlagSet) action {
-			var m makeFlags
-			m.declare(f)
-			ranks := f.Int("n", 0, "ranks of the run, `N`, if it has several; 0: 2, 3 or 4")
-			out := f.String("o", "", "write the program to `FILE` (default: here, under its name)")
-			return func(ctx context.Context, c *call) error {
-				o, err := m.options(f)
-				if err != nil {
-					return err
-				}
-				forRanks(&o, *ranks)
-				o.Output = *out
-				if o.Output == "" {
-					o.Output = "."
-				}
-				if strings.HasSuffix(o.Output, string(os.PathSeparator)) {
-					if err := os.MkdirAll(o.Output, 0o777); err != nil {
-						return elsewhere(err, otherName)
-					}
-				}
-				made, err := makeProgram(ctx, c, c.args, o)
-				if errors.Is(err, golang.ErrOutput) {
-					return elsewhere(err, otherName)
-				}
-				if err != nil {
-					return err
-				}
-				if !c.quiet {
-					c.notef("%s: written to %s", named(c.args), made.Path)
-				}
-				if c.json {
-					return c.document(buildDocument{made.Path, made.Points, made.Before})
-				}
-				return nil
-			}
-		},
+		Example: `  cairn build                                      # the program in this folder
+  cairn build -o sim ./cmd/sim && cairn run ./sim  # build it, then run it
+  cairn build --race --tags big ./sim              # with flags of go build`,
+		Annotations:       map[string]string{exitCodes: sourceExits},
+		Args:              takes(0, -1),
+		ValidArgsFunction: completeSource,
 	}
+	f := cmd.Flags()
+	var m makeFlags
+	m.declare(f)
+	ranks := f.IntP("ranks", "n", 0, "ranks of the run, `N`, if it has several; 0: 2, 3 or 4")
+	out := f.StringP("output", "o", "", "write the program to `FILE` (default: here, under its name)")
+	cmd.RunE = c.does(func(ctx context.Context, c *call) error {
+		o, err := m.options(f)
+		if err != nil {
+			return err
+		}
+		forRanks(&o, *ranks)
+		o.Output = *out
+		if o.Output == "" {
+			o.Output = "."
+		}
+		if strings.HasSuffix(o.Output, string(os.PathSeparator)) {
+			if err := os.MkdirAll(o.Output, 0o777); err != nil {
+				return elsewhere(err, otherName)
+			}
+		}
+		made, err := makeProgram(ctx, c, c.args, o)
+		if errors.Is(err, golang.ErrOutput) {
+			return elsewhere(err, otherName)
+		}
+		if err != nil {
+			return err
+		}
+		if !c.quiet {
+			c.notef("%s: written to %s", named(c.args), made.Path)
+		}
+		if c.json {
+			return c.document(buildDocument{made.Path, made.Points, made.Before})
+		}
+		return nil
+	})
+	return cmd
 }
 
 // What to do where something can't be written.
@@ -114,18 +116,26 @@ var goBools = []struct{ name, usage string }{
 }
 
 // declare declares all of them.
-func (m *makeFlags) declare(f *flag.FlagSet) {
+func (m *makeFlags) declare(f *pflag.FlagSet) {
 	m.declareFew(f)
 	for _, g := range goFlags {
-		f.String(g.name, "", g.usage)
+		f.StringP(g.name, shorthand(g.name), "", g.usage)
 	}
 	for _, g := range goBools {
-		f.Bool(g.name, false, g.usage)
+		f.BoolP(g.name, shorthand(g.name), false, g.usage)
 	}
 }
 
+// shorthand is a name of one letter, for which one dash is usual.
+func shorthand(name string) string {
+	if len(name) == 1 {
+		return name
+	}
+	return ""
+}
+
 // declareFew declares those that run has too.
-func (m *makeFlags) declareFew(f *flag.FlagSet) {
+func (m *makeFlags) declareFew(f *pflag.FlagSet) {
 	f.StringVar(&m.tags, "tags", "", "build tags, `LIST` with commas between")
 	f.StringVar(&m.take, "take", "", "`FUNCTIONS` with commas between: dynamic calls that may lead to them lead nowhere else")
 	f.StringVar(&m.profile, "cpuprofile", "", "a CPU profile of a run, `FILE`: it decides where points are, in place of a count")
@@ -148,7 +158,7 @@ func samples(profile string) (*golang.Samples, error) {
 }
 
 // options are what flags that were given say.
-func (m *makeFlags) options(f *flag.FlagSet) (golang.MakeOptions, error) {
+func (m *makeFlags) options(f *pflag.FlagSet) (golang.MakeOptions, error) {
 	var o golang.MakeOptions
 	var err error
 	if o.Instrument.Explain.Samples, err = samples(m.profile); err != nil {
@@ -160,7 +170,7 @@ func (m *makeFlags) options(f *flag.FlagSet) (golang.MakeOptions, error) {
 	if m.take != "" {
 		o.Take = strings.Split(m.take, ",")
 	}
-	f.Visit(func(d *flag.Flag) {
+	f.Visit(func(d *pflag.Flag) {
 		for _, g := range slices.Concat(goFlags, goBools) {
 			if g.name == d.Name {
 				o.Flags = append(o.Flags, "-"+d.Name+"="+d.Value.String())

@@ -221,7 +221,7 @@ func TestUsage(t *testing.T) {
 		args []string
 		want string
 	}{
-		{nil, "Commands"},
+		{nil, "Checkpoints"},
 		{[]string{"lsit", dir}, "did you mean list?"},
 		{[]string{"exprot"}, "did you mean export?"},
 		{[]string{"frobnicate"}, "'cairn help' lists all"},
@@ -243,6 +243,14 @@ func TestUsage(t *testing.T) {
 		{[]string{"diff", dir}, "usage: cairn diff SET SET"},
 		{[]string{"verify", "--accept", dir, dir}, "one set, not 2"},
 		{[]string{"version", "1"}, "too many arguments"},
+		{[]string{"version", "--json=no"}, "true or false"},
+		{[]string{"--json=no", "version"}, "true or false"},
+		{[]string{"completion", "bsh"}, "did you mean bash?"},
+		{[]string{"run", "--retires", "3", "./sim"}, "unknown flag --retires (did you mean --retries?); see 'cairn help run'"},
+		{[]string{"run", "-x", "./sim"}, "unknown flag -x; see 'cairn help run'"},
+		{[]string{"run", "-out", "x", "./sim"}, "unknown flag -out (did you mean --output?)"},
+		{[]string{"run", "-n"}, "-n needs a value"},
+		{[]string{"run", "-n", "x", "./sim"}, "\"x\" is no value for -n, which takes a whole number"},
 	} {
 		cairnRun(t, c.args...).exit(exitUsage).complains(c.want)
 	}
@@ -261,24 +269,26 @@ func TestFlagsAnywhere(t *testing.T) {
 }
 
 func TestHelp(t *testing.T) {
-	cairnRun(t, "help").exit(exitFine).says("Commands", "SET is one of", "Exit codes", "Examples")
-	cairnRun(t, "--help").exit(exitFine).says("Commands")
-	cairnRun(t, "-h").exit(exitFine).says("Commands")
-	for _, cmd := range commands() {
-		want := []string{"usage: cairn " + cmd.name, "--json", "Examples", "Exit codes"}
-		cairnRun(t, "help", cmd.name).exit(exitFine).says(want...)
-		cairnRun(t, cmd.name, "--help").exit(exitFine).says(want...)
-		if !cmd.tail { // there, -h after an argument is the program's
-			cairnRun(t, cmd.name, "x", "-h").exit(exitFine).says(want...)
+	cairnRun(t, "help").exit(exitFine).says("\nRuns\n  run ", "\nCheckpoints\n  list ", "SET is one of", "Exit codes", "Examples")
+	cairnRun(t, "--help").exit(exitFine).says("\nRuns\n")
+	cairnRun(t, "-h").exit(exitFine).says("\nRuns\n")
+	all := shownCommands(newRoot(&call{}))
+	for _, cmd := range all {
+		name := cmd.Name()
+		want := []string{"usage: cairn " + name, "--json", "Examples", "Exit codes"}
+		cairnRun(t, "help", name).exit(exitFine).says(want...)
+		cairnRun(t, name, "--help").exit(exitFine).says(want...)
+		if name != "run" { // there, -h after an argument is the program's
+			cairnRun(t, name, "x", "-h").exit(exitFine).says(want...)
 		}
-		for line := range strings.Lines(cmd.help()) {
+		for line := range strings.Lines(helpText(cmd)) {
 			if n := len([]rune(strings.TrimRight(line, "\n"))); n > 110 {
-				t.Errorf("help of %s has a line of %d characters: %s", cmd.name, n, line)
+				t.Errorf("help of %s has a line of %d characters: %s", name, n, line)
 			}
 		}
 	}
-	if doc := decode[helpDocument](cairnRun(t, "help", "--json").exit(exitFine)); len(doc.Commands) != len(commands()) {
-		t.Errorf("%d commands", len(doc.Commands))
+	if doc := decode[helpDocument](cairnRun(t, "help", "--json").exit(exitFine)); len(doc.Commands) != len(all) || len(all) != 18 {
+		t.Errorf("%d commands of %d", len(doc.Commands), len(all))
 	}
 }
 

@@ -2,39 +2,40 @@ package main
 
 import (
 	"context"
-	"flag"
+
+	"github.com/spf13/cobra"
 
 	"github.com/cairnrun/cairn/supervise"
 )
 
-func checkpointCommand() command {
-	return command{
-		name: "checkpoint", args: "[RUN]", max: 1,
-		brief: "let a run take a checkpoint now",
-		about: `Asks the ranks of a running run to take a checkpoint at their next points,
+func checkpointCommand(c *call) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "checkpoint [--reason TEXT] [RUN]",
+		Short: "let a run take a checkpoint now",
+		Long: `Asks the ranks of a running run to take a checkpoint at their next points,
 waits until it is committed, and prints the set. RUN is the folder that 'cairn
 run' made; left out, it is the only *.cairn folder here.`,
-		examples: []example{
-			{"cairn checkpoint", "of the run in this folder"},
-			{"cairn checkpoint --reason 'before the upgrade' sim.cairn", "'cairn list' shows the reason"},
-		},
-		setup: func(f *flag.FlagSet) action {
-			reason := f.String("reason", "request", "`TEXT` that is kept with the set")
-			return func(ctx context.Context, c *call) error {
-				run, err := c.theRun()
-				if err != nil {
-					return err
-				}
-				set, err := supervise.Checkpoint(ctx, run, *reason)
-				if err != nil {
-					return err
-				}
-				if c.json {
-					return c.document(set)
-				}
-				c.printf("set %s\n", setText(set, set.Time))
-				return nil
-			}
-		},
+		Example: `  cairn checkpoint                                          # of the run in this folder
+  cairn checkpoint --reason 'before the upgrade' sim.cairn  # 'cairn list' shows the reason`,
+		Args:              takes(0, 1),
+		ValidArgsFunction: completeRuns,
 	}
+	f := cmd.Flags()
+	reason := f.String("reason", "request", "`TEXT` that is kept with the set")
+	cmd.RunE = c.does(func(ctx context.Context, c *call) error {
+		run, err := c.theRun()
+		if err != nil {
+			return err
+		}
+		set, err := supervise.Checkpoint(ctx, run, *reason)
+		if err != nil {
+			return err
+		}
+		if c.json {
+			return c.document(set)
+		}
+		c.printf("set %s\n", setText(set, set.Time))
+		return nil
+	})
+	return cmd
 }

@@ -2,43 +2,43 @@ package main
 
 import (
 	"context"
-	"flag"
 	"fmt"
 	"maps"
 	"os"
 	"slices"
 	"time"
 
+	"github.com/spf13/cobra"
 	"github.com/zeebo/xxh3"
 
 	"github.com/cairnrun/cairn/device"
 	"github.com/cairnrun/cairn/internal/mem"
 )
 
-func devicesCommand() command {
-	return command{
-		name: "devices", args: "[LIST]", max: 1,
-		brief: "list the devices that programs can compute on, and try each",
-		about: `Shows the devices that package device finds on this machine, in the order in
+func devicesCommand(c *call) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "devices [--list] [LIST]",
+		Short: "list the devices that programs can compute on, and try each",
+		Long: `Shows the devices that package device finds on this machine, in the order in
 which programs get them, and runs a short test on each: memory is allocated, a
 kernel compiled and run, its result and the digests that checkpoints use
 compared with the host's, and the copies timed.
 LIST is what CAIRN_DEVICES would be: backends or IDs, as "cuda,host".`,
-		exits: `  0  fine
+		Example: `  cairn devices                                  # all devices
+  cairn devices opencl                           # those of one backend
+  CAIRN_DEVICES=opencl:0.0,host cairn run ./sim  # a run that uses these two`,
+		Annotations: map[string]string{exitCodes: `  0  fine
   1  a device failed its test
   2  the command line is wrong
   3  it could not be done: no such device, an error of the system, or interrupted
-`,
-		examples: []example{
-			{"cairn devices", "all devices"},
-			{"cairn devices opencl", "those of one backend"},
-			{"CAIRN_DEVICES=opencl:0.0,host cairn run ./sim", "a run that uses these two"},
-		},
-		setup: func(f *flag.FlagSet) action {
-			list := f.Bool("list", false, "list only, test nothing")
-			return func(_ context.Context, c *call) error { return devices(c, !*list) }
-		},
+`},
+		Args:              takes(0, 1),
+		ValidArgsFunction: cobra.NoFileCompletions,
 	}
+	f := cmd.Flags()
+	list := f.Bool("list", false, "list only, test nothing")
+	cmd.RunE = c.does(func(_ context.Context, c *call) error { return devices(c, !*list) })
+	return cmd
 }
 
 // deviceInfo is what devices --json prints of a device.

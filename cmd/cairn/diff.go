@@ -2,21 +2,22 @@ package main
 
 import (
 	"context"
-	"flag"
 	"fmt"
 	"path/filepath"
 	"strconv"
 	"strings"
 
+	"github.com/spf13/cobra"
+
 	"github.com/cairnrun/cairn/ckpt"
 	"github.com/cairnrun/cairn/hdf5"
 )
 
-func diffCommand() command {
-	return command{
-		name: "diff", args: "SET SET", min: 2, max: 2,
-		brief: "show which variables differ between two sets, and by how much",
-		about: `Compares the values of two sets, variable by variable: how many numbers
+func diffCommand(c *call) *cobra.Command {
+	return &cobra.Command{
+		Use:   "diff SET SET",
+		Short: "show which variables differ between two sets, and by how much",
+		Long: `Compares the values of two sets, variable by variable: how many numbers
 differ, where the first one is, and the largest difference, absolute and
 relative to the larger of the two numbers. Blocks whose digests are equal are
 not read. The exit code is 0 if all values are equal and 1 if not.
@@ -24,11 +25,11 @@ not read. The exit code is 0 if all values are equal and 1 if not.
 With several ranks, all of them are compared, each with the same rank of the
 other set. The sets may come from different folders, runs and machines. Where values are
 tables of references (pointers, maps), references are positions in the set.`,
-		examples: []example{
-			{"cairn diff ckpt@11 ckpt@12", "what changed from set 11 to set 12"},
-			{"cairn diff good.h5 ckpt", "an exported file and the newest set"},
-		},
-		setup: func(*flag.FlagSet) action { return diff },
+		Example: `  cairn diff ckpt@11 ckpt@12  # what changed from set 11 to set 12
+  cairn diff good.h5 ckpt     # an exported file and the newest set`,
+		Args:              takes(2, 2),
+		ValidArgsFunction: c.completeSets,
+		RunE:              c.does(diff),
 	}
 }
 

@@ -3,17 +3,18 @@ package main
 import (
 	"context"
 	"errors"
-	"flag"
 	"strings"
+
+	"github.com/spf13/cobra"
 
 	"github.com/cairnrun/cairn/compiler/golang"
 )
 
-func explainCommand() command {
-	return command{
-		name: "explain", args: "[PACKAGE]", max: 1,
-		brief: "show where the checkpoints of a Go program would go, and why",
-		about: `Reads the source of a Go program and shows where points would be put: the loops
+func explainCommand(c *call) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "explain [flags] [PACKAGE]",
+		Short: "show where the checkpoints of a Go program would go, and why",
+		Long: `Reads the source of a Go program and shows where points would be put: the loops
 in which its work is done, by a count of statements and accesses; for programs
 with messages, whether any may be under way there; and which goroutines may be
 alive. Nothing is changed; 'cairn build' and 'cairn run' put points there, and
@@ -22,23 +23,23 @@ PACKAGE is as for go build: a folder, an import path or a file, here if left
 out. It must be one program. The go command is needed.
 In the source, a comment on a loop's line or before it overrides the choice:
 //cairn:point asks for a point, //cairn:skip excludes the loop.`,
-		examples: []example{
-			{"cairn explain", "the program in this folder"},
-			{"cairn explain --all ./cmd/sim", "with the loops that are not ranked, and why"},
-			{"cairn explain --take cg ./npb", "in the mode in which the program calls cg"},
-			{"cairn explain --cpuprofile cpu.pprof", "by where a run spent its time"},
-			{"cairn explain -n 8 --json ./sim", "for 8 ranks, as JSON"},
-		},
-		exits: sourceExits,
-		setup: func(f *flag.FlagSet) action {
-			n := f.Int("n", 0, "ranks of the run, `N`; 0: what holds for 2, 3 and 4")
-			all := f.Bool("all", false, "show all loops, and why each is chosen or not")
-			profile := f.String("cpuprofile", "", "a CPU profile of a run, `FILE`: it decides in place of the count")
-			take := f.String("take", "", "`FUNCTIONS` with commas between: dynamic calls that may lead to them lead nowhere else")
-			tags := f.String("tags", "", "build tags, `LIST` with commas between")
-			return func(ctx context.Context, c *call) error { return explain(ctx, c, *n, *all, *tags, *take, *profile) }
-		},
+		Example: `  cairn explain                         # the program in this folder
+  cairn explain --all ./cmd/sim         # with the loops that are not ranked, and why
+  cairn explain --take cg ./npb         # in the mode in which the program calls cg
+  cairn explain --cpuprofile cpu.pprof  # by where a run spent its time
+  cairn explain -n 8 --json ./sim       # for 8 ranks, as JSON`,
+		Annotations:       map[string]string{exitCodes: sourceExits},
+		Args:              takes(0, 1),
+		ValidArgsFunction: completeSource,
 	}
+	f := cmd.Flags()
+	n := f.IntP("ranks", "n", 0, "ranks of the run, `N`; 0: what holds for 2, 3 and 4")
+	all := f.Bool("all", false, "show all loops, and why each is chosen or not")
+	profile := f.String("cpuprofile", "", "a CPU profile of a run, `FILE`: it decides in place of the count")
+	take := f.String("take", "", "`FUNCTIONS` with commas between: dynamic calls that may lead to them lead nowhere else")
+	tags := f.String("tags", "", "build tags, `LIST` with commas between")
+	cmd.RunE = c.does(func(ctx context.Context, c *call) error { return explain(ctx, c, *n, *all, *tags, *take, *profile) })
+	return cmd
 }
 
 func explain(ctx context.Context, c *call, ranks int, all bool, tags, take, profile string) error {

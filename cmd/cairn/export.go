@@ -3,36 +3,41 @@ package main
 import (
 	"context"
 	"errors"
-	"flag"
 	"fmt"
 	"io/fs"
 	"path/filepath"
 	"time"
 
+	"github.com/spf13/cobra"
+
 	"github.com/cairnrun/cairn/ckpt"
 )
 
-func exportCommand() command {
-	return command{
-		name: "export", args: "SET OUT.h5", min: 2, max: 2,
-		brief: "write a set as one plain, self-contained HDF5 file",
-		about: `Writes all values of a set into one HDF5 file that needs no other, for h5py,
+func exportCommand(c *call) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "export [--compress none|gzip|zstd] [--rank N] SET OUT.h5",
+		Short: "write a set as one plain, self-contained HDF5 file",
+		Long: `Writes all values of a set into one HDF5 file that needs no other, for h5py,
 h5dump, MATLAB or to be kept: the variables are datasets under /MemBlocks. All
 commands that take a SET take such a file too. Every byte is checked on the
 way, and OUT.h5 appears only when it is whole; it must not exist before.
 
 With several ranks each has a file of its own: --rank says whose is exported.`,
-		examples: []example{
-			{"cairn export ckpt result.h5", "the newest set in folder ckpt"},
-			{"cairn export --compress gzip ckpt@12 set12.h5", "set 12, smaller; every HDF5 tool reads gzip"},
-		},
-		setup: func(f *flag.FlagSet) action {
-			compress := f.String("compress", "none", "`none|gzip|zstd`; none if not given, zstd needs a plugin in HDF5 tools")
-			rank := rankFlag(f)
-			return func(ctx context.Context, c *call) error { return export(ctx, c, *compress, int(*rank)) }
-		},
+		Example: `  cairn export ckpt result.h5                    # the newest set in folder ckpt
+  cairn export --compress gzip ckpt@12 set12.h5  # set 12, smaller; every HDF5 tool reads gzip`,
+		Args:              takes(2, 2),
+		ValidArgsFunction: c.completeSets,
 	}
+	f := cmd.Flags()
+	compress := f.String("compress", "none", "compress by `METHOD`: none, gzip or zstd; zstd needs a plugin in HDF5 tools")
+	rank := rankFlag(f)
+	c.completeValues(cmd, "compress", compressions...)
+	cmd.RunE = c.does(func(ctx context.Context, c *call) error { return export(ctx, c, *compress, int(*rank)) })
+	return cmd
 }
+
+// compressions are the values of --compress.
+var compressions = []string{"none", "gzip", "zstd"}
 
 // exportDocument is what export --json prints.
 type exportDocument struct {
@@ -57,7 +62,7 @@ func export(ctx context.Context, c *call, compress string, rank int) error {
 	case "zstd":
 		how = ckpt.Zstd
 	default:
-		return usagef("export: no compression %q%s; --compress takes none, gzip or zstd", compress, suggest(compress, []string{"none", "gzip", "zstd"}, ""))
+		return usagef("export: no compression %q%s; --compress takes none, gzip or zstd", compress, suggest(compress, compressions, ""))
 	}
 	out := c.args[1]
 	if err := c.free(out); err != nil {

@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"errors"
-	"flag"
 	"fmt"
 	"io/fs"
 	"maps"
@@ -11,17 +10,19 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/spf13/cobra"
+
 	"github.com/cairnrun/cairn/store"
 )
 
 // keepDefault is what a run keeps, too, if its Options don't say.
 const keepDefault = 2
 
-func gcCommand() command {
-	return command{
-		name: "gc", args: "DIR", min: 1, max: 1,
-		brief: "remove older sets and what crashes left behind",
-		about: `Keeps the newest sets of a run's folder and removes the others, with what
+func gcCommand(c *call) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "gc [--keep N] [--dry-run] DIR",
+		Short: "remove older sets and what crashes left behind",
+		Long: `Keeps the newest sets of a run's folder and removes the others, with what
 crashes left: sets that were never finished, half-written files, links that no
 set needs. Sets whose metadata is damaged do not count as kept and are removed;
 if no set is sound, nothing is. What a newer set still needs of an older one
@@ -33,16 +34,16 @@ that some rank lacks are removed; newer ones, above the recovery line, are left.
 It takes the folder's lock, so no run may be using it; --dry-run takes none
 and removes nothing. Only metadata is checked: if in doubt whether the sets to
 keep are good, 'cairn verify DIR' first.`,
-		examples: []example{
-			{"cairn gc --dry-run ckpt", "what would be removed"},
-			{"cairn gc --keep 1 ckpt", "keep only the newest set"},
-		},
-		setup: func(f *flag.FlagSet) action {
-			keep := f.Int("keep", keepDefault, "keep the newest `N` sets (2 if not given)")
-			dry := f.Bool("dry-run", false, "only say what would be removed")
-			return func(ctx context.Context, c *call) error { return gc(ctx, c, *keep, *dry) }
-		},
+		Example: `  cairn gc --dry-run ckpt  # what would be removed
+  cairn gc --keep 1 ckpt   # keep only the newest set`,
+		Args:              takes(1, 1),
+		ValidArgsFunction: completeRuns,
 	}
+	f := cmd.Flags()
+	keep := f.Int("keep", keepDefault, "keep the newest `N` sets")
+	dry := f.Bool("dry-run", false, "only say what would be removed")
+	cmd.RunE = c.does(func(ctx context.Context, c *call) error { return gc(ctx, c, *keep, *dry) })
+	return cmd
 }
 
 // gcDocument is what gc --json prints.

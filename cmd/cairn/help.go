@@ -1,24 +1,37 @@
 package main
 
 import (
-	"context"
-	"flag"
 	"fmt"
-	"io"
 	"slices"
 	"strings"
-	"text/tabwriter"
+
+	"github.com/spf13/cobra"
 )
 
-func helpCommand() command {
-	return command{
-		name: "help", args: "[COMMAND]", max: 1,
-		brief:    "show help, of a command or of all",
-		about:    `Shows what a command does, its flags, and examples; without COMMAND, all commands.`,
-		examples: []example{{"cairn help verify", "the help of one command"}},
-		setup:    func(*flag.FlagSet) action { return help },
+func helpCommand(c *call) *cobra.Command {
+	return &cobra.Command{
+		Use:     "help [COMMAND]",
+		Short:   "show help, of a command or of all",
+		Long:    `Shows what a command does, its flags, and examples; without COMMAND, all commands.`,
+		Example: `  cairn help verify  # the help of one command`,
+		Args:    takes(0, 1),
+		ValidArgsFunction: completeFirst(func(cmd *cobra.Command, _ string) []string {
+			var out []string
+			for _, cmd := range shownCommands(cmd.Root()) {
+				out = append(out, cmd.Name()+"\t"+cmd.Short)
+			}
+			return out
+		}, cobra.ShellCompDirectiveNoFileComp),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			c.args = args
+			return help(c, cmd.Root())
+		},
 	}
 }
+
+// exitCodes is the annotation of a command that has exit codes of its own: the
+// lines of its help that say what they mean.
+const exitCodes = "exit codes"
 
 const setHelp = `SET is one of
   ckpt/set-00000012/rank-0000.h5   a set's file
@@ -60,115 +73,71 @@ type commandInfo struct {
 	Help  string `json:"help"`
 }
 
-func help(_ context.Context, c *call) error {
-	all := commands()
+func help(c *call, root *cobra.Command) error {
+	all := shownCommands(root)
 	if len(c.args) > 0 {
-		i := slices.IndexFunc(all, func(cmd command) bool { return cmd.name == c.args[0] })
+		i := slices.IndexFunc(all, func(cmd *cobra.Command) bool { return cmd.Name() == c.args[0] })
 		if i < 0 {
-			return unknownCommand(c.args[0])
+			return unknownCommand(root, c.args[0])
 		}
 		all = all[i : i+1]
 	}
 	if c.json {
 		var doc helpDocument
 		for _, cmd := range all {
-			doc.Commands = append(doc.Commands, commandInfo{cmd.name, cmd.usage(), cmd.brief, cmd.help()})
+			doc.Commands = append(doc.Commands, commandInfo{cmd.Name(), cmd.UseLine(), cmd.Short, helpText(cmd)})
 		}
 		return c.document(doc)
 	}
-	text := overview()
 	if len(c.args) > 0 {
-		text = all[0].help()
+		return all[0].Help()
 	}
-	_, err := io.WriteString(c.stdout, text)
-	return err
+	return root.Help()
+}
+
+// shownCommands are the commands that help lists, in its order.
+func shownCommands(root *cobra.Command) []*cobra.Command {
+	var out []*cobra.Command
+	for _, g := range root.Groups() {
+		for _, cmd := range root.Commands() {
+			if cmd.GroupID == g.ID {
+				out = append(out, cmd)
+			}
+		}
+	}
+	return out
+}
+
+// helpText is the help of a command.
+func helpText(cmd *cobra.Command) string {
+	if !cmd.HasParent() {
+		return overview(cmd)
+	}
+	text := fmt.Sprintf("usage: %s\n\n%s%s.\n\n%s\n", cmd.UseLine(), strings.ToUpper(cmd.Short[:1]), cmd.Short[1:], cmd.Long)
+	if strings.Contains(cmd.Use, "SET") {
+		text += "\n" + setHelp
+	}
+	cmd.InheritedFlags() // merges them
+	text += "\nFlags\n" + cmd.Flags().FlagUsagesWrapped(100) + "\nExamples\n" + cmd.Example + "\n\n"
+	if own := cmd.Annotations[exitCodes]; own != "" {
+		return text + "Exit codes\n" + own
+	}
+	return text + exitHelp
 }
 
 // overview is the help of the whole program.
-func overview() string {
+func overview(root *cobra.Command) string {
 	var b strings.Builder
-	b.WriteString("cairn runs long-running programs and looks after their checkpoints.\n\n")
-	b.WriteString("usage: cairn COMMAND [flags] arguments\n\nCommands\n")
-	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
-	for _, cmd := range commands() {
-		fmt.Fprintf(w, "  %s\t%s\n", strings.TrimSpace(cmd.name+" "+cmd.args), cmd.brief)
-	}
-	w.Flush()
-	b.WriteString("\n" + setHelp)
-	b.WriteString(`
-Flags stand before or after arguments (for run: before PROGRAM); every command takes
-  --json       print one JSON document on stdout; errors stay text on stderr
-  --quiet, -q  show no progress
-  --help, -h   show the command's help
-` + "\n" + exitHelp + `
-Examples
-  cairn run -n 4 ./sim       run it, and bring it back after failures
-  cairn run ./cmd/sim        the same for a Go program's source, as it is
-  cairn status               how far is it?
-  cairn list ckpt            what is there?
-  cairn verify ckpt          is it good?
-  cairn diff ckpt@11 ckpt    what changed since set 11?
-`)
-	return b.String()
-}
-
-func (cmd *command) usage() string {
-	flags := cmd.flagUsage()
-	if len(flags) > 80 {
-		flags = " [flags]"
-	}
-	return strings.TrimSpace("cairn " + cmd.name + flags + " " + cmd.args)
-}
-
-// dashed is a flag's name as people write it.
-func dashed(name string) string {
-	if len(name) == 1 {
-		return "-" + name
-	}
-	return "--" + name
-}
-
-// flagUsage shows the command's own flags for its usage line.
-func (cmd *command) flagUsage() string {
-	var b strings.Builder
-	f := flag.NewFlagSet(cmd.name, flag.ContinueOnError)
-	cmd.setup(f)
-	f.VisitAll(func(d *flag.Flag) {
-		if value, _ := flag.UnquoteUsage(d); value != "" {
-			fmt.Fprintf(&b, " [%s %s]", dashed(d.Name), value)
-		} else {
-			fmt.Fprintf(&b, " [%s]", dashed(d.Name))
+	b.WriteString("cairn runs long-running programs and looks after their checkpoints.\n\nusage: " + root.Use + "\n")
+	group := ""
+	for _, cmd := range shownCommands(root) {
+		if cmd.GroupID != group {
+			group = cmd.GroupID
+			fmt.Fprintf(&b, "\n%s\n", group)
 		}
-	})
-	return b.String()
-}
-
-// help is the command's help text.
-func (cmd *command) help() string {
-	var b strings.Builder
-	fmt.Fprintf(&b, "usage: %s\n\n%s%s.\n\n%s\n", cmd.usage(), strings.ToUpper(cmd.brief[:1]), cmd.brief[1:], cmd.about)
-	if strings.Contains(cmd.args, "SET") {
-		b.WriteString("\n" + setHelp)
+		fmt.Fprintf(&b, "  %-*s  %s\n", root.NamePadding(), cmd.Name(), cmd.Short)
 	}
-	b.WriteString("\nFlags\n")
-	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
-	f, _ := cmd.flags(&call{})
-	f.VisitAll(func(d *flag.Flag) {
-		value, usage := flag.UnquoteUsage(d)
-		fmt.Fprintf(w, "  %s\t%s\n", strings.TrimSpace(dashed(d.Name)+" "+value), usage)
-	})
-	fmt.Fprintf(w, "  --help\tshow this help (-h)\n")
-	w.Flush()
-	b.WriteString("\nExamples\n")
-	w = tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
-	for _, e := range cmd.examples {
-		fmt.Fprintf(w, "  %s\t%s\n", e.line, e.meaning)
-	}
-	w.Flush()
-	if cmd.exits != "" {
-		b.WriteString("\nExit codes\n" + cmd.exits)
-	} else {
-		b.WriteString("\n" + exitHelp)
-	}
+	b.WriteString("\n" + setHelp + "\nFlags stand before or after arguments (for run: before PROGRAM); every command takes\n")
+	b.WriteString(root.PersistentFlags().FlagUsagesWrapped(100) + "\n" + exitHelp + "\nExamples\n" + root.Example + "\n")
 	return b.String()
 }

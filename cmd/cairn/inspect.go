@@ -2,21 +2,23 @@ package main
 
 import (
 	"context"
-	"flag"
 	"fmt"
 	"regexp"
 	"strconv"
 	"strings"
 
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
 	"github.com/cairnrun/cairn/ckpt"
 	"github.com/cairnrun/cairn/internal/graph"
 )
 
-func inspectCommand() command {
-	return command{
-		name: "inspect", args: "[SET]", max: 1,
-		brief: "show what a set holds and how it came to be",
-		about: `Shows the variables of a set: their Go type, type and shape in the file, size,
+func inspectCommand(c *call) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "inspect [--rank N] [SET]",
+		Short: "show what a set holds and how it came to be",
+		Long: `Shows the variables of a set: their Go type, type and shape in the file, size,
 how much of it is in blocks of zeros (not stored) and in blocks that did not
 change (stored in the file of an older set), what is stored in this file, and
 how much compression saved. A variable whose values have several types has one
@@ -27,17 +29,17 @@ the kernel could track writes; below, the data files that were open.
 
 With several ranks each has a file of its own: --rank says which one is shown.
 Without SET, it is the newest of the only *.cairn folder here.`,
-		examples: []example{
-			{"cairn inspect ckpt", "the newest set in folder ckpt"},
-			{"cairn inspect ckpt@12", "set 12"},
-			{"cairn inspect --rank 3 ckpt@12", "what rank 3 has of it"},
-			{"cairn inspect result.h5", "a file made by 'cairn export'"},
-		},
-		setup: func(f *flag.FlagSet) action {
-			rank := rankFlag(f)
-			return func(_ context.Context, c *call) error { return inspect(c, *rank) }
-		},
+		Example: `  cairn inspect ckpt              # the newest set in folder ckpt
+  cairn inspect ckpt@12           # set 12
+  cairn inspect --rank 3 ckpt@12  # what rank 3 has of it
+  cairn inspect result.h5         # a file made by 'cairn export'`,
+		Args:              takes(0, 1),
+		ValidArgsFunction: c.completeSets,
 	}
+	f := cmd.Flags()
+	rank := rankFlag(f)
+	cmd.RunE = c.does(func(_ context.Context, c *call) error { return inspect(c, *rank) })
+	return cmd
 }
 
 // inspectDocument is what inspect --json prints.
@@ -80,8 +82,8 @@ type fileInfo struct {
 }
 
 // rankFlag is how commands that show one rank's file are told which.
-func rankFlag(f *flag.FlagSet) *uint {
-	return f.Uint("rank", 0, "take the file of rank `N` (default 0)")
+func rankFlag(f *pflag.FlagSet) *uint {
+	return f.Uint("rank", 0, "take the file of rank `N` (0 if not given)")
 }
 
 func inspect(c *call, rank uint) error {

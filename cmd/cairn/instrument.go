@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"errors"
-	"flag"
 	"fmt"
 	"go/format"
 	"io/fs"
@@ -13,37 +12,40 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/spf13/cobra"
+
 	"github.com/cairnrun/cairn/compiler/golang"
 )
 
-func instrumentCommand() command {
-	return command{
-		name: "instrument", args: "[PACKAGE]", max: -1,
-		brief: "write what 'cairn build' compiles in place of a program's source",
-		about: `Writes the files that 'cairn build' and 'cairn run' compile in place of those of
+func instrumentCommand(c *call) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "instrument [flags] -o DIR [PACKAGE]",
+		Short: "write what 'cairn build' compiles in place of a program's source",
+		Long: `Writes the files that 'cairn build' and 'cairn run' compile in place of those of
 a Go program, to read them, or to compare them with its own. Only files that
 differ are written, and new ones, zz_cairn.go; they stand in DIR as in the
 program's module, and those of other modules below DIR/modules. Nothing else
 is changed.
 PACKAGE is as for go build: a folder, an import path or files, here if left out.`,
-		examples: []example{
-			{"cairn instrument -o /tmp/new ./sim", "write the files"},
-			{"diff -ru sim /tmp/new/sim", "and see what is different"},
-		},
-		exits: sourceExits,
-		setup: func(f *flag.FlagSet) action {
-			var m makeFlags
-			m.declareFew(f)
-			dir := f.String("o", "", "write into `DIR`, which must be empty or not there yet")
-			return func(ctx context.Context, c *call) error {
-				o, err := m.options(f)
-				if err != nil {
-					return err
-				}
-				return instrument(ctx, c, *dir, o)
-			}
-		},
+		Example: `  cairn instrument -o /tmp/new ./sim  # write the files
+  diff -ru sim /tmp/new/sim           # and see what is different`,
+		Annotations:       map[string]string{exitCodes: sourceExits},
+		Args:              takes(0, -1),
+		ValidArgsFunction: completeSource,
 	}
+	f := cmd.Flags()
+	var m makeFlags
+	m.declareFew(f)
+	dir := f.StringP("output", "o", "", "write into `DIR`, which must be empty or not there yet")
+	c.completeDirs(cmd, "output")
+	cmd.RunE = c.does(func(ctx context.Context, c *call) error {
+		o, err := m.options(f)
+		if err != nil {
+			return err
+		}
+		return instrument(ctx, c, *dir, o)
+	})
+	return cmd
 }
 
 // instrumentDocument is what instrument --json prints.

@@ -4,22 +4,23 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"flag"
 	"fmt"
 	"io/fs"
 	"path/filepath"
 	"slices"
 	"strconv"
 
+	"github.com/spf13/cobra"
+
 	"github.com/cairnrun/cairn/ckpt"
 	"github.com/cairnrun/cairn/store"
 )
 
-func listCommand() command {
-	return command{
-		name: "list", args: "[DIR]", max: 1,
-		brief: "show the sets in a run's folder, newest first",
-		about: `Shows, for every set in DIR, when and why it was taken, the size of its own
+func listCommand(c *call) *cobra.Command {
+	return &cobra.Command{
+		Use:   "list [DIR]",
+		Short: "show the sets in a run's folder, newest first",
+		Long: `Shows, for every set in DIR, when and why it was taken, the size of its own
 file, how much of it lies in files of older sets (blocks that did not change),
 the size of the program's state, and how long the program was held.
 
@@ -31,12 +32,12 @@ Only metadata is checked, which is quick: a set that can't be read is marked
 damaged, with the reason, and the exit code is 1, as it is when no set is
 complete. 'cairn verify DIR' checks every byte. Without DIR, it is the only
 *.cairn folder here.`,
-		examples: []example{
-			{"cairn list", "the sets of the run in this folder"},
-			{"cairn list ckpt", "the sets in folder ckpt"},
-			{"cairn list --json ckpt | jq '.sets[0].set'", "the index of the newest"},
-		},
-		setup: func(*flag.FlagSet) action { return list },
+		Example: `  cairn list                                  # the sets of the run in this folder
+  cairn list ckpt                             # the sets in folder ckpt
+  cairn list --json ckpt | jq '.sets[0].set'  # the index of the newest`,
+		Args:              takes(0, 1),
+		ValidArgsFunction: completeRuns,
+		RunE:              c.does(list),
 	}
 }
 

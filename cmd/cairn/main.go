@@ -3,9 +3,12 @@
 // the sets that runs leave behind.
 //
 //	main.go      signals and the exit code
-//	command.go   the table of commands, and how a command line is read
-//	help.go      help texts
+//	root.go      the commands in their groups, and how one is found and run
+//	flags.go     flags that are unknown or have a wrong value
+//	help.go      help texts; man.go: manual pages, with the build tag man
 //	errors.go    exit codes, and errors as people read them
+//	completion.go  what shells complete
+//	terminal.go  whether a file is a terminal, and how wide it is
 //	target.go    what SET and DIR on a command line mean
 //	summary.go   a set in a few numbers
 //	text.go      sizes, ages, tables, JSON

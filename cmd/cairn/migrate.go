@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"errors"
-	"flag"
 	"fmt"
 	"math"
 	"os"
@@ -14,6 +13,8 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"github.com/spf13/cobra"
 
 	"github.com/cairnrun/cairn/supervise"
 )
@@ -29,11 +30,11 @@ const (
 // sent twice.
 const secondAfter = time.Second
 
-func migrateCommand() command {
-	return command{
-		name: "migrate", args: "[RUN]", max: 1,
-		brief: "move ranks of a running run to another host",
-		about: `Takes ranks to another host while the run goes on: their memory, their open
+func migrateCommand(c *call) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "migrate [flags] [RUN]",
+		Short: "move ranks of a running run to another host",
+		Long: `Takes ranks to another host while the run goes on: their memory, their open
 files and their place among the ranks. The others stay where they are. The
 program is held for a moment only, and nothing is computed twice. RUN is the
 folder that 'cairn run' made; left out, it is the only *.cairn folder here.
@@ -59,7 +60,14 @@ be too late for that. A second Ctrl-C leaves at once.
 'cairn run' moves all ranks off the hosts that RUN/leave lists, one 'HOST' or
 'HOST TARGET' in each line; 'cairn run --leave-when' lets each host say itself
 that it is to be left.`,
-		exits: `  0  moved (also if it was too late to call it off), or no rank was on --host
+		Example: `  cairn migrate --rank 3 --to hostB                           # one rank of the run in this folder
+  cairn migrate --rank 3,4,5 --to hostB sim.cairn             # three, together
+  cairn migrate --host hostA                                  # all ranks that are there, before it is shut down
+  cairn migrate --host hostA --to hostC --copy-files          # to a host that does not see the same files
+  cairn migrate --rank 3 --to arm1 --program /opt/arm64/sim   # to a host of another architecture
+  cairn migrate --rank 0 --to hostB --env CAIRN_DEVICES=host  # to a host that has no GPU
+  cairn migrate --json --rank 0 --to hostB | jq .pauseNS      # for how long were ranks held?`,
+		Annotations: map[string]string{exitCodes: `  0  moved (also if it was too late to call it off), or no rank was on --host
   2  the command line is wrong
   3  not moved, or called off; a run that was running goes on as it was, unless
      its end is the reason
@@ -68,63 +76,56 @@ that it is to be left.`,
   5  not known: the supervisor was lost on the way, or Ctrl-C was given twice;
      'cairn status' tells, and 'cairn run' brings a run back whose supervisor is
      gone
-`,
-		examples: []example{
-			{"cairn migrate --rank 3 --to hostB", "one rank of the run in this folder"},
-			{"cairn migrate --rank 3,4,5 --to hostB sim.cairn", "three, together"},
-			{"cairn migrate --host hostA", "all ranks that are there, before it is shut down"},
-			{"cairn migrate --host hostA --to hostC --copy-files", "to a host that does not see the same files"},
-			{"cairn migrate --rank 3 --to arm1 --program /opt/arm64/sim", "to a host of another architecture"},
-			{"cairn migrate --rank 0 --to hostB --env CAIRN_DEVICES=host", "to a host that has no GPU"},
-			{"cairn migrate --json --rank 0 --to hostB | jq .pauseNS", "for how long were ranks held?"},
-		},
-		setup: func(f *flag.FlagSet) action {
-			var m supervise.Migration
-			var ranks, chunk string
-			f.StringVar(&ranks, "rank", "", "move these ranks: `LIST` is 3, or 3,4,5, or 3-5")
-			f.StringVar(&m.Host, "host", "", "move all ranks off this `HOST`, and place none there any more")
-			f.StringVar(&m.To, "to", "", "`HOST` that they go to (default: those of the run with the most free slots)")
-			f.StringVar(&chunk, "chunk", "64M", "send `SIZE` bytes at a time (default 64M)")
-			f.IntVar(&m.Rounds, "rounds", supervise.DefaultRounds, "send state ahead, while the program goes on, in at most `N` rounds (default 3; 0: not)")
-			f.BoolVar(&m.Files, "copy-files", false, "copy the run's open files, too: the hosts don't share a file system")
-			f.BoolVar(&m.Sequential, "sequential", false, "write, send and read one after the other, for comparison")
-			f.DurationVar(&m.StartLimit, "start-limit", supervise.DefaultStartLimit, "`DURATION` for the new processes to come to Restore in (default 10m)")
-			f.StringVar(&m.Program, "program", "", "`PATH` of the program on the host that they go to (default: the same as before)")
-			f.Func("env", "set `NAME=VALUE` for ranks on that host; may be given more than once", func(v string) error {
-				if strings.Index(v, "=") < 1 {
-					return errors.New("write NAME=VALUE")
-				}
-				m.Env = append(m.Env, v)
-				return nil
-			})
-			return func(ctx context.Context, c *call) (err error) {
-				if m.Ranks, err = parseRanks(ranks); err != nil {
-					return err
-				}
-				switch {
-				case len(m.Ranks) == 0 && m.Host == "":
-					return usagef("migrate: say what is to be moved, with --rank or --host")
-				case len(m.Ranks) > 0 && m.Host != "":
-					return usagef("migrate: --rank and --host can't be used together")
-				case m.Rounds < 0:
-					return usagef("migrate: --rounds %d is below zero", m.Rounds)
-				case m.StartLimit <= 0:
-					return usagef("migrate: --start-limit %v is no time to start in", m.StartLimit)
-				case m.To == "" && (m.Program != "" || len(m.Env) > 0):
-					return usagef("migrate: --program and --env are for one host: name it with --to")
-				}
-				if m.Program != "" {
-					if m.Program, err = filepath.Abs(m.Program); err != nil {
-						return err
-					}
-				}
-				if m.Chunk, err = parseSize(chunk); err != nil {
-					return usagef("migrate: --chunk: %v", err)
-				}
-				return migrate(ctx, c, m)
-			}
-		},
+`},
+		Args:              takes(0, 1),
+		ValidArgsFunction: completeRuns,
 	}
+	f := cmd.Flags()
+	var m supervise.Migration
+	var ranks, chunk string
+	f.StringVar(&ranks, "rank", "", "move these ranks: `LIST` is 3, or 3,4,5, or 3-5")
+	f.StringVar(&m.Host, "host", "", "move all ranks off this `HOST`, and place none there any more")
+	f.StringVar(&m.To, "to", "", "`HOST` that they go to (default: those of the run with the most free slots)")
+	f.StringVar(&chunk, "chunk", "64M", "send `SIZE` bytes at a time")
+	f.IntVar(&m.Rounds, "rounds", supervise.DefaultRounds, "send state ahead, while the program goes on, in at most `N` rounds; 0: none")
+	f.BoolVar(&m.Files, "copy-files", false, "copy the run's open files, too: the hosts don't share a file system")
+	f.BoolVar(&m.Sequential, "sequential", false, "write, send and read one after the other, for comparison")
+	f.DurationVar(&m.StartLimit, "start-limit", supervise.DefaultStartLimit, "`DURATION` for the new processes to come to Restore in")
+	f.StringVar(&m.Program, "program", "", "`PATH` of the program on the host that they go to (default: the same as before)")
+	f.Func("env", "set `NAME=VALUE` for ranks on that host; may be given more than once", func(v string) error {
+		if strings.Index(v, "=") < 1 {
+			return errors.New("write NAME=VALUE")
+		}
+		m.Env = append(m.Env, v)
+		return nil
+	})
+	cmd.RunE = c.does(func(ctx context.Context, c *call) (err error) {
+		if m.Ranks, err = parseRanks(ranks); err != nil {
+			return err
+		}
+		switch {
+		case len(m.Ranks) == 0 && m.Host == "":
+			return usagef("migrate: say what is to be moved, with --rank or --host")
+		case len(m.Ranks) > 0 && m.Host != "":
+			return usagef("migrate: --rank and --host can't be used together")
+		case m.Rounds < 0:
+			return usagef("migrate: --rounds %d is below zero", m.Rounds)
+		case m.StartLimit <= 0:
+			return usagef("migrate: --start-limit %v is no time to start in", m.StartLimit)
+		case m.To == "" && (m.Program != "" || len(m.Env) > 0):
+			return usagef("migrate: --program and --env are for one host: name it with --to")
+		}
+		if m.Program != "" {
+			if m.Program, err = filepath.Abs(m.Program); err != nil {
+				return err
+			}
+		}
+		if m.Chunk, err = parseSize(chunk); err != nil {
+			return usagef("migrate: --chunk: %v", err)
+		}
+		return migrate(ctx, c, m)
+	})
+	return cmd
 }
 
 func migrate(ctx context.Context, c *call, m supervise.Migration) error {
@@ -152,7 +153,7 @@ func migrate(ctx context.Context, c *call, m supervise.Migration) error {
 		if p.c != nil {
 			mu.Lock()
 			defer mu.Unlock()
-			p.show(moveLine(st))
+			p.show(moveLine(st, lineWidth(c.stderr)))
 		}
 	})
 	off := !unwatch()
@@ -207,11 +208,11 @@ func leaveAtSecond(ctx context.Context, leave func()) {
 	}
 }
 
-// moveLine is a move that is under way in one line.
-func moveLine(st *supervise.MoveState) string {
+// moveLine is a move that is under way in one line of at most width characters.
+func moveLine(st *supervise.MoveState, width int) string {
 	line := []rune(printable(supervise.MoveText(st)))
-	if len(line) > lineWidth {
-		line = line[:lineWidth]
+	if len(line) > width {
+		line = line[:width]
 	}
 	return string(line)
 }

@@ -2,7 +2,6 @@ package main
 
 import (
 	"fmt"
-	"os"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -26,11 +25,7 @@ type progress struct {
 
 // progress starts a line for work on total bytes, if someone can see it.
 func (c *call) progress(label string, total int64) *progress {
-	f, ok := c.stderr.(*os.File)
-	if c.quiet || !ok {
-		return &progress{}
-	}
-	if st, err := f.Stat(); err != nil || st.Mode()&os.ModeCharDevice == 0 {
+	if c.quiet || !isTerminal(c.stderr) {
 		return &progress{}
 	}
 	now := time.Now()

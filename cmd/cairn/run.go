@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"errors"
-	"flag"
 	"fmt"
 	"io/fs"
 	"os"
@@ -15,15 +14,18 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
 	"github.com/cairnrun/cairn/compiler/golang"
 	"github.com/cairnrun/cairn/supervise"
 )
 
-func runCommand() command {
-	return command{
-		name: "run", args: "PROGRAM [ARGS]", min: 1, max: -1, tail: true,
-		brief: "run a program, on one or many hosts, and bring it back after failures",
-		about: `PROGRAM is a program, or the source of one in Go: a folder, files or an import
+func runCommand(c *call) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "run [flags] PROGRAM [ARGS]",
+		Short: "run a program, on one or many hosts, and bring it back after failures",
+		Long: `PROGRAM is a program, or the source of one in Go: a folder, files or an import
 path. Source is built first so that it goes on where it was, without changes to
 it (see 'cairn help build'); the run's folder has the name of what go build
 would make, sim.cairn for ./cmd/sim. Without --every and --every-points it saves
@@ -77,7 +79,14 @@ open ports for this; ranks of several hosts reach each other by TCP. With
 --launcher mpirun or srun the ranks are started by these and can use the
 cluster's own MPI. Open MPI starts no more ranks than there are cores unless it
 is told to: --launcher-args=--oversubscribe.`,
-		exits: `  0   finished
+		Example: `  cairn run ./sim                                     # one process
+  cairn run --every 10m ./cmd/sim -grid 4096          # of a Go program's source, as it is
+  cairn run -n 4 --every 10m ./sim -grid 4096         # four ranks, a checkpoint every ten minutes
+  cairn run --hosts a:4,b:4 ./sim                     # eight ranks on two hosts
+  cairn run -n 64 --launcher srun ./sim               # started by srun, with the cluster's MPI
+  cairn run -n 4 -o result.txt ./sim                  # stdout of all ranks in one file
+  cairn run --hosts a:4,b:4 --leave-when ./hot ./sim  # ranks leave hosts that get hot`,
+		Annotations: map[string]string{exitCodes: `  0   finished
   74  stopped, but the state could not be saved (the disk is full, or --grace was
       over), and the work since the last set is lost; or finished, but the ranks' output could not be
       put together. The same command goes on from there
@@ -89,62 +98,57 @@ is told to: --launcher-args=--oversubscribe.`,
   n   the run failed: the status of the rank that failed first in the last start
       (128 + the signal's number if it was killed by one; 1 if a host was lost
       or nothing moved)
-`,
-		examples: []example{
-			{"cairn run ./sim", "one process"},
-			{"cairn run --every 10m ./cmd/sim -grid 4096", "of a Go program's source, as it is"},
-			{"cairn run -n 4 --every 10m ./sim -grid 4096", "four ranks, a checkpoint every ten minutes"},
-			{"cairn run --hosts a:4,b:4 ./sim", "eight ranks on two hosts"},
-			{"cairn run -n 64 --launcher srun ./sim", "started by srun, with the cluster's MPI"},
-			{"cairn run -n 4 -o result.txt ./sim", "stdout of all ranks in one file"},
-			{"cairn run --hosts a:4,b:4 --leave-when ./hot ./sim", "ranks leave hosts that get hot"},
-		},
-		setup: func(f *flag.FlagSet) action {
-			var r runFlags
-			o := &r.o
-			f.IntVar(&o.Ranks, "n", 0, "start `N` ranks (default 1, or one per slot)")
-			f.StringVar(&r.hosts, "hosts", "", "run on these hosts: `LIST` is a:4,b:4, names with numbers of slots")
-			f.StringVar(&r.rsh, "rsh", "", "reach hosts by `COMMAND`, in which {host} is replaced (default ssh)")
-			f.StringVar(&r.remote, "remote-cairn", "", "`PATH` of cairn on the other hosts (default: the same as here)")
-			f.StringVar(&o.Launcher, "launcher", "fork", "`NAME` of who starts ranks: fork, mpirun or srun")
-			f.StringVar(&r.launcherArgs, "launcher-args", "", "`ARGS` for mpirun or srun, with blanks between")
-			f.StringVar(&r.transport, "transport", "", "`LIST` of transports for ranks, of shm, tcp, mpi, tcp-reopen (default: they choose)")
-			f.DurationVar(&o.Every, "every", 0, "take a checkpoint every `DURATION`, such as 10m (default: see above)")
-			f.Uint64Var(&o.EveryPoints, "every-points", 0, "take a checkpoint every `N` points")
-			f.StringVar(&o.Run, "run", "", "the run's `FOLDER` (default ./PROGRAM.cairn, without PROGRAM's extension)")
-			f.StringVar(&o.Dir, "dir", "", "`FOLDER` for sets of a program that names none (default RUN/sets)")
-			f.StringVar(&o.Out, "o", "", "write the ranks' stdout to `FILE`; %r in its name is the rank")
-			f.StringVar(&o.RankOutput, "rank-output", "", "put the ranks' output files into `FOLDER` and show nothing")
-			f.IntVar(&r.retries, "retries", 10, "give up after `N` failures in a row without progress (default 10)")
-			f.DurationVar(&o.Stall, "stall", 0, "no point and no message for `DURATION` is a failure (default: never)")
-			f.IntVar(&r.distrust, "distrust", 3, "put a set aside when `N` starts from it failed without a new set (default 3; 0: never)")
-			f.DurationVar(&o.Grace, "grace", time.Minute, "`DURATION` for ranks to save and stop in (default 1m)")
-			f.BoolVar(&o.Fresh, "fresh", false, "discard the run that is in the folder, with its sets")
-			f.BoolVar(&o.Group, "group", false, "let the group of the run's directory read it, and what is made in it")
-			f.BoolVar(&o.AnyOwner, "any-owner", false, "use a directory that another user owns, or that all users may write to")
-			f.StringVar(&o.LeaveWhen, "leave-when", "", "run `COMMAND` on every host now and then; when it exits with 0, ranks leave that host")
-			f.DurationVar(&o.LeavePoll, "leave-poll", 30*time.Second, "`DURATION` between two runs of --leave-when (default 30s)")
-			f.BoolVar(&r.plain, "no-prefix", false, "show output without the rank in front")
-			r.make.declareFew(f)
-			f.StringVar(&r.goArgs, "go-flags", "", "more `FLAGS` of go build, with blanks between, for a PROGRAM that is source")
-			return func(ctx context.Context, c *call) error {
-				f.Visit(func(d *flag.Flag) {
-					r.counted = r.counted || d.Name == "n"
-					r.makes = r.makes || d.Name == "tags" || d.Name == "take" || d.Name == "go-flags" || d.Name == "cpuprofile"
-				})
-				var err error
-				if r.how, err = r.make.options(f); err != nil {
-					return err
-				}
-				r.how.Flags = append(r.how.Flags, strings.Fields(r.goArgs)...)
-				return r.run(ctx, c)
-			}
-		},
+`},
+		Args: takesProgram,
 	}
+	f := cmd.Flags()
+	f.SetInterspersed(false) // what follows PROGRAM is the program's
+	r := runFlags{flags: f}
+	o := &r.o
+	f.IntVarP(&o.Ranks, "ranks", "n", 0, "start `N` ranks (default 1, or one per slot)")
+	f.StringVar(&r.hosts, "hosts", "", "run on these hosts: `LIST` is a:4,b:4, names with numbers of slots")
+	f.StringVar(&r.rsh, "rsh", "", "reach hosts by `COMMAND`, in which {host} is replaced (default ssh)")
+	f.StringVar(&r.remote, "remote-cairn", "", "`PATH` of cairn on the other hosts (default: the same as here)")
+	f.StringVar(&o.Launcher, "launcher", "fork", "`NAME` of who starts ranks: fork, mpirun or srun")
+	f.StringVar(&r.launcherArgs, "launcher-args", "", "`ARGS` for mpirun or srun, with blanks between")
+	f.StringVar(&r.transport, "transport", "", "`LIST` of transports for ranks, of shm, tcp, mpi, tcp-reopen (default: they choose)")
+	f.DurationVar(&o.Every, "every", 0, "take a checkpoint every `DURATION`, such as 10m (default: see above)")
+	f.Uint64Var(&o.EveryPoints, "every-points", 0, "take a checkpoint every `N` points")
+	f.StringVar(&o.Run, "run", "", "the run's `FOLDER` (default ./PROGRAM.cairn, without PROGRAM's extension)")
+	f.StringVar(&o.Dir, "dir", "", "`FOLDER` for sets of a program that names none (default RUN/sets)")
+	f.StringVarP(&o.Out, "output", "o", "", "write the ranks' stdout to `FILE`; %r in its name is the rank")
+	f.StringVar(&o.RankOutput, "rank-output", "", "put the ranks' output files into `FOLDER` and show nothing")
+	f.IntVar(&r.retries, "retries", 10, "give up after `N` failures in a row without progress")
+	f.DurationVar(&o.Stall, "stall", 0, "no point and no message for `DURATION` is a failure (default: never)")
+	f.IntVar(&r.distrust, "distrust", 3, "put a set aside when `N` starts from it failed without a new set (0: never)")
+	f.DurationVar(&o.Grace, "grace", time.Minute, "`DURATION` for ranks to save and stop in")
+	f.BoolVar(&o.Fresh, "fresh", false, "discard the run that is in the folder, with its sets")
+	f.BoolVar(&o.Group, "group", false, "let the group of the run's directory read it, and what is made in it")
+	f.BoolVar(&o.AnyOwner, "any-owner", false, "use a directory that another user owns, or that all users may write to")
+	f.StringVar(&o.LeaveWhen, "leave-when", "", "run `COMMAND` on every host now and then; when it exits with 0, ranks leave that host")
+	f.DurationVar(&o.LeavePoll, "leave-poll", 30*time.Second, "`DURATION` between two runs of --leave-when")
+	f.BoolVar(&r.plain, "no-prefix", false, "show output without the rank in front")
+	r.make.declareFew(f)
+	f.StringVar(&r.goArgs, "go-flags", "", "more `FLAGS` of go build, with blanks between, for a PROGRAM that is source")
+	c.completeValues(cmd, "launcher", "fork", "mpirun", "srun")
+	c.completeValues(cmd, "transport", transports...)
+	c.completeDirs(cmd, "run", "dir", "rank-output")
+	cmd.RunE = c.does(func(ctx context.Context, c *call) error {
+		r.counted = f.Changed("ranks")
+		r.makes = f.Changed("tags") || f.Changed("take") || f.Changed("go-flags") || f.Changed("cpuprofile")
+		var err error
+		if r.how, err = r.make.options(f); err != nil {
+			return err
+		}
+		r.how.Flags = append(r.how.Flags, strings.Fields(r.goArgs)...)
+		return r.run(ctx, c)
+	})
+	return cmd
 }
 
 // runFlags are the flags of run that are not options as they stand.
 type runFlags struct {
+	flags                                       *pflag.FlagSet
 	o                                           supervise.Options
 	hosts, rsh, remote, launcherArgs, transport string
 	retries, distrust                           int
@@ -256,14 +260,12 @@ func (r *runFlags) run(ctx context.Context, c *call) error {
 }
 
 // lateFlag says that what follows the program begins with a flag of run.
-func (*runFlags) lateFlag(args []string) string {
+func (r *runFlags) lateFlag(args []string) string {
 	if len(args) == 0 || !strings.HasPrefix(args[0], "-") {
 		return ""
 	}
-	cmd := runCommand()
-	f, _ := cmd.flags(&call{})
 	name, _, _ := strings.Cut(strings.TrimLeft(args[0], "-"), "=")
-	if f.Lookup(name) == nil {
+	if r.flags.Lookup(name) == nil && (len(name) != 1 || r.flags.ShorthandLookup(name) == nil) {
 		return ""
 	}
 	return fmt.Sprintf("the program was given %s; if that is meant for cairn run, it stands before the program: cairn run %s … PROGRAM", args[0], args[0])
@@ -313,9 +315,9 @@ func (r *runFlags) complete(args []string) error {
 	if err != nil {
 		return fmt.Errorf("the path of cairn itself is not known: %w", err)
 	}
-	o.Helper = []string{self, hostCommand().name}
+	o.Helper = []string{self, hostName}
 	if r.remote != "" {
-		o.RemoteHelper = []string{r.remote, hostCommand().name}
+		o.RemoteHelper = []string{r.remote, hostName}
 	}
 	o.RemoteShell = strings.Fields(r.rsh)
 	o.LauncherArgs = strings.Fields(r.launcherArgs)
@@ -350,17 +352,19 @@ func (r *runFlags) complete(args []string) error {
 	return nil
 }
 
+// transports are those that a run may be told to use.
+var transports = []string{"shm", "tcp", "mpi", "tcp-reopen"}
+
 // parseTransports reads a list like shm,tcp.
 func parseTransports(list string) ([]string, error) {
 	if list == "" {
 		return nil, nil
 	}
-	known := []string{"shm", "tcp", "mpi", "tcp-reopen"}
 	var out []string
 	for item := range strings.SplitSeq(list, ",") {
 		name := strings.TrimSpace(item)
-		if !slices.Contains(known, name) {
-			return nil, usagef("run: --transport: there is no transport %q%s; there are %s", name, suggest(name, known, ""), strings.Join(known, ", "))
+		if !slices.Contains(transports, name) {
+			return nil, usagef("run: --transport: there is no transport %q%s; there are %s", name, suggest(name, transports, ""), strings.Join(transports, ", "))
 		}
 		out = append(out, name)
 	}

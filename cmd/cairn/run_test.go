@@ -26,7 +26,7 @@ import (
 // The test binary is also the helper that 'cairn run' starts, and a program
 // to be run.
 func TestMain(m *testing.M) {
-	if len(os.Args) > 1 && os.Args[1] == hostCommand().name {
+	if len(os.Args) > 1 && os.Args[1] == hostName {
 		os.Exit(run(context.Background(), os.Args[1:], os.Stdout, os.Stderr))
 	}
 	if len(os.Args) > 1 && os.Args[1] == "_main" {
@@ -348,16 +348,16 @@ func TestStatusLine(t *testing.T) {
 	now := time.Now()
 	st := supervise.State{State: supervise.Running, Ranks: []control.RankState{{Points: 12}, {Points: 10}},
 		Last: &supervise.SetState{Set: 3, Time: now.Add(-5 * time.Second), State: 1 << 20, Written: 1 << 10, HeldNS: 2_950_000}}
-	if got, want := statusLine(&st, now), "running · 2 ranks · point 10 · set 3, 5 s ago, 1.0 MiB, 1.0 KiB written"; got != want {
+	if got, want := statusLine(&st, now, 79), "running · 2 ranks · point 10 · set 3, 5 s ago, 1.0 MiB, 1.0 KiB written"; got != want {
 		t.Errorf("%q, want %q", got, want)
 	}
 	st.Last.State, st.Last.Written = 1, 1 // there is room for all
-	if got, want := statusLine(&st, now), "running · 2 ranks · point 10 · set 3, 5 s ago, 1 B, 1 B written, held 2.95 ms"; got != want {
+	if got, want := statusLine(&st, now, 79), "running · 2 ranks · point 10 · set 3, 5 s ago, 1 B, 1 B written, held 2.95 ms"; got != want {
 		t.Errorf("%q, want %q", got, want)
 	}
 	for digits := range uint64(20) { // whatever does not fit is left out whole
 		st.Ranks[0].Points, st.Ranks[1].Points = 1<<(3*digits), 1<<(3*digits)
-		got := statusLine(&st, now)
+		got := statusLine(&st, now, 79)
 		if utf8.RuneCountInString(got) > 79 || !strings.Contains("running · 2 ranks · point "+fmt.Sprint(st.Ranks[0].Points)+" · set 3, 5 s ago, 1 B, 1 B written, held 2.95 ms,", got+",") {
 			t.Errorf("%q", got)
 		}

@@ -33,16 +33,11 @@ type screen struct {
 
 func newScreen(c *call, plain bool) *screen {
 	s := &screen{c: c, prefix: !plain, status: progress{c: c}}
-	if f, ok := c.stderr.(*os.File); ok && !c.quiet {
-		st, err := f.Stat()
-		s.terminal = err == nil && st.Mode()&os.ModeCharDevice != 0
-	}
+	s.terminal = !c.quiet && isTerminal(c.stderr)
 	s.main = newLane(func(n int) { s.note(fmt.Sprintf("%s not shown; see the run's log", count(n, "remark"))) })
 	s.out = s.main
-	if f, ok := c.stdout.w.(*os.File); ok {
-		if st, err := f.Stat(); err == nil && st.Mode()&os.ModeCharDevice == 0 {
-			s.out = newLane(nil)
-		}
+	if _, file := c.stdout.w.(*os.File); file && !isTerminal(c.stdout.w) {
+		s.out = newLane(nil)
 	}
 	return s
 }
@@ -129,7 +124,7 @@ func (s *screen) hide() {
 func (s *screen) draw() {
 	if s.terminal {
 		s.mu.Lock()
-		line := statusLine(&s.last, time.Now())
+		line := statusLine(&s.last, time.Now(), lineWidth(s.c.stderr))
 		s.mu.Unlock()
 		s.status.show(line)
 	}
@@ -165,17 +160,13 @@ func (s *screen) await(ctx context.Context, l *lane) {
 	}
 }
 
-// lineWidth is what fits on a line of the narrowest usual terminal: one that
-// wraps can't be replaced.
-const lineWidth = 79
-
-// statusLine is the state of a run in one line. What is least important is
-// left out where all does not fit.
-func statusLine(st *supervise.State, now time.Time) string {
+// statusLine is the state of a run in one line of at most width characters.
+// What is least important is left out where not all of it fits.
+func statusLine(st *supervise.State, now time.Time, width int) string {
 	line := st.State
 	add := func(separator, text string) bool {
 		longer := line + separator + text
-		if utf8.RuneCountInString(longer) > lineWidth {
+		if utf8.RuneCountInString(longer) > width {
 			return false
 		}
 		line = longer

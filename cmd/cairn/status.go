@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"flag"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -10,14 +9,16 @@ import (
 	"strings"
 	"time"
 
+	"github.com/spf13/cobra"
+
 	"github.com/cairnrun/cairn/supervise"
 )
 
-func statusCommand() command {
-	return command{
-		name: "status", args: "[RUN]", max: 1,
-		brief: "show how far a run is",
-		about: `Shows the state of a run, its ranks, its newest set, the last moves of ranks
+func statusCommand(c *call) *cobra.Command {
+	return &cobra.Command{
+		Use:   "status [RUN]",
+		Short: "show how far a run is",
+		Long: `Shows the state of a run, its ranks, its newest set, the last moves of ranks
 and those under way, whether it is running or not. RUN is the folder that 'cairn
 run' made, PROGRAM.cairn unless --run said otherwise; left out, it is the only
 *.cairn folder here.
@@ -36,11 +37,11 @@ since the last set would be lost.
 POINTS counts the points of a rank since the run began; of programs that 'cairn
 build' made only those at which it was looked whether a set is due, not all that
 were passed. MESSAGES are those since the last start.`,
-		examples: []example{
-			{"cairn status", "the run in this folder"},
-			{"cairn status --json sim.cairn | jq .last.set", "its newest set"},
-		},
-		setup: func(*flag.FlagSet) action { return status },
+		Example: `  cairn status                                  # the run in this folder
+  cairn status --json sim.cairn | jq .last.set  # its newest set`,
+		Args:              takes(0, 1),
+		ValidArgsFunction: completeRuns,
+		RunE:              c.does(status),
 	}
 }
 

@@ -2,55 +2,55 @@ package main
 
 import (
 	"context"
-	"flag"
 	"fmt"
+
+	"github.com/spf13/cobra"
 
 	"github.com/cairnrun/cairn/supervise"
 )
 
-func stopCommand() command {
-	return command{
-		name: "stop", args: "[RUN]", max: 1,
-		brief: "let a run save and stop",
-		about: `Asks the ranks of a running run to take a checkpoint and stop, as Ctrl-C in
+func stopCommand(c *call) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "stop [RUN]",
+		Short: "let a run save and stop",
+		Long: `Asks the ranks of a running run to take a checkpoint and stop, as Ctrl-C in
 its terminal does, and waits until they have. The same 'cairn run' command goes
 on from there. RUN is the folder that 'cairn run' made; left out, it is the only
 *.cairn folder here. If the state can't be saved, as on a full disk, the ranks stop
 all the same; it says so, and ends with status 3.`,
-		examples: []example{
-			{"cairn stop", "the run in this folder"},
-			{"cairn stop sim.cairn && cairn run -n 8 --hosts c:8 ./sim", "go on elsewhere"},
-		},
-		setup: func(*flag.FlagSet) action {
-			return func(ctx context.Context, c *call) error {
-				run, err := c.theRun()
-				if err != nil {
-					return err
-				}
-				st, err := supervise.Stop(ctx, run, "cairn stop")
-				if err != nil {
-					return err
-				}
-				if c.json {
-					err = c.document(st)
-				} else {
-					c.printf("%s", st.State)
-					if st.Unsaved != nil && st.Unsaved.Lost && st.Last != nil {
-						c.printf(" without saving; the last set is %d", st.Last.Set)
-					} else if st.Unsaved != nil && st.Unsaved.Lost {
-						c.printf(" without saving; there is no set")
-					} else if st.Last != nil {
-						c.printf(" with set %d", st.Last.Set)
-					}
-					c.printf("\n")
-				}
-				if u := st.Unsaved; err == nil && u != nil && u.Lost {
-					err = fmt.Errorf("%s: the state could NOT be saved, and the work since the last set is lost: %s", run, u.Why)
-				} else if err == nil && st.State == supervise.Failed {
-					err = fmt.Errorf("%s: the run failed: %s", run, st.Why)
-				}
-				return err
-			}
-		},
+		Example: `  cairn stop                                                # the run in this folder
+  cairn stop sim.cairn && cairn run -n 8 --hosts c:8 ./sim  # go on elsewhere`,
+		Args:              takes(0, 1),
+		ValidArgsFunction: completeRuns,
 	}
+	cmd.RunE = c.does(func(ctx context.Context, c *call) error {
+		run, err := c.theRun()
+		if err != nil {
+			return err
+		}
+		st, err := supervise.Stop(ctx, run, "cairn stop")
+		if err != nil {
+			return err
+		}
+		if c.json {
+			err = c.document(st)
+		} else {
+			c.printf("%s", st.State)
+			if st.Unsaved != nil && st.Unsaved.Lost && st.Last != nil {
+				c.printf(" without saving; the last set is %d", st.Last.Set)
+			} else if st.Unsaved != nil && st.Unsaved.Lost {
+				c.printf(" without saving; there is no set")
+			} else if st.Last != nil {
+				c.printf(" with set %d", st.Last.Set)
+			}
+			c.printf("\n")
+		}
+		if u := st.Unsaved; err == nil && u != nil && u.Lost {
+			err = fmt.Errorf("%s: the state could NOT be saved, and the work since the last set is lost: %s", run, u.Why)
+		} else if err == nil && st.State == supervise.Failed {
+			err = fmt.Errorf("%s: the run failed: %s", run, st.Why)
+		}
+		return err
+	})
+	return cmd
 }

@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"errors"
-	"flag"
 	"fmt"
 	"io/fs"
 	"os"
@@ -11,15 +10,17 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/spf13/cobra"
+
 	"github.com/cairnrun/cairn/ckpt"
 	"github.com/cairnrun/cairn/store"
 )
 
-func verifyCommand() command {
-	return command{
-		name: "verify", args: "[SET|DIR …]", max: -1,
-		brief: "check every byte of sets",
-		about: `Reads all of a set, with the blocks that lie in files of older sets, compares
+func verifyCommand(c *call) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "verify [--accept] [SET|DIR …]",
+		Short: "check every byte of sets",
+		Long: `Reads all of a set, with the blocks that lie in files of older sets, compares
 everything with its digests, and names the blocks that are not what was
 written. For a run's folder, all sets in it are checked; of a set, the files of
 all ranks. It says which sets are incomplete, because a rank's file is missing.
@@ -33,22 +34,22 @@ h5py, say) are accepted: the set is written anew with digests of what it holds
 now, whole by itself, and a run that restarts takes the changed values. It
 needs the folder's lock, so no run may be using it. Sets share files: a value
 changed in one may be changed in others too, which cairn then says.`,
-		examples: []example{
-			{"cairn verify ckpt", "all sets in folder ckpt"},
-			{"cairn verify ckpt@12", "only set 12"},
-			{"cairn verify --json a b | jq '.sets[] | select(.status != \"sound\")'", "what is wrong in two folders"},
-			{"cairn verify --accept ckpt@12", "make values edited in set 12 good"},
-		},
-		setup: func(f *flag.FlagSet) action {
-			accept := f.Bool("accept", false, "accept values that were changed on purpose, in one set")
-			return func(ctx context.Context, c *call) error {
-				if *accept {
-					return c.accept(ctx)
-				}
-				return verify(ctx, c)
-			}
-		},
+		Example: `  cairn verify ckpt                                                    # all sets in folder ckpt
+  cairn verify ckpt@12                                                 # only set 12
+  cairn verify --json a b | jq '.sets[] | select(.status != "sound")'  # what is wrong in two folders
+  cairn verify --accept ckpt@12                                        # make values edited in set 12 good`,
+		Args:              takes(0, -1),
+		ValidArgsFunction: c.completeSets,
 	}
+	f := cmd.Flags()
+	accept := f.Bool("accept", false, "accept values that were changed on purpose, in one set")
+	cmd.RunE = c.does(func(ctx context.Context, c *call) error {
+		if *accept {
+			return c.accept(ctx)
+		}
+		return verify(ctx, c)
+	})
+	return cmd
 }
 
 // verifyDocument is what verify --json prints.

@@ -2,21 +2,24 @@ package main
 
 import (
 	"context"
-	"flag"
 	"runtime"
 	"runtime/debug"
+
+	"github.com/spf13/cobra"
 
 	"github.com/cairnrun/cairn/ckpt"
 )
 
-func versionCommand() command {
-	return command{
-		name: "version", max: 0,
-		brief: "show the version of this program",
-		about: `Shows the version of this program, the Go version it was built with, and the
+func versionCommand(c *call) *cobra.Command {
+	return &cobra.Command{
+		Use:   "version",
+		Short: "show the version of this program",
+		Long: `Shows the version of this program, the Go version it was built with, and the
 newest version of the file format that it reads.`,
-		examples: []example{{"cairn version --json | jq .format", "the file format"}},
-		setup:    func(*flag.FlagSet) action { return version },
+		Example:           `  cairn version --json | jq .format  # the file format`,
+		Args:              takes(0, 0),
+		ValidArgsFunction: cobra.NoFileCompletions,
+		RunE:              c.does(version),
 	}
 }
 

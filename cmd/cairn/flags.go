@@ -1,0 +1,111 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+)
+
+// checkFlags refuses flags that cmd does not have, and returns args with two
+// dashes before every long flag, which may be given with one, as to Go's own
+// commands. It stops at "--", and with tail at the first argument: what
+// follows PROGRAM is the program's.
+func checkFlags(cmd *cobra.Command, args []string, tail bool) ([]string, error) {
+	cmd.InheritedFlags() // merges them
+	flags := cmd.Flags()
+	flags.AddFlagSet(cmd.PersistentFlags())
+	out := slices.Clone(args)
+	for i := 0; i < len(out); i++ {
+		arg := out[i]
+		if arg == "--" {
+			break
+		}
+		if len(arg) < 2 || arg[0] != '-' {
+			if tail {
+				break
+			}
+			continue
+		}
+		name, _, hasValue := strings.Cut(strings.TrimPrefix(arg[1:], "-"), "=")
+		flag := flags.Lookup(name)
+		switch {
+		case arg[1] == '-':
+		case flag != nil && len(name) > 1:
+			out[i] = "-" + arg
+		case name != "" && strings.Trim(name[1:], "0123456789") == "": // -n, -n4
+			flag = flags.ShorthandLookup(name[:1])
+			hasValue = hasValue || len(name) > 1
+		}
+		if flag == nil {
+			return nil, unknownFlag(cmd, arg, name)
+		}
+		if !hasValue && flag.NoOptDefVal == "" {
+			i++
+		}
+	}
+	return out, nil
+}
+
+func unknownFlag(cmd *cobra.Command, arg, name string) error {
+	var known []string
+	cmd.Flags().VisitAll(func(f *pflag.Flag) { known = append(known, f.Name) })
+	hint := suggest(name, known, "--")
+	if !cmd.HasParent() {
+		return usagef("unknown flag %s before a command%s; flags of a command stand after its name", arg, hint)
+	}
+	return usagef("%s: unknown flag %s%s; see 'cairn help %s'", cmd.Name(), arg, hint, cmd.Name())
+}
+
+// flagError says what is wrong with a flag's value.
+func flagError(cmd *cobra.Command, err error) error {
+	var missing *pflag.ValueRequiredError
+	var invalid *pflag.InvalidValueError
+	switch {
+	case errors.As(err, &missing):
+		err = fmt.Errorf("%s needs a value", dashed(missing.GetFlag()))
+	case errors.As(err, &invalid):
+		what, _ := pflag.UnquoteUsage(invalid.GetFlag())
+		switch what {
+		case "":
+			what = "true or false"
+		case "N":
+			what = "a whole number"
+		case "DURATION":
+			what = "a time such as 10s or 10m"
+		}
+		err = fmt.Errorf("%q is no value for %s, which takes %s", invalid.GetValue(), dashed(invalid.GetFlag()), what)
+	}
+	if !cmd.HasParent() {
+		return usagef("%v; see 'cairn help'", err)
+	}
+	return usagef("%s: %v; see 'cairn help %s'", cmd.Name(), err, cmd.Name())
+}
+
+// dashed is a flag as people write it.
+func dashed(f *pflag.Flag) string {
+	if f.Shorthand != "" {
+		return "-" + f.Shorthand
+	}
+	return "--" + f.Name
+}
+
+// suggest asks whether one of the known names that resemble name was meant.
+// It says nothing when there is none.
+func suggest(name string, known []string, prefix string) string {
+	list := &cobra.Command{SuggestionsMinimumDistance: min(2, (len(name)+1)/2)}
+	for _, k := range known {
+		list.AddCommand(&cobra.Command{Use: k, Run: func(*cobra.Command, []string) {}})
+	}
+	found := list.SuggestionsFor(name)
+	if name == "" || len(found) == 0 {
+		return ""
+	}
+	for i, f := range found {
+		found[i] = prefix + f
+	}
+	return fmt.Sprintf(" (did you mean %s?)", strings.Join(found, " or "))
+}

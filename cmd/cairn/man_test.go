@@ -1,0 +1,45 @@
+package main
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// Every command has a manual page with its flags, examples and exit codes.
+func TestManPages(t *testing.T) {
+	dir := t.TempDir()
+	if out, err := exec.Command("go", "run", "-tags", "man", ".", "_man", dir).CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	pages, err := filepath.Glob(filepath.Join(dir, "*.1"))
+	root := newRoot(&call{})
+	if err != nil || len(pages) != len(shownCommands(root))+1 {
+		t.Errorf("%d pages, %v", len(pages), err)
+	}
+	for _, cmd := range shownCommands(root) {
+		text, err := os.ReadFile(filepath.Join(dir, "cairn-"+cmd.Name()+".1"))
+		if err != nil {
+			t.Error(err)
+			continue
+		}
+		for _, want := range []string{".SH NAME", ".SH SYNOPSIS", ".SH DESCRIPTION", ".SH EXAMPLE", ".SH EXIT STATUS", `\-\-json`} {
+			if !strings.Contains(string(text), want) {
+				t.Errorf("the page of %s lacks %q:\n%s", cmd.Name(), want, text)
+			}
+		}
+	}
+}
+
+// The generator of manual pages is no part of the command that users get.
+func TestManPages_GeneratorIsNotLinked(t *testing.T) {
+	out, err := exec.Command("go", "list", "-deps", ".").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if deps := string(out); strings.Contains(deps, "cobra/doc") || strings.Contains(deps, "md2man") || !strings.Contains(deps, "spf13/cobra\n") {
+		t.Errorf("%s", deps)
+	}
+}

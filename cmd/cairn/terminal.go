@@ -1,0 +1,26 @@
+package main
+
+import (
+	"io"
+	"os"
+
+	"golang.org/x/term"
+)
+
+// isTerminal reports whether what is written to w is shown on a terminal.
+func isTerminal(w io.Writer) bool {
+	f, ok := w.(*os.File)
+	return ok && term.IsTerminal(int(f.Fd()))
+}
+
+// lineWidth is how many characters fit on a line of the terminal w, less one:
+// a line that wraps can't be replaced. Where the terminal does not tell, it is
+// that of the narrowest usual one.
+func lineWidth(w io.Writer) int {
+	if f, ok := w.(*os.File); ok {
+		if columns, _, err := term.GetSize(int(f.Fd())); err == nil && columns > 1 {
+			return columns - 1
+		}
+	}
+	return 79
+}
