@@ -15,7 +15,7 @@ FOR      ?= 0
 PLATFORMS = darwin/arm64 windows/amd64 linux/arm64 linux/s390x
 
 .DEFAULT_GOAL := help
-.PHONY: demo journey build test test-long race lint cross bench gpu overhead migration flake fuzz faults mutants release release-check clean help
+.PHONY: demo journey build man test test-long race lint cross bench gpu overhead migration flake fuzz faults mutants release release-check clean help
 
 demo: ## run a plain program by cairn run, kill it again and again, and compare its results with those of go build's
 	@echo "building the demo"
@@ -28,6 +28,9 @@ journey: ## take a run through all interconnects there are, and draw docs/journe
 build: ## build the cairn command and the examples into build/
 	$(GO) build -o build/ ./cmd/cairn ./examples/...
 
+man: ## write the manual pages of all commands into build/man
+	$(GO) run -tags man ./cmd/cairn _man build/man
+
 test: ## all checks and all tests
 	@scripts/deps
 	@$(MAKE) --no-print-directory lint
@@ -36,6 +39,7 @@ test: ## all checks and all tests
 lint: ## formatting, vet, layers, no cgo, types on other systems
 	@bad=$$(gofmt -l .); test -z "$$bad" || { echo "not formatted (run gofmt -w):"; echo "$$bad"; exit 1; }
 	$(GO) vet ./...
+	$(GO) vet -tags man ./cmd/cairn
 	$(GO) test ./internal/lint
 	@bad=$$($(GO) list -deps . ./cmd/cairn ./examples/... | grep -x 'runtime/cgo'); \
 	test -z "$$bad" || { echo "the default build uses cgo"; exit 1; }

@@ -245,7 +245,7 @@ func TestUsage(t *testing.T) {
 		{[]string{"version", "1"}, "too many arguments"},
 		{[]string{"version", "--json=no"}, "true or false"},
 		{[]string{"--json=no", "version"}, "true or false"},
-		{[]string{"completion", "bsh"}, "did you mean bash?"},
+		{[]string{"completion", "bsh"}, "did you mean bash"},
 		{[]string{"run", "--retires", "3", "./sim"}, "unknown flag --retires (did you mean --retries?); see 'cairn help run'"},
 		{[]string{"run", "-x", "./sim"}, "unknown flag -x; see 'cairn help run'"},
 		{[]string{"run", "-out", "x", "./sim"}, "unknown flag -out (did you mean --output?)"},

@@ -39,12 +39,12 @@ func TestCompletion_Words(t *testing.T) {
 		line, want, directive string
 	}{
 		{"ver", "verify version", none},
-		{"help ins", "inspect instrument", none},
+		{"help stop ", "", none},
 		{"completion ", "bash zsh fish powershell", none},
 		{"gc --k", "--keep", none},
 		{"run --ret", "--retries", none},
 		{"run --launcher ", "fork mpirun srun", none},
-		{"run --launcher=m", "mpirun", none},
+		{"run --launcher=m", "fork mpirun srun", none},
 		{"export --compress ", "none gzip zstd", none},
 		{"run --run ", "", dirs},
 		{"run ", "", files},

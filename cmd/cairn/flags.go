@@ -93,16 +93,23 @@ func dashed(f *pflag.Flag) string {
 	return "--" + f.Name
 }
 
-// suggest asks whether one of the known names that resemble name was meant.
-// It says nothing when there is none.
+// suggest asks whether one of the known names that resemble name most was
+// meant. It says nothing when none does.
 func suggest(name string, known []string, prefix string) string {
-	list := &cobra.Command{SuggestionsMinimumDistance: min(2, (len(name)+1)/2)}
+	if name == "" {
+		return ""
+	}
+	list := &cobra.Command{}
 	for _, k := range known {
 		list.AddCommand(&cobra.Command{Use: k, Run: func(*cobra.Command, []string) {}})
 	}
-	found := list.SuggestionsFor(name)
-	if name == "" || len(found) == 0 {
-		return ""
+	var found []string
+	for distance := 0; len(found) == 0; distance++ {
+		if distance > min(2, (len(name)+1)/2) {
+			return ""
+		}
+		list.SuggestionsMinimumDistance = distance
+		found = list.SuggestionsFor(name)
 	}
 	for i, f := range found {
 		found[i] = prefix + f

@@ -25,7 +25,7 @@ func TestManPages(t *testing.T) {
 			t.Error(err)
 			continue
 		}
-		for _, want := range []string{".SH NAME", ".SH SYNOPSIS", ".SH DESCRIPTION", ".SH EXAMPLE", ".SH EXIT STATUS", `\-\-json`} {
+		for _, want := range []string{".SH NAME", ".SH SYNOPSIS", ".SH DESCRIPTION", ".SH EXAMPLE", ".SH EXIT STATUS", "--json"} {
 			if !strings.Contains(string(text), want) {
 				t.Errorf("the page of %s lacks %q:\n%s", cmd.Name(), want, text)
 			}

@@ -62,7 +62,7 @@ be too late for that. A second Ctrl-C leaves at once.
 that it is to be left.`,
 		Example: `  cairn migrate --rank 3 --to hostB                           # one rank of the run in this folder
   cairn migrate --rank 3,4,5 --to hostB sim.cairn             # three, together
-  cairn migrate --host hostA                                  # all ranks that are there, before it is shut down
+  cairn migrate --host hostA                                  # all ranks there, before it is shut down
   cairn migrate --host hostA --to hostC --copy-files          # to a host that does not see the same files
   cairn migrate --rank 3 --to arm1 --program /opt/arm64/sim   # to a host of another architecture
   cairn migrate --rank 0 --to hostB --env CAIRN_DEVICES=host  # to a host that has no GPU

@@ -211,7 +211,7 @@ func TestRunUsage(t *testing.T) {
 		{"run -n0 true", "at least one rank"},
 		{"run -n x true", "\"x\" is no value for -n, which takes a whole number"},
 		{"run -nx true", "unknown flag -nx"},
-		{"run --transport tpc true", "there is no transport \"tpc\" (did you mean tcp?); there are shm, tcp, mpi, tcp-reopen"},
+		{"run --transport tpc true", "there is no transport \"tpc\" (did you mean tcp or mpi?); there are shm, tcp, mpi, tcp-reopen"},
 		{"run --transport shm, true", "there is no transport"},
 		{"run --hosts a:x true", "no number of slots"},
 		{"run --hosts ,a true", "names no host"},
@@ -242,7 +242,26 @@ func TestRunUsage(t *testing.T) {
 	if help := cairnRun(t, "help").exit(exitFine); strings.Contains(help.out, "_host") {
 		t.Error("the helper is in the help")
 	}
-	cairnRun(t, "run", "--help").exit(exitFine).says("-n N", "75  stopped", "--launcher NAME", "(default 10)", "(default 3", "(default 1m)", "(default: never)", "--oversubscribe")
+	cairnRun(t, "run", "--help").exit(exitFine).says("-n, --ranks N", "75  stopped", "--launcher NAME", "(default 10)", "(default 3", "(default 1m0s)", "(default: never)", "--oversubscribe")
+}
+
+// What follows PROGRAM is the program's, also where it looks like a flag.
+func TestRun_FlagsBehindProgram(t *testing.T) {
+	t.Chdir(t.TempDir())
+	write(t, "sim", "#!/bin/sh\nprintf '<%s>' \"$@\"\necho\n")
+	if err := os.Chmod("sim", 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for args, want := range map[string]string{
+		"-n 1 ./sim -x --every 3":             "<-x><--every><3>",
+		"-n1 ./sim -json --json -q -h":        "<-json><--json><-q><-h>",
+		"-retries=0 ./sim -- -n 7 -- run":     "<-n><7><--><run>",
+		"--retries 0 -- ./sim --version help": "<--version><help>",
+		"./sim --no-such-flag list --run r":   "<--no-such-flag><list><--run><r>",
+		"--remote-cairn -json ./sim -o x":     "<-o><x>",
+	} {
+		cairnRun(t, append([]string{"run", "-q", "--fresh"}, strings.Fields(args)...)...).exit(exitFine).says(want + "\n")
+	}
 }
 
 // A program that uses Cairn: status, checkpoint, Ctrl-C, going on, a failure,

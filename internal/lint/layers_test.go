@@ -118,6 +118,8 @@ func checkFile(name string, src []byte) (wrong []string, err error) {
 		}
 		names[local] = target
 		switch {
+		case strings.HasPrefix(target, "github.com/spf13/") && pkg != "cmd/cairn":
+			complain(im.Pos(), "only cmd/cairn reads command lines by %s", target)
 		case target == "C":
 			complain(im.Pos(), "cgo; everything builds without a C compiler")
 		case target == "flag" && library && !matches(ends, pkg):
@@ -174,6 +176,8 @@ func TestRules(t *testing.T) {
 		{"unknown package", "misc/a.go", "package misc", "misc has no layer"},
 		{"unknown import", "ckpt/a.go", "package ckpt\n" + im + `/misc"`, "ckpt imports misc, which"},
 		{"downwards", "ckpt/a.go", "package ckpt\n" + im + `/hdf5"`, ""},
+		{"cobra", "internal/demo/a.go", "package main\nimport \"github.com/spf13/cobra\"", "only cmd/cairn reads command lines"},
+		{"cobra of the command", "cmd/cairn/a.go", "package main\nimport \"github.com/spf13/cobra\"", ""},
 		{"cgo", "internal/mem/a.go", "package mem\nimport \"C\"", "cgo"},
 		{"flags", "store/a.go", "package store\nimport \"flag\"", "reads no flags"},
 		{"flags of a program", "cmd/x/a.go", "package main\nimport \"flag\"", ""},
