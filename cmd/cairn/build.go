@@ -4,10 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
-	"os/exec"
-	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -16,8 +13,6 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/cairnrun/cairn/compiler/golang"
-	"github.com/cairnrun/cairn/internal/vfs"
-	"github.com/cairnrun/cairn/supervise"
 )
 
 func buildCommand(c *call) *cobra.Command {
@@ -200,38 +195,6 @@ func named(patterns []string) string {
 	return strings.Join(patterns, " ")
 }
 
-// build makes the program if the command names source, and lets the command name
-// what was made. It is nil if the command names a program.
-func (r *runFlags) build(ctx context.Context, c *call) (*golang.Made, error) {
-	o := &r.o
-	n := sourceArgs(o.Command)
-	if n == 0 {
-		if r.makes {
-			return nil, usagef("run: %s is a program; --tags, --take, --cpuprofile and --go-flags are for source", o.Command[0])
-		}
-		return nil, nil
-	}
-	patterns := slices.Clone(o.Command[:n])
-	if st, err := os.Stat(patterns[0]); err == nil && st.IsDir() && !filepath.IsAbs(patterns[0]) && !strings.HasPrefix(patterns[0], ".") {
-		patterns[0] = "." + string(filepath.Separator) + patterns[0] // and no import path
-	}
-	forRanks(&r.how, o.Ranks)
-	made, err := makeProgram(ctx, c, patterns, r.how)
-	if err != nil {
-		return nil, err
-	}
-	if o.Run == "" {
-		o.Run = strings.TrimSuffix(made.Name, filepath.Ext(made.Name)) + ".cairn"
-	}
-	program := r.program(made, o.Run)
-	o.Command = append([]string{program}, dropDashes(o.Command[n:])...)
-	if _, err := os.Stat(program); errors.Is(err, fs.ErrNotExist) {
-		// The supervisor wants to see it. If the run is another's, it has one.
-		return made, elsewhere(r.copy(made, program), otherRun)
-	}
-	return made, r.fits(ctx, made, o.Run)
-}
-
 // mostRanks is for how many ranks messages are looked at, which takes longer the
 // more there are.
 const mostRanks = 64
@@ -242,96 +205,4 @@ func forRanks(o *golang.MakeOptions, n int) {
 	if n > 1 && n <= mostRanks {
 		o.Instrument.Explain.Ranks = []int{n}
 	}
-}
-
-// program is the name of a made program in a run's folder. It is the same for all
-// versions of its source: the command of a run is not another because of them.
-func (*runFlags) program(made *golang.Made, run string) string {
-	return filepath.Join(run, "bin", made.Name)
-}
-
-// fits checks that the sets of a run that goes on are of the same source: places
-// in another one may mean something else.
-func (r *runFlags) fits(ctx context.Context, made *golang.Made, run string) error {
-	old, err := os.ReadFile(r.program(made, run) + ".source")
-	if errors.Is(err, fs.ErrNotExist) || r.o.Fresh || strings.TrimSpace(string(old)) == made.Source {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	st, err := supervise.Read(ctx, run)
-	if err != nil {
-		return err
-	}
-	if st.State == supervise.Finished || st.State == supervise.Finishing || st.Last == nil {
-		return nil
-	}
-	return fmt.Errorf("%s: the program's source has changed since set %d was taken, which the new one can't go on from; bring the old source back, or start from the beginning with --fresh",
-		run, st.Last.Set)
-}
-
-// place puts a made program into the run's folder, which is locked.
-func (r *runFlags) place(ctx context.Context, made *golang.Made, run string) error {
-	if err := r.fits(ctx, made, run); err != nil { // another run may have ended just now
-		return err
-	}
-	program := r.program(made, run)
-	err := r.copy(made, program)
-	if err == nil {
-		err = os.WriteFile(program+".source", []byte(made.Source+"\n"), 0o600)
-	}
-	return elsewhere(err, otherRun)
-}
-
-// copy puts a made program into the run's directory, which must be the user's.
-func (r *runFlags) copy(made *golang.Made, program string) error {
-	bin := filepath.Dir(program)
-	if err := vfs.MakeDir(filepath.Dir(bin), vfs.AccessFromEnv().With(r.o.Group, r.o.AnyOwner)); err != nil {
-		return err
-	}
-	if err := vfs.SubDir(bin); err != nil {
-		return err
-	}
-	for _, name := range []string{program, program + ".source"} {
-		if err := vfs.NoLink(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return err
-		}
-	}
-	return made.Copy(program)
-}
-
-// sourceArgs is how many of a command's words name Go source: files, a folder with
-// some, or an import path; 0 if it is a program.
-func sourceArgs(command []string) int {
-	n := 0
-	for n < len(command) && strings.HasSuffix(command[n], ".go") {
-		n++
-	}
-	if n > 0 {
-		return n
-	}
-	first := command[0]
-	if st, err := os.Stat(first); err == nil && st.IsDir() {
-		if found, _ := filepath.Glob(filepath.Join(first, "*.go")); len(found) > 0 {
-			return 1
-		}
-		return 0
-	} else if err == nil {
-		return 0
-	}
-	if _, err := exec.LookPath(first); err == nil {
-		return 0
-	}
-	if strings.Contains(first, "/") && !filepath.IsAbs(first) && !strings.HasPrefix(first, ".") {
-		return 1
-	}
-	return 0
-}
-
-func dropDashes(args []string) []string {
-	if len(args) > 0 && args[0] == "--" {
-		return args[1:]
-	}
-	return args
 }

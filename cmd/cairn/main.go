@@ -14,7 +14,8 @@
 //	text.go      sizes, ages, tables, JSON
 //	progress.go  the progress line
 //	screen.go    what 'cairn run' shows; lane.go: without waiting for it
-//	list.go …    one file per command; host.go is the helper's side of run
+//	list.go …    one file per command; run_build.go is what run does with source,
+//	             input.go what it does with stdin, host.go its helper's side
 package main
 
 import (
