@@ -101,7 +101,9 @@ func (p *undoing) verify() error {
 			sum, err = hashPiece(f, e.At, e.Size)
 		case e.Hash == "": // it was changed when it was kept, or is large
 		case !e.Copy && (e.Live || p.changedAfter(i)): // a copy's inode may be another file's by now
-			sum, err = p.hashThen(i, f)
+			if sum, err = p.hashThen(i, f); err == nil && !p.changedAfter(i) && p.replaced(i, f) {
+				sum = "another"
+			}
 		default:
 			if sum, err = hashKept(f, e.Copy); err == nil && !e.Copy {
 				if st, serr := f.Stat(); serr == nil && (st.Size() != e.Size || st.Size() > wholeHash && st.ModTime().UnixNano() != e.Time) {
@@ -467,6 +469,26 @@ func sameBytes(a, b string) bool {
 	}
 	y, err := os.ReadFile(b)
 	return err == nil && bytes.Equal(x, y)
+}
+
+// replaced reports whether a kept file is longer than the one that was kept was, and
+// is not that one: another name of that one is kept, or the checkpoint directory
+// has not been copied, so this one was not made then either.
+func (p *undoing) replaced(i int, f *os.File) bool {
+	e := &p.all[i]
+	st, err := f.Stat()
+	if err != nil || st.Size() <= e.Size || inode(st) == e.Ino {
+		return false
+	}
+	dir, err := os.Stat(e.log.dir)
+	return err == nil && inode(dir) == e.log.lines[0].Ino || slices.ContainsFunc(p.of[e.Ino], func(k int) bool {
+		o := &p.all[k]
+		if o.Op != opName || o.Copy || o.Kept == "" {
+			return false
+		}
+		st, err := os.Lstat(o.log.keptPath(o.Kept))
+		return err == nil && inode(st) == e.Ino
+	})
 }
 
 // changedAfter reports whether lines after one tell of changes of its file.
