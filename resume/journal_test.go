@@ -270,13 +270,13 @@ func (w *world) save() {
 	}
 	w.sets[w.next] = now
 	w.say("set %d, epoch %d", w.next, epoch)
+	delete(w.sets, 0) // what was before them is not needed any more
 	step()
 	for n := range w.sets {
 		if n != 0 && n+2 <= w.next && len(w.sets) > 3 {
 			w.lose(n)
 		}
 	}
-	delete(w.sets, 0) // what was before them is not needed any more
 }
 
 // lose removes a set.
