@@ -513,8 +513,8 @@ func (p *Run) Close() error {
 	p.closed = true
 	p.rouse()
 	p.mover.end(errors.New("the program has ended"))
-	p.mover.spawning.Lock() // the last one is over
-	p.mover.spawning.Unlock()
+	p.mover.spawning.Lock()   // wait until the last one is over
+	p.mover.spawning.Unlock() //nolint:staticcheck // nothing to do in between
 	if p.timer != nil {
 		p.timer.Stop()
 	}

@@ -22,7 +22,6 @@ import (
 type stage struct {
 	t       *testing.T
 	n       int
-	dir     string
 	launch  control.Welcome
 	opts    Options
 	program func(p *Run) error

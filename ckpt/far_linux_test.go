@@ -3,7 +3,6 @@ package ckpt
 import (
 	"bytes"
 	"errors"
-	"fmt"
 	"math/rand/v2"
 	"slices"
 	"sync"
@@ -575,7 +574,7 @@ func TestFarFails(t *testing.T) {
 				t.Fatal(err)
 			}
 			if b := restoreFake(t, dir, s.Next()-1, 0, false); !bytes.Equal(b.data, a.data) {
-				t.Fatal(fmt.Sprintf("call %d: the next set has other values", fail))
+				t.Fatalf("call %d: the next set has other values", fail)
 			}
 			s.Close()
 			dir.Close()

@@ -65,7 +65,7 @@ func TestMoveMemory(t *testing.T) {
 			runtime.ReadMemStats(&after)
 			got := after.TotalAlloc - before.TotalAlloc
 			t.Logf("%.1f MiB allocated for a state of %d MiB", float64(got)/(1<<20), size>>20)
-			if most := uint64(size + some + c.chunks*(chunk+maxBlock)); got > most {
+			if most := size + some + c.chunks*(chunk+maxBlock); got > most {
 				t.Errorf("%d bytes were allocated for a state of %d, at most %d are allowed", got, size, most)
 			}
 			check := collect(t, []graph.Root{{Name: "x", Ptr: into}})

@@ -52,7 +52,7 @@ func rawOn[T any](devs []*Device, addr uintptr, dims []int) (*Array[T], error) {
 	if addr == 0 {
 		return nil, errors.New("raw memory at address 0")
 	}
-	if align := uintptr(unsafe.Alignof(*new(T))); addr%align != 0 {
+	if align := unsafe.Alignof(*new(T)); addr%align != 0 {
 		return nil, fmt.Errorf("raw memory at %#x, which is no multiple of %d", addr, align)
 	}
 	all := addressed(devs)

@@ -54,7 +54,7 @@ func littleShorts(p []byte) string {
 	for i := range v {
 		v[i] = int16(le.Uint16(p[2*i:]))
 	}
-	return fmt.Sprintf("%d, %d,\n      %d, %d,\n      %d, %d\n", v...)
+	return fmt.Sprintf("%d, %d,\n      %d, %d,\n      %d, %d\n", v...) //nolint:staticcheck // v has six
 }
 
 func TestRepack(t *testing.T) {

@@ -172,11 +172,12 @@ func elements(dims []uint64) (uint64, bool) {
 			return 0, true
 		}
 	}
-	ok := true
 	for _, d := range dims {
-		if n, ok = mul(n, d); !ok {
+		product, ok := mul(n, d)
+		if !ok {
 			return 0, false
 		}
+		n = product
 	}
 	return n, true
 }

@@ -3,6 +3,7 @@ package mpi
 import (
 	"errors"
 	"fmt"
+	"math"
 	"reflect"
 	"slices"
 	"strings"
@@ -152,7 +153,7 @@ func TestOrderTypes(t *testing.T) {
 		travel([]byte("bytes stay")), travel([]int8{-1, 2}), travel([]bool{true, false, true}),
 		travel([]int16{1, -2, 0x1234}), travel([]uint16{0xfffe}), travel([]int32{1, -2, 3}), travel([]uint32{0xdeadbeef}),
 		travel([]int64{1 << 40, -5}), travel([]uint64{0x0102030405060708}), travel([]int{7, -8}), travel([]uint{9}),
-		travel([]float32{1.5, -2}), travel([]float64{3.25, 1e300, -0.0}), travel([]complex64{1 + 2i}), travel([]complex128{3 - 4i, 5}),
+		travel([]float32{1.5, -2}), travel([]float64{3.25, 1e300, math.Copysign(0, -1)}), travel([]complex64{1 + 2i}), travel([]complex128{3 - 4i, 5}),
 		travel([]named{4, 5}), travel([][3]float64{{1, 2, 3}, {4, 5, 6}}), travel([][2][2]int16{{{1, 2}, {3, 4}}}),
 		travel([]small{{1, 2}, {3, 4}}), travel([]words{{1, 2, 3}, {4, 5, 6}}), travel([]halves{{[2]float32{1, 2}, 3 + 4i, 5}}),
 		travel([]text{{[7]byte{1, 2, 3}}}), travel([]empty{{}, {}}), travel(make([]float64, 0, 1)[:1]),

@@ -169,8 +169,9 @@ func SetIndex(name string) (uint64, bool) {
 
 // FileRank reads the name of a rank's committed file, rank-0000.h5.
 func FileRank(name string) (int, bool) {
-	s, ok := strings.CutPrefix(name, "rank-")
-	if s, ok = strings.CutSuffix(s, ".h5"); !ok {
+	s, prefix := strings.CutPrefix(name, "rank-")
+	s, suffix := strings.CutSuffix(s, ".h5")
+	if !prefix || !suffix {
 		return 0, false
 	}
 	n, err := strconv.ParseUint(s, 10, 31)

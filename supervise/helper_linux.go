@@ -137,8 +137,7 @@ type helper struct {
 	name   string
 	dir    string // the run's
 	lock   *os.File
-	shell  int       // that started this helper for an MPI library; 0: none
-	old    []process // of the helper before us
+	shell  int // that started this helper for an MPI library; 0: none
 
 	mu   sync.Mutex
 	now  *launch

@@ -256,7 +256,6 @@ func (c *call) verifySet(ctx context.Context, t target) (verifiedSet, error) {
 	switch {
 	case errors.Is(err, ckpt.ErrCorrupt):
 		v.Damage = append(v.Damage, damagedBlock{"metadata", reason(err, t.file)})
-		err = nil
 	case err != nil:
 		v.Status, v.Error = "unreadable", reason(err, t.file)
 		return v, err

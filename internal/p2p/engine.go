@@ -506,7 +506,8 @@ func (e *Engine) pull() {
 	for len(e.pulls) > 0 {
 		m := e.pulls[0]
 		e.pulls = e.pulls[1:]
-		dst, direct := m.data, false
+		var dst []byte
+		direct := false
 		if r := m.want; r != nil && m.length <= len(r.buf) {
 			dst, direct = r.buf[:m.length], true
 		} else {

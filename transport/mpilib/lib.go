@@ -43,7 +43,6 @@ type status [16]int32
 type results struct {
 	request uint64
 	flag    int32
-	number  int32
 	status  status
 }
 

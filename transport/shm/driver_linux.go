@@ -72,7 +72,8 @@ func Open(o Options) (*Driver, error) {
 	d.me = card{
 		order: hostOrder(), page: uint32(os.Getpagesize()),
 		rank: uint32(o.Rank), uid: uint32(os.Geteuid()), pid: uint32(pid), start: start,
-		dev: uint64(st.Dev), ino: st.Ino, host: o.Host, pidns: ns,
+		dev: uint64(st.Dev), //nolint:unconvert // it has 32 bits on some architectures
+		ino: st.Ino, host: o.Host, pidns: ns,
 	}
 	if !o.NoPull {
 		d.me.word = uint64(uintptr(unsafe.Pointer(d.word)))

@@ -168,9 +168,6 @@ func newReader(control, data []byte) reader {
 // ready reports whether there is a record.
 func (r *reader) ready() bool { return atomic.LoadUint64(word(r.data, r.pos&r.mask)) != 0 }
 
-// partial reports whether a frame is incomplete.
-func (r *reader) partial() bool { return r.buf != nil }
-
 // advance goes on to the next record, and reports whether the writer is told.
 func (r *reader) advance(size uint64) bool {
 	r.pos += size
