@@ -377,33 +377,43 @@ func (l *journalFile) rewrite(lines []entry) error {
 }
 
 // renumber gives lines other inodes, if the program's files were copied with the
-// journal. Those that they have tell no file any more, and may be given to new
-// files; lines about one file still have the same one. Where a name of the file is
-// kept it is that of the copy, whose later changes are noted with it.
+// journal, or the journal alone. Those that they have tell no file any more, and
+// may be given to new files; lines about one file still have the same one. Where a
+// name of the file is kept it is that of the copy, whose later changes are noted
+// with it.
 func (l *journalFile) renumber() error {
 	st, err := os.Stat(l.base)
 	if err != nil || len(l.lines) == 0 {
 		return nil
 	}
 	now, was := inode(st), l.lines[0]
-	if now == was.Home {
+	copied := make(map[uint64]uint64)
+	var names map[uint64]string
+	for _, e := range l.lines {
+		if e.Op != opName || e.Copy || e.Kept == "" || e.Ino == 0 || copied[e.Ino] != 0 {
+			continue
+		}
+		st, err := os.Lstat(l.keptPath(e.Kept))
+		if err != nil || inode(st) == e.Ino {
+			continue
+		}
+		if names == nil {
+			names = namesIn(l.base)
+		}
+		if now != was.Home || names[e.Ino] == "" {
+			copied[e.Ino] = inode(st)
+		}
+	}
+	if now == was.Home && len(copied) == 0 {
 		return nil
 	}
 	const none = 1 << 63 // no file has such a number
-	copied := make(map[uint64]uint64)
-	for _, e := range l.lines {
-		if e.Op == opName && !e.Copy && e.Kept != "" && e.Ino != 0 && copied[e.Ino] == 0 {
-			if st, err := os.Lstat(l.keptPath(e.Kept)); err == nil {
-				copied[e.Ino] = inode(st)
-			}
-		}
-	}
 	lines := slices.Clone(l.lines)
 	lines[0].Home = now
 	for i := range lines[1:] {
 		if e := &lines[1+i]; copied[e.Ino] != 0 {
 			e.Ino = copied[e.Ino]
-		} else if e.Ino != 0 && e.Ino < none {
+		} else if e.Ino != 0 && e.Ino < none && now != was.Home {
 			h := fnv.New64a()
 			fmt.Fprint(h, e.Ino, was.Home)
 			e.Ino = h.Sum64() | none

@@ -78,13 +78,12 @@ func planUndo(set uint64, logs ...*journalFile) (*undoing, error) {
 func (p *undoing) verify() error {
 	for i := range p.all {
 		e := &p.all[i]
-		if !e.undo {
-			continue
+		if e.undo {
+			if err := e.trusted(); err != nil {
+				return err
+			}
 		}
-		if err := e.trusted(); err != nil {
-			return err
-		}
-		if e.Kept == "" {
+		if e.Kept == "" || !e.undo && !p.finds(i) {
 			continue
 		}
 		path := e.log.keptPath(e.Kept)
@@ -469,6 +468,13 @@ func sameBytes(a, b string) bool {
 	}
 	y, err := os.ReadFile(b)
 	return err == nil && bytes.Equal(x, y)
+}
+
+// finds reports whether a file that is kept by a line which stays may be found to
+// be the one that a line which is undone is about.
+func (p *undoing) finds(i int) bool {
+	e := &p.all[i]
+	return e.Op == opName && !e.Copy && slices.ContainsFunc(p.of[e.Ino], func(k int) bool { return p.all[k].undo })
 }
 
 // replaced reports whether a kept file is longer than the one that was kept was, and
