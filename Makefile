@@ -7,7 +7,7 @@ export CGO_ENABLED ?= 0
 GO       ?= go
 FUZZTIME ?= 20s
 # Many tests wait for processes: a package more than there are processors at a
-# time, and the one that waits longest first.
+# time, and those that wait longest first.
 TESTP    ?= $(shell expr $$(nproc) + 1)
 FAULTS   ?= 1000
 SEED     ?= 1
@@ -34,7 +34,7 @@ man: ## write the manual pages of all commands into build/man
 test: ## all checks and all tests
 	@scripts/deps
 	@$(MAKE) --no-print-directory lint
-	$(GO) test -vet=off -timeout 30m -p $(TESTP) ./internal/e2e ./...
+	$(GO) test -vet=off -timeout 30m -p $(TESTP) ./internal/e2e ./supervise ./resume ./...
 
 lint: ## formatting, vet, layers, no cgo, types on other systems
 	@bad=$$(gofmt -l .); test -z "$$bad" || { echo "not formatted (run gofmt -w):"; echo "$$bad"; exit 1; }
