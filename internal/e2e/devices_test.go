@@ -295,7 +295,10 @@ func TestDevicesKill(t *testing.T) {
 	if err != nil {
 		t.Fatalf("undisturbed: %v\n%s", err, out)
 	}
-	for _, pl := range places {
+	for i, pl := range places {
+		if !stressed() && i%2 == 0 {
+			continue
+		}
 		t.Run(pl.name, func(t *testing.T) {
 			t.Parallel()
 			var s *supervisor
@@ -324,6 +327,9 @@ func TestDevicesStop(t *testing.T) {
 		t.Fatalf("undisturbed: %v\n%s", err, out)
 	}
 	for i, from := range places {
+		if !stressed() && i%2 != 0 {
+			continue
+		}
 		to := places[(i+1)%len(places)]
 		t.Run(from.name+" to "+to.name, func(t *testing.T) {
 			t.Parallel()

@@ -294,7 +294,7 @@ func TestMigrateHunt(t *testing.T) {
 	}
 	t.Logf("CAIRN_SEED=%d", seed)
 	dice := rand.New(rand.NewPCG(seed, 1))
-	most := 6
+	most := 3
 	if stressed() {
 		most = 300
 	}

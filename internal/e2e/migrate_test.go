@@ -72,6 +72,9 @@ func TestMigrateFlight(t *testing.T) {
 	net := network(t, 3)
 	want := undisturbed(t, 4, program(t, "flight"), "-steps", "250")
 	for _, flags := range []string{"--every 1h", "--every-points 50", "--transport tcp --every 1h"} {
+		if !stressed() && flags == "--every 1h" {
+			continue
+		}
 		t.Run(flags, func(t *testing.T) {
 			moved, said := 0, ""
 			for try := 0; try < 4 && moved < 3; try++ { // it may be over before it is moved often enough
