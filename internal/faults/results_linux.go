@@ -157,11 +157,11 @@ func readTree(dir string) (map[string]string, error) {
 				return err
 			}
 			head := st.Mode().String()
-			if sys := st.Sys().(*syscall.Stat_t); sys.Nlink > 1 {
-				if first[sys.Ino] == "" {
-					first[sys.Ino] = rel
-				}
+			// A name outside, as of a kept file that was put aside, does not count.
+			if sys := st.Sys().(*syscall.Stat_t); first[sys.Ino] != "" {
 				head += " one with " + first[sys.Ino]
+			} else if sys.Nlink > 1 {
+				first[sys.Ino] = rel
 			}
 			files[rel] = head + "\n" + string(text)
 		}
