@@ -23,7 +23,7 @@ demo: ## run a plain program by cairn run, kill it again and again, and compare 
 
 journey: ## take a run through all interconnects there are, and draw docs/journey.svg (as root: network namespaces)
 	@scripts/deps
-	@$(GO) run ./internal/journey/draw
+	@$(GO) run ./internal/interconnects/draw
 
 build: ## build the cairn command and the examples into build/
 	$(GO) build -o build/ ./cmd/cairn ./examples/...
@@ -34,7 +34,7 @@ man: ## write the manual pages of all commands into build/man
 test: ## all checks and all tests
 	@scripts/deps
 	@$(MAKE) --no-print-directory lint
-	$(GO) test -vet=off -timeout 30m -p $(TESTP) ./internal/e2e ./supervise ./resume ./...
+	$(GO) test -vet=off -timeout 30m -p $(TESTP) ./internal/e2e ./internal/supervise ./resume ./...
 
 lint: ## formatting, vet, layers, no cgo, types on other systems
 	@bad=$$(gofmt -l .); test -z "$$bad" || { echo "not formatted (run gofmt -w):"; echo "$$bad"; exit 1; }
@@ -64,7 +64,7 @@ migration: ## measure what it takes to move ranks, and draw docs/migration.svg (
 	@scripts/deps
 	$(GO) run ./internal/bench/move -o docs/migration.svg $(MIGRATIONFLAGS)
 
-flake: ## run the tests 20 times with two busy loops beside them, and report every failure (FLAKEFLAGS="-n 5 ./supervise"; can be stopped, and continues)
+flake: ## run the tests 20 times with two busy loops beside them, and report every failure (FLAKEFLAGS="-n 5 ./internal/supervise"; can be stopped, and continues)
 	@scripts/deps
 	@scripts/flake $(FLAKEFLAGS)
 
@@ -91,7 +91,7 @@ race: ## the short tests with the race detector (needs a C compiler)
 mutants: ## leave out one thing after another in the compiler, and see that a test notices (MUTANTS=REGEXP takes some; can be stopped, and continues in build/mutants)
 	@mkdir -p build/mutants
 	CAIRN_LONG=1 CAIRN_MUTANTS='$(MUTANTS)' CAIRN_MUTANTS_DIR=$(CURDIR)/build/mutants CAIRN_MUTANTS_TABLE=$(CURDIR)/docs/reliability.md \
-		$(GO) test -count=1 -timeout 6h -v -run '^TestMutants$$' ./internal/trial/oracle
+		$(GO) test -count=1 -timeout 6h -v -run '^TestMutants$$' ./internal/difftest/oracle
 
 release: ## build the files of a release from the current commit into build/release (VERSION=v0.1.0; see docs/release.md)
 	@GO='$(GO)' scripts/release '$(VERSION)'

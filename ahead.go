@@ -12,7 +12,7 @@ import (
 	"os"
 	"time"
 
-	"github.com/cairnrun/cairn/ckpt"
+	"github.com/cairnrun/cairn/internal/ckpt"
 	"github.com/cairnrun/cairn/internal/control"
 	"github.com/cairnrun/cairn/internal/graph"
 	"github.com/cairnrun/cairn/internal/p2p"

@@ -12,14 +12,14 @@ import (
 	"net"
 	"sync/atomic"
 
-	"github.com/cairnrun/cairn/ckpt"
-	"github.com/cairnrun/cairn/coord"
+	"github.com/cairnrun/cairn/internal/ckpt"
 	"github.com/cairnrun/cairn/internal/control"
+	"github.com/cairnrun/cairn/internal/coord"
 	"github.com/cairnrun/cairn/internal/graph"
 	"github.com/cairnrun/cairn/internal/p2p"
 	"github.com/cairnrun/cairn/internal/step"
+	"github.com/cairnrun/cairn/internal/store"
 	"github.com/cairnrun/cairn/internal/vfs"
-	"github.com/cairnrun/cairn/store"
 )
 
 // What a process does that takes the place of another one, and how the MPI

@@ -35,11 +35,11 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/cairnrun/cairn/ckpt"
+	"github.com/cairnrun/cairn/internal/ckpt"
 	"github.com/cairnrun/cairn/internal/control"
 	"github.com/cairnrun/cairn/internal/graph"
+	"github.com/cairnrun/cairn/internal/store"
 	"github.com/cairnrun/cairn/internal/vfs"
-	"github.com/cairnrun/cairn/store"
 )
 
 // Errors that programs tell apart with errors.Is.

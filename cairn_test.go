@@ -15,7 +15,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/cairnrun/cairn/ckpt"
+	"github.com/cairnrun/cairn/internal/ckpt"
 	"github.com/cairnrun/cairn/internal/vfs"
 )
 

@@ -14,7 +14,7 @@ import (
 	"time"
 	"unsafe"
 
-	"github.com/cairnrun/cairn/ckpt"
+	"github.com/cairnrun/cairn/internal/ckpt"
 )
 
 var writeCorpus = flag.Bool("write-corpus", false, "add files of the present format, written on this machine, to testdata")

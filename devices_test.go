@@ -12,9 +12,9 @@ import (
 	"testing"
 
 	"github.com/cairnrun/cairn/device"
-	"github.com/cairnrun/cairn/device/driver"
-	"github.com/cairnrun/cairn/device/driver/faulty"
-	"github.com/cairnrun/cairn/device/host"
+	"github.com/cairnrun/cairn/internal/driver"
+	"github.com/cairnrun/cairn/internal/driver/faulty"
+	"github.com/cairnrun/cairn/internal/driver/host"
 	"github.com/cairnrun/cairn/internal/vfs"
 )
 

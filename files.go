@@ -11,7 +11,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/cairnrun/cairn/ckpt"
+	"github.com/cairnrun/cairn/internal/ckpt"
 	"github.com/cairnrun/cairn/internal/control"
 )
 

@@ -9,7 +9,7 @@ import (
 
 	"github.com/cairnrun/cairn/internal/control"
 	"github.com/cairnrun/cairn/internal/step"
-	"github.com/cairnrun/cairn/store"
+	"github.com/cairnrun/cairn/internal/store"
 )
 
 // EnvFresh is the environment variable that says what Options.Fresh does.

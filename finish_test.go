@@ -10,8 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cairnrun/cairn/internal/store"
 	"github.com/cairnrun/cairn/internal/vfs"
-	"github.com/cairnrun/cairn/store"
 )
 
 // finishing saves versions 1 to 3 and finishes. safe is the last version that

@@ -4,9 +4,9 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/cairnrun/cairn/ckpt"
+	"github.com/cairnrun/cairn/internal/ckpt"
+	"github.com/cairnrun/cairn/internal/store"
 	"github.com/cairnrun/cairn/mpi"
-	"github.com/cairnrun/cairn/store"
 )
 
 // identity says what the files of a checkpoint belong to. Every file carries

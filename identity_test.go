@@ -9,8 +9,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/cairnrun/cairn/store"
-	"github.com/cairnrun/cairn/transport/mem"
+	"github.com/cairnrun/cairn/internal/store"
+	"github.com/cairnrun/cairn/internal/transport/mem"
 
 	"github.com/cairnrun/cairn/internal/vfs"
 )

@@ -10,7 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/cairnrun/cairn/transport/mem"
+	"github.com/cairnrun/cairn/internal/transport/mem"
 )
 
 // TestJournaled_NoSoundCheckpoint damages the newest checkpoint and the one

@@ -8,8 +8,8 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/cairnrun/cairn/internal/transport/mem"
 	"github.com/cairnrun/cairn/mpi"
-	"github.com/cairnrun/cairn/transport/mem"
 )
 
 // holder has what a program gets from its run.

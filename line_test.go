@@ -10,10 +10,10 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/cairnrun/cairn/internal/store"
+	"github.com/cairnrun/cairn/internal/transport/mem"
 	"github.com/cairnrun/cairn/internal/vfs"
 	"github.com/cairnrun/cairn/mpi"
-	"github.com/cairnrun/cairn/store"
-	"github.com/cairnrun/cairn/transport/mem"
 )
 
 // counting is a program whose ranks add up what all have; from tells, on each

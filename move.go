@@ -11,9 +11,9 @@ import (
 	"sync"
 	"time"
 
-	"github.com/cairnrun/cairn/ckpt"
-	"github.com/cairnrun/cairn/coord"
+	"github.com/cairnrun/cairn/internal/ckpt"
 	"github.com/cairnrun/cairn/internal/control"
+	"github.com/cairnrun/cairn/internal/coord"
 	"github.com/cairnrun/cairn/internal/graph"
 	"github.com/cairnrun/cairn/internal/p2p"
 	"github.com/cairnrun/cairn/internal/step"

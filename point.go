@@ -7,9 +7,9 @@ import (
 	"math"
 	"time"
 
-	"github.com/cairnrun/cairn/ckpt"
-	"github.com/cairnrun/cairn/coord"
+	"github.com/cairnrun/cairn/internal/ckpt"
 	"github.com/cairnrun/cairn/internal/control"
+	"github.com/cairnrun/cairn/internal/coord"
 	"github.com/cairnrun/cairn/internal/graph"
 	"github.com/cairnrun/cairn/internal/step"
 )

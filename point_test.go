@@ -14,8 +14,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cairnrun/cairn/internal/transport/mem"
 	"github.com/cairnrun/cairn/internal/vfs"
-	"github.com/cairnrun/cairn/transport/mem"
 )
 
 // points calls Point until n sets are safe, and returns how many it took.

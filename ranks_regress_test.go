@@ -14,8 +14,8 @@ import (
 	"time"
 
 	"github.com/cairnrun/cairn/internal/control"
+	"github.com/cairnrun/cairn/internal/transport/mem"
 	"github.com/cairnrun/cairn/mpi"
-	"github.com/cairnrun/cairn/transport/mem"
 )
 
 // within runs a crew, and fails if it hangs.

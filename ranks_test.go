@@ -11,9 +11,9 @@ import (
 	"testing"
 
 	"github.com/cairnrun/cairn/internal/control"
+	"github.com/cairnrun/cairn/internal/transport"
+	"github.com/cairnrun/cairn/internal/transport/mem"
 	"github.com/cairnrun/cairn/mpi"
-	"github.com/cairnrun/cairn/transport"
-	"github.com/cairnrun/cairn/transport/mem"
 )
 
 // crew is a run of several ranks in this process.

@@ -19,7 +19,7 @@ import (
 	"time"
 	"unsafe"
 
-	"github.com/cairnrun/cairn/ckpt"
+	"github.com/cairnrun/cairn/internal/ckpt"
 	"github.com/cairnrun/cairn/internal/mem"
 	"github.com/cairnrun/cairn/internal/vfs"
 )

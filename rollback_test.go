@@ -15,8 +15,8 @@ import (
 	"testing"
 
 	"github.com/cairnrun/cairn/device"
-	"github.com/cairnrun/cairn/device/driver/faulty"
-	"github.com/cairnrun/cairn/transport/mem"
+	"github.com/cairnrun/cairn/internal/driver/faulty"
+	"github.com/cairnrun/cairn/internal/transport/mem"
 )
 
 // rollback goes back and expects that there is a set, or none.

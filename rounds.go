@@ -10,12 +10,12 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/cairnrun/cairn/coord"
 	"github.com/cairnrun/cairn/internal/control"
+	"github.com/cairnrun/cairn/internal/coord"
 	"github.com/cairnrun/cairn/internal/p2p"
 	"github.com/cairnrun/cairn/internal/step"
+	"github.com/cairnrun/cairn/internal/store"
 	"github.com/cairnrun/cairn/mpi"
-	"github.com/cairnrun/cairn/store"
 )
 
 // rounds drives the coordination of checkpoints: what the node of package

@@ -15,11 +15,11 @@ import (
 	"strings"
 
 	"github.com/cairnrun/cairn/internal/control"
+	"github.com/cairnrun/cairn/internal/transport"
+	"github.com/cairnrun/cairn/internal/transport/mpilib"
+	"github.com/cairnrun/cairn/internal/transport/shm"
+	"github.com/cairnrun/cairn/internal/transport/tcp"
 	"github.com/cairnrun/cairn/internal/vfs"
-	"github.com/cairnrun/cairn/transport"
-	"github.com/cairnrun/cairn/transport/mpilib"
-	"github.com/cairnrun/cairn/transport/shm"
-	"github.com/cairnrun/cairn/transport/tcp"
 )
 
 // seat is this process's place in the run: who it is, and how it meets the

@@ -4,7 +4,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/cairnrun/cairn/transport/mpilib"
+	"github.com/cairnrun/cairn/internal/transport/mpilib"
 )
 
 // TestOpenMPI: under srun without --mpi no MPI library is opened, since one

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/cairnrun/cairn/transport/mem"
+	"github.com/cairnrun/cairn/internal/transport/mem"
 )
 
 // TestRanksAppendToOneFile_Killed: ranks append to one file in turn. A rank that

@@ -11,9 +11,9 @@ import "embed"
 //
 //go:embed *[^t].go *[^s]t.go
 //go:embed resume/*[^t].go resume/*[^s]t.go resume/*.s
-//go:embed ckpt/*[^t].go ckpt/*[^s]t.go
-//go:embed coord/*[^t].go coord/*[^s]t.go
-//go:embed hdf5/*[^t].go hdf5/*[^s]t.go
+//go:embed internal/ckpt/*[^t].go internal/ckpt/*[^s]t.go
+//go:embed internal/coord/*[^t].go internal/coord/*[^s]t.go
+//go:embed internal/hdf5/*[^t].go internal/hdf5/*[^s]t.go
 //go:embed internal/control/*[^t].go internal/control/*[^s]t.go
 //go:embed internal/dl/*[^t].go
 //go:embed internal/graph/*[^t].go internal/graph/*[^s]t.go internal/graph/*.s
@@ -22,10 +22,10 @@ import "embed"
 //go:embed internal/step/*[^t].go
 //go:embed internal/vfs/*[^t].go
 //go:embed mpi/*[^t].go mpi/*[^t]est.go
-//go:embed store/*[^t].go
-//go:embed transport/transport.go
-//go:embed transport/mem/*[^t].go
-//go:embed transport/mpilib/*[^t].go transport/mpilib/*[^s]t.go
-//go:embed transport/shm/*[^t].go
-//go:embed transport/tcp/*[^t].go
+//go:embed internal/store/*[^t].go
+//go:embed internal/transport/transport.go
+//go:embed internal/transport/mem/*[^t].go
+//go:embed internal/transport/mpilib/*[^t].go internal/transport/mpilib/*[^s]t.go
+//go:embed internal/transport/shm/*[^t].go
+//go:embed internal/transport/tcp/*[^t].go
 var Source embed.FS

@@ -7,7 +7,7 @@ import (
 	"strconv"
 	"unsafe"
 
-	"github.com/cairnrun/cairn/ckpt"
+	"github.com/cairnrun/cairn/internal/ckpt"
 )
 
 // openStream opens stdout or stderr by name. The system would open the file anew

@@ -8,13 +8,13 @@ import (
 	"strings"
 	"syscall"
 
-	"github.com/cairnrun/cairn/ckpt"
-	"github.com/cairnrun/cairn/coord"
+	"github.com/cairnrun/cairn/internal/ckpt"
+	"github.com/cairnrun/cairn/internal/coord"
 	"github.com/cairnrun/cairn/internal/graph"
 	"github.com/cairnrun/cairn/internal/p2p"
+	"github.com/cairnrun/cairn/internal/store"
+	"github.com/cairnrun/cairn/internal/transport"
 	"github.com/cairnrun/cairn/mpi"
-	"github.com/cairnrun/cairn/store"
-	"github.com/cairnrun/cairn/transport"
 )
 
 // team is a run's connection with its other ranks.

@@ -30,7 +30,7 @@
 package device
 
 import (
-	"github.com/cairnrun/cairn/device/driver"
+	"github.com/cairnrun/cairn/internal/driver"
 )
 
 // Errors that programs tell apart with errors.Is.

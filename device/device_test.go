@@ -12,8 +12,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/cairnrun/cairn/device/driver"
-	"github.com/cairnrun/cairn/device/host"
+	"github.com/cairnrun/cairn/internal/driver"
+	"github.com/cairnrun/cairn/internal/driver/host"
 	"github.com/cairnrun/cairn/internal/mem"
 )
 

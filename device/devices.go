@@ -10,10 +10,10 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/cairnrun/cairn/device/cuda"
-	"github.com/cairnrun/cairn/device/driver"
-	"github.com/cairnrun/cairn/device/host"
-	"github.com/cairnrun/cairn/device/opencl"
+	"github.com/cairnrun/cairn/internal/driver"
+	"github.com/cairnrun/cairn/internal/driver/cuda"
+	"github.com/cairnrun/cairn/internal/driver/host"
+	"github.com/cairnrun/cairn/internal/driver/opencl"
 )
 
 // backends are the kinds of devices that are looked for, the best first.

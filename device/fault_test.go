@@ -9,9 +9,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/cairnrun/cairn/device/driver"
-	"github.com/cairnrun/cairn/device/driver/faulty"
-	"github.com/cairnrun/cairn/device/host"
+	"github.com/cairnrun/cairn/internal/driver"
+	"github.com/cairnrun/cairn/internal/driver/faulty"
+	"github.com/cairnrun/cairn/internal/driver/host"
 )
 
 // TestFaults fails every call of a device in turn. Whatever happens, what can

@@ -6,7 +6,7 @@ import (
 	"sync"
 	"weak"
 
-	"github.com/cairnrun/cairn/device/driver"
+	"github.com/cairnrun/cairn/internal/driver"
 )
 
 // Kernel is a function that devices run.

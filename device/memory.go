@@ -12,7 +12,7 @@ import (
 	"unsafe"
 	"weak"
 
-	"github.com/cairnrun/cairn/device/driver"
+	"github.com/cairnrun/cairn/internal/driver"
 	"github.com/cairnrun/cairn/internal/mem"
 )
 

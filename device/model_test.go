@@ -8,8 +8,8 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/cairnrun/cairn/device/driver"
-	"github.com/cairnrun/cairn/device/host"
+	"github.com/cairnrun/cairn/internal/driver"
+	"github.com/cairnrun/cairn/internal/driver/host"
 )
 
 func TestMain(m *testing.M) {

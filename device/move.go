@@ -4,7 +4,7 @@ import (
 	"slices"
 	"sync"
 
-	"github.com/cairnrun/cairn/device/driver"
+	"github.com/cairnrun/cairn/internal/driver"
 	"github.com/cairnrun/cairn/internal/mem"
 )
 

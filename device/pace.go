@@ -4,7 +4,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/cairnrun/cairn/device/driver"
+	"github.com/cairnrun/cairn/internal/driver"
 )
 
 // A program that only launches would be many minutes ahead of its device

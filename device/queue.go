@@ -8,7 +8,7 @@ import (
 	"sync/atomic"
 	"weak"
 
-	"github.com/cairnrun/cairn/device/driver"
+	"github.com/cairnrun/cairn/internal/driver"
 )
 
 // Device computes, in the order of its launches.

@@ -6,9 +6,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/cairnrun/cairn/ckpt"
-	"github.com/cairnrun/cairn/device/driver/faulty"
-	"github.com/cairnrun/cairn/device/host"
+	"github.com/cairnrun/cairn/internal/ckpt"
+	"github.com/cairnrun/cairn/internal/driver/faulty"
+	"github.com/cairnrun/cairn/internal/driver/host"
 	"github.com/cairnrun/cairn/internal/graph"
 )
 

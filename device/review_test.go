@@ -4,7 +4,7 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"github.com/cairnrun/cairn/device/driver"
+	"github.com/cairnrun/cairn/internal/driver"
 )
 
 // onCopyIn lets something happen at the first copy to the device.

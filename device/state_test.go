@@ -10,12 +10,12 @@ import (
 	"testing"
 	"unsafe"
 
-	"github.com/cairnrun/cairn/ckpt"
-	"github.com/cairnrun/cairn/device/driver/faulty"
-	"github.com/cairnrun/cairn/device/host"
+	"github.com/cairnrun/cairn/internal/ckpt"
+	"github.com/cairnrun/cairn/internal/driver/faulty"
+	"github.com/cairnrun/cairn/internal/driver/host"
 	"github.com/cairnrun/cairn/internal/graph"
+	"github.com/cairnrun/cairn/internal/store"
 	"github.com/cairnrun/cairn/internal/vfs"
-	"github.com/cairnrun/cairn/store"
 )
 
 // state is what a program with arrays has.

@@ -4,7 +4,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/cairnrun/cairn/device/host"
+	"github.com/cairnrun/cairn/internal/driver/host"
 )
 
 // What a checkpoint reads in host memory is not changed under its hands, by

@@ -4,7 +4,7 @@ import (
 	"context"
 	"testing"
 
-	"github.com/cairnrun/cairn/ckpt"
+	"github.com/cairnrun/cairn/internal/ckpt"
 	"github.com/cairnrun/cairn/internal/graph"
 )
 

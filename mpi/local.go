@@ -7,8 +7,8 @@ import (
 	"sync"
 
 	"github.com/cairnrun/cairn/internal/p2p"
-	"github.com/cairnrun/cairn/transport"
-	"github.com/cairnrun/cairn/transport/mem"
+	"github.com/cairnrun/cairn/internal/transport"
+	"github.com/cairnrun/cairn/internal/transport/mem"
 )
 
 // Local runs body on n ranks in this process, each in a goroutine with its

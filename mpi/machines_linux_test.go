@@ -13,9 +13,9 @@ import (
 	"time"
 
 	"github.com/cairnrun/cairn/internal/p2p"
+	"github.com/cairnrun/cairn/internal/transport"
+	"github.com/cairnrun/cairn/internal/transport/tcp"
 	"github.com/cairnrun/cairn/mpi"
-	"github.com/cairnrun/cairn/transport"
-	"github.com/cairnrun/cairn/transport/tcp"
 )
 
 const (

@@ -11,7 +11,7 @@ import (
 	"unsafe"
 
 	"github.com/cairnrun/cairn/internal/p2p"
-	"github.com/cairnrun/cairn/transport/mem"
+	"github.com/cairnrun/cairn/internal/transport/mem"
 )
 
 // In these tests some ranks pass for machines of the other byte order: what

@@ -10,8 +10,8 @@ import (
 	"strconv"
 	"sync"
 
+	"github.com/cairnrun/cairn/internal/store"
 	"github.com/cairnrun/cairn/internal/vfs"
-	"github.com/cairnrun/cairn/store"
 )
 
 // journal keeps what a program changes in files and folders, so that they can be

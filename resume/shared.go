@@ -14,7 +14,7 @@ import (
 	"sync"
 	_ "unsafe" // go:linkname
 
-	"github.com/cairnrun/cairn/coord"
+	"github.com/cairnrun/cairn/internal/coord"
 )
 
 // Several ranks may change one file. Each has a journal of its own, with the

@@ -10,7 +10,7 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/cairnrun/cairn/compiler/golang"
+	"github.com/cairnrun/cairn/internal/compiler/golang"
 )
 
 const nobody = 65534

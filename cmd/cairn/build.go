@@ -12,7 +12,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"github.com/cairnrun/cairn/compiler/golang"
+	"github.com/cairnrun/cairn/internal/compiler/golang"
 )
 
 func buildCommand(c *call) *cobra.Command {

@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"github.com/cairnrun/cairn"
-	"github.com/cairnrun/cairn/ckpt"
+	"github.com/cairnrun/cairn/internal/ckpt"
 	"github.com/cairnrun/cairn/internal/vfs"
 )
 

@@ -11,8 +11,8 @@ import (
 	"time"
 
 	"github.com/cairnrun/cairn"
+	"github.com/cairnrun/cairn/internal/store"
 	"github.com/cairnrun/cairn/internal/vfs"
-	"github.com/cairnrun/cairn/store"
 )
 
 func testDir(dir string) *store.Dir { return store.Open(vfs.OS(), dir, 0) }

@@ -10,7 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/cairnrun/cairn/store"
+	"github.com/cairnrun/cairn/internal/store"
 )
 
 // shells are those for which there is completion.

@@ -6,8 +6,8 @@ import (
 	"time"
 
 	"github.com/cairnrun/cairn/device"
-	"github.com/cairnrun/cairn/device/driver"
-	"github.com/cairnrun/cairn/device/host"
+	"github.com/cairnrun/cairn/internal/driver"
+	"github.com/cairnrun/cairn/internal/driver/host"
 )
 
 // odd is a device some of whose launches are not what they should be.

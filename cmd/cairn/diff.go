@@ -9,8 +9,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/cairnrun/cairn/ckpt"
-	"github.com/cairnrun/cairn/hdf5"
+	"github.com/cairnrun/cairn/internal/ckpt"
+	"github.com/cairnrun/cairn/internal/hdf5"
 )
 
 func diffCommand(c *call) *cobra.Command {

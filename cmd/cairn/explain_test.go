@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/cairnrun/cairn/compiler/golang"
+	"github.com/cairnrun/cairn/internal/compiler/golang"
 )
 
 const explained = `package main

@@ -12,7 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/cairnrun/cairn/store"
+	"github.com/cairnrun/cairn/internal/store"
 )
 
 // keepDefault is what a run keeps, too, if its Options don't say.

@@ -8,7 +8,7 @@ import (
 	"os/exec"
 	"path/filepath"
 
-	"github.com/cairnrun/cairn/compiler/golang"
+	"github.com/cairnrun/cairn/internal/compiler/golang"
 	"github.com/cairnrun/cairn/internal/control"
 )
 

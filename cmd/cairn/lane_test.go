@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/cairnrun/cairn/supervise"
+	"github.com/cairnrun/cairn/internal/supervise"
 )
 
 // A terminal that takes nothing: events don't wait for it, and what did not

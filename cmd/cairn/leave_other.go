@@ -2,6 +2,6 @@
 
 package main
 
-import "github.com/cairnrun/cairn/supervise"
+import "github.com/cairnrun/cairn/internal/supervise"
 
 func watchLeave(*supervise.Supervisor) (stop func()) { return func() {} }

@@ -7,7 +7,7 @@ import (
 	"os/signal"
 	"syscall"
 
-	"github.com/cairnrun/cairn/supervise"
+	"github.com/cairnrun/cairn/internal/supervise"
 )
 
 // watchLeave lets ranks leave hosts when SIGUSR2 comes, until the function that

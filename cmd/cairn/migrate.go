@@ -16,7 +16,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/cairnrun/cairn/supervise"
+	"github.com/cairnrun/cairn/internal/supervise"
 )
 
 // Exit codes of migrate: the run was brought back from a set; it is not known

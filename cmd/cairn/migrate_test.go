@@ -16,8 +16,8 @@ import (
 	"time"
 
 	"github.com/cairnrun/cairn"
+	"github.com/cairnrun/cairn/internal/supervise"
 	"github.com/cairnrun/cairn/mpi"
-	"github.com/cairnrun/cairn/supervise"
 )
 
 // ring passes a number around among its ranks and prints a line per round; at

@@ -17,8 +17,8 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"github.com/cairnrun/cairn/compiler/golang"
-	"github.com/cairnrun/cairn/supervise"
+	"github.com/cairnrun/cairn/internal/compiler/golang"
+	"github.com/cairnrun/cairn/internal/supervise"
 )
 
 func runCommand(c *call) *cobra.Command {

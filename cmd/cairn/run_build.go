@@ -11,9 +11,9 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/cairnrun/cairn/compiler/golang"
+	"github.com/cairnrun/cairn/internal/compiler/golang"
+	"github.com/cairnrun/cairn/internal/supervise"
 	"github.com/cairnrun/cairn/internal/vfs"
-	"github.com/cairnrun/cairn/supervise"
 )
 
 // build makes the program if the command names source, and lets the command name

@@ -16,7 +16,7 @@ import (
 	"time"
 
 	"github.com/cairnrun/cairn"
-	"github.com/cairnrun/cairn/supervise"
+	"github.com/cairnrun/cairn/internal/supervise"
 )
 
 // talker prints a hundred lines after each of its points, on stdout and on

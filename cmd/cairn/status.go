@@ -11,7 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/cairnrun/cairn/supervise"
+	"github.com/cairnrun/cairn/internal/supervise"
 )
 
 func statusCommand(c *call) *cobra.Command {

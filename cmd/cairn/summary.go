@@ -5,7 +5,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/cairnrun/cairn/ckpt"
+	"github.com/cairnrun/cairn/internal/ckpt"
 )
 
 // summary is a set in a few numbers, as JSON documents show it.

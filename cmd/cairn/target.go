@@ -11,9 +11,9 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/cairnrun/cairn/ckpt"
-	"github.com/cairnrun/cairn/hdf5"
-	"github.com/cairnrun/cairn/store"
+	"github.com/cairnrun/cairn/internal/ckpt"
+	"github.com/cairnrun/cairn/internal/hdf5"
+	"github.com/cairnrun/cairn/internal/store"
 )
 
 // target is a set's file that a command line names.

@@ -12,8 +12,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/cairnrun/cairn/ckpt"
-	"github.com/cairnrun/cairn/store"
+	"github.com/cairnrun/cairn/internal/ckpt"
+	"github.com/cairnrun/cairn/internal/store"
 )
 
 func verifyCommand(c *call) *cobra.Command {

@@ -7,7 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/cairnrun/cairn/ckpt"
+	"github.com/cairnrun/cairn/internal/ckpt"
 )
 
 func versionCommand(c *call) *cobra.Command {

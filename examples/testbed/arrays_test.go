@@ -13,8 +13,8 @@ import (
 	"testing"
 
 	"github.com/cairnrun/cairn/device"
-	"github.com/cairnrun/cairn/device/driver/faulty"
-	"github.com/cairnrun/cairn/device/host"
+	"github.com/cairnrun/cairn/internal/driver/faulty"
+	"github.com/cairnrun/cairn/internal/driver/host"
 )
 
 // meshLists are the devices that programs are tried on. Two OpenCL

@@ -18,8 +18,8 @@ import (
 
 	cairn "github.com/cairnrun/cairn"
 	"github.com/cairnrun/cairn/device"
-	"github.com/cairnrun/cairn/device/driver/faulty"
-	"github.com/cairnrun/cairn/device/host"
+	"github.com/cairnrun/cairn/internal/driver/faulty"
+	"github.com/cairnrun/cairn/internal/driver/host"
 )
 
 func TestMain(m *testing.M) {

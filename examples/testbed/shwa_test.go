@@ -11,8 +11,8 @@ import (
 	"testing"
 
 	"github.com/cairnrun/cairn/device"
-	"github.com/cairnrun/cairn/device/driver/faulty"
-	"github.com/cairnrun/cairn/device/host"
+	"github.com/cairnrun/cairn/internal/driver/faulty"
+	"github.com/cairnrun/cairn/internal/driver/host"
 )
 
 // The plain simulation and all devices agree to the last bit.

@@ -13,10 +13,10 @@ import (
 
 	"github.com/cairnrun/cairn"
 	"github.com/cairnrun/cairn/internal/p2p"
+	"github.com/cairnrun/cairn/internal/transport"
+	"github.com/cairnrun/cairn/internal/transport/shm"
+	"github.com/cairnrun/cairn/internal/transport/tcp"
 	"github.com/cairnrun/cairn/mpi"
-	"github.com/cairnrun/cairn/transport"
-	"github.com/cairnrun/cairn/transport/shm"
-	"github.com/cairnrun/cairn/transport/tcp"
 )
 
 // This file is what a rank does when the benchmark has started itself under

@@ -12,7 +12,7 @@ import (
 	"strings"
 	"text/tabwriter"
 
-	"github.com/cairnrun/cairn/coord"
+	"github.com/cairnrun/cairn/internal/coord"
 )
 
 // ways are the transports that are compared, and how Open MPI is told to use

@@ -16,7 +16,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/cairnrun/cairn/ckpt"
+	"github.com/cairnrun/cairn/internal/ckpt"
 )
 
 // variants are ways to save, with problems that bring them out.

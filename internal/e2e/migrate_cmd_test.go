@@ -9,15 +9,15 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/cairnrun/cairn/internal/journey"
-	"github.com/cairnrun/cairn/supervise"
+	"github.com/cairnrun/cairn/internal/interconnects"
+	"github.com/cairnrun/cairn/internal/supervise"
 )
 
 // TestMigrateSpread: the ranks of a host go to two others, together. What was
 // done is known when the run has ended.
 func TestMigrateSpread(t *testing.T) {
 	net := network(t, 3)
-	p := traveller(t, 4, "--hosts", slots(net, 4, 2, 2), "--rsh", journey.Shell)
+	p := traveller(t, 4, "--hosts", slots(net, 4, 2, 2), "--rsh", interconnects.Shell)
 	m := p.moves("--host", net.Hosts[0])
 	if m.To != net.Hosts[1]+", "+net.Hosts[2] || len(m.Ranks) != 4 {
 		t.Errorf("%+v", m)

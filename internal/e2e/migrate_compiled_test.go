@@ -12,7 +12,7 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/cairnrun/cairn/internal/journey"
+	"github.com/cairnrun/cairn/internal/interconnects"
 )
 
 // Programs that know nothing of checkpoints, and were made by 'cairn build',
@@ -33,7 +33,7 @@ func TestMigrateGalaxies(t *testing.T) {
 	r := newRun(t, src)
 	path := filepath.Join(r.folder, "path")
 	r.command = append(append(r.command, args...), path)
-	p := r.travels(1, r.start("-n", "1", "--every", "1h", "--hosts", slots(net, 1, 1), "--rsh", journey.Shell))
+	p := r.travels(1, r.start("-n", "1", "--every", "1h", "--hosts", slots(net, 1, 1), "--rsh", interconnects.Shell))
 	p.s.awaits("started")
 	// Without a set, and with one.
 	p.moves("--rank", "0", "--to", b)
@@ -62,7 +62,7 @@ func TestMigrateBooks(t *testing.T) {
 				t.Fatal(err)
 			}
 			r.command = []string{made, "-folder", books, "-steps", "600", "-pause", "2ms"}
-			p := r.travels(1, r.start("-n", "1", "--every", v.every, "--hosts", slots(net, 1, 1), "--rsh", journey.Shell))
+			p := r.travels(1, r.start("-n", "1", "--every", v.every, "--hosts", slots(net, 1, 1), "--rsh", interconnects.Shell))
 			p.s.awaits("started")
 			for i := range 4 {
 				p.moves("--rank", "0", "--to", net.Hosts[(i+1)%2], "--rounds", strconv.Itoa(i%3))
@@ -114,7 +114,7 @@ func sameTree(t *testing.T, got, want string) {
 // TestMigrateCompiledRanks moves ranks of programs that exchange messages.
 func TestMigrateCompiledRanks(t *testing.T) {
 	net := network(t, 3)
-	flags := []string{"-n", strconv.Itoa(compiledRanks), "--hosts", slots(net, 2, 2), "--rsh", journey.Shell}
+	flags := []string{"-n", strconv.Itoa(compiledRanks), "--hosts", slots(net, 2, 2), "--rsh", interconnects.Shell}
 	npb := newCompiledNPB(t)
 	token, _ := cairnBuilds(t, "./internal/e2e/testdata/token")
 	for _, v := range []struct {

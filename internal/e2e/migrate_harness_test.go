@@ -21,14 +21,14 @@ import (
 	"time"
 
 	"github.com/cairnrun/cairn/internal/control"
-	"github.com/cairnrun/cairn/internal/journey"
-	"github.com/cairnrun/cairn/supervise"
+	"github.com/cairnrun/cairn/internal/interconnects"
+	"github.com/cairnrun/cairn/internal/supervise"
 )
 
 // network makes hosts that are network namespaces.
-func network(t *testing.T, hosts int) *journey.Network {
+func network(t *testing.T, hosts int) *interconnects.Network {
 	t.Helper()
-	net, err := journey.NewNetwork(hosts)
+	net, err := interconnects.NewNetwork(hosts)
 	if err != nil {
 		t.Skip(err)
 	}
@@ -37,7 +37,7 @@ func network(t *testing.T, hosts int) *journey.Network {
 }
 
 // slots gives hosts for --hosts.
-func slots(net *journey.Network, count ...int) string {
+func slots(net *interconnects.Network, count ...int) string {
 	var list []string
 	for i, k := range count {
 		list = append(list, fmt.Sprintf("%s:%d", net.Hosts[i], k))

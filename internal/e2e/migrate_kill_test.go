@@ -16,8 +16,8 @@ import (
 	"time"
 
 	"github.com/cairnrun/cairn/internal/control"
-	"github.com/cairnrun/cairn/internal/journey"
-	"github.com/cairnrun/cairn/supervise"
+	"github.com/cairnrun/cairn/internal/interconnects"
+	"github.com/cairnrun/cairn/internal/supervise"
 )
 
 // A move of ranks 1 and 3, of four on two hosts, to a third host is stopped in
@@ -53,7 +53,7 @@ func shellWithGate(t *testing.T) (dir, flag string) {
 }
 
 // stoppedIn brings a run to a phase of a move. release lets it go on.
-func stoppedIn(t *testing.T, phase string, net *journey.Network) (p *trip, a *asked, release func()) {
+func stoppedIn(t *testing.T, phase string, net *interconnects.Network) (p *trip, a *asked, release func()) {
 	t.Helper()
 	gates, shell := shellWithGate(t)
 	p = traveller(t, 4, "--hosts", slots(net, 2, 2), "--rsh", shell, "--grace", "5s")
@@ -305,7 +305,7 @@ func TestMigrateHunt(t *testing.T) {
 		r := newRun(t, program(t, "flight"), "-steps", steps)
 		p := r.travels(n, nil)
 		start := func() bool {
-			p.s = r.start("-n", strconv.Itoa(n), "--hosts", slots(net, 2, 2, 4), "--rsh", journey.Shell, "--every", "40ms", "--grace", "5s")
+			p.s = r.start("-n", strconv.Itoa(n), "--hosts", slots(net, 2, 2, 4), "--rsh", interconnects.Shell, "--every", "40ms", "--grace", "5s")
 			_, ok := p.s.sees(0, "committed")
 			return ok
 		}

@@ -15,7 +15,7 @@ import (
 	"time"
 
 	"github.com/cairnrun/cairn/internal/control"
-	"github.com/cairnrun/cairn/supervise"
+	"github.com/cairnrun/cairn/internal/supervise"
 )
 
 // onOpenMPI starts a traveller on Open MPI, which waits at its gate. Files are

@@ -10,7 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/cairnrun/cairn/internal/journey"
+	"github.com/cairnrun/cairn/internal/interconnects"
 )
 
 // Ranks that exchange messages all the time go from host to host: one, some, all
@@ -26,7 +26,7 @@ func TestMigrateAround(t *testing.T) {
 		{"tcp", []string{"--transport", "tcp"}},
 	} {
 		t.Run(v.name, func(t *testing.T) {
-			p := traveller(t, 8, append(v.flags, "--hosts", slots(net, 4, 4), "--rsh", journey.Shell)...)
+			p := traveller(t, 8, append(v.flags, "--hosts", slots(net, 4, 4), "--rsh", interconnects.Shell)...)
 			p.moves("--rank", "1", "--to", b) // one
 			p.onlyRanks()
 			p.moves("--rank", "2-3", "--to", c, "--rounds", "0") // a half
@@ -79,7 +79,7 @@ func TestMigrateFlight(t *testing.T) {
 			moved, said := 0, ""
 			for try := 0; try < 4 && moved < 3; try++ { // it may be over before it is moved often enough
 				r := newRun(t, program(t, "flight"), "-steps", "250")
-				p := r.travels(4, r.start(append(strings.Fields(flags), "-n", "4", "--hosts", slots(net, 2, 2), "--rsh", journey.Shell)...))
+				p := r.travels(4, r.start(append(strings.Fields(flags), "-n", "4", "--hosts", slots(net, 2, 2), "--rsh", interconnects.Shell)...))
 				moved = p.movesAround(6, net.Hosts)
 				p.s.finishes()
 				said = p.s.text()
@@ -122,7 +122,7 @@ func TestMigrateKernels(t *testing.T) {
 					need(t, "mpirun.openmpi")
 					v.env = launcherNamed(t, "mpirun.openmpi")
 				} else {
-					flags = append(flags, "--rsh", journey.Shell)
+					flags = append(flags, "--rsh", interconnects.Shell)
 				}
 				moved := 0
 				for range 3 { // it may be over before it is moved often enough

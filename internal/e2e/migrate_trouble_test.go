@@ -20,14 +20,14 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/cairnrun/cairn/internal/control"
-	"github.com/cairnrun/cairn/internal/journey"
-	"github.com/cairnrun/cairn/supervise"
+	"github.com/cairnrun/cairn/internal/interconnects"
+	"github.com/cairnrun/cairn/internal/supervise"
 )
 
 // TestMigrateTwice: moves that are asked for at once are done in order.
 func TestMigrateTwice(t *testing.T) {
 	net := network(t, 3)
-	p := traveller(t, 4, "--hosts", slots(net, 2, 2), "--rsh", journey.Shell)
+	p := traveller(t, 4, "--hosts", slots(net, 2, 2), "--rsh", interconnects.Shell)
 	p.still(p.pidOf(1))
 	first := p.asks("--rank", "1", "--to", net.Hosts[2])
 	p.reachesState(control.MoveAhead)
@@ -81,7 +81,7 @@ func inside(t *testing.T, host string, f func()) {
 // process that waits for its state, and disturbs nothing.
 func TestMigrateStranger(t *testing.T) {
 	hosts := network(t, 2)
-	p := traveller(t, 2, "--hosts", slots(hosts, 2), "--rsh", journey.Shell)
+	p := traveller(t, 2, "--hosts", slots(hosts, 2), "--rsh", interconnects.Shell)
 	p.still(p.pidOf(1))
 	a := p.asks("--rank", "1", "--to", hosts.Hosts[1])
 	p.reachesState(control.MoveAhead)
@@ -139,7 +139,7 @@ func TestMigrateLeave(t *testing.T) {
 	need(t, "ip")
 	net := network(t, 3)
 	folder := t.TempDir()
-	p := traveller(t, 4, "--hosts", slots(net, 2, 2, 2), "--rsh", journey.Shell, "--leave-poll", "300ms",
+	p := traveller(t, 4, "--hosts", slots(net, 2, 2, 2), "--rsh", interconnects.Shell, "--leave-poll", "300ms",
 		"--leave-when", "test -e "+folder+"/$(ip netns identify $$)")
 	write(t, filepath.Join(folder, net.Hosts[1]), "")
 	p.s.awaits("host " + net.Hosts[1] + " is to be left, as --leave-when says there")

@@ -12,8 +12,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/cairnrun/cairn/internal/store"
 	"github.com/cairnrun/cairn/internal/vfs"
-	"github.com/cairnrun/cairn/store"
 )
 
 // saved is a run that was stopped with two sets, to be damaged.

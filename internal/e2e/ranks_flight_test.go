@@ -10,8 +10,8 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/cairnrun/cairn/internal/store"
 	"github.com/cairnrun/cairn/internal/vfs"
-	"github.com/cairnrun/cairn/store"
 )
 
 // route is a way in which a run is started, and the transport that it uses.

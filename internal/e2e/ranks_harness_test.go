@@ -19,7 +19,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/cairnrun/cairn/supervise"
+	"github.com/cairnrun/cairn/internal/supervise"
 )
 
 // program builds one of the programs that ranks run.

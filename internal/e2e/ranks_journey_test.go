@@ -10,7 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/cairnrun/cairn/internal/journey"
+	"github.com/cairnrun/cairn/internal/interconnects"
 )
 
 // TestRanksJourney takes one run through shared memory, TCP between hosts,
@@ -20,11 +20,11 @@ func TestRanksJourney(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it takes half a minute")
 	}
-	o := journey.Options{
+	o := interconnects.Options{
 		Cairn: build(t, "./cmd/cairn", runtime.GOARCH), Ring: program(t, "ring"),
 		Folder: t.TempDir(), Steps: 100, Report: 20, Tell: func(s string) { t.Log(s) },
 	}
-	phases, last, err := journey.Travel(t.Context(), o)
+	phases, last, err := interconnects.Travel(t.Context(), o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -57,10 +57,10 @@ func TestRanksJourney(t *testing.T) {
 			t.Errorf("phase %s did nothing: steps %d to %d", p.Label, p.From, p.To)
 		}
 	}
-	if want := strings.TrimSpace(undisturbed(t, journey.Ranks, o.Ring, "-steps", "2700", "-report", "0")); last != want {
+	if want := strings.TrimSpace(undisturbed(t, interconnects.Ranks, o.Ring, "-steps", "2700", "-report", "0")); last != want {
 		t.Errorf("it ended with %q, a run that stayed with %q", last, want)
 	}
-	picture := journey.Picture(phases)
+	picture := interconnects.Picture(phases)
 	if strings.Count(picture, "<circle") < went || !strings.HasSuffix(picture, "</svg>\n") {
 		t.Error("the picture shows too little")
 	}

@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/cairnrun/cairn/internal/journey"
+	"github.com/cairnrun/cairn/internal/interconnects"
 )
 
 // rankKills is how many blows fall in all.
@@ -70,7 +70,7 @@ func TestRanksKill(t *testing.T) {
 			k := &hunter{t: t, n: v.n, command: command, dice: rand.New(rand.NewPCG(seed, uint64(i)))}
 			k.flags = append(strings.Fields(v.flags), "-n", strconv.Itoa(v.n), "--grace", "5s")
 			if len(v.slots) > 0 {
-				k.flags = append(k.flags, "--rsh", journey.Shell, "--hosts", hosts(t, v.slots))
+				k.flags = append(k.flags, "--rsh", interconnects.Shell, "--hosts", hosts(t, v.slots))
 			}
 			k.want = steady(undisturbed(t, v.n, command...))
 			must(t, k.want, v.ends)
@@ -86,7 +86,7 @@ func TestRanksKill(t *testing.T) {
 // hosts makes hosts with so many slots, for --hosts.
 func hosts(t *testing.T, slots []int) string {
 	t.Helper()
-	net, err := journey.NewNetwork(len(slots))
+	net, err := interconnects.NewNetwork(len(slots))
 	if err != nil {
 		t.Skip(err)
 	}

@@ -6,11 +6,11 @@ import (
 	"strings"
 	"time"
 
-	"github.com/cairnrun/cairn/internal/journey"
+	"github.com/cairnrun/cairn/internal/interconnects"
 )
 
 // network is hosts that are network namespaces.
-type network struct{ *journey.Network }
+type network struct{ *interconnects.Network }
 
 func (n *network) close() { n.Close() }
 
@@ -23,7 +23,7 @@ func (l *lab) borrow() (*network, error) {
 		l.nets = l.nets[:k-1]
 		return n, nil
 	}
-	n, err := journey.NewNetwork(3)
+	n, err := interconnects.NewNetwork(3)
 	if err != nil {
 		return nil, judged(skipped, "%v", err)
 	}
@@ -47,7 +47,7 @@ func partition(t *trial) error {
 	t.prog.ranks = 3
 	c := t.scenario()
 	c.every = 2 + t.r.IntN(6)
-	c.flags = []string{"--hosts", fmt.Sprintf("%s:2,%s:2,%s:2", net.Hosts[0], net.Hosts[1], net.Hosts[2]), "--rsh", journey.Shell, "--stall", "3s", "--grace", "5s"}
+	c.flags = []string{"--hosts", fmt.Sprintf("%s:2,%s:2,%s:2", net.Hosts[0], net.Hosts[1], net.Hosts[2]), "--rsh", interconnects.Shell, "--stall", "3s", "--grace", "5s"}
 	s, err := t.start(c)
 	if err != nil {
 		return err

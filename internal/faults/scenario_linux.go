@@ -12,7 +12,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/cairnrun/cairn/supervise"
+	"github.com/cairnrun/cairn/internal/supervise"
 )
 
 // scenario is how a case's program is run.

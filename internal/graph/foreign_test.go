@@ -10,7 +10,7 @@ import (
 	"time"
 	"unsafe"
 
-	"github.com/cairnrun/cairn/hdf5"
+	"github.com/cairnrun/cairn/internal/hdf5"
 )
 
 // abroad makes the form of another machine: the other byte order, packed, with

@@ -7,7 +7,7 @@ import (
 	"reflect"
 	"sort"
 
-	"github.com/cairnrun/cairn/hdf5"
+	"github.com/cairnrun/cairn/internal/hdf5"
 )
 
 // Root is a variable of the program: Ptr is a non-nil *T.

@@ -6,7 +6,7 @@ import (
 	"math"
 	"unsafe"
 
-	"github.com/cairnrun/cairn/hdf5"
+	"github.com/cairnrun/cairn/internal/hdf5"
 )
 
 type opKind uint8

@@ -8,7 +8,7 @@ import (
 	"sync"
 	"unsafe"
 
-	"github.com/cairnrun/cairn/hdf5"
+	"github.com/cairnrun/cairn/internal/hdf5"
 )
 
 // kind says how values of a type are treated.

@@ -17,7 +17,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/cairnrun/cairn/hdf5"
+	"github.com/cairnrun/cairn/internal/hdf5"
 )
 
 // codecMap is a map with a codec: an interface holds it as a single word.

@@ -9,7 +9,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/cairnrun/cairn/hdf5"
+	"github.com/cairnrun/cairn/internal/hdf5"
 )
 
 var (

@@ -24,17 +24,17 @@ const (
 // layers are the module's packages, bottom to top. A package imports only
 // what stands below it. "x/*" is everything under x; "." is the root.
 var layers = [][]string{
-	{"internal/vfs", "internal/step", "internal/mem", "internal/dl", "internal/control", "transport", "device/driver", "compiler/ir", "compiler/golang/laid/*", "compiler/golang/rewrite"},
-	{"hdf5", "store", "transport/*", "coord", "device/*", "internal/snap", "compiler/ir/*"},
+	{"internal/vfs", "internal/step", "internal/mem", "internal/dl", "internal/control", "internal/transport", "internal/driver", "internal/compiler/ir", "internal/compiler/golang/shims/*", "internal/compiler/golang/rewrite"},
+	{"internal/hdf5", "internal/store", "internal/transport/*", "internal/coord", "internal/driver/*", "internal/snap", "internal/compiler/ir/*"},
 	{"internal/graph", "internal/p2p"},
-	{"ckpt", "mpi", "device"},
-	{".", "supervise", "compiler/load", "compiler/match"},
-	{"internal/journey", "internal/plain", "compiler/golang", "resume"},
+	{"internal/ckpt", "mpi", "device"},
+	{".", "internal/supervise", "internal/compiler/hotloops", "internal/compiler/commcheck"},
+	{"internal/interconnects", "internal/plain", "internal/compiler/golang", "resume"},
 	programs,
 }
 
 // programs may read flags, print and exit. Nothing imports them.
-var programs = []string{"cmd/*", "examples/*", "internal/demo", "internal/bench", "internal/bench/*", "internal/e2e", "internal/faults", "internal/journey/*", "internal/lint", "internal/trial", "internal/trial/*"}
+var programs = []string{"cmd/*", "examples/*", "internal/demo", "internal/bench", "internal/bench/*", "internal/e2e", "internal/faults", "internal/interconnects/*", "internal/lint", "internal/difftest", "internal/difftest/*"}
 
 // ends are libraries that stand for the program they are part of: they may end
 // it, and look at its flags.
@@ -168,29 +168,29 @@ func TestRules(t *testing.T) {
 	for _, c := range []struct {
 		name, file, src, want string
 	}{
-		{"upwards", "hdf5/a.go", "package hdf5\n" + im + `/ckpt"`, "hdf5 imports ckpt, which does not stand below it"},
-		{"sideways", "store/a.go", "package store\n" + im + `/hdf5"`, "store imports hdf5, which"},
-		{"the root", "ckpt/a.go", "package ckpt\n" + im + `"`, "ckpt imports ., which"},
+		{"upwards", "internal/hdf5/a.go", "package hdf5\n" + im + `/internal/ckpt"`, "hdf5 imports internal/ckpt, which does not stand below it"},
+		{"sideways", "internal/store/a.go", "package store\n" + im + `/internal/hdf5"`, "store imports internal/hdf5, which"},
+		{"the root", "internal/ckpt/a.go", "package ckpt\n" + im + `"`, "ckpt imports ., which"},
 		{"a program", "a.go", "package cairn\n" + im + `/cmd/cairn"`, ". imports cmd/cairn, which"},
-		{"other systems", "internal/vfs/os_windows.go", "//go:build windows\n\npackage vfs\n" + im + `/store"`, "internal/vfs imports store"},
+		{"other systems", "internal/vfs/os_windows.go", "//go:build windows\n\npackage vfs\n" + im + `/internal/store"`, "internal/vfs imports internal/store"},
 		{"unknown package", "misc/a.go", "package misc", "misc has no layer"},
-		{"unknown import", "ckpt/a.go", "package ckpt\n" + im + `/misc"`, "ckpt imports misc, which"},
-		{"downwards", "ckpt/a.go", "package ckpt\n" + im + `/hdf5"`, ""},
+		{"unknown import", "internal/ckpt/a.go", "package ckpt\n" + im + `/misc"`, "ckpt imports misc, which"},
+		{"downwards", "internal/ckpt/a.go", "package ckpt\n" + im + `/internal/hdf5"`, ""},
 		{"cobra", "internal/demo/a.go", "package main\nimport \"github.com/spf13/cobra\"", "only cmd/cairn reads command lines"},
 		{"cobra of the command", "cmd/cairn/a.go", "package main\nimport \"github.com/spf13/cobra\"", ""},
 		{"cgo", "internal/mem/a.go", "package mem\nimport \"C\"", "cgo"},
-		{"flags", "store/a.go", "package store\nimport \"flag\"", "reads no flags"},
+		{"flags", "internal/store/a.go", "package store\nimport \"flag\"", "reads no flags"},
 		{"flags of a program", "cmd/x/a.go", "package main\nimport \"flag\"", ""},
 		{"exit of a program's run time", "resume/a.go", "package resume\nimport (\"os\"\n\"flag\")\nfunc f() { os.Exit(flag.NArg()) }", ""},
-		{"exit", "store/a.go", "package store\nimport \"os\"\nfunc f() { os.Exit(1) }", "a.go:3:12: a library does not call os.Exit"},
-		{"renamed", "store/a.go", "package store\nimport x \"log\"\nvar f = x.Fatal", "does not call x.Fatal"},
+		{"exit", "internal/store/a.go", "package store\nimport \"os\"\nfunc f() { os.Exit(1) }", "a.go:3:12: a library does not call os.Exit"},
+		{"renamed", "internal/store/a.go", "package store\nimport x \"log\"\nvar f = x.Fatal", "does not call x.Fatal"},
 		{"print", "a.go", "package cairn\nimport \"fmt\"\nfunc f() { fmt.Println() }", "does not call fmt.Println"},
 		{"format", "a.go", "package cairn\nimport \"fmt\"\nfunc f() { fmt.Sprint() }", ""},
 		{"print in a program", "examples/x/a.go", "package main\nimport \"fmt\"\nfunc f() { fmt.Println() }", ""},
-		{"long", "ckpt/a.go", "package ckpt\n" + strings.Repeat("\n", maxLines), "701 lines"},
-		{"long enough", "ckpt/a.go", "package ckpt\n" + strings.Repeat("\n", maxLines-1), ""},
-		{"a test", "store/a_test.go", "package store\n" + im + `/ckpt"`, ""},
-		{"test data", "store/testdata/a.go", "package store\n" + im + `/ckpt"`, ""},
+		{"long", "internal/ckpt/a.go", "package ckpt\n" + strings.Repeat("\n", maxLines), "701 lines"},
+		{"long enough", "internal/ckpt/a.go", "package ckpt\n" + strings.Repeat("\n", maxLines-1), ""},
+		{"a test", "internal/store/a_test.go", "package store\n" + im + `/internal/ckpt"`, ""},
+		{"test data", "internal/store/testdata/a.go", "package store\n" + im + `/internal/ckpt"`, ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			wrong, err := check(fstest.MapFS{c.file: {Data: []byte(c.src)}})

@@ -11,7 +11,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/cairnrun/cairn/transport"
+	"github.com/cairnrun/cairn/internal/transport"
 )
 
 // card is what a rank tells the others about itself.

@@ -7,7 +7,7 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"github.com/cairnrun/cairn/transport"
+	"github.com/cairnrun/cairn/internal/transport"
 )
 
 // Any matches every source or tag.

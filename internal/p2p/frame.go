@@ -5,7 +5,7 @@ import (
 	"math/bits"
 	"unsafe"
 
-	"github.com/cairnrun/cairn/transport"
+	"github.com/cairnrun/cairn/internal/transport"
 )
 
 // Kinds of frames.

@@ -9,7 +9,7 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/cairnrun/cairn/transport"
+	"github.com/cairnrun/cairn/internal/transport"
 )
 
 // club is what drivers that must be joined have in common in a test.

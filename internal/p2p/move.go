@@ -8,7 +8,7 @@ import (
 	"runtime"
 	"slices"
 
-	"github.com/cairnrun/cairn/transport"
+	"github.com/cairnrun/cairn/internal/transport"
 )
 
 // Moving ranks: other processes take their places. All ranks are held at one

@@ -9,8 +9,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/cairnrun/cairn/transport"
-	"github.com/cairnrun/cairn/transport/mem"
+	"github.com/cairnrun/cairn/internal/transport"
+	"github.com/cairnrun/cairn/internal/transport/mem"
 )
 
 // Before its process has a place among the ranks, an engine refuses everything

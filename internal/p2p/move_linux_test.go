@@ -14,10 +14,10 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"github.com/cairnrun/cairn/transport"
-	"github.com/cairnrun/cairn/transport/mem"
-	"github.com/cairnrun/cairn/transport/shm"
-	"github.com/cairnrun/cairn/transport/tcp"
+	"github.com/cairnrun/cairn/internal/transport"
+	"github.com/cairnrun/cairn/internal/transport/mem"
+	"github.com/cairnrun/cairn/internal/transport/shm"
+	"github.com/cairnrun/cairn/internal/transport/tcp"
 )
 
 // place is a process of the test: an engine with the drivers that it has.

@@ -9,8 +9,8 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/cairnrun/cairn/transport"
-	"github.com/cairnrun/cairn/transport/mem"
+	"github.com/cairnrun/cairn/internal/transport"
+	"github.com/cairnrun/cairn/internal/transport/mem"
 )
 
 // world connects n engines over one fabric.

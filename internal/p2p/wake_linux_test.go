@@ -7,7 +7,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/cairnrun/cairn/transport/mem"
+	"github.com/cairnrun/cairn/internal/transport/mem"
 )
 
 // TestWakeLost: a wake-up that comes while the one before is taken in.

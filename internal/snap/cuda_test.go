@@ -1,5 +1,5 @@
 package snap
 
-import "github.com/cairnrun/cairn/device/cuda"
+import "github.com/cairnrun/cairn/internal/driver/cuda"
 
 func init() { backends = append(backends, cuda.Open) }

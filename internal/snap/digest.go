@@ -7,7 +7,7 @@ import (
 	"slices"
 	"unsafe"
 
-	"github.com/cairnrun/cairn/device/driver"
+	"github.com/cairnrun/cairn/internal/driver"
 	"github.com/cairnrun/cairn/internal/mem"
 	"github.com/zeebo/xxh3"
 )

@@ -5,8 +5,8 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/cairnrun/cairn/device/driver"
-	"github.com/cairnrun/cairn/device/host"
+	"github.com/cairnrun/cairn/internal/driver"
+	"github.com/cairnrun/cairn/internal/driver/host"
 	"github.com/cairnrun/cairn/internal/mem"
 )
 

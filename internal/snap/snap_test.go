@@ -8,9 +8,9 @@ import (
 	"os"
 	"testing"
 
-	"github.com/cairnrun/cairn/device/driver"
-	"github.com/cairnrun/cairn/device/host"
-	"github.com/cairnrun/cairn/device/opencl"
+	"github.com/cairnrun/cairn/internal/driver"
+	"github.com/cairnrun/cairn/internal/driver/host"
+	"github.com/cairnrun/cairn/internal/driver/opencl"
 	"github.com/cairnrun/cairn/internal/mem"
 	"github.com/zeebo/xxh3"
 )

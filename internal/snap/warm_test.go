@@ -3,7 +3,7 @@ package snap
 import (
 	"testing"
 
-	"github.com/cairnrun/cairn/device/host"
+	"github.com/cairnrun/cairn/internal/driver/host"
 )
 
 // TestWarm: after Warm nothing is compiled any more, and what it used is given

@@ -26,9 +26,9 @@ import (
 	"time"
 
 	"github.com/cairnrun/cairn/device"
-	"github.com/cairnrun/cairn/device/cuda"
-	"github.com/cairnrun/cairn/device/driver"
-	"github.com/cairnrun/cairn/device/opencl"
+	"github.com/cairnrun/cairn/internal/driver"
+	"github.com/cairnrun/cairn/internal/driver/cuda"
+	"github.com/cairnrun/cairn/internal/driver/opencl"
 )
 
 var (

@@ -9,13 +9,13 @@ import (
 	"runtime"
 	"time"
 
-	"github.com/cairnrun/cairn/ckpt"
 	"github.com/cairnrun/cairn/device"
-	"github.com/cairnrun/cairn/device/driver"
+	"github.com/cairnrun/cairn/internal/ckpt"
+	"github.com/cairnrun/cairn/internal/driver"
 	"github.com/cairnrun/cairn/internal/graph"
 	"github.com/cairnrun/cairn/internal/mem"
+	"github.com/cairnrun/cairn/internal/store"
 	"github.com/cairnrun/cairn/internal/vfs"
-	"github.com/cairnrun/cairn/store"
 )
 
 // source has the kernels that change the state.

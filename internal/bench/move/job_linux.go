@@ -17,8 +17,8 @@ import (
 	"time"
 
 	"github.com/cairnrun/cairn/internal/control"
-	"github.com/cairnrun/cairn/internal/journey"
-	"github.com/cairnrun/cairn/supervise"
+	"github.com/cairnrun/cairn/internal/interconnects"
+	"github.com/cairnrun/cairn/internal/supervise"
 )
 
 // bench is one run of this program.
@@ -28,7 +28,7 @@ type bench struct {
 	self  string // this program
 	cairn string
 	npb   string
-	net   *journey.Network
+	net   *interconnects.Network
 	jobs  int
 	sink  *sinkProcess
 }
@@ -63,7 +63,7 @@ func (b *bench) start(ranks int, hosts string, program ...string) (*job, error) 
 	b.jobs++
 	j := &job{b: b, files: filepath.Join(b.tmp, fmt.Sprintf("job%d", b.jobs)), ended: make(chan error, 1)}
 	args := append([]string{"run", "-q", "--run", j.folder(), "-o", j.files + ".out", "-n", strconv.Itoa(ranks), "--every", "24h",
-		"--retries", "0", "--hosts", hosts, "--rsh", journey.Shell}, program...)
+		"--retries", "0", "--hosts", hosts, "--rsh", interconnects.Shell}, program...)
 	j.cmd = exec.CommandContext(b.ctx, b.cairn, args...)
 	j.cmd.Dir = b.tmp
 	j.cmd.Cancel = func() error { return j.cmd.Process.Signal(os.Interrupt) }

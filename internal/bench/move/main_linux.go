@@ -15,7 +15,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/cairnrun/cairn/internal/journey"
+	"github.com/cairnrun/cairn/internal/interconnects"
 )
 
 var (
@@ -83,7 +83,7 @@ func measure(ctx context.Context) (err error) {
 			return fmt.Errorf("go build %s: %w\n%s", pkg, err, text)
 		}
 	}
-	if b.net, err = journey.NewNetwork(3); err != nil {
+	if b.net, err = interconnects.NewNetwork(3); err != nil {
 		return err
 	}
 	defer b.net.Close()

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/cairnrun/cairn/supervise"
+	"github.com/cairnrun/cairn/internal/supervise"
 )
 
 // Bounds on what is measured.

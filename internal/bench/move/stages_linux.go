@@ -13,7 +13,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/cairnrun/cairn/ckpt"
+	"github.com/cairnrun/cairn/internal/ckpt"
 	"github.com/cairnrun/cairn/internal/graph"
 )
 

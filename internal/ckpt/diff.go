@@ -1,0 +1,243 @@
+package ckpt
+
+import (
+	"context"
+	"encoding/binary"
+	"fmt"
+	"math"
+
+	"github.com/cairnrun/cairn/internal/hdf5"
+)
+
+// Difference is what two sets make of one dataset.
+type Difference struct {
+	Path   string
+	Var    string
+	Detail string  // why they can't be compared value by value; then the rest is 0
+	Values int64   // numbers compared
+	Differ int64   // of these, how many differ
+	First  int64   // position of the first one
+	MaxAbs float64 // largest absolute difference
+	MaxRel float64 // largest difference relative to the larger magnitude
+}
+
+// Diff compares two sets, dataset by dataset, and returns those that differ.
+// Both are verified first: a set whose values are not those of its digests is
+// an error. Metadata is not compared. progress, if not nil, is told how many
+// bytes have been looked at: each set's state once, then the first one's again.
+func Diff(ctx context.Context, a, b *Set, progress func(done int64)) ([]Difference, error) {
+	done := int64(0)
+	for _, s := range []*Set{a, b} {
+		damage, err := s.Verify(ctx, func(n int64) {
+			if progress != nil {
+				progress(done + n)
+			}
+		})
+		done += s.State()
+		if err != nil {
+			return nil, err
+		}
+		if len(damage) > 0 {
+			return nil, fmt.Errorf("%s: %w", s.Path, damage[0].Err)
+		}
+	}
+	var out []Difference
+	inB := make(map[string]int)
+	for i := range b.Header.Datasets {
+		inB[b.Header.Datasets[i].Path] = i
+	}
+	for i := range a.Header.Datasets {
+		d := &a.Header.Datasets[i]
+		j, ok := inB[d.Path]
+		delete(inB, d.Path)
+		if d.Pool < 0 {
+			continue
+		}
+		diff := Difference{Path: d.Path, Var: d.Var, First: -1}
+		if !ok {
+			diff.Detail = "only in the first set"
+			out = append(out, diff)
+			continue
+		}
+		err := diff.compare(ctx, a, b, i, j, func(n int64) {
+			if progress != nil {
+				progress(done + n)
+			}
+		})
+		if err != nil {
+			return out, fmt.Errorf("/%s: %w", d.Path, err)
+		}
+		if diff.Differ > 0 || diff.Detail != "" {
+			out = append(out, diff)
+		}
+		done += d.Size
+	}
+	for i := range b.Header.Datasets {
+		d := &b.Header.Datasets[i]
+		if _, left := inB[d.Path]; left && d.Pool >= 0 {
+			out = append(out, Difference{Path: d.Path, Var: d.Var, First: -1, Detail: "only in the second set"})
+		}
+	}
+	return out, nil
+}
+
+func (diff *Difference) compare(ctx context.Context, a, b *Set, i, j int, progress func(int64)) error {
+	d, e := &a.Header.Datasets[i], &b.Header.Datasets[j]
+	ta, err := hdf5.ParseType(d.Type)
+	if err != nil {
+		return err
+	}
+	tb, err := hdf5.ParseType(e.Type)
+	if err != nil {
+		return err
+	}
+	la, lb := leaves(ta, 0, nil), leaves(tb, 0, nil)
+	if !sameKinds(la, lb) {
+		diff.Detail = fmt.Sprintf("type %s in the first set, %s in the second", d.Type, e.Type)
+		return nil
+	}
+	if d.Size/int64(ta.Size) != e.Size/int64(tb.Size) {
+		diff.Detail = fmt.Sprintf("shape %v in the first set, %v in the second", d.Dims, e.Dims)
+		return nil
+	}
+	perElem := int64(len(la))
+	diff.Values = d.Size / int64(ta.Size) * perElem
+	same := d.sameLayout(e)
+	bufA, bufB := make([]byte, 0, d.Block), []byte(nil)
+	for k := range d.blocks() {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		progress(int64(k) * d.Block)
+		if same && a.Blocks[d.First+k].Digest == b.Blocks[e.First+k].Digest {
+			continue
+		}
+		bufA = bufA[:d.blockLen(k)]
+		if err := a.ReadBlock(i, k, bufA); err != nil {
+			return err
+		}
+		if err := a.check(i, k, bufA); err != nil {
+			return err
+		}
+		first := int64(k) * d.Block / int64(ta.Size) // element
+		n := int64(len(bufA)) / int64(ta.Size)
+		if bufB, err = b.readBytes(j, first*int64(tb.Size), n*int64(tb.Size)); err != nil {
+			return err
+		}
+		for x := range n {
+			for l := range la {
+				va := la[l].get(bufA[x*int64(ta.Size):])
+				vb := lb[l].get(bufB[x*int64(tb.Size):])
+				if va != vb {
+					diff.note((first+x)*perElem+int64(l), la[l].float(va), lb[l].float(vb))
+				}
+			}
+		}
+	}
+	return nil
+}
+
+func (diff *Difference) note(at int64, a, b float64) {
+	if diff.Differ == 0 {
+		diff.First = at
+	}
+	diff.Differ++
+	if abs := math.Abs(a - b); abs > diff.MaxAbs || math.IsNaN(abs) && diff.MaxAbs == 0 {
+		diff.MaxAbs = abs
+	}
+	if rel := math.Abs(a-b) / math.Max(math.Abs(a), math.Abs(b)); rel > diff.MaxRel {
+		diff.MaxRel = rel
+	}
+}
+
+// readBytes reads and checks the blocks that hold n bytes from off on.
+func (s *Set) readBytes(i int, off, n int64) ([]byte, error) {
+	d := &s.Header.Datasets[i]
+	out := make([]byte, 0, n)
+	buf := make([]byte, d.Block)
+	for k := int(off / d.Block); n > 0; k++ {
+		p := buf[:d.blockLen(k)]
+		if err := s.ReadBlock(i, k, p); err != nil {
+			return nil, err
+		}
+		if err := s.check(i, k, p); err != nil {
+			return nil, err
+		}
+		p = p[off-int64(k)*d.Block:]
+		p = p[:min(int64(len(p)), n)]
+		out = append(out, p...)
+		off += int64(len(p))
+		n -= int64(len(p))
+	}
+	return out, nil
+}
+
+// leaf is a number inside an element.
+type leaf struct {
+	off int
+	t   hdf5.Type
+}
+
+// leaves lists the numbers in an element of type t; a text counts as bytes.
+func leaves(t hdf5.Type, off int, out []leaf) []leaf {
+	switch t.Class {
+	case hdf5.Compound:
+		for _, f := range t.Fields {
+			out = leaves(f.Type, off+f.Offset, out)
+		}
+	case hdf5.Array:
+		for o := 0; o < t.Size; o += t.Elem.Size {
+			out = leaves(*t.Elem, off+o, out)
+		}
+	case hdf5.String:
+		for o := range t.Size {
+			out = append(out, leaf{off + o, hdf5.Type{Class: hdf5.Uint, Size: 1}})
+		}
+	default:
+		out = append(out, leaf{off, t})
+	}
+	return out
+}
+
+func sameKinds(a, b []leaf) bool {
+	if len(a) != len(b) {
+		return false
+	}
+	for i := range a {
+		if a[i].t.Class != b[i].t.Class || a[i].t.Size != b[i].t.Size {
+			return false
+		}
+	}
+	return true
+}
+
+// get returns the bits of the number in element p.
+func (l *leaf) get(p []byte) uint64 {
+	var order binary.ByteOrder = binary.LittleEndian
+	if l.t.Big {
+		order = binary.BigEndian
+	}
+	p = p[l.off:]
+	switch l.t.Size {
+	case 1:
+		return uint64(p[0])
+	case 2:
+		return uint64(order.Uint16(p))
+	case 4:
+		return uint64(order.Uint32(p))
+	}
+	return order.Uint64(p)
+}
+
+func (l *leaf) float(v uint64) float64 {
+	switch {
+	case l.t.Class == hdf5.Float && l.t.Size == 4:
+		return float64(math.Float32frombits(uint32(v)))
+	case l.t.Class == hdf5.Float:
+		return math.Float64frombits(v)
+	case l.t.Class == hdf5.Int:
+		shift := 64 - 8*l.t.Size
+		return float64(int64(v<<shift) >> shift)
+	}
+	return float64(v)
+}

@@ -1,0 +1,66 @@
+package ckpt
+
+import (
+	"bytes"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/cairnrun/cairn/internal/graph"
+	"github.com/cairnrun/cairn/internal/mem"
+	"github.com/cairnrun/cairn/internal/store"
+	"github.com/cairnrun/cairn/internal/vfs"
+)
+
+// TestFarHelperGone loses the helper while devices are being drained through
+// one segment: the save ends with an error, or is there as a whole.
+func TestFarHelperGone(t *testing.T) {
+	for _, h := range homes {
+		for _, room := range []int64{1 << 30, 0} {
+			for after := range 5 {
+				fsys := vfs.NewMem()
+				dir, err := store.Create(fsys, "/ckpt", 0)
+				if err != nil {
+					t.Fatal(err)
+				}
+				opts := Options{Memory: 1 << 20}
+				if h.open(t, fsys, &opts); opts.Helper == nil {
+					dir.Close()
+					break
+				}
+				s, err := NewSaver(dir, nil, opts)
+				if err != nil {
+					t.Fatal(err)
+				}
+				a := newFakeArray(12 << 20)
+				for i := range a.data {
+					a.data[i] = byte(i>>12) | 1
+				}
+				a.where = []fakePart{{n: 6 << 20, dev: &fakeDevice{room: room}}, {n: 6 << 20, dev: &fakeDevice{room: 1 << 30}}}
+				a.upload(true)
+				img, err := graph.Collect([]graph.Root{{Name: "a", Ptr: a}}, nil)
+				if err != nil {
+					t.Fatal(err)
+				}
+				gone := time.AfterFunc(time.Duration(after*after)*500*time.Microsecond, func() { opts.Helper.Close() })
+				set, err := s.Save(ctx, img, nil, Note{})
+				if err == nil {
+					res := <-s.Done()
+					s.Collect(res)
+					err = res.Err
+				}
+				gone.Stop()
+				if err == nil {
+					if b := restoreFake(t, dir, set, 0, false); !bytes.Equal(b.data, a.data) {
+						t.Fatal("other values")
+					}
+				} else if !errors.Is(err, ErrHelperGone) {
+					t.Fatal(err)
+				}
+				s.Close()
+				dir.Close()
+				mem.Unreserve(a.ptr)
+			}
+		}
+	}
+}

@@ -1,0 +1,56 @@
+package ckpt
+
+import (
+	"bytes"
+	"testing"
+
+	"github.com/cairnrun/cairn/internal/graph"
+	"github.com/cairnrun/cairn/internal/mem"
+	"github.com/cairnrun/cairn/internal/store"
+	"github.com/cairnrun/cairn/internal/vfs"
+)
+
+// TestFarLine moves the recovery line at once after each save, while a set of
+// what is on a device is only being begun.
+func TestFarLine(t *testing.T) {
+	inHomes(t, func(t *testing.T, h home) {
+		dev := &fakeDevice{room: 1 << 30}
+		fsys := vfs.NewMem()
+		dir, err := store.Create(fsys, "/ckpt", 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer dir.Close()
+		opts := Options{Ranks: 2}
+		h.open(t, fsys, &opts)
+		s, err := NewSaver(dir, nil, opts)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer s.Close()
+		a := newFakeArray(1 << 20)
+		defer mem.Unreserve(a.ptr)
+		a.where = []fakePart{{n: 1 << 20, dev: dev}}
+		for i := range 20 {
+			a.data[i*1000]++
+			a.upload(true)
+			img, err := graph.Collect([]graph.Root{{Name: "a", Ptr: a}}, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			set, err := s.Save(ctx, img, nil, Note{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			s.Line(set - 1)
+			r := <-s.Done()
+			if s.Collect(r); r.Err != nil {
+				t.Fatal(r.Err)
+			}
+			s.Line(set)
+			if b := restoreFake(t, dir, set, 0, false); !bytes.Equal(b.data, a.data) {
+				t.Fatal("other values")
+			}
+		}
+	})
+}

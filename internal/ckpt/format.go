@@ -1,0 +1,308 @@
+// Package ckpt is the content of a set: it lays the pools of a program's
+// image out as datasets, writes them as one HDF5 file per rank, and reads
+// them back with every byte checked.
+//
+// A file, as h5dump shows it (docs/format.md has the details):
+//
+//	/Header              text (JSON): format, set, datasets, bases; attribute "digest"
+//	/Blocks              one row per block: digest, where it is, its stored size
+//	/FileMap/0 …         text (JSON): path, flags, offset, size of an open data file
+//	/Context/Variables   text (JSON): names, types, root regions
+//	/Context/Types       text (JSON): types found in interfaces
+//	/Context/Regions     regions: pool, start, count
+//	/Context/Pointers/…  values that hold pointers, as tables of references
+//	/MemBlocks/…         the values, under the names of the variables
+//	/Changed/…           differential sets only: the blocks that are stored here;
+//	                     the dataset under /MemBlocks is then a virtual one
+//	                     that joins them with the base files beside this file
+//
+// Digests hang from one root: Header's attribute covers Header, Header covers
+// Blocks, Blocks covers every block of every dataset. A block is BlockSize
+// bytes or a little less; it is the unit of digests, of zero exclusion, of
+// compression and of differential sets.
+//
+// On disk the data comes first, in large aligned writes, the metadata last:
+//
+//	0        4096                                  end of data
+//	| super  | segment | segment | … | segment     | metadata |
+package ckpt
+
+import (
+	"encoding/binary"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+
+	"github.com/zeebo/xxh3"
+
+	"github.com/cairnrun/cairn/internal/hdf5"
+)
+
+// Format is the version of the file format that this package writes. It
+// reads this one and all before it.
+const Format = 3
+
+// Errors that callers tell apart.
+var (
+	// ErrCorrupt says that a set is damaged: what was read is not what was written.
+	ErrCorrupt = errors.New("checkpoint is damaged")
+	// ErrForeign says that a file is sound, and not the one that belongs where
+	// it lies: it is another checkpoint's, rank's or run's. It comes with
+	// ErrCorrupt.
+	ErrForeign = errors.New("this file belongs elsewhere")
+	// ErrFormat says that a file is sound but not one this version can read.
+	ErrFormat = errors.New("not a checkpoint this version can read")
+)
+
+// Compression is how blocks are compressed in the file.
+type Compression string
+
+const (
+	None Compression = ""     // stored as they are
+	Zstd Compression = "zstd" // HDF5 filter 32015, which tools need a plugin for
+	Gzip Compression = "gzip" // every HDF5 tool reads it
+)
+
+// Header is the text at /Header.
+type Header struct {
+	Format int `json:"format"`
+	// Run is the identity of the run (see store.NewID), and Attempt that of
+	// the start of its ranks that saved the checkpoint: all ranks' files of one
+	// checkpoint have the same. Format 1 has neither.
+	Run         string      `json:"run,omitempty"`
+	Attempt     string      `json:"attempt,omitempty"`
+	Set         uint64      `json:"set"`
+	Rank        int         `json:"rank"`
+	Ranks       int         `json:"ranks"`
+	Time        string      `json:"time"` // RFC 3339, UTC: when the program was held
+	Compression Compression `json:"compression,omitempty"`
+	Bases       []Base      `json:"bases,omitempty"`
+	Datasets    []Dataset   `json:"datasets"`
+	Blocks      string      `json:"blocks"` // digest of /Blocks
+	// Messages exchanged with each rank since the run began, at the moment the
+	// set was taken; empty for a run of one rank.
+	Sent     []uint64 `json:"sent,omitempty"`
+	Received []uint64 `json:"received,omitempty"`
+	Note     Note     `json:"note"`
+}
+
+// Base is an older file that holds blocks of this set.
+type Base struct {
+	Set  uint64 `json:"set"`
+	File string `json:"file"` // in the same folder
+	Diff bool   `json:"diff"` // that file is differential itself: its blocks are under /Changed
+	// Blocks is how many it stores, whether any set needs them or not; 0: not known.
+	Blocks int `json:"blocks,omitempty"`
+	// Header is the digest of that file's /Header; "": not known (format 1).
+	Header string `json:"header,omitempty"`
+}
+
+// Note says how a set came to be, for people. Save also takes the message
+// totals for the header through it.
+type Note struct {
+	Points   uint64  `json:"points,omitempty"`   // points passed since the run began
+	Reason   string  `json:"reason,omitempty"`   // why it was due
+	HeldMS   float64 `json:"heldMs"`             // the program was held so long
+	Finding  string  `json:"finding,omitempty"`  // how changes were found: "copy", "digest", "kernel"
+	Tracking string  `json:"tracking,omitempty"` // whether the kernel can track writes
+
+	Sent     []uint64 `json:"-"` // while saving: becomes Header.Sent; one per rank, or none
+	Received []uint64 `json:"-"` // … Header.Received
+}
+
+// Dataset is an entry of Header.Datasets.
+type Dataset struct {
+	Path  string   `json:"path"`
+	Var   string   `json:"var,omitempty"`
+	Pool  int      `json:"pool"` // -1: metadata
+	Go    string   `json:"go,omitempty"`
+	Type  string   `json:"type"`
+	Dims  []uint64 `json:"dims,omitempty"`  // none: scalar
+	Chunk []uint64 `json:"chunk,omitempty"` // none: stored in one piece with the metadata
+	Size  int64    `json:"size"`            // bytes
+	Block int64    `json:"block"`           // bytes of a block
+	First int      `json:"first"`           // row of its first block in /Blocks
+}
+
+// blocks returns the number of blocks.
+func (d *Dataset) blocks() int {
+	if d.Size == 0 {
+		return 0
+	}
+	return int((d.Size + d.Block - 1) / d.Block)
+}
+
+// blockLen returns the bytes of block k.
+func (d *Dataset) blockLen(k int) int { return int(min(d.Block, d.Size-int64(k)*d.Block)) }
+
+// sameLayout reports whether blocks of d and e correspond one to one.
+func (d *Dataset) sameLayout(e *Dataset) bool {
+	return d.Path == e.Path && d.Type == e.Type && d.Size == e.Size && d.Block == e.Block && slices.Equal(d.Dims, e.Dims) && slices.Equal(d.Chunk, e.Chunk)
+}
+
+// continues reports whether the blocks of d are those of e as far as both have
+// them: one may have more rows than the other.
+func (d *Dataset) continues(e *Dataset) bool {
+	if len(d.Dims) == 0 || len(d.Dims) != len(e.Dims) || d.Chunk == nil {
+		return d.sameLayout(e)
+	}
+	return d.Path == e.Path && d.Type == e.Type && d.Block == e.Block && slices.Equal(d.Dims[1:], e.Dims[1:]) && slices.Equal(d.Chunk, e.Chunk)
+}
+
+// changedPath is where a differential set keeps the blocks of d that it stores.
+func (d *Dataset) changedPath() string { return "Changed/" + d.Path }
+
+// Block is a row of /Blocks.
+type Block struct {
+	Digest xxh3.Uint128
+	Source uint32 // SourceZero, SourceHere, or SourceBase+i for Header.Bases[i]
+	Stored uint32 // bytes in the file, after compression
+}
+
+// Where a block is.
+const (
+	SourceZero uint32 = iota // nowhere: it is all zeros
+	SourceHere
+	SourceBase
+)
+
+// blockBytes is the size of a row of /Blocks.
+const blockBytes = 24
+
+var blockType = hdf5.Type{Class: hdf5.Compound, Size: blockBytes, Fields: []hdf5.Field{
+	{Name: "digest_lo", Offset: 0, Type: hdf5.Type{Class: hdf5.Uint, Size: 8}},
+	{Name: "digest_hi", Offset: 8, Type: hdf5.Type{Class: hdf5.Uint, Size: 8}},
+	{Name: "source", Offset: 16, Type: hdf5.Type{Class: hdf5.Uint, Size: 4}},
+	{Name: "stored", Offset: 20, Type: hdf5.Type{Class: hdf5.Uint, Size: 4}},
+}}
+
+func encodeBlocks(blocks []Block) []byte {
+	out := make([]byte, 0, len(blocks)*blockBytes)
+	for _, b := range blocks {
+		out = binary.LittleEndian.AppendUint64(out, b.Digest.Lo)
+		out = binary.LittleEndian.AppendUint64(out, b.Digest.Hi)
+		out = binary.LittleEndian.AppendUint32(out, b.Source)
+		out = binary.LittleEndian.AppendUint32(out, b.Stored)
+	}
+	return out
+}
+
+func decodeBlocks(p []byte) []Block {
+	out := make([]Block, len(p)/blockBytes)
+	for i := range out {
+		r := p[i*blockBytes:]
+		out[i] = Block{
+			Digest: xxh3.Uint128{Lo: binary.LittleEndian.Uint64(r), Hi: binary.LittleEndian.Uint64(r[8:])},
+			Source: binary.LittleEndian.Uint32(r[16:]),
+			Stored: binary.LittleEndian.Uint32(r[20:]),
+		}
+	}
+	return out
+}
+
+func digestText(p []byte) string {
+	b := xxh3.Hash128(p).Bytes()
+	return hex.EncodeToString(b[:])
+}
+
+// parseHeader checks the text of /Header against its digest and itself.
+func parseHeader(text []byte, digest string) (*Header, error) {
+	if digestText(text) != digest {
+		return nil, fmt.Errorf("%w: /Header does not match its digest", ErrCorrupt)
+	}
+	var h Header
+	if err := json.Unmarshal(text, &h); err != nil {
+		return nil, fmt.Errorf("%w: /Header: %v", ErrCorrupt, err)
+	}
+	if h.Format < 1 || h.Format > Format {
+		return nil, fmt.Errorf("%w: it has format %d, this program reads up to %d; use a newer one", ErrFormat, h.Format, Format)
+	}
+	if err := h.check(); err != nil {
+		return nil, err
+	}
+	return &h, nil
+}
+
+// check compares the parts of a header with each other.
+func (h *Header) check() error {
+	if n := len(h.Sent); n != len(h.Received) || n > 0 && n != h.Ranks {
+		return fmt.Errorf("%w: message totals of %d and %d ranks, there are %d", ErrCorrupt, n, len(h.Received), h.Ranks)
+	}
+	next := 0
+	for i := range h.Datasets {
+		d := &h.Datasets[i]
+		t, err := hdf5.ParseType(d.Type)
+		if err != nil {
+			return fmt.Errorf("%w: %s: %v", ErrCorrupt, d.Path, err)
+		}
+		n := uint64(t.Size)
+		for _, m := range d.Dims {
+			if m != 0 && n > math.MaxInt64/m {
+				return fmt.Errorf("%w: %s: dimensions %v", ErrCorrupt, d.Path, d.Dims)
+			}
+			n *= m
+		}
+		if uint64(d.Size) != n || d.Block <= 0 || d.Block > maxBlock && d.Chunk != nil || d.First != next || d.Size/d.Block > math.MaxInt32 {
+			return fmt.Errorf("%w: %s: sizes do not agree", ErrCorrupt, d.Path)
+		}
+		next += d.blocks()
+		if next > math.MaxInt32 {
+			return fmt.Errorf("%w: too many blocks", ErrCorrupt)
+		}
+	}
+	return nil
+}
+
+// At compares what the file says it is with where it lies: a file of another
+// rank or checkpoint wraps ErrForeign and ErrCorrupt.
+func (h *Header) At(set uint64, rank int) error {
+	if h.Set == set && h.Rank == rank {
+		return nil
+	}
+	return fmt.Errorf("%w: %w: it is rank %d's part of checkpoint %d, and lies where rank %d's part of checkpoint %d has to be", ErrCorrupt, ErrForeign, h.Rank, h.Set, rank, set)
+}
+
+// Of compares the run that saved the file with the one that it lies with, in
+// the same way.
+func (h *Header) Of(run string) error {
+	if h.Run == run {
+		return nil
+	}
+	return fmt.Errorf("%w: %w: %s saved it, and the directory is that of %s", ErrCorrupt, ErrForeign, runName(h.Run), runName(run))
+}
+
+func runName(id string) string {
+	if id == "" {
+		return "a run without an identity"
+	}
+	return "run " + id
+}
+
+// totalBlocks is the number of rows that /Blocks must have.
+func (h *Header) totalBlocks() int {
+	n := 0
+	for i := range h.Datasets {
+		n += h.Datasets[i].blocks()
+	}
+	return n
+}
+
+// FileEntry is a data file that the program had open, at /FileMap.
+type FileEntry struct {
+	ID     int    `json:"id"`
+	Path   string `json:"path"`
+	Mode   string `json:"mode"` // "r", "w" or "rw", then "a" when it appends
+	Perm   uint32 `json:"perm"`
+	Offset int64  `json:"offset"`
+	Size   int64  `json:"size"`
+	Sum    string `json:"sum,omitempty"`   // identifies what was read of it
+	At     string `json:"at,omitempty"`    // where a relative path led to
+	Name   string `json:"name,omitempty"`  // as the program gave it, where that is not Path
+	In     uint64 `json:"in,omitempty"`    // inode of the checkpoint directory, with At
+	Stdin  bool   `json:"stdin,omitempty"` // it was the program's stdin, and is not opened
+
+	Abs string `json:"-"` // while saving: the path whatever the working folder
+}

@@ -1,0 +1,146 @@
+package ckpt
+
+import (
+	"encoding/json"
+	"slices"
+
+	"github.com/cairnrun/cairn/internal/graph"
+	"github.com/cairnrun/cairn/internal/hdf5"
+)
+
+// metadata writes what follows the data, then the superblock, and returns
+// the size of the file and the digest of its header.
+func (w *fileWriter) metadata(h *Header, tail Tail) (size int64, digest string, err error) {
+	at := w.end.Load()
+	super, meta, digest, err := buildMetadata(h, w.table, w.chunks, tail.Inline, uint64(at))
+	if err != nil {
+		return 0, "", err
+	}
+	if _, err := w.pending.WriteAt(meta, at); err != nil {
+		return 0, "", err
+	}
+	size = at + int64(len(meta))
+	if err := w.pending.Truncate(size); err != nil {
+		return 0, "", err
+	}
+	_, err = w.pending.WriteAt(super, 0)
+	return size, digest, err
+}
+
+// buildMetadata makes the HDF5 metadata of a file whose blocks lie where
+// chunks says, to be put at offset at, and the digest of the header.
+func buildMetadata(h *Header, table []Block, chunks [][]hdf5.Chunk, inline map[int32][]byte, at uint64) (super, meta []byte, digest string, err error) {
+	rows := encodeBlocks(table)
+	h.Blocks = digestText(rows)
+	text, err := json.Marshal(h)
+	if err != nil {
+		return nil, nil, "", err
+	}
+	digest = digestText(text)
+	f := hdf5.NewWriter()
+	add := func(path string, spec hdf5.DatasetSpec) {
+		if err == nil {
+			err = f.Dataset(path, spec)
+		}
+	}
+	attr := func(path, name string, v any) {
+		if err == nil {
+			err = f.Attr(path, name, v)
+		}
+	}
+	for _, g := range []string{"FileMap", "Context", "MemBlocks"} {
+		if err == nil {
+			err = f.Group(g)
+		}
+	}
+	add("Header", hdf5.DatasetSpec{Type: hdf5.Type{Class: hdf5.String, Size: len(text)}, Data: text})
+	attr("Header", "digest", digest)
+	add("Blocks", hdf5.DatasetSpec{Type: blockType, Dims: []uint64{uint64(len(table))}, Data: rows})
+	for i := range h.Datasets {
+		d := &h.Datasets[i]
+		t, perr := hdf5.ParseType(d.Type)
+		if perr != nil {
+			return nil, nil, "", perr
+		}
+		spec := hdf5.DatasetSpec{Type: t, Dims: d.Dims}
+		switch {
+		case d.Chunk == nil:
+			spec.Data = inline[int32(i)]
+			if spec.Data == nil { // a block of zeros
+				spec.Data = make([]byte, d.Size)
+			}
+		default:
+			slices.SortFunc(chunks[i], func(a, b hdf5.Chunk) int { return int(int64(a.Index) - int64(b.Index)) })
+			spec.Chunk, spec.Filters, spec.Chunks = d.Chunk, filters(d, h.Compression), chunks[i]
+			if len(h.Bases) > 0 {
+				if len(chunks[i]) > 0 {
+					add(d.changedPath(), spec)
+				}
+				if m := mappings(h, d, table); m != nil { // else all of it is zeros, and no chunk is there
+					spec = hdf5.DatasetSpec{Type: t, Dims: d.Dims, Virtual: m}
+				}
+			}
+		}
+		add(d.Path, spec)
+		if d.Go != "" {
+			attr(d.Path, "go", d.Go)
+		}
+	}
+	if err == nil {
+		super, meta, err = f.Finish(at)
+	}
+	return super, meta, digest, err
+}
+
+// Check reports whether an image fits into a file: HDF5 has limits that Go
+// types can exceed.
+func Check(img *graph.Image) error {
+	l, err := planImage(img, nil, new(description))
+	if err != nil {
+		return err
+	}
+	_, _, _, err = buildMetadata(&Header{Datasets: l.datasets}, make([]Block, l.blocks), make([][]hdf5.Chunk, len(l.datasets)), nil, page)
+	return err
+}
+
+// mappings tells HDF5 where the blocks of a virtual dataset are: runs of
+// blocks from one file. Zero blocks are mapped to nothing; it returns nil if
+// there are no others.
+func mappings(h *Header, d *Dataset, table []Block) []hdf5.Mapping {
+	var out []hdf5.Mapping
+	n := d.blocks()
+	perRow := 1 // chunks side by side in a row of a matrix
+	if len(d.Dims) == 2 && d.Chunk[1] < d.Dims[1] {
+		perRow = int(d.Dims[1] / d.Chunk[1])
+	}
+	for k := 0; k < n; {
+		src := table[d.First+k].Source
+		end := k + 1
+		for end < n && table[d.First+end].Source == src && (perRow == 1 || end%perRow != 0) {
+			end++
+		}
+		if src != SourceZero {
+			m := hdf5.Mapping{File: ".", Path: "/" + d.changedPath()}
+			if src >= SourceBase {
+				b := h.Bases[src-SourceBase]
+				m.File = b.File
+				if !b.Diff {
+					m.Path = "/" + d.Path
+				}
+			}
+			m.Start = make([]uint64, len(d.Dims))
+			m.Count = slices.Clone(d.Dims)
+			if perRow == 1 {
+				m.Start[0] = uint64(k) * d.Chunk[0]
+				m.Count[0] = min(uint64(end)*d.Chunk[0], d.Dims[0]) - m.Start[0]
+			} else {
+				m.Start[0], m.Count[0] = uint64(k/perRow), 1
+				m.Start[1] = uint64(k%perRow) * d.Chunk[1]
+				m.Count[1] = uint64(end-k) * d.Chunk[1]
+			}
+			out = append(out, m)
+		}
+		k = end
+	}
+	return out
+}

@@ -1,0 +1,249 @@
+package ckpt
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/cairnrun/cairn/internal/store"
+	"github.com/cairnrun/cairn/internal/vfs"
+)
+
+// Places where a process is killed.
+const (
+	beforeBegin = "before begin"
+	amidPuts    = "amid puts"
+	afterCommit = "after commit"
+)
+
+// pausing is a Writer that calls a function at a place of the second set.
+type pausing struct {
+	*remoteWriter
+	place  string
+	reach  func()
+	begins int
+	puts   atomic.Int32
+}
+
+func (p *pausing) Begin(j Job) {
+	if p.begins++; p.begins == 2 && p.place == beforeBegin {
+		p.reach()
+	}
+	p.remoteWriter.Begin(j)
+}
+
+func (p *pausing) Put(s Segment) {
+	if p.begins == 2 {
+		if p.puts.Add(1) == 2 && p.place == amidPuts {
+			p.reach()
+		}
+	}
+	p.remoteWriter.Put(s)
+}
+
+func (p *pausing) Commit(t Tail) <-chan Result {
+	done := p.remoteWriter.Commit(t)
+	if p.begins == 2 && p.place == afterCommit {
+		p.reach()
+	}
+	return done
+}
+
+// pause makes b call reach at a place of its second save.
+func (b *bench) pause(place string, reach func()) {
+	b.writer = &pausing{remoteWriter: b.writer.(*remoteWriter), place: place, reach: reach}
+}
+
+// withConn is a home whose helper has the other end of conn.
+func withConn(conn *net.UnixConn) home {
+	return home{"", func(_ testing.TB, _ vfs.FS, opts *Options) { opts.Helper = conn }}
+}
+
+// second is the state of the second set, larger than one segment.
+func second() *values {
+	v := sample(3 << 20)
+	for i := range v.Grid {
+		v.Grid[i] = float64(i + 1)
+	}
+	return v
+}
+
+// TestChild is not a test: it is what the child processes of the tests below do.
+func TestChild(t *testing.T) {
+	role, dir, place := os.Getenv("CAIRN_CHILD"), os.Getenv("CAIRN_CHILD_DIR"), os.Getenv("CAIRN_CHILD_PLACE")
+	if role == "" {
+		t.Skip("only in a child process")
+	}
+	conn := unixConn(t, os.NewFile(3, "conn"))
+	stop := func() {
+		fmt.Println("reached")
+		select {}
+	}
+	switch role {
+	case "rank":
+		b := newBench(t, withConn(conn), vfs.OS(), dir, 0, nil, Options{NoTracking: true})
+		b.pause(place, stop)
+		b.save()
+		b.v = second()
+		b.save()
+	case "helper":
+		syncs := 0
+		err := Serve(ctx, conn, ServeOptions{fs: vfs.Hook(vfs.OS(), func(op, name string) error {
+			if op == "sync" && strings.HasSuffix(name, ".tmp") {
+				if syncs++; syncs == 2 && place == afterCommit {
+					stop()
+				}
+			}
+			return nil
+		})})
+		fmt.Println("served:", err)
+	}
+}
+
+// child is a process of a test.
+type child struct {
+	t   *testing.T
+	cmd *exec.Cmd
+	out *bufio.Scanner
+}
+
+// start runs this program again in a role, with conn as descriptor 3.
+func start(t *testing.T, role, dir, place string, conn *net.UnixConn) *child {
+	t.Helper()
+	f, err := conn.File()
+	if err != nil {
+		t.Fatal(err)
+	}
+	conn.Close()
+	defer f.Close()
+	cmd := exec.Command(os.Args[0], "-test.run=^TestChild$", "-test.v")
+	cmd.Env = append(os.Environ(), "CAIRN_CHILD="+role, "CAIRN_CHILD_DIR="+dir, "CAIRN_CHILD_PLACE="+place)
+	cmd.ExtraFiles = []*os.File{f}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd.Stderr = os.Stderr
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { cmd.Process.Kill(); cmd.Wait() })
+	return &child{t, cmd, bufio.NewScanner(out)}
+}
+
+// says waits for a line that begins so.
+func (c *child) says(prefix string) string {
+	c.t.Helper()
+	var seen []string
+	for c.out.Scan() {
+		if strings.HasPrefix(c.out.Text(), prefix) {
+			return c.out.Text()
+		}
+		seen = append(seen, c.out.Text())
+	}
+	c.t.Fatalf("the process ended without saying %q:\n%s", prefix, strings.Join(seen, "\n"))
+	return ""
+}
+
+func (c *child) kill() {
+	c.cmd.Process.Kill()
+	c.cmd.Wait()
+}
+
+// TestRankKilled kills a rank with SIGKILL. What it had committed is
+// published by its helper, the rest is taken back.
+func TestRankKilled(t *testing.T) {
+	for place, want := range map[string][]uint64{beforeBegin: {1}, amidPuts: {1}, afterCommit: {2, 1}} {
+		t.Run(place, func(t *testing.T) {
+			path := filepath.Join(t.TempDir(), "ckpt")
+			a, b := pair(t)
+			helper := start(t, "helper", path, "", b)
+			rank := start(t, "rank", path, place, a)
+			rank.says("reached")
+			rank.kill()
+			if got := helper.says("served:"); got != "served: <nil>" {
+				t.Error(got)
+			}
+			dir, err := store.Create(vfs.OS(), path, 0) // the lock is free now
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer dir.Close()
+			if sets, err := dir.Sets(); err != nil || !slices.Equal(sets, want) {
+				t.Fatalf("sets %v, %v; want %v", sets, err, want)
+			}
+			checkSet(t, dir, 1, sample(100_000))
+			if len(want) == 2 {
+				checkSet(t, dir, 2, second())
+			} else if _, err := os.Stat(filepath.Join(path, "set-00000002")); err == nil {
+				t.Error("what was begun of set 2 is still there")
+			}
+		})
+	}
+}
+
+// TestHelperKilled kills a helper. The rank is told, goes on, and can save
+// again after a restart; older sets are intact.
+func TestHelperKilled(t *testing.T) {
+	for _, place := range []string{beforeBegin, amidPuts, afterCommit} {
+		t.Run(place, func(t *testing.T) {
+			path := filepath.Join(t.TempDir(), "ckpt")
+			conn, theirs := pair(t)
+			helper := start(t, "helper", path, place, theirs)
+			b := newBench(t, withConn(conn), vfs.OS(), path, 0, nil, Options{NoTracking: true})
+			b.pause(place, func() {
+				if place == afterCommit {
+					helper.says("reached") // it is about to publish
+				}
+				helper.kill()
+			})
+			b.save()
+			first := clone(b.v)
+			b.v = second()
+			if r := b.try(); !errors.Is(r.Err, ErrHelperGone) {
+				t.Fatalf("the set under way: %v", r.Err)
+			}
+			if r := b.try(); !errors.Is(r.Err, ErrHelperGone) || b.Busy() {
+				t.Fatalf("the next set: %v", r.Err)
+			}
+			b.Line(1)
+			b.close()
+			checkSet(t, b.dir, 1, first)
+			b = newBench(t, homes[0], vfs.OS(), path, 0, nil, Options{})
+			b.save()
+			b.close()
+			if sets, err := b.dir.Sets(); err != nil || len(sets) != 2 || sets[1] != 1 {
+				t.Fatalf("sets %v, %v", sets, err)
+			}
+		})
+	}
+}
+
+// TestStillLocked sees that a folder stays locked while a helper finishes the
+// work of a rank that died.
+func TestStillLocked(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "ckpt")
+	a, b := pair(t)
+	helper := start(t, "helper", path, afterCommit, b)
+	rank := start(t, "rank", path, afterCommit, a)
+	rank.says("reached")
+	rank.kill()
+	helper.says("reached")
+	if dir, err := store.Create(vfs.OS(), path, 0); !errors.Is(err, store.ErrLocked) {
+		t.Errorf("the folder is not locked: %v, %v", dir, err)
+	}
+	helper.kill()
+	dir, err := store.Create(vfs.OS(), path, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir.Close()
+}

@@ -1,0 +1,325 @@
+package ckpt
+
+import (
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"slices"
+	"sync"
+
+	"github.com/cairnrun/cairn/internal/mem"
+	"github.com/cairnrun/cairn/internal/store"
+)
+
+// ErrHelperGone is wrapped when the helper process that writes a rank's sets
+// died or gave up. The set under way may or may not be saved; those before it
+// are, and no later one will be until the rank is started again.
+var ErrHelperGone = errors.New("the helper process that writes checkpoints is gone")
+
+// remoteWriter is the rank's side of a Writer that lives in a helper process.
+// Messages are sent by one goroutine, in order, so that Put costs the copying
+// program no more than a queue entry; what comes back is read by another.
+type remoteWriter struct {
+	wire    *wire
+	staging *mem.Staging
+	rank    int
+	ended   sync.WaitGroup // both goroutines
+
+	mu     sync.Mutex
+	filled sync.Cond // the queue has something, or the helper is gone
+	queue  []outgoing
+	shared int          // files of the staging memory that were sent
+	theirs map[int]bool // segments that the helper has
+	header *Header      // of the set under way; nil: none is
+	sealed bool         // … its Commit was sent, or is about to be
+	why    error        // … it was aborted
+	done   chan Result
+	last   *Table // the helper has it, too
+	gone   error
+}
+
+// outgoing is a message to be made and sent.
+type outgoing struct {
+	kind uint32
+	file *os.File
+	make func() ([][]byte, error)
+	sent chan struct{} // closed when it is on its way; nil: nobody waits
+}
+
+func pieces(p ...[]byte) func() ([][]byte, error) {
+	return func() ([][]byte, error) { return p, nil }
+}
+
+// newRemoteWriter greets the helper on opts.Helper. It does not wait for an
+// answer: a helper that refuses shows at the first set.
+func newRemoteWriter(dir *store.Dir, staging *mem.Staging, opts *Options, line uint64) (*remoteWriter, error) {
+	if err := helperSupport(); err != nil {
+		return nil, err
+	}
+	h := hello{Version: wireVersion, Dir: dir.Path(), Rank: dir.Rank(), Ranks: opts.Ranks, Keep: opts.Keep, Line: line}
+	for _, set := range slices.Sorted(maps.Keys(opts.Damaged)) {
+		if opts.Damaged[set] {
+			h.Damaged = append(h.Damaged, set)
+		} else {
+			h.Aside = append(h.Aside, set)
+		}
+	}
+	text, err := json.Marshal(h)
+	if err != nil {
+		return nil, err
+	}
+	w := &remoteWriter{wire: newWire(opts.Helper), staging: staging, rank: h.Rank, theirs: make(map[int]bool)}
+	w.filled.L = &w.mu
+	w.queue = []outgoing{{kind: msgHello, file: dir.LockFile(), make: pieces(text)}}
+	w.ended.Go(w.send)
+	w.ended.Go(w.receive)
+	return w, nil
+}
+
+// lose notes that the helper is gone. w.mu is held.
+//
+// Segments that the helper has are taken back while a set is being copied:
+// without a Commit it is never published, and the copying must not wait for
+// ever. After a Commit they stay lost: the helper may still be writing them.
+func (w *remoteWriter) lose(err error) {
+	if w.gone != nil {
+		return
+	}
+	if err == io.EOF {
+		err = errors.New("the connection was closed")
+	}
+	w.gone = fmt.Errorf("rank %d: %w: %w; older sets are intact: start the rank again, with a new helper, to save further", w.rank, ErrHelperGone, err)
+	w.filled.Broadcast()
+	w.wire.conn.Close() // unblocks the other goroutine
+	for _, m := range w.queue {
+		if m.sent != nil {
+			close(m.sent)
+		}
+	}
+	w.queue = nil
+	if w.header != nil && !w.sealed {
+		for i := range w.theirs {
+			w.staging.Release(i)
+		}
+		clear(w.theirs)
+	}
+	if w.done != nil {
+		w.finish(Result{Set: w.header.Set, Err: w.gone})
+	}
+}
+
+// finish reports the outcome of the set under way. w.mu is held.
+func (w *remoteWriter) finish(r Result) {
+	if w.why != nil {
+		r.Err, r.Table = w.why, nil
+	}
+	if r.Table != nil {
+		w.last = r.Table
+	}
+	w.done <- r
+	w.header, w.done, w.why, w.sealed = nil, nil, nil, false
+}
+
+// put appends to the queue. w.mu is held.
+func (w *remoteWriter) put(m outgoing) {
+	w.queue = append(w.queue, m)
+	w.filled.Signal()
+}
+
+// send sends what is in the queue until the helper is gone or was left.
+func (w *remoteWriter) send() {
+	for {
+		w.mu.Lock()
+		for len(w.queue) == 0 && w.gone == nil {
+			w.filled.Wait()
+		}
+		if w.gone != nil {
+			w.mu.Unlock()
+			return
+		}
+		batch := w.queue
+		w.queue = nil
+		w.mu.Unlock()
+		for _, m := range batch {
+			p, err := m.make()
+			if err == nil {
+				err = w.wire.send(m.kind, m.file, p...)
+			}
+			if err != nil {
+				w.failSend(err)
+			}
+			if m.sent != nil {
+				close(m.sent)
+			}
+		}
+	}
+}
+
+// failSend notes that a message could not be sent. If the helper closed the
+// connection, it may have said why before: that is read first.
+func (w *remoteWriter) failSend(err error) {
+	if w.wire.conn.CloseWrite() == nil { // the reader ends soon, and knows more
+		return
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.lose(err)
+}
+
+// receive takes in what the helper says until the connection ends.
+func (w *remoteWriter) receive() {
+	defer w.wire.close()
+	for {
+		m, err := w.wire.receive(fromHelper)
+		w.mu.Lock()
+		if err == nil {
+			err = w.handle(m)
+		}
+		if err != nil {
+			w.lose(err)
+			w.mu.Unlock()
+			return
+		}
+		w.mu.Unlock()
+	}
+}
+
+// handle takes in one message. w.mu is held.
+func (w *remoteWriter) handle(m message) error {
+	if m.file != nil {
+		m.file.Close()
+	}
+	switch m.kind {
+	case msgRelease:
+		i := int(m.body.u32())
+		if err := m.body.end(); err != nil {
+			return err
+		}
+		if !w.theirs[i] {
+			return fmt.Errorf("%w: segment %d came back twice", errProtocol, i)
+		}
+		delete(w.theirs, i)
+		w.staging.Release(i)
+	case msgResult:
+		if w.done == nil {
+			return fmt.Errorf("%w: an outcome that was not asked for", errProtocol)
+		}
+		r, err := decodeResult(m.body, w.header)
+		if err != nil {
+			return err
+		}
+		w.finish(r)
+	case msgRefused:
+		return errors.New(string(m.body.rest()))
+	}
+	return nil
+}
+
+// share sends the staging memory that the helper does not have yet.
+func (w *remoteWriter) share() error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	files := w.staging.Files()
+	if files == nil && w.staging.Len() > 0 {
+		return errors.New("this system has no shared memory for a helper process; leave Options.Helper nil, and the program writes its sets itself")
+	}
+	if w.gone != nil {
+		return w.gone
+	}
+	for ; w.shared < len(files); w.shared++ {
+		f := files[w.shared]
+		st, err := f.Stat()
+		if err != nil {
+			return err
+		}
+		n := binary.LittleEndian.AppendUint32(nil, uint32(st.Size()/mem.SegmentSize))
+		w.put(outgoing{kind: msgGrow, file: f, make: pieces(n)})
+	}
+	return nil
+}
+
+func (w *remoteWriter) Err() error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.gone
+}
+
+func (w *remoteWriter) Begin(job Job) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	h := job.Header
+	w.header, w.sealed, w.why = &h, false, nil
+	last := job.Previous != nil && job.Previous == w.last
+	if w.gone == nil {
+		w.put(outgoing{kind: msgBegin, make: func() ([][]byte, error) { return encodeBegin(&job, last) }})
+	}
+}
+
+func (w *remoteWriter) Put(s Segment) {
+	hurry := len(w.staging.Free()) == 0 || s.Digests != nil
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.gone != nil {
+		w.staging.Release(s.Index)
+		return
+	}
+	w.theirs[s.Index] = true
+	w.put(outgoing{kind: msgPut, make: func() ([][]byte, error) { return [][]byte{encodePut(&s, hurry)}, nil }})
+}
+
+// Commit returns when the message is on its way: from then on the set does
+// not need this process any more.
+func (w *remoteWriter) Commit(tail Tail) <-chan Result {
+	return w.end(nil, outgoing{kind: msgCommit, make: func() ([][]byte, error) { return encodeCommit(&tail) }})
+}
+
+func (w *remoteWriter) Abort(err error) <-chan Result {
+	return w.end(err, outgoing{kind: msgAbort, make: pieces([]byte(err.Error()))})
+}
+
+func (w *remoteWriter) end(why error, m outgoing) <-chan Result {
+	w.mu.Lock()
+	done := make(chan Result, 1)
+	w.done, w.why, w.sealed = done, why, why == nil
+	if w.gone != nil {
+		w.finish(Result{Set: w.header.Set, Err: w.gone})
+		w.mu.Unlock()
+		return done
+	}
+	m.sent = make(chan struct{})
+	w.put(m)
+	w.mu.Unlock()
+	<-m.sent
+	return done
+}
+
+func (w *remoteWriter) Line(set uint64) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.gone == nil {
+		w.put(outgoing{kind: msgLine, make: pieces(binary.LittleEndian.AppendUint64(nil, set))})
+	}
+}
+
+func (w *remoteWriter) Damaged(set uint64) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.gone == nil {
+		w.put(outgoing{kind: msgDamaged, make: pieces(binary.LittleEndian.AppendUint64(nil, set))})
+	}
+}
+
+// Close returns when the helper has done all that it was asked for, and let
+// go of the folder.
+func (w *remoteWriter) Close() {
+	w.mu.Lock()
+	if w.gone == nil {
+		w.put(outgoing{kind: msgBye, make: pieces()})
+	}
+	w.mu.Unlock()
+	w.ended.Wait()
+}

@@ -1,0 +1,58 @@
+package ckpt
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/cairnrun/cairn/internal/graph"
+	"github.com/cairnrun/cairn/internal/store"
+	"github.com/cairnrun/cairn/internal/vfs"
+)
+
+// TestRewindDamaged goes back over a damaged set: it does not count as kept
+// from then on.
+func TestRewindDamaged(t *testing.T) {
+	inHomes(t, func(t *testing.T, h home) {
+		fsys := vfs.NewMem()
+		dir, err := store.Create(fsys, "/ckpt", 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer dir.Close()
+		var opts Options // Keep is 2
+		h.open(t, fsys, &opts)
+		s, err := NewSaver(dir, nil, opts)
+		if err != nil {
+			t.Fatal(err)
+		}
+		x := make([]float64, 100_000)
+		tables := make(map[uint64]*Table)
+		save := func() {
+			t.Helper()
+			x[0]++
+			img, err := graph.Collect([]graph.Root{{Name: "x", Ptr: &x}}, nil)
+			if err == nil {
+				_, err = s.Save(ctx, img, nil, Note{})
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			r := <-s.Done()
+			if s.Collect(r); r.Err != nil {
+				t.Fatal(r.Err)
+			}
+			tables[r.Set] = r.Table
+		}
+		save()
+		save()
+		save()
+		damaged := map[uint64]bool{3: true}
+		s.Rewind(tables[2], damaged)
+		clear(damaged) // it is the caller's
+		save()
+		s.Close()
+		if sets, err := dir.Sets(); err != nil || !slices.Equal(sets, []uint64{4, 2}) {
+			t.Fatalf("sets %v, %v; want 4 and 2", sets, err)
+		}
+	})
+}

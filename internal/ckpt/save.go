@@ -1,0 +1,656 @@
+package ckpt
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"runtime"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+	"unsafe"
+
+	"github.com/cairnrun/cairn/internal/graph"
+	"github.com/cairnrun/cairn/internal/mem"
+	"github.com/cairnrun/cairn/internal/store"
+)
+
+// Options of a Saver. The zero value is usable.
+type Options struct {
+	Rank, Ranks int
+	Run         string // what Header.Run is to be
+	Attempt     string // … and Header.Attempt
+	Keep        int    // sets to keep; 0: 2; with several ranks, at and below the recovery line
+	Compression Compression
+	Memory      int64 // bound on staging memory; 0: the size of the state
+	MaxBases    int   // older files a set may need; 0: 64; negative: none, every set is full
+	NoTracking  bool  // don't use the kernel's tracking of written pages
+	// Helper is a connection to a process that runs Serve: sets are written
+	// there, and one whose copy was finished is published even if this process
+	// dies right after. The Saver closes it. nil: this process writes.
+	Helper *net.UnixConn
+	// Damaged are sets that could not be loaded, or that were left above the
+	// recovery line by ranks that were set back to it: they do not count as
+	// kept, and are removed, except for those with the value false.
+	Damaged map[uint64]bool
+}
+
+// Saver is the program's side of saving: it finds what changed and copies
+// it. One goroutine at a time may use it.
+type Saver struct {
+	dir     *store.Dir
+	opts    Options
+	staging *mem.Staging
+	limit   int // segments that it may have
+	writer  Writer
+	tracker *mem.Tracker
+	noTrack string // why there is no tracker
+	prev    *Table
+	next    uint64
+	seen    map[string]*history // by dataset path
+	pending <-chan Result
+	grown   chan struct{}      // closed when a Reserve under way has ended
+	about   description        // of the image that was saved last
+	flying  *copying           // the save under way
+	early   map[string][]early // by dataset path
+	leave   *leaving           // worked out ahead for the next one
+	aside   aside
+	mu      sync.Mutex
+	pinned  map[mem.Device]int // mappings of the staging memory that a device knows
+	also    []string           // see SyncAlso
+}
+
+// NewSaver returns a Saver for dir. prev is the set that was restored, if
+// any: the first save is then differential already.
+func NewSaver(dir *store.Dir, prev *Table, opts Options) (*Saver, error) {
+	if opts.Keep == 0 {
+		opts.Keep = 2
+	}
+	if opts.MaxBases == 0 {
+		opts.MaxBases = 64
+	}
+	if opts.Ranks == 0 {
+		opts.Ranks = 1
+	}
+	next, err := dir.Next()
+	if err != nil {
+		return nil, err
+	}
+	limit := maxSegments
+	if opts.Memory > 0 {
+		room := opts.Memory - opts.Memory/16 // the rest is for tables and metadata
+		if opts.Compression != None {
+			room -= writers * mem.SegmentSize
+		}
+		limit = int(min(int64(limit), max(1, room/mem.SegmentSize)))
+	}
+	s := &Saver{dir: dir, opts: opts, prev: prev, next: next, staging: mem.NewStaging(limit), limit: limit, seen: make(map[string]*history)}
+	line := uint64(0)
+	if prev != nil {
+		line = prev.Set
+	}
+	if opts.Helper == nil {
+		s.writer = newFileWriter(newDirTarget(dir, opts.Ranks, opts.Keep, opts.Damaged, line), s.staging)
+	} else if s.writer, err = newRemoteWriter(dir, s.staging, &opts, line); err != nil {
+		return nil, err
+	}
+	if opts.NoTracking {
+		s.noTrack = "switched off"
+	} else if s.tracker, err = mem.NewTracker(); err != nil {
+		s.noTrack = err.Error()
+	}
+	return s, nil
+}
+
+// Reserve makes staging memory for an image in the background, so that the
+// first save does not pay for it, and room on devices for what is there.
+func (s *Saver) Reserve(img *graph.Image) {
+	if s.grown != nil || s.pending != nil {
+		return
+	}
+	near, all, far := int64(0), int64(0), make(map[mem.Device]int64)
+	for i := range img.Pools {
+		p := &img.Pools[i]
+		if !p.Remote {
+			near += int64(p.Bytes())
+			continue
+		}
+		for _, piece := range p.Pieces {
+			r, at := mem.FindRemote(unsafe.Pointer(unsafe.SliceData(piece)))
+			if r == nil {
+				continue
+			}
+			places, _ := r.Places(at, at+int64(len(piece))) // an error shows when it is saved
+			for _, pl := range places {
+				all += pl.Len // what is not there yet will be
+				if pl.Device != nil {
+					far[pl.Device] += pl.Len
+				}
+			}
+		}
+	}
+	done := make(chan struct{})
+	s.grown = done
+	go func() {
+		defer close(done)
+		if s.grow(near, all) != nil { // an error shows next time
+			return
+		}
+		for dev, n := range far {
+			if s.pin(dev) == nil {
+				dev.Reserve(n)
+			}
+		}
+	}()
+}
+
+// grow makes staging memory for bytes of the program's, for every copier to
+// fill some, and for what is drained from devices. A drain has two segments
+// even if the program's own memory took all that the bound allows before.
+func (s *Saver) grow(near, far int64) error {
+	rings := 0 // that there are; what was made stays
+	for _, m := range s.staging.RingMaps() {
+		rings += len(m) / mem.SegmentSize
+	}
+	if n := ring(far); n > 0 {
+		n = min(n, max(s.limit-(s.staging.Len()-rings), 2), max(s.limit/2, 1))
+		if err := s.staging.GrowRing(n); err != nil {
+			return err
+		}
+		rings = max(rings, n)
+	}
+	near += near / 64 // blocks need not fill a segment to its end
+	err := s.staging.Grow(min(int(near/mem.SegmentSize)+copiers(), max(1, s.limit-rings)))
+	if w, ok := s.writer.(interface{ share() error }); ok && err == nil {
+		err = w.share()
+	}
+	return err
+}
+
+func copiers() int { return min(runtime.GOMAXPROCS(0), 8) }
+
+// Busy reports whether a save is still being written.
+func (s *Saver) Busy() bool { return s.pending != nil }
+
+// Done gives the channel on which the outcome of the save under way comes;
+// pass what it gives to Collect. It is nil when none is.
+func (s *Saver) Done() <-chan Result { return s.pending }
+
+// Collect takes the outcome of a save in.
+func (s *Saver) Collect(r Result) {
+	c := s.flying
+	s.pending, s.flying = nil, nil
+	if r.Err != nil {
+		return
+	}
+	if c.changed == nil {
+		c.changed = changes(r.Table, s.prev)
+	}
+	for i := range r.Table.Datasets {
+		h := s.seen[r.Table.Datasets[i].Path]
+		if h == nil {
+			continue
+		}
+		clear(h.dirty)
+		h.runs = c.runs[i]
+		for k := range h.runs { // the memory is the program's, and may be given back
+			h.runs[k].at = mem.Place{Version: h.runs[k].at.Version}
+		}
+		if share := c.changed[i]; share >= 0 {
+			h.changed = share
+		}
+	}
+	s.prev, s.leave = r.Table, c.after
+	if r.NoLinks {
+		s.opts.MaxBases, s.leave = -1, nil
+	}
+}
+
+// Rewind says that the program's state is that of a set again; nil: of none.
+// damaged are sets that were found not to be loadable: see Options. No save may
+// be under way.
+func (s *Saver) Rewind(to *Table, damaged map[uint64]bool) {
+	for set, bad := range damaged {
+		if bad {
+			s.writer.Damaged(set)
+		}
+	}
+	for _, h := range s.seen {
+		s.unwatch(h)
+	}
+	clear(s.seen)
+	s.forgetEarly()
+	s.prev = to
+}
+
+// Next returns the index that the next set gets. It is above every set that
+// was in the folder when the Saver was made.
+func (s *Saver) Next() uint64 { return s.next }
+
+// SetNext gives the next set an index, the same one on all ranks of a run. It
+// refuses one below Next, which may belong to another set: ranks agree on the
+// largest Next of all.
+func (s *Saver) SetNext(index uint64) error {
+	if index < s.next {
+		return fmt.Errorf("rank %d can't save set %d: sets up to %d were there before; take the largest index that any rank's Next gives", s.opts.Rank, index, s.next-1)
+	}
+	s.next = index
+	return nil
+}
+
+// Line says that all ranks have committed a set, so that older ones need not
+// be kept. It returns at once; the removal happens where sets are written,
+// when none is under way. It is called for every set that all ranks have, in
+// ascending order: a set of this Saver that was passed over does not count as
+// kept. With one rank it is not needed.
+func (s *Saver) Line(set uint64) { s.writer.Line(set) }
+
+// Failed says that a set that this rank has saved will never be one that all
+// ranks have: it is removed as soon as the next one does not need it.
+func (s *Saver) Failed(set uint64) { s.writer.Damaged(set) }
+
+// Close ends the Saver. No save may be under way.
+func (s *Saver) Close() {
+	if s.grown != nil {
+		<-s.grown
+	}
+	s.forgetEarly()
+	s.writer.Close()
+	s.unpin()
+	if s.tracker != nil {
+		s.tracker.Close()
+	}
+	s.staging.Close()
+}
+
+// Leave is Close in a process that is about to end: memory is not given back
+// first, which takes long where there is much of it.
+func (s *Saver) Leave() { s.writer.Close() }
+
+// Save starts a set of the image and returns when the program may go on:
+// everything that belongs to the set has been copied, or is frozen on a device,
+// or stands still in host memory until it is (see far.go). The outcome comes
+// through Done. It must not be called while Busy. An error means that nothing
+// was started.
+func (s *Saver) Save(ctx context.Context, img *graph.Image, files []FileEntry, note Note) (set uint64, err error) {
+	began := time.Now()
+	if n := len(note.Sent); n != len(note.Received) || n > 0 && n != s.opts.Ranks {
+		return 0, fmt.Errorf("message totals of %d and %d ranks, the run has %d", n, len(note.Received), s.opts.Ranks)
+	}
+	if err := s.writer.Err(); err != nil {
+		return 0, err
+	}
+	l, err := planImage(img, files, &s.about)
+	if err != nil {
+		return 0, err
+	}
+	if s.grown != nil {
+		<-s.grown
+		s.grown = nil
+	}
+	c, err := s.prepare(l)
+	s.forgetEarly()
+	if err != nil {
+		return 0, err
+	}
+	if err := s.grow(c.bytes, c.farBytes); err != nil {
+		c.dropLooks()
+		return 0, err
+	}
+	inline, err := c.inline()
+	if err != nil {
+		c.dropLooks()
+		return 0, err
+	}
+	held, release := c.holdFar(), c.holdStill() // devices begin at once
+	job := Job{
+		Header: Header{
+			Format: Format, Run: s.opts.Run, Attempt: s.opts.Attempt, Set: s.next, Rank: s.opts.Rank, Ranks: s.opts.Ranks,
+			Time: began.UTC().Format(time.RFC3339Nano), Compression: s.opts.Compression,
+			Datasets: l.datasets, Bases: c.leave.bases, Sent: note.Sent, Received: note.Received,
+		},
+		Previous: s.prev, WriteFirst: c.writeFirst,
+	}
+	if c.writeFirst && s.opts.Compression == None {
+		job.Estimate = c.bytes + c.expected
+	}
+	tail := Tail{Marks: c.marks, Inline: inline, Sync: writtenFiles(files), Also: s.also}
+	s.also = nil
+	begin := sync.OnceFunc(func() { s.writer.Begin(job) })
+	later := len(c.far) > 0 || len(c.still) > 0
+	begun := !later || len(c.ranges) > 0 // else that can wait until the program goes on
+	if begun {
+		begin()
+		err = c.run(ctx)
+	}
+	if e := held(); err == nil {
+		err = e
+	}
+	if err == nil && c.anyLive() {
+		begin()
+		begun = true
+		err = c.drainLive()
+	}
+	if err != nil {
+		for _, t := range c.far {
+			t.close()
+		}
+		release()
+		if begun {
+			s.next++
+			s.Collect(<-s.writer.Abort(err))
+		}
+		return 0, err
+	}
+	s.next++
+	note.HeldMS = float64(time.Since(began).Microseconds()) / 1000
+	note.Finding, note.Tracking = c.finding, "available"
+	if s.tracker == nil {
+		note.Tracking = s.noTrack
+	}
+	tail.Note = note
+	s.flying = c
+	if !later {
+		s.pending = s.writer.Commit(tail)
+		return job.Header.Set, nil
+	}
+	done := make(chan Result, 1)
+	s.pending = done
+	go func() {
+		begin()
+		if err := c.drainBoth(release); err != nil {
+			done <- <-s.writer.Abort(err)
+			return
+		}
+		r := <-s.writer.Commit(tail)
+		if r.Err == nil { // the next save need not wait for this
+			c.after = retire(r.Table, s.opts.MaxBases)
+			c.changed = changes(r.Table, job.Previous)
+		}
+		done <- r
+	}()
+	return job.Header.Set, nil
+}
+
+// SyncAlso names files and directories, by absolute paths, that are made durable
+// before the next checkpoint is published, besides those that are open. One that
+// is gone by then is passed over.
+func (s *Saver) SyncAlso(paths []string) { s.also = paths }
+
+func writtenFiles(files []FileEntry) []string {
+	var out []string
+	for _, f := range files {
+		if f.Mode != "r" && !f.stream() {
+			out = append(out, f.Abs)
+		}
+	}
+	return out
+}
+
+// copying is one save's walk over the program's memory.
+type copying struct {
+	s          *Saver
+	l          *layout
+	old        [][]Block // per dataset, rows of the previous set
+	look       [][]bool  // per dataset, blocks to look at; nil: all
+	digest     []bool    // per dataset: digest in place before copying
+	leave      *leaving
+	marks      []Mark
+	bytes      int64      // at most to be staged while the program is held
+	near       []blob     // where the program's own bytes are
+	far        []*farTask // … and what is on devices
+	farBytes   int64
+	still      []stillRun // what is in host memory and need not be copied at once
+	expected   int64      // bytes of both that are probably stored
+	runs       [][]farRun // per dataset, of what is on devices
+	after      *leaving   // what the save after this one moves
+	changed    []float64  // per dataset, the share of blocks that differ from the previous set
+	writeFirst bool
+	finding    string
+
+	ranges []blockRange
+	next   atomic.Int64
+}
+
+type blockRange struct{ dataset, lo, hi int }
+
+// prepare decides, dataset by dataset, how changes are found.
+func (s *Saver) prepare(l *layout) (*copying, error) {
+	n := len(l.datasets)
+	c := &copying{s: s, l: l, old: make([][]Block, n), look: make([][]bool, n), digest: make([]bool, n), marks: make([]Mark, l.blocks), near: l.blobs, runs: make([][]farRun, n)}
+	if l.anyRemote() {
+		c.near = slices.Clone(l.blobs)
+	}
+	c.leave = s.leaving()
+	s.forget(l)
+	var copied, digested, tracked, far int64
+	c.writeFirst = true
+	for i := range l.datasets {
+		d := &l.datasets[i]
+		if d.Chunk == nil {
+			continue
+		}
+		if s.opts.MaxBases >= 0 {
+			c.old[i] = s.prev.find(d)
+			if l.remote[i] && len(c.old[i]) < d.blocks() {
+				c.old[i] = nil
+			}
+		}
+		h := s.seen[d.Path]
+		spans := spansOf(l.blobs[i].pieces)
+		if h == nil || h.dirty == nil {
+			changed := -1.0
+			if h != nil {
+				changed = h.changed
+			}
+			h = &history{spans: spans, block: d.Block, changed: changed, dirty: make([]bool, d.blocks())}
+			s.seen[d.Path] = h
+			for k := range h.dirty {
+				h.dirty[k] = true
+			}
+		}
+		var runs []farRun
+		candidates, size := -1, d.Size
+		if l.remote[i] {
+			var err error
+			if c.near[i], runs, err = resolve(d, &l.blobs[i]); err != nil {
+				c.dropLooks()
+				return nil, fmt.Errorf("%s: %w", d.Var, err)
+			}
+			for _, r := range runs {
+				size -= r.at.Len
+			}
+			c.farBytes += c.assign(i, runs, h)
+			if far += d.Size - size; size == 0 {
+				continue
+			}
+		} else {
+			candidates = s.scan(d, h, &l.blobs[i])
+		}
+		here := size
+		switch {
+		case c.old[i] != nil && candidates >= 0 && float64(candidates) <= dense*float64(len(h.dirty)):
+			c.look[i] = h.dirty
+			size = int64(candidates) * d.Block
+			tracked += here
+			c.writeFirst = false
+		case c.old[i] != nil && h.changed >= 0 && h.changed <= dense:
+			c.digest[i] = true
+			size = int64(h.changed*float64(here)) + d.Block
+			digested += here
+			c.writeFirst = false
+		default:
+			copied += here
+			if c.old[i] != nil && h.changed < 0 { // not known yet: see before writing
+				c.writeFirst = false
+			}
+		}
+		c.bytes += size
+		const step = mem.SegmentSize / BlockSize
+		at := 0
+		for _, r := range append(runs, farRun{lo: d.blocks()}) {
+			for ; at < r.lo; at += step {
+				c.ranges = append(c.ranges, blockRange{i, at, min(at+step, r.lo)})
+			}
+			at = r.hi
+		}
+	}
+	c.finding = "copy"
+	if digested > copied && digested > tracked {
+		c.finding = "digest"
+	} else if tracked > copied {
+		c.finding = "kernel"
+	}
+	if far > copied+digested+tracked {
+		c.finding = "device"
+	}
+	return c, nil
+}
+
+// leaving tells which blocks the next save moves.
+func (s *Saver) leaving() *leaving {
+	if s.leave == nil || s.leave.table != s.prev {
+		s.leave = retire(s.prev, s.opts.MaxBases)
+	}
+	return s.leave
+}
+
+// inline copies the datasets that go with the metadata.
+func (c *copying) inline() (map[int32][]byte, error) {
+	out := make(map[int32][]byte)
+	for i := range c.l.datasets {
+		d := &c.l.datasets[i]
+		if d.Chunk != nil || d.Size == 0 {
+			continue
+		}
+		p := make([]byte, d.Size)
+		if err := c.l.blobs[i].read(p, 0); err != nil {
+			return nil, fmt.Errorf("%s: %w", d.Path, err)
+		}
+		out[int32(i)] = p
+		c.marks[d.First] = MarkStaged
+	}
+	return out, nil
+}
+
+// run copies, with several goroutines, until all ranges are done.
+func (c *copying) run(ctx context.Context) error {
+	var wg sync.WaitGroup
+	var failed atomic.Pointer[error]
+	work := func() {
+		if err := reading(func() error { return c.work(ctx) }); err != nil {
+			failed.Store(&err)
+		}
+	}
+	for range min(copiers(), len(c.ranges)) - 1 {
+		wg.Go(work)
+	}
+	work()
+	wg.Wait()
+	if p := failed.Load(); p != nil {
+		return *p
+	}
+	return nil
+}
+
+func (c *copying) work(ctx context.Context) error {
+	seg := Segment{Index: -1}
+	defer func() {
+		if seg.Index >= 0 {
+			c.s.writer.Put(seg)
+		}
+	}()
+	var scratch []byte
+	for {
+		r := int(c.next.Add(1)) - 1
+		if r >= len(c.ranges) {
+			return nil
+		}
+		i := c.ranges[r].dataset
+		d, b, old, look := &c.l.datasets[i], &c.near[i], c.old[i], c.look[i]
+		for k := c.ranges[r].lo; k < c.ranges[r].hi; k++ {
+			off, n := int64(k)*d.Block, d.blockLen(k)
+			may := k < len(old) && c.mayKeep(&old[k])
+			if look != nil && !look[k] && may {
+				continue // MarkKept
+			}
+			if b.gather != nil {
+				if err := c.gather(ctx, &seg, i, k, may); err != nil {
+					return err
+				}
+				continue
+			}
+			if c.digest[i] && may {
+				p, ok := b.view(off, n)
+				if !ok {
+					if scratch == nil {
+						scratch = make([]byte, maxBlock)
+					}
+					p = scratch[:n]
+					b.copyTo(p, off)
+				}
+				if mem.Digest(p) == old[k].Digest {
+					continue
+				}
+			}
+			if b.zero(off, n) {
+				c.marks[d.First+k] = MarkZero
+				continue
+			}
+			at, err := c.room(ctx, &seg, d)
+			if err != nil {
+				return err
+			}
+			b.copyTo(seg.add(c.s.staging.Segment(seg.Index), at, i, k, d), off)
+			c.marks[d.First+k] = MarkStaged
+		}
+	}
+}
+
+// room returns where in the segment a block of d goes, or takes another one.
+func (c *copying) room(ctx context.Context, seg *Segment, d *Dataset) (int, error) {
+	at, ok := seg.room(d)
+	if ok {
+		return at, nil
+	}
+	if seg.Index >= 0 {
+		c.s.writer.Put(*seg)
+	}
+	*seg = Segment{Index: -1}
+	select {
+	case seg.Index = <-c.s.staging.Free():
+		return 0, nil
+	case <-ctx.Done():
+		return 0, ctx.Err()
+	}
+}
+
+// gather makes block k of dataset i in the segment, and leaves it there if it has
+// changed.
+func (c *copying) gather(ctx context.Context, seg *Segment, i, k int, may bool) error {
+	d := &c.l.datasets[i]
+	at, err := c.room(ctx, seg, d)
+	if err != nil {
+		return err
+	}
+	data := c.s.staging.Segment(seg.Index)
+	p := data[at : at+d.blockLen(k)]
+	if err := c.near[i].gather(p, int64(k)*d.Block); err != nil {
+		return fmt.Errorf("%s: %w", d.Path, err)
+	}
+	switch {
+	case may && mem.Digest(p) == c.old[i][k].Digest: // MarkKept
+	case mem.IsZero(p):
+		c.marks[d.First+k] = MarkZero
+	default:
+		seg.add(data, at, i, k, d)
+		c.marks[d.First+k] = MarkStaged
+	}
+	return nil
+}
+
+// mayKeep reports whether a block may stay where the previous set has it.
+func (c *copying) mayKeep(b *Block) bool {
+	return b.Source < SourceBase || !c.leave.force[b.Source-SourceBase]
+}

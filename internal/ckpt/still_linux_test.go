@@ -1,0 +1,283 @@
+package ckpt
+
+import (
+	"bytes"
+	"errors"
+	"math/rand/v2"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/cairnrun/cairn/internal/graph"
+	"github.com/cairnrun/cairn/internal/mem"
+	"github.com/cairnrun/cairn/internal/store"
+	"github.com/cairnrun/cairn/internal/vfs"
+)
+
+// TestStagingBound: data that moves between host and devices does not make
+// staging memory grow beyond its bound, and two segments that a drain needs.
+func TestStagingBound(t *testing.T) {
+	const big = 1 << 30
+	for name, order := range map[string][][2]int64{
+		"host first":    {{big, 0}, {0, big}, {big, big}},
+		"devices first": {{0, big}, {big, 0}, {big, big}},
+		"both":          {{big, big}, {big, 0}},
+	} {
+		for _, memory := range []int64{1 << 20, 20 << 20, 64 << 20} {
+			dir, err := store.Create(vfs.NewMem(), "/ckpt", 0)
+			if err != nil {
+				t.Fatal(err)
+			}
+			s, err := NewSaver(dir, nil, Options{Memory: memory})
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, o := range order {
+				if err := s.grow(o[0], o[1]); err != nil {
+					t.Fatal(err)
+				}
+			}
+			rings := len(s.staging.Ring())
+			if n := s.staging.Len(); n > s.limit+2 || rings == 0 || rings == n {
+				t.Errorf("%s, %d MiB: %d segments, %d of them in the ring, at most %d are allowed", name, memory>>20, n, rings, s.limit)
+			}
+			s.Close()
+			dir.Close()
+		}
+	}
+}
+
+// TestStillIsLetGo: when a save is over, no matter how, nobody waits for it,
+// all segments are back, and the Saver does not keep the program's memory alive.
+func TestStillIsLetGo(t *testing.T) {
+	for _, h := range homes {
+		for after := range 4 {
+			fsys := vfs.NewMem()
+			dir, err := store.Create(fsys, "/ckpt", 0)
+			if err != nil {
+				t.Fatal(err)
+			}
+			opts := Options{Memory: 1 << 20}
+			h.open(t, fsys, &opts)
+			s, err := NewSaver(dir, nil, opts)
+			if err != nil {
+				t.Fatal(err)
+			}
+			a := newFakeArray(18 << 20)
+			for i := range a.data {
+				a.data[i] = byte(i>>12) | 1
+			}
+			a.where = []fakePart{{n: 6 << 20, dev: &fakeDevice{room: 1 << 30}}, {n: 6 << 20, still: true}, {n: 6 << 20}}
+			a.upload(true)
+			img, err := graph.Collect([]graph.Root{{Name: "a", Ptr: a}}, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if opts.Helper != nil && after > 0 {
+				gone := time.AfterFunc(time.Duration(after)*time.Millisecond, func() { opts.Helper.Close() })
+				defer gone.Stop()
+			}
+			set, err := s.Save(ctx, img, nil, Note{})
+			if err == nil {
+				res := <-s.Done()
+				s.Collect(res)
+				err = res.Err
+			}
+			if err != nil && !errors.Is(err, ErrHelperGone) {
+				t.Fatal(err)
+			}
+			if a.held.Load() != 0 {
+				t.Errorf("%d parts are still held, after %v", a.held.Load(), err)
+			}
+			if err == nil {
+				if b := restoreFake(t, dir, set, 0, false); !bytes.Equal(b.data, a.data) {
+					t.Error("other values")
+				}
+				if n := len(s.staging.Free()) + len(s.staging.Ring()); n != s.staging.Len() {
+					t.Errorf("%d of %d segments came back", n, s.staging.Len())
+				}
+			}
+			for path, h := range s.seen {
+				for _, r := range h.runs {
+					if r.at.Host != nil || r.at.Still != nil || r.at.Buffer != nil {
+						t.Errorf("%s: memory of the program is kept alive", path)
+					}
+				}
+			}
+			s.Close()
+			dir.Close()
+			mem.Unreserve(a.ptr)
+		}
+	}
+}
+
+// estimates remembers what a writer was told to expect.
+type estimates struct {
+	Writer
+	last int64
+}
+
+func (e *estimates) Begin(j Job) {
+	e.last = j.Estimate
+	e.Writer.Begin(j)
+}
+
+// TestEstimate: room in the file is made for what will probably be stored, not
+// for all that is looked at: a disk that has room for the changes is enough.
+func TestEstimate(t *testing.T) {
+	for _, still := range []bool{true, false} {
+		dir, err := store.Create(vfs.NewMem(), "/ckpt", 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		a := newFakeArray(16 << 20)
+		for i := range a.data {
+			a.data[i] = byte(i>>12) | 1
+		}
+		a.where = []fakePart{{n: 16 << 20, still: still}}
+		if !still {
+			a.where[0].dev = &fakeDevice{room: 1 << 30}
+		}
+		a.upload(true)
+		var s *Saver
+		var w *estimates
+		var prev *Table
+		for step, most := range []int64{16 << 20, 1 << 20, 2 << 20, -1, 1 << 20} {
+			if most < 0 || s == nil { // the program is started again
+				if s != nil {
+					s.Close()
+				}
+				if s, err = NewSaver(dir, prev, Options{}); err != nil {
+					t.Fatal(err)
+				}
+				w = &estimates{Writer: s.writer}
+				s.writer = w
+				most = max(most, 1<<20)
+			}
+			a.data[step]++
+			a.upload(false)
+			img, err := graph.Collect([]graph.Root{{Name: "a", Ptr: a}}, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err = s.Save(ctx, img, nil, Note{}); err != nil {
+				t.Fatal(err)
+			}
+			res := <-s.Done()
+			if s.Collect(res); res.Err != nil {
+				t.Fatal(res.Err)
+			}
+			prev = res.Table
+			if w.last > most || step == 0 && w.last < most {
+				t.Errorf("still %v, step %d: %d bytes were expected, the file has %d", still, step, w.last, res.Written)
+			}
+		}
+		s.Close()
+		dir.Close()
+		mem.Unreserve(a.ptr)
+	}
+}
+
+// stuck is a writer that takes nothing until it is let go.
+type stuck struct {
+	Writer
+	mu   sync.Mutex
+	kept []Segment
+	free chan struct{}
+}
+
+func (s *stuck) Put(seg Segment) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	select {
+	case <-s.free:
+		s.Writer.Put(seg)
+	default:
+		s.kept = append(s.kept, seg)
+	}
+}
+
+func (s *stuck) Commit(t Tail) <-chan Result {
+	<-s.free
+	return s.Writer.Commit(t)
+}
+
+func (s *stuck) letGo() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, seg := range s.kept {
+		s.Writer.Put(seg)
+	}
+	close(s.free)
+}
+
+// TestYield: the program changes what stands still while no byte of it gets to
+// the disk. It does not wait for that, and the set has what was there before.
+func TestYield(t *testing.T) {
+	const size = 20 << 20
+	for seed := range uint64(4) {
+		r := rand.New(rand.NewPCG(seed, 5))
+		dir, err := store.Create(vfs.NewMem(), "/ckpt", 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s, err := NewSaver(dir, nil, Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		a := newFakeArray(size)
+		for i := range a.data {
+			a.data[i] = byte(i>>12) | 1
+		}
+		for round := range 3 {
+			a.where, a.yield = nil, nil
+			for left := int64(size); left > 0; {
+				n := min(left, 4*(1+r.Int64N(3<<20)))
+				a.where = append(a.where, fakePart{n: n, still: len(a.where) == 0 || r.IntN(4) > 0})
+				left -= n
+			}
+			a.upload(true)
+			w := &stuck{Writer: s.writer, free: make(chan struct{})}
+			s.writer = w
+			img, err := graph.Collect([]graph.Root{{Name: "a", Ptr: a}}, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			was := bytes.Clone(a.data)
+			set, err := s.Save(ctx, img, nil, Note{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			for range 10 {
+				lo := r.IntN(size)
+				p := a.data[lo:min(size, lo+1+r.IntN(4<<20))]
+				for _, f := range a.yield {
+					f(p)
+				}
+				word := byte(r.Uint32())
+				for i := range p {
+					p[i] += word
+				}
+			}
+			w.letGo()
+			res := <-s.Done()
+			if s.Collect(res); res.Err != nil {
+				t.Fatal(res.Err)
+			}
+			s.writer = w.Writer
+			if b := restoreFake(t, dir, set, 0, false); !bytes.Equal(b.data, was) {
+				t.Fatalf("seed %d, round %d: the set has what was written after the point", seed, round)
+			}
+			for i := range s.aside.free {
+				for k := range s.aside.free[:i] {
+					if lo, hi := overlap(s.aside.free[i], s.aside.free[k]); lo < hi {
+						t.Fatal("a buffer was given back twice")
+					}
+				}
+			}
+		}
+		s.Close()
+		dir.Close()
+		mem.Unreserve(a.ptr)
+	}
+}

@@ -1,0 +1,607 @@
+package ckpt
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/zeebo/xxh3"
+
+	"github.com/cairnrun/cairn/internal/hdf5"
+	"github.com/cairnrun/cairn/internal/mem"
+	"github.com/cairnrun/cairn/internal/vfs"
+)
+
+// A Writer turns staged blocks into published sets. The program only copies
+// into staging memory; all that costs time happens behind this interface.
+// Nothing in it points into the program's memory, so a writer may live in
+// another process that shares the staging memory.
+//
+// The calls for one set come from one goroutine, in this order: Begin, Put
+// (any number, concurrently), then Commit or Abort. Commit returns at once;
+// the outcome comes through the channel. Line may be called at any time, by
+// another goroutine too; what it makes superfluous is removed behind it.
+// Damaged says that a set does not count as kept and is removed with the next
+// that is; it may be called at any time.
+// Close waits for what is still done after that. Err says why no set can be
+// written any more, nil if that is not so.
+type Writer interface {
+	Begin(Job)
+	Put(Segment)
+	Commit(Tail) <-chan Result
+	Abort(error) <-chan Result
+	Line(set uint64)
+	Damaged(set uint64)
+	Err() error
+	Close()
+}
+
+// Job is what a writer must know before the first block comes.
+type Job struct {
+	Header     Header
+	Previous   *Table // what kept blocks refer to; nil: none are kept
+	WriteFirst bool   // most blocks are new: write before digesting, drop none
+	Estimate   int64  // bytes to come, roughly; 0: unknown
+}
+
+// Segment is a staging segment with blocks in it, one after the other.
+type Segment struct {
+	Index int
+	Used  int // bytes
+	Items []Item
+	// Digests of the items, where they are known already: nil otherwise. Those
+	// segments come after the program went on, and hold no block to be dropped.
+	Digests []xxh3.Uint128
+}
+
+// room returns where in the segment a block of d would go, and whether it fits.
+func (s *Segment) room(d *Dataset) (at int, ok bool) {
+	at = s.Used
+	if d.Block%page == 0 {
+		at = int(pages(int64(at)))
+	}
+	return at, s.Index >= 0 && at+int(d.Block) <= mem.SegmentSize
+}
+
+// add takes block k of dataset i in at that place of the segment's memory, and
+// returns where its bytes belong; what is around them is cleared.
+func (s *Segment) add(data []byte, at, i, k int, d *Dataset) []byte {
+	n := d.blockLen(k)
+	clear(data[s.Used:at])
+	clear(data[at+n : at+int(d.Block)])
+	s.Used = at + int(d.Block)
+	s.Items = append(s.Items, Item{int32(i), int32(k), int32(at), int32(n)})
+	return data[at : at+n]
+}
+
+// Item is a block in a segment.
+type Item struct {
+	Dataset, Block int32
+	Off, Len       int32 // in the segment; what is stored is padded with zeros to a whole chunk
+}
+
+// Mark says what became of a block while the program was held.
+type Mark = byte
+
+const (
+	MarkKept   Mark = iota // as in the previous set
+	MarkZero               // all zeros
+	MarkStaged             // put into a segment, or into Tail.Inline
+)
+
+// Tail is what is known only after the last block.
+type Tail struct {
+	Marks  []Mark           // one per block
+	Inline map[int32][]byte // content of the datasets without chunks
+	Sync   []string         // data files to make durable before the set is
+	Also   []string         // … files and directories that may be gone by then
+	Note   Note
+}
+
+// Table is a published set, as far as the next one needs it.
+type Table struct {
+	Set      uint64
+	Header   string // digest of the file's /Header
+	Bases    []Base
+	Datasets []Dataset
+	Blocks   []Block
+	byPath   map[string]int
+}
+
+func newTable(h *Header, digest string, blocks []Block) *Table {
+	t := &Table{Set: h.Set, Header: digest, Bases: h.Bases, Datasets: h.Datasets, Blocks: blocks, byPath: make(map[string]int, len(h.Datasets))}
+	for i := range t.Datasets {
+		t.byPath[t.Datasets[i].Path] = i
+	}
+	return t
+}
+
+// find returns the rows of the dataset that d continues, nil if there is none.
+// There may be fewer than d has blocks: those beyond are new.
+func (t *Table) find(d *Dataset) []Block {
+	if t == nil {
+		return nil
+	}
+	i, ok := t.byPath[d.Path]
+	if !ok || !d.continues(&t.Datasets[i]) {
+		return nil
+	}
+	e := &t.Datasets[i]
+	n := d.blocks()
+	if e.Size != d.Size { // blocks that are whole in both
+		n = int(min(e.Size, d.Size) / d.Block)
+	}
+	return t.Blocks[e.First : e.First+n]
+}
+
+// Result is the outcome of a set.
+type Result struct {
+	Set     uint64
+	Err     error
+	Table   *Table // nil after an error
+	Written int64  // bytes of the file
+	Took    time.Duration
+	NoLinks bool // the file system has no hard links: full sets only from now on
+}
+
+// fileWriter is the Writer that lives in the program's own process.
+type fileWriter struct {
+	target  target
+	staging *mem.Staging
+	release func(segment int) // gives a segment back to the program
+
+	job     Job
+	table   []Block
+	began   time.Time
+	pending pendingFile
+	queue   chan Segment
+	workers sync.WaitGroup
+	ended   chan struct{} // closed when this set is finished and older ones are removed
+	cleaned chan struct{} // … and when all that was asked for before is done
+	end     atomic.Int64  // where the next write goes
+	start   chan struct{} // closed when the program goes on, or waits for segments:
+	started sync.Once     // until then the processors are left to it
+	mu      sync.Mutex
+	err     error
+	chunks  [][]hdf5.Chunk
+	noLinks bool
+}
+
+// target is where a fileWriter publishes.
+type target interface {
+	begin(set uint64) (pendingFile, error)
+	baseName(set uint64) string
+	published(set uint64) // is called after a commit, before anybody is told
+	reached(line uint64)  // all ranks have that set
+	spoiled(set uint64)   // it can't be loaded
+	prune()               // removes what is not needed; no file is pending
+}
+
+// pendingFile is a file being written; store.Pending is one.
+type pendingFile interface {
+	vfs.File
+	Link(base, from uint64) (copied bool, err error)
+	Commit() error
+	Abort()
+}
+
+func newFileWriter(t target, staging *mem.Staging) *fileWriter {
+	w := &fileWriter{target: t, staging: staging, release: staging.Release, cleaned: make(chan struct{})}
+	close(w.cleaned)
+	return w
+}
+
+func (w *fileWriter) fail(err error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.err == nil {
+		w.err = err
+	}
+}
+
+func (w *fileWriter) failed() error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.err
+}
+
+func (w *fileWriter) Begin(job Job) {
+	w.job, w.pending, w.err = job, nil, nil
+	w.began = time.Now()
+	w.chunks = make([][]hdf5.Chunk, len(job.Header.Datasets))
+	w.end.Store(page)
+	w.start, w.started = make(chan struct{}), sync.Once{}
+	w.queue = make(chan Segment, w.staging.Len())
+	w.workers.Add(writers)
+	w.ended = make(chan struct{})
+	last := w.clean(w.ended)
+	go func() { // the program need not wait for the file to be made, nor for the table
+		w.table = make([]Block, job.Header.totalBlocks())
+		<-last
+		w.open()
+		for range writers {
+			go w.work(w.queue)
+		}
+	}()
+}
+
+func (w *fileWriter) open() {
+	p, err := w.target.begin(w.job.Header.Set)
+	if err != nil {
+		w.fail(err)
+		return
+	}
+	w.pending = p
+	if w.job.Estimate > 0 {
+		if err := p.Allocate(w.job.Estimate + page); err != nil {
+			w.fail(err)
+		}
+	}
+}
+
+// writers is how many segments are written at a time, enough to keep a fast
+// disk busy.
+const writers = 4
+
+func (w *fileWriter) Put(s Segment) {
+	if len(w.staging.Free()) == 0 || s.Digests != nil {
+		w.hurry()
+	}
+	w.queue <- s
+}
+
+func (w *fileWriter) Err() error { return nil }
+
+// hurry ends the restraint while the program is held.
+func (w *fileWriter) hurry() { w.started.Do(func() { close(w.start) }) }
+
+func (w *fileWriter) work(queue <-chan Segment) {
+	defer w.workers.Done()
+	var z *squeezer
+	if w.job.Header.Compression != None {
+		z = newSqueezer(w)
+	}
+	<-w.start
+	for s := range queue {
+		switch {
+		case w.failed() != nil:
+		case z != nil:
+			w.digest(s)
+			z.add(s)
+		case w.job.WriteFirst:
+			w.write(s)
+			w.digest(s)
+		default:
+			w.digest(s)
+			w.write(s)
+		}
+		w.release(s.Index)
+	}
+	if z != nil {
+		z.flush()
+	}
+}
+
+// digest fills in the digests of a segment's blocks. Those that turn out not
+// to have changed are kept and not written, unless they are written already.
+func (w *fileWriter) digest(s Segment) {
+	data := w.staging.Segment(s.Index)
+	for i, it := range s.Items {
+		d := &w.job.Header.Datasets[it.Dataset]
+		if s.Digests != nil {
+			w.table[d.First+int(it.Block)].Digest = s.Digests[i]
+			continue
+		}
+		dig := mem.Digest(data[it.Off : it.Off+it.Len])
+		row := d.First + int(it.Block)
+		w.table[row].Digest = dig
+		if w.job.WriteFirst {
+			continue
+		}
+		if old := w.job.Previous.find(d); int(it.Block) < len(old) && old[it.Block].Digest == dig && old[it.Block].Source != SourceZero && w.kept(&old[it.Block]) {
+			s.Items[i].Len = 0 // dropped
+			w.table[row].Source = sourceKept
+		}
+	}
+}
+
+// sourceKept marks a row, while a set is being written, as one that will be
+// taken from the previous set.
+const sourceKept = ^uint32(0)
+
+// kept reports whether an unchanged block may stay where it is: not if its
+// base is being retired to bound the number of bases.
+func (w *fileWriter) kept(b *Block) bool {
+	if b.Source < SourceBase {
+		return true
+	}
+	set := w.job.Previous.Bases[b.Source-SourceBase].Set
+	for _, r := range w.job.Header.Bases {
+		if r.Set == set {
+			return true
+		}
+	}
+	return false
+}
+
+// write puts the segment's blocks that were not dropped into the file, as
+// they stand in the segment, runs of dropped ones left out.
+func (w *fileWriter) write(s Segment) {
+	data := w.staging.Segment(s.Index)
+	type run struct{ lo, hi, at int64 }
+	var runs []run
+	var bufs [][]byte
+	total := int64(0)
+	for i := 0; i < len(s.Items); i++ {
+		if s.Items[i].Len == 0 {
+			continue
+		}
+		r := run{lo: int64(s.Items[i].Off), at: total}
+		for ; i < len(s.Items) && s.Items[i].Len != 0; i++ {
+			r.hi = int64(s.Items[i].Off) + w.job.Header.Datasets[s.Items[i].Dataset].Block
+		}
+		if i == len(s.Items) { // whole pages, so that the write can bypass the page cache
+			end := min(r.lo+pages(r.hi-r.lo), int64(len(data)))
+			clear(data[r.hi:end])
+			r.hi = end
+		}
+		runs = append(runs, r)
+		bufs = append(bufs, data[r.lo:r.hi])
+		total += r.hi - r.lo
+	}
+	if total == 0 {
+		return
+	}
+	at := w.end.Add(pages(total)) - pages(total)
+	if err := w.pending.WriteV(bufs, at); err != nil {
+		w.fail(err)
+		return
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, it := range s.Items {
+		if it.Len == 0 {
+			continue
+		}
+		for runs[0].hi <= int64(it.Off) {
+			runs = runs[1:]
+		}
+		w.place(it, at+runs[0].at+int64(it.Off)-runs[0].lo, int(w.job.Header.Datasets[it.Dataset].Block), 0)
+	}
+}
+
+// pages rounds n up to whole pages.
+func pages(n int64) int64 { return (n + page - 1) &^ (page - 1) }
+
+// place records where a block lies in the file. w.mu is held.
+func (w *fileWriter) place(it Item, at int64, size int, mask uint32) {
+	d := &w.job.Header.Datasets[it.Dataset]
+	row := &w.table[d.First+int(it.Block)]
+	row.Source, row.Stored = SourceHere, uint32(size)
+	w.chunks[it.Dataset] = append(w.chunks[it.Dataset], hdf5.Chunk{Index: uint64(it.Block), Addr: uint64(at), Size: uint64(size), Mask: mask})
+}
+
+func (w *fileWriter) Abort(err error) <-chan Result {
+	w.fail(err)
+	return w.Commit(Tail{})
+}
+
+func (w *fileWriter) Commit(tail Tail) <-chan Result {
+	w.hurry()
+	close(w.queue)
+	done, ended := make(chan Result, 1), w.ended
+	go func() {
+		defer close(ended)
+		r := Result{Set: w.job.Header.Set}
+		r.Table, r.Written, r.Err = w.finish(tail)
+		r.NoLinks = w.noLinks
+		r.Took = time.Since(w.began)
+		if r.Err == nil {
+			w.target.published(r.Set)
+		}
+		done <- r
+		if r.Err == nil {
+			w.target.prune()
+		}
+	}()
+	return done
+}
+
+// Line removes what the line leaves behind as soon as no set is being written.
+func (w *fileWriter) Line(set uint64) {
+	w.target.reached(set)
+	done := make(chan struct{})
+	last := w.clean(done)
+	go func() {
+		defer close(done)
+		<-last
+		w.target.prune()
+	}()
+}
+
+func (w *fileWriter) Damaged(set uint64) { w.target.spoiled(set) }
+
+// clean says that done is closed next when all that was asked for is done, and
+// returns what was closed then before.
+func (w *fileWriter) clean(done chan struct{}) (last chan struct{}) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	last, w.cleaned = w.cleaned, done
+	return last
+}
+
+func (w *fileWriter) Close() {
+	w.mu.Lock()
+	last := w.cleaned
+	w.mu.Unlock()
+	<-last
+}
+
+func (w *fileWriter) finish(tail Tail) (*Table, int64, error) {
+	w.workers.Wait()
+	if err := w.failed(); err != nil {
+		if w.pending != nil {
+			w.pending.Abort()
+		}
+		return nil, 0, err
+	}
+	h := &w.job.Header
+	h.Note = tail.Note
+	if err := w.settle(h, tail); err != nil {
+		w.pending.Abort()
+		return nil, 0, err
+	}
+	size, digest, err := w.metadata(h, tail)
+	if err == nil {
+		err = errors.Join(syncFiles(tail.Sync), SyncChanged(tail.Also))
+	}
+	if err != nil {
+		w.pending.Abort()
+		return nil, 0, err
+	}
+	if err := w.pending.Commit(); err != nil {
+		return nil, 0, err
+	}
+	return newTable(h, digest, w.table), size, nil
+}
+
+// settle fills in the rows of blocks that were not written, and links the
+// files they are in.
+func (w *fileWriter) settle(h *Header, tail Tail) error {
+	prev := w.job.Previous
+	bases := make(map[uint64]uint32) // set → source
+	var list []Base
+	source := func(b Base) uint32 {
+		if s, ok := bases[b.Set]; ok {
+			return s
+		}
+		b.File = w.target.baseName(b.Set)
+		if b.Set == prev.Set {
+			for _, r := range prev.Blocks {
+				if r.Source == SourceHere {
+					b.Blocks++
+				}
+			}
+		}
+		list = append(list, b)
+		bases[b.Set] = SourceBase + uint32(len(list)-1)
+		return bases[b.Set]
+	}
+	zero := zeroDigests{}
+	for i := range h.Datasets {
+		d := &h.Datasets[i]
+		var old []Block
+		for k := range d.blocks() {
+			row := &w.table[d.First+k]
+			mark := tail.Marks[d.First+k]
+			if mark == MarkStaged && d.Chunk == nil {
+				p := tail.Inline[int32(i)]
+				*row = Block{Digest: mem.Digest(p), Source: SourceHere, Stored: uint32(len(p))}
+				continue
+			}
+			if mark == MarkZero {
+				*row = Block{Digest: zero.of(d.blockLen(k)), Source: SourceZero}
+				continue
+			}
+			if mark == MarkStaged && row.Source == SourceHere {
+				continue
+			}
+			if old == nil {
+				old = prev.find(d)
+			}
+			if k >= len(old) || mark == MarkStaged && row.Source != sourceKept {
+				return fmt.Errorf("block %d of %s was lost on its way to the file", k, d.Path)
+			}
+			*row = old[k]
+			switch {
+			case row.Source == SourceHere:
+				row.Source = source(Base{Set: prev.Set, Diff: len(prev.Bases) > 0, Header: prev.Header})
+			case row.Source >= SourceBase:
+				row.Source = source(prev.Bases[row.Source-SourceBase])
+			}
+		}
+	}
+	h.Bases = list
+	for _, b := range list {
+		copied, err := w.pending.Link(b.Set, prev.Set)
+		if err != nil {
+			return err
+		}
+		w.noLinks = w.noLinks || copied
+	}
+	return nil
+}
+
+// zeroDigests remembers the digests of zero blocks by their length.
+type zeroDigests map[int]xxh3.Uint128
+
+func (z zeroDigests) of(n int) xxh3.Uint128 {
+	d, ok := z[n]
+	if !ok {
+		d = mem.Digest(make([]byte, n))
+		z[n] = d
+	}
+	return d
+}
+
+// syncFiles makes the program's data files durable: a set must not say that
+// output is there which a power cut could still take.
+func syncFiles(paths []string) error {
+	folders := make(map[string]bool)
+	for _, p := range paths {
+		err := syncFile(p)
+		if dir := filepath.Dir(p); err == nil && !folders[dir] {
+			folders[dir] = true
+			err = vfs.OS().SyncDir(dir) // the file may be new
+		}
+		if err != nil {
+			return fmt.Errorf("data file: %w", err)
+		}
+	}
+	return nil
+}
+
+func syncFile(path string) error {
+	var f *os.File
+	var err error
+	for _, flag := range []int{os.O_RDWR, os.O_WRONLY, os.O_RDONLY} {
+		if f, err = os.OpenFile(path, flag, 0); !errors.Is(err, os.ErrPermission) {
+			break
+		}
+	}
+	if err != nil {
+		return err
+	}
+	return errors.Join(f.Sync(), f.Close())
+}
+
+// SyncChanged makes files and directories durable that the program has changed,
+// and their names; those that are gone by now are passed over.
+func SyncChanged(paths []string) error {
+	folders := make(map[string]bool)
+	for _, p := range paths {
+		folders[filepath.Dir(p)] = true
+		st, err := os.Lstat(p)
+		switch {
+		case err != nil:
+		case st.IsDir():
+			folders[p] = true
+		case st.Mode().IsRegular():
+			err = syncFile(p)
+		}
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("changed file: %w", err)
+		}
+	}
+	for dir := range folders {
+		if err := vfs.OS().SyncDir(dir); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("changed directory: %w", err)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,446 @@
+package commcheck
+
+import (
+	"slices"
+
+	"github.com/cairnrun/cairn/internal/compiler/ir"
+)
+
+// object is what a reference, which is a symbol, leads to: on each rank one of its
+// own, made by all in the same step. It is never changed once in a state.
+type object struct {
+	sym  int32
+	typ  string
+	kind int  // the number of typ
+	many bool // there may be others with the same contents
+	view bool // stands for one of those that have these contents
+	// unknown: what no field says is not known, else it is 0.
+	unknown bool
+	fields  map[*ir.Var]*cells
+	top     int32 // the largest symbol in it
+}
+
+// cells are a field's values: of the elements in all, and of the others.
+type cells struct {
+	all  map[int64]vec
+	rest vec // nil: as the object says
+}
+
+// noIndex is the index of a field that is no array.
+const noIndex = 0
+
+const (
+	maxObjects  = 48 // of one type in a state
+	maxContents = 6  // different ones of one type, that a reference may be taken to lead to
+)
+
+func (a *analyser) get(o *object, f *ir.Var, i int64) vec {
+	if c := o.fields[f]; c != nil {
+		if x := c.all[i]; x != nil {
+			return x
+		}
+		if c.rest != nil {
+			return c.rest
+		}
+	}
+	if o.unknown {
+		return a.all(anything)
+	}
+	return a.all(num(0))
+}
+
+func (o *object) clone() *object {
+	c := *o
+	c.fields = make(map[*ir.Var]*cells, len(o.fields))
+	for f, x := range o.fields {
+		c.fields[f] = x
+	}
+	return &c
+}
+
+// set gives an element of a field a value.
+func (o *object) set(f *ir.Var, i int64, x vec) {
+	c := &cells{all: map[int64]vec{i: x}}
+	if old := o.fields[f]; old != nil {
+		c.rest = old.rest
+		for k, y := range old.all {
+			if k != i {
+				c.all[k] = y
+			}
+		}
+	}
+	o.fields[f] = c
+}
+
+// spoilField makes a field unknown on some ranks.
+func (a *analyser) spoilField(o *object, f *ir.Var, ranks []int) {
+	c := &cells{all: map[int64]vec{}}
+	blur := func(x vec) vec {
+		x = append(vec(nil), x...)
+		for _, r := range ranks {
+			x[r] = anything
+		}
+		return x
+	}
+	rest := a.all(num(0))
+	if o.unknown {
+		rest = a.all(anything)
+	}
+	if old := o.fields[f]; old != nil {
+		if old.rest != nil {
+			rest = old.rest
+		}
+		for k, x := range old.all {
+			c.all[k] = blur(x)
+		}
+	}
+	c.rest = blur(rest)
+	o.fields[f] = c
+}
+
+// newObject makes an object. The kind of those that are made of others is known.
+func (a *analyser) newObject(typ string) *object {
+	kind, ok := a.kinds[typ]
+	if !ok {
+		kind = len(a.kinds)
+		a.kinds[typ] = kind
+	}
+	o := &object{typ: typ, kind: kind, fields: map[*ir.Var]*cells{}}
+	a.name(o)
+	return o
+}
+
+// name gives an object that is in no state a symbol of its own.
+func (a *analyser) name(o *object) {
+	o.sym = a.fresh(false).sym
+	a.kindOf[o.sym] = o.kind
+}
+
+// setObject puts an object into a state, in place of the one of the same symbol.
+func (a *analyser) setObject(s *state, o *object) {
+	o.top = 0
+	for _, c := range o.fields {
+		for _, e := range c.rest {
+			o.top = max(o.top, e.sym)
+		}
+		for _, x := range c.all {
+			for _, e := range x {
+				o.top = max(o.top, e.sym)
+			}
+		}
+	}
+	s.heap = s.heap.put(o, &a.work)
+}
+
+func (a *analyser) dropObject(s *state, o *object) {
+	s.heap = s.heap.with(o.kind, without(s.heap.of(o.kind), func(x *object) bool { return x.sym == o.sym }), &a.work)
+}
+
+// create plays a New.
+func (a *analyser) create(st *ir.New, s *state) {
+	if !a.info.types[st.Type] {
+		if st.Dst != nil {
+			ref := a.fresh(false)
+			a.refs[ref.sym] = true
+			a.store(st.Dst, a.all(ref), s)
+		}
+		return
+	}
+	var from vec
+	if st.From != nil {
+		from = a.eval(st.From, s)
+	}
+	o := a.newObject(st.Type)
+	ref := entry{sym: o.sym}
+	a.refs[ref.sym] = true
+	live := s.live.list()
+	if from != nil {
+		o.unknown = true
+		src := a.object(s, from[live[0]])
+		for _, r := range live {
+			if a.object(s, from[r]) != src {
+				src = nil
+			}
+		}
+		if src != nil {
+			o.unknown = src.unknown
+			for f, c := range src.fields {
+				o.fields[f] = c
+			}
+		}
+	}
+	if len(live) < a.n {
+		// The others have none: nothing is known of what would be in it.
+		others := a.full.sub(s.live).list()
+		for _, f := range a.info.fields[st.Type] {
+			a.spoilField(o, f, others)
+		}
+	}
+	a.setObject(s, o)
+	a.store(st.Dst, a.all(ref), s)
+	a.crowd(s)
+}
+
+// crowd gives up what is known of objects of a type if there are too many.
+func (a *analyser) crowd(s *state) {
+	if s.heap.root == nil || s.heap.root.over == 0 {
+		return
+	}
+	var types []string
+	s.heap = s.heap.each(func(b *sum) bool { return b.over > 0 }, func(_ int, l []*object) []*object {
+		types = append(types, l[0].typ)
+		return nil
+	}, &a.work)
+	for _, t := range types {
+		a.unknownObject(t, s)
+	}
+}
+
+// unknownObject says that there may be an object of which nothing is known.
+func (a *analyser) unknownObject(typ string, s *state) {
+	if kind, ok := a.kinds[typ]; ok {
+		for _, o := range s.heap.of(kind) {
+			if o.unknown && len(o.fields) == 0 {
+				return
+			}
+		}
+	}
+	o := a.newObject(typ)
+	o.many, o.unknown = true, true
+	a.setObject(s, o)
+}
+
+// object is what a value refers to, nil if that is not known.
+func (a *analyser) object(s *state, e entry) *object {
+	if kind, ok := a.kindOf[e.sym]; ok {
+		return s.heap.get(kind, e.sym)
+	}
+	return nil
+}
+
+// field evaluates a Field.
+func (a *analyser) field(e ir.Field, s *state) vec {
+	var els vec
+	otherwise := func(r int) entry {
+		if els == nil {
+			els = a.all(anything)
+			if e.Else != nil {
+				els = a.eval(e.Else, s)
+			}
+		}
+		return els[r]
+	}
+	out := a.all(anything)
+	if !a.info.followed(e.Var) {
+		for r := range out {
+			out[r] = otherwise(r)
+		}
+		return out
+	}
+	of := a.eval(e.Of, s)
+	var index vec
+	if e.Index != nil {
+		index = a.eval(e.Index, s)
+	}
+	for _, r := range s.live.list() {
+		o, i := a.object(s, of[r]), int64(noIndex)
+		if index != nil {
+			if i = index[r].v; !index[r].known() {
+				o = nil
+			}
+		}
+		if o != nil {
+			if out[r] = s.fact(a.get(o, e.Var, i)[r]); !out[r].isAny() {
+				continue
+			}
+		}
+		out[r] = otherwise(r)
+	}
+	return out
+}
+
+// put plays a Put.
+func (a *analyser) put(st *ir.Put, s *state) {
+	if !a.info.followed(st.Field) {
+		return
+	}
+	of := a.eval(st.Of, s)
+	src, index := a.all(anything), vec(nil)
+	if st.Src != nil {
+		src = a.eval(st.Src, s)
+	}
+	if st.Index != nil {
+		index = a.eval(st.Index, s)
+	}
+	var wild []int // ranks of which it is not known where they write
+	for _, r := range s.live.list() {
+		o := a.object(s, of[r])
+		switch {
+		case o == nil && of[r] == num(0): // an error
+		case o == nil || o.view:
+			wild = append(wild, r)
+		case index != nil && !index[r].known() || st.Src == nil:
+			c := o.clone()
+			a.spoilField(c, st.Field, []int{r})
+			a.setObject(s, c)
+		default:
+			i := int64(noIndex)
+			if index != nil {
+				i = index[r].v
+			}
+			c := o.clone()
+			x := append(vec(nil), a.get(o, st.Field, i)...)
+			if o.many && x[r] != src[r] {
+				x[r] = anything
+			} else {
+				x[r] = src[r]
+			}
+			c.set(st.Field, i, x)
+			a.setObject(s, c)
+		}
+	}
+	if len(wild) > 0 {
+		a.blur(st.Field, wild, s)
+	}
+}
+
+// blur makes a field unknown in all objects, on some ranks.
+func (a *analyser) blur(f *ir.Var, ranks []int, s *state) {
+	a.steps += s.heap.size()
+	kind, ok := a.kinds[f.Type]
+	if !ok {
+		return
+	}
+	l := slices.Clone(s.heap.of(kind))
+	if len(l) == 0 {
+		return
+	}
+	for i, o := range l {
+		l[i] = o.clone()
+		a.spoilField(l[i], f, ranks)
+	}
+	s.heap = s.heap.with(kind, l, &a.work)
+}
+
+// equal says whether two objects of a type have the same contents; what can't be
+// told apart later counts as the same.
+func (a *analyser) equal(x, y *object) bool {
+	if x.typ != y.typ {
+		return false
+	}
+	for _, f := range a.info.fields[x.typ] {
+		for _, i := range indices(x, y, f) {
+			if !equalVec(a.get(x, f, i), a.get(y, f, i)) {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// indices are the elements of a field that one of two objects knows, and one that
+// stands for the others.
+func indices(x, y *object, f *ir.Var) []int64 {
+	list := []int64{-1}
+	for _, o := range []*object{x, y} {
+		if c := o.fields[f]; c != nil {
+			for i := range c.all {
+				list = append(list, i)
+			}
+		}
+	}
+	return list
+}
+
+func equalVec(x, y vec) bool {
+	for i := range x {
+		if x[i] != y[i] {
+			return false
+		}
+	}
+	return true
+}
+
+// joined is an object that has what two have in common.
+func (a *analyser) joined(x, y *object) (o *object, changed bool) {
+	o = x
+	for _, f := range a.info.fields[x.typ] {
+		for _, i := range indices(x, y, f) {
+			p, q := a.get(o, f, i), a.get(y, f, i)
+			if equalVec(p, q) {
+				continue
+			}
+			if !changed {
+				o, changed = o.clone(), true
+			}
+			p = append(vec(nil), p...)
+			for r := range p {
+				if p[r] != q[r] {
+					p[r] = anything
+				}
+			}
+			if i == -1 {
+				c := &cells{rest: p}
+				if old := o.fields[f]; old != nil {
+					c.all = old.all
+				}
+				o.fields[f] = c
+			} else {
+				o.set(f, i, p)
+			}
+		}
+	}
+	if y.many && !o.many {
+		if !changed {
+			o, changed = o.clone(), true
+		}
+		o.many = true
+	}
+	return o, changed
+}
+
+// joinHeap joins the objects of t into s. At the head of a loop, those that look
+// the same become one: other says so.
+func (a *analyser) joinHeap(s, t *state, alike bool) (changed bool) {
+	if s.heap.stamp == t.heap.stamp {
+		return false
+	}
+	for _, o := range s.heap.news(t.heap, &a.work) {
+		if old := s.heap.get(o.kind, o.sym); old != nil {
+			if j, c := a.joined(old, o); c {
+				a.setObject(s, j)
+				changed = true
+			}
+			continue
+		}
+		if !alike {
+			a.setObject(s, o)
+			changed = true
+			continue
+		}
+		kept, n := false, 0
+		for _, x := range s.heap.of(o.kind) {
+			n++
+			if !kept && a.equal(x, o) {
+				if kept = true; !x.many {
+					x = x.clone()
+					x.many = true
+					a.setObject(s, x)
+					changed = true
+				}
+			}
+		}
+		switch {
+		case kept:
+		case n < 4*maxContents:
+			a.setObject(s, o)
+			changed = true
+		default:
+			before := s.heap.size()
+			a.unknownObject(o.typ, s)
+			changed = changed || s.heap.size() != before
+		}
+	}
+	a.crowd(s)
+	return changed
+}

@@ -1,0 +1,351 @@
+package commcheck
+
+import (
+	"fmt"
+
+	"github.com/cairnrun/cairn/internal/compiler/ir"
+)
+
+const (
+	maxHeads  = 12      // states told apart at the head of a loop
+	maxPasses = 200     // until a fixed point
+	manyTurns = 1 << 14 // rounds played one by one where nothing else helps
+)
+
+// loop plays a loop.
+func (a *analyser) loop(l *ir.Loop, s *state) []*state {
+	var out []*state
+	for _, t := range a.exec(l.Init, []*state{s}) {
+		out = append(out, a.loopFrom(l, t)...)
+	}
+	return a.merge(out, l.Pos)
+}
+
+func (a *analyser) loopFrom(l *ir.Loop, s *state) []*state {
+	if s.poison != nil {
+		a.walk([]ir.Stmt{l}, Unknown, *s.poison)
+		return []*state{s}
+	}
+	f := a.frames[len(a.frames)-1]
+	f.targets = append(f.targets, l)
+	defer func() { f.targets = f.targets[:len(f.targets)-1] }()
+	few := 2*a.n + 16
+	m := a.mark()
+	turns := l.Cond != nil && a.info.decides[l]
+	end := tooMany
+	if turns && l.Trip <= few {
+		var out []*state
+		if out, end = a.turns(l, a.clone(s), few); end == done {
+			return out
+		}
+		a.back(m)
+	}
+	out := a.fixed(l, a.clone(s))
+	if !turns || end != tooMany || !ruined(out) || a.steps > a.budget {
+		return out
+	}
+	a.back(m)
+	budget := a.budget
+	a.budget = a.steps + (budget-a.steps)/4
+	all, end := a.turns(l, a.clone(s), manyTurns)
+	a.budget = budget
+	if end == done {
+		return all
+	}
+	a.back(m)
+	return a.fixed(l, a.clone(s))
+}
+
+func ruined(l []*state) bool {
+	for _, s := range l {
+		if s.poison != nil {
+			return true
+		}
+	}
+	return false
+}
+
+type turnsEnd uint8
+
+const (
+	done turnsEnd = iota
+	tooMany
+	notKnown
+)
+
+// turns plays l round by round. It gives up where the condition is not known,
+// nothing is known, or there are more rounds than limit.
+func (a *analyser) turns(l *ir.Loop, s *state, limit int) (out []*state, end turnsEnd) {
+	cur := []*state{s}
+	begun := a.steps
+	for round := 0; len(cur) > 0; round++ {
+		// Rounds that cost much are too many sooner, the first time.
+		if round > limit || limit < manyTurns && round == 2 && (a.steps-begun)/2*limit > (a.budget-a.steps)/4 {
+			return nil, tooMany
+		}
+		var next []*state
+		for _, t := range cur {
+			if t.poison != nil || a.steps > a.budget {
+				return nil, notKnown
+			}
+			if !l.AtEnd || round > 0 {
+				yes, no, maybe, _, _ := a.test(l.Cond, t)
+				if !maybe.empty() {
+					return nil, notKnown
+				}
+				a.leave(l, t, no)
+				t.live = yes
+			}
+			if t.live.empty() {
+				out = append(out, t)
+				continue
+			}
+			next = append(next, a.round(l, t)...)
+		}
+		cur = a.merge(next, l.Pos)
+	}
+	a.arrive(out, ir.Break, l)
+	return a.merge(out, l.Pos), done
+}
+
+// round plays one round of l and what comes after it.
+func (a *analyser) round(l *ir.Loop, s *state) []*state {
+	a.visit(bodyOf{l}, s)
+	out := a.exec(l.Body, []*state{s})
+	a.arrive(out, ir.Continue, l)
+	out = a.merge(out, l.Pos)
+	return a.exec(l.Post, out)
+}
+
+// leave makes ranks leave l.
+func (a *analyser) leave(l *ir.Loop, s *state, ranks set) {
+	for _, r := range ranks.list() {
+		s.jumps[r] = jump{ir.Break, l, len(a.frames)}
+	}
+	s.live = s.live.sub(ranks)
+}
+
+// head is a state at the head of a loop, which stands for all that come there
+// with the same things under way.
+type head struct {
+	s     *state
+	wide  []bool       // variables that change from round to round
+	wider map[int]bool // likewise, of the program's
+	todo  bool
+	exits []*state
+}
+
+// fixed plays l until each round ends in a state that was there at its head.
+func (a *analyser) fixed(l *ir.Loop, s *state) []*state {
+	first := int32(len(a.terms))
+	var heads []*head
+	by := map[string]*head{}
+	var failed *Reason
+	add := func(t *state) {
+		t.facts = oldFacts(t.facts, first)
+		forgetTags(t, first)
+		a.age(t, first)
+		k := a.key(t)
+		if h := by[k]; h != nil {
+			if a.widen(h, t) {
+				h.todo = true
+			}
+			return
+		}
+		if len(heads) == maxHeads {
+			failed = &Reason{l.Pos, "", fmt.Sprintf("is a loop whose rounds leave more and more under way, or in too many ways (%d)", maxHeads)}
+			return
+		}
+		h := &head{s: a.clone(t), wide: make([]bool, len(t.env)), wider: map[int]bool{}, todo: true}
+		heads = append(heads, h)
+		by[k] = h
+	}
+	add(s)
+	for pass := 0; failed == nil; pass++ {
+		var h *head
+		for _, x := range heads {
+			if x.todo {
+				h = x
+				break
+			}
+		}
+		if h == nil {
+			break
+		}
+		if pass >= maxPasses {
+			failed = &Reason{l.Pos, "", "is a loop that does not settle"}
+			break
+		}
+		h.todo, h.exits = false, nil
+		starts := []*state{a.clone(h.s)}
+		if !l.AtEnd {
+			starts, h.exits = a.decide(l, starts[0])
+		}
+		for _, t := range starts {
+			for _, u := range a.round(l, t) {
+				if u.poison != nil {
+					a.walk([]ir.Stmt{l}, Unknown, *u.poison)
+					h.exits = append(h.exits, u)
+					continue
+				}
+				if u.live.empty() {
+					h.exits = append(h.exits, u)
+					continue
+				}
+				if !l.AtEnd {
+					add(u)
+					continue
+				}
+				on, off := a.decide(l, u)
+				h.exits = append(h.exits, off...)
+				for _, v := range on {
+					add(v)
+				}
+			}
+		}
+	}
+	if failed != nil {
+		for _, h := range heads {
+			a.ruin(h.s, *failed)
+		}
+		a.walk([]ir.Stmt{l}, Unknown, *failed)
+		return []*state{heads[0].s}
+	}
+	var out []*state
+	for _, h := range heads {
+		out = append(out, h.exits...)
+	}
+	a.arrive(out, ir.Break, l)
+	return a.merge(out, l.Pos)
+}
+
+// decide tests l's condition: the states that go on, and those that leave.
+func (a *analyser) decide(l *ir.Loop, s *state) (on, off []*state) {
+	put := func(t *state) {
+		if t.live.empty() {
+			off = append(off, t)
+		} else {
+			on = append(on, t)
+		}
+	}
+	yes, no, maybe, sym, one := a.test(l.Cond, s)
+	switch {
+	case maybe.empty():
+		a.leave(l, s, no)
+		s.live = yes
+		put(s)
+	case one:
+		a.trust(l.Pos, sym)
+		t := a.clone(s)
+		a.assume(s, sym, 1)
+		a.leave(l, s, no)
+		put(s)
+		a.assume(t, sym, 0)
+		a.leave(l, t, no.or(maybe))
+		put(t)
+	default:
+		why := Reason{l.Pos, "", "is a loop that may have more rounds on some ranks than on others"}
+		a.walk([]ir.Stmt{l}, Unknown, why)
+		switch {
+		case a.info.acts([]ir.Stmt{l}):
+			a.ruin(s, why)
+		case escapes(l.Body, a.inMain(), []string{l.Label}, 1, 1):
+			if !a.diverge(l, s, why, []ir.Stmt{l}) {
+				a.ruin(s, why)
+			}
+		default:
+			a.forget(l.Body, s)
+			a.forget(l.Post, s)
+			a.leave(l, s, s.live)
+		}
+		off = append(off, s)
+	}
+	return on, off
+}
+
+// forgetTags makes tags unknown that are symbols made since first: in the next
+// round these mean something else.
+func forgetTags(s *state, first int32) {
+	for _, l := range [][][]msg{s.sends, s.recvs} {
+		for r, ms := range l {
+			for i, m := range ms {
+				if m.tag.sym >= first {
+					if &ms[0] == &l[r][0] {
+						l[r] = append([]msg(nil), ms...)
+					}
+					l[r][i].tag = anything
+				}
+			}
+		}
+	}
+	for i, o := range s.opens {
+		if o.tag.sym >= first {
+			s.opens = append([]open(nil), s.opens...)
+			s.opens[i].tag = anything
+		}
+	}
+}
+
+// widen joins t into h and says whether h has changed. What the ranks have in
+// common stays: a counter is no longer a number, but the same on all ranks.
+func (a *analyser) widen(h *head, t *state) (changed bool) {
+	a.work += len(t.env)
+	for i, x := range h.s.env {
+		if x == nil {
+			continue
+		}
+		y := a.mergeVec(x, t.env[i])
+		if y != nil && h.wide[i] && alike(x, y) {
+			continue
+		}
+		if y != nil && &y[0] == &x[0] {
+			continue
+		}
+		h.s.env[i], h.wide[i], changed = y, true, true
+	}
+	h.s.shared = a.globals.join(h.s.shared, t.shared, func(i int, x, y vec) vec {
+		if x == nil {
+			return nil
+		}
+		y = a.mergeVec(x, y)
+		if y != nil && h.wider[i] && alike(x, y) || y != nil && &y[0] == &x[0] {
+			return x
+		}
+		h.wider[i], changed = true, true
+		return y
+	}, &a.work)
+	facts := commonFacts(h.s.facts, t.facts)
+	if len(facts) != len(h.s.facts) {
+		h.s.facts, changed = facts, true
+	}
+	opens := mergeOpens(h.s.opens, t.opens)
+	for i := range opens {
+		if !opens[i].since.is(h.s.opens[i].since) {
+			changed = true
+		}
+	}
+	h.s.opens = opens
+	return a.joinHeap(h.s, t, true) || changed
+}
+
+// alike says whether y knows as much as x: the same numbers, and the same ranks
+// in common.
+func alike(x, y vec) bool {
+	xy, yx := map[entry]entry{}, map[entry]entry{}
+	for i := range x {
+		if x[i].known() || y[i].known() || x[i].isAny() || y[i].isAny() {
+			if x[i] != y[i] {
+				return false
+			}
+			continue
+		}
+		if p, ok := xy[x[i]]; ok && p != y[i] {
+			return false
+		}
+		if p, ok := yx[y[i]]; ok && p != x[i] {
+			return false
+		}
+		xy[x[i]], yx[y[i]] = y[i], x[i]
+	}
+	return true
+}

@@ -1,0 +1,511 @@
+package golang
+
+import (
+	"context"
+	"errors"
+	"go/ast"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/cairnrun/cairn/internal/compiler/golang/rewrite"
+)
+
+// pointsOf are the lines of a program's points, and what is told of work that has none.
+func pointsOf(t *testing.T, text string) (lines []int, told string) {
+	t.Helper()
+	p, err := Load(context.Background(), tree(t, "go.mod", "module x\n\ngo 1.26\n", "main.go", text), []string{"."}, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	in, err := Instrument(p, InstrumentOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, q := range in.Points {
+		lines = append(lines, q.Line)
+	}
+	slices.Sort(lines)
+	return lines, strings.Join(in.Uncovered, "\n")
+}
+
+// TestInnerPoints: there are points where the work is, also if that is not in
+// the loops with most statements, and none in loops that they would slow down.
+// A loop that must have one is marked with "point", one that must not with "none".
+func TestInnerPoints(t *testing.T) {
+	for _, c := range []struct{ name, text, told string }{
+		{"few rounds", `package main
+
+func sieve(n int) (count int) {
+	flags := make([]bool, n)
+	for i := 2; i < n; i++ { // point
+		if !flags[i] {
+			count++
+			for j := 2 * i; j < n; j += i { // none
+				flags[j] = true
+			}
+		}
+	}
+	return count
+}
+
+func main() {
+	for i := range 3 { // point
+		println(sieve(10000 << i))
+	}
+}
+`, ""},
+		{"over files", `package main
+
+import "os"
+
+func squeeze(data []byte) (sum int) {
+	for i := 0; i+64 < len(data); i += 64 { // point
+		for k := range 64 { // none
+			for j := range 8 {
+				sum += int(data[i+k]) >> j
+			}
+		}
+	}
+	return sum
+}
+
+func main() {
+	for _, name := range os.Args[1:] { // point
+		data, err := os.ReadFile(name)
+		if err != nil {
+			panic(err)
+		}
+		println(squeeze(data))
+	}
+}
+`, ""},
+		// The parser has more statements; the interpreter does the work.
+		{"interpreter", `package main
+
+import "os"
+
+type op struct {
+	what byte
+	n    int
+	body []op
+}
+
+type source struct {
+	text string
+	at   int
+}
+
+func parse(s *source) (ops []op) {
+	for s.at < len(s.text) {
+		c := s.text[s.at]
+		s.at++
+		switch c {
+		case '+':
+			ops = append(ops, op{what: '+', n: 1})
+		case '-':
+			ops = append(ops, op{what: '+', n: -1})
+		case '>':
+			ops = append(ops, op{what: '>', n: 1})
+		case '<':
+			ops = append(ops, op{what: '>', n: -1})
+		case '[':
+			ops = append(ops, op{what: '[', body: parse(s)})
+		case ']':
+			return ops
+		}
+	}
+	return ops
+}
+
+func run(ops []op, tape []int, at int) int {
+	for i := 0; i < len(ops); i++ { // point
+		switch ops[i].what {
+		case '+':
+			tape[at] += ops[i].n
+		case '>':
+			at += ops[i].n
+		case '[':
+			for tape[at] != 0 {
+				at = run(ops[i].body, tape, at)
+			}
+		}
+	}
+	return at
+}
+
+func main() {
+	println(run(parse(&source{text: os.Args[1]}), make([]int, 1000), 0))
+}
+`, ""},
+		// The loop is inside another one, which only runs at the beginning.
+		{"library of a language", `package main
+
+import "os"
+
+type machine struct {
+	code []byte
+	sum  float64
+}
+
+func (m *machine) run() {
+	for _, c := range m.code { // point
+		m.step(c)
+	}
+}
+
+func (m *machine) step(c byte) {
+	x := m.sum
+	for k := range 20 { // none
+		x = x*0.5 + float64(c)*float64(k)
+	}
+	m.sum = x
+}
+
+func main() {
+	m := new(machine)
+	for _, text := range []string{"a", "b"} {
+		m.code = []byte(text)
+		m.run()
+	}
+	m.code, _ = os.ReadFile(os.Args[1])
+	m.run()
+	println(m.sum)
+}
+`, ""},
+		// A round of the inner loop mostly does nothing.
+		{"early continue", `package main
+
+var people = make([]int, 1000)
+
+func main() {
+	for day := 0; people[0] < 1000; day++ { // point
+		for i, p := range people { // none
+			if p < day {
+				continue
+			}
+			if p%7 == 3 {
+				continue
+			}
+			if p%5 == 3 {
+				continue
+			}
+			for j := range 8 {
+				people[i] += p * j
+			}
+		}
+	}
+}
+`, ""},
+		// The arrays would be on the heap in each call.
+		{"large variables", `package main
+
+type board [256]uint64
+
+func moves(b *board, buffer []int) []int {
+	n := 0
+	for i := range b {
+		if b[i] != 0 && n < len(buffer) {
+			buffer[n] = i
+			n++
+		}
+	}
+	return buffer[:n]
+}
+
+func perft(b *board, depth int) (nodes int) {
+	var buffer [1024]int
+	var child board
+	for _, m := range moves(b, buffer[:]) { // none
+		child = *b
+		child[m]++
+		if depth > 1 {
+			nodes += perft(&child, depth-1)
+		} else {
+			nodes++
+		}
+	}
+	return nodes
+}
+
+func main() {
+	tests := []struct{ n, depth int }{{3, 4}, {5, 6}}
+	for _, c := range tests { // point
+		var b board
+		b[c.n] = 1
+		println(perft(&b, c.depth))
+	}
+}
+`, "main.go:33 seems to have few rounds"},
+		{"goroutines", `package main
+
+var total [8]float64
+
+func work(id int) {
+	for i := 0; i < 1000000; i++ { // none
+		for j := range 100 {
+			total[id] += float64(i * j)
+			total[id] *= 0.5
+		}
+	}
+}
+
+func main() {
+	done := make(chan bool)
+	for id := range 8 {
+		go func() {
+			work(id)
+			done <- true
+		}()
+	}
+	for range 8 {
+		<-done
+	}
+	sum := 0.0
+	for _, x := range total {
+		sum += x
+	}
+	println(sum)
+}
+`, "a run whose work is in the loop at main.go:6 is NOT saved"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			lines, told := pointsOf(t, c.text)
+			for i, s := range strings.Split(c.text, "\n") {
+				switch has := slices.Contains(lines, i+1); {
+				case strings.HasSuffix(s, "// point") && !has:
+					t.Errorf("no point at line %d: %s", i+1, s)
+				case strings.HasSuffix(s, "// none") && has:
+					t.Errorf("a point at line %d: %s", i+1, s)
+				}
+			}
+			if !strings.Contains(told, c.told) || c.told == "" && told != "" {
+				t.Errorf("told %q, want %q", told, c.told)
+			}
+		})
+	}
+}
+
+// TestOtherWays: a function that can't be rewritten does not take its point away from
+// others that lead there.
+// TestGoroutineInRange: what is alive where a range over a function stands is alive
+// in all of it: no loop there gets a point.
+func TestGoroutineInRange(t *testing.T) {
+	const text = `package main
+
+import "os"
+
+func count(n int) func(func() bool) {
+	return func(yield func() bool) {
+		for range n {
+			if !yield() {
+				return
+			}
+		}
+	}
+}
+
+func step(x int) int {
+	for k := range 20000 {
+		x = (x*5 + k) % 7919
+	}
+	return x
+}
+
+func sweep(x int) int {
+	for range count(100) {
+		for range 100 {
+			x = step(x)
+		}
+	}
+	return x
+}
+
+func main() {
+	done := make(chan bool)
+	x := len(os.Args)
+	START
+	for range count(150) {
+		for range 100 {
+			x = step(x)
+		}
+		x = sweep(x)
+	}
+	println(x, <-done)
+}
+`
+	startLine := strings.Count(text[:strings.Index(text, "START")], "\n") + 1
+	for start, want := range map[string]bool{
+		"go func() { done <- true }()":                     false,
+		"func() { close(done) }()":                         true,
+		"for range 3 { go sweep(x) }":                      false,
+		"defer func() { go sweep(x) }()":                   true, // after them
+		"if x > 3 { go sweep(x) }":                         true, // looked at when it runs
+		"for range count(3) { go sweep(x) }":               true, // likewise
+		"{ go func() { done <- x > 2 }() }":                false,
+		"c := count(9); go c(func() bool { return true })": false,
+	} {
+		p, err := Load(context.Background(), tree(t, "go.mod", "module x\n\ngo 1.26\n", "main.go", strings.Replace(text, "START", start, 1)), []string{"."}, Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		in, err := Instrument(p, InstrumentOptions{})
+		switch {
+		case err != nil && !errors.Is(err, ErrRefused):
+			t.Fatal(err)
+		case want && err != nil:
+			t.Errorf("%s: %v", start, err)
+		case !want && err == nil:
+			for _, q := range in.Points {
+				if q.Line != startLine {
+					t.Errorf("%s: points at %v", start, in.Points)
+					break
+				}
+			}
+		case !want && !strings.Contains(err.Error(), "goroutines may be alive"):
+			t.Errorf("%s: %v", start, err)
+		}
+	}
+}
+
+func TestOtherWays(t *testing.T) {
+	p, err := Load(context.Background(), tree(t, "go.mod", "module x\n\ngo 1.26\n", "main.go", `package main
+
+import "os"
+
+var sum float64
+
+func work(n int) {
+	for i := 0; i < n; i++ {
+		for j := 0; j < n; j++ {
+			sum += float64(i * j)
+		}
+	}
+}
+
+func direct(n int) { work(n) }
+
+func odd(n int) { work(n + 1) }
+
+func main() {
+	if len(os.Args) > 1 {
+		odd(1000)
+	} else {
+		direct(1000)
+	}
+}
+`), []string{"."}, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	in := newInstrumenter(p)
+	in.choose(Explain(p, ExplainOptions{}))
+	if len(in.points) == 0 {
+		t.Fatal("no points")
+	}
+	was := len(in.points)
+	if !in.retreat(&rewrite.Refusal{Package: "x", Func: "odd", Reason: "it is odd"}) {
+		t.Fatal("it gave up")
+	}
+	if len(in.points) != was {
+		t.Errorf("%d points of %d are left", len(in.points), was)
+	}
+	names := map[string]bool{}
+	for f := range in.spine() {
+		names[f.name()] = true
+	}
+	if names["odd"] || !names["direct"] || !names["work"] || !names["main"] {
+		t.Errorf("the spine is %v", names)
+	}
+	if len(in.refused) != 1 {
+		t.Errorf("refused %v", in.refused)
+	}
+	if !in.retreat(&rewrite.Refusal{Package: "x", Func: "direct", Reason: "it is too"}) && len(in.points) > 0 {
+		t.Errorf("points are left that nothing leads to: %v", in.points)
+	}
+	if slices.ContainsFunc(in.points, func(n ast.Stmt) bool { return in.loops[n].name() == "work" }) {
+		t.Error("the point is left though nothing leads there")
+	}
+}
+
+// TestUnimported: the rewritten source names types of packages that no source imports.
+func TestUnimported(t *testing.T) {
+	lines, _ := pointsOf(t, `package main
+
+import (
+	"crypto/sha256"
+	"fmt"
+)
+
+func words(n int, emit func(string)) {
+	for range n {
+		emit("x")
+	}
+}
+
+func main() {
+	h := sha256.New() // a hash.Hash
+	for r := range 3000 {
+		words(1000, func(w string) { h.Write([]byte(w)) })
+		fmt.Printf("%d %x\n", r, h.Sum(nil)[:8])
+	}
+}
+`)
+	if !slices.Contains(lines, 16) {
+		t.Errorf("points at lines %v", lines)
+	}
+}
+
+// TestBesideRecursion: a loop with much work gets a point, though its function calls
+// itself in another one; a short one does not.
+func TestBesideRecursion(t *testing.T) {
+	const text = `package main
+
+import "fmt"
+
+type level struct {
+	steps int
+	sub   []*level
+}
+
+var a, b [300][300]float64
+
+func step() {
+	for i := 1; i < 299; i++ {
+		for j := 1; j < 299; j++ {
+			b[i][j] = a[i][j] + 0.2*(a[i-1][j]+a[i+1][j]+a[i][j-1]+a[i][j+1]-4*a[i][j])
+		}
+	}
+	a, b = b, a
+}
+
+func run(l *level, names []string) {
+	for k := 0; k < l.steps; k++ { // WORK
+		step()
+	}
+	n := 0
+	for _, s := range names {
+		n += len(s)
+	}
+	fmt.Println(n)
+	for _, c := range l.sub { // RECURSION
+		run(c, names)
+	}
+}
+
+func main() {
+	a[1][1] = 1
+	run(&level{9, []*level{{9, nil}}}, []string{"x"})
+	fmt.Println(a[2][2])
+}
+`
+	var want []int
+	for i, l := range strings.Split(text, "\n") {
+		if strings.HasSuffix(l, "// WORK") || strings.HasSuffix(l, "// RECURSION") {
+			want = append(want, i+1)
+		}
+	}
+	if got, _ := pointsOf(t, text); !slices.Equal(got, want) {
+		t.Errorf("points at %v, want %v", got, want)
+	}
+}

@@ -1,0 +1,261 @@
+package hotloops
+
+import (
+	"fmt"
+	"math"
+
+	"github.com/cairnrun/cairn/internal/compiler/ir"
+)
+
+const (
+	maxModes = 32 // of a program
+	maxSites = 16 // that are tried as places where modes part
+)
+
+// Mode is one of several things that a program does, of which a run does one:
+// a dynamic call outside all loops leads to one of several procedures or to the
+// methods of one of several types, or a switch to one of several cases, and each has
+// loops that the others do not reach.
+type Mode struct {
+	// Name is that of the procedure, or the place of the case.
+	Name string
+	// At is where the program decides.
+	At ir.Pos
+	// Choice is made as if there were no other mode.
+	*Choice
+}
+
+// pick says which ways are taken where modes part: of a Call the number of a
+// procedure, of a Switch that of a case; and of calls of methods those of a
+// type, wherever they may lead there.
+type pick struct {
+	ways  map[ir.Stmt]int
+	recvs []string
+}
+
+// procs are those that a call leads to.
+func (k pick) procs(s *ir.Call) []*ir.Proc {
+	if i, ok := k.ways[s]; ok {
+		return s.Procs[i : i+1]
+	}
+	for _, r := range k.recvs {
+		var list []*ir.Proc
+		for _, p := range s.Procs {
+			if p != nil && p.Recv == r {
+				list = append(list, p)
+			}
+		}
+		if len(list) > 0 && len(list) < len(s.Procs) {
+			return list
+		}
+	}
+	return s.Procs
+}
+
+// cases are those of a switch that are there.
+func (k pick) cases(s *ir.Switch) []ir.Case {
+	if i, ok := k.ways[s]; ok {
+		return s.Cases[i : i+1]
+	}
+	return s.Cases
+}
+
+// with is k with one more way.
+func (k pick) with(s ir.Stmt, i int) pick {
+	m := map[ir.Stmt]int{s: i}
+	for t, j := range k.ways {
+		m[t] = j
+	}
+	return pick{m, k.recvs}
+}
+
+// of is k with the methods of one more type.
+func (k pick) of(recv string) pick {
+	return pick{k.ways, append(k.recvs[:len(k.recvs):len(k.recvs)], recv)}
+}
+
+// Modes finds a program's modes and chooses loops in each; none if there is one
+// only.
+func Modes(p *ir.Program, o Options) []Mode {
+	r := measure(p, pick{})
+	if r.main == nil {
+		return nil
+	}
+	var list []Mode
+	var split func(r *Report, m Mode)
+	split = func(r *Report, m Mode) {
+		s, ways := r.parts(p)
+		if s == nil || len(list)+len(ways) > maxModes {
+			if len(r.pick.ways)+len(r.pick.recvs) > 0 {
+				m.Choice = r.Choose(o)
+				list = append(list, m)
+			}
+			return
+		}
+		for _, w := range ways {
+			name := w.name
+			if m.Name != "" {
+				name = m.Name + ", " + name
+			}
+			split(w.r, Mode{Name: name, At: s.At()})
+		}
+	}
+	split(r, Mode{})
+	return list
+}
+
+// way is one of the ways from where modes part.
+type way struct {
+	name string
+	r    *Report
+}
+
+// Reaches says whether main reaches a procedure of that name.
+func (r *Report) Reaches(name string) bool {
+	for p := range r.byProc {
+		if p.Name == name {
+			return true
+		}
+	}
+	return false
+}
+
+// parts finds a place where modes part, and measures each of them.
+func (r *Report) parts(p *ir.Program) (ir.Stmt, []way) {
+	tried := 0
+	for i := len(r.nodes) - 1; i >= 0; i-- { // callers first
+		n := r.nodes[i]
+		if !r.free[n] {
+			continue
+		}
+		for _, s := range r.sites(n.proc.Body, nil) {
+			if tried++; tried > maxSites {
+				return nil, nil
+			}
+			if ways := r.ways(p, s); ways != nil {
+				return s, ways
+			}
+		}
+	}
+	return nil, nil
+}
+
+// sites are the calls and switches of a body that are in no loop and have several
+// ways to loops.
+func (r *Report) sites(body []ir.Stmt, list []ir.Stmt) []ir.Stmt {
+	for _, s := range body {
+		switch s := s.(type) {
+		case *ir.If:
+			list = r.sites(s.Else, r.sites(s.Then, list))
+		case *ir.Loop:
+			if !never(s) && !r.index[s].real {
+				list = r.sites(s.Body, list)
+			}
+		case *ir.Switch:
+			ways := 0
+			for _, c := range r.pick.cases(s) {
+				if r.loopsIn(c.Body) {
+					ways++
+				}
+			}
+			if ways > 1 {
+				list = append(list, s)
+			}
+			for _, c := range r.pick.cases(s) {
+				list = r.sites(c.Body, list)
+			}
+		case *ir.Call:
+			ways := 0
+			for _, q := range r.pick.procs(s) {
+				if n := r.byProc[q]; n != nil && r.reaches(n) {
+					ways++
+				}
+			}
+			if ways > 1 {
+				list = append(list, s)
+			}
+		}
+	}
+	return list
+}
+
+// reaches says whether a procedure has loops, or calls one that has.
+func (r *Report) reaches(n *node) bool {
+	if yes, ok := r.looping[n]; ok {
+		return yes
+	}
+	r.looping[n] = false // for recursion
+	yes := len(n.loops) > 0
+	for _, s := range n.sites {
+		yes = yes || r.reaches(s.to)
+	}
+	r.looping[n] = yes
+	return yes
+}
+
+func (r *Report) loopsIn(body []ir.Stmt) (found bool) {
+	ir.Each(body, func(s ir.Stmt) {
+		switch s := s.(type) {
+		case *ir.Loop:
+			found = true
+		case *ir.Call:
+			for _, q := range s.Procs {
+				n := r.byProc[q]
+				found = found || n != nil && r.reaches(n)
+			}
+		}
+	})
+	return found
+}
+
+// ways measures the ways from s, and returns those that are modes: that have loops
+// of their own, with much of their load, and not by far less than others.
+func (r *Report) ways(p *ir.Program, s ir.Stmt) (list []way) {
+	var all []way
+	switch s := s.(type) {
+	case *ir.Call:
+		seen := make(map[string]bool)
+		for i, q := range s.Procs {
+			switch {
+			case q == nil || !q.Known:
+			case q.Recv == "":
+				all = append(all, way{q.Name, measure(p, r.pick.with(s, i))})
+			case !seen[q.Recv]:
+				seen[q.Recv] = true
+				all = append(all, way{q.Recv, measure(p, r.pick.of(q.Recv))})
+			}
+		}
+	case *ir.Switch:
+		for i, c := range s.Cases {
+			all = append(all, way{fmt.Sprintf("the case at %s", c.Pos), measure(p, r.pick.with(s, i))})
+		}
+	}
+	if len(all) > maxModes {
+		return nil
+	}
+	times := make(map[*ir.Loop]int) // in how many ways it is
+	for _, w := range all {
+		for s := range w.r.index {
+			times[s]++
+		}
+	}
+	best := math.Inf(1)
+	own := make([]*Loop, len(all)) // with most of the way's load
+	for i, w := range all {
+		for _, l := range w.r.Loops[:w.r.Population] {
+			if times[l.Stmt] == 1 && (own[i] == nil || l.H < own[i].H) {
+				own[i] = l
+				best = min(best, h(l.S, l.A, r.S, r.A))
+			}
+		}
+	}
+	for i, w := range all {
+		if l := own[i]; l != nil && l.H <= apart && h(l.S, l.A, r.S, r.A) <= best+2*apart {
+			list = append(list, w)
+		}
+	}
+	if len(list) < 2 {
+		return nil
+	}
+	return list
+}

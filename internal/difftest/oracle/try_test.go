@@ -1,0 +1,220 @@
+//go:build linux
+
+package oracle
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cairnrun/cairn/internal/compiler/golang"
+)
+
+// What became of a program.
+const (
+	right   = "right"
+	wrong   = "WRONG"
+	refused = "refused"       // by the compiler
+	without = "no checkpoint" // it reached no point where one could be taken
+	process = "process"       // it looks at its process, which a restart replaces; see list_test.go
+	slow    = "slow"          // with a checkpoint at every point, or a count of them
+	untried = "not tried"     // plain Go does not run it here, or not in time
+)
+
+type result struct {
+	name, verdict string
+	reason        string
+	kills         int
+}
+
+// listed says that a result belongs into the list of programs that Cairn can't
+// do anything for.
+func (r result) listed() bool {
+	return r.verdict == refused || r.verdict == without || r.verdict == untried
+}
+
+// try builds and runs a program in all ways. It leaves what it built in work.
+func (p *program) try(t *testing.T, work string) result {
+	t.Helper()
+	want := p.plainly(t, work)
+	if want.Verdict != "" {
+		return result{name: p.name, verdict: want.Verdict, reason: want.Reason}
+	}
+	return p.compare(t, work, want)
+}
+
+// standard is what a program does when it is built plainly.
+type standard struct {
+	Outcome         outcome
+	Shaky           bool // only the exit status is the same twice
+	Verdict, Reason string
+}
+
+// buildFlags are those of both builds.
+func (p *program) buildFlags() []string { return append([]string{"-ldflags=-s -w"}, p.flags...) }
+
+// plainly finds out what a program does when it is built plainly.
+func (p *program) plainly(t *testing.T, work string) *standard {
+	t.Helper()
+	plain := filepath.Join(work, "plain")
+	cmd := exec.Command("go", slices.Concat([]string{"build", "-o", plain}, p.buildFlags(), []string{p.pkg})...)
+	cmd.Dir = p.dir
+	if text, err := cmd.CombinedOutput(); err != nil {
+		return &standard{Verdict: untried, Reason: "go build fails: " + firstLine(string(text))}
+	}
+	once, err := p.run(filepath.Join(work, "run"), plain)
+	if errors.Is(err, errSlow) {
+		return &standard{Verdict: untried, Reason: "the plain program: " + err.Error()}
+	} else if err != nil {
+		t.Fatal(err)
+	}
+	again, err := p.run(filepath.Join(work, "run"), plain)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &standard{Outcome: *once}
+	if d := again.differs(once); d != "" {
+		s.Shaky = true
+		if again.Exit != once.Exit {
+			s.Verdict, s.Reason = untried, "the plain program is not the same twice: "+d
+		}
+	}
+	return s
+}
+
+// rewrite makes a program restartable.
+func (p *program) rewrite(ctx context.Context) (*golang.Rewritten, error) {
+	o := golang.MakeOptions{Instrument: golang.InstrumentOptions{Everywhere: !p.marked}}
+	return golang.Rewrite(ctx, p.dir, []string{p.pkg}, o)
+}
+
+// compare builds a program by Cairn's compiler, and compares what it does when it
+// is saved and killed with what it does plainly.
+func (p *program) compare(t *testing.T, work string, want *standard) (r result) {
+	t.Helper()
+	r.name = p.name
+	end := func(verdict, format string, args ...any) result {
+		r.verdict, r.reason = verdict, fmt.Sprintf(format, args...)
+		return r
+	}
+	differs := func(how string, got *outcome, err error) bool {
+		switch {
+		case errors.Is(err, errSlow):
+			end(slow, "%s: %v", how, err)
+		case err != nil:
+			end(wrong, "%s: %v", how, err)
+		case want.Shaky:
+			if got.Exit != want.Outcome.Exit {
+				end(wrong, "%s: %s%s", how, got.differs(&want.Outcome), lastOf(got.said))
+			}
+		case got.differs(&want.Outcome) != "":
+			end(wrong, "%s: %s%s", how, got.differs(&want.Outcome), lastOf(got.said))
+		}
+		return r.verdict != ""
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+	defer cancel()
+	rewritten, err := p.rewrite(ctx)
+	if errors.Is(err, golang.ErrRefused) && !strings.Contains(err.Error(), ": internal: ") {
+		return end(refused, "%s", strings.ReplaceAll(oneReason(err), p.dir+"/", ""))
+	} else if err != nil {
+		return end(wrong, "cairn build: %v", err)
+	}
+	for _, r := range rewritten.Refused {
+		if r.Mistake() { // other points were found, and it is one nevertheless
+			return end(wrong, "cairn build: %v", r)
+		}
+	}
+	made := filepath.Join(work, "made")
+	if err := golang.Build(ctx, p.dir, []string{p.pkg}, rewritten.Files, golang.BuildOptions{Output: made, Flags: p.buildFlags()}); err != nil {
+		return end(wrong, "cairn build: %v", err)
+	}
+	once := func(env ...string) (*outcome, error) { return p.run(filepath.Join(work, "run"), made, env...) }
+	got, err := once()
+	if differs("built by Cairn", got, err) {
+		return r
+	}
+	factor := 2.0
+	if long {
+		factor = 1.5
+	}
+	var unsaved []string // what Cairn said of points that can't be saved
+	points := killPoints(factor)
+	for {
+		got, err = once("CAIRN_KILL_AT=" + strings.Join(points, ","))
+		if got == nil || err != nil || !got.unsaved() || got.kills >= len(points) {
+			break
+		}
+		// What a point can't save, later ones may.
+		points = slices.Delete(points, got.kills, got.kills+1)
+		if unsaved = append(unsaved, got.said[len(got.said)-1]); len(unsaved) == 12 {
+			points = points[:got.kills]
+		}
+		if len(points) == 0 {
+			return end(without, "%s", unsaved[0])
+		}
+	}
+	if got != nil {
+		r.kills = got.kills
+	}
+	if differs("killed at points", got, err) {
+		return r
+	}
+	if got.kills == 0 {
+		return end(without, "%s", whyWithout(rewritten, got))
+	}
+	last, _ := strconv.Atoi(points[got.kills-1])
+	every := max(1, last/200)
+	got, err = once(fmt.Sprint("CAIRN_EVERY_POINTS=", every))
+	if differs(fmt.Sprintf("with a checkpoint every %d points", every), got, err) {
+		return r
+	}
+	if want.Shaky {
+		return end(right, "only the exit status was compared")
+	}
+	return end(right, "")
+}
+
+// whyWithout says why a program was never saved.
+func whyWithout(w *golang.Rewritten, got *outcome) string {
+	if len(got.said) > 0 {
+		return got.said[0]
+	}
+	if len(w.Points) == 0 {
+		return "it has no points"
+	}
+	return "no point is reached, or a goroutine is alive at all of them"
+}
+
+// oneReason is what the compiler says, on one line that does not depend on where
+// the program is.
+func oneReason(err error) string {
+	lines := strings.Split(strings.TrimSpace(err.Error()), "\n")
+	if len(lines) > 1 {
+		lines = lines[1:]
+	}
+	return lines[0]
+}
+
+func firstLine(text string) string {
+	for line := range strings.Lines(text) {
+		if !strings.HasPrefix(line, "#") {
+			return strings.TrimSpace(line)
+		}
+	}
+	return ""
+}
+
+func lastOf(said []string) string {
+	if len(said) == 0 {
+		return ""
+	}
+	return "\ncairn: " + said[len(said)-1]
+}

@@ -1,0 +1,374 @@
+package cuda
+
+import (
+	"fmt"
+	"runtime"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+	"unsafe"
+
+	"github.com/cairnrun/cairn/internal/dl"
+	"github.com/cairnrun/cairn/internal/driver"
+)
+
+type queue struct {
+	d      *device
+	stream uintptr
+	closed atomic.Bool
+}
+
+// NewQueue makes a stream that does not wait for the program's own default one.
+func (d *device) NewQueue() (driver.Queue, error) {
+	const op = "NewQueue"
+	if err := d.enter(op); err != nil {
+		return nil, err
+	}
+	defer d.leave()
+	q := &queue{d: d}
+	if code := int32(dl.Call(d.cu.StreamCreate, uintptr(unsafe.Pointer(&q.stream)), streamNonBlocking)); code != success {
+		return nil, d.fail(op, "cuStreamCreate", code)
+	}
+	d.mu.Lock()
+	d.queues = append(d.queues, q)
+	d.mu.Unlock()
+	return q, nil
+}
+
+func (q *queue) enter(op string) error {
+	if q.closed.Load() {
+		if err := q.d.usable(op); err != nil {
+			return err
+		}
+		return q.d.wrong(op, "the queue was closed")
+	}
+	return q.d.enter(op)
+}
+
+func (q *queue) CopyIn(dst driver.Buffer, off int64, src []byte) error {
+	op := fmt.Sprintf("CopyIn of %d bytes", len(src))
+	b, addr, err := q.d.use(op, dst, off, int64(len(src)))
+	if err != nil {
+		return err
+	}
+	defer q.d.unuse(b)
+	return q.transfer(op, addr, src, true)
+}
+
+func (q *queue) CopyOut(dst []byte, src driver.Buffer, off int64) error {
+	op := fmt.Sprintf("CopyOut of %d bytes", len(dst))
+	b, addr, err := q.d.use(op, src, off, int64(len(dst)))
+	if err != nil {
+		return err
+	}
+	defer q.d.unuse(b)
+	return q.transfer(op, addr, dst, false)
+}
+
+// transfer copies between p and the device, and waits unless p is pinned.
+func (q *queue) transfer(op string, addr uintptr, p []byte, in bool) error {
+	if err := q.enter(op); err != nil {
+		return err
+	}
+	defer q.d.leave()
+	wait := false
+	for len(p) > 0 {
+		first, rest, isPinned := q.d.piece(p)
+		var code int32
+		call := "cuMemcpyHtoDAsync"
+		if in {
+			code = int32(dl.Call(q.d.cu.HtoDAsync, addr, uintptr(unsafe.Pointer(unsafe.SliceData(first))), uintptr(len(first)), q.stream))
+		} else {
+			call = "cuMemcpyDtoHAsync"
+			code = int32(dl.Call(q.d.cu.DtoHAsync, uintptr(unsafe.Pointer(unsafe.SliceData(first))), addr, uintptr(len(first)), q.stream))
+		}
+		if code != success {
+			return q.d.fail(op, call, code)
+		}
+		wait = wait || !isPinned
+		addr += uintptr(len(first))
+		p = rest
+	}
+	if wait {
+		return q.finish(op)
+	}
+	return nil
+}
+
+func (q *queue) Copy(dst driver.Buffer, dstOff int64, src driver.Buffer, srcOff, n int64) error {
+	op := fmt.Sprintf("Copy of %d bytes", n)
+	b, to, err := q.d.use(op, dst, dstOff, n)
+	if err != nil {
+		return err
+	}
+	defer q.d.unuse(b)
+	c, from, err := q.d.use(op, src, srcOff, n)
+	if err != nil {
+		return err
+	}
+	defer q.d.unuse(c)
+	if err := q.enter(op); err != nil {
+		return err
+	}
+	defer q.d.leave()
+	if n == 0 || to == from {
+		return nil
+	}
+	if to < from+uintptr(n) && from < to+uintptr(n) {
+		return q.d.wrong(op, "the two parts overlap")
+	}
+	if code := int32(dl.Call(q.d.cu.DtoDAsync, to, from, uintptr(n), q.stream)); code != success {
+		return q.d.fail(op, "cuMemcpyDtoDAsync", code)
+	}
+	return nil
+}
+
+// Record takes an event from the device's store. It goes back there when it
+// has passed, or when the program has dropped it.
+func (q *queue) Record() (driver.Event, error) {
+	const op = "Record"
+	if err := q.enter(op); err != nil {
+		return nil, err
+	}
+	defer q.d.leave()
+	h, err := q.record(op)
+	if err != nil {
+		return nil, err
+	}
+	s := &moment{d: q.d, handle: h}
+	e := &event{s}
+	runtime.AddCleanup(e, (*moment).drop, s)
+	return e, nil
+}
+
+func (q *queue) record(op string) (uintptr, error) {
+	q.d.mu.Lock()
+	h, err := q.d.event(op)
+	q.d.mu.Unlock()
+	if err != nil {
+		return 0, err
+	}
+	if code := int32(dl.Call(q.d.cu.EventRecord, h, q.stream)); code != success {
+		return 0, q.d.fail(op, "cuEventRecord", code)
+	}
+	return h, nil
+}
+
+func (q *queue) After(e driver.Event) error {
+	const op = "After"
+	x, ok := e.(*event)
+	switch {
+	case !ok || x == nil:
+		return q.d.wrong(op, "the event (%T) is not one of a CUDA device", e)
+	case x.s.d != q.d:
+		return q.d.wrong(op, "the event is one of device %s; wait for it on the host", x.s.d.info.ID)
+	}
+	if err := q.enter(op); err != nil {
+		return err
+	}
+	defer q.d.leave()
+	h, err := x.s.use()
+	if h == 0 {
+		return err // it has passed
+	}
+	defer runtime.KeepAlive(x)
+	defer x.s.unuse(false, nil)
+	if code := int32(dl.Call(q.d.cu.StreamWaitEvent, q.stream, h, 0)); code != success {
+		return q.d.fail(op, "cuStreamWaitEvent", code)
+	}
+	return nil
+}
+
+func (q *queue) Finish() error {
+	const op = "Finish"
+	if err := q.enter(op); err != nil {
+		return err
+	}
+	defer q.d.leave()
+	if err := q.finish(op); err != nil {
+		return err
+	}
+	q.d.mu.Lock()
+	defer q.d.mu.Unlock()
+	return q.d.bury(op, false)
+}
+
+// finish waits for the queue, by an event: the wait for a stream would keep a
+// processor busy.
+func (q *queue) finish(op string) error {
+	h, err := q.record(op)
+	if err != nil {
+		return err
+	}
+	if err := q.d.await(op, h); err != nil {
+		return err
+	}
+	q.d.recycle(h)
+	return nil
+}
+
+// wait is finish for a caller that holds the device's mu.
+func (q *queue) wait(op string) error {
+	h, err := q.d.event(op)
+	if err != nil {
+		return err
+	}
+	if code := int32(dl.Call(q.d.cu.EventRecord, h, q.stream)); code != success {
+		return q.d.fail(op, "cuEventRecord", code)
+	}
+	if err := q.d.await(op, h); err != nil {
+		return err
+	}
+	q.d.events = append(q.d.events, h)
+	return nil
+}
+
+// Close waits for what was given to the queue.
+func (q *queue) Close() error {
+	const op = "closing a queue"
+	if q.closed.Swap(true) {
+		return nil
+	}
+	d := q.d
+	if d.closed.Load() || d.lost.Load() != nil {
+		return nil // Close has seen to it, or nothing can be done
+	}
+	if err := d.enter(op); err != nil {
+		return err
+	}
+	defer d.leave()
+	err := q.finish(op)
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	at := slices.Index(d.queues, q)
+	if at < 0 {
+		return err
+	}
+	d.queues = slices.Delete(d.queues, at, at+1)
+	if code := int32(dl.Call(d.cu.StreamDestroy, q.stream)); code != success && err == nil {
+		err = d.fail(op, "cuStreamDestroy", code)
+	}
+	return err
+}
+
+// await waits until a recorded event has passed: for a short time by looking,
+// because being woken takes long compared with a small kernel.
+func (d *device) await(op string, h uintptr) error {
+	for begin := time.Now(); time.Since(begin) < time.Millisecond; {
+		switch code := int32(dl.Call(d.cu.EventQuery, h)); code {
+		case success:
+			return nil
+		case errNotReady:
+		default:
+			return d.fail(op, "cuEventQuery", code)
+		}
+	}
+	if code := int32(dl.Call(d.cu.EventSync, h)); code != success {
+		return d.fail(op, "cuEventSynchronize", code)
+	}
+	return nil
+}
+
+// recycle keeps an event that is not in use any more.
+func (d *device) recycle(h uintptr) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if !d.closed.Load() {
+		d.events = append(d.events, h)
+	} // else Close has seen to it
+}
+
+// event is what the program has: its last reference gone, the moment's handle
+// is used again.
+type event struct{ s *moment }
+
+type moment struct {
+	d      *device
+	mu     sync.Mutex
+	handle uintptr // 0 when it has passed
+	users  int
+	passed bool
+	err    error
+}
+
+// use returns the handle for a call and unuse must follow, or 0 if the event
+// has passed, with its error.
+func (s *moment) use() (uintptr, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.passed {
+		return 0, s.err
+	}
+	s.users++
+	return s.handle, nil
+}
+
+func (s *moment) unuse(passed bool, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.users--
+	if passed && !s.passed {
+		s.passed, s.err = true, err
+	}
+	if s.passed && s.users == 0 && s.handle != 0 {
+		s.d.recycle(s.handle)
+		s.handle = 0
+	}
+}
+
+// drop runs when the program has no event any more. What waits for it on
+// another queue has its own copy of it.
+func (s *moment) drop() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.handle != 0 {
+		s.d.recycle(s.handle)
+		s.handle = 0
+	}
+}
+
+func (e *event) Wait() error {
+	const op = "waiting for an event"
+	defer runtime.KeepAlive(e)
+	s := e.s
+	h, err := s.use()
+	if h == 0 {
+		return err
+	}
+	if err := s.d.enter(op); err != nil {
+		s.unuse(true, err)
+		return err
+	}
+	defer s.d.leave()
+	err = s.d.await(op, h)
+	s.unuse(true, err)
+	return err
+}
+
+func (e *event) Done() (bool, error) {
+	const op = "asking for an event"
+	defer runtime.KeepAlive(e)
+	s := e.s
+	h, err := s.use()
+	if h == 0 {
+		return true, err
+	}
+	if err := s.d.enter(op); err != nil {
+		s.unuse(true, err)
+		return true, err
+	}
+	defer s.d.leave()
+	switch code := int32(dl.Call(s.d.cu.EventQuery, h)); code {
+	case success:
+		s.unuse(true, nil)
+		return true, nil
+	case errNotReady:
+		s.unuse(false, nil)
+		return false, nil
+	default:
+		err := s.d.fail(op, "cuEventQuery", code)
+		s.unuse(true, err)
+		return true, err
+	}
+}

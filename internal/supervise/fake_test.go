@@ -1,0 +1,391 @@
+//go:build linux
+
+package supervise
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/cairnrun/cairn/internal/control"
+	"github.com/cairnrun/cairn/internal/store"
+	"github.com/cairnrun/cairn/internal/vfs"
+)
+
+// The test binary is also the helper, the ranks and, where it is to be
+// killed, the supervisor.
+const envRole = "CAIRN_TEST_ROLE"
+
+func TestMain(m *testing.M) {
+	role := os.Getenv(envRole)
+	os.Unsetenv(envRole)
+	var err error
+	switch role {
+	case "":
+		os.Exit(m.Run())
+	case "helper":
+		if len(os.Args) > 1 && os.Args[1] == "--launched" {
+			err = HelpLaunched(context.Background(), HelperOptions{})
+		} else {
+			err = Help(context.Background(), HelperOptions{})
+		}
+	case "rank":
+		err = fakeRank(os.Args[1:])
+	case "supervisor":
+		err = fakeSupervisor()
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	os.Exit(0)
+}
+
+func as(role string, args ...string) []string {
+	self, err := os.Executable()
+	if err != nil {
+		panic(err)
+	}
+	return append([]string{"env", envRole + "=" + role, self}, args...)
+}
+
+// fakeSupervisor runs the options on stdin and prints events.
+func fakeSupervisor() error {
+	var o Options
+	if err := json.NewDecoder(os.Stdin).Decode(&o); err != nil {
+		return err
+	}
+	o.Event = func(e Event) {
+		if e.Text != "" {
+			fmt.Println(e.Text)
+		}
+		for _, r := range e.State.Ranks {
+			fmt.Printf("rank %d at point %d\n", r.Rank, r.Points)
+		}
+	}
+	s, err := New(o)
+	if err != nil {
+		return err
+	}
+	_, err = s.Run(context.Background())
+	return err
+}
+
+// fake is a program in the shape of a rank, which speaks to its helper as the
+// runtime does: it prints a line at each point, saves sets in step with the
+// others, and does itself harm where its arguments say so:
+//
+// nofinish: it forgets to say that it has finished. late: of its sets, ranks
+// but rank 0 tell at the point after. refuse: it ends before its first point,
+// with status 2. status=N: it finishes with that one. full=N: so many sets can't be saved at first.
+//
+//	points=20 every=5 kill:RANK:POINT:ATTEMPT exit:… hang:… poison:SET gate:RANK:POINT:FIFO
+type fake struct {
+	*control.Conn
+	*control.Welcome
+	point  int
+	epoch  uint64
+	set    uint64
+	full   uint64
+	ask    chan *control.Message // Checkpoint
+	cards  chan *control.Message
+	faults []string
+	spawns atomic.Int64
+	save   bool
+	stop   bool
+	loaded uint64
+	late   bool
+	untold *control.Message
+	m      moves
+	member atomic.Bool // not a newcomer that waits
+}
+
+func fakeRank(args []string) error {
+	fmt.Println("a line before anything is restored")
+	conn, _, err := control.Inherit()
+	if err != nil {
+		return err
+	}
+	w, err := control.Join(conn, "")
+	if err != nil {
+		return err
+	}
+	if w.Move != nil {
+		fmt.Fprintln(os.Stderr, "a newcomer begins")
+	}
+	f := &fake{Conn: conn, Welcome: w, ask: make(chan *control.Message, 16), cards: make(chan *control.Message, 16)}
+	f.member.Store(w.Move == nil)
+	f.m.some.L, f.m.over = &f.m.mu, make(map[uint64]*control.Message)
+	points, every, status, finish := 20, 5, 0, true
+	for _, a := range args {
+		if v, ok := strings.CutPrefix(a, "points="); ok {
+			points, _ = strconv.Atoi(v)
+		} else if v, ok := strings.CutPrefix(a, "every="); ok {
+			every, _ = strconv.Atoi(v)
+		} else if v, ok := strings.CutPrefix(a, "full="); ok {
+			f.full, _ = strconv.ParseUint(v, 10, 64)
+		} else if v, ok := strings.CutPrefix(a, "status="); ok {
+			status, _ = strconv.Atoi(v)
+		} else if a == "refuse" {
+			os.Exit(2)
+		} else if a == "nofinish" {
+			finish = false
+		} else if a == "late" {
+			f.late = f.Rank > 0
+		} else {
+			f.faults = append(f.faults, a)
+		}
+	}
+	go func() {
+		for {
+			m, err := conn.Recv()
+			if err != nil {
+				os.Exit(9)
+			}
+			switch m.Kind {
+			case control.Cards:
+				if f.member.Load() {
+					f.cards <- m
+				}
+			case control.Checkpoint:
+				f.ask <- m
+			case control.Ahead, control.Gather, control.Switch:
+				f.told(m)
+			case control.Spawn:
+				go f.spawn(m)
+			case control.Lost: // as a rank whose messages fail
+				os.Exit(1)
+			}
+		}
+	}()
+	if w.Move != nil {
+		err = f.takeOver()
+	} else {
+		err = f.restore()
+	}
+	if err != nil {
+		return err
+	}
+	for f.point < points {
+		f.point++
+		f.Send(&control.Message{Kind: control.Progress, Points: uint64(f.point)})
+		if err := f.harm(); err != nil {
+			return err
+		}
+		fmt.Printf("rank %d point %d\n", f.Rank, f.point)
+		if err := f.coordinate(f.point%every == 0); err != nil {
+			return err
+		}
+		if f.stop {
+			m := &control.Message{Kind: control.Stopped, Set: f.set}
+			if f.set <= f.full {
+				m.Error = "checkpoint not saved: no space left on device"
+			}
+			f.Send(m)
+			return fmt.Errorf("stopped")
+		}
+	}
+	if finish {
+		f.Send(&control.Message{Kind: control.Finished})
+	}
+	if status != 0 {
+		os.Exit(status)
+	}
+	return nil
+}
+
+// coordinate is a point: rank 0 says what all do.
+func (f *fake) coordinate(due bool) error {
+	for more := f.Rank == 0; more; {
+		select {
+		case m := <-f.ask:
+			f.save, f.stop = true, f.stop || m.Stop
+		default:
+			more = false
+		}
+	}
+	card := []byte{0, 0, byte(f.wanted())}
+	if f.save {
+		card[0] = 1
+	}
+	if f.stop {
+		card[1] = 1
+	}
+	all := f.exchange(card)
+	if f.untold != nil { // rank 0 has told that the set is committed
+		f.Send(f.untold)
+		f.untold = nil
+	}
+	if move := all[0][2]; move != 0 { // when all that is done here is done
+		defer f.hold(uint64(move))
+	}
+	f.stop = all[0][1] == 1
+	f.save = false
+	if !due && all[0][0] == 0 {
+		return nil
+	}
+	f.set++
+	if f.set <= f.full {
+		f.Send(&control.Message{Kind: control.Failed, Set: f.set, Error: fmt.Sprintf("%s: no space left on device", f.file(f.set, f.Rank))})
+		f.exchange([]byte{})
+		return nil
+	}
+	st, err := os.Stdout.Stat()
+	if err != nil {
+		return err
+	}
+	file := f.file(f.set, f.Rank)
+	os.MkdirAll(filepath.Dir(file), 0o777)
+	if err := os.WriteFile(file+".tmp", fmt.Appendf(nil, "%d %d", f.point, st.Size()), 0o666); err != nil {
+		return err
+	}
+	if err := os.Rename(file+".tmp", file); err != nil {
+		return err
+	}
+	saved := &control.Message{Kind: control.Saved, Set: f.set, Reason: "due", State: 1000, Written: 10, HeldNS: 1e6, TookNS: 2e6}
+	if f.late {
+		f.untold = saved
+	} else {
+		f.Send(saved)
+	}
+	f.exchange([]byte{}) // all have saved
+	if f.Rank == 0 {
+		f.Send(&control.Message{Kind: control.Committed, Set: f.set})
+	}
+	return nil
+}
+
+func (f *fake) file(set uint64, rank int) string {
+	return filepath.Join(f.Dir, fmt.Sprintf("set-%08d", set), fmt.Sprintf("rank-%04d.h5", rank))
+}
+
+// exchange is the fake's barrier. It goes through the supervisor, so a rank
+// that is to outlive one must be alone.
+func (f *fake) exchange(card []byte) [][]byte {
+	if f.Size == 1 {
+		return [][]byte{card}
+	}
+	f.epoch++
+	f.Send(&control.Message{Kind: control.Card, Epoch: f.epoch, Data: card})
+	m := <-f.cards
+	if m.Epoch != f.epoch || len(m.Cards) != f.Size {
+		panic(fmt.Sprintf("cards of epoch %d, want %d", m.Epoch, f.epoch))
+	}
+	return m.Cards
+}
+
+// restore goes on from the newest set that is whole and not to be avoided.
+func (f *fake) restore() error {
+	if err := os.MkdirAll(f.Dir, 0o700); err != nil {
+		return err
+	}
+	if err := os.WriteFile(filepath.Join(f.Dir, "lock"), nil, 0o600); err != nil {
+		return err
+	}
+	if d := store.Open(vfs.OS(), f.Dir, 0); f.Rank == 0 {
+		if id, err := d.ID(); err != nil || id == "" {
+			if err := errors.Join(err, d.SetID(store.NewID())); err != nil {
+				return err
+			}
+		}
+	}
+	names, _ := filepath.Glob(filepath.Join(f.Dir, "set-*"))
+	for i := len(names) - 1; i >= 0; i-- {
+		set, _ := strconv.ParseUint(strings.TrimPrefix(filepath.Base(names[i]), "set-"), 10, 64)
+		f.set = max(f.set, set)
+		whole := true
+		for r := range f.Size {
+			_, err := os.Stat(f.file(set, r))
+			whole = whole && err == nil
+		}
+		for _, a := range f.Avoid {
+			whole = whole && a != set
+		}
+		if !whole {
+			continue
+		}
+		text, err := os.ReadFile(f.file(set, f.Rank))
+		if err != nil {
+			return err
+		}
+		var size int64
+		if _, err := fmt.Sscan(string(text), &f.point, &size); err != nil {
+			return err
+		}
+		st, err := os.Stdout.Stat()
+		if err != nil || st.Size() < size {
+			return fmt.Errorf("stdout has %d bytes, set %d needs %d", st.Size(), set, size)
+		}
+		if err := os.Stdout.Truncate(size); err != nil {
+			return err
+		}
+		f.loaded = set
+		f.exchange([]byte{}) // so that all go on from the same set
+		return f.Send(&control.Message{Kind: control.Restored, Set: set, OK: true})
+	}
+	f.exchange([]byte{})
+	return f.Send(&control.Message{Kind: control.Restored})
+}
+
+// harm does what the arguments say for this point.
+func (f *fake) harm() error {
+	for _, fault := range f.faults {
+		parts := strings.SplitN(fault, ":", 4)
+		if parts[0] == "poison" {
+			if parts[1] == fmt.Sprint(f.loaded) && f.Rank == 0 {
+				return fmt.Errorf("poisoned by set %d", f.loaded)
+			}
+			continue
+		}
+		if parts[0] == "gather" {
+			if f.Rank == 0 && parts[1] == fmt.Sprint(f.point) {
+				f.awaitGather(parts[2], append(parts, "1")[3])
+			}
+			continue
+		}
+		if parts[0] == "fault" || len(parts) < 4 || parts[1] != fmt.Sprint(f.Rank) || parts[2] != fmt.Sprint(f.point) {
+			continue
+		}
+		if parts[0] == "gate" {
+			if p, err := os.OpenFile(parts[3], os.O_RDONLY, 0); err == nil { // until the test opens it too
+				io.Copy(io.Discard, p)
+				p.Close()
+			}
+			continue
+		}
+		if parts[3] != "0" && parts[3] != fmt.Sprint(f.Attempt) {
+			continue
+		}
+		switch parts[0] {
+		case "kill":
+			syscall.Kill(os.Getpid(), syscall.SIGKILL)
+		case "exit":
+			os.Exit(3)
+		case "hang":
+			signal.Ignore(syscall.SIGTERM)
+			time.Sleep(time.Hour)
+		}
+	}
+	return nil
+}
+
+// expected is what a rank prints without failures.
+func expected(rank, points int) string {
+	var b strings.Builder
+	b.WriteString("a line before anything is restored\n")
+	for p := 1; p <= points; p++ {
+		fmt.Fprintf(&b, "rank %d point %d\n", rank, p)
+	}
+	return b.String()
+}

@@ -1,0 +1,588 @@
+//go:build linux
+
+package supervise
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/cairnrun/cairn/internal/store"
+	"github.com/cairnrun/cairn/internal/vfs"
+)
+
+// recorded is a run on a file system in memory: what a supervisor writes.
+type recorded struct {
+	t    *testing.T
+	disk *vfs.Mem
+	fs   vfs.FS
+}
+
+const crashRun = "/cairn-test/run" // there is no such directory outside
+
+func newRecorded(t *testing.T, before func(op, name string) error) *recorded {
+	disk := vfs.NewMem()
+	for _, dir := range []string{"/cairn-test", crashRun, crashRun + "/sets"} {
+		if err := disk.Mkdir(dir); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, dir := range []string{"/", "/cairn-test", crashRun} {
+		if err := disk.SyncDir(dir); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return &recorded{t, disk, vfs.Hook(disk, before)}
+}
+
+// adopts is what a start decides.
+func adopts(fsys vfs.FS, fresh bool) (*Supervisor, error) {
+	d := &runDir{fs: fsys, path: crashRun, cwd: "/cairn-test"}
+	in, err := d.adopt([]string{"/cairn-test/sim", "-x"}, 1, d.file("sets"), d.file("output"), fresh)
+	if err != nil {
+		return nil, err
+	}
+	return &Supervisor{dir: d, rec: in.rec, intent: in, last: in.rec.Last}, nil
+}
+
+// checkpoint puts a checkpoint and the journal of files there, durably.
+func (r *recorded) checkpoint() {
+	for _, name := range []string{"lock", "set-00000001/rank-0000.h5", "set-files.json"} {
+		path := filepath.Join(crashRun, "sets", name)
+		if strings.Contains(name, "/") {
+			if err := r.disk.Mkdir(filepath.Dir(path)); err != nil {
+				r.t.Fatal(err)
+			}
+		}
+		if err := vfs.Replace(r.disk, path, []byte(name)); err != nil {
+			r.t.Fatal(err)
+		}
+	}
+	if err := r.disk.SyncDir(crashRun + "/sets"); err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+// whole reports whether all that checkpoint made is there.
+func whole(fsys vfs.FS) bool {
+	for _, name := range []string{"lock", "set-00000001/rank-0000.h5", "set-files.json"} {
+		if _, err := fsys.Stat(filepath.Join(crashRun, "sets", name)); err != nil {
+			return false
+		}
+	}
+	return true
+}
+
+// TestRecordCrashesAtEveryOperation cuts the power before every operation in the
+// life of a record. After each the next start decides as it must: it resumes a
+// run with all of its checkpoints, completes the end of one that was recorded as
+// finishing, and begins a new one only after that, or if nothing was recorded.
+func TestRecordCrashesAtEveryOperation(t *testing.T) {
+	const (
+		nothing = iota
+		started
+		committed
+		finishing
+		finished
+		freshly
+	)
+	var disk *vfs.Mem
+	phase, n := nothing, 0
+	check := func(fsys vfs.FS, phase int) error {
+		s, err := adopts(fsys, false)
+		if err != nil {
+			return err
+		}
+		in, rec := s.intent, s.rec
+		switch {
+		case phase == nothing && in.made:
+			return nil
+		case in.made && phase == freshly && len(rec.Clear) == 0:
+			if there, err := store.Holds(fsys, crashRun+"/sets"); err != nil || there {
+				return fmt.Errorf("a new run begins with what an earlier one has left (%v)", err)
+			}
+			return nil
+		case in.made && phase < finishing:
+			return errors.New("a new run begins, and the earlier one has not finished")
+		case in.made && len(rec.Clear) == 0:
+			return errors.New("a new run begins, and what an earlier one has left is not discarded")
+		case in.made:
+			return nil
+		case in.finish:
+			if rec.Status != 7 || phase < committed || phase > finishing {
+				return fmt.Errorf("the end of a run with status %d is completed in phase %d", rec.Status, phase)
+			}
+			return nil
+		case rec.Attempt == 0 && phase >= finished: // a new run, which has begun nothing yet
+			if there, err := store.Holds(fsys, crashRun+"/sets"); err != nil || there {
+				return fmt.Errorf("a new run was recorded, and something of the earlier one is there (%v)", err)
+			}
+			return nil
+		case phase >= finishing && phase != freshly:
+			return errors.New("a run that has finished is started again")
+		case phase >= committed && !whole(fsys):
+			return errors.New("the run goes on without its checkpoint")
+		}
+		return nil
+	}
+	r := newRecorded(t, func(op, name string) error {
+		n++
+		for _, l := range []vfs.Loss{vfs.LoseAll, vfs.LoseData, vfs.Torn} {
+			if err := check(disk.Crash(l), phase); err != nil {
+				t.Errorf("crash %d in phase %d, before %s %s, loss %v: %v", n, phase, op, name, l, err)
+			}
+		}
+		return nil
+	})
+	disk = r.disk
+	must := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	life := func(s *Supervisor, end bool) {
+		t.Helper()
+		must(s.take())
+		phase = started
+		s.rec.State, s.rec.Attempt = Running, 1
+		must(s.record())
+		r.checkpoint()
+		s.last = &SetState{Set: 1}
+		must(s.record())
+		phase = committed
+		if !end {
+			return
+		}
+		must(s.recordFinishing(7, true))
+		phase = finishing
+		must(store.Clear(s.dir.fs, s.rec.Sets))
+		s.rec.State = Finished
+		must(s.record())
+		phase = finished
+	}
+	s, err := adopts(r.fs, false)
+	must(err)
+	life(s, true)
+	if s, err = adopts(r.fs, false); err != nil || !s.intent.made || !strings.Contains(s.intent.say, "has finished with status 7") {
+		t.Fatalf("%+v, %v", s, err)
+	}
+	life(s, false)
+	phase = freshly
+	s, err = adopts(r.fs, true)
+	must(err)
+	must(s.take())
+	phase = started
+	if n < 60 {
+		t.Fatalf("only %d operations", n)
+	}
+}
+
+// TestRecordFails fails every operation that writes the record: the error is
+// reported, and what was recorded before still counts.
+func TestRecordFails(t *testing.T) {
+	for i := 0; ; i++ {
+		n := -1 // not counted
+		r := newRecorded(t, func(op, name string) error {
+			if n < 0 {
+				return nil
+			}
+			if n++; n == i+1 {
+				return errors.New("injected fault")
+			}
+			return nil
+		})
+		s, err := adopts(r.fs, false)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := s.take(); err != nil {
+			t.Fatal(err)
+		}
+		r.checkpoint()
+		s.last = &SetState{Set: 1}
+		s.rec.State, s.rec.Attempt = Running, 1
+		if err := s.record(); err != nil {
+			t.Fatal(err)
+		}
+		n = 0
+		err = s.recordFinishing(7, true)
+		next, nerr := adopts(r.disk, false)
+		if nerr != nil || next.intent.made || err == nil && !next.intent.finish {
+			t.Fatalf("operation %d failed (%v); the next start: %+v, %v", i, err, next, nerr)
+		}
+		if n <= i {
+			if i < 10 {
+				t.Fatalf("only %d operations", i)
+			}
+			return
+		}
+	}
+}
+
+// interruptedRun is a run that was killed when checkpoint 1 was there.
+func interruptedRun(t *testing.T, o Options) {
+	t.Helper()
+	gate := ""
+	for _, a := range o.Command {
+		if _, path, ok := strings.Cut(a, "gate:0:8:"); ok {
+			gate = path
+		}
+	}
+	p := startSupervisor(t, o)
+	p.await("rank 0 at point 8")
+	p.cmd.Process.Kill()
+	p.cmd.Wait()
+	open(t, gate) // its ranks save and stop
+	free := &runDir{fs: vfs.OS(), path: o.Run}
+	if err := free.awaitHelpers(context.Background(), func(string, string) {}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestDamagedRecord damages the record's files in all ways: the run goes on from
+// its checkpoint, and says what was wrong; without a checkpoint it is refused.
+func TestDamagedRecord(t *testing.T) {
+	empty := func(name string) error { return os.Truncate(name, 0) }
+	flip := func(name string) error {
+		text, err := os.ReadFile(name)
+		if err == nil {
+			text[len(text)/2] ^= 1
+			err = os.WriteFile(name, text, 0o600)
+		}
+		return err
+	}
+	older := func(name string) error { // the first one that was written
+		text, err := os.ReadFile(filepath.Dir(name) + "/older")
+		if err == nil {
+			err = os.WriteFile(name, text, 0o600)
+		}
+		return err
+	}
+	for _, c := range []struct {
+		name string
+		run  func(string) error
+		copy func(string) error
+		say  string
+	}{
+		{"empty", empty, nil, "it is empty; the other file of the record is used"},
+		{"flipped", flip, nil, "its digest differs; the other file"},
+		{"removed", os.Remove, nil, "run.json is missing; the other file"},
+		{"copy empty", nil, empty, "run-copy.json: the record is damaged: it is empty"},
+		{"both empty", empty, empty, "the record was made anew from checkpoint "},
+		{"both flipped", flip, flip, "the record was made anew from checkpoint "},
+		{"both removed", os.Remove, os.Remove, "run.json is missing, but"},
+		{"older", older, nil, "run.json is an older one"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			gate := fifo(t)
+			o := options(t, 1, "gate:0:8:"+gate)
+			s, err := New(o) // and ends at once
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := s.take(); err != nil {
+				t.Fatal(err)
+			}
+			s.dir.close()
+			first, err := os.ReadFile(filepath.Join(o.Run, recordName))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := os.WriteFile(filepath.Join(o.Run, "older"), first, 0o600); err != nil {
+				t.Fatal(err)
+			}
+			interruptedRun(t, o)
+			for name, f := range map[string]func(string) error{recordName: c.run, copyName: c.copy} {
+				if f != nil {
+					if err := f(filepath.Join(o.Run, name)); err != nil {
+						t.Fatal(err)
+					}
+				}
+			}
+			begin(t, o).ends(Finished, 0).says(c.say, "restored set ")
+			exact(t, o, 20)
+		})
+	}
+	t.Run("no checkpoint", func(t *testing.T) {
+		o := options(t, 1, "points=3", "kill:0:2:0")
+		o.Retries = -1
+		begin(t, o).ends(Failed, 128+9)
+		for _, name := range []string{recordName, copyName} {
+			if err := empty(filepath.Join(o.Run, name)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		before, _ := os.ReadFile(outputFile(filepath.Join(o.Run, "output"), 0, 1))
+		if _, err := New(o); err == nil || !strings.Contains(err.Error(), "--fresh") || strings.Contains(err.Error(), "remove") {
+			t.Errorf("started: %v", err)
+		}
+		if after, _ := os.ReadFile(outputFile(filepath.Join(o.Run, "output"), 0, 1)); string(after) != string(before) || len(before) == 0 {
+			t.Errorf("output was %q and is %q", before, after)
+		}
+		o.Fresh = true
+		begin(t, o).ends(Failed, 128+9)
+	})
+}
+
+// TestVanished: a run whose checkpoints are not there now is refused, and
+// nothing of it is changed.
+func TestVanished(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		dir  bool // --dir
+		how  func(t *testing.T, sets string)
+	}{
+		{"moved away", false, func(t *testing.T, sets string) {
+			if err := os.Rename(sets, sets+".away"); err != nil {
+				t.Fatal(err)
+			}
+		}},
+		{"not mounted", true, func(t *testing.T, sets string) {
+			if err := errors.Join(os.Rename(sets, sets+".away"), os.Mkdir(sets, 0o700)); err != nil {
+				t.Fatal(err)
+			}
+		}},
+	} {
+		for _, points := range []string{"every=5", "every=100"} { // with a checkpoint, and with none yet
+			t.Run(c.name+" "+points, func(t *testing.T) {
+				o := options(t, 1, "points=20", points, "kill:0:8:1")
+				o.Retries = -1
+				sets := filepath.Join(o.Run, "sets")
+				if c.dir {
+					o.Dir = filepath.Join(t.TempDir(), "ck")
+					sets = o.Dir
+				}
+				begin(t, o).ends(Failed, 128+9)
+				before, _ := os.ReadFile(outputFile(filepath.Join(o.Run, "output"), 0, 1))
+				c.how(t, sets)
+				if _, err := New(o); err == nil || !strings.Contains(err.Error(), sets) || !strings.Contains(err.Error(), "mounted") {
+					t.Fatalf("started: %v", err)
+				}
+				if after, _ := os.ReadFile(outputFile(filepath.Join(o.Run, "output"), 0, 1)); string(after) != string(before) || len(before) == 0 {
+					t.Errorf("output was %q and is %q", before, after)
+				}
+				if err := errors.Join(os.RemoveAll(sets), os.Rename(sets+".away", sets)); err != nil {
+					t.Fatal(err)
+				}
+				begin(t, o).ends(Finished, 0)
+				exact(t, o, 20)
+			})
+		}
+	}
+}
+
+// TestMovedRun moves, copies and links the directory of a run that was
+// interrupted: it goes on in the other place.
+func TestMovedRun(t *testing.T) {
+	for _, how := range []string{"moved", "moved with --dir", "copied", "linked"} {
+		t.Run(how, func(t *testing.T) {
+			t.Chdir(t.TempDir())
+			old, now := "a", "b"
+			if err := os.Mkdir(old, 0o700); err != nil {
+				t.Fatal(err)
+			}
+			in := func(dir string) Options {
+				t.Chdir(dir)
+				o := options(t, 1, "points=20", "kill:0:8:1")
+				o.Retries, o.Run = -1, "run"
+				if how == "moved with --dir" {
+					o.Dir = "ck"
+				}
+				return o
+			}
+			top, _ := os.Getwd()
+			begin(t, in(filepath.Join(top, old))).ends(Failed, 128+9)
+			t.Chdir(top)
+			var err error
+			switch how {
+			case "copied":
+				err = errors.Join(os.Remove(filepath.Join(old, "run", socketName)), // which CopyFS can't copy
+					os.CopyFS(now, os.DirFS(old)), os.RemoveAll(filepath.Join(old, "run", "sets")))
+			case "linked":
+				err = os.Symlink(old, now)
+			default:
+				err = os.Rename(old, now)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			o := in(filepath.Join(top, now))
+			if st, err := Read(context.Background(), o.Run); err != nil || st.Last == nil || st.State != Failed {
+				t.Errorf("%+v, %v", st, err)
+			}
+			begin(t, o).ends(Finished, 0).says("restored set 1")
+			o.Ranks = 1
+			exact(t, o, 20)
+		})
+	}
+}
+
+// TestKilledWhileFinishing kills the supervisor at each step of the end of a
+// run. The same command completes the end and returns the ranks' status; from
+// the moment that it was recorded, it does not start them again.
+func TestKilledWhileFinishing(t *testing.T) {
+	for _, step := range []string{"finish.begin", "finish.recorded", "finish.output", "finish.discarded", "finish.shown"} {
+		for _, program := range []string{"cairn", "other"} {
+			t.Run(step+" "+program, func(t *testing.T) {
+				o := options(t, 2, "status=5")
+				starts := filepath.Join(t.TempDir(), "starts")
+				if program == "other" {
+					o.Command = []string{"sh", "-c", "echo start >> " + starts + "; echo rank $CAIRN_RANK"}
+				}
+				o.Out = filepath.Join(t.TempDir(), "out")
+				t.Setenv("CAIRN_STEP", step+"=kill")
+				p := startSupervisor(t, o)
+				for range p.said {
+				}
+				p.cmd.Wait()
+				if ws := p.cmd.ProcessState.Sys().(syscall.WaitStatus); !ws.Signaled() {
+					t.Fatalf("the supervisor was not killed: %v", p.cmd.ProcessState)
+				}
+				os.Unsetenv("CAIRN_STEP")
+				status, want := 5, expected(0, 20)+expected(1, 20)
+				if program == "other" {
+					status, want = 0, "rank 0\nrank 1\n"
+				}
+				l := begin(t, o).ends(Finished, status)
+				if got, _ := os.ReadFile(o.Out); string(got) != want {
+					t.Errorf("the output is %q, not %q", got, want)
+				}
+				switch step {
+				case "finish.begin": // the ranks are started once more, from their last checkpoint
+				default:
+					l.says("they are not started again")
+					if text, _ := os.ReadFile(starts); program == "other" && strings.Count(string(text), "start") != 2 {
+						t.Errorf("the ranks were started again: %q", text)
+					}
+					if rec, err := readRecord(o.Run); err != nil || rec.Attempt != 1 || rec.State != Finished {
+						t.Errorf("%+v, %v", rec, err)
+					}
+				}
+				if program == "cairn" {
+					if there, err := store.Holds(vfs.OS(), filepath.Join(o.Run, "sets")); err != nil || there {
+						t.Errorf("checkpoints are left (%v)", err)
+					}
+				}
+			})
+		}
+	}
+}
+
+// TestKilledWhileClearing kills the supervisor while it discards an earlier run:
+// the next start, without consent, completes that.
+func TestKilledWhileClearing(t *testing.T) {
+	for _, step := range []string{"start.clearing", "start.cleared", "start.recorded", "start.begin"} {
+		t.Run(step, func(t *testing.T) {
+			o := options(t, 1, "points=20", "kill:0:8:1")
+			o.Retries = -1
+			begin(t, o).ends(Failed, 128+9)
+			o.Command, o.Fresh = as("rank", "points=3"), true
+			t.Setenv("CAIRN_STEP", step+"=kill")
+			p := startSupervisor(t, o)
+			for range p.said {
+			}
+			p.cmd.Wait()
+			os.Unsetenv("CAIRN_STEP")
+			o.Fresh = false
+			l := begin(t, o).ends(Finished, 0)
+			if slices.ContainsFunc(l.said, func(s string) bool { return strings.Contains(s, "restored") }) {
+				t.Errorf("%q", l.said)
+			}
+			exact(t, o, 3)
+		})
+	}
+}
+
+// TestFullOutput has no room for the file of -o when the ranks have finished:
+// the run stays in that state, and when there is room, the same command puts the
+// output together without starting them again.
+func TestFullOutput(t *testing.T) {
+	mount := t.TempDir()
+	if err := syscall.Mount("tmpfs", mount, "tmpfs", 0, "size=64k"); err != nil {
+		t.Skipf("a small file system can't be mounted here (it takes root): %v", err)
+	}
+	t.Cleanup(func() { syscall.Unmount(mount, syscall.MNT_DETACH) })
+	fill := filepath.Join(mount, "fill")
+	if err := os.WriteFile(fill, make([]byte, 64<<10), 0o600); err != nil && !errors.Is(err, syscall.ENOSPC) {
+		t.Fatal(err)
+	}
+	o := options(t, 2, "status=5")
+	o.Out = filepath.Join(mount, "out")
+	for range 2 {
+		begin(t, o).ends(Finishing, UnsavedStatus).says("could not be put together", "no space left on device")
+		if st, err := Read(context.Background(), o.Run); err != nil || st.State != Finishing || st.Attempt != 1 {
+			t.Errorf("%+v, %v", st, err)
+		}
+	}
+	if err := os.Remove(fill); err != nil {
+		t.Fatal(err)
+	}
+	if l := begin(t, o).ends(Finished, 5); l.last.Attempt != 1 {
+		t.Errorf("%d starts", l.last.Attempt)
+	}
+	if got, _ := os.ReadFile(o.Out); string(got) != expected(0, 20)+expected(1, 20) {
+		t.Errorf("the output is %q", got)
+	}
+}
+
+// TestStopUnsaved: a stop whose checkpoint fails says that the work since the
+// last one is lost, with a status of its own; before that, status shows that
+// checkpoints fail.
+func TestStopUnsaved(t *testing.T) {
+	gate := fifo(t)
+	o := options(t, 2, "gate:1:8:"+gate, "full=9")
+	l := begin(t, o)
+	l.reaches(1, 8)
+	st, err := Read(context.Background(), o.Run)
+	if err != nil || st.Unsaved == nil || st.Unsaved.Sets != 1 || st.Unsaved.Since.IsZero() || !strings.Contains(st.Unsaved.Why, "no space left") {
+		t.Errorf("%+v, %v", st, err)
+	}
+	l.s.Stop("enough")
+	l.await("enough: ranks are to save and stop")
+	open(t, gate)
+	l.ends(Stopped, UnsavedStatus).says("the state could NOT be saved, and the work since the beginning is lost")
+	if st, err := Read(context.Background(), o.Run); err != nil || st.Unsaved == nil || !st.Unsaved.Lost {
+		t.Errorf("%+v, %v", st, err)
+	}
+}
+
+// TestCheckpointsMoved: checkpoints that were moved are found where the user says
+// that they are, and those of another run are not taken for this one's.
+func TestCheckpointsMoved(t *testing.T) {
+	first := func() Options {
+		o := options(t, 1, "points=20", "kill:0:8:1")
+		o.Retries, o.Dir = -1, filepath.Join(t.TempDir(), "ck")
+		begin(t, o).ends(Failed, 128+9)
+		return o
+	}
+	o, other := first(), first()
+	away := filepath.Join(t.TempDir(), "away")
+	if err := os.Rename(o.Dir, away); err != nil {
+		t.Fatal(err)
+	}
+	was := o.Dir
+	o.Dir = other.Dir
+	if _, err := New(o); !errors.Is(err, ErrDiffers) {
+		t.Errorf("another directory: %v", err)
+	}
+	o.Dir = was
+	if err := os.CopyFS(was, os.DirFS(other.Dir)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := New(o); err == nil || !strings.Contains(err.Error(), "of another run") {
+		t.Errorf("another run's checkpoints: %v", err)
+	}
+	if err := os.RemoveAll(was); err != nil {
+		t.Fatal(err)
+	}
+	o.Dir = away
+	begin(t, o).ends(Finished, 0).says("restored set 1")
+	exact(t, o, 20)
+}

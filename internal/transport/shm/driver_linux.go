@@ -1,0 +1,326 @@
+package shm
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"time"
+	"unsafe"
+
+	"github.com/cairnrun/cairn/internal/transport"
+	"golang.org/x/sys/unix"
+)
+
+// Driver is a rank's transport.Driver.
+type Driver struct {
+	o    Options
+	dir  string
+	me   card
+	word *[16]byte // the nonce; peers that pull try it here
+}
+
+// Open returns the driver of a rank, and removes what crashes of the same
+// run left. It makes no files.
+func Open(o Options) (*Driver, error) {
+	if strings.ContainsAny(o.Run, "/\x00") || len(o.Run) > 128 {
+		return nil, fmt.Errorf("shm: the run's name %q is not part of a file name; give one without slashes, up to 128 bytes", o.Run)
+	}
+	if o.Ring != 0 && !validRing(uint64(o.Ring)) {
+		return nil, fmt.Errorf("shm: a ring of %d bytes; its size must be a power of two between %d and %d", o.Ring, minRing, maxRing)
+	}
+	d := &Driver{o: o, dir: o.Dir, word: new([16]byte)}
+	if d.dir == "" {
+		d.dir = "/dev/shm"
+		if st, err := os.Stat(d.dir); err != nil || !st.IsDir() {
+			d.dir = os.TempDir()
+		}
+	}
+	dir, err := filepath.Abs(d.dir)
+	if err != nil {
+		return nil, fmt.Errorf("shm: %w", err)
+	}
+	d.dir = dir
+	var st unix.Stat_t
+	if err := unix.Stat(dir, &st); err != nil {
+		return nil, fmt.Errorf("shm: cannot use the folder %s: %w (set Options.Dir)", dir, err)
+	}
+	pid := os.Getpid()
+	start, err := startOf(strconv.Itoa(pid))
+	// An emulator shows its program another /proc than others see: peers would
+	// take this process for dead.
+	if err == nil {
+		var seen uint64
+		if seen, err = startOf(fmt.Sprintf("%d/task/%d", pid, pid)); err == nil && seen != start {
+			err = errors.New("what /proc says of it is not so: it is emulated")
+		}
+	}
+	if err != nil {
+		return nil, fmt.Errorf("shm: cannot tell when this process started: %w (is /proc there?)", err)
+	}
+	ns, err := os.Readlink("/proc/self/ns/pid")
+	if err != nil {
+		return nil, fmt.Errorf("shm: cannot tell the PID namespace: %w (is /proc there?)", err)
+	}
+	ns = strings.Trim(strings.TrimPrefix(ns, "pid:"), "[]")
+	d.me = card{
+		order: hostOrder(), page: uint32(os.Getpagesize()),
+		rank: uint32(o.Rank), uid: uint32(os.Geteuid()), pid: uint32(pid), start: start,
+		dev: uint64(st.Dev), //nolint:unconvert // it has 32 bits on some architectures
+		ino: st.Ino, host: o.Host, pidns: ns,
+	}
+	if !o.NoPull {
+		d.me.word = uint64(uintptr(unsafe.Pointer(d.word)))
+		allowPull()
+	}
+	rand.Read(d.me.nonce[:])
+	*d.word = d.me.nonce
+	d.me.path = filepath.Join(dir, fmt.Sprintf("cairn-%s-%s-%d-%d-%s", o.Run, ns, pid, start, hex.EncodeToString(d.me.nonce[:])))
+	sweep(dir, ns)
+	return d, nil
+}
+
+// allowPull makes the peers' process_vm_readv work where Yama's ptrace_scope
+// is 1, as on Ubuntu: then only ancestors may read a process, and those
+// that it names. One process can be named, and with it all its descendants:
+// the parent is, which is the launcher when it starts the ranks itself. That
+// gives the right to the peers, and to nobody that the launcher did not
+// start. Where a shell stands between, Pull is not possible, and frames
+// go through the rings. Anybody (PR_SET_PTRACER_ANY) is never named.
+func allowPull() {
+	if b, err := os.ReadFile("/proc/sys/kernel/yama/ptrace_scope"); err == nil && strings.TrimSpace(string(b)) == "1" {
+		unix.Prctl(unix.PR_SET_PTRACER, uintptr(os.Getppid()), 0, 0, 0)
+	}
+}
+
+// Name returns "shm".
+func (d *Driver) Name() string { return "shm" }
+
+// Card says how the files of this driver are named.
+func (d *Driver) Card() []byte { return d.me.encode() }
+
+// Reaches reports whether the card is of a process on the same host, of the
+// same user, in the same PID namespace, with the same folder, and that sees
+// memory in the same way.
+func (d *Driver) Reaches(b []byte) bool {
+	c, err := decodeCard(b)
+	return err == nil && d.me.reaches(&c)
+}
+
+// Close does nothing: links hold everything.
+func (d *Driver) Close() error { return nil }
+
+// Connect makes the inbox and waits until it is connected with all peers.
+func (d *Driver) Connect(ctx context.Context, cards [][]byte, h transport.Handler) (transport.Link, error) {
+	if d.o.Size != 0 && len(cards) > d.o.Size {
+		return nil, fmt.Errorf("shm: %d cards for a run of %d ranks", len(cards), d.o.Size)
+	}
+	l := &Link{d: d, h: h, rank: d.o.Rank, peers: make([]*peer, len(cards)), epoll: -1}
+	var from []*card
+	for r, b := range cards {
+		if b == nil || r == d.o.Rank {
+			continue
+		}
+		c, err := decodeCard(b)
+		if err != nil || !d.me.reaches(&c) || c.rank != uint32(r) {
+			return nil, fmt.Errorf("shm: rank %d cannot be reached from rank %d with the card it gave; ask Reaches first", r, d.o.Rank)
+		}
+		p := &peer{rank: r, card: c, pidfd: -1}
+		l.peers[r] = p
+		l.live = append(l.live, p)
+		from = append(from, &p.card)
+	}
+	err := l.open(from)
+	if err == nil {
+		err = l.meet(ctx)
+	}
+	if l.inbox != nil {
+		l.inbox.unlink()
+	}
+	if err != nil {
+		l.free()
+		return nil, err
+	}
+	l.eager = int(l.inbox.ring) / 16
+	for _, p := range l.live {
+		l.eager = min(l.eager, len(p.w.data)/16)
+	}
+	return l, nil
+}
+
+// open makes what belongs to this rank.
+func (l *Link) open(from []*card) (err error) {
+	if l.inbox, err = makeInbox(&l.d.me, from, uint64(l.d.o.Ring)); err != nil {
+		return err
+	}
+	l.sleeping = word(l.inbox.m, offSleeping)
+	for i, p := range l.live {
+		control, data := l.inbox.sub(i)
+		p.in = control
+		p.r = newReader(control, data)
+	}
+	if l.epoll, err = unix.EpollCreate1(unix.EPOLL_CLOEXEC); err == nil {
+		err = l.watch(l.inbox.fd, -1)
+	}
+	if err != nil {
+		return fmt.Errorf("shm: cannot wait for peers: %w", err)
+	}
+	return nil
+}
+
+func (l *Link) watch(fd, tag int) error {
+	return unix.EpollCtl(l.epoll, unix.EPOLL_CTL_ADD, fd, &unix.EpollEvent{Events: unix.EPOLLIN, Fd: int32(tag)})
+}
+
+// meet waits until every peer is connected, in both directions.
+func (l *Link) meet(ctx context.Context) error {
+	pause := 20 * time.Microsecond
+	for {
+		var missing error
+		for _, p := range l.live {
+			err := l.meetOne(p)
+			if err == nil {
+				continue
+			}
+			err = fmt.Errorf("shm: rank %d cannot connect to rank %d: %w", l.rank, p.rank, err)
+			if !errors.Is(err, errNotYet) {
+				return err
+			}
+			missing = err
+		}
+		if missing == nil {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("%w: %w", missing, context.Cause(ctx))
+		case <-time.After(pause):
+		}
+		pause = min(2*pause, time.Millisecond)
+	}
+}
+
+// meetOne goes on with one peer. It returns nil when it is connected, and
+// errNotYet while that takes longer.
+func (l *Link) meetOne(p *peer) error {
+	if p.pidfd < 0 {
+		fd, err := unix.PidfdOpen(int(p.card.pid), 0)
+		switch {
+		case errors.Is(err, unix.ESRCH):
+			return ErrDied
+		case err != nil:
+			return fmt.Errorf("cannot watch its process %d: %w (Linux 5.3 is needed)", p.card.pid, err)
+		}
+		p.pidfd = fd
+		// The number may be another process's by now.
+		if start, err := startOf(strconv.Itoa(int(p.card.pid))); err != nil || start != p.card.start {
+			return ErrDied
+		}
+		if err := l.watch(fd, p.rank); err != nil {
+			return fmt.Errorf("cannot watch its process %d: %w", p.card.pid, err)
+		}
+	}
+	if p.out == nil {
+		out, err := openOutbox(&p.card, &l.d.me)
+		if err != nil {
+			if errors.Is(err, errNotYet) && p.died() {
+				return ErrDied
+			}
+			return err
+		}
+		p.out = out
+		control, data := out.cut(out.back)
+		p.bell = bell{word(out.front, offSleeping), out.fd, []byte{0}}
+		p.w = newWriter(control, data, p.bell)
+		p.blocked, p.gone = word(control, offBlocked), word(control, offGone)
+		p.pull = !l.d.o.NoPull && p.tryPull()
+		copy(control[offAttacher:], l.inbox.nonce[:])
+		atomic.StoreUint64(word(control, offAttached), 1)
+		p.bell.ring()
+	}
+	if atomic.LoadUint64(word(p.in, offAttached)) == 0 {
+		if p.died() {
+			return ErrDied
+		}
+		return errNotYet
+	}
+	if [16]byte(p.in[offAttacher:]) != p.out.nonce {
+		// It gave up the Connect that made this inbox, and has made another.
+		p.out.close()
+		p.out = nil
+		return errNotYet
+	}
+	return nil
+}
+
+// died reports whether the peer's process has ended.
+func (p *peer) died() bool {
+	fds := []unix.PollFd{{Fd: int32(p.pidfd), Events: unix.POLLIN}}
+	n, err := unix.Poll(fds, 0)
+	return err == nil && n > 0
+}
+
+// tryPull reads the word that the card names.
+func (p *peer) tryPull() bool {
+	if p.card.word == 0 {
+		return false
+	}
+	var got [16]byte
+	return p.readMemory(got[:], p.card.word) == nil && got == p.card.nonce
+}
+
+// readMemory reads memory of the peer's process.
+func (p *peer) readMemory(buf []byte, addr uint64) error {
+	for len(buf) > 0 {
+		n := min(len(buf), 1<<30)
+		local := []unix.Iovec{{Base: &buf[0]}}
+		local[0].SetLen(n)
+		remote := []unix.RemoteIovec{{Base: uintptr(addr), Len: n}}
+		got, err := unix.ProcessVMReadv(int(p.card.pid), local, remote, 0)
+		if err != nil {
+			return err
+		}
+		if got <= 0 {
+			return unix.EFAULT
+		}
+		buf, addr = buf[got:], addr+uint64(got)
+	}
+	return nil
+}
+
+// free gives back what belongs to one peer, and tells it.
+func (p *peer) free() {
+	if p.out != nil {
+		atomic.StoreUint64(p.gone, 1)
+		p.bell.ring()
+		p.out.close()
+		p.out = nil
+	}
+	if p.pidfd >= 0 {
+		unix.Close(p.pidfd) // leaves epoll by that
+		p.pidfd = -1
+	}
+}
+
+// free gives everything back. Peers that are connected are told.
+func (l *Link) free() {
+	for _, p := range l.peers {
+		if p == nil {
+			continue
+		}
+		p.free()
+	}
+	if l.epoll >= 0 {
+		unix.Close(l.epoll)
+	}
+	if l.inbox != nil {
+		l.inbox.close()
+	}
+	l.live, l.closed = nil, true
+}

@@ -1,0 +1,375 @@
+package shm
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync/atomic"
+
+	"github.com/cairnrun/cairn/internal/transport"
+	"golang.org/x/sys/unix"
+)
+
+const (
+	burst     = 64   // records taken from one peer in one Poll
+	lookEvery = 4096 // polls between two looks at what is not in the rings
+)
+
+// Link is a rank's transport.Link. It is a transport.Puller.
+type Link struct {
+	d        *Driver
+	h        transport.Handler
+	rank     int
+	peers    []*peer // by rank; nil where there is none
+	live     []*peer // those that are not lost
+	inbox    *inbox
+	sleeping *uint64
+	epoll    int
+	eager    int
+	polls    uint64
+	owed     int  // rings of the bell that were not taken out yet
+	look     bool // look at the epoll set in the next Poll
+	ending   bool // some peer has a reason to be lost
+	closed   bool
+}
+
+// peer is the other end, and the two rings.
+type peer struct {
+	rank    int
+	r       reader
+	w       writer
+	queue   []outgoing // what Send kept
+	first   int        // its beginning
+	bell    bell
+	in      []byte  // control page of r
+	blocked *uint64 // in that of w
+	gone    *uint64 // in that of w
+	waits   bool    // blocked is set
+	why     error   // to be lost, when the ring is read to its end
+	ended   bool    // it is: by a last record, or by nonsense
+	lost    bool
+	pull    bool
+	card    card
+	pidfd   int
+	out     *outbox
+}
+
+// outgoing is a frame of which a part is not in the ring yet.
+type outgoing struct {
+	head    transport.Header
+	payload []byte
+	off     int
+	token   any
+}
+
+// EagerLimit is a sixteenth of the smallest ring.
+func (l *Link) EagerLimit() int { return l.eager }
+
+// FD returns an epoll descriptor with the bell and the peers' processes.
+func (l *Link) FD() int { return l.epoll }
+
+// Send writes a frame into the peer's ring, as far as there is room.
+func (l *Link) Send(peer int, h *transport.Header, payload []byte, token any) bool {
+	p := l.peers[peer]
+	if p == nil {
+		panic(fmt.Sprintf("shm: rank %d sends to rank %d, which this link does not serve", l.rank, peer))
+	}
+	if p.lost || l.closed {
+		return true
+	}
+	off := 0
+	if p.first == len(p.queue) {
+		if len(payload) <= inline && p.w.room(0) {
+			p.w.short(h, payload)
+			return true
+		}
+		if len(payload) > maxFrame {
+			panic(fmt.Sprintf("shm: a frame of %d bytes; at most %d are possible", len(payload), uint64(maxFrame)))
+		}
+		var done bool
+		if off, done = p.w.push(h, payload, 0); done {
+			return true
+		}
+		if p.w.bad {
+			l.end(p, fmt.Errorf("%w: the reader's place makes no sense", ErrCorrupt))
+		}
+	}
+	p.queue = append(p.queue, outgoing{*h, payload, off, token})
+	return false
+}
+
+// end notes why a peer is to be lost.
+func (l *Link) end(p *peer, why error) {
+	if p.why == nil {
+		p.why = why
+	}
+	l.ending = true
+}
+
+// Poll moves frames out of the inbox and out of the queues.
+func (l *Link) Poll() (moved bool) {
+	for _, p := range l.live {
+		if p.r.ready() {
+			l.receive(p, l.h)
+			moved = true
+		}
+		if p.first != len(p.queue) && l.flush(p, l.h) {
+			moved = true
+		}
+	}
+	l.polls++
+	if l.look || l.polls%lookEvery == 0 {
+		l.look = false
+		l.lookAround()
+	}
+	if l.ending && l.lose() {
+		moved = true
+	}
+	return moved
+}
+
+// receive takes records from a peer. h is nil when they are dropped.
+func (l *Link) receive(p *peer, h transport.Handler) {
+	for range burst {
+		told, err := p.r.next(p.rank, h)
+		if told && atomic.LoadUint64(word(p.in, offBlocked)) != 0 {
+			p.bell.ring()
+		}
+		if err != nil {
+			p.why, p.ended = err, true
+			l.ending = true
+			return
+		}
+		if !p.r.ready() {
+			return
+		}
+	}
+}
+
+// flush moves what Send kept into the ring. h is nil when nobody is told.
+func (l *Link) flush(p *peer, h transport.Handler) (moved bool) {
+	for p.first < len(p.queue) {
+		o := &p.queue[p.first]
+		off, done := p.w.push(&o.head, o.payload, o.off)
+		moved = moved || off != o.off
+		o.off = off
+		if !done {
+			if p.w.bad {
+				l.end(p, fmt.Errorf("%w: the reader's place makes no sense", ErrCorrupt))
+			}
+			return moved
+		}
+		moved = true
+		l.pop(p, h)
+	}
+	return moved
+}
+
+// pop takes the first frame out of the queue and gives its payload back.
+func (l *Link) pop(p *peer, h transport.Handler) {
+	token := p.queue[p.first].token
+	p.queue[p.first] = outgoing{}
+	p.first++
+	if p.first == len(p.queue) {
+		p.queue, p.first = p.queue[:0], 0
+	} else if p.first >= 64 && p.first > len(p.queue)/2 {
+		n := copy(p.queue, p.queue[p.first:])
+		clear(p.queue[n:])
+		p.queue, p.first = p.queue[:n], 0
+	}
+	if h != nil {
+		h.Sent(token)
+	}
+}
+
+// lookAround finds peers that died, or ended without a last record.
+func (l *Link) lookAround() {
+	var events [16]unix.EpollEvent
+	n, _ := unix.EpollWait(l.epoll, events[:], 0)
+	for _, e := range events[:max(n, 0)] {
+		if e.Fd < 0 {
+			continue
+		}
+		p := l.peers[e.Fd]
+		if p == nil {
+			continue // dropped
+		}
+		unix.EpollCtl(l.epoll, unix.EPOLL_CTL_DEL, p.pidfd, nil)
+		l.end(p, ErrDied)
+	}
+	for _, p := range l.live {
+		if atomic.LoadUint64(word(p.in, offGone)) != 0 {
+			l.end(p, ErrClosed)
+		}
+	}
+}
+
+// lose tells the handler of peers that have a reason to be lost and of whose
+// frames none is left.
+func (l *Link) lose() (moved bool) {
+	l.ending = false
+	live := l.live[:0:0]
+	for _, p := range l.live {
+		if p.why == nil {
+			live = append(live, p)
+			continue
+		}
+		if !p.ended && p.r.ready() {
+			l.ending = true
+			live = append(live, p)
+			continue
+		}
+		moved = true
+		p.lost = true
+		for p.first < len(p.queue) {
+			l.pop(p, l.h)
+		}
+		// It may be alive, and wait for an answer.
+		atomic.StoreUint64(p.gone, 1)
+		p.bell.ring()
+		unix.EpollCtl(l.epoll, unix.EPOLL_CTL_DEL, p.pidfd, nil)
+		if l.h != nil {
+			l.h.Lost(p.rank, fmt.Errorf("shm: rank %d: %w", p.rank, p.why))
+		}
+	}
+	l.live = live
+	return moved
+}
+
+// Drop is as the interface says. The peer, if it is alive, sees that the link
+// is closed.
+func (l *Link) Drop(rank int) {
+	p := l.peers[rank]
+	if p == nil || l.closed {
+		return
+	}
+	l.live = slices.DeleteFunc(slices.Clone(l.live), func(o *peer) bool { return o == p })
+	l.peers[rank], p.lost = nil, true
+	for p.first < len(p.queue) {
+		l.pop(p, l.h)
+	}
+	unix.EpollCtl(l.epoll, unix.EPOLL_CTL_DEL, p.pidfd, nil)
+	p.free()
+}
+
+// Arm is as the interface says.
+func (l *Link) Arm() bool {
+	if l.closed {
+		return true
+	}
+	atomic.StoreUint64(l.sleeping, 1)
+	ready := l.ending
+	for _, p := range l.live {
+		if p.first < len(p.queue) {
+			// Now the reader rings when there is more space.
+			atomic.StoreUint64(p.blocked, 1)
+			p.waits = true
+			o := &p.queue[p.first]
+			rest := len(o.payload) - o.off
+			if len(o.payload) <= inline {
+				rest = 0
+			}
+			ready = ready || p.w.room(min(rest, p.w.piece())) || p.w.bad
+		}
+		ready = ready || p.r.ready() || atomic.LoadUint64(word(p.in, offGone)) != 0
+	}
+	if ready {
+		l.Disarm()
+		return false
+	}
+	return true
+}
+
+// Disarm is as the interface says.
+func (l *Link) Disarm() {
+	if l.closed {
+		return
+	}
+	if atomic.SwapUint64(l.sleeping, 0) == 2 {
+		l.owed++
+	} else {
+		l.look = true // not woken by a bell, so perhaps by a death
+	}
+	for _, p := range l.live {
+		if p.waits {
+			atomic.StoreUint64(p.blocked, 0)
+			p.waits = false
+		}
+	}
+	if l.owed > 0 {
+		var b [16]byte
+		if n, err := unix.Read(l.inbox.fd, b[:]); err == nil {
+			l.owed = max(0, l.owed-n)
+		} else {
+			l.look = true
+		}
+	}
+}
+
+// CanPull reports whether reading the peer's memory worked in Connect.
+func (l *Link) CanPull(peer int) bool { return l.peers[peer] != nil && l.peers[peer].pull }
+
+// Pull reads the peer's memory with process_vm_readv.
+func (l *Link) Pull(peer int, buf []byte, addr uint64) error {
+	p := l.peers[peer]
+	if p == nil || !p.pull {
+		return fmt.Errorf("shm: cannot read memory of rank %d; ask CanPull first", peer)
+	}
+	if l.closed || p.lost {
+		return fmt.Errorf("shm: cannot read memory of rank %d, which is lost", peer)
+	}
+	err := p.readMemory(buf, addr)
+	// The process had its number until now, or this was somebody else's.
+	if p.died() {
+		err = ErrDied
+	}
+	if err != nil {
+		return fmt.Errorf("shm: cannot read %d bytes of memory of rank %d at %#x: %w", len(buf), peer, addr, err)
+	}
+	return nil
+}
+
+// Close waits until all frames, and a last record, are in the peers' rings.
+// What comes meanwhile is dropped, so that peers that close as well can.
+func (l *Link) Close(ctx context.Context) error {
+	if l.closed {
+		return nil
+	}
+	l.h = nil
+	for _, p := range l.live {
+		p.r.buf = nil
+	}
+	var err error
+	bye := make([]bool, len(l.peers))
+	for {
+		waits := -1
+		for _, p := range l.live {
+			if p.r.ready() {
+				l.receive(p, nil)
+			}
+			l.flush(p, nil)
+			if p.first == len(p.queue) && !bye[p.rank] && p.w.room(0) {
+				p.w.bye()
+				bye[p.rank] = true
+			}
+			if !bye[p.rank] && p.why == nil {
+				waits = p.rank
+			}
+		}
+		l.lookAround()
+		l.lose()
+		if waits < 0 {
+			break
+		}
+		if err = context.Cause(ctx); err != nil {
+			err = fmt.Errorf("shm: rank %d does not take what rank %d sent: %w", waits, l.rank, err)
+			break
+		}
+		if l.Arm() {
+			unix.Poll([]unix.PollFd{{Fd: int32(l.epoll), Events: unix.POLLIN}}, 10)
+			l.Disarm()
+		}
+	}
+	l.free()
+	return err
+}
