@@ -257,7 +257,7 @@ func TestFakeCUDA(t *testing.T) {
 		t.Skip("there is no g++ to build a CUDA driver without a GPU")
 	}
 	dir := t.TempDir()
-	source := filepath.Join("device", "cuda", "testdata", "fake")
+	source := filepath.Join("internal", "driver", "cuda", "testdata", "fake")
 	lib := filepath.Join(dir, "libcuda.so.1")
 	if out, err := exec.Command(gxx, "-std=c++17", "-shared", "-fPIC", "-o", lib, filepath.Join(source, "fake.cpp"), "-lpthread", "-ldl").CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)

@@ -260,4 +260,4 @@ func where() string {
 	}
 }
 
-const driverPath = "github.com/cairnrun/cairn/device/driver."
+const driverPath = "github.com/cairnrun/cairn/internal/driver."
