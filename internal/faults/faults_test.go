@@ -118,6 +118,23 @@ func TestReproducible(t *testing.T) {
 	}
 }
 
+// TestKindOf_Independent: what a case chooses first does not follow from its kind.
+func TestKindOf_Independent(t *testing.T) {
+	first := make(map[string]map[int]bool)
+	for n := range 5000 {
+		k := kindOf(1, n).name
+		if first[k] == nil {
+			first[k] = make(map[int]bool)
+		}
+		first[k][dice(1, n).IntN(10)] = true
+	}
+	for k, of := range first {
+		if len(of) < 10 {
+			t.Errorf("cases of %s first choose only %v of ten", k, of)
+		}
+	}
+}
+
 // TestDiffers: results that differ in any way are seen.
 func TestDiffers(t *testing.T) {
 	want := &results{stdout: "a\nb\n", files: map[string]string{"f": "-rw-r--r--\nx", "d/": "drwxr-xr-x"}}

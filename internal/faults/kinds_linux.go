@@ -50,9 +50,11 @@ func init() {
 // total is the sum of all weights.
 var total int
 
-// kindOf says which kind a case is of.
+// kindOf returns the kind of a case. It draws from another stream than the
+// case itself: if it took the first number of that, the first choice of all
+// cases of one kind would be the same.
 func kindOf(seed uint64, n int) *kind {
-	at := dice(seed, n).IntN(total)
+	at := dice(^seed, n).IntN(total)
 	for _, k := range kinds {
 		if at -= k.weight; at < 0 {
 			return k
