@@ -121,7 +121,7 @@ func TestReproducible(t *testing.T) {
 // TestKindOf_Independent: what a case chooses first does not follow from its kind.
 func TestKindOf_Independent(t *testing.T) {
 	first := make(map[string]map[int]bool)
-	for n := range 5000 {
+	for n := range 100_000 {
 		k := kindOf(1, n).name
 		if first[k] == nil {
 			first[k] = make(map[int]bool)
