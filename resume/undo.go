@@ -22,7 +22,13 @@ type undoing struct {
 	all  []noted
 
 	of map[uint64][]int // lines about a file, by its inode
+
+	origins []keptOrigin
 }
+
+// keptOrigin is a kept file that has become a file of its own, and the program's file
+// that it was a name of.
+type keptOrigin struct{ kept, name string }
 
 // noted is a line of one of several journals.
 type noted struct {
@@ -118,7 +124,7 @@ func (p *undoing) verify() error {
 			return &damagedError{path, fmt.Sprintf("it is not what was kept of %s", e.log.abs(e.Path))}
 		}
 	}
-	return nil
+	return p.findOrigins()
 }
 
 // run undoes, from the last line to the first.
@@ -413,8 +419,11 @@ func (p *undoing) each(i int, f func(path string) error) error {
 	return err
 }
 
-// relink makes kept files names of the program's files again.
-func (p *undoing) relink() error {
+// findOrigins finds the kept files that have become files of their own while
+// the program's file is still there. A kept file may be damaged in a way that
+// its own digest can't tell, because lines after it replace all that it holds.
+// So the program's file is tried against that digest, too.
+func (p *undoing) findOrigins() error {
 	names := make(map[string]map[uint64]string) // by directory
 	for i := range p.all {
 		e := &p.all[i]
@@ -429,17 +438,45 @@ func (p *undoing) relink() error {
 			names[e.log.base] = namesIn(e.log.base)
 		}
 		name := names[e.log.base][e.Ino]
-		if name == "" || !sameBytes(name, kept) {
+		if name == "" {
 			continue
 		}
-		tmp := kept + ".tmp"
+		same := sameBytes(name, kept)
+		if st, err := os.Stat(e.log.base); !same && err == nil && inode(st) == e.log.lines[0].Home {
+			if e.Hash == "" {
+				return &damagedError{kept, fmt.Sprintf("it is another file than was kept of %s", e.log.abs(e.Path))}
+			}
+			same = p.heldThen(i, name)
+		}
+		if same {
+			p.origins = append(p.origins, keptOrigin{kept, name})
+		}
+	}
+	return nil
+}
+
+// heldThen reports whether a file held what was kept when line i was written.
+func (p *undoing) heldThen(i int, name string) bool {
+	f, err := os.Open(name)
+	if err != nil {
+		return false
+	}
+	defer f.Close()
+	sum, err := p.hashThen(i, f)
+	return err == nil && sum == p.all[i].Hash
+}
+
+// relink makes kept files names of the program's files again.
+func (p *undoing) relink() error {
+	for _, o := range p.origins {
+		tmp := o.kept + ".tmp"
 		if err := os.Remove(tmp); err != nil && !missing(err) {
 			return err
 		}
-		if os.Link(name, tmp) != nil { // another file system
+		if os.Link(o.name, tmp) != nil { // another file system
 			continue
 		}
-		if err := os.Rename(tmp, kept); err != nil {
+		if err := os.Rename(tmp, o.kept); err != nil {
 			return err
 		}
 	}
