@@ -77,6 +77,7 @@ fuzz: ## run every fuzz target for FUZZTIME (20s)
 	done
 
 faults: ## disturb programs in all ways until FAULTS (1000) cases of SEED (1) are recorded in build/faults, at most for FOR=20m; continues where it was (as root: disks and networks of its own)
+	@scripts/deps
 	@$(GO) run ./internal/faults -n $(FAULTS) -seed $(SEED) -for $(FOR) $(FAULTSFLAGS)
 
 test-long: ## the long versions of all tests, and the race detector where there is a C compiler; takes hours
