@@ -1,0 +1,639 @@
+//go:build linux
+
+package supervise
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/cairnrun/cairn/internal/control"
+	"github.com/cairnrun/cairn/internal/step"
+	"github.com/cairnrun/cairn/internal/store"
+)
+
+// attempt is one start of all ranks.
+type attempt struct {
+	launch   string
+	ranks    []rank
+	left     int // ranks that have not ended
+	begun    bool
+	kept     bool // output files kept what was in them
+	failure  *failure
+	started  time.Time
+	base     time.Duration // computing time of the state that it began with,
+	since    time.Time     // and when it went on from there
+	at       time.Duration // computing time of its newest set, or base
+	failed   time.Time
+	stopped  bool   // a rank said that it was told to stop
+	unsaved  string // … and why it could not save then
+	newSet   bool
+	unheard  bool   // it has committed a checkpoint that nobody told of
+	fresh    bool   // the ranks began anew
+	outside  bool   // a rank or a host was lost by no doing of the program
+	unfit    string // why no rank can go on from its set as it is started now
+	status   int    // the largest exit status of ranks that had finished
+	restored *uint64
+	killed   bool
+	asked    bool // rank 0 was asked to stop
+	cards    map[uint64]*exchange
+	card     [][]byte // of the last exchange that was complete,
+	meetings uint64   // and its number
+	secret   []byte
+	moves    uint64 // that were begun
+	parting  []parting
+	total    uint64 // points and messages of all ranks,
+	moved    time.Time
+	timers   map[*time.Timer]bool // that run
+	spawning []*spawn             // that no rank has answered for yet
+	refused  bool                 // mpirun has refused one, and would not survive the next
+	spawned  bool                 // ranks were started under what mpirun has spawned
+}
+
+type rank struct {
+	control.RankState
+	on    *host
+	place uint64 // the move by which its process came; 0: none
+	ready bool   // it has restored, or come to a point
+
+	pointAt time.Time // when it was seen to have come to another point
+	quiet   bool      // the user was told that it comes to none
+	done    bool      // said Finished or Stopped
+	bad     bool
+}
+
+// failure is why an attempt failed.
+type failure struct {
+	why     string
+	status  int
+	fatal   bool // trying again is of no use
+	own     bool // a rank ended by itself,
+	greeted bool // and had said hello
+	early   bool // it has an exit status, and nothing was done yet
+}
+
+// exchange collects the ranks' cards.
+type exchange struct {
+	cards [][]byte
+	have  int
+}
+
+// attempt starts all ranks and returns when all have ended and nothing of
+// them is left.
+func (s *Supervisor) attempt(ctx context.Context) *attempt {
+	s.rec.Attempt++
+	a := &attempt{launch: randomName(), cards: make(map[uint64]*exchange), moved: time.Now(), timers: make(map[*time.Timer]bool)}
+	s.a = a
+	s.pending = make(map[uint64]*growing)
+	s.state = Starting
+	clear(s.pending) // what ranks saved of a set that was never committed
+	if s.rec.Why = ""; !s.stopping {
+		s.why = ""
+	}
+	defer func() {
+		s.showSet()
+		if s.move != nil {
+			s.endMove(s.move, control.NotMoved, "the ranks have ended")
+		}
+		for t := range a.timers {
+			t.Stop()
+		}
+		for _, w := range s.waiters {
+			if w.kind == control.Checkpoint && !w.done {
+				w.reply(&control.Message{Kind: control.Checkpoint, Error: "the ranks have ended before the set was committed"})
+			}
+		}
+	}()
+	if !s.gather(ctx) {
+		return a
+	}
+	s.begin()
+	// Helpers report Drained when ranks, writers and outputs are done.
+	s.until(ctx, func() bool {
+		return a.left == 0 && !slices.ContainsFunc(s.hosts, func(h *host) bool { return h.up && h.busy })
+	}, nil)
+	if a.failure != nil {
+		s.sayForeign(true)
+	}
+	if s.starter != nil {
+		if a.spawned && a.outside { // that may be why
+			s.starter.apart = true
+		}
+		s.dismiss()
+	}
+	return a
+}
+
+// begin places the ranks and starts them.
+func (s *Supervisor) begin() {
+	a := s.a
+	var up []*host
+	var slots []int
+	for _, h := range s.hosts {
+		if h.up {
+			up, slots = append(up, h), append(slots, h.slots)
+		}
+	}
+	counts := place(s.n, slots)
+	whole := s.hasSets()
+	a.kept = whole || s.last != nil
+	s.sink.hasten(s.stopping || s.killed)
+	s.tidy()
+	s.trustAgain()
+	a.begun, s.began, a.started = true, true, time.Now()
+	step.At("start.launched")
+	a.since = a.started
+	s.rec.State = Running
+	s.save()
+	step.At("start.begin")
+	a.secret = randomBytes(32)
+	a.ranks = make([]rank, s.n)
+	next := 0
+	for _, h := range s.hosts {
+		h.starts = 0
+	}
+	for i, h := range up {
+		ranks := h.fixed
+		if ranks == nil {
+			for range counts[i] {
+				ranks = append(ranks, next)
+				next++
+			}
+		}
+		if len(ranks) == 0 {
+			continue
+		}
+		m := s.startOf(h, ranks)
+		for _, r := range ranks {
+			a.ranks[r] = rank{RankState: control.RankState{Rank: r, Host: h.title(), State: Starting}, on: h}
+		}
+		a.left += len(ranks)
+		h.box.send(&control.Message{Kind: control.Launch, Start: m})
+	}
+	s.state = Running
+	what := "started"
+	if s.rec.Attempt > 1 {
+		what = "started again"
+		if !a.kept {
+			what = "started again from the beginning"
+		}
+	}
+	s.say("%s: %s", what, s.where())
+	s.sayForeign(false)
+	if s.o.Stall > 0 {
+		s.watchStall(a)
+	}
+	if s.stopping {
+		s.askStop()
+	}
+}
+
+// startOf is what a host's helper is told to start ranks.
+func (s *Supervisor) startOf(h *host, ranks []int) *control.Start {
+	a := s.a
+	h.starts++
+	h.busy, h.served = true, true
+	m := &control.Start{Launch: a.launch, Number: h.starts, Ranks: ranks, Command: s.o.Command, Dir: s.cwd, Output: s.o.RankOutput, Input: s.o.Input, Keep: a.kept, Grace: s.o.Grace,
+		Welcome: control.Welcome{Size: s.n, Host: h.shared, Launch: a.launch, Attempt: s.rec.Attempt, Secret: a.secret, Transports: s.o.Transports, Dir: s.o.Dir,
+			Every: s.o.Every, EveryPoints: s.o.EveryPoints, Avoid: s.rec.Aside, Output: true}}
+	if s.last != nil {
+		m.Welcome.Expect = s.last.Set
+	}
+	m.Welcome.Group, m.Welcome.AnyOwner = s.o.access().Group, s.o.access().AnyOwner
+	m.Welcome.Fresh = s.o.Fresh && s.rec.Attempt == 1
+	m.Welcome.From, m.Welcome.Here = s.rec.From, s.cwd
+	if s.starter == nil {
+		m.Env = environment(h.local)
+	} else {
+		m.Welcome.Secret = nil // the helper makes it from what it knows
+	}
+	for _, r := range ranks {
+		m.Shown = append(m.Shown, s.sink.begin(r))
+	}
+	s.customs(h).apply(m)
+	return m
+}
+
+// where tells which ranks run where.
+func (s *Supervisor) where() string {
+	ranks := "1 rank"
+	if s.n != 1 {
+		ranks = fmt.Sprintf("%d ranks", s.n)
+	}
+	if s.starter != nil {
+		return ranks + " by " + s.starter.name
+	}
+	var hosts []string
+	for _, h := range s.hosts {
+		k := 0
+		for i := range s.a.ranks {
+			if s.a.ranks[i].on == h {
+				k++
+			}
+		}
+		if k > 0 {
+			hosts = append(hosts, fmt.Sprintf("%s:%d", h.name, k))
+		}
+	}
+	return ranks + " on " + strings.Join(hosts, ", ")
+}
+
+// environment is what ranks inherit of ours; on another host, less what
+// describes this one.
+func environment(local bool) []string {
+	return slices.DeleteFunc(os.Environ(), func(v string) bool {
+		name, _, _ := strings.Cut(v, "=")
+		switch name {
+		case control.EnvControl, control.EnvWriter, control.EnvRank, control.EnvSize, envSecret, envSupervisor:
+			return true // of a run that this supervisor is part of
+		case "HOSTNAME", "DISPLAY", "TMPDIR":
+			return !local
+		}
+		return !local && (strings.HasPrefix(name, "SSH_") || strings.HasPrefix(name, "XDG_"))
+	})
+}
+
+// whole reports whether all ranks ran and ended well. Of a program that was
+// asked to stop, only those that said so have finished.
+func (a *attempt) whole() bool {
+	return a.begun && a.left == 0 && !a.stopped && !slices.ContainsFunc(a.ranks, func(r rank) bool { return r.bad || a.asked && !r.done })
+}
+
+// allSaid reports whether all ranks said that they have finished, so that none of
+// them needs its checkpoints again.
+func (a *attempt) allSaid() bool {
+	return !slices.ContainsFunc(a.ranks, func(r rank) bool { return !r.done })
+}
+
+// after calls f in d, unless the attempt is over by then.
+func (s *Supervisor) after(d time.Duration, f func()) *time.Timer {
+	a := s.a
+	var t *time.Timer
+	t = time.AfterFunc(d, func() {
+		s.post(func() {
+			if s.a == a {
+				delete(a.timers, t)
+				f()
+			}
+		})
+	})
+	a.timers[t] = true
+	return t
+}
+
+// forget stops a timer of after.
+func (s *Supervisor) forget(t *time.Timer) {
+	t.Stop()
+	if s.a != nil {
+		delete(s.a.timers, t)
+	}
+}
+
+// fromRank handles what comes from a helper about a rank.
+func (s *Supervisor) fromRank(h *host, m *control.Message) {
+	a := s.a
+	if a == nil || m.Launch != a.launch || m.Rank < 0 || m.Rank >= len(a.ranks) {
+		return
+	}
+	r := &a.ranks[m.Rank]
+	if r.on != h || r.place != m.Place {
+		s.fromOther(h, m)
+		return
+	}
+	switch m.Kind {
+	case control.Running:
+		r.Pid, r.State = m.Pid, Running
+		s.changed()
+	case control.Exited:
+		s.exited(r, m)
+	case control.Hello:
+		s.hello(r, m)
+	case control.Card:
+		s.card(r, m)
+	case control.Progress:
+		if text := r.noPoint(m.Points, time.Now()); text != "" {
+			s.say("%s", text)
+		}
+		// A process that has taken over counts on, from its next point.
+		r.Points, r.Messages = max(r.Points, m.Points), max(r.Messages, m.Messages)
+		var total uint64
+		for i := range a.ranks {
+			total += a.ranks[i].Points + a.ranks[i].Messages
+		}
+		if total != a.total {
+			a.total, a.moved = total, time.Now()
+		}
+		if r.Points > 0 {
+			s.ready(r)
+		}
+		s.changed()
+	case control.Restored:
+		a.moved = time.Now()
+		if r.place == 0 { // a newcomer's state is not that of a set
+			s.restored(m)
+			s.ready(r)
+		}
+	case control.Saved:
+		a.moved = time.Now()
+		s.saved(m)
+	case control.Failed:
+		s.unsaved(m)
+	case control.Committed:
+		s.committed(m.Set)
+	case control.Refused:
+		a.unfit = fmt.Sprintf("rank %d on %s: %s", m.Rank, r.Host, m.Error)
+	case control.Finished:
+		r.done = true
+	case control.Stopped:
+		r.done, a.stopped = true, true
+		if m.Error != "" && a.unsaved == "" {
+			a.unsaved = fmt.Sprintf("rank %d: %s", m.Rank, m.Error)
+		}
+	case control.Near, control.Held, control.Sent, control.Left, control.Linked, control.Unmoved:
+		s.saidOfMove(r, m)
+	case control.Spawned:
+		s.spawned(m)
+	}
+}
+
+// ready notes that a rank has restored, or come to a point.
+func (s *Supervisor) ready(r *rank) {
+	r.ready = true
+	if len(s.back)+len(s.lost) == 0 || s.a.failure != nil { // it is still the attempt that failed
+		return
+	}
+	from := "its beginning"
+	if s.a.restored != nil {
+		from = fmt.Sprintf("set %d", *s.a.restored)
+	}
+	s.broughtBack(from)
+}
+
+// quietFor is how long a rank may reach no point before the user is told.
+const quietFor = time.Minute
+
+// noPoint returns what to tell the user, once, of a rank that has reached no
+// point for long, when it says that it has passed so many.
+func (r *rank) noPoint(points uint64, now time.Time) string {
+	switch {
+	case points > r.Points:
+		r.pointAt = now
+		return ""
+	case r.quiet || r.State != Running || now.Sub(r.pointAt) < quietFor:
+		return ""
+	}
+	r.quiet = true
+	lost := "nothing is saved yet, and a restart begins anew"
+	if r.Points > 0 {
+		lost = "if it fails now, this work is lost, since sets are saved at points only"
+	}
+	return fmt.Sprintf("rank %d has reached no point for %v: %s; for a Go program 'cairn explain' shows where its points are, and a comment //cairn:point before a loop puts one there", r.Rank, quietFor, lost)
+}
+
+func (s *Supervisor) hello(r *rank, m *control.Message) {
+	r.Cairn, r.pointAt = true, time.Now()
+	s.a.moved = time.Now()
+	if m.Dir != "" && m.Dir != s.rec.Sets {
+		if s.last != nil && real(m.Dir) != real(s.rec.Sets) {
+			s.fail(r.Rank, &failure{status: 1, fatal: true, why: fmt.Sprintf("the program keeps its checkpoints in %s now, but those of this run are in %s: let it use that directory, or start over with --fresh", m.Dir, s.rec.Sets)})
+			s.kill("")
+			return
+		}
+		s.rec.Sets, s.rec.Used = m.Dir, false
+		s.save()
+	}
+	s.changed()
+	if s.stopping {
+		s.askStop()
+	}
+	s.askWaiting()
+}
+
+// card takes part in an exchange of cards.
+func (s *Supervisor) card(r *rank, m *control.Message) {
+	s.a.moved = time.Now()
+	x := s.a.cards[m.Epoch]
+	if x == nil {
+		x = &exchange{cards: make([][]byte, s.n)}
+		s.a.cards[m.Epoch] = x
+	}
+	if x.cards[r.Rank] == nil {
+		x.have++
+	}
+	if m.Data == nil {
+		m.Data = []byte{}
+	}
+	x.cards[r.Rank] = m.Data
+	if x.have < s.n {
+		return
+	}
+	delete(s.a.cards, m.Epoch)
+	if m.Epoch > s.a.meetings {
+		s.a.card, s.a.meetings = x.cards, m.Epoch
+	}
+	s.tellAll(&control.Message{Kind: control.Cards, Rank: control.AllRanks, Epoch: m.Epoch, Cards: x.cards})
+}
+
+// restored notes what a rank resumes from. A run that has a checkpoint is not
+// started from its beginning.
+func (s *Supervisor) restored(m *control.Message) {
+	a := s.a
+	if id, err := store.Open(s.dir.fs, s.rec.Sets, 0).ID(); err == nil && (!s.rec.Used || id != s.rec.SetsID) {
+		s.rec.Used, s.rec.SetsID = true, id // the directory is there
+		s.save()
+	}
+	if !m.OK {
+		a.fresh = true
+		if a.kept {
+			s.fail(m.Rank, &failure{status: 1, fatal: true, why: fmt.Sprintf("rank %d has found no checkpoint in %s, where the run has one: nothing is started from the beginning; discard the run with --fresh to do that", m.Rank, s.rec.Sets)})
+			s.kill("")
+		}
+		return
+	}
+	s.headway.began(a, m.Set)
+	if a.restored == nil {
+		set := m.Set
+		a.restored = &set
+		s.say("restored set %d", set)
+		s.advanced(set)
+	}
+}
+
+func (s *Supervisor) exited(r *rank, m *control.Message) {
+	a := s.a
+	if r.State == "ended" {
+		return
+	}
+	r.State = "ended"
+	a.left--
+	f := &failure{status: m.Code}
+	switch {
+	case m.Error != "":
+		f.why, f.fatal = m.Error, m.Code == 126 || m.Code == 127
+	case m.Signal != 0:
+		f.why, f.status = fmt.Sprintf("rank %d on %s was killed by signal %d (%s)", r.Rank, r.Host, m.Signal, signalName(m.Signal)), 128+m.Signal
+	case m.Code != 0 && r.done && !a.stopped: // it has finished, and that is its result
+		a.status = max(a.status, m.Code)
+		f = nil
+	case m.Code != 0:
+		f.why = fmt.Sprintf("rank %d on %s ended with status %d", r.Rank, r.Host, m.Code)
+		f.early = s.early()
+	default:
+		f = nil
+	}
+	r.bad = f != nil
+	if f != nil && m.Error == "" {
+		f.own, f.greeted = byItself(m.Code, m.Signal), r.Cairn
+	}
+	// A rank that was killed from outside may be reported after the others were
+	// killed because of it. A launcher kills ranks past the helper.
+	if f != nil && !f.own && !m.Killed && !(a.killed && s.starter != nil) {
+		a.outside = true
+	}
+	expected := r.done && a.stopped || s.stopping || a.killed
+	if f != nil && !expected {
+		s.fail(r.Rank, f)
+	}
+	s.changed()
+}
+
+// early reports whether the ranks have done nothing yet that a restart would
+// go on from or come to again. A program that knows nothing of Cairn tells
+// nothing: it is early while it is young.
+func (s *Supervisor) early() bool {
+	a := s.a
+	if a.kept || a.restored != nil || a.newSet || a.moves > 0 || slices.ContainsFunc(a.ranks, func(r rank) bool { return r.Points > 0 }) {
+		return false
+	}
+	if _, _, whole := newestSet(s.rec.Sets, s.n); whole {
+		return false
+	}
+	return a.greeted() || time.Since(a.started) < youth
+}
+
+// fail ends the attempt: the other ranks are told, given a moment, and killed.
+func (s *Supervisor) fail(gone int, f *failure) {
+	a := s.a
+	if a == nil || a.failure != nil {
+		return
+	}
+	a.failure, a.failed = f, time.Now()
+	s.sink.hasten(true)
+	s.say("%s", f.why)
+	if s.move != nil {
+		s.returns(s.move, f.why)
+	}
+	s.tellAll(&control.Message{Kind: control.Lost, Rank: gone, Why: f.why})
+	s.after(lostMoment, func() { s.kill("") })
+}
+
+// kill ends all ranks at once.
+func (s *Supervisor) kill(why string) {
+	if why != "" && s.why == "" {
+		s.why = why
+	}
+	if s.a != nil && s.a.begun {
+		s.a.killed = true
+		s.sink.hasten(true)
+		s.tellAll(&control.Message{Kind: control.Kill})
+	}
+}
+
+func (s *Supervisor) tellAll(m *control.Message) {
+	for _, h := range s.hosts {
+		if h.up && h.busy {
+			h.box.send(m)
+		}
+	}
+}
+
+// stop lets the ranks save and stop.
+func (s *Supervisor) stop(why string) {
+	if s.stopping || s.stopLater != "" {
+		return
+	}
+	if s.move != nil && s.move.set {
+		s.stopLater = why
+		s.say("%s: the run stops when %s moved", why, ranksText(s.move.Ranks)+isAre(len(s.move.Ranks)))
+		return
+	}
+	s.stopping, s.why = true, why
+	if s.move != nil {
+		s.unmoved("the run is to stop")
+	}
+	for len(s.queue) > 0 {
+		s.drop(s.queue[0], "the run is to stop")
+	}
+	if s.a == nil || !s.a.begun {
+		return
+	}
+	s.state = Stopping
+	s.sink.hasten(true)
+	s.say("%s: ranks are to save and stop, within %s", why, timeText(s.o.Grace))
+	step.At("stop.asked")
+	s.askStop()
+}
+
+// askStop asks rank 0 to make all ranks save and stop; programs that don't
+// use Cairn get SIGTERM.
+func (s *Supervisor) askStop() {
+	a := s.a
+	if a.left == 0 { // they have ended, and their output is being shown
+		return
+	}
+	if !a.asked {
+		s.after(s.o.Grace, func() {
+			s.say("ranks did not stop within %s and are killed", timeText(s.o.Grace))
+			if a.greeted() && a.unsaved == "" {
+				a.unsaved = fmt.Sprintf("ranks did not save and stop within %s (--grace) and were killed", timeText(s.o.Grace))
+			}
+			s.kill("")
+		})
+	}
+	switch {
+	case a.ranks[0].Cairn:
+		s.tellRank(0, &control.Message{Kind: control.Checkpoint, Reason: s.why, Stop: true})
+	case !a.greeted() && !a.asked:
+		s.tellAll(&control.Message{Kind: control.Terminate})
+	}
+	a.asked = true
+}
+
+// stallLooks is how often is looked in the time after which a run has stalled.
+const stallLooks = 10
+
+// watchStall fails the attempt when nothing moves. Looks are counted, so that
+// time in which this process was stopped does not count.
+func (s *Supervisor) watchStall(a *attempt) {
+	seen, looks := a.moved, 0
+	every := s.o.Stall/stallLooks + time.Millisecond
+	var t *time.Timer
+	t = s.after(every, func() {
+		if looks++; !a.moved.Equal(seen) || s.move != nil && !s.move.held.IsZero() {
+			seen, looks = a.moved, 0 // ranks that are held move nothing
+		}
+		if a.greeted() && !s.stopping && a.left > 0 && looks >= stallLooks {
+			s.fail(0, &failure{why: fmt.Sprintf("no rank reached a point or passed a message for %s", timeText(s.o.Stall)), status: 1})
+			return
+		}
+		if looks >= stallLooks {
+			looks = 0 // a program that tells nothing can't be judged
+		}
+		a.timers[t] = true
+		t.Reset(every)
+	})
+}
+
+func signalName(n int) string {
+	name := unix.SignalName(syscall.Signal(n))
+	if name == "" {
+		return syscall.Signal(n).String()
+	}
+	return name
+}

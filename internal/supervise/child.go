@@ -1,0 +1,557 @@
+//go:build linux
+
+package supervise
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/cairnrun/cairn/internal/control"
+	"github.com/cairnrun/cairn/internal/step"
+	"github.com/cairnrun/cairn/internal/vfs"
+)
+
+// rankLimit bounds what a rank may send in one message.
+const rankLimit = 4 << 20
+
+// child is a rank that this helper started.
+type child struct {
+	h      *helper
+	l      *launch
+	s      *control.Start
+	rank   int
+	place  uint64 // the move that it came by; 0: it was started with all others
+	cmd    *exec.Cmd
+	id     process
+	ctl    *control.Conn
+	box    *outbox
+	placed chan struct{} // closed: stdout is where the rank goes on; of a newcomer: it is followed
+	wrote  chan struct{} // closed: its writer has ended
+	early  *early        // of a newcomer: stderr until it is one of the ranks
+
+	mu      sync.Mutex
+	follow  [3]*follower // by stream; none of a newcomer before its predecessor's have ended
+	hello   bool
+	joined  bool // of a newcomer: it has been told to go on
+	gathers bool // it was told to, and not yet what is decided
+	alone   bool // its end is no failure: it has left, or was not needed
+	killed  bool // by signal, while it was alive
+	reaped  bool
+}
+
+func hostLock(run, name string) string {
+	return filepath.Join(run, "hosts", strings.ReplaceAll(name, "/", "_")+".lock")
+}
+
+func outputFile(dir string, rank, stream int) string {
+	return filepath.Join(dir, fmt.Sprintf("rank-%04d.%s", rank, []string{control.Stdout: "out", control.Stderr: "err"}[stream]))
+}
+
+// start starts the rank and what watches it.
+func (c *child) start(i int) (err error) {
+	s := c.s
+	var mine []io.Closer
+	var theirs []*os.File
+	defer func() {
+		for _, f := range theirs {
+			f.Close()
+		}
+		if err != nil {
+			for _, f := range mine {
+				f.Close()
+			}
+			err = fmt.Errorf("%s: %w", c.name(), err)
+		}
+	}()
+	open := func(stream int) (*os.File, error) {
+		if c.place != 0 {
+			f, err := nowhere(s.Output)
+			if err == nil && stream == control.Stdout {
+				theirs = append(theirs, f)
+			} else if err == nil {
+				mine = append(mine, f)
+				c.early = &early{f: f, to: outputFile(s.Output, c.rank, stream)}
+			}
+			return f, err
+		}
+		f, err := vfs.OpenPrivate(outputFile(s.Output, c.rank, stream), os.O_CREATE|os.O_WRONLY|os.O_APPEND)
+		if err == nil {
+			theirs = append(theirs, f)
+			if stream == control.Stdout && !s.Keep {
+				err = f.Truncate(0)
+			}
+		}
+		return f, err
+	}
+	stdout, err := open(control.Stdout)
+	if err != nil {
+		return err
+	}
+	stderr, err := open(control.Stderr)
+	if err != nil {
+		return err
+	}
+	ctl, ctlEnd, err := control.Pair()
+	if err != nil {
+		return err
+	}
+	mine, theirs = append(mine, ctl), append(theirs, ctlEnd)
+	writer, writerEnd, err := control.Pair()
+	if err != nil {
+		return err
+	}
+	mine, theirs = append(mine, writer), append(theirs, writerEnd)
+
+	extra, numbers := layOut(c.h.keep, ctlEnd, writerEnd)
+	c.cmd = &exec.Cmd{
+		Path: s.Command[0], Args: s.Command, Dir: s.Dir,
+		Env: append(c.environment(),
+			control.EnvControl+"="+strconv.Itoa(numbers[0]), control.EnvWriter+"="+strconv.Itoa(numbers[1]),
+			control.EnvRank+"="+strconv.Itoa(c.rank), control.EnvSize+"="+strconv.Itoa(s.Welcome.Size)),
+		Stdout: stdout, Stderr: stderr, ExtraFiles: extra,
+		SysProcAttr: &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL},
+	}
+	if s.Input != "" && c.rank == 0 {
+		in, err := os.Open(s.Input)
+		if err != nil {
+			return fmt.Errorf("stdin of rank 0: %w", err)
+		}
+		defer in.Close()
+		c.cmd.Stdin = in
+	}
+	started := make(chan error)
+	c.h.fork <- func() { started <- c.cmd.Start() }
+	if err := <-started; err != nil {
+		return err
+	}
+	step.At("start.rank")
+	c.id = identify(c.cmd.Process.Pid)
+	c.ctl = control.New(ctl)
+	c.ctl.SetLimit(rankLimit)
+	c.box = newOutbox(c.ctl, 4096)
+	c.placed = make(chan struct{})
+	if c.place == 0 {
+		if !s.Keep {
+			close(c.placed)
+		}
+		c.pass(s.Shown[i], c.placed)
+	}
+	c.l.add(c)
+	read := make(chan struct{})
+	if c.place == 0 {
+		go reserveOutput(outputFile(s.Output, c.rank, control.Stdout), read)
+	}
+	c.wrote = make(chan struct{})
+	c.say(&control.Message{Kind: control.Running, Pid: c.id.Pid}) // before it can have ended
+	go func() {
+		defer close(read)
+		c.listen()
+	}()
+	go func() {
+		defer close(c.wrote)
+		defer writer.Close()
+		// A writer's trouble has been told to its rank; nobody else can act on it.
+		_ = c.h.o.Writer(context.Background(), writer)
+	}()
+	go c.watch(writer, read)
+	return nil
+}
+
+// environment is that of the rank: the one given or ours, less what is the
+// helper's own, and what is set for this host. A newcomer does not belong to the MPI job of a launcher that
+// started this helper for it, unless that can join the one of the others.
+func (c *child) environment() []string {
+	env := c.s.Env
+	if env == nil {
+		env = os.Environ()
+	}
+	apart := c.place != 0 && c.h.secret != nil && !mayJoin()
+	return append(slices.DeleteFunc(slices.Clone(env), func(s string) bool {
+		name, _, _ := strings.Cut(s, "=")
+		return name == envSecret || name == envSupervisor || name == envShell || name == envParent || apart && ofLauncher(name)
+	}), c.s.Set...)
+}
+
+// ofLauncher reports whether a variable is one by which launchers tell a
+// process which rank of which job it is.
+func ofLauncher(name string) bool {
+	for _, p := range []string{"OMPI_", "PMIX_", "PMI_", "PRTE_", "HYDI_", "HYDRA_", "MPI_LOCAL", "SLURM_STEP", "SLURM_TASK", "ALPS_", "FLUX_TASK"} {
+		if strings.HasPrefix(name, p) {
+			return true
+		}
+	}
+	return slices.Contains([]string{"SLURM_PROCID", "SLURM_LOCALID", "SLURM_NODEID", "SLURM_NTASKS", "SLURM_NPROCS", "SLURM_GTIDS"}, name)
+}
+
+// nowhere is a regular file that has no name.
+func nowhere(dir string) (*os.File, error) {
+	f, err := os.CreateTemp(dir, ".newcomer-")
+	if err == nil {
+		err = os.Remove(f.Name())
+	}
+	return f, err
+}
+
+// pass begins to pass the rank's output on, stdout when ready is closed.
+func (c *child) pass(from [2]int64, ready chan struct{}) {
+	now := make(chan struct{})
+	close(now)
+	for _, stream := range []int{control.Stdout, control.Stderr} {
+		when := now
+		if stream == control.Stdout {
+			when = ready
+		}
+		c.follow[stream] = follow(c.l.watch, outputFile(c.s.Output, c.rank, stream), from[stream-1], when, c.h.gone, func(offset int64, data []byte) {
+			c.say(&control.Message{Kind: control.Output, Stream: stream, Offset: offset, Data: data})
+		})
+	}
+}
+
+// goOn passes a newcomer's output on, from where that of its predecessor
+// ended.
+func (c *child) goOn(from [2]int64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	select {
+	case <-c.placed:
+	default:
+		if c.place != 0 {
+			c.pass(from, c.placed)
+			close(c.placed)
+		}
+	}
+}
+
+// say passes a message about the rank to the supervisor.
+func (c *child) say(m *control.Message) {
+	m.Rank, m.Place, m.Launch = c.rank, c.place, c.s.Launch
+	c.h.up.send(m)
+}
+
+// layOut places the two sockets at the lowest numbers from 3 on that none of
+// the files to be kept has, and keeps those where they are.
+func layOut(keep map[int]*os.File, a, b *os.File) (extra []*os.File, numbers []int) {
+	place := []*os.File{a, b}
+	for fd := 3; len(place) > 0; fd++ {
+		if f := keep[fd]; f != nil {
+			extra = append(extra, f)
+			continue
+		}
+		extra, place, numbers = append(extra, place[0]), place[1:], append(numbers, fd)
+	}
+	return extra, numbers
+}
+
+// inheritedFiles are the descriptors that whoever started this process left
+// open for it, such as PMI_FD. Those above the sockets' numbers are passed on
+// by the kernel; those below need an entry in the table.
+func inheritedFiles() map[int]*os.File {
+	out := make(map[int]*os.File)
+	entries, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		return out
+	}
+	for _, e := range entries {
+		fd, err := strconv.Atoi(e.Name())
+		if err != nil || fd < 3 {
+			continue
+		}
+		if flags, err := unix.FcntlInt(uintptr(fd), unix.F_GETFD, 0); err == nil && flags&unix.FD_CLOEXEC == 0 {
+			out[fd] = os.NewFile(uintptr(fd), "inherited")
+		}
+	}
+	return out
+}
+
+// listen passes on what the rank says.
+func (c *child) listen() {
+	for {
+		m, err := c.ctl.Recv()
+		if err != nil {
+			if errors.Is(err, control.ErrMalformed) { // tell, and listen no more
+				c.say(&control.Message{Kind: control.Failed, Error: err.Error()})
+				c.ctl.CloseRead()
+			}
+			return
+		}
+		switch m.Kind {
+		case control.Hello:
+			w := c.s.Welcome
+			w.Rank = c.rank
+			if c.place != 0 {
+				w.Stdout, w.Stderr = outputFile(c.s.Output, c.rank, control.Stdout), c.early.to
+			}
+			if w.Host == "" {
+				w.Host = c.h.name
+			}
+			c.box.send(&control.Message{Kind: control.Welcomed, Welcome: &w})
+			c.mu.Lock()
+			c.hello = true // others may speak to it now
+			c.mu.Unlock()
+		case control.Restored:
+			select {
+			case <-c.placed:
+			default:
+				if c.place == 0 {
+					close(c.placed)
+				}
+			}
+		case control.Card, control.Progress, control.Saved, control.Failed,
+			control.Committed, control.Refused, control.Finished, control.Stopped,
+			control.Here, control.Near, control.Held, control.Sent, control.Landed, control.Unmoved, control.Spawned:
+		case control.Linked:
+			c.early.pass()
+		case control.Left:
+			// It has let go of its writer, which holds the lock of the checkpoint
+			// folder, too: the newcomer needs it.
+			select {
+			case <-c.wrote:
+			case <-time.After(lostMoment):
+				c.dismiss()
+				<-c.wrote
+			}
+			c.say(m)
+			c.dismiss()
+			continue
+		default:
+			continue // nothing that a rank says
+		}
+		c.say(m)
+	}
+}
+
+// tell passes a message to the rank, if it has said hello: other programs
+// don't read.
+func (c *child) tell(m *control.Message) {
+	if c.greeted() {
+		c.mu.Lock()
+		switch m.Kind {
+		case control.Gather:
+			c.gathers = true
+		case control.Switch:
+			c.gathers, c.joined = false, c.joined || m.OK
+		}
+		joined := c.joined
+		c.mu.Unlock()
+		if joined {
+			c.early.pass()
+		}
+		c.box.send(m)
+	}
+}
+
+// waits reports whether this is a newcomer that is not one of the ranks yet, or
+// a rank that is to be held until a move is decided.
+func (c *child) waits() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.gathers || c.place != 0 && !c.joined
+}
+
+// dismiss ends a rank that has left, or a newcomer that is not needed, with
+// its children.
+func (c *child) dismiss() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.alone = true
+	if !c.reaped {
+		syscall.Kill(-c.id.Pid, syscall.SIGKILL)
+	}
+}
+
+func (c *child) greeted() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.hello
+}
+
+// signal sends a signal to the rank and its children.
+func (c *child) signal(s syscall.Signal) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.reaped {
+		c.l.bad.Store(true)
+		c.killed = c.killed || !ended(c.id.Pid)
+		syscall.Kill(-c.id.Pid, s)
+	}
+}
+
+func (c *child) reap() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.reaped {
+		c.reaped = true // from here on the number may belong to another process
+		c.cmd.Wait()
+	}
+}
+
+func (c *child) shown(stream int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if (stream == control.Stdout || stream == control.Stderr) && c.follow[stream] != nil {
+		c.follow[stream].more()
+	}
+}
+
+// watch waits for the rank's end, and then for what it left to be done.
+func (c *child) watch(writer *net.UnixConn, read chan struct{}) {
+	defer c.l.release()
+	pid := c.id.Pid
+	m := &control.Message{Kind: control.Exited}
+	m.Code, m.Signal = ending(pid)
+	// What the rank sent is read to the end even if a child of it still holds
+	// the other side open.
+	c.ctl.CloseRead()
+	<-read
+	c.mu.Lock()
+	alone, joined := c.alone, c.joined
+	m.Killed = c.killed
+	c.mu.Unlock()
+	if alone {
+		syscall.Kill(-pid, syscall.SIGKILL)
+		endGroup(func(st stat) bool { return st.group == pid })
+	} else {
+		if m.Code != 0 || m.Signal != 0 {
+			c.l.bad.Store(true)
+		}
+		if c.l.bad.Load() {
+			syscall.Kill(-pid, syscall.SIGKILL) // the rest of it, see launch.reap
+		}
+		if c.place != 0 && !joined {
+			m.Why = c.early.last()
+		}
+		c.say(m)
+	}
+	if joined {
+		c.early.pass()
+	}
+	writer.CloseRead()
+	<-c.wrote
+	if joined && c.place != 0 {
+		select { // its predecessor's output is still being shown
+		case <-c.placed:
+		case <-c.h.gone:
+		}
+	}
+	c.mu.Lock()
+	list := c.follow
+	c.mu.Unlock()
+	for _, f := range list {
+		if f != nil {
+			f.finish()
+			m.Ends = append(m.Ends, f.at)
+		}
+	}
+	if alone { // the others go on: nobody waits for the end of the launch
+		c.reap()
+		c.l.remove(c)
+		c.say(m)
+	}
+	c.early.close()
+	c.box.finish()
+	c.ctl.Close()
+}
+
+// process names a process beyond doubt: numbers are used again, but not with
+// the same time of birth.
+type process struct {
+	Pid  int    `json:"pid"`
+	Born string `json:"born"`
+}
+
+func identify(pid int) process {
+	if st, ok := readStat(pid); ok {
+		return st.process
+	}
+	return process{Pid: pid}
+}
+
+// holder is what the host's lock file says.
+type holder struct {
+	Helper  int       `json:"helper"`
+	Host    string    `json:"host"`
+	Boot    string    `json:"boot"`
+	Session int       `json:"session"` // that the ranks belong to
+	Launch  string    `json:"launch"`
+	Ranks   []process `json:"ranks"`
+}
+
+// whoHas tells who has a lock file with this text: a supervisor's is for people
+// as it is, a helper's is a holder.
+func whoHas(text []byte) string {
+	var who holder
+	plain := strings.TrimSpace(string(text))
+	switch err := json.Unmarshal(text, &who); {
+	case plain == "", err != nil && plain[0] == '{': // it is being written
+		return "another process"
+	case err != nil:
+		return plain
+	}
+	out := fmt.Sprintf("process %d on %s", who.Helper, who.Host)
+	for i, r := range who.Ranks {
+		switch {
+		case i == 0:
+			out += fmt.Sprintf(" looks after them: %d", r.Pid)
+		case i < someRanks:
+			out += fmt.Sprintf(", %d", r.Pid)
+		case i == someRanks:
+			out += fmt.Sprintf(" and %d more", len(who.Ranks)-i)
+		}
+	}
+	return out
+}
+
+const someRanks = 8 // of many, that are named
+
+func bootID() string {
+	text, _ := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	return strings.TrimSpace(string(text))
+}
+
+// recordProcesses writes the ranks that run now into the host's lock file.
+func recordProcesses(lock *os.File, launch string, ranks []process) error {
+	host, _ := os.Hostname()
+	session, _ := unix.Getsid(0)
+	text, err := json.Marshal(holder{os.Getpid(), host, bootID(), session, launch, ranks})
+	if err != nil {
+		return err
+	}
+	return rewrite(lock, string(text))
+}
+
+// endLeftOver ends ranks of an earlier helper of this host that died, with
+// their groups, and waits for it. They were sent SIGKILL when it did, but a
+// shell that a rank was started by does not pass that on.
+func endLeftOver(lock *os.File) {
+	buf := make([]byte, 1<<20)
+	n, _ := lock.ReadAt(buf, 0)
+	var old holder
+	if json.Unmarshal(buf[:n], &old) != nil || old.Boot != bootID() {
+		return
+	}
+	for _, p := range old.Ranks {
+		p.end(groupTime)
+		born, err := strconv.ParseUint(p.Born, 10, 64)
+		if leader, ok := readStat(p.Pid); err != nil || ok && leader.process != p {
+			continue // the number is another one's now
+		}
+		endGroup(func(st stat) bool {
+			return st.group == p.Pid && st.born >= born && st.user == uint32(os.Geteuid()) && (old.Session == 0 || st.session == old.Session)
+		})
+	}
+}

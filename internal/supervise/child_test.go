@@ -1,0 +1,31 @@
+//go:build linux
+
+package supervise
+
+import (
+	"os/exec"
+	"syscall"
+	"testing"
+)
+
+// TestChildSignal_AlreadyEnded: a rank that had ended before it was to be
+// killed was not killed by the supervisor, even if nobody has heard of its end.
+func TestChildSignal_AlreadyEnded(t *testing.T) {
+	for _, dead := range []bool{true, false} {
+		cmd := exec.Command("sleep", "600")
+		cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		c := &child{l: &launch{}, cmd: cmd, id: process{Pid: cmd.Process.Pid}}
+		if dead {
+			syscall.Kill(cmd.Process.Pid, syscall.SIGKILL)
+			ending(cmd.Process.Pid) // it is not reaped
+		}
+		c.signal(syscall.SIGKILL)
+		if c.killed == dead {
+			t.Errorf("ended before: %v, killed by the supervisor: %v", dead, c.killed)
+		}
+		c.reap()
+	}
+}

@@ -1,0 +1,290 @@
+//go:build linux
+
+package supervise
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/cairnrun/cairn/internal/step"
+	"github.com/cairnrun/cairn/internal/store"
+	"github.com/cairnrun/cairn/internal/vfs"
+)
+
+// intent is what a start means to do with the run that the directory holds.
+type intent struct {
+	rec    *record
+	made   bool   // rec is new: until it is written, the directory is that of an earlier run
+	finish bool   // the ranks have finished: only their end is to be completed
+	say    string // what the user is to know
+}
+
+// adopt decides what the directory's record means for a run of command on n
+// ranks. Nothing of an earlier run is discarded on a guess: that takes fresh, a
+// record that says that the run has finished, or no trace of a run at all.
+func (d *runDir) adopt(command []string, n int, sets, output string, fresh bool) (*intent, error) {
+	made := &record{ID: store.NewID(), Command: command, Ranks: n, Dir: sets, Sets: sets, Output: output}
+	in := &intent{rec: made, made: true}
+	old, err := loadRecord(d.fs, d.path)
+	if err == nil {
+		old.locate(d.path, d.cwd)
+		old.relocated(d.path, d.cwd)
+		in.say = old.note
+	}
+	switch {
+	case fresh:
+		made.Clear = []string{sets, d.file("sets")}
+		if err == nil {
+			made.Clear = append(made.Clear, old.Sets)
+		}
+		in.say = ""
+		return in, nil
+	case errors.Is(err, errNoRecord):
+		trace, terr := d.trace(output)
+		if terr != nil || trace == "" {
+			return in, terr
+		}
+		return d.rebuild(in, fmt.Errorf("%s: %s is missing, but %s is there", d.path, recordName, trace))
+	case errors.Is(err, store.ErrDamaged):
+		return d.rebuild(in, err)
+	case err != nil:
+		return nil, err
+	case len(old.Clear) > 0: // it was being discarded
+		made.Clear = append(old.Clear, sets)
+		return in, nil
+	case old.State == Finished: // a program that did not call Finish left its checkpoints
+		made.Clear = []string{old.Sets}
+		with := ""
+		if old.Status != 0 {
+			with = fmt.Sprintf(" with status %d", old.Status)
+		}
+		in.say = joined(in.say, fmt.Sprintf("the run before has finished%s (%s); a new one begins", with, old.Time.Format(time.DateTime)))
+		return in, nil
+	}
+	if d.movedTo(old, sets) {
+		old.Dir, old.Sets = sets, sets
+	}
+	differs := old.differs(command, n, sets)
+	switch {
+	case differs == nil && old.State == Finishing:
+		old.Output = output
+		return &intent{rec: old, finish: true, say: in.say}, nil
+	case differs == nil:
+		old.Output = output
+		return &intent{rec: old, say: in.say}, d.vanished(old)
+	case d.worthless(old):
+		made.Clear = []string{d.file("sets")}
+		return in, nil
+	}
+	again := "give the same command to go on"
+	if old.State == Finishing {
+		again = "give the same command to complete its end"
+	}
+	return nil, fmt.Errorf("%s: %w: %s (%s); %s, --fresh to discard it, or --run for another folder",
+		d.path, ErrDiffers, strings.Join(differs, ", "), old.settled(), again)
+}
+
+func joined(a, b string) string { return strings.TrimPrefix(a+"; "+b, "; ") }
+
+// movedTo reports whether the checkpoints of a run are in another directory now,
+// which the user names.
+func (d *runDir) movedTo(r *record, sets string) bool {
+	if r.SetsID == "" || r.Last == nil || r.Dir != r.Sets || r.is(r.Dir, sets) {
+		return false
+	}
+	was, err := store.Open(d.fs, r.Sets, 0).ID()
+	if err != nil || was != "" {
+		return false
+	}
+	id, err := store.Open(d.fs, sets, 0).ID()
+	return err == nil && id == r.SetsID
+}
+
+// differs says in which ways a run is another one than what was recorded.
+func (r *record) differs(command []string, n int, sets string) (out []string) {
+	if len(r.Command) != len(command) || !r.is(r.Command[0], command[0]) || !slices.Equal(r.Command[1:], command[1:]) {
+		out = append(out, fmt.Sprintf("it was started as %s", quoted(r.Command)))
+	}
+	if r.Ranks != n {
+		out = append(out, fmt.Sprintf("it has %d ranks, not %d", r.Ranks, n))
+	}
+	if !r.is(r.Dir, sets) {
+		out = append(out, fmt.Sprintf("its sets are in %s, not in %s", r.Dir, sets))
+	}
+	return out
+}
+
+// trace names something that an earlier run has left; empty: there is nothing.
+func (d *runDir) trace(output string) (string, error) {
+	if there, err := store.Holds(d.fs, d.file("sets")); err != nil || there {
+		return d.file("sets"), err
+	}
+	names, err := rankFiles(output)
+	if err != nil {
+		return "", err
+	}
+	for _, name := range names {
+		if st, err := os.Stat(name); err == nil && st.Size() > 0 {
+			return name, nil
+		}
+	}
+	return "", nil
+}
+
+// rebuild makes a record anew that is damaged or lost, from the checkpoints.
+// Without any it can't be known how far the run came, and nothing is started.
+func (d *runDir) rebuild(in *intent, why error) (*intent, error) {
+	r := in.rec
+	set, at, ok, err := newestWhole(r.Sets, r.Ranks)
+	if err != nil {
+		return nil, err
+	}
+	if !ok {
+		return nil, fmt.Errorf("%s; and there is no checkpoint of %s in %s to make the record anew from, so nothing is started: if the checkpoints are elsewhere, name their directory with --dir; if the run is not needed any more, discard it with --fresh",
+			oneLine(why), ranksCount(r.Ranks), r.Sets)
+	}
+	r.State, r.Attempt, r.Used = Running, 1, true
+	r.Last = &SetState{Set: set, Time: at}
+	in.made = false
+	in.say = fmt.Sprintf("%s; the record was made anew from checkpoint %d in %s", oneLine(why), set, r.Sets)
+	return in, nil
+}
+
+func ranksCount(n int) string {
+	if n == 1 {
+		return "1 rank"
+	}
+	return fmt.Sprintf("%d ranks", n)
+}
+
+// vanished refuses a run that has used its checkpoint directory, which is not
+// there now: it would start from the beginning over what it has done.
+func (d *runDir) vanished(r *record) error {
+	const remedy = "bring it back (is its file system mounted?), or discard the run with --fresh; nothing is started, and nothing was changed"
+	there, err := store.Holds(d.fs, r.Sets)
+	if err != nil {
+		return fmt.Errorf("the checkpoints of this run can't be looked at: %w", err)
+	}
+	if r.Last != nil && !there {
+		return fmt.Errorf("%s: checkpoint %d of this run was committed in %s, but there is none now: %s", d.path, r.Last.Set, r.Sets, remedy)
+	}
+	if id, err := store.Open(d.fs, r.Sets, 0).ID(); err == nil && r.Last != nil && r.SetsID != "" && id != "" && id != r.SetsID {
+		return fmt.Errorf("%s: %s holds the checkpoints of another run (%s), not of this one (%s): %s", d.path, r.Sets, id, r.SetsID, remedy)
+	}
+	if _, err := d.fs.Stat(filepath.Join(r.Sets, "lock")); r.Used && errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("%s: the checkpoint directory of this run, %s, is not there, or is another one: %s", d.path, r.Sets, remedy)
+	}
+	return nil
+}
+
+// worthless reports whether nothing is lost with a run that is not running: it
+// is recorded that nothing was ever started, or that it failed before its first
+// point, and there is no checkpoint. A helper of it that still runs may be saving
+// one. Of a directory that is not the run's own nothing is known, so any
+// checkpoint in it counts.
+func (d *runDir) worthless(r *record) bool {
+	if r.Attempt > 0 && !(r.State == Failed && r.Early) {
+		return false
+	}
+	if _, err := os.Lstat(filepath.Join(r.Sets, "line")); !errors.Is(err, fs.ErrNotExist) {
+		return false
+	}
+	if r.Sets == d.file("sets") {
+		if _, _, whole, err := newestWhole(r.Sets, r.Ranks); err != nil || whole {
+			return false
+		}
+	} else if there, err := store.Holds(d.fs, r.Sets); err != nil || there {
+		return false
+	}
+	locks, err := filepath.Glob(d.file("hosts", "*.lock"))
+	if err != nil {
+		return false
+	}
+	for _, name := range locks {
+		f, _, err := tryLock(name)
+		if err != nil {
+			return false
+		}
+		f.Close()
+	}
+	return true
+}
+
+// take makes the directory that of this run, which must be done before the first
+// attempt and after the last helper of the run before has ended. What is to be
+// discarded is recorded first, so that whoever comes after a crash completes it.
+func (s *Supervisor) take() error {
+	if len(s.rec.Clear) > 0 {
+		if err := s.record(); err != nil {
+			return err
+		}
+		step.At("start.clearing")
+		for _, dir := range s.rec.Clear {
+			if err := errors.Join(store.Clear(s.dir.fs, dir), store.Open(s.dir.fs, dir, 0).RemoveEnd()); err != nil {
+				return err
+			}
+		}
+		if err := s.dir.discardOutput(s.rec.Output); err != nil {
+			return err
+		}
+		step.At("start.cleared")
+		s.rec.Clear = nil
+	}
+	if s.rec.Dir != s.dir.file("sets") { // from now on it can be told whether it is there
+		if err := makeChecked(s.dir.fs, s.rec.Dir); err != nil {
+			return err
+		}
+		s.rec.Used = s.rec.Used || s.rec.Sets == s.rec.Dir
+	}
+	s.taken = true
+	err := s.record()
+	step.At("start.recorded")
+	return err
+}
+
+// makeChecked makes a checkpoint directory, with the file that the ranks lock.
+func makeChecked(fsys vfs.FS, dir string) error {
+	d, err := store.Create(fsys, dir, 0)
+	if errors.Is(err, store.ErrLocked) { // it is there; the ranks say more
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	return errors.Join(d.Close(), fsys.SyncDir(dir))
+}
+
+// discardOutput removes the ranks' output files and what is known about them,
+// and nothing else that may lie in that directory.
+func (d *runDir) discardOutput(output string) error {
+	names, err := rankFiles(output)
+	if err != nil {
+		return err
+	}
+	for _, name := range append(names, d.file("shown")) {
+		if err := os.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+	}
+	return nil
+}
+
+// rankFiles returns the ranks' output files in a directory, which need not exist.
+func rankFiles(dir string) (out []string, err error) {
+	entries, err := os.ReadDir(dir)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	for _, e := range entries {
+		if name := e.Name(); strings.HasPrefix(name, "rank-") && (strings.HasSuffix(name, ".out") || strings.HasSuffix(name, ".err")) {
+			out = append(out, filepath.Join(dir, name))
+		}
+	}
+	return out, nil
+}

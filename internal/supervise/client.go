@@ -1,0 +1,256 @@
+//go:build linux
+
+package supervise
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"os"
+	"path/filepath"
+	"syscall"
+	"time"
+
+	"github.com/cairnrun/cairn/internal/control"
+)
+
+// statusTime is how long a supervisor has to tell of its run.
+const statusTime = 5 * time.Second
+
+// Read returns what is known of a run: from its supervisor if it runs and
+// answers within 5 s, else from its folder.
+func Read(ctx context.Context, run string) (*State, error) {
+	run, err := filepath.Abs(run)
+	if err != nil {
+		return nil, err
+	}
+	short, cancel := context.WithTimeout(ctx, statusTime)
+	defer cancel()
+	m, err := ask(short, run, &control.Message{Kind: control.Status})
+	if err == nil && m.Run != nil {
+		return m.Run, nil
+	}
+	silent := ctx.Err() == nil && (short.Err() != nil || errors.Is(err, syscall.EAGAIN))
+	if err != nil && !silent && !errors.Is(err, ErrNotRunning) {
+		return nil, err
+	}
+	rec, err := readRecord(run)
+	if err != nil {
+		return nil, err
+	}
+	if rec == nil {
+		return nil, fmt.Errorf("%s: %w", run, ErrNoRun)
+	}
+	st := &State{Run: run, State: rec.settled(), Command: rec.Command, Dir: rec.Sets, Attempt: rec.Attempt, Why: rec.Why,
+		Aside: rec.Aside, Last: rec.Last, Unsaved: rec.Unsaved, Ranks: []control.RankState{}, Moves: rec.Moves}
+	for r := range rec.Ranks {
+		st.Ranks = append(st.Ranks, control.RankState{Rank: r, State: "ended"})
+	}
+	if silent {
+		st.State = Silent
+		st.Why = fmt.Sprintf("its supervisor (process %d on %s) does not answer; it may have been stopped (Ctrl-Z). This is what its record says", rec.Pid, rec.Host)
+		for r := range st.Ranks {
+			st.Ranks[r].State = "unknown"
+		}
+	} else {
+		for i := range st.Moves {
+			lostMove(&st.Moves[i])
+		}
+	}
+	// A helper may have published a set after its supervisor was gone.
+	if set, at, ok := newestSet(rec.Sets, rec.Ranks); ok && (st.Last == nil || st.Last.Set < set) {
+		st.Last = &SetState{Set: set, Time: at}
+	} else if !ok && rec.State == Finished {
+		st.Last = nil
+	}
+	return st, nil
+}
+
+// Checkpoint asks a running run for a checkpoint and returns the set when it
+// is committed.
+func Checkpoint(ctx context.Context, run, reason string) (*SetState, error) {
+	m, err := ask(ctx, run, &control.Message{Kind: control.Checkpoint, Reason: reason})
+	if err != nil {
+		return nil, err
+	}
+	if m.Run == nil || m.Run.Last == nil {
+		return nil, fmt.Errorf("%s: the supervisor named no set", run)
+	}
+	return m.Run.Last, nil
+}
+
+// Stop lets a running run save and stop, and returns its state when it has.
+func Stop(ctx context.Context, run, reason string) (*State, error) {
+	m, err := ask(ctx, run, &control.Message{Kind: control.Stop, Reason: reason})
+	if err != nil {
+		return nil, err
+	}
+	if m.Run == nil {
+		return nil, fmt.Errorf("%s: the supervisor gave no state", run)
+	}
+	return m.Run, nil
+}
+
+// Migrate moves ranks of a running run to other hosts and returns how that
+// ended. note, if not nil, is told how far it is. If the supervisor is lost on the
+// way, the state is MoveUnknown. When ctx ends, Migrate returns at once, and the
+// move is called off unless it is decided; Migration.CallOff waits for what
+// becomes of it.
+func Migrate(ctx context.Context, run string, o Migration, note func(*MoveState)) (*MoveState, error) {
+	last := &MoveState{Ranks: o.Ranks, From: o.Host, To: o.To}
+	if last.Ranks == nil {
+		last.Ranks = []int{}
+	}
+	heard := false
+	r := question{off: o.CallOff, note: func(m *control.Message) {
+		if m.Run != nil && len(m.Run.Moves) == 1 {
+			last, heard = &m.Run.Moves[0], true
+			if note != nil {
+				note(last)
+			}
+		}
+	}}
+	m, err := r.ask(ctx, run, &control.Message{Kind: control.Migrate, Host: o.Host, To: o.To,
+		Move: &control.Move{Ranks: o.Ranks, Chunk: o.Chunk, Rounds: o.Rounds, Files: o.Files, Sequential: o.Sequential,
+			StartLimit: o.StartLimit, Program: o.Program, Env: o.Env}})
+	if errors.Is(err, errNoAnswer) {
+		lives := supervised(ctx, run)
+		if rec, err := readRecord(run); !lives && err == nil && rec != nil && rec.settled() != Interrupted { // it has just ended
+			if !heard {
+				return last, notRunning(run)
+			}
+			for i := range rec.Moves {
+				if m := &rec.Moves[i]; m.ID == last.ID && m.Over() {
+					return m, nil
+				}
+			}
+		}
+		last.Time, last.State = time.Now(), MoveUnknown
+		switch {
+		case !lives:
+			last.Why = "the supervisor is gone, and the run does not go on; the same 'cairn run' command brings it back"
+		case heard:
+			last.Why = "the connection to the supervisor was lost; 'cairn status' tells"
+		default: // it was not asked
+			return last, err
+		}
+		return last, nil
+	}
+	if err != nil {
+		return last, err
+	}
+	if m.Run == nil || len(m.Run.Moves) != 1 {
+		return last, fmt.Errorf("%s: the supervisor did not say how the move ended", run)
+	}
+	return &m.Run.Moves[0], nil
+}
+
+// supervised reports whether a supervisor of the run answers.
+func supervised(ctx context.Context, run string) bool {
+	ctx, cancel := context.WithTimeout(ctx, statusTime)
+	defer cancel()
+	_, err := ask(ctx, run, &control.Message{Kind: control.Status})
+	return err == nil || ctx.Err() != nil // it may have been stopped
+}
+
+// errNoAnswer says that the supervisor hung up before it had answered.
+var errNoAnswer = errors.New("the supervisor gave no answer")
+
+// question is how a supervisor is asked.
+type question struct {
+	note func(*control.Message) // told what comes before the answer
+	off  <-chan struct{}        // closed: it is called off
+}
+
+// ask sends a request to a run's supervisor and returns the answer.
+func ask(ctx context.Context, run string, m *control.Message) (*control.Message, error) {
+	return question{}.ask(ctx, run, m)
+}
+
+func (q question) ask(ctx context.Context, run string, m *control.Message) (*control.Message, error) {
+	st, err := os.Stat(run)
+	if err != nil {
+		return nil, fmt.Errorf("%w; name the folder that 'cairn run' made", err)
+	}
+	if !st.IsDir() {
+		return nil, fmt.Errorf("%s: %w; name the folder that 'cairn run' made", run, ErrNoRun)
+	}
+	var conn net.Conn
+	err = inFolder(run, func(short string) (err error) {
+		var d net.Dialer
+		conn, err = d.DialContext(ctx, "unix", filepath.Join(short, socketName))
+		return err
+	})
+	switch {
+	case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ECONNREFUSED):
+		return nil, notRunning(run)
+	case err != nil:
+		return nil, fmt.Errorf("%s: %w", filepath.Join(run, socketName), err)
+	}
+	defer conn.Close()
+	defer context.AfterFunc(ctx, func() { conn.Close() })()
+	c := control.New(conn)
+	if err := c.Send(m); err != nil {
+		if ctx.Err() != nil {
+			return nil, ctx.Err()
+		}
+		return nil, fmt.Errorf("%s: %w: %w", run, errNoAnswer, err)
+	}
+	if q.off != nil {
+		answered := make(chan struct{})
+		defer close(answered)
+		go func() {
+			select {
+			case <-q.off:
+				c.Send(&control.Message{Kind: control.Cancel}) // that it failed shows to who listens
+			case <-answered:
+			}
+		}()
+	}
+	answer, err := c.Recv()
+	for err == nil && answer.Busy {
+		if q.note != nil {
+			q.note(answer)
+		}
+		answer, err = c.Recv()
+	}
+	switch {
+	case err != nil && ctx.Err() != nil:
+		return nil, ctx.Err()
+	case err != nil:
+		return nil, fmt.Errorf("%s: %w: %w", run, errNoAnswer, err)
+	case answer.Error != "":
+		return nil, fmt.Errorf("%s: %s", run, answer.Error)
+	}
+	return answer, nil
+}
+
+// notRunning tells what is known of a run that nobody answers for.
+func notRunning(run string) error {
+	rec, err := readRecord(run)
+	switch {
+	case err != nil:
+		return err
+	case rec == nil:
+		return fmt.Errorf("%s: %w; name the folder that 'cairn run' made", run, ErrNoRun)
+	}
+	const again = "the same 'cairn run' command goes on with it"
+	what, own := "", ""
+	switch own, _ = os.Hostname(); {
+	case rec.State == Finishing:
+		what = "its ranks have finished, but their end is not complete; the same 'cairn run' command completes it"
+	case rec.State == Finished:
+		what = "it has finished; the same 'cairn run' command starts it afresh"
+	case rec.State == Stopped:
+		what = "it was stopped; " + again
+	case rec.State == Failed:
+		what = fmt.Sprintf("it has failed (%s); %s", rec.Why, again)
+	case rec.Host == own:
+		what = fmt.Sprintf("its supervisor (process %d) is gone; %s", rec.Pid, again)
+	default:
+		what = fmt.Sprintf("process %d on %s has it; use cairn there, or, if that is gone: %s", rec.Pid, rec.Host, again)
+	}
+	return fmt.Errorf("%s: %w: %s", run, ErrNotRunning, what)
+}

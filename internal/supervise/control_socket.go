@@ -1,0 +1,278 @@
+//go:build linux
+
+package supervise
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/cairnrun/cairn/internal/control"
+)
+
+const (
+	socketName   = "control.sock"
+	maxCallers   = 512 // connections
+	maxWaiting   = 16  // requests for a checkpoint
+	requestTime  = 10 * time.Second
+	helloTime    = 5 * time.Second // for a program that is asked for a checkpoint to show that it can
+	requestLimit = 64 << 10
+)
+
+// waiter is a request of a command that has not been answered.
+type waiter struct {
+	kind   control.Kind
+	m      *control.Message
+	reply  func(*control.Message) // once; others are ignored
+	note   func(*control.Message) // before that; what can't be sent soon is left out
+	done   bool
+	off    bool // who asked wants it no more, but waits for the answer
+	asked  bool
+	reason string
+}
+
+// inFolder calls f with a short path of a folder: a socket's address has room
+// for 107 bytes only.
+func inFolder(dir string, f func(short string) error) error {
+	fd, err := unix.Open(dir, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return &os.PathError{Op: "open", Path: dir, Err: err}
+	}
+	defer unix.Close(fd)
+	return f(fmt.Sprintf("/proc/self/fd/%d", fd))
+}
+
+// openDoor listens for requests on the run's socket.
+func (s *Supervisor) openDoor() (net.Listener, error) {
+	path := s.dir.file(socketName)
+	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) { // the lock is ours: nobody listens there
+		return nil, err
+	}
+	var l *net.UnixListener
+	err := inFolder(s.dir.path, func(short string) (err error) {
+		l, err = net.ListenUnix("unix", &net.UnixAddr{Name: filepath.Join(short, socketName), Net: "unix"})
+		if err != nil {
+			return err
+		}
+		l.SetUnlinkOnClose(false)
+		return os.Chmod(path, 0o600)
+	})
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	go s.receive(l)
+	return l, nil
+}
+
+func (s *Supervisor) receive(l *net.UnixListener) {
+	slots := make(chan struct{}, maxCallers)
+	for {
+		conn, err := l.AcceptUnix()
+		if err != nil {
+			if errors.Is(err, net.ErrClosed) {
+				return
+			}
+			time.Sleep(10 * time.Millisecond) // out of descriptors, most likely
+			continue
+		}
+		select {
+		case slots <- struct{}{}:
+			s.serving.Go(func() {
+				s.serve(conn)
+				<-slots
+			})
+		default:
+			conn.Close() // as many commands as this wait for the run's end
+		}
+	}
+}
+
+// sameUser reports whether the peer is this process's user, or root.
+func sameUser(conn *net.UnixConn) bool {
+	raw, err := conn.SyscallConn()
+	if err != nil {
+		return false
+	}
+	ok := false
+	raw.Control(func(fd uintptr) {
+		cred, err := unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED)
+		ok = err == nil && (int(cred.Uid) == os.Geteuid() || cred.Uid == 0)
+	})
+	return ok
+}
+
+// serve answers one request.
+func (s *Supervisor) serve(conn *net.UnixConn) {
+	defer conn.Close()
+	if !sameUser(conn) {
+		return
+	}
+	c := control.New(conn)
+	c.SetLimit(requestLimit)
+	c.SetReadDeadline(time.Now().Add(requestTime))
+	served := make(chan struct{})
+	defer close(served)
+	go func() { // who has asked nothing gets no answer
+		select {
+		case <-s.over:
+			c.SetReadDeadline(time.Unix(1, 0))
+		case <-served:
+		}
+	}()
+	m, err := c.Recv()
+	if err != nil {
+		return
+	}
+	c.SetReadDeadline(time.Time{})
+	answer := make(chan *control.Message, 1)
+	notes := make(chan *control.Message, 16)
+	w := &waiter{kind: m.Kind, m: m, reason: m.Reason}
+	w.note = func(m *control.Message) {
+		select {
+		case notes <- m:
+		default:
+		}
+	}
+	w.reply = func(m *control.Message) {
+		if !w.done {
+			w.done = true
+			answer <- m
+		}
+	}
+	left := make(chan struct{})
+	go func() { // the caller may go away while it waits, or call it off
+		defer close(left)
+		for {
+			if m, err := c.Recv(); err != nil || m.Kind != control.Cancel {
+				return
+			}
+			s.post(func() { w.off = true })
+		}
+	}()
+	s.post(func() { s.request(w) })
+	send := func(m *control.Message) {
+		c.SetWriteDeadline(time.Now().Add(requestTime))
+		c.Send(m)
+	}
+	for {
+		select {
+		case m := <-notes:
+			send(m)
+			continue
+		case m := <-answer:
+			send(m)
+		case <-left:
+			s.post(func() { w.done = true })
+		case <-s.over:
+			select { // it may have been answered at the very end
+			case m := <-answer:
+				send(m)
+			default:
+			}
+		}
+		return
+	}
+}
+
+// request handles a request in the goroutine of Run.
+func (s *Supervisor) request(w *waiter) {
+	switch w.kind {
+	case control.Status:
+		st := s.snapshot()
+		w.reply(&control.Message{Kind: w.kind, Run: &st})
+	case control.Checkpoint:
+		if s.origin == foreign && (s.a == nil || !s.a.greeted()) {
+			w.reply(&control.Message{Kind: w.kind, Error: "the program does not use Cairn, so it has no checkpoints; " + remedy})
+			return
+		}
+		if s.a == nil || !s.a.begun || s.stopping {
+			w.reply(&control.Message{Kind: w.kind, Error: fmt.Sprintf("the run is %s; ask when its ranks run", s.state)})
+			return
+		}
+		waiting := 0
+		for _, x := range s.waiters {
+			if x.kind == control.Checkpoint && !x.done {
+				waiting++
+			}
+		}
+		if waiting >= maxWaiting {
+			w.reply(&control.Message{Kind: w.kind, Error: fmt.Sprintf("%d others wait for a checkpoint already; ask when it is committed", waiting)})
+			return
+		}
+		s.addWaiter(w)
+		s.askWaiting()
+		if !w.asked {
+			s.after(helloTime, func() {
+				if !w.asked {
+					w.reply(&control.Message{Kind: w.kind, Error: "the program has not told that it uses Cairn: it has not called Open yet, or never does; then it has no checkpoints"})
+				}
+			})
+		}
+	case control.Stop:
+		s.addWaiter(w)
+		reason := w.reason
+		if reason == "" {
+			reason = "cairn stop"
+		}
+		s.stop(reason)
+	case control.Migrate:
+		s.migrate(w)
+	default:
+		w.reply(&control.Message{Kind: w.kind, Error: fmt.Sprintf("%q is no request", w.kind)})
+	}
+}
+
+func (s *Supervisor) addWaiter(w *waiter) {
+	keep := s.waiters[:0]
+	for _, x := range s.waiters {
+		if !x.done {
+			keep = append(keep, x)
+		}
+	}
+	s.waiters = append(keep, w)
+}
+
+// askWaiting asks rank 0 for the checkpoints that wait, as soon as it listens.
+func (s *Supervisor) askWaiting() {
+	if s.a == nil || !s.a.begun || !s.a.ranks[0].Cairn || s.move != nil && s.move.told { // who leaves would take it along
+		return
+	}
+	for _, w := range s.waiters {
+		if w.kind == control.Checkpoint && !w.done && !w.asked {
+			w.asked = true
+			reason := w.reason
+			if reason == "" {
+				reason = "request"
+			}
+			s.tellRank(0, &control.Message{Kind: control.Checkpoint, Reason: reason})
+		}
+	}
+}
+
+// answerAll answers what is left to answer when the run has ended.
+func (s *Supervisor) answerAll(res Result, err error) {
+	end := res.State
+	if err != nil {
+		end = err.Error()
+	}
+	for _, q := range append(s.unanswered, s.settleMoves("the run has ended ("+end+")")...) {
+		q.answer()
+	}
+	st := s.snapshot()
+	for _, w := range s.waiters {
+		m := &control.Message{Kind: w.kind, Run: &st}
+		switch {
+		case w.kind == control.Stop && err == nil:
+		case err != nil:
+			m.Error = err.Error()
+		default:
+			m.Error = "the run has ended (" + res.State + ") before the set was committed"
+		}
+		w.reply(m)
+	}
+}

@@ -1,0 +1,340 @@
+//go:build linux
+
+package supervise
+
+import (
+	"context"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net"
+	"os"
+	"os/signal"
+	"runtime"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/cairnrun/cairn/internal/control"
+	"github.com/cairnrun/cairn/internal/step"
+)
+
+// streamMark is the first thing a helper writes to its stdout: what a login
+// shell prints before is not ours.
+const streamMark = "\ncairn-host/1\n"
+
+// Environment of launched helpers, see launcher_linux.go.
+const (
+	envSupervisor = "CAIRN_SUPERVISOR" // addresses, comma between
+	envSecret     = "CAIRN_SECRET"     // hex
+	envShell      = "CAIRN_SHELL"      // process that has started the helper, see spawn_linux.go
+)
+
+// HelperOptions are what a helper needs besides its supervisor.
+type HelperOptions struct {
+	// Writer serves a rank's writer. It returns when the rank is gone and
+	// what it had committed is published. Default: ckpt's writer.
+	Writer func(ctx context.Context, conn *net.UnixConn) error
+}
+
+// Help is the work of a helper process whose stdin and stdout are connected
+// to the supervisor. It returns when the supervisor says so, or when it is
+// gone and all ranks have ended. The process should do nothing else.
+func Help(ctx context.Context, o HelperOptions) error {
+	in, out, err := takeStdio()
+	if err != nil {
+		return err
+	}
+	if _, err := out.WriteString(streamMark); err != nil {
+		return fmt.Errorf("stdout: %w; a helper is started by 'cairn run'", err)
+	}
+	return help(ctx, control.New(duplex{in, out}), o, -1, nil, 0)
+}
+
+// HelpLaunched is the work of a helper process that mpirun or srun started:
+// it serves the one rank that its environment names.
+func HelpLaunched(ctx context.Context, o HelperOptions) error {
+	if launch, run, ok := strings.Cut(os.Getenv(envStay), ":"); ok {
+		awaitRanks(run, launch, time.Now().AddDate(100, 0, 0))
+		return nil
+	}
+	rank, err := launchedRank(os.Getenv)
+	if err != nil {
+		return err
+	}
+	secret, err := hex.DecodeString(os.Getenv(envSecret))
+	if err != nil || len(secret) == 0 {
+		return fmt.Errorf("%s is not set: the launcher does not pass the environment on; tell it to with --launcher-args", envSecret)
+	}
+	os.Unsetenv(envSecret)
+	shell, _ := strconv.Atoi(os.Getenv(envShell)) // most have none
+	os.Unsetenv(envShell)
+	conn, err := dialSupervisor(ctx, strings.Split(os.Getenv(envSupervisor), ","), secret)
+	if err != nil {
+		return err
+	}
+	return help(ctx, conn, o, rank, secret, shell)
+}
+
+// launchedRank finds the rank in the environment that a launcher made.
+func launchedRank(getenv func(string) string) (int, error) {
+	names := []string{"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "SLURM_PROCID", "FLUX_TASK_RANK", "ALPS_APP_PE"}
+	for _, name := range names {
+		if v := getenv(name); v != "" {
+			rank, err := strconv.Atoi(v)
+			if err != nil || rank < 0 {
+				return 0, fmt.Errorf("%s=%s is no rank", name, v)
+			}
+			return rank, nil
+		}
+	}
+	return 0, fmt.Errorf("no launcher said which rank this is (looked at %s); use --launcher fork", strings.Join(names, ", "))
+}
+
+// duplex is a stream made of two files.
+type duplex struct{ in, out *os.File }
+
+func (d duplex) Read(p []byte) (int, error)  { return d.in.Read(p) }
+func (d duplex) Write(p []byte) (int, error) { return d.out.Write(p) }
+func (d duplex) Close() error                { return errors.Join(d.out.Close(), d.in.Close()) }
+
+// takeStdio moves stdin and stdout elsewhere, so that nothing else of this
+// process reads or writes them.
+func takeStdio() (in, out *os.File, err error) {
+	move := func(fd int, to *os.File) (*os.File, error) {
+		syscall.ForkLock.RLock()
+		defer syscall.ForkLock.RUnlock()
+		moved, err := syscall.Dup(fd)
+		if err != nil {
+			return nil, err
+		}
+		syscall.CloseOnExec(moved)
+		return os.NewFile(uintptr(moved), to.Name()), syscall.Dup3(int(to.Fd()), fd, 0)
+	}
+	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
+	if err != nil {
+		return nil, nil, err
+	}
+	defer null.Close()
+	if in, err = move(0, null); err != nil {
+		return nil, nil, err
+	}
+	out, err = move(1, null)
+	return in, out, err
+}
+
+// helper is the state of a helper process.
+type helper struct {
+	o      HelperOptions
+	up     *outbox // to the supervisor
+	fork   chan func()
+	gone   chan struct{} // closed when the supervisor is gone
+	secret []byte        // of a launched helper
+	near   bool          // the supervisor is on this machine: its silence means nothing
+	keep   map[int]*os.File
+	name   string
+	dir    string // the run's
+	lock   *os.File
+	shell  int // that started this helper for an MPI library; 0: none
+
+	mu   sync.Mutex
+	now  *launch
+	late []*lateStart // that wait for the end of now
+	quit bool
+}
+
+func help(ctx context.Context, conn *control.Conn, o HelperOptions, rank int, secret []byte, shell int) error {
+	// Batch systems signal every process of a job; what happens next is the
+	// supervisor's to decide. (Ignored signals would stay ignored in ranks.)
+	ignored := make(chan os.Signal, 1)
+	signal.Notify(ignored, syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP, syscall.SIGPIPE, syscall.SIGUSR1, syscall.SIGUSR2)
+	defer signal.Stop(ignored)
+	if o.Writer == nil {
+		o.Writer = serveWriter
+	}
+	h := &helper{o: o, up: newOutbox(conn, 1<<16), fork: make(chan func()), gone: make(chan struct{}), secret: secret, shell: shell}
+	if rank >= 0 {
+		h.keep = inheritedFiles()
+	}
+	go h.forker()
+	defer close(h.fork)
+	host, _ := os.Hostname()
+	h.up.send(&control.Message{Kind: control.Joined, Rank: rank, Pid: os.Getpid(), Host: host})
+	messages := make(chan *control.Message)
+	go func() {
+		defer close(messages)
+		for {
+			m, err := conn.Recv()
+			if err != nil {
+				return
+			}
+			messages <- m
+		}
+	}()
+	look := time.NewTicker(pingEvery)
+	defer look.Stop()
+	missed := 0 // looks since something was heard; time in which this process was stopped does not count
+	for !h.over() {
+		var ended chan struct{}
+		if h.now != nil && (h.quit || len(h.late) > 0) {
+			ended = h.now.done
+		}
+		select {
+		case m, ok := <-messages:
+			if !ok {
+				return h.orphaned()
+			}
+			missed = 0
+			h.handle(m)
+		case <-look.C:
+			if missed++; missed > int(helperSilence/pingEvery) && !h.near {
+				return h.orphaned()
+			}
+		case <-ended:
+			h.startLate()
+		case <-ctx.Done():
+			return h.orphaned()
+		}
+	}
+	h.up.finish()
+	<-h.up.done
+	return conn.Close()
+}
+
+// over reports whether the helper may end.
+func (h *helper) over() bool {
+	return h.quit && len(h.late) == 0 && !h.running()
+}
+
+// forker starts processes: from one thread that lives as long as the helper,
+// because a rank's PDEATHSIG comes when the thread that forked it ends.
+func (h *helper) forker() {
+	runtime.LockOSThread()
+	for f := range h.fork {
+		f()
+	}
+	select {} // the thread must not end before the process does
+}
+
+func (h *helper) handle(m *control.Message) {
+	switch m.Kind {
+	case control.Ping:
+		h.up.send(&control.Message{Kind: control.Pong})
+	case control.Setup:
+		ready := &control.Message{Kind: control.Ready}
+		h.near = m.OK
+		holder, err := h.setup(m.Host, m.Dir)
+		if err == nil && m.LeaveWhen != nil {
+			go h.leaveWhen(m.LeaveWhen)
+		}
+		if err != nil {
+			ready.Error, ready.Busy, ready.Why = err.Error(), errors.Is(err, ErrBusy), holder
+		}
+		h.up.send(ready)
+	case control.Launch:
+		if m.Start != nil && !h.quit {
+			h.begin(m.Start)
+		}
+	case control.Arrive:
+		if m.Start != nil && !h.quit {
+			h.arrive(m.Start)
+		}
+	case control.Kill:
+		if m.Place == 0 {
+			h.signal(syscall.SIGKILL)
+		} else if c := h.child(m); c != nil {
+			c.dismiss()
+		} else {
+			h.forget(m.Rank, m.Place)
+		}
+	case control.Follow:
+		if c := h.child(m); c != nil && len(m.Ends) == 2 {
+			c.goOn([2]int64(m.Ends))
+		}
+	case control.Terminate:
+		h.signal(syscall.SIGTERM)
+	case control.Quit:
+		h.quit = true
+	case control.Shown:
+		if c := h.child(m); c != nil {
+			c.shown(m.Stream)
+		}
+	case control.Spawn:
+		if m.Start != nil {
+			m.Start.Env = append(m.Start.Env, envSecret+"="+hex.EncodeToString(h.secret))
+		}
+		for _, c := range h.addressed(m.Rank, m.Place) {
+			c.tell(m)
+		}
+	case control.Cards, control.Checkpoint, control.Ahead, control.Gather, control.Switch:
+		for _, c := range h.addressed(m.Rank, m.Place) {
+			c.tell(m)
+		}
+	case control.Lost: // Rank is the one that is gone
+		for _, c := range h.all() {
+			c.tell(m)
+		}
+	}
+}
+
+// setup takes the host's lock and ends what an earlier helper left. If another
+// helper has it, the error wraps ErrBusy and holder tells which.
+func (h *helper) setup(name, run string) (holder string, err error) {
+	if h.lock != nil {
+		return "", errors.New("the helper is set up already")
+	}
+	path := hostLock(run, name)
+	lock, holder, err := tryLock(path)
+	if errors.Is(err, ErrBusy) {
+		return holder, busyHost{fmt.Errorf("%s: another helper serves this host: %s; it ends by itself when its ranks have saved and stopped", path, holder)}
+	}
+	if errors.Is(err, fs.ErrNotExist) {
+		return "", fmt.Errorf("the run's folder %s is not there: all hosts must have it, on a file system that they share: %w", run, err)
+	}
+	if err != nil {
+		return "", err
+	}
+	h.name, h.dir, h.lock = name, run, lock
+	step.At("start.helper")
+	endLeftOver(lock)
+	return "", recordProcesses(lock, "", nil)
+}
+
+// busyHost is an ErrBusy in other words.
+type busyHost struct{ error }
+
+func (busyHost) Is(target error) bool { return target == ErrBusy }
+
+func (h *helper) signal(s syscall.Signal) {
+	for _, c := range h.all() {
+		c.signal(s)
+	}
+}
+
+// dialSupervisor tries the supervisor's addresses in turn.
+func dialSupervisor(ctx context.Context, addresses []string, secret []byte) (*control.Conn, error) {
+	var errs []error
+	for range 3 {
+		for _, a := range addresses {
+			d := net.Dialer{Timeout: 5 * time.Second}
+			conn, err := d.DialContext(ctx, "tcp", a)
+			if err == nil {
+				var c *control.Conn
+				if c, err = control.Client(conn, secret); err == nil {
+					return c, nil
+				}
+			}
+			errs = append(errs, err)
+			if ctx.Err() != nil {
+				return nil, ctx.Err()
+			}
+		}
+	}
+	return nil, fmt.Errorf("the supervisor can't be reached from this host: %w", errors.Join(errs...))
+}
+
+var _ io.ReadWriteCloser = duplex{}

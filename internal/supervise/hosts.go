@@ -1,0 +1,502 @@
+//go:build linux
+
+package supervise
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/cairnrun/cairn/internal/control"
+)
+
+// host is a host and its helper, as the supervisor sees them.
+type host struct {
+	s      *Supervisor
+	name   string
+	shared string // what ranks that share memory have in common; "": the name
+	slots  int
+	lent   int  // slots of ranks that have moved away
+	closed bool // it was left: only --to brings ranks there, and what they leave is not free for others
+	local  bool
+	fixed  []int // of a launched helper: its rank
+
+	cmd     *exec.Cmd
+	ended   chan struct{} // the process of cmd has ended
+	stderr  *tail
+	box     *outbox
+	conn    *control.Conn
+	up      bool
+	joining bool
+	busy    bool      // ranks were started and Drained has not come
+	missed  int       // looks since something was heard
+	served  bool      // it has had ranks
+	starts  uint64    // that it was told in this attempt
+	leaves  bool      // it is to be left, as it says
+	extra   bool      // it was there for a move that was not made
+	spawned bool      // an MPI library has started its helper, and ends all if that ends
+	waiting time.Time // since then for an earlier helper to end
+	err     error     // why it is not up
+}
+
+// title is the host's name for people.
+func (h *host) title() string {
+	if h.shared != "" {
+		return h.shared
+	}
+	return h.name
+}
+
+// gather makes sure that helpers are there for all ranks. It reports whether
+// the ranks can be started; if not, the attempt has its failure, or the run
+// was stopped.
+func (s *Supervisor) gather(ctx context.Context) bool {
+	if s.starter != nil {
+		return s.gatherLaunched(ctx)
+	}
+	for _, h := range s.hosts {
+		if !h.up && h.slots > 0 {
+			h.join()
+		}
+	}
+	s.until(ctx, func() bool {
+		return s.killed || s.stopping || !slices.ContainsFunc(s.hosts, func(h *host) bool { return h.joining })
+	}, nil)
+	for _, h := range s.hosts {
+		if !h.up && h.served && !s.killed && !s.stopping {
+			h.awaitFree(ctx)
+		}
+	}
+	if s.killed || s.stopping {
+		return false
+	}
+	room := 0
+	var lost []error
+	for _, h := range s.hosts {
+		if h.up {
+			room += h.slots
+		} else if h.slots > 0 {
+			lost = append(lost, h.err)
+		}
+	}
+	if room >= s.n {
+		for _, err := range lost {
+			s.say("going on without a host: %v", err)
+		}
+		return true
+	}
+	var why []string
+	for _, err := range lost {
+		why = append(why, err.Error())
+	}
+	if room > 0 {
+		why = append(why, fmt.Sprintf("%d ranks need room and there is room for %d", s.n, room))
+	}
+	s.notBegun(strings.Join(why, "; "))
+	return false
+}
+
+// notBegun fails an attempt whose ranks were not started. When that is the
+// end of the run, the end tells why.
+func (s *Supervisor) notBegun(why string) {
+	s.a.failure = &failure{why: why, status: 1, fatal: !s.began}
+	if s.began {
+		s.say("%s", why)
+	}
+}
+
+// awaitFree waits for the end of the ranks on a host whose helper is lost and
+// can't be replaced: as long as they may run, none is started elsewhere.
+func (h *host) awaitFree(ctx context.Context) {
+	s, told := h.s, false
+	for until := time.Now().Add(s.o.Grace + leaveTime); time.Now().Before(until) && !s.killed && !s.stopping; {
+		lock, holder, err := tryLock(hostLock(s.dir.path, h.name))
+		if err == nil {
+			lock.Close()
+		}
+		if !errors.Is(err, ErrBusy) {
+			h.served = false
+			return
+		}
+		if !told {
+			told = true
+			s.say("waiting for the ranks of the last start on %s to end (%s)", h.name, holder)
+		}
+		s.until(ctx, func() bool { return s.killed || s.stopping }, time.After(busyEvery))
+	}
+}
+
+// command is how the host's helper is started.
+func (h *host) command() []string {
+	if h.local {
+		return h.s.o.Helper
+	}
+	shell := h.s.o.RemoteShell
+	if len(shell) == 0 {
+		shell = []string{"ssh", "-T", "-o", "BatchMode=yes", "-o", "ServerAliveInterval=10", "-o", "ServerAliveCountMax=3"}
+	}
+	out := make([]string, len(shell))
+	named := false
+	for i, arg := range shell {
+		out[i] = strings.ReplaceAll(arg, "{host}", h.name)
+		named = named || out[i] != arg
+	}
+	if !named {
+		out = append(out, h.name)
+	}
+	// ssh gives one line to a shell over there; others pass arguments on.
+	if base := filepath.Base(out[0]); base == "ssh" || base == "rsh" {
+		return append(out, quoted(h.s.o.RemoteHelper))
+	}
+	return append(out, h.s.o.RemoteHelper...)
+}
+
+// join starts the host's helper. What becomes of it is told by calls.
+func (h *host) join() {
+	h.joining, h.err, h.fixed, h.waiting = true, nil, nil, time.Time{}
+	args := h.command()
+	cmd := exec.Command(args[0], args[1:]...)
+	// Its own process group: a terminal's Ctrl-C is for the supervisor only.
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	h.stderr = new(tail)
+	cmd.Stderr = h.stderr
+	stream, err := h.start(cmd)
+	if err != nil {
+		h.joining = false
+		h.err = fmt.Errorf("host %s: its helper could not be started: %w", h.name, err)
+		return
+	}
+	h.cmd, h.ended = cmd, make(chan struct{})
+	go func(done chan struct{}) {
+		cmd.Wait()
+		close(done)
+	}(h.ended)
+	go func(ended chan struct{}) {
+		if err := skipTo(stream, streamMark, 64<<10); err != nil {
+			stream.Close()
+			select { // then what it said on stderr is known
+			case <-ended:
+			case <-time.After(2 * time.Second):
+			}
+			h.s.post(func() { h.unreached(err, cmd) })
+			return
+		}
+		conn := control.New(stream)
+		box := newOutbox(conn, 1<<16)
+		h.s.post(func() {
+			if h.cmd == cmd && h.joining {
+				h.attach(conn, box)
+			} else { // it comes too late
+				box.finish()
+				conn.Close()
+			}
+		})
+		h.listen(conn, box)
+	}(h.ended)
+	pid := cmd.Process.Pid
+	time.AfterFunc(joinTime, func() {
+		h.s.post(func() {
+			if h.joining && h.cmd == cmd && h.waiting.IsZero() {
+				syscall.Kill(-pid, syscall.SIGKILL)
+				h.lost(fmt.Errorf("no answer within %s", timeText(joinTime)))
+			}
+		})
+	})
+}
+
+// start starts cmd with its stdin and stdout connected to the stream.
+func (h *host) start(cmd *exec.Cmd) (io.ReadWriteCloser, error) {
+	if h.local {
+		mine, theirs, err := control.Pair()
+		if err != nil {
+			return nil, err
+		}
+		defer theirs.Close()
+		cmd.Stdin, cmd.Stdout = theirs, theirs
+		if err := cmd.Start(); err != nil {
+			mine.Close()
+			return nil, err
+		}
+		return mine, nil
+	}
+	inRead, inWrite, err := os.Pipe()
+	if err != nil {
+		return nil, err
+	}
+	defer inRead.Close()
+	outRead, outWrite, err := os.Pipe()
+	if err != nil {
+		inWrite.Close()
+		return nil, err
+	}
+	defer outWrite.Close()
+	cmd.Stdin, cmd.Stdout = inRead, outWrite
+	if err := cmd.Start(); err != nil {
+		inWrite.Close()
+		outRead.Close()
+		return nil, err
+	}
+	return duplex{outRead, inWrite}, nil
+}
+
+// skipTo reads up to and including mark.
+func skipTo(r io.Reader, mark string, limit int) error {
+	var seen []byte
+	one := make([]byte, 1)
+	for len(seen) < limit {
+		if _, err := io.ReadFull(r, one); err != nil {
+			return fmt.Errorf("the connection ended (%w) after %q", err, seen)
+		}
+		if seen = append(seen, one[0]); bytes.HasSuffix(seen, []byte(mark)) {
+			return nil
+		}
+	}
+	return fmt.Errorf("there is no helper, but something that says %q", seen[:80])
+}
+
+// listen hands what the helper says to the supervisor.
+func (h *host) listen(conn *control.Conn, box *outbox) {
+	for {
+		m, err := conn.Recv()
+		if err != nil {
+			h.s.post(func() {
+				if h.conn == conn {
+					h.lost(err)
+				}
+			})
+			return
+		}
+		if m.Kind == control.Output {
+			h.s.sink.take(box, m)
+			continue
+		}
+		h.s.post(func() {
+			if h.conn == conn {
+				h.handle(m)
+			}
+		})
+	}
+}
+
+func (h *host) attach(conn *control.Conn, box *outbox) {
+	h.conn, h.box, h.missed = conn, box, 0
+}
+
+func (h *host) handle(m *control.Message) {
+	h.missed = 0
+	switch m.Kind {
+	case control.Pong:
+	case control.Joined:
+		h.setUp()
+	case control.Ready:
+		switch {
+		case !h.joining:
+		case m.Error == "":
+			h.joining, h.up = false, true
+			h.s.letGoOfEmpty()
+		case !m.Busy || !h.waits(m.Why):
+			h.lost(errors.New(m.Error))
+		}
+	case control.Drained:
+		if h.s.a != nil && m.Launch == h.s.a.launch && m.Number == h.starts { // no more were started meanwhile
+			h.busy = false
+			h.s.letGoOfEmpty()
+		}
+	case control.Leave:
+		h.toLeave(m)
+	default:
+		h.s.fromRank(h, m)
+	}
+}
+
+// setUp gives the helper its name and the run's folder. A helper on this
+// machine sees by its connection whether its supervisor lives, and need not
+// judge by silence.
+func (h *host) setUp() {
+	m := &control.Message{Kind: control.Setup, Host: h.name, Dir: h.s.dir.path, OK: h.local}
+	if o := &h.s.o; o.LeaveWhen != "" {
+		m.LeaveWhen = &control.LeaveWhen{Command: o.LeaveWhen, Every: o.LeavePoll}
+	}
+	h.box.send(m)
+}
+
+// waits lets a helper try again to take its host, which an earlier one has.
+// It reports whether there is time left for that.
+func (h *host) waits(holder string) bool {
+	if h.waiting.IsZero() {
+		h.waiting = time.Now()
+		h.s.say("waiting for the ranks of the last start on %s to save and stop (%s)", h.name, holder)
+	}
+	if time.Since(h.waiting) > h.s.o.Grace+leaveTime {
+		return false
+	}
+	conn := h.conn
+	time.AfterFunc(busyEvery, func() {
+		h.s.post(func() {
+			if h.joining && h.conn == conn {
+				h.setUp()
+			}
+		})
+	})
+	return true
+}
+
+// lost notes that the helper is gone, and with it its ranks.
+func (h *host) lost(err error) {
+	if !h.up && !h.joining {
+		return
+	}
+	if err == io.EOF || errors.Is(err, syscall.ECONNRESET) {
+		err = errors.New("its helper has ended")
+	}
+	h.err = fmt.Errorf("host %s: %w%s", h.name, err, h.stderr.text())
+	h.hangUp()
+	s := h.s
+	if s.a == nil || !s.a.begun {
+		return
+	}
+	s.a.outside = s.a.outside || s.onHost(h) > 0
+	s.partedWith(h)
+	for i := range s.a.ranks {
+		r := &s.a.ranks[i]
+		if r.on != h || r.State == "ended" {
+			continue
+		}
+		r.State, r.bad = "ended", true
+		s.a.left--
+		if !s.stopping && !s.a.killed {
+			s.fail(r.Rank, &failure{why: fmt.Sprintf("lost %v", h.err), status: 1})
+		}
+	}
+}
+
+// unreached notes that no helper came. What the remote shell said tells more
+// than that the connection ended; with status 255 it is ssh's own complaint.
+func (h *host) unreached(err error, cmd *exec.Cmd) {
+	if h.cmd != cmd || !h.joining {
+		return
+	}
+	said := h.stderr.line()
+	ended := false
+	select {
+	case <-h.ended:
+		ended = true
+	default:
+	}
+	h.lost(err)
+	switch {
+	case said == "" || h.local:
+	case ended && cmd.ProcessState.ExitCode() == 255:
+		h.err = fmt.Errorf("host %s can't be reached: %s", h.name, said)
+	default:
+		h.err = fmt.Errorf("host %s: its helper could not be started: %s; --remote-cairn names cairn there", h.name, said)
+	}
+}
+
+// hangUp closes the connection: a helper that lives ends by itself then.
+func (h *host) hangUp() {
+	h.up, h.joining, h.busy = false, false, false
+	if h.box != nil {
+		h.box.finish()
+	}
+	if h.conn != nil {
+		h.conn.Close()
+	}
+	h.box, h.conn = nil, nil
+}
+
+// look pings the helpers and loses those that are silent.
+func (s *Supervisor) look() {
+	for _, h := range s.hosts {
+		switch {
+		case h.conn == nil:
+		case h.missed > int(hostSilence/pingEvery):
+			if h.local && h.cmd != nil { // its ranks die with it
+				h.cmd.Process.Kill()
+			}
+			h.lost(fmt.Errorf("nothing was heard from it for %s", timeText(hostSilence)))
+		default:
+			h.missed++ // counted: time in which this process was stopped is not silence
+			h.box.send(&control.Message{Kind: control.Ping})
+		}
+	}
+	s.tick.Reset(pingEvery)
+}
+
+// dismiss lets all helpers end, and waits for those that were told.
+func (s *Supervisor) dismiss() {
+	for _, h := range s.hosts {
+		if h.box == nil {
+			continue
+		}
+		h.box.send(&control.Message{Kind: control.Quit})
+		h.box.finish()
+		select {
+		case <-h.box.done:
+		case <-time.After(time.Second):
+		}
+		if h.ended != nil {
+			select {
+			case <-h.ended:
+			case <-time.After(5 * time.Second):
+			}
+		}
+		h.hangUp()
+	}
+	if s.starter != nil {
+		s.starter.end()
+		s.hosts = nil
+	}
+}
+
+// tail keeps the end of what is written to it.
+type tail struct {
+	mu  sync.Mutex
+	buf []byte
+}
+
+func (t *tail) Write(p []byte) (int, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.buf = append(t.buf, p...)
+	if len(t.buf) > 4096 {
+		t.buf = append(t.buf[:0], t.buf[len(t.buf)-2048:]...)
+	}
+	return len(p), nil
+}
+
+// line is what was written, in one line.
+func (t *tail) line() string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	var out []string
+	for s := range strings.Lines(string(t.buf)) {
+		if s = strings.TrimSpace(s); s != "" {
+			out = append(out, s)
+		}
+	}
+	return strings.Join(out, " | ")
+}
+
+// text is what was written, for an error message.
+func (t *tail) text() string {
+	if t == nil {
+		return ""
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if s := strings.TrimSpace(string(t.buf)); s != "" {
+		return fmt.Sprintf(" (it said: %s)", s)
+	}
+	return ""
+}

@@ -1,0 +1,61 @@
+//go:build linux
+
+package supervise
+
+import (
+	"bytes"
+	"debug/buildinfo"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"github.com/cairnrun/cairn/internal/control"
+)
+
+// origin is what a program's file tells of whether it uses Cairn.
+type origin int
+
+const (
+	unknown origin = iota // it is not in Go, and may start one that does
+	speaking
+	foreign // it has nothing of Cairn in it
+)
+
+func originOf(program string) origin {
+	if _, err := buildinfo.ReadFile(program); err != nil {
+		return unknown
+	}
+	text, err := os.ReadFile(program)
+	switch {
+	case err != nil:
+		return unknown
+	case bytes.Contains(text, []byte(control.EnvControl)):
+		return speaking
+	}
+	return foreign
+}
+
+// greeted reports whether a rank has told that it uses Cairn.
+func (a *attempt) greeted() bool {
+	return slices.ContainsFunc(a.ranks, func(r rank) bool { return r.Cairn })
+}
+
+// sayForeign says, once, that nothing can be saved of a program that does not
+// use Cairn: when it is started, or, if its file does not tell, when it has
+// ended without a word.
+func (s *Supervisor) sayForeign(ended bool) {
+	name := filepath.Base(s.o.Command[0])
+	switch {
+	case s.saidForeign || s.a.greeted():
+		return
+	case s.origin == foreign:
+		s.say("%s does not use Cairn: nothing of it is saved, and after a failure it starts from the beginning; %s", name, remedy)
+	case s.origin == unknown && ended && s.a.begun:
+		s.say("%s has not told that it uses Cairn: what does not is not saved, and starts from the beginning after a failure", name)
+	default:
+		return
+	}
+	s.saidForeign = true
+}
+
+const remedy = "name its source ('cairn run .' in its folder), or build it with 'cairn build'"

@@ -1,0 +1,275 @@
+//go:build linux
+
+package supervise
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"sync/atomic"
+	"syscall"
+
+	"github.com/cairnrun/cairn/internal/control"
+)
+
+// launch is what this host has of one start of all ranks. It is over when all
+// of its ranks have ended; a newcomer that comes after that begins another.
+type launch struct {
+	h     *helper
+	start *control.Start // the first
+	watch *watch
+	err   error         // why there is no watch
+	bad   atomic.Bool   // a rank did not end well, or was sent a signal
+	done  chan struct{} // all have ended, with their writers and outputs
+
+	// Under helper.mu.
+	children []*child
+	live     int    // children that are not done, and starts under way
+	number   uint64 // of the last start
+	over     bool   // live has come to zero
+}
+
+// running reports whether there is a launch that is not done.
+func (h *helper) running() bool {
+	if h.now == nil {
+		return false
+	}
+	select {
+	case <-h.now.done:
+		return false
+	default:
+		return true
+	}
+}
+
+// serves reports whether there are ranks.
+func (h *helper) serves() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.now != nil && !h.now.over
+}
+
+// begin starts the host's ranks.
+func (h *helper) begin(s *control.Start) {
+	if h.running() {
+		h.refuse(s, "ranks of the last start still run on this host")
+		return
+	}
+	h.fill(h.open(s), s)
+}
+
+// arrive starts one more rank in the launch under way, or in one of its own.
+func (h *helper) arrive(s *control.Start) {
+	if len(s.Ranks) != 1 || s.Welcome.Move == nil || s.Welcome.Move.ID == 0 {
+		h.refuse(s, "the start of a newcomer names one rank and its move")
+		return
+	}
+	if h.running() && h.now.start.Launch != s.Launch {
+		h.refuse(s, "ranks of the last start still run on this host")
+		return
+	}
+	h.mu.Lock()
+	l := h.now
+	joins := l != nil && !l.over && l.start.Launch == s.Launch
+	if joins {
+		l.live++
+		l.number = s.Number
+	}
+	h.mu.Unlock()
+	switch {
+	case joins:
+	case h.running(): // it is just about to end
+		h.late = append(h.late, &lateStart{Start: s})
+		return
+	default:
+		l = h.open(s)
+	}
+	h.fill(l, s)
+}
+
+// lateStart is a newcomer that comes while a launch is about to end.
+type lateStart struct {
+	*control.Start
+	off bool // it is not needed any more
+}
+
+// forget calls the start of a newcomer off that has not begun.
+func (h *helper) forget(rank int, place uint64) {
+	for _, s := range h.late {
+		s.off = s.off || s.Ranks[0] == rank && s.Welcome.Move.ID == place
+	}
+}
+
+// startLate starts those that waited for the end of a launch.
+func (h *helper) startLate() {
+	late := h.late
+	h.late = nil
+	for _, s := range late {
+		if s.off {
+			h.refuse(s.Start, "it is not needed any more")
+		} else {
+			h.arrive(s.Start)
+		}
+	}
+}
+
+// refuse says that ranks are not started.
+func (h *helper) refuse(s *control.Start, why string) {
+	place := uint64(0)
+	if s.Welcome.Move != nil {
+		place = s.Welcome.Move.ID
+	}
+	for _, r := range s.Ranks {
+		h.up.send(&control.Message{Kind: control.Exited, Rank: r, Place: place, Launch: s.Launch, Code: 1, Error: why})
+	}
+	if !h.running() || h.now.start.Launch != s.Launch {
+		h.up.send(&control.Message{Kind: control.Drained, Launch: s.Launch, Number: s.Number})
+	}
+}
+
+// open begins a launch, which stays open until fill has been called.
+func (h *helper) open(s *control.Start) *launch {
+	h.detain()
+	l := &launch{h: h, start: s, live: 1, number: s.Number, done: make(chan struct{})}
+	l.watch, l.err = newWatch(s.Output)
+	h.mu.Lock()
+	h.now = l
+	h.mu.Unlock()
+	return l
+}
+
+// fill starts ranks in a launch that is open.
+func (h *helper) fill(l *launch, s *control.Start) {
+	if h.secret != nil {
+		s.Welcome.Secret = control.Derive(h.secret, s.Launch)
+	}
+	for i, rank := range s.Ranks {
+		c := &child{h: h, l: l, s: s, rank: rank}
+		if s.Welcome.Move != nil {
+			c.place = s.Welcome.Move.ID
+		}
+		err := l.err
+		if err == nil {
+			err = c.start(i)
+		}
+		if err != nil {
+			code := 1
+			switch {
+			case errors.Is(err, os.ErrNotExist):
+				code = 127
+			case errors.Is(err, os.ErrPermission), errors.Is(err, syscall.ENOEXEC):
+				code = 126
+			}
+			if c.place == 0 {
+				l.bad.Store(true)
+			}
+			c.say(&control.Message{Kind: control.Exited, Code: code, Error: err.Error()})
+		}
+	}
+	h.record()
+	l.release()
+}
+
+// add makes a child known, before anything can be said to it or by it.
+func (l *launch) add(c *child) {
+	l.h.mu.Lock()
+	defer l.h.mu.Unlock()
+	l.children = append(l.children, c)
+	l.live++
+}
+
+// remove forgets a child that has left the others.
+func (l *launch) remove(c *child) {
+	l.h.mu.Lock()
+	l.children = slices.DeleteFunc(l.children, func(x *child) bool { return x == c })
+	l.h.mu.Unlock()
+	l.h.record()
+}
+
+// release notes that one that was live is not any more. The last one ends the
+// launch.
+func (l *launch) release() {
+	l.h.mu.Lock()
+	l.live--
+	l.over = l.live == 0
+	over, number := l.over, l.number
+	l.h.mu.Unlock()
+	if !over {
+		return
+	}
+	go func() {
+		l.reap()
+		if l.watch != nil {
+			l.watch.close()
+		}
+		l.h.mu.Lock()
+		l.children = nil
+		l.h.mu.Unlock()
+		l.h.record()
+		close(l.done)
+		l.h.up.send(&control.Message{Kind: control.Drained, Launch: l.start.Launch, Number: number})
+	}()
+}
+
+// reap lets go of the ended ranks' numbers. After a launch that did not end
+// well nothing of it may go on: children of ranks would write into the next
+// one's output.
+func (l *launch) reap() {
+	if l.bad.Load() {
+		groups := make(map[int]bool)
+		for _, c := range l.children { // not reaped yet: the numbers are still ours
+			groups[c.id.Pid] = true
+			syscall.Kill(-c.id.Pid, syscall.SIGKILL)
+		}
+		endGroup(func(st stat) bool { return groups[st.group] })
+	}
+	for _, c := range l.children {
+		c.reap()
+	}
+}
+
+// record writes the ranks that run now into the host's lock file.
+func (h *helper) record() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	launch, list := "", []process(nil)
+	if h.now != nil {
+		launch = h.now.start.Launch
+		for _, c := range h.now.children {
+			list = append(list, c.id)
+		}
+	}
+	recordProcesses(h.lock, launch, list)
+}
+
+// addressed returns the children that a message goes to.
+func (h *helper) addressed(rank int, place uint64) []*child {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.now == nil {
+		return nil
+	}
+	var out []*child
+	for _, c := range h.now.children {
+		if rank == control.AllRanks || c.rank == rank && c.place == place {
+			out = append(out, c)
+		}
+	}
+	return out
+}
+
+func (h *helper) all() []*child { return h.addressed(control.AllRanks, 0) }
+
+func (h *helper) child(m *control.Message) *child {
+	if m.Rank == control.AllRanks {
+		return nil
+	}
+	for _, c := range h.addressed(m.Rank, m.Place) {
+		return c
+	}
+	return nil
+}
+
+// name is the child's for people.
+func (c *child) name() string { return fmt.Sprintf("rank %d on %s", c.rank, c.h.name) }

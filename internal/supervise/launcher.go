@@ -1,0 +1,325 @@
+//go:build linux
+
+package supervise
+
+import (
+	"context"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"github.com/cairnrun/cairn/internal/control"
+)
+
+// launcher is mpirun or srun, which start one helper per rank. The helpers
+// connect to a TCP port of the supervisor and prove that they know a secret,
+// which they have from the environment.
+type launcher struct {
+	name string
+	args []string
+
+	port   net.Listener
+	secret []byte
+	cmd    *exec.Cmd
+	ended  chan struct{}
+	said   *tail
+
+	errands []*errand // the supervisor's
+	server  atomic.Pointer[ompiServer]
+	apart   bool // newcomers do not join the MPI world of the others: it went wrong
+	spawns  bool // it is that of Open MPI 4: ranks can have it start newcomers
+
+	refused atomic.Int64 // connections
+}
+
+const (
+	halfOpen    = 64 // connections that have not proved anything yet
+	versionTime = 10 * time.Second
+)
+
+// gatherLaunched starts the launcher and waits for a helper of every rank.
+func (s *Supervisor) gatherLaunched(ctx context.Context) bool {
+	l := s.starter
+	if slices.ContainsFunc(s.back, func(m *move) bool { return m.set }) {
+		l.apart = true
+	}
+	started, err := false, error(nil)
+	go func() { // it asks the launcher which one it is
+		e := l.start(s)
+		s.post(func() { started, err = true, e })
+	}()
+	s.until(ctx, func() bool { return started }, nil)
+	if err != nil {
+		s.a.failure = &failure{why: fmt.Sprintf("%s: %v", l.name, err), status: 1, fatal: true}
+		return false
+	}
+	gone := false
+	go func(ended chan struct{}) {
+		<-ended
+		s.post(func() { gone = true })
+	}(l.ended)
+	// srun may wait in a queue: time counts from the first rank on.
+	var late *time.Timer
+	overdue := false
+	watch := func() {
+		if late == nil && (l.name != "srun" || len(s.hosts) > 0) {
+			late = time.AfterFunc(joinTime, func() { s.post(func() { overdue = true }) })
+		}
+	}
+	defer func() {
+		if late != nil {
+			late.Stop()
+		}
+	}()
+	waiting := func(h *host) bool { return h.joining && !h.waiting.IsZero() } // which has a limit of its own
+	lost := func(h *host) bool { return !h.up && !h.joining }
+	full := func() bool {
+		k := 0
+		for _, h := range s.hosts {
+			if h.up {
+				k++
+			}
+		}
+		return k == s.n
+	}
+	s.until(ctx, func() bool {
+		watch()
+		return gone || s.killed || s.stopping || full() || slices.ContainsFunc(s.hosts, lost) || overdue && !slices.ContainsFunc(s.hosts, waiting)
+	}, nil)
+	l.shut() // nobody else is expected
+	if n := l.refused.Load(); n > 1 {
+		s.say("%d connections were refused", n)
+	}
+	if full() && !s.killed && !s.stopping {
+		return true
+	}
+	why := fmt.Sprintf("not all ranks came within %s", timeText(joinTime))
+	switch {
+	case gone:
+		why = "it ended before all ranks had come"
+	case slices.ContainsFunc(s.hosts, lost):
+		why = "not all ranks can be started"
+	}
+	var errs []error
+	for _, h := range s.hosts {
+		errs = append(errs, h.err)
+	}
+	if err := errors.Join(errs...); err != nil {
+		why += ": " + err.Error()
+	}
+	why = fmt.Sprintf("%s: %s%s", l.name, why, l.said.text())
+	s.dismiss()
+	if !s.killed && !s.stopping {
+		s.notBegun(why)
+	}
+	return false
+}
+
+// start opens the port and starts the launcher.
+func (l *launcher) start(s *Supervisor) (err error) {
+	path, err := exec.LookPath(l.name)
+	if err != nil {
+		return fmt.Errorf("%w; install it, load its module, or use --launcher fork", err)
+	}
+	if l.port, err = net.Listen("tcp", ":0"); err != nil {
+		return err
+	}
+	l.secret = randomBytes(32)
+	l.refused.Store(0)
+	go l.accept(s, l.port, l.secret, s.joined)
+	args := []string{"-n", strconv.Itoa(s.n)}
+	if l.name == "mpirun" {
+		// Open MPI passes variables on only if they are named; MPICH passes all.
+		said := version(path)
+		l.spawns = strings.Contains(said, "(Open MPI) 4.") || strings.Contains(said, "(OpenRTE) 4.")
+		if isOpenMPI(said) {
+			args = append(args, "-x", envSupervisor, "-x", envSecret)
+			if l.useful(s) {
+				l.server.Store(startServer(path))
+			}
+			if x := l.server.Load(); x != nil {
+				args = append(args, "--ompi-server", x.uri)
+			}
+		}
+	}
+	args = append(append(args, l.args...), s.o.RemoteHelper...)
+	l.said = new(tail)
+	l.cmd = exec.Command(path, append(args, "--launched")...)
+	l.cmd.Env = append(os.Environ(), envSupervisor+"="+strings.Join(addressesOf(l.port), ","), envSecret+"="+hex.EncodeToString(l.secret))
+	l.cmd.Stdout, l.cmd.Stderr = l.said, l.said
+	l.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	if err := l.cmd.Start(); err != nil {
+		l.port.Close()
+		if x := l.server.Swap(nil); x != nil {
+			x.end()
+		}
+		return err
+	}
+	l.ended = make(chan struct{})
+	go func(cmd *exec.Cmd, ended chan struct{}) {
+		cmd.Wait()
+		close(ended)
+	}(l.cmd, l.ended)
+	return nil
+}
+
+// openMPI reports whether an mpirun is that of Open MPI.
+func openMPI(path string) bool { return isOpenMPI(version(path)) }
+
+func isOpenMPI(text string) bool {
+	return strings.Contains(text, "Open MPI") || strings.Contains(text, "OpenRTE")
+}
+
+// version is what a program says to --version; nothing if that takes long.
+func version(path string) string {
+	ctx, cancel := context.WithTimeout(context.Background(), versionTime)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, path, "--version")
+	cmd.WaitDelay = time.Second // for children that keep its output open
+	text, _ := cmd.CombinedOutput()
+	return string(text)
+}
+
+// addressesOf are a port's addresses as helpers may reach them.
+func addressesOf(l net.Listener) []string {
+	port := strconv.Itoa(l.Addr().(*net.TCPAddr).Port)
+	var out []string
+	if list, err := net.InterfaceAddrs(); err == nil {
+		for _, a := range list {
+			if ip, ok := a.(*net.IPNet); ok && ip.IP.IsGlobalUnicast() {
+				out = append(out, net.JoinHostPort(ip.IP.String(), port))
+			}
+		}
+	}
+	return append([]string{net.JoinHostPort("127.0.0.1", port)}, out...)
+}
+
+// accept lets helpers in, and gives them to take in the goroutine of Run.
+// Whoever can't prove to be one is refused; when too many try at a time, the
+// oldest is.
+func (l *launcher) accept(s *Supervisor, port net.Listener, secret []byte, take func(*host, *control.Conn, *outbox, *control.Message)) {
+	var mu sync.Mutex
+	var open []net.Conn // half, the oldest first
+	for {
+		conn, err := port.Accept()
+		if err != nil {
+			if errors.Is(err, net.ErrClosed) {
+				return
+			}
+			time.Sleep(10 * time.Millisecond) // out of descriptors, most likely
+			continue
+		}
+		mu.Lock()
+		if len(open) >= halfOpen {
+			open[0].Close()
+			open = open[1:]
+		}
+		open = append(open, conn)
+		mu.Unlock()
+		go func() {
+			c, err := control.Server(conn, secret)
+			mu.Lock()
+			open = slices.DeleteFunc(open, func(x net.Conn) bool { return x == conn })
+			mu.Unlock()
+			if err != nil {
+				if l.refused.Add(1) == 1 {
+					s.post(func() { s.say("a connection was refused: %v (others are counted)", err) })
+				}
+				return
+			}
+			c.SetReadDeadline(time.Now().Add(10 * time.Second))
+			m, err := c.Recv()
+			c.SetReadDeadline(time.Time{})
+			if err != nil || m.Kind != control.Joined {
+				c.Close()
+				return
+			}
+			h := &host{s: s, stderr: new(tail)}
+			box := newOutbox(c, 1<<16)
+			s.post(func() { take(h, c, box, m) })
+			h.listen(c, box)
+		}()
+	}
+}
+
+// joined takes a launched helper in.
+func (s *Supervisor) joined(h *host, c *control.Conn, box *outbox, m *control.Message) {
+	refuse := func(format string, args ...any) {
+		s.say("a helper was refused: "+format, args...)
+		box.finish()
+		c.Close()
+	}
+	if s.a == nil || s.a.begun {
+		refuse("it is late")
+		return
+	}
+	if m.Rank < 0 || m.Rank >= s.n {
+		refuse("it has rank %d of %d", m.Rank, s.n)
+		return
+	}
+	for _, x := range s.hosts {
+		if x.fixed[0] == m.Rank {
+			refuse("rank %d is there already", m.Rank)
+			return
+		}
+	}
+	// Ranks of one machine may share memory; a name alone may be given twice.
+	h.name, h.shared, h.fixed, h.slots, h.joining = fmt.Sprintf("%s-rank-%04d", m.Host, m.Rank), m.Host, []int{m.Rank}, 1, true
+	s.hosts = append(s.hosts, h)
+	h.attach(c, box)
+	h.handle(m)
+}
+
+// shut closes the port.
+func (l *launcher) shut() {
+	if l.port != nil {
+		l.port.Close()
+		l.port = nil
+	}
+}
+
+// end waits for the launcher, whose helpers were told to end, and kills it if
+// it takes too long.
+func (l *launcher) end() {
+	l.shut()
+	if l.cmd != nil && l.cmd.Process != nil {
+		endLauncher(l.cmd, l.ended, 0, syscall.SIGTERM, syscall.SIGKILL)
+	}
+	for _, e := range l.errands {
+		endLauncher(e.cmd, e.ended, 0, syscall.SIGTERM, syscall.SIGKILL)
+	}
+	l.errands = nil
+	if x := l.server.Swap(nil); x != nil {
+		x.end()
+	}
+}
+
+// endLauncher sends a launcher one signal after the other until it has ended; 0
+// is none, and only waits.
+func endLauncher(cmd *exec.Cmd, ended chan struct{}, signals ...syscall.Signal) {
+	for _, s := range signals {
+		select {
+		case <-ended:
+			return
+		default:
+		}
+		if s != 0 {
+			syscall.Kill(-cmd.Process.Pid, s)
+		}
+		select {
+		case <-ended:
+			return
+		case <-time.After(5 * time.Second):
+		}
+	}
+}

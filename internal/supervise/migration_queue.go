@@ -1,0 +1,321 @@
+//go:build linux
+
+package supervise
+
+import (
+	"cmp"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/cairnrun/cairn/internal/control"
+)
+
+const (
+	shownMoves = 16 // of those that are over
+	maxMoves   = 64 // that wait
+)
+
+// request is a move that was asked for.
+type request struct {
+	ranks []int
+	host  string // all that are there, instead of ranks
+	to    string // "": to be chosen
+	how   control.Move
+	by    asker
+	w     *waiter // nil: nobody waits
+	tries int     // of one that nobody waits for, so far
+	state *control.MoveState
+}
+
+// asker is who asks for a move.
+type asker int
+
+const (
+	byCommand asker = iota // which waits
+	byFile                 // RUN/leave
+	byWatch                // --leave-when
+)
+
+// gone reports whether who asked has gone away, or wants it no more.
+func (q *request) gone() bool { return q.w != nil && (q.w.done || q.w.off) }
+
+// note tells who asked how far it is.
+func (q *request) note() {
+	if q.w != nil && q.w.note != nil {
+		q.w.note(q.message(true))
+	}
+}
+
+// answer tells who asked how it ended.
+func (q *request) answer() {
+	if q.w != nil {
+		q.w.reply(q.message(false))
+	}
+}
+
+func (q *request) message(more bool) *control.Message {
+	return &control.Message{Kind: control.Migrate, Busy: more, Run: &State{Moves: []control.MoveState{*q.state}}}
+}
+
+// migrate handles a request of a command.
+func (s *Supervisor) migrate(w *waiter) {
+	m := w.m.Move
+	if m == nil {
+		m = new(control.Move)
+	}
+	q := &request{ranks: slices.Clone(m.Ranks), host: w.m.Host, to: w.m.To, w: w,
+		how: control.Move{Chunk: m.Chunk, Rounds: m.Rounds, Files: m.Files, Sequential: m.Sequential, StartLimit: m.StartLimit, Program: m.Program, Env: m.Env}}
+	slices.Sort(q.ranks)
+	q.ranks = slices.Compact(q.ranks)
+	refuse := func(format string, args ...any) {
+		w.reply(&control.Message{Kind: w.kind, Error: fmt.Sprintf(format, args...)})
+	}
+	switch {
+	case s.ending():
+		refuse("the run is to stop; nothing is moved any more")
+	case (len(q.ranks) == 0) == (q.host == ""):
+		refuse("either ranks or a host are to be moved")
+	case len(q.ranks) > 0 && (q.ranks[0] < 0 || q.ranks[len(q.ranks)-1] >= s.n):
+		refuse("there is no rank %s; the run has ranks 0 to %d", outside(q.ranks, s.n), s.n-1)
+	case q.how.Chunk < 0 || q.how.Rounds < 0 || q.how.StartLimit < 0:
+		refuse("chunk, rounds and the time for the start can't be below zero")
+	case q.to != "" && !hostName(q.to):
+		refuse("%q is no host", q.to)
+	case q.host != "" && q.host == q.to:
+		refuse("ranks can't leave host %s for itself", q.host)
+	case q.to == "" && (q.how.Program != "" || len(q.how.Env) > 0):
+		refuse("a program and variables are those of one host: name it with --to")
+	case q.how.Program != "" && !filepath.IsAbs(q.how.Program):
+		refuse("the program's path has to be absolute, not %q", q.how.Program)
+	case slices.ContainsFunc(q.how.Env, func(v string) bool { return strings.Index(v, "=") < 1 || strings.ContainsRune(v, 0) }):
+		refuse("variables are given as NAME=VALUE")
+	case len(s.queue) >= maxMoves:
+		refuse("%d moves wait already; ask again when they are done", len(s.queue))
+	default:
+		if q.host != "" && s.a != nil && s.a.begun && !s.knows(q.host) {
+			refuse("the run has no host %s; it has %s", q.host, strings.Join(s.titles(), ", "))
+			return
+		}
+		s.addWaiter(w)
+		s.ask(q)
+		s.judgeLater(q)
+	}
+}
+
+func outside(ranks []int, n int) string {
+	for _, r := range ranks {
+		if r < 0 || r >= n {
+			return fmt.Sprint(r)
+		}
+	}
+	return ""
+}
+
+// hostName reports whether this can be the name of a host.
+func hostName(name string) bool {
+	return name != "" && !strings.HasPrefix(name, "-") && !strings.ContainsAny(name, " \t\n\r,/\x00") && len(name) < 256
+}
+
+// judgeSilent refuses a move of a program that does not use Cairn, when its
+// ranks have had the time to show that they do.
+func (s *Supervisor) judgeSilent(q *request) {
+	switch {
+	case !slices.Contains(s.queue, q):
+	case s.a == nil || !s.a.begun:
+		s.judgeLater(q)
+	case !s.a.greeted():
+		s.drop(q, "the program has not told that it uses Cairn: it has not called Open yet, or never does; then it can't be moved")
+	}
+}
+
+func (s *Supervisor) judgeLater(q *request) {
+	time.AfterFunc(helloTime, func() { s.post(func() { s.judgeSilent(q) }) })
+}
+
+// ask puts a request in the queue.
+func (s *Supervisor) ask(q *request) {
+	s.rec.Moved++
+	q.state = &control.MoveState{ID: s.rec.Moved, Ranks: q.ranks, From: q.host, To: q.to, State: control.MoveWaits, Time: time.Now()}
+	if q.ranks == nil {
+		q.state.Ranks = []int{}
+	}
+	s.moves = append(s.moves, q.state)
+	for i := 0; len(s.moves) > shownMoves && i < len(s.moves); {
+		if s.moves[i].Over() {
+			s.moves = slices.Delete(s.moves, i, i+1)
+		} else {
+			i++
+		}
+	}
+	s.queue = append(s.queue, q)
+	s.save() // a number is never given twice
+	q.note()
+	s.changed()
+}
+
+// drop ends a request that did not begin.
+func (s *Supervisor) drop(q *request, why string) {
+	s.close(q, control.NotMoved, why)
+	q.answer()
+}
+
+// close is the end of a request that did not begin.
+func (s *Supervisor) close(q *request, state, why string) {
+	s.queue = slices.DeleteFunc(s.queue, func(x *request) bool { return x == q })
+	q.state.State, q.state.Why, q.state.Time = state, why, time.Now()
+	s.save()
+	s.say("%s", MoveText(q.state))
+}
+
+// settleMoves ends what is under way and what waits, and returns who is to be
+// answered.
+func (s *Supervisor) settleMoves(why string) (asked []*request) {
+	if m := s.move; m != nil {
+		s.endMove(m, control.NotMoved, why)
+	}
+	for _, m := range s.back {
+		m.State, m.Why, m.Time = control.NotMoved, m.Why+"; "+why, time.Now()
+		asked = append(asked, m.q)
+	}
+	s.back = nil
+	for len(s.queue) > 0 {
+		asked = append(asked, s.queue[0])
+		s.close(s.queue[0], control.NotMoved, why)
+	}
+	return asked
+}
+
+// lostMove is what is known of a move whose supervisor was lost before it was
+// over.
+func lostMove(m *control.MoveState) {
+	if !m.Over() {
+		m.State, m.Why = control.MoveUnknown, "the supervisor was lost before it was over"
+	}
+}
+
+// nextMove begins the next move if there is one and the ranks run. It reports
+// whether it did something.
+func (s *Supervisor) nextMove() bool {
+	a := s.a
+	if len(s.queue) == 0 || a == nil || !a.begun || a.failure != nil || a.killed || s.stopping || s.killed || len(s.back) > 0 || a.inSpawn() {
+		return false
+	}
+	if slices.ContainsFunc(a.ranks, func(r rank) bool { return r.done || r.State == "ended" }) {
+		s.drop(s.queue[0], "the program is about to end")
+		return true
+	}
+	if slices.ContainsFunc(a.ranks, func(r rank) bool { return !r.Cairn || !r.ready || r.State != Running }) || s.n > 1 && a.card == nil {
+		return false
+	}
+	q := s.queue[0]
+	m := &move{MoveState: q.state, q: q, linked: make([]bool, s.n)}
+	switch err := s.plan(m); {
+	case err == errNobody: // that is what was wanted
+		text := ""
+		if s.closeHost(q.host) {
+			text = "none will be placed there any more"
+		}
+		s.close(q, control.Moved, text)
+		q.answer()
+		return true
+	case err != nil:
+		if w := s.watches[q.host]; w != nil && q.by == byWatch {
+			w.told = err.Error()
+		}
+		s.drop(q, err.Error())
+		return true
+	}
+	s.queue = s.queue[1:]
+	a.moves++
+	s.move = m
+	s.say("moving %s from %s to %s", ranksText(m.Ranks), m.From, m.To)
+	s.prepareMove()
+	return true
+}
+
+// lacks tells what the move waits for.
+func (m *move) lacks() string {
+	missing := func(have func(*seat) bool) string {
+		var list []int
+		for _, x := range m.seats {
+			if !have(x) {
+				list = append(list, x.rank)
+			}
+		}
+		return ranksText(list)
+	}
+	switch m.State {
+	case control.MovePrepares:
+		var list []string
+		for _, x := range m.seats {
+			if name := cmp.Or(x.goal, m.To); (x.to == nil || !x.to.up) && !slices.Contains(list, name) {
+				list = append(list, name)
+			}
+		}
+		return fmt.Sprintf("no helper came from %s", strings.Join(list, ", "))
+	case control.MoveArrives:
+		return fmt.Sprintf("the new process of %s did not come to Restore", missing(func(x *seat) bool { return x.here }))
+	case control.MoveAhead:
+		return fmt.Sprintf("%s did not send its state ahead", missing(func(x *seat) bool { return x.near }))
+	case control.MoveGathers:
+		if m.held.IsZero() {
+			return "not all ranks came to a point"
+		}
+		return fmt.Sprintf("the state of %s did not arrive", missing(func(x *seat) bool { return x.sent && x.landed }))
+	case control.MoveLeaves:
+		return fmt.Sprintf("the old process of %s did not leave", missing(func(x *seat) bool { return x.left }))
+	}
+	var list []int
+	for r, ok := range m.linked {
+		if !ok {
+			list = append(list, r)
+		}
+	}
+	return fmt.Sprintf("%s did not connect to the new processes", ranksText(list))
+}
+
+// addStats adds up what several ranks did at the same time.
+func addStats(sum, x *control.MoveStats) *control.MoveStats {
+	if x == nil {
+		return sum
+	}
+	if sum == nil {
+		sum = new(control.MoveStats)
+	}
+	sum.State += x.State
+	sum.Ahead += x.Ahead
+	sum.Sent += x.Sent
+	sum.Zero += x.Zero
+	sum.Rounds = max(sum.Rounds, x.Rounds)
+	sum.WriteNS, sum.TransferNS = max(sum.WriteNS, x.WriteNS), max(sum.TransferNS, x.TransferNS)
+	sum.ReadNS, sum.AllNS = max(sum.ReadNS, x.ReadNS), max(sum.AllNS, x.AllNS)
+	return sum
+}
+
+// ranksText names ranks: rank 3, ranks 3 and 4.
+func ranksText(list []int) string {
+	var text []string
+	for _, r := range list {
+		text = append(text, fmt.Sprint(r))
+	}
+	switch n := len(text); {
+	case n == 0:
+		return "no rank"
+	case n == 1:
+		return "rank " + text[0]
+	case n > 16:
+		return fmt.Sprintf("%d ranks", n)
+	default:
+		return "ranks " + strings.Join(text[:n-1], ", ") + " and " + text[n-1]
+	}
+}
+
+func isAre(n int) string {
+	if n == 1 {
+		return " is"
+	}
+	return " are"
+}

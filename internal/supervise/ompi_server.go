@@ -1,0 +1,183 @@
+//go:build linux
+
+package supervise
+
+import (
+	"bufio"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"runtime"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/cairnrun/cairn/internal/control"
+)
+
+// ompiServer is Open MPI's program of that name, by which processes of several
+// launches find each other: so the one that takes the place of a rank can join
+// the MPI world of the others. Open MPI 5 has none.
+type ompiServer struct {
+	uri   string // what mpirun is told of it
+	cmd   *exec.Cmd
+	ended chan struct{}
+}
+
+const serverTime = 10 * time.Second // for it to say where it is
+
+// startServer starts the ompi-server that belongs to an mpirun. It returns nil
+// if there is none, or it does not come up: then newcomers stay apart.
+func startServer(mpirun string) *ompiServer {
+	path := serverOf(mpirun)
+	if path == "" {
+		return nil
+	}
+	read, write, err := os.Pipe()
+	if err != nil {
+		return nil
+	}
+	x := &ompiServer{ended: make(chan struct{})}
+	x.cmd = exec.Command(path, "--no-daemonize", "--report-uri", "+") // to stderr, which it does not buffer
+	x.cmd.Stderr = write
+	x.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGTERM}
+	started := make(chan error, 1)
+	go func() {
+		runtime.LockOSThread() // Pdeathsig means the thread
+		defer runtime.UnlockOSThread()
+		err := x.cmd.Start()
+		write.Close()
+		started <- err
+		if err == nil {
+			x.cmd.Wait()
+			close(x.ended)
+		}
+	}()
+	if <-started != nil {
+		read.Close()
+		return nil
+	}
+	read.SetReadDeadline(time.Now().Add(serverTime))
+	r := bufio.NewReader(read)
+	for x.uri == "" {
+		line, err := r.ReadString('\n')
+		if err != nil {
+			read.Close()
+			x.end()
+			return nil
+		}
+		if line = strings.TrimSpace(line); strings.Contains(line, ";tcp") && strings.Contains(line, "://") {
+			x.uri = line
+		}
+	}
+	read.SetReadDeadline(time.Time{})
+	go func() { // it may have more to say
+		io.Copy(io.Discard, r)
+		read.Close()
+	}()
+	return x
+}
+
+// runs reports whether it can still be reached.
+func (x *ompiServer) runs() bool {
+	if x == nil {
+		return false
+	}
+	select {
+	case <-x.ended:
+		return false
+	default:
+		return true
+	}
+}
+
+// end ends it. It tidies up when it is told to, and if that takes long is
+// killed.
+func (x *ompiServer) end() {
+	for _, s := range []syscall.Signal{syscall.SIGTERM, syscall.SIGKILL} {
+		if !x.runs() {
+			return
+		}
+		syscall.Kill(-x.cmd.Process.Pid, s)
+		select {
+		case <-x.ended:
+		case <-time.After(5 * time.Second):
+		}
+	}
+}
+
+// serverOf finds the ompi-server of an mpirun: it is beside it, or in PATH
+// beside one of the same version. It does not tell its own.
+func serverOf(mpirun string) string {
+	path, err := exec.LookPath(filepath.Join(filepath.Dir(mpirun), "ompi-server"))
+	if err == nil {
+		return path
+	}
+	if path, err = exec.LookPath("ompi-server"); err != nil {
+		return ""
+	}
+	number := regexp.MustCompile(`\d+\.\d+[.\w]*`)
+	want := number.FindString(version(mpirun))
+	for _, name := range []string{"orterun", "mpirun"} {
+		if beside, err := exec.LookPath(filepath.Join(filepath.Dir(path), name)); err == nil && want != "" && number.FindString(version(beside)) == want {
+			return path
+		}
+	}
+	return ""
+}
+
+// useful reports whether ranks may want to join: on one host, which is where
+// Open MPI can do it, that takes a run that prefers the library to shared
+// memory.
+func (l *launcher) useful(s *Supervisor) bool {
+	if said := os.Getenv(control.EnvJoin); s.n == 1 || l.apart || ownServer(l.args) || said == joinNever || said == control.JoinSpawned {
+		return false
+	}
+	return os.Getenv(control.EnvJoin) == joinAnywhere || len(s.o.Transports) > 0 && s.o.Transports[0] == "mpi"
+}
+
+// What EnvJoin may say besides the name of a host.
+const (
+	joinAnywhere = "any"
+	joinNever    = "no"
+)
+
+// joinAt tells where newcomers can join the MPI world of the others: EnvJoin
+// for their helpers. mpirun of Open MPI 4 fails when processes on other hosts
+// than its own connect. The user may know better, or use a library that needs
+// no server.
+func (s *Supervisor) joinAt() string {
+	l := s.starter
+	said := os.Getenv(control.EnvJoin)
+	switch {
+	case l.apart || said == joinNever || said == control.JoinSpawned:
+		return ""
+	case said == joinAnywhere:
+		return said
+	case !l.server.Load().runs():
+		return ""
+	}
+	own, err := os.Hostname()
+	if err != nil || slices.ContainsFunc(s.hosts, func(h *host) bool { return !h.extra && h.shared != own }) {
+		return ""
+	}
+	return own
+}
+
+// mayJoin reports whether a newcomer on this host can.
+func mayJoin() bool {
+	at := os.Getenv(control.EnvJoin)
+	own, err := os.Hostname()
+	return at == joinAnywhere || at == control.JoinSpawned || at != "" && err == nil && at == own
+}
+
+// ownServer reports whether a launcher's arguments name an ompi-server.
+func ownServer(args []string) bool {
+	return slices.ContainsFunc(args, func(a string) bool {
+		name, _, _ := strings.Cut(a, "=")
+		return strings.TrimLeft(name, "-") == "ompi-server"
+	})
+}

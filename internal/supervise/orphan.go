@@ -1,0 +1,91 @@
+//go:build linux
+
+package supervise
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"syscall"
+	"time"
+
+	"github.com/cairnrun/cairn/internal/control"
+)
+
+// orphaned is what a helper does when its supervisor is gone.
+func (h *helper) orphaned() error {
+	close(h.gone)
+	h.up.finish()
+	l := h.now
+	if l == nil {
+		return nil
+	}
+	until := time.Now().Add(l.start.Grace + 2*pingEvery) // others may notice it later
+	asked := false
+	for _, c := range h.all() {
+		if c.waits() { // for a word of the supervisor that it may go on
+			c.dismiss()
+		} else if c.greeted() {
+			c.tell(&control.Message{Kind: control.Checkpoint, Reason: "the supervisor is gone", Stop: true})
+			asked = true
+		}
+	}
+	if !asked {
+		h.signal(syscall.SIGTERM)
+	}
+	select {
+	case <-l.done:
+	case <-time.After(l.start.Grace):
+		h.signal(syscall.SIGKILL)
+		<-l.done
+	}
+	if h.secret != nil {
+		awaitRanks(h.dir, l.start.Launch, until)
+	}
+	return nil
+}
+
+// awaitRanks waits for the end of a launch's ranks under all helpers of a run,
+// at most until then. mpirun ends all processes when one of those that it has
+// started ends under which MPI was initialised and not ended, as it is with
+// ranks that have left or that others have left: then those that still save
+// would be lost.
+func awaitRanks(run, launch string, until time.Time) {
+	folder := filepath.Dir(hostLock(run, ""))
+	for waited := true; waited; { // ranks may have moved meanwhile
+		waited = false
+		list, _ := os.ReadDir(folder) // in one that is lost nothing is saved, either
+		for _, x := range list {
+			name := filepath.Join(folder, x.Name())
+			for wait := busyEvery / 4; filepath.Ext(name) == ".lock" && hasRanks(name, launch); wait = min(2*wait, time.Second) {
+				if time.Now().Add(wait).After(until) {
+					return
+				}
+				time.Sleep(wait)
+				waited = true
+			}
+		}
+	}
+}
+
+// hasRanks reports whether the helper that a lock file belongs to lives and has
+// ranks of a launch.
+func hasRanks(path, launch string) bool {
+	f, err := os.Open(path)
+	if err != nil {
+		return false
+	}
+	defer f.Close()
+	err = syscall.EINTR
+	for err == syscall.EINTR {
+		err = syscall.Flock(int(f.Fd()), syscall.LOCK_SH|syscall.LOCK_NB)
+	}
+	if err != syscall.EWOULDBLOCK {
+		return false // nobody has it, or nothing can be known
+	}
+	var who holder
+	if err := json.NewDecoder(f).Decode(&who); err != nil {
+		return true // it is being written
+	}
+	return who.Launch == launch && len(who.Ranks) > 0
+}

@@ -1,0 +1,486 @@
+//go:build linux
+
+package supervise
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/cairnrun/cairn/internal/control"
+	"github.com/cairnrun/cairn/internal/vfs"
+)
+
+// stuckTime is how long showing a piece may take before those that hurry go
+// on without it.
+const stuckTime = 2 * time.Second
+
+// sink shows the ranks' output and keeps Options.Out up to date. Helpers send
+// one piece of each stream at a time, so what waits here is bounded however
+// slowly it is shown. Nobody but the streams themselves waits for who looks at
+// them: a screen that takes nothing holds no attempt up that has failed or is
+// to stop.
+type sink struct {
+	o     *Options
+	n     int
+	done  chan struct{} // closed when run has ended
+	ranks [][2]stream   // lines and files belong to run
+	notes *shownFile    // nil: none are kept
+
+	mu     sync.Mutex
+	some   sync.Cond // something below has changed
+	queue  []piece
+	began  time.Time // when the piece was begun that is being shown; zero: none is
+	now    *piece    // that piece, until its helper may send more
+	hurry  bool      // what can't be shown soon is let go
+	stuck  bool      // … as is done now
+	given  int       // lines that Options.Line has not answered for
+	closed bool
+}
+
+// tailSize is how much of what was shown last is kept, to find out whether what a
+// rank prints after a restart is the same.
+const tailSize = 64 << 10
+
+// stream is stdout or stderr of a rank.
+type stream struct {
+	shown int64  // bytes shown; under mu
+	tail  []byte // the last of them
+	skip  string // launch whose rest is not shown; under mu
+	gap   bool   // a line could not be written: the notes stay before it; under mu
+	line  []byte // the line begun
+	live  *os.File
+	err   error
+}
+
+type piece struct {
+	m   *control.Message
+	box *outbox // takes the acknowledgement
+}
+
+func newSink(o *Options, n int) (*sink, error) {
+	k := &sink{o: o, n: n, done: make(chan struct{}), ranks: make([][2]stream, n)}
+	k.some.L = &k.mu
+	own := o.RankOutput == filepath.Join(o.Run, "output") // the notes are about these files
+	var old [][2]int64
+	if own {
+		old = readShown(o.Run, n)
+	}
+	now := make([][2]int64, n)
+	for r := range n {
+		for i := range 2 {
+			at := int64(-1)
+			if old != nil {
+				at = old[r][i]
+			}
+			k.ranks[r][i].load(outputFile(o.RankOutput, r, i+1), at)
+			now[r][i] = k.ranks[r][i].shown
+		}
+	}
+	if own {
+		var err error
+		if k.notes, err = newShownFile(o.Run, now); err != nil {
+			return nil, err
+		}
+	}
+	for r := range n {
+		if o.Out == "" || r > 0 && !k.perRank() {
+			continue
+		}
+		// Of a pipe, neither opening nor writing may block for ever.
+		f, err := os.OpenFile(k.outName(r), os.O_CREATE|os.O_WRONLY|syscall.O_NONBLOCK, 0o666)
+		if errors.Is(err, syscall.ENXIO) {
+			err = fmt.Errorf("%w: no process reads this pipe; start its reader first", err)
+		}
+		if err != nil {
+			k.closeLive()
+			return nil, err
+		}
+		k.ranks[r][0].live = f
+		if err := k.copyRank(f, 0, r); err != nil {
+			k.closeLive()
+			return nil, err
+		}
+	}
+	go k.run()
+	return k, nil
+}
+
+func (k *sink) perRank() bool { return strings.Contains(k.o.Out, "%r") }
+
+// outName is the file that has a rank's stdout.
+func (k *sink) outName(rank int) string {
+	return strings.ReplaceAll(k.o.Out, "%r", fmt.Sprintf("%04d", rank))
+}
+
+// position returns up to where a rank's stdout and stderr have been shown.
+func (k *sink) position(rank int) [2]int64 {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return [2]int64{k.ranks[rank][0].shown, k.ranks[rank][1].shown}
+}
+
+// begin returns from where on a rank's stdout and stderr are wanted at a start:
+// what was shown last is among it, and compared.
+func (k *sink) begin(rank int) [2]int64 {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	out, err := &k.ranks[rank][0], &k.ranks[rank][1]
+	return [2]int64{out.shown - int64(len(out.tail)), err.shown - int64(len(err.tail))}
+}
+
+// load takes what is in a file as shown up to at; below 0: that is not known, and
+// all is taken as shown. A file that was cut back since is shorter than that: what
+// the rank prints again is then not compared.
+func (st *stream) load(name string, at int64) {
+	f, err := os.Open(name)
+	if err != nil {
+		return
+	}
+	defer f.Close()
+	end, err := f.Seek(0, io.SeekEnd)
+	if err != nil {
+		return
+	}
+	if at > end {
+		st.shown = at
+		return
+	}
+	if at >= 0 {
+		end = at
+	}
+	st.shown = end
+	tail := make([]byte, min(end, tailSize))
+	if _, err := f.ReadAt(tail, end-int64(len(tail))); err == nil {
+		st.tail = tail
+	}
+}
+
+// fresh takes in a piece of the stream and returns what of it is to be shown. A
+// rank that was rolled back prints again what was shown; when it prints something
+// else, all is shown from the line on in which that begins, and other is true.
+func (st *stream) fresh(offset int64, data []byte) (fresh []byte, other bool) {
+	end, from := offset+int64(len(data)), st.shown-int64(len(st.tail))
+	lo, hi := max(offset, from), min(end, st.shown)
+	for x := lo; x < hi; x++ {
+		if data[x-offset] == st.tail[x-from] {
+			continue
+		}
+		same := st.tail[:x-from]
+		line := bytes.LastIndexByte(same, '\n') + 1
+		fresh, other = slices.Concat(same[line:], data[x-offset:]), true
+		st.tail, st.shown, offset, data = same, x, x, data[x-offset:]
+		break
+	}
+	if end <= st.shown {
+		return nil, false
+	}
+	if offset > st.shown { // some was let go
+		st.tail = nil
+	} else {
+		data = data[st.shown-offset:]
+	}
+	if !other {
+		fresh = data
+	}
+	st.shown = end
+	st.tail = append(st.tail, data...)
+	if n := len(st.tail); n > tailSize {
+		st.tail = st.tail[n-tailSize:]
+	}
+	return fresh, other
+}
+
+// take takes a piece; it is acknowledged when it has been shown.
+func (k *sink) take(box *outbox, m *control.Message) {
+	if m.Rank < 0 || m.Rank >= k.n || m.Stream != control.Stdout && m.Stream != control.Stderr || m.Offset < 0 {
+		return
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	p := piece{m, box}
+	if k.stuck || k.ranks[m.Rank][m.Stream-1].skip == m.Launch {
+		k.letGo(p)
+		return
+	}
+	k.queue = append(k.queue, p)
+	k.some.Broadcast()
+}
+
+// taken lets the helper send more.
+func (p piece) taken() {
+	if p.box == nil { // of a rank that has ended
+		return
+	}
+	p.box.send(&control.Message{Kind: control.Shown, Rank: p.m.Rank, Place: p.m.Place, Stream: p.m.Stream})
+}
+
+// letGo takes a piece without showing it, and then all that follows it until
+// the next launch, which begins where nothing is missing.
+func (k *sink) letGo(p piece) {
+	k.ranks[p.m.Rank][p.m.Stream-1].skip = p.m.Launch
+	p.taken()
+}
+
+// hasten says whether somebody waits for the ranks' end.
+func (k *sink) hasten(hurry bool) {
+	k.mu.Lock()
+	was := k.hurry
+	k.hurry, k.stuck = hurry, hurry && k.stuck
+	k.mu.Unlock()
+	if hurry && !was {
+		k.release()
+	}
+}
+
+// release lets go of what waits, if who looks at it takes nothing.
+func (k *sink) release() {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if !k.hurry || k.closed {
+		return
+	}
+	if !k.began.IsZero() && time.Since(k.began) >= stuckTime {
+		if k.now != nil {
+			k.letGo(*k.now)
+			k.now = nil
+		}
+		k.stuck = true
+		for _, p := range k.queue {
+			k.letGo(p)
+		}
+		k.queue = nil
+		k.some.Broadcast()
+	}
+	time.AfterFunc(stuckTime/4, k.release)
+}
+
+func (k *sink) run() {
+	defer close(k.done)
+	for {
+		k.mu.Lock()
+		k.began = time.Time{}
+		k.some.Broadcast()
+		for len(k.queue) == 0 && !k.closed {
+			k.some.Wait()
+		}
+		if k.closed {
+			k.mu.Unlock()
+			return
+		}
+		p := k.queue[0]
+		k.queue = k.queue[1:]
+		k.began, k.now = time.Now(), &p
+		k.mu.Unlock()
+		k.show(p.m)
+		k.mu.Lock()
+		k.stuck = false
+		if k.now != nil {
+			p.taken()
+		}
+		k.mu.Unlock()
+	}
+}
+
+func (k *sink) show(m *control.Message) {
+	st := &k.ranks[m.Rank][m.Stream-1]
+	k.mu.Lock()
+	fresh, other := st.fresh(m.Offset, m.Data)
+	end := st.shown
+	k.mu.Unlock()
+	if st.live != nil && st.err == nil {
+		switch {
+		case !regular(st.live):
+			_, st.err = st.live.Write(fresh)
+		case m.Data == nil:
+			st.err = st.live.Truncate(m.Offset)
+		default:
+			_, st.err = st.live.WriteAt(m.Data, m.Offset)
+		}
+	}
+	if k.o.Line == nil || m.Stream == control.Stdout && k.o.Out != "" {
+		if len(fresh) > 0 {
+			k.note(m.Rank, m.Stream, end, st.err == nil)
+		}
+		return
+	}
+	if other && len(st.line) > 0 { // there is no rest of it any more
+		k.give(m.Rank, m.Stream, end-int64(len(fresh)))
+	}
+	for {
+		i := bytes.IndexByte(fresh, '\n')
+		if i < 0 {
+			st.line = append(st.line, fresh...)
+			break
+		}
+		st.line = append(st.line, fresh[:i]...)
+		fresh = fresh[i+1:]
+		k.give(m.Rank, m.Stream, end-int64(len(fresh)))
+	}
+	if len(st.line) > 1<<20 { // no line
+		k.give(m.Rank, m.Stream, end)
+	}
+}
+
+// give has the line shown that was begun and ends at a position of the stream.
+func (k *sink) give(rank, stream int, end int64) {
+	st := &k.ranks[rank][stream-1]
+	k.mu.Lock()
+	k.given++
+	k.mu.Unlock()
+	k.o.Line(rank, stream, st.line, func(written bool) {
+		k.note(rank, stream, end, written)
+		k.mu.Lock()
+		k.given--
+		k.some.Broadcast()
+		k.mu.Unlock()
+	})
+	st.line = st.line[:0]
+}
+
+// note keeps that a stream has been shown up to a position, for the supervisor
+// after us; or that it has not, and then nothing that follows counts, either.
+func (k *sink) note(rank, stream int, at int64, written bool) {
+	st := &k.ranks[rank][stream-1]
+	k.mu.Lock()
+	st.gap = st.gap || !written
+	gap := st.gap
+	k.mu.Unlock()
+	if !gap {
+		k.notes.put(rank, stream, at)
+	}
+}
+
+func regular(f *os.File) bool {
+	st, err := f.Stat()
+	return err == nil && st.Mode().IsRegular()
+}
+
+// copyRank copies a rank's whole stdout to f, a regular file, from offset at
+// on, and cuts it there.
+func (k *sink) copyRank(f *os.File, at int64, rank int) error {
+	if !regular(f) {
+		return nil
+	}
+	n, err := k.appendRank(io.NewOffsetWriter(f, at), rank)
+	if err != nil {
+		return err
+	}
+	return f.Truncate(at + n)
+}
+
+func (k *sink) appendRank(w io.Writer, rank int) (int64, error) {
+	from, err := vfs.OpenPrivate(outputFile(k.o.RankOutput, rank, control.Stdout), os.O_RDONLY)
+	if errors.Is(err, os.ErrNotExist) {
+		return 0, nil
+	}
+	if err != nil {
+		return 0, err
+	}
+	defer from.Close()
+	return io.Copy(w, from)
+}
+
+// finish puts Options.Out together: it gets the exact bytes of the ranks'
+// files, whatever was written to it live.
+func (k *sink) finish() error {
+	if k.rest() {
+		k.flush()
+	}
+	if k.o.Out == "" {
+		return nil
+	}
+	if k.perRank() {
+		for r := range k.n {
+			f := k.ranks[r][0].live
+			if err := errors.Join(k.ranks[r][0].err, k.copyRank(f, 0, r), syncNew(f)); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	f := k.ranks[0][0].live
+	if !regular(f) {
+		err := k.ranks[0][0].err
+		for r := 1; r < k.n && err == nil; r++ {
+			_, err = k.appendRank(f, r)
+		}
+		return err
+	}
+	var at int64
+	for r := range k.n {
+		n, err := k.appendRank(io.NewOffsetWriter(f, at), r)
+		if err != nil {
+			return err
+		}
+		at += n
+	}
+	return errors.Join(f.Truncate(at), syncNew(f))
+}
+
+// flush shows lines that have no end.
+func (k *sink) flush() {
+	if k.o.Line == nil {
+		return
+	}
+	for r := range k.ranks {
+		for i := range k.ranks[r] {
+			if st := &k.ranks[r][i]; len(st.line) > 0 {
+				k.give(r, i+1, st.shown)
+			}
+		}
+	}
+}
+
+// rest waits until all has been shown and ends run. It returns false if what is
+// shown now can't be, and somebody waits.
+func (k *sink) rest() bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for !k.closed && !k.stuck && (len(k.queue) > 0 || !k.began.IsZero()) {
+		k.some.Wait()
+	}
+	k.closed = true
+	k.some.Broadcast()
+	return !k.stuck
+}
+
+// close ends the sink; what nobody takes is not shown. It waits for lines that are
+// still to be written: the next supervisor must not take them for its own.
+func (k *sink) close() {
+	k.hasten(true)
+	flushed := make(chan struct{})
+	go func() {
+		defer close(flushed)
+		if k.rest() {
+			k.flush()
+			k.mu.Lock()
+			defer k.mu.Unlock()
+			for k.given > 0 {
+				k.some.Wait()
+			}
+		}
+	}()
+	select {
+	case <-flushed:
+	case <-time.After(2 * stuckTime):
+	}
+	k.closeLive()
+}
+
+// closeLive closes the files; a write to a pipe that blocks fails then.
+func (k *sink) closeLive() {
+	for r := range k.ranks {
+		if f := k.ranks[r][0].live; f != nil {
+			f.Close()
+		}
+	}
+}

@@ -1,0 +1,268 @@
+//go:build linux
+
+package supervise
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/cairnrun/cairn/internal/control"
+)
+
+// Where ranks go that move, and what becomes of the hosts.
+
+// knows reports whether a host is one of the run's.
+func (s *Supervisor) knows(name string) bool { return slices.Contains(s.titles(), name) }
+
+// titles are the hosts' names for people.
+func (s *Supervisor) titles() (out []string) {
+	for _, h := range s.hosts {
+		if !slices.Contains(out, h.title()) {
+			out = append(out, h.title())
+		}
+	}
+	return out
+}
+
+// onHost counts the ranks on a host.
+func (s *Supervisor) onHost(h *host) (n int) {
+	for i := range s.a.ranks {
+		if s.a.ranks[i].on == h {
+			n++
+		}
+	}
+	return n
+}
+
+// ranksOn are those on the hosts of that name.
+func (s *Supervisor) ranksOn(name string) (out []int) {
+	for i := range s.a.ranks {
+		if s.a.ranks[i].Host == name {
+			out = append(out, i)
+		}
+	}
+	return out
+}
+
+// errNobody says that no rank is on a host that is to be left.
+var errNobody = errors.New("no rank is there")
+
+// plan settles which ranks go where.
+func (s *Supervisor) plan(m *move) error {
+	q, a := m.q, s.a
+	ranks := q.ranks
+	if q.host != "" {
+		if !s.knows(q.host) {
+			return fmt.Errorf("the run has no host %s; it has %s", q.host, strings.Join(s.titles(), ", "))
+		}
+		if ranks = s.ranksOn(q.host); len(ranks) == 0 {
+			return errNobody
+		}
+	}
+	m.Ranks = ranks
+	var from []string
+	for _, r := range ranks {
+		x := &a.ranks[r]
+		m.seats = append(m.seats, &seat{rank: r, from: x.on, place: x.place, goal: q.to})
+		if !slices.Contains(from, x.Host) {
+			from = append(from, x.Host)
+		}
+	}
+	m.From = strings.Join(from, ", ")
+	if m.To = q.to; m.To != "" {
+		return nil
+	}
+	goals, err := s.spread(q, ranks, from)
+	if err != nil {
+		return err
+	}
+	var to []string
+	for i, x := range m.seats {
+		x.goal = goals[i]
+		if !slices.Contains(to, x.goal) {
+			to = append(to, x.goal)
+		}
+	}
+	m.To = strings.Join(to, ", ")
+	return nil
+}
+
+// spread finds hosts of the run with free slots for ranks that leave others:
+// the one that has the most of them, and if these are not enough, the next.
+func (s *Supervisor) spread(q *request, ranks []int, from []string) (goals []string, err error) {
+	if s.starter != nil {
+		return nil, fmt.Errorf("%s places the ranks, and the free slots of its hosts are not known; %s", s.starter.name, s.advice(q))
+	}
+	free := func(h *host) int { return max(0, h.slots+h.lent-s.onHost(h)) }
+	var list []*host
+	room := 0
+	for _, h := range s.hosts {
+		if h.up && h.fixed == nil && !h.leaves && !slices.Contains(from, h.title()) && free(h) > 0 {
+			list = append(list, h)
+			room += free(h)
+		}
+	}
+	if room < len(ranks) {
+		slots := ""
+		if room > 0 {
+			slots = fmt.Sprintf(" (free slots: %d)", room)
+		}
+		return nil, fmt.Errorf("no other host of the run has room for %s%s; %s", ranksText(ranks), slots, s.advice(q))
+	}
+	slices.SortStableFunc(list, func(a, b *host) int { return free(b) - free(a) })
+	for _, h := range list {
+		for range min(free(h), len(ranks)-len(goals)) {
+			goals = append(goals, h.title())
+		}
+	}
+	return goals, nil
+}
+
+// advice is what can be done about a move that has no host to go to.
+func (s *Supervisor) advice(q *request) string {
+	switch {
+	case q.by == byFile:
+		return fmt.Sprintf("write '%s TARGET' into %s and send SIGUSR2 again, or use 'cairn migrate --host %s --to TARGET'", q.host, s.dir.file(leaveName), q.host)
+	case q.by == byWatch && s.starter == nil:
+		return fmt.Sprintf("ranks leave as soon as there is; 'cairn migrate --host %s --to TARGET' does not wait", q.host)
+	case q.by == byWatch:
+		return fmt.Sprintf("use 'cairn migrate --host %s --to TARGET'", q.host)
+	}
+	return "name a host with --to"
+}
+
+// prepareMove sees to it that helpers are there for the newcomers.
+func (s *Supervisor) prepareMove() {
+	m := s.move
+	if s.starter != nil {
+		s.enter(control.MovePrepares, s.limits.join)
+		s.sendErrands()
+		return
+	}
+	for _, x := range m.seats {
+		x.to = s.goal(m, x.goal)
+		x.to.extra = false
+	}
+	// A helper that waits for an earlier one to end has a limit of its own.
+	s.enter(control.MovePrepares, s.o.Grace+leaveTime+2*joinTime)
+	for _, x := range m.seats {
+		if h := x.to; !h.up && !h.joining && h.err == nil {
+			h.join()
+		}
+	}
+}
+
+// goal is the host of that name, which is added where it is new.
+func (s *Supervisor) goal(m *move, name string) *host {
+	if i := slices.IndexFunc(s.hosts, func(h *host) bool { return h.name == name }); i >= 0 {
+		h := s.hosts[i]
+		if !h.up && !h.joining {
+			h.err = nil // it is tried anew
+		}
+		return h
+	}
+	own, _ := os.Hostname()
+	h := &host{s: s, name: name, local: name == "localhost" || name == "127.0.0.1" || name == own}
+	s.hosts = append(s.hosts, h)
+	m.added = append(m.added, h)
+	return h
+}
+
+// resettle changes the hosts' slots so that a restart places ranks where they
+// are now.
+func (s *Supervisor) resettle(m *move) {
+	if s.starter != nil {
+		return // it places them
+	}
+	drained := m.q.host != ""
+	if drained {
+		s.closeHost(m.q.host)
+	}
+	for _, x := range m.seats {
+		if x.from != x.to {
+			if !drained && x.from.slots > 0 { // a restart is not to bring the rank back, but there is room for others
+				x.from.slots--
+				if !x.from.closed {
+					x.from.lent++
+				}
+			}
+			if x.to.lent > 0 && (!drained || x.to.slots < s.onHost(x.to)) {
+				x.to.slots++
+				x.to.lent--
+			}
+		}
+		x.to.slots = max(x.to.slots, s.onHost(x.to))
+		x.to.leaves = false
+		delete(s.watches, x.to.title())
+	}
+	s.recordHosts()
+}
+
+// closeHost sees to it that no rank is placed on a host any more. It reports
+// whether that is in its hands.
+func (s *Supervisor) closeHost(name string) (closed bool) {
+	for _, h := range s.hosts {
+		if h.title() == name && h.fixed == nil {
+			h.slots, h.lent, h.closed = 0, 0, true
+			closed = true
+		}
+	}
+	s.recordHosts()
+	s.letGoOfEmpty()
+	return closed
+}
+
+func (s *Supervisor) recordHosts() {
+	s.rec.Hosts = nil
+	for _, h := range s.hosts {
+		if h.fixed == nil {
+			s.rec.Hosts = append(s.rec.Hosts, fmt.Sprintf("%s:%d", h.name, h.slots))
+		}
+	}
+}
+
+// letGoOfEmpty ends the helpers of hosts that take no ranks any more and have
+// none. Hosts that were only there for a move that was not made are forgotten.
+func (s *Supervisor) letGoOfEmpty() {
+	for _, h := range slices.Clone(s.hosts) {
+		if h.slots+h.lent > 0 || h.busy || h.spawned && h.served && h.up || s.move != nil && slices.ContainsFunc(s.move.seats, func(x *seat) bool { return x.to == h }) {
+			continue
+		}
+		switch {
+		case h.up:
+			h.letGo()
+		case h.joining && h.extra && h.cmd != nil: // nobody waits for it any more
+			syscall.Kill(-h.cmd.Process.Pid, syscall.SIGKILL)
+			h.hangUp()
+		}
+		if h.extra && !h.joining {
+			s.hosts = slices.DeleteFunc(s.hosts, func(x *host) bool { return x == h })
+		}
+	}
+}
+
+// letGo lets a helper end that has no ranks.
+func (h *host) letGo() {
+	box, conn, ended := h.box, h.conn, h.ended
+	h.up, h.served, h.box, h.conn = false, false, nil, nil
+	box.send(&control.Message{Kind: control.Quit})
+	box.finish()
+	go func() {
+		select {
+		case <-box.done:
+		case <-time.After(time.Second):
+		}
+		if ended != nil {
+			select {
+			case <-ended:
+			case <-time.After(5 * time.Second):
+			}
+		}
+		conn.Close()
+	}()
+}

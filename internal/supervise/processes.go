@@ -1,0 +1,131 @@
+//go:build linux
+
+package supervise
+
+import (
+	"os"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// groupTime is how long killed processes may take to disappear.
+const groupTime = 10 * time.Second
+
+// ending waits for a child's end without reaping it: its number, and that of
+// its group, stay ours. It returns the status, or the signal that ended it.
+func ending(pid int) (code, signal int) {
+	// waitid's siginfo: three numbers, on 64-bit systems a gap, and then
+	// process, user and status.
+	var info unix.Siginfo
+	for unix.Waitid(unix.P_PID, pid, &info, unix.WEXITED|unix.WNOWAIT, nil) == unix.EINTR {
+	}
+	const exited = 1 // CLD_EXITED
+	words := (*[8]int32)(unsafe.Pointer(&info))
+	at := 3
+	if unsafe.Sizeof(uintptr(0)) == 8 {
+		at = 4
+	}
+	status := int(words[at+2])
+	if info.Code == exited {
+		return status, 0
+	}
+	return 0, status
+}
+
+// ended reports whether a child has ended, without reaping it.
+func ended(pid int) bool {
+	var info unix.Siginfo
+	err := unix.Waitid(unix.P_PID, pid, &info, unix.WEXITED|unix.WNOWAIT|unix.WNOHANG, nil)
+	return err == nil && info.Signo != 0
+}
+
+// stat is what the kernel tells of a process.
+type stat struct {
+	process
+	group, session int
+	born           uint64
+	user           uint32
+	gone           bool // ended, and not reaped yet
+}
+
+func readStat(pid int) (st stat, ok bool) {
+	dir := "/proc/" + strconv.Itoa(pid)
+	text, err := os.ReadFile(dir + "/stat")
+	if err != nil {
+		return stat{}, false
+	}
+	// The name, in parentheses, may hold anything; the state follows it.
+	fields := strings.Fields(string(text[strings.LastIndexByte(string(text), ')')+1:]))
+	if len(fields) < 20 {
+		return stat{}, false
+	}
+	st.process = process{pid, fields[19]}
+	st.gone = fields[0] == "Z" || fields[0] == "X"
+	st.group, _ = strconv.Atoi(fields[2])
+	st.session, _ = strconv.Atoi(fields[3])
+	st.born, _ = strconv.ParseUint(fields[19], 10, 64)
+	if info, err := os.Stat(dir); err == nil {
+		if sys, ok := info.Sys().(*syscall.Stat_t); ok {
+			st.user = sys.Uid
+		}
+	}
+	return st, true
+}
+
+// members returns the processes that match, less those that have ended.
+func members(match func(stat) bool) (out []process) {
+	dir, err := os.Open("/proc")
+	if err != nil {
+		return nil
+	}
+	defer dir.Close()
+	names, _ := dir.Readdirnames(-1)
+	for _, name := range names {
+		pid, err := strconv.Atoi(name)
+		if err != nil {
+			continue
+		}
+		if st, ok := readStat(pid); ok && !st.gone && match(st) {
+			out = append(out, st.process)
+		}
+	}
+	return out
+}
+
+// endGroup kills the processes that match until there are none, or until
+// groupTime is over.
+func endGroup(match func(stat) bool) {
+	for until := time.Now().Add(groupTime); time.Now().Before(until); {
+		list := members(match)
+		if len(list) == 0 {
+			return
+		}
+		for _, p := range list {
+			p.end(time.Second)
+		}
+	}
+}
+
+// end kills a process, if it is still the same, and waits for it.
+func (p process) end(wait time.Duration) {
+	fd, err := unix.PidfdOpen(p.Pid, 0)
+	if err != nil {
+		return
+	}
+	defer unix.Close(fd)
+	if p.Born == "" || identify(p.Pid) != p {
+		return
+	}
+	unix.PidfdSendSignal(fd, unix.SIGKILL, nil, 0)
+	fds := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
+	for {
+		if _, err := unix.Poll(fds, int(wait.Milliseconds())); err != unix.EINTR {
+			return
+		}
+	}
+}

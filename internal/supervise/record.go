@@ -1,0 +1,287 @@
+//go:build linux
+
+package supervise
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/cairnrun/cairn/internal/store"
+	"github.com/cairnrun/cairn/internal/vfs"
+)
+
+// The record of a run says what is run and how far it came. It is a small state
+// machine, each step of which is durable before the next has effects:
+//
+//	starting ──▶ running ──▶ finishing ──▶ finished
+//	   │            ├──────▶ stopped ─┐
+//	   │            └──────▶ failed ──┴──▶ (the same command) running
+//	   └ with "clear": an earlier run is being discarded
+//
+// A record of "finishing" has the exit status: all ranks have ended well, their
+// output is put together and the checkpoints are removed. Whoever finds it
+// completes that, and never starts the ranks again.
+//
+// There are two files with the same content, run.json and run-copy.json. The copy
+// is written first, and only when more has changed than the last checkpoint and
+// the moves. Both have a digest (store.WriteRecord) and a sequence number: the
+// newer one that is sound counts. So one of them may be lost, damaged or replaced
+// by an older one.
+const (
+	recordFormat = 2
+	recordName   = "run.json"
+	copyName     = "run-copy.json"
+)
+
+// record is the content of run.json. In memory its paths are absolute; in the
+// file they are relative to RUN or to the working directory where they can be.
+type record struct {
+	Format  int         `json:"format"`
+	ID      string      `json:"id"`  // of the run, made once
+	Seq     uint64      `json:"seq"` // how often it was written
+	Command []string    `json:"command"`
+	Ranks   int         `json:"ranks"`
+	Hosts   []string    `json:"hosts"`
+	State   string      `json:"state"`
+	Status  int         `json:"status"`
+	Why     string      `json:"why,omitempty"`
+	Early   bool        `json:"early,omitempty"` // it failed before its first point
+	Pid     int         `json:"pid"`
+	Host    string      `json:"host"`
+	Attempt int         `json:"attempt"`
+	Cwd     string      `json:"cwd"`               // where it was started, absolute
+	Up      int         `json:"up"`                // how many levels that is above RUN; -1: it is elsewhere
+	From    []string    `json:"from,omitempty"`    // … and before RUN was moved or copied together with that
+	Dir     string      `json:"dir"`               // checkpoint directory that was asked for
+	Sets    string      `json:"sets"`              // checkpoint directory that the ranks use
+	Used    bool        `json:"used,omitempty"`    // … and have used
+	SetsID  string      `json:"setsId,omitempty"`  // … as its file run-id says; of meaning as soon as there is a checkpoint
+	Output  string      `json:"output"`            //
+	Clear   []string    `json:"clear,omitempty"`   // checkpoint directories of an earlier run that is being discarded
+	Discard bool        `json:"discard,omitempty"` // finishing: the checkpoints can go
+	Aside   []uint64    `json:"aside"`
+	Last    *SetState   `json:"last,omitempty"`
+	Unsaved *Unsaved    `json:"unsaved,omitempty"` // why checkpoints fail now
+	Moves   []MoveState `json:"moves,omitempty"`   // the latest, the newest at the end
+	Moved   uint64      `json:"moved,omitempty"`   // number of the last move that was asked for
+	Time    time.Time   `json:"time"`
+
+	places places // that its paths were read with
+	note   string // what was wrong with the files, for the user
+}
+
+// places are what paths in a record are relative to.
+type places struct{ run, cwd string }
+
+// real is a path without symbolic links, as far as it exists.
+func real(path string) string {
+	if r, err := filepath.EvalSymlinks(path); err == nil {
+		return r
+	}
+	dir := filepath.Dir(path)
+	if dir == path {
+		return path
+	}
+	return filepath.Join(real(dir), filepath.Base(path))
+}
+
+// portable is a path as it stands in a record. A link at its end is kept.
+func (p places) portable(path string) string {
+	if path == "" {
+		return ""
+	}
+	if !strings.HasSuffix(path, "/") {
+		path = filepath.Join(real(filepath.Dir(path)), filepath.Base(path))
+	}
+	for _, base := range []struct{ name, dir string }{{"$RUN", p.run}, {"$CWD", p.cwd}} {
+		if base.dir == "" {
+			continue
+		}
+		if rel, err := filepath.Rel(real(base.dir), path); err == nil && filepath.IsLocal(rel) {
+			return filepath.Join(base.name, rel)
+		}
+	}
+	return path
+}
+
+// absolute is the path that a record's text means.
+func (p places) absolute(text string) string {
+	if rest, ok := strings.CutPrefix(text, "$RUN"); ok {
+		return filepath.Join(p.run, rest)
+	}
+	if rest, ok := strings.CutPrefix(text, "$CWD"); ok {
+		return filepath.Join(p.cwd, rest)
+	}
+	return text
+}
+
+// each calls f for every path of the record.
+func (r *record) each(f func(string) string) {
+	r.Command = slices.Clone(r.Command)
+	if len(r.Command) > 0 {
+		r.Command[0] = f(r.Command[0])
+	}
+	r.Dir, r.Sets, r.Output = f(r.Dir), f(r.Sets), f(r.Output)
+	r.Clear = slices.Clone(r.Clear)
+	for i := range r.Clear {
+		r.Clear[i] = f(r.Clear[i])
+	}
+}
+
+// above is how many levels dir is above run; -1 if it is not.
+func above(run, dir string) int {
+	rel, err := filepath.Rel(real(dir), real(run))
+	if err != nil || !filepath.IsLocal(rel) {
+		return -1
+	}
+	if rel == "." {
+		return 0
+	}
+	return strings.Count(rel, string(filepath.Separator)) + 1
+}
+
+// relocated notes where the run was started before, if its directory was moved
+// or copied together with the one that it is started in.
+func (r *record) relocated(run, cwd string) {
+	if r.Cwd == cwd || r.Up < 0 || above(run, cwd) != r.Up || real(r.Cwd) == real(cwd) {
+		return
+	}
+	r.From = append(slices.DeleteFunc(r.From, func(dir string) bool { return dir == r.Cwd || dir == cwd }), r.Cwd)
+}
+
+// locate makes the record's paths absolute. cwd is the working directory of who
+// starts the run; empty: of someone who only looks. Then it is the one that the
+// run was started in, which may have been moved together with RUN.
+func (r *record) locate(run, cwd string) {
+	p := places{run, cwd}
+	if cwd == "" {
+		p.cwd = r.Cwd
+		if r.Up >= 0 {
+			moved := places{run, filepath.Join(run, strings.Repeat("../", r.Up))}
+			if _, err := os.Stat(moved.absolute(r.Sets)); err == nil || moved.cwd == r.Cwd {
+				p = moved
+			}
+		}
+	}
+	r.places = p
+	r.each(p.absolute)
+}
+
+// errNoRecord says that neither file of the record is there.
+var errNoRecord = errors.New("there is no record")
+
+// loadRecord reads the record of a run from its two files; errNoRecord if there
+// is none. Damage of both wraps store.ErrDamaged. Its paths are not absolute yet.
+func loadRecord(fsys vfs.FS, run string) (*record, error) {
+	var best *record
+	var bad []error
+	missing := 0
+	for _, name := range []string{recordName, copyName} {
+		r := new(record)
+		err := store.ReadRecord(fsys, filepath.Join(run, name), r)
+		switch {
+		case errors.Is(err, fs.ErrNotExist):
+			missing++
+			bad = append(bad, fmt.Errorf("%s is missing", filepath.Join(run, name)))
+			continue
+		case err == nil && (r.Format != recordFormat || len(r.Command) == 0 || r.Ranks < 1):
+			return nil, fmt.Errorf("%s: format %d, this cairn knows %d; use the cairn that wrote it", filepath.Join(run, name), r.Format, recordFormat)
+		case errors.Is(err, store.ErrDamaged):
+			bad = append(bad, err)
+			continue
+		case err != nil:
+			return nil, err
+		}
+		if best == nil {
+			best = r
+		} else if r.ID != best.ID || r.Seq > best.Seq {
+			if r.ID != best.ID && r.Time.Before(best.Time) {
+				r = best
+			}
+			bad = append(bad, fmt.Errorf("%s is an older one", filepath.Join(run, recordName)))
+			best = r
+		}
+	}
+	if missing == 2 {
+		return nil, errNoRecord
+	}
+	if best == nil {
+		return nil, errors.Join(bad...)
+	}
+	if len(bad) > 0 {
+		best.note = fmt.Sprintf("%s; the other file of the record is used", oneLine(errors.Join(bad...)))
+	}
+	return best, nil
+}
+
+// readRecord reads the record of a run for someone who only looks; nil if there
+// is none.
+func readRecord(run string) (*record, error) {
+	r, err := loadRecord(vfs.OS(), run)
+	if errors.Is(err, errNoRecord) {
+		return nil, nil
+	}
+	if errors.Is(err, store.ErrDamaged) {
+		return nil, fmt.Errorf("%w; nothing is lost as long as the checkpoints are there: the same 'cairn run' command makes the record anew", err)
+	}
+	if err != nil {
+		return nil, err
+	}
+	r.locate(run, "")
+	return r, nil
+}
+
+func oneLine(err error) string { return strings.ReplaceAll(err.Error(), "\n", "; ") }
+
+// essence is what the copy must have: all but what the checkpoints tell, too.
+func (r *record) essence() string {
+	c := *r
+	c.Seq, c.Last, c.Unsaved, c.Moves, c.Moved, c.Time = 0, nil, nil, nil, 0, time.Time{}
+	return fmt.Sprintf("%+v", c)
+}
+
+// write makes the record durable.
+func (d *runDir) write(r *record) error {
+	r.Format, r.Time = recordFormat, time.Now()
+	r.Seq++
+	if r.Aside == nil {
+		r.Aside = []uint64{}
+	}
+	r.Cwd, r.Up = d.cwd, above(d.path, d.cwd)
+	out := *r
+	out.each(places{d.path, d.cwd}.portable)
+	if e := out.essence(); e != d.copied {
+		d.copied = ""
+		if err := store.WriteRecord(d.fs, d.file(copyName), &out); err != nil {
+			return err
+		}
+		d.copied = e
+	}
+	return store.WriteRecord(d.fs, d.file(recordName), &out)
+}
+
+// settled is the state of a run that is not running.
+func (r *record) settled() string {
+	switch r.State {
+	case Stopped, Finishing, Finished, Failed:
+		return r.State
+	}
+	return Interrupted
+}
+
+// is reports whether a path of the record is the one that was given now.
+func (r *record) is(path, given string) bool {
+	if path == given || real(path) == real(given) {
+		return true
+	}
+	was := r.places // the path may have been given from where the run was started first
+	was.cwd = cmp.Or(r.Cwd, was.cwd)
+	return real(was.absolute(r.places.portable(path))) == real(given)
+}

@@ -1,0 +1,246 @@
+//go:build linux
+
+package supervise
+
+import (
+	"fmt"
+	"net"
+	"os"
+	"slices"
+	"strings"
+	"syscall"
+
+	"github.com/cairnrun/cairn/internal/control"
+)
+
+// Newcomers that the MPI library of the others starts. mpirun of Open MPI 4
+// can't connect processes of two launches that are on several hosts, but those
+// that it has started itself, at any time. So the helper of a newcomer is
+// started by MPI_Comm_spawn, in a rank that runs:
+//
+//	supervisor                      a rank                       the target
+//	  Spawn ─────────────────────────▶
+//	  ◀──────────────── Spawned{Busy}  MPI_Comm_spawn ─────────────▶ sh, and in it
+//	  ◀────────────────────── Spawned                                the helper
+//	  ◀────────────────────────────────────────────────────────────── Joined
+//
+// From there on it is like any other, and what is started or dies under it
+// is its business: mpirun does not see it. What mpirun would not forgive is the end of what it
+// started itself, once MPI was initialised under it: such a helper stays
+// until all ranks have ended, also when its rank has left, or the supervisor
+// is gone. A shell is between, so that a helper which can't be started or is
+// killed is no reason to end all.
+
+// spawn is the start of a helper by an MPI library.
+type spawn struct {
+	move uint64
+	seat int // the rank that moves
+	rank int // that is to do it
+	port net.Listener
+	busy bool // it is at it
+	late bool // it has not come to it for long: nobody waits for it
+}
+
+// envParent is where Open MPI's processes find that they were spawned. It is
+// empty, and they would wait there.
+const envParent = "OMPI_PARENT_PORT"
+
+// spawnScript starts a helper: addresses of the supervisor, launch and folder
+// of the run, folder to start in, command. It never fails, for which mpirun
+// would end all. When the helper was killed, and ranks were started under it
+// (see detain), another one only waits in its place until no rank is left.
+// Signals that batch systems send are not for the shell.
+const spawnScript = `used=; trap used=1 USR1; trap : TERM INT HUP USR2
+unset ` + envParent + `; ` + envSupervisor + `=$1 ` + envShell + `=$$ ` + control.EnvJoin + `=` + control.JoinSpawned + ` stay=$2
+export ` + envSupervisor + ` ` + envShell + ` ` + control.EnvJoin + `
+cd "$3"; shift 3; "$@"
+while [ $? -ge 128 ] && [ -n "$used" ]; do ` + envStay + `=$stay "$@"; done
+exit 0`
+
+// envStay has a helper wait for the end of all ranks, and do nothing else: the
+// launch, a colon, and the run's folder.
+const envStay = "CAIRN_STAY"
+
+// detain has the shell that started this helper stay when that is killed.
+func (h *helper) detain() {
+	if st, ok := readStat(h.shell); h.shell > 1 && ok && st.group == syscall.Getpgrp() {
+		syscall.Kill(h.shell, syscall.SIGUSR1)
+	}
+}
+
+// spawning reports whether newcomers are to be started by the MPI library of
+// the others: where they can't join otherwise, or if the user wants it.
+func (s *Supervisor) spawning() bool {
+	l := s.starter
+	if l == nil || !l.spawns || l.apart || s.n == 1 || len(s.o.Transports) > 0 && !slices.Contains(s.o.Transports, "mpi") {
+		return false
+	}
+	switch os.Getenv(control.EnvJoin) {
+	case control.JoinSpawned:
+		return true
+	case "":
+		return slices.ContainsFunc(s.hosts, func(h *host) bool { return !h.extra && h.shared != s.hosts[0].shared })
+	}
+	return false
+}
+
+// spawnHost is the name that mpirun has for the host that a rank goes to; "" if
+// it is none of its hosts. Those that are not named in its arguments it knows
+// without their domain.
+func (s *Supervisor) spawnHost(goal string) string {
+	if named(s.starter.args, goal) {
+		return goal
+	}
+	if own, err := os.Hostname(); err == nil && (goal == "localhost" || goal == "127.0.0.1") {
+		goal = own
+	}
+	if !slices.ContainsFunc(s.hosts, func(h *host) bool { return !h.extra && h.shared == goal }) {
+		return ""
+	}
+	if short, _, _ := strings.Cut(goal, "."); !named(s.starter.args, goal) {
+		return short
+	}
+	return goal
+}
+
+// named reports whether a launcher's arguments name a host.
+func named(args []string, host string) bool {
+	for i, arg := range args {
+		if !slices.Contains([]string{"-H", "-host", "--host"}, arg) || i+1 == len(args) {
+			continue
+		}
+		for name := range strings.SplitSeq(args[i+1], ",") {
+			if name, _, _ = strings.Cut(name, ":"); name == host {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// spawner is a rank that can have a process started, one that moves if there
+// is one; -1 if none can.
+func (s *Supervisor) spawner(m *move) int {
+	found := -1
+	for i := range s.a.ranks {
+		r := &s.a.ranks[i]
+		if r.on == nil || !r.on.up || r.State != Running || r.place != 0 && !r.on.spawned {
+			continue
+		}
+		if m.seat(i) != nil {
+			return i
+		}
+		if found < 0 {
+			found = i
+		}
+	}
+	return found
+}
+
+// sendSpawn has a rank start the helper for one that moves. It returns false
+// if that is not to be done.
+func (s *Supervisor) sendSpawn(m *move, x *seat) bool {
+	if !s.spawning() || s.a.refused {
+		return false
+	}
+	host, rank := s.spawnHost(x.goal), s.spawner(m)
+	if host == "" || rank < 0 {
+		return false
+	}
+	port, err := net.Listen("tcp", ":0")
+	if err != nil {
+		return false
+	}
+	by := &spawn{move: m.ID, seat: x.rank, rank: rank, port: port}
+	x.spawn = by
+	go s.expect(m, x, port, by)
+	command := append([]string{"/bin/sh", "-c", spawnScript, "sh", strings.Join(addressesOf(port), ","), s.a.launch + ":" + s.dir.path, s.cwd}, s.o.RemoteHelper...)
+	w := m.word(false)
+	w.Ranks = []int{x.rank}
+	s.tellRank(rank, &control.Message{Kind: control.Spawn, Host: host, Move: w, Start: &control.Start{Command: append(command, "--launched")}})
+	a, limit := s.a, s.limits.join
+	a.spawning = append(a.spawning, by)
+	s.after(limit, func() {
+		if slices.Contains(a.spawning, by) && !by.busy {
+			by.late, a.refused = true, true
+			s.say("rank %d on %s has not come to MPI_Comm_spawn within %s; new processes are started by another mpirun, and do not use the MPI library", rank, a.ranks[rank].Host, timeText(limit))
+		}
+	})
+	return true
+}
+
+// inSpawn reports whether a rank has the library start something, or is about
+// to.
+func (a *attempt) inSpawn() bool {
+	return slices.ContainsFunc(a.spawning, func(by *spawn) bool { return by.busy || !by.late })
+}
+
+// spawned takes in what became of it. What the library does not start,
+// another launch of mpirun does.
+func (s *Supervisor) spawned(said *control.Message) {
+	a, m := s.a, s.move
+	i := slices.IndexFunc(a.spawning, func(y *spawn) bool {
+		return said.Move != nil && y.rank == said.Rank && y.move == said.Move.ID && slices.Equal(said.Move.Ranks, []int{y.seat})
+	})
+	if i < 0 {
+		return
+	}
+	by := a.spawning[i]
+	if said.Busy {
+		by.busy = true
+		s.after(s.limits.spawn, func() {
+			if slices.Contains(a.spawning, by) {
+				s.starter.apart = true
+				s.fail(by.rank, &failure{why: fmt.Sprintf("rank %d on %s has not come back from MPI_Comm_spawn within %s", by.rank, a.ranks[by.rank].Host, timeText(s.limits.spawn)), status: 1})
+			}
+		})
+		return
+	}
+	a.spawning = slices.Delete(a.spawning, i, i+1)
+	if said.Error != "" {
+		s.unspawned(m, by, fmt.Sprintf("rank %d: %s", said.Rank, plain(said)))
+		return
+	}
+	s.after(s.limits.come, func() {
+		if m == nil || m != s.move || m.ID != by.move || m.seat(by.seat).to != nil {
+			return
+		}
+		why := fmt.Sprintf("no helper came from %s within %s, which rank %d had started by MPI_Comm_spawn", m.seat(by.seat).goal, timeText(s.limits.come), by.rank)
+		if said := s.starter.said.line(); said != "" {
+			why += fmt.Sprintf(" (mpirun said: %s)", said)
+		}
+		s.unspawned(m, by, why)
+	})
+}
+
+// unspawned lets another launch of mpirun start the helper that did not come by
+// the library, and those after it.
+func (s *Supervisor) unspawned(m *move, by *spawn, why string) {
+	s.a.refused = true
+	if m == nil || m != s.move || m.ID != by.move {
+		return
+	}
+	by.port.Close()
+	x := m.seat(by.seat)
+	x.spawn = nil
+	s.say("%s; the new process of rank %d is started by another mpirun, and does not use the MPI library", why, x.rank)
+	go s.sendErrand(m, x, "")
+}
+
+// exported are the variables that a launcher's arguments name for all
+// processes that it starts, which those that are spawned do not get.
+func exported(args []string, lookup func(string) (string, bool)) (out []string) {
+	for i, arg := range args {
+		if arg != "-x" || i+1 == len(args) {
+			continue
+		}
+		name, value, given := strings.Cut(args[i+1], "=")
+		if !given {
+			value, given = lookup(name)
+		}
+		if given {
+			out = append(out, name+"="+value)
+		}
+	}
+	return out
+}
