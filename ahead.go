@@ -64,7 +64,7 @@ func (p *Run) sendAhead(ctx context.Context, l *leaver, m *control.Move) {
 		}
 		last = sent
 	}
-	p.seat.ctl.say(&control.Message{Kind: control.Near, Move: &control.Move{ID: m.ID}})
+	p.seat.ctl.say(&control.Message{Kind: control.Precopied, Move: &control.Move{ID: m.ID}})
 }
 
 // open keeps the stream to a newcomer, unless the move is off.

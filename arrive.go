@@ -173,7 +173,7 @@ func (p *Run) land(ctx context.Context) error {
 		p.damaged[n] = true
 	}
 	step.At("migrate.received")
-	p.say(control.Landed, m.ID, nil)
+	p.say(control.Received, m.ID, nil)
 	verdict, err := p.mover.verdict(ctx, m.ID)
 	if err != nil {
 		return err
@@ -201,7 +201,7 @@ func (p *Run) land(ctx context.Context) error {
 	p.restored, p.files.resuming = true, false
 	p.seat.ctl.met(bag.Meetings)
 	if t := p.team; t != nil && p.seat.Size > 1 {
-		if err := t.engine.Relink(ctx, verdict.Move.Ranks, verdict.Cards); err != nil {
+		if err := t.engine.Relink(ctx, verdict.Move.Ranks, verdict.Endpoints); err != nil {
 			return err
 		}
 		if err := t.takeOver(&bag, m.ID); err != nil {
@@ -261,7 +261,7 @@ func (p *Run) awaitState(ctx context.Context) (net.Conn, error) {
 		return nil, err
 	}
 	defer ln.Close()
-	m := &control.Message{Kind: control.Here, Move: &control.Move{ID: p.seat.Move.ID, Addresses: reachedAt(ln.Addr())}}
+	m := &control.Message{Kind: control.Listening, Move: &control.Move{ID: p.seat.Move.ID, Addresses: reachedAt(ln.Addr())}}
 	if p.seat.Size > 1 {
 		if m.Data, err = p.team.engine.Card(); err != nil {
 			return nil, err

@@ -288,7 +288,7 @@ func (p *Run) enter(ctx context.Context) error {
 		return fmt.Errorf("cairn: %w", err)
 	}
 	p.files.resuming = len(sets)+len(lost) > 0 || p.newcomer()
-	p.files.from, p.files.here = p.seat.From, p.seat.Here
+	p.files.from, p.files.here = p.seat.FormerDirs, p.seat.WorkDir
 	p.rouse() // the first Point looks whether all is as it should be
 	if p.seat.Output {
 		if err := p.files.adoptOutput(); err != nil {

@@ -110,8 +110,8 @@ func (p *Run) moveTold(m *control.Message) {
 	if m.Move == nil {
 		return
 	}
-	if m.Kind == control.Gather && p.seat.Size > 1 && m.Cards != nil && !slices.Contains(m.Move.Ranks, p.seat.Rank) {
-		if err := p.team.engine.Reaches(m.Cards); err != nil { // it has a lock that comes before the mover's
+	if m.Kind == control.Pause && p.seat.Size > 1 && m.Endpoints != nil && !slices.Contains(m.Move.Ranks, p.seat.Rank) {
+		if err := p.team.engine.Reaches(m.Endpoints); err != nil { // it has a lock that comes before the mover's
 			p.unmoved(m.Move.ID, err)
 		}
 	}
@@ -122,7 +122,7 @@ func (p *Run) moveTold(m *control.Message) {
 		v.plans, v.verdicts = make(map[uint64]*control.Move), make(map[uint64]*control.Message)
 	}
 	switch m.Kind {
-	case control.Ahead:
+	case control.Precopy:
 		ctx, cancel := context.WithCancelCause(context.Background())
 		l := &leaver{id: m.Move.ID, images: make(chan chan error, 1), off: cancel}
 		v.out = l
@@ -130,7 +130,7 @@ func (p *Run) moveTold(m *control.Message) {
 			cancel(v.gone)
 		}
 		go p.sendAhead(ctx, l, m.Move)
-	case control.Gather:
+	case control.Pause:
 		// Ranks may still have to be held for one that was called off.
 		maps.DeleteFunc(v.verdicts, func(id uint64, _ *control.Message) bool { return v.plans[id] == nil })
 		v.plans[m.Move.ID] = m.Move
@@ -164,7 +164,7 @@ func (v *mover) end(why error) {
 
 // unmoved tells the supervisor that a move can't be.
 func (p *Run) unmoved(id uint64, err error) {
-	p.seat.ctl.say(&control.Message{Kind: control.Unmoved, Move: &control.Move{ID: id}, Error: fmt.Sprintf("rank %d: %v", p.seat.Rank, err)})
+	p.seat.ctl.say(&control.Message{Kind: control.MoveFailed, Move: &control.Move{ID: id}, Error: fmt.Sprintf("rank %d: %v", p.seat.Rank, err)})
 }
 
 func moveOptions(m *control.Move, s *seat) ckpt.MoveOptions {
@@ -207,7 +207,7 @@ func (t *team) move(ctx context.Context, a *coord.Move) error {
 	}
 	mine := slices.Contains(plan.Ranks, e.Rank())
 	if mine {
-		p.say(control.Held, a.ID, nil)
+		p.say(control.Paused, a.ID, nil)
 		if stats, err := p.moveOut(ctx, plan, a); err != nil {
 			p.unmoved(a.ID, err)
 		} else {
@@ -226,7 +226,7 @@ func (t *team) move(ctx context.Context, a *coord.Move) error {
 	case mine:
 		p.leave(a.ID)
 	default:
-		if err := e.Relink(ctx, plan.Ranks, verdict.Cards); err != nil {
+		if err := e.Relink(ctx, plan.Ranks, verdict.Endpoints); err != nil {
 			return err
 		}
 		p.say(control.Linked, a.ID, nil)
@@ -341,7 +341,7 @@ func (p *Run) moveOut(ctx context.Context, plan *control.Move, a *coord.Move) (*
 	if err != nil {
 		return nil, err
 	}
-	s.Ahead, s.Rounds = l.sent, l.rounds
+	s.Precopied, s.Rounds = l.sent, l.rounds
 	return &s, nil
 }
 
@@ -380,7 +380,7 @@ func (p *Run) leave(id uint64) {
 	if err != nil {
 		p.log.Warn("cairn: the checkpoint folder of a rank that has moved could not be closed", "error", err)
 	}
-	p.say(control.Left, id, nil)
+	p.say(control.HandedOver, id, nil)
 	select {}
 }
 
@@ -401,7 +401,7 @@ func (p *Run) moveHere(ctx context.Context) error {
 		return nil
 	}
 	ctx = context.WithoutCancel(ctx)
-	p.say(control.Held, plan.ID, nil)
+	p.say(control.Paused, plan.ID, nil)
 	if by := p.stop.Load(); by != nil {
 		p.unmoved(plan.ID, fmt.Errorf("the program is to stop: %s", *by))
 	} else if stats, err := p.moveOut(ctx, plan, new(coord.Move)); err != nil {

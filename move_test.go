@@ -118,9 +118,9 @@ func (s *stage) listen(a *actor) {
 			return
 		}
 		switch m.Kind {
-		case control.Card:
+		case control.Endpoint:
 			s.meet(a, m)
-		case control.Here, control.Near, control.Held, control.Sent, control.Landed, control.Left, control.Linked, control.Unmoved:
+		case control.Listening, control.Precopied, control.Paused, control.Sent, control.Received, control.HandedOver, control.Linked, control.MoveFailed:
 			s.events <- said{a, m}
 		}
 	}
@@ -139,7 +139,7 @@ func (s *stage) meet(a *actor, m *control.Message) {
 	}
 	s.cards = slices.Clone(all)
 	for _, r := range s.ranks {
-		go r.conn.Send(&control.Message{Kind: control.Cards, Epoch: m.Epoch, Cards: all})
+		go r.conn.Send(&control.Message{Kind: control.Endpoints, Epoch: m.Epoch, Endpoints: all})
 	}
 }
 
@@ -148,7 +148,7 @@ func (s *stage) await(move uint64, who []*actor, kinds ...control.Kind) (map[*ac
 	got := make(map[*actor]*control.Message)
 	late := time.After(time.Minute)
 	ended := s.ended
-	if slices.Contains(kinds, control.Left) || slices.Contains(kinds, control.Linked) {
+	if slices.Contains(kinds, control.HandedOver) || slices.Contains(kinds, control.Linked) {
 		ended = nil // it is decided
 	}
 	for len(got) < len(who) {
@@ -156,7 +156,7 @@ func (s *stage) await(move uint64, who []*actor, kinds ...control.Kind) (map[*ac
 		case e := <-s.events:
 			switch {
 			case e.m.Move != nil && e.m.Move.ID != move: // of an earlier one
-			case e.m.Kind == control.Unmoved || e.m.Kind == control.Exited && slices.Contains(who, e.by):
+			case e.m.Kind == control.MoveFailed || e.m.Kind == control.Exited && slices.Contains(who, e.by):
 				return got, errors.New(e.m.Error)
 			case slices.Contains(who, e.by) && slices.Contains(kinds, e.m.Kind):
 				got[e.by] = e.m
@@ -189,15 +189,15 @@ func (s *stage) move(ranks []int, rounds int, whether func() bool) error {
 	cards := slices.Clone(s.cards)
 	gathered := false
 	err := func() error {
-		here, err := s.await(m.ID, newcomers, control.Here)
+		here, err := s.await(m.ID, newcomers, control.Listening)
 		if err != nil {
 			return err
 		}
 		for i, a := range newcomers {
 			cards[a.rank] = here[a].Data
-			sources[i].conn.Send(&control.Message{Kind: control.Ahead, Move: &control.Move{ID: m.ID, Rounds: rounds, Chunk: m.Chunk, Addresses: here[a].Move.Addresses}})
+			sources[i].conn.Send(&control.Message{Kind: control.Precopy, Move: &control.Move{ID: m.ID, Rounds: rounds, Chunk: m.Chunk, Addresses: here[a].Move.Addresses}})
 		}
-		if _, err := s.await(m.ID, sources, control.Near); err != nil {
+		if _, err := s.await(m.ID, sources, control.Precopied); err != nil {
 			return err
 		}
 		gathered = true
@@ -206,14 +206,14 @@ func (s *stage) move(ranks []int, rounds int, whether func() bool) error {
 			fresh[a.rank] = cards[a.rank]
 		}
 		for _, a := range old {
-			a.conn.Send(&control.Message{Kind: control.Gather, Move: m, Cards: fresh})
+			a.conn.Send(&control.Message{Kind: control.Pause, Move: m, Endpoints: fresh})
 		}
 		if s.told != nil {
 			if err := s.told(m.ID); err != nil {
 				return err
 			}
 		}
-		_, err = s.await(m.ID, newcomers, control.Landed)
+		_, err = s.await(m.ID, newcomers, control.Received)
 		if err == nil && whether != nil && !whether() {
 			err = errors.New("called off")
 		}
@@ -230,7 +230,7 @@ func (s *stage) move(ranks []int, rounds int, whether func() bool) error {
 	for _, a := range sources {
 		a.conn.Send(&control.Message{Kind: control.Switch, Move: m, OK: true})
 	}
-	if _, err := s.await(m.ID, sources, control.Left); err != nil {
+	if _, err := s.await(m.ID, sources, control.HandedOver); err != nil {
 		return err
 	}
 	s.mu.Lock()
@@ -240,7 +240,7 @@ func (s *stage) move(ranks []int, rounds int, whether func() bool) error {
 	}
 	s.mu.Unlock()
 	for _, a := range append(newcomers, others...) {
-		a.conn.Send(&control.Message{Kind: control.Switch, Move: m, OK: true, Cards: cards})
+		a.conn.Send(&control.Message{Kind: control.Switch, Move: m, OK: true, Endpoints: cards})
 	}
 	_, err = s.await(m.ID, append(newcomers, others...), control.Linked)
 	return err

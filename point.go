@@ -126,7 +126,7 @@ func (p *Run) stopped(ctx context.Context, by string) error {
 	p.stop.Store(nil)
 	p.unsaid = nil
 	step.At("stop.saved")
-	p.seat.ctl.say(&control.Message{Kind: control.Stopped, Set: p.safe, Error: errorText(p.lost)})
+	p.seat.ctl.say(&control.Message{Kind: control.Stopped, Index: p.safe, Error: errorText(p.lost)})
 	if p.lost != nil && p.safe == 0 {
 		return fmt.Errorf("cairn: %w: %s: the state is NOT saved, and no set is safe: %w", ErrStopped, by, p.lost)
 	}
@@ -197,7 +197,7 @@ func (p *Run) save(ctx context.Context, reason string) error {
 		if p.seat.Size <= 1 { // the next point may be far
 			p.sayOutcome(saving, r)
 			if r.Err == nil {
-				p.seat.ctl.say(&control.Message{Kind: control.Committed, Set: r.Set})
+				p.seat.ctl.say(&control.Message{Kind: control.Committed, Index: r.Set})
 			}
 		}
 		p.outcome <- r
@@ -388,12 +388,12 @@ func (p *Run) collect(r ckpt.Result) {
 // sayOutcome tells the supervisor what became of this rank's part of a set.
 func (p *Run) sayOutcome(s Saved, r ckpt.Result) {
 	if r.Err != nil {
-		p.seat.ctl.say(&control.Message{Kind: control.Failed, Set: r.Set, Error: r.Err.Error()})
+		p.seat.ctl.say(&control.Message{Kind: control.Failed, Index: r.Set, Error: r.Err.Error()})
 		return
 	}
 	p.seat.ctl.say(&control.Message{
-		Kind: control.Saved, Set: r.Set, Reason: s.Reason, State: s.State, Written: r.Written,
-		HeldNS: int64(s.Held), TookNS: int64(r.Took),
+		Kind: control.Saved, Index: r.Set, Reason: s.Reason, State: s.State, Written: r.Written,
+		PauseNS: int64(s.Held), TookNS: int64(r.Took),
 	})
 }
 
@@ -402,7 +402,7 @@ func (p *Run) toldOf(err error) error {
 	if p.seat.ctl == nil {
 		return err
 	}
-	return control.Told{Err: err}
+	return control.Reported{Err: err}
 }
 
 // fail notes that a set could not be saved. What had become due meanwhile is not

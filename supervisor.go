@@ -48,10 +48,10 @@ func (s *supervisor) listen() {
 			}
 			return
 		}
-		if m.Kind == control.Cards {
+		if m.Kind == control.Endpoints {
 			if c := s.cards[m.Epoch]; c != nil {
 				delete(s.cards, m.Epoch)
-				c <- m.Cards
+				c <- m.Endpoints
 			}
 		} else if s.run == nil {
 			s.early = append(s.early, m)
@@ -100,7 +100,7 @@ func (s *supervisor) exchange(ctx context.Context, card []byte) ([][]byte, error
 	epoch := s.epoch
 	s.cards[epoch] = c
 	s.mu.Unlock()
-	if err := s.conn.Send(&control.Message{Kind: control.Card, Epoch: epoch, Data: card}); err != nil {
+	if err := s.conn.Send(&control.Message{Kind: control.Endpoint, Epoch: epoch, Data: card}); err != nil {
 		return nil, fmt.Errorf("%w: %w", errUnsupervised, err)
 	}
 	select {
@@ -137,7 +137,7 @@ func (p *Run) told(m *control.Message) {
 		} else {
 			p.ask(m.Reason)
 		}
-	case control.Ahead, control.Gather, control.Switch:
+	case control.Precopy, control.Pause, control.Switch:
 		p.moveTold(m)
 	case control.Spawn:
 		go p.spawn(m)

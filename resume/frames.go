@@ -328,11 +328,11 @@ func runPoint() error {
 }
 
 // troubles are those that the user was told of.
-var troubles control.Troubles
+var troubles control.SaveFailures
 
 // unsaved tells that a set was not saved, unless the supervisor does.
 func unsaved(err error) {
-	var known control.Told
+	var known control.Reported
 	if errors.As(err, &known) {
 		return
 	}

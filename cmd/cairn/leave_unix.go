@@ -19,7 +19,7 @@ func watchLeave(s *supervise.Supervisor) (stop func()) {
 		for {
 			select {
 			case <-told:
-				s.Leave()
+				s.Evacuate()
 			case <-ended:
 				return
 			}

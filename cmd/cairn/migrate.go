@@ -148,7 +148,7 @@ func migrate(ctx context.Context, c *call, m supervise.Migration) error {
 			fmt.Fprintln(c.stderr, "cairn: the move is being called off; Ctrl-C again leaves at once")
 		}
 	})
-	m.CallOff = ctx.Done()
+	m.Cancel = ctx.Done()
 	st, err := supervise.Migrate(wait, run, m, func(st *supervise.MoveState) {
 		if p.c != nil {
 			mu.Lock()
@@ -182,7 +182,7 @@ func migrate(ctx context.Context, c *call, m supervise.Migration) error {
 			c.printf("%s\n", text)
 		}
 		return nil
-	case supervise.BroughtBack:
+	case supervise.RolledBack:
 		return statusError{exitBack, text}
 	case supervise.MoveUnknown:
 		return statusError{exitUnknown, text}

@@ -125,8 +125,8 @@ is told to: --launcher-args=--oversubscribe.`,
 	f.BoolVar(&o.Fresh, "fresh", false, "discard the run that is in the folder, with its sets")
 	f.BoolVar(&o.Group, "group", false, "let the group of the run's directory read it, and what is made in it")
 	f.BoolVar(&o.AnyOwner, "any-owner", false, "use a directory that another user owns, or that all users may write to")
-	f.StringVar(&o.LeaveWhen, "leave-when", "", "run `COMMAND` on every host now and then; when it exits with 0, ranks leave that host")
-	f.DurationVar(&o.LeavePoll, "leave-poll", 30*time.Second, "`DURATION` between two runs of --leave-when")
+	f.StringVar(&o.EvacuateWhen, "leave-when", "", "run `COMMAND` on every host now and then; when it exits with 0, ranks leave that host")
+	f.DurationVar(&o.EvacuatePoll, "leave-poll", 30*time.Second, "`DURATION` between two runs of --leave-when")
 	f.BoolVar(&r.plain, "no-prefix", false, "show output without the rank in front")
 	r.make.declareFew(f)
 	f.StringVar(&r.goArgs, "go-flags", "", "more `FLAGS` of go build, with blanks between, for a PROGRAM that is source")
@@ -191,7 +191,7 @@ func (r *runFlags) run(ctx context.Context, c *call) error {
 		return err
 	}
 	if made != nil {
-		if err := r.place(ctx, made, s.Folder()); err != nil {
+		if err := r.place(ctx, made, s.Dir()); err != nil {
 			return err
 		}
 	}
@@ -238,7 +238,7 @@ func (r *runFlags) run(ctx context.Context, c *call) error {
 		return elsewhere(err, otherRun)
 	}
 	if c.json {
-		st, err := supervise.Read(context.Background(), s.Folder())
+		st, err := supervise.Read(context.Background(), s.Dir())
 		if err == nil {
 			err = c.document(st)
 		}
@@ -253,7 +253,7 @@ func (r *runFlags) run(ctx context.Context, c *call) error {
 	if c.quiet {
 		e.text = strings.TrimSuffix(fmt.Sprintf("%s: %s", res.State, res.Why), ": ")
 	}
-	if late := r.lateFlag(o.Command[1:]); late != "" && res.Early {
+	if late := r.lateFlag(o.Command[1:]); late != "" && res.BeforeFirstPoint {
 		e.text = strings.TrimPrefix(e.text+"; "+late, "; ")
 	}
 	return e
@@ -330,7 +330,7 @@ func (r *runFlags) complete(args []string) error {
 	for _, d := range []struct {
 		name  string
 		value time.Duration
-	}{{"every", o.Every}, {"stall", o.Stall}, {"grace", o.Grace}, {"leave-poll", o.LeavePoll}} {
+	}{{"every", o.Every}, {"stall", o.Stall}, {"grace", o.Grace}, {"leave-poll", o.EvacuatePoll}} {
 		if d.value < 0 {
 			return usagef("run: --%s %v is below zero", d.name, d.value)
 		}
@@ -342,12 +342,12 @@ func (r *runFlags) complete(args []string) error {
 		o.Grace = time.Nanosecond
 	}
 	// Zero means zero here, and the default there.
-	o.Retries, o.Distrust = r.retries, r.distrust
+	o.Retries, o.Quarantine = r.retries, r.distrust
 	if r.retries <= 0 {
 		o.Retries = -1
 	}
 	if r.distrust <= 0 {
-		o.Distrust = -1
+		o.Quarantine = -1
 	}
 	return nil
 }

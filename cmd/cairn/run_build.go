@@ -72,7 +72,7 @@ func (r *runFlags) fits(ctx context.Context, made *golang.Made, run string) erro
 		return nil
 	}
 	return fmt.Errorf("%s: the program's source has changed since set %d was taken, which the new one can't go on from; bring the old source back, or start from the beginning with --fresh",
-		run, st.Last.Set)
+		run, st.Last.Index)
 }
 
 // place puts a made program into the run's folder, which is locked.

@@ -277,12 +277,12 @@ func TestRunCounter(t *testing.T) {
 	code := make(chan int, 1)
 	go func() { code <- run(ctx, args, &out, &errs) }()
 	errs.await("started")
-	set := decode[supervise.SetState](cairnRun(t, "checkpoint", "--json").exit(exitFine))
-	if set.Set != 1 || set.State == 0 {
+	set := decode[supervise.CheckpointState](cairnRun(t, "checkpoint", "--json").exit(exitFine))
+	if set.Index != 1 || set.State == 0 {
 		t.Errorf("%+v", set)
 	}
 	st := decode[supervise.State](cairnRun(t, "status", "--json").exit(exitFine))
-	if st.State != supervise.Running || len(st.Ranks) != 1 || !st.Ranks[0].Cairn || st.Last == nil || st.Last.Set != 1 {
+	if st.State != supervise.Running || len(st.Ranks) != 1 || !st.Ranks[0].Cairn || st.Last == nil || st.Last.Index != 1 {
 		t.Errorf("%+v", st)
 	}
 	cairnRun(t, "status").exit(exitFine).says("state     running", "last set  1, ", "localhost")
@@ -366,7 +366,7 @@ func TestBrokenPipe(t *testing.T) {
 func TestStatusLine(t *testing.T) {
 	now := time.Now()
 	st := supervise.State{State: supervise.Running, Ranks: []control.RankState{{Points: 12}, {Points: 10}},
-		Last: &supervise.SetState{Set: 3, Time: now.Add(-5 * time.Second), State: 1 << 20, Written: 1 << 10, HeldNS: 2_950_000}}
+		Last: &supervise.CheckpointState{Index: 3, Time: now.Add(-5 * time.Second), State: 1 << 20, Written: 1 << 10, PauseNS: 2_950_000}}
 	if got, want := statusLine(&st, now, 79), "running · 2 ranks · point 10 · set 3, 5 s ago, 1.0 MiB, 1.0 KiB written"; got != want {
 		t.Errorf("%q, want %q", got, want)
 	}

@@ -106,11 +106,11 @@ func status(ctx context.Context, c *call) error {
 		if u.Lost {
 			lost = ", and the work since the last set is lost"
 		}
-		c.printf("not saved %s in a row since %s (%s)%s: %s\n", count(u.Sets, "set"), u.Since.Format(time.DateTime), age(c.now, u.Since), lost, printable(u.Why))
+		c.printf("not saved %s in a row since %s (%s)%s: %s\n", count(u.Count, "set"), u.Since.Format(time.DateTime), age(c.now, u.Since), lost, printable(u.Why))
 	}
-	if len(st.Aside) > 0 {
+	if len(st.Quarantined) > 0 {
 		var list []string
-		for _, s := range st.Aside {
+		for _, s := range st.Quarantined {
 			list = append(list, strconv.FormatUint(s, 10))
 		}
 		c.printf("put aside %s\n", strings.Join(list, ", "))
@@ -155,16 +155,16 @@ func moveTexts(moves []supervise.MoveState, now time.Time) (out []string) {
 }
 
 // setText is a committed set in one line.
-func setText(s *supervise.SetState, now time.Time) string {
+func setText(s *supervise.CheckpointState, now time.Time) string {
 	return strings.Join(setParts(s, now), ", ")
 }
 
 // setParts is what there is to say of a committed set, the most important
 // first.
-func setParts(s *supervise.SetState, now time.Time) []string {
-	parts := []string{strconv.FormatUint(s.Set, 10), age(now, s.Time)}
+func setParts(s *supervise.CheckpointState, now time.Time) []string {
+	parts := []string{strconv.FormatUint(s.Index, 10), age(now, s.Time)}
 	if s.State > 0 {
-		parts = append(parts, size(s.State), size(s.Written)+" written", "held "+millis(float64(s.HeldNS)/1e6))
+		parts = append(parts, size(s.State), size(s.Written)+" written", "held "+millis(float64(s.PauseNS)/1e6))
 	}
 	return parts
 }

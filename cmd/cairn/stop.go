@@ -37,11 +37,11 @@ all the same; it says so, and ends with status 3.`,
 		} else {
 			c.printf("%s", st.State)
 			if st.Unsaved != nil && st.Unsaved.Lost && st.Last != nil {
-				c.printf(" without saving; the last set is %d", st.Last.Set)
+				c.printf(" without saving; the last set is %d", st.Last.Index)
 			} else if st.Unsaved != nil && st.Unsaved.Lost {
 				c.printf(" without saving; there is no set")
 			} else if st.Last != nil {
-				c.printf(" with set %d", st.Last.Set)
+				c.printf(" with set %d", st.Last.Index)
 			}
 			c.printf("\n")
 		}

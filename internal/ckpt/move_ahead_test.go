@@ -77,7 +77,7 @@ func TestAhead(t *testing.T) {
 	v.Rows[5][7]++
 	s := m.finish(v.roots())
 	v.check(t, w)
-	if s.Rounds != 3 || s.Ahead < first+second || s.Ahead > first+second+64<<10 || s.Sent > 1<<20 {
+	if s.Rounds != 3 || s.Precopied < first+second || s.Precopied > first+second+64<<10 || s.Sent > 1<<20 {
 		t.Errorf("%+v", s)
 	}
 	if n := m.fits.Load(); n != 1 {

@@ -160,7 +160,7 @@ func (g *Outgoing) Ahead(img *graph.Image) error {
 		before := g.s.sent.Load()
 		err := g.ahead(img)
 		r.sent = g.s.sent.Load() - before
-		g.stats.Ahead += r.sent
+		g.stats.Precopied += r.sent
 		g.stats.Rounds++
 		r.err = g.failed(err)
 	}()

@@ -195,7 +195,7 @@ func TestMove(t *testing.T) {
 			c.o.Rank, c.o.Ranks = 1, 2
 			s := move(t, a, b, c.o, v.roots(), w.roots())
 			v.check(t, w)
-			if s.State < 8<<20 || s.Zero < 2<<20 || s.Zero > s.State || s.Sent < s.State-s.Zero || s.Sent > s.State-s.Zero+4<<20 || s.AllNS < s.WriteNS || s.TransferNS == 0 || s.ReadNS == 0 || s.WriteNS == 0 || s.Ahead != 0 {
+			if s.State < 8<<20 || s.Zero < 2<<20 || s.Zero > s.State || s.Sent < s.State-s.Zero || s.Sent > s.State-s.Zero+4<<20 || s.AllNS < s.WriteNS || s.TransferNS == 0 || s.ReadNS == 0 || s.WriteNS == 0 || s.Precopied != 0 {
 				t.Errorf("%+v", s)
 			}
 		})

@@ -16,7 +16,7 @@ import (
 const (
 	headerSize = 4
 	maxFiles   = 64
-	// DefaultLimit bounds a message's JSON, in bytes. Cards of 10,000 ranks
+	// DefaultLimit bounds a message's JSON, in bytes. Endpoints of 10,000 ranks
 	// fit in it.
 	DefaultLimit = 64 << 20
 )

@@ -40,9 +40,9 @@ func TestMessages(t *testing.T) {
 	a, b := pair(t)
 	sent := []*Message{
 		{Kind: Hello, Pid: 12, Dir: "/x"},
-		{Kind: Card, Epoch: 1 << 60, Data: []byte{0, 1, 255}},
-		{Kind: Cards, Rank: AllRanks, Cards: [][]byte{{1}, {}, {2, 3}}},
-		{Kind: Saved, Set: 1<<64 - 1, State: 1 << 50, HeldNS: 5, TookNS: 6},
+		{Kind: Endpoint, Epoch: 1 << 60, Data: []byte{0, 1, 255}},
+		{Kind: Endpoints, Rank: AllRanks, Endpoints: [][]byte{{1}, {}, {2, 3}}},
+		{Kind: Saved, Index: 1<<64 - 1, State: 1 << 50, PauseNS: 5, TookNS: 6},
 		{Kind: Welcomed, Welcome: &Welcome{Rank: 3, Size: 4, Secret: []byte("s"), Every: time.Minute, Avoid: []uint64{7}, Output: true}},
 		{Kind: Output, Data: bytes.Repeat([]byte("x"), 1<<20)},
 		{Kind: Finished},

@@ -9,7 +9,7 @@ import (
 // TestTroubles: the same is told once for all ranks and sets, other troubles too,
 // and again after a while or when sets were saved in between.
 func TestTroubles(t *testing.T) {
-	var l Troubles
+	var l SaveFailures
 	now := time.Now()
 	add := func(set uint64, why string, sets int, tell bool) {
 		t.Helper()
@@ -25,7 +25,7 @@ func TestTroubles(t *testing.T) {
 	add(9, full(9, 1), 1, false)
 	add(10, full(10, 0), 2, false)
 	add(10, "a slow disk", 2, true)
-	now = now.Add(toldAgain)
+	now = now.Add(reportAgain)
 	add(11, full(11, 1), 3, true)
 	add(12, full(12, 1), 4, false)
 	if n := l.Over(); n != 4 || l.Over() != 0 {

@@ -410,10 +410,10 @@ func (p *trip) movesAround(most int, hosts []string) (moved int) {
 				continue
 			}
 			m := &st.Moves[len(st.Moves)-1]
-			if m.State == control.MoveAhead || m.State == control.MoveGathers || m.Over() {
+			if m.State == control.MovePrecopy || m.State == control.MoveFinalCopy || m.Over() {
 				break
 			}
-			if m.State == control.MoveWaits { // it has not come to Restore yet, perhaps
+			if m.State == control.MoveWaiting { // it has not come to Restore yet, perhaps
 				syscall.Kill(still, syscall.SIGCONT)
 				time.Sleep(2 * time.Millisecond)
 				stop(still)

@@ -74,24 +74,24 @@ func stoppedIn(t *testing.T, phase string, net *interconnects.Network) (p *trip,
 		write(t, file, "")
 		files = append(files, file)
 	}
-	held := func(m *supervise.MoveState) bool { return m.State == control.MoveGathers && m.NegotiationNS > 0 }
+	held := func(m *supervise.MoveState) bool { return m.State == control.MoveFinalCopy && m.NegotiationNS > 0 }
 	switch phase {
 	case "preparing":
 		hold(filepath.Join(gates, "hold-"+net.Hosts[2]))
 		ask()
-		p.reachesState(control.MovePrepares)
+		p.reachesState(control.MovePreparing)
 	case "arriving":
 		hold(filepath.Join(p.folder, "hold"))
 		ask()
-		p.reachesState(control.MoveArrives)
+		p.reachesState(control.MoveStarting)
 	case "ahead":
 		p.still(p.pidOf(source))
 		ask()
-		p.reachesState(control.MoveAhead)
+		p.reachesState(control.MovePrecopy)
 	default:
 		p.still(p.pidOf(other))
 		ask()
-		p.reachesState(control.MoveGathers)
+		p.reachesState(control.MoveFinalCopy)
 	}
 	if phase == "sending" || phase == "leaving" || phase == "linking" {
 		first := p.newcomer(source)
@@ -101,9 +101,9 @@ func stoppedIn(t *testing.T, phase string, net *interconnects.Network) (p *trip,
 		if !p.enters(patience, held) {
 			t.Fatalf("not all ranks are held: %+v\n%s", p.now().Moves, p.s.text())
 		}
-		last, state := other, control.MoveLinks
+		last, state := other, control.MoveLinking
 		if phase == "leaving" {
-			last, state = source2, control.MoveLeaves
+			last, state = source2, control.MoveSwitching
 		}
 		for tries := 0; phase != "sending"; tries++ {
 			time.Sleep(50 * time.Millisecond << tries) // when it has sent all, nobody tells
@@ -158,7 +158,7 @@ func TestMigrateKilled(t *testing.T) {
 				some <- struct{}{}
 				defer func() { <-some }()
 				p, a, release := stoppedIn(t, phase, net)
-				pid, code, state := 0, 4, supervise.BroughtBack
+				pid, code, state := 0, 4, supervise.RolledBack
 				switch victim {
 				case "nobody":
 					code, state = 0, supervise.Moved
@@ -247,7 +247,7 @@ func TestMigrateCut(t *testing.T) {
 		{"ahead", 3, supervise.NotMoved},
 		{"gathering", 3, supervise.NotMoved},
 		{"sending", 3, supervise.NotMoved},
-		{"linking", 4, supervise.BroughtBack},
+		{"linking", 4, supervise.RolledBack},
 	} {
 		t.Run(v.phase, func(t *testing.T) {
 			net := network(t, 3)

@@ -79,7 +79,7 @@ func TestMigrateOpenMPI(t *testing.T) {
 	}
 	p.still(p.pidOf(0)) // and so the move is not decided
 	a := p.asks("--rank", "1", "--to", "localhost", "--rounds", "0")
-	p.reachesState(control.MoveGathers)
+	p.reachesState(control.MoveFinalCopy)
 	syscall.Kill(p.newcomer(1), syscall.SIGKILL)
 	a.ends(3)
 	p.thaw()
@@ -163,11 +163,11 @@ func (p *trip) comesToJoin(moves, other int, to string) (newcomer int, a *asked)
 	p.t.Helper()
 	p.still(p.pidOf(other))
 	a = p.asks("--rank", strconv.Itoa(moves), "--to", to, "--rounds", "0")
-	p.reachesState(control.MoveGathers)
+	p.reachesState(control.MoveFinalCopy)
 	newcomer = p.newcomer(moves)
 	p.still(newcomer)
 	p.thawOne(p.pidOf(other))
-	if !p.enters(patience, func(m *supervise.MoveState) bool { return m.State == control.MoveGathers && m.NegotiationNS > 0 }) {
+	if !p.enters(patience, func(m *supervise.MoveState) bool { return m.State == control.MoveFinalCopy && m.NegotiationNS > 0 }) {
 		p.t.Fatalf("not all ranks are held:\n%s", p.s.text())
 	}
 	for tries := 0; ; tries++ { // as in stoppedIn
@@ -175,7 +175,7 @@ func (p *trip) comesToJoin(moves, other int, to string) (newcomer int, a *asked)
 		pid := p.pidOf(other)
 		p.still(pid)
 		p.thawOne(newcomer)
-		if p.enters(time.Second<<tries, func(m *supervise.MoveState) bool { return m.State == control.MoveLinks }) {
+		if p.enters(time.Second<<tries, func(m *supervise.MoveState) bool { return m.State == control.MoveLinking }) {
 			return newcomer, a
 		}
 		if tries == 6 {
@@ -224,7 +224,7 @@ func TestMigrateOpenMPIHosts(t *testing.T) {
 	p, own, there := acrossOpenMPI(t, nil, "--transport", "mpi")
 	p.still(p.pidOf(0)) // and so the move is not decided
 	a := p.asks("--rank", "1", "--to", there, "--rounds", "0")
-	p.reachesState(control.MoveGathers)
+	p.reachesState(control.MoveFinalCopy)
 	syscall.Kill(p.newcomer(1), syscall.SIGKILL)
 	a.ends(3)
 	p.thaw()

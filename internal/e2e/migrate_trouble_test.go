@@ -30,11 +30,11 @@ func TestMigrateTwice(t *testing.T) {
 	p := traveller(t, 4, "--hosts", slots(net, 2, 2), "--rsh", interconnects.Shell)
 	p.still(p.pidOf(1))
 	first := p.asks("--rank", "1", "--to", net.Hosts[2])
-	p.reachesState(control.MoveAhead)
+	p.reachesState(control.MovePrecopy)
 	second := p.asks("--rank", "1,2", "--to", net.Hosts[0], "--rounds", "0")
-	p.reachesState(control.MoveWaits)
+	p.reachesState(control.MoveWaiting)
 	third := p.asks("--host", net.Hosts[0])
-	if !p.enters(patience, func(m *supervise.MoveState) bool { return m.State == control.MoveWaits && m.From == net.Hosts[0] }) {
+	if !p.enters(patience, func(m *supervise.MoveState) bool { return m.State == control.MoveWaiting && m.From == net.Hosts[0] }) {
 		t.Fatalf("%+v", p.now().Moves)
 	}
 	p.thaw()
@@ -84,7 +84,7 @@ func TestMigrateStranger(t *testing.T) {
 	p := traveller(t, 2, "--hosts", slots(hosts, 2), "--rsh", interconnects.Shell)
 	p.still(p.pidOf(1))
 	a := p.asks("--rank", "1", "--to", hosts.Hosts[1])
-	p.reachesState(control.MoveAhead)
+	p.reachesState(control.MovePrecopy)
 	var ports []string
 	out := tool(t, "ip", "netns", "exec", hosts.Hosts[1], "cat", "/proc/net/tcp", "/proc/net/tcp6")
 	for line := range strings.Lines(out) {

@@ -20,47 +20,47 @@ import (
 
 // attempt is one start of all ranks.
 type attempt struct {
-	launch   string
-	ranks    []rank
-	left     int // ranks that have not ended
-	begun    bool
-	kept     bool // output files kept what was in them
-	failure  *failure
-	started  time.Time
-	base     time.Duration // computing time of the state that it began with,
-	since    time.Time     // and when it went on from there
-	at       time.Duration // computing time of its newest set, or base
-	failed   time.Time
-	stopped  bool   // a rank said that it was told to stop
-	unsaved  string // … and why it could not save then
-	newSet   bool
-	unheard  bool   // it has committed a checkpoint that nobody told of
-	fresh    bool   // the ranks began anew
-	outside  bool   // a rank or a host was lost by no doing of the program
-	unfit    string // why no rank can go on from its set as it is started now
-	status   int    // the largest exit status of ranks that had finished
-	restored *uint64
-	killed   bool
-	asked    bool // rank 0 was asked to stop
-	cards    map[uint64]*exchange
-	card     [][]byte // of the last exchange that was complete,
-	meetings uint64   // and its number
-	secret   []byte
-	moves    uint64 // that were begun
-	parting  []parting
-	total    uint64 // points and messages of all ranks,
-	moved    time.Time
-	timers   map[*time.Timer]bool // that run
-	spawning []*spawn             // that no rank has answered for yet
-	refused  bool                 // mpirun has refused one, and would not survive the next
-	spawned  bool                 // ranks were started under what mpirun has spawned
+	launch        string
+	ranks         []rank
+	alive         int // ranks that have not ended
+	begun         bool
+	kept          bool // output files kept what was in them
+	failure       *failure
+	started       time.Time
+	base          time.Duration // computing time of the state that it began with,
+	since         time.Time     // and when it went on from there
+	at            time.Duration // computing time of its newest set, or base
+	failed        time.Time
+	stopped       bool   // a rank said that it was told to stop
+	unsaved       string // … and why it could not save then
+	newCheckpoint bool
+	newUnheard    bool   // it has committed a checkpoint that nobody told of
+	fresh         bool   // the ranks began anew
+	outside       bool   // a rank or a host was lost by no doing of the program
+	unfit         string // why no rank can go on from its set as it is started now
+	status        int    // the largest exit status of ranks that had finished
+	restored      *uint64
+	killed        bool
+	asked         bool // rank 0 was asked to stop
+	exchanges     map[uint64]*exchange
+	endpoints     [][]byte // of the last exchange that was complete,
+	epoch         uint64   // and its number
+	secret        []byte
+	moves         uint64 // that were begun
+	successions   []succession
+	total         uint64 // points and messages of all ranks,
+	moved         time.Time
+	timers        map[*time.Timer]bool // that run
+	spawning      []*spawn             // that no rank has answered for yet
+	refused       bool                 // mpirun has refused one, and would not survive the next
+	spawned       bool                 // ranks were started under what mpirun has spawned
 }
 
 type rank struct {
 	control.RankState
-	on    *host
-	place uint64 // the move by which its process came; 0: none
-	ready bool   // it has restored, or come to a point
+	on     *host
+	byMove uint64 // the move by which its process came; 0: none
+	ready  bool   // it has restored, or come to a point
 
 	pointAt time.Time // when it was seen to have come to another point
 	quiet   bool      // the user was told that it comes to none
@@ -70,60 +70,60 @@ type rank struct {
 
 // failure is why an attempt failed.
 type failure struct {
-	why     string
-	status  int
-	fatal   bool // trying again is of no use
-	own     bool // a rank ended by itself,
-	greeted bool // and had said hello
-	early   bool // it has an exit status, and nothing was done yet
+	why              string
+	status           int
+	fatal            bool // trying again is of no use
+	own              bool // a rank ended by itself,
+	greeted          bool // and had said hello
+	beforeFirstPoint bool // it has an exit status, and nothing was done yet
 }
 
 // exchange collects the ranks' cards.
 type exchange struct {
-	cards [][]byte
-	have  int
+	endpoints [][]byte
+	have      int
 }
 
 // attempt starts all ranks and returns when all have ended and nothing of
 // them is left.
 func (s *Supervisor) attempt(ctx context.Context) *attempt {
 	s.rec.Attempt++
-	a := &attempt{launch: randomName(), cards: make(map[uint64]*exchange), moved: time.Now(), timers: make(map[*time.Timer]bool)}
+	a := &attempt{launch: randomName(), exchanges: make(map[uint64]*exchange), moved: time.Now(), timers: make(map[*time.Timer]bool)}
 	s.a = a
-	s.pending = make(map[uint64]*growing)
+	s.pending = make(map[uint64]*partialCheckpoint)
 	s.state = Starting
 	clear(s.pending) // what ranks saved of a set that was never committed
 	if s.rec.Why = ""; !s.stopping {
 		s.why = ""
 	}
 	defer func() {
-		s.showSet()
+		s.reportCheckpoint()
 		if s.move != nil {
 			s.endMove(s.move, control.NotMoved, "the ranks have ended")
 		}
 		for t := range a.timers {
 			t.Stop()
 		}
-		for _, w := range s.waiters {
+		for _, w := range s.requests {
 			if w.kind == control.Checkpoint && !w.done {
 				w.reply(&control.Message{Kind: control.Checkpoint, Error: "the ranks have ended before the set was committed"})
 			}
 		}
 	}()
-	if !s.gather(ctx) {
+	if !s.gatherHelpers(ctx) {
 		return a
 	}
 	s.begin()
 	// Helpers report Drained when ranks, writers and outputs are done.
 	s.until(ctx, func() bool {
-		return a.left == 0 && !slices.ContainsFunc(s.hosts, func(h *host) bool { return h.up && h.busy })
+		return a.alive == 0 && !slices.ContainsFunc(s.hosts, func(h *host) bool { return h.up && h.busy })
 	}, nil)
 	if a.failure != nil {
-		s.sayForeign(true)
+		s.sayUninstrumented(true)
 	}
-	if s.starter != nil {
+	if s.launcher != nil {
 		if a.spawned && a.outside { // that may be why
-			s.starter.apart = true
+			s.launcher.apart = true
 		}
 		s.dismiss()
 	}
@@ -141,11 +141,11 @@ func (s *Supervisor) begin() {
 		}
 	}
 	counts := place(s.n, slots)
-	whole := s.hasSets()
+	whole := s.hasCheckpoints()
 	a.kept = whole || s.last != nil
 	s.sink.hasten(s.stopping || s.killed)
-	s.tidy()
-	s.trustAgain()
+	s.forgetRemoved()
+	s.endQuarantine()
 	a.begun, s.began, a.started = true, true, time.Now()
 	step.At("start.launched")
 	a.since = a.started
@@ -173,8 +173,8 @@ func (s *Supervisor) begin() {
 		for _, r := range ranks {
 			a.ranks[r] = rank{RankState: control.RankState{Rank: r, Host: h.title(), State: Starting}, on: h}
 		}
-		a.left += len(ranks)
-		h.box.send(&control.Message{Kind: control.Launch, Start: m})
+		a.alive += len(ranks)
+		h.queue.send(&control.Message{Kind: control.Launch, Start: m})
 	}
 	s.state = Running
 	what := "started"
@@ -185,7 +185,7 @@ func (s *Supervisor) begin() {
 		}
 	}
 	s.say("%s: %s", what, s.where())
-	s.sayForeign(false)
+	s.sayUninstrumented(false)
 	if s.o.Stall > 0 {
 		s.watchStall(a)
 	}
@@ -199,24 +199,24 @@ func (s *Supervisor) startOf(h *host, ranks []int) *control.Start {
 	a := s.a
 	h.starts++
 	h.busy, h.served = true, true
-	m := &control.Start{Launch: a.launch, Number: h.starts, Ranks: ranks, Command: s.o.Command, Dir: s.cwd, Output: s.o.RankOutput, Input: s.o.Input, Keep: a.kept, Grace: s.o.Grace,
+	m := &control.Start{Launch: a.launch, Number: h.starts, Ranks: ranks, Command: s.o.Command, Dir: s.cwd, Output: s.o.RankOutput, Input: s.o.Input, KeepOutput: a.kept, Grace: s.o.Grace,
 		Welcome: control.Welcome{Size: s.n, Host: h.shared, Launch: a.launch, Attempt: s.rec.Attempt, Secret: a.secret, Transports: s.o.Transports, Dir: s.o.Dir,
-			Every: s.o.Every, EveryPoints: s.o.EveryPoints, Avoid: s.rec.Aside, Output: true}}
+			Every: s.o.Every, EveryPoints: s.o.EveryPoints, Avoid: s.rec.Quarantined, Output: true}}
 	if s.last != nil {
-		m.Welcome.Expect = s.last.Set
+		m.Welcome.Expect = s.last.Index
 	}
 	m.Welcome.Group, m.Welcome.AnyOwner = s.o.access().Group, s.o.access().AnyOwner
 	m.Welcome.Fresh = s.o.Fresh && s.rec.Attempt == 1
-	m.Welcome.From, m.Welcome.Here = s.rec.From, s.cwd
-	if s.starter == nil {
+	m.Welcome.FormerDirs, m.Welcome.WorkDir = s.rec.FormerDirs, s.cwd
+	if s.launcher == nil {
 		m.Env = environment(h.local)
 	} else {
 		m.Welcome.Secret = nil // the helper makes it from what it knows
 	}
 	for _, r := range ranks {
-		m.Shown = append(m.Shown, s.sink.begin(r))
+		m.OutputOffsets = append(m.OutputOffsets, s.sink.begin(r))
 	}
-	s.customs(h).apply(m)
+	s.overridesOf(h).apply(m)
 	return m
 }
 
@@ -226,8 +226,8 @@ func (s *Supervisor) where() string {
 	if s.n != 1 {
 		ranks = fmt.Sprintf("%d ranks", s.n)
 	}
-	if s.starter != nil {
-		return ranks + " by " + s.starter.name
+	if s.launcher != nil {
+		return ranks + " by " + s.launcher.name
 	}
 	var hosts []string
 	for _, h := range s.hosts {
@@ -262,7 +262,7 @@ func environment(local bool) []string {
 // whole reports whether all ranks ran and ended well. Of a program that was
 // asked to stop, only those that said so have finished.
 func (a *attempt) whole() bool {
-	return a.begun && a.left == 0 && !a.stopped && !slices.ContainsFunc(a.ranks, func(r rank) bool { return r.bad || a.asked && !r.done })
+	return a.begun && a.alive == 0 && !a.stopped && !slices.ContainsFunc(a.ranks, func(r rank) bool { return r.bad || a.asked && !r.done })
 }
 
 // allSaid reports whether all ranks said that they have finished, so that none of
@@ -302,7 +302,7 @@ func (s *Supervisor) fromRank(h *host, m *control.Message) {
 		return
 	}
 	r := &a.ranks[m.Rank]
-	if r.on != h || r.place != m.Place {
+	if r.on != h || r.byMove != m.ByMove {
 		s.fromOther(h, m)
 		return
 	}
@@ -314,8 +314,8 @@ func (s *Supervisor) fromRank(h *host, m *control.Message) {
 		s.exited(r, m)
 	case control.Hello:
 		s.hello(r, m)
-	case control.Card:
-		s.card(r, m)
+	case control.Endpoint:
+		s.exchangeEndpoint(r, m)
 	case control.Progress:
 		if text := r.noPoint(m.Points, time.Now()); text != "" {
 			s.say("%s", text)
@@ -335,7 +335,7 @@ func (s *Supervisor) fromRank(h *host, m *control.Message) {
 		s.changed()
 	case control.Restored:
 		a.moved = time.Now()
-		if r.place == 0 { // a newcomer's state is not that of a set
+		if r.byMove == 0 { // a newcomer's state is not that of a set
 			s.restored(m)
 			s.ready(r)
 		}
@@ -345,7 +345,7 @@ func (s *Supervisor) fromRank(h *host, m *control.Message) {
 	case control.Failed:
 		s.unsaved(m)
 	case control.Committed:
-		s.committed(m.Set)
+		s.committed(m.Index)
 	case control.Refused:
 		a.unfit = fmt.Sprintf("rank %d on %s: %s", m.Rank, r.Host, m.Error)
 	case control.Finished:
@@ -355,7 +355,7 @@ func (s *Supervisor) fromRank(h *host, m *control.Message) {
 		if m.Error != "" && a.unsaved == "" {
 			a.unsaved = fmt.Sprintf("rank %d: %s", m.Rank, m.Error)
 		}
-	case control.Near, control.Held, control.Sent, control.Left, control.Linked, control.Unmoved:
+	case control.Precopied, control.Paused, control.Sent, control.HandedOver, control.Linked, control.MoveFailed:
 		s.saidOfMove(r, m)
 	case control.Spawned:
 		s.spawned(m)
@@ -365,14 +365,14 @@ func (s *Supervisor) fromRank(h *host, m *control.Message) {
 // ready notes that a rank has restored, or come to a point.
 func (s *Supervisor) ready(r *rank) {
 	r.ready = true
-	if len(s.back)+len(s.lost) == 0 || s.a.failure != nil { // it is still the attempt that failed
+	if len(s.failedMoves)+len(s.lostMoves) == 0 || s.a.failure != nil { // it is still the attempt that failed
 		return
 	}
 	from := "its beginning"
 	if s.a.restored != nil {
 		from = fmt.Sprintf("set %d", *s.a.restored)
 	}
-	s.broughtBack(from)
+	s.movesRolledBack(from)
 }
 
 // quietFor is how long a rank may reach no point before the user is told.
@@ -399,13 +399,13 @@ func (r *rank) noPoint(points uint64, now time.Time) string {
 func (s *Supervisor) hello(r *rank, m *control.Message) {
 	r.Cairn, r.pointAt = true, time.Now()
 	s.a.moved = time.Now()
-	if m.Dir != "" && m.Dir != s.rec.Sets {
-		if s.last != nil && real(m.Dir) != real(s.rec.Sets) {
-			s.fail(r.Rank, &failure{status: 1, fatal: true, why: fmt.Sprintf("the program keeps its checkpoints in %s now, but those of this run are in %s: let it use that directory, or start over with --fresh", m.Dir, s.rec.Sets)})
+	if m.Dir != "" && m.Dir != s.rec.CheckpointDir {
+		if s.last != nil && real(m.Dir) != real(s.rec.CheckpointDir) {
+			s.fail(r.Rank, &failure{status: 1, fatal: true, why: fmt.Sprintf("the program keeps its checkpoints in %s now, but those of this run are in %s: let it use that directory, or start over with --fresh", m.Dir, s.rec.CheckpointDir)})
 			s.kill("")
 			return
 		}
-		s.rec.Sets, s.rec.Used = m.Dir, false
+		s.rec.CheckpointDir, s.rec.Used = m.Dir, false
 		s.save()
 	}
 	s.changed()
@@ -415,53 +415,53 @@ func (s *Supervisor) hello(r *rank, m *control.Message) {
 	s.askWaiting()
 }
 
-// card takes part in an exchange of cards.
-func (s *Supervisor) card(r *rank, m *control.Message) {
+// exchangeEndpoint takes part in an exchange of cards.
+func (s *Supervisor) exchangeEndpoint(r *rank, m *control.Message) {
 	s.a.moved = time.Now()
-	x := s.a.cards[m.Epoch]
+	x := s.a.exchanges[m.Epoch]
 	if x == nil {
-		x = &exchange{cards: make([][]byte, s.n)}
-		s.a.cards[m.Epoch] = x
+		x = &exchange{endpoints: make([][]byte, s.n)}
+		s.a.exchanges[m.Epoch] = x
 	}
-	if x.cards[r.Rank] == nil {
+	if x.endpoints[r.Rank] == nil {
 		x.have++
 	}
 	if m.Data == nil {
 		m.Data = []byte{}
 	}
-	x.cards[r.Rank] = m.Data
+	x.endpoints[r.Rank] = m.Data
 	if x.have < s.n {
 		return
 	}
-	delete(s.a.cards, m.Epoch)
-	if m.Epoch > s.a.meetings {
-		s.a.card, s.a.meetings = x.cards, m.Epoch
+	delete(s.a.exchanges, m.Epoch)
+	if m.Epoch > s.a.epoch {
+		s.a.endpoints, s.a.epoch = x.endpoints, m.Epoch
 	}
-	s.tellAll(&control.Message{Kind: control.Cards, Rank: control.AllRanks, Epoch: m.Epoch, Cards: x.cards})
+	s.tellAll(&control.Message{Kind: control.Endpoints, Rank: control.AllRanks, Epoch: m.Epoch, Endpoints: x.endpoints})
 }
 
 // restored notes what a rank resumes from. A run that has a checkpoint is not
 // started from its beginning.
 func (s *Supervisor) restored(m *control.Message) {
 	a := s.a
-	if id, err := store.Open(s.dir.fs, s.rec.Sets, 0).ID(); err == nil && (!s.rec.Used || id != s.rec.SetsID) {
-		s.rec.Used, s.rec.SetsID = true, id // the directory is there
+	if id, err := store.Open(s.dir.fs, s.rec.CheckpointDir, 0).ID(); err == nil && (!s.rec.Used || id != s.rec.CheckpointsID) {
+		s.rec.Used, s.rec.CheckpointsID = true, id // the directory is there
 		s.save()
 	}
 	if !m.OK {
 		a.fresh = true
 		if a.kept {
-			s.fail(m.Rank, &failure{status: 1, fatal: true, why: fmt.Sprintf("rank %d has found no checkpoint in %s, where the run has one: nothing is started from the beginning; discard the run with --fresh to do that", m.Rank, s.rec.Sets)})
+			s.fail(m.Rank, &failure{status: 1, fatal: true, why: fmt.Sprintf("rank %d has found no checkpoint in %s, where the run has one: nothing is started from the beginning; discard the run with --fresh to do that", m.Rank, s.rec.CheckpointDir)})
 			s.kill("")
 		}
 		return
 	}
-	s.headway.began(a, m.Set)
+	s.progress.began(a, m.Index)
 	if a.restored == nil {
-		set := m.Set
-		a.restored = &set
-		s.say("restored set %d", set)
-		s.advanced(set)
+		index := m.Index
+		a.restored = &index
+		s.say("restored set %d", index)
+		s.advanced(index)
 	}
 }
 
@@ -471,7 +471,7 @@ func (s *Supervisor) exited(r *rank, m *control.Message) {
 		return
 	}
 	r.State = "ended"
-	a.left--
+	a.alive--
 	f := &failure{status: m.Code}
 	switch {
 	case m.Error != "":
@@ -483,7 +483,7 @@ func (s *Supervisor) exited(r *rank, m *control.Message) {
 		f = nil
 	case m.Code != 0:
 		f.why = fmt.Sprintf("rank %d on %s ended with status %d", r.Rank, r.Host, m.Code)
-		f.early = s.early()
+		f.beforeFirstPoint = s.beforeFirstPoint()
 	default:
 		f = nil
 	}
@@ -493,7 +493,7 @@ func (s *Supervisor) exited(r *rank, m *control.Message) {
 	}
 	// A rank that was killed from outside may be reported after the others were
 	// killed because of it. A launcher kills ranks past the helper.
-	if f != nil && !f.own && !m.Killed && !(a.killed && s.starter != nil) {
+	if f != nil && !f.own && !m.Killed && !(a.killed && s.launcher != nil) {
 		a.outside = true
 	}
 	expected := r.done && a.stopped || s.stopping || a.killed
@@ -503,18 +503,18 @@ func (s *Supervisor) exited(r *rank, m *control.Message) {
 	s.changed()
 }
 
-// early reports whether the ranks have done nothing yet that a restart would
+// beforeFirstPoint reports whether the ranks have done nothing yet that a restart would
 // go on from or come to again. A program that knows nothing of Cairn tells
 // nothing: it is early while it is young.
-func (s *Supervisor) early() bool {
+func (s *Supervisor) beforeFirstPoint() bool {
 	a := s.a
-	if a.kept || a.restored != nil || a.newSet || a.moves > 0 || slices.ContainsFunc(a.ranks, func(r rank) bool { return r.Points > 0 }) {
+	if a.kept || a.restored != nil || a.newCheckpoint || a.moves > 0 || slices.ContainsFunc(a.ranks, func(r rank) bool { return r.Points > 0 }) {
 		return false
 	}
-	if _, _, whole := newestSet(s.rec.Sets, s.n); whole {
+	if _, _, whole := newestCheckpoint(s.rec.CheckpointDir, s.n); whole {
 		return false
 	}
-	return a.greeted() || time.Since(a.started) < youth
+	return a.greeted() || time.Since(a.started) < youngTime
 }
 
 // fail ends the attempt: the other ranks are told, given a moment, and killed.
@@ -527,7 +527,7 @@ func (s *Supervisor) fail(gone int, f *failure) {
 	s.sink.hasten(true)
 	s.say("%s", f.why)
 	if s.move != nil {
-		s.returns(s.move, f.why)
+		s.moveRestarts(s.move, f.why)
 	}
 	s.tellAll(&control.Message{Kind: control.Lost, Rank: gone, Why: f.why})
 	s.after(lostMoment, func() { s.kill("") })
@@ -548,27 +548,27 @@ func (s *Supervisor) kill(why string) {
 func (s *Supervisor) tellAll(m *control.Message) {
 	for _, h := range s.hosts {
 		if h.up && h.busy {
-			h.box.send(m)
+			h.queue.send(m)
 		}
 	}
 }
 
 // stop lets the ranks save and stop.
 func (s *Supervisor) stop(why string) {
-	if s.stopping || s.stopLater != "" {
+	if s.stopping || s.stopAfterMove != "" {
 		return
 	}
-	if s.move != nil && s.move.set {
-		s.stopLater = why
+	if s.move != nil && s.move.decided {
+		s.stopAfterMove = why
 		s.say("%s: the run stops when %s moved", why, ranksText(s.move.Ranks)+isAre(len(s.move.Ranks)))
 		return
 	}
 	s.stopping, s.why = true, why
 	if s.move != nil {
-		s.unmoved("the run is to stop")
+		s.moveFailed("the run is to stop")
 	}
-	for len(s.queue) > 0 {
-		s.drop(s.queue[0], "the run is to stop")
+	for len(s.moveQueue) > 0 {
+		s.drop(s.moveQueue[0], "the run is to stop")
 	}
 	if s.a == nil || !s.a.begun {
 		return
@@ -584,7 +584,7 @@ func (s *Supervisor) stop(why string) {
 // use Cairn get SIGTERM.
 func (s *Supervisor) askStop() {
 	a := s.a
-	if a.left == 0 { // they have ended, and their output is being shown
+	if a.alive == 0 { // they have ended, and their output is being shown
 		return
 	}
 	if !a.asked {
@@ -615,10 +615,10 @@ func (s *Supervisor) watchStall(a *attempt) {
 	every := s.o.Stall/stallLooks + time.Millisecond
 	var t *time.Timer
 	t = s.after(every, func() {
-		if looks++; !a.moved.Equal(seen) || s.move != nil && !s.move.held.IsZero() {
+		if looks++; !a.moved.Equal(seen) || s.move != nil && !s.move.paused.IsZero() {
 			seen, looks = a.moved, 0 // ranks that are held move nothing
 		}
-		if a.greeted() && !s.stopping && a.left > 0 && looks >= stallLooks {
+		if a.greeted() && !s.stopping && a.alive > 0 && looks >= stallLooks {
 			s.fail(0, &failure{why: fmt.Sprintf("no rank reached a point or passed a message for %s", timeText(s.o.Stall)), status: 1})
 			return
 		}

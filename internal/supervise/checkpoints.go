@@ -9,30 +9,30 @@ import (
 	"github.com/cairnrun/cairn/internal/control"
 )
 
-// showWait is how long a committed set waits for what ranks say of their parts:
+// reportWait is how long a committed set waits for what ranks say of their parts:
 // on its way from another host, that may be overtaken by rank 0's word that all
 // have saved.
-const showWait = 5 * time.Second
+const reportWait = 5 * time.Second
 
-// growing is a set and how many ranks have told of their part of it.
-type growing struct {
-	*SetState
+// partialCheckpoint is a set and how many ranks have told of their part of it.
+type partialCheckpoint struct {
+	*CheckpointState
 	parts int
 }
 
 // saved adds a rank's part of a set.
 func (s *Supervisor) saved(m *control.Message) {
-	p := s.pending[m.Set]
+	p := s.pending[m.Index]
 	switch {
-	case s.unshown != nil && s.unshown.Set == m.Set:
-		p = s.unshown
-	case s.a.newSet && m.Set == s.last.Set: // late: it has been shown
-		p = &growing{SetState: s.last}
-	case s.a.newSet && m.Set < s.last.Set:
+	case s.unreported != nil && s.unreported.Index == m.Index:
+		p = s.unreported
+	case s.a.newCheckpoint && m.Index == s.last.Index: // late: it has been shown
+		p = &partialCheckpoint{CheckpointState: s.last}
+	case s.a.newCheckpoint && m.Index < s.last.Index:
 		return
 	case p == nil:
-		p = &growing{SetState: &SetState{Set: m.Set}}
-		s.pending[m.Set] = p
+		p = &partialCheckpoint{CheckpointState: &CheckpointState{Index: m.Index}}
+		s.pending[m.Index] = p
 	}
 	if p.Reason == "" {
 		p.Reason = m.Reason
@@ -40,96 +40,96 @@ func (s *Supervisor) saved(m *control.Message) {
 	p.parts++
 	p.State += m.State
 	p.Written += m.Written
-	p.HeldNS, p.TookNS = max(p.HeldNS, m.HeldNS), max(p.TookNS, m.TookNS)
-	if p == s.unshown && p.parts == s.n {
-		s.showSet()
+	p.PauseNS, p.TookNS = max(p.PauseNS, m.PauseNS), max(p.TookNS, m.TookNS)
+	if p == s.unreported && p.parts == s.n {
+		s.reportCheckpoint()
 	}
 }
 
 // unsaved tells that a rank has not saved its part of a set.
 func (s *Supervisor) unsaved(m *control.Message) {
-	text := fmt.Sprintf("rank %d: set %d was not saved: %s", m.Rank, m.Set, m.Error)
-	for _, w := range s.waiters {
+	text := fmt.Sprintf("rank %d: set %d was not saved: %s", m.Rank, m.Index, m.Error)
+	for _, w := range s.requests {
 		if w.kind == control.Checkpoint && !w.done {
-			w.reply(&control.Message{Kind: control.Checkpoint, Set: m.Set, Error: text})
+			w.reply(&control.Message{Kind: control.Checkpoint, Index: m.Index, Error: text})
 		}
 	}
 	now := time.Now()
-	sets, tell := s.troubles.Add(m.Set, m.Error, now)
+	checkpointDir, tell := s.saveFailures.Add(m.Index, m.Error, now)
 	if s.rec.Unsaved == nil {
 		s.rec.Unsaved = &Unsaved{Since: now}
 	}
-	s.rec.Unsaved = &Unsaved{Since: s.rec.Unsaved.Since, Sets: sets, Why: fmt.Sprintf("rank %d: %s", m.Rank, m.Error)}
+	s.rec.Unsaved = &Unsaved{Since: s.rec.Unsaved.Since, Count: checkpointDir, Why: fmt.Sprintf("rank %d: %s", m.Rank, m.Error)}
 	s.changed()
 	if !tell {
 		return
 	}
 	s.save()
-	if sets > 1 {
-		text += fmt.Sprintf(" (%d sets in a row were not)", sets)
+	if checkpointDir > 1 {
+		text += fmt.Sprintf(" (%d sets in a row were not)", checkpointDir)
 	}
 	s.say("%s", text)
 }
 
 // committed notes that all ranks have saved a set. It is shown when all have
 // told of their parts, or after a while.
-func (s *Supervisor) committed(set uint64) {
-	if s.a.newSet && set <= s.last.Set { // every rank may tell
+func (s *Supervisor) committed(index uint64) {
+	if s.a.newCheckpoint && index <= s.last.Index { // every rank may tell
 		return
 	}
-	s.showSet()
-	p := s.pending[set]
+	s.reportCheckpoint()
+	p := s.pending[index]
 	if p == nil {
-		p = &growing{SetState: &SetState{Set: set}}
+		p = &partialCheckpoint{CheckpointState: &CheckpointState{Index: index}}
 	}
 	p.Time = time.Now()
 	for k := range s.pending {
-		if k <= set {
+		if k <= index {
 			delete(s.pending, k)
 		}
 	}
-	s.last, s.unshown, s.rec.Unsaved = p.SetState, p, nil
-	s.a.newSet = true
+	s.last, s.unreported, s.rec.Unsaved = p.CheckpointState, p, nil
+	s.a.newCheckpoint = true
 	s.a.moved = p.Time
-	s.reached = max(s.reached, set)
-	s.faults, s.hasty = 0, 0
-	s.tidy()
-	if s.headway.saved(s.a, set, p.Time.Add(-time.Duration(p.TookNS))) {
+	s.reached = max(s.reached, index)
+	s.suspectFailures, s.failuresBeforePoint = 0, 0
+	s.forgetRemoved()
+	if s.progress.saved(s.a, index, p.Time.Add(-time.Duration(p.TookNS))) {
 		s.failures = 0
 	}
 	if p.parts >= s.n {
-		s.showSet()
+		s.reportCheckpoint()
 		return
 	}
 	s.save()
-	s.after(showWait, func() {
-		if s.unshown == p {
-			s.showSet()
+	s.after(reportWait, func() {
+		if s.unreported == p {
+			s.reportCheckpoint()
 		}
 	})
 }
 
-// showSet tells of the set that was committed last, if that was not done yet.
-func (s *Supervisor) showSet() {
-	if s.unshown == nil {
+// reportCheckpoint tells of the set that was committed last, if that was not done yet.
+func (s *Supervisor) reportCheckpoint() {
+	if s.unreported == nil {
 		return
 	}
-	p := s.unshown.SetState
-	s.unshown = nil
+	p := s.unreported.CheckpointState
+	s.unreported = nil
 	s.save()
 	why := p.Reason
 	if why != "" {
 		why = ", " + why
 	}
-	if n := s.troubles.Over(); n > 0 {
+	if n := s.saveFailures.Over(); n > 0 {
 		why += fmt.Sprintf("; sets are saved again, after %d that were not", n)
 	}
-	s.say("set %d committed: %s, %s written, held %s, durable after %s%s", p.Set, bytesText(p.State), bytesText(p.Written),
-		timeText(time.Duration(p.HeldNS)), timeText(time.Duration(p.TookNS)), why)
-	for _, w := range s.waiters {
+	s.say("set %d committed: %s, %s written, held %s, durable after %s%s", p.Index, bytesText(p.State), bytesText(p.Written),
+		timeText(time.Duration(p.PauseNS)), timeText(time.Duration(p.TookNS)), why)
+	for _, w := range s.requests {
 		if w.kind == control.Checkpoint && !w.done {
-			set := *p
-			w.reply(&control.Message{Kind: control.Checkpoint, Set: p.Set, Run: &State{Last: &set}})
+			index := *p
+			w.reply(&control.Message{Kind: control.Checkpoint, Index: p.Index, Run: &State{Last: &index}})
 		}
 	}
 }

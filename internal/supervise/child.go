@@ -31,27 +31,27 @@ const rankLimit = 4 << 20
 
 // child is a rank that this helper started.
 type child struct {
-	h      *helper
-	l      *launch
-	s      *control.Start
-	rank   int
-	place  uint64 // the move that it came by; 0: it was started with all others
-	cmd    *exec.Cmd
-	id     process
-	ctl    *control.Conn
-	box    *outbox
-	placed chan struct{} // closed: stdout is where the rank goes on; of a newcomer: it is followed
-	wrote  chan struct{} // closed: its writer has ended
-	early  *early        // of a newcomer: stderr until it is one of the ranks
+	h           *helper
+	l           *launch
+	s           *control.Start
+	rank        int
+	byMove      uint64 // the move that it came by; 0: it was started with all others
+	cmd         *exec.Cmd
+	id          process
+	ctl         *control.Conn
+	queue       *sendQueue
+	outputReady chan struct{} // closed: stdout is where the rank goes on; of a newcomer: it is followed
+	wrote       chan struct{} // closed: its writer has ended
+	stderr      *stderrBuffer // of a newcomer: stderr until it is one of the ranks
 
-	mu      sync.Mutex
-	follow  [3]*follower // by stream; none of a newcomer before its predecessor's have ended
-	hello   bool
-	joined  bool // of a newcomer: it has been told to go on
-	gathers bool // it was told to, and not yet what is decided
-	alone   bool // its end is no failure: it has left, or was not needed
-	killed  bool // by signal, while it was alive
-	reaped  bool
+	mu        sync.Mutex
+	follow    [3]*follower // by stream; none of a newcomer before its predecessor's have ended
+	hello     bool
+	takesOver bool // of a newcomer: it has been told to go on
+	pausing   bool // it was told to, and not yet what is decided
+	dismissed bool // its end is no failure: it has left, or was not needed
+	killed    bool // by signal, while it was alive
+	reaped    bool
 }
 
 func hostLock(run, name string) string {
@@ -79,20 +79,20 @@ func (c *child) start(i int) (err error) {
 		}
 	}()
 	open := func(stream int) (*os.File, error) {
-		if c.place != 0 {
-			f, err := nowhere(s.Output)
+		if c.byMove != 0 {
+			f, err := unnamedFile(s.Output)
 			if err == nil && stream == control.Stdout {
 				theirs = append(theirs, f)
 			} else if err == nil {
 				mine = append(mine, f)
-				c.early = &early{f: f, to: outputFile(s.Output, c.rank, stream)}
+				c.stderr = &stderrBuffer{f: f, to: outputFile(s.Output, c.rank, stream)}
 			}
 			return f, err
 		}
 		f, err := vfs.OpenPrivate(outputFile(s.Output, c.rank, stream), os.O_CREATE|os.O_WRONLY|os.O_APPEND)
 		if err == nil {
 			theirs = append(theirs, f)
-			if stream == control.Stdout && !s.Keep {
+			if stream == control.Stdout && !s.KeepOutput {
 				err = f.Truncate(0)
 			}
 		}
@@ -143,17 +143,17 @@ func (c *child) start(i int) (err error) {
 	c.id = identify(c.cmd.Process.Pid)
 	c.ctl = control.New(ctl)
 	c.ctl.SetLimit(rankLimit)
-	c.box = newOutbox(c.ctl, 4096)
-	c.placed = make(chan struct{})
-	if c.place == 0 {
-		if !s.Keep {
-			close(c.placed)
+	c.queue = newSendQueue(c.ctl, 4096)
+	c.outputReady = make(chan struct{})
+	if c.byMove == 0 {
+		if !s.KeepOutput {
+			close(c.outputReady)
 		}
-		c.pass(s.Shown[i], c.placed)
+		c.pass(s.OutputOffsets[i], c.outputReady)
 	}
 	c.l.add(c)
 	read := make(chan struct{})
-	if c.place == 0 {
+	if c.byMove == 0 {
 		go reserveOutput(outputFile(s.Output, c.rank, control.Stdout), read)
 	}
 	c.wrote = make(chan struct{})
@@ -180,11 +180,11 @@ func (c *child) environment() []string {
 	if env == nil {
 		env = os.Environ()
 	}
-	apart := c.place != 0 && c.h.secret != nil && !mayJoin()
+	apart := c.byMove != 0 && c.h.secret != nil && !mayJoin()
 	return append(slices.DeleteFunc(slices.Clone(env), func(s string) bool {
 		name, _, _ := strings.Cut(s, "=")
 		return name == envSecret || name == envSupervisor || name == envShell || name == envParent || apart && ofLauncher(name)
-	}), c.s.Set...)
+	}), c.s.ExtraEnv...)
 }
 
 // ofLauncher reports whether a variable is one by which launchers tell a
@@ -198,8 +198,8 @@ func ofLauncher(name string) bool {
 	return slices.Contains([]string{"SLURM_PROCID", "SLURM_LOCALID", "SLURM_NODEID", "SLURM_NTASKS", "SLURM_NPROCS", "SLURM_GTIDS"}, name)
 }
 
-// nowhere is a regular file that has no name.
-func nowhere(dir string) (*os.File, error) {
+// unnamedFile is a regular file that has no name.
+func unnamedFile(dir string) (*os.File, error) {
 	f, err := os.CreateTemp(dir, ".newcomer-")
 	if err == nil {
 		err = os.Remove(f.Name())
@@ -222,24 +222,24 @@ func (c *child) pass(from [2]int64, ready chan struct{}) {
 	}
 }
 
-// goOn passes a newcomer's output on, from where that of its predecessor
+// followFrom passes a newcomer's output on, from where that of its predecessor
 // ended.
-func (c *child) goOn(from [2]int64) {
+func (c *child) followFrom(from [2]int64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	select {
-	case <-c.placed:
+	case <-c.outputReady:
 	default:
-		if c.place != 0 {
-			c.pass(from, c.placed)
-			close(c.placed)
+		if c.byMove != 0 {
+			c.pass(from, c.outputReady)
+			close(c.outputReady)
 		}
 	}
 }
 
 // say passes a message about the rank to the supervisor.
 func (c *child) say(m *control.Message) {
-	m.Rank, m.Place, m.Launch = c.rank, c.place, c.s.Launch
+	m.Rank, m.ByMove, m.Launch = c.rank, c.byMove, c.s.Launch
 	c.h.up.send(m)
 }
 
@@ -293,30 +293,30 @@ func (c *child) listen() {
 		case control.Hello:
 			w := c.s.Welcome
 			w.Rank = c.rank
-			if c.place != 0 {
-				w.Stdout, w.Stderr = outputFile(c.s.Output, c.rank, control.Stdout), c.early.to
+			if c.byMove != 0 {
+				w.Stdout, w.Stderr = outputFile(c.s.Output, c.rank, control.Stdout), c.stderr.to
 			}
 			if w.Host == "" {
 				w.Host = c.h.name
 			}
-			c.box.send(&control.Message{Kind: control.Welcomed, Welcome: &w})
+			c.queue.send(&control.Message{Kind: control.Welcomed, Welcome: &w})
 			c.mu.Lock()
 			c.hello = true // others may speak to it now
 			c.mu.Unlock()
 		case control.Restored:
 			select {
-			case <-c.placed:
+			case <-c.outputReady:
 			default:
-				if c.place == 0 {
-					close(c.placed)
+				if c.byMove == 0 {
+					close(c.outputReady)
 				}
 			}
-		case control.Card, control.Progress, control.Saved, control.Failed,
+		case control.Endpoint, control.Progress, control.Saved, control.Failed,
 			control.Committed, control.Refused, control.Finished, control.Stopped,
-			control.Here, control.Near, control.Held, control.Sent, control.Landed, control.Unmoved, control.Spawned:
+			control.Listening, control.Precopied, control.Paused, control.Sent, control.Received, control.MoveFailed, control.Spawned:
 		case control.Linked:
-			c.early.pass()
-		case control.Left:
+			c.stderr.pass()
+		case control.HandedOver:
 			// It has let go of its writer, which holds the lock of the checkpoint
 			// folder, too: the newcomer needs it.
 			select {
@@ -341,17 +341,17 @@ func (c *child) tell(m *control.Message) {
 	if c.greeted() {
 		c.mu.Lock()
 		switch m.Kind {
-		case control.Gather:
-			c.gathers = true
+		case control.Pause:
+			c.pausing = true
 		case control.Switch:
-			c.gathers, c.joined = false, c.joined || m.OK
+			c.pausing, c.takesOver = false, c.takesOver || m.OK
 		}
-		joined := c.joined
+		joined := c.takesOver
 		c.mu.Unlock()
 		if joined {
-			c.early.pass()
+			c.stderr.pass()
 		}
-		c.box.send(m)
+		c.queue.send(m)
 	}
 }
 
@@ -360,7 +360,7 @@ func (c *child) tell(m *control.Message) {
 func (c *child) waits() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.gathers || c.place != 0 && !c.joined
+	return c.pausing || c.byMove != 0 && !c.takesOver
 }
 
 // dismiss ends a rank that has left, or a newcomer that is not needed, with
@@ -368,7 +368,7 @@ func (c *child) waits() bool {
 func (c *child) dismiss() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.alone = true
+	c.dismissed = true
 	if !c.reaped {
 		syscall.Kill(-c.id.Pid, syscall.SIGKILL)
 	}
@@ -400,7 +400,7 @@ func (c *child) reap() {
 	}
 }
 
-func (c *child) shown(stream int) {
+func (c *child) outputTaken(stream int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if (stream == control.Stdout || stream == control.Stderr) && c.follow[stream] != nil {
@@ -419,7 +419,7 @@ func (c *child) watch(writer *net.UnixConn, read chan struct{}) {
 	c.ctl.CloseRead()
 	<-read
 	c.mu.Lock()
-	alone, joined := c.alone, c.joined
+	alone, joined := c.dismissed, c.takesOver
 	m.Killed = c.killed
 	c.mu.Unlock()
 	if alone {
@@ -432,19 +432,19 @@ func (c *child) watch(writer *net.UnixConn, read chan struct{}) {
 		if c.l.bad.Load() {
 			syscall.Kill(-pid, syscall.SIGKILL) // the rest of it, see launch.reap
 		}
-		if c.place != 0 && !joined {
-			m.Why = c.early.last()
+		if c.byMove != 0 && !joined {
+			m.Why = c.stderr.last()
 		}
 		c.say(m)
 	}
 	if joined {
-		c.early.pass()
+		c.stderr.pass()
 	}
 	writer.CloseRead()
 	<-c.wrote
-	if joined && c.place != 0 {
+	if joined && c.byMove != 0 {
 		select { // its predecessor's output is still being shown
-		case <-c.placed:
+		case <-c.outputReady:
 		case <-c.h.gone:
 		}
 	}
@@ -462,8 +462,8 @@ func (c *child) watch(writer *net.UnixConn, read chan struct{}) {
 		c.l.remove(c)
 		c.say(m)
 	}
-	c.early.close()
-	c.box.finish()
+	c.stderr.close()
+	c.queue.finish()
 	c.ctl.Close()
 }
 

@@ -25,11 +25,11 @@ type intent struct {
 	say    string // what the user is to know
 }
 
-// adopt decides what the directory's record means for a run of command on n
+// claim decides what the directory's record means for a run of command on n
 // ranks. Nothing of an earlier run is discarded on a guess: that takes fresh, a
 // record that says that the run has finished, or no trace of a run at all.
-func (d *runDir) adopt(command []string, n int, sets, output string, fresh bool) (*intent, error) {
-	made := &record{ID: store.NewID(), Command: command, Ranks: n, Dir: sets, Sets: sets, Output: output}
+func (d *runDir) claim(command []string, n int, checkpointDir, output string, fresh bool) (*intent, error) {
+	made := &record{ID: store.NewID(), Command: command, Ranks: n, RequestedDir: checkpointDir, CheckpointDir: checkpointDir, Output: output}
 	in := &intent{rec: made, made: true}
 	old, err := loadRecord(d.fs, d.path)
 	if err == nil {
@@ -39,9 +39,9 @@ func (d *runDir) adopt(command []string, n int, sets, output string, fresh bool)
 	}
 	switch {
 	case fresh:
-		made.Clear = []string{sets, d.file("sets")}
+		made.Clear = []string{checkpointDir, d.file("sets")}
 		if err == nil {
-			made.Clear = append(made.Clear, old.Sets)
+			made.Clear = append(made.Clear, old.CheckpointDir)
 		}
 		in.say = ""
 		return in, nil
@@ -56,10 +56,10 @@ func (d *runDir) adopt(command []string, n int, sets, output string, fresh bool)
 	case err != nil:
 		return nil, err
 	case len(old.Clear) > 0: // it was being discarded
-		made.Clear = append(old.Clear, sets)
+		made.Clear = append(old.Clear, checkpointDir)
 		return in, nil
 	case old.State == Finished: // a program that did not call Finish left its checkpoints
-		made.Clear = []string{old.Sets}
+		made.Clear = []string{old.CheckpointDir}
 		with := ""
 		if old.Status != 0 {
 			with = fmt.Sprintf(" with status %d", old.Status)
@@ -67,10 +67,10 @@ func (d *runDir) adopt(command []string, n int, sets, output string, fresh bool)
 		in.say = joined(in.say, fmt.Sprintf("the run before has finished%s (%s); a new one begins", with, old.Time.Format(time.DateTime)))
 		return in, nil
 	}
-	if d.movedTo(old, sets) {
-		old.Dir, old.Sets = sets, sets
+	if d.movedTo(old, checkpointDir) {
+		old.RequestedDir, old.CheckpointDir = checkpointDir, checkpointDir
 	}
-	differs := old.differs(command, n, sets)
+	differs := old.differs(command, n, checkpointDir)
 	switch {
 	case differs == nil && old.State == Finishing:
 		old.Output = output
@@ -94,28 +94,28 @@ func joined(a, b string) string { return strings.TrimPrefix(a+"; "+b, "; ") }
 
 // movedTo reports whether the checkpoints of a run are in another directory now,
 // which the user names.
-func (d *runDir) movedTo(r *record, sets string) bool {
-	if r.SetsID == "" || r.Last == nil || r.Dir != r.Sets || r.is(r.Dir, sets) {
+func (d *runDir) movedTo(r *record, checkpointDir string) bool {
+	if r.CheckpointsID == "" || r.Last == nil || r.RequestedDir != r.CheckpointDir || r.is(r.RequestedDir, checkpointDir) {
 		return false
 	}
-	was, err := store.Open(d.fs, r.Sets, 0).ID()
+	was, err := store.Open(d.fs, r.CheckpointDir, 0).ID()
 	if err != nil || was != "" {
 		return false
 	}
-	id, err := store.Open(d.fs, sets, 0).ID()
-	return err == nil && id == r.SetsID
+	id, err := store.Open(d.fs, checkpointDir, 0).ID()
+	return err == nil && id == r.CheckpointsID
 }
 
 // differs says in which ways a run is another one than what was recorded.
-func (r *record) differs(command []string, n int, sets string) (out []string) {
+func (r *record) differs(command []string, n int, checkpointDir string) (out []string) {
 	if len(r.Command) != len(command) || !r.is(r.Command[0], command[0]) || !slices.Equal(r.Command[1:], command[1:]) {
 		out = append(out, fmt.Sprintf("it was started as %s", quoted(r.Command)))
 	}
 	if r.Ranks != n {
 		out = append(out, fmt.Sprintf("it has %d ranks, not %d", r.Ranks, n))
 	}
-	if !r.is(r.Dir, sets) {
-		out = append(out, fmt.Sprintf("its sets are in %s, not in %s", r.Dir, sets))
+	if !r.is(r.RequestedDir, checkpointDir) {
+		out = append(out, fmt.Sprintf("its sets are in %s, not in %s", r.RequestedDir, checkpointDir))
 	}
 	return out
 }
@@ -141,18 +141,18 @@ func (d *runDir) trace(output string) (string, error) {
 // Without any it can't be known how far the run came, and nothing is started.
 func (d *runDir) rebuild(in *intent, why error) (*intent, error) {
 	r := in.rec
-	set, at, ok, err := newestWhole(r.Sets, r.Ranks)
+	index, at, ok, err := newestComplete(r.CheckpointDir, r.Ranks)
 	if err != nil {
 		return nil, err
 	}
 	if !ok {
 		return nil, fmt.Errorf("%s; and there is no checkpoint of %s in %s to make the record anew from, so nothing is started: if the checkpoints are elsewhere, name their directory with --dir; if the run is not needed any more, discard it with --fresh",
-			oneLine(why), ranksCount(r.Ranks), r.Sets)
+			oneLine(why), ranksCount(r.Ranks), r.CheckpointDir)
 	}
 	r.State, r.Attempt, r.Used = Running, 1, true
-	r.Last = &SetState{Set: set, Time: at}
+	r.Last = &CheckpointState{Index: index, Time: at}
 	in.made = false
-	in.say = fmt.Sprintf("%s; the record was made anew from checkpoint %d in %s", oneLine(why), set, r.Sets)
+	in.say = fmt.Sprintf("%s; the record was made anew from checkpoint %d in %s", oneLine(why), index, r.CheckpointDir)
 	return in, nil
 }
 
@@ -167,18 +167,18 @@ func ranksCount(n int) string {
 // there now: it would start from the beginning over what it has done.
 func (d *runDir) vanished(r *record) error {
 	const remedy = "bring it back (is its file system mounted?), or discard the run with --fresh; nothing is started, and nothing was changed"
-	there, err := store.Holds(d.fs, r.Sets)
+	there, err := store.Holds(d.fs, r.CheckpointDir)
 	if err != nil {
 		return fmt.Errorf("the checkpoints of this run can't be looked at: %w", err)
 	}
 	if r.Last != nil && !there {
-		return fmt.Errorf("%s: checkpoint %d of this run was committed in %s, but there is none now: %s", d.path, r.Last.Set, r.Sets, remedy)
+		return fmt.Errorf("%s: checkpoint %d of this run was committed in %s, but there is none now: %s", d.path, r.Last.Index, r.CheckpointDir, remedy)
 	}
-	if id, err := store.Open(d.fs, r.Sets, 0).ID(); err == nil && r.Last != nil && r.SetsID != "" && id != "" && id != r.SetsID {
-		return fmt.Errorf("%s: %s holds the checkpoints of another run (%s), not of this one (%s): %s", d.path, r.Sets, id, r.SetsID, remedy)
+	if id, err := store.Open(d.fs, r.CheckpointDir, 0).ID(); err == nil && r.Last != nil && r.CheckpointsID != "" && id != "" && id != r.CheckpointsID {
+		return fmt.Errorf("%s: %s holds the checkpoints of another run (%s), not of this one (%s): %s", d.path, r.CheckpointDir, id, r.CheckpointsID, remedy)
 	}
-	if _, err := d.fs.Stat(filepath.Join(r.Sets, "lock")); r.Used && errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("%s: the checkpoint directory of this run, %s, is not there, or is another one: %s", d.path, r.Sets, remedy)
+	if _, err := d.fs.Stat(filepath.Join(r.CheckpointDir, "lock")); r.Used && errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("%s: the checkpoint directory of this run, %s, is not there, or is another one: %s", d.path, r.CheckpointDir, remedy)
 	}
 	return nil
 }
@@ -189,17 +189,17 @@ func (d *runDir) vanished(r *record) error {
 // one. Of a directory that is not the run's own nothing is known, so any
 // checkpoint in it counts.
 func (d *runDir) worthless(r *record) bool {
-	if r.Attempt > 0 && !(r.State == Failed && r.Early) {
+	if r.Attempt > 0 && !(r.State == Failed && r.BeforeFirstPoint) {
 		return false
 	}
-	if _, err := os.Lstat(filepath.Join(r.Sets, "line")); !errors.Is(err, fs.ErrNotExist) {
+	if _, err := os.Lstat(filepath.Join(r.CheckpointDir, "line")); !errors.Is(err, fs.ErrNotExist) {
 		return false
 	}
-	if r.Sets == d.file("sets") {
-		if _, _, whole, err := newestWhole(r.Sets, r.Ranks); err != nil || whole {
+	if r.CheckpointDir == d.file("sets") {
+		if _, _, whole, err := newestComplete(r.CheckpointDir, r.Ranks); err != nil || whole {
 			return false
 		}
-	} else if there, err := store.Holds(d.fs, r.Sets); err != nil || there {
+	} else if there, err := store.Holds(d.fs, r.CheckpointDir); err != nil || there {
 		return false
 	}
 	locks, err := filepath.Glob(d.file("hosts", "*.lock"))
@@ -236,13 +236,13 @@ func (s *Supervisor) take() error {
 		step.At("start.cleared")
 		s.rec.Clear = nil
 	}
-	if s.rec.Dir != s.dir.file("sets") { // from now on it can be told whether it is there
-		if err := makeChecked(s.dir.fs, s.rec.Dir); err != nil {
+	if s.rec.RequestedDir != s.dir.file("sets") { // from now on it can be told whether it is there
+		if err := makeChecked(s.dir.fs, s.rec.RequestedDir); err != nil {
 			return err
 		}
-		s.rec.Used = s.rec.Used || s.rec.Sets == s.rec.Dir
+		s.rec.Used = s.rec.Used || s.rec.CheckpointDir == s.rec.RequestedDir
 	}
-	s.taken = true
+	s.owned = true
 	err := s.record()
 	step.At("start.recorded")
 	return err

@@ -43,8 +43,8 @@ func Read(ctx context.Context, run string) (*State, error) {
 	if rec == nil {
 		return nil, fmt.Errorf("%s: %w", run, ErrNoRun)
 	}
-	st := &State{Run: run, State: rec.settled(), Command: rec.Command, Dir: rec.Sets, Attempt: rec.Attempt, Why: rec.Why,
-		Aside: rec.Aside, Last: rec.Last, Unsaved: rec.Unsaved, Ranks: []control.RankState{}, Moves: rec.Moves}
+	st := &State{Run: run, State: rec.settled(), Command: rec.Command, Dir: rec.CheckpointDir, Attempt: rec.Attempt, Why: rec.Why,
+		Quarantined: rec.Quarantined, Last: rec.Last, Unsaved: rec.Unsaved, Ranks: []control.RankState{}, Moves: rec.Moves}
 	for r := range rec.Ranks {
 		st.Ranks = append(st.Ranks, control.RankState{Rank: r, State: "ended"})
 	}
@@ -60,8 +60,8 @@ func Read(ctx context.Context, run string) (*State, error) {
 		}
 	}
 	// A helper may have published a set after its supervisor was gone.
-	if set, at, ok := newestSet(rec.Sets, rec.Ranks); ok && (st.Last == nil || st.Last.Set < set) {
-		st.Last = &SetState{Set: set, Time: at}
+	if index, at, ok := newestCheckpoint(rec.CheckpointDir, rec.Ranks); ok && (st.Last == nil || st.Last.Index < index) {
+		st.Last = &CheckpointState{Index: index, Time: at}
 	} else if !ok && rec.State == Finished {
 		st.Last = nil
 	}
@@ -70,7 +70,7 @@ func Read(ctx context.Context, run string) (*State, error) {
 
 // Checkpoint asks a running run for a checkpoint and returns the set when it
 // is committed.
-func Checkpoint(ctx context.Context, run, reason string) (*SetState, error) {
+func Checkpoint(ctx context.Context, run, reason string) (*CheckpointState, error) {
 	m, err := ask(ctx, run, &control.Message{Kind: control.Checkpoint, Reason: reason})
 	if err != nil {
 		return nil, err
@@ -96,7 +96,7 @@ func Stop(ctx context.Context, run, reason string) (*State, error) {
 // Migrate moves ranks of a running run to other hosts and returns how that
 // ended. note, if not nil, is told how far it is. If the supervisor is lost on the
 // way, the state is MoveUnknown. When ctx ends, Migrate returns at once, and the
-// move is called off unless it is decided; Migration.CallOff waits for what
+// move is called off unless it is decided; Migration.Cancel waits for what
 // becomes of it.
 func Migrate(ctx context.Context, run string, o Migration, note func(*MoveState)) (*MoveState, error) {
 	last := &MoveState{Ranks: o.Ranks, From: o.Host, To: o.To}
@@ -104,7 +104,7 @@ func Migrate(ctx context.Context, run string, o Migration, note func(*MoveState)
 		last.Ranks = []int{}
 	}
 	heard := false
-	r := question{off: o.CallOff, note: func(m *control.Message) {
+	r := question{off: o.Cancel, note: func(m *control.Message) {
 		if m.Run != nil && len(m.Run.Moves) == 1 {
 			last, heard = &m.Run.Moves[0], true
 			if note != nil {
@@ -178,7 +178,7 @@ func (q question) ask(ctx context.Context, run string, m *control.Message) (*con
 		return nil, fmt.Errorf("%s: %w; name the folder that 'cairn run' made", run, ErrNoRun)
 	}
 	var conn net.Conn
-	err = inFolder(run, func(short string) (err error) {
+	err = inDir(run, func(short string) (err error) {
 		var d net.Dialer
 		conn, err = d.DialContext(ctx, "unix", filepath.Join(short, socketName))
 		return err

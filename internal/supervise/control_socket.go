@@ -24,21 +24,21 @@ const (
 	requestLimit = 64 << 10
 )
 
-// waiter is a request of a command that has not been answered.
-type waiter struct {
-	kind   control.Kind
-	m      *control.Message
-	reply  func(*control.Message) // once; others are ignored
-	note   func(*control.Message) // before that; what can't be sent soon is left out
-	done   bool
-	off    bool // who asked wants it no more, but waits for the answer
-	asked  bool
-	reason string
+// commandRequest is a request of a command that has not been answered.
+type commandRequest struct {
+	kind      control.Kind
+	m         *control.Message
+	reply     func(*control.Message) // once; others are ignored
+	note      func(*control.Message) // before that; what can't be sent soon is left out
+	done      bool
+	cancelled bool // who asked wants it no more, but waits for the answer
+	asked     bool
+	reason    string
 }
 
-// inFolder calls f with a short path of a folder: a socket's address has room
+// inDir calls f with a short path of a folder: a socket's address has room
 // for 107 bytes only.
-func inFolder(dir string, f func(short string) error) error {
+func inDir(dir string, f func(short string) error) error {
 	fd, err := unix.Open(dir, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return &os.PathError{Op: "open", Path: dir, Err: err}
@@ -47,14 +47,14 @@ func inFolder(dir string, f func(short string) error) error {
 	return f(fmt.Sprintf("/proc/self/fd/%d", fd))
 }
 
-// openDoor listens for requests on the run's socket.
-func (s *Supervisor) openDoor() (net.Listener, error) {
+// listenForRequests listens for requests on the run's socket.
+func (s *Supervisor) listenForRequests() (net.Listener, error) {
 	path := s.dir.file(socketName)
 	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) { // the lock is ours: nobody listens there
 		return nil, err
 	}
 	var l *net.UnixListener
-	err := inFolder(s.dir.path, func(short string) (err error) {
+	err := inDir(s.dir.path, func(short string) (err error) {
 		l, err = net.ListenUnix("unix", &net.UnixAddr{Name: filepath.Join(short, socketName), Net: "unix"})
 		if err != nil {
 			return err
@@ -131,7 +131,7 @@ func (s *Supervisor) serve(conn *net.UnixConn) {
 	c.SetReadDeadline(time.Time{})
 	answer := make(chan *control.Message, 1)
 	notes := make(chan *control.Message, 16)
-	w := &waiter{kind: m.Kind, m: m, reason: m.Reason}
+	w := &commandRequest{kind: m.Kind, m: m, reason: m.Reason}
 	w.note = func(m *control.Message) {
 		select {
 		case notes <- m:
@@ -151,7 +151,7 @@ func (s *Supervisor) serve(conn *net.UnixConn) {
 			if m, err := c.Recv(); err != nil || m.Kind != control.Cancel {
 				return
 			}
-			s.post(func() { w.off = true })
+			s.post(func() { w.cancelled = true })
 		}
 	}()
 	s.post(func() { s.request(w) })
@@ -180,13 +180,13 @@ func (s *Supervisor) serve(conn *net.UnixConn) {
 }
 
 // request handles a request in the goroutine of Run.
-func (s *Supervisor) request(w *waiter) {
+func (s *Supervisor) request(w *commandRequest) {
 	switch w.kind {
 	case control.Status:
 		st := s.snapshot()
 		w.reply(&control.Message{Kind: w.kind, Run: &st})
 	case control.Checkpoint:
-		if s.origin == foreign && (s.a == nil || !s.a.greeted()) {
+		if s.instrumentation == uninstrumented && (s.a == nil || !s.a.greeted()) {
 			w.reply(&control.Message{Kind: w.kind, Error: "the program does not use Cairn, so it has no checkpoints; " + remedy})
 			return
 		}
@@ -195,7 +195,7 @@ func (s *Supervisor) request(w *waiter) {
 			return
 		}
 		waiting := 0
-		for _, x := range s.waiters {
+		for _, x := range s.requests {
 			if x.kind == control.Checkpoint && !x.done {
 				waiting++
 			}
@@ -204,7 +204,7 @@ func (s *Supervisor) request(w *waiter) {
 			w.reply(&control.Message{Kind: w.kind, Error: fmt.Sprintf("%d others wait for a checkpoint already; ask when it is committed", waiting)})
 			return
 		}
-		s.addWaiter(w)
+		s.addRequest(w)
 		s.askWaiting()
 		if !w.asked {
 			s.after(helloTime, func() {
@@ -214,7 +214,7 @@ func (s *Supervisor) request(w *waiter) {
 			})
 		}
 	case control.Stop:
-		s.addWaiter(w)
+		s.addRequest(w)
 		reason := w.reason
 		if reason == "" {
 			reason = "cairn stop"
@@ -227,22 +227,22 @@ func (s *Supervisor) request(w *waiter) {
 	}
 }
 
-func (s *Supervisor) addWaiter(w *waiter) {
-	keep := s.waiters[:0]
-	for _, x := range s.waiters {
+func (s *Supervisor) addRequest(w *commandRequest) {
+	keep := s.requests[:0]
+	for _, x := range s.requests {
 		if !x.done {
 			keep = append(keep, x)
 		}
 	}
-	s.waiters = append(keep, w)
+	s.requests = append(keep, w)
 }
 
 // askWaiting asks rank 0 for the checkpoints that wait, as soon as it listens.
 func (s *Supervisor) askWaiting() {
-	if s.a == nil || !s.a.begun || !s.a.ranks[0].Cairn || s.move != nil && s.move.told { // who leaves would take it along
+	if s.a == nil || !s.a.begun || !s.a.ranks[0].Cairn || s.move != nil && s.move.pausing { // who leaves would take it along
 		return
 	}
-	for _, w := range s.waiters {
+	for _, w := range s.requests {
 		if w.kind == control.Checkpoint && !w.done && !w.asked {
 			w.asked = true
 			reason := w.reason
@@ -264,7 +264,7 @@ func (s *Supervisor) answerAll(res Result, err error) {
 		q.answer()
 	}
 	st := s.snapshot()
-	for _, w := range s.waiters {
+	for _, w := range s.requests {
 		m := &control.Message{Kind: w.kind, Run: &st}
 		switch {
 		case w.kind == control.Stop && err == nil:

@@ -18,29 +18,29 @@ import (
 	"github.com/cairnrun/cairn/internal/control"
 )
 
-// leaveName is the file in the run's folder that lists hosts to be left.
-const leaveName = "leave"
+// evacuateName is the file in the run's folder that lists hosts to be left.
+const evacuateName = "leave"
 
-// Leave moves all ranks off the hosts that RUN/leave lists: one in each line,
+// Evacuate moves all ranks off the hosts that RUN/leave lists: one in each line,
 // and after a blank the host to go to, if it is not to be chosen. What can't
 // be done is told by events. Any goroutine may call it, at any time.
-func (s *Supervisor) Leave() {
-	list, err := readLeave(s.dir.file(leaveName))
+func (s *Supervisor) Evacuate() {
+	list, err := readEvacuations(s.dir.file(evacuateName))
 	s.post(func() {
 		if err != nil {
 			s.say("no host is left: %v", err)
 			return
 		}
 		for _, l := range list {
-			s.leave(&request{host: l.from, to: l.to, by: byFile}, "as "+leaveName+" says")
+			s.evacuate(&moveRequest{host: l.from, to: l.to, by: byFile}, "as "+evacuateName+" says")
 		}
 	})
 }
 
-type leaving struct{ from, to string }
+type evacuation struct{ from, to string }
 
-// readLeave reads a list of hosts to be left.
-func readLeave(path string) (out []leaving, err error) {
+// readEvacuations reads a list of hosts to be left.
+func readEvacuations(path string) (out []evacuation, err error) {
 	f, err := os.Open(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("%w; write the names of hosts to be left into it, one in each line", err)
@@ -61,13 +61,13 @@ func readLeave(path string) (out []leaving, err error) {
 		switch {
 		case len(words) == 0:
 		case len(words) == 1:
-			out = append(out, leaving{from: words[0]})
+			out = append(out, evacuation{from: words[0]})
 		case len(words) > 2:
 			return nil, fmt.Errorf("%s:%d: %d words; a line is HOST, or HOST TARGET", path, n, len(words))
 		case words[0] == words[1]:
 			return nil, fmt.Errorf("%s:%d: ranks can't leave host %s for itself", path, n, words[0])
 		default:
-			out = append(out, leaving{words[0], words[1]})
+			out = append(out, evacuation{words[0], words[1]})
 		}
 	}
 	if err := in.Err(); err != nil {
@@ -79,50 +79,50 @@ func readLeave(path string) (out []leaving, err error) {
 	return out, nil
 }
 
-// leave lets all ranks leave a host, which nobody waits for.
-func (s *Supervisor) leave(q *request, why string) {
+// evacuate lets all ranks leave a host, which nobody waits for.
+func (s *Supervisor) evacuate(q *moveRequest, why string) {
 	switch {
 	case s.ending():
 		s.say("host %s is not left: the run is to stop", q.host)
 		return
-	case s.isLeft(q.host):
+	case s.evacuating(q.host):
 		s.say("host %s is about to be left already", q.host)
 		return
 	}
 	s.say("host %s is to be left, %s", q.host, why)
-	s.askLeave(q)
+	s.askEvacuation(q)
 }
 
-func (s *Supervisor) askLeave(q *request) {
+func (s *Supervisor) askEvacuation(q *moveRequest) {
 	q.how = control.Move{Rounds: DefaultRounds}
 	q.tries++
 	s.ask(q)
 }
 
-// isLeft reports whether a host is about to be left.
-func (s *Supervisor) isLeft(name string) bool {
-	same := func(q *request) bool { return q.host == name }
-	return slices.ContainsFunc(s.queue, same) || s.move != nil && same(s.move.q) ||
-		slices.ContainsFunc(s.back, func(m *move) bool { return same(m.q) })
+// evacuating reports whether a host is about to be left.
+func (s *Supervisor) evacuating(name string) bool {
+	same := func(q *moveRequest) bool { return q.host == name }
+	return slices.ContainsFunc(s.moveQueue, same) || s.move != nil && same(s.move.q) ||
+		slices.ContainsFunc(s.failedMoves, func(m *move) bool { return same(m.q) })
 }
 
 // ending reports whether no move is begun any more.
-func (s *Supervisor) ending() bool { return s.stopping || s.killed || s.stopLater != "" }
+func (s *Supervisor) ending() bool { return s.stopping || s.killed || s.stopAfterMove != "" }
 
-// leaveTries is how often a host that the file lists is tried to be left.
-const leaveTries = 3
+// evacuateTries is how often a host that the file lists is tried to be left.
+const evacuateTries = 3
 
 // again asks once more for a move that did not succeed, if nobody waits for
 // it. A host that says itself that it is to be left will say so again; then it
 // is tried, less and less often.
-func (s *Supervisor) again(q *request) {
+func (s *Supervisor) again(q *moveRequest) {
 	later := s.limits.again
 	switch w := s.watches[q.host]; {
-	case q.by == byFile && q.tries < leaveTries:
+	case q.by == byFile && q.tries < evacuateTries:
 		time.AfterFunc(later, func() { // the ranks may have been started again by then
 			s.post(func() {
-				if !s.ending() && !s.isLeft(q.host) {
-					s.askLeave(&request{host: q.host, to: q.to, by: q.by, tries: q.tries})
+				if !s.ending() && !s.evacuating(q.host) {
+					s.askEvacuation(&moveRequest{host: q.host, to: q.to, by: q.by, tries: q.tries})
 				}
 			})
 		})
@@ -136,32 +136,32 @@ func (s *Supervisor) again(q *request) {
 	s.say("host %s is to be left: that is tried again in %s", q.host, timeText(later))
 }
 
-// leaveWatch is what is known of a host that says that it is to be left.
-type leaveWatch struct {
+// evacuationWatch is what is known of a host that says that it is to be left.
+type evacuationWatch struct {
 	told   string    // why that could not begin, as was said last
 	failed int       // moves
 	next   time.Time // not before that it is tried again
 }
 
-// toLeave takes in what a helper says of the command that watches its host. It
+// toEvacuate takes in what a helper says of the command that watches its host. It
 // says so at every look, so that ranks leave as soon as they can.
-func (h *host) toLeave(m *control.Message) {
+func (h *host) toEvacuate(m *control.Message) {
 	s, name := h.s, h.title()
 	if m.Error != "" {
 		s.say("host %s: %s", name, m.Error)
 		return
 	}
-	h.leaves = true
-	q := &request{host: name, by: byWatch}
+	h.evacuating = true
+	q := &moveRequest{host: name, by: byWatch}
 	w := s.watches[name]
 	if w == nil { // there may be several helpers of one host
-		s.watches[name] = new(leaveWatch)
-		if !s.isLeft(name) {
-			s.leave(q, "as --leave-when says there")
+		s.watches[name] = new(evacuationWatch)
+		if !s.evacuating(name) {
+			s.evacuate(q, "as --leave-when says there")
 		}
 		return
 	}
-	if s.isLeft(name) || s.a == nil || !s.a.begun || s.stopping || time.Now().Before(w.next) {
+	if s.evacuating(name) || s.a == nil || !s.a.begun || s.stopping || time.Now().Before(w.next) {
 		return
 	}
 	ranks := s.ranksOn(name)
@@ -176,12 +176,12 @@ func (h *host) toLeave(m *control.Message) {
 		return
 	}
 	w.told = ""
-	s.leave(q, "and now there is room for its ranks")
+	s.evacuate(q, "and now there is room for its ranks")
 }
 
-// leaveWhen runs a command every so often that tells whether this host is to
+// watchEvacuation runs a command every so often that tells whether this host is to
 // be left, and passes that on.
-func (h *helper) leaveWhen(w *control.LeaveWhen) {
+func (h *helper) watchEvacuation(w *control.EvacuateWhen) {
 	// The command's PDEATHSIG comes when the thread that forked it ends.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -197,19 +197,19 @@ func (h *helper) leaveWhen(w *control.LeaveWhen) {
 		if h.secret != nil && !h.serves() { // there is nobody to leave
 			continue
 		}
-		leave, err := runLeave(w)
-		if leave {
-			h.up.send(&control.Message{Kind: control.Leave})
+		evacuate, err := runEvacuateWhen(w)
+		if evacuate {
+			h.up.send(&control.Message{Kind: control.Evacuate})
 		}
 		if err != nil && !told[err.Error()] {
 			told[err.Error()] = true
-			h.up.send(&control.Message{Kind: control.Leave, Error: err.Error()})
+			h.up.send(&control.Message{Kind: control.Evacuate, Error: err.Error()})
 		}
 	}
 }
 
-// runLeave runs the command once; it may take as long as the time between two.
-func runLeave(w *control.LeaveWhen) (leave bool, err error) {
+// runEvacuateWhen runs the command once; it may take as long as the time between two.
+func runEvacuateWhen(w *control.EvacuateWhen) (evacuate bool, err error) {
 	cmd := exec.Command("/bin/sh", "-c", w.Command)
 	cmd.Env = slices.DeleteFunc(os.Environ(), func(s string) bool { return strings.HasPrefix(s, envSupervisor+"=") })
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}

@@ -18,15 +18,15 @@ func TestLeave(t *testing.T) {
 	o := threeHosts(t, "gather:8:2", "gather:10:3", "gate:0:15:"+gate)
 	l := begin(t, o)
 	l.pid(1, 1)
-	l.s.Leave()
+	l.s.Evacuate()
 	l.await("no host is left: open ")
-	path := filepath.Join(o.Run, leaveName)
+	path := filepath.Join(o.Run, evacuateName)
 	write := func(text string) {
 		t.Helper()
 		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		l.s.Leave()
+		l.s.Evacuate()
 	}
 	write("# nothing\n\n")
 	l.await("leave names none")
@@ -56,7 +56,7 @@ func TestLeaveWhen(t *testing.T) {
 	o := threeHosts(t, "gather:8:1", "gate:0:15:"+gate)
 	flag := filepath.Join(t.TempDir(), "hot")
 	// Hosts are known by their helpers' lock files, which processes of theirs hold open.
-	o.LeaveWhen, o.LeavePoll = `test -e `+flag+` && grep -q "\"helper\":$PPID," `+o.Run+`/hosts/b.lock`, 20*time.Millisecond
+	o.EvacuateWhen, o.EvacuatePoll = `test -e `+flag+` && grep -q "\"helper\":$PPID," `+o.Run+`/hosts/b.lock`, 20*time.Millisecond
 	l := begin(t, o)
 	l.pid(1, 1)
 	if err := os.WriteFile(flag, nil, 0o600); err != nil {
@@ -85,7 +85,7 @@ func TestRunLeave(t *testing.T) {
 		{"/dev/null 2>/dev/null", false, "can't be run: the shell ended with status 126"},
 		{"sleep 100 & sleep 100", false, "did not end within 500 ms and was killed"},
 	} {
-		leave, err := runLeave(&control.LeaveWhen{Command: c.command, Every: 500 * time.Millisecond})
+		leave, err := runEvacuateWhen(&control.EvacuateWhen{Command: c.command, Every: 500 * time.Millisecond})
 		if leave != c.leave || (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v, %v", c.command, leave, err)
 		}
@@ -96,7 +96,7 @@ func TestRunLeave(t *testing.T) {
 func TestLeaveWhenMissing(t *testing.T) {
 	gate := fifo(t)
 	o := options(t, 1, "gate:0:3:"+gate)
-	o.LeaveWhen, o.LeavePoll = "no-such-command-at-all 2>/dev/null; s=$?; echo >> "+o.Run+"/times; exit $s", 300*time.Millisecond
+	o.EvacuateWhen, o.EvacuatePoll = "no-such-command-at-all 2>/dev/null; s=$?; echo >> "+o.Run+"/times; exit $s", 300*time.Millisecond
 	l := begin(t, o)
 	l.await("host localhost: --leave-when: ")
 	for n := 0; n < 3; { // it is asked again all the same

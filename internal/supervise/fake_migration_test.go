@@ -30,7 +30,7 @@ import (
 type moves struct {
 	mu     sync.Mutex
 	some   sync.Cond
-	gather uint64                      // the last that this rank was told of
+	pause  uint64                      // the last that this rank was told of
 	over   map[uint64]*control.Message // Switch, by move
 	peer   net.Conn                    // of a source: to its newcomer
 	source uint64                      // the move that this rank leaves by
@@ -39,7 +39,7 @@ type moves struct {
 // state is what a source sends.
 type fakeState struct {
 	Point  int
-	Set    uint64
+	Index  uint64
 	Epoch  uint64
 	Loaded uint64
 }
@@ -49,13 +49,13 @@ func (f *fake) told(m *control.Message) {
 	f.m.mu.Lock()
 	defer f.m.mu.Unlock()
 	switch m.Kind {
-	case control.Gather:
-		f.m.gather = m.Move.ID
+	case control.Pause:
+		f.m.pause = m.Move.ID
 	case control.Switch:
 		f.m.over[m.Move.ID] = m
-	case control.Ahead:
+	case control.Precopy:
 		f.m.source = m.Move.ID
-		go f.ahead(m.Move)
+		go f.precopy(m.Move)
 	}
 	f.m.some.Broadcast()
 }
@@ -95,17 +95,17 @@ func (f *fake) spawn(m *control.Message) {
 	f.Send(said)
 }
 
-func (f *fake) ahead(m *control.Move) {
+func (f *fake) precopy(m *control.Move) {
 	f.suffer("source", "ahead", m)
 	c, err := net.Dial("tcp", m.Addresses[0])
 	if err != nil {
-		f.Send(&control.Message{Kind: control.Unmoved, Move: m, Error: err.Error()})
+		f.Send(&control.Message{Kind: control.MoveFailed, Move: m, Error: err.Error()})
 		return
 	}
 	f.m.mu.Lock()
 	f.m.peer = c
 	f.m.mu.Unlock()
-	f.Send(&control.Message{Kind: control.Near, Move: m})
+	f.Send(&control.Message{Kind: control.Precopied, Move: m})
 }
 
 // suffer does what a fault says.
@@ -120,7 +120,7 @@ func (f *fake) suffer(who, when string, m *control.Move) {
 		}
 		switch parts[2][0] {
 		case '!':
-			f.Send(&control.Message{Kind: control.Unmoved, Move: m, Error: "it can't, " + who + " at " + when})
+			f.Send(&control.Message{Kind: control.MoveFailed, Move: m, Error: "it can't, " + who + " at " + when})
 			select {}
 		case '~':
 			select {}
@@ -138,11 +138,11 @@ func (f *fake) suffer(who, when string, m *control.Move) {
 	}
 }
 
-// awaitGather waits until this rank was told to gather for a move.
-func (f *fake) awaitGather(move, attempt string) {
+// awaitPause waits until this rank was told to gather for a move.
+func (f *fake) awaitPause(move, attempt string) {
 	f.m.mu.Lock()
 	defer f.m.mu.Unlock()
-	for fmt.Sprint(f.m.gather) != move && fmt.Sprint(f.Attempt) == attempt {
+	for fmt.Sprint(f.m.pause) != move && fmt.Sprint(f.Attempt) == attempt {
 		f.m.some.Wait()
 	}
 }
@@ -151,20 +151,20 @@ func (f *fake) awaitGather(move, attempt string) {
 func (f *fake) wanted() uint64 {
 	f.m.mu.Lock()
 	defer f.m.mu.Unlock()
-	if f.m.gather == 0 || f.m.over[f.m.gather] != nil {
+	if f.m.pause == 0 || f.m.over[f.m.pause] != nil {
 		return 0
 	}
 	for _, fault := range f.faults { // not before the point that the test knows
 		parts := strings.Split(fault, ":")
-		if point, _ := strconv.Atoi(parts[1]); parts[0] == "gather" && parts[2] == fmt.Sprint(f.m.gather) && f.point < point {
+		if point, _ := strconv.Atoi(parts[1]); parts[0] == "gather" && parts[2] == fmt.Sprint(f.m.pause) && f.point < point {
 			return 0
 		}
 	}
-	return f.m.gather
+	return f.m.pause
 }
 
-// hold is the stay at a point where ranks change places.
-func (f *fake) hold(id uint64) {
+// pause is the stay at a point where ranks change places.
+func (f *fake) pause(id uint64) {
 	move := &control.Move{ID: id}
 	f.m.mu.Lock()
 	leaves, peer := f.m.source == id, f.m.peer
@@ -173,11 +173,11 @@ func (f *fake) hold(id uint64) {
 	if leaves {
 		who = "source"
 		f.suffer(who, "hold", move)
-		f.Send(&control.Message{Kind: control.Held, Move: move})
+		f.Send(&control.Message{Kind: control.Paused, Move: move})
 		f.suffer(who, "held", move)
-		json.NewEncoder(peer).Encode(fakeState{f.point, f.set, f.epoch, f.loaded})
+		json.NewEncoder(peer).Encode(fakeState{f.point, f.index, f.epoch, f.loaded})
 		if _, err := peer.Read(make([]byte, 1)); err == nil {
-			move.Stats = &control.MoveStats{State: 3 << 20, Ahead: 2 << 20, Rounds: 1, Sent: 1 << 20, AllNS: 5e6}
+			move.Stats = &control.MoveStats{State: 3 << 20, Precopied: 2 << 20, Rounds: 1, Sent: 1 << 20, AllNS: 5e6}
 			f.Send(&control.Message{Kind: control.Sent, Move: move})
 		}
 	} else {
@@ -189,7 +189,7 @@ func (f *fake) hold(id uint64) {
 	f.suffer(who, "switch", move)
 	if leaves {
 		fmt.Printf("rank %d leaves\n", f.Rank)
-		f.Send(&control.Message{Kind: control.Left, Move: move})
+		f.Send(&control.Message{Kind: control.HandedOver, Move: move})
 		select {}
 	}
 	f.Send(&control.Message{Kind: control.Linked, Move: move})
@@ -214,7 +214,7 @@ func (f *fake) takeOver() error {
 		return err
 	}
 	move.Addresses = []string{l.Addr().String()}
-	f.Send(&control.Message{Kind: control.Here, Move: move, Data: fmt.Appendf(nil, "card %d of move %d", f.Rank, move.ID)})
+	f.Send(&control.Message{Kind: control.Listening, Move: move, Data: fmt.Appendf(nil, "card %d of move %d", f.Rank, move.ID)})
 	f.suffer("newcomer", "here", move)
 	c, err := l.Accept()
 	if err != nil {
@@ -232,13 +232,13 @@ func (f *fake) takeOver() error {
 		}
 	}
 	c.Write([]byte{1})
-	f.Send(&control.Message{Kind: control.Landed, Move: move})
+	f.Send(&control.Message{Kind: control.Received, Move: move})
 	f.suffer("newcomer", "landed", move)
 	m := f.switched(move.ID)
-	if !m.OK || len(m.Cards) != f.Size || slices.ContainsFunc(m.Cards, func(c []byte) bool { return f.Size > 1 && c == nil }) || f.Size > 1 && m.Epoch != st.Epoch {
+	if !m.OK || len(m.Endpoints) != f.Size || slices.ContainsFunc(m.Endpoints, func(c []byte) bool { return f.Size > 1 && c == nil }) || f.Size > 1 && m.Epoch != st.Epoch {
 		return fmt.Errorf("a newcomer was told %+v", m)
 	}
-	if got := string(m.Cards[f.Rank]); got != fmt.Sprintf("card %d of move %d", f.Rank, move.ID) {
+	if got := string(m.Endpoints[f.Rank]); got != fmt.Sprintf("card %d of move %d", f.Rank, move.ID) {
 		return fmt.Errorf("its own card is %q", got)
 	}
 	if f.Stderr != "" {
@@ -249,6 +249,6 @@ func (f *fake) takeOver() error {
 	f.suffer("newcomer", "switch", move)
 	f.member.Store(true)
 	f.Send(&control.Message{Kind: control.Progress}) // before its first point
-	f.point, f.set, f.epoch, f.loaded = st.Point, st.Set, st.Epoch, st.Loaded
+	f.point, f.index, f.epoch, f.loaded = st.Point, st.Index, st.Epoch, st.Loaded
 	return f.Send(&control.Message{Kind: control.Linked, Move: move})
 }

@@ -94,21 +94,21 @@ func fakeSupervisor() error {
 type fake struct {
 	*control.Conn
 	*control.Welcome
-	point  int
-	epoch  uint64
-	set    uint64
-	full   uint64
-	ask    chan *control.Message // Checkpoint
-	cards  chan *control.Message
-	faults []string
-	spawns atomic.Int64
-	save   bool
-	stop   bool
-	loaded uint64
-	late   bool
-	untold *control.Message
-	m      moves
-	member atomic.Bool // not a newcomer that waits
+	point     int
+	epoch     uint64
+	index     uint64
+	full      uint64
+	ask       chan *control.Message // Checkpoint
+	endpoints chan *control.Message
+	faults    []string
+	spawns    atomic.Int64
+	save      bool
+	stop      bool
+	loaded    uint64
+	late      bool
+	untold    *control.Message
+	m         moves
+	member    atomic.Bool // not a newcomer that waits
 }
 
 func fakeRank(args []string) error {
@@ -124,7 +124,7 @@ func fakeRank(args []string) error {
 	if w.Move != nil {
 		fmt.Fprintln(os.Stderr, "a newcomer begins")
 	}
-	f := &fake{Conn: conn, Welcome: w, ask: make(chan *control.Message, 16), cards: make(chan *control.Message, 16)}
+	f := &fake{Conn: conn, Welcome: w, ask: make(chan *control.Message, 16), endpoints: make(chan *control.Message, 16)}
 	f.member.Store(w.Move == nil)
 	f.m.some.L, f.m.over = &f.m.mu, make(map[uint64]*control.Message)
 	points, every, status, finish := 20, 5, 0, true
@@ -154,13 +154,13 @@ func fakeRank(args []string) error {
 				os.Exit(9)
 			}
 			switch m.Kind {
-			case control.Cards:
+			case control.Endpoints:
 				if f.member.Load() {
-					f.cards <- m
+					f.endpoints <- m
 				}
 			case control.Checkpoint:
 				f.ask <- m
-			case control.Ahead, control.Gather, control.Switch:
+			case control.Precopy, control.Pause, control.Switch:
 				f.told(m)
 			case control.Spawn:
 				go f.spawn(m)
@@ -188,8 +188,8 @@ func fakeRank(args []string) error {
 			return err
 		}
 		if f.stop {
-			m := &control.Message{Kind: control.Stopped, Set: f.set}
-			if f.set <= f.full {
+			m := &control.Message{Kind: control.Stopped, Index: f.index}
+			if f.index <= f.full {
 				m.Error = "checkpoint not saved: no space left on device"
 			}
 			f.Send(m)
@@ -228,16 +228,16 @@ func (f *fake) coordinate(due bool) error {
 		f.untold = nil
 	}
 	if move := all[0][2]; move != 0 { // when all that is done here is done
-		defer f.hold(uint64(move))
+		defer f.pause(uint64(move))
 	}
 	f.stop = all[0][1] == 1
 	f.save = false
 	if !due && all[0][0] == 0 {
 		return nil
 	}
-	f.set++
-	if f.set <= f.full {
-		f.Send(&control.Message{Kind: control.Failed, Set: f.set, Error: fmt.Sprintf("%s: no space left on device", f.file(f.set, f.Rank))})
+	f.index++
+	if f.index <= f.full {
+		f.Send(&control.Message{Kind: control.Failed, Index: f.index, Error: fmt.Sprintf("%s: no space left on device", f.file(f.index, f.Rank))})
 		f.exchange([]byte{})
 		return nil
 	}
@@ -245,7 +245,7 @@ func (f *fake) coordinate(due bool) error {
 	if err != nil {
 		return err
 	}
-	file := f.file(f.set, f.Rank)
+	file := f.file(f.index, f.Rank)
 	os.MkdirAll(filepath.Dir(file), 0o777)
 	if err := os.WriteFile(file+".tmp", fmt.Appendf(nil, "%d %d", f.point, st.Size()), 0o666); err != nil {
 		return err
@@ -253,7 +253,7 @@ func (f *fake) coordinate(due bool) error {
 	if err := os.Rename(file+".tmp", file); err != nil {
 		return err
 	}
-	saved := &control.Message{Kind: control.Saved, Set: f.set, Reason: "due", State: 1000, Written: 10, HeldNS: 1e6, TookNS: 2e6}
+	saved := &control.Message{Kind: control.Saved, Index: f.index, Reason: "due", State: 1000, Written: 10, PauseNS: 1e6, TookNS: 2e6}
 	if f.late {
 		f.untold = saved
 	} else {
@@ -261,13 +261,13 @@ func (f *fake) coordinate(due bool) error {
 	}
 	f.exchange([]byte{}) // all have saved
 	if f.Rank == 0 {
-		f.Send(&control.Message{Kind: control.Committed, Set: f.set})
+		f.Send(&control.Message{Kind: control.Committed, Index: f.index})
 	}
 	return nil
 }
 
-func (f *fake) file(set uint64, rank int) string {
-	return filepath.Join(f.Dir, fmt.Sprintf("set-%08d", set), fmt.Sprintf("rank-%04d.h5", rank))
+func (f *fake) file(index uint64, rank int) string {
+	return filepath.Join(f.Dir, fmt.Sprintf("set-%08d", index), fmt.Sprintf("rank-%04d.h5", rank))
 }
 
 // exchange is the fake's barrier. It goes through the supervisor, so a rank
@@ -277,12 +277,12 @@ func (f *fake) exchange(card []byte) [][]byte {
 		return [][]byte{card}
 	}
 	f.epoch++
-	f.Send(&control.Message{Kind: control.Card, Epoch: f.epoch, Data: card})
-	m := <-f.cards
-	if m.Epoch != f.epoch || len(m.Cards) != f.Size {
+	f.Send(&control.Message{Kind: control.Endpoint, Epoch: f.epoch, Data: card})
+	m := <-f.endpoints
+	if m.Epoch != f.epoch || len(m.Endpoints) != f.Size {
 		panic(fmt.Sprintf("cards of epoch %d, want %d", m.Epoch, f.epoch))
 	}
-	return m.Cards
+	return m.Endpoints
 }
 
 // restore goes on from the newest set that is whole and not to be avoided.
@@ -302,20 +302,20 @@ func (f *fake) restore() error {
 	}
 	names, _ := filepath.Glob(filepath.Join(f.Dir, "set-*"))
 	for i := len(names) - 1; i >= 0; i-- {
-		set, _ := strconv.ParseUint(strings.TrimPrefix(filepath.Base(names[i]), "set-"), 10, 64)
-		f.set = max(f.set, set)
+		index, _ := strconv.ParseUint(strings.TrimPrefix(filepath.Base(names[i]), "set-"), 10, 64)
+		f.index = max(f.index, index)
 		whole := true
 		for r := range f.Size {
-			_, err := os.Stat(f.file(set, r))
+			_, err := os.Stat(f.file(index, r))
 			whole = whole && err == nil
 		}
 		for _, a := range f.Avoid {
-			whole = whole && a != set
+			whole = whole && a != index
 		}
 		if !whole {
 			continue
 		}
-		text, err := os.ReadFile(f.file(set, f.Rank))
+		text, err := os.ReadFile(f.file(index, f.Rank))
 		if err != nil {
 			return err
 		}
@@ -325,14 +325,14 @@ func (f *fake) restore() error {
 		}
 		st, err := os.Stdout.Stat()
 		if err != nil || st.Size() < size {
-			return fmt.Errorf("stdout has %d bytes, set %d needs %d", st.Size(), set, size)
+			return fmt.Errorf("stdout has %d bytes, set %d needs %d", st.Size(), index, size)
 		}
 		if err := os.Stdout.Truncate(size); err != nil {
 			return err
 		}
-		f.loaded = set
+		f.loaded = index
 		f.exchange([]byte{}) // so that all go on from the same set
-		return f.Send(&control.Message{Kind: control.Restored, Set: set, OK: true})
+		return f.Send(&control.Message{Kind: control.Restored, Index: index, OK: true})
 	}
 	f.exchange([]byte{})
 	return f.Send(&control.Message{Kind: control.Restored})
@@ -350,7 +350,7 @@ func (f *fake) harm() error {
 		}
 		if parts[0] == "gather" {
 			if f.Rank == 0 && parts[1] == fmt.Sprint(f.point) {
-				f.awaitGather(parts[2], append(parts, "1")[3])
+				f.awaitPause(parts[2], append(parts, "1")[3])
 			}
 			continue
 		}

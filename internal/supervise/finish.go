@@ -49,7 +49,7 @@ func (s *Supervisor) complete() (Result, error) {
 	}
 	step.At("finish.output")
 	if s.rec.Discard {
-		if err := store.Clear(s.dir.fs, s.rec.Sets); err != nil { // the next run does
+		if err := store.Clear(s.dir.fs, s.rec.CheckpointDir); err != nil { // the next run does
 			s.say("the checkpoints of the finished run could not be removed: %v", err)
 		}
 	}
@@ -60,7 +60,7 @@ func (s *Supervisor) complete() (Result, error) {
 // completeEarlier completes the end of a run whose supervisor was killed on the
 // way, or could not write.
 func (s *Supervisor) completeEarlier() (res Result, err error) {
-	s.state, s.taken = Finishing, true
+	s.state, s.owned = Finishing, true
 	s.say("the ranks have finished before; their end is completed, and they are not started again")
 	if s.sink, err = newSink(&s.o, s.n); err != nil {
 		return s.incomplete(err), nil
@@ -83,7 +83,7 @@ func (s *Supervisor) incomplete(err error) Result {
 }
 
 // recordFinished records that nothing is left to do: the output was shown, and
-// nobody waits for anything. From here on the same command begins a new run, so
+// nobody waits for anything. FormerDirs here on the same command begins a new run, so
 // this comes as late as it can: who is killed before has not told how the run
 // ended, and the same command tells it.
 func (s *Supervisor) recordFinished() {

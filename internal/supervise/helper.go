@@ -129,17 +129,17 @@ func takeStdio() (in, out *os.File, err error) {
 
 // helper is the state of a helper process.
 type helper struct {
-	o      HelperOptions
-	up     *outbox // to the supervisor
-	fork   chan func()
-	gone   chan struct{} // closed when the supervisor is gone
-	secret []byte        // of a launched helper
-	near   bool          // the supervisor is on this machine: its silence means nothing
-	keep   map[int]*os.File
-	name   string
-	dir    string // the run's
-	lock   *os.File
-	shell  int // that started this helper for an MPI library; 0: none
+	o           HelperOptions
+	up          *sendQueue // to the supervisor
+	fork        chan func()
+	gone        chan struct{} // closed when the supervisor is gone
+	secret      []byte        // of a launched helper
+	sameMachine bool          // the supervisor is on this machine: its silence means nothing
+	keep        map[int]*os.File
+	name        string
+	dir         string // the run's
+	lock        *os.File
+	shell       int // that started this helper for an MPI library; 0: none
 
 	mu   sync.Mutex
 	now  *launch
@@ -156,7 +156,7 @@ func help(ctx context.Context, conn *control.Conn, o HelperOptions, rank int, se
 	if o.Writer == nil {
 		o.Writer = serveWriter
 	}
-	h := &helper{o: o, up: newOutbox(conn, 1<<16), fork: make(chan func()), gone: make(chan struct{}), secret: secret, shell: shell}
+	h := &helper{o: o, up: newSendQueue(conn, 1<<16), fork: make(chan func()), gone: make(chan struct{}), secret: secret, shell: shell}
 	if rank >= 0 {
 		h.keep = inheritedFiles()
 	}
@@ -191,7 +191,7 @@ func help(ctx context.Context, conn *control.Conn, o HelperOptions, rank int, se
 			missed = 0
 			h.handle(m)
 		case <-look.C:
-			if missed++; missed > int(helperSilence/pingEvery) && !h.near {
+			if missed++; missed > int(helperSilence/pingEvery) && !h.sameMachine {
 				return h.orphaned()
 			}
 		case <-ended:
@@ -226,10 +226,10 @@ func (h *helper) handle(m *control.Message) {
 		h.up.send(&control.Message{Kind: control.Pong})
 	case control.Setup:
 		ready := &control.Message{Kind: control.Ready}
-		h.near = m.OK
+		h.sameMachine = m.OK
 		holder, err := h.setup(m.Host, m.Dir)
-		if err == nil && m.LeaveWhen != nil {
-			go h.leaveWhen(m.LeaveWhen)
+		if err == nil && m.EvacuateWhen != nil {
+			go h.watchEvacuation(m.EvacuateWhen)
 		}
 		if err != nil {
 			ready.Error, ready.Busy, ready.Why = err.Error(), errors.Is(err, ErrBusy), holder
@@ -239,39 +239,39 @@ func (h *helper) handle(m *control.Message) {
 		if m.Start != nil && !h.quit {
 			h.begin(m.Start)
 		}
-	case control.Arrive:
+	case control.StartDestination:
 		if m.Start != nil && !h.quit {
-			h.arrive(m.Start)
+			h.startDestination(m.Start)
 		}
 	case control.Kill:
-		if m.Place == 0 {
+		if m.ByMove == 0 {
 			h.signal(syscall.SIGKILL)
 		} else if c := h.child(m); c != nil {
 			c.dismiss()
 		} else {
-			h.forget(m.Rank, m.Place)
+			h.forget(m.Rank, m.ByMove)
 		}
-	case control.Follow:
+	case control.FollowOutput:
 		if c := h.child(m); c != nil && len(m.Ends) == 2 {
-			c.goOn([2]int64(m.Ends))
+			c.followFrom([2]int64(m.Ends))
 		}
 	case control.Terminate:
 		h.signal(syscall.SIGTERM)
 	case control.Quit:
 		h.quit = true
-	case control.Shown:
+	case control.OutputTaken:
 		if c := h.child(m); c != nil {
-			c.shown(m.Stream)
+			c.outputTaken(m.Stream)
 		}
 	case control.Spawn:
 		if m.Start != nil {
 			m.Start.Env = append(m.Start.Env, envSecret+"="+hex.EncodeToString(h.secret))
 		}
-		for _, c := range h.addressed(m.Rank, m.Place) {
+		for _, c := range h.addressed(m.Rank, m.ByMove) {
 			c.tell(m)
 		}
-	case control.Cards, control.Checkpoint, control.Ahead, control.Gather, control.Switch:
-		for _, c := range h.addressed(m.Rank, m.Place) {
+	case control.Endpoints, control.Checkpoint, control.Precopy, control.Pause, control.Switch:
+		for _, c := range h.addressed(m.Rank, m.ByMove) {
 			c.tell(m)
 		}
 	case control.Lost: // Rank is the one that is gone

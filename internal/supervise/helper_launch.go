@@ -16,53 +16,53 @@ import (
 	"github.com/cairnrun/cairn/internal/control"
 )
 
-// errand is another launch by mpirun or srun, of one helper on the host that a
+// helperLaunch is another launch by mpirun or srun, of one helper on the host that a
 // rank moves to.
-type errand struct {
-	cmd   *exec.Cmd
-	ended chan struct{}
-	seat  *seat
+type helperLaunch struct {
+	cmd    *exec.Cmd
+	ended  chan struct{}
+	moving *movingRank
 }
 
-// recall ends it if its helper has not come, and is not needed any more.
-func (e *errand) recall() {
-	if e.seat.to == nil {
+// cancel ends it if its helper has not come, and is not needed any more.
+func (e *helperLaunch) cancel() {
+	if e.moving.to == nil {
 		go endLauncher(e.cmd, e.ended, syscall.SIGTERM, syscall.SIGKILL)
 	}
 }
 
-// recall ends errands of a move that is over.
-func (l *launcher) recall(m *move) {
-	for _, e := range l.errands {
-		if slices.Contains(m.seats, e.seat) {
-			e.recall()
+// cancel ends errands of a move that is over.
+func (l *launcher) cancel(m *move) {
+	for _, e := range l.helperLaunches {
+		if slices.Contains(m.moving, e.moving) {
+			e.cancel()
 		}
 	}
-	for _, x := range m.seats {
+	for _, x := range m.moving {
 		if x.spawn != nil && x.to == nil {
 			x.spawn.port.Close()
 		}
 	}
 }
 
-// sendErrands starts a helper for each rank that moves.
-func (s *Supervisor) sendErrands() {
+// launchHelpers starts a helper for each rank that moves.
+func (s *Supervisor) launchHelpers() {
 	m := s.move
 	join := s.joinAt()
-	for _, x := range m.seats {
+	for _, x := range m.moving {
 		if !s.sendSpawn(m, x) {
-			go s.sendErrand(m, x, join)
+			go s.launchHelper(m, x, join)
 		}
 	}
 }
 
 // expect lets the helper of a rank that moves in, which connects to a port.
-func (s *Supervisor) expect(m *move, x *seat, port net.Listener, by *spawn) {
-	l := s.starter
-	l.accept(s, port, l.secret, func(h *host, c *control.Conn, box *outbox, joined *control.Message) {
+func (s *Supervisor) expect(m *move, x *movingRank, port net.Listener, by *spawn) {
+	l := s.launcher
+	l.accept(s, port, l.secret, func(h *host, c *control.Conn, queue *sendQueue, joined *control.Message) {
 		port.Close() // nobody else is expected
 		if s.move != m || x.to != nil || x.spawn != by {
-			box.finish()
+			queue.finish()
 			c.Close()
 			return
 		}
@@ -70,17 +70,17 @@ func (s *Supervisor) expect(m *move, x *seat, port net.Listener, by *spawn) {
 		h.joining, h.extra, h.spawned = true, true, by != nil
 		s.hosts = append(s.hosts, h)
 		x.to, m.To = h, joined.Host
-		h.attach(c, box)
+		h.attach(c, queue)
 		h.handle(joined)
 	})
 }
 
-func (s *Supervisor) sendErrand(m *move, x *seat, join string) {
-	l := s.starter
+func (s *Supervisor) launchHelper(m *move, x *movingRank, join string) {
+	l := s.launcher
 	fails := func(err error) {
 		s.post(func() {
 			if s.move == m && x.to == nil {
-				s.unmoved(fmt.Sprintf("%s: %v", l.name, err))
+				s.moveFailed(fmt.Sprintf("%s: %v", l.name, err))
 			}
 		})
 	}
@@ -90,30 +90,32 @@ func (s *Supervisor) sendErrand(m *move, x *seat, join string) {
 		return
 	}
 	go s.expect(m, x, port, nil)
-	cmd, said, err := l.errand(s, port, x.goal, join)
+	cmd, said, err := l.launchHelper(s, port, x.goal, join)
 	if err != nil {
 		port.Close()
 		fails(err)
 		return
 	}
 	ended := make(chan struct{})
-	e := &errand{cmd, ended, x}
+	e := &helperLaunch{cmd, ended, x}
 	s.post(func() {
-		l.errands = append(l.errands, e)
+		l.helperLaunches = append(l.helperLaunches, e)
 		if s.move != m {
-			e.recall()
+			e.cancel()
 		}
 	})
 	cmd.Wait()
 	close(ended)
-	s.post(func() { l.errands = slices.DeleteFunc(l.errands, func(x *errand) bool { return x == e }) })
+	s.post(func() {
+		l.helperLaunches = slices.DeleteFunc(l.helperLaunches, func(x *helperLaunch) bool { return x == e })
+	})
 	port.Close()
 	fails(errors.New("it ended before its helper had come" + said.text()))
 }
 
-// errand starts the launcher for one helper on a host. join is where newcomers
+// launchHelper starts the launcher for one helper on a host. join is where newcomers
 // can join the MPI world of the others.
-func (l *launcher) errand(s *Supervisor, port net.Listener, host, join string) (*exec.Cmd, *tail, error) {
+func (l *launcher) launchHelper(s *Supervisor, port net.Listener, host, join string) (*exec.Cmd, *tail, error) {
 	path, err := exec.LookPath(l.name)
 	if err != nil {
 		return nil, nil, err

@@ -9,19 +9,19 @@ import (
 	"github.com/cairnrun/cairn/internal/control"
 )
 
-// customs are what is different for ranks on one host: another architecture
+// hostOverrides are what is different for ranks on one host: another architecture
 // has another program, and other devices are chosen by a variable. They come
 // with a move to that host (Migration.Program and Env) and stay.
-type customs struct {
+type hostOverrides struct {
 	program string   // "": that of the others
 	env     []string // NAME=VALUE
 }
 
-// customs are those of a host.
-func (s *Supervisor) customs(h *host) customs { return s.hosted[h.title()] }
+// overridesOf are those of a host.
+func (s *Supervisor) overridesOf(h *host) hostOverrides { return s.overrides[h.title()] }
 
 // with adds what a move says.
-func (c customs) with(m *control.Move) customs {
+func (c hostOverrides) with(m *control.Move) hostOverrides {
 	if m.Program != "" {
 		c.program = m.Program
 	}
@@ -35,9 +35,9 @@ func (c customs) with(m *control.Move) customs {
 }
 
 // apply changes what a helper is told to start.
-func (c customs) apply(m *control.Start) {
+func (c hostOverrides) apply(m *control.Start) {
 	if c.program != "" {
 		m.Command = append([]string{c.program}, m.Command[1:]...)
 	}
-	m.Set = c.env
+	m.ExtraEnv = c.env
 }

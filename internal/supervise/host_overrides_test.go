@@ -10,21 +10,21 @@ import (
 )
 
 func TestCustoms(t *testing.T) {
-	var c customs
-	start := func(c customs) *control.Start {
+	var c hostOverrides
+	start := func(c hostOverrides) *control.Start {
 		m := &control.Start{Command: []string{"/bin/sim", "-n", "3"}}
 		c.apply(m)
 		return m
 	}
-	if m := start(c.with(new(control.Move))); !slices.Equal(m.Command, []string{"/bin/sim", "-n", "3"}) || len(m.Set) != 0 {
+	if m := start(c.with(new(control.Move))); !slices.Equal(m.Command, []string{"/bin/sim", "-n", "3"}) || len(m.ExtraEnv) != 0 {
 		t.Errorf("%+v", m)
 	}
 	one := c.with(&control.Move{Program: "/arm/sim", Env: []string{"A=1", "AB=2"}})
 	two := one.with(&control.Move{Env: []string{"A=3", "C="}})
-	if m := start(two); !slices.Equal(m.Command, []string{"/arm/sim", "-n", "3"}) || !slices.Equal(m.Set, []string{"AB=2", "A=3", "C="}) {
+	if m := start(two); !slices.Equal(m.Command, []string{"/arm/sim", "-n", "3"}) || !slices.Equal(m.ExtraEnv, []string{"AB=2", "A=3", "C="}) {
 		t.Errorf("%+v", m)
 	}
-	if m := start(one); !slices.Equal(m.Set, []string{"A=1", "AB=2"}) {
+	if m := start(one); !slices.Equal(m.ExtraEnv, []string{"A=1", "AB=2"}) {
 		t.Errorf("what holds for another move has changed: %+v", m)
 	}
 }

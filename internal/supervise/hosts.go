@@ -22,31 +22,31 @@ import (
 
 // host is a host and its helper, as the supervisor sees them.
 type host struct {
-	s      *Supervisor
-	name   string
-	shared string // what ranks that share memory have in common; "": the name
-	slots  int
-	lent   int  // slots of ranks that have moved away
-	closed bool // it was left: only --to brings ranks there, and what they leave is not free for others
-	local  bool
-	fixed  []int // of a launched helper: its rank
+	s       *Supervisor
+	name    string
+	shared  string // what ranks that share memory have in common; "": the name
+	slots   int
+	vacated int  // slots of ranks that have moved away
+	closed  bool // it was left: only --to brings ranks there, and what they leave is not free for others
+	local   bool
+	fixed   []int // of a launched helper: its rank
 
-	cmd     *exec.Cmd
-	ended   chan struct{} // the process of cmd has ended
-	stderr  *tail
-	box     *outbox
-	conn    *control.Conn
-	up      bool
-	joining bool
-	busy    bool      // ranks were started and Drained has not come
-	missed  int       // looks since something was heard
-	served  bool      // it has had ranks
-	starts  uint64    // that it was told in this attempt
-	leaves  bool      // it is to be left, as it says
-	extra   bool      // it was there for a move that was not made
-	spawned bool      // an MPI library has started its helper, and ends all if that ends
-	waiting time.Time // since then for an earlier helper to end
-	err     error     // why it is not up
+	cmd        *exec.Cmd
+	ended      chan struct{} // the process of cmd has ended
+	stderr     *tail
+	queue      *sendQueue
+	conn       *control.Conn
+	up         bool
+	joining    bool
+	busy       bool      // ranks were started and Drained has not come
+	missed     int       // looks since something was heard
+	served     bool      // it has had ranks
+	starts     uint64    // that it was told in this attempt
+	evacuating bool      // it is to be left, as it says
+	extra      bool      // it was there for a move that was not made
+	spawned    bool      // an MPI library has started its helper, and ends all if that ends
+	waiting    time.Time // since then for an earlier helper to end
+	err        error     // why it is not up
 }
 
 // title is the host's name for people.
@@ -57,11 +57,11 @@ func (h *host) title() string {
 	return h.name
 }
 
-// gather makes sure that helpers are there for all ranks. It reports whether
+// gatherHelpers makes sure that helpers are there for all ranks. It reports whether
 // the ranks can be started; if not, the attempt has its failure, or the run
 // was stopped.
-func (s *Supervisor) gather(ctx context.Context) bool {
-	if s.starter != nil {
+func (s *Supervisor) gatherHelpers(ctx context.Context) bool {
+	if s.launcher != nil {
 		return s.gatherLaunched(ctx)
 	}
 	for _, h := range s.hosts {
@@ -119,7 +119,7 @@ func (s *Supervisor) notBegun(why string) {
 // can't be replaced: as long as they may run, none is started elsewhere.
 func (h *host) awaitFree(ctx context.Context) {
 	s, told := h.s, false
-	for until := time.Now().Add(s.o.Grace + leaveTime); time.Now().Before(until) && !s.killed && !s.stopping; {
+	for until := time.Now().Add(s.o.Grace + helperEndTime); time.Now().Before(until) && !s.killed && !s.stopping; {
 		lock, holder, err := tryLock(hostLock(s.dir.path, h.name))
 		if err == nil {
 			lock.Close()
@@ -192,16 +192,16 @@ func (h *host) join() {
 			return
 		}
 		conn := control.New(stream)
-		box := newOutbox(conn, 1<<16)
+		queue := newSendQueue(conn, 1<<16)
 		h.s.post(func() {
 			if h.cmd == cmd && h.joining {
-				h.attach(conn, box)
+				h.attach(conn, queue)
 			} else { // it comes too late
-				box.finish()
+				queue.finish()
 				conn.Close()
 			}
 		})
-		h.listen(conn, box)
+		h.listen(conn, queue)
 	}(h.ended)
 	pid := cmd.Process.Pid
 	time.AfterFunc(joinTime, func() {
@@ -265,7 +265,7 @@ func skipTo(r io.Reader, mark string, limit int) error {
 }
 
 // listen hands what the helper says to the supervisor.
-func (h *host) listen(conn *control.Conn, box *outbox) {
+func (h *host) listen(conn *control.Conn, queue *sendQueue) {
 	for {
 		m, err := conn.Recv()
 		if err != nil {
@@ -277,7 +277,7 @@ func (h *host) listen(conn *control.Conn, box *outbox) {
 			return
 		}
 		if m.Kind == control.Output {
-			h.s.sink.take(box, m)
+			h.s.sink.take(queue, m)
 			continue
 		}
 		h.s.post(func() {
@@ -288,8 +288,8 @@ func (h *host) listen(conn *control.Conn, box *outbox) {
 	}
 }
 
-func (h *host) attach(conn *control.Conn, box *outbox) {
-	h.conn, h.box, h.missed = conn, box, 0
+func (h *host) attach(conn *control.Conn, queue *sendQueue) {
+	h.conn, h.queue, h.missed = conn, queue, 0
 }
 
 func (h *host) handle(m *control.Message) {
@@ -303,17 +303,17 @@ func (h *host) handle(m *control.Message) {
 		case !h.joining:
 		case m.Error == "":
 			h.joining, h.up = false, true
-			h.s.letGoOfEmpty()
+			h.s.releaseEmptyHosts()
 		case !m.Busy || !h.waits(m.Why):
 			h.lost(errors.New(m.Error))
 		}
 	case control.Drained:
 		if h.s.a != nil && m.Launch == h.s.a.launch && m.Number == h.starts { // no more were started meanwhile
 			h.busy = false
-			h.s.letGoOfEmpty()
+			h.s.releaseEmptyHosts()
 		}
-	case control.Leave:
-		h.toLeave(m)
+	case control.Evacuate:
+		h.toEvacuate(m)
 	default:
 		h.s.fromRank(h, m)
 	}
@@ -324,10 +324,10 @@ func (h *host) handle(m *control.Message) {
 // judge by silence.
 func (h *host) setUp() {
 	m := &control.Message{Kind: control.Setup, Host: h.name, Dir: h.s.dir.path, OK: h.local}
-	if o := &h.s.o; o.LeaveWhen != "" {
-		m.LeaveWhen = &control.LeaveWhen{Command: o.LeaveWhen, Every: o.LeavePoll}
+	if o := &h.s.o; o.EvacuateWhen != "" {
+		m.EvacuateWhen = &control.EvacuateWhen{Command: o.EvacuateWhen, Every: o.EvacuatePoll}
 	}
-	h.box.send(m)
+	h.queue.send(m)
 }
 
 // waits lets a helper try again to take its host, which an earlier one has.
@@ -337,7 +337,7 @@ func (h *host) waits(holder string) bool {
 		h.waiting = time.Now()
 		h.s.say("waiting for the ranks of the last start on %s to save and stop (%s)", h.name, holder)
 	}
-	if time.Since(h.waiting) > h.s.o.Grace+leaveTime {
+	if time.Since(h.waiting) > h.s.o.Grace+helperEndTime {
 		return false
 	}
 	conn := h.conn
@@ -366,14 +366,14 @@ func (h *host) lost(err error) {
 		return
 	}
 	s.a.outside = s.a.outside || s.onHost(h) > 0
-	s.partedWith(h)
+	s.hostOfSourceLost(h)
 	for i := range s.a.ranks {
 		r := &s.a.ranks[i]
 		if r.on != h || r.State == "ended" {
 			continue
 		}
 		r.State, r.bad = "ended", true
-		s.a.left--
+		s.a.alive--
 		if !s.stopping && !s.a.killed {
 			s.fail(r.Rank, &failure{why: fmt.Sprintf("lost %v", h.err), status: 1})
 		}
@@ -406,13 +406,13 @@ func (h *host) unreached(err error, cmd *exec.Cmd) {
 // hangUp closes the connection: a helper that lives ends by itself then.
 func (h *host) hangUp() {
 	h.up, h.joining, h.busy = false, false, false
-	if h.box != nil {
-		h.box.finish()
+	if h.queue != nil {
+		h.queue.finish()
 	}
 	if h.conn != nil {
 		h.conn.Close()
 	}
-	h.box, h.conn = nil, nil
+	h.queue, h.conn = nil, nil
 }
 
 // look pings the helpers and loses those that are silent.
@@ -427,7 +427,7 @@ func (s *Supervisor) look() {
 			h.lost(fmt.Errorf("nothing was heard from it for %s", timeText(hostSilence)))
 		default:
 			h.missed++ // counted: time in which this process was stopped is not silence
-			h.box.send(&control.Message{Kind: control.Ping})
+			h.queue.send(&control.Message{Kind: control.Ping})
 		}
 	}
 	s.tick.Reset(pingEvery)
@@ -436,13 +436,13 @@ func (s *Supervisor) look() {
 // dismiss lets all helpers end, and waits for those that were told.
 func (s *Supervisor) dismiss() {
 	for _, h := range s.hosts {
-		if h.box == nil {
+		if h.queue == nil {
 			continue
 		}
-		h.box.send(&control.Message{Kind: control.Quit})
-		h.box.finish()
+		h.queue.send(&control.Message{Kind: control.Quit})
+		h.queue.finish()
 		select {
-		case <-h.box.done:
+		case <-h.queue.done:
 		case <-time.After(time.Second):
 		}
 		if h.ended != nil {
@@ -453,8 +453,8 @@ func (s *Supervisor) dismiss() {
 		}
 		h.hangUp()
 	}
-	if s.starter != nil {
-		s.starter.end()
+	if s.launcher != nil {
+		s.launcher.end()
 		s.hosts = nil
 	}
 }

@@ -12,16 +12,16 @@ import (
 	"github.com/cairnrun/cairn/internal/control"
 )
 
-// origin is what a program's file tells of whether it uses Cairn.
-type origin int
+// instrumentation is what a program's file tells of whether it uses Cairn.
+type instrumentation int
 
 const (
-	unknown origin = iota // it is not in Go, and may start one that does
-	speaking
-	foreign // it has nothing of Cairn in it
+	unknown instrumentation = iota // it is not in Go, and may start one that does
+	instrumented
+	uninstrumented // it has nothing of Cairn in it
 )
 
-func originOf(program string) origin {
+func instrumentationOf(program string) instrumentation {
 	if _, err := buildinfo.ReadFile(program); err != nil {
 		return unknown
 	}
@@ -30,9 +30,9 @@ func originOf(program string) origin {
 	case err != nil:
 		return unknown
 	case bytes.Contains(text, []byte(control.EnvControl)):
-		return speaking
+		return instrumented
 	}
-	return foreign
+	return uninstrumented
 }
 
 // greeted reports whether a rank has told that it uses Cairn.
@@ -40,22 +40,22 @@ func (a *attempt) greeted() bool {
 	return slices.ContainsFunc(a.ranks, func(r rank) bool { return r.Cairn })
 }
 
-// sayForeign says, once, that nothing can be saved of a program that does not
+// sayUninstrumented says, once, that nothing can be saved of a program that does not
 // use Cairn: when it is started, or, if its file does not tell, when it has
 // ended without a word.
-func (s *Supervisor) sayForeign(ended bool) {
+func (s *Supervisor) sayUninstrumented(ended bool) {
 	name := filepath.Base(s.o.Command[0])
 	switch {
-	case s.saidForeign || s.a.greeted():
+	case s.saidUninstrumented || s.a.greeted():
 		return
-	case s.origin == foreign:
+	case s.instrumentation == uninstrumented:
 		s.say("%s does not use Cairn: nothing of it is saved, and after a failure it starts from the beginning; %s", name, remedy)
-	case s.origin == unknown && ended && s.a.begun:
+	case s.instrumentation == unknown && ended && s.a.begun:
 		s.say("%s has not told that it uses Cairn: what does not is not saved, and starts from the beginning after a failure", name)
 	default:
 		return
 	}
-	s.saidForeign = true
+	s.saidUninstrumented = true
 }
 
 const remedy = "name its source ('cairn run .' in its folder), or build it with 'cairn build'"

@@ -17,7 +17,7 @@ func TestLateArrival(t *testing.T) {
 	for _, off := range []bool{false, true} {
 		ours, theirs := net.Pipe()
 		defer theirs.Close()
-		h := &helper{name: "x", up: newOutbox(control.New(ours), 100), fork: make(chan func()), gone: make(chan struct{})}
+		h := &helper{name: "x", up: newSendQueue(control.New(ours), 100), fork: make(chan func()), gone: make(chan struct{})}
 		h.o.Writer = serveWriter
 		go h.forker()
 		lock, err := os.Create(filepath.Join(t.TempDir(), "lock"))
@@ -35,15 +35,15 @@ func TestLateArrival(t *testing.T) {
 			return m
 		}
 		start := func(number uint64) *control.Start {
-			return &control.Start{Launch: "l", Number: number, Ranks: []int{2}, Command: []string{"/bin/true"}, Dir: "/", Output: t.TempDir(), Shown: make([][2]int64, 1)}
+			return &control.Start{Launch: "l", Number: number, Ranks: []int{2}, Command: []string{"/bin/true"}, Dir: "/", Output: t.TempDir(), OutputOffsets: make([][2]int64, 1)}
 		}
 		l := h.open(start(1))
 		l.over = true // and not done
 		s := start(2)
 		s.Welcome.Move = &control.Move{ID: 7}
-		h.handle(&control.Message{Kind: control.Arrive, Start: s})
+		h.handle(&control.Message{Kind: control.StartDestination, Start: s})
 		if off {
-			h.handle(&control.Message{Kind: control.Kill, Rank: 2, Place: 7})
+			h.handle(&control.Message{Kind: control.Kill, Rank: 2, ByMove: 7})
 		}
 		if len(h.late) != 1 {
 			t.Fatalf("%d wait", len(h.late))
@@ -53,7 +53,7 @@ func TestLateArrival(t *testing.T) {
 		if !off {
 			next(control.Running)
 		}
-		if m := next(control.Exited); m.Place != 7 || m.Rank != 2 || (m.Error != "") != off {
+		if m := next(control.Exited); m.ByMove != 7 || m.Rank != 2 || (m.Error != "") != off {
 			t.Errorf("%+v", m)
 		}
 		if m := next(control.Drained); m.Number != 2 || m.Launch != "l" {

@@ -59,8 +59,8 @@ func (h *helper) begin(s *control.Start) {
 	h.fill(h.open(s), s)
 }
 
-// arrive starts one more rank in the launch under way, or in one of its own.
-func (h *helper) arrive(s *control.Start) {
+// startDestination starts one more rank in the launch under way, or in one of its own.
+func (h *helper) startDestination(s *control.Start) {
 	if len(s.Ranks) != 1 || s.Welcome.Move == nil || s.Welcome.Move.ID == 0 {
 		h.refuse(s, "the start of a newcomer names one rank and its move")
 		return
@@ -95,9 +95,9 @@ type lateStart struct {
 }
 
 // forget calls the start of a newcomer off that has not begun.
-func (h *helper) forget(rank int, place uint64) {
+func (h *helper) forget(rank int, byMove uint64) {
 	for _, s := range h.late {
-		s.off = s.off || s.Ranks[0] == rank && s.Welcome.Move.ID == place
+		s.off = s.off || s.Ranks[0] == rank && s.Welcome.Move.ID == byMove
 	}
 }
 
@@ -109,19 +109,19 @@ func (h *helper) startLate() {
 		if s.off {
 			h.refuse(s.Start, "it is not needed any more")
 		} else {
-			h.arrive(s.Start)
+			h.startDestination(s.Start)
 		}
 	}
 }
 
 // refuse says that ranks are not started.
 func (h *helper) refuse(s *control.Start, why string) {
-	place := uint64(0)
+	byMove := uint64(0)
 	if s.Welcome.Move != nil {
-		place = s.Welcome.Move.ID
+		byMove = s.Welcome.Move.ID
 	}
 	for _, r := range s.Ranks {
-		h.up.send(&control.Message{Kind: control.Exited, Rank: r, Place: place, Launch: s.Launch, Code: 1, Error: why})
+		h.up.send(&control.Message{Kind: control.Exited, Rank: r, ByMove: byMove, Launch: s.Launch, Code: 1, Error: why})
 	}
 	if !h.running() || h.now.start.Launch != s.Launch {
 		h.up.send(&control.Message{Kind: control.Drained, Launch: s.Launch, Number: s.Number})
@@ -130,7 +130,7 @@ func (h *helper) refuse(s *control.Start, why string) {
 
 // open begins a launch, which stays open until fill has been called.
 func (h *helper) open(s *control.Start) *launch {
-	h.detain()
+	h.keepShell()
 	l := &launch{h: h, start: s, live: 1, number: s.Number, done: make(chan struct{})}
 	l.watch, l.err = newWatch(s.Output)
 	h.mu.Lock()
@@ -147,7 +147,7 @@ func (h *helper) fill(l *launch, s *control.Start) {
 	for i, rank := range s.Ranks {
 		c := &child{h: h, l: l, s: s, rank: rank}
 		if s.Welcome.Move != nil {
-			c.place = s.Welcome.Move.ID
+			c.byMove = s.Welcome.Move.ID
 		}
 		err := l.err
 		if err == nil {
@@ -161,7 +161,7 @@ func (h *helper) fill(l *launch, s *control.Start) {
 			case errors.Is(err, os.ErrPermission), errors.Is(err, syscall.ENOEXEC):
 				code = 126
 			}
-			if c.place == 0 {
+			if c.byMove == 0 {
 				l.bad.Store(true)
 			}
 			c.say(&control.Message{Kind: control.Exited, Code: code, Error: err.Error()})
@@ -244,7 +244,7 @@ func (h *helper) record() {
 }
 
 // addressed returns the children that a message goes to.
-func (h *helper) addressed(rank int, place uint64) []*child {
+func (h *helper) addressed(rank int, byMove uint64) []*child {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.now == nil {
@@ -252,7 +252,7 @@ func (h *helper) addressed(rank int, place uint64) []*child {
 	}
 	var out []*child
 	for _, c := range h.now.children {
-		if rank == control.AllRanks || c.rank == rank && c.place == place {
+		if rank == control.AllRanks || c.rank == rank && c.byMove == byMove {
 			out = append(out, c)
 		}
 	}
@@ -265,7 +265,7 @@ func (h *helper) child(m *control.Message) *child {
 	if m.Rank == control.AllRanks {
 		return nil
 	}
-	for _, c := range h.addressed(m.Rank, m.Place) {
+	for _, c := range h.addressed(m.Rank, m.ByMove) {
 		return c
 	}
 	return nil

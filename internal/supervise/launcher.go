@@ -34,10 +34,10 @@ type launcher struct {
 	ended  chan struct{}
 	said   *tail
 
-	errands []*errand // the supervisor's
-	server  atomic.Pointer[ompiServer]
-	apart   bool // newcomers do not join the MPI world of the others: it went wrong
-	spawns  bool // it is that of Open MPI 4: ranks can have it start newcomers
+	helperLaunches []*helperLaunch // the supervisor's
+	server         atomic.Pointer[ompiServer]
+	apart          bool // newcomers do not join the MPI world of the others: it went wrong
+	spawns         bool // it is that of Open MPI 4: ranks can have it start newcomers
 
 	refused atomic.Int64 // connections
 }
@@ -49,8 +49,8 @@ const (
 
 // gatherLaunched starts the launcher and waits for a helper of every rank.
 func (s *Supervisor) gatherLaunched(ctx context.Context) bool {
-	l := s.starter
-	if slices.ContainsFunc(s.back, func(m *move) bool { return m.set }) {
+	l := s.launcher
+	if slices.ContainsFunc(s.failedMoves, func(m *move) bool { return m.decided }) {
 		l.apart = true
 	}
 	started, err := false, error(nil)
@@ -207,7 +207,7 @@ func addressesOf(l net.Listener) []string {
 // accept lets helpers in, and gives them to take in the goroutine of Run.
 // Whoever can't prove to be one is refused; when too many try at a time, the
 // oldest is.
-func (l *launcher) accept(s *Supervisor, port net.Listener, secret []byte, take func(*host, *control.Conn, *outbox, *control.Message)) {
+func (l *launcher) accept(s *Supervisor, port net.Listener, secret []byte, take func(*host, *control.Conn, *sendQueue, *control.Message)) {
 	var mu sync.Mutex
 	var open []net.Conn // half, the oldest first
 	for {
@@ -245,18 +245,18 @@ func (l *launcher) accept(s *Supervisor, port net.Listener, secret []byte, take 
 				return
 			}
 			h := &host{s: s, stderr: new(tail)}
-			box := newOutbox(c, 1<<16)
-			s.post(func() { take(h, c, box, m) })
-			h.listen(c, box)
+			queue := newSendQueue(c, 1<<16)
+			s.post(func() { take(h, c, queue, m) })
+			h.listen(c, queue)
 		}()
 	}
 }
 
 // joined takes a launched helper in.
-func (s *Supervisor) joined(h *host, c *control.Conn, box *outbox, m *control.Message) {
+func (s *Supervisor) joined(h *host, c *control.Conn, queue *sendQueue, m *control.Message) {
 	refuse := func(format string, args ...any) {
 		s.say("a helper was refused: "+format, args...)
-		box.finish()
+		queue.finish()
 		c.Close()
 	}
 	if s.a == nil || s.a.begun {
@@ -276,7 +276,7 @@ func (s *Supervisor) joined(h *host, c *control.Conn, box *outbox, m *control.Me
 	// Ranks of one machine may share memory; a name alone may be given twice.
 	h.name, h.shared, h.fixed, h.slots, h.joining = fmt.Sprintf("%s-rank-%04d", m.Host, m.Rank), m.Host, []int{m.Rank}, 1, true
 	s.hosts = append(s.hosts, h)
-	h.attach(c, box)
+	h.attach(c, queue)
 	h.handle(m)
 }
 
@@ -295,10 +295,10 @@ func (l *launcher) end() {
 	if l.cmd != nil && l.cmd.Process != nil {
 		endLauncher(l.cmd, l.ended, 0, syscall.SIGTERM, syscall.SIGKILL)
 	}
-	for _, e := range l.errands {
+	for _, e := range l.helperLaunches {
 		endLauncher(e.cmd, e.ended, 0, syscall.SIGTERM, syscall.SIGKILL)
 	}
-	l.errands = nil
+	l.helperLaunches = nil
 	if x := l.server.Swap(nil); x != nil {
 		x.end()
 	}

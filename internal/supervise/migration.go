@@ -29,19 +29,19 @@ import (
 // from then on. One move is made at a time; others wait in Supervisor.queue.
 
 // moveLimits are how long the phases of a move may take.
-type moveLimits struct{ join, spawn, come, arrive, ahead, hold, send, leave, link, again time.Duration }
+type moveLimits struct{ join, spawn, come, start, precopy, pause, send, handOver, link, again time.Duration }
 
 var usualLimits = moveLimits{
-	join:   joinTime,
-	spawn:  joinTime / 2,
-	come:   joinTime / 6,      // a helper that was spawned
-	arrive: DefaultStartLimit, // up to Restore
-	ahead:  6 * time.Hour,     // a state's first round, over a slow link
-	hold:   6 * time.Hour,     // until every rank comes to a point
-	send:   time.Hour,         // the rest; a link that stands still is noticed by the ranks
-	leave:  joinTime,
-	link:   joinTime,
-	again:  30 * time.Second, // after a failure, if nobody waits who could ask again
+	join:     joinTime,
+	spawn:    joinTime / 2,
+	come:     joinTime / 6,      // a helper that was spawned
+	start:    DefaultStartLimit, // up to Restore
+	precopy:  6 * time.Hour,     // a state's first round, over a slow link
+	pause:    6 * time.Hour,     // until every rank comes to a point
+	send:     time.Hour,         // the rest; a link that stands still is noticed by the ranks
+	handOver: joinTime,
+	link:     joinTime,
+	again:    30 * time.Second, // after a failure, if nobody waits who could ask again
 }
 
 // causeTime is how long what a process says of its failure waits for news of
@@ -51,43 +51,43 @@ const causeTime = 200 * time.Millisecond
 // move is the one under way.
 type move struct {
 	*control.MoveState
-	q      *request
-	seats  []*seat
-	added  []*host   // for it
-	told   bool      // all ranks were told to gather
-	doomed bool      // it can't be
-	set    bool      // decided
-	linked []bool    // by rank
-	began  time.Time // the phase
-	held   time.Time // all were
-	sent   time.Time // all was
-	timer  *time.Timer
+	q       *moveRequest
+	moving  []*movingRank
+	added   []*host   // for it
+	pausing bool      // all ranks were told to gather
+	doomed  bool      // it can't be
+	decided bool      // decided
+	linked  []bool    // by rank
+	began   time.Time // the phase
+	paused  time.Time // all were
+	sent    time.Time // all was
+	timer   *time.Timer
 }
 
-// seat is a rank that moves.
-type seat struct {
-	rank  int
-	from  *host
-	place uint64 // of the source
-	goal  string // the host's name
-	to    *host  // nil: its helper is not there yet
-	spawn *spawn // its helper is started by the MPI library of the others
-	next  rank   // the newcomer
+// movingRank is a rank that moves.
+type movingRank struct {
+	rank   int
+	from   *host
+	byMove uint64 // of the source
+	goal   string // the host's name
+	to     *host  // nil: its helper is not there yet
+	spawn  *spawn // its helper is started by the MPI library of the others
+	next   rank   // the newcomer
 
-	started                              bool
-	here, near, held, sent, landed, left bool
-	card                                 []byte
-	addresses                            []string
-	said                                 string // why the newcomer can't
-	why                                  string // the newcomer has ended
-	stats                                *control.MoveStats
+	started                                                  bool
+	listening, precopied, paused, sent, received, handedOver bool
+	endpoint                                                 []byte
+	addresses                                                []string
+	said                                                     string // why the newcomer can't
+	why                                                      string // the newcomer has ended
+	stats                                                    *control.MoveStats
 }
 
-// parting is a source that has left. When its output has been passed on, that
+// succession is a source that has left. When its output has been passed on, that
 // of its successor is.
-type parting struct {
+type succession struct {
 	rank     int
-	place    uint64
+	byMove   uint64
 	from, to *host
 	next     uint64 // place of the successor
 }
@@ -101,13 +101,13 @@ func (m *move) word(full bool) *control.Move {
 }
 
 // all reports whether something holds for all ranks that move.
-func (m *move) all(cond func(*seat) bool) bool {
-	return !slices.ContainsFunc(m.seats, func(x *seat) bool { return !cond(x) })
+func (m *move) all(cond func(*movingRank) bool) bool {
+	return !slices.ContainsFunc(m.moving, func(x *movingRank) bool { return !cond(x) })
 }
 
-// seat returns a rank's, nil if it does not move.
-func (m *move) seat(rank int) *seat {
-	for _, x := range m.seats {
+// rank returns a rank's, nil if it does not move.
+func (m *move) rank(rank int) *movingRank {
+	for _, x := range m.moving {
 		if x.rank == rank {
 			return x
 		}
@@ -119,8 +119,8 @@ func (m *move) seat(rank int) *seat {
 func (s *Supervisor) tellRank(rank int, m *control.Message) {
 	r := &s.a.ranks[rank]
 	if r.on != nil && r.on.up && r.State != "ended" {
-		m.Rank, m.Place = rank, r.place
-		r.on.box.send(m)
+		m.Rank, m.ByMove = rank, r.byMove
+		r.on.queue.send(m)
 	}
 }
 
@@ -141,7 +141,7 @@ func (s *Supervisor) limit(d time.Duration) {
 	var t *time.Timer
 	t = s.after(d, func() {
 		if s.move == m && m.timer == t {
-			s.unmoved(fmt.Sprintf("%s within %s", m.lacks(), timeText(d)))
+			s.moveFailed(fmt.Sprintf("%s within %s", m.lacks(), timeText(d)))
 		}
 	})
 	m.timer = t
@@ -161,7 +161,7 @@ func (s *Supervisor) stepMoves() {
 }
 
 func (s *Supervisor) stepMove() bool {
-	for _, q := range s.queue {
+	for _, q := range s.moveQueue {
 		if q.gone() {
 			s.drop(q, "called off")
 			return true
@@ -172,66 +172,66 @@ func (s *Supervisor) stepMove() bool {
 		return s.nextMove()
 	}
 	a := s.a
-	if !m.set {
+	if !m.decided {
 		ended := func(r rank) bool { return r.done || r.State == "ended" }
 		switch {
 		case m.q.gone():
-			return s.unmoved("called off")
+			return s.moveFailed("called off")
 		case a.failure != nil || a.killed:
-			return s.unmoved("the run is being ended")
+			return s.moveFailed("the run is being ended")
 		case slices.ContainsFunc(a.ranks, ended):
-			return s.unmoved("the program is about to end")
+			return s.moveFailed("the program is about to end")
 		}
 	}
-	for _, x := range m.seats {
+	for _, x := range m.moving {
 		switch {
-		case x.left || x.to == nil:
+		case x.handedOver || x.to == nil:
 		case x.why != "":
-			return s.unmoved(x.why)
+			return s.moveFailed(x.why)
 		case !x.to.up && !x.to.joining:
-			return s.unmoved(x.to.err.Error())
+			return s.moveFailed(x.to.err.Error())
 		}
 	}
 	switch m.State {
-	case control.MovePrepares:
-		if m.all(func(x *seat) bool { return x.to != nil && x.to.up }) {
-			s.arrive()
+	case control.MovePreparing:
+		if m.all(func(x *movingRank) bool { return x.to != nil && x.to.up }) {
+			s.startDestinations()
 			return true
 		}
-	case control.MoveArrives:
-		if m.all(func(x *seat) bool { return x.here }) {
+	case control.MoveStarting:
+		if m.all(func(x *movingRank) bool { return x.listening }) {
 			m.SpawnNS = int64(time.Since(m.began))
-			s.enter(control.MoveAhead, s.limits.ahead)
-			for _, x := range m.seats {
+			s.enter(control.MovePrecopy, s.limits.precopy)
+			for _, x := range m.moving {
 				w := m.word(true)
 				w.Addresses = x.addresses
 				w.StartLimit = max(s.startLimit(m)-time.Duration(m.SpawnNS), time.Second)
-				s.tellRank(x.rank, &control.Message{Kind: control.Ahead, Move: w})
+				s.tellRank(x.rank, &control.Message{Kind: control.Precopy, Move: w})
 			}
 			return true
 		}
-	case control.MoveAhead:
-		if m.all(func(x *seat) bool { return x.near }) {
-			m.AheadNS = int64(time.Since(m.began))
-			s.enter(control.MoveGathers, s.limits.hold)
-			m.told = true
+	case control.MovePrecopy:
+		if m.all(func(x *movingRank) bool { return x.precopied }) {
+			m.PrecopyNS = int64(time.Since(m.began))
+			s.enter(control.MoveFinalCopy, s.limits.pause)
+			m.pausing = true
 			fresh := make([][]byte, s.n)
-			for _, x := range m.seats {
-				fresh[x.rank] = x.card
+			for _, x := range m.moving {
+				fresh[x.rank] = x.endpoint
 			}
 			for r := range a.ranks {
-				s.tellRank(r, &control.Message{Kind: control.Gather, Move: m.word(false), Cards: fresh})
+				s.tellRank(r, &control.Message{Kind: control.Pause, Move: m.word(false), Endpoints: fresh})
 			}
 			return true
 		}
-	case control.MoveGathers:
-		return s.gathered()
-	case control.MoveLeaves:
-		if m.all(func(x *seat) bool { return x.left }) {
+	case control.MoveFinalCopy:
+		return s.finalCopy()
+	case control.MoveSwitching:
+		if m.all(func(x *movingRank) bool { return x.handedOver }) {
 			s.link()
 			return true
 		}
-	case control.MoveLinks:
+	case control.MoveLinking:
 		if !slices.Contains(m.linked, false) {
 			s.moved()
 			return true
@@ -242,88 +242,88 @@ func (s *Supervisor) stepMove() bool {
 
 // startLimit is how long newcomers may take to come to Restore.
 func (s *Supervisor) startLimit(m *move) time.Duration {
-	return cmp.Or(m.q.how.StartLimit, s.limits.arrive)
+	return cmp.Or(m.q.how.StartLimit, s.limits.start)
 }
 
-// arrive starts the newcomers.
-func (s *Supervisor) arrive() {
+// startDestinations starts the newcomers.
+func (s *Supervisor) startDestinations() {
 	m, a := s.move, s.a
-	s.enter(control.MoveArrives, s.startLimit(m))
-	for _, x := range m.seats {
+	s.enter(control.MoveStarting, s.startLimit(m))
+	for _, x := range m.moving {
 		start := s.startOf(x.to, []int{x.rank})
-		s.customs(x.to).with(&m.q.how).apply(start)
+		s.overridesOf(x.to).with(&m.q.how).apply(start)
 		if x.spawn != nil {
 			a.spawned = true
-			start.Set = append(exported(s.starter.args, os.LookupEnv), start.Set...)
+			start.ExtraEnv = append(exported(s.launcher.args, os.LookupEnv), start.ExtraEnv...)
 		}
-		start.Keep = true
+		start.KeepOutput = true
 		start.Welcome.Move = m.word(true)
-		start.Welcome.Meetings = a.meetings
+		start.Welcome.Epoch = a.epoch
 		x.started = true
-		x.next = rank{RankState: control.RankState{Rank: x.rank, Host: x.to.title(), State: Starting}, on: x.to, place: m.ID}
-		x.to.box.send(&control.Message{Kind: control.Arrive, Start: start})
+		x.next = rank{RankState: control.RankState{Rank: x.rank, Host: x.to.title(), State: Starting}, on: x.to, byMove: m.ID}
+		x.to.queue.send(&control.Message{Kind: control.StartDestination, Start: start})
 	}
 }
 
-// gathered looks whether all is sent; then the move is decided.
-func (s *Supervisor) gathered() bool {
+// finalCopy looks whether all is sent; then the move is decided.
+func (s *Supervisor) finalCopy() bool {
 	m := s.move
-	if m.held.IsZero() && m.all(func(x *seat) bool { return x.held || x.sent }) {
-		m.held = time.Now()
-		m.NegotiationNS = int64(m.held.Sub(m.began))
+	if m.paused.IsZero() && m.all(func(x *movingRank) bool { return x.paused || x.sent }) {
+		m.paused = time.Now()
+		m.NegotiationNS = int64(m.paused.Sub(m.began))
 		s.limit(s.limits.send)
 		m.q.note()
 		s.changed()
 	}
-	if m.sent.IsZero() && m.all(func(x *seat) bool { return x.sent }) {
+	if m.sent.IsZero() && m.all(func(x *movingRank) bool { return x.sent }) {
 		m.sent = time.Now()
-		m.TransferNS = int64(m.sent.Sub(m.held))
-		s.limit(s.limits.leave) // it has it all
+		m.TransferNS = int64(m.sent.Sub(m.paused))
+		s.limit(s.limits.handOver) // it has it all
 	}
-	if m.doomed || !m.all(func(x *seat) bool { return x.sent && x.landed }) {
+	if m.doomed || !m.all(func(x *movingRank) bool { return x.sent && x.received }) {
 		return false
 	}
-	m.set = true
-	s.enter(control.MoveLeaves, s.limits.leave)
-	for _, x := range m.seats {
+	m.decided = true
+	s.enter(control.MoveSwitching, s.limits.handOver)
+	for _, x := range m.moving {
 		s.tellRank(x.rank, &control.Message{Kind: control.Switch, OK: true, Move: m.word(false)})
 	}
 	return true
 }
 
-// hasLeft puts the newcomer in the place of the source.
-func (s *Supervisor) hasLeft(x *seat) {
+// handedOver puts the newcomer in the place of the source.
+func (s *Supervisor) handedOver(x *movingRank) {
 	a := s.a
-	x.left = true
-	a.parting = append(a.parting, parting{x.rank, x.place, x.from, x.to, s.move.ID})
+	x.handedOver = true
+	a.successions = append(a.successions, succession{x.rank, x.byMove, x.from, x.to, s.move.ID})
 	a.spawning = slices.DeleteFunc(a.spawning, func(by *spawn) bool { return by.rank == x.rank }) // what it started has come
 	r := &a.ranks[x.rank]
-	r.on, r.place, r.ready = x.to, s.move.ID, true
+	r.on, r.byMove, r.ready = x.to, s.move.ID, true
 	r.Host, r.Pid = x.next.Host, x.next.Pid
 	if x.next.State == "ended" || !x.to.up {
 		r.State, r.bad = "ended", true
-		a.left--
+		a.alive--
 	}
 }
 
 // link lets newcomers and others connect.
 func (s *Supervisor) link() {
 	m, a := s.move, s.a
-	s.enter(control.MoveLinks, s.limits.link)
+	s.enter(control.MoveLinking, s.limits.link)
 	fresh := make([][]byte, s.n)
-	if a.card == nil {
-		a.card = make([][]byte, s.n)
+	if a.endpoints == nil {
+		a.endpoints = make([][]byte, s.n)
 	}
-	a.card = slices.Clone(a.card)
-	for _, x := range m.seats {
-		fresh[x.rank], a.card[x.rank] = x.card, x.card
+	a.endpoints = slices.Clone(a.endpoints)
+	for _, x := range m.moving {
+		fresh[x.rank], a.endpoints[x.rank] = x.endpoint, x.endpoint
 	}
 	for r := range a.ranks {
-		cards := fresh
-		if m.seat(r) != nil {
-			cards = a.card
+		endpoints := fresh
+		if m.rank(r) != nil {
+			endpoints = a.endpoints
 		}
-		s.tellRank(r, &control.Message{Kind: control.Switch, OK: true, Cards: cards, Epoch: a.meetings, Move: m.word(false)})
+		s.tellRank(r, &control.Message{Kind: control.Switch, OK: true, Endpoints: endpoints, Epoch: a.epoch, Move: m.word(false)})
 	}
 }
 
@@ -333,30 +333,30 @@ func (s *Supervisor) saidOfMove(r *rank, said *control.Message) {
 	if m == nil || said.Move == nil || said.Move.ID != m.ID {
 		return
 	}
-	x := m.seat(r.Rank)
+	x := m.rank(r.Rank)
 	switch said.Kind {
-	case control.Unmoved:
+	case control.MoveFailed:
 		why := fmt.Sprintf("rank %d on %s: %s", r.Rank, r.Host, plain(said))
-		s.unmovedSoon(why)
+		s.moveFailedSoon(why)
 	case control.Linked:
-		if m.State == control.MoveLinks {
+		if m.State == control.MoveLinking {
 			m.linked[r.Rank] = true
 		}
-	case control.Near:
-		if x != nil && m.State == control.MoveAhead {
-			x.near = true
+	case control.Precopied:
+		if x != nil && m.State == control.MovePrecopy {
+			x.precopied = true
 		}
-	case control.Held:
-		if x != nil && m.State == control.MoveGathers {
-			x.held = true
+	case control.Paused:
+		if x != nil && m.State == control.MoveFinalCopy {
+			x.paused = true
 		}
 	case control.Sent:
-		if x != nil && m.State == control.MoveGathers {
+		if x != nil && m.State == control.MoveFinalCopy {
 			x.sent, x.stats = true, said.Move.Stats
 		}
-	case control.Left:
-		if x != nil && m.State == control.MoveLeaves {
-			s.hasLeft(x)
+	case control.HandedOver:
+		if x != nil && m.State == control.MoveSwitching {
+			s.handedOver(x)
 		}
 	}
 }
@@ -366,34 +366,34 @@ func (s *Supervisor) saidOfMove(r *rank, said *control.Message) {
 func (s *Supervisor) fromOther(h *host, said *control.Message) {
 	switch said.Kind {
 	case control.Exited:
-		s.parted(h, said)
+		s.sourceEnded(h, said)
 	case control.Spawned:
 		s.spawned(said)
 	}
 	m := s.move
-	if m == nil || said.Place != m.ID {
+	if m == nil || said.ByMove != m.ID {
 		return
 	}
-	x := m.seat(said.Rank)
-	if x == nil || x.to != h || x.left {
+	x := m.rank(said.Rank)
+	if x == nil || x.to != h || x.handedOver {
 		return
 	}
 	switch said.Kind {
 	case control.Running:
 		x.next.Pid, x.next.State = said.Pid, Running
-	case control.Here:
-		x.here, x.card = true, said.Data
+	case control.Listening:
+		x.listening, x.endpoint = true, said.Data
 		if said.Move != nil {
 			x.addresses = said.Move.Addresses
 		}
-	case control.Landed:
-		x.landed = true
-	case control.Unmoved:
+	case control.Received:
+		x.received = true
+	case control.MoveFailed:
 		x.said = fmt.Sprintf("the new process of rank %d on %s: %s", x.rank, h.title(), plain(said))
-		s.unmovedSoon(x.said)
+		s.moveFailedSoon(x.said)
 	case control.Exited:
 		x.next.State = "ended"
-		if x.said != "" && !m.set { // so it was to be expected
+		if x.said != "" && !m.decided { // so it was to be expected
 			return
 		}
 		how := fmt.Sprintf("ended with status %d", said.Code)
@@ -415,11 +415,11 @@ func plain(said *control.Message) string {
 	return strings.ReplaceAll(strings.TrimPrefix(said.Error, fmt.Sprintf("rank %d: ", said.Rank)), "\n", "; ")
 }
 
-// parted lets the output of a newcomer be passed on, if this was the end of
+// sourceEnded lets the output of a newcomer be passed on, if this was the end of
 // its predecessor.
-func (s *Supervisor) parted(h *host, said *control.Message) {
-	s.a.parting = slices.DeleteFunc(s.a.parting, func(p parting) bool {
-		if p.rank != said.Rank || p.place != said.Place || p.from != h {
+func (s *Supervisor) sourceEnded(h *host, said *control.Message) {
+	s.a.successions = slices.DeleteFunc(s.a.successions, func(p succession) bool {
+		if p.rank != said.Rank || p.byMove != said.ByMove || p.from != h {
 			return false
 		}
 		ends := said.Ends
@@ -432,15 +432,15 @@ func (s *Supervisor) parted(h *host, said *control.Message) {
 	})
 }
 
-func (p parting) follow(ends []int64) {
+func (p succession) follow(ends []int64) {
 	if p.to.up {
-		p.to.box.send(&control.Message{Kind: control.Follow, Rank: p.rank, Place: p.next, Ends: ends})
+		p.to.queue.send(&control.Message{Kind: control.FollowOutput, Rank: p.rank, ByMove: p.next, Ends: ends})
 	}
 }
 
-// partedWith is parted for all that were on a host that is lost.
-func (s *Supervisor) partedWith(h *host) {
-	s.a.parting = slices.DeleteFunc(s.a.parting, func(p parting) bool {
+// hostOfSourceLost is parted for all that were on a host that is lost.
+func (s *Supervisor) hostOfSourceLost(h *host) {
+	s.a.successions = slices.DeleteFunc(s.a.successions, func(p succession) bool {
 		if p.from == h {
 			at := s.sink.position(p.rank)
 			p.follow(at[:])
@@ -449,83 +449,83 @@ func (s *Supervisor) partedWith(h *host) {
 	})
 }
 
-// unmoved ends the move without success: before it is decided all goes on as
+// moveFailed ends the move without success: before it is decided all goes on as
 // it was, and after that a rank is lost. It returns true.
-func (s *Supervisor) unmoved(why string) bool {
+func (s *Supervisor) moveFailed(why string) bool {
 	m := s.move
-	if m.set {
-		rank := m.seats[0].rank
+	if m.decided {
+		rank := m.moving[0].rank
 		s.fail(rank, &failure{why: fmt.Sprintf("the move of %s to %s was decided and failed: %s", ranksText(m.Ranks), m.To, why), status: 1})
 		if s.move == m { // the attempt had failed already
-			s.returns(m, why)
+			s.moveRestarts(m, why)
 		}
 		return true
 	}
 	for r := range s.a.ranks {
-		if m.told || m.seat(r) != nil && m.State == control.MoveAhead {
+		if m.pausing || m.rank(r) != nil && m.State == control.MovePrecopy {
 			s.tellRank(r, &control.Message{Kind: control.Switch, Move: m.word(false)})
 		}
 	}
-	for _, x := range m.seats {
+	for _, x := range m.moving {
 		if x.started && x.next.State != "ended" && x.to.up {
-			x.to.box.send(&control.Message{Kind: control.Kill, Rank: x.rank, Place: m.ID})
+			x.to.queue.send(&control.Message{Kind: control.Kill, Rank: x.rank, ByMove: m.ID})
 		}
 	}
 	s.endMove(m, control.NotMoved, why)
 	return true
 }
 
-// unmovedSoon is unmoved for something that a process says, which may be the
+// moveFailedSoon is unmoved for something that a process says, which may be the
 // consequence of the end of another.
-func (s *Supervisor) unmovedSoon(why string) {
+func (s *Supervisor) moveFailedSoon(why string) {
 	m := s.move
-	if m.set {
-		s.unmoved(why)
+	if m.decided {
+		s.moveFailed(why)
 		return
 	}
 	m.doomed = true
 	s.after(causeTime, func() {
 		if s.move == m {
-			s.unmoved(why)
+			s.moveFailed(why)
 		}
 	})
 }
 
-// returns notes that the attempt has failed while a move was under way.
-func (s *Supervisor) returns(m *move, why string) {
-	if s.starter != nil && slices.ContainsFunc(m.seats, func(x *seat) bool { return x.spawn != nil }) {
-		s.starter.apart = true // that may be why
+// moveRestarts notes that the attempt has failed while a move was under way.
+func (s *Supervisor) moveRestarts(m *move, why string) {
+	if s.launcher != nil && slices.ContainsFunc(m.moving, func(x *movingRank) bool { return x.spawn != nil }) {
+		s.launcher.apart = true // that may be why
 	}
-	m.State, m.Why, m.Time = control.MoveReturns, why, time.Now()
+	m.State, m.Why, m.Time = control.MoveRestarting, why, time.Now()
 	s.move = nil
 	s.stopTimer(m)
-	s.back = append(s.back, m)
+	s.failedMoves = append(s.failedMoves, m)
 	m.q.note()
 	s.afterMove(m)
 }
 
-// broughtBack tells of the moves that failed with their attempt, or with the
+// movesRolledBack tells of the moves that failed with their attempt, or with the
 // supervisor before this one, when the run goes on.
-func (s *Supervisor) broughtBack(from string) {
+func (s *Supervisor) movesRolledBack(from string) {
 	back := func(m *control.MoveState) {
-		m.State, m.Why, m.Time = control.MoveBack, m.Why+"; the run goes on from "+from, time.Now()
+		m.State, m.Why, m.Time = control.MoveRolledBack, m.Why+"; the run goes on from "+from, time.Now()
 	}
-	for _, m := range s.lost {
+	for _, m := range s.lostMoves {
 		back(m)
 	}
-	for _, m := range s.back {
+	for _, m := range s.failedMoves {
 		back(m.MoveState)
 	}
 	s.save()
-	for _, m := range s.lost {
+	for _, m := range s.lostMoves {
 		s.say("%s", MoveText(m))
 	}
-	for _, m := range s.back {
+	for _, m := range s.failedMoves {
 		s.say("%s", MoveText(m.MoveState))
 		m.q.answer()
 		s.again(m.q)
 	}
-	s.back, s.lost = nil, nil
+	s.failedMoves, s.lostMoves = nil, nil
 }
 
 // moved ends the move.
@@ -533,19 +533,19 @@ func (s *Supervisor) moved() {
 	step.At("migrate.done")
 	m, a := s.move, s.a
 	now := time.Now()
-	m.RestartNS, m.PauseNS = int64(now.Sub(m.sent)), int64(now.Sub(m.held))
+	m.RestartNS, m.PauseNS = int64(now.Sub(m.sent)), int64(now.Sub(m.paused))
 	a.moved = now
-	for _, x := range m.seats {
+	for _, x := range m.moving {
 		m.Stats = addStats(m.Stats, x.stats)
 		if x.rank == 0 { // what its source was asked for may be lost with it
-			for _, w := range s.waiters {
+			for _, w := range s.requests {
 				w.asked = w.asked && w.kind != control.Checkpoint
 			}
 		}
 	}
 	s.resettle(m)
-	for _, x := range m.seats {
-		s.hosted[x.to.title()] = s.customs(x.to).with(&m.q.how)
+	for _, x := range m.moving {
+		s.overrides[x.to.title()] = s.overridesOf(x.to).with(&m.q.how)
 	}
 	s.endMove(m, control.Moved, "")
 }
@@ -556,13 +556,13 @@ func (s *Supervisor) endMove(m *move, state, why string) {
 	s.move = nil
 	s.stopTimer(m)
 	if w := s.watches[m.q.host]; w != nil && state == control.Moved {
-		*w = leaveWatch{}
+		*w = evacuationWatch{}
 	}
 	s.save()
 	s.say("%s", MoveText(m.MoveState))
 	m.q.answer()
 	s.afterMove(m)
-	if a := s.a; state == control.NotMoved && a != nil && a.failure == nil && a.left > 0 && !a.killed && !s.stopping {
+	if a := s.a; state == control.NotMoved && a != nil && a.failure == nil && a.alive > 0 && !a.killed && !s.stopping {
 		s.again(m.q)
 	}
 }
@@ -574,13 +574,13 @@ func (s *Supervisor) afterMove(m *move) {
 			h.extra = true
 		}
 	}
-	s.letGoOfEmpty()
-	if s.starter != nil {
-		s.starter.recall(m)
+	s.releaseEmptyHosts()
+	if s.launcher != nil {
+		s.launcher.cancel(m)
 	}
 	s.askWaiting()
-	if why := s.stopLater; why != "" {
-		s.stopLater = ""
+	if why := s.stopAfterMove; why != "" {
+		s.stopAfterMove = ""
 		s.stop(why)
 	}
 }

@@ -14,19 +14,19 @@ import (
 )
 
 const (
-	shownMoves = 16 // of those that are over
-	maxMoves   = 64 // that wait
+	keptMoves = 16 // of those that are over
+	maxMoves  = 64 // that wait
 )
 
-// request is a move that was asked for.
-type request struct {
+// moveRequest is a move that was asked for.
+type moveRequest struct {
 	ranks []int
 	host  string // all that are there, instead of ranks
 	to    string // "": to be chosen
 	how   control.Move
 	by    asker
-	w     *waiter // nil: nobody waits
-	tries int     // of one that nobody waits for, so far
+	w     *commandRequest // nil: nobody waits
+	tries int             // of one that nobody waits for, so far
 	state *control.MoveState
 }
 
@@ -40,33 +40,33 @@ const (
 )
 
 // gone reports whether who asked has gone away, or wants it no more.
-func (q *request) gone() bool { return q.w != nil && (q.w.done || q.w.off) }
+func (q *moveRequest) gone() bool { return q.w != nil && (q.w.done || q.w.cancelled) }
 
 // note tells who asked how far it is.
-func (q *request) note() {
+func (q *moveRequest) note() {
 	if q.w != nil && q.w.note != nil {
 		q.w.note(q.message(true))
 	}
 }
 
 // answer tells who asked how it ended.
-func (q *request) answer() {
+func (q *moveRequest) answer() {
 	if q.w != nil {
 		q.w.reply(q.message(false))
 	}
 }
 
-func (q *request) message(more bool) *control.Message {
+func (q *moveRequest) message(more bool) *control.Message {
 	return &control.Message{Kind: control.Migrate, Busy: more, Run: &State{Moves: []control.MoveState{*q.state}}}
 }
 
 // migrate handles a request of a command.
-func (s *Supervisor) migrate(w *waiter) {
+func (s *Supervisor) migrate(w *commandRequest) {
 	m := w.m.Move
 	if m == nil {
 		m = new(control.Move)
 	}
-	q := &request{ranks: slices.Clone(m.Ranks), host: w.m.Host, to: w.m.To, w: w,
+	q := &moveRequest{ranks: slices.Clone(m.Ranks), host: w.m.Host, to: w.m.To, w: w,
 		how: control.Move{Chunk: m.Chunk, Rounds: m.Rounds, Files: m.Files, Sequential: m.Sequential, StartLimit: m.StartLimit, Program: m.Program, Env: m.Env}}
 	slices.Sort(q.ranks)
 	q.ranks = slices.Compact(q.ranks)
@@ -92,14 +92,14 @@ func (s *Supervisor) migrate(w *waiter) {
 		refuse("the program's path has to be absolute, not %q", q.how.Program)
 	case slices.ContainsFunc(q.how.Env, func(v string) bool { return strings.Index(v, "=") < 1 || strings.ContainsRune(v, 0) }):
 		refuse("variables are given as NAME=VALUE")
-	case len(s.queue) >= maxMoves:
-		refuse("%d moves wait already; ask again when they are done", len(s.queue))
+	case len(s.moveQueue) >= maxMoves:
+		refuse("%d moves wait already; ask again when they are done", len(s.moveQueue))
 	default:
 		if q.host != "" && s.a != nil && s.a.begun && !s.knows(q.host) {
 			refuse("the run has no host %s; it has %s", q.host, strings.Join(s.titles(), ", "))
 			return
 		}
-		s.addWaiter(w)
+		s.addRequest(w)
 		s.ask(q)
 		s.judgeLater(q)
 	}
@@ -121,9 +121,9 @@ func hostName(name string) bool {
 
 // judgeSilent refuses a move of a program that does not use Cairn, when its
 // ranks have had the time to show that they do.
-func (s *Supervisor) judgeSilent(q *request) {
+func (s *Supervisor) judgeSilent(q *moveRequest) {
 	switch {
-	case !slices.Contains(s.queue, q):
+	case !slices.Contains(s.moveQueue, q):
 	case s.a == nil || !s.a.begun:
 		s.judgeLater(q)
 	case !s.a.greeted():
@@ -131,40 +131,40 @@ func (s *Supervisor) judgeSilent(q *request) {
 	}
 }
 
-func (s *Supervisor) judgeLater(q *request) {
+func (s *Supervisor) judgeLater(q *moveRequest) {
 	time.AfterFunc(helloTime, func() { s.post(func() { s.judgeSilent(q) }) })
 }
 
 // ask puts a request in the queue.
-func (s *Supervisor) ask(q *request) {
+func (s *Supervisor) ask(q *moveRequest) {
 	s.rec.Moved++
-	q.state = &control.MoveState{ID: s.rec.Moved, Ranks: q.ranks, From: q.host, To: q.to, State: control.MoveWaits, Time: time.Now()}
+	q.state = &control.MoveState{ID: s.rec.Moved, Ranks: q.ranks, From: q.host, To: q.to, State: control.MoveWaiting, Time: time.Now()}
 	if q.ranks == nil {
 		q.state.Ranks = []int{}
 	}
 	s.moves = append(s.moves, q.state)
-	for i := 0; len(s.moves) > shownMoves && i < len(s.moves); {
+	for i := 0; len(s.moves) > keptMoves && i < len(s.moves); {
 		if s.moves[i].Over() {
 			s.moves = slices.Delete(s.moves, i, i+1)
 		} else {
 			i++
 		}
 	}
-	s.queue = append(s.queue, q)
+	s.moveQueue = append(s.moveQueue, q)
 	s.save() // a number is never given twice
 	q.note()
 	s.changed()
 }
 
 // drop ends a request that did not begin.
-func (s *Supervisor) drop(q *request, why string) {
+func (s *Supervisor) drop(q *moveRequest, why string) {
 	s.close(q, control.NotMoved, why)
 	q.answer()
 }
 
 // close is the end of a request that did not begin.
-func (s *Supervisor) close(q *request, state, why string) {
-	s.queue = slices.DeleteFunc(s.queue, func(x *request) bool { return x == q })
+func (s *Supervisor) close(q *moveRequest, state, why string) {
+	s.moveQueue = slices.DeleteFunc(s.moveQueue, func(x *moveRequest) bool { return x == q })
 	q.state.State, q.state.Why, q.state.Time = state, why, time.Now()
 	s.save()
 	s.say("%s", MoveText(q.state))
@@ -172,18 +172,18 @@ func (s *Supervisor) close(q *request, state, why string) {
 
 // settleMoves ends what is under way and what waits, and returns who is to be
 // answered.
-func (s *Supervisor) settleMoves(why string) (asked []*request) {
+func (s *Supervisor) settleMoves(why string) (asked []*moveRequest) {
 	if m := s.move; m != nil {
 		s.endMove(m, control.NotMoved, why)
 	}
-	for _, m := range s.back {
+	for _, m := range s.failedMoves {
 		m.State, m.Why, m.Time = control.NotMoved, m.Why+"; "+why, time.Now()
 		asked = append(asked, m.q)
 	}
-	s.back = nil
-	for len(s.queue) > 0 {
-		asked = append(asked, s.queue[0])
-		s.close(s.queue[0], control.NotMoved, why)
+	s.failedMoves = nil
+	for len(s.moveQueue) > 0 {
+		asked = append(asked, s.moveQueue[0])
+		s.close(s.moveQueue[0], control.NotMoved, why)
 	}
 	return asked
 }
@@ -200,17 +200,17 @@ func lostMove(m *control.MoveState) {
 // whether it did something.
 func (s *Supervisor) nextMove() bool {
 	a := s.a
-	if len(s.queue) == 0 || a == nil || !a.begun || a.failure != nil || a.killed || s.stopping || s.killed || len(s.back) > 0 || a.inSpawn() {
+	if len(s.moveQueue) == 0 || a == nil || !a.begun || a.failure != nil || a.killed || s.stopping || s.killed || len(s.failedMoves) > 0 || a.inSpawn() {
 		return false
 	}
 	if slices.ContainsFunc(a.ranks, func(r rank) bool { return r.done || r.State == "ended" }) {
-		s.drop(s.queue[0], "the program is about to end")
+		s.drop(s.moveQueue[0], "the program is about to end")
 		return true
 	}
-	if slices.ContainsFunc(a.ranks, func(r rank) bool { return !r.Cairn || !r.ready || r.State != Running }) || s.n > 1 && a.card == nil {
+	if slices.ContainsFunc(a.ranks, func(r rank) bool { return !r.Cairn || !r.ready || r.State != Running }) || s.n > 1 && a.endpoints == nil {
 		return false
 	}
-	q := s.queue[0]
+	q := s.moveQueue[0]
 	m := &move{MoveState: q.state, q: q, linked: make([]bool, s.n)}
 	switch err := s.plan(m); {
 	case err == errNobody: // that is what was wanted
@@ -228,7 +228,7 @@ func (s *Supervisor) nextMove() bool {
 		s.drop(q, err.Error())
 		return true
 	}
-	s.queue = s.queue[1:]
+	s.moveQueue = s.moveQueue[1:]
 	a.moves++
 	s.move = m
 	s.say("moving %s from %s to %s", ranksText(m.Ranks), m.From, m.To)
@@ -238,9 +238,9 @@ func (s *Supervisor) nextMove() bool {
 
 // lacks tells what the move waits for.
 func (m *move) lacks() string {
-	missing := func(have func(*seat) bool) string {
+	missing := func(have func(*movingRank) bool) string {
 		var list []int
-		for _, x := range m.seats {
+		for _, x := range m.moving {
 			if !have(x) {
 				list = append(list, x.rank)
 			}
@@ -248,25 +248,25 @@ func (m *move) lacks() string {
 		return ranksText(list)
 	}
 	switch m.State {
-	case control.MovePrepares:
+	case control.MovePreparing:
 		var list []string
-		for _, x := range m.seats {
+		for _, x := range m.moving {
 			if name := cmp.Or(x.goal, m.To); (x.to == nil || !x.to.up) && !slices.Contains(list, name) {
 				list = append(list, name)
 			}
 		}
 		return fmt.Sprintf("no helper came from %s", strings.Join(list, ", "))
-	case control.MoveArrives:
-		return fmt.Sprintf("the new process of %s did not come to Restore", missing(func(x *seat) bool { return x.here }))
-	case control.MoveAhead:
-		return fmt.Sprintf("%s did not send its state ahead", missing(func(x *seat) bool { return x.near }))
-	case control.MoveGathers:
-		if m.held.IsZero() {
+	case control.MoveStarting:
+		return fmt.Sprintf("the new process of %s did not come to Restore", missing(func(x *movingRank) bool { return x.listening }))
+	case control.MovePrecopy:
+		return fmt.Sprintf("%s did not send its state ahead", missing(func(x *movingRank) bool { return x.precopied }))
+	case control.MoveFinalCopy:
+		if m.paused.IsZero() {
 			return "not all ranks came to a point"
 		}
-		return fmt.Sprintf("the state of %s did not arrive", missing(func(x *seat) bool { return x.sent && x.landed }))
-	case control.MoveLeaves:
-		return fmt.Sprintf("the old process of %s did not leave", missing(func(x *seat) bool { return x.left }))
+		return fmt.Sprintf("the state of %s did not arrive", missing(func(x *movingRank) bool { return x.sent && x.received }))
+	case control.MoveSwitching:
+		return fmt.Sprintf("the old process of %s did not leave", missing(func(x *movingRank) bool { return x.handedOver }))
 	}
 	var list []int
 	for r, ok := range m.linked {
@@ -286,7 +286,7 @@ func addStats(sum, x *control.MoveStats) *control.MoveStats {
 		sum = new(control.MoveStats)
 	}
 	sum.State += x.State
-	sum.Ahead += x.Ahead
+	sum.Precopied += x.Precopied
 	sum.Sent += x.Sent
 	sum.Zero += x.Zero
 	sum.Rounds = max(sum.Rounds, x.Rounds)

@@ -43,7 +43,7 @@ func TestMovesKept(t *testing.T) {
 	l.migrate(Migration{Ranks: []int{0}}).ends(NotMoved)
 	l.reaches(0, 12)
 	waits := l.migrate(Migration{Ranks: []int{0}, To: "localhost"})
-	l.enters(3, control.MoveGathers)
+	l.enters(3, control.MoveFinalCopy)
 	l.kill()
 	waits.ends(NotMoved, "the run")
 	l.ends(Stopped, StoppedStatus)
@@ -56,7 +56,7 @@ func TestMovesKept(t *testing.T) {
 	l = begin(t, o)
 	l.reaches(0, 12)
 	m := l.migrate(Migration{Ranks: []int{0}, To: "localhost"})
-	l.enters(4, control.MoveGathers)
+	l.enters(4, control.MoveFinalCopy)
 	open(t, gate)
 	if st := m.ends(Moved); st.ID != 4 {
 		t.Errorf("%+v", st)
@@ -92,7 +92,7 @@ func TestMoveSupervisorLost(t *testing.T) {
 	got := make(chan answer)
 	go func() {
 		st, err := Migrate(context.Background(), o.Run, Migration{Ranks: []int{0}, To: "localhost"}, func(st *MoveState) {
-			if st.State == control.MoveAhead {
+			if st.State == control.MovePrecopy {
 				close(ahead)
 			}
 		})
@@ -131,17 +131,17 @@ func TestMoveCallOff(t *testing.T) {
 	l := begin(t, o)
 	ask := func(id uint64, when string) (*migration, func()) {
 		off := make(chan struct{})
-		m := l.migrate(Migration{Ranks: []int{1}, To: "c", CallOff: off})
+		m := l.migrate(Migration{Ranks: []int{1}, To: "c", Cancel: off})
 		l.enters(id, when)
 		return m, func() { close(off) }
 	}
-	first, off := ask(1, control.MoveAhead)
-	second, offSecond := ask(2, control.MoveWaits)
+	first, off := ask(1, control.MovePrecopy)
+	second, offSecond := ask(2, control.MoveWaiting)
 	offSecond()
 	second.ends(NotMoved, "called off")
 	off()
 	first.ends(NotMoved, "called off")
-	late, off := ask(3, control.MoveLeaves)
+	late, off := ask(3, control.MoveSwitching)
 	off()
 	open(t, gate)
 	late.ends(Moved)
@@ -167,8 +167,8 @@ wait`)
 	l := begin(t, o)
 	l.reaches(0, 12)
 	off := make(chan struct{})
-	m := l.migrate(Migration{Ranks: []int{1}, To: "localhost", CallOff: off})
-	l.enters(1, control.MovePrepares)
+	m := l.migrate(Migration{Ranks: []int{1}, To: "localhost", Cancel: off})
+	l.enters(1, control.MovePreparing)
 	pid, late := 0, time.Now().Add(30*time.Second)
 	for pid == 0 && time.Now().Before(late) {
 		text, _ := os.ReadFile(errand)
@@ -208,7 +208,7 @@ func TestMoveRunEnded(t *testing.T) {
 			c := control.New(conn)
 			c.Recv()
 			if heard {
-				c.Send(&control.Message{Kind: control.Migrate, Busy: true, Run: &State{Moves: []MoveState{{ID: 3, State: control.MoveWaits}}}})
+				c.Send(&control.Message{Kind: control.Migrate, Busy: true, Run: &State{Moves: []MoveState{{ID: 3, State: control.MoveWaiting}}}})
 			}
 			door.Close()
 			conn.Close()
@@ -251,7 +251,7 @@ func TestLeaveRoom(t *testing.T) {
 	_, rsh := shell(t)
 	o.Hosts, o.RemoteShell = []Host{{"a", 1}, {"b", 1}}, rsh
 	asked := filepath.Join(t.TempDir(), "asked")
-	o.LeaveWhen, o.LeavePoll = `grep -q "\"helper\":$PPID," `+o.Run+`/hosts/b.lock && echo >> `+asked, 100*time.Millisecond
+	o.EvacuateWhen, o.EvacuatePoll = `grep -q "\"helper\":$PPID," `+o.Run+`/hosts/b.lock && echo >> `+asked, 100*time.Millisecond
 	l := begin(t, o)
 	l.await("rank 1 not moved: no other host of the run has room for rank 1; ranks leave as soon as there is; 'cairn migrate --host b --to TARGET' does not wait")
 	before, _ := os.ReadFile(asked)
@@ -305,11 +305,11 @@ func TestLeaveAdvice(t *testing.T) {
 	o := options(t, 1, "gate:0:3:"+gate)
 	l := begin(t, o)
 	l.reaches(0, 3)
-	path := filepath.Join(o.Run, leaveName)
+	path := filepath.Join(o.Run, evacuateName)
 	if err := os.WriteFile(path, []byte("localhost\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	l.s.Leave()
+	l.s.Evacuate()
 	l.await("no other host of the run has room for rank 0; write 'localhost TARGET' into " + path + " and send SIGUSR2 again")
 	open(t, gate)
 	l.ends(Finished, 0)
@@ -320,7 +320,7 @@ func TestLeaveAdvice(t *testing.T) {
 func TestLeaveAgain(t *testing.T) {
 	gate := fifo(t)
 	o := threeHosts(t, "fault:newcomer:start:1", "fault:newcomer:start:2", "gather:8:3", "gate:0:12:"+gate)
-	o.LeaveWhen, o.LeavePoll = `grep -q "\"helper\":$PPID," `+o.Run+`/hosts/b.lock`, 100*time.Millisecond
+	o.EvacuateWhen, o.EvacuatePoll = `grep -q "\"helper\":$PPID," `+o.Run+`/hosts/b.lock`, 100*time.Millisecond
 	l := begin(t, o)
 	l.s.post(func() { l.s.limits.again = 30 * time.Millisecond })
 	l.await("rank 1 moved from b to c")

@@ -140,7 +140,7 @@ func TestMove(t *testing.T) {
 			l := begin(t, o)
 			before := []int{l.pid(0, 1), l.pid(1, 1)}
 			st := l.migrate(c.o).ends(Moved)
-			if st.SpawnNS <= 0 || st.PauseNS <= 0 || st.TransferNS <= 0 || st.RestartNS <= 0 || st.PauseNS != st.TransferNS+st.RestartNS || st.Stats == nil || st.Stats.Ahead != int64(len(c.left))*2<<20 {
+			if st.SpawnNS <= 0 || st.PauseNS <= 0 || st.TransferNS <= 0 || st.RestartNS <= 0 || st.PauseNS != st.TransferNS+st.RestartNS || st.Stats == nil || st.Stats.Precopied != int64(len(c.left))*2<<20 {
 				t.Errorf("%+v", st)
 			}
 			now, err := Read(context.Background(), o.Run)
@@ -214,12 +214,12 @@ func TestMoveFails(t *testing.T) {
 		{"newcomer:start", "c", nil, "the new process of rank 1 on c ended with status 5 (it said: a newcomer begins | newcomer ends at start)"},
 		{"newcomer:%start", "c", nil, "the new process of rank 1 on c was killed by signal 9"},
 		{"newcomer:!start", "c", nil, "the new process of rank 1 on c: it can't, newcomer at start"},
-		{"newcomer:~start", "c", func(m *moveLimits) { m.arrive = 50 * time.Millisecond }, "the new process of rank 1 did not come to Restore within 50 ms"},
+		{"newcomer:~start", "c", func(m *moveLimits) { m.start = 50 * time.Millisecond }, "the new process of rank 1 did not come to Restore within 50 ms"},
 		{"newcomer:here", "c", nil, "ended with status 5"},
 		{"newcomer:state", "c", nil, "ended with status 5"},
 		{"newcomer:~state", "c", func(m *moveLimits) { m.send = 50 * time.Millisecond }, "the state of rank 1 did not arrive within 50 ms"},
 		{"source:!ahead", "c", nil, "rank 1 on b: it can't, source at ahead"},
-		{"source:~ahead", "c", func(m *moveLimits) { m.ahead = 50 * time.Millisecond }, "rank 1 did not send its state ahead within 50 ms"},
+		{"source:~ahead", "c", func(m *moveLimits) { m.precopy = 50 * time.Millisecond }, "rank 1 did not send its state ahead within 50 ms"},
 		{"none", "down", nil, "host down can't be reached: no route to down"},
 	} {
 		t.Run(c.fault, func(t *testing.T) {
@@ -268,7 +268,7 @@ func TestMoveLost(t *testing.T) {
 		{"source:%held", nil, "rank 1 on b was killed by signal 9", nil},
 		{"other:%hold", nil, "rank 0 on a was killed by signal 9", nil},
 		{"source:%switch", nil, "rank 1 on b was killed by signal 9", nil},
-		{"source:~switch", func(m *moveLimits) { m.leave = 50 * time.Millisecond }, "the old process of rank 1 did not leave within 50 ms", nil},
+		{"source:~switch", func(m *moveLimits) { m.handOver = 50 * time.Millisecond }, "the old process of rank 1 did not leave within 50 ms", nil},
 		{"newcomer:%landed", nil, "", nil},
 		{"newcomer:%switch", nil, "rank 1 on c was killed by signal 9", nil},
 		{"newcomer:!switch", nil, "it can't, newcomer at switch", nil},
@@ -289,7 +289,7 @@ func TestMoveLost(t *testing.T) {
 					t.Fatalf("%+v, %v", st, m.err)
 				}
 			} else {
-				m.ends(BroughtBack, c.why, "; the run goes on from set 1")
+				m.ends(RolledBack, c.why, "; the run goes on from set 1")
 			}
 			l.ends(Finished, 0)
 			if c.fault != "newcomer:%landed" {
@@ -308,13 +308,13 @@ func TestMoveHelperLost(t *testing.T) {
 		newcomer    bool
 		state       string
 	}{
-		{"newcomer:~start", control.MoveArrives, true, NotMoved},
-		{"source:~ahead", control.MoveAhead, true, NotMoved},
-		{"source:~ahead", control.MoveAhead, false, BroughtBack},
-		{"source:~switch", control.MoveLeaves, true, BroughtBack},
-		{"source:~switch", control.MoveLeaves, false, BroughtBack},
-		{"other:~switch", control.MoveLinks, true, BroughtBack},
-		{"other:<switch", control.MoveLinks, false, Moved}, // nobody is there any more
+		{"newcomer:~start", control.MoveStarting, true, NotMoved},
+		{"source:~ahead", control.MovePrecopy, true, NotMoved},
+		{"source:~ahead", control.MovePrecopy, false, RolledBack},
+		{"source:~switch", control.MoveSwitching, true, RolledBack},
+		{"source:~switch", control.MoveSwitching, false, RolledBack},
+		{"other:~switch", control.MoveLinking, true, RolledBack},
+		{"other:<switch", control.MoveLinking, false, Moved}, // nobody is there any more
 	} {
 		t.Run(fmt.Sprint(c.when, c.newcomer), func(t *testing.T) {
 			gate := fifo(t)
@@ -327,7 +327,7 @@ func TestMoveHelperLost(t *testing.T) {
 			helper := parent(t, l.pid(1, 1))
 			m := l.migrate(Migration{Ranks: []int{1}, To: "c"})
 			l.enters(1, c.when)
-			if c.when == control.MoveLinks {
+			if c.when == control.MoveLinking {
 				var pid int
 				l.until(func() bool {
 					if st := l.last.Ranks; len(st) > 1 && st[1].Host == "c" {
@@ -344,7 +344,7 @@ func TestMoveHelperLost(t *testing.T) {
 					l.s.post(func() {
 						pid := 0
 						if l.s.move != nil {
-							pid = l.s.move.seats[0].next.Pid
+							pid = l.s.move.moving[0].next.Pid
 						}
 						got <- pid
 					})
@@ -402,7 +402,7 @@ func TestMoveCalledOff(t *testing.T) {
 	o := threeHosts(t, "fault:source:~ahead:1", "gate:0:12:"+gate, "gather:15:3")
 	l := begin(t, o)
 	m := l.migrate(Migration{Ranks: []int{1}, To: "c"})
-	l.enters(1, control.MoveAhead)
+	l.enters(1, control.MovePrecopy)
 	waits := l.migrate(Migration{Ranks: []int{1}, To: "d"})
 	l.until(func() bool { return len(l.last.Moves) == 2 })
 	waits.stop()
@@ -428,13 +428,13 @@ func TestMoveAndStop(t *testing.T) {
 			l := begin(t, o)
 			m := l.migrate(Migration{Ranks: []int{1}, To: "c"})
 			if decided {
-				l.enters(1, control.MoveLeaves)
+				l.enters(1, control.MoveSwitching)
 				l.s.Stop("enough")
 				l.await("enough: the run stops when rank 1 is moved")
 				open(t, gate)
 				m.ends(Moved)
 			} else {
-				l.enters(1, control.MoveAhead)
+				l.enters(1, control.MovePrecopy)
 				l.reaches(0, 12)
 				l.s.Stop("enough")
 				m.ends(NotMoved, "the run is to stop")
@@ -467,7 +467,7 @@ func TestMoveAndCheckpoint(t *testing.T) {
 	for waiting := false; !waiting; {
 		n := make(chan bool)
 		l.s.post(func() {
-			n <- slices.ContainsFunc(l.s.waiters, func(w *waiter) bool { return w.kind == control.Checkpoint })
+			n <- slices.ContainsFunc(l.s.requests, func(w *commandRequest) bool { return w.kind == control.Checkpoint })
 		})
 		waiting = <-n
 	}

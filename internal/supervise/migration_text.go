@@ -14,8 +14,8 @@ type MoveState = control.MoveState
 // How a move ended.
 const (
 	Moved       = control.Moved
-	NotMoved    = control.NotMoved // everything goes on as before
-	BroughtBack = control.MoveBack // the run was, from its recovery line
+	NotMoved    = control.NotMoved       // everything goes on as before
+	RolledBack  = control.MoveRolledBack // the run was, from its recovery line
 	MoveUnknown = control.MoveUnknown
 )
 
@@ -46,9 +46,9 @@ type Migration struct {
 	// DefaultStartLimit.
 	StartLimit time.Duration
 
-	// CallOff, if not nil, calls the move off when it is closed, unless it is
+	// Cancel, if not nil, calls the move off when it is closed, unless it is
 	// decided by then. The answer tells what became of it.
-	CallOff <-chan struct{}
+	Cancel <-chan struct{}
 }
 
 // MoveText tells of a move that is over, in one line.
@@ -71,10 +71,10 @@ func MoveText(m *MoveState) string {
 		}
 		text := fmt.Sprintf("%s moved from %s to %s: paused %s", what, m.From, m.To, timeText(time.Duration(m.PauseNS)))
 		if s := m.Stats; s != nil {
-			text += fmt.Sprintf(", %s sent ahead, %s while held", bytesText(s.Ahead), bytesText(s.Sent))
+			text += fmt.Sprintf(", %s sent ahead, %s while held", bytesText(s.Precopied), bytesText(s.Sent))
 		}
 		return text
-	case NotMoved, BroughtBack:
+	case NotMoved, RolledBack:
 		return fmt.Sprintf("%s %s: %s", what, m.State, m.Why)
 	case MoveUnknown:
 		if m.To != "" {

@@ -18,7 +18,7 @@ import (
 func TestForgottenFinish(t *testing.T) {
 	o := options(t, 2, "nofinish")
 	begin(t, o).ends(Finished, 0)
-	if _, _, ok := newestSet(filepath.Join(o.Run, "sets"), 2); !ok {
+	if _, _, ok := newestCheckpoint(filepath.Join(o.Run, "sets"), 2); !ok {
 		t.Fatal("no sets were left")
 	}
 	for range 2 {
@@ -125,7 +125,7 @@ func TestNotReplaced(t *testing.T) {
 	}
 }
 
-// Sets of a run to be discarded may still be on their way: they are discarded
+// CheckpointDir of a run to be discarded may still be on their way: they are discarded
 // when its last helper has ended, and not at all if the user thinks better of
 // it.
 func TestFreshWaits(t *testing.T) {
@@ -170,7 +170,7 @@ func TestSavedTwice(t *testing.T) {
 	}
 	var said []string
 	s.o.Event = func(e Event) { said = append(said, e.Text) }
-	s.pending[1] = &growing{SetState: &SetState{Set: 1, State: 1000}, parts: 1}
+	s.pending[1] = &partialCheckpoint{CheckpointState: &CheckpointState{Index: 1, State: 1000}, parts: 1}
 	if _, err := s.Run(context.Background()); err != nil {
 		t.Fatal(err)
 	}

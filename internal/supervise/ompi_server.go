@@ -150,7 +150,7 @@ const (
 // than its own connect. The user may know better, or use a library that needs
 // no server.
 func (s *Supervisor) joinAt() string {
-	l := s.starter
+	l := s.launcher
 	said := os.Getenv(control.EnvJoin)
 	switch {
 	case l.apart || said == joinNever || said == control.JoinSpawned:

@@ -92,8 +92,8 @@ func TestJoinAt(t *testing.T) {
 		{what: "always, but it went wrong", said: "any", hosts: hosts(own), apart: true},
 	} {
 		t.Setenv(control.EnvJoin, c.said)
-		s := &Supervisor{starter: &launcher{apart: c.apart}, hosts: c.hosts}
-		s.starter.server.Store(c.server)
+		s := &Supervisor{launcher: &launcher{apart: c.apart}, hosts: c.hosts}
+		s.launcher.server.Store(c.server)
 		if got := s.joinAt(); got != c.want {
 			t.Errorf("%s: %q, not %q", c.what, got, c.want)
 		}

@@ -51,12 +51,12 @@ func (h *helper) orphaned() error {
 // ranks that have left or that others have left: then those that still save
 // would be lost.
 func awaitRanks(run, launch string, until time.Time) {
-	folder := filepath.Dir(hostLock(run, ""))
+	dir := filepath.Dir(hostLock(run, ""))
 	for waited := true; waited; { // ranks may have moved meanwhile
 		waited = false
-		list, _ := os.ReadDir(folder) // in one that is lost nothing is saved, either
+		list, _ := os.ReadDir(dir) // in one that is lost nothing is saved, either
 		for _, x := range list {
-			name := filepath.Join(folder, x.Name())
+			name := filepath.Join(dir, x.Name())
 			for wait := busyEvery / 4; filepath.Ext(name) == ".lock" && hasRanks(name, launch); wait = min(2*wait, time.Second) {
 				if time.Now().Add(wait).After(until) {
 					return

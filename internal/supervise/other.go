@@ -16,14 +16,14 @@ type Supervisor struct{}
 // New fails on this system.
 func New(Options) (*Supervisor, error) { return nil, errUnsupported }
 
-// Folder returns the run's folder.
-func (*Supervisor) Folder() string { return "" }
+// RequestedDir returns the run's folder.
+func (*Supervisor) Dir() string { return "" }
 
 // Stop lets the run save and stop.
 func (*Supervisor) Stop(string) {}
 
-// Leave does nothing on this system.
-func (*Supervisor) Leave() {}
+// Evacuate does nothing on this system.
+func (*Supervisor) Evacuate() {}
 
 // Run fails on this system.
 func (*Supervisor) Run(context.Context) (Result, error) { return Result{}, errUnsupported }
@@ -43,7 +43,9 @@ func HelpLaunched(context.Context, HelperOptions) error { return errUnsupported 
 func Read(context.Context, string) (*State, error) { return nil, errUnsupported }
 
 // Checkpoint fails on this system.
-func Checkpoint(context.Context, string, string) (*SetState, error) { return nil, errUnsupported }
+func Checkpoint(context.Context, string, string) (*CheckpointState, error) {
+	return nil, errUnsupported
+}
 
 // Stop fails on this system.
 func Stop(context.Context, string, string) (*State, error) { return nil, errUnsupported }

@@ -29,11 +29,11 @@ const stuckTime = 2 * time.Second
 // them: a screen that takes nothing holds no attempt up that has failed or is
 // to stop.
 type sink struct {
-	o     *Options
-	n     int
-	done  chan struct{} // closed when run has ended
-	ranks [][2]stream   // lines and files belong to run
-	notes *shownFile    // nil: none are kept
+	o       *Options
+	n       int
+	done    chan struct{}  // closed when run has ended
+	ranks   [][2]stream    // lines and files belong to run
+	offsets *outputOffsets // nil: none are kept
 
 	mu     sync.Mutex
 	some   sync.Cond // something below has changed
@@ -52,18 +52,18 @@ const tailSize = 64 << 10
 
 // stream is stdout or stderr of a rank.
 type stream struct {
-	shown int64  // bytes shown; under mu
-	tail  []byte // the last of them
-	skip  string // launch whose rest is not shown; under mu
-	gap   bool   // a line could not be written: the notes stay before it; under mu
-	line  []byte // the line begun
-	live  *os.File
-	err   error
+	offset int64  // bytes shown; under mu
+	tail   []byte // the last of them
+	skip   string // launch whose rest is not shown; under mu
+	gap    bool   // a line could not be written: the notes stay before it; under mu
+	line   []byte // the line begun
+	live   *os.File
+	err    error
 }
 
 type piece struct {
-	m   *control.Message
-	box *outbox // takes the acknowledgement
+	m     *control.Message
+	queue *sendQueue // takes the acknowledgement
 }
 
 func newSink(o *Options, n int) (*sink, error) {
@@ -72,7 +72,7 @@ func newSink(o *Options, n int) (*sink, error) {
 	own := o.RankOutput == filepath.Join(o.Run, "output") // the notes are about these files
 	var old [][2]int64
 	if own {
-		old = readShown(o.Run, n)
+		old = readOffsets(o.Run, n)
 	}
 	now := make([][2]int64, n)
 	for r := range n {
@@ -82,12 +82,12 @@ func newSink(o *Options, n int) (*sink, error) {
 				at = old[r][i]
 			}
 			k.ranks[r][i].load(outputFile(o.RankOutput, r, i+1), at)
-			now[r][i] = k.ranks[r][i].shown
+			now[r][i] = k.ranks[r][i].offset
 		}
 	}
 	if own {
 		var err error
-		if k.notes, err = newShownFile(o.Run, now); err != nil {
+		if k.offsets, err = newOutputOffsets(o.Run, now); err != nil {
 			return nil, err
 		}
 	}
@@ -125,7 +125,7 @@ func (k *sink) outName(rank int) string {
 func (k *sink) position(rank int) [2]int64 {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	return [2]int64{k.ranks[rank][0].shown, k.ranks[rank][1].shown}
+	return [2]int64{k.ranks[rank][0].offset, k.ranks[rank][1].offset}
 }
 
 // begin returns from where on a rank's stdout and stderr are wanted at a start:
@@ -134,7 +134,7 @@ func (k *sink) begin(rank int) [2]int64 {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	out, err := &k.ranks[rank][0], &k.ranks[rank][1]
-	return [2]int64{out.shown - int64(len(out.tail)), err.shown - int64(len(err.tail))}
+	return [2]int64{out.offset - int64(len(out.tail)), err.offset - int64(len(err.tail))}
 }
 
 // load takes what is in a file as shown up to at; below 0: that is not known, and
@@ -151,25 +151,25 @@ func (st *stream) load(name string, at int64) {
 		return
 	}
 	if at > end {
-		st.shown = at
+		st.offset = at
 		return
 	}
 	if at >= 0 {
 		end = at
 	}
-	st.shown = end
+	st.offset = end
 	tail := make([]byte, min(end, tailSize))
 	if _, err := f.ReadAt(tail, end-int64(len(tail))); err == nil {
 		st.tail = tail
 	}
 }
 
-// fresh takes in a piece of the stream and returns what of it is to be shown. A
+// unseen takes in a piece of the stream and returns what of it is to be shown. A
 // rank that was rolled back prints again what was shown; when it prints something
 // else, all is shown from the line on in which that begins, and other is true.
-func (st *stream) fresh(offset int64, data []byte) (fresh []byte, other bool) {
-	end, from := offset+int64(len(data)), st.shown-int64(len(st.tail))
-	lo, hi := max(offset, from), min(end, st.shown)
+func (st *stream) unseen(offset int64, data []byte) (fresh []byte, other bool) {
+	end, from := offset+int64(len(data)), st.offset-int64(len(st.tail))
+	lo, hi := max(offset, from), min(end, st.offset)
 	for x := lo; x < hi; x++ {
 		if data[x-offset] == st.tail[x-from] {
 			continue
@@ -177,21 +177,21 @@ func (st *stream) fresh(offset int64, data []byte) (fresh []byte, other bool) {
 		same := st.tail[:x-from]
 		line := bytes.LastIndexByte(same, '\n') + 1
 		fresh, other = slices.Concat(same[line:], data[x-offset:]), true
-		st.tail, st.shown, offset, data = same, x, x, data[x-offset:]
+		st.tail, st.offset, offset, data = same, x, x, data[x-offset:]
 		break
 	}
-	if end <= st.shown {
+	if end <= st.offset {
 		return nil, false
 	}
-	if offset > st.shown { // some was let go
+	if offset > st.offset { // some was let go
 		st.tail = nil
 	} else {
-		data = data[st.shown-offset:]
+		data = data[st.offset-offset:]
 	}
 	if !other {
 		fresh = data
 	}
-	st.shown = end
+	st.offset = end
 	st.tail = append(st.tail, data...)
 	if n := len(st.tail); n > tailSize {
 		st.tail = st.tail[n-tailSize:]
@@ -200,15 +200,15 @@ func (st *stream) fresh(offset int64, data []byte) (fresh []byte, other bool) {
 }
 
 // take takes a piece; it is acknowledged when it has been shown.
-func (k *sink) take(box *outbox, m *control.Message) {
+func (k *sink) take(queue *sendQueue, m *control.Message) {
 	if m.Rank < 0 || m.Rank >= k.n || m.Stream != control.Stdout && m.Stream != control.Stderr || m.Offset < 0 {
 		return
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	p := piece{m, box}
+	p := piece{m, queue}
 	if k.stuck || k.ranks[m.Rank][m.Stream-1].skip == m.Launch {
-		k.letGo(p)
+		k.discard(p)
 		return
 	}
 	k.queue = append(k.queue, p)
@@ -217,15 +217,15 @@ func (k *sink) take(box *outbox, m *control.Message) {
 
 // taken lets the helper send more.
 func (p piece) taken() {
-	if p.box == nil { // of a rank that has ended
+	if p.queue == nil { // of a rank that has ended
 		return
 	}
-	p.box.send(&control.Message{Kind: control.Shown, Rank: p.m.Rank, Place: p.m.Place, Stream: p.m.Stream})
+	p.queue.send(&control.Message{Kind: control.OutputTaken, Rank: p.m.Rank, ByMove: p.m.ByMove, Stream: p.m.Stream})
 }
 
-// letGo takes a piece without showing it, and then all that follows it until
+// release takes a piece without showing it, and then all that follows it until
 // the next launch, which begins where nothing is missing.
-func (k *sink) letGo(p piece) {
+func (k *sink) discard(p piece) {
 	k.ranks[p.m.Rank][p.m.Stream-1].skip = p.m.Launch
 	p.taken()
 }
@@ -250,12 +250,12 @@ func (k *sink) release() {
 	}
 	if !k.began.IsZero() && time.Since(k.began) >= stuckTime {
 		if k.now != nil {
-			k.letGo(*k.now)
+			k.discard(*k.now)
 			k.now = nil
 		}
 		k.stuck = true
 		for _, p := range k.queue {
-			k.letGo(p)
+			k.discard(p)
 		}
 		k.queue = nil
 		k.some.Broadcast()
@@ -293,8 +293,8 @@ func (k *sink) run() {
 func (k *sink) show(m *control.Message) {
 	st := &k.ranks[m.Rank][m.Stream-1]
 	k.mu.Lock()
-	fresh, other := st.fresh(m.Offset, m.Data)
-	end := st.shown
+	fresh, other := st.unseen(m.Offset, m.Data)
+	end := st.offset
 	k.mu.Unlock()
 	if st.live != nil && st.err == nil {
 		switch {
@@ -355,7 +355,7 @@ func (k *sink) note(rank, stream int, at int64, written bool) {
 	gap := st.gap
 	k.mu.Unlock()
 	if !gap {
-		k.notes.put(rank, stream, at)
+		k.offsets.put(rank, stream, at)
 	}
 }
 
@@ -434,7 +434,7 @@ func (k *sink) flush() {
 	for r := range k.ranks {
 		for i := range k.ranks[r] {
 			if st := &k.ranks[r][i]; len(st.line) > 0 {
-				k.give(r, i+1, st.shown)
+				k.give(r, i+1, st.offset)
 			}
 		}
 	}

@@ -10,36 +10,36 @@ import (
 	"github.com/cairnrun/cairn/internal/vfs"
 )
 
-// shownFile is RUN/shown: up to where stdout and stderr of each rank have been
+// outputOffsets is RUN/shown: up to where stdout and stderr of each rank have been
 // shown, two numbers of a fixed width per rank. Each is overwritten right after
 // a line was written, so that after kill -9 of the supervisor the next one goes
 // on there: at most the line that was being written is shown again, and none is
 // lost. The file is not synced: who loses the machine may see more lines again.
-type shownFile struct{ f *os.File }
+type outputOffsets struct{ f *os.File }
 
-// shownWidth is that of a number: none of them lies in two pages, and so each is
+// offsetWidth is that of a number: none of them lies in two pages, and so each is
 // there as a whole or not at all.
-const shownWidth = 16
+const offsetWidth = 16
 
-func shownText(at int64) (text [shownWidth]byte) {
-	text[shownWidth-1] = '\n'
-	for i := shownWidth - 2; i >= 0; i-- {
+func offsetText(at int64) (text [offsetWidth]byte) {
+	text[offsetWidth-1] = '\n'
+	for i := offsetWidth - 2; i >= 0; i-- {
 		text[i] = byte('0' + at%10)
 		at /= 10
 	}
 	return text
 }
 
-// readShown reads what the supervisor before us has noted; nil if it was one
+// readOffsets reads what the supervisor before us has noted; nil if it was one
 // that kept no notes.
-func readShown(run string, n int) [][2]int64 {
+func readOffsets(run string, n int) [][2]int64 {
 	text, err := os.ReadFile(filepath.Join(run, "shown"))
-	if err != nil || len(text) != n*2*shownWidth {
+	if err != nil || len(text) != n*2*offsetWidth {
 		return nil
 	}
 	out := make([][2]int64, n)
 	for i := range 2 * n {
-		at, err := strconv.ParseUint(string(text[i*shownWidth:][:shownWidth-1]), 10, 63)
+		at, err := strconv.ParseUint(string(text[i*offsetWidth:][:offsetWidth-1]), 10, 63)
 		if err != nil {
 			return nil
 		}
@@ -48,13 +48,13 @@ func readShown(run string, n int) [][2]int64 {
 	return out
 }
 
-// newShownFile takes the place of an earlier file, which a process that ends may
+// newOutputOffsets takes the place of an earlier file, which a process that ends may
 // still write to.
-func newShownFile(run string, now [][2]int64) (*shownFile, error) {
-	text := make([]byte, 0, len(now)*2*shownWidth)
+func newOutputOffsets(run string, now [][2]int64) (*outputOffsets, error) {
+	text := make([]byte, 0, len(now)*2*offsetWidth)
 	for _, at := range now {
 		for i := range at {
-			number := shownText(at[i])
+			number := offsetText(at[i])
 			text = append(text, number[:]...)
 		}
 	}
@@ -70,13 +70,13 @@ func newShownFile(run string, now [][2]int64) (*shownFile, error) {
 		f.Close()
 		return nil, err
 	}
-	return &shownFile{f}, nil
+	return &outputOffsets{f}, nil
 }
 
 // put notes a position. What can't be noted is shown again at worst.
-func (s *shownFile) put(rank, stream int, at int64) {
+func (s *outputOffsets) put(rank, stream int, at int64) {
 	if s != nil {
-		text := shownText(at)
-		_, _ = s.f.WriteAt(text[:], int64(2*rank+stream-1)*shownWidth)
+		text := offsetText(at)
+		_, _ = s.f.WriteAt(text[:], int64(2*rank+stream-1)*offsetWidth)
 	}
 }

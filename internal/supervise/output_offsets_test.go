@@ -80,7 +80,7 @@ func TestShownBefore(t *testing.T) {
 		{"no line's end", "a\nb", fmt.Sprintf(notes, 2), 3, "c\nd", "", "bc|", 5},
 		{"an earlier version", "a\nb\n", "", 4, "c\n", "", "c|", 6},
 		{"another number of ranks", "a\nb\n", fmt.Sprintf(notes+notes, 2, 2), 4, "c\n", "", "c|", 6},
-		{"damaged", "a\nb\n", strings.Repeat("\x00", 2*shownWidth), 4, "c\n", "", "c|", 6},
+		{"damaged", "a\nb\n", strings.Repeat("\x00", 2*offsetWidth), 4, "c\n", "", "c|", 6},
 		{"not written", "a\nb\n", fmt.Sprintf(notes, 2), 4, "c\nd\n", "c", "b|d|", 4},
 	} {
 		t.Run(v.name, func(t *testing.T) {
@@ -117,7 +117,7 @@ func TestShownBefore(t *testing.T) {
 			if shown.String() != v.want {
 				t.Errorf("shown: %q, want %q", shown.String(), v.want)
 			}
-			if got := readShown(o.Run, 1); len(got) != 1 || got[0] != [2]int64{int64(v.noted), 0} {
+			if got := readOffsets(o.Run, 1); len(got) != 1 || got[0] != [2]int64{int64(v.noted), 0} {
 				t.Errorf("noted: %v, want %d", got, v.noted)
 			}
 		})

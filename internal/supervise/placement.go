@@ -68,7 +68,7 @@ func (s *Supervisor) plan(m *move) error {
 	var from []string
 	for _, r := range ranks {
 		x := &a.ranks[r]
-		m.seats = append(m.seats, &seat{rank: r, from: x.on, place: x.place, goal: q.to})
+		m.moving = append(m.moving, &movingRank{rank: r, from: x.on, byMove: x.byMove, goal: q.to})
 		if !slices.Contains(from, x.Host) {
 			from = append(from, x.Host)
 		}
@@ -82,7 +82,7 @@ func (s *Supervisor) plan(m *move) error {
 		return err
 	}
 	var to []string
-	for i, x := range m.seats {
+	for i, x := range m.moving {
 		x.goal = goals[i]
 		if !slices.Contains(to, x.goal) {
 			to = append(to, x.goal)
@@ -94,15 +94,15 @@ func (s *Supervisor) plan(m *move) error {
 
 // spread finds hosts of the run with free slots for ranks that leave others:
 // the one that has the most of them, and if these are not enough, the next.
-func (s *Supervisor) spread(q *request, ranks []int, from []string) (goals []string, err error) {
-	if s.starter != nil {
-		return nil, fmt.Errorf("%s places the ranks, and the free slots of its hosts are not known; %s", s.starter.name, s.advice(q))
+func (s *Supervisor) spread(q *moveRequest, ranks []int, from []string) (goals []string, err error) {
+	if s.launcher != nil {
+		return nil, fmt.Errorf("%s places the ranks, and the free slots of its hosts are not known; %s", s.launcher.name, s.advice(q))
 	}
-	free := func(h *host) int { return max(0, h.slots+h.lent-s.onHost(h)) }
+	free := func(h *host) int { return max(0, h.slots+h.vacated-s.onHost(h)) }
 	var list []*host
 	room := 0
 	for _, h := range s.hosts {
-		if h.up && h.fixed == nil && !h.leaves && !slices.Contains(from, h.title()) && free(h) > 0 {
+		if h.up && h.fixed == nil && !h.evacuating && !slices.Contains(from, h.title()) && free(h) > 0 {
 			list = append(list, h)
 			room += free(h)
 		}
@@ -124,11 +124,11 @@ func (s *Supervisor) spread(q *request, ranks []int, from []string) (goals []str
 }
 
 // advice is what can be done about a move that has no host to go to.
-func (s *Supervisor) advice(q *request) string {
+func (s *Supervisor) advice(q *moveRequest) string {
 	switch {
 	case q.by == byFile:
-		return fmt.Sprintf("write '%s TARGET' into %s and send SIGUSR2 again, or use 'cairn migrate --host %s --to TARGET'", q.host, s.dir.file(leaveName), q.host)
-	case q.by == byWatch && s.starter == nil:
+		return fmt.Sprintf("write '%s TARGET' into %s and send SIGUSR2 again, or use 'cairn migrate --host %s --to TARGET'", q.host, s.dir.file(evacuateName), q.host)
+	case q.by == byWatch && s.launcher == nil:
 		return fmt.Sprintf("ranks leave as soon as there is; 'cairn migrate --host %s --to TARGET' does not wait", q.host)
 	case q.by == byWatch:
 		return fmt.Sprintf("use 'cairn migrate --host %s --to TARGET'", q.host)
@@ -139,18 +139,18 @@ func (s *Supervisor) advice(q *request) string {
 // prepareMove sees to it that helpers are there for the newcomers.
 func (s *Supervisor) prepareMove() {
 	m := s.move
-	if s.starter != nil {
-		s.enter(control.MovePrepares, s.limits.join)
-		s.sendErrands()
+	if s.launcher != nil {
+		s.enter(control.MovePreparing, s.limits.join)
+		s.launchHelpers()
 		return
 	}
-	for _, x := range m.seats {
+	for _, x := range m.moving {
 		x.to = s.goal(m, x.goal)
 		x.to.extra = false
 	}
 	// A helper that waits for an earlier one to end has a limit of its own.
-	s.enter(control.MovePrepares, s.o.Grace+leaveTime+2*joinTime)
-	for _, x := range m.seats {
+	s.enter(control.MovePreparing, s.o.Grace+helperEndTime+2*joinTime)
+	for _, x := range m.moving {
 		if h := x.to; !h.up && !h.joining && h.err == nil {
 			h.join()
 		}
@@ -176,28 +176,28 @@ func (s *Supervisor) goal(m *move, name string) *host {
 // resettle changes the hosts' slots so that a restart places ranks where they
 // are now.
 func (s *Supervisor) resettle(m *move) {
-	if s.starter != nil {
+	if s.launcher != nil {
 		return // it places them
 	}
 	drained := m.q.host != ""
 	if drained {
 		s.closeHost(m.q.host)
 	}
-	for _, x := range m.seats {
+	for _, x := range m.moving {
 		if x.from != x.to {
 			if !drained && x.from.slots > 0 { // a restart is not to bring the rank back, but there is room for others
 				x.from.slots--
 				if !x.from.closed {
-					x.from.lent++
+					x.from.vacated++
 				}
 			}
-			if x.to.lent > 0 && (!drained || x.to.slots < s.onHost(x.to)) {
+			if x.to.vacated > 0 && (!drained || x.to.slots < s.onHost(x.to)) {
 				x.to.slots++
-				x.to.lent--
+				x.to.vacated--
 			}
 		}
 		x.to.slots = max(x.to.slots, s.onHost(x.to))
-		x.to.leaves = false
+		x.to.evacuating = false
 		delete(s.watches, x.to.title())
 	}
 	s.recordHosts()
@@ -208,12 +208,12 @@ func (s *Supervisor) resettle(m *move) {
 func (s *Supervisor) closeHost(name string) (closed bool) {
 	for _, h := range s.hosts {
 		if h.title() == name && h.fixed == nil {
-			h.slots, h.lent, h.closed = 0, 0, true
+			h.slots, h.vacated, h.closed = 0, 0, true
 			closed = true
 		}
 	}
 	s.recordHosts()
-	s.letGoOfEmpty()
+	s.releaseEmptyHosts()
 	return closed
 }
 
@@ -226,16 +226,16 @@ func (s *Supervisor) recordHosts() {
 	}
 }
 
-// letGoOfEmpty ends the helpers of hosts that take no ranks any more and have
+// releaseEmptyHosts ends the helpers of hosts that take no ranks any more and have
 // none. Hosts that were only there for a move that was not made are forgotten.
-func (s *Supervisor) letGoOfEmpty() {
+func (s *Supervisor) releaseEmptyHosts() {
 	for _, h := range slices.Clone(s.hosts) {
-		if h.slots+h.lent > 0 || h.busy || h.spawned && h.served && h.up || s.move != nil && slices.ContainsFunc(s.move.seats, func(x *seat) bool { return x.to == h }) {
+		if h.slots+h.vacated > 0 || h.busy || h.spawned && h.served && h.up || s.move != nil && slices.ContainsFunc(s.move.moving, func(x *movingRank) bool { return x.to == h }) {
 			continue
 		}
 		switch {
 		case h.up:
-			h.letGo()
+			h.release()
 		case h.joining && h.extra && h.cmd != nil: // nobody waits for it any more
 			syscall.Kill(-h.cmd.Process.Pid, syscall.SIGKILL)
 			h.hangUp()
@@ -246,15 +246,15 @@ func (s *Supervisor) letGoOfEmpty() {
 	}
 }
 
-// letGo lets a helper end that has no ranks.
-func (h *host) letGo() {
-	box, conn, ended := h.box, h.conn, h.ended
-	h.up, h.served, h.box, h.conn = false, false, nil, nil
-	box.send(&control.Message{Kind: control.Quit})
-	box.finish()
+// release lets a helper end that has no ranks.
+func (h *host) release() {
+	queue, conn, ended := h.queue, h.conn, h.ended
+	h.up, h.served, h.queue, h.conn = false, false, nil, nil
+	queue.send(&control.Message{Kind: control.Quit})
+	queue.finish()
 	go func() {
 		select {
-		case <-box.done:
+		case <-queue.done:
 		case <-time.After(time.Second):
 		}
 		if ended != nil {

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// headway tells whether a run gets further. That there is a new set does not
+// progress tells whether a run gets further. That there is a new set does not
 // say so: a program that always fails at one place is, when its newest set is
 // put aside, set back to an older one, and saves again what it had saved
 // before. So computing time is counted, from the beginning of the run and
@@ -26,13 +26,13 @@ import (
 //
 // Whoever is killed from outside was not at a bad place: after that, a new set
 // is progress.
-type headway struct {
-	sets   map[uint64]time.Duration // computing time of sets
-	newest uint64                   // of them
-	bad    bool                     // of the failures in a row one was the program's doing:
-	place  time.Duration            // there,
-	from   time.Duration            // and the oldest state that ranks went on from, or could have, since
-	lo, hi time.Duration            // what the last attempt had saved, and where it failed
+type progress struct {
+	computed map[uint64]time.Duration // computing time of sets
+	newest   uint64                   // of them
+	bad      bool                     // of the failures in a row one was the program's doing:
+	place    time.Duration            // there,
+	from     time.Duration            // and the oldest state that ranks went on from, or could have, since
+	lo, hi   time.Duration            // what the last attempt had saved, and where it failed
 }
 
 // settle is more than processes need to get going, or to end.
@@ -40,43 +40,43 @@ const settle = time.Second
 
 // began notes that ranks go on from a set. A set that is not known may have
 // been published after its ranks had failed: then it is from between.
-func (w *headway) began(a *attempt, set uint64) {
+func (w *progress) began(a *attempt, index uint64) {
 	a.since = time.Now()
 	if a.restored != nil { // the others have told
 		return
 	}
-	at, ok := w.sets[set]
+	at, ok := w.computed[index]
 	if !ok {
-		if set > w.newest {
+		if index > w.newest {
 			at = w.lo + (w.hi-w.lo)/2
 		}
-		w.note(set, at)
+		w.note(index, at)
 	}
 	a.base, a.at = at, at
 }
 
-func (w *headway) note(set uint64, at time.Duration) {
-	if w.sets == nil {
-		w.sets = make(map[uint64]time.Duration)
+func (w *progress) note(index uint64, at time.Duration) {
+	if w.computed == nil {
+		w.computed = make(map[uint64]time.Duration)
 	}
-	w.sets[set] = at
-	w.newest = max(w.newest, set)
-	if len(w.sets) >= 1<<16 {
-		maps.DeleteFunc(w.sets, func(k uint64, _ time.Duration) bool { return k+1<<15 < w.newest })
+	w.computed[index] = at
+	w.newest = max(w.newest, index)
+	if len(w.computed) >= 1<<16 {
+		maps.DeleteFunc(w.computed, func(k uint64, _ time.Duration) bool { return k+1<<15 < w.newest })
 	}
 }
 
 // saved notes a set, of a state at that moment, and reports whether it is
 // progress.
-func (w *headway) saved(a *attempt, set uint64, moment time.Time) bool {
+func (w *progress) saved(a *attempt, index uint64, moment time.Time) bool {
 	a.at = max(a.at, a.base+moment.Sub(a.since))
-	w.note(set, a.at)
+	w.note(index, a.at)
 	return w.further(a, a.at)
 }
 
 // further reports whether a set of that computing time, of an attempt, is
 // progress.
-func (w *headway) further(a *attempt, at time.Duration) bool {
+func (w *progress) further(a *attempt, at time.Duration) bool {
 	from := min(w.from, a.base)
 	if w.bad && at-from <= 2*(w.place-from)+settle {
 		return false
@@ -86,7 +86,7 @@ func (w *headway) further(a *attempt, at time.Duration) bool {
 }
 
 // fell notes where an attempt has failed.
-func (w *headway) fell(a *attempt) {
+func (w *progress) fell(a *attempt) {
 	if !a.begun || a.kept && a.restored == nil { // nothing was computed
 		return
 	}

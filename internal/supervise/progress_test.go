@@ -14,7 +14,7 @@ import (
 // beginning), sets at these seconds after it, a failure after that many.
 type goes struct {
 	from   uint64
-	sets   []float64
+	saves  []float64
 	fails  float64
 	killed bool
 	hidden bool // nobody hears of its sets
@@ -23,8 +23,8 @@ type goes struct {
 // failures plays attempts; it returns the numbers of failures in a row, after
 // each of them.
 func failures(list []goes) (out []int) {
-	var w headway
-	set, n := uint64(0), 0
+	var w progress
+	index, n := uint64(0), 0
 	start := time.Now()
 	for _, g := range list {
 		a := &attempt{begun: true, since: start, failure: &failure{own: !g.killed}}
@@ -32,13 +32,13 @@ func failures(list []goes) (out []int) {
 			w.began(a, g.from)
 			a.restored = &g.from
 			a.since = start
-			if w.sets[g.from] == 0 {
+			if w.computed[g.from] == 0 {
 				panic("a set without a time")
 			}
 		}
 		after := func(s float64) time.Time { return start.Add(time.Duration(s * 1e9)) }
-		for _, s := range g.sets {
-			if set++; !g.hidden && w.saved(a, set, after(s)) {
+		for _, s := range g.saves {
+			if index++; !g.hidden && w.saved(a, index, after(s)) {
 				n = 0
 			}
 		}
@@ -77,7 +77,7 @@ func TestHeadway(t *testing.T) {
 // again, and it is given up nevertheless.
 func TestSamePlace(t *testing.T) {
 	o := options(t, 1, "exit:0:13:0")
-	o.Retries, o.Distrust = 4, 1
+	o.Retries, o.Quarantine = 4, 1
 	l := begin(t, o)
 	l.ends(Failed, 3).says("set 2 put aside", "restored set 1", "set 3 committed", "set 3 put aside", "(4th of 4)", "5 failures in a row without progress")
 	if l.last.Attempt != 5 {
@@ -85,17 +85,17 @@ func TestSamePlace(t *testing.T) {
 	}
 }
 
-// Sets that are gone are not put aside any more.
+// CheckpointDir that are gone are not put aside any more.
 func TestAsideGone(t *testing.T) {
 	dir := t.TempDir()
 	if err := os.Mkdir(filepath.Join(dir, "set-00000002"), 0o700); err != nil {
 		t.Fatal(err)
 	}
 	told := []uint64{1, 2, 3}
-	s := &Supervisor{rec: &record{Sets: dir, Aside: told}}
-	s.tidy()
-	if !slices.Equal(s.rec.Aside, []uint64{2}) || !slices.Equal(told, []uint64{1, 2, 3}) {
-		t.Errorf("%v, %v", s.rec.Aside, told)
+	s := &Supervisor{rec: &record{CheckpointDir: dir, Quarantined: told}}
+	s.forgetRemoved()
+	if !slices.Equal(s.rec.Quarantined, []uint64{2}) || !slices.Equal(told, []uint64{1, 2, 3}) {
+		t.Errorf("%v, %v", s.rec.Quarantined, told)
 	}
 }
 
@@ -116,11 +116,11 @@ func TestStopWithoutSet(t *testing.T) {
 // of it was killed first.
 func TestUnheard(t *testing.T) {
 	dir := t.TempDir()
-	for _, set := range []string{"set-00000002", "set-00000003"} {
-		if err := os.Mkdir(filepath.Join(dir, set), 0o700); err != nil {
+	for _, index := range []string{"set-00000002", "set-00000003"} {
+		if err := os.Mkdir(filepath.Join(dir, index), 0o700); err != nil {
 			t.Fatal(err)
 		}
-		if err := os.WriteFile(filepath.Join(dir, set, "rank-0000.h5"), nil, 0o600); err != nil {
+		if err := os.WriteFile(filepath.Join(dir, index, "rank-0000.h5"), nil, 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -132,9 +132,9 @@ func TestUnheard(t *testing.T) {
 	}{{2, nil, 0}, {3, nil, 1}, {2, []uint64{3}, 1}} {
 		now := time.Now()
 		a := &attempt{begun: true, kept: true, restored: &restored, since: now, failed: now.Add(time.Second), failure: new(failure)}
-		s := &Supervisor{rec: &record{Sets: dir, Aside: c.aside}, n: 1, reached: c.reached, failures: 1}
-		if s.unheard(a); s.failures != c.failures || a.unheard != (c.failures == 0) {
-			t.Errorf("%+v: %d failures, unheard %v", c, s.failures, a.unheard)
+		s := &Supervisor{rec: &record{CheckpointDir: dir, Quarantined: c.aside}, n: 1, reached: c.reached, failures: 1}
+		if s.unheard(a); s.failures != c.failures || a.newUnheard != (c.failures == 0) {
+			t.Errorf("%+v: %d failures, unheard %v", c, s.failures, a.newUnheard)
 		}
 	}
 }

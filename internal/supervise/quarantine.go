@@ -26,22 +26,22 @@ func byItself(code, signal int) bool {
 	return false
 }
 
-// hasSets reports whether there is something that a start goes on from.
-func (s *Supervisor) hasSets() bool {
-	if _, _, ok := newestSet(s.rec.Sets, s.n); ok {
+// hasCheckpoints reports whether there is something that a start goes on from.
+func (s *Supervisor) hasCheckpoints() bool {
+	if _, _, ok := newestCheckpoint(s.rec.CheckpointDir, s.n); ok {
 		return true
 	}
-	_, err := os.Stat(filepath.Join(s.rec.Sets, "line"))
+	_, err := os.Stat(filepath.Join(s.rec.CheckpointDir, "line"))
 	return err == nil
 }
 
 // newestUsable returns the newest set that all ranks have and that is not put
 // aside.
-func (s *Supervisor) newestUsable(aside []uint64) (uint64, bool) {
-	sets, _ := wholeSets(s.rec.Sets, s.n)
-	for _, set := range sets {
-		if !slices.Contains(aside, set.index) {
-			return set.index, true
+func (s *Supervisor) newestUsable(quarantined []uint64) (uint64, bool) {
+	checkpointDir, _ := completeCheckpoints(s.rec.CheckpointDir, s.n)
+	for _, index := range checkpointDir {
+		if !slices.Contains(quarantined, index.index) {
+			return index.index, true
 		}
 	}
 	return 0, false
@@ -49,12 +49,12 @@ func (s *Supervisor) newestUsable(aside []uint64) (uint64, bool) {
 
 // advanced notes that a set was restored. One that is newer than all before
 // may be progress, even if nobody heard of its commit.
-func (s *Supervisor) advanced(set uint64) {
-	if set <= s.reached {
+func (s *Supervisor) advanced(index uint64) {
+	if index <= s.reached {
 		return
 	}
-	s.reached, s.faults = set, 0
-	if s.headway.further(s.a, s.a.base) {
+	s.reached, s.suspectFailures = index, 0
+	if s.progress.further(s.a, s.a.base) {
 		s.failures = 0
 	}
 }
@@ -62,15 +62,15 @@ func (s *Supervisor) advanced(set uint64) {
 // unheard looks for a checkpoint that a failed attempt has committed, and nobody
 // has told of: whoever was to tell may have been killed first. It may be progress.
 func (s *Supervisor) unheard(a *attempt) {
-	set, ok := s.newestUsable(s.rec.Aside)
-	if !ok || set <= s.reached || !a.begun || a.kept && a.restored == nil {
+	index, ok := s.newestUsable(s.rec.Quarantined)
+	if !ok || index <= s.reached || !a.begun || a.kept && a.restored == nil {
 		return
 	}
-	s.reached, s.faults = set, 0
+	s.reached, s.suspectFailures = index, 0
 	at := a.at + (a.base+a.failed.Sub(a.since)-a.at)/2
-	s.headway.note(set, at)
-	a.unheard = true
-	if s.headway.further(a, at) {
+	s.progress.note(index, at)
+	a.newUnheard = true
+	if s.progress.further(a, at) {
 		s.failures = 0
 	}
 }
@@ -79,74 +79,74 @@ func (s *Supervisor) unheard(a *attempt) {
 // about to, and puts a set aside that has failed too often. The list of sets
 // put aside is recorded before anything is started from an older one.
 func (s *Supervisor) blame(a *attempt) {
-	if a.newSet || a.unheard || a.fresh || a.outside || !a.failure.own || s.o.Distrust <= 0 {
+	if a.newCheckpoint || a.newUnheard || a.fresh || a.outside || !a.failure.own || s.o.Quarantine <= 0 {
 		return
 	}
-	set := uint64(0)
+	index := uint64(0)
 	switch {
 	case a.restored != nil:
-		set = *a.restored
+		index = *a.restored
 	case a.failure.greeted:
 		var ok bool
-		if set, ok = s.newestUsable(s.rec.Aside); !ok {
+		if index, ok = s.newestUsable(s.rec.Quarantined); !ok {
 			return
 		}
 	default:
 		return
 	}
-	if set != s.suspect {
-		s.suspect, s.faults = set, 0
+	if index != s.suspect {
+		s.suspect, s.suspectFailures = index, 0
 	}
-	s.faults++
-	if s.faults < s.o.Distrust {
+	s.suspectFailures++
+	if s.suspectFailures < s.o.Quarantine {
 		return
 	}
-	old := s.rec.Aside
-	aside := append(slices.Clone(old), set)
-	_, left := s.newestUsable(aside)
+	old := s.rec.Quarantined
+	quarantined := append(slices.Clone(old), index)
+	_, left := s.newestUsable(quarantined)
 	if !left {
-		aside = nil
+		quarantined = nil
 	}
-	s.rec.Aside = aside
+	s.rec.Quarantined = quarantined
 	if err := s.record(); err != nil {
-		s.rec.Aside = old
-		s.say("set %d is not put aside, because run.json could not be written: %v", set, err)
+		s.rec.Quarantined = old
+		s.say("set %d is not put aside, because run.json could not be written: %v", index, err)
 		return
 	}
 	if left {
-		s.say("set %d put aside: %d starts from it failed without a new set", set, s.faults)
+		s.say("set %d put aside: %d starts from it failed without a new set", index, s.suspectFailures)
 	} else {
-		s.say("set %d: %d starts from it failed without a new set, and there is no other one left; the newest is tried again", set, s.faults)
+		s.say("set %d: %d starts from it failed without a new set, and there is no other one left; the newest is tried again", index, s.suspectFailures)
 	}
-	s.faults = 0
+	s.suspectFailures = 0
 }
 
-// trustAgain clears the list of sets put aside when it leaves none: the
+// endQuarantine clears the list of sets put aside when it leaves none: the
 // others were removed.
-func (s *Supervisor) trustAgain() {
-	if len(s.rec.Aside) == 0 {
+func (s *Supervisor) endQuarantine() {
+	if len(s.rec.Quarantined) == 0 {
 		return
 	}
-	if _, ok := s.newestUsable(s.rec.Aside); ok {
+	if _, ok := s.newestUsable(s.rec.Quarantined); ok {
 		return
 	}
 	if _, ok := s.newestUsable(nil); ok {
 		s.say("all sets that are left were put aside; the newest is tried again")
-		s.rec.Aside = nil
+		s.rec.Quarantined = nil
 	}
 }
 
-// tidy takes sets off the list of those put aside that are gone. Helpers may
+// forgetRemoved takes sets off the list of those put aside that are gone. Helpers may
 // still be told of the old list.
-func (s *Supervisor) tidy() {
-	s.rec.Aside = slices.DeleteFunc(slices.Clone(s.rec.Aside), func(set uint64) bool {
-		_, err := os.Stat(filepath.Join(s.rec.Sets, fmt.Sprintf("set-%08d", set)))
+func (s *Supervisor) forgetRemoved() {
+	s.rec.Quarantined = slices.DeleteFunc(slices.Clone(s.rec.Quarantined), func(index uint64) bool {
+		_, err := os.Stat(filepath.Join(s.rec.CheckpointDir, fmt.Sprintf("set-%08d", index)))
 		return errors.Is(err, fs.ErrNotExist)
 	})
 }
 
-// found is a set that has a file of every rank.
-type found struct {
+// completeCheckpoint is a set that has a file of every rank.
+type completeCheckpoint struct {
 	index uint64
 	at    time.Time
 }

@@ -43,35 +43,35 @@ const (
 // record is the content of run.json. In memory its paths are absolute; in the
 // file they are relative to RUN or to the working directory where they can be.
 type record struct {
-	Format  int         `json:"format"`
-	ID      string      `json:"id"`  // of the run, made once
-	Seq     uint64      `json:"seq"` // how often it was written
-	Command []string    `json:"command"`
-	Ranks   int         `json:"ranks"`
-	Hosts   []string    `json:"hosts"`
-	State   string      `json:"state"`
-	Status  int         `json:"status"`
-	Why     string      `json:"why,omitempty"`
-	Early   bool        `json:"early,omitempty"` // it failed before its first point
-	Pid     int         `json:"pid"`
-	Host    string      `json:"host"`
-	Attempt int         `json:"attempt"`
-	Cwd     string      `json:"cwd"`               // where it was started, absolute
-	Up      int         `json:"up"`                // how many levels that is above RUN; -1: it is elsewhere
-	From    []string    `json:"from,omitempty"`    // … and before RUN was moved or copied together with that
-	Dir     string      `json:"dir"`               // checkpoint directory that was asked for
-	Sets    string      `json:"sets"`              // checkpoint directory that the ranks use
-	Used    bool        `json:"used,omitempty"`    // … and have used
-	SetsID  string      `json:"setsId,omitempty"`  // … as its file run-id says; of meaning as soon as there is a checkpoint
-	Output  string      `json:"output"`            //
-	Clear   []string    `json:"clear,omitempty"`   // checkpoint directories of an earlier run that is being discarded
-	Discard bool        `json:"discard,omitempty"` // finishing: the checkpoints can go
-	Aside   []uint64    `json:"aside"`
-	Last    *SetState   `json:"last,omitempty"`
-	Unsaved *Unsaved    `json:"unsaved,omitempty"` // why checkpoints fail now
-	Moves   []MoveState `json:"moves,omitempty"`   // the latest, the newest at the end
-	Moved   uint64      `json:"moved,omitempty"`   // number of the last move that was asked for
-	Time    time.Time   `json:"time"`
+	Format           int              `json:"format"`
+	ID               string           `json:"id"`  // of the run, made once
+	Seq              uint64           `json:"seq"` // how often it was written
+	Command          []string         `json:"command"`
+	Ranks            int              `json:"ranks"`
+	Hosts            []string         `json:"hosts"`
+	State            string           `json:"state"`
+	Status           int              `json:"status"`
+	Why              string           `json:"why,omitempty"`
+	BeforeFirstPoint bool             `json:"early,omitempty"` // it failed before its first point
+	Pid              int              `json:"pid"`
+	Host             string           `json:"host"`
+	Attempt          int              `json:"attempt"`
+	Cwd              string           `json:"cwd"`               // where it was started, absolute
+	Up               int              `json:"up"`                // how many levels that is above RUN; -1: it is elsewhere
+	FormerDirs       []string         `json:"from,omitempty"`    // … and before RUN was moved or copied together with that
+	RequestedDir     string           `json:"dir"`               // checkpoint directory that was asked for
+	CheckpointDir    string           `json:"sets"`              // checkpoint directory that the ranks use
+	Used             bool             `json:"used,omitempty"`    // … and have used
+	CheckpointsID    string           `json:"setsId,omitempty"`  // … as its file run-id says; of meaning as soon as there is a checkpoint
+	Output           string           `json:"output"`            //
+	Clear            []string         `json:"clear,omitempty"`   // checkpoint directories of an earlier run that is being discarded
+	Discard          bool             `json:"discard,omitempty"` // finishing: the checkpoints can go
+	Quarantined      []uint64         `json:"aside"`
+	Last             *CheckpointState `json:"last,omitempty"`
+	Unsaved          *Unsaved         `json:"unsaved,omitempty"` // why checkpoints fail now
+	Moves            []MoveState      `json:"moves,omitempty"`   // the latest, the newest at the end
+	Moved            uint64           `json:"moved,omitempty"`   // number of the last move that was asked for
+	Time             time.Time        `json:"time"`
 
 	places places // that its paths were read with
 	note   string // what was wrong with the files, for the user
@@ -128,7 +128,7 @@ func (r *record) each(f func(string) string) {
 	if len(r.Command) > 0 {
 		r.Command[0] = f(r.Command[0])
 	}
-	r.Dir, r.Sets, r.Output = f(r.Dir), f(r.Sets), f(r.Output)
+	r.RequestedDir, r.CheckpointDir, r.Output = f(r.RequestedDir), f(r.CheckpointDir), f(r.Output)
 	r.Clear = slices.Clone(r.Clear)
 	for i := range r.Clear {
 		r.Clear[i] = f(r.Clear[i])
@@ -153,7 +153,7 @@ func (r *record) relocated(run, cwd string) {
 	if r.Cwd == cwd || r.Up < 0 || above(run, cwd) != r.Up || real(r.Cwd) == real(cwd) {
 		return
 	}
-	r.From = append(slices.DeleteFunc(r.From, func(dir string) bool { return dir == r.Cwd || dir == cwd }), r.Cwd)
+	r.FormerDirs = append(slices.DeleteFunc(r.FormerDirs, func(dir string) bool { return dir == r.Cwd || dir == cwd }), r.Cwd)
 }
 
 // locate makes the record's paths absolute. cwd is the working directory of who
@@ -165,7 +165,7 @@ func (r *record) locate(run, cwd string) {
 		p.cwd = r.Cwd
 		if r.Up >= 0 {
 			moved := places{run, filepath.Join(run, strings.Repeat("../", r.Up))}
-			if _, err := os.Stat(moved.absolute(r.Sets)); err == nil || moved.cwd == r.Cwd {
+			if _, err := os.Stat(moved.absolute(r.CheckpointDir)); err == nil || moved.cwd == r.Cwd {
 				p = moved
 			}
 		}
@@ -251,8 +251,8 @@ func (r *record) essence() string {
 func (d *runDir) write(r *record) error {
 	r.Format, r.Time = recordFormat, time.Now()
 	r.Seq++
-	if r.Aside == nil {
-		r.Aside = []uint64{}
+	if r.Quarantined == nil {
+		r.Quarantined = []uint64{}
 	}
 	r.Cwd, r.Up = d.cwd, above(d.path, d.cwd)
 	out := *r

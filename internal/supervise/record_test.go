@@ -44,7 +44,7 @@ func newRecorded(t *testing.T, before func(op, name string) error) *recorded {
 // adopts is what a start decides.
 func adopts(fsys vfs.FS, fresh bool) (*Supervisor, error) {
 	d := &runDir{fs: fsys, path: crashRun, cwd: "/cairn-test"}
-	in, err := d.adopt([]string{"/cairn-test/sim", "-x"}, 1, d.file("sets"), d.file("output"), fresh)
+	in, err := d.claim([]string{"/cairn-test/sim", "-x"}, 1, d.file("sets"), d.file("output"), fresh)
 	if err != nil {
 		return nil, err
 	}
@@ -154,7 +154,7 @@ func TestRecordCrashesAtEveryOperation(t *testing.T) {
 		s.rec.State, s.rec.Attempt = Running, 1
 		must(s.record())
 		r.checkpoint()
-		s.last = &SetState{Set: 1}
+		s.last = &CheckpointState{Index: 1}
 		must(s.record())
 		phase = committed
 		if !end {
@@ -162,7 +162,7 @@ func TestRecordCrashesAtEveryOperation(t *testing.T) {
 		}
 		must(s.recordFinishing(7, true))
 		phase = finishing
-		must(store.Clear(s.dir.fs, s.rec.Sets))
+		must(store.Clear(s.dir.fs, s.rec.CheckpointDir))
 		s.rec.State = Finished
 		must(s.record())
 		phase = finished
@@ -206,7 +206,7 @@ func TestRecordFails(t *testing.T) {
 			t.Fatal(err)
 		}
 		r.checkpoint()
-		s.last = &SetState{Set: 1}
+		s.last = &CheckpointState{Index: 1}
 		s.rec.State, s.rec.Attempt = Running, 1
 		if err := s.record(); err != nil {
 			t.Fatal(err)
@@ -337,15 +337,15 @@ func TestVanished(t *testing.T) {
 	for _, c := range []struct {
 		name string
 		dir  bool // --dir
-		how  func(t *testing.T, sets string)
+		how  func(t *testing.T, checkpointDir string)
 	}{
-		{"moved away", false, func(t *testing.T, sets string) {
-			if err := os.Rename(sets, sets+".away"); err != nil {
+		{"moved away", false, func(t *testing.T, checkpointDir string) {
+			if err := os.Rename(checkpointDir, checkpointDir+".away"); err != nil {
 				t.Fatal(err)
 			}
 		}},
-		{"not mounted", true, func(t *testing.T, sets string) {
-			if err := errors.Join(os.Rename(sets, sets+".away"), os.Mkdir(sets, 0o700)); err != nil {
+		{"not mounted", true, func(t *testing.T, checkpointDir string) {
+			if err := errors.Join(os.Rename(checkpointDir, checkpointDir+".away"), os.Mkdir(checkpointDir, 0o700)); err != nil {
 				t.Fatal(err)
 			}
 		}},
@@ -354,21 +354,21 @@ func TestVanished(t *testing.T) {
 			t.Run(c.name+" "+points, func(t *testing.T) {
 				o := options(t, 1, "points=20", points, "kill:0:8:1")
 				o.Retries = -1
-				sets := filepath.Join(o.Run, "sets")
+				checkpointDir := filepath.Join(o.Run, "sets")
 				if c.dir {
 					o.Dir = filepath.Join(t.TempDir(), "ck")
-					sets = o.Dir
+					checkpointDir = o.Dir
 				}
 				begin(t, o).ends(Failed, 128+9)
 				before, _ := os.ReadFile(outputFile(filepath.Join(o.Run, "output"), 0, 1))
-				c.how(t, sets)
-				if _, err := New(o); err == nil || !strings.Contains(err.Error(), sets) || !strings.Contains(err.Error(), "mounted") {
+				c.how(t, checkpointDir)
+				if _, err := New(o); err == nil || !strings.Contains(err.Error(), checkpointDir) || !strings.Contains(err.Error(), "mounted") {
 					t.Fatalf("started: %v", err)
 				}
 				if after, _ := os.ReadFile(outputFile(filepath.Join(o.Run, "output"), 0, 1)); string(after) != string(before) || len(before) == 0 {
 					t.Errorf("output was %q and is %q", before, after)
 				}
-				if err := errors.Join(os.RemoveAll(sets), os.Rename(sets+".away", sets)); err != nil {
+				if err := errors.Join(os.RemoveAll(checkpointDir), os.Rename(checkpointDir+".away", checkpointDir)); err != nil {
 					t.Fatal(err)
 				}
 				begin(t, o).ends(Finished, 0)
@@ -541,7 +541,7 @@ func TestStopUnsaved(t *testing.T) {
 	l := begin(t, o)
 	l.reaches(1, 8)
 	st, err := Read(context.Background(), o.Run)
-	if err != nil || st.Unsaved == nil || st.Unsaved.Sets != 1 || st.Unsaved.Since.IsZero() || !strings.Contains(st.Unsaved.Why, "no space left") {
+	if err != nil || st.Unsaved == nil || st.Unsaved.Count != 1 || st.Unsaved.Since.IsZero() || !strings.Contains(st.Unsaved.Why, "no space left") {
 		t.Errorf("%+v, %v", st, err)
 	}
 	l.s.Stop("enough")

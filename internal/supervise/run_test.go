@@ -296,14 +296,14 @@ func TestPause(t *testing.T) {
 
 func TestDistrust(t *testing.T) {
 	o := options(t, 2, "kill:0:13:1", "poison:2")
-	o.Distrust = 2
+	o.Quarantine = 2
 	l := begin(t, o)
 	l.ends(Finished, 0).says("set 2 put aside: 2 starts from it failed without a new set", "restarting from an older set", "restored set 1")
 	exact(t, o, 20)
-	if !slices.Equal(l.last.Aside, []uint64{2}) {
-		t.Errorf("put aside: %v", l.last.Aside)
+	if !slices.Equal(l.last.Quarantined, []uint64{2}) {
+		t.Errorf("put aside: %v", l.last.Quarantined)
 	}
-	if rec, err := readRecord(o.Run); err != nil || !slices.Equal(rec.Aside, []uint64{2}) {
+	if rec, err := readRecord(o.Run); err != nil || !slices.Equal(rec.Quarantined, []uint64{2}) {
 		t.Errorf("recorded: %+v, %v", rec, err)
 	}
 }
@@ -323,7 +323,7 @@ func TestStopAndGoOn(t *testing.T) {
 	answer := make(chan error, 1)
 	go func() {
 		st, err := Stop(context.Background(), o.Run, "")
-		if err == nil && (st.State != Stopped || st.Last == nil || st.Last.Set != 2) {
+		if err == nil && (st.State != Stopped || st.Last == nil || st.Last.Index != 2) {
 			err = fmt.Errorf("%+v", st)
 		}
 		answer <- err
@@ -334,7 +334,7 @@ func TestStopAndGoOn(t *testing.T) {
 		t.Fatal(err)
 	}
 	l.ends(Stopped, StoppedStatus).says("stopped with set 2: cairn stop; the same command goes on")
-	if st, err := Read(context.Background(), o.Run); err != nil || st.State != Stopped || st.Last.Set != 2 {
+	if st, err := Read(context.Background(), o.Run); err != nil || st.State != Stopped || st.Last.Index != 2 {
 		t.Errorf("%+v, %v", st, err)
 	}
 	other := o
@@ -512,8 +512,8 @@ func TestCheckpointAndStatus(t *testing.T) {
 	}
 	got := make(chan any, 1)
 	go func() {
-		set, err := Checkpoint(context.Background(), o.Run, "by hand")
-		if err == nil && set.Set == 1 && set.State == 2000 {
+		index, err := Checkpoint(context.Background(), o.Run, "by hand")
+		if err == nil && index.Index == 1 && index.State == 2000 {
 			err = errors.New("fine")
 		}
 		got <- err
@@ -521,7 +521,7 @@ func TestCheckpointAndStatus(t *testing.T) {
 	// The request is on its way when it is among the waiters.
 	for waiting := 0; waiting == 0; {
 		n := make(chan int)
-		l.s.post(func() { n <- len(l.s.waiters) })
+		l.s.post(func() { n <- len(l.s.requests) })
 		waiting = <-n
 	}
 	open(t, gate)

@@ -179,26 +179,26 @@ func (d *runDir) awaitHelpers(ctx context.Context, waiting func(host, holder str
 	return nil
 }
 
-// newestSet returns the newest set in a checkpoint folder that has a file of
+// newestCheckpoint returns the newest set in a checkpoint folder that has a file of
 // every rank.
-func newestSet(dir string, n int) (index uint64, at time.Time, ok bool) {
-	index, at, ok, _ = newestWhole(dir, n)
+func newestCheckpoint(dir string, n int) (index uint64, at time.Time, ok bool) {
+	index, at, ok, _ = newestComplete(dir, n)
 	return index, at, ok
 }
 
-// newestWhole is newestSet for those who must not take a directory that can't be
+// newestComplete is newestCheckpoint for those who must not take a directory that can't be
 // read for an empty one.
-func newestWhole(dir string, n int) (index uint64, at time.Time, ok bool, err error) {
-	sets, err := wholeSets(dir, n)
-	if len(sets) == 0 {
+func newestComplete(dir string, n int) (index uint64, at time.Time, ok bool, err error) {
+	checkpointDir, err := completeCheckpoints(dir, n)
+	if len(checkpointDir) == 0 {
 		return 0, time.Time{}, false, err
 	}
-	return sets[0].index, sets[0].at, true, err
+	return checkpointDir[0].index, checkpointDir[0].at, true, err
 }
 
-// wholeSets returns the sets in a checkpoint folder that have a file of every
+// completeCheckpoints returns the sets in a checkpoint folder that have a file of every
 // rank, the newest first.
-func wholeSets(dir string, n int) (out []found, err error) {
+func completeCheckpoints(dir string, n int) (out []completeCheckpoint, err error) {
 	entries, err := os.ReadDir(dir)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
@@ -217,9 +217,9 @@ func wholeSets(dir string, n int) (out []found, err error) {
 			}
 		}
 		if whole {
-			out = append(out, found{index, at})
+			out = append(out, completeCheckpoint{index, at})
 		}
 	}
-	slices.SortFunc(out, func(a, b found) int { return cmp.Compare(b.index, a.index) })
+	slices.SortFunc(out, func(a, b completeCheckpoint) int { return cmp.Compare(b.index, a.index) })
 	return out, nil
 }

@@ -8,9 +8,9 @@ import (
 	"github.com/cairnrun/cairn/internal/control"
 )
 
-// outbox sends messages in the background, so that a peer that does not read
+// sendQueue sends messages in the background, so that a peer that does not read
 // holds nobody up. A peer that lets too many pile up is cut off.
-type outbox struct {
+type sendQueue struct {
 	conn *control.Conn
 	mu   sync.Mutex
 	some sync.Cond
@@ -20,15 +20,15 @@ type outbox struct {
 	done chan struct{} // everything was sent, or can't be
 }
 
-func newOutbox(conn *control.Conn, room int) *outbox {
-	b := &outbox{conn: conn, room: room, done: make(chan struct{})}
+func newSendQueue(conn *control.Conn, room int) *sendQueue {
+	b := &sendQueue{conn: conn, room: room, done: make(chan struct{})}
 	b.some.L = &b.mu
 	go b.work()
 	return b
 }
 
 // send queues a message. Any goroutine may call it; it does not block.
-func (b *outbox) send(m *control.Message) {
+func (b *sendQueue) send(m *control.Message) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.shut {
@@ -46,14 +46,14 @@ func (b *outbox) send(m *control.Message) {
 
 // finish lets the outbox end when what was queued has been sent; done is
 // closed then.
-func (b *outbox) finish() {
+func (b *sendQueue) finish() {
 	b.mu.Lock()
 	b.shut = true
 	b.some.Signal()
 	b.mu.Unlock()
 }
 
-func (b *outbox) work() {
+func (b *sendQueue) work() {
 	defer close(b.done)
 	for {
 		b.mu.Lock()

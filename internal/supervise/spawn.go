@@ -24,7 +24,7 @@ import (
 //	  ◀────────────────────── Spawned                                the helper
 //	  ◀────────────────────────────────────────────────────────────── Joined
 //
-// From there on it is like any other, and what is started or dies under it
+// FormerDirs there on it is like any other, and what is started or dies under it
 // is its business: mpirun does not see it. What mpirun would not forgive is the end of what it
 // started itself, once MPI was initialised under it: such a helper stays
 // until all ranks have ended, also when its rank has left, or the supervisor
@@ -33,12 +33,12 @@ import (
 
 // spawn is the start of a helper by an MPI library.
 type spawn struct {
-	move uint64
-	seat int // the rank that moves
-	rank int // that is to do it
-	port net.Listener
-	busy bool // it is at it
-	late bool // it has not come to it for long: nobody waits for it
+	move       uint64
+	movingRank int // the rank that moves
+	rank       int // that is to do it
+	port       net.Listener
+	busy       bool // it is at it
+	late       bool // it has not come to it for long: nobody waits for it
 }
 
 // envParent is where Open MPI's processes find that they were spawned. It is
@@ -61,8 +61,8 @@ exit 0`
 // launch, a colon, and the run's folder.
 const envStay = "CAIRN_STAY"
 
-// detain has the shell that started this helper stay when that is killed.
-func (h *helper) detain() {
+// keepShell has the shell that started this helper stay when that is killed.
+func (h *helper) keepShell() {
 	if st, ok := readStat(h.shell); h.shell > 1 && ok && st.group == syscall.Getpgrp() {
 		syscall.Kill(h.shell, syscall.SIGUSR1)
 	}
@@ -71,7 +71,7 @@ func (h *helper) detain() {
 // spawning reports whether newcomers are to be started by the MPI library of
 // the others: where they can't join otherwise, or if the user wants it.
 func (s *Supervisor) spawning() bool {
-	l := s.starter
+	l := s.launcher
 	if l == nil || !l.spawns || l.apart || s.n == 1 || len(s.o.Transports) > 0 && !slices.Contains(s.o.Transports, "mpi") {
 		return false
 	}
@@ -88,7 +88,7 @@ func (s *Supervisor) spawning() bool {
 // it is none of its hosts. Those that are not named in its arguments it knows
 // without their domain.
 func (s *Supervisor) spawnHost(goal string) string {
-	if named(s.starter.args, goal) {
+	if named(s.launcher.args, goal) {
 		return goal
 	}
 	if own, err := os.Hostname(); err == nil && (goal == "localhost" || goal == "127.0.0.1") {
@@ -97,7 +97,7 @@ func (s *Supervisor) spawnHost(goal string) string {
 	if !slices.ContainsFunc(s.hosts, func(h *host) bool { return !h.extra && h.shared == goal }) {
 		return ""
 	}
-	if short, _, _ := strings.Cut(goal, "."); !named(s.starter.args, goal) {
+	if short, _, _ := strings.Cut(goal, "."); !named(s.launcher.args, goal) {
 		return short
 	}
 	return goal
@@ -124,10 +124,10 @@ func (s *Supervisor) spawner(m *move) int {
 	found := -1
 	for i := range s.a.ranks {
 		r := &s.a.ranks[i]
-		if r.on == nil || !r.on.up || r.State != Running || r.place != 0 && !r.on.spawned {
+		if r.on == nil || !r.on.up || r.State != Running || r.byMove != 0 && !r.on.spawned {
 			continue
 		}
-		if m.seat(i) != nil {
+		if m.rank(i) != nil {
 			return i
 		}
 		if found < 0 {
@@ -139,7 +139,7 @@ func (s *Supervisor) spawner(m *move) int {
 
 // sendSpawn has a rank start the helper for one that moves. It returns false
 // if that is not to be done.
-func (s *Supervisor) sendSpawn(m *move, x *seat) bool {
+func (s *Supervisor) sendSpawn(m *move, x *movingRank) bool {
 	if !s.spawning() || s.a.refused {
 		return false
 	}
@@ -151,7 +151,7 @@ func (s *Supervisor) sendSpawn(m *move, x *seat) bool {
 	if err != nil {
 		return false
 	}
-	by := &spawn{move: m.ID, seat: x.rank, rank: rank, port: port}
+	by := &spawn{move: m.ID, movingRank: x.rank, rank: rank, port: port}
 	x.spawn = by
 	go s.expect(m, x, port, by)
 	command := append([]string{"/bin/sh", "-c", spawnScript, "sh", strings.Join(addressesOf(port), ","), s.a.launch + ":" + s.dir.path, s.cwd}, s.o.RemoteHelper...)
@@ -180,7 +180,7 @@ func (a *attempt) inSpawn() bool {
 func (s *Supervisor) spawned(said *control.Message) {
 	a, m := s.a, s.move
 	i := slices.IndexFunc(a.spawning, func(y *spawn) bool {
-		return said.Move != nil && y.rank == said.Rank && y.move == said.Move.ID && slices.Equal(said.Move.Ranks, []int{y.seat})
+		return said.Move != nil && y.rank == said.Rank && y.move == said.Move.ID && slices.Equal(said.Move.Ranks, []int{y.movingRank})
 	})
 	if i < 0 {
 		return
@@ -190,7 +190,7 @@ func (s *Supervisor) spawned(said *control.Message) {
 		by.busy = true
 		s.after(s.limits.spawn, func() {
 			if slices.Contains(a.spawning, by) {
-				s.starter.apart = true
+				s.launcher.apart = true
 				s.fail(by.rank, &failure{why: fmt.Sprintf("rank %d on %s has not come back from MPI_Comm_spawn within %s", by.rank, a.ranks[by.rank].Host, timeText(s.limits.spawn)), status: 1})
 			}
 		})
@@ -202,11 +202,11 @@ func (s *Supervisor) spawned(said *control.Message) {
 		return
 	}
 	s.after(s.limits.come, func() {
-		if m == nil || m != s.move || m.ID != by.move || m.seat(by.seat).to != nil {
+		if m == nil || m != s.move || m.ID != by.move || m.rank(by.movingRank).to != nil {
 			return
 		}
-		why := fmt.Sprintf("no helper came from %s within %s, which rank %d had started by MPI_Comm_spawn", m.seat(by.seat).goal, timeText(s.limits.come), by.rank)
-		if said := s.starter.said.line(); said != "" {
+		why := fmt.Sprintf("no helper came from %s within %s, which rank %d had started by MPI_Comm_spawn", m.rank(by.movingRank).goal, timeText(s.limits.come), by.rank)
+		if said := s.launcher.said.line(); said != "" {
 			why += fmt.Sprintf(" (mpirun said: %s)", said)
 		}
 		s.unspawned(m, by, why)
@@ -221,10 +221,10 @@ func (s *Supervisor) unspawned(m *move, by *spawn, why string) {
 		return
 	}
 	by.port.Close()
-	x := m.seat(by.seat)
+	x := m.rank(by.movingRank)
 	x.spawn = nil
 	s.say("%s; the new process of rank %d is started by another mpirun, and does not use the MPI library", why, x.rank)
-	go s.sendErrand(m, x, "")
+	go s.launchHelper(m, x, "")
 }
 
 // exported are the variables that a launcher's arguments name for all

@@ -39,7 +39,7 @@ func TestSpawning(t *testing.T) {
 		{what: "another way", said: "any", hosts: two},
 	} {
 		t.Setenv(control.EnvJoin, c.said)
-		s := &Supervisor{n: 2, starter: &launcher{apart: c.apart, spawns: !c.other}, hosts: c.hosts, o: Options{Transports: c.transports}}
+		s := &Supervisor{n: 2, launcher: &launcher{apart: c.apart, spawns: !c.other}, hosts: c.hosts, o: Options{Transports: c.transports}}
 		if got := s.spawning(); got != c.want {
 			t.Errorf("%s: %v", c.what, got)
 		}
@@ -51,7 +51,7 @@ func TestSpawning(t *testing.T) {
 	extra := on("c")
 	extra.extra = true
 	l := &launcher{args: []string{"--oversubscribe", "--host", "10.0.0.2:2," + own + ",e.some.where:1"}}
-	s := &Supervisor{starter: l, hosts: append(slices.Clone(two), on(own), extra, on("d.some.where"), on("e.some.where"))}
+	s := &Supervisor{launcher: l, hosts: append(slices.Clone(two), on(own), extra, on("d.some.where"), on("e.some.where"))}
 	for goal, want := range map[string]string{"a": "a", "b": "b", "c": "", "d": "", "localhost": own, own: own, "10.0.0.2": "10.0.0.2", "10.0.0.3": "",
 		"d.some.where": "d", "e.some.where": "e.some.where"} {
 		if got := s.spawnHost(goal); got != want {
@@ -75,14 +75,14 @@ func TestSpawning(t *testing.T) {
 	}{
 		{"the first", ranks(rank{on: two[0]}, rank{on: two[1]}), []int{0}, 0},
 		{"the second", ranks(rank{on: two[0]}, rank{on: two[1]}), []int{1}, 1},
-		{"one that was spawned", ranks(rank{on: two[0]}, rank{on: spawned, place: 3}), []int{1}, 1},
-		{"not one that is apart", ranks(rank{on: two[0]}, rank{on: two[1], place: 3}), []int{1}, 0},
-		{"one of two", ranks(rank{on: two[0], place: 4}, rank{on: two[1]}), []int{0, 1}, 1},
-		{"none can", ranks(rank{on: two[0], place: 1}, rank{on: two[1], place: 2}), []int{0}, -1},
+		{"one that was spawned", ranks(rank{on: two[0]}, rank{on: spawned, byMove: 3}), []int{1}, 1},
+		{"not one that is apart", ranks(rank{on: two[0]}, rank{on: two[1], byMove: 3}), []int{1}, 0},
+		{"one of two", ranks(rank{on: two[0], byMove: 4}, rank{on: two[1]}), []int{0, 1}, 1},
+		{"none can", ranks(rank{on: two[0], byMove: 1}, rank{on: two[1], byMove: 2}), []int{0}, -1},
 	} {
 		m := new(move)
 		for _, r := range c.moves {
-			m.seats = append(m.seats, &seat{rank: r})
+			m.moving = append(m.moving, &movingRank{rank: r})
 		}
 		if got := c.s.spawner(m); got != c.want {
 			t.Errorf("%s: %d, not %d", c.what, got, c.want)
@@ -176,12 +176,12 @@ func TestSpawnedLate(t *testing.T) {
 	from, to := &host{shared: "a", up: true}, &host{shared: "b", up: true}
 	word := &control.Move{ID: 3, Ranks: []int{1}}
 	for _, left := range []bool{false, true} {
-		x := &seat{rank: 1, from: from, to: to}
-		m := &move{MoveState: &control.MoveState{ID: 3}, seats: []*seat{x}}
-		a := &attempt{launch: "x", ranks: make([]rank, 2), timers: make(map[*time.Timer]bool), spawning: []*spawn{{move: 3, seat: 1, rank: 1, busy: true}, {move: 3, seat: 0, rank: 0}}}
+		x := &movingRank{rank: 1, from: from, to: to}
+		m := &move{MoveState: &control.MoveState{ID: 3}, moving: []*movingRank{x}}
+		a := &attempt{launch: "x", ranks: make([]rank, 2), timers: make(map[*time.Timer]bool), spawning: []*spawn{{move: 3, movingRank: 1, rank: 1, busy: true}, {move: 3, movingRank: 0, rank: 0}}}
 		s := &Supervisor{a: a, move: m, n: 2, limits: usualLimits}
 		if left {
-			s.hasLeft(x)
+			s.handedOver(x)
 		} else { // the process is not the rank's any more
 			a.ranks[1].on = to
 			s.fromRank(from, &control.Message{Kind: control.Spawned, Rank: 1, Launch: "x", Move: word})
@@ -333,7 +333,7 @@ func TestMoveSpawnHangs(t *testing.T) {
 		l.s.post(func() { l.s.limits.spawn = 50 * time.Millisecond })
 		m := l.migrate(Migration{Ranks: []int{1}, To: "localhost"})
 		l.await("has not come back from MPI_Comm_spawn within 50 ms")
-		m.ends(BroughtBack)
+		m.ends(RolledBack)
 		l.migrate(Migration{Ranks: []int{1}, To: "localhost"}).ends(Moved)
 		if sent() != "localhost\n" {
 			t.Errorf("after it went wrong: errands to %q", sent())

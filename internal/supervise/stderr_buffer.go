@@ -11,10 +11,10 @@ import (
 	"github.com/cairnrun/cairn/internal/vfs"
 )
 
-// early is what a newcomer writes to stderr before it is one of the ranks. If it
+// stderrBuffer is what a newcomer writes to stderr before it is one of the ranks. If it
 // becomes one, that is added to the rank's output; if not, it does not belong
 // there, and what it said last tells why. A nil early has nothing.
-type early struct {
+type stderrBuffer struct {
 	mu     sync.Mutex
 	f      *os.File // a file without a name
 	to     string   // the rank's
@@ -23,7 +23,7 @@ type early struct {
 
 // pass adds to the rank's output what is not there yet. That it can't be
 // written stops nothing.
-func (e *early) pass() {
+func (e *stderrBuffer) pass() {
 	if e == nil {
 		return
 	}
@@ -50,7 +50,7 @@ const (
 
 // last is what was written last, in one line: where a Go program panicked,
 // from there on.
-func (e *early) last() string {
+func (e *stderrBuffer) last() string {
 	if e == nil {
 		return ""
 	}
@@ -87,7 +87,7 @@ func lastSaid(text string) string {
 	return out
 }
 
-func (e *early) close() {
+func (e *stderrBuffer) close() {
 	if e != nil {
 		e.mu.Lock()
 		defer e.mu.Unlock()

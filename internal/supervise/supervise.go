@@ -75,8 +75,8 @@ const (
 // State is what is known of a run at a moment.
 type State = control.RunState
 
-// SetState is a committed set.
-type SetState = control.SetState
+// CheckpointState is a committed set.
+type CheckpointState = control.CheckpointState
 
 // Unsaved tells of checkpoints that could not be saved.
 type Unsaved = control.Unsaved
@@ -108,22 +108,22 @@ type Options struct {
 	Dir        string // checkpoint folder; default RUN/sets
 	Fresh      bool   // discard what RUN holds of an earlier run
 	Group      bool   // the group of RUN may read what is in it
-	AnyOwner   bool   // RUN and Dir may be another user's
+	AnyOwner   bool   // RUN and RequestedDir may be another user's
 	Out        string // file for the ranks' stdout; with %r one per rank
 	RankOutput string // folder for the ranks' output files; default RUN/output
 	// Input is a file that rank 0 reads as its stdin, from the beginning whenever
 	// it is started. Empty: there is nothing to read.
 	Input string
 
-	Retries  int           // failures in a row without progress; 0: 10; below 0: none
-	Distrust int           // failures of one set until it is put aside; 0: 3; below 0: never
-	Stall    time.Duration // without progress for this long a run has failed; 0: never
-	Grace    time.Duration // for ranks to save and stop in; 0: 60 s
+	Retries    int           // failures in a row without progress; 0: 10; below 0: none
+	Quarantine int           // failures of one set until it is put aside; 0: 3; below 0: never
+	Stall      time.Duration // without progress for this long a run has failed; 0: never
+	Grace      time.Duration // for ranks to save and stop in; 0: 60 s
 
-	// LeaveWhen is a command for /bin/sh that each host runs every LeavePoll
+	// EvacuateWhen is a command for /bin/sh that each host runs every EvacuatePoll
 	// (0: 30 s). When it ends with status 0, ranks leave that host.
-	LeaveWhen string
-	LeavePoll time.Duration
+	EvacuateWhen string
+	EvacuatePoll time.Duration
 
 	// Line is given each line of output that is to be shown, without its
 	// newline; nil: output is only kept. One goroutine calls it; it may block.
@@ -144,29 +144,29 @@ type Event struct {
 
 // Result is how a run ended.
 type Result struct {
-	State  string // Stopped, Finished or Failed; Finishing, if its output could not be put together
-	Status int    // 0, StoppedStatus, UnsavedStatus, or that of the rank that failed, or that finished with one
-	Why    string
-	Early  bool // it failed by an exit status before its first point
+	State            string // Stopped, Finished or Failed; Finishing, if its output could not be put together
+	Status           int    // 0, StoppedStatus, UnsavedStatus, or that of the rank that failed, or that finished with one
+	Why              string
+	BeforeFirstPoint bool // it failed by an exit status before its first point
 }
 
 const (
-	defaultRetries  = 10
-	defaultDistrust = 3
-	defaultGrace    = 60 * time.Second
+	defaultRetries    = 10
+	defaultQuarantine = 3
+	defaultGrace      = 60 * time.Second
 
-	defaultLeavePoll = 30 * time.Second
+	defaultEvacuatePoll = 30 * time.Second
 
 	firstPause = 100 * time.Millisecond
 	longPause  = 30 * time.Second
-	youth      = 10 * time.Second       // a program that tells nothing is young this long
+	youngTime  = 10 * time.Second       // a program that tells nothing is young this long
 	lostMoment = 500 * time.Millisecond // ranks that hear of a loss get this long
 
 	pingEvery     = 5 * time.Second
 	hostSilence   = 30 * time.Second               // then a host is lost
 	helperSilence = 60 * time.Second               // then the supervisor is lost
 	joinTime      = 60 * time.Second               // for a helper to appear
-	leaveTime     = helperSilence + 10*time.Second // besides the grace time, for an earlier helper to end
+	helperEndTime = helperSilence + 10*time.Second // besides the grace time, for an earlier helper to end
 	busyEvery     = 100 * time.Millisecond         // whether it has is looked at
 
 	maxRanks = 1 << 16

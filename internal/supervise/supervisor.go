@@ -24,52 +24,52 @@ import (
 // Supervisor runs one run. All its state belongs to the goroutine of Run;
 // others hand it functions to call.
 type Supervisor struct {
-	o       Options
-	n       int
-	cwd     string
-	dir     *runDir
-	rec     *record
-	calls   chan func()
-	over    chan struct{} // closed when Run has ended
-	serving sync.WaitGroup
-	sink    *sink
-	hosts   []*host
-	starter *launcher // mpirun or srun; nil: fork
+	o        Options
+	n        int
+	cwd      string
+	dir      *runDir
+	rec      *record
+	calls    chan func()
+	over     chan struct{} // closed when Run has ended
+	serving  sync.WaitGroup
+	sink     *sink
+	hosts    []*host
+	launcher *launcher // mpirun or srun; nil: fork
 
-	state    string
-	a        *attempt // the one under way
-	began    bool     // ranks have run
-	killed   bool     // at once
-	stopping bool
-	why      string // of the last failure, or of the stop
-	failures int    // in a row without progress
-	suspect  uint64 // the set that the last attempts restored,
-	faults   int    // and how many of them failed without a new set
-	reached  uint64 // the newest set that was committed or restored
-	headway  headway
-	last     *SetState
-	hasty    int                 // failures in a row before the first point
-	pending  map[uint64]*growing // saved by some ranks
-	unshown  *growing            // committed, and not shown yet
-	troubles control.Troubles    // with sets since the last one that was committed
-	intent   *intent             // what is to be done with what the directory holds
-	waiters  []*waiter
-	tick     *time.Timer
+	state               string
+	a                   *attempt // the one under way
+	began               bool     // ranks have run
+	killed              bool     // at once
+	stopping            bool
+	why                 string // of the last failure, or of the stop
+	failures            int    // in a row without progress
+	suspect             uint64 // the set that the last attempts restored,
+	suspectFailures     int    // and how many of them failed without a new set
+	reached             uint64 // the newest set that was committed or restored
+	progress            progress
+	last                *CheckpointState
+	failuresBeforePoint int                           // failures in a row before the first point
+	pending             map[uint64]*partialCheckpoint // saved by some ranks
+	unreported          *partialCheckpoint            // committed, and not shown yet
+	saveFailures        control.SaveFailures          // with sets since the last one that was committed
+	intent              *intent                       // what is to be done with what the directory holds
+	requests            []*commandRequest
+	tick                *time.Timer
 
-	origin      origin // of the program
-	saidForeign bool
+	instrumentation    instrumentation // of the program
+	saidUninstrumented bool
 
-	limits     moveLimits
-	queue      []*request             // moves that wait
-	move       *move                  // the one under way
-	back       []*move                // those that failed with their attempt
-	moves      []*control.MoveState   // as others see them
-	stopLater  string                 // to be stopped, for this reason, when the move is over
-	lost       []*control.MoveState   // that the supervisor before this one was lost with
-	watches    map[string]*leaveWatch // by the host's title
-	hosted     map[string]customs     // likewise
-	taken      bool                   // the folder is that of this run
-	unanswered []*request             // when the run has ended
+	limits        moveLimits
+	moveQueue     []*moveRequest              // moves that wait
+	move          *move                       // the one under way
+	failedMoves   []*move                     // those that failed with their attempt
+	moves         []*control.MoveState        // as others see them
+	stopAfterMove string                      // to be stopped, for this reason, when the move is over
+	lostMoves     []*control.MoveState        // that the supervisor before this one was lost with
+	watches       map[string]*evacuationWatch // by the host's title
+	overrides     map[string]hostOverrides    // likewise
+	owned         bool                        // the folder is that of this run
+	unanswered    []*moveRequest              // when the run has ended
 }
 
 // access says who else may use the run's directories.
@@ -78,8 +78,8 @@ func (o *Options) access() vfs.Access { return vfs.AccessFromEnv().With(o.Group,
 // New checks the options, takes the run's folder and reads what it holds.
 // After it, Run must be called.
 func New(o Options) (*Supervisor, error) {
-	s := &Supervisor{o: o, calls: make(chan func(), 64), over: make(chan struct{}), state: Starting, pending: make(map[uint64]*growing), limits: usualLimits,
-		watches: make(map[string]*leaveWatch), hosted: make(map[string]customs)}
+	s := &Supervisor{o: o, calls: make(chan func(), 64), over: make(chan struct{}), state: Starting, pending: make(map[uint64]*partialCheckpoint), limits: usualLimits,
+		watches: make(map[string]*evacuationWatch), overrides: make(map[string]hostOverrides)}
 	if err := s.prepare(); err != nil {
 		return nil, err
 	}
@@ -88,31 +88,31 @@ func New(o Options) (*Supervisor, error) {
 		return nil, err
 	}
 	s.dir = dir
-	if s.intent, err = dir.adopt(s.o.Command, s.n, s.o.Dir, s.o.RankOutput, o.Fresh); err != nil {
+	if s.intent, err = dir.claim(s.o.Command, s.n, s.o.Dir, s.o.RankOutput, o.Fresh); err != nil {
 		dir.close()
 		return nil, err
 	}
 	s.rec = s.intent.rec
 	s.last = s.rec.Last
-	if set, at, ok := newestSet(s.rec.Sets, s.n); ok && len(s.rec.Clear) == 0 && (s.last == nil || s.last.Set < set) {
-		s.last = &SetState{Set: set, Time: at} // a helper has published it after its supervisor was gone
+	if index, at, ok := newestCheckpoint(s.rec.CheckpointDir, s.n); ok && len(s.rec.Clear) == 0 && (s.last == nil || s.last.Index < index) {
+		s.last = &CheckpointState{Index: index, Time: at} // a helper has published it after its supervisor was gone
 	}
 	for i := range s.rec.Moves {
 		m := s.rec.Moves[i]
 		if !m.Over() {
 			lostMove(&m)
-			s.lost = append(s.lost, &m)
+			s.lostMoves = append(s.lostMoves, &m)
 		}
 		s.moves = append(s.moves, &m)
 	}
-	if s.o.Distrust < 0 {
-		s.rec.Aside = nil
+	if s.o.Quarantine < 0 {
+		s.rec.Quarantined = nil
 	}
-	s.origin = originOf(s.o.Command[0])
+	s.instrumentation = instrumentationOf(s.o.Command[0])
 	host, _ := os.Hostname()
 	s.rec.Pid, s.rec.Host = os.Getpid(), host
 	if !s.intent.finish {
-		s.rec.State, s.rec.Status, s.rec.Why, s.rec.Early, s.rec.Unsaved = Starting, 0, "", false, nil
+		s.rec.State, s.rec.Status, s.rec.Why, s.rec.BeforeFirstPoint, s.rec.Unsaved = Starting, 0, "", false, nil
 	}
 	s.recordHosts()
 	return s, nil
@@ -169,8 +169,8 @@ func (s *Supervisor) prepare() (err error) {
 	if o.Retries == 0 {
 		o.Retries = defaultRetries
 	}
-	if o.Distrust == 0 {
-		o.Distrust = defaultDistrust
+	if o.Quarantine == 0 {
+		o.Quarantine = defaultQuarantine
 	}
 	if o.Grace == 0 {
 		o.Grace = defaultGrace
@@ -178,8 +178,8 @@ func (s *Supervisor) prepare() (err error) {
 	if o.RemoteHelper == nil {
 		o.RemoteHelper = o.Helper
 	}
-	if o.LeavePoll <= 0 {
-		o.LeavePoll = defaultLeavePoll
+	if o.EvacuatePoll <= 0 {
+		o.EvacuatePoll = defaultEvacuatePoll
 	}
 	return nil
 }
@@ -198,7 +198,7 @@ func (s *Supervisor) prepareHosts() error {
 			return optionError("with the launcher %s, hosts are given to it by --launcher-args, not by --hosts", o.Launcher)
 		}
 		s.n = max(s.n, 1)
-		s.starter = &launcher{name: o.Launcher, args: o.LauncherArgs}
+		s.launcher = &launcher{name: o.Launcher, args: o.LauncherArgs}
 		return nil
 	default:
 		return optionError("unknown launcher %q; fork, mpirun and srun are known", o.Launcher)
@@ -237,8 +237,8 @@ func (s *Supervisor) prepareHosts() error {
 	return nil
 }
 
-// Folder returns the run's folder.
-func (s *Supervisor) Folder() string { return s.dir.path }
+// RequestedDir returns the run's folder.
+func (s *Supervisor) Dir() string { return s.dir.path }
 
 // Stop lets the run save and stop. Any goroutine may call it, at any time.
 func (s *Supervisor) Stop(why string) {
@@ -265,14 +265,14 @@ func (s *Supervisor) Run(ctx context.Context) (res Result, err error) {
 		if res.State == Finished && err == nil {
 			s.recordFinished()
 		}
-		s.taken = false // the folder may be another's from here on
+		s.owned = false // the folder may be another's from here on
 		s.dir.close()
 	}()
-	door, err := s.openDoor()
+	socket, err := s.listenForRequests()
 	if err != nil {
 		return Result{}, err
 	}
-	defer door.Close()
+	defer socket.Close()
 	if err := s.awaitOthers(ctx); err != nil {
 		if ctx.Err() == nil && !s.stopping {
 			return Result{}, err
@@ -371,9 +371,9 @@ func (s *Supervisor) rest(ctx context.Context) bool {
 	}
 	d := pause(s.failures)
 	from := "from the beginning"
-	if set, _, ok := newestSet(s.rec.Sets, s.n); ok {
-		from = fmt.Sprintf("from set %d", set)
-		if older, ok := s.newestUsable(s.rec.Aside); ok && older != set {
+	if index, _, ok := newestCheckpoint(s.rec.CheckpointDir, s.n); ok {
+		from = fmt.Sprintf("from set %d", index)
+		if older, ok := s.newestUsable(s.rec.Quarantined); ok && older != index {
 			from = fmt.Sprintf("from an older set, %d,", older)
 		}
 	}
@@ -400,7 +400,7 @@ func (s *Supervisor) judge(a *attempt) (Result, bool) {
 		res := Result{State: Stopped, Status: StoppedStatus, Why: why}
 		if a.unsaved != "" {
 			res.Status = UnsavedStatus
-			u := Unsaved{Since: time.Now(), Sets: 1}
+			u := Unsaved{Since: time.Now(), Count: 1}
 			if s.rec.Unsaved != nil {
 				u = *s.rec.Unsaved
 			}
@@ -415,11 +415,11 @@ func (s *Supervisor) judge(a *attempt) (Result, bool) {
 	s.why = f.why
 	s.unheard(a)
 	s.failures++
-	s.headway.fell(a)
-	if s.hasty++; !f.early {
-		s.hasty = 0
+	s.progress.fell(a)
+	if s.failuresBeforePoint++; !f.beforeFirstPoint {
+		s.failuresBeforePoint = 0
 	}
-	if s.hasty == 2 && s.o.Retries > 0 {
+	if s.failuresBeforePoint == 2 && s.o.Retries > 0 {
 		f.fatal = true
 		f.why += " before its first point, twice: not tried again"
 	}
@@ -428,7 +428,7 @@ func (s *Supervisor) judge(a *attempt) (Result, bool) {
 		if !f.fatal && s.o.Retries > 0 {
 			f.why += fmt.Sprintf(" (%d failures in a row without progress)", s.failures)
 		}
-		return Result{State: Failed, Status: f.status, Why: f.why, Early: f.early}, true
+		return Result{State: Failed, Status: f.status, Why: f.why, BeforeFirstPoint: f.beforeFirstPoint}, true
 	}
 	return Result{}, false
 }
@@ -436,10 +436,10 @@ func (s *Supervisor) judge(a *attempt) (Result, bool) {
 // end records how the run ended.
 func (s *Supervisor) end(res Result) (Result, error) {
 	s.state, s.why = res.State, res.Why
-	s.rec.Status, s.rec.Why, s.rec.Early = res.Status, res.Why, res.Early
+	s.rec.Status, s.rec.Why, s.rec.BeforeFirstPoint = res.Status, res.Why, res.BeforeFirstPoint
 	if res.State != Finished { // a helper may have published a set that nobody heard of
-		if set, at, ok := newestSet(s.rec.Sets, s.n); ok && (s.last == nil || s.last.Set != set) {
-			s.last = &SetState{Set: set, Time: at}
+		if index, at, ok := newestCheckpoint(s.rec.CheckpointDir, s.n); ok && (s.last == nil || s.last.Index != index) {
+			s.last = &CheckpointState{Index: index, Time: at}
 		}
 	}
 	switch res.State {
@@ -453,16 +453,16 @@ func (s *Supervisor) end(res Result) (Result, error) {
 		if u := s.rec.Unsaved; u != nil && u.Lost {
 			from := "the beginning"
 			if s.last != nil {
-				from = fmt.Sprintf("checkpoint %d", s.last.Set)
+				from = fmt.Sprintf("checkpoint %d", s.last.Index)
 			}
 			s.say("stopped: %s; but the state could NOT be saved, and the work since %s is lost: %s; the same command starts from there", res.Why, from, u.Why)
-		} else if s.last == nil && !s.hasSets() {
+		} else if s.last == nil && !s.hasCheckpoints() {
 			s.say("stopped: %s; no set was saved: the same command starts from the beginning", res.Why)
 		} else {
-			s.say("stopped%s: %s; the same command goes on", s.lastSet(" with set %d"), res.Why)
+			s.say("stopped%s: %s; the same command goes on", s.lastIndex(" with set %d"), res.Why)
 		}
 	default:
-		s.say("failed%s: %s", s.lastSet("; the last set is %d"), res.Why)
+		s.say("failed%s: %s", s.lastIndex("; the last set is %d"), res.Why)
 	}
 	s.unanswered = s.settleMoves("the run has ended (" + res.State + ")")
 	if res.State == Finished { // it is recorded as finishing until nothing is left to do
@@ -474,17 +474,17 @@ func (s *Supervisor) end(res Result) (Result, error) {
 	return res, err
 }
 
-func (s *Supervisor) lastSet(format string) string {
+func (s *Supervisor) lastIndex(format string) string {
 	if s.last == nil {
 		return ""
 	}
-	return fmt.Sprintf(format, s.last.Set)
+	return fmt.Sprintf(format, s.last.Index)
 }
 
 // save writes run.json during the run; that it fails is said, and stops
 // nothing.
 func (s *Supervisor) save() {
-	if !s.taken {
+	if !s.owned {
 		return
 	}
 	if err := s.record(); err != nil {
@@ -518,16 +518,16 @@ func (s *Supervisor) changed() {
 
 // snapshot is the state as others see it.
 func (s *Supervisor) snapshot() State {
-	st := State{Run: s.dir.path, State: s.state, Command: s.rec.Command, Dir: s.rec.Sets, Pid: os.Getpid(), Attempt: s.rec.Attempt,
-		Unsaved: s.rec.Unsaved, Failures: s.failures, Why: s.why, Aside: append([]uint64{}, s.rec.Aside...), Ranks: []control.RankState{}}
+	st := State{Run: s.dir.path, State: s.state, Command: s.rec.Command, Dir: s.rec.CheckpointDir, Pid: os.Getpid(), Attempt: s.rec.Attempt,
+		Unsaved: s.rec.Unsaved, Failures: s.failures, Why: s.why, Quarantined: append([]uint64{}, s.rec.Quarantined...), Ranks: []control.RankState{}}
 	if s.last != nil {
 		last := *s.last
 		st.Last = &last
 	}
 	if s.a != nil {
 		if s.a.restored != nil {
-			set := *s.a.restored
-			st.Restored = &set
+			index := *s.a.restored
+			st.Restored = &index
 		}
 		for i := range s.a.ranks {
 			st.Ranks = append(st.Ranks, s.a.ranks[i].RankState)

@@ -19,27 +19,27 @@ import (
 // A set is not to blame for ranks that are killed from outside.
 func TestDistrustSpares(t *testing.T) {
 	o := options(t, 2, "kill:0:13:0")
-	o.Distrust, o.Retries = 1, 2
+	o.Quarantine, o.Retries = 1, 2
 	l := begin(t, o)
 	l.ends(Failed, 128+9).says("restarting from set 2")
-	if len(l.last.Aside) != 0 {
-		t.Errorf("put aside: %v", l.last.Aside)
+	if len(l.last.Quarantined) != 0 {
+		t.Errorf("put aside: %v", l.last.Quarantined)
 	}
 }
 
 // The last usable set is never put aside.
 func TestDistrustLast(t *testing.T) {
 	o := options(t, 1, "kill:0:13:1", "poison:1", "poison:2")
-	o.Distrust, o.Retries = 1, 3
+	o.Quarantine, o.Retries = 1, 3
 	l := begin(t, o)
 	l.ends(Failed, 1).says("set 2 put aside", "set 1: 1 starts from it failed", "the newest is tried again")
-	if !slices.Equal(l.last.Aside, []uint64{2}) { // once more from the newest
-		t.Errorf("put aside: %v", l.last.Aside)
+	if !slices.Equal(l.last.Quarantined, []uint64{2}) { // once more from the newest
+		t.Errorf("put aside: %v", l.last.Quarantined)
 	}
 	// Without distrust the list is forgotten.
-	o.Distrust, o.Retries = -1, -1
+	o.Quarantine, o.Retries = -1, -1
 	begin(t, o).ends(Failed, 1)
-	if rec, err := readRecord(o.Run); err != nil || len(rec.Aside) != 0 {
+	if rec, err := readRecord(o.Run); err != nil || len(rec.Quarantined) != 0 {
 		t.Errorf("%+v, %v", rec, err)
 	}
 }
@@ -48,7 +48,7 @@ func TestDistrustLast(t *testing.T) {
 func TestDistrustRestore(t *testing.T) {
 	gate := fifo(t)
 	o := options(t, 1, "gate:0:13:"+gate, "kill:0:13:1")
-	o.Distrust = 2
+	o.Quarantine = 2
 	dir := filepath.Join(o.Run, "sets", "set-00000007")
 	l := begin(t, o)
 	l.reaches(0, 13)
@@ -248,7 +248,7 @@ func TestSilence(t *testing.T) {
 	l.ends(Finished, 0)
 }
 
-// Sets that can't be saved are told of once, by one rank, and so is that there are sets again.
+// CheckpointDir that can't be saved are told of once, by one rank, and so is that there are sets again.
 func TestUnsaved(t *testing.T) {
 	l := begin(t, options(t, 2, "full=3")).ends(Finished, 0).says("set 1 was not saved: ", "no space left on device", "set 4 committed: ", "; sets are saved again, after 3 that were not")
 	n := 0

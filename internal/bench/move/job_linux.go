@@ -191,7 +191,7 @@ func (j *job) migrate(m supervise.Migration) (*move, error) {
 	watch(pid, func(x memory) { out.source = max(out.source, x.highest-before.highest) })
 	found := false
 	ms, err := supervise.Migrate(j.b.ctx, j.folder(), m, func(st *supervise.MoveState) {
-		if found || st.State != control.MoveAhead && st.State != control.MoveGathers || len(m.Ranks) > 1 {
+		if found || st.State != control.MovePrecopy && st.State != control.MoveFinalCopy || len(m.Ranks) > 1 {
 			return
 		}
 		if next := twin(pid); next > 0 {
@@ -220,7 +220,7 @@ func (j *job) migrate(m supervise.Migration) (*move, error) {
 
 // times tells what the move took.
 func (m *move) times() string {
-	return fmt.Sprintf("spawn %.3f ahead %.3f negotiation %.3f transfer %.3f restart %.3f s; %+v", s(m.SpawnNS), s(m.AheadNS), s(m.NegotiationNS),
+	return fmt.Sprintf("spawn %.3f ahead %.3f negotiation %.3f transfer %.3f restart %.3f s; %+v", s(m.SpawnNS), s(m.PrecopyNS), s(m.NegotiationNS),
 		s(m.TransferNS), s(m.RestartNS), *m.Stats)
 }
 
