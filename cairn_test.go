@@ -176,7 +176,7 @@ func TestDifferential(t *testing.T) {
 			for round := range 14 {
 				checkpoint(t, p)
 				clone := t.TempDir()
-				set := fmt.Sprintf("set-%08d", round+1) // whole by itself
+				set := fmt.Sprintf("ckpt-%08d", round+1) // whole by itself
 				if err := os.CopyFS(filepath.Join(clone, set), os.DirFS(filepath.Join(dir, set))); err != nil {
 					t.Fatal(err)
 				}

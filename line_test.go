@@ -80,7 +80,7 @@ func mustEnd(t *testing.T, errs []error) {
 // newest returns the newest set of a folder.
 func newest(t *testing.T, dir string) string {
 	t.Helper()
-	sets, err := filepath.Glob(filepath.Join(dir, "set-0*"))
+	sets, err := filepath.Glob(filepath.Join(dir, "ckpt-0*"))
 	if err != nil || len(sets) == 0 {
 		t.Fatal("no sets", err)
 	}
@@ -130,7 +130,7 @@ func TestNoRecoveryLine(t *testing.T) {
 	dir := t.TempDir()
 	from, sum := make([]int, n), make([]int, n)
 	mustStop(t, newCrew(n, mem.Options{}).run(Options{Dir: dir, EveryPoints: 5}, counting(30, stopAt(12), from, sum)))
-	files, _ := filepath.Glob(filepath.Join(dir, "set-0*", "rank-0002*"))
+	files, _ := filepath.Glob(filepath.Join(dir, "ckpt-0*", "rank-0002*"))
 	for _, f := range files {
 		os.Remove(f)
 	}
@@ -248,7 +248,7 @@ func TestSpatialUnsafe(t *testing.T) {
 		t.Errorf("the recovery line is %v, %v", line, err)
 	}
 	// No more than are kept, the last one of each rank, and one under way.
-	if sets, _ := filepath.Glob(filepath.Join(dir, "set-0*")); len(sets) > 5 {
+	if sets, _ := filepath.Glob(filepath.Join(dir, "ckpt-0*")); len(sets) > 5 {
 		t.Errorf("checkpoints that do not count are kept: %v", sets)
 	}
 	mustEnd(t, newCrew(2, mem.Options{}).run(opts, program))

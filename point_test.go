@@ -222,7 +222,7 @@ func TestDamagedSets(t *testing.T) {
 		checkpoint(t, p)
 	}
 	closeRun(t, p)
-	if err := disk.Corrupt("/run/ckpt/set-00000002/rank-0000.h5", 5000, 1); err != nil {
+	if err := disk.Corrupt("/run/ckpt/ckpt-00000002/rank-0000.h5", 5000, 1); err != nil {
 		t.Fatal(err)
 	}
 	w := newVersioned()
@@ -234,7 +234,7 @@ func TestDamagedSets(t *testing.T) {
 		t.Fatalf("version %d: %v", w.version, err)
 	}
 	closeRun(t, p)
-	if err := disk.Corrupt("/run/ckpt/set-00000001/rank-0000.h5", 5000, 1); err != nil {
+	if err := disk.Corrupt("/run/ckpt/ckpt-00000001/rank-0000.h5", 5000, 1); err != nil {
 		t.Fatal(err)
 	}
 	if p, err = openOn(disk, newVersioned(), None); err != nil {
@@ -490,7 +490,7 @@ func TestLostFile(t *testing.T) {
 	}
 	closeRun(t, p)
 	for _, n := range []int{2, 3} {
-		if err := disk.Remove(fmt.Sprintf("/run/ckpt/set-%08d/rank-0000.h5", n)); err != nil {
+		if err := disk.Remove(fmt.Sprintf("/run/ckpt/ckpt-%08d/rank-0000.h5", n)); err != nil {
 			t.Fatal(err)
 		}
 	}

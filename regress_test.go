@@ -375,7 +375,7 @@ func TestOptionalOfDamagedSet(t *testing.T) {
 	checkpoint(t, p)
 	closeRun(t, p)
 
-	if err := disk.Corrupt("/run/ckpt/set-00000002/rank-0000.h5", 4096+70_000, 1); err != nil {
+	if err := disk.Corrupt("/run/ckpt/ckpt-00000002/rank-0000.h5", 4096+70_000, 1); err != nil {
 		t.Fatal(err)
 	}
 	count, x = 7, 0
@@ -523,7 +523,7 @@ func TestUnreadableSet(t *testing.T) {
 	}
 	closeRun(t, p)
 	fsys := vfs.Hook(disk, func(op, name string) error {
-		if op == "read" && strings.HasSuffix(name, "set-00000002/rank-0000.h5") {
+		if op == "read" && strings.HasSuffix(name, "ckpt-00000002/rank-0000.h5") {
 			return syscall.EIO
 		}
 		return nil
@@ -564,7 +564,7 @@ func TestReshaped(t *testing.T) {
 	closeRun(t, p)
 
 	shape := func(set int) []uint64 {
-		s, err := ckpt.Open(vfs.OS(), filepath.Join(dir, fmt.Sprintf("set-%08d", set), "rank-0000.h5"))
+		s, err := ckpt.Open(vfs.OS(), filepath.Join(dir, fmt.Sprintf("ckpt-%08d", set), "rank-0000.h5"))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -773,15 +773,15 @@ func TestExportedSetGoesOn(t *testing.T) {
 		checkpoint(t, p)
 	}
 	closeRun(t, p)
-	s, err := ckpt.Open(vfs.OS(), filepath.Join(dir, "set-00000003", "rank-0000.h5"))
+	s, err := ckpt.Open(vfs.OS(), filepath.Join(dir, "ckpt-00000003", "rank-0000.h5"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer s.Close()
-	if err := os.Mkdir(filepath.Join(other, "set-00000003"), 0o777); err != nil {
+	if err := os.Mkdir(filepath.Join(other, "ckpt-00000003"), 0o777); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.Export(ctx, vfs.OS(), filepath.Join(other, "set-00000003", "rank-0000.h5"), None, nil); err != nil {
+	if err := s.Export(ctx, vfs.OS(), filepath.Join(other, "ckpt-00000003", "rank-0000.h5"), None, nil); err != nil {
 		t.Fatal(err)
 	}
 	for want := grid[7]; want < grid[7]+2; want++ {

@@ -25,7 +25,7 @@ func TestLost(t *testing.T) {
 			if want := 3 * strings.Count(strings.Join(c.env, " "), "FAIL"); code != want {
 				t.Fatalf("status %d: %s", code, text)
 			}
-			sets, _ := filepath.Glob(filepath.Join(p.dir, "ck", "set-*"))
+			sets, _ := filepath.Glob(filepath.Join(p.dir, "ck", "ckpt-*"))
 			if (len(sets) > 0) != c.keep {
 				t.Errorf("sets are left: %v", sets)
 			}

@@ -16,14 +16,13 @@ import (
 	"github.com/cairnrun/cairn/internal/mem"
 )
 
-// Both names begin as those of checkpoints do, so that whoever discards the
-// checkpoints of a run discards them, too.
+// store.Clear removes what has these names together with the checkpoints.
 const (
-	journalName = "set-files.json"
-	headName    = "set-files.head"
-	lostName    = "set-files.lost"
-	keptName    = "set-files.kept"
-	lockName    = "set-files.lock"
+	journalName = "journal.json"
+	headName    = "journal.head"
+	lostName    = "journal.lost"
+	keptName    = "journal.kept"
+	lockName    = "journal.lock"
 )
 
 // journalFile is the journal of one rank as it is on disk.

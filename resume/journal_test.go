@@ -261,7 +261,7 @@ func (w *world) save() {
 	for range w.rnd.IntN(3) { // it is written while the program goes on
 		w.change()
 	}
-	dir := filepath.Join(w.dir, fmt.Sprintf("set-%08d", w.next))
+	dir := filepath.Join(w.dir, fmt.Sprintf("ckpt-%08d", w.next))
 	if err := os.Mkdir(dir, 0o777); err != nil {
 		w.t.Fatal(err)
 	}
@@ -281,7 +281,7 @@ func (w *world) save() {
 
 // lose removes a set.
 func (w *world) lose(n uint64) {
-	if err := os.RemoveAll(filepath.Join(w.dir, fmt.Sprintf("set-%08d", n))); err != nil {
+	if err := os.RemoveAll(filepath.Join(w.dir, fmt.Sprintf("ckpt-%08d", n))); err != nil {
 		w.t.Fatal(err)
 	}
 	delete(w.sets, n)

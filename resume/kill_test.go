@@ -188,7 +188,7 @@ func survives(t *testing.T, path string, points, status int, args ...string) {
 		t.Errorf("killed %d times, not %d", kills, points)
 	}
 	p.same(want)
-	sets, _ := filepath.Glob(filepath.Join(p.dir, "ck", "set-*"))
+	sets, _ := filepath.Glob(filepath.Join(p.dir, "ck", "ckpt-*"))
 	if want := status == 2; (len(sets) > 0) != want {
 		t.Errorf("sets are left: %v, want %v", sets, want)
 	}

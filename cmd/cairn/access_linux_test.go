@@ -103,7 +103,7 @@ func TestRunPrivate(t *testing.T) {
 // newestFile is rank 0's file of the newest checkpoint.
 func newestFile(t *testing.T, dir string) string {
 	t.Helper()
-	files, err := filepath.Glob(filepath.Join(dir, "set-*", "rank-0000.h5"))
+	files, err := filepath.Glob(filepath.Join(dir, "ckpt-*", "rank-0000.h5"))
 	if err != nil || len(files) == 0 {
 		t.Fatal("no checkpoints", err)
 	}
@@ -119,7 +119,7 @@ func TestRunForeignDirectory(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, name := range []string{"log", "lock", "hosts", "output", "sets", "shown", "run.json", "run-copy.json"} {
+	for _, name := range []string{"log", "lock", "hosts", "output", "ckpt", "shown", "run.json", "run-copy.json"} {
 		run := "links-" + name
 		if err := errors.Join(os.Mkdir(run, 0o700), os.Symlink(target, filepath.Join(run, name))); err != nil {
 			t.Fatal(err)

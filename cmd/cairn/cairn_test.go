@@ -293,7 +293,7 @@ func TestHelp(t *testing.T) {
 }
 
 func TestVersion(t *testing.T) {
-	cairnRun(t, "version").exit(exitFine).says("cairn ", "file format 3")
+	cairnRun(t, "version").exit(exitFine).says("cairn ", "file format 4")
 	cairnRun(t, "--version").exit(exitFine).says("cairn ")
 	if doc := decode[versionDocument](cairnRun(t, "version", "--json").exit(exitFine)); doc.Format != ckpt.Format || doc.Go == "" {
 		t.Errorf("%+v", doc)
@@ -312,7 +312,7 @@ func TestBadInput(t *testing.T) {
 	cairnRun(t, "export", good, cut).exit(exitFine)
 	truncate(t, cut, 50000)
 	unfinished := filepath.Join(tmp, "unfinished")
-	write(t, filepath.Join(unfinished, "set-00000001", "rank-0000.tmp"), "half")
+	write(t, filepath.Join(unfinished, "ckpt-00000001", "rank-0000.tmp"), "half")
 	above := filepath.Dir(good)
 	for _, c := range []struct{ set, want string }{
 		{filepath.Join(tmp, "nowhere"), "no such file or folder"},
@@ -323,7 +323,7 @@ func TestBadInput(t *testing.T) {
 		{empty + "@1", "no checkpoints here"},
 		{above, "there are some in " + good},
 		{unfinished, "no finished checkpoint here"},
-		{filepath.Join(unfinished, "set-00000001"), "was not finished"},
+		{filepath.Join(unfinished, "ckpt-00000001"), "was not finished"},
 		{write(t, filepath.Join(tmp, "text.txt"), "hello\n"), "not an HDF5 file"},
 		{write(t, filepath.Join(tmp, "zero.h5"), ""), "the file is empty"},
 		{write(t, filepath.Join(tmp, "sig.h5"), "\x89HDF\r\n\x1a\n"), "damaged"},
@@ -342,7 +342,7 @@ func TestBadInput(t *testing.T) {
 		}
 		cairnRun(t, "verify", "--accept", c.set).exit(exitFailed)
 	}
-	for _, dir := range []string{empty, filepath.Join(tmp, "nowhere"), filepath.Join(tmp, "text.txt"), filepath.Join(good, "set-00000001")} {
+	for _, dir := range []string{empty, filepath.Join(tmp, "nowhere"), filepath.Join(tmp, "text.txt"), filepath.Join(good, "ckpt-00000001")} {
 		cairnRun(t, "list", dir).exit(exitFailed).complains(dir)
 		cairnRun(t, "gc", dir).exit(exitFailed).complains(dir)
 	}
@@ -434,7 +434,7 @@ func TestOutputFails(t *testing.T) {
 func TestRunFolder(t *testing.T) {
 	t.Chdir(t.TempDir())
 	run := "sim.cairn"
-	dir := filepath.Join(run, "sets")
+	dir := filepath.Join(run, "ckpt")
 	if err := os.CopyFS(dir, os.DirFS(makeSets(t, 2, cairn.Options{}))); err != nil {
 		t.Fatal(err)
 	}

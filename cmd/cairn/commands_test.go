@@ -67,7 +67,7 @@ func TestListDamaged(t *testing.T) {
 	truncate(t, setFile(dir, 2), 100000)
 	write(t, setFile(dir, 3), "garbage")
 	write(t, setFile(dir, 1), "")
-	if err := os.MkdirAll(filepath.Join(dir, "set-00000009"), 0o777); err != nil {
+	if err := os.MkdirAll(filepath.Join(dir, "ckpt-00000009"), 0o777); err != nil {
 		t.Fatal(err)
 	}
 	cairnRun(t, "list", dir).exit(exitFound).says("damaged: hdf5: corrupt file", "4 sets", "set 9 is being written, or was left by a crash")
@@ -86,12 +86,12 @@ func TestListDamaged(t *testing.T) {
 
 func TestListMissingBase(t *testing.T) {
 	dir := makeSets(t, 2, cairn.Options{})
-	base := filepath.Join(dir, "set-00000002", "rank-0000.base-00000001.h5")
+	base := filepath.Join(dir, "ckpt-00000002", "rank-0000.base-00000001.h5")
 	if err := os.Remove(base); err != nil {
 		t.Fatal(err)
 	}
 	cairnRun(t, "list", dir).exit(exitFound).says("damaged: a file of an older set that it needs")
-	cairnRun(t, "verify", dir).exit(exitFound).says("set-00000002", "base", "steps around the damage to set 1")
+	cairnRun(t, "verify", dir).exit(exitFound).says("ckpt-00000002", "base", "steps around the damage to set 1")
 }
 
 func TestInspect(t *testing.T) {
@@ -100,7 +100,7 @@ func TestInspect(t *testing.T) {
 		"VARIABLE", "grid", "[]float64", "<f8", "262144", "2.0 MiB", "50.0 %", "[]cairn.particle",
 		"differential, 1 base", "set 1, in rank-0000.base-00000001.h5", "Checkpoint", "tracking")
 	doc := decode[inspectDocument](cairnRun(t, "inspect", "--json", dir).exit(exitFine))
-	if doc.Set != 2 || doc.Finding == "" || doc.Tracking == "" || doc.HeldMS <= 0 || doc.Format != 3 {
+	if doc.Set != 2 || doc.Finding == "" || doc.Tracking == "" || doc.HeldMS <= 0 || doc.Format != 4 {
 		t.Errorf("%+v", doc)
 	}
 	i := slices.IndexFunc(doc.Variables, func(v variableInfo) bool { return v.Name == "grid" })
@@ -161,14 +161,14 @@ func TestResolve(t *testing.T) {
 	cairnRun(t, "export", dir+"@2", out).exit(exitFine)
 	for set, want := range map[string]uint64{
 		dir: 3, dir + "/": 3, dir + "@2": 2, dir + "/@2": 2, dir + "@00000001": 1,
-		filepath.Join(dir, "set-00000002"): 2, setFile(dir, 1): 1, out: 2,
+		filepath.Join(dir, "ckpt-00000002"): 2, setFile(dir, 1): 1, out: 2,
 	} {
 		if doc := decode[inspectDocument](cairnRun(t, "inspect", "--json", set).exit(exitFine)); doc.Set != want {
 			t.Errorf("%s: set %d, want %d", set, doc.Set, want)
 		}
 	}
-	t.Chdir(filepath.Join(dir, "set-00000002"))
-	for set, want := range map[string]uint64{".": 2, "rank-0000.h5": 2, "..": 3, "..@1": 1, filepath.Join("..", "set-00000001"): 1} {
+	t.Chdir(filepath.Join(dir, "ckpt-00000002"))
+	for set, want := range map[string]uint64{".": 2, "rank-0000.h5": 2, "..": 3, "..@1": 1, filepath.Join("..", "ckpt-00000001"): 1} {
 		if doc := decode[inspectDocument](cairnRun(t, "inspect", "--json", set).exit(exitFine)); doc.Set != want {
 			t.Errorf("%s: set %d, want %d", set, doc.Set, want)
 		}
@@ -265,7 +265,7 @@ with h5py.File(sys.argv[2], "r+") as f:
 		t.Errorf("%+v", doc)
 	}
 	cairnRun(t, "verify", dir+"@3").exit(exitFine).says("sound")
-	if links, _ := filepath.Glob(filepath.Join(dir, "set-00000003", "*base*")); len(links) > 0 {
+	if links, _ := filepath.Glob(filepath.Join(dir, "ckpt-00000003", "*base*")); len(links) > 0 {
 		t.Errorf("links that are not needed any more: %q", links)
 	}
 	cairnRun(t, "verify", dir).exit(exitFound).says(setFile(dir, 2)+": damaged", "takes set 3")
@@ -386,9 +386,9 @@ func indices(t *testing.T, dir string) []uint64 {
 
 func TestGC(t *testing.T) {
 	dir := makeSets(t, 5, cairn.Options{})
-	half := write(t, filepath.Join(dir, "set-00000007", "rank-0000.tmp"), "half")
-	stray := write(t, filepath.Join(dir, "set-00000005", "rank-0000.tmp"), strings.Repeat("x", 5000))
-	link := write(t, filepath.Join(dir, "set-00000005", "rank-0000.base-00000099.h5"), "link")
+	half := write(t, filepath.Join(dir, "ckpt-00000007", "rank-0000.tmp"), "half")
+	stray := write(t, filepath.Join(dir, "ckpt-00000005", "rank-0000.tmp"), strings.Repeat("x", 5000))
+	link := write(t, filepath.Join(dir, "ckpt-00000005", "rank-0000.base-00000099.h5"), "link")
 
 	dry := decode[gcDocument](cairnRun(t, "gc", "--dry-run", "--json", dir).exit(exitFine))
 	if !dry.DryRun || !slices.Equal(dry.Kept, []uint64{5, 4}) || len(dry.Removed) != 3 || len(dry.Unfinished) != 1 || !slices.Equal(dry.Files, []string{link, stray}) {
@@ -519,7 +519,7 @@ func TestDamageAnywhere(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	copied := filepath.Join(t.TempDir(), "set-00000002", "rank-0000.h5")
+	copied := filepath.Join(t.TempDir(), "ckpt-00000002", "rank-0000.h5")
 	write(t, copied, "")
 	base := "rank-0000.base-00000001.h5"
 	if err := os.Link(filepath.Join(filepath.Dir(file), base), filepath.Join(filepath.Dir(copied), base)); err != nil {

@@ -34,12 +34,12 @@ func helpCommand(c *call) *cobra.Command {
 const exitCodes = "exit codes"
 
 const setHelp = `SET is one of
-  ckpt/set-00000012/rank-0000.h5   a set's file
-  ckpt/set-00000012                a set's folder
+  ckpt/ckpt-00000012/rank-0000.h5   a set's file
+  ckpt/ckpt-00000012                a set's folder
   ckpt                             a run's folder: its newest set
   ckpt@12                          set 12 of that folder
   result.h5                        a file made by 'cairn export'
-DIR is a folder of sets, the one that Options.Dir names, or RUN/sets.
+DIR is a folder of sets, the one that Options.Dir names, or RUN/ckpt.
 RUN is the folder that 'cairn run' made; [RUN], [DIR] and [SET], left out, are the
 only *.cairn here.
 `

@@ -115,7 +115,7 @@ func TestVerifyRanks(t *testing.T) {
 		}
 	}
 	cairnRun(t, "verify", dir).exit(exitFine).says(all...)
-	for _, set := range []string{dir + "@2", filepath.Join(dir, "set-00000002")} {
+	for _, set := range []string{dir + "@2", filepath.Join(dir, "ckpt-00000002")} {
 		if doc := decode[verifyDocument](cairnRun(t, "verify", "--json", set).exit(exitFine)); len(doc.Sets) != 3 || doc.Sets[2].Rank != 2 || doc.Sets[2].Ranks != 3 || !doc.Sound {
 			t.Errorf("%s: %+v", set, doc)
 		}
@@ -145,7 +145,7 @@ func TestVerifyRanks(t *testing.T) {
 
 // TestVerifyForeign puts sound files where others belong.
 func TestVerifyForeign(t *testing.T) {
-	const base = "set-00000002/rank-0001.base-00000001.h5"
+	const base = "ckpt-00000002/rank-0001.base-00000001.h5"
 	move := func(from, to string) {
 		t.Helper()
 		b, err := os.ReadFile(from)
@@ -202,7 +202,7 @@ func TestDiffRanks(t *testing.T) {
 	cairnRun(t, "diff", dir+"@1", dir+"@1").exit(exitFine).says("all values of 3 ranks are equal")
 	cairnRun(t, "diff", dir+"@1", dir).exit(exitFound).says("RANK", "grid[1000]")
 	doc := decode[diffDocument](cairnRun(t, "diff", "--json", dir+"@1", dir).exit(exitFound))
-	if len(doc.Differences) != 3 || doc.Differences[2].Rank != 2 || doc.First.Ranks != 3 || doc.First.Path != filepath.Join(dir, "set-00000001") {
+	if len(doc.Differences) != 3 || doc.Differences[2].Rank != 2 || doc.First.Ranks != 3 || doc.First.Path != filepath.Join(dir, "ckpt-00000001") {
 		t.Errorf("%+v", doc)
 	}
 	// A file is compared with that of the same rank.
@@ -242,8 +242,8 @@ func TestGCRanks(t *testing.T) {
 	loses(t, dir, 1, 7) // above the line: left
 	loses(t, dir, 0, 5) // below it: nobody can restart from it
 	truncate(t, rankFile(dir, 1, 4), 100)
-	half := write(t, filepath.Join(dir, "set-00000009", "rank-0001.tmp"), "half")
-	stray := write(t, filepath.Join(dir, "set-00000007", "rank-0001.tmp"), "stray")
+	half := write(t, filepath.Join(dir, "ckpt-00000009", "rank-0001.tmp"), "half")
+	stray := write(t, filepath.Join(dir, "ckpt-00000007", "rank-0001.tmp"), "stray")
 
 	dry := decode[gcDocument](cairnRun(t, "gc", "--dry-run", "--json", dir).exit(exitFine))
 	if !slices.Equal(dry.Kept, []uint64{6, 3}) || !slices.Equal(dry.Incomplete, []uint64{7}) || !slices.Equal(dry.Files, []string{stray}) || len(dry.Unfinished) != 1 || len(dry.Removed) != 4 {

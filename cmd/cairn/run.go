@@ -115,7 +115,7 @@ is told to: --launcher-args=--oversubscribe.`,
 	f.DurationVar(&o.Every, "every", 0, "take a checkpoint every `DURATION`, such as 10m (default: see above)")
 	f.Uint64Var(&o.EveryPoints, "every-points", 0, "take a checkpoint every `N` points")
 	f.StringVar(&o.Run, "run", "", "the run's `FOLDER` (default ./PROGRAM.cairn, without PROGRAM's extension)")
-	f.StringVar(&o.Dir, "dir", "", "`FOLDER` for sets of a program that names none (default RUN/sets)")
+	f.StringVar(&o.Dir, "dir", "", "`FOLDER` for sets of a program that names none (default RUN/ckpt)")
 	f.StringVarP(&o.Out, "output", "o", "", "write the ranks' stdout to `FILE`; %r in its name is the rank")
 	f.StringVar(&o.RankOutput, "rank-output", "", "put the ranks' output files into `FOLDER` and show nothing")
 	f.IntVar(&r.retries, "retries", 10, "give up after `N` failures in a row without progress")
@@ -302,7 +302,7 @@ func (r *runFlags) folder() error {
 }
 
 // runNames are what a run's folder may hold before there is a run.json.
-var runNames = []string{"bin", "control.sock", "hosts", "leave", "lock", "log", "output", "run-copy.json.tmp", "run.json.tmp", "sets", "shown"}
+var runNames = []string{"bin", "ckpt", "control.sock", "hosts", "leave", "lock", "log", "output", "run-copy.json.tmp", "run.json.tmp", "shown"}
 
 // complete makes options of flags and arguments.
 func (r *runFlags) complete(args []string) error {

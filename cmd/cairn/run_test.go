@@ -183,7 +183,7 @@ func TestRun(t *testing.T) {
 	if r := cairnRun(t, "run", "./own", "--steps", "1s"); r.code != 2 || strings.Contains(r.errors, late) {
 		t.Errorf("%d %q", r.code, r.errors)
 	}
-	write(t, "sh.cairn/sets/set-00000001/rank-0000.h5", "")
+	write(t, "sh.cairn/ckpt/ckpt-00000001/rank-0000.h5", "")
 	cairnRun(t, "run", "-q", "sh", "-c", "exit 7").exit(exitFailed).complains("it was started as", "exit 6' (failed)", "--fresh")
 	doc := decode[supervise.State](cairnRun(t, "run", "-q", "--json", "--fresh", "sh", "-c", "echo x").exit(exitFine))
 	if doc.State != supervise.Finished || doc.Run == "" || doc.Attempt != 1 {

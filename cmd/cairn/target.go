@@ -24,7 +24,7 @@ type target struct {
 	rank  int
 }
 
-const noCheckpoints = "no checkpoints here; a run writes them to its folder (RUN/sets under cairn run, else Options.Dir or CAIRN_DIR), and one that finished removes them"
+const noCheckpoints = "no checkpoints here; a run writes them to its folder (RUN/ckpt under cairn run, else Options.Dir or CAIRN_DIR), and one that finished removes them"
 
 // group is a set that a command line names: the files of its ranks.
 type group struct {
@@ -62,7 +62,7 @@ func (c *call) groups(arg string) (sets []group, folder bool, err error) {
 // setsIn is where a run's folder has its sets: there, or in a folder below if
 // 'cairn run' keeps it.
 func (c *call) setsIn(dir string) string {
-	sub := filepath.Join(dir, "sets")
+	sub := filepath.Join(dir, "ckpt")
 	if st, err := c.fsys.Stat(sub); err == nil && st.IsDir() {
 		if _, err := c.fsys.Stat(filepath.Join(dir, "run.json")); err == nil {
 			return sub

@@ -357,7 +357,7 @@ func (c *call) accept(ctx context.Context) error {
 		return err
 	}
 	if g.dir == "" {
-		return fmt.Errorf("%s: --accept works on a set in a run's folder (DIR/set-00000012/rank-0000.h5), which this file is not in; put it there first", g.parts[0].file)
+		return fmt.Errorf("%s: --accept works on a set in a run's folder (DIR/ckpt-00000012/rank-0000.h5), which this file is not in; put it there first", g.parts[0].file)
 	}
 	var dirs []*store.Dir
 	for _, t := range g.parts {

@@ -147,7 +147,7 @@ func (b *bench) all() error {
 // settled waits until older sets are removed, which happens in the background.
 func (b *bench) settled() error {
 	for {
-		list, err := filepath.Glob(filepath.Join(b.dir, "ckpt", "set-*"))
+		list, err := filepath.Glob(filepath.Join(b.dir, "ckpt", "ckpt-*"))
 		if err != nil || len(list) == 1 {
 			return err
 		}

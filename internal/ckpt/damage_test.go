@@ -217,7 +217,7 @@ func TestFlipsInBlocks(t *testing.T) {
 	want := sample(200_000)
 	fsys := vfs.NewMem()
 	dir := save(t, fsys, Options{Keep: 1}, want, func() { want.Grid[5]++ }, func() { want.Grid[150_000]++ })
-	files, err := fsys.ReadDir("/ckpt/set-00000003")
+	files, err := fsys.ReadDir("/ckpt/ckpt-00000003")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -225,7 +225,7 @@ func TestFlipsInBlocks(t *testing.T) {
 		t.Fatalf("%d files in the set, want it and two bases", len(files))
 	}
 	for _, f := range files {
-		path := "/ckpt/set-00000003/" + f.Name()
+		path := "/ckpt/ckpt-00000003/" + f.Name()
 		size := int64(len(readFile(t, fsys, path)))
 		detected := 0
 		for off := int64(0); off < size; off += max(1, size/400) {

@@ -41,9 +41,9 @@ import (
 	"github.com/cairnrun/cairn/internal/hdf5"
 )
 
-// Format is the version of the file format that this package writes. It
-// reads this one and all before it.
-const Format = 3
+// Format is the version of the file format that this package writes and
+// reads. docs/format.md has its history.
+const Format = 4
 
 // Errors that callers tell apart.
 var (
@@ -71,10 +71,10 @@ type Header struct {
 	Format int `json:"format"`
 	// Run is the identity of the run (see store.NewID), and Attempt that of
 	// the start of its ranks that saved the checkpoint: all ranks' files of one
-	// checkpoint have the same. Format 1 has neither.
+	// checkpoint have the same.
 	Run         string      `json:"run,omitempty"`
 	Attempt     string      `json:"attempt,omitempty"`
-	Set         uint64      `json:"set"`
+	Set         uint64      `json:"index"`
 	Rank        int         `json:"rank"`
 	Ranks       int         `json:"ranks"`
 	Time        string      `json:"time"` // RFC 3339, UTC: when the program was held
@@ -91,12 +91,12 @@ type Header struct {
 
 // Base is an older file that holds blocks of this set.
 type Base struct {
-	Set  uint64 `json:"set"`
+	Set  uint64 `json:"index"`
 	File string `json:"file"` // in the same folder
 	Diff bool   `json:"diff"` // that file is differential itself: its blocks are under /Changed
 	// Blocks is how many it stores, whether any set needs them or not; 0: not known.
 	Blocks int `json:"blocks,omitempty"`
-	// Header is the digest of that file's /Header; "": not known (format 1).
+	// Header is the digest of that file's /Header; "": not known.
 	Header string `json:"header,omitempty"`
 }
 
@@ -105,7 +105,7 @@ type Base struct {
 type Note struct {
 	Points   uint64  `json:"points,omitempty"`   // points passed since the run began
 	Reason   string  `json:"reason,omitempty"`   // why it was due
-	HeldMS   float64 `json:"heldMs"`             // the program was held so long
+	HeldMS   float64 `json:"pauseMs"`            // the program was held so long
 	Finding  string  `json:"finding,omitempty"`  // how changes were found: "copy", "digest", "kernel"
 	Tracking string  `json:"tracking,omitempty"` // whether the kernel can track writes
 
@@ -217,8 +217,8 @@ func parseHeader(text []byte, digest string) (*Header, error) {
 	if err := json.Unmarshal(text, &h); err != nil {
 		return nil, fmt.Errorf("%w: /Header: %v", ErrCorrupt, err)
 	}
-	if h.Format < 1 || h.Format > Format {
-		return nil, fmt.Errorf("%w: it has format %d, this program reads up to %d; use a newer one", ErrFormat, h.Format, Format)
+	if h.Format != Format {
+		return nil, fmt.Errorf("%w: the file has format %d, this program reads format %d; use the version of Cairn that wrote it", ErrFormat, h.Format, Format)
 	}
 	if err := h.check(); err != nil {
 		return nil, err
@@ -298,11 +298,11 @@ type FileEntry struct {
 	Perm   uint32 `json:"perm"`
 	Offset int64  `json:"offset"`
 	Size   int64  `json:"size"`
-	Sum    string `json:"sum,omitempty"`   // identifies what was read of it
-	At     string `json:"at,omitempty"`    // where a relative path led to
-	Name   string `json:"name,omitempty"`  // as the program gave it, where that is not Path
-	In     uint64 `json:"in,omitempty"`    // inode of the checkpoint directory, with At
-	Stdin  bool   `json:"stdin,omitempty"` // it was the program's stdin, and is not opened
+	Sum    string `json:"digest,omitempty"` // identifies what was read of it
+	At     string `json:"at,omitempty"`     // where a relative path led to
+	Name   string `json:"name,omitempty"`   // as the program gave it, where that is not Path
+	In     uint64 `json:"in,omitempty"`     // inode of the checkpoint directory, with At
+	Stdin  bool   `json:"stdin,omitempty"`  // it was the program's stdin, and is not opened
 
 	Abs string `json:"-"` // while saving: the path whatever the working folder
 }

@@ -2,6 +2,9 @@ package ckpt
 
 import (
 	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/cairnrun/cairn/internal/hdf5"
@@ -58,8 +61,8 @@ func FuzzHostile(f *testing.F) {
 		f.Fatal(err)
 	}
 	f.Add(header, encodeBlocks(good.Blocks))
-	f.Add([]byte(`{"format":1,"datasets":[{"path":"MemBlocks/x","pool":0,"type":"<f8","dims":[1152921504606846976],"chunk":[8192],"size":9223372036854775807,"block":65536}]}`), []byte{})
-	f.Add([]byte(`{"format":1,"datasets":[{"path":"MemBlocks/x","pool":0,"type":"|u1","dims":[1099511627776],"size":1099511627776,"block":1099511627776}]}`), make([]byte, blockBytes))
+	f.Add([]byte(`{"format":4,"datasets":[{"path":"MemBlocks/x","pool":0,"type":"<f8","dims":[1152921504606846976],"chunk":[8192],"size":9223372036854775807,"block":65536}]}`), []byte{})
+	f.Add([]byte(`{"format":4,"datasets":[{"path":"MemBlocks/x","pool":0,"type":"|u1","dims":[1099511627776],"size":1099511627776,"block":1099511627776}]}`), make([]byte, blockBytes))
 	f.Fuzz(func(t *testing.T, header, rows []byte) {
 		data, err := forge(good, header, rows)
 		if err != nil {
@@ -89,5 +92,30 @@ func TestForgedFileLoads(t *testing.T) {
 	}
 	if v, err := load(&fileFS{data: data}, "x"); err != nil || v.Step != 7 {
 		t.Fatalf("loaded %+v: %v", v, err)
+	}
+}
+
+// TestOpen_OtherFormat refuses a file of another format version, and names both.
+func TestOpen_OtherFormat(t *testing.T) {
+	fsys := vfs.NewMem()
+	good, err := Open(fsys, save(t, fsys, Options{}, sample(40)).File(1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, version := range []int{Format - 1, Format + 1} {
+		h := good.Header
+		h.Format = version
+		header, err := json.Marshal(h)
+		if err != nil {
+			t.Fatal(err)
+		}
+		data, err := forge(good, header, encodeBlocks(good.Blocks))
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = Open(&fileFS{data: data}, "x")
+		if want := fmt.Sprintf("format %d, this program reads format %d", version, Format); !errors.Is(err, ErrFormat) || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v, want %q", err, want)
+		}
 	}
 }

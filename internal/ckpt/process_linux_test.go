@@ -183,7 +183,7 @@ func TestRankKilled(t *testing.T) {
 			checkSet(t, dir, 1, sample(100_000))
 			if len(want) == 2 {
 				checkSet(t, dir, 2, second())
-			} else if _, err := os.Stat(filepath.Join(path, "set-00000002")); err == nil {
+			} else if _, err := os.Stat(filepath.Join(path, "ckpt-00000002")); err == nil {
 				t.Error("what was begun of set 2 is still there")
 			}
 		})

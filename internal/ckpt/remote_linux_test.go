@@ -259,7 +259,7 @@ func TestDiskFull(t *testing.T) {
 		b.check(3, b.v)
 		b.check(1, nil)
 		b.close()
-		if _, err := fsys.Stat("/ckpt/set-00000002"); err == nil {
+		if _, err := fsys.Stat("/ckpt/ckpt-00000002"); err == nil {
 			t.Errorf("%s: the failed set is still there", h.name)
 		}
 	}

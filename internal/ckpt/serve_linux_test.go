@@ -175,7 +175,7 @@ func TestSession(t *testing.T) {
 	if err := s.end(); err != nil {
 		t.Fatal(err)
 	}
-	set, err := Open(s.fsys, "/ckpt/set-00000001/rank-0000.h5")
+	set, err := Open(s.fsys, "/ckpt/ckpt-00000001/rank-0000.h5")
 	if err != nil {
 		t.Fatal(err)
 	}

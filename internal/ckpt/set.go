@@ -54,7 +54,7 @@ type storedDataset struct {
 // Open opens the set file at path and checks its metadata. Damage wraps
 // ErrCorrupt, as does a foreign file, which can't be told from a damaged one;
 // a file of a newer format wraps ErrFormat. If path is that of a rank's file in
-// a run's directory, set-00000012/rank-0003.h5, it must be the file of that rank
+// a run's directory, ckpt-00000012/rank-0003.h5, it must be the file of that rank
 // and checkpoint, see Header.At.
 func Open(fsys vfs.FS, path string) (*Set, error) {
 	s := &Set{Path: path, fsys: fsys}

@@ -63,7 +63,7 @@ const (
 )
 
 // wireVersion is spoken by both sides, or there is no conversation.
-const wireVersion = 4
+const wireVersion = 5
 
 const wireHead = 16
 
@@ -91,7 +91,7 @@ type hello struct {
 }
 
 type tableText struct {
-	Set      uint64    `json:"set"`
+	Set      uint64    `json:"index"`
 	Header   string    `json:"header,omitempty"`
 	Bases    []Base    `json:"bases,omitempty"`
 	Datasets []Dataset `json:"datasets,omitempty"`
@@ -104,7 +104,7 @@ type tailText struct {
 }
 
 type resultText struct {
-	Set     uint64 `json:"set"`
+	Set     uint64 `json:"index"`
 	Error   string `json:"error,omitempty"`
 	Errno   int    `json:"errno,omitempty"`
 	Header  string `json:"header,omitempty"`

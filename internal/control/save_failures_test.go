@@ -17,7 +17,7 @@ func TestTroubles(t *testing.T) {
 			t.Errorf("set %d, %s: %d sets, told: %v", set, why, n, ok)
 		}
 	}
-	full := func(set uint64, rank int) string { return fmt.Sprintf("set-%08d/rank-%04d: full", set, rank) }
+	full := func(set uint64, rank int) string { return fmt.Sprintf("ckpt-%08d/rank-%04d: full", set, rank) }
 	if l.Over() != 0 {
 		t.Error("sets that were never tried")
 	}

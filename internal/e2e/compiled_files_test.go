@@ -229,7 +229,7 @@ func killedAlone(t *testing.T, made string) {
 func olderCheckpoint(t *testing.T, made string) {
 	s := newSolo(t, made, "10.guarded")
 	s.checkpointed()
-	sets, _ := filepath.Glob(filepath.Join(s.base, "ck", "set-0*", "rank-0000.h5"))
+	sets, _ := filepath.Glob(filepath.Join(s.base, "ck", "ckpt-0*", "rank-0000.h5"))
 	if len(sets) < 2 {
 		t.Fatalf("checkpoints %v", sets)
 	}
@@ -257,7 +257,7 @@ func damagedJournal(t *testing.T, made string) {
 	first.checkpointed()
 	var files []string
 	filepath.WalkDir(filepath.Join(first.base, "ck"), func(path string, e fs.DirEntry, err error) error {
-		if err == nil && e.Type().IsRegular() && strings.Contains(path, "set-files") {
+		if err == nil && e.Type().IsRegular() && strings.Contains(path, "/journal") {
 			files = append(files, path[len(first.base):])
 		}
 		return nil

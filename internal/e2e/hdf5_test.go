@@ -154,7 +154,7 @@ func TestEdited(t *testing.T) {
 			d.kill()
 			must(t, d.stderr.String(), "a damaged checkpoint is stepped over", "/MemBlocks/sparse")
 
-			older := filepath.Join(dir, "set-00000002")
+			older := filepath.Join(dir, "ckpt-00000002")
 			if err := os.Rename(older, filepath.Join(t.TempDir(), "away")); err != nil {
 				t.Fatal(err)
 			}

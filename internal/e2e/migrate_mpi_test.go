@@ -319,7 +319,7 @@ func TestMigrateOpenMPIOrphans(t *testing.T) {
 		}
 	}
 	for r := range 3 {
-		if files, _ := filepath.Glob(filepath.Join(p.sets(), "set-*", fmt.Sprintf("rank-%04d.h5", r))); len(files) == 0 {
+		if files, _ := filepath.Glob(filepath.Join(p.sets(), "ckpt-*", fmt.Sprintf("rank-%04d.h5", r))); len(files) == 0 {
 			t.Fatalf("rank %d has saved nothing", r)
 		}
 	}

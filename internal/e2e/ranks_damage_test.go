@@ -55,7 +55,7 @@ func (s *saved) again(t *testing.T) {
 }
 
 func (s *saved) file(set uint64, rank int) string {
-	return filepath.Join(s.sets(), fmt.Sprintf("set-%08d", set), fmt.Sprintf("rank-%04d.h5", rank))
+	return filepath.Join(s.sets(), fmt.Sprintf("ckpt-%08d", set), fmt.Sprintf("rank-%04d.h5", rank))
 }
 
 // flip changes a bit in the middle of a file, in the data.
@@ -141,7 +141,7 @@ func TestRanksDamage(t *testing.T) {
 // files are the names of the sets' files.
 func files(t *testing.T, dir string) []string {
 	t.Helper()
-	list, err := filepath.Glob(filepath.Join(dir, "set-*", "*"))
+	list, err := filepath.Glob(filepath.Join(dir, "ckpt-*", "*"))
 	if err != nil {
 		t.Fatal(err)
 	}

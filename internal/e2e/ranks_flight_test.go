@@ -82,7 +82,7 @@ func inFlight(t *testing.T, dir string, ranks int) {
 		t.Fatalf("no sets in %s: %v", dir, err)
 	}
 	for r := range ranks {
-		file := filepath.Join(dir, fmt.Sprintf("set-%08d", sets[0]), fmt.Sprintf("rank-%04d.h5", r))
+		file := filepath.Join(dir, fmt.Sprintf("ckpt-%08d", sets[0]), fmt.Sprintf("rank-%04d.h5", r))
 		out, code := cairnTool(t, "inspect", "--json", file)
 		if code != 0 {
 			t.Fatalf("cairn inspect %s: exit status %d: %s", file, code, out)

@@ -45,7 +45,7 @@ func newRun(t *testing.T, command ...string) *runOf {
 }
 
 func (r *runOf) run() string  { return filepath.Join(r.folder, "run") }
-func (r *runOf) sets() string { return filepath.Join(r.run(), "sets") }
+func (r *runOf) sets() string { return filepath.Join(r.run(), "ckpt") }
 func (r *runOf) out() string  { return filepath.Join(r.folder, "out.txt") }
 
 // output is what -o FILE holds.

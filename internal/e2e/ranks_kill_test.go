@@ -210,7 +210,7 @@ func (k *hunter) chase(r *runOf, s *supervisor) bool {
 // awaitsWriting returns when a file of a set is being written.
 func (k *hunter) awaitsWriting(dir string, s *supervisor) {
 	for limit := time.Now().Add(patience); time.Now().Before(limit); {
-		if found, _ := filepath.Glob(filepath.Join(dir, "set-*", "*.tmp")); len(found) > 0 {
+		if found, _ := filepath.Glob(filepath.Join(dir, "ckpt-*", "*.tmp")); len(found) > 0 {
 			return
 		}
 		if _, _, over := s.said(); over {

@@ -216,7 +216,7 @@ func points(t *testing.T, dir string, set uint64) uint64 {
 	var err error
 	for range 20 {
 		var s *ckpt.Set
-		if s, err = ckpt.Open(vfs.OS(), filepath.Join(dir, fmt.Sprintf("set-%08d", set), "rank-0000.h5")); err == nil {
+		if s, err = ckpt.Open(vfs.OS(), filepath.Join(dir, fmt.Sprintf("ckpt-%08d", set), "rank-0000.h5")); err == nil {
 			defer s.Close()
 			return s.Header.Note.Points
 		}

@@ -71,7 +71,7 @@ func (t *trial) halted(c *scenario, checkpoints int) error {
 // checkpoints.
 func (t *trial) aloneSaves(c *scenario, s *start, checkpoints int) {
 	newest := func() string {
-		list, _ := filepath.Glob(filepath.Join(t.file(c.run), "set-0*", "*.h5"))
+		list, _ := filepath.Glob(filepath.Join(t.file(c.run), "ckpt-0*", "*.h5"))
 		if len(list) == 0 {
 			return ""
 		}
@@ -91,7 +91,7 @@ func (t *trial) over(c *scenario) bool {
 	if !c.alone {
 		return t.finished(c)
 	}
-	list, _ := filepath.Glob(filepath.Join(t.file(c.run), "set-0*"))
+	list, _ := filepath.Glob(filepath.Join(t.file(c.run), "ckpt-0*"))
 	return len(list) == 0
 }
 

@@ -28,7 +28,7 @@ func TestCampaign(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer lab.close()
-	for _, name := range []string{"output/rank-0000.out", "sets/set-files.json"} {
+	for _, name := range []string{"output/rank-0000.out", "ckpt/journal.json"} {
 		t.Run(filepath.Base(name), func(t *testing.T) { flippedFile(t, lab, name) })
 	}
 	rec, err := openRecords(filepath.Join(t.TempDir(), "results"))

@@ -350,7 +350,7 @@ func simDamage(t *trial) error {
 	if err := m.last(disk); err != nil {
 		return fmt.Errorf("%w (before that it was refused: %s)", err, said)
 	}
-	if !strings.Contains(said, "set-") && !strings.Contains(said, "/run/ckpt") && !strings.Contains(said, "checkpoint") {
+	if !strings.Contains(said, "ckpt-") && !strings.Contains(said, "/run/ckpt") && !strings.Contains(said, "checkpoint") {
 		return judged(lost, "refused, but the message does not say what is wrong: %s", said)
 	}
 	return judged(refused, "%s", said)

@@ -72,7 +72,7 @@ func (d *Dir) RemoveEnd() error {
 
 // Clear removes, durably, the checkpoints of all ranks from a directory, the
 // record of the recovery line, and what programs keep beside them of files
-// that they change (set-files…). It removes nothing else. Who calls it has
+// that they change (the journal). It removes nothing else. Who calls it has
 // recorded that before: see SetEnd.
 func Clear(fsys vfs.FS, path string) error {
 	entries, err := fsys.ReadDir(path)
@@ -110,5 +110,5 @@ func Holds(fsys vfs.FS, path string) (bool, error) {
 // state.
 func ofRun(name string) bool {
 	_, set := SetIndex(name)
-	return set || name == "line" || strings.HasPrefix(name, "set-files")
+	return set || name == "line" || strings.HasPrefix(name, "journal.") || strings.HasPrefix(name, "journal-")
 }

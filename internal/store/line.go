@@ -17,9 +17,9 @@ var ErrLine = errors.New("the record of the recovery line is damaged")
 // of the ranks' files: the line binds them together. The file, DIR/line, is a
 // record:
 //
-//	{"digest": "…", "format": 2, "set": 12, "ranks": 8, "run": "7d0c…", "attempt": "51e9…"}
+//	{"digest": "…", "format": 3, "index": 12, "ranks": 8, "run": "7d0c…", "attempt": "51e9…"}
 type Line struct {
-	Set     uint64 `json:"set"`
+	Set     uint64 `json:"index"`
 	Ranks   int    `json:"ranks"`
 	Run     string `json:"run"`
 	Attempt string `json:"attempt"`
@@ -30,7 +30,7 @@ type lineFile struct {
 	Line
 }
 
-const lineFormat = 2
+const lineFormat = 3
 
 func (d *Dir) linePath() string { return filepath.Join(d.path, "line") }
 
@@ -57,13 +57,13 @@ func (d *Dir) Line() (Line, error) {
 	case err == nil && l.Format != lineFormat:
 		return Line{}, fmt.Errorf("%s: it has format %d, this program reads %d; use the version of Cairn that wrote it", d.linePath(), l.Format, lineFormat)
 	case err == nil && (l.Set == 0 || l.Ranks < 1):
-		err = fmt.Errorf("it says set %d, %d ranks", l.Set, l.Ranks)
+		err = fmt.Errorf("it says checkpoint %d, %d ranks", l.Set, l.Ranks)
 	case err == nil:
 		return l.Line, nil
 	case !errors.Is(err, ErrDamaged):
 		return Line{}, err
 	}
-	return Line{}, fmt.Errorf("%w: %w; if the sets are good ('cairn verify %s'), remove %s", ErrLine, err, d.path, d.linePath())
+	return Line{}, fmt.Errorf("%w: %w; if the checkpoints are good ('cairn verify %s'), remove %s", ErrLine, err, d.path, d.linePath())
 }
 
 // RemoveLine takes the record back, durably, so that a run may start afresh.

@@ -47,7 +47,7 @@ func TestPruneLine(t *testing.T) {
 		if _, err := other.Begin(7); err != nil { // begun by another rank: stays
 			t.Fatal(err)
 		}
-		if err := fsys.Mkdir("/ckpt/set-00000008"); err != nil { // … or about to be
+		if err := fsys.Mkdir("/ckpt/ckpt-00000008"); err != nil { // … or about to be
 			t.Fatal(err)
 		}
 		if _, err := d.Begin(9); err != nil { // our own, left by a crash: goes
@@ -161,8 +161,8 @@ func TestLine(t *testing.T) {
 	record := func(rest string) string {
 		return digestHead + digestOf([]byte(rest)) + "\",\n" + rest
 	}
-	for text, damaged := range map[string]bool{"": true, "x": true, "{}": true, `{"format":2,"set":1,"ranks":2}`: true, strings.Repeat(" ", 5000): true,
-		record(`"format":2,"set":0,"ranks":2}`): true, record(`"format":3,"set":1,"ranks":2}`): false} {
+	for text, damaged := range map[string]bool{"": true, "x": true, "{}": true, `{"format":3,"index":1,"ranks":2}`: true, strings.Repeat(" ", 5000): true,
+		record(`"format":3,"index":0,"ranks":2}`): true, record(`"format":2,"set":1,"ranks":2}`): false} {
 		fsys.Remove("/ckpt/line")
 		f, err := fsys.Create("/ckpt/line")
 		if err != nil {
@@ -225,7 +225,7 @@ func TestRemove_OtherRankBetweenSteps(t *testing.T) {
 	abort := func(*Dir) error { pending.Abort(); return nil }
 	commit := func(*Dir) error { return pending.Commit() }
 	step := func(op, path string) string { return op + " " + path }
-	dir, tmp := "/ckpt/set-00000005", "/ckpt/set-00000005/rank-0001.tmp"
+	dir, tmp := "/ckpt/ckpt-00000005", "/ckpt/ckpt-00000005/rank-0001.tmp"
 	for _, c := range []struct {
 		name  string
 		first func(other *Dir) error // before rank 1 begins

@@ -6,7 +6,7 @@
 //	  run-id                          the identity of the run, which every file carries, too
 //	  line                            which set was the last that all ranks had
 //	  end                             the run has finished, or is being discarded
-//	  set-00000012/
+//	  ckpt-00000012/
 //	    rank-0000.h5                  the file of rank 0: there, so committed
 //	    rank-0000.base-00000010.h5    hard link to the file of set 10 that holds
 //	                                  blocks which did not change since
@@ -35,6 +35,9 @@ import (
 
 // ErrLocked says that another process writes to the folder.
 var ErrLocked = errors.New("another process is using this checkpoint folder")
+
+// ErrOld says that the directory has checkpoints of format 3 or older.
+var ErrOld = errors.New("a checkpoint of format 3 or older, which this version of Cairn does not read; use the version that wrote it, or remove it")
 
 // Dir is the checkpoint folder of a run as one rank sees it.
 type Dir struct {
@@ -139,7 +142,7 @@ func (d *Dir) Path() string { return d.path }
 func (d *Dir) Rank() int { return d.rank }
 
 func (d *Dir) setPath(index uint64) string {
-	return filepath.Join(d.path, fmt.Sprintf("set-%08d", index))
+	return filepath.Join(d.path, fmt.Sprintf("ckpt-%08d", index))
 }
 
 // File returns the path of the rank's file in a set.
@@ -157,14 +160,14 @@ func (d *Dir) tmp(index uint64) string {
 	return filepath.Join(d.setPath(index), fmt.Sprintf("rank-%04d.tmp", d.rank))
 }
 
-// SetIndex reads the name of a set's folder, set-00000012.
+// SetIndex reads the name of a set's folder, ckpt-00000012.
 func SetIndex(name string) (uint64, bool) {
-	s, ok := strings.CutPrefix(name, "set-")
+	s, ok := strings.CutPrefix(name, "ckpt-")
 	if !ok || len(s) < 8 {
 		return 0, false
 	}
 	n, err := strconv.ParseUint(s, 10, 64)
-	return n, err == nil && fmt.Sprintf("set-%08d", n) == name
+	return n, err == nil && fmt.Sprintf("ckpt-%08d", n) == name
 }
 
 // FileRank reads the name of a rank's committed file, rank-0000.h5.
@@ -191,6 +194,8 @@ func (d *Dir) all() ([]uint64, error) {
 	for _, e := range entries {
 		if n, ok := SetIndex(e.Name()); ok {
 			out = append(out, n)
+		} else if old, ok := strings.CutPrefix(e.Name(), "set-"); ok && len(old) == 8 && strings.Trim(old, "0123456789") == "" {
+			return nil, fmt.Errorf("%s: %w", filepath.Join(d.path, e.Name()), ErrOld)
 		}
 	}
 	slices.Sort(out)

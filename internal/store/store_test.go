@@ -72,7 +72,7 @@ func TestLinks(t *testing.T) {
 				t.Fatalf("Prune removed %v: %v", removed, err)
 			}
 			for base, want := range map[uint64]string{1: "one", 2: "two"} {
-				if got := content(t, fsys, "/ckpt/set-00000003/"+d.BaseName(base)); got != want {
+				if got := content(t, fsys, "/ckpt/ckpt-00000003/"+d.BaseName(base)); got != want {
 					t.Errorf("base %d holds %q", base, got)
 				}
 			}
@@ -136,4 +136,26 @@ func TestLocked(t *testing.T) {
 		t.Fatal(err)
 	}
 	d.Close()
+}
+
+// TestDir_OldFormat refuses a directory with checkpoints of an older format,
+// rather than start a run beside them.
+func TestDir_OldFormat(t *testing.T) {
+	fsys := vfs.NewMem()
+	d, err := Create(fsys, "/ckpt", 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := fsys.Mkdir("/ckpt/set-notes"); err != nil { // not Cairn's
+		t.Fatal(err)
+	}
+	if _, err := d.Sets(); err != nil {
+		t.Error(err)
+	}
+	if err := fsys.Mkdir("/ckpt/set-00000003"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := d.Sets(); !errors.Is(err, ErrOld) {
+		t.Errorf("%v, want ErrOld", err)
+	}
 }

@@ -39,7 +39,7 @@ func (d *runDir) claim(command []string, n int, checkpointDir, output string, fr
 	}
 	switch {
 	case fresh:
-		made.Clear = []string{checkpointDir, d.file("sets")}
+		made.Clear = []string{checkpointDir, d.file("ckpt")}
 		if err == nil {
 			made.Clear = append(made.Clear, old.CheckpointDir)
 		}
@@ -79,7 +79,7 @@ func (d *runDir) claim(command []string, n int, checkpointDir, output string, fr
 		old.Output = output
 		return &intent{rec: old, say: in.say}, d.vanished(old)
 	case d.worthless(old):
-		made.Clear = []string{d.file("sets")}
+		made.Clear = []string{d.file("ckpt")}
 		return in, nil
 	}
 	again := "give the same command to go on"
@@ -122,8 +122,8 @@ func (r *record) differs(command []string, n int, checkpointDir string) (out []s
 
 // trace names something that an earlier run has left; empty: there is nothing.
 func (d *runDir) trace(output string) (string, error) {
-	if there, err := store.Holds(d.fs, d.file("sets")); err != nil || there {
-		return d.file("sets"), err
+	if there, err := store.Holds(d.fs, d.file("ckpt")); err != nil || there {
+		return d.file("ckpt"), err
 	}
 	names, err := rankFiles(output)
 	if err != nil {
@@ -195,7 +195,7 @@ func (d *runDir) worthless(r *record) bool {
 	if _, err := os.Lstat(filepath.Join(r.CheckpointDir, "line")); !errors.Is(err, fs.ErrNotExist) {
 		return false
 	}
-	if r.CheckpointDir == d.file("sets") {
+	if r.CheckpointDir == d.file("ckpt") {
 		if _, _, whole, err := newestComplete(r.CheckpointDir, r.Ranks); err != nil || whole {
 			return false
 		}
@@ -236,7 +236,7 @@ func (s *Supervisor) take() error {
 		step.At("start.cleared")
 		s.rec.Clear = nil
 	}
-	if s.rec.RequestedDir != s.dir.file("sets") { // from now on it can be told whether it is there
+	if s.rec.RequestedDir != s.dir.file("ckpt") { // from now on it can be told whether it is there
 		if err := makeChecked(s.dir.fs, s.rec.RequestedDir); err != nil {
 			return err
 		}

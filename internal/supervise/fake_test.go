@@ -267,7 +267,7 @@ func (f *fake) coordinate(due bool) error {
 }
 
 func (f *fake) file(index uint64, rank int) string {
-	return filepath.Join(f.Dir, fmt.Sprintf("set-%08d", index), fmt.Sprintf("rank-%04d.h5", rank))
+	return filepath.Join(f.Dir, fmt.Sprintf("ckpt-%08d", index), fmt.Sprintf("rank-%04d.h5", rank))
 }
 
 // exchange is the fake's barrier. It goes through the supervisor, so a rank
@@ -300,9 +300,9 @@ func (f *fake) restore() error {
 			}
 		}
 	}
-	names, _ := filepath.Glob(filepath.Join(f.Dir, "set-*"))
+	names, _ := filepath.Glob(filepath.Join(f.Dir, "ckpt-*"))
 	for i := len(names) - 1; i >= 0; i-- {
-		index, _ := strconv.ParseUint(strings.TrimPrefix(filepath.Base(names[i]), "set-"), 10, 64)
+		index, _ := strconv.ParseUint(strings.TrimPrefix(filepath.Base(names[i]), "ckpt-"), 10, 64)
 		f.index = max(f.index, index)
 		whole := true
 		for r := range f.Size {

@@ -18,7 +18,7 @@ import (
 func TestForgottenFinish(t *testing.T) {
 	o := options(t, 2, "nofinish")
 	begin(t, o).ends(Finished, 0)
-	if _, _, ok := newestCheckpoint(filepath.Join(o.Run, "sets"), 2); !ok {
+	if _, _, ok := newestCheckpoint(filepath.Join(o.Run, "ckpt"), 2); !ok {
 		t.Fatal("no sets were left")
 	}
 	for range 2 {
@@ -60,7 +60,7 @@ func TestEarlyFailure(t *testing.T) {
 func TestReplaced(t *testing.T) {
 	o := options(t, 2, "refuse")
 	begin(t, o).ends(Failed, 2)
-	part := filepath.Join(o.Run, "sets", "set-00000001", "rank-0000.h5")
+	part := filepath.Join(o.Run, "ckpt", "ckpt-00000001", "rank-0000.h5")
 	if err := os.MkdirAll(filepath.Dir(part), 0o700); err != nil {
 		t.Fatal(err)
 	}
@@ -89,9 +89,9 @@ func TestNotReplaced(t *testing.T) {
 	}
 	for name, what := range map[string]func(t *testing.T, o *Options){
 		"set": func(t *testing.T, o *Options) {
-			file(t, filepath.Join(o.Run, "sets", "set-00000003", "rank-0000.h5"))
+			file(t, filepath.Join(o.Run, "ckpt", "ckpt-00000003", "rank-0000.h5"))
 		},
-		"line": func(t *testing.T, o *Options) { file(t, filepath.Join(o.Run, "sets", "line")) },
+		"line": func(t *testing.T, o *Options) { file(t, filepath.Join(o.Run, "ckpt", "line")) },
 		"helper": func(t *testing.T, o *Options) {
 			f, _, err := tryLock(hostLock(o.Run, "localhost"))
 			if err != nil {
@@ -100,7 +100,7 @@ func TestNotReplaced(t *testing.T) {
 			t.Cleanup(func() { f.Close() })
 		},
 		"elsewhere": func(t *testing.T, o *Options) {
-			file(t, filepath.Join(o.Dir, "set-00000003", "rank-0007.h5"))
+			file(t, filepath.Join(o.Dir, "ckpt-00000003", "rank-0007.h5"))
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

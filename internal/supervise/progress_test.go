@@ -88,7 +88,7 @@ func TestSamePlace(t *testing.T) {
 // CheckpointDir that are gone are not put aside any more.
 func TestAsideGone(t *testing.T) {
 	dir := t.TempDir()
-	if err := os.Mkdir(filepath.Join(dir, "set-00000002"), 0o700); err != nil {
+	if err := os.Mkdir(filepath.Join(dir, "ckpt-00000002"), 0o700); err != nil {
 		t.Fatal(err)
 	}
 	told := []uint64{1, 2, 3}
@@ -116,7 +116,7 @@ func TestStopWithoutSet(t *testing.T) {
 // of it was killed first.
 func TestUnheard(t *testing.T) {
 	dir := t.TempDir()
-	for _, index := range []string{"set-00000002", "set-00000003"} {
+	for _, index := range []string{"ckpt-00000002", "ckpt-00000003"} {
 		if err := os.Mkdir(filepath.Join(dir, index), 0o700); err != nil {
 			t.Fatal(err)
 		}

@@ -140,7 +140,7 @@ func (s *Supervisor) endQuarantine() {
 // still be told of the old list.
 func (s *Supervisor) forgetRemoved() {
 	s.rec.Quarantined = slices.DeleteFunc(slices.Clone(s.rec.Quarantined), func(index uint64) bool {
-		_, err := os.Stat(filepath.Join(s.rec.CheckpointDir, fmt.Sprintf("set-%08d", index)))
+		_, err := os.Stat(filepath.Join(s.rec.CheckpointDir, fmt.Sprintf("ckpt-%08d", index)))
 		return errors.Is(err, fs.ErrNotExist)
 	})
 }

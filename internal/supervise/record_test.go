@@ -28,7 +28,7 @@ const crashRun = "/cairn-test/run" // there is no such directory outside
 
 func newRecorded(t *testing.T, before func(op, name string) error) *recorded {
 	disk := vfs.NewMem()
-	for _, dir := range []string{"/cairn-test", crashRun, crashRun + "/sets"} {
+	for _, dir := range []string{"/cairn-test", crashRun, crashRun + "/ckpt"} {
 		if err := disk.Mkdir(dir); err != nil {
 			t.Fatal(err)
 		}
@@ -44,7 +44,7 @@ func newRecorded(t *testing.T, before func(op, name string) error) *recorded {
 // adopts is what a start decides.
 func adopts(fsys vfs.FS, fresh bool) (*Supervisor, error) {
 	d := &runDir{fs: fsys, path: crashRun, cwd: "/cairn-test"}
-	in, err := d.claim([]string{"/cairn-test/sim", "-x"}, 1, d.file("sets"), d.file("output"), fresh)
+	in, err := d.claim([]string{"/cairn-test/sim", "-x"}, 1, d.file("ckpt"), d.file("output"), fresh)
 	if err != nil {
 		return nil, err
 	}
@@ -53,8 +53,8 @@ func adopts(fsys vfs.FS, fresh bool) (*Supervisor, error) {
 
 // checkpoint puts a checkpoint and the journal of files there, durably.
 func (r *recorded) checkpoint() {
-	for _, name := range []string{"lock", "set-00000001/rank-0000.h5", "set-files.json"} {
-		path := filepath.Join(crashRun, "sets", name)
+	for _, name := range []string{"lock", "ckpt-00000001/rank-0000.h5", "journal.json"} {
+		path := filepath.Join(crashRun, "ckpt", name)
 		if strings.Contains(name, "/") {
 			if err := r.disk.Mkdir(filepath.Dir(path)); err != nil {
 				r.t.Fatal(err)
@@ -64,15 +64,15 @@ func (r *recorded) checkpoint() {
 			r.t.Fatal(err)
 		}
 	}
-	if err := r.disk.SyncDir(crashRun + "/sets"); err != nil {
+	if err := r.disk.SyncDir(crashRun + "/ckpt"); err != nil {
 		r.t.Fatal(err)
 	}
 }
 
 // whole reports whether all that checkpoint made is there.
 func whole(fsys vfs.FS) bool {
-	for _, name := range []string{"lock", "set-00000001/rank-0000.h5", "set-files.json"} {
-		if _, err := fsys.Stat(filepath.Join(crashRun, "sets", name)); err != nil {
+	for _, name := range []string{"lock", "ckpt-00000001/rank-0000.h5", "journal.json"} {
+		if _, err := fsys.Stat(filepath.Join(crashRun, "ckpt", name)); err != nil {
 			return false
 		}
 	}
@@ -104,7 +104,7 @@ func TestRecordCrashesAtEveryOperation(t *testing.T) {
 		case phase == nothing && in.made:
 			return nil
 		case in.made && phase == freshly && len(rec.Clear) == 0:
-			if there, err := store.Holds(fsys, crashRun+"/sets"); err != nil || there {
+			if there, err := store.Holds(fsys, crashRun+"/ckpt"); err != nil || there {
 				return fmt.Errorf("a new run begins with what an earlier one has left (%v)", err)
 			}
 			return nil
@@ -120,7 +120,7 @@ func TestRecordCrashesAtEveryOperation(t *testing.T) {
 			}
 			return nil
 		case rec.Attempt == 0 && phase >= finished: // a new run, which has begun nothing yet
-			if there, err := store.Holds(fsys, crashRun+"/sets"); err != nil || there {
+			if there, err := store.Holds(fsys, crashRun+"/ckpt"); err != nil || there {
 				return fmt.Errorf("a new run was recorded, and something of the earlier one is there (%v)", err)
 			}
 			return nil
@@ -354,7 +354,7 @@ func TestVanished(t *testing.T) {
 			t.Run(c.name+" "+points, func(t *testing.T) {
 				o := options(t, 1, "points=20", points, "kill:0:8:1")
 				o.Retries = -1
-				checkpointDir := filepath.Join(o.Run, "sets")
+				checkpointDir := filepath.Join(o.Run, "ckpt")
 				if c.dir {
 					o.Dir = filepath.Join(t.TempDir(), "ck")
 					checkpointDir = o.Dir
@@ -404,7 +404,7 @@ func TestMovedRun(t *testing.T) {
 			switch how {
 			case "copied":
 				err = errors.Join(os.Remove(filepath.Join(old, "run", socketName)), // which CopyFS can't copy
-					os.CopyFS(now, os.DirFS(old)), os.RemoveAll(filepath.Join(old, "run", "sets")))
+					os.CopyFS(now, os.DirFS(old)), os.RemoveAll(filepath.Join(old, "run", "ckpt")))
 			case "linked":
 				err = os.Symlink(old, now)
 			default:
@@ -466,7 +466,7 @@ func TestKilledWhileFinishing(t *testing.T) {
 					}
 				}
 				if program == "cairn" {
-					if there, err := store.Holds(vfs.OS(), filepath.Join(o.Run, "sets")); err != nil || there {
+					if there, err := store.Holds(vfs.OS(), filepath.Join(o.Run, "ckpt")); err != nil || there {
 						t.Errorf("checkpoints are left (%v)", err)
 					}
 				}

@@ -17,7 +17,7 @@
 //	  hosts/NAME.lock   held by the helper of that host; lists its ranks
 //	  output/           rank-0000.out, rank-0000.err, …
 //	  shown             up to where these have been shown
-//	  sets/             checkpoint folder of programs that name none
+//	  ckpt/             checkpoint folder of programs that name none
 //
 // Who outlives whom: ranks die with their helper (PDEATHSIG). A helper that
 // loses its supervisor asks its ranks to save and stop, ends what is left
@@ -105,7 +105,7 @@ type Options struct {
 	EveryPoints uint64
 
 	Run        string // the run's folder; default ./PROGRAM.cairn
-	Dir        string // checkpoint folder; default RUN/sets
+	Dir        string // checkpoint folder; default RUN/ckpt
 	Fresh      bool   // discard what RUN holds of an earlier run
 	Group      bool   // the group of RUN may read what is in it
 	AnyOwner   bool   // RUN and RequestedDir may be another user's

@@ -154,7 +154,7 @@ func (s *Supervisor) prepare() (err error) {
 	for _, p := range []struct {
 		path *string
 		def  string
-	}{{&o.Dir, "sets"}, {&o.RankOutput, "output"}} {
+	}{{&o.Dir, "ckpt"}, {&o.RankOutput, "output"}} {
 		if *p.path == "" {
 			*p.path = filepath.Join(o.Run, p.def)
 		} else if *p.path, err = filepath.Abs(*p.path); err != nil {

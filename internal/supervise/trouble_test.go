@@ -49,7 +49,7 @@ func TestDistrustRestore(t *testing.T) {
 	gate := fifo(t)
 	o := options(t, 1, "gate:0:13:"+gate, "kill:0:13:1")
 	o.Quarantine = 2
-	dir := filepath.Join(o.Run, "sets", "set-00000007")
+	dir := filepath.Join(o.Run, "ckpt", "ckpt-00000007")
 	l := begin(t, o)
 	l.reaches(0, 13)
 	if err := os.MkdirAll(dir, 0o700); err != nil {
