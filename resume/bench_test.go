@@ -45,8 +45,8 @@ func BenchmarkCall(b *testing.B) {
 	b.Run("with", func(b *testing.B) {
 		d := resume.Enter()
 		for i := range b.N {
-			if resume.Kept(d) {
-				*resume.Slot[benchFrame](d) = benchFrame{1, i, 2}
+			if resume.Storing(d) {
+				*resume.NewFrame[benchFrame](d) = benchFrame{1, i, 2}
 				resume.Calling(d)
 			}
 			sink += spine(i)
@@ -61,7 +61,7 @@ func plain(i int) float64 { return float64(i) }
 func spine(i int) float64 {
 	d := resume.Enter()
 	if resume.Resuming(d) {
-		resume.Lost(d)
+		resume.BadFrame(d)
 	}
 	return float64(i)
 }

@@ -7,15 +7,15 @@
 // has 0) and a frame, a struct of what it needs to go on: which place in it
 // was reached, and the variables that are used after it.
 //
-//	main           *Slot(0) = {At: 2, …}   stack[0]
-//	 └ run         *Slot(1) = {At: 1, …}   stack[1]
-//	    └ sweep    Point(2, {At: 1, …})    saves stack[0], stack[1] and this
+//	main           *NewFrame(0) = {Get: 2, …}   stack[0]
+//	 └ run         *NewFrame(1) = {Get: 1, …}   stack[1]
+//	    └ sweep    Point(2, {Get: 1, …})    saves stack[0], stack[1] and this
 //
 // Functions that can be left when a set is due store nothing; see leave.go.
 //
 // On a restart Begin restores the package variables and the stack. Every spine
 // function then finds its frame, jumps to the place, and calls the next one,
-// until Here (or Arrived) says that the innermost has come to its point.
+// until Resumed (or ResumedFast) says that the innermost has come to its point.
 //
 // Everything runs on the main goroutine. A set is taken only when no other
 // goroutine of the program lives, and only when the calls on the goroutine's

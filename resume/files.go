@@ -246,8 +246,8 @@ func Truncate(name string, size int64) error {
 func Mkdir(name string, perm fs.FileMode) error {
 	left := false
 	done, err := note("mkdir", name, place, func(path string) error {
-		left = journal.left[path]
-		delete(journal.left, path)
+		left = journal.leftover[path]
+		delete(journal.leftover, path)
 		_, err := journal.made(path)
 		return err
 	})

@@ -28,15 +28,15 @@ var me atomic.Uintptr
 var state uint32
 
 const (
-	asCallee   = 1 + iota // a spine function has called it
-	goingOn               // frames are being gone back to
-	leaving               // functions return to where a set is taken
-	callerAsks            // see Asking
+	asCallee    = 1 + iota // a spine function has called it
+	resuming               // frames are being gone back to
+	unwinding              // functions return to where a set is taken
+	checkedCall            // see CallingChecked
 )
 
 // Enter returns the depth of the spine function that calls it. It is negative
 // when it was entered from code that can't be resumed, such as a callback of a
-// library, or on another goroutine, or nobody keeps sets; or it is Asked.
+// library, or on another goroutine, or nobody keeps sets; or it is Checked.
 func Enter() int {
 	if get(&state) == 0 { // this much is inlined
 		return -1
@@ -49,9 +49,9 @@ func enter() int {
 		return -1
 	}
 	switch get(&state) {
-	case callerAsks:
+	case checkedCall:
 		set(&state, 0)
-		return Asked
+		return Checked
 	case asCallee:
 		set(&state, 0)
 	}
@@ -66,7 +66,7 @@ func enter() int {
 
 // Resuming reports whether a function of depth d is to be gone on with from its
 // frame.
-func Resuming(d int) bool { return d >= 0 && get(&state) == goingOn }
+func Resuming(d int) bool { return d >= 0 && get(&state) == resuming }
 
 // Frame returns the frame of a depth, while Resuming.
 func Frame[T any](d int) *T {
@@ -92,10 +92,10 @@ func unfit(d int, want reflect.Type) {
 	fatal("the set was saved by another program: the frame at depth %d is %s there, %s here; start with --fresh, or move the checkpoint folder away", d, got, want)
 }
 
-// Here says that the saved point is reached.
-func Here() {
+// Resumed says that the saved point is reached.
+func Resumed() {
 	if depth != len(stack)-1 {
-		leftOver(depth)
+		extraFrames(depth)
 	}
 	set(&state, 0)
 	startWaits()
@@ -114,22 +114,22 @@ func lookAgain() {
 	}
 }
 
-func leftOver(d int) {
+func extraFrames(d int) {
 	fatal("the set was saved by another program: %d frames are left over; start with --fresh, or move the checkpoint folder away", len(stack)-1-d)
 }
 
-// Lost says that the function has no such place as its frame tells of.
-func Lost(d int) {
+// BadFrame says that the function has no such place as its frame tells of.
+func BadFrame(d int) {
 	fatal("the set was saved by another program: the function at depth %d has no place that its frame (%T) tells of; start with --fresh, or move the checkpoint folder away", d, frame(d))
 }
 
-// Kept says whether a function's frame is to be stored before a call of a spine
+// Storing says whether a function's frame is to be stored before a call of a spine
 // function. It is all that such a call costs where nothing is kept.
-func Kept(d int) bool { return d >= 0 }
+func Storing(d int) bool { return d >= 0 }
 
-// Stored returns the frame of depth d if nobody reads it any more: its memory can
+// ReusableFrame returns the frame of depth d if nobody reads it any more: its memory can
 // be used again, if it is of the same function.
-func Stored(d int) any {
+func ReusableFrame(d int) any {
 	if d >= fresh && d < len(stack) {
 		return stack[d]
 	}
@@ -143,16 +143,16 @@ func Calling(d int) {
 	set(&state, asCallee)
 }
 
-// Back says that a call from depth d has returned, which may not have entered a
+// Returned says that a call from depth d has returned, which may not have entered a
 // spine function.
-func Back(d int) {
+func Returned(d int) {
 	if d >= 0 {
 		set(&state, 0)
 	}
 }
 
-// Slot makes room for a frame at depth d.
-func Slot[T any](d int) *T {
+// NewFrame makes room for a frame at depth d.
+func NewFrame[T any](d int) *T {
 	f := new(T)
 	put(d, f, nil)
 	return f
@@ -182,15 +182,15 @@ type slotted interface {
 	drop()
 }
 
-// Slots is room for a function's frames, by depth. Functions that call each
+// FramePool is room for a function's frames, by depth. Functions that call each
 // other take turns at a depth, and use their memory again.
-type Slots[T any] struct {
+type FramePool[T any] struct {
 	list  []*T
 	known bool
 }
 
-// At makes room for a frame at depth d.
-func (s *Slots[T]) At(d int) *T {
+// Get makes room for a frame at depth d.
+func (s *FramePool[T]) Get(d int) *T {
 	if d < len(s.list) && s.list[d] != nil {
 		put(d, s.list[d], s)
 		return s.list[d]
@@ -211,17 +211,17 @@ func (s *Slots[T]) At(d int) *T {
 var slots []slotted
 
 // wipe lets go of what the frame of a depth refers to, drop of all frames.
-func (s *Slots[T]) wipe(d int) {
+func (s *FramePool[T]) wipe(d int) {
 	if d < len(s.list) && s.list[d] != nil {
 		*s.list[d] = *new(T)
 	}
 }
 
-func (s *Slots[T]) drop() { s.list = nil }
+func (s *FramePool[T]) drop() { s.list = nil }
 
 // Due reports whether Point has something to do. Loops ask this in each round:
 // with a call that must itself be inlined (atomic.Bool's), an instruction that does
-// nothing would stand there, too. The same goes for Leaving.
+// nothing would stand there, too. The same goes for Unwinding.
 func Due() bool { return atomic.LoadUint32(&due) != 0 }
 
 // Point is a place where the program can be saved, f the frame of the

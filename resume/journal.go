@@ -63,8 +63,8 @@ type fileJournal struct {
 	oldest uint64  // epoch of the first line that has something kept
 	// left are directories that were made after the checkpoint that was restored,
 	// and could not be removed: making them again is no error.
-	left map[string]bool
-	back *uint64 // the checkpoint that files were brought back to
+	leftover map[string]bool
+	back     *uint64 // the checkpoint that files were brought back to
 
 	spilling bool // things are kept elsewhere: see spill.go
 	underway int  // changes of files that are noted, and perhaps not made yet

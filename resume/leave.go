@@ -16,47 +16,47 @@ import (
 //
 //	main            stored
 //	 └ solve        takes the set with the frames of the three, and calls it again
-//	    └ place     Leaving: its frame is the second, it returns
+//	    └ place     Unwinding: its frame is the second, it returns
 //	       └ place  a set is due: its frame is the first, it returns
 //
 // Those of one package call each other by the names of the parts that do so. For a
 // call of another package's, or of one that only the run knows, the caller says
-// that it asks afterwards (Asking), and what is called finds that when it is
+// that it asks afterwards (CallingChecked), and what is called finds that when it is
 // entered. It may be no such function, and what it calls may be one: the stack is
-// looked at before a function is left (MayLeave).
+// looked at before a function is left (CanUnwind).
 //
 // Only functions that were entered by solve with a depth do so, and so all that
 // is here is used by the main goroutine alone.
 var (
-	left       []any // the frames of those that have returned, the innermost first
+	unwound    []any // the frames of those that have returned, the innermost first
 	base       int   // the depth of the outermost
-	goesOn     bool  // it is this process that goes on, not one that was restarted
+	reentering bool  // it is this process that goes on, not one that was restarted
 	inside     bool  // what is entered next is not the outermost, though it has a depth
 	comesAgain bool  // the point is one that a restored program is at; see spmd.go
 )
 
-// Asked is what Enter returns to a function whose caller asks afterwards whether it
+// Checked is what Enter returns to a function whose caller asks afterwards whether it
 // was left.
-const Asked = -2
+const Checked = -2
 
-// Asking says that a function is about to be called, and that its caller asks
+// CallingChecked says that a function is about to be called, and that its caller asks
 // afterwards whether it was left.
-func Asking() { set(&state, callerAsks) }
+func CallingChecked() { set(&state, checkedCall) }
 
-// WasLeft reports, after Asking and the call, whether the function was left.
-func WasLeft() bool { return get(&state) != 0 && wasLeft() }
+// Unwound reports, after CallingChecked and the call, whether the function was left.
+func Unwound() bool { return get(&state) != 0 && stillUnwinding() }
 
-func wasLeft() bool {
-	if get(&state) == leaving {
+func stillUnwinding() bool {
+	if get(&state) == unwinding {
 		return true
 	}
 	set(&state, 0) // it was another kind of function
 	return false
 }
 
-// Again is Asking for a function of depth d that is gone on with, as is what it is
+// Reentering is CallingChecked for a function of depth d that is gone on with, as is what it is
 // about to call.
-func Again(d int) {
+func Reentering(d int) {
 	depth = d
 	inside = true
 }
@@ -64,16 +64,16 @@ func Again(d int) {
 // Recovered returns v, what recover has returned. What was about to be entered
 // may not have been.
 func Recovered(v any) any {
-	if s := get(&state); (s == callerAsks || s == asCallee) && me.Load() == self() {
+	if s := get(&state); (s == checkedCall || s == asCallee) && me.Load() == self() {
 		set(&state, 0)
 	}
 	return v
 }
 
-// MayLeave reports whether the function with the point that its caller is of can be
+// CanUnwind reports whether the function with the point that its caller is of can be
 // left, and so can all that have called it, up to the outermost. It can't be if a
 // function of a library is among them.
-func MayLeave() bool {
+func CanUnwind() bool {
 	mu.Lock()
 	defer mu.Unlock()
 	begun := time.Now()
@@ -85,44 +85,44 @@ func MayLeave() bool {
 	return false
 }
 
-// Leave gives the frame of a function that is about to return.
-func Leave(f any) {
-	left = append(left, f)
-	set(&state, leaving)
+// Unwind gives the frame of a function that is about to return.
+func Unwind(f any) {
+	unwound = append(unwound, f)
+	set(&state, unwinding)
 }
 
-// Left is for a function of depth d, when what it has called returned. If that was
+// UnwoundTo is for a function of depth d, when what it has called returned. If that was
 // left, and it is the outermost, the set is taken, and it goes on from its frame.
-func Left(d int) bool { return get(&state) == leaving && d == base && goBack(d) }
+func UnwoundTo(d int) bool { return get(&state) == unwinding && d == base && takeUnwound(d) }
 
-func goBack(d int) bool {
+func takeUnwound(d int) bool {
 	set(&state, 0)
-	frames := slices.Clone(left)
+	frames := slices.Clone(unwound)
 	slices.Reverse(frames)
-	clear(left)
-	left = left[:0]
+	clear(unwound)
+	unwound = unwound[:0]
 	again := comesAgain
 	comesAgain = false
 	point(d, frames, again)
 	stack = append(stack[:d], frames...)
-	goesOn = true
+	reentering = true
 	depth = d
-	set(&state, goingOn)
+	set(&state, resuming)
 	return true
 }
 
-// Arrived is Here for a function that is left when a set is due; d is its depth.
+// ResumedFast is Resumed for a function that is left when a set is due; d is its depth.
 // It reports whether it is to be left at once.
-func Arrived(d int) bool {
+func ResumedFast(d int) bool {
 	if d < 0 { // it was not left
 		return false
 	}
 	if d != len(stack)-1 {
-		leftOver(d)
+		extraFrames(d)
 	}
 	set(&state, 0)
-	if goesOn {
-		goesOn = false
+	if reentering {
+		reentering = false
 		clear(stack[base:])
 		stack = stack[:base]
 		return false

@@ -77,7 +77,7 @@ func crooked(d int) string {
 		}
 		p := partOf(f.Function)
 		switch {
-		case p == quickPart && between:
+		case p == fastPart && between:
 			calls = calls[:len(calls)-1]
 		case p == whole && f.Function == "runtime.main" && len(calls) == d+1:
 			return ""
@@ -86,7 +86,7 @@ func crooked(d int) string {
 		case p == whole:
 			calls = append(calls, f.Function)
 		}
-		within, between = p, p == whole && within == quickPart
+		within, between = p, p == whole && within == fastPart
 	}
 	if len(calls) > 6 {
 		calls = append(calls[:6], "…")
@@ -101,14 +101,14 @@ type part int
 const (
 	whole     part = iota
 	otherPart      // what saves its frame, or goes on from it
-	quickPart      // what is left when a set is due
+	fastPart       // what is left when a set is due
 )
 
 func partOf(name string) part {
 	name = strings.ReplaceAll(name, "[...]", "")
 	name = name[strings.LastIndexByte(name, '/')+1:]
 	_, name, _ = strings.Cut(name, ".")
-	if i := strings.Index(name, ".cairn_quick_"); i >= 0 { // a method
+	if i := strings.Index(name, ".cairn_fast_"); i >= 0 { // a method
 		name = name[i+1:]
 	}
 	if strings.ContainsAny(name, ".-") { // a literal in it, or the body of a loop
@@ -119,9 +119,9 @@ func partOf(name string) part {
 			return otherPart
 		}
 	}
-	for _, p := range []string{"cairn_quick_", "cairn_onward_", "cairn_rest_"} {
+	for _, p := range []string{"cairn_fast_", "cairn_continue_", "cairn_rest_"} {
 		if strings.HasPrefix(name, p) {
-			return quickPart
+			return fastPart
 		}
 	}
 	return whole

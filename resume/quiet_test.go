@@ -66,7 +66,7 @@ func TestAlive(t *testing.T) {
 	defer close(stop)
 	go func() { close(ready); <-stop }()
 	<-ready
-	// Here the goroutine that runs all tests is a stranger, too.
+	// Resumed the goroutine that runs all tests is a stranger, too.
 	if why := alive(runtime.NumGoroutine(), patience); !strings.HasPrefix(why, "the goroutine lives that ") {
 		t.Errorf("found %q", why)
 	}

@@ -53,9 +53,9 @@ func Rand() *rand.Rand {
 // themselves.
 var unsavedRand bool
 
-// UnsavedRand is called by a program that uses the top-level functions of
+// UsesGlobalRand is called by a program that uses the top-level functions of
 // math/rand, built with settings by which their numbers differ in each run.
-func UnsavedRand() { unsavedRand = true }
+func UsesGlobalRand() { unsavedRand = true }
 
 // checkRand returns why a program can't be run with checkpoints, if that is so:
 // the top-level functions of math/rand would begin again after a restart.

@@ -44,9 +44,9 @@ func Func(name string, f any) { register(graph.RegisterFunc(name, f)) }
 // given, and nothing else.
 func Closure[E, F any](name string, mk func(*E) F) { register(graph.RegisterClosure(name, mk)) }
 
-// Unsaved says why the function literal at a line of a file can't be saved. It
+// Unsavable says why the function literal at a line of a file can't be saved. It
 // matters only if it is part of the state; then the error says so.
-func Unsaved(file string, line int, why string) { graph.RegisterUnsaved(file, line, why) }
+func Unsavable(file string, line int, why string) { graph.RegisterUnsaved(file, line, why) }
 
 func register(err error) {
 	if err != nil {

@@ -227,7 +227,7 @@ func Begin() {
 	stack, saved.Frames = saved.Frames, nil
 	points, since = saved.Points, saved.Points
 	countPoints()
-	set(&state, goingOn)
+	set(&state, resuming)
 }
 
 func begin() (bool, error) {
@@ -268,15 +268,15 @@ func End() {
 	if nested--; nested > 0 || run == nil {
 		return
 	}
-	if !over && unwinding() {
+	if !over && panicking() {
 		finish(false, 0)
 		return
 	}
 	finish(true, 0)
 }
 
-// unwinding reports whether a panic, or Goexit, is running main's defers.
-func unwinding() bool {
+// panicking reports whether a panic, or Goexit, is running main's defers.
+func panicking() bool {
 	pcs := make([]uintptr, 64)
 	for skip := 1; ; skip += len(pcs) {
 		n := runtime.Callers(skip, pcs)

@@ -14,18 +14,18 @@ import (
 )
 
 // A program that uses Cairn's messages opens a run by itself, and with it meets
-// the other ranks. Here the run is open before main begins, and was restored:
+// the other ranks. Resumed the run is open before main begins, and was restored:
 // the program's own Open gives it that one. Pointers to it, and communicators,
 // are part of the state.
 
-// uses says that the program uses Cairn: see Uses.
+// uses says that the program uses Cairn: see OpensRun.
 var uses bool
 
-// Uses says, from init, that the program opens a run by itself. ranks are the
+// OpensRun says, from init, that the program opens a run by itself. ranks are the
 // numbers of ranks for which no message crosses any of its points, as the
 // compiler has found out: then checkpoints that are due by the number of points
 // need no messages between ranks.
-func Uses(ranks ...int) {
+func OpensRun(ranks ...int) {
 	uses = true
 	if run != nil && slices.Contains(ranks, run.Ranks()) {
 		run.SetSpatial()

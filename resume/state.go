@@ -7,6 +7,6 @@ package resume
 func get(p *uint32) uint32    { return *p }
 func set(p *uint32, v uint32) { *p = v }
 
-// Leaving reports whether the function that was called has returned to be left:
+// Unwinding reports whether the function that was called has returned to be left:
 // then its caller does too.
-func Leaving() bool { return state == leaving }
+func Unwinding() bool { return state == unwinding }

@@ -8,5 +8,5 @@ import "sync/atomic"
 func get(p *uint32) uint32    { return atomic.LoadUint32(p) }
 func set(p *uint32, v uint32) { atomic.StoreUint32(p, v) }
 
-// Leaving is as in state.go.
+// Unwinding is as in state.go.
 func Leaving() bool { return get(&state) == leaving }

@@ -225,10 +225,10 @@ func (p *undoing) unmake(j *fileJournal, i int, path string) error {
 		err = os.Remove(path)
 	}
 	if err != nil && st.IsDir() { // somebody else has put something there
-		if j.left == nil {
-			j.left = make(map[string]bool)
+		if j.leftover == nil {
+			j.leftover = make(map[string]bool)
 		}
-		j.left[path] = true
+		j.leftover[path] = true
 		return nil
 	}
 	return err

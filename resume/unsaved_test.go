@@ -13,7 +13,7 @@ func TestUnsaved(t *testing.T) {
 	n := 1
 	_, _, line, _ := runtime.Caller(0)
 	v := []func() int{func() int { n++; return n }}
-	resume.Unsaved("unsaved_test.go", line+1, "it captures a moonbeam")
+	resume.Unsavable("unsaved_test.go", line+1, "it captures a moonbeam")
 	err := save(t, open(t, t.TempDir()), &v)
 	if err == nil || !strings.Contains(err.Error(), "TestUnsaved") || !strings.Contains(err.Error(), "by a name: it captures a moonbeam") {
 		t.Error(err)

@@ -57,7 +57,7 @@ func main() {
 			for i, cairn_again := cairn_s.I, true; cairn_again || i < 20; i++ {
 				if cairn_again {
 					cairn_again = false
-					cairn_.Here()
+					cairn_.Resumed()
 				} else if cairn_.Due() {
 					cairn_.Point(cairn_d, &cairn_frame_main{1, seen, sum, i})
 				}
@@ -68,7 +68,7 @@ func main() {
 			cairn_.Returning()
 			return
 		}
-		cairn_.Lost(cairn_d)
+		cairn_.BadFrame(cairn_d)
 	}
 	var seen []int
 	sum := 0

@@ -140,7 +140,7 @@ func main() {
 				continue
 			}
 			_, own, _ := cutLast(d.Name.Name, "_")
-			if strings.HasPrefix(d.Name.Name, "cairn_point_") || strings.HasPrefix(d.Name.Name, "cairn_leave_") || strings.HasPrefix(d.Name.Name, "cairn_keep_") {
+			if strings.HasPrefix(d.Name.Name, "cairn_point_") || strings.HasPrefix(d.Name.Name, "cairn_unwind_") || strings.HasPrefix(d.Name.Name, "cairn_store_") {
 				continue
 			}
 			ast.Inspect(d.Body, func(n ast.Node) bool {
@@ -149,7 +149,7 @@ func main() {
 					return true
 				}
 				id, ok := c.Fun.(*ast.Ident)
-				if !ok || !strings.HasPrefix(id.Name, "cairn_") && of[id.Name] == [2]int{} || strings.HasPrefix(id.Name, "cairn_keep_") {
+				if !ok || !strings.HasPrefix(id.Name, "cairn_") && of[id.Name] == [2]int{} || strings.HasPrefix(id.Name, "cairn_store_") {
 					return true
 				}
 				calls++

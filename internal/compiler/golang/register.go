@@ -44,7 +44,7 @@ func (in *instrumenter) register(s *source, p *rewrite.Package, made *rewrite.Ma
 		fmt.Fprintf(&init, "%s.Closure(%q, %s)\n", rewrite.Prefix, e.Name, e.Constructor)
 	}
 	for i, r := range made.Refused {
-		fmt.Fprintf(&init, "%s.Unsaved(%q, %d, %q)\n", rewrite.Prefix, filepath.Base(made.Places[i].Filename), made.Places[i].Line, r.Reason)
+		fmt.Fprintf(&init, "%s.Unsavable(%q, %d, %q)\n", rewrite.Prefix, filepath.Base(made.Places[i].Filename), made.Places[i].Line, r.Reason)
 		if strings.HasPrefix(s.Dir+"/", in.p.ld.main.Dir+"/") {
 			out.unsaved = append(out.unsaved, fmt.Sprintf("%s; a checkpoint at which it is part of the state will fail", r))
 		}
@@ -53,7 +53,7 @@ func (in *instrumenter) register(s *source, p *rewrite.Package, made *rewrite.Ma
 		out.open = append(out.open, openClosure{o, s})
 	}
 	if s == in.p.ld.main && !in.p.savesRandom() && in.p.usesRandom(random...) {
-		fmt.Fprintf(&init, "%s.UnsavedRand()\n", rewrite.Prefix)
+		fmt.Fprintf(&init, "%s.UsesGlobalRand()\n", rewrite.Prefix)
 	}
 	if init.Len() == 0 {
 		return nil

@@ -79,7 +79,7 @@ func (in *instrumenter) usesRun(s *source) (text string) {
 	}
 	if in.p.ld.byPath[cairnPath] != nil {
 		ranks := strings.Trim(fmt.Sprint(in.safeRanks()), "[]")
-		text += fmt.Sprintf("%s.Uses(%s)\n", rewrite.Prefix, strings.ReplaceAll(ranks, " ", ", "))
+		text += fmt.Sprintf("%s.OpensRun(%s)\n", rewrite.Prefix, strings.ReplaceAll(ranks, " ", ", "))
 	}
 	return text
 }

@@ -33,8 +33,8 @@ func callback() {
 			}
 			weigh(4) // without a frame: it is not a spine call
 			wg.Wait()
-			if cairn_.Kept(cairn_d) {
-				*cairn_.Slot[cairn_frame_callback](cairn_d) = cairn_frame_callback{1, s, i}
+			if cairn_.Storing(cairn_d) {
+				*cairn_.NewFrame[cairn_frame_callback](cairn_d) = cairn_frame_callback{1, s, i}
 				cairn_.Calling(cairn_d)
 			}
 		}
@@ -57,7 +57,7 @@ func weigh(x int) (w int) {
 	for ; again || k < 4; k++ {
 		if again {
 			again = false
-			cairn_.Here()
+			cairn_.Resumed()
 		} else if cairn_.Due() {
 			cairn_.Point(cairn_d, &cairn_frame_weigh{1, x, w, k})
 		}
@@ -83,7 +83,7 @@ func crowd() {
 	for ; again || i < 8; i++ {
 		if again {
 			again = false
-			cairn_.Here()
+			cairn_.Resumed()
 		} else if cairn_.Due() {
 			cairn_.Point(cairn_d, &cairn_frame_crowd{1, i})
 		}

@@ -63,7 +63,7 @@ func closures() {
 	for ; again || i < 6; i++ {
 		if again {
 			again = false
-			cairn_.Here()
+			cairn_.Resumed()
 		} else if cairn_.Due() {
 			cairn_.Point(cairn_d, &cairn_frame_closures{1, next, f, n, shapes, r, c, err, upper, i})
 		}
@@ -94,7 +94,7 @@ func unsavable() {
 	for ; again || i < 6; i++ {
 		if again {
 			again = false
-			cairn_.Here()
+			cairn_.Resumed()
 		} else if cairn_.Due() {
 			cairn_.Point(cairn_d, &cairn_frame_unsavable{1, f, i})
 		}

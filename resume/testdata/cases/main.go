@@ -44,15 +44,15 @@ func main() {
 			cairn_.Returning()
 			return
 		}
-		cairn_.Lost(cairn_d)
+		cairn_.BadFrame(cairn_d)
 	}
 	run := cases[os.Args[1]]
 	var err error
 	if out, err = cairn_.Create("out"); err != nil {
 		cairn_.Fatal(err)
 	}
-	if cairn_.Kept(cairn_d) {
-		*cairn_.Slot[cairn_frame_main](cairn_d) = cairn_frame_main{1, run}
+	if cairn_.Storing(cairn_d) {
+		*cairn_.NewFrame[cairn_frame_main](cairn_d) = cairn_frame_main{1, run}
 		cairn_.Calling(cairn_d)
 	}
 	run()

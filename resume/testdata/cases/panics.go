@@ -25,12 +25,12 @@ func panics() {
 			fmt.Fprintln(out, "guard", i, err)
 			i++
 		default:
-			cairn_.Lost(cairn_d)
+			cairn_.BadFrame(cairn_d)
 		}
 	}
 	for ; i < 3; i++ {
-		if cairn_.Kept(cairn_d) {
-			*cairn_.Slot[cairn_frame_panics](cairn_d) = cairn_frame_panics{1, i}
+		if cairn_.Storing(cairn_d) {
+			*cairn_.NewFrame[cairn_frame_panics](cairn_d) = cairn_frame_panics{1, i}
 			cairn_.Calling(cairn_d)
 		}
 		err := guard(i)
@@ -58,15 +58,15 @@ func guard(i int) (err error) {
 			risky(0, 0)
 			return nil
 		}
-		cairn_.Lost(cairn_d)
+		cairn_.BadFrame(cairn_d)
 	}
 	defer func() {
 		if r := recover(); r != nil {
 			err = fmt.Errorf("recovered: %w", r.(error))
 		}
 	}()
-	if cairn_.Kept(cairn_d) {
-		*cairn_.Slot[cairn_frame_guard](cairn_d) = cairn_frame_guard{At: 1, I: i}
+	if cairn_.Storing(cairn_d) {
+		*cairn_.NewFrame[cairn_frame_guard](cairn_d) = cairn_frame_guard{At: 1, I: i}
 		cairn_.Calling(cairn_d)
 	}
 	risky(i, 2)
@@ -84,7 +84,7 @@ func risky(i, deep int) {
 			for k, again := cairn_s.K, true; again || k < 3; k++ {
 				if again {
 					again = false
-					cairn_.Here()
+					cairn_.Resumed()
 				} else if cairn_.Due() {
 					cairn_.Point(cairn_d, &cairn_frame_risky{1, i, deep, k})
 				}
@@ -94,8 +94,8 @@ func risky(i, deep int) {
 				}
 			}
 			if deep > 0 {
-				if cairn_.Kept(cairn_d) {
-					*cairn_.Slot[cairn_frame_risky](cairn_d) = cairn_frame_risky{At: 2}
+				if cairn_.Storing(cairn_d) {
+					*cairn_.NewFrame[cairn_frame_risky](cairn_d) = cairn_frame_risky{At: 2}
 					cairn_.Calling(cairn_d)
 				}
 				risky(i, deep-1)
@@ -105,7 +105,7 @@ func risky(i, deep int) {
 			risky(0, 0)
 			return
 		}
-		cairn_.Lost(cairn_d)
+		cairn_.BadFrame(cairn_d)
 	}
 	for k := 0; k < 3; k++ {
 		if cairn_.Due() {
@@ -117,8 +117,8 @@ func risky(i, deep int) {
 		}
 	}
 	if deep > 0 {
-		if cairn_.Kept(cairn_d) {
-			*cairn_.Slot[cairn_frame_risky](cairn_d) = cairn_frame_risky{At: 2}
+		if cairn_.Storing(cairn_d) {
+			*cairn_.NewFrame[cairn_frame_risky](cairn_d) = cairn_frame_risky{At: 2}
 			cairn_.Calling(cairn_d)
 		}
 		risky(i, deep-1)
@@ -138,7 +138,7 @@ func crash() {
 	for ; again || i < 3; i++ {
 		if again {
 			again = false
-			cairn_.Here()
+			cairn_.Resumed()
 		} else if cairn_.Due() {
 			cairn_.Point(cairn_d, &cairn_frame_crash{1, i})
 		}
@@ -158,7 +158,7 @@ func leave() {
 	for ; again || i < 3; i++ {
 		if again {
 			again = false
-			cairn_.Here()
+			cairn_.Resumed()
 		} else if cairn_.Due() {
 			cairn_.Point(cairn_d, &cairn_frame_crash{1, i})
 		}

@@ -37,7 +37,7 @@ func process() {
 	for ; again || in.Scan(); i++ {
 		if again {
 			again = false
-			cairn_.Here()
+			cairn_.Resumed()
 		} else if cairn_.Due() {
 			cairn_.Point(cairn_d, &cairn_frame_process{1, in, w, name, i})
 		}
@@ -106,7 +106,7 @@ func appending() {
 	for ; again || i < 5; i++ {
 		if again {
 			again = false
-			cairn_.Here()
+			cairn_.Resumed()
 		} else if cairn_.Due() {
 			cairn_.Point(cairn_d, &cairn_frame_appending{1, i})
 		}
@@ -134,7 +134,7 @@ func folders() {
 	for ; again || i < 4; i++ {
 		if again {
 			again = false
-			cairn_.Here()
+			cairn_.Resumed()
 		} else if cairn_.Due() {
 			cairn_.Point(cairn_d, &cairn_frame_appending{1, i})
 		}

@@ -29,11 +29,11 @@ func queens() {
 			fmt.Fprintln(out, n, b.found, *b.best)
 			return
 		}
-		cairn_.Lost(cairn_d)
+		cairn_.BadFrame(cairn_d)
 	}
 	b := &board{cols: make([]int, 4)}
-	if cairn_.Kept(cairn_d) {
-		*cairn_.Slot[cairn_frame_queens](cairn_d) = cairn_frame_queens{1, b}
+	if cairn_.Storing(cairn_d) {
+		*cairn_.NewFrame[cairn_frame_queens](cairn_d) = cairn_frame_queens{1, b}
 		cairn_.Calling(cairn_d)
 	}
 	n := place(b, 0)
@@ -67,7 +67,7 @@ func place(b *board, row int) (reached int) {
 				}
 				if cairn_at == 1 {
 					cairn_at = 0
-					cairn_.Here()
+					cairn_.Resumed()
 				} else if cairn_.Due() {
 					cairn_.Point(cairn_d, &cairn_frame_place{1, b, row, c, reached, attempts})
 				}
@@ -76,8 +76,8 @@ func place(b *board, row int) (reached int) {
 					continue
 				}
 				b.cols[row] = c
-				if cairn_.Kept(cairn_d) {
-					*cairn_.Slot[cairn_frame_place](cairn_d) = cairn_frame_place{2, b, row, c, reached, attempts}
+				if cairn_.Storing(cairn_d) {
+					*cairn_.NewFrame[cairn_frame_place](cairn_d) = cairn_frame_place{2, b, row, c, reached, attempts}
 					cairn_.Calling(cairn_d)
 				}
 				cairn_r := place(b, row+1)
@@ -86,7 +86,7 @@ func place(b *board, row int) (reached int) {
 			fmt.Fprintln(out, "row", row, *attempts, reached)
 			return reached
 		}
-		cairn_.Lost(cairn_d)
+		cairn_.BadFrame(cairn_d)
 	}
 	if row == len(b.cols) {
 		b.found++
@@ -103,8 +103,8 @@ func place(b *board, row int) (reached int) {
 			continue
 		}
 		b.cols[row] = c
-		if cairn_.Kept(cairn_d) {
-			*cairn_.Slot[cairn_frame_place](cairn_d) = cairn_frame_place{2, b, row, c, reached, attempts}
+		if cairn_.Storing(cairn_d) {
+			*cairn_.NewFrame[cairn_frame_place](cairn_d) = cairn_frame_place{2, b, row, c, reached, attempts}
 			cairn_.Calling(cairn_d)
 		}
 		cairn_r := place(b, row+1)

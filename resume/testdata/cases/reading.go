@@ -35,7 +35,7 @@ func reading() {
 	for b := make([]byte, 8); again || i < 6; i++ {
 		if again {
 			again = false
-			cairn_.Here()
+			cairn_.Resumed()
 		} else if cairn_.Due() {
 			cairn_.Point(cairn_d, &cairn_frame_reading{1, data, proc, i})
 		}

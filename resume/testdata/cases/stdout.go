@@ -26,7 +26,7 @@ func printing() {
 	for ; again || i < 6; i++ {
 		if again {
 			again = false
-			cairn_.Here()
+			cairn_.Resumed()
 		} else if cairn_.Due() {
 			cairn_.Point(cairn_d, &cairn_frame_printing{1, i})
 		}
@@ -56,7 +56,7 @@ func waiting() {
 	for {
 		if again {
 			again = false
-			cairn_.Here()
+			cairn_.Resumed()
 		} else if cairn_.Due() {
 			cairn_.Point(cairn_d, &cairn_frame_waiting{1, i, state})
 		}

@@ -35,7 +35,7 @@ func main() {
 	i := 0
 	if resume.Resuming(d) {
 		i = resume.Frame[frame](d).I
-		resume.Here()
+		resume.Resumed()
 		fmt.Fprintln(os.Stderr, "resumed at", i)
 	}
 	for ; i < 10; i++ {

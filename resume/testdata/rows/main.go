@@ -35,8 +35,8 @@ func main() {
 				if cairn_again {
 					cairn_again = false
 				} else {
-					if cairn_.Kept(cairn_d) {
-						*cairn_.Slot[cairn_frame_main](cairn_d) = cairn_frame_main{At: 1, Out: out, Rows: rows, Pick: pick, E: e}
+					if cairn_.Storing(cairn_d) {
+						*cairn_.NewFrame[cairn_frame_main](cairn_d) = cairn_frame_main{At: 1, Out: out, Rows: rows, Pick: pick, E: e}
 						cairn_.Calling(cairn_d)
 					}
 				}
@@ -48,7 +48,7 @@ func main() {
 			cairn_.Returning()
 			return
 		}
-		cairn_.Lost(cairn_d)
+		cairn_.BadFrame(cairn_d)
 	}
 	// out, err := os.Create("out")
 	out, err := cairn_.Create("out")
@@ -61,8 +61,8 @@ func main() {
 	}
 	pick := &rows[2][1]
 	for e := 0; e < 5; e++ {
-		if cairn_.Kept(cairn_d) {
-			*cairn_.Slot[cairn_frame_main](cairn_d) = cairn_frame_main{At: 1, Out: out, Rows: rows, Pick: pick, E: e}
+		if cairn_.Storing(cairn_d) {
+			*cairn_.NewFrame[cairn_frame_main](cairn_d) = cairn_frame_main{At: 1, Out: out, Rows: rows, Pick: pick, E: e}
 			cairn_.Calling(cairn_d)
 		}
 		s := sweep(rows, e)
@@ -90,7 +90,7 @@ func sweep(rows [][]float64, epoch int) (sum float64) {
 			for i, cairn_again := cairn_s.I, true; cairn_again || i < len(rows)-1; i++ {
 				if cairn_again {
 					cairn_again = false
-					cairn_.Here()
+					cairn_.Resumed()
 					sum += kick(rows[i], epoch)
 				} else {
 					if cairn_.Due() {
@@ -101,7 +101,7 @@ func sweep(rows [][]float64, epoch int) (sum float64) {
 			}
 			return sum
 		}
-		cairn_.Lost(cairn_d)
+		cairn_.BadFrame(cairn_d)
 	}
 	for i := 1; i < len(rows)-1; i++ {
 		if cairn_.Due() {

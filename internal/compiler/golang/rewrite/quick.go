@@ -14,8 +14,8 @@ import (
 // is due, with its frame, and so do those that have called it, as far as they are
 // quick (package resume says how). Such a function is there several times: under its
 // own name what decides between the others, as it was written (cairn_plain_), with
-// points (cairn_quick_), and what goes on from its frames: the round of the point
-// (cairn_onward_), and those after it (cairn_rest_).
+// points (cairn_fast_), and what goes on from its frames: the round of the point
+// (cairn_continue_), and those after it (cairn_rest_).
 
 // Quick returns the functions of a package that may be quick, by name, with those
 // of the package that each calls by name on the way to points: it is quick if these
@@ -235,14 +235,14 @@ func (w *weaver) decides(fn *function) string {
 		if results != "" {
 			call = results + " := " + call
 		}
-		return fmt.Sprintf("%[2]s%[3]s\nif !%[1]s.Left(%[1]sd) {\nreturn %[4]s\n}\n", Prefix, line, call, results)
+		return fmt.Sprintf("%[2]s%[3]s\nif !%[1]s.UnwoundTo(%[1]sd) {\nreturn %[4]s\n}\n", Prefix, line, call, results)
 	}
 	first := ""
 	if (&emitter{w: w}).isMain(d) {
 		first = begin
 	}
-	return fmt.Sprintf("{\n%[2]s%[1]sd := %[1]s.Enter()\nif %[1]sd == -1 {\n%[3]s}\nif %[1]sd == %[1]s.Asked {\n%[4]s}\nif !%[1]s.Resuming(%[1]sd) {\n%[5]s}\nfor {\n%[6]s}\n}",
-		Prefix, first, returns(call("plain")), returns(call("quick")), unlessLeft(call("quick")), unlessLeft(fn.goesOn()))
+	return fmt.Sprintf("{\n%[2]s%[1]sd := %[1]s.Enter()\nif %[1]sd == -1 {\n%[3]s}\nif %[1]sd == %[1]s.Checked {\n%[4]s}\nif !%[1]s.Resuming(%[1]sd) {\n%[5]s}\nfor {\n%[6]s}\n}",
+		Prefix, first, returns(call("plain")), returns(call("fast")), unlessLeft(call("fast")), unlessLeft(fn.goesOn()))
 }
 
 // copies writes a quick function as it was written, and with points.
@@ -262,7 +262,7 @@ func (w *weaver) copies(fn *function) string {
 		return e.region(fn.body.Lbrace+1, fn.body.Rbrace, stmts(fn.body.List)...) + last
 	}
 	return head("plain", "where nothing is saved of it") + "{\n" + text(plain) +
-		head("quick", "while a set may come due") + "{\n" + w.boxParams(fn) + text(quick)
+		head("fast", "while a set may come due") + "{\n" + w.boxParams(fn) + text(quick)
 }
 
 // leave writes how a quick function is left at a mark.
@@ -288,15 +288,15 @@ func (w *weaver) leavers(fn *function) string {
 		params, whole := w.savedAs(fn, m)
 		fmt.Fprintf(&b, "\n//go:noinline\nfunc %s%s(%s) (%s) {\n%ss := &%s{%s}\n", fn.saver(m), w.typeParams(fn), strings.Join(params, ", "), strings.Join(results, ", "), Prefix, fn.frame(), whole)
 		if !m.call { // those around can be left if what they have called was
-			on := fmt.Sprintf("%sonward_%d_%s%s(-1, %ss)\n", Prefix, m.n, fn.name, fn.typeArgs(), Prefix)
+			on := fmt.Sprintf("%scontinue_%d_%s%s(-1, %ss)\n", Prefix, m.n, fn.name, fn.typeArgs(), Prefix)
 			if fn.returns() {
 				on = w.lineAt(m) + "return " + on
 			} else {
 				on = w.lineAt(m) + on + "return\n"
 			}
-			fmt.Fprintf(&b, "if !%s.MayLeave() {\n%s}\n", Prefix, on)
+			fmt.Fprintf(&b, "if !%s.CanUnwind() {\n%s}\n", Prefix, on)
 		}
-		fmt.Fprintf(&b, "%[1]s.Leave(%[1]ss)\nreturn\n}\n", Prefix)
+		fmt.Fprintf(&b, "%[1]s.Unwind(%[1]ss)\nreturn\n}\n", Prefix)
 	}
 	return b.String()
 }

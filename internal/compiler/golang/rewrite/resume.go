@@ -61,7 +61,7 @@ func (w *weaver) goOnAny(fn *function, each func(m *mark) string) string {
 	for _, m := range fn.marks {
 		fmt.Fprintf(&b, "case %d:\n%s", m.n, each(m))
 	}
-	fmt.Fprintf(&b, "}\n%s.Lost(%sd)\n", Prefix, Prefix)
+	fmt.Fprintf(&b, "}\n%s.BadFrame(%sd)\n", Prefix, Prefix)
 	return b.String()
 }
 
@@ -96,7 +96,7 @@ func (fn *function) goesOn() string {
 // onward begins the names of what goes on from a function's frames.
 func (fn *function) onward() string {
 	if fn.quick {
-		return "onward"
+		return "continue"
 	}
 	return "resume"
 }
@@ -314,14 +314,14 @@ func (e *continuation) from(k int) string {
 		lo = st.list[st.i].End()
 	case e.m.call:
 		if e.asks(e.m) {
-			fmt.Fprintf(&b, "%[1]s.Again(%[1]sd)\n", Prefix)
+			fmt.Fprintf(&b, "%[1]s.Reentering(%[1]sd)\n", Prefix)
 		}
 		b.WriteString(e.w.lineAt(e.m) + e.again(st.list[st.i]) + e.back(e.m) + "\n")
 		lo = st.list[st.i].End()
 	default:
-		here := Prefix + ".Here()\n"
+		here := Prefix + ".Resumed()\n"
 		if e.fn.quick {
-			here = fmt.Sprintf("if %[1]s.Arrived(%[1]sd) {\n%[2]s\n}\n", Prefix, e.leave(e.m))
+			here = fmt.Sprintf("if %[1]s.ResumedFast(%[1]sd) {\n%[2]s\n}\n", Prefix, e.leave(e.m))
 		}
 		if e.first != "" {
 			here = fmt.Sprintf("if %[1]s {\n%[1]s = false\n%[2]s} else %[3]s\n", e.first, here, e.save(e.m))
@@ -502,7 +502,7 @@ func (e *continuation) again(s ast.Stmt) string {
 func (e *continuation) callAgain(call *ast.CallExpr) string {
 	info := e.w.p.Info
 	if to := e.w.calls[call]; to != nil {
-		return fmt.Sprintf("%[1]sonward_%[2]s%[3]s(%[1]sd + 1)", Prefix, to.name, e.w.instantiated(call))
+		return fmt.Sprintf("%[1]scontinue_%[2]s%[3]s(%[1]sd + 1)", Prefix, to.name, e.w.instantiated(call))
 	}
 	sig, _ := info.TypeOf(call.Fun).Underlying().(*types.Signature)
 	var args []string

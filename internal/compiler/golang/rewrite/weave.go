@@ -254,9 +254,9 @@ func (fn *function) saver(m *mark) string {
 	what := "point"
 	switch {
 	case m.call && fn.quick:
-		what = "leave"
+		what = "unwind"
 	case m.call:
-		what = "keep"
+		what = "store"
 	}
 	return fmt.Sprintf("%s%s_%s_%d", Prefix, what, fn.name, m.n)
 }
@@ -267,10 +267,10 @@ func (w *weaver) savers(fn *function) string {
 		return w.leavers(fn)
 	}
 	var b strings.Builder
-	slot := fmt.Sprintf("%s.Slot[%s]", Prefix, fn.frame()) // generic functions have no variables of their own
+	slot := fmt.Sprintf("%s.NewFrame[%s]", Prefix, fn.frame()) // generic functions have no variables of their own
 	if len(fn.tparams) == 0 && slices.ContainsFunc(fn.marks, func(m *mark) bool { return m.call }) {
-		slot = fmt.Sprintf("%sslots_%s.At", Prefix, fn.name)
-		fmt.Fprintf(&b, "\nvar %[1]sslots_%[2]s %[1]s.Slots[%[3]s]\n", Prefix, fn.name, fn.frame())
+		slot = fmt.Sprintf("%sframes_%s.Get", Prefix, fn.name)
+		fmt.Fprintf(&b, "\nvar %[1]sframes_%[2]s %[1]s.FramePool[%[3]s]\n", Prefix, fn.name, fn.frame())
 	}
 	for _, m := range fn.marks {
 		params, whole := w.savedAs(fn, m)
@@ -288,7 +288,7 @@ func (w *weaver) savers(fn *function) string {
 			}
 			fields += fmt.Sprintf("%sf.%s = %s\n", Prefix, f.name, value)
 		}
-		fmt.Fprintf(&b, "%[1]sf, %[1]sok := %[1]s.Stored(%[1]sd).(*%[2]s)\nif !%[1]sok {\n%[1]sf = %[3]s(%[1]sd)\n}\n%[4]s%[1]s.Calling(%[1]sd)\n}\n", Prefix, fn.frame(), slot, fields)
+		fmt.Fprintf(&b, "%[1]sf, %[1]sok := %[1]s.ReusableFrame(%[1]sd).(*%[2]s)\nif !%[1]sok {\n%[1]sf = %[3]s(%[1]sd)\n}\n%[4]s%[1]s.Calling(%[1]sd)\n}\n", Prefix, fn.frame(), slot, fields)
 	}
 	return b.String()
 }
@@ -414,13 +414,13 @@ func (e *emitter) back(m *mark) string {
 	switch {
 	case e.plain:
 	case e.fn.quick:
-		was := "Leaving"
+		was := "Unwinding"
 		if e.asks(m) {
-			was = "WasLeft"
+			was = "Unwound"
 		}
 		return fmt.Sprintf("\nif %s.%s() {\n%s\n}", Prefix, was, e.leave(m))
 	case e.fn.recovers, !e.enters(m):
-		return fmt.Sprintf("\n%s.Back(%sd)", Prefix, Prefix)
+		return fmt.Sprintf("\n%s.Returned(%sd)", Prefix, Prefix)
 	}
 	return ""
 }
@@ -463,7 +463,7 @@ func (e *emitter) save(m *mark) string {
 	case e.plain:
 		return ""
 	case e.asks(m):
-		return Prefix + ".Asking()\n"
+		return Prefix + ".CallingChecked()\n"
 	case fn.quick && m.call, e.isLean(m):
 		return ""
 	case fn.quick && e.onward: // it may be on its way where it could not be left
@@ -473,7 +473,7 @@ func (e *emitter) save(m *mark) string {
 	}
 	when := Prefix + ".Due()"
 	if m.call {
-		when = fmt.Sprintf("%s.Kept(%sd)", Prefix, Prefix)
+		when = fmt.Sprintf("%s.Storing(%sd)", Prefix, Prefix)
 	}
 	args := append([]string{Prefix + "d"}, e.savedAt(m)...)
 	return fmt.Sprintf("if %s {\n%s%s%s(%s)\n}", when, e.w.lineAt(m), fn.saver(m), fn.typeArgs(), strings.Join(args, ", "))
@@ -539,7 +539,7 @@ func (e *emitter) edits(root ast.Node, out *[]edit) {
 				if s, is := ast.Unparen(n.Fun).(*ast.SelectorExpr); is {
 					name, ok = s.Sel, true
 				}
-				what := "quick_"
+				what := "fast_"
 				if e.plain {
 					what = "plain_"
 				}
