@@ -13,6 +13,8 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/cairnrun/cairn/internal/compiler/golang"
+	"github.com/cairnrun/cairn/internal/compiler/golang/explain"
+	"github.com/cairnrun/cairn/internal/compiler/golang/load"
 )
 
 func buildCommand(c *call) *cobra.Command {
@@ -81,9 +83,9 @@ const (
 
 // buildDocument is what build --json prints.
 type buildDocument struct {
-	Program string             `json:"program"`
-	Points  []golang.PointInfo `json:"points"`
-	Before  bool               `json:"before"` // nothing had changed
+	Program string              `json:"program"`
+	Points  []explain.PointInfo `json:"points"`
+	Before  bool                `json:"before"` // nothing had changed
 }
 
 // makeFlags are the flags by which programs are made.
@@ -137,7 +139,7 @@ func (m *makeFlags) declareFew(f *pflag.FlagSet) {
 }
 
 // samples reads a profile.
-func samples(profile string) (*golang.Samples, error) {
+func samples(profile string) (*explain.Samples, error) {
 	if profile == "" {
 		return nil, nil
 	}
@@ -145,7 +147,7 @@ func samples(profile string) (*golang.Samples, error) {
 	if err != nil {
 		return nil, err
 	}
-	s, err := golang.ReadSamples(data)
+	s, err := explain.ReadSamples(data)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w; make one with runtime/pprof or 'go test -cpuprofile'", profile, err)
 	}
@@ -181,7 +183,7 @@ func makeProgram(ctx context.Context, c *call, patterns []string, o golang.MakeO
 	defer r.start()()
 	o.Progress, o.Messages = r.say, r
 	made, err := golang.Make(ctx, ".", patterns, o)
-	if errors.Is(err, golang.ErrPattern) {
+	if errors.Is(err, load.ErrPattern) {
 		return nil, usagef("%v", err)
 	}
 	return made, err

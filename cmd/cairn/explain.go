@@ -8,6 +8,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/cairnrun/cairn/internal/compiler/golang"
+	"github.com/cairnrun/cairn/internal/compiler/golang/explain"
+	"github.com/cairnrun/cairn/internal/compiler/golang/instrument"
+	"github.com/cairnrun/cairn/internal/compiler/golang/load"
 )
 
 func explainCommand(c *call) *cobra.Command {
@@ -38,15 +41,17 @@ In the source, a comment on a loop's line or before it overrides the choice:
 	profile := f.String("cpuprofile", "", "a CPU profile of a run, `FILE`: it decides in place of the count")
 	take := f.String("take", "", "`FUNCTIONS` with commas between: dynamic calls that may lead to them lead nowhere else")
 	tags := f.String("tags", "", "build tags, `LIST` with commas between")
-	cmd.RunE = c.does(func(ctx context.Context, c *call) error { return explain(ctx, c, *n, *all, *tags, *take, *profile) })
+	cmd.RunE = c.does(func(ctx context.Context, c *call) error {
+		return explainProgram(ctx, c, *n, *all, *tags, *take, *profile)
+	})
 	return cmd
 }
 
-func explain(ctx context.Context, c *call, ranks int, all bool, tags, take, profile string) error {
+func explainProgram(ctx context.Context, c *call, ranks int, all bool, tags, take, profile string) error {
 	if ranks < 0 || ranks > 64 {
 		return usagef("explain: -n %d: messages can be followed for 1 to 64 ranks", ranks)
 	}
-	var o golang.Options
+	var o load.Options
 	if tags != "" {
 		o.Tags = strings.Split(tags, ",")
 	}
@@ -58,19 +63,19 @@ func explain(ctx context.Context, c *call, ranks int, all bool, tags, take, prof
 		return err
 	}
 	p, err := golang.Load(ctx, ".", c.args, o)
-	if errors.Is(err, golang.ErrPattern) {
+	if errors.Is(err, load.ErrPattern) {
 		return usagef("explain: %v", err)
 	}
 	if err != nil {
 		return err
 	}
-	how := golang.ExplainOptions{Samples: by}
+	how := explain.Options{Samples: by}
 	if ranks > 0 {
 		how.Ranks = []int{ranks}
 	}
-	e := golang.Explain(p, how)
-	in, err := golang.Instrument(p, golang.InstrumentOptions{Explain: how})
-	s := e.Save(in, err)
+	e := explain.Explain(p, how)
+	in, err := instrument.Instrument(p, instrument.Options{Explain: how})
+	s := instrument.Save(e, in, err)
 	if c.json {
 		return c.document(s)
 	}

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/cairnrun/cairn/internal/compiler/golang"
+	"github.com/cairnrun/cairn/internal/compiler/golang/explain"
 )
 
 const explained = `package main
@@ -60,7 +60,7 @@ func TestExplain(t *testing.T) {
 		}
 	}
 	var out, errs bytes.Buffer
-	var e golang.Explanation
+	var e explain.Explanation
 	if status := run(context.Background(), []string{"explain", "--json", "main.go"}, &out, &errs); status != exitFine {
 		t.Fatal(status, errs.String())
 	}

@@ -15,6 +15,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/cairnrun/cairn/internal/compiler/golang"
+	"github.com/cairnrun/cairn/internal/compiler/golang/explain"
+	"github.com/cairnrun/cairn/internal/compiler/golang/load"
 )
 
 func instrumentCommand(c *call) *cobra.Command {
@@ -43,18 +45,18 @@ PACKAGE is as for go build: a folder, an import path or files, here if left out.
 		if err != nil {
 			return err
 		}
-		return instrument(ctx, c, *dir, o)
+		return instrumentProgram(ctx, c, *dir, o)
 	})
 	return cmd
 }
 
 // instrumentDocument is what instrument --json prints.
 type instrumentDocument struct {
-	Files  []string           `json:"files"`
-	Points []golang.PointInfo `json:"points"`
+	Files  []string            `json:"files"`
+	Points []explain.PointInfo `json:"points"`
 }
 
-func instrument(ctx context.Context, c *call, dir string, o golang.MakeOptions) error {
+func instrumentProgram(ctx context.Context, c *call, dir string, o golang.MakeOptions) error {
 	if dir == "" {
 		return usagef("instrument: no folder to write into; give one with -o DIR")
 	}
@@ -64,7 +66,7 @@ func instrument(ctx context.Context, c *call, dir string, o golang.MakeOptions) 
 		return err
 	}
 	w, err := golang.Rewrite(ctx, ".", c.args, o)
-	if errors.Is(err, golang.ErrPattern) {
+	if errors.Is(err, load.ErrPattern) {
 		return usagef("instrument: %v", err)
 	}
 	if err != nil {

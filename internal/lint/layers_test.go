@@ -24,12 +24,15 @@ const (
 // layers are the module's packages, bottom to top. A package imports only
 // what stands below it. "x/*" is everything under x; "." is the root.
 var layers = [][]string{
-	{"internal/vfs", "internal/step", "internal/mem", "internal/dl", "internal/control", "internal/transport", "internal/driver", "internal/compiler/ir", "internal/compiler/golang/shims/*", "internal/compiler/golang/rewrite"},
-	{"internal/hdf5", "internal/store", "internal/transport/*", "internal/coord", "internal/driver/*", "internal/snap", "internal/compiler/ir/*"},
-	{"internal/graph", "internal/p2p"},
+	{"internal/vfs", "internal/step", "internal/mem", "internal/dl", "internal/control", "internal/transport", "internal/driver", "internal/compiler/ir", "internal/compiler/golang/gobuild/shims/*", "internal/compiler/golang/rewrite", "internal/compiler/golang/load"},
+	{"internal/hdf5", "internal/store", "internal/transport/*", "internal/coord", "internal/driver/*", "internal/snap", "internal/compiler/ir/*", "internal/compiler/golang/callgraph"},
+	{"internal/graph", "internal/p2p", "internal/compiler/golang/lower"},
 	{"internal/ckpt", "mpi", "device"},
 	{".", "internal/supervise", "internal/compiler/hotloops", "internal/compiler/commcheck"},
-	{"internal/interconnects", "internal/plain", "internal/compiler/golang", "resume"},
+	{"internal/interconnects", "internal/plain", "internal/compiler/golang/explain", "internal/compiler/golang/gobuild", "resume"},
+	{"internal/compiler/golang/place"},
+	{"internal/compiler/golang/instrument"},
+	{"internal/compiler/golang"},
 	programs,
 }
 

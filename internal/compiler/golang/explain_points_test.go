@@ -6,6 +6,10 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/cairnrun/cairn/internal/compiler/golang/explain"
+	"github.com/cairnrun/cairn/internal/compiler/golang/instrument"
+	"github.com/cairnrun/cairn/internal/compiler/golang/load"
 )
 
 // overFunction has its work in the body of a loop over a function; WORKER stands
@@ -62,15 +66,15 @@ func main() {
 `
 
 // explainText is what explain prints of a program, what JSON has, and what build makes.
-func explainText(t *testing.T, text string) (string, *Saving, *Instrumented) {
+func explainText(t *testing.T, text string) (string, *explain.Saving, *instrument.Result) {
 	t.Helper()
-	p, err := Load(context.Background(), tree(t, "go.mod", "module x\n\ngo 1.26\n", "main.go", text), []string{"."}, Options{})
+	p, err := Load(context.Background(), tree(t, "go.mod", "module x\n\ngo 1.26\n", "main.go", text), []string{"."}, load.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	in, err := Instrument(p, InstrumentOptions{})
-	e := Explain(p, ExplainOptions{})
-	s := e.Save(in, err)
+	in, err := instrument.Instrument(p, instrument.Options{})
+	e := explain.Explain(p, explain.Options{})
+	s := instrument.Save(e, in, err)
 	var b strings.Builder
 	if err := e.Text(&b, true, false); err != nil {
 		t.Fatal(err)
@@ -113,7 +117,7 @@ func TestExplainPoints(t *testing.T) {
 			t.Errorf("%q: the number of points is missing\n%s", worker, page)
 		}
 		for _, l := range s.Loops {
-			made := slices.ContainsFunc(in.Points, func(q PointInfo) bool { return q.File == l.File && q.Line == l.Line })
+			made := slices.ContainsFunc(in.Points, func(q explain.PointInfo) bool { return q.File == l.File && q.Line == l.Line })
 			if l.Point != made || (l.NoPoint != "") != (l.Chosen && !made) {
 				t.Errorf("%q: %+v, and build makes a point there: %v", worker, l, made)
 			}
@@ -125,8 +129,8 @@ func TestExplainPoints(t *testing.T) {
 		if worker != "" && (!strings.Contains(refused, "main.go:41 in main") || strings.Count(refused, "goroutines may be alive") != 1) {
 			t.Errorf("the refusal of a chosen loop is missing, or is there twice\n%s", page)
 		}
-		if worker != "" && len(in.notes()) > 0 && len(in.Uncovered) > 0 && slices.ContainsFunc(in.notes(), func(n string) bool { return strings.HasPrefix(n, "no point: main.go:41:") }) {
-			t.Errorf("one loop is told of twice: %q and %q", in.Uncovered, in.notes())
+		if worker != "" && len(in.Notes()) > 0 && len(in.Uncovered) > 0 && slices.ContainsFunc(in.Notes(), func(n string) bool { return strings.HasPrefix(n, "no point: main.go:41:") }) {
+			t.Errorf("one loop is told of twice: %q and %q", in.Uncovered, in.Notes())
 		}
 	}
 }

@@ -54,118 +54,21 @@ package golang
 
 import (
 	"context"
-	"fmt"
-	"go/ast"
-	"go/token"
-	"go/types"
-	"sync"
-	"time"
 
-	"github.com/cairnrun/cairn/internal/compiler/ir"
+	"github.com/cairnrun/cairn/internal/compiler/golang/callgraph"
+	"github.com/cairnrun/cairn/internal/compiler/golang/load"
+	"github.com/cairnrun/cairn/internal/compiler/golang/lower"
 )
-
-// Options of Load. The zero value is that of a plain go build.
-type Options struct {
-	// Tags are build tags.
-	Tags []string
-	// Env is the environment of the go command. Nil: that of this process.
-	Env []string
-	// Take are names of functions, as Explain shows them: dynamic calls that may
-	// lead to one of them are taken to lead to these only. It is for programs with
-	// several modes of work.
-	Take []string
-	// Go is the go command. Empty: "go", by PATH.
-	Go string
-}
-
-// Program is a Go program that was read.
-type Program struct {
-	*ir.Program
-	// Package is the import path of its main package.
-	Package string
-	// Points and Skip are where comments ask for a point, and for none:
-	//
-	//	//cairn:point
-	//	//cairn:skip
-	//
-	// on a loop's line or before it.
-	Points, Skip []ir.Pos
-	strays       []stray
-	// Files and Lines count the source that is not a library's.
-	Files, Lines int
-	// Assumed is the number of conditions in which an error is taken to be nil.
-	Assumed int
-	// Warnings are sentences, each with its position where it has one.
-	Warnings []string
-	// Phases are what Load did, and how long it took.
-	Phases []Phase
-
-	extents []extent
-	ld      *loader
-	looked  sync.Once
-	askers  map[string]bool // see asks
-	calls   *graph
-	at      func(token.Pos) ir.Pos
-	short   func(string) string
-	names   map[*types.TypeName]*types.Alias // see named
-}
-
-// Phase is a part of the work, and its time.
-type Phase struct {
-	Name string
-	Took time.Duration
-}
-
-// source is a package whose source is read.
-type source struct {
-	*listed
-	named string // how it was asked for, if it is the program
-	files []*ast.File
-	types *types.Package
-	info  *types.Info
-}
 
 // Load reads the program that patterns name in dir, as go build takes them; there
 // must be one main package among what they match. It runs the go command, which
 // may download modules and compile what the program imports.
-func Load(ctx context.Context, dir string, patterns []string, o Options) (*Program, error) {
-	ld := &loader{ctx: ctx, dir: dir, o: o, fset: token.NewFileSet(), begin: time.Now()}
-	if err := ld.list(patterns); err != nil {
+func Load(ctx context.Context, dir string, patterns []string, o load.Options) (*lower.Program, error) {
+	ld, err := load.Load(ctx, dir, patterns, o)
+	if err != nil {
 		return nil, err
 	}
-	ld.phase("go list")
-	if err := ld.check(); err != nil {
-		return nil, err
-	}
-	ld.phase("parse and type-check")
-	return ld.program()
-}
-
-// program makes the program of sources that were checked.
-func (ld *loader) program() (*Program, error) {
-	p := &Program{Package: ld.main.ImportPath}
-	g := resolve(ld)
-	p.Warnings = append(p.Warnings, g.warnings...)
-	ld.phase("call graph")
-	// Which communicators are the world shows when all is lowered.
-	l := newLowerer(ld, g, nil)
-	l = newLowerer(ld, g, l.worlds(l.program()))
-	p.Program = l.program()
-	p.Assumed, p.extents = l.assumed, l.extents
-	p.ld, p.calls, p.at, p.short = ld, g, l.pos, l.short
-	p.comments(l)
-	for _, s := range ld.sources {
-		p.Files += len(s.files)
-		for _, f := range s.files {
-			p.Lines += ld.fset.File(f.FileStart).LineCount()
-		}
-	}
-	for _, name := range ld.o.Take {
-		if !l.took[name] {
-			return nil, fmt.Errorf("%w: no dynamic call that main reaches leads to a function %s; 'cairn explain --all' shows the names of functions with loops", ErrPattern, name)
-		}
-	}
-	ld.phase("lowering")
-	p.Phases = ld.phases
-	return p, nil
+	g := callgraph.Resolve(ld)
+	ld.Phase("call graph")
+	return lower.Lower(ld, g)
 }

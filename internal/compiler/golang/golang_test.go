@@ -13,13 +13,17 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/cairnrun/cairn/internal/compiler/golang/explain"
+	"github.com/cairnrun/cairn/internal/compiler/golang/instrument"
+	"github.com/cairnrun/cairn/internal/compiler/golang/load"
+	"github.com/cairnrun/cairn/internal/compiler/golang/lower"
 	"github.com/cairnrun/cairn/internal/compiler/hotloops"
 	"github.com/cairnrun/cairn/internal/compiler/ir"
 )
 
 var update = flag.Bool("update", false, "write the golden files anew")
 
-func loadTest(t *testing.T, name string, o Options) *Program {
+func loadTest(t *testing.T, name string, o load.Options) *lower.Program {
 	t.Helper()
 	p, err := Load(context.Background(), ".", []string{"./testdata/src/" + name}, o)
 	if err != nil {
@@ -50,7 +54,7 @@ func remarks(t *testing.T, name, pattern string) map[int][]string {
 func TestCounts(t *testing.T) {
 	for _, name := range []string{"plain", "calls", "dynamic", "flow"} {
 		t.Run(name, func(t *testing.T) {
-			r := hotloops.Measure(loadTest(t, name, Options{}).Program)
+			r := hotloops.Measure(loadTest(t, name, load.Options{}).Program)
 			for _, m := range remarks(t, name, `total s=(\d+) a=(\d+)`) {
 				if got := []string{fmt.Sprint(r.S), fmt.Sprint(r.A)}; !slices.Equal(got, m) {
 					t.Errorf("the program counts %v, want %v", got, m)
@@ -74,7 +78,7 @@ func TestCounts(t *testing.T) {
 	}
 }
 
-func loopsOf(p *Program) (list []*ir.Loop) {
+func loopsOf(p *lower.Program) (list []*ir.Loop) {
 	for _, q := range p.Procs {
 		ir.Each(q.Body, func(s ir.Stmt) {
 			if l, ok := s.(*ir.Loop); ok {
@@ -87,7 +91,7 @@ func loopsOf(p *Program) (list []*ir.Loop) {
 
 func TestTrips(t *testing.T) {
 	want := remarks(t, "trips", `trip=(-?\d+)`)
-	for _, l := range loopsOf(loadTest(t, "trips", Options{})) {
+	for _, l := range loopsOf(loadTest(t, "trips", load.Options{})) {
 		if m := want[l.Line]; len(m) == 0 || m[0] != strconv.Itoa(l.Trip) {
 			t.Errorf("line %d has %d rounds, want %v", l.Line, l.Trip, m)
 		}
@@ -101,7 +105,7 @@ func TestTrips(t *testing.T) {
 func TestMessages(t *testing.T) {
 	for _, name := range []string{"ring", "pending", "oneway"} {
 		t.Run(name, func(t *testing.T) {
-			e := Explain(loadTest(t, name, Options{}), ExplainOptions{})
+			e := explain.Explain(loadTest(t, name, load.Options{}), explain.Options{})
 			want := remarks(t, name, `\b(safe|unsafe|unknown)$`)
 			because := make(map[int]bool)
 			if name != "ring" {
@@ -140,7 +144,7 @@ func atoi(s string) int {
 }
 
 func TestKernels(t *testing.T) {
-	p := loadTest(t, "kernels", Options{})
+	p := loadTest(t, "kernels", load.Options{})
 	var found []*ir.Kernel
 	for _, q := range p.Procs {
 		ir.Each(q.Body, func(s ir.Stmt) {
@@ -167,7 +171,7 @@ func TestKernels(t *testing.T) {
 }
 
 func TestGoroutines(t *testing.T) {
-	e := Explain(loadTest(t, "alive", Options{}), ExplainOptions{})
+	e := explain.Explain(loadTest(t, "alive", load.Options{}), explain.Options{})
 	want := remarks(t, "alive", `alive: (\d)`)
 	for _, l := range e.Loops {
 		if m := want[l.Line]; m != nil {
@@ -183,8 +187,8 @@ func TestGoroutines(t *testing.T) {
 }
 
 func TestComments(t *testing.T) {
-	p := loadTest(t, "comments", Options{})
-	e := Explain(p, ExplainOptions{})
+	p := loadTest(t, "comments", load.Options{})
+	e := explain.Explain(p, explain.Options{})
 	var got []string
 	for _, l := range e.Loops {
 		got = append(got, fmt.Sprint(l.Line, l.Chosen, strings.Contains(l.Why, "comment")))
@@ -218,13 +222,13 @@ func TestStrayComments(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			dir := tree(t, "go.mod", "module x\n\ngo 1.26\n", "main.go", c.text)
-			p, err := Load(context.Background(), dir, []string{"."}, Options{})
+			p, err := Load(context.Background(), dir, []string{"."}, load.Options{})
 			if err != nil {
 				t.Fatal(err)
 			}
-			in, err := Instrument(p, InstrumentOptions{})
+			in, err := instrument.Instrument(p, instrument.Options{})
 			if c.refused != "" {
-				if !errors.Is(err, ErrRefused) || !strings.Contains(err.Error(), c.refused) || !strings.Contains(err.Error(), "put the comment on the line of the loop") {
+				if !errors.Is(err, instrument.ErrRefused) || !strings.Contains(err.Error(), c.refused) || !strings.Contains(err.Error(), "put the comment on the line of the loop") {
 					t.Errorf("got %v, want %q", err, c.refused)
 				}
 				return
@@ -264,11 +268,11 @@ func main() {
 	}
 }
 `
-	p, err := Load(context.Background(), tree(t, "go.mod", "module x\n\ngo 1.26\n", "main.go", text), []string{"."}, Options{})
+	p, err := Load(context.Background(), tree(t, "go.mod", "module x\n\ngo 1.26\n", "main.go", text), []string{"."}, load.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	in, err := Instrument(p, InstrumentOptions{})
+	in, err := instrument.Instrument(p, instrument.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -276,7 +280,7 @@ func main() {
 	for _, q := range in.Points {
 		points = append(points, q.Line)
 	}
-	for _, f := range in.Explanation.Save(in, nil).Frames {
+	for _, f := range instrument.Save(in.Explanation, in, nil).Frames {
 		frames = append(frames, f.Line)
 		for _, v := range f.Saved {
 			if v.Name == "n" && v.Read != 15 && v.Read != 19 {
@@ -290,12 +294,12 @@ func main() {
 }
 
 func TestTake(t *testing.T) {
-	p := loadTest(t, "dynamic", Options{Take: []string{"one"}})
+	p := loadTest(t, "dynamic", load.Options{Take: []string{"one"}})
 	if r := hotloops.Measure(p.Program); r.S != 8 || r.A != 7 { // one instead of two
 		t.Errorf("counts %v and %v", r.S, r.A)
 	}
-	_, err := Load(context.Background(), ".", []string{"./testdata/src/dynamic"}, Options{Take: []string{"three"}})
-	if !errors.Is(err, ErrPattern) || !strings.Contains(err.Error(), "three") {
+	_, err := Load(context.Background(), ".", []string{"./testdata/src/dynamic"}, load.Options{Take: []string{"three"}})
+	if !errors.Is(err, load.ErrPattern) || !strings.Contains(err.Error(), "three") {
 		t.Error(err)
 	}
 }
@@ -310,17 +314,17 @@ func TestErrors(t *testing.T) {
 		is      error
 		want    []string
 	}{
-		{"./testdata/src/broken", ErrSource, []string{"broken/main.go:4:14: ", "broken/main.go:5:2: undefined: undefined", "go build"}},
-		{"./testdata/src/broken/main.go", ErrSource, []string{"undefined: undefined", "mend it until 'go build ./testdata/src/broken/main.go' passes; all files of the program have to be named"}},
-		{filepath.Join(syntax, "main.go"), ErrSource, []string{"main.go:2:"}},
-		{"./testdata/src", ErrPattern, []string{"no program to look at: no Go files in", "; name a folder"}},
-		{"absent.go", ErrPattern, []string{"there is no file absent.go"}},
-		{"./testdata/src/nomain", ErrPattern, []string{"not a program", "name one with package main"}},
-		{"./testdata/src/several/...", ErrPattern, []string{"2 programs", "several/a", "several/b"}},
-		{"./testdata/src/absent", ErrPattern, []string{"absent"}},
-		{"no.such/package", ErrPattern, []string{"no.such/package"}},
+		{"./testdata/src/broken", load.ErrSource, []string{"broken/main.go:4:14: ", "broken/main.go:5:2: undefined: undefined", "go build"}},
+		{"./testdata/src/broken/main.go", load.ErrSource, []string{"undefined: undefined", "mend it until 'go build ./testdata/src/broken/main.go' passes; all files of the program have to be named"}},
+		{filepath.Join(syntax, "main.go"), load.ErrSource, []string{"main.go:2:"}},
+		{"./testdata/src", load.ErrPattern, []string{"no program to look at: no Go files in", "; name a folder"}},
+		{"absent.go", load.ErrPattern, []string{"there is no file absent.go"}},
+		{"./testdata/src/nomain", load.ErrPattern, []string{"not a program", "name one with package main"}},
+		{"./testdata/src/several/...", load.ErrPattern, []string{"2 programs", "several/a", "several/b"}},
+		{"./testdata/src/absent", load.ErrPattern, []string{"absent"}},
+		{"no.such/package", load.ErrPattern, []string{"no.such/package"}},
 	} {
-		_, err := Load(context.Background(), ".", []string{c.pattern}, Options{Env: append(os.Environ(), "GOPROXY=off", "GOFLAGS=-mod=mod")})
+		_, err := Load(context.Background(), ".", []string{c.pattern}, load.Options{Env: append(os.Environ(), "GOPROXY=off", "GOFLAGS=-mod=mod")})
 		if err == nil || c.is != nil && !errors.Is(err, c.is) {
 			t.Errorf("%s: %v", c.pattern, err)
 			continue
@@ -331,12 +335,12 @@ func TestErrors(t *testing.T) {
 			}
 		}
 	}
-	if _, err := Load(context.Background(), ".", nil, Options{Go: "no-such-go"}); err == nil || !strings.Contains(err.Error(), "PATH") {
+	if _, err := Load(context.Background(), ".", nil, load.Options{Go: "no-such-go"}); err == nil || !strings.Contains(err.Error(), "PATH") {
 		t.Error(err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
-	if _, err := Load(ctx, ".", []string{"./testdata/src/plain"}, Options{}); !errors.Is(err, context.Canceled) {
+	if _, err := Load(ctx, ".", []string{"./testdata/src/plain"}, load.Options{}); !errors.Is(err, context.Canceled) {
 		t.Error(err)
 	}
 }
@@ -362,12 +366,12 @@ func TestModules(t *testing.T) {
 	}
 	env := append(os.Environ(), "GOPROXY=off", "GOFLAGS=", "GOWORK=off")
 	for _, tags := range [][]string{nil, {"tagged"}} {
-		p, err := Load(context.Background(), dir, nil, Options{Tags: tags, Env: env})
+		p, err := Load(context.Background(), dir, nil, load.Options{Tags: tags, Env: env})
 		if err != nil {
 			t.Fatal(err)
 		}
 		var got []string
-		for _, l := range Explain(p, ExplainOptions{}).Loops {
+		for _, l := range explain.Explain(p, explain.Options{}).Loops {
 			got = append(got, fmt.Sprintf("%s:%d %s", l.File, l.Line, l.Function))
 		}
 		slices.Sort(got)
@@ -404,7 +408,7 @@ func TestExamples(t *testing.T) {
 			"floyd.go (*floyd).reference", "summa.go (*summa).prepare"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			var o Options
+			var o load.Options
 			if c.take != "" {
 				o.Take = []string{c.take}
 			}
@@ -412,7 +416,7 @@ func TestExamples(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			e := Explain(p, ExplainOptions{})
+			e := explain.Explain(p, explain.Options{})
 			var chosen []string
 			for _, l := range e.Loops {
 				if l.Chosen {
@@ -465,12 +469,12 @@ func BenchmarkLargest(b *testing.B) {
 	times := make(map[string]float64)
 	lines := 0
 	for b.Loop() {
-		p, err := Load(context.Background(), "../../..", []string{"./cmd/cairn"}, Options{})
+		p, err := Load(context.Background(), "../../..", []string{"./cmd/cairn"}, load.Options{})
 		if err != nil {
 			b.Fatal(err)
 		}
 		lines = p.Lines
-		for _, ph := range Explain(p, ExplainOptions{}).Phases {
+		for _, ph := range explain.Explain(p, explain.Options{}).Phases {
 			times[ph.Name] += ph.Seconds
 		}
 	}
@@ -481,11 +485,11 @@ func BenchmarkLargest(b *testing.B) {
 }
 
 func TestMalleable(t *testing.T) {
-	p, err := Load(context.Background(), "../../..", []string{"./examples/testbed"}, Options{})
+	p, err := Load(context.Background(), "../../..", []string{"./examples/testbed"}, load.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	e := Explain(p, ExplainOptions{})
+	e := explain.Explain(p, explain.Options{})
 	if e.Devices == nil || e.Devices.Malleable {
 		t.Fatalf("devices: %+v", e.Devices)
 	}

@@ -9,6 +9,9 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/cairnrun/cairn/internal/compiler/golang/instrument"
+	"github.com/cairnrun/cairn/internal/compiler/golang/load"
 )
 
 // TestCallLines: a call that leads to a point has its own line, however many
@@ -53,16 +56,16 @@ func main() {
 	}
 }
 `
-	p, err := Load(context.Background(), tree(t, "go.mod", "module x\n\ngo 1.26\n", "main.go", text), []string{"."}, Options{})
+	p, err := Load(context.Background(), tree(t, "go.mod", "module x\n\ngo 1.26\n", "main.go", text), []string{"."}, load.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	in, err := Instrument(p, InstrumentOptions{})
+	in, err := instrument.Instrument(p, instrument.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	got := map[string][]string{}
-	for _, f := range in.Explanation.Save(in, nil).Frames {
+	for _, f := range instrument.Save(in.Explanation, in, nil).Frames {
 		what := "point"
 		if f.Call {
 			what = "call"
@@ -118,11 +121,11 @@ func main() {
 	}
 }
 `
-	p, err := Load(context.Background(), tree(t, "go.mod", "module x\n\ngo 1.26\n", "main.go", text), []string{"."}, Options{})
+	p, err := Load(context.Background(), tree(t, "go.mod", "module x\n\ngo 1.26\n", "main.go", text), []string{"."}, load.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	in, err := Instrument(p, InstrumentOptions{})
+	in, err := instrument.Instrument(p, instrument.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -163,7 +166,7 @@ func main() {
 	if calls < 20 {
 		t.Errorf("%d calls", calls)
 	}
-	for _, f := range in.Explanation.Save(in, nil).Frames {
+	for _, f := range instrument.Save(in.Explanation, in, nil).Frames {
 		for _, a := range f.Again {
 			if a.Line != 6 {
 				t.Errorf("%s: %s at line %d, want 6", f.Func, a.What, a.Line)

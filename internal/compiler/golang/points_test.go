@@ -3,22 +3,22 @@ package golang
 import (
 	"context"
 	"errors"
-	"go/ast"
 	"slices"
 	"strings"
 	"testing"
 
-	"github.com/cairnrun/cairn/internal/compiler/golang/rewrite"
+	"github.com/cairnrun/cairn/internal/compiler/golang/instrument"
+	"github.com/cairnrun/cairn/internal/compiler/golang/load"
 )
 
 // pointsOf are the lines of a program's points, and what is told of work that has none.
 func pointsOf(t *testing.T, text string) (lines []int, told string) {
 	t.Helper()
-	p, err := Load(context.Background(), tree(t, "go.mod", "module x\n\ngo 1.26\n", "main.go", text), []string{"."}, Options{})
+	p, err := Load(context.Background(), tree(t, "go.mod", "module x\n\ngo 1.26\n", "main.go", text), []string{"."}, load.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	in, err := Instrument(p, InstrumentOptions{})
+	in, err := instrument.Instrument(p, instrument.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -345,13 +345,13 @@ func main() {
 		"{ go func() { done <- x > 2 }() }":                false,
 		"c := count(9); go c(func() bool { return true })": false,
 	} {
-		p, err := Load(context.Background(), tree(t, "go.mod", "module x\n\ngo 1.26\n", "main.go", strings.Replace(text, "START", start, 1)), []string{"."}, Options{})
+		p, err := Load(context.Background(), tree(t, "go.mod", "module x\n\ngo 1.26\n", "main.go", strings.Replace(text, "START", start, 1)), []string{"."}, load.Options{})
 		if err != nil {
 			t.Fatal(err)
 		}
-		in, err := Instrument(p, InstrumentOptions{})
+		in, err := instrument.Instrument(p, instrument.Options{})
 		switch {
-		case err != nil && !errors.Is(err, ErrRefused):
+		case err != nil && !errors.Is(err, instrument.ErrRefused):
 			t.Fatal(err)
 		case want && err != nil:
 			t.Errorf("%s: %v", start, err)
@@ -365,66 +365,6 @@ func main() {
 		case !want && !strings.Contains(err.Error(), "goroutines may be alive"):
 			t.Errorf("%s: %v", start, err)
 		}
-	}
-}
-
-func TestOtherWays(t *testing.T) {
-	p, err := Load(context.Background(), tree(t, "go.mod", "module x\n\ngo 1.26\n", "main.go", `package main
-
-import "os"
-
-var sum float64
-
-func work(n int) {
-	for i := 0; i < n; i++ {
-		for j := 0; j < n; j++ {
-			sum += float64(i * j)
-		}
-	}
-}
-
-func direct(n int) { work(n) }
-
-func odd(n int) { work(n + 1) }
-
-func main() {
-	if len(os.Args) > 1 {
-		odd(1000)
-	} else {
-		direct(1000)
-	}
-}
-`), []string{"."}, Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	in := newInstrumenter(p)
-	in.choose(Explain(p, ExplainOptions{}))
-	if len(in.points) == 0 {
-		t.Fatal("no points")
-	}
-	was := len(in.points)
-	if !in.retreat(&rewrite.Refusal{Package: "x", Func: "odd", Reason: "it is odd"}) {
-		t.Fatal("it gave up")
-	}
-	if len(in.points) != was {
-		t.Errorf("%d points of %d are left", len(in.points), was)
-	}
-	names := map[string]bool{}
-	for f := range in.spine() {
-		names[f.name()] = true
-	}
-	if names["odd"] || !names["direct"] || !names["work"] || !names["main"] {
-		t.Errorf("the spine is %v", names)
-	}
-	if len(in.refused) != 1 {
-		t.Errorf("refused %v", in.refused)
-	}
-	if !in.retreat(&rewrite.Refusal{Package: "x", Func: "direct", Reason: "it is too"}) && len(in.points) > 0 {
-		t.Errorf("points are left that nothing leads to: %v", in.points)
-	}
-	if slices.ContainsFunc(in.points, func(n ast.Stmt) bool { return in.loops[n].name() == "work" }) {
-		t.Error("the point is left though nothing leads there")
 	}
 }
 

@@ -8,6 +8,9 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/cairnrun/cairn/internal/compiler/golang/explain"
+	"github.com/cairnrun/cairn/internal/compiler/golang/load"
 )
 
 // bigProgram writes a program of about n lines: packages of structs with methods,
@@ -158,11 +161,11 @@ func TestScale(t *testing.T) {
 		if err := bigProgram(dir, n); err != nil {
 			t.Fatal(err)
 		}
-		p, err := Load(context.Background(), ".", []string{"./" + filepath.ToSlash(dir)}, Options{})
+		p, err := Load(context.Background(), ".", []string{"./" + filepath.ToSlash(dir)}, load.Options{})
 		if err != nil {
 			t.Fatal(err)
 		}
-		e := Explain(p, ExplainOptions{})
+		e := explain.Explain(p, explain.Options{})
 		took, phases := 0.0, ""
 		for _, ph := range e.Phases {
 			if ph.Name != "go list" && ph.Name != "parse and type-check" {
@@ -174,7 +177,7 @@ func TestScale(t *testing.T) {
 		if last > 0 {
 			ratio = fmt.Sprintf("; %.2f times the time for %.2f times the lines", took/last, float64(p.Lines)/float64(lines))
 		}
-		steps := float64(e.work) / float64(p.Lines)
+		steps := float64(e.Work) / float64(p.Lines)
 		t.Logf("%d lines: %.2f s%s; %.0f steps for a line%s", p.Lines, took, phases, steps, ratio)
 		last, lines = took, p.Lines
 		if least == 0 {

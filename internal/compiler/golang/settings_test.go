@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/cairnrun/cairn/internal/compiler/golang/gobuild"
 )
 
 // settled shows the settings that a program was built with, and what comes of
@@ -58,7 +60,7 @@ func TestMake_Settings(t *testing.T) {
 			if out, err := cmd.CombinedOutput(); err != nil {
 				t.Fatalf("%v\n%s", err, out)
 			}
-			m, err := Make(context.Background(), dir, nil, MakeOptions{BuildOptions: BuildOptions{Env: offline(), Cache: cache}})
+			m, err := Make(context.Background(), dir, nil, MakeOptions{Options: gobuild.Options{Env: offline(), Cache: cache}})
 			if err != nil {
 				t.Fatal(err)
 			}

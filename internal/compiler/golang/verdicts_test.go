@@ -4,11 +4,17 @@ import (
 	"context"
 	"go/ast"
 	"go/parser"
-	"go/token"
+	"go/types"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
+
+	"github.com/cairnrun/cairn/internal/compiler/golang/callgraph"
+	"github.com/cairnrun/cairn/internal/compiler/golang/explain"
+	"github.com/cairnrun/cairn/internal/compiler/golang/load"
+	"github.com/cairnrun/cairn/internal/compiler/golang/lower"
 )
 
 const verdictFrame = `package main
@@ -60,8 +66,7 @@ func main() {
 
 // frame loads many programs that import the same.
 type frame struct {
-	ld *loader
-	im *imports
+	ld *load.Program
 }
 
 func newFrame(t *testing.T) *frame {
@@ -70,29 +75,30 @@ func newFrame(t *testing.T) *frame {
 	if err := os.WriteFile(name, []byte(text), 0o666); err != nil {
 		t.Fatal(err)
 	}
-	ld := &loader{ctx: context.Background(), dir: ".", fset: token.NewFileSet()}
-	if err := ld.list([]string{name}); err != nil {
-		t.Fatal(err)
-	}
-	im, err := ld.imports()
+	ld, err := load.Load(context.Background(), ".", []string{name}, load.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &frame{ld, im}
+	return &frame{ld}
 }
 
-func (f *frame) load(t *testing.T, text string) *Program {
-	file, err := parser.ParseFile(f.ld.fset, "main.go", text, parser.ParseComments|parser.SkipObjectResolution)
+func (f *frame) load(t *testing.T, text string) *lower.Program {
+	file, err := parser.ParseFile(f.ld.Fset, "main.go", text, parser.ParseComments|parser.SkipObjectResolution)
 	if err != nil {
 		t.Fatal(err)
 	}
 	ld := *f.ld
-	ld.main = &source{listed: f.ld.main.listed, files: []*ast.File{file}}
-	ld.sources = []*source{ld.main}
-	if err := ld.main.check(ld.fset, f.im); err != nil {
+	ld.Main = &load.Package{Listed: f.ld.Main.Listed, Files: []*ast.File{file}, Info: &types.Info{
+		Types: make(map[ast.Expr]types.TypeAndValue), Defs: make(map[*ast.Ident]types.Object), Uses: make(map[*ast.Ident]types.Object),
+		Implicits: make(map[ast.Node]types.Object), Selections: make(map[*ast.SelectorExpr]*types.Selection), Scopes: make(map[ast.Node]*types.Scope),
+		Instances: make(map[*ast.Ident]types.Instance), FileVersions: make(map[*ast.File]string),
+	}}
+	ld.Sources = []*load.Package{ld.Main}
+	conf := types.Config{Importer: ld.Importer(ld.Main), Sizes: types.SizesFor("gc", runtime.GOARCH)}
+	if ld.Main.Types, err = conf.Check("command-line-arguments", ld.Fset, ld.Main.Files, ld.Main.Info); err != nil {
 		t.Fatal(err)
 	}
-	p, err := ld.program()
+	p, err := lower.Lower(&ld, callgraph.Resolve(&ld))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -487,7 +493,7 @@ again:
 		t.Run(c.name, func(t *testing.T) {
 			p := frame.load(t, strings.NewReplacer("DECLS", c.decls, "BODY", c.body).Replace(verdictFrame))
 			found := false
-			for _, l := range Explain(p, ExplainOptions{}).Loops {
+			for _, l := range explain.Explain(p, explain.Options{}).Loops {
 				if !l.Chosen || !strings.Contains(l.Why, "comment") {
 					continue
 				}

@@ -19,7 +19,7 @@ import (
 	"testing"
 	"text/tabwriter"
 
-	"github.com/cairnrun/cairn/internal/compiler/golang"
+	"github.com/cairnrun/cairn/internal/compiler/golang/instrument"
 )
 
 var long = os.Getenv("CAIRN_LONG") != ""
@@ -108,7 +108,7 @@ func TestGoroot_Refused(t *testing.T) {
 				if was.verdict == refused {
 					t.Errorf("it is not refused any more: remove it from %s", listFile)
 				}
-			} else if was.verdict != refused || !errors.Is(err, golang.ErrRefused) {
+			} else if was.verdict != refused || !errors.Is(err, instrument.ErrRefused) {
 				t.Errorf("newly refused: %v", err)
 			}
 		})

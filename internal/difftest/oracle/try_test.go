@@ -15,6 +15,8 @@ import (
 	"time"
 
 	"github.com/cairnrun/cairn/internal/compiler/golang"
+	"github.com/cairnrun/cairn/internal/compiler/golang/gobuild"
+	"github.com/cairnrun/cairn/internal/compiler/golang/instrument"
 )
 
 // What became of a program.
@@ -91,7 +93,7 @@ func (p *program) plainly(t *testing.T, work string) *standard {
 
 // rewrite makes a program restartable.
 func (p *program) rewrite(ctx context.Context) (*golang.Rewritten, error) {
-	o := golang.MakeOptions{Instrument: golang.InstrumentOptions{Everywhere: !p.marked}}
+	o := golang.MakeOptions{Instrument: instrument.Options{Everywhere: !p.marked}}
 	return golang.Rewrite(ctx, p.dir, []string{p.pkg}, o)
 }
 
@@ -122,7 +124,7 @@ func (p *program) compare(t *testing.T, work string, want *standard) (r result) 
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
 	rewritten, err := p.rewrite(ctx)
-	if errors.Is(err, golang.ErrRefused) && !strings.Contains(err.Error(), ": internal: ") {
+	if errors.Is(err, instrument.ErrRefused) && !strings.Contains(err.Error(), ": internal: ") {
 		return end(refused, "%s", strings.ReplaceAll(oneReason(err), p.dir+"/", ""))
 	} else if err != nil {
 		return end(wrong, "cairn build: %v", err)
@@ -133,7 +135,7 @@ func (p *program) compare(t *testing.T, work string, want *standard) (r result) 
 		}
 	}
 	made := filepath.Join(work, "made")
-	if err := golang.Build(ctx, p.dir, []string{p.pkg}, rewritten.Files, golang.BuildOptions{Output: made, Flags: p.buildFlags()}); err != nil {
+	if err := gobuild.Build(ctx, p.dir, []string{p.pkg}, rewritten.Files, gobuild.Options{Output: made, Flags: p.buildFlags()}); err != nil {
 		return end(wrong, "cairn build: %v", err)
 	}
 	once := func(env ...string) (*outcome, error) { return p.run(filepath.Join(work, "run"), made, env...) }

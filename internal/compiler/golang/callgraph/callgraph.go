@@ -1,0 +1,424 @@
+package callgraph
+
+import (
+	"go/ast"
+	"go/token"
+	"go/types"
+	"slices"
+	"strings"
+
+	"golang.org/x/tools/go/types/typeutil"
+
+	"github.com/cairnrun/cairn/internal/compiler/golang/load"
+	"github.com/cairnrun/cairn/internal/compiler/golang/rewrite"
+)
+
+// function is a declaration, a literal or the body of a loop over a function, in
+// the graph of calls.
+type Function struct {
+	Pkg     *load.Package
+	Node    ast.Node // *ast.FuncDecl, *ast.FuncLit or *ast.RangeStmt
+	Body    *ast.BlockStmt
+	Decl    *ast.FuncDecl // that it is, or is in
+	Sites   []*Site
+	Callers []*Site // that lead to it
+}
+
+// site is a call.
+type Site struct {
+	Caller  *Function
+	Call    *ast.CallExpr
+	Loop    *ast.RangeStmt // over a function, which it calls; then call is nil
+	Kind    SiteKind
+	Callees []*Function
+	MayCall []*Function // … and, by a coarser look at the program, a dynamic one
+}
+
+// at is where a call is.
+func (t *Site) At() token.Pos {
+	if t.Loop != nil {
+		return t.Loop.X.Pos()
+	}
+	return t.Call.Pos()
+}
+
+type SiteKind int
+
+const (
+	PlainCall  SiteKind = iota
+	DeferCall           // by defer
+	GoCall              // by go
+	LibraryNow          // given to a library, which calls it before it returns
+	LibraryOwn          // … or whenever it likes
+)
+
+// callGraph is the graph of calls between functions with source.
+type Graph struct {
+	dyn    *Dynamic
+	All    []*Function
+	byObj  map[*types.Func]*Function
+	ByNode map[ast.Node]*Function
+	Main   *Function
+}
+
+// newCallGraph makes the graph of a program's calls.
+func New(ld *load.Program, g *Dynamic) *Graph {
+	c := &Graph{dyn: g, byObj: map[*types.Func]*Function{}, ByNode: map[ast.Node]*Function{}}
+	for _, s := range ld.Sources {
+		for _, f := range s.Files {
+			for _, d := range f.Decls {
+				switch d := d.(type) {
+				case *ast.FuncDecl:
+					if d.Body == nil {
+						continue
+					}
+					fn := c.add(s, d, d.Body, d)
+					c.byObj[s.Info.Defs[d.Name].(*types.Func)] = fn
+					c.literals(s, d.Body, d)
+					if s == ld.Main && d.Recv == nil && d.Name.Name == "main" {
+						c.Main = fn
+					}
+				default:
+					c.literals(s, d, nil)
+				}
+			}
+		}
+	}
+	for _, fn := range c.All {
+		c.sitesOf(fn)
+	}
+	for _, fn := range c.All {
+		for _, t := range fn.Sites {
+			for _, to := range t.Callees {
+				to.Callers = append(to.Callers, t)
+			}
+		}
+	}
+	return c
+}
+
+func (c *Graph) add(s *load.Package, n ast.Node, body *ast.BlockStmt, decl *ast.FuncDecl) *Function {
+	fn := &Function{Pkg: s, Node: n, Body: body, Decl: decl}
+	c.All = append(c.All, fn)
+	c.ByNode[n] = fn
+	return fn
+}
+
+func (c *Graph) literals(s *load.Package, n ast.Node, decl *ast.FuncDecl) {
+	ast.Inspect(n, func(m ast.Node) bool {
+		switch m := m.(type) {
+		case *ast.FuncLit:
+			c.add(s, m, m.Body, decl)
+		case *ast.RangeStmt:
+			if overFunc(s.Info, m) {
+				c.add(s, m, m.Body, decl)
+			}
+		}
+		return true
+	})
+}
+
+// overFunc says that the body of a loop is a function of its own, which another
+// one calls: the loop ranges over that.
+func overFunc(info *types.Info, s *ast.RangeStmt) bool {
+	t := info.TypeOf(s.X)
+	if t == nil {
+		return false
+	}
+	_, ok := t.Underlying().(*types.Signature)
+	if tp, is := types.Unalias(t).(*types.TypeParam); is {
+		for e := range tp.Underlying().(*types.Interface).EmbeddedTypes() {
+			if u, is := e.(*types.Union); is && u.Len() > 0 {
+				e = u.Term(0).Type()
+			}
+			_, ok = e.Underlying().(*types.Signature)
+		}
+	}
+	return ok && !rewrite.Ordinary(info, s)
+}
+
+// walk walks a part of a function, without what belongs to others in it.
+func (fn *Function) Walk(root ast.Node, f func(ast.Node) bool) {
+	ast.Inspect(root, func(n ast.Node) bool {
+		switch n := n.(type) {
+		case *ast.FuncLit:
+			return false
+		case *ast.RangeStmt:
+			if n != root && n != fn.Node && overFunc(fn.Pkg.Info, n) {
+				if f(n) {
+					for _, e := range []ast.Expr{n.Key, n.Value, n.X} {
+						if e != nil {
+							fn.Walk(e, f)
+						}
+					}
+				}
+				return false
+			}
+		}
+		return f(n)
+	})
+}
+
+// sitesOf finds the calls of a function.
+func (c *Graph) sitesOf(fn *Function) {
+	kinds := map[*ast.CallExpr]SiteKind{}
+	fn.Walk(fn.Body, func(n ast.Node) bool {
+		switch n := n.(type) {
+		case *ast.RangeStmt:
+			if body := c.ByNode[n]; body != nil {
+				c.rangeSite(fn, n, body)
+			}
+		case *ast.GoStmt:
+			kinds[n.Call] = GoCall
+			c.site(fn, n.Call, GoCall, n.Go)
+		case *ast.DeferStmt:
+			kinds[n.Call] = DeferCall
+			c.site(fn, n.Call, DeferCall, n.Defer)
+		case *ast.CallExpr:
+			if _, ok := kinds[n]; !ok {
+				c.site(fn, n, PlainCall, n.Lparen)
+			}
+		}
+		return true
+	})
+}
+
+// rangeSite notes what a loop over a function calls: the function, which calls the
+// loop's body. If it is a library's, that is done before the loop is over.
+func (c *Graph) rangeSite(fn *Function, s *ast.RangeStmt, body *Function) {
+	fn.Sites = append(fn.Sites, &Site{Caller: fn, Loop: s, Kind: LibraryNow, Callees: []*Function{body}})
+	t := &Site{Caller: fn, Loop: s, Kind: PlainCall}
+	for _, q := range c.dyn.ranges[s.Range] {
+		t.Callees = append(t.Callees, c.functions(q)...)
+	}
+	if len(t.Callees) > 0 {
+		fn.Sites = append(fn.Sites, t)
+	}
+}
+
+// functions are those with source that a callee may be.
+func (c *Graph) functions(q Callee) []*Function {
+	if q.Lit != nil {
+		if to := c.ByNode[q.Lit]; to != nil {
+			return []*Function{to}
+		}
+		return nil
+	}
+	if to := c.byObj[q.Obj]; to != nil {
+		return []*Function{to}
+	}
+	r := q.Obj.Signature().Recv()
+	if r == nil {
+		return nil
+	}
+	in, ok := r.Type().Underlying().(*types.Interface)
+	if !ok {
+		return nil
+	}
+	var list []*Function
+	for _, fn := range c.All { // a method of an interface, as a value
+		if fn.Decl == nil || ast.Node(fn.Decl) != fn.Node || fn.Decl.Recv == nil || fn.Decl.Name.Name != q.Obj.Name() {
+			continue
+		}
+		m, ok := fn.Pkg.Info.Defs[fn.Decl.Name].(*types.Func)
+		if ok && (types.Implements(m.Signature().Recv().Type(), in) || types.Implements(types.NewPointer(m.Signature().Recv().Type()), in)) {
+			list = append(list, fn)
+		}
+	}
+	return list
+}
+
+func (c *Graph) site(fn *Function, call *ast.CallExpr, kind SiteKind, at token.Pos) {
+	info := fn.Pkg.Info
+	if tv := info.Types[call.Fun]; tv.IsType() || tv.IsBuiltin() {
+		return
+	}
+	t := &Site{Caller: fn, Call: call, Kind: kind}
+	library := ""
+	if lit, ok := ast.Unparen(call.Fun).(*ast.FuncLit); ok {
+		t.Callees = append(t.Callees, c.ByNode[lit])
+	} else if f := typeutil.StaticCallee(info, call); f != nil {
+		if to := c.byObj[f.Origin()]; to != nil {
+			t.Callees = append(t.Callees, to)
+		} else if f.Pkg() != nil {
+			library = f.Pkg().Path()
+		}
+	} else {
+		for _, q := range c.dyn.Sites[at] {
+			var to *Function
+			if q.Lit != nil {
+				to = c.ByNode[q.Lit]
+			} else {
+				to = c.byObj[q.Obj]
+			}
+			if to != nil {
+				t.Callees = append(t.Callees, to)
+			}
+		}
+		for _, q := range c.dyn.coarse[at] {
+			t.MayCall = append(t.MayCall, c.functions(q)...)
+		}
+		for _, s := range c.dyn.bodies[at] {
+			if to := c.ByNode[s]; to != nil {
+				t.Callees = append(t.Callees, to)
+			}
+		}
+		if len(t.Callees) == 0 {
+			library = "?"
+		}
+	}
+	if len(t.Callees) > 0 {
+		fn.Sites = append(fn.Sites, t)
+		return
+	}
+	// What a library is given it may call.
+	given := &Site{Caller: fn, Call: call, Kind: LibraryOwn}
+	switch library {
+	case "sort", "slices", "maps", "strings", "bytes", "path/filepath", "io/fs", "unicode", "bufio", "sync", "flag":
+		given.Kind = LibraryNow
+	}
+	for _, a := range call.Args {
+		switch a := ast.Unparen(a).(type) {
+		case *ast.FuncLit:
+			given.Callees = append(given.Callees, c.ByNode[a])
+		case *ast.Ident:
+			if f, ok := info.Uses[a].(*types.Func); ok {
+				if to := c.byObj[f.Origin()]; to != nil {
+					given.Callees = append(given.Callees, to)
+				}
+			}
+		case *ast.SelectorExpr:
+			if f, ok := info.Uses[a.Sel].(*types.Func); ok {
+				if to := c.byObj[f.Origin()]; to != nil {
+					given.Callees = append(given.Callees, to)
+				}
+			}
+		}
+	}
+	if len(given.Callees) > 0 {
+		fn.Sites = append(fn.Sites, given)
+	}
+}
+
+// reach returns all functions that some functions lead to by calls of some kinds.
+func Reach(from []*Function, kinds ...SiteKind) map[*Function]bool {
+	seen := map[*Function]bool{}
+	todo := slices.Clone(from)
+	for len(todo) > 0 {
+		fn := todo[len(todo)-1]
+		todo = todo[:len(todo)-1]
+		if seen[fn] {
+			continue
+		}
+		seen[fn] = true
+		for _, t := range fn.Sites {
+			if slices.Contains(kinds, t.Kind) {
+				todo = append(todo, t.Callees...)
+			}
+		}
+	}
+	return seen
+}
+
+// concurrent returns the functions that may run on other goroutines than main's,
+// and a call that starts each.
+func (c *Graph) Concurrent() map[*Function]*Site {
+	out := map[*Function]*Site{}
+	for _, fn := range c.All {
+		for _, t := range fn.Sites {
+			if t.Kind != GoCall && t.Kind != LibraryOwn {
+				continue
+			}
+			for f := range Reach(t.Callees, PlainCall, DeferCall, LibraryNow) {
+				if out[f] == nil {
+					out[f] = t
+				}
+			}
+		}
+	}
+	return out
+}
+
+// leading returns the functions on the ways from main to a function, by plain
+// calls through what can be rewritten.
+func (c *Graph) Leading(to *Function, from map[*Function]bool, can func(*Function) bool) map[*Function]bool {
+	out := map[*Function]bool{}
+	todo := []*Function{to}
+	for len(todo) > 0 {
+		fn := todo[len(todo)-1]
+		todo = todo[:len(todo)-1]
+		if out[fn] || !from[fn] || !can(fn) {
+			continue
+		}
+		out[fn] = true
+		for _, t := range fn.Callers {
+			if t.Kind == PlainCall {
+				todo = append(todo, t.Caller)
+			}
+		}
+	}
+	return out
+}
+
+// name is how a function is called in messages.
+func (fn *Function) Name() string {
+	if fn.Decl == nil {
+		return "a function literal"
+	}
+	n := fn.Decl.Name.Name
+	if fn.Decl.Recv != nil && len(fn.Decl.Recv.List) > 0 {
+		t := types.ExprString(fn.Decl.Recv.List[0].Type)
+		n = strings.TrimPrefix(t, "*") + "." + n
+	}
+	switch fn.Node.(type) {
+	case *ast.FuncLit:
+		return "a function literal in " + n
+	case *ast.RangeStmt:
+		return "the body of a loop over a function in " + n
+	}
+	return n
+}
+
+// parameter says that a variable is a parameter of a function, or its receiver.
+func (fn *Function) Parameter(o types.Object) bool { return fn.Position(o) >= 0 || fn.Receiver(o) }
+
+// receiver says that a variable is a method's receiver.
+func (fn *Function) Receiver(o types.Object) bool {
+	d, ok := fn.Node.(*ast.FuncDecl)
+	return ok && d.Recv != nil && d.Recv.Pos() <= o.Pos() && o.Pos() < d.Recv.End()
+}
+
+// position is which of a function's parameters a variable is; negative: none.
+func (fn *Function) Position(o types.Object) int {
+	var t *ast.FuncType
+	switch n := fn.Node.(type) {
+	case *ast.FuncDecl:
+		t = n.Type
+	case *ast.FuncLit:
+		t = n.Type
+	default:
+		return -1
+	}
+	i := 0
+	for _, f := range t.Params.List {
+		for _, id := range f.Names {
+			if fn.Pkg.Info.Defs[id] == o {
+				return i
+			}
+			i++
+		}
+		if len(f.Names) == 0 {
+			i++
+		}
+	}
+	return -1
+}
+
+// generic says that a function, or the one that it is in, has type parameters.
+func (fn *Function) Generic() bool {
+	if fn.Decl == nil {
+		return false
+	}
+	f, ok := fn.Pkg.Info.Defs[fn.Decl.Name].(*types.Func)
+	return !ok || f.Signature().TypeParams().Len() > 0 || f.Signature().RecvTypeParams().Len() > 0
+}

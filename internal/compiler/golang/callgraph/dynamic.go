@@ -1,0 +1,271 @@
+package callgraph
+
+import (
+	"fmt"
+	"go/ast"
+	"go/token"
+	"go/types"
+	"slices"
+
+	"golang.org/x/tools/go/callgraph"
+	"golang.org/x/tools/go/callgraph/rta"
+	"golang.org/x/tools/go/callgraph/vta"
+	"golang.org/x/tools/go/ssa"
+
+	"github.com/cairnrun/cairn/internal/compiler/golang/load"
+)
+
+// graph says where dynamic calls lead to.
+type Dynamic struct {
+	// sites has the callees of every call: by the position of its opening
+	// parenthesis, or of its go or defer.
+	Sites map[token.Pos][]Callee
+	// ranges has what loops over functions call, by the position of the word range;
+	// bodies has the loops whose bodies a call leads to, as sites has callees.
+	ranges map[token.Pos][]Callee
+	bodies map[token.Pos][]*ast.RangeStmt
+	// coarse has what else a coarser analysis says of sites.
+	coarse map[token.Pos][]Callee
+	// failed: there is no graph, and callees are found by their types.
+	Failed   bool
+	Warnings []string
+	// boxed are structs that libraries may get at.
+	Boxed map[*types.TypeName]bool
+}
+
+// callee is a function with or without source.
+type Callee struct {
+	Obj *types.Func  // of a declaration, nil for a literal
+	Lit *ast.FuncLit // or nil
+}
+
+// resolve builds the call graph. A program that it can't be built for is lowered
+// all the same.
+func Resolve(ld *load.Program) (g *Dynamic) {
+	g = &Dynamic{Sites: make(map[token.Pos][]Callee), ranges: make(map[token.Pos][]Callee), bodies: make(map[token.Pos][]*ast.RangeStmt), coarse: make(map[token.Pos][]Callee)}
+	defer func() {
+		if p := recover(); p != nil {
+			g.Failed = true
+			g.Warnings = append(g.Warnings, fmt.Sprintf("the call graph could not be built (%v): dynamic calls are taken to lead to all that their types allow", p))
+		}
+	}()
+	prog := ssa.NewProgram(ld.Fset, ssa.InstantiateGenerics)
+	seen := make(map[*types.Package]bool)
+	for _, s := range ld.Sources {
+		seen[s.Types] = true
+	}
+	var add func(list []*types.Package)
+	add = func(list []*types.Package) {
+		for _, p := range list {
+			if !seen[p] {
+				seen[p] = true
+				prog.CreatePackage(p, nil, nil, true)
+				add(p.Imports())
+			}
+		}
+	}
+	var main *ssa.Package
+	for _, s := range ld.Sources {
+		add(s.Types.Imports())
+		p := prog.CreatePackage(s.Types, s.Files, s.Info, true)
+		if s == ld.Main {
+			main = p
+		}
+	}
+	prog.Build()
+	if main == nil || main.Func("main") == nil {
+		return g
+	}
+	reach := reachable(main)
+	funcs := make(map[*ssa.Function]bool)
+	for f := range reach.Reachable {
+		if len(f.Blocks) > 0 {
+			funcs[f] = true
+		}
+	}
+	// Types and functions that come out of a library are seen only by the coarser
+	// of the two.
+	g.collect(vta.CallGraph(funcs, reach.CallGraph), nil)
+	fine := make(map[token.Pos]bool)
+	for pos := range g.Sites {
+		fine[pos] = true
+	}
+	for pos := range g.ranges {
+		fine[pos] = true
+	}
+	for pos := range g.bodies {
+		fine[pos] = true
+	}
+	g.collect(reach.CallGraph, fine)
+	g.box(ld, funcs)
+	return g
+}
+
+// box finds the structs that are put into interfaces which are not the program's
+// own, or whose addresses become plain pointers.
+func (g *Dynamic) box(ld *load.Program, funcs map[*ssa.Function]bool) {
+	g.Boxed = make(map[*types.TypeName]bool)
+	seen := make(map[types.Type]bool)
+	var mark func(t types.Type)
+	mark = func(t types.Type) {
+		t = types.Unalias(t)
+		if seen[t] {
+			return
+		}
+		seen[t] = true
+		if named, ok := t.(*types.Named); ok {
+			g.Boxed[named.Obj()] = true
+		}
+		switch u := t.Underlying().(type) {
+		case *types.Pointer:
+			mark(u.Elem())
+		case *types.Slice:
+			mark(u.Elem())
+		case *types.Array:
+			mark(u.Elem())
+		case *types.Chan:
+			mark(u.Elem())
+		case *types.Map:
+			mark(u.Key())
+			mark(u.Elem())
+		case *types.Struct:
+			for f := range u.Fields() {
+				mark(f.Type())
+			}
+		}
+	}
+	own := make(map[types.Type][]types.Type) // by interfaces of the program
+	ours := func(t types.Type) bool {
+		named, ok := types.Unalias(t).(*types.Named)
+		return ok && named.Obj().Pkg() != nil && !ld.Library[named.Obj().Pkg().Path()]
+	}
+	for f := range funcs {
+		for _, b := range f.Blocks {
+			for _, i := range b.Instrs {
+				switch i := i.(type) {
+				case *ssa.MakeInterface:
+					if ours(i.Type()) {
+						own[i.Type()] = append(own[i.Type()], i.X.Type())
+					} else {
+						mark(i.X.Type())
+					}
+				case *ssa.Convert:
+					if b, ok := i.Type().Underlying().(*types.Basic); ok && b.Kind() == types.UnsafePointer {
+						mark(i.X.Type())
+					}
+				}
+			}
+		}
+	}
+	for f := range funcs {
+		for _, b := range f.Blocks {
+			for _, i := range b.Instrs {
+				if c, ok := i.(*ssa.ChangeInterface); ok && !ours(c.Type()) {
+					for _, t := range own[c.X.Type()] {
+						mark(t)
+					}
+				}
+			}
+		}
+	}
+}
+
+// reachable is rapid type analysis, where functions whose address is taken are
+// reached too: a library may call them.
+func reachable(main *ssa.Package) *rta.Result {
+	roots := []*ssa.Function{main.Func("init"), main.Func("main")}
+	in := map[*ssa.Function]bool{}
+	for {
+		r := rta.Analyze(roots, true)
+		more := false
+		for f := range r.Reachable {
+			for _, b := range f.Blocks {
+				for _, i := range b.Instrs {
+					for _, op := range i.Operands(nil) {
+						t, ok := (*op).(*ssa.Function)
+						if !ok || in[t] || len(t.Blocks) == 0 {
+							continue
+						}
+						if _, ok := r.Reachable[t]; !ok {
+							in[t], more = true, true
+							roots = append(roots, t)
+						}
+					}
+				}
+			}
+		}
+		if !more {
+			return r
+		}
+	}
+}
+
+// collect adds the calls of a graph, but for those in done. Some are dynamic only
+// in the source.
+func (g *Dynamic) collect(cg *callgraph.Graph, done map[token.Pos]bool) {
+	for _, n := range cg.Nodes {
+		for _, e := range n.Out {
+			if e.Site == nil {
+				continue
+			}
+			if s := rangeSite(e.Site); s != nil {
+				if !done[s.Range] {
+					g.add(g.ranges, s.Range, e.Callee.Func)
+				}
+				continue
+			}
+			if !e.Site.Pos().IsValid() {
+				continue
+			}
+			to := g.Sites
+			if done[e.Site.Pos()] && (!e.Site.Common().IsInvoke() || e.Callee.Func.Origin() == nil) { // the finer one misses methods of generic types
+				if to = g.coarse; rangeBody(e.Callee.Func) != nil {
+					continue
+				}
+			}
+			g.add(to, e.Site.Pos(), e.Callee.Func)
+		}
+	}
+}
+
+// rangeSite returns the loop over a function that a call stands for.
+func rangeSite(i ssa.CallInstruction) *ast.RangeStmt {
+	if i.Pos().IsValid() || len(i.Common().Args) == 0 {
+		return nil
+	}
+	args := i.Common().Args
+	c, ok := args[len(args)-1].(*ssa.MakeClosure)
+	if !ok {
+		return nil
+	}
+	return rangeBody(c.Fn.(*ssa.Function))
+}
+
+// rangeBody returns the loop over a function whose body a function is.
+func rangeBody(f *ssa.Function) *ast.RangeStmt {
+	s, _ := f.Syntax().(*ast.RangeStmt)
+	return s
+}
+
+func (g *Dynamic) add(to map[token.Pos][]Callee, pos token.Pos, f *ssa.Function) {
+	if o := f.Origin(); o != nil {
+		f = o
+	}
+	var c Callee
+	if s := rangeBody(f); s != nil {
+		if !slices.Contains(g.bodies[pos], s) {
+			g.bodies[pos] = append(g.bodies[pos], s)
+		}
+		return
+	}
+	if lit, ok := f.Syntax().(*ast.FuncLit); ok {
+		c.Lit = lit
+	} else if obj, ok := f.Object().(*types.Func); ok {
+		c.Obj = obj.Origin()
+	} else {
+		return
+	}
+	if !slices.Contains(to[pos], c) {
+		to[pos] = append(to[pos], c)
+	}
+}

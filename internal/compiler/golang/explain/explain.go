@@ -1,0 +1,387 @@
+package explain
+
+import (
+	"fmt"
+	"io"
+	"math"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/cairnrun/cairn/internal/compiler/commcheck"
+	"github.com/cairnrun/cairn/internal/compiler/golang/lower"
+	"github.com/cairnrun/cairn/internal/compiler/hotloops"
+	"github.com/cairnrun/cairn/internal/compiler/ir"
+)
+
+// ExplainOptions of Explain. The zero value looks at 2, 3 and 4 ranks.
+type Options struct {
+	// Ranks are the numbers of ranks for which places must be safe.
+	Ranks []int
+	// Samples, if not nil, decide which loops are chosen, in place of the count.
+	Samples *Samples
+}
+
+// Explanation says where the checkpoints of a program would go, and why. It is
+// what cairn explain --json prints.
+type Explanation struct {
+	Package    string  `json:"package"`
+	Files      int     `json:"files"`
+	Lines      int     `json:"lines"`
+	Statements float64 `json:"statements"` // of the whole program, as package load counts
+	Accesses   float64 `json:"accesses"`
+	// Ranks is for how many ranks messages were looked at; none if there are no
+	// messages.
+	Ranks []int `json:"ranks,omitempty"`
+	// Loops are those that main reaches, the ranked ones first.
+	Loops []LoopInfo `json:"loops"`
+	// Knee and Gap are how many loops are before them.
+	Knee int `json:"knee"`
+	Gap  int `json:"gap"`
+	// Modes are the things of which a run does one; loops are chosen in each as if
+	// there were no other. Empty if there is one only.
+	Modes []ModeInfo `json:"modes,omitempty"`
+	// Devices is about devices; nil if the program has none.
+	Devices *DeviceInfo `json:"devices,omitempty"`
+	// Given is what was taken to be the same on all ranks.
+	Given    []string `json:"given,omitempty"`
+	Assumed  int      `json:"assumed"` // conditions in which an error is taken to be nil
+	Warnings []string `json:"warnings,omitempty"`
+	Phases   []Time   `json:"phases"`
+
+	curve string
+	// Work is how many steps the analysis of messages took.
+	Work int `json:"-"`
+
+	alive *alive
+	saves *Saving // what Save said, or nil
+}
+
+// ModeInfo is what there is to say of a mode of a program.
+type ModeInfo struct {
+	Name string `json:"name"`
+	File string `json:"file"` // where the program decides
+	Line int    `json:"line"`
+	// Statements, Accesses, Knee and Gap are those of the mode.
+	Statements float64 `json:"statements"`
+	Accesses   float64 `json:"accesses"`
+	Knee       int     `json:"knee"`
+	Gap        int     `json:"gap"`
+	// Malleable is whether it can go on with another number of devices; nil if the
+	// program has none.
+	Malleable *bool `json:"malleable,omitempty"`
+
+	curve string
+}
+
+// LoopInfo is what there is to say of a loop.
+type LoopInfo struct {
+	File     string   `json:"file"`
+	Line     int      `json:"line"`
+	Function string   `json:"function"`
+	Rank     int      `json:"rank,omitempty"` // from 1; 0: it is not ranked
+	S        float64  `json:"s"`
+	A        float64  `json:"a"`
+	H        *float64 `json:"h,omitempty"` // none: infinite
+	Chosen   bool     `json:"chosen"`
+	Why      string   `json:"why"`
+	// Messages is safe, unsafe or unknown, for the beginning of its body; empty if
+	// it is not chosen or the program has no messages.
+	Messages string   `json:"messages,omitempty"`
+	Because  []string `json:"because,omitempty"`
+	// Never are the numbers of ranks with which no run without errors comes here.
+	Never []int `json:"never,omitempty"`
+	// Goroutines are those that may be alive there.
+	Goroutines []string `json:"goroutines,omitempty"`
+	// Point says that it gets a point: Save knows. A chosen loop may have none, and
+	// NoPoint says why.
+	Point   bool   `json:"point"`
+	NoPoint string `json:"no_point,omitempty"`
+
+	// Loop is what was counted.
+	Loop *hotloops.Loop `json:"-"`
+}
+
+// Time is how long a phase took.
+type Time struct {
+	Name    string  `json:"name"`
+	Seconds float64 `json:"seconds"`
+}
+
+// Explain chooses the loops of a program and looks at what is under way there.
+func Explain(p *lower.Program, o Options) *Explanation {
+	e := &Explanation{Package: p.Package, Files: p.Files, Lines: p.Lines, Assumed: p.Assumed, Warnings: slices.Clone(p.Warnings)}
+	for _, ph := range p.Phases {
+		e.Phases = append(e.Phases, Time{ph.Name, ph.Took.Seconds()})
+	}
+	begin := time.Now()
+	phase := func(name string) {
+		now := time.Now()
+		e.Phases = append(e.Phases, Time{name, now.Sub(begin).Seconds()})
+		begin = now
+	}
+	r := hotloops.Measure(p.Program)
+	how := hotloops.Options{Points: p.Points, Skip: p.Skip}
+	if o.Samples != nil {
+		how.Profile = o.Samples.Shares(p)
+	}
+	c := r.Choose(how)
+	var modes []hotloops.Mode
+	if how.Profile == nil {
+		modes = hotloops.Modes(p.Program, how)
+	}
+	chosen := e.inModes(c, modes)
+	phase("load")
+	e.Statements, e.Accesses = r.S, r.A
+	e.Knee, e.Gap, e.curve = c.Candidates, c.Kept, c.Curve()
+	if len(modes) == 0 {
+		e.Warnings = append(e.Warnings, c.Warnings...)
+	}
+	e.alive = newAlive(p.Program)
+	var found *commcheck.Result
+	if r.Comm > 0 && len(chosen) > 0 {
+		e.Ranks = o.Ranks
+		if len(e.Ranks) == 0 {
+			e.Ranks = []int{2, 3, 4}
+		}
+		found = commcheck.Analyse(p.Program, commcheck.Options{Ranks: e.Ranks, Uniform: true})
+		e.Work = found.Work
+		for _, g := range found.Given {
+			e.Given = append(e.Given, g.String())
+		}
+		phase("messages")
+	}
+	for _, v := range c.Loops {
+		l := LoopInfo{File: v.File, Line: v.Line, Function: v.Proc.Name, S: v.S, A: v.A, Chosen: v.Chosen, Why: v.Why,
+			Rank: slices.Index(c.Ranked, v.Loop) + 1, Loop: v.Loop}
+		if len(modes) > 0 {
+			why, ok := chosen[v.Stmt]
+			switch {
+			case ok:
+				l.Why = why
+			case v.Chosen:
+				l.Why = "not chosen: in none of the program's modes it is before the gap"
+			}
+			l.Chosen, v.Chosen = ok, ok
+		}
+		if !math.IsInf(v.H, 0) {
+			h := v.H
+			l.H = &h
+		}
+		if v.Chosen {
+			l.Goroutines = e.alive.at(v.Loop)
+			if found != nil {
+				verdict := found.Body(v.Stmt)
+				l.Messages, l.Never = verdict.Kind.String(), verdict.Never
+				for _, b := range verdict.Because {
+					l.Because = append(l.Because, b.String())
+				}
+			}
+		}
+		e.Loops = append(e.Loops, l)
+	}
+	e.Devices = deviceInfo(p, e.Loops)
+	for i, m := range modes {
+		e.Modes[i].devices(e.Devices, m)
+	}
+	return e
+}
+
+// devices says whether a mode is malleable: by what it saves.
+func (i *ModeInfo) devices(d *DeviceInfo, m hotloops.Mode) {
+	if d == nil {
+		return
+	}
+	yes := true
+	for _, x := range d.Depends {
+		yes = yes && !m.Report.Reaches(x.Function)
+	}
+	i.Malleable = &yes
+}
+
+// inModes returns the chosen loops, with the reason, and notes the modes.
+func (e *Explanation) inModes(c *hotloops.Choice, modes []hotloops.Mode) map[*ir.Loop]string {
+	chosen := make(map[*ir.Loop]string)
+	if len(modes) == 0 {
+		for _, l := range c.Chosen() {
+			chosen[l.Stmt] = ""
+		}
+	}
+	for _, m := range modes {
+		for _, v := range m.Loops {
+			if !v.Chosen {
+				continue
+			}
+			if old, ok := chosen[v.Stmt]; !ok {
+				chosen[v.Stmt] = "in " + m.Name + " " + v.Why
+			} else if !strings.HasSuffix(old, "too") {
+				chosen[v.Stmt] = old + "; in other modes too"
+			}
+		}
+		for _, w := range m.Warnings {
+			if !slices.Contains(e.Warnings, w) {
+				e.Warnings = append(e.Warnings, w)
+			}
+		}
+		e.Modes = append(e.Modes, ModeInfo{m.Name, m.At.File, m.At.Line, m.Report.S, m.Report.A, m.Candidates, m.Kept, nil, m.Curve()})
+	}
+	return chosen
+}
+
+// Text writes an explanation for people: with all there is or with the ranked
+// loops only, with times or without.
+func (e *Explanation) Text(w io.Writer, all, times bool) error {
+	var b strings.Builder
+	ranked, chosen := 0, 0
+	for _, l := range e.Loops {
+		if l.Rank > 0 {
+			ranked++
+		}
+		if l.Chosen {
+			chosen++
+		}
+	}
+	fmt.Fprintf(&b, "%s: %s in %s; %s, of which %d %s ranked and %d chosen%s\n", e.Package,
+		Plural(e.Lines, "line"), Plural(e.Files, "file"), Plural(len(e.Loops), "loop"), ranked, are(ranked), chosen, e.count())
+	fmt.Fprintf(&b, "main and what it calls count %.6g statements and %.6g accesses\n", e.Statements, e.Accesses)
+	if len(e.Modes) > 0 {
+		fmt.Fprintf(&b, "\nA run does one of several things, and loops are chosen for each of them:\n")
+		for _, m := range e.Modes {
+			fmt.Fprintf(&b, "  %s, as %s:%d decides; it counts %.6g statements and %.6g accesses", m.Name, m.File, m.Line, m.Statements, m.Accesses)
+			switch {
+			case m.Malleable == nil:
+			case *m.Malleable:
+				b.WriteString(", and is malleable")
+			default:
+				b.WriteString(", and is pseudo-malleable")
+			}
+			b.WriteString("\n")
+		}
+	}
+	e.points(&b)
+	b.WriteString("\nLoops\n")
+	t := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
+	fmt.Fprintf(t, "  \trank\tloop\tfunction\ts\ta\th\n")
+	for _, l := range e.Loops {
+		if l.Rank == 0 && !l.Chosen && !l.Point && !all {
+			continue
+		}
+		mark, rank, h := " ", "-", "-"
+		if l.Chosen {
+			mark = "*"
+		} else if l.Point {
+			mark = "+"
+		}
+		if l.Rank > 0 {
+			rank = fmt.Sprint(l.Rank)
+		}
+		if l.H != nil {
+			h = fmt.Sprintf("%.4f", *l.H)
+		}
+		fmt.Fprintf(t, "%s\t%s\t%s:%d\t%s\t%.6g\t%.6g\t%s\n", mark, rank, l.File, l.Line, l.Function, l.S, l.A, h)
+	}
+	t.Flush()
+	if all {
+		b.WriteString("\nWhy\n")
+		for _, l := range e.Loops {
+			fmt.Fprintf(&b, "  %s:%d: %s\n", l.File, l.Line, l.why())
+		}
+	}
+	if len(e.Modes) > 0 {
+		for _, m := range e.Modes {
+			b.WriteString("\nh, in " + m.Name + "\n" + m.curve)
+		}
+	} else if ranked > 1 {
+		b.WriteString("\nh\n" + e.curve)
+	}
+	if len(e.Ranks) > 0 {
+		b.WriteString("\nMessages were looked at for " + numbers(e.Ranks) + " ranks, in runs without errors")
+		if len(e.Given) > 0 {
+			b.WriteString(".\nThese were taken to be the same on all ranks:\n")
+			for i, g := range e.Given {
+				if i == 5 && len(e.Given) > 6 && !all {
+					fmt.Fprintf(&b, "  and %d more, which --all shows\n", len(e.Given)-i)
+					break
+				}
+				b.WriteString("  " + g + "\n")
+			}
+		} else {
+			b.WriteString(".\n")
+		}
+	}
+	if e.Devices != nil {
+		e.Devices.text(&b, all)
+	}
+	if len(e.Warnings) > 0 {
+		b.WriteString("\nWarnings\n")
+		for _, s := range e.Warnings {
+			b.WriteString("  " + s + "\n")
+		}
+	}
+	if times {
+		b.WriteString("\nTimes\n")
+		for _, p := range e.Phases {
+			fmt.Fprintf(&b, "  %-22s %8.3f s\n", p.Name, p.Seconds)
+		}
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+func (e *Explanation) chosen(b *strings.Builder, l LoopInfo) {
+	fmt.Fprintf(b, "  %s:%d in %s\n", l.File, l.Line, l.Function)
+	why := l.Why
+	if l.NoPoint == "" {
+		why = l.why()
+	}
+	fmt.Fprintf(b, "    %s\n", why)
+	switch l.Messages {
+	case "safe":
+		b.WriteString("    messages: safe, none is under way there\n")
+	case "unsafe":
+		b.WriteString("    messages: unsafe; a checkpoint there is taken on request, messages in flight are saved with it\n")
+	case "unknown":
+		b.WriteString("    messages: unknown; a checkpoint there is taken on request, messages in flight are saved with it\n")
+	}
+	for _, s := range l.Because {
+		fmt.Fprintf(b, "      %s\n", s)
+	}
+	if len(l.Never) > 0 {
+		fmt.Fprintf(b, "      with %s ranks no run comes here, other than one with an error\n", numbers(l.Never))
+	}
+	if strings.HasPrefix(l.NoPoint, "goroutines") {
+		return // which are named there
+	}
+	if len(l.Goroutines) > 0 {
+		b.WriteString("    goroutines that may be alive there:\n")
+	}
+	for _, s := range l.Goroutines {
+		fmt.Fprintf(b, "      %s\n", s)
+	}
+}
+
+func Plural(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return fmt.Sprintf("%d %ss", n, what)
+}
+
+func are(n int) string {
+	if n == 1 {
+		return "is"
+	}
+	return "are"
+}
+
+func numbers(list []int) string {
+	var s []string
+	for _, n := range list {
+		s = append(s, fmt.Sprint(n))
+	}
+	if n := len(s); n > 1 {
+		return strings.Join(s[:n-1], ", ") + " and " + s[n-1]
+	}
+	return strings.Join(s, "")
+}

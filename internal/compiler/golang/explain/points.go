@@ -1,0 +1,99 @@
+package explain
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/cairnrun/cairn/internal/compiler/golang/rewrite"
+)
+
+// place is the line of a loop.
+type Location struct {
+	File string
+	Line int
+}
+
+// placed notes which loops get a point, and why chosen ones get none: what build
+// does.
+func (e *Explanation) SetPoints(s *Saving, points []PointInfo, without map[Location]*rewrite.Refusal) {
+	e.saves = s
+	has := map[Location]bool{}
+	for _, p := range points {
+		has[Location{p.File, p.Line}] = true
+	}
+	for i := range e.Loops {
+		l := &e.Loops[i]
+		at := Location{l.File, l.Line}
+		if l.Point = has[at]; l.Point || !l.Chosen {
+			continue
+		}
+		l.NoPoint = "the program can't be made restartable"
+		if r := without[at]; r != nil {
+			l.NoPoint, s.Told[r.Error()] = r.Reason, true
+			if r.Remedy != "" {
+				l.NoPoint += "; " + r.Remedy
+			}
+		}
+	}
+}
+
+// why says why a loop was chosen or not, and that it gets a point all the same.
+func (l LoopInfo) why() string {
+	switch {
+	case l.Point && !l.Chosen:
+		return l.Why + "; it gets a point too"
+	case l.NoPoint != "":
+		return l.Why + "; but it gets no point"
+	}
+	return l.Why
+}
+
+// count is how many points there are.
+func (e *Explanation) count() string {
+	if e.saves == nil {
+		return ""
+	}
+	return "; " + Plural(len(e.saves.Points), "point")
+}
+
+// points tells of the chosen loops; where it is known, of all that get a point, in
+// the order in which build names them, and of the chosen ones that get none.
+func (e *Explanation) points(b *strings.Builder) {
+	byPlace := map[Location]LoopInfo{}
+	var chosen, without []LoopInfo
+	for _, l := range e.Loops {
+		byPlace[Location{l.File, l.Line}] = l
+		if l.Chosen && l.NoPoint != "" {
+			without = append(without, l)
+		} else if l.Chosen {
+			chosen = append(chosen, l)
+		}
+	}
+	const sentence = "\nPoints would be at the beginning of each round of\n"
+	if e.saves == nil {
+		if len(chosen) > 0 {
+			b.WriteString(sentence)
+		}
+		for _, l := range chosen {
+			e.chosen(b, l)
+		}
+		return
+	}
+	if len(e.saves.Points) > 0 {
+		b.WriteString(sentence)
+	}
+	for _, p := range e.saves.Points {
+		if l, ok := byPlace[Location{p.File, p.Line}]; ok {
+			e.chosen(b, l)
+		} else {
+			fmt.Fprintf(b, "  %s:%d in %s\n    not counted; it gets a point too\n", p.File, p.Line, p.Function)
+		}
+	}
+	if len(without) > 0 {
+		b.WriteString("\nThese are chosen, but get NO point\n")
+	}
+	for _, l := range without {
+		e.chosen(b, l)
+		fmt.Fprintf(b, "    no point: %s\n", l.NoPoint)
+	}
+}

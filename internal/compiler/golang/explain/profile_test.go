@@ -1,0 +1,132 @@
+package explain
+
+import (
+	"bytes"
+	"compress/gzip"
+	"encoding/binary"
+	"errors"
+	"io"
+	"math"
+	"testing"
+
+	"github.com/cairnrun/cairn/internal/compiler/golang/callgraph"
+	"github.com/cairnrun/cairn/internal/compiler/golang/load"
+	"github.com/cairnrun/cairn/internal/compiler/golang/lower"
+	"github.com/cairnrun/cairn/internal/compiler/ir"
+)
+
+// message writes Protocol Buffers.
+type message []byte
+
+func (m *message) number(field, v uint64) {
+	*m = binary.AppendUvarint(binary.AppendUvarint(*m, field<<3), v)
+}
+
+func (m *message) bytes(field uint64, b []byte) {
+	*m = append(binary.AppendUvarint(binary.AppendUvarint(*m, field<<3|2), uint64(len(b))), b...)
+}
+
+// profile makes a profile of stacks, each of which is lines of one file, innermost
+// first, and has one sample and its weight as value.
+func profile(file string, stacks map[uint64][]uint64) []byte {
+	var p message
+	id := uint64(0)
+	var fun message
+	fun.number(1, 7)
+	fun.number(4, 1)
+	p.bytes(5, fun)
+	for weight, lines := range stacks {
+		var ids, values, sample message
+		for _, line := range lines {
+			id++
+			var at, loc message
+			at.number(1, 7)
+			at.number(2, line)
+			loc.number(1, id)
+			loc.bytes(4, at)
+			p.bytes(4, loc)
+			ids = binary.AppendUvarint(ids, id)
+		}
+		values = binary.AppendUvarint(binary.AppendUvarint(values, 1), weight)
+		sample.bytes(1, ids)
+		sample.bytes(2, values)
+		p.bytes(2, sample)
+	}
+	p.bytes(6, nil)
+	p.bytes(6, []byte(file))
+	var z bytes.Buffer
+	w := gzip.NewWriter(&z)
+	w.Write(p)
+	w.Close()
+	return z.Bytes()
+}
+
+func TestProfile(t *testing.T) {
+	ld, err := load.Load(t.Context(), "..", []string{"./testdata/src/plain"}, load.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := lower.Lower(ld, callgraph.Resolve(ld))
+	if err != nil {
+		t.Fatal(err)
+	}
+	// Lines 12 to 16 are the first loop, 30 to 35 the second.
+	data := profile("/home/somebody/testdata/src/plain/main.go", map[uint64][]uint64{10: {14, 13}, 70: {33}, 20: {9}})
+	s, err := ReadSamples(data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := s.Shares(p)
+	near := func(line int, want float64) {
+		for pos, share := range got {
+			if pos.Line == line && math.Abs(share-want) < 1e-12 {
+				return
+			}
+		}
+		t.Errorf("line %d: %v, want %v", line, got, want)
+	}
+	near(12, 0.1)
+	near(30, 0.7)
+	e := Explain(p, Options{Samples: s})
+	for _, l := range e.Loops {
+		if !l.Chosen { // both have a tenth
+			t.Errorf("line %d: %s", l.Line, l.Why)
+		}
+	}
+	for _, bad := range [][]byte{nil, {0x1f, 0x8b, 1}, {0x12, 200}, {0x0b}, {0x09, 1}, profile("x", nil)} {
+		if _, err := ReadSamples(bad); !errors.Is(err, ErrProfile) {
+			t.Errorf("%x: %v", bad, err)
+		}
+	}
+}
+
+func FuzzReadSamples(f *testing.F) {
+	z, err := gzip.NewReader(bytes.NewReader(profile("main.go", map[uint64][]uint64{3: {1, 2}})))
+	if err != nil {
+		f.Fatal(err)
+	}
+	plain, err := io.ReadAll(z)
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(plain)
+	f.Add([]byte{0x12, 0})
+	p := &lower.Program{Extents: []lower.Extent{{Pos: ir.Pos{File: "main.go", Line: 1}, Last: 2}}}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		if len(data) > 1 && data[0] == 0x1f {
+			return // not gzip
+		}
+		s, err := ReadSamples(data)
+		if err != nil {
+			if !errors.Is(err, ErrProfile) {
+				t.Fatal(err)
+			}
+			return
+		}
+		for pos, share := range s.Shares(p) {
+			if !(share > 0 && share < 1.001) {
+				t.Errorf("%s has %v", pos, share)
+			}
+		}
+	})
+}

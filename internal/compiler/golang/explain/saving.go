@@ -1,0 +1,108 @@
+package explain
+
+import (
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/cairnrun/cairn/internal/compiler/golang/rewrite"
+)
+
+// PointInfo is a place where checkpoints may be taken.
+type PointInfo struct {
+	File     string `json:"file"`
+	Line     int    `json:"line"`
+	Function string `json:"function"`
+}
+
+// Saving says what the checkpoints of a program would hold. It is part of what
+// cairn explain --json prints.
+type Saving struct {
+	*Explanation
+	// Points are where checkpoints may be taken.
+	Points []PointInfo `json:"points"`
+	// Frames are the functions on the way there, as they are saved.
+	Frames []rewrite.FrameInfo `json:"frames,omitempty"`
+	// Globals are the package variables that are saved.
+	Globals []string `json:"globals,omitempty"`
+	// Uncovered says which work is not saved, and what to do about it.
+	Uncovered []string `json:"uncovered,omitempty"`
+	// Notes are about the points.
+	Notes []string `json:"notes,omitempty"`
+	// Refused is why loops have no point, or why there is none at all.
+	Refused []string `json:"refused,omitempty"`
+
+	// Told has those of Refused that are said elsewhere, too.
+	Told map[string]bool `json:"-"`
+}
+
+// Text writes it for people, after the explanation.
+func (s *Saving) Text(w io.Writer) error {
+	var b strings.Builder
+	if len(s.Frames) > 0 {
+		b.WriteString("\nSaved, of the functions on the way to a point\n")
+	}
+	for _, f := range s.Frames {
+		what := "at its point"
+		if f.Call {
+			what = "in its call"
+		}
+		fmt.Fprintf(&b, "  %s %s at %s:%d\n", strings.ReplaceAll(f.Func, "_", "."), what, f.File, f.Line)
+		t := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
+		for _, v := range f.Saved {
+			name := v.Name
+			if name == "" {
+				name = "(" + v.What + ")"
+			}
+			size := fmt.Sprintf("%d B", v.Size)
+			if v.Refers {
+				size += " and what it refers to"
+			}
+			why := ""
+			if v.Read > 0 {
+				why = fmt.Sprintf("read at line %d", v.Read)
+			}
+			if v.Captured {
+				why = strings.TrimSuffix("captured, "+why, ", ")
+			}
+			fmt.Fprintf(t, "    %s\t%s\t%s\t%s\n", name, v.Type, size, why)
+		}
+		if err := t.Flush(); err != nil {
+			return err
+		}
+		for _, a := range f.Again {
+			fmt.Fprintf(&b, "    made again: %s, line %d\n", a.What, a.Line)
+		}
+	}
+	if len(s.Globals) > 0 {
+		fmt.Fprintf(&b, "Package variables that are saved\n  %s\n", strings.Join(s.Globals, ", "))
+	}
+	if len(s.Frames) > 0 {
+		b.WriteString("Run again at every start: the initialisation of packages\n")
+	}
+	if len(s.Uncovered) > 0 {
+		b.WriteString("Work that is not saved\n")
+		for _, n := range s.Uncovered {
+			fmt.Fprintf(&b, "  %s\n", n)
+		}
+	}
+	if len(s.Notes) > 0 {
+		b.WriteString("Notes\n")
+		for _, n := range s.Notes {
+			fmt.Fprintf(&b, "  %s\n", n)
+		}
+	}
+	if refused := slices.DeleteFunc(slices.Clone(s.Refused), func(r string) bool { return s.Told[r] }); len(refused) > 0 {
+		b.WriteString("Refused\n")
+		for i, r := range refused {
+			if i == len(refused)-1 && strings.HasSuffix(r, ":") {
+				r += " no chosen loop can have a point, see above"
+			}
+			fmt.Fprintf(&b, "  %s\n", r)
+		}
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}

@@ -1,0 +1,45 @@
+package gobuild
+
+import (
+	"os"
+	"path/filepath"
+	"runtime"
+	"testing"
+)
+
+func TestCacheDir(t *testing.T) {
+	own, user, goes := t.TempDir(), t.TempDir(), t.TempDir()
+	blocked := filepath.Join(user, "file")
+	write(t, blocked, "")
+	t.Setenv("XDG_CACHE_HOME", user)
+	t.Setenv("HOME", user)
+	for _, c := range []struct{ cache, xdg, gocache, want string }{
+		{own, user, goes, own},
+		{"", user, goes, filepath.Join(user, "cairn")},
+		{"", blocked, goes, filepath.Join(goes, "cairn")},
+		{"", blocked, "", ""},
+		{blocked, user, goes, ""},
+	} {
+		if runtime.GOOS != "linux" && c.cache == "" {
+			continue // the variable has another name
+		}
+		t.Setenv("XDG_CACHE_HOME", c.xdg)
+		b := &Builder{o: Options{Cache: c.cache}, env: map[string]string{"GOCACHE": c.gocache}}
+		got, err := b.CacheDir()
+		if got != c.want || (err == nil) != (c.want != "") || c.want != "" && !isDir(c.want) {
+			t.Errorf("%+v: %s %v", c, got, err)
+		}
+	}
+}
+
+func isDir(name string) bool {
+	st, err := os.Stat(name)
+	return err == nil && st.IsDir()
+}
+
+func write(t *testing.T, name, text string) {
+	t.Helper()
+	if err := os.WriteFile(name, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}

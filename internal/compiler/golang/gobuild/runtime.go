@@ -1,0 +1,114 @@
+package gobuild
+
+import (
+	"embed"
+	"fmt"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"path"
+	"strconv"
+	"strings"
+	"sync"
+
+	"github.com/cairnrun/cairn"
+	"github.com/cairnrun/cairn/internal/compiler/golang/load"
+)
+
+// shims are packages that take the place of those outside the standard library.
+//
+//go:embed shims/unix/*.go shims/xxh3/*.go shims/zstd/*.go
+var shims embed.FS
+
+// laidRoot is the import path under which the run time lies in GOROOT/src.
+const laidRoot = "cairnrt"
+
+// laidImports are the import paths that the run time's packages have there.
+// golang.org/x/sys/cpu is found among the standard library's own vendored ones.
+var laidImports = map[string]string{
+	"github.com/zeebo/xxh3":              laidRoot + "/shims/xxh3",
+	"github.com/klauspost/compress/zlib": "compress/zlib",
+	"github.com/klauspost/compress/zstd": laidRoot + "/shims/zstd",
+	"golang.org/x/sys/unix":              laidRoot + "/shims/unix",
+	"golang.org/x/sys/cpu":               "golang.org/x/sys/cpu",
+}
+
+// laidPlatforms are where the run time can be laid over.
+var laidPlatforms = []string{
+	"linux/amd64", "linux/arm64", "linux/riscv64", "linux/loong64", "linux/ppc64", "linux/ppc64le", "linux/s390x", "linux/mips64", "linux/mips64le",
+	"darwin/amd64", "darwin/arm64",
+}
+
+// laidVersion is the oldest Go that compiles it.
+const laidVersion = "go1.26"
+
+// laid returns the run time's files, by their names below GOROOT/src.
+var laid = sync.OnceValues(func() (map[string][]byte, error) {
+	files := make(map[string][]byte)
+	for _, t := range []struct {
+		tree fs.FS
+		skip string
+	}{{cairn.Source, "source.go"}, {shims, ""}} {
+		err := fs.WalkDir(t.tree, ".", func(name string, e fs.DirEntry, err error) error {
+			if err != nil || e.IsDir() || name == t.skip || strings.HasSuffix(name, "_test.go") || strings.HasSuffix(name, "_windows.go") {
+				return err
+			}
+			text, err := fs.ReadFile(t.tree, name)
+			if err != nil {
+				return err
+			}
+			if text, err = laidText(name, text); text != nil {
+				files[path.Join(laidRoot, name)] = text
+			}
+			return err
+		})
+		if err != nil {
+			return nil, fmt.Errorf("Cairn's run time: %w", err)
+		}
+	}
+	return files, nil
+})
+
+// laidText is a file as it is laid over: imports and build constraints are
+// changed, and nothing else. It is nil for a file that is never built there.
+func laidText(name string, text []byte) ([]byte, error) {
+	text = laidConstraint(text)
+	if text == nil || !strings.HasSuffix(name, ".go") {
+		return text, nil
+	}
+	fset := token.NewFileSet()
+	f, err := parser.ParseFile(fset, name, text, parser.ImportsOnly)
+	if err != nil {
+		return nil, err
+	}
+	var out []byte
+	done := 0
+	for _, im := range f.Imports {
+		old, err := strconv.Unquote(im.Path.Value)
+		if err != nil {
+			return nil, err
+		}
+		to, err := laidImport(old)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", fset.Position(im.Pos()), err)
+		}
+		at := fset.Position(im.Path.Pos()).Offset
+		out = append(append(out, text[done:at]...), strconv.Quote(to)...)
+		done = at + len(im.Path.Value)
+	}
+	return append(out, text[done:]...), nil
+}
+
+// laidImport is the import path that a package has where it is laid over.
+func laidImport(p string) (string, error) {
+	if to, ok := laidImports[p]; ok {
+		return to, nil
+	}
+	if rest, ok := strings.CutPrefix(p, load.CairnPath); ok && (rest == "" || rest[0] == '/') {
+		return laidRoot + strings.TrimPrefix(rest, "/internal/compiler/golang/gobuild"), nil
+	}
+	if first, _, _ := strings.Cut(p, "/"); strings.Contains(first, ".") {
+		return "", fmt.Errorf("%s is not part of the standard library, and has no replacement", p)
+	}
+	return p, nil
+}

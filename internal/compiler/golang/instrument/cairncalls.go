@@ -1,0 +1,87 @@
+package instrument
+
+import (
+	"errors"
+	"fmt"
+	"go/ast"
+	"go/types"
+	"strings"
+
+	"github.com/cairnrun/cairn/internal/compiler/golang/load"
+	"github.com/cairnrun/cairn/internal/compiler/golang/lower"
+	"github.com/cairnrun/cairn/internal/compiler/golang/rewrite"
+)
+
+// ErrOwn says that a program names its own state and points.
+var ErrOwn = errors.New("the program takes its own checkpoints")
+
+// ownCalls are what a program calls that takes checkpoints by itself.
+var ownCalls = map[string]bool{
+	"Protect": true, "(*Run).Restore": true, "(*Run).Point": true, "(*Run).Checkpoint": true, "(*Run).Rollback": true,
+}
+
+// takesOwn returns an error if the program takes checkpoints by itself.
+func takesOwn(p *lower.Program) error {
+	for _, s := range p.Source.Sources {
+		for _, f := range s.Files {
+			for id, at := range calledNames(f) {
+				fn, ok := s.Info.Uses[id].(*types.Func)
+				if !ok || fn.Pkg() == nil || fn.Pkg().Path() != load.CairnPath {
+					continue
+				}
+				name := fn.Name()
+				if fn.Signature().Recv() != nil {
+					name = "(*Run)." + name
+				}
+				if ownCalls[name] {
+					return fmt.Errorf("%w: it calls cairn's %s at %s; without such calls its points would be found", ErrOwn, strings.TrimPrefix(name, "(*Run)."), p.At(at.Pos()))
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// calledNames are the names by which a file may call functions of packages, in
+// the order in which they stand.
+func calledNames(f *ast.File) func(func(*ast.Ident, ast.Node) bool) {
+	return func(yield func(*ast.Ident, ast.Node) bool) {
+		on := true
+		ast.Inspect(f, func(n ast.Node) bool {
+			if sel, ok := n.(*ast.SelectorExpr); ok && on {
+				on = yield(sel.Sel, sel)
+			}
+			return on
+		})
+	}
+}
+
+// safeRanks are the numbers of ranks for which no message crosses any point.
+func (in *instrumenter) safeRanks() []int {
+	for _, n := range in.Points {
+		at, ok := in.p.At(n.Pos()), false
+		for _, l := range in.explained.Loops {
+			ok = ok || l.File == at.File && l.Line == at.Line && l.Chosen && l.Messages == "safe"
+		}
+		if !ok {
+			return nil
+		}
+	}
+	return in.explained.Ranks
+}
+
+// usesRun are the calls by which a program that opens a run by itself, or reads
+// stdin, says so.
+func (in *instrumenter) usesRun(s *load.Package) (text string) {
+	if s != in.p.Source.Main {
+		return ""
+	}
+	if in.readsInput() {
+		text = fmt.Sprintf("%s.ReadsInput()\n", rewrite.Prefix)
+	}
+	if in.p.Source.ByPath[load.CairnPath] != nil {
+		ranks := strings.Trim(fmt.Sprint(in.safeRanks()), "[]")
+		text += fmt.Sprintf("%s.OpensRun(%s)\n", rewrite.Prefix, strings.ReplaceAll(ranks, " ", ", "))
+	}
+	return text
+}

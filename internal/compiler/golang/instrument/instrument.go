@@ -1,0 +1,398 @@
+package instrument
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"go/ast"
+	"go/constant"
+	"go/format"
+	"go/token"
+	"go/types"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/cairnrun/cairn/internal/compiler/golang/callgraph"
+	"github.com/cairnrun/cairn/internal/compiler/golang/explain"
+	"github.com/cairnrun/cairn/internal/compiler/golang/load"
+	"github.com/cairnrun/cairn/internal/compiler/golang/lower"
+	"github.com/cairnrun/cairn/internal/compiler/golang/place"
+	"github.com/cairnrun/cairn/internal/compiler/golang/rewrite"
+	"github.com/cairnrun/cairn/internal/control"
+)
+
+// ErrRefused says that a program can't be made restartable.
+var ErrRefused = errors.New("the program can't be made restartable")
+
+// InstrumentOptions of Instrument.
+type Options struct {
+	// Explain says how loops are chosen.
+	Explain explain.Options
+	// Everywhere puts a point into every loop and at the beginning of every
+	// function that can have one. It is for tests: such a program is slow.
+	Everywhere bool `json:",omitempty"`
+}
+
+// Instrumented is a program that can be restarted.
+type Result struct {
+	// Files are the files that differ from the program's own, by their absolute
+	// names; some are new.
+	Files map[string][]byte
+	// Runtime is the import path of the run time that they use.
+	Runtime string
+	// Points are where checkpoints may be taken.
+	Points []explain.PointInfo
+	// Frames are what is saved of every function on the way to a point.
+	Frames []frameInfo
+	// Globals are the package variables that are saved.
+	Globals []string
+	// Reads says that the program reads stdin.
+	Reads bool
+	// Refused is why other loops have no point.
+	Refused []*rewrite.Refusal
+	// Uncovered says which work is not saved, and what to do about it.
+	Uncovered []string
+	// Warnings are sentences about the points, with their positions.
+	Warnings []string
+	// Explanation is how loops were chosen.
+	Explanation *explain.Explanation
+
+	short   func(name string) string
+	unsaved []string      // closures that can't be saved
+	open    []openClosure // of the packages, for registerOpen
+	asked   int           // how many of Warnings, the first ones, are about comments
+	told    []string      // of Refused: those that Uncovered tells of
+	without map[explain.Location]*rewrite.Refusal
+	heads   []lineRange // of Points
+}
+
+// lineRange is where the mark of a point is: from the line of its loop's brace
+// to that of what follows.
+type lineRange struct{ begin, end int }
+
+type frameInfo = rewrite.FrameInfo
+
+// relative is how a file is called in messages.
+func (in *Result) relative(name string) string {
+	if in.short == nil {
+		return name
+	}
+	return in.short(name)
+}
+
+// Readable is one of Files without what tells its statements their lines.
+func (in *Result) Readable(name string) []byte {
+	text := rewrite.Plain(in.Files[name])
+	if t, err := format.Source(text); err == nil {
+		return t
+	}
+	return text
+}
+
+// instrumenter makes a program restartable.
+type instrumenter struct {
+	*place.Placement
+	p       *lower.Program
+	sources map[*load.Package]*rewrittenSource // by the last attempt
+	used    map[*types.Var]use
+	names   map[*types.TypeName]*types.Alias // see named
+	looked  sync.Once
+	askers  map[string]bool // see asks
+
+	explained *explain.Explanation
+}
+
+func newInstrumenter(p *lower.Program) *instrumenter {
+	return &instrumenter{Placement: place.New(p), p: p, sources: map[*load.Package]*rewrittenSource{}}
+}
+
+// Instrument chooses a program's points and rewrites it. An error that wraps
+// ErrRefused says why that can't be done.
+func Instrument(p *lower.Program, o Options) (*Result, error) {
+	if p.Dynamic.Failed {
+		return nil, fmt.Errorf("%w: %s", ErrRefused, strings.Join(p.Warnings, "; "))
+	}
+	if err := takesOwn(p); err != nil {
+		return nil, err
+	}
+	in := newInstrumenter(p)
+	if in.Calls.Main == nil {
+		return nil, fmt.Errorf("%w: it has no main function", ErrRefused)
+	}
+	if err := in.devices(); err != nil {
+		return nil, err
+	}
+	e := explain.Explain(p, o.Explain)
+	asked, err := asked(p, e)
+	if err != nil {
+		return nil, err
+	}
+	in.explained = e
+	in.Choose(e, o.Explain.Samples, o.Everywhere)
+	for {
+		out, err := in.attempt()
+		var r *rewrite.Refusal
+		if errors.As(err, &r) {
+			if !in.Retreat(r) {
+				return nil, in.failure()
+			}
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		out.asked = len(asked)
+		out.Warnings = slices.Concat(asked, in.GoroutineWarnings(), out.unsaved[:min(3, len(out.unsaved))])
+		if n := len(out.unsaved) - 3; n > 0 {
+			out.Warnings = append(out.Warnings, fmt.Sprintf("%d closures more can't be saved either", n))
+		}
+		if len(e.Ranks) == 0 && !o.Everywhere {
+			out.Uncovered, out.told = in.Uncovered()
+		}
+		out.without = in.Without()
+		out.Refused, out.Explanation, out.Reads, out.short = in.Refused, e, in.readsInput(), p.Short
+		return out, nil
+	}
+}
+
+// failure is the error of a program without points.
+func (in *instrumenter) failure() error {
+	if len(in.Refused) == 0 {
+		return fmt.Errorf("%w: no loop was chosen, by the count of its work; put a comment //cairn:point before the loop that does the work. A program without loops is run as it is by 'go build' and 'cairn run ./BINARY'", ErrRefused)
+	}
+	var l []string
+	for _, r := range in.Refused {
+		l = append(l, r.Error())
+	}
+	return &refusedError{fmt.Sprintf("%v:\n%s", ErrRefused, strings.Join(l, "\n")), in.Without()}
+}
+
+// attempt rewrites the program for the points at hand.
+func (in *instrumenter) attempt() (*Result, error) {
+	if len(in.Points) == 0 {
+		return nil, in.failure()
+	}
+	out := &Result{Files: map[string][]byte{}, Runtime: load.OverlayPath}
+	if in.usesCairn() {
+		out.Runtime = load.RuntimePath
+	}
+	spine := in.Path()
+	marks := map[*load.Package]map[token.Pos]string{}
+	mark := func(s *load.Package, at token.Pos, text string) {
+		if marks[s] == nil {
+			marks[s] = map[token.Pos]string{}
+		}
+		marks[s][at] = text
+	}
+	for _, n := range in.Points {
+		fn := in.Loops[n]
+		body := place.LoopBody(n)
+		if n == ast.Stmt(fn.Body) {
+			mark(fn.Pkg, place.FirstIn(body), rewrite.BlockMark)
+		} else {
+			mark(fn.Pkg, body.Lbrace+1, rewrite.PointMark)
+		}
+		at := in.p.At(n.Pos())
+		head := lineRange{in.p.At(body.Lbrace).Line, in.p.At(body.Rbrace).Line}
+		if len(body.List) > 0 {
+			head.end = in.p.At(body.List[0].Pos()).Line
+		}
+		out.Points = append(out.Points, explain.PointInfo{File: at.File, Line: at.Line, Function: fn.Name()})
+		out.heads = append(out.heads, head)
+	}
+	for i, fn := range in.Calls.All {
+		if !spine[fn] {
+			continue
+		}
+		if lit, ok := fn.Node.(*ast.FuncLit); ok {
+			mark(fn.Pkg, lit.Body.Lbrace+1, fmt.Sprintf(rewrite.LitMark, i))
+		}
+		for _, t := range fn.Sites {
+			if t.Kind != callgraph.PlainCall || !slices.ContainsFunc(t.Callees, func(f *callgraph.Function) bool { return spine[f] }) {
+				continue
+			}
+			if t.Loop != nil {
+				mark(fn.Pkg, t.Loop.Range+token.Pos(len("range")), rewrite.RangeMark)
+			} else {
+				mark(fn.Pkg, t.Call.Lparen+1, rewrite.CallMark)
+			}
+		}
+	}
+	var own []*load.Package
+	for _, s := range in.p.Source.Sources {
+		if !s.Own() {
+			continue
+		}
+		own = append(own, s)
+		in.markWaits(s, mark)
+		if r := in.sources[s]; r == nil || !maps.Equal(r.marks, marks[s]) {
+			if err := in.prepare(s, marks[s]); err != nil {
+				return nil, err
+			}
+		}
+	}
+	quick := in.quick(spine)
+	for _, s := range own {
+		if err := in.weave(s, quick[s], out); err != nil {
+			return nil, err
+		}
+	}
+	in.writeNames(out)
+	return out, in.registerOpen(out)
+}
+
+// prepare rewrites a package up to where its functions are woven.
+func (in *instrumenter) prepare(s *load.Package, marks map[token.Pos]string) error {
+	p, err := in.rewritten(s)
+	if err != nil {
+		return err
+	}
+	was := p.Source
+	if p, err = p.Marked(marks); err != nil {
+		return err
+	}
+	if p, err = p.Hoisted((*rewrite.Package).Spine); err != nil {
+		return err
+	}
+	if p, err = p.Ranges(); err != nil {
+		return err
+	}
+	if p, err = p.Results((*rewrite.Package).Spine); err != nil {
+		return err
+	}
+	if p, err = p.Gotos((*rewrite.Package).Spine); err != nil {
+		return err
+	}
+	p, lits := p.Lifted()
+	p, made, err := p.Closures(p.Keeps)
+	if err != nil {
+		return err
+	}
+	if made.Stuck != nil { // whoever calls it could not call it again
+		return made.Stuck
+	}
+	if p, err = p.Normal(p.Spine()); err != nil {
+		return err
+	}
+	can, err := p.Quick()
+	if err != nil {
+		return err
+	}
+	in.sources[s] = &rewrittenSource{marks: marks, was: was, p: p, made: made, lits: lits, can: can}
+	return nil
+}
+
+// weave rewrites the functions of a package, unless that was done in the same way.
+func (in *instrumenter) weave(s *load.Package, quick map[string]bool, out *Result) error {
+	r := in.sources[s]
+	if r.out == nil || !maps.Equal(r.quick, quick) {
+		r.quick, r.out = quick, nil
+		own := &Result{Files: map[string][]byte{}, Runtime: out.Runtime}
+		woven, err := r.p.Weave(out.Runtime, in.replacements(), quick)
+		if err != nil {
+			return err
+		}
+		for name, text := range r.p.Source {
+			if t := woven.Files[name]; t != nil {
+				text = t
+			}
+			if text = rewrite.Unmarked(text); !bytes.Equal(rewrite.Plain(text), r.was[name]) {
+				if text, err = format.Source(text); err != nil {
+					return fmt.Errorf("%s: %w", name, err)
+				}
+				own.Files[name] = rewrite.Generic(rewrite.Lined(text), r.p.GoVersion)
+			}
+		}
+		own.Frames = woven.Frames
+		if err := in.register(s, r.p, r.made, own); err != nil {
+			return err
+		}
+		r.out = own
+	}
+	maps.Copy(out.Files, r.out.Files)
+	out.Frames = append(out.Frames, r.out.Frames...)
+	out.Globals = append(out.Globals, r.out.Globals...)
+	out.unsaved = append(out.unsaved, r.out.unsaved...)
+	out.open = append(out.open, r.out.open...)
+	return nil
+}
+
+// usesCairn says that the program uses a package of Cairn whose values can be
+// saved, so that it has Cairn's module.
+func (in *instrumenter) usesCairn() bool {
+	for _, path := range []string{load.CairnPath, load.MPIPath, load.DevicePath} {
+		if in.p.Source.ByPath[path] != nil {
+			return true
+		}
+	}
+	return false
+}
+
+// rewritten is a package for package rewrite.
+func (in *instrumenter) rewritten(s *load.Package) (*rewrite.Package, error) {
+	q := &rewrite.Package{Path: s.ImportPath, Fset: in.p.Source.Fset, Files: s.Files, Source: map[string][]byte{}, Types: s.Types, Info: s.Info,
+		Sizes: types.SizesFor("gc", "amd64"), Importer: in.p.Source.Importer(s), Named: in.named, Asks: in.asks}
+	if s.Module != nil {
+		q.GoVersion = "go1.16" // as go build takes modules that do not say
+		if s.Module.GoVersion != "" {
+			q.GoVersion = "go" + s.Module.GoVersion
+		}
+	}
+	for _, f := range s.Files {
+		name := in.p.Source.Fset.File(f.FileStart).Name()
+		text, err := os.ReadFile(name)
+		if err != nil {
+			return nil, err
+		}
+		q.Source[name] = text
+	}
+	return q, nil
+}
+
+// asks says that functions of a package, or of what it imports, look at who calls
+// them: loggers, errors with the place that they come from.
+func (in *instrumenter) asks(path string) bool {
+	in.looked.Do(func() {
+		in.askers = map[string]bool{"log/slog": true}
+		for _, s := range in.p.Source.Sources {
+			if s.Own() && rewrite.AsksForCallers(s.Info) {
+				in.askers[s.ImportPath] = true
+			}
+		}
+		for grew := true; grew; {
+			grew = false
+			for _, s := range in.p.Source.Sources {
+				if !in.askers[s.ImportPath] && s.Own() && slices.ContainsFunc(s.Imports, func(i string) bool { return in.askers[i] }) {
+					in.askers[s.ImportPath], grew = true, true
+				}
+			}
+		}
+	})
+	return in.askers[path]
+}
+
+// readsInput says that the program names stdin, or a function that reads it.
+func (in *instrumenter) readsInput() bool {
+	for _, s := range in.p.Source.Sources {
+		for _, tv := range s.Info.Types {
+			if tv.Value != nil && tv.Value.Kind() == constant.String {
+				if fd, ok := control.StreamOf(constant.StringVal(tv.Value)); ok && fd == 0 {
+					return true
+				}
+			}
+		}
+		for _, o := range s.Info.Uses {
+			if o.Pkg() == nil || o.Parent() != o.Pkg().Scope() {
+				continue
+			}
+			switch o.Pkg().Path() + "." + o.Name() {
+			case "os.Stdin", "fmt.Scan", "fmt.Scanf", "fmt.Scanln", "syscall.Stdin":
+				return true
+			}
+		}
+	}
+	return false
+}

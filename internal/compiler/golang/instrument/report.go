@@ -1,0 +1,87 @@
+package instrument
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/cairnrun/cairn/internal/compiler/golang/explain"
+	"github.com/cairnrun/cairn/internal/compiler/golang/rewrite"
+)
+
+// Save adds to an explanation what would be saved. in is nil if the program can't
+// be made restartable, and err says why.
+func Save(e *explain.Explanation, in *Result, err error) *explain.Saving {
+	s := &explain.Saving{Explanation: e, Told: map[string]bool{}}
+	var refused *refusedError
+	switch {
+	case in != nil:
+		e.SetPoints(s, in.Points, in.without)
+	case errors.As(err, &refused):
+		e.SetPoints(s, nil, refused.without)
+	case errors.Is(err, ErrOwn): // it is left alone
+	default:
+		e.SetPoints(s, nil, nil)
+	}
+	if in == nil {
+		s.Refused = strings.Split(err.Error(), "\n")
+		return s
+	}
+	s.Points, s.Globals, s.Uncovered = in.Points, in.Globals, in.Uncovered
+	for _, f := range in.Frames {
+		f.File = in.relative(f.File)
+		f.Line = in.lineOf(f)
+		s.Frames = append(s.Frames, f)
+	}
+	s.Notes = in.Warnings[in.asked:] // the explanation has the others
+	for _, r := range in.Refused {
+		s.Refused = append(s.Refused, r.Error())
+	}
+	for _, r := range in.told {
+		s.Told[r] = true
+	}
+	return s
+}
+
+// lineOf is the line of a frame's place: of a point that of its loop, as everywhere.
+func (in *Result) lineOf(f frameInfo) int {
+	line := f.Line
+	for i, p := range in.Points {
+		head := in.heads[i]
+		switch {
+		case f.Call || p.File != f.File || f.Line < head.begin || f.Line > head.end:
+		case f.Line == head.end:
+			return p.Line
+		default:
+			line = p.Line
+		}
+	}
+	return line
+}
+
+// refusedError is the error of a program that can't have points.
+type refusedError struct {
+	text    string
+	without map[explain.Location]*rewrite.Refusal // why chosen loops have none
+}
+
+func (e *refusedError) Error() string { return e.text }
+
+func (e *refusedError) Unwrap() error { return ErrRefused }
+
+// notes are what is told of points besides what is not saved.
+func (in *Result) Notes() []string {
+	if len(in.Points) == 0 {
+		return nil
+	}
+	list := slices.Clone(in.Warnings)
+	refused := slices.DeleteFunc(slices.Clone(in.Refused), func(r *rewrite.Refusal) bool { return slices.Contains(in.told, r.Error()) })
+	for i, r := range refused {
+		if i == 3 {
+			return append(list, fmt.Sprintf("no point: %s more; 'cairn explain' says why", explain.Plural(len(refused)-i, "loop")))
+		}
+		list = append(list, "no point: "+r.Error())
+	}
+	return list
+}

@@ -1,0 +1,63 @@
+package instrument
+
+import (
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/cairnrun/cairn/internal/compiler/golang/load"
+)
+
+// replaced are functions of libraries that have an effect on a run, and what
+// stands for them in the run time.
+var replaced = map[string]string{
+	"os.Exit": "Exit", "os.Open": "Open", "os.Create": "Create", "os.OpenFile": "OpenFile", "os.CreateTemp": "CreateTemp",
+	"os.Mkdir": "Mkdir", "os.MkdirAll": "MkdirAll", "os.MkdirTemp": "MkdirTemp", "os.Remove": "Remove", "os.RemoveAll": "RemoveAll", "os.Rename": "Rename",
+	"os.WriteFile": "WriteFile", "os.Truncate": "Truncate", "os.Link": "Link", "os.Symlink": "Symlink", "os.Chmod": "Chmod", "os.CopyFS": "CopyFS", "os.OpenRoot": "OpenRoot",
+	"io/ioutil.WriteFile": "WriteFile", "io/ioutil.TempFile": "CreateTemp", "io/ioutil.TempDir": "MkdirTemp",
+	"log.Fatal": "Fatal", "log.Fatalf": "Fatalf", "log.Fatalln": "Fatalln",
+	"os/signal.NotifyContext": "NotifyContext", "os/signal.Notify": "Notify", "os/signal.Stop": "StopNotify",
+	"os/signal.Ignore": "Ignore", "os/signal.Ignored": "Ignored", "os/signal.Reset": "ResetSignals",
+	"runtime.SetFinalizer": "SetFinalizer", "runtime.AddCleanup": "AddCleanup",
+	"time.AfterFunc": "AfterFunc", "context.AfterFunc": "ContextAfterFunc",
+	"context.WithCancel": "WithCancel", "context.WithCancelCause": "WithCancelCause",
+	"context.WithDeadline": "WithDeadline", "context.WithDeadlineCause": "WithDeadlineCause",
+	"context.WithTimeout": "WithTimeout", "context.WithTimeoutCause": "WithTimeoutCause",
+	"context.WithValue": "WithValue", "context.WithoutCancel": "WithoutCancel",
+	load.CairnPath + ".Open": "OpenRun",
+}
+
+// random are the functions of math/rand with a generator of their own.
+var random = []string{"ExpFloat64", "Float32", "Float64", "Int", "Int31", "Int31n", "Int63", "Int63n", "Intn",
+	"NormFloat64", "Perm", "Read", "Shuffle", "Uint32", "Uint64"}
+
+// replacements are those for this program. A program that seeds the generator of
+// math/rand, or whose settings let it begin with the seed 1, has it saved.
+func (in *instrumenter) replacements() map[string]string {
+	all := maps.Clone(replaced)
+	if in.savesRandom() {
+		all["math/rand.Seed"] = "Seed"
+		for _, f := range random {
+			all["math/rand."+f] = "Rand()." + f
+		}
+	}
+	return all
+}
+
+// savesRandom says that the generator of math/rand may give the same numbers in
+// each run, as far as is known when the program is built.
+func (in *instrumenter) savesRandom() bool {
+	return in.usesRandom("Seed") || slices.Contains(strings.Split(in.p.Source.Main.DefaultGODEBUG, ","), "randautoseed=0")
+}
+
+// usesRandom says that the program names one of some functions of math/rand.
+func (in *instrumenter) usesRandom(names ...string) bool {
+	for _, s := range in.p.Source.Sources {
+		for _, o := range s.Info.Uses {
+			if o.Pkg() != nil && o.Pkg().Path() == "math/rand" && o.Parent() == o.Pkg().Scope() && slices.Contains(names, o.Name()) {
+				return true
+			}
+		}
+	}
+	return false
+}

@@ -1,0 +1,206 @@
+package load
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+)
+
+// listed is what go list says of a package.
+type Listed struct {
+	ImportPath, Name, Dir string
+	GoFiles, CgoFiles     []string
+	Standard, DepOnly     bool
+	Imports               []string
+	ImportMap             map[string]string
+	Export                string
+	DefaultGODEBUG        string // settings of a program, by its go.mod and its source
+	Module                *struct {
+		GoVersion string
+		Main      bool
+	}
+	Error *struct{ Pos, Err string }
+}
+
+// whereModule says where a folder among the arguments of a go command has its
+// module, if the command, run in another folder, did not look there.
+func WhereModule(from string, args []string) string {
+	above := func(dir string) string {
+		dir, err := filepath.Abs(dir)
+		for err == nil {
+			if _, err := os.Stat(filepath.Join(dir, "go.mod")); err == nil && dir != filepath.Clean(os.TempDir()) { // as the go command does
+				return dir
+			}
+			up := filepath.Dir(dir)
+			if up == dir {
+				break
+			}
+			dir = up
+		}
+		return ""
+	}
+	for _, pattern := range args {
+		dir := filepath.Join(from, pattern)
+		if filepath.IsAbs(pattern) {
+			dir = pattern
+		}
+		if info, err := os.Stat(dir); err != nil || !info.IsDir() {
+			continue
+		}
+		switch m := above(dir); m {
+		case "":
+			return fmt.Sprintf("; %s is in no module: 'go mod init NAME' there makes it one", pattern)
+		case above(from):
+		default:
+			return fmt.Sprintf("; %s is part of the module in %s: go there first", pattern, m)
+		}
+	}
+	return ""
+}
+
+// golist runs go list and returns what it says, dependencies first.
+func (ld *Program) golist(fields string, args ...string) ([]*Listed, error) {
+	name := ld.Options.Go
+	if name == "" {
+		name = "go"
+	}
+	all := []string{"list", "-e", "-json=" + fields}
+	if len(ld.Options.Tags) > 0 {
+		all = append(all, "-tags="+strings.Join(ld.Options.Tags, ","))
+	}
+	cmd := exec.CommandContext(ld.ctx, name, append(all, args...)...)
+	cmd.Dir, cmd.Env = ld.Dir, ld.Options.Env
+	var out, complaint bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &complaint
+	if err := cmd.Run(); err != nil {
+		if ld.ctx.Err() != nil {
+			return nil, ld.ctx.Err()
+		}
+		if errors.Is(err, exec.ErrNotFound) {
+			return nil, fmt.Errorf("the go command is needed to read Go programs: %w; install Go, or put it into PATH", err)
+		}
+		if text := strings.TrimSpace(complaint.String()); text != "" {
+			return nil, fmt.Errorf("go list: %s%s", text, WhereModule(ld.Dir, args))
+		}
+		return nil, fmt.Errorf("go list: %w", err)
+	}
+	var list []*Listed
+	for d := json.NewDecoder(&out); ; {
+		p := new(Listed)
+		if err := d.Decode(p); err == io.EOF {
+			return list, nil
+		} else if err != nil {
+			return nil, fmt.Errorf("go list gave no JSON: %w; cairn needs a go command of version 1.21 or newer", err)
+		}
+		list = append(list, p)
+	}
+}
+
+// list finds the program and its packages.
+func (ld *Program) list(patterns []string) error {
+	if len(patterns) == 0 {
+		patterns = []string{"."}
+	}
+	list, err := ld.golist("ImportPath,Name,Dir,GoFiles,CgoFiles,Standard,DepOnly,Imports,ImportMap,DefaultGODEBUG,Module,Error",
+		append([]string{"-deps", "--"}, patterns...)...)
+	if err != nil {
+		return err
+	}
+	ld.ByPath, ld.Library = make(map[string]*Listed), make(map[string]bool)
+	var mains, others, broken, none []string
+	for _, p := range list {
+		ld.ByPath[p.ImportPath] = p
+		if p.Error != nil && !p.Standard {
+			text := p.Error.Err
+			if p.Error.Pos != "" {
+				text = p.Error.Pos + ": " + text
+			}
+			if !p.DepOnly && p.Name == "" && len(p.GoFiles) == 0 { // it was named, and is no package
+				none = append(none, text)
+			} else {
+				broken = append(broken, text)
+			}
+		}
+		if p.DepOnly {
+			continue
+		}
+		if p.Name == "main" {
+			mains = append(mains, p.ImportPath)
+		} else if p.Name != "" {
+			others = append(others, p.ImportPath)
+		}
+	}
+	what := strings.Join(patterns, " ")
+	switch {
+	case len(broken) > 0:
+		return fmt.Errorf("%w:\n%s", ErrSource, strings.Join(broken, "\n"))
+	case len(none) > 0:
+		if name := patterns[0]; strings.HasSuffix(name, ".go") && !fileExists(filepath.Join(ld.Dir, name)) && !fileExists(name) {
+			none = []string{"there is no file " + name}
+		}
+		text := strings.Join(none, "\n")
+		if !strings.Contains(text, ";") { // it does not say what to do
+			text += "; name a folder with Go files of package main, or its files"
+		}
+		return fmt.Errorf("%w: %s", ErrPattern, text)
+	case len(mains) > 1:
+		return fmt.Errorf("%w: %s is %d programs; name one of them: %s", ErrPattern, what, len(mains), strings.Join(mains, ", "))
+	case len(mains) == 0 && len(others) > 0:
+		return fmt.Errorf("%w: %s is a package and not a program; name one with package main", ErrPattern, others[0])
+	case len(mains) == 0:
+		return fmt.Errorf("%w: %s matches no package; name a folder with Go files of package main", ErrPattern, what)
+	}
+	ld.libraries(list)
+	for _, p := range list {
+		if ld.Library[p.ImportPath] {
+			continue
+		}
+		s := &Package{Listed: p}
+		ld.Sources = append(ld.Sources, s)
+		if p.ImportPath == mains[0] {
+			ld.Main = s
+			s.named = what
+		}
+	}
+	if ld.Main == nil {
+		return fmt.Errorf("%w: %s uses cgo, which can't be looked into; put that into a package of its own", ErrPattern, mains[0])
+	}
+	return nil
+}
+
+// libraries finds the packages that are not looked into, which import only such.
+func (ld *Program) libraries(list []*Listed) {
+	var add func(path string)
+	add = func(path string) {
+		p := ld.ByPath[path]
+		if p == nil || ld.Library[path] {
+			return
+		}
+		ld.Library[path] = true
+		for _, q := range p.Imports {
+			if to, ok := p.ImportMap[q]; ok {
+				q = to
+			}
+			add(q)
+		}
+	}
+	for _, p := range list {
+		switch {
+		case p.Standard, len(p.CgoFiles) > 0, p.ImportPath == "golang.org/x/sync/errgroup":
+			add(p.ImportPath)
+		case p.ImportPath == CairnPath, p.ImportPath == MPIPath, p.ImportPath == DevicePath, p.ImportPath == CairnPath+"/hdf5":
+			add(p.ImportPath)
+		}
+	}
+}
+
+func fileExists(name string) bool {
+	st, err := os.Stat(name)
+	return err == nil && st.Mode().IsRegular()
+}

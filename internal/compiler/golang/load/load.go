@@ -1,0 +1,278 @@
+package load
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"go/ast"
+	"go/importer"
+	"go/parser"
+	"go/token"
+	"go/types"
+	"io"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+)
+
+// Options of Load. The zero value is that of a plain go build.
+type Options struct {
+	// Tags are build tags.
+	Tags []string
+	// Env is the environment of the go command. Nil: that of this process.
+	Env []string
+	// Take are names of functions, as Explain shows them: dynamic calls that may
+	// lead to one of them are taken to lead to these only. It is for programs with
+	// several modes of work.
+	Take []string
+	// Go is the go command. Empty: "go", by PATH.
+	Go string
+}
+
+// Phase is a part of the work, and its time.
+type Phase struct {
+	Name string
+	Took time.Duration
+}
+
+// Errors that callers tell apart with errors.Is.
+var (
+	// ErrPattern says that the patterns do not name one program.
+	ErrPattern = errors.New("no program to look at")
+	// ErrSource says that the source has errors.
+	ErrSource = errors.New("the program does not compile")
+)
+
+const (
+	CairnPath  = "github.com/cairnrun/cairn"
+	MPIPath    = CairnPath + "/mpi"
+	DevicePath = CairnPath + "/device"
+)
+
+// source is a package whose source is read.
+type Package struct {
+	*Listed
+	named string // how it was asked for, if it is the program
+	Files []*ast.File
+	Types *types.Package
+	Info  *types.Info
+}
+
+type Program struct {
+	ctx     context.Context
+	Dir     string
+	Options Options
+	Fset    *token.FileSet
+
+	ByPath  map[string]*Listed
+	Library map[string]bool
+	Sources []*Package // dependencies first
+	Main    *Package
+	im      *imports
+
+	begin  time.Time
+	Phases []Phase
+}
+
+// loadPackages reads the packages of the program that patterns name in dir.
+func Load(ctx context.Context, dir string, patterns []string, o Options) (*Program, error) {
+	ld := &Program{ctx: ctx, Dir: dir, Options: o, Fset: token.NewFileSet(), begin: time.Now()}
+	if err := ld.list(patterns); err != nil {
+		return nil, err
+	}
+	ld.Phase("go list")
+	if err := ld.check(); err != nil {
+		return nil, err
+	}
+	ld.Phase("parse and type-check")
+	return ld, nil
+}
+
+// phase notes what was done since the last one.
+func (ld *Program) Phase(name string) {
+	now := time.Now()
+	ld.Phases = append(ld.Phases, Phase{name, now.Sub(ld.begin)})
+	ld.begin = now
+}
+
+// check parses and type-checks the sources.
+func (ld *Program) check() error {
+	errs := make([]error, len(ld.Sources))
+	var wg sync.WaitGroup
+	limit := make(chan bool, runtime.GOMAXPROCS(0))
+	for i, s := range ld.Sources {
+		wg.Add(1)
+		go func() {
+			defer wg.Done()
+			limit <- true
+			defer func() { <-limit }()
+			errs[i] = s.parse(ld.Fset)
+		}()
+	}
+	wg.Wait()
+	if err := errors.Join(errs...); err != nil {
+		return fmt.Errorf("%w:\n%w", ErrSource, err)
+	}
+	im, err := ld.imports()
+	if err != nil {
+		return err
+	}
+	ld.im = im
+	for _, s := range ld.Sources {
+		if err := ld.ctx.Err(); err != nil {
+			return err
+		}
+		if err := s.check(ld.Fset, im); err != nil {
+			return err
+		}
+		im.source[s.ImportPath] = s.Types
+	}
+	return nil
+}
+
+// imports makes what finds packages for the type checker.
+func (ld *Program) imports() (*imports, error) {
+	need := ld.needed()
+	files := make(map[string]string)
+	if err := ld.exports(files, need); err != nil {
+		return nil, err
+	}
+	all := false
+	lookup := func(path string) (io.ReadCloser, error) {
+		if files[path] == "" && !all {
+			// Rewritten source imports packages of types that no source names, too.
+			if err := ld.exports(files, need, "-deps"); err != nil {
+				return nil, err
+			}
+			all = true
+		}
+		name := files[path]
+		if name == "" {
+			return nil, fmt.Errorf("package %s could not be compiled; 'go build %s' tells why", path, path)
+		}
+		return os.Open(name)
+	}
+	return &imports{compiled: importer.ForCompiler(ld.Fset, "gc", lookup), source: make(map[string]*types.Package)}, nil
+}
+
+// needed returns the compiled packages that the sources import.
+func (ld *Program) needed() (need []string) {
+	for _, s := range ld.Sources {
+		for _, path := range s.Imports {
+			if to, ok := s.ImportMap[path]; ok {
+				path = to
+			}
+			if ld.Library[path] && path != "unsafe" && path != "C" {
+				need = append(need, path)
+			}
+		}
+	}
+	slices.Sort(need)
+	return slices.Compact(need)
+}
+
+// exports finds the files of compiled packages.
+func (ld *Program) exports(files map[string]string, need []string, more ...string) error {
+	if len(need) == 0 {
+		return nil
+	}
+	list, err := ld.golist("ImportPath,Export", slices.Concat([]string{"-export"}, more, []string{"--"}, need)...)
+	if err != nil {
+		return err
+	}
+	for _, p := range list {
+		files[p.ImportPath] = p.Export
+	}
+	return nil
+}
+
+// imports finds packages for the type checker.
+type imports struct {
+	compiled types.Importer
+	source   map[string]*types.Package
+	of       *Package
+}
+
+func (im *imports) Import(path string) (*types.Package, error) {
+	if path == "unsafe" {
+		return types.Unsafe, nil
+	}
+	if to, ok := im.of.ImportMap[path]; ok {
+		path = to
+	}
+	if p := im.source[path]; p != nil {
+		return p, nil
+	}
+	return im.compiled.Import(path)
+}
+
+// importer finds the packages that s imports.
+func (ld *Program) Importer(s *Package) types.Importer {
+	return &imports{compiled: ld.im.compiled, source: ld.im.source, of: s}
+}
+
+func (s *Package) parse(fset *token.FileSet) error {
+	for _, name := range s.GoFiles {
+		f, err := parser.ParseFile(fset, filepath.Join(s.Dir, name), nil, parser.ParseComments|parser.SkipObjectResolution)
+		if err != nil {
+			return err
+		}
+		s.Files = append(s.Files, f)
+	}
+	return nil
+}
+
+func (s *Package) check(fset *token.FileSet, im *imports) error {
+	im.of = s
+	var found []string
+	more := 0
+	conf := types.Config{Importer: im, Sizes: types.SizesFor("gc", runtime.GOARCH), Error: func(err error) {
+		if len(found) < 10 {
+			found = append(found, err.Error())
+		} else {
+			more++
+		}
+	}}
+	if s.Module != nil && s.Module.GoVersion != "" {
+		conf.GoVersion = "go" + s.Module.GoVersion
+	}
+	s.Info = &types.Info{
+		Types: make(map[ast.Expr]types.TypeAndValue), Defs: make(map[*ast.Ident]types.Object),
+		Uses: make(map[*ast.Ident]types.Object), Implicits: make(map[ast.Node]types.Object),
+		Selections: make(map[*ast.SelectorExpr]*types.Selection), Scopes: make(map[ast.Node]*types.Scope),
+		Instances: make(map[*ast.Ident]types.Instance), FileVersions: make(map[*ast.File]string),
+	}
+	var err error
+	s.Types, err = conf.Check(s.ImportPath, fset, s.Files, s.Info)
+	if more > 0 {
+		found = append(found, fmt.Sprintf("and %d more", more))
+	}
+	if len(found) > 0 {
+		return fmt.Errorf("%w:\n%s\n%s", ErrSource, strings.Join(found, "\n"), s.mend())
+	}
+	if err != nil {
+		return fmt.Errorf("%w: %w; %s", ErrSource, err, s.mend())
+	}
+	return nil
+}
+
+// mend says what to do about a source that does not compile.
+func (s *Package) mend() string {
+	if s.ImportPath == "command-line-arguments" { // it is of files
+		return fmt.Sprintf("mend it until 'go build %s' passes; all files of the program have to be named, or their folder", s.named)
+	}
+	return fmt.Sprintf("mend it until 'go build %s' passes", s.ImportPath)
+}
+
+// own says that a package's source can be replaced.
+func (s *Package) Own() bool { return !s.Standard && len(s.CgoFiles) == 0 }
+
+// Import paths of the run time: of programs that use Cairn, and of the others.
+const (
+	RuntimePath = CairnPath + "/resume"
+	OverlayPath = "cairnrt/resume"
+)

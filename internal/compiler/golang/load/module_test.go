@@ -1,0 +1,36 @@
+package load
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// A folder that the go command finds no module for is told of with what to do.
+func TestWhereModule(t *testing.T) {
+	root := t.TempDir()
+	for _, dir := range []string{"m/p", "n"} {
+		if err := os.MkdirAll(filepath.Join(root, dir), 0o777); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(root, dir, "main.go"), []byte("package main\n\nfunc main() {}\n"), 0o666); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.WriteFile(filepath.Join(root, "m", "go.mod"), []byte("module m\n\ngo 1.26\n"), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	for pattern, want := range map[string]string{
+		"./m/p": "./m/p is part of the module in " + filepath.Join(root, "m"),
+		"./n":   "./n is in no module: 'go mod init NAME'",
+	} {
+		_, err := Load(t.Context(), root, []string{pattern}, Options{Env: append(os.Environ(), "GOWORK=off", "GO111MODULE=on")})
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %q", pattern, err, want)
+		}
+	}
+	if said := WhereModule(filepath.Join(root, "m"), []string{"-e", "./p", filepath.Join(root, "m"), "example.org/x"}); said != "" {
+		t.Errorf("%q said of folders of the module", said)
+	}
+}

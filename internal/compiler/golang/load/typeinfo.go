@@ -1,0 +1,59 @@
+package load
+
+import (
+	"go/ast"
+	"go/types"
+)
+
+// target returns the object that a call names; nil if it calls something else.
+func Callee(s *Package, call *ast.CallExpr) types.Object {
+	fun := ast.Unparen(call.Fun)
+	switch x := fun.(type) {
+	case *ast.IndexExpr:
+		if tv := s.Info.Types[x.Index]; tv.IsType() {
+			fun = x.X
+		}
+	case *ast.IndexListExpr:
+		fun = x.X
+	}
+	switch x := ast.Unparen(fun).(type) {
+	case *ast.Ident:
+		return s.Info.Uses[x]
+	case *ast.SelectorExpr:
+		return s.Info.Uses[x.Sel]
+	}
+	return nil
+}
+
+func IsPointer(t types.Type) bool {
+	_, ok := t.Underlying().(*types.Pointer)
+	return ok
+}
+
+// isOf says whether t is a type of package device, or a pointer to it.
+func IsDeviceType(t types.Type, name string) bool {
+	if p, ok := types.Unalias(t).(*types.Pointer); ok {
+		t = p.Elem()
+	}
+	named, ok := types.Unalias(t).(*types.Named)
+	return ok && named.Obj().Name() == name && named.Obj().Pkg() != nil && named.Obj().Pkg().Path() == DevicePath
+}
+
+func IsError(t types.Type) bool {
+	return t != nil && types.Identical(t, types.Universe.Lookup("error").Type())
+}
+
+// recognised says what a call is of: a package's path, or "len" for len and cap.
+func Recognised(s *Package, call *ast.CallExpr) string {
+	switch obj := Callee(s, call).(type) {
+	case *types.Builtin:
+		if obj.Name() == "len" || obj.Name() == "cap" {
+			return "len"
+		}
+	case *types.Func:
+		if obj.Pkg() != nil {
+			return obj.Pkg().Path()
+		}
+	}
+	return ""
+}

@@ -1,0 +1,369 @@
+package lower
+
+import (
+	"fmt"
+	"go/ast"
+	"go/token"
+	"go/types"
+	"path/filepath"
+	"strings"
+
+	"github.com/cairnrun/cairn/internal/compiler/golang/callgraph"
+	"github.com/cairnrun/cairn/internal/compiler/golang/load"
+	"github.com/cairnrun/cairn/internal/compiler/ir"
+)
+
+// lowerer makes ir of a program.
+type lowerer struct {
+	ld   *load.Program
+	g    *callgraph.Dynamic
+	dir  string
+	root string // …, as the file system names it
+
+	procs map[*types.Func]*ir.Proc
+	lits  map[*ast.FuncLit]*ir.Proc
+	names map[*ir.Proc]int // literals in it
+	work  []func()         // bodies to lower
+	inits []initialiser
+
+	vars   map[types.Object]*ir.Var
+	memory map[string]*ir.Var // what stands for elements and the like, by type
+	groups map[string]*ir.Var // wait groups in fields, by their path
+	taken  map[string][]*ir.Proc
+	use    map[types.Object]*usage
+	local  map[*ast.FuncLit]bool         // only called where it is
+	named  map[*ast.FuncLit]types.Object // the variable that it is put into
+	owners map[*ir.Var]*ir.Proc          // captured variables that are followed
+	objs   map[*ir.Var]types.Object      // what variables stand for
+	structs
+	kernels map[types.Object][]*ir.Proc // functions of kernels, by the variable or field
+
+	took    map[string]bool       // functions of Options.Take that were found
+	derefs  map[string]bool       // types whose pointers are followed
+	merged  map[string]bool       // types of which pointers to elements are taken
+	gotos   map[types.Object]bool // labels
+	library *ir.Proc              // stands for functions without source
+	world   map[types.Object]bool // communicators that are the world
+	splits  bool                  // there are communicators with other ranks than the world's
+	assumed int
+	extents []Extent
+}
+
+type initialiser struct {
+	s    *load.Package
+	init *types.Initializer
+	decl *ast.FuncDecl
+}
+
+func newLowerer(ld *load.Program, g *callgraph.Dynamic, world map[types.Object]bool) *lowerer {
+	l := &lowerer{ld: ld, g: g, world: world, procs: make(map[*types.Func]*ir.Proc), lits: make(map[*ast.FuncLit]*ir.Proc),
+		names: make(map[*ir.Proc]int), vars: make(map[types.Object]*ir.Var), memory: make(map[string]*ir.Var), groups: make(map[string]*ir.Var),
+		taken: make(map[string][]*ir.Proc), use: make(map[types.Object]*usage), local: make(map[*ast.FuncLit]bool), named: make(map[*ast.FuncLit]types.Object), owners: make(map[*ir.Var]*ir.Proc), objs: make(map[*ir.Var]types.Object), gotos: make(map[types.Object]bool), merged: make(map[string]bool), derefs: make(map[string]bool), took: make(map[string]bool),
+		library: &ir.Proc{Name: "a library's function", Known: true, Body: []ir.Stmt{&ir.Assign{}}}}
+	l.dir, _ = filepath.Abs(ld.Dir)
+	l.root, _ = filepath.EvalSymlinks(l.dir)
+	for _, s := range ld.Sources {
+		for _, f := range s.Files {
+			l.declare(s, f)
+		}
+	}
+	for _, s := range ld.Sources {
+		for _, f := range s.Files {
+			l.survey(s, f)
+		}
+		for _, i := range s.Info.InitOrder {
+			l.inits = append(l.inits, initialiser{s: s, init: i})
+		}
+		for _, f := range s.Files {
+			for _, d := range f.Decls {
+				if d, ok := d.(*ast.FuncDecl); ok && d.Recv == nil && d.Name.Name == "init" && d.Body != nil {
+					l.inits = append(l.inits, initialiser{s: s, decl: d})
+				}
+			}
+		}
+	}
+	l.collectStructs()
+	l.collectKernels()
+	return l
+}
+
+// pos is a position, relative to the folder that the program was named in.
+func (l *lowerer) pos(p token.Pos) ir.Pos {
+	at := l.ld.Fset.Position(p)
+	return ir.Pos{File: l.short(at.Filename), Line: at.Line, Col: at.Column}
+}
+
+// short is how a file is called in messages.
+func (l *lowerer) short(name string) string {
+	for _, dir := range []string{l.dir, l.root} {
+		if rel, err := filepath.Rel(dir, name); err == nil && dir != "" && filepath.IsLocal(rel) {
+			name = rel
+			break
+		}
+	}
+	return filepath.ToSlash(name)
+}
+
+func (l *lowerer) name(s *load.Package, name string) string {
+	if s == l.ld.Main {
+		return name
+	}
+	return s.Name + "." + name
+}
+
+// declare makes the procedures of a file.
+func (l *lowerer) declare(s *load.Package, f *ast.File) {
+	for _, d := range f.Decls {
+		d, ok := d.(*ast.FuncDecl)
+		if !ok || d.Body == nil {
+			continue
+		}
+		obj, _ := s.Info.Defs[d.Name].(*types.Func)
+		if obj == nil {
+			continue
+		}
+		name := d.Name.Name
+		sig := obj.Signature()
+		if r := sig.Recv(); r != nil {
+			of := types.TypeString(r.Type(), func(*types.Package) string { return "" })
+			if i := strings.IndexByte(of, '['); i >= 0 {
+				of = of[:i]
+			}
+			if strings.HasPrefix(of, "*") {
+				of = "(" + of + ")"
+			}
+			name = of + "." + name
+		}
+		p := l.proc(l.name(s, name), d.Name.Pos(), sig)
+		l.procs[obj] = p
+		if i := strings.LastIndexByte(p.Name, '.'); sig.Recv() != nil && i > 0 {
+			p.Recv = p.Name[:i]
+		}
+		l.work = append(l.work, func() { l.body(s, p, sig, d.Body, nil) })
+		l.literals(s, p, d.Body)
+	}
+	for _, d := range f.Decls {
+		if d, ok := d.(*ast.GenDecl); ok && d.Tok == token.VAR {
+			l.literals(s, &ir.Proc{Name: l.name(s, "init")}, d)
+		}
+	}
+}
+
+// literals makes the procedures of the function literals in n.
+func (l *lowerer) literals(s *load.Package, in *ir.Proc, n ast.Node) {
+	ast.Inspect(n, func(n ast.Node) bool {
+		lit, ok := n.(*ast.FuncLit)
+		if !ok {
+			return true
+		}
+		sig, _ := s.Info.TypeOf(lit).Underlying().(*types.Signature)
+		l.names[in]++
+		p := l.proc(fmt.Sprintf("%s.func%d", in.Name, l.names[in]), lit.Pos(), sig)
+		l.lits[lit] = p
+		l.work = append(l.work, func() { l.body(s, p, sig, lit.Body, lit) })
+		l.literals(s, p, lit.Body)
+		return false
+	})
+}
+
+func (l *lowerer) proc(name string, at token.Pos, sig *types.Signature) *ir.Proc {
+	p := &ir.Proc{Name: name, Pos: l.pos(at), Known: true}
+	if r := sig.Recv(); r != nil {
+		p.Params = append(p.Params, l.variable(r))
+	}
+	for v := range sig.Params().Variables() {
+		p.Params = append(p.Params, l.variable(v))
+	}
+	for v := range sig.Results().Variables() {
+		p.Results = append(p.Results, l.variable(v))
+	}
+	return p
+}
+
+// program lowers everything that main reaches.
+func (l *lowerer) program() *ir.Program {
+	start := &ir.Proc{Name: "start", Known: true}
+	f := &fn{lowerer: l, s: l.ld.Main, proc: start, sig: types.NewSignatureType(nil, nil, nil, nil, nil, false), out: &start.Body}
+	for _, i := range l.inits {
+		f.s = i.s
+		if i.decl != nil {
+			if p := l.procs[i.s.Info.Defs[i.decl.Name].(*types.Func)]; p != nil {
+				f.emit(&ir.Call{Pos: p.Pos, Name: p.Name, Procs: []*ir.Proc{p}})
+			}
+			continue
+		}
+		var dst []types.Object
+		for _, v := range i.init.Lhs {
+			dst = append(dst, v)
+		}
+		f.initialise(i.init.Rhs, dst)
+	}
+	for i := 0; i < len(l.work); i++ {
+		l.work[i]()
+	}
+	main, _ := l.ld.Main.Types.Scope().Lookup("main").(*types.Func)
+	p := &ir.Program{Main: l.procs[main]}
+	if p.Main != nil && len(start.Body) > 0 {
+		f.emit(&ir.Call{Pos: p.Main.Pos, Name: "main", Procs: []*ir.Proc{p.Main}})
+		start.Pos = p.Main.Pos
+		p.Main = start
+	}
+	if p.Main == nil {
+		return p
+	}
+	seen := map[*ir.Proc]bool{p.Main: true}
+	p.Procs = []*ir.Proc{p.Main}
+	for i := 0; i < len(p.Procs); i++ {
+		ir.Each(p.Procs[i].Body, func(s ir.Stmt) {
+			for _, q := range Callees(s) {
+				if !seen[q] {
+					seen[q] = true
+					p.Procs = append(p.Procs, q)
+				}
+			}
+		})
+	}
+	l.settle()
+	return p
+}
+
+// fn lowers the body of a function.
+type fn struct {
+	*lowerer
+	s     *load.Package
+	proc  *ir.Proc
+	sig   *types.Signature
+	out   *[]ir.Stmt
+	heavy int // statements emitted that stand for calls and communications
+	loops int
+
+	defers   []func()
+	failing  bool // in a branch that hands on an error
+	requests map[types.Object]*requests
+	closed   map[types.Object]bool    // channels that goroutines close at their end
+	rest     []ast.Stmt               // what follows the present statement in its list
+	renamed  map[types.Object]*ir.Var // variables that have another name in the rest, and their own
+	fall     int                      // number of the last fallthrough
+	next     string                   // label that a fallthrough goes to
+}
+
+// initialise lowers the initialisation of package variables. It counts only the
+// functions that it calls.
+func (f *fn) initialise(rhs ast.Expr, dst []types.Object) {
+	if call, ok := ast.Unparen(rhs).(*ast.CallExpr); ok && len(dst) > 1 {
+		var vars []*ir.Var
+		for _, v := range dst {
+			vars = append(vars, f.variable(v))
+		}
+		f.call(call, vars)
+		return
+	}
+	x := f.value(rhs)
+	f.quiet(&ir.Assign{Pos: f.pos(rhs.Pos()), Dst: []*ir.Var{f.variable(dst[0])}, Src: []ir.Expr{x}})
+}
+
+// body lowers a function.
+func (l *lowerer) body(s *load.Package, p *ir.Proc, sig *types.Signature, b *ast.BlockStmt, lit *ast.FuncLit) {
+	f := &fn{lowerer: l, s: s, proc: p, sig: sig, out: &p.Body, requests: make(map[types.Object]*requests)}
+	f.collectRequests(b)
+	for _, v := range p.Params {
+		l.owners[v] = p
+	}
+	for _, v := range p.Results {
+		l.owners[v] = p
+	}
+	for v := range sig.Results().Variables() {
+		if v.Name() != "" && f.isValue(v.Type()) {
+			f.quiet(&ir.Assign{Pos: p.Pos, Dst: []*ir.Var{f.variable(v)}, Src: []ir.Expr{f.zero(p.Pos, v.Type())}})
+		}
+	}
+	f.list(b.List)
+	if !leaves(f.s, b.List) {
+		f.runDefers()
+	}
+}
+
+func (f *fn) emit(s ir.Stmt) { *f.out = append(*f.out, s) }
+
+// workOn emits a statement that counts for itself.
+func (f *fn) workOn(s ir.Stmt) {
+	f.heavy++
+	f.emit(s)
+}
+
+// quiet emits something that does not count: half of one statement is none.
+func (f *fn) quiet(s ir.Stmt) {
+	if a, ok := s.(*ir.Assign); ok {
+		a.Reads = nil
+	}
+	f.emit(&ir.If{Pos: s.At(), Cond: ir.Const{Value: 1}, Then: []ir.Stmt{s}})
+}
+
+// inside lowers something into a list of its own.
+func (f *fn) inside(do func()) []ir.Stmt {
+	var list []ir.Stmt
+	old := f.out
+	f.out = &list
+	do()
+	f.out = old
+	return list
+}
+
+// temp makes a variable of the compiler's own.
+func (f *fn) temp(name string) *ir.Var {
+	v := &ir.Var{Name: name}
+	f.owners[v] = f.proc
+	return v
+}
+
+// differs is a value that may be another on every rank.
+func differs() ir.Expr {
+	return ir.Binary{Op: ir.Xor, X: ir.Unknown{}, Y: ir.Rank{}}
+}
+
+// variable returns what stands for a variable.
+func (l *lowerer) variable(obj types.Object) *ir.Var {
+	v := l.vars[obj]
+	if v == nil {
+		v = &ir.Var{Name: obj.Name()}
+		l.vars[obj], l.objs[v] = v, obj
+		if w, ok := obj.(*types.Var); ok && w.IsField() {
+			v.Global, v.Shared = true, true
+		} else if obj.Pkg() != nil && obj.Parent() == obj.Pkg().Scope() {
+			v.Global = true
+		}
+	}
+	return v
+}
+
+func Callees(s ir.Stmt) []*ir.Proc {
+	switch s := s.(type) {
+	case *ir.Call:
+		return s.Procs
+	case *ir.Launch:
+		if s.Proc != nil {
+			return []*ir.Proc{s.Proc}
+		}
+	}
+	return nil
+}
+
+// recursive says whether p is reached from itself.
+func recursive(p *ir.Proc) bool {
+	seen := make(map[*ir.Proc]bool)
+	var visit func(q *ir.Proc) bool
+	visit = func(q *ir.Proc) (found bool) {
+		ir.Each(q.Body, func(s ir.Stmt) {
+			for _, r := range Callees(s) {
+				if r == p {
+					found = true
+				} else if !seen[r] && !found {
+					seen[r] = true
+					found = visit(r)
+				}
+			}
+		})
+		return found
+	}
+	return visit(p)
+}

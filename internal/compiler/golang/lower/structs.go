@@ -1,0 +1,554 @@
+package lower
+
+import (
+	"go/ast"
+	"go/constant"
+	"go/token"
+	"go/types"
+
+	"github.com/cairnrun/cairn/internal/compiler/golang/load"
+	"github.com/cairnrun/cairn/internal/compiler/ir"
+)
+
+// Structs and small arrays of integers are objects of package ir: a variable of
+// such a type, or a pointer to a struct, is a reference. What is copied in Go is
+// a New with From here.
+//
+// Followed are structs with a name whose values are nowhere but in variables and
+// behind pointers (not in slices, maps, other structs, nor in variables of a
+// package), and which no library is given. Of their fields those that are
+// integers, bools, communicators, pointers to such structs and small arrays of
+// integers are followed, if their address is not taken.
+
+// arrayType is the type of all arrays that are objects.
+const arrayType = "array"
+
+// smallArray is how many elements an array may have that is followed.
+const smallArray = 16
+
+// structs is what is known of the program's types.
+type structs struct {
+	keys   map[*types.TypeName]string // of those that are followed
+	placed map[*types.TypeName]bool   // … whose values are elsewhere than in variables
+	sliced map[types.Object]bool      // array fields that are sliced, or of whose elements addresses are taken
+}
+
+// collectStructs finds the types that are followed.
+func (l *lowerer) collectStructs() {
+	t := &l.structs
+	t.keys, t.placed, t.sliced = make(map[*types.TypeName]string), make(map[*types.TypeName]bool), make(map[types.Object]bool)
+	if l.g.Failed {
+		return
+	}
+	for _, s := range l.ld.Sources {
+		for _, f := range s.Files {
+			l.placedIn(s, f)
+		}
+	}
+	for _, s := range l.ld.Sources {
+		for _, obj := range s.Info.Defs {
+			name, ok := obj.(*types.TypeName)
+			if !ok || name.IsAlias() || t.placed[name] || l.g.Boxed[name] {
+				continue
+			}
+			named, ok := name.Type().(*types.Named)
+			if !ok || named.TypeParams().Len() > 0 {
+				continue
+			}
+			if _, ok := named.Underlying().(*types.Struct); ok {
+				t.keys[name] = l.ld.Fset.Position(name.Pos()).String()
+			}
+		}
+	}
+	for _, p := range l.procs {
+		l.typed(p)
+	}
+	for _, p := range l.lits {
+		l.typed(p)
+	}
+}
+
+func (l *lowerer) typed(p *ir.Proc) {
+	for _, v := range p.Params {
+		if obj := l.objs[v]; obj != nil {
+			v.Type = l.refType(obj.Type())
+		}
+	}
+}
+
+// placedIn notes types whose values are elsewhere than in variables, and array
+// fields that are shared.
+func (l *lowerer) placedIn(s *load.Package, f *ast.File) {
+	var stack []ast.Node
+	ast.Inspect(f, func(n ast.Node) bool {
+		if n == nil {
+			stack = stack[:len(stack)-1]
+			return true
+		}
+		switch n := n.(type) {
+		case *ast.Ident:
+			if name, ok := s.Info.Uses[n].(*types.TypeName); ok && !inVariable(s, n, stack) {
+				l.structs.placed[name] = true
+			}
+		case *ast.SliceExpr:
+			l.sharesArray(s, n.X)
+		case *ast.UnaryExpr:
+			if x, ok := ast.Unparen(n.X).(*ast.IndexExpr); ok && n.Op == token.AND {
+				l.sharesArray(s, x.X)
+			}
+		}
+		stack = append(stack, n)
+		return true
+	})
+	// Type arguments that are inferred.
+	for _, i := range s.Info.Instances {
+		for t := range i.TypeArgs.Types() {
+			if named, ok := types.Unalias(t).(*types.Named); ok {
+				l.structs.placed[named.Obj()] = true
+			}
+		}
+	}
+}
+
+func (l *lowerer) sharesArray(s *load.Package, e ast.Expr) {
+	if sel, ok := ast.Unparen(e).(*ast.SelectorExpr); ok {
+		if v, ok := s.Info.Uses[sel.Sel].(*types.Var); ok {
+			l.structs.sliced[v.Origin()] = true
+		}
+	}
+}
+
+// inVariable says whether the name of a type stands for a variable's type, a
+// pointer's, or that of a composite literal. Package variables do not count.
+func inVariable(s *load.Package, id *ast.Ident, stack []ast.Node) bool {
+	i := len(stack) - 1
+	var at ast.Node = id
+	if sel, ok := stack[i].(*ast.SelectorExpr); ok && sel.Sel == id {
+		at, i = sel, i-1
+	}
+	for i > 0 {
+		p, ok := stack[i].(*ast.ParenExpr)
+		if !ok {
+			break
+		}
+		at, i = p, i-1
+	}
+	switch p := stack[i].(type) {
+	case *ast.StarExpr:
+		return true
+	case *ast.CompositeLit:
+		return p.Type == at
+	case *ast.CallExpr:
+		b, ok := load.Callee(s, p).(*types.Builtin)
+		return ok && b.Name() == "new"
+	case *ast.ValueSpec:
+		for _, n := range stack {
+			if _, ok := n.(*ast.FuncDecl); ok {
+				return p.Type == at
+			}
+		}
+	case *ast.Field: // of a parameter, a result or a receiver, not of a struct
+		if i >= 2 {
+			switch stack[i-2].(type) {
+			case *ast.FuncType, *ast.FuncDecl:
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// structOf is the key of a struct that is followed, which t is or points to, or
+// "".
+func (l *lowerer) structOf(t types.Type) string {
+	if t == nil {
+		return ""
+	}
+	if p, ok := types.Unalias(t).Underlying().(*types.Pointer); ok {
+		t = p.Elem()
+	}
+	if named, ok := types.Unalias(t).(*types.Named); ok {
+		return l.structs.keys[named.Obj()]
+	}
+	return ""
+}
+
+// isArray says whether t is an array that is followed.
+func isArray(t types.Type) (n int64, ok bool) {
+	a, ok := t.Underlying().(*types.Array)
+	if !ok || a.Len() > smallArray {
+		return 0, false
+	}
+	b, ok := a.Elem().Underlying().(*types.Basic)
+	return a.Len(), ok && b.Info()&types.IsInteger != 0
+}
+
+// refType is the type of objects that values of type t refer to, or "".
+func (l *lowerer) refType(t types.Type) string {
+	if t == nil {
+		return ""
+	}
+	if _, ok := isArray(t); ok {
+		return arrayType
+	}
+	return l.structOf(t)
+}
+
+// isValue says whether values of t are copied, and are objects.
+func (l *lowerer) isValue(t types.Type) bool {
+	return l.refType(t) != "" && !load.IsPointer(t)
+}
+
+// refers says whether a variable is a reference: one whose value is seen wherever
+// it changes.
+func (l *lowerer) refers(v *types.Var) bool {
+	if l.refType(v.Type()) == "" {
+		return false
+	}
+	if load.IsPointer(v.Type()) {
+		return true
+	}
+	if v.IsField() || v.Pkg() != nil && v.Parent() == v.Pkg().Scope() {
+		return false
+	}
+	u := l.use[v]
+	if u == nil {
+		return true
+	}
+	if _, ok := isArray(v.Type()); ok && u.address {
+		return false
+	}
+	return len(u.captured) == 0 && !(u.address && u.writes > 1)
+}
+
+// fieldOf is the variable of a field that is followed, or nil.
+func (l *lowerer) fieldOf(v *types.Var, key string) *ir.Var {
+	if key == "" || l.structs.sliced[v.Origin()] {
+		return nil
+	}
+	if u := l.use[v.Origin()]; u != nil && u.address {
+		return nil
+	}
+	t := v.Type()
+	b, ok := t.Underlying().(*types.Basic)
+	_, array := isArray(t)
+	if !isComm(t) && !array && !(ok && b.Info()&(types.IsInteger|types.IsBoolean) != 0) && !(load.IsPointer(t) && l.structOf(t) != "") {
+		return nil
+	}
+	w := l.variable(v.Origin())
+	w.Type = key
+	return w
+}
+
+// elements stands for the elements of all arrays that are objects.
+func (l *lowerer) elements() *ir.Var {
+	v := (&fn{lowerer: l}).standing("elements of small arrays")
+	v.Type = arrayType
+	return v
+}
+
+// smallArray is what stands for the elements of an array that is followed, nil if e
+// is none.
+func (f *fn) smallArray(e ast.Expr) *ir.Var {
+	t := f.s.Info.TypeOf(e)
+	if t == nil {
+		return nil
+	}
+	if _, ok := isArray(t); !ok {
+		return nil
+	}
+	switch e := ast.Unparen(e).(type) {
+	case *ast.Ident:
+		if v, ok := f.s.Info.ObjectOf(e).(*types.Var); ok && f.refers(v) {
+			return f.elements()
+		}
+	case *ast.SelectorExpr:
+		if sel := f.s.Info.Selections[e]; sel != nil && sel.Kind() == types.FieldVal {
+			return f.fieldOf(sel.Obj().(*types.Var), f.owner(sel))
+		}
+	}
+	return nil
+}
+
+// path is the value of e with the embedded fields that a selection goes through,
+// and the key of the struct that it ends in.
+func (f *fn) path(e ast.Expr, sel *types.Selection) (ir.Expr, string) {
+	x, t := f.value(e), f.s.Info.TypeOf(e)
+	for _, i := range sel.Index()[:len(sel.Index())-1] {
+		if p, ok := t.Underlying().(*types.Pointer); ok {
+			t = p.Elem()
+		}
+		st, ok := t.Underlying().(*types.Struct)
+		if !ok {
+			return join(x), ""
+		}
+		v := st.Field(i)
+		x, t = f.fieldValue(x, f.structOf(t), v), v.Type()
+	}
+	return x, f.structOf(t)
+}
+
+// fieldValue is a field of what x refers to, of a struct of which key is the key.
+func (f *fn) fieldValue(x ir.Expr, key string, v *types.Var) ir.Expr {
+	y := f.load(v.Origin())
+	if !isComm(v.Type()) {
+		y = join(x, y)
+	}
+	w := f.fieldOf(v, key)
+	if w == nil {
+		return y
+	}
+	if n, ok := isArray(v.Type()); ok {
+		// The array is a copy of the field.
+		t := f.temp(v.Name())
+		at := f.pos(v.Pos())
+		f.quiet(&ir.New{Pos: at, Dst: t, Type: arrayType})
+		for i := range n {
+			f.quiet(&ir.Put{Pos: at, Of: ir.Ref{Var: t}, Field: f.elements(), Index: ir.Const{Value: i},
+				Src: ir.Field{Of: x, Var: w, Index: ir.Const{Value: i}, Else: y}})
+		}
+		return ir.Ref{Var: t}
+	}
+	return ir.Field{Of: x, Var: w, Else: y}
+}
+
+// hasNone compares a communicator with nil.
+func (f *fn) hasNone(e *ast.BinaryExpr) ir.Expr {
+	x := f.value(e.X)
+	if y, ok := x.(ir.Field); ok {
+		y.Else = differs() // some ranks may have none
+		if sel, ok := ast.Unparen(e.X).(*ast.SelectorExpr); ok && f.world[f.s.Info.Uses[sel.Sel].(*types.Var).Origin()] {
+			y.Else = join(y.Of, ir.Unknown{Vars: []*ir.Var{y.Var}}) // it is the world, or none
+		}
+		return ir.Binary{Op: operators[e.Op], X: y, Y: ir.Const{Value: -1}}
+	}
+	return differs()
+}
+
+// spot is an element or a field that is followed.
+type spot struct {
+	of    ir.Expr
+	field *ir.Var
+	index ir.Expr
+}
+
+// spot finds where e is; what it calls is emitted before.
+func (f *fn) spot(e ast.Expr) (spot, bool) {
+	switch e := ast.Unparen(e).(type) {
+	case *ast.SelectorExpr:
+		sel := f.s.Info.Selections[e]
+		if sel == nil || sel.Kind() != types.FieldVal {
+			return spot{}, false
+		}
+		v := sel.Obj().(*types.Var)
+		if f.fieldOf(v, f.owner(sel)) == nil {
+			return spot{}, false
+		}
+		x, key := f.path(e.X, sel)
+		return spot{of: x, field: f.fieldOf(v, key)}, true
+	case *ast.IndexExpr:
+		t := f.s.Info.TypeOf(e.X)
+		if t == nil {
+			return spot{}, false
+		}
+		if _, ok := isArray(t); !ok {
+			return spot{}, false
+		}
+		if p, ok := f.spot(e.X); ok && p.index == nil {
+			p.index = f.value(e.Index)
+			return p, true
+		}
+		if id, ok := ast.Unparen(e.X).(*ast.Ident); ok {
+			if v, ok := f.s.Info.ObjectOf(id).(*types.Var); ok && f.refers(v) {
+				return spot{ir.Ref{Var: f.variable(v)}, f.elements(), f.value(e.Index)}, true
+			}
+		}
+	}
+	return spot{}, false
+}
+
+// owner is the key of the struct that a selected field is in.
+func (f *fn) owner(sel *types.Selection) string {
+	t := sel.Recv()
+	for _, i := range sel.Index()[:len(sel.Index())-1] {
+		if p, ok := t.Underlying().(*types.Pointer); ok {
+			t = p.Elem()
+		}
+		st, ok := t.Underlying().(*types.Struct)
+		if !ok {
+			return ""
+		}
+		t = st.Field(i).Type()
+	}
+	return f.structOf(t)
+}
+
+// indexed is the value of an element of an array that is followed.
+func (f *fn) indexed(e *ast.IndexExpr) (ir.Expr, bool) {
+	p, ok := f.spot(e)
+	if !ok {
+		return nil, false
+	}
+	return ir.Field{Of: p.of, Var: p.field, Index: p.index, Else: join(p.of, p.index, f.at(p.field))}, true
+}
+
+// aim finds where e, which is written to, is, without emitting what it calls once more.
+func (f *fn) aim(e ast.Expr) (p spot, ok bool) {
+	if !callsAny(e) {
+		return f.spot(e)
+	}
+	f.inside(func() { p, ok = f.spot(e) })
+	p.of = ir.Unknown{}
+	if p.index != nil {
+		p.index = ir.Unknown{}
+	}
+	return p, ok
+}
+
+// callsAny says whether an expression calls or receives.
+func callsAny(e ast.Expr) (found bool) {
+	ast.Inspect(e, func(n ast.Node) bool {
+		switch n := n.(type) {
+		case *ast.CallExpr:
+			found = true
+		case *ast.UnaryExpr:
+			found = found || n.Op == token.ARROW
+		}
+		return !found
+	})
+	return found
+}
+
+// put writes x to where e is, if that is followed.
+func (f *fn) put(e ast.Expr, x ir.Expr) {
+	at := f.pos(e.Pos())
+	if s, ok := ast.Unparen(e).(*ast.StarExpr); ok {
+		f.overwritten(s)
+		return
+	}
+	p, ok := f.aim(e)
+	if !ok {
+		return
+	}
+	if n, ok := isArray(f.s.Info.TypeOf(e)); ok && p.index == nil {
+		f.putArray(at, p, n, x)
+		return
+	}
+	f.quiet(&ir.Put{Pos: at, Of: p.of, Field: p.field, Index: p.index, Src: x})
+}
+
+// putUnknown says that something is written to where e is, if that is no variable.
+func (f *fn) putUnknown(e ast.Expr) {
+	if _, ok := ast.Unparen(e).(*ast.Ident); ok {
+		return
+	}
+	if p, ok := f.aim(e); ok {
+		f.quiet(&ir.Put{Pos: f.pos(e.Pos()), Of: p.of, Field: p.field})
+	}
+}
+
+// putArray writes the array that x refers to.
+func (f *fn) putArray(at ir.Pos, p spot, n int64, x ir.Expr) {
+	for i := range n {
+		f.quiet(&ir.Put{Pos: at, Of: p.of, Field: p.field, Index: ir.Const{Value: i},
+			Src: ir.Field{Of: x, Var: f.elements(), Index: ir.Const{Value: i}, Else: join(x, f.at(f.elements()))}})
+	}
+}
+
+// overwritten says that a struct is written to through a pointer.
+func (f *fn) overwritten(e *ast.StarExpr) {
+	t := f.s.Info.TypeOf(e)
+	key := f.structOf(t)
+	st, ok := t.Underlying().(*types.Struct)
+	if !ok || key == "" {
+		return
+	}
+	x := ir.Expr(ir.Unknown{})
+	if !callsAny(e.X) {
+		x = f.value(e.X)
+	}
+	for v := range st.Fields() {
+		if w := f.fieldOf(v, key); w != nil {
+			f.quiet(&ir.Put{Pos: f.pos(e.Pos()), Of: x, Field: w})
+		}
+	}
+}
+
+// valueAs is the value of e where it becomes one of type t.
+func (f *fn) valueAs(e ast.Expr, t types.Type) ir.Expr {
+	if t != nil && f.s.Info.Types[ast.Unparen(e)].IsNil() {
+		switch {
+		case isComm(t):
+			return ir.Const{Value: -1} // none
+		case f.structOf(t) != "":
+			return ir.Const{}
+		}
+	}
+	return f.value(e)
+}
+
+// copied is x, the value of e, for someone who keeps it: a copy, if it is one of
+// a struct or an array that is elsewhere too.
+func (f *fn) copied(e ast.Expr, x ir.Expr) ir.Expr {
+	t := f.s.Info.TypeOf(e)
+	if t == nil || !f.isValue(t) {
+		return x
+	}
+	switch y := ast.Unparen(e).(type) {
+	case *ast.CompositeLit:
+		return x
+	case *ast.CallExpr:
+		if !f.s.Info.Types[y.Fun].IsType() {
+			return x
+		}
+	}
+	v := f.temp("copy")
+	f.quiet(&ir.New{Pos: f.pos(e.Pos()), Dst: v, Type: f.refType(t), From: x})
+	return ir.Ref{Var: v}
+}
+
+// zero is a new value of a type that is followed.
+func (f *fn) zero(at ir.Pos, t types.Type) ir.Expr {
+	v := f.temp("new")
+	f.quiet(&ir.New{Pos: at, Dst: v, Type: f.refType(t)})
+	f.noComms(at, v, t, nil)
+	return ir.Ref{Var: v}
+}
+
+// noComms says that the communicators of a new struct are nil, but for those that
+// are given.
+func (f *fn) noComms(at ir.Pos, v *ir.Var, t types.Type, given map[*types.Var]bool) {
+	st, ok := t.Underlying().(*types.Struct)
+	if !ok {
+		return
+	}
+	for field := range st.Fields() {
+		if w := f.fieldOf(field, f.structOf(t)); w != nil && isComm(field.Type()) && !given[field] {
+			f.quiet(&ir.Put{Pos: at, Of: ir.Ref{Var: v}, Field: w, Src: ir.Const{Value: -1}})
+		}
+	}
+}
+
+// arrayLit is the value of a composite literal of an array that is followed.
+func (f *fn) arrayLit(e *ast.CompositeLit, t types.Type) ir.Expr {
+	at := f.pos(e.Pos())
+	var values []ir.Expr
+	var places []int64
+	next := int64(0)
+	for _, elt := range e.Elts {
+		if kv, ok := elt.(*ast.KeyValueExpr); ok {
+			elt = kv.Value
+			if c := f.s.Info.Types[kv.Key].Value; c != nil {
+				next, _ = constant.Int64Val(c)
+			}
+		}
+		values, places = append(values, f.value(elt)), append(places, next)
+		next++
+	}
+	v := f.temp("array")
+	f.quiet(&ir.New{Pos: at, Dst: v, Type: arrayType})
+	for i, x := range values {
+		f.quiet(&ir.Put{Pos: at, Of: ir.Ref{Var: v}, Field: f.elements(), Index: ir.Const{Value: places[i]}, Src: x})
+	}
+	return ir.Ref{Var: v}
+}

@@ -1,0 +1,239 @@
+package golang
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/cairnrun/cairn/internal/compiler/golang/gobuild"
+)
+
+const sums = `package main
+
+import "fmt"
+
+func main() {
+	var seen []int
+	sum := 0
+	for i := 0; i < 20; i++ {
+		sum += i * i
+		seen = append(seen, sum)
+	}
+	fmt.Println(sum, len(seen), seen[10])
+}
+`
+
+// killed runs a program that kills itself at every point, until it ends, and
+// returns what the last of its processes printed, and how many were killed.
+func killed(t *testing.T, program string) (string, int) {
+	t.Helper()
+	dir := t.TempDir()
+	for kills := 0; kills < 100; kills++ {
+		cmd := exec.Command(program)
+		cmd.Env = append(os.Environ(), "CAIRN_DIR="+dir, "CAIRN_KILL_AT=each")
+		text, err := cmd.CombinedOutput()
+		if err == nil {
+			return strings.TrimSpace(string(text)), kills
+		}
+		var e *exec.ExitError
+		if !errors.As(err, &e) || e.Sys().(syscall.WaitStatus).Signal() != syscall.SIGKILL {
+			t.Fatalf("%v\n%s", err, text)
+		}
+	}
+	t.Fatal("it does not end")
+	return "", 0
+}
+
+func TestBuildKilled(t *testing.T) {
+	dir := tree(t, "go.mod", "module x\n\ngo 1.26\n", "main.go", sums)
+	out := filepath.Join(t.TempDir(), "program")
+	err := gobuild.Build(context.Background(), dir, nil, map[string][]byte{filepath.Join(dir, "main.go"): []byte(rewrittenSums)}, gobuild.Options{Output: out, Env: offline()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	const want = "2470 20 385"
+	if got := says(t, out); got != want {
+		t.Errorf("left alone, it says %q", got)
+	}
+	if got, kills := killed(t, out); got != want || kills != 20 {
+		t.Errorf("killed %d times, it says %q", kills, got)
+	}
+}
+
+// rewrittenSums is sums as it is rewritten, by hand.
+const rewrittenSums = `package main
+
+import (
+	"fmt"
+
+	cairn_ "cairnrt/resume"
+)
+
+type cairn_frame_main struct {
+	At   int
+	Seen []int
+	Sum  int
+	I    int
+}
+
+func main() {
+	cairn_.Begin()
+	defer cairn_.End()
+	cairn_d := cairn_.Enter()
+	if cairn_.Resuming(cairn_d) {
+		switch cairn_s := cairn_.Frame[cairn_frame_main](cairn_d); cairn_s.At {
+		case 1:
+			seen, sum := cairn_s.Seen, cairn_s.Sum
+			for i, cairn_again := cairn_s.I, true; cairn_again || i < 20; i++ {
+				if cairn_again {
+					cairn_again = false
+					cairn_.Resumed()
+				} else if cairn_.Due() {
+					cairn_.Point(cairn_d, &cairn_frame_main{1, seen, sum, i})
+				}
+				sum += i * i
+				seen = append(seen, sum)
+			}
+			fmt.Println(sum, len(seen), seen[10])
+			cairn_.Returning()
+			return
+		}
+		cairn_.BadFrame(cairn_d)
+	}
+	var seen []int
+	sum := 0
+	for i := 0; i < 20; i++ {
+		if cairn_.Due() {
+			cairn_.Point(cairn_d, &cairn_frame_main{1, seen, sum, i})
+		}
+		sum += i * i
+		seen = append(seen, sum)
+	}
+	fmt.Println(sum, len(seen), seen[10])
+	cairn_.Returning()
+}
+`
+
+func TestMake(t *testing.T) {
+	dir := tree(t, "go.mod", "module example.com/sums/v2\n\ngo 1.26\n", "main.go", sums)
+	o := MakeOptions{Options: gobuild.Options{Env: offline(), Cache: t.TempDir()}}
+	var told []string
+	o.Progress = func(text string) { told = append(told, text) }
+	make := func() *Made {
+		t.Helper()
+		told = nil
+		m, err := Make(context.Background(), dir, nil, o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return m
+	}
+	first := make()
+	if first.Name != "sums" || first.Before || len(first.Points) != 1 || first.Points[0].Line != 8 {
+		t.Errorf("%+v", first)
+	}
+	if len(told) != 4 || !strings.HasPrefix(told[0], "reading") || !strings.HasPrefix(told[1], "1 point (main.go:8)") ||
+		!strings.HasPrefix(told[2], "compiling") || !strings.HasPrefix(told[3], "built in ") {
+		t.Errorf("%q was told", told)
+	}
+	if got, kills := killed(t, first.Path); got != "2470 20 385" || kills == 0 {
+		t.Errorf("killed %d times, it says %q", kills, got)
+	}
+	again := make()
+	if !again.Before || again.Path != first.Path || again.Source != first.Source || len(again.Points) != 1 || !slices.Equal(told, []string{"1 point (main.go:8), built before"}) {
+		t.Errorf("%+v: %q", again, told)
+	}
+	// What does not change the rewritten files is another program all the same.
+	write(t, filepath.Join(dir, "more.go"), "package main\n\nimport _ \"embed\"\n\n//go:embed text.txt\nvar text string\n\nfunc init() { println(text) }\n")
+	write(t, filepath.Join(dir, "text.txt"), "one")
+	if m := make(); m.Before || !strings.HasPrefix(says(t, m.Path), "one") {
+		t.Error("a new file was not seen")
+	}
+	write(t, filepath.Join(dir, "text.txt"), "two")
+	if m := make(); m.Before || !strings.HasPrefix(says(t, m.Path), "two") {
+		t.Error("a change in an embedded file was not seen")
+	}
+	o.Flags = []string{"-tags=other"}
+	if make().Before {
+		t.Error("a flag was not seen")
+	}
+	o.Flags = nil
+	o.Output = t.TempDir()
+	if m := make(); !m.Before || m.Path != filepath.Join(o.Output, "sums") || !strings.HasPrefix(says(t, m.Path), "two") {
+		t.Errorf("%+v", m)
+	}
+	w, err := Rewrite(context.Background(), dir, nil, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := w.Place(filepath.Join(dir, "main.go")); got != "main.go" || w.Files[filepath.Join(dir, "main.go")] == nil {
+		t.Errorf("main.go is at %s", got)
+	}
+}
+
+// TestSourceElsewhere: the same source has the same digest wherever it stands.
+func TestSourceElsewhere(t *testing.T) {
+	const far = "package far\n\nfunc Sum(n int) (s int) {\n\tfor i := range n {\n\t\ts += i\n\t}\n\treturn s\n}\n"
+	digest := func(dir string, patterns ...string) string {
+		t.Helper()
+		w, err := Rewrite(context.Background(), dir, patterns, MakeOptions{Options: gobuild.Options{Env: offline(), Cache: t.TempDir()}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return w.digest()
+	}
+	made := func(main string) string {
+		return tree(t, "go.mod", "module example.com/sums\n\ngo 1.26\n", "main.go", main, "far/far.go", far)
+	}
+	with := strings.Replace(sums, "import \"fmt\"", "import (\n\t\"fmt\"\n\n\t\"example.com/sums/far\"\n)\n\nvar first = far.Sum(3)", 1)
+	a, b := made(with), made(with)
+	if a, b := digest(a), digest(b); a != b {
+		t.Errorf("in two directories: %s and %s", a, b)
+	}
+	if a, b := digest(a, "main.go"), digest(b, "main.go"); a != b {
+		t.Errorf("files in two directories: %s and %s", a, b)
+	}
+	if c := made(strings.Replace(with, "20", "21", 1)); digest(a) == digest(c) {
+		t.Error("another program has the same digest")
+	}
+}
+
+func TestPrune(t *testing.T) {
+	dir := t.TempDir()
+	for i := range 5 {
+		sub := filepath.Join(dir, fmt.Sprint(i))
+		if err := os.Mkdir(sub, 0o755); err != nil {
+			t.Fatal(err)
+		}
+		write(t, filepath.Join(sub, "program"), strings.Repeat("x", 100))
+		used := time.Now().Add(time.Duration(i-10) * time.Hour)
+		if err := os.Chtimes(sub, used, used); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.Mkdir(filepath.Join(dir, ".new-1"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := prune(dir, 250, filepath.Join(dir, "0", "program")); err != nil {
+		t.Fatal(err)
+	}
+	var left []string
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range entries {
+		left = append(left, e.Name())
+	}
+	if got := strings.Join(left, " "); got != ".new-1 0 3 4" {
+		t.Errorf("%s are left", got)
+	}
+}

@@ -1,0 +1,407 @@
+package place
+
+import (
+	"go/ast"
+	"go/token"
+	"go/types"
+	"slices"
+
+	"golang.org/x/tools/go/types/typeutil"
+
+	"github.com/cairnrun/cairn/internal/compiler/golang/callgraph"
+	"github.com/cairnrun/cairn/internal/compiler/golang/load"
+)
+
+// pricer estimates how long pieces of a program take, in units of about a
+// nanosecond, to tell tight loops from those that carry work. Loops of which the
+// rounds are not known have a given number, and so often functions that call
+// themselves do that; of two branches both are taken half of the time.
+type pricer struct {
+	in    *Placement
+	some  int // rounds
+	calls map[*ast.CallExpr]*callgraph.Site
+	times map[*callgraph.Function]float64
+	group map[*callgraph.Function]int // of functions that call each other
+	size  map[int]int                 // of groups
+
+	sizes   types.Sizes
+	inRound bool // calls within the group of the function at hand are followed
+}
+
+// What things are taken to cost.
+const (
+	priceCall    = 2
+	priceLibrary = 20
+	priceSlow    = 100 // libraries that print, read, compile patterns
+	priceNew     = 20
+	priceMap     = 10
+	priceWait    = 50
+	priceMost    = 1e12
+
+	// pricePoint is the look at a variable, priceFrame what a call of a function on
+	// the spine costs more than before, and priceBox what a variable on the heap does.
+	pricePoint = 1
+	priceFrame = 5
+	priceBox   = 25
+	priceBytes = 2 // of such a variable, for one
+)
+
+func newPricer(in *Placement, some int) *pricer {
+	p := &pricer{in: in, some: some, calls: map[*ast.CallExpr]*callgraph.Site{}, times: map[*callgraph.Function]float64{}, group: map[*callgraph.Function]int{}, size: map[int]int{},
+		sizes: types.SizesFor("gc", "amd64")}
+	for _, fn := range in.Calls.All {
+		for _, t := range fn.Sites {
+			if t.Call != nil {
+				p.calls[t.Call] = t
+			}
+		}
+	}
+	p.groups()
+	return p
+}
+
+// groups finds the functions that call each other (Tarjan's strongly connected
+// components), without recursion of its own: programs may be deep.
+func (p *pricer) groups() {
+	type state struct{ num, low int }
+	type visit struct {
+		fn   *callgraph.Function
+		next []*callgraph.Function
+	}
+	states := map[*callgraph.Function]*state{}
+	var stack []*callgraph.Function
+	for _, root := range p.in.Calls.All {
+		var open []visit
+		enter := func(fn *callgraph.Function) {
+			states[fn] = &state{len(states) + 1, len(states) + 1}
+			stack = append(stack, fn)
+			v := visit{fn: fn}
+			for _, t := range fn.Sites {
+				if t.Kind == callgraph.PlainCall {
+					v.next = append(v.next, t.Callees...)
+				}
+			}
+			open = append(open, v)
+		}
+		if states[root] == nil {
+			enter(root)
+		}
+		for len(open) > 0 {
+			v := &open[len(open)-1]
+			s := states[v.fn]
+			if len(v.next) > 0 {
+				to := v.next[0]
+				v.next = v.next[1:]
+				if t := states[to]; t == nil {
+					enter(to)
+				} else if p.group[to] == 0 { // it is on the stack
+					s.low = min(s.low, t.num)
+				}
+				continue
+			}
+			if s.low == s.num {
+				for {
+					fn := stack[len(stack)-1]
+					stack = stack[:len(stack)-1]
+					p.group[fn] = s.num
+					p.size[s.num]++
+					if fn == v.fn {
+						break
+					}
+				}
+			}
+			open = open[:len(open)-1]
+			if len(open) > 0 {
+				around := states[open[len(open)-1].fn]
+				around.low = min(around.low, s.low)
+			}
+		}
+	}
+}
+
+// function is what a call of a function takes, without the calls in it that
+// lead back to it.
+func (p *pricer) function(fn *callgraph.Function) float64 {
+	if t, ok := p.times[fn]; ok {
+		return t
+	}
+	p.times[fn] = 0
+	t := p.node(fn, fn.Body)
+	p.times[fn] = t
+	return t
+}
+
+// turn is what a round of a loop takes, with calls that lead back to its function
+// followed once.
+func (p *pricer) turn(fn *callgraph.Function, n ast.Node) float64 {
+	p.inRound = true
+	defer func() { p.inRound = false }()
+	return p.round(fn, n)
+}
+
+// round is what a round of a loop takes.
+func (p *pricer) round(fn *callgraph.Function, n ast.Node) float64 {
+	switch n := n.(type) {
+	case *ast.ForStmt:
+		return p.parts(fn, n.Cond, n.Post) + p.node(fn, n.Body)
+	case *ast.RangeStmt:
+		return 1 + p.node(fn, n.Body)
+	}
+	return 0
+}
+
+// trip is how many rounds of a loop count.
+func (p *pricer) trip(n ast.Node) float64 {
+	if t, ok := p.in.known(n); ok {
+		return float64(min(max(1, t), manyRounds))
+	}
+	return float64(p.some)
+}
+
+func (p *pricer) parts(fn *callgraph.Function, list ...ast.Node) (sum float64) {
+	for _, n := range list {
+		switch n := n.(type) {
+		case nil:
+		case ast.Expr:
+			sum += p.node(fn, n)
+		case ast.Stmt:
+			sum += p.node(fn, n)
+		}
+	}
+	return sum
+}
+
+// node is what a piece of a function takes.
+func (p *pricer) node(fn *callgraph.Function, root ast.Node) (sum float64) {
+	info := fn.Pkg.Info
+	ast.Inspect(root, func(n ast.Node) bool {
+		switch n := n.(type) {
+		case *ast.FuncLit:
+			sum += priceNew
+			return false
+		case *ast.BlockStmt:
+			part := 1.0 // of the times that the list is begun
+			for _, s := range n.List {
+				sum += part * p.node(fn, s)
+				if passes(s) {
+					part /= 2
+				}
+			}
+			return false
+		case *ast.ForStmt:
+			if n.Init != nil {
+				sum += p.node(fn, n.Init)
+			}
+			sum += p.trip(n) * p.round(fn, n)
+			return false
+		case *ast.RangeStmt:
+			sum += p.node(fn, n.X) + p.trip(n)*p.round(fn, n)
+			return false
+		case *ast.IfStmt:
+			if n.Init != nil {
+				sum += p.node(fn, n.Init)
+			}
+			both := p.branch(fn, n.Body)
+			if n.Else != nil {
+				both += p.node(fn, n.Else)
+			}
+			sum += 1 + p.node(fn, n.Cond) + both/2
+			return false
+		case *ast.SwitchStmt:
+			sum += p.parts(fn, n.Init, n.Tag) + p.cases(fn, n.Body)
+			return false
+		case *ast.TypeSwitchStmt:
+			sum += p.parts(fn, n.Init, n.Assign) + p.cases(fn, n.Body)
+			return false
+		case *ast.SelectStmt:
+			sum += priceWait + p.cases(fn, n.Body)
+			return false
+		case *ast.CallExpr:
+			sum += p.call(fn, n)
+		case *ast.IndexExpr:
+			sum++
+			if t := info.TypeOf(n.X); t != nil {
+				if _, ok := t.Underlying().(*types.Map); ok {
+					sum += priceMap
+				}
+			}
+		case *ast.BinaryExpr:
+			sum++
+			if t := info.TypeOf(n); n.Op == token.ADD && t != nil && info.Types[n].Value == nil {
+				if b, ok := t.Underlying().(*types.Basic); ok && b.Info()&types.IsString != 0 {
+					sum += priceNew
+				}
+			}
+		case *ast.UnaryExpr:
+			switch n.Op {
+			case token.ARROW:
+				sum += priceWait
+			case token.AND:
+				if _, ok := ast.Unparen(n.X).(*ast.CompositeLit); ok {
+					sum += priceNew
+				}
+			}
+		case *ast.SendStmt:
+			sum += priceWait
+		case *ast.AssignStmt, *ast.IncDecStmt, *ast.ReturnStmt, *ast.StarExpr:
+			sum++
+		}
+		return true
+	})
+	return min(sum, priceMost)
+}
+
+// passes says that a statement may leave the rest of a round out.
+func passes(s ast.Stmt) bool {
+	i, ok := s.(*ast.IfStmt)
+	if !ok || len(i.Body.List) == 0 {
+		return false
+	}
+	b, ok := i.Body.List[len(i.Body.List)-1].(*ast.BranchStmt)
+	return ok && b.Tok == token.CONTINUE
+}
+
+// branch is what a branch takes; one that only ends the program takes nothing.
+func (p *pricer) branch(fn *callgraph.Function, b *ast.BlockStmt) float64 {
+	if len(b.List) > 0 {
+		if s, ok := b.List[len(b.List)-1].(*ast.ExprStmt); ok {
+			if c, ok := s.X.(*ast.CallExpr); ok {
+				if id, ok := c.Fun.(*ast.Ident); ok && id.Name == "panic" {
+					return 0
+				}
+			}
+		}
+	}
+	return p.node(fn, b)
+}
+
+// cases is the mean of what the cases of a switch take.
+func (p *pricer) cases(fn *callgraph.Function, b *ast.BlockStmt) (sum float64) {
+	for _, c := range b.List {
+		switch c := c.(type) {
+		case *ast.CaseClause:
+			for _, s := range c.Body {
+				sum += p.node(fn, s)
+			}
+		case *ast.CommClause:
+			for _, s := range c.Body {
+				sum += p.node(fn, s)
+			}
+		}
+	}
+	return 2 + sum/float64(max(1, len(b.List)))
+}
+
+// slow are libraries whose functions take long.
+var slow = []string{"fmt", "os", "io", "bufio", "regexp", "log", "net", "encoding/json", "encoding/csv", "encoding/gob", "compress/gzip", "compress/flate", "sort", "os/exec"}
+
+// call is what a call takes, without its arguments.
+func (p *pricer) call(fn *callgraph.Function, n *ast.CallExpr) float64 {
+	info := fn.Pkg.Info
+	if tv := info.Types[n.Fun]; tv.IsType() {
+		return 1
+	} else if tv.IsBuiltin() {
+		if id, ok := ast.Unparen(n.Fun).(*ast.Ident); ok && (id.Name == "append" || id.Name == "make" || id.Name == "new" || id.Name == "copy") {
+			return priceNew / 2
+		}
+		return 1
+	}
+	t := p.calls[n]
+	if t == nil || t.Kind == callgraph.LibraryNow || t.Kind == callgraph.LibraryOwn {
+		f := typeutil.StaticCallee(info, n)
+		switch {
+		case f == nil || f.Pkg() == nil:
+			return priceLibrary
+		case f.Pkg().Path() == "math" || f.Pkg().Path() == "math/bits" || f.Pkg().Path() == "sync/atomic" || f.Pkg().Path() == "unsafe":
+			return priceCall
+		case slices.Contains(slow, f.Pkg().Path()):
+			return priceSlow
+		}
+		return priceLibrary
+	}
+	if t.Kind == callgraph.GoCall {
+		return priceWait
+	}
+	sum := 0.0
+	for _, to := range t.Callees {
+		switch {
+		case p.group[to] != p.group[fn]:
+			one := p.function(to)
+			if p.recursive(to) {
+				one *= float64(p.some)
+			}
+			sum += one
+		case p.inRound:
+			p.inRound = false // once
+			sum += p.function(to)
+			p.inRound = true
+		}
+	}
+	return priceCall + sum/float64(max(1, len(t.Callees)))
+}
+
+// recursive says that a function calls itself, directly or not.
+func (p *pricer) recursive(fn *callgraph.Function) bool {
+	return p.size[p.group[fn]] > 1 || slices.ContainsFunc(fn.Sites, func(t *callgraph.Site) bool {
+		return t.Kind == callgraph.PlainCall && slices.Contains(t.Callees, fn)
+	})
+}
+
+// boxes is what the variables of a function cost that may be on the heap if it is on
+// the spine, and were not before: those whose address is taken.
+func (p *pricer) boxes(fn *callgraph.Function) (cost float64) {
+	seen := map[types.Object]bool{}
+	note := func(e ast.Expr) {
+		for {
+			switch x := ast.Unparen(e).(type) {
+			case *ast.SelectorExpr:
+				if t := fn.Pkg.Info.TypeOf(x.X); t == nil || load.IsPointer(t) {
+					return
+				}
+				e = x.X
+				continue
+			case *ast.IndexExpr:
+				if t := fn.Pkg.Info.TypeOf(x.X); t != nil {
+					if _, ok := t.Underlying().(*types.Array); ok {
+						e = x.X
+						continue
+					}
+				}
+				return
+			case *ast.Ident:
+				if v, ok := fn.Pkg.Info.Uses[x].(*types.Var); ok && !v.IsField() && v.Pos() >= fn.Node.Pos() && v.Pos() < fn.Node.End() {
+					seen[v] = true
+				}
+			}
+			return
+		}
+	}
+	ast.Inspect(fn.Body, func(n ast.Node) bool {
+		switch n := n.(type) {
+		case *ast.UnaryExpr:
+			if n.Op == token.AND {
+				note(n.X)
+			}
+		case *ast.SliceExpr:
+			if t := fn.Pkg.Info.TypeOf(n.X); t != nil {
+				if _, ok := t.Underlying().(*types.Array); ok {
+					note(n.X)
+				}
+			}
+		case *ast.SelectorExpr: // a method with a pointer receiver
+			if sel := fn.Pkg.Info.Selections[n]; sel != nil && sel.Kind() == types.MethodVal && !load.IsPointer(sel.Recv()) {
+				if f, ok := sel.Obj().(*types.Func); ok && f.Signature().Recv() != nil && load.IsPointer(f.Signature().Recv().Type()) {
+					note(n.X)
+				}
+			}
+		}
+		return true
+	})
+	for v := range seen {
+		cost += priceBox
+		if !fn.Generic() {
+			cost += float64(p.sizes.Sizeof(v.Type())) / priceBytes
+		}
+	}
+	return cost
+}

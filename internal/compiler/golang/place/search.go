@@ -1,0 +1,496 @@
+package place
+
+import (
+	"fmt"
+	"go/ast"
+	"go/constant"
+	"go/token"
+	"go/types"
+	"slices"
+
+	"github.com/cairnrun/cairn/internal/compiler/golang/callgraph"
+)
+
+// A function that calls itself more than once, one step deeper each time, may take
+// any time: twice as long, or ten times, for each step that it may go. A round that
+// calls it may be most of a run, and what is saved between rounds is of little use
+// then. Of other recursion the data that it walks over bounds the work.
+
+// search is a call by which a function calls itself, maybe by way of others, so
+// that each call leads to several more.
+type search struct {
+	t    *callgraph.Site
+	loop ast.Node // around the call; nil if the function has several of them
+}
+
+// searches says for loops with a point which recursion without one their rounds
+// lead to, each once.
+func (in *Placement) searches(loops []ast.Node) (told []string) {
+	members := map[int][]*callgraph.Function{} // of groups, in the order of the source
+	for _, fn := range in.Calls.All {
+		g := in.price().group[fn]
+		members[g] = append(members[g], fn)
+	}
+	done := map[int]bool{}
+	for _, n := range loops {
+		for _, g := range in.recursion(n) {
+			if s := in.search(members[g]); s != nil && !done[g] && in.share(n, g) >= much {
+				done[g] = true
+				told = append(told, in.whole(n, s))
+			}
+		}
+	}
+	return told
+}
+
+// whole says that a round of a loop is lost as a whole.
+func (in *Placement) whole(n ast.Node, s *search) string {
+	text := fmt.Sprintf("the loop at %s is saved between its rounds ONLY, and a round may take most of the run: %s, which it leads to, calls itself at %s, and has no point inside; a kill loses the whole round",
+		in.p.At(n.Pos()), s.t.Caller.Name(), in.p.At(s.t.At()))
+	if s.loop == nil {
+		return text + "; there is no loop around these calls that a point could be in: do less in each round of the loop"
+	}
+	if r := in.why(s.loop); r != nil {
+		return fmt.Sprintf("%s; the loop at %s can't have one: %s", text, in.p.At(s.loop.Pos()), r.Reason)
+	}
+	return fmt.Sprintf("%s; //cairn:point before the loop at %s asks for one there, which may slow it down", text, in.p.At(s.loop.Pos()))
+}
+
+// recursion returns the groups of functions that call each other which rounds of a
+// loop lead to without passing through another loop with a point.
+func (in *Placement) recursion(n ast.Node) (groups []int) {
+	p := in.price()
+	seen := map[*callgraph.Function]bool{}
+	var walk func(root ast.Node)
+	walk = func(root ast.Node) {
+		ast.Inspect(root, func(m ast.Node) bool {
+			switch m := m.(type) {
+			case *ast.FuncLit:
+				return false
+			case *ast.ForStmt, *ast.RangeStmt:
+				return m == n || !in.pointed(m)
+			case *ast.CallExpr:
+				t := p.calls[m]
+				if t == nil || t.Kind != callgraph.PlainCall {
+					return true
+				}
+				for _, to := range t.Callees {
+					if seen[to] {
+						continue
+					}
+					seen[to] = true
+					if g := p.group[to]; g != p.group[in.Loops[n]] && p.recursive(to) && !slices.Contains(groups, g) {
+						groups = append(groups, g)
+					}
+					walk(to.Body)
+				}
+			}
+			return true
+		})
+	}
+	walk(n)
+	return groups
+}
+
+// search finds out whether functions that call each other may take any time, and
+// lead to no point.
+func (in *Placement) search(group []*callgraph.Function) *search {
+	if len(group) > together {
+		return nil
+	}
+	p := in.price()
+	for _, f := range group {
+		if in.effort(f) < coarsest {
+			continue
+		}
+		var back []*callgraph.Site
+		for _, t := range f.Sites {
+			if t.Kind == callgraph.PlainCall && t.Call != nil && len(t.Callees) > 0 && !slices.ContainsFunc(t.Callees, func(g *callgraph.Function) bool { return p.group[g] != p.group[f] }) {
+				back = append(back, t)
+			}
+		}
+		several := most(f.Body, back) > 1
+		for _, t := range back {
+			loop := in.enclosing(f, t.At())
+			if loop == nil && !several || !in.undone(t, loop) && !in.deeper(t, back) || in.shallow(t) {
+				continue
+			}
+			if loop != nil && in.skipped(loop) || in.leads(f) { // on purpose, or it has one
+				return nil
+			}
+			return &search{t, loop}
+		}
+	}
+	return nil
+}
+
+// together is how many functions may call each other: of more, as the parts of
+// an interpreter, it can't be told which one takes the time.
+const together = 4
+
+// leads says that a function has a point, or leads to one.
+func (in *Placement) leads(fn *callgraph.Function) bool {
+	all := callgraph.Reach([]*callgraph.Function{fn}, callgraph.PlainCall)
+	return slices.ContainsFunc(in.Points, func(n ast.Stmt) bool { return all[in.Loops[n]] })
+}
+
+// effort is what a function that calls itself is taken to do.
+func (in *Placement) effort(fn *callgraph.Function) float64 {
+	return float64(in.price().some) * in.price().function(fn)
+}
+
+// share is the part of a round that functions which call each other are taken to
+// take: by the estimate, or by a profile.
+func (in *Placement) share(n ast.Node, group int) float64 {
+	p := in.price()
+	if in.shares != nil {
+		part := 0.0
+		for m, fn := range in.Loops {
+			if p.group[fn] == group {
+				part = max(part, in.weight(m))
+			}
+		}
+		return part / max(in.weight(n), 1e-9)
+	}
+	without := *p
+	without.times = map[*callgraph.Function]float64{}
+	for fn, g := range p.group {
+		if g == group {
+			without.times[fn] = 0
+		}
+	}
+	fn := in.Loops[n]
+	all := p.turn(fn, n)
+	return (all - without.turn(fn, n)) / max(all, 1)
+}
+
+// much is the share of a round that is told of.
+const much = 1.0 / 3
+
+// undone says that what is set before a call in a loop is set again after it, as in
+// a search that takes its steps back.
+func (in *Placement) undone(t *callgraph.Site, loop ast.Node) bool {
+	if loop == nil {
+		return false
+	}
+	before, after := map[string]bool{}, map[string]bool{}
+	t.Caller.Walk(loop, func(m ast.Node) bool {
+		var list []ast.Stmt
+		switch m := m.(type) {
+		case *ast.BlockStmt:
+			list = m.List
+		case *ast.CaseClause:
+			list = m.Body
+		case *ast.CommClause:
+			list = m.Body
+		case ast.Stmt:
+			if m.Pos() > t.Call.End() {
+				sets(m, after)
+			}
+		}
+		if m != nil && m.Pos() <= t.At() && t.At() < m.End() { // other branches do not count
+			for _, s := range list {
+				if s.End() <= t.At() {
+					sets(s, before)
+				}
+			}
+		}
+		return true
+	})
+	for s := range before {
+		if after[s] {
+			return true
+		}
+	}
+	return false
+}
+
+// sets notes what a statement sets that is no variable of its own, but for what is
+// made of what it was.
+func sets(s ast.Stmt, out map[string]bool) {
+	switch s := s.(type) {
+	case *ast.AssignStmt:
+		if s.Tok != token.ASSIGN || len(s.Lhs) != len(s.Rhs) {
+			return
+		}
+		for i, l := range s.Lhs {
+			_, id := ast.Unparen(l).(*ast.Ident)
+			if text := types.ExprString(l); !id && !mentions(s.Rhs[i], text) {
+				out[text] = true
+			}
+		}
+	case *ast.ExprStmt:
+		c, ok := s.X.(*ast.CallExpr)
+		if !ok || len(c.Args) != 2 {
+			return
+		}
+		if id, ok := c.Fun.(*ast.Ident); ok && id.Name == "delete" {
+			out[types.ExprString(c.Args[0])+"["+types.ExprString(c.Args[1])+"]"] = true
+		}
+	}
+}
+
+// mentions says that an expression has another one in it.
+func mentions(e ast.Expr, text string) (found bool) {
+	ast.Inspect(e, func(m ast.Node) bool {
+		x, ok := m.(ast.Expr)
+		found = found || ok && types.ExprString(x) == text
+		return !found
+	})
+	return found
+}
+
+// deeper says that a call within recursion has a parameter of its function, with a
+// constant more or less, among its arguments, as one that counts steps; and that it
+// is given no part of the data that the function was given. A parameter that is made both
+// more and less is a place.
+func (in *Placement) deeper(t *callgraph.Site, back []*callgraph.Site) bool {
+	return !in.parts(t) && slices.ContainsFunc(t.Call.Args, func(e ast.Expr) bool {
+		v, by := in.step(t.Caller, e)
+		return v != nil && !slices.ContainsFunc(back, func(u *callgraph.Site) bool {
+			return slices.ContainsFunc(u.Call.Args, func(e ast.Expr) bool {
+				w, other := in.step(u.Caller, e)
+				return w == v && other != by
+			})
+		})
+	})
+}
+
+// shallow says that a call within recursion makes a number less that is small
+// wherever the recursion begins.
+func (in *Placement) shallow(t *callgraph.Site) bool {
+	p := in.price()
+	for i, e := range t.Call.Args {
+		v, by := in.step(t.Caller, e)
+		if v == nil || by > 0 || !slices.Contains(t.Callees, t.Caller) || t.Caller.Position(v) != i {
+			continue
+		}
+		if !slices.ContainsFunc(t.Caller.Callers, func(u *callgraph.Site) bool {
+			return p.group[u.Caller] != p.group[t.Caller] && (u.Call == nil || i >= len(u.Call.Args) || !small(u.Caller.Pkg.Info.Types[u.Call.Args[i]].Value))
+		}) {
+			return true
+		}
+	}
+	return false
+}
+
+// small says that a value is known, and lets recursion go a few steps only.
+func small(v constant.Value) bool {
+	if v == nil || v.Kind() != constant.Int {
+		return false
+	}
+	n, ok := constant.Int64Val(v)
+	return ok && n <= fewAround
+}
+
+// step returns the parameter that an expression is, with a constant more or less, and
+// the sign of that.
+func (in *Placement) step(fn *callgraph.Function, e ast.Expr) (types.Object, int) {
+	e = ast.Unparen(e)
+	if id, ok := e.(*ast.Ident); ok {
+		if e = in.only(fn, id); e == nil {
+			return nil, 0
+		}
+	}
+	b, ok := ast.Unparen(e).(*ast.BinaryExpr)
+	if !ok || b.Op != token.ADD && b.Op != token.SUB {
+		return nil, 0
+	}
+	v := fn.Pkg.Info.Types[b.Y].Value
+	id, ok := ast.Unparen(b.X).(*ast.Ident)
+	if !ok || v == nil || v.Kind() != constant.Int || constant.Sign(v) == 0 {
+		return nil, 0
+	}
+	o := fn.Pkg.Info.Uses[id]
+	if o == nil || !fn.Parameter(o) {
+		return nil, 0
+	}
+	if sign := constant.Sign(v); b.Op == token.ADD {
+		return o, sign
+	} else {
+		return o, -sign
+	}
+}
+
+// parts says that a call is given a part of what its function was given: a field, an
+// element or some elements of a parameter, other than numbers and the like. What a
+// function gives itself must be in the place of that parameter: others are
+// what it chooses from.
+func (in *Placement) parts(t *callgraph.Site) bool {
+	is := func(e ast.Expr, place func(types.Object) bool) bool {
+		typ := t.Caller.Pkg.Info.TypeOf(e)
+		if typ == nil {
+			return false
+		}
+		if _, basic := typ.Underlying().(*types.Basic); basic {
+			return false
+		}
+		o := in.part(t.Caller, e, 0)
+		return o != nil && (!slices.Contains(t.Callees, t.Caller) || place(o))
+	}
+	sig, ok := t.Caller.Pkg.Info.TypeOf(t.Call.Fun).(*types.Signature)
+	if !ok {
+		return false
+	}
+	if s, ok := ast.Unparen(t.Call.Fun).(*ast.SelectorExpr); ok && is(s.X, t.Caller.Receiver) {
+		return true
+	}
+	for i, e := range t.Call.Args {
+		if is(e, func(o types.Object) bool { return t.Caller.Position(o) == min(i, sig.Params().Len()-1) }) {
+			return true
+		}
+	}
+	return false
+}
+
+// part returns the parameter that an expression is a part of.
+func (in *Placement) part(fn *callgraph.Function, e ast.Expr, depth int) types.Object {
+	switch x := ast.Unparen(e).(type) {
+	case *ast.Ident:
+		if e := in.given(fn, x); e != nil && depth < 5 {
+			return in.root(fn, e, false, depth+1)
+		}
+	case *ast.UnaryExpr:
+		if x.Op == token.AND {
+			return in.part(fn, x.X, depth)
+		}
+	case *ast.SelectorExpr, *ast.IndexExpr, *ast.SliceExpr:
+		return in.root(fn, x, false, depth)
+	}
+	return nil
+}
+
+// root returns the parameter that an expression is, or is a part of. Inside of
+// another one it may be made of a parameter too.
+func (in *Placement) root(fn *callgraph.Function, e ast.Expr, inside bool, depth int) types.Object {
+	switch x := ast.Unparen(e).(type) {
+	case *ast.Ident:
+		if o := fn.Pkg.Info.Uses[x]; o != nil && fn.Parameter(o) {
+			return o
+		}
+		if e := in.given(fn, x); e != nil && depth < 5 {
+			return in.root(fn, e, inside, depth+1)
+		}
+	case *ast.SelectorExpr:
+		return in.root(fn, x.X, true, depth)
+	case *ast.IndexExpr:
+		return in.root(fn, x.X, true, depth)
+	case *ast.SliceExpr:
+		return in.root(fn, x.X, true, depth)
+	case *ast.StarExpr:
+		return in.root(fn, x.X, inside, depth)
+	case *ast.TypeAssertExpr:
+		return in.root(fn, x.X, inside, depth)
+	case *ast.UnaryExpr:
+		if x.Op == token.AND {
+			return in.root(fn, x.X, inside, depth)
+		}
+	case *ast.CallExpr:
+		from := slices.Clone(x.Args)
+		if s, ok := ast.Unparen(x.Fun).(*ast.SelectorExpr); ok {
+			from = append(from, s.X)
+		}
+		for _, e := range from {
+			if id, ok := ast.Unparen(e).(*ast.Ident); ok && inside {
+				if o := fn.Pkg.Info.Uses[id]; o != nil && fn.Parameter(o) {
+					return o
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// given returns what a variable is given once, or what the loop ranges over that
+// declares it.
+func (in *Placement) given(fn *callgraph.Function, id *ast.Ident) (from ast.Expr) {
+	if o := fn.Pkg.Info.Uses[id]; o != nil {
+		fn.Walk(fn.Body, func(m ast.Node) bool {
+			if r, ok := m.(*ast.RangeStmt); ok && r.Value != nil {
+				if v, ok := r.Value.(*ast.Ident); ok && fn.Pkg.Info.Defs[v] == o {
+					from = r.X
+				}
+			}
+			return true
+		})
+	}
+	if from != nil {
+		return from
+	}
+	return in.only(fn, id)
+}
+
+// most is how many of some calls one way through a piece of a function has at most,
+// but for loops.
+func most(root ast.Node, of []*callgraph.Site) int {
+	count := func(n ast.Node) (k int) {
+		if n == nil {
+			return 0
+		}
+		for _, t := range of {
+			if n.Pos() <= t.At() && t.At() < n.End() {
+				k++
+			}
+		}
+		return k
+	}
+	var list func(l []ast.Stmt) int
+	one := func(s ast.Stmt) (k int) {
+		switch s := s.(type) {
+		case *ast.BlockStmt:
+			return list(s.List)
+		case *ast.LabeledStmt:
+			return list([]ast.Stmt{s.Stmt})
+		case *ast.SwitchStmt:
+			for _, c := range s.Body.List {
+				k = max(k, list(c.(*ast.CaseClause).Body))
+			}
+			return k
+		case *ast.TypeSwitchStmt:
+			for _, c := range s.Body.List {
+				k = max(k, list(c.(*ast.CaseClause).Body))
+			}
+			return k
+		case *ast.ForStmt:
+			return list(s.Body.List)
+		case *ast.RangeStmt:
+			return list(s.Body.List)
+		}
+		return count(s)
+	}
+	list = func(l []ast.Stmt) (k int) {
+		for i, s := range l {
+			n, ok := s.(*ast.IfStmt)
+			if !ok {
+				k += one(s)
+				continue
+			}
+			k += count(n.Cond)
+			if n.Init != nil {
+				k += count(n.Init)
+			}
+			other := 0
+			if n.Else != nil {
+				other = list([]ast.Stmt{n.Else})
+			}
+			if ends(n.Body) {
+				return k + max(list(n.Body.List), other+list(l[i+1:]))
+			}
+			k += max(list(n.Body.List), other)
+		}
+		return k
+	}
+	return list([]ast.Stmt{root.(ast.Stmt)})
+}
+
+// ends says that what follows a block is not done after it.
+func ends(b *ast.BlockStmt) bool {
+	if len(b.List) == 0 {
+		return false
+	}
+	switch b.List[len(b.List)-1].(type) {
+	case *ast.ReturnStmt, *ast.BranchStmt:
+		return true
+	}
+	return false
+}
