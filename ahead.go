@@ -34,7 +34,7 @@ func (p *Run) sendAhead(ctx context.Context, l *leaver, m *control.Move) {
 		p.unmoved(m.ID, cmp.Or(context.Cause(ctx), err))
 		return
 	}
-	if !p.mover.open(ctx, l, ckpt.NewOutgoing(conn, moveOptions(m, p.seat))) {
+	if !p.mover.open(ctx, l, ckpt.NewSource(conn, moveOptions(m, p.seat))) {
 		p.unmoved(m.ID, context.Cause(ctx))
 		return
 	}
@@ -68,7 +68,7 @@ func (p *Run) sendAhead(ctx context.Context, l *leaver, m *control.Move) {
 }
 
 // open keeps the stream to a newcomer, unless the move is off.
-func (v *mover) open(ctx context.Context, l *leaver, s *ckpt.Outgoing) bool {
+func (v *mover) open(ctx context.Context, l *leaver, s *ckpt.Source) bool {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if ctx.Err() != nil {
@@ -148,7 +148,7 @@ func (p *Run) ahead() {
 		}
 		img, err := p.image(&l.collector)
 		if err == nil {
-			err = l.stream.Ahead(img)
+			err = l.stream.Precopy(img)
 		}
 		done <- err
 	default:

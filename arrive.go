@@ -127,7 +127,7 @@ func (p *Run) land(ctx context.Context) error {
 			enough(cmp.Or(err, errCalledOff))
 		}
 	}()
-	landed, err := ckpt.Receive(coming, conn, moveOptions(m, p.seat), ckpt.Landing{
+	landed, err := ckpt.Receive(coming, conn, moveOptions(m, p.seat), ckpt.Receiver{
 		Fit: func(img *graph.Image) ([]graph.Root, *graph.Env, []string, error) {
 			roots, err := p.match(img)
 			return roots, p.env(), p.opts.Drop, err

@@ -282,7 +282,7 @@ func (p *Run) enter(ctx context.Context) error {
 	if err := p.ended(); err != nil {
 		return fmt.Errorf("cairn: %w", err)
 	}
-	sets, err := p.dir.Sets()
+	sets, err := p.dir.Committed()
 	lost, lerr := p.dir.Lost()
 	if err := errors.Join(err, lerr); err != nil {
 		return fmt.Errorf("cairn: %w", err)

@@ -217,7 +217,7 @@ func TestDifferential(t *testing.T) {
 				t.Errorf("third set wrote %d bytes for three changed numbers", n)
 			}
 			closeRun(t, p)
-			sets, _ := p.dir.Sets()
+			sets, _ := p.dir.Committed()
 			if len(sets) != 2 {
 				t.Errorf("sets %v are kept, want 2", sets)
 			}

@@ -430,7 +430,7 @@ func (t *fileTable) apply(back bool) error {
 		if err := o.cut(o.entry.Size, o.entry.Offset, !t.moved && !t.foreign(o)); err != nil {
 			return fmt.Errorf("data file of the checkpoint: %w", err)
 		}
-		if o.entry.Mode == "r" && o.entry.Sum != "" {
+		if o.entry.Mode == "r" && o.entry.Digest != "" {
 			t.read = append(t.read, *o)
 		}
 		if o.entry.Path != stdoutPath && !filepath.IsAbs(filepath.FromSlash(o.entry.Path)) {

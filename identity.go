@@ -153,7 +153,7 @@ func (p *Run) recordIdentity() error {
 // oneAttempt makes sure that all ranks' files of a checkpoint are of the same
 // start of the run, and the one that the recovery line names. It returns what
 // agree does.
-func (t *team) oneAttempt(s *ckpt.Set) (worst int, err error) {
+func (t *team) oneAttempt(s *ckpt.File) (worst int, err error) {
 	var mine [32]byte
 	copy(mine[:], s.Header.Attempt)
 	all := make([][32]byte, t.world.Size())
@@ -161,12 +161,12 @@ func (t *team) oneAttempt(s *ckpt.Set) (worst int, err error) {
 		return 0, err
 	}
 	if mine != all[0] {
-		err = fmt.Errorf("%s: %w: it was saved by another start of the run than rank 0's file of checkpoint %d: they do not belong together", s.Path, ErrCorrupt, s.Header.Set)
+		err = fmt.Errorf("%s: %w: it was saved by another start of the run than rank 0's file of checkpoint %d: they do not belong together", s.Path, ErrCorrupt, s.Header.Index)
 	}
 	if t.engine.Rank() == 0 {
 		l, lerr := t.p.dir.Line()
-		if lerr == nil && l.Set == s.Header.Set && l.Attempt != s.Header.Attempt {
-			err = fmt.Errorf("%s: %w: it was saved by another start of the run than checkpoint %d, which all ranks had", s.Path, ErrCorrupt, l.Set)
+		if lerr == nil && l.Index == s.Header.Index && l.Attempt != s.Header.Attempt {
+			err = fmt.Errorf("%s: %w: it was saved by another start of the run than checkpoint %d, which all ranks had", s.Path, ErrCorrupt, l.Index)
 		}
 	}
 	return t.agree(err)

@@ -219,7 +219,7 @@ func (t *fileTable) stdinEntry(piece int64) (ckpt.FileEntry, bool) {
 		return ckpt.FileEntry{}, false
 	}
 	e := ckpt.FileEntry{ID: idStdin, Path: filepath.ToSlash(stdinName()), Mode: "r", Offset: off, Size: st.Size(), Stdin: true}
-	e.Sum = contentSum(os.Stdin, &e, piece)
+	e.Digest = contentSum(os.Stdin, &e, piece)
 	return e, true
 }
 
@@ -234,7 +234,7 @@ func (t *fileTable) digests(out []ckpt.FileEntry, files []*openFile) []ckpt.File
 	piece := min(pieceSize, max(leastSize, allPieces/2/n))
 	for i := range out {
 		if out[i].Mode == "r" && !kernels(files[i].entry.Abs) {
-			out[i].Sum = contentSum(files[i].f, &out[i], piece)
+			out[i].Digest = contentSum(files[i].f, &out[i], piece)
 		}
 	}
 	if e, ok := t.stdinEntry(piece); ok {
@@ -279,10 +279,10 @@ func contentSum(f *os.File, e *ckpt.FileEntry, piece int64) string {
 // sameContent reports whether a file has what it had when the entry was made, as
 // far as that is known. Its size is that at least.
 func sameContent(f *os.File, e *ckpt.FileEntry) bool {
-	size, _, ok := strings.Cut(e.Sum, ":")
+	size, _, ok := strings.Cut(e.Digest, ":")
 	piece, err := strconv.ParseInt(size, 10, 64)
 	if !ok || err != nil || piece <= 0 || piece > pieceSize || os.Getenv(envChanged) != "" {
 		return true
 	}
-	return contentSum(f, e, piece) == e.Sum
+	return contentSum(f, e, piece) == e.Digest
 }

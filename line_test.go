@@ -244,7 +244,7 @@ func TestSpatialUnsafe(t *testing.T) {
 		}
 		return true
 	})
-	if line, err := store.Open(vfs.OS(), dir, 0).Line(); err != nil || line.Set == 0 {
+	if line, err := store.Open(vfs.OS(), dir, 0).Line(); err != nil || line.Index == 0 {
 		t.Errorf("the recovery line is %v, %v", line, err)
 	}
 	// No more than are kept, the last one of each rank, and one under way.

@@ -39,7 +39,7 @@ type mover struct {
 // leaver is the way from a source to its newcomer.
 type leaver struct {
 	id        uint64
-	stream    *ckpt.Outgoing
+	stream    *ckpt.Source
 	collector graph.Collector
 	images    chan chan error // a point is to hand over the image, and tell when it has
 	sent      int64           // ahead
@@ -168,7 +168,7 @@ func (p *Run) unmoved(id uint64, err error) {
 }
 
 func moveOptions(m *control.Move, s *seat) ckpt.MoveOptions {
-	return ckpt.MoveOptions{Rank: s.Rank, Ranks: s.Size, Chunk: m.Chunk, Sequential: m.Sequential, Files: m.Files}
+	return ckpt.MoveOptions{Rank: s.Rank, Ranks: s.Size, BatchSize: m.Chunk, Sequential: m.Sequential, Files: m.Files}
 }
 
 // moveSecret is what a source and its newcomer prove to each other that they know.
@@ -375,7 +375,7 @@ func (p *Run) leave(id uint64) {
 		close(p.reporting)
 	}
 	step.At("migrate.source")
-	p.saver.Leave()
+	p.saver.CloseAtExit()
 	err := p.dir.Close()
 	if err != nil {
 		p.log.Warn("cairn: the checkpoint folder of a rank that has moved could not be closed", "error", err)

@@ -44,9 +44,9 @@ func (s *outputSum) upTo(path string, size int64) (string, error) {
 // summed adds the digest to the entry of standard output. One that can't be read
 // has none.
 func (t *fileTable) summed(o *openFile) {
-	o.entry.Sum = ""
+	o.entry.Digest = ""
 	if sum, err := t.out.upTo(o.entry.Abs, o.entry.Size); err == nil {
-		o.entry.Sum = sum
+		o.entry.Digest = sum
 	} else {
 		t.out = outputSum{}
 	}
@@ -55,7 +55,7 @@ func (t *fileTable) summed(o *openFile) {
 // sameOutput compares standard output with what it was when the checkpoint was
 // taken.
 func (t *fileTable) sameOutput(o *openFile) error {
-	if o.f != os.Stdout || o.entry.Path != stdoutPath || o.entry.Sum == "" || t.moved {
+	if o.f != os.Stdout || o.entry.Path != stdoutPath || o.entry.Digest == "" || t.moved {
 		return nil
 	}
 	t.out = outputSum{}
@@ -66,7 +66,7 @@ func (t *fileTable) sameOutput(o *openFile) error {
 	if err != nil {
 		return fmt.Errorf("the output of the checkpoint: %w", err)
 	}
-	if sum != o.entry.Sum {
+	if sum != o.entry.Digest {
 		return misfit(fmt.Sprintf("the output of the checkpoint: %s is damaged: its first %d bytes are not what they were when the checkpoint was taken: bring them back, or start with --fresh", o.entry.Abs, o.entry.Size))
 	}
 	return nil

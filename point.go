@@ -197,7 +197,7 @@ func (p *Run) save(ctx context.Context, reason string) error {
 		if p.seat.Size <= 1 { // the next point may be far
 			p.sayOutcome(saving, r)
 			if r.Err == nil {
-				p.seat.ctl.say(&control.Message{Kind: control.Committed, Index: r.Set})
+				p.seat.ctl.say(&control.Message{Kind: control.Committed, Index: r.Index})
 			}
 		}
 		p.outcome <- r
@@ -219,11 +219,11 @@ func (p *Run) start(ctx context.Context, note ckpt.Note, alone bool) (uint64, er
 			return 0, err
 		}
 	}
-	p.saver.Anticipate()
+	p.saver.Prefetch()
 	files, err := p.files.entries() // first: it forgets closed files, which Collect then refuses
 	if err == nil {
 		if err = p.vouch(files); err != nil && p.seat.Size <= 1 {
-			p.sayOutcome(Saved{}, ckpt.Result{Set: p.saver.Next(), Err: err})
+			p.sayOutcome(Saved{}, ckpt.Result{Index: p.saver.Next(), Err: err})
 			err = p.toldOf(err)
 		}
 	}
@@ -370,8 +370,8 @@ func (p *Run) collect(r ckpt.Result) {
 	p.saver.Collect(r)
 	p.saving.Written, p.saving.Took = r.Written, r.Took
 	if p.seat.Size > 1 {
-		if _, ok := p.savings[r.Set]; ok {
-			p.savings[r.Set] = p.saving
+		if _, ok := p.savings[r.Index]; ok {
+			p.savings[r.Index] = p.saving
 		}
 		return // what counts is what became of it on all ranks
 	}
@@ -379,7 +379,7 @@ func (p *Run) collect(r ckpt.Result) {
 		p.fail(p.toldOf(r.Err))
 		return
 	}
-	p.safe, p.lost, p.failed = r.Set, nil, 0
+	p.safe, p.lost, p.failed = r.Index, nil, 0
 	if p.opts.OnSaved != nil {
 		p.opts.OnSaved(p.saving)
 	}
@@ -388,11 +388,11 @@ func (p *Run) collect(r ckpt.Result) {
 // sayOutcome tells the supervisor what became of this rank's part of a set.
 func (p *Run) sayOutcome(s Saved, r ckpt.Result) {
 	if r.Err != nil {
-		p.seat.ctl.say(&control.Message{Kind: control.Failed, Index: r.Set, Error: r.Err.Error()})
+		p.seat.ctl.say(&control.Message{Kind: control.Failed, Index: r.Index, Error: r.Err.Error()})
 		return
 	}
 	p.seat.ctl.say(&control.Message{
-		Kind: control.Saved, Index: r.Set, Reason: s.Reason, State: s.State, Written: r.Written,
+		Kind: control.Saved, Index: r.Index, Reason: s.Reason, State: s.State, Written: r.Written,
 		PauseNS: int64(s.Held), TookNS: int64(r.Took),
 	})
 }

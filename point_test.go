@@ -454,7 +454,7 @@ func TestStopWithCanceledContext(t *testing.T) {
 	if err := p.Point(c); !errors.Is(err, ErrStopped) || errors.Is(err, ErrNotSaved) {
 		t.Fatalf("Point: %v", err)
 	}
-	if sets, _ := p.dir.Sets(); len(sets) != 1 {
+	if sets, _ := p.dir.Committed(); len(sets) != 1 {
 		t.Fatalf("sets %v", sets)
 	}
 }

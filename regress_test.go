@@ -540,7 +540,7 @@ func TestUnreadableSet(t *testing.T) {
 	}
 	checkpoint(t, p)
 	closeRun(t, p)
-	if sets, err := p.dir.Sets(); err != nil || !slices.Equal(sets, []uint64{3, 2}) {
+	if sets, err := p.dir.Committed(); err != nil || !slices.Equal(sets, []uint64{3, 2}) {
 		t.Errorf("sets %v (%v), want 3 and 2", sets, err)
 	}
 }

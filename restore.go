@@ -40,7 +40,7 @@ func (p *Run) Restore(ctx context.Context) (bool, error) {
 		p.shapes = p.fixedShapes()
 		return true, p.arrive(ctx)
 	}
-	sets, err := p.dir.Sets()
+	sets, err := p.dir.Committed()
 	if err != nil {
 		return false, fmt.Errorf("cairn: %w", err)
 	}
@@ -137,7 +137,7 @@ func (p *Run) Rollback(ctx context.Context) (bool, error) {
 	if _, err := p.files.entries(); err != nil { // forgets closed files
 		return false, fmt.Errorf("cairn: %w", err)
 	}
-	sets, err := p.dir.Sets()
+	sets, err := p.dir.Committed()
 	if err != nil {
 		return false, fmt.Errorf("cairn: %w", err)
 	}
@@ -295,8 +295,8 @@ var errOtherRun = errors.New("not a checkpoint of this run")
 
 // fits looks whether a set can be loaded, as far as that is seen without
 // changing anything, and returns what to restore.
-func (p *Run) fits(s *ckpt.Set) (*graph.Image, []graph.Root, error) {
-	if err := s.Header.Of(p.id.Run); err != nil {
+func (p *Run) fits(s *ckpt.File) (*graph.Image, []graph.Root, error) {
+	if err := s.Header.CheckRun(p.id.Run); err != nil {
 		return nil, nil, fmt.Errorf("%s: %w: %w; if the run is to go on from it, move %s and the other checkpoints away", s.Path, errOtherRun, err, filepath.Join(p.dir.Path(), "run-id"))
 	}
 	if n := max(s.Header.Ranks, 1); n != p.seat.Size {
@@ -325,7 +325,7 @@ func (p *Run) optional() bool {
 }
 
 // intact checks all of a set.
-func (p *Run) intact(ctx context.Context, s *ckpt.Set) error {
+func (p *Run) intact(ctx context.Context, s *ckpt.File) error {
 	bad, err := s.Verify(ctx, nil)
 	if err == nil && len(bad) > 0 {
 		err = bad[0].Err

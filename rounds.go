@@ -286,7 +286,7 @@ func (t *team) clerk() {
 			continue
 		}
 		step.At("commit.all")
-		if err := t.p.dir.SetLine(store.Line{Set: set, Ranks: t.engine.Size(), Run: t.p.id.Run, Attempt: t.p.id.Attempt}); err != nil {
+		if err := t.p.dir.SetLine(store.Line{Index: set, Ranks: t.engine.Size(), Run: t.p.id.Run, Attempt: t.p.id.Attempt}); err != nil {
 			t.p.log.Warn("cairn: the recovery line could not be recorded", "set", set, "error", err)
 		}
 		t.p.seat.ctl.say(&control.Message{Kind: control.Committed, Index: set})

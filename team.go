@@ -339,12 +339,12 @@ func (t *team) missing(lists [][]uint64, line uint64) {
 		return
 	}
 	l, err := t.p.dir.Line()
-	if err != nil || l.Set <= line || t.p.damaged[l.Set] {
+	if err != nil || l.Index <= line || t.p.damaged[l.Index] {
 		return
 	}
 	for r, list := range lists {
-		if !slices.Contains(list, l.Set) {
-			t.p.log.Warn("cairn: a checkpoint that has lost a file is stepped over", "set", l.Set, "rank", r, "taken", line,
+		if !slices.Contains(list, l.Index) {
+			t.p.log.Warn("cairn: a checkpoint that has lost a file is stepped over", "set", l.Index, "rank", r, "taken", line,
 				"next", "the run goes on from the older one; what came after it is computed again")
 			return
 		}
@@ -363,12 +363,12 @@ func (t *team) afresh(bad []error, lists [][]uint64) error {
 			err = lerr
 		case lerr != nil:
 			err = lerr
-		case l.Set > 0 && l.Ranks != t.engine.Size():
-			err = fmt.Errorf("%s: %w: set %d was saved by a run of %d ranks, and this one has %d: start it with as many, or give it another folder", t.p.dir.Path(), ErrMismatch, l.Set, l.Ranks, t.engine.Size())
-		case l.Set > 0 && len(t.p.seat.Avoid) > 0:
+		case l.Index > 0 && l.Ranks != t.engine.Size():
+			err = fmt.Errorf("%s: %w: set %d was saved by a run of %d ranks, and this one has %d: start it with as many, or give it another folder", t.p.dir.Path(), ErrMismatch, l.Index, l.Ranks, t.engine.Size())
+		case l.Index > 0 && len(t.p.seat.Avoid) > 0:
 			err = fmt.Errorf("the sets %v are put aside, because the program failed with them again and again, and no other is left: 'cairn run --distrust 0' tries them once more", t.p.seat.Avoid)
-		case l.Set > 0:
-			err = fmt.Errorf("set %d was complete on all of %d ranks, and is not any more%s", l.Set, l.Ranks, t.lacking(lists, l.Set))
+		case l.Index > 0:
+			err = fmt.Errorf("set %d was complete on all of %d ranks, and is not any more%s", l.Index, l.Ranks, t.lacking(lists, l.Index))
 		}
 		if err != nil && !errors.Is(err, ErrMismatch) {
 			err = fmt.Errorf("no checkpoint in %s can be loaded by all ranks; to start afresh, move that folder away: %w", t.p.dir.Path(), err)

@@ -70,7 +70,7 @@ func (m *memory) Places(lo, hi int64) ([]mem.Place, error) {
 		case s.host:
 			p := mem.Place{Len: to - from, Host: m.host[from:to:to]}
 			if m.raw == nil && m.inside == 0 && (len(s.on) > 0 || s.calm && !m.given) { // nobody writes there unasked
-				p.Still, p.Version = func(yield func([]byte)) func() { return m.hold(from, to, yield) }, s.version
+				p.Guard, p.Version = func(yield func([]byte)) func() { return m.hold(from, to, yield) }, s.version
 			}
 			out = append(out, p)
 		default:
@@ -326,28 +326,28 @@ func (s *side) Unpin(p []byte) {
 	}
 }
 
-func (s *side) Sift(at mem.Extent, most int) (mem.Sieve, error) {
+func (s *side) Diff(at mem.Extent, most int) (mem.Diff, error) {
 	e, err := s.engine()
 	if err != nil {
 		return nil, s.check(err)
 	}
-	v, err := e.Sift(at, most)
+	v, err := e.Diff(at, most)
 	if err != nil {
 		return nil, s.check(err)
 	}
-	return sieve{v, s}, nil
+	return diff{v, s}, nil
 }
 
-// sieve is the engine's, with errors seen.
-type sieve struct {
-	mem.Sieve
+// diff is the engine's, with errors seen.
+type diff struct {
+	mem.Diff
 	s *side
 }
 
-func (v sieve) Start() error { return v.s.check(v.Sieve.Start()) }
+func (v diff) Start() error { return v.s.check(v.Diff.Start()) }
 
-func (v sieve) Wait() ([]mem.Changed, mem.Frozen, error) {
-	list, f, err := v.Sieve.Wait()
+func (v diff) Wait() ([]mem.Changed, mem.Frozen, error) {
+	list, f, err := v.Diff.Wait()
 	return list, f, v.s.check(err)
 }
 

@@ -46,17 +46,17 @@ func TestStill(t *testing.T) {
 			for i := range v {
 				v[i] = uint32(i)
 			}
-			if places, err := a.h.m.Places(0, 4000); err != nil || len(places) != 1 || places[0].Still != nil {
+			if places, err := a.h.m.Places(0, 4000); err != nil || len(places) != 1 || places[0].Guard != nil {
 				t.Fatal("what only the host has may be changed at any time", places, err)
 			}
 			if err := far.Launch(sum, Size{1000}, In(a)); err != nil {
 				t.Fatal(err)
 			}
 			places, err := a.h.m.Places(0, 4000)
-			if err != nil || len(places) != 1 || places[0].Still == nil || places[0].Host == nil {
+			if err != nil || len(places) != 1 || places[0].Guard == nil || places[0].Host == nil {
 				t.Fatal(places, err)
 			}
-			release := places[0].Still(nil)
+			release := places[0].Guard(nil)
 			changed := make(chan error, 1)
 			go func() { changed <- change(a) }()
 			select {
@@ -91,7 +91,7 @@ func TestUpdate(t *testing.T) {
 		if err != nil || len(places) != 1 || places[0].Host == nil {
 			t.Fatal(places, err)
 		}
-		return places[0].Still != nil
+		return places[0].Guard != nil
 	}
 	a := New[uint32](100)
 	must(t, a.Update(func(v []uint32) {
@@ -106,7 +106,7 @@ func TestUpdate(t *testing.T) {
 	places, err := a.h.m.Places(0, 4*100)
 	must(t, err)
 	yielded := 0
-	release := places[0].Still(func(p []byte) { yielded += len(p) })
+	release := places[0].Guard(func(p []byte) { yielded += len(p) })
 	must(t, a.Rows(10, 20).Update(func(v []uint32) { v[0] = 10 }))
 	if release(); yielded != 40 {
 		t.Errorf("%d bytes were asked for, not 40", yielded)
@@ -119,7 +119,7 @@ func TestUpdate(t *testing.T) {
 		}()
 		a.Update(func([]uint32) { panic("on purpose") })
 	}()
-	if again, err := a.h.m.Places(0, 4*100); err != nil || again[0].Still == nil {
+	if again, err := a.h.m.Places(0, 4*100); err != nil || again[0].Guard == nil {
 		t.Error("after a panic it never stands still again", err)
 	}
 	v, err := a.Data()

@@ -18,7 +18,7 @@ func TestRawHost_Deferred(t *testing.T) {
 	nothing := NewKernel("", "nothing", func(*Work) {})
 	must(t, d.Launch(nothing, Size{1}, In(a)))
 	places, err := a.h.m.Places(0, 4000)
-	if err != nil || len(places) != 1 || places[0].Host == nil || places[0].Still != nil {
+	if err != nil || len(places) != 1 || places[0].Host == nil || places[0].Guard != nil {
 		t.Fatal(places, err)
 	}
 }
@@ -100,9 +100,9 @@ func TestStillAlways(t *testing.T) {
 		var held, were [][]byte
 		var release []func()
 		for _, p := range places {
-			if p.Still != nil {
+			if p.Guard != nil {
 				held, were = append(held, p.Host), append(were, bytes.Clone(p.Host))
-				release = append(release, p.Still(nil))
+				release = append(release, p.Guard(nil))
 			}
 		}
 		var names []string

@@ -25,7 +25,7 @@ func TestViewsTrade(t *testing.T) {
 		if round > 3 {
 			st.Arrays[0], st.Arrays[1] = st.Arrays[1], st.Arrays[0]
 		}
-		s.Anticipate()
+		s.Prefetch()
 		img, err := graph.Collect(st.roots(), nil)
 		must(t, err)
 		set, err := s.Save(context.Background(), img, nil, ckpt.Note{})

@@ -488,5 +488,5 @@ func (j *fileJournal) end() {
 
 // sets returns the checkpoints that this rank has, the newest first.
 func (j *fileJournal) sets() ([]uint64, error) {
-	return store.Open(vfs.OS(), j.dir, run.Rank()).Sets()
+	return store.Open(vfs.OS(), j.dir, run.Rank()).Committed()
 }

@@ -377,7 +377,7 @@ assert f["MemBlocks/grid"][2000] == -1 and f["MemBlocks/grid"][5] == 6 and f["Me
 
 func indices(t *testing.T, dir string) []uint64 {
 	t.Helper()
-	sets, err := testDir(dir).Sets()
+	sets, err := testDir(dir).Committed()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -157,7 +157,7 @@ func (c *call) diffRank(ctx context.Context, doc *diffDocument, found *[]ckpt.Di
 		return err
 	}
 	defer b.Close()
-	doc.First.Set, doc.Second.Set = a.Header.Set, b.Header.Set
+	doc.First.Set, doc.Second.Set = a.Header.Index, b.Header.Index
 	label := "comparing"
 	if doc.First.Ranks > 1 {
 		label = fmt.Sprintf("comparing rank %d", t.rank)
@@ -177,7 +177,7 @@ func (c *call) diffRank(ctx context.Context, doc *diffDocument, found *[]ckpt.Di
 	return nil
 }
 
-func describeDifference(a *ckpt.Set, d *ckpt.Difference) difference {
+func describeDifference(a *ckpt.File, d *ckpt.Difference) difference {
 	out := difference{
 		Variable: d.Var, Dataset: "/" + d.Path, Detail: d.Detail,
 		Values: d.Values, Differ: d.Differ, MaxAbs: finite(d.MaxAbs), MaxRel: finite(d.MaxRel),
@@ -190,7 +190,7 @@ func describeDifference(a *ckpt.Set, d *ckpt.Difference) difference {
 
 // place gives the position of the first value that differs as Go would write
 // it: [3][17].x
-func place(s *ckpt.Set, diff *ckpt.Difference) string {
+func place(s *ckpt.File, diff *ckpt.Difference) string {
 	for i := range s.Header.Datasets {
 		d := &s.Header.Datasets[i]
 		if d.Path != diff.Path {

@@ -77,7 +77,7 @@ func export(ctx context.Context, c *call, compress string, rank int) error {
 		return err
 	}
 	began := time.Now()
-	p := c.progress(fmt.Sprintf("exporting set %d", s.Header.Set), s.State())
+	p := c.progress(fmt.Sprintf("exporting set %d", s.Header.Index), s.State())
 	err = s.Export(ctx, c.fsys, out, how, p.at)
 	p.end()
 	if errors.Is(err, ckpt.ErrCorrupt) {
@@ -91,7 +91,7 @@ func export(ctx context.Context, c *call, compress string, rank int) error {
 		return err
 	}
 	sum := c.summarize(s)
-	doc := exportDocument{s.Header.Set, s.Header.Rank, s.Header.Ranks, s.Path, out, compress, sum.StateBytes, st.Size(), time.Since(began).Seconds()}
+	doc := exportDocument{s.Header.Index, s.Header.Rank, s.Header.Ranks, s.Path, out, compress, sum.StateBytes, st.Size(), time.Since(began).Seconds()}
 	if c.json {
 		return c.document(doc)
 	}

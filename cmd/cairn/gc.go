@@ -148,7 +148,7 @@ func ownerRank(name string) (int, bool) {
 	if !ok {
 		return 0, false
 	}
-	return store.FileRank(owner + ".h5")
+	return store.ParseRank(owner + ".h5")
 }
 
 // gcPlan is what gc is about to remove.
@@ -276,7 +276,7 @@ func (p *gcPlan) remove(c *call) error {
 	var err error
 	for _, n := range gone {
 		for _, r := range append(p.ranks[n], 0) { // 0: an empty folder goes, too
-			err = errors.Join(err, store.OnBehalf(c.fsys, p.doc.Dir, r, nil).Remove(n))
+			err = errors.Join(err, store.ForHelper(c.fsys, p.doc.Dir, r, nil).Remove(n))
 		}
 	}
 	if err != nil {

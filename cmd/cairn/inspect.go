@@ -126,7 +126,7 @@ func inspect(c *call, rank uint) error {
 }
 
 // variables groups the datasets of a set by the variable they belong to.
-func variables(s *ckpt.Set, img *graph.Image) []variableInfo {
+func variables(s *ckpt.File, img *graph.Image) []variableInfo {
 	out := []variableInfo{}
 	at := make(map[string]int)
 	variable := func(name string) *variableInfo {

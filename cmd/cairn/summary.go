@@ -36,12 +36,12 @@ type baseInfo struct {
 }
 
 // summarize sums up an open set.
-func (c *call) summarize(s *ckpt.Set) summary {
+func (c *call) summarize(s *ckpt.File) summary {
 	h := &s.Header
 	m := summary{
-		Set: h.Set, Path: s.Path, Rank: h.Rank, Ranks: h.Ranks, Time: h.Time, Kind: "full", Bases: []baseInfo{},
+		Set: h.Index, Path: s.Path, Rank: h.Rank, Ranks: h.Ranks, Time: h.Time, Kind: "full", Bases: []baseInfo{},
 		FileBytes: s.Size, Compression: compressionName(h.Compression),
-		Reason: h.Note.Reason, HeldMS: h.Note.HeldMS, Points: h.Note.Points,
+		Reason: h.Note.Reason, HeldMS: h.Note.PauseMS, Points: h.Note.Points,
 	}
 	if t, err := time.Parse(time.RFC3339, h.Time); err == nil {
 		m.taken = t
@@ -49,7 +49,7 @@ func (c *call) summarize(s *ckpt.Set) summary {
 	}
 	for _, b := range h.Bases {
 		m.Kind = "differential"
-		m.Bases = append(m.Bases, baseInfo{b.Set, b.File})
+		m.Bases = append(m.Bases, baseInfo{b.Index, b.File})
 	}
 	for i := range h.Datasets {
 		if h.Datasets[i].Pool >= 0 {
@@ -95,7 +95,7 @@ type usage struct {
 }
 
 // usageOf counts the blocks of dataset i.
-func usageOf(s *ckpt.Set, i int) usage {
+func usageOf(s *ckpt.File, i int) usage {
 	d := &s.Header.Datasets[i]
 	u := usage{Size: d.Size}
 	for off, row := int64(0), d.First; off < d.Size; off, row = off+d.Block, row+1 {

@@ -163,7 +163,7 @@ func (c *call) setFolder(dir string) (g group, ok bool, err error) {
 		return group{}, false, err
 	}
 	for _, e := range entries {
-		if _, ok := store.FileRank(e.Name()); ok {
+		if _, ok := store.ParseRank(e.Name()); ok {
 			t := locate(filepath.Join(dir, e.Name()))
 			g.index, g.dir, g.parts = t.index, t.dir, append(g.parts, t)
 		}
@@ -176,7 +176,7 @@ func (c *call) setFolder(dir string) (g group, ok bool, err error) {
 	if err != nil {
 		return group{}, false, err
 	}
-	if _, ok := store.SetIndex(filepath.Base(abs)); ok {
+	if _, ok := store.ParseIndex(filepath.Base(abs)); ok {
 		return group{}, true, fmt.Errorf("%s: this set was not finished: it is being written, or a crash left it; take an older one (see 'cairn list %s')", dir, filepath.Dir(abs))
 	}
 	return group{}, false, nil
@@ -209,7 +209,7 @@ func (c *call) empty(dir string) error {
 	}
 	unfinished := 0
 	for _, e := range entries {
-		if _, ok := store.SetIndex(e.Name()); ok {
+		if _, ok := store.ParseIndex(e.Name()); ok {
 			unfinished++
 		}
 		if !e.IsDir() {
@@ -251,8 +251,8 @@ func (c *call) runFolder(arg string) error {
 func locate(file string) target {
 	for _, path := range []string{file, absolute(file)} {
 		folder := filepath.Dir(path)
-		rank, isRank := store.FileRank(filepath.Base(path))
-		index, isSet := store.SetIndex(filepath.Base(folder))
+		rank, isRank := store.ParseRank(filepath.Base(path))
+		index, isSet := store.ParseIndex(filepath.Base(folder))
 		if isRank && isSet {
 			return target{file: file, dir: filepath.Dir(folder), index: index, rank: rank}
 		}
@@ -270,7 +270,7 @@ func absolute(path string) string {
 
 // open opens a set and checks its metadata. A file outside a run's folder
 // that shows no sign of being Cairn's is not called damaged.
-func (c *call) open(t target) (*ckpt.Set, error) {
+func (c *call) open(t target) (*ckpt.File, error) {
 	s, err := ckpt.Open(c.fsys, t.file)
 	if err != nil && t.dir == "" && errors.Is(err, ckpt.ErrCorrupt) {
 		if why := c.foreign(t.file); why != "" {
@@ -292,18 +292,18 @@ func (c *call) open(t target) (*ckpt.Set, error) {
 // belongs compares what a file in a run's directory says it is with where it
 // lies.
 func (c *call) belongs(t target, h *ckpt.Header) error {
-	if err := h.At(t.index, t.rank); err != nil {
+	if err := h.CheckPlace(t.index, t.rank); err != nil {
 		return err
 	}
 	run, err := store.Open(c.fsys, t.dir, t.rank).ID()
 	if err != nil || run == "" { // files are compared with each other then: see verify
 		return nil
 	}
-	return h.Of(run)
+	return h.CheckRun(run)
 }
 
 // openSet opens a rank's file of the set that arg names.
-func (c *call) openSet(arg string, rank int) (*ckpt.Set, error) {
+func (c *call) openSet(arg string, rank int) (*ckpt.File, error) {
 	t, err := c.resolve(arg, rank)
 	if err != nil {
 		return nil, err
@@ -355,7 +355,7 @@ func (c *call) foreign(path string) string {
 
 // check opens a set and those files of older sets that it needs, and checks
 // their metadata, which is quick. The caller closes the set.
-func (c *call) check(t target) (*ckpt.Set, error) {
+func (c *call) check(t target) (*ckpt.File, error) {
 	s, err := c.open(t)
 	if err != nil {
 		return nil, err
@@ -365,7 +365,7 @@ func (c *call) check(t target) (*ckpt.Set, error) {
 		base, err := ckpt.Open(c.fsys, path)
 		if err == nil {
 			base.Close()
-			err = s.Base(&b, base)
+			err = s.CheckBase(&b, base)
 		}
 		if err != nil {
 			s.Close()
@@ -435,7 +435,7 @@ func (c *call) folders(dir string) (map[uint64]string, error) {
 	}
 	out := make(map[uint64]string)
 	for _, e := range entries {
-		if n, ok := store.SetIndex(e.Name()); ok {
+		if n, ok := store.ParseIndex(e.Name()); ok {
 			out[n] = filepath.Join(dir, e.Name())
 		}
 	}

@@ -249,7 +249,7 @@ func (c *call) verifySet(ctx context.Context, t target) (verifiedSet, error) {
 	s, err := c.open(t)
 	if err == nil {
 		defer s.Close()
-		v.Set, v.Rank, v.Ranks, v.CheckedBytes = s.Header.Set, s.Header.Rank, s.Header.Ranks, s.State()
+		v.Set, v.Rank, v.Ranks, v.CheckedBytes = s.Header.Index, s.Header.Rank, s.Header.Ranks, s.State()
 		v.Run, v.Attempt = s.Header.Run, s.Header.Attempt
 		v.Damage, err = c.damage(ctx, s)
 	}
@@ -271,8 +271,8 @@ func (c *call) verifySet(ctx context.Context, t target) (verifiedSet, error) {
 }
 
 // damage reads all of a set and returns what is damaged, in the set's order.
-func (c *call) damage(ctx context.Context, s *ckpt.Set) ([]damagedBlock, error) {
-	p := c.progress(fmt.Sprintf("checking set %d", s.Header.Set), s.State())
+func (c *call) damage(ctx context.Context, s *ckpt.File) ([]damagedBlock, error) {
+	p := c.progress(fmt.Sprintf("checking set %d", s.Header.Index), s.State())
 	found, err := s.Verify(ctx, p.at)
 	p.end()
 	out := []damagedBlock{}
@@ -412,7 +412,7 @@ func (c *call) acceptSet(ctx context.Context, t target, dir *store.Dir) (verifie
 	if err != nil {
 		return v, err
 	}
-	p := c.progress(fmt.Sprintf("rewriting set %d", s.Header.Set), s.State())
+	p := c.progress(fmt.Sprintf("rewriting set %d", s.Header.Index), s.State())
 	err = s.Accept(ctx, dir, p.at)
 	p.end()
 	if err != nil {

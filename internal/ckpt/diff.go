@@ -25,9 +25,9 @@ type Difference struct {
 // Both are verified first: a set whose values are not those of its digests is
 // an error. Metadata is not compared. progress, if not nil, is told how many
 // bytes have been looked at: each set's state once, then the first one's again.
-func Diff(ctx context.Context, a, b *Set, progress func(done int64)) ([]Difference, error) {
+func Diff(ctx context.Context, a, b *File, progress func(done int64)) ([]Difference, error) {
 	done := int64(0)
-	for _, s := range []*Set{a, b} {
+	for _, s := range []*File{a, b} {
 		damage, err := s.Verify(ctx, func(n int64) {
 			if progress != nil {
 				progress(done + n)
@@ -81,7 +81,7 @@ func Diff(ctx context.Context, a, b *Set, progress func(done int64)) ([]Differen
 	return out, nil
 }
 
-func (diff *Difference) compare(ctx context.Context, a, b *Set, i, j int, progress func(int64)) error {
+func (diff *Difference) compare(ctx context.Context, a, b *File, i, j int, progress func(int64)) error {
 	d, e := &a.Header.Datasets[i], &b.Header.Datasets[j]
 	ta, err := hdf5.ParseType(d.Type)
 	if err != nil {
@@ -102,9 +102,9 @@ func (diff *Difference) compare(ctx context.Context, a, b *Set, i, j int, progre
 	}
 	perElem := int64(len(la))
 	diff.Values = d.Size / int64(ta.Size) * perElem
-	same := d.sameLayout(e)
+	same := d.SameLayout(e)
 	bufA, bufB := make([]byte, 0, d.Block), []byte(nil)
-	for k := range d.blocks() {
+	for k := range d.NumBlocks() {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
@@ -112,7 +112,7 @@ func (diff *Difference) compare(ctx context.Context, a, b *Set, i, j int, progre
 		if same && a.Blocks[d.First+k].Digest == b.Blocks[e.First+k].Digest {
 			continue
 		}
-		bufA = bufA[:d.blockLen(k)]
+		bufA = bufA[:d.BlockLen(k)]
 		if err := a.ReadBlock(i, k, bufA); err != nil {
 			return err
 		}
@@ -151,12 +151,12 @@ func (diff *Difference) note(at int64, a, b float64) {
 }
 
 // readBytes reads and checks the blocks that hold n bytes from off on.
-func (s *Set) readBytes(i int, off, n int64) ([]byte, error) {
+func (s *File) readBytes(i int, off, n int64) ([]byte, error) {
 	d := &s.Header.Datasets[i]
 	out := make([]byte, 0, n)
 	buf := make([]byte, d.Block)
 	for k := int(off / d.Block); n > 0; k++ {
-		p := buf[:d.blockLen(k)]
+		p := buf[:d.BlockLen(k)]
 		if err := s.ReadBlock(i, k, p); err != nil {
 			return nil, err
 		}

@@ -9,11 +9,11 @@ import (
 )
 
 // drain copies what was frozen into segments and hands them to the writer.
-func (t *farTask) drain() error {
+func (t *deviceTask) drain() error {
 	if len(t.take) == 0 {
 		return nil
 	}
-	f := newFeeder(t)
+	f := newDrainer(t)
 	err := f.run()
 	if e := f.finish(); err == nil {
 		err = e
@@ -22,7 +22,7 @@ func (t *farTask) drain() error {
 	return err
 }
 
-func (t *farTask) close() {
+func (t *deviceTask) close() {
 	for i := range t.take {
 		if e := &t.take[i]; e.frozen != nil && e.index == 0 {
 			e.frozen.Close()
@@ -31,17 +31,17 @@ func (t *farTask) close() {
 	t.take = nil
 }
 
-// feeder fills segments from a device. Copies run by themselves; a goroutine
+// drainer fills segments from a device. Copies run by themselves; a goroutine
 // waits for them and gives finished segments to the writer.
-type feeder struct {
-	t      *farTask
-	seg    Segment
-	frozen mem.Frozen // what its blocks are copied from
-	read   pendingRead
-	flight chan flying
-	wg     sync.WaitGroup
-	mu     sync.Mutex
-	err    error
+type drainer struct {
+	t        *deviceTask
+	seg      Segment
+	frozen   mem.Frozen // what its blocks are copied from
+	read     pendingRead
+	inflight chan copiedSegment
+	wg       sync.WaitGroup
+	mu       sync.Mutex
+	err      error
 }
 
 // pendingRead is a copy that may still grow.
@@ -51,17 +51,17 @@ type pendingRead struct {
 	dst    []byte
 }
 
-type flying struct {
+type copiedSegment struct {
 	seg  Segment
 	wait func() error
 }
 
-func newFeeder(t *farTask) *feeder {
-	f := &feeder{t: t, seg: Segment{Index: -1}, flight: make(chan flying, ringSegments)}
+func newDrainer(t *deviceTask) *drainer {
+	f := &drainer{t: t, seg: Segment{Index: -1}, inflight: make(chan copiedSegment, ringSegments)}
 	f.wg.Add(1)
 	go func() {
 		defer f.wg.Done()
-		for s := range f.flight {
+		for s := range f.inflight {
 			if err := s.wait(); err != nil {
 				f.fail(err)
 				t.s().staging.Release(s.seg.Index)
@@ -73,7 +73,7 @@ func newFeeder(t *farTask) *feeder {
 	return f
 }
 
-func (f *feeder) fail(err error) {
+func (f *drainer) fail(err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.err == nil {
@@ -81,21 +81,21 @@ func (f *feeder) fail(err error) {
 	}
 }
 
-func (f *feeder) failed() error {
+func (f *drainer) failed() error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.err
 }
 
 // run takes all blocks in order.
-func (f *feeder) run() error {
+func (f *drainer) run() error {
 	c, take := f.t.c, f.t.take
 	for i := range take { // before any copy: a digest would have to wait for it
 		e := &take[i]
-		d, j := &c.l.datasets[e.dataset], c.judge(e.dataset)
+		d, j := &c.l.Datasets[e.dataset], c.classifier(e.dataset)
 		for _, b := range e.changed {
 			k := e.lo + int(b.Block)
-			c.marks[d.First+k] = j.of(k, b.Digest)
+			c.marks[d.First+k] = j.mark(k, b.Digest)
 		}
 		if e.digests != nil || e.changed != nil {
 			continue
@@ -105,7 +105,7 @@ func (f *feeder) run() error {
 			return err
 		}
 		for n, dig := range e.digests {
-			c.marks[d.First+e.lo+n] = j.of(e.lo+n, dig)
+			c.marks[d.First+e.lo+n] = j.mark(e.lo+n, dig)
 		}
 	}
 	for i := range take {
@@ -126,8 +126,8 @@ func (f *feeder) run() error {
 
 // block starts the copy of block k, the n-th of an extent, into a segment, if
 // it has to be stored.
-func (f *feeder) block(e *farExtent, n, k int, dig xxh3.Uint128) error {
-	d := &f.t.c.l.datasets[e.dataset]
+func (f *drainer) block(e *deviceExtent, n, k int, dig xxh3.Uint128) error {
+	d := &f.t.c.l.Datasets[e.dataset]
 	if f.t.c.marks[d.First+k] != MarkStaged {
 		return nil
 	}
@@ -147,7 +147,7 @@ func (f *feeder) block(e *farExtent, n, k int, dig xxh3.Uint128) error {
 }
 
 // copy starts a copy, or makes the last one longer.
-func (f *feeder) copy(i int, off int64, dst []byte) error {
+func (f *drainer) copy(i int, off int64, dst []byte) error {
 	r := &f.read
 	if r.dst != nil && r.extent == i && r.off+int64(len(r.dst)) == off && cap(r.dst)-len(r.dst) >= len(dst) && &r.dst[:len(r.dst)+1][len(r.dst)] == &dst[0] {
 		r.dst = r.dst[:len(r.dst)+len(dst)]
@@ -158,7 +158,7 @@ func (f *feeder) copy(i int, off int64, dst []byte) error {
 	return err
 }
 
-func (f *feeder) flush() error {
+func (f *drainer) flush() error {
 	r := f.read
 	f.read = pendingRead{}
 	if r.dst == nil {
@@ -168,7 +168,7 @@ func (f *feeder) flush() error {
 }
 
 // send lets the segment go to the writer when its copies are done.
-func (f *feeder) send() error {
+func (f *drainer) send() error {
 	if err := f.flush(); err != nil || f.seg.Index < 0 {
 		return err
 	}
@@ -176,13 +176,13 @@ func (f *feeder) send() error {
 	if err != nil {
 		return err
 	}
-	f.flight <- flying{f.seg, wait}
+	f.inflight <- copiedSegment{f.seg, wait}
 	f.seg = Segment{Index: -1}
 	return f.failed()
 }
 
 // finish waits for all copies.
-func (f *feeder) finish() error {
+func (f *drainer) finish() error {
 	f.read = pendingRead{}
 	if f.seg.Index >= 0 { // after an error; copies into it may be under way
 		if wait, err := f.frozen.Mark(); err == nil {
@@ -191,7 +191,7 @@ func (f *feeder) finish() error {
 		f.t.s().staging.Release(f.seg.Index)
 		f.seg.Index = -1
 	}
-	close(f.flight)
+	close(f.inflight)
 	f.wg.Wait()
 	return f.failed()
 }

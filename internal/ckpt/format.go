@@ -74,7 +74,7 @@ type Header struct {
 	// checkpoint have the same.
 	Run         string      `json:"run,omitempty"`
 	Attempt     string      `json:"attempt,omitempty"`
-	Set         uint64      `json:"index"`
+	Index       uint64      `json:"index"`
 	Rank        int         `json:"rank"`
 	Ranks       int         `json:"ranks"`
 	Time        string      `json:"time"` // RFC 3339, UTC: when the program was held
@@ -89,11 +89,11 @@ type Header struct {
 	Note     Note     `json:"note"`
 }
 
-// Base is an older file that holds blocks of this set.
+// CheckBase is an older file that holds blocks of this set.
 type Base struct {
-	Set  uint64 `json:"index"`
-	File string `json:"file"` // in the same folder
-	Diff bool   `json:"diff"` // that file is differential itself: its blocks are under /Changed
+	Index uint64 `json:"index"`
+	File  string `json:"file"` // in the same folder
+	Diff  bool   `json:"diff"` // that file is differential itself: its blocks are under /Changed
 	// Blocks is how many it stores, whether any set needs them or not; 0: not known.
 	Blocks int `json:"blocks,omitempty"`
 	// Header is the digest of that file's /Header; "": not known.
@@ -105,7 +105,7 @@ type Base struct {
 type Note struct {
 	Points   uint64  `json:"points,omitempty"`   // points passed since the run began
 	Reason   string  `json:"reason,omitempty"`   // why it was due
-	HeldMS   float64 `json:"pauseMs"`            // the program was held so long
+	PauseMS  float64 `json:"pauseMs"`            // the program was held so long
 	Finding  string  `json:"finding,omitempty"`  // how changes were found: "copy", "digest", "kernel"
 	Tracking string  `json:"tracking,omitempty"` // whether the kernel can track writes
 
@@ -127,19 +127,19 @@ type Dataset struct {
 	First int      `json:"first"`           // row of its first block in /Blocks
 }
 
-// blocks returns the number of blocks.
-func (d *Dataset) blocks() int {
+// NumBlocks returns the number of blocks.
+func (d *Dataset) NumBlocks() int {
 	if d.Size == 0 {
 		return 0
 	}
 	return int((d.Size + d.Block - 1) / d.Block)
 }
 
-// blockLen returns the bytes of block k.
-func (d *Dataset) blockLen(k int) int { return int(min(d.Block, d.Size-int64(k)*d.Block)) }
+// BlockLen returns the bytes of block k.
+func (d *Dataset) BlockLen(k int) int { return int(min(d.Block, d.Size-int64(k)*d.Block)) }
 
-// sameLayout reports whether blocks of d and e correspond one to one.
-func (d *Dataset) sameLayout(e *Dataset) bool {
+// SameLayout reports whether blocks of d and e correspond one to one.
+func (d *Dataset) SameLayout(e *Dataset) bool {
 	return d.Path == e.Path && d.Type == e.Type && d.Size == e.Size && d.Block == e.Block && slices.Equal(d.Dims, e.Dims) && slices.Equal(d.Chunk, e.Chunk)
 }
 
@@ -147,7 +147,7 @@ func (d *Dataset) sameLayout(e *Dataset) bool {
 // them: one may have more rows than the other.
 func (d *Dataset) continues(e *Dataset) bool {
 	if len(d.Dims) == 0 || len(d.Dims) != len(e.Dims) || d.Chunk == nil {
-		return d.sameLayout(e)
+		return d.SameLayout(e)
 	}
 	return d.Path == e.Path && d.Type == e.Type && d.Block == e.Block && slices.Equal(d.Dims[1:], e.Dims[1:]) && slices.Equal(d.Chunk, e.Chunk)
 }
@@ -220,14 +220,14 @@ func parseHeader(text []byte, digest string) (*Header, error) {
 	if h.Format != Format {
 		return nil, fmt.Errorf("%w: the file has format %d, this program reads format %d; use the version of Cairn that wrote it", ErrFormat, h.Format, Format)
 	}
-	if err := h.check(); err != nil {
+	if err := h.Check(); err != nil {
 		return nil, err
 	}
 	return &h, nil
 }
 
-// check compares the parts of a header with each other.
-func (h *Header) check() error {
+// Check compares the parts of a header with each other.
+func (h *Header) Check() error {
 	if n := len(h.Sent); n != len(h.Received) || n > 0 && n != h.Ranks {
 		return fmt.Errorf("%w: message totals of %d and %d ranks, there are %d", ErrCorrupt, n, len(h.Received), h.Ranks)
 	}
@@ -245,10 +245,10 @@ func (h *Header) check() error {
 			}
 			n *= m
 		}
-		if uint64(d.Size) != n || d.Block <= 0 || d.Block > maxBlock && d.Chunk != nil || d.First != next || d.Size/d.Block > math.MaxInt32 {
+		if uint64(d.Size) != n || d.Block <= 0 || d.Block > MaxBlock && d.Chunk != nil || d.First != next || d.Size/d.Block > math.MaxInt32 {
 			return fmt.Errorf("%w: %s: sizes do not agree", ErrCorrupt, d.Path)
 		}
-		next += d.blocks()
+		next += d.NumBlocks()
 		if next > math.MaxInt32 {
 			return fmt.Errorf("%w: too many blocks", ErrCorrupt)
 		}
@@ -256,18 +256,18 @@ func (h *Header) check() error {
 	return nil
 }
 
-// At compares what the file says it is with where it lies: a file of another
+// CheckPlace compares what the file says it is with where it lies: a file of another
 // rank or checkpoint wraps ErrForeign and ErrCorrupt.
-func (h *Header) At(set uint64, rank int) error {
-	if h.Set == set && h.Rank == rank {
+func (h *Header) CheckPlace(set uint64, rank int) error {
+	if h.Index == set && h.Rank == rank {
 		return nil
 	}
-	return fmt.Errorf("%w: %w: it is rank %d's part of checkpoint %d, and lies where rank %d's part of checkpoint %d has to be", ErrCorrupt, ErrForeign, h.Rank, h.Set, rank, set)
+	return fmt.Errorf("%w: %w: it is rank %d's part of checkpoint %d, and lies where rank %d's part of checkpoint %d has to be", ErrCorrupt, ErrForeign, h.Rank, h.Index, rank, set)
 }
 
-// Of compares the run that saved the file with the one that it lies with, in
+// CheckRun compares the run that saved the file with the one that it lies with, in
 // the same way.
-func (h *Header) Of(run string) error {
+func (h *Header) CheckRun(run string) error {
 	if h.Run == run {
 		return nil
 	}
@@ -281,11 +281,11 @@ func runName(id string) string {
 	return "run " + id
 }
 
-// totalBlocks is the number of rows that /Blocks must have.
-func (h *Header) totalBlocks() int {
+// TotalBlocks is the number of rows that /Blocks must have.
+func (h *Header) TotalBlocks() int {
 	n := 0
 	for i := range h.Datasets {
-		n += h.Datasets[i].blocks()
+		n += h.Datasets[i].NumBlocks()
 	}
 	return n
 }
@@ -298,10 +298,10 @@ type FileEntry struct {
 	Perm   uint32 `json:"perm"`
 	Offset int64  `json:"offset"`
 	Size   int64  `json:"size"`
-	Sum    string `json:"digest,omitempty"` // identifies what was read of it
+	Digest string `json:"digest,omitempty"` // identifies what was read of it
 	At     string `json:"at,omitempty"`     // where a relative path led to
 	Name   string `json:"name,omitempty"`   // as the program gave it, where that is not Path
-	In     uint64 `json:"in,omitempty"`     // inode of the checkpoint directory, with At
+	In     uint64 `json:"in,omitempty"`     // inode of the checkpoint directory, with CheckPlace
 	Stdin  bool   `json:"stdin,omitempty"`  // it was the program's stdin, and is not opened
 
 	Abs string `json:"-"` // while saving: the path whatever the working folder

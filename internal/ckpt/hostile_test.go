@@ -13,7 +13,7 @@ import (
 
 // forge makes a file whose header and table of blocks are given, with digests
 // that fit, around the datasets of a good one.
-func forge(good *Set, header, rows []byte) ([]byte, error) {
+func forge(good *File, header, rows []byte) ([]byte, error) {
 	var m map[string]any
 	if json.Unmarshal(header, &m) == nil && m != nil {
 		m["blocks"] = digestText(rows)

@@ -14,15 +14,15 @@ import (
 )
 
 // Table returns the set as the one that the next save continues.
-func (s *Set) Table() *Table { return newTable(&s.Header, s.digest, s.Blocks) }
+func (s *File) Table() *Table { return newTable(&s.Header, s.digest, s.Blocks) }
 
 // Load puts the values of the set into the roots, except for the variables in
 // drop. Every byte is checked. After an error they are undefined. loaded, if not
 // nil, is called at the end.
-func (s *Set) Load(ctx context.Context, img *graph.Image, roots []graph.Root, env *graph.Env, drop []string, loaded func(*graph.Builder)) error {
+func (s *File) Load(ctx context.Context, img *graph.Image, roots []graph.Root, env *graph.Env, drop []string, loaded func(*graph.Builder)) error {
 	b, err := graph.Prepare(roots, img, env, graph.Options{Limit: mem.Total(), Drop: drop})
 	if err != nil {
-		return invalid(err)
+		return AsCorrupt(err)
 	}
 	defer b.Close()
 	datasets := make(map[int]int) // pool → dataset
@@ -40,9 +40,9 @@ func (s *Set) Load(ctx context.Context, img *graph.Image, roots []graph.Root, en
 		}
 		want[i] = true
 		if t.Remote {
-			sinks[i].fill = fillRemote(newBlob(t.Pieces))
+			sinks[i].fill = FillRemote(NewMemory(t.Pieces))
 		} else if t.Direct {
-			sinks[i].blob = newBlob(t.Pieces)
+			sinks[i].memory = NewMemory(t.Pieces)
 		} else {
 			sinks[i].fill = t.Fill
 		}
@@ -50,7 +50,7 @@ func (s *Set) Load(ctx context.Context, img *graph.Image, roots []graph.Root, en
 	if err := s.readBlocks(ctx, want, sinks, nil); err != nil {
 		return err
 	}
-	if err := invalid(b.Finish()); err != nil {
+	if err := AsCorrupt(b.Finish()); err != nil {
 		return err
 	}
 	if loaded != nil {
@@ -59,11 +59,11 @@ func (s *Set) Load(ctx context.Context, img *graph.Image, roots []graph.Root, en
 	return nil
 }
 
-// fillRemote takes bytes for memory that lies elsewhere.
-func fillRemote(b blob) func(off int64, src []byte) error {
+// FillRemote takes bytes for memory that lies elsewhere.
+func FillRemote(b Memory) func(off int64, src []byte) error {
 	return func(off int64, src []byte) error {
 		var err error
-		b.each(off, len(src), func(p []byte) {
+		b.Each(off, len(src), func(p []byte) {
 			part := src[:len(p)]
 			src = src[len(p):]
 			if err != nil {
@@ -80,8 +80,8 @@ func fillRemote(b blob) func(off int64, src []byte) error {
 	}
 }
 
-// invalid marks an error of the graph package about an impossible image as damage.
-func invalid(err error) error {
+// AsCorrupt marks an error of the graph package about an impossible image as damage.
+func AsCorrupt(err error) error {
 	if errors.Is(err, graph.ErrInvalid) {
 		return fmt.Errorf("%w: %w", ErrCorrupt, err)
 	}
@@ -91,13 +91,13 @@ func invalid(err error) error {
 // sink is where the bytes of a dataset go: memory, or a function that takes
 // ranges of them, or nowhere.
 type sink struct {
-	blob blob
-	fill func(off int64, src []byte) error
+	memory Memory
+	fill   func(off int64, src []byte) error
 }
 
 // readBlocks reads the wanted datasets and checks every block. Damage goes to
 // damaged if that is given, else the first is returned.
-func (s *Set) readBlocks(ctx context.Context, want []bool, sinks []sink, v *verification) error {
+func (s *File) readBlocks(ctx context.Context, want []bool, sinks []sink, v *verification) error {
 	var ranges []blockRange
 	for i := range s.Header.Datasets {
 		d := &s.Header.Datasets[i]
@@ -105,8 +105,8 @@ func (s *Set) readBlocks(ctx context.Context, want []bool, sinks []sink, v *veri
 			continue
 		}
 		step := int(max(1, mem.SegmentSize/d.Block))
-		for lo := 0; lo < d.blocks(); lo += step {
-			ranges = append(ranges, blockRange{i, lo, min(lo+step, d.blocks())})
+		for lo := 0; lo < d.NumBlocks(); lo += step {
+			ranges = append(ranges, blockRange{i, lo, min(lo+step, d.NumBlocks())})
 		}
 	}
 	var next atomic.Int64
@@ -146,7 +146,7 @@ func (s *Set) readBlocks(ctx context.Context, want []bool, sinks []sink, v *veri
 
 // reader reads ranges of blocks.
 type reader struct {
-	s   *Set
+	s   *File
 	v   *verification
 	buf []byte // aligned
 }
@@ -163,7 +163,7 @@ func (r *reader) read(rg blockRange, sinks []sink) error {
 	d := &s.Header.Datasets[rg.dataset]
 	out := &sinks[rg.dataset]
 	for k := rg.lo; k < rg.hi; {
-		off, n := int64(k)*d.Block, d.blockLen(k)
+		off, n := int64(k)*d.Block, d.BlockLen(k)
 		src, at, count := s.run(d, k, rg.hi)
 		if count == 0 { // not as we wrote it, or compressed, or zero: block by block
 			p, direct := r.place(out, off, n)
@@ -178,7 +178,7 @@ func (r *reader) read(rg blockRange, sinks []sink) error {
 			continue
 		}
 		last := k + count - 1
-		n = int(int64(last)*d.Block-off) + d.blockLen(last)
+		n = int(int64(last)*d.Block-off) + d.BlockLen(last)
 		p, direct := r.place(out, off, n)
 		if err := readFull(src.file, p, at); err != nil {
 			if !errors.Is(err, ErrCorrupt) || r.v == nil {
@@ -186,7 +186,7 @@ func (r *reader) read(rg blockRange, sinks []sink) error {
 			}
 		}
 		for ; k <= last; k++ {
-			b := p[int64(k)*d.Block-off:][:d.blockLen(k)]
+			b := p[int64(k)*d.Block-off:][:d.BlockLen(k)]
 			if err := r.done(out, rg.dataset, k, b, int64(k)*d.Block, direct, s.check(rg.dataset, k, b)); err != nil {
 				return err
 			}
@@ -198,8 +198,8 @@ func (r *reader) read(rg blockRange, sinks []sink) error {
 // place returns memory for n bytes at off: where they belong, if that is one
 // piece fit for reading into, else scratch memory.
 func (r *reader) place(out *sink, off int64, n int) (p []byte, direct bool) {
-	if len(out.blob.pieces) > 0 {
-		if p, ok := out.blob.view(off, n); ok && mem.IsAligned(p) {
+	if len(out.memory.Pieces) > 0 {
+		if p, ok := out.memory.View(off, n); ok && mem.IsAligned(p) {
 			return p, true
 		}
 	}
@@ -217,10 +217,10 @@ func (r *reader) done(out *sink, i, k int, p []byte, off int64, direct bool, err
 	if out.fill != nil {
 		return out.fill(off, p)
 	}
-	if len(out.blob.pieces) == 0 {
+	if len(out.memory.Pieces) == 0 {
 		return nil
 	}
-	out.blob.each(off, len(p), func(dst []byte) {
+	out.memory.Each(off, len(p), func(dst []byte) {
 		n := copy(dst, p)
 		p = p[n:]
 	})
@@ -229,7 +229,7 @@ func (r *reader) done(out *sink, i, k int, p []byte, off int64, direct bool, err
 
 // run returns how many blocks from k on lie one after the other in a file as
 // plain bytes, and where. A count of 0 means that block k does not.
-func (s *Set) run(d *Dataset, k, hi int) (src *source, at int64, count int) {
+func (s *File) run(d *Dataset, k, hi int) (src *source, at int64, count int) {
 	if d.Chunk == nil {
 		return nil, 0, 0
 	}
@@ -266,7 +266,7 @@ type Damage struct {
 
 type verification struct {
 	mu       sync.Mutex
-	s        *Set
+	s        *File
 	found    []Damage
 	done     int64
 	progress func(done int64)
@@ -287,7 +287,7 @@ func (v *verification) block(i, k int, n int64, err error) error {
 
 // Verify reads everything and returns what is damaged. progress, if not nil,
 // is told how many bytes have been checked.
-func (s *Set) Verify(ctx context.Context, progress func(done int64)) ([]Damage, error) {
+func (s *File) Verify(ctx context.Context, progress func(done int64)) ([]Damage, error) {
 	v := &verification{s: s, progress: progress}
 	want := make([]bool, len(s.Header.Datasets))
 	for i := range want {
@@ -308,7 +308,7 @@ func (s *Set) Verify(ctx context.Context, progress func(done int64)) ([]Damage, 
 }
 
 // State returns the bytes of all datasets.
-func (s *Set) State() int64 {
+func (s *File) State() int64 {
 	n := int64(0)
 	for i := range s.Header.Datasets {
 		n += s.Header.Datasets[i].Size

@@ -95,11 +95,11 @@ func buildMetadata(h *Header, table []Block, chunks [][]hdf5.Chunk, inline map[i
 // Check reports whether an image fits into a file: HDF5 has limits that Go
 // types can exceed.
 func Check(img *graph.Image) error {
-	l, err := planImage(img, nil, new(description))
+	l, err := planImage(img, nil, new(Description))
 	if err != nil {
 		return err
 	}
-	_, _, _, err = buildMetadata(&Header{Datasets: l.datasets}, make([]Block, l.blocks), make([][]hdf5.Chunk, len(l.datasets)), nil, page)
+	_, _, _, err = buildMetadata(&Header{Datasets: l.Datasets}, make([]Block, l.blocks), make([][]hdf5.Chunk, len(l.Datasets)), nil, page)
 	return err
 }
 
@@ -108,7 +108,7 @@ func Check(img *graph.Image) error {
 // there are no others.
 func mappings(h *Header, d *Dataset, table []Block) []hdf5.Mapping {
 	var out []hdf5.Mapping
-	n := d.blocks()
+	n := d.NumBlocks()
 	perRow := 1 // chunks side by side in a row of a matrix
 	if len(d.Dims) == 2 && d.Chunk[1] < d.Dims[1] {
 		perRow = int(d.Dims[1] / d.Chunk[1])

@@ -48,11 +48,11 @@ const moveVersion = 1
 
 var movePreface = append([]byte("cairn move\r\n"), moveVersion, 0, 0, 0)
 
-// MoveOptions say how the state of a rank travels. Chunk, Sequential and Files
+// MoveOptions say how the state of a rank travels. BatchSize, Sequential and Files
 // are the source's to say.
 type MoveOptions struct {
 	Rank, Ranks int
-	Chunk       int64 // bytes sent at a time; 0: 64 MiB
+	BatchSize   int64 // bytes sent at a time; 0: 64 MiB
 	// Sequential writes all to memory first, then sends, then reads, and sends
 	// nothing ahead. It is there to be compared with.
 	Sequential bool
@@ -63,18 +63,18 @@ type MoveOptions struct {
 }
 
 const (
-	moveChunk    = 64 << 20
-	maxMoveChunk = 1 << 30
-	moveStall    = 30 * time.Second
+	defaultBatch = 64 << 20
+	maxBatch     = 1 << 30
+	defaultStall = 30 * time.Second
 )
 
 func (o *MoveOptions) defaults() {
-	if o.Chunk <= 0 {
-		o.Chunk = moveChunk
+	if o.BatchSize <= 0 {
+		o.BatchSize = defaultBatch
 	}
-	o.Chunk = min(o.Chunk, maxMoveChunk)
+	o.BatchSize = min(o.BatchSize, maxBatch)
 	if o.Stall <= 0 {
-		o.Stall = moveStall
+		o.Stall = defaultStall
 	}
 	o.Ranks = max(o.Ranks, 1)
 }
@@ -82,8 +82,8 @@ func (o *MoveOptions) defaults() {
 // MoveStats is what a move did.
 type MoveStats = control.MoveStats
 
-// Landing is what the receiving program brings to a move.
-type Landing struct {
+// Receiver is what the receiving program brings to a move.
+type Receiver struct {
 	// Fit looks whether an image fits the program and says where its values
 	// go. It may be called more than once, for images that differ.
 	Fit func(img *graph.Image) (roots []graph.Root, env *graph.Env, drop []string, err error)
@@ -92,8 +92,8 @@ type Landing struct {
 	Files func(files []FileEntry, note Note, extra []byte) error
 }
 
-// Landed is what came with the values.
-type Landed struct {
+// Received is what came with the values.
+type Received struct {
 	Note  Note
 	Files []FileEntry
 	Extra []byte
@@ -102,18 +102,18 @@ type Landed struct {
 
 // Kinds of frames.
 const (
-	frameHello  uint32 = iota + 1 // moveHello
-	frameHead                     // moveHead
-	framePart                     // of a section
-	frameBlocks                   // runs of blocks, digests; raw bytes follow
-	frameFile                     // moveFile
-	frameData                     // bytes of the file
-	frameEnd                      // of a round: moveEnd
-	frameBulk                     // length of all frames that follow, in memory first
-	framePing                     // I am here
-	frameFail                     // text: I give up
-	frameKeep                     // to the source: datasets that the newcomer still has
-	frameWord                     // to the source: moveWord
+	frameHello   uint32 = iota + 1 // moveHello
+	frameHead                      // moveHead
+	framePart                      // of a section
+	frameBlocks                    // runs of blocks, digests; raw bytes follow
+	frameFile                      // moveFile
+	frameData                      // bytes of the file
+	frameEnd                       // of a round: moveEnd
+	frameBulk                      // length of all frames that follow, in memory first
+	framePing                      // I am here
+	frameFail                      // text: I give up
+	frameKeep                      // to the source: datasets that the newcomer still has
+	frameConfirm                   // to the source: moveConfirmation
 )
 
 const (
@@ -162,7 +162,7 @@ func digestAt(p []byte) xxh3.Uint128 {
 type moveHello struct {
 	Rank       int   `json:"rank"`
 	Ranks      int   `json:"ranks"`
-	Chunk      int64 `json:"chunk"`
+	BatchSize  int64 `json:"chunk"`
 	Sequential bool  `json:"sequential,omitempty"`
 	Files      bool  `json:"files,omitempty"`
 }
@@ -209,22 +209,22 @@ type moveEnd struct {
 	Digest string `json:"digest,omitempty"`
 }
 
-// moveWord says that all has arrived, was verified, and is in place.
-type moveWord struct {
+// moveConfirmation says that all has arrived, was verified, and is in place.
+type moveConfirmation struct {
 	Digest string `json:"digest"` // as the source gave it
 	ReadNS int64  `json:"readNS"`
 }
 
-// moveRun is consecutive blocks of a dataset with one fate.
-type moveRun struct {
+// blockRun is consecutive blocks of a dataset with one fate.
+type blockRun struct {
 	dataset, lo, n int
-	fate           uint32
+	state          uint32
 }
 
 const (
-	fateSent uint32 = iota // its bytes follow
-	fateZero               // it is all zeros
-	fateKept               // the newcomer has it
+	blockSent uint32 = iota // its bytes follow
+	blockZero               // it is all zeros
+	blockKept               // the newcomer has it
 )
 
 const (
@@ -234,12 +234,12 @@ const (
 )
 
 // encodeRuns lists runs, and behind them the digests of all blocks but zeros.
-func encodeRuns(runs []moveRun, digests []xxh3.Uint128) []byte {
+func encodeRuns(runs []blockRun, digests []xxh3.Uint128) []byte {
 	le := binary.LittleEndian
 	out := make([]byte, 0, 4+len(runs)*runBytes+16*len(digests))
 	out = le.AppendUint32(out, uint32(len(runs)))
 	for _, r := range runs {
-		for _, v := range [4]uint32{uint32(r.dataset), uint32(r.lo), uint32(r.n), r.fate} {
+		for _, v := range [4]uint32{uint32(r.dataset), uint32(r.lo), uint32(r.n), r.state} {
 			out = le.AppendUint32(out, v)
 		}
 	}
@@ -250,31 +250,31 @@ func encodeRuns(runs []moveRun, digests []xxh3.Uint128) []byte {
 }
 
 // decodeRuns is the inverse of encodeRuns, for these datasets.
-func decodeRuns(p []byte, datasets []Dataset) (runs []moveRun, digests []xxh3.Uint128, err error) {
-	bad := func() ([]moveRun, []xxh3.Uint128, error) {
+func decodeRuns(p []byte, datasets []Dataset) (runs []blockRun, digests []xxh3.Uint128, err error) {
+	bad := func() ([]blockRun, []xxh3.Uint128, error) {
 		return nil, nil, fmt.Errorf("%w: a list of blocks that there are not", ErrCorrupt)
 	}
 	le := binary.LittleEndian
 	if len(p) < 4 || uint64(le.Uint32(p))*runBytes > uint64(len(p)-4) {
 		return bad()
 	}
-	runs = make([]moveRun, le.Uint32(p))
+	runs = make([]blockRun, le.Uint32(p))
 	p = p[4:]
 	blocks, named := 0, 0
 	for i := range runs {
 		v := [4]uint32{le.Uint32(p), le.Uint32(p[4:]), le.Uint32(p[8:]), le.Uint32(p[12:])}
 		p = p[runBytes:]
-		if v[0] >= uint32(len(datasets)) || v[3] > fateKept || v[2] == 0 || v[2] > maxListed {
+		if v[0] >= uint32(len(datasets)) || v[3] > blockKept || v[2] == 0 || v[2] > maxListed {
 			return bad()
 		}
-		if n := datasets[v[0]].blocks(); uint64(v[1])+uint64(v[2]) > uint64(n) {
+		if n := datasets[v[0]].NumBlocks(); uint64(v[1])+uint64(v[2]) > uint64(n) {
 			return bad()
 		}
-		runs[i] = moveRun{int(v[0]), int(v[1]), int(v[2]), v[3]}
+		runs[i] = blockRun{int(v[0]), int(v[1]), int(v[2]), v[3]}
 		if blocks += int(v[2]); blocks > maxListed {
 			return bad()
 		}
-		if v[3] != fateZero {
+		if v[3] != blockZero {
 			named += int(v[2])
 		}
 	}
@@ -289,30 +289,30 @@ func decodeRuns(p []byte, datasets []Dataset) (runs []moveRun, digests []xxh3.Ui
 }
 
 // planMove lays an image out for the stream: as in a set, but without
-// metadata, which is in the head, and no block is larger than maxBlock. Small
+// metadata, which is in the head, and no block is larger than MaxBlock. Small
 // datasets on devices are brought if fetch is set.
-func planMove(img *graph.Image, t *description, fetch bool) (*layout, error) {
-	all, err := planPools(img, nil, t)
+func planMove(img *graph.Image, t *Description, fetch bool) (*Layout, error) {
+	all, err := PlanPools(img, nil, t)
 	if err != nil {
 		return nil, err
 	}
-	l := &layout{}
-	for i := range all.datasets {
-		d := all.datasets[i]
+	l := &Layout{}
+	for i := range all.Datasets {
+		d := all.Datasets[i]
 		if d.Pool < 0 {
 			continue
 		}
-		if d.Block > maxBlock {
-			d.Block = maxBlock
+		if d.Block > MaxBlock {
+			d.Block = MaxBlock
 		}
-		l.add(d, all.blobs[i].pieces)
-		last := len(l.datasets) - 1
-		l.remote[last] = all.remote[i]
-		if fetch && l.remote[last] && d.Chunk == nil {
-			if err := l.fetch(last); err != nil {
+		l.Add(d, all.Memory[i].Pieces)
+		last := len(l.Datasets) - 1
+		l.Remote[last] = all.Remote[i]
+		if fetch && l.Remote[last] && d.Chunk == nil {
+			if err := l.Fetch(last); err != nil {
 				return nil, fmt.Errorf("%s: %w", d.Var, err)
 			}
-			l.remote[last] = false
+			l.Remote[last] = false
 		}
 	}
 	return l, nil
@@ -341,16 +341,16 @@ func decodeImage(text *[sections][]byte) (*graph.Image, []Dataset, error) {
 	if img.Regions, err = graph.UnpackRegions(words); err != nil || len(p)%8 != 0 {
 		return nil, nil, fmt.Errorf("%w: regions: %v", ErrCorrupt, err)
 	}
-	if err := h.check(); err != nil {
+	if err := h.Check(); err != nil {
 		return nil, nil, err
 	}
-	if n := h.totalBlocks(); int64(n) > mem.Total()/8/tableBytes {
+	if n := h.TotalBlocks(); int64(n) > mem.Total()/8/tableBytes {
 		return nil, nil, fmt.Errorf("%w: %d blocks", ErrCorrupt, n)
 	}
 	paths, pools := make(map[string]bool), make(map[int]bool)
 	for i := range h.Datasets {
 		d := &h.Datasets[i]
-		if d.Pool < 0 || d.Pool >= len(img.Pools) || img.Pools[d.Pool].Bytes() != uint64(d.Size) || d.Block > maxBlock || paths[d.Path] || pools[d.Pool] {
+		if d.Pool < 0 || d.Pool >= len(img.Pools) || img.Pools[d.Pool].Bytes() != uint64(d.Size) || d.Block > MaxBlock || paths[d.Path] || pools[d.Pool] {
 			return nil, nil, fmt.Errorf("%w: /%s does not fit its description", ErrCorrupt, d.Path)
 		}
 		paths[d.Path], pools[d.Pool] = true, true
@@ -368,7 +368,7 @@ type moveTable struct {
 }
 
 func newMoveTable(d *Dataset) *moveTable {
-	return &moveTable{digests: make([]xxh3.Uint128, d.blocks()), known: make([]bool, d.blocks())}
+	return &moveTable{digests: make([]xxh3.Uint128, d.NumBlocks()), known: make([]bool, d.NumBlocks())}
 }
 
 // has reports whether block k is there with a digest.

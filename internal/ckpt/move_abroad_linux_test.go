@@ -27,9 +27,9 @@ func TestMoveStop(t *testing.T) {
 		t.Fatal(r.err)
 	}
 	newThings().check(t, v)
-	g := NewOutgoing(dial(), MoveOptions{Chunk: 1 << 20})
+	g := NewSource(dial(), MoveOptions{BatchSize: 1 << 20})
 	defer g.Close()
-	if err := g.Ahead(collect(t, v.roots())); err != nil {
+	if err := g.Precopy(collect(t, v.roots())); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := g.Wait(ctx); err != nil {
@@ -77,7 +77,7 @@ func TestMoveAbroad(t *testing.T) {
 		return c
 	}
 	v, w := newThings(), new(things)
-	g := NewOutgoing(accept(), MoveOptions{})
+	g := NewSource(accept(), MoveOptions{})
 	defer g.Close()
 	if _, err := g.Finish(ctx, collect(t, v.roots()), nil, Note{}, nil); err != nil {
 		t.Fatal(err)

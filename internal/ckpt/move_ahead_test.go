@@ -16,16 +16,16 @@ import (
 // moving is a move of a state in rounds.
 type moving struct {
 	t    testing.TB
-	g    *Outgoing
+	g    *Source
 	done <-chan arrived
 	fits atomic.Int64 // images that the newcomer looked at
 }
 
 func newMoving(t testing.TB, o MoveOptions, to []graph.Root) *moving {
 	a, b := tcpPair(t)
-	m := &moving{t: t, g: NewOutgoing(a, o)}
+	m := &moving{t: t, g: NewSource(a, o)}
 	t.Cleanup(func() { m.g.Close() })
-	m.done = receive(b, o, Landing{Fit: func(*graph.Image) ([]graph.Root, *graph.Env, []string, error) {
+	m.done = receive(b, o, Receiver{Fit: func(*graph.Image) ([]graph.Root, *graph.Env, []string, error) {
 		m.fits.Add(1)
 		return to, nil, nil, nil
 	}})
@@ -34,7 +34,7 @@ func newMoving(t testing.TB, o MoveOptions, to []graph.Root) *moving {
 
 func (m *moving) ahead(from []graph.Root) int64 {
 	m.t.Helper()
-	if err := m.g.Ahead(collect(m.t, from)); err != nil {
+	if err := m.g.Precopy(collect(m.t, from)); err != nil {
 		m.t.Fatal(err)
 	}
 	n, err := m.g.Wait(ctx)
@@ -59,7 +59,7 @@ func (m *moving) finish(from []graph.Root) MoveStats {
 // TestAhead sends a state ahead, and again what was changed.
 func TestAhead(t *testing.T) {
 	v, w := newThings(), new(things)
-	m := newMoving(t, MoveOptions{Chunk: 1 << 20}, w.roots())
+	m := newMoving(t, MoveOptions{BatchSize: 1 << 20}, w.roots())
 	first := m.ahead(v.roots())
 	if first < 8<<20 {
 		t.Errorf("the first round sent %d bytes", first)
@@ -109,7 +109,7 @@ func TestAheadLayouts(t *testing.T) {
 	}
 	v.Grown, v.Kept, v.Own = fill(100_000), fill(500_000), fill(90_000)
 	v.Table = map[string][]int{"a": {1}}
-	m := newMoving(t, MoveOptions{Chunk: 300_000}, roots(w))
+	m := newMoving(t, MoveOptions{BatchSize: 300_000}, roots(w))
 	m.ahead(roots(v))
 	for step, change := range []func(){
 		func() { v.Grown = append(v.Grown, fill(50_000)...) },
@@ -171,7 +171,7 @@ func TestAheadChanging(t *testing.T) {
 				}
 			}
 			roots := func(v *state) []graph.Root { return []graph.Root{{Name: "v", Ptr: v}} }
-			m := newMoving(t, MoveOptions{Chunk: 1 + r.Int64N(2<<20)}, roots(w))
+			m := newMoving(t, MoveOptions{BatchSize: 1 + r.Int64N(2<<20)}, roots(w))
 			for range r.IntN(4) {
 				img := collect(t, roots(v))
 				var stop atomic.Bool
@@ -183,7 +183,7 @@ func TestAheadChanging(t *testing.T) {
 						runtime.Gosched()
 					}
 				})
-				if err := m.g.Ahead(img); err != nil {
+				if err := m.g.Precopy(img); err != nil {
 					t.Fatal(err)
 				}
 				if r.IntN(3) > 0 { // else Finish cuts it short
@@ -213,8 +213,8 @@ func TestAheadChanging(t *testing.T) {
 // on, and the newcomer ends.
 func TestAheadGivenUp(t *testing.T) {
 	v, w := newThings(), new(things)
-	m := newMoving(t, MoveOptions{Chunk: 64 << 10}, w.roots())
-	if err := m.g.Ahead(collect(t, v.roots())); err != nil {
+	m := newMoving(t, MoveOptions{BatchSize: 64 << 10}, w.roots())
+	if err := m.g.Precopy(collect(t, v.roots())); err != nil {
 		t.Fatal(err)
 	}
 	m.g.Close()
@@ -224,7 +224,7 @@ func TestAheadGivenUp(t *testing.T) {
 	if _, err := m.g.Wait(ctx); err == nil {
 		t.Error("a round that was given up has ended well")
 	}
-	if err := m.g.Ahead(collect(t, v.roots())); err == nil {
+	if err := m.g.Precopy(collect(t, v.roots())); err == nil {
 		t.Error("a round begins on a closed connection")
 	}
 }

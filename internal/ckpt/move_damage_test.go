@@ -58,12 +58,12 @@ func recordMove(t testing.TB, o MoveOptions, v *values, changes ...func()) []byt
 	t.Helper()
 	a, b := net.Pipe()
 	c := &listener{Conn: a}
-	g := NewOutgoing(c, o)
+	g := NewSource(c, o)
 	defer g.Close()
 	w := new(values)
 	done := receive(b, o, fit(w.roots()))
 	for _, change := range changes {
-		if err := g.Ahead(collect(t, v.roots())); err != nil {
+		if err := g.Precopy(collect(t, v.roots())); err != nil {
 			t.Fatal(err)
 		}
 		if _, err := g.Wait(ctx); err != nil {
@@ -218,7 +218,7 @@ func TestMoveFrames(t *testing.T) {
 					try("comes too early", i, l)
 				}
 			}
-			for _, kind := range []uint32{0, frameHello, frameHead, framePart, frameBlocks, frameFile, frameData, frameEnd, frameBulk, frameFail, frameKeep, frameWord, 99} {
+			for _, kind := range []uint32{0, frameHello, frameHead, framePart, frameBlocks, frameFile, frameData, frameEnd, frameBulk, frameFail, frameKeep, frameConfirm, 99} {
 				if kind != f.kind {
 					l := append([]frame(nil), list...)
 					l[i].kind = kind
@@ -230,7 +230,7 @@ func TestMoveFrames(t *testing.T) {
 			t.Errorf("%s: of %d wrong streams %d were refused", name, tried, refused)
 		}
 	}
-	// Of another version, and of none.
+	// CheckRun another version, and of none.
 	stream := bytes.Clone(all["at once"])
 	binary.LittleEndian.PutUint32(stream[12:], moveVersion+1)
 	if _, err := replay(stream, MoveOptions{}); !errors.Is(err, ErrFormat) || !strings.Contains(err.Error(), "both hosts need the same version") {
@@ -299,7 +299,7 @@ func TestMoveWordDamaged(t *testing.T) {
 	for at := int64(0); ; at++ {
 		a, b := net.Pipe()
 		c := &flipper{Conn: a, at: at}
-		g := NewOutgoing(c, MoveOptions{})
+		g := NewSource(c, MoveOptions{})
 		done := receive(b, MoveOptions{}, fit(new(values).roots()))
 		_, err := g.Finish(ctx, collect(t, v.roots()), nil, Note{}, nil)
 		r := <-done
@@ -363,7 +363,7 @@ func TestMoveFiles(t *testing.T) {
 		t.Run(fmt.Sprint(sequential), func(t *testing.T) {
 			a, b := tcpPair(t)
 			o := MoveOptions{Files: true, Sequential: sequential}
-			g := NewOutgoing(a, o)
+			g := NewSource(a, o)
 			defer g.Close()
 			v, w := sample(100), new(values)
 			done := receive(b, o, fit(w.roots()))
@@ -397,7 +397,7 @@ func TestMoveFiles(t *testing.T) {
 	}
 	// One that has got shorter than the source says.
 	a, b := tcpPair(t)
-	g := NewOutgoing(a, MoveOptions{Files: true})
+	g := NewSource(a, MoveOptions{Files: true})
 	defer g.Close()
 	done := receive(b, MoveOptions{Files: true}, fit(new(values).roots()))
 	files[3].Size = 2000

@@ -18,17 +18,17 @@ const maxRing = 32 << 20
 // resolve finds out where the bytes are that are not at their addresses. The
 // program is held.
 func (f *finder) resolve() error {
-	f.near, f.runs = slices.Clone(f.l.blobs), make([][]farRun, len(f.l.blobs))
-	if f.ahead {
+	f.host, f.runs = slices.Clone(f.l.Memory), make([][]Placement, len(f.l.Memory))
+	if f.precopy {
 		return nil
 	}
-	for i := range f.l.datasets {
-		if !f.l.remote[i] {
+	for i := range f.l.Datasets {
+		if !f.l.Remote[i] {
 			continue
 		}
 		var err error
-		if f.near[i], f.runs[i], err = resolve(&f.l.datasets[i], &f.l.blobs[i]); err != nil {
-			return fmt.Errorf("%s: %w", f.l.datasets[i].Var, err)
+		if f.host[i], f.runs[i], err = Resolve(&f.l.Datasets[i], &f.l.Memory[i]); err != nil {
+			return fmt.Errorf("%s: %w", f.l.Datasets[i].Var, err)
 		}
 	}
 	return nil
@@ -36,13 +36,13 @@ func (f *finder) resolve() error {
 
 // warm lets the devices that hold some of an image get ready to digest it,
 // while the program goes on. What it finds need not hold any more.
-func warm(l *layout) {
+func warm(l *Layout) {
 	seen := make(map[mem.Device]bool)
-	for i := range l.datasets {
-		if !l.remote[i] {
+	for i := range l.Datasets {
+		if !l.Remote[i] {
 			continue
 		}
-		for _, p := range l.blobs[i].pieces {
+		for _, p := range l.Memory[i].Pieces {
 			r, at := mem.FindRemote(unsafe.Pointer(unsafe.SliceData(p)))
 			if r == nil {
 				continue
@@ -58,44 +58,44 @@ func warm(l *layout) {
 	}
 }
 
-// devices goes over the blocks on devices, one device after the other. It
+// deviceBlocks goes over the blocks on devices, one device after the other. It
 // digests them there; then copies run into one half of a ring while the other
 // half is being sent.
-func (f *finder) devices() error {
+func (f *finder) deviceBlocks() error {
 	var devs []mem.Device
-	extents := make(map[mem.Device][]farExtent)
+	extents := make(map[mem.Device][]deviceExtent)
 	for i, runs := range f.runs {
 		for _, r := range runs {
-			dev := r.at.Device
-			if r.at.Zero || r.at.Host != nil {
+			dev := r.Place.Device
+			if r.Place.Zero || r.Place.Host != nil {
 				continue
 			}
 			if extents[dev] == nil {
 				devs = append(devs, dev)
 			}
-			at := mem.Extent{Buffer: r.at.Buffer, Off: r.at.Off, Len: r.at.Len, Block: f.l.datasets[i].Block}
-			extents[dev] = append(extents[dev], farExtent{dataset: i, lo: r.lo, at: at})
+			at := mem.Extent{Buffer: r.Place.Buffer, Off: r.Place.Off, Len: r.Place.Len, Block: f.l.Datasets[i].Block}
+			extents[dev] = append(extents[dev], deviceExtent{dataset: i, lo: r.Lo, at: at})
 		}
 	}
 	if len(devs) == 0 {
 		return nil
 	}
-	for range cap(f.sides) { // it is not needed any more
+	for range cap(f.buffers) { // it is not needed any more
 		if _, err := f.take(0); err != nil {
 			return err
 		}
 	}
-	for range cap(f.sides) {
-		f.sides <- nil
+	for range cap(f.buffers) {
+		f.buffers <- nil
 	}
-	segments := int((min(f.chunk, maxRing) + mem.SegmentSize - 1) / mem.SegmentSize)
+	segments := int((min(f.batchSize, maxRing) + mem.SegmentSize - 1) / mem.SegmentSize)
 	staging := mem.NewStaging(2 * segments)
 	defer staging.Close()
 	if err := staging.GrowRing(2 * segments); err != nil {
 		return err
 	}
 	for _, dev := range devs {
-		if err := f.device(dev, extents[dev], staging.RingMaps()[0]); err != nil {
+		if err := f.oneDevice(dev, extents[dev], staging.RingMaps()[0]); err != nil {
 			return fmt.Errorf("device %s: %w", dev.Name(), err)
 		}
 	}
@@ -108,12 +108,12 @@ type drain struct {
 	dev    mem.Device
 	frozen mem.Frozen
 	halves chan []byte // those that are free
-	p      parcel
+	p      batch
 	room   []byte // what is free of its half
 	read   pendingRead
 }
 
-func (f *finder) device(dev mem.Device, list []farExtent, ring []byte) (err error) {
+func (f *finder) oneDevice(dev mem.Device, list []deviceExtent, ring []byte) (err error) {
 	began := time.Now()
 	if err := dev.Pin(ring); err != nil {
 		return err
@@ -139,7 +139,7 @@ func (f *finder) device(dev mem.Device, list []farExtent, ring []byte) (err erro
 	f.work += int64(time.Since(began))
 	g := &drain{f: f, dev: dev, frozen: frozen, halves: make(chan []byte, 2)}
 	half := len(ring) / 2
-	size := min(half, int(max(f.chunk, maxBlock)))
+	size := min(half, int(max(f.batchSize, MaxBlock)))
 	g.halves <- ring[:size:size]
 	g.halves <- ring[half : half+size : half+size]
 	err = g.all(list)
@@ -152,7 +152,7 @@ func (f *finder) device(dev mem.Device, list []farExtent, ring []byte) (err erro
 		err = e
 	}
 	out := cap(g.halves)
-	if g.p.side != nil { // after an error
+	if g.p.buffer != nil { // after an error
 		out--
 	}
 	for range out { // nor may any of it still be read
@@ -165,11 +165,11 @@ func (f *finder) device(dev mem.Device, list []farExtent, ring []byte) (err erro
 	return err
 }
 
-func (g *drain) all(list []farExtent) error {
+func (g *drain) all(list []deviceExtent) error {
 	f := g.f
 	for i := range list {
 		e := &list[i]
-		d := &f.l.datasets[e.dataset]
+		d := &f.l.Datasets[e.dataset]
 		for n, digest := range e.digests {
 			if err := g.block(i, e, d, n, digest); err != nil {
 				return err
@@ -180,27 +180,27 @@ func (g *drain) all(list []farExtent) error {
 }
 
 // block adds the nth block of extent i.
-func (g *drain) block(i int, e *farExtent, d *Dataset, n int, digest xxh3.Uint128) error {
+func (g *drain) block(i int, e *deviceExtent, d *Dataset, n int, digest xxh3.Uint128) error {
 	f := g.f
 	k := e.lo + n
-	size := d.blockLen(k)
-	if g.p.side != nil && len(g.room) < size || g.p.blocks == maxListed {
+	size := d.BlockLen(k)
+	if g.p.buffer != nil && len(g.room) < size || g.p.blocks == maxListed {
 		if err := g.flush(); err != nil {
 			return err
 		}
 	}
-	if g.p.side == nil {
+	if g.p.buffer == nil {
 		if err := f.stop(); err != nil {
 			return err
 		}
 		select {
-		case g.p.side = <-g.halves:
+		case g.p.buffer = <-g.halves:
 		case <-f.quit:
 			return errCut
 		}
-		g.p.back, g.room = g.halves, g.p.side
+		g.p.back, g.room = g.halves, g.p.buffer
 	}
-	if !f.judge(&g.p, e.dataset, k, size, digest, digest == f.zeros.of(size)) {
+	if !f.classify(&g.p, e.dataset, k, size, digest, digest == f.zeros.of(size)) {
 		return nil
 	}
 	dst := g.room[:size]
@@ -228,7 +228,7 @@ func (g *drain) start() error {
 
 // flush hands the parcel on. Whoever sends it waits for the copies.
 func (g *drain) flush() error {
-	if g.p.side == nil {
+	if g.p.buffer == nil {
 		return nil
 	}
 	if err := g.start(); err != nil {
@@ -245,6 +245,6 @@ func (g *drain) flush() error {
 		}
 		return nil
 	}
-	g.p, g.room = parcel{}, nil
-	return g.f.hand(p)
+	g.p, g.room = batch{}, nil
+	return g.f.pass(p)
 }

@@ -20,19 +20,19 @@ type moveFile struct {
 	Size int64 `json:"size"`
 }
 
-// stream reports whether an entry is one of a standard stream, which each process
+// IsStream reports whether an entry is one of a standard stream, which each process
 // has of its own.
-func (e *FileEntry) stream() bool { return e.Stdin || strings.HasPrefix(e.Path, "/dev/fd/") }
+func (e *FileEntry) IsStream() bool { return e.Stdin || strings.HasPrefix(e.Path, "/dev/fd/") }
 
 // fileStep is how much of a file is read, sent and written at a time.
 const fileStep = 1 << 20
 
 // sendFiles sends the contents of the run's files, each path once.
-func (g *Outgoing) sendFiles(files []FileEntry) error {
+func (g *Source) sendFiles(files []FileEntry) error {
 	buf := make([]byte, fileStep)
 	done := make(map[string]bool)
 	for i := range files {
-		if files[i].stream() || done[files[i].Path] {
+		if files[i].IsStream() || done[files[i].Path] {
 			continue
 		}
 		done[files[i].Path] = true
@@ -43,7 +43,7 @@ func (g *Outgoing) sendFiles(files []FileEntry) error {
 	return nil
 }
 
-func (g *Outgoing) sendFile(i int, e *FileEntry, buf []byte) error {
+func (g *Source) sendFile(i int, e *FileEntry, buf []byte) error {
 	path := e.Abs
 	if path == "" {
 		path = filepath.FromSlash(e.Path)
@@ -74,10 +74,10 @@ func (g *Outgoing) sendFile(i int, e *FileEntry, buf []byte) error {
 	return nil
 }
 
-// arriving is a file that comes in. As long as it is like the one that is there
+// incomingFile is a file that comes in. As long as it is like the one that is there
 // already, as on a file system that both hosts share, nothing is written; else
 // it goes to a temporary one first.
-type arriving struct {
+type incomingFile struct {
 	entry FileEntry
 	path  string
 	size  int64
@@ -86,13 +86,13 @@ type arriving struct {
 	tmp   *os.File // nil: no difference so far
 }
 
-// newArriving prepares for a file. It is where reopening it will look.
-func newArriving(e FileEntry, size int64) (*arriving, error) {
+// newIncomingFile prepares for a file. It is where reopening it will look.
+func newIncomingFile(e FileEntry, size int64) (*incomingFile, error) {
 	path, err := filepath.Abs(filepath.FromSlash(e.Path))
 	if err != nil {
 		return nil, err
 	}
-	a := &arriving{entry: e, path: path, size: size}
+	a := &incomingFile{entry: e, path: path, size: size}
 	st, err := os.Stat(path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
@@ -109,7 +109,7 @@ func newArriving(e FileEntry, size int64) (*arriving, error) {
 }
 
 // write takes the next bytes.
-func (a *arriving) write(p []byte) error {
+func (a *incomingFile) write(p []byte) error {
 	if int64(len(p)) > a.size-a.at {
 		return fmt.Errorf("%w: more bytes of %s than there are", ErrCorrupt, a.entry.Path)
 	}
@@ -129,7 +129,7 @@ func (a *arriving) write(p []byte) error {
 }
 
 // differ begins the temporary file, with what has come so far.
-func (a *arriving) differ() error {
+func (a *incomingFile) differ() error {
 	if a.tmp != nil {
 		return nil
 	}
@@ -148,7 +148,7 @@ func (a *arriving) differ() error {
 
 // put gives the file its place and makes it durable. One that is there keeps
 // its identity: the program may have it open.
-func (a *arriving) put() (err error) {
+func (a *incomingFile) put() (err error) {
 	if a.at != a.size {
 		return fmt.Errorf("%w: %d of %d bytes of %s", ErrCorrupt, a.at, a.size, a.entry.Path)
 	}
@@ -180,7 +180,7 @@ func (a *arriving) put() (err error) {
 }
 
 // rename makes the temporary file the one that was missing.
-func (a *arriving) rename() error {
+func (a *incomingFile) rename() error {
 	if filepath.Dir(a.tmp.Name()) != filepath.Dir(a.path) {
 		return fmt.Errorf("nothing can be made in %s", filepath.Dir(a.path))
 	}
@@ -198,7 +198,7 @@ func (a *arriving) rename() error {
 }
 
 // close lets go of what is not needed.
-func (a *arriving) close() {
+func (a *incomingFile) close() {
 	if a.old != nil {
 		a.old.Close()
 	}
@@ -209,7 +209,7 @@ func (a *arriving) close() {
 }
 
 // file takes a file that comes in.
-func (n *newcomer) file(payload []byte) error {
+func (n *destination) file(payload []byte) error {
 	var m moveFile
 	if err := json.Unmarshal(payload, &m); err != nil {
 		return fmt.Errorf("%w: a file: %v", ErrCorrupt, err)
@@ -223,7 +223,7 @@ func (n *newcomer) file(payload []byte) error {
 			return fmt.Errorf("%w: file %s comes twice", ErrCorrupt, e.Path)
 		}
 	}
-	a, err := newArriving(e, m.Size)
+	a, err := newIncomingFile(e, m.Size)
 	if err != nil {
 		return fmt.Errorf("data file %s: %w", e.Path, err)
 	}
@@ -232,7 +232,7 @@ func (n *newcomer) file(payload []byte) error {
 }
 
 // fileData takes bytes of the file that comes in.
-func (n *newcomer) fileData(p []byte) error {
+func (n *destination) fileData(p []byte) error {
 	if len(n.files) == 0 {
 		return fmt.Errorf("%w: bytes of no file", ErrCorrupt)
 	}
@@ -244,10 +244,10 @@ func (n *newcomer) fileData(p []byte) error {
 }
 
 // putFiles gives all files their places.
-func (n *newcomer) putFiles() error {
+func (n *destination) putFiles() error {
 	if n.hello.Files {
 		for _, e := range n.rest.Files {
-			found := e.stream()
+			found := e.IsStream()
 			for _, a := range n.files {
 				found = found || a.entry.Path == e.Path
 			}

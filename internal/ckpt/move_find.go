@@ -15,34 +15,34 @@ import (
 	"github.com/cairnrun/cairn/internal/mem"
 )
 
-// parcel is what goes into one frame of blocks.
-type parcel struct {
-	runs    []moveRun
+// batch is what goes into one frame of blocks.
+type batch struct {
+	runs    []blockRun
 	digests []xxh3.Uint128
 	blocks  int
 	raw     [][]byte      // bytes of the blocks that are sent, in order
-	side    []byte        // memory that some of them lie in,
+	buffer  []byte        // memory that some of them lie in,
 	back    chan<- []byte // and where it goes when they are sent
 	wait    func() error  // until all bytes are there; nil: they are
 }
 
 // add states the fate of a block.
-func (p *parcel) add(dataset, k int, fate uint32, digest xxh3.Uint128) {
+func (p *batch) add(dataset, k int, fate uint32, digest xxh3.Uint128) {
 	p.blocks++
-	if fate != fateZero {
+	if fate != blockZero {
 		p.digests = append(p.digests, digest)
 	}
 	if n := len(p.runs); n > 0 {
-		if r := &p.runs[n-1]; r.dataset == dataset && r.lo+r.n == k && r.fate == fate {
+		if r := &p.runs[n-1]; r.dataset == dataset && r.lo+r.n == k && r.state == fate {
 			r.n++
 			return
 		}
 	}
-	p.runs = append(p.runs, moveRun{dataset, k, 1, fate})
+	p.runs = append(p.runs, blockRun{dataset, k, 1, fate})
 }
 
 // attach adds bytes behind those that are there, as one piece if they lie so.
-func (p *parcel) attach(b []byte) {
+func (p *batch) attach(b []byte) {
 	if n := len(p.raw); n > 0 {
 		if q := p.raw[n-1]; cap(q)-len(q) >= len(b) && &q[:len(q)+1][len(q)] == &b[0] {
 			p.raw[n-1] = q[:len(q)+len(b)]
@@ -52,10 +52,10 @@ func (p *parcel) attach(b []byte) {
 	p.raw = append(p.raw, b)
 }
 
-// giveBack lets others have the memory.
-func (p *parcel) giveBack() {
+// release lets others have the memory.
+func (p *batch) release() {
 	if p.back != nil {
-		p.back <- p.side
+		p.back <- p.buffer
 	}
 }
 
@@ -65,24 +65,24 @@ var errCut = errors.New("the round was cut short")
 // finder goes over the blocks of an image, finds out what the newcomer lacks,
 // and hands that on in parcels. They are sent while it works on the next ones.
 type finder struct {
-	l      *layout
-	near   []blob       // where the bytes are that are in host memory
-	runs   [][]farRun   // … and where the others are
-	tables []*moveTable // what the newcomer has
-	chunk  int64
-	ahead  bool // the program goes on: copy, and name only what is sent
-	zeros  zeroDigests
-	sides  chan []byte // memory for copies: two pieces, of a chunk at most
-	out    chan<- parcel
-	quit   <-chan struct{} // closed when nobody takes parcels any more
-	stop   func() error    // not nil: go no further
+	l         *Layout
+	host      []Memory      // where the bytes are that are in host memory
+	runs      [][]Placement // … and where the others are
+	tables    []*moveTable  // what the newcomer has
+	batchSize int64
+	precopy   bool // the program goes on: copy, and name only what is sent
+	zeros     zeroDigests
+	buffers   chan []byte // memory for copies: two pieces, of a chunk at most
+	out       chan<- batch
+	quit      <-chan struct{} // closed when nobody takes parcels any more
+	stop      func() error    // not nil: go no further
 
 	zero int64 // bytes
 	work int64 // ns
 }
 
-// item is a block that is looked at.
-type item struct {
+// candidate is a block that is looked at.
+type candidate struct {
 	dataset, k, n int
 	data          []byte
 	copy          bool // into side memory
@@ -92,27 +92,27 @@ type item struct {
 
 // run hands on parcels for all blocks.
 func (f *finder) run() error {
-	if err := f.host(); err != nil || f.ahead {
+	if err := f.hostBlocks(); err != nil || f.precopy {
 		return err
 	}
-	return f.devices()
+	return f.deviceBlocks()
 }
 
-// host goes over the blocks that are in host memory, or are zeros that are
+// hostBlocks goes over the blocks that are in host memory, or are zeros that are
 // nowhere.
-func (f *finder) host() error {
-	var items []item
+func (f *finder) hostBlocks() error {
+	var items []candidate
 	var bytes, side, done int64
 	flush := func() error {
 		if len(items) == 0 {
 			return nil
 		}
-		err := f.batch(items, int(side))
+		err := f.digestBatch(items, int(side))
 		done += bytes
 		items, bytes, side = items[:0], 0, 0
 		return err
 	}
-	put := func(it item) error {
+	put := func(it candidate) error {
 		if bytes+int64(it.n) > f.portion(done) && bytes > 0 || len(items) == maxListed {
 			if err := flush(); err != nil {
 				return err
@@ -125,24 +125,24 @@ func (f *finder) host() error {
 		items = append(items, it)
 		return nil
 	}
-	for i := range f.l.datasets {
-		d, b := &f.l.datasets[i], &f.near[i]
-		if f.ahead && f.l.remote[i] {
+	for i := range f.l.Datasets {
+		d, b := &f.l.Datasets[i], &f.host[i]
+		if f.precopy && f.l.Remote[i] {
 			continue
 		}
 		at := 0
-		for _, r := range append(f.runs[i], farRun{lo: d.blocks(), hi: d.blocks()}) {
-			for ; at < r.hi; at++ {
-				it := item{dataset: i, k: at, n: d.blockLen(at)}
+		for _, r := range append(f.runs[i], Placement{Lo: d.NumBlocks(), Hi: d.NumBlocks()}) {
+			for ; at < r.Hi; at++ {
+				it := candidate{dataset: i, k: at, n: d.BlockLen(at)}
 				switch {
-				case at < r.lo:
+				case at < r.Lo:
 					var whole bool
-					it.data, whole = b.view(int64(at)*d.Block, it.n)
-					it.copy = f.ahead || !whole
-				case r.at.Zero:
+					it.data, whole = b.View(int64(at)*d.Block, it.n)
+					it.copy = f.precopy || !whole
+				case r.Place.Zero:
 					it.zero = true
-				case r.at.Host != nil:
-					it.data = r.at.Host[int64(at-r.lo)*d.Block:][:it.n]
+				case r.Place.Host != nil:
+					it.data = r.Place.Host[int64(at-r.Lo)*d.Block:][:it.n]
 				default:
 					continue // see devices
 				}
@@ -162,22 +162,22 @@ const minPortion = 1 << 20
 // that sending begins early, and the last ones, so that little is left to do at
 // the other end when they are sent.
 func (f *finder) portion(done int64) int64 {
-	return min(f.chunk, max(minPortion, min(done, (f.l.bytes-done)/2)))
+	return min(f.batchSize, max(minPortion, min(done, (f.l.Bytes-done)/2)))
 }
 
-// batch digests blocks and hands on those that the newcomer lacks.
-func (f *finder) batch(items []item, side int) error {
+// digestBatch digests blocks and hands on those that the newcomer lacks.
+func (f *finder) digestBatch(items []candidate, side int) error {
 	if err := f.stop(); err != nil {
 		return err
 	}
-	var p parcel
+	var p batch
 	var room []byte
 	if side > 0 {
 		var err error
 		if room, err = f.take(side); err != nil {
 			return err
 		}
-		p.side, p.back = room, f.sides
+		p.buffer, p.back = room, f.buffers
 	}
 	began := time.Now()
 	for i := range items {
@@ -191,7 +191,7 @@ func (f *finder) batch(items []item, side int) error {
 			return
 		}
 		if it.copy {
-			f.near[it.dataset].copyLive(it.data, int64(it.k)*f.l.datasets[it.dataset].Block)
+			f.host[it.dataset].copyLive(it.data, int64(it.k)*f.l.Datasets[it.dataset].Block)
 		}
 		if it.zero = mem.IsZero(it.data); !it.zero {
 			it.digest = mem.Digest(it.data)
@@ -205,42 +205,42 @@ func (f *finder) batch(items []item, side int) error {
 		if it.zero {
 			it.digest = f.zeros.of(it.n)
 		}
-		if f.judge(&p, it.dataset, it.k, it.n, it.digest, it.zero) {
+		if f.classify(&p, it.dataset, it.k, it.n, it.digest, it.zero) {
 			p.attach(it.data)
 		}
 	}
 	f.work += int64(time.Since(began))
-	return f.hand(p)
+	return f.pass(p)
 }
 
-// judge states what becomes of a block, and reports whether its bytes are sent.
-func (f *finder) judge(p *parcel, dataset, k, n int, digest xxh3.Uint128, zero bool) bool {
+// classify states what becomes of a block, and reports whether its bytes are sent.
+func (f *finder) classify(p *batch, dataset, k, n int, digest xxh3.Uint128, zero bool) bool {
 	t := f.tables[dataset]
 	had := t.has(k, digest)
 	t.set(k, digest)
 	switch {
 	case zero:
 		f.zero += int64(n)
-		if !f.ahead || !had {
-			p.add(dataset, k, fateZero, digest)
+		if !f.precopy || !had {
+			p.add(dataset, k, blockZero, digest)
 		}
 		return false
 	case had:
-		if !f.ahead {
-			p.add(dataset, k, fateKept, digest)
+		if !f.precopy {
+			p.add(dataset, k, blockKept, digest)
 		}
 		return false
 	}
-	p.add(dataset, k, fateSent, digest)
+	p.add(dataset, k, blockSent, digest)
 	return true
 }
 
 // take waits for memory of n bytes.
 func (f *finder) take(n int) ([]byte, error) {
 	select {
-	case p := <-f.sides:
+	case p := <-f.buffers:
 		if cap(p) < n {
-			p = mem.Aligned(int(max(int64(n), min(f.chunk, f.l.bytes)))) // once
+			p = mem.Aligned(int(max(int64(n), min(f.batchSize, f.l.Bytes)))) // once
 		}
 		return p[:n], nil
 	case <-f.quit:
@@ -248,10 +248,10 @@ func (f *finder) take(n int) ([]byte, error) {
 	}
 }
 
-// hand gives a parcel on, when the one before it is out of the way.
-func (f *finder) hand(p parcel) error {
+// pass gives a parcel on, when the one before it is out of the way.
+func (f *finder) pass(p batch) error {
 	if len(p.runs) == 0 {
-		p.giveBack()
+		p.release()
 		return nil
 	}
 	select {
@@ -264,8 +264,8 @@ func (f *finder) hand(p parcel) error {
 
 // copyLive copies memory that the program may be writing to: which of its
 // values a byte gets does not matter, since the copy is digested and sent.
-func (b *blob) copyLive(dst []byte, off int64) {
-	b.each(off, len(dst), func(p []byte) {
+func (b *Memory) copyLive(dst []byte, off int64) {
+	b.Each(off, len(dst), func(p []byte) {
 		copyLive(dst[:len(p)], p)
 		dst = dst[len(p):]
 	})

@@ -11,43 +11,43 @@ import (
 	"github.com/cairnrun/cairn/internal/mem"
 )
 
-// berth is where the bytes of a dataset go.
-type berth struct {
-	placed bool // somewhere
-	blob   blob // their final memory, unless
+// targetBuffer is where the bytes of a dataset go.
+type targetBuffer struct {
+	placed bool   // somewhere
+	memory Memory // their final memory, unless
 	fill   func(off int64, src []byte) error
 	// remote says that fill brings them elsewhere.
-	remote *blob
+	remote *Memory
 	// whole takes elements that are larger than a block, for fill, which takes
 	// whole ones.
 	whole []byte
 }
 
-func (b *berth) setWhole(p []byte) { b.whole, b.blob = p, newBlob([][]byte{p}) }
+func (b *targetBuffer) setWhole(p []byte) { b.whole, b.memory = p, NewMemory([][]byte{p}) }
 
 // straight reports whether bytes may be put where they belong as they come.
-func (b *berth) straight() bool { return b.placed && (b.fill == nil || b.whole != nil) }
+func (b *targetBuffer) straight() bool { return b.placed && (b.fill == nil || b.whole != nil) }
 
-// moor gives all datasets their berths.
-func (n *newcomer) moor() error {
+// allocate gives all datasets their berths.
+func (n *destination) allocate() error {
 	at := make(map[int]int, len(n.datasets)) // pool → dataset
 	for i := range n.datasets {
 		at[n.datasets[i].Pool] = i
 	}
-	n.berths = make([]berth, len(n.datasets))
+	n.targets = make([]targetBuffer, len(n.datasets))
 	for _, t := range n.builder.Targets() {
 		i, ok := at[t.Pool]
 		if !ok {
 			return fmt.Errorf("%w: pool %d has no dataset", ErrCorrupt, t.Pool)
 		}
-		b, d := &n.berths[i], &n.datasets[i]
+		b, d := &n.targets[i], &n.datasets[i]
 		b.placed = true
 		switch {
 		case t.Remote:
-			far := newBlob(t.Pieces)
-			b.remote, b.fill = &far, fillRemote(far)
+			far := NewMemory(t.Pieces)
+			b.remote, b.fill = &far, FillRemote(far)
 		case t.Direct || len(t.Pieces) > 0:
-			b.blob = newBlob(t.Pieces)
+			b.memory = NewMemory(t.Pieces)
 		default:
 			b.fill = t.Fill
 			if size := int64(n.img.Pools[t.Pool].Form.Size); d.Block%size != 0 {
@@ -61,69 +61,69 @@ func (n *newcomer) moor() error {
 	return nil
 }
 
-// arrival is blocks that have come, or word of blocks that have not.
-type arrival struct {
-	items  []landed
+// receivedBatch is blocks that have come, or word of blocks that have not.
+type receivedBatch struct {
+	blocks []receivedBlock
 	bounce []byte
 	done   chan<- struct{} // nothing but a request to say when all before it is checked
 }
 
-// landed is one block.
-type landed struct {
+// receivedBlock is one block.
+type receivedBlock struct {
 	dataset, k int
-	fate       uint32
+	state      uint32
 	digest     xxh3.Uint128
 	data       []byte
 	deliver    bool // data is not its place
 }
 
 // blocks takes the blocks of a frame from the stream.
-func (n *newcomer) blocks(payload []byte) error {
+func (n *destination) blocks(payload []byte) error {
 	runs, digests, err := decodeRuns(payload, n.datasets)
 	if err != nil {
 		return err
 	}
-	a := &arrival{}
+	a := &receivedBatch{}
 	var sum, side int64
 	for _, r := range runs {
-		d, b := &n.datasets[r.dataset], &n.berths[r.dataset]
+		d, b := &n.datasets[r.dataset], &n.targets[r.dataset]
 		for k := r.lo; k < r.lo+r.n; k++ {
 			if n.seen[r.dataset][k] {
 				return fmt.Errorf("%w: %s comes twice", ErrCorrupt, blockName(d, k))
 			}
 			n.seen[r.dataset][k] = true
-			it := landed{dataset: r.dataset, k: k, fate: r.fate}
-			size := d.blockLen(k)
-			switch r.fate {
-			case fateZero:
+			it := receivedBlock{dataset: r.dataset, k: k, state: r.state}
+			size := d.BlockLen(k)
+			switch r.state {
+			case blockZero:
 				it.digest = n.zeros.of(size)
 				if n.head.Last {
 					n.zero += int64(size)
 				}
-			case fateSent:
+			case blockSent:
 				it.deliver = true
 				if b.straight() {
 					var ok bool
-					it.data, ok = b.blob.view(int64(k)*d.Block, size)
+					it.data, ok = b.memory.View(int64(k)*d.Block, size)
 					it.deliver = !ok
 				}
 				if sum += int64(size); it.deliver {
 					side += int64(size)
 				}
 				fallthrough
-			case fateKept:
+			case blockKept:
 				it.digest, digests = digests[0], digests[1:]
 			}
-			a.items = append(a.items, it)
+			a.blocks = append(a.blocks, it)
 		}
 	}
-	if sum > n.hello.Chunk+maxBlock {
+	if sum > n.hello.BatchSize+MaxBlock {
 		return fmt.Errorf("%w: %d bytes of blocks at a time", ErrCorrupt, sum)
 	}
 	if side > 0 {
 		a.bounce = <-n.bounces
 		if int64(cap(a.bounce)) < side {
-			a.bounce = make([]byte, max(side, min(n.hello.Chunk, n.bytes))) // once
+			a.bounce = make([]byte, max(side, min(n.hello.BatchSize, n.bytes))) // once
 		}
 		a.bounce = a.bounce[:side]
 	}
@@ -136,16 +136,16 @@ func (n *newcomer) blocks(payload []byte) error {
 
 // take reads the bytes of all blocks that are sent, many at a time where they
 // lie together.
-func (n *newcomer) take(a *arrival) error {
-	var p parcel
+func (n *destination) take(a *receivedBatch) error {
+	var p batch
 	room := a.bounce
-	for i := range a.items {
-		it := &a.items[i]
-		if it.fate != fateSent {
+	for i := range a.blocks {
+		it := &a.blocks[i]
+		if it.state != blockSent {
 			continue
 		}
 		if it.deliver {
-			size := n.datasets[it.dataset].blockLen(it.k)
+			size := n.datasets[it.dataset].BlockLen(it.k)
 			it.data, room = room[:size], room[size:]
 		}
 		p.attach(it.data)
@@ -159,9 +159,9 @@ func (n *newcomer) take(a *arrival) error {
 }
 
 // settle waits until all that has come is checked.
-func (n *newcomer) settle() error {
+func (n *destination) settle() error {
 	done := make(chan struct{})
-	n.checks <- &arrival{done: done}
+	n.checks <- &receivedBatch{done: done}
 	<-done
 	return n.check.failed()
 }
@@ -189,18 +189,18 @@ func (c *checker) failed() error {
 
 // checking compares blocks with their digests and brings them to their places,
 // while the next ones come.
-func (n *newcomer) checking() {
+func (n *destination) checking() {
 	for a := range n.checks {
 		if a.done != nil {
 			close(a.done)
 			continue
 		}
 		began := time.Now()
-		err := divide(len(a.items), func(i int) {
+		err := divide(len(a.blocks), func(i int) {
 			if n.check.failed() != nil {
 				return
 			}
-			if err := n.verify(&a.items[i]); err != nil {
+			if err := n.verify(&a.blocks[i]); err != nil {
 				n.check.fail(err)
 			}
 		})
@@ -215,22 +215,22 @@ func (n *newcomer) checking() {
 }
 
 // verify checks one block.
-func (n *newcomer) verify(it *landed) error {
-	d, b, t := &n.datasets[it.dataset], &n.berths[it.dataset], n.tables[it.dataset]
-	off, size := int64(it.k)*d.Block, d.blockLen(it.k)
-	switch it.fate {
-	case fateKept:
+func (n *destination) verify(it *receivedBlock) error {
+	d, b, t := &n.datasets[it.dataset], &n.targets[it.dataset], n.tables[it.dataset]
+	off, size := int64(it.k)*d.Block, d.BlockLen(it.k)
+	switch it.state {
+	case blockKept:
 		if !t.has(it.k, it.digest) {
 			return fmt.Errorf("%w: %s is not what was sent before", ErrCorrupt, blockName(d, it.k))
 		}
 		return nil
-	case fateZero:
+	case blockZero:
 		if !t.has(it.k, it.digest) {
 			if err := b.zero(off, size); err != nil {
 				return fmt.Errorf("%s: %w", d.Var, err)
 			}
 		}
-	case fateSent:
+	case blockSent:
 		if mem.Digest(it.data) != it.digest {
 			return fmt.Errorf("%w: %s does not match its digest", ErrCorrupt, blockName(d, it.k))
 		}
@@ -245,24 +245,24 @@ func (n *newcomer) verify(it *landed) error {
 }
 
 // put brings bytes to their place.
-func (b *berth) put(off int64, p []byte) error {
+func (b *targetBuffer) put(off int64, p []byte) error {
 	switch {
 	case !b.placed:
 		return nil
 	case b.straight():
-		b.blob.each(off, len(p), func(dst []byte) { p = p[copy(dst, p):] })
+		b.memory.Each(off, len(p), func(dst []byte) { p = p[copy(dst, p):] })
 		return nil
 	}
 	return b.fill(off, p)
 }
 
 // zero makes n bytes zero.
-func (b *berth) zero(off int64, n int) error {
+func (b *targetBuffer) zero(off int64, n int) error {
 	switch {
 	case !b.placed:
 		return nil
 	case b.straight():
-		b.blob.each(off, n, func(dst []byte) {
+		b.memory.Each(off, n, func(dst []byte) {
 			if !mem.IsZero(dst) { // fresh memory is, and need not be touched
 				clear(dst)
 			}
@@ -275,9 +275,9 @@ func (b *berth) zero(off int64, n int) error {
 }
 
 // remoteZero reports whether memory elsewhere is known to be zero.
-func remoteZero(b *blob, off int64, n int) bool {
+func remoteZero(b *Memory, off int64, n int) bool {
 	zero := true
-	b.each(off, n, func(p []byte) {
+	b.Each(off, n, func(p []byte) {
 		r, at := mem.FindRemote(unsafe.Pointer(unsafe.SliceData(p)))
 		if r == nil {
 			zero = false
@@ -297,8 +297,8 @@ func remoteZero(b *blob, off int64, n int) bool {
 
 // blockName names block k of a dataset for people.
 func blockName(d *Dataset, k int) string {
-	if d.blocks() <= 1 {
+	if d.NumBlocks() <= 1 {
 		return "/" + d.Path
 	}
-	return fmt.Sprintf("/%s, block %d of %d (bytes %d to %d)", d.Path, k, d.blocks(), int64(k)*d.Block, int64(k)*d.Block+int64(d.blockLen(k)))
+	return fmt.Sprintf("/%s, block %d of %d (bytes %d to %d)", d.Path, k, d.NumBlocks(), int64(k)*d.Block, int64(k)*d.Block+int64(d.BlockLen(k)))
 }

@@ -50,7 +50,7 @@ func TestMoveFar(t *testing.T) {
 				v.a.change(r)
 			}
 			v.a.scatter(r, devs)
-			m := newMoving(t, MoveOptions{Chunk: []int64{1, 1 << 20, 64 << 20}[r.IntN(3)]}, w.roots())
+			m := newMoving(t, MoveOptions{BatchSize: []int64{1, 1 << 20, 64 << 20}[r.IntN(3)]}, w.roots())
 			for range r.IntN(3) {
 				m.ahead(v.roots())
 				v.b[r.IntN(len(v.b))]++
@@ -86,7 +86,7 @@ func TestMoveFarFails(t *testing.T) {
 		v.a.where = []fakePart{{n: 12 << 20, dev: dev}}
 		v.a.upload(true)
 		a, b := tcpPair(t)
-		g := NewOutgoing(a, MoveOptions{Chunk: 4 << 20})
+		g := NewSource(a, MoveOptions{BatchSize: 4 << 20})
 		w := &farState{a: new(fakeArray)}
 		done := receive(b, MoveOptions{}, fit(w.roots()))
 		_, err := g.Finish(ctx, collect(t, v.roots()), nil, Note{}, nil)
@@ -119,10 +119,10 @@ func TestAheadGone(t *testing.T) {
 		t.Fatal(err)
 	}
 	a, b := tcpPair(t)
-	g := NewOutgoing(a, MoveOptions{})
+	g := NewSource(a, MoveOptions{})
 	defer g.Close()
 	done := receive(b, MoveOptions{}, fit([]graph.Root{{Name: "p", Ptr: new([]byte)}}))
-	if err := g.Ahead(img); err != nil {
+	if err := g.Precopy(img); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := g.Wait(ctx); err == nil || !strings.Contains(err.Error(), "given back to the system") {

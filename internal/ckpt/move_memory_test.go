@@ -40,16 +40,16 @@ func TestMoveMemory(t *testing.T) {
 			defer debug.FreeOSMemory()
 			into := c.into()
 			a, b := tcpPair(t)
-			o := MoveOptions{Chunk: chunk}
+			o := MoveOptions{BatchSize: chunk}
 			img := collect(t, []graph.Root{{Name: "x", Ptr: c.root}})
 			var before, after runtime.MemStats
 			runtime.GC()
 			runtime.ReadMemStats(&before)
-			g := NewOutgoing(a, o)
+			g := NewSource(a, o)
 			defer g.Close()
 			done := receive(b, o, fit([]graph.Root{{Name: "x", Ptr: into}}))
 			if c.ahead {
-				if err := g.Ahead(img); err != nil {
+				if err := g.Precopy(img); err != nil {
 					t.Fatal(err)
 				}
 				if _, err := g.Wait(ctx); err != nil {
@@ -65,12 +65,12 @@ func TestMoveMemory(t *testing.T) {
 			runtime.ReadMemStats(&after)
 			got := after.TotalAlloc - before.TotalAlloc
 			t.Logf("%.1f MiB allocated for a state of %d MiB", float64(got)/(1<<20), size>>20)
-			if most := size + some + c.chunks*(chunk+maxBlock); got > most {
+			if most := size + some + c.chunks*(chunk+MaxBlock); got > most {
 				t.Errorf("%d bytes were allocated for a state of %d, at most %d are allowed", got, size, most)
 			}
 			check := collect(t, []graph.Root{{Name: "x", Ptr: into}})
 			for i := range img.Pools {
-				x, y := newBlob(img.Pools[i].Pieces), newBlob(check.Pools[i].Pieces)
+				x, y := NewMemory(img.Pools[i].Pieces), NewMemory(check.Pools[i].Pieces)
 				if img.Pools[i].Pointers {
 					continue
 				}
@@ -143,7 +143,7 @@ func emigrate(img *graph.Image) *graph.Image {
 		}
 		form := abroad(p.Form)
 		src, dst := make([]byte, p.Bytes()), make([]byte, int(p.Count)*form.Size)
-		b := newBlob(p.Pieces)
+		b := NewMemory(p.Pieces)
 		b.copyTo(src, 0)
 		for k := range int(p.Count) {
 			translate(p.Form, form, src[k*p.Form.Size:], dst[k*form.Size:])
@@ -160,20 +160,20 @@ func emigrate(img *graph.Image) *graph.Image {
 // TestMoveForeign moves from a machine with another byte order.
 func TestMoveForeign(t *testing.T) {
 	v, w := newThings(), new(things)
-	m := newMoving(t, MoveOptions{Chunk: 700_000}, w.roots())
+	m := newMoving(t, MoveOptions{BatchSize: 700_000}, w.roots())
 	send := func(f func(*graph.Image) error) {
 		t.Helper()
 		if err := f(emigrate(collect(t, v.roots()))); err != nil {
 			t.Fatal(err)
 		}
 	}
-	send(m.g.Ahead)
+	send(m.g.Precopy)
 	if _, err := m.g.Wait(ctx); err != nil {
 		t.Fatal(err)
 	}
 	v.Rows[3][3], v.Big[0].A[1000], v.Far[1].A[9] = 1, 2, 3
 	v.Values.Grid = append(v.Values.Grid, 3, 4, 5)
-	send(m.g.Ahead)
+	send(m.g.Precopy)
 	if _, err := m.g.Wait(ctx); err != nil {
 		t.Fatal(err)
 	}

@@ -16,11 +16,11 @@ import (
 	"github.com/cairnrun/cairn/internal/mem"
 )
 
-// newcomer is the receiving end of a move.
-type newcomer struct {
+// destination is the receiving end of a move.
+type destination struct {
 	o     MoveOptions
 	s     *moveStream
-	l     Landing
+	l     Receiver
 	hello moveHello
 
 	// What the source said last.
@@ -28,13 +28,13 @@ type newcomer struct {
 	rest  moveRest
 	told  [sections]section
 	text  [sections][]byte
-	files []*arriving
+	files []*incomingFile
 
 	img      *graph.Image
 	builder  *graph.Builder
 	datasets []Dataset
 	bytes    int64 // of all of them
-	berths   []berth
+	targets  []targetBuffer
 	tables   []*moveTable
 	seen     [][]bool // blocks that were named in this round
 	zeros    zeroDigests
@@ -44,7 +44,7 @@ type newcomer struct {
 	loaded  time.Time   // when all was in memory, if it came in one piece
 	zero    int64       // bytes
 	bounces chan []byte // memory for what can't come straight to its place
-	checks  chan *arrival
+	checks  chan *receivedBatch
 	check   checker
 }
 
@@ -53,13 +53,13 @@ type saidError string
 
 func (e saidError) Error() string { return string(e) }
 
-// Receive takes over the state that an Outgoing sends. It returns when all
+// Receive takes over the state that an Source sends. It returns when all
 // values are in the roots that l gives, verified, and the source was told so.
 // It closes conn. After an error the roots' values are undefined.
-func Receive(ctx context.Context, conn net.Conn, o MoveOptions, l Landing) (*Landed, error) {
+func Receive(ctx context.Context, conn net.Conn, o MoveOptions, l Receiver) (*Received, error) {
 	o.defaults()
 	began := time.Now()
-	n := &newcomer{o: o, s: newMoveStream(conn, o.Stall), l: l, zeros: make(zeroDigests), bounces: make(chan []byte, 2), checks: make(chan *arrival, queued)}
+	n := &destination{o: o, s: newMoveStream(conn, o.Stall), l: l, zeros: make(zeroDigests), bounces: make(chan []byte, 2), checks: make(chan *receivedBatch, queued)}
 	for range cap(n.bounces) {
 		n.bounces <- nil
 	}
@@ -72,7 +72,7 @@ func Receive(ctx context.Context, conn net.Conn, o MoveOptions, l Landing) (*Lan
 	close(n.checks)
 	close(stop)
 	wg.Wait()
-	n.letGo()
+	n.close()
 	if err != nil {
 		err = n.s.because(err)
 		if _, said := err.(saidError); !said && n.s.giveUp(err) == nil {
@@ -89,8 +89,8 @@ func Receive(ctx context.Context, conn net.Conn, o MoveOptions, l Landing) (*Lan
 	return landed, nil
 }
 
-// letGo closes what is open.
-func (n *newcomer) letGo() {
+// close closes what is open.
+func (n *destination) close() {
 	if n.builder != nil {
 		n.builder.Close()
 	}
@@ -99,8 +99,8 @@ func (n *newcomer) letGo() {
 	}
 }
 
-func (n *newcomer) run() (*Landed, error) {
-	if err := n.welcome(); err != nil {
+func (n *destination) run() (*Received, error) {
+	if err := n.readHello(); err != nil {
 		return nil, err
 	}
 	for {
@@ -110,7 +110,7 @@ func (n *newcomer) run() (*Landed, error) {
 		}
 		switch {
 		case kind == frameHead:
-			err = n.begin(payload)
+			err = n.beginRound(payload)
 		case kind == frameFail:
 			err = saidError("the source gives up: " + string(payload))
 		case kind == frameBulk && n.hello.Sequential:
@@ -132,7 +132,7 @@ func (n *newcomer) run() (*Landed, error) {
 				break
 			}
 			if err = n.settle(); err == nil && e.Last {
-				return n.land(e.Digest)
+				return n.complete(e.Digest)
 			}
 			n.head = nil
 		default:
@@ -144,8 +144,8 @@ func (n *newcomer) run() (*Landed, error) {
 	}
 }
 
-// welcome reads how the stream begins.
-func (n *newcomer) welcome() error {
+// readHello reads how the stream begins.
+func (n *destination) readHello() error {
 	var p [16]byte
 	if err := n.s.full(p[:]); err != nil {
 		return err
@@ -169,14 +169,14 @@ func (n *newcomer) welcome() error {
 	if h.Rank != n.o.Rank || h.Ranks != n.o.Ranks {
 		return fmt.Errorf("the source is rank %d of %d, not %d of %d", h.Rank, h.Ranks, n.o.Rank, n.o.Ranks)
 	}
-	if h.Chunk <= 0 || h.Chunk > maxMoveChunk {
-		return fmt.Errorf("%w: chunks of %d bytes", ErrCorrupt, h.Chunk)
+	if h.BatchSize <= 0 || h.BatchSize > maxBatch {
+		return fmt.Errorf("%w: chunks of %d bytes", ErrCorrupt, h.BatchSize)
 	}
 	return nil
 }
 
-// begin takes a head, with the sections that come with it.
-func (n *newcomer) begin(payload []byte) error {
+// beginRound takes a head, with the sections that come with it.
+func (n *destination) beginRound(payload []byte) error {
 	if n.head != nil {
 		return fmt.Errorf("%w: a round begins in another one", ErrCorrupt)
 	}
@@ -215,7 +215,7 @@ func (n *newcomer) begin(payload []byte) error {
 	}
 	n.seen = make([][]bool, len(n.datasets))
 	for i := range n.seen {
-		n.seen[i] = make([]bool, n.datasets[i].blocks())
+		n.seen[i] = make([]bool, n.datasets[i].NumBlocks())
 	}
 	if h.Last { // the rest is not looked at again
 		n.text = [sections][]byte{sectionExtra: n.text[sectionExtra]}
@@ -225,7 +225,7 @@ func (n *newcomer) begin(payload []byte) error {
 
 // working says to the source that this takes a while, until done is called,
 // and counts the time.
-func (n *newcomer) working() (done func()) {
+func (n *destination) working() (done func()) {
 	began, was := time.Now(), n.busy.Swap(true)
 	return func() {
 		n.busy.Store(was)
@@ -234,7 +234,7 @@ func (n *newcomer) working() (done func()) {
 }
 
 // section reads the parts of one.
-func (n *newcomer) section(s section) ([]byte, error) {
+func (n *destination) section(s section) ([]byte, error) {
 	if s.Size < 0 || s.Size > mem.Total()/4 {
 		return nil, fmt.Errorf("%w: a section of %d bytes", ErrCorrupt, s.Size)
 	}
@@ -260,7 +260,7 @@ func (n *newcomer) section(s section) ([]byte, error) {
 
 // prepare finds memory for the image that a head describes. What an earlier
 // one had there, and this one has as well, stays.
-func (n *newcomer) prepare() error {
+func (n *destination) prepare() error {
 	img, datasets, err := decodeImage(&n.text)
 	if err != nil {
 		return err
@@ -278,36 +278,36 @@ func (n *newcomer) prepare() error {
 	}
 	for i := range datasets {
 		d := &datasets[i]
-		if k, ok := byPath[d.Path]; ok && d.sameLayout(&n.datasets[k]) && n.berths[k].placed {
+		if k, ok := byPath[d.Path]; ok && d.SameLayout(&n.datasets[k]) && n.targets[k].placed {
 			from[i] = k
 			adopt.Pools[d.Pool] = n.datasets[k].Pool
 		}
 	}
-	berths, tables := n.berths, n.tables
+	berths, tables := n.targets, n.tables
 	if !first {
 		n.builder.Close()
 		for k := range berths {
-			berths[k] = berth{whole: berths[k].whole} // what is not needed again must not be held
+			berths[k] = targetBuffer{whole: berths[k].whole} // what is not needed again must not be held
 		}
 	}
-	n.berths = nil
+	n.targets = nil
 	n.builder, err = graph.Prepare(roots, img, env, graph.Options{Limit: mem.Total(), Drop: drop, Adopt: adopt})
 	if err != nil {
 		n.builder = nil
-		return invalid(err)
+		return AsCorrupt(err)
 	}
 	n.img, n.datasets, n.bytes = img, datasets, 0
 	for i := range datasets {
 		n.bytes += datasets[i].Size
 	}
-	if err := n.moor(); err != nil {
+	if err := n.allocate(); err != nil {
 		return err
 	}
 	n.tables = make([]*moveTable, len(datasets))
 	var kept []byte
 	for i := range datasets {
 		k, ok := from[i]
-		b := &n.berths[i]
+		b := &n.targets[i]
 		if !ok || !n.builder.Adopted(datasets[i].Pool) || (b.whole == nil) != (berths[k].whole == nil) {
 			n.tables[i] = newMoveTable(&datasets[i])
 			continue
@@ -328,8 +328,8 @@ func (n *newcomer) prepare() error {
 	return n.s.frame(frameKeep, kept)
 }
 
-// land completes the state when its last round is over, and sends the word.
-func (n *newcomer) land(root string) (*Landed, error) {
+// complete completes the state when its last round is over, and sends the word.
+func (n *destination) complete(root string) (*Received, error) {
 	done := n.working()
 	n.busy.Store(true)
 	for i, t := range n.tables {
@@ -343,7 +343,7 @@ func (n *newcomer) land(root string) (*Landed, error) {
 		return nil, fmt.Errorf("%w: the state has digest %s, the source's %s", ErrCorrupt, d, root)
 	}
 	for i := range n.datasets {
-		if b := &n.berths[i]; b.whole != nil {
+		if b := &n.targets[i]; b.whole != nil {
 			if err := b.fill(0, b.whole); err != nil {
 				return nil, err
 			}
@@ -360,20 +360,20 @@ func (n *newcomer) land(root string) (*Landed, error) {
 		}
 	}
 	if err := n.builder.Finish(); err != nil {
-		return nil, invalid(err)
+		return nil, AsCorrupt(err)
 	}
 	done()
 	read := n.read + n.check.work
 	if !n.loaded.IsZero() {
 		read = int64(time.Since(n.loaded))
 	}
-	word, err := json.Marshal(moveWord{Digest: root, ReadNS: read})
+	word, err := json.Marshal(moveConfirmation{Digest: root, ReadNS: read})
 	if err != nil {
 		return nil, err
 	}
-	if err := n.s.last(frameWord, word); err != nil {
+	if err := n.s.last(frameConfirm, word); err != nil {
 		return nil, err
 	}
-	return &Landed{Note: h.Note, Files: h.Files, Extra: n.text[sectionExtra],
+	return &Received{Note: h.Note, Files: h.Files, Extra: n.text[sectionExtra],
 		Stats: MoveStats{State: n.bytes, Sent: n.s.got.Load(), Zero: n.zero, ReadNS: read}}, nil
 }

@@ -9,10 +9,10 @@ import (
 	"github.com/cairnrun/cairn/internal/graph"
 )
 
-// greet opens the stream, once.
-func (g *Outgoing) greet() error {
-	g.greeting.Do(func() {
-		text, err := json.Marshal(moveHello{g.o.Rank, g.o.Ranks, g.o.Chunk, g.o.Sequential, g.o.Files})
+// sendHello opens the stream, once.
+func (g *Source) sendHello() error {
+	g.helloOnce.Do(func() {
+		text, err := json.Marshal(moveHello{g.o.Rank, g.o.Ranks, g.o.BatchSize, g.o.Sequential, g.o.Files})
 		if err == nil {
 			g.s.mu.Lock()
 			defer g.s.mu.Unlock()
@@ -20,14 +20,14 @@ func (g *Outgoing) greet() error {
 				err = g.s.frameLocked(frameHello, text)
 			}
 		}
-		g.greeted = err
+		g.helloErr = err
 	})
-	return g.greeted
+	return g.helloErr
 }
 
 // transmit is a round up to its end: head, files and blocks.
-func (g *Outgoing) transmit(img *graph.Image, f *finder, last *moveRest, extra []byte) error {
-	if err := g.greet(); err != nil {
+func (g *Source) transmit(img *graph.Image, f *finder, last *moveRest, extra []byte) error {
+	if err := g.sendHello(); err != nil {
 		return err
 	}
 	if last != nil && g.o.Sequential {
@@ -53,12 +53,12 @@ func (g *Outgoing) transmit(img *graph.Image, f *finder, last *moveRest, extra [
 }
 
 // head says what there is, and finds out what the newcomer has of it.
-func (g *Outgoing) head(img *graph.Image, f *finder, last *moveRest, extra []byte) error {
-	datasets, err := json.Marshal(f.l.datasets)
+func (g *Source) head(img *graph.Image, f *finder, last *moveRest, extra []byte) error {
+	datasets, err := json.Marshal(f.l.Datasets)
 	if err != nil {
 		return err
 	}
-	text := [sections][]byte{g.about.vars, g.about.types, g.about.pools, encodeRegions(img.Regions), datasets, nil, extra}
+	text := [sections][]byte{g.about.Vars, g.about.Types, g.about.Pools, EncodeRegions(img.Regions), datasets, nil, extra}
 	if last != nil {
 		if text[sectionRest], err = json.Marshal(last); err != nil {
 			return err
@@ -92,8 +92,8 @@ const partSize = 1 << 20
 
 // retable makes the tables for what is sent now. If it is not what was sent
 // before, the newcomer says which datasets stay where they are.
-func (g *Outgoing) retable(f *finder, changed bool) error {
-	f.tables, f.chunk, f.zeros, f.sides = g.tables, g.o.Chunk, g.zeros, g.sides
+func (g *Source) retable(f *finder, changed bool) error {
+	f.tables, f.batchSize, f.zeros, f.buffers = g.tables, g.o.BatchSize, g.zeros, g.buffers
 	if !changed {
 		return nil
 	}
@@ -101,9 +101,9 @@ func (g *Outgoing) retable(f *finder, changed bool) error {
 	for i := range g.datasets {
 		old[g.datasets[i].Path] = i
 	}
-	tables := make([]*moveTable, len(f.l.datasets))
+	tables := make([]*moveTable, len(f.l.Datasets))
 	for i := range tables {
-		tables[i] = newMoveTable(&f.l.datasets[i])
+		tables[i] = newMoveTable(&f.l.Datasets[i])
 	}
 	if g.headed {
 		list, err := hear(g, g.keeps)
@@ -115,15 +115,15 @@ func (g *Outgoing) retable(f *finder, changed bool) error {
 			if i >= len(tables) {
 				return fmt.Errorf("%w: the newcomer has dataset %d of %d", ErrCorrupt, i, len(tables))
 			}
-			d := &f.l.datasets[i]
+			d := &f.l.Datasets[i]
 			k, ok := old[d.Path]
-			if !ok || !d.sameLayout(&g.datasets[k]) {
+			if !ok || !d.SameLayout(&g.datasets[k]) {
 				return fmt.Errorf("%w: the newcomer claims to have /%s", ErrCorrupt, d.Path)
 			}
 			tables[i] = g.tables[k]
 		}
 	}
-	g.headed, g.datasets, g.tables, f.tables = true, f.l.datasets, tables, tables
+	g.headed, g.datasets, g.tables, f.tables = true, f.l.Datasets, tables, tables
 	return nil
 }
 
@@ -132,8 +132,8 @@ func (g *Outgoing) retable(f *finder, changed bool) error {
 const queued = 8
 
 // blocks sends the blocks that f finds, some while it looks for the next.
-func (g *Outgoing) blocks(f *finder) error {
-	out, quit := make(chan parcel, queued), make(chan struct{})
+func (g *Source) blocks(f *finder) error {
+	out, quit := make(chan batch, queued), make(chan struct{})
 	f.out, f.quit = out, quit
 	f.stop = func() error {
 		if g.cut.Load() {
@@ -159,7 +159,7 @@ func (g *Outgoing) blocks(f *finder) error {
 	return err
 }
 
-func (g *Outgoing) send(p *parcel) error {
+func (g *Source) send(p *batch) error {
 	if p.wait != nil {
 		if err := p.wait(); err != nil {
 			return err
@@ -168,6 +168,6 @@ func (g *Outgoing) send(p *parcel) error {
 	if err := g.s.frame(frameBlocks, encodeRuns(p.runs, p.digests), p.raw...); err != nil {
 		return err
 	}
-	p.giveBack()
+	p.release()
 	return nil
 }

@@ -14,32 +14,32 @@ import (
 	"github.com/cairnrun/cairn/internal/graph"
 )
 
-// Outgoing is the source's end of a move. One goroutine at a time uses it.
-type Outgoing struct {
-	o     MoveOptions
-	s     *moveStream
-	about description
-	sides chan []byte
-	zeros zeroDigests
+// Source is the source's end of a move. One goroutine at a time uses it.
+type Source struct {
+	o       MoveOptions
+	s       *moveStream
+	about   Description
+	buffers chan []byte
+	zeros   zeroDigests
 
 	// What the newcomer knows.
-	greeting sync.Once
-	greeted  error
-	headed   bool
-	told     [sections]section
-	datasets []Dataset
-	tables   []*moveTable
+	helloOnce sync.Once
+	helloErr  error
+	headed    bool
+	told      [sections]section
+	datasets  []Dataset
+	tables    []*moveTable
 
 	round  *round // the last one that ran ahead
 	warmed bool   // devices are ready
 	cut    atomic.Bool
 	stats  MoveStats
 
-	keeps chan []byte   // what the newcomer says it still has
-	word  chan moveWord // … that all has arrived
-	gone  chan struct{} // closed when it says no more
-	stop  chan struct{}
-	wg    sync.WaitGroup
+	keeps        chan []byte           // what the newcomer says it still has
+	confirmation chan moveConfirmation // … that all has arrived
+	gone         chan struct{}         // closed when it says no more
+	stop         chan struct{}
+	wg           sync.WaitGroup
 
 	closing sync.Once
 }
@@ -54,16 +54,16 @@ type round struct {
 // errGivenUp is why all fails of a move that was closed early.
 var errGivenUp = errors.New("the move was given up")
 
-// NewOutgoing begins a move to whoever calls Receive at the other end of conn,
-// which belongs to the Outgoing from now on.
-func NewOutgoing(conn net.Conn, o MoveOptions) *Outgoing {
+// NewSource begins a move to whoever calls Receive at the other end of conn,
+// which belongs to the Source from now on.
+func NewSource(conn net.Conn, o MoveOptions) *Source {
 	o.defaults()
-	g := &Outgoing{
-		o: o, s: newMoveStream(conn, o.Stall), sides: make(chan []byte, 2), zeros: make(zeroDigests),
-		keeps: make(chan []byte, 1), word: make(chan moveWord, 1), gone: make(chan struct{}), stop: make(chan struct{}),
+	g := &Source{
+		o: o, s: newMoveStream(conn, o.Stall), buffers: make(chan []byte, 2), zeros: make(zeroDigests),
+		keeps: make(chan []byte, 1), confirmation: make(chan moveConfirmation, 1), gone: make(chan struct{}), stop: make(chan struct{}),
 	}
-	for range cap(g.sides) {
-		g.sides <- nil
+	for range cap(g.buffers) {
+		g.buffers <- nil
 	}
 	g.s.patient = true
 	g.wg.Add(2)
@@ -74,7 +74,7 @@ func NewOutgoing(conn net.Conn, o MoveOptions) *Outgoing {
 	}()
 	go func() {
 		defer g.wg.Done()
-		if g.greet() == nil {
+		if g.sendHello() == nil {
 			g.s.pings(g.stop, func() bool { return true })
 		}
 	}()
@@ -82,7 +82,7 @@ func NewOutgoing(conn net.Conn, o MoveOptions) *Outgoing {
 }
 
 // listen takes what the newcomer says. It returns why it ends.
-func (g *Outgoing) listen() error {
+func (g *Source) listen() error {
 	for {
 		kind, payload, err := g.s.await()
 		if err != nil {
@@ -95,13 +95,13 @@ func (g *Outgoing) listen() error {
 				continue
 			default:
 			}
-		case frameWord:
-			var w moveWord
+		case frameConfirm:
+			var w moveConfirmation
 			if err := json.Unmarshal(payload, &w); err != nil {
 				return fmt.Errorf("%w: the newcomer's word: %v", ErrCorrupt, err)
 			}
 			select {
-			case g.word <- w:
+			case g.confirmation <- w:
 				continue
 			default:
 			}
@@ -114,7 +114,7 @@ func (g *Outgoing) listen() error {
 
 // failed says where an error comes from, with the newcomer's reason if it has
 // given one.
-func (g *Outgoing) failed(err error) error {
+func (g *Source) failed(err error) error {
 	if err == nil {
 		return nil
 	}
@@ -132,11 +132,11 @@ func (g *Outgoing) failed(err error) error {
 	return fmt.Errorf("rank %d can't move: %w", g.o.Rank, err)
 }
 
-// Ahead begins to send an image while the program changes it, and returns at
+// Precopy begins to send an image while the program changes it, and returns at
 // once. The image is the call's own: what Collect gave must not be collected
 // into again. Only blocks that the newcomer lacks are sent; what is on devices
 // is not. Wait waits for the end of it.
-func (g *Outgoing) Ahead(img *graph.Image) error {
+func (g *Source) Precopy(img *graph.Image) error {
 	if g.round != nil {
 		select {
 		case <-g.round.done:
@@ -158,7 +158,7 @@ func (g *Outgoing) Ahead(img *graph.Image) error {
 		defer g.wg.Done()
 		defer close(r.done)
 		before := g.s.sent.Load()
-		err := g.ahead(img)
+		err := g.precopy(img)
 		r.sent = g.s.sent.Load() - before
 		g.stats.Precopied += r.sent
 		g.stats.Rounds++
@@ -167,12 +167,12 @@ func (g *Outgoing) Ahead(img *graph.Image) error {
 	return nil
 }
 
-func (g *Outgoing) ahead(img *graph.Image) error {
+func (g *Source) precopy(img *graph.Image) error {
 	l, err := planMove(img, &g.about, false)
 	if err != nil {
 		return err
 	}
-	f := &finder{l: l, ahead: true}
+	f := &finder{l: l, precopy: true}
 	if err := f.resolve(); err != nil {
 		return err
 	}
@@ -189,9 +189,9 @@ func (g *Outgoing) ahead(img *graph.Image) error {
 	return err
 }
 
-// Wait waits until the round that Ahead began is over, and returns how many
+// Wait waits until the round that Precopy began is over, and returns how many
 // bytes were sent in it.
-func (g *Outgoing) Wait(ctx context.Context) (sent int64, err error) {
+func (g *Source) Wait(ctx context.Context) (sent int64, err error) {
 	if g.round == nil {
 		return 0, nil
 	}
@@ -207,7 +207,7 @@ func (g *Outgoing) Wait(ctx context.Context) (sent int64, err error) {
 // returns when the newcomer has said that all is there, verified and in place.
 // A round that is under way is cut short. After an error the move can't be
 // gone on with.
-func (g *Outgoing) Finish(ctx context.Context, img *graph.Image, files []FileEntry, note Note, extra []byte) (MoveStats, error) {
+func (g *Source) Finish(ctx context.Context, img *graph.Image, files []FileEntry, note Note, extra []byte) (MoveStats, error) {
 	began := time.Now()
 	defer context.AfterFunc(ctx, func() { g.s.close(decisive{context.Cause(ctx)}) })()
 	if g.round != nil {
@@ -223,7 +223,7 @@ func (g *Outgoing) Finish(ctx context.Context, img *graph.Image, files []FileEnt
 	return g.stats, g.failed(err)
 }
 
-func (g *Outgoing) finish(img *graph.Image, files []FileEntry, note Note, extra []byte) error {
+func (g *Source) finish(img *graph.Image, files []FileEntry, note Note, extra []byte) error {
 	if g.s.ended {
 		return errors.New("it has moved already")
 	}
@@ -245,7 +245,7 @@ func (g *Outgoing) finish(img *graph.Image, files []FileEntry, note Note, extra 
 	if e := <-synced; err == nil {
 		err = e
 	}
-	g.stats.State, g.stats.Zero = l.bytes, f.zero
+	g.stats.State, g.stats.Zero = l.Bytes, f.zero
 	g.stats.WriteNS = f.work
 	if err != nil {
 		return err
@@ -262,7 +262,7 @@ func (g *Outgoing) finish(img *graph.Image, files []FileEntry, note Note, extra 
 }
 
 // end says that the last round is over.
-func (g *Outgoing) end(e moveEnd, began time.Time) error {
+func (g *Source) end(e moveEnd, began time.Time) error {
 	text, err := json.Marshal(e)
 	if err != nil {
 		return err
@@ -275,8 +275,8 @@ func (g *Outgoing) end(e moveEnd, began time.Time) error {
 }
 
 // answer waits for the newcomer's word.
-func (g *Outgoing) answer(root string) (moveWord, error) {
-	w, err := hear(g, g.word)
+func (g *Source) answer(root string) (moveConfirmation, error) {
+	w, err := hear(g, g.confirmation)
 	if err == nil && w.Digest != root {
 		err = fmt.Errorf("%w: the newcomer has taken over another state: digest %s instead of %s", ErrCorrupt, w.Digest, root)
 	}
@@ -285,7 +285,7 @@ func (g *Outgoing) answer(root string) (moveWord, error) {
 
 // hear waits for something that the newcomer says. While it works it says at
 // least that.
-func hear[T any](g *Outgoing, from <-chan T) (v T, err error) {
+func hear[T any](g *Source, from <-chan T) (v T, err error) {
 	t := time.NewTicker(max(g.o.Stall/4, time.Millisecond))
 	defer t.Stop()
 	began := time.Now() // until then it had no reason to say anything
@@ -310,7 +310,7 @@ func hear[T any](g *Outgoing, from <-chan T) (v T, err error) {
 
 // Close ends the move, if it is not over, and closes the connection. A round
 // that is under way is cut short. It may be called at any time.
-func (g *Outgoing) Close() error {
+func (g *Source) Close() error {
 	g.cut.Store(true)
 	g.s.close(decisive{errGivenUp})
 	g.closing.Do(func() { close(g.stop) })

@@ -35,8 +35,8 @@ func tcpPair(t testing.TB) (a, b net.Conn) {
 func pipePair(testing.TB) (a, b net.Conn) { return net.Pipe() }
 
 // fit lets any image land in roots.
-func fit(roots []graph.Root) Landing {
-	return Landing{Fit: func(*graph.Image) ([]graph.Root, *graph.Env, []string, error) { return roots, nil, nil, nil }}
+func fit(roots []graph.Root) Receiver {
+	return Receiver{Fit: func(*graph.Image) ([]graph.Root, *graph.Env, []string, error) { return roots, nil, nil, nil }}
 }
 
 func collect(t testing.TB, roots []graph.Root) *graph.Image {
@@ -49,12 +49,12 @@ func collect(t testing.TB, roots []graph.Root) *graph.Image {
 }
 
 type arrived struct {
-	*Landed
+	*Received
 	err error
 }
 
 // receive takes a state in the background.
-func receive(conn net.Conn, o MoveOptions, l Landing) <-chan arrived {
+func receive(conn net.Conn, o MoveOptions, l Receiver) <-chan arrived {
 	out := make(chan arrived, 1)
 	go func() {
 		got, err := Receive(ctx, conn, o, l)
@@ -66,7 +66,7 @@ func receive(conn net.Conn, o MoveOptions, l Landing) <-chan arrived {
 // move sends roots of one state to those of another, as they are.
 func move(t testing.TB, a, b net.Conn, o MoveOptions, from, to []graph.Root) MoveStats {
 	t.Helper()
-	g := NewOutgoing(a, o)
+	g := NewSource(a, o)
 	defer g.Close()
 	done := receive(b, o, fit(to))
 	note := Note{Points: 12, Reason: "move", Sent: []uint64{1, 2}, Received: []uint64{3, 4}}
@@ -184,10 +184,10 @@ func TestMove(t *testing.T) {
 		o    MoveOptions
 	}{
 		{"tcp", tcpPair, MoveOptions{}},
-		{"tcp, small chunks", tcpPair, MoveOptions{Chunk: 100_000}},
-		{"tcp, tiny chunks", tcpPair, MoveOptions{Chunk: 1}},
-		{"pipe", pipePair, MoveOptions{Chunk: 1 << 20}},
-		{"sequential", tcpPair, MoveOptions{Chunk: 1 << 20, Sequential: true}},
+		{"tcp, small chunks", tcpPair, MoveOptions{BatchSize: 100_000}},
+		{"tcp, tiny chunks", tcpPair, MoveOptions{BatchSize: 1}},
+		{"pipe", pipePair, MoveOptions{BatchSize: 1 << 20}},
+		{"sequential", tcpPair, MoveOptions{BatchSize: 1 << 20, Sequential: true}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			a, b := c.pair(t)
@@ -212,7 +212,7 @@ func TestMoveIntoPlace(t *testing.T) {
 	w.Step, w.Table = 99, map[string]int{"z": 9}
 	at := &w.Grid[0]
 	a, b := tcpPair(t)
-	move(t, a, b, MoveOptions{Rank: 1, Ranks: 2, Chunk: 256 << 10}, v.roots(), w.roots())
+	move(t, a, b, MoveOptions{Rank: 1, Ranks: 2, BatchSize: 256 << 10}, v.roots(), w.roots())
 	if !reflect.DeepEqual(v, w) {
 		t.Fatal("other values")
 	}
@@ -228,12 +228,12 @@ func TestMoveRefused(t *testing.T) {
 	for _, c := range []struct {
 		name, source, newcomer string
 		o                      MoveOptions
-		l                      Landing
+		l                      Receiver
 	}{
-		{name: "fit", source: other.Error(), newcomer: other.Error(), l: Landing{Fit: func(*graph.Image) ([]graph.Root, *graph.Env, []string, error) { return nil, nil, nil, other }}},
+		{name: "fit", source: other.Error(), newcomer: other.Error(), l: Receiver{Fit: func(*graph.Image) ([]graph.Root, *graph.Env, []string, error) { return nil, nil, nil, other }}},
 		{name: "types", source: "the program has no such variable", newcomer: "the program has no such variable", l: fit(nil)},
 		{name: "rank", source: "rank 1 of 2, not 0 of 2", newcomer: "rank 1 of 2, not 0 of 2", o: MoveOptions{Ranks: 2}, l: fit(nil)},
-		{name: "files", source: "no room", newcomer: "no room", l: Landing{
+		{name: "files", source: "no room", newcomer: "no room", l: Receiver{
 			Fit:   fit(new(values).roots()).Fit,
 			Files: func([]FileEntry, Note, []byte) error { return errors.New("no room") },
 		}},
@@ -241,11 +241,11 @@ func TestMoveRefused(t *testing.T) {
 		for _, sequential := range []bool{false, true} {
 			t.Run(fmt.Sprint(c.name, sequential), func(t *testing.T) {
 				a, b := tcpPair(t)
-				o := MoveOptions{Rank: 1, Ranks: 2, Chunk: 128 << 10, Sequential: sequential}
+				o := MoveOptions{Rank: 1, Ranks: 2, BatchSize: 128 << 10, Sequential: sequential}
 				if c.o.Ranks == 0 {
 					c.o = o
 				}
-				g := NewOutgoing(a, o)
+				g := NewSource(a, o)
 				defer g.Close()
 				done := receive(b, c.o, c.l)
 				_, err := g.Finish(ctx, collect(t, v.roots()), nil, Note{}, nil)
@@ -265,7 +265,7 @@ func TestMoveCancelled(t *testing.T) {
 	why := errors.New("enough")
 	a, b := tcpPair(t)
 	c, cancel := context.WithCancelCause(ctx)
-	g := NewOutgoing(a, MoveOptions{})
+	g := NewSource(a, MoveOptions{})
 	defer g.Close()
 	done := make(chan error, 1)
 	go func() {
@@ -281,7 +281,7 @@ func TestMoveCancelled(t *testing.T) {
 	}
 
 	a, b = tcpPair(t)
-	g = NewOutgoing(a, MoveOptions{})
+	g = NewSource(a, MoveOptions{})
 	defer g.Close()
 	defer b.Close()
 	c, cancel = context.WithCancelCause(ctx)
@@ -300,7 +300,7 @@ func TestMoveCancelled(t *testing.T) {
 
 // TestMoveStalled has ends that fall silent.
 func TestMoveStalled(t *testing.T) {
-	o := MoveOptions{Stall: 500 * time.Millisecond, Chunk: 1 << 20}
+	o := MoveOptions{Stall: 500 * time.Millisecond, BatchSize: 1 << 20}
 	v := sample(8 << 20)
 	for i := range v.Grid {
 		v.Grid[i] = float64(i)
@@ -308,7 +308,7 @@ func TestMoveStalled(t *testing.T) {
 	t.Run("newcomer", func(t *testing.T) {
 		a, b := tcpPair(t)
 		defer b.Close()
-		g := NewOutgoing(a, o)
+		g := NewSource(a, o)
 		defer g.Close()
 		if _, err := g.Finish(ctx, collect(t, v.roots()), nil, Note{}, nil); err == nil || !strings.Contains(err.Error(), "took nothing") {
 			t.Errorf("the source says %v", err)
@@ -323,7 +323,7 @@ func TestMoveStalled(t *testing.T) {
 				}
 			}
 		}()
-		g := NewOutgoing(a, o)
+		g := NewSource(a, o)
 		defer g.Close()
 		if _, err := g.Finish(ctx, collect(t, v.roots()), nil, Note{}, nil); err == nil || !strings.Contains(err.Error(), "says nothing") {
 			t.Errorf("the source says %v", err)
@@ -338,7 +338,7 @@ func TestMoveStalled(t *testing.T) {
 	})
 	t.Run("but waits for a program", func(t *testing.T) {
 		a, b := tcpPair(t)
-		g := NewOutgoing(a, o)
+		g := NewSource(a, o)
 		defer g.Close()
 		w := new(values)
 		slow := fit(w.roots())

@@ -48,15 +48,15 @@ func BenchmarkMove(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	l, err := planMove(img, new(description), true)
+	l, err := planMove(img, new(Description), true)
 	if err != nil {
 		b.Fatal(err)
 	}
 	digests := func() {
-		for i := range l.datasets {
-			d := &l.datasets[i]
-			divide(d.blocks(), func(k int) {
-				p, _ := l.blobs[i].view(int64(k)*d.Block, d.blockLen(k))
+		for i := range l.Datasets {
+			d := &l.Datasets[i]
+			divide(d.NumBlocks(), func(k int) {
+				p, _ := l.Memory[i].View(int64(k)*d.Block, d.BlockLen(k))
 				mem.Digest(p)
 			})
 		}
@@ -108,7 +108,7 @@ func BenchmarkMove(b *testing.B) {
 				var sum MoveStats
 				for b.Loop() {
 					x, y := tcpPair(b)
-					g := NewOutgoing(line.wrap(x), MoveOptions{Sequential: sequential, Chunk: 16 << 20})
+					g := NewSource(line.wrap(x), MoveOptions{Sequential: sequential, BatchSize: 16 << 20})
 					done := receive(y, MoveOptions{}, fit([]graph.Root{{Name: "v", Ptr: &w}}))
 					s, err := g.Finish(ctx, img, nil, Note{}, nil)
 					if err != nil {

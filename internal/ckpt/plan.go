@@ -20,23 +20,23 @@ const (
 	// Those of a dataset with more than manyBlocks of them are larger.
 	BlockSize  = 64 << 10
 	manyBlocks = 128 << 10
-	// maxBlock bounds blocks whose size follows the rows of a matrix.
-	maxBlock = 1 << 20
+	// MaxBlock bounds blocks whose size follows the rows of a matrix.
+	MaxBlock = 1 << 20
 	// inlineSize is the largest dataset that is kept with the metadata.
 	inlineSize = 4 << 10
 	// page is what data in a file is aligned to.
 	page = 4 << 10
 )
 
-// blob is a sequence of bytes in pieces of memory.
-type blob struct {
-	pieces [][]byte
+// Memory is a sequence of bytes in pieces of memory.
+type Memory struct {
+	Pieces [][]byte
 	ends   []int64
 	gather func(dst []byte, off int64) error // makes the bytes; there are no pieces then
 }
 
-func newBlob(pieces [][]byte) blob {
-	b := blob{pieces: pieces}
+func NewMemory(pieces [][]byte) Memory {
+	b := Memory{Pieces: pieces}
 	if len(pieces) > 1 {
 		b.ends = make([]int64, len(pieces))
 		var n int64
@@ -48,53 +48,53 @@ func newBlob(pieces [][]byte) blob {
 	return b
 }
 
-// each calls f for the pieces that make up n bytes from off on.
-func (b *blob) each(off int64, n int, f func(p []byte)) {
+// Each calls f for the pieces that make up n bytes from off on.
+func (b *Memory) Each(off int64, n int, f func(p []byte)) {
 	i := 0
 	var start int64
-	if len(b.pieces) > 1 {
+	if len(b.Pieces) > 1 {
 		i = sort.Search(len(b.ends), func(i int) bool { return b.ends[i] > off })
 		if i > 0 {
 			start = b.ends[i-1]
 		}
 	}
 	for n > 0 {
-		p := b.pieces[i][off-start:]
+		p := b.Pieces[i][off-start:]
 		if len(p) > n {
 			p = p[:n]
 		}
 		f(p)
 		off += int64(len(p))
 		n -= len(p)
-		start += int64(len(b.pieces[i]))
+		start += int64(len(b.Pieces[i]))
 		i++
 	}
 }
 
-// view returns n bytes from off on as they lie in memory, if they lie in one piece.
-func (b *blob) view(off int64, n int) ([]byte, bool) {
-	if len(b.pieces) == 1 {
-		return b.pieces[0][off : off+int64(n)], true
+// View returns n bytes from off on as they lie in memory, if they lie in one piece.
+func (b *Memory) View(off int64, n int) ([]byte, bool) {
+	if len(b.Pieces) == 1 {
+		return b.Pieces[0][off : off+int64(n)], true
 	}
 	i := sort.Search(len(b.ends), func(i int) bool { return b.ends[i] > off })
 	if i == len(b.ends) || b.ends[i]-off < int64(n) {
 		return nil, false
 	}
-	p := b.pieces[i]
+	p := b.Pieces[i]
 	o := off - (b.ends[i] - int64(len(p)))
 	return p[o : o+int64(n)], true
 }
 
 // copyTo fills dst from off on.
-func (b *blob) copyTo(dst []byte, off int64) {
-	b.each(off, len(dst), func(p []byte) {
+func (b *Memory) copyTo(dst []byte, off int64) {
+	b.Each(off, len(dst), func(p []byte) {
 		mem.Copy(dst[:len(p)], p)
 		dst = dst[len(p):]
 	})
 }
 
 // read fills dst from off on, which may have to be made.
-func (b *blob) read(dst []byte, off int64) error {
+func (b *Memory) read(dst []byte, off int64) error {
 	if b.gather != nil {
 		return b.gather(dst, off)
 	}
@@ -103,41 +103,41 @@ func (b *blob) read(dst []byte, off int64) error {
 }
 
 // zero reports whether n bytes from off on are all zero.
-func (b *blob) zero(off int64, n int) bool {
+func (b *Memory) zero(off int64, n int) bool {
 	z := true
-	b.each(off, n, func(p []byte) { z = z && mem.IsZero(p) })
+	b.Each(off, n, func(p []byte) { z = z && mem.IsZero(p) })
 	return z
 }
 
-// layout is a plan for a set: its datasets and where their bytes are now.
-type layout struct {
-	datasets []Dataset
-	blobs    []blob
-	remote   []bool // the pieces stand for memory elsewhere, see resolve
+// Layout is a plan for a set: its datasets and where their bytes are now.
+type Layout struct {
+	Datasets []Dataset
+	Memory   []Memory
+	Remote   []bool // the pieces stand for memory elsewhere, see resolve
 	blocks   int
-	bytes    int64
+	Bytes    int64
 }
 
-func (l *layout) add(d Dataset, pieces [][]byte) {
+func (l *Layout) Add(d Dataset, pieces [][]byte) {
 	d.First = l.blocks
-	l.blocks += d.blocks()
-	l.bytes += d.Size
-	l.datasets = append(l.datasets, d)
-	l.blobs = append(l.blobs, newBlob(pieces))
-	l.remote = append(l.remote, false)
+	l.blocks += d.NumBlocks()
+	l.Bytes += d.Size
+	l.Datasets = append(l.Datasets, d)
+	l.Memory = append(l.Memory, NewMemory(pieces))
+	l.Remote = append(l.Remote, false)
 }
 
-func (l *layout) anyRemote() bool { return slices.Contains(l.remote, true) }
+func (l *Layout) anyRemote() bool { return slices.Contains(l.Remote, true) }
 
 // addText adds a text as a scalar dataset.
-func (l *layout) addText(path string, text []byte) {
+func (l *Layout) addText(path string, text []byte) {
 	if len(text) == 0 {
 		text = []byte{' '}
 	}
 	l.addArray(Dataset{Path: path, Pool: -1}, hdf5.Type{Class: hdf5.String, Size: len(text)}, nil, [][]byte{text})
 }
 
-func (l *layout) addJSON(path string, v any) error {
+func (l *Layout) addJSON(path string, v any) error {
 	text, err := json.Marshal(v)
 	if err != nil {
 		return fmt.Errorf("%s: %w", path, err)
@@ -146,24 +146,24 @@ func (l *layout) addJSON(path string, v any) error {
 	return nil
 }
 
-// description is what a set says of an image beside its values: texts, and
+// Description is what a set says of an image beside its values: texts, and
 // where the pools are found. It is mostly the same from set to set.
-type description struct {
+type Description struct {
 	img                *graph.Image // without pieces
-	vars, types, pools []byte
+	Vars, Types, Pools []byte
 	paths              []string
 }
 
 // of describes img, anew only if it has to.
-func (t *description) of(img *graph.Image) error {
+func (t *Description) of(img *graph.Image) error {
 	if t.img != nil && slices.Equal(t.img.Vars, img.Vars) && slices.Equal(t.img.Types, img.Types) && slices.EqualFunc(t.img.Pools, img.Pools, alike) {
 		return nil
 	}
 	t.img = nil
 	var err [3]error
-	t.vars, err[0] = json.Marshal(img.Vars)
-	t.types, err[1] = json.Marshal(img.Types)
-	t.pools, err[2] = json.Marshal(img.Pools)
+	t.Vars, err[0] = json.Marshal(img.Vars)
+	t.Types, err[1] = json.Marshal(img.Types)
+	t.Pools, err[2] = json.Marshal(img.Pools)
 	if err := errors.Join(err[:]...); err != nil {
 		return fmt.Errorf("Context: %w", err)
 	}
@@ -186,26 +186,26 @@ func alike(p, q graph.Pool) bool {
 
 // planImage lays an image and the open files out as datasets. Small ones are
 // brought from devices.
-func planImage(img *graph.Image, files []FileEntry, t *description) (*layout, error) {
-	l, err := planPools(img, files, t)
+func planImage(img *graph.Image, files []FileEntry, t *Description) (*Layout, error) {
+	l, err := PlanPools(img, files, t)
 	if err != nil {
 		return nil, err
 	}
-	for i := range l.datasets {
-		if !l.remote[i] || l.datasets[i].Chunk != nil {
+	for i := range l.Datasets {
+		if !l.Remote[i] || l.Datasets[i].Chunk != nil {
 			continue
 		}
-		if err := l.fetch(i); err != nil {
-			return nil, fmt.Errorf("%s: %w", l.datasets[i].Var, err)
+		if err := l.Fetch(i); err != nil {
+			return nil, fmt.Errorf("%s: %w", l.Datasets[i].Var, err)
 		}
-		l.remote[i] = false
+		l.Remote[i] = false
 	}
 	return l, nil
 }
 
-// planPools is planImage without looking at memory elsewhere.
-func planPools(img *graph.Image, files []FileEntry, t *description) (*layout, error) {
-	l := &layout{}
+// PlanPools is planImage without looking at memory elsewhere.
+func PlanPools(img *graph.Image, files []FileEntry, t *Description) (*Layout, error) {
+	l := &Layout{}
 	if err := t.of(img); err != nil {
 		return nil, err
 	}
@@ -214,10 +214,10 @@ func planPools(img *graph.Image, files []FileEntry, t *description) (*layout, er
 			return nil, err
 		}
 	}
-	l.addText("Context/Variables", t.vars)
-	l.addText("Context/Types", t.types)
-	l.addText("Context/Pools", t.pools)
-	l.addArray(Dataset{Path: "Context/Regions", Pool: -1}, regionType, []uint64{uint64(len(img.Regions))}, [][]byte{encodeRegions(img.Regions)})
+	l.addText("Context/Variables", t.Vars)
+	l.addText("Context/Types", t.Types)
+	l.addText("Context/Pools", t.Pools)
+	l.addArray(Dataset{Path: "Context/Regions", Pool: -1}, regionType, []uint64{uint64(len(img.Regions))}, [][]byte{EncodeRegions(img.Regions)})
 
 	for i, p := range img.Pools {
 		if p.Form.Size == 0 {
@@ -230,16 +230,16 @@ func planPools(img *graph.Image, files []FileEntry, t *description) (*layout, er
 			continue
 		}
 		l.addArray(d, p.Form, p.Shape, p.Pieces)
-		l.remote[len(l.remote)-1] = p.Remote
-		l.blobs[len(l.blobs)-1].gather = p.Gather
+		l.Remote[len(l.Remote)-1] = p.Remote
+		l.Memory[len(l.Memory)-1].gather = p.Gather
 	}
 	return l, nil
 }
 
-// fetch brings a small dataset from where it lies.
-func (l *layout) fetch(i int) error {
-	pieces := make([][]byte, len(l.blobs[i].pieces))
-	for k, p := range l.blobs[i].pieces {
+// Fetch brings a small dataset from where it lies.
+func (l *Layout) Fetch(i int) error {
+	pieces := make([][]byte, len(l.Memory[i].Pieces))
+	for k, p := range l.Memory[i].Pieces {
 		r, at := mem.FindRemote(unsafe.Pointer(unsafe.SliceData(p)))
 		if r == nil {
 			return errors.New("its memory is gone: it was freed")
@@ -249,19 +249,19 @@ func (l *layout) fetch(i int) error {
 			return err
 		}
 	}
-	l.blobs[i] = newBlob(pieces)
+	l.Memory[i] = NewMemory(pieces)
 	return nil
 }
 
 // addArray adds a dataset of elements of type t, choosing its blocks.
-func (l *layout) addArray(d Dataset, t hdf5.Type, dims []uint64, pieces [][]byte) {
+func (l *Layout) addArray(d Dataset, t hdf5.Type, dims []uint64, pieces [][]byte) {
 	count := uint64(1)
 	for _, n := range dims {
 		count *= n
 	}
 	d.Type, d.Dims, d.Size = t.String(), dims, int64(count)*int64(t.Size)
 	d.Block = max(d.Size, 1)
-	if d.Size > inlineSize && len(dims) > 0 && t.Size <= maxBlock {
+	if d.Size > inlineSize && len(dims) > 0 && t.Size <= MaxBlock {
 		d.Chunk = chunkShape(dims, t.Size)
 		if d.Chunk == nil { // rows too long to be a block: flatten
 			d.Dims = []uint64{count}
@@ -272,7 +272,7 @@ func (l *layout) addArray(d Dataset, t hdf5.Type, dims []uint64, pieces [][]byte
 			d.Block *= int64(n)
 		}
 	}
-	l.add(d, pieces)
+	l.Add(d, pieces)
 }
 
 // chunkShape chooses chunks that are consecutive bytes of the dataset, about
@@ -284,16 +284,16 @@ func chunkShape(dims []uint64, elem int) []uint64 {
 		size *= n
 	}
 	block := uint64(BlockSize)
-	for size/block > manyBlocks && block < maxBlock {
+	for size/block > manyBlocks && block < MaxBlock {
 		block *= 2
 	}
 	row := uint64(elem) // bytes of an index step in the first dimension
 	for _, n := range dims[1:] {
-		if row *= n; row > maxBlock {
+		if row *= n; row > MaxBlock {
 			break
 		}
 	}
-	if row > maxBlock {
+	if row > MaxBlock {
 		if len(dims) == 2 { // part of a row, if parts of one size fill it
 			for k := (row + block - 1) / block; k < 4096; k++ {
 				if dims[1]%k == 0 {
@@ -310,7 +310,7 @@ func chunkShape(dims []uint64, elem int) []uint64 {
 	switch {
 	case step*row <= block:
 		c[0] = block / (step * row) * step
-	case step*row <= maxBlock/2:
+	case step*row <= MaxBlock/2:
 		c[0] = step
 	default:
 		c[0] = max(1, block/row)
@@ -383,8 +383,8 @@ var regionType = hdf5.Type{Class: hdf5.Compound, Size: 24, Fields: []hdf5.Field{
 	{Name: "count", Offset: 16, Type: hdf5.Type{Class: hdf5.Uint, Size: 8}},
 }}
 
-// encodeRegions gives three numbers per row of regions.
-func encodeRegions(rs []graph.Region) []byte {
+// EncodeRegions gives three numbers per row of regions.
+func EncodeRegions(rs []graph.Region) []byte {
 	out := make([]byte, 0, 24*len(rs))
 	for i := range rs {
 		for _, v := range graph.PackRegions(rs[i : i+1]) {

@@ -26,7 +26,7 @@ const (
 
 // pausing is a Writer that calls a function at a place of the second set.
 type pausing struct {
-	*remoteWriter
+	*helperWriter
 	place  string
 	reach  func()
 	begins int
@@ -37,7 +37,7 @@ func (p *pausing) Begin(j Job) {
 	if p.begins++; p.begins == 2 && p.place == beforeBegin {
 		p.reach()
 	}
-	p.remoteWriter.Begin(j)
+	p.helperWriter.Begin(j)
 }
 
 func (p *pausing) Put(s Segment) {
@@ -46,11 +46,11 @@ func (p *pausing) Put(s Segment) {
 			p.reach()
 		}
 	}
-	p.remoteWriter.Put(s)
+	p.helperWriter.Put(s)
 }
 
 func (p *pausing) Commit(t Tail) <-chan Result {
-	done := p.remoteWriter.Commit(t)
+	done := p.helperWriter.Commit(t)
 	if p.begins == 2 && p.place == afterCommit {
 		p.reach()
 	}
@@ -59,7 +59,7 @@ func (p *pausing) Commit(t Tail) <-chan Result {
 
 // pause makes b call reach at a place of its second save.
 func (b *bench) pause(place string, reach func()) {
-	b.writer = &pausing{remoteWriter: b.writer.(*remoteWriter), place: place, reach: reach}
+	b.writer = &pausing{helperWriter: b.writer.(*helperWriter), place: place, reach: reach}
 }
 
 // withConn is a home whose helper has the other end of conn.
@@ -177,7 +177,7 @@ func TestRankKilled(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer dir.Close()
-			if sets, err := dir.Sets(); err != nil || !slices.Equal(sets, want) {
+			if sets, err := dir.Committed(); err != nil || !slices.Equal(sets, want) {
 				t.Fatalf("sets %v, %v; want %v", sets, err, want)
 			}
 			checkSet(t, dir, 1, sample(100_000))
@@ -220,7 +220,7 @@ func TestHelperKilled(t *testing.T) {
 			b = newBench(t, homes[0], vfs.OS(), path, 0, nil, Options{})
 			b.save()
 			b.close()
-			if sets, err := b.dir.Sets(); err != nil || len(sets) != 2 || sets[1] != 1 {
+			if sets, err := b.dir.Committed(); err != nil || len(sets) != 2 || sets[1] != 1 {
 				t.Fatalf("sets %v, %v", sets, err)
 			}
 		})

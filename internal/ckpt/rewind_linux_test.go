@@ -41,7 +41,7 @@ func TestRewindDamaged(t *testing.T) {
 			if s.Collect(r); r.Err != nil {
 				t.Fatal(r.Err)
 			}
-			tables[r.Set] = r.Table
+			tables[r.Index] = r.Table
 		}
 		save()
 		save()
@@ -51,7 +51,7 @@ func TestRewindDamaged(t *testing.T) {
 		clear(damaged) // it is the caller's
 		save()
 		s.Close()
-		if sets, err := dir.Sets(); err != nil || !slices.Equal(sets, []uint64{4, 2}) {
+		if sets, err := dir.Committed(); err != nil || !slices.Equal(sets, []uint64{4, 2}) {
 			t.Fatalf("sets %v, %v; want 4 and 2", sets, err)
 		}
 	})

@@ -39,26 +39,26 @@ type Options struct {
 // Saver is the program's side of saving: it finds what changed and copies
 // it. One goroutine at a time may use it.
 type Saver struct {
-	dir     *store.Dir
-	opts    Options
-	staging *mem.Staging
-	limit   int // segments that it may have
-	writer  Writer
-	tracker *mem.Tracker
-	noTrack string // why there is no tracker
-	prev    *Table
-	next    uint64
-	seen    map[string]*history // by dataset path
-	pending <-chan Result
-	grown   chan struct{}      // closed when a Reserve under way has ended
-	about   description        // of the image that was saved last
-	flying  *copying           // the save under way
-	early   map[string][]early // by dataset path
-	leave   *leaving           // worked out ahead for the next one
-	aside   aside
-	mu      sync.Mutex
-	pinned  map[mem.Device]int // mappings of the staging memory that a device knows
-	also    []string           // see SyncAlso
+	dir        *store.Dir
+	opts       Options
+	staging    *mem.Staging
+	limit      int // segments that it may have
+	writer     Writer
+	tracker    *mem.Tracker
+	noTrack    string // why there is no tracker
+	prev       *Table
+	next       uint64
+	seen       map[string]*history // by dataset path
+	pending    <-chan Result
+	grown      chan struct{}         // closed when a Reserve under way has ended
+	about      Description           // of the image that was saved last
+	current    *copying              // the save under way
+	prefetches map[string][]prefetch // by dataset path
+	compact    *compaction           // worked out ahead for the next one
+	buffers    copyBuffers
+	mu         sync.Mutex
+	pinned     map[mem.Device]int // mappings of the staging memory that a device knows
+	also       []string           // see SyncAlso
 }
 
 // NewSaver returns a Saver for dir. prev is the set that was restored, if
@@ -88,11 +88,11 @@ func NewSaver(dir *store.Dir, prev *Table, opts Options) (*Saver, error) {
 	s := &Saver{dir: dir, opts: opts, prev: prev, next: next, staging: mem.NewStaging(limit), limit: limit, seen: make(map[string]*history)}
 	line := uint64(0)
 	if prev != nil {
-		line = prev.Set
+		line = prev.Index
 	}
 	if opts.Helper == nil {
 		s.writer = newFileWriter(newDirTarget(dir, opts.Ranks, opts.Keep, opts.Damaged, line), s.staging)
-	} else if s.writer, err = newRemoteWriter(dir, s.staging, &opts, line); err != nil {
+	} else if s.writer, err = newHelperWriter(dir, s.staging, &opts, line); err != nil {
 		return nil, err
 	}
 	if opts.NoTracking {
@@ -179,8 +179,8 @@ func (s *Saver) Done() <-chan Result { return s.pending }
 
 // Collect takes the outcome of a save in.
 func (s *Saver) Collect(r Result) {
-	c := s.flying
-	s.pending, s.flying = nil, nil
+	c := s.current
+	s.pending, s.current = nil, nil
 	if r.Err != nil {
 		return
 	}
@@ -195,15 +195,15 @@ func (s *Saver) Collect(r Result) {
 		clear(h.dirty)
 		h.runs = c.runs[i]
 		for k := range h.runs { // the memory is the program's, and may be given back
-			h.runs[k].at = mem.Place{Version: h.runs[k].at.Version}
+			h.runs[k].Place = mem.Place{Version: h.runs[k].Place.Version}
 		}
 		if share := c.changed[i]; share >= 0 {
 			h.changed = share
 		}
 	}
-	s.prev, s.leave = r.Table, c.after
+	s.prev, s.compact = r.Table, c.after
 	if r.NoLinks {
-		s.opts.MaxBases, s.leave = -1, nil
+		s.opts.MaxBases, s.compact = -1, nil
 	}
 }
 
@@ -220,7 +220,7 @@ func (s *Saver) Rewind(to *Table, damaged map[uint64]bool) {
 		s.unwatch(h)
 	}
 	clear(s.seen)
-	s.forgetEarly()
+	s.dropPrefetched()
 	s.prev = to
 }
 
@@ -255,7 +255,7 @@ func (s *Saver) Close() {
 	if s.grown != nil {
 		<-s.grown
 	}
-	s.forgetEarly()
+	s.dropPrefetched()
 	s.writer.Close()
 	s.unpin()
 	if s.tracker != nil {
@@ -264,9 +264,9 @@ func (s *Saver) Close() {
 	s.staging.Close()
 }
 
-// Leave is Close in a process that is about to end: memory is not given back
+// CloseAtExit is Close in a process that is about to end: memory is not given back
 // first, which takes long where there is much of it.
-func (s *Saver) Leave() { s.writer.Close() }
+func (s *Saver) CloseAtExit() { s.writer.Close() }
 
 // Save starts a set of the image and returns when the program may go on:
 // everything that belongs to the set has been copied, or is frozen on a device,
@@ -290,25 +290,25 @@ func (s *Saver) Save(ctx context.Context, img *graph.Image, files []FileEntry, n
 		s.grown = nil
 	}
 	c, err := s.prepare(l)
-	s.forgetEarly()
+	s.dropPrefetched()
 	if err != nil {
 		return 0, err
 	}
-	if err := s.grow(c.bytes, c.farBytes); err != nil {
-		c.dropLooks()
+	if err := s.grow(c.bytes, c.deviceBytes); err != nil {
+		c.dropDiffs()
 		return 0, err
 	}
 	inline, err := c.inline()
 	if err != nil {
-		c.dropLooks()
+		c.dropDiffs()
 		return 0, err
 	}
-	held, release := c.holdFar(), c.holdStill() // devices begin at once
+	held, release := c.startDevices(), c.guardDeferred() // devices begin at once
 	job := Job{
 		Header: Header{
-			Format: Format, Run: s.opts.Run, Attempt: s.opts.Attempt, Set: s.next, Rank: s.opts.Rank, Ranks: s.opts.Ranks,
+			Format: Format, Run: s.opts.Run, Attempt: s.opts.Attempt, Index: s.next, Rank: s.opts.Rank, Ranks: s.opts.Ranks,
 			Time: began.UTC().Format(time.RFC3339Nano), Compression: s.opts.Compression,
-			Datasets: l.datasets, Bases: c.leave.bases, Sent: note.Sent, Received: note.Received,
+			Datasets: l.Datasets, Bases: c.compact.keep, Sent: note.Sent, Received: note.Received,
 		},
 		Previous: s.prev, WriteFirst: c.writeFirst,
 	}
@@ -318,7 +318,7 @@ func (s *Saver) Save(ctx context.Context, img *graph.Image, files []FileEntry, n
 	tail := Tail{Marks: c.marks, Inline: inline, Sync: writtenFiles(files), Also: s.also}
 	s.also = nil
 	begin := sync.OnceFunc(func() { s.writer.Begin(job) })
-	later := len(c.far) > 0 || len(c.still) > 0
+	later := len(c.devices) > 0 || len(c.deferred) > 0
 	begun := !later || len(c.ranges) > 0 // else that can wait until the program goes on
 	if begun {
 		begin()
@@ -333,7 +333,7 @@ func (s *Saver) Save(ctx context.Context, img *graph.Image, files []FileEntry, n
 		err = c.drainLive()
 	}
 	if err != nil {
-		for _, t := range c.far {
+		for _, t := range c.devices {
 			t.close()
 		}
 		release()
@@ -344,33 +344,33 @@ func (s *Saver) Save(ctx context.Context, img *graph.Image, files []FileEntry, n
 		return 0, err
 	}
 	s.next++
-	note.HeldMS = float64(time.Since(began).Microseconds()) / 1000
+	note.PauseMS = float64(time.Since(began).Microseconds()) / 1000
 	note.Finding, note.Tracking = c.finding, "available"
 	if s.tracker == nil {
 		note.Tracking = s.noTrack
 	}
 	tail.Note = note
-	s.flying = c
+	s.current = c
 	if !later {
 		s.pending = s.writer.Commit(tail)
-		return job.Header.Set, nil
+		return job.Header.Index, nil
 	}
 	done := make(chan Result, 1)
 	s.pending = done
 	go func() {
 		begin()
-		if err := c.drainBoth(release); err != nil {
+		if err := c.drainAll(release); err != nil {
 			done <- <-s.writer.Abort(err)
 			return
 		}
 		r := <-s.writer.Commit(tail)
 		if r.Err == nil { // the next save need not wait for this
-			c.after = retire(r.Table, s.opts.MaxBases)
+			c.after = planCompaction(r.Table, s.opts.MaxBases)
 			c.changed = changes(r.Table, job.Previous)
 		}
 		done <- r
 	}()
-	return job.Header.Set, nil
+	return job.Header.Index, nil
 }
 
 // SyncAlso names files and directories, by absolute paths, that are made durable
@@ -381,7 +381,7 @@ func (s *Saver) SyncAlso(paths []string) { s.also = paths }
 func writtenFiles(files []FileEntry) []string {
 	var out []string
 	for _, f := range files {
-		if f.Mode != "r" && !f.stream() {
+		if f.Mode != "r" && !f.IsStream() {
 			out = append(out, f.Abs)
 		}
 	}
@@ -390,24 +390,24 @@ func writtenFiles(files []FileEntry) []string {
 
 // copying is one save's walk over the program's memory.
 type copying struct {
-	s          *Saver
-	l          *layout
-	old        [][]Block // per dataset, rows of the previous set
-	look       [][]bool  // per dataset, blocks to look at; nil: all
-	digest     []bool    // per dataset: digest in place before copying
-	leave      *leaving
-	marks      []Mark
-	bytes      int64      // at most to be staged while the program is held
-	near       []blob     // where the program's own bytes are
-	far        []*farTask // … and what is on devices
-	farBytes   int64
-	still      []stillRun // what is in host memory and need not be copied at once
-	expected   int64      // bytes of both that are probably stored
-	runs       [][]farRun // per dataset, of what is on devices
-	after      *leaving   // what the save after this one moves
-	changed    []float64  // per dataset, the share of blocks that differ from the previous set
-	writeFirst bool
-	finding    string
+	s           *Saver
+	l           *Layout
+	old         [][]Block // per dataset, rows of the previous set
+	look        [][]bool  // per dataset, blocks to look at; nil: all
+	digest      []bool    // per dataset: digest in place before copying
+	compact     *compaction
+	marks       []Mark
+	bytes       int64         // at most to be staged while the program is held
+	host        []Memory      // where the program's own bytes are
+	devices     []*deviceTask // … and what is on devices
+	deviceBytes int64
+	deferred    []deferredRun // what is in host memory and need not be copied at once
+	expected    int64         // bytes of both that are probably stored
+	runs        [][]Placement // per dataset, of what is on devices
+	after       *compaction   // what the save after this one moves
+	changed     []float64     // per dataset, the share of blocks that differ from the previous set
+	writeFirst  bool
+	finding     string
 
 	ranges []blockRange
 	next   atomic.Int64
@@ -416,57 +416,57 @@ type copying struct {
 type blockRange struct{ dataset, lo, hi int }
 
 // prepare decides, dataset by dataset, how changes are found.
-func (s *Saver) prepare(l *layout) (*copying, error) {
-	n := len(l.datasets)
-	c := &copying{s: s, l: l, old: make([][]Block, n), look: make([][]bool, n), digest: make([]bool, n), marks: make([]Mark, l.blocks), near: l.blobs, runs: make([][]farRun, n)}
+func (s *Saver) prepare(l *Layout) (*copying, error) {
+	n := len(l.Datasets)
+	c := &copying{s: s, l: l, old: make([][]Block, n), look: make([][]bool, n), digest: make([]bool, n), marks: make([]Mark, l.blocks), host: l.Memory, runs: make([][]Placement, n)}
 	if l.anyRemote() {
-		c.near = slices.Clone(l.blobs)
+		c.host = slices.Clone(l.Memory)
 	}
-	c.leave = s.leaving()
+	c.compact = s.compaction()
 	s.forget(l)
 	var copied, digested, tracked, far int64
 	c.writeFirst = true
-	for i := range l.datasets {
-		d := &l.datasets[i]
+	for i := range l.Datasets {
+		d := &l.Datasets[i]
 		if d.Chunk == nil {
 			continue
 		}
 		if s.opts.MaxBases >= 0 {
 			c.old[i] = s.prev.find(d)
-			if l.remote[i] && len(c.old[i]) < d.blocks() {
+			if l.Remote[i] && len(c.old[i]) < d.NumBlocks() {
 				c.old[i] = nil
 			}
 		}
 		h := s.seen[d.Path]
-		spans := spansOf(l.blobs[i].pieces)
+		spans := spansOf(l.Memory[i].Pieces)
 		if h == nil || h.dirty == nil {
 			changed := -1.0
 			if h != nil {
 				changed = h.changed
 			}
-			h = &history{spans: spans, block: d.Block, changed: changed, dirty: make([]bool, d.blocks())}
+			h = &history{spans: spans, block: d.Block, changed: changed, dirty: make([]bool, d.NumBlocks())}
 			s.seen[d.Path] = h
 			for k := range h.dirty {
 				h.dirty[k] = true
 			}
 		}
-		var runs []farRun
+		var runs []Placement
 		candidates, size := -1, d.Size
-		if l.remote[i] {
+		if l.Remote[i] {
 			var err error
-			if c.near[i], runs, err = resolve(d, &l.blobs[i]); err != nil {
-				c.dropLooks()
+			if c.host[i], runs, err = Resolve(d, &l.Memory[i]); err != nil {
+				c.dropDiffs()
 				return nil, fmt.Errorf("%s: %w", d.Var, err)
 			}
 			for _, r := range runs {
-				size -= r.at.Len
+				size -= r.Place.Len
 			}
-			c.farBytes += c.assign(i, runs, h)
+			c.deviceBytes += c.assign(i, runs, h)
 			if far += d.Size - size; size == 0 {
 				continue
 			}
 		} else {
-			candidates = s.scan(d, h, &l.blobs[i])
+			candidates = s.scan(d, h, &l.Memory[i])
 		}
 		here := size
 		switch {
@@ -489,11 +489,11 @@ func (s *Saver) prepare(l *layout) (*copying, error) {
 		c.bytes += size
 		const step = mem.SegmentSize / BlockSize
 		at := 0
-		for _, r := range append(runs, farRun{lo: d.blocks()}) {
-			for ; at < r.lo; at += step {
-				c.ranges = append(c.ranges, blockRange{i, at, min(at+step, r.lo)})
+		for _, r := range append(runs, Placement{Lo: d.NumBlocks()}) {
+			for ; at < r.Lo; at += step {
+				c.ranges = append(c.ranges, blockRange{i, at, min(at+step, r.Lo)})
 			}
-			at = r.hi
+			at = r.Hi
 		}
 	}
 	c.finding = "copy"
@@ -508,24 +508,24 @@ func (s *Saver) prepare(l *layout) (*copying, error) {
 	return c, nil
 }
 
-// leaving tells which blocks the next save moves.
-func (s *Saver) leaving() *leaving {
-	if s.leave == nil || s.leave.table != s.prev {
-		s.leave = retire(s.prev, s.opts.MaxBases)
+// compaction tells which blocks the next save moves.
+func (s *Saver) compaction() *compaction {
+	if s.compact == nil || s.compact.table != s.prev {
+		s.compact = planCompaction(s.prev, s.opts.MaxBases)
 	}
-	return s.leave
+	return s.compact
 }
 
 // inline copies the datasets that go with the metadata.
 func (c *copying) inline() (map[int32][]byte, error) {
 	out := make(map[int32][]byte)
-	for i := range c.l.datasets {
-		d := &c.l.datasets[i]
+	for i := range c.l.Datasets {
+		d := &c.l.Datasets[i]
 		if d.Chunk != nil || d.Size == 0 {
 			continue
 		}
 		p := make([]byte, d.Size)
-		if err := c.l.blobs[i].read(p, 0); err != nil {
+		if err := c.l.Memory[i].read(p, 0); err != nil {
 			return nil, fmt.Errorf("%s: %w", d.Path, err)
 		}
 		out[int32(i)] = p
@@ -568,9 +568,9 @@ func (c *copying) work(ctx context.Context) error {
 			return nil
 		}
 		i := c.ranges[r].dataset
-		d, b, old, look := &c.l.datasets[i], &c.near[i], c.old[i], c.look[i]
+		d, b, old, look := &c.l.Datasets[i], &c.host[i], c.old[i], c.look[i]
 		for k := c.ranges[r].lo; k < c.ranges[r].hi; k++ {
-			off, n := int64(k)*d.Block, d.blockLen(k)
+			off, n := int64(k)*d.Block, d.BlockLen(k)
 			may := k < len(old) && c.mayKeep(&old[k])
 			if look != nil && !look[k] && may {
 				continue // MarkKept
@@ -582,10 +582,10 @@ func (c *copying) work(ctx context.Context) error {
 				continue
 			}
 			if c.digest[i] && may {
-				p, ok := b.view(off, n)
+				p, ok := b.View(off, n)
 				if !ok {
 					if scratch == nil {
-						scratch = make([]byte, maxBlock)
+						scratch = make([]byte, MaxBlock)
 					}
 					p = scratch[:n]
 					b.copyTo(p, off)
@@ -629,14 +629,14 @@ func (c *copying) room(ctx context.Context, seg *Segment, d *Dataset) (int, erro
 // gather makes block k of dataset i in the segment, and leaves it there if it has
 // changed.
 func (c *copying) gather(ctx context.Context, seg *Segment, i, k int, may bool) error {
-	d := &c.l.datasets[i]
+	d := &c.l.Datasets[i]
 	at, err := c.room(ctx, seg, d)
 	if err != nil {
 		return err
 	}
 	data := c.s.staging.Segment(seg.Index)
-	p := data[at : at+d.blockLen(k)]
-	if err := c.near[i].gather(p, int64(k)*d.Block); err != nil {
+	p := data[at : at+d.BlockLen(k)]
+	if err := c.host[i].gather(p, int64(k)*d.Block); err != nil {
 		return fmt.Errorf("%s: %w", d.Path, err)
 	}
 	switch {
@@ -652,5 +652,5 @@ func (c *copying) gather(ctx context.Context, seg *Segment, i, k int, may bool) 
 
 // mayKeep reports whether a block may stay where the previous set has it.
 func (c *copying) mayKeep(b *Block) bool {
-	return b.Source < SourceBase || !c.leave.force[b.Source-SourceBase]
+	return b.Source < SourceBase || !c.compact.drop[b.Source-SourceBase]
 }

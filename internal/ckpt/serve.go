@@ -76,7 +76,7 @@ const maxSegments = 1 << 16
 var errAway = errors.New("the rank went away before the set was copied")
 
 // server is the helper's side of one connection. All methods run in the
-// goroutine of Serve, except for giveBack and report.
+// goroutine of Serve, except for release and report.
 type server struct {
 	wire    *wire
 	opts    ServeOptions
@@ -186,7 +186,7 @@ func (s *server) greet(m message) error {
 	for _, set := range h.Aside {
 		damaged[set] = false
 	}
-	s.hello, s.dir = &h, store.OnBehalf(s.opts.fs, h.Dir, h.Rank, lock)
+	s.hello, s.dir = &h, store.ForHelper(s.opts.fs, h.Dir, h.Rank, lock)
 	s.writer = newFileWriter(newDirTarget(s.dir, h.Ranks, h.Keep, damaged, h.Line), s.staging)
 	s.writer.release = s.giveBack
 	return nil
@@ -236,7 +236,7 @@ func (s *server) begin(c *cursor) error {
 	busy, last := s.busy, s.last
 	s.mu.Unlock()
 	if busy {
-		return fmt.Errorf("%w: set %d before the one under way was finished", errProtocol, job.Header.Set)
+		return fmt.Errorf("%w: set %d before the one under way was finished", errProtocol, job.Header.Index)
 	}
 	if flags&flagPreviousLast != 0 {
 		if last == nil {
@@ -254,12 +254,12 @@ func (s *server) begin(c *cursor) error {
 		return err
 	}
 	if err := s.checkJob(&job); err != nil {
-		return fmt.Errorf("%w: set %d: %w", errProtocol, job.Header.Set, err)
+		return fmt.Errorf("%w: set %d: %w", errProtocol, job.Header.Index, err)
 	}
 	s.mu.Lock()
 	s.busy = true
 	s.mu.Unlock()
-	s.open, s.staged = true, make([]bool, job.Header.totalBlocks())
+	s.open, s.staged = true, make([]bool, job.Header.TotalBlocks())
 	s.writer.Begin(job)
 	return nil
 }
@@ -269,11 +269,11 @@ func decodeTable(c *cursor) (*Table, error) {
 	if err := c.json(&text); err != nil {
 		return nil, err
 	}
-	h := &Header{Set: text.Set, Bases: text.Bases, Datasets: text.Datasets}
+	h := &Header{Index: text.Index, Bases: text.Bases, Datasets: text.Datasets}
 	if err := checkSizes(h); err != nil {
 		return nil, fmt.Errorf("%w: the previous set: %w", errProtocol, err)
 	}
-	blocks, err := checkedBlocks(c.rest(), h.totalBlocks(), len(h.Bases))
+	blocks, err := checkedBlocks(c.rest(), h.TotalBlocks(), len(h.Bases))
 	if err != nil {
 		return nil, err
 	}
@@ -287,10 +287,10 @@ func checkSizes(h *Header) error {
 			return fmt.Errorf("%s has %d bytes", d.Path, d.Size)
 		}
 	}
-	if err := h.check(); err != nil {
+	if err := h.Check(); err != nil {
 		return err
 	}
-	if n := int64(h.totalBlocks()); n > mem.Total()/16/blockBytes {
+	if n := int64(h.TotalBlocks()); n > mem.Total()/16/blockBytes {
 		return fmt.Errorf("%d blocks are more than the helper has memory for", n)
 	}
 	return nil
@@ -299,7 +299,7 @@ func checkSizes(h *Header) error {
 // checkJob makes sure that the writer meets only what a Saver makes.
 func (s *server) checkJob(job *Job) error {
 	h := &job.Header
-	if h.Format != Format || h.Set == 0 || h.Rank != s.hello.Rank || h.Ranks != s.hello.Ranks {
+	if h.Format != Format || h.Index == 0 || h.Rank != s.hello.Rank || h.Ranks != s.hello.Ranks {
 		return fmt.Errorf("it claims format %d, rank %d of %d", h.Format, h.Rank, h.Ranks)
 	}
 	switch h.Compression {
@@ -319,7 +319,7 @@ func (s *server) checkJob(job *Job) error {
 		}
 		block := max(d.Size, 1)
 		var chunk []uint64
-		if d.Chunk != nil && len(d.Dims) > 0 && d.Size > inlineSize && t.Size <= maxBlock {
+		if d.Chunk != nil && len(d.Dims) > 0 && d.Size > inlineSize && t.Size <= MaxBlock {
 			chunk = chunkShape(d.Dims, t.Size)
 			block = int64(t.Size)
 			for _, n := range chunk {
@@ -347,12 +347,12 @@ func (s *server) put(c *cursor) error {
 	}
 	h := &s.writer.job.Header
 	end := int64(0)
-	for _, it := range seg.Items {
+	for _, it := range seg.Blocks {
 		if it.Dataset < 0 || int(it.Dataset) >= len(h.Datasets) {
 			return fmt.Errorf("%w: dataset %d of %d", errProtocol, it.Dataset, len(h.Datasets))
 		}
 		d := &h.Datasets[it.Dataset]
-		if d.Chunk == nil || it.Block < 0 || int(it.Block) >= d.blocks() || int64(it.Off) < end || int(it.Len) != d.blockLen(int(it.Block)) || s.staged[d.First+int(it.Block)] {
+		if d.Chunk == nil || it.Block < 0 || int(it.Block) >= d.NumBlocks() || int64(it.Off) < end || int(it.Len) != d.BlockLen(int(it.Block)) || s.staged[d.First+int(it.Block)] {
 			return fmt.Errorf("%w: block %d of %s at %d, %d bytes", errProtocol, it.Block, d.Path, it.Off, it.Len)
 		}
 		s.staged[d.First+int(it.Block)] = true
@@ -375,7 +375,7 @@ func (s *server) put(c *cursor) error {
 	return nil
 }
 
-// giveBack returns a segment to the rank. Goroutines of the writer call it; if
+// release returns a segment to the rank. Goroutines of the writer call it; if
 // the rank is gone nothing happens.
 func (s *server) giveBack(i int) {
 	s.mu.Lock()
@@ -393,7 +393,7 @@ func (s *server) commit(c *cursor) error {
 		return fmt.Errorf("%w: commit without a set", errProtocol)
 	}
 	if err := s.checkTail(&tail); err != nil {
-		return fmt.Errorf("%w: set %d: %w", errProtocol, s.writer.job.Header.Set, err)
+		return fmt.Errorf("%w: set %d: %w", errProtocol, s.writer.job.Header.Index, err)
 	}
 	s.open = false
 	s.report(s.writer.Commit(tail), true)
@@ -418,7 +418,7 @@ func (s *server) checkTail(tail *Tail) error {
 			}
 			continue
 		}
-		for k := d.First; k < d.First+d.blocks(); k++ {
+		for k := d.First; k < d.First+d.NumBlocks(); k++ {
 			if m := tail.Marks[k]; m > MarkStaged || (m == MarkStaged) != s.staged[k] {
 				return fmt.Errorf("block %d of %s is marked %d", k-d.First, d.Path, m)
 			}
@@ -453,7 +453,7 @@ func (s *server) report(done <-chan Result, committed bool) {
 		}
 		if err != nil && r.Err != nil && committed {
 			s.mu.Lock()
-			s.unsaid = fmt.Errorf("set %d: %w", r.Set, r.Err)
+			s.unsaid = fmt.Errorf("set %d: %w", r.Index, r.Err)
 			s.mu.Unlock()
 		}
 	})

@@ -139,7 +139,7 @@ func (s *stranger) end() error {
 // nothing else happens.
 func FuzzServe(f *testing.F) {
 	full := record(f, nil, sample(2000), Options{})
-	prev := newTable(&full.job.Header, "", make([]Block, full.job.Header.totalBlocks()))
+	prev := newTable(&full.job.Header, "", make([]Block, full.job.Header.TotalBlocks()))
 	diff := record(f, prev, sample(2000), Options{Compression: Gzip})
 	f.Add(full.session(false))
 	f.Add(diff.session(false))
@@ -151,7 +151,7 @@ func FuzzServe(f *testing.F) {
 		s.conn.Write(data)
 		s.end()
 		// Whatever was published is a set that can be read.
-		sets, err := store.Open(s.fsys, "/ckpt", 0).Sets()
+		sets, err := store.Open(s.fsys, "/ckpt", 0).Committed()
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -202,7 +202,7 @@ func TestHostile(t *testing.T) {
 	begin := raw(msgBegin, must(encodeBegin(&r.job, false))...)
 	put := func(change func(*Segment)) []byte {
 		s := r.segments[0]
-		s.Items = slices.Clone(s.Items)
+		s.Blocks = slices.Clone(s.Blocks)
 		change(&s)
 		return raw(msgPut, encodePut(&s, false))
 	}
@@ -228,14 +228,14 @@ func TestHostile(t *testing.T) {
 		"put without begin":          good,
 		"begin twice":                append(begin, begin...),
 		"a segment that is not":      append(begin, put(func(s *Segment) { s.Index = 1 })...),
-		"a segment twice":            append(begin, append(put(func(s *Segment) { s.Items = nil }), put(func(s *Segment) { s.Items = nil })...)...),
-		"a block twice":              append(begin, put(func(s *Segment) { s.Items = append(s.Items, s.Items[0]) })...),
-		"a dataset that is not":      append(begin, put(func(s *Segment) { s.Items[0].Dataset = 1000 })...),
-		"a negative dataset":         append(begin, put(func(s *Segment) { s.Items[0].Dataset = -1 })...),
-		"a block that is not":        append(begin, put(func(s *Segment) { s.Items[0].Block = 1 << 30 })...),
-		"beyond the segment":         append(begin, put(func(s *Segment) { s.Items[0].Off = mem.SegmentSize - 5 })...),
-		"before the segment":         append(begin, put(func(s *Segment) { s.Items[0].Off = -4096 })...),
-		"a longer block":             append(begin, put(func(s *Segment) { s.Items[0].Len = 1 << 20 })...),
+		"a segment twice":            append(begin, append(put(func(s *Segment) { s.Blocks = nil }), put(func(s *Segment) { s.Blocks = nil })...)...),
+		"a block twice":              append(begin, put(func(s *Segment) { s.Blocks = append(s.Blocks, s.Blocks[0]) })...),
+		"a dataset that is not":      append(begin, put(func(s *Segment) { s.Blocks[0].Dataset = 1000 })...),
+		"a negative dataset":         append(begin, put(func(s *Segment) { s.Blocks[0].Dataset = -1 })...),
+		"a block that is not":        append(begin, put(func(s *Segment) { s.Blocks[0].Block = 1 << 30 })...),
+		"beyond the segment":         append(begin, put(func(s *Segment) { s.Blocks[0].Off = mem.SegmentSize - 5 })...),
+		"before the segment":         append(begin, put(func(s *Segment) { s.Blocks[0].Off = -4096 })...),
+		"a longer block":             append(begin, put(func(s *Segment) { s.Blocks[0].Len = 1 << 20 })...),
 		"too few marks":              append(begin, append(good, commit(func(t *Tail) { t.Marks = t.Marks[1:] })...)...),
 		"a strange mark":             append(begin, append(good, commit(func(t *Tail) { t.Marks[len(t.Marks)-1] = 7 })...)...),
 		"content that is missing":    append(begin, append(good, commit(func(t *Tail) { t.Inline = nil })...)...),
@@ -271,7 +271,7 @@ func flood(h Header) Header {
 }
 
 func strangeTable(h *Header) *Table {
-	blocks := make([]Block, h.totalBlocks())
+	blocks := make([]Block, h.TotalBlocks())
 	blocks[0].Source = SourceBase + 3
 	return newTable(h, "", blocks)
 }

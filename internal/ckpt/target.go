@@ -46,14 +46,14 @@ func (t *dirTarget) published(set uint64) {
 	}
 }
 
-func (t *dirTarget) reached(line uint64) {
+func (t *dirTarget) setLine(line uint64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.line = max(t.line, line)
 	delete(t.made, line)
 }
 
-func (t *dirTarget) spoiled(set uint64) {
+func (t *dirTarget) setDamaged(set uint64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.damaged[set] = true

@@ -9,12 +9,12 @@ import (
 type history struct {
 	spans   []span
 	block   int64
-	changed float64  // share of blocks that differed last time; -1: unknown
-	watched bool     // the kernel tracks writes to it …
-	armed   bool     // … and has been asked once
-	dirty   []bool   // blocks written since the previous set, as far as scanned
-	rest    int      // saves to let pass before watching it again
-	runs    []farRun // what was on devices when the previous set was saved
+	changed float64     // share of blocks that differed last time; -1: unknown
+	watched bool        // the kernel tracks writes to it …
+	armed   bool        // … and has been asked once
+	dirty   []bool      // blocks written since the previous set, as far as scanned
+	rest    int         // saves to let pass before watching it again
+	runs    []Placement // what was on devices when the previous set was saved
 }
 
 type span struct{ addr, size uintptr }
@@ -30,16 +30,16 @@ const (
 // forget ends the tracking of datasets that are gone or lie elsewhere now,
 // before any is begun: memory has one history, else what one scan takes
 // another one would miss.
-func (s *Saver) forget(l *layout) {
-	at := make(map[string]int, len(l.datasets))
-	for i := range l.datasets {
-		if l.datasets[i].Chunk != nil {
-			at[l.datasets[i].Path] = i
+func (s *Saver) forget(l *Layout) {
+	at := make(map[string]int, len(l.Datasets))
+	for i := range l.Datasets {
+		if l.Datasets[i].Chunk != nil {
+			at[l.Datasets[i].Path] = i
 		}
 	}
 	for path, h := range s.seen {
 		i, ok := at[path]
-		if ok && h.block == l.datasets[i].Block && len(h.dirty) == l.datasets[i].blocks() && slices.Equal(h.spans, spansOf(l.blobs[i].pieces)) {
+		if ok && h.block == l.Datasets[i].Block && len(h.dirty) == l.Datasets[i].NumBlocks() && slices.Equal(h.spans, spansOf(l.Memory[i].Pieces)) {
 			continue
 		}
 		s.unwatch(h)
@@ -61,8 +61,8 @@ func addrOf(p []byte) uintptr { return uintptr(unsafe.Pointer(unsafe.SliceData(p
 
 // scan brings h.dirty up to date and returns how many blocks are set, or -1
 // when the kernel does not know. It starts and ends tracking by what was seen.
-func (s *Saver) scan(d *Dataset, h *history, b *blob) int {
-	if s.tracker == nil || len(b.pieces) == 0 || d.Size/int64(len(b.pieces)) < minWatch {
+func (s *Saver) scan(d *Dataset, h *history, b *Memory) int {
+	if s.tracker == nil || len(b.Pieces) == 0 || d.Size/int64(len(b.Pieces)) < minWatch {
 		return -1
 	}
 	if !h.watched {
@@ -74,7 +74,7 @@ func (s *Saver) scan(d *Dataset, h *history, b *blob) int {
 			return -1
 		}
 		h.watched = true
-		for _, p := range b.pieces {
+		for _, p := range b.Pieces {
 			if s.tracker.Watch(p) != nil {
 				s.unwatch(h)
 				h.rest = 1 << 20
@@ -84,7 +84,7 @@ func (s *Saver) scan(d *Dataset, h *history, b *blob) int {
 	}
 	known := h.armed
 	var base int64
-	for _, p := range b.pieces {
+	for _, p := range b.Pieces {
 		err := s.tracker.Scan(p, func(lo, hi int) {
 			for k := (base + int64(lo)) / d.Block; k*d.Block < base+int64(hi); k++ {
 				h.dirty[k] = true

@@ -91,7 +91,7 @@ type hello struct {
 }
 
 type tableText struct {
-	Set      uint64    `json:"index"`
+	Index    uint64    `json:"index"`
 	Header   string    `json:"header,omitempty"`
 	Bases    []Base    `json:"bases,omitempty"`
 	Datasets []Dataset `json:"datasets,omitempty"`
@@ -104,7 +104,7 @@ type tailText struct {
 }
 
 type resultText struct {
-	Set     uint64 `json:"index"`
+	Index   uint64 `json:"index"`
 	Error   string `json:"error,omitempty"`
 	Errno   int    `json:"errno,omitempty"`
 	Header  string `json:"header,omitempty"`
@@ -304,7 +304,7 @@ func encodeBegin(job *Job, last bool) ([][]byte, error) {
 	out := [][]byte{head, sized(text), text}
 	if flags&flagPreviousHere != 0 {
 		t := job.Previous
-		if text, err = json.Marshal(tableText{t.Set, t.Header, t.Bases, t.Datasets}); err != nil {
+		if text, err = json.Marshal(tableText{t.Index, t.Header, t.Bases, t.Datasets}); err != nil {
 			return nil, err
 		}
 		out = append(out, sized(text), text, encodeBlocks(t.Blocks))
@@ -315,7 +315,7 @@ func encodeBegin(job *Job, last bool) ([][]byte, error) {
 const itemBytes, digestBytes = 16, 16
 
 func encodePut(s *Segment, hurry bool) []byte {
-	out := make([]byte, 0, 12+itemBytes*len(s.Items)+digestBytes*len(s.Digests))
+	out := make([]byte, 0, 12+itemBytes*len(s.Blocks)+digestBytes*len(s.Digests))
 	flags := uint32(0)
 	if hurry {
 		flags = flagHurry
@@ -326,7 +326,7 @@ func encodePut(s *Segment, hurry bool) []byte {
 	for _, v := range []uint32{uint32(s.Index), uint32(s.Used), flags} {
 		out = binary.LittleEndian.AppendUint32(out, v)
 	}
-	for _, it := range s.Items {
+	for _, it := range s.Blocks {
 		for _, v := range [4]int32{it.Dataset, it.Block, it.Off, it.Len} {
 			out = binary.LittleEndian.AppendUint32(out, uint32(v))
 		}
@@ -349,18 +349,18 @@ func decodePut(c *cursor) (s Segment, hurry bool, err error) {
 	if c.bad || len(rows)%size != 0 {
 		return s, false, fmt.Errorf("%w: items of a segment", errProtocol)
 	}
-	s.Items = make([]Item, len(rows)/size)
+	s.Blocks = make([]StagedBlock, len(rows)/size)
 	if flags&flagDigestsHere != 0 {
-		s.Digests = make([]xxh3.Uint128, len(s.Items))
+		s.Digests = make([]xxh3.Uint128, len(s.Blocks))
 		for i := range s.Digests {
-			p := rows[len(s.Items)*itemBytes+i*digestBytes:]
+			p := rows[len(s.Blocks)*itemBytes+i*digestBytes:]
 			s.Digests[i] = xxh3.Uint128{Lo: binary.LittleEndian.Uint64(p), Hi: binary.LittleEndian.Uint64(p[8:])}
 		}
 	}
-	for i := range s.Items {
+	for i := range s.Blocks {
 		r := rows[i*itemBytes:]
 		at := func(k int) int32 { return int32(binary.LittleEndian.Uint32(r[4*k:])) }
-		s.Items[i] = Item{at(0), at(1), at(2), at(3)}
+		s.Blocks[i] = StagedBlock{at(0), at(1), at(2), at(3)}
 	}
 	return s, hurry, nil
 }
@@ -399,7 +399,7 @@ func decodeCommit(c *cursor) (Tail, error) {
 }
 
 func encodeResult(r *Result) ([][]byte, error) {
-	t := resultText{Set: r.Set, Written: r.Written, Took: int64(r.Took), NoLinks: r.NoLinks}
+	t := resultText{Index: r.Index, Written: r.Written, Took: int64(r.Took), NoLinks: r.NoLinks}
 	var rows []byte
 	if r.Err != nil {
 		t.Error = r.Err.Error()
@@ -422,7 +422,7 @@ func decodeResult(c *cursor, h *Header) (Result, error) {
 	if err := c.json(&t); err != nil {
 		return Result{}, err
 	}
-	r := Result{Set: t.Set, Written: t.Written, Took: time.Duration(t.Took), NoLinks: t.NoLinks}
+	r := Result{Index: t.Index, Written: t.Written, Took: time.Duration(t.Took), NoLinks: t.NoLinks}
 	rows := c.rest()
 	if t.Error != "" {
 		r.Err = &helperError{t.Error, syscall.Errno(t.Errno)}
@@ -430,9 +430,9 @@ func decodeResult(c *cursor, h *Header) (Result, error) {
 	}
 	made := *h
 	made.Bases = t.Bases
-	blocks, err := checkedBlocks(rows, made.totalBlocks(), len(t.Bases))
-	if err == nil && t.Set != h.Set {
-		err = fmt.Errorf("%w: the outcome of set %d, not %d", errProtocol, t.Set, h.Set)
+	blocks, err := checkedBlocks(rows, made.TotalBlocks(), len(t.Bases))
+	if err == nil && t.Index != h.Index {
+		err = fmt.Errorf("%w: the outcome of set %d, not %d", errProtocol, t.Index, h.Index)
 	}
 	r.Table = newTable(&made, t.Header, blocks)
 	return r, err

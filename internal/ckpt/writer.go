@@ -51,9 +51,9 @@ type Job struct {
 
 // Segment is a staging segment with blocks in it, one after the other.
 type Segment struct {
-	Index int
-	Used  int // bytes
-	Items []Item
+	Index  int
+	Used   int // bytes
+	Blocks []StagedBlock
 	// Digests of the items, where they are known already: nil otherwise. Those
 	// segments come after the program went on, and hold no block to be dropped.
 	Digests []xxh3.Uint128
@@ -71,16 +71,16 @@ func (s *Segment) room(d *Dataset) (at int, ok bool) {
 // add takes block k of dataset i in at that place of the segment's memory, and
 // returns where its bytes belong; what is around them is cleared.
 func (s *Segment) add(data []byte, at, i, k int, d *Dataset) []byte {
-	n := d.blockLen(k)
+	n := d.BlockLen(k)
 	clear(data[s.Used:at])
 	clear(data[at+n : at+int(d.Block)])
 	s.Used = at + int(d.Block)
-	s.Items = append(s.Items, Item{int32(i), int32(k), int32(at), int32(n)})
+	s.Blocks = append(s.Blocks, StagedBlock{int32(i), int32(k), int32(at), int32(n)})
 	return data[at : at+n]
 }
 
-// Item is a block in a segment.
-type Item struct {
+// StagedBlock is a block in a segment.
+type StagedBlock struct {
 	Dataset, Block int32
 	Off, Len       int32 // in the segment; what is stored is padded with zeros to a whole chunk
 }
@@ -105,7 +105,7 @@ type Tail struct {
 
 // Table is a published set, as far as the next one needs it.
 type Table struct {
-	Set      uint64
+	Index    uint64
 	Header   string // digest of the file's /Header
 	Bases    []Base
 	Datasets []Dataset
@@ -114,7 +114,7 @@ type Table struct {
 }
 
 func newTable(h *Header, digest string, blocks []Block) *Table {
-	t := &Table{Set: h.Set, Header: digest, Bases: h.Bases, Datasets: h.Datasets, Blocks: blocks, byPath: make(map[string]int, len(h.Datasets))}
+	t := &Table{Index: h.Index, Header: digest, Bases: h.Bases, Datasets: h.Datasets, Blocks: blocks, byPath: make(map[string]int, len(h.Datasets))}
 	for i := range t.Datasets {
 		t.byPath[t.Datasets[i].Path] = i
 	}
@@ -132,7 +132,7 @@ func (t *Table) find(d *Dataset) []Block {
 		return nil
 	}
 	e := &t.Datasets[i]
-	n := d.blocks()
+	n := d.NumBlocks()
 	if e.Size != d.Size { // blocks that are whole in both
 		n = int(min(e.Size, d.Size) / d.Block)
 	}
@@ -141,7 +141,7 @@ func (t *Table) find(d *Dataset) []Block {
 
 // Result is the outcome of a set.
 type Result struct {
-	Set     uint64
+	Index   uint64
 	Err     error
 	Table   *Table // nil after an error
 	Written int64  // bytes of the file
@@ -176,10 +176,10 @@ type fileWriter struct {
 type target interface {
 	begin(set uint64) (pendingFile, error)
 	baseName(set uint64) string
-	published(set uint64) // is called after a commit, before anybody is told
-	reached(line uint64)  // all ranks have that set
-	spoiled(set uint64)   // it can't be loaded
-	prune()               // removes what is not needed; no file is pending
+	published(set uint64)  // is called after a commit, before anybody is told
+	setLine(line uint64)   // all ranks have that set
+	setDamaged(set uint64) // it can't be loaded
+	prune()                // removes what is not needed; no file is pending
 }
 
 // pendingFile is a file being written; store.Pending is one.
@@ -221,7 +221,7 @@ func (w *fileWriter) Begin(job Job) {
 	w.ended = make(chan struct{})
 	last := w.clean(w.ended)
 	go func() { // the program need not wait for the file to be made, nor for the table
-		w.table = make([]Block, job.Header.totalBlocks())
+		w.table = make([]Block, job.Header.TotalBlocks())
 		<-last
 		w.open()
 		for range writers {
@@ -231,7 +231,7 @@ func (w *fileWriter) Begin(job Job) {
 }
 
 func (w *fileWriter) open() {
-	p, err := w.target.begin(w.job.Header.Set)
+	p, err := w.target.begin(w.job.Header.Index)
 	if err != nil {
 		w.fail(err)
 		return
@@ -262,9 +262,9 @@ func (w *fileWriter) hurry() { w.started.Do(func() { close(w.start) }) }
 
 func (w *fileWriter) work(queue <-chan Segment) {
 	defer w.workers.Done()
-	var z *squeezer
+	var z *compressor
 	if w.job.Header.Compression != None {
-		z = newSqueezer(w)
+		z = newCompressor(w)
 	}
 	<-w.start
 	for s := range queue {
@@ -291,7 +291,7 @@ func (w *fileWriter) work(queue <-chan Segment) {
 // to have changed are kept and not written, unless they are written already.
 func (w *fileWriter) digest(s Segment) {
 	data := w.staging.Segment(s.Index)
-	for i, it := range s.Items {
+	for i, it := range s.Blocks {
 		d := &w.job.Header.Datasets[it.Dataset]
 		if s.Digests != nil {
 			w.table[d.First+int(it.Block)].Digest = s.Digests[i]
@@ -304,7 +304,7 @@ func (w *fileWriter) digest(s Segment) {
 			continue
 		}
 		if old := w.job.Previous.find(d); int(it.Block) < len(old) && old[it.Block].Digest == dig && old[it.Block].Source != SourceZero && w.kept(&old[it.Block]) {
-			s.Items[i].Len = 0 // dropped
+			s.Blocks[i].Len = 0 // dropped
 			w.table[row].Source = sourceKept
 		}
 	}
@@ -320,9 +320,9 @@ func (w *fileWriter) kept(b *Block) bool {
 	if b.Source < SourceBase {
 		return true
 	}
-	set := w.job.Previous.Bases[b.Source-SourceBase].Set
+	set := w.job.Previous.Bases[b.Source-SourceBase].Index
 	for _, r := range w.job.Header.Bases {
-		if r.Set == set {
+		if r.Index == set {
 			return true
 		}
 	}
@@ -337,15 +337,15 @@ func (w *fileWriter) write(s Segment) {
 	var runs []run
 	var bufs [][]byte
 	total := int64(0)
-	for i := 0; i < len(s.Items); i++ {
-		if s.Items[i].Len == 0 {
+	for i := 0; i < len(s.Blocks); i++ {
+		if s.Blocks[i].Len == 0 {
 			continue
 		}
-		r := run{lo: int64(s.Items[i].Off), at: total}
-		for ; i < len(s.Items) && s.Items[i].Len != 0; i++ {
-			r.hi = int64(s.Items[i].Off) + w.job.Header.Datasets[s.Items[i].Dataset].Block
+		r := run{lo: int64(s.Blocks[i].Off), at: total}
+		for ; i < len(s.Blocks) && s.Blocks[i].Len != 0; i++ {
+			r.hi = int64(s.Blocks[i].Off) + w.job.Header.Datasets[s.Blocks[i].Dataset].Block
 		}
-		if i == len(s.Items) { // whole pages, so that the write can bypass the page cache
+		if i == len(s.Blocks) { // whole pages, so that the write can bypass the page cache
 			end := min(r.lo+pages(r.hi-r.lo), int64(len(data)))
 			clear(data[r.hi:end])
 			r.hi = end
@@ -364,7 +364,7 @@ func (w *fileWriter) write(s Segment) {
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	for _, it := range s.Items {
+	for _, it := range s.Blocks {
 		if it.Len == 0 {
 			continue
 		}
@@ -379,7 +379,7 @@ func (w *fileWriter) write(s Segment) {
 func pages(n int64) int64 { return (n + page - 1) &^ (page - 1) }
 
 // place records where a block lies in the file. w.mu is held.
-func (w *fileWriter) place(it Item, at int64, size int, mask uint32) {
+func (w *fileWriter) place(it StagedBlock, at int64, size int, mask uint32) {
 	d := &w.job.Header.Datasets[it.Dataset]
 	row := &w.table[d.First+int(it.Block)]
 	row.Source, row.Stored = SourceHere, uint32(size)
@@ -397,12 +397,12 @@ func (w *fileWriter) Commit(tail Tail) <-chan Result {
 	done, ended := make(chan Result, 1), w.ended
 	go func() {
 		defer close(ended)
-		r := Result{Set: w.job.Header.Set}
+		r := Result{Index: w.job.Header.Index}
 		r.Table, r.Written, r.Err = w.finish(tail)
 		r.NoLinks = w.noLinks
 		r.Took = time.Since(w.began)
 		if r.Err == nil {
-			w.target.published(r.Set)
+			w.target.published(r.Index)
 		}
 		done <- r
 		if r.Err == nil {
@@ -414,7 +414,7 @@ func (w *fileWriter) Commit(tail Tail) <-chan Result {
 
 // Line removes what the line leaves behind as soon as no set is being written.
 func (w *fileWriter) Line(set uint64) {
-	w.target.reached(set)
+	w.target.setLine(set)
 	done := make(chan struct{})
 	last := w.clean(done)
 	go func() {
@@ -424,7 +424,7 @@ func (w *fileWriter) Line(set uint64) {
 	}()
 }
 
-func (w *fileWriter) Damaged(set uint64) { w.target.spoiled(set) }
+func (w *fileWriter) Damaged(set uint64) { w.target.setDamaged(set) }
 
 // clean says that done is closed next when all that was asked for is done, and
 // returns what was closed then before.
@@ -477,11 +477,11 @@ func (w *fileWriter) settle(h *Header, tail Tail) error {
 	bases := make(map[uint64]uint32) // set → source
 	var list []Base
 	source := func(b Base) uint32 {
-		if s, ok := bases[b.Set]; ok {
+		if s, ok := bases[b.Index]; ok {
 			return s
 		}
-		b.File = w.target.baseName(b.Set)
-		if b.Set == prev.Set {
+		b.File = w.target.baseName(b.Index)
+		if b.Index == prev.Index {
 			for _, r := range prev.Blocks {
 				if r.Source == SourceHere {
 					b.Blocks++
@@ -489,14 +489,14 @@ func (w *fileWriter) settle(h *Header, tail Tail) error {
 			}
 		}
 		list = append(list, b)
-		bases[b.Set] = SourceBase + uint32(len(list)-1)
-		return bases[b.Set]
+		bases[b.Index] = SourceBase + uint32(len(list)-1)
+		return bases[b.Index]
 	}
 	zero := zeroDigests{}
 	for i := range h.Datasets {
 		d := &h.Datasets[i]
 		var old []Block
-		for k := range d.blocks() {
+		for k := range d.NumBlocks() {
 			row := &w.table[d.First+k]
 			mark := tail.Marks[d.First+k]
 			if mark == MarkStaged && d.Chunk == nil {
@@ -505,7 +505,7 @@ func (w *fileWriter) settle(h *Header, tail Tail) error {
 				continue
 			}
 			if mark == MarkZero {
-				*row = Block{Digest: zero.of(d.blockLen(k)), Source: SourceZero}
+				*row = Block{Digest: zero.of(d.BlockLen(k)), Source: SourceZero}
 				continue
 			}
 			if mark == MarkStaged && row.Source == SourceHere {
@@ -520,7 +520,7 @@ func (w *fileWriter) settle(h *Header, tail Tail) error {
 			*row = old[k]
 			switch {
 			case row.Source == SourceHere:
-				row.Source = source(Base{Set: prev.Set, Diff: len(prev.Bases) > 0, Header: prev.Header})
+				row.Source = source(Base{Index: prev.Index, Diff: len(prev.Bases) > 0, Header: prev.Header})
 			case row.Source >= SourceBase:
 				row.Source = source(prev.Bases[row.Source-SourceBase])
 			}
@@ -528,7 +528,7 @@ func (w *fileWriter) settle(h *Header, tail Tail) error {
 	}
 	h.Bases = list
 	for _, b := range list {
-		copied, err := w.pending.Link(b.Set, prev.Set)
+		copied, err := w.pending.Link(b.Index, prev.Index)
 		if err != nil {
 			return err
 		}

@@ -164,7 +164,7 @@ func firstDifference(a, b []byte) string {
 func verifySets(t *testing.T, dir string) []ckpt.Header {
 	t.Helper()
 	d := store.Open(vfs.OS(), dir, 0)
-	sets, err := d.Sets()
+	sets, err := d.Committed()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -188,7 +188,7 @@ func verifySets(t *testing.T, dir string) []ckpt.Header {
 func newest(t *testing.T, dir string) string {
 	t.Helper()
 	d := store.Open(vfs.OS(), dir, 0)
-	sets, err := d.Sets()
+	sets, err := d.Committed()
 	if err != nil || len(sets) == 0 {
 		t.Fatalf("no sets in %s: %v", dir, err)
 	}

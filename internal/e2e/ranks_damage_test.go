@@ -34,7 +34,7 @@ func savedRun(t *testing.T) *saved {
 	sup.awaits("set 2 committed")
 	sup.stops()
 	var err error
-	if s.kept, err = store.Open(vfs.OS(), s.sets(), 0).Sets(); err != nil || len(s.kept) < 2 {
+	if s.kept, err = store.Open(vfs.OS(), s.sets(), 0).Committed(); err != nil || len(s.kept) < 2 {
 		t.Fatalf("sets %v, %v:\n%s", s.kept, err, sup.text())
 	}
 	return s

@@ -77,7 +77,7 @@ func mpich(t *testing.T) []string { return launcherNamed(t, "mpirun.mpich") }
 // are received after it.
 func inFlight(t *testing.T, dir string, ranks int) {
 	t.Helper()
-	sets, err := store.Open(vfs.OS(), dir, 0).Sets()
+	sets, err := store.Open(vfs.OS(), dir, 0).Committed()
 	if err != nil || len(sets) == 0 {
 		t.Fatalf("no sets in %s: %v", dir, err)
 	}

@@ -197,8 +197,8 @@ func (g *group) good() bool {
 func (g *group) committed(dir string, sets uint64) uint64 {
 	g.t.Helper()
 	for limit := time.Now().Add(patience); time.Now().Before(limit); time.Sleep(time.Millisecond) {
-		if l, err := store.Open(vfs.OS(), dir, 0).Line(); err == nil && l.Set >= sets {
-			return l.Set
+		if l, err := store.Open(vfs.OS(), dir, 0).Line(); err == nil && l.Index >= sets {
+			return l.Index
 		}
 		select {
 		case <-g.over:
@@ -215,7 +215,7 @@ func points(t *testing.T, dir string, set uint64) uint64 {
 	t.Helper()
 	var err error
 	for range 20 {
-		var s *ckpt.Set
+		var s *ckpt.File
 		if s, err = ckpt.Open(vfs.OS(), filepath.Join(dir, fmt.Sprintf("ckpt-%08d", set), "rank-0000.h5")); err == nil {
 			defer s.Close()
 			return s.Header.Note.Points
@@ -233,7 +233,7 @@ func lineOf(t *testing.T, dir string) uint64 {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return l.Set
+	return l.Index
 }
 
 // ranks finds the processes of a program that have an argument of their own.

@@ -27,17 +27,17 @@ import (
 // Every image is found anew. The image before only gives objects their places.
 type cells struct {
 	on    bool // there may be cells
-	slots mem.Room[cellSlot]
+	slots mem.OffHeap[cellSlot]
 	used  int // slots
 	shift uint
-	pages mem.Room[cellPage]
-	bits  mem.Room[uint64]
-	ranks mem.Room[uint16] // of the first bit of each word, among those of the page
-	kinds []cellKind       // in order of discovery
+	pages mem.OffHeap[cellPage]
+	bits  mem.OffHeap[uint64]
+	ranks mem.OffHeap[uint16] // of the first bit of each word, among those of the page
+	kinds []cellKind          // in order of discovery
 	byKey map[cellKey]int32
-	nums  mem.Room[uint32] // regions of pages that have a list of them
-	last  uint32           // the page that was looked up last
-	runs  []cellRun        // see memory
+	nums  mem.OffHeap[uint32] // regions of pages that have a list of them
+	last  uint32              // the page that was looked up last
+	runs  []cellRun           // see memory
 }
 
 // cellKey says which cells are in one pool, and alike.
@@ -91,10 +91,10 @@ func (v *cells) clear() {
 	clear(v.slots.S)
 	v.used, v.last = 0, 0
 	v.kinds, v.runs = v.kinds[:0], v.runs[:0]
-	v.pages.Open()
-	v.bits.Open()
-	v.ranks.Open()
-	v.nums.Open()
+	v.pages.Reset()
+	v.bits.Reset()
+	v.ranks.Reset()
+	v.nums.Reset()
 	clear(v.byKey)
 }
 
@@ -276,7 +276,7 @@ func (v *cells) grow() {
 // addPage adds a page, and returns its number.
 func (v *cells) addPage(r cellPage) uint32 {
 	if len(v.pages.S) == cap(v.pages.S) {
-		v.pages.More()
+		v.pages.GrowOne()
 	}
 	v.pages.S = append(v.pages.S, r)
 	return uint32(len(v.pages.S) - 1)
@@ -342,7 +342,7 @@ type queued struct {
 // enqueue notes that a cell of p is to be walked.
 func (c *Collector) enqueue(addr uintptr, p *plan) {
 	if len(c.queue.S) == cap(c.queue.S) {
-		c.queue.More()
+		c.queue.GrowOne()
 	}
 	c.queue.S = append(c.queue.S, queued{addr, p.id})
 }
@@ -355,7 +355,7 @@ func (c *Collector) walkCells() error {
 	for len(c.queue.S) > 0 && c.head == len(c.items.S) {
 		from := max(len(c.queue.S)-len(batch), 0)
 		n := copy(batch[:], c.queue.S[from:])
-		c.queue.Cut(from)
+		c.queue.Truncate(from)
 		t := c.touched
 		for i := range batch[:n] {
 			t += *(*byte)(address(batch[i].addr))
@@ -576,7 +576,7 @@ func (c *Collector) unsettle(pages []uint32) error {
 		r.n = 0
 		c.endRun(int(k.root))
 	}
-	v.ranks.Open()
+	v.ranks.Reset()
 	v.ranks.Reserve(len(v.bits.S))
 	v.ranks.S = v.ranks.S[:len(v.bits.S)]
 	for i := range v.pages.S {

@@ -51,7 +51,7 @@ func (c *Collector) barCells() (any bool) {
 // regions then, unless these are one after the other.
 func (c *Collector) keepCells(used bitset) (taken uint32) {
 	v, l := &c.cells, &c.place
-	v.nums.Open()
+	v.nums.Reset()
 	var last uint32
 	var row, piece, box int
 	for i := range v.pages.S {
@@ -101,7 +101,7 @@ func (v *cells) shorten(r *cellPage) {
 			return
 		}
 	}
-	v.nums.Cut(int(r.num))
+	v.nums.Truncate(int(r.num))
 	r.list, r.num = false, nums[0]
 }
 
@@ -151,13 +151,13 @@ func (v *cells) placeNew(place func(pool int32, count uint64) uint32) {
 		r.num = end
 		end += r.n
 	}
-	v.nums.Cut(int(end))
+	v.nums.Truncate(int(end))
 }
 
 // placeCells gives all cells new places, in order of their addresses.
 func (c *Collector) placeCells() {
 	v := &c.cells
-	v.nums.Open()
+	v.nums.Reset()
 	pages := make([]uint32, 0, len(v.pages.S))
 	for i := range v.pages.S {
 		if v.pages.S[i].n > 0 {

@@ -24,34 +24,34 @@ type Collector struct {
 	names *resolver
 	types []reflect.Type // of the roots, to see whether names is still right
 
-	items    mem.Room[item]
-	byID     []*plan          // plans of items
-	head     int              // next item to walk
-	lastRun  int              // see rootOf
-	runs     []itemRun        // which items were reached from which root
-	partial  map[int]partial  // items that need not be walked as a whole
-	cells    cells            // single values that were reached
-	queue    mem.Room[queued] // cells to walk
-	root     int              // that is walked from
-	touched  byte             // see walkCells
-	barred   map[cellKey]bool // what must not be cells
-	named    map[uintptr]bool // pages without cells, see cellsIn
-	celled   bool             // there may be cells
-	shown    bool             // arrays on devices ask for items, see show
-	plain    bool             // for tests: there are no cells
-	numbered bool             // place is that of the image that is collected
-	seen     table            // end of a piece that was walked → its start
-	begun    table            // start of a slice that was walked → its end
-	made     table            // map, stand-in, zero-size value → its item, later its region
-	keep     []any            // memory of stand-ins
-	timers   map[*hchan]bool  // channels that belong to timers
-	trace    bool             // note how items were reached, for an error
-	untold   bool             // an error lacks its path: trace, and try again
+	items    mem.OffHeap[item]
+	byID     []*plan             // plans of items
+	head     int                 // next item to walk
+	lastRun  int                 // see rootOf
+	runs     []itemRun           // which items were reached from which root
+	partial  map[int]partial     // items that need not be walked as a whole
+	cells    cells               // single values that were reached
+	queue    mem.OffHeap[queued] // cells to walk
+	root     int                 // that is walked from
+	touched  byte                // see walkCells
+	barred   map[cellKey]bool    // what must not be cells
+	named    map[uintptr]bool    // pages without cells, see cellsIn
+	celled   bool                // there may be cells
+	shown    bool                // arrays on devices ask for items, see show
+	plain    bool                // for tests: there are no cells
+	numbered bool                // place is that of the image that is collected
+	seen     table               // end of a piece that was walked → its start
+	begun    table               // start of a slice that was walked → its end
+	made     table               // map, stand-in, zero-size value → its item, later its region
+	keep     []any               // memory of stand-ins
+	timers   map[*hchan]bool     // channels that belong to timers
+	trace    bool                // note how items were reached, for an error
+	untold   bool                // an error lacks its path: trace, and try again
 	traces   []trace
 
-	order  mem.Room[uint32] // scratch for the sweep
-	where  mem.Room[uint32] // item → piece, box or stand-in
-	pieces sorted           // merged memory
+	order  mem.OffHeap[uint32] // scratch for the sweep
+	where  mem.OffHeap[uint32] // item → piece, box or stand-in
+	pieces sorted              // merged memory
 	merged map[uint32]merged
 	early  map[uint32]uint32 // pieces that were reached through other items than their lowest
 	walked int               // items after these were cells
@@ -68,7 +68,7 @@ type Collector struct {
 
 	place placement // of the image that was collected last
 	pools poolStates
-	refs  mem.Room[uintptr] // region → where its memory is; 0: nowhere
+	refs  mem.OffHeap[uintptr] // region → where its memory is; 0: nowhere
 	lock  sync.Mutex
 	idle  []*encoder
 }
@@ -249,12 +249,12 @@ func (c *Collector) reset(roots []Root, env *Env) {
 	}
 	clear(c.keep)
 	c.env, c.roots = env, roots
-	c.items.Open()
+	c.items.Reset()
 	c.keep, c.traces, c.partial, c.untold = c.keep[:0], c.traces[:0], nil, false
 	c.runs, c.dyn, c.inRoots = c.runs[:0], c.dyn[:0], c.inRoots[:0]
 	c.cells.clear()
 	c.cells.on = false
-	c.queue.Open()
+	c.queue.Reset()
 	c.seen.clear()
 	c.begun.clear()
 	c.made.clear()

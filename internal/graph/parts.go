@@ -32,9 +32,9 @@ func (c *Coder) Has(name string) bool {
 
 // survey finds all pieces of the state.
 func (c *Collector) survey(roots []Root, env *Env) error {
-	var all []mem.Shown
+	var all []mem.HostVisible
 	if whole {
-		all = mem.AllShown()
+		all = mem.AllHostVisible()
 		hide(all)
 	}
 	c.shown = len(all) > 0
@@ -58,7 +58,7 @@ func (c *Collector) survey(roots []Root, env *Env) error {
 }
 
 // hide forgets which host copies of arrays on devices were shown.
-func hide(all []mem.Shown) {
+func hide(all []mem.HostVisible) {
 	for _, r := range all {
 		r.Show(false)
 	}
@@ -67,7 +67,7 @@ func hide(all []mem.Shown) {
 // show tells arrays on devices whose host copies the state leads to, by slices
 // that the program was given. Arrays then keep the connection, if the state is
 // collected again. It reports whether there are such.
-func (c *Collector) show(all []mem.Shown) bool {
+func (c *Collector) show(all []mem.HostVisible) bool {
 	any := false
 	for _, r := range all {
 		p, n := r.HostCopy()

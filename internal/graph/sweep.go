@@ -14,15 +14,15 @@ const none = ^uint32(0)
 
 // sorted is memory in order of addresses.
 type sorted struct {
-	lo    mem.Room[uintptr] // where it begins
-	num   mem.Room[uint32]  // its region
-	index pageIndex         // of pages in which something begins
-	first []uint32          // by number of the page: the first that begins in it; one more at the end
+	lo    mem.OffHeap[uintptr] // where it begins
+	num   mem.OffHeap[uint32]  // its region
+	index pageIndex            // of pages in which something begins
+	first []uint32             // by number of the page: the first that begins in it; one more at the end
 }
 
 func (s *sorted) open() {
-	s.lo.Open()
-	s.num.Open()
+	s.lo.Reset()
+	s.num.Reset()
 	s.first = s.first[:0]
 }
 

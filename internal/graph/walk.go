@@ -205,7 +205,7 @@ func (c *Collector) add(addr uintptr, p *plan, n uint64, v via, alone bool, pare
 		}
 	}
 	if len(c.items.S) == cap(c.items.S) {
-		c.items.More()
+		c.items.GrowOne()
 	}
 	c.items.S = append(c.items.S, newItem(addr, p, n, v, alone))
 	if c.trace {

@@ -35,10 +35,10 @@ type Place struct {
 	Len  int64
 	Host []byte // nil: on Device, or
 	Zero bool   // nowhere: all zeros
-	// Still, if not nil, keeps the bytes at Host from being changed until release
+	// Guard, if not nil, keeps the bytes at Host from being changed until release
 	// is called: they need not be copied at once. Whoever wants to change bytes p
 	// of them calls yield(p), and may do so when that returns; nil: waits for release.
-	Still   func(yield func(p []byte)) (release func())
+	Guard   func(yield func(p []byte)) (release func())
 	Device  Device
 	Buffer  any // what Device knows it by; comparable
 	Off     int64
@@ -60,11 +60,11 @@ type Device interface {
 	Pin(p []byte) error
 	// Unpin ends that, before the memory is given back.
 	Unpin(p []byte)
-	// Sift begins to find out which blocks of an extent are others than they
+	// Diff begins to find out which blocks of an extent are others than they
 	// were, as they are after all kernels launched so far, and has room to copy
 	// most of them. ErrNoRoom: there is no memory for that. Blocks of up to
 	// ShortBlock bytes can't be sifted.
-	Sift(at Extent, most int) (Sieve, error)
+	Diff(at Extent, most int) (Diff, error)
 	// Freeze copies the extents on the device, as they are after all kernels
 	// launched so far; it need not wait. Kernels launched later don't change
 	// the copy. ErrNoRoom: there is no memory for that.
@@ -79,9 +79,9 @@ type Device interface {
 // ShortBlock is the length up to which XXH3 is another function.
 const ShortBlock = 240
 
-// Sieve finds blocks that have changed. Expect, Start and Wait are called in
+// Diff finds blocks that have changed. Expect, Start and Wait are called in
 // this order, or Close.
-type Sieve interface {
+type Diff interface {
 	// Expect is where the caller puts the digest that each block has if it has
 	// not changed.
 	Expect() []xxh3.Uint128
@@ -91,7 +91,7 @@ type Sieve interface {
 	// Wait returns the blocks that are others, in no order, and their copies as
 	// the one extent of a Frozen: each begins at a multiple of the extent's
 	// block size. It is nil if there are none. The list holds until it is
-	// closed. ErrNoRoom: there are more than Sift was told.
+	// closed. ErrNoRoom: there are more than Diff was told.
 	Wait() ([]Changed, Frozen, error)
 	// Close gives up. After Wait, or an error, it does nothing.
 	Close()
@@ -105,7 +105,7 @@ type Changed struct {
 
 // Warmer is a Device that has to get ready before it can digest.
 type Warmer interface {
-	// Warm compiles what Sift and digests need, if that has not been done. It may
+	// Warm compiles what Diff and digests need, if that has not been done. It may
 	// be called at any time, and take long; if it fails, they will say so.
 	Warm()
 }

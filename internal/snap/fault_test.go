@@ -153,7 +153,7 @@ func checkpoint(dev driver.Device) (err, wrong error) {
 func sifting(e *Engine, at mem.Extent, data, staging []byte, note func(error) bool) (wrong error) {
 	at.Len -= at.Len % at.Block
 	for changed := range 4 {
-		v, err := e.Sift(at, 2)
+		v, err := e.Diff(at, 2)
 		if !note(err) {
 			continue
 		}

@@ -90,10 +90,10 @@ func (s shape) source() driver.Source {
 	return driver.Source{
 		OpenCL: head + common + digest + copies,
 		Go: map[string]func(*driver.Work){
-			"digest": digestGo(s),
-			"gather": gatherGo,
-			"sift":   siftGo,
-			"sifted": siftedGo,
+			"digest":      digestGo(s),
+			"gather":      gatherGo,
+			"compare":     compareGo,
+			"copyChanged": copyChangedGo,
 		},
 	}
 }
@@ -365,8 +365,8 @@ __kernel void digest(__global const uchar *data, __global ulong *scratch, uint o
 
 // gather copies pieces: a work group each. table has from, to and length.
 //
-// sift lists the blocks whose digests are not what was expected: number and
-// digest, as many as there is room for, and counts them all. sifted copies
+// compare lists the blocks whose digests are not what was expected: number and
+// digest, as many as there is room for, and counts them all. copyChanged copies
 // those, if all are in the list, one after the other; a work group copies a
 // piece at a time.
 const copies = `
@@ -396,7 +396,7 @@ __kernel void gather(__global const uchar *from, __global uchar *to, __global co
 	piece(from + table[0], to + table[1], (uint)table[2]);
 }
 
-__kernel void sift(__global ulong *scratch, uint countAt, uint expectAt, uint digestAt, uint blocks, uint most) {
+__kernel void compare(__global ulong *scratch, uint countAt, uint expectAt, uint digestAt, uint blocks, uint most) {
 	uint b = (uint)get_global_id(0);
 	if (b >= blocks) return;
 	__global const ulong *want = scratch + expectAt + 2 * b;
@@ -409,7 +409,7 @@ __kernel void sift(__global ulong *scratch, uint countAt, uint expectAt, uint di
 	scratch[3 * i + 2] = have[1];
 }
 
-__kernel void sifted(__global const uchar *from, __global uchar *to, __global const ulong *scratch, uint countAt, uint most,
+__kernel void copyChanged(__global const uchar *from, __global uchar *to, __global const ulong *scratch, uint countAt, uint most,
 		ulong off, ulong len, ulong block, ulong at) {
 	uint count = *(__global const uint *)(scratch + countAt);
 	if (count > most) return;
@@ -454,8 +454,8 @@ func gatherGo(w *driver.Work) {
 	}
 }
 
-// siftGo is the sift kernel for the host's processors.
-func siftGo(w *driver.Work) {
+// compareGo is the compare kernel for the host's processors.
+func compareGo(w *driver.Work) {
 	scratch := driver.Slice[uint64](w, 0)
 	count := (*uint32)(unsafe.Pointer(&scratch[driver.Value[uint32](w, 1)]))
 	want, have := scratch[driver.Value[uint32](w, 2):], scratch[driver.Value[uint32](w, 3):]
@@ -470,8 +470,8 @@ func siftGo(w *driver.Work) {
 	}
 }
 
-// siftedGo is the sifted kernel for the host's processors.
-func siftedGo(w *driver.Work) {
+// copyChangedGo is the copyChanged kernel for the host's processors.
+func copyChangedGo(w *driver.Work) {
 	from, to, list := w.Args[0], w.Args[1], driver.Slice[uint64](w, 2)
 	count := *(*uint32)(unsafe.Pointer(&list[driver.Value[uint32](w, 3)]))
 	if count > driver.Value[uint32](w, 4) {

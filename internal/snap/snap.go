@@ -7,11 +7,11 @@
 // What goes where:
 //
 //	the program's queue   … kernel, kernel │ Freeze: copies or a gather │ kernel, kernel …
-//	                                       │ Sift: digest, sift, sifted │
+//	                                       │ Diff: digest, sift, sifted │
 //	reads                                     └──► CopyOut, CopyOut, …    (Frozen.Read)
 //	sums                                      └──► digest, CopyOut        (Frozen.Digests)
 //
-// The copies of Freeze and Sift stand in the program's queue, between its
+// The copies of Freeze and Diff stand in the program's queue, between its
 // kernels. The queues reads and sums are the engine's own; they wait for an
 // event behind those copies and then run at the same time as the program.
 //
@@ -39,13 +39,13 @@ type Engine struct {
 	sums    driver.Queue
 	shape   shape
 
-	building sync.Mutex // held while the kernels are compiled
-	program  driver.Program
-	digest   driver.Kernel
-	gather   driver.Kernel
-	sift     driver.Kernel
-	sifted   driver.Kernel
-	items    int // of a work group of these three
+	building    sync.Mutex // held while the kernels are compiled
+	program     driver.Program
+	digest      driver.Kernel
+	gather      driver.Kernel
+	compare     driver.Kernel
+	copyChanged driver.Kernel
+	items       int // of a work group of these three
 
 	mu     sync.Mutex
 	closed bool
@@ -316,7 +316,7 @@ func (e *Engine) compiled() error {
 	if err != nil {
 		return err
 	}
-	for name, to := range map[string]*driver.Kernel{"digest": &e.digest, "gather": &e.gather, "sift": &e.sift, "sifted": &e.sifted} {
+	for name, to := range map[string]*driver.Kernel{"digest": &e.digest, "gather": &e.gather, "compare": &e.compare, "copyChanged": &e.copyChanged} {
 		if *to, err = p.Kernel(name); err != nil {
 			p.Close()
 			return err
@@ -340,7 +340,7 @@ func (e *Engine) Warm() error {
 		return err
 	}
 	defer b.Free()
-	v, err := e.siftOn(q, part{b, 0, size, size, 1}, 1)
+	v, err := e.diffOn(q, part{b, 0, size, size, 1}, 1)
 	if err != nil {
 		return err
 	}

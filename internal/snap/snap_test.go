@@ -243,7 +243,7 @@ func TestBadExtents(t *testing.T) {
 			if _, err := w.Freeze([]mem.Extent{x}); err == nil {
 				t.Errorf("Freeze of %v", x)
 			}
-			if _, err := w.Sift(x, 1); err == nil {
+			if _, err := w.Diff(x, 1); err == nil {
 				t.Errorf("Sift of %v", x)
 			}
 			if _, err := w.Live([]mem.Extent{x}); err == nil {

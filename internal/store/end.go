@@ -109,6 +109,6 @@ func Holds(fsys vfs.FS, path string) (bool, error) {
 // ofRun reports whether a name in a checkpoint directory belongs to a run's
 // state.
 func ofRun(name string) bool {
-	_, set := SetIndex(name)
+	_, set := ParseIndex(name)
 	return set || name == "line" || strings.HasPrefix(name, "journal.") || strings.HasPrefix(name, "journal-")
 }

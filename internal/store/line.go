@@ -19,7 +19,7 @@ var ErrLine = errors.New("the record of the recovery line is damaged")
 //
 //	{"digest": "…", "format": 3, "index": 12, "ranks": 8, "run": "7d0c…", "attempt": "51e9…"}
 type Line struct {
-	Set     uint64 `json:"index"`
+	Index   uint64 `json:"index"`
 	Ranks   int    `json:"ranks"`
 	Run     string `json:"run"`
 	Attempt string `json:"attempt"`
@@ -41,7 +41,7 @@ func (d *Dir) SetLine(l Line) error {
 		return fmt.Errorf("rank %d can't record the recovery line; only rank 0 does", d.rank)
 	}
 	if err := WriteRecord(d.fs, d.linePath(), &lineFile{lineFormat, l}); err != nil {
-		return fmt.Errorf("recording that checkpoint %d is complete: %w", l.Set, err)
+		return fmt.Errorf("recording that checkpoint %d is complete: %w", l.Index, err)
 	}
 	return nil
 }
@@ -56,8 +56,8 @@ func (d *Dir) Line() (Line, error) {
 		return Line{}, nil
 	case err == nil && l.Format != lineFormat:
 		return Line{}, fmt.Errorf("%s: it has format %d, this program reads %d; use the version of Cairn that wrote it", d.linePath(), l.Format, lineFormat)
-	case err == nil && (l.Set == 0 || l.Ranks < 1):
-		err = fmt.Errorf("it says checkpoint %d, %d ranks", l.Set, l.Ranks)
+	case err == nil && (l.Index == 0 || l.Ranks < 1):
+		err = fmt.Errorf("it says checkpoint %d, %d ranks", l.Index, l.Ranks)
 	case err == nil:
 		return l.Line, nil
 	case !errors.Is(err, ErrDamaged):

@@ -20,7 +20,7 @@ func (d *Dir) Prune(keep int, damaged map[uint64]bool) ([]uint64, error) {
 
 // PruneLine is Prune for one of several ranks: what lies above line, the
 // newest set that all ranks are known to have, is kept whatever its number,
-// and of the others the newest keep. Sets in damaged do not count: those with
+// and of the others the newest keep. Committed in damaged do not count: those with
 // the value true go in any case, those with false, which are another run's,
 // stay.
 func (d *Dir) PruneLine(line uint64, keep int, damaged map[uint64]bool) ([]uint64, error) {
@@ -28,7 +28,7 @@ func (d *Dir) PruneLine(line uint64, keep int, damaged map[uint64]bool) ([]uint6
 	if err != nil {
 		return nil, err
 	}
-	committed, err := d.Sets()
+	committed, err := d.Committed()
 	if err != nil {
 		return nil, err
 	}
@@ -79,7 +79,7 @@ func Members(fsys vfs.FS, path string) (map[uint64][]int, error) {
 	}
 	out := make(map[uint64][]int, len(all))
 	for _, n := range all {
-		entries, err := fsys.ReadDir(d.setPath(n))
+		entries, err := fsys.ReadDir(d.checkpointDir(n))
 		if errors.Is(err, fs.ErrNotExist) { // it was removed meanwhile
 			continue
 		}
@@ -88,7 +88,7 @@ func Members(fsys vfs.FS, path string) (map[uint64][]int, error) {
 		}
 		out[n] = nil
 		for _, e := range entries {
-			if r, ok := FileRank(e.Name()); ok {
+			if r, ok := ParseRank(e.Name()); ok {
 				out[n] = append(out[n], r)
 			}
 		}

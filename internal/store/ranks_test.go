@@ -56,14 +56,14 @@ func TestPruneLine(t *testing.T) {
 		if _, err := d.PruneLine(c.line, c.keep, c.damaged); err != nil {
 			t.Fatal(err)
 		}
-		if got, err := d.Sets(); err != nil || !slices.Equal(got, c.want) {
+		if got, err := d.Committed(); err != nil || !slices.Equal(got, c.want) {
 			t.Errorf("line %d, keep %d, damaged %v: left %v, want %v (%v)", c.line, c.keep, c.damaged, got, c.want, err)
 		}
-		if got, _ := other.Sets(); len(got) != 6 {
+		if got, _ := other.Committed(); len(got) != 6 {
 			t.Errorf("line %d: the other rank is left with %v", c.line, got)
 		}
 		for _, n := range []uint64{7, 8, 9} {
-			if _, err := fsys.Stat(d.setPath(n)); (err == nil) != (n == 7 || n == 8 && c.line < 8) {
+			if _, err := fsys.Stat(d.checkpointDir(n)); (err == nil) != (n == 7 || n == 8 && c.line < 8) {
 				t.Errorf("line %d: set %d: %v", c.line, n, err)
 			}
 		}
@@ -100,7 +100,7 @@ func TestRanksAtOnce(t *testing.T) {
 	}
 	wg.Wait()
 	for r := range 4 {
-		if got, err := Open(fsys, "/ckpt", r).Sets(); err != nil || !slices.Equal(got, []uint64{200, 199, 197}) {
+		if got, err := Open(fsys, "/ckpt", r).Committed(); err != nil || !slices.Equal(got, []uint64{200, 199, 197}) {
 			t.Errorf("rank %d has %v, %v", r, got, err)
 		}
 	}
@@ -140,16 +140,16 @@ func TestLine(t *testing.T) {
 			t.Fatalf("%v, %v; want %v", l, err, want)
 		}
 	}
-	if l, err := Open(fsys.Crash(vfs.LoseAll), "/ckpt", 0).Line(); err != nil || l.Set != 13 {
+	if l, err := Open(fsys.Crash(vfs.LoseAll), "/ckpt", 0).Line(); err != nil || l.Index != 13 {
 		t.Errorf("after a power cut: %v, %v", l, err)
 	}
-	if err := create(t, fsys, 1).SetLine(Line{Set: 14, Ranks: 8}); err == nil {
+	if err := create(t, fsys, 1).SetLine(Line{Index: 14, Ranks: 8}); err == nil {
 		t.Error("rank 1 recorded the line")
 	}
 	if _, err := d.Prune(0, nil); err != nil {
 		t.Fatal(err)
 	}
-	if l, _ := d.Line(); l.Set != 13 {
+	if l, _ := d.Line(); l.Index != 13 {
 		t.Errorf("Prune took the line: %v", l)
 	}
 	if err := errors.Join(d.RemoveLine(), d.RemoveLine()); err != nil {
@@ -188,7 +188,7 @@ func TestLineCrash(t *testing.T) {
 func crashAt(t *testing.T, at int, loss vfs.Loss) bool {
 	disk := vfs.NewMem()
 	d := create(t, disk, 0)
-	if err := d.SetLine(Line{Set: 1, Ranks: 2}); err != nil {
+	if err := d.SetLine(Line{Index: 1, Ranks: 2}); err != nil {
 		t.Fatal(err)
 	}
 	n := 0
@@ -202,13 +202,13 @@ func crashAt(t *testing.T, at int, loss vfs.Loss) bool {
 		}
 		return nil
 	})
-	if err := d.SetLine(Line{Set: 2, Ranks: 2}); (err == nil) != (left == nil) {
+	if err := d.SetLine(Line{Index: 2, Ranks: 2}); (err == nil) != (left == nil) {
 		t.Errorf("operation %d: %v", at, err)
 	}
 	if left == nil {
 		return false
 	}
-	if l, err := Open(left, "/ckpt", 0).Line(); err != nil || l.Set != 1 && l.Set != 2 {
+	if l, err := Open(left, "/ckpt", 0).Line(); err != nil || l.Index != 1 && l.Index != 2 {
 		t.Errorf("loss %d before operation %d: %v, %v", loss, at, l, err)
 	}
 	return true
@@ -271,10 +271,10 @@ func TestRemove_OtherRankBetweenSteps(t *testing.T) {
 			if _, err := disk.Stat(dir); (err == nil) != c.stays {
 				t.Errorf("the directory: %v; want it to stay: %v", err, c.stays)
 			}
-			if got, err := other.Sets(); err != nil || (len(got) == 1) != c.stays {
+			if got, err := other.Committed(); err != nil || (len(got) == 1) != c.stays {
 				t.Errorf("the other rank has %v, %v", got, err)
 			}
-			if got, err := d.Sets(); err != nil || len(got) != 0 {
+			if got, err := d.Committed(); err != nil || len(got) != 0 {
 				t.Errorf("rank 1 still has %v, %v", got, err)
 			}
 		})

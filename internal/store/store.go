@@ -84,12 +84,12 @@ func lockName(rank int) string {
 	return fmt.Sprintf("lock-%04d", rank)
 }
 
-// OnBehalf returns the folder at path for writing by a process that acts for
+// ForHelper returns the folder at path for writing by a process that acts for
 // the one that holds the rank's lock: a helper. It takes no lock. The holder
 // must not write itself meanwhile. lock, if not nil, is a copy of what the
 // holder's LockFile gave; the lock is held until both have closed it, so that
 // nobody else writes while a helper finishes the work of a holder that died.
-func OnBehalf(fsys vfs.FS, path string, rank int, lock io.Closer) *Dir {
+func ForHelper(fsys vfs.FS, path string, rank int, lock io.Closer) *Dir {
 	return &Dir{fs: fsys, path: path, rank: rank, lock: lock}
 }
 
@@ -141,13 +141,13 @@ func (d *Dir) Path() string { return d.path }
 // Rank returns the rank whose files these are.
 func (d *Dir) Rank() int { return d.rank }
 
-func (d *Dir) setPath(index uint64) string {
+func (d *Dir) checkpointDir(index uint64) string {
 	return filepath.Join(d.path, fmt.Sprintf("ckpt-%08d", index))
 }
 
 // File returns the path of the rank's file in a set.
 func (d *Dir) File(index uint64) string {
-	return filepath.Join(d.setPath(index), fmt.Sprintf("rank-%04d.h5", d.rank))
+	return filepath.Join(d.checkpointDir(index), fmt.Sprintf("rank-%04d.h5", d.rank))
 }
 
 // BaseName returns the name, inside a set's folder, of the link to the
@@ -157,11 +157,11 @@ func (d *Dir) BaseName(base uint64) string {
 }
 
 func (d *Dir) tmp(index uint64) string {
-	return filepath.Join(d.setPath(index), fmt.Sprintf("rank-%04d.tmp", d.rank))
+	return filepath.Join(d.checkpointDir(index), fmt.Sprintf("rank-%04d.tmp", d.rank))
 }
 
-// SetIndex reads the name of a set's folder, ckpt-00000012.
-func SetIndex(name string) (uint64, bool) {
+// ParseIndex reads the name of a set's folder, ckpt-00000012.
+func ParseIndex(name string) (uint64, bool) {
 	s, ok := strings.CutPrefix(name, "ckpt-")
 	if !ok || len(s) < 8 {
 		return 0, false
@@ -170,8 +170,8 @@ func SetIndex(name string) (uint64, bool) {
 	return n, err == nil && fmt.Sprintf("ckpt-%08d", n) == name
 }
 
-// FileRank reads the name of a rank's committed file, rank-0000.h5.
-func FileRank(name string) (int, bool) {
+// ParseRank reads the name of a rank's committed file, rank-0000.h5.
+func ParseRank(name string) (int, bool) {
 	s, prefix := strings.CutPrefix(name, "rank-")
 	s, suffix := strings.CutSuffix(s, ".h5")
 	if !prefix || !suffix {
@@ -192,7 +192,7 @@ func (d *Dir) all() ([]uint64, error) {
 	}
 	var out []uint64
 	for _, e := range entries {
-		if n, ok := SetIndex(e.Name()); ok {
+		if n, ok := ParseIndex(e.Name()); ok {
 			out = append(out, n)
 		} else if old, ok := strings.CutPrefix(e.Name(), "set-"); ok && len(old) == 8 && strings.Trim(old, "0123456789") == "" {
 			return nil, fmt.Errorf("%s: %w", filepath.Join(d.path, e.Name()), ErrOld)
@@ -203,8 +203,8 @@ func (d *Dir) all() ([]uint64, error) {
 	return out, nil
 }
 
-// Sets returns the indices of the sets that the rank committed, newest first.
-func (d *Dir) Sets() ([]uint64, error) {
+// Committed returns the indices of the sets that the rank committed, newest first.
+func (d *Dir) Committed() ([]uint64, error) {
 	all, err := d.all()
 	if err != nil {
 		return nil, err
@@ -231,7 +231,7 @@ func (d *Dir) Lost() ([]uint64, error) {
 	}
 	var out []uint64
 	for _, n := range all {
-		entries, err := d.fs.ReadDir(d.setPath(n))
+		entries, err := d.fs.ReadDir(d.checkpointDir(n))
 		if errors.Is(err, fs.ErrNotExist) { // another rank removes it
 			continue
 		}
@@ -275,7 +275,7 @@ type Pending struct {
 // Begin starts the rank's file of a set.
 func (d *Dir) Begin(index uint64) (*Pending, error) {
 	for try := 0; ; try++ {
-		if err := d.fs.Mkdir(d.setPath(index)); err != nil && !errors.Is(err, fs.ErrExist) {
+		if err := d.fs.Mkdir(d.checkpointDir(index)); err != nil && !errors.Is(err, fs.ErrExist) {
 			return nil, err
 		}
 		if err := d.fs.SyncDir(d.path); err != nil { // now, while there is time
@@ -301,10 +301,10 @@ func (d *Dir) Begin(index uint64) (*Pending, error) {
 func (p *Pending) Link(base, from uint64) (copied bool, err error) {
 	src := p.d.File(base)
 	if from != base {
-		src = filepath.Join(p.d.setPath(from), p.d.BaseName(base))
+		src = filepath.Join(p.d.checkpointDir(from), p.d.BaseName(base))
 	}
 	p.links = append(p.links, p.d.BaseName(base))
-	dst := filepath.Join(p.d.setPath(p.index), p.d.BaseName(base))
+	dst := filepath.Join(p.d.checkpointDir(p.index), p.d.BaseName(base))
 	err = p.d.fs.Remove(dst) // left by a crash, and perhaps another file
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return false, err
@@ -347,7 +347,7 @@ func (p *Pending) Commit() error {
 		err = cerr
 	}
 	if err == nil && len(p.links) > 0 {
-		err = d.fs.SyncDir(d.setPath(p.index)) // the links, before the name that needs them
+		err = d.fs.SyncDir(d.checkpointDir(p.index)) // the links, before the name that needs them
 	}
 	if err == nil {
 		step.At("commit.written")
@@ -357,7 +357,7 @@ func (p *Pending) Commit() error {
 		d.discard(p.index)
 		return err
 	}
-	if err = d.fs.SyncDir(d.setPath(p.index)); err == nil {
+	if err = d.fs.SyncDir(d.checkpointDir(p.index)); err == nil {
 		step.At("commit.published")
 		d.tidy(p.index, func(name string) bool { return strings.Contains(name, ".base-") && !slices.Contains(p.links, name) })
 	}
@@ -369,14 +369,14 @@ func (p *Pending) Commit() error {
 func (d *Dir) tidy(index uint64, unneeded func(name string) bool) {
 	d.each(index, func(name string) {
 		if unneeded(name) {
-			d.fs.Remove(filepath.Join(d.setPath(index), name))
+			d.fs.Remove(filepath.Join(d.checkpointDir(index), name))
 		}
 	})
 }
 
 // each calls f for the rank's files in a set's folder, as far as it can be read.
 func (d *Dir) each(index uint64, f func(name string)) {
-	entries, err := d.fs.ReadDir(d.setPath(index))
+	entries, err := d.fs.ReadDir(d.checkpointDir(index))
 	if err != nil {
 		return
 	}
@@ -411,7 +411,7 @@ func (d *Dir) Remove(index uint64) error {
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	if err := d.fs.SyncDir(d.setPath(index)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err := d.fs.SyncDir(d.checkpointDir(index)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
 	step.At("prune.withdrawn")
@@ -429,7 +429,7 @@ func (d *Dir) removeRest(index uint64) error {
 	if _, err := d.fs.Stat(d.File(index)); err == nil {
 		return nil
 	}
-	entries, err := d.fs.ReadDir(d.setPath(index))
+	entries, err := d.fs.ReadDir(d.checkpointDir(index))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
@@ -441,11 +441,11 @@ func (d *Dir) removeRest(index uint64) error {
 		if !strings.HasPrefix(e.Name(), prefix) {
 			continue
 		}
-		if err := d.fs.Remove(filepath.Join(d.setPath(index), e.Name())); err != nil {
+		if err := d.fs.Remove(filepath.Join(d.checkpointDir(index), e.Name())); err != nil {
 			return err
 		}
 	}
-	err = d.fs.Remove(d.setPath(index))
+	err = d.fs.Remove(d.checkpointDir(index))
 	if errors.Is(err, vfs.ErrNotEmpty) || errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}

@@ -101,7 +101,7 @@ func TestLeftovers(t *testing.T) {
 	if lost, err := d.Lost(); err != nil || len(lost) != 0 {
 		t.Fatalf("an unfinished set counts as lost: %v, %v", lost, err)
 	}
-	if sets, _ := d.Sets(); !slices.Equal(sets, []uint64{1}) {
+	if sets, _ := d.Committed(); !slices.Equal(sets, []uint64{1}) {
 		t.Fatalf("sets %v", sets)
 	}
 	if next, _ := d.Next(); next != 3 {
@@ -149,13 +149,13 @@ func TestDir_OldFormat(t *testing.T) {
 	if err := fsys.Mkdir("/ckpt/set-notes"); err != nil { // not Cairn's
 		t.Fatal(err)
 	}
-	if _, err := d.Sets(); err != nil {
+	if _, err := d.Committed(); err != nil {
 		t.Error(err)
 	}
 	if err := fsys.Mkdir("/ckpt/set-00000003"); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := d.Sets(); !errors.Is(err, ErrOld) {
+	if _, err := d.Committed(); !errors.Is(err, ErrOld) {
 		t.Errorf("%v, want ErrOld", err)
 	}
 }

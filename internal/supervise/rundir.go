@@ -204,7 +204,7 @@ func completeCheckpoints(dir string, n int) (out []completeCheckpoint, err error
 		return nil, err
 	}
 	for _, e := range entries {
-		index, ok := store.SetIndex(e.Name())
+		index, ok := store.ParseIndex(e.Name())
 		if !ok || !e.IsDir() {
 			continue
 		}

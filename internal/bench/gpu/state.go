@@ -136,7 +136,7 @@ func (s *saver) save(ctx context.Context) (times, error) {
 	var t times
 	before := s.dev.drv.out.Load()
 	begin := time.Now()
-	s.Anticipate()
+	s.Prefetch()
 	img, err := s.col.Collect(s.roots, nil)
 	if err != nil {
 		return t, err

@@ -133,7 +133,7 @@ func (r *replay) Read(p []byte) (int, error) {
 func runStages(ctx context.Context, size int64, to string, out io.Writer) error {
 	c := newContent(size)
 	c.write(0, len(c.versions), 0)
-	o := ckpt.MoveOptions{Ranks: 1, Chunk: usual}
+	o := ckpt.MoveOptions{Ranks: 1, BatchSize: usual}
 	roots := func(c *content) []graph.Root {
 		return []graph.Root{{Name: "words", Ptr: &c.words}, {Name: "versions", Ptr: &c.versions}, {Name: "step", Ptr: &c.step}}
 	}
@@ -142,14 +142,14 @@ func runStages(ctx context.Context, size int64, to string, out io.Writer) error 
 		if err != nil {
 			return err
 		}
-		g := ckpt.NewOutgoing(conn, o)
+		g := ckpt.NewSource(conn, o)
 		defer g.Close()
 		_, err = g.Finish(ctx, img, nil, ckpt.Note{}, nil)
 		return err
 	}
 	into := newContent(size)
 	read := func(conn net.Conn) error {
-		_, err := ckpt.Receive(ctx, conn, o, ckpt.Landing{Fit: func(*graph.Image) ([]graph.Root, *graph.Env, []string, error) {
+		_, err := ckpt.Receive(ctx, conn, o, ckpt.Receiver{Fit: func(*graph.Image) ([]graph.Root, *graph.Env, []string, error) {
 			return roots(into), nil, nil, nil
 		}})
 		return err

@@ -2,8 +2,8 @@ package mem
 
 import "unsafe"
 
-// Shown is a Remote whose bytes the program may see in host memory.
-type Shown interface {
+// HostVisible is a Remote whose bytes the program may see in host memory.
+type HostVisible interface {
 	Remote
 	// HostCopy is where in host memory they are or were; nil: nowhere.
 	HostCopy() (unsafe.Pointer, int64)
@@ -12,13 +12,13 @@ type Shown interface {
 	Show(shown bool)
 }
 
-// AllShown returns those that there are.
-func AllShown() []Shown {
+// AllHostVisible returns those that there are.
+func AllHostVisible() []HostVisible {
 	remotes.RLock()
 	defer remotes.RUnlock()
-	var out []Shown
+	var out []HostVisible
 	for _, r := range remotes.list {
-		if s, ok := r.r.(Shown); ok {
+		if s, ok := r.r.(HostVisible); ok {
 			out = append(out, s)
 		}
 	}

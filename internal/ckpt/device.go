@@ -40,34 +40,34 @@ func ring(n int64) int {
 	return int(min(n/mem.SegmentSize+2, ringSegments))
 }
 
-// farRun is consecutive blocks of a dataset in one buffer of a device, in host
+// Placement is consecutive blocks of a dataset in one buffer of a device, in host
 // memory that stands still, or zeros that are nowhere.
-type farRun struct {
-	lo, hi int
-	at     mem.Place
+type Placement struct {
+	Lo, Hi int
+	Place  mem.Place
 }
 
-// resolve finds out where the bytes of a dataset are whose pieces stand for
+// Resolve finds out where the bytes of a dataset are whose pieces stand for
 // memory elsewhere: near has those in host memory, at their offsets; runs are
 // whole blocks on devices. Blocks that are not in one place are fetched.
-func resolve(d *Dataset, b *blob) (near blob, runs []farRun, err error) {
+func Resolve(d *Dataset, b *Memory) (host Memory, runs []Placement, err error) {
 	var off int64
 	add := func(p []byte, n int64) {
-		near.pieces = append(near.pieces, p)
+		host.Pieces = append(host.Pieces, p)
 		off += n
-		near.ends = append(near.ends, off)
+		host.ends = append(host.ends, off)
 	}
-	for _, piece := range b.pieces {
+	for _, piece := range b.Pieces {
 		r, at := mem.FindRemote(unsafe.Pointer(unsafe.SliceData(piece)))
 		if r == nil {
-			return near, nil, errors.New("its memory is gone: it was freed")
+			return host, nil, errors.New("its memory is gone: it was freed")
 		}
 		places, err := r.Places(at, at+int64(len(piece)))
 		if err != nil {
-			return near, nil, err
+			return host, nil, err
 		}
 		for _, p := range places {
-			if p.Host != nil && p.Still == nil {
+			if p.Host != nil && p.Guard == nil {
 				add(p.Host, p.Len)
 				at += p.Len
 				continue
@@ -80,121 +80,121 @@ func resolve(d *Dataset, b *blob) (near blob, runs []farRun, err error) {
 			}
 			start := off
 			for _, part := range [3]struct {
-				to  int64
-				far bool
+				to    int64
+				whole bool // blocks
 			}{{lo, false}, {hi, true}, {end, false}} {
 				n := part.to - off
 				switch {
 				case n == 0:
-				case part.far:
-					run := farRun{lo: int(off / d.Block), hi: int((part.to + d.Block - 1) / d.Block), at: p}
-					run.at.Off, run.at.Len = p.Off+off-start, n
+				case part.whole:
+					run := Placement{Lo: int(off / d.Block), Hi: int((part.to + d.Block - 1) / d.Block), Place: p}
+					run.Place.Off, run.Place.Len = p.Off+off-start, n
 					if p.Host != nil {
-						run.at.Host = p.Host[off-start:][:n]
+						run.Place.Host = p.Host[off-start:][:n]
 					}
 					runs = append(runs, run)
 					add(nil, n)
 				case p.Host != nil:
 					add(p.Host[off-start:][:n], n)
 				default:
-					host, err := r.Host(at+off-start, at+off-start+n)
+					fetched, err := r.Host(at+off-start, at+off-start+n)
 					if err != nil {
-						return near, nil, err
+						return host, nil, err
 					}
-					add(host, n)
+					add(fetched, n)
 				}
 			}
 			at += p.Len
 		}
 	}
 	if off != d.Size {
-		return near, nil, fmt.Errorf("it has %d bytes, not %d", off, d.Size)
+		return host, nil, fmt.Errorf("it has %d bytes, not %d", off, d.Size)
 	}
-	if len(near.pieces) == 1 {
-		near.ends = nil
+	if len(host.Pieces) == 1 {
+		host.ends = nil
 	}
-	return near, runs, nil
+	return host, runs, nil
 }
 
 // extent is where blocks of a run are.
-func (r *farRun) extent(d *Dataset, lo, hi int) mem.Extent {
-	from := int64(lo-r.lo) * d.Block
-	return mem.Extent{Buffer: r.at.Buffer, Off: r.at.Off + from, Len: min(int64(hi-lo)*d.Block, r.at.Len-from), Block: d.Block}
+func (r *Placement) extent(d *Dataset, lo, hi int) mem.Extent {
+	from := int64(lo-r.Lo) * d.Block
+	return mem.Extent{Buffer: r.Place.Buffer, Off: r.Place.Off + from, Len: min(int64(hi-lo)*d.Block, r.Place.Len-from), Block: d.Block}
 }
 
-// siftable are the blocks of a run that can be sifted: all but a short last one.
-func (r *farRun) siftable(d *Dataset) (lo, hi int) {
-	if d.blockLen(r.hi-1) <= mem.ShortBlock {
-		return r.lo, r.hi - 1
+// diffable are the blocks of a run that can be sifted: all but a short last one.
+func (r *Placement) diffable(d *Dataset) (lo, hi int) {
+	if d.BlockLen(r.Hi-1) <= mem.ShortBlock {
+		return r.Lo, r.Hi - 1
 	}
-	return r.lo, r.hi
+	return r.Lo, r.Hi
 }
 
 // mostChanged is how many blocks of lo…hi may come out of a sieve before all of
 // them are copied: more than changed last time, and those that must move.
-func mostChanged(d *Dataset, h *history, l *leaving, lo, hi int) int {
-	return min(int(2*h.changed*float64(hi-lo))+len(l.of(d, lo, hi))+64, hi-lo)
+func mostChanged(d *Dataset, h *history, l *compaction, lo, hi int) int {
+	return min(int(2*h.changed*float64(hi-lo))+len(l.blocks(d, lo, hi))+64, hi-lo)
 }
 
-// farExtent is blocks of a dataset on a device, with their digests if they are
+// deviceExtent is blocks of a dataset on a device, with their digests if they are
 // known already.
-type farExtent struct {
+type deviceExtent struct {
 	dataset, lo int
 	at          mem.Extent
 	digests     []xxh3.Uint128
-	sieve       mem.Sieve     // that is looking at them; nil: none
+	diff        mem.Diff      // that is looking at them; nil: none
 	changed     []mem.Changed // what came out; nil: the blocks are consecutive
 	unordered   bool          // see mem.Place
 	frozen      mem.Frozen    // what they are in,
 	index       int           // … as its extent
 }
 
-// farTask is what one save does on one device.
-type farTask struct {
-	c    *copying
-	dev  mem.Device
-	look []farExtent // sift
-	take []farExtent // copy: all of it, then also what was sifted
-	live bool        // some of take is what the program works with
+// deviceTask is what one save does on one device.
+type deviceTask struct {
+	c     *copying
+	dev   mem.Device
+	diffs []deviceExtent // sift
+	take  []deviceExtent // copy: all of it, then also what was sifted
+	live  bool           // some of take is what the program works with
 }
 
 // task returns the task of a device.
-func (c *copying) task(dev mem.Device) *farTask {
-	for _, t := range c.far {
+func (c *copying) task(dev mem.Device) *deviceTask {
+	for _, t := range c.devices {
 		if t.dev == dev {
 			return t
 		}
 	}
-	t := &farTask{c: c, dev: dev}
-	c.far = append(c.far, t)
+	t := &deviceTask{c: c, dev: dev}
+	c.devices = append(c.devices, t)
 	return t
 }
 
 // assign decides for the runs of a dataset how changes are found, and returns
 // how many bytes may have to be staged.
-func (c *copying) assign(i int, runs []farRun, h *history) int64 {
-	d, old := &c.l.datasets[i], c.old[i]
+func (c *copying) assign(i int, runs []Placement, h *history) int64 {
+	d, old := &c.l.Datasets[i], c.old[i]
 	c.runs[i] = runs
 	bytes := int64(0)
 	for _, r := range runs {
-		if r.at.Zero {
-			for k := r.lo; k < r.hi; k++ {
+		if r.Place.Zero {
+			for k := r.Lo; k < r.Hi; k++ {
 				c.marks[d.First+k] = MarkZero
 			}
 			continue
 		}
 		same := old != nil && unwritten(h.runs, r) // it is as it was
-		if r.at.Host != nil {
-			c.assignStill(i, r, same, h)
+		if r.Place.Host != nil {
+			c.assignDeferred(i, r, same, h)
 			continue
 		}
-		t := c.task(r.at.Device)
-		extent := func(lo, hi int) farExtent {
-			return farExtent{dataset: i, lo: lo, at: r.extent(d, lo, hi), unordered: r.at.Unordered}
+		t := c.task(r.Place.Device)
+		extent := func(lo, hi int) deviceExtent {
+			return deviceExtent{dataset: i, lo: lo, at: r.extent(d, lo, hi), unordered: r.Place.Unordered}
 		}
 		switch {
 		case same:
-			for _, k := range c.leave.of(d, r.lo, r.hi) {
+			for _, k := range c.compact.blocks(d, r.Lo, r.Hi) {
 				e := extent(k, k+1)
 				e.digests = []xxh3.Uint128{old[k].Digest}
 				t.take = append(t.take, e)
@@ -203,50 +203,50 @@ func (c *copying) assign(i int, runs []farRun, h *history) int64 {
 				c.expected += d.Block
 			}
 		case old != nil && h.changed >= 0 && h.changed <= dense:
-			lo, hi := r.siftable(d)
+			lo, hi := r.diffable(d)
 			if lo < hi {
 				e := extent(lo, hi)
-				e.sieve = c.s.anticipated(d.Path, h, r)
-				t.look = append(t.look, e)
+				e.diff = c.s.prefetched(d.Path, h, r)
+				t.diffs = append(t.diffs, e)
 			}
-			if hi < r.hi {
-				t.take = append(t.take, extent(hi, r.hi))
+			if hi < r.Hi {
+				t.take = append(t.take, extent(hi, r.Hi))
 			}
-			bytes += int64(h.changed*float64(r.at.Len)) + d.Block
-			c.expect(i, r.at.Len, h)
+			bytes += int64(h.changed*float64(r.Place.Len)) + d.Block
+			c.expect(i, r.Place.Len, h)
 		default:
-			t.take = append(t.take, extent(r.lo, r.hi))
-			bytes += r.at.Len
-			c.expect(i, r.at.Len, h)
+			t.take = append(t.take, extent(r.Lo, r.Hi))
+			bytes += r.Place.Len
+			c.expect(i, r.Place.Len, h)
 		}
 	}
 	return bytes
 }
 
 // unwritten reports whether the blocks of r are all as they were in runs.
-func unwritten(runs []farRun, r farRun) bool {
-	at := r.lo
+func unwritten(runs []Placement, r Placement) bool {
+	at := r.Lo
 	for i := range runs {
-		if v := runs[i].at.Version; runs[i].lo <= at && at < runs[i].hi && v == r.at.Version && v != 0 {
-			at = runs[i].hi
+		if v := runs[i].Place.Version; runs[i].Lo <= at && at < runs[i].Hi && v == r.Place.Version && v != 0 {
+			at = runs[i].Hi
 		}
 	}
-	return at >= r.hi
+	return at >= r.Hi
 }
 
-// holdFar starts what devices must do before the program goes on. The function
+// startDevices starts what devices must do before the program goes on. The function
 // it returns waits for that. Where there is nothing to do meanwhile, it is done
 // at once: waking another thread takes longer than much of it.
-func (c *copying) holdFar() (wait func() error) {
-	if len(c.far) == 1 && len(c.ranges) == 0 {
-		err := c.far[0].do((*farTask).hold)
+func (c *copying) startDevices() (wait func() error) {
+	if len(c.devices) == 1 && len(c.ranges) == 0 {
+		err := c.devices[0].do((*deviceTask).start)
 		return func() error { return err }
 	}
-	return c.eachFar((*farTask).hold)
+	return c.eachDevice((*deviceTask).start)
 }
 
 // do says where an error comes from.
-func (t *farTask) do(f func(*farTask) error) error {
+func (t *deviceTask) do(f func(*deviceTask) error) error {
 	if err := f(t); err != nil {
 		return fmt.Errorf("device %s: %w", t.dev.Name(), err)
 	}
@@ -255,12 +255,12 @@ func (t *farTask) do(f func(*farTask) error) error {
 
 // anyLive reports whether some device had no room for a copy.
 func (c *copying) anyLive() bool {
-	return slices.ContainsFunc(c.far, func(t *farTask) bool { return t.live })
+	return slices.ContainsFunc(c.devices, func(t *deviceTask) bool { return t.live })
 }
 
 // drainLive empties those devices.
 func (c *copying) drainLive() error {
-	return c.eachFar(func(t *farTask) error {
+	return c.eachDevice(func(t *deviceTask) error {
 		if !t.live {
 			return nil
 		}
@@ -268,19 +268,19 @@ func (c *copying) drainLive() error {
 	})()
 }
 
-// drainBoth empties all devices, and copies what stands still, which release
+// drainAll empties all devices, and copies what stands still, which release
 // then lets go.
-func (c *copying) drainBoth(release func()) error {
-	wait := c.eachFar((*farTask).drain)
-	c.drainStill()
+func (c *copying) drainAll(release func()) error {
+	wait := c.eachDevice((*deviceTask).drain)
+	c.drainDeferred()
 	release()
 	return wait()
 }
 
-func (c *copying) eachFar(f func(*farTask) error) (wait func() error) {
+func (c *copying) eachDevice(f func(*deviceTask) error) (wait func() error) {
 	var wg sync.WaitGroup
-	errs := make([]error, len(c.far))
-	for i, t := range c.far {
+	errs := make([]error, len(c.devices))
+	for i, t := range c.devices {
 		wg.Add(1)
 		go func() {
 			defer wg.Done()
@@ -293,8 +293,8 @@ func (c *copying) eachFar(f func(*farTask) error) (wait func() error) {
 	}
 }
 
-// judge says what becomes of blocks of a dataset.
-type judge struct {
+// classifier says what becomes of blocks of a dataset.
+type classifier struct {
 	c     *copying
 	d     *Dataset
 	old   []Block
@@ -302,20 +302,20 @@ type judge struct {
 	zeros xxh3.Uint128
 }
 
-func (c *copying) judge(i int) judge {
-	d := &c.l.datasets[i]
-	return judge{c: c, d: d, old: c.old[i]}
+func (c *copying) classifier(i int) classifier {
+	d := &c.l.Datasets[i]
+	return classifier{c: c, d: d, old: c.old[i]}
 }
 
-// of says what becomes of block k, whose digest is known.
-func (j *judge) of(k int, dig xxh3.Uint128) Mark {
+// mark says what becomes of block k, whose digest is known.
+func (j *classifier) mark(k int, dig xxh3.Uint128) Mark {
 	if j.old != nil && j.old[k].Digest == dig && j.c.mayKeep(&j.old[k]) {
 		if j.old[k].Source == SourceZero {
 			return MarkZero
 		}
 		return MarkKept
 	}
-	if n := j.d.blockLen(k); n != j.len {
+	if n := j.d.BlockLen(k); n != j.len {
 		j.len, j.zeros = n, mem.Digest(make([]byte, n))
 	}
 	if dig == j.zeros {
@@ -324,23 +324,23 @@ func (j *judge) of(k int, dig xxh3.Uint128) Mark {
 	return MarkStaged
 }
 
-// hold does what must be done on the device before the program goes on.
-func (t *farTask) hold() error {
+// start does what must be done on the device before the program goes on.
+func (t *deviceTask) start() error {
 	err := t.s().pin(t.dev)
 	if err == nil {
-		err = t.sift()
+		err = t.startDiffs()
 	}
 	if err == nil { // the device gets this while it sifts
 		err = t.freezeAll()
 	}
-	for i := range t.look {
-		e := &t.look[i]
-		if e.sieve == nil || err != nil {
+	for i := range t.diffs {
+		e := &t.diffs[i]
+		if e.diff == nil || err != nil {
 			continue
 		}
 		var none error
-		e.changed, e.frozen, none = e.sieve.Wait()
-		e.sieve = nil
+		e.changed, e.frozen, none = e.diff.Wait()
+		e.diff = nil
 		switch {
 		case errors.Is(none, mem.ErrNoRoom): // much more has changed than last time
 			t.take = append(t.take, *e)
@@ -354,38 +354,38 @@ func (t *farTask) hold() error {
 			t.take = append(t.take, *e)
 		}
 	}
-	t.dropLook()
+	t.dropDiffs()
 	return err
 }
 
-// sift lets the device find out what has changed, and copy that. What it has
+// startDiffs lets the device find out what has changed, and copy that. What it has
 // no memory to do so for is taken as a whole.
-func (t *farTask) sift() error {
-	for i := range t.look {
-		e := &t.look[i]
-		if e.sieve != nil {
+func (t *deviceTask) startDiffs() error {
+	for i := range t.diffs {
+		e := &t.diffs[i]
+		if e.diff != nil {
 			continue
 		}
-		d := &t.c.l.datasets[e.dataset]
-		most := mostChanged(d, t.s().seen[d.Path], t.c.leave, e.lo, e.lo+e.at.Blocks())
+		d := &t.c.l.Datasets[e.dataset]
+		most := mostChanged(d, t.s().seen[d.Path], t.c.compact, e.lo, e.lo+e.at.Blocks())
 		var err error
-		if e.sieve, err = t.dev.Sift(e.at, most); errors.Is(err, mem.ErrNoRoom) {
+		if e.diff, err = t.dev.Diff(e.at, most); errors.Is(err, mem.ErrNoRoom) {
 			t.take = append(t.take, *e)
 		} else if err != nil {
 			return err
 		}
 	}
-	for i := range t.look {
-		e := &t.look[i]
-		if e.sieve == nil {
+	for i := range t.diffs {
+		e := &t.diffs[i]
+		if e.diff == nil {
 			continue
 		}
 		t.c.expectSame(e)
-		err := e.sieve.Start()
+		err := e.diff.Start()
 		if err == nil {
 			continue
 		}
-		e.sieve = nil
+		e.diff = nil
 		if !errors.Is(err, mem.ErrNoRoom) {
 			return err
 		}
@@ -396,10 +396,10 @@ func (t *farTask) sift() error {
 
 // expectSame tells the sieve of an extent which digests its blocks have if
 // they may stay where the previous set has them.
-func (c *copying) expectSame(e *farExtent) {
-	want := e.sieve.Expect()
+func (c *copying) expectSame(e *deviceExtent) {
+	want := e.diff.Expect()
 	old := c.old[e.dataset][e.lo:][:len(want)]
-	marks := c.marks[c.l.datasets[e.dataset].First+e.lo:]
+	marks := c.marks[c.l.Datasets[e.dataset].First+e.lo:]
 	for k := range want {
 		b := &old[k]
 		want[k] = b.Digest
@@ -415,8 +415,8 @@ func (c *copying) expectSame(e *farExtent) {
 // queue are ordered after the copies; for memory that others write, too, it
 // waits until the copies are made. Those come first, so that the program does
 // not wait for the rest.
-func (t *farTask) freezeAll() error {
-	slices.SortStableFunc(t.take, func(a, b farExtent) int {
+func (t *deviceTask) freezeAll() error {
+	slices.SortStableFunc(t.take, func(a, b deviceExtent) int {
 		switch {
 		case a.unordered == b.unordered:
 			return 0
@@ -439,7 +439,7 @@ func (t *farTask) freezeAll() error {
 }
 
 // settled waits until extents that were frozen together are copied.
-func (t *farTask) settled(list []farExtent) error {
+func (t *deviceTask) settled(list []deviceExtent) error {
 	if len(list) == 0 {
 		return nil
 	}
@@ -447,7 +447,7 @@ func (t *farTask) settled(list []farExtent) error {
 }
 
 // freeze copies extents, or gives access to them where there is no room.
-func (t *farTask) freeze(list []farExtent) error {
+func (t *deviceTask) freeze(list []deviceExtent) error {
 	if len(list) == 0 {
 		return nil
 	}
@@ -469,21 +469,21 @@ func (t *farTask) freeze(list []farExtent) error {
 	return nil
 }
 
-func (t *farTask) s() *Saver { return t.c.s }
+func (t *deviceTask) s() *Saver { return t.c.s }
 
-// dropLook gives up what was begun in vain.
-func (t *farTask) dropLook() {
-	for i := range t.look {
-		if e := &t.look[i]; e.sieve != nil {
-			e.sieve.Close()
-			e.sieve = nil
+// dropDiffs gives up what was begun in vain.
+func (t *deviceTask) dropDiffs() {
+	for i := range t.diffs {
+		if e := &t.diffs[i]; e.diff != nil {
+			e.diff.Close()
+			e.diff = nil
 		}
 	}
 }
 
-func (c *copying) dropLooks() {
-	for _, t := range c.far {
-		t.dropLook()
+func (c *copying) dropDiffs() {
+	for _, t := range c.devices {
+		t.dropDiffs()
 	}
 }
 

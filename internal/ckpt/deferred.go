@@ -9,38 +9,38 @@ import (
 	"github.com/cairnrun/cairn/internal/mem"
 )
 
-// stillRun is consecutive blocks in host memory that nobody changes unasked:
+// deferredRun is consecutive blocks in host memory that nobody changes unasked:
 // they are digested and copied when the program has gone on.
-type stillRun struct {
+type deferredRun struct {
 	dataset, lo, hi int
 	data            []byte
 	digest          *xxh3.Uint128 // of a single block, if it is known that it must be stored
-	hold            func(yield func([]byte)) (release func())
-	parts           []stillPart
+	guard           func(yield func([]byte)) (release func())
+	parts           []deferredPart
 	each            int // bytes of a part, but for the last one
 }
 
-// stillPart is what of a run is staged at a time.
-type stillPart struct {
+// deferredPart is what of a run is staged at a time.
+type deferredPart struct {
 	lo, hi int // blocks
 
-	mu    sync.Mutex
-	data  []byte // nil: it is staged
-	aside bool   // … is a copy
+	mu     sync.Mutex
+	data   []byte // nil: it is staged
+	copied bool   // … is a copy
 }
 
-// assignStill takes a run of host memory that stands still. same: it is as it
+// assignDeferred takes a run of host memory that stands still. same: it is as it
 // was in the previous set.
-func (c *copying) assignStill(i int, r farRun, same bool, h *history) {
-	d := &c.l.datasets[i]
+func (c *copying) assignDeferred(i int, r Placement, same bool, h *history) {
+	d := &c.l.Datasets[i]
 	if !same {
-		c.still = append(c.still, stillRun{dataset: i, lo: r.lo, hi: r.hi, data: r.at.Host, hold: r.at.Still})
-		c.expect(i, r.at.Len, h)
+		c.deferred = append(c.deferred, deferredRun{dataset: i, lo: r.Lo, hi: r.Hi, data: r.Place.Host, guard: r.Place.Guard})
+		c.expect(i, r.Place.Len, h)
 		return
 	}
-	for _, k := range c.leave.of(d, r.lo, r.hi) {
-		data := r.at.Host[int64(k-r.lo)*d.Block:][:d.blockLen(k)]
-		c.still = append(c.still, stillRun{dataset: i, lo: k, hi: k + 1, data: data, digest: &c.old[i][k].Digest, hold: r.at.Still})
+	for _, k := range c.compact.blocks(d, r.Lo, r.Hi) {
+		data := r.Place.Host[int64(k-r.Lo)*d.Block:][:d.BlockLen(k)]
+		c.deferred = append(c.deferred, deferredRun{dataset: i, lo: k, hi: k + 1, data: data, digest: &c.old[i][k].Digest, guard: r.Place.Guard})
 		c.expected += int64(len(data))
 	}
 }
@@ -54,16 +54,16 @@ func (c *copying) expect(i int, n int64, h *history) {
 	c.expected += n
 }
 
-// holdStill keeps the memory from being changed, until release. Where staging
+// guardDeferred keeps the memory from being changed, until release. Where staging
 // memory has a bound, nothing is put aside: who wants to change it waits.
-func (c *copying) holdStill() (release func()) {
+func (c *copying) guardDeferred() (release func()) {
 	var list []func()
-	for i := range c.still {
-		r := &c.still[i]
-		d := &c.l.datasets[r.dataset]
+	for i := range c.deferred {
+		r := &c.deferred[i]
+		d := &c.l.Datasets[r.dataset]
 		step := int(max(1, mem.SegmentSize/d.Block))
 		r.each = step * int(d.Block)
-		r.parts = make([]stillPart, (r.hi-r.lo+step-1)/step)
+		r.parts = make([]deferredPart, (r.hi-r.lo+step-1)/step)
 		for k := range r.parts {
 			p := &r.parts[k]
 			p.lo, p.hi = r.lo+k*step, min(r.lo+(k+1)*step, r.hi)
@@ -71,9 +71,9 @@ func (c *copying) holdStill() (release func()) {
 		}
 		var yield func([]byte)
 		if c.s.opts.Memory == 0 {
-			yield = func(want []byte) { c.s.aside.yield(r, want) }
+			yield = func(want []byte) { c.s.buffers.yield(r, want) }
 		}
-		list = append(list, r.hold(yield))
+		list = append(list, r.guard(yield))
 	}
 	return sync.OnceFunc(func() {
 		for _, f := range list {
@@ -82,16 +82,16 @@ func (c *copying) holdStill() (release func()) {
 	})
 }
 
-// aside is memory for what the program wants to change before it was staged.
+// copyBuffers is memory for what the program wants to change before it was staged.
 // It is kept for the next time.
-type aside struct {
+type copyBuffers struct {
 	mu   sync.Mutex
 	free [][]byte
 }
 
 // yield returns when bytes of a run, as far as they are part of it, are not
 // needed any more where they are.
-func (a *aside) yield(r *stillRun, want []byte) {
+func (a *copyBuffers) yield(r *deferredRun, want []byte) {
 	lo, hi := overlap(r.data, want)
 	if lo == hi {
 		return
@@ -100,7 +100,7 @@ func (a *aside) yield(r *stillRun, want []byte) {
 	var next atomic.Int64
 	work := func() {
 		for n := int(next.Add(1)) - 1; n < len(parts); n = int(next.Add(1)) - 1 {
-			a.put(&parts[n])
+			a.copyPart(&parts[n])
 		}
 	}
 	var wg sync.WaitGroup
@@ -121,11 +121,11 @@ func overlap(data, want []byte) (lo, hi int) {
 	return int(from - d.addr), int(to - d.addr)
 }
 
-// put puts a part aside.
-func (a *aside) put(p *stillPart) {
+// copyPart puts a part aside.
+func (a *copyBuffers) copyPart(p *deferredPart) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.data == nil || p.aside {
+	if p.data == nil || p.copied {
 		return
 	}
 	a.mu.Lock()
@@ -139,14 +139,14 @@ func (a *aside) put(p *stillPart) {
 	}
 	buf = buf[:len(p.data)]
 	mem.Copy(buf, p.data)
-	p.data, p.aside = buf, true
+	p.data, p.copied = buf, true
 }
 
 // done lets go of a part.
-func (a *aside) done(p *stillPart) {
+func (a *copyBuffers) done(p *deferredPart) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.aside {
+	if p.copied {
 		a.mu.Lock()
 		a.free = append(a.free, p.data)
 		a.mu.Unlock()
@@ -154,16 +154,16 @@ func (a *aside) done(p *stillPart) {
 	p.data = nil
 }
 
-// drainStill digests and stages what stands still.
-func (c *copying) drainStill() {
+// drainDeferred digests and stages what stands still.
+func (c *copying) drainDeferred() {
 	type task struct {
-		r *stillRun
-		p *stillPart
+		r *deferredRun
+		p *deferredPart
 	}
 	var tasks []task
-	for i := range c.still {
-		for k := range c.still[i].parts {
-			tasks = append(tasks, task{&c.still[i], &c.still[i].parts[k]})
+	for i := range c.deferred {
+		for k := range c.deferred[i].parts {
+			tasks = append(tasks, task{&c.deferred[i], &c.deferred[i].parts[k]})
 		}
 	}
 	var next atomic.Int64
@@ -173,7 +173,7 @@ func (c *copying) drainStill() {
 			seg := Segment{Index: -1}
 			for n := int(next.Add(1)) - 1; n < len(tasks); n = int(next.Add(1)) - 1 {
 				c.stage(&seg, tasks[n].r, tasks[n].p)
-				c.s.aside.done(tasks[n].p)
+				c.s.buffers.done(tasks[n].p)
 			}
 			if seg.Index >= 0 {
 				c.s.writer.Put(seg)
@@ -184,14 +184,14 @@ func (c *copying) drainStill() {
 }
 
 // stage copies the blocks that must be stored into segments.
-func (c *copying) stage(seg *Segment, r *stillRun, p *stillPart) {
-	d, j := &c.l.datasets[r.dataset], c.judge(r.dataset)
+func (c *copying) stage(seg *Segment, r *deferredRun, p *deferredPart) {
+	d, j := &c.l.Datasets[r.dataset], c.classifier(r.dataset)
 	// look calls f with the bytes of a block. Segments are awaited outside: the
 	// program must not wait for a disk.
 	look := func(k int, f func([]byte)) {
 		p.mu.Lock()
 		defer p.mu.Unlock()
-		f(p.data[int64(k-p.lo)*d.Block:][:d.blockLen(k)])
+		f(p.data[int64(k-p.lo)*d.Block:][:d.BlockLen(k)])
 	}
 	for k := p.lo; k < p.hi; k++ {
 		var dig xxh3.Uint128
@@ -200,7 +200,7 @@ func (c *copying) stage(seg *Segment, r *stillRun, p *stillPart) {
 			dig = *r.digest
 		} else {
 			look(k, func(src []byte) { dig = mem.Digest(src) })
-			mark = j.of(k, dig)
+			mark = j.mark(k, dig)
 		}
 		c.marks[d.First+k] = mark
 		if mark != MarkStaged {

@@ -5,9 +5,9 @@ import (
 	"unsafe"
 )
 
-// reserveRoom takes address space whose pages get memory when they are written,
+// reserveOffHeap takes address space whose pages get memory when they are written,
 // nil if there is none.
-func reserveRoom(n int64) []byte {
+func reserveOffHeap(n int64) []byte {
 	if unsafe.Sizeof(uintptr(0)) < 8 {
 		return nil
 	}
@@ -18,11 +18,11 @@ func reserveRoom(n int64) []byte {
 	return p
 }
 
-// releaseRoom gives back the memory of the first used bytes, which are zero then.
-func releaseRoom(p []byte, used int) {
+// releaseOffHeap gives back the memory of the first used bytes, which are zero then.
+func releaseOffHeap(p []byte, used int) {
 	if used = min(pageUp(used), len(p)); used > 0 && syscall.Madvise(p[:used], syscall.MADV_DONTNEED) != nil {
 		clear(p[:used])
 	}
 }
 
-func freeRoom(p []byte) { syscall.Munmap(p) }
+func freeOffHeap(p []byte) { syscall.Munmap(p) }

@@ -57,7 +57,7 @@ func fakeDigests(b []byte, block int64) (out []xxh3.Uint128) {
 	return out
 }
 
-func (d *fakeDevice) Sift(at mem.Extent, most int) (mem.Sieve, error) {
+func (d *fakeDevice) Diff(at mem.Extent, most int) (mem.Diff, error) {
 	if d.room == 0 {
 		return nil, mem.ErrNoRoom
 	}
@@ -66,10 +66,10 @@ func (d *fakeDevice) Sift(at mem.Extent, most int) (mem.Sieve, error) {
 	}
 	data := (*at.Buffer.(*[]byte))[at.Off : at.Off+at.Len]
 	d.open++
-	return &fakeSieve{d: d, at: at, most: most, data: data, sums: fakeDigests(data, at.Block), expect: make([]xxh3.Uint128, at.Blocks())}, nil
+	return &fakeDiff{d: d, at: at, most: most, data: data, sums: fakeDigests(data, at.Block), expect: make([]xxh3.Uint128, at.Blocks())}, nil
 }
 
-type fakeSieve struct {
+type fakeDiff struct {
 	d            *fakeDevice
 	at           mem.Extent
 	most         int
@@ -79,9 +79,9 @@ type fakeSieve struct {
 	frozen       *fakeFrozen
 }
 
-func (v *fakeSieve) Expect() []xxh3.Uint128 { return v.expect }
+func (v *fakeDiff) Expect() []xxh3.Uint128 { return v.expect }
 
-func (v *fakeSieve) Start() error {
+func (v *fakeDiff) Start() error {
 	var copies []byte
 	for _, i := range rand.Perm(len(v.sums)) {
 		sum := v.sums[i]
@@ -108,7 +108,7 @@ func (v *fakeSieve) Start() error {
 	return nil
 }
 
-func (v *fakeSieve) Wait() ([]mem.Changed, mem.Frozen, error) {
+func (v *fakeDiff) Wait() ([]mem.Changed, mem.Frozen, error) {
 	defer v.Close()
 	if len(v.list) > v.most {
 		v.d.over++
@@ -121,7 +121,7 @@ func (v *fakeSieve) Wait() ([]mem.Changed, mem.Frozen, error) {
 	return v.list, v.frozen, nil
 }
 
-func (v *fakeSieve) Close() {
+func (v *fakeDiff) Close() {
 	if v.d != nil {
 		v.d.open--
 		v.d = nil
@@ -252,7 +252,7 @@ func (a *fakeArray) Places(lo, hi int64) (out []mem.Place, err error) {
 			if w.dev == nil {
 				p.Host = a.data[l:h]
 				if w.still {
-					p.Still = func(yield func([]byte)) func() {
+					p.Guard = func(yield func([]byte)) func() {
 						a.held.Add(1)
 						a.yield = append(a.yield, yield)
 						return func() { a.held.Add(-1) }
@@ -386,7 +386,7 @@ func TestFar(t *testing.T) {
 			a.scatter(r, devs)
 			for step := range 8 {
 				if r.IntN(2) == 0 {
-					s.Anticipate()
+					s.Prefetch()
 					switch r.IntN(3) {
 					case 0: // in vain
 						a.change(r)

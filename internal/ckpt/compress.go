@@ -7,24 +7,24 @@ import (
 	"github.com/cairnrun/cairn/internal/mem"
 )
 
-// squeezer compresses the blocks of segments into a buffer and writes that.
-type squeezer struct {
+// compressor compresses the blocks of segments into a buffer and writes that.
+type compressor struct {
 	w       *fileWriter
 	filters map[int32][]hdf5.Filter // by dataset
 	buf     []byte
 	scratch []byte
-	items   []Item
+	items   []StagedBlock
 	sizes   []int
 	masks   []uint32
 }
 
-func newSqueezer(w *fileWriter) *squeezer {
-	return &squeezer{w: w, filters: make(map[int32][]hdf5.Filter), buf: mem.Aligned(mem.SegmentSize)[:0]}
+func newCompressor(w *fileWriter) *compressor {
+	return &compressor{w: w, filters: make(map[int32][]hdf5.Filter), buf: mem.Aligned(mem.SegmentSize)[:0]}
 }
 
-func (z *squeezer) add(s Segment) {
+func (z *compressor) add(s Segment) {
 	data := z.w.staging.Segment(s.Index)
-	for _, it := range s.Items {
+	for _, it := range s.Blocks {
 		if it.Len == 0 {
 			continue
 		}
@@ -50,7 +50,7 @@ func (z *squeezer) add(s Segment) {
 	}
 }
 
-func (z *squeezer) flush() {
+func (z *compressor) flush() {
 	if len(z.buf) == 0 || z.w.failed() != nil {
 		return
 	}

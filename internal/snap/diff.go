@@ -9,7 +9,7 @@ import (
 	"github.com/zeebo/xxh3"
 )
 
-// sieve implements mem.Sieve. Its scratch memory is
+// diff implements mem.Sieve. Its scratch memory is
 //
 //	on the device   list of changed blocks │ their number │ expected digests │ digests
 //	                          │                   │  ▲             ▲
@@ -18,7 +18,7 @@ import (
 //
 // so that of the state only what has changed crosses the bus, and the host need
 // not look at anything before the program goes on.
-type sieve struct {
+type diff struct {
 	e                      *Engine
 	q                      driver.Queue
 	p                      part
@@ -30,11 +30,11 @@ type sieve struct {
 	ready                  driver.Event
 }
 
-var _ mem.Sieve = (*sieve)(nil)
+var _ mem.Diff = (*diff)(nil)
 
-// Sift begins to sift an extent, as mem.Device says. It runs in the program's
+// Diff begins to sift an extent, as mem.Device says. It runs in the program's
 // queue: kernels that are launched later don't disturb it.
-func (e *Engine) Sift(at mem.Extent, most int) (mem.Sieve, error) {
+func (e *Engine) Diff(at mem.Extent, most int) (mem.Diff, error) {
 	buffers, err := e.check([]mem.Extent{at})
 	if err != nil {
 		return nil, err
@@ -43,15 +43,15 @@ func (e *Engine) Sift(at mem.Extent, most int) (mem.Sieve, error) {
 	if short, _ := p.short(); short > 0 || p.blocks == 0 || p.blocks > mostBlocks {
 		return nil, fmt.Errorf("device %s: %d bytes in blocks of %d can't be sifted", e.info.ID, at.Len, at.Block)
 	}
-	v, err := e.siftOn(e.kernels, p, most)
+	v, err := e.diffOn(e.kernels, p, most)
 	if err != nil {
 		return nil, err
 	}
 	return v, nil
 }
 
-func (e *Engine) siftOn(q driver.Queue, p part, most int) (v *sieve, err error) {
-	v = &sieve{e: e, q: q, p: p, most: max(1, min(most, p.blocks))}
+func (e *Engine) diffOn(q driver.Queue, p part, most int) (v *diff, err error) {
+	v = &diff{e: e, q: q, p: p, most: max(1, min(most, p.blocks))}
 	v.count = (24*v.most + 15) &^ 15
 	v.expect = v.count + 16
 	v.digests = v.expect + 16*v.p.blocks
@@ -70,12 +70,12 @@ func (e *Engine) siftOn(q driver.Queue, p part, most int) (v *sieve, err error) 
 }
 
 // Expect implements mem.Sieve.
-func (v *sieve) Expect() []xxh3.Uint128 {
+func (v *diff) Expect() []xxh3.Uint128 {
 	return unsafe.Slice((*xxh3.Uint128)(unsafe.Pointer(&v.s.host[v.expect+16])), v.p.blocks)
 }
 
 // Start implements mem.Sieve.
-func (v *sieve) Start() (err error) {
+func (v *diff) Start() (err error) {
 	e, q, items := v.e, v.q, v.e.items
 	if v.room, v.at, err = e.take(v.size()); err != nil {
 		v.Close()
@@ -92,13 +92,13 @@ func (v *sieve) Start() (err error) {
 	}
 	pieces := v.most * int((v.p.block+gatherPiece-1)/gatherPiece)
 	count := value(uint32(v.count / 8))
-	err = q.Launch(e.sift, [3]int{(v.p.blocks + items - 1) / items * items, 1, 1}, [3]int{items, 1, 1}, []driver.Arg{
+	err = q.Launch(e.compare, [3]int{(v.p.blocks + items - 1) / items * items, 1, 1}, [3]int{items, 1, 1}, []driver.Arg{
 		whole(v.s.device), count, value(uint32(v.expect / 8)), value(uint32(v.digests / 8)), value(uint32(v.p.blocks)), value(uint32(v.most)),
 	})
 	if err != nil {
 		return err
 	}
-	err = q.Launch(e.sifted, [3]int{min(pieces, siftedGroups) * items, 1, 1}, [3]int{items, 1, 1}, []driver.Arg{
+	err = q.Launch(e.copyChanged, [3]int{min(pieces, copyGroups) * items, 1, 1}, [3]int{items, 1, 1}, []driver.Arg{
 		whole(v.p.buffer), whole(v.room.buffer), whole(v.s.device), count, value(uint32(v.most)),
 		value(uint64(v.p.off)), value(uint64(v.p.len)), value(uint64(v.p.block)), value(uint64(v.at)),
 	})
@@ -113,13 +113,13 @@ func (v *sieve) Start() (err error) {
 }
 
 // size is what it takes of a room.
-func (v *sieve) size() int64 { return int64(v.most) * v.p.block }
+func (v *diff) size() int64 { return int64(v.most) * v.p.block }
 
-// siftedGroups is how many work groups copy at most: enough for any device.
-const siftedGroups = 2048
+// copyGroups is how many work groups copy at most: enough for any device.
+const copyGroups = 2048
 
 // Wait implements mem.Sieve.
-func (v *sieve) Wait() ([]mem.Changed, mem.Frozen, error) {
+func (v *diff) Wait() ([]mem.Changed, mem.Frozen, error) {
 	if err := v.ready.Wait(); err != nil {
 		v.fail()
 		return nil, nil, err
@@ -140,7 +140,7 @@ func (v *sieve) Wait() ([]mem.Changed, mem.Frozen, error) {
 }
 
 // Close implements mem.Sieve.
-func (v *sieve) Close() {
+func (v *diff) Close() {
 	if v.s == nil {
 		return
 	}
@@ -158,13 +158,13 @@ func (v *sieve) Close() {
 
 // fail keeps the scratch memory from being used by others: something may still
 // be using it. On the program's queue, the error is the program's too.
-func (v *sieve) fail() {
+func (v *diff) fail() {
 	v.e.abandon(v.s)
 	v.s = nil
 	v.letGo()
 }
 
-func (v *sieve) letGo() {
+func (v *diff) letGo() {
 	v.e.put(v.s)
 	if v.room != nil {
 		v.e.give(v.room, v.size())

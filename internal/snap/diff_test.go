@@ -35,7 +35,7 @@ func (w *world) testSift() {
 			run(b, 3)
 			data = scrambledAll(data, 3)
 			sums := want(map[driver.Buffer][]byte{b: data}, []mem.Extent{x})
-			v := must(w.Sift(x, max(changes, 1)))(t)
+			v := must(w.Diff(x, max(changes, 1)))(t)
 			expect := v.Expect()
 			copy(expect, sums)
 			changed := make(map[uint64]bool)
@@ -87,8 +87,8 @@ func TestSiftTwice(t *testing.T) {
 		x := mem.Extent{Buffer: a, Len: 1 << 20, Block: 64 << 10}
 		y := mem.Extent{Buffer: b, Len: 1 << 20, Block: 64 << 10}
 		for range 3 {
-			v, u := must(w.Sift(x, 5))(t), must(w.Sift(y, 6))(t)
-			for s, m := range map[mem.Sieve]mem.Extent{v: x, u: y} {
+			v, u := must(w.Diff(x, 5))(t), must(w.Diff(y, 6))(t)
+			for s, m := range map[mem.Diff]mem.Extent{v: x, u: y} {
 				copy(s.Expect(), must(digests(w.Engine, []mem.Extent{m}))(t))
 				s.Expect()[3].Lo++
 				s.Expect()[11].Lo++
@@ -101,7 +101,7 @@ func TestSiftTwice(t *testing.T) {
 			if !bytes.Equal(got[0], one[:300_000]) {
 				t.Fatal("the snapshot is wrong")
 			}
-			for s, p := range map[mem.Sieve][]byte{v: one, u: two} {
+			for s, p := range map[mem.Diff][]byte{v: one, u: two} {
 				list, f, err := s.Wait()
 				if err != nil || len(list) != 2 {
 					t.Fatal(list, err)
@@ -129,7 +129,7 @@ func TestSiftNoRoom(t *testing.T) {
 	w := newWorld(t, dev)
 	a := w.buffer(random(1<<20, 17))
 	x := mem.Extent{Buffer: a, Len: 1 << 20, Block: 64 << 10}
-	v := must(w.Sift(x, 2))(t)
+	v := must(w.Diff(x, 2))(t)
 	clear(v.Expect())
 	if err := v.Start(); err != nil {
 		t.Fatal(err)
@@ -137,7 +137,7 @@ func TestSiftNoRoom(t *testing.T) {
 	if _, f, err := v.Wait(); !errors.Is(err, mem.ErrNoRoom) || f != nil {
 		t.Fatal(f, err)
 	}
-	v = must(w.Sift(x, 16))(t)
+	v = must(w.Diff(x, 16))(t)
 	if err := v.Start(); !errors.Is(err, mem.ErrNoRoom) {
 		t.Fatal(err)
 	}
@@ -148,7 +148,7 @@ func TestSiftNoRoom(t *testing.T) {
 		t.Fatal(err)
 	}
 	more := must(dev.Alloc(must(dev.FreeMemory())(t)))(t)
-	if _, err := w.Sift(x, 1); !errors.Is(err, mem.ErrNoRoom) {
+	if _, err := w.Diff(x, 1); !errors.Is(err, mem.ErrNoRoom) {
 		t.Fatal(err)
 	}
 	more.Free()

@@ -2,12 +2,12 @@ package ckpt
 
 import "sort"
 
-// leaving says which bases of a set its successor does without, so that no set
+// compaction says which bases of a set its successor does without, so that no set
 // ever needs more than a few older files.
-type leaving struct {
+type compaction struct {
 	table *Table
-	force []bool // per base: its blocks are moved
-	bases []Base // that stay
+	drop  []bool // per base: its blocks are moved
+	keep  []Base // that stay
 	rows  []int  // of the blocks to be moved, ascending
 }
 
@@ -15,14 +15,14 @@ type leaving struct {
 // the state.
 const spread = 3
 
-// retire chooses the bases with the fewest live blocks while there are more than
+// planCompaction chooses the bases with the fewest live blocks while there are more than
 // most, and those with the smallest share of them while all store too much.
-func retire(prev *Table, most int) *leaving {
-	l := &leaving{table: prev}
+func planCompaction(prev *Table, most int) *compaction {
+	l := &compaction{table: prev}
 	if prev == nil {
 		return l
 	}
-	l.force = make([]bool, len(prev.Bases))
+	l.drop = make([]bool, len(prev.Bases))
 	live := make([]int, len(prev.Bases))
 	for _, b := range prev.Blocks {
 		if b.Source >= SourceBase {
@@ -36,14 +36,14 @@ func retire(prev *Table, most int) *leaving {
 	drop := func(better func(i, j int) bool) bool {
 		worst := -1
 		for i := range live {
-			if !l.force[i] && (worst < 0 || better(i, worst)) {
+			if !l.drop[i] && (worst < 0 || better(i, worst)) {
 				worst = i
 			}
 		}
 		if worst < 0 {
 			return false
 		}
-		l.force[worst] = true
+		l.drop[worst] = true
 		count--
 		total -= max(prev.Bases[worst].Blocks, live[worst])
 		return true
@@ -54,21 +54,21 @@ func retire(prev *Table, most int) *leaving {
 	for total > spread*len(prev.Blocks) && drop(func(i, j int) bool { return share(i) < share(j) }) {
 	}
 	for i, b := range prev.Bases {
-		if !l.force[i] {
-			l.bases = append(l.bases, b)
+		if !l.drop[i] {
+			l.keep = append(l.keep, b)
 		}
 	}
 	for i, b := range prev.Blocks {
-		if len(l.bases) < len(prev.Bases) && b.Source >= SourceBase && l.force[b.Source-SourceBase] {
+		if len(l.keep) < len(prev.Bases) && b.Source >= SourceBase && l.drop[b.Source-SourceBase] {
 			l.rows = append(l.rows, i)
 		}
 	}
 	return l
 }
 
-// of returns the blocks of d from lo to hi that are moved. d has the blocks of
+// blocks returns the blocks of d from lo to hi that are moved. d has the blocks of
 // the same dataset in the table.
-func (l *leaving) of(d *Dataset, lo, hi int) (blocks []int) {
+func (l *compaction) blocks(d *Dataset, lo, hi int) (blocks []int) {
 	if len(l.rows) == 0 {
 		return nil
 	}
@@ -91,12 +91,12 @@ func changes(t, prev *Table) []float64 {
 			continue
 		}
 		n := 0
-		for k, b := range t.Blocks[d.First : d.First+d.blocks()] {
+		for k, b := range t.Blocks[d.First : d.First+d.NumBlocks()] {
 			if k >= len(old) || b.Digest != old[k].Digest {
 				n++
 			}
 		}
-		out[i] = float64(n) / float64(max(1, d.blocks()))
+		out[i] = float64(n) / float64(max(1, d.NumBlocks()))
 	}
 	return out
 }

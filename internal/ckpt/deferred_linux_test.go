@@ -99,7 +99,7 @@ func TestStillIsLetGo(t *testing.T) {
 			}
 			for path, h := range s.seen {
 				for _, r := range h.runs {
-					if r.at.Host != nil || r.at.Still != nil || r.at.Buffer != nil {
+					if r.Place.Host != nil || r.Place.Guard != nil || r.Place.Buffer != nil {
 						t.Errorf("%s: memory of the program is kept alive", path)
 					}
 				}
@@ -268,9 +268,9 @@ func TestYield(t *testing.T) {
 			if b := restoreFake(t, dir, set, 0, false); !bytes.Equal(b.data, was) {
 				t.Fatalf("seed %d, round %d: the set has what was written after the point", seed, round)
 			}
-			for i := range s.aside.free {
-				for k := range s.aside.free[:i] {
-					if lo, hi := overlap(s.aside.free[i], s.aside.free[k]); lo < hi {
+			for i := range s.buffers.free {
+				for k := range s.buffers.free[:i] {
+					if lo, hi := overlap(s.buffers.free[i], s.buffers.free[k]); lo < hi {
 						t.Fatal("a buffer was given back twice")
 					}
 				}

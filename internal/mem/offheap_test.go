@@ -3,13 +3,13 @@ package mem
 import "testing"
 
 func TestRoom(t *testing.T) {
-	var r Room[uint32]
+	var r OffHeap[uint32]
 	defer r.Close()
 	for round := range 3 {
-		r.Open()
+		r.Reset()
 		for i := range uint32(100000) {
 			if len(r.S) == cap(r.S) {
-				r.More()
+				r.GrowOne()
 			}
 			r.S = append(r.S, i)
 		}

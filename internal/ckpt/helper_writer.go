@@ -20,10 +20,10 @@ import (
 // are, and no later one will be until the rank is started again.
 var ErrHelperGone = errors.New("the helper process that writes checkpoints is gone")
 
-// remoteWriter is the rank's side of a Writer that lives in a helper process.
+// helperWriter is the rank's side of a Writer that lives in a helper process.
 // Messages are sent by one goroutine, in order, so that Put costs the copying
 // program no more than a queue entry; what comes back is read by another.
-type remoteWriter struct {
+type helperWriter struct {
 	wire    *wire
 	staging *mem.Staging
 	rank    int
@@ -31,7 +31,7 @@ type remoteWriter struct {
 
 	mu     sync.Mutex
 	filled sync.Cond // the queue has something, or the helper is gone
-	queue  []outgoing
+	queue  []request
 	shared int          // files of the staging memory that were sent
 	theirs map[int]bool // segments that the helper has
 	header *Header      // of the set under way; nil: none is
@@ -42,8 +42,8 @@ type remoteWriter struct {
 	gone   error
 }
 
-// outgoing is a message to be made and sent.
-type outgoing struct {
+// request is a message to be made and sent.
+type request struct {
 	kind uint32
 	file *os.File
 	make func() ([][]byte, error)
@@ -54,9 +54,9 @@ func pieces(p ...[]byte) func() ([][]byte, error) {
 	return func() ([][]byte, error) { return p, nil }
 }
 
-// newRemoteWriter greets the helper on opts.Helper. It does not wait for an
+// newHelperWriter greets the helper on opts.Helper. It does not wait for an
 // answer: a helper that refuses shows at the first set.
-func newRemoteWriter(dir *store.Dir, staging *mem.Staging, opts *Options, line uint64) (*remoteWriter, error) {
+func newHelperWriter(dir *store.Dir, staging *mem.Staging, opts *Options, line uint64) (*helperWriter, error) {
 	if err := helperSupport(); err != nil {
 		return nil, err
 	}
@@ -72,9 +72,9 @@ func newRemoteWriter(dir *store.Dir, staging *mem.Staging, opts *Options, line u
 	if err != nil {
 		return nil, err
 	}
-	w := &remoteWriter{wire: newWire(opts.Helper), staging: staging, rank: h.Rank, theirs: make(map[int]bool)}
+	w := &helperWriter{wire: newWire(opts.Helper), staging: staging, rank: h.Rank, theirs: make(map[int]bool)}
 	w.filled.L = &w.mu
-	w.queue = []outgoing{{kind: msgHello, file: dir.LockFile(), make: pieces(text)}}
+	w.queue = []request{{kind: msgHello, file: dir.LockFile(), make: pieces(text)}}
 	w.ended.Go(w.send)
 	w.ended.Go(w.receive)
 	return w, nil
@@ -85,7 +85,7 @@ func newRemoteWriter(dir *store.Dir, staging *mem.Staging, opts *Options, line u
 // Segments that the helper has are taken back while a set is being copied:
 // without a Commit it is never published, and the copying must not wait for
 // ever. After a Commit they stay lost: the helper may still be writing them.
-func (w *remoteWriter) lose(err error) {
+func (w *helperWriter) lose(err error) {
 	if w.gone != nil {
 		return
 	}
@@ -108,12 +108,12 @@ func (w *remoteWriter) lose(err error) {
 		clear(w.theirs)
 	}
 	if w.done != nil {
-		w.finish(Result{Set: w.header.Set, Err: w.gone})
+		w.finish(Result{Index: w.header.Index, Err: w.gone})
 	}
 }
 
 // finish reports the outcome of the set under way. w.mu is held.
-func (w *remoteWriter) finish(r Result) {
+func (w *helperWriter) finish(r Result) {
 	if w.why != nil {
 		r.Err, r.Table = w.why, nil
 	}
@@ -125,13 +125,13 @@ func (w *remoteWriter) finish(r Result) {
 }
 
 // put appends to the queue. w.mu is held.
-func (w *remoteWriter) put(m outgoing) {
+func (w *helperWriter) put(m request) {
 	w.queue = append(w.queue, m)
 	w.filled.Signal()
 }
 
 // send sends what is in the queue until the helper is gone or was left.
-func (w *remoteWriter) send() {
+func (w *helperWriter) send() {
 	for {
 		w.mu.Lock()
 		for len(w.queue) == 0 && w.gone == nil {
@@ -161,7 +161,7 @@ func (w *remoteWriter) send() {
 
 // failSend notes that a message could not be sent. If the helper closed the
 // connection, it may have said why before: that is read first.
-func (w *remoteWriter) failSend(err error) {
+func (w *helperWriter) failSend(err error) {
 	if w.wire.conn.CloseWrite() == nil { // the reader ends soon, and knows more
 		return
 	}
@@ -171,7 +171,7 @@ func (w *remoteWriter) failSend(err error) {
 }
 
 // receive takes in what the helper says until the connection ends.
-func (w *remoteWriter) receive() {
+func (w *helperWriter) receive() {
 	defer w.wire.close()
 	for {
 		m, err := w.wire.receive(fromHelper)
@@ -189,7 +189,7 @@ func (w *remoteWriter) receive() {
 }
 
 // handle takes in one message. w.mu is held.
-func (w *remoteWriter) handle(m message) error {
+func (w *helperWriter) handle(m message) error {
 	if m.file != nil {
 		m.file.Close()
 	}
@@ -220,7 +220,7 @@ func (w *remoteWriter) handle(m message) error {
 }
 
 // share sends the staging memory that the helper does not have yet.
-func (w *remoteWriter) share() error {
+func (w *helperWriter) share() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	files := w.staging.Files()
@@ -237,29 +237,29 @@ func (w *remoteWriter) share() error {
 			return err
 		}
 		n := binary.LittleEndian.AppendUint32(nil, uint32(st.Size()/mem.SegmentSize))
-		w.put(outgoing{kind: msgGrow, file: f, make: pieces(n)})
+		w.put(request{kind: msgGrow, file: f, make: pieces(n)})
 	}
 	return nil
 }
 
-func (w *remoteWriter) Err() error {
+func (w *helperWriter) Err() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.gone
 }
 
-func (w *remoteWriter) Begin(job Job) {
+func (w *helperWriter) Begin(job Job) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	h := job.Header
 	w.header, w.sealed, w.why = &h, false, nil
 	last := job.Previous != nil && job.Previous == w.last
 	if w.gone == nil {
-		w.put(outgoing{kind: msgBegin, make: func() ([][]byte, error) { return encodeBegin(&job, last) }})
+		w.put(request{kind: msgBegin, make: func() ([][]byte, error) { return encodeBegin(&job, last) }})
 	}
 }
 
-func (w *remoteWriter) Put(s Segment) {
+func (w *helperWriter) Put(s Segment) {
 	hurry := len(w.staging.Free()) == 0 || s.Digests != nil
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -268,25 +268,25 @@ func (w *remoteWriter) Put(s Segment) {
 		return
 	}
 	w.theirs[s.Index] = true
-	w.put(outgoing{kind: msgPut, make: func() ([][]byte, error) { return [][]byte{encodePut(&s, hurry)}, nil }})
+	w.put(request{kind: msgPut, make: func() ([][]byte, error) { return [][]byte{encodePut(&s, hurry)}, nil }})
 }
 
 // Commit returns when the message is on its way: from then on the set does
 // not need this process any more.
-func (w *remoteWriter) Commit(tail Tail) <-chan Result {
-	return w.end(nil, outgoing{kind: msgCommit, make: func() ([][]byte, error) { return encodeCommit(&tail) }})
+func (w *helperWriter) Commit(tail Tail) <-chan Result {
+	return w.end(nil, request{kind: msgCommit, make: func() ([][]byte, error) { return encodeCommit(&tail) }})
 }
 
-func (w *remoteWriter) Abort(err error) <-chan Result {
-	return w.end(err, outgoing{kind: msgAbort, make: pieces([]byte(err.Error()))})
+func (w *helperWriter) Abort(err error) <-chan Result {
+	return w.end(err, request{kind: msgAbort, make: pieces([]byte(err.Error()))})
 }
 
-func (w *remoteWriter) end(why error, m outgoing) <-chan Result {
+func (w *helperWriter) end(why error, m request) <-chan Result {
 	w.mu.Lock()
 	done := make(chan Result, 1)
 	w.done, w.why, w.sealed = done, why, why == nil
 	if w.gone != nil {
-		w.finish(Result{Set: w.header.Set, Err: w.gone})
+		w.finish(Result{Index: w.header.Index, Err: w.gone})
 		w.mu.Unlock()
 		return done
 	}
@@ -297,28 +297,28 @@ func (w *remoteWriter) end(why error, m outgoing) <-chan Result {
 	return done
 }
 
-func (w *remoteWriter) Line(set uint64) {
+func (w *helperWriter) Line(set uint64) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.gone == nil {
-		w.put(outgoing{kind: msgLine, make: pieces(binary.LittleEndian.AppendUint64(nil, set))})
+		w.put(request{kind: msgLine, make: pieces(binary.LittleEndian.AppendUint64(nil, set))})
 	}
 }
 
-func (w *remoteWriter) Damaged(set uint64) {
+func (w *helperWriter) Damaged(set uint64) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.gone == nil {
-		w.put(outgoing{kind: msgDamaged, make: pieces(binary.LittleEndian.AppendUint64(nil, set))})
+		w.put(request{kind: msgDamaged, make: pieces(binary.LittleEndian.AppendUint64(nil, set))})
 	}
 }
 
 // Close returns when the helper has done all that it was asked for, and let
 // go of the folder.
-func (w *remoteWriter) Close() {
+func (w *helperWriter) Close() {
 	w.mu.Lock()
 	if w.gone == nil {
-		w.put(outgoing{kind: msgBye, make: pieces()})
+		w.put(request{kind: msgBye, make: pieces()})
 	}
 	w.mu.Unlock()
 	w.ended.Wait()

@@ -18,9 +18,9 @@ import (
 	"github.com/cairnrun/cairn/internal/vfs"
 )
 
-// Set is one rank's file of a set, opened for reading, with its bases. Its
+// File is one rank's file of a set, opened for reading, with its bases. Its
 // metadata has been checked. Methods may be called concurrently.
-type Set struct {
+type File struct {
 	Header Header
 	Blocks []Block // all rows of /Blocks
 	Path   string
@@ -55,9 +55,9 @@ type storedDataset struct {
 // ErrCorrupt, as does a foreign file, which can't be told from a damaged one;
 // a file of a newer format wraps ErrFormat. If path is that of a rank's file in
 // a run's directory, ckpt-00000012/rank-0003.h5, it must be the file of that rank
-// and checkpoint, see Header.At.
-func Open(fsys vfs.FS, path string) (*Set, error) {
-	s := &Set{Path: path, fsys: fsys}
+// and checkpoint, see Header.CheckPlace.
+func Open(fsys vfs.FS, path string) (*File, error) {
+	s := &File{Path: path, fsys: fsys}
 	err := s.open()
 	if err != nil {
 		s.Close()
@@ -91,7 +91,7 @@ func corrupt(err error) error {
 	return err
 }
 
-func (s *Set) open() error {
+func (s *File) open() error {
 	var err error
 	if s.main, s.Size, err = openSource(s.fsys, s.Path); err != nil {
 		return err
@@ -105,9 +105,9 @@ func (s *Set) open() error {
 		return err
 	}
 	s.Header, s.digest = *h, digest
-	set, isSet := store.SetIndex(filepath.Base(filepath.Dir(s.Path)))
-	if rank, isRank := store.FileRank(filepath.Base(s.Path)); isSet && isRank {
-		if err := h.At(set, rank); err != nil {
+	set, isSet := store.ParseIndex(filepath.Base(filepath.Dir(s.Path)))
+	if rank, isRank := store.ParseRank(filepath.Base(s.Path)); isSet && isRank {
+		if err := h.CheckPlace(set, rank); err != nil {
 			return err
 		}
 	}
@@ -120,7 +120,7 @@ func (s *Set) open() error {
 	if err != nil {
 		return err
 	}
-	if digestText(rows) != h.Blocks || len(rows) != h.totalBlocks()*blockBytes {
+	if digestText(rows) != h.Blocks || len(rows) != h.TotalBlocks()*blockBytes {
 		return fmt.Errorf("%w: /Blocks does not match its digest", ErrCorrupt)
 	}
 	s.Blocks = decodeBlocks(rows)
@@ -134,7 +134,7 @@ func (s *Set) open() error {
 }
 
 // Close closes all files of the set.
-func (s *Set) Close() error {
+func (s *File) Close() error {
 	var err error
 	for _, src := range append([]*source{s.main}, s.bases...) {
 		if src != nil {
@@ -189,7 +189,7 @@ func datasetSize(d *hdf5.Dataset) (int64, bool) {
 }
 
 // source returns the file a block is in.
-func (s *Set) source(b *Block) (*source, error) {
+func (s *File) source(b *Block) (*source, error) {
 	if b.Source < SourceBase {
 		return s.main, nil
 	}
@@ -218,10 +218,10 @@ func (s *Set) source(b *Block) (*source, error) {
 	return s.bases[i], nil
 }
 
-// Base checks that a file is the one that b, of s's bases, names.
-func (s *Set) Base(b *Base, file *Set) error {
-	if h := &file.Header; h.Set != b.Set || h.Rank != s.Header.Rank || b.Header != "" && file.digest != b.Header {
-		return fmt.Errorf("%w: %w: %s is rank %d's part of checkpoint %d, and not the file of checkpoint %d that this one was saved with", ErrCorrupt, ErrForeign, b.File, h.Rank, h.Set, b.Set)
+// CheckBase checks that a file is the one that b, of s's bases, names.
+func (s *File) CheckBase(b *Base, file *File) error {
+	if h := &file.Header; h.Index != b.Index || h.Rank != s.Header.Rank || b.Header != "" && file.digest != b.Header {
+		return fmt.Errorf("%w: %w: %s is rank %d's part of checkpoint %d, and not the file of checkpoint %d that this one was saved with", ErrCorrupt, ErrForeign, b.File, h.Rank, h.Index, b.Index)
 	}
 	return nil
 }
@@ -233,13 +233,13 @@ func (b *Base) is(src *source, size int64) error {
 	}
 	text, _, err := src.header(size)
 	if err == nil && digestText(text) != b.Header {
-		err = fmt.Errorf("%w: %w: %s is not the file of checkpoint %d that this one was saved with", ErrCorrupt, ErrForeign, b.File, b.Set)
+		err = fmt.Errorf("%w: %w: %s is not the file of checkpoint %d that this one was saved with", ErrCorrupt, ErrForeign, b.File, b.Index)
 	}
 	return err
 }
 
 // stored returns how d lies in the file that source names.
-func (s *Set) stored(d *Dataset, b *Block) (*source, *storedDataset, error) {
+func (s *File) stored(d *Dataset, b *Block) (*source, *storedDataset, error) {
 	src, err := s.source(b)
 	if err != nil {
 		return nil, nil, err
@@ -284,7 +284,7 @@ func (s *Set) stored(d *Dataset, b *Block) (*source, *storedDataset, error) {
 
 // ReadBlock reads block k of dataset i into p, which has its length, without
 // comparing digests.
-func (s *Set) ReadBlock(i, k int, p []byte) error {
+func (s *File) ReadBlock(i, k int, p []byte) error {
 	d := &s.Header.Datasets[i]
 	b := &s.Blocks[d.First+k]
 	if b.Source == SourceZero {
@@ -334,7 +334,7 @@ func (s *Set) ReadBlock(i, k int, p []byte) error {
 	return nil
 }
 
-func (s *Set) maxStored() int64 { return 2 * maxBlock }
+func (s *File) maxStored() int64 { return 2 * MaxBlock }
 
 func readFull(f vfs.File, p []byte, at int64) error {
 	n, err := f.ReadAt(p, at)
@@ -348,7 +348,7 @@ func readFull(f vfs.File, p []byte, at int64) error {
 }
 
 // check compares a block that was read with its digest.
-func (s *Set) check(i, k int, p []byte) error {
+func (s *File) check(i, k int, p []byte) error {
 	d := &s.Header.Datasets[i]
 	if mem.Digest(p) != s.Blocks[d.First+k].Digest {
 		return fmt.Errorf("%w: %s does not match its digest", ErrCorrupt, s.BlockName(i, k))
@@ -357,12 +357,12 @@ func (s *Set) check(i, k int, p []byte) error {
 }
 
 // BlockName names block k of dataset i for people.
-func (s *Set) BlockName(i, k int) string {
+func (s *File) BlockName(i, k int) string {
 	d := &s.Header.Datasets[i]
-	if d.blocks() <= 1 {
+	if d.NumBlocks() <= 1 {
 		return "/" + d.Path
 	}
-	name := fmt.Sprintf("/%s, block %d of %d (bytes %d to %d)", d.Path, k, d.blocks(), int64(k)*d.Block, int64(k)*d.Block+int64(d.blockLen(k)))
+	name := fmt.Sprintf("/%s, block %d of %d (bytes %d to %d)", d.Path, k, d.NumBlocks(), int64(k)*d.Block, int64(k)*d.Block+int64(d.BlockLen(k)))
 	if src := s.Blocks[d.First+k].Source; src >= SourceBase {
 		name += " in " + s.Header.Bases[src-SourceBase].File
 	}
@@ -370,14 +370,14 @@ func (s *Set) BlockName(i, k int) string {
 }
 
 // readDataset reads and checks a whole dataset.
-func (s *Set) readDataset(i int) ([]byte, error) {
+func (s *File) readDataset(i int) ([]byte, error) {
 	d := &s.Header.Datasets[i]
 	if d.Size > 1<<20+1<<12*s.Size {
 		return nil, fmt.Errorf("%w: /%s claims %d bytes", ErrCorrupt, d.Path, d.Size)
 	}
 	p := make([]byte, d.Size)
-	for k := range d.blocks() {
-		b := p[int64(k)*d.Block:][:d.blockLen(k)]
+	for k := range d.NumBlocks() {
+		b := p[int64(k)*d.Block:][:d.BlockLen(k)]
 		if err := s.ReadBlock(i, k, b); err != nil {
 			return nil, err
 		}
@@ -388,7 +388,7 @@ func (s *Set) readDataset(i int) ([]byte, error) {
 	return p, nil
 }
 
-func (s *Set) find(path string) (int, error) {
+func (s *File) find(path string) (int, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.byPath == nil {
@@ -405,7 +405,7 @@ func (s *Set) find(path string) (int, error) {
 	return 0, fmt.Errorf("%w: /%s is missing", ErrCorrupt, path)
 }
 
-func (s *Set) readJSON(path string, v any) error {
+func (s *File) readJSON(path string, v any) error {
 	i, err := s.find(path)
 	if err != nil {
 		return err
@@ -421,7 +421,7 @@ func (s *Set) readJSON(path string, v any) error {
 }
 
 // Files returns the data files that were open.
-func (s *Set) Files() ([]FileEntry, error) {
+func (s *File) Files() ([]FileEntry, error) {
 	var out []FileEntry
 	for i := range s.Header.Datasets {
 		d := &s.Header.Datasets[i]
@@ -438,7 +438,7 @@ func (s *Set) Files() ([]FileEntry, error) {
 }
 
 // Image returns the image that was saved, without the pools' bytes.
-func (s *Set) Image() (*graph.Image, error) {
+func (s *File) Image() (*graph.Image, error) {
 	img := &graph.Image{}
 	if err := s.readJSON("Context/Variables", &img.Vars); err != nil {
 		return nil, err

@@ -5,11 +5,11 @@ import (
 	"unsafe"
 )
 
-// Room is a growing array of values without pointers. On Linux a large one lies
+// OffHeap is a growing array of values without pointers. On Linux a large one lies
 // outside the Go heap: it takes memory only for what it holds, grows without
 // being copied, and gives the memory back at once. The zero value is empty.
-type Room[T any] struct {
-	S     []T // the elements; before one is appended beyond its capacity, More is called
+type OffHeap[T any] struct {
+	S     []T // the elements; before one is appended beyond its capacity, GrowOne is called
 	raw   []byte
 	high  int // the most elements that it had since its memory was given back
 	tried bool
@@ -17,33 +17,33 @@ type Room[T any] struct {
 }
 
 const (
-	roomBytes = 1 << 33 // address space of a Room
-	smallRoom = 1 << 15 // bytes up to which it lies in the Go heap
+	offHeapBytes = 1 << 33 // address space of a OffHeap
+	onHeapBytes  = 1 << 15 // bytes up to which it lies in the Go heap
 )
 
-// Open empties the room, and keeps its memory.
-func (r *Room[T]) Open() { r.Cut(0) }
+// Reset empties the room, and keeps its memory.
+func (r *OffHeap[T]) Reset() { r.Truncate(0) }
 
-// Cut leaves the first n elements.
-func (r *Room[T]) Cut(n int) {
+// Truncate leaves the first n elements.
+func (r *OffHeap[T]) Truncate(n int) {
 	r.high = max(r.high, len(r.S))
 	r.S = r.S[:n]
 }
 
-// More makes space for at least one more element.
-func (r *Room[T]) More() { r.Reserve(max(64, len(r.S)+len(r.S)/2+1)) }
+// GrowOne makes space for at least one more element.
+func (r *OffHeap[T]) GrowOne() { r.Reserve(max(64, len(r.S)+len(r.S)/2+1)) }
 
 // Reserve makes space for n elements in all.
-func (r *Room[T]) Reserve(n int) {
+func (r *OffHeap[T]) Reserve(n int) {
 	if n <= cap(r.S) {
 		return
 	}
 	var one T
-	small := n*int(unsafe.Sizeof(one)) <= smallRoom
+	small := n*int(unsafe.Sizeof(one)) <= onHeapBytes
 	if !small && !r.tried {
 		r.tried = true
-		if r.raw = reserveRoom(roomBytes); r.raw != nil {
-			r.clean = runtime.AddCleanup(r, freeRoom, r.raw)
+		if r.raw = reserveOffHeap(offHeapBytes); r.raw != nil {
+			r.clean = runtime.AddCleanup(r, freeOffHeap, r.raw)
 		}
 	}
 	next := []T(nil)
@@ -56,7 +56,7 @@ func (r *Room[T]) Reserve(n int) {
 }
 
 // Grow gives the room n elements, all zero.
-func (r *Room[T]) Grow(n int) []T {
+func (r *OffHeap[T]) Grow(n int) []T {
 	r.Drop()
 	r.Reserve(n)
 	r.S = r.S[:n]
@@ -64,19 +64,19 @@ func (r *Room[T]) Grow(n int) []T {
 }
 
 // Drop empties the room and gives the memory back.
-func (r *Room[T]) Drop() {
+func (r *OffHeap[T]) Drop() {
 	var one T
 	if r.raw != nil && unsafe.Pointer(unsafe.SliceData(r.S)) == unsafe.Pointer(unsafe.SliceData(r.raw)) {
-		releaseRoom(r.raw, max(r.high, len(r.S))*int(unsafe.Sizeof(one)))
+		releaseOffHeap(r.raw, max(r.high, len(r.S))*int(unsafe.Sizeof(one)))
 	}
 	r.S, r.high = nil, 0
 }
 
 // Close drops the room and its address space.
-func (r *Room[T]) Close() {
+func (r *OffHeap[T]) Close() {
 	if r.raw != nil {
 		r.clean.Stop()
-		freeRoom(r.raw)
+		freeOffHeap(r.raw)
 	}
 	r.S, r.raw, r.high, r.tried = nil, nil, 0, false
 }

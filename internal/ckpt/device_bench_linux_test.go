@@ -21,7 +21,7 @@ type nullDevice struct {
 	changed []mem.Changed
 }
 
-func (d *nullDevice) Sift(at mem.Extent, most int) (mem.Sieve, error) {
+func (d *nullDevice) Diff(at mem.Extent, most int) (mem.Diff, error) {
 	if len(d.expect) != at.Blocks() {
 		d.expect = make([]xxh3.Uint128, at.Blocks())
 	}
@@ -108,7 +108,7 @@ func BenchmarkFarHeld(b *testing.B) {
 				}
 				change(1)
 				save := func() {
-					s.Anticipate()
+					s.Prefetch()
 					img, err := col.Collect(roots, nil)
 					if err == nil {
 						_, err = s.Save(ctx, img, nil, Note{})

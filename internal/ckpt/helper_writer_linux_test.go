@@ -119,7 +119,7 @@ func (b *bench) save() uint64 {
 	if r.Err != nil {
 		b.t.Fatal(r.Err)
 	}
-	return r.Set
+	return r.Index
 }
 
 // check loads and verifies a set.
@@ -173,7 +173,7 @@ func TestHomes(t *testing.T) {
 				tables = append(tables, b.prev.Blocks)
 			}
 			b.close() // waits for what is removed behind
-			if sets, err := b.dir.Sets(); err != nil || !slices.Equal(sets, []uint64{5, 4, 3}) {
+			if sets, err := b.dir.Committed(); err != nil || !slices.Equal(sets, []uint64{5, 4, 3}) {
 				t.Errorf("%s: sets %v, %v", h.name, sets, err)
 			}
 			if again, err := store.Create(fsys, "/ckpt", 0); err != nil {
@@ -334,7 +334,7 @@ func TestRanks(t *testing.T) {
 		for r, b := range ranks {
 			want := clone(b.v)
 			b.close()
-			sets, err := b.dir.Sets()
+			sets, err := b.dir.Committed()
 			if err != nil || !slices.Equal(sets, []uint64{10, 9, 7}) {
 				t.Errorf("rank %d has sets %v, %v", r, sets, err)
 			}
@@ -366,7 +366,7 @@ func TestLineKeeps(t *testing.T) {
 			b.save()
 		}
 		b.close()
-		if sets, _ := b.dir.Sets(); len(sets) != 4 {
+		if sets, _ := b.dir.Committed(); len(sets) != 4 {
 			t.Fatalf("sets %v, no line was told", sets)
 		}
 		s, err := Open(fsys, b.dir.File(2))
@@ -374,14 +374,14 @@ func TestLineKeeps(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer s.Close()
-		// Set back to 2: what is above it belongs to nothing any more.
+		// File back to 2: what is above it belongs to nothing any more.
 		b = newBench(t, h, fsys, "/ckpt", 1, s.Table(), Options{Ranks: 2, Keep: 1, Damaged: map[uint64]bool{3: true, 4: true}})
 		if b.Next() != 5 {
 			t.Errorf("the next set is %d", b.Next())
 		}
 		b.save()
 		b.close()
-		if sets, _ := b.dir.Sets(); !slices.Equal(sets, []uint64{5, 2}) {
+		if sets, _ := b.dir.Committed(); !slices.Equal(sets, []uint64{5, 2}) {
 			t.Errorf("sets %v", sets)
 		}
 	})

@@ -14,7 +14,7 @@ import (
 
 // Export writes the set as one self-contained file at path, which must not
 // exist.
-func (s *Set) Export(ctx context.Context, fsys vfs.FS, path string, c Compression, progress func(done int64)) error {
+func (s *File) Export(ctx context.Context, fsys vfs.FS, path string, c Compression, progress func(done int64)) error {
 	if _, err := fsys.Stat(path); err == nil {
 		return fmt.Errorf("%s exists; name another file, or remove it first", path)
 	}
@@ -24,7 +24,7 @@ func (s *Set) Export(ctx context.Context, fsys vfs.FS, path string, c Compressio
 // Accept rewrites the set in dir with the values that its file holds now,
 // whatever its digests say: after they were changed on purpose. It must be
 // the set that s was opened from.
-func (s *Set) Accept(ctx context.Context, dir *store.Dir, progress func(done int64)) error {
+func (s *File) Accept(ctx context.Context, dir *store.Dir, progress func(done int64)) error {
 	return s.rewrite(ctx, acceptTarget{newDirTarget(dir, 1, 0, nil, 0)}, s.Header.Compression, true, progress)
 }
 
@@ -51,8 +51,8 @@ func (t exportTarget) begin(uint64) (pendingFile, error) {
 
 func (exportTarget) baseName(uint64) string { return "" }
 func (exportTarget) published(uint64)       {}
-func (exportTarget) reached(uint64)         {}
-func (exportTarget) spoiled(uint64)         {}
+func (exportTarget) setLine(uint64)         {}
+func (exportTarget) setDamaged(uint64)      {}
 func (exportTarget) prune()                 {}
 
 type exportFile struct {
@@ -83,7 +83,7 @@ func (f *exportFile) Abort() {
 }
 
 // rewrite feeds every block of the set to a writer.
-func (s *Set) rewrite(ctx context.Context, t target, c Compression, accept bool, progress func(int64)) error {
+func (s *File) rewrite(ctx context.Context, t target, c Compression, accept bool, progress func(int64)) error {
 	staging := mem.NewStaging(2 * writers)
 	defer staging.Close()
 	if err := staging.Grow(2 * writers); err != nil {
@@ -102,7 +102,7 @@ func (s *Set) rewrite(ctx context.Context, t target, c Compression, accept bool,
 	return (<-w.Commit(tail)).Err
 }
 
-func (s *Set) feed(ctx context.Context, w *fileWriter, tail *Tail, accept bool, progress func(int64)) error {
+func (s *File) feed(ctx context.Context, w *fileWriter, tail *Tail, accept bool, progress func(int64)) error {
 	seg := Segment{Index: -1}
 	done := int64(0)
 	put := func() {
@@ -114,11 +114,11 @@ func (s *Set) feed(ctx context.Context, w *fileWriter, tail *Tail, accept bool, 
 	defer put()
 	for i := range s.Header.Datasets {
 		d := &s.Header.Datasets[i]
-		for k := range d.blocks() {
+		for k := range d.NumBlocks() {
 			if err := ctx.Err(); err != nil {
 				return err
 			}
-			n := d.blockLen(k)
+			n := d.BlockLen(k)
 			if done += int64(n); progress != nil {
 				progress(done)
 			}
@@ -157,7 +157,7 @@ func (s *Set) feed(ctx context.Context, w *fileWriter, tail *Tail, accept bool, 
 			default:
 				tail.Marks[d.First+k] = MarkStaged
 				seg.Used = at + int(d.Block)
-				seg.Items = append(seg.Items, Item{int32(i), int32(k), int32(at), int32(n)})
+				seg.Blocks = append(seg.Blocks, StagedBlock{int32(i), int32(k), int32(at), int32(n)})
 			}
 		}
 	}
