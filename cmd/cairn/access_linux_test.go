@@ -52,9 +52,9 @@ func as(t *testing.T, uid uint32, name string, args ...string) (string, error) {
 	return string(out), err
 }
 
-// TestRunPrivate leaves a run with checkpoints, made with an open umask in a
+// TestRun_FilesArePrivate leaves a run with checkpoints, made with an open umask in a
 // directory that all may read: nobody else can read what the run keeps.
-func TestRunPrivate(t *testing.T) {
+func TestRun_FilesArePrivate(t *testing.T) {
 	t.Chdir(t.TempDir())
 	old := syscall.Umask(0o022)
 	defer syscall.Umask(old)
@@ -110,9 +110,9 @@ func newestFile(t *testing.T, dir string) string {
 	return files[len(files)-1]
 }
 
-// TestRunForeignDirectory gives a run directories that another user owns, or
+// TestRun_DirectoryOfAnotherUser gives a run directories that another user owns, or
 // has put links into.
-func TestRunForeignDirectory(t *testing.T) {
+func TestRun_DirectoryOfAnotherUser(t *testing.T) {
 	t.Chdir(t.TempDir())
 	write(t, "precious", "precious")
 	target, err := filepath.Abs("precious")

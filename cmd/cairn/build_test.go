@@ -122,7 +122,7 @@ func TestInstrument(t *testing.T) {
 
 // Source is built and run; the program is killed at every point, and prints what
 // an undisturbed one would.
-func TestRunSource(t *testing.T) {
+func TestRun_Source(t *testing.T) {
 	inModule(t)
 	t.Setenv("CAIRN_KILL_AT", "each")
 	cairnRun(t, "run", "-o", "out", "./cmd/sums", "a", "-b").ended().
@@ -149,7 +149,7 @@ func TestRunSource(t *testing.T) {
 }
 
 // A program whose source has changed does not go on from sets of the old one.
-func TestRunChangedSource(t *testing.T) {
+func TestRun_SourceChanged(t *testing.T) {
 	inModule(t)
 	t.Setenv("CAIRN_KILL_AT", "3")
 	cairnRun(t, "run", "--retries", "0", "./cmd/sums", "a", "-b").exit(137).complains("the last set is 1")
@@ -176,7 +176,7 @@ func TestRunChangedSource(t *testing.T) {
 // A program that was built before is told of as it was the first time, and what is
 // not saved is told of by -q too, and once.
 // A program of go build is run, and it is said that nothing of it is saved.
-func TestRunPlain(t *testing.T) {
+func TestRun_UninstrumentedProgram(t *testing.T) {
 	inModule(t)
 	write(t, "cmd/sums/main.go", `package main
 
@@ -205,7 +205,7 @@ func main() {
 	}
 }
 
-func TestBuildTold(t *testing.T) {
+func TestBuild_WarnsOfWorkWithoutPoints(t *testing.T) {
 	inModule(t)
 	const text = `package main
 

@@ -57,9 +57,9 @@ func (s *sim) begin(t *testing.T, opts cairn.Options) (p *cairn.Run, restored bo
 	return p, restored
 }
 
-// makeSets runs a program that takes n checkpoints, each after a small change
+// makeCheckpoints runs a program that takes n checkpoints, each after a small change
 // of its state, and returns its folder.
-func makeSets(t *testing.T, n int, opts cairn.Options) string {
+func makeCheckpoints(t *testing.T, n int, opts cairn.Options) string {
 	t.Helper()
 	if opts.Dir == "" {
 		opts.Dir = filepath.Join(t.TempDir(), "ckpt")
@@ -146,7 +146,7 @@ func decode[T any](r *result) T {
 	return v
 }
 
-func setFile(dir string, index uint64) string { return testDir(dir).File(index) }
+func checkpointFile(dir string, index uint64) string { return testDir(dir).File(index) }
 
 // flip changes a byte of a block of the variable's values, in the file that
 // holds it, and returns the block's name.
@@ -216,7 +216,7 @@ func write(t *testing.T, path, text string) string {
 }
 
 func TestUsage(t *testing.T) {
-	dir := makeSets(t, 1, cairn.Options{})
+	dir := makeCheckpoints(t, 1, cairn.Options{})
 	for _, c := range []struct {
 		args []string
 		want string
@@ -256,14 +256,14 @@ func TestUsage(t *testing.T) {
 	}
 }
 
-func TestFlagsAnywhere(t *testing.T) {
-	dir := makeSets(t, 1, cairn.Options{})
+func TestFlags_AnyOrder(t *testing.T) {
+	dir := makeCheckpoints(t, 1, cairn.Options{})
 	for _, args := range [][]string{
 		{"list", "--json", dir}, {"list", dir, "--json"}, {"--json", "list", dir}, {"list", "-json", "-q", dir},
 		{"list", "--json=true", "--", dir}, {"-q", "--json", "list", dir},
 	} {
-		if doc := decode[listDocument](cairnRun(t, args...).exit(exitFine)); len(doc.Sets) != 1 {
-			t.Errorf("%q: %d sets", args, len(doc.Sets))
+		if doc := decode[listDocument](cairnRun(t, args...).exit(exitFine)); len(doc.Checkpoints) != 1 {
+			t.Errorf("%q: %d sets", args, len(doc.Checkpoints))
 		}
 	}
 }
@@ -272,7 +272,7 @@ func TestHelp(t *testing.T) {
 	cairnRun(t, "help").exit(exitFine).says("\nRuns\n  run ", "\nCheckpoints\n  list ", "SET is one of", "Exit codes", "Examples")
 	cairnRun(t, "--help").exit(exitFine).says("\nRuns\n")
 	cairnRun(t, "-h").exit(exitFine).says("\nRuns\n")
-	all := shownCommands(newRoot(&call{}))
+	all := listedCommands(newRoot(&call{}))
 	for _, cmd := range all {
 		name := cmd.Name()
 		want := []string{"usage: cairn " + name, "--json", "Examples", "Exit codes"}
@@ -301,9 +301,9 @@ func TestVersion(t *testing.T) {
 }
 
 // What is not a checkpoint must be refused in words, by every command.
-func TestBadInput(t *testing.T) {
+func TestArguments_Wrong(t *testing.T) {
 	tmp := t.TempDir()
-	good := makeSets(t, 1, cairn.Options{})
+	good := makeCheckpoints(t, 1, cairn.Options{})
 	empty := filepath.Join(tmp, "empty")
 	if err := os.Mkdir(empty, 0o777); err != nil {
 		t.Fatal(err)
@@ -354,7 +354,7 @@ func TestBadInput(t *testing.T) {
 	}
 }
 
-func TestForeignHDF5(t *testing.T) {
+func TestArguments_ForeignHDF5(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "foreign.h5")
 	python(t, "import h5py,sys\nh5py.File(sys.argv[1],'w')['x']=1", file)
 	for _, cmd := range []string{"inspect", "verify"} {
@@ -362,12 +362,12 @@ func TestForeignHDF5(t *testing.T) {
 	}
 }
 
-func TestNoPermission(t *testing.T) {
+func TestArguments_NoPermission(t *testing.T) {
 	if os.Geteuid() <= 0 {
 		t.Skip("needs a user whom permissions bind")
 	}
-	dir := makeSets(t, 1, cairn.Options{})
-	for _, path := range []string{setFile(dir, 1), dir} {
+	dir := makeCheckpoints(t, 1, cairn.Options{})
+	for _, path := range []string{checkpointFile(dir, 1), dir} {
 		if err := os.Chmod(path, 0); err != nil {
 			t.Fatal(err)
 		}
@@ -380,7 +380,7 @@ func TestNoPermission(t *testing.T) {
 	}
 }
 
-func TestElsewhere(t *testing.T) {
+func TestElsewhere_Remedies(t *testing.T) {
 	for _, c := range []struct {
 		err  error
 		want string
@@ -399,8 +399,8 @@ func TestElsewhere(t *testing.T) {
 	}
 }
 
-func TestInterrupted(t *testing.T) {
-	dir := makeSets(t, 2, cairn.Options{})
+func TestCommands_Interrupted(t *testing.T) {
+	dir := makeCheckpoints(t, 2, cairn.Options{})
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	out := filepath.Join(t.TempDir(), "out.h5")
@@ -420,8 +420,8 @@ type failing struct{}
 
 func (failing) Write([]byte) (int, error) { return 0, os.ErrClosed }
 
-func TestOutputFails(t *testing.T) {
-	dir := makeSets(t, 1, cairn.Options{})
+func TestOutput_WriteFails(t *testing.T) {
+	dir := makeCheckpoints(t, 1, cairn.Options{})
 	for _, args := range [][]string{{"list", dir}, {"list", "--json", dir}, {"inspect", dir}, {"verify", dir}, {"help"}} {
 		var stderr bytes.Buffer
 		if code := run(t.Context(), args, failing{}, &stderr); code != exitFailed || !strings.Contains(stderr.String(), "output could not be written") {
@@ -430,12 +430,12 @@ func TestOutputFails(t *testing.T) {
 	}
 }
 
-// TestRunFolder: the folder that 'cairn run' keeps stands for the sets in it.
-func TestRunFolder(t *testing.T) {
+// TestArguments_RunDirectory: the folder that 'cairn run' keeps stands for the sets in it.
+func TestArguments_RunDirectory(t *testing.T) {
 	t.Chdir(t.TempDir())
 	run := "sim.cairn"
 	dir := filepath.Join(run, "ckpt")
-	if err := os.CopyFS(dir, os.DirFS(makeSets(t, 2, cairn.Options{}))); err != nil {
+	if err := os.CopyFS(dir, os.DirFS(makeCheckpoints(t, 2, cairn.Options{}))); err != nil {
 		t.Fatal(err)
 	}
 	write(t, filepath.Join(run, "run.json"), "{}")

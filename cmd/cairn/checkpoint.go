@@ -34,7 +34,7 @@ run' made; left out, it is the only *.cairn folder here.`,
 		if c.json {
 			return c.document(set)
 		}
-		c.printf("set %s\n", setText(set, set.Time))
+		c.printf("set %s\n", checkpointText(set, set.Time))
 		return nil
 	})
 	return cmd

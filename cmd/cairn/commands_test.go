@@ -31,25 +31,25 @@ func python(t *testing.T, script string, args ...string) {
 }
 
 func TestList(t *testing.T) {
-	dir := makeSets(t, 3, cairn.Options{})
+	dir := makeCheckpoints(t, 3, cairn.Options{})
 	r := cairnRun(t, "list", dir).exit(exitFine).says("SET", "OWN FILE", "call", "full", "differential, 1 base", "3 sets, ")
 	lines := strings.Split(r.out, "\n")
 	if !strings.HasPrefix(lines[1], "3 ") || !strings.HasPrefix(lines[3], "1 ") {
 		t.Errorf("not newest first:\n%s", r.out)
 	}
 	doc := decode[listDocument](cairnRun(t, "list", "--json", dir).exit(exitFine))
-	if len(doc.Sets) != 3 || len(doc.Unfinished) != 0 {
+	if len(doc.Checkpoints) != 3 || len(doc.Unfinished) != 0 {
 		t.Fatalf("%+v", doc)
 	}
-	for i, l := range doc.Sets {
-		if l.Set != uint64(3-i) || l.Status != "ok" || l.Reason != "call" || l.StateBytes < 8*gridLen || l.Path != setFile(dir, l.Set) {
+	for i, l := range doc.Checkpoints {
+		if l.Index != uint64(3-i) || l.Status != "ok" || l.Reason != "call" || l.StateBytes < 8*gridLen || l.Path != checkpointFile(dir, l.Index) {
 			t.Errorf("%+v", l)
 		}
 		if _, err := time.Parse(time.RFC3339, l.Time); err != nil || l.AgeSeconds < 0 || l.AgeSeconds > 60 {
 			t.Errorf("time %q, %v s ago", l.Time, l.AgeSeconds)
 		}
 	}
-	full, diff := doc.Sets[2], doc.Sets[0]
+	full, diff := doc.Checkpoints[2], doc.Checkpoints[0]
 	if full.Kind != "full" || full.FileBytes < 4*gridLen || full.BaseBytes != 0 {
 		t.Errorf("%+v", full)
 	}
@@ -57,35 +57,35 @@ func TestList(t *testing.T) {
 		t.Errorf("%+v", diff)
 	}
 	// Links count once.
-	if want := doc.Sets[0].FileBytes + doc.Sets[1].FileBytes + doc.Sets[2].FileBytes; doc.DiskBytes != want {
+	if want := doc.Checkpoints[0].FileBytes + doc.Checkpoints[1].FileBytes + doc.Checkpoints[2].FileBytes; doc.DiskBytes != want {
 		t.Errorf("%d bytes on disk, want %d", doc.DiskBytes, want)
 	}
 }
 
-func TestListDamaged(t *testing.T) {
-	dir := makeSets(t, 4, cairn.Options{MaxBases: -1})
-	truncate(t, setFile(dir, 2), 100000)
-	write(t, setFile(dir, 3), "garbage")
-	write(t, setFile(dir, 1), "")
+func TestList_Damaged(t *testing.T) {
+	dir := makeCheckpoints(t, 4, cairn.Options{MaxBases: -1})
+	truncate(t, checkpointFile(dir, 2), 100000)
+	write(t, checkpointFile(dir, 3), "garbage")
+	write(t, checkpointFile(dir, 1), "")
 	if err := os.MkdirAll(filepath.Join(dir, "ckpt-00000009"), 0o777); err != nil {
 		t.Fatal(err)
 	}
 	cairnRun(t, "list", dir).exit(exitFound).says("damaged: hdf5: corrupt file", "4 sets", "set 9 is being written, or was left by a crash")
 	doc := decode[listDocument](cairnRun(t, "list", "--json", dir).exit(exitFound))
 	var status []string
-	for _, l := range doc.Sets {
+	for _, l := range doc.Checkpoints {
 		status = append(status, l.Status)
 	}
-	if want := []string{"ok", "damaged", "damaged", "damaged"}; !slices.Equal(status, want) || doc.Sets[1].Error == "" {
+	if want := []string{"ok", "damaged", "damaged", "damaged"}; !slices.Equal(status, want) || doc.Checkpoints[1].Error == "" {
 		t.Errorf("%q, want %q", status, want)
 	}
-	if len(doc.Unfinished) != 1 || doc.Unfinished[0].Set != 9 {
+	if len(doc.Unfinished) != 1 || doc.Unfinished[0].Index != 9 {
 		t.Errorf("unfinished: %v", doc.Unfinished)
 	}
 }
 
-func TestListMissingBase(t *testing.T) {
-	dir := makeSets(t, 2, cairn.Options{})
+func TestList_MissingBase(t *testing.T) {
+	dir := makeCheckpoints(t, 2, cairn.Options{})
 	base := filepath.Join(dir, "ckpt-00000002", "rank-0000.base-00000001.h5")
 	if err := os.Remove(base); err != nil {
 		t.Fatal(err)
@@ -95,12 +95,12 @@ func TestListMissingBase(t *testing.T) {
 }
 
 func TestInspect(t *testing.T) {
-	dir := makeSets(t, 2, cairn.Options{})
+	dir := makeCheckpoints(t, 2, cairn.Options{})
 	cairnRun(t, "inspect", dir).exit(exitFine).says(
 		"VARIABLE", "grid", "[]float64", "<f8", "262144", "2.0 MiB", "50.0 %", "[]cairn.particle",
 		"differential, 1 base", "set 1, in rank-0000.base-00000001.h5", "Checkpoint", "tracking")
 	doc := decode[inspectDocument](cairnRun(t, "inspect", "--json", dir).exit(exitFine))
-	if doc.Set != 2 || doc.Finding == "" || doc.Tracking == "" || doc.HeldMS <= 0 || doc.Format != 4 {
+	if doc.Index != 2 || doc.Finding == "" || doc.Tracking == "" || doc.PauseMS <= 0 || doc.Format != 4 {
 		t.Errorf("%+v", doc)
 	}
 	i := slices.IndexFunc(doc.Variables, func(v variableInfo) bool { return v.Name == "grid" })
@@ -119,7 +119,7 @@ func TestInspect(t *testing.T) {
 	}
 }
 
-func TestInspectCompressedWithFile(t *testing.T) {
+func TestInspect_CompressedWithFile(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "ckpt")
 	data := filepath.Join(t.TempDir(), "out.txt")
 	p, err := cairn.Open(t.Context(), cairn.Options{Dir: dir, Every: time.Hour, Compression: cairn.Gzip})
@@ -156,55 +156,55 @@ func TestInspectCompressedWithFile(t *testing.T) {
 
 // Every way to name a set leads to it.
 func TestResolve(t *testing.T) {
-	dir := makeSets(t, 3, cairn.Options{})
+	dir := makeCheckpoints(t, 3, cairn.Options{})
 	out := filepath.Join(t.TempDir(), "plain@2.h5")
 	cairnRun(t, "export", dir+"@2", out).exit(exitFine)
 	for set, want := range map[string]uint64{
 		dir: 3, dir + "/": 3, dir + "@2": 2, dir + "/@2": 2, dir + "@00000001": 1,
-		filepath.Join(dir, "ckpt-00000002"): 2, setFile(dir, 1): 1, out: 2,
+		filepath.Join(dir, "ckpt-00000002"): 2, checkpointFile(dir, 1): 1, out: 2,
 	} {
-		if doc := decode[inspectDocument](cairnRun(t, "inspect", "--json", set).exit(exitFine)); doc.Set != want {
-			t.Errorf("%s: set %d, want %d", set, doc.Set, want)
+		if doc := decode[inspectDocument](cairnRun(t, "inspect", "--json", set).exit(exitFine)); doc.Index != want {
+			t.Errorf("%s: set %d, want %d", set, doc.Index, want)
 		}
 	}
 	t.Chdir(filepath.Join(dir, "ckpt-00000002"))
 	for set, want := range map[string]uint64{".": 2, "rank-0000.h5": 2, "..": 3, "..@1": 1, filepath.Join("..", "ckpt-00000001"): 1} {
-		if doc := decode[inspectDocument](cairnRun(t, "inspect", "--json", set).exit(exitFine)); doc.Set != want {
-			t.Errorf("%s: set %d, want %d", set, doc.Set, want)
+		if doc := decode[inspectDocument](cairnRun(t, "inspect", "--json", set).exit(exitFine)); doc.Index != want {
+			t.Errorf("%s: set %d, want %d", set, doc.Index, want)
 		}
 	}
 }
 
 func TestVerify(t *testing.T) {
-	dir := makeSets(t, 3, cairn.Options{})
-	cairnRun(t, "verify", dir).exit(exitFine).says(setFile(dir, 1)+": sound", setFile(dir, 3)+": sound, 2.0 MiB checked")
+	dir := makeCheckpoints(t, 3, cairn.Options{})
+	cairnRun(t, "verify", dir).exit(exitFine).says(checkpointFile(dir, 1)+": sound", checkpointFile(dir, 3)+": sound, 2.0 MiB checked")
 	doc := decode[verifyDocument](cairnRun(t, "verify", "--json", dir, dir+"@1").exit(exitFine))
-	if !doc.Sound || len(doc.Sets) != 4 || doc.Sets[0].CheckedBytes < 8*gridLen {
+	if !doc.Sound || len(doc.Files) != 4 || doc.Files[0].CheckedBytes < 8*gridLen {
 		t.Errorf("%+v", doc)
 	}
 
 	// Block 7 lies in the file of set 1, which all sets use. Block 0 is
 	// stored by each of them.
-	shared := flip(t, setFile(dir, 3), "grid", 7)
-	own := flip(t, setFile(dir, 3), "grid", 0)
+	shared := flip(t, checkpointFile(dir, 3), "grid", 7)
+	own := flip(t, checkpointFile(dir, 3), "grid", 0)
 	r := cairnRun(t, "verify", dir).exit(exitFound).says(
-		setFile(dir, 3)+": damaged\n", "/MemBlocks/grid, block 0 of 32", "block 7 of 32", "in rank-0000.base-00000001.h5", "no set in this folder is sound")
+		checkpointFile(dir, 3)+": damaged\n", "/MemBlocks/grid, block 0 of 32", "block 7 of 32", "in rank-0000.base-00000001.h5", "no set in this folder is sound")
 	if strings.Index(r.out, "block 0 of") > strings.Index(r.out, "block 7 of") {
 		t.Errorf("not in order:\n%s", r.out)
 	}
 	doc = decode[verifyDocument](cairnRun(t, "verify", "--json", dir+"@3").exit(exitFound))
-	if doc.Sound || len(doc.Sets) != 1 || doc.Sets[0].Status != "damaged" {
+	if doc.Sound || len(doc.Files) != 1 || doc.Files[0].Status != "damaged" {
 		t.Fatalf("%+v", doc)
 	}
 	var names []string
-	for _, d := range doc.Sets[0].Damage {
+	for _, d := range doc.Files[0].Damage {
 		names = append(names, d.Block)
 	}
 	if want := []string{own, shared}; !slices.Equal(names, want) {
 		t.Errorf("%q, want %q", names, want)
 	}
-	if doc = decode[verifyDocument](cairnRun(t, "verify", "--json", dir+"@2").exit(exitFound)); len(doc.Sets[0].Damage) != 1 {
-		t.Errorf("set 2 shares one damaged block: %+v", doc.Sets[0].Damage)
+	if doc = decode[verifyDocument](cairnRun(t, "verify", "--json", dir+"@2").exit(exitFound)); len(doc.Files[0].Damage) != 1 {
+		t.Errorf("set 2 shares one damaged block: %+v", doc.Files[0].Damage)
 	}
 
 	// Damage stops work that needs the values.
@@ -216,27 +216,27 @@ func TestVerify(t *testing.T) {
 	cairnRun(t, "diff", dir+"@2", dir+"@3").exit(exitFailed).complains("damaged")
 }
 
-func TestVerifyOutlook(t *testing.T) {
-	dir := makeSets(t, 2, cairn.Options{MaxBases: -1})
-	flip(t, setFile(dir, 2), "grid", 3)
+func TestVerify_Outlook(t *testing.T) {
+	dir := makeCheckpoints(t, 2, cairn.Options{MaxBases: -1})
+	flip(t, checkpointFile(dir, 2), "grid", 3)
 	cairnRun(t, "verify", dir).exit(exitFound).says("steps around the damage to set 1")
-	dir = makeSets(t, 2, cairn.Options{MaxBases: -1})
-	truncate(t, setFile(dir, 1), 70000)
+	dir = makeCheckpoints(t, 2, cairn.Options{MaxBases: -1})
+	truncate(t, checkpointFile(dir, 1), 70000)
 	cairnRun(t, "verify", dir).exit(exitFound).says("takes set 2, which is sound", "metadata: hdf5: corrupt file")
 }
 
 // What could not be done outweighs damage, and keeps nothing else from being
 // checked.
-func TestVerifySeveral(t *testing.T) {
-	dir := makeSets(t, 1, cairn.Options{})
+func TestVerify_SeveralArguments(t *testing.T) {
+	dir := makeCheckpoints(t, 1, cairn.Options{})
 	none := filepath.Join(t.TempDir(), "none")
 	cairnRun(t, "verify", none, dir, none+"2").exit(exitFailed).says(": sound").complains(none+": no such", none+"2: no such")
-	flip(t, setFile(dir, 1), "grid", 3)
+	flip(t, checkpointFile(dir, 1), "grid", 3)
 	cairnRun(t, "verify", none, dir).exit(exitFailed).says(": damaged")
 }
 
-func TestVerifyAccept(t *testing.T) {
-	dir := makeSets(t, 3, cairn.Options{})
+func TestVerify_Accept(t *testing.T) {
+	dir := makeCheckpoints(t, 3, cairn.Options{})
 	r := cairnRun(t, "verify", "--accept", dir).exit(exitFine).says("sound, ")
 	if strings.Contains(r.out, "accepted") {
 		t.Errorf("there was nothing to accept: %s", r.out)
@@ -249,7 +249,7 @@ with h5py.File(sys.argv[1], "r+") as f:
     f["MemBlocks/step"][()] = 100
 with h5py.File(sys.argv[2], "r+") as f:
     f["MemBlocks/grid"][70000] = 815.25
-`, setFile(dir, 3), setFile(dir, 1))
+`, checkpointFile(dir, 3), checkpointFile(dir, 1))
 	cairnRun(t, "verify", dir+"@3").exit(exitFound).says("/MemBlocks/grid, block 0", "/MemBlocks/grid, block 8", "/MemBlocks/step")
 
 	// Not while a run has the folder.
@@ -261,15 +261,15 @@ with h5py.File(sys.argv[2], "r+") as f:
 	lock.Close()
 
 	doc := decode[verifyDocument](cairnAccept(t, "verify", "--json", "--accept", dir+"@3").says("grid"))
-	if v := doc.Sets[0]; !doc.Sound || v.Status != "sound" || len(v.Accepted) != 3 || !slices.Equal(v.Sharing, []uint64{1, 2}) {
+	if v := doc.Files[0]; !doc.Sound || v.Status != "sound" || len(v.Accepted) != 3 || !slices.Equal(v.Sharing, []uint64{1, 2}) {
 		t.Errorf("%+v", doc)
 	}
 	cairnRun(t, "verify", dir+"@3").exit(exitFine).says("sound")
 	if links, _ := filepath.Glob(filepath.Join(dir, "ckpt-00000003", "*base*")); len(links) > 0 {
 		t.Errorf("links that are not needed any more: %q", links)
 	}
-	cairnRun(t, "verify", dir).exit(exitFound).says(setFile(dir, 2)+": damaged", "takes set 3")
-	cairnAccept(t, "verify", "--accept", setFile(dir, 1)).says("accepted the values in 1 changed block", "/MemBlocks/grid, block 8").complains("set 2,")
+	cairnRun(t, "verify", dir).exit(exitFound).says(checkpointFile(dir, 2)+": damaged", "takes set 3")
+	cairnAccept(t, "verify", "--accept", checkpointFile(dir, 1)).says("accepted the values in 1 changed block", "/MemBlocks/grid, block 8").complains("set 2,")
 
 	var s sim
 	p, restored := s.begin(t, cairn.Options{Dir: dir})
@@ -289,21 +289,21 @@ func cairnAccept(t *testing.T, args ...string) *result {
 	return r.complains("files of this set are also files of set")
 }
 
-func TestVerifyAcceptRefused(t *testing.T) {
-	dir := makeSets(t, 1, cairn.Options{})
+func TestVerify_AcceptRefused(t *testing.T) {
+	dir := makeCheckpoints(t, 1, cairn.Options{})
 	out := filepath.Join(t.TempDir(), "out.h5")
 	cairnRun(t, "export", dir, out).exit(exitFine)
 	cairnRun(t, "verify", "--accept", out).exit(exitFailed).complains("a set in a run's folder")
-	truncate(t, setFile(dir, 1), 100000)
+	truncate(t, checkpointFile(dir, 1), 100000)
 	cairnRun(t, "verify", "--accept", dir).exit(exitFailed).complains("nothing to accept values into")
 }
 
 func TestDiff(t *testing.T) {
-	dir := makeSets(t, 3, cairn.Options{})
+	dir := makeCheckpoints(t, 3, cairn.Options{})
 	cairnRun(t, "diff", dir+"@2", dir+"@2").exit(exitFine).says("all values are equal")
 	cairnRun(t, "diff", dir+"@2", dir).exit(exitFound).says("1 of 262144", "grid[3000]", "parts[1].Y", "step")
 	doc := decode[diffDocument](cairnRun(t, "diff", "--json", dir+"@1", dir).exit(exitFound))
-	if doc.Equal || doc.First.Set != 1 || doc.Second.Set != 3 || len(doc.Differences) != 3 {
+	if doc.Equal || doc.First.Index != 1 || doc.Second.Index != 3 || len(doc.Differences) != 3 {
 		t.Fatalf("%+v", doc)
 	}
 	i := slices.IndexFunc(doc.Differences, func(d difference) bool { return d.Variable == "grid" })
@@ -316,8 +316,8 @@ func TestDiff(t *testing.T) {
 	}
 }
 
-func TestDiffOtherVariables(t *testing.T) {
-	a := makeSets(t, 1, cairn.Options{})
+func TestDiff_OtherVariables(t *testing.T) {
+	a := makeCheckpoints(t, 1, cairn.Options{})
 	b := filepath.Join(t.TempDir(), "other")
 	p, err := cairn.Open(t.Context(), cairn.Options{Dir: b, Every: time.Hour})
 	if err != nil {
@@ -351,11 +351,11 @@ func nan() float64 {
 }
 
 func TestExport(t *testing.T) {
-	dir := makeSets(t, 2, cairn.Options{})
+	dir := makeCheckpoints(t, 2, cairn.Options{})
 	for _, how := range []string{"none", "gzip", "zstd"} {
 		out := filepath.Join(t.TempDir(), how+".h5")
 		doc := decode[exportDocument](cairnRun(t, "export", "--json", "--compress", how, dir, out).exit(exitFine))
-		if doc.Set != 2 || doc.Output != out || doc.Compression != how || doc.FileBytes <= 0 {
+		if doc.Index != 2 || doc.Output != out || doc.Compression != how || doc.FileBytes <= 0 {
 			t.Errorf("%+v", doc)
 		}
 		cairnRun(t, "verify", out).exit(exitFine).says("sound")
@@ -377,15 +377,15 @@ assert f["MemBlocks/grid"][2000] == -1 and f["MemBlocks/grid"][5] == 6 and f["Me
 
 func indices(t *testing.T, dir string) []uint64 {
 	t.Helper()
-	sets, err := testDir(dir).Committed()
+	checkpoints, err := testDir(dir).Committed()
 	if err != nil {
 		t.Fatal(err)
 	}
-	return sets
+	return checkpoints
 }
 
 func TestGC(t *testing.T) {
-	dir := makeSets(t, 5, cairn.Options{})
+	dir := makeCheckpoints(t, 5, cairn.Options{})
 	half := write(t, filepath.Join(dir, "ckpt-00000007", "rank-0000.tmp"), "half")
 	stray := write(t, filepath.Join(dir, "ckpt-00000005", "rank-0000.tmp"), strings.Repeat("x", 5000))
 	link := write(t, filepath.Join(dir, "ckpt-00000005", "rank-0000.base-00000099.h5"), "link")
@@ -419,20 +419,20 @@ func TestGC(t *testing.T) {
 	cairnRun(t, "verify", dir).exit(exitFine)
 }
 
-func TestGCDamaged(t *testing.T) {
-	dir := makeSets(t, 4, cairn.Options{MaxBases: -1})
-	truncate(t, setFile(dir, 4), 100000)
+func TestGC_Damaged(t *testing.T) {
+	dir := makeCheckpoints(t, 4, cairn.Options{MaxBases: -1})
+	truncate(t, checkpointFile(dir, 4), 100000)
 	cairnRun(t, "gc", "--keep", "2", dir).exit(exitFine).says("removed set 4 (damaged: ", "removed set 1 (older", "kept sets 3 and 2")
 	// With nothing sound left, nothing is removed.
-	truncate(t, setFile(dir, 3), 100000)
-	truncate(t, setFile(dir, 2), 100000)
+	truncate(t, checkpointFile(dir, 3), 100000)
+	truncate(t, checkpointFile(dir, 2), 100000)
 	cairnRun(t, "gc", dir).exit(exitFailed).complains("nothing was removed")
 	if got := indices(t, dir); !slices.Equal(got, []uint64{3, 2}) {
 		t.Errorf("kept %v", got)
 	}
 }
 
-func TestGCInUse(t *testing.T) {
+func TestGC_InUse(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "ckpt")
 	var s sim
 	p, _ := s.begin(t, cairn.Options{Dir: dir})
@@ -512,9 +512,9 @@ func TestProgress(t *testing.T) {
 }
 
 // No damage makes a command panic or say something that has no exit code.
-func TestDamageAnywhere(t *testing.T) {
-	dir := makeSets(t, 2, cairn.Options{})
-	file := setFile(dir, 2)
+func TestVerify_DamageAnywhere(t *testing.T) {
+	dir := makeCheckpoints(t, 2, cairn.Options{})
+	file := checkpointFile(dir, 2)
 	whole, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)

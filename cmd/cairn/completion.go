@@ -68,9 +68,9 @@ func completeSource(*cobra.Command, []string, string) ([]string, cobra.ShellComp
 	return nil, cobra.ShellCompDirectiveDefault
 }
 
-// completeSets completes SET: run directories, and DIR@12 where word names a
+// completeCheckpoints completes SET: run directories, and DIR@12 where word names a
 // directory with checkpoints.
-func (c *call) completeSets(_ *cobra.Command, _ []string, word string) ([]string, cobra.ShellCompDirective) {
+func (c *call) completeCheckpoints(_ *cobra.Command, _ []string, word string) ([]string, cobra.ShellCompDirective) {
 	out := runsLike(word)
 	dir := word
 	if at := strings.LastIndex(word, "@"); at > 0 {
@@ -78,7 +78,7 @@ func (c *call) completeSets(_ *cobra.Command, _ []string, word string) ([]string
 	}
 	dir = strings.TrimSuffix(dir, string(filepath.Separator))
 	if st, err := os.Stat(dir); err == nil && st.IsDir() {
-		found, err := store.Members(c.fsys, c.setsIn(dir))
+		found, err := store.Members(c.fsys, c.checkpointsIn(dir))
 		if err != nil {
 			return out, cobra.ShellCompDirectiveDefault
 		}

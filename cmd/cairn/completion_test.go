@@ -29,8 +29,8 @@ func complete(t *testing.T, words ...string) (offered []string, directive string
 
 func TestCompletion_Words(t *testing.T) {
 	t.Chdir(t.TempDir())
-	makeSets(t, 3, cairn.Options{Dir: "sim.cairn"})
-	makeSets(t, 1, cairn.Options{Dir: "ckpt"})
+	makeCheckpoints(t, 3, cairn.Options{Dir: "sim.cairn"})
+	makeCheckpoints(t, 1, cairn.Options{Dir: "ckpt"})
 	if err := os.Mkdir("old[1].cairn", 0o777); err != nil {
 		t.Fatal(err)
 	}

@@ -28,7 +28,7 @@ tables of references (pointers, maps), references are positions in the set.`,
 		Example: `  cairn diff ckpt@11 ckpt@12  # what changed from set 11 to set 12
   cairn diff good.h5 ckpt     # an exported file and the newest set`,
 		Args:              takes(2, 2),
-		ValidArgsFunction: c.completeSets,
+		ValidArgsFunction: c.completeCheckpoints,
 		RunE:              c.does(diff),
 	}
 }
@@ -42,7 +42,7 @@ type diffDocument struct {
 }
 
 type diffSide struct {
-	Set   uint64 `json:"set"`
+	Index uint64 `json:"set"`
 	Path  string `json:"path"`  // a file, or with several ranks the set's folder
 	Ranks int    `json:"ranks"` // that are compared
 }
@@ -61,11 +61,11 @@ type difference struct {
 }
 
 func diff(ctx context.Context, c *call) error {
-	a, err := c.theSet(c.args[0])
+	a, err := c.theCheckpoint(c.args[0])
 	if err != nil {
 		return err
 	}
-	b, err := c.theSet(c.args[1])
+	b, err := c.theCheckpoint(c.args[1])
 	if err != nil {
 		return err
 	}
@@ -157,7 +157,7 @@ func (c *call) diffRank(ctx context.Context, doc *diffDocument, found *[]ckpt.Di
 		return err
 	}
 	defer b.Close()
-	doc.First.Set, doc.Second.Set = a.Header.Index, b.Header.Index
+	doc.First.Index, doc.Second.Index = a.Header.Index, b.Header.Index
 	label := "comparing"
 	if doc.First.Ranks > 1 {
 		label = fmt.Sprintf("comparing rank %d", t.rank)
@@ -200,7 +200,7 @@ func place(s *ckpt.File, diff *ckpt.Difference) string {
 		if err != nil {
 			break
 		}
-		n := leaves(t)
+		n := leafCount(t)
 		at := diff.First / n
 		var index []string
 		for k := len(d.Dims) - 1; k >= 0 && d.Dims[k] > 0; k-- {
@@ -212,17 +212,17 @@ func place(s *ckpt.File, diff *ckpt.Difference) string {
 	return ""
 }
 
-// leaves is how many numbers an element has, as ckpt.Diff counts them.
-func leaves(t hdf5.Type) int64 {
+// leafCount is how many numbers an element has, as ckpt.Diff counts them.
+func leafCount(t hdf5.Type) int64 {
 	switch t.Class {
 	case hdf5.Compound:
 		n := int64(0)
 		for _, f := range t.Fields {
-			n += leaves(f.Type)
+			n += leafCount(f.Type)
 		}
 		return max(n, 1)
 	case hdf5.Array:
-		return max(int64(t.Size/t.Elem.Size)*leaves(*t.Elem), 1)
+		return max(int64(t.Size/t.Elem.Size)*leafCount(*t.Elem), 1)
 	case hdf5.String:
 		return int64(t.Size)
 	}
@@ -234,14 +234,14 @@ func leafName(t hdf5.Type, k int64) string {
 	switch t.Class {
 	case hdf5.Compound:
 		for _, f := range t.Fields {
-			if n := leaves(f.Type); k >= n {
+			if n := leafCount(f.Type); k >= n {
 				k -= n
 				continue
 			}
 			return "." + f.Name + leafName(f.Type, k)
 		}
 	case hdf5.Array:
-		n := leaves(*t.Elem)
+		n := leafCount(*t.Elem)
 		return fmt.Sprintf("[%d]%s", k/n, leafName(*t.Elem, k%n))
 	case hdf5.String:
 		return fmt.Sprintf("[%d]", k)
@@ -250,7 +250,7 @@ func leafName(t hdf5.Type, k int64) string {
 }
 
 func (c *call) diffText(doc *diffDocument, found []ckpt.Difference) {
-	c.printf("first   set %d, %s\nsecond  set %d, %s\n\n", doc.First.Set, doc.First.Path, doc.Second.Set, doc.Second.Path)
+	c.printf("first   set %d, %s\nsecond  set %d, %s\n\n", doc.First.Index, doc.First.Path, doc.Second.Index, doc.Second.Path)
 	several := max(doc.First.Ranks, doc.Second.Ranks) > 1
 	switch {
 	case doc.Equal && several:

@@ -26,7 +26,7 @@ With several ranks each has a file of its own: --rank says whose is exported.`,
 		Example: `  cairn export ckpt result.h5                    # the newest set in folder ckpt
   cairn export --compress gzip ckpt@12 set12.h5  # set 12, smaller; every HDF5 tool reads gzip`,
 		Args:              takes(2, 2),
-		ValidArgsFunction: c.completeSets,
+		ValidArgsFunction: c.completeCheckpoints,
 	}
 	f := cmd.Flags()
 	compress := f.String("compress", "none", "compress by `METHOD`: none, gzip or zstd; zstd needs a plugin in HDF5 tools")
@@ -41,7 +41,7 @@ var compressions = []string{"none", "gzip", "zstd"}
 
 // exportDocument is what export --json prints.
 type exportDocument struct {
-	Set         uint64  `json:"set"`
+	Index       uint64  `json:"set"`
 	Rank        int     `json:"rank"`
 	Ranks       int     `json:"ranks"`
 	Path        string  `json:"path"`
@@ -68,7 +68,7 @@ func export(ctx context.Context, c *call, compress string, rank int) error {
 	if err := c.free(out); err != nil {
 		return err
 	}
-	s, err := c.openSet(c.args[0], rank)
+	s, err := c.openCheckpoint(c.args[0], rank)
 	if err != nil {
 		return err
 	}
@@ -99,7 +99,7 @@ func export(ctx context.Context, c *call, compress string, rank int) error {
 	if doc.Ranks > 1 {
 		which = fmt.Sprintf(", rank %d of %d ranks (--rank N exports another one)", doc.Rank, doc.Ranks)
 	}
-	c.printf("%s: set %d%s, %s of state in %s\n", out, doc.Set, which, size(doc.StateBytes), size(doc.FileBytes))
+	c.printf("%s: set %d%s, %s of state in %s\n", out, doc.Index, which, size(doc.StateBytes), size(doc.FileBytes))
 	return nil
 }
 
@@ -118,9 +118,9 @@ func (c *call) free(path string) error {
 	if _, err := c.fsys.Stat(path + ".tmp"); err == nil {
 		return fmt.Errorf("%s.tmp: another export is writing it, or one was killed; remove it if that is so", path)
 	}
-	folder := filepath.Dir(path)
-	if _, err := c.fsys.Stat(folder); errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("%s: no such folder; make it first", folder)
+	parent := filepath.Dir(path)
+	if _, err := c.fsys.Stat(parent); errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("%s: no such folder; make it first", parent)
 	} else if err != nil {
 		return err
 	}

@@ -48,20 +48,20 @@ keep are good, 'cairn verify DIR' first.`,
 
 // gcDocument is what gc --json prints.
 type gcDocument struct {
-	Dir        string       `json:"dir"`
-	DryRun     bool         `json:"dryRun"`
-	Kept       []uint64     `json:"kept"`
-	Incomplete []uint64     `json:"incomplete"` // above those kept, and not removed: not all ranks have them
-	Removed    []removedSet `json:"removed"`
-	Unfinished []unfinished `json:"unfinished"` // set folders without a committed file, removed too
-	Files      []string     `json:"files"`      // in kept sets, removed because none needs them
-	FreedBytes int64        `json:"freedBytes"`
+	Dir        string              `json:"dir"`
+	DryRun     bool                `json:"dryRun"`
+	Kept       []uint64            `json:"kept"`
+	Incomplete []uint64            `json:"incomplete"` // above those kept, and not removed: not all ranks have them
+	Removed    []removedCheckpoint `json:"removed"`
+	Unfinished []unfinished        `json:"unfinished"` // set folders without a committed file, removed too
+	Files      []string            `json:"files"`      // in kept sets, removed because none needs them
+	FreedBytes int64               `json:"freedBytes"`
 }
 
-type removedSet struct {
-	Set  uint64 `json:"set"`
-	Path string `json:"path"`
-	Why  string `json:"why"` // "older", "incomplete", or what is damaged
+type removedCheckpoint struct {
+	Index uint64 `json:"set"`
+	Path  string `json:"path"`
+	Why   string `json:"why"` // "older", "incomplete", or what is damaged
 }
 
 func gc(ctx context.Context, c *call, keep int, dry bool) error {
@@ -69,30 +69,30 @@ func gc(ctx context.Context, c *call, keep int, dry bool) error {
 		return usagef("gc: --keep %d would leave nothing to restart from; keep 1 or more, or remove the folder yourself", keep)
 	}
 	dir := c.args[0]
-	if err := c.runFolder(dir); err != nil {
+	if err := c.runDir(dir); err != nil {
 		return err
 	}
-	dir = c.setsIn(dir)
-	folders, err := c.folders(dir)
+	dir = c.checkpointsIn(dir)
+	dirs, err := c.checkpointDirs(dir)
 	if err != nil {
 		return err
 	}
-	if len(folders) == 0 {
+	if len(dirs) == 0 {
 		if _, err := c.fsys.Stat(filepath.Join(dir, "lock")); err != nil {
 			return fmt.Errorf("%s: %s", dir, noCheckpoints)
 		}
 	}
 	if !dry {
-		unlock, err := c.lockRanks(dir, folders)
+		unlock, err := c.lockRanks(dir, dirs)
 		if err != nil {
 			return err
 		}
 		defer unlock()
-		if folders, err = c.folders(dir); err != nil {
+		if dirs, err = c.checkpointDirs(dir); err != nil {
 			return err
 		}
 	}
-	p, err := c.planGC(ctx, dir, folders, keep)
+	p, err := c.planGC(ctx, dir, dirs, keep)
 	if err != nil {
 		return err
 	}
@@ -110,9 +110,9 @@ func gc(ctx context.Context, c *call, keep int, dry bool) error {
 }
 
 // lockRanks takes the locks of rank 0 and of all ranks that have files.
-func (c *call) lockRanks(dir string, folders map[uint64]string) (unlock func(), err error) {
+func (c *call) lockRanks(dir string, dirs map[uint64]string) (unlock func(), err error) {
 	ranks := []int{0}
-	for _, path := range folders {
+	for _, path := range dirs {
 		files, err := c.files(path)
 		if err != nil {
 			return nil, err
@@ -124,9 +124,9 @@ func (c *call) lockRanks(dir string, folders map[uint64]string) (unlock func(), 
 		}
 	}
 	slices.Sort(ranks)
-	var held []*store.Dir
+	var locked []*store.Dir
 	unlock = func() {
-		for _, d := range held {
+		for _, d := range locked {
 			d.Close()
 		}
 	}
@@ -136,7 +136,7 @@ func (c *call) lockRanks(dir string, folders map[uint64]string) (unlock func(), 
 			unlock()
 			return nil, err
 		}
-		held = append(held, d)
+		locked = append(locked, d)
 	}
 	return unlock, nil
 }
@@ -157,25 +157,25 @@ type gcPlan struct {
 	ranks map[uint64][]int // that have files in a set which is to go
 }
 
-// planGC decides what goes. Sets count as kept if every rank can load them;
+// planGC decides what goes. Checkpoints count as kept if every rank can load them;
 // the newest such set is the recovery line. Above it, what some ranks have
 // committed stays: with files on other machines it may be complete there.
-func (c *call) planGC(ctx context.Context, dir string, folders map[uint64]string, keep int) (*gcPlan, error) {
+func (c *call) planGC(ctx context.Context, dir string, dirs map[uint64]string, keep int) (*gcPlan, error) {
 	found, err := store.Members(c.fsys, dir)
 	if err != nil {
 		return nil, err
 	}
 	p := &gcPlan{
-		doc:   gcDocument{Dir: dir, Kept: []uint64{}, Incomplete: []uint64{}, Removed: []removedSet{}, Unfinished: []unfinished{}, Files: []string{}},
+		doc:   gcDocument{Dir: dir, Kept: []uint64{}, Incomplete: []uint64{}, Removed: []removedCheckpoint{}, Unfinished: []unfinished{}, Files: []string{}},
 		ranks: make(map[uint64][]int),
 	}
-	var gone, stays []folderFile
+	var gone, stays []dirFile
 	sound, parts := 0, 0
-	for _, n := range slices.Backward(slices.Sorted(maps.Keys(folders))) {
+	for _, n := range slices.Backward(slices.Sorted(maps.Keys(dirs))) {
 		if err := ctx.Err(); err != nil {
 			return nil, err
 		}
-		files, err := c.files(folders[n])
+		files, err := c.files(dirs[n])
 		if err != nil {
 			return nil, err
 		}
@@ -188,7 +188,7 @@ func (c *call) planGC(ctx context.Context, dir string, folders map[uint64]string
 			}
 		}
 		if len(found[n]) == 0 {
-			p.doc.Unfinished = append(p.doc.Unfinished, unfinished{n, folders[n]})
+			p.doc.Unfinished = append(p.doc.Unfinished, unfinished{n, dirs[n]})
 			drop()
 			continue
 		}
@@ -211,7 +211,7 @@ func (c *call) planGC(ctx context.Context, dir string, folders map[uint64]string
 			p.doc.Kept = append(p.doc.Kept, n)
 		}
 		if why != "" {
-			p.doc.Removed = append(p.doc.Removed, removedSet{n, folders[n], why})
+			p.doc.Removed = append(p.doc.Removed, removedCheckpoint{n, dirs[n], why})
 			drop()
 			continue
 		}
@@ -239,7 +239,7 @@ func (c *call) planGC(ctx context.Context, dir string, folders map[uint64]string
 }
 
 // unneededBy returns the files in a set's folder that no rank needs.
-func (c *call) unneededBy(j *judged, files []folderFile) ([]string, error) {
+func (c *call) unneededBy(j *judged, files []dirFile) ([]string, error) {
 	var out []string
 	for i := range j.parts {
 		list, err := c.unneeded(j.parts[i].target, &j.parts[i].header)
@@ -268,10 +268,10 @@ func (p *gcPlan) remove(c *call) error {
 	}
 	gone := make([]uint64, 0, len(p.doc.Removed)+len(p.doc.Unfinished))
 	for _, r := range p.doc.Removed {
-		gone = append(gone, r.Set)
+		gone = append(gone, r.Index)
 	}
 	for _, u := range p.doc.Unfinished {
-		gone = append(gone, u.Set)
+		gone = append(gone, u.Index)
 	}
 	var err error
 	for _, n := range gone {
@@ -298,10 +298,10 @@ func (c *call) gcText(doc *gcDocument) {
 		case "incomplete":
 			why = "not all ranks have it"
 		}
-		c.printf("%s set %d (%s)\n", did, r.Set, why)
+		c.printf("%s set %d (%s)\n", did, r.Index, why)
 	}
 	for _, u := range doc.Unfinished {
-		c.printf("%s set %d (never finished)\n", did, u.Set)
+		c.printf("%s set %d (never finished)\n", did, u.Index)
 	}
 	for _, path := range doc.Files {
 		c.printf("%s %s (no set needs it)\n", did, path)
@@ -312,10 +312,10 @@ func (c *call) gcText(doc *gcDocument) {
 		c.printf("%s %s", size(doc.FreedBytes), freed)
 	}
 	if len(doc.Kept) > 0 {
-		c.printf("; kept %s", setNames(doc.Kept))
+		c.printf("; kept %s", checkpointNames(doc.Kept))
 	}
 	if len(doc.Incomplete) > 0 {
-		c.printf("; left %s, which not all ranks have", setNames(doc.Incomplete))
+		c.printf("; left %s, which not all ranks have", checkpointNames(doc.Incomplete))
 	}
 	c.printf("\n")
 }

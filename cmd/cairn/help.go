@@ -17,7 +17,7 @@ func helpCommand(c *call) *cobra.Command {
 		Args:    takes(0, 1),
 		ValidArgsFunction: completeFirst(func(cmd *cobra.Command, _ string) []string {
 			var out []string
-			for _, cmd := range shownCommands(cmd.Root()) {
+			for _, cmd := range listedCommands(cmd.Root()) {
 				out = append(out, cmd.Name()+"\t"+cmd.Short)
 			}
 			return out
@@ -33,7 +33,7 @@ func helpCommand(c *call) *cobra.Command {
 // lines of its help that say what they mean.
 const exitCodes = "exit codes"
 
-const setHelp = `SET is one of
+const argumentHelp = `SET is one of
   ckpt/ckpt-00000012/rank-0000.h5   a set's file
   ckpt/ckpt-00000012                a set's folder
   ckpt                             a run's folder: its newest set
@@ -74,7 +74,7 @@ type commandInfo struct {
 }
 
 func help(c *call, root *cobra.Command) error {
-	all := shownCommands(root)
+	all := listedCommands(root)
 	if len(c.args) > 0 {
 		i := slices.IndexFunc(all, func(cmd *cobra.Command) bool { return cmd.Name() == c.args[0] })
 		if i < 0 {
@@ -95,8 +95,8 @@ func help(c *call, root *cobra.Command) error {
 	return root.Help()
 }
 
-// shownCommands are the commands that help lists, in its order.
-func shownCommands(root *cobra.Command) []*cobra.Command {
+// listedCommands are the commands that help lists, in its order.
+func listedCommands(root *cobra.Command) []*cobra.Command {
 	var out []*cobra.Command
 	for _, g := range root.Groups() {
 		for _, cmd := range root.Commands() {
@@ -115,7 +115,7 @@ func helpText(cmd *cobra.Command) string {
 	}
 	text := fmt.Sprintf("usage: %s\n\n%s%s.\n\n%s\n", cmd.UseLine(), strings.ToUpper(cmd.Short[:1]), cmd.Short[1:], cmd.Long)
 	if strings.Contains(cmd.Use, "SET") {
-		text += "\n" + setHelp
+		text += "\n" + argumentHelp
 	}
 	cmd.InheritedFlags() // merges them
 	text += "\nFlags\n" + cmd.Flags().FlagUsagesWrapped(100) + "\nExamples\n" + cmd.Example + "\n\n"
@@ -130,14 +130,14 @@ func overview(root *cobra.Command) string {
 	var b strings.Builder
 	b.WriteString("cairn runs long-running programs and looks after their checkpoints.\n\nusage: " + root.Use + "\n")
 	group := ""
-	for _, cmd := range shownCommands(root) {
+	for _, cmd := range listedCommands(root) {
 		if cmd.GroupID != group {
 			group = cmd.GroupID
 			fmt.Fprintf(&b, "\n%s\n", group)
 		}
 		fmt.Fprintf(&b, "  %-*s  %s\n", root.NamePadding(), cmd.Name(), cmd.Short)
 	}
-	b.WriteString("\n" + setHelp + "\nFlags stand before or after arguments (for run: before PROGRAM); every command takes\n")
+	b.WriteString("\n" + argumentHelp + "\nFlags stand before or after arguments (for run: before PROGRAM); every command takes\n")
 	b.WriteString(root.PersistentFlags().FlagUsagesWrapped(100) + "\n" + exitHelp + "\nExamples\n" + root.Example + "\n")
 	return b.String()
 }

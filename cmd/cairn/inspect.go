@@ -34,7 +34,7 @@ Without SET, it is the newest of the only *.cairn folder here.`,
   cairn inspect --rank 3 ckpt@12  # what rank 3 has of it
   cairn inspect result.h5         # a file made by 'cairn export'`,
 		Args:              takes(0, 1),
-		ValidArgsFunction: c.completeSets,
+		ValidArgsFunction: c.completeCheckpoints,
 	}
 	f := cmd.Flags()
 	rank := rankFlag(f)
@@ -91,7 +91,7 @@ func inspect(c *call, rank uint) error {
 	if err != nil {
 		return err
 	}
-	s, err := c.openSet(arg, int(rank))
+	s, err := c.openCheckpoint(arg, int(rank))
 	if err != nil {
 		return err
 	}
@@ -169,19 +169,19 @@ func (c *call) inspectText(doc *inspectDocument) {
 	at, ago := doc.when(c.now)
 	c.printf("%s\n\n", doc.Path)
 	t := c.table("")
-	t.row("set", fmt.Sprintf("%d, format %d", doc.Set, doc.Format))
+	t.row("set", fmt.Sprintf("%d, format %d", doc.Index, doc.Format))
 	if doc.Ranks > 1 {
 		t.row("rank", fmt.Sprintf("%d of %d ranks; --rank N shows another one", doc.Rank, doc.Ranks))
 	}
 	t.row("taken", fmt.Sprintf("%s (%s)", at, ago))
 	t.row("why", whyText(doc.Reason))
 	t.row("points", fmt.Sprintf("%d passed since the run began", doc.Points))
-	t.row("held", "the program for "+millis(doc.HeldMS))
+	t.row("held", "the program for "+millis(doc.PauseMS))
 	t.row("changes", findingText(doc.Finding))
 	t.row("tracking", trackingText(doc.Tracking))
 	t.row("kind", doc.kind())
 	for _, b := range doc.Bases {
-		t.row("", fmt.Sprintf("set %d, in %s", b.Set, b.File))
+		t.row("", fmt.Sprintf("set %d, in %s", b.Index, b.File))
 	}
 	t.row("size", fmt.Sprintf("%s here, %s in bases, state %s", size(doc.FileBytes), size(doc.BaseBytes), size(doc.StateBytes)))
 	t.row("compression", doc.Compression)

@@ -43,15 +43,15 @@ complete. 'cairn verify DIR' checks every byte. Without DIR, it is the only
 
 // listDocument is what list --json prints.
 type listDocument struct {
-	Dir        string       `json:"dir"`
-	Line       uint64       `json:"line"` // the newest set that all ranks can load; 0: none
-	Sets       []listedSet  `json:"sets"`
-	DiskBytes  int64        `json:"diskBytes"` // of all files in set folders, each counted once
-	Unfinished []unfinished `json:"unfinished"`
+	Dir         string             `json:"dir"`
+	Line        uint64             `json:"line"` // the newest set that all ranks can load; 0: none
+	Checkpoints []listedCheckpoint `json:"sets"`
+	DiskBytes   int64              `json:"diskBytes"` // of all files in set folders, each counted once
+	Unfinished  []unfinished       `json:"unfinished"`
 }
 
-// listedSet is a set, or why there is no more to say about it.
-type listedSet struct {
+// listedCheckpoint is a set, or why there is no more to say about it.
+type listedCheckpoint struct {
 	summary
 	Have   []int  `json:"have"`   // ranks that committed it
 	Status string `json:"status"` // "ok", "incomplete", "damaged" or "unreadable"
@@ -60,8 +60,8 @@ type listedSet struct {
 
 // unfinished is a set folder without a committed file.
 type unfinished struct {
-	Set  uint64 `json:"set"`
-	Path string `json:"path"`
+	Index uint64 `json:"set"`
+	Path  string `json:"path"`
 }
 
 func list(ctx context.Context, c *call) error {
@@ -69,19 +69,19 @@ func list(ctx context.Context, c *call) error {
 	if err != nil {
 		return err
 	}
-	if err := c.runFolder(dir); err != nil {
+	if err := c.runDir(dir); err != nil {
 		return err
 	}
-	dir = c.setsIn(dir)
-	sets, err := c.members(dir)
+	dir = c.checkpointsIn(dir)
+	checkpoints, err := c.members(dir)
 	if err != nil {
 		return err
 	}
-	doc := listDocument{Dir: dir, Sets: []listedSet{}, Unfinished: []unfinished{}}
+	doc := listDocument{Dir: dir, Checkpoints: []listedCheckpoint{}, Unfinished: []unfinished{}}
 	committed := make(map[uint64]bool)
 	var failed error
 	damaged := false
-	for _, m := range sets {
+	for _, m := range checkpoints {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
@@ -98,7 +98,7 @@ func list(ctx context.Context, c *call) error {
 		if doc.Line == 0 && s.status() == "ok" {
 			doc.Line = s.index
 		}
-		doc.Sets = append(doc.Sets, c.entry(s))
+		doc.Checkpoints = append(doc.Checkpoints, c.entry(s))
 	}
 	if err := c.listRest(&doc, committed); err != nil {
 		return err
@@ -113,7 +113,7 @@ func list(ctx context.Context, c *call) error {
 		return err
 	case failed != nil:
 		return failed
-	case damaged, doc.Line == 0 && len(doc.Sets) > 0:
+	case damaged, doc.Line == 0 && len(doc.Checkpoints) > 0:
 		return errFound
 	}
 	return nil
@@ -207,22 +207,22 @@ func (j *judged) reason() string {
 }
 
 // entry is what list shows of a set: the sums over all ranks.
-func (c *call) entry(j *judged) listedSet {
-	l := listedSet{Have: j.ranks, Status: j.status(), Error: j.reason()}
+func (c *call) entry(j *judged) listedCheckpoint {
+	l := listedCheckpoint{Have: j.ranks, Status: j.status(), Error: j.reason()}
 	if j.err != nil {
-		l.summary = summary{Set: j.index, Path: j.file, Ranks: j.want, Bases: []baseInfo{}}
+		l.summary = summary{Index: j.index, Path: j.file, Ranks: j.want, Bases: []baseInfo{}}
 		if st, err := c.fsys.Stat(j.file); err == nil {
 			l.FileBytes = st.Size()
 		}
 		return l
 	}
 	l.summary = j.parts[0].summary
-	l.Set = j.index // its folder's, if somebody moved it
+	l.Index = j.index // its folder's, if somebody moved it
 	for _, p := range j.parts[1:] {
 		l.FileBytes += p.FileBytes
 		l.BaseBytes += p.BaseBytes
 		l.StateBytes += p.StateBytes
-		l.HeldMS = max(l.HeldMS, p.HeldMS)
+		l.PauseMS = max(l.PauseMS, p.PauseMS)
 		if len(p.Bases) > len(l.Bases) {
 			l.Kind, l.Bases = p.Kind, p.Bases
 		}
@@ -232,12 +232,12 @@ func (c *call) entry(j *judged) listedSet {
 
 // listRest adds what concerns the folder as a whole.
 func (c *call) listRest(doc *listDocument, committed map[uint64]bool) error {
-	folders, err := c.folders(doc.Dir)
+	dirs, err := c.checkpointDirs(doc.Dir)
 	if err != nil {
 		return err
 	}
-	var files []folderFile
-	for n, path := range folders {
+	var files []dirFile
+	for n, path := range dirs {
 		found, err := c.files(path)
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
@@ -255,7 +255,7 @@ func (c *call) listRest(doc *listDocument, committed map[uint64]bool) error {
 }
 
 func (c *call) listText(doc *listDocument) {
-	several := slices.ContainsFunc(doc.Sets, func(l listedSet) bool { return l.Ranks > 1 })
+	several := slices.ContainsFunc(doc.Checkpoints, func(l listedCheckpoint) bool { return l.Ranks > 1 })
 	head := []string{"SET", "RANKS", "TIME", "AGE", "OWN FILE", "IN BASES", "STATE", "HELD", "WHY", "KIND"}
 	cut := func(row ...string) []string {
 		if !several {
@@ -264,9 +264,9 @@ func (c *call) listText(doc *listDocument) {
 		return row
 	}
 	t := c.table("", cut(head...)...)
-	for i := range doc.Sets {
-		l := &doc.Sets[i]
-		n := strconv.FormatUint(l.Set, 10)
+	for i := range doc.Checkpoints {
+		l := &doc.Checkpoints[i]
+		n := strconv.FormatUint(l.Index, 10)
 		ranks := fmt.Sprintf("%d/%d", len(l.Have), max(l.Ranks, len(l.Have)))
 		if l.Status == "damaged" || l.Status == "unreadable" {
 			t.row(cut(n, ranks, "-", "-", size(l.FileBytes), "-", "-", "-", "-", fmt.Sprintf("%s: %s", l.Status, l.Error))...)
@@ -276,17 +276,17 @@ func (c *call) listText(doc *listDocument) {
 		kind := l.kind()
 		if l.Status == "incomplete" {
 			kind += ", incomplete"
-		} else if several && l.Set == doc.Line {
+		} else if several && l.Index == doc.Line {
 			kind += ", recovery line"
 		}
-		t.row(cut(n, ranks, at, ago, size(l.FileBytes), size(l.BaseBytes), size(l.StateBytes), millis(l.HeldMS), l.Reason, kind)...)
+		t.row(cut(n, ranks, at, ago, size(l.FileBytes), size(l.BaseBytes), size(l.StateBytes), millis(l.PauseMS), l.Reason, kind)...)
 	}
 	t.flush()
-	c.printf("\n%s, %s on disk\n", count(len(doc.Sets), "set"), size(doc.DiskBytes))
+	c.printf("\n%s, %s on disk\n", count(len(doc.Checkpoints), "set"), size(doc.DiskBytes))
 	if several && doc.Line == 0 {
 		c.printf("no set is complete: there is none that every rank can load\n")
 	}
 	for _, u := range doc.Unfinished {
-		c.printf("set %d is being written, or was left by a crash ('cairn gc %s' removes it then)\n", u.Set, doc.Dir)
+		c.printf("set %d is being written, or was left by a crash ('cairn gc %s' removes it then)\n", u.Index, doc.Dir)
 	}
 }

@@ -16,10 +16,10 @@ func TestManPages(t *testing.T) {
 	}
 	pages, err := filepath.Glob(filepath.Join(dir, "*.1"))
 	root := newRoot(&call{})
-	if err != nil || len(pages) != len(shownCommands(root))+1 {
+	if err != nil || len(pages) != len(listedCommands(root))+1 {
 		t.Errorf("%d pages, %v", len(pages), err)
 	}
-	for _, cmd := range shownCommands(root) {
+	for _, cmd := range listedCommands(root) {
 		text, err := os.ReadFile(filepath.Join(dir, "cairn-"+cmd.Name()+".1"))
 		if err != nil {
 			t.Error(err)

@@ -133,14 +133,14 @@ func migrate(ctx context.Context, c *call, m supervise.Migration) error {
 	if err != nil {
 		return err
 	}
-	wait, leave := context.WithCancel(context.Background())
-	defer leave()
+	wait, end := context.WithCancel(context.Background())
+	defer end()
 	var mu sync.Mutex // of what is shown
 	p := c.progress("", 0)
 	said := make(chan struct{})
 	unwatch := context.AfterFunc(ctx, func() {
 		defer close(said)
-		go leaveAtSecond(wait, leave)
+		go endAtSecond(wait, end)
 		if !c.quiet {
 			mu.Lock()
 			defer mu.Unlock()
@@ -190,8 +190,8 @@ func migrate(ctx context.Context, c *call, m supervise.Migration) error {
 	return statusError{exitFailed, text}
 }
 
-// leaveAtSecond calls leave when another signal comes.
-func leaveAtSecond(ctx context.Context, leave func()) {
+// endAtSecond calls leave when another signal comes.
+func endAtSecond(ctx context.Context, end func()) {
 	again := make(chan os.Signal, 1)
 	signal.Notify(again, os.Interrupt, syscall.SIGTERM)
 	defer signal.Stop(again)
@@ -199,7 +199,7 @@ func leaveAtSecond(ctx context.Context, leave func()) {
 		select {
 		case <-again:
 			if time.Now().After(soon) {
-				leave()
+				end()
 				return
 			}
 		case <-ctx.Done():

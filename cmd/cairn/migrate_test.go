@@ -187,7 +187,7 @@ func TestMigrate(t *testing.T) {
 }
 
 // Ctrl-C calls a move off, and the run goes on.
-func TestMigrateInterrupted(t *testing.T) {
+func TestMigrate_Interrupted(t *testing.T) {
 	r := ringRun(t, "2", "a:1,b:1")
 	ctx, cancel := context.WithCancel(t.Context())
 	var out, errs bytes.Buffer
@@ -204,7 +204,7 @@ func TestMigrateInterrupted(t *testing.T) {
 
 // A second Ctrl-C does not wait for a supervisor that does not answer. When that
 // goes on, it calls the move off.
-func TestMigrateInterruptedTwice(t *testing.T) {
+func TestMigrate_InterruptedTwice(t *testing.T) {
 	r := ringRun(t, "2", "a:1,b:1")
 	m := exec.Command(self(t), "_main", "migrate", "--rank", "1", "--to", "slow")
 	errs := &lines{}
@@ -231,7 +231,7 @@ func TestMigrateInterruptedTwice(t *testing.T) {
 
 // New processes that don't come to Restore are given up, and what they say is
 // not among the program's output.
-func TestMigrateStart(t *testing.T) {
+func TestMigrate_StartLimit(t *testing.T) {
 	r := ringRun(t, "2", "a:1,b:1")
 	for _, c := range []struct{ how, want string }{
 		{"hangs before Open", "the new process of rank 1 did not come to Restore within 1 s"},
@@ -254,7 +254,7 @@ func TestMigrateStart(t *testing.T) {
 }
 
 // The supervisor is killed while a command waits.
-func TestMigrateSupervisorLost(t *testing.T) {
+func TestMigrate_SupervisorLost(t *testing.T) {
 	r := ringRun(t, "2", "a:1,b:1")
 	var errs bytes.Buffer
 	code := make(chan int, 1)
@@ -277,7 +277,7 @@ func TestMigrateSupervisorLost(t *testing.T) {
 }
 
 // One rank, without messages.
-func TestMigrateAlone(t *testing.T) {
+func TestMigrate_OneRank(t *testing.T) {
 	r := ringRun(t, "1", "a:1,b:1")
 	cairnRun(t, "migrate", "--host", "a").exit(exitFine).says("rank 0 moved from a to b: paused ")
 	cairnRun(t, "checkpoint").exit(exitFine)
@@ -286,7 +286,7 @@ func TestMigrateAlone(t *testing.T) {
 }
 
 // SIGUSR2 lets ranks leave the hosts that a file lists.
-func TestSignalLeave(t *testing.T) {
+func TestEvacuate_Signal(t *testing.T) {
 	r := ringRun(t, "2", "a:1,b:1,c:1")
 	write(t, "r.cairn/leave", "x\nb\n")
 	r.cmd.Process.Signal(syscall.SIGUSR2)
@@ -296,7 +296,7 @@ func TestSignalLeave(t *testing.T) {
 }
 
 // A host says itself that it is to be left; a rank that has moved is killed.
-func TestLeaveAndKill(t *testing.T) {
+func TestEvacuate_RankKilled(t *testing.T) {
 	r := ringRun(t, "2", "a:1,b:1,c:1", "--leave-poll", "500ms", "--leave-when", `grep -q "\"helper\":$PPID," r.cairn/hosts/a.lock`)
 	r.await(t, "rank 0 moved from a to c")
 	cairnRun(t, "checkpoint").exit(exitFine)
@@ -309,7 +309,7 @@ func TestLeaveAndKill(t *testing.T) {
 	}
 }
 
-func TestMigrateUsage(t *testing.T) {
+func TestMigrate_Usage(t *testing.T) {
 	t.Chdir(t.TempDir())
 	for _, c := range []struct{ args, want string }{
 		{"migrate", "say what is to be moved, with --rank or --host"},

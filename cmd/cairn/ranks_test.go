@@ -64,30 +64,30 @@ func makeRanksOf(t *testing.T, ranks, n int, run string) string {
 }
 
 // rankFile is the path of a rank's file of a set.
-func rankFile(dir string, rank int, set uint64) string {
-	return store.Open(vfs.OS(), dir, rank).File(set)
+func rankFile(dir string, rank int, index uint64) string {
+	return store.Open(vfs.OS(), dir, rank).File(index)
 }
 
 // loses takes a rank's part of a set away.
-func loses(t *testing.T, dir string, rank int, set uint64) {
+func loses(t *testing.T, dir string, rank int, index uint64) {
 	t.Helper()
-	if err := store.Open(vfs.OS(), dir, rank).Remove(set); err != nil {
+	if err := store.Open(vfs.OS(), dir, rank).Remove(index); err != nil {
 		t.Fatal(err)
 	}
 }
 
-func TestListRanks(t *testing.T) {
+func TestList_Ranks(t *testing.T) {
 	dir := makeRanks(t, 3, 3)
 	cairnRun(t, "list", dir).exit(exitFine).says("RANKS", "3/3", "recovery line", "3 sets")
 	loses(t, dir, 0, 3) // what rank 0 lacks is shown, too
 	cairnRun(t, "list", dir).exit(exitFine).says("2/3", "incomplete", "recovery line")
 	doc := decode[listDocument](cairnRun(t, "list", "--json", dir).exit(exitFine))
-	if doc.Line != 2 || len(doc.Sets) != 3 || doc.Sets[0].Status != "incomplete" || !slices.Equal(doc.Sets[0].Have, []int{1, 2}) || doc.Sets[1].Status != "ok" {
+	if doc.Line != 2 || len(doc.Checkpoints) != 3 || doc.Checkpoints[0].Status != "incomplete" || !slices.Equal(doc.Checkpoints[0].Have, []int{1, 2}) || doc.Checkpoints[1].Status != "ok" {
 		t.Errorf("%+v", doc)
 	}
 	truncate(t, rankFile(dir, 1, 2), 100)
 	doc = decode[listDocument](cairnRun(t, "list", "--json", dir).exit(exitFound))
-	if doc.Line != 1 || doc.Sets[1].Status != "damaged" {
+	if doc.Line != 1 || doc.Checkpoints[1].Status != "damaged" {
 		t.Errorf("%+v", doc)
 	}
 	cairnRun(t, "list", dir).exit(exitFound).says("damaged: rank-0001.h5: ")
@@ -97,7 +97,7 @@ func TestListRanks(t *testing.T) {
 	cairnRun(t, "list", dir).exit(exitFound).says("no set is complete")
 }
 
-func TestListNoneComplete(t *testing.T) {
+func TestList_NoneComplete(t *testing.T) {
 	dir := makeRanks(t, 2, 2)
 	loses(t, dir, 1, 1)
 	cairnRun(t, "list", dir).exit(exitFine)
@@ -106,7 +106,7 @@ func TestListNoneComplete(t *testing.T) {
 }
 
 // Every rank's file of every set is checked, and missing ones are named.
-func TestVerifyRanks(t *testing.T) {
+func TestVerify_Ranks(t *testing.T) {
 	dir := makeRanks(t, 3, 3)
 	var all []string
 	for set := uint64(1); set <= 3; set++ {
@@ -116,7 +116,7 @@ func TestVerifyRanks(t *testing.T) {
 	}
 	cairnRun(t, "verify", dir).exit(exitFine).says(all...)
 	for _, set := range []string{dir + "@2", filepath.Join(dir, "ckpt-00000002")} {
-		if doc := decode[verifyDocument](cairnRun(t, "verify", "--json", set).exit(exitFine)); len(doc.Sets) != 3 || doc.Sets[2].Rank != 2 || doc.Sets[2].Ranks != 3 || !doc.Sound {
+		if doc := decode[verifyDocument](cairnRun(t, "verify", "--json", set).exit(exitFine)); len(doc.Files) != 3 || doc.Files[2].Rank != 2 || doc.Files[2].Ranks != 3 || !doc.Sound {
 			t.Errorf("%s: %+v", set, doc)
 		}
 	}
@@ -126,7 +126,7 @@ func TestVerifyRanks(t *testing.T) {
 	cairnRun(t, "verify", dir+"@3").exit(exitFound).says("set 3 is incomplete")
 	cairnRun(t, "verify", rankFile(dir, 0, 3)).exit(exitFine)
 	doc := decode[verifyDocument](cairnRun(t, "verify", "--json", dir).exit(exitFine))
-	if len(doc.Sets) != 8 || len(doc.Incomplete) != 1 || doc.Incomplete[0].Set != 3 || !slices.Equal(doc.Incomplete[0].Missing, []int{1}) {
+	if len(doc.Files) != 8 || len(doc.Incomplete) != 1 || doc.Incomplete[0].Index != 3 || !slices.Equal(doc.Incomplete[0].Missing, []int{1}) {
 		t.Errorf("%+v", doc)
 	}
 
@@ -143,8 +143,8 @@ func TestVerifyRanks(t *testing.T) {
 	cairnRun(t, "verify", dir).exit(exitFound).says("no set in this folder is complete")
 }
 
-// TestVerifyForeign puts sound files where others belong.
-func TestVerifyForeign(t *testing.T) {
+// TestVerify_FilesOfAnotherRun puts sound files where others belong.
+func TestVerify_FilesOfAnotherRun(t *testing.T) {
 	const base = "ckpt-00000002/rank-0001.base-00000001.h5"
 	move := func(from, to string) {
 		t.Helper()
@@ -189,7 +189,7 @@ func TestVerifyForeign(t *testing.T) {
 	}
 }
 
-func TestAcceptRanks(t *testing.T) {
+func TestVerify_AcceptRanks(t *testing.T) {
 	dir := makeRanks(t, 2, 1)
 	flip(t, rankFile(dir, 1, 1), "grid", 0)
 	cairnRun(t, "verify", dir).exit(exitFound)
@@ -197,7 +197,7 @@ func TestAcceptRanks(t *testing.T) {
 	cairnRun(t, "verify", dir).exit(exitFine)
 }
 
-func TestDiffRanks(t *testing.T) {
+func TestDiff_Ranks(t *testing.T) {
 	dir := makeRanks(t, 3, 2)
 	cairnRun(t, "diff", dir+"@1", dir+"@1").exit(exitFine).says("all values of 3 ranks are equal")
 	cairnRun(t, "diff", dir+"@1", dir).exit(exitFound).says("RANK", "grid[1000]")
@@ -218,7 +218,7 @@ func TestDiffRanks(t *testing.T) {
 	cairnRun(t, "diff", dir+"@2", out).exit(exitFailed).complains("of rank 2, which has no file in")
 }
 
-func TestOneRank(t *testing.T) {
+func TestArguments_OneRank(t *testing.T) {
 	dir := makeRanks(t, 3, 2)
 	tmp := t.TempDir()
 	cairnRun(t, "inspect", dir).exit(exitFine).says("0 of 3 ranks; --rank N shows another one")
@@ -232,12 +232,12 @@ func TestOneRank(t *testing.T) {
 		t.Errorf("%+v", doc)
 	}
 	loses(t, dir, 0, 2) // an older one that rank 0 has
-	if doc := decode[inspectDocument](cairnRun(t, "inspect", "--json", dir).exit(exitFine)); doc.Set != 1 {
+	if doc := decode[inspectDocument](cairnRun(t, "inspect", "--json", dir).exit(exitFine)); doc.Index != 1 {
 		t.Errorf("%+v", doc)
 	}
 }
 
-func TestGCRanks(t *testing.T) {
+func TestGC_Ranks(t *testing.T) {
 	dir := makeRanks(t, 2, 7)
 	loses(t, dir, 1, 7) // above the line: left
 	loses(t, dir, 0, 5) // below it: nobody can restart from it

@@ -120,7 +120,7 @@ is told to: --launcher-args=--oversubscribe.`,
 	f.StringVar(&o.RankOutput, "rank-output", "", "put the ranks' output files into `FOLDER` and show nothing")
 	f.IntVar(&r.retries, "retries", 10, "give up after `N` failures in a row without progress")
 	f.DurationVar(&o.Stall, "stall", 0, "no point and no message for `DURATION` is a failure (default: never)")
-	f.IntVar(&r.distrust, "distrust", 3, "put a set aside when `N` starts from it failed without a new set (0: never)")
+	f.IntVar(&r.quarantine, "distrust", 3, "put a set aside when `N` starts from it failed without a new set (0: never)")
 	f.DurationVar(&o.Grace, "grace", time.Minute, "`DURATION` for ranks to save and stop in")
 	f.BoolVar(&o.Fresh, "fresh", false, "discard the run that is in the folder, with its sets")
 	f.BoolVar(&o.Group, "group", false, "let the group of the run's directory read it, and what is made in it")
@@ -135,12 +135,12 @@ is told to: --launcher-args=--oversubscribe.`,
 	c.completeDirs(cmd, "run", "dir", "rank-output")
 	cmd.RunE = c.does(func(ctx context.Context, c *call) error {
 		r.counted = f.Changed("ranks")
-		r.makes = f.Changed("tags") || f.Changed("take") || f.Changed("go-flags") || f.Changed("cpuprofile")
+		r.sourceFlags = f.Changed("tags") || f.Changed("take") || f.Changed("go-flags") || f.Changed("cpuprofile")
 		var err error
-		if r.how, err = r.make.options(f); err != nil {
+		if r.makeOptions, err = r.make.options(f); err != nil {
 			return err
 		}
-		r.how.Flags = append(r.how.Flags, strings.Fields(r.goArgs)...)
+		r.makeOptions.Flags = append(r.makeOptions.Flags, strings.Fields(r.goArgs)...)
 		return r.run(ctx, c)
 	})
 	return cmd
@@ -151,14 +151,14 @@ type runFlags struct {
 	flags                                       *pflag.FlagSet
 	o                                           supervise.Options
 	hosts, rsh, remote, launcherArgs, transport string
-	retries, distrust                           int
+	retries, quarantine                         int
 	plain                                       bool
 	counted                                     bool // -n was given
 
-	make   makeFlags
-	goArgs string
-	makes  bool // one of these was given
-	how    golang.MakeOptions
+	make        makeFlags
+	goArgs      string
+	sourceFlags bool // one of these was given
+	makeOptions golang.MakeOptions
 }
 
 func (r *runFlags) run(ctx context.Context, c *call) error {
@@ -166,7 +166,7 @@ func (r *runFlags) run(ctx context.Context, c *call) error {
 	if err := r.complete(c.args); err != nil {
 		return err
 	}
-	if err := r.folder(); err != nil {
+	if err := r.checkRunDir(); err != nil {
 		return err
 	}
 	made, err := r.build(ctx, c)
@@ -200,7 +200,7 @@ func (r *runFlags) run(ctx context.Context, c *call) error {
 	pipe := make(chan os.Signal, 1)
 	signal.Notify(pipe, syscall.SIGPIPE)
 	defer signal.Stop(pipe)
-	defer watchLeave(s)()
+	defer watchEvacuate(s)()
 	kill, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	ended := make(chan struct{})
@@ -229,7 +229,7 @@ func (r *runFlags) run(ctx context.Context, c *call) error {
 		}
 	}()
 	res, err := s.Run(kill)
-	show.leave(ctx)
+	show.close(ctx)
 	if err != nil {
 		var at *fs.PathError
 		if out, _ := filepath.Abs(o.Out); o.Out != "" && errors.As(err, &at) && filepath.Dir(at.Path) == filepath.Dir(out) {
@@ -271,8 +271,8 @@ func (r *runFlags) lateFlag(args []string) string {
 	return fmt.Sprintf("the program was given %s; if that is meant for cairn run, it stands before the program: cairn run %s … PROGRAM", args[0], args[0])
 }
 
-// folder refuses a folder of --run that is used for something else.
-func (r *runFlags) folder() error {
+// checkRunDir refuses a folder of --run that is used for something else.
+func (r *runFlags) checkRunDir() error {
 	dir := r.o.Run
 	if dir == "" {
 		return nil
@@ -342,11 +342,11 @@ func (r *runFlags) complete(args []string) error {
 		o.Grace = time.Nanosecond
 	}
 	// Zero means zero here, and the default there.
-	o.Retries, o.Quarantine = r.retries, r.distrust
+	o.Retries, o.Quarantine = r.retries, r.quarantine
 	if r.retries <= 0 {
 		o.Retries = -1
 	}
-	if r.distrust <= 0 {
+	if r.quarantine <= 0 {
 		o.Quarantine = -1
 	}
 	return nil

@@ -191,7 +191,7 @@ func TestRun(t *testing.T) {
 	}
 }
 
-func TestRunUsage(t *testing.T) {
+func TestRun_Usage(t *testing.T) {
 	t.Chdir(t.TempDir())
 	write(t, "used/notes", "")
 	write(t, "left/lock", "")
@@ -266,7 +266,7 @@ func TestRun_FlagsBehindProgram(t *testing.T) {
 
 // A program that uses Cairn: status, checkpoint, Ctrl-C, going on, a failure,
 // and the output of an undisturbed run at the end.
-func TestRunCounter(t *testing.T) {
+func TestRun_KilledAndStopped(t *testing.T) {
 	t.Chdir(t.TempDir())
 	gate := filepath.Join(t.TempDir(), "gate")
 	args := []string{"run", "--run", "c.cairn", "--every", "1h", "-o", "result", self(t), "_counter", gate}
@@ -320,7 +320,7 @@ func (b *brokenPipe) Write([]byte) (int, error) {
 	return 0, &os.PathError{Op: "write", Path: "|1", Err: syscall.EPIPE}
 }
 
-func TestStdoutUnread(t *testing.T) {
+func TestRun_StdoutUnread(t *testing.T) {
 	t.Chdir(t.TempDir())
 	var out brokenPipe
 	var errs bytes.Buffer
@@ -337,7 +337,7 @@ func TestStdoutUnread(t *testing.T) {
 
 // A real pipe, of which the reader goes away: SIGPIPE must not end the
 // supervisor.
-func TestBrokenPipe(t *testing.T) {
+func TestScreen_BrokenPipe(t *testing.T) {
 	t.Chdir(t.TempDir())
 	gate := filepath.Join(t.TempDir(), "gate")
 	cmd := exec.Command(self(t), "_cairn", "run", "sh", "-c", "echo a; while ! test -e "+gate+"; do sleep 0.01; done; echo b; echo c")

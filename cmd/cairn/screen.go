@@ -21,8 +21,8 @@ type screen struct {
 	c        *call
 	prefix   bool
 	terminal bool
-	main     *lane // of stderr, and of stdout unless that goes elsewhere
-	out      *lane // of stdout
+	main     *displayQueue // of stderr, and of stdout unless that goes elsewhere
+	out      *displayQueue // of stdout
 	mu       sync.Mutex
 	last     supervise.State
 	next     time.Time
@@ -34,17 +34,17 @@ type screen struct {
 func newScreen(c *call, plain bool) *screen {
 	s := &screen{c: c, prefix: !plain, status: progress{c: c}}
 	s.terminal = !c.quiet && isTerminal(c.stderr)
-	s.main = newLane(func(n int) { s.note(fmt.Sprintf("%s not shown; see the run's log", count(n, "remark"))) })
+	s.main = newDisplayQueue(func(n int) { s.note(fmt.Sprintf("%s not shown; see the run's log", count(n, "remark"))) })
 	s.out = s.main
 	if _, file := c.stdout.w.(*os.File); file && !isTerminal(c.stdout.w) {
-		s.out = newLane(nil)
+		s.out = newDisplayQueue(nil)
 	}
 	return s
 }
 
 // line shows a line of a rank's output, and tells whether it was written. It
 // blocks while too many wait.
-func (s *screen) line(rank, stream int, line []byte, shown func(bool)) {
+func (s *screen) line(rank, stream int, line []byte, written func(bool)) {
 	s.mu.Lock()
 	several := len(s.last.Ranks) > 1
 	s.mu.Unlock()
@@ -60,17 +60,17 @@ func (s *screen) line(rank, stream int, line []byte, shown func(bool)) {
 		s.main.output(len(text), func() {
 			s.hide()
 			_, err := s.c.stderr.Write(text)
-			shown(err == nil)
+			written(err == nil)
 			s.draw()
 		})
 	case s.out == s.main:
 		s.out.output(len(text), func() {
 			s.hide()
-			shown(s.print(text))
+			written(s.print(text))
 			s.draw()
 		})
 	default: // it does not touch the terminal's line
-		s.out.output(len(text), func() { shown(s.print(text)) })
+		s.out.output(len(text), func() { written(s.print(text)) })
 	}
 }
 
@@ -131,14 +131,14 @@ func (s *screen) draw() {
 }
 
 // end shows what is left and erases the status line.
-func (s *screen) end() { s.leave(context.Background()) }
+func (s *screen) end() { s.close(context.Background()) }
 
-// leaveTime is how long who interrupts a run waits for its last output.
-const leaveTime = 2 * time.Second
+// closeTime is how long who interrupts a run waits for its last output.
+const closeTime = 2 * time.Second
 
-// leave is end for a run that may have been interrupted: when ctx is done, it
+// close is end for a run that may have been interrupted: when ctx is done, it
 // does not wait for long for a terminal or a pipe that takes nothing.
-func (s *screen) leave(ctx context.Context) {
+func (s *screen) close(ctx context.Context) {
 	if s.out != s.main {
 		s.out.close()
 		s.await(ctx, s.out)
@@ -148,7 +148,7 @@ func (s *screen) leave(ctx context.Context) {
 	s.await(ctx, s.main)
 }
 
-func (s *screen) await(ctx context.Context, l *lane) {
+func (s *screen) await(ctx context.Context, l *displayQueue) {
 	select {
 	case <-l.done:
 		return
@@ -156,7 +156,7 @@ func (s *screen) await(ctx context.Context, l *lane) {
 	}
 	select {
 	case <-l.done:
-	case <-time.After(leaveTime):
+	case <-time.After(closeTime):
 	}
 }
 
@@ -184,7 +184,7 @@ func statusLine(st *supervise.State, now time.Time, width int) string {
 	}
 	if st.Last != nil {
 		separator := " · "
-		for i, part := range setParts(st.Last, now) {
+		for i, part := range checkpointParts(st.Last, now) {
 			if i == 0 {
 				part = "set " + part
 			}

@@ -97,7 +97,7 @@ func status(ctx context.Context, c *call) error {
 	}
 	c.printf("\n")
 	if st.Last != nil {
-		c.printf("last set  %s\n", setText(st.Last, c.now))
+		c.printf("last set  %s\n", checkpointText(st.Last, c.now))
 	} else {
 		c.printf("last set  none\n")
 	}
@@ -154,14 +154,14 @@ func moveTexts(moves []supervise.MoveState, now time.Time) (out []string) {
 	return out
 }
 
-// setText is a committed set in one line.
-func setText(s *supervise.CheckpointState, now time.Time) string {
-	return strings.Join(setParts(s, now), ", ")
+// checkpointText is a committed set in one line.
+func checkpointText(s *supervise.CheckpointState, now time.Time) string {
+	return strings.Join(checkpointParts(s, now), ", ")
 }
 
-// setParts is what there is to say of a committed set, the most important
+// checkpointParts is what there is to say of a committed set, the most important
 // first.
-func setParts(s *supervise.CheckpointState, now time.Time) []string {
+func checkpointParts(s *supervise.CheckpointState, now time.Time) []string {
 	parts := []string{strconv.FormatUint(s.Index, 10), age(now, s.Time)}
 	if s.State > 0 {
 		parts = append(parts, size(s.State), size(s.Written)+" written", "held "+millis(float64(s.PauseNS)/1e6))

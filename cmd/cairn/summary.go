@@ -10,7 +10,7 @@ import (
 
 // summary is a set in a few numbers, as JSON documents show it.
 type summary struct {
-	Set         uint64     `json:"set"`
+	Index       uint64     `json:"set"`
 	Path        string     `json:"path"`
 	Rank        int        `json:"rank"`
 	Ranks       int        `json:"ranks"`
@@ -23,7 +23,7 @@ type summary struct {
 	StateBytes  int64      `json:"stateBytes"` // of the program's variables
 	Compression string     `json:"compression"`
 	Reason      string     `json:"reason"`
-	HeldMS      float64    `json:"heldMs"`
+	PauseMS     float64    `json:"heldMs"`
 	Points      uint64     `json:"points"`
 
 	taken time.Time
@@ -31,17 +31,17 @@ type summary struct {
 
 // baseInfo is a file of an older set that a set needs.
 type baseInfo struct {
-	Set  uint64 `json:"set"`
-	File string `json:"file"`
+	Index uint64 `json:"set"`
+	File  string `json:"file"`
 }
 
 // summarize sums up an open set.
 func (c *call) summarize(s *ckpt.File) summary {
 	h := &s.Header
 	m := summary{
-		Set: h.Index, Path: s.Path, Rank: h.Rank, Ranks: h.Ranks, Time: h.Time, Kind: "full", Bases: []baseInfo{},
+		Index: h.Index, Path: s.Path, Rank: h.Rank, Ranks: h.Ranks, Time: h.Time, Kind: "full", Bases: []baseInfo{},
 		FileBytes: s.Size, Compression: compressionName(h.Compression),
-		Reason: h.Note.Reason, HeldMS: h.Note.PauseMS, Points: h.Note.Points,
+		Reason: h.Note.Reason, PauseMS: h.Note.PauseMS, Points: h.Note.Points,
 	}
 	if t, err := time.Parse(time.RFC3339, h.Time); err == nil {
 		m.taken = t

@@ -36,7 +36,7 @@ type group struct {
 
 // groups finds the sets that arg names: a file, a set's folder, DIR@12, or
 // with folder all sets of a run's folder, newest first.
-func (c *call) groups(arg string) (sets []group, folder bool, err error) {
+func (c *call) groups(arg string) (checkpoints []group, all bool, err error) {
 	st, err := c.fsys.Stat(arg)
 	if errors.Is(err, fs.ErrNotExist) {
 		g, err := c.indexed(arg)
@@ -52,16 +52,16 @@ func (c *call) groups(arg string) (sets []group, folder bool, err error) {
 		t := locate(arg)
 		return []group{{t.index, t.dir, []target{t}, true}}, false, nil
 	}
-	if g, ok, err := c.setFolder(arg); ok || err != nil {
+	if g, ok, err := c.checkpointDir(arg); ok || err != nil {
 		return []group{g}, false, err
 	}
-	sets, err = c.sets(c.setsIn(arg))
-	return sets, true, err
+	checkpoints, err = c.checkpoints(c.checkpointsIn(arg))
+	return checkpoints, true, err
 }
 
-// setsIn is where a run's folder has its sets: there, or in a folder below if
+// checkpointsIn is where a run's folder has its sets: there, or in a folder below if
 // 'cairn run' keeps it.
-func (c *call) setsIn(dir string) string {
+func (c *call) checkpointsIn(dir string) string {
 	sub := filepath.Join(dir, "ckpt")
 	if st, err := c.fsys.Stat(sub); err == nil && st.IsDir() {
 		if _, err := c.fsys.Stat(filepath.Join(dir, "run.json")); err == nil {
@@ -71,15 +71,15 @@ func (c *call) setsIn(dir string) string {
 	return dir
 }
 
-// theSet finds the one set that arg names; of a run's folder it is the newest
+// theCheckpoint finds the one set that arg names; of a run's folder it is the newest
 // that as many ranks have as any.
-func (c *call) theSet(arg string) (group, error) {
-	sets, _, err := c.groups(arg)
+func (c *call) theCheckpoint(arg string) (group, error) {
+	checkpoints, _, err := c.groups(arg)
 	if err != nil {
 		return group{}, err
 	}
-	best := sets[0]
-	for _, g := range sets[1:] {
+	best := checkpoints[0]
+	for _, g := range checkpoints[1:] {
 		if len(g.parts) > len(best.parts) {
 			best = g
 		}
@@ -90,15 +90,15 @@ func (c *call) theSet(arg string) (group, error) {
 // resolve finds a rank's file of the set that arg names; of a run's folder it
 // is the newest set that the rank has.
 func (c *call) resolve(arg string, rank int) (target, error) {
-	sets, _, err := c.groups(arg)
+	checkpoints, _, err := c.groups(arg)
 	if err != nil {
 		return target{}, err
 	}
-	if sets[0].file {
-		return sets[0].parts[0], nil
+	if checkpoints[0].file {
+		return checkpoints[0].parts[0], nil
 	}
 	var have []int
-	for _, g := range sets {
+	for _, g := range checkpoints {
 		for _, t := range g.parts {
 			if t.rank == rank {
 				return t, nil
@@ -138,12 +138,12 @@ func (c *call) indexed(arg string) (group, error) {
 	if !st.IsDir() {
 		return group{}, fmt.Errorf("%s: a file, so it has no sets; name it without @%d", dir, index)
 	}
-	sets, err := c.sets(c.setsIn(dir))
+	checkpoints, err := c.checkpoints(c.checkpointsIn(dir))
 	if err != nil {
 		return group{}, err
 	}
 	var have []string
-	for _, g := range sets {
+	for _, g := range checkpoints {
 		if g.index == index {
 			return g, nil
 		}
@@ -156,8 +156,8 @@ func missing(path string) error {
 	return fmt.Errorf("%s: no such file or folder; name a set's file, a set's folder, a run's folder (its newest set), or DIR@12 for set 12 of DIR", path)
 }
 
-// setFolder reports whether a folder is a set's, and finds the files in it.
-func (c *call) setFolder(dir string) (g group, ok bool, err error) {
+// checkpointDir reports whether a folder is a set's, and finds the files in it.
+func (c *call) checkpointDir(dir string) (g group, ok bool, err error) {
 	entries, err := c.fsys.ReadDir(dir)
 	if err != nil {
 		return group{}, false, err
@@ -182,9 +182,9 @@ func (c *call) setFolder(dir string) (g group, ok bool, err error) {
 	return group{}, false, nil
 }
 
-// sets returns the sets in a run's folder, newest first. That there are none
+// checkpoints returns the sets in a run's folder, newest first. That there are none
 // is an error.
-func (c *call) sets(dir string) ([]group, error) {
+func (c *call) checkpoints(dir string) ([]group, error) {
 	members, err := c.members(dir)
 	if err != nil {
 		return nil, err
@@ -216,7 +216,7 @@ func (c *call) empty(dir string) error {
 			continue
 		}
 		sub := filepath.Join(dir, e.Name())
-		if sets, err := store.Members(c.fsys, sub); err == nil && slices.ContainsFunc(slices.Collect(maps.Values(sets)), func(ranks []int) bool { return len(ranks) > 0 }) {
+		if checkpoints, err := store.Members(c.fsys, sub); err == nil && slices.ContainsFunc(slices.Collect(maps.Values(checkpoints)), func(ranks []int) bool { return len(ranks) > 0 }) {
 			return fmt.Errorf("%s: no checkpoints here; there are some in %s", dir, sub)
 		}
 	}
@@ -226,8 +226,8 @@ func (c *call) empty(dir string) error {
 	return fmt.Errorf("%s: %s", dir, noCheckpoints)
 }
 
-// runFolder checks that arg is a folder that holds sets, not a set.
-func (c *call) runFolder(arg string) error {
+// runDir checks that arg is a folder that holds sets, not a set.
+func (c *call) runDir(arg string) error {
 	st, err := c.fsys.Stat(arg)
 	if errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("%s: no such folder; name the folder that 'cairn run' made, or that a run has as its Options.Dir", arg)
@@ -238,7 +238,7 @@ func (c *call) runFolder(arg string) error {
 	if !st.IsDir() {
 		return fmt.Errorf("%s: a file; name the folder that 'cairn run' made, or that a run has as its Options.Dir", arg)
 	}
-	g, ok, err := c.setFolder(arg)
+	g, ok, err := c.checkpointDir(arg)
 	if ok && g.dir != "" {
 		return fmt.Errorf("%s: the folder of one set; name the run's folder, %s", arg, g.dir)
 	} else if ok && err == nil {
@@ -250,11 +250,11 @@ func (c *call) runFolder(arg string) error {
 // locate finds out where in a run's folder a file lies, if it does.
 func locate(file string) target {
 	for _, path := range []string{file, absolute(file)} {
-		folder := filepath.Dir(path)
+		parent := filepath.Dir(path)
 		rank, isRank := store.ParseRank(filepath.Base(path))
-		index, isSet := store.ParseIndex(filepath.Base(folder))
+		index, isSet := store.ParseIndex(filepath.Base(parent))
 		if isRank && isSet {
-			return target{file: file, dir: filepath.Dir(folder), index: index, rank: rank}
+			return target{file: file, dir: filepath.Dir(parent), index: index, rank: rank}
 		}
 	}
 	return target{file: file}
@@ -273,7 +273,7 @@ func absolute(path string) string {
 func (c *call) open(t target) (*ckpt.File, error) {
 	s, err := ckpt.Open(c.fsys, t.file)
 	if err != nil && t.dir == "" && errors.Is(err, ckpt.ErrCorrupt) {
-		if why := c.foreign(t.file); why != "" {
+		if why := c.whyForeign(t.file); why != "" {
 			return nil, fmt.Errorf("%s: %w: %s; name a set's file, a set's folder, a run's folder, or a file made by 'cairn export'", t.file, errNotCheckpoint, why)
 		}
 	}
@@ -302,8 +302,8 @@ func (c *call) belongs(t target, h *ckpt.Header) error {
 	return h.CheckRun(run)
 }
 
-// openSet opens a rank's file of the set that arg names.
-func (c *call) openSet(arg string, rank int) (*ckpt.File, error) {
+// openCheckpoint opens a rank's file of the set that arg names.
+func (c *call) openCheckpoint(arg string, rank int) (*ckpt.File, error) {
 	t, err := c.resolve(arg, rank)
 	if err != nil {
 		return nil, err
@@ -316,8 +316,8 @@ func (c *call) openSet(arg string, rank int) (*ckpt.File, error) {
 	return s, err
 }
 
-// foreign tells why a file can't be Cairn's, or nothing.
-func (c *call) foreign(path string) string {
+// whyForeign tells why a file can't be Cairn's, or nothing.
+func (c *call) whyForeign(path string) string {
 	f, err := c.fsys.Open(path)
 	if err != nil {
 		return ""
@@ -378,19 +378,19 @@ func (c *call) check(t target) (*ckpt.File, error) {
 	return s, nil
 }
 
-// folderFile is a file in a set's folder.
-type folderFile struct {
+// dirFile is a file in a set's folder.
+type dirFile struct {
 	path string
 	info os.FileInfo
 }
 
 // files returns the files in a folder. One that vanishes meanwhile is left out.
-func (c *call) files(dir string) ([]folderFile, error) {
+func (c *call) files(dir string) ([]dirFile, error) {
 	entries, err := c.fsys.ReadDir(dir)
 	if err != nil {
 		return nil, err
 	}
-	var out []folderFile
+	var out []dirFile
 	for _, e := range entries {
 		path := filepath.Join(dir, e.Name())
 		st, err := c.fsys.Stat(path)
@@ -401,7 +401,7 @@ func (c *call) files(dir string) ([]folderFile, error) {
 			return nil, err
 		}
 		if st.Mode().IsRegular() {
-			out = append(out, folderFile{path, st})
+			out = append(out, dirFile{path, st})
 		}
 	}
 	return out, nil
@@ -409,7 +409,7 @@ func (c *call) files(dir string) ([]folderFile, error) {
 
 // distinct returns the bytes of files, each counted once however many names
 // it has, leaving out those that are also among kept.
-func distinct(files, kept []folderFile) int64 {
+func distinct(files, kept []dirFile) int64 {
 	bySize := make(map[int64][]os.FileInfo)
 	for _, f := range kept {
 		bySize[f.info.Size()] = append(bySize[f.info.Size()], f.info)
@@ -426,9 +426,9 @@ func distinct(files, kept []folderFile) int64 {
 	return total
 }
 
-// folders returns the paths of all set folders in a run's folder, committed
+// checkpointDirs returns the paths of all set folders in a run's folder, committed
 // or not, by index.
-func (c *call) folders(dir string) (map[uint64]string, error) {
+func (c *call) checkpointDirs(dir string) (map[uint64]string, error) {
 	entries, err := c.fsys.ReadDir(dir)
 	if err != nil {
 		return nil, err
@@ -445,13 +445,13 @@ func (c *call) folders(dir string) (map[uint64]string, error) {
 // unneeded returns what lies in a committed set's folder and no set needs:
 // files that a crash left half written, and links to older files that the
 // set, rewritten since, does not refer to any more.
-func (c *call) unneeded(t target, h *ckpt.Header) ([]folderFile, error) {
+func (c *call) unneeded(t target, h *ckpt.Header) ([]dirFile, error) {
 	files, err := c.files(filepath.Dir(t.file))
 	if err != nil {
 		return nil, err
 	}
 	prefix := fmt.Sprintf("rank-%04d.", t.rank)
-	var out []folderFile
+	var out []dirFile
 	for _, f := range files {
 		name := filepath.Base(f.path)
 		rest, ok := strings.CutPrefix(name, prefix)

@@ -39,7 +39,7 @@ changed in one may be changed in others too, which cairn then says.`,
   cairn verify --json a b | jq '.sets[] | select(.status != "sound")'  # what is wrong in two folders
   cairn verify --accept ckpt@12                                        # make values edited in set 12 good`,
 		Args:              takes(0, -1),
-		ValidArgsFunction: c.completeSets,
+		ValidArgsFunction: c.completeCheckpoints,
 	}
 	f := cmd.Flags()
 	accept := f.Bool("accept", false, "accept values that were changed on purpose, in one set")
@@ -54,14 +54,14 @@ changed in one may be changed in others too, which cairn then says.`,
 
 // verifyDocument is what verify --json prints.
 type verifyDocument struct {
-	Sets       []verifiedSet   `json:"sets"`       // one for every rank's file
-	Incomplete []incompleteSet `json:"incomplete"` // those that lack a rank's file
-	Sound      bool            `json:"sound"`      // all files of them
+	Files      []verifiedFile         `json:"sets"`       // one for every rank's file
+	Incomplete []incompleteCheckpoint `json:"incomplete"` // those that lack a rank's file
+	Sound      bool                   `json:"sound"`      // all files of them
 }
 
-// verifiedSet is what became of checking one rank's file of a set.
-type verifiedSet struct {
-	Set          uint64         `json:"set"`
+// verifiedFile is what became of checking one rank's file of a set.
+type verifiedFile struct {
+	Index        uint64         `json:"set"`
 	Rank         int            `json:"rank"`
 	Ranks        int            `json:"ranks"` // 0: not known
 	Run          string         `json:"run,omitempty"`
@@ -75,9 +75,9 @@ type verifiedSet struct {
 	Error        string         `json:"error,omitempty"`    // why it is unreadable
 }
 
-// incompleteSet is a set that not all ranks have.
-type incompleteSet struct {
-	Set     uint64 `json:"set"`
+// incompleteCheckpoint is a set that not all ranks have.
+type incompleteCheckpoint struct {
+	Index   uint64 `json:"set"`
 	Ranks   int    `json:"ranks"`
 	Missing []int  `json:"missing"`
 }
@@ -96,19 +96,19 @@ func verify(ctx context.Context, c *call) error {
 		}
 		c.args = []string{run}
 	}
-	doc := verifyDocument{Sets: []verifiedSet{}, Incomplete: []incompleteSet{}, Sound: true}
+	doc := verifyDocument{Files: []verifiedFile{}, Incomplete: []incompleteCheckpoint{}, Sound: true}
 	var failed error
 	found := false
 	for _, arg := range c.args {
-		sets, folder, err := c.groups(arg)
+		checkpoints, all, err := c.groups(arg)
 		if err != nil {
 			failed = c.notDone(failed, err)
 			continue
 		}
 		var outcomes []outcome
 		var whose lineage
-		for _, g := range sets {
-			o, err := c.verifyGroup(ctx, g, folder, &whose)
+		for _, g := range checkpoints {
+			o, err := c.verifyGroup(ctx, g, all, &whose)
 			if errors.Is(err, context.Canceled) {
 				return err
 			}
@@ -119,13 +119,13 @@ func verify(ctx context.Context, c *call) error {
 				continue // the run has removed it meanwhile
 			}
 			doc.Sound = doc.Sound && o.status != "damaged"
-			doc.Sets = append(doc.Sets, o.files...)
+			doc.Files = append(doc.Files, o.files...)
 			if o.lacks != nil {
 				doc.Incomplete = append(doc.Incomplete, *o.lacks)
 			}
 			outcomes = append(outcomes, o)
 		}
-		if folder && !c.json {
+		if all && !c.json {
 			c.outlook(outcomes)
 		}
 		whole := func(o outcome) bool { return o.lacks == nil }
@@ -149,18 +149,18 @@ func verify(ctx context.Context, c *call) error {
 
 // outcome is what became of checking a set.
 type outcome struct {
-	set    uint64
-	files  []verifiedSet
-	lacks  *incompleteSet
+	index  uint64
+	files  []verifiedFile
+	lacks  *incompleteCheckpoint
 	status string // "sound", "incomplete", "damaged" or "unreadable"
 }
 
 // lineage is what the files of a directory have in common.
-type lineage struct{ first *verifiedSet }
+type lineage struct{ first *verifiedFile }
 
 // compare finds a file that is sound by itself and does not belong to those
 // before it.
-func (l *lineage) compare(v, group *verifiedSet) {
+func (l *lineage) compare(v, group *verifiedFile) {
 	if v.Status != "sound" {
 		return
 	}
@@ -183,18 +183,18 @@ func (l *lineage) compare(v, group *verifiedSet) {
 
 // verifyGroup checks the files of all ranks of a set. In a run's folder they
 // may be removed meanwhile.
-func (c *call) verifyGroup(ctx context.Context, g group, folder bool, whose *lineage) (o outcome, failed error) {
-	var first *verifiedSet
-	o = outcome{set: g.index, status: "sound"}
-	lacks := incompleteSet{Set: g.index}
+func (c *call) verifyGroup(ctx context.Context, g group, all bool, whose *lineage) (o outcome, failed error) {
+	var first *verifiedFile
+	o = outcome{index: g.index, status: "sound"}
+	lacks := incompleteCheckpoint{Index: g.index}
 	have := make(map[int]bool)
 	vanished := false
 	for _, t := range g.parts {
-		v, err := c.verifySet(ctx, t)
+		v, err := c.verifyFile(ctx, t)
 		if errors.Is(err, context.Canceled) {
 			return o, err
 		}
-		if folder && errors.Is(err, fs.ErrNotExist) {
+		if all && errors.Is(err, fs.ErrNotExist) {
 			vanished = true
 			continue
 		}
@@ -228,7 +228,7 @@ func (c *call) verifyGroup(ctx context.Context, g group, folder bool, whose *lin
 		o.status = "incomplete"
 	}
 	if !c.json {
-		c.printf("set %d is incomplete: of its %s, there is no file of %s\n", o.set, count(lacks.Ranks, "rank"), rankNames(lacks.Missing))
+		c.printf("set %d is incomplete: of its %s, there is no file of %s\n", o.index, count(lacks.Ranks, "rank"), rankNames(lacks.Missing))
 	}
 	return o, failed
 }
@@ -242,14 +242,14 @@ func (c *call) notDone(before, err error) error {
 	return err
 }
 
-// verifySet checks one rank's file of a set. An error says that it could not
+// verifyFile checks one rank's file of a set. An error says that it could not
 // be done; damage is none.
-func (c *call) verifySet(ctx context.Context, t target) (verifiedSet, error) {
-	v := verifiedSet{Set: t.index, Rank: t.rank, Path: t.file, Status: "sound", Damage: []damagedBlock{}}
+func (c *call) verifyFile(ctx context.Context, t target) (verifiedFile, error) {
+	v := verifiedFile{Index: t.index, Rank: t.rank, Path: t.file, Status: "sound", Damage: []damagedBlock{}}
 	s, err := c.open(t)
 	if err == nil {
 		defer s.Close()
-		v.Set, v.Rank, v.Ranks, v.CheckedBytes = s.Header.Index, s.Header.Rank, s.Header.Ranks, s.State()
+		v.Index, v.Rank, v.Ranks, v.CheckedBytes = s.Header.Index, s.Header.Rank, s.Header.Ranks, s.State()
 		v.Run, v.Attempt = s.Header.Run, s.Header.Attempt
 		v.Damage, err = c.damage(ctx, s)
 	}
@@ -296,7 +296,7 @@ func (c *call) damage(ctx context.Context, s *ckpt.File) ([]damagedBlock, error)
 	return out, nil
 }
 
-func (c *call) verifiedText(v *verifiedSet) {
+func (c *call) verifiedText(v *verifiedFile) {
 	switch {
 	case v.Status == "unreadable":
 		c.printf("%s: could not be checked: %s\n", v.Path, v.Error)
@@ -316,34 +316,34 @@ func (c *call) verifiedText(v *verifiedSet) {
 func (c *call) blocksText(blocks []damagedBlock) {
 	const most, alike = 20, 3
 	seen := make(map[string]int) // reason → blocks
-	shown := 0
+	printed := 0
 	for _, b := range blocks {
 		seen[b.Reason]++
-		if shown == most || strings.Contains(b.Reason, "base of this set") && seen[b.Reason] > alike {
+		if printed == most || strings.Contains(b.Reason, "base of this set") && seen[b.Reason] > alike {
 			continue
 		}
-		shown++
+		printed++
 		c.printf("  %s: %s\n", printable(b.Block), printable(b.Reason))
 	}
-	if shown < len(blocks) {
-		c.printf("  … and %d more (--json lists all)\n", len(blocks)-shown)
+	if printed < len(blocks) {
+		c.printf("  … and %d more (--json lists all)\n", len(blocks)-printed)
 	}
 }
 
 // outlook says what damage in a folder means for its run.
-func (c *call) outlook(sets []outcome) {
-	good := slices.IndexFunc(sets, func(o outcome) bool { return o.status == "sound" })
-	bad := slices.IndexFunc(sets, func(o outcome) bool { return o.status == "damaged" })
+func (c *call) outlook(checkpoints []outcome) {
+	good := slices.IndexFunc(checkpoints, func(o outcome) bool { return o.status == "sound" })
+	bad := slices.IndexFunc(checkpoints, func(o outcome) bool { return o.status == "damaged" })
 	switch {
-	case bad < 0 && (good >= 0 || len(sets) == 0):
+	case bad < 0 && (good >= 0 || len(checkpoints) == 0):
 	case bad < 0:
 		c.printf("no set in this folder is complete: there is none that every rank can load\n")
 	case good < 0:
 		c.printf("no set in this folder is sound: a run will refuse to start from it; bring back a copy, or move the folder away to start afresh\n")
 	case bad < good:
-		c.printf("a run that restarts steps around the damage to set %d\n", sets[good].set)
+		c.printf("a run that restarts steps around the damage to set %d\n", checkpoints[good].index)
 	default:
-		c.printf("a run that restarts takes set %d, which is sound\n", sets[good].set)
+		c.printf("a run that restarts takes set %d, which is sound\n", checkpoints[good].index)
 	}
 }
 
@@ -352,7 +352,7 @@ func (c *call) accept(ctx context.Context) error {
 	if len(c.args) != 1 {
 		return usagef("verify: --accept takes one set, not %d; name one at a time", len(c.args))
 	}
-	g, err := c.theSet(c.args[0])
+	g, err := c.theCheckpoint(c.args[0])
 	if err != nil {
 		return err
 	}
@@ -368,14 +368,14 @@ func (c *call) accept(ctx context.Context) error {
 		defer dir.Close()
 		dirs = append(dirs, dir)
 	}
-	doc := verifyDocument{Sets: []verifiedSet{}, Incomplete: []incompleteSet{}, Sound: true}
+	doc := verifyDocument{Files: []verifiedFile{}, Incomplete: []incompleteCheckpoint{}, Sound: true}
 	var sharing []uint64
 	for i, t := range g.parts {
-		v, err := c.acceptSet(ctx, t, dirs[i])
+		v, err := c.acceptFile(ctx, t, dirs[i])
 		if err != nil {
 			return err
 		}
-		doc.Sets = append(doc.Sets, v)
+		doc.Files = append(doc.Files, v)
 		doc.Sound = doc.Sound && v.Status == "sound"
 		sharing = append(sharing, v.Sharing...)
 		if !c.json {
@@ -388,7 +388,7 @@ func (c *call) accept(ctx context.Context) error {
 		}
 	}
 	if slices.Sort(sharing); len(sharing) > 0 {
-		c.notef("files of this set are also files of %s, where the same values may have changed; check with 'cairn verify %s'", setNames(slices.Compact(sharing)), g.dir)
+		c.notef("files of this set are also files of %s, where the same values may have changed; check with 'cairn verify %s'", checkpointNames(slices.Compact(sharing)), g.dir)
 	}
 	if !doc.Sound {
 		return errFound
@@ -396,9 +396,9 @@ func (c *call) accept(ctx context.Context) error {
 	return nil
 }
 
-// acceptSet rewrites a set if it holds something to accept.
-func (c *call) acceptSet(ctx context.Context, t target, dir *store.Dir) (verifiedSet, error) {
-	v, err := c.verifySet(ctx, t)
+// acceptFile rewrites a set if it holds something to accept.
+func (c *call) acceptFile(ctx context.Context, t target, dir *store.Dir) (verifiedFile, error) {
+	v, err := c.verifyFile(ctx, t)
 	if err != nil || v.Status == "sound" {
 		return v, err
 	}
@@ -418,7 +418,7 @@ func (c *call) acceptSet(ctx context.Context, t target, dir *store.Dir) (verifie
 	if err != nil {
 		return v, fmt.Errorf("%s: not accepted, and left as it was: %w", t.file, err)
 	}
-	if v, err = c.verifySet(ctx, t); err != nil {
+	if v, err = c.verifyFile(ctx, t); err != nil {
 		return v, err
 	}
 	v.Accepted, v.Sharing = changed, sharing
@@ -432,12 +432,12 @@ func (c *call) sharing(t target) ([]uint64, error) {
 	if err != nil {
 		return nil, err
 	}
-	folders, err := c.folders(t.dir)
+	dirs, err := c.checkpointDirs(t.dir)
 	if err != nil {
 		return nil, err
 	}
 	var out []uint64
-	for n, path := range folders {
+	for n, path := range dirs {
 		if n == t.index {
 			continue
 		}
@@ -445,8 +445,8 @@ func (c *call) sharing(t target) ([]uint64, error) {
 		if err != nil {
 			return nil, err
 		}
-		if slices.ContainsFunc(theirs, func(f folderFile) bool {
-			return slices.ContainsFunc(mine, func(g folderFile) bool { return os.SameFile(f.info, g.info) })
+		if slices.ContainsFunc(theirs, func(f dirFile) bool {
+			return slices.ContainsFunc(mine, func(g dirFile) bool { return os.SameFile(f.info, g.info) })
 		}) {
 			out = append(out, n)
 		}
@@ -455,5 +455,5 @@ func (c *call) sharing(t target) ([]uint64, error) {
 	return out, nil
 }
 
-// setNames gives indices as people read them: set 3, sets 3 and 4.
-func setNames(indices []uint64) string { return listed(indices, "set") }
+// checkpointNames gives indices as people read them: set 3, sets 3 and 4.
+func checkpointNames(indices []uint64) string { return listed(indices, "set") }

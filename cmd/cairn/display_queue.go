@@ -3,16 +3,16 @@ package main
 import "sync"
 
 const (
-	laneRoom  = 256 << 10 // bytes of output that may wait to be shown
-	laneNotes = 1000      // remarks that may
+	queueBytes = 256 << 10 // bytes of output that may wait to be shown
+	queueNotes = 1000      // remarks that may
 )
 
-// lane shows things one after the other in a goroutine of its own, so that a
+// displayQueue shows things one after the other in a goroutine of its own, so that a
 // terminal or a pipe that takes nothing holds up only those who agree to it.
-type lane struct {
+type displayQueue struct {
 	mu      sync.Mutex
 	some    sync.Cond
-	list    []shown
+	list    []queued
 	bytes   int
 	closed  bool
 	dropped int             // remarks that found no room
@@ -20,61 +20,61 @@ type lane struct {
 	done    chan struct{}   // closed when all has been shown after close
 }
 
-type shown struct {
+type queued struct {
 	bytes int
 	show  func()
 }
 
-func newLane(missed func(int)) *lane {
-	l := &lane{missed: missed, done: make(chan struct{})}
+func newDisplayQueue(missed func(int)) *displayQueue {
+	l := &displayQueue{missed: missed, done: make(chan struct{})}
 	l.some.L = &l.mu
 	go l.work()
 	return l
 }
 
 // output shows something of that many bytes. It blocks while there is no room.
-func (l *lane) output(bytes int, show func()) {
+func (l *displayQueue) output(bytes int, show func()) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for l.bytes > laneRoom && !l.closed {
+	for l.bytes > queueBytes && !l.closed {
 		l.some.Wait()
 	}
 	if !l.closed {
-		l.list = append(l.list, shown{bytes, show})
+		l.list = append(l.list, queued{bytes, show})
 		l.bytes += bytes
 		l.some.Broadcast()
 	}
 }
 
-// note shows a remark. It does not block; beyond laneNotes it is dropped.
-func (l *lane) note(show func()) {
+// note shows a remark. It does not block; beyond queueNotes it is dropped.
+func (l *displayQueue) note(show func()) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	switch {
 	case l.closed:
-	case len(l.list) >= laneNotes:
+	case len(l.list) >= queueNotes:
 		l.dropped++
 	default:
-		l.list = append(l.list, shown{0, show})
+		l.list = append(l.list, queued{0, show})
 		l.some.Broadcast()
 	}
 }
 
 // idle reports whether nothing waits.
-func (l *lane) idle() bool {
+func (l *displayQueue) idle() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return len(l.list) == 0
 }
 
-func (l *lane) close() {
+func (l *displayQueue) close() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.closed = true
 	l.some.Broadcast()
 }
 
-func (l *lane) work() {
+func (l *displayQueue) work() {
 	defer close(l.done)
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -82,7 +82,7 @@ func (l *lane) work() {
 		for len(l.list) == 0 && l.dropped == 0 && !l.closed {
 			l.some.Wait()
 		}
-		var next shown
+		var next queued
 		switch {
 		case len(l.list) > 0:
 			next, l.list = l.list[0], l.list[1:]

@@ -4,4 +4,4 @@ package main
 
 import "github.com/cairnrun/cairn/internal/supervise"
 
-func watchLeave(*supervise.Supervisor) (stop func()) { return func() {} }
+func watchEvacuate(*supervise.Supervisor) (stop func()) { return func() {} }

@@ -10,9 +10,9 @@ import (
 	"github.com/cairnrun/cairn/internal/supervise"
 )
 
-// watchLeave lets ranks leave hosts when SIGUSR2 comes, until the function that
+// watchEvacuate lets ranks leave hosts when SIGUSR2 comes, until the function that
 // it returns is called.
-func watchLeave(s *supervise.Supervisor) (stop func()) {
+func watchEvacuate(s *supervise.Supervisor) (stop func()) {
 	told, ended := make(chan os.Signal, 1), make(chan struct{})
 	signal.Notify(told, syscall.SIGUSR2)
 	go func() {

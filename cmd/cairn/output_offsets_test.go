@@ -96,11 +96,11 @@ func noted(t *testing.T, n int) {
 	}
 }
 
-// TestSupervisorKilledShown: after kill -9 of 'cairn run' while ranks are between
+// TestOutput_SupervisorKilled: after kill -9 of 'cairn run' while ranks are between
 // two points, the next one shows what this one had not shown, and no more, on
 // stdout and stderr: what the ranks print until they save and stop, or again if
 // they were killed, too.
-func TestSupervisorKilledShown(t *testing.T) {
+func TestOutput_SupervisorKilled(t *testing.T) {
 	for _, v := range []struct {
 		name string
 		n    int
@@ -167,9 +167,9 @@ func TestSupervisorKilledShown(t *testing.T) {
 
 func tailOf(s string, n int) string { return s[max(0, len(s)-n):] }
 
-// TestUnreadShownLater: what was not written because nobody read stdout any more
+// TestOutput_UnreadIsShownLater: what was not written because nobody read stdout any more
 // is shown by the next start.
-func TestUnreadShownLater(t *testing.T) {
+func TestOutput_UnreadIsShownLater(t *testing.T) {
 	t.Chdir(t.TempDir())
 	once, _ := filepath.Abs("once")
 	args := []string{"run", "-q", "--retries", "0", "sh", "-c", "echo a; echo b; test -e " + once + " || { : > " + once + "; exit 5; }; echo c"}

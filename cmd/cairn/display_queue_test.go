@@ -12,11 +12,11 @@ import (
 
 // A terminal that takes nothing: events don't wait for it, and what did not
 // fit is counted.
-func TestScreenBlocked(t *testing.T) {
+func TestScreen_TerminalTakesNothing(t *testing.T) {
 	r, w := io.Pipe()
 	c := &call{stdout: &output{w: w}, stderr: w}
 	s := newScreen(c, false)
-	for i := range 2 * laneNotes {
+	for i := range 2 * queueNotes {
 		s.event(supervise.Event{Text: fmt.Sprintf("remark %d", i)})
 	}
 	gone, cancel := context.WithCancel(context.Background())
@@ -26,10 +26,10 @@ func TestScreenBlocked(t *testing.T) {
 		text, _ := io.ReadAll(r)
 		read <- string(text)
 	}()
-	s.leave(gone)
+	s.close(gone)
 	w.Close()
 	text := <-read
-	if !strings.Contains(text, "remark 5\n") || !strings.Contains(text, " remarks not shown; see the run's log") || strings.Contains(text, fmt.Sprintf("remark %d\n", 2*laneNotes-1)) {
+	if !strings.Contains(text, "remark 5\n") || !strings.Contains(text, " remarks not shown; see the run's log") || strings.Contains(text, fmt.Sprintf("remark %d\n", 2*queueNotes-1)) {
 		t.Errorf("%.200q … %q", text, text[max(0, len(text)-200):])
 	}
 	s.event(supervise.Event{Text: "late"}) // goes nowhere, and does not block

@@ -22,7 +22,7 @@ func (r *runFlags) build(ctx context.Context, c *call) (*golang.Made, error) {
 	o := &r.o
 	n := sourceArgs(o.Command)
 	if n == 0 {
-		if r.makes {
+		if r.sourceFlags {
 			return nil, usagef("run: %s is a program; --tags, --take, --cpuprofile and --go-flags are for source", o.Command[0])
 		}
 		return nil, nil
@@ -31,8 +31,8 @@ func (r *runFlags) build(ctx context.Context, c *call) (*golang.Made, error) {
 	if st, err := os.Stat(patterns[0]); err == nil && st.IsDir() && !filepath.IsAbs(patterns[0]) && !strings.HasPrefix(patterns[0], ".") {
 		patterns[0] = "." + string(filepath.Separator) + patterns[0] // and no import path
 	}
-	forRanks(&r.how, o.Ranks)
-	made, err := makeProgram(ctx, c, patterns, r.how)
+	forRanks(&r.makeOptions, o.Ranks)
+	made, err := makeProgram(ctx, c, patterns, r.makeOptions)
 	if err != nil {
 		return nil, err
 	}
