@@ -68,7 +68,7 @@ back. 'cairn run PACKAGE' does both at once.`,
 			c.notef("%s: written to %s", named(c.args), made.Path)
 		}
 		if c.json {
-			return c.document(buildDocument{made.Path, made.Points, made.Before})
+			return c.document(buildDocument{made.Path, made.Points, made.Cached})
 		}
 		return nil
 	})

@@ -80,7 +80,7 @@ func instrumentProgram(ctx context.Context, c *call, dir string, o golang.MakeOp
 				text = nice
 			}
 		}
-		to := filepath.Join(dir, w.Place(name))
+		to := filepath.Join(dir, w.TreePath(name))
 		if err := os.MkdirAll(filepath.Dir(to), 0o777); err != nil {
 			return err
 		}

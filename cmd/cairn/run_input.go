@@ -66,7 +66,7 @@ func (r *runFlags) reads(made *golang.Made) bool {
 		}
 	}
 	if made != nil {
-		return made.Reads
+		return made.ReadsStdin
 	}
 	path, err := exec.LookPath(r.o.Command[0])
 	if err != nil {

@@ -12,8 +12,8 @@ import (
 	"time"
 )
 
-// findMade finds a program in the cache; nil if it is not there.
-func findMade(cache, key string) *Made {
+// findCached finds a program in the cache; nil if it is not there.
+func findCached(cache, key string) *Made {
 	if key == "" {
 		return nil
 	}
@@ -23,7 +23,7 @@ func findMade(cache, key string) *Made {
 	if err != nil || json.Unmarshal(text, m) != nil || m.Name != filepath.Base(m.Name) {
 		return nil
 	}
-	m.Path, m.Before = filepath.Join(dir, m.Name), true
+	m.Path, m.Cached = filepath.Join(dir, m.Name), true
 	if st, err := os.Stat(m.Path); err != nil || !st.Mode().IsRegular() {
 		return nil
 	}
@@ -32,9 +32,9 @@ func findMade(cache, key string) *Made {
 	return m
 }
 
-// keep puts what was built in work into the cache, for others to find if there is
+// store puts what was built in work into the cache, for others to find if there is
 // a key.
-func (m *Made) keep(cache, key, work string) error {
+func (m *Made) store(cache, key, work string) error {
 	text, err := json.Marshal(m)
 	if err != nil {
 		return err
@@ -112,5 +112,5 @@ func prune(cache string, limit int64, keep string) error {
 	return nil
 }
 
-// madeBytes is how much the cache may hold of programs.
-const madeBytes = 1 << 30
+// cacheLimit is how much the cache may hold of programs.
+const cacheLimit = 1 << 30

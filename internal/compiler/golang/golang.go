@@ -31,7 +31,7 @@
 //
 // Package load says how statements are counted. For Go this means:
 //
-//   - Reads are of variables, not of constants, functions, packages, types,
+//   - ReadsStdin are of variables, not of constants, functions, packages, types,
 //     fields and labels; indices of every kind, keys and left sides are left out.
 //     x++ and x += y read x.
 //   - A statement with calls of functions whose source is known counts these,

@@ -15,8 +15,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/cairnrun/cairn/internal/compiler/golang/gobuild"
 	"github.com/cairnrun/cairn/internal/compiler/golang/explain"
+	"github.com/cairnrun/cairn/internal/compiler/golang/gobuild"
 	"github.com/cairnrun/cairn/internal/compiler/golang/instrument"
 	"github.com/cairnrun/cairn/internal/compiler/golang/load"
 	"github.com/cairnrun/cairn/internal/compiler/golang/rewrite"
@@ -49,10 +49,10 @@ type Made struct {
 	Uncovered []string `json:"uncovered,omitempty"`
 	// Notes are the other sentences about its points and about loops without.
 	Notes []string `json:"notes,omitempty"`
-	// Reads says that it reads stdin.
-	Reads bool `json:"reads,omitempty"`
-	// Before says that it was made before, and nothing has changed.
-	Before bool `json:"-"`
+	// ReadsStdin says that it reads stdin.
+	ReadsStdin bool `json:"reads,omitempty"`
+	// Cached says that it was made before, and nothing has changed.
+	Cached bool `json:"-"`
 }
 
 // Make makes a program restartable and builds it. A program that was made before
@@ -72,13 +72,13 @@ func Make(ctx context.Context, dir string, patterns []string, o MakeOptions) (*M
 		return nil, err
 	}
 	cache = filepath.Join(cache, "build")
-	m := findMade(cache, key)
+	m := findCached(cache, key)
 	if m == nil {
-		if m, err = makeNew(ctx, b, cache, key, o); err != nil {
+		if m, err = build(ctx, b, cache, key, o); err != nil {
 			return nil, err
 		}
 	} else if o.Progress != nil {
-		m.tell(o.Progress, "built before")
+		m.report(o.Progress, "built before")
 	}
 	if o.Output == "" {
 		return m, nil
@@ -97,9 +97,9 @@ func Make(ctx context.Context, dir string, patterns []string, o MakeOptions) (*M
 	return m, nil
 }
 
-// tell says where the points are, how that came about, and what is to be known of
+// report says where the points are, how that came about, and what is to be known of
 // them.
-func (m *Made) tell(progress func(text string), how string) {
+func (m *Made) report(progress func(text string), how string) {
 	if len(m.Points) > 0 {
 		progress(pointsText(m.Points) + ", " + how)
 	}
@@ -119,7 +119,7 @@ func (m *Made) Copy(to string) error {
 	if real, err := filepath.EvalSymlinks(to); err == nil {
 		to = real
 	}
-	if err := replaceable(to); err != nil {
+	if err := checkReplaceable(to); err != nil {
 		return err
 	}
 	if err := gobuild.CopyFile(to, m.Path); err != nil {
@@ -128,9 +128,9 @@ func (m *Made) Copy(to string) error {
 	return nil
 }
 
-// replaceable tells whether a program may take the place of what is there: of
+// checkReplaceable tells whether a program may take the place of what is there: of
 // nothing, of an empty file, of a program.
-func replaceable(name string) error {
+func checkReplaceable(name string) error {
 	st, err := os.Stat(name)
 	if err != nil || st.Mode().IsRegular() && st.Size() == 0 {
 		return nil // what is wrong shows when it is written
@@ -159,7 +159,7 @@ type Rewritten struct {
 	// Package is the import path of the main package.
 	Package string
 
-	b *gobuild.Builder
+	builder *gobuild.Builder
 }
 
 // Rewrite makes a program restartable, as Make does, and builds nothing.
@@ -168,16 +168,16 @@ func Rewrite(ctx context.Context, dir string, patterns []string, o MakeOptions) 
 	if err != nil {
 		return nil, err
 	}
-	return rewriteWith(ctx, b, o)
+	return rewriteProgram(ctx, b, o)
 }
 
-func rewriteWith(ctx context.Context, b *gobuild.Builder, o MakeOptions) (*Rewritten, error) {
+func rewriteProgram(ctx context.Context, b *gobuild.Builder, o MakeOptions) (*Rewritten, error) {
 	p, err := Load(ctx, b.Dir, b.Patterns, load.Options{Env: b.LoadEnv(), Go: o.Go, Take: o.Take})
 	if err != nil {
 		return nil, err
 	}
 	in, err := instrument.Instrument(p, o.Instrument)
-	if errors.Is(err, instrument.ErrOwn) { // Make builds it as it is
+	if errors.Is(err, instrument.ErrOwnCheckpoints) { // Make builds it as it is
 		return &Rewritten{new(instrument.Result), p.Package, b}, err
 	}
 	if err != nil {
@@ -186,12 +186,12 @@ func rewriteWith(ctx context.Context, b *gobuild.Builder, o MakeOptions) (*Rewri
 	return &Rewritten{in, p.Package, b}, nil
 }
 
-// Place is where a file stands in a tree of rewritten files: as in the program's
+// TreePath is where a file stands in a tree of rewritten files: as in the program's
 // module or workspace, or below modules/PATH for another module.
-func (w *Rewritten) Place(name string) string { return w.b.TreePath(name) }
+func (w *Rewritten) TreePath(name string) string { return w.builder.TreePath(name) }
 
-// makeNew makes a program that is not in the cache.
-func makeNew(ctx context.Context, b *gobuild.Builder, cache, key string, o MakeOptions) (*Made, error) {
+// build makes a program that is not in the cache.
+func build(ctx context.Context, b *gobuild.Builder, cache, key string, o MakeOptions) (*Made, error) {
 	tell := func(format string, args ...any) {
 		if o.Progress != nil {
 			o.Progress(fmt.Sprintf(format, args...))
@@ -199,17 +199,17 @@ func makeNew(ctx context.Context, b *gobuild.Builder, cache, key string, o MakeO
 	}
 	tell("reading the program")
 	begin := time.Now()
-	in, err := rewriteWith(ctx, b, o)
+	in, err := rewriteProgram(ctx, b, o)
 	var own []string
-	if errors.Is(err, instrument.ErrOwn) {
+	if errors.Is(err, instrument.ErrOwnCheckpoints) {
 		own, err = []string{err.Error() + "; it is built as it is"}, nil
 	}
 	if err != nil {
 		return nil, err
 	}
-	m := &Made{Name: b.ProgramName(in.Package), Points: in.Points, Uncovered: in.Uncovered, Notes: append(own, in.Notes()...), Reads: in.Reads, Source: in.digest()}
+	m := &Made{Name: b.ProgramName(in.Package), Points: in.Points, Uncovered: in.Uncovered, Notes: append(own, in.Notes()...), ReadsStdin: in.ReadsStdin, Source: in.digest()}
 	if o.Progress != nil {
-		m.tell(o.Progress, "in "+seconds(begin))
+		m.report(o.Progress, "in "+seconds(begin))
 	}
 	tell("compiling (the first time with the standard library)")
 	begin = time.Now()
@@ -237,10 +237,10 @@ func makeNew(ctx context.Context, b *gobuild.Builder, cache, key string, o MakeO
 	if key != now {
 		key = ""
 	}
-	if err := m.keep(cache, key, work); err != nil {
+	if err := m.store(cache, key, work); err != nil {
 		return nil, err
 	}
-	return m, prune(cache, madeBytes, m.Path)
+	return m, prune(cache, cacheLimit, m.Path)
 }
 
 // pointsText says where points are.
@@ -267,11 +267,11 @@ func seconds(since time.Time) string { return fmt.Sprintf("%.1f s", time.Since(s
 func (w *Rewritten) digest() string {
 	places := make(map[string]string, len(w.Files))
 	for name := range w.Files {
-		places[filepath.ToSlash(w.Place(name))] = name
+		places[filepath.ToSlash(w.TreePath(name))] = name
 	}
 	h := sha256.New()
 	for _, place := range slices.Sorted(maps.Keys(places)) {
-		text := rewrite.Told(w.Files[places[place]], func(file string) string { return filepath.ToSlash(w.Place(file)) })
+		text := rewrite.Told(w.Files[places[place]], func(file string) string { return filepath.ToSlash(w.TreePath(file)) })
 		fmt.Fprintf(h, "%s %d\n%s", place, len(text), text)
 	}
 	return hex.EncodeToString(h.Sum(nil)[:16])

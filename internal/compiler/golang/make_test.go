@@ -137,7 +137,7 @@ func TestMake(t *testing.T) {
 		return m
 	}
 	first := make()
-	if first.Name != "sums" || first.Before || len(first.Points) != 1 || first.Points[0].Line != 8 {
+	if first.Name != "sums" || first.Cached || len(first.Points) != 1 || first.Points[0].Line != 8 {
 		t.Errorf("%+v", first)
 	}
 	if len(told) != 4 || !strings.HasPrefix(told[0], "reading") || !strings.HasPrefix(told[1], "1 point (main.go:8)") ||
@@ -148,33 +148,33 @@ func TestMake(t *testing.T) {
 		t.Errorf("killed %d times, it says %q", kills, got)
 	}
 	again := make()
-	if !again.Before || again.Path != first.Path || again.Source != first.Source || len(again.Points) != 1 || !slices.Equal(told, []string{"1 point (main.go:8), built before"}) {
+	if !again.Cached || again.Path != first.Path || again.Source != first.Source || len(again.Points) != 1 || !slices.Equal(told, []string{"1 point (main.go:8), built before"}) {
 		t.Errorf("%+v: %q", again, told)
 	}
 	// What does not change the rewritten files is another program all the same.
 	write(t, filepath.Join(dir, "more.go"), "package main\n\nimport _ \"embed\"\n\n//go:embed text.txt\nvar text string\n\nfunc init() { println(text) }\n")
 	write(t, filepath.Join(dir, "text.txt"), "one")
-	if m := make(); m.Before || !strings.HasPrefix(says(t, m.Path), "one") {
+	if m := make(); m.Cached || !strings.HasPrefix(says(t, m.Path), "one") {
 		t.Error("a new file was not seen")
 	}
 	write(t, filepath.Join(dir, "text.txt"), "two")
-	if m := make(); m.Before || !strings.HasPrefix(says(t, m.Path), "two") {
+	if m := make(); m.Cached || !strings.HasPrefix(says(t, m.Path), "two") {
 		t.Error("a change in an embedded file was not seen")
 	}
 	o.Flags = []string{"-tags=other"}
-	if make().Before {
+	if make().Cached {
 		t.Error("a flag was not seen")
 	}
 	o.Flags = nil
 	o.Output = t.TempDir()
-	if m := make(); !m.Before || m.Path != filepath.Join(o.Output, "sums") || !strings.HasPrefix(says(t, m.Path), "two") {
+	if m := make(); !m.Cached || m.Path != filepath.Join(o.Output, "sums") || !strings.HasPrefix(says(t, m.Path), "two") {
 		t.Errorf("%+v", m)
 	}
 	w, err := Rewrite(context.Background(), dir, nil, o)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := w.Place(filepath.Join(dir, "main.go")); got != "main.go" || w.Files[filepath.Join(dir, "main.go")] == nil {
+	if got := w.TreePath(filepath.Join(dir, "main.go")); got != "main.go" || w.Files[filepath.Join(dir, "main.go")] == nil {
 		t.Errorf("main.go is at %s", got)
 	}
 }

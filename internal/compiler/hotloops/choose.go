@@ -9,8 +9,8 @@ import (
 )
 
 const (
-	// fewRounds is the default of Options.Descend.
-	fewRounds = 10
+	// fewIterations is the default of Options.Descend.
+	fewIterations = 10
 	// hot is the share of samples that is enough for a point.
 	hot = 0.1
 	// apart is how much larger an inner loop's h may be than that of the loop
@@ -244,7 +244,7 @@ func (c *Choice) descend(few int) {
 		return
 	}
 	if few == 0 {
-		few = fewRounds
+		few = fewIterations
 	}
 	todo := c.Chosen()
 	for len(todo) > 0 {

@@ -11,8 +11,8 @@ import (
 // may become infinite.
 const limit = 1e250
 
-// rounds is how often a loop is taken to run where that is not known.
-const rounds = 10
+// defaultTrips is how often a loop is taken to run where that is not known.
+const defaultTrips = 10
 
 // count is what is counted of a piece of a program.
 type count struct {
@@ -186,7 +186,7 @@ func factor(s *ir.Loop) float64 {
 	case once(s):
 		return 1
 	case s.Trip > 0:
-		return float64(min(s.Trip, rounds))
+		return float64(min(s.Trip, defaultTrips))
 	}
-	return rounds
+	return defaultTrips
 }

@@ -84,7 +84,7 @@ func Modes(p *ir.Program, o Options) []Mode {
 	var list []Mode
 	var split func(r *Report, m Mode)
 	split = func(r *Report, m Mode) {
-		s, ways := r.parts(p)
+		s, ways := r.splitModes(p)
 		if s == nil || len(list)+len(ways) > maxModes {
 			if len(r.pick.ways)+len(r.pick.recvs) > 0 {
 				m.Choice = r.Choose(o)
@@ -120,8 +120,8 @@ func (r *Report) Reaches(name string) bool {
 	return false
 }
 
-// parts finds a place where modes part, and measures each of them.
-func (r *Report) parts(p *ir.Program) (ir.Stmt, []way) {
+// splitModes finds a place where modes part, and measures each of them.
+func (r *Report) splitModes(p *ir.Program) (ir.Stmt, []way) {
 	tried := 0
 	for i := len(r.nodes) - 1; i >= 0; i-- { // callers first
 		n := r.nodes[i]

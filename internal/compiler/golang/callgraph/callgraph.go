@@ -45,25 +45,25 @@ func (t *Site) At() token.Pos {
 type SiteKind int
 
 const (
-	PlainCall  SiteKind = iota
-	DeferCall           // by defer
-	GoCall              // by go
-	LibraryNow          // given to a library, which calls it before it returns
-	LibraryOwn          // … or whenever it likes
+	PlainCall     SiteKind = iota
+	DeferCall              // by defer
+	GoCall                 // by go
+	SyncCallback           // given to a library, which calls it before it returns
+	AsyncCallback          // … or whenever it likes
 )
 
 // callGraph is the graph of calls between functions with source.
 type Graph struct {
-	dyn    *Dynamic
-	All    []*Function
-	byObj  map[*types.Func]*Function
-	ByNode map[ast.Node]*Function
-	Main   *Function
+	dynamic *Dynamic
+	All     []*Function
+	byObj   map[*types.Func]*Function
+	ByNode  map[ast.Node]*Function
+	Main    *Function
 }
 
 // newCallGraph makes the graph of a program's calls.
 func New(ld *load.Program, g *Dynamic) *Graph {
-	c := &Graph{dyn: g, byObj: map[*types.Func]*Function{}, ByNode: map[ast.Node]*Function{}}
+	c := &Graph{dynamic: g, byObj: map[*types.Func]*Function{}, ByNode: map[ast.Node]*Function{}}
 	for _, s := range ld.Sources {
 		for _, f := range s.Files {
 			for _, d := range f.Decls {
@@ -186,9 +186,9 @@ func (c *Graph) sitesOf(fn *Function) {
 // rangeSite notes what a loop over a function calls: the function, which calls the
 // loop's body. If it is a library's, that is done before the loop is over.
 func (c *Graph) rangeSite(fn *Function, s *ast.RangeStmt, body *Function) {
-	fn.Sites = append(fn.Sites, &Site{Caller: fn, Loop: s, Kind: LibraryNow, Callees: []*Function{body}})
+	fn.Sites = append(fn.Sites, &Site{Caller: fn, Loop: s, Kind: SyncCallback, Callees: []*Function{body}})
 	t := &Site{Caller: fn, Loop: s, Kind: PlainCall}
-	for _, q := range c.dyn.ranges[s.Range] {
+	for _, q := range c.dynamic.ranges[s.Range] {
 		t.Callees = append(t.Callees, c.functions(q)...)
 	}
 	if len(t.Callees) > 0 {
@@ -244,7 +244,7 @@ func (c *Graph) site(fn *Function, call *ast.CallExpr, kind SiteKind, at token.P
 			library = f.Pkg().Path()
 		}
 	} else {
-		for _, q := range c.dyn.Sites[at] {
+		for _, q := range c.dynamic.Sites[at] {
 			var to *Function
 			if q.Lit != nil {
 				to = c.ByNode[q.Lit]
@@ -255,10 +255,10 @@ func (c *Graph) site(fn *Function, call *ast.CallExpr, kind SiteKind, at token.P
 				t.Callees = append(t.Callees, to)
 			}
 		}
-		for _, q := range c.dyn.coarse[at] {
+		for _, q := range c.dynamic.coarse[at] {
 			t.MayCall = append(t.MayCall, c.functions(q)...)
 		}
-		for _, s := range c.dyn.bodies[at] {
+		for _, s := range c.dynamic.bodies[at] {
 			if to := c.ByNode[s]; to != nil {
 				t.Callees = append(t.Callees, to)
 			}
@@ -272,10 +272,10 @@ func (c *Graph) site(fn *Function, call *ast.CallExpr, kind SiteKind, at token.P
 		return
 	}
 	// What a library is given it may call.
-	given := &Site{Caller: fn, Call: call, Kind: LibraryOwn}
+	given := &Site{Caller: fn, Call: call, Kind: AsyncCallback}
 	switch library {
 	case "sort", "slices", "maps", "strings", "bytes", "path/filepath", "io/fs", "unicode", "bufio", "sync", "flag":
-		given.Kind = LibraryNow
+		given.Kind = SyncCallback
 	}
 	for _, a := range call.Args {
 		switch a := ast.Unparen(a).(type) {
@@ -326,10 +326,10 @@ func (c *Graph) Concurrent() map[*Function]*Site {
 	out := map[*Function]*Site{}
 	for _, fn := range c.All {
 		for _, t := range fn.Sites {
-			if t.Kind != GoCall && t.Kind != LibraryOwn {
+			if t.Kind != GoCall && t.Kind != AsyncCallback {
 				continue
 			}
-			for f := range Reach(t.Callees, PlainCall, DeferCall, LibraryNow) {
+			for f := range Reach(t.Callees, PlainCall, DeferCall, SyncCallback) {
 				if out[f] == nil {
 					out[f] = t
 				}
@@ -341,7 +341,7 @@ func (c *Graph) Concurrent() map[*Function]*Site {
 
 // leading returns the functions on the ways from main to a function, by plain
 // calls through what can be rewritten.
-func (c *Graph) Leading(to *Function, from map[*Function]bool, can func(*Function) bool) map[*Function]bool {
+func (c *Graph) PathTo(to *Function, from map[*Function]bool, can func(*Function) bool) map[*Function]bool {
 	out := map[*Function]bool{}
 	todo := []*Function{to}
 	for len(todo) > 0 {

@@ -142,8 +142,8 @@ func (d *dependence) object(s *load.Package, e ast.Expr) types.Object {
 	return nil
 }
 
-// why says why an expression depends on the number of devices, if it does.
-func (d *dependence) why(s *load.Package, e ast.Expr) (c cause, yes bool) {
+// causeOf says why an expression depends on the number of devices, if it does.
+func (d *dependence) causeOf(s *load.Package, e ast.Expr) (c cause, yes bool) {
 	if e == nil {
 		return c, false
 	}
@@ -195,8 +195,8 @@ func (d *dependence) why(s *load.Package, e ast.Expr) (c cause, yes bool) {
 	return c, yes
 }
 
-// gives says that result i of a function depends on the number of devices.
-func (d *dependence) gives(in *types.Func, i int, c cause) {
+// markResult says that result i of a function depends on the number of devices.
+func (d *dependence) markResult(in *types.Func, i int, c cause) {
 	if d.results[in] == nil {
 		d.results[in] = make(map[int]cause)
 	}
@@ -214,7 +214,7 @@ func (d *dependence) visit(s *load.Package, in *types.Func, n ast.Node, once boo
 		case *ast.ValueSpec:
 			for i, id := range n.Names {
 				if i < len(n.Values) {
-					if c, ok := d.why(s, n.Values[i]); ok {
+					if c, ok := d.causeOf(s, n.Values[i]); ok {
 						d.mark(s.Info.Defs[id], c)
 					}
 				}
@@ -229,19 +229,19 @@ func (d *dependence) visit(s *load.Package, in *types.Func, n ast.Node, once boo
 			d.call(s, in, n)
 		case *ast.ReturnStmt:
 			for i, e := range n.Results {
-				if c, ok := d.why(s, e); ok && in != nil {
-					d.gives(in, i, c)
+				if c, ok := d.causeOf(s, e); ok && in != nil {
+					d.markResult(in, i, c)
 				}
 			}
 			if len(n.Results) == 0 && in != nil {
 				for i := range in.Signature().Results().Len() {
 					if c, ok := d.on[in.Signature().Results().At(i)]; ok {
-						d.gives(in, i, c)
+						d.markResult(in, i, c)
 					}
 				}
 			}
 		case *ast.RangeStmt:
-			c, ok := d.why(s, n.X)
+			c, ok := d.causeOf(s, n.X)
 			if isDevices(s.Info.TypeOf(n.X)) {
 				c, ok = cause{n.Pos(), "a loop over devices"}, true
 			}
@@ -256,7 +256,7 @@ func (d *dependence) visit(s *load.Package, in *types.Func, n ast.Node, once boo
 				return false
 			}
 		case *ast.ForStmt:
-			if _, ok := d.why(s, n.Cond); ok {
+			if _, ok := d.causeOf(s, n.Cond); ok {
 				d.visit(s, in, n.Body, true)
 				return false
 			}
@@ -270,7 +270,7 @@ func (d *dependence) assign(s *load.Package, n *ast.AssignStmt, once bool) {
 		var c cause
 		ok := false
 		if len(n.Rhs) == len(n.Lhs) {
-			c, ok = d.why(s, n.Rhs[i])
+			c, ok = d.causeOf(s, n.Rhs[i])
 			if once && (n.Tok != token.ASSIGN && n.Tok != token.DEFINE || d.appends(s, e, n.Rhs[i])) {
 				c, ok = cause{n.Pos(), "changed once for each device"}, true
 			}
@@ -278,10 +278,10 @@ func (d *dependence) assign(s *load.Package, n *ast.AssignStmt, once bool) {
 			if f, isFunc := load.Callee(s, call).(*types.Func); isFunc && d.bodies[f.Origin()] != nil {
 				c, ok = d.results[f.Origin()][i]
 			} else {
-				c, ok = d.why(s, call)
+				c, ok = d.causeOf(s, call)
 			}
 		} else {
-			c, ok = d.why(s, n.Rhs[0])
+			c, ok = d.causeOf(s, n.Rhs[0])
 		}
 		if ok {
 			d.mark(d.object(s, e), c)
@@ -319,7 +319,7 @@ func (d *dependence) literal(s *load.Package, n *ast.CompositeLit) {
 		} else if i < st.NumFields() {
 			field = st.Field(i)
 		}
-		if c, ok := d.why(s, e); ok {
+		if c, ok := d.causeOf(s, e); ok {
 			d.mark(field, c)
 		}
 	}
@@ -344,7 +344,7 @@ func (d *dependence) call(s *load.Package, in *types.Func, n *ast.CallExpr) {
 		if i >= params.Len() {
 			break
 		}
-		if c, ok := d.why(s, e); ok {
+		if c, ok := d.causeOf(s, e); ok {
 			d.mark(params.At(i), c)
 		}
 		if name, ok := d.params[params.At(i)]; ok {
@@ -546,8 +546,8 @@ func (d *dependence) used(chosen []LoopInfo, extents []lower.Extent) (list []sav
 	return list
 }
 
-// text writes what there is to say of devices.
-func (info *DeviceInfo) text(b *strings.Builder, all bool) {
+// writeText writes what there is to say of devices.
+func (info *DeviceInfo) writeText(b *strings.Builder, all bool) {
 	b.WriteString("\nDevices\n")
 	if info.Malleable {
 		fmt.Fprintf(b, "  malleable: none of the %s depends on the number of devices\n", Plural(info.Saved, "variable")+" that are saved")

@@ -54,8 +54,8 @@ type Explanation struct {
 	// Work is how many steps the analysis of messages took.
 	Work int `json:"-"`
 
-	alive *alive
-	saves *Saving // what Save said, or nil
+	liveness *liveness
+	saving   *Saving // what Save said, or nil
 }
 
 // ModeInfo is what there is to say of a mode of a program.
@@ -131,14 +131,14 @@ func Explain(p *lower.Program, o Options) *Explanation {
 	if how.Profile == nil {
 		modes = hotloops.Modes(p.Program, how)
 	}
-	chosen := e.inModes(c, modes)
+	chosen := e.chooseInModes(c, modes)
 	phase("load")
 	e.Statements, e.Accesses = r.S, r.A
 	e.Knee, e.Gap, e.curve = c.Candidates, c.Kept, c.Curve()
 	if len(modes) == 0 {
 		e.Warnings = append(e.Warnings, c.Warnings...)
 	}
-	e.alive = newAlive(p.Program)
+	e.liveness = newLiveness(p.Program)
 	var found *commcheck.Result
 	if r.Comm > 0 && len(chosen) > 0 {
 		e.Ranks = o.Ranks
@@ -170,7 +170,7 @@ func Explain(p *lower.Program, o Options) *Explanation {
 			l.H = &h
 		}
 		if v.Chosen {
-			l.Goroutines = e.alive.at(v.Loop)
+			l.Goroutines = e.liveness.at(v.Loop)
 			if found != nil {
 				verdict := found.Body(v.Stmt)
 				l.Messages, l.Never = verdict.Kind.String(), verdict.Never
@@ -183,13 +183,13 @@ func Explain(p *lower.Program, o Options) *Explanation {
 	}
 	e.Devices = deviceInfo(p, e.Loops)
 	for i, m := range modes {
-		e.Modes[i].devices(e.Devices, m)
+		e.Modes[i].setMalleable(e.Devices, m)
 	}
 	return e
 }
 
-// devices says whether a mode is malleable: by what it saves.
-func (i *ModeInfo) devices(d *DeviceInfo, m hotloops.Mode) {
+// setMalleable says whether a mode is malleable: by what it saves.
+func (i *ModeInfo) setMalleable(d *DeviceInfo, m hotloops.Mode) {
 	if d == nil {
 		return
 	}
@@ -200,8 +200,8 @@ func (i *ModeInfo) devices(d *DeviceInfo, m hotloops.Mode) {
 	i.Malleable = &yes
 }
 
-// inModes returns the chosen loops, with the reason, and notes the modes.
-func (e *Explanation) inModes(c *hotloops.Choice, modes []hotloops.Mode) map[*ir.Loop]string {
+// chooseInModes returns the chosen loops, with the reason, and notes the modes.
+func (e *Explanation) chooseInModes(c *hotloops.Choice, modes []hotloops.Mode) map[*ir.Loop]string {
 	chosen := make(map[*ir.Loop]string)
 	if len(modes) == 0 {
 		for _, l := range c.Chosen() {
@@ -243,7 +243,7 @@ func (e *Explanation) Text(w io.Writer, all, times bool) error {
 		}
 	}
 	fmt.Fprintf(&b, "%s: %s in %s; %s, of which %d %s ranked and %d chosen%s\n", e.Package,
-		Plural(e.Lines, "line"), Plural(e.Files, "file"), Plural(len(e.Loops), "loop"), ranked, are(ranked), chosen, e.count())
+		Plural(e.Lines, "line"), Plural(e.Files, "file"), Plural(len(e.Loops), "loop"), ranked, are(ranked), chosen, e.pointCount())
 	fmt.Fprintf(&b, "main and what it calls count %.6g statements and %.6g accesses\n", e.Statements, e.Accesses)
 	if len(e.Modes) > 0 {
 		fmt.Fprintf(&b, "\nA run does one of several things, and loops are chosen for each of them:\n")
@@ -259,7 +259,7 @@ func (e *Explanation) Text(w io.Writer, all, times bool) error {
 			b.WriteString("\n")
 		}
 	}
-	e.points(&b)
+	e.writePoints(&b)
 	b.WriteString("\nLoops\n")
 	t := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
 	fmt.Fprintf(t, "  \trank\tloop\tfunction\ts\ta\th\n")
@@ -285,7 +285,7 @@ func (e *Explanation) Text(w io.Writer, all, times bool) error {
 	if all {
 		b.WriteString("\nWhy\n")
 		for _, l := range e.Loops {
-			fmt.Fprintf(&b, "  %s:%d: %s\n", l.File, l.Line, l.why())
+			fmt.Fprintf(&b, "  %s:%d: %s\n", l.File, l.Line, l.reason())
 		}
 	}
 	if len(e.Modes) > 0 {
@@ -296,7 +296,7 @@ func (e *Explanation) Text(w io.Writer, all, times bool) error {
 		b.WriteString("\nh\n" + e.curve)
 	}
 	if len(e.Ranks) > 0 {
-		b.WriteString("\nMessages were looked at for " + numbers(e.Ranks) + " ranks, in runs without errors")
+		b.WriteString("\nMessages were looked at for " + joinNumbers(e.Ranks) + " ranks, in runs without errors")
 		if len(e.Given) > 0 {
 			b.WriteString(".\nThese were taken to be the same on all ranks:\n")
 			for i, g := range e.Given {
@@ -311,7 +311,7 @@ func (e *Explanation) Text(w io.Writer, all, times bool) error {
 		}
 	}
 	if e.Devices != nil {
-		e.Devices.text(&b, all)
+		e.Devices.writeText(&b, all)
 	}
 	if len(e.Warnings) > 0 {
 		b.WriteString("\nWarnings\n")
@@ -329,11 +329,11 @@ func (e *Explanation) Text(w io.Writer, all, times bool) error {
 	return err
 }
 
-func (e *Explanation) chosen(b *strings.Builder, l LoopInfo) {
+func (e *Explanation) writeLoop(b *strings.Builder, l LoopInfo) {
 	fmt.Fprintf(b, "  %s:%d in %s\n", l.File, l.Line, l.Function)
 	why := l.Why
 	if l.NoPoint == "" {
-		why = l.why()
+		why = l.reason()
 	}
 	fmt.Fprintf(b, "    %s\n", why)
 	switch l.Messages {
@@ -348,7 +348,7 @@ func (e *Explanation) chosen(b *strings.Builder, l LoopInfo) {
 		fmt.Fprintf(b, "      %s\n", s)
 	}
 	if len(l.Never) > 0 {
-		fmt.Fprintf(b, "      with %s ranks no run comes here, other than one with an error\n", numbers(l.Never))
+		fmt.Fprintf(b, "      with %s ranks no run comes here, other than one with an error\n", joinNumbers(l.Never))
 	}
 	if strings.HasPrefix(l.NoPoint, "goroutines") {
 		return // which are named there
@@ -375,7 +375,7 @@ func are(n int) string {
 	return "are"
 }
 
-func numbers(list []int) string {
+func joinNumbers(list []int) string {
 	var s []string
 	for _, n := range list {
 		s = append(s, fmt.Sprint(n))

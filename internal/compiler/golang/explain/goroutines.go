@@ -9,25 +9,25 @@ import (
 	"github.com/cairnrun/cairn/internal/compiler/ir"
 )
 
-// alive knows which goroutines there are.
-type alive struct {
-	launches []launched
+// liveness knows which goroutines there are.
+type liveness struct {
+	launches []launch
 }
 
-// launched is a go statement.
-type launched struct {
+// launch is a go statement.
+type launch struct {
 	*ir.Launch
 	in      *ir.Proc
 	loops   []*ir.Loop // around it
 	join    *ir.Join   // that follows it in the same procedure, or nil
 	between []ir.Stmt  // from one to the other
 
-	inside map[*ir.Proc]bool // that it leads to
-	during map[*ir.Proc]bool // that are called from one to the other
+	runs  map[*ir.Proc]bool // that it leads to
+	calls map[*ir.Proc]bool // that are called from one to the other
 }
 
-func newAlive(p *ir.Program) *alive {
-	a := new(alive)
+func newLiveness(p *ir.Program) *liveness {
+	a := new(liveness)
 	for _, q := range p.Procs {
 		a.collect(q, q.Body, nil, nil)
 	}
@@ -35,7 +35,7 @@ func newAlive(p *ir.Program) *alive {
 }
 
 // collect finds the launches in a list, which rest follows.
-func (a *alive) collect(in *ir.Proc, list []ir.Stmt, loops []*ir.Loop, rest [][]ir.Stmt) {
+func (a *liveness) collect(in *ir.Proc, list []ir.Stmt, loops []*ir.Loop, rest [][]ir.Stmt) {
 	for i, s := range list {
 		after := append(rest[:len(rest):len(rest)], list[i+1:])
 		switch s := s.(type) {
@@ -50,7 +50,7 @@ func (a *alive) collect(in *ir.Proc, list []ir.Stmt, loops []*ir.Loop, rest [][]
 			a.collect(in, s.Init, loops, after)
 			a.collect(in, s.Body, append(loops[:len(loops):len(loops)], s), after)
 		case *ir.Launch:
-			l := launched{Launch: s, in: in, loops: loops}
+			l := launch{Launch: s, in: in, loops: loops}
 			for i := len(after) - 1; i >= 0 && l.join == nil && s.Group != nil; i-- {
 				for _, t := range after[i] {
 					if l.join = joins(t, s.Group); l.join != nil {
@@ -60,9 +60,9 @@ func (a *alive) collect(in *ir.Proc, list []ir.Stmt, loops []*ir.Loop, rest [][]
 				}
 			}
 			if s.Proc != nil {
-				l.inside = a.from([]ir.Stmt{s})
+				l.runs = a.reached([]ir.Stmt{s})
 			}
-			l.during = a.from(l.between)
+			l.calls = a.reached(l.between)
 			a.launches = append(a.launches, l)
 		}
 	}
@@ -83,8 +83,8 @@ func joins(s ir.Stmt, group *ir.Var) *ir.Join {
 	return nil
 }
 
-// from returns all procedures that a list leads to.
-func (a *alive) from(list []ir.Stmt) map[*ir.Proc]bool {
+// reached returns all procedures that a list leads to.
+func (a *liveness) reached(list []ir.Stmt) map[*ir.Proc]bool {
 	seen := make(map[*ir.Proc]bool)
 	var todo []*ir.Proc
 	add := func(list []ir.Stmt) {
@@ -107,7 +107,7 @@ func (a *alive) from(list []ir.Stmt) map[*ir.Proc]bool {
 }
 
 // at returns the goroutines that may be alive when a round of l begins.
-func (a *alive) at(l *hotloops.Loop) (list []string) {
+func (a *liveness) at(l *hotloops.Loop) (list []string) {
 	for _, w := range a.launches {
 		name := "a function"
 		if w.Proc != nil {
@@ -115,15 +115,15 @@ func (a *alive) at(l *hotloops.Loop) (list []string) {
 		}
 		at := fmt.Sprintf("%s, started at %s", name, w.Pos)
 		switch {
-		case w.inside[l.Proc]:
+		case w.runs[l.Proc]:
 			list = append(list, at+": the loop itself runs there")
 		case w.join == nil:
-			if before(l, w) {
+			if endsBefore(l, w) {
 				continue
 			}
 			list = append(list, at+", which nothing here waits for")
 		default:
-			during := w.during[l.Proc]
+			during := w.calls[l.Proc]
 			ir.Each(w.between, func(s ir.Stmt) { during = during || s == ir.Stmt(l.Stmt) })
 			// A round begins with the goroutines of the last one.
 			joined := false
@@ -139,8 +139,8 @@ func (a *alive) at(l *hotloops.Loop) (list []string) {
 	return list
 }
 
-// before says whether l ends before w is started.
-func before(l *hotloops.Loop, w launched) bool {
+// endsBefore says whether l ends before w is started.
+func endsBefore(l *hotloops.Loop, w launch) bool {
 	if l.Proc != w.in {
 		return false
 	}
@@ -155,4 +155,4 @@ func before(l *hotloops.Loop, w launched) bool {
 
 // AliveAt returns the goroutines that may be alive when an iteration of l
 // begins.
-func (e *Explanation) AliveAt(l *hotloops.Loop) []string { return e.alive.at(l) }
+func (e *Explanation) AliveAt(l *hotloops.Loop) []string { return e.liveness.at(l) }

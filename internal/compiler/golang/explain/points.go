@@ -16,7 +16,7 @@ type Location struct {
 // placed notes which loops get a point, and why chosen ones get none: what build
 // does.
 func (e *Explanation) SetPoints(s *Saving, points []PointInfo, without map[Location]*rewrite.Refusal) {
-	e.saves = s
+	e.saving = s
 	has := map[Location]bool{}
 	for _, p := range points {
 		has[Location{p.File, p.Line}] = true
@@ -29,7 +29,7 @@ func (e *Explanation) SetPoints(s *Saving, points []PointInfo, without map[Locat
 		}
 		l.NoPoint = "the program can't be made restartable"
 		if r := without[at]; r != nil {
-			l.NoPoint, s.Told[r.Error()] = r.Reason, true
+			l.NoPoint, s.Reported[r.Error()] = r.Reason, true
 			if r.Remedy != "" {
 				l.NoPoint += "; " + r.Remedy
 			}
@@ -37,8 +37,8 @@ func (e *Explanation) SetPoints(s *Saving, points []PointInfo, without map[Locat
 	}
 }
 
-// why says why a loop was chosen or not, and that it gets a point all the same.
-func (l LoopInfo) why() string {
+// reason says why a loop was chosen or not, and that it gets a point all the same.
+func (l LoopInfo) reason() string {
 	switch {
 	case l.Point && !l.Chosen:
 		return l.Why + "; it gets a point too"
@@ -48,17 +48,17 @@ func (l LoopInfo) why() string {
 	return l.Why
 }
 
-// count is how many points there are.
-func (e *Explanation) count() string {
-	if e.saves == nil {
+// pointCount is how many points there are.
+func (e *Explanation) pointCount() string {
+	if e.saving == nil {
 		return ""
 	}
-	return "; " + Plural(len(e.saves.Points), "point")
+	return "; " + Plural(len(e.saving.Points), "point")
 }
 
-// points tells of the chosen loops; where it is known, of all that get a point, in
+// writePoints tells of the chosen loops; where it is known, of all that get a point, in
 // the order in which build names them, and of the chosen ones that get none.
-func (e *Explanation) points(b *strings.Builder) {
+func (e *Explanation) writePoints(b *strings.Builder) {
 	byPlace := map[Location]LoopInfo{}
 	var chosen, without []LoopInfo
 	for _, l := range e.Loops {
@@ -70,21 +70,21 @@ func (e *Explanation) points(b *strings.Builder) {
 		}
 	}
 	const sentence = "\nPoints would be at the beginning of each round of\n"
-	if e.saves == nil {
+	if e.saving == nil {
 		if len(chosen) > 0 {
 			b.WriteString(sentence)
 		}
 		for _, l := range chosen {
-			e.chosen(b, l)
+			e.writeLoop(b, l)
 		}
 		return
 	}
-	if len(e.saves.Points) > 0 {
+	if len(e.saving.Points) > 0 {
 		b.WriteString(sentence)
 	}
-	for _, p := range e.saves.Points {
+	for _, p := range e.saving.Points {
 		if l, ok := byPlace[Location{p.File, p.Line}]; ok {
-			e.chosen(b, l)
+			e.writeLoop(b, l)
 		} else {
 			fmt.Fprintf(b, "  %s:%d in %s\n    not counted; it gets a point too\n", p.File, p.Line, p.Function)
 		}
@@ -93,7 +93,7 @@ func (e *Explanation) points(b *strings.Builder) {
 		b.WriteString("\nThese are chosen, but get NO point\n")
 	}
 	for _, l := range without {
-		e.chosen(b, l)
+		e.writeLoop(b, l)
 		fmt.Fprintf(b, "    no point: %s\n", l.NoPoint)
 	}
 }

@@ -34,8 +34,8 @@ type Saving struct {
 	// Refused is why loops have no point, or why there is none at all.
 	Refused []string `json:"refused,omitempty"`
 
-	// Told has those of Refused that are said elsewhere, too.
-	Told map[string]bool `json:"-"`
+	// Reported has those of Refused that are said elsewhere, too.
+	Reported map[string]bool `json:"-"`
 }
 
 // Text writes it for people, after the explanation.
@@ -94,7 +94,7 @@ func (s *Saving) Text(w io.Writer) error {
 			fmt.Fprintf(&b, "  %s\n", n)
 		}
 	}
-	if refused := slices.DeleteFunc(slices.Clone(s.Refused), func(r string) bool { return s.Told[r] }); len(refused) > 0 {
+	if refused := slices.DeleteFunc(slices.Clone(s.Refused), func(r string) bool { return s.Reported[r] }); len(refused) > 0 {
 		b.WriteString("Refused\n")
 		for i, r := range refused {
 			if i == len(refused)-1 && strings.HasSuffix(r, ":") {

@@ -61,9 +61,9 @@ type Builder struct {
 	ctx      context.Context
 	Dir      string   // absolute
 	Patterns []string // of packages, as go build takes them
-	o        Options
+	opts     Options
 	env      map[string]string // what go env says
-	list     []*unit           // what go list says, once it is asked
+	pkgs     []*packageInfo    // what go list says, once it is asked
 	cache    string
 	overlay  map[string]string // absolute names
 	work     string            // a temporary folder
@@ -71,7 +71,7 @@ type Builder struct {
 }
 
 func New(ctx context.Context, dir string, patterns []string, o Options) (*Builder, error) {
-	b := &Builder{ctx: ctx, o: o, Patterns: patterns, flags: slices.Clone(o.Flags), overlay: make(map[string]string)}
+	b := &Builder{ctx: ctx, opts: o, Patterns: patterns, flags: slices.Clone(o.Flags), overlay: make(map[string]string)}
 	if len(patterns) == 0 {
 		b.Patterns = []string{"."}
 	}
@@ -89,11 +89,11 @@ func New(ctx context.Context, dir string, patterns []string, o Options) (*Builde
 			return nil, fmt.Errorf("%w: the flag -%s of go build can't be used here", ErrBuild, name)
 		}
 	}
-	return b, b.ask()
+	return b, b.goEnv()
 }
 
-// ask finds out about the go command.
-func (b *Builder) ask() error {
+// goEnv finds out about the go command.
+func (b *Builder) goEnv() error {
 	out, err := b.run("env", "-json")
 	if err != nil {
 		return err
@@ -111,7 +111,7 @@ func (b *Builder) ask() error {
 
 // run runs the go command and returns what it prints.
 func (b *Builder) run(args ...string) ([]byte, error) {
-	name := b.o.Go
+	name := b.opts.Go
 	if name == "" {
 		name = "go"
 	}
@@ -123,8 +123,8 @@ func (b *Builder) run(args ...string) ([]byte, error) {
 	text := strings.TrimSpace(complaint.String())
 	switch {
 	case err == nil:
-		if b.o.Messages != nil && text != "" {
-			fmt.Fprintln(b.o.Messages, text)
+		if b.opts.Messages != nil && text != "" {
+			fmt.Fprintln(b.opts.Messages, text)
 		}
 		return out.Bytes(), nil
 	case b.ctx.Err() != nil:
@@ -132,7 +132,7 @@ func (b *Builder) run(args ...string) ([]byte, error) {
 	case errors.Is(err, exec.ErrNotFound):
 		return nil, fmt.Errorf("the go command is needed to build Go programs: %w; install Go, or put it into PATH", err)
 	case text != "":
-		return nil, fmt.Errorf("go %s: %s%s", args[0], text, load.WhereModule(b.Dir, args[1:]))
+		return nil, fmt.Errorf("go %s: %s%s", args[0], text, load.ModuleHint(b.Dir, args[1:]))
 	}
 	return nil, fmt.Errorf("go %s: %w", args[0], err)
 }
@@ -150,22 +150,22 @@ func (b *Builder) Build(files map[string][]byte, output string) (err error) {
 		return err
 	}
 	defer os.RemoveAll(b.work)
-	if err := b.put(files); err != nil {
+	if err := b.addFiles(files); err != nil {
 		return err
 	}
 	switch {
-	case importing(files, laidRoot):
-		if err := b.canLay(); err != nil {
+	case importing(files, runtimeRoot):
+		if err := b.checkRuntime(); err != nil {
 			return err
 		}
-		if err := b.keepFromC(); err != nil {
+		if err := b.avoidCgo(); err != nil {
 			return err
 		}
-		if err := b.lay(); err != nil {
+		if err := b.addRuntime(); err != nil {
 			return err
 		}
-	case importing(files, load.RuntimePath) && b.canLay() == nil:
-		if err := b.lay(); err != nil { // for its package os
+	case importing(files, load.RuntimePath) && b.checkRuntime() == nil:
+		if err := b.addRuntime(); err != nil { // for its package os
 			return err
 		}
 	}
@@ -181,18 +181,18 @@ func (b *Builder) Build(files map[string][]byte, output string) (err error) {
 		}
 		args = append(args, "-overlay="+name)
 	}
-	args = append(append(args, "-o="+output, "--"), b.withNew(files)...)
+	args = append(append(args, "-o="+output, "--"), b.buildArgs(files)...)
 	if _, err := b.run(args...); err != nil {
 		if b.ctx.Err() != nil || errors.Is(err, exec.ErrNotFound) {
 			return err
 		}
-		return fmt.Errorf("%w:\n%s", ErrBuild, b.said(err))
+		return fmt.Errorf("%w:\n%s", ErrBuild, b.errorText(err))
 	}
 	return nil
 }
 
-// said is what go build said of a failure, with names as the user knows them.
-func (b *Builder) said(err error) string {
+// errorText is what go build said of a failure, with names as the user knows them.
+func (b *Builder) errorText(err error) string {
 	text := strings.TrimPrefix(err.Error(), "go build: ")
 	for at, with := range b.overlay {
 		text = strings.ReplaceAll(text, with+":", at+":")
@@ -213,9 +213,9 @@ func importing(files map[string][]byte, path string) bool {
 	return false
 }
 
-// withNew are the patterns; where they name files, with those that were added
+// buildArgs are the patterns; where they name files, with those that were added
 // beside them.
-func (b *Builder) withNew(files map[string][]byte) []string {
+func (b *Builder) buildArgs(files map[string][]byte) []string {
 	if !strings.HasSuffix(b.Patterns[0], ".go") {
 		return b.Patterns
 	}
@@ -241,8 +241,8 @@ func (b *Builder) abs(name string) string {
 	return filepath.Join(b.Dir, name)
 }
 
-// put makes overlay entries of files.
-func (b *Builder) put(files map[string][]byte) error {
+// addFiles makes overlay entries of files.
+func (b *Builder) addFiles(files map[string][]byte) error {
 	cached := make(map[string][]byte)
 	n := 0
 	for name, text := range files {
@@ -266,47 +266,47 @@ func (b *Builder) put(files map[string][]byte) error {
 	return nil
 }
 
-// canLay says why the run time can't be put beside the standard library.
-func (b *Builder) canLay() error {
+// checkRuntime says why the run time can't be put beside the standard library.
+func (b *Builder) checkRuntime() error {
 	target := b.env["GOOS"] + "/" + b.env["GOARCH"]
-	if !slices.Contains(laidPlatforms, target) {
-		return fmt.Errorf("%w: Cairn's run time can't be put into programs for %s; it can for %s", ErrBuild, target, strings.Join(laidPlatforms, ", "))
+	if !slices.Contains(platforms, target) {
+		return fmt.Errorf("%w: Cairn's run time can't be put into programs for %s; it can for %s", ErrBuild, target, strings.Join(platforms, ", "))
 	}
-	if v := b.env["GOVERSION"]; version.IsValid(v) && version.Compare(v, laidVersion) < 0 {
-		return fmt.Errorf("%w: it is built with %s, and Cairn's run time needs %s or newer; install that, or set GOTOOLCHAIN=%s.0", ErrBuild, v, laidVersion, laidVersion)
+	if v := b.env["GOVERSION"]; version.IsValid(v) && version.Compare(v, minGoVersion) < 0 {
+		return fmt.Errorf("%w: it is built with %s, and Cairn's run time needs %s or newer; install that, or set GOTOOLCHAIN=%s.0", ErrBuild, v, minGoVersion, minGoVersion)
 	}
 	return nil
 }
 
-// lay puts the run time beside the standard library.
-func (b *Builder) lay() error {
-	if err := b.canLay(); err != nil {
+// addRuntime puts the run time beside the standard library.
+func (b *Builder) addRuntime() error {
+	if err := b.checkRuntime(); err != nil {
 		return err
 	}
 	cache, err := b.CacheDir()
 	if err != nil {
 		return err
 	}
-	root, err := layOver(cache, b.env["GOROOT"], b.env["GOVERSION"])
+	root, err := makeGOROOT(cache, b.env["GOROOT"], b.env["GOVERSION"])
 	if err != nil {
 		return fmt.Errorf("%w: Cairn's run time: %w", ErrBuild, err)
 	}
 	// The go command that was chosen for the program, and no other.
-	if name := filepath.Join(b.env["GOROOT"], "bin", "go"); b.o.Go == "" && isFile(name) {
-		b.o.Go = name
+	if name := filepath.Join(b.env["GOROOT"], "bin", "go"); b.opts.Go == "" && isFile(name) {
+		b.opts.Go = name
 	}
-	b.o.Env = append(b.environ(), "GOROOT="+root, "GOTOOLCHAIN=local")
+	b.opts.Env = append(b.environ(), "GOROOT="+root, "GOTOOLCHAIN=local")
 	return nil
 }
 
-// keepFromC keeps a program that needs no C library from needing one because of
+// avoidCgo keeps a program that needs no C library from needing one because of
 // the packages that the run time uses.
-func (b *Builder) keepFromC() error {
-	list, err := b.units()
+func (b *Builder) avoidCgo() error {
+	list, err := b.packages()
 	if err != nil {
 		return err
 	}
-	if slices.ContainsFunc(list, func(u *unit) bool { return u.ImportPath == "runtime/cgo" }) {
+	if slices.ContainsFunc(list, func(u *packageInfo) bool { return u.ImportPath == "runtime/cgo" }) {
 		return nil
 	}
 	tags := ""
@@ -329,7 +329,7 @@ func isFile(name string) bool {
 
 // environ is the environment of the go command.
 func (b *Builder) environ() []string {
-	env := b.o.Env
+	env := b.opts.Env
 	if env == nil {
 		env = os.Environ()
 	}
@@ -347,8 +347,8 @@ func (b *Builder) CacheDir() (string, error) {
 	if err != nil {
 		tried = append(tried, err)
 	}
-	for _, c := range []struct{ dir, below string }{{b.o.Cache, ""}, {user, "cairn"}, {b.env["GOCACHE"], "cairn"}} {
-		if c.dir == "" || b.o.Cache != "" && c.dir != b.o.Cache {
+	for _, c := range []struct{ dir, below string }{{b.opts.Cache, ""}, {user, "cairn"}, {b.env["GOCACHE"], "cairn"}} {
+		if c.dir == "" || b.opts.Cache != "" && c.dir != b.opts.Cache {
 			continue
 		}
 		dir := filepath.Join(c.dir, c.below)

@@ -306,7 +306,7 @@ func TestBuildOwnCairn(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !bytes.Contains(binary, []byte(load.RuntimePath+".changing")) || bytes.Contains(binary, []byte(laidRoot+"/resume.changing")) {
+	if !bytes.Contains(binary, []byte(load.RuntimePath+".changing")) || bytes.Contains(binary, []byte(runtimeRoot+"/resume.changing")) {
 		t.Error("it has not the run time of its module, or the one that is laid over")
 	}
 }
@@ -319,7 +319,7 @@ func TestBuildHooked(t *testing.T) {
 		t.Fatal(err)
 	}
 	root := strings.TrimSpace(string(text))
-	files, err := hookedOS(root)
+	files, err := hookOS(root)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -331,7 +331,7 @@ func TestBuildHooked(t *testing.T) {
 			t.Errorf("%s has other lines", name)
 		}
 	}
-	if calls < len(osHooked) {
+	if calls < len(hookedMethods) {
 		t.Errorf("%d calls in %d files", calls, len(files))
 	}
 }
@@ -375,7 +375,7 @@ func TestLaidPlatforms(t *testing.T) {
 	}
 	dir := tree(t, "go.mod", "module x\n\ngo 1.26\n", "main.go", saysOld)
 	for _, target := range []string{"linux/arm64", "linux/s390x", "darwin/arm64"} {
-		if !slices.Contains(laidPlatforms, target) {
+		if !slices.Contains(platforms, target) {
 			t.Errorf("%s is not among them", target)
 		}
 		if target != "linux/s390x" && os.Getenv("CAIRN_LONG") != "1" {
@@ -401,7 +401,7 @@ func TestLaidConstraints(t *testing.T) {
 		{"//go:build linux\n\npackage p\n", "//go:build linux\n\npackage p\n"},
 		{"package p\n\n//go:build !static\n", "package p\n\n//go:build !static\n"},
 	} {
-		if got := string(laidConstraint([]byte(c[0]))); got != c[1] {
+		if got := string(simplifyConstraint([]byte(c[0]))); got != c[1] {
 			t.Errorf("%q became %q, not %q", c[0], got, c[1])
 		}
 	}
@@ -410,10 +410,10 @@ func TestLaidConstraints(t *testing.T) {
 func TestLaidImports(t *testing.T) {
 	text := "package p\n\nimport (\n\t\"fmt\"\n\tx \"github.com/zeebo/xxh3\"\n\t\"github.com/cairnrun/cairn\"\n\t\"github.com/cairnrun/cairn/store\" // as it is\n)\n\nconst s = \"github.com/cairnrun/cairn\"\n"
 	want := "package p\n\nimport (\n\t\"fmt\"\n\tx \"cairnrt/shims/xxh3\"\n\t\"cairnrt\"\n\t\"cairnrt/store\" // as it is\n)\n\nconst s = \"github.com/cairnrun/cairn\"\n"
-	if got, err := laidText("p.go", []byte(text)); err != nil || string(got) != want {
+	if got, err := runtimeText("p.go", []byte(text)); err != nil || string(got) != want {
 		t.Errorf("%s %v", got, err)
 	}
-	if _, err := laidText("p.go", []byte("package p\n\nimport \"example.com/unknown\"\n")); err == nil || !strings.Contains(err.Error(), "p.go:3:8") {
+	if _, err := runtimeText("p.go", []byte("package p\n\nimport \"example.com/unknown\"\n")); err == nil || !strings.Contains(err.Error(), "p.go:3:8") {
 		t.Error(err)
 	}
 }

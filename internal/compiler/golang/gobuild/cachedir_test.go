@@ -24,7 +24,7 @@ func TestCacheDir(t *testing.T) {
 			continue // the variable has another name
 		}
 		t.Setenv("XDG_CACHE_HOME", c.xdg)
-		b := &Builder{o: Options{Cache: c.cache}, env: map[string]string{"GOCACHE": c.gocache}}
+		b := &Builder{opts: Options{Cache: c.cache}, env: map[string]string{"GOCACHE": c.gocache}}
 		got, err := b.CacheDir()
 		if got != c.want || (err == nil) != (c.want != "") || c.want != "" && !isDir(c.want) {
 			t.Errorf("%+v: %s %v", c, got, err)

@@ -7,9 +7,9 @@ import (
 	"strings"
 )
 
-// laidConstraint settles the tags laidTags in a file's build constraint. It
+// simplifyConstraint settles the tags runtimeTags in a file's build constraint. It
 // returns nil if the file is never built then.
-func laidConstraint(text []byte) []byte {
+func simplifyConstraint(text []byte) []byte {
 	for at := 0; at < len(text); {
 		end := at + bytes.IndexByte(text[at:], '\n') + 1
 		if end == at {
@@ -21,7 +21,7 @@ func laidConstraint(text []byte) []byte {
 			if err != nil {
 				return text // the compiler complains
 			}
-			x, known, value := settle(x)
+			x, known, value := simplify(x)
 			switch {
 			case known && !value:
 				return nil
@@ -38,32 +38,32 @@ func laidConstraint(text []byte) []byte {
 	return text
 }
 
-// settle simplifies a constraint in which laidTags are set. If it is known by
+// simplify simplifies a constraint in which runtimeTags are set. If it is known by
 // that, it returns its value.
-func settle(x constraint.Expr) (_ constraint.Expr, known, value bool) {
+func simplify(x constraint.Expr) (_ constraint.Expr, known, value bool) {
 	switch x := x.(type) {
 	case *constraint.TagExpr:
-		if slices.Contains(laidTags, x.Tag) {
+		if slices.Contains(runtimeTags, x.Tag) {
 			return nil, true, true
 		}
 	case *constraint.NotExpr:
-		y, known, value := settle(x.X)
+		y, known, value := simplify(x.X)
 		if known {
 			return nil, true, !value
 		}
 		return &constraint.NotExpr{X: y}, false, false
 	case *constraint.AndExpr:
-		return settleTwo(x.X, x.Y, false, func(a, b constraint.Expr) constraint.Expr { return &constraint.AndExpr{X: a, Y: b} })
+		return simplifyTwo(x.X, x.Y, false, func(a, b constraint.Expr) constraint.Expr { return &constraint.AndExpr{X: a, Y: b} })
 	case *constraint.OrExpr:
-		return settleTwo(x.X, x.Y, true, func(a, b constraint.Expr) constraint.Expr { return &constraint.OrExpr{X: a, Y: b} })
+		return simplifyTwo(x.X, x.Y, true, func(a, b constraint.Expr) constraint.Expr { return &constraint.OrExpr{X: a, Y: b} })
 	}
 	return x, false, false
 }
 
-// settleTwo settles two constraints of which one with the value decides.
-func settleTwo(x, y constraint.Expr, decides bool, join func(a, b constraint.Expr) constraint.Expr) (constraint.Expr, bool, bool) {
-	a, knownA, valueA := settle(x)
-	b, knownB, valueB := settle(y)
+// simplifyTwo settles two constraints of which one with the value decides.
+func simplifyTwo(x, y constraint.Expr, decides bool, join func(a, b constraint.Expr) constraint.Expr) (constraint.Expr, bool, bool) {
+	a, knownA, valueA := simplify(x)
+	b, knownB, valueB := simplify(y)
 	switch {
 	case knownA && valueA == decides, knownB && valueB == decides:
 		return nil, true, decides
@@ -77,5 +77,5 @@ func settleTwo(x, y constraint.Expr, decides bool, join func(a, b constraint.Exp
 	return join(a, b), false, false
 }
 
-// laidTags are in force there, whatever tags the program is built with.
-var laidTags = []string{"static", "cairnrt"}
+// runtimeTags are in force there, whatever tags the program is built with.
+var runtimeTags = []string{"static", "cairnrt"}

@@ -16,17 +16,17 @@ import (
 	"time"
 )
 
-// layOver makes a GOROOT below dir that is root with the run time in it: links to
+// makeGOROOT makes a GOROOT below dir that is root with the run time in it: links to
 // all that root has, the run time's files, and a package os with hooks. (An overlay of the go command does
 // not do: assembly needs folders that exist, and nothing can be laid over a
 // toolchain in the module cache.) Builds with it use what the go command has
 // compiled for root, but for package os and what imports it.
-func layOver(dir, root, version string) (string, error) {
-	files, err := laid()
+func makeGOROOT(dir, root, version string) (string, error) {
+	files, err := runtimeFiles()
 	if err != nil {
 		return "", err
 	}
-	hooked, err := hookedOS(root)
+	hooked, err := hookOS(root)
 	if err != nil {
 		return "", err
 	}
@@ -49,7 +49,7 @@ func layOver(dir, root, version string) (string, error) {
 			return "", err
 		}
 	}
-	if err := linkAll(filepath.Join(made, "src"), filepath.Join(root, "src"), laidRoot, "os"); err != nil {
+	if err := linkAll(filepath.Join(made, "src"), filepath.Join(root, "src"), runtimeRoot, "os"); err != nil {
 		return "", err
 	}
 	var but []string
@@ -64,7 +64,7 @@ func layOver(dir, root, version string) (string, error) {
 	}
 	now := time.Now()
 	os.Chtimes(made, now, now)
-	forget(dir, "goroot-", 30*24*time.Hour)
+	removeUnused(dir, "goroot-", 30*24*time.Hour)
 	return made, nil
 }
 
@@ -101,9 +101,9 @@ func linkAll(dir, of string, but ...string) error {
 	return nil
 }
 
-// forget removes folders below dir whose names begin with prefix and that were not
+// removeUnused removes folders below dir whose names begin with prefix and that were not
 // used for long.
-func forget(dir, prefix string, long time.Duration) {
+func removeUnused(dir, prefix string, long time.Duration) {
 	entries, _ := os.ReadDir(dir)
 	for _, e := range entries {
 		if st, err := e.Info(); err == nil && strings.HasPrefix(e.Name(), prefix) && time.Since(st.ModTime()) > long {

@@ -23,7 +23,7 @@ func (b *Builder) Key(how string) (string, error) {
 	if err != nil {
 		return "", nil
 	}
-	list, err := b.units()
+	list, err := b.packages()
 	if err != nil {
 		return "", err
 	}

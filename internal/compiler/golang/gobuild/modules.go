@@ -12,8 +12,8 @@ import (
 	"strings"
 )
 
-// unit is what go list says of a package for a build.
-type unit struct {
+// packageInfo is what go list says of a package for a build.
+type packageInfo struct {
 	ImportPath, Name, Dir    string
 	Standard, DepOnly        bool
 	GoFiles, CgoFiles        []string
@@ -35,10 +35,10 @@ type module struct {
 const unitFields = "ImportPath,Name,Dir,Standard,DepOnly,GoFiles,CgoFiles,CFiles,CXXFiles,MFiles,HFiles,FFiles,SFiles," +
 	"SwigFiles,SwigCXXFiles,SysoFiles,EmbedFiles,Module,Error"
 
-// units returns the packages of the program.
-func (b *Builder) units() ([]*unit, error) {
-	if b.list != nil {
-		return b.list, nil
+// packages returns the packages of the program.
+func (b *Builder) packages() ([]*packageInfo, error) {
+	if b.pkgs != nil {
+		return b.pkgs, nil
 	}
 	args := []string{"list", "-e", "-deps", "-json=" + unitFields}
 	for _, f := range b.flags {
@@ -51,13 +51,13 @@ func (b *Builder) units() ([]*unit, error) {
 		return nil, err
 	}
 	for d := json.NewDecoder(bytes.NewReader(out)); ; {
-		u := new(unit)
+		u := new(packageInfo)
 		if err := d.Decode(u); err == io.EOF {
-			return b.list, nil
+			return b.pkgs, nil
 		} else if err != nil {
 			return nil, fmt.Errorf("go list gave no JSON: %w; cairn needs a go command of version 1.21 or newer", err)
 		}
-		b.list = append(b.list, u)
+		b.pkgs = append(b.pkgs, u)
 	}
 }
 
@@ -65,7 +65,7 @@ func (b *Builder) units() ([]*unit, error) {
 // be replaced, part of folders that only the overlay has, and go.mod or go.work
 // use these.
 func (b *Builder) replaceModules(files map[string][]byte) error {
-	list, err := b.units()
+	list, err := b.packages()
 	if err != nil {
 		return err
 	}
@@ -96,7 +96,7 @@ func (b *Builder) replaceModules(files map[string][]byte) error {
 		to := filepath.Join(cache, "modules", strings.ReplaceAll(rel, "@", "-")) // go.work takes no @ in a folder's name
 		if changed[m.Path] == "" {
 			changed[m.Path] = to
-			if err := b.showModule(m, to); err != nil {
+			if err := b.overlayModule(m, to); err != nil {
 				return err
 			}
 		}
@@ -110,11 +110,11 @@ func (b *Builder) replaceModules(files map[string][]byte) error {
 		}
 		b.overlay[filepath.Join(to, inside)] = with
 	}
-	return b.useInstead(changed)
+	return b.replaceInGoMod(changed)
 }
 
-// showModule shows a module's files, as they are, in another folder.
-func (b *Builder) showModule(m *module, as string) error {
+// overlayModule shows a module's files, as they are, in another folder.
+func (b *Builder) overlayModule(m *module, as string) error {
 	gomod := m.GoMod
 	if m.Replace != nil {
 		gomod = m.Replace.GoMod
@@ -143,9 +143,9 @@ func (b *Builder) showModule(m *module, as string) error {
 	return err
 }
 
-// useInstead lets go.mod or go.work, as the go command sees them, replace modules
+// replaceInGoMod lets go.mod or go.work, as the go command sees them, replace modules
 // by folders.
-func (b *Builder) useInstead(folders map[string]string) error {
+func (b *Builder) replaceInGoMod(dirs map[string]string) error {
 	name, edit := b.env["GOMOD"], "mod"
 	for i, f := range b.flags {
 		if alt, ok := strings.CutPrefix(strings.TrimLeft(f, "-"), "modfile="); ok {
@@ -169,7 +169,7 @@ func (b *Builder) useInstead(folders map[string]string) error {
 		return err
 	}
 	args := []string{edit, "edit"}
-	for path, dir := range folders {
+	for path, dir := range dirs {
 		args = append(args, "-replace="+path+"="+dir)
 	}
 	if _, err := b.run(append(args, with)...); err != nil {

@@ -21,7 +21,7 @@ func (b *Builder) ProgramName(pkg string) string {
 // which files belong to the program.
 func (b *Builder) LoadEnv() []string {
 	flags := []string{b.env["GOFLAGS"]}
-	for _, f := range b.o.Flags {
+	for _, f := range b.opts.Flags {
 		switch name, _, _ := strings.Cut(strings.TrimLeft(f, "-"), "="); name {
 		case "tags", "race", "msan", "asan", "mod", "modfile":
 			if strings.ContainsAny(f, " \t\n") {

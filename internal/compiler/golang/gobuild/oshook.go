@@ -29,9 +29,9 @@ var cairn_hook func(f *File, op byte, off, n int64) (func(), error)
 var cairn_shared bool
 `
 
-// osHooked are the methods of os.File that call it, and with what. $1 and $2 are
+// hookedMethods are the methods of os.File that call it, and with what. $1 and $2 are
 // the parameters.
-var osHooked = map[string]string{
+var hookedMethods = map[string]string{
 	"Write":    "'w', 0, int64(len($1))",
 	"WriteAt":  "'a', $2, int64(len($1))",
 	"ReadFrom": "'r', 0, 0",
@@ -40,9 +40,9 @@ var osHooked = map[string]string{
 	"Chmod":    "'m', 0, int64($1)",
 }
 
-// hookedOS returns the files of package os that are another for a program that is
+// hookOS returns the files of package os that are another for a program that is
 // rewritten, by their names below GOROOT/src.
-func hookedOS(root string) (map[string][]byte, error) {
+func hookOS(root string) (map[string][]byte, error) {
 	names, err := filepath.Glob(filepath.Join(root, "src", "os", "*.go"))
 	if err != nil {
 		return nil, err
@@ -60,7 +60,7 @@ func hookedOS(root string) (map[string][]byte, error) {
 		if !bytes.Contains(text, []byte("*File)")) {
 			continue
 		}
-		hooked, err := hookedFile(name, text, found)
+		hooked, err := hookFile(name, text, found)
 		if err != nil {
 			return nil, err
 		}
@@ -68,7 +68,7 @@ func hookedOS(root string) (map[string][]byte, error) {
 			files["os/"+filepath.Base(name)] = hooked
 		}
 	}
-	for method := range osHooked {
+	for method := range hookedMethods {
 		if !found[method] {
 			return nil, fmt.Errorf("package os in %s has no method %s of File that can be watched", root, method)
 		}
@@ -76,9 +76,9 @@ func hookedOS(root string) (map[string][]byte, error) {
 	return files, nil
 }
 
-// hookedFile puts the calls into a file, or returns nil if there are none. Lines
+// hookFile puts the calls into a file, or returns nil if there are none. Lines
 // stay where they are.
-func hookedFile(name string, text []byte, found map[string]bool) ([]byte, error) {
+func hookFile(name string, text []byte, found map[string]bool) ([]byte, error) {
 	fset := token.NewFileSet()
 	f, err := parser.ParseFile(fset, name, text, parser.SkipObjectResolution)
 	if err != nil {
@@ -98,7 +98,7 @@ func hookedFile(name string, text []byte, found map[string]bool) ([]byte, error)
 		if id, ok := star.X.(*ast.Ident); !ok || id.Name != "File" {
 			continue
 		}
-		call, ok := osHooked[fn.Name.Name]
+		call, ok := hookedMethods[fn.Name.Name]
 		if !ok {
 			continue
 		}

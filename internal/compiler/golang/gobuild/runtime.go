@@ -20,30 +20,30 @@ import (
 //go:embed shims/unix/*.go shims/xxh3/*.go shims/zstd/*.go
 var shims embed.FS
 
-// laidRoot is the import path under which the run time lies in GOROOT/src.
-const laidRoot = "cairnrt"
+// runtimeRoot is the import path under which the run time lies in GOROOT/src.
+const runtimeRoot = "cairnrt"
 
-// laidImports are the import paths that the run time's packages have there.
+// runtimeImports are the import paths that the run time's packages have there.
 // golang.org/x/sys/cpu is found among the standard library's own vendored ones.
-var laidImports = map[string]string{
-	"github.com/zeebo/xxh3":              laidRoot + "/shims/xxh3",
+var runtimeImports = map[string]string{
+	"github.com/zeebo/xxh3":              runtimeRoot + "/shims/xxh3",
 	"github.com/klauspost/compress/zlib": "compress/zlib",
-	"github.com/klauspost/compress/zstd": laidRoot + "/shims/zstd",
-	"golang.org/x/sys/unix":              laidRoot + "/shims/unix",
+	"github.com/klauspost/compress/zstd": runtimeRoot + "/shims/zstd",
+	"golang.org/x/sys/unix":              runtimeRoot + "/shims/unix",
 	"golang.org/x/sys/cpu":               "golang.org/x/sys/cpu",
 }
 
-// laidPlatforms are where the run time can be laid over.
-var laidPlatforms = []string{
+// platforms are where the run time can be laid over.
+var platforms = []string{
 	"linux/amd64", "linux/arm64", "linux/riscv64", "linux/loong64", "linux/ppc64", "linux/ppc64le", "linux/s390x", "linux/mips64", "linux/mips64le",
 	"darwin/amd64", "darwin/arm64",
 }
 
-// laidVersion is the oldest Go that compiles it.
-const laidVersion = "go1.26"
+// minGoVersion is the oldest Go that compiles it.
+const minGoVersion = "go1.26"
 
-// laid returns the run time's files, by their names below GOROOT/src.
-var laid = sync.OnceValues(func() (map[string][]byte, error) {
+// runtimeFiles returns the run time's files, by their names below GOROOT/src.
+var runtimeFiles = sync.OnceValues(func() (map[string][]byte, error) {
 	files := make(map[string][]byte)
 	for _, t := range []struct {
 		tree fs.FS
@@ -57,8 +57,8 @@ var laid = sync.OnceValues(func() (map[string][]byte, error) {
 			if err != nil {
 				return err
 			}
-			if text, err = laidText(name, text); text != nil {
-				files[path.Join(laidRoot, name)] = text
+			if text, err = runtimeText(name, text); text != nil {
+				files[path.Join(runtimeRoot, name)] = text
 			}
 			return err
 		})
@@ -69,10 +69,10 @@ var laid = sync.OnceValues(func() (map[string][]byte, error) {
 	return files, nil
 })
 
-// laidText is a file as it is laid over: imports and build constraints are
+// runtimeText is a file as it is laid over: imports and build constraints are
 // changed, and nothing else. It is nil for a file that is never built there.
-func laidText(name string, text []byte) ([]byte, error) {
-	text = laidConstraint(text)
+func runtimeText(name string, text []byte) ([]byte, error) {
+	text = simplifyConstraint(text)
 	if text == nil || !strings.HasSuffix(name, ".go") {
 		return text, nil
 	}
@@ -88,7 +88,7 @@ func laidText(name string, text []byte) ([]byte, error) {
 		if err != nil {
 			return nil, err
 		}
-		to, err := laidImport(old)
+		to, err := runtimeImport(old)
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", fset.Position(im.Pos()), err)
 		}
@@ -99,13 +99,13 @@ func laidText(name string, text []byte) ([]byte, error) {
 	return append(out, text[done:]...), nil
 }
 
-// laidImport is the import path that a package has where it is laid over.
-func laidImport(p string) (string, error) {
-	if to, ok := laidImports[p]; ok {
+// runtimeImport is the import path that a package has where it is laid over.
+func runtimeImport(p string) (string, error) {
+	if to, ok := runtimeImports[p]; ok {
 		return to, nil
 	}
 	if rest, ok := strings.CutPrefix(p, load.CairnPath); ok && (rest == "" || rest[0] == '/') {
-		return laidRoot + strings.TrimPrefix(rest, "/internal/compiler/golang/gobuild"), nil
+		return runtimeRoot + strings.TrimPrefix(rest, "/internal/compiler/golang/gobuild"), nil
 	}
 	if first, _, _ := strings.Cut(p, "/"); strings.Contains(first, ".") {
 		return "", fmt.Errorf("%s is not part of the standard library, and has no replacement", p)

@@ -17,7 +17,7 @@ func (b *Builder) TreePath(name string) string {
 	if within(root, name) {
 		return rel(root, name)
 	}
-	if list, err := b.units(); err == nil {
+	if list, err := b.packages(); err == nil {
 		for _, u := range list {
 			if m := u.Module; m != nil && within(m.Dir, name) {
 				return filepath.Join("modules", filepath.FromSlash(m.Path), rel(m.Dir, name))

@@ -12,19 +12,19 @@ import (
 	"github.com/cairnrun/cairn/internal/compiler/golang/rewrite"
 )
 
-// ErrOwn says that a program names its own state and points.
-var ErrOwn = errors.New("the program takes its own checkpoints")
+// ErrOwnCheckpoints says that a program names its own state and points.
+var ErrOwnCheckpoints = errors.New("the program takes its own checkpoints")
 
 // ownCalls are what a program calls that takes checkpoints by itself.
 var ownCalls = map[string]bool{
 	"Protect": true, "(*Run).Restore": true, "(*Run).Point": true, "(*Run).Checkpoint": true, "(*Run).Rollback": true,
 }
 
-// takesOwn returns an error if the program takes checkpoints by itself.
-func takesOwn(p *lower.Program) error {
+// ownCheckpoints returns an error if the program takes checkpoints by itself.
+func ownCheckpoints(p *lower.Program) error {
 	for _, s := range p.Source.Sources {
 		for _, f := range s.Files {
-			for id, at := range calledNames(f) {
+			for id, at := range selectors(f) {
 				fn, ok := s.Info.Uses[id].(*types.Func)
 				if !ok || fn.Pkg() == nil || fn.Pkg().Path() != load.CairnPath {
 					continue
@@ -34,7 +34,7 @@ func takesOwn(p *lower.Program) error {
 					name = "(*Run)." + name
 				}
 				if ownCalls[name] {
-					return fmt.Errorf("%w: it calls cairn's %s at %s; without such calls its points would be found", ErrOwn, strings.TrimPrefix(name, "(*Run)."), p.At(at.Pos()))
+					return fmt.Errorf("%w: it calls cairn's %s at %s; without such calls its points would be found", ErrOwnCheckpoints, strings.TrimPrefix(name, "(*Run)."), p.At(at.Pos()))
 				}
 			}
 		}
@@ -42,9 +42,9 @@ func takesOwn(p *lower.Program) error {
 	return nil
 }
 
-// calledNames are the names by which a file may call functions of packages, in
+// selectors are the names by which a file may call functions of packages, in
 // the order in which they stand.
-func calledNames(f *ast.File) func(func(*ast.Ident, ast.Node) bool) {
+func selectors(f *ast.File) func(func(*ast.Ident, ast.Node) bool) {
 	return func(yield func(*ast.Ident, ast.Node) bool) {
 		on := true
 		ast.Inspect(f, func(n ast.Node) bool {
@@ -70,9 +70,9 @@ func (in *instrumenter) safeRanks() []int {
 	return in.explained.Ranks
 }
 
-// usesRun are the calls by which a program that opens a run by itself, or reads
+// runCalls are the calls by which a program that opens a run by itself, or reads
 // stdin, says so.
-func (in *instrumenter) usesRun(s *load.Package) (text string) {
+func (in *instrumenter) runCalls(s *load.Package) (text string) {
 	if s != in.p.Source.Main {
 		return ""
 	}

@@ -9,10 +9,10 @@ import (
 	"github.com/cairnrun/cairn/internal/compiler/ir"
 )
 
-// asked says what is wrong with comments that ask for points or against them: an
+// checkComments says what is wrong with comments that ask for points or against them: an
 // error where a point would be missing that somebody counts on, else warnings. e
 // has the loops that main reaches.
-func asked(p *lower.Program, e *explain.Explanation) (warnings []string, err error) {
+func checkComments(p *lower.Program, e *explain.Explanation) (warnings []string, err error) {
 	var errs []string
 	for _, s := range p.Strays {
 		if s.Own && s.Name == "point" {

@@ -9,16 +9,16 @@ import (
 	"github.com/cairnrun/cairn/internal/compiler/golang/load"
 )
 
-// unkept are functions of package device that make what a restarted program
+// notRestorable are functions of package device that make what a restarted program
 // would have to make again, and why.
-var unkept = map[string]string{
+var notRestorable = map[string]string{
 	"Raw": "device.Raw makes an array of memory that a restarted program has to bring again",
 	"Use": "device.Use makes a device of a driver that a restarted program has to open again",
 }
 
-// devices says why a program's devices can't be found again after a restart.
-func (in *instrumenter) devices() error {
-	live := callgraph.Reach([]*callgraph.Function{in.Calls.Main}, callgraph.PlainCall, callgraph.DeferCall, callgraph.GoCall, callgraph.LibraryNow, callgraph.LibraryOwn)
+// checkDevices says why a program's devices can't be found again after a restart.
+func (in *instrumenter) checkDevices() error {
+	live := callgraph.Reach([]*callgraph.Function{in.Calls.Main}, callgraph.PlainCall, callgraph.DeferCall, callgraph.GoCall, callgraph.SyncCallback, callgraph.AsyncCallback)
 	for _, fn := range in.Calls.All {
 		if !live[fn] {
 			continue
@@ -33,7 +33,7 @@ func (in *instrumenter) devices() error {
 			if !ok || f.Pkg() == nil || f.Pkg().Path() != load.DevicePath || f.Signature().Recv() != nil {
 				return true
 			}
-			if why := unkept[f.Name()]; why != "" {
+			if why := notRestorable[f.Name()]; why != "" {
 				err = fmt.Errorf("%w: %s: %s; use arrays of device.New and devices of device.Devices, or protect its state by hand (docs/devices.md)", ErrRefused, in.p.At(id.Pos()), why)
 			}
 			return true

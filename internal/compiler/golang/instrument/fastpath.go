@@ -11,15 +11,15 @@ import (
 	"github.com/cairnrun/cairn/internal/compiler/golang/rewrite"
 )
 
-// quick finds the functions that can be left when a set is due: all that they lead
+// fastPaths finds the functions that can be left when a set is due: all that they lead
 // to by calls, on the way to points, can be, too.
-func (in *instrumenter) quick(spine map[*callgraph.Function]bool) map[*load.Package]map[string]bool {
+func (in *instrumenter) fastPaths(path map[*callgraph.Function]bool) map[*load.Package]map[string]bool {
 	name := map[*callgraph.Function]string{}
 	lifted := map[*callgraph.Function]bool{} // what calls them can call nothing else
-	quick := map[*load.Package]map[string]bool{}
+	fast := map[*load.Package]map[string]bool{}
 	for i, fn := range in.Calls.All {
 		r := in.sources[fn.Pkg]
-		if !spine[fn] || r == nil {
+		if !path[fn] || r == nil {
 			continue
 		}
 		s := r.lits[fmt.Sprint(i)]
@@ -30,39 +30,39 @@ func (in *instrumenter) quick(spine map[*callgraph.Function]bool) map[*load.Pack
 		if _, ok := r.can[s]; !ok {
 			continue
 		}
-		if name[fn] = s; quick[fn.Pkg] == nil {
-			quick[fn.Pkg] = map[string]bool{}
+		if name[fn] = s; fast[fn.Pkg] == nil {
+			fast[fn.Pkg] = map[string]bool{}
 		}
-		quick[fn.Pkg][s] = true
+		fast[fn.Pkg][s] = true
 	}
 	for changed := true; changed; {
 		changed = false
 		for fn, s := range name {
-			bad := slices.ContainsFunc(in.sources[fn.Pkg].can[s], func(to string) bool { return !quick[fn.Pkg][to] })
+			bad := slices.ContainsFunc(in.sources[fn.Pkg].can[s], func(to string) bool { return !fast[fn.Pkg][to] })
 			for _, t := range fn.Sites {
-				kept := func(to *callgraph.Function) bool { return spine[to] && name[to] == "" }
+				kept := func(to *callgraph.Function) bool { return path[to] && name[to] == "" }
 				if t.Kind == callgraph.PlainCall {
 					bad = bad || slices.ContainsFunc(t.Callees, kept) || !(len(t.Callees) == 1 && lifted[t.Callees[0]]) && slices.ContainsFunc(t.MayCall, kept)
 				}
 			}
 			if bad {
 				delete(name, fn)
-				delete(quick[fn.Pkg], s)
+				delete(fast[fn.Pkg], s)
 				changed = true
 			}
 		}
 	}
-	return quick
+	return fast
 }
 
-// rewrittenSource is what came of a package.
-type rewrittenSource struct {
+// rewrittenPackage is what came of a package.
+type rewrittenPackage struct {
 	marks map[token.Pos]string
 	was   map[string][]byte // its text
 	p     *rewrite.Package  // ready to be woven
 	made  *rewrite.Made
 	lits  map[string]string   // see Lifted
 	can   map[string][]string // see Quick
-	quick map[string]bool     // with which it was woven
+	fast  map[string]bool     // with which it was woven
 	out   *Result
 }

@@ -49,8 +49,8 @@ type Result struct {
 	Frames []frameInfo
 	// Globals are the package variables that are saved.
 	Globals []string
-	// Reads says that the program reads stdin.
-	Reads bool
+	// ReadsStdin says that the program reads stdin.
+	ReadsStdin bool
 	// Refused is why other loops have no point.
 	Refused []*rewrite.Refusal
 	// Uncovered says which work is not saved, and what to do about it.
@@ -60,13 +60,13 @@ type Result struct {
 	// Explanation is how loops were chosen.
 	Explanation *explain.Explanation
 
-	short   func(name string) string
-	unsaved []string      // closures that can't be saved
-	open    []openClosure // of the packages, for registerOpen
-	asked   int           // how many of Warnings, the first ones, are about comments
-	told    []string      // of Refused: those that Uncovered tells of
-	without map[explain.Location]*rewrite.Refusal
-	heads   []lineRange // of Points
+	short           func(name string) string
+	unsaved         []string         // closures that can't be saved
+	generic         []genericClosure // of the packages, for registerGeneric
+	commentWarnings int              // how many of Warnings, the first ones, are about comments
+	reported        []string         // of Refused: those that Uncovered tells of
+	without         map[explain.Location]*rewrite.Refusal
+	heads           []lineRange // of Points
 }
 
 // lineRange is where the mark of a point is: from the line of its loop's brace
@@ -95,18 +95,18 @@ func (in *Result) Readable(name string) []byte {
 // instrumenter makes a program restartable.
 type instrumenter struct {
 	*place.Placement
-	p       *lower.Program
-	sources map[*load.Package]*rewrittenSource // by the last attempt
-	used    map[*types.Var]use
-	names   map[*types.TypeName]*types.Alias // see named
-	looked  sync.Once
-	askers  map[string]bool // see asks
+	p                *lower.Program
+	sources          map[*load.Package]*rewrittenPackage // by the last attempt
+	used             map[*types.Var]globalUse
+	names            map[*types.TypeName]*types.Alias // see named
+	inspectOnce      sync.Once
+	callerInspectors map[string]bool // see asks
 
 	explained *explain.Explanation
 }
 
 func newInstrumenter(p *lower.Program) *instrumenter {
-	return &instrumenter{Placement: place.New(p), p: p, sources: map[*load.Package]*rewrittenSource{}}
+	return &instrumenter{Placement: place.New(p), p: p, sources: map[*load.Package]*rewrittenPackage{}}
 }
 
 // Instrument chooses a program's points and rewrites it. An error that wraps
@@ -115,18 +115,18 @@ func Instrument(p *lower.Program, o Options) (*Result, error) {
 	if p.Dynamic.Failed {
 		return nil, fmt.Errorf("%w: %s", ErrRefused, strings.Join(p.Warnings, "; "))
 	}
-	if err := takesOwn(p); err != nil {
+	if err := ownCheckpoints(p); err != nil {
 		return nil, err
 	}
 	in := newInstrumenter(p)
 	if in.Calls.Main == nil {
 		return nil, fmt.Errorf("%w: it has no main function", ErrRefused)
 	}
-	if err := in.devices(); err != nil {
+	if err := in.checkDevices(); err != nil {
 		return nil, err
 	}
 	e := explain.Explain(p, o.Explain)
-	asked, err := asked(p, e)
+	asked, err := checkComments(p, e)
 	if err != nil {
 		return nil, err
 	}
@@ -144,16 +144,16 @@ func Instrument(p *lower.Program, o Options) (*Result, error) {
 		if err != nil {
 			return nil, err
 		}
-		out.asked = len(asked)
+		out.commentWarnings = len(asked)
 		out.Warnings = slices.Concat(asked, in.GoroutineWarnings(), out.unsaved[:min(3, len(out.unsaved))])
 		if n := len(out.unsaved) - 3; n > 0 {
 			out.Warnings = append(out.Warnings, fmt.Sprintf("%d closures more can't be saved either", n))
 		}
 		if len(e.Ranks) == 0 && !o.Everywhere {
-			out.Uncovered, out.told = in.Uncovered()
+			out.Uncovered, out.reported = in.Uncovered()
 		}
 		out.without = in.Without()
-		out.Refused, out.Explanation, out.Reads, out.short = in.Refused, e, in.readsInput(), p.Short
+		out.Refused, out.Explanation, out.ReadsStdin, out.short = in.Refused, e, in.readsInput(), p.ShortName
 		return out, nil
 	}
 }
@@ -179,7 +179,7 @@ func (in *instrumenter) attempt() (*Result, error) {
 	if in.usesCairn() {
 		out.Runtime = load.RuntimePath
 	}
-	spine := in.Path()
+	path := in.ResumablePath()
 	marks := map[*load.Package]map[token.Pos]string{}
 	mark := func(s *load.Package, at token.Pos, text string) {
 		if marks[s] == nil {
@@ -191,7 +191,7 @@ func (in *instrumenter) attempt() (*Result, error) {
 		fn := in.Loops[n]
 		body := place.LoopBody(n)
 		if n == ast.Stmt(fn.Body) {
-			mark(fn.Pkg, place.FirstIn(body), rewrite.BlockMark)
+			mark(fn.Pkg, place.FirstPos(body), rewrite.BlockMark)
 		} else {
 			mark(fn.Pkg, body.Lbrace+1, rewrite.PointMark)
 		}
@@ -204,14 +204,14 @@ func (in *instrumenter) attempt() (*Result, error) {
 		out.heads = append(out.heads, head)
 	}
 	for i, fn := range in.Calls.All {
-		if !spine[fn] {
+		if !path[fn] {
 			continue
 		}
 		if lit, ok := fn.Node.(*ast.FuncLit); ok {
 			mark(fn.Pkg, lit.Body.Lbrace+1, fmt.Sprintf(rewrite.LitMark, i))
 		}
 		for _, t := range fn.Sites {
-			if t.Kind != callgraph.PlainCall || !slices.ContainsFunc(t.Callees, func(f *callgraph.Function) bool { return spine[f] }) {
+			if t.Kind != callgraph.PlainCall || !slices.ContainsFunc(t.Callees, func(f *callgraph.Function) bool { return path[f] }) {
 				continue
 			}
 			if t.Loop != nil {
@@ -223,25 +223,25 @@ func (in *instrumenter) attempt() (*Result, error) {
 	}
 	var own []*load.Package
 	for _, s := range in.p.Source.Sources {
-		if !s.Own() {
+		if !s.Rewritable() {
 			continue
 		}
 		own = append(own, s)
-		in.markWaits(s, mark)
+		in.markSignalWaits(s, mark)
 		if r := in.sources[s]; r == nil || !maps.Equal(r.marks, marks[s]) {
 			if err := in.prepare(s, marks[s]); err != nil {
 				return nil, err
 			}
 		}
 	}
-	quick := in.quick(spine)
+	fast := in.fastPaths(path)
 	for _, s := range own {
-		if err := in.weave(s, quick[s], out); err != nil {
+		if err := in.emit(s, fast[s], out); err != nil {
 			return nil, err
 		}
 	}
 	in.writeNames(out)
-	return out, in.registerOpen(out)
+	return out, in.registerGeneric(out)
 }
 
 // prepare rewrites a package up to where its functions are woven.
@@ -281,22 +281,22 @@ func (in *instrumenter) prepare(s *load.Package, marks map[token.Pos]string) err
 	if err != nil {
 		return err
 	}
-	in.sources[s] = &rewrittenSource{marks: marks, was: was, p: p, made: made, lits: lits, can: can}
+	in.sources[s] = &rewrittenPackage{marks: marks, was: was, p: p, made: made, lits: lits, can: can}
 	return nil
 }
 
-// weave rewrites the functions of a package, unless that was done in the same way.
-func (in *instrumenter) weave(s *load.Package, quick map[string]bool, out *Result) error {
+// emit rewrites the functions of a package, unless that was done in the same way.
+func (in *instrumenter) emit(s *load.Package, fast map[string]bool, out *Result) error {
 	r := in.sources[s]
-	if r.out == nil || !maps.Equal(r.quick, quick) {
-		r.quick, r.out = quick, nil
+	if r.out == nil || !maps.Equal(r.fast, fast) {
+		r.fast, r.out = fast, nil
 		own := &Result{Files: map[string][]byte{}, Runtime: out.Runtime}
-		woven, err := r.p.Weave(out.Runtime, in.replacements(), quick)
+		emitted, err := r.p.Weave(out.Runtime, in.replacements(), fast)
 		if err != nil {
 			return err
 		}
 		for name, text := range r.p.Source {
-			if t := woven.Files[name]; t != nil {
+			if t := emitted.Files[name]; t != nil {
 				text = t
 			}
 			if text = rewrite.Unmarked(text); !bytes.Equal(rewrite.Plain(text), r.was[name]) {
@@ -306,7 +306,7 @@ func (in *instrumenter) weave(s *load.Package, quick map[string]bool, out *Resul
 				own.Files[name] = rewrite.Generic(rewrite.Lined(text), r.p.GoVersion)
 			}
 		}
-		own.Frames = woven.Frames
+		own.Frames = emitted.Frames
 		if err := in.register(s, r.p, r.made, own); err != nil {
 			return err
 		}
@@ -316,7 +316,7 @@ func (in *instrumenter) weave(s *load.Package, quick map[string]bool, out *Resul
 	out.Frames = append(out.Frames, r.out.Frames...)
 	out.Globals = append(out.Globals, r.out.Globals...)
 	out.unsaved = append(out.unsaved, r.out.unsaved...)
-	out.open = append(out.open, r.out.open...)
+	out.generic = append(out.generic, r.out.generic...)
 	return nil
 }
 
@@ -334,7 +334,7 @@ func (in *instrumenter) usesCairn() bool {
 // rewritten is a package for package rewrite.
 func (in *instrumenter) rewritten(s *load.Package) (*rewrite.Package, error) {
 	q := &rewrite.Package{Path: s.ImportPath, Fset: in.p.Source.Fset, Files: s.Files, Source: map[string][]byte{}, Types: s.Types, Info: s.Info,
-		Sizes: types.SizesFor("gc", "amd64"), Importer: in.p.Source.Importer(s), Named: in.named, Asks: in.asks}
+		Sizes: types.SizesFor("gc", "amd64"), Importer: in.p.Source.Importer(s), Named: in.named, Asks: in.inspectsCallers}
 	if s.Module != nil {
 		q.GoVersion = "go1.16" // as go build takes modules that do not say
 		if s.Module.GoVersion != "" {
@@ -352,26 +352,26 @@ func (in *instrumenter) rewritten(s *load.Package) (*rewrite.Package, error) {
 	return q, nil
 }
 
-// asks says that functions of a package, or of what it imports, look at who calls
+// inspectsCallers says that functions of a package, or of what it imports, look at who calls
 // them: loggers, errors with the place that they come from.
-func (in *instrumenter) asks(path string) bool {
-	in.looked.Do(func() {
-		in.askers = map[string]bool{"log/slog": true}
+func (in *instrumenter) inspectsCallers(path string) bool {
+	in.inspectOnce.Do(func() {
+		in.callerInspectors = map[string]bool{"log/slog": true}
 		for _, s := range in.p.Source.Sources {
-			if s.Own() && rewrite.AsksForCallers(s.Info) {
-				in.askers[s.ImportPath] = true
+			if s.Rewritable() && rewrite.AsksForCallers(s.Info) {
+				in.callerInspectors[s.ImportPath] = true
 			}
 		}
 		for grew := true; grew; {
 			grew = false
 			for _, s := range in.p.Source.Sources {
-				if !in.askers[s.ImportPath] && s.Own() && slices.ContainsFunc(s.Imports, func(i string) bool { return in.askers[i] }) {
-					in.askers[s.ImportPath], grew = true, true
+				if !in.callerInspectors[s.ImportPath] && s.Rewritable() && slices.ContainsFunc(s.Imports, func(i string) bool { return in.callerInspectors[i] }) {
+					in.callerInspectors[s.ImportPath], grew = true, true
 				}
 			}
 		}
 	})
-	return in.askers[path]
+	return in.callerInspectors[path]
 }
 
 // readsInput says that the program names stdin, or a function that reads it.

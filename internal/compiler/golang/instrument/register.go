@@ -23,12 +23,12 @@ const registryName = "zz_cairn.go"
 func (in *instrumenter) register(s *load.Package, p *rewrite.Package, made *rewrite.Made, out *Result) error {
 	var b, init strings.Builder
 	imports := map[string]string{}
-	init.WriteString(in.usesRun(s))
+	init.WriteString(in.runCalls(s))
 	for _, v := range in.globals(s) {
-		fmt.Fprintf(&init, "%s.Global(%q, &%s)\n", rewrite.Prefix, in.nameOf(s, v.Name()), v.Name())
-		out.Globals = append(out.Globals, in.nameOf(s, v.Name()))
+		fmt.Fprintf(&init, "%s.Global(%q, &%s)\n", rewrite.Prefix, in.globalName(s, v.Name()), v.Name())
+		out.Globals = append(out.Globals, in.globalName(s, v.Name()))
 	}
-	for _, f := range values(s) {
+	for _, f := range funcValues(s) {
 		name := f.Name()
 		if f.Pkg() != s.Types {
 			path := f.Pkg().Path()
@@ -52,9 +52,9 @@ func (in *instrumenter) register(s *load.Package, p *rewrite.Package, made *rewr
 		}
 	}
 	for _, o := range made.Open {
-		out.open = append(out.open, openClosure{o, s})
+		out.generic = append(out.generic, genericClosure{o, s})
 	}
-	if s == in.p.Source.Main && !in.savesRandom() && in.usesRandom(random...) {
+	if s == in.p.Source.Main && !in.savesRandom() && in.usesRandom(randFuncs...) {
 		fmt.Fprintf(&init, "%s.UsesGlobalRand()\n", rewrite.Prefix)
 	}
 	if init.Len() == 0 {
@@ -83,17 +83,17 @@ func mapsKeys(m map[string]string) func(func(string) bool) {
 	}
 }
 
-// nameOf is how sets name a package variable.
-func (in *instrumenter) nameOf(s *load.Package, name string) string {
+// globalName is how sets name a package variable.
+func (in *instrumenter) globalName(s *load.Package, name string) string {
 	if s == in.p.Source.Main && name != "frames" { // that is what the run time calls its own
 		return name
 	}
 	return s.ImportPath + "." + name
 }
 
-// values are the functions of a package, or of others, that it uses otherwise
+// funcValues are the functions of a package, or of others, that it uses otherwise
 // than by calling them.
-func values(s *load.Package) []*types.Func {
+func funcValues(s *load.Package) []*types.Func {
 	var out []*types.Func
 	called := map[*ast.Ident]bool{}
 	for _, f := range s.Files {
@@ -132,14 +132,14 @@ func values(s *load.Package) []*types.Func {
 // globals are the package variables that may change while the program runs, or
 // that others may point to.
 func (in *instrumenter) globals(s *load.Package) []*types.Var {
-	uses := in.uses(s)
-	tables := literals(s)
+	uses := in.globalUses(s)
+	tables := literalTables(s)
 	var out []*types.Var
 	scope := s.Types.Scope()
 	for _, name := range scope.Names() {
 		v, ok := scope.Lookup(name).(*types.Var)
 		u := uses[v]
-		if !ok || name == "_" || fixed(v.Type()) && !u.assigned {
+		if !ok || name == "_" || immutable(v.Type()) && !u.assigned {
 			continue
 		}
 		if u.read && (u.changed || refers(v.Type()) && (u.leaks || !tables[v])) {
@@ -149,8 +149,8 @@ func (in *instrumenter) globals(s *load.Package) []*types.Var {
 	return out
 }
 
-// literals are the package variables that begin as composite literals.
-func literals(s *load.Package) map[*types.Var]bool {
+// literalTables are the package variables that begin as composite literals.
+func literalTables(s *load.Package) map[*types.Var]bool {
 	out := map[*types.Var]bool{}
 	for _, i := range s.Info.InitOrder {
 		if _, ok := i.Rhs.(*ast.CompositeLit); ok && len(i.Lhs) == 1 {
@@ -160,21 +160,21 @@ func literals(s *load.Package) map[*types.Var]bool {
 	return out
 }
 
-// use is what a program does with a package variable after its initialisation.
-type use struct {
+// globalUse is what a program does with a package variable after its initialisation.
+type globalUse struct {
 	read     bool // in a function that main reaches
 	changed  bool // assigned to, or its address is taken
 	assigned bool // … as a whole
 	leaks    bool // used otherwise than by looking at an element
 }
 
-// uses finds out how the variables of a package are used, in all packages.
-func (in *instrumenter) uses(s *load.Package) map[*types.Var]use {
+// globalUses finds out how the variables of a package are used, in all packages.
+func (in *instrumenter) globalUses(s *load.Package) map[*types.Var]globalUse {
 	if in.used != nil {
 		return in.used
 	}
-	in.used = map[*types.Var]use{}
-	live := callgraph.Reach([]*callgraph.Function{in.Calls.Main}, callgraph.PlainCall, callgraph.DeferCall, callgraph.GoCall, callgraph.LibraryNow, callgraph.LibraryOwn)
+	in.used = map[*types.Var]globalUse{}
+	live := callgraph.Reach([]*callgraph.Function{in.Calls.Main}, callgraph.PlainCall, callgraph.DeferCall, callgraph.GoCall, callgraph.SyncCallback, callgraph.AsyncCallback)
 	// What the graph of calls does not see may be called, too.
 	for _, s := range in.p.Source.Sources {
 		for _, i := range s.Info.InitOrder {
@@ -212,7 +212,7 @@ func (in *instrumenter) uses(s *load.Package) map[*types.Var]use {
 				return true
 			}
 			u := in.used[v]
-			how(fn.Pkg.Info, stack, &u, starting)
+			noteUse(fn.Pkg.Info, stack, &u, starting)
 			in.used[v] = u
 			return true
 		})
@@ -220,8 +220,8 @@ func (in *instrumenter) uses(s *load.Package) map[*types.Var]use {
 	return in.used
 }
 
-// how says what is done with the identifier at the end of a path of nodes.
-func how(info *types.Info, path []ast.Node, u *use, starting bool) {
+// noteUse says what is done with the identifier at the end of a path of nodes.
+func noteUse(info *types.Info, path []ast.Node, u *globalUse, starting bool) {
 	if starting {
 		return
 	}
@@ -345,9 +345,9 @@ func refers(t types.Type) bool {
 	return true
 }
 
-// fixed says that values of a type don't matter to a restart: they do not change
+// immutable says that values of a type don't matter to a restart: they do not change
 // once made, or hold nothing that is missed.
-func fixed(t types.Type) bool {
+func immutable(t types.Type) bool {
 	if p, ok := t.(*types.Pointer); ok {
 		t = p.Elem()
 	}

@@ -13,14 +13,14 @@ import (
 // Save adds to an explanation what would be saved. in is nil if the program can't
 // be made restartable, and err says why.
 func Save(e *explain.Explanation, in *Result, err error) *explain.Saving {
-	s := &explain.Saving{Explanation: e, Told: map[string]bool{}}
+	s := &explain.Saving{Explanation: e, Reported: map[string]bool{}}
 	var refused *refusedError
 	switch {
 	case in != nil:
 		e.SetPoints(s, in.Points, in.without)
 	case errors.As(err, &refused):
 		e.SetPoints(s, nil, refused.without)
-	case errors.Is(err, ErrOwn): // it is left alone
+	case errors.Is(err, ErrOwnCheckpoints): // it is left alone
 	default:
 		e.SetPoints(s, nil, nil)
 	}
@@ -34,12 +34,12 @@ func Save(e *explain.Explanation, in *Result, err error) *explain.Saving {
 		f.Line = in.lineOf(f)
 		s.Frames = append(s.Frames, f)
 	}
-	s.Notes = in.Warnings[in.asked:] // the explanation has the others
+	s.Notes = in.Warnings[in.commentWarnings:] // the explanation has the others
 	for _, r := range in.Refused {
 		s.Refused = append(s.Refused, r.Error())
 	}
-	for _, r := range in.told {
-		s.Told[r] = true
+	for _, r := range in.reported {
+		s.Reported[r] = true
 	}
 	return s
 }
@@ -76,7 +76,7 @@ func (in *Result) Notes() []string {
 		return nil
 	}
 	list := slices.Clone(in.Warnings)
-	refused := slices.DeleteFunc(slices.Clone(in.Refused), func(r *rewrite.Refusal) bool { return slices.Contains(in.told, r.Error()) })
+	refused := slices.DeleteFunc(slices.Clone(in.Refused), func(r *rewrite.Refusal) bool { return slices.Contains(in.reported, r.Error()) })
 	for i, r := range refused {
 		if i == 3 {
 			return append(list, fmt.Sprintf("no point: %s more; 'cairn explain' says why", explain.Plural(len(refused)-i, "loop")))

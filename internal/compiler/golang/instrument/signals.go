@@ -9,9 +9,9 @@ import (
 	"github.com/cairnrun/cairn/internal/compiler/golang/rewrite"
 )
 
-// markWaits marks them.
-func (in *instrumenter) markWaits(s *load.Package, mark func(s *load.Package, at token.Pos, text string)) {
-	place.EachWait(s, in.p.Source.Fset, func(g *ast.GoStmt, at ast.Stmt) {
+// markSignalWaits marks them.
+func (in *instrumenter) markSignalWaits(s *load.Package, mark func(s *load.Package, at token.Pos, text string)) {
+	place.EachSignalWait(s, in.p.Source.Fset, func(g *ast.GoStmt, at ast.Stmt) {
 		mark(s, g.Go+token.Pos(len("go")), rewrite.WaitMark(in.p.Source.Fset.Position(at.Pos()).Line))
 	})
 }

@@ -8,9 +8,9 @@ import (
 	"github.com/cairnrun/cairn/internal/compiler/golang/load"
 )
 
-// replaced are functions of libraries that have an effect on a run, and what
+// replacedFuncs are functions of libraries that have an effect on a run, and what
 // stands for them in the run time.
-var replaced = map[string]string{
+var replacedFuncs = map[string]string{
 	"os.Exit": "Exit", "os.Open": "Open", "os.Create": "Create", "os.OpenFile": "OpenFile", "os.CreateTemp": "CreateTemp",
 	"os.Mkdir": "Mkdir", "os.MkdirAll": "MkdirAll", "os.MkdirTemp": "MkdirTemp", "os.Remove": "Remove", "os.RemoveAll": "RemoveAll", "os.Rename": "Rename",
 	"os.WriteFile": "WriteFile", "os.Truncate": "Truncate", "os.Link": "Link", "os.Symlink": "Symlink", "os.Chmod": "Chmod", "os.CopyFS": "CopyFS", "os.OpenRoot": "OpenRoot",
@@ -27,17 +27,17 @@ var replaced = map[string]string{
 	load.CairnPath + ".Open": "OpenRun",
 }
 
-// random are the functions of math/rand with a generator of their own.
-var random = []string{"ExpFloat64", "Float32", "Float64", "Int", "Int31", "Int31n", "Int63", "Int63n", "Intn",
+// randFuncs are the functions of math/rand with a generator of their own.
+var randFuncs = []string{"ExpFloat64", "Float32", "Float64", "Int", "Int31", "Int31n", "Int63", "Int63n", "Intn",
 	"NormFloat64", "Perm", "Read", "Shuffle", "Uint32", "Uint64"}
 
 // replacements are those for this program. A program that seeds the generator of
 // math/rand, or whose settings let it begin with the seed 1, has it saved.
 func (in *instrumenter) replacements() map[string]string {
-	all := maps.Clone(replaced)
+	all := maps.Clone(replacedFuncs)
 	if in.savesRandom() {
 		all["math/rand.Seed"] = "Seed"
-		for _, f := range random {
+		for _, f := range randFuncs {
 			all["math/rand."+f] = "Rand()." + f
 		}
 	}

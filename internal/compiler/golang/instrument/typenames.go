@@ -27,7 +27,7 @@ func (in *instrumenter) named(o *types.TypeName) *types.Alias {
 	}
 	s := in.sourceOf(o.Pkg())
 	name := "Cairn_type_" + o.Name()
-	if s == nil || s == in.p.Source.Main || !s.Own() || o.Pkg().Scope().Lookup(name) != nil {
+	if s == nil || s == in.p.Source.Main || !s.Rewritable() || o.Pkg().Scope().Lookup(name) != nil {
 		return nil
 	}
 	a := types.NewAlias(types.NewTypeName(o.Pos(), o.Pkg(), name, nil), t)

@@ -30,7 +30,7 @@ type Listed struct {
 
 // whereModule says where a folder among the arguments of a go command has its
 // module, if the command, run in another folder, did not look there.
-func WhereModule(from string, args []string) string {
+func ModuleHint(from string, args []string) string {
 	above := func(dir string) string {
 		dir, err := filepath.Abs(dir)
 		for err == nil {
@@ -86,7 +86,7 @@ func (ld *Program) golist(fields string, args ...string) ([]*Listed, error) {
 			return nil, fmt.Errorf("the go command is needed to read Go programs: %w; install Go, or put it into PATH", err)
 		}
 		if text := strings.TrimSpace(complaint.String()); text != "" {
-			return nil, fmt.Errorf("go list: %s%s", text, WhereModule(ld.Dir, args))
+			return nil, fmt.Errorf("go list: %s%s", text, ModuleHint(ld.Dir, args))
 		}
 		return nil, fmt.Errorf("go list: %w", err)
 	}
@@ -165,7 +165,7 @@ func (ld *Program) list(patterns []string) error {
 		ld.Sources = append(ld.Sources, s)
 		if p.ImportPath == mains[0] {
 			ld.Main = s
-			s.named = what
+			s.pattern = what
 		}
 	}
 	if ld.Main == nil {

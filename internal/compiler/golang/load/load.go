@@ -56,10 +56,10 @@ const (
 // source is a package whose source is read.
 type Package struct {
 	*Listed
-	named string // how it was asked for, if it is the program
-	Files []*ast.File
-	Types *types.Package
-	Info  *types.Info
+	pattern string // how it was asked for, if it is the program
+	Files   []*ast.File
+	Types   *types.Package
+	Info    *types.Info
 }
 
 type Program struct {
@@ -252,24 +252,24 @@ func (s *Package) check(fset *token.FileSet, im *imports) error {
 		found = append(found, fmt.Sprintf("and %d more", more))
 	}
 	if len(found) > 0 {
-		return fmt.Errorf("%w:\n%s\n%s", ErrSource, strings.Join(found, "\n"), s.mend())
+		return fmt.Errorf("%w:\n%s\n%s", ErrSource, strings.Join(found, "\n"), s.remedy())
 	}
 	if err != nil {
-		return fmt.Errorf("%w: %w; %s", ErrSource, err, s.mend())
+		return fmt.Errorf("%w: %w; %s", ErrSource, err, s.remedy())
 	}
 	return nil
 }
 
-// mend says what to do about a source that does not compile.
-func (s *Package) mend() string {
+// remedy says what to do about a source that does not compile.
+func (s *Package) remedy() string {
 	if s.ImportPath == "command-line-arguments" { // it is of files
-		return fmt.Sprintf("mend it until 'go build %s' passes; all files of the program have to be named, or their folder", s.named)
+		return fmt.Sprintf("mend it until 'go build %s' passes; all files of the program have to be named, or their folder", s.pattern)
 	}
 	return fmt.Sprintf("mend it until 'go build %s' passes", s.ImportPath)
 }
 
 // own says that a package's source can be replaced.
-func (s *Package) Own() bool { return !s.Standard && len(s.CgoFiles) == 0 }
+func (s *Package) Rewritable() bool { return !s.Standard && len(s.CgoFiles) == 0 }
 
 // Import paths of the run time: of programs that use Cairn, and of the others.
 const (

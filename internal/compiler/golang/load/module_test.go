@@ -30,7 +30,7 @@ func TestWhereModule(t *testing.T) {
 			t.Errorf("%s: %v, want %q", pattern, err, want)
 		}
 	}
-	if said := WhereModule(filepath.Join(root, "m"), []string{"-e", "./p", filepath.Join(root, "m"), "example.org/x"}); said != "" {
+	if said := ModuleHint(filepath.Join(root, "m"), []string{"-e", "./p", filepath.Join(root, "m"), "example.org/x"}); said != "" {
 		t.Errorf("%q said of folders of the module", said)
 	}
 }

@@ -44,7 +44,7 @@ func IsError(t types.Type) bool {
 }
 
 // recognised says what a call is of: a package's path, or "len" for len and cap.
-func Recognised(s *Package, call *ast.CallExpr) string {
+func CalleePackage(s *Package, call *ast.CallExpr) string {
 	switch obj := Callee(s, call).(type) {
 	case *types.Builtin:
 		if obj.Name() == "len" || obj.Name() == "cap" {

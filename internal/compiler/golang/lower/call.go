@@ -24,15 +24,15 @@ func (f *fn) callAt(call *ast.CallExpr, site token.Pos, dst []*ir.Var) bool {
 	}
 	at := f.pos(call.Pos())
 	if exits(f.s, call) {
-		n := f.heavy
+		n := f.callCount
 		for _, e := range call.Args {
 			f.value(e)
 		}
 		j := &ir.Jump{Pos: at, Kind: ir.Exit}
-		if f.heavy == n {
+		if f.callCount == n {
 			j.Reads = f.reads(call.Args...)
 		}
-		f.workOn(j)
+		f.emitCall(j)
 		return true
 	}
 	if lit, ok := ast.Unparen(call.Fun).(*ast.FuncLit); ok {
@@ -49,13 +49,13 @@ func (f *fn) callAt(call *ast.CallExpr, site token.Pos, dst []*ir.Var) bool {
 				if f.mpi(call, obj, dst) {
 					for i, v := range dst {
 						if v != nil && i < obj.Signature().Results().Len() && load.IsError(obj.Signature().Results().At(i).Type()) {
-							f.quiet(&ir.Assign{Pos: at, Dst: []*ir.Var{v}, Src: []ir.Expr{ir.Unknown{}}})
+							f.emitUncounted(&ir.Assign{Pos: at, Dst: []*ir.Var{v}, Src: []ir.Expr{ir.Unknown{}}})
 						}
 					}
 					return true
 				}
 			case load.DevicePath:
-				return f.device(call, obj)
+				return f.kernelLaunch(call, obj)
 			case "sync", "golang.org/x/sync/errgroup":
 				if f.sync(call, obj) {
 					return true
@@ -67,7 +67,7 @@ func (f *fn) callAt(call *ast.CallExpr, site token.Pos, dst []*ir.Var) bool {
 		}
 		if p := f.procs[obj.Origin()]; p != nil {
 			var recv ast.Expr
-			if sel, ok := f.unindexed(call.Fun).(*ast.SelectorExpr); ok && f.s.Info.Selections[sel] != nil {
+			if sel, ok := f.uninstantiated(call.Fun).(*ast.SelectorExpr); ok && f.s.Info.Selections[sel] != nil {
 				if f.s.Info.Selections[sel].Kind() == types.MethodVal {
 					recv = sel.X
 				}
@@ -96,14 +96,14 @@ func (f *fn) callAt(call *ast.CallExpr, site token.Pos, dst []*ir.Var) bool {
 			f.callProcs(call, list, nil, made)
 			for _, v := range dst {
 				if v != nil {
-					f.quiet(&ir.Assign{Pos: at, Dst: []*ir.Var{v}, Src: []ir.Expr{join(f.opaque(call), ir.Unknown{Vars: made})}})
+					f.emitUncounted(&ir.Assign{Pos: at, Dst: []*ir.Var{v}, Src: []ir.Expr{join(f.opaque(call), ir.Unknown{Vars: made})}})
 				}
 			}
 			return true
 		}
 		return false // a function without a body
 	}
-	procs := f.dynamic(call, site)
+	procs := f.dynamicCallees(call, site)
 	if len(procs) == 0 {
 		return false
 	}
@@ -117,7 +117,7 @@ func (f *fn) callAt(call *ast.CallExpr, site token.Pos, dst []*ir.Var) bool {
 	return true
 }
 
-func (f *fn) unindexed(e ast.Expr) ast.Expr {
+func (f *fn) uninstantiated(e ast.Expr) ast.Expr {
 	switch x := ast.Unparen(e).(type) {
 	case *ast.IndexExpr:
 		return ast.Unparen(x.X)
@@ -145,12 +145,12 @@ func (f *fn) callProcs(call *ast.CallExpr, procs []*ir.Proc, recv ast.Expr, dst 
 		if sig != nil && sig.Variadic() && i >= sig.Params().Len()-1 {
 			if i >= sig.Params().Len() {
 				last := len(c.Args) - 1
-				c.Args[last] = passed(join(c.Args[last], x))
+				c.Args[last] = argument(join(c.Args[last], x))
 				continue
 			}
 			x = join(x)
 		}
-		c.Args = append(c.Args, passed(x))
+		c.Args = append(c.Args, argument(x))
 	}
 	if sig != nil && sig.Variadic() && len(call.Args) < sig.Params().Len() && len(call.Args) == sig.Params().Len()-1 {
 		c.Args = append(c.Args, ir.Unknown{})
@@ -159,42 +159,42 @@ func (f *fn) callProcs(call *ast.CallExpr, procs []*ir.Proc, recv ast.Expr, dst 
 		c.Results = make([]*ir.Var, len(procs[0].Results))
 	}
 	c.Reads = f.reads(call.Args...) // they count where the call is one of a recursion
-	f.workOn(c)
+	f.emitCall(c)
 }
 
 // receiver is the receiver of a method, for which embedded fields are passed
 // through.
 func (f *fn) receiver(call *ast.CallExpr, recv ast.Expr) ir.Expr {
-	sel, ok := f.unindexed(call.Fun).(*ast.SelectorExpr)
+	sel, ok := f.uninstantiated(call.Fun).(*ast.SelectorExpr)
 	if !ok || f.s.Info.Selections[sel] == nil {
-		return passed(f.value(recv))
+		return argument(f.value(recv))
 	}
 	s := f.s.Info.Selections[sel]
 	x, key := f.path(recv, s)
 	if m, ok := s.Obj().(*types.Func); ok && key != "" && !load.IsPointer(m.Signature().Recv().Type()) {
 		v := f.temp("copy")
-		f.quiet(&ir.New{Pos: f.pos(recv.Pos()), Dst: v, Type: key, From: x})
+		f.emitUncounted(&ir.New{Pos: f.pos(recv.Pos()), Dst: v, Type: key, From: x})
 		x = ir.Ref{Var: v}
 	}
-	return passed(x)
+	return argument(x)
 }
 
-// passed is an argument. Match takes the variables of one that is Unknown to be
+// argument is an argument. Match takes the variables of one that is Unknown to be
 // written by the callee; here what it writes is known.
-func passed(x ir.Expr) ir.Expr {
+func argument(x ir.Expr) ir.Expr {
 	if _, ok := x.(ir.Unknown); ok {
 		return ir.Unary{Op: ir.Inv, X: x}
 	}
 	return x
 }
 
-// dynamic returns what a dynamic call may lead to, nothing if only to libraries.
-func (f *fn) dynamic(call *ast.CallExpr, site token.Pos) (procs []*ir.Proc) {
-	if f.g.Failed {
+// dynamicCallees returns what a dynamic call may lead to, nothing if only to libraries.
+func (f *fn) dynamicCallees(call *ast.CallExpr, site token.Pos) (procs []*ir.Proc) {
+	if f.dynamic.Failed {
 		return f.byType(call)
 	}
 	library := false
-	for _, c := range f.g.Sites[site] {
+	for _, c := range f.dynamic.Sites[site] {
 		p := f.lits[c.Lit]
 		if c.Obj != nil {
 			p = f.procs[c.Obj]
@@ -206,7 +206,7 @@ func (f *fn) dynamic(call *ast.CallExpr, site token.Pos) (procs []*ir.Proc) {
 		}
 	}
 	sortProcs(procs)
-	if only := f.only(procs); len(only) > 0 {
+	if only := f.takeOnly(procs); len(only) > 0 {
 		return only
 	}
 	if library && len(procs) > 0 {
@@ -215,11 +215,11 @@ func (f *fn) dynamic(call *ast.CallExpr, site token.Pos) (procs []*ir.Proc) {
 	return procs
 }
 
-// only returns those of procs that Options.Take names.
-func (f *fn) only(procs []*ir.Proc) (list []*ir.Proc) {
+// takeOnly returns those of procs that Options.Take names.
+func (f *fn) takeOnly(procs []*ir.Proc) (list []*ir.Proc) {
 	for _, p := range procs {
 		if slices.Contains(f.ld.Options.Take, p.Name) {
-			f.took[p.Name] = true
+			f.takeFound[p.Name] = true
 			list = append(list, p)
 		}
 	}
@@ -237,7 +237,7 @@ func (f *fn) byType(call *ast.CallExpr) (procs []*ir.Proc) {
 	obj, ok := load.Callee(f.s, call).(*types.Func)
 	if !ok {
 		if sig, ok := f.s.Info.TypeOf(call.Fun).Underlying().(*types.Signature); ok {
-			procs = append(procs, f.taken[signature(sig)]...)
+			procs = append(procs, f.funcValues[signature(sig)]...)
 		}
 	} else if in, ok := obj.Signature().Recv().Type().Underlying().(*types.Interface); ok {
 		for m, p := range f.procs {
@@ -295,7 +295,7 @@ func (f *fn) functions(e ast.Expr) []*ir.Proc {
 		return nil
 	}
 	var obj types.Object
-	switch x := f.unindexed(e).(type) {
+	switch x := f.uninstantiated(e).(type) {
 	case *ast.Ident:
 		obj = f.s.Info.Uses[x]
 	case *ast.SelectorExpr:
@@ -307,7 +307,7 @@ func (f *fn) functions(e ast.Expr) []*ir.Proc {
 		}
 		return nil
 	}
-	return f.taken[signature(sig)]
+	return f.funcValues[signature(sig)]
 }
 
 // callValue is the value of a call in an expression.
@@ -315,11 +315,11 @@ func (f *fn) callValue(call *ast.CallExpr) ir.Expr {
 	t := f.s.Info.TypeOf(call)
 	if f.s.Info.Types[call.Fun].IsType() && len(call.Args) == 1 {
 		x := f.value(call.Args[0])
-		if from := f.s.Info.TypeOf(call.Args[0]); from != nil && followed(from) && !load.IsError(from) {
+		if from := f.s.Info.TypeOf(call.Args[0]); from != nil && tracked(from) && !load.IsError(from) {
 			if exact(t) {
 				return x
 			}
-			if n := wrapped(t); n != 0 {
+			if n := wrapSize(t); n != 0 {
 				return ir.Binary{Op: ir.Wrap, X: x, Y: ir.Const{Value: n}}
 			}
 		}
@@ -346,13 +346,13 @@ func (f *fn) callValue(call *ast.CallExpr) ir.Expr {
 	}
 	v := f.temp("value")
 	if f.call(call, []*ir.Var{v}) {
-		if t != nil && (followed(t) || f.refType(t) != "") {
+		if t != nil && (tracked(t) || f.refType(t) != "") {
 			return ir.Ref{Var: v}
 		}
 		return ir.Unknown{Vars: []*ir.Var{v}}
 	}
 	var list []ir.Expr
-	if sel, ok := f.unindexed(call.Fun).(*ast.SelectorExpr); ok && f.s.Info.Selections[sel] != nil {
+	if sel, ok := f.uninstantiated(call.Fun).(*ast.SelectorExpr); ok && f.s.Info.Selections[sel] != nil {
 		list = append(list, f.value(sel.X))
 	} else if load.Callee(f.s, call) == nil {
 		list = append(list, f.value(call.Fun))
@@ -360,18 +360,18 @@ func (f *fn) callValue(call *ast.CallExpr) ir.Expr {
 	for _, e := range call.Args {
 		list = append(list, f.value(e))
 	}
-	if obj != nil && varies(obj) {
-		list = append(list, differs())
+	if obj != nil && variesByRank(obj) {
+		list = append(list, rankDependent())
 	}
 	x := join(list...)
-	for _, v := range f.filled(call) {
-		f.quiet(&ir.Assign{Pos: f.pos(call.Pos()), Dst: []*ir.Var{v}, Src: []ir.Expr{x}})
+	for _, v := range f.libraryWrites(call) {
+		f.emitUncounted(&ir.Assign{Pos: f.pos(call.Pos()), Dst: []*ir.Var{v}, Src: []ir.Expr{x}})
 	}
 	return x
 }
 
-// varies says whether a library's function gives something else on every rank.
-func varies(obj *types.Func) bool {
+// variesByRank says whether a library's function gives something else on every rank.
+func variesByRank(obj *types.Func) bool {
 	if obj.Pkg() == nil || obj.Signature().Recv() != nil {
 		return false
 	}
@@ -390,10 +390,10 @@ func varies(obj *types.Func) bool {
 	return false
 }
 
-// filled is what a library's function may write: what it is given the address of,
+// libraryWrites is what a library's function may write: what it is given the address of,
 // and elements of slices.
-func (f *fn) filled(call *ast.CallExpr) (list []*ir.Var) {
-	slices := !slices.Contains([]string{"fmt", "math", "strings", "errors", "log", "strconv", "time"}, load.Recognised(f.s, call))
+func (f *fn) libraryWrites(call *ast.CallExpr) (list []*ir.Var) {
+	slices := !slices.Contains([]string{"fmt", "math", "strings", "errors", "log", "strconv", "time"}, load.CalleePackage(f.s, call))
 	if b, ok := load.Callee(f.s, call).(*types.Builtin); ok {
 		if b.Name() != "copy" {
 			return nil

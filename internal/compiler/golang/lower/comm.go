@@ -26,8 +26,8 @@ type requestSite struct {
 	comm ast.Expr
 }
 
-// started says whether a call starts a send or receive.
-func started(s *load.Package, call *ast.CallExpr) bool {
+// startsRequest says whether a call starts a send or receive.
+func startsRequest(s *load.Package, call *ast.CallExpr) bool {
 	obj, ok := load.Callee(s, call).(*types.Func)
 	return ok && obj.Pkg() != nil && obj.Pkg().Path() == load.MPIPath && (obj.Name() == "Isend" || obj.Name() == "Irecv")
 }
@@ -91,7 +91,7 @@ func (f *fn) requestsIn(obj types.Object, e ast.Expr, loop bool) {
 	}
 	for _, e := range list {
 		call, ok := ast.Unparen(e).(*ast.CallExpr)
-		if !ok || !started(f.s, call) || len(call.Args) == 0 {
+		if !ok || !startsRequest(f.s, call) || len(call.Args) == 0 {
 			continue
 		}
 		site := &requestSite{call: call, comm: call.Args[0]}
@@ -107,10 +107,10 @@ func (f *fn) requestsIn(obj types.Object, e ast.Expr, loop bool) {
 	}
 }
 
-// request lowers a start whose request goes to lhs; false if e is none.
-func (f *fn) request(e, lhs ast.Expr) bool {
+// startRequest lowers a start whose request goes to lhs; false if e is none.
+func (f *fn) startRequest(e, lhs ast.Expr) bool {
 	call, ok := ast.Unparen(e).(*ast.CallExpr)
-	return ok && started(f.s, call) && f.call(call, []*ir.Var{f.dst(lhs)})
+	return ok && startsRequest(f.s, call) && f.call(call, []*ir.Var{f.dst(lhs)})
 }
 
 // written is what stands for the contents of a buffer.
@@ -119,7 +119,7 @@ func (f *fn) written(e ast.Expr) *ir.Var {
 	if s, ok := e.(*ast.SliceExpr); ok {
 		e = s.X
 	}
-	if v := f.own(e); v != nil {
+	if v := f.exclusive(e); v != nil {
 		return v
 	}
 	return f.element(e)
@@ -127,14 +127,14 @@ func (f *fn) written(e ast.Expr) *ir.Var {
 
 // mpi lowers what communicates; false if this does not.
 func (f *fn) mpi(call *ast.CallExpr, obj *types.Func, dst []*ir.Var) bool {
-	n := f.heavy
+	n := f.callCount
 	c := &ir.Comm{Pos: f.pos(call.Pos()), Name: "mpi." + obj.Name()}
 	args := make([]ir.Expr, len(call.Args))
 	values := func() {
 		for i, e := range call.Args {
 			args[i] = f.value(e)
 		}
-		if f.heavy == n {
+		if f.callCount == n {
 			c.Reads = f.reads(call)
 		}
 	}
@@ -149,7 +149,7 @@ func (f *fn) mpi(call *ast.CallExpr, obj *types.Func, dst []*ir.Var) bool {
 	}
 	name := obj.Name()
 	if recv != nil {
-		return f.method(c, recv, name, values, status, args)
+		return f.commMethod(c, recv, name, values, status, args)
 	}
 	switch name {
 	case "Send", "Recv", "Isend", "Irecv":
@@ -170,18 +170,18 @@ func (f *fn) mpi(call *ast.CallExpr, obj *types.Func, dst []*ir.Var) bool {
 			}
 			c.Request = f.requestOf(call, dst)
 		}
-		f.workOn(c)
+		f.emitCall(c)
 		return true
 	case "Sendrecv":
 		values()
 		c.Kind, c.Group, c.Peer, c.Tag = ir.Sendrecv, args[0], args[2], args[3]
-		f.workOn(c)
+		f.emitCall(c)
 		r := &ir.Comm{Pos: c.Pos, Name: c.Name, Kind: ir.Recv, Group: args[0], Peer: args[5], Tag: args[6]}
 		if len(dst) > 0 && dst[0] != nil {
 			r.Status = append(r.Status, dst[0])
 		}
 		r.Status = append(r.Status, f.written(call.Args[4]))
-		f.quiet(r)
+		f.emitUncounted(r)
 		return true
 	case "WaitAll":
 		values()
@@ -192,7 +192,7 @@ func (f *fn) mpi(call *ast.CallExpr, obj *types.Func, dst []*ir.Var) bool {
 		c.Kind, c.Request = ir.Wait, f.temp("some request")
 		status(0)
 		status(1)
-		f.workOn(c)
+		f.emitCall(c)
 		return true
 	}
 	k, ok := collectives[name]
@@ -210,19 +210,19 @@ func (f *fn) mpi(call *ast.CallExpr, obj *types.Func, dst []*ir.Var) bool {
 	}
 	switch name {
 	case "Allgather", "Allgatherv", "Allreduce", "Bcast":
-		if f.own(w) != nil && !f.splits && !f.again(w) {
-			f.workOn(c)
-			f.same(w.(*ast.Ident))
+		if f.exclusive(w) != nil && !f.splits && !f.writtenAgain(w) {
+			f.emitCall(c)
+			f.markUniform(w.(*ast.Ident))
 			return true
 		}
 	}
 	c.Status = append(c.Status, f.written(w))
-	f.workOn(c)
+	f.emitCall(c)
 	return true
 }
 
-// again says whether the rest of the list writes to a buffer again.
-func (f *fn) again(e ast.Expr) (found bool) {
+// writtenAgain says whether the rest of the list writes to a buffer again.
+func (f *fn) writtenAgain(e ast.Expr) (found bool) {
 	obj := f.s.Info.ObjectOf(e.(*ast.Ident))
 	is := func(e ast.Expr) bool {
 		id, ok := ast.Unparen(e).(*ast.Ident)
@@ -243,7 +243,7 @@ func (f *fn) again(e ast.Expr) (found bool) {
 					found = found || is(x.X)
 				}
 			case *ast.CallExpr:
-				if load.Recognised(f.s, n) == load.MPIPath {
+				if load.CalleePackage(f.s, n) == load.MPIPath {
 					for _, a := range n.Args {
 						if x, ok := ast.Unparen(a).(*ast.SliceExpr); ok {
 							a = x.X
@@ -258,10 +258,10 @@ func (f *fn) again(e ast.Expr) (found bool) {
 	return found
 }
 
-// same says that what is in a buffer is now the same on all ranks. It has a name
+// markUniform says that what is in a buffer is now the same on all ranks. It has a name
 // of its own from here to the end of the list: what was in it before need not be
 // the same, and match does not tell these apart.
-func (f *fn) same(id *ast.Ident) {
+func (f *fn) markUniform(id *ast.Ident) {
 	obj := f.s.Info.ObjectOf(id)
 	if f.renamed == nil {
 		f.renamed = make(map[types.Object]*ir.Var)
@@ -271,11 +271,11 @@ func (f *fn) same(id *ast.Ident) {
 	}
 	v := f.temp(obj.Name())
 	f.vars[obj] = v
-	f.quiet(&ir.Assign{Pos: f.pos(id.Pos()), Dst: []*ir.Var{v}, Src: []ir.Expr{ir.Unknown{}}})
+	f.emitUncounted(&ir.Assign{Pos: f.pos(id.Pos()), Dst: []*ir.Var{v}, Src: []ir.Expr{ir.Unknown{}}})
 }
 
-// method lowers methods of communicators and requests.
-func (f *fn) method(c *ir.Comm, recv ast.Expr, name string, values func(), status func(int), args []ir.Expr) bool {
+// commMethod lowers methods of communicators and requests.
+func (f *fn) commMethod(c *ir.Comm, recv ast.Expr, name string, values func(), status func(int), args []ir.Expr) bool {
 	if !isComm(f.s.Info.TypeOf(recv)) {
 		if name != "Wait" && name != "Test" {
 			return false
@@ -291,7 +291,7 @@ func (f *fn) method(c *ir.Comm, recv ast.Expr, name string, values func(), statu
 		if name == "Test" {
 			status(1)
 		}
-		f.workOn(c)
+		f.emitCall(c)
 		return true
 	}
 	switch name {
@@ -317,7 +317,7 @@ func (f *fn) method(c *ir.Comm, recv ast.Expr, name string, values func(), statu
 			status(1)
 		}
 	}
-	f.workOn(c)
+	f.emitCall(c)
 	return true
 }
 
@@ -344,9 +344,9 @@ func (f *fn) waitAll(c *ir.Comm, call *ast.CallExpr) {
 		w := &ir.Comm{Pos: c.Pos, Name: c.Name, Kind: ir.Wait, Request: v, Group: group}
 		if first {
 			w.Reads = c.Reads
-			f.workOn(w)
+			f.emitCall(w)
 		} else {
-			f.quiet(w)
+			f.emitUncounted(w)
 		}
 		first = false
 	}

@@ -45,9 +45,9 @@ func join(list ...ir.Expr) ir.Expr {
 	return u
 }
 
-// followed says whether values of a type are: integers, bools, communicators, and
+// tracked says whether values of a type are: integers, bools, communicators, and
 // errors, which are 0 or something else.
-func followed(t types.Type) bool {
+func tracked(t types.Type) bool {
 	if isComm(t) || load.IsError(t) {
 		return true
 	}
@@ -119,7 +119,7 @@ func (f *fn) value(e ast.Expr) ir.Expr {
 			return f.logical(e, false)
 		}
 		if isComm(f.s.Info.TypeOf(e.X)) && f.s.Info.Types[e.Y].IsNil() {
-			return f.hasNone(e)
+			return f.nilComm(e)
 		}
 		if load.IsError(f.s.Info.TypeOf(e.X)) || load.IsError(f.s.Info.TypeOf(e.Y)) {
 			if f.s.Info.Types[e.Y].IsNil() {
@@ -149,7 +149,7 @@ func (f *fn) value(e ast.Expr) ir.Expr {
 			return x
 		}
 		x, i := f.value(e.X), f.value(e.Index)
-		if v := f.own(e.X); v != nil {
+		if v := f.exclusive(e.X); v != nil {
 			return join(x, i)
 		}
 		return join(x, i, f.at(f.element(e.X)))
@@ -189,8 +189,8 @@ func (f *fn) unary(e *ast.UnaryExpr) ir.Expr {
 	case token.NOT:
 		return ir.Unary{Op: ir.Not, X: x}
 	case token.ARROW:
-		f.received(e)
-		return join(x, f.at(f.element(e.X)), differs())
+		f.joinReceive(e)
+		return join(x, f.at(f.element(e.X)), rankDependent())
 	}
 	return join(x)
 }
@@ -199,7 +199,7 @@ func (f *fn) unary(e *ast.UnaryExpr) ir.Expr {
 func (f *fn) binary(op ir.Op, x, y ir.Expr, t types.Type) ir.Expr {
 	switch op {
 	case ir.Eq, ir.Ne, ir.Lt, ir.Le, ir.Gt, ir.Ge, ir.Rem, ir.And, ir.Or, ir.AndAlso, ir.OrElse:
-		if followed(t) || isComm(t) || (op == ir.Eq || op == ir.Ne) && load.IsPointer(t) && f.structOf(t) != "" {
+		if tracked(t) || isComm(t) || (op == ir.Eq || op == ir.Ne) && load.IsPointer(t) && f.structOf(t) != "" {
 			return ir.Binary{Op: op, X: x, Y: y}
 		}
 	case 0:
@@ -207,7 +207,7 @@ func (f *fn) binary(op ir.Op, x, y ir.Expr, t types.Type) ir.Expr {
 		if exact(t) {
 			return ir.Binary{Op: op, X: x, Y: y}
 		}
-		if n := wrapped(t); n != 0 {
+		if n := wrapSize(t); n != 0 {
 			return ir.Binary{Op: ir.Wrap, X: ir.Binary{Op: op, X: x, Y: y}, Y: ir.Const{Value: n}}
 		}
 	}
@@ -218,14 +218,14 @@ func (f *fn) binary(op ir.Op, x, y ir.Expr, t types.Type) ir.Expr {
 func (f *fn) logical(e *ast.BinaryExpr, ends bool) ir.Expr {
 	x, _ := f.condition(e.X, ends)
 	var y ir.Expr
-	right := f.inside(func() { y, _ = f.condition(e.Y, ends) })
+	right := f.nested(func() { y, _ = f.condition(e.Y, ends) })
 	op := operators[e.Op]
 	if len(right) == 0 {
 		return ir.Binary{Op: op, X: x, Y: y}
 	}
 	at := f.pos(e.Pos())
 	t := f.temp("both")
-	f.quiet(&ir.Assign{Pos: at, Dst: []*ir.Var{t}, Src: []ir.Expr{x}})
+	f.emitUncounted(&ir.Assign{Pos: at, Dst: []*ir.Var{t}, Src: []ir.Expr{x}})
 	test := ir.Expr(ir.Ref{Var: t})
 	if e.Op == token.LOR {
 		test = ir.Unary{Op: ir.Not, X: test}
@@ -326,10 +326,10 @@ func (f *fn) composite(e *ast.CompositeLit) ir.Expr {
 				}
 				puts = append(puts, func(v *ir.Var) {
 					if n >= 0 {
-						f.putArray(at, spot{of: ir.Ref{Var: v}, field: w}, n, x)
+						f.storeArray(at, location{of: ir.Ref{Var: v}, field: w}, n, x)
 						return
 					}
-					f.quiet(&ir.Put{Pos: at, Of: ir.Ref{Var: v}, Field: w, Src: x})
+					f.emitUncounted(&ir.Put{Pos: at, Of: ir.Ref{Var: v}, Field: w, Src: x})
 				})
 			}
 		}
@@ -337,15 +337,15 @@ func (f *fn) composite(e *ast.CompositeLit) ir.Expr {
 			continue
 		}
 		if to != nil {
-			f.quiet(&ir.Assign{Pos: f.pos(elt.Pos()), Dst: []*ir.Var{to}, Src: []ir.Expr{x}})
+			f.emitUncounted(&ir.Assign{Pos: f.pos(elt.Pos()), Dst: []*ir.Var{to}, Src: []ir.Expr{x}})
 		} else {
 			all = append(all, x)
 		}
 	}
 	if key != "" {
 		v := f.temp("new")
-		f.quiet(&ir.New{Pos: f.pos(e.Pos()), Dst: v, Type: key})
-		f.noComms(f.pos(e.Pos()), v, t, given)
+		f.emitUncounted(&ir.New{Pos: f.pos(e.Pos()), Dst: v, Type: key})
+		f.initComms(f.pos(e.Pos()), v, t, given)
 		for _, put := range puts {
 			put(v)
 		}
@@ -356,12 +356,12 @@ func (f *fn) composite(e *ast.CompositeLit) ir.Expr {
 
 // load is the value of a variable or field.
 func (f *fn) load(v *types.Var) ir.Expr {
-	if f.world[v] {
+	if f.worldVars[v] {
 		return ir.Const{} // the world
 	}
 	w := f.place(v)
 	switch {
-	case isComm(v.Type()), (followed(v.Type()) || f.refers(v)) && !w.Shared:
+	case isComm(v.Type()), (tracked(v.Type()) || f.refers(v)) && !w.Shared:
 		return ir.Ref{Var: w}
 	case w.Shared:
 		return f.at(w)
@@ -372,7 +372,7 @@ func (f *fn) load(v *types.Var) ir.Expr {
 // at is what is read from memory that v stands for. Generic functions may have
 // written to it.
 func (f *fn) at(v *ir.Var) ir.Expr {
-	return ir.Unknown{Vars: []*ir.Var{v, f.standing("any type")}}
+	return ir.Unknown{Vars: []*ir.Var{v, f.memoryVar("any type")}}
 }
 
 // place is what is read and written for a variable or field: if its address is
@@ -389,9 +389,9 @@ func (f *fn) place(v *types.Var) *ir.Var {
 	return f.variable(v)
 }
 
-// own returns the variable of a slice or array whose elements are only reached
+// exclusive returns the variable of a slice or array whose elements are only reached
 // through it, or nil.
-func (f *fn) own(e ast.Expr) *ir.Var {
+func (f *fn) exclusive(e ast.Expr) *ir.Var {
 	id, ok := ast.Unparen(e).(*ast.Ident)
 	if !ok {
 		return nil
@@ -443,7 +443,7 @@ func (f *fn) element(e ast.Expr) *ir.Var {
 	case !f.merged[key]:
 		key = "elements of " + key
 	}
-	return f.standing(key)
+	return f.memoryVar(key)
 }
 
 // pointee stands for all that pointers to a type lead to.
@@ -452,11 +452,11 @@ func (f *fn) pointee(t types.Type) *ir.Var {
 	if _, ok := types.Unalias(t).(*types.TypeParam); ok {
 		key = "any type"
 	}
-	return f.standing(key)
+	return f.memoryVar(key)
 }
 
-// standing returns the variable that stands for some memory.
-func (f *fn) standing(key string) *ir.Var {
+// memoryVar returns the variable that stands for some memory.
+func (f *fn) memoryVar(key string) *ir.Var {
 	v := f.memory[key]
 	if v == nil {
 		v = &ir.Var{Name: key, Global: true, Shared: true}
@@ -483,7 +483,7 @@ func (f *fn) dst(e ast.Expr) *ir.Var {
 			return f.place(v.Origin())
 		}
 	case *ast.IndexExpr:
-		if v := f.own(e.X); v != nil {
+		if v := f.exclusive(e.X); v != nil {
 			return v
 		}
 		return f.element(e.X)
@@ -493,8 +493,8 @@ func (f *fn) dst(e ast.Expr) *ir.Var {
 	return nil
 }
 
-// left emits what the left side of an assignment calls.
-func (f *fn) left(e ast.Expr) {
+// evalLeft emits what the left side of an assignment calls.
+func (f *fn) evalLeft(e ast.Expr) {
 	switch e := ast.Unparen(e).(type) {
 	case *ast.SelectorExpr:
 		if f.s.Info.Selections[e] != nil {

@@ -4,9 +4,9 @@ import (
 	"go/types"
 )
 
-// wrapped is the size of an integer type as ir.Wrap has it; 0 if there is no need to
+// wrapSize is the size of an integer type as ir.Wrap has it; 0 if there is no need to
 // wrap, or t is no integer.
-func wrapped(t types.Type) int64 {
+func wrapSize(t types.Type) int64 {
 	b, ok := t.Underlying().(*types.Basic)
 	if !ok {
 		return 0

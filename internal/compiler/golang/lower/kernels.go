@@ -9,12 +9,12 @@ import (
 	"github.com/cairnrun/cairn/internal/compiler/ir"
 )
 
-// device lowers the launch of a kernel; false if this is none.
-func (f *fn) device(call *ast.CallExpr, obj *types.Func) bool {
+// kernelLaunch lowers the launch of a kernel; false if this is none.
+func (f *fn) kernelLaunch(call *ast.CallExpr, obj *types.Func) bool {
 	if obj.Name() != "Launch" || len(call.Args) < 2 || obj.Signature().Recv() == nil {
 		return false
 	}
-	n := f.heavy
+	n := f.callCount
 	k := &ir.Kernel{Pos: f.pos(call.Pos()), Name: f.text(call.Args[0])}
 	if sel, ok := ast.Unparen(call.Fun).(*ast.SelectorExpr); ok {
 		f.value(sel.X)
@@ -48,13 +48,13 @@ func (f *fn) device(call *ast.CallExpr, obj *types.Func) bool {
 			k.In, k.Out = append(k.In, v), append(k.Out, v)
 		}
 	}
-	if f.heavy == n {
+	if f.callCount == n {
 		k.Reads = f.reads(call)
 	}
 	if obj := named(f.s, call.Args[0]); obj != nil {
 		k.Procs = f.kernels[obj]
 	}
-	f.workOn(k)
+	f.emitCall(k)
 	return true
 }
 

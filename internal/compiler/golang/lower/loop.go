@@ -10,10 +10,10 @@ import (
 	"github.com/cairnrun/cairn/internal/compiler/ir"
 )
 
-func (f *fn) forLoop(s *ast.ForStmt, label string) {
+func (f *fn) forStmt(s *ast.ForStmt, label string) {
 	l := &ir.Loop{Pos: f.pos(s.Pos()), Label: label, Trip: f.trip(s)}
 	f.extents = append(f.extents, Extent{l.Pos, f.pos(s.End()).Line})
-	l.Init = f.inside(func() {
+	l.Init = f.nested(func() {
 		if s.Init != nil {
 			f.stmt(s.Init, "")
 		}
@@ -21,20 +21,20 @@ func (f *fn) forLoop(s *ast.ForStmt, label string) {
 	f.loops++
 	var again []ir.Stmt
 	if s.Cond != nil {
-		if len(f.inside(func() { l.Cond, _ = f.condition(s.Cond, false) })) > 0 {
+		if len(f.nested(func() { l.Cond, _ = f.condition(s.Cond, false) })) > 0 {
 			// What the condition calls is called before every round.
 			t := f.temp("goes on")
 			test := func() {
 				x, _ := f.condition(s.Cond, false)
 				f.emit(&ir.Assign{Pos: l.Pos, Dst: []*ir.Var{t}, Src: []ir.Expr{x}})
 			}
-			l.Init = append(l.Init, f.inside(test)...)
-			again = f.inside(test)
+			l.Init = append(l.Init, f.nested(test)...)
+			again = f.nested(test)
 			l.Cond = ir.Ref{Var: t}
 		}
 	}
 	l.Body = f.block(s.Body)
-	l.Post = f.inside(func() {
+	l.Post = f.nested(func() {
 		if s.Post != nil {
 			f.stmt(s.Post, "")
 		}
@@ -52,7 +52,7 @@ func (f *fn) forLoop(s *ast.ForStmt, label string) {
 			l.Trip = 1
 		}
 		for _, st := range s.Body.List {
-			if f.doneWithout(st, label) {
+			if f.exitsWithoutError(st, label) {
 				l.Trip = 1
 			}
 		}
@@ -60,9 +60,9 @@ func (f *fn) forLoop(s *ast.ForStmt, label string) {
 	f.emit(l)
 }
 
-// doneWithout says whether a statement leaves the loop around it where there was
+// exitsWithoutError says whether a statement leaves the loop around it where there was
 // no error: what follows is for trying again.
-func (f *fn) doneWithout(s ast.Stmt, label string) bool {
+func (f *fn) exitsWithoutError(s ast.Stmt, label string) bool {
 	i, ok := s.(*ast.IfStmt)
 	if !ok || len(i.Body.List) == 0 {
 		return false
@@ -184,7 +184,7 @@ func (f *fn) writes(body *ast.BlockStmt, obj types.Object) (found bool) {
 	return found
 }
 
-func (f *fn) rangeLoop(s *ast.RangeStmt, label string) {
+func (f *fn) rangeStmt(s *ast.RangeStmt, label string) {
 	at := f.pos(s.Pos())
 	l := &ir.Loop{Pos: at, Label: label, Trip: -1}
 	f.extents = append(f.extents, Extent{at, f.pos(s.End()).Line})
@@ -192,7 +192,7 @@ func (f *fn) rangeLoop(s *ast.RangeStmt, label string) {
 	n, i := f.temp("rounds"), f.temp("round")
 	var x, value ir.Expr
 	var produced []*ir.Proc
-	l.Init = f.inside(func() { x = f.value(s.X) })
+	l.Init = f.nested(func() { x = f.value(s.X) })
 	under := t.Underlying()
 	if p, ok := under.(*types.Pointer); ok {
 		under = p.Elem().Underlying()
@@ -224,9 +224,9 @@ func (f *fn) rangeLoop(s *ast.RangeStmt, label string) {
 		limit, value = join(x), f.elementValue(s.X, x)
 	case *types.Chan:
 		channel = true
-		limit, value = join(x, differs()), join(x, differs(), f.at(f.element(s.X)))
+		limit, value = join(x, rankDependent()), join(x, rankDependent(), f.at(f.element(s.X)))
 	case *types.Signature:
-		limit, value = join(x, differs()), join(x, differs())
+		limit, value = join(x, rankDependent()), join(x, rankDependent())
 		produced = f.functions(s.X)
 	default: // a type parameter
 		limit, value = join(x), join(x)
@@ -241,27 +241,27 @@ func (f *fn) rangeLoop(s *ast.RangeStmt, label string) {
 		l.Cond = limit
 	}
 	f.loops++
-	l.Body = f.inside(func() {
+	l.Body = f.nested(func() {
 		if len(produced) > 0 {
 			f.emit(&ir.Call{Pos: at, Name: f.text(s.X), Procs: append(produced[:len(produced):len(produced)], f.library)})
 		}
 		a := &ir.Assign{Pos: at}
 		if s.Key != nil {
-			f.putUnknown(s.Key)
+			f.storeUnknown(s.Key)
 			if v := f.dst(s.Key); v != nil {
 				a.Dst, a.Src = append(a.Dst, v), append(a.Src, key)
 			}
 		}
 		if s.Value != nil {
-			f.putUnknown(s.Value)
+			f.storeUnknown(s.Value)
 			if v := f.dst(s.Value); v != nil {
 				a.Dst, a.Src = append(a.Dst, v), append(a.Src, value)
 			}
 		}
 		if len(a.Dst) > 0 {
-			f.quiet(a)
+			f.emitUncounted(a)
 		}
-		f.list(s.Body.List)
+		f.stmts(s.Body.List)
 	})
 	f.loops--
 	l.Post = []ir.Stmt{&ir.Assign{Pos: at, Dst: []*ir.Var{i}, Src: []ir.Expr{ir.Binary{Op: ir.Add, X: ir.Ref{Var: i}, Y: ir.Const{Value: 1}}}}}
@@ -275,7 +275,7 @@ func (f *fn) rangeLoop(s *ast.RangeStmt, label string) {
 
 // elementValue is the value of an element of e, whose value is x.
 func (f *fn) elementValue(e ast.Expr, x ir.Expr) ir.Expr {
-	if f.own(e) != nil {
+	if f.exclusive(e) != nil {
 		return join(x)
 	}
 	return join(x, f.at(f.element(e)))

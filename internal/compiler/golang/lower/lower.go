@@ -15,10 +15,10 @@ import (
 
 // lowerer makes ir of a program.
 type lowerer struct {
-	ld   *load.Program
-	g    *callgraph.Dynamic
-	dir  string
-	root string // …, as the file system names it
+	ld      *load.Program
+	dynamic *callgraph.Dynamic
+	dir     string
+	root    string // …, as the file system names it
 
 	procs map[*types.Func]*ir.Proc
 	lits  map[*ast.FuncLit]*ir.Proc
@@ -26,27 +26,27 @@ type lowerer struct {
 	work  []func()         // bodies to lower
 	inits []initialiser
 
-	vars   map[types.Object]*ir.Var
-	memory map[string]*ir.Var // what stands for elements and the like, by type
-	groups map[string]*ir.Var // wait groups in fields, by their path
-	taken  map[string][]*ir.Proc
-	use    map[types.Object]*usage
-	local  map[*ast.FuncLit]bool         // only called where it is
-	named  map[*ast.FuncLit]types.Object // the variable that it is put into
-	owners map[*ir.Var]*ir.Proc          // captured variables that are followed
-	objs   map[*ir.Var]types.Object      // what variables stand for
+	vars       map[types.Object]*ir.Var
+	memory     map[string]*ir.Var // what stands for elements and the like, by type
+	groups     map[string]*ir.Var // wait groups in fields, by their path
+	funcValues map[string][]*ir.Proc
+	use        map[types.Object]*usage
+	local      map[*ast.FuncLit]bool         // only called where it is
+	named      map[*ast.FuncLit]types.Object // the variable that it is put into
+	owners     map[*ir.Var]*ir.Proc          // captured variables that are followed
+	objs       map[*ir.Var]types.Object      // what variables stand for
 	structs
 	kernels map[types.Object][]*ir.Proc // functions of kernels, by the variable or field
 
-	took    map[string]bool       // functions of Options.Take that were found
-	derefs  map[string]bool       // types whose pointers are followed
-	merged  map[string]bool       // types of which pointers to elements are taken
-	gotos   map[types.Object]bool // labels
-	library *ir.Proc              // stands for functions without source
-	world   map[types.Object]bool // communicators that are the world
-	splits  bool                  // there are communicators with other ranks than the world's
-	assumed int
-	extents []Extent
+	takeFound map[string]bool       // functions of Options.Take that were found
+	derefs    map[string]bool       // types whose pointers are followed
+	merged    map[string]bool       // types of which pointers to elements are taken
+	gotos     map[types.Object]bool // labels
+	library   *ir.Proc              // stands for functions without source
+	worldVars map[types.Object]bool // communicators that are the world
+	splits    bool                  // there are communicators with other ranks than the world's
+	assumed   int
+	extents   []Extent
 }
 
 type initialiser struct {
@@ -56,9 +56,9 @@ type initialiser struct {
 }
 
 func newLowerer(ld *load.Program, g *callgraph.Dynamic, world map[types.Object]bool) *lowerer {
-	l := &lowerer{ld: ld, g: g, world: world, procs: make(map[*types.Func]*ir.Proc), lits: make(map[*ast.FuncLit]*ir.Proc),
+	l := &lowerer{ld: ld, dynamic: g, worldVars: world, procs: make(map[*types.Func]*ir.Proc), lits: make(map[*ast.FuncLit]*ir.Proc),
 		names: make(map[*ir.Proc]int), vars: make(map[types.Object]*ir.Var), memory: make(map[string]*ir.Var), groups: make(map[string]*ir.Var),
-		taken: make(map[string][]*ir.Proc), use: make(map[types.Object]*usage), local: make(map[*ast.FuncLit]bool), named: make(map[*ast.FuncLit]types.Object), owners: make(map[*ir.Var]*ir.Proc), objs: make(map[*ir.Var]types.Object), gotos: make(map[types.Object]bool), merged: make(map[string]bool), derefs: make(map[string]bool), took: make(map[string]bool),
+		funcValues: make(map[string][]*ir.Proc), use: make(map[types.Object]*usage), local: make(map[*ast.FuncLit]bool), named: make(map[*ast.FuncLit]types.Object), owners: make(map[*ir.Var]*ir.Proc), objs: make(map[*ir.Var]types.Object), gotos: make(map[types.Object]bool), merged: make(map[string]bool), derefs: make(map[string]bool), takeFound: make(map[string]bool),
 		library: &ir.Proc{Name: "a library's function", Known: true, Body: []ir.Stmt{&ir.Assign{}}}}
 	l.dir, _ = filepath.Abs(ld.Dir)
 	l.root, _ = filepath.EvalSymlinks(l.dir)
@@ -69,7 +69,7 @@ func newLowerer(ld *load.Program, g *callgraph.Dynamic, world map[types.Object]b
 	}
 	for _, s := range ld.Sources {
 		for _, f := range s.Files {
-			l.survey(s, f)
+			l.scan(s, f)
 		}
 		for _, i := range s.Info.InitOrder {
 			l.inits = append(l.inits, initialiser{s: s, init: i})
@@ -223,19 +223,19 @@ func (l *lowerer) program() *ir.Program {
 			}
 		})
 	}
-	l.settle()
+	l.classifyVars()
 	return p
 }
 
 // fn lowers the body of a function.
 type fn struct {
 	*lowerer
-	s     *load.Package
-	proc  *ir.Proc
-	sig   *types.Signature
-	out   *[]ir.Stmt
-	heavy int // statements emitted that stand for calls and communications
-	loops int
+	s         *load.Package
+	proc      *ir.Proc
+	sig       *types.Signature
+	out       *[]ir.Stmt
+	callCount int // statements emitted that stand for calls and communications
+	loops     int
 
 	defers   []func()
 	failing  bool // in a branch that hands on an error
@@ -259,7 +259,7 @@ func (f *fn) initialise(rhs ast.Expr, dst []types.Object) {
 		return
 	}
 	x := f.value(rhs)
-	f.quiet(&ir.Assign{Pos: f.pos(rhs.Pos()), Dst: []*ir.Var{f.variable(dst[0])}, Src: []ir.Expr{x}})
+	f.emitUncounted(&ir.Assign{Pos: f.pos(rhs.Pos()), Dst: []*ir.Var{f.variable(dst[0])}, Src: []ir.Expr{x}})
 }
 
 // body lowers a function.
@@ -274,33 +274,33 @@ func (l *lowerer) body(s *load.Package, p *ir.Proc, sig *types.Signature, b *ast
 	}
 	for v := range sig.Results().Variables() {
 		if v.Name() != "" && f.isValue(v.Type()) {
-			f.quiet(&ir.Assign{Pos: p.Pos, Dst: []*ir.Var{f.variable(v)}, Src: []ir.Expr{f.zero(p.Pos, v.Type())}})
+			f.emitUncounted(&ir.Assign{Pos: p.Pos, Dst: []*ir.Var{f.variable(v)}, Src: []ir.Expr{f.zero(p.Pos, v.Type())}})
 		}
 	}
-	f.list(b.List)
-	if !leaves(f.s, b.List) {
+	f.stmts(b.List)
+	if !terminates(f.s, b.List) {
 		f.runDefers()
 	}
 }
 
 func (f *fn) emit(s ir.Stmt) { *f.out = append(*f.out, s) }
 
-// workOn emits a statement that counts for itself.
-func (f *fn) workOn(s ir.Stmt) {
-	f.heavy++
+// emitCall emits a statement that counts for itself.
+func (f *fn) emitCall(s ir.Stmt) {
+	f.callCount++
 	f.emit(s)
 }
 
-// quiet emits something that does not count: half of one statement is none.
-func (f *fn) quiet(s ir.Stmt) {
+// emitUncounted emits something that does not count: half of one statement is none.
+func (f *fn) emitUncounted(s ir.Stmt) {
 	if a, ok := s.(*ir.Assign); ok {
 		a.Reads = nil
 	}
 	f.emit(&ir.If{Pos: s.At(), Cond: ir.Const{Value: 1}, Then: []ir.Stmt{s}})
 }
 
-// inside lowers something into a list of its own.
-func (f *fn) inside(do func()) []ir.Stmt {
+// nested lowers something into a list of its own.
+func (f *fn) nested(do func()) []ir.Stmt {
 	var list []ir.Stmt
 	old := f.out
 	f.out = &list
@@ -316,8 +316,8 @@ func (f *fn) temp(name string) *ir.Var {
 	return v
 }
 
-// differs is a value that may be another on every rank.
-func differs() ir.Expr {
+// rankDependent is a value that may be another on every rank.
+func rankDependent() ir.Expr {
 	return ir.Binary{Op: ir.Xor, X: ir.Unknown{}, Y: ir.Rank{}}
 }
 

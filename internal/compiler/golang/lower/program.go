@@ -32,11 +32,11 @@ type Program struct {
 	// Phases are what Load did, and how long it took.
 	Phases []load.Phase
 
-	Extents []Extent
-	Source  *load.Program
-	Dynamic *callgraph.Dynamic
-	At      func(token.Pos) ir.Pos
-	Short   func(string) string
+	Extents   []Extent
+	Source    *load.Program
+	Dynamic   *callgraph.Dynamic
+	At        func(token.Pos) ir.Pos
+	ShortName func(string) string
 }
 
 // lowerAll lowers the packages of a program.
@@ -44,10 +44,10 @@ func Lower(ld *load.Program, g *callgraph.Dynamic) (*Program, error) {
 	p := &Program{Package: ld.Main.ImportPath, Warnings: slices.Clone(g.Warnings)}
 	// Which communicators are the world shows when all is lowered.
 	l := newLowerer(ld, g, nil)
-	l = newLowerer(ld, g, l.worlds(l.program()))
+	l = newLowerer(ld, g, l.worldComms(l.program()))
 	p.Program = l.program()
 	p.Assumed, p.Extents = l.assumed, l.extents
-	p.Source, p.Dynamic, p.At, p.Short = ld, g, l.pos, l.short
+	p.Source, p.Dynamic, p.At, p.ShortName = ld, g, l.pos, l.short
 	l.comments(p)
 	for _, s := range ld.Sources {
 		p.Files += len(s.Files)
@@ -56,7 +56,7 @@ func Lower(ld *load.Program, g *callgraph.Dynamic) (*Program, error) {
 		}
 	}
 	for _, name := range ld.Options.Take {
-		if !l.took[name] {
+		if !l.takeFound[name] {
 			return nil, fmt.Errorf("%w: no dynamic call that main reaches leads to a function %s; 'cairn explain --all' shows the names of functions with loops", load.ErrPattern, name)
 		}
 	}

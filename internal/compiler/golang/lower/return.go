@@ -9,8 +9,8 @@ import (
 	"github.com/cairnrun/cairn/internal/compiler/ir"
 )
 
-// leaves says whether a list ends by leaving the function or the program.
-func leaves(s *load.Package, list []ast.Stmt) bool {
+// terminates says whether a list ends by leaving the function or the program.
+func terminates(s *load.Package, list []ast.Stmt) bool {
 	if len(list) == 0 {
 		return false
 	}
@@ -21,9 +21,9 @@ func leaves(s *load.Package, list []ast.Stmt) bool {
 		call, ok := last.X.(*ast.CallExpr)
 		return ok && exits(s, call)
 	case *ast.BlockStmt:
-		return leaves(s, last.List)
+		return terminates(s, last.List)
 	case *ast.IfStmt:
-		return last.Else != nil && leaves(s, last.Body.List) && leaves(s, []ast.Stmt{last.Else})
+		return last.Else != nil && terminates(s, last.Body.List) && terminates(s, []ast.Stmt{last.Else})
 	}
 	return false
 }
@@ -93,8 +93,8 @@ func exits(s *load.Package, call *ast.CallExpr) bool {
 	return false
 }
 
-func (f *fn) returns(s *ast.ReturnStmt) {
-	n := f.heavy
+func (f *fn) returnStmt(s *ast.ReturnStmt) {
+	n := f.callCount
 	j := &ir.Jump{Pos: f.pos(s.Pos()), Kind: ir.Return}
 	if len(s.Results) == 1 && f.sig.Results().Len() > 1 {
 		if call, ok := ast.Unparen(s.Results[0]).(*ast.CallExpr); ok {
@@ -123,14 +123,14 @@ func (f *fn) returns(s *ast.ReturnStmt) {
 			}
 		}
 	}
-	if f.heavy == n {
+	if f.callCount == n {
 		j.Reads = f.reads(s.Results...)
 	}
 	if len(f.defers) > 0 && !f.failing {
 		// The results are there before what is deferred runs.
 		for i, x := range j.Results {
 			if i < len(f.proc.Results) {
-				f.quiet(&ir.Assign{Pos: j.Pos, Dst: []*ir.Var{f.proc.Results[i]}, Src: []ir.Expr{x}})
+				f.emitUncounted(&ir.Assign{Pos: j.Pos, Dst: []*ir.Var{f.proc.Results[i]}, Src: []ir.Expr{x}})
 			}
 		}
 		j.Results = nil
@@ -145,7 +145,7 @@ func (f *fn) runDefers() {
 	}
 }
 
-func (f *fn) deferred(s *ast.DeferStmt) {
+func (f *fn) deferStmt(s *ast.DeferStmt) {
 	// Arguments are evaluated here.
 	for _, e := range s.Call.Args {
 		f.value(e)

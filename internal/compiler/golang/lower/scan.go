@@ -23,8 +23,8 @@ type usage struct {
 	calls    int // uses as x(…)
 }
 
-// survey finds out how variables and functions are used in a file.
-func (l *lowerer) survey(s *load.Package, f *ast.File) {
+// scan finds out how variables and functions are used in a file.
+func (l *lowerer) scan(s *load.Package, f *ast.File) {
 	var stack []ast.Node
 	parent := func(i int) ast.Node {
 		if i < len(stack) {
@@ -60,7 +60,7 @@ func (l *lowerer) survey(s *load.Package, f *ast.File) {
 			if call, ok := parent(0).(*ast.CallExpr); ok && call.Fun == n {
 				l.local[n] = true
 			} else {
-				l.take(s.Info.TypeOf(n), p)
+				l.addFuncValue(s.Info.TypeOf(n), p)
 			}
 			if a, ok := parent(0).(*ast.AssignStmt); ok && len(a.Lhs) == 1 && a.Tok == token.DEFINE {
 				if id, ok := a.Lhs[0].(*ast.Ident); ok {
@@ -92,15 +92,15 @@ func (l *lowerer) address(s *load.Package, n *ast.UnaryExpr, parent ast.Node) {
 // forLibrary says whether a node is a call of a library's function.
 func (l *lowerer) forLibrary(s *load.Package, n ast.Node) bool {
 	call, ok := n.(*ast.CallExpr)
-	return ok && l.ld.Library[load.Recognised(s, call)]
+	return ok && l.ld.Library[load.CalleePackage(s, call)]
 }
 
-// take notes that a function is a value.
-func (l *lowerer) take(t types.Type, p *ir.Proc) {
+// addFuncValue notes that a function is a value.
+func (l *lowerer) addFuncValue(t types.Type, p *ir.Proc) {
 	if sig, ok := t.Underlying().(*types.Signature); ok && p != nil {
 		key := signature(sig)
-		if !slices.Contains(l.taken[key], p) {
-			l.taken[key] = append(l.taken[key], p)
+		if !slices.Contains(l.funcValues[key], p) {
+			l.funcValues[key] = append(l.funcValues[key], p)
 		}
 	}
 }
@@ -144,7 +144,7 @@ func (l *lowerer) ident(s *load.Package, id *ast.Ident, parent func(int) ast.Nod
 			at, i = p.(ast.Expr), i+1
 		}
 		if call, ok := parent(i).(*ast.CallExpr); !ok || call.Fun != at {
-			l.take(s.Info.TypeOf(at), l.procs[obj.Origin()])
+			l.addFuncValue(s.Info.TypeOf(at), l.procs[obj.Origin()])
 		}
 		return
 	}
@@ -216,7 +216,7 @@ func (l *lowerer) ident(s *load.Package, id *ast.Ident, parent func(int) ast.Nod
 			if _, ok := s.Info.TypeOf(at).Underlying().(*types.Array); ok {
 				u.address = true
 			}
-			if call, ok := parent(i + 1).(*ast.CallExpr); ok && direct && load.Recognised(s, call) == load.MPIPath {
+			if call, ok := parent(i + 1).(*ast.CallExpr); ok && direct && load.CalleePackage(s, call) == load.MPIPath {
 				u.plain++
 			}
 		}
@@ -241,7 +241,7 @@ func (l *lowerer) ident(s *load.Package, id *ast.Ident, parent func(int) ast.Nod
 		if p.Fun == at {
 			u.calls++
 		} else if direct {
-			if path := load.Recognised(s, p); path == load.MPIPath || path == "len" {
+			if path := load.CalleePackage(s, p); path == load.MPIPath || path == "len" {
 				u.plain++
 			}
 		}
@@ -280,9 +280,9 @@ func fresh(s *load.Package, at ast.Expr, parent ast.Node, t types.Type) bool {
 	return s.Info.Types[rhs[i]].IsNil()
 }
 
-// settle says of all variables whether they are followed. It is called when all
+// classifyVars says of all variables whether they are followed. It is called when all
 // uses and all owners are known.
-func (l *lowerer) settle() {
+func (l *lowerer) classifyVars() {
 	for lit, obj := range l.named {
 		if u := l.use[obj]; u != nil && u.writes == 1 && u.uses == u.calls {
 			l.local[lit] = true

@@ -8,7 +8,7 @@ import (
 	"github.com/cairnrun/cairn/internal/compiler/ir"
 )
 
-func (f *fn) list(list []ast.Stmt) {
+func (f *fn) stmts(list []ast.Stmt) {
 	rest, renamed := f.rest, f.renamed
 	f.renamed = nil
 	for i, s := range list {
@@ -22,7 +22,7 @@ func (f *fn) list(list []ast.Stmt) {
 }
 
 func (f *fn) block(b *ast.BlockStmt) []ir.Stmt {
-	return f.inside(func() { f.list(b.List) })
+	return f.nested(func() { f.stmts(b.List) })
 }
 
 func (f *fn) stmt(s ast.Stmt, label string) {
@@ -31,21 +31,21 @@ func (f *fn) stmt(s ast.Stmt, label string) {
 	case *ast.AssignStmt:
 		f.assign(s)
 	case *ast.BlockStmt:
-		f.list(s.List)
+		f.stmts(s.List)
 	case *ast.BranchStmt:
 		f.branch(s)
 	case *ast.DeclStmt:
 		f.declStmt(s)
 	case *ast.DeferStmt:
-		f.deferred(s)
+		f.deferStmt(s)
 	case *ast.ExprStmt:
 		f.exprStmt(s)
 	case *ast.ForStmt:
-		f.forLoop(s, label)
+		f.forStmt(s, label)
 	case *ast.RangeStmt:
-		f.rangeLoop(s, label)
+		f.rangeStmt(s, label)
 	case *ast.GoStmt:
-		f.launch(s)
+		f.goStmt(s)
 	case *ast.IfStmt:
 		f.ifStmt(s)
 	case *ast.IncDecStmt:
@@ -53,7 +53,7 @@ func (f *fn) stmt(s ast.Stmt, label string) {
 		if s.Tok == token.DEC {
 			op = ir.Sub
 		}
-		f.update(at, s.X, op, ir.Const{Value: 1}, nil, f.heavy)
+		f.update(at, s.X, op, ir.Const{Value: 1}, nil, f.callCount)
 	case *ast.LabeledStmt:
 		switch s.Stmt.(type) {
 		case *ast.ForStmt, *ast.RangeStmt:
@@ -66,19 +66,19 @@ func (f *fn) stmt(s ast.Stmt, label string) {
 			f.stmt(s.Stmt, s.Label.Name)
 		}
 	case *ast.ReturnStmt:
-		f.returns(s)
+		f.returnStmt(s)
 	case *ast.SelectStmt:
-		f.selects(s)
+		f.selectStmt(s)
 	case *ast.SendStmt:
-		n := f.heavy
+		n := f.callCount
 		x, y := f.value(s.Chan), f.value(s.Value)
-		if f.heavy == n {
+		if f.callCount == n {
 			f.emit(&ir.Assign{Pos: at, Dst: []*ir.Var{f.element(s.Chan)}, Src: []ir.Expr{join(x, y)}, Reads: f.reads(s.Chan, s.Value)})
 		} else {
-			f.quiet(&ir.Assign{Pos: at, Dst: []*ir.Var{f.element(s.Chan)}, Src: []ir.Expr{join(x, y)}})
+			f.emitUncounted(&ir.Assign{Pos: at, Dst: []*ir.Var{f.element(s.Chan)}, Src: []ir.Expr{join(x, y)}})
 		}
 	case *ast.SwitchStmt:
-		f.switches(s)
+		f.switchStmt(s)
 	case *ast.TypeSwitchStmt:
 		f.typeSwitch(s)
 	}
@@ -130,7 +130,7 @@ func (f *fn) declStmt(s *ast.DeclStmt) {
 			} else if f.isValue(t) {
 				x = f.zero(decl.Pos, t)
 			}
-			f.quiet(&ir.Assign{Pos: decl.Pos, Dst: []*ir.Var{v}, Src: []ir.Expr{x}})
+			f.emitUncounted(&ir.Assign{Pos: decl.Pos, Dst: []*ir.Var{v}, Src: []ir.Expr{x}})
 		}
 	}
 }
@@ -141,7 +141,7 @@ func (f *fn) assign(s *ast.AssignStmt) {
 		f.assignAll(at, s.Lhs, s.Rhs)
 		return
 	}
-	n := f.heavy
+	n := f.callCount
 	y := f.value(s.Rhs[0])
 	op, ok := operators[assignOps[s.Tok]]
 	if !ok {
@@ -155,22 +155,22 @@ func (f *fn) update(at ir.Pos, lhs ast.Expr, op ir.Op, y ir.Expr, rhs []ast.Expr
 	x := f.value(lhs)
 	src := f.binary(op, x, y, f.s.Info.TypeOf(lhs))
 	a := &ir.Assign{Pos: at, Dst: []*ir.Var{f.dst(lhs)}, Src: []ir.Expr{src}}
-	if f.heavy > heavy {
-		f.quiet(a)
+	if f.callCount > heavy {
+		f.emitUncounted(a)
 	} else {
 		a.Reads = append(f.reads(lhs), f.reads(rhs...)...)
 		f.emit(a)
 	}
 	if _, ok := ast.Unparen(lhs).(*ast.Ident); !ok {
-		f.put(lhs, src)
+		f.store(lhs, src)
 	}
 }
 
 // assignAll lowers lhs = rhs.
 func (f *fn) assignAll(at ir.Pos, lhs, rhs []ast.Expr) {
-	n := f.heavy
+	n := f.callCount
 	for _, e := range lhs {
-		f.left(e)
+		f.evalLeft(e)
 	}
 	var dst []*ir.Var
 	for _, e := range lhs {
@@ -186,7 +186,7 @@ func (f *fn) assignAll(at ir.Pos, lhs, rhs []ast.Expr) {
 		if call, ok := ast.Unparen(rhs[0]).(*ast.CallExpr); ok {
 			got := slices.Clone(dst)
 			for _, i := range far {
-				if dst[i] != nil && !started(f.s, call) {
+				if dst[i] != nil && !startsRequest(f.s, call) {
 					got[i] = f.temp("result")
 				}
 			}
@@ -196,8 +196,8 @@ func (f *fn) assignAll(at ir.Pos, lhs, rhs []ast.Expr) {
 						continue
 					}
 					x := ir.Expr(ir.Ref{Var: got[i]})
-					f.quiet(&ir.Assign{Pos: at, Dst: []*ir.Var{dst[i]}, Src: []ir.Expr{x}})
-					f.put(lhs[i], x)
+					f.emitUncounted(&ir.Assign{Pos: at, Dst: []*ir.Var{dst[i]}, Src: []ir.Expr{x}})
+					f.store(lhs[i], x)
 				}
 				return
 			}
@@ -206,7 +206,7 @@ func (f *fn) assignAll(at ir.Pos, lhs, rhs []ast.Expr) {
 	a := &ir.Assign{Pos: at, Dst: dst}
 	if len(rhs) == len(lhs) {
 		for i, e := range rhs {
-			if f.request(e, lhs[i]) {
+			if f.startRequest(e, lhs[i]) {
 				a.Src = append(a.Src, ir.Unknown{})
 				a.Dst[i] = nil
 				continue
@@ -224,15 +224,15 @@ func (f *fn) assignAll(at ir.Pos, lhs, rhs []ast.Expr) {
 		// All values are there before the first is written.
 		for i, x := range src {
 			t := f.temp("value")
-			f.quiet(&ir.Assign{Pos: at, Dst: []*ir.Var{t}, Src: []ir.Expr{x}})
+			f.emitUncounted(&ir.Assign{Pos: at, Dst: []*ir.Var{t}, Src: []ir.Expr{x}})
 			src[i] = ir.Ref{Var: t}
 		}
 	}
 	for _, i := range far {
-		f.put(lhs[i], src[i])
+		f.store(lhs[i], src[i])
 	}
-	if f.heavy > n {
-		f.quiet(a)
+	if f.callCount > n {
+		f.emitUncounted(a)
 		return
 	}
 	a.Reads = f.reads(rhs...)
@@ -245,16 +245,16 @@ func (f *fn) exprStmt(s *ast.ExprStmt) {
 		if f.call(call, nil) {
 			return
 		}
-		n := f.heavy
+		n := f.callCount
 		f.callValue(call)
-		if f.heavy == n {
+		if f.callCount == n {
 			f.emit(&ir.Call{Pos: at, Name: f.text(call.Fun), Reads: f.reads(call)})
 		}
 		return
 	}
-	n := f.heavy
+	n := f.callCount
 	x := f.value(s.X) // a receive
-	if f.heavy == n {
+	if f.callCount == n {
 		f.emit(&ir.Assign{Pos: at, Src: []ir.Expr{x}, Dst: []*ir.Var{nil}, Reads: f.reads(s.X)})
 	}
 }
@@ -265,7 +265,7 @@ func (f *fn) ifStmt(s *ast.IfStmt) {
 	}
 	i := &ir.If{Pos: f.pos(s.Pos())}
 	failing := false
-	ends := leaves(f.s, s.Body.List)
+	ends := terminates(f.s, s.Body.List)
 	if b, ok := ast.Unparen(s.Cond).(*ast.BinaryExpr); ok && f.errorTest(b) && (ends || b.Op == token.EQL) {
 		// An error is there if it is known to be, else not.
 		i.Cond = ir.Binary{Op: operators[b.Op], X: f.errorValue(b.X), Y: ir.Const{}}
@@ -286,7 +286,7 @@ func (f *fn) ifStmt(s *ast.IfStmt) {
 	i.Then = f.block(s.Body)
 	f.failing = old
 	if s.Else != nil {
-		i.Else = f.inside(func() { f.stmt(s.Else, "") })
+		i.Else = f.nested(func() { f.stmt(s.Else, "") })
 	}
 	f.emit(i)
 }

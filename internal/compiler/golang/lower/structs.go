@@ -28,27 +28,27 @@ const smallArray = 16
 
 // structs is what is known of the program's types.
 type structs struct {
-	keys   map[*types.TypeName]string // of those that are followed
-	placed map[*types.TypeName]bool   // … whose values are elsewhere than in variables
-	sliced map[types.Object]bool      // array fields that are sliced, or of whose elements addresses are taken
+	keys      map[*types.TypeName]string // of those that are followed
+	elsewhere map[*types.TypeName]bool   // … whose values are elsewhere than in variables
+	sliced    map[types.Object]bool      // array fields that are sliced, or of whose elements addresses are taken
 }
 
 // collectStructs finds the types that are followed.
 func (l *lowerer) collectStructs() {
 	t := &l.structs
-	t.keys, t.placed, t.sliced = make(map[*types.TypeName]string), make(map[*types.TypeName]bool), make(map[types.Object]bool)
-	if l.g.Failed {
+	t.keys, t.elsewhere, t.sliced = make(map[*types.TypeName]string), make(map[*types.TypeName]bool), make(map[types.Object]bool)
+	if l.dynamic.Failed {
 		return
 	}
 	for _, s := range l.ld.Sources {
 		for _, f := range s.Files {
-			l.placedIn(s, f)
+			l.scanTypes(s, f)
 		}
 	}
 	for _, s := range l.ld.Sources {
 		for _, obj := range s.Info.Defs {
 			name, ok := obj.(*types.TypeName)
-			if !ok || name.IsAlias() || t.placed[name] || l.g.Boxed[name] {
+			if !ok || name.IsAlias() || t.elsewhere[name] || l.dynamic.Boxed[name] {
 				continue
 			}
 			named, ok := name.Type().(*types.Named)
@@ -61,14 +61,14 @@ func (l *lowerer) collectStructs() {
 		}
 	}
 	for _, p := range l.procs {
-		l.typed(p)
+		l.setParamTypes(p)
 	}
 	for _, p := range l.lits {
-		l.typed(p)
+		l.setParamTypes(p)
 	}
 }
 
-func (l *lowerer) typed(p *ir.Proc) {
+func (l *lowerer) setParamTypes(p *ir.Proc) {
 	for _, v := range p.Params {
 		if obj := l.objs[v]; obj != nil {
 			v.Type = l.refType(obj.Type())
@@ -76,9 +76,9 @@ func (l *lowerer) typed(p *ir.Proc) {
 	}
 }
 
-// placedIn notes types whose values are elsewhere than in variables, and array
+// scanTypes notes types whose values are elsewhere than in variables, and array
 // fields that are shared.
-func (l *lowerer) placedIn(s *load.Package, f *ast.File) {
+func (l *lowerer) scanTypes(s *load.Package, f *ast.File) {
 	var stack []ast.Node
 	ast.Inspect(f, func(n ast.Node) bool {
 		if n == nil {
@@ -88,7 +88,7 @@ func (l *lowerer) placedIn(s *load.Package, f *ast.File) {
 		switch n := n.(type) {
 		case *ast.Ident:
 			if name, ok := s.Info.Uses[n].(*types.TypeName); ok && !inVariable(s, n, stack) {
-				l.structs.placed[name] = true
+				l.structs.elsewhere[name] = true
 			}
 		case *ast.SliceExpr:
 			l.sharesArray(s, n.X)
@@ -104,7 +104,7 @@ func (l *lowerer) placedIn(s *load.Package, f *ast.File) {
 	for _, i := range s.Info.Instances {
 		for t := range i.TypeArgs.Types() {
 			if named, ok := types.Unalias(t).(*types.Named); ok {
-				l.structs.placed[named.Obj()] = true
+				l.structs.elsewhere[named.Obj()] = true
 			}
 		}
 	}
@@ -242,7 +242,7 @@ func (l *lowerer) fieldOf(v *types.Var, key string) *ir.Var {
 
 // elements stands for the elements of all arrays that are objects.
 func (l *lowerer) elements() *ir.Var {
-	v := (&fn{lowerer: l}).standing("elements of small arrays")
+	v := (&fn{lowerer: l}).memoryVar("elements of small arrays")
 	v.Type = arrayType
 	return v
 }
@@ -302,9 +302,9 @@ func (f *fn) fieldValue(x ir.Expr, key string, v *types.Var) ir.Expr {
 		// The array is a copy of the field.
 		t := f.temp(v.Name())
 		at := f.pos(v.Pos())
-		f.quiet(&ir.New{Pos: at, Dst: t, Type: arrayType})
+		f.emitUncounted(&ir.New{Pos: at, Dst: t, Type: arrayType})
 		for i := range n {
-			f.quiet(&ir.Put{Pos: at, Of: ir.Ref{Var: t}, Field: f.elements(), Index: ir.Const{Value: i},
+			f.emitUncounted(&ir.Put{Pos: at, Of: ir.Ref{Var: t}, Field: f.elements(), Index: ir.Const{Value: i},
 				Src: ir.Field{Of: x, Var: w, Index: ir.Const{Value: i}, Else: y}})
 		}
 		return ir.Ref{Var: t}
@@ -312,59 +312,59 @@ func (f *fn) fieldValue(x ir.Expr, key string, v *types.Var) ir.Expr {
 	return ir.Field{Of: x, Var: w, Else: y}
 }
 
-// hasNone compares a communicator with nil.
-func (f *fn) hasNone(e *ast.BinaryExpr) ir.Expr {
+// nilComm compares a communicator with nil.
+func (f *fn) nilComm(e *ast.BinaryExpr) ir.Expr {
 	x := f.value(e.X)
 	if y, ok := x.(ir.Field); ok {
-		y.Else = differs() // some ranks may have none
-		if sel, ok := ast.Unparen(e.X).(*ast.SelectorExpr); ok && f.world[f.s.Info.Uses[sel.Sel].(*types.Var).Origin()] {
+		y.Else = rankDependent() // some ranks may have none
+		if sel, ok := ast.Unparen(e.X).(*ast.SelectorExpr); ok && f.worldVars[f.s.Info.Uses[sel.Sel].(*types.Var).Origin()] {
 			y.Else = join(y.Of, ir.Unknown{Vars: []*ir.Var{y.Var}}) // it is the world, or none
 		}
 		return ir.Binary{Op: operators[e.Op], X: y, Y: ir.Const{Value: -1}}
 	}
-	return differs()
+	return rankDependent()
 }
 
-// spot is an element or a field that is followed.
-type spot struct {
+// location is an element or a field that is followed.
+type location struct {
 	of    ir.Expr
 	field *ir.Var
 	index ir.Expr
 }
 
-// spot finds where e is; what it calls is emitted before.
-func (f *fn) spot(e ast.Expr) (spot, bool) {
+// locate finds where e is; what it calls is emitted before.
+func (f *fn) locate(e ast.Expr) (location, bool) {
 	switch e := ast.Unparen(e).(type) {
 	case *ast.SelectorExpr:
 		sel := f.s.Info.Selections[e]
 		if sel == nil || sel.Kind() != types.FieldVal {
-			return spot{}, false
+			return location{}, false
 		}
 		v := sel.Obj().(*types.Var)
 		if f.fieldOf(v, f.owner(sel)) == nil {
-			return spot{}, false
+			return location{}, false
 		}
 		x, key := f.path(e.X, sel)
-		return spot{of: x, field: f.fieldOf(v, key)}, true
+		return location{of: x, field: f.fieldOf(v, key)}, true
 	case *ast.IndexExpr:
 		t := f.s.Info.TypeOf(e.X)
 		if t == nil {
-			return spot{}, false
+			return location{}, false
 		}
 		if _, ok := isArray(t); !ok {
-			return spot{}, false
+			return location{}, false
 		}
-		if p, ok := f.spot(e.X); ok && p.index == nil {
+		if p, ok := f.locate(e.X); ok && p.index == nil {
 			p.index = f.value(e.Index)
 			return p, true
 		}
 		if id, ok := ast.Unparen(e.X).(*ast.Ident); ok {
 			if v, ok := f.s.Info.ObjectOf(id).(*types.Var); ok && f.refers(v) {
-				return spot{ir.Ref{Var: f.variable(v)}, f.elements(), f.value(e.Index)}, true
+				return location{ir.Ref{Var: f.variable(v)}, f.elements(), f.value(e.Index)}, true
 			}
 		}
 	}
-	return spot{}, false
+	return location{}, false
 }
 
 // owner is the key of the struct that a selected field is in.
@@ -385,19 +385,19 @@ func (f *fn) owner(sel *types.Selection) string {
 
 // indexed is the value of an element of an array that is followed.
 func (f *fn) indexed(e *ast.IndexExpr) (ir.Expr, bool) {
-	p, ok := f.spot(e)
+	p, ok := f.locate(e)
 	if !ok {
 		return nil, false
 	}
 	return ir.Field{Of: p.of, Var: p.field, Index: p.index, Else: join(p.of, p.index, f.at(p.field))}, true
 }
 
-// aim finds where e, which is written to, is, without emitting what it calls once more.
-func (f *fn) aim(e ast.Expr) (p spot, ok bool) {
+// locateTarget finds where e, which is written to, is, without emitting what it calls once more.
+func (f *fn) locateTarget(e ast.Expr) (p location, ok bool) {
 	if !callsAny(e) {
-		return f.spot(e)
+		return f.locate(e)
 	}
-	f.inside(func() { p, ok = f.spot(e) })
+	f.nested(func() { p, ok = f.locate(e) })
 	p.of = ir.Unknown{}
 	if p.index != nil {
 		p.index = ir.Unknown{}
@@ -419,44 +419,44 @@ func callsAny(e ast.Expr) (found bool) {
 	return found
 }
 
-// put writes x to where e is, if that is followed.
-func (f *fn) put(e ast.Expr, x ir.Expr) {
+// store writes x to where e is, if that is followed.
+func (f *fn) store(e ast.Expr, x ir.Expr) {
 	at := f.pos(e.Pos())
 	if s, ok := ast.Unparen(e).(*ast.StarExpr); ok {
-		f.overwritten(s)
+		f.storeThrough(s)
 		return
 	}
-	p, ok := f.aim(e)
+	p, ok := f.locateTarget(e)
 	if !ok {
 		return
 	}
 	if n, ok := isArray(f.s.Info.TypeOf(e)); ok && p.index == nil {
-		f.putArray(at, p, n, x)
+		f.storeArray(at, p, n, x)
 		return
 	}
-	f.quiet(&ir.Put{Pos: at, Of: p.of, Field: p.field, Index: p.index, Src: x})
+	f.emitUncounted(&ir.Put{Pos: at, Of: p.of, Field: p.field, Index: p.index, Src: x})
 }
 
-// putUnknown says that something is written to where e is, if that is no variable.
-func (f *fn) putUnknown(e ast.Expr) {
+// storeUnknown says that something is written to where e is, if that is no variable.
+func (f *fn) storeUnknown(e ast.Expr) {
 	if _, ok := ast.Unparen(e).(*ast.Ident); ok {
 		return
 	}
-	if p, ok := f.aim(e); ok {
-		f.quiet(&ir.Put{Pos: f.pos(e.Pos()), Of: p.of, Field: p.field})
+	if p, ok := f.locateTarget(e); ok {
+		f.emitUncounted(&ir.Put{Pos: f.pos(e.Pos()), Of: p.of, Field: p.field})
 	}
 }
 
-// putArray writes the array that x refers to.
-func (f *fn) putArray(at ir.Pos, p spot, n int64, x ir.Expr) {
+// storeArray writes the array that x refers to.
+func (f *fn) storeArray(at ir.Pos, p location, n int64, x ir.Expr) {
 	for i := range n {
-		f.quiet(&ir.Put{Pos: at, Of: p.of, Field: p.field, Index: ir.Const{Value: i},
+		f.emitUncounted(&ir.Put{Pos: at, Of: p.of, Field: p.field, Index: ir.Const{Value: i},
 			Src: ir.Field{Of: x, Var: f.elements(), Index: ir.Const{Value: i}, Else: join(x, f.at(f.elements()))}})
 	}
 }
 
-// overwritten says that a struct is written to through a pointer.
-func (f *fn) overwritten(e *ast.StarExpr) {
+// storeThrough says that a struct is written to through a pointer.
+func (f *fn) storeThrough(e *ast.StarExpr) {
 	t := f.s.Info.TypeOf(e)
 	key := f.structOf(t)
 	st, ok := t.Underlying().(*types.Struct)
@@ -469,7 +469,7 @@ func (f *fn) overwritten(e *ast.StarExpr) {
 	}
 	for v := range st.Fields() {
 		if w := f.fieldOf(v, key); w != nil {
-			f.quiet(&ir.Put{Pos: f.pos(e.Pos()), Of: x, Field: w})
+			f.emitUncounted(&ir.Put{Pos: f.pos(e.Pos()), Of: x, Field: w})
 		}
 	}
 }
@@ -503,28 +503,28 @@ func (f *fn) copied(e ast.Expr, x ir.Expr) ir.Expr {
 		}
 	}
 	v := f.temp("copy")
-	f.quiet(&ir.New{Pos: f.pos(e.Pos()), Dst: v, Type: f.refType(t), From: x})
+	f.emitUncounted(&ir.New{Pos: f.pos(e.Pos()), Dst: v, Type: f.refType(t), From: x})
 	return ir.Ref{Var: v}
 }
 
 // zero is a new value of a type that is followed.
 func (f *fn) zero(at ir.Pos, t types.Type) ir.Expr {
 	v := f.temp("new")
-	f.quiet(&ir.New{Pos: at, Dst: v, Type: f.refType(t)})
-	f.noComms(at, v, t, nil)
+	f.emitUncounted(&ir.New{Pos: at, Dst: v, Type: f.refType(t)})
+	f.initComms(at, v, t, nil)
 	return ir.Ref{Var: v}
 }
 
-// noComms says that the communicators of a new struct are nil, but for those that
+// initComms says that the communicators of a new struct are nil, but for those that
 // are given.
-func (f *fn) noComms(at ir.Pos, v *ir.Var, t types.Type, given map[*types.Var]bool) {
+func (f *fn) initComms(at ir.Pos, v *ir.Var, t types.Type, given map[*types.Var]bool) {
 	st, ok := t.Underlying().(*types.Struct)
 	if !ok {
 		return
 	}
 	for field := range st.Fields() {
 		if w := f.fieldOf(field, f.structOf(t)); w != nil && isComm(field.Type()) && !given[field] {
-			f.quiet(&ir.Put{Pos: at, Of: ir.Ref{Var: v}, Field: w, Src: ir.Const{Value: -1}})
+			f.emitUncounted(&ir.Put{Pos: at, Of: ir.Ref{Var: v}, Field: w, Src: ir.Const{Value: -1}})
 		}
 	}
 }
@@ -546,9 +546,9 @@ func (f *fn) arrayLit(e *ast.CompositeLit, t types.Type) ir.Expr {
 		next++
 	}
 	v := f.temp("array")
-	f.quiet(&ir.New{Pos: at, Dst: v, Type: arrayType})
+	f.emitUncounted(&ir.New{Pos: at, Dst: v, Type: arrayType})
 	for i, x := range values {
-		f.quiet(&ir.Put{Pos: at, Of: ir.Ref{Var: v}, Field: f.elements(), Index: ir.Const{Value: places[i]}, Src: x})
+		f.emitUncounted(&ir.Put{Pos: at, Of: ir.Ref{Var: v}, Field: f.elements(), Index: ir.Const{Value: places[i]}, Src: x})
 	}
 	return ir.Ref{Var: v}
 }

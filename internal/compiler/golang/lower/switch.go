@@ -8,7 +8,7 @@ import (
 	"github.com/cairnrun/cairn/internal/compiler/ir"
 )
 
-func (f *fn) switches(s *ast.SwitchStmt) {
+func (f *fn) switchStmt(s *ast.SwitchStmt) {
 	if s.Init != nil {
 		f.stmt(s.Init, "")
 	}
@@ -19,16 +19,16 @@ func (f *fn) switches(s *ast.SwitchStmt) {
 	f.cases(sw, s.Body, func(c *ast.CaseClause) (values []ir.Expr) {
 		for _, e := range c.List {
 			var x ir.Expr
-			early := f.inside(func() {
+			early := f.nested(func() {
 				if s.Tag == nil {
-					x, _ = f.condition(e, leaves(f.s, c.Body))
+					x, _ = f.condition(e, terminates(f.s, c.Body))
 				} else {
 					x = f.value(e)
 				}
 			})
 			if len(early) > 0 {
-				f.emit(&ir.If{Pos: f.pos(e.Pos()), Cond: differs(), Then: early})
-				x = differs()
+				f.emit(&ir.If{Pos: f.pos(e.Pos()), Cond: rankDependent(), Then: early})
+				x = rankDependent()
 			}
 			values = append(values, x)
 		}
@@ -45,7 +45,7 @@ func (f *fn) cases(sw *ir.Switch, body *ast.BlockStmt, values func(*ast.CaseClau
 			k.Values = []ir.Expr{ir.Unknown{}}
 		}
 		old := f.next
-		k.Body = f.inside(func() {
+		k.Body = f.nested(func() {
 			if label != "" {
 				f.emit(&ir.Label{Pos: k.Pos, Name: label})
 				label = ""
@@ -57,7 +57,7 @@ func (f *fn) cases(sw *ir.Switch, body *ast.BlockStmt, values func(*ast.CaseClau
 					f.next = label
 				}
 			}
-			f.list(c.Body)
+			f.stmts(c.Body)
 		})
 		f.next = old
 		sw.Cases = append(sw.Cases, k)
@@ -85,20 +85,20 @@ func (f *fn) typeSwitch(s *ast.TypeSwitchStmt) {
 	})
 }
 
-func (f *fn) selects(s *ast.SelectStmt) {
+func (f *fn) selectStmt(s *ast.SelectStmt) {
 	// Which case is ready may differ from rank to rank.
-	sw := &ir.Switch{Pos: f.pos(s.Pos()), Tag: differs()}
+	sw := &ir.Switch{Pos: f.pos(s.Pos()), Tag: rankDependent()}
 	for _, c := range s.Body.List {
 		c := c.(*ast.CommClause)
 		k := ir.Case{Pos: f.pos(c.Pos())}
 		if c.Comm != nil {
 			k.Values = []ir.Expr{ir.Unknown{}}
 		}
-		k.Body = f.inside(func() {
+		k.Body = f.nested(func() {
 			if c.Comm != nil {
 				f.stmt(c.Comm, "")
 			}
-			f.list(c.Body)
+			f.stmts(c.Body)
 		})
 		sw.Cases = append(sw.Cases, k)
 	}

@@ -27,7 +27,7 @@ func (f *fn) sync(call *ast.CallExpr, obj *types.Func) bool {
 	switch obj.Name() {
 	case "Wait":
 		f.value(sel.X)
-		f.workOn(&ir.Join{Pos: at, Group: f.group(sel.X), Reads: f.reads(sel.X)})
+		f.emitCall(&ir.Join{Pos: at, Group: f.group(sel.X), Reads: f.reads(sel.X)})
 		return true
 	case "Go", "TryGo":
 		f.launchProcs(at, f.functions(call.Args[0]), f.group(sel.X), f.reads(call))
@@ -71,8 +71,8 @@ func (f *fn) group(e ast.Expr) *ir.Var {
 	return nil
 }
 
-// launch lowers a go statement.
-func (f *fn) launch(s *ast.GoStmt) {
+// goStmt lowers a go statement.
+func (f *fn) goStmt(s *ast.GoStmt) {
 	at := f.pos(s.Pos())
 	call := s.Call
 	for _, e := range call.Args {
@@ -82,13 +82,13 @@ func (f *fn) launch(s *ast.GoStmt) {
 	var group *ir.Var
 	if lit, ok := ast.Unparen(call.Fun).(*ast.FuncLit); ok {
 		procs = []*ir.Proc{f.lits[lit]}
-		group = f.doneIn(lit)
+		group = f.doneGroup(lit)
 	} else if obj, ok := load.Callee(f.s, call).(*types.Func); ok && f.procs[obj.Origin()] != nil {
 		procs = []*ir.Proc{f.procs[obj.Origin()]}
 	} else if ok && obj.Pkg() != nil && f.ld.Library[obj.Pkg().Path()] && !types.IsInterface(recvType(obj)) {
 		procs = append(f.callbacks(call, obj), f.library)
 	} else {
-		procs = f.dynamic(call, s.Go)
+		procs = f.dynamicCallees(call, s.Go)
 		if len(procs) == 0 {
 			procs = []*ir.Proc{f.library}
 		}
@@ -118,12 +118,12 @@ func (f *fn) launchProcs(at ir.Pos, procs []*ir.Proc, group *ir.Var, reads []*ir
 		l.Proc = &ir.Proc{Name: "one of several functions", Pos: at, Known: true,
 			Body: []ir.Stmt{&ir.Call{Pos: at, Name: "go", Procs: procs}}}
 	}
-	f.workOn(l)
+	f.emitCall(l)
 }
 
-// doneIn is the wait group that a literal tells that it is done, or the channel
+// doneGroup is the wait group that a literal tells that it is done, or the channel
 // that it closes at its end.
-func (f *fn) doneIn(lit *ast.FuncLit) (group *ir.Var) {
+func (f *fn) doneGroup(lit *ast.FuncLit) (group *ir.Var) {
 	ast.Inspect(lit.Body, func(n ast.Node) bool {
 		call, ok := n.(*ast.CallExpr)
 		if !ok || group != nil {
@@ -169,13 +169,13 @@ func (f *fn) doneIn(lit *ast.FuncLit) (group *ir.Var) {
 	return nil
 }
 
-// received lowers a receive that waits for a goroutine of this function to end.
-func (f *fn) received(e *ast.UnaryExpr) {
+// joinReceive lowers a receive that waits for a goroutine of this function to end.
+func (f *fn) joinReceive(e *ast.UnaryExpr) {
 	id, ok := ast.Unparen(e.X).(*ast.Ident)
 	if !ok {
 		return
 	}
 	if v, ok := f.s.Info.Uses[id].(*types.Var); ok && f.closed[v] {
-		f.workOn(&ir.Join{Pos: f.pos(e.Pos()), Group: f.variable(v), Reads: f.reads(e.X)})
+		f.emitCall(&ir.Join{Pos: f.pos(e.Pos()), Group: f.variable(v), Reads: f.reads(e.X)})
 	}
 }

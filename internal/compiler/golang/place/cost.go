@@ -12,44 +12,44 @@ import (
 	"github.com/cairnrun/cairn/internal/compiler/golang/load"
 )
 
-// pricer estimates how long pieces of a program take, in units of about a
+// costModel estimates how long pieces of a program take, in units of about a
 // nanosecond, to tell tight loops from those that carry work. Loops of which the
 // rounds are not known have a given number, and so often functions that call
 // themselves do that; of two branches both are taken half of the time.
-type pricer struct {
-	in    *Placement
-	some  int // rounds
-	calls map[*ast.CallExpr]*callgraph.Site
-	times map[*callgraph.Function]float64
-	group map[*callgraph.Function]int // of functions that call each other
-	size  map[int]int                 // of groups
+type costModel struct {
+	in           *Placement
+	unknownTrips int // rounds
+	calls        map[*ast.CallExpr]*callgraph.Site
+	times        map[*callgraph.Function]float64
+	group        map[*callgraph.Function]int // of functions that call each other
+	size         map[int]int                 // of groups
 
-	sizes   types.Sizes
-	inRound bool // calls within the group of the function at hand are followed
+	sizes           types.Sizes
+	followRecursion bool // calls within the group of the function at hand are followed
 }
 
 // What things are taken to cost.
 const (
-	priceCall    = 2
-	priceLibrary = 20
-	priceSlow    = 100 // libraries that print, read, compile patterns
-	priceNew     = 20
-	priceMap     = 10
-	priceWait    = 50
-	priceMost    = 1e12
+	costCall    = 2
+	costLibrary = 20
+	costSlow    = 100 // libraries that print, read, compile patterns
+	costAlloc   = 20
+	costMap     = 10
+	costWait    = 50
+	costMax     = 1e12
 
-	// pricePoint is the look at a variable, priceFrame what a call of a function on
-	// the spine costs more than before, and priceBox what a variable on the heap does.
-	pricePoint = 1
-	priceFrame = 5
-	priceBox   = 25
-	priceBytes = 2 // of such a variable, for one
+	// costPoint is the look at a variable, costFrame what a call of a function on
+	// the spine costs more than before, and costBox what a variable on the heap does.
+	costPoint    = 1
+	costFrame    = 5
+	costBox      = 25
+	bytesPerUnit = 2 // of such a variable, for one
 )
 
-func newPricer(in *Placement, some int) *pricer {
-	p := &pricer{in: in, some: some, calls: map[*ast.CallExpr]*callgraph.Site{}, times: map[*callgraph.Function]float64{}, group: map[*callgraph.Function]int{}, size: map[int]int{},
+func newCostModel(pl *Placement, some int) *costModel {
+	p := &costModel{in: pl, unknownTrips: some, calls: map[*ast.CallExpr]*callgraph.Site{}, times: map[*callgraph.Function]float64{}, group: map[*callgraph.Function]int{}, size: map[int]int{},
 		sizes: types.SizesFor("gc", "amd64")}
-	for _, fn := range in.Calls.All {
+	for _, fn := range pl.Calls.All {
 		for _, t := range fn.Sites {
 			if t.Call != nil {
 				p.calls[t.Call] = t
@@ -62,7 +62,7 @@ func newPricer(in *Placement, some int) *pricer {
 
 // groups finds the functions that call each other (Tarjan's strongly connected
 // components), without recursion of its own: programs may be deep.
-func (p *pricer) groups() {
+func (p *costModel) groups() {
 	type state struct{ num, low int }
 	type visit struct {
 		fn   *callgraph.Function
@@ -121,7 +121,7 @@ func (p *pricer) groups() {
 
 // function is what a call of a function takes, without the calls in it that
 // lead back to it.
-func (p *pricer) function(fn *callgraph.Function) float64 {
+func (p *costModel) function(fn *callgraph.Function) float64 {
 	if t, ok := p.times[fn]; ok {
 		return t
 	}
@@ -131,16 +131,16 @@ func (p *pricer) function(fn *callgraph.Function) float64 {
 	return t
 }
 
-// turn is what a round of a loop takes, with calls that lead back to its function
+// iteration is what a round of a loop takes, with calls that lead back to its function
 // followed once.
-func (p *pricer) turn(fn *callgraph.Function, n ast.Node) float64 {
-	p.inRound = true
-	defer func() { p.inRound = false }()
-	return p.round(fn, n)
+func (p *costModel) iteration(fn *callgraph.Function, n ast.Node) float64 {
+	p.followRecursion = true
+	defer func() { p.followRecursion = false }()
+	return p.body(fn, n)
 }
 
-// round is what a round of a loop takes.
-func (p *pricer) round(fn *callgraph.Function, n ast.Node) float64 {
+// body is what a round of a loop takes.
+func (p *costModel) body(fn *callgraph.Function, n ast.Node) float64 {
 	switch n := n.(type) {
 	case *ast.ForStmt:
 		return p.parts(fn, n.Cond, n.Post) + p.node(fn, n.Body)
@@ -150,15 +150,15 @@ func (p *pricer) round(fn *callgraph.Function, n ast.Node) float64 {
 	return 0
 }
 
-// trip is how many rounds of a loop count.
-func (p *pricer) trip(n ast.Node) float64 {
-	if t, ok := p.in.known(n); ok {
-		return float64(min(max(1, t), manyRounds))
+// trips is how many rounds of a loop count.
+func (p *costModel) trips(n ast.Node) float64 {
+	if t, ok := p.in.knownTrips(n); ok {
+		return float64(min(max(1, t), maxTrips))
 	}
-	return float64(p.some)
+	return float64(p.unknownTrips)
 }
 
-func (p *pricer) parts(fn *callgraph.Function, list ...ast.Node) (sum float64) {
+func (p *costModel) parts(fn *callgraph.Function, list ...ast.Node) (sum float64) {
 	for _, n := range list {
 		switch n := n.(type) {
 		case nil:
@@ -172,18 +172,18 @@ func (p *pricer) parts(fn *callgraph.Function, list ...ast.Node) (sum float64) {
 }
 
 // node is what a piece of a function takes.
-func (p *pricer) node(fn *callgraph.Function, root ast.Node) (sum float64) {
+func (p *costModel) node(fn *callgraph.Function, root ast.Node) (sum float64) {
 	info := fn.Pkg.Info
 	ast.Inspect(root, func(n ast.Node) bool {
 		switch n := n.(type) {
 		case *ast.FuncLit:
-			sum += priceNew
+			sum += costAlloc
 			return false
 		case *ast.BlockStmt:
 			part := 1.0 // of the times that the list is begun
 			for _, s := range n.List {
 				sum += part * p.node(fn, s)
-				if passes(s) {
+				if mayContinue(s) {
 					part /= 2
 				}
 			}
@@ -192,10 +192,10 @@ func (p *pricer) node(fn *callgraph.Function, root ast.Node) (sum float64) {
 			if n.Init != nil {
 				sum += p.node(fn, n.Init)
 			}
-			sum += p.trip(n) * p.round(fn, n)
+			sum += p.trips(n) * p.body(fn, n)
 			return false
 		case *ast.RangeStmt:
-			sum += p.node(fn, n.X) + p.trip(n)*p.round(fn, n)
+			sum += p.node(fn, n.X) + p.trips(n)*p.body(fn, n)
 			return false
 		case *ast.IfStmt:
 			if n.Init != nil {
@@ -214,7 +214,7 @@ func (p *pricer) node(fn *callgraph.Function, root ast.Node) (sum float64) {
 			sum += p.parts(fn, n.Init, n.Assign) + p.cases(fn, n.Body)
 			return false
 		case *ast.SelectStmt:
-			sum += priceWait + p.cases(fn, n.Body)
+			sum += costWait + p.cases(fn, n.Body)
 			return false
 		case *ast.CallExpr:
 			sum += p.call(fn, n)
@@ -222,37 +222,37 @@ func (p *pricer) node(fn *callgraph.Function, root ast.Node) (sum float64) {
 			sum++
 			if t := info.TypeOf(n.X); t != nil {
 				if _, ok := t.Underlying().(*types.Map); ok {
-					sum += priceMap
+					sum += costMap
 				}
 			}
 		case *ast.BinaryExpr:
 			sum++
 			if t := info.TypeOf(n); n.Op == token.ADD && t != nil && info.Types[n].Value == nil {
 				if b, ok := t.Underlying().(*types.Basic); ok && b.Info()&types.IsString != 0 {
-					sum += priceNew
+					sum += costAlloc
 				}
 			}
 		case *ast.UnaryExpr:
 			switch n.Op {
 			case token.ARROW:
-				sum += priceWait
+				sum += costWait
 			case token.AND:
 				if _, ok := ast.Unparen(n.X).(*ast.CompositeLit); ok {
-					sum += priceNew
+					sum += costAlloc
 				}
 			}
 		case *ast.SendStmt:
-			sum += priceWait
+			sum += costWait
 		case *ast.AssignStmt, *ast.IncDecStmt, *ast.ReturnStmt, *ast.StarExpr:
 			sum++
 		}
 		return true
 	})
-	return min(sum, priceMost)
+	return min(sum, costMax)
 }
 
-// passes says that a statement may leave the rest of a round out.
-func passes(s ast.Stmt) bool {
+// mayContinue says that a statement may leave the rest of a round out.
+func mayContinue(s ast.Stmt) bool {
 	i, ok := s.(*ast.IfStmt)
 	if !ok || len(i.Body.List) == 0 {
 		return false
@@ -262,7 +262,7 @@ func passes(s ast.Stmt) bool {
 }
 
 // branch is what a branch takes; one that only ends the program takes nothing.
-func (p *pricer) branch(fn *callgraph.Function, b *ast.BlockStmt) float64 {
+func (p *costModel) branch(fn *callgraph.Function, b *ast.BlockStmt) float64 {
 	if len(b.List) > 0 {
 		if s, ok := b.List[len(b.List)-1].(*ast.ExprStmt); ok {
 			if c, ok := s.X.(*ast.CallExpr); ok {
@@ -276,7 +276,7 @@ func (p *pricer) branch(fn *callgraph.Function, b *ast.BlockStmt) float64 {
 }
 
 // cases is the mean of what the cases of a switch take.
-func (p *pricer) cases(fn *callgraph.Function, b *ast.BlockStmt) (sum float64) {
+func (p *costModel) cases(fn *callgraph.Function, b *ast.BlockStmt) (sum float64) {
 	for _, c := range b.List {
 		switch c := c.(type) {
 		case *ast.CaseClause:
@@ -296,31 +296,31 @@ func (p *pricer) cases(fn *callgraph.Function, b *ast.BlockStmt) (sum float64) {
 var slow = []string{"fmt", "os", "io", "bufio", "regexp", "log", "net", "encoding/json", "encoding/csv", "encoding/gob", "compress/gzip", "compress/flate", "sort", "os/exec"}
 
 // call is what a call takes, without its arguments.
-func (p *pricer) call(fn *callgraph.Function, n *ast.CallExpr) float64 {
+func (p *costModel) call(fn *callgraph.Function, n *ast.CallExpr) float64 {
 	info := fn.Pkg.Info
 	if tv := info.Types[n.Fun]; tv.IsType() {
 		return 1
 	} else if tv.IsBuiltin() {
 		if id, ok := ast.Unparen(n.Fun).(*ast.Ident); ok && (id.Name == "append" || id.Name == "make" || id.Name == "new" || id.Name == "copy") {
-			return priceNew / 2
+			return costAlloc / 2
 		}
 		return 1
 	}
 	t := p.calls[n]
-	if t == nil || t.Kind == callgraph.LibraryNow || t.Kind == callgraph.LibraryOwn {
+	if t == nil || t.Kind == callgraph.SyncCallback || t.Kind == callgraph.AsyncCallback {
 		f := typeutil.StaticCallee(info, n)
 		switch {
 		case f == nil || f.Pkg() == nil:
-			return priceLibrary
+			return costLibrary
 		case f.Pkg().Path() == "math" || f.Pkg().Path() == "math/bits" || f.Pkg().Path() == "sync/atomic" || f.Pkg().Path() == "unsafe":
-			return priceCall
+			return costCall
 		case slices.Contains(slow, f.Pkg().Path()):
-			return priceSlow
+			return costSlow
 		}
-		return priceLibrary
+		return costLibrary
 	}
 	if t.Kind == callgraph.GoCall {
-		return priceWait
+		return costWait
 	}
 	sum := 0.0
 	for _, to := range t.Callees {
@@ -328,28 +328,28 @@ func (p *pricer) call(fn *callgraph.Function, n *ast.CallExpr) float64 {
 		case p.group[to] != p.group[fn]:
 			one := p.function(to)
 			if p.recursive(to) {
-				one *= float64(p.some)
+				one *= float64(p.unknownTrips)
 			}
 			sum += one
-		case p.inRound:
-			p.inRound = false // once
+		case p.followRecursion:
+			p.followRecursion = false // once
 			sum += p.function(to)
-			p.inRound = true
+			p.followRecursion = true
 		}
 	}
-	return priceCall + sum/float64(max(1, len(t.Callees)))
+	return costCall + sum/float64(max(1, len(t.Callees)))
 }
 
 // recursive says that a function calls itself, directly or not.
-func (p *pricer) recursive(fn *callgraph.Function) bool {
+func (p *costModel) recursive(fn *callgraph.Function) bool {
 	return p.size[p.group[fn]] > 1 || slices.ContainsFunc(fn.Sites, func(t *callgraph.Site) bool {
 		return t.Kind == callgraph.PlainCall && slices.Contains(t.Callees, fn)
 	})
 }
 
-// boxes is what the variables of a function cost that may be on the heap if it is on
+// heapVars is what the variables of a function cost that may be on the heap if it is on
 // the spine, and were not before: those whose address is taken.
-func (p *pricer) boxes(fn *callgraph.Function) (cost float64) {
+func (p *costModel) heapVars(fn *callgraph.Function) (cost float64) {
 	seen := map[types.Object]bool{}
 	note := func(e ast.Expr) {
 		for {
@@ -398,9 +398,9 @@ func (p *pricer) boxes(fn *callgraph.Function) (cost float64) {
 		return true
 	})
 	for v := range seen {
-		cost += priceBox
+		cost += costBox
 		if !fn.Generic() {
-			cost += float64(p.sizes.Sizeof(v.Type())) / priceBytes
+			cost += float64(p.sizes.Sizeof(v.Type())) / bytesPerUnit
 		}
 	}
 	return cost

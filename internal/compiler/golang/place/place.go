@@ -12,40 +12,40 @@ import (
 
 // placement is where a program has points.
 type Placement struct {
-	p       *lower.Program
-	Calls   *callgraph.Graph
-	from    map[*callgraph.Function]bool            // that main leads to
-	others  map[*callgraph.Function]*callgraph.Site // that may run on other goroutines
-	Loops   map[ast.Node]*callgraph.Function
-	tried   map[ast.Node]bool
-	Points  []ast.Stmt
-	inner   map[ast.Node]bool                        // of points: loops besides those that were chosen
-	banned  map[*callgraph.Function]*rewrite.Refusal // they can't be on the spine
-	lost    map[ast.Node]*rewrite.Refusal            // had a point, and can't
-	infos   map[ast.Node]explain.LoopInfo
-	rounds  int
-	pricer  *pricer
-	low     *pricer
-	shares  map[ir.Pos]float64    // of samples, if there is a profile
-	trips   map[ir.Pos]int        // rounds of loops that have a known number of them
-	works   map[ast.Node]int      // see work
-	alives  map[ast.Node][]string // see goroutines
-	waiting map[string]bool       // go statements whose goroutines wait for signals; see waitsOnly
-	Refused []*rewrite.Refusal
+	p           *lower.Program
+	Calls       *callgraph.Graph
+	reachable   map[*callgraph.Function]bool            // that main leads to
+	concurrent  map[*callgraph.Function]*callgraph.Site // that may run on other goroutines
+	Loops       map[ast.Node]*callgraph.Function
+	tried       map[ast.Node]bool
+	Points      []ast.Stmt
+	extra       map[ast.Node]bool                        // of points: loops besides those that were chosen
+	banned      map[*callgraph.Function]*rewrite.Refusal // they can't be on the spine
+	dropped     map[ast.Node]*rewrite.Refusal            // had a point, and can't
+	infos       map[ast.Node]explain.LoopInfo
+	attempts    int
+	cost        *costModel
+	lowCost     *costModel
+	shares      map[ir.Pos]float64    // of samples, if there is a profile
+	trips       map[ir.Pos]int        // rounds of loops that have a known number of them
+	nestedTrips map[ast.Node]int      // see work
+	aliveAt     map[ast.Node][]string // see goroutines
+	signalWaits map[string]bool       // go statements whose goroutines wait for signals; see onlyWaitsForSignal
+	Refused     []*rewrite.Refusal
 
-	explained  *explain.Explanation
-	everywhere bool // see InstrumentOptions
+	explanation *explain.Explanation
+	everywhere  bool // see InstrumentOptions
 }
 
 // newPlacement makes one without points.
 func New(p *lower.Program) *Placement {
-	in := &Placement{p: p, Calls: callgraph.New(p.Source, p.Dynamic), Loops: map[ast.Node]*callgraph.Function{}, tried: map[ast.Node]bool{}, works: map[ast.Node]int{}, inner: map[ast.Node]bool{}, alives: map[ast.Node][]string{},
-		banned: map[*callgraph.Function]*rewrite.Refusal{}, lost: map[ast.Node]*rewrite.Refusal{}, infos: map[ast.Node]explain.LoopInfo{}}
-	if in.Calls.Main != nil {
-		in.from = callgraph.Reach([]*callgraph.Function{in.Calls.Main}, callgraph.PlainCall)
-		in.others = in.Calls.Concurrent()
+	pl := &Placement{p: p, Calls: callgraph.New(p.Source, p.Dynamic), Loops: map[ast.Node]*callgraph.Function{}, tried: map[ast.Node]bool{}, nestedTrips: map[ast.Node]int{}, extra: map[ast.Node]bool{}, aliveAt: map[ast.Node][]string{},
+		banned: map[*callgraph.Function]*rewrite.Refusal{}, dropped: map[ast.Node]*rewrite.Refusal{}, infos: map[ast.Node]explain.LoopInfo{}}
+	if pl.Calls.Main != nil {
+		pl.reachable = callgraph.Reach([]*callgraph.Function{pl.Calls.Main}, callgraph.PlainCall)
+		pl.concurrent = pl.Calls.Concurrent()
 	}
-	return in
+	return pl
 }
 
 func LoopBody(n ast.Node) *ast.BlockStmt {
@@ -61,13 +61,13 @@ func LoopBody(n ast.Node) *ast.BlockStmt {
 }
 
 // without says why chosen loops have no point.
-func (in *Placement) Without() map[explain.Location]*rewrite.Refusal {
+func (pl *Placement) Without() map[explain.Location]*rewrite.Refusal {
 	out := map[explain.Location]*rewrite.Refusal{}
-	for n, l := range in.infos {
-		if !l.Chosen || in.pointed(n) {
+	for n, l := range pl.infos {
+		if !l.Chosen || pl.hasPoint(n) {
 			continue
 		}
-		if r := in.why(n); r != nil {
+		if r := pl.whyNoPoint(n); r != nil {
 			out[explain.Location{File: l.File, Line: l.Line}] = r
 		}
 	}

@@ -54,32 +54,32 @@ func main() {
 	if err != nil {
 		t.Fatal(err)
 	}
-	in := New(p)
-	in.Choose(explain.Explain(p, explain.Options{}), nil, false)
-	if len(in.Points) == 0 {
+	pl := New(p)
+	pl.Choose(explain.Explain(p, explain.Options{}), nil, false)
+	if len(pl.Points) == 0 {
 		t.Fatal("no points")
 	}
-	was := len(in.Points)
-	if !in.Retreat(&rewrite.Refusal{Package: "x", Func: "odd", Reason: "it is odd"}) {
+	was := len(pl.Points)
+	if !pl.Retreat(&rewrite.Refusal{Package: "x", Func: "odd", Reason: "it is odd"}) {
 		t.Fatal("it gave up")
 	}
-	if len(in.Points) != was {
-		t.Errorf("%d points of %d are left", len(in.Points), was)
+	if len(pl.Points) != was {
+		t.Errorf("%d points of %d are left", len(pl.Points), was)
 	}
 	names := map[string]bool{}
-	for f := range in.Path() {
+	for f := range pl.ResumablePath() {
 		names[f.Name()] = true
 	}
 	if names["odd"] || !names["direct"] || !names["work"] || !names["main"] {
 		t.Errorf("the spine is %v", names)
 	}
-	if len(in.Refused) != 1 {
-		t.Errorf("refused %v", in.Refused)
+	if len(pl.Refused) != 1 {
+		t.Errorf("refused %v", pl.Refused)
 	}
-	if !in.Retreat(&rewrite.Refusal{Package: "x", Func: "direct", Reason: "it is too"}) && len(in.Points) > 0 {
-		t.Errorf("points are left that nothing leads to: %v", in.Points)
+	if !pl.Retreat(&rewrite.Refusal{Package: "x", Func: "direct", Reason: "it is too"}) && len(pl.Points) > 0 {
+		t.Errorf("points are left that nothing leads to: %v", pl.Points)
 	}
-	if slices.ContainsFunc(in.Points, func(n ast.Stmt) bool { return in.Loops[n].Name() == "work" }) {
+	if slices.ContainsFunc(pl.Points, func(n ast.Stmt) bool { return pl.Loops[n].Name() == "work" }) {
 		t.Error("the point is left though nothing leads there")
 	}
 }

@@ -25,41 +25,41 @@ type search struct {
 
 // searches says for loops with a point which recursion without one their rounds
 // lead to, each once.
-func (in *Placement) searches(loops []ast.Node) (told []string) {
+func (pl *Placement) searches(loops []ast.Node) (warnings []string) {
 	members := map[int][]*callgraph.Function{} // of groups, in the order of the source
-	for _, fn := range in.Calls.All {
-		g := in.price().group[fn]
+	for _, fn := range pl.Calls.All {
+		g := pl.estimate().group[fn]
 		members[g] = append(members[g], fn)
 	}
 	done := map[int]bool{}
 	for _, n := range loops {
-		for _, g := range in.recursion(n) {
-			if s := in.search(members[g]); s != nil && !done[g] && in.share(n, g) >= much {
+		for _, g := range pl.recursiveGroups(n) {
+			if s := pl.search(members[g]); s != nil && !done[g] && pl.share(n, g) >= reportShare {
 				done[g] = true
-				told = append(told, in.whole(n, s))
+				warnings = append(warnings, pl.searchWarning(n, s))
 			}
 		}
 	}
-	return told
+	return warnings
 }
 
-// whole says that a round of a loop is lost as a whole.
-func (in *Placement) whole(n ast.Node, s *search) string {
+// searchWarning says that a round of a loop is lost as a whole.
+func (pl *Placement) searchWarning(n ast.Node, s *search) string {
 	text := fmt.Sprintf("the loop at %s is saved between its rounds ONLY, and a round may take most of the run: %s, which it leads to, calls itself at %s, and has no point inside; a kill loses the whole round",
-		in.p.At(n.Pos()), s.t.Caller.Name(), in.p.At(s.t.At()))
+		pl.p.At(n.Pos()), s.t.Caller.Name(), pl.p.At(s.t.At()))
 	if s.loop == nil {
 		return text + "; there is no loop around these calls that a point could be in: do less in each round of the loop"
 	}
-	if r := in.why(s.loop); r != nil {
-		return fmt.Sprintf("%s; the loop at %s can't have one: %s", text, in.p.At(s.loop.Pos()), r.Reason)
+	if r := pl.whyNoPoint(s.loop); r != nil {
+		return fmt.Sprintf("%s; the loop at %s can't have one: %s", text, pl.p.At(s.loop.Pos()), r.Reason)
 	}
-	return fmt.Sprintf("%s; //cairn:point before the loop at %s asks for one there, which may slow it down", text, in.p.At(s.loop.Pos()))
+	return fmt.Sprintf("%s; //cairn:point before the loop at %s asks for one there, which may slow it down", text, pl.p.At(s.loop.Pos()))
 }
 
-// recursion returns the groups of functions that call each other which rounds of a
+// recursiveGroups returns the groups of functions that call each other which rounds of a
 // loop lead to without passing through another loop with a point.
-func (in *Placement) recursion(n ast.Node) (groups []int) {
-	p := in.price()
+func (pl *Placement) recursiveGroups(n ast.Node) (groups []int) {
+	p := pl.estimate()
 	seen := map[*callgraph.Function]bool{}
 	var walk func(root ast.Node)
 	walk = func(root ast.Node) {
@@ -68,7 +68,7 @@ func (in *Placement) recursion(n ast.Node) (groups []int) {
 			case *ast.FuncLit:
 				return false
 			case *ast.ForStmt, *ast.RangeStmt:
-				return m == n || !in.pointed(m)
+				return m == n || !pl.hasPoint(m)
 			case *ast.CallExpr:
 				t := p.calls[m]
 				if t == nil || t.Kind != callgraph.PlainCall {
@@ -79,7 +79,7 @@ func (in *Placement) recursion(n ast.Node) (groups []int) {
 						continue
 					}
 					seen[to] = true
-					if g := p.group[to]; g != p.group[in.Loops[n]] && p.recursive(to) && !slices.Contains(groups, g) {
+					if g := p.group[to]; g != p.group[pl.Loops[n]] && p.recursive(to) && !slices.Contains(groups, g) {
 						groups = append(groups, g)
 					}
 					walk(to.Body)
@@ -94,13 +94,13 @@ func (in *Placement) recursion(n ast.Node) (groups []int) {
 
 // search finds out whether functions that call each other may take any time, and
 // lead to no point.
-func (in *Placement) search(group []*callgraph.Function) *search {
-	if len(group) > together {
+func (pl *Placement) search(group []*callgraph.Function) *search {
+	if len(group) > maxGroup {
 		return nil
 	}
-	p := in.price()
+	p := pl.estimate()
 	for _, f := range group {
-		if in.effort(f) < coarsest {
+		if pl.effort(f) < longIteration {
 			continue
 		}
 		var back []*callgraph.Site
@@ -109,13 +109,13 @@ func (in *Placement) search(group []*callgraph.Function) *search {
 				back = append(back, t)
 			}
 		}
-		several := most(f.Body, back) > 1
+		several := maxCallsOnPath(f.Body, back) > 1
 		for _, t := range back {
-			loop := in.enclosing(f, t.At())
-			if loop == nil && !several || !in.undone(t, loop) && !in.deeper(t, back) || in.shallow(t) {
+			loop := pl.enclosing(f, t.At())
+			if loop == nil && !several || !pl.backtracks(t, loop) && !pl.countsDepth(t, back) || pl.boundedDepth(t) {
 				continue
 			}
-			if loop != nil && in.skipped(loop) || in.leads(f) { // on purpose, or it has one
+			if loop != nil && pl.skipped(loop) || pl.leadsToPoint(f) { // on purpose, or it has one
 				return nil
 			}
 			return &search{t, loop}
@@ -124,33 +124,33 @@ func (in *Placement) search(group []*callgraph.Function) *search {
 	return nil
 }
 
-// together is how many functions may call each other: of more, as the parts of
+// maxGroup is how many functions may call each other: of more, as the parts of
 // an interpreter, it can't be told which one takes the time.
-const together = 4
+const maxGroup = 4
 
-// leads says that a function has a point, or leads to one.
-func (in *Placement) leads(fn *callgraph.Function) bool {
+// leadsToPoint says that a function has a point, or leads to one.
+func (pl *Placement) leadsToPoint(fn *callgraph.Function) bool {
 	all := callgraph.Reach([]*callgraph.Function{fn}, callgraph.PlainCall)
-	return slices.ContainsFunc(in.Points, func(n ast.Stmt) bool { return all[in.Loops[n]] })
+	return slices.ContainsFunc(pl.Points, func(n ast.Stmt) bool { return all[pl.Loops[n]] })
 }
 
 // effort is what a function that calls itself is taken to do.
-func (in *Placement) effort(fn *callgraph.Function) float64 {
-	return float64(in.price().some) * in.price().function(fn)
+func (pl *Placement) effort(fn *callgraph.Function) float64 {
+	return float64(pl.estimate().unknownTrips) * pl.estimate().function(fn)
 }
 
 // share is the part of a round that functions which call each other are taken to
 // take: by the estimate, or by a profile.
-func (in *Placement) share(n ast.Node, group int) float64 {
-	p := in.price()
-	if in.shares != nil {
+func (pl *Placement) share(n ast.Node, group int) float64 {
+	p := pl.estimate()
+	if pl.shares != nil {
 		part := 0.0
-		for m, fn := range in.Loops {
+		for m, fn := range pl.Loops {
 			if p.group[fn] == group {
-				part = max(part, in.weight(m))
+				part = max(part, pl.weight(m))
 			}
 		}
-		return part / max(in.weight(n), 1e-9)
+		return part / max(pl.weight(n), 1e-9)
 	}
 	without := *p
 	without.times = map[*callgraph.Function]float64{}
@@ -159,17 +159,17 @@ func (in *Placement) share(n ast.Node, group int) float64 {
 			without.times[fn] = 0
 		}
 	}
-	fn := in.Loops[n]
-	all := p.turn(fn, n)
-	return (all - without.turn(fn, n)) / max(all, 1)
+	fn := pl.Loops[n]
+	all := p.iteration(fn, n)
+	return (all - without.iteration(fn, n)) / max(all, 1)
 }
 
-// much is the share of a round that is told of.
-const much = 1.0 / 3
+// reportShare is the share of a round that is told of.
+const reportShare = 1.0 / 3
 
-// undone says that what is set before a call in a loop is set again after it, as in
+// backtracks says that what is set before a call in a loop is set again after it, as in
 // a search that takes its steps back.
-func (in *Placement) undone(t *callgraph.Site, loop ast.Node) bool {
+func (pl *Placement) backtracks(t *callgraph.Site, loop ast.Node) bool {
 	if loop == nil {
 		return false
 	}
@@ -240,28 +240,28 @@ func mentions(e ast.Expr, text string) (found bool) {
 	return found
 }
 
-// deeper says that a call within recursion has a parameter of its function, with a
+// countsDepth says that a call within recursion has a parameter of its function, with a
 // constant more or less, among its arguments, as one that counts steps; and that it
 // is given no part of the data that the function was given. A parameter that is made both
 // more and less is a place.
-func (in *Placement) deeper(t *callgraph.Site, back []*callgraph.Site) bool {
-	return !in.parts(t) && slices.ContainsFunc(t.Call.Args, func(e ast.Expr) bool {
-		v, by := in.step(t.Caller, e)
+func (pl *Placement) countsDepth(t *callgraph.Site, back []*callgraph.Site) bool {
+	return !pl.passesPart(t) && slices.ContainsFunc(t.Call.Args, func(e ast.Expr) bool {
+		v, by := pl.depthStep(t.Caller, e)
 		return v != nil && !slices.ContainsFunc(back, func(u *callgraph.Site) bool {
 			return slices.ContainsFunc(u.Call.Args, func(e ast.Expr) bool {
-				w, other := in.step(u.Caller, e)
+				w, other := pl.depthStep(u.Caller, e)
 				return w == v && other != by
 			})
 		})
 	})
 }
 
-// shallow says that a call within recursion makes a number less that is small
+// boundedDepth says that a call within recursion makes a number less that is small
 // wherever the recursion begins.
-func (in *Placement) shallow(t *callgraph.Site) bool {
-	p := in.price()
+func (pl *Placement) boundedDepth(t *callgraph.Site) bool {
+	p := pl.estimate()
 	for i, e := range t.Call.Args {
-		v, by := in.step(t.Caller, e)
+		v, by := pl.depthStep(t.Caller, e)
 		if v == nil || by > 0 || !slices.Contains(t.Callees, t.Caller) || t.Caller.Position(v) != i {
 			continue
 		}
@@ -280,15 +280,15 @@ func small(v constant.Value) bool {
 		return false
 	}
 	n, ok := constant.Int64Val(v)
-	return ok && n <= fewAround
+	return ok && n <= fewIterations
 }
 
-// step returns the parameter that an expression is, with a constant more or less, and
+// depthStep returns the parameter that an expression is, with a constant more or less, and
 // the sign of that.
-func (in *Placement) step(fn *callgraph.Function, e ast.Expr) (types.Object, int) {
+func (pl *Placement) depthStep(fn *callgraph.Function, e ast.Expr) (types.Object, int) {
 	e = ast.Unparen(e)
 	if id, ok := e.(*ast.Ident); ok {
-		if e = in.only(fn, id); e == nil {
+		if e = pl.singleValue(fn, id); e == nil {
 			return nil, 0
 		}
 	}
@@ -312,11 +312,11 @@ func (in *Placement) step(fn *callgraph.Function, e ast.Expr) (types.Object, int
 	}
 }
 
-// parts says that a call is given a part of what its function was given: a field, an
+// passesPart says that a call is given a part of what its function was given: a field, an
 // element or some elements of a parameter, other than numbers and the like. What a
 // function gives itself must be in the place of that parameter: others are
 // what it chooses from.
-func (in *Placement) parts(t *callgraph.Site) bool {
+func (pl *Placement) passesPart(t *callgraph.Site) bool {
 	is := func(e ast.Expr, place func(types.Object) bool) bool {
 		typ := t.Caller.Pkg.Info.TypeOf(e)
 		if typ == nil {
@@ -325,7 +325,7 @@ func (in *Placement) parts(t *callgraph.Site) bool {
 		if _, basic := typ.Underlying().(*types.Basic); basic {
 			return false
 		}
-		o := in.part(t.Caller, e, 0)
+		o := pl.partOf(t.Caller, e, 0)
 		return o != nil && (!slices.Contains(t.Callees, t.Caller) || place(o))
 	}
 	sig, ok := t.Caller.Pkg.Info.TypeOf(t.Call.Fun).(*types.Signature)
@@ -343,47 +343,47 @@ func (in *Placement) parts(t *callgraph.Site) bool {
 	return false
 }
 
-// part returns the parameter that an expression is a part of.
-func (in *Placement) part(fn *callgraph.Function, e ast.Expr, depth int) types.Object {
+// partOf returns the parameter that an expression is a part of.
+func (pl *Placement) partOf(fn *callgraph.Function, e ast.Expr, depth int) types.Object {
 	switch x := ast.Unparen(e).(type) {
 	case *ast.Ident:
-		if e := in.given(fn, x); e != nil && depth < 5 {
-			return in.root(fn, e, false, depth+1)
+		if e := pl.sourceOf(fn, x); e != nil && depth < 5 {
+			return pl.rootParam(fn, e, false, depth+1)
 		}
 	case *ast.UnaryExpr:
 		if x.Op == token.AND {
-			return in.part(fn, x.X, depth)
+			return pl.partOf(fn, x.X, depth)
 		}
 	case *ast.SelectorExpr, *ast.IndexExpr, *ast.SliceExpr:
-		return in.root(fn, x, false, depth)
+		return pl.rootParam(fn, x, false, depth)
 	}
 	return nil
 }
 
-// root returns the parameter that an expression is, or is a part of. Inside of
+// rootParam returns the parameter that an expression is, or is a part of. Inside of
 // another one it may be made of a parameter too.
-func (in *Placement) root(fn *callgraph.Function, e ast.Expr, inside bool, depth int) types.Object {
+func (pl *Placement) rootParam(fn *callgraph.Function, e ast.Expr, inside bool, depth int) types.Object {
 	switch x := ast.Unparen(e).(type) {
 	case *ast.Ident:
 		if o := fn.Pkg.Info.Uses[x]; o != nil && fn.Parameter(o) {
 			return o
 		}
-		if e := in.given(fn, x); e != nil && depth < 5 {
-			return in.root(fn, e, inside, depth+1)
+		if e := pl.sourceOf(fn, x); e != nil && depth < 5 {
+			return pl.rootParam(fn, e, inside, depth+1)
 		}
 	case *ast.SelectorExpr:
-		return in.root(fn, x.X, true, depth)
+		return pl.rootParam(fn, x.X, true, depth)
 	case *ast.IndexExpr:
-		return in.root(fn, x.X, true, depth)
+		return pl.rootParam(fn, x.X, true, depth)
 	case *ast.SliceExpr:
-		return in.root(fn, x.X, true, depth)
+		return pl.rootParam(fn, x.X, true, depth)
 	case *ast.StarExpr:
-		return in.root(fn, x.X, inside, depth)
+		return pl.rootParam(fn, x.X, inside, depth)
 	case *ast.TypeAssertExpr:
-		return in.root(fn, x.X, inside, depth)
+		return pl.rootParam(fn, x.X, inside, depth)
 	case *ast.UnaryExpr:
 		if x.Op == token.AND {
-			return in.root(fn, x.X, inside, depth)
+			return pl.rootParam(fn, x.X, inside, depth)
 		}
 	case *ast.CallExpr:
 		from := slices.Clone(x.Args)
@@ -401,9 +401,9 @@ func (in *Placement) root(fn *callgraph.Function, e ast.Expr, inside bool, depth
 	return nil
 }
 
-// given returns what a variable is given once, or what the loop ranges over that
+// sourceOf returns what a variable is given once, or what the loop ranges over that
 // declares it.
-func (in *Placement) given(fn *callgraph.Function, id *ast.Ident) (from ast.Expr) {
+func (pl *Placement) sourceOf(fn *callgraph.Function, id *ast.Ident) (from ast.Expr) {
 	if o := fn.Pkg.Info.Uses[id]; o != nil {
 		fn.Walk(fn.Body, func(m ast.Node) bool {
 			if r, ok := m.(*ast.RangeStmt); ok && r.Value != nil {
@@ -417,12 +417,12 @@ func (in *Placement) given(fn *callgraph.Function, id *ast.Ident) (from ast.Expr
 	if from != nil {
 		return from
 	}
-	return in.only(fn, id)
+	return pl.singleValue(fn, id)
 }
 
-// most is how many of some calls one way through a piece of a function has at most,
+// maxCallsOnPath is how many of some calls one way through a piece of a function has at most,
 // but for loops.
-func most(root ast.Node, of []*callgraph.Site) int {
+func maxCallsOnPath(root ast.Node, of []*callgraph.Site) int {
 	count := func(n ast.Node) (k int) {
 		if n == nil {
 			return 0

@@ -10,7 +10,7 @@ import (
 
 // eachWait calls f for the go statements of a package whose goroutines wait for
 // signals, and where they do: these can be started again.
-func EachWait(s *load.Package, fset *token.FileSet, f func(g *ast.GoStmt, at ast.Stmt)) {
+func EachSignalWait(s *load.Package, fset *token.FileSet, f func(g *ast.GoStmt, at ast.Stmt)) {
 	for _, file := range s.Files {
 		ast.Inspect(file, func(n ast.Node) bool {
 			if g, ok := n.(*ast.GoStmt); ok {
@@ -23,16 +23,16 @@ func EachWait(s *load.Package, fset *token.FileSet, f func(g *ast.GoStmt, at ast
 	}
 }
 
-// waitsOnly says that the goroutine that a text tells of only waits for signals.
-func (in *Placement) waitsOnly(told string) bool {
-	if in.waiting == nil {
-		in.waiting = map[string]bool{}
-		for _, s := range in.p.Source.Sources {
-			if s.Own() {
-				EachWait(s, in.p.Source.Fset, func(g *ast.GoStmt, _ ast.Stmt) { in.waiting[in.p.At(g.Pos()).String()] = true })
+// onlyWaitsForSignal says that the goroutine that a text tells of only waits for signals.
+func (pl *Placement) onlyWaitsForSignal(warnings string) bool {
+	if pl.signalWaits == nil {
+		pl.signalWaits = map[string]bool{}
+		for _, s := range pl.p.Source.Sources {
+			if s.Rewritable() {
+				EachSignalWait(s, pl.p.Source.Fset, func(g *ast.GoStmt, _ ast.Stmt) { pl.signalWaits[pl.p.At(g.Pos()).String()] = true })
 			}
 		}
 	}
-	m := startedAt.FindStringSubmatch(told)
-	return m != nil && in.waiting[m[1]]
+	m := startedAt.FindStringSubmatch(warnings)
+	return m != nil && pl.signalWaits[m[1]]
 }

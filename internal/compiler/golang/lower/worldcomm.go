@@ -6,9 +6,9 @@ import (
 	"github.com/cairnrun/cairn/internal/compiler/ir"
 )
 
-// worlds returns the variables and fields that hold no other communicator than
+// worldComms returns the variables and fields that hold no other communicator than
 // the world, wherever they are assigned to.
-func (l *lowerer) worlds(p *ir.Program) map[types.Object]bool {
+func (l *lowerer) worldComms(p *ir.Program) map[types.Object]bool {
 	other := make(map[*ir.Var]bool) // may hold something else
 	changed := true
 	mark := func(v *ir.Var) {

@@ -170,8 +170,8 @@ func TestSeveralOnALine(t *testing.T) {
 	}
 }
 
-// TestUntimedRound is NPB CG's shape: all code is run once before the main loop.
-func TestUntimedRound(t *testing.T) {
+// TestLoop_UncountedIteration is NPB CG's shape: all code is run once before the main loop.
+func TestLoop_UncountedIteration(t *testing.T) {
 	c := Measure(irtext.MustParse(`proc main {
 		for i < n { x = 1; z = y }
 		for i = 1; i <= 1; i = i + 1 trip 1 { call grad(x); for j < n { n1 = n1 + x; n2 = n2 + z } }
