@@ -95,7 +95,7 @@ const setupLimit = 64 << 20
 // takes).
 func (p *Run) introduceTo(ctx context.Context, conn net.Conn, limit time.Duration) error {
 	defer context.AfterFunc(ctx, func() { conn.SetDeadline(time.Unix(1, 0)) })()
-	var setup []p2p.Kept
+	var setup []p2p.SavedMessage
 	if p.seat.Size > 1 {
 		var err error
 		if setup, err = p.team.engine.Recorded(); err != nil {

@@ -66,7 +66,7 @@ func (p *Run) newcomer() bool { return p.seat.Move != nil }
 func (p *Run) meetSource(ctx context.Context) error {
 	conn, err := p.awaitState(ctx)
 	if err == nil {
-		var setup []p2p.Kept
+		var setup []p2p.SavedMessage
 		if setup, err = readSetup(conn); err == nil && p.seat.Size > 1 {
 			p.team.engine.Replay(setup)
 		}
@@ -80,7 +80,7 @@ func (p *Run) meetSource(ctx context.Context) error {
 }
 
 // readSetup reads what introduceTo sends: its length, and JSON.
-func readSetup(r io.Reader) ([]p2p.Kept, error) {
+func readSetup(r io.Reader) ([]p2p.SavedMessage, error) {
 	var size [4]byte
 	if _, err := io.ReadFull(r, size[:]); err != nil {
 		return nil, err
@@ -89,7 +89,7 @@ func readSetup(r io.Reader) ([]p2p.Kept, error) {
 	if _, err := io.CopyN(&said, r, int64(binary.BigEndian.Uint32(size[:]))); err != nil {
 		return nil, err
 	}
-	var setup []p2p.Kept
+	var setup []p2p.SavedMessage
 	err := json.Unmarshal(said.Bytes(), &setup)
 	return setup, err
 }
@@ -155,7 +155,7 @@ func (p *Run) land(ctx context.Context) error {
 	p.points = max(landed.Note.Points, 1) - 1 // the point that it was saved in comes again
 	p.safe = bag.Safe
 	if t := p.team; t != nil {
-		if err := t.engine.SetLedger(bag.Ledger); err != nil {
+		if err := t.engine.SetCounters(bag.Ledger); err != nil {
 			return err
 		}
 		if err := t.resume(); err != nil {
@@ -263,7 +263,7 @@ func (p *Run) awaitState(ctx context.Context) (net.Conn, error) {
 	defer ln.Close()
 	m := &control.Message{Kind: control.Listening, Move: &control.Move{ID: p.seat.Move.ID, Addresses: reachedAt(ln.Addr())}}
 	if p.seat.Size > 1 {
-		if m.Data, err = p.team.engine.Card(); err != nil {
+		if m.Data, err = p.team.engine.Endpoint(); err != nil {
 			return nil, err
 		}
 	}

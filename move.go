@@ -49,16 +49,16 @@ type leaver struct {
 
 // luggage is what a newcomer has to know besides the state of the program.
 type luggage struct {
-	Identity identity   `json:"identity"`
-	Ledger   p2p.Ledger `json:"ledger"`
-	Node     []byte     `json:"node"`     // of coord
-	Meetings uint64     `json:"meetings"` // exchanges of cards so far
-	Next     uint64     `json:"next"`     // set
-	Safe     uint64     `json:"safe"`
-	Damaged  []uint64   `json:"damaged"` // sets that do not count as kept
-	Aside    []uint64   `json:"aside"`   // … and are not removed
-	Left     int        `json:"left"`    // points until a checkpoint is due by count
-	Late     string     `json:"late"`
+	Identity identity     `json:"identity"`
+	Ledger   p2p.Counters `json:"ledger"`
+	Node     []byte       `json:"node"`     // of coord
+	Meetings uint64       `json:"meetings"` // exchanges of cards so far
+	Next     uint64       `json:"next"`     // set
+	Safe     uint64       `json:"safe"`
+	Damaged  []uint64     `json:"damaged"` // sets that do not count as kept
+	Aside    []uint64     `json:"aside"`   // … and are not removed
+	Left     int          `json:"left"`    // points until a checkpoint is due by count
+	Late     string       `json:"late"`
 	// Due is how long it is until the next checkpoint is.
 	Due time.Duration `json:"due"`
 }
@@ -200,7 +200,7 @@ func (t *team) move(ctx context.Context, a *coord.Move) error {
 		return err
 	}
 	e.Lock()
-	err = e.Part(ctx, plan.Ranks)
+	err = e.Detach(ctx, plan.Ranks)
 	e.Unlock()
 	if err != nil {
 		return err
@@ -222,7 +222,7 @@ func (t *team) move(ctx context.Context, a *coord.Move) error {
 	case !verdict.OK:
 		p.stay(a.ID)
 		e.Lock()
-		e.Rejoin(plan.Ranks)
+		e.Reattach(plan.Ranks)
 	case mine:
 		p.leave(a.ID)
 	default:
@@ -234,7 +234,7 @@ func (t *team) move(ctx context.Context, a *coord.Move) error {
 	}
 	defer e.Unlock()
 	t.held = false // the node may hold it again at once
-	e.Release(false)
+	e.Continue(false)
 	t.limit.Store(0)
 	err = t.node.Moved(a.ID)
 	t.act()
@@ -308,7 +308,7 @@ func (p *Run) moveOut(ctx context.Context, plan *control.Move, a *coord.Move) (*
 		t.pack(&note, &coord.Save{Point: a.Point, Due: t.flight.Due})
 		e := t.engine
 		e.Lock()
-		bag.Ledger = e.Ledger()
+		bag.Ledger = e.Counters()
 		if t.node != nil {
 			bag.Node = t.node.Export()
 		}

@@ -268,7 +268,7 @@ func (p *Run) saveSet(ctx context.Context, s *coord.Save) error {
 			return err
 		}
 	}
-	err := p.saver.SetNext(s.Set)
+	err := p.saver.SetNext(s.Index)
 	var sums coord.Sums
 	if err == nil {
 		note := ckpt.Note{Points: s.Point, Reason: s.Reason}
@@ -288,7 +288,7 @@ func (p *Run) saveSet(ctx context.Context, s *coord.Save) error {
 			p.outcome <- r
 			p.rouse()
 			p.sayOutcome(saving, r)
-			t.saved(s.Set, sums, r.Err)
+			t.saved(s.Index, sums, r.Err)
 		}()
 		p.schedule()
 	}

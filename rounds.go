@@ -73,7 +73,7 @@ func (t *team) begin() error {
 	}
 	e.Lock()
 	defer e.Unlock()
-	return t.coordinate(coord.Config{NextSet: next, Due: t.flight.Due}, nil)
+	return t.coordinate(coord.Config{NextIndex: next, Due: t.flight.Due}, nil)
 }
 
 // coordinate makes the node; with state, of one that another process had. The
@@ -165,7 +165,7 @@ func (t *team) Control(from int, raw []byte) {
 		err = t.node.Receive(from, m)
 	}
 	if err != nil { // the ranks run different programs, or something is badly wrong
-		t.engine.Abort(fmt.Errorf("a control message of rank %d: %w", from, err))
+		t.engine.FailLocked(fmt.Errorf("a control message of rank %d: %w", from, err))
 	}
 	t.act()
 }
@@ -238,11 +238,11 @@ func (t *team) do(a coord.Action) {
 	case coord.Send:
 		t.engine.Control(a.To, a.Msg.AppendTo(nil))
 		return
-	case coord.Hold:
+	case coord.Pause:
 		t.held = true
-		t.engine.Hold()
+		t.engine.Pause()
 		return
-	case coord.Pass:
+	case coord.Continue:
 		t.pass = true
 	case coord.Save:
 		t.save = &a
@@ -254,14 +254,14 @@ func (t *team) do(a coord.Action) {
 	case coord.Stop:
 		t.stop = &a
 	case coord.Committed:
-		t.news = append(t.news, news{set: a.Set})
+		t.news = append(t.news, news{set: a.Index})
 		select {
 		case <-t.line: // only the newest counts
 		default:
 		}
-		t.line <- a.Set
+		t.line <- a.Index
 	case coord.Failed:
-		t.news = append(t.news, news{a.Set, a.Err})
+		t.news = append(t.news, news{a.Index, a.Err})
 		if errors.Is(a.Err, coord.ErrCounts) && t.engine.Rank() == 0 { // all ranks together take one that holds
 			t.node.Ask("unsafe point", false)
 		}
@@ -333,16 +333,16 @@ func (t *team) point(ctx context.Context) error {
 			e.Unlock()
 			err := p.saveSet(ctx, s)
 			if err != nil {
-				p.seat.ctl.say(&control.Message{Kind: control.Failed, Index: s.Set, Error: err.Error()})
+				p.seat.ctl.say(&control.Message{Kind: control.Failed, Index: s.Index, Error: err.Error()})
 			}
 			e.Lock()
 			t.held = false
-			e.Release(!s.Alone) // sets that ranks take alone have no epoch: some may leave one out
+			e.Continue(!s.Alone) // sets that ranks take alone have no epoch: some may leave one out
 			t.limit.Store(0)
 			if err != nil {
-				t.node.Saved(s.Set, err)
+				t.node.Saved(s.Index, err)
 			} else {
-				t.node.Copied(s.Set)
+				t.node.Copied(s.Index)
 			}
 			t.act()
 			continue
@@ -353,7 +353,7 @@ func (t *team) point(ctx context.Context) error {
 			err := t.move(ctx, m)
 			e.Lock()
 			if err != nil { // the others count on what this rank can't do
-				e.Abort(err)
+				e.FailLocked(err)
 				return fmt.Errorf("cairn: a move of ranks: %w", err)
 			}
 			continue
@@ -365,7 +365,7 @@ func (t *team) point(ctx context.Context) error {
 			err = ctx.Err()
 			// The others may count on this rank staying where it is: if the
 			// program goes on now, nothing that it does may reach them.
-			e.Abort(fmt.Errorf("a point was left before the other ranks were there: %w", err))
+			e.FailLocked(fmt.Errorf("a point was left before the other ranks were there: %w", err))
 		}
 		if err != nil {
 			return fmt.Errorf("cairn: waiting for the other ranks at a point: %w", err)
@@ -373,7 +373,7 @@ func (t *team) point(ctx context.Context) error {
 	}
 	if t.held {
 		t.held = false
-		e.Release(false)
+		e.Continue(false)
 	}
 	return t.tell()
 }
@@ -424,7 +424,7 @@ func (t *team) tell() error {
 		if s.Err != nil {
 			return fmt.Errorf("cairn: %w: %w: the state is NOT saved, the last set that is safe is %d: %w", ErrStopped, ErrNotSaved, p.safe, s.Err)
 		}
-		return fmt.Errorf("cairn: %w: set %d is saved by all ranks; start the program again to go on", ErrStopped, s.Set)
+		return fmt.Errorf("cairn: %w: set %d is saved by all ranks; start the program again to go on", ErrStopped, s.Index)
 	}
 	if err := t.off; err != nil && !errors.Is(err, coord.ErrFinished) {
 		t.off = nil

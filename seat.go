@@ -271,5 +271,5 @@ func (s *seat) drivers(log *slog.Logger) (list []transport.Driver, err error) {
 type unused struct{ transport.Driver }
 
 func (u *unused) Name() string        { return "unused" }
-func (u *unused) Card() []byte        { return nil }
+func (u *unused) Address() []byte     { return nil }
 func (u *unused) Reaches([]byte) bool { return false }

@@ -32,7 +32,7 @@ type team struct {
 type flight struct {
 	Due      uint64 // the last point that was due, see coord.Save
 	Contexts uint32
-	Messages []p2p.Kept
+	Messages []p2p.SavedMessage
 }
 
 const (
@@ -112,7 +112,7 @@ func (t *team) pack(note *ckpt.Note, s *coord.Save) {
 	e.Lock()
 	defer e.Unlock()
 	t.flight = flight{Due: s.Due, Contexts: e.NextContext()}
-	e.Saved()
+	e.SavedReceives()
 	t.flight.Messages = e.Capture(s.Alone)
 	if e.Size() == 1 {
 		return
@@ -140,7 +140,7 @@ func (t *team) packed(alone bool) error {
 	if err := e.Err(); err != nil { // some operations may have ended with it
 		return err
 	}
-	pending, saved := e.Pending(), e.Saved()
+	pending, saved := e.Pending(), e.SavedReceives()
 	if alone && pending > 0 {
 		return fmt.Errorf("%d receives are pending at a point that is saved without the other ranks: wait for them before it, or leave Options.Spatial out", pending)
 	}
@@ -326,7 +326,7 @@ func (t *team) load(ctx context.Context, line uint64) (table *ckpt.Table, worst 
 			p.files.abandon()
 		}
 		t.engine.Lock()
-		t.engine.Resume(nil, true)
+		t.engine.RestoreInflight(nil, true)
 		t.engine.Unlock()
 	}
 	return table, worst, err
@@ -458,5 +458,5 @@ func (t *team) resume() error {
 	e.Contexts(t.flight.Contexts)
 	e.Lock()
 	defer e.Unlock()
-	return e.Resume(t.flight.Messages, false)
+	return e.RestoreInflight(t.flight.Messages, false)
 }

@@ -40,7 +40,7 @@ func New[T any](dims ...int) *Array[T] {
 	for _, d := range dims {
 		m.shape = append(m.shape, uint64(d))
 	}
-	h, err := m.take()
+	h, err := m.newHandle()
 	if err != nil {
 		panic("device: " + err.Error())
 	}
@@ -140,7 +140,7 @@ func (a *Array[T]) Data() ([]T, error) {
 	}
 	defer runtime.KeepAlive(a)
 	defer m.mu.Unlock()
-	m.given = true
+	m.exposed = true
 	return a.inHost(m, true)
 }
 
@@ -175,7 +175,7 @@ func (a *Array[T]) Update(f func([]T)) error {
 		}
 		p, err := a.inHost(m, true)
 		if err == nil {
-			m.inside++
+			m.updates++
 		}
 		return p, err
 	}()
@@ -185,7 +185,7 @@ func (a *Array[T]) Update(f func([]T)) error {
 	defer func() {
 		m.mu.Lock()
 		defer m.mu.Unlock()
-		m.inside--
+		m.updates--
 	}()
 	f(p)
 	return nil
@@ -201,21 +201,21 @@ func (a *Array[T]) inHost(m *memory, write bool) ([]T, error) {
 		return nil, err
 	}
 	if write {
-		if err := m.own(a.lo, a.hi); err != nil {
+		if err := m.claimHost(a.lo, a.hi); err != nil {
 			return nil, err
 		}
 	}
 	return a.elements(m.host[a.lo:a.hi:a.hi]), nil
 }
 
-// own makes the host copy the only one, for somebody who writes there.
-func (m *memory) own(lo, hi int64) error {
+// claimHost makes the host copy the only one, for somebody who writes there.
+func (m *memory) claimHost(lo, hi int64) error {
 	if err := m.makeHost(); err != nil {
 		return err
 	}
-	m.quiet(nil, lo, hi, true)
+	m.awaitLaunches(nil, lo, hi, true)
 	i, j := m.cut(lo, hi)
-	m.spans = slices.Replace(m.spans, i, j, span{lo: lo, hi: hi, host: true, calm: true, version: version.Add(1)})
+	m.spans = slices.Replace(m.spans, i, j, span{lo: lo, hi: hi, host: true, hostWritten: true, version: version.Add(1)})
 	return nil
 }
 
@@ -258,7 +258,7 @@ func (a *Array[T]) Free() {
 	}
 	defer m.mu.Unlock()
 	if m.raw != nil {
-		m.quiet(nil, 0, m.size, true) // the program may give its memory back now
+		m.awaitLaunches(nil, 0, m.size, true) // the program may give its memory back now
 	}
 	m.free()
 }
@@ -314,7 +314,7 @@ func (a *Array[T]) CairnState(c *graph.Coder) error {
 	if isRaw && a.h.m != m {
 		return a.restoreRaw(m, off, n)
 	}
-	h, err := m.take()
+	h, err := m.newHandle()
 	if err != nil {
 		return err
 	}

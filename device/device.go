@@ -1,76 +1,269 @@
-// Package device gives programs arrays that live on accelerators, and kernels
-// that compute with them. One program runs on OpenCL devices, on NVIDIA GPUs
-// through CUDA, and on the host's own processors; it needs none of them to be
-// built, and finds what is there when it starts.
-//
-//	devs, err := device.Devices()               // the best first; there is always one
-//	x := device.New[float32](n)
-//	y := device.New[float32](n)
-//	k := device.NewKernel(source, "saxpy", saxpy)
-//	err = devs[0].Launch(k, device.Size{n}, device.In(x), device.InOut(y), float32(2))
-//	v, err := y.Data()                          // waits, and copies what the kernel wrote
-//
-// Arrays are copied lazily: a transfer happens only when somebody reads what
-// was written elsewhere. An Array is protected like any other variable; at a
-// checkpoint only what kernels wrote, and the host has not seen, is moved.
-//
-// Behind an array and its views stands one memory, a run of bytes that is cut
-// into spans. A span says where its bytes are valid: in the host copy, in
-// buffers of devices, or nowhere yet, because they are all zero:
-//
-//	bytes        0            a            b            size
-//	             ├── zero ────┼─ host ─────┼─ cuda:0 ───┤   spans
-//	host copy    ┌─────────────────────────────────────┐    made when the host needs it
-//	cuda:0                           ┌─────────────────┐    a buffer covers what launches used
-//	cuda:1                    ┌──────────┐
-//
-// All functions may be called by several goroutines at a time. What they do
-// with one array happens in some order; what they do with different ones does
-// not wait for each other, except on the queue of a device.
 package device
 
 import (
+	"errors"
+	"fmt"
+	"math"
+	"sync"
+	"sync/atomic"
+	"weak"
+
 	"github.com/cairnrun/cairn/internal/driver"
 )
 
-// Errors that programs tell apart with errors.Is.
-var (
-	// ErrLost says that a device can't be used any more. The program goes back
-	// to its last checkpoint with Run.Rollback, on the devices that remain.
-	ErrLost = driver.ErrLost
-	// ErrMemory says that a device has no room for an array.
-	ErrMemory = driver.ErrMemory
-	// ErrBuild says that a kernel does not compile; the error carries the log.
-	ErrBuild = driver.ErrBuild
-)
+// Device computes, in the order of its launches.
+type Device struct {
+	// After a restart a program's devices stand for those that are there.
+	target   *Device  // nil: it is one itself
+	position position // if as is set
 
-// Work is what a kernel in Go is given: a part of the work items, for which it
-// loops, and the arguments. It is called for several parts at a time.
-//
-//	w.Range(d) (lo, hi int)   // the part's items in dimension d: lo ≤ i < hi
-//	w.Global, w.Local         // [3]int: items of the launch, and of a group
-//	Slice[T](w, i) []T        // argument i, an array or local memory
-//	Value[T](w, i) T          // argument i, a scalar
-//
-// In two dimensions, for example:
-//
-//	func add(w *device.Work) {
-//		a, b, m := device.Slice[float32](w, 0), device.Slice[float32](w, 1), int(device.Value[int32](w, 2))
-//		xlo, xhi := w.Range(0)
-//		ylo, yhi := w.Range(1)
-//		for y := ylo; y < yhi; y++ {
-//			for x := xlo; x < xhi; x++ {
-//				a[y*m+x] += b[y*m+x]
-//			}
-//		}
-//	}
-type Work = driver.Work
+	drv  driver.Device
+	info Info
+	wrap driver.Wrapper // nil: it has memory of its own
+	q    driver.Queue   // kernels, and the copies for them
+	// staged: copies of memory that is not pinned take much longer.
+	staged bool
 
-// Slice returns argument i of a kernel in Go, an array or local memory.
-func Slice[T any](w *Work, i int) []T { return driver.Slice[T](w, i) }
+	// Launches are numbered in the order of the queue. Those up to done are
+	// known to be over.
+	qmu   sync.Mutex // held while a launch is put on the queue, and while an error is taken from it
+	seq   uint64     // of the last launch on the queue; under qmu
+	epoch atomic.Uint64
 
-// Value returns argument i of a kernel in Go, a scalar.
-func Value[T any](w *Work, i int) T { return driver.Value[T](w, i) }
+	mu       sync.Mutex
+	done     uint64
+	bad      []badRange // launches that failed after they were given
+	err      error      // why it is lost
+	programs map[string]driver.Program
+	kernels  map[weak.Pointer[Kernel]]driver.Kernel
+	buffers  map[*buffer]struct{}
+	ckptSide *checkpointSide
 
-// Info describes a device.
-type Info = driver.Info
+	throttle throttle
+	staging  stagingPool
+	in, out  atomic.Int64
+}
+
+// badRange are launches that failed, or stood behind one that did: what they
+// wrote is undefined.
+type badRange struct {
+	from, to uint64
+	err      error
+	told     bool // to somebody
+}
+
+// Use makes a Device of one that a driver opened: for backends that this
+// package does not know, and for tests. Closing it stays with the caller.
+func Use(drv driver.Device) (*Device, error) {
+	q, err := drv.NewQueue()
+	if err != nil {
+		return nil, err
+	}
+	d := &Device{drv: drv, info: drv.Info(), q: q}
+	d.staged = d.info.Backend == "cuda"
+	d.buffers = make(map[*buffer]struct{})
+	d.programs = make(map[string]driver.Program)
+	d.kernels = make(map[weak.Pointer[Kernel]]driver.Kernel)
+	if d.info.Shared {
+		w, ok := drv.(driver.Wrapper)
+		if !ok {
+			return nil, fmt.Errorf("device %s says that it works in host memory, but has no Wrap", d.info.ID)
+		}
+		d.wrap = w
+	}
+	return d, nil
+}
+
+// Info describes the device.
+func (d *Device) Info() Info { return d.real().info }
+
+// String is its ID and name.
+func (d *Device) String() string {
+	d = d.real()
+	return d.info.ID + " (" + d.info.Name + ")"
+}
+
+// Moved tells how many bytes of arrays were copied to the device and from it
+// so far, not counting checkpoints.
+func (d *Device) Moved() (in, out int64) {
+	d = d.real()
+	return d.in.Load(), d.out.Load()
+}
+
+// Err tells why the device is lost, nil if it is not.
+func (d *Device) Err() error {
+	d = d.real()
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.err
+}
+
+func (d *Device) lost() bool { return d.Err() != nil }
+
+// Finish waits until all launches are done and returns their error.
+func (d *Device) Finish() error {
+	d = d.real()
+	if err := d.Err(); err != nil {
+		return err
+	}
+	if err := d.settle(); err != nil {
+		return err
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for i := range d.bad {
+		if b := &d.bad[i]; !b.told {
+			b.told = true
+			return b.err
+		}
+	}
+	return nil
+}
+
+// wait returns when launch seq is over, with its error if it failed.
+func (d *Device) wait(seq uint64) error {
+	d.mu.Lock()
+	over := seq <= d.done || d.err != nil
+	d.mu.Unlock()
+	var other error
+	if !over {
+		other = d.settle()
+	}
+	err := d.suspect(seq)
+	if err == nil && other != nil {
+		// It was another launch that failed: Finish tells that.
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		if n := len(d.bad); n > 0 {
+			d.bad[n-1].told = false
+		}
+	}
+	return err
+}
+
+// settle waits for everything on the queue.
+func (d *Device) settle() error {
+	d.qmu.Lock()
+	seq := d.seq
+	ev, err := d.q.Record()
+	d.qmu.Unlock()
+	if err == nil {
+		err = ev.Wait()
+	}
+	if err != nil {
+		return d.fail(err)
+	}
+	d.mu.Lock()
+	d.done = max(d.done, seq)
+	d.mu.Unlock()
+	return nil
+}
+
+// suspect returns an error if what launch seq wrote is undefined.
+func (d *Device) suspect(seq uint64) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, b := range d.bad {
+		if b.from <= seq && seq <= b.to {
+			return b.err
+		}
+	}
+	return nil
+}
+
+// fail takes note of an error that a command on the queue returned, and
+// returns it. Launches that are not known to be over may be the ones that
+// failed.
+func (d *Device) fail(err error) error {
+	if err == nil {
+		return nil
+	}
+	if d.lose(err) {
+		return err
+	}
+	d.qmu.Lock()
+	defer d.qmu.Unlock()
+	late := d.q.Finish() // the queue goes on
+	if late != nil && d.lose(late) {
+		return late
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if late != nil {
+		d.epoch.Add(1)
+		if d.done < d.seq {
+			d.bad = append(d.bad, badRange{d.done + 1, d.seq, fmt.Errorf("a kernel failed: %w", late), true})
+		}
+	}
+	d.done = d.seq
+	return err
+}
+
+// lose marks the device as lost if err says so.
+func (d *Device) lose(err error) bool {
+	if !errors.Is(err, ErrLost) {
+		return false
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.err == nil {
+		d.err = err
+		d.bad = append(d.bad, badRange{d.done + 1, math.MaxUint64, err, true})
+		d.epoch.Add(1)
+	}
+	return true
+}
+
+// launch puts a kernel on the queue and returns its number.
+func (d *Device) launch(k driver.Kernel, global, local [3]int, args []driver.Arg) (uint64, error) {
+	d.qmu.Lock()
+	err := d.q.Launch(k, global, local, args)
+	if err == nil {
+		d.seq++
+	}
+	seq := d.seq
+	d.qmu.Unlock()
+	if err != nil {
+		return 0, d.fail(err)
+	}
+	return seq, nil
+}
+
+// alloc gives n bytes for an array of total bytes. Without room it frees what
+// is valid elsewhere too, and arrays that nobody has any more. held are the
+// memories that the caller has locked.
+func (d *Device) alloc(n, total int64, locked []*memory) (driver.Buffer, error) {
+	var err error
+	for try := range 3 {
+		if try > 0 {
+			d.evict(locked, try == 2)
+			// Commands may still use what was freed.
+			if err := d.settle(); errors.Is(err, ErrLost) {
+				return nil, err
+			}
+		}
+		var b driver.Buffer
+		if b, err = d.drv.Alloc(n); err == nil {
+			return b, nil
+		}
+		d.lose(err)
+		if !errors.Is(err, ErrMemory) {
+			return nil, err
+		}
+	}
+	return nil, fmt.Errorf("no room for %s of an array of %s on %v, which has %s: %w; free arrays, or spread views of it over several devices",
+		size(n), size(total), d, size(d.info.Memory), err)
+}
+
+// size writes a number of bytes for people.
+func size(n int64) string {
+	for _, u := range []struct {
+		n    int64
+		name string
+	}{{1 << 30, "GiB"}, {1 << 20, "MiB"}, {1 << 10, "KiB"}} {
+		if n >= u.n {
+			return fmt.Sprintf("%.1f %s", float64(n)/float64(u.n), u.name)
+		}
+	}
+	return fmt.Sprintf("%d bytes", n)
+}

@@ -57,7 +57,7 @@ func Devices() ([]*Device, error) {
 	if err != nil {
 		return nil, err
 	}
-	return standIns(out), nil
+	return substitutes(out), nil
 }
 
 // present returns the devices that are there and not lost.

@@ -125,7 +125,7 @@ func (d *Device) doLaunch(k *Kernel, size Grid, args []any) error {
 	if err != nil {
 		return err
 	}
-	d.pace.keep(d)
+	d.throttle.beforeLaunch(d)
 	list := make([]driver.Arg, len(args))
 	var values []byte // of scalars, 8 bytes each
 	var few [8]Arg
@@ -160,10 +160,10 @@ func (d *Device) doLaunch(k *Kernel, size Grid, args []any) error {
 		return err
 	}
 	var fewHeld [8]*memory
-	held := lockAll(fewHeld[:0], arrays)
-	defer unlockAll(held)
+	locked := lockAll(fewHeld[:0], arrays)
+	defer unlockAll(locked)
 	epoch := d.epoch.Load()
-	err = d.prepare(arrays, at, held, list)
+	err = d.prepare(arrays, at, locked, list)
 	if err == nil {
 		var seq uint64
 		if seq, err = d.launch(built, global, local, list); err == nil {
@@ -175,7 +175,7 @@ func (d *Device) doLaunch(k *Kernel, size Grid, args []any) error {
 	if d.epoch.Load() != epoch {
 		// Something failed meanwhile; copies for this launch may not have been made.
 		for _, a := range arrays {
-			a.h.m.doubt(d, a.lo, a.hi)
+			a.h.m.invalidate(d, a.lo, a.hi)
 		}
 		if err == nil {
 			err = errBefore
@@ -185,13 +185,13 @@ func (d *Device) doLaunch(k *Kernel, size Grid, args []any) error {
 }
 
 // prepare brings what a launch reads, and fills in the buffers.
-func (d *Device) prepare(arrays []Arg, at []int, held []*memory, list []driver.Arg) error {
+func (d *Device) prepare(arrays []Arg, at []int, locked []*memory, list []driver.Arg) error {
 	for i, a := range arrays {
 		if a.h.m.freed {
 			return fmt.Errorf("argument %d: %w", at[i], errFreed)
 		}
 		if d.wrap == nil || a.h.m.raw.device() {
-			if _, err := a.h.m.cover(d, a.lo, a.hi, held); err != nil {
+			if _, err := a.h.m.cover(d, a.lo, a.hi, locked); err != nil {
 				return fmt.Errorf("argument %d: %w", at[i], err)
 			}
 		}
@@ -207,11 +207,11 @@ func (d *Device) prepare(arrays []Arg, at []int, held []*memory, list []driver.A
 				err = m.toHost(d, a.lo, a.hi)
 			}
 			if err == nil && a.mode&writes != 0 {
-				m.quiet(d, a.lo, a.hi, true)
+				m.awaitLaunches(d, a.lo, a.hi, true)
 			}
 		} else {
 			var b *buffer
-			if b, err = m.cover(d, a.lo, a.hi, held); err == nil {
+			if b, err = m.cover(d, a.lo, a.hi, locked); err == nil {
 				arg.Buffer, arg.Off = b.b, a.lo-b.lo
 				if a.mode&reads != 0 {
 					err = m.bring(b, a.lo, a.hi)
@@ -230,7 +230,7 @@ func (d *Device) after(a Arg, seq uint64) {
 	m := a.h.m
 	if a.mode&writes == 0 {
 		if d.wrap != nil {
-			m.used(use{d, seq, a.lo, a.hi, false})
+			m.noteUse(use{d, seq, a.lo, a.hi, false})
 		}
 		return
 	}
@@ -241,12 +241,12 @@ func (d *Device) after(a Arg, seq uint64) {
 	if d.wrap == nil {
 		b, _ = m.cover(d, a.lo, a.hi, nil) // it is there
 	}
-	m.wrote(d, b, a.lo, a.hi, seq)
+	m.noteWrite(d, b, a.lo, a.hi, seq)
 	m.join()
 }
 
-// doubt drops what copies on d may not have brought or kernels not written.
-func (m *memory) doubt(d *Device, lo, hi int64) {
+// invalidate drops what copies on d may not have brought or kernels not written.
+func (m *memory) invalidate(d *Device, lo, hi int64) {
 	if m.freed || m.raw.device() {
 		return
 	}
@@ -283,21 +283,21 @@ func overlaps(arrays []Arg, at []int) error {
 
 // lockAll locks the memories of arguments, each once, in the order of their
 // addresses.
-func lockAll(held []*memory, arrays []Arg) []*memory {
+func lockAll(locked []*memory, arrays []Arg) []*memory {
 	for _, a := range arrays {
-		if !slices.Contains(held, a.h.m) {
-			held = append(held, a.h.m)
+		if !slices.Contains(locked, a.h.m) {
+			locked = append(locked, a.h.m)
 		}
 	}
-	slices.SortFunc(held, func(a, b *memory) int { return cmp.Compare(uintptr(a.addr), uintptr(b.addr)) })
-	for _, m := range held {
+	slices.SortFunc(locked, func(a, b *memory) int { return cmp.Compare(uintptr(a.addr), uintptr(b.addr)) })
+	for _, m := range locked {
 		m.mu.Lock()
 	}
-	return held
+	return locked
 }
 
-func unlockAll(held []*memory) {
-	for _, m := range held {
+func unlockAll(locked []*memory) {
+	for _, m := range locked {
 		m.mu.Unlock()
 	}
 }

@@ -23,31 +23,31 @@ type memory struct {
 	addr unsafe.Pointer // the reserved range that stands for it, never touched
 	raw  *rawMemory     // nil: the memory is ours
 
-	mu     sync.Mutex
-	shape  []uint64
-	view   func(Arg) any             // makes an *Array of a part
-	shown  bool                      // see mem.Shown
-	given  bool                      // the program may have slices of the host copy that it writes to
-	inside int                       // calls of Update that have not returned
-	host   []byte                    // the host copy, nil until it is needed; zero where a span is
-	wraps  map[*Device]driver.Buffer // the host copy, for devices that work in it
-	bufs   []*buffer                 // on devices with memory of their own
-	spans  []span                    // sorted, without gaps
-	uses   []use                     // of the host copy, by launches that may not be over
-	prefs  []pref
-	handle weak.Pointer[handle]
-	gen    int // of the handle
-	freed  bool
-	full   []*Device // had no room for restored bytes
+	mu      sync.Mutex
+	shape   []uint64
+	view    func(Arg) any             // makes an *Array of a part
+	inState bool                      // see mem.Shown
+	exposed bool                      // the program may have slices of the host copy that it writes to
+	updates int                       // calls of Update that have not returned
+	host    []byte                    // the host copy, nil until it is needed; zero where a span is
+	wraps   map[*Device]driver.Buffer // the host copy, for devices that work in it
+	bufs    []*buffer                 // on devices with memory of their own
+	spans   []span                    // sorted, without gaps
+	uses    []use                     // of the host copy, by launches that may not be over
+	prefs   []pref
+	handle  weak.Pointer[handle]
+	gen     int // of the handle
+	freed   bool
+	full    []*Device // had no room for restored bytes
 
-	stills struct { // parts of the host copy that a checkpoint reads
+	readLocks struct { // parts of the host copy that a checkpoint reads
 		sync.Mutex
-		list []*still
+		list []*readLock
 	}
 }
 
-// still is bytes lo…hi of a host copy that nobody may change.
-type still struct {
+// readLock is bytes lo…hi of a host copy that nobody may change.
+type readLock struct {
 	lo, hi int64
 	yield  func([]byte)  // see mem.Place
 	over   chan struct{} // closed when they may
@@ -67,15 +67,15 @@ type buffer struct {
 
 // span is bytes lo…hi, all of the same state.
 type span struct {
-	lo, hi  int64
-	zero    bool      // all zero, and nowhere yet
-	host    bool      // valid in the host copy
-	calm    bool      // … and was not written by a kernel: Update changes it, or who was given it
-	on      []*buffer // valid there; never changed in place
-	version uint64
-	d       *Device // that wrote it last, by launch seq; nil: over
-	seq     uint64
-	gone    error // why it is valid nowhere
+	lo, hi      int64
+	zero        bool      // all zero, and nowhere yet
+	host        bool      // valid in the host copy
+	hostWritten bool      // … and was not written by a kernel: Update changes it, or who was given it
+	on          []*buffer // valid there; never changed in place
+	version     uint64
+	d           *Device // that wrote it last, by launch seq; nil: over
+	seq         uint64
+	gone        error // why it is valid nowhere
 }
 
 // use is a launch that reads or writes the host copy.
@@ -112,8 +112,8 @@ func newMemory(n int64) (*memory, error) {
 	return m, nil
 }
 
-// take returns a handle of the memory; mu is not held.
-func (m *memory) take() (*handle, error) {
+// newHandle returns a handle of the memory; mu is not held.
+func (m *memory) newHandle() (*handle, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.freed {
@@ -203,8 +203,8 @@ func (m *memory) join() {
 	m.spans = out
 }
 
-// look drops copies of a span that are gone with their device.
-func (s *span) look() {
+// dropLost drops copies of a span that are gone with their device.
+func (s *span) dropLost() {
 	for i := 0; i < len(s.on); i++ {
 		if b := s.on[i]; b.d.lost() {
 			s.drop(b, b.d.Err())
@@ -233,7 +233,7 @@ func (s *span) drop(b *buffer, err error) {
 
 // check returns an error if the span's content can't be had.
 func (s *span) check() error {
-	s.look()
+	s.dropLost()
 	err := s.gone
 	if err == nil && s.d != nil {
 		err = s.d.suspect(s.seq)
@@ -247,15 +247,15 @@ func (s *span) check() error {
 	return fmt.Errorf("bytes %d to %d of an array are undefined: %w; go back to the last checkpoint, or write them anew", s.lo, s.hi, err)
 }
 
-// wrote marks bytes lo…hi as written by launch seq of d: b is the only copy,
+// noteWrite marks bytes lo…hi as written by launch seq of d: b is the only copy,
 // nil means the host's.
-func (m *memory) wrote(d *Device, b *buffer, lo, hi int64, seq uint64) {
+func (m *memory) noteWrite(d *Device, b *buffer, lo, hi int64, seq uint64) {
 	i, j := m.cut(lo, hi)
 	s := span{lo: lo, hi: hi, host: b == nil, version: version.Add(1), d: d, seq: seq}
 	if b != nil {
 		s.on = b.only()
 	} else {
-		m.used(use{d, seq, lo, hi, true})
+		m.noteUse(use{d, seq, lo, hi, true})
 	}
 	m.spans = slices.Replace(m.spans, i, j, s)
 	m.full = nil
@@ -263,8 +263,8 @@ func (m *memory) wrote(d *Device, b *buffer, lo, hi int64, seq uint64) {
 
 func (b *buffer) only() []*buffer { return []*buffer{b} }
 
-// used takes note of a launch that works in the host copy.
-func (m *memory) used(u use) {
+// noteUse takes note of a launch that works in the host copy.
+func (m *memory) noteUse(u use) {
 	for i := range m.uses {
 		if v := &m.uses[i]; v.d == u.d && v.lo == u.lo && v.hi == u.hi && v.write == u.write {
 			v.seq = u.seq
@@ -283,12 +283,12 @@ func (d *Device) over(seq uint64) bool {
 	return seq <= d.done || d.err != nil
 }
 
-// quiet waits until no launch of a device other than d writes bytes lo…hi of
+// awaitLaunches waits until no launch of a device other than d writes bytes lo…hi of
 // the host copy, nor reads them if the caller wants to write. What failed is
 // found when the span is checked.
-func (m *memory) quiet(d *Device, lo, hi int64, write bool) {
+func (m *memory) awaitLaunches(d *Device, lo, hi int64, write bool) {
 	if write {
-		m.moving(lo, hi)
+		m.awaitReaders(lo, hi)
 	}
 	kept := m.uses[:0]
 	for _, u := range m.uses {
@@ -301,12 +301,12 @@ func (m *memory) quiet(d *Device, lo, hi int64, write bool) {
 	m.uses = kept
 }
 
-// moving returns when no checkpoint needs bytes lo…hi of the host copy where they
+// awaitReaders returns when no checkpoint needs bytes lo…hi of the host copy where they
 // are. None begins meanwhile: that is done where the program stands still.
-func (m *memory) moving(lo, hi int64) {
-	m.stills.Lock()
-	list := slices.Clone(m.stills.list)
-	m.stills.Unlock()
+func (m *memory) awaitReaders(lo, hi int64) {
+	m.readLocks.Lock()
+	list := slices.Clone(m.readLocks.list)
+	m.readLocks.Unlock()
 	for _, s := range list {
 		switch from, to := max(lo, s.lo), min(hi, s.hi); {
 		case from >= to:
@@ -318,16 +318,16 @@ func (m *memory) moving(lo, hi int64) {
 	}
 }
 
-// hold keeps bytes lo…hi of the host copy from being changed.
-func (m *memory) hold(lo, hi int64, yield func([]byte)) (release func()) {
-	s := &still{lo, hi, yield, make(chan struct{})}
-	m.stills.Lock()
-	defer m.stills.Unlock()
-	m.stills.list = append(m.stills.list, s)
+// protect keeps bytes lo…hi of the host copy from being changed.
+func (m *memory) protect(lo, hi int64, yield func([]byte)) (release func()) {
+	s := &readLock{lo, hi, yield, make(chan struct{})}
+	m.readLocks.Lock()
+	defer m.readLocks.Unlock()
+	m.readLocks.list = append(m.readLocks.list, s)
 	return func() {
-		m.stills.Lock()
-		defer m.stills.Unlock()
-		m.stills.list = slices.DeleteFunc(m.stills.list, func(t *still) bool { return t == s })
+		m.readLocks.Lock()
+		defer m.readLocks.Unlock()
+		m.readLocks.list = slices.DeleteFunc(m.readLocks.list, func(t *readLock) bool { return t == s })
 		close(s.over)
 	}
 }
@@ -362,7 +362,7 @@ func (m *memory) wrapped(d *Device) (driver.Buffer, error) {
 
 // cover makes sure that one buffer on d covers bytes lo…hi. Buffers that
 // overlap them are replaced by one that covers all.
-func (m *memory) cover(d *Device, lo, hi int64, held []*memory) (*buffer, error) {
+func (m *memory) cover(d *Device, lo, hi int64, locked []*memory) (*buffer, error) {
 	from, to := lo, hi
 	var old []*buffer
 	for grown := true; grown; {
@@ -382,14 +382,14 @@ func (m *memory) cover(d *Device, lo, hi int64, held []*memory) (*buffer, error)
 	if m.raw != nil && m.raw.d != nil {
 		return nil, fmt.Errorf("the memory at %#x belongs to %v: launch there, or copy it into an array made with New", m.raw.addr, m.raw.d)
 	}
-	p, err := d.alloc(to-from, m.size, held)
+	p, err := d.alloc(to-from, m.size, locked)
 	if errors.Is(err, ErrMemory) && len(old) > 0 && to-from <= d.info.Memory {
 		// There is no room for old and new: move by way of the host.
 		if err := m.spill(old); err != nil {
 			return nil, err
 		}
 		old = nil
-		p, err = d.alloc(to-from, m.size, held)
+		p, err = d.alloc(to-from, m.size, locked)
 	}
 	if err != nil {
 		return nil, err
@@ -397,7 +397,7 @@ func (m *memory) cover(d *Device, lo, hi int64, held []*memory) (*buffer, error)
 	n := &buffer{d: d, m: m, lo: from, hi: to, b: p}
 	for i := range m.spans {
 		s := &m.spans[i]
-		s.look()
+		s.dropLost()
 		for _, b := range s.on {
 			if !slices.Contains(old, b) {
 				continue
@@ -463,7 +463,7 @@ func (m *memory) spill(list []*buffer) error {
 // evict frees buffers whose bytes are valid elsewhere too, and with collect
 // those of arrays that nobody has any more. Memories that somebody else works
 // with are left alone.
-func (d *Device) evict(held []*memory, collect bool) {
+func (d *Device) evict(locked []*memory, collect bool) {
 	if collect {
 		runtime.GC()
 	}
@@ -472,14 +472,14 @@ func (d *Device) evict(held []*memory, collect bool) {
 	for b := range d.buffers {
 		list = append(list, b)
 	}
-	engine := d.engine
+	engine := d.ckptSide
 	d.mu.Unlock()
 	if engine != nil {
 		engine.release()
 	}
 	for _, b := range list {
 		m := b.m
-		if slices.Contains(held, m) {
+		if slices.Contains(locked, m) {
 			continue
 		}
 		locked := m.mu.TryLock()
@@ -492,21 +492,21 @@ func (d *Device) evict(held []*memory, collect bool) {
 		}
 		if collect && m.gen > 0 && m.handle.Value() == nil {
 			m.free()
-		} else if slices.Contains(m.bufs, b) && m.spare(b) {
+		} else if slices.Contains(m.bufs, b) && m.dispensable(b) {
 			m.forget(b)
 		}
 		m.mu.Unlock()
 	}
 }
 
-// spare reports whether nothing is only in b.
-func (m *memory) spare(b *buffer) bool {
+// dispensable reports whether nothing is only in b.
+func (m *memory) dispensable(b *buffer) bool {
 	if b.fills > 0 {
 		return false
 	}
 	for i := range m.spans {
 		if s := &m.spans[i]; slices.Contains(s.on, b) {
-			s.look()
+			s.dropLost()
 			if !s.host && len(s.on) == 1 {
 				return false
 			}

@@ -213,8 +213,8 @@ func gather(m *memory, lo, hi int64) ([]byte, error) {
 			out = append(out, b...)
 			continue
 		}
-		if err := p.Device.(*side).d.q.CopyOut(b, p.Buffer.(driver.Buffer), p.Off); err != nil {
-			return nil, p.Device.(*side).d.fail(err)
+		if err := p.Device.(*checkpointSide).d.q.CopyOut(b, p.Buffer.(driver.Buffer), p.Off); err != nil {
+			return nil, p.Device.(*checkpointSide).d.fail(err)
 		}
 		out = append(out, b...)
 	}

@@ -68,7 +68,7 @@ func rawOn[T any](devs []*Device, addr uintptr, dims []int) (*Array[T], error) {
 	if d == nil {
 		// The address comes from the program, which keeps the memory.
 		m.host = unsafe.Slice(*(**byte)(unsafe.Pointer(&addr)), n)
-		s.host, m.given = true, true
+		s.host, m.exposed = true, true
 	} else {
 		b := &buffer{d: d, m: m, hi: n, b: d.drv.(driver.Pointers).At(addr, n)}
 		m.bufs, s.on = b.only(), b.only()
@@ -77,7 +77,7 @@ func rawOn[T any](devs []*Device, addr uintptr, dims []int) (*Array[T], error) {
 	if m.addr, err = mem.Reserve(m, n); err != nil {
 		return nil, err
 	}
-	h, err := m.take()
+	h, err := m.newHandle()
 	if err != nil {
 		return nil, err
 	}
@@ -172,5 +172,5 @@ func (r *rawMemory) places(m *memory, lo, hi int64) ([]mem.Place, error) {
 	if lo == hi {
 		return nil, nil
 	}
-	return []mem.Place{{Len: hi - lo, Device: r.d.side(), Buffer: m.bufs[0].b, Off: lo, Unordered: true}}, nil
+	return []mem.Place{{Len: hi - lo, Device: r.d.checkpointSide(), Buffer: m.bufs[0].b, Off: lo, Unordered: true}}, nil
 }

@@ -97,11 +97,11 @@ func TestStillAlways(t *testing.T) {
 		}
 		places, err := a.h.m.Places(0, 4*n)
 		must(t, err)
-		var held, were [][]byte
+		var locked, were [][]byte
 		var release []func()
 		for _, p := range places {
 			if p.Guard != nil {
-				held, were = append(held, p.Host), append(were, bytes.Clone(p.Host))
+				locked, were = append(locked, p.Host), append(were, bytes.Clone(p.Host))
 				release = append(release, p.Guard(nil))
 			}
 		}
@@ -128,8 +128,8 @@ func TestStillAlways(t *testing.T) {
 			ended = true
 		case <-time.After(5 * time.Millisecond):
 		}
-		for i := range held {
-			if !bytes.Equal(held[i], were[i]) {
+		for i := range locked {
+			if !bytes.Equal(locked[i], were[i]) {
 				t.Fatalf("seed %d: %v changed bytes that a checkpoint reads", seed, names)
 			}
 			release[i]()

@@ -62,7 +62,7 @@ func (c *Comm) Transport(rank int) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return c.e.Route(to), nil
+	return c.e.Transport(to), nil
 }
 
 // coll is the communicator as collectives see it: no message of theirs meets

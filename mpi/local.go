@@ -36,7 +36,7 @@ func local(n int, o mem.Options, vary func(*p2p.Config), body func(c *Comm) erro
 					fabric.Kill(r)
 				}
 			}()
-			cfg := p2p.Config{Rank: r, Size: n, Drivers: []transport.Driver{fabric.Driver(r, o)}, Crowded: true, Exchange: exchange.put(r)}
+			cfg := p2p.Config{Rank: r, Size: n, Drivers: []transport.Driver{fabric.Driver(r, o)}, Oversubscribed: true, Exchange: exchange.put(r)}
 			vary(&cfg)
 			e, err := p2p.New(cfg)
 			if err == nil {
@@ -57,29 +57,29 @@ func local(n int, o mem.Options, vary func(*p2p.Config), body func(c *Comm) erro
 	return errors.Join(errs...)
 }
 
-// exchange is a meeting place for the cards of ranks in one process.
+// exchange is a meeting place for the endpoints of ranks in one process.
 type exchange struct {
-	mu    sync.Mutex
-	cards [][]byte
-	n     int
-	full  chan struct{}
+	mu        sync.Mutex
+	endpoints [][]byte
+	n         int
+	full      chan struct{}
 }
 
 func newExchange(n int) *exchange {
-	return &exchange{cards: make([][]byte, n), full: make(chan struct{})}
+	return &exchange{endpoints: make([][]byte, n), full: make(chan struct{})}
 }
 
 func (x *exchange) put(rank int) func(context.Context, []byte) ([][]byte, error) {
-	return func(ctx context.Context, card []byte) ([][]byte, error) {
+	return func(ctx context.Context, endpoint []byte) ([][]byte, error) {
 		x.mu.Lock()
-		x.cards[rank] = card
-		if x.n++; x.n == len(x.cards) {
+		x.endpoints[rank] = endpoint
+		if x.n++; x.n == len(x.endpoints) {
 			close(x.full)
 		}
 		x.mu.Unlock()
 		select {
 		case <-x.full:
-			return x.cards, nil
+			return x.endpoints, nil
 		case <-ctx.Done():
 			return nil, ctx.Err()
 		}

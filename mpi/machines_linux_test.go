@@ -78,8 +78,8 @@ func TestMachine(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer d.Close()
-	e, err := p2p.New(p2p.Config{Rank: r, Size: machines, Crowded: true, Drivers: []transport.Driver{d}, Exchange: func(ctx context.Context, card []byte) ([][]byte, error) {
-		return meetIn(ctx, dir, r, card)
+	e, err := p2p.New(p2p.Config{Rank: r, Size: machines, Oversubscribed: true, Drivers: []transport.Driver{d}, Exchange: func(ctx context.Context, endpoint []byte) ([][]byte, error) {
+		return meetIn(ctx, dir, r, endpoint)
 	}})
 	if err != nil {
 		t.Fatal(err)
@@ -102,10 +102,10 @@ func TestMachine(t *testing.T) {
 	}
 }
 
-// meetIn exchanges cards through a folder.
-func meetIn(ctx context.Context, dir string, rank int, card []byte) ([][]byte, error) {
-	name := func(r int) string { return filepath.Join(dir, fmt.Sprint("card", r)) }
-	if err := os.WriteFile(name(rank)+".new", card, 0o600); err != nil {
+// meetIn exchanges endpoints through a folder.
+func meetIn(ctx context.Context, dir string, rank int, endpoint []byte) ([][]byte, error) {
+	name := func(r int) string { return filepath.Join(dir, fmt.Sprint("endpoint", r)) }
+	if err := os.WriteFile(name(rank)+".new", endpoint, 0o600); err != nil {
 		return nil, err
 	}
 	if err := os.Rename(name(rank)+".new", name(rank)); err != nil {

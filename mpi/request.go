@@ -186,7 +186,7 @@ func (q *Request) CairnState(k *graph.Coder) error {
 		if q.r != nil && !q.send {
 			var st p2p.Status
 			var err error
-			if done, posted, st, err = e.Saving(q.r); done {
+			if done, posted, st, err = e.SaveReceive(q.r); done {
 				q.finish(st, err)
 			}
 		}
@@ -225,7 +225,7 @@ func (q *Request) CairnState(k *graph.Coder) error {
 	q.settle = func(s Status, st p2p.Status) error { return settle(v.Type().Elem(), bytesOf(v), s, st) }
 	// The communicator may be restored after this: its fields are looked at
 	// when the receive is posted.
-	e.Adopt(posted, func() (*p2p.Request, uint32, int, int32, []byte, error) {
+	e.RestoreReceive(posted, func() (*p2p.Request, uint32, int, int32, []byte, error) {
 		from, err := q.comm.source(q.peer)
 		if err != nil {
 			return nil, 0, 0, 0, nil, err

@@ -221,7 +221,7 @@ func (b *bench) reportRanks() {
 	row("SIMULATED", "ROUNDS", "WHILE HELD", "MESSAGES", "PER RANK", "MOST", "BOOKMARKS TO ALL WOULD BE")
 	for _, n := range []int{8, 64, 512, 1000, 4096, 10000} {
 		c := coord.Simulate(n, 0, torus(n))
-		row(fmt.Sprint(n, " ranks, neighbours in a box"), fmt.Sprint(c.Rounds), fmt.Sprint(c.Held), fmt.Sprint(c.Messages), fmt.Sprintf("%.1f", float64(c.Messages)/float64(n)), fmt.Sprint(c.MaxPerRank), fmt.Sprint(n*(n-1)))
+		row(fmt.Sprint(n, " ranks, neighbours in a box"), fmt.Sprint(c.Rounds), fmt.Sprint(c.Paused), fmt.Sprint(c.Messages), fmt.Sprintf("%.1f", float64(c.Messages)/float64(n)), fmt.Sprint(c.MaxPerRank), fmt.Sprint(n*(n-1)))
 	}
 }
 

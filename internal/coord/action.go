@@ -12,8 +12,8 @@ var (
 	ErrStops    = errors.New("the run stops")         // in MoveOff: someone asked to save and stop
 )
 
-// Action is what a Node wants its driver to do. It is one of Send, Hold,
-// Pass, Save, Committed, Failed, CalledOff, Stop, Move, MoveOff and
+// Action is what a Node wants its driver to do. It is one of Send, Pause,
+// Continue, Save, Committed, Failed, CalledOff, Stop, Move, MoveOff and
 // AllFinished.
 type Action interface{ action() }
 
@@ -25,15 +25,15 @@ type (
 		Msg Message
 	}
 
-	// Hold: the program stays in its point until Pass or Stop. The engine
+	// Pause: the program stays in its point until Continue or Stop. The engine
 	// pulls in every message that was announced to this rank.
-	Hold struct{}
+	Pause struct{}
 
-	// Pass: the program may leave its point.
-	Pass struct{}
+	// Continue: the program may leave its point.
+	Continue struct{}
 
 	// Save: copy the rank's state now, then call Copied, and Saved when the
-	// copy is durable. The program stays in its point until Pass or Stop.
+	// copy is durable. The program stays in its point until Continue or Stop.
 	//
 	// The rank's part of the set holds every message from peer p that is
 	// numbered up to Cut[p], has arrived and was not yet received by the
@@ -41,7 +41,7 @@ type (
 	// do not belong to the set. Cut is the driver's to keep. It is nil where
 	// Alone is set.
 	Save struct {
-		Set    uint64
+		Index  uint64
 		Point  uint64 // the point that the program is in, for Counts.Point after a restart
 		Due    uint64 // for Config.Due after a restart
 		Cut    []uint64
@@ -52,17 +52,17 @@ type (
 
 	// Committed: every rank has the set. It is the recovery line; older sets
 	// are garbage as far as Garbage says.
-	Committed struct{ Set uint64 }
+	Committed struct{ Index uint64 }
 
 	// Failed: at least one rank could not save its part; nobody may restore
 	// the set. Err wraps ErrNotSaved and names the rank.
 	Failed struct {
-		Set uint64
-		Err error
+		Index uint64
+		Err   error
 	}
 
 	// CalledOff: the round, or what was asked for, is given up. A program
-	// that was held gets Pass as well. A move is not what was asked for here: see
+	// that was held gets Continue as well. A move is not what was asked for here: see
 	// MoveOff. A set whose outcome has not been told
 	// stays undecided: its files must be kept. Stop is set if someone had
 	// asked to save and stop.
@@ -74,8 +74,8 @@ type (
 	// Stop: the set's outcome is known (Committed or Failed came before) and
 	// the program must end. Err is nil if the set is committed.
 	Stop struct {
-		Set uint64
-		Err error
+		Index uint64
+		Err   error
 	}
 
 	// Move: all ranks are held, all channels are drained, every rank knows the
@@ -102,8 +102,8 @@ type (
 )
 
 func (Send) action()        {}
-func (Hold) action()        {}
-func (Pass) action()        {}
+func (Pause) action()       {}
+func (Continue) action()    {}
 func (Save) action()        {}
 func (Committed) action()   {}
 func (Failed) action()      {}

@@ -93,7 +93,7 @@
 //
 // With Config.Every, points with a multiple of that number are due.
 //
-// Held together (the default): a rank that reaches due point N is held there
+// Paused together (the default): a rank that reaches due point N is held there
 // with no poll and sends its bookmarks. It also sends Due up, so that the root
 // sends Target N to those that may be blocked. Nobody passes N before the
 // round ends, so a request's target never lies beyond it: T = min(max(c)+1,

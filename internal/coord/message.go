@@ -82,10 +82,10 @@ type Message struct {
 	Step     uint64 // number of releases in this round so far
 	Wave     uint64 // number of the count of quiet ranks within the step
 	Point    uint64 // a number of points
-	Set      uint64 // a set's index
+	Index    uint64 // a set's index
 	Sent     uint64 // a total of messages; in Saved, see Sums
 	Received uint64
-	Held     uint64 // number of held ranks
+	Paused   uint64 // number of held ranks
 	Move     uint64 // a move's id
 	Rank     int
 	Text     string
@@ -103,7 +103,7 @@ const (
 	hasSet
 	hasSent
 	hasReceived
-	hasHeld
+	hasPaused
 	hasMove
 	hasRank
 	hasText
@@ -118,7 +118,7 @@ var kindFields = [kindLimit]uint16{
 	KindCount:     hasEpoch | hasPoint,
 	KindTarget:    hasFlags | hasEpoch | hasPoint,
 	KindBookmark:  hasEpoch | hasStep | hasSent,
-	KindQuiet:     hasEpoch | hasStep | hasWave | hasPoint | hasSent | hasReceived | hasHeld | hasWaits,
+	KindQuiet:     hasEpoch | hasStep | hasWave | hasPoint | hasSent | hasReceived | hasPaused | hasWaits,
 	KindNotice:    hasEpoch | hasStep | hasWave,
 	KindProbe:     hasFlags | hasEpoch | hasStep | hasWave,
 	KindRelease:   hasFlags | hasEpoch | hasStep | hasRanks,
@@ -190,7 +190,7 @@ type number struct {
 func (m *Message) numbers() [9]number {
 	return [9]number{
 		{hasEpoch, &m.Epoch}, {hasStep, &m.Step}, {hasWave, &m.Wave}, {hasPoint, &m.Point},
-		{hasSet, &m.Set}, {hasSent, &m.Sent}, {hasReceived, &m.Received}, {hasHeld, &m.Held},
+		{hasSet, &m.Index}, {hasSent, &m.Sent}, {hasReceived, &m.Received}, {hasPaused, &m.Paused},
 		{hasMove, &m.Move},
 	}
 }

@@ -5,8 +5,8 @@ import (
 	"slices"
 )
 
-// letter is a message that waits while its rank is between Move and Moved.
-type letter struct {
+// queuedMessage is a message that waits while its rank is between Move and Moved.
+type queuedMessage struct {
 	from int // this rank itself: Ask or AskMove was called
 	m    Message
 }
@@ -24,7 +24,7 @@ func (n *Node) AskMove(id uint64) {
 	case len(n.lost) > 0:
 		n.emit(MoveOff{ID: id, Err: n.lostError("")})
 	case n.moving != 0:
-		n.queue = append(n.queue, letter{n.cfg.Rank, m})
+		n.queue = append(n.queue, queuedMessage{n.cfg.Rank, m})
 	case n.over || n.stopping || n.stopped:
 		n.noMove(id)
 	default:
@@ -121,7 +121,7 @@ func (n *Node) moveNow(m Message) {
 }
 
 // Moved says that the move is over on this rank, whether somebody has changed
-// places or not. The program goes on: Pass comes, or Hold if its point is due
+// places or not. The program goes on: Continue comes, or Pause if its point is due
 // and the ranks are held together there, or Save if they save alone there. A
 // newcomer's program is in no point yet: for it this happens at AtPoint. Nobody
 // waits for the other ranks.

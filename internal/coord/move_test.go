@@ -29,7 +29,7 @@ var moving = []scenario{
 	{name: "two moves and a set", scripts: []string{"p p p", "p p p"}, asks: []string{"0m", "1m", "1"}, swap: "01", sets: 1, moves: 2, errs: "F", offs: "F"},
 	{name: "unequal ends", scripts: []string{"p p p", "p"}, asks: []string{"0m"}, swap: "0", moves: 1, errs: "F", offs: "F"},
 	{name: "death", scripts: []string{"p p", "p p"}, asks: []string{"0m"}, swap: "1", deaths: 1, moves: 1, errs: "FL", offs: "FL"},
-	{name: "false alarms", scripts: []string{"p s1 p r1 p", "r0 p s0 p p"}, cfg: Config{hasty: true}, asks: []string{"1m"}, swap: "1", moves: 1, errs: "F", offs: "CF"},
+	{name: "false alarms", scripts: []string{"p s1 p r1 p", "r0 p s0 p p"}, cfg: Config{trustWaves: true}, asks: []string{"1m"}, swap: "1", moves: 1, errs: "F", offs: "CF"},
 	{name: "chain of three", scripts: []string{"p", "p", "p"}, cfg: Config{Arity: 1}, asks: []string{"2m"}, swap: "1", moves: 1, errs: "F", offs: "F"},
 }
 

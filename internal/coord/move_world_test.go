@@ -11,14 +11,14 @@ import (
 
 // moveWorld is what a world knows about its moves.
 type moveWorld struct {
-	got  []uint64   // per ask: bits of the ranks that got its Move
-	gone uint64     // bits of the asks that got MoveOff
-	offs string     // why
-	cut  []moveHeld // of the Move that not all ranks have got yet
+	got  []uint64     // per ask: bits of the ranks that got its Move
+	gone uint64       // bits of the asks that got MoveOff
+	offs string       // why
+	cut  []movePaused // of the Move that not all ranks have got yet
 }
 
-// moveHeld is a rank when the root says Move.
-type moveHeld struct {
+// movePaused is a rank when the root says Move.
+type movePaused struct {
 	points        uint64
 	sent, arrived []uint64
 	told          []string // to the root
@@ -48,8 +48,8 @@ func (w *world) move(r *rank, i int, a Move) error {
 			return fmt.Errorf("Move %d before all had the one before", a.ID)
 		}
 		for j, s := range w.ranks {
-			if s.status != inPoint && s.status != dead || j > 0 && !s.node.held || len(s.copying)+len(s.saving) > 0 {
-				return fmt.Errorf("Move %d: rank %d is in status %d, held %v, writing %v", a.ID, j, s.status, s.node.held, s.saving)
+			if s.status != inPoint && s.status != dead || j > 0 && !s.node.paused || len(s.copying)+len(s.saving) > 0 {
+				return fmt.Errorf("Move %d: rank %d is in status %d, held %v, writing %v", a.ID, j, s.status, s.node.paused, s.saving)
 			}
 			if s.points != r.points && !w.released {
 				return fmt.Errorf("Move %d: ranks 0 and %d are at points %d and %d", a.ID, j, r.points, s.points)
@@ -59,7 +59,7 @@ func (w *world) move(r *rank, i int, a Move) error {
 					return fmt.Errorf("Move %d: %d messages from %d to %d are on their way", a.ID, t.sent[j]-s.arrived[p], p, j)
 				}
 			}
-			w.cut = append(slices.Clip(w.cut), moveHeld{s.points, slices.Clone(s.sent), slices.Clone(s.arrived), r.told})
+			w.cut = append(slices.Clip(w.cut), movePaused{s.points, slices.Clone(s.sent), slices.Clone(s.arrived), r.told})
 		}
 	}
 	if w.cut == nil || w.got[k]>>i&1 != 0 || w.gone>>k&1 != 0 && w.death == w.sc.deaths {
@@ -108,7 +108,7 @@ func (w *world) moveOff(r *rank, i int, a MoveOff) error {
 // again.
 func (w *world) replace(r *rank, i int) error {
 	state := r.node.Export()
-	cfg := Config{Rank: i, Size: len(w.ranks), Counts: zeroCounts{}, MaxReleases: w.sc.cfg.MaxReleases, hasty: w.sc.cfg.hasty}
+	cfg := Config{Rank: i, Size: len(w.ranks), Counts: zeroCounts{}, MaxReleases: w.sc.cfg.MaxReleases, trustWaves: w.sc.cfg.trustWaves}
 	n, err := Import(cfg, state)
 	if err != nil {
 		return fmt.Errorf("rank %d: %w", i, err)
@@ -119,10 +119,10 @@ func (w *world) replace(r *rank, i int) error {
 	n.cfg.Counts = r
 	// Of what it knew, only this does not count any more.
 	was := r.clone()
-	was.node.at, was.node.set = 0, 0
+	was.node.at, was.node.index = 0, 0
 	maps.DeleteFunc(was.node.base, func(_ int, total uint64) bool { return total == 0 })
 	if was.node.root != nil {
-		was.node.root.set = 0
+		was.node.root.index = 0
 	}
 	r.node = n
 	if !bytes.Equal(was.encode(nil), r.encode(nil)) {

@@ -31,8 +31,8 @@ type Config struct {
 
 	// Arity is the number of children in the tree of ranks; 0 means 4.
 	Arity int
-	// NextSet is the index that the next set gets, alike on all ranks.
-	NextSet uint64
+	// NextIndex is the index that the next set gets, alike on all ranks.
+	NextIndex uint64
 	// Every makes every so manieth point due; 0: none. Alike on all ranks.
 	Every uint64
 	// Spatial: due points are saved with no message exchanged. Without it all
@@ -45,7 +45,7 @@ type Config struct {
 	// less than 0 never.
 	MaxReleases int
 
-	hasty bool // for tests: take every wave for a proof, as false alarms must be harmless
+	trustWaves bool // for tests: take every wave for a proof, as false alarms must be harmless
 }
 
 type phase uint8
@@ -79,12 +79,12 @@ type Node struct {
 
 	// The program.
 	at       uint64 // the point that it is in, 0: none
-	held     bool
+	paused   bool
 	blocked  bool
 	on       []int // what it is blocked on; empty: any
 	copying  bool  // Save was given, Copied not yet called
 	stopping bool  // stays held until the outcome of set
-	set      uint64
+	index    uint64
 	stopped  bool
 	finished bool
 
@@ -103,37 +103,37 @@ type Node struct {
 	pollLeft int
 	pollMax  uint64
 
-	step       uint64
-	base       map[int]uint64   // totals sent at the last drained set
-	early      map[int]bookmark // of a later step than this rank's
-	told       map[int]uint64   // bookmarks sent in this step
-	marks      map[int]uint64   // bookmarks received in this step
-	undrained  []int            // peers in marks from which messages are still to come
-	owed       int              // peers that got a bookmark of which none came yet
-	snapshot   map[int]uint64   // Received when this rank was complete
-	complete   bool             // this rank's channels are drained
-	reported   bool             // Complete was sent
-	childDone  int
-	maxPoint   uint64 // of the ranks in Complete
-	maxNext    uint64
-	faulty     bool
-	sent0      uint64 // totals when the Node was made
-	received0  uint64
-	wave       uint64
-	detail     bool
-	quietSent  bool
-	noticed    bool
-	childQuiet int
-	sum        Message    // of the Quiets of this wave
-	mine       [3]uint64  // sent, received, held as told in this wave
-	results    []result   // sets that not all ranks of this subtree have told about
-	line       uint64     // newest set that counts
-	hasLine    bool       //
-	writing    int        // Saves of which Saved was not called yet
-	patient    bool       // the round may end in a move: complete only with nothing being written
-	moving     uint64     // Move was given, Moved not yet called
-	queue      []letter   // what came since
-	root       *rootState // of rank 0
+	step        uint64
+	base        map[int]uint64   // totals sent at the last drained set
+	early       map[int]bookmark // of a later step than this rank's
+	told        map[int]uint64   // bookmarks sent in this step
+	marks       map[int]uint64   // bookmarks received in this step
+	undrained   []int            // peers in marks from which messages are still to come
+	owed        int              // peers that got a bookmark of which none came yet
+	snapshot    map[int]uint64   // Received when this rank was complete
+	complete    bool             // this rank's channels are drained
+	reported    bool             // Complete was sent
+	childDone   int
+	maxPoint    uint64 // of the ranks in Complete
+	maxNext     uint64
+	faulty      bool
+	sent0       uint64 // totals when the Node was made
+	received0   uint64
+	wave        uint64
+	detail      bool
+	quietSent   bool
+	noticed     bool
+	childQuiet  int
+	sum         Message         // of the Quiets of this wave
+	mine        [3]uint64       // sent, received, held as told in this wave
+	results     []result        // sets that not all ranks of this subtree have told about
+	line        uint64          // newest set that counts
+	hasLine     bool            //
+	writing     int             // Saves of which Saved was not called yet
+	awaitWrites bool            // the round may end in a move: complete only with nothing being written
+	moving      uint64          // Move was given, Moved not yet called
+	queue       []queuedMessage // what came since
+	root        *rootState      // of rank 0
 }
 
 // New returns the Node of a rank. It panics if cfg makes no sense.
@@ -158,7 +158,7 @@ func newNode(cfg Config) *Node {
 	if cfg.MaxReleases == 0 {
 		cfg.MaxReleases = 16 + 4*cfg.Size
 	}
-	n := &Node{cfg: cfg, parent: -1, epoch: 1, next: cfg.NextSet,
+	n := &Node{cfg: cfg, parent: -1, epoch: 1, next: cfg.NextIndex,
 		base: map[int]uint64{}, early: map[int]bookmark{}}
 	n.setDue(cfg.Due)
 	if cfg.Rank > 0 {
@@ -182,7 +182,7 @@ func childrenOf(rank, size, arity int) []int {
 // below Limit may be passed without AtPoint, and Blocked and Unblocked need no
 // Take after them.
 func (n *Node) Idle() bool {
-	return n.phase == phaseIdle && !n.held && n.at == 0 && n.step == 0 && !n.stopped && n.moving == 0
+	return n.phase == phaseIdle && !n.paused && n.at == 0 && n.step == 0 && !n.stopped && n.moving == 0
 }
 
 // Limit returns the number of the first point for which AtPoint must be
@@ -206,10 +206,10 @@ func (n *Node) Limit() uint64 {
 // Pulling reports that the engine must pull in messages that were announced
 // to this rank even if the program does not ask for them yet: while it is held and
 // while it is blocked.
-func (n *Node) Pulling() bool { return n.held || n.phase == phaseTargeted }
+func (n *Node) Pulling() bool { return n.paused || n.phase == phaseTargeted }
 
-// Set returns the index that the next set would get now.
-func (n *Node) Set() uint64 { return n.next }
+// NextIndex returns the index that the next set would get now.
+func (n *Node) NextIndex() uint64 { return n.next }
 
 // setDue notes that due points up to due are done with.
 func (n *Node) setDue(due uint64) {
@@ -265,7 +265,7 @@ func (n *Node) Ask(reason string, stop bool) {
 	case n.over:
 		n.emit(CalledOff{Err: n.overError(), Stop: stop})
 	case n.moving != 0:
-		n.queue = append(n.queue, letter{n.cfg.Rank, m})
+		n.queue = append(n.queue, queuedMessage{n.cfg.Rank, m})
 	default:
 		n.ask(m)
 	}
@@ -288,7 +288,7 @@ func (n *Node) ask(m Message) {
 
 // AtPoint says that the program has entered point k, which Counts.Point
 // counts already. If it returns true, the program may leave the point at
-// once; else it stays there until Pass or Stop.
+// once; else it stays there until Continue or Stop.
 func (n *Node) AtPoint(k uint64) bool {
 	if n.phase == phaseIdle && n.step == 0 && !n.stopped && k < n.dueAt && n.moving == 0 {
 		return true
@@ -296,7 +296,7 @@ func (n *Node) AtPoint(k uint64) bool {
 	n.at = k
 	had := len(n.out)
 	n.decide()
-	if n.at == 0 { // passed: take the Pass back
+	if n.at == 0 { // passed: take the Continue back
 		n.out = slices.Delete(n.out, had, had+1)
 		return true
 	}
@@ -306,7 +306,7 @@ func (n *Node) AtPoint(k uint64) bool {
 // decide looks whether the program, if it waits in a point, must be held
 // there or may go on.
 func (n *Node) decide() {
-	if n.at == 0 || n.held || n.copying || n.stopping || n.stopped || n.moving != 0 {
+	if n.at == 0 || n.paused || n.copying || n.stopping || n.stopped || n.moving != 0 {
 		return
 	}
 	dead := n.over || len(n.lost) > 0
@@ -315,22 +315,22 @@ func (n *Node) decide() {
 	case n.step > 0,
 		!n.cfg.Spatial && n.isDue(n.at),
 		n.phase == phaseTargeted && n.at >= n.target:
-		n.hold()
+		n.pause()
 		return
 	case n.phase == phasePolled && n.at > n.answered:
 		return // until the target is known
 	}
 	if n.cfg.Spatial && n.isDue(n.at) && len(n.lost) == 0 {
 		n.setDue(n.at)
-		n.save(Save{Set: n.next, Due: n.at, Reason: n.dueReason(), Alone: true})
+		n.save(Save{Index: n.next, Due: n.at, Reason: n.dueReason(), Alone: true})
 		return
 	}
-	n.pass()
+	n.continueProgram()
 }
 
-func (n *Node) pass() {
+func (n *Node) continueProgram() {
 	n.at = 0
-	n.emit(Pass{})
+	n.emit(Continue{})
 }
 
 func (n *Node) dueReason() string { return fmt.Sprintf("every %d points", n.cfg.Every) }
@@ -338,10 +338,10 @@ func (n *Node) dueReason() string { return fmt.Sprintf("every %d points", n.cfg.
 // save tells the driver to copy.
 func (n *Node) save(s Save) {
 	s.Point = n.at
-	n.copying, n.set = true, s.Set
+	n.copying, n.index = true, s.Index
 	n.writing++
 	n.stopping = s.Stop
-	n.next = s.Set + 1
+	n.next = s.Index + 1
 	n.emit(s)
 }
 
@@ -356,26 +356,26 @@ func (n *Node) Unblocked() { n.blocked, n.on = false, nil }
 
 // Copied says that the copy that Save asked for is made and the program may
 // change its state again.
-func (n *Node) Copied(set uint64) {
-	if !n.copying || set != n.set {
+func (n *Node) Copied(index uint64) {
+	if !n.copying || index != n.index {
 		return
 	}
 	n.copying = false
 	if !n.stopping {
-		n.pass()
+		n.continueProgram()
 	}
 }
 
 // Saved says, once for each Save, that the rank's part of a set is durable,
 // or why it will never be. It implies Copied.
-func (n *Node) Saved(set uint64, err error) { n.SavedAlone(set, Sums{}, err) }
+func (n *Node) Saved(index uint64, err error) { n.SavedAlone(index, Sums{}, err) }
 
 // SavedAlone is Saved for a set that the rank saved alone. If the sums of all
 // ranks show that a message crossed it, its outcome is Failed, with ErrCounts.
-func (n *Node) SavedAlone(set uint64, sums Sums, err error) {
-	n.Copied(set)
+func (n *Node) SavedAlone(index uint64, sums Sums, err error) {
+	n.Copied(index)
 	n.writing = max(0, n.writing-1)
-	m := Message{Kind: KindSaved, Set: set, Rank: n.cfg.Rank, Sent: sums.Sent, Received: sums.Received}
+	m := Message{Kind: KindSaved, Index: index, Rank: n.cfg.Rank, Sent: sums.Sent, Received: sums.Received}
 	if err != nil {
 		m.Flags, m.Text = FlagFailed, cut(err.Error())
 	}
@@ -444,7 +444,7 @@ func (n *Node) Lost(rank int, why string) {
 	if !first {
 		return
 	}
-	stop := n.stopping || n.askedStop || slices.ContainsFunc(n.queue, func(l letter) bool {
+	stop := n.stopping || n.askedStop || slices.ContainsFunc(n.queue, func(l queuedMessage) bool {
 		return l.from == n.cfg.Rank && l.m.Flags&FlagStop != 0
 	})
 	n.endRound()
@@ -462,7 +462,7 @@ func (n *Node) Lost(rank int, why string) {
 }
 
 // busy reports whether this rank knows of a round.
-func (n *Node) busy() bool { return n.phase != phaseIdle || n.held }
+func (n *Node) busy() bool { return n.phase != phaseIdle || n.paused }
 
 // lostNeighbours returns the living ranks that are to hear of a loss: this
 // rank's neighbours in the tree and those of the dead rank, which can't pass

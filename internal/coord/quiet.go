@@ -8,7 +8,7 @@ const maxOn = 16
 
 // add adds the numbers of a Quiet.
 func (m *Message) add(q Message) {
-	m.Held += q.Held
+	m.Paused += q.Paused
 	m.Sent += q.Sent
 	m.Received += q.Received
 	m.Point = max(m.Point, q.Point)
@@ -18,7 +18,7 @@ func (m *Message) add(q Message) {
 // quiet reports that the program can't go on by itself and that this rank
 // knows of a round.
 func (n *Node) quiet() bool {
-	return n.held || n.blocked && n.phase == phaseTargeted
+	return n.paused || n.blocked && n.phase == phaseTargeted
 }
 
 func (n *Node) newWave(wave uint64, detail bool) {
@@ -43,7 +43,7 @@ func (n *Node) resetWave(wave uint64, detail bool) {
 func (n *Node) state() [3]uint64 {
 	sent, received := n.cfg.Counts.Totals()
 	s := [3]uint64{sent - n.sent0, received - n.received0, 0}
-	if n.held {
+	if n.paused {
 		s[2] = 1
 	}
 	return s
@@ -65,8 +65,8 @@ func (n *Node) tellQuiet() bool {
 	}
 	n.quietSent = true
 	n.mine = n.state()
-	own := Message{Sent: n.mine[0], Received: n.mine[1], Held: n.mine[2], Point: n.cfg.Counts.Point()}
-	if n.detail && !n.held {
+	own := Message{Sent: n.mine[0], Received: n.mine[1], Paused: n.mine[2], Point: n.cfg.Counts.Point()}
+	if n.detail && !n.paused {
 		w := Wait{Rank: n.cfg.Rank}
 		if len(n.on) <= maxOn {
 			w.On = slices.Compact(slices.Sorted(slices.Values(n.on)))
@@ -112,15 +112,15 @@ func (n *Node) released(m Message) {
 	}
 	n.newStep(m.Step)
 	switch {
-	case !n.held:
+	case !n.paused:
 		n.decide()
 	case m.Flags&FlagAll != 0 || slices.Contains(m.Ranks, n.cfg.Rank):
-		n.held = false
+		n.paused = false
 		if n.cfg.Spatial && n.isDue(n.at) { // leave that set out, and count it
 			n.setDue(n.at)
 			n.next++
 		}
-		n.pass()
+		n.continueProgram()
 	default:
 		n.exchange()
 	}

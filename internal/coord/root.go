@@ -21,7 +21,7 @@ type rootState struct {
 	releases int
 
 	undecided bool // a coordinated set's outcome is not known yet
-	set       uint64
+	index     uint64
 }
 
 func (r *rootState) ask(m Message) {
@@ -61,7 +61,7 @@ func (n *Node) start() bool {
 	if !r.wanted && len(r.moves) == 0 || r.undecided || n.phase != phaseIdle || n.over || n.finished {
 		return false
 	}
-	if n.held { // at a due point: the round is under way
+	if n.paused { // at a due point: the round is under way
 		return false
 	}
 	r.move = !r.wanted
@@ -73,7 +73,7 @@ func (n *Node) start() bool {
 // drained, and the last set's outcome is known.
 func (n *Node) decideSave() bool {
 	r := n.root
-	if r.undecided || !n.held {
+	if r.undecided || !n.paused {
 		return false
 	}
 	due := n.dueUpTo(n.maxPoint)
@@ -85,12 +85,12 @@ func (n *Node) decideSave() bool {
 		n.noMoves(n.stopError())
 	}
 	r.passed = len(r.moves) > 0
-	m := Message{Kind: KindSave, Epoch: n.epoch, Set: n.maxNext, Point: due,
+	m := Message{Kind: KindSave, Epoch: n.epoch, Index: n.maxNext, Point: due,
 		Text: r.reason, Flags: r.stopFlag()}
 	if m.Text == "" && m.Point > n.due {
 		m.Text = n.dueReason()
 	}
-	r.undecided, r.set = true, m.Set
+	r.undecided, r.index = true, m.Index
 	n.saveNow(m)
 	return true
 }
@@ -138,11 +138,11 @@ func (n *Node) waveDone() bool {
 	now := [2]uint64{n.sum.Sent, n.sum.Received}
 	last := r.last
 	r.last = now
-	even := now[0] == now[1] || n.cfg.hasty
+	even := now[0] == now[1] || n.cfg.trustWaves
 	switch {
-	case n.sum.Held == uint64(n.cfg.Size): // all are held; bookmarks will match
+	case n.sum.Paused == uint64(n.cfg.Size): // all are held; bookmarks will match
 		return false
-	case n.detail && (even && now == last || n.cfg.hasty):
+	case n.detail && (even && now == last || n.cfg.trustWaves):
 		r.last = [2]uint64{}
 		n.stuck()
 	case even || n.noticed:
@@ -180,7 +180,7 @@ func (n *Node) stuck() {
 	}
 	why := ""
 	switch {
-	case n.sum.Held == 0 || m.Flags&FlagAll == 0 && len(m.Ranks) == 0:
+	case n.sum.Paused == 0 || m.Flags&FlagAll == 0 && len(m.Ranks) == 0:
 		why = "the program itself can't go on: "
 	case n.root.releases >= n.cfg.MaxReleases:
 		why = fmt.Sprintf("after %d releases there was still no moment with every rank in a point: ", n.root.releases)

@@ -22,10 +22,10 @@ func (n *Node) Receive(from int, m Message) error {
 		return n.bad(from, m, why)
 	}
 	if n.moving != 0 {
-		n.queue = append(n.queue, letter{from, m})
+		n.queue = append(n.queue, queuedMessage{from, m})
 		return nil
 	}
-	return n.take(from, m)
+	return n.handle(from, m)
 }
 
 // wrongWay says why a message can't have come from that rank, if so.
@@ -51,8 +51,8 @@ func (n *Node) wrongWay(from int, m Message) string {
 	return ""
 }
 
-// take handles a message that came the right way.
-func (n *Node) take(from int, m Message) error {
+// handle handles a message that came the right way.
+func (n *Node) handle(from int, m Message) error {
 	switch {
 	case m.Kind == KindBookmark:
 		n.bookmarkFrom(from, m)
@@ -66,7 +66,7 @@ func (n *Node) take(from int, m Message) error {
 
 func (n *Node) bad(from int, m Message, why string) error {
 	return fmt.Errorf("coord: %w: %v (round %d, set %d) from rank %d at rank %d in round %d: %s",
-		ErrMessage, m.Kind, m.Epoch, m.Set, from, n.cfg.Rank, n.epoch, why)
+		ErrMessage, m.Kind, m.Epoch, m.Index, from, n.cfg.Rank, n.epoch, why)
 }
 
 // fromParent handles what comes down the tree. It can't be early or late: a
@@ -94,7 +94,7 @@ func (n *Node) fromParent(m Message) error {
 		if n.phase == phaseTargeted {
 			return n.bad(n.parent, m, "two targets")
 		}
-		n.patient = m.Flags&FlagMove != 0
+		n.awaitWrites = m.Flags&FlagMove != 0
 		n.targeted(m.Point)
 	case KindProbe:
 		if m.Step != n.step {
@@ -107,7 +107,7 @@ func (n *Node) fromParent(m Message) error {
 		}
 		n.released(m)
 	case KindSave, KindMove:
-		if !n.held || !n.complete {
+		if !n.paused || !n.complete {
 			return n.bad(n.parent, m, "this rank is not ready")
 		}
 		if m.Kind == KindMove {
@@ -157,7 +157,7 @@ func (n *Node) fromChild(m Message) {
 	case KindComplete:
 		n.childDone++
 		n.maxPoint = max(n.maxPoint, m.Point)
-		n.maxNext = max(n.maxNext, m.Set)
+		n.maxNext = max(n.maxNext, m.Index)
 	case KindQuiet:
 		if m.Wave == n.wave {
 			n.childQuiet++
@@ -198,10 +198,10 @@ func (n *Node) counted(points uint64) {
 func (n *Node) targeted(target uint64) {
 	n.phase, n.target = phaseTargeted, target
 	if r := n.root; r != nil {
-		n.patient = r.move || r.passed
+		n.awaitWrites = r.move || r.passed
 	}
 	m := Message{Kind: KindTarget, Epoch: n.epoch, Point: target}
-	if n.patient {
+	if n.awaitWrites {
 		m.Flags = FlagMove
 	}
 	n.sendDown(m)
@@ -222,10 +222,10 @@ func (n *Node) dueReached() {
 	}
 }
 
-// hold keeps the program in its point and begins the exchange of bookmarks.
-func (n *Node) hold() {
-	n.held = true
-	n.emit(Hold{})
+// pause keeps the program in its point and begins the exchange of bookmarks.
+func (n *Node) pause() {
+	n.paused = true
+	n.emit(Pause{})
 	n.dueReached()
 	n.exchange()
 }
@@ -298,7 +298,7 @@ func (n *Node) newStep(step uint64) {
 // endRound leaves the round for the next one.
 func (n *Node) endRound() {
 	n.epoch++
-	n.phase, n.held, n.dueSent, n.patient = phaseIdle, false, false, false
+	n.phase, n.paused, n.dueSent, n.awaitWrites = phaseIdle, false, false, false
 	n.answered, n.target, n.pollLeft, n.pollMax = 0, 0, 0, 0
 	n.newStep(0)
 	if n.root != nil {
@@ -313,13 +313,13 @@ func (n *Node) settle() {
 		if len(n.lost) > 0 || n.stopped || n.moving != 0 {
 			return
 		}
-		if n.held {
+		if n.paused {
 			n.drain()
 			if n.complete && !n.reported && n.childDone == len(n.children) {
 				n.reported = true
 				n.maxPoint, n.maxNext = max(n.maxPoint, n.at), max(n.maxNext, n.next)
 				if n.root == nil {
-					n.sendUp(Message{Kind: KindComplete, Epoch: n.epoch, Step: n.step, Point: n.maxPoint, Set: n.maxNext})
+					n.sendUp(Message{Kind: KindComplete, Epoch: n.epoch, Step: n.step, Point: n.maxPoint, Index: n.maxNext})
 				}
 			}
 		}
@@ -358,7 +358,7 @@ func (n *Node) drain() {
 		n.fault(fmt.Sprintf("rank %d had sent %d messages to rank %d, which has received %d",
 			wrong, n.marks[wrong], n.cfg.Rank, n.cfg.Counts.Received(wrong)))
 	}
-	if n.held && !n.complete && !n.faulty && n.owed == 0 && len(n.undrained) == 0 && (!n.patient || n.writing == 0) {
+	if n.paused && !n.complete && !n.faulty && n.owed == 0 && len(n.undrained) == 0 && (!n.awaitWrites || n.writing == 0) {
 		n.complete = true
 		n.snapshot = map[int]uint64{}
 		for _, p := range n.cfg.Counts.Peers() {
@@ -401,7 +401,7 @@ func (n *Node) saveNow(m Message) {
 	if !n.askedStop || m.Flags&FlagStop != 0 { // else it reaches the root too late for this set
 		n.asked, n.askedStop = false, false
 	}
-	n.save(Save{Set: m.Set, Due: m.Point, Cut: cut, Reason: m.Text, Stop: m.Flags&FlagStop != 0})
+	n.save(Save{Index: m.Index, Due: m.Point, Cut: cut, Reason: m.Text, Stop: m.Flags&FlagStop != 0})
 	n.endRound()
 	n.root.served()
 }

@@ -141,7 +141,7 @@ func (s *scriptRun) run(words []string) error {
 	case "unblocked":
 		r.node.Unblocked()
 	case "copied":
-		r.node.Copied(r.node.set)
+		r.node.Copied(r.node.index)
 	case "saved":
 		var err error
 		if len(rest) > 0 {
@@ -241,8 +241,8 @@ func (s *scriptRun) take(i int) {
 			s.ctl[[2]int{i, a.To}] = append(s.ctl[[2]int{i, a.To}], a.Msg)
 			text = fmt.Sprintf("→ %d %s", a.To, describe(a.Msg))
 		case Save:
-			s.ranks[i].saving = append(s.ranks[i].saving, a.Set)
-			text = fmt.Sprintf("Save set=%d point=%d due=%d cut=%v reason=%q", a.Set, a.Point, a.Due, a.Cut, a.Reason)
+			s.ranks[i].saving = append(s.ranks[i].saving, a.Index)
+			text = fmt.Sprintf("Save index=%d point=%d due=%d cut=%v reason=%q", a.Index, a.Point, a.Due, a.Cut, a.Reason)
 			if a.Stop {
 				text += " stop"
 			}
@@ -250,13 +250,13 @@ func (s *scriptRun) take(i int) {
 				text += " alone"
 			}
 		case Failed:
-			text = fmt.Sprintf("Failed set=%d: %v", a.Set, a.Err)
+			text = fmt.Sprintf("Failed index=%d: %v", a.Index, a.Err)
 		case Committed:
-			text = fmt.Sprintf("Committed set=%d", a.Set)
+			text = fmt.Sprintf("Committed index=%d", a.Index)
 		case CalledOff:
 			text = fmt.Sprintf("CalledOff stop=%v: %v", a.Stop, a.Err)
 		case Stop:
-			text = fmt.Sprintf("Stop set=%d err=%v", a.Set, a.Err)
+			text = fmt.Sprintf("Stop index=%d err=%v", a.Index, a.Err)
 		case Move:
 			text = fmt.Sprintf("Move id=%d point=%d", a.ID, a.Point)
 		case MoveOff:
@@ -272,7 +272,7 @@ func (s *scriptRun) take(i int) {
 func describe(m Message) string {
 	fields := kindFields[m.Kind]
 	text := m.Kind.String()
-	names := []string{"epoch", "step", "wave", "point", "set", "sent", "received", "held", "move"}
+	names := []string{"epoch", "step", "wave", "point", "index", "sent", "received", "paused", "move"}
 	for i, f := range m.numbers() {
 		if fields&f.field != 0 {
 			text += fmt.Sprintf(" %s=%d", names[i], *f.value)

@@ -3,7 +3,7 @@ package coord
 // Cost is what one coordinated set takes, counted in control messages.
 type Cost struct {
 	Rounds     int // message delays from the ask until all know the outcome
-	Held       int // … of them while a rank is held: from its Hold to its Save, at most
+	Paused     int // … of them while a rank is held: from its Pause to its Save, at most
 	Depth      int // of the tree of ranks
 	Messages   int // control messages in all
 	Bookmarks  int // … of them between peers
@@ -23,7 +23,7 @@ func Simulate(n, arity int, peers func(rank int) []int) Cost {
 	var cost Cost
 	var mail []letter
 	load := make([]int, n)
-	held := make([]int, n)
+	paused := make([]int, n)
 	nodes := make([]*Node, n)
 	known := 0
 	ranks := make([]simulated, n)
@@ -34,11 +34,11 @@ func Simulate(n, arity int, peers func(rank int) []int) Cost {
 				switch a := a.(type) {
 				case Send:
 					mail = append(mail, letter{i, a.To, a.Msg})
-				case Hold:
-					held[i] = cost.Rounds
+				case Pause:
+					paused[i] = cost.Rounds
 				case Save:
-					cost.Held = max(cost.Held, cost.Rounds-held[i])
-					nodes[i].Saved(a.Set, nil)
+					cost.Paused = max(cost.Paused, cost.Rounds-paused[i])
+					nodes[i].Saved(a.Index, nil)
 					again = true
 				case Committed:
 					known++

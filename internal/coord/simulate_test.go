@@ -46,7 +46,7 @@ func TestSimulate(t *testing.T) {
 	for _, n := range sizes {
 		c := Simulate(n, 0, halo(n))
 		t.Logf("%5d ranks: depth %d, %3d rounds (held %d), %6d messages (%5.2f per rank, %5d bookmarks), at most %d per rank, %.1f bytes each",
-			n, c.Depth, c.Rounds, c.Held, c.Messages, float64(c.Messages)/float64(n), c.Bookmarks, c.MaxPerRank, float64(c.Bytes)/float64(c.Messages))
+			n, c.Depth, c.Rounds, c.Paused, c.Messages, float64(c.Messages)/float64(n), c.Bookmarks, c.MaxPerRank, float64(c.Bytes)/float64(c.Messages))
 		// Up or down the tree: Ask, Poll, Count, Target, Quiet, Complete,
 		// Save, Saved, Outcome; at most one more wave with its notice; and a
 		// bookmark to each neighbour.

@@ -74,7 +74,7 @@ func (n *Node) Export() []byte {
 			failed = stateFailed
 		}
 		b = append(b, failed)
-		for _, v := range []uint64{x.set, uint64(x.left), x.sums.Sent, x.sums.Received, uint64(x.rank)} {
+		for _, v := range []uint64{x.index, uint64(x.left), x.sums.Sent, x.sums.Received, uint64(x.rank)} {
 			b = binary.AppendUvarint(b, v)
 		}
 		b = appendText(b, x.why)
@@ -202,13 +202,13 @@ func (p *stateParser) results(n *Node) {
 	for range p.length("results", 7) {
 		failed := p.byte("flags")
 		p.require(failed <= stateFailed, "unknown flags")
-		x := result{set: p.number("set"), failed: failed != 0}
+		x := result{index: p.number("set"), failed: failed != 0}
 		left := p.number("ranks that are to tell")
 		p.require(left >= 1 && left <= uint64(len(n.children)), "a result that is none")
 		x.sums = Sums{p.number("sum of messages"), p.number("sum of messages")}
 		x.left, x.rank, x.why = int(min(left, maxRank)), p.rank(), p.text()
 		p.require(x.rank < p.size && (x.failed || x.rank == 0 && x.why == ""), "a failure that is none")
-		p.require(!slices.ContainsFunc(n.results, func(y result) bool { return y.set == x.set }), "two results for a set")
+		p.require(!slices.ContainsFunc(n.results, func(y result) bool { return y.index == x.index }), "two results for a set")
 		n.results = append(n.results, x)
 		if p.err != nil {
 			return
@@ -256,6 +256,6 @@ func (p *stateParser) queue(n *Node) {
 		case why != "":
 			p.fail("%v from rank %d: %s", m.Kind, from, why)
 		}
-		n.queue = append(n.queue, letter{from, m})
+		n.queue = append(n.queue, queuedMessage{from, m})
 	}
 }

@@ -21,14 +21,14 @@ func movingNode(rank int) *Node {
 	n.base[2], n.base[3] = 12, 13
 	n.mark(2, 14)
 	n.early[3] = bookmark{5, 1, 15}
-	n.results = []result{{set: 8, left: 1, failed: true, rank: 3, why: "no space"}, {set: 9, left: 1}}
+	n.results = []result{{index: 8, left: 1, failed: true, rank: 3, why: "no space"}, {index: 9, left: 1}}
 	if r := n.root; r != nil {
 		r.wanted, r.stop, r.reason = true, true, "user, preempted"
 		r.moves = []uint64{9, 8}
 	}
 	n.Ask("late", true)
 	n.AskMove(10)
-	for _, l := range []letter{
+	for _, l := range []queuedMessage{
 		{2, Message{Kind: KindBookmark, Epoch: 6, Sent: 16}},
 		{rank + 1, Message{Kind: KindAskMove, Move: 11}},
 		{rank + 1, Message{Kind: KindFinished, Rank: 3, Point: 4}},

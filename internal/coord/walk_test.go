@@ -16,8 +16,8 @@ func randomScenario(rng *rand.Rand) *scenario {
 	for i := range wild {
 		wild[i] = rng.IntN(4) == 0
 	}
-	type flight struct{ from, to int }
-	var air []flight
+	type inflight struct{ from, to int }
+	var air []inflight
 	// Points in step, skewed ones, or anywhere.
 	style := rng.IntN(3)
 	for range 20 + rng.IntN(20*n) {
@@ -31,7 +31,7 @@ func randomScenario(rng *rand.Rand) *scenario {
 			texts[i].WriteString("p ")
 		case k < 6 && i != j:
 			fmt.Fprintf(&texts[i], "s%d ", j)
-			air = append(air, flight{i, j})
+			air = append(air, inflight{i, j})
 		case len(air) > 0:
 			f := air[0]
 			air = air[1:]
@@ -43,7 +43,7 @@ func randomScenario(rng *rand.Rand) *scenario {
 		}
 	}
 	sc := &scenario{cfg: Config{Arity: 1 + rng.IntN(4)}, errs: "CFL", offs: "CFLS"}
-	sc.cfg.hasty = rng.IntN(8) == 0
+	sc.cfg.trustWaves = rng.IntN(8) == 0
 	if rng.IntN(4) == 0 {
 		sc.cfg.MaxReleases = []int{-1, 1, 2}[rng.IntN(3)]
 	}
@@ -119,7 +119,7 @@ func TestRandomWalks(t *testing.T) {
 	if stress() {
 		walks = 100_000
 	}
-	sets, off, stops, moves := 0, 0, 0, 0
+	indices, off, stops, moves := 0, 0, 0, 0
 	offs := ""
 	for seed := range uint64(walks) {
 		rng := rand.New(rand.NewPCG(seed, 1))
@@ -128,7 +128,7 @@ func TestRandomWalks(t *testing.T) {
 		if err != nil {
 			t.Fatalf("seed %d: %v\nscripts %q\nasks %q, %+v", seed, err, sc.scripts, sc.asks, sc.cfg)
 		}
-		sets += w.sets
+		indices += w.sets
 		moves += w.moves()
 		offs = addLetters(offs, w.offs)
 		if w.off != "" {
@@ -138,8 +138,8 @@ func TestRandomWalks(t *testing.T) {
 			stops++
 		}
 	}
-	t.Logf("%d walks: %d sets, %d with something called off, %d stopped, %d moves, none because of %q", walks, sets, off, stops, moves, offs)
-	if sets == 0 || off == 0 || stops == 0 || moves == 0 || offs != "CFLS" && !testing.Short() {
+	t.Logf("%d walks: %d sets, %d with something called off, %d stopped, %d moves, none because of %q", walks, indices, off, stops, moves, offs)
+	if indices == 0 || off == 0 || stops == 0 || moves == 0 || offs != "CFLS" && !testing.Short() {
 		t.Error("the walks show nothing")
 	}
 }

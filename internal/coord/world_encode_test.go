@@ -85,11 +85,11 @@ func (r *rank) encode(b []byte) []byte {
 	b = appendList(b, r.saving)
 	b = append(b, strings.Join(r.told, "")...)
 	n := r.node
-	for _, f := range []bool{n.held, n.blocked, n.copying, n.stopping, n.stopped, n.finished, n.asked, n.askedStop, n.over,
-		n.toldFinished, n.dueSent, n.complete, n.reported, n.faulty, n.detail, n.quietSent, n.noticed, n.hasLine, n.patient} {
+	for _, f := range []bool{n.paused, n.blocked, n.copying, n.stopping, n.stopped, n.finished, n.asked, n.askedStop, n.over,
+		n.toldFinished, n.dueSent, n.complete, n.reported, n.faulty, n.detail, n.quietSent, n.noticed, n.hasLine, n.awaitWrites} {
 		b = append(b, bit(f))
 	}
-	for _, v := range []uint64{n.epoch, n.due, n.next, n.at, n.set, n.answered, n.target, n.pollMax, n.step, n.maxPoint, n.maxNext,
+	for _, v := range []uint64{n.epoch, n.due, n.next, n.at, n.index, n.answered, n.target, n.pollMax, n.step, n.maxPoint, n.maxNext,
 		n.wave, n.line, n.mine[0], n.mine[1], n.mine[2], uint64(n.phase), uint64(n.ended), uint64(n.pollLeft + 1), uint64(n.owed),
 		uint64(n.childDone), uint64(n.childQuiet), n.sent0, n.received0, uint64(n.writing), n.moving} {
 		b = binary.AppendUvarint(b, v)
@@ -114,7 +114,7 @@ func (r *rank) encode(b []byte) []byte {
 	b = sum.AppendTo(b)
 	b = append(b, byte(len(n.results)))
 	for _, x := range n.results {
-		b = append(b, byte(x.set), byte(x.left), bit(x.failed), byte(x.rank))
+		b = append(b, byte(x.index), byte(x.left), bit(x.failed), byte(x.rank))
 	}
 	b = append(b, byte(len(n.queue)))
 	for _, l := range n.queue {
@@ -123,7 +123,7 @@ func (r *rank) encode(b []byte) []byte {
 	if t := n.root; t != nil {
 		b = appendList(append(b, bit(t.move), bit(t.passed)), t.moves)
 		b = append(b, bit(t.wanted), bit(t.stop), bit(t.waveIdle), byte(t.last[0]), byte(t.last[1]),
-			byte(t.releases), bit(t.undecided), byte(t.set))
+			byte(t.releases), bit(t.undecided), byte(t.index))
 	}
 	return b
 }

@@ -58,7 +58,7 @@ type scenario struct {
 
 const (
 	running  = iota
-	inPoint  // waits for Pass or Stop
+	inPoint  // waits for Continue or Stop
 	blocked  // in a receive
 	arriving // a newcomer that waits for Moved
 	finished // the script is over
@@ -275,8 +275,8 @@ func (w *world) happen(r *rank, e event) error {
 	case 'o':
 		s := r.copying[0]
 		r.copying = nil
-		r.saving = append(slices.Clone(r.saving), s.Set)
-		n.Copied(s.Set)
+		r.saving = append(slices.Clone(r.saving), s.Index)
+		n.Copied(s.Index)
 	case 'w':
 		set := r.saving[e.arg]
 		r.saving = slices.Delete(slices.Clone(r.saving), e.arg, e.arg+1)
@@ -368,17 +368,17 @@ func (w *world) act(r *rank, i int) error {
 			}
 			if a.Msg.Kind == KindRelease {
 				w.released = true
-				if who := w.moving(); i == 0 && !w.sc.cfg.hasty && w.death == w.sc.deaths && who >= 0 {
+				if who := w.moving(); i == 0 && !w.sc.cfg.trustWaves && w.death == w.sc.deaths && who >= 0 {
 					return fmt.Errorf("false alarm: rank %d is not stuck", who)
 				}
 			}
 			ch := w.chan_(i, a.To)
 			*ch = append(slices.Clip(*ch), string(a.Msg.AppendTo(nil)))
-		case Hold:
+		case Pause:
 			if r.status != inPoint || r.move != 0 {
 				return fmt.Errorf("rank %d: Hold outside a point", i)
 			}
-		case Pass:
+		case Continue:
 			if r.status != inPoint || len(r.copying) > 0 || r.move != 0 {
 				return fmt.Errorf("rank %d: Pass in status %d", i, r.status)
 			}
@@ -387,8 +387,8 @@ func (w *world) act(r *rank, i int) error {
 			if r.status != inPoint || r.move != 0 {
 				return fmt.Errorf("rank %d: Save outside a point", i)
 			}
-			if i == 0 && !w.sc.cfg.Spatial && a.Set != uint64(len(r.told)) {
-				return fmt.Errorf("set %d begins before the outcome of the last one", a.Set)
+			if i == 0 && !w.sc.cfg.Spatial && a.Index != uint64(len(r.told)) {
+				return fmt.Errorf("set %d begins before the outcome of the last one", a.Index)
 			}
 			r.copying = []Save{a}
 			r.open = r.open && a.Alone
@@ -396,9 +396,9 @@ func (w *world) act(r *rank, i int) error {
 				return err
 			}
 		case Committed:
-			r.told = append(slices.Clip(r.told), fmt.Sprint("C", a.Set))
+			r.told = append(slices.Clip(r.told), fmt.Sprint("C", a.Index))
 		case Failed:
-			r.told = append(slices.Clip(r.told), fmt.Sprint("F", a.Set))
+			r.told = append(slices.Clip(r.told), fmt.Sprint("F", a.Index))
 		case CalledOff:
 			r.open = false
 			why := letterOf(a.Err)
@@ -454,26 +454,26 @@ func (w *world) saved(r *rank, i int, s Save) error {
 	p := part{rank: i, sent: slices.Clone(r.sent), consumed: slices.Clone(r.consumed), taken: slices.Clone(r.arrived),
 		cut: s.Cut, alone: s.Alone, point: s.Point, stop: s.Stop}
 	w.parts = maps.Clone(w.parts)
-	list := append(slices.Clip(w.parts[s.Set]), p)
+	list := append(slices.Clip(w.parts[s.Index]), p)
 	slices.SortFunc(list, func(a, b part) int { return a.rank - b.rank })
-	w.parts[s.Set] = list
+	w.parts[s.Index] = list
 	for k := 1; k < len(list); k++ {
 		if list[k].rank == list[k-1].rank {
-			return fmt.Errorf("rank %d saved set %d twice", list[k].rank, s.Set)
+			return fmt.Errorf("rank %d saved set %d twice", list[k].rank, s.Index)
 		}
 		if list[k].alone != list[0].alone {
-			return fmt.Errorf("set %d is two sets: ranks %d and %d", s.Set, list[0].rank, list[k].rank)
+			return fmt.Errorf("set %d is two sets: ranks %d and %d", s.Index, list[0].rank, list[k].rank)
 		}
 	}
 	if len(list) < len(w.ranks) {
 		return nil
 	}
-	delete(w.parts, s.Set)
+	delete(w.parts, s.Index)
 	w.sets++
 	if s.Alone {
 		w.alone++
 	}
-	return w.checkSet(s.Set, list)
+	return w.checkSet(s.Index, list)
 }
 
 // checkSet checks that a set is a consistent cut with exactly the messages

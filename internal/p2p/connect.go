@@ -14,34 +14,34 @@ import (
 	"github.com/cairnrun/cairn/internal/transport"
 )
 
-// card is what a rank tells the others about itself.
-type card struct {
-	Rank  int               `json:"rank"`
-	Size  int               `json:"size"`
-	Where string            `json:"where"` // the machine
-	Ways  []string          `json:"ways"`  // transports, in order of preference
-	Cards map[string][]byte `json:"cards"`
+// endpoint is what a rank tells the others about itself.
+type endpoint struct {
+	Rank       int               `json:"rank"`
+	Size       int               `json:"size"`
+	Machine    string            `json:"machine"`    // the machine
+	Transports []string          `json:"transports"` // transports, in order of preference
+	Addresses  map[string][]byte `json:"addresses"`
 }
 
-// Card returns this rank's card, as Connect gives it to the others. It stays
+// Endpoint returns this rank's endpoint, as Connect gives it to the others. It stays
 // the same as long as the drivers do.
-func (e *Engine) Card() ([]byte, error) {
+func (e *Engine) Endpoint() ([]byte, error) {
 	e.lock()
 	defer e.mu.Unlock()
-	return json.Marshal(e.card())
+	return json.Marshal(e.endpoint())
 }
 
-func (e *Engine) card() card {
-	mine := card{Rank: e.rank, Size: e.size, Where: e.cfg.Machine, Cards: make(map[string][]byte)}
+func (e *Engine) endpoint() endpoint {
+	mine := endpoint{Rank: e.rank, Size: e.size, Machine: e.cfg.Machine, Addresses: make(map[string][]byte)}
 	for _, d := range e.cfg.Drivers {
-		mine.Ways = append(mine.Ways, d.Name())
-		mine.Cards[d.Name()] = d.Card()
+		mine.Transports = append(mine.Transports, d.Name())
+		mine.Addresses[d.Name()] = d.Address()
 	}
 	return mine
 }
 
-// AddDriver adds a transport, the least preferred so far, to the card and to
-// what later connections can use. Whoever has this rank's card needs the new
+// AddDriver adds a transport, the least preferred so far, to the endpoint and to
+// what later connections can use. Whoever has this rank's endpoint needs the new
 // one.
 func (e *Engine) AddDriver(d transport.Driver) error {
 	e.lock()
@@ -53,8 +53,8 @@ func (e *Engine) AddDriver(d transport.Driver) error {
 	return nil
 }
 
-func (e *Engine) exchange(ctx context.Context) ([]card, error) {
-	raw, err := e.Card()
+func (e *Engine) exchange(ctx context.Context) ([]endpoint, error) {
+	raw, err := e.Endpoint()
 	if err != nil {
 		return nil, err
 	}
@@ -63,44 +63,44 @@ func (e *Engine) exchange(ctx context.Context) ([]card, error) {
 		return nil, fmt.Errorf("exchanging addresses: %w", err)
 	}
 	if len(all) != e.size {
-		return nil, fmt.Errorf("exchanging addresses: %d cards for %d ranks", len(all), e.size)
+		return nil, fmt.Errorf("exchanging addresses: %d endpoints for %d ranks", len(all), e.size)
 	}
-	return e.readCards(all)
+	return e.readEndpoints(all)
 }
 
-// readCards reads cards, indexed by rank; of ranks without one the result has
+// readEndpoints reads endpoints, indexed by rank; of ranks without one the result has
 // an empty one.
-func (e *Engine) readCards(all [][]byte) ([]card, error) {
-	cards := make([]card, e.size)
+func (e *Engine) readEndpoints(all [][]byte) ([]endpoint, error) {
+	endpoints := make([]endpoint, e.size)
 	for i, raw := range all {
 		if raw == nil {
 			continue
 		}
 		if i >= e.size {
-			return nil, fmt.Errorf("a card of rank %d in a run of %d ranks", i, e.size)
+			return nil, fmt.Errorf("an endpoint of rank %d in a run of %d ranks", i, e.size)
 		}
-		if err := json.Unmarshal(raw, &cards[i]); err != nil {
-			return nil, fmt.Errorf("card of rank %d: %w", i, err)
+		if err := json.Unmarshal(raw, &endpoints[i]); err != nil {
+			return nil, fmt.Errorf("endpoint of rank %d: %w", i, err)
 		}
-		if cards[i].Rank != i || cards[i].Size != e.size {
-			return nil, fmt.Errorf("card of rank %d is that of rank %d of %d", i, cards[i].Rank, cards[i].Size)
+		if endpoints[i].Rank != i || endpoints[i].Size != e.size {
+			return nil, fmt.Errorf("endpoint of rank %d is that of rank %d of %d", i, endpoints[i].Rank, endpoints[i].Size)
 		}
 	}
-	return cards, nil
+	return endpoints, nil
 }
 
-// settle notes the cards of ranks, and where these are. The lock is held.
-func (e *Engine) settle(cards []card) {
+// settle notes the endpoints of ranks, and where these are. The lock is held.
+func (e *Engine) settle(endpoints []endpoint) {
 	here := 0
 	for i := range e.peers {
-		if cards[i].Size > 0 {
-			e.cards[i], e.peers[i].where = cards[i], cards[i].Where
+		if endpoints[i].Size > 0 {
+			e.endpoints[i], e.peers[i].machine = endpoints[i], endpoints[i].Machine
 		}
-		if i == e.rank || e.peers[i].where == e.cfg.Machine {
+		if i == e.rank || e.peers[i].machine == e.cfg.Machine {
 			here++
 		}
 	}
-	e.crowded = e.cfg.Crowded || here > runtime.NumCPU()
+	e.oversubscribed = e.cfg.Oversubscribed || here > runtime.NumCPU()
 }
 
 // Connect connects this rank with all others, each pair by the first
@@ -112,15 +112,15 @@ func (e *Engine) Connect(ctx context.Context) error {
 	if runtime.GOOS != "linux" {
 		return errSystem
 	}
-	cards, err := e.exchange(ctx)
+	endpoints, err := e.exchange(ctx)
 	if err != nil {
 		return err
 	}
-	if err := e.connect(ctx, cards, e.others(), nil); err != nil {
+	if err := e.connect(ctx, endpoints, e.others(), nil); err != nil {
 		return err
 	}
 	e.lock()
-	e.unlinked = false
+	e.unconnected = false
 	e.mu.Unlock()
 	return nil
 }
@@ -139,31 +139,31 @@ func (e *Engine) others() []int {
 }
 
 // connectTime is how long ranks may take to connect. All of them run, and know
-// each other's cards.
+// each other's endpoints.
 const connectTime = time.Minute
 
 // route chooses the transport to a rank: the first that the lower rank of the
 // two prefers and that serves them. Both come to the same.
-func (e *Engine) route(mine, theirs *card) (transport.Driver, error) {
-	ways := mine.Ways
+func (e *Engine) route(mine, theirs *endpoint) (transport.Driver, error) {
+	ways := mine.Transports
 	if theirs.Rank < e.rank {
-		ways = theirs.Ways
+		ways = theirs.Transports
 	}
 	for _, w := range ways {
 		d := e.driver(w)
-		if d != nil && theirs.Cards[w] != nil && d.Reaches(theirs.Cards[w]) {
+		if d != nil && theirs.Addresses[w] != nil && d.Reaches(theirs.Addresses[w]) {
 			return d, nil
 		}
 	}
-	return nil, fmt.Errorf("no transport leads from rank %d (which has %s) to rank %d (which has %s)", e.rank, strings.Join(mine.Ways, ", "), theirs.Rank, strings.Join(theirs.Ways, ", "))
+	return nil, fmt.Errorf("no transport leads from rank %d (which has %s) to rank %d (which has %s)", e.rank, strings.Join(mine.Transports, ", "), theirs.Rank, strings.Join(theirs.Transports, ", "))
 }
 
 // connect makes links to some ranks; with only set, no others than that
 // driver's.
-func (e *Engine) connect(ctx context.Context, cards []card, to []int, only transport.Driver) error {
+func (e *Engine) connect(ctx context.Context, endpoints []endpoint, to []int, only transport.Driver) error {
 	e.lock()
-	e.settle(cards)
-	mine := e.card()
+	e.settle(endpoints)
+	mine := e.endpoint()
 	drivers := slices.Clone(e.cfg.Drivers)
 	e.mu.Unlock()
 	// All ranks take the drivers in the same order, whichever they prefer:
@@ -171,14 +171,14 @@ func (e *Engine) connect(ctx context.Context, cards []card, to []int, only trans
 	slices.SortFunc(drivers, func(a, b transport.Driver) int { return cmp.Compare(a.Name(), b.Name()) })
 	per := make(map[transport.Driver][][]byte)
 	for _, i := range to {
-		d, err := e.route(&mine, &cards[i])
+		d, err := e.route(&mine, &endpoints[i])
 		if err != nil {
 			return err
 		}
 		if per[d] == nil {
 			per[d] = make([][]byte, e.size)
 		}
-		per[d][i] = cards[i].Cards[d.Name()]
+		per[d][i] = endpoints[i].Addresses[d.Name()]
 	}
 	for _, d := range drivers {
 		if per[d] == nil || only != nil && d != only {
@@ -193,22 +193,22 @@ func (e *Engine) connect(ctx context.Context, cards []card, to []int, only trans
 		}
 		e.lock()
 		h.link = l
-		e.adopt(l, d, per[d])
+		e.addLink(l, d, per[d])
 		e.mu.Unlock()
 	}
 	return nil
 }
 
-// adopt takes a new link into use, for the ranks that have a card. The lock is
+// addLink takes a new link into use, for the ranks that have an endpoint. The lock is
 // held.
-func (e *Engine) adopt(l transport.Link, d transport.Driver, cards [][]byte) {
+func (e *Engine) addLink(l transport.Link, d transport.Driver, endpoints [][]byte) {
 	e.links = append(e.links, link{l, d})
-	for i := range cards {
-		if cards[i] == nil {
+	for i := range endpoints {
+		if endpoints[i] == nil {
 			continue
 		}
 		p := &e.peers[i]
-		p.link, p.eager, p.puller, p.paused, p.gone, p.goodbyes, p.answers = l, l.EagerLimit(), nil, false, nil, 0, 0
+		p.link, p.eager, p.puller, p.detached, p.gone, p.detaches, p.peerDetaches = l, l.EagerLimit(), nil, false, nil, 0, 0
 		if pl, ok := l.(transport.Puller); ok && pl.CanPull(i) {
 			p.puller = pl
 		}
@@ -242,20 +242,20 @@ func fragile(l transport.Link) bool {
 	return ok && f.MustClose()
 }
 
-// pause exchanges last frames with ranks, and returns when theirs are here:
+// exchangeDetach exchanges last frames with ranks, and returns when theirs are here:
 // then nothing is on its way. Control messages for them wait from now on. The
 // lock is held.
-func (e *Engine) pause(ctx context.Context, with []int) error {
+func (e *Engine) exchangeDetach(ctx context.Context, with []int) error {
 	for _, i := range with {
-		e.peers[i].goodbyes++
-		e.head = frame{kind: kindPause, seq: e.peers[i].goodbyes}
+		e.peers[i].detaches++
+		e.head = frame{kind: kindDetach, seq: e.peers[i].detaches}
 		e.emit(i, nil, nil)
 		e.peers[i].muted = true
 	}
 	stop := context.AfterFunc(ctx, e.Wake)
 	defer stop()
 	err := e.Serve(func() bool {
-		return !slices.ContainsFunc(with, func(i int) bool { return e.peers[i].answers < e.peers[i].goodbyes }) || ctx.Err() != nil
+		return !slices.ContainsFunc(with, func(i int) bool { return e.peers[i].peerDetaches < e.peers[i].detaches }) || ctx.Err() != nil
 	})
 	if err == nil {
 		err = context.Cause(ctx)
@@ -283,7 +283,7 @@ func (e *Engine) CloseFragile(ctx context.Context) (bool, error) {
 // closeLinks exchanges last frames with the ranks that some links serve, and
 // closes these. The lock is held.
 func (e *Engine) closeLinks(ctx context.Context, to []int, which func(link) bool) error {
-	if err := e.pause(ctx, to); err != nil {
+	if err := e.exchangeDetach(ctx, to); err != nil {
 		return err
 	}
 	for _, i := range to {
@@ -305,7 +305,7 @@ func (e *Engine) closeLinks(ctx context.Context, to []int, which func(link) bool
 // Reopen connects again what CloseFragile closed, on all ranks. The lock is
 // not held, and nothing is sent meanwhile.
 func (e *Engine) Reopen(ctx context.Context) error {
-	cards, err := e.exchange(ctx)
+	endpoints, err := e.exchange(ctx)
 	if err != nil {
 		return err
 	}
@@ -314,7 +314,7 @@ func (e *Engine) Reopen(ctx context.Context) error {
 		if open {
 			continue
 		}
-		if err := e.connect(ctx, cards, e.others(), d); err != nil {
+		if err := e.connect(ctx, endpoints, e.others(), d); err != nil {
 			return err
 		}
 	}

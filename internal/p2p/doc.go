@@ -20,16 +20,16 @@
 //
 //	 0 kind   1 byte order of the payload (bit 0: little, bit 1: an int has 32 bits)   2 –
 //	 4 context u32   8 tag i32
-//	12 epoch u32   16 number of the message in its pair, or of the leave (Pause, Rejoin) u64   24 length u64
+//	12 epoch u32   16 number of the message in its pair, or of the leave (Pause, Reattach) u64   24 length u64
 //	32 request of the sender (Announce, Ready, Done) or receiver (Data) u64
 //	40 address (Announce) or request of the receiver (Ready) u64
 //
 // # Checkpoints
 //
-// While a rank is held at a point (Hold), whole messages keep coming in until
+// While a rank is held at a point (Pause), whole messages keep coming in until
 // the totals that its peers name are reached; announced ones are fetched. What
 // then lies here unreceived is part of the set (Capture), and is put back
-// after a restart (Resume). Every message carries the number of sets its
+// after a restart (RestoreInflight). Every message carries the number of sets its
 // sender has taken (the epoch): a peer that goes on earlier than this rank
 // sends messages of the next epoch, which are kept aside until this rank has
 // copied its state, too.
@@ -37,6 +37,6 @@
 // # Moves
 //
 // Another process can take a rank's place (see move.go): all ranks take leave
-// of it (Part), it hands over its counts (Ledger), and they connect with its
-// successor (Relink), or go on with it (Rejoin).
+// of it (Detach), it hands over its counts (Counters), and they connect with its
+// successor (Relink), or go on with it (Reattach).
 package p2p

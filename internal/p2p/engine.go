@@ -25,8 +25,8 @@ var (
 	ErrTruncated = errors.New("message longer than the buffer that receives it")
 	// ErrClosed is wrapped after Close.
 	ErrClosed = errors.New("the run is closed")
-	// ErrUnlinked is wrapped before the engine is connected.
-	ErrUnlinked = errors.New("messages can't be exchanged before Restore in a process that takes the place of another")
+	// ErrNotConnected is wrapped before the engine is connected.
+	ErrNotConnected = errors.New("messages can't be exchanged before Restore in a process that takes the place of another")
 )
 
 // Observer is told what the coordination of checkpoints must know. Its
@@ -43,88 +43,88 @@ type Observer interface {
 type Config struct {
 	Rank, Size int
 	Drivers    []transport.Driver // in order of preference
-	// Exchange gives every rank's card to every rank. It is called once by
+	// Exchange gives every rank's endpoint to every rank. It is called once by
 	// Connect, and again when links are reopened.
-	Exchange func(ctx context.Context, card []byte) ([][]byte, error)
-	// Machine names this rank's machine. Where more ranks than processors are
-	// on one, they give way to each other sooner; Crowded says so in advance.
-	Machine string
-	Crowded bool
+	Exchange func(ctx context.Context, endpoint []byte) ([][]byte, error)
+	// Machine names this rank's machine. Machine more ranks than processors are
+	// on one, they give way to each other sooner; Oversubscribed says so in advance.
+	Machine        string
+	Oversubscribed bool
 	// Observer may be nil. SetObserver gives it later.
 	Observer Observer
 	// Uncounted leaves the bookkeeping for checkpoints out. For measuring
 	// what it costs.
 	Uncounted bool
-	// Foreign has this rank pass for one of the other byte order, which what
-	// it sends and receives is in, and Resized for one whose ints have another
+	// OtherByteOrder has this rank pass for one of the other byte order, which what
+	// it sends and receives is in, and OtherIntSize for one whose ints have another
 	// size. For tests.
-	Foreign, Resized bool
+	OtherByteOrder, OtherIntSize bool
 }
 
 // peer is what an engine knows of a rank.
 type peer struct {
-	link     transport.Link
-	puller   transport.Puller // nil: it can't pull from this one
-	eager    int
-	sent     uint64 // whole messages
-	received uint64
-	taken    uint64   // … of them by the program
-	noted    *Kept    // what is coming in, see Record
-	incoming *message // its payload is coming in …
-	into     *Request // … or straight into this receive
-	ended    bool
-	finished bool     // … and its work is done
-	paused   bool     // it sends no more on this link, which is closed, or its process replaced
-	muted    bool     // … and neither does this rank
-	goodbyes uint64   // times that this rank has taken leave on this link,
-	answers  uint64   // and the other one
-	gone     error    // it was lost after that
-	backlog  [][]byte // control messages that wait for that
-	where    string   // its machine
+	link         transport.Link
+	puller       transport.Puller // nil: it can't pull from this one
+	eager        int
+	sent         uint64 // whole messages
+	received     uint64
+	taken        uint64        // … of them by the program
+	recorded     *SavedMessage // what is coming in, see Record
+	incoming     *message      // its payload is coming in …
+	into         *Request      // … or straight into this receive
+	ended        bool
+	finished     bool     // … and its work is done
+	detached     bool     // it sends no more on this link, which is closed, or its process replaced
+	muted        bool     // … and neither does this rank
+	detaches     uint64   // times that this rank has taken leave on this link,
+	peerDetaches uint64   // and the other one
+	gone         error    // it was lost after that
+	backlog      [][]byte // control messages that wait for that
+	machine      string   // its machine
 }
 
 // Engine connects a rank with its peers. Its exported methods may be called
 // by any goroutine, except where they say that the lock is held: then the
 // caller is an Observer, or is between Lock and Unlock.
 type Engine struct {
-	mu         sync.Mutex
-	wanted     atomic.Int32 // goroutines that wait for mu
-	waiters    []*waiter    // goroutines that wait for messages
-	rank, size int
-	cfg        Config
-	count      bool
-	observer   Observer
-	peers      []peer
-	cards      []card // of all ranks, as far as they are known
-	links      []link
-	boxes      map[uint32]*box
-	lastCtx    uint32
-	lastBox    *box
-	requests   map[uint64]*Request // in rendezvous
-	lastID     uint64
-	clock      uint64 // orders posts and arrivals
-	eagers     uint   // sends since the last look at what comes in
-	open       uint64 // sends that are not done
-	free       []*Request
-	pulls      []*message
-	deferred   []*message // of the next epoch, while held
-	saved      int        // see Saved
-	adopted    []adopted
-	held       bool
-	pulling    bool // announced messages are fetched before they are asked for
-	epoch      uint32
-	contexts   uint32 // the next free context
-	order      byte   // of this rank's memory, as in frames
-	crowded    bool   // there are more ranks than processors here
-	unlinked   bool   // it is not connected yet
-	replaying  bool   // … and the program gets what came to its predecessor
-	rec        record
-	resuming   bool   // receives of a set are being posted
-	old        []bool // see Ledger
-	err        error  // nothing works any more
-	closed     bool
-	header     transport.Header
-	head       frame
+	mu             sync.Mutex
+	wanted         atomic.Int32 // goroutines that wait for mu
+	waiters        []*waiter    // goroutines that wait for messages
+	rank, size     int
+	cfg            Config
+	count          bool
+	observer       Observer
+	peers          []peer
+	endpoints      []endpoint // of all ranks, as far as they are known
+	links          []link
+	matchers       map[uint32]*matchQueues
+	lastCtx        uint32
+	lastQueues     *matchQueues
+	requests       map[uint64]*Request // in rendezvous
+	lastID         uint64
+	clock          uint64 // orders posts and arrivals
+	eagers         uint   // sends since the last look at what comes in
+	openSends      uint64 // sends that are not done
+	free           []*Request
+	pulls          []*message
+	deferred       []*message // of the next epoch, while held
+	saved          int        // see SavedReceives
+	restored       []restoredReceive
+	paused         bool
+	pulling        bool // announced messages are fetched before they are asked for
+	epoch          uint32
+	contexts       uint32 // the next free context
+	order          byte   // of this rank's memory, as in frames
+	oversubscribed bool   // there are more ranks than processors here
+	unconnected    bool   // it is not connected yet
+	replaying      bool   // … and the program gets what came to its predecessor
+	recording      recording
+	resuming       bool   // receives of a set are being posted
+	restoredFlags  []bool // see Counters
+	err            error  // nothing works any more
+	closed         bool
+	header         transport.Header
+	head           frame
 
 	sleep sleeper
 }
@@ -141,13 +141,13 @@ func New(cfg Config) (*Engine, error) {
 	}
 	e := &Engine{
 		rank: cfg.Rank, size: cfg.Size, cfg: cfg, count: !cfg.Uncounted, observer: cfg.Observer,
-		peers: make([]peer, cfg.Size), cards: make([]card, cfg.Size), boxes: make(map[uint32]*box), requests: make(map[uint64]*Request),
-		contexts: 2, order: order, crowded: cfg.Crowded, unlinked: cfg.Size > 1,
+		peers: make([]peer, cfg.Size), endpoints: make([]endpoint, cfg.Size), matchers: make(map[uint32]*matchQueues), requests: make(map[uint64]*Request),
+		contexts: 2, order: order, oversubscribed: cfg.Oversubscribed, unconnected: cfg.Size > 1,
 	}
-	if cfg.Foreign {
+	if cfg.OtherByteOrder {
 		e.order ^= orderLittle
 	}
-	if cfg.Resized {
+	if cfg.OtherIntSize {
 		e.order ^= orderNarrow
 	}
 	if err := e.sleep.init(); err != nil {
@@ -178,7 +178,7 @@ func (e *Engine) Received(from int) uint64 { return e.peers[from].received }
 // rank can still be woken by hearing so, and must not look as if nothing were
 // on its way to it. The lock is held.
 func (e *Engine) Totals() (sent, received uint64) {
-	sent = e.open
+	sent = e.openSends
 	for i := range e.peers {
 		sent += e.peers[i].sent
 		received += e.peers[i].received
@@ -205,8 +205,8 @@ func (e *Engine) Taken(from int) uint64 { return e.peers[from].taken }
 // is held.
 func (e *Engine) Err() error { return e.err }
 
-// Route names the transport that serves a peer.
-func (e *Engine) Route(to int) string {
+// Transport names the transport that serves a peer.
+func (e *Engine) Transport(to int) string {
 	e.lock()
 	defer e.mu.Unlock()
 	for _, l := range e.links {
@@ -248,8 +248,8 @@ func (e *Engine) Fail(err error) {
 	e.fail(err)
 }
 
-// Abort is Fail with the lock held.
-func (e *Engine) Abort(err error) { e.fail(err) }
+// FailLocked is Fail with the lock held.
+func (e *Engine) FailLocked(err error) { e.fail(err) }
 
 func (e *Engine) fail(err error) {
 	if e.err == nil {
@@ -268,10 +268,10 @@ func (e *Engine) Arriving(from int, h *transport.Header, n int) []byte {
 	f := &e.head
 	f.get(h)
 	if f.kind == kindEager {
-		p.noted = e.note(from, f, n)
+		p.recorded = e.record(from, f, n)
 		m := (*message)(nil)
-		if !e.aside(f) {
-			if r := e.box(f.ctx).take(from, f.tag); r != nil {
+		if !e.afterCheckpoint(f) {
+			if r := e.queues(f.ctx).take(from, f.tag); r != nil {
 				if n <= len(r.buf) {
 					p.into = r
 					return r.buf[:n]
@@ -282,7 +282,7 @@ func (e *Engine) Arriving(from int, h *transport.Header, n int) []byte {
 		}
 		if m == nil {
 			m = e.newMessage(from, f, n)
-			e.file(m)
+			e.enqueue(m)
 		}
 		m.data = make([]byte, n)
 		p.incoming = m
@@ -296,7 +296,7 @@ func (e *Engine) Arriving(from int, h *transport.Header, n int) []byte {
 			}
 			return r.buf[:n]
 		}
-		e.breach(from, "data that nobody asked for")
+		e.protocolError(from, "data that nobody asked for")
 	}
 	return make([]byte, n)
 }
@@ -308,35 +308,35 @@ func (e *Engine) Arrived(from int, h *transport.Header, buf []byte) {
 	f.get(h)
 	switch f.kind {
 	case kindEager:
-		p.noted.keep(buf)
+		p.recorded.setData(buf)
 		if r := p.into; r != nil {
 			p.into = nil
 			r.order = f.order
-			e.got(from)
-			e.take(r, from, f.tag, len(buf))
+			e.countReceived(from)
+			e.completeReceive(r, from, f.tag, len(buf))
 			return
 		}
 		m := p.incoming
 		p.incoming = nil
 		m.whole = true
-		e.got(from)
+		e.countReceived(from)
 		if m.want != nil {
-			e.hand(m, m.want)
+			e.deliver(m, m.want)
 		}
 	case kindAnnounce:
 		if f.length > maxLength {
-			e.breach(from, "a message of impossible length")
+			e.protocolError(from, "a message of impossible length")
 			return
 		}
 		m := e.newMessage(from, f, int(f.length))
-		m.id, m.addr, m.noted = f.id, f.other, e.note(from, f, int(f.length))
-		if e.aside(f) {
-			e.file(m)
-		} else if r := e.box(f.ctx).take(from, f.tag); r != nil {
+		m.id, m.addr, m.recorded = f.id, f.other, e.record(from, f, int(f.length))
+		if e.afterCheckpoint(f) {
+			e.enqueue(m)
+		} else if r := e.queues(f.ctx).take(from, f.tag); r != nil {
 			m.want = r
 			e.fetch(m)
 		} else {
-			e.file(m)
+			e.enqueue(m)
 			if e.pulling {
 				e.fetch(m)
 			}
@@ -344,7 +344,7 @@ func (e *Engine) Arrived(from int, h *transport.Header, buf []byte) {
 	case kindReady:
 		r := e.requests[f.id]
 		if r == nil || r.peer != from || r.kind != sending {
-			e.breach(from, "it is ready for a message that was not announced")
+			e.protocolError(from, "it is ready for a message that was not announced")
 			return
 		}
 		delete(e.requests, f.id)
@@ -358,20 +358,20 @@ func (e *Engine) Arrived(from int, h *transport.Header, buf []byte) {
 			return // a breach, see Arriving
 		}
 		delete(e.requests, f.id)
-		r.noted.keep(buf)
-		e.got(from)
+		r.recorded.setData(buf)
+		e.countReceived(from)
 		if m := r.message; m != nil {
 			r.message, m.whole = nil, true
 			if m.want != nil {
-				e.hand(m, m.want)
+				e.deliver(m, m.want)
 			}
 			return
 		}
-		e.take(r, from, r.tagGot, len(buf))
+		e.completeReceive(r, from, r.tagGot, len(buf))
 	case kindDone:
 		r := e.requests[f.id]
 		if r == nil || r.peer != from || r.kind != sending {
-			e.breach(from, "it has read a message that was not announced")
+			e.protocolError(from, "it has read a message that was not announced")
 			return
 		}
 		delete(e.requests, f.id)
@@ -387,21 +387,21 @@ func (e *Engine) Arrived(from int, h *transport.Header, buf []byte) {
 			e.observer.Ended(from)
 		}
 		e.sleep.broadcast()
-	case kindPause:
-		p.paused, p.answers = true, f.seq
+	case kindDetach:
+		p.detached, p.peerDetaches = true, f.seq
 		e.sleep.broadcast()
-	case kindRejoin:
-		p.paused = false
+	case kindReattach:
+		p.detached = false
 		if !p.muted { // it may have taken leave in vain
-			p.goodbyes = max(p.goodbyes, f.seq)
+			p.detaches = max(p.detaches, f.seq)
 		}
 	default:
-		e.breach(from, fmt.Sprintf("a frame of unknown kind %d", f.kind))
+		e.protocolError(from, fmt.Sprintf("a frame of unknown kind %d", f.kind))
 	}
 }
 
-// breach says that a peer does not keep to the protocol.
-func (e *Engine) breach(from int, what string) {
+// protocolError says that a peer does not keep to the protocol.
+func (e *Engine) protocolError(from int, what string) {
 	e.fail(fmt.Errorf("rank %d breaks the protocol: %s; do all ranks run the same program?", from, what))
 }
 
@@ -418,7 +418,7 @@ func (e *Engine) lost(rank int, err error) {
 	if p.ended && e.closed { // it said so before, and waited for this rank
 		return
 	}
-	if p.paused && p.muted { // the same; or somebody else decides what becomes of it
+	if p.detached && p.muted { // the same; or somebody else decides what becomes of it
 		p.gone = err
 		return
 	}
@@ -449,27 +449,27 @@ func (h *handler) Lost(rank int, err error) {
 	}
 }
 
-// aside reports whether a message belongs to the time after the set that is
+// afterCheckpoint reports whether a message belongs to the time after the set that is
 // being taken.
-func (e *Engine) aside(f *frame) bool { return e.held && f.epoch > e.epoch }
+func (e *Engine) afterCheckpoint(f *frame) bool { return e.paused && f.epoch > e.epoch }
 
 func (e *Engine) newMessage(from int, f *frame, n int) *message {
 	e.clock++
 	return &message{source: from, ctx: f.ctx, tag: f.tag, epoch: f.epoch, order: f.order, length: n, arrival: e.clock}
 }
 
-// file puts a message where receives find it.
-func (e *Engine) file(m *message) {
-	if e.held && m.epoch > e.epoch {
+// enqueue puts a message where receives find it.
+func (e *Engine) enqueue(m *message) {
+	if e.paused && m.epoch > e.epoch {
 		e.deferred = append(e.deferred, m)
 		return
 	}
-	e.box(m.ctx).add(m)
+	e.queues(m.ctx).add(m)
 	e.sleep.broadcast() // for Probe
 }
 
-// got counts a whole message.
-func (e *Engine) got(from int) {
+// countReceived counts a whole message.
+func (e *Engine) countReceived(from int) {
 	if !e.count {
 		return
 	}
@@ -495,7 +495,7 @@ func (e *Engine) fetch(m *message) {
 		m.data = make([]byte, m.length)
 		r = &Request{message: m}
 	}
-	r.from, r.length, r.tagGot, r.order, r.noted = m.source, m.length, m.tag, m.order, m.noted
+	r.from, r.length, r.tagGot, r.order, r.recorded = m.source, m.length, m.tag, m.order, m.recorded
 	e.requests[e.lastID] = r
 	e.head = frame{kind: kindReady, id: m.id, other: e.lastID}
 	e.emit(m.source, nil, nil)
@@ -521,32 +521,32 @@ func (e *Engine) pull() {
 		e.head = frame{kind: kindDone, id: m.id}
 		e.emit(m.source, nil, nil)
 		m.whole = true
-		m.noted.keep(dst)
-		e.got(m.source)
+		m.recorded.setData(dst)
+		e.countReceived(m.source)
 		if direct {
 			m.want.order = m.order
-			e.take(m.want, m.source, m.tag, m.length)
+			e.completeReceive(m.want, m.source, m.tag, m.length)
 		} else if m.want != nil {
-			e.hand(m, m.want)
+			e.deliver(m, m.want)
 		}
 	}
 }
 
-// hand gives a whole message to a receive.
-func (e *Engine) hand(m *message, r *Request) {
+// deliver gives a whole message to a receive.
+func (e *Engine) deliver(m *message, r *Request) {
 	r.order = m.order
 	n := copy(r.buf, m.data)
 	if m.length > n {
 		r.err = fmt.Errorf("%w: %d bytes with tag %d from rank %d, room for %d", ErrTruncated, m.length, m.tag, m.source, len(r.buf))
 	}
-	e.take(r, m.source, m.tag, m.length)
-	if m.old {
+	e.completeReceive(r, m.source, m.tag, m.length)
+	if m.restored {
 		e.peers[m.source].taken--
 	}
 }
 
-// take completes a receive.
-func (e *Engine) take(r *Request, from int, tag int32, n int) {
+// completeReceive completes a receive.
+func (e *Engine) completeReceive(r *Request, from int, tag int32, n int) {
 	e.peers[from].taken++
 	r.from, r.tagGot, r.length = from, tag, n
 	e.complete(r, r.err)
@@ -556,7 +556,7 @@ func (e *Engine) complete(r *Request, err error) {
 	r.done, r.err = true, err
 	if r.open {
 		r.open = false
-		e.open--
+		e.openSends--
 		if e.observer != nil && e.count { // Totals have changed
 			e.observer.Arrived(r.peer)
 		}
@@ -581,7 +581,7 @@ func (e *Engine) emit(to int, payload []byte, token *Request) bool {
 // Control sends a control message. The lock is held; the engine owns the
 // slice from then on.
 func (e *Engine) Control(to int, message []byte) {
-	if p := &e.peers[to]; p.muted || p.link == nil && e.unlinked {
+	if p := &e.peers[to]; p.muted || p.link == nil && e.unconnected {
 		p.backlog = append(p.backlog, message)
 		return
 	}

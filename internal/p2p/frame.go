@@ -15,10 +15,10 @@ const (
 	kindReady
 	kindData
 	kindDone
-	kindControl // for the layer above: a message of the coordination
-	kindBye     // this rank sends no more messages
-	kindPause   // the last frame before this link is closed, to be opened again, or its process replaced
-	kindRejoin  // … it was not: this link is used again
+	kindControl  // for the layer above: a message of the coordination
+	kindBye      // this rank sends no more messages
+	kindDetach   // the last frame before this link is closed, to be opened again, or its process replaced
+	kindReattach // … it was not: this link is used again
 )
 
 // Bits of the byte order in frames.

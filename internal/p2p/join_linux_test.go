@@ -51,29 +51,29 @@ func (c *club) driver(d transport.Driver, late bool) *joiner {
 	if late {
 		j.in = &circle{}
 	}
-	(*j.in)[string(d.Card())] = true
+	(*j.in)[string(d.Address())] = true
 	return j
 }
 
 func (*joiner) Name() string { return "lib" }
 
-func (j *joiner) Reaches(card []byte) bool {
+func (j *joiner) Reaches(endpoint []byte) bool {
 	j.club.mu.Lock()
 	defer j.club.mu.Unlock()
-	return (*j.in)[string(card)]
+	return (*j.in)[string(endpoint)]
 }
 
-func (j *joiner) Joins(cards [][]byte, _ []int) bool {
-	return slices.ContainsFunc(cards, func(c []byte) bool { return c != nil && !j.Reaches(c) })
+func (j *joiner) Joins(endpoints [][]byte, _ []int) bool {
+	return slices.ContainsFunc(endpoints, func(c []byte) bool { return c != nil && !j.Reaches(c) })
 }
 
-func (j *joiner) Join(ctx context.Context, cards [][]byte, fresh []int) error {
+func (j *joiner) Join(ctx context.Context, endpoints [][]byte, fresh []int) error {
 	if j.open {
 		return errors.New("there is a link")
 	}
 	all, n := make(circle), 0
 	var name strings.Builder
-	for _, c := range cards {
+	for _, c := range endpoints {
 		if c != nil {
 			all[string(c)] = true
 			n++
@@ -102,16 +102,16 @@ func (j *joiner) Join(ctx context.Context, cards [][]byte, fresh []int) error {
 	}
 }
 
-func (j *joiner) Connect(ctx context.Context, cards [][]byte, h transport.Handler) (transport.Link, error) {
+func (j *joiner) Connect(ctx context.Context, endpoints [][]byte, h transport.Handler) (transport.Link, error) {
 	if j.open {
 		return nil, errors.New("there is a link already")
 	}
-	for i, c := range cards {
+	for i, c := range endpoints {
 		if c != nil && !j.Reaches(c) {
 			return nil, fmt.Errorf("rank %d has not joined", i)
 		}
 	}
-	l, err := j.Driver.Connect(ctx, cards, h)
+	l, err := j.Driver.Connect(ctx, endpoints, h)
 	if err != nil {
 		return nil, err
 	}
@@ -136,7 +136,7 @@ func TestMoveJoins(t *testing.T) {
 		for _, p := range s.at {
 			for i := range s.n {
 				if i != p.rank {
-					out = append(out, p.Route(i))
+					out = append(out, p.Transport(i))
 				}
 			}
 		}

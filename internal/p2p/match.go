@@ -7,21 +7,21 @@ import (
 
 // message is one that is here, or announced, and not received yet.
 type message struct {
-	source  int
-	ctx     uint32
-	tag     int32
-	epoch   uint32
-	order   byte
-	arrival uint64
-	length  int
-	data    []byte // its payload, once it is being fetched
-	whole   bool   // … and has come
-	id      uint64 // of the sender's request, if it was announced
-	addr    uint64 // where the payload lies in the sender's memory, 0: ask for it
-	asked   bool   // it was announced, and has been asked for
-	old     bool   // from before a restart: its sender does not count it
-	want    *Request
-	noted   *Kept // see Record
+	source   int
+	ctx      uint32
+	tag      int32
+	epoch    uint32
+	order    byte
+	arrival  uint64
+	length   int
+	data     []byte // its payload, once it is being fetched
+	whole    bool   // … and has come
+	id       uint64 // of the sender's request, if it was announced
+	addr     uint64 // where the payload lies in the sender's memory, 0: ask for it
+	asked    bool   // it was announced, and has been asked for
+	restored bool   // from before a restart: its sender does not count it
+	want     *Request
+	recorded *SavedMessage // see Record
 }
 
 // queue is a list that mostly loses its first element.
@@ -41,31 +41,31 @@ func (q *queue[T]) remove(v T) {
 	}
 }
 
-// box holds, for one context, receives that wait for messages and messages
+// matchQueues holds, for one context, receives that wait for messages and messages
 // that wait for receives.
-type box struct {
-	posted   []queue[*Request] // by source plus 1; 0: any
-	waiting  []queue[*message] // by source, in the order of arrival
-	messages int
-	receives int
+type matchQueues struct {
+	posted     []queue[*Request] // by source plus 1; 0: any
+	unexpected []queue[*message] // by source, in the order of arrival
+	messages   int
+	receives   int
 }
 
-func (e *Engine) box(ctx uint32) *box {
-	if e.lastBox != nil && e.lastCtx == ctx {
-		return e.lastBox
+func (e *Engine) queues(ctx uint32) *matchQueues {
+	if e.lastQueues != nil && e.lastCtx == ctx {
+		return e.lastQueues
 	}
-	b := e.boxes[ctx]
+	b := e.matchers[ctx]
 	if b == nil {
-		b = &box{posted: make([]queue[*Request], e.size+1), waiting: make([]queue[*message], e.size)}
-		e.boxes[ctx] = b
+		b = &matchQueues{posted: make([]queue[*Request], e.size+1), unexpected: make([]queue[*message], e.size)}
+		e.matchers[ctx] = b
 	}
-	e.lastCtx, e.lastBox = ctx, b
+	e.lastCtx, e.lastQueues = ctx, b
 	return b
 }
 
 // take finds the oldest receive that a message (source, tag) matches, and
 // takes it out.
-func (b *box) take(source int, tag int32) *Request {
+func (b *matchQueues) take(source int, tag int32) *Request {
 	if b.receives == 0 {
 		return nil
 	}
@@ -88,37 +88,37 @@ func firstPosted(q queue[*Request], tag int32) *Request {
 	return nil
 }
 
-func (b *box) post(r *Request) {
+func (b *matchQueues) post(r *Request) {
 	b.posted[r.peer+1] = append(b.posted[r.peer+1], r)
 	b.receives++
 }
 
-func (b *box) unpost(r *Request) {
+func (b *matchQueues) unpost(r *Request) {
 	b.posted[r.peer+1].remove(r)
 	b.receives--
 }
 
-func (b *box) add(m *message) {
-	b.waiting[m.source] = append(b.waiting[m.source], m)
+func (b *matchQueues) add(m *message) {
+	b.unexpected[m.source] = append(b.unexpected[m.source], m)
 	b.messages++
 }
 
-func (b *box) remove(m *message) {
-	b.waiting[m.source].remove(m)
+func (b *matchQueues) remove(m *message) {
+	b.unexpected[m.source].remove(m)
 	b.messages--
 }
 
 // find returns the message that a receive (source, tag) takes: the oldest of
 // its source, and with any source the one that came first.
-func (b *box) find(source int, tag int32) *message {
+func (b *matchQueues) find(source int, tag int32) *message {
 	if b.messages == 0 {
 		return nil
 	}
 	if source != Any {
-		return firstWaiting(b.waiting[source], tag)
+		return firstWaiting(b.unexpected[source], tag)
 	}
 	var first *message
-	for _, q := range b.waiting {
+	for _, q := range b.unexpected {
 		if m := firstWaiting(q, tag); m != nil && (first == nil || m.arrival < first.arrival) {
 			first = m
 		}

@@ -17,7 +17,7 @@ import (
 func world(t *testing.T, n int, o mem.Options) (*mem.Fabric, []*Engine) {
 	t.Helper()
 	f := mem.New(n)
-	cards := make([][]byte, n)
+	endpoints := make([][]byte, n)
 	var mu sync.Mutex
 	full := make(chan struct{})
 	came := 0
@@ -26,15 +26,15 @@ func world(t *testing.T, n int, o mem.Options) (*mem.Fabric, []*Engine) {
 	var wg sync.WaitGroup
 	for r := range n {
 		wg.Go(func() {
-			e, err := New(Config{Rank: r, Size: n, Crowded: true, Drivers: []transport.Driver{f.Driver(r, o)}, Exchange: func(ctx context.Context, card []byte) ([][]byte, error) {
+			e, err := New(Config{Rank: r, Size: n, Oversubscribed: true, Drivers: []transport.Driver{f.Driver(r, o)}, Exchange: func(ctx context.Context, endpoint []byte) ([][]byte, error) {
 				mu.Lock()
-				cards[r] = card
+				endpoints[r] = endpoint
 				if came++; came == n {
 					close(full)
 				}
 				mu.Unlock()
 				<-full
-				return cards, nil
+				return endpoints, nil
 			}})
 			if err == nil {
 				err = e.Connect(context.Background())
@@ -154,13 +154,13 @@ func (w *watcher) Blocked()                   {}
 func (w *watcher) Ended(int)                  {}
 func (w *watcher) Lost(int, error)            {}
 
-// TestInFlight takes the state of a rank while messages for it are unexpected
+// TestCapture takes the state of a rank while messages for it are unexpected
 // and half rendezvoused, and puts it into another world.
-func TestInFlight(t *testing.T) {
+func TestCapture(t *testing.T) {
 	for name, o := range ways {
 		t.Run(name, func(t *testing.T) {
 			_, es := world(t, 2, o)
-			var kept []Kept
+			var kept []SavedMessage
 			const n = 20
 			each(t, es, func(e *Engine) error {
 				if e.rank == 0 {
@@ -180,7 +180,7 @@ func TestInFlight(t *testing.T) {
 				e.Lock()
 				defer e.Unlock()
 				e.SetObserver(w)
-				e.Hold()
+				e.Pause()
 				e.Pull(true)
 				if err := e.Serve(func() bool { return e.Received(0) == n && len(w.control) == 1 }); err != nil {
 					return err
@@ -189,7 +189,7 @@ func TestInFlight(t *testing.T) {
 					return fmt.Errorf("told of %d arrivals", w.arrived[0])
 				}
 				kept = e.Capture(false)
-				e.Release(true)
+				e.Continue(true)
 				return nil
 			})
 			if len(kept) != n {
@@ -198,7 +198,7 @@ func TestInFlight(t *testing.T) {
 			_, es = world(t, 2, mem.Options{})
 			e := es[1]
 			e.Lock()
-			if err := e.Resume(kept, false); err != nil {
+			if err := e.RestoreInflight(kept, false); err != nil {
 				t.Fatal(err)
 			}
 			e.Unlock()
@@ -225,10 +225,10 @@ func TestEpoch(t *testing.T) {
 			buf := make([]byte, 100)
 			pending := b.Irecv(0, 0, 1, buf)
 			b.Lock()
-			b.Hold()
+			b.Pause()
 			b.Unlock()
 			a.Lock()
-			a.Release(true)
+			a.Continue(true)
 			a.Unlock()
 			done := make(chan error, 1)
 			go func() {
@@ -254,7 +254,7 @@ func TestEpoch(t *testing.T) {
 			if pending.done || len(b.Capture(false)) != 0 {
 				t.Error("a message of the next epoch got in")
 			}
-			b.Release(true)
+			b.Continue(true)
 			b.Unlock()
 			if st, err := b.Wait(pending); err != nil || st.Tag != 1 || !bytes.Equal(buf[:90], pattern(90, 1)) {
 				t.Error(st, err)
@@ -317,19 +317,19 @@ func TestEnded(t *testing.T) {
 func TestFragile(t *testing.T) {
 	_, es := world(t, 2, mem.Options{MustClose: true})
 	x := make(chan struct{})
-	cards := make([][]byte, 2)
+	endpoints := make([][]byte, 2)
 	var mu sync.Mutex
 	n := 0
 	for _, e := range es {
-		e.cfg.Exchange = func(ctx context.Context, card []byte) ([][]byte, error) {
+		e.cfg.Exchange = func(ctx context.Context, endpoint []byte) ([][]byte, error) {
 			mu.Lock()
-			cards[e.rank] = card
+			endpoints[e.rank] = endpoint
 			if n++; n == 2 {
 				close(x)
 			}
 			mu.Unlock()
 			<-x
-			return cards, nil
+			return endpoints, nil
 		}
 	}
 	each(t, es, func(e *Engine) error {
@@ -424,7 +424,7 @@ func TestOpenSends(t *testing.T) {
 // TestCloseUnderReceive closes an engine while a goroutine sleeps in it.
 func TestCloseUnderReceive(t *testing.T) {
 	_, es := world(t, 2, mem.Options{})
-	es[0].cfg.Crowded = false // so that Close polls, too
+	es[0].cfg.Oversubscribed = false // so that Close polls, too
 	got := make(chan error)
 	go func() {
 		_, err := es[0].Recv(0, 1, 1, make([]byte, 1))

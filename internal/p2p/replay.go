@@ -8,9 +8,9 @@ import "fmt"
 // then, and its successor is given the same messages, while what it sends is
 // dropped.
 
-// record is what came before the state was restored.
-type record struct {
-	list  []*Kept
+// recording is what came before the state was restored.
+type recording struct {
+	list  []*SavedMessage
 	bytes int
 	limit int
 	on    bool
@@ -19,24 +19,24 @@ type record struct {
 
 // Record begins to keep what comes from other ranks, up to a number of bytes,
 // until EndRecord. It is called before Connect.
-func (e *Engine) Record(limit int) { e.rec = record{limit: limit, on: true} }
+func (e *Engine) Record(limit int) { e.recording = recording{limit: limit, on: true} }
 
 // EndRecord ends it.
 func (e *Engine) EndRecord() {
 	e.lock()
 	defer e.mu.Unlock()
-	e.rec.on = false
+	e.recording.on = false
 }
 
 // Recorded returns what was kept, for Replay. The lock is not held.
-func (e *Engine) Recorded() ([]Kept, error) {
+func (e *Engine) Recorded() ([]SavedMessage, error) {
 	e.lock()
 	defer e.mu.Unlock()
-	if e.rec.over {
-		return nil, fmt.Errorf("the program has exchanged more than %d MiB before Restore, and its successor would need them again", e.rec.limit>>20)
+	if e.recording.over {
+		return nil, fmt.Errorf("the program has exchanged more than %d MiB before Restore, and its successor would need them again", e.recording.limit>>20)
 	}
-	var list []Kept
-	for _, k := range e.rec.list {
+	var list []SavedMessage
+	for _, k := range e.recording.list {
 		list = append(list, *k)
 	}
 	return list, nil
@@ -44,13 +44,13 @@ func (e *Engine) Recorded() ([]Kept, error) {
 
 // Replay gives the program of an engine that is not connected what another
 // process got in its place, and drops what it sends to other ranks, until
-// SetLedger.
-func (e *Engine) Replay(list []Kept) {
+// SetCounters.
+func (e *Engine) Replay(list []SavedMessage) {
 	e.lock()
 	defer e.mu.Unlock()
 	for i := range list {
-		e.rec.list = append(e.rec.list, &list[i]) // for its own successor
-		e.rec.bytes += len(list[i].Data)
+		e.recording.list = append(e.recording.list, &list[i]) // for its own successor
+		e.recording.bytes += len(list[i].Data)
 	}
 	e.replaying = true
 	e.inject(list)
@@ -65,17 +65,17 @@ func (e *Engine) endReplay() error {
 		return fmt.Errorf("%d receives that the program has begun before Restore are pending", n)
 	}
 	e.replaying = false
-	clear(e.boxes)
-	e.lastBox = nil
+	clear(e.matchers)
+	e.lastQueues = nil
 	for i := range e.peers {
 		e.peers[i].taken = 0
 	}
 	return nil
 }
 
-// note begins to keep a message; its data comes later.
-func (e *Engine) note(from int, f *frame, n int) *Kept {
-	r := &e.rec
+// record begins to keep a message; its data comes later.
+func (e *Engine) record(from int, f *frame, n int) *SavedMessage {
+	r := &e.recording
 	if !r.on || r.over {
 		return nil
 	}
@@ -83,13 +83,13 @@ func (e *Engine) note(from int, f *frame, n int) *Kept {
 		r.list, r.over = nil, true
 		return nil
 	}
-	k := &Kept{Context: f.ctx, Source: from, Tag: int(f.tag), Little: f.order&orderLittle != 0}
+	k := &SavedMessage{Context: f.ctx, Source: from, Tag: int(f.tag), Little: f.order&orderLittle != 0}
 	r.list = append(r.list, k)
 	return k
 }
 
-// keep is what came of it.
-func (k *Kept) keep(data []byte) {
+// setData is what came of it.
+func (k *SavedMessage) setData(data []byte) {
 	if k != nil {
 		k.Data = append([]byte(nil), data...)
 	}

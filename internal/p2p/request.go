@@ -23,25 +23,25 @@ type Request struct {
 	open    bool // a send that is not done, see Totals
 	err     error
 
-	from   int // what came
-	tagGot int32
-	length int
-	order  byte
-	noted  *Kept // see Record
+	from     int // what came
+	tagGot   int32
+	length   int
+	order    byte
+	recorded *SavedMessage // see Record
 }
 
 // Status tells what a receive got.
 type Status struct {
 	Source, Tag, Bytes int
-	Foreign            bool // the bytes are in the other byte order
-	Resized            bool // an int has another size where they come from
+	OtherByteOrder     bool // the bytes are in the other byte order
+	OtherIntSize       bool // an int has another size where they come from
 }
 
 func (e *Engine) status(r *Request) Status {
 	st := Status{Source: r.from, Tag: int(r.tagGot), Bytes: r.length}
 	if r.kind == receiving && r.done && r.err == nil {
 		differs := r.order ^ e.order
-		st.Foreign, st.Resized = differs&orderLittle != 0, differs&orderNarrow != 0
+		st.OtherByteOrder, st.OtherIntSize = differs&orderLittle != 0, differs&orderNarrow != 0
 	}
 	return st
 }
@@ -67,11 +67,11 @@ func (e *Engine) recycle(r *Request) {
 func (e *Engine) Send(ctx uint32, to int, tag int32, data []byte) error {
 	e.lock()
 	defer e.mu.Unlock()
-	e.awaitRelease()
+	e.awaitContinue()
 	if err := e.usable(to); err != nil {
 		return err
 	}
-	if e.quick(ctx, to, tag, data) {
+	if e.sendLocal(ctx, to, tag, data) {
 		return nil
 	}
 	r := e.newRequest()
@@ -83,11 +83,11 @@ func (e *Engine) Send(ctx uint32, to int, tag int32, data []byte) error {
 	return nil
 }
 
-// awaitRelease lets a goroutine wait while another one is held at a point:
+// awaitContinue lets a goroutine wait while another one is held at a point:
 // the totals of what was sent are out.
-func (e *Engine) awaitRelease() {
-	if e.held {
-		e.until(none, func() bool { return !e.held })
+func (e *Engine) awaitContinue() {
+	if e.paused {
+		e.until(none, func() bool { return !e.paused })
 	}
 }
 
@@ -99,11 +99,11 @@ func (e *Engine) usable(to int) error {
 	if e.closed {
 		return ErrClosed
 	}
-	if e.unlinked && to != e.rank && e.replaying {
+	if e.unconnected && to != e.rank && e.replaying {
 		return nil
 	}
-	if e.unlinked && to != e.rank {
-		return fmt.Errorf("%w (to rank %d)", ErrUnlinked, to)
+	if e.unconnected && to != e.rank {
+		return fmt.Errorf("%w (to rank %d)", ErrNotConnected, to)
 	}
 	if e.peers[to].ended {
 		return fmt.Errorf("%w: rank %d can't be sent to", ErrEnded, to)
@@ -114,21 +114,21 @@ func (e *Engine) usable(to int) error {
 	return nil
 }
 
-// quick sends a message to this rank itself, or drops one; other cases go
+// sendLocal sends a message to this rank itself, or drops one; other cases go
 // through begin.
-func (e *Engine) quick(ctx uint32, to int, tag int32, data []byte) bool {
+func (e *Engine) sendLocal(ctx uint32, to int, tag int32, data []byte) bool {
 	if to != e.rank {
-		return e.unlinked // it was sent long ago, see Replay
+		return e.unconnected // it was sent long ago, see Replay
 	}
 	e.head = frame{kind: kindEager, order: e.order, ctx: ctx, tag: tag, epoch: e.epoch}
 	m := e.newMessage(to, &e.head, len(data))
 	m.data, m.whole = data, true
-	if r := e.box(ctx).take(to, tag); r != nil {
-		e.hand(m, r)
+	if r := e.queues(ctx).take(to, tag); r != nil {
+		e.deliver(m, r)
 		return true
 	}
 	m.data = append([]byte(nil), data...)
-	e.file(m)
+	e.enqueue(m)
 	return true
 }
 
@@ -144,7 +144,7 @@ func (e *Engine) begin(r *Request, ctx uint32, to int, tag int32, data []byte) {
 		e.head.kind = kindEager
 		if r.done = e.emit(to, data, r); !r.done {
 			r.open = true
-			e.open++
+			e.openSends++
 		}
 		// A program that only sends must hear of its peers, too.
 		if e.eagers++; e.eagers%32 == 0 {
@@ -153,7 +153,7 @@ func (e *Engine) begin(r *Request, ctx uint32, to int, tag int32, data []byte) {
 		return
 	}
 	r.open = true
-	e.open++
+	e.openSends++
 	e.lastID++
 	e.requests[e.lastID] = r
 	e.head.kind, e.head.length, e.head.id = kindAnnounce, uint64(len(data)), e.lastID
@@ -167,11 +167,11 @@ func (e *Engine) begin(r *Request, ctx uint32, to int, tag int32, data []byte) {
 func (e *Engine) Isend(ctx uint32, to int, tag int32, data []byte) *Request {
 	e.lock()
 	defer e.mu.Unlock()
-	e.awaitRelease()
+	e.awaitContinue()
 	r := new(Request)
 	if err := e.usable(to); err != nil {
 		*r = Request{kind: sending, peer: to, tag: tag, done: true, err: err}
-	} else if e.quick(ctx, to, tag, data) {
+	} else if e.sendLocal(ctx, to, tag, data) {
 		*r = Request{kind: sending, peer: to, tag: tag, done: true}
 	} else {
 		e.begin(r, ctx, to, tag, data)
@@ -205,7 +205,7 @@ func (e *Engine) Irecv(ctx uint32, from int, tag int32, buf []byte) *Request {
 func (e *Engine) receive(r *Request, ctx uint32, from int, tag int32, buf []byte) {
 	e.clock++
 	*r = Request{kind: receiving, ctx: ctx, peer: from, tag: tag, buf: buf, posted: e.clock}
-	b := e.box(ctx)
+	b := e.queues(ctx)
 	m := b.find(from, tag)
 	switch {
 	case m != nil:
@@ -217,8 +217,8 @@ func (e *Engine) receive(r *Request, ctx uint32, from int, tag int32, buf []byte
 		e.complete(r, ErrClosed)
 	case e.over(from):
 		e.complete(r, e.noMore(from))
-	case e.unlinked && from != e.rank && !e.resuming:
-		e.complete(r, ErrUnlinked)
+	case e.unconnected && from != e.rank && !e.resuming:
+		e.complete(r, ErrNotConnected)
 	default:
 		b.post(r)
 	}
@@ -228,7 +228,7 @@ func (e *Engine) receive(r *Request, ctx uint32, from int, tag int32, buf []byte
 func (e *Engine) claim(m *message, r *Request) {
 	switch {
 	case m.whole:
-		e.hand(m, r)
+		e.deliver(m, r)
 	case m.id != 0 && !m.asked:
 		m.want = r
 		e.fetch(m)
@@ -263,7 +263,7 @@ func (e *Engine) noMore(from int) error {
 
 // dropEnded ends the receives that can't be satisfied any more.
 func (e *Engine) dropEnded() {
-	for _, b := range e.boxes {
+	for _, b := range e.matchers {
 		for i, q := range b.posted {
 			if len(q) == 0 || !e.over(i-1) {
 				continue
@@ -341,7 +341,7 @@ func (e *Engine) Probe(ctx uint32, from int, tag int32) (Status, error) {
 	e.lock()
 	defer e.mu.Unlock()
 	var m *message
-	b := e.box(ctx)
+	b := e.queues(ctx)
 	err := e.until(from, func() bool {
 		m = b.find(from, tag)
 		return m != nil || e.over(from)
@@ -359,7 +359,7 @@ func (e *Engine) Probe(ctx uint32, from int, tag int32) (Status, error) {
 func (e *Engine) Iprobe(ctx uint32, from int, tag int32) (bool, Status, error) {
 	e.lock()
 	defer e.mu.Unlock()
-	b := e.box(ctx)
+	b := e.queues(ctx)
 	m := b.find(from, tag)
 	if m == nil {
 		e.poll()
@@ -367,8 +367,8 @@ func (e *Engine) Iprobe(ctx uint32, from int, tag int32) (bool, Status, error) {
 	}
 	switch {
 	case m != nil:
-	case e.err == nil && e.unlinked && from != e.rank:
-		return false, Status{}, ErrUnlinked
+	case e.err == nil && e.unconnected && from != e.rank:
+		return false, Status{}, ErrNotConnected
 	default:
 		return false, Status{}, e.err
 	}

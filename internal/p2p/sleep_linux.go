@@ -12,12 +12,12 @@ import (
 // sleeper lets goroutines wait for something to do. One of them sleeps on the
 // descriptors of all links; the others wait for it.
 type sleeper struct {
-	mu       sync.Mutex // guards event against close
-	event    int        // an eventfd that wakes the one who sleeps
-	asleep   bool
-	ringing  atomic.Bool
-	others   []chan struct{}
-	patience time.Duration // between two looks at a link without a descriptor
+	mu          sync.Mutex // guards event against close
+	event       int        // an eventfd that wakes the one who sleeps
+	asleep      bool
+	wakePending atomic.Bool
+	others      []chan struct{}
+	backoff     time.Duration // between two looks at a link without a descriptor
 }
 
 func (s *sleeper) init() error {
@@ -40,7 +40,7 @@ func (s *sleeper) close() {
 
 // wake ends the present or next sleep. Any goroutine may call it.
 func (s *sleeper) wake() {
-	if s.ringing.Swap(true) {
+	if s.wakePending.Swap(true) {
 		return
 	}
 	s.mu.Lock() // the descriptor may be closed, and be another file's
@@ -90,8 +90,8 @@ func (s *sleeper) sleep(e *Engine) {
 		if fd := l.FD(); fd >= 0 {
 			fds = append(fds, unix.PollFd{Fd: int32(fd), Events: unix.POLLIN})
 		} else {
-			s.patience = min(max(2*s.patience, 5*time.Microsecond), time.Millisecond)
-			timeout = s.patience
+			s.backoff = min(max(2*s.backoff, 5*time.Microsecond), time.Millisecond)
+			timeout = s.backoff
 		}
 	}
 	if ready {
@@ -102,12 +102,12 @@ func (s *sleeper) sleep(e *Engine) {
 		e.lock()
 		s.asleep = false
 		if n > 0 {
-			s.patience = 0
+			s.backoff = 0
 		}
 		if fds[0].Revents != 0 {
 			var buf [8]byte
 			unix.Read(s.event, buf[:])
-			s.ringing.Store(false) // last: who rang before is heard, since the caller looks again
+			s.wakePending.Store(false) // last: who rang before is heard, since the caller looks again
 		}
 	}
 	for _, l := range e.links[:min(armed, len(e.links))] { // they may be closed by now

@@ -11,14 +11,14 @@ const none = -2
 
 const (
 	// spins is how often links are polled without success before the caller
-	// counts as blocked, and crowdedSpins where ranks share processors. There
+	// counts as blocked, and oversubscribedSpins where ranks share processors. There
 	// it sleeps then; else it goes on polling for linger: to wake up takes as
 	// long as a peer takes to read half a megabyte.
-	spins        = 4000
-	crowdedSpins = 20
-	linger       = time.Millisecond
-	// breath is after how many polls others may have the lock.
-	breath = 32
+	spins               = 4000
+	oversubscribedSpins = 20
+	spinTime            = time.Millisecond
+	// yieldEvery is after how many polls others may have the lock.
+	yieldEvery = 32
 )
 
 // lock takes the lock, and lets a goroutine that polls know who waits for it.
@@ -31,10 +31,10 @@ func (e *Engine) lock() {
 	e.wanted.Add(-1)
 }
 
-// giveWay lets others have the lock. Without waiting a little for them, they
+// yieldLock lets others have the lock. Without waiting a little for them, they
 // would hardly ever get it: it takes them longer to wake up than this
 // goroutine to take it again.
-func (e *Engine) giveWay() {
+func (e *Engine) yieldLock() {
 	e.mu.Unlock()
 	runtime.Gosched()
 	for i := 0; i < 256 && e.wanted.Load() > 0; i++ {
@@ -59,8 +59,8 @@ func (e *Engine) until(on int, done func() bool) error {
 	var blocked *waiter
 	idle, limit := 0, spins
 	var since time.Time // it is blocked
-	if e.crowded {
-		limit = crowdedSpins
+	if e.oversubscribed {
+		limit = oversubscribedSpins
 	}
 	for !done() {
 		if e.err != nil {
@@ -69,8 +69,8 @@ func (e *Engine) until(on int, done func() bool) error {
 			}
 			return e.err
 		}
-		if e.unlinked && on != none && on != e.rank {
-			return ErrUnlinked
+		if e.unconnected && on != none && on != e.rank {
+			return ErrNotConnected
 		}
 		if e.poll() {
 			idle = 0
@@ -79,7 +79,7 @@ func (e *Engine) until(on int, done func() bool) error {
 		if done() { // another goroutine's doing
 			break
 		}
-		if idle++; idle == limit && !e.crowded {
+		if idle++; idle == limit && !e.oversubscribed {
 			since = time.Now()
 		}
 		if idle >= limit && blocked == nil && on != none {
@@ -87,14 +87,14 @@ func (e *Engine) until(on int, done func() bool) error {
 			e.block(blocked)
 			continue // that may have sent something
 		}
-		if idle < limit || !e.crowded && (idle%breath != 0 || time.Since(since) < linger) {
-			if idle%breath == 0 && e.wanted.Load() > 0 || idle%1024 == 0 {
-				e.giveWay()
+		if idle < limit || !e.oversubscribed && (idle%yieldEvery != 0 || time.Since(since) < spinTime) {
+			if idle%yieldEvery == 0 && e.wanted.Load() > 0 || idle%1024 == 0 {
+				e.yieldLock()
 			}
 			continue
 		}
 		e.sleep.sleep(e)
-		if idle = 0; !e.crowded {
+		if idle = 0; !e.oversubscribed {
 			idle = limit // not again for so long, unless something comes
 		}
 	}

@@ -30,7 +30,7 @@ func TestWakeLost(t *testing.T) {
 		began := time.Now()
 		e.sleep.sleep(e)
 		took := time.Since(began)
-		ringing := e.sleep.ringing.Load()
+		ringing := e.sleep.wakePending.Load()
 		e.mu.Unlock()
 		if took > 900*time.Millisecond {
 			var buf [8]byte

@@ -4,8 +4,8 @@
 // to move them: shared memory, TCP, a real MPI library, and plain memory for
 // tests. All of them pass the suite in internal/transport/transporttest.
 //
-//	Driver                 before ranks know each other: makes this rank's card
-//	  │ Connect(cards)     … and, given everybody's cards,
+//	Driver                 before ranks know each other: makes this rank's address
+//	  │ Connect(addresses)     … and, given everybody's addresses,
 //	  ▼
 //	Link                   moves frames to and from the peers it serves
 //	  │ Poll               … when it is asked to, and only then,
@@ -30,14 +30,14 @@ type Header [HeaderSize]byte
 type Driver interface {
 	// Name is one word: "shm", "tcp", "mpi", "mem".
 	Name() string
-	// Card says how this rank is reached. It goes to all peers, as it is. It
+	// Address says how this rank is reached. It goes to all peers, as it is. It
 	// stays the same for the life of the driver, and no other driver's is the
 	// same, one of a later process with the same rank neither.
-	Card() []byte
-	// Reaches reports whether the peer with that card can be reached, by
-	// looking at the card alone. Both sides of a pair must answer alike.
-	Reaches(card []byte) bool
-	// Connect returns a link to the peers that have a card in cards, which
+	Address() []byte
+	// Reaches reports whether the peer with that address can be reached, by
+	// looking at the address alone. Both sides of a pair must answer alike.
+	Reaches(address []byte) bool
+	// Connect returns a link to the peers that have an address in addresses, which
 	// is indexed by rank; ranks that this link does not serve have nil, and
 	// so has the rank itself. All ranks concerned call it at about the same
 	// time: it returns when every peer is connected, or with an error that
@@ -46,10 +46,10 @@ type Driver interface {
 	//
 	// A Driver may be connected again, one call at a time: to other peers
 	// while links are open, to the same ones after the link to them was
-	// closed. A pair is connected when both call Connect with the card of the
-	// other one; a process with another card is not taken for the peer,
+	// closed. A pair is connected when both call Connect with the address of the
+	// other one; a process with another address is not taken for the peer,
 	// whatever rank it says it has. (mpilib has one link at a time; see Joiner.)
-	Connect(ctx context.Context, cards [][]byte, h Handler) (Link, error)
+	Connect(ctx context.Context, addresses [][]byte, h Handler) (Link, error)
 	// Close gives back what the driver holds, such as a listening socket.
 	// Links are closed before their driver.
 	Close() error
@@ -60,15 +60,15 @@ type Driver interface {
 type Joiner interface {
 	Driver
 	// Joins says that some ranks are new, and reports whether Join is to be
-	// called, by this rank among others. cards is indexed by rank and has those of all ranks, its own too; nil
+	// called, by this rank among others. addresses is indexed by rank and has those of all ranks, its own too; nil
 	// where a rank has none. fresh are the ranks that are new. All ranks call
 	// it with the same, and those that are told so call Join.
-	Joins(cards [][]byte, fresh []int) bool
+	Joins(addresses [][]byte, fresh []int) bool
 	// Join brings this rank together with the others. There is no link, and
 	// nothing else is done with the driver meanwhile. After it Reaches knows
 	// the new ranks. If it fails here, it may not have failed elsewhere, and
 	// nobody can rely on this driver any more.
-	Join(ctx context.Context, cards [][]byte, fresh []int) error
+	Join(ctx context.Context, addresses [][]byte, fresh []int) error
 }
 
 // Link moves frames between this rank and the peers it serves. Frames from

@@ -23,10 +23,10 @@ type buffer struct {
 
 func (b *buffer) Size() int64 { return b.size }
 
-// corpse is memory that was freed. It goes when the events have passed:
+// freedBuffer is memory that was freed. It goes when the events have passed:
 // cuMemFree by itself would wait for everything that runs on the device, so it
 // is called when nothing does, or when the memory is needed.
-type corpse struct {
+type freedBuffer struct {
 	addr  uintptr
 	size  int64
 	after []uintptr
@@ -64,7 +64,7 @@ func (d *device) Alloc(n int64) (driver.Buffer, error) {
 	var addr uintptr
 	code := int32(dl.Call(d.cu.MemAlloc, uintptr(unsafe.Pointer(&addr)), uintptr(n)))
 	if code == errOutOfMemory && len(d.dead) > 0 {
-		if err := d.bury(op, true); err != nil {
+		if err := d.reclaim(op, true); err != nil {
 			return nil, err
 		}
 		code = int32(dl.Call(d.cu.MemAlloc, uintptr(unsafe.Pointer(&addr)), uintptr(n)))
@@ -114,7 +114,7 @@ func (b *buffer) release() error {
 		return nil // Close came in between
 	}
 	delete(d.live, b.addr)
-	c := &corpse{addr: b.addr, size: b.size}
+	c := &freedBuffer{addr: b.addr, size: b.size}
 	for _, q := range d.queues {
 		switch code := int32(dl.Call(d.cu.StreamQuery, q.stream)); code {
 		case success:
@@ -134,11 +134,11 @@ func (b *buffer) release() error {
 	}
 	d.dead = append(d.dead, c)
 	d.unused += b.size
-	return d.bury(op, false)
+	return d.reclaim(op, false)
 }
 
 // passed tells whether nothing uses a corpse. The caller holds mu.
-func (d *device) passed(op string, c *corpse) (bool, error) {
+func (d *device) passed(op string, c *freedBuffer) (bool, error) {
 	for len(c.after) > 0 {
 		e := c.after[len(c.after)-1]
 		switch code := int32(dl.Call(d.cu.EventQuery, e)); code {
@@ -158,9 +158,9 @@ func (d *device) passed(op string, c *corpse) (bool, error) {
 // a kernel.
 const keep = 1 << 28
 
-// bury gives freed memory back to the driver: all of it, waiting if needed, or
+// reclaim gives freed memory back to the driver: all of it, waiting if needed, or
 // without waiting. The caller holds mu.
-func (d *device) bury(op string, all bool) error {
+func (d *device) reclaim(op string, all bool) error {
 	if !all {
 		if d.unused <= keep {
 			return nil

@@ -86,7 +86,7 @@ type device struct {
 	mods   map[uintptr]bool // modules
 	made   []uintptr        // all events
 	events []uintptr        // those not in use
-	dead   []*corpse        // freed, perhaps still in use
+	dead   []*freedBuffer   // freed, perhaps still in use
 	unused int64            // bytes in dead
 }
 

@@ -27,7 +27,7 @@ func must(t testing.TB, err error) {
 	}
 }
 
-func TestConform(t *testing.T) {
+func TestDriver_GPU(t *testing.T) {
 	drivertest.Run(t, func(t *testing.T) driver.Device { return gpu(t) })
 }
 

@@ -107,7 +107,7 @@ func left(t testing.TB) {
 	}
 }
 
-func TestConformFake(t *testing.T) {
+func TestDriver_Fake(t *testing.T) {
 	for i, name := range []string{"cubin", "ptx"} {
 		t.Run(name, func(t *testing.T) {
 			drivertest.Run(t, func(t *testing.T) driver.Device { return fakeDevices(t)[i] })

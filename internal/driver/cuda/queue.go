@@ -136,9 +136,9 @@ func (q *queue) Record() (driver.Event, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &moment{d: q.d, handle: h}
+	s := &eventState{d: q.d, handle: h}
 	e := &event{s}
-	runtime.AddCleanup(e, (*moment).drop, s)
+	runtime.AddCleanup(e, (*eventState).drop, s)
 	return e, nil
 }
 
@@ -191,7 +191,7 @@ func (q *queue) Finish() error {
 	}
 	q.d.mu.Lock()
 	defer q.d.mu.Unlock()
-	return q.d.bury(op, false)
+	return q.d.reclaim(op, false)
 }
 
 // finish waits for the queue, by an event: the wait for a stream would keep a
@@ -281,9 +281,9 @@ func (d *device) recycle(h uintptr) {
 
 // event is what the program has: its last reference gone, the moment's handle
 // is used again.
-type event struct{ s *moment }
+type event struct{ s *eventState }
 
-type moment struct {
+type eventState struct {
 	d      *device
 	mu     sync.Mutex
 	handle uintptr // 0 when it has passed
@@ -294,7 +294,7 @@ type moment struct {
 
 // use returns the handle for a call and unuse must follow, or 0 if the event
 // has passed, with its error.
-func (s *moment) use() (uintptr, error) {
+func (s *eventState) use() (uintptr, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.passed {
@@ -304,7 +304,7 @@ func (s *moment) use() (uintptr, error) {
 	return s.handle, nil
 }
 
-func (s *moment) unuse(passed bool, err error) {
+func (s *eventState) unuse(passed bool, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.users--
@@ -319,7 +319,7 @@ func (s *moment) unuse(passed bool, err error) {
 
 // drop runs when the program has no event any more. What waits for it on
 // another queue has its own copy of it.
-func (s *moment) drop() {
+func (s *eventState) drop() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.handle != 0 {

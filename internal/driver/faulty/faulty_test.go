@@ -18,7 +18,7 @@ func discrete() driver.Device {
 	return host.New(host.Options{Workers: 2, Discrete: true, Memory: 64 << 20})
 }
 
-func TestConform(t *testing.T) {
+func TestDriver_NoFault(t *testing.T) {
 	f := &Fault{}
 	drivertest.Run(t, func(t *testing.T) driver.Device { return Wrap(discrete(), f) })
 	if f.Fired() || f.Calls() < 1000 {
@@ -26,7 +26,7 @@ func TestConform(t *testing.T) {
 	}
 }
 
-func TestConformShared(t *testing.T) {
+func TestDriver_NoFaultShared(t *testing.T) {
 	drivertest.Run(t, func(t *testing.T) driver.Device { return Wrap(host.New(host.Options{Workers: 2}), &Fault{}) })
 }
 

@@ -14,17 +14,17 @@ import (
 	"github.com/cairnrun/cairn/internal/mem"
 )
 
-func TestConform(t *testing.T) {
+func TestDriver(t *testing.T) {
 	drivertest.Run(t, func(t *testing.T) driver.Device { return New(Options{Workers: 3}) })
 }
 
-func TestConformDiscrete(t *testing.T) {
+func TestDriver_Discrete(t *testing.T) {
 	drivertest.Run(t, func(t *testing.T) driver.Device {
 		return New(Options{Index: 1, Workers: 4, Discrete: true, Memory: 64 << 20})
 	})
 }
 
-func TestConformOneWorker(t *testing.T) {
+func TestDriver_OneWorker(t *testing.T) {
 	drivertest.Run(t, func(t *testing.T) driver.Device { return New(Options{Workers: 1, Discrete: true}) })
 }
 

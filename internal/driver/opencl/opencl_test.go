@@ -536,7 +536,7 @@ func TestCodes(t *testing.T) {
 	}
 }
 
-func TestConformance(t *testing.T) {
+func TestDriver(t *testing.T) {
 	for i := range openAll(t) {
 		t.Run(strconv.Itoa(i), func(t *testing.T) {
 			drivertest.Run(t, func(t *testing.T) driver.Device {

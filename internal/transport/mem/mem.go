@@ -50,7 +50,7 @@ type Options struct {
 // Fabric connects the ranks of one process. Its methods may be called by any
 // goroutine at any time.
 type Fabric struct {
-	id      uint64 // tells cards of different fabrics apart
+	id      uint64 // tells addresses of different fabrics apart
 	size    int
 	mu      sync.Mutex
 	changed chan struct{} // closed and replaced when a link comes or goes
@@ -131,9 +131,9 @@ func (f *Fabric) Release(from, to int) {
 	f.wake(to)
 }
 
-// InFlight returns how many frames Send took from one rank to another that
+// Inflight returns how many frames Send took from one rank to another that
 // were not handed to the handler yet.
-func (f *Fabric) InFlight(from, to int) int {
+func (f *Fabric) Inflight(from, to int) int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	n := 0
@@ -214,24 +214,24 @@ type Driver struct {
 // Name returns "mem".
 func (d *Driver) Name() string { return "mem" }
 
-// Card names the fabric, the rank, and the driver.
-func (d *Driver) Card() []byte {
+// Address names the fabric, the rank, and the driver.
+func (d *Driver) Address() []byte {
 	b := binary.LittleEndian.AppendUint64(nil, d.f.id)
 	b = binary.LittleEndian.AppendUint64(b, uint64(d.rank))
 	return binary.LittleEndian.AppendUint64(b, uint64(d.n))
 }
 
-// Reaches reports whether the card is of the same fabric.
-func (d *Driver) Reaches(card []byte) bool {
-	return len(card) == 24 && binary.LittleEndian.Uint64(card) == d.f.id
+// Reaches reports whether the address is of the same fabric.
+func (d *Driver) Reaches(address []byte) bool {
+	return len(address) == 24 && binary.LittleEndian.Uint64(address) == d.f.id
 }
 
-// named returns the driver that a card of a rank names, or nil.
-func (d *Driver) named(rank int, card []byte) *Driver {
-	if !d.Reaches(card) || binary.LittleEndian.Uint64(card[8:]) != uint64(rank) {
+// named returns the driver that an address of a rank names, or nil.
+func (d *Driver) named(rank int, address []byte) *Driver {
+	if !d.Reaches(address) || binary.LittleEndian.Uint64(address[8:]) != uint64(rank) {
 		return nil
 	}
-	n := binary.LittleEndian.Uint64(card[16:])
+	n := binary.LittleEndian.Uint64(address[16:])
 	if n >= uint64(len(d.f.drivers)) || d.f.drivers[n].rank != rank {
 		return nil
 	}
@@ -242,7 +242,7 @@ func (d *Driver) named(rank int, card []byte) *Driver {
 func (d *Driver) Close() error { return nil }
 
 // Connect waits until all peers called it too.
-func (d *Driver) Connect(ctx context.Context, cards [][]byte, h transport.Handler) (transport.Link, error) {
+func (d *Driver) Connect(ctx context.Context, addresses [][]byte, h transport.Handler) (transport.Link, error) {
 	f := d.f
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -251,12 +251,12 @@ func (d *Driver) Connect(ctx context.Context, cards [][]byte, h transport.Handle
 		with: make([]*Driver, f.size), peer: make([]*Link, f.size), lost: make([]bool, f.size), dropped: make([]bool, f.size),
 		queue: make([][]frame, f.size), in: make([]*pipe, f.size), out: make([]*pipe, f.size),
 	}
-	for r, c := range cards {
+	for r, c := range addresses {
 		if c == nil || r == d.rank {
 			continue
 		}
 		if r >= f.size || d.named(r, c) == nil {
-			return nil, fmt.Errorf("mem: rank %d cannot be reached from rank %d with the card %x; cards are indexed by rank", r, d.rank, c)
+			return nil, fmt.Errorf("mem: rank %d cannot be reached from rank %d with the address %x; addresses are indexed by rank", r, d.rank, c)
 		}
 		l.peers = append(l.peers, r)
 		l.with[r] = d.named(r, c)

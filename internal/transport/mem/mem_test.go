@@ -33,17 +33,17 @@ func (l *log) Lost(peer int, err error) { l.add("lost %d: %v", peer, errors.Unwr
 func pair(t *testing.T, f *Fabric, o Options) (links [2]transport.Link, logs [2]*log) {
 	t.Helper()
 	var d [2]*Driver
-	cards := make([][]byte, 2)
+	addresses := make([][]byte, 2)
 	for r := range d {
 		d[r] = f.Driver(r, o)
-		cards[r] = d[r].Card()
+		addresses[r] = d[r].Address()
 		logs[r] = &log{}
 	}
 	errs := make(chan error)
 	for r := range d {
 		go func() {
 			var err error
-			links[r], err = d[r].Connect(t.Context(), cards, logs[r])
+			links[r], err = d[r].Connect(t.Context(), addresses, logs[r])
 			errs <- err
 		}()
 	}
@@ -76,7 +76,7 @@ func TestHold(t *testing.T) {
 			t.Fatal("a small frame does not fit")
 		}
 	}
-	if n := f.InFlight(0, 1); n != 4 {
+	if n := f.Inflight(0, 1); n != 4 {
 		t.Fatalf("%d frames in flight, want 4", n)
 	}
 	if links[1].Poll() || !links[1].Arm() {
@@ -89,7 +89,7 @@ func TestHold(t *testing.T) {
 	f.Release(0, 1)
 	links[1].Poll()
 	logs[1].want(t, "0: 2 x", "0: 3 x")
-	if n := f.InFlight(0, 1); n != 0 {
+	if n := f.Inflight(0, 1); n != 0 {
 		t.Fatalf("%d frames in flight, want none", n)
 	}
 }
@@ -100,7 +100,7 @@ func TestWindow(t *testing.T) {
 	if !send(links[0], 1, 1, "abc") || send(links[0], 1, 2, "de") || send(links[0], 1, 3, "f") {
 		t.Fatal("Send does not keep to the window")
 	}
-	if n := f.InFlight(0, 1); n != 3 {
+	if n := f.Inflight(0, 1); n != 3 {
 		t.Fatalf("%d frames in flight, want 3", n)
 	}
 	links[0].Poll()
@@ -147,10 +147,10 @@ func TestConnectAlone(t *testing.T) {
 	d := f.Driver(0, Options{})
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := d.Connect(ctx, [][]byte{nil, f.Driver(1, Options{}).Card()}, &log{}); !errors.Is(err, context.Canceled) {
+	if _, err := d.Connect(ctx, [][]byte{nil, f.Driver(1, Options{}).Address()}, &log{}); !errors.Is(err, context.Canceled) {
 		t.Fatalf("Connect without a peer returned %v", err)
 	}
-	if New(2).Driver(0, Options{}).Reaches(d.Card()) {
-		t.Fatal("a card of another fabric is reached")
+	if New(2).Driver(0, Options{}).Reaches(d.Address()) {
+		t.Fatal("an address of another fabric is reached")
 	}
 }

@@ -67,13 +67,13 @@ func worldBody() error {
 			}
 		}
 	}
-	cards, err := d.Allgather(d.Card())
+	addresses, err := d.Allgather(d.Address())
 	if err != nil {
 		return err
 	}
-	for i, c := range cards {
+	for i, c := range addresses {
 		if !d.Reaches(c) || d.Reaches(c[1:]) {
-			return fmt.Errorf("the card of rank %d", i)
+			return fmt.Errorf("the address of rank %d", i)
 		}
 		c[whoAt+len(identity{})-1]++
 		if d.Reaches(c) {
@@ -218,12 +218,12 @@ func leavesBody() error {
 	if err != nil {
 		return err
 	}
-	cards, err := d.Allgather(d.Card())
+	addresses, err := d.Allgather(d.Address())
 	if err != nil {
 		return err
 	}
 	e := &echo{buf: make([]byte, inlineMax)}
-	if e.Link, err = d.Connect(context.Background(), cards, e); err != nil {
+	if e.Link, err = d.Connect(context.Background(), addresses, e); err != nil {
 		return err
 	}
 	note := func(name string) string { return filepath.Join(os.Getenv(dirEnv), name) }
@@ -295,12 +295,12 @@ func pingPongBody() error {
 	if err != nil {
 		return err
 	}
-	cards, err := d.Allgather(d.Card())
+	addresses, err := d.Allgather(d.Address())
 	if err != nil {
 		return err
 	}
 	e := &echo{buf: make([]byte, 16<<20), back: d.Rank() == 1}
-	if e.Link, err = d.Connect(context.Background(), cards, e); err != nil {
+	if e.Link, err = d.Connect(context.Background(), addresses, e); err != nil {
 		return err
 	}
 	defer d.Close()

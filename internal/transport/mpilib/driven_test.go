@@ -39,10 +39,10 @@ func drive(d *Driver) *driven {
 	return v
 }
 
-func (v *driven) Connect(ctx context.Context, cards [][]byte, h transport.Handler) (transport.Link, error) {
+func (v *driven) Connect(ctx context.Context, addresses [][]byte, h transport.Handler) (transport.Link, error) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	l, err := v.Driver.Connect(ctx, cards, h)
+	l, err := v.Driver.Connect(ctx, addresses, h)
 	if err != nil {
 		return nil, err
 	}

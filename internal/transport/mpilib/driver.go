@@ -22,8 +22,8 @@ type Driver struct {
 	size    int
 	hosts   []string
 	members []identity       // by rank in comm
-	seats   map[identity]int // the same the other way around
-	card    card
+	rankOf  map[identity]int // the same the other way around
+	address address
 	round   uint32 // how often it was connected
 	piece   int    // longest message
 	open    bool   // there is a link
@@ -142,12 +142,12 @@ func (d *Driver) meet(c choice) (err error) {
 		return err
 	}
 	copy(world[:], all[0])
-	d.card = card{who: identify(d.rank, world), library: l.digest()}
-	d.seats = make(map[identity]int)
+	d.address = address{who: identify(d.rank, world), library: l.digest()}
+	d.rankOf = make(map[identity]int)
 	for rank, b := range all {
 		who := identify(rank, world)
 		d.hosts, d.members = append(d.hosts, string(b[len(world):])), append(d.members, who)
-		d.seats[who] = rank
+		d.rankOf[who] = rank
 	}
 	return nil
 }
@@ -165,11 +165,11 @@ func (d *Driver) introduce(comm uintptr) (members []identity, err error) {
 	if err != nil {
 		return nil, err
 	}
-	all, err := l.gatherAll(comm, append(d.card.who[:], host...), d.size)
+	all, err := l.gatherAll(comm, append(d.address.who[:], host...), d.size)
 	if err != nil {
 		return nil, err
 	}
-	d.hosts, d.members, d.seats = nil, nil, make(map[identity]int)
+	d.hosts, d.members, d.rankOf = nil, nil, make(map[identity]int)
 	for rank, b := range all {
 		var who identity
 		if len(b) < len(who) {
@@ -177,7 +177,7 @@ func (d *Driver) introduce(comm uintptr) (members []identity, err error) {
 		}
 		copy(who[:], b)
 		d.hosts, d.members = append(d.hosts, string(b[len(who):])), append(d.members, who)
-		d.seats[who] = rank
+		d.rankOf[who] = rank
 	}
 	return d.members, nil
 }
@@ -194,10 +194,10 @@ func (d *Driver) Size() int { return d.size }
 // Host is the name of the host of a rank, as MPI says it.
 func (d *Driver) Host(rank int) string { return d.hosts[rank] }
 
-// Allgather gives card to all ranks of the world and returns theirs, by
+// Allgather gives address to all ranks of the world and returns theirs, by
 // rank. All call it; it blocks until they do.
-func (d *Driver) Allgather(card []byte) ([][]byte, error) {
-	all, err := d.lib.gatherAll(d.comm, card, d.size)
+func (d *Driver) Allgather(address []byte) ([][]byte, error) {
+	all, err := d.lib.gatherAll(d.comm, address, d.size)
 	if err != nil {
 		return nil, fmt.Errorf("mpi: rank %d: %w", d.rank, err)
 	}
@@ -216,29 +216,29 @@ func (d *Driver) Progress() {
 // Name is "mpi".
 func (*Driver) Name() string { return "mpi" }
 
-// Card says which rank of which world this is, and where it is reached if it
+// Address says which rank of which world this is, and where it is reached if it
 // has come later.
-func (d *Driver) Card() []byte { return d.card.encode() }
+func (d *Driver) Address() []byte { return d.address.encode() }
 
-// parse returns the rank in comm that a card names.
+// parse returns the rank in comm that an address names.
 func (d *Driver) parse(b []byte) (int, bool) {
 	c, ok := decode(b)
 	if !ok {
 		return 0, false
 	}
-	rank, ok := d.seats[c.who]
+	rank, ok := d.rankOf[c.who]
 	return rank, ok
 }
 
-// Reaches reports whether the card is one of this MPI world, or of one that
+// Reaches reports whether the address is one of this MPI world, or of one that
 // has joined it.
-func (d *Driver) Reaches(card []byte) bool {
-	_, ok := d.parse(card)
+func (d *Driver) Reaches(address []byte) bool {
+	_, ok := d.parse(address)
 	return ok
 }
 
-// Connect greets all peers that have a card, and waits for their greetings.
-func (d *Driver) Connect(ctx context.Context, cards [][]byte, h transport.Handler) (transport.Link, error) {
+// Connect greets all peers that have an address, and waits for their greetings.
+func (d *Driver) Connect(ctx context.Context, addresses [][]byte, h transport.Handler) (transport.Link, error) {
 	fail := func(err error) (transport.Link, error) {
 		return nil, fmt.Errorf("mpi: rank %d: %w", d.rank, err)
 	}
@@ -252,13 +252,13 @@ func (d *Driver) Connect(ctx context.Context, cards [][]byte, h transport.Handle
 		return fail(errors.New("connected already; close the link first"))
 	}
 	l := newLink(d, h)
-	for rank, card := range cards {
-		if card == nil {
+	for rank, address := range addresses {
+		if address == nil {
 			continue
 		}
-		world, ok := d.parse(card)
+		world, ok := d.parse(address)
 		if !ok {
-			return fail(fmt.Errorf("the card of rank %d is not one of this MPI world", rank))
+			return fail(fmt.Errorf("the address of rank %d is not one of this MPI world", rank))
 		}
 		if world != d.rank {
 			l.add(rank, world)

@@ -57,20 +57,20 @@ func FuzzMessage(f *testing.F) {
 	})
 }
 
-func FuzzCard(f *testing.F) {
-	d := &Driver{card: card{who: identify(2, [16]byte{1, 2, 3}), library: 7}}
-	d.seats = map[identity]int{d.card.who: 2}
-	f.Add(d.Card())
-	d.card.port = "tcp://10.0.0.1:4711"
-	f.Add(d.Card())
-	f.Add(append(append([]byte("cnMp"), 1), d.card.who[:]...))
+func FuzzAddress(f *testing.F) {
+	d := &Driver{address: address{who: identify(2, [16]byte{1, 2, 3}), library: 7}}
+	d.rankOf = map[identity]int{d.address.who: 2}
+	f.Add(d.Address())
+	d.address.port = "tcp://10.0.0.1:4711"
+	f.Add(d.Address())
+	f.Add(append(append([]byte("cnMp"), 1), d.address.who[:]...))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		if rank, ok := d.parse(b); ok && rank != 2 {
 			t.Fatalf("%x is rank %d", b, rank)
 		}
-		if c, ok := decode(b); ok && b[4] == cardVersion && string(c.encode()) != string(b) {
+		if c, ok := decode(b); ok && b[4] == addressVersion && string(c.encode()) != string(b) {
 			t.Fatalf("%x is encoded as %x", b, c.encode())
 		}
-		d.gathering([][]byte{b, d.Card()}, []int{0})
+		d.gathering([][]byte{b, d.Address()}, []int{0})
 	})
 }

@@ -10,24 +10,24 @@ import (
 
 // process stands for a driver: what it knows of its world.
 func process(world byte, rank int, library uint64, port string, members ...identity) *Driver {
-	d := &Driver{card: card{who: identify(rank, [16]byte{world}), library: library, port: port}}
+	d := &Driver{address: address{who: identify(rank, [16]byte{world}), library: library, port: port}}
 	if members == nil {
-		members = []identity{d.card.who}
+		members = []identity{d.address.who}
 	}
 	d.moveTo(members)
 	return d
 }
 
 func (d *Driver) moveTo(members []identity) {
-	d.members, d.size, d.seats = members, len(members), make(map[identity]int)
+	d.members, d.size, d.rankOf = members, len(members), make(map[identity]int)
 	for i, who := range members {
-		d.seats[who] = i
+		d.rankOf[who] = i
 	}
 }
 
 // Ranks move at random; some of the new processes can't join, or have another
 // library, and now and then nobody joins although some could. All ranks always
-// come to the same, by their cards alone: each one that is to be taken in is
+// come to the same, by their addresses alone: each one that is to be taken in is
 // connected to by all that are in by then.
 func TestGathering(t *testing.T) {
 	const n = 5
@@ -46,17 +46,17 @@ func TestGathering(t *testing.T) {
 			for _, r := range fresh {
 				switch rng.IntN(6) {
 				case 0:
-					at[r] = nil // it has no card
+					at[r] = nil // it has no address
 				case 1:
 					at[r] = process(byte(round+1), r, 8, "other")
 				default:
 					at[r] = process(byte(round+1), r, 7, fmt.Sprint("port", round, r))
 				}
 			}
-			cards := make([][]byte, n)
+			addresses := make([][]byte, n)
 			for r, d := range at {
 				if d != nil {
-					cards[r] = d.Card()
+					addresses[r] = d.Address()
 				}
 			}
 			part := make(map[identity]*gathering)
@@ -65,12 +65,12 @@ func TestGathering(t *testing.T) {
 				if d == nil {
 					continue
 				}
-				who[d.card.who] = d
-				mine := d.Joins(cards, fresh)
-				if g, again := d.gathering(cards, fresh); mine != again {
+				who[d.address.who] = d
+				mine := d.Joins(addresses, fresh)
+				if g, again := d.gathering(addresses, fresh); mine != again {
 					t.Fatal("Joins and gathering differ")
 				} else if mine {
-					part[d.card.who] = &g
+					part[d.address.who] = &g
 				}
 			}
 			if len(part) == 0 {
@@ -117,7 +117,7 @@ func TestGathering(t *testing.T) {
 			}
 			for _, d := range who {
 				for r, o := range at {
-					if o != nil && d.Reaches(cards[r]) != o.Reaches(d.Card()) {
+					if o != nil && d.Reaches(addresses[r]) != o.Reaches(d.Address()) {
 						t.Fatalf("seed %d, round %d: one reaches the other, but not the other way around", seed, round)
 					}
 				}
@@ -126,10 +126,10 @@ func TestGathering(t *testing.T) {
 	}
 }
 
-func TestOldCard(t *testing.T) {
+func TestDecode_OldVersion(t *testing.T) {
 	d := process(3, 2, 7, "")
-	old := append([]byte("cnMp\x01"), d.card.who[:]...)
+	old := append([]byte("cnMp\x01"), d.address.who[:]...)
 	if !d.Reaches(old) || d.Reaches(old[:len(old)-1]) || d.Reaches(append(old, 0)) {
-		t.Error("a card of version 1")
+		t.Error("an address of version 1")
 	}
 }

@@ -20,13 +20,13 @@ const (
 // A peer is connected when its hello was answered and it answered ours: an
 // answer comes after the newest hello, so the round is the right one.
 func (l *link) greet(ctx context.Context) error {
-	var mail []flight
+	var mail []pendingSend
 	say := func(p *peer, kind, round uint32) error {
 		b := make([]byte, helloSize)
 		binary.LittleEndian.PutUint32(b, kind)
 		binary.LittleEndian.PutUint32(b[4:], round)
 		request, err := l.lib.startIsend(unsafe.Pointer(&b[0]), helloSize, p.world, helloTag, l.d.comm)
-		mail = append(mail, flight{request: request, buf: b})
+		mail = append(mail, pendingSend{request: request, buf: b})
 		return err
 	}
 	missing := 0
@@ -61,7 +61,7 @@ func (l *link) greet(ctx context.Context) error {
 				missing--
 			}
 		}
-		mail = slices.DeleteFunc(mail, func(f flight) bool {
+		mail = slices.DeleteFunc(mail, func(f pendingSend) bool {
 			done, derr := l.lib.done(f.request)
 			if derr != nil && err == nil {
 				err = derr
@@ -91,7 +91,7 @@ const farewellTime = 10 * time.Second
 // to. A message for a process that has ended would end this one, too: MPI
 // libraries do that, whatever they were told to do with errors.
 func (d *Driver) farewell() {
-	var mail []flight
+	var mail []pendingSend
 	for _, to := range d.last {
 		out, in := make([]byte, 1), make([]byte, 1)
 		for _, start := range []func() (uint64, error){
@@ -106,14 +106,14 @@ func (d *Driver) farewell() {
 			if err != nil {
 				return // nobody can be relied on
 			}
-			mail = append(mail, flight{request: request})
+			mail = append(mail, pendingSend{request: request})
 		}
 		d.kept = append(d.kept, in, out)
 	}
 	end := time.Now().Add(farewellTime)
 	for idle := 0; len(mail) > 0 && time.Now().Before(end); idle++ {
 		before := len(mail)
-		mail = slices.DeleteFunc(mail, func(f flight) bool {
+		mail = slices.DeleteFunc(mail, func(f pendingSend) bool {
 			done, err := d.lib.done(f.request)
 			return done || err != nil
 		})

@@ -13,7 +13,7 @@ import (
 )
 
 // Processes that come later. One that takes the place of another has a world
-// of its own. It opens a port, whose name is in its card, and all that stay
+// of its own. It opens a port, whose name is in its address, and all that stay
 // connect to it together; the communicator that comes of this takes the place
 // of the old one. Of several, one after the other is taken in, by rank, and
 // takes part from then on. One that was not taken in when it came, because it
@@ -80,7 +80,7 @@ func (l *library) version() string {
 }
 
 // OpenPort makes this process, which is a world by itself, one that others can
-// take into theirs: its card says where. It must be called before the card is
+// take into theirs: its address says where. It must be called before the address is
 // given to anybody. An error means that this library can't do that, and nothing
 // else.
 func (d *Driver) OpenPort() error {
@@ -92,9 +92,9 @@ func (d *Driver) OpenPort() error {
 		return fail(fmt.Errorf("it is one of %d processes", d.size))
 	case !d.ours:
 		return fail(errors.New("MPI was initialised by the program"))
-	case d.card.library == 0:
+	case d.address.library == 0:
 		return fail(errors.New("the library does not tell its version"))
-	case d.card.port != "":
+	case d.address.port != "":
 		return nil
 	}
 	j, err := d.lib.findJoining()
@@ -115,7 +115,7 @@ func (d *Driver) OpenPort() error {
 	if len(name) == 0 || len(name) > maxPort {
 		return fail(fmt.Errorf("MPI_Open_port gave a name of %d bytes", len(name)))
 	}
-	d.card.port = string(name)
+	d.address.port = string(name)
 	return nil
 }
 
@@ -125,18 +125,18 @@ var _ transport.Joiner = (*Driver)(nil)
 type gathering struct {
 	inside bool       // this process is of the world that the others are taken into
 	stay   []identity // … whose members these are, without those that left
-	order  []card     // those who can be taken in, in that order; some may be there already
+	order  []address  // those who can be taken in, in that order; some may be there already
 }
 
-// gathering finds out by the cards of all ranks who is to come together, and
+// gathering finds out by the addresses of all ranks who is to come together, and
 // whether this process is among them. All ranks come to the same: the others
 // come to the world of the first rank that has always been there, else of the
 // first that is not new, else to the first one.
-func (d *Driver) gathering(cards [][]byte, fresh []int) (g gathering, mine bool) {
-	var all []card
-	var base *card
+func (d *Driver) gathering(addresses [][]byte, fresh []int) (g gathering, mine bool) {
+	var all []address
+	var base *address
 	best := 3
-	for rank, b := range cards {
+	for rank, b := range addresses {
 		c, ok := decode(b)
 		if b == nil || !ok {
 			continue
@@ -160,26 +160,26 @@ func (d *Driver) gathering(cards [][]byte, fresh []int) (g gathering, mine bool)
 			g.order = append(g.order, c)
 		}
 	}
-	me := func(c card) bool { return c.who == d.card.who }
-	if _, g.inside = d.seats[base.who]; !g.inside {
+	me := func(c address) bool { return c.who == d.address.who }
+	if _, g.inside = d.rankOf[base.who]; !g.inside {
 		return g, slices.ContainsFunc(g.order, me)
 	}
 	for _, who := range d.members {
-		if slices.ContainsFunc(all, func(c card) bool { return c.who == who }) {
+		if slices.ContainsFunc(all, func(c address) bool { return c.who == who }) {
 			g.stay = append(g.stay, who)
 		}
 	}
-	outside := func(c card) bool { _, ok := d.seats[c.who]; return !ok }
+	outside := func(c address) bool { _, ok := d.rankOf[c.who]; return !ok }
 	return g, slices.ContainsFunc(all, me) && slices.ContainsFunc(g.order, outside)
 }
 
 // Joins reports whether the ranks in fresh, which are new, can be taken into
 // this rank's world, or this one into that of the others.
-func (d *Driver) Joins(cards [][]byte, fresh []int) bool {
+func (d *Driver) Joins(addresses [][]byte, fresh []int) bool {
 	if d.closed || d.stuck {
 		return false
 	}
-	g, mine := d.gathering(cards, fresh)
+	g, mine := d.gathering(addresses, fresh)
 	if !g.inside || len(g.stay) < d.size {
 		d.loose = true
 	}
@@ -188,7 +188,7 @@ func (d *Driver) Joins(cards [][]byte, fresh []int) bool {
 
 // Join brings the processes together. The link must be closed. When ctx ends
 // before that is done, the driver is of no use any more.
-func (d *Driver) Join(ctx context.Context, cards [][]byte, fresh []int) error {
+func (d *Driver) Join(ctx context.Context, addresses [][]byte, fresh []int) error {
 	fail := func(err error) error { return fmt.Errorf("mpi: joining the world of other processes: %w", err) }
 	switch {
 	case d.closed:
@@ -198,7 +198,7 @@ func (d *Driver) Join(ctx context.Context, cards [][]byte, fresh []int) error {
 	case d.stuck:
 		return fail(errStuck)
 	}
-	g, mine := d.gathering(cards, fresh)
+	g, mine := d.gathering(addresses, fresh)
 	if !mine {
 		return fail(errors.New("this process is not among them"))
 	}
@@ -217,7 +217,7 @@ func (d *Driver) Join(ctx context.Context, cards [][]byte, fresh []int) error {
 		if err != nil {
 			return fail(err)
 		}
-		d.comm, d.rank, d.size, d.hosts, d.members, d.seats = next.comm, next.rank, next.size, next.hosts, next.members, next.seats
+		d.comm, d.rank, d.size, d.hosts, d.members, d.rankOf = next.comm, next.rank, next.size, next.hosts, next.members, next.rankOf
 		return nil
 	case <-ctx.Done():
 		return fail(fmt.Errorf("not all came: %w", context.Cause(ctx)))
@@ -239,7 +239,7 @@ func (d *Driver) join(g *gathering) error {
 		temporary = true
 	}
 	for _, c := range g.order {
-		mine := c.who == d.card.who && !inside
+		mine := c.who == d.address.who && !inside
 		if slices.Contains(members, c.who) || !inside && !mine {
 			continue // it is there, or this process's turn comes later
 		}
@@ -278,7 +278,7 @@ func (d *Driver) without(j *joining, stay []identity) (uintptr, error) {
 	l := d.lib
 	ranks := make([]int32, 0, len(stay))
 	for _, who := range stay {
-		ranks = append(ranks, int32(d.seats[who]))
+		ranks = append(ranks, int32(d.rankOf[who]))
 	}
 	slices.Sort(ranks)
 	group, some, comm := new(uint64), new(uint64), new(uint64)
@@ -301,7 +301,7 @@ func (d *Driver) without(j *joining, stay []identity) (uintptr, error) {
 
 // meetOne takes a process into a communicator; in that process, mine, it is
 // taken in.
-func (d *Driver) meetOne(j *joining, comm uintptr, c *card, mine bool) (uintptr, error) {
+func (d *Driver) meetOne(j *joining, comm uintptr, c *address, mine bool) (uintptr, error) {
 	l := d.lib
 	name := append([]byte(c.port), make([]byte, maxPort+1-len(c.port))...)
 	inter, all := new(uint64), new(uint64)

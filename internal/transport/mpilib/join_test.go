@@ -38,13 +38,13 @@ func portBody() error {
 	if err != nil {
 		return err
 	}
-	old := d.Card()
+	old := d.Address()
 	if err := d.OpenPort(); err != nil {
 		fmt.Println("no port:", err)
-		if !bytes.Equal(d.Card(), old) {
-			return errors.New("the card has changed")
+		if !bytes.Equal(d.Address(), old) {
+			return errors.New("the address has changed")
 		}
-	} else if err := d.OpenPort(); err != nil || bytes.Equal(d.Card(), old) {
+	} else if err := d.OpenPort(); err != nil || bytes.Equal(d.Address(), old) {
 		return fmt.Errorf("a port, but %w", err)
 	}
 	return d.Close()
@@ -106,14 +106,14 @@ func joinBody() error {
 	const n = 4
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	defer cancel()
-	file := func(r int) string { return filepath.Join(os.Getenv(dirEnv), fmt.Sprint("card", r)) }
-	if err := errors.Join(os.WriteFile(file(rank)+".new", d.Card(), 0o600), os.Rename(file(rank)+".new", file(rank))); err != nil {
+	file := func(r int) string { return filepath.Join(os.Getenv(dirEnv), fmt.Sprint("address", r)) }
+	if err := errors.Join(os.WriteFile(file(rank)+".new", d.Address(), 0o600), os.Rename(file(rank)+".new", file(rank))); err != nil {
 		return err
 	}
-	cards := make([][]byte, n)
-	for r := range cards {
-		for cards[r] == nil {
-			if cards[r], err = os.ReadFile(file(r)); err != nil && ctx.Err() != nil {
+	addresses := make([][]byte, n)
+	for r := range addresses {
+		for addresses[r] == nil {
+			if addresses[r], err = os.ReadFile(file(r)); err != nil && ctx.Err() != nil {
 				return err
 			}
 			time.Sleep(time.Millisecond)
@@ -124,8 +124,8 @@ func joinBody() error {
 		to := make([][]byte, n)
 		for _, r := range peers {
 			if r != rank {
-				to[r] = cards[r]
-				if !d.Reaches(cards[r]) {
+				to[r] = addresses[r]
+				if !d.Reaches(addresses[r]) {
 					return fmt.Errorf("rank %d does not reach rank %d", rank, r)
 				}
 			}
@@ -152,26 +152,26 @@ func joinBody() error {
 				}
 			}
 		}
-		if err := d.Join(ctx, cards, []int{2, 3}); err == nil || !strings.Contains(err.Error(), "close the link first") {
+		if err := d.Join(ctx, addresses, []int{2, 3}); err == nil || !strings.Contains(err.Error(), "close the link first") {
 			return fmt.Errorf("joined with an open link: %w", err)
 		}
 		return h.Close(ctx)
 	}
 	if !late {
-		if d.Reaches(cards[2]) || d.Joins(cards[:2], nil) {
+		if d.Reaches(addresses[2]) || d.Joins(addresses[:2], nil) {
 			return errors.New("who is not there is reached")
 		}
 		if err := talk(0, 1); err != nil {
 			return err
 		}
 	}
-	if !d.Joins(cards, []int{2, 3}) {
+	if !d.Joins(addresses, []int{2, 3}) {
 		return fmt.Errorf("rank %d does not join", rank)
 	}
-	if err := d.Join(ctx, cards, []int{2, 3}); err != nil {
+	if err := d.Join(ctx, addresses, []int{2, 3}); err != nil {
 		return err
 	}
-	if d.Size() != n || d.Joins(cards, []int{2, 3}) {
+	if d.Size() != n || d.Joins(addresses, []int{2, 3}) {
 		return fmt.Errorf("rank %d sees %d", rank, d.Size())
 	}
 	for range 2 {
@@ -238,7 +238,7 @@ func TestJoin(t *testing.T) {
 	}
 	wg.Wait()
 	for r := range 4 {
-		if _, err := os.Stat(filepath.Join(dir, fmt.Sprintf("card%d.ok", r))); err != nil {
+		if _, err := os.Stat(filepath.Join(dir, fmt.Sprintf("address%d.ok", r))); err != nil {
 			t.Errorf("rank %d did not come to its end:\n%s", r, bytes.Join(outputs, []byte("\n")))
 		}
 	}
@@ -304,7 +304,7 @@ func TestSpawn(t *testing.T) {
 	out, _ := cmd.CombinedOutput()  // it complains in any case: MPI was not ended
 	os.Remove(filepath.Join(dir, "alive"))
 	for r := range 4 {
-		if _, err := os.Stat(filepath.Join(dir, fmt.Sprintf("card%d.ok", r))); err != nil {
+		if _, err := os.Stat(filepath.Join(dir, fmt.Sprintf("address%d.ok", r))); err != nil {
 			t.Errorf("rank %d did not come to its end:\n%s", r, out)
 		}
 	}

@@ -73,9 +73,9 @@ type peer struct {
 	met         bool
 	answered    bool
 
-	flying []flight // given to MPI, in order
-	queue  []item   // not yet
-	busy   bool     // in link.busy
+	flying []pendingSend // given to MPI, in order
+	queue  []item        // not yet
+	busy   bool          // in link.busy
 
 	// A long payload that is being received; messages behind it wait.
 	head    transport.Header
@@ -85,8 +85,8 @@ type peer struct {
 	lost    error // why it is lost, once body is settled
 }
 
-// flight is a message that MPI has.
-type flight struct {
+// pendingSend is a message that MPI has.
+type pendingSend struct {
 	request uint64
 	buf     []byte // of the link
 	payload []byte // of the layer above
@@ -175,21 +175,21 @@ func (l *link) give(p *peer, h *transport.Header, payload []byte, token any) boo
 	copy(buf[prefixSize:], h[:])
 	if len(payload) <= inlineMax {
 		n := headSize + copy(buf[headSize:], payload)
-		if !l.launch(p, flight{buf: buf, last: true, token: token}, buf[:n], p.tag) {
+		if !l.launch(p, pendingSend{buf: buf, last: true, token: token}, buf[:n], p.tag) {
 			return true
 		}
 		return l.landed(p)
 	}
-	if !l.launch(p, flight{buf: buf}, buf[:headSize], p.tag) {
+	if !l.launch(p, pendingSend{buf: buf}, buf[:headSize], p.tag) {
 		return true
 	}
 	for rest := payload; len(rest) > 0 && p.lost == nil; {
 		piece := rest[:min(len(rest), l.d.piece)]
 		rest = rest[len(piece):]
-		l.launch(p, flight{payload: payload, last: len(rest) == 0, token: token}, piece, p.tag+1)
+		l.launch(p, pendingSend{payload: payload, last: len(rest) == 0, token: token}, piece, p.tag+1)
 	}
 	if p.lost != nil { // nobody will say that it was sent
-		p.flying = append(p.flying, flight{payload: payload, last: true, token: token})
+		p.flying = append(p.flying, pendingSend{payload: payload, last: true, token: token})
 	}
 	return false
 }
@@ -206,14 +206,14 @@ func (l *link) landed(p *peer) bool {
 	}
 	if done {
 		l.free = append(l.free, f.buf)
-		*f = flight{}
+		*f = pendingSend{}
 		p.flying = p.flying[:last]
 	}
 	return done
 }
 
 // launch starts a message, or marks the peer as lost.
-func (l *link) launch(p *peer, f flight, b []byte, tag int) bool {
+func (l *link) launch(p *peer, f pendingSend, b []byte, tag int) bool {
 	request, err := l.lib.startIsend(unsafe.Pointer(&b[0]), len(b), p.world, tag, l.d.comm)
 	l.mark(p)
 	if err != nil {
@@ -261,7 +261,7 @@ func (l *link) Poll() bool {
 
 // work goes on with what is under way with a peer.
 func (l *link) work(p *peer) (moved bool) {
-	if l.finishFlights(p) {
+	if l.finishSends(p) {
 		moved = true
 	}
 	for len(p.queue) > 0 && len(p.flying) < maxFlying && p.lost == nil {
@@ -285,8 +285,8 @@ func (l *link) work(p *peer) (moved bool) {
 	return moved
 }
 
-// finishFlights lets go of messages that are sent, in order.
-func (l *link) finishFlights(p *peer) (moved bool) {
+// finishSends lets go of messages that are sent, in order.
+func (l *link) finishSends(p *peer) (moved bool) {
 	for len(p.flying) > 0 && p.lost == nil {
 		f := &p.flying[0]
 		done, err := l.lib.done(f.request)
@@ -303,7 +303,7 @@ func (l *link) finishFlights(p *peer) (moved bool) {
 			l.free = append(l.free, f.buf)
 		}
 		last, token := f.last, f.token
-		*f = flight{}
+		*f = pendingSend{}
 		if p.flying = p.flying[1:]; len(p.flying) == 0 {
 			p.flying = nil
 		}
@@ -530,7 +530,7 @@ func (l *link) Close(ctx context.Context) error {
 		}
 		buf := l.buffer()
 		binary.LittleEndian.PutUint64(buf, kind)
-		l.launch(p, flight{buf: buf}, buf[:prefixSize], p.tag)
+		l.launch(p, pendingSend{buf: buf}, buf[:prefixSize], p.tag)
 	}
 	last := settle(func(p *peer) bool { return sent(p) && p.body == nil })
 	if len(left)+len(last) == 0 {

@@ -12,7 +12,7 @@
 // (MPI_THREAD_SERIALIZED): whoever uses a driver and its link holds one
 // lock for both.
 //
-// # A card
+// # An address
 //
 //	"cnMp" version=2 | rank in the MPI world, 4 bytes little | identity of the world, 16 |
 //	digest of the library's version, 8 bytes little | name of the port, to the end

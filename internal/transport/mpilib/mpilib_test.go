@@ -43,7 +43,7 @@ func launch(ctx context.Context, program string, args []string, n int, argv, env
 	return cmd
 }
 
-func conformWith(t *testing.T, i int) {
+func runSuite(t *testing.T, i int) {
 	with := launchers[i]
 	if os.Getenv("CAIRN_CONFORM_TEST") == "" {
 		need(t, with.program, with.libraries)
@@ -70,5 +70,5 @@ func conformWith(t *testing.T, i int) {
 	})
 }
 
-func TestConformOpenMPI(t *testing.T) { conformWith(t, 0) }
-func TestConformMPICH(t *testing.T)   { conformWith(t, 1) }
+func TestTransport_OpenMPI(t *testing.T) { runSuite(t, 0) }
+func TestTransport_MPICH(t *testing.T)   { runSuite(t, 1) }

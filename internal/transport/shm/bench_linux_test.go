@@ -67,16 +67,16 @@ func meet(t testing.TB, dir string, rank int) *endpoint {
 	if err != nil {
 		t.Fatal(err)
 	}
-	name := func(r int) string { return filepath.Join(dir, fmt.Sprint("card", r)) }
-	if err := os.WriteFile(name(rank)+".new", d.Card(), 0o600); err != nil {
+	name := func(r int) string { return filepath.Join(dir, fmt.Sprint("address", r)) }
+	if err := os.WriteFile(name(rank)+".new", d.Address(), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	if err := os.Rename(name(rank)+".new", name(rank)); err != nil {
 		t.Fatal(err)
 	}
-	cards := make([][]byte, 2)
-	for cards[1-rank] == nil && t.Context().Err() == nil {
-		cards[1-rank], _ = os.ReadFile(name(1 - rank))
+	addresses := make([][]byte, 2)
+	for addresses[1-rank] == nil && t.Context().Err() == nil {
+		addresses[1-rank], _ = os.ReadFile(name(1 - rank))
 		time.Sleep(time.Millisecond)
 	}
 	e := &endpoint{buf: make([]byte, 32<<20)}
@@ -84,7 +84,7 @@ func meet(t testing.TB, dir string, rank int) *endpoint {
 	for i := range e.buf {
 		e.buf[i] = byte(i)
 	}
-	if e.link, err = d.Connect(t.Context(), cards, e); err != nil {
+	if e.link, err = d.Connect(t.Context(), addresses, e); err != nil {
 		t.Fatal(err)
 	}
 	return e

@@ -22,7 +22,7 @@ import (
 type Driver struct {
 	o    Options
 	dir  string
-	me   card
+	me   address
 	word *[16]byte // the nonce; peers that pull try it here
 }
 
@@ -69,7 +69,7 @@ func Open(o Options) (*Driver, error) {
 		return nil, fmt.Errorf("shm: cannot tell the PID namespace: %w (is /proc there?)", err)
 	}
 	ns = strings.Trim(strings.TrimPrefix(ns, "pid:"), "[]")
-	d.me = card{
+	d.me = address{
 		order: hostOrder(), page: uint32(os.Getpagesize()),
 		rank: uint32(o.Rank), uid: uint32(os.Geteuid()), pid: uint32(pid), start: start,
 		dev: uint64(st.Dev), //nolint:unconvert // it has 32 bits on some architectures
@@ -102,14 +102,14 @@ func allowPull() {
 // Name returns "shm".
 func (d *Driver) Name() string { return "shm" }
 
-// Card says how the files of this driver are named.
-func (d *Driver) Card() []byte { return d.me.encode() }
+// Address says how the files of this driver are named.
+func (d *Driver) Address() []byte { return d.me.encode() }
 
-// Reaches reports whether the card is of a process on the same host, of the
+// Reaches reports whether the address is of a process on the same host, of the
 // same user, in the same PID namespace, with the same folder, and that sees
 // memory in the same way.
 func (d *Driver) Reaches(b []byte) bool {
-	c, err := decodeCard(b)
+	c, err := decodeAddress(b)
 	return err == nil && d.me.reaches(&c)
 }
 
@@ -117,24 +117,24 @@ func (d *Driver) Reaches(b []byte) bool {
 func (d *Driver) Close() error { return nil }
 
 // Connect makes the inbox and waits until it is connected with all peers.
-func (d *Driver) Connect(ctx context.Context, cards [][]byte, h transport.Handler) (transport.Link, error) {
-	if d.o.Size != 0 && len(cards) > d.o.Size {
-		return nil, fmt.Errorf("shm: %d cards for a run of %d ranks", len(cards), d.o.Size)
+func (d *Driver) Connect(ctx context.Context, addresses [][]byte, h transport.Handler) (transport.Link, error) {
+	if d.o.Size != 0 && len(addresses) > d.o.Size {
+		return nil, fmt.Errorf("shm: %d addresses for a run of %d ranks", len(addresses), d.o.Size)
 	}
-	l := &Link{d: d, h: h, rank: d.o.Rank, peers: make([]*peer, len(cards)), epoll: -1}
-	var from []*card
-	for r, b := range cards {
+	l := &Link{d: d, h: h, rank: d.o.Rank, peers: make([]*peer, len(addresses)), epoll: -1}
+	var from []*address
+	for r, b := range addresses {
 		if b == nil || r == d.o.Rank {
 			continue
 		}
-		c, err := decodeCard(b)
+		c, err := decodeAddress(b)
 		if err != nil || !d.me.reaches(&c) || c.rank != uint32(r) {
-			return nil, fmt.Errorf("shm: rank %d cannot be reached from rank %d with the card it gave; ask Reaches first", r, d.o.Rank)
+			return nil, fmt.Errorf("shm: rank %d cannot be reached from rank %d with the address it gave; ask Reaches first", r, d.o.Rank)
 		}
-		p := &peer{rank: r, card: c, pidfd: -1}
+		p := &peer{rank: r, address: c, pidfd: -1}
 		l.peers[r] = p
 		l.live = append(l.live, p)
-		from = append(from, &p.card)
+		from = append(from, &p.address)
 	}
 	err := l.open(from)
 	if err == nil {
@@ -155,7 +155,7 @@ func (d *Driver) Connect(ctx context.Context, cards [][]byte, h transport.Handle
 }
 
 // open makes what belongs to this rank.
-func (l *Link) open(from []*card) (err error) {
+func (l *Link) open(from []*address) (err error) {
 	if l.inbox, err = makeInbox(&l.d.me, from, uint64(l.d.o.Ring)); err != nil {
 		return err
 	}
@@ -210,24 +210,24 @@ func (l *Link) meet(ctx context.Context) error {
 // errNotYet while that takes longer.
 func (l *Link) meetOne(p *peer) error {
 	if p.pidfd < 0 {
-		fd, err := unix.PidfdOpen(int(p.card.pid), 0)
+		fd, err := unix.PidfdOpen(int(p.address.pid), 0)
 		switch {
 		case errors.Is(err, unix.ESRCH):
 			return ErrDied
 		case err != nil:
-			return fmt.Errorf("cannot watch its process %d: %w (Linux 5.3 is needed)", p.card.pid, err)
+			return fmt.Errorf("cannot watch its process %d: %w (Linux 5.3 is needed)", p.address.pid, err)
 		}
 		p.pidfd = fd
 		// The number may be another process's by now.
-		if start, err := startOf(strconv.Itoa(int(p.card.pid))); err != nil || start != p.card.start {
+		if start, err := startOf(strconv.Itoa(int(p.address.pid))); err != nil || start != p.address.start {
 			return ErrDied
 		}
 		if err := l.watch(fd, p.rank); err != nil {
-			return fmt.Errorf("cannot watch its process %d: %w", p.card.pid, err)
+			return fmt.Errorf("cannot watch its process %d: %w", p.address.pid, err)
 		}
 	}
 	if p.out == nil {
-		out, err := openOutbox(&p.card, &l.d.me)
+		out, err := openSendRing(&p.address, &l.d.me)
 		if err != nil {
 			if errors.Is(err, errNotYet) && p.died() {
 				return ErrDied
@@ -266,13 +266,13 @@ func (p *peer) died() bool {
 	return err == nil && n > 0
 }
 
-// tryPull reads the word that the card names.
+// tryPull reads the word that the address names.
 func (p *peer) tryPull() bool {
-	if p.card.word == 0 {
+	if p.address.word == 0 {
 		return false
 	}
 	var got [16]byte
-	return p.readMemory(got[:], p.card.word) == nil && got == p.card.nonce
+	return p.readMemory(got[:], p.address.word) == nil && got == p.address.nonce
 }
 
 // readMemory reads memory of the peer's process.
@@ -282,7 +282,7 @@ func (p *peer) readMemory(buf []byte, addr uint64) error {
 		local := []unix.Iovec{{Base: &buf[0]}}
 		local[0].SetLen(n)
 		remote := []unix.RemoteIovec{{Base: uintptr(addr), Len: n}}
-		got, err := unix.ProcessVMReadv(int(p.card.pid), local, remote, 0)
+		got, err := unix.ProcessVMReadv(int(p.address.pid), local, remote, 0)
 		if err != nil {
 			return err
 		}

@@ -80,9 +80,9 @@ type inbox struct {
 	fd int // the bell
 }
 
-// makeInbox makes the files of a link of the driver with a card. from are the
-// cards of the ranks that write into it.
-func makeInbox(c *card, from []*card, ring uint64) (_ *inbox, err error) {
+// makeInbox makes the files of a link of the driver with an address. from are the
+// addresses of the ranks that write into it.
+func makeInbox(c *address, from []*address, ring uint64) (_ *inbox, err error) {
 	b := &inbox{fd: -1, layout: layout{uint64(len(from)), ring, uint64(os.Getpagesize())}}
 	rand.Read(b.nonce[:])
 	b.path = c.inbox(b.nonce)
@@ -195,8 +195,8 @@ func (b *inbox) close() {
 	}
 }
 
-// outbox is what a rank maps of a peer's inbox.
-type outbox struct {
+// sendRing is what a rank maps of a peer's inbox.
+type sendRing struct {
 	layout
 	nonce       [16]byte // of the inbox
 	front, back []byte   // the head, and one ring with its control page
@@ -206,9 +206,9 @@ type outbox struct {
 // errNotYet says that a peer's inbox is not complete.
 var errNotYet = errors.New("its inbox is not there yet")
 
-// openOutbox maps the ring that the driver with the card me writes into, in an
-// inbox of the one with the card c.
-func openOutbox(c, me *card) (_ *outbox, err error) {
+// openSendRing maps the ring that the driver with the address me writes into, in an
+// inbox of the one with the address c.
+func openSendRing(c, me *address) (_ *sendRing, err error) {
 	path := c.name(me)
 	fd, err := unix.Open(path, unix.O_RDWR|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	if errors.Is(err, unix.ENOENT) {
@@ -229,7 +229,7 @@ func openOutbox(c, me *card) (_ *outbox, err error) {
 	if uint64(st.Size) < page {
 		return nil, errNotYet
 	}
-	b := &outbox{fd: -1}
+	b := &sendRing{fd: -1}
 	defer func() {
 		if err != nil {
 			b.close()
@@ -273,10 +273,10 @@ func openOutbox(c, me *card) (_ *outbox, err error) {
 		}
 		return b, nil
 	}
-	return nil, fmt.Errorf("it was not given the card of rank %d", me.rank)
+	return nil, fmt.Errorf("it was not given the address of rank %d", me.rank)
 }
 
-func (b *outbox) close() {
+func (b *sendRing) close() {
 	for _, m := range [][]byte{b.front, b.back} {
 		if m != nil {
 			unix.Munmap(m)

@@ -49,9 +49,9 @@ type peer struct {
 	ended   bool    // it is: by a last record, or by nonsense
 	lost    bool
 	pull    bool
-	card    card
+	address address
 	pidfd   int
-	out     *outbox
+	out     *sendRing
 }
 
 // outgoing is a frame of which a part is not in the ring yet.

@@ -12,7 +12,7 @@
 //	cairn-RUN-NS-PID-START-NONCE.PEER          name for a peer
 //
 // NONCE is that of the driver and PEER that of the peer's, which are in their
-// cards; INBOX is a new one for every link. NS is the PID namespace and START the time at which the process was
+// addresses; INBOX is a new one for every link. NS is the PID namespace and START the time at which the process was
 // started, as the kernel counts: a file whose process is gone is removed by
 // the next Open.
 //

@@ -45,27 +45,27 @@ func opened(t testing.TB, n int, o Options) ([]*Driver, [][]byte) {
 	if o.Dir == "" {
 		o.Dir = t.TempDir()
 	}
-	drivers, cards := make([]*Driver, n), make([][]byte, n)
+	drivers, addresses := make([]*Driver, n), make([][]byte, n)
 	for r := range n {
 		o.Rank, o.Size, o.Host, o.Run = r, n, "here", "test-run"
 		d, err := Open(o)
 		if err != nil {
 			t.Fatal(err)
 		}
-		drivers[r], cards[r] = d, d.Card()
+		drivers[r], addresses[r] = d, d.Address()
 	}
-	return drivers, cards
+	return drivers, addresses
 }
 
 // pair returns two links.
 func pair(t testing.TB, o Options) ([]*Link, []*catcher) {
 	t.Helper()
-	drivers, cards := opened(t, 2, o)
+	drivers, addresses := opened(t, 2, o)
 	links, handlers := make([]*Link, 2), []*catcher{{}, {}}
 	var wg sync.WaitGroup
 	for r, d := range drivers {
 		wg.Go(func() {
-			l, err := d.Connect(t.Context(), cards, handlers[r])
+			l, err := d.Connect(t.Context(), addresses, handlers[r])
 			if err != nil {
 				t.Error(err)
 				return
@@ -93,10 +93,10 @@ func TestNothingLeft(t *testing.T) {
 	if names, _ := os.ReadDir(dir); len(names) != 0 {
 		t.Errorf("files are left while the link is in use: %v", names)
 	}
-	drivers, cards := opened(t, 2, Options{Dir: dir})
+	drivers, addresses := opened(t, 2, Options{Dir: dir})
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
 	defer cancel()
-	if _, err := drivers[0].Connect(ctx, cards, &catcher{}); !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "rank 1") {
+	if _, err := drivers[0].Connect(ctx, addresses, &catcher{}); !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "rank 1") {
 		t.Errorf("Connect without its peer returned %v", err)
 	}
 	if names, _ := os.ReadDir(dir); len(names) != 0 {
@@ -144,8 +144,8 @@ func TestSweep(t *testing.T) {
 
 // TestForeign has something else where the peer's inbox is to be.
 func TestForeign(t *testing.T) {
-	good := func(t *testing.T, c, to *card) *inbox {
-		b, err := makeInbox(c, []*card{to}, minRing)
+	good := func(t *testing.T, c, to *address) *inbox {
+		b, err := makeInbox(c, []*address{to}, minRing)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -154,43 +154,43 @@ func TestForeign(t *testing.T) {
 	}
 	for _, c := range []struct {
 		name, want string
-		make       func(t *testing.T, c, to *card)
+		make       func(t *testing.T, c, to *address)
 	}{
-		{"another nonce", "of another run", func(t *testing.T, c, to *card) { good(t, c, to).m[offNonce]++ }},
-		{"another rank", "not given the card of rank 0", func(t *testing.T, c, to *card) { *rankAt(good(t, c, to).m, 0) = 7 }},
-		{"ring size", "no peer writes", func(t *testing.T, c, to *card) { *word(good(t, c, to).m, offRingSize) = 5000 }},
-		{"number of rings", "no peer writes", func(t *testing.T, c, to *card) { *word(good(t, c, to).m, offRings) = 1 << 60 }},
-		{"readable for others", "not a private file", func(t *testing.T, c, to *card) {
+		{"another nonce", "of another run", func(t *testing.T, c, to *address) { good(t, c, to).m[offNonce]++ }},
+		{"another rank", "not given the address of rank 0", func(t *testing.T, c, to *address) { *rankAt(good(t, c, to).m, 0) = 7 }},
+		{"ring size", "no peer writes", func(t *testing.T, c, to *address) { *word(good(t, c, to).m, offRingSize) = 5000 }},
+		{"number of rings", "no peer writes", func(t *testing.T, c, to *address) { *word(good(t, c, to).m, offRings) = 1 << 60 }},
+		{"readable for others", "not a private file", func(t *testing.T, c, to *address) {
 			good(t, c, to)
 			os.Chmod(c.name(to), 0o644)
 		}},
-		{"a link", "cannot open", func(t *testing.T, c, to *card) {
+		{"a link", "cannot open", func(t *testing.T, c, to *address) {
 			b := good(t, c, to)
 			os.Remove(c.name(to))
 			os.Symlink(b.path, c.name(to))
 		}},
-		{"a folder", "cannot open", func(t *testing.T, c, to *card) { os.Mkdir(c.name(to), 0o700) }},
-		{"no bell", ".bell", func(t *testing.T, c, to *card) {
+		{"a folder", "cannot open", func(t *testing.T, c, to *address) { os.Mkdir(c.name(to), 0o700) }},
+		{"no bell", ".bell", func(t *testing.T, c, to *address) {
 			os.Remove(good(t, c, to).path + ".bell")
 		}},
-		{"a file for a bell", "not a FIFO", func(t *testing.T, c, to *card) {
+		{"a file for a bell", "not a FIFO", func(t *testing.T, c, to *address) {
 			bell := good(t, c, to).path + ".bell"
 			os.Remove(bell)
 			os.WriteFile(bell, nil, 0o600)
 		}},
-		{"not complete", "not there yet", func(t *testing.T, c, to *card) { *word(good(t, c, to).m, offReady) = 0 }},
-		{"empty", "not there yet", func(t *testing.T, c, to *card) { os.WriteFile(c.name(to), nil, 0o600) }},
+		{"not complete", "not there yet", func(t *testing.T, c, to *address) { *word(good(t, c, to).m, offReady) = 0 }},
+		{"empty", "not there yet", func(t *testing.T, c, to *address) { os.WriteFile(c.name(to), nil, 0o600) }},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			drivers, cards := opened(t, 2, Options{})
-			peer, err := decodeCard(cards[1])
+			drivers, addresses := opened(t, 2, Options{})
+			peer, err := decodeAddress(addresses[1])
 			if err != nil {
 				t.Fatal(err)
 			}
 			c.make(t, &peer, &drivers[0].me)
 			ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
 			defer cancel()
-			if _, err := drivers[0].Connect(ctx, cards, &catcher{}); err == nil || !strings.Contains(err.Error(), c.want) {
+			if _, err := drivers[0].Connect(ctx, addresses, &catcher{}); err == nil || !strings.Contains(err.Error(), c.want) {
 				t.Errorf("Connect returned %v, want %q", err, c.want)
 			}
 		})
@@ -202,16 +202,16 @@ func TestDeadAtConnect(t *testing.T) {
 	if err := gone.Run(); err != nil {
 		t.Skip(err)
 	}
-	for name, change := range map[string]func(*card){
-		"no process":      func(c *card) { c.pid = uint32(gone.Process.Pid) },
-		"another process": func(c *card) { c.start-- },
+	for name, change := range map[string]func(*address){
+		"no process":      func(c *address) { c.pid = uint32(gone.Process.Pid) },
+		"another process": func(c *address) { c.start-- },
 	} {
 		t.Run(name, func(t *testing.T) {
-			drivers, cards := opened(t, 2, Options{})
-			peer, _ := decodeCard(cards[1])
+			drivers, addresses := opened(t, 2, Options{})
+			peer, _ := decodeAddress(addresses[1])
 			change(&peer)
-			cards[1] = peer.encode()
-			if _, err := drivers[0].Connect(t.Context(), cards, &catcher{}); !errors.Is(err, ErrDied) {
+			addresses[1] = peer.encode()
+			if _, err := drivers[0].Connect(t.Context(), addresses, &catcher{}); !errors.Is(err, ErrDied) {
 				t.Errorf("Connect returned %v", err)
 			}
 		})
@@ -219,25 +219,25 @@ func TestDeadAtConnect(t *testing.T) {
 }
 
 func TestReaches(t *testing.T) {
-	drivers, cards := opened(t, 2, Options{})
-	if !drivers[0].Reaches(cards[1]) || !drivers[1].Reaches(cards[0]) {
+	drivers, addresses := opened(t, 2, Options{})
+	if !drivers[0].Reaches(addresses[1]) || !drivers[1].Reaches(addresses[0]) {
 		t.Error("ranks on one host do not reach each other")
 	}
-	for name, change := range map[string]func(*card){
-		"host":      func(c *card) { c.host = "there" },
-		"namespace": func(c *card) { c.pidns += "1" },
-		"user":      func(c *card) { c.uid++ },
-		"folder":    func(c *card) { c.ino++ },
-		"order":     func(c *card) { c.order = 3 - c.order },
-		"page size": func(c *card) { c.page *= 2 },
+	for name, change := range map[string]func(*address){
+		"host":      func(c *address) { c.host = "there" },
+		"namespace": func(c *address) { c.pidns += "1" },
+		"user":      func(c *address) { c.uid++ },
+		"folder":    func(c *address) { c.ino++ },
+		"order":     func(c *address) { c.order = 3 - c.order },
+		"page size": func(c *address) { c.page *= 2 },
 	} {
-		c, _ := decodeCard(cards[1])
+		c, _ := decodeAddress(addresses[1])
 		change(&c)
 		if drivers[0].Reaches(c.encode()) {
 			t.Errorf("a rank with another %s is reached", name)
 		}
-		cards := [][]byte{nil, c.encode()}
-		if _, err := drivers[0].Connect(t.Context(), cards, &catcher{}); err == nil {
+		addresses := [][]byte{nil, c.encode()}
+		if _, err := drivers[0].Connect(t.Context(), addresses, &catcher{}); err == nil {
 			t.Errorf("a rank with another %s was connected", name)
 		}
 	}
@@ -370,12 +370,12 @@ func (e *echo) Arrived(peer int, h *transport.Header, buf []byte) {
 func (e *echo) Sent(any)        {}
 func (e *echo) Lost(int, error) {}
 
-func FuzzCard(f *testing.F) {
-	c := card{rank: 1, host: "a", pidns: "b", path: "/c"}
+func FuzzAddress(f *testing.F) {
+	c := address{rank: 1, host: "a", pidns: "b", path: "/c"}
 	f.Add(c.encode())
-	f.Add([]byte(cardMagic))
+	f.Add([]byte(addressMagic))
 	f.Fuzz(func(t *testing.T, b []byte) {
-		c, err := decodeCard(b)
+		c, err := decodeAddress(b)
 		if err == nil && !bytes.Equal(c.encode(), b) {
 			t.Errorf("%x is read as %+v, which is %x", b, c, c.encode())
 		}

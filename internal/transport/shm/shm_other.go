@@ -20,8 +20,8 @@ func Open(Options) (*Driver, error) { return nil, errSystem }
 // Name returns "shm".
 func (*Driver) Name() string { return "shm" }
 
-// Card returns nil.
-func (*Driver) Card() []byte { return nil }
+// Address returns nil.
+func (*Driver) Address() []byte { return nil }
 
 // Reaches returns false.
 func (*Driver) Reaches([]byte) bool { return false }

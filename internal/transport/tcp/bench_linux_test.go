@@ -50,24 +50,24 @@ func (e *echo) Arrived(peer int, h *transport.Header, b []byte) {
 	}
 }
 
-// echoMain is rank 1 in a process of its own. Cards go over its standard
+// echoMain is rank 1 in a process of its own. Addresses go over its standard
 // input and output.
 func echoMain() error {
 	d, err := Open(Options{Rank: 1, Size: 2, Secret: testSecret, Listen: "127.0.0.1"})
 	if err != nil {
 		return err
 	}
-	fmt.Println(hex.EncodeToString(d.Card()))
+	fmt.Println(hex.EncodeToString(d.Address()))
 	line, err := bufio.NewReader(os.Stdin).ReadString('\n')
 	if err != nil {
 		return err
 	}
-	card, err := hex.DecodeString(strings.TrimSpace(line))
+	address, err := hex.DecodeString(strings.TrimSpace(line))
 	if err != nil {
 		return err
 	}
 	e := &echo{buf: make([]byte, 64<<20), back: true}
-	if e.Link, err = d.Connect(context.Background(), [][]byte{card, nil}, e); err != nil {
+	if e.Link, err = d.Connect(context.Background(), [][]byte{address, nil}, e); err != nil {
 		return err
 	}
 	for !e.gone {
@@ -95,7 +95,7 @@ func startEcho(b *testing.B) (*echo, func()) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	card, err := hex.DecodeString(strings.TrimSpace(line))
+	address, err := hex.DecodeString(strings.TrimSpace(line))
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -103,9 +103,9 @@ func startEcho(b *testing.B) (*echo, func()) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	io.WriteString(in, hex.EncodeToString(d.Card())+"\n")
+	io.WriteString(in, hex.EncodeToString(d.Address())+"\n")
 	e := &echo{buf: make([]byte, 64<<20)}
-	if e.Link, err = d.Connect(context.Background(), [][]byte{nil, card}, e); err != nil {
+	if e.Link, err = d.Connect(context.Background(), [][]byte{nil, address}, e); err != nil {
 		b.Fatal(err)
 	}
 	return e, func() {

@@ -20,7 +20,7 @@ import (
 type Driver struct {
 	opts   Options
 	ln     *net.TCPListener
-	me     card
+	me     address
 	early  map[identity]*net.TCPConn // of ranks that a later Connect may name; they wait for the verdict
 	closed bool
 }
@@ -65,11 +65,11 @@ func Open(o Options) (*Driver, error) {
 	}
 	d := &Driver{opts: o, ln: ln.(*net.TCPListener), early: make(map[identity]*net.TCPConn)}
 	bound := d.ln.Addr().(*net.TCPAddr).AddrPort()
-	d.me = card{port: bound.Port(), rank: o.Rank, size: o.Size, host: o.Host}
+	d.me = address{port: bound.Port(), rank: o.Rank, size: o.Size, host: o.Host}
 	rand.Read(d.me.id[:])
 	if ip := bound.Addr().Unmap(); !ip.IsUnspecified() {
-		d.me.addrs = []addr{{ip, ip.IsLoopback()}}
-	} else if d.me.addrs, err = hostAddrs(""); err != nil {
+		d.me.ips = []ipAddr{{ip, ip.IsLoopback()}}
+	} else if d.me.ips, err = hostAddrs(""); err != nil {
 		ln.Close()
 		return nil, fmt.Errorf("tcp: rank %d: %w", o.Rank, err)
 	}
@@ -98,12 +98,12 @@ func listenAddr(listen string) (string, error) {
 
 // hostAddrs returns the addresses at which others may reach this host, or
 // those of one interface: IPv4 before IPv6, loopback last.
-func hostAddrs(iface string) ([]addr, error) {
+func hostAddrs(iface string) ([]ipAddr, error) {
 	lists, err := interfaceAddrs(iface)
 	if err != nil {
 		return nil, fmt.Errorf("cannot list the network interfaces: %w", err)
 	}
-	var found []addr
+	var found []ipAddr
 	for _, addrs := range lists {
 		for _, a := range addrs {
 			n, ok := a.(*net.IPNet)
@@ -117,13 +117,13 @@ func hostAddrs(iface string) ([]addr, error) {
 			if !ok || ip.IsLinkLocalUnicast() || !ip.IsGlobalUnicast() && !ip.IsLoopback() {
 				continue
 			}
-			found = append(found, addr{ip, ip.IsLoopback()})
+			found = append(found, ipAddr{ip, ip.IsLoopback()})
 		}
 	}
 	if len(found) == 0 {
 		return nil, errors.New("no network interface is up and has an address")
 	}
-	slices.SortStableFunc(found, func(a, b addr) int { return a.order() - b.order() })
+	slices.SortStableFunc(found, func(a, b ipAddr) int { return a.order() - b.order() })
 	return found[:min(len(found), 64)], nil
 }
 
@@ -148,7 +148,7 @@ func interfaceAddrs(iface string) (out [][]net.Addr, err error) {
 	return out, err
 }
 
-func (a addr) order() int {
+func (a ipAddr) order() int {
 	n := 0
 	if a.loopback {
 		n += 2
@@ -162,38 +162,38 @@ func (a addr) order() int {
 // Name is "tcp".
 func (*Driver) Name() string { return "tcp" }
 
-// Card says where this rank listens.
-func (d *Driver) Card() []byte { return d.me.encode() }
+// Address says where this rank listens.
+func (d *Driver) Address() []byte { return d.me.encode() }
 
-// Reaches reports whether card is one of this transport, of a rank of the
+// Reaches reports whether address is one of this transport, of a rank of the
 // same run. Whether packets get through is known only to Connect.
 func (d *Driver) Reaches(b []byte) bool {
-	c, err := parseCard(b)
+	c, err := parseAddress(b)
 	return err == nil && c.size == d.me.size
 }
 
-// Connect connects to all peers that have a card.
-func (d *Driver) Connect(ctx context.Context, cards [][]byte, h transport.Handler) (transport.Link, error) {
+// Connect connects to all peers that have an address.
+func (d *Driver) Connect(ctx context.Context, addresses [][]byte, h transport.Handler) (transport.Link, error) {
 	fail := func(err error) (transport.Link, error) {
 		return nil, fmt.Errorf("tcp: rank %d: %w", d.opts.Rank, err)
 	}
 	if d.closed {
 		return fail(net.ErrClosed)
 	}
-	if len(cards) > d.opts.Size {
-		return fail(fmt.Errorf("%d cards for a run of %d ranks", len(cards), d.opts.Size))
+	if len(addresses) > d.opts.Size {
+		return fail(fmt.Errorf("%d addresses for a run of %d ranks", len(addresses), d.opts.Size))
 	}
-	peers := make([]*card, len(cards))
-	for rank, b := range cards {
+	peers := make([]*address, len(addresses))
+	for rank, b := range addresses {
 		if b == nil || rank == d.opts.Rank {
 			continue
 		}
-		c, err := parseCard(b)
+		c, err := parseAddress(b)
 		if err == nil && c.rank != rank {
-			err = fmt.Errorf("%w: it is that of rank %d", errCard, c.rank)
+			err = fmt.Errorf("%w: it is that of rank %d", errAddress, c.rank)
 		}
 		if err != nil {
-			return fail(fmt.Errorf("the card of rank %d: %w", rank, err))
+			return fail(fmt.Errorf("the address of rank %d: %w", rank, err))
 		}
 		peers[rank] = c
 	}
@@ -223,7 +223,7 @@ func (d *Driver) Close() error {
 
 func describe(at []netip.AddrPort) string {
 	if len(at) == 0 {
-		return "its card has no address that leads to it"
+		return "its address has no address that leads to it"
 	}
 	s := make([]string, len(at))
 	for i, a := range at {

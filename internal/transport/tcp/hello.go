@@ -102,9 +102,9 @@ func greet(c io.ReadWriter, secret []byte, p pair, proven func()) error {
 }
 
 // receive is the acceptor's side of the handshake, up to the verdict. me is
-// the acceptor's card. It returns the rank of the dialer and its identity once
+// the acceptor's address. It returns the rank of the dialer and its identity once
 // that has shown the secret. Deadlines are the caller's.
-func receive(c io.ReadWriter, secret []byte, me *card) (dialer int, from identity, err error) {
+func receive(c io.ReadWriter, secret []byte, me *address) (dialer int, from identity, err error) {
 	var hello [helloSize]byte
 	if _, err := io.ReadFull(c, hello[:]); err != nil {
 		return 0, from, err

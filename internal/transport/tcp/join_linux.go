@@ -26,7 +26,7 @@ const (
 // join is the making of all connections of a link.
 type join struct {
 	d     *Driver
-	peers []*card
+	peers []*address
 	wg    sync.WaitGroup
 
 	mu      sync.Mutex
@@ -40,7 +40,7 @@ type join struct {
 
 // join connects all peers, or returns an error that names those it could
 // not connect when ctx ends.
-func (d *Driver) join(ctx context.Context, peers []*card) ([]*net.TCPConn, error) {
+func (d *Driver) join(ctx context.Context, peers []*address) ([]*net.TCPConn, error) {
 	j := &join{
 		d: d, peers: peers,
 		conns: make([]*net.TCPConn, len(peers)),
@@ -183,7 +183,7 @@ func (j *join) recall() {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	for id, c := range j.d.early {
-		rank := slices.IndexFunc(j.peers, func(p *card) bool { return p != nil && p.id == id })
+		rank := slices.IndexFunc(j.peers, func(p *address) bool { return p != nil && p.id == id })
 		switch {
 		case !alive(c):
 			c.Close()

@@ -15,9 +15,9 @@ import (
 	"github.com/cairnrun/cairn/internal/transport"
 )
 
-func dialCard(t *testing.T, d *Driver) net.Conn {
+func dialAddress(t *testing.T, d *Driver) net.Conn {
 	t.Helper()
-	c, err := net.Dial("tcp", netip.AddrPortFrom(d.me.addrs[0].ip, d.me.port).String())
+	c, err := net.Dial("tcp", netip.AddrPortFrom(d.me.ips[0].ip, d.me.port).String())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -41,7 +41,7 @@ func joining(t *testing.T, ds []*Driver, rank int) func() (*node, error) {
 	n := &node{recorder: &recorder{}, d: ds[rank]}
 	done := make(chan error, 1)
 	go func() {
-		l, err := ds[rank].Connect(ctxFor(t, 30*time.Second), cardsOf(ds), n.recorder)
+		l, err := ds[rank].Connect(ctxFor(t, 30*time.Second), addressesOf(ds), n.recorder)
 		n.Link = l
 		done <- err
 	}()
@@ -56,14 +56,14 @@ func TestStrangers(t *testing.T) {
 	p := pair{dialer: 1, acceptor: 0, size: 3, from: ds[1].me.id, to: ds[0].me.id}
 	nop := func() {}
 
-	c := dialCard(t, ds[0])
+	c := dialAddress(t, ds[0])
 	if err := greet(c, []byte("another secret of that length"), p, nop); !errors.Is(err, errStranger) {
 		t.Errorf("wrong secret: %v", err)
 	}
 	c.Close()
 
 	// Who does not check us, and does not know the secret either.
-	c = dialCard(t, ds[0])
+	c = dialAddress(t, ds[0])
 	c.Write(p.hello(make([]byte, nonceSize)))
 	answer := make([]byte, nonceSize+proofSize)
 	if _, err := io.ReadFull(c, answer); err != nil {
@@ -80,27 +80,27 @@ func TestStrangers(t *testing.T) {
 		"no such rank": pair{dialer: 3, acceptor: 0, size: 3}.hello(make([]byte, nonceSize)),
 		"huge rank":    pair{dialer: 1<<32 - 1, acceptor: 0, size: 3}.hello(make([]byte, nonceSize)),
 	} {
-		c := dialCard(t, ds[0])
+		c := dialAddress(t, ds[0])
 		c.Write(bad)
 		refused(t, what, c, 0)
 	}
 
 	for range 20 {
-		dialCard(t, ds[0]).Close() // a port scan
+		dialAddress(t, ds[0]).Close() // a port scan
 	}
-	half := dialCard(t, ds[0]) // says a little, and then nothing
+	half := dialAddress(t, ds[0]) // says a little, and then nothing
 	half.Write([]byte(helloMagic)[:5])
 
 	// A true handshake is recorded, cut before its end, and played again.
 	var said bytes.Buffer
-	c = dialCard(t, ds[0])
+	c = dialAddress(t, ds[0])
 	rec := &recording{Conn: c, said: &said, stop: helloSize + proofSize - 1}
 	if err := greet(rec, testSecret, p, nop); err == nil {
 		t.Error("cut handshake: no error")
 	}
 	c.Close()
 	full := said.Bytes()
-	c = dialCard(t, ds[0])
+	c = dialAddress(t, ds[0])
 	c.Write(full[:helloSize])
 	if _, err := io.ReadFull(c, answer); err != nil {
 		t.Fatal(err)
@@ -119,7 +119,7 @@ func TestStrangers(t *testing.T) {
 		nodes = append(nodes, n)
 	}
 	refused(t, "half a hello", half, 0)
-	late := dialCard(t, ds[0]) // accepted by the kernel, and by nobody else
+	late := dialAddress(t, ds[0]) // accepted by the kernel, and by nobody else
 	late.Write(full)
 	nodes[1].Send(0, head(1), []byte("one"), nil)
 	nodes[2].Send(0, head(2), []byte("two"), nil)
@@ -152,22 +152,22 @@ func TestDuplicate(t *testing.T) {
 	ds := openDrivers(t, 3, nil)
 	zero := joining(t, ds, 0)
 	p := pair{dialer: 1, acceptor: 0, size: 3, from: ds[1].me.id, to: ds[0].me.id}
-	first := dialCard(t, ds[0])
+	first := dialAddress(t, ds[0])
 	if err := greet(first, testSecret, p, func() {}); err != nil {
 		t.Fatal(err)
 	}
-	second := dialCard(t, ds[0])
+	second := dialAddress(t, ds[0])
 	if err := greet(second, testSecret, p, func() {}); !errors.Is(err, errDuplicate) {
 		t.Fatalf("second claim: %v", err)
 	}
 	first.Close()
 	b := &node{recorder: &recorder{}}
-	l, err := ds[1].Connect(ctxFor(t, 20*time.Second), [][]byte{ds[0].Card()}, b.recorder)
+	l, err := ds[1].Connect(ctxFor(t, 20*time.Second), [][]byte{ds[0].Address()}, b.recorder)
 	if err != nil {
 		t.Fatal(err)
 	}
 	b.Link = l
-	c, err := ds[2].Connect(ctxFor(t, 20*time.Second), [][]byte{ds[0].Card()}, &recorder{})
+	c, err := ds[2].Connect(ctxFor(t, 20*time.Second), [][]byte{ds[0].Address()}, &recorder{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -188,7 +188,7 @@ func TestFlood(t *testing.T) {
 	zero := joining(t, ds, 0)
 	var conns []net.Conn
 	for range maxHalfOpen + 50 {
-		conns = append(conns, dialCard(t, ds[0]))
+		conns = append(conns, dialAddress(t, ds[0]))
 	}
 	refused(t, "the oldest of too many", conns[0], 0)
 	one := joining(t, ds, 1)
@@ -232,14 +232,14 @@ func TestImpostor(t *testing.T) {
 		}
 	}()
 	ds := openDrivers(t, 2, nil)
-	cards := cardsOf(ds)
+	addresses := addressesOf(ds)
 	fake := ds[0].me
 	fake.port = uint16(ln.Addr().(*net.TCPAddr).Port)
-	cards[0] = fake.encode()
+	addresses[0] = fake.encode()
 	ctx, cancel := context.WithCancelCause(context.Background())
 	reason := errors.New("enough")
 	go func() { got.Wait(); cancel(reason) }()
-	_, err = ds[1].Connect(ctx, cards, &recorder{})
+	_, err = ds[1].Connect(ctx, addresses, &recorder{})
 	if !errors.Is(err, ErrNotConnected) || !errors.Is(err, reason) || !strings.Contains(err.Error(), "rank 0") {
 		t.Error(err)
 	}
@@ -249,10 +249,10 @@ func TestConnectNamesWhoIsMissing(t *testing.T) {
 	ds := openDrivers(t, 4, nil)
 	ctx, cancel := context.WithTimeout(context.Background(), 500*time.Millisecond)
 	defer cancel()
-	cards := cardsOf(ds)
-	cards[3] = nil
+	addresses := addressesOf(ds)
+	addresses[3] = nil
 	ds[0].Close()
-	_, err := ds[1].Connect(ctx, cards, &recorder{})
+	_, err := ds[1].Connect(ctx, addresses, &recorder{})
 	if !errors.Is(err, ErrNotConnected) || !errors.Is(err, context.DeadlineExceeded) {
 		t.Fatal(err)
 	}
@@ -266,7 +266,7 @@ func TestConnectNamesWhoIsMissing(t *testing.T) {
 	}
 	// It can be tried again.
 	two := make(chan error, 1)
-	only := [][]byte{nil, cards[1], nil, nil}
+	only := [][]byte{nil, addresses[1], nil, nil}
 	go func() {
 		l, err := ds[2].Connect(ctxFor(t, 20*time.Second), only, &recorder{})
 		if err == nil {
@@ -274,7 +274,7 @@ func TestConnectNamesWhoIsMissing(t *testing.T) {
 		}
 		two <- err
 	}()
-	l, err := ds[1].Connect(ctxFor(t, 20*time.Second), [][]byte{nil, nil, cards[2], nil}, &recorder{})
+	l, err := ds[1].Connect(ctxFor(t, 20*time.Second), [][]byte{nil, nil, addresses[2], nil}, &recorder{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -306,14 +306,14 @@ func TestListen(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		c, err := parseCard(d.Card())
+		c, err := parseAddress(d.Address())
 		if err != nil {
 			t.Fatal(err)
 		}
-		if only := at != "" && at[0] != ':'; only && (len(c.addrs) != 1 || !c.addrs[0].loopback) {
-			t.Errorf("%q: %v", at, c.addrs)
+		if only := at != "" && at[0] != ':'; only && (len(c.ips) != 1 || !c.ips[0].loopback) {
+			t.Errorf("%q: %v", at, c.ips)
 		}
-		if !d.Reaches(d.Card()) {
+		if !d.Reaches(d.Address()) {
 			t.Error("does not reach its own kind")
 		}
 		other := d.me

@@ -82,7 +82,7 @@ func (it *item) size() int { return frameHead + len(it.payload) }
 
 var _ transport.Fragile = (*link)(nil)
 
-func newLink(d *Driver, peers []*card, conns []*net.TCPConn, h transport.Handler) (*link, error) {
+func newLink(d *Driver, peers []*address, conns []*net.TCPConn, h transport.Handler) (*link, error) {
 	ep, err := unix.EpollCreate1(unix.EPOLL_CLOEXEC)
 	if err != nil {
 		err = fmt.Errorf("epoll_create: %w", err)

@@ -326,7 +326,7 @@ func TestReconnect(t *testing.T) {
 		if l := nodes[0].Link.(*link); !l.MustClose() {
 			t.Fatal("Reopen is not heard")
 		}
-		if _, err := ds[0].Connect(ctxFor(t, time.Second), cardsOf(ds), &recorder{}); err == nil {
+		if _, err := ds[0].Connect(ctxFor(t, time.Second), addressesOf(ds), &recorder{}); err == nil {
 			t.Fatal("connected twice")
 		}
 		nodes[round].Send((round+1)%3, head(round), []byte("x"), nil)

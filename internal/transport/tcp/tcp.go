@@ -1,13 +1,13 @@
 // Package tcp moves frames over TCP, one connection per pair of ranks.
 //
-// Open listens, and the card says where. On Connect the higher rank of every
-// pair dials the lower one, trying the addresses of the card in turn. The
+// Open listens, and the address says where. On Connect the higher rank of every
+// pair dials the lower one, trying the addresses of the address in turn. The
 // listening socket stays open until the driver is closed, but connections
 // are taken from it only during Connect; those that come between two calls
 // wait in the kernel, and those that come during one and are for a later one
 // wait for their verdict.
 //
-// # A card
+// # An address
 //
 // Integers have the little byte order.
 //
@@ -58,7 +58,7 @@ type Options struct {
 	// Secret is what all ranks of the run know and nobody else does: at least
 	// 16 bytes.
 	Secret []byte
-	// Host names this host: peers whose card has the same name try loopback
+	// Host names this host: peers whose address has the same name try loopback
 	// addresses first. The default is the system's host name.
 	Host string
 	// Listen is an address (10.1.2.3, 10.1.2.3:7000, [fd00::2]:7000, :7000)

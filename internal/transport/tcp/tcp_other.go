@@ -19,7 +19,7 @@ type Driver struct{}
 func Open(Options) (*Driver, error) { return nil, errSystem }
 
 func (*Driver) Name() string        { return "tcp" }
-func (*Driver) Card() []byte        { return nil }
+func (*Driver) Address() []byte     { return nil }
 func (*Driver) Reaches([]byte) bool { return false }
 func (*Driver) Close() error        { return nil }
 

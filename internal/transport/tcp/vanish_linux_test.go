@@ -37,20 +37,20 @@ func vanishMain() error {
 	if err != nil {
 		return err
 	}
-	fmt.Println(hex.EncodeToString(d.Card()))
+	fmt.Println(hex.EncodeToString(d.Address()))
 	if !lines.Scan() {
 		return io.ErrUnexpectedEOF
 	}
-	card, err := hex.DecodeString(lines.Text())
+	address, err := hex.DecodeString(lines.Text())
 	if err != nil {
 		return err
 	}
-	cards := make([][]byte, 2)
-	cards[1-rank] = card
+	addresses := make([][]byte, 2)
+	addresses[1-rank] = address
 	r := &recorder{}
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
 	defer cancel()
-	l, err := d.Connect(ctx, cards, r)
+	l, err := d.Connect(ctx, addresses, r)
 	if err != nil {
 		return err
 	}

@@ -89,12 +89,12 @@ func openDrivers(t testing.TB, n int, change func(o *Options)) []*Driver {
 	return ds
 }
 
-func cardsOf(ds []*Driver) [][]byte {
-	cards := make([][]byte, len(ds))
+func addressesOf(ds []*Driver) [][]byte {
+	addresses := make([][]byte, len(ds))
 	for i, d := range ds {
-		cards[i] = d.Card()
+		addresses[i] = d.Address()
 	}
-	return cards
+	return addresses
 }
 
 // connect connects all drivers with each other.
@@ -104,11 +104,11 @@ func connect(t testing.TB, ds []*Driver) []*node {
 	defer cancel()
 	nodes := make([]*node, len(ds))
 	errs := make([]error, len(ds))
-	cards := cardsOf(ds)
+	addresses := addressesOf(ds)
 	var wg sync.WaitGroup
 	for i, d := range ds {
 		wg.Go(func() {
-			mine := append([][]byte(nil), cards...)
+			mine := append([][]byte(nil), addresses...)
 			mine[i] = nil
 			n := &node{recorder: &recorder{}, d: d}
 			n.Link, errs[i] = d.Connect(ctx, mine, n.recorder)

@@ -306,12 +306,12 @@ func connectAlone(r *Rank) {
 	d, err := r.open(r.ID)
 	r.must(err)
 	r.driver = d
-	cards := r.swap(d.Card())
+	addresses := r.swap(d.Address())
 	if r.ID == 0 {
 		ctx, cancel := context.WithTimeout(r.ctx, 50*time.Millisecond)
 		defer cancel()
-		cards[0] = nil
-		l, err := d.Connect(ctx, cards, newBox(r))
+		addresses[0] = nil
+		l, err := d.Connect(ctx, addresses, newBox(r))
 		if err == nil {
 			r.link = l
 			r.Fatalf("Connect returned without its peer")

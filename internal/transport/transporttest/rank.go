@@ -115,22 +115,22 @@ func (r *Rank) connect(serve func(peer int) bool) {
 	if r.driver == nil {
 		r.openDriver()
 	}
-	cards := r.swap(r.driver.Card())
-	for id, c := range cards {
+	addresses := r.swap(r.driver.Address())
+	for id, c := range addresses {
 		if id == r.ID || serve != nil && !serve(id) {
-			cards[id] = nil
+			addresses[id] = nil
 		} else if !r.driver.Reaches(c) {
-			r.Fatalf("rank %d is not reached, says its card", id)
+			r.Fatalf("rank %d is not reached, says its address", id)
 		}
 	}
-	r.box = r.connectTo(cards)
+	r.box = r.connectTo(addresses)
 	r.link = r.box.link
 }
 
 // connectTo returns the handler of a new link.
-func (r *Rank) connectTo(cards [][]byte) *box {
+func (r *Rank) connectTo(addresses [][]byte) *box {
 	b := newBox(r)
-	link, err := r.driver.Connect(r.ctx, cards, b)
+	link, err := r.driver.Connect(r.ctx, addresses, b)
 	r.must(err)
 	b.link = link
 	return b

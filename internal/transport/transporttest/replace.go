@@ -18,17 +18,17 @@ func replaced(r *Rank) {
 		r.ID = mover
 	}
 	r.openDriver()
-	cards := r.swap(r.driver.Card()) // of all processes, and for the whole test
-	var gone []int                   // processes that were replaced
+	addresses := r.swap(r.driver.Address()) // of all processes, and for the whole test
+	var gone []int                          // processes that were replaced
 	for i, present := range procs {
 		to := make([][]byte, r.N)
 		switch {
 		case i == 0 && r.process < ranks:
-			copy(to, cards[:ranks])
+			copy(to, addresses[:ranks])
 		case r.process == present:
-			to[0], to[2] = cards[0], cards[2]
+			to[0], to[2] = addresses[0], addresses[2]
 		case r.process == 0 || r.process == 2:
-			to[mover] = cards[present]
+			to[mover] = addresses[present]
 		default: // its time has not come
 			r.barrier(gone...)
 			gone = append(gone, present)
@@ -121,16 +121,16 @@ func impostor(r *Rank) {
 		r.ID = mover
 	}
 	r.openDriver()
-	cards := r.swap(r.driver.Card())
+	addresses := r.swap(r.driver.Address())
 	to := make([][]byte, r.N)
 	switch r.process {
 	case 0, 2:
-		to[mover] = cards[3]
+		to[mover] = addresses[3]
 		r.barrier() // the old process has begun by then, or soon
 		r.barrierless(100 * time.Millisecond)
 	case 1:
 		r.barrier()
-		to[0], to[2] = cards[0], cards[2]
+		to[0], to[2] = addresses[0], addresses[2]
 		ctx, cancel := context.WithTimeout(r.ctx, 500*time.Millisecond)
 		defer cancel()
 		l, err := r.driver.Connect(ctx, to, newBox(r))
@@ -141,7 +141,7 @@ func impostor(r *Rank) {
 		r.barrier()
 		return
 	case 3:
-		to[0], to[2] = cards[0], cards[2]
+		to[0], to[2] = addresses[0], addresses[2]
 		r.barrier()
 		r.barrierless(300 * time.Millisecond)
 	}
@@ -169,12 +169,12 @@ func leaks(r *Rank) {
 			r.must(r.driver.Close())
 			r.openDriver()
 		}
-		cards := r.swap(r.driver.Card())
+		addresses := r.swap(r.driver.Address())
 		if i > 0 && r.ID != 1 { // these two are connected already
-			cards[0], cards[2] = nil, nil
+			addresses[0], addresses[2] = nil, nil
 		}
-		cards[r.ID] = nil
-		b := r.connectTo(cards)
+		addresses[r.ID] = nil
+		b := r.connectTo(addresses)
 		if r.link == nil {
 			r.box, r.link = b, b.link
 		} else {

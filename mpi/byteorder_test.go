@@ -53,7 +53,7 @@ func odd(rank int) bool { return rank%2 == 1 }
 
 func mixed(t *testing.T, n int, o mem.Options, body func(c *Comm, foreign bool) error) {
 	t.Helper()
-	err := local(n, o, func(cfg *p2p.Config) { cfg.Foreign = odd(cfg.Rank) }, func(c *Comm) error { return body(c, odd(c.Rank())) })
+	err := local(n, o, func(cfg *p2p.Config) { cfg.OtherByteOrder = odd(cfg.Rank) }, func(c *Comm) error { return body(c, odd(c.Rank())) })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -285,7 +285,7 @@ func TestOrderResized(t *testing.T) {
 		B [2]int32
 	}
 	for _, foreign := range []bool{false, true} {
-		err := local(2, mem.Options{}, func(cfg *p2p.Config) { cfg.Resized, cfg.Foreign = cfg.Rank == 1, cfg.Rank == 1 && foreign }, func(c *Comm) error {
+		err := local(2, mem.Options{}, func(cfg *p2p.Config) { cfg.OtherIntSize, cfg.OtherByteOrder = cfg.Rank == 1, cfg.Rank == 1 && foreign }, func(c *Comm) error {
 			peer := 1 - c.Rank()
 			if _, err := Sendrecv(c, []int64{5}, peer, 0, make([]int64, 1), peer, 0); err != nil {
 				return err

@@ -17,7 +17,7 @@ import (
 // settled makes a message readable that has come in, in b, as elements of type
 // T.
 func settled[T any](b []byte, s Status, st p2p.Status) error {
-	if size := sizeOf[T](1); !st.Foreign && !st.Resized && (size == 0 || s.Bytes%size == 0) {
+	if size := sizeOf[T](1); !st.OtherByteOrder && !st.OtherIntSize && (size == 0 || s.Bytes%size == 0) {
 		return nil // as it is nearly always
 	}
 	return settle(reflect.TypeFor[T](), b, s, st)
@@ -25,14 +25,14 @@ func settled[T any](b []byte, s Status, st p2p.Status) error {
 
 // settle is settled for a type t.
 func settle(t reflect.Type, b []byte, s Status, st p2p.Status) error {
-	if st.Resized && !portable(t) {
+	if st.OtherIntSize && !portable(t) {
 		return fmt.Errorf("mpi: %w: elements of type %s from %s do not lie in memory there as they do here, since an int has another size; use int32 or int64, and in structs sort the largest fields first", ErrArgument, t, whom(s.Source, s.Tag))
 	}
 	size := int(t.Size())
 	if size > 0 && s.Bytes%size != 0 {
 		return fmt.Errorf("mpi: %w: a message of %d bytes from %s is received as %s, of %d bytes each", ErrArgument, s.Bytes, whom(s.Source, s.Tag), t, size)
 	}
-	if st.Foreign {
+	if st.OtherByteOrder {
 		swapperOf(t).swap(b[:min(s.Bytes, len(b))])
 	}
 	return nil

@@ -21,7 +21,7 @@ type handles struct {
 	Args   []any
 	Kernel *Kernel
 	Grid   Grid
-	Roster *roster
+	Roster *deviceCount
 }
 
 func (h *handles) roots() []graph.Root { return []graph.Root{{Name: "handles", Ptr: h}} }
@@ -72,7 +72,7 @@ func TestHandles(t *testing.T) {
 	must(t, err)
 	arr := New[uint32](8, 4)
 	h := &handles{Devs: devs, Last: devs[1], Counts: map[*Device]int{a: 1, b: 2}, Array: arr, Kernel: NewKernel("source", "name", nil),
-		Args: []any{InOut(arr.Rows(2, 4)), uint32(7), int32(8)}, Grid: Size{8}.In(4), Roster: new(roster)}
+		Args: []any{InOut(arr.Rows(2, 4)), uint32(7), int32(8)}, Grid: Size{8}.In(4), Roster: new(deviceCount)}
 	for i, there := range [][]*Device{{c}, {c, a, b}} {
 		if h, err = h.reload(t, there...); err != nil {
 			t.Fatal(err)
@@ -140,7 +140,7 @@ func TestRosterLost(t *testing.T) {
 	bad, err := Use(faulty.Wrap(host.New(host.Options{Index: 64}), &faulty.Fault{At: 2, Kind: faulty.Lost}))
 	must(t, err)
 	start(t, shared(t, 60), bad)
-	if err := new(roster).CairnLost(); err != nil {
+	if err := new(deviceCount).CairnLost(); err != nil {
 		t.Error(err)
 	}
 	for range 10 {
@@ -148,7 +148,7 @@ func TestRosterLost(t *testing.T) {
 			break
 		}
 	}
-	if e := new(roster).CairnLost(); !errors.Is(err, ErrLost) || !errors.Is(e, ErrLost) {
+	if e := new(deviceCount).CairnLost(); !errors.Is(err, ErrLost) || !errors.Is(e, ErrLost) {
 		t.Errorf("Finish says %v, the roster %v", err, e)
 	}
 }

@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-func sampleCard() *card {
-	return &card{id: identity{1, 2, 3}, port: 4711, rank: 3, size: 9, host: "node7", addrs: []addr{
+func sampleAddress() *address {
+	return &address{id: identity{1, 2, 3}, port: 4711, rank: 3, size: 9, host: "node7", ips: []ipAddr{
 		{netip.MustParseAddr("10.0.0.7"), false},
 		{netip.MustParseAddr("fd00::7"), false},
 		{netip.MustParseAddr("172.17.0.1"), false},
@@ -17,27 +17,27 @@ func sampleCard() *card {
 	}}
 }
 
-func TestCard(t *testing.T) {
-	want := sampleCard()
+func TestAddress(t *testing.T) {
+	want := sampleAddress()
 	b := want.encode()
-	got, err := parseCard(b)
+	got, err := parseAddress(b)
 	if err != nil || !reflect.DeepEqual(got, want) {
 		t.Fatalf("%+v, %v", got, err)
 	}
 	for n := range b {
-		if _, err := parseCard(b[:n]); err == nil {
-			t.Errorf("a card of %d of %d bytes is taken", n, len(b))
+		if _, err := parseAddress(b[:n]); err == nil {
+			t.Errorf("an address of %d of %d bytes is taken", n, len(b))
 		}
 	}
-	if _, err := parseCard(append(b, 0)); err == nil {
-		t.Error("a card with a byte too many is taken")
+	if _, err := parseAddress(append(b, 0)); err == nil {
+		t.Error("an address with a byte too many is taken")
 	}
 }
 
 func TestTargets(t *testing.T) {
-	me := &card{host: "node1", addrs: []addr{{netip.MustParseAddr("172.17.0.1"), false}, {netip.MustParseAddr("127.0.0.1"), true}}}
+	me := &address{host: "node1", ips: []ipAddr{{netip.MustParseAddr("172.17.0.1"), false}, {netip.MustParseAddr("127.0.0.1"), true}}}
 	list := func() (s []string) {
-		for _, a := range targets(me, sampleCard()) {
+		for _, a := range targets(me, sampleAddress()) {
 			s = append(s, a.String())
 		}
 		return s
@@ -51,11 +51,11 @@ func TestTargets(t *testing.T) {
 	}
 }
 
-func FuzzCard(f *testing.F) {
-	f.Add(sampleCard().encode())
-	f.Add([]byte(cardMagic))
+func FuzzAddress(f *testing.F) {
+	f.Add(sampleAddress().encode())
+	f.Add([]byte(addressMagic))
 	f.Fuzz(func(t *testing.T, b []byte) {
-		c, err := parseCard(b)
+		c, err := parseAddress(b)
 		if err != nil {
 			return
 		}

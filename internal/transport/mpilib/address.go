@@ -7,10 +7,10 @@ import (
 )
 
 const (
-	cardMagic   = "cnMp"
-	cardVersion = 2
-	// Where the parts of a card begin.
-	whoAt     = len(cardMagic) + 1
+	addressMagic   = "cnMp"
+	addressVersion = 2
+	// Where the parts of an address begin.
+	whoAt     = len(addressMagic) + 1
 	libraryAt = whoAt + len(identity{})
 	portAt    = libraryAt + 8
 	maxPort   = 1024 // MPI_MAX_PORT_NAME is less
@@ -26,29 +26,29 @@ func identify(rank int, world [16]byte) (who identity) {
 	return who
 }
 
-// card is what a card says.
-type card struct {
+// address is what an address says.
+type address struct {
 	who     identity
 	library uint64 // 0: not known
 	port    string // where a process that comes later is reached
 }
 
-func (c *card) encode() []byte {
-	b := append([]byte(cardMagic), cardVersion)
+func (c *address) encode() []byte {
+	b := append([]byte(addressMagic), addressVersion)
 	b = append(b, c.who[:]...)
 	b = binary.LittleEndian.AppendUint64(b, c.library)
 	return append(b, c.port...)
 }
 
-func decode(b []byte) (c card, ok bool) {
-	if len(b) < libraryAt || string(b[:len(cardMagic)]) != cardMagic {
+func decode(b []byte) (c address, ok bool) {
+	if len(b) < libraryAt || string(b[:len(addressMagic)]) != addressMagic {
 		return c, false
 	}
 	copy(c.who[:], b[whoAt:])
-	switch version := b[len(cardMagic)]; {
+	switch version := b[len(addressMagic)]; {
 	case version == 1 && len(b) == libraryAt:
 		return c, true
-	case version == cardVersion && len(b) >= portAt && len(b) <= portAt+maxPort:
+	case version == addressVersion && len(b) >= portAt && len(b) <= portAt+maxPort:
 		c.library, c.port = binary.LittleEndian.Uint64(b[libraryAt:]), string(b[portAt:])
 		return c, true
 	}

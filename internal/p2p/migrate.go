@@ -16,16 +16,16 @@ import (
 // made:
 //
 //	            source          other rank                      newcomer
-//	Part          ── Pause ──────▶
+//	Detach          ── Pause ──────▶
 //	              ◀────── Pause ──     the link is still there
-//	            Ledger ──────────────────────────────────▶ SetLedger, Resume
-//	either      Rejoin            Rejoin       the old link is used again
+//	            Counters ──────────────────────────────────▶ SetCounters, RestoreInflight
+//	either      Reattach            Reattach       the old link is used again
 //	or          is killed         Relink ────────────────▶ Relink
 
 // partners are the ranks whose links to this one end when some ranks move. The
 // lock is held.
 func (e *Engine) partners(moving []int) []int {
-	if slices.Contains(moving, e.rank) || e.unlinked {
+	if slices.Contains(moving, e.rank) || e.unconnected {
 		return e.others()
 	}
 	var list []int
@@ -37,14 +37,14 @@ func (e *Engine) partners(moving []int) []int {
 	return list
 }
 
-// Part takes leave of ranks that move, or, in one of them, of all others: when
+// Detach takes leave of ranks that move, or, in one of them, of all others: when
 // it returns, nothing is on its way between them, and control messages for
 // them wait. All ranks call it, held, with no message in flight. The links
-// stay as they are: Rejoin or Relink follow. If one of those ranks is lost
-// meanwhile, Rejoin finds out. The lock is held.
-func (e *Engine) Part(ctx context.Context, moving []int) error {
-	if e.unlinked {
-		return ErrUnlinked
+// stay as they are: Reattach or Relink follow. If one of those ranks is lost
+// meanwhile, Reattach finds out. The lock is held.
+func (e *Engine) Detach(ctx context.Context, moving []int) error {
+	if e.unconnected {
+		return ErrNotConnected
 	}
 	list := e.partners(moving)
 	for _, i := range list {
@@ -55,22 +55,22 @@ func (e *Engine) Part(ctx context.Context, moving []int) error {
 			return fmt.Errorf("ranks %v can't be moved: rank %d has left its link to rank %d already", moving, e.rank, i)
 		}
 	}
-	if err := e.pause(ctx, list); err != nil {
+	if err := e.exchangeDetach(ctx, list); err != nil {
 		return fmt.Errorf("rank %d takes leave of ranks that move: %w", e.rank, err)
 	}
 	return nil
 }
 
-// Rejoin calls a move off: links that Part left are used again. Where Part was
+// Reattach calls a move off: links that Detach left are used again. Machine Detach was
 // not called, or did not end well, it does what is left to do. The lock is
 // held.
-func (e *Engine) Rejoin(moving []int) {
+func (e *Engine) Reattach(moving []int) {
 	for _, i := range e.partners(moving) {
 		p := &e.peers[i]
 		if !p.muted || p.link == nil {
 			continue
 		}
-		e.head = frame{kind: kindRejoin, seq: p.goodbyes}
+		e.head = frame{kind: kindReattach, seq: p.detaches}
 		e.emit(i, nil, nil)
 		e.unmute(i)
 		if err := p.gone; err != nil {
@@ -82,12 +82,12 @@ func (e *Engine) Rejoin(moving []int) {
 }
 
 // Relink connects this rank with the processes that have taken the places of
-// ranks that moved; their cards are in cards, which is indexed by rank. Such a
+// ranks that moved; their endpoints are in endpoints, which is indexed by rank. Such a
 // process itself, which was not connected so far, is connected with all ranks,
-// and needs the cards of all. moving is the same everywhere. What waited for them is sent. The old links to
+// and needs the endpoints of all. moving is the same everywhere. What waited for them is sent. The old links to
 // them are forgotten, and what these may still say of them. The lock is not
 // held, and nothing is sent to these ranks meanwhile.
-func (e *Engine) Relink(ctx context.Context, moving []int, cards [][]byte) (err error) {
+func (e *Engine) Relink(ctx context.Context, moving []int, endpoints [][]byte) (err error) {
 	if e.size == 1 {
 		return nil
 	}
@@ -99,12 +99,12 @@ func (e *Engine) Relink(ctx context.Context, moving []int, cards [][]byte) (err 
 			e.Fail(err) // these ranks can't be reached
 		}
 	}()
-	read, err := e.readCards(cards)
+	read, err := e.readEndpoints(endpoints)
 	if err != nil {
 		return err
 	}
 	e.lock()
-	if !e.unlinked && slices.Contains(moving, e.rank) {
+	if !e.unconnected && slices.Contains(moving, e.rank) {
 		e.mu.Unlock()
 		return fmt.Errorf("rank %d has moved: another process has its place", e.rank)
 	}
@@ -112,14 +112,14 @@ func (e *Engine) Relink(ctx context.Context, moving []int, cards [][]byte) (err 
 	for _, i := range list {
 		if read[i].Size == 0 {
 			e.mu.Unlock()
-			return fmt.Errorf("rank %d needs the card of rank %d to connect with it", e.rank, i)
+			return fmt.Errorf("rank %d needs the endpoint of rank %d to connect with it", e.rank, i)
 		}
 		if e.peers[i].ended {
 			e.mu.Unlock()
 			return fmt.Errorf("%w: rank %d, before it was moved", ErrEnded, i)
 		}
 	}
-	idle := e.detach(list)
+	idle := e.dropLinks(list)
 	e.mu.Unlock()
 	var errs []error
 	for _, l := range idle {
@@ -134,19 +134,19 @@ func (e *Engine) Relink(ctx context.Context, moving []int, cards [][]byte) (err 
 	if err != nil {
 		return err
 	}
-	if err := e.connect(ctx, e.cards, append(list, again...), nil); err != nil {
+	if err := e.connect(ctx, e.endpoints, append(list, again...), nil); err != nil {
 		return err
 	}
 	e.lock()
 	defer e.mu.Unlock()
-	e.unlinked = false
+	e.unconnected = false
 	return e.err
 }
 
 // join has transports take newcomers in that can't be connected with them
 // otherwise. The links of such a transport are closed before that: it returns
 // the ranks that they served, which are to be connected again.
-func (e *Engine) join(ctx context.Context, read []card, moving []int) (again []int, err error) {
+func (e *Engine) join(ctx context.Context, read []endpoint, moving []int) (again []int, err error) {
 	e.lock()
 	e.settle(read)
 	drivers := slices.Clone(e.cfg.Drivers)
@@ -157,12 +157,12 @@ func (e *Engine) join(ctx context.Context, read []card, moving []int) (again []i
 		if !ok {
 			continue
 		}
-		cards := make([][]byte, e.size)
-		for i := range cards {
-			cards[i] = e.cards[i].Cards[d.Name()]
+		endpoints := make([][]byte, e.size)
+		for i := range endpoints {
+			endpoints[i] = e.endpoints[i].Addresses[d.Name()]
 		}
-		cards[e.rank] = d.Card()
-		if !j.Joins(cards, moving) || e.dispensable(d) {
+		endpoints[e.rank] = d.Address()
+		if !j.Joins(endpoints, moving) || e.dispensable(d) {
 			continue
 		}
 		if err := func() error {
@@ -180,7 +180,7 @@ func (e *Engine) join(ctx context.Context, read []card, moving []int) (again []i
 			return nil, err
 		}
 		c, cancel := context.WithTimeout(ctx, connectTime)
-		err := j.Join(c, cards, moving)
+		err := j.Join(c, endpoints, moving)
 		cancel()
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", d.Name(), err)
@@ -195,11 +195,11 @@ func (e *Engine) join(ctx context.Context, read []card, moving []int) (again []i
 func (e *Engine) dispensable(d transport.Driver) bool {
 	e.lock()
 	defer e.mu.Unlock()
-	mine := e.card()
+	mine := e.endpoint()
 	for _, o := range e.cfg.Drivers {
 		if slices.ContainsFunc(e.others(), func(i int) bool {
-			theirs := &e.cards[i]
-			return !theirs.prefers(o, d) || !o.Reaches(theirs.Cards[o.Name()])
+			theirs := &e.endpoints[i]
+			return !theirs.prefers(o, d) || !o.Reaches(theirs.Addresses[o.Name()])
 		}) || !mine.prefers(o, d) {
 			continue
 		}
@@ -210,21 +210,21 @@ func (e *Engine) dispensable(d transport.Driver) bool {
 
 // prefers reports whether a rank has a transport, and takes it rather than
 // another one.
-func (c *card) prefers(o, than transport.Driver) bool {
-	i, j := slices.Index(c.Ways, o.Name()), slices.Index(c.Ways, than.Name())
-	return i >= 0 && c.Cards[o.Name()] != nil && (j < 0 || i < j)
+func (c *endpoint) prefers(o, than transport.Driver) bool {
+	i, j := slices.Index(c.Transports, o.Name()), slices.Index(c.Transports, than.Name())
+	return i >= 0 && c.Addresses[o.Name()] != nil && (j < 0 || i < j)
 }
 
 // Reaches looks whether Relink would find a transport to each rank that has a
-// card. The lock is not held.
-func (e *Engine) Reaches(cards [][]byte) error {
-	read, err := e.readCards(cards)
+// endpoint. The lock is not held.
+func (e *Engine) Reaches(endpoints [][]byte) error {
+	read, err := e.readEndpoints(endpoints)
 	if err != nil {
 		return err
 	}
 	e.lock()
 	defer e.mu.Unlock()
-	mine := e.card()
+	mine := e.endpoint()
 	for i := range read {
 		if read[i].Size == 0 || i == e.rank {
 			continue
@@ -236,9 +236,9 @@ func (e *Engine) Reaches(cards [][]byte) error {
 	return nil
 }
 
-// detach forgets the links to ranks, and returns those that serve nobody any
+// dropLinks forgets the links to ranks, and returns those that serve nobody any
 // more, which are to be closed. The lock is held.
-func (e *Engine) detach(list []int) (idle []link) {
+func (e *Engine) dropLinks(list []int) (idle []link) {
 	for _, i := range list {
 		p := &e.peers[i]
 		p.muted = true // until there is a link again
@@ -259,33 +259,33 @@ func (e *Engine) detach(list []int) (idle []link) {
 	return idle
 }
 
-// Ledger is what the engine of a process must know to go on where that of
+// Counters is what the engine of a process must know to go on where that of
 // another one stopped, besides the messages of Capture(false).
-type Ledger struct {
+type Counters struct {
 	Epoch    uint32   // sets that were taken
 	Contexts uint32   // the next free context
 	Sent     []uint64 // messages, by rank
 	Received []uint64
 	Taken    []uint64
-	Old      []bool // of each message of Capture: it is from before a restart
+	Restored []bool // of each message of Capture: it is from before a restart
 }
 
-// Ledger returns this engine's. Nothing is in flight. The lock is held.
-func (e *Engine) Ledger() Ledger {
-	l := Ledger{Epoch: e.epoch, Contexts: e.contexts}
+// Counters returns this engine's. Nothing is in flight. The lock is held.
+func (e *Engine) Counters() Counters {
+	l := Counters{Epoch: e.epoch, Contexts: e.contexts}
 	for i := range e.peers {
 		p := &e.peers[i]
 		l.Sent, l.Received, l.Taken = append(l.Sent, p.sent), append(l.Received, p.received), append(l.Taken, p.taken)
 	}
 	for _, m := range e.waiting(false) {
-		l.Old = append(l.Old, m.old)
+		l.Restored = append(l.Restored, m.restored)
 	}
 	return l
 }
 
-// SetLedger has an engine that is not connected yet go on from another one's.
-// Resume puts the messages there, before Relink. The lock is not held.
-func (e *Engine) SetLedger(l Ledger) error {
+// SetCounters has an engine that is not connected yet go on from another one's.
+// RestoreInflight puts the messages there, before Relink. The lock is not held.
+func (e *Engine) SetCounters(l Counters) error {
 	e.lock()
 	defer e.mu.Unlock()
 	if len(e.links) > 0 {
@@ -302,7 +302,7 @@ func (e *Engine) SetLedger(l Ledger) error {
 			return fmt.Errorf("%d messages of rank %d were taken, of %d that came", l.Taken[i], i, l.Received[i])
 		}
 	}
-	e.epoch, e.contexts, e.old = l.Epoch, max(l.Contexts, e.contexts), slices.Clone(l.Old)
+	e.epoch, e.contexts, e.restoredFlags = l.Epoch, max(l.Contexts, e.contexts), slices.Clone(l.Restored)
 	for i := range e.peers {
 		p := &e.peers[i]
 		p.sent, p.received, p.taken = l.Sent[i], l.Received[i], l.Taken[i]

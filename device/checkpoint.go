@@ -48,7 +48,7 @@ func (m *memory) Places(lo, hi int64) ([]mem.Place, error) {
 	if m.raw.device() {
 		return m.raw.places(m, lo, hi)
 	}
-	m.quiet(nil, lo, hi, false)
+	m.awaitLaunches(nil, lo, hi, false)
 	if m.raw != nil {
 		if err := m.raw.settle(); err != nil {
 			return nil, err
@@ -69,13 +69,13 @@ func (m *memory) Places(lo, hi int64) ([]mem.Place, error) {
 			out = append(out, mem.Place{Len: to - from, Zero: true})
 		case s.host:
 			p := mem.Place{Len: to - from, Host: m.host[from:to:to]}
-			if m.raw == nil && m.inside == 0 && (len(s.on) > 0 || s.calm && !m.given) { // nobody writes there unasked
-				p.Guard, p.Version = func(yield func([]byte)) func() { return m.hold(from, to, yield) }, s.version
+			if m.raw == nil && m.updates == 0 && (len(s.on) > 0 || s.hostWritten && !m.exposed) { // nobody writes there unasked
+				p.Guard, p.Version = func(yield func([]byte)) func() { return m.protect(from, to, yield) }, s.version
 			}
 			out = append(out, p)
 		default:
 			b := s.on[0]
-			out = append(out, mem.Place{Len: to - from, Device: b.d.side(), Buffer: b.b, Off: from - b.lo, Version: s.version})
+			out = append(out, mem.Place{Len: to - from, Device: b.d.checkpointSide(), Buffer: b.b, Off: from - b.lo, Version: s.version})
 		}
 	}
 	return out, nil
@@ -118,7 +118,7 @@ func (m *memory) Target(lo, hi int64) ([]byte, error) {
 	if m.raw.device() {
 		return nil, fmt.Errorf("the memory at %#x is on %v and has no place on the host", m.raw.addr, m.raw.d)
 	}
-	if err := m.own(lo, hi); err != nil {
+	if err := m.claimHost(lo, hi); err != nil {
 		return nil, err
 	}
 	return m.host[lo:hi:hi], nil
@@ -173,7 +173,7 @@ func (m *memory) Fill(off int64, p []byte) error {
 			err = m.raw.settle() // work that the program gave before must not overwrite it
 		}
 		if err == nil && b == nil {
-			err = m.own(off, off+n)
+			err = m.claimHost(off, off+n)
 		}
 		if err == nil && b != nil {
 			b.fills++
@@ -275,25 +275,25 @@ func (b *buffer) fill(off int64, p []byte) error {
 	return nil
 }
 
-// side is what a checkpoint does with a device's memory.
-type side struct {
+// checkpointSide is what a checkpoint does with a device's memory.
+type checkpointSide struct {
 	d   *Device
 	mu  sync.Mutex
 	e   *snap.Engine
 	err error
 }
 
-// side returns the same one each time.
-func (d *Device) side() *side {
+// checkpointSide returns the same one each time.
+func (d *Device) checkpointSide() *checkpointSide {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.engine == nil {
-		d.engine = &side{d: d}
+	if d.ckptSide == nil {
+		d.ckptSide = &checkpointSide{d: d}
 	}
-	return d.engine
+	return d.ckptSide
 }
 
-func (s *side) engine() (*snap.Engine, error) {
+func (s *checkpointSide) engine() (*snap.Engine, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.e == nil && s.err == nil {
@@ -303,16 +303,16 @@ func (s *side) engine() (*snap.Engine, error) {
 }
 
 // check marks the device as lost if an error says so.
-func (s *side) check(err error) error {
+func (s *checkpointSide) check(err error) error {
 	if err != nil {
 		s.d.lose(err)
 	}
 	return err
 }
 
-func (s *side) Name() string { return s.d.info.ID }
+func (s *checkpointSide) Name() string { return s.d.info.ID }
 
-func (s *side) Pin(p []byte) error {
+func (s *checkpointSide) Pin(p []byte) error {
 	e, err := s.engine()
 	if err == nil {
 		err = e.Pin(p)
@@ -320,13 +320,13 @@ func (s *side) Pin(p []byte) error {
 	return s.check(err)
 }
 
-func (s *side) Unpin(p []byte) {
+func (s *checkpointSide) Unpin(p []byte) {
 	if e, err := s.engine(); err == nil {
 		e.Unpin(p)
 	}
 }
 
-func (s *side) Diff(at mem.Extent, most int) (mem.Diff, error) {
+func (s *checkpointSide) Diff(at mem.Extent, most int) (mem.Diff, error) {
 	e, err := s.engine()
 	if err != nil {
 		return nil, s.check(err)
@@ -341,7 +341,7 @@ func (s *side) Diff(at mem.Extent, most int) (mem.Diff, error) {
 // diff is the engine's, with errors seen.
 type diff struct {
 	mem.Diff
-	s *side
+	s *checkpointSide
 }
 
 func (v diff) Start() error { return v.s.check(v.Diff.Start()) }
@@ -351,7 +351,7 @@ func (v diff) Wait() ([]mem.Changed, mem.Frozen, error) {
 	return list, f, v.s.check(err)
 }
 
-func (s *side) Freeze(at []mem.Extent) (mem.Frozen, error) {
+func (s *checkpointSide) Freeze(at []mem.Extent) (mem.Frozen, error) {
 	e, err := s.engine()
 	if err != nil {
 		return nil, s.check(err)
@@ -363,7 +363,7 @@ func (s *side) Freeze(at []mem.Extent) (mem.Frozen, error) {
 	return f, nil
 }
 
-func (s *side) Live(at []mem.Extent) (mem.Frozen, error) {
+func (s *checkpointSide) Live(at []mem.Extent) (mem.Frozen, error) {
 	e, err := s.engine()
 	if err != nil {
 		return nil, s.check(err)
@@ -375,21 +375,21 @@ func (s *side) Live(at []mem.Extent) (mem.Frozen, error) {
 	return f, nil
 }
 
-func (s *side) Reserve(n int64) {
+func (s *checkpointSide) Reserve(n int64) {
 	if e, err := s.engine(); err == nil {
 		e.Reserve(n)
 	}
 }
 
 // Warm implements mem.Warmer.
-func (s *side) Warm() {
+func (s *checkpointSide) Warm() {
 	if e, err := s.engine(); err == nil {
 		s.check(e.Warm())
 	}
 }
 
 // release frees room for snapshots that is not used now.
-func (s *side) release() {
+func (s *checkpointSide) release() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.e != nil {
@@ -398,6 +398,6 @@ func (s *side) release() {
 }
 
 var (
-	_ mem.Device = (*side)(nil)
-	_ mem.Warmer = (*side)(nil)
+	_ mem.Device = (*checkpointSide)(nil)
+	_ mem.Warmer = (*checkpointSide)(nil)
 )

@@ -7,7 +7,7 @@ import (
 
 // result gathers what the ranks of a subtree say about one set.
 type result struct {
-	set    uint64
+	index  uint64
 	left   int // how many of this rank and its children have not said yet
 	failed bool
 	rank   int
@@ -48,13 +48,13 @@ func pairFactor(from, to int) uint64 {
 // result takes in what this rank, or a child for its subtree, says about a
 // set, and passes it on when all have said.
 func (n *Node) result(m Message) {
-	if len(n.lost) > 0 || n.hasLine && m.Set < n.line {
+	if len(n.lost) > 0 || n.hasLine && m.Index < n.line {
 		return
 	}
-	i := slices.IndexFunc(n.results, func(r result) bool { return r.set == m.Set })
+	i := slices.IndexFunc(n.results, func(r result) bool { return r.index == m.Index })
 	if i < 0 {
 		i = len(n.results)
-		n.results = append(n.results, result{set: m.Set, left: len(n.children) + 1})
+		n.results = append(n.results, result{index: m.Index, left: len(n.children) + 1})
 	}
 	r := &n.results[i]
 	if m.Flags&FlagFailed != 0 && (!r.failed || m.Rank < r.rank) {
@@ -65,7 +65,7 @@ func (n *Node) result(m Message) {
 	if r.left--; r.left > 0 {
 		return
 	}
-	m = Message{Kind: KindSaved, Set: r.set, Sent: r.sums.Sent, Received: r.sums.Received}
+	m = Message{Kind: KindSaved, Index: r.index, Sent: r.sums.Sent, Received: r.sums.Received}
 	if r.failed {
 		m.Flags, m.Rank, m.Text = FlagFailed, r.rank, r.why
 	} else if n.root != nil && r.sums.Sent != r.sums.Received {
@@ -85,22 +85,22 @@ func (n *Node) outcome(m Message) {
 	n.sendDown(m)
 	var err error
 	if m.Flags&FlagUnsafe != 0 {
-		err = fmt.Errorf("coord: %w: %w: set %d was taken at points that a message crosses", ErrNotSaved, ErrCounts, m.Set)
-		n.emit(Failed{Set: m.Set, Err: err})
+		err = fmt.Errorf("coord: %w: %w: set %d was taken at points that a message crosses", ErrNotSaved, ErrCounts, m.Index)
+		n.emit(Failed{Index: m.Index, Err: err})
 	} else if m.Flags&FlagFailed != 0 {
-		err = fmt.Errorf("coord: %w: set %d at rank %d: %s", ErrNotSaved, m.Set, m.Rank, m.Text)
-		n.emit(Failed{Set: m.Set, Err: err})
+		err = fmt.Errorf("coord: %w: set %d at rank %d: %s", ErrNotSaved, m.Index, m.Rank, m.Text)
+		n.emit(Failed{Index: m.Index, Err: err})
 	} else {
-		n.line, n.hasLine = m.Set, true
-		n.results = slices.DeleteFunc(n.results, func(r result) bool { return r.set < m.Set })
-		n.emit(Committed{Set: m.Set})
+		n.line, n.hasLine = m.Index, true
+		n.results = slices.DeleteFunc(n.results, func(r result) bool { return r.index < m.Index })
+		n.emit(Committed{Index: m.Index})
 	}
-	if r := n.root; r != nil && r.undecided && (r.set == m.Set || r.set < m.Set && err == nil) {
+	if r := n.root; r != nil && r.undecided && (r.index == m.Index || r.index < m.Index && err == nil) {
 		r.undecided = false // or a newer, spatial set was faster
 	}
-	if n.stopping && n.set == m.Set {
+	if n.stopping && n.index == m.Index {
 		n.stopping, n.stopped = false, true
-		n.emit(Stop{Set: m.Set, Err: err})
+		n.emit(Stop{Index: m.Index, Err: err})
 	}
 }
 
@@ -112,16 +112,16 @@ func Line(have [][]uint64) (uint64, bool) {
 	}
 	count := map[uint64]int{}
 	for i, list := range have {
-		for _, set := range list {
-			if count[set] == i { // once per rank
-				count[set]++
+		for _, index := range list {
+			if count[index] == i { // once per rank
+				count[index]++
 			}
 		}
 	}
 	line, found := uint64(0), false
-	for set, c := range count {
-		if c == len(have) && (!found || set > line) {
-			line, found = set, true
+	for index, c := range count {
+		if c == len(have) && (!found || index > line) {
+			line, found = index, true
 		}
 	}
 	return line, found

@@ -6,7 +6,7 @@ import (
 	"errors"
 )
 
-// A card, in little-endian order; texts have their length (u16) before them:
+// An address, in little-endian order; texts have their length (u16) before them:
 //
 //	"cshm" 2 │ order u32: 1 little, 2 big │ page u32 │ rank u32 │ uid u32 │ pid u32 │
 //	start u64 │ word u64 │ nonce [16] │ dev u64 │ ino u64 │ host │ pid namespace │ path
@@ -17,7 +17,7 @@ import (
 // dev and ino are of the folder with the files, so that ranks in containers
 // that do not share it know that they cannot reach each other. word is the address of a copy of the
 // nonce in the memory of the process: reading it shows whether Pull works.
-type card struct {
+type address struct {
 	order, page       uint32
 	rank, uid, pid    uint32
 	start, word       uint64
@@ -26,13 +26,13 @@ type card struct {
 	host, pidns, path string
 }
 
-const cardMagic = "cshm\x02"
+const addressMagic = "cshm\x02"
 
-var errCard = errors.New("not a card of this transport")
+var errAddress = errors.New("not an address of this transport")
 
-func (c *card) encode() []byte {
+func (c *address) encode() []byte {
 	le := binary.LittleEndian
-	b := []byte(cardMagic)
+	b := []byte(addressMagic)
 	for _, n := range []uint32{c.order, c.page, c.rank, c.uid, c.pid} {
 		b = le.AppendUint32(b, n)
 	}
@@ -48,13 +48,13 @@ func (c *card) encode() []byte {
 	return b
 }
 
-func decodeCard(b []byte) (c card, err error) {
+func decodeAddress(b []byte) (c address, err error) {
 	le := binary.LittleEndian
-	const fixed = len(cardMagic) + 5*4 + 2*8 + 16 + 2*8
-	if len(b) < fixed || string(b[:len(cardMagic)]) != cardMagic {
-		return c, errCard
+	const fixed = len(addressMagic) + 5*4 + 2*8 + 16 + 2*8
+	if len(b) < fixed || string(b[:len(addressMagic)]) != addressMagic {
+		return c, errAddress
 	}
-	b = b[len(cardMagic):]
+	b = b[len(addressMagic):]
 	for i, n := range []*uint32{&c.order, &c.page, &c.rank, &c.uid, &c.pid} {
 		*n = le.Uint32(b[4*i:])
 	}
@@ -65,20 +65,20 @@ func decodeCard(b []byte) (c card, err error) {
 	b = b[60:]
 	for _, s := range []*string{&c.host, &c.pidns, &c.path} {
 		if len(b) < 2 || len(b)-2 < int(le.Uint16(b)) {
-			return c, errCard
+			return c, errAddress
 		}
 		n := int(le.Uint16(b))
 		*s = string(b[2 : 2+n])
 		b = b[2+n:]
 	}
 	if len(b) > 0 {
-		return c, errCard
+		return c, errAddress
 	}
 	return c, nil
 }
 
 // reaches reports whether two ranks share memory. It is symmetric.
-func (c *card) reaches(o *card) bool {
+func (c *address) reaches(o *address) bool {
 	return c.order == o.order && c.page == o.page && c.host == o.host && c.pidns == o.pidns && c.uid == o.uid && c.dev == o.dev && c.ino == o.ino
 }
 
@@ -91,7 +91,7 @@ func hostOrder() uint32 {
 }
 
 // inbox is the path of the inbox with a nonce.
-func (c *card) inbox(nonce [16]byte) string { return c.path + "." + hex.EncodeToString(nonce[:]) }
+func (c *address) inbox(nonce [16]byte) string { return c.path + "." + hex.EncodeToString(nonce[:]) }
 
 // name is the path under which another driver finds the inbox that is for it.
-func (c *card) name(to *card) string { return c.inbox(to.nonce) }
+func (c *address) name(to *address) string { return c.inbox(to.nonce) }

@@ -62,13 +62,13 @@ func (c *controls) Lost(rank int, err error)   { c.lost = append(c.lost, rank) }
 
 // stage is a run whose ranks move.
 type stage struct {
-	t     *testing.T
-	n     int
-	open  func(rank int) []transport.Driver
-	cards [][]byte // as a supervisor knows them
-	dir   string   // for files of transports
-	club  club
-	at    []*place
+	t         *testing.T
+	n         int
+	open      func(rank int) []transport.Driver
+	endpoints [][]byte // as a supervisor knows them
+	dir       string   // for files of transports
+	club      club
+	at        []*place
 }
 
 // stages are the ways to connect ranks.
@@ -91,7 +91,7 @@ func newStage(t *testing.T, way string, n int) *stage {
 		return must(tcp.Open(tcp.Options{Rank: r, Size: n, Host: host, Secret: secret, Listen: "127.0.0.1"}))
 	}
 	opened, options := 0, ways[way]
-	s := &stage{t: t, n: n, dir: dir, at: make([]*place, n), cards: make([][]byte, n)}
+	s := &stage{t: t, n: n, dir: dir, at: make([]*place, n), endpoints: make([][]byte, n)}
 	s.open = func(r int) []transport.Driver {
 		switch way {
 		case "shm":
@@ -123,15 +123,15 @@ func newStage(t *testing.T, way string, n int) *stage {
 	full, came := make(chan struct{}), 0
 	var mu sync.Mutex
 	meet := func(r int) func(context.Context, []byte) ([][]byte, error) {
-		return func(_ context.Context, card []byte) ([][]byte, error) {
+		return func(_ context.Context, endpoint []byte) ([][]byte, error) {
 			mu.Lock()
-			s.cards[r] = card
+			s.endpoints[r] = endpoint
 			if came++; came == n {
 				close(full)
 			}
 			mu.Unlock()
 			<-full
-			return s.cards, nil
+			return s.endpoints, nil
 		}
 	}
 	for r := range n {
@@ -149,7 +149,7 @@ func newStage(t *testing.T, way string, n int) *stage {
 // enter makes the engine of a process.
 func (s *stage) enter(r int, meet func(context.Context, []byte) ([][]byte, error)) *place {
 	p := &place{drivers: s.open(r), log: &controls{got: make(map[int][]string)}}
-	e, err := New(Config{Rank: r, Size: s.n, Crowded: true, Drivers: p.drivers, Exchange: meet, Observer: p.log})
+	e, err := New(Config{Rank: r, Size: s.n, Oversubscribed: true, Drivers: p.drivers, Exchange: meet, Observer: p.log})
 	if err != nil {
 		s.t.Fatal(err)
 	}
@@ -194,7 +194,7 @@ func (s *stage) hold() {
 	s.all(func(p *place) error {
 		p.Lock()
 		defer p.Unlock()
-		p.Hold()
+		p.Pause()
 		p.Pull(true)
 		for r := range s.n {
 			sent[p.rank] = append(sent[p.rank], p.Sent(r))
@@ -210,7 +210,7 @@ func (s *stage) hold() {
 					return false
 				}
 			}
-			return p.open == 0
+			return p.openSends == 0
 		})
 	})
 }
@@ -220,7 +220,7 @@ func (s *stage) release() {
 		p.Lock()
 		defer p.Unlock()
 		p.Pull(false)
-		p.Release(false)
+		p.Continue(false)
 		return nil
 	})
 }
@@ -232,7 +232,7 @@ func (s *stage) part(moving []int) {
 	s.all(func(p *place) error {
 		p.Lock()
 		defer p.Unlock()
-		if err := p.Part(s.t.Context(), moving); err != nil {
+		if err := p.Detach(s.t.Context(), moving); err != nil {
 			return err
 		}
 		for r := range s.n {
@@ -281,11 +281,11 @@ func (s *stage) move(moving []int, waits [][]*pending) {
 		newcomers[r] = s.enter(r, nil)
 	}
 	s.part(moving)
-	cards := make([][]byte, s.n)
+	endpoints := make([][]byte, s.n)
 	for _, r := range moving {
 		old, p := s.at[r], newcomers[r]
 		old.Lock()
-		ledger, kept := old.Ledger(), old.Capture(false)
+		ledger, kept := old.Counters(), old.Capture(false)
 		posted := make([]uint64, len(waits[r]))
 		for i, w := range waits[r] {
 			posted[i] = w.r.posted
@@ -293,30 +293,30 @@ func (s *stage) move(moving []int, waits [][]*pending) {
 		old.Unlock()
 		// It travels as bytes.
 		var wire bytes.Buffer
-		var carried Ledger
+		var carried Counters
 		if err := errors.Join(gob.NewEncoder(&wire).Encode(ledger), gob.NewDecoder(&wire).Decode(&carried)); err != nil {
 			s.t.Fatal(err)
 		}
-		if err := p.SetLedger(carried); err != nil {
+		if err := p.SetCounters(carried); err != nil {
 			s.t.Fatal(err)
 		}
 		for i, w := range waits[r] {
-			p.Adopt(posted[i], func() (*Request, uint32, int, int32, []byte, error) {
+			p.RestoreReceive(posted[i], func() (*Request, uint32, int, int32, []byte, error) {
 				w.r = new(Request)
 				return w.r, 0, w.from, w.tag, w.buf, nil
 			})
 		}
 		p.Lock()
-		err := p.Resume(kept, false)
-		p.Hold()
+		err := p.RestoreInflight(kept, false)
+		p.Pause()
 		p.Unlock()
 		if err != nil {
 			s.t.Fatal(err)
 		}
-		if s.cards[r], err = p.Card(); err != nil {
+		if s.endpoints[r], err = p.Endpoint(); err != nil {
 			s.t.Fatal(err)
 		}
-		cards[r] = s.cards[r]
+		endpoints[r] = s.endpoints[r]
 	}
 	for _, r := range moving {
 		s.at[r].kill()
@@ -324,9 +324,9 @@ func (s *stage) move(moving []int, waits [][]*pending) {
 	}
 	s.all(func(p *place) error {
 		if slices.Contains(moving, p.rank) {
-			return p.Relink(s.t.Context(), moving, s.cards)
+			return p.Relink(s.t.Context(), moving, s.endpoints)
 		}
-		return p.Relink(s.t.Context(), moving, cards)
+		return p.Relink(s.t.Context(), moving, endpoints)
 	})
 	s.controlsCame(moving)
 }
@@ -450,7 +450,7 @@ func TestMove(t *testing.T) {
 					s.all(func(p *place) error {
 						p.Lock()
 						defer p.Unlock()
-						p.Rejoin(moving)
+						p.Reattach(moving)
 						return nil
 					})
 					s.controlsCame(moving)

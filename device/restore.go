@@ -15,8 +15,8 @@ import (
 // stands for one of those that are there, so that devices which were different
 // still are, and those that were the same too.
 
-// number is how a device is found again.
-type number struct {
+// position is how a device is found again.
+type position struct {
 	n      int    // its place in what Devices returned, or among those of Open
 	opened bool   // by Open
 	id     string // of a device that was opened
@@ -24,32 +24,32 @@ type number struct {
 
 // real is the device that d stands for.
 func (d *Device) real() *Device {
-	if d.as != nil {
-		return d.as
+	if d.target != nil {
+		return d.target
 	}
 	return d
 }
 
-// number says how the device is found again.
-func (d *Device) number() (number, error) {
-	if d.as != nil {
-		return d.no, nil
+// findPosition says how the device is found again.
+func (d *Device) findPosition() (position, error) {
+	if d.target != nil {
+		return d.position, nil
 	}
 	machine.Lock()
 	defer machine.Unlock()
 	if n := slices.Index(machine.chosen, d); n >= 0 {
-		return number{n: n}, nil
+		return position{n: n}, nil
 	}
 	if n := slices.Index(machine.given, d); n >= 0 {
-		return number{n, true, d.info.ID}, nil
+		return position{n, true, d.info.ID}, nil
 	}
-	return number{}, fmt.Errorf("the device %v is not one that Devices or Open returned, and can't be found again", d)
+	return position{}, fmt.Errorf("the device %v is not one that Devices or Open returned, and can't be found again", d)
 }
 
 // device returns the device that is meant now: of those that are there, in
 // turn. A device that Open returned is the same again, if it is there and the
 // environment does not say otherwise.
-func (no number) device() (*Device, error) {
+func (no position) device() (*Device, error) {
 	if no.n < 0 {
 		return nil, fmt.Errorf("a device of number %d", no.n)
 	}
@@ -71,10 +71,10 @@ func (no number) device() (*Device, error) {
 // CairnState makes a Device savable. A set has its place among the devices of
 // the program; where it is restored, that is taken by what is there.
 func (d *Device) CairnState(c *graph.Coder) error {
-	var no number
+	var no position
 	if !c.Restoring() {
 		var err error
-		if no, err = d.number(); err != nil {
+		if no, err = d.findPosition(); err != nil {
 			return err
 		}
 	}
@@ -88,7 +88,7 @@ func (d *Device) CairnState(c *graph.Coder) error {
 	if err != nil {
 		return err
 	}
-	d.as, d.no = as, no
+	d.target, d.position = as, no
 	if no.opened {
 		return nil
 	}
@@ -101,8 +101,8 @@ func (d *Device) CairnState(c *graph.Coder) error {
 	return nil
 }
 
-// standIns returns what Devices returns where these are there.
-func standIns(there []*Device) []*Device {
+// substitutes returns what Devices returns where these are there.
+func substitutes(there []*Device) []*Device {
 	machine.Lock()
 	defer machine.Unlock()
 	if machine.seen == 0 {
@@ -115,7 +115,7 @@ func standIns(there []*Device) []*Device {
 	for i := range machine.seen {
 		d := machine.stands[i]
 		if d == nil {
-			d = &Device{as: there[i%len(there)], no: number{n: i}}
+			d = &Device{target: there[i%len(there)], position: position{n: i}}
 			machine.stands[i] = d
 		}
 		if !d.lost() {
@@ -128,13 +128,13 @@ func standIns(there []*Device) []*Device {
 	return out
 }
 
-// roster is how many devices a program has seen.
-type roster struct{ _ byte }
+// deviceCount is how many devices a program has seen.
+type deviceCount struct{ _ byte }
 
-func init() { graph.Part(new(roster)) }
+func init() { graph.Part(new(deviceCount)) }
 
 // CairnState saves and restores the number of devices.
-func (*roster) CairnState(c *graph.Coder) error {
+func (*deviceCount) CairnState(c *graph.Coder) error {
 	machine.Lock()
 	defer machine.Unlock()
 	n := machine.seen
@@ -154,7 +154,7 @@ func (*roster) CairnState(c *graph.Coder) error {
 
 // CairnLost says why a device of the program is lost, nil if none is: a program
 // that fails then may be brought back.
-func (*roster) CairnLost() error {
+func (*deviceCount) CairnLost() error {
 	machine.Lock()
 	all := slices.Concat(machine.chosen, machine.given)
 	machine.Unlock()

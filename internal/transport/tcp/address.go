@@ -10,44 +10,44 @@ import (
 )
 
 const (
-	cardMagic   = "cnTc"
-	cardVersion = 2
-	cardFixed   = len(cardMagic) + 1 + idSize + 2 + 4 + 4
-	idSize      = 16
+	addressMagic   = "cnTc"
+	addressVersion = 2
+	addressFixed   = len(addressMagic) + 1 + idSize + 2 + 4 + 4
+	idSize         = 16
 )
 
-var errCard = errors.New("not a card of this transport")
+var errAddress = errors.New("not an address of this transport")
 
 // identity tells one driver from all others, those that had its rank before
 // included.
 type identity [idSize]byte
 
-// card is what a card says.
-type card struct {
-	id    identity
-	port  uint16
-	rank  int
-	size  int
-	host  string
-	addrs []addr
+// address is what an address says.
+type address struct {
+	id   identity
+	port uint16
+	rank int
+	size int
+	host string
+	ips  []ipAddr
 }
 
-// addr is an address that a rank listens at.
-type addr struct {
+// ipAddr is an address that a rank listens at.
+type ipAddr struct {
 	ip       netip.Addr
 	loopback bool
 }
 
-func (c *card) encode() []byte {
-	b := append([]byte(cardMagic), cardVersion)
+func (c *address) encode() []byte {
+	b := append([]byte(addressMagic), addressVersion)
 	b = append(b, c.id[:]...)
 	b = binary.LittleEndian.AppendUint16(b, c.port)
 	b = binary.LittleEndian.AppendUint32(b, uint32(c.rank))
 	b = binary.LittleEndian.AppendUint32(b, uint32(c.size))
 	b = binary.LittleEndian.AppendUint16(b, uint16(len(c.host)))
 	b = append(b, c.host...)
-	b = binary.LittleEndian.AppendUint16(b, uint16(len(c.addrs)))
-	for _, a := range c.addrs {
+	b = binary.LittleEndian.AppendUint16(b, uint16(len(c.ips)))
+	for _, a := range c.ips {
 		loop := byte(0)
 		if a.loopback {
 			loop = 1
@@ -59,21 +59,21 @@ func (c *card) encode() []byte {
 	return b
 }
 
-// parseCard reads a card. Every length in it is checked.
-func parseCard(b []byte) (*card, error) {
-	if len(b) < cardFixed || string(b[:4]) != cardMagic {
-		return nil, errCard
+// parseAddress reads an address. Every length in it is checked.
+func parseAddress(b []byte) (*address, error) {
+	if len(b) < addressFixed || string(b[:4]) != addressMagic {
+		return nil, errAddress
 	}
-	if b[4] != cardVersion {
-		return nil, fmt.Errorf("%w: version %d, this program knows %d; use one build for all ranks", errCard, b[4], cardVersion)
+	if b[4] != addressVersion {
+		return nil, fmt.Errorf("%w: version %d, this program knows %d; use one build for all ranks", errAddress, b[4], addressVersion)
 	}
-	c := &card{
+	c := &address{
 		id:   identity(b[5:]),
 		port: binary.LittleEndian.Uint16(b[5+idSize:]),
 		rank: int(binary.LittleEndian.Uint32(b[7+idSize:])),
 		size: int(binary.LittleEndian.Uint32(b[11+idSize:])),
 	}
-	b = b[cardFixed:]
+	b = b[addressFixed:]
 	take := func(n int) []byte {
 		if b == nil || len(b) < n {
 			b = nil
@@ -97,31 +97,31 @@ func parseCard(b []byte) (*card, error) {
 		}
 		ip, ok := netip.AddrFromSlice(take(int(head[1])))
 		if !ok || head[0] > 1 {
-			return nil, fmt.Errorf("%w: a bad address", errCard)
+			return nil, fmt.Errorf("%w: a bad address", errAddress)
 		}
-		c.addrs = append(c.addrs, addr{ip, head[0] == 1})
+		c.ips = append(c.ips, ipAddr{ip, head[0] == 1})
 	}
 	switch {
 	case b == nil:
-		return nil, fmt.Errorf("%w: cut short", errCard)
+		return nil, fmt.Errorf("%w: cut short", errAddress)
 	case len(b) != 0:
-		return nil, fmt.Errorf("%w: %d bytes too many", errCard, len(b))
+		return nil, fmt.Errorf("%w: %d bytes too many", errAddress, len(b))
 	case c.port == 0, c.size < 1 || c.size > math.MaxInt32, c.rank < 0 || c.rank >= c.size:
-		return nil, fmt.Errorf("%w: impossible values", errCard)
+		return nil, fmt.Errorf("%w: impossible values", errAddress)
 	}
 	return c, nil
 }
 
-// targets returns where a peer is to be dialled from a rank with card from,
+// targets returns where a peer is to be dialled from a rank with address from,
 // the most promising address first.
-func targets(from, peer *card) []netip.AddrPort {
+func targets(from, peer *address) []netip.AddrPort {
 	same := from.host == peer.host
 	mine := make(map[netip.Addr]bool)
-	for _, a := range from.addrs {
+	for _, a := range from.ips {
 		mine[a.ip] = true
 	}
 	var first, then, last []netip.AddrPort
-	for _, a := range peer.addrs {
+	for _, a := range peer.ips {
 		at := netip.AddrPortFrom(a.ip, peer.port)
 		switch {
 		case a.loopback && same:

@@ -5,8 +5,8 @@ import (
 	"slices"
 )
 
-// Kept is a message that was sent and not yet received by the program.
-type Kept struct {
+// SavedMessage is a message that was sent and not yet received by the program.
+type SavedMessage struct {
 	Context uint32
 	Source  int
 	Tag     int
@@ -14,10 +14,10 @@ type Kept struct {
 	Data    []byte
 }
 
-// Hold says that this rank stands at a point where a set is being taken:
+// Pause says that this rank stands at a point where a set is being taken:
 // messages that belong to the time after the set are kept aside from now on.
 // The lock is held.
-func (e *Engine) Hold() { e.held = true }
+func (e *Engine) Pause() { e.paused = true }
 
 // Pull says whether announced messages are fetched even if the program does
 // not ask for them yet. The lock is held.
@@ -28,8 +28,8 @@ func (e *Engine) Pull(on bool) {
 	if e.pulling = on; !on {
 		return
 	}
-	for _, b := range e.boxes {
-		for _, q := range b.waiting {
+	for _, b := range e.matchers {
+		for _, q := range b.unexpected {
 			for _, m := range q {
 				if m.id != 0 && !m.whole {
 					e.fetch(m)
@@ -39,17 +39,17 @@ func (e *Engine) Pull(on bool) {
 	}
 }
 
-// Release ends Hold. With next, a set was taken, and messages sent from now
+// Continue ends Pause. With next, a set was taken, and messages sent from now
 // on belong to the time after it. The lock is held.
-func (e *Engine) Release(next bool) {
-	e.held = false
+func (e *Engine) Continue(next bool) {
+	e.paused = false
 	if next {
 		e.epoch++
 	}
 	late := e.deferred
 	e.deferred = nil
 	for _, m := range late {
-		b := e.box(m.ctx)
+		b := e.queues(m.ctx)
 		if r := b.take(m.source, m.tag); r != nil {
 			e.claim(m, r)
 			continue
@@ -68,11 +68,11 @@ func (e *Engine) Release(next bool) {
 //
 // With alone it leaves out what other ranks sent since the last restart: that
 // was sent after the point at which each of them saves by itself.
-func (e *Engine) Capture(alone bool) []Kept {
+func (e *Engine) Capture(alone bool) []SavedMessage {
 	all := e.waiting(alone)
-	kept := make([]Kept, len(all))
+	kept := make([]SavedMessage, len(all))
 	for i, m := range all {
-		kept[i] = Kept{Context: m.ctx, Source: m.source, Tag: int(m.tag), Little: m.order&orderLittle != 0, Data: m.data}
+		kept[i] = SavedMessage{Context: m.ctx, Source: m.source, Tag: int(m.tag), Little: m.order&orderLittle != 0, Data: m.data}
 	}
 	return kept
 }
@@ -80,10 +80,10 @@ func (e *Engine) Capture(alone bool) []Kept {
 // waiting returns the messages of Capture.
 func (e *Engine) waiting(alone bool) []*message {
 	var all []*message
-	for _, b := range e.boxes {
-		for _, q := range b.waiting {
+	for _, b := range e.matchers {
+		for _, q := range b.unexpected {
 			for _, m := range q {
-				if !alone || m.old || m.source == e.rank {
+				if !alone || m.restored || m.source == e.rank {
 					all = append(all, m)
 				}
 			}
@@ -95,22 +95,22 @@ func (e *Engine) waiting(alone bool) []*message {
 
 // inject puts back messages that Capture returned, before anything else is
 // received.
-func (e *Engine) inject(kept []Kept) {
-	old := e.old
-	e.old = nil
+func (e *Engine) inject(kept []SavedMessage) {
+	old := e.restoredFlags
+	e.restoredFlags = nil
 	for i, k := range kept {
 		if k.Source < 0 || k.Source >= e.size {
 			continue
 		}
 		m := e.newMessage(k.Source, &frame{ctx: k.Context, tag: int32(k.Tag)}, len(k.Data))
-		m.data, m.whole, m.old = k.Data, true, i >= len(old) || old[i]
+		m.data, m.whole, m.restored = k.Data, true, i >= len(old) || old[i]
 		m.order = e.order &^ orderLittle
 		if k.Little {
 			m.order |= orderLittle
 		}
-		b := e.box(k.Context)
+		b := e.queues(k.Context)
 		if r := b.take(m.source, m.tag); r != nil {
-			e.hand(m, r)
+			e.deliver(m, r)
 			continue
 		}
 		b.add(m)
@@ -121,15 +121,15 @@ func (e *Engine) inject(kept []Kept) {
 // held.
 func (e *Engine) Pending() int {
 	n := 0
-	for _, b := range e.boxes {
+	for _, b := range e.matchers {
 		n += b.receives
 	}
 	return n
 }
 
-// Saving tells what to save of a receive: that it is done, or when it was
-// posted. It counts those that are pending, see Saved. The lock is not held.
-func (e *Engine) Saving(r *Request) (done bool, posted uint64, st Status, err error) {
+// SaveReceive tells what to save of a receive: that it is done, or when it was
+// posted. It counts those that are pending, see SavedReceives. The lock is not held.
+func (e *Engine) SaveReceive(r *Request) (done bool, posted uint64, st Status, err error) {
 	e.lock()
 	defer e.mu.Unlock()
 	if r.done {
@@ -139,37 +139,37 @@ func (e *Engine) Saving(r *Request) (done bool, posted uint64, st Status, err er
 	return false, r.posted, Status{}, nil
 }
 
-// Saved returns how many pending receives went through Saving since it was
+// SavedReceives returns how many pending receives went through SaveReceive since it was
 // called last. The lock is held.
-func (e *Engine) Saved() int {
+func (e *Engine) SavedReceives() int {
 	n := e.saved
 	e.saved = 0
 	return n
 }
 
-// adopted is a receive that was pending when a set was taken.
-type adopted struct {
+// restoredReceive is a receive that was pending when a set was taken.
+type restoredReceive struct {
 	posted uint64
 	post   func() (r *Request, ctx uint32, from int, tag int32, buf []byte, err error)
 }
 
-// Adopt takes note of a receive from a set. The lock is not held.
-func (e *Engine) Adopt(posted uint64, post func() (*Request, uint32, int, int32, []byte, error)) {
+// RestoreReceive takes note of a receive from a set. The lock is not held.
+func (e *Engine) RestoreReceive(posted uint64, post func() (*Request, uint32, int, int32, []byte, error)) {
 	e.lock()
 	defer e.mu.Unlock()
-	e.adopted = append(e.adopted, adopted{posted, post})
+	e.restored = append(e.restored, restoredReceive{posted, post})
 }
 
-// Resume puts back what was in flight when a set was taken: messages, and
+// RestoreInflight puts back what was in flight when a set was taken: messages, and
 // then the receives that were adopted, in the order in which they were
 // posted. With drop, it forgets those instead. The lock is held.
-func (e *Engine) Resume(kept []Kept, drop bool) error {
-	list := e.adopted
-	e.adopted = nil
+func (e *Engine) RestoreInflight(kept []SavedMessage, drop bool) error {
+	list := e.restored
+	e.restored = nil
 	if drop {
 		return nil
 	}
-	slices.SortFunc(list, func(a, b adopted) int { return cmp.Compare(a.posted, b.posted) })
+	slices.SortFunc(list, func(a, b restoredReceive) int { return cmp.Compare(a.posted, b.posted) })
 	e.resuming = true
 	defer func() { e.resuming = false }()
 	for _, a := range list {

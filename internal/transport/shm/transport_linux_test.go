@@ -8,7 +8,7 @@ import (
 	"github.com/cairnrun/cairn/internal/transport/transporttest"
 )
 
-func TestConform(t *testing.T) {
+func TestTransport(t *testing.T) {
 	for _, c := range []struct {
 		name string
 		o    Options

@@ -40,7 +40,7 @@ func (m *memory) bring(b *buffer, lo, hi int64) error {
 // found that one copy is gone: then it is called again.
 func (m *memory) bringSpan(b *buffer, s *span) error {
 	if s.host {
-		m.quiet(nil, s.lo, s.hi, false)
+		m.awaitLaunches(nil, s.lo, s.hi, false)
 	}
 	if err := s.check(); err != nil {
 		return err
@@ -96,7 +96,7 @@ func (m *memory) toHost(d *Device, lo, hi int64) error {
 	if err := m.makeHost(); err != nil {
 		return err
 	}
-	m.quiet(d, lo, hi, false)
+	m.awaitLaunches(d, lo, hi, false)
 	i, j := m.cut(lo, hi)
 	for ; i < j; i++ {
 		s := &m.spans[i]
@@ -125,7 +125,7 @@ func (m *memory) spanToHost(s *span) error {
 		s.zero, s.host = false, true
 		return nil
 	}
-	m.quiet(nil, s.lo, s.hi, true) // who reads what was there before
+	m.awaitLaunches(nil, s.lo, s.hi, true) // who reads what was there before
 	from := s.on[0]
 	if err := from.d.copyOut(m.host[s.lo:s.hi], from.b, s.lo-from.lo); err != nil {
 		if from.d.lost() {
@@ -141,15 +141,15 @@ func (m *memory) spanToHost(s *span) error {
 	return nil
 }
 
-// bounces is pinned host memory of a device, in chunks.
-type bounces struct {
+// stagingPool is pinned host memory of a device, in chunks.
+type stagingPool struct {
 	mu   sync.Mutex
-	free [2][]*bounce // small ones and others
-	dead []*bounce    // copies that failed may still use them: they are kept for ever
+	free [2][]*stagingBuffer // small ones and others
+	dead []*stagingBuffer    // copies that failed may still use them: they are kept for ever
 }
 
-// bounce is a chunk. It may be used again when last has passed.
-type bounce struct {
+// stagingBuffer is a chunk. It may be used again when last has passed.
+type stagingBuffer struct {
 	p    []byte
 	last driver.Event
 }
@@ -162,24 +162,24 @@ func class(n int64) int {
 	return 1
 }
 
-// bounce takes a chunk that nobody uses, for n bytes or as many as it holds.
-func (d *Device) bounce(n int64) (*bounce, error) {
-	free := &d.bounces.free[class(n)]
+// takeStaging takes a chunk that nobody uses, for n bytes or as many as it holds.
+func (d *Device) takeStaging(n int64) (*stagingBuffer, error) {
+	free := &d.staging.free[class(n)]
 	for {
-		d.bounces.mu.Lock()
+		d.staging.mu.Lock()
 		if len(*free) == 0 {
-			d.bounces.mu.Unlock()
+			d.staging.mu.Unlock()
 			break
 		}
 		b := (*free)[0]
 		*free = slices.Delete(*free, 0, 1)
-		d.bounces.mu.Unlock()
+		d.staging.mu.Unlock()
 		if b.wait() == nil {
 			return b, nil
 		}
-		d.abandon(b) // the device that it was copied to tells what happened
+		d.abandonStaging(b) // the device that it was copied to tells what happened
 	}
-	b := &bounce{p: mem.Aligned([2]int{small, chunk}[class(n)])}
+	b := &stagingBuffer{p: mem.Aligned([2]int{small, chunk}[class(n)])}
 	if _, err := d.drv.Pin(b.p); err != nil {
 		d.lose(err)
 		return nil, err
@@ -187,7 +187,7 @@ func (d *Device) bounce(n int64) (*bounce, error) {
 	return b, nil
 }
 
-func (b *bounce) wait() error {
+func (b *stagingBuffer) wait() error {
 	if b.last == nil {
 		return nil
 	}
@@ -196,26 +196,26 @@ func (b *bounce) wait() error {
 	return err
 }
 
-// giveBack keeps chunks for the next ones who need some.
-func (d *Device) giveBack(list ...*bounce) {
-	d.bounces.mu.Lock()
-	defer d.bounces.mu.Unlock()
+// returnStaging keeps chunks for the next ones who need some.
+func (d *Device) returnStaging(list ...*stagingBuffer) {
+	d.staging.mu.Lock()
+	defer d.staging.mu.Unlock()
 	for _, b := range list {
-		free := &d.bounces.free[class(int64(len(b.p)))]
+		free := &d.staging.free[class(int64(len(b.p)))]
 		*free = append(*free, b)
 	}
 }
 
-// abandon keeps chunks from being used again.
-func (d *Device) abandon(list ...*bounce) {
-	d.bounces.mu.Lock()
-	defer d.bounces.mu.Unlock()
-	d.bounces.dead = append(d.bounces.dead, list...)
+// abandonStaging keeps chunks from being used again.
+func (d *Device) abandonStaging(list ...*stagingBuffer) {
+	d.staging.mu.Lock()
+	defer d.staging.mu.Unlock()
+	d.staging.dead = append(d.staging.dead, list...)
 }
 
 // piece is a chunk on its way between devices.
 type piece struct {
-	*bounce
+	*stagingBuffer
 	at, n int64
 	read  driver.Event // it has left the first device
 }
@@ -225,25 +225,25 @@ type piece struct {
 // other device from now on see them.
 func transfer(to, from *buffer, lo, hi int64) (err error) {
 	size := hi - lo
-	var chunks []*bounce // three at most
-	var under []*piece   // two at most
+	var chunks []*stagingBuffer // three at most
+	var under []*piece          // two at most
 	defer func() {
 		if err != nil {
-			from.d.abandon(chunks...)
+			from.d.abandonStaging(chunks...)
 		} else {
-			from.d.giveBack(chunks...)
+			from.d.returnStaging(chunks...)
 		}
 	}()
 	for i := 0; lo < hi || len(under) > 0; i++ {
 		if lo < hi {
 			if i < 3 {
-				c, err := from.d.bounce(size)
+				c, err := from.d.takeStaging(size)
 				if err != nil {
 					return err
 				}
 				chunks = append(chunks, c)
 			}
-			p := &piece{bounce: chunks[i%3], at: lo, n: min(chunk, hi-lo)}
+			p := &piece{stagingBuffer: chunks[i%3], at: lo, n: min(chunk, hi-lo)}
 			if err := p.wait(); err != nil {
 				return to.d.fail(err)
 			}

@@ -11,22 +11,22 @@ import (
 // large is what copies of host memory that is not pinned go through pinned
 // memory from on, where that is faster; stagers is how many goroutines do that.
 const (
-	large   = 8 << 20
-	stagers = 4
+	stagingThreshold = 8 << 20
+	stagingWorkers   = 4
 )
 
 // copyIn copies host memory to byte off of a buffer, and waits.
 func (d *Device) copyIn(b driver.Buffer, off int64, p []byte) error {
-	if d.staged && len(p) >= large {
-		return d.stage(b, off, p, true, stagers)
+	if d.staged && len(p) >= stagingThreshold {
+		return d.stage(b, off, p, true, stagingWorkers)
 	}
 	return d.fail(d.q.CopyIn(b, off, p))
 }
 
 // copyOut copies byte off of a buffer and what follows to host memory, and waits.
 func (d *Device) copyOut(p []byte, b driver.Buffer, off int64) error {
-	if d.staged && len(p) >= large {
-		return d.stage(b, off, p, false, stagers)
+	if d.staged && len(p) >= stagingThreshold {
+		return d.stage(b, off, p, false, stagingWorkers)
 	}
 	return d.fail(d.q.CopyOut(p, b, off))
 }
@@ -64,7 +64,7 @@ type stage struct {
 
 // slot is a chunk, and the bytes of p that are on their way through it.
 type slot struct {
-	c  *bounce
+	c  *stagingBuffer
 	at int64
 	n  int
 }
@@ -78,9 +78,9 @@ func (s *stage) work() (err error) {
 			case c == nil:
 			case err != nil:
 				s.bad.Store(true)
-				s.d.abandon(c)
+				s.d.abandonStaging(c)
 			default:
-				s.d.giveBack(c)
+				s.d.returnStaging(c)
 			}
 		}
 	}()
@@ -102,7 +102,7 @@ func (s *stage) work() (err error) {
 // begin starts the device's part of a piece.
 func (s *stage) begin(x *slot, at int64) (err error) {
 	if x.c == nil {
-		if x.c, err = s.d.bounce(int64(len(s.p))); err != nil {
+		if x.c, err = s.d.takeStaging(int64(len(s.p))); err != nil {
 			return err
 		}
 	}

@@ -18,8 +18,8 @@ const (
 	longBatch    = 50 * time.Millisecond
 )
 
-// pace keeps a program from running ahead of its device.
-type pace struct {
+// throttle keeps a program from running ahead of its device.
+type throttle struct {
 	mu    sync.Mutex
 	batch int // launches of a batch; 0: none was launched yet
 	n     int // of the present one
@@ -27,8 +27,8 @@ type pace struct {
 	last  time.Time // when a batch was found to be over
 }
 
-// keep is called before each launch.
-func (p *pace) keep(d *Device) {
+// beforeLaunch is called before each launch.
+func (p *throttle) beforeLaunch(d *Device) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.batch == 0 {

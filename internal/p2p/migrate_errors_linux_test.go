@@ -36,10 +36,10 @@ func TestUnlinked(t *testing.T) {
 		"Part": func() error {
 			p.Lock()
 			defer p.Unlock()
-			return p.Part(t.Context(), []int{1})
+			return p.Detach(t.Context(), []int{1})
 		},
 	} {
-		if err := f(); !errors.Is(err, ErrUnlinked) || !strings.Contains(err.Error(), "before Restore") {
+		if err := f(); !errors.Is(err, ErrNotConnected) || !strings.Contains(err.Error(), "before Restore") {
 			t.Errorf("%s: %v", what, err)
 		}
 	}
@@ -58,7 +58,7 @@ func (s *stage) rejoin(moving []int) {
 	s.all(func(p *place) error {
 		p.Lock()
 		defer p.Unlock()
-		p.Rejoin(moving)
+		p.Reattach(moving)
 		return nil
 	})
 }
@@ -81,7 +81,7 @@ func TestPartInVain(t *testing.T) {
 				time.AfterFunc(20*time.Millisecond, func() { cancel(enough) })
 				p.Lock()
 				defer p.Unlock()
-				if err := p.Part(ctx, []int{1}); !errors.Is(err, enough) {
+				if err := p.Detach(ctx, []int{1}); !errors.Is(err, enough) {
 					return fmt.Errorf("Part ended with %v", err)
 				}
 				p.Control(1, []byte("waits"))
@@ -111,15 +111,15 @@ func TestRejoinEarly(t *testing.T) {
 		part := func(e *Engine) {
 			e.Lock()
 			defer e.Unlock()
-			e.Hold()
-			done <- e.Part(t.Context(), moving)
+			e.Pause()
+			done <- e.Detach(t.Context(), moving)
 		}
 		rejoin := func(e *Engine) {
 			e.Lock()
 			defer e.Unlock()
-			e.Rejoin(moving)
+			e.Reattach(moving)
 			e.Control(1, fmt.Appendf(nil, "round %d", round))
-			e.Release(false)
+			e.Continue(false)
 		}
 		go part(es[1])
 		for _, r := range []int{0, 2} {
@@ -169,7 +169,7 @@ func TestLostWhileParted(t *testing.T) {
 				if p.peers[1].gone == nil || p.err != nil || len(p.log.lost) > 0 {
 					t.Fatalf("gone: %v, error %v, lost %v", p.peers[1].gone, p.err, p.log.lost)
 				}
-				p.Rejoin([]int{1})
+				p.Reattach([]int{1})
 				if !errors.Is(p.err, ErrLost) || !slices.Equal(p.log.lost, []int{1}) {
 					t.Errorf("after Rejoin: %v, lost %v", p.err, p.log.lost)
 				}
@@ -191,7 +191,7 @@ func TestLostBeforePart(t *testing.T) {
 					p := s.at[r]
 					p.Lock()
 					defer p.Unlock()
-					done <- p.Part(t.Context(), []int{1})
+					done <- p.Detach(t.Context(), []int{1})
 				}()
 			}
 			s.at[1].kill()
@@ -209,29 +209,29 @@ func TestRelinkFails(t *testing.T) {
 	s := newStage(t, "tcp", 3)
 	newcomer := s.enter(1, nil)
 	defer newcomer.kill()
-	card, err := newcomer.Card()
+	endpoint, err := newcomer.Endpoint()
 	if err != nil {
 		t.Fatal(err)
 	}
 	other := newStage(t, "mem", 3)
-	alien, err := other.at[1].Card()
+	alien, err := other.at[1].Endpoint()
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, c := range []struct {
 		what, want string
-		cards      [][]byte
+		endpoints  [][]byte
 	}{
-		{"none", "needs the card of rank 1", make([][]byte, 3)},
-		{"another rank's", "is that of rank 1", [][]byte{card}},
+		{"none", "needs the endpoint of rank 1", make([][]byte, 3)},
+		{"another rank's", "is that of rank 1", [][]byte{endpoint}},
 		{"of another kind", "no transport leads", [][]byte{nil, alien}},
-		{"no card at all", "card of rank 1", [][]byte{nil, []byte("{")}},
-		{"too many", "in a run of 3", [][]byte{nil, card, nil, card}},
+		{"no endpoint at all", "endpoint of rank 1", [][]byte{nil, []byte("{")}},
+		{"too many", "in a run of 3", [][]byte{nil, endpoint, nil, endpoint}},
 	} {
 		s := newStage(t, "tcp", 3)
 		s.hold()
 		s.part([]int{1})
-		err := s.at[0].Relink(t.Context(), []int{1}, c.cards)
+		err := s.at[0].Relink(t.Context(), []int{1}, c.endpoints)
 		if err == nil || !strings.Contains(err.Error(), c.want) || s.at[0].err == nil {
 			t.Errorf("%s: %v", c.what, err)
 		}
@@ -240,33 +240,33 @@ func TestRelinkFails(t *testing.T) {
 	s.part([]int{1})
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
-	if err := s.at[0].Relink(ctx, []int{1}, [][]byte{nil, card}); !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "rank 1") {
+	if err := s.at[0].Relink(ctx, []int{1}, [][]byte{nil, endpoint}); !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "rank 1") {
 		t.Errorf("a newcomer that does not come: %v", err)
 	}
-	if err := s.at[1].Relink(t.Context(), []int{1}, s.cards); err == nil || !strings.Contains(err.Error(), "another process has its place") {
+	if err := s.at[1].Relink(t.Context(), []int{1}, s.endpoints); err == nil || !strings.Contains(err.Error(), "another process has its place") {
 		t.Errorf("in the source: %v", err)
 	}
 }
 
 func TestSetLedger(t *testing.T) {
 	s := newStage(t, "mem", 2)
-	good := Ledger{Epoch: 3, Contexts: 8, Sent: make([]uint64, 2), Received: []uint64{4, 0}, Taken: []uint64{2, 0}}
-	if err := s.at[1].SetLedger(good); err == nil {
+	good := Counters{Epoch: 3, Contexts: 8, Sent: make([]uint64, 2), Received: []uint64{4, 0}, Taken: []uint64{2, 0}}
+	if err := s.at[1].SetCounters(good); err == nil {
 		t.Error("an engine that is connected takes another one's counts")
 	}
 	p := s.enter(1, nil)
 	defer p.kill()
 	bad := good
 	bad.Sent = nil
-	if err := p.SetLedger(bad); err == nil {
+	if err := p.SetCounters(bad); err == nil {
 		t.Error("counts of no ranks")
 	}
 	bad = good
 	bad.Taken = []uint64{5, 0}
-	if err := p.SetLedger(bad); err == nil {
+	if err := p.SetCounters(bad); err == nil {
 		t.Error("more taken than came")
 	}
-	if err := p.SetLedger(good); err != nil || p.epoch != 3 || p.NextContext() != 8 || p.Received(0) != 4 || p.Taken(0) != 2 {
+	if err := p.SetCounters(good); err != nil || p.epoch != 3 || p.NextContext() != 8 || p.Received(0) != 4 || p.Taken(0) != 2 {
 		t.Error(err, p.epoch, p.NextContext())
 	}
 }
@@ -277,7 +277,7 @@ func TestLedgerOld(t *testing.T) {
 	s := newStage(t, "mem", 2)
 	old := s.at[1]
 	old.Lock()
-	if err := old.Resume([]Kept{{Source: 0, Tag: 5, Little: true, Data: []byte("old")}}, false); err != nil {
+	if err := old.RestoreInflight([]SavedMessage{{Source: 0, Tag: 5, Little: true, Data: []byte("old")}}, false); err != nil {
 		t.Fatal(err)
 	}
 	old.Unlock()
@@ -318,7 +318,7 @@ func TestAddDriver(t *testing.T) {
 		}
 		p.drivers = append(p.drivers, d)
 		var err error
-		if s.cards[r], err = p.Card(); err != nil {
+		if s.endpoints[r], err = p.Endpoint(); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -330,7 +330,7 @@ func TestAddDriver(t *testing.T) {
 		from, to int
 		want     string
 	}{{0, 1, "tcp"}, {1, 2, "tcp"}, {0, 2, "shm"}} {
-		if got := s.at[c.from].Route(c.to); got != c.want {
+		if got := s.at[c.from].Transport(c.to); got != c.want {
 			t.Errorf("%d → %d goes by %s, not %s", c.from, c.to, got, c.want)
 		}
 	}
@@ -342,7 +342,7 @@ func TestMoveFragile(t *testing.T) {
 		ways["fragile"] = o
 		s := newStage(t, "fragile", 3)
 		delete(ways, "fragile")
-		meet := func(context.Context, []byte) ([][]byte, error) { return s.cards, nil }
+		meet := func(context.Context, []byte) ([][]byte, error) { return s.endpoints, nil }
 		x := newTraffic(3)
 		for round := range 6 {
 			x.run(s, 2, 1)

@@ -8,7 +8,7 @@
 //	                                              ─▶ TestConform ─▶ conform.Run: the body of that rank
 //
 // A process is told by its environment which body it is to run as which
-// rank. Ranks exchange cards through a folder, and a rank that fails leaves
+// rank. Ranks exchange addresses through a folder, and a rank that fails leaves
 // a note there, so that the others end too. What a process prints, and how it
 // ends, is collected by the test that started it.
 package transporttest

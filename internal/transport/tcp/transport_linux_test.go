@@ -9,7 +9,7 @@ import (
 
 const noPull = "sockets cannot read the memory of a peer"
 
-func TestConform(t *testing.T) {
+func TestTransport(t *testing.T) {
 	transporttest.Run(t, transporttest.Transport{
 		New: func(n int, dir string) func(int) (transport.Driver, error) {
 			return func(rank int) (transport.Driver, error) {

@@ -22,7 +22,7 @@ func (m *memory) HostCopy() (unsafe.Pointer, int64) {
 func (m *memory) Show(shown bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.shown = shown
+	m.inState = shown
 }
 
 // hostCopy is the host copy of a whole memory as a slice, which the slices that
@@ -46,10 +46,10 @@ func (h *hostCopy[T]) find(a *Array[T], c *graph.Coder) {
 		return
 	}
 	defer m.mu.Unlock()
-	if !m.shown || m.host == nil || m.size%int64(unsafe.Sizeof(*new(T))) != 0 {
+	if !m.inState || m.host == nil || m.size%int64(unsafe.Sizeof(*new(T))) != 0 {
 		return
 	}
-	m.quiet(nil, 0, m.size, false)
+	m.awaitLaunches(nil, 0, m.size, false)
 	h.Data = a.elements(m.host)
 	for _, s := range m.spans {
 		if s.host {
@@ -78,12 +78,12 @@ func (h *hostCopy[T]) adopt(m *memory) error {
 			copy(host[s.lo:s.hi], m.host[s.lo:s.hi])
 		}
 	}
-	m.host, m.wraps, m.given = slices.Clip(host), nil, true // the program may write there
+	m.host, m.wraps, m.exposed = slices.Clip(host), nil, true // the program may write there
 	for _, v := range h.Valid {
 		if v[0] < 0 || v[0] > v[1] || v[1] > m.size {
 			return fmt.Errorf("bytes %d to %d of an array of %d", v[0], v[1], m.size)
 		}
-		if err := m.own(v[0], v[1]); err != nil {
+		if err := m.claimHost(v[0], v[1]); err != nil {
 			return err
 		}
 	}

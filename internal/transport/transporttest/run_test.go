@@ -17,10 +17,10 @@ type broken struct {
 	wrong func(*brokenLink)
 }
 
-func (d broken) Connect(ctx context.Context, cards [][]byte, h transport.Handler) (transport.Link, error) {
+func (d broken) Connect(ctx context.Context, addresses [][]byte, h transport.Handler) (transport.Link, error) {
 	b := &brokenLink{Handler: h}
 	d.wrong(b)
-	l, err := d.Driver.Connect(ctx, cards, b)
+	l, err := d.Driver.Connect(ctx, addresses, b)
 	if err != nil {
 		return nil, err
 	}
