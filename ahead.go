@@ -12,9 +12,9 @@ import (
 	"os"
 	"time"
 
-	"github.com/cairnrun/cairn/internal/ckpt"
 	"github.com/cairnrun/cairn/internal/control"
 	"github.com/cairnrun/cairn/internal/graph"
+	"github.com/cairnrun/cairn/internal/migrate"
 	"github.com/cairnrun/cairn/internal/p2p"
 )
 
@@ -34,7 +34,7 @@ func (p *Run) sendAhead(ctx context.Context, l *leaver, m *control.Move) {
 		p.unmoved(m.ID, cmp.Or(context.Cause(ctx), err))
 		return
 	}
-	if !p.mover.open(ctx, l, ckpt.NewSource(conn, moveOptions(m, p.seat))) {
+	if !p.mover.open(ctx, l, migrate.NewSource(conn, moveOptions(m, p.seat))) {
 		p.unmoved(m.ID, context.Cause(ctx))
 		return
 	}
@@ -68,7 +68,7 @@ func (p *Run) sendAhead(ctx context.Context, l *leaver, m *control.Move) {
 }
 
 // open keeps the stream to a newcomer, unless the move is off.
-func (v *mover) open(ctx context.Context, l *leaver, s *ckpt.Source) bool {
+func (v *mover) open(ctx context.Context, l *leaver, s *migrate.Source) bool {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if ctx.Err() != nil {

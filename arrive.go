@@ -16,6 +16,7 @@ import (
 	"github.com/cairnrun/cairn/internal/control"
 	"github.com/cairnrun/cairn/internal/coord"
 	"github.com/cairnrun/cairn/internal/graph"
+	"github.com/cairnrun/cairn/internal/migrate"
 	"github.com/cairnrun/cairn/internal/p2p"
 	"github.com/cairnrun/cairn/internal/step"
 	"github.com/cairnrun/cairn/internal/store"
@@ -127,7 +128,7 @@ func (p *Run) land(ctx context.Context) error {
 			enough(cmp.Or(err, errCalledOff))
 		}
 	}()
-	landed, err := ckpt.Receive(coming, conn, moveOptions(m, p.seat), ckpt.Receiver{
+	landed, err := migrate.Receive(coming, conn, moveOptions(m, p.seat), migrate.Receiver{
 		Fit: func(img *graph.Image) ([]graph.Root, *graph.Env, []string, error) {
 			roots, err := p.match(img)
 			return roots, p.env(), p.opts.Drop, err

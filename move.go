@@ -15,6 +15,7 @@ import (
 	"github.com/cairnrun/cairn/internal/control"
 	"github.com/cairnrun/cairn/internal/coord"
 	"github.com/cairnrun/cairn/internal/graph"
+	"github.com/cairnrun/cairn/internal/migrate"
 	"github.com/cairnrun/cairn/internal/p2p"
 	"github.com/cairnrun/cairn/internal/step"
 )
@@ -39,7 +40,7 @@ type mover struct {
 // leaver is the way from a source to its newcomer.
 type leaver struct {
 	id        uint64
-	stream    *ckpt.Source
+	stream    *migrate.Source
 	collector graph.Collector
 	images    chan chan error // a point is to hand over the image, and tell when it has
 	sent      int64           // ahead
@@ -167,8 +168,8 @@ func (p *Run) unmoved(id uint64, err error) {
 	p.seat.ctl.say(&control.Message{Kind: control.MoveFailed, Move: &control.Move{ID: id}, Error: fmt.Sprintf("rank %d: %v", p.seat.Rank, err)})
 }
 
-func moveOptions(m *control.Move, s *seat) ckpt.MoveOptions {
-	return ckpt.MoveOptions{Rank: s.Rank, Ranks: s.Size, BatchSize: m.Chunk, Sequential: m.Sequential, Files: m.Files}
+func moveOptions(m *control.Move, s *seat) migrate.MoveOptions {
+	return migrate.MoveOptions{Rank: s.Rank, Ranks: s.Size, BatchSize: m.Chunk, Sequential: m.Sequential, Files: m.Files}
 }
 
 // moveSecret is what a source and its newcomer prove to each other that they know.

@@ -17,6 +17,7 @@ import "embed"
 //go:embed internal/control/*[^t].go internal/control/*[^s]t.go
 //go:embed internal/dl/*[^t].go
 //go:embed internal/graph/*[^t].go internal/graph/*[^s]t.go internal/graph/*.s
+//go:embed internal/migrate/*[^t].go
 //go:embed internal/mem/*[^t].go internal/mem/*[^t]est.go internal/mem/*.s
 //go:embed internal/p2p/*[^t].go internal/p2p/*[^s]t.go internal/p2p/*[^t]est.go
 //go:embed internal/step/*[^t].go

@@ -11,6 +11,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/cairnrun/cairn/internal/ckpt/ckpttest"
 	"github.com/cairnrun/cairn/internal/graph"
 	"github.com/cairnrun/cairn/internal/store"
 	"github.com/cairnrun/cairn/internal/vfs"
@@ -18,33 +19,8 @@ import (
 
 var ctx = context.Background()
 
-// values is a small state with values of all sorts of storage.
-type values struct {
-	Step  int
-	Name  string
-	Grid  []float64
-	Table map[string]int
-	Next  *values
-}
-
-func (v *values) roots() []graph.Root {
-	return []graph.Root{{Name: "step", Ptr: &v.Step}, {Name: "name", Ptr: &v.Name}, {Name: "grid", Ptr: &v.Grid}, {Name: "table", Ptr: &v.Table}, {Name: "next", Ptr: &v.Next}}
-}
-
-func sample(grid int) *values {
-	v := &values{Step: 7, Name: "sample", Grid: make([]float64, grid), Table: map[string]int{"a": 1, "b": 2}}
-	for i := range v.Grid {
-		if i < grid/2 {
-			v.Grid[i] = 1 / float64(i+1)
-		}
-	}
-	v.Next = &values{Name: "inner", Next: v.Next}
-	v.Next.Next = v.Next
-	return v
-}
-
 // save publishes sets of v on fsys, one per change.
-func save(t testing.TB, fsys vfs.FS, opts Options, v *values, changes ...func()) *store.Dir {
+func save(t testing.TB, fsys vfs.FS, opts Options, v *ckpttest.Values, changes ...func()) *store.Dir {
 	t.Helper()
 	dir, err := store.Create(fsys, "/ckpt", 0)
 	if err != nil {
@@ -58,7 +34,7 @@ func save(t testing.TB, fsys vfs.FS, opts Options, v *values, changes ...func())
 	defer s.Close()
 	for _, change := range append([]func(){func() {}}, changes...) {
 		change()
-		img, err := graph.Collect(v.roots(), nil)
+		img, err := graph.Collect(v.Roots(), nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -75,7 +51,7 @@ func save(t testing.TB, fsys vfs.FS, opts Options, v *values, changes ...func())
 }
 
 // load reads a set into fresh values.
-func load(fsys vfs.FS, path string) (*values, error) {
+func load(fsys vfs.FS, path string) (*ckpttest.Values, error) {
 	s, err := Open(fsys, path)
 	if err != nil {
 		return nil, err
@@ -90,8 +66,8 @@ func load(fsys vfs.FS, path string) (*values, error) {
 	} else if len(files) != 1 || files[0].Offset != 5 {
 		return nil, errors.New("the file map is wrong, and nothing said so")
 	}
-	v := new(values)
-	return v, s.Load(ctx, img, v.roots(), nil, nil, nil)
+	v := new(ckpttest.Values)
+	return v, s.Load(ctx, img, v.Roots(), nil, nil, nil)
 }
 
 func readFile(t testing.TB, fsys vfs.FS, path string) []byte {
@@ -125,7 +101,7 @@ func (f *fileFS) Open(string) (vfs.File, error) {
 }
 
 // wrongly says why the outcome of loading a damaged file is not acceptable.
-func wrongly(v *values, err error, want *values) string {
+func wrongly(v *ckpttest.Values, err error, want *ckpttest.Values) string {
 	if err != nil {
 		if !errors.Is(err, ErrCorrupt) && !errors.Is(err, ErrFormat) {
 			return "an error that does not say damage: " + err.Error()
@@ -138,13 +114,13 @@ func wrongly(v *values, err error, want *values) string {
 	return ""
 }
 
-// TestBitFlips flips every bit of a small checkpoint, one at a time: it is
+// TestLoad_BitFlips flips every bit of a small checkpoint, one at a time: it is
 // detected, or harmless. The short test flips one bit of each byte.
-func TestBitFlips(t *testing.T) {
+func TestLoad_BitFlips(t *testing.T) {
 	for _, c := range []Compression{None, Gzip, Zstd} {
-		want := sample(40)
+		want := ckpttest.Sample(40)
 		if c != None {
-			want = sample(600) // has a chunk
+			want = ckpttest.Sample(600) // has a chunk
 		}
 		fsys := vfs.NewMem()
 		dir := save(t, fsys, Options{Compression: c}, want)
@@ -197,9 +173,9 @@ func parallel(n int, f func(i int, data []byte), data []byte) {
 	wg.Wait()
 }
 
-// TestTruncation cuts a small set at every length.
-func TestTruncation(t *testing.T) {
-	want := sample(600)
+// TestLoad_Truncated cuts a small set at every length.
+func TestLoad_Truncated(t *testing.T) {
+	want := ckpttest.Sample(600)
 	fsys := vfs.NewMem()
 	dir := save(t, fsys, Options{}, want)
 	data := readFile(t, fsys, dir.File(1))
@@ -211,10 +187,10 @@ func TestTruncation(t *testing.T) {
 	}, data)
 }
 
-// TestFlipsInBlocks flips bits spread over a set with many blocks, and over
+// TestLoad_FlipsInBlocks flips bits spread over a set with many blocks, and over
 // the base files of a differential one.
-func TestFlipsInBlocks(t *testing.T) {
-	want := sample(200_000)
+func TestLoad_FlipsInBlocks(t *testing.T) {
+	want := ckpttest.Sample(200_000)
 	fsys := vfs.NewMem()
 	dir := save(t, fsys, Options{Keep: 1}, want, func() { want.Grid[5]++ }, func() { want.Grid[150_000]++ })
 	files, err := fsys.ReadDir("/ckpt/ckpt-00000003")
@@ -250,9 +226,9 @@ func TestFlipsInBlocks(t *testing.T) {
 	}
 }
 
-// TestVerifyNamesBlocks flips a byte of a block and looks for its name.
-func TestVerifyNamesBlocks(t *testing.T) {
-	want := sample(200_000)
+// TestVerify_NamesBlocks flips a byte of a block and looks for its name.
+func TestVerify_NamesBlocks(t *testing.T) {
+	want := ckpttest.Sample(200_000)
 	fsys := vfs.NewMem()
 	dir := save(t, fsys, Options{}, want)
 	if err := fsys.Corrupt(dir.File(1), page+3*BlockSize+99, 0); err != nil {
@@ -275,12 +251,12 @@ func TestVerifyNamesBlocks(t *testing.T) {
 func FuzzLoad(f *testing.F) {
 	for _, c := range []Compression{None, Gzip, Zstd} {
 		fsys := vfs.NewMem()
-		dir := save(f, fsys, Options{Compression: c}, sample(600))
+		dir := save(f, fsys, Options{Compression: c}, ckpttest.Sample(600))
 		f.Add(readFile(f, fsys, dir.File(1)))
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
 		v, err := load(&fileFS{data: data}, "x")
-		if why := wrongly(v, err, sample(600)); why != "" {
+		if why := wrongly(v, err, ckpttest.Sample(600)); why != "" {
 			t.Fatal(why)
 		}
 	})

@@ -8,15 +8,16 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cairnrun/cairn/internal/ckpt/ckpttest"
 	"github.com/cairnrun/cairn/internal/graph"
 	"github.com/cairnrun/cairn/internal/mem"
 	"github.com/cairnrun/cairn/internal/store"
 	"github.com/cairnrun/cairn/internal/vfs"
 )
 
-// TestStagingBound: data that moves between host and devices does not make
+// TestStaging_Bound: data that moves between host and devices does not make
 // staging memory grow beyond its bound, and two segments that a drain needs.
-func TestStagingBound(t *testing.T) {
+func TestStaging_Bound(t *testing.T) {
 	const big = 1 << 30
 	for name, order := range map[string][][2]int64{
 		"host first":    {{big, 0}, {0, big}, {big, big}},
@@ -47,9 +48,9 @@ func TestStagingBound(t *testing.T) {
 	}
 }
 
-// TestStillIsLetGo: when a save is over, no matter how, nobody waits for it,
+// TestDeferred_MemoryReleased: when a save is over, no matter how, nobody waits for it,
 // all segments are back, and the Saver does not keep the program's memory alive.
-func TestStillIsLetGo(t *testing.T) {
+func TestDeferred_MemoryReleased(t *testing.T) {
 	for _, h := range homes {
 		for after := range 4 {
 			fsys := vfs.NewMem()
@@ -63,12 +64,12 @@ func TestStillIsLetGo(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			a := newFakeArray(18 << 20)
-			for i := range a.data {
-				a.data[i] = byte(i>>12) | 1
+			a := ckpttest.NewArray(18 << 20)
+			for i := range a.Data {
+				a.Data[i] = byte(i>>12) | 1
 			}
-			a.where = []fakePart{{n: 6 << 20, dev: &fakeDevice{room: 1 << 30}}, {n: 6 << 20, still: true}, {n: 6 << 20}}
-			a.upload(true)
+			a.Parts = []ckpttest.Part{{Len: 6 << 20, Dev: &ckpttest.Device{Room: 1 << 30}}, {Len: 6 << 20, Guarded: true}, {Len: 6 << 20}}
+			a.Upload(true)
 			img, err := graph.Collect([]graph.Root{{Name: "a", Ptr: a}}, nil)
 			if err != nil {
 				t.Fatal(err)
@@ -86,11 +87,11 @@ func TestStillIsLetGo(t *testing.T) {
 			if err != nil && !errors.Is(err, ErrHelperGone) {
 				t.Fatal(err)
 			}
-			if a.held.Load() != 0 {
-				t.Errorf("%d parts are still held, after %v", a.held.Load(), err)
+			if a.Guarded.Load() != 0 {
+				t.Errorf("%d parts are still held, after %v", a.Guarded.Load(), err)
 			}
 			if err == nil {
-				if b := restoreFake(t, dir, set, 0, false); !bytes.Equal(b.data, a.data) {
+				if b := restoreFake(t, dir, set, 0, false); !bytes.Equal(b.Data, a.Data) {
 					t.Error("other values")
 				}
 				if n := len(s.staging.Free()) + len(s.staging.Ring()); n != s.staging.Len() {
@@ -106,7 +107,7 @@ func TestStillIsLetGo(t *testing.T) {
 			}
 			s.Close()
 			dir.Close()
-			mem.Unreserve(a.ptr)
+			mem.Unreserve(a.Ptr)
 		}
 	}
 }
@@ -122,23 +123,23 @@ func (e *estimates) Begin(j Job) {
 	e.Writer.Begin(j)
 }
 
-// TestEstimate: room in the file is made for what will probably be stored, not
+// TestSave_Estimate: room in the file is made for what will probably be stored, not
 // for all that is looked at: a disk that has room for the changes is enough.
-func TestEstimate(t *testing.T) {
+func TestSave_Estimate(t *testing.T) {
 	for _, still := range []bool{true, false} {
 		dir, err := store.Create(vfs.NewMem(), "/ckpt", 0)
 		if err != nil {
 			t.Fatal(err)
 		}
-		a := newFakeArray(16 << 20)
-		for i := range a.data {
-			a.data[i] = byte(i>>12) | 1
+		a := ckpttest.NewArray(16 << 20)
+		for i := range a.Data {
+			a.Data[i] = byte(i>>12) | 1
 		}
-		a.where = []fakePart{{n: 16 << 20, still: still}}
+		a.Parts = []ckpttest.Part{{Len: 16 << 20, Guarded: still}}
 		if !still {
-			a.where[0].dev = &fakeDevice{room: 1 << 30}
+			a.Parts[0].Dev = &ckpttest.Device{Room: 1 << 30}
 		}
-		a.upload(true)
+		a.Upload(true)
 		var s *Saver
 		var w *estimates
 		var prev *Table
@@ -154,8 +155,8 @@ func TestEstimate(t *testing.T) {
 				s.writer = w
 				most = max(most, 1<<20)
 			}
-			a.data[step]++
-			a.upload(false)
+			a.Data[step]++
+			a.Upload(false)
 			img, err := graph.Collect([]graph.Root{{Name: "a", Ptr: a}}, nil)
 			if err != nil {
 				t.Fatal(err)
@@ -174,7 +175,7 @@ func TestEstimate(t *testing.T) {
 		}
 		s.Close()
 		dir.Close()
-		mem.Unreserve(a.ptr)
+		mem.Unreserve(a.Ptr)
 	}
 }
 
@@ -211,9 +212,9 @@ func (s *stuck) letGo() {
 	close(s.free)
 }
 
-// TestYield: the program changes what stands still while no byte of it gets to
+// TestDeferred_ProgramWrites: the program changes what stands still while no byte of it gets to
 // the disk. It does not wait for that, and the set has what was there before.
-func TestYield(t *testing.T) {
+func TestDeferred_ProgramWrites(t *testing.T) {
 	const size = 20 << 20
 	for seed := range uint64(4) {
 		r := rand.New(rand.NewPCG(seed, 5))
@@ -225,33 +226,33 @@ func TestYield(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		a := newFakeArray(size)
-		for i := range a.data {
-			a.data[i] = byte(i>>12) | 1
+		a := ckpttest.NewArray(size)
+		for i := range a.Data {
+			a.Data[i] = byte(i>>12) | 1
 		}
 		for round := range 3 {
-			a.where, a.yield = nil, nil
+			a.Parts, a.Yield = nil, nil
 			for left := int64(size); left > 0; {
 				n := min(left, 4*(1+r.Int64N(3<<20)))
-				a.where = append(a.where, fakePart{n: n, still: len(a.where) == 0 || r.IntN(4) > 0})
+				a.Parts = append(a.Parts, ckpttest.Part{Len: n, Guarded: len(a.Parts) == 0 || r.IntN(4) > 0})
 				left -= n
 			}
-			a.upload(true)
+			a.Upload(true)
 			w := &stuck{Writer: s.writer, free: make(chan struct{})}
 			s.writer = w
 			img, err := graph.Collect([]graph.Root{{Name: "a", Ptr: a}}, nil)
 			if err != nil {
 				t.Fatal(err)
 			}
-			was := bytes.Clone(a.data)
+			was := bytes.Clone(a.Data)
 			set, err := s.Save(ctx, img, nil, Note{})
 			if err != nil {
 				t.Fatal(err)
 			}
 			for range 10 {
 				lo := r.IntN(size)
-				p := a.data[lo:min(size, lo+1+r.IntN(4<<20))]
-				for _, f := range a.yield {
+				p := a.Data[lo:min(size, lo+1+r.IntN(4<<20))]
+				for _, f := range a.Yield {
 					f(p)
 				}
 				word := byte(r.Uint32())
@@ -265,7 +266,7 @@ func TestYield(t *testing.T) {
 				t.Fatal(res.Err)
 			}
 			s.writer = w.Writer
-			if b := restoreFake(t, dir, set, 0, false); !bytes.Equal(b.data, was) {
+			if b := restoreFake(t, dir, set, 0, false); !bytes.Equal(b.Data, was) {
 				t.Fatalf("seed %d, round %d: the set has what was written after the point", seed, round)
 			}
 			for i := range s.buffers.free {
@@ -278,6 +279,6 @@ func TestYield(t *testing.T) {
 		}
 		s.Close()
 		dir.Close()
-		mem.Unreserve(a.ptr)
+		mem.Unreserve(a.Ptr)
 	}
 }

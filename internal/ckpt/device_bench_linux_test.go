@@ -7,6 +7,7 @@ import (
 
 	"github.com/zeebo/xxh3"
 
+	"github.com/cairnrun/cairn/internal/ckpt/ckpttest"
 	"github.com/cairnrun/cairn/internal/graph"
 	"github.com/cairnrun/cairn/internal/mem"
 	"github.com/cairnrun/cairn/internal/store"
@@ -15,7 +16,7 @@ import (
 
 // nullDevice does nothing, at once: what remains is the host's part.
 type nullDevice struct {
-	*fakeDevice
+	*ckpttest.Device
 	digests []xxh3.Uint128
 	expect  []xxh3.Uint128
 	changed []mem.Changed
@@ -58,7 +59,7 @@ type nullArray struct {
 }
 
 func (a *nullArray) CairnState(c *graph.Coder) error {
-	cells := unsafe.Slice((*fakeCell)(a.ptr), a.n/4)
+	cells := unsafe.Slice((*ckpttest.Cell)(a.ptr), a.n/4)
 	graph.Field(c, "data", &cells)
 	return nil
 }
@@ -71,13 +72,13 @@ func (a *nullArray) Places(lo, hi int64) ([]mem.Place, error) {
 	return []mem.Place{{Len: hi - lo, Device: a.dev, Off: lo, Version: a.version}}, nil
 }
 
-// BenchmarkFarHeld measures what the host does while the program is held.
-func BenchmarkFarHeld(b *testing.B) {
+// BenchmarkPause_Devices measures what the host does while the program is held.
+func BenchmarkPause_Devices(b *testing.B) {
 	for _, gib := range []int64{1, 8, 64} {
 		for _, mode := range []string{"all", "few", "none"} {
 			b.Run(fmt.Sprintf("%dGiB/%s", gib, mode), func(b *testing.B) {
 				n := gib << 30
-				dev := &nullDevice{fakeDevice: &fakeDevice{}, digests: make([]xxh3.Uint128, n>>16)}
+				dev := &nullDevice{Device: &ckpttest.Device{}, digests: make([]xxh3.Uint128, n>>16)}
 				a := &nullArray{dev: dev, n: n}
 				var err error
 				if a.ptr, err = mem.Reserve(a, n); err != nil {

@@ -6,15 +6,16 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cairnrun/cairn/internal/ckpt/ckpttest"
 	"github.com/cairnrun/cairn/internal/graph"
 	"github.com/cairnrun/cairn/internal/mem"
 	"github.com/cairnrun/cairn/internal/store"
 	"github.com/cairnrun/cairn/internal/vfs"
 )
 
-// TestFarHelperGone loses the helper while devices are being drained through
+// TestSave_OnDevicesHelperGone loses the helper while devices are being drained through
 // one segment: the save ends with an error, or is there as a whole.
-func TestFarHelperGone(t *testing.T) {
+func TestSave_OnDevicesHelperGone(t *testing.T) {
 	for _, h := range homes {
 		for _, room := range []int64{1 << 30, 0} {
 			for after := range 5 {
@@ -32,12 +33,12 @@ func TestFarHelperGone(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				a := newFakeArray(12 << 20)
-				for i := range a.data {
-					a.data[i] = byte(i>>12) | 1
+				a := ckpttest.NewArray(12 << 20)
+				for i := range a.Data {
+					a.Data[i] = byte(i>>12) | 1
 				}
-				a.where = []fakePart{{n: 6 << 20, dev: &fakeDevice{room: room}}, {n: 6 << 20, dev: &fakeDevice{room: 1 << 30}}}
-				a.upload(true)
+				a.Parts = []ckpttest.Part{{Len: 6 << 20, Dev: &ckpttest.Device{Room: room}}, {Len: 6 << 20, Dev: &ckpttest.Device{Room: 1 << 30}}}
+				a.Upload(true)
 				img, err := graph.Collect([]graph.Root{{Name: "a", Ptr: a}}, nil)
 				if err != nil {
 					t.Fatal(err)
@@ -51,7 +52,7 @@ func TestFarHelperGone(t *testing.T) {
 				}
 				gone.Stop()
 				if err == nil {
-					if b := restoreFake(t, dir, set, 0, false); !bytes.Equal(b.data, a.data) {
+					if b := restoreFake(t, dir, set, 0, false); !bytes.Equal(b.Data, a.Data) {
 						t.Fatal("other values")
 					}
 				} else if !errors.Is(err, ErrHelperGone) {
@@ -59,7 +60,7 @@ func TestFarHelperGone(t *testing.T) {
 				}
 				s.Close()
 				dir.Close()
-				mem.Unreserve(a.ptr)
+				mem.Unreserve(a.Ptr)
 			}
 		}
 	}

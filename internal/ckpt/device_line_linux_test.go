@@ -4,17 +4,18 @@ import (
 	"bytes"
 	"testing"
 
+	"github.com/cairnrun/cairn/internal/ckpt/ckpttest"
 	"github.com/cairnrun/cairn/internal/graph"
 	"github.com/cairnrun/cairn/internal/mem"
 	"github.com/cairnrun/cairn/internal/store"
 	"github.com/cairnrun/cairn/internal/vfs"
 )
 
-// TestFarLine moves the recovery line at once after each save, while a set of
+// TestSave_OnDevicesLine moves the recovery line at once after each save, while a set of
 // what is on a device is only being begun.
-func TestFarLine(t *testing.T) {
+func TestSave_OnDevicesLine(t *testing.T) {
 	inHomes(t, func(t *testing.T, h home) {
-		dev := &fakeDevice{room: 1 << 30}
+		dev := &ckpttest.Device{Room: 1 << 30}
 		fsys := vfs.NewMem()
 		dir, err := store.Create(fsys, "/ckpt", 0)
 		if err != nil {
@@ -28,12 +29,12 @@ func TestFarLine(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer s.Close()
-		a := newFakeArray(1 << 20)
-		defer mem.Unreserve(a.ptr)
-		a.where = []fakePart{{n: 1 << 20, dev: dev}}
+		a := ckpttest.NewArray(1 << 20)
+		defer mem.Unreserve(a.Ptr)
+		a.Parts = []ckpttest.Part{{Len: 1 << 20, Dev: dev}}
 		for i := range 20 {
-			a.data[i*1000]++
-			a.upload(true)
+			a.Data[i*1000]++
+			a.Upload(true)
 			img, err := graph.Collect([]graph.Root{{Name: "a", Ptr: a}}, nil)
 			if err != nil {
 				t.Fatal(err)
@@ -48,7 +49,7 @@ func TestFarLine(t *testing.T) {
 				t.Fatal(r.Err)
 			}
 			s.Line(set)
-			if b := restoreFake(t, dir, set, 0, false); !bytes.Equal(b.data, a.data) {
+			if b := restoreFake(t, dir, set, 0, false); !bytes.Equal(b.Data, a.Data) {
 				t.Fatal("other values")
 			}
 		}

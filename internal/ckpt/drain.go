@@ -36,19 +36,11 @@ func (t *deviceTask) close() {
 type drainer struct {
 	t        *deviceTask
 	seg      Segment
-	frozen   mem.Frozen // what its blocks are copied from
-	read     pendingRead
+	frozen   mem.FrozenReader // what its blocks are copied from
 	inflight chan copiedSegment
 	wg       sync.WaitGroup
 	mu       sync.Mutex
 	err      error
-}
-
-// pendingRead is a copy that may still grow.
-type pendingRead struct {
-	extent int
-	off    int64
-	dst    []byte
 }
 
 type copiedSegment struct {
@@ -133,43 +125,22 @@ func (f *drainer) block(e *deviceExtent, n, k int, dig xxh3.Uint128) error {
 	}
 	staging := f.t.s().staging
 	at, ok := f.seg.room(d)
-	if !ok || f.frozen != e.frozen {
+	if !ok || f.frozen.Frozen != e.frozen {
 		if err := f.send(); err != nil {
 			return err
 		}
 		f.seg = Segment{Index: <-staging.Ring()}
-		f.frozen = e.frozen
+		f.frozen.Frozen = e.frozen
 		at = 0
 	}
 	dst := f.seg.add(staging.Segment(f.seg.Index), at, e.dataset, k, d)
 	f.seg.Digests = append(f.seg.Digests, dig)
-	return f.copy(e.index, int64(n)*d.Block, dst)
-}
-
-// copy starts a copy, or makes the last one longer.
-func (f *drainer) copy(i int, off int64, dst []byte) error {
-	r := &f.read
-	if r.dst != nil && r.extent == i && r.off+int64(len(r.dst)) == off && cap(r.dst)-len(r.dst) >= len(dst) && &r.dst[:len(r.dst)+1][len(r.dst)] == &dst[0] {
-		r.dst = r.dst[:len(r.dst)+len(dst)]
-		return nil
-	}
-	err := f.flush()
-	*r = pendingRead{i, off, dst}
-	return err
-}
-
-func (f *drainer) flush() error {
-	r := f.read
-	f.read = pendingRead{}
-	if r.dst == nil {
-		return nil
-	}
-	return f.frozen.Read(r.dst, r.extent, r.off)
+	return f.frozen.Read(dst, e.index, int64(n)*d.Block)
 }
 
 // send lets the segment go to the writer when its copies are done.
 func (f *drainer) send() error {
-	if err := f.flush(); err != nil || f.seg.Index < 0 {
+	if err := f.frozen.Flush(); err != nil || f.seg.Index < 0 {
 		return err
 	}
 	wait, err := f.frozen.Mark()
@@ -183,7 +154,7 @@ func (f *drainer) send() error {
 
 // finish waits for all copies.
 func (f *drainer) finish() error {
-	f.read = pendingRead{}
+	f.frozen.Discard()
 	if f.seg.Index >= 0 { // after an error; copies into it may be under way
 		if wait, err := f.frozen.Mark(); err == nil {
 			wait()

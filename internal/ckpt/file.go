@@ -120,7 +120,7 @@ func (s *File) open() error {
 	if err != nil {
 		return err
 	}
-	if digestText(rows) != h.Blocks || len(rows) != h.TotalBlocks()*blockBytes {
+	if DigestText(rows) != h.Blocks || len(rows) != h.TotalBlocks()*blockBytes {
 		return fmt.Errorf("%w: /Blocks does not match its digest", ErrCorrupt)
 	}
 	s.Blocks = decodeBlocks(rows)
@@ -232,7 +232,7 @@ func (b *Base) is(src *source, size int64) error {
 		return nil
 	}
 	text, _, err := src.header(size)
-	if err == nil && digestText(text) != b.Header {
+	if err == nil && DigestText(text) != b.Header {
 		err = fmt.Errorf("%w: %w: %s is not the file of checkpoint %d that this one was saved with", ErrCorrupt, ErrForeign, b.File, b.Index)
 	}
 	return err

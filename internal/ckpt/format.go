@@ -35,6 +35,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strings"
 
 	"github.com/zeebo/xxh3"
 
@@ -203,14 +204,14 @@ func decodeBlocks(p []byte) []Block {
 	return out
 }
 
-func digestText(p []byte) string {
+func DigestText(p []byte) string {
 	b := xxh3.Hash128(p).Bytes()
 	return hex.EncodeToString(b[:])
 }
 
 // parseHeader checks the text of /Header against its digest and itself.
 func parseHeader(text []byte, digest string) (*Header, error) {
-	if digestText(text) != digest {
+	if DigestText(text) != digest {
 		return nil, fmt.Errorf("%w: /Header does not match its digest", ErrCorrupt)
 	}
 	var h Header
@@ -306,3 +307,7 @@ type FileEntry struct {
 
 	Abs string `json:"-"` // while saving: the path whatever the working folder
 }
+
+// IsStream reports whether the entry is one of the standard streams, which each
+// process has of its own.
+func (e *FileEntry) IsStream() bool { return e.Stdin || strings.HasPrefix(e.Path, "/dev/fd/") }

@@ -13,6 +13,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/cairnrun/cairn/internal/ckpt/ckpttest"
 	"github.com/cairnrun/cairn/internal/graph"
 	"github.com/cairnrun/cairn/internal/store"
 	"github.com/cairnrun/cairn/internal/vfs"
@@ -70,7 +71,7 @@ type bench struct {
 	t testing.TB
 	*Saver
 	dir *store.Dir
-	v   *values
+	v   *ckpttest.Values
 }
 
 func newBench(t testing.TB, h home, fsys vfs.FS, path string, rank int, prev *Table, opts Options) *bench {
@@ -85,7 +86,7 @@ func newBench(t testing.TB, h home, fsys vfs.FS, path string, rank int, prev *Ta
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &bench{t, s, dir, sample(100_000)}
+	return &bench{t, s, dir, ckpttest.Sample(100_000)}
 }
 
 func (b *bench) close() {
@@ -96,7 +97,7 @@ func (b *bench) close() {
 // try saves once and returns the outcome.
 func (b *bench) try() Result {
 	b.t.Helper()
-	img, err := graph.Collect(b.v.roots(), nil)
+	img, err := graph.Collect(b.v.Roots(), nil)
 	if err != nil {
 		b.t.Fatal(err)
 	}
@@ -123,12 +124,12 @@ func (b *bench) save() uint64 {
 }
 
 // check loads and verifies a set.
-func (b *bench) check(set uint64, want *values) {
+func (b *bench) check(set uint64, want *ckpttest.Values) {
 	b.t.Helper()
-	checkSet(b.t, b.dir, set, want)
+	checkFile(b.t, b.dir, set, want)
 }
 
-func checkSet(t testing.TB, dir *store.Dir, set uint64, want *values) {
+func checkFile(t testing.TB, dir *store.Dir, set uint64, want *ckpttest.Values) {
 	t.Helper()
 	v, err := load(dir.FS(), dir.File(set))
 	if err != nil {
@@ -148,20 +149,20 @@ func checkSet(t testing.TB, dir *store.Dir, set uint64, want *values) {
 }
 
 // sameValues is reflect.DeepEqual, but quick about the grid.
-func sameValues(v, w *values) bool {
+func sameValues(v, w *ckpttest.Values) bool {
 	a, b := *v, *w
 	a.Grid, b.Grid = nil, nil
 	return slices.Equal(v.Grid, w.Grid) && reflect.DeepEqual(a, b)
 }
 
-func clone(v *values) *values {
+func clone(v *ckpttest.Values) *ckpttest.Values {
 	w := *v
 	w.Grid = slices.Clone(v.Grid)
 	return &w
 }
 
-// TestHomes saves full and differential sets in every home, and compares.
-func TestHomes(t *testing.T) {
+// TestSaver_InProcessAndHelper saves full and differential sets in every home, and compares.
+func TestSaver_InProcessAndHelper(t *testing.T) {
 	for _, c := range []Compression{None, Gzip, Zstd} {
 		var tables [][]Block
 		for _, h := range homes {
@@ -173,8 +174,8 @@ func TestHomes(t *testing.T) {
 				tables = append(tables, b.prev.Blocks)
 			}
 			b.close() // waits for what is removed behind
-			if sets, err := b.dir.Committed(); err != nil || !slices.Equal(sets, []uint64{5, 4, 3}) {
-				t.Errorf("%s: sets %v, %v", h.name, sets, err)
+			if indices, err := b.dir.Committed(); err != nil || !slices.Equal(indices, []uint64{5, 4, 3}) {
+				t.Errorf("%s: sets %v, %v", h.name, indices, err)
 			}
 			if again, err := store.Create(fsys, "/ckpt", 0); err != nil {
 				t.Errorf("%s: after Close: %v", h.name, err)
@@ -190,8 +191,8 @@ func TestHomes(t *testing.T) {
 	}
 }
 
-// TestGoOn continues from a restored set: the first set is differential.
-func TestGoOn(t *testing.T) {
+// TestSaver_ContinuesRestored continues from a restored set: the first set is differential.
+func TestSaver_ContinuesRestored(t *testing.T) {
 	inHomes(t, func(t *testing.T, h home) {
 		fsys := vfs.NewMem()
 		b := newBench(t, h, fsys, "/ckpt", 0, nil, Options{})
@@ -214,14 +215,14 @@ func TestGoOn(t *testing.T) {
 	})
 }
 
-// TestGrowth saves states that need more staging memory each time, and one
+// TestSaver_StateGrows saves states that need more staging memory each time, and one
 // that must wait for segments to come back.
-func TestGrowth(t *testing.T) {
+func TestSaver_StateGrows(t *testing.T) {
 	inHomes(t, func(t *testing.T, h home) {
 		for _, memory := range []int64{0, 12 << 20} {
 			b := newBench(t, h, vfs.NewMem(), "/ckpt", 0, nil, Options{Memory: memory})
 			for _, n := range []int{1 << 18, 1 << 20, 1 << 21} {
-				b.v = sample(n)
+				b.v = ckpttest.Sample(n)
 				for i := range b.v.Grid {
 					b.v.Grid[i] = float64(i + n)
 				}
@@ -232,8 +233,8 @@ func TestGrowth(t *testing.T) {
 	})
 }
 
-// TestDiskFull fails writes. The rank is told the same in all homes, and goes on.
-func TestDiskFull(t *testing.T) {
+// TestSaver_DiskFull fails writes. The rank is told the same in all homes, and goes on.
+func TestSaver_DiskFull(t *testing.T) {
 	var texts []string
 	for _, h := range homes {
 		var full atomic.Bool
@@ -268,13 +269,13 @@ func TestDiskFull(t *testing.T) {
 	}
 }
 
-// TestCanceled gives up in the midst of a copy.
-func TestCanceled(t *testing.T) {
+// TestSaver_Canceled gives up in the midst of a copy.
+func TestSaver_Canceled(t *testing.T) {
 	inHomes(t, func(t *testing.T, h home) {
 		b := newBench(t, h, vfs.NewMem(), "/ckpt", 0, nil, Options{Memory: 1})
 		defer b.close()
-		b.v = sample(2 << 20) // more than the one segment
-		img, err := graph.Collect(b.v.roots(), nil)
+		b.v = ckpttest.Sample(2 << 20) // more than the one segment
+		img, err := graph.Collect(b.v.Roots(), nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -287,8 +288,8 @@ func TestCanceled(t *testing.T) {
 	})
 }
 
-// TestRanks runs two ranks: given indices, totals, and removal by the line.
-func TestRanks(t *testing.T) {
+// TestSaver_Ranks runs two ranks: given indices, totals, and removal by the line.
+func TestSaver_Ranks(t *testing.T) {
 	inHomes(t, func(t *testing.T, h home) {
 		fsys := vfs.NewMem()
 		var ranks []*bench
@@ -334,12 +335,12 @@ func TestRanks(t *testing.T) {
 		for r, b := range ranks {
 			want := clone(b.v)
 			b.close()
-			sets, err := b.dir.Committed()
-			if err != nil || !slices.Equal(sets, []uint64{10, 9, 7}) {
-				t.Errorf("rank %d has sets %v, %v", r, sets, err)
+			indices, err := b.dir.Committed()
+			if err != nil || !slices.Equal(indices, []uint64{10, 9, 7}) {
+				t.Errorf("rank %d has sets %v, %v", r, indices, err)
 			}
-			checkSet(t, b.dir, 10, want)
-			checkSet(t, b.dir, 7, nil)
+			checkFile(t, b.dir, 10, want)
+			checkFile(t, b.dir, 7, nil)
 			s, err := Open(fsys, b.dir.File(10))
 			if err != nil {
 				t.Fatal(err)
@@ -355,9 +356,9 @@ func TestRanks(t *testing.T) {
 	})
 }
 
-// TestLineKeeps sees that nothing goes before the line is known, and that a
+// TestSaver_LineKeeps sees that nothing goes before the line is known, and that a
 // restart counts from the restored set.
-func TestLineKeeps(t *testing.T) {
+func TestSaver_LineKeeps(t *testing.T) {
 	inHomes(t, func(t *testing.T, h home) {
 		fsys := vfs.NewMem()
 		b := newBench(t, h, fsys, "/ckpt", 1, nil, Options{Ranks: 2, Keep: 1})
@@ -366,8 +367,8 @@ func TestLineKeeps(t *testing.T) {
 			b.save()
 		}
 		b.close()
-		if sets, _ := b.dir.Committed(); len(sets) != 4 {
-			t.Fatalf("sets %v, no line was told", sets)
+		if indices, _ := b.dir.Committed(); len(indices) != 4 {
+			t.Fatalf("sets %v, no line was told", indices)
 		}
 		s, err := Open(fsys, b.dir.File(2))
 		if err != nil {
@@ -381,8 +382,8 @@ func TestLineKeeps(t *testing.T) {
 		}
 		b.save()
 		b.close()
-		if sets, _ := b.dir.Committed(); !slices.Equal(sets, []uint64{5, 2}) {
-			t.Errorf("sets %v", sets)
+		if indices, _ := b.dir.Committed(); !slices.Equal(indices, []uint64{5, 2}) {
+			t.Errorf("sets %v", indices)
 		}
 	})
 }

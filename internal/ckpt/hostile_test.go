@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/cairnrun/cairn/internal/ckpt/ckpttest"
 	"github.com/cairnrun/cairn/internal/hdf5"
 	"github.com/cairnrun/cairn/internal/vfs"
 )
@@ -16,7 +17,7 @@ import (
 func forge(good *File, header, rows []byte) ([]byte, error) {
 	var m map[string]any
 	if json.Unmarshal(header, &m) == nil && m != nil {
-		m["blocks"] = digestText(rows)
+		m["blocks"] = DigestText(rows)
 		header, _ = json.Marshal(m)
 	}
 	f := hdf5.NewWriter()
@@ -26,7 +27,7 @@ func forge(good *File, header, rows []byte) ([]byte, error) {
 	}
 	err := add("Header", hdf5.DatasetSpec{Type: hdf5.Type{Class: hdf5.String, Size: len(header)}, Data: header})
 	if err == nil {
-		err = f.Attr("Header", "digest", digestText(header))
+		err = f.Attr("Header", "digest", DigestText(header))
 	}
 	rows = rows[:len(rows)/blockBytes*blockBytes]
 	if err == nil {
@@ -51,7 +52,7 @@ func forge(good *File, header, rows []byte) ([]byte, error) {
 // cover is not. Anything may come back but a panic, a hang or a flood of memory.
 func FuzzHostile(f *testing.F) {
 	fsys := vfs.NewMem()
-	dir := save(f, fsys, Options{}, sample(40))
+	dir := save(f, fsys, Options{}, ckpttest.Sample(40))
 	good, err := Open(fsys, dir.File(1))
 	if err != nil {
 		f.Fatal(err)
@@ -77,10 +78,10 @@ func FuzzHostile(f *testing.F) {
 	})
 }
 
-// TestForgedFileLoads makes sure that FuzzHostile starts from a file that loads.
-func TestForgedFileLoads(t *testing.T) {
+// TestForge_Loads makes sure that FuzzHostile starts from a file that loads.
+func TestForge_Loads(t *testing.T) {
 	fsys := vfs.NewMem()
-	dir := save(t, fsys, Options{}, sample(40))
+	dir := save(t, fsys, Options{}, ckpttest.Sample(40))
 	good, err := Open(fsys, dir.File(1))
 	if err != nil {
 		t.Fatal(err)
@@ -98,7 +99,7 @@ func TestForgedFileLoads(t *testing.T) {
 // TestOpen_OtherFormat refuses a file of another format version, and names both.
 func TestOpen_OtherFormat(t *testing.T) {
 	fsys := vfs.NewMem()
-	good, err := Open(fsys, save(t, fsys, Options{}, sample(40)).File(1))
+	good, err := Open(fsys, save(t, fsys, Options{}, ckpttest.Sample(40)).File(1))
 	if err != nil {
 		t.Fatal(err)
 	}

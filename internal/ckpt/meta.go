@@ -31,12 +31,12 @@ func (w *fileWriter) metadata(h *Header, tail Tail) (size int64, digest string, 
 // chunks says, to be put at offset at, and the digest of the header.
 func buildMetadata(h *Header, table []Block, chunks [][]hdf5.Chunk, inline map[int32][]byte, at uint64) (super, meta []byte, digest string, err error) {
 	rows := encodeBlocks(table)
-	h.Blocks = digestText(rows)
+	h.Blocks = DigestText(rows)
 	text, err := json.Marshal(h)
 	if err != nil {
 		return nil, nil, "", err
 	}
-	digest = digestText(text)
+	digest = DigestText(text)
 	f := hdf5.NewWriter()
 	add := func(path string, spec hdf5.DatasetSpec) {
 		if err == nil {

@@ -85,8 +85,8 @@ func (b *Memory) View(off int64, n int) ([]byte, bool) {
 	return p[o : o+int64(n)], true
 }
 
-// copyTo fills dst from off on.
-func (b *Memory) copyTo(dst []byte, off int64) {
+// CopyTo fills dst from off on.
+func (b *Memory) CopyTo(dst []byte, off int64) {
 	b.Each(off, len(dst), func(p []byte) {
 		mem.Copy(dst[:len(p)], p)
 		dst = dst[len(p):]
@@ -98,7 +98,7 @@ func (b *Memory) read(dst []byte, off int64) error {
 	if b.gather != nil {
 		return b.gather(dst, off)
 	}
-	b.copyTo(dst, off)
+	b.CopyTo(dst, off)
 	return nil
 }
 

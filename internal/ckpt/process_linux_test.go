@@ -13,6 +13,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/cairnrun/cairn/internal/ckpt/ckpttest"
 	"github.com/cairnrun/cairn/internal/store"
 	"github.com/cairnrun/cairn/internal/vfs"
 )
@@ -68,8 +69,8 @@ func withConn(conn *net.UnixConn) home {
 }
 
 // second is the state of the second set, larger than one segment.
-func second() *values {
-	v := sample(3 << 20)
+func second() *ckpttest.Values {
+	v := ckpttest.Sample(3 << 20)
 	for i := range v.Grid {
 		v.Grid[i] = float64(i + 1)
 	}
@@ -158,9 +159,9 @@ func (c *child) kill() {
 	c.cmd.Wait()
 }
 
-// TestRankKilled kills a rank with SIGKILL. What it had committed is
+// TestHelper_RankKilled kills a rank with SIGKILL. What it had committed is
 // published by its helper, the rest is taken back.
-func TestRankKilled(t *testing.T) {
+func TestHelper_RankKilled(t *testing.T) {
 	for place, want := range map[string][]uint64{beforeBegin: {1}, amidPuts: {1}, afterCommit: {2, 1}} {
 		t.Run(place, func(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "ckpt")
@@ -177,12 +178,12 @@ func TestRankKilled(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer dir.Close()
-			if sets, err := dir.Committed(); err != nil || !slices.Equal(sets, want) {
-				t.Fatalf("sets %v, %v; want %v", sets, err, want)
+			if indices, err := dir.Committed(); err != nil || !slices.Equal(indices, want) {
+				t.Fatalf("sets %v, %v; want %v", indices, err, want)
 			}
-			checkSet(t, dir, 1, sample(100_000))
+			checkFile(t, dir, 1, ckpttest.Sample(100_000))
 			if len(want) == 2 {
-				checkSet(t, dir, 2, second())
+				checkFile(t, dir, 2, second())
 			} else if _, err := os.Stat(filepath.Join(path, "ckpt-00000002")); err == nil {
 				t.Error("what was begun of set 2 is still there")
 			}
@@ -190,9 +191,9 @@ func TestRankKilled(t *testing.T) {
 	}
 }
 
-// TestHelperKilled kills a helper. The rank is told, goes on, and can save
+// TestHelper_Killed kills a helper. The rank is told, goes on, and can save
 // again after a restart; older sets are intact.
-func TestHelperKilled(t *testing.T) {
+func TestHelper_Killed(t *testing.T) {
 	for _, place := range []string{beforeBegin, amidPuts, afterCommit} {
 		t.Run(place, func(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "ckpt")
@@ -216,20 +217,20 @@ func TestHelperKilled(t *testing.T) {
 			}
 			b.Line(1)
 			b.close()
-			checkSet(t, b.dir, 1, first)
+			checkFile(t, b.dir, 1, first)
 			b = newBench(t, homes[0], vfs.OS(), path, 0, nil, Options{})
 			b.save()
 			b.close()
-			if sets, err := b.dir.Committed(); err != nil || len(sets) != 2 || sets[1] != 1 {
-				t.Fatalf("sets %v, %v", sets, err)
+			if indices, err := b.dir.Committed(); err != nil || len(indices) != 2 || indices[1] != 1 {
+				t.Fatalf("sets %v, %v", indices, err)
 			}
 		})
 	}
 }
 
-// TestStillLocked sees that a folder stays locked while a helper finishes the
+// TestHelper_HoldsLock sees that a folder stays locked while a helper finishes the
 // work of a rank that died.
-func TestStillLocked(t *testing.T) {
+func TestHelper_HoldsLock(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "ckpt")
 	a, b := pair(t)
 	helper := start(t, "helper", path, afterCommit, b)

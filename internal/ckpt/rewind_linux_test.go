@@ -9,9 +9,9 @@ import (
 	"github.com/cairnrun/cairn/internal/vfs"
 )
 
-// TestRewindDamaged goes back over a damaged set: it does not count as kept
+// TestRewind_Damaged goes back over a damaged set: it does not count as kept
 // from then on.
-func TestRewindDamaged(t *testing.T) {
+func TestRewind_Damaged(t *testing.T) {
 	inHomes(t, func(t *testing.T, h home) {
 		fsys := vfs.NewMem()
 		dir, err := store.Create(fsys, "/ckpt", 0)
@@ -51,8 +51,8 @@ func TestRewindDamaged(t *testing.T) {
 		clear(damaged) // it is the caller's
 		save()
 		s.Close()
-		if sets, err := dir.Committed(); err != nil || !slices.Equal(sets, []uint64{4, 2}) {
-			t.Fatalf("sets %v, %v; want 4 and 2", sets, err)
+		if indices, err := dir.Committed(); err != nil || !slices.Equal(indices, []uint64{4, 2}) {
+			t.Fatalf("sets %v, %v; want 4 and 2", indices, err)
 		}
 	})
 }

@@ -539,7 +539,7 @@ func (c *copying) run(ctx context.Context) error {
 	var wg sync.WaitGroup
 	var failed atomic.Pointer[error]
 	work := func() {
-		if err := reading(func() error { return c.work(ctx) }); err != nil {
+		if err := mem.Readable(func() error { return c.work(ctx) }); err != nil {
 			failed.Store(&err)
 		}
 	}
@@ -588,7 +588,7 @@ func (c *copying) work(ctx context.Context) error {
 						scratch = make([]byte, MaxBlock)
 					}
 					p = scratch[:n]
-					b.copyTo(p, off)
+					b.CopyTo(p, off)
 				}
 				if mem.Digest(p) == old[k].Digest {
 					continue
@@ -602,7 +602,7 @@ func (c *copying) work(ctx context.Context) error {
 			if err != nil {
 				return err
 			}
-			b.copyTo(seg.add(c.s.staging.Segment(seg.Index), at, i, k, d), off)
+			b.CopyTo(seg.add(c.s.staging.Segment(seg.Index), at, i, k, d), off)
 			c.marks[d.First+k] = MarkStaged
 		}
 	}

@@ -15,6 +15,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/cairnrun/cairn/internal/ckpt/ckpttest"
 	"github.com/cairnrun/cairn/internal/graph"
 	"github.com/cairnrun/cairn/internal/mem"
 	"github.com/cairnrun/cairn/internal/store"
@@ -40,7 +41,7 @@ func (r *recorder) Commit(t Tail) <-chan Result {
 }
 
 // record returns what a Saver would tell its writer.
-func record(t testing.TB, prev *Table, v *values, opts Options) *recorder {
+func record(t testing.TB, prev *Table, v *ckpttest.Values, opts Options) *recorder {
 	t.Helper()
 	dir, err := store.Create(vfs.NewMem(), "/ckpt", 0)
 	if err != nil {
@@ -53,7 +54,7 @@ func record(t testing.TB, prev *Table, v *values, opts Options) *recorder {
 	defer s.Close()
 	r := &recorder{fileWriter: s.writer.(*fileWriter)}
 	s.writer = r
-	img, err := graph.Collect(v.roots(), nil)
+	img, err := graph.Collect(v.Roots(), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -138,9 +139,9 @@ func (s *stranger) end() error {
 // FuzzServe is a rank that says anything. The server ends that connection, and
 // nothing else happens.
 func FuzzServe(f *testing.F) {
-	full := record(f, nil, sample(2000), Options{})
+	full := record(f, nil, ckpttest.Sample(2000), Options{})
 	prev := newTable(&full.job.Header, "", make([]Block, full.job.Header.TotalBlocks()))
-	diff := record(f, prev, sample(2000), Options{Compression: Gzip})
+	diff := record(f, prev, ckpttest.Sample(2000), Options{Compression: Gzip})
 	f.Add(full.session(false))
 	f.Add(diff.session(false))
 	f.Add(append(full.session(false), diff.session(true)...))
@@ -151,11 +152,11 @@ func FuzzServe(f *testing.F) {
 		s.conn.Write(data)
 		s.end()
 		// Whatever was published is a set that can be read.
-		sets, err := store.Open(s.fsys, "/ckpt", 0).Committed()
+		indices, err := store.Open(s.fsys, "/ckpt", 0).Committed()
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, n := range sets {
+		for _, n := range indices {
 			set, err := Open(s.fsys, store.Open(s.fsys, "/ckpt", 0).File(n))
 			if err == nil {
 				set.Close()
@@ -166,9 +167,9 @@ func FuzzServe(f *testing.F) {
 	})
 }
 
-// TestSession makes sure that FuzzServe starts from sessions that are served.
-func TestSession(t *testing.T) {
-	r := record(t, nil, sample(2000), Options{})
+// TestServe_Session makes sure that FuzzServe starts from sessions that are served.
+func TestServe_Session(t *testing.T) {
+	r := record(t, nil, ckpttest.Sample(2000), Options{})
 	s := newStranger(t)
 	data := r.session(false)
 	s.conn.Write(data)
@@ -196,9 +197,9 @@ func TestSession(t *testing.T) {
 	}
 }
 
-// TestHostile sends what is well formed and wrong.
-func TestHostile(t *testing.T) {
-	r := record(t, nil, sample(2000), Options{})
+// TestServe_Hostile sends what is well formed and wrong.
+func TestServe_Hostile(t *testing.T) {
+	r := record(t, nil, ckpttest.Sample(2000), Options{})
 	begin := raw(msgBegin, must(encodeBegin(&r.job, false))...)
 	put := func(change func(*Segment)) []byte {
 		s := r.segments[0]
@@ -276,8 +277,8 @@ func strangeTable(h *Header) *Table {
 	return newTable(h, "", blocks)
 }
 
-// TestBadMemory shares memory that could vanish under the server's feet.
-func TestBadMemory(t *testing.T) {
+// TestServe_BadMemory shares memory that could vanish under the server's feet.
+func TestServe_BadMemory(t *testing.T) {
 	plain := must(os.CreateTemp(t.TempDir(), ""))
 	defer plain.Close()
 	plain.Truncate(mem.SegmentSize)
@@ -301,8 +302,8 @@ func TestBadMemory(t *testing.T) {
 	}
 }
 
-// TestRefused sees that a rank is told why a helper does not want it.
-func TestRefused(t *testing.T) {
+// TestServe_Refused sees that a rank is told why a helper does not want it.
+func TestServe_Refused(t *testing.T) {
 	ours, theirs := pair(t)
 	served := make(chan error, 1)
 	go func() { served <- Serve(ctx, theirs, ServeOptions{Dir: "/other", fs: vfs.NewMem()}) }()
@@ -317,9 +318,9 @@ func TestRefused(t *testing.T) {
 	}
 }
 
-// TestServeCanceled ends a helper by its context: what was committed is
+// TestServe_Canceled ends a helper by its context: what was committed is
 // published first, and the rank is told.
-func TestServeCanceled(t *testing.T) {
+func TestServe_Canceled(t *testing.T) {
 	fsys := vfs.NewMem()
 	canceled, cancel := context.WithCancel(ctx)
 	ours, theirs := pair(t)

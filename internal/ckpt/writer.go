@@ -492,7 +492,7 @@ func (w *fileWriter) settle(h *Header, tail Tail) error {
 		bases[b.Index] = SourceBase + uint32(len(list)-1)
 		return bases[b.Index]
 	}
-	zero := zeroDigests{}
+	zero := mem.ZeroDigests{}
 	for i := range h.Datasets {
 		d := &h.Datasets[i]
 		var old []Block
@@ -505,7 +505,7 @@ func (w *fileWriter) settle(h *Header, tail Tail) error {
 				continue
 			}
 			if mark == MarkZero {
-				*row = Block{Digest: zero.of(d.BlockLen(k)), Source: SourceZero}
+				*row = Block{Digest: zero.Of(d.BlockLen(k)), Source: SourceZero}
 				continue
 			}
 			if mark == MarkStaged && row.Source == SourceHere {
@@ -535,18 +535,6 @@ func (w *fileWriter) settle(h *Header, tail Tail) error {
 		w.noLinks = w.noLinks || copied
 	}
 	return nil
-}
-
-// zeroDigests remembers the digests of zero blocks by their length.
-type zeroDigests map[int]xxh3.Uint128
-
-func (z zeroDigests) of(n int) xxh3.Uint128 {
-	d, ok := z[n]
-	if !ok {
-		d = mem.Digest(make([]byte, n))
-		z[n] = d
-	}
-	return d
 }
 
 // syncFiles makes the program's data files durable: a set must not say that
@@ -579,6 +567,10 @@ func syncFile(path string) error {
 	}
 	return errors.Join(f.Sync(), f.Close())
 }
+
+// SyncWritten makes the data files durable that the program has open for
+// writing.
+func SyncWritten(files []FileEntry) error { return syncFiles(writtenFiles(files)) }
 
 // SyncChanged makes files and directories durable that the program has changed,
 // and their names; those that are gone by now are passed over.

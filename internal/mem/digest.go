@@ -10,3 +10,16 @@ func Digest(p []byte) xxh3.Uint128 {
 	}
 	return digest(p)
 }
+
+// ZeroDigests remembers the digests of blocks of zeros, by their length.
+type ZeroDigests map[int]xxh3.Uint128
+
+// Of returns the digest of n zeros.
+func (z ZeroDigests) Of(n int) xxh3.Uint128 {
+	d, ok := z[n]
+	if !ok {
+		d = Digest(make([]byte, n))
+		z[n] = d
+	}
+	return d
+}

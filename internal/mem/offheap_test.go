@@ -2,7 +2,7 @@ package mem
 
 import "testing"
 
-func TestRoom(t *testing.T) {
+func TestOffHeap(t *testing.T) {
 	var r OffHeap[uint32]
 	defer r.Close()
 	for round := range 3 {

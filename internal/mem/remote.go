@@ -143,6 +143,39 @@ type Frozen interface {
 	Close()
 }
 
+// FrozenReader reads from a Frozen, and joins reads of bytes that follow each
+// other there and in dst.
+type FrozenReader struct {
+	Frozen
+	extent int
+	off    int64
+	dst    []byte
+}
+
+// Read starts a copy, or makes the one before it longer. The last one starts
+// with Flush.
+func (r *FrozenReader) Read(dst []byte, i int, off int64) error {
+	if r.dst != nil && r.extent == i && r.off+int64(len(r.dst)) == off && cap(r.dst)-len(r.dst) >= len(dst) && &r.dst[:len(r.dst)+1][len(r.dst)] == &dst[0] {
+		r.dst = r.dst[:len(r.dst)+len(dst)]
+		return nil
+	}
+	err := r.Flush()
+	r.extent, r.off, r.dst = i, off, dst
+	return err
+}
+
+// Flush starts the copy that is not started yet.
+func (r *FrozenReader) Flush() error {
+	dst := r.dst
+	if r.dst = nil; dst == nil {
+		return nil
+	}
+	return r.Frozen.Read(dst, r.extent, r.off)
+}
+
+// Discard forgets the copy that is not started yet.
+func (r *FrozenReader) Discard() { r.dst = nil }
+
 // remotes are all reserved ranges, by address.
 var remotes struct {
 	sync.RWMutex

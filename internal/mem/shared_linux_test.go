@@ -9,8 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestShared maps the staging memory once more, as another process would.
-func TestShared(t *testing.T) {
+// TestStaging_Shared maps the staging memory once more, as another process would.
+func TestStaging_Shared(t *testing.T) {
 	s := NewStaging(2)
 	defer s.Close()
 	if err := s.Grow(2); err != nil {
@@ -31,9 +31,9 @@ func TestShared(t *testing.T) {
 	}
 }
 
-// TestAttach shares staging memory as a helper does, and refuses memory whose
+// TestStaging_Attach shares staging memory as a helper does, and refuses memory whose
 // size could change.
-func TestAttach(t *testing.T) {
+func TestStaging_Attach(t *testing.T) {
 	s := NewStaging(3)
 	defer s.Close()
 	if err := s.Grow(2); err != nil {
@@ -84,7 +84,7 @@ func TestAttach(t *testing.T) {
 }
 
 // The ring has segments of its own, and gets them back.
-func TestRing(t *testing.T) {
+func TestStaging_Ring(t *testing.T) {
 	s := NewStaging(3)
 	defer s.Close()
 	if err := errors.Join(s.Grow(2), s.GrowRing(2), s.Grow(9), s.GrowRing(9)); err != nil {

@@ -11,13 +11,13 @@ import (
 	"github.com/cairnrun/cairn/internal/mem"
 )
 
-func TestSift(t *testing.T) {
-	onAll(t, func(t *testing.T, w *world) { w.testSift() })
+func TestDiff(t *testing.T) {
+	onAll(t, func(t *testing.T, w *world) { w.testDiff() })
 }
 
-// testSift sifts extents of many blocks and alignments, with none, some and
+// testDiff sifts extents of many blocks and alignments, with none, some and
 // all of the blocks changed; kernels behind it change nothing of it.
-func (w *world) testSift() {
+func (w *world) testDiff() {
 	t := w.t
 	run := w.overwrite()
 	r := rand.New(rand.NewPCG(7, 8))
@@ -78,8 +78,8 @@ func (w *world) testSift() {
 	}
 }
 
-// TestSiftTwice: two sieves and a snapshot share the room.
-func TestSiftTwice(t *testing.T) {
+// TestDiff_Twice: two sieves and a snapshot share the room.
+func TestDiff_Twice(t *testing.T) {
 	onAll(t, func(t *testing.T, w *world) {
 		one, two := random(1<<20, 15), random(1<<20, 16)
 		a, b := w.buffer(one), w.buffer(two)
@@ -122,8 +122,8 @@ func TestSiftTwice(t *testing.T) {
 	})
 }
 
-// TestSiftNoRoom: more has changed than there is room for, or there is none.
-func TestSiftNoRoom(t *testing.T) {
+// TestDiff_NoRoom: more has changed than there is room for, or there is none.
+func TestDiff_NoRoom(t *testing.T) {
 	dev := host.New(host.Options{Discrete: true, Memory: 2 << 20})
 	t.Cleanup(func() { dev.Close() })
 	w := newWorld(t, dev)

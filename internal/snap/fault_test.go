@@ -13,10 +13,10 @@ import (
 	"github.com/zeebo/xxh3"
 )
 
-// TestFaults makes every call of the device fail, in all ways: what comes back
+// TestEngine_Faults makes every call of the device fail, in all ways: what comes back
 // without an error is right, errors say what happened, nothing hangs, and all
 // memory of the device is given back.
-func TestFaults(t *testing.T) {
+func TestEngine_Faults(t *testing.T) {
 	for _, kind := range []faulty.Kind{faulty.Lost, faulty.Memory, faulty.Late} {
 		for n := 1; ; n++ {
 			under := host.New(host.Options{Discrete: true, Memory: 64 << 20})
@@ -116,7 +116,7 @@ func checkpoint(dev driver.Device) (err, wrong error) {
 				return nil, wrong
 			}
 		}
-		if wrong := sifting(e, at[0], data, staging, note); wrong != nil {
+		if wrong := diffing(e, at[0], data, staging, note); wrong != nil {
 			return nil, wrong
 		}
 		for _, open := range []func([]mem.Extent) (mem.Frozen, error){e.Freeze, e.Live} {
@@ -148,9 +148,9 @@ func checkpoint(dev driver.Device) (err, wrong error) {
 	return first, nil
 }
 
-// sifting sifts an extent, all but a short last block, of which some blocks
+// diffing sifts an extent, all but a short last block, of which some blocks
 // have changed.
-func sifting(e *Engine, at mem.Extent, data, staging []byte, note func(error) bool) (wrong error) {
+func diffing(e *Engine, at mem.Extent, data, staging []byte, note func(error) bool) (wrong error) {
 	at.Len -= at.Len % at.Block
 	for changed := range 4 {
 		v, err := e.Diff(at, 2)

@@ -194,9 +194,9 @@ func TestDigests(t *testing.T) {
 	onAll(t, func(t *testing.T, w *world) { w.testDigests() })
 }
 
-// TestShapes runs all ways to spread the work. On processors, where compiling
+// TestDigests_Shapes runs all ways to spread the work. On processors, where compiling
 // is slow, only some.
-func TestShapes(t *testing.T) {
+func TestDigests_Shapes(t *testing.T) {
 	onAll(t, func(t *testing.T, w *world) {
 		for i, s := range append([]shape{alone}, shapes...) {
 			if s.Alone && w.info.Backend == "cuda" || s.items() > w.info.MaxGroup || s.local() > w.info.LocalMemory ||
@@ -208,7 +208,7 @@ func TestShapes(t *testing.T) {
 				w.shape = s
 				w.testDigests()
 				w.testGather()
-				w.testSift()
+				w.testDiff()
 			})
 		}
 	})
@@ -229,7 +229,7 @@ func (w *world) testGather() {
 	}
 }
 
-func TestBadExtents(t *testing.T) {
+func TestEngine_BadExtents(t *testing.T) {
 	onAll(t, func(t *testing.T, w *world) {
 		b := w.buffer(make([]byte, 1000))
 		for _, x := range []mem.Extent{
@@ -432,8 +432,8 @@ func TestLive(t *testing.T) {
 	})
 }
 
-// TestTwo: two snapshots at a time do not get in each other's way.
-func TestTwo(t *testing.T) {
+// TestFreeze_Two: two snapshots at a time do not get in each other's way.
+func TestFreeze_Two(t *testing.T) {
 	onAll(t, func(t *testing.T, w *world) {
 		run := w.overwrite()
 		one := random(1<<20, 7)
@@ -457,8 +457,8 @@ func TestTwo(t *testing.T) {
 	})
 }
 
-// TestNoRoom: what does not fit is said to be so, and what does still works.
-func TestNoRoom(t *testing.T) {
+// TestFreeze_NoRoom: what does not fit is said to be so, and what does still works.
+func TestFreeze_NoRoom(t *testing.T) {
 	dev := host.New(host.Options{Discrete: true, Memory: 10 << 20})
 	t.Cleanup(func() { dev.Close() })
 	w := newWorld(t, dev)
@@ -485,8 +485,8 @@ func TestNoRoom(t *testing.T) {
 	must(w.Freeze(at))(t).Close()
 }
 
-// TestFull: a device without a free byte is digested and drained, slowly.
-func TestFull(t *testing.T) {
+// TestFreeze_DeviceFull: a device without a free byte is digested and drained, slowly.
+func TestFreeze_DeviceFull(t *testing.T) {
 	dev := host.New(host.Options{Discrete: true, Memory: 5<<20 + 50})
 	t.Cleanup(func() { dev.Close() })
 	w := newWorld(t, dev)
@@ -508,8 +508,8 @@ func TestFull(t *testing.T) {
 	compare(t, "live", sums, want(all, at))
 }
 
-// TestLittleRoom: there is room for a snapshot, but for no table.
-func TestLittleRoom(t *testing.T) {
+// TestFreeze_LittleRoom: there is room for a snapshot, but for no table.
+func TestFreeze_LittleRoom(t *testing.T) {
 	dev := host.New(host.Options{Discrete: true, Memory: 3 << 20})
 	t.Cleanup(func() { dev.Close() })
 	w := newWorld(t, dev)

@@ -70,9 +70,9 @@ func TestPruneLine(t *testing.T) {
 	}
 }
 
-// TestRanksAtOnce publishes and prunes with several ranks at a time: they take
+// TestBegin_RanksAtOnce publishes and prunes with several ranks at a time: they take
 // empty folders away under each other's hands.
-func TestRanksAtOnce(t *testing.T) {
+func TestBegin_RanksAtOnce(t *testing.T) {
 	fsys := vfs.NewMem()
 	var wg sync.WaitGroup
 	for r := range 4 {
@@ -175,9 +175,9 @@ func TestLine(t *testing.T) {
 	}
 }
 
-// TestLineCrash cuts the power before every operation: the line is the old one
+// TestLine_Crash cuts the power before every operation: the line is the old one
 // or the new one.
-func TestLineCrash(t *testing.T) {
+func TestLine_Crash(t *testing.T) {
 	for _, loss := range []vfs.Loss{vfs.LoseAll, vfs.LoseData, vfs.Torn} {
 		for at := 0; crashAt(t, at, loss); at++ {
 		}

@@ -45,9 +45,9 @@ func content(t *testing.T, fsys vfs.FS, path string) string {
 	return string(p)
 }
 
-// TestLinks removes a base: a set that links to it keeps it, with hard links
+// TestLink_BaseRemoved removes a base: a set that links to it keeps it, with hard links
 // and without.
-func TestLinks(t *testing.T) {
+func TestLink_BaseRemoved(t *testing.T) {
 	for _, links := range []bool{true, false} {
 		t.Run(fmt.Sprintf("links=%v", links), func(t *testing.T) {
 			fsys := vfs.FS(vfs.NewMem())
@@ -83,8 +83,8 @@ func TestLinks(t *testing.T) {
 	}
 }
 
-// TestLeftovers cleans up after crashes, and tells them from a lost file.
-func TestLeftovers(t *testing.T) {
+// TestPrune_Leftovers cleans up after crashes, and tells them from a lost file.
+func TestPrune_Leftovers(t *testing.T) {
 	fsys := vfs.NewMem()
 	d, err := Create(fsys, "/ckpt", 0)
 	if err != nil {
@@ -101,8 +101,8 @@ func TestLeftovers(t *testing.T) {
 	if lost, err := d.Lost(); err != nil || len(lost) != 0 {
 		t.Fatalf("an unfinished set counts as lost: %v, %v", lost, err)
 	}
-	if sets, _ := d.Committed(); !slices.Equal(sets, []uint64{1}) {
-		t.Fatalf("sets %v", sets)
+	if indices, _ := d.Committed(); !slices.Equal(indices, []uint64{1}) {
+		t.Fatalf("sets %v", indices)
 	}
 	if next, _ := d.Next(); next != 3 {
 		t.Fatalf("the next index is %d", next)
@@ -122,7 +122,7 @@ func TestLeftovers(t *testing.T) {
 	}
 }
 
-func TestLocked(t *testing.T) {
+func TestCreate_Locked(t *testing.T) {
 	fsys := vfs.NewMem()
 	d, err := Create(fsys, "/a/b/ckpt", 0)
 	if err != nil {

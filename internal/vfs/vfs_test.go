@@ -8,20 +8,20 @@ import (
 	"testing"
 )
 
-// TestConformance holds both file systems to the contract of FS.
-func TestConformance(t *testing.T) {
+// TestFS holds both file systems to the contract of FS.
+func TestFS(t *testing.T) {
 	for _, c := range []struct {
 		name string
 		fsys FS
 		root string
 	}{{"os", OS(), t.TempDir()}, {"mem", NewMem(), "/"}, {"hook", Hook(NewMem(), func(string, string) error { return nil }), "/"}} {
 		t.Run(c.name, func(t *testing.T) {
-			conform(t, c.fsys, func(s string) string { return filepath.Join(c.root, s) })
+			testFS(t, c.fsys, func(s string) string { return filepath.Join(c.root, s) })
 		})
 	}
 }
 
-func conform(t *testing.T, fsys FS, at func(string) string) {
+func testFS(t *testing.T, fsys FS, at func(string) string) {
 	must := func(err error) {
 		t.Helper()
 		if err != nil {
@@ -98,8 +98,8 @@ func conform(t *testing.T, fsys FS, at func(string) string) {
 	must(l.Close())
 }
 
-// TestCrash shows what each loss leaves.
-func TestCrash(t *testing.T) {
+// TestMem_Crash shows what each loss leaves.
+func TestMem_Crash(t *testing.T) {
 	m := NewMem()
 	f, _ := m.Create("/a")
 	f.WriteAt([]byte("old"), 0)

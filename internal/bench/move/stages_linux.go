@@ -15,6 +15,7 @@ import (
 
 	"github.com/cairnrun/cairn/internal/ckpt"
 	"github.com/cairnrun/cairn/internal/graph"
+	"github.com/cairnrun/cairn/internal/migrate"
 )
 
 // This file is the stages of a move, each alone: bench -as stages, and at the
@@ -133,7 +134,7 @@ func (r *replay) Read(p []byte) (int, error) {
 func runStages(ctx context.Context, size int64, to string, out io.Writer) error {
 	c := newContent(size)
 	c.write(0, len(c.versions), 0)
-	o := ckpt.MoveOptions{Ranks: 1, BatchSize: usual}
+	o := migrate.MoveOptions{Ranks: 1, BatchSize: usual}
 	roots := func(c *content) []graph.Root {
 		return []graph.Root{{Name: "words", Ptr: &c.words}, {Name: "versions", Ptr: &c.versions}, {Name: "step", Ptr: &c.step}}
 	}
@@ -142,14 +143,14 @@ func runStages(ctx context.Context, size int64, to string, out io.Writer) error 
 		if err != nil {
 			return err
 		}
-		g := ckpt.NewSource(conn, o)
+		g := migrate.NewSource(conn, o)
 		defer g.Close()
 		_, err = g.Finish(ctx, img, nil, ckpt.Note{}, nil)
 		return err
 	}
 	into := newContent(size)
 	read := func(conn net.Conn) error {
-		_, err := ckpt.Receive(ctx, conn, o, ckpt.Receiver{Fit: func(*graph.Image) ([]graph.Root, *graph.Env, []string, error) {
+		_, err := migrate.Receive(ctx, conn, o, migrate.Receiver{Fit: func(*graph.Image) ([]graph.Root, *graph.Env, []string, error) {
 			return roots(into), nil, nil, nil
 		}})
 		return err

@@ -1,4 +1,4 @@
-package ckpt
+package migrate
 
 import (
 	"net"
@@ -6,9 +6,9 @@ import (
 	"time"
 )
 
-// TestMovePings: an end that puts what it sends into memory for a long time is
+// TestStream_Pings: an end that puts what it sends into memory for a long time is
 // not taken for gone.
-func TestMovePings(t *testing.T) {
+func TestStream_Pings(t *testing.T) {
 	const stall = 300 * time.Millisecond
 	a, b := net.Pipe()
 	source, newcomer := newMoveStream(a, stall), newMoveStream(b, stall)

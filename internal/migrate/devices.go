@@ -1,4 +1,4 @@
-package ckpt
+package migrate
 
 import (
 	"fmt"
@@ -8,6 +8,7 @@ import (
 
 	"github.com/zeebo/xxh3"
 
+	"github.com/cairnrun/cairn/internal/ckpt"
 	"github.com/cairnrun/cairn/internal/mem"
 )
 
@@ -18,7 +19,7 @@ const maxRing = 32 << 20
 // resolve finds out where the bytes are that are not at their addresses. The
 // program is held.
 func (f *finder) resolve() error {
-	f.host, f.runs = slices.Clone(f.l.Memory), make([][]Placement, len(f.l.Memory))
+	f.host, f.runs = slices.Clone(f.l.Memory), make([][]ckpt.Placement, len(f.l.Memory))
 	if f.precopy {
 		return nil
 	}
@@ -27,7 +28,7 @@ func (f *finder) resolve() error {
 			continue
 		}
 		var err error
-		if f.host[i], f.runs[i], err = Resolve(&f.l.Datasets[i], &f.l.Memory[i]); err != nil {
+		if f.host[i], f.runs[i], err = ckpt.Resolve(&f.l.Datasets[i], &f.l.Memory[i]); err != nil {
 			return fmt.Errorf("%s: %w", f.l.Datasets[i].Var, err)
 		}
 	}
@@ -36,7 +37,7 @@ func (f *finder) resolve() error {
 
 // warm lets the devices that hold some of an image get ready to digest it,
 // while the program goes on. What it finds need not hold any more.
-func warm(l *Layout) {
+func warm(l *ckpt.Layout) {
 	seen := make(map[mem.Device]bool)
 	for i := range l.Datasets {
 		if !l.Remote[i] {
@@ -63,7 +64,7 @@ func warm(l *Layout) {
 // half is being sent.
 func (f *finder) deviceBlocks() error {
 	var devs []mem.Device
-	extents := make(map[mem.Device][]deviceExtent)
+	extents := make(map[mem.Device][]extent)
 	for i, runs := range f.runs {
 		for _, r := range runs {
 			dev := r.Place.Device
@@ -74,7 +75,7 @@ func (f *finder) deviceBlocks() error {
 				devs = append(devs, dev)
 			}
 			at := mem.Extent{Buffer: r.Place.Buffer, Off: r.Place.Off, Len: r.Place.Len, Block: f.l.Datasets[i].Block}
-			extents[dev] = append(extents[dev], deviceExtent{dataset: i, lo: r.Lo, at: at})
+			extents[dev] = append(extents[dev], extent{dataset: i, lo: r.Lo, at: at})
 		}
 	}
 	if len(devs) == 0 {
@@ -102,18 +103,24 @@ func (f *finder) deviceBlocks() error {
 	return nil
 }
 
+// extent is consecutive blocks of a dataset on a device.
+type extent struct {
+	dataset, lo int
+	at          mem.Extent
+	digests     []xxh3.Uint128
+}
+
 // drain is a walk over the blocks of one device.
 type drain struct {
 	f      *finder
 	dev    mem.Device
-	frozen mem.Frozen
+	frozen mem.FrozenReader
 	halves chan []byte // those that are free
 	p      batch
 	room   []byte // what is free of its half
-	read   pendingRead
 }
 
-func (f *finder) oneDevice(dev mem.Device, list []deviceExtent, ring []byte) (err error) {
+func (f *finder) oneDevice(dev mem.Device, list []extent, ring []byte) (err error) {
 	began := time.Now()
 	if err := dev.Pin(ring); err != nil {
 		return err
@@ -137,9 +144,9 @@ func (f *finder) oneDevice(dev mem.Device, list []deviceExtent, ring []byte) (er
 		e.digests = slices.Clone(digests)
 	}
 	f.work += int64(time.Since(began))
-	g := &drain{f: f, dev: dev, frozen: frozen, halves: make(chan []byte, 2)}
+	g := &drain{f: f, dev: dev, frozen: mem.FrozenReader{Frozen: frozen}, halves: make(chan []byte, 2)}
 	half := len(ring) / 2
-	size := min(half, int(max(f.batchSize, MaxBlock)))
+	size := min(half, int(max(f.batchSize, ckpt.MaxBlock)))
 	g.halves <- ring[:size:size]
 	g.halves <- ring[half : half+size : half+size]
 	err = g.all(list)
@@ -165,7 +172,7 @@ func (f *finder) oneDevice(dev mem.Device, list []deviceExtent, ring []byte) (er
 	return err
 }
 
-func (g *drain) all(list []deviceExtent) error {
+func (g *drain) all(list []extent) error {
 	f := g.f
 	for i := range list {
 		e := &list[i]
@@ -180,7 +187,7 @@ func (g *drain) all(list []deviceExtent) error {
 }
 
 // block adds the nth block of extent i.
-func (g *drain) block(i int, e *deviceExtent, d *Dataset, n int, digest xxh3.Uint128) error {
+func (g *drain) block(i int, e *extent, d *ckpt.Dataset, n int, digest xxh3.Uint128) error {
 	f := g.f
 	k := e.lo + n
 	size := d.BlockLen(k)
@@ -200,30 +207,13 @@ func (g *drain) block(i int, e *deviceExtent, d *Dataset, n int, digest xxh3.Uin
 		}
 		g.p.back, g.room = g.halves, g.p.buffer
 	}
-	if !f.classify(&g.p, e.dataset, k, size, digest, digest == f.zeros.of(size)) {
+	if !f.classify(&g.p, e.dataset, k, size, digest, digest == f.zeros.Of(size)) {
 		return nil
 	}
 	dst := g.room[:size]
 	g.room = g.room[size:]
 	g.p.attach(dst)
-	r, off := &g.read, int64(n)*d.Block
-	if r.dst != nil && r.extent == i && r.off+int64(len(r.dst)) == off && cap(r.dst)-len(r.dst) >= size && &r.dst[:len(r.dst)+1][len(r.dst)] == &dst[0] {
-		r.dst = r.dst[:len(r.dst)+size]
-		return nil
-	}
-	err := g.start()
-	g.read = pendingRead{i, off, dst}
-	return err
-}
-
-// start begins the copy that was put together.
-func (g *drain) start() error {
-	r := g.read
-	g.read = pendingRead{}
-	if r.dst == nil {
-		return nil
-	}
-	return g.frozen.Read(r.dst, r.extent, r.off)
+	return g.frozen.Read(dst, i, int64(n)*d.Block)
 }
 
 // flush hands the parcel on. Whoever sends it waits for the copies.
@@ -231,7 +221,7 @@ func (g *drain) flush() error {
 	if g.p.buffer == nil {
 		return nil
 	}
-	if err := g.start(); err != nil {
+	if err := g.frozen.Flush(); err != nil {
 		return err
 	}
 	wait, err := g.frozen.Mark()

@@ -1,4 +1,4 @@
-package ckpt
+package migrate
 
 import (
 	"bytes"
@@ -7,13 +7,14 @@ import (
 	"runtime/debug"
 	"testing"
 
+	"github.com/cairnrun/cairn/internal/ckpt"
 	"github.com/cairnrun/cairn/internal/graph"
 	"github.com/cairnrun/cairn/internal/hdf5"
 )
 
-// TestMoveMemory counts all that a move allocates, on both sides: the state
+// TestMigrate_MemoryBound counts all that a move allocates, on both sides: the state
 // once, where it lands, and little beside it.
-func TestMoveMemory(t *testing.T) {
+func TestMigrate_MemoryBound(t *testing.T) {
 	const size, chunk = 256 << 20, 16 << 20
 	const some = size / 20
 	whole := make([]float64, size/8)
@@ -56,7 +57,7 @@ func TestMoveMemory(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			if _, err := g.Finish(ctx, img, nil, Note{}, nil); err != nil {
+			if _, err := g.Finish(ctx, img, nil, ckpt.Note{}, nil); err != nil {
 				t.Fatal(err)
 			}
 			if r := <-done; r.err != nil {
@@ -65,20 +66,20 @@ func TestMoveMemory(t *testing.T) {
 			runtime.ReadMemStats(&after)
 			got := after.TotalAlloc - before.TotalAlloc
 			t.Logf("%.1f MiB allocated for a state of %d MiB", float64(got)/(1<<20), size>>20)
-			if most := size + some + c.chunks*(chunk+MaxBlock); got > most {
+			if most := size + some + c.chunks*(chunk+ckpt.MaxBlock); got > most {
 				t.Errorf("%d bytes were allocated for a state of %d, at most %d are allowed", got, size, most)
 			}
 			check := collect(t, []graph.Root{{Name: "x", Ptr: into}})
 			for i := range img.Pools {
-				x, y := NewMemory(img.Pools[i].Pieces), NewMemory(check.Pools[i].Pieces)
+				x, y := ckpt.NewMemory(img.Pools[i].Pieces), ckpt.NewMemory(check.Pools[i].Pieces)
 				if img.Pools[i].Pointers {
 					continue
 				}
 				p, q := make([]byte, 1<<20), make([]byte, 1<<20)
 				for off := int64(0); off < int64(img.Pools[i].Bytes()); off += int64(len(p)) {
 					p, q = p[:min(int64(len(p)), int64(img.Pools[i].Bytes())-off)], q[:min(int64(len(p)), int64(img.Pools[i].Bytes())-off)]
-					x.copyTo(p, off)
-					y.copyTo(q, off)
+					x.CopyTo(p, off)
+					y.CopyTo(q, off)
 					if !bytes.Equal(p, q) {
 						t.Fatal("other values")
 					}
@@ -143,8 +144,8 @@ func emigrate(img *graph.Image) *graph.Image {
 		}
 		form := abroad(p.Form)
 		src, dst := make([]byte, p.Bytes()), make([]byte, int(p.Count)*form.Size)
-		b := NewMemory(p.Pieces)
-		b.copyTo(src, 0)
+		b := ckpt.NewMemory(p.Pieces)
+		b.CopyTo(src, 0)
 		for k := range int(p.Count) {
 			translate(p.Form, form, src[k*p.Form.Size:], dst[k*form.Size:])
 		}
@@ -157,10 +158,10 @@ func emigrate(img *graph.Image) *graph.Image {
 	return img
 }
 
-// TestMoveForeign moves from a machine with another byte order.
-func TestMoveForeign(t *testing.T) {
+// TestMigrate_Translated moves from a machine with another byte order.
+func TestMigrate_Translated(t *testing.T) {
 	v, w := newThings(), new(things)
-	m := newMoving(t, MoveOptions{BatchSize: 700_000}, w.roots())
+	m := newMigration(t, MoveOptions{BatchSize: 700_000}, w.roots())
 	send := func(f func(*graph.Image) error) {
 		t.Helper()
 		if err := f(emigrate(collect(t, v.roots()))); err != nil {
@@ -179,7 +180,7 @@ func TestMoveForeign(t *testing.T) {
 	}
 	v.Rows[3][4], v.Big[0].A[1001], v.Far[1].A[8] = 1, 2, 3
 	send(func(img *graph.Image) error {
-		s, err := m.g.Finish(ctx, img, nil, Note{}, nil)
+		s, err := m.g.Finish(ctx, img, nil, ckpt.Note{}, nil)
 		if s.Sent > s.State/2 {
 			t.Errorf("all was sent again: %+v", s)
 		}

@@ -1,4 +1,4 @@
-package ckpt
+package migrate
 
 import (
 	"fmt"
@@ -8,22 +8,23 @@ import (
 
 	"github.com/zeebo/xxh3"
 
+	"github.com/cairnrun/cairn/internal/ckpt"
 	"github.com/cairnrun/cairn/internal/mem"
 )
 
 // targetBuffer is where the bytes of a dataset go.
 type targetBuffer struct {
-	placed bool   // somewhere
-	memory Memory // their final memory, unless
+	placed bool        // somewhere
+	memory ckpt.Memory // their final memory, unless
 	fill   func(off int64, src []byte) error
 	// remote says that fill brings them elsewhere.
-	remote *Memory
+	remote *ckpt.Memory
 	// whole takes elements that are larger than a block, for fill, which takes
 	// whole ones.
 	whole []byte
 }
 
-func (b *targetBuffer) setWhole(p []byte) { b.whole, b.memory = p, NewMemory([][]byte{p}) }
+func (b *targetBuffer) setWhole(p []byte) { b.whole, b.memory = p, ckpt.NewMemory([][]byte{p}) }
 
 // straight reports whether bytes may be put where they belong as they come.
 func (b *targetBuffer) straight() bool { return b.placed && (b.fill == nil || b.whole != nil) }
@@ -38,21 +39,21 @@ func (n *destination) allocate() error {
 	for _, t := range n.builder.Targets() {
 		i, ok := at[t.Pool]
 		if !ok {
-			return fmt.Errorf("%w: pool %d has no dataset", ErrCorrupt, t.Pool)
+			return fmt.Errorf("%w: pool %d has no dataset", ckpt.ErrCorrupt, t.Pool)
 		}
 		b, d := &n.targets[i], &n.datasets[i]
 		b.placed = true
 		switch {
 		case t.Remote:
-			far := NewMemory(t.Pieces)
-			b.remote, b.fill = &far, FillRemote(far)
+			far := ckpt.NewMemory(t.Pieces)
+			b.remote, b.fill = &far, ckpt.FillRemote(far)
 		case t.Direct || len(t.Pieces) > 0:
-			b.memory = NewMemory(t.Pieces)
+			b.memory = ckpt.NewMemory(t.Pieces)
 		default:
 			b.fill = t.Fill
 			if size := int64(n.img.Pools[t.Pool].Form.Size); d.Block%size != 0 {
 				if d.Size > mem.Total() {
-					return fmt.Errorf("%w: /%s has %d bytes", ErrCorrupt, d.Path, d.Size)
+					return fmt.Errorf("%w: /%s has %d bytes", ckpt.ErrCorrupt, d.Path, d.Size)
 				}
 				b.setWhole(make([]byte, d.Size))
 			}
@@ -89,14 +90,14 @@ func (n *destination) blocks(payload []byte) error {
 		d, b := &n.datasets[r.dataset], &n.targets[r.dataset]
 		for k := r.lo; k < r.lo+r.n; k++ {
 			if n.seen[r.dataset][k] {
-				return fmt.Errorf("%w: %s comes twice", ErrCorrupt, blockName(d, k))
+				return fmt.Errorf("%w: %s comes twice", ckpt.ErrCorrupt, blockName(d, k))
 			}
 			n.seen[r.dataset][k] = true
 			it := receivedBlock{dataset: r.dataset, k: k, state: r.state}
 			size := d.BlockLen(k)
 			switch r.state {
 			case blockZero:
-				it.digest = n.zeros.of(size)
+				it.digest = n.zeros.Of(size)
 				if n.head.Last {
 					n.zero += int64(size)
 				}
@@ -117,8 +118,8 @@ func (n *destination) blocks(payload []byte) error {
 			a.blocks = append(a.blocks, it)
 		}
 	}
-	if sum > n.hello.BatchSize+MaxBlock {
-		return fmt.Errorf("%w: %d bytes of blocks at a time", ErrCorrupt, sum)
+	if sum > n.hello.BatchSize+ckpt.MaxBlock {
+		return fmt.Errorf("%w: %d bytes of blocks at a time", ckpt.ErrCorrupt, sum)
 	}
 	if side > 0 {
 		a.bounce = <-n.bounces
@@ -221,7 +222,7 @@ func (n *destination) verify(it *receivedBlock) error {
 	switch it.state {
 	case blockKept:
 		if !t.has(it.k, it.digest) {
-			return fmt.Errorf("%w: %s is not what was sent before", ErrCorrupt, blockName(d, it.k))
+			return fmt.Errorf("%w: %s is not what was sent before", ckpt.ErrCorrupt, blockName(d, it.k))
 		}
 		return nil
 	case blockZero:
@@ -232,7 +233,7 @@ func (n *destination) verify(it *receivedBlock) error {
 		}
 	case blockSent:
 		if mem.Digest(it.data) != it.digest {
-			return fmt.Errorf("%w: %s does not match its digest", ErrCorrupt, blockName(d, it.k))
+			return fmt.Errorf("%w: %s does not match its digest", ckpt.ErrCorrupt, blockName(d, it.k))
 		}
 		if it.deliver {
 			if err := b.put(off, it.data); err != nil {
@@ -275,7 +276,7 @@ func (b *targetBuffer) zero(off int64, n int) error {
 }
 
 // remoteZero reports whether memory elsewhere is known to be zero.
-func remoteZero(b *Memory, off int64, n int) bool {
+func remoteZero(b *ckpt.Memory, off int64, n int) bool {
 	zero := true
 	b.Each(off, n, func(p []byte) {
 		r, at := mem.FindRemote(unsafe.Pointer(unsafe.SliceData(p)))
@@ -296,7 +297,7 @@ func remoteZero(b *Memory, off int64, n int) bool {
 }
 
 // blockName names block k of a dataset for people.
-func blockName(d *Dataset, k int) string {
+func blockName(d *ckpt.Dataset, k int) string {
 	if d.NumBlocks() <= 1 {
 		return "/" + d.Path
 	}

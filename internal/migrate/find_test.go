@@ -1,12 +1,16 @@
-package ckpt
+package migrate
 
-import "testing"
+import (
+	"testing"
+
+	"github.com/cairnrun/cairn/internal/ckpt"
+)
 
 // Chunks begin and end small, are never larger than they may be, and there are
 // not many more of them.
-func TestMovePortions(t *testing.T) {
+func TestFinder_BatchSizes(t *testing.T) {
 	for _, c := range []struct{ size, chunk int64 }{{1 << 30, 64 << 20}, {1 << 30, 4 << 20}, {40 << 20, 64 << 20}, {1 << 10, 64 << 20}, {100 << 20, 4 << 10}} {
-		f := &finder{l: &Layout{Bytes: c.size}, batchSize: c.chunk}
+		f := &finder{l: &ckpt.Layout{Bytes: c.size}, batchSize: c.chunk}
 		n, first, last := int64(0), int64(0), int64(0)
 		for done := int64(0); done < c.size; n++ {
 			last = min(f.portion(done), c.size-done)

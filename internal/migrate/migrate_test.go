@@ -1,4 +1,4 @@
-package ckpt
+package migrate
 
 import (
 	"context"
@@ -11,8 +11,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cairnrun/cairn/internal/ckpt"
+	"github.com/cairnrun/cairn/internal/ckpt/ckpttest"
 	"github.com/cairnrun/cairn/internal/graph"
 )
+
+var ctx = context.Background()
 
 // tcpPair returns the ends of a connection.
 func tcpPair(t testing.TB) (a, b net.Conn) {
@@ -48,17 +52,17 @@ func collect(t testing.TB, roots []graph.Root) *graph.Image {
 	return img
 }
 
-type arrived struct {
+type received struct {
 	*Received
 	err error
 }
 
 // receive takes a state in the background.
-func receive(conn net.Conn, o MoveOptions, l Receiver) <-chan arrived {
-	out := make(chan arrived, 1)
+func receive(conn net.Conn, o MoveOptions, l Receiver) <-chan received {
+	out := make(chan received, 1)
 	go func() {
 		got, err := Receive(ctx, conn, o, l)
-		out <- arrived{got, err}
+		out <- received{got, err}
 	}()
 	return out
 }
@@ -69,8 +73,8 @@ func move(t testing.TB, a, b net.Conn, o MoveOptions, from, to []graph.Root) Mov
 	g := NewSource(a, o)
 	defer g.Close()
 	done := receive(b, o, fit(to))
-	note := Note{Points: 12, Reason: "move", Sent: []uint64{1, 2}, Received: []uint64{3, 4}}
-	files := []FileEntry{{ID: 3, Path: "out.txt", Mode: "r", Offset: 5, Size: 9}}
+	note := ckpt.Note{Points: 12, Reason: "move", Sent: []uint64{1, 2}, Received: []uint64{3, 4}}
+	files := []ckpt.FileEntry{{ID: 3, Path: "out.txt", Mode: "r", Offset: 5, Size: 9}}
 	stats, err := g.Finish(ctx, collect(t, from), files, note, []byte("extra"))
 	if err != nil {
 		t.Fatal(err)
@@ -90,7 +94,7 @@ func move(t testing.TB, a, b net.Conn, o MoveOptions, from, to []graph.Root) Mov
 
 // things is one of each kind of value.
 type things struct {
-	Values values
+	Values ckpttest.Values
 	Any    []any
 	Rows   [][]float64
 	Alias  []float64 // a part of Rows[1]
@@ -134,7 +138,7 @@ func tree(depth int, r *rand.Rand) *twig {
 
 func newThings() *things {
 	r := rand.New(rand.NewPCG(3, 1))
-	v := &things{Values: *sample(300_000), Time: time.Date(2020, 2, 3, 4, 5, 6, 7, time.UTC), Array: [3][4]uint16{{1, 2}, {}, {9}}, Text: strings.Repeat("text ", 30_000)}
+	v := &things{Values: *ckpttest.Sample(300_000), Time: time.Date(2020, 2, 3, 4, 5, 6, 7, time.UTC), Array: [3][4]uint16{{1, 2}, {}, {9}}, Text: strings.Repeat("text ", 30_000)}
 	v.Part = v.Text[7:99]
 	for range 20 {
 		row := make([]float64, 30_000)
@@ -177,7 +181,7 @@ func (v *things) check(t testing.TB, w *things) {
 	}
 }
 
-func TestMove(t *testing.T) {
+func TestMigrate(t *testing.T) {
 	for _, c := range []struct {
 		name string
 		pair func(testing.TB) (a, b net.Conn)
@@ -202,17 +206,17 @@ func TestMove(t *testing.T) {
 	}
 }
 
-// TestMoveIntoPlace moves into variables that have memory already, with other
+// TestMigrate_IntoPlace moves into variables that have memory already, with other
 // values in it.
-func TestMoveIntoPlace(t *testing.T) {
-	v, w := sample(200_000), sample(200_000)
+func TestMigrate_IntoPlace(t *testing.T) {
+	v, w := ckpttest.Sample(200_000), ckpttest.Sample(200_000)
 	for i := range w.Grid {
 		w.Grid[i] = -1
 	}
 	w.Step, w.Table = 99, map[string]int{"z": 9}
 	at := &w.Grid[0]
 	a, b := tcpPair(t)
-	move(t, a, b, MoveOptions{Rank: 1, Ranks: 2, BatchSize: 256 << 10}, v.roots(), w.roots())
+	move(t, a, b, MoveOptions{Rank: 1, Ranks: 2, BatchSize: 256 << 10}, v.Roots(), w.Roots())
 	if !reflect.DeepEqual(v, w) {
 		t.Fatal("other values")
 	}
@@ -221,10 +225,10 @@ func TestMoveIntoPlace(t *testing.T) {
 	}
 }
 
-// TestMoveRefused lets the newcomer refuse, and looks at what both ends say.
-func TestMoveRefused(t *testing.T) {
+// TestMigrate_Refused lets the newcomer refuse, and looks at what both ends say.
+func TestMigrate_Refused(t *testing.T) {
 	other := errors.New("the program has no variable \"grid\"")
-	v := sample(400_000)
+	v := ckpttest.Sample(400_000)
 	for _, c := range []struct {
 		name, source, newcomer string
 		o                      MoveOptions
@@ -234,8 +238,8 @@ func TestMoveRefused(t *testing.T) {
 		{name: "types", source: "the program has no such variable", newcomer: "the program has no such variable", l: fit(nil)},
 		{name: "rank", source: "rank 1 of 2, not 0 of 2", newcomer: "rank 1 of 2, not 0 of 2", o: MoveOptions{Ranks: 2}, l: fit(nil)},
 		{name: "files", source: "no room", newcomer: "no room", l: Receiver{
-			Fit:   fit(new(values).roots()).Fit,
-			Files: func([]FileEntry, Note, []byte) error { return errors.New("no room") },
+			Fit:   fit(new(ckpttest.Values).Roots()).Fit,
+			Files: func([]ckpt.FileEntry, ckpt.Note, []byte) error { return errors.New("no room") },
 		}},
 	} {
 		for _, sequential := range []bool{false, true} {
@@ -248,7 +252,7 @@ func TestMoveRefused(t *testing.T) {
 				g := NewSource(a, o)
 				defer g.Close()
 				done := receive(b, c.o, c.l)
-				_, err := g.Finish(ctx, collect(t, v.roots()), nil, Note{}, nil)
+				_, err := g.Finish(ctx, collect(t, v.Roots()), nil, ckpt.Note{}, nil)
 				if err == nil || !strings.Contains(err.Error(), c.source) {
 					t.Errorf("the source says %v", err)
 				}
@@ -260,8 +264,8 @@ func TestMoveRefused(t *testing.T) {
 	}
 }
 
-// TestMoveCancelled ends both ends by their contexts.
-func TestMoveCancelled(t *testing.T) {
+// TestMigrate_Canceled ends both ends by their contexts.
+func TestMigrate_Canceled(t *testing.T) {
 	why := errors.New("enough")
 	a, b := tcpPair(t)
 	c, cancel := context.WithCancelCause(ctx)
@@ -276,7 +280,7 @@ func TestMoveCancelled(t *testing.T) {
 	if err := <-done; !errors.Is(err, why) {
 		t.Errorf("the newcomer says %v", err)
 	}
-	if _, err := g.Finish(ctx, collect(t, sample(10).roots()), nil, Note{}, nil); err == nil {
+	if _, err := g.Finish(ctx, collect(t, ckpttest.Sample(10).Roots()), nil, ckpt.Note{}, nil); err == nil {
 		t.Error("nobody is there, and the source does not mind")
 	}
 
@@ -285,7 +289,7 @@ func TestMoveCancelled(t *testing.T) {
 	defer g.Close()
 	defer b.Close()
 	c, cancel = context.WithCancelCause(ctx)
-	v := sample(8 << 20)
+	v := ckpttest.Sample(8 << 20)
 	for i := range v.Grid {
 		v.Grid[i] = float64(i)
 	}
@@ -293,15 +297,15 @@ func TestMoveCancelled(t *testing.T) {
 		b.Read(make([]byte, 1<<20)) // it has begun
 		cancel(why)
 	}()
-	if _, err := g.Finish(c, collect(t, v.roots()), nil, Note{}, nil); !errors.Is(err, why) {
+	if _, err := g.Finish(c, collect(t, v.Roots()), nil, ckpt.Note{}, nil); !errors.Is(err, why) {
 		t.Errorf("the source says %v", err)
 	}
 }
 
-// TestMoveStalled has ends that fall silent.
-func TestMoveStalled(t *testing.T) {
+// TestMigrate_Stalled has ends that fall silent.
+func TestMigrate_Stalled(t *testing.T) {
 	o := MoveOptions{Stall: 500 * time.Millisecond, BatchSize: 1 << 20}
-	v := sample(8 << 20)
+	v := ckpttest.Sample(8 << 20)
 	for i := range v.Grid {
 		v.Grid[i] = float64(i)
 	}
@@ -310,7 +314,7 @@ func TestMoveStalled(t *testing.T) {
 		defer b.Close()
 		g := NewSource(a, o)
 		defer g.Close()
-		if _, err := g.Finish(ctx, collect(t, v.roots()), nil, Note{}, nil); err == nil || !strings.Contains(err.Error(), "took nothing") {
+		if _, err := g.Finish(ctx, collect(t, v.Roots()), nil, ckpt.Note{}, nil); err == nil || !strings.Contains(err.Error(), "took nothing") {
 			t.Errorf("the source says %v", err)
 		}
 	})
@@ -325,7 +329,7 @@ func TestMoveStalled(t *testing.T) {
 		}()
 		g := NewSource(a, o)
 		defer g.Close()
-		if _, err := g.Finish(ctx, collect(t, v.roots()), nil, Note{}, nil); err == nil || !strings.Contains(err.Error(), "says nothing") {
+		if _, err := g.Finish(ctx, collect(t, v.Roots()), nil, ckpt.Note{}, nil); err == nil || !strings.Contains(err.Error(), "says nothing") {
 			t.Errorf("the source says %v", err)
 		}
 	})
@@ -340,12 +344,12 @@ func TestMoveStalled(t *testing.T) {
 		a, b := tcpPair(t)
 		g := NewSource(a, o)
 		defer g.Close()
-		w := new(values)
-		slow := fit(w.roots())
-		slow.Files = func([]FileEntry, Note, []byte) error { time.Sleep(2 * o.Stall); return nil }
+		w := new(ckpttest.Values)
+		slow := fit(w.Roots())
+		slow.Files = func([]ckpt.FileEntry, ckpt.Note, []byte) error { time.Sleep(2 * o.Stall); return nil }
 		done := receive(b, o, slow)
 		time.Sleep(2 * o.Stall) // the program is not at a point yet
-		if _, err := g.Finish(ctx, collect(t, v.roots()), nil, Note{}, nil); err != nil {
+		if _, err := g.Finish(ctx, collect(t, v.Roots()), nil, ckpt.Note{}, nil); err != nil {
 			t.Fatal(err, (<-done).err)
 		}
 		if r := <-done; r.err != nil || !reflect.DeepEqual(v, w) {

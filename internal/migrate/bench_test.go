@@ -1,4 +1,4 @@
-package ckpt
+package migrate
 
 import (
 	"io"
@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cairnrun/cairn/internal/ckpt"
 	"github.com/cairnrun/cairn/internal/graph"
 	"github.com/cairnrun/cairn/internal/mem"
 )
@@ -35,9 +36,9 @@ func (s *slow) Write(p []byte) (n int, err error) {
 	return n, err
 }
 
-// BenchmarkMove moves 256 MiB: each stage alone, then all of them, overlapped
+// BenchmarkMigrate moves 256 MiB: each stage alone, then all of them, overlapped
 // and one after the other, on a loopback and on a line of 1 GB/s.
-func BenchmarkMove(b *testing.B) {
+func BenchmarkMigrate(b *testing.B) {
 	const size = 256 << 20
 	v := make([]uint64, size/8)
 	for i := range v {
@@ -48,7 +49,7 @@ func BenchmarkMove(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	l, err := planMove(img, new(Description), true)
+	l, err := planMove(img, new(ckpt.Description), true)
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -110,7 +111,7 @@ func BenchmarkMove(b *testing.B) {
 					x, y := tcpPair(b)
 					g := NewSource(line.wrap(x), MoveOptions{Sequential: sequential, BatchSize: 16 << 20})
 					done := receive(y, MoveOptions{}, fit([]graph.Root{{Name: "v", Ptr: &w}}))
-					s, err := g.Finish(ctx, img, nil, Note{}, nil)
+					s, err := g.Finish(ctx, img, nil, ckpt.Note{}, nil)
 					if err != nil {
 						b.Fatal(err)
 					}

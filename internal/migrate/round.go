@@ -1,4 +1,4 @@
-package ckpt
+package migrate
 
 import (
 	"encoding/binary"
@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 
+	"github.com/cairnrun/cairn/internal/ckpt"
 	"github.com/cairnrun/cairn/internal/graph"
 )
 
@@ -58,7 +59,7 @@ func (g *Source) head(img *graph.Image, f *finder, last *moveRest, extra []byte)
 	if err != nil {
 		return err
 	}
-	text := [sections][]byte{g.about.Vars, g.about.Types, g.about.Pools, EncodeRegions(img.Regions), datasets, nil, extra}
+	text := [sections][]byte{g.about.Vars, g.about.Types, g.about.Pools, ckpt.EncodeRegions(img.Regions), datasets, nil, extra}
 	if last != nil {
 		if text[sectionRest], err = json.Marshal(last); err != nil {
 			return err
@@ -67,7 +68,7 @@ func (g *Source) head(img *graph.Image, f *finder, last *moveRest, extra []byte)
 	h := moveHead{Last: last != nil}
 	changed := false
 	for i, p := range text {
-		s := section{Size: int64(len(p)), Digest: digestText(p)}
+		s := section{Size: int64(len(p)), Digest: ckpt.DigestText(p)}
 		same := s == g.told[i] && sectionLayout(i)
 		changed = changed || !same && sectionLayout(i)
 		g.told[i] = s
@@ -113,12 +114,12 @@ func (g *Source) retable(f *finder, changed bool) error {
 		for ; len(list) >= 4; list = list[4:] {
 			i := int(binary.LittleEndian.Uint32(list))
 			if i >= len(tables) {
-				return fmt.Errorf("%w: the newcomer has dataset %d of %d", ErrCorrupt, i, len(tables))
+				return fmt.Errorf("%w: the newcomer has dataset %d of %d", ckpt.ErrCorrupt, i, len(tables))
 			}
 			d := &f.l.Datasets[i]
 			k, ok := old[d.Path]
 			if !ok || !d.SameLayout(&g.datasets[k]) {
-				return fmt.Errorf("%w: the newcomer claims to have /%s", ErrCorrupt, d.Path)
+				return fmt.Errorf("%w: the newcomer claims to have /%s", ckpt.ErrCorrupt, d.Path)
 			}
 			tables[i] = g.tables[k]
 		}

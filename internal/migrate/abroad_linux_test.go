@@ -1,4 +1,4 @@
-package ckpt
+package migrate
 
 import (
 	"net"
@@ -7,13 +7,15 @@ import (
 	"path/filepath"
 	"runtime"
 	"testing"
+
+	"github.com/cairnrun/cairn/internal/ckpt"
 )
 
-// TestMoveStop is not a test: it is a stop of TestMoveAbroad on its way.
-func TestMoveStop(t *testing.T) {
-	addr := os.Getenv("CAIRN_TEST_MOVE")
+// TestMigrate_OtherByteOrderStop is not a test: it is a stop of TestMigrate_OtherByteOrder on its way.
+func TestMigrate_OtherByteOrderStop(t *testing.T) {
+	addr := os.Getenv("CAIRN_TEST_MIGRATE")
 	if addr == "" {
-		t.Skip("a part of TestMoveAbroad")
+		t.Skip("a part of TestMigrate_OtherByteOrder")
 	}
 	dial := func() net.Conn {
 		c, err := net.Dial("tcp", addr)
@@ -36,18 +38,18 @@ func TestMoveStop(t *testing.T) {
 		t.Fatal(err)
 	}
 	v.Rows[9][9] = 99
-	if _, err := g.Finish(ctx, collect(t, v.roots()), nil, Note{}, nil); err != nil {
+	if _, err := g.Finish(ctx, collect(t, v.roots()), nil, ckpt.Note{}, nil); err != nil {
 		t.Fatal(err)
 	}
 }
 
-// TestMoveAbroad moves to a process of a big-endian machine, and back.
-func TestMoveAbroad(t *testing.T) {
+// TestMigrate_OtherByteOrder moves to a process of a big-endian machine, and back.
+func TestMigrate_OtherByteOrder(t *testing.T) {
 	const emulator = "qemu-s390x-static"
 	if _, err := exec.LookPath(emulator); err != nil || testing.Short() || runtime.GOARCH == "s390x" {
 		t.Skip("this needs " + emulator + " and some time")
 	}
-	program := filepath.Join(t.TempDir(), "ckpt.test")
+	program := filepath.Join(t.TempDir(), "migrate.test")
 	build := exec.Command("go", "test", "-c", "-o", program, ".")
 	build.Env = append(os.Environ(), "CGO_ENABLED=0", "GOARCH=s390x")
 	if out, err := build.CombinedOutput(); err != nil {
@@ -58,8 +60,8 @@ func TestMoveAbroad(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer l.Close()
-	cmd := exec.Command(emulator, program, "-test.run", "^TestMoveStop$")
-	cmd.Env = append(os.Environ(), "CAIRN_TEST_MOVE="+l.Addr().String())
+	cmd := exec.Command(emulator, program, "-test.run", "^TestMigrate_OtherByteOrderStop$")
+	cmd.Env = append(os.Environ(), "CAIRN_TEST_MIGRATE="+l.Addr().String())
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
@@ -79,7 +81,7 @@ func TestMoveAbroad(t *testing.T) {
 	v, w := newThings(), new(things)
 	g := NewSource(accept(), MoveOptions{})
 	defer g.Close()
-	if _, err := g.Finish(ctx, collect(t, v.roots()), nil, Note{}, nil); err != nil {
+	if _, err := g.Finish(ctx, collect(t, v.roots()), nil, ckpt.Note{}, nil); err != nil {
 		t.Fatal(err)
 	}
 	if r := <-receive(accept(), MoveOptions{}, fit(w.roots())); r.err != nil {

@@ -1,4 +1,4 @@
-package ckpt
+package migrate
 
 import (
 	"bufio"
@@ -13,6 +13,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/cairnrun/cairn/internal/ckpt"
 	"github.com/cairnrun/cairn/internal/mem"
 )
 
@@ -255,7 +256,7 @@ func (s *moveStream) read() (uint32, []byte, error) {
 	}
 	h, err := decodeFrame(head[:])
 	if err == nil && h.number != s.number {
-		err = fmt.Errorf("%w: frame %d comes when %d was due", ErrCorrupt, h.number, s.number)
+		err = fmt.Errorf("%w: frame %d comes when %d was due", ckpt.ErrCorrupt, h.number, s.number)
 	}
 	if err != nil {
 		return 0, nil, err
@@ -269,7 +270,7 @@ func (s *moveStream) read() (uint32, []byte, error) {
 		return 0, nil, err
 	}
 	if mem.Digest(p) != h.digest {
-		return 0, nil, fmt.Errorf("%w: frame %d does not match its digest", ErrCorrupt, h.number)
+		return 0, nil, fmt.Errorf("%w: frame %d does not match its digest", ckpt.ErrCorrupt, h.number)
 	}
 	return h.kind, p, nil
 }
@@ -344,11 +345,11 @@ func (s *moveStream) unspool() error {
 // now on.
 func (s *moveStream) load(payload []byte) error {
 	if len(payload) != 8 {
-		return fmt.Errorf("%w: a length of %d bytes", ErrCorrupt, len(payload))
+		return fmt.Errorf("%w: a length of %d bytes", ckpt.ErrCorrupt, len(payload))
 	}
 	n := binary.LittleEndian.Uint64(payload)
 	if n > uint64(mem.Total()) {
-		return fmt.Errorf("%w: %d bytes in one piece", ErrCorrupt, n)
+		return fmt.Errorf("%w: %d bytes in one piece", ckpt.ErrCorrupt, n)
 	}
 	p := &spool{}
 	buf := make([]byte, min(n, 1<<20))

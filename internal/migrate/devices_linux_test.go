@@ -1,4 +1,4 @@
-package ckpt
+package migrate
 
 import (
 	"bytes"
@@ -10,102 +10,104 @@ import (
 	"testing"
 	"unsafe"
 
+	"github.com/cairnrun/cairn/internal/ckpt"
+	"github.com/cairnrun/cairn/internal/ckpt/ckpttest"
 	"github.com/cairnrun/cairn/internal/graph"
 	"github.com/cairnrun/cairn/internal/mem"
 )
 
-// farState is an array on devices, and something beside it.
-type farState struct {
-	a *fakeArray
+// arrayState is an array on devices, and something beside it.
+type arrayState struct {
+	a *ckpttest.Array
 	b []byte
 }
 
-func (s *farState) roots() []graph.Root {
+func (s *arrayState) roots() []graph.Root {
 	return []graph.Root{{Name: "a", Ptr: s.a}, {Name: "b", Ptr: &s.b}}
 }
 
-// TestMoveFar moves arrays that lie on devices and on the host.
-func TestMoveFar(t *testing.T) {
-	mem.MakeRemotes(func(n int64) (unsafe.Pointer, error) { return newFakeArray(n).ptr, nil })
+// TestMigrate_OnDevices moves arrays that lie on devices and on the host.
+func TestMigrate_OnDevices(t *testing.T) {
+	mem.MakeRemotes(func(n int64) (unsafe.Pointer, error) { return ckpttest.NewArray(n).Ptr, nil })
 	for seed := range uint64(16) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			r := rand.New(rand.NewPCG(seed, 9))
-			devs := []*fakeDevice{{}, {}}
+			devs := []*ckpttest.Device{{}, {}}
 			size := 4 * (1 + r.Int64N(6<<20))
 			if r.IntN(4) == 0 {
 				size = 4 * (1 + r.Int64N(900)) // goes with the metadata of a set
 			}
-			v := &farState{newFakeArray(size), make([]byte, 1<<20)}
-			defer mem.Unreserve(v.a.ptr)
-			w := &farState{a: new(fakeArray)}
+			v := &arrayState{ckpttest.NewArray(size), make([]byte, 1<<20)}
+			defer mem.Unreserve(v.a.Ptr)
+			w := &arrayState{a: new(ckpttest.Array)}
 			inPlace := r.IntN(2) == 0
 			if inPlace {
-				w.a = newFakeArray(size)
-				defer mem.Unreserve(w.a.ptr)
-				for i := range w.a.data {
-					w.a.data[i] = 7
+				w.a = ckpttest.NewArray(size)
+				defer mem.Unreserve(w.a.Ptr)
+				for i := range w.a.Data {
+					w.a.Data[i] = 7
 				}
 			}
 			for range 5 {
-				v.a.change(r)
+				v.a.Change(r)
 			}
-			v.a.scatter(r, devs)
-			m := newMoving(t, MoveOptions{BatchSize: []int64{1, 1 << 20, 64 << 20}[r.IntN(3)]}, w.roots())
+			v.a.Scatter(r, devs)
+			m := newMigration(t, MoveOptions{BatchSize: []int64{1, 1 << 20, 64 << 20}[r.IntN(3)]}, w.roots())
 			for range r.IntN(3) {
-				m.ahead(v.roots())
+				m.precopy(v.roots())
 				v.b[r.IntN(len(v.b))]++
-				v.a.change(r)
-				v.a.upload(false)
+				v.a.Change(r)
+				v.a.Upload(false)
 			}
 			s := m.finish(v.roots())
-			if !bytes.Equal(w.a.data, v.a.data) || !bytes.Equal(v.b, w.b) {
+			if !bytes.Equal(w.a.Data, v.a.Data) || !bytes.Equal(v.b, w.b) {
 				t.Fatal("other values")
 			}
 			if s.State < size {
 				t.Errorf("%+v", s)
 			}
-			if v.a.held.Load() != 0 {
+			if v.a.Guarded.Load() != 0 {
 				t.Error("something is still held")
 			}
 		})
 	}
 }
 
-// TestMoveFarFails lets each call of a device fail: both ends end with an
+// TestMigrate_DeviceFails lets each call of a device fail: both ends end with an
 // error, and nothing is left.
-func TestMoveFarFails(t *testing.T) {
-	mem.MakeRemotes(func(n int64) (unsafe.Pointer, error) { return newFakeArray(n).ptr, nil })
+func TestMigrate_DeviceFails(t *testing.T) {
+	mem.MakeRemotes(func(n int64) (unsafe.Pointer, error) { return ckpttest.NewArray(n).Ptr, nil })
 	r := rand.New(rand.NewPCG(1, 9))
-	v := &farState{newFakeArray(12 << 20), make([]byte, 1<<20)}
-	defer mem.Unreserve(v.a.ptr)
-	for i := range v.a.data {
-		v.a.data[i] = byte(r.Uint32())
+	v := &arrayState{ckpttest.NewArray(12 << 20), make([]byte, 1<<20)}
+	defer mem.Unreserve(v.a.Ptr)
+	for i := range v.a.Data {
+		v.a.Data[i] = byte(r.Uint32())
 	}
 	for fail := 1; ; fail++ {
-		dev := &fakeDevice{fail: fail}
-		v.a.where = []fakePart{{n: 12 << 20, dev: dev}}
-		v.a.upload(true)
+		dev := &ckpttest.Device{Fail: fail}
+		v.a.Parts = []ckpttest.Part{{Len: 12 << 20, Dev: dev}}
+		v.a.Upload(true)
 		a, b := tcpPair(t)
 		g := NewSource(a, MoveOptions{BatchSize: 4 << 20})
-		w := &farState{a: new(fakeArray)}
+		w := &arrayState{a: new(ckpttest.Array)}
 		done := receive(b, MoveOptions{}, fit(w.roots()))
-		_, err := g.Finish(ctx, collect(t, v.roots()), nil, Note{}, nil)
+		_, err := g.Finish(ctx, collect(t, v.roots()), nil, ckpt.Note{}, nil)
 		g.Close()
 		got := <-done
-		if dev.calls < fail {
+		if dev.Calls < fail {
 			if err != nil || got.err != nil || fail < 6 {
 				t.Fatal(fail, err, got.err)
 			}
 			return
 		}
-		if !errors.Is(err, errFake) || got.err == nil || !strings.Contains(got.err.Error(), "device fake: "+errFake.Error()) {
+		if !errors.Is(err, ckpttest.ErrDevice) || got.err == nil || !strings.Contains(got.err.Error(), "device fake: "+ckpttest.ErrDevice.Error()) {
 			t.Fatalf("call %d failed: the source says %v, the newcomer %v", fail, err, got.err)
 		}
 	}
 }
 
-// TestAheadGone gives memory back to the system that is being sent.
-func TestAheadGone(t *testing.T) {
+// TestPrecopy_MemoryGone gives memory back to the system that is being sent.
+func TestPrecopy_MemoryGone(t *testing.T) {
 	p, err := syscall.Mmap(-1, 0, 4<<20, syscall.PROT_READ|syscall.PROT_WRITE, syscall.MAP_PRIVATE|syscall.MAP_ANON)
 	if err != nil {
 		t.Fatal(err)

@@ -1,17 +1,16 @@
-package ckpt
+package migrate
 
 import (
 	"encoding/binary"
 	"errors"
-	"fmt"
 	"runtime"
-	"runtime/debug"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/zeebo/xxh3"
 
+	"github.com/cairnrun/cairn/internal/ckpt"
 	"github.com/cairnrun/cairn/internal/mem"
 )
 
@@ -65,13 +64,13 @@ var errCut = errors.New("the round was cut short")
 // finder goes over the blocks of an image, finds out what the newcomer lacks,
 // and hands that on in parcels. They are sent while it works on the next ones.
 type finder struct {
-	l         *Layout
-	host      []Memory      // where the bytes are that are in host memory
-	runs      [][]Placement // … and where the others are
-	tables    []*moveTable  // what the newcomer has
+	l         *ckpt.Layout
+	host      []ckpt.Memory      // where the bytes are that are in host memory
+	runs      [][]ckpt.Placement // … and where the others are
+	tables    []*moveTable       // what the newcomer has
 	batchSize int64
 	precopy   bool // the program goes on: copy, and name only what is sent
-	zeros     zeroDigests
+	zeros     mem.ZeroDigests
 	buffers   chan []byte // memory for copies: two pieces, of a chunk at most
 	out       chan<- batch
 	quit      <-chan struct{} // closed when nobody takes parcels any more
@@ -131,7 +130,7 @@ func (f *finder) hostBlocks() error {
 			continue
 		}
 		at := 0
-		for _, r := range append(f.runs[i], Placement{Lo: d.NumBlocks(), Hi: d.NumBlocks()}) {
+		for _, r := range append(f.runs[i], ckpt.Placement{Lo: d.NumBlocks(), Hi: d.NumBlocks()}) {
 			for ; at < r.Hi; at++ {
 				it := candidate{dataset: i, k: at, n: d.BlockLen(at)}
 				switch {
@@ -191,7 +190,7 @@ func (f *finder) digestBatch(items []candidate, side int) error {
 			return
 		}
 		if it.copy {
-			f.host[it.dataset].copyLive(it.data, int64(it.k)*f.l.Datasets[it.dataset].Block)
+			copyLiveFrom(&f.host[it.dataset], it.data, int64(it.k)*f.l.Datasets[it.dataset].Block)
 		}
 		if it.zero = mem.IsZero(it.data); !it.zero {
 			it.digest = mem.Digest(it.data)
@@ -203,7 +202,7 @@ func (f *finder) digestBatch(items []candidate, side int) error {
 	for i := range items {
 		it := &items[i]
 		if it.zero {
-			it.digest = f.zeros.of(it.n)
+			it.digest = f.zeros.Of(it.n)
 		}
 		if f.classify(&p, it.dataset, it.k, it.n, it.digest, it.zero) {
 			p.attach(it.data)
@@ -262,10 +261,10 @@ func (f *finder) pass(p batch) error {
 	}
 }
 
-// copyLive copies memory that the program may be writing to: which of its
+// copyLiveFrom copies memory that the program may be writing to: which of its
 // values a byte gets does not matter, since the copy is digested and sent.
-func (b *Memory) copyLive(dst []byte, off int64) {
-	b.Each(off, len(dst), func(p []byte) {
+func copyLiveFrom(m *ckpt.Memory, dst []byte, off int64) {
+	m.Each(off, len(dst), func(p []byte) {
 		copyLive(dst[:len(p)], p)
 		dst = dst[len(p):]
 	})
@@ -298,12 +297,13 @@ func divide(n int, f func(i int)) error {
 	workers := min(runtime.GOMAXPROCS(0), 4, n/step)
 	var next atomic.Int64
 	work := func() error {
-		return readable(func() {
+		return mem.Readable(func() error {
 			for lo := int(next.Add(step)) - step; lo < n; lo = int(next.Add(step)) - step {
 				for i := lo; i < min(lo+step, n); i++ {
 					f(i)
 				}
 			}
+			return nil
 		})
 	}
 	if workers < 2 {
@@ -316,20 +316,4 @@ func divide(n int, f func(i int)) error {
 	}
 	wg.Wait()
 	return errors.Join(errs...)
-}
-
-// readable calls f, and returns an error if memory can't be read.
-func readable(f func()) (err error) {
-	old := debug.SetPanicOnFault(true)
-	defer debug.SetPanicOnFault(old)
-	defer func() {
-		r := recover()
-		if fault, ok := r.(interface{ Addr() uintptr }); ok {
-			err = fmt.Errorf("memory of the program at %#x can't be read: it was given back to the system", fault.Addr())
-		} else if r != nil {
-			panic(r)
-		}
-	}()
-	f()
-	return nil
 }

@@ -1,4 +1,4 @@
-package ckpt
+package migrate
 
 import (
 	"bytes"
@@ -9,8 +9,8 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"strings"
 
+	"github.com/cairnrun/cairn/internal/ckpt"
 	"github.com/cairnrun/cairn/internal/vfs"
 )
 
@@ -20,15 +20,11 @@ type moveFile struct {
 	Size int64 `json:"size"`
 }
 
-// IsStream reports whether an entry is one of a standard stream, which each process
-// has of its own.
-func (e *FileEntry) IsStream() bool { return e.Stdin || strings.HasPrefix(e.Path, "/dev/fd/") }
-
 // fileStep is how much of a file is read, sent and written at a time.
 const fileStep = 1 << 20
 
 // sendFiles sends the contents of the run's files, each path once.
-func (g *Source) sendFiles(files []FileEntry) error {
+func (g *Source) sendFiles(files []ckpt.FileEntry) error {
 	buf := make([]byte, fileStep)
 	done := make(map[string]bool)
 	for i := range files {
@@ -43,7 +39,7 @@ func (g *Source) sendFiles(files []FileEntry) error {
 	return nil
 }
 
-func (g *Source) sendFile(i int, e *FileEntry, buf []byte) error {
+func (g *Source) sendFile(i int, e *ckpt.FileEntry, buf []byte) error {
 	path := e.Abs
 	if path == "" {
 		path = filepath.FromSlash(e.Path)
@@ -78,7 +74,7 @@ func (g *Source) sendFile(i int, e *FileEntry, buf []byte) error {
 // already, as on a file system that both hosts share, nothing is written; else
 // it goes to a temporary one first.
 type incomingFile struct {
-	entry FileEntry
+	entry ckpt.FileEntry
 	path  string
 	size  int64
 	at    int64    // bytes that have come
@@ -87,7 +83,7 @@ type incomingFile struct {
 }
 
 // newIncomingFile prepares for a file. It is where reopening it will look.
-func newIncomingFile(e FileEntry, size int64) (*incomingFile, error) {
+func newIncomingFile(e ckpt.FileEntry, size int64) (*incomingFile, error) {
 	path, err := filepath.Abs(filepath.FromSlash(e.Path))
 	if err != nil {
 		return nil, err
@@ -111,7 +107,7 @@ func newIncomingFile(e FileEntry, size int64) (*incomingFile, error) {
 // write takes the next bytes.
 func (a *incomingFile) write(p []byte) error {
 	if int64(len(p)) > a.size-a.at {
-		return fmt.Errorf("%w: more bytes of %s than there are", ErrCorrupt, a.entry.Path)
+		return fmt.Errorf("%w: more bytes of %s than there are", ckpt.ErrCorrupt, a.entry.Path)
 	}
 	if a.tmp == nil && a.old != nil {
 		q := make([]byte, len(p))
@@ -150,7 +146,7 @@ func (a *incomingFile) differ() error {
 // its identity: the program may have it open.
 func (a *incomingFile) put() (err error) {
 	if a.at != a.size {
-		return fmt.Errorf("%w: %d of %d bytes of %s", ErrCorrupt, a.at, a.size, a.entry.Path)
+		return fmt.Errorf("%w: %d of %d bytes of %s", ckpt.ErrCorrupt, a.at, a.size, a.entry.Path)
 	}
 	if a.tmp == nil {
 		if a.old != nil {
@@ -212,15 +208,15 @@ func (a *incomingFile) close() {
 func (n *destination) file(payload []byte) error {
 	var m moveFile
 	if err := json.Unmarshal(payload, &m); err != nil {
-		return fmt.Errorf("%w: a file: %v", ErrCorrupt, err)
+		return fmt.Errorf("%w: a file: %v", ckpt.ErrCorrupt, err)
 	}
 	if n.head == nil || !n.head.Last || !n.hello.Files || m.File < 0 || m.File >= len(n.rest.Files) || m.Size != n.rest.Files[m.File].Size {
-		return fmt.Errorf("%w: a file that was not announced", ErrCorrupt)
+		return fmt.Errorf("%w: a file that was not announced", ckpt.ErrCorrupt)
 	}
 	e := n.rest.Files[m.File]
 	for _, a := range n.files {
 		if a.entry.Path == e.Path {
-			return fmt.Errorf("%w: file %s comes twice", ErrCorrupt, e.Path)
+			return fmt.Errorf("%w: file %s comes twice", ckpt.ErrCorrupt, e.Path)
 		}
 	}
 	a, err := newIncomingFile(e, m.Size)
@@ -234,7 +230,7 @@ func (n *destination) file(payload []byte) error {
 // fileData takes bytes of the file that comes in.
 func (n *destination) fileData(p []byte) error {
 	if len(n.files) == 0 {
-		return fmt.Errorf("%w: bytes of no file", ErrCorrupt)
+		return fmt.Errorf("%w: bytes of no file", ckpt.ErrCorrupt)
 	}
 	a := n.files[len(n.files)-1]
 	if err := a.write(p); err != nil {
@@ -252,7 +248,7 @@ func (n *destination) putFiles() error {
 				found = found || a.entry.Path == e.Path
 			}
 			if !found {
-				return fmt.Errorf("%w: file %s did not come", ErrCorrupt, e.Path)
+				return fmt.Errorf("%w: file %s did not come", ckpt.ErrCorrupt, e.Path)
 			}
 		}
 	}

@@ -1,4 +1,4 @@
-package ckpt
+package migrate
 
 import (
 	"encoding/binary"
@@ -9,6 +9,7 @@ import (
 
 	"github.com/zeebo/xxh3"
 
+	"github.com/cairnrun/cairn/internal/ckpt"
 	"github.com/cairnrun/cairn/internal/control"
 	"github.com/cairnrun/cairn/internal/graph"
 	"github.com/cairnrun/cairn/internal/mem"
@@ -89,13 +90,13 @@ type Receiver struct {
 	Fit func(img *graph.Image) (roots []graph.Root, env *graph.Env, drop []string, err error)
 	// Files is told of the run's files when all has arrived, before pointers
 	// are set.
-	Files func(files []FileEntry, note Note, extra []byte) error
+	Files func(files []ckpt.FileEntry, note ckpt.Note, extra []byte) error
 }
 
 // Received is what came with the values.
 type Received struct {
-	Note  Note
-	Files []FileEntry
+	Note  ckpt.Note
+	Files []ckpt.FileEntry
 	Extra []byte
 	Stats MoveStats
 }
@@ -140,11 +141,11 @@ func (h *frameHeader) encode() []byte {
 func decodeFrame(p []byte) (h frameHeader, err error) {
 	le := binary.LittleEndian
 	if xxh3.Hash128(p[:frameBytes-8]).Lo != le.Uint64(p[frameBytes-8:]) {
-		return h, fmt.Errorf("%w: a frame does not match its digest", ErrCorrupt)
+		return h, fmt.Errorf("%w: a frame does not match its digest", ckpt.ErrCorrupt)
 	}
 	h = frameHeader{kind: le.Uint32(p), number: le.Uint32(p[4:]), size: int(le.Uint32(p[8:])), digest: digestAt(p[12:])}
 	if h.size > maxPayload {
-		return h, fmt.Errorf("%w: a frame of %d bytes", ErrCorrupt, h.size)
+		return h, fmt.Errorf("%w: a frame of %d bytes", ckpt.ErrCorrupt, h.size)
 	}
 	return h, nil
 }
@@ -197,10 +198,10 @@ type moveHead struct {
 
 // moveRest is what a set's header would hold, in the last round.
 type moveRest struct {
-	Files    []FileEntry `json:"files,omitempty"`
-	Note     Note        `json:"note"`
-	Sent     []uint64    `json:"sent,omitempty"`
-	Received []uint64    `json:"received,omitempty"`
+	Files    []ckpt.FileEntry `json:"files,omitempty"`
+	Note     ckpt.Note        `json:"note"`
+	Sent     []uint64         `json:"sent,omitempty"`
+	Received []uint64         `json:"received,omitempty"`
 }
 
 // moveEnd ends a round. Digest covers those of all blocks, in the last one.
@@ -250,9 +251,9 @@ func encodeRuns(runs []blockRun, digests []xxh3.Uint128) []byte {
 }
 
 // decodeRuns is the inverse of encodeRuns, for these datasets.
-func decodeRuns(p []byte, datasets []Dataset) (runs []blockRun, digests []xxh3.Uint128, err error) {
+func decodeRuns(p []byte, datasets []ckpt.Dataset) (runs []blockRun, digests []xxh3.Uint128, err error) {
 	bad := func() ([]blockRun, []xxh3.Uint128, error) {
-		return nil, nil, fmt.Errorf("%w: a list of blocks that there are not", ErrCorrupt)
+		return nil, nil, fmt.Errorf("%w: a list of blocks that there are not", ckpt.ErrCorrupt)
 	}
 	le := binary.LittleEndian
 	if len(p) < 4 || uint64(le.Uint32(p))*runBytes > uint64(len(p)-4) {
@@ -291,19 +292,19 @@ func decodeRuns(p []byte, datasets []Dataset) (runs []blockRun, digests []xxh3.U
 // planMove lays an image out for the stream: as in a set, but without
 // metadata, which is in the head, and no block is larger than MaxBlock. Small
 // datasets on devices are brought if fetch is set.
-func planMove(img *graph.Image, t *Description, fetch bool) (*Layout, error) {
-	all, err := PlanPools(img, nil, t)
+func planMove(img *graph.Image, t *ckpt.Description, fetch bool) (*ckpt.Layout, error) {
+	all, err := ckpt.PlanPools(img, nil, t)
 	if err != nil {
 		return nil, err
 	}
-	l := &Layout{}
+	l := &ckpt.Layout{}
 	for i := range all.Datasets {
 		d := all.Datasets[i]
 		if d.Pool < 0 {
 			continue
 		}
-		if d.Block > MaxBlock {
-			d.Block = MaxBlock
+		if d.Block > ckpt.MaxBlock {
+			d.Block = ckpt.MaxBlock
 		}
 		l.Add(d, all.Memory[i].Pieces)
 		last := len(l.Datasets) - 1
@@ -320,16 +321,16 @@ func planMove(img *graph.Image, t *Description, fetch bool) (*Layout, error) {
 
 // decodeImage makes an image of a head's sections, and the datasets that hold
 // its pools.
-func decodeImage(text *[sections][]byte) (*graph.Image, []Dataset, error) {
+func decodeImage(text *[sections][]byte) (*graph.Image, []ckpt.Dataset, error) {
 	img := &graph.Image{}
-	h := Header{Ranks: 1}
+	h := ckpt.Header{Ranks: 1}
 	for _, s := range []struct {
 		at   int
 		name string
 		into any
 	}{{sectionVars, "variables", &img.Vars}, {sectionTypes, "types", &img.Types}, {sectionPools, "pools", &img.Pools}, {sectionDatasets, "datasets", &h.Datasets}} {
 		if err := json.Unmarshal(text[s.at], s.into); err != nil {
-			return nil, nil, fmt.Errorf("%w: %s: %v", ErrCorrupt, s.name, err)
+			return nil, nil, fmt.Errorf("%w: %s: %v", ckpt.ErrCorrupt, s.name, err)
 		}
 	}
 	p := text[sectionRegions]
@@ -339,19 +340,19 @@ func decodeImage(text *[sections][]byte) (*graph.Image, []Dataset, error) {
 	}
 	var err error
 	if img.Regions, err = graph.UnpackRegions(words); err != nil || len(p)%8 != 0 {
-		return nil, nil, fmt.Errorf("%w: regions: %v", ErrCorrupt, err)
+		return nil, nil, fmt.Errorf("%w: regions: %v", ckpt.ErrCorrupt, err)
 	}
 	if err := h.Check(); err != nil {
 		return nil, nil, err
 	}
 	if n := h.TotalBlocks(); int64(n) > mem.Total()/8/tableBytes {
-		return nil, nil, fmt.Errorf("%w: %d blocks", ErrCorrupt, n)
+		return nil, nil, fmt.Errorf("%w: %d blocks", ckpt.ErrCorrupt, n)
 	}
 	paths, pools := make(map[string]bool), make(map[int]bool)
 	for i := range h.Datasets {
 		d := &h.Datasets[i]
-		if d.Pool < 0 || d.Pool >= len(img.Pools) || img.Pools[d.Pool].Bytes() != uint64(d.Size) || d.Block > MaxBlock || paths[d.Path] || pools[d.Pool] {
-			return nil, nil, fmt.Errorf("%w: /%s does not fit its description", ErrCorrupt, d.Path)
+		if d.Pool < 0 || d.Pool >= len(img.Pools) || img.Pools[d.Pool].Bytes() != uint64(d.Size) || d.Block > ckpt.MaxBlock || paths[d.Path] || pools[d.Pool] {
+			return nil, nil, fmt.Errorf("%w: /%s does not fit its description", ckpt.ErrCorrupt, d.Path)
 		}
 		paths[d.Path], pools[d.Pool] = true, true
 	}
@@ -367,7 +368,7 @@ type moveTable struct {
 	known   []bool
 }
 
-func newMoveTable(d *Dataset) *moveTable {
+func newMoveTable(d *ckpt.Dataset) *moveTable {
 	return &moveTable{digests: make([]xxh3.Uint128, d.NumBlocks()), known: make([]bool, d.NumBlocks())}
 }
 

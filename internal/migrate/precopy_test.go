@@ -1,4 +1,4 @@
-package ckpt
+package migrate
 
 import (
 	"bytes"
@@ -10,20 +10,22 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/cairnrun/cairn/internal/ckpt"
+	"github.com/cairnrun/cairn/internal/ckpt/ckpttest"
 	"github.com/cairnrun/cairn/internal/graph"
 )
 
-// moving is a move of a state in rounds.
-type moving struct {
+// migration is a move of a state in rounds.
+type migration struct {
 	t    testing.TB
 	g    *Source
-	done <-chan arrived
+	done <-chan received
 	fits atomic.Int64 // images that the newcomer looked at
 }
 
-func newMoving(t testing.TB, o MoveOptions, to []graph.Root) *moving {
+func newMigration(t testing.TB, o MoveOptions, to []graph.Root) *migration {
 	a, b := tcpPair(t)
-	m := &moving{t: t, g: NewSource(a, o)}
+	m := &migration{t: t, g: NewSource(a, o)}
 	t.Cleanup(func() { m.g.Close() })
 	m.done = receive(b, o, Receiver{Fit: func(*graph.Image) ([]graph.Root, *graph.Env, []string, error) {
 		m.fits.Add(1)
@@ -32,7 +34,7 @@ func newMoving(t testing.TB, o MoveOptions, to []graph.Root) *moving {
 	return m
 }
 
-func (m *moving) ahead(from []graph.Root) int64 {
+func (m *migration) precopy(from []graph.Root) int64 {
 	m.t.Helper()
 	if err := m.g.Precopy(collect(m.t, from)); err != nil {
 		m.t.Fatal(err)
@@ -44,9 +46,9 @@ func (m *moving) ahead(from []graph.Root) int64 {
 	return n
 }
 
-func (m *moving) finish(from []graph.Root) MoveStats {
+func (m *migration) finish(from []graph.Root) MoveStats {
 	m.t.Helper()
-	s, err := m.g.Finish(ctx, collect(m.t, from), nil, Note{}, nil)
+	s, err := m.g.Finish(ctx, collect(m.t, from), nil, ckpt.Note{}, nil)
 	if err != nil {
 		m.t.Fatal(err, (<-m.done).err)
 	}
@@ -56,21 +58,21 @@ func (m *moving) finish(from []graph.Root) MoveStats {
 	return s
 }
 
-// TestAhead sends a state ahead, and again what was changed.
-func TestAhead(t *testing.T) {
+// TestPrecopy sends a state ahead, and again what was changed.
+func TestPrecopy(t *testing.T) {
 	v, w := newThings(), new(things)
-	m := newMoving(t, MoveOptions{BatchSize: 1 << 20}, w.roots())
-	first := m.ahead(v.roots())
+	m := newMigration(t, MoveOptions{BatchSize: 1 << 20}, w.roots())
+	first := m.precopy(v.roots())
 	if first < 8<<20 {
 		t.Errorf("the first round sent %d bytes", first)
 	}
-	if n := m.ahead(v.roots()); n > 64<<10 {
+	if n := m.precopy(v.roots()); n > 64<<10 {
 		t.Errorf("nothing was changed, and %d bytes were sent", n)
 	}
 	v.Rows[4][7]++
 	v.Values.Grid[1000] = 0
 	v.Values.Table["a"] = 5
-	second := m.ahead(v.roots())
+	second := m.precopy(v.roots())
 	if second > 1<<20 {
 		t.Errorf("three values were changed, and %d bytes were sent", second)
 	}
@@ -85,15 +87,15 @@ func TestAhead(t *testing.T) {
 	}
 }
 
-// TestAheadLayouts changes what there is between rounds.
-func TestAheadLayouts(t *testing.T) {
+// TestPrecopy_LayoutChanges changes what there is between rounds.
+func TestPrecopy_LayoutChanges(t *testing.T) {
 	type state struct {
 		Grown, Kept, Shared []float64
 		Own                 []float64
 		Texts               []string
 		Table               map[string][]int
 		Any                 any
-		Names               []*values
+		Names               []*ckpttest.Values
 	}
 	v, w := new(state), &state{Own: make([]float64, 90_000)}
 	roots := func(v *state) []graph.Root {
@@ -109,22 +111,22 @@ func TestAheadLayouts(t *testing.T) {
 	}
 	v.Grown, v.Kept, v.Own = fill(100_000), fill(500_000), fill(90_000)
 	v.Table = map[string][]int{"a": {1}}
-	m := newMoving(t, MoveOptions{BatchSize: 300_000}, roots(w))
-	m.ahead(roots(v))
+	m := newMigration(t, MoveOptions{BatchSize: 300_000}, roots(w))
+	m.precopy(roots(v))
 	for step, change := range []func(){
 		func() { v.Grown = append(v.Grown, fill(50_000)...) },
 		func() { v.Texts = []string{"a", "b", string(make([]byte, 100_000))} },
 		func() { v.Shared = v.Grown[10:20] },
 		func() { v.Any = map[int]string{1: "x"} },
 		func() { v.Any = fill(30_000) },
-		func() { v.Names = []*values{sample(10), sample(20_000)} },
+		func() { v.Names = []*ckpttest.Values{ckpttest.Sample(10), ckpttest.Sample(20_000)} },
 		func() { v.Names = v.Names[1:]; v.Grown = v.Grown[:5:5] },
 		func() { v.Own = append(v.Own, 3) }, // the newcomer's own array does not fit any more
 		func() { v.Own = v.Own[:90_000:90_000] },
 		func() { v.Grown, v.Own = v.Own, v.Grown },
 	} {
 		change()
-		if n := m.ahead(roots(v)); n > 2<<20 {
+		if n := m.precopy(roots(v)); n > 2<<20 {
 			t.Errorf("step %d: %d bytes were sent, with those that were kept", step, n)
 		}
 	}
@@ -141,8 +143,8 @@ func TestAheadLayouts(t *testing.T) {
 	}
 }
 
-// TestAheadChanging changes a state while it is sent.
-func TestAheadChanging(t *testing.T) {
+// TestPrecopy_ProgramWrites changes a state while it is sent.
+func TestPrecopy_ProgramWrites(t *testing.T) {
 	for seed := range uint64(8) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			r := rand.New(rand.NewPCG(seed, 5))
@@ -171,7 +173,7 @@ func TestAheadChanging(t *testing.T) {
 				}
 			}
 			roots := func(v *state) []graph.Root { return []graph.Root{{Name: "v", Ptr: v}} }
-			m := newMoving(t, MoveOptions{BatchSize: 1 + r.Int64N(2<<20)}, roots(w))
+			m := newMigration(t, MoveOptions{BatchSize: 1 + r.Int64N(2<<20)}, roots(w))
 			for range r.IntN(4) {
 				img := collect(t, roots(v))
 				var stop atomic.Bool
@@ -209,11 +211,11 @@ func TestAheadChanging(t *testing.T) {
 	}
 }
 
-// TestAheadGivenUp closes a move while a round is under way: the program goes
+// TestPrecopy_GivenUp closes a move while a round is under way: the program goes
 // on, and the newcomer ends.
-func TestAheadGivenUp(t *testing.T) {
+func TestPrecopy_GivenUp(t *testing.T) {
 	v, w := newThings(), new(things)
-	m := newMoving(t, MoveOptions{BatchSize: 64 << 10}, w.roots())
+	m := newMigration(t, MoveOptions{BatchSize: 64 << 10}, w.roots())
 	if err := m.g.Precopy(collect(t, v.roots())); err != nil {
 		t.Fatal(err)
 	}

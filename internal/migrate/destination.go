@@ -1,4 +1,4 @@
-package ckpt
+package migrate
 
 import (
 	"context"
@@ -12,6 +12,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/cairnrun/cairn/internal/ckpt"
 	"github.com/cairnrun/cairn/internal/graph"
 	"github.com/cairnrun/cairn/internal/mem"
 )
@@ -32,12 +33,12 @@ type destination struct {
 
 	img      *graph.Image
 	builder  *graph.Builder
-	datasets []Dataset
+	datasets []ckpt.Dataset
 	bytes    int64 // of all of them
 	targets  []targetBuffer
 	tables   []*moveTable
 	seen     [][]bool // blocks that were named in this round
-	zeros    zeroDigests
+	zeros    mem.ZeroDigests
 
 	busy    atomic.Bool // says so from time to time
 	read    int64       // ns
@@ -59,7 +60,7 @@ func (e saidError) Error() string { return string(e) }
 func Receive(ctx context.Context, conn net.Conn, o MoveOptions, l Receiver) (*Received, error) {
 	o.defaults()
 	began := time.Now()
-	n := &destination{o: o, s: newMoveStream(conn, o.Stall), l: l, zeros: make(zeroDigests), bounces: make(chan []byte, 2), checks: make(chan *receivedBatch, queued)}
+	n := &destination{o: o, s: newMoveStream(conn, o.Stall), l: l, zeros: make(mem.ZeroDigests), bounces: make(chan []byte, 2), checks: make(chan *receivedBatch, queued)}
 	for range cap(n.bounces) {
 		n.bounces <- nil
 	}
@@ -118,7 +119,7 @@ func (n *destination) run() (*Received, error) {
 			n.loaded = time.Now()
 			n.busy.Store(true) // the source has nothing more to say
 		case n.head == nil:
-			err = fmt.Errorf("%w: frame %d comes before a head", ErrCorrupt, kind)
+			err = fmt.Errorf("%w: frame %d comes before a head", ckpt.ErrCorrupt, kind)
 		case kind == frameBlocks:
 			err = n.blocks(payload)
 		case kind == frameFile:
@@ -128,7 +129,7 @@ func (n *destination) run() (*Received, error) {
 		case kind == frameEnd:
 			var e moveEnd
 			if err = json.Unmarshal(payload, &e); err != nil || e.Last != n.head.Last {
-				err = fmt.Errorf("%w: the end of another round: %v", ErrCorrupt, err)
+				err = fmt.Errorf("%w: the end of another round: %v", ckpt.ErrCorrupt, err)
 				break
 			}
 			if err = n.settle(); err == nil && e.Last {
@@ -136,7 +137,7 @@ func (n *destination) run() (*Received, error) {
 			}
 			n.head = nil
 		default:
-			err = fmt.Errorf("%w: a frame of kind %d", ErrCorrupt, kind)
+			err = fmt.Errorf("%w: a frame of kind %d", ckpt.ErrCorrupt, kind)
 		}
 		if err != nil {
 			return nil, err
@@ -151,26 +152,26 @@ func (n *destination) readHello() error {
 		return err
 	}
 	if at := len(movePreface) - 4; !slices.Equal(p[:at], movePreface[:at]) {
-		return fmt.Errorf("%w: this is no stream of a rank's state", ErrCorrupt)
+		return fmt.Errorf("%w: this is no stream of a rank's state", ckpt.ErrCorrupt)
 	} else if v := binary.LittleEndian.Uint32(p[at:]); v != moveVersion {
-		return fmt.Errorf("%w: the source speaks version %d of the stream, this program %d: both hosts need the same version of Cairn", ErrFormat, v, moveVersion)
+		return fmt.Errorf("%w: the source speaks version %d of the stream, this program %d: both hosts need the same version of Cairn", ckpt.ErrFormat, v, moveVersion)
 	}
 	kind, payload, err := n.s.await()
 	if err != nil {
 		return err
 	}
 	if kind != frameHello {
-		return fmt.Errorf("%w: the stream begins with a frame of kind %d", ErrCorrupt, kind)
+		return fmt.Errorf("%w: the stream begins with a frame of kind %d", ckpt.ErrCorrupt, kind)
 	}
 	if err := json.Unmarshal(payload, &n.hello); err != nil {
-		return fmt.Errorf("%w: %v", ErrCorrupt, err)
+		return fmt.Errorf("%w: %v", ckpt.ErrCorrupt, err)
 	}
 	h := &n.hello
 	if h.Rank != n.o.Rank || h.Ranks != n.o.Ranks {
 		return fmt.Errorf("the source is rank %d of %d, not %d of %d", h.Rank, h.Ranks, n.o.Rank, n.o.Ranks)
 	}
 	if h.BatchSize <= 0 || h.BatchSize > maxBatch {
-		return fmt.Errorf("%w: chunks of %d bytes", ErrCorrupt, h.BatchSize)
+		return fmt.Errorf("%w: chunks of %d bytes", ckpt.ErrCorrupt, h.BatchSize)
 	}
 	return nil
 }
@@ -178,18 +179,18 @@ func (n *destination) readHello() error {
 // beginRound takes a head, with the sections that come with it.
 func (n *destination) beginRound(payload []byte) error {
 	if n.head != nil {
-		return fmt.Errorf("%w: a round begins in another one", ErrCorrupt)
+		return fmt.Errorf("%w: a round begins in another one", ckpt.ErrCorrupt)
 	}
 	h := new(moveHead)
 	if err := json.Unmarshal(payload, h); err != nil {
-		return fmt.Errorf("%w: a head: %v", ErrCorrupt, err)
+		return fmt.Errorf("%w: a head: %v", ckpt.ErrCorrupt, err)
 	}
 	changed := false
 	for i := range h.Sections {
 		s := h.Sections[i]
 		if s.Same {
 			if s.Same = false; s != n.told[i] || s.Digest == "" {
-				return fmt.Errorf("%w: a head refers to what was not sent", ErrCorrupt)
+				return fmt.Errorf("%w: a head refers to what was not sent", ckpt.ErrCorrupt)
 			}
 			continue
 		}
@@ -203,7 +204,7 @@ func (n *destination) beginRound(payload []byte) error {
 	n.head = h
 	if h.Last {
 		if err := json.Unmarshal(n.text[sectionRest], &n.rest); err != nil {
-			return fmt.Errorf("%w: a head: %v", ErrCorrupt, err)
+			return fmt.Errorf("%w: a head: %v", ckpt.ErrCorrupt, err)
 		}
 		n.rest.Note.Sent, n.rest.Note.Received = n.rest.Sent, n.rest.Received
 	}
@@ -236,7 +237,7 @@ func (n *destination) working() (done func()) {
 // section reads the parts of one.
 func (n *destination) section(s section) ([]byte, error) {
 	if s.Size < 0 || s.Size > mem.Total()/4 {
-		return nil, fmt.Errorf("%w: a section of %d bytes", ErrCorrupt, s.Size)
+		return nil, fmt.Errorf("%w: a section of %d bytes", ckpt.ErrCorrupt, s.Size)
 	}
 	p := make([]byte, 0, min(s.Size, partSize)) // no more before it comes
 	for int64(len(p)) < s.Size {
@@ -248,12 +249,12 @@ func (n *destination) section(s section) ([]byte, error) {
 			return nil, saidError("the source gives up: " + string(part))
 		}
 		if kind != framePart || len(part) == 0 || int64(len(part)) > s.Size-int64(len(p)) {
-			return nil, fmt.Errorf("%w: a part of a section that there is not", ErrCorrupt)
+			return nil, fmt.Errorf("%w: a part of a section that there is not", ckpt.ErrCorrupt)
 		}
 		p = append(p, part...)
 	}
-	if digestText(p) != s.Digest {
-		return nil, fmt.Errorf("%w: a section does not match its digest", ErrCorrupt)
+	if ckpt.DigestText(p) != s.Digest {
+		return nil, fmt.Errorf("%w: a section does not match its digest", ckpt.ErrCorrupt)
 	}
 	return p, nil
 }
@@ -294,7 +295,7 @@ func (n *destination) prepare() error {
 	n.builder, err = graph.Prepare(roots, img, env, graph.Options{Limit: mem.Total(), Drop: drop, Adopt: adopt})
 	if err != nil {
 		n.builder = nil
-		return AsCorrupt(err)
+		return ckpt.AsCorrupt(err)
 	}
 	n.img, n.datasets, n.bytes = img, datasets, 0
 	for i := range datasets {
@@ -335,12 +336,12 @@ func (n *destination) complete(root string) (*Received, error) {
 	for i, t := range n.tables {
 		for k, known := range t.known {
 			if !known || !n.seen[i][k] {
-				return nil, fmt.Errorf("%w: %s did not come", ErrCorrupt, blockName(&n.datasets[i], k))
+				return nil, fmt.Errorf("%w: %s did not come", ckpt.ErrCorrupt, blockName(&n.datasets[i], k))
 			}
 		}
 	}
 	if d := rootDigest(n.tables); d != root {
-		return nil, fmt.Errorf("%w: the state has digest %s, the source's %s", ErrCorrupt, d, root)
+		return nil, fmt.Errorf("%w: the state has digest %s, the source's %s", ckpt.ErrCorrupt, d, root)
 	}
 	for i := range n.datasets {
 		if b := &n.targets[i]; b.whole != nil {
@@ -360,7 +361,7 @@ func (n *destination) complete(root string) (*Received, error) {
 		}
 	}
 	if err := n.builder.Finish(); err != nil {
-		return nil, AsCorrupt(err)
+		return nil, ckpt.AsCorrupt(err)
 	}
 	done()
 	read := n.read + n.check.work

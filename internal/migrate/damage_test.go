@@ -1,4 +1,4 @@
-package ckpt
+package migrate
 
 import (
 	"bytes"
@@ -16,6 +16,9 @@ import (
 	"time"
 
 	"github.com/zeebo/xxh3"
+
+	"github.com/cairnrun/cairn/internal/ckpt"
+	"github.com/cairnrun/cairn/internal/ckpt/ckpttest"
 )
 
 // tape is a connection that plays what was recorded. What is written is kept.
@@ -54,16 +57,16 @@ func (r *listener) Write(p []byte) (int, error) {
 
 // recordMove returns the stream of a move of v, with these changes between
 // rounds that run ahead.
-func recordMove(t testing.TB, o MoveOptions, v *values, changes ...func()) []byte {
+func recordMove(t testing.TB, o MoveOptions, v *ckpttest.Values, changes ...func()) []byte {
 	t.Helper()
 	a, b := net.Pipe()
 	c := &listener{Conn: a}
 	g := NewSource(c, o)
 	defer g.Close()
-	w := new(values)
-	done := receive(b, o, fit(w.roots()))
+	w := new(ckpttest.Values)
+	done := receive(b, o, fit(w.Roots()))
 	for _, change := range changes {
-		if err := g.Precopy(collect(t, v.roots())); err != nil {
+		if err := g.Precopy(collect(t, v.Roots())); err != nil {
 			t.Fatal(err)
 		}
 		if _, err := g.Wait(ctx); err != nil {
@@ -71,7 +74,7 @@ func recordMove(t testing.TB, o MoveOptions, v *values, changes ...func()) []byt
 		}
 		change()
 	}
-	if _, err := g.Finish(ctx, collect(t, v.roots()), nil, Note{Points: 3}, []byte("more")); err != nil {
+	if _, err := g.Finish(ctx, collect(t, v.Roots()), nil, ckpt.Note{Points: 3}, []byte("more")); err != nil {
 		t.Fatal(err)
 	}
 	if r := <-done; r.err != nil || !reflect.DeepEqual(v, w) {
@@ -83,25 +86,25 @@ func recordMove(t testing.TB, o MoveOptions, v *values, changes ...func()) []byt
 }
 
 // replay lets a newcomer take a stream.
-func replay(stream []byte, o MoveOptions) (*values, error) {
-	v := new(values)
-	_, err := Receive(ctx, &tape{in: bytes.NewReader(stream)}, o, fit(v.roots()))
+func replay(stream []byte, o MoveOptions) (*ckpttest.Values, error) {
+	v := new(ckpttest.Values)
+	_, err := Receive(ctx, &tape{in: bytes.NewReader(stream)}, o, fit(v.Roots()))
 	return v, err
 }
 
 // streams are small moves of several kinds.
 func streams(t testing.TB) map[string][]byte {
 	out := make(map[string][]byte)
-	out["at once"] = recordMove(t, MoveOptions{}, sample(40))
-	v := sample(40)
+	out["at once"] = recordMove(t, MoveOptions{}, ckpttest.Sample(40))
+	v := ckpttest.Sample(40)
 	out["in rounds"] = recordMove(t, MoveOptions{}, v, func() { v.Grid[1]++ }, func() { v.Grid = append(v.Grid, 5) })
-	out["sequential"] = recordMove(t, MoveOptions{Sequential: true}, sample(40))
+	out["sequential"] = recordMove(t, MoveOptions{Sequential: true}, ckpttest.Sample(40))
 	return out
 }
 
-// TestMoveDamage flips a bit of every byte of a stream, one at a time, and cuts
+// TestReceive_Damage flips a bit of every byte of a stream, one at a time, and cuts
 // it at many lengths. Nothing is taken for good.
-func TestMoveDamage(t *testing.T) {
+func TestReceive_Damage(t *testing.T) {
 	for name, stream := range streams(t) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -116,7 +119,7 @@ func TestMoveDamage(t *testing.T) {
 			for i := 0; i < len(stream); i += step {
 				bad := bytes.Clone(stream)
 				bad[i] ^= 1 << (i % 8)
-				if _, err := replay(bad, o); !errors.Is(err, ErrCorrupt) && !(i < len(movePreface) && errors.Is(err, ErrFormat)) {
+				if _, err := replay(bad, o); !errors.Is(err, ckpt.ErrCorrupt) && !(i < len(movePreface) && errors.Is(err, ckpt.ErrFormat)) {
 					t.Fatalf("byte %d of %d flipped: %v", i, len(stream), err)
 				}
 				if i%3 > 0 && i > 300 {
@@ -180,16 +183,16 @@ func mend(list []frame) {
 			if s.Same || s.Size == 0 || part >= len(list) || list[part].kind != framePart {
 				continue
 			}
-			s.Size, s.Digest = int64(len(list[part].payload)), digestText(list[part].payload)
+			s.Size, s.Digest = int64(len(list[part].payload)), ckpt.DigestText(list[part].payload)
 			part++
 		}
 		list[i].payload, _ = json.Marshal(h)
 	}
 }
 
-// TestMoveFrames drops, doubles and swaps whole frames, and gives them other
+// TestReceive_WrongFrames drops, doubles and swaps whole frames, and gives them other
 // kinds. What is left is sound, frame by frame.
-func TestMoveFrames(t *testing.T) {
+func TestReceive_WrongFrames(t *testing.T) {
 	all := streams(t)
 	for _, name := range []string{"at once", "in rounds"} {
 		list := frames(all[name])
@@ -233,18 +236,18 @@ func TestMoveFrames(t *testing.T) {
 	// CheckRun another version, and of none.
 	stream := bytes.Clone(all["at once"])
 	binary.LittleEndian.PutUint32(stream[12:], moveVersion+1)
-	if _, err := replay(stream, MoveOptions{}); !errors.Is(err, ErrFormat) || !strings.Contains(err.Error(), "both hosts need the same version") {
+	if _, err := replay(stream, MoveOptions{}); !errors.Is(err, ckpt.ErrFormat) || !strings.Contains(err.Error(), "both hosts need the same version") {
 		t.Error(err)
 	}
-	if _, err := replay([]byte(strings.Repeat("GET / HTTP/1.1\r\n", 9)), MoveOptions{}); !errors.Is(err, ErrCorrupt) {
+	if _, err := replay([]byte(strings.Repeat("GET / HTTP/1.1\r\n", 9)), MoveOptions{}); !errors.Is(err, ckpt.ErrCorrupt) {
 		t.Error(err)
 	}
 }
 
-// FuzzMove plays streams that an enemy made: all digests of frames are right,
+// FuzzReceive plays streams that an enemy made: all digests of frames are right,
 // what they cover is not. Anything may come of it but a panic, a hang or a
 // flood of memory.
-func FuzzMove(f *testing.F) {
+func FuzzReceive(f *testing.F) {
 	var seeds [][]frame
 	for _, name := range []string{"at once", "in rounds"} {
 		list := frames(streams(f)[name])
@@ -292,16 +295,16 @@ func (f *flipper) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// TestMoveWordDamaged flips every byte that the newcomer says: the source does
+// TestFinish_ConfirmationDamaged flips every byte that the newcomer says: the source does
 // not believe that it has moved.
-func TestMoveWordDamaged(t *testing.T) {
-	v := sample(40)
+func TestFinish_ConfirmationDamaged(t *testing.T) {
+	v := ckpttest.Sample(40)
 	for at := int64(0); ; at++ {
 		a, b := net.Pipe()
 		c := &flipper{Conn: a, at: at}
 		g := NewSource(c, MoveOptions{})
-		done := receive(b, MoveOptions{}, fit(new(values).roots()))
-		_, err := g.Finish(ctx, collect(t, v.roots()), nil, Note{}, nil)
+		done := receive(b, MoveOptions{}, fit(new(ckpttest.Values).Roots()))
+		_, err := g.Finish(ctx, collect(t, v.Roots()), nil, ckpt.Note{}, nil)
 		r := <-done
 		g.Close()
 		if at >= c.got {
@@ -310,14 +313,14 @@ func TestMoveWordDamaged(t *testing.T) {
 			}
 			return
 		}
-		if !errors.Is(err, ErrCorrupt) {
+		if !errors.Is(err, ckpt.ErrCorrupt) {
 			t.Fatalf("byte %d of the word flipped: %v", at, err)
 		}
 	}
 }
 
-// TestMoveFiles brings files along.
-func TestMoveFiles(t *testing.T) {
+// TestMigrate_Files brings files along.
+func TestMigrate_Files(t *testing.T) {
 	here, there := t.TempDir(), t.TempDir()
 	content := func(n int) []byte { return bytes.Repeat([]byte("0123456789abcdef\n"), n/17+1)[:n] }
 	write := func(path string, p []byte) {
@@ -345,7 +348,7 @@ func TestMoveFiles(t *testing.T) {
 	if err := os.Chtimes("same", old, old); err != nil {
 		t.Fatal(err)
 	}
-	var files []FileEntry
+	var files []ckpt.FileEntry
 	for i, f := range []struct {
 		name string
 		size int64
@@ -357,7 +360,7 @@ func TestMoveFiles(t *testing.T) {
 		if i == 4 {
 			f.name = "new/folder/empty"
 		}
-		files = append(files, FileEntry{ID: i, Path: f.name, Abs: abs, Mode: "rw", Perm: 0o640, Size: f.size})
+		files = append(files, ckpt.FileEntry{ID: i, Path: f.name, Abs: abs, Mode: "rw", Perm: 0o640, Size: f.size})
 	}
 	for _, sequential := range []bool{false, true} {
 		t.Run(fmt.Sprint(sequential), func(t *testing.T) {
@@ -365,9 +368,9 @@ func TestMoveFiles(t *testing.T) {
 			o := MoveOptions{Files: true, Sequential: sequential}
 			g := NewSource(a, o)
 			defer g.Close()
-			v, w := sample(100), new(values)
-			done := receive(b, o, fit(w.roots()))
-			if _, err := g.Finish(ctx, collect(t, v.roots()), files, Note{}, nil); err != nil {
+			v, w := ckpttest.Sample(100), new(ckpttest.Values)
+			done := receive(b, o, fit(w.Roots()))
+			if _, err := g.Finish(ctx, collect(t, v.Roots()), files, ckpt.Note{}, nil); err != nil {
 				t.Fatal(err)
 			}
 			if r := <-done; r.err != nil || !reflect.DeepEqual(v, w) {
@@ -399,9 +402,9 @@ func TestMoveFiles(t *testing.T) {
 	a, b := tcpPair(t)
 	g := NewSource(a, MoveOptions{Files: true})
 	defer g.Close()
-	done := receive(b, MoveOptions{Files: true}, fit(new(values).roots()))
+	done := receive(b, MoveOptions{Files: true}, fit(new(ckpttest.Values).Roots()))
 	files[3].Size = 2000
-	if _, err := g.Finish(ctx, collect(t, sample(9).roots()), files, Note{}, nil); err == nil || !strings.Contains(err.Error(), "it ends 2000 bytes before the size it had") {
+	if _, err := g.Finish(ctx, collect(t, ckpttest.Sample(9).Roots()), files, ckpt.Note{}, nil); err == nil || !strings.Contains(err.Error(), "it ends 2000 bytes before the size it had") {
 		t.Error(err)
 	}
 	if r := <-done; r.err == nil || !strings.Contains(r.err.Error(), "the source gives up: data file shorter") {

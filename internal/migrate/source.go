@@ -1,4 +1,4 @@
-package ckpt
+package migrate
 
 import (
 	"context"
@@ -11,23 +11,25 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/cairnrun/cairn/internal/ckpt"
 	"github.com/cairnrun/cairn/internal/graph"
+	"github.com/cairnrun/cairn/internal/mem"
 )
 
 // Source is the source's end of a move. One goroutine at a time uses it.
 type Source struct {
 	o       MoveOptions
 	s       *moveStream
-	about   Description
+	about   ckpt.Description
 	buffers chan []byte
-	zeros   zeroDigests
+	zeros   mem.ZeroDigests
 
 	// What the newcomer knows.
 	helloOnce sync.Once
 	helloErr  error
 	headed    bool
 	told      [sections]section
-	datasets  []Dataset
+	datasets  []ckpt.Dataset
 	tables    []*moveTable
 
 	round  *round // the last one that ran ahead
@@ -59,7 +61,7 @@ var errGivenUp = errors.New("the move was given up")
 func NewSource(conn net.Conn, o MoveOptions) *Source {
 	o.defaults()
 	g := &Source{
-		o: o, s: newMoveStream(conn, o.Stall), buffers: make(chan []byte, 2), zeros: make(zeroDigests),
+		o: o, s: newMoveStream(conn, o.Stall), buffers: make(chan []byte, 2), zeros: make(mem.ZeroDigests),
 		keeps: make(chan []byte, 1), confirmation: make(chan moveConfirmation, 1), gone: make(chan struct{}), stop: make(chan struct{}),
 	}
 	for range cap(g.buffers) {
@@ -98,7 +100,7 @@ func (g *Source) listen() error {
 		case frameConfirm:
 			var w moveConfirmation
 			if err := json.Unmarshal(payload, &w); err != nil {
-				return fmt.Errorf("%w: the newcomer's word: %v", ErrCorrupt, err)
+				return fmt.Errorf("%w: the newcomer's word: %v", ckpt.ErrCorrupt, err)
 			}
 			select {
 			case g.confirmation <- w:
@@ -108,7 +110,7 @@ func (g *Source) listen() error {
 		case frameFail:
 			return decisive{fmt.Errorf("the newcomer gives up: %s", payload)}
 		}
-		return fmt.Errorf("%w: the newcomer sends a frame %d that was not asked for", ErrCorrupt, kind)
+		return fmt.Errorf("%w: the newcomer sends a frame %d that was not asked for", ckpt.ErrCorrupt, kind)
 	}
 }
 
@@ -207,7 +209,7 @@ func (g *Source) Wait(ctx context.Context) (sent int64, err error) {
 // returns when the newcomer has said that all is there, verified and in place.
 // A round that is under way is cut short. After an error the move can't be
 // gone on with.
-func (g *Source) Finish(ctx context.Context, img *graph.Image, files []FileEntry, note Note, extra []byte) (MoveStats, error) {
+func (g *Source) Finish(ctx context.Context, img *graph.Image, files []ckpt.FileEntry, note ckpt.Note, extra []byte) (MoveStats, error) {
 	began := time.Now()
 	defer context.AfterFunc(ctx, func() { g.s.close(decisive{context.Cause(ctx)}) })()
 	if g.round != nil {
@@ -223,13 +225,13 @@ func (g *Source) Finish(ctx context.Context, img *graph.Image, files []FileEntry
 	return g.stats, g.failed(err)
 }
 
-func (g *Source) finish(img *graph.Image, files []FileEntry, note Note, extra []byte) error {
+func (g *Source) finish(img *graph.Image, files []ckpt.FileEntry, note ckpt.Note, extra []byte) error {
 	if g.s.ended {
 		return errors.New("it has moved already")
 	}
 	sent, transfer := g.s.sent.Load(), g.s.transfer.Load()
 	synced := make(chan error, 1)
-	go func() { synced <- syncFiles(writtenFiles(files)) }() // the newcomer's host must see what they hold
+	go func() { synced <- ckpt.SyncWritten(files) }() // the newcomer's host must see what they hold
 	began := time.Now()
 	l, err := planMove(img, &g.about, true)
 	f := &finder{l: l}
@@ -278,7 +280,7 @@ func (g *Source) end(e moveEnd, began time.Time) error {
 func (g *Source) answer(root string) (moveConfirmation, error) {
 	w, err := hear(g, g.confirmation)
 	if err == nil && w.Digest != root {
-		err = fmt.Errorf("%w: the newcomer has taken over another state: digest %s instead of %s", ErrCorrupt, w.Digest, root)
+		err = fmt.Errorf("%w: the newcomer has taken over another state: digest %s instead of %s", ckpt.ErrCorrupt, w.Digest, root)
 	}
 	return w, err
 }
