@@ -424,9 +424,6 @@ func (w *weaver) planMark(fn *function, live *liveness, m *mark) error {
 			case *ast.RangeStmt:
 				name(s)
 				force(s.X)
-				if s.Key != nil {
-					force(s.Key)
-				}
 			case *ast.SwitchStmt, *ast.TypeSwitchStmt:
 				if falls(m.path[k+1].list) {
 					name(s)
@@ -590,13 +587,6 @@ func (w *weaver) planCall(fn *function, m *mark, force func(ast.Expr), name func
 			})
 		}
 	}
-	// A variable that is boxed, or is read if the call panics, keeps its value
-	// until the call returns.
-	if fn.recovers {
-		for _, v := range fn.results {
-			delete(out, v)
-		}
-	}
 	return out, nil
 }
 
@@ -632,7 +622,8 @@ func (w *weaver) spread(fn *function) {
 	}
 }
 
-// before says that a mark is in what comes after another.
+// before says that a mark is in what comes after another, in the same iteration of
+// their loops: what a mark saves in the next one is live here, or made anew there.
 func (m *mark) before(later *mark) bool {
 	pos := later.comment.Pos()
 	for k := range m.path {
@@ -655,11 +646,7 @@ func (m *mark) before(later *mark) bool {
 			}
 			s = l.Stmt
 		}
-		switch s := s.(type) {
-		case *ast.ForStmt, *ast.RangeStmt:
-			if s.Pos() <= pos && pos < s.End() {
-				return true
-			}
+		switch s.(type) {
 		case *ast.SwitchStmt, *ast.TypeSwitchStmt:
 			if falls(m.path[k+1].list) && s.Pos() <= pos && pos < s.End() {
 				return true

@@ -56,7 +56,27 @@ out:
 	return err
 }
 
+// enters jumps into a loop made of goto.
+func enters(n int) (sum int) {
+	tries := 0
+	if n%2 == 0 {
+		goto again
+	}
+	sum = 100
+again:
+	tries++
+	for i := range n { //trial:loop
+		sum += int(work(i) % 7)
+	}
+	if tries < 3 {
+		fmt.Println("enters", n, tries, sum)
+		goto again
+	}
+	return sum
+}
+
 func main() {
+	fmt.Println(enters(2), enters(3))
 	for n := -1; n < 7; n++ {
 		fmt.Println(n, retries(n))
 	}

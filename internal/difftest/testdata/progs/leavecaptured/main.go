@@ -63,7 +63,35 @@ func fetches(n int) int {
 	return total
 }
 
+// later waits for a goroutine before its points.
+func later(wg *sync.WaitGroup, k int) (s int) {
+	wg.Wait()
+	for i := range 20 { //trial:loop
+		for j := range 2000 {
+			s = (s*7 + i*j + k) % 1013
+		}
+	}
+	return s
+}
+
+// changes waits in a call while a goroutine changes its variable.
+func changes(n int) (total int) {
+	next := 0
+	for i := range n {
+		var wg sync.WaitGroup
+		wg.Add(1)
+		go func() {
+			next = i*3 + 1
+			wg.Done()
+		}()
+		total += later(&wg, i)
+		total += next
+	}
+	return total
+}
+
 func main() {
+	fmt.Println(changes(4))
 	fmt.Println(work(20, false), work(40, true), work(3, false))
 	fmt.Println(fetches(6))
 }

@@ -22,7 +22,27 @@ func digest(a *account, salt int) int {
 	return h
 }
 
+// last deletes the entries that were not visited yet.
+func last(n int) (visited, sum int) {
+	m := map[int]int{}
+	for i := range n {
+		m[i] = 100
+	}
+	for k, v := range m { //trial:loop
+		visited++
+		sum += v
+		for other := range m {
+			if other != k {
+				delete(m, other)
+			}
+		}
+	}
+	return visited, sum
+}
+
 func main() {
+	fmt.Println(last(1))
+	fmt.Println(last(9))
 	bank := map[string]*account{}
 	for i, name := range []string{"ada", "bob", "cyd", "dan", "eve", "fay", "gus"} {
 		bank[name] = &account{owner: name, history: []int{i, i * i}}

@@ -127,7 +127,36 @@ func expressions(trace *[]string) {
 	fmt.Println(x == nil)
 }
 
+var current *func(n int) int
+
+func grow(n int) (s int) {
+	*current = shrink
+	for i := range 3 { //trial:loop
+		s += n + i
+	}
+	return s
+}
+
+func shrink(n int) (s int) {
+	*current = grow
+	for i := range 2 { //trial:loop
+		s -= n * i
+	}
+	return s
+}
+
+// swaps calls functions that assign the variable by which they are called.
+func swaps() (s int) {
+	f := grow
+	current = &f
+	for i := range 4 {
+		s = s*10 + f(i)
+	}
+	return s
+}
+
 func main() {
+	fmt.Println(swaps())
 	var trace []string
 	machine(&trace)
 	fmt.Println(len(trace), trace)

@@ -18,7 +18,29 @@ func rounds(n int) (s int) {
 	return s
 }
 
+// falls has points in a case that falls through two more.
+func falls(n int) (s int) {
+	switch n % 4 {
+	case 0:
+		for i := range 2 { //trial:loop
+			s += heavy(i + n)
+		}
+		fallthrough
+	case 1:
+		s *= 3
+		fallthrough
+	case 2:
+		s += rounds(1)
+	default:
+		s = -n
+	}
+	return s
+}
+
 func main() {
+	for n := range 5 {
+		fmt.Println("falls", n, falls(n))
+	}
 	state, total := "idle", 0
 	for t := 0; t < 12; t++ {
 		switch k := heavy(t) % 5; k {

@@ -1,0 +1,48 @@
+// Command resultseen covers calls whose result goes to a variable that the
+// called function reads while it runs: by a pointer, and by a literal.
+package main
+
+import "fmt"
+
+var seen *int
+
+// sum reads what its caller assigns the result to.
+func sum(n int) (s int) {
+	for i := 0; i < n; i++ { //trial:loop
+		s = (s*7 + *seen + i) % 1013
+	}
+	return s
+}
+
+// pointer gives its variable's address to others.
+func pointer(n int) int {
+	x := 5
+	seen = &x
+	x = sum(n)
+	x += sum(n + 1)
+	return x
+}
+
+type reader struct{ read func() int }
+
+func (r *reader) sum(n int) (s int) {
+	for i := 0; i < n; i++ { //trial:loop
+		s = (s*5 + r.read() + i) % 1009
+	}
+	return s
+}
+
+// literal gives others a function that reads its variable.
+func literal(n int) int {
+	x := 7
+	r := &reader{func() int { return x }}
+	x = r.sum(n)
+	x = r.sum(n) + 1
+	return x
+}
+
+func main() {
+	for n := 3; n < 9; n++ {
+		fmt.Println(n, pointer(n), literal(n))
+	}
+}
