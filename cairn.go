@@ -1,438 +1,286 @@
-// Package cairn lets a long-running program survive. The program names the
-// variables that make up its state, and calls Point where they are
-// consistent; Cairn saves them now and then, and puts them back when the
-// program is started again.
+// Package cairn makes long-running programs restartable. A program names the
+// variables that make up its state and calls Point where they are consistent.
+// Cairn saves them when a checkpoint is due, and restores them when the program
+// is started again.
 //
-//	p, err := cairn.Open(ctx, cairn.Options{Dir: "ckpt", Every: 10 * time.Minute})
-//	if err != nil { return err }
-//	defer p.Close()
+//	run, err := cairn.Open(ctx, cairn.Options{Dir: "ckpt", Every: 10 * time.Minute})
+//	if err != nil {
+//		return err
+//	}
+//	defer run.Close()
+//
 //	step, grid := 0, newGrid()
-//	cairn.Protect(p, "step", &step)
-//	cairn.Protect(p, "grid", &grid)
-//	if _, err := p.Restore(ctx); err != nil { return err } // a fresh start is (false, nil)
+//	cairn.Protect(run, "step", &step)
+//	cairn.Protect(run, "grid", &grid)
+//	if _, err := run.Restore(ctx); err != nil { // (false, nil) on a first start
+//		return err
+//	}
 //	for ; step < steps; step++ {
-//		if err := p.Point(ctx); err != nil { return err }  // saves only when a checkpoint is due
+//		if err := run.Point(ctx); err != nil { // saves only when a checkpoint is due
+//			return err
+//		}
 //		relax(grid)
 //	}
+//	run.Finish()
 //
-// What holds: a restored run gives the result of an uninterrupted one, output
-// files included (open them through the run); a set that was reported saved
-// survives any single crash; damage is found, named and stepped around, and
-// when no set can be loaded that is an error, never a fresh start; a set is
-// read on any machine, whatever its byte order, by any build of the program
-// that protects the same variables.
+// # What Cairn guarantees
+//
+// A restored run computes the result of an uninterrupted one. This includes the
+// files that the program opens with Run.OpenFile.
+//
+// A committed checkpoint survives any single crash.
+//
+// Cairn detects damage, reports it, and restores an older checkpoint. If no
+// checkpoint can be loaded, Restore returns an error; the run never starts from
+// the beginning by itself.
+//
+// A checkpoint can be restored on any machine, whatever its byte order, by any
+// build of the program that protects the same variables.
+//
+// # What the program must do
+//
+// Protect all variables before Restore, under the same names in every start.
+//
+// Call Point where no other goroutine changes protected variables.
+//
+// End when a method returns an error, unless its documentation says that the
+// program may continue.
+//
+// Take references into protected values after Restore; see Protect.
+//
+// # Several ranks
+//
+// 'cairn run -n 8 PROGRAM' starts eight processes, the ranks of one run. They
+// exchange messages through Run.World (package mpi) and take their checkpoints
+// together. Package device adds arrays that live on GPUs.
 package cairn
 
 import (
 	"context"
-	"errors"
-	"fmt"
+	"io/fs"
 	"log/slog"
 	"os"
-	"path/filepath"
-	"reflect"
-	"strings"
-	"sync/atomic"
 	"time"
 
-	"github.com/cairnrun/cairn/internal/ckpt"
-	"github.com/cairnrun/cairn/internal/control"
+	"github.com/cairnrun/cairn/internal/engine"
 	"github.com/cairnrun/cairn/internal/graph"
-	"github.com/cairnrun/cairn/internal/store"
-	"github.com/cairnrun/cairn/internal/vfs"
+	"github.com/cairnrun/cairn/mpi"
 )
 
-// Errors that programs tell apart with errors.Is.
+// Errors to test for with errors.Is.
 var (
-	// ErrStopped is returned by Point after a signal that says save and stop:
-	// the state is saved, and the program should end.
-	ErrStopped = errors.New("stopped on request")
-	// ErrNotSaved is wrapped by errors of Point and Checkpoint that say why a
-	// set was not saved. The program is as it was, and so are older sets.
-	ErrNotSaved = errors.New("checkpoint not saved")
-	// ErrCorrupt is wrapped when sets are damaged.
-	ErrCorrupt = ckpt.ErrCorrupt
+	// ErrStopped is returned by Point after a signal or request to save and
+	// stop. The state is saved unless the error also wraps ErrNotSaved. The
+	// program should end.
+	ErrStopped = engine.ErrStopped
+	// ErrNotSaved is wrapped by the errors of Point and Checkpoint when a
+	// checkpoint failed. The program's state and older checkpoints are intact:
+	// the program may continue.
+	ErrNotSaved = engine.ErrNotSaved
+	// ErrCorrupt is wrapped when checkpoints are damaged.
+	ErrCorrupt = engine.ErrCorrupt
 	// ErrMismatch is wrapped when the program protects other variables or
-	// types than the set holds.
-	ErrMismatch = errors.New("the program and its checkpoint do not fit")
-	// ErrFinished says that the run in the directory has finished: its work is
-	// done, and starting over needs consent (Options.Fresh).
-	ErrFinished = errors.New("the run has finished")
-	// ErrInUse says that another process uses the folder.
-	ErrInUse = store.ErrLocked
+	// types than the checkpoint holds.
+	ErrMismatch = engine.ErrMismatch
+	// ErrFinished is wrapped by the error of Open when the run in the
+	// directory has finished. Options.Fresh starts over.
+	ErrFinished = engine.ErrFinished
+	// ErrInUse is wrapped by the error of Open when another process uses the
+	// directory.
+	ErrInUse = engine.ErrInUse
 )
 
-// Compression of blocks in files.
-type Compression = ckpt.Compression
-
-// Compressions. Gzip is read by every HDF5 tool, Zstd is faster and smaller.
-const (
-	None = ckpt.None
-	Zstd = ckpt.Zstd
-	Gzip = ckpt.Gzip
-)
-
-// Action is what a signal makes the next Point do.
-type Action int
+// Compression is how blocks are compressed in checkpoint files.
+type Compression string
 
 const (
-	SaveAndGoOn Action = iota + 1
-	SaveAndStop        // Point returns ErrStopped when the set is safe
+	None Compression = ""     // store blocks as they are
+	Zstd Compression = "zstd" // fast; HDF5 tools need a plugin to read it
+	Gzip Compression = "gzip" // slower and larger; every HDF5 tool reads it
 )
 
-// Options of a run. Only Dir is needed.
+// SignalAction is what the next Point does after a signal.
+type SignalAction int
+
+const (
+	SaveAndContinue SignalAction = iota + 1 // save a checkpoint
+	SaveAndStop                             // save a checkpoint, commit it, and return ErrStopped
+)
+
+// Options configure a run. Only Dir is required.
 type Options struct {
-	// Dir is where sets are kept, one run at a time. All ranks of a run name
-	// the same one. It may be empty under 'cairn run', which has a place.
+	// Dir is the directory for the checkpoints. It belongs to one run at a
+	// time; all ranks of a run name the same one. Under 'cairn run' it may be
+	// empty: the run directory is used.
 	Dir string
 
-	// Fresh is the consent to start over: Open discards what Dir holds of an
-	// earlier run, finished or not. The environment variable CAIRN_FRESH=1 says
-	// the same; under 'cairn run', only its flag --fresh does.
+	// Fresh starts over: Open discards what Dir holds of an earlier run,
+	// finished or not. CAIRN_FRESH=1 in the environment does the same. Under
+	// 'cairn run', only its flag --fresh counts.
 	Fresh bool
 
-	// Checkpoints are readable by the current user only, and Dir must be owned
-	// by that user, root included, and not be writable by all. Group lets the
-	// group of Dir read what is made in it from now on, and AnyOwner accepts
-	// another user's directory. CAIRN_GROUP=1 and CAIRN_ANY_OWNER=1 in the
-	// environment say the same.
-	Group, AnyOwner bool
+	// GroupReadable lets the group of Dir read the files that this run
+	// creates. Without it, only the current user can. CAIRN_GROUP=1 in the
+	// environment does the same.
+	GroupReadable bool
 
-	// When a checkpoint is due. Several may be given; the first that comes
-	// due counts. With none, Auto is taken; until a save was measured it
-	// assumes that one takes a nanosecond per byte.
-	Every       time.Duration // so long after the last one
-	EveryPoints int           // so many points after the last one
-	Auto        bool          // Young's and Daly's optimum for the measured cost and MTBF
-	MTBF        time.Duration // mean time between failures, for Auto; 0: 24 hours
-	// Signals that make one due. nil: SIGTERM saves and stops, SIGUSR1 saves;
-	// empty: none. The second signal that says stop has its usual effect.
-	Signals map[os.Signal]Action
+	// AnyOwner accepts a Dir that another user owns or that everybody may
+	// write to. Without it, Open refuses such a directory, also for root.
+	// CAIRN_ANY_OWNER=1 in the environment does the same.
+	AnyOwner bool
 
-	// Spatial says that no message crosses any point: sets that are due by
-	// EveryPoints are then taken by each rank at the same points without a
-	// message exchanged. That is checked before a set counts as saved: one that
-	// a message crosses is discarded, and all ranks take another one together.
-	Spatial bool
+	// Every and EveryPoints make a checkpoint due so long, or so many points,
+	// after the previous one. Auto makes it due at Young's and Daly's optimum
+	// for the measured cost of a checkpoint and the mean time between failures,
+	// MTBF (default: 24 hours). If several are set, the earliest counts. If
+	// none is set, Auto is.
+	Every       time.Duration
+	EveryPoints int
+	Auto        bool
+	MTBF        time.Duration
 
-	Keep        int         // newest sets to keep; 0: 2
-	Memory      int64       // bound on memory for copies, in bytes; 0: the size of the state
-	Compression Compression // None, Zstd or Gzip
-	MaxBases    int         // older files that a differential set may need; 0: 64; negative: full sets only
-	NoTracking  bool        // don't let the kernel track written pages (see docs/terms.md, "tracking")
+	// Signals make a checkpoint due. If nil, SIGTERM saves and stops, and
+	// SIGUSR1 saves and continues. If empty, no signal does. After a signal
+	// with SaveAndStop, the next one has its usual effect.
+	Signals map[os.Signal]SignalAction
+
+	// SafePoints promises that no message crosses a point. Each rank then takes
+	// the checkpoints that are due by EveryPoints without talking to the
+	// others. Cairn checks the promise before it commits a checkpoint: if a
+	// message did cross the point, it discards the checkpoint, and all ranks
+	// take another one together.
+	SafePoints bool
+
+	// Keep is the number of checkpoints to keep (default: 2).
+	Keep int
+
+	// Memory bounds the memory for copies of changed blocks, in bytes (default:
+	// the size of the state).
+	Memory int64
+
+	// Compression is None, Zstd or Gzip.
+	Compression Compression
+
+	// MaxBases bounds the number of older files that a differential checkpoint
+	// may need (default: 64). If negative, all checkpoints are full.
+	MaxBases int
+
+	// NoTracking keeps the kernel from tracking written pages. Set it if a
+	// device writes to protected memory by itself; see docs/terms.md.
+	NoTracking bool
 
 	// OutsideFiles lets Restore change files outside the working directory that
-	// the program has not opened, for a checkpoint from elsewhere; see EnvOutside.
+	// the program has not opened itself. Without it, Restore refuses to do that
+	// for a checkpoint that comes from another place. CAIRN_OUTSIDE_FILES=1 in
+	// the environment does the same.
 	OutsideFiles bool
 
-	Drop    []string     // variables that a set may hold though the program has none of that name
-	OnSaved func(Saved)  // called by Point, Checkpoint or Close when a set is safe; of several at once, for the newest
-	OnError func(error)  // called when a set could not be saved; Point then returns nil
-	OnDue   func()       // called by any goroutine when Due has become true, or may have
-	OnCopy  func() error // called by Point or Checkpoint before the state is copied; an error: no set
-	Log     *slog.Logger // warnings, such as a damaged set; nil: slog.Default()
+	// Drop names variables that a checkpoint may hold although the program
+	// does not protect them any more.
+	Drop []string
 
-	fs       vfs.FS        // for tests
-	seat     *seat         // …
-	patience time.Duration // …
+	// OnSaved is called by Point, Checkpoint or Close when a checkpoint is
+	// committed. If several are committed together, it is called for the newest.
+	OnSaved func(CheckpointInfo)
+
+	// OnError is called when a checkpoint failed. Point then returns nil
+	// instead of the error.
+	OnError func(error)
+
+	// Log receives warnings, such as that of a damaged checkpoint (default:
+	// slog.Default()).
+	Log *slog.Logger
 }
 
-// Saved tells of a set that is safe.
-type Saved struct {
-	Set     uint64
-	Reason  string
-	State   int64         // bytes of the state
-	Written int64         // bytes of the file
-	Held    time.Duration // the program was held
-	Took    time.Duration // from when the writer began, until it was safe
+// CheckpointInfo describes a committed checkpoint.
+type CheckpointInfo struct {
+	Index        uint64        // its number
+	Reason       string        // why it was taken: "time", "points", "call", …
+	StateBytes   int64         // size of the state
+	WrittenBytes int64         // size of this rank's file
+	Pause        time.Duration // time for which the program was paused
+	WriteTime    time.Duration // time that writing took while the program continued
 }
 
-// Run is a program's connection to its checkpoints. Except for Request, its
-// methods are called by one goroutine at a time.
-type Run struct {
-	opts  Options
-	id    identity
-	seat  *seat
-	team  *team // nil: there are no other ranks, and no messages
-	dir   *store.Dir
-	saver *ckpt.Saver
-	log   *slog.Logger
+// Run is a program's connection to its checkpoints. Request may be called by
+// any goroutine; all other methods by one goroutine at a time.
+type Run struct{ run *engine.Run }
 
-	roots     []graph.Root
-	names     map[string]bool // of those that the program protects
-	how       map[string]How
-	types     []reflect.Type
-	collector graph.Collector
-	broken    error // a variable was refused
-	spoiled   error // why the state is undefined: a Rollback failed
-	tried     bool  // Restore was called
-	restored  bool  // … and it did not fail
-	damaged   map[uint64]bool
-	shapes    map[string]string // of Fixed variables before Restore
-	files     fileTable
-	mover     mover
-
-	slow    bool // Point must tell others about itself
-	points  uint64
-	shown   atomic.Uint64          // points, for who reports them
-	left    int                    // points until one is due by count
-	wake    atomic.Bool            // Point must look closer
-	request atomic.Pointer[string] // a checkpoint was asked for, by whom
-	due     atomic.Bool            // … is due by time
-	stop    atomic.Pointer[string] // … and to stop then
-	late    string                 // a reason that waits for the writer
-	timer   *time.Timer
-	dueAt   time.Time // when it fires
-	signals *signalWatch
-	outcome chan ckpt.Result
-	saving  Saved
-	savings map[uint64]Saved // sets of which the other ranks have not said yet what became of them
-	safe    uint64           // the last set that is
-	lost    error            // why the last one is not
-	unsaid  error            // … as long as nobody was told
-	failed  int              // sets in a row that are not
-	unsafe  bool             // a message crossed a point at which ranks save alone
-	held    time.Duration    // cost of the last save
-	done    bool
-	status  int // … with this exit status
-	closed  bool
-	handles bool                   // see Handles
-	choose  func(set uint64) error // see Journaled
-	vouched map[string]bool        // files that were looked at: see vouch
-	lent    bool                   // see Lend
-
-	reporting chan struct{} // closed to end the reports to a supervisor
-}
-
-// Open starts a run. It takes the folder's lock and creates the folder where
-// needed; it reads no state yet.
+// Open starts a run, or continues the one in Options.Dir. It creates the
+// directory if necessary, and locks it. It reads no state yet: call Protect for
+// all variables, then Restore.
 func Open(ctx context.Context, opts Options) (*Run, error) {
-	if err := ctx.Err(); err != nil {
+	o := engine.Options{
+		Dir: opts.Dir, Fresh: opts.Fresh, GroupReadable: opts.GroupReadable, AnyOwner: opts.AnyOwner,
+		Every: opts.Every, EveryPoints: opts.EveryPoints, Auto: opts.Auto, MTBF: opts.MTBF, SafePoints: opts.SafePoints,
+		Keep: opts.Keep, Memory: opts.Memory, Compression: engine.Compression(opts.Compression),
+		MaxBases: opts.MaxBases, NoTracking: opts.NoTracking, OutsideFiles: opts.OutsideFiles,
+		Drop: opts.Drop, OnError: opts.OnError, Log: opts.Log,
+	}
+	if opts.Signals != nil {
+		o.Signals = make(map[os.Signal]engine.SignalAction, len(opts.Signals))
+		for s, a := range opts.Signals {
+			o.Signals[s] = engine.SignalAction(a)
+		}
+	}
+	if f := opts.OnSaved; f != nil {
+		o.OnSaved = func(c engine.CheckpointInfo) { f(CheckpointInfo(c)) }
+	}
+	run, err := engine.Open(ctx, o)
+	if err != nil {
 		return nil, err
 	}
-	switch opts.Compression {
-	case None, Zstd, Gzip:
-	default:
-		return nil, fmt.Errorf("cairn: no compression %q; there is None, Zstd and Gzip", opts.Compression)
-	}
-	for _, o := range []struct {
-		name  string
-		value int64
-	}{{"Every", int64(opts.Every)}, {"EveryPoints", int64(opts.EveryPoints)}, {"MTBF", int64(opts.MTBF)}, {"Keep", int64(opts.Keep)}, {"Memory", opts.Memory}} {
-		if o.value < 0 {
-			return nil, fmt.Errorf("cairn: Options.%s is negative", o.name)
-		}
-	}
-	log := opts.Log
-	if log == nil {
-		log = slog.Default()
-	}
-	seat := opts.seat
-	if seat == nil {
-		seat = alone()
-	}
-	if opts.fs == nil {
-		opts.fs, _ = vfs.Of(ctx)
-	}
-	if opts.fs == nil {
-		opts.fs = vfs.OS()
-		if opts.Dir != "" {
-			abs, err := filepath.Abs(opts.Dir)
-			if err != nil {
-				return nil, fmt.Errorf("cairn: %w", err)
-			}
-			opts.Dir = abs // the program may change its working folder
-		}
-		if opts.seat == nil {
-			var err error
-			if seat, err = takeSeat(ctx, &opts, log); err != nil {
-				return nil, err
-			}
-		}
-	}
-	opts.consent(seat)
-	if opts.Dir == "" {
-		return nil, errors.New("cairn: Options.Dir is empty: name a folder for the checkpoints")
-	}
-	if opts.Every == 0 && opts.EveryPoints == 0 {
-		opts.Auto = true
-	}
-	if opts.MTBF == 0 {
-		opts.MTBF = 24 * time.Hour
-	}
-	p := &Run{opts: opts, log: log, seat: seat, collector: graph.Collector{Remember: true}, names: make(map[string]bool), how: make(map[string]How), damaged: make(map[uint64]bool), savings: make(map[uint64]Saved), outcome: make(chan ckpt.Result, 1)}
-	var err error
-	if p.newcomer() { // the process whose place it takes has the lock
-		p.dir = store.Open(opts.fs, opts.Dir, seat.Rank)
-	} else if p.dir, err = store.CreateFor(opts.fs, opts.Dir, seat.Rank, vfs.AccessFromEnv().With(opts.Group, opts.AnyOwner)); err != nil {
-		return nil, fmt.Errorf("cairn: %w", err)
-	}
-	if st, err := os.Stat(opts.Dir); err == nil && p.realFiles() {
-		p.files.in = control.Inode(st)
-	}
-	if err := p.enter(ctx); err != nil {
-		p.dir.Close()
-		return nil, err
-	}
-	return p, nil
+	return &Run{run}, nil
 }
 
-// enter joins the run that the folder is open for.
-func (p *Run) enter(ctx context.Context) error {
-	if err := p.ended(); err != nil {
-		return fmt.Errorf("cairn: %w", err)
-	}
-	sets, err := p.dir.Committed()
-	lost, lerr := p.dir.Lost()
-	if err := errors.Join(err, lerr); err != nil {
-		return fmt.Errorf("cairn: %w", err)
-	}
-	p.files.resuming = len(sets)+len(lost) > 0 || p.newcomer()
-	p.files.from, p.files.here = p.seat.FormerDirs, p.seat.WorkDir
-	p.rouse() // the first Point looks whether all is as it should be
-	if p.seat.Output {
-		if err := p.files.adoptOutput(); err != nil {
-			return fmt.Errorf("cairn: %w", err)
-		}
-	}
-	if p.seat.Size > 1 {
-		if p.team, err = assemble(ctx, p, p.seat); err != nil {
-			return err
-		}
-		p.team.protect()
-	}
-	p.slow = p.seat.Size > 1 || p.seat.ctl != nil
-	if p.seat.ctl != nil {
-		p.seat.ctl.attach(p)
-		p.reporting = make(chan struct{})
-		go p.report(p.reporting)
-	}
-	if p.newcomer() {
-		return p.meetSource(ctx)
-	}
-	return nil
-}
-
-// How qualifies a protected variable.
-type How uint8
+// ProtectOption qualifies a protected variable.
+type ProtectOption uint8
 
 const (
-	// Optional accepts that a set does not hold the variable, as those of an
-	// older program: it keeps the value it has.
-	Optional How = 1 << iota
-	// Fixed demands that a slice (or a slice of slices) has in the set the
-	// lengths that it has in the program when Restore is called, and an array
-	// of a device (device.Array) its dimensions.
+	// Optional accepts a checkpoint that does not hold the variable, because an
+	// older version of the program saved it. The variable keeps its value.
+	Optional ProtectOption = 1 << iota
+	// Fixed requires that a slice (or a slice of slices) has the same lengths
+	// in the checkpoint as in the program when it calls Restore, and that a
+	// device.Array has the same dimensions.
 	Fixed
 )
 
-// Protect makes *v part of the state under a name that the files show. It
-// refuses values that can't be saved, with the path to the field; that error
-// comes again from Restore, so that it need not be looked at here. All
-// variables are protected before Restore.
+// Protect makes *v part of the state. The name identifies the variable in
+// checkpoints. Protect returns an error for a value that cannot be saved and
+// names the field; Restore returns that error again, so that callers need not
+// check it here.
 //
-// Restore assigns to *v. What *v refers to (the target of a pointer, the rows
-// of a slice of slices, a map) is then new memory: whatever took a reference
-// before Restore still has the old. So protect an object itself
-// (Protect(p, "sim", sim) where sim is a *Sim), which keeps its address, or
-// take references after Restore. Likewise, a pointer to a package variable
-// that is not protected is restored as a pointer to a copy; only the error
-// values of the standard library, such as io.EOF, stay themselves.
-func Protect[T any](p *Run, name string, v *T, how ...How) error {
-	err := p.protect(name, v, how)
-	if err != nil {
-		err = fmt.Errorf("cairn: variable %.100q: %w", name, err)
-		if p.broken == nil {
-			p.broken = err
-		}
+// Restore assigns to *v. What *v refers to (the target of a pointer, the rows of
+// a slice of slices, a map) is then new memory: a reference taken before Restore
+// still points to the old memory. Protect an object itself (Protect(run, "sim",
+// sim) where sim is a *Sim), which keeps its address, or take references after
+// Restore. A pointer to a package variable that is not protected is restored as
+// a pointer to a copy, except for error values of the standard library, such as
+// io.EOF.
+func Protect[T any](r *Run, name string, v *T, options ...ProtectOption) error {
+	var how engine.ProtectOption
+	for _, o := range options {
+		how |= engine.ProtectOption(o)
 	}
-	return err
+	return engine.Protect(r.run, name, v, how)
 }
 
-func (p *Run) protect(name string, v any, how []How) error {
-	if p.restored {
-		return errors.New("protected after Restore: protect all variables before it")
-	}
-	if err := checkName(name); err != nil {
-		return err
-	}
-	if reflect.ValueOf(v).IsNil() {
-		return errors.New("nil pointer: pass the address of the variable")
-	}
-	if p.names[name] {
-		return errors.New("a variable of that name is protected already")
-	}
-	root := graph.Root{Name: name, Ptr: v}
-	if img, err := graph.Outline([]graph.Root{root}, p.env()); err == nil {
-		if err := ckpt.Check(img); err != nil {
-			return fmt.Errorf("it does not fit into an HDF5 file: %w", err)
-		}
-	} else if err := graph.Check(root, p.env()); err != nil && !later(err) { // else it needs the other roots
-		return refused(err)
-	}
-	for _, h := range how {
-		if _, ok := v.(shaped); h&Fixed != 0 && !ok && reflect.TypeOf(v).Elem().Kind() != reflect.Slice {
-			return errors.New("Fixed is for slices and arrays of devices; protect the slices inside as variables of their own to fix their lengths")
-		}
-		p.how[name] |= h
-	}
-	p.roots = append(p.roots, root)
-	p.names[name] = true
-	return nil
-}
+// Register makes the type T known to the run. A program needs it only for a type
+// that is stored in an interface and that Cairn cannot find by its name. The
+// error of Restore then says so.
+func Register[T any](r *Run) { engine.Register[T](r.run) }
 
-// later says that a value which can't be saved now matters only when it is saved.
-// A compiled program protects all package variables as their initialisers leave
-// them: it runs, and Point tells of those that can't be saved.
-func later(err error) bool {
-	var u *graph.UnsupportedError
-	return graph.IsWhole() && errors.As(err, &u)
-}
-
-// refused adds to an error about a value that can't be saved what to do.
-func refused(err error) error {
-	var u *graph.UnsupportedError
-	if !errors.As(err, &u) {
-		return err
-	}
-	switch u.Type {
-	case "os.File", "*os.File":
-		return fmt.Errorf("%w; open it with Run.OpenFile, or hand it over with Run.File", err)
-	case "sync.Mutex", "sync.RWMutex", "sync.WaitGroup":
-		return fmt.Errorf("%w; it must be at rest when it is saved", err)
-	}
-	return fmt.Errorf("%w; leave it out by a CairnState method of the type that holds it, and make it again after Restore", err)
-}
-
-func checkName(name string) error {
-	if name == "" || len(name) > 200 {
-		return errors.New("a name has 1 to 200 bytes")
-	}
-	if name == "." || name == ".." {
-		return errors.New("not a name")
-	}
-	if strings.HasPrefix(name, reserved) {
-		return fmt.Errorf("names that begin with %q are Cairn's own", reserved)
-	}
-	for _, r := range name {
-		if r == '/' || r < ' ' || r == '\uFFFD' {
-			return fmt.Errorf("a name can't hold %q", r)
-		}
-	}
-	return nil
-}
-
-// Register makes the type T known to the run. It is needed only for a type
-// that is held in an interface and that Cairn can't find by its name; the
-// error that asks for it says so.
-func Register[T any](p *Run) { p.types = append(p.types, reflect.TypeFor[T]()) }
-
-// Coder is given to a type's CairnState method, see Field. Its method
-// Restoring() bool tells the direction.
+// Coder saves or restores the fields of a value whose type has a CairnState
+// method; see Field. It has one method for programs:
+//
+//	func (c *Coder) Restoring() bool
+//
+// Restoring reports whether Field restores values; otherwise it saves them.
 type Coder = graph.Coder
 
-// Field saves *v as part of a value that describes its own state, or puts it
-// back. A type does so with one method for both directions:
+// Field saves *v under a name, or restores it. A type that Cairn cannot save by
+// itself calls Field in its CairnState method, for both directions:
 //
 //	func (m *Model) CairnState(c *cairn.Coder) error {
 //		cairn.Field(c, "weights", &m.weights)
@@ -443,105 +291,103 @@ type Coder = graph.Coder
 //	}
 func Field[T any](c *Coder, name string, v *T) { graph.Field(c, name, v) }
 
-func (p *Run) env() *graph.Env {
-	env := &graph.Env{FileID: p.files.id, FileOf: p.files.file, Types: p.types}
-	if p.team != nil {
-		env.Run = p.team.engine
-	}
-	return env
-}
+// Restore loads the newest intact checkpoint into the protected variables, and
+// reopens and positions the run's files. It returns false if there is no
+// checkpoint. Call it once, after all calls of Protect and before the first
+// Point.
+//
+// Restore reports a damaged checkpoint to Options.Log and takes an older one. It
+// returns an error if there are checkpoints and none can be loaded, and if a
+// checkpoint does not fit the variables that the program protects. After an
+// error the values of the variables are undefined: the program must end.
+func (r *Run) Restore(ctx context.Context) (bool, error) { return r.run.Restore(ctx) }
 
-// Dir is where the sets are kept.
-func (p *Run) Dir() string { return p.opts.Dir }
+// Point is a place where a checkpoint may be taken. No other goroutine may
+// change protected variables while it runs. If no checkpoint is due, Point
+// returns at once. Otherwise it returns when the state is copied; compressing
+// and writing it continue in the background, and later changes of the program
+// do not reach that checkpoint.
+//
+// Point returns an error that wraps ErrStopped after a signal with SaveAndStop:
+// the program should end. It returns an error that wraps ErrNotSaved if a
+// checkpoint failed: the program may continue, and the next checkpoint is due
+// after ten seconds, then after twice as long, up to the usual interval. It
+// returns an error that wraps both if the checkpoint before a stop failed.
+//
+// Point does not look at ctx unless a checkpoint is due. It saves and stops on a
+// signal even if the same signal has canceled ctx.
+//
+// In a run of several ranks, a due point waits for the other ranks. If ctx ends
+// meanwhile, this rank has left the run: its sends and receives fail from then
+// on.
+func (r *Run) Point(ctx context.Context) error { return r.run.Point(ctx) }
+
+// Checkpoint saves now, and returns when the checkpoint is committed. In a run of
+// several ranks it requests a checkpoint of all ranks, and returns when that is
+// committed. All ranks should call it at the same place, which counts as a point.
+func (r *Run) Checkpoint(ctx context.Context) error { return r.run.Checkpoint(ctx) }
 
 // Request makes a checkpoint due at the next Point. Any goroutine may call it.
-func (p *Run) Request() { p.ask("request") }
+func (r *Run) Request() { r.run.Request() }
 
-func (p *Run) ask(reason string) {
-	if p.seat.Size > 1 {
-		p.team.ask(reason, false)
-		return
-	}
-	p.request.Store(&reason)
-	p.rouse()
+// Due reports whether the next Point may take a checkpoint. A program that has to
+// prepare for a checkpoint calls Due before it calls Point. In a run of several
+// ranks Due always returns true.
+func (r *Run) Due() bool { return r.run.Due() }
+
+// Rollback restores the newest checkpoint in the running program, after a
+// device was lost (see package device) or the state was spoiled otherwise.
+// Nothing else may use the protected variables meanwhile. Files of the run are
+// put back as well; files that were opened after the checkpoint get the content
+// that they had when they were opened, and stay open. Rollback returns false if
+// there is no checkpoint: the files are then as they were after Restore, and the
+// program sets up its initial values again, or ends.
+//
+// After an error the values of the variables are undefined. The run saves nothing
+// until another Rollback succeeds.
+//
+// In a run of several ranks Rollback returns an error. The program ends with it,
+// and 'cairn run' restarts all ranks.
+func (r *Run) Rollback(ctx context.Context) (bool, error) { return r.run.Rollback(ctx) }
+
+// OpenFile opens a data file as os.OpenFile does, and makes it part of the state:
+// checkpoints hold its path, mode, offset and size. A restart positions the file
+// where it was. It also truncates a file that is written to the size that it had,
+// so that output is neither duplicated nor lost. It does not undo what was
+// overwritten in place.
+//
+// Call OpenFile before Restore, on every start: it does not truncate an existing
+// file whose content a checkpoint determines. After Restore, OpenFile returns a
+// file that was open in the checkpoint as it is, and does not open it again.
+// Protected values may hold the *os.File. A relative name is relative to the
+// working directory, also after a restart.
+func (r *Run) OpenFile(name string, flag int, perm fs.FileMode) (*os.File, error) {
+	return r.run.OpenFile(name, flag, perm)
 }
 
-// rouse makes the next Point look closer.
-func (p *Run) rouse() {
-	p.wake.Store(true)
-	if p.opts.OnDue != nil {
-		p.opts.OnDue()
-	}
-}
+// ProtectFile makes a file part of the state that the program has opened itself,
+// with the given flags; see OpenFile.
+func (r *Run) ProtectFile(f *os.File, flag int) error { return r.run.ProtectFile(f, flag) }
 
-// Due reports whether the next Point will do more than count. A program that
-// has something to prepare for a checkpoint looks here before it calls Point,
-// or is told by Options.OnDue. In a run of several ranks, Point says it all.
-func (p *Run) Due() bool { return p.wake.Load() || p.left == 1 || p.seat.Size > 1 }
+// World returns the communicator of all ranks of the run. In a program that runs
+// alone it has one rank; if World is called before Restore, messages of that rank
+// to itself are part of the state.
+func (r *Run) World() *mpi.Comm { return r.run.World() }
 
-// Passed counts a point at which the program does not call Point, because
-// nothing was Due when it looked.
-func (p *Run) Passed() {
-	p.points++
-	p.left--
-	if p.slow {
-		p.shown.Store(p.points)
-	}
-}
+// Rank returns the number of this process among the ranks of the run, from 0.
+func (r *Run) Rank() int { return r.run.Rank() }
 
-// Counts reports whether checkpoints are due by the number of points, so that
-// Point or Passed must be called at each of them.
-func (p *Run) Counts() bool { return p.opts.EveryPoints > 0 || p.seat.Size > 1 }
+// Ranks returns the number of ranks of the run.
+func (r *Run) Ranks() int { return r.run.Ranks() }
 
-// askStop makes the next Point save and return ErrStopped.
-func (p *Run) askStop(by string) {
-	if p.seat.Size > 1 {
-		p.team.ask(by, true)
-		return
-	}
-	p.stop.Store(&by)
-	p.rouse()
-}
+// Dir returns the directory of the checkpoints.
+func (r *Run) Dir() string { return r.run.Dir() }
 
-// Close waits until a set being written is safe, and ends the run; it saves
-// none by itself (see Checkpoint). It returns why the last set could not be
-// saved, if no Point said so.
-func (p *Run) Close() error {
-	if p.closed || p.lent {
-		return nil
-	}
-	p.closed = true
-	p.rouse()
-	p.mover.end(errors.New("the program has ended"))
-	p.mover.spawning.Lock()   // wait until the last one is over
-	p.mover.spawning.Unlock() //nolint:staticcheck // nothing to do in between
-	if p.timer != nil {
-		p.timer.Stop()
-	}
-	if p.signals != nil {
-		p.signals.stop()
-	}
-	if p.saver != nil && p.saver.Busy() {
-		p.collect(<-p.outcome)
-	}
-	err, all := error(nil), true
-	if p.seat.Size > 1 {
-		p.team.writing.Wait()
-		all, err = p.team.close(p.done)
-		if err != nil {
-			err = fmt.Errorf("cairn: %w", err)
-		}
-	}
-	if p.saver != nil {
-		p.saver.Close()
-	}
-	err = errors.Join(err, p.takeError())
-	if p.reporting != nil {
-		close(p.reporting)
-		p.reportOnce()
-	}
-	if p.done && all {
-		err = errors.Join(err, p.finish())
-	}
-	return errors.Join(err, p.dir.Close())
-}
+// Finish marks the work as done: Close records that, and then removes the
+// checkpoints. The next Open returns ErrFinished unless Options.Fresh is set.
+func (r *Run) Finish() { r.run.Finish() }
+
+// Close waits until a checkpoint that is being written is committed, and ends the
+// run. It saves nothing by itself; see Checkpoint. It returns the error of the
+// last checkpoint if no Point has returned it.
+func (r *Run) Close() error { return r.run.Close() }

@@ -1,6 +1,7 @@
 package cairn
 
 import (
+	"errors"
 	"flag"
 	"fmt"
 	"math/big"
@@ -142,13 +143,27 @@ func TestCorpusRepacked(t *testing.T) {
 	}
 }
 
+// openCorpus opens a run, and restores the state.
+func openCorpus(t *testing.T, dir string, c Compression, state **corpus) *Run {
+	t.Helper()
+	p, err := Open(t.Context(), Options{Dir: dir, Compression: c})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { p.Close() })
+	Register[link](p)
+	Protect(p, "corpus", state)
+	fresh := *state != nil
+	if ok, err := p.Restore(t.Context()); err != nil || ok == fresh {
+		t.Fatalf("Restore: %v, %v", ok, err)
+	}
+	return p
+}
+
 func checkCorpus(t *testing.T, run string) {
 	t.Helper()
 	var got *corpus
-	p := open(t, run)
-	Register[link](p)
-	Protect(p, "corpus", &got)
-	restore(t, p, true)
+	openCorpus(t, run, None, &got)
 	want := newCorpus(2)
 	for range 3 {
 		if a, b := want.Random.Uint64(), got.Random.Uint64(); a != b {
@@ -172,13 +187,12 @@ func makeCorpus(t *testing.T, dir string, c Compression) {
 	t.Helper()
 	run := t.TempDir()
 	state := newCorpus(1)
-	p := open(t, run, func(o *Options) { o.Compression = c })
-	Protect(p, "corpus", &state)
-	restore(t, p, false)
-	checkpoint(t, p)
+	p := openCorpus(t, run, c, &state)
+	err := p.Checkpoint(t.Context())
 	state.Field[11_111] = -1
-	checkpoint(t, p)
-	closeRun(t, p)
+	if err = errors.Join(err, p.Checkpoint(t.Context()), p.Close()); err != nil {
+		t.Fatal(err)
+	}
 	os.RemoveAll(dir)
 	if err := os.CopyFS(dir, os.DirFS(filepath.Join(run, "ckpt-00000002"))); err != nil {
 		t.Fatal(err)

@@ -9,13 +9,14 @@ import "embed"
 //
 // The patterns leave out names that end in _test.go, letter by letter.
 //
-//go:embed *[^t].go *[^s]t.go
+//go:embed *[^t].go
 //go:embed resume/*[^t].go resume/*[^s]t.go resume/*.s
 //go:embed internal/ckpt/*[^t].go internal/ckpt/*[^s]t.go
 //go:embed internal/coord/*[^t].go internal/coord/*[^s]t.go
 //go:embed internal/hdf5/*[^t].go internal/hdf5/*[^s]t.go
 //go:embed internal/control/*[^t].go internal/control/*[^s]t.go
 //go:embed internal/dl/*[^t].go
+//go:embed internal/engine/*[^t].go internal/engine/*[^s]t.go
 //go:embed internal/graph/*[^t].go internal/graph/*[^s]t.go internal/graph/*.s
 //go:embed internal/migrate/*[^t].go
 //go:embed internal/mem/*[^t].go internal/mem/*[^t]est.go internal/mem/*.s

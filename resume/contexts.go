@@ -9,7 +9,6 @@ import (
 	"sync"
 	"time"
 
-	cairn "github.com/cairnrun/cairn"
 	"github.com/cairnrun/cairn/internal/graph"
 )
 
@@ -223,7 +222,7 @@ func (c *derived) Value(key any) any           { return c.live().Value(key) }
 
 // CairnState saves what is needed to make the context again. One that a signal
 // or a deadline has ended stays ended.
-func (c *derived) CairnState(k *cairn.Coder) error {
+func (c *derived) CairnState(k *graph.Coder) error {
 	if !k.Restoring() && c.cancel != nil {
 		if in := c.live(); in.Err() != nil && c.parent.Err() == nil {
 			c.mu.Lock()
@@ -233,14 +232,14 @@ func (c *derived) CairnState(k *cairn.Coder) error {
 			c.mu.Unlock()
 		}
 	}
-	cairn.Field(k, "kind", &c.kind)
-	cairn.Field(k, "parent", &c.parent)
-	cairn.Field(k, "deadline", &c.deadline)
-	cairn.Field(k, "reason", &c.reason)
-	cairn.Field(k, "signals", &c.signals)
-	cairn.Field(k, "key", &c.key)
-	cairn.Field(k, "value", &c.val)
-	cairn.Field(k, "canceled", &c.canceled)
-	cairn.Field(k, "cause", &c.cause)
+	graph.Field(k, "kind", &c.kind)
+	graph.Field(k, "parent", &c.parent)
+	graph.Field(k, "deadline", &c.deadline)
+	graph.Field(k, "reason", &c.reason)
+	graph.Field(k, "signals", &c.signals)
+	graph.Field(k, "key", &c.key)
+	graph.Field(k, "value", &c.val)
+	graph.Field(k, "canceled", &c.canceled)
+	graph.Field(k, "cause", &c.cause)
 	return nil
 }

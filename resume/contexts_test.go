@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	cairn "github.com/cairnrun/cairn"
+	"github.com/cairnrun/cairn/internal/engine"
 )
 
 type contextKey struct{}
@@ -28,8 +28,8 @@ type contexts struct {
 // their parents, canceled or not, and that they can be canceled.
 func TestDerived(t *testing.T) {
 	dir := t.TempDir()
-	open := func() *cairn.Run {
-		p, err := cairn.Open(t.Context(), cairn.Options{Dir: dir, Every: time.Hour, Signals: map[os.Signal]cairn.Action{}})
+	open := func() *engine.Run {
+		p, err := engine.Open(t.Context(), engine.Options{Dir: dir, Every: time.Hour, Signals: map[os.Signal]engine.SignalAction{}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -49,7 +49,7 @@ func TestDerived(t *testing.T) {
 	end()
 	v.ended = ended
 	errCause := errors.New("a cause")
-	if err := cairn.Protect(p, "v", &v); err != nil {
+	if err := engine.Protect(p, "v", &v); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := p.Restore(t.Context()); err != nil {
@@ -69,7 +69,7 @@ func TestDerived(t *testing.T) {
 	p = open()
 	run = p
 	var w contexts
-	if err := cairn.Protect(p, "v", &w); err != nil {
+	if err := engine.Protect(p, "v", &w); err != nil {
 		t.Fatal(err)
 	}
 	if ok, err := p.Restore(t.Context()); err != nil || !ok {

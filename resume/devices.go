@@ -3,7 +3,7 @@ package resume
 import (
 	"errors"
 
-	cairn "github.com/cairnrun/cairn"
+	"github.com/cairnrun/cairn/internal/engine"
 	"github.com/cairnrun/cairn/internal/graph"
 )
 
@@ -18,7 +18,7 @@ func parts() error {
 	if len(list) == 0 {
 		return nil
 	}
-	return cairn.Protect(run, partsName, &list)
+	return engine.Protect(run, partsName, &list)
 }
 
 // lost says what the program has lost that another start may find again: devices.

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/cairnrun/cairn"
+	"github.com/cairnrun/cairn/internal/engine"
 )
 
 // TestFinalizers_WaitForCopy holds that no finalizer or cleanup of the program
@@ -13,7 +13,7 @@ import (
 // runs.
 func TestFinalizers_WaitForCopy(t *testing.T) {
 	was := run
-	run = new(cairn.Run)
+	run = new(engine.Run)
 	defer func() { run = was }()
 	for name, set := range map[string]func(f func()){
 		"finalizer": func(f func()) { SetFinalizer(&[64]byte{}, func(*[64]byte) { f() }) },

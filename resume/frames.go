@@ -9,8 +9,8 @@ import (
 	"sync/atomic"
 	"time"
 
-	cairn "github.com/cairnrun/cairn"
 	"github.com/cairnrun/cairn/internal/control"
+	"github.com/cairnrun/cairn/internal/engine"
 )
 
 // The frames. Only the main goroutine uses these.
@@ -353,25 +353,25 @@ var fails uint64
 
 // savedAgain tells that a set was saved, if the one before was not. A supervisor
 // tells of each.
-func savedAgain(s cairn.Saved) {
+func savedAgain(s engine.CheckpointInfo) {
 	journal.safe()
 	if n := troubles.Over(); n > 0 && !supervised {
-		say("set %d is saved, after %d that were not", s.Set, n)
+		say("set %d is saved, after %d that were not", s.Index, n)
 	}
 }
 
 // trouble deals with an error of Point.
 func trouble(err error) {
 	switch {
-	case errors.Is(err, cairn.ErrStopped):
+	case errors.Is(err, engine.ErrStopped):
 		say("%s", text(err))
 		takeBack()
 		run.Close()
-		if errors.Is(err, cairn.ErrNotSaved) {
+		if errors.Is(err, engine.ErrNotSaved) {
 			exit(statusUnsaved)
 		}
 		exit(statusStopped)
-	case errors.Is(err, cairn.ErrNotSaved):
+	case errors.Is(err, engine.ErrNotSaved):
 		unsaved(err)
 	default: // the run can't go on
 		fatal("%s", text(err))

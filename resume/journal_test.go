@@ -18,7 +18,7 @@ import (
 	"syscall"
 	"testing"
 
-	cairn "github.com/cairnrun/cairn"
+	"github.com/cairnrun/cairn/internal/engine"
 )
 
 // crash is what a process does that is killed, here.
@@ -316,7 +316,7 @@ func (w *world) restart() {
 	if err := journal.restored(was.epoch, was.noted); err != nil {
 		w.t.Fatalf("set %d: %v\n%q", n, err, w.log)
 	}
-	for name, size := range was.sizes { // by cairn.Run
+	for name, size := range was.sizes { // by engine.Run
 		if err := os.Truncate(name, size); err != nil {
 			w.t.Fatalf("set %d: %v\n%q", n, err, w.log)
 		}
@@ -484,7 +484,7 @@ func tryJournal(t *testing.T, seed uint64) {
 	}
 	defer swap(&start.dir, w.root)()
 	var err error
-	if run, err = cairn.Open(context.Background(), cairn.Options{Dir: w.dir}); err != nil {
+	if run, err = engine.Open(context.Background(), engine.Options{Dir: w.dir}); err != nil {
 		t.Fatal(err)
 	}
 	defer func() {

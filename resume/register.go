@@ -6,7 +6,7 @@ import (
 	"strings"
 	"unsafe"
 
-	cairn "github.com/cairnrun/cairn"
+	"github.com/cairnrun/cairn/internal/engine"
 	"github.com/cairnrun/cairn/internal/graph"
 )
 
@@ -24,7 +24,7 @@ var (
 // Global makes a package variable part of the state. It is called from init.
 func Global[T any](name string, v *T) {
 	lo := uintptr(unsafe.Pointer(v))
-	globals = append(globals, global{lo, lo + unsafe.Sizeof(*v), func() error { return cairn.Protect(run, varName(name), v) }})
+	globals = append(globals, global{lo, lo + unsafe.Sizeof(*v), func() error { return engine.Protect(run, varName(name), v) }})
 }
 
 // varName is the name of a package variable in a set, where / has a meaning.
@@ -57,6 +57,6 @@ func register(err error) {
 // Type makes a type known that may be held by an interface.
 func Type[T any]() {
 	if run != nil {
-		cairn.Register[T](run)
+		engine.Register[T](run)
 	}
 }

@@ -15,8 +15,8 @@ import (
 	"sync/atomic"
 	"time"
 
-	cairn "github.com/cairnrun/cairn"
 	"github.com/cairnrun/cairn/internal/control"
+	"github.com/cairnrun/cairn/internal/engine"
 	"github.com/cairnrun/cairn/internal/graph"
 )
 
@@ -51,8 +51,8 @@ type program struct {
 }
 
 var (
-	mu     sync.Mutex // held by whoever uses run; a program may end from any goroutine
-	run    *cairn.Run // nil: nobody keeps sets
+	mu     sync.Mutex  // held by whoever uses run; a program may end from any goroutine
+	run    *engine.Run // nil: nobody keeps sets
 	logger *slog.Logger
 	// supervised says that somebody else starts the program again, and knows when
 	// the run is finished.
@@ -90,7 +90,7 @@ func init() {
 	}
 	ballast = make([]byte, 8<<20)
 	supervised = os.Getenv(control.EnvControl) != ""
-	opts := cairn.Options{Dir: dir, Log: logger, OnDue: look, OnCopy: copying, OnSaved: savedAgain, OnError: func(err error) { failed = err }}
+	opts := engine.Options{Dir: dir, Log: logger, OnDue: look, OnCopy: copying, OnSaved: savedAgain, OnError: func(err error) { failed = err }}
 	var err error
 	if s := os.Getenv(envEvery); s != "" {
 		if opts.Every, err = time.ParseDuration(s); err != nil || opts.Every <= 0 {
@@ -118,11 +118,11 @@ func init() {
 	// Programs that this one starts are none of this run.
 	os.Unsetenv(envDir)
 	start.note()
-	run, err = cairn.Open(context.Background(), opts)
-	os.Unsetenv(cairn.EnvFresh)
-	finished := new(cairn.FinishedError)
+	run, err = engine.Open(context.Background(), opts)
+	os.Unsetenv(engine.EnvFresh)
+	finished := new(engine.FinishedError)
 	if errors.As(err, &finished) {
-		again := cairn.EnvFresh + "=1 in the environment"
+		again := engine.EnvFresh + "=1 in the environment"
 		if supervised {
 			again = "--fresh"
 		}
@@ -144,8 +144,8 @@ func text(err error) string {
 	if errors.As(err, &u) { // what to do about it in a program that calls Cairn is of no use here
 		path := inFrame(strings.ReplaceAll(u.Path, "∕", "/"))
 		msg := (&graph.UnsupportedError{Path: path, Type: u.Type, Reason: u.Reason}).Error()
-		if errors.Is(err, cairn.ErrNotSaved) {
-			msg = cairn.ErrNotSaved.Error() + ": " + msg
+		if errors.Is(err, engine.ErrNotSaved) {
+			msg = engine.ErrNotSaved.Error() + ": " + msg
 		}
 		return msg
 	}
@@ -244,10 +244,10 @@ func begin() (bool, error) {
 	if err := parts(); err != nil {
 		return false, err
 	}
-	if err := cairn.Protect(run, framesName, &saved); err != nil {
+	if err := engine.Protect(run, framesName, &saved); err != nil {
 		return false, err
 	}
-	cairn.Register[signalError](run)
+	engine.Register[signalError](run)
 	run.Inputs()
 	run.Journaled(journal.choose)
 	if uses {

@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	cairn "github.com/cairnrun/cairn"
+	"github.com/cairnrun/cairn/internal/engine"
 )
 
 // send sends this process a signal.
@@ -58,13 +58,13 @@ type asking struct {
 // through the same channels, and of those that had come.
 func TestSignals(t *testing.T) {
 	dir := t.TempDir()
-	open := func() *cairn.Run {
-		p, err := cairn.Open(t.Context(), cairn.Options{Dir: dir, Every: time.Hour, Signals: map[os.Signal]cairn.Action{}})
+	open := func() *engine.Run {
+		p, err := engine.Open(t.Context(), engine.Options{Dir: dir, Every: time.Hour, Signals: map[os.Signal]engine.SignalAction{}})
 		if err != nil {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { p.Close() })
-		cairn.Register[signalError](p)
+		engine.Register[signalError](p)
 		return p
 	}
 	defer func() { run = nil }()
@@ -83,7 +83,7 @@ func TestSignals(t *testing.T) {
 	send(t, syscall.SIGUSR1)
 	<-v.Gone.Done()
 	arrived(t, v.C)
-	if err := cairn.Protect(p, "v", &v); err != nil {
+	if err := engine.Protect(p, "v", &v); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := p.Restore(t.Context()); err != nil {
@@ -105,7 +105,7 @@ func TestSignals(t *testing.T) {
 
 	run = open()
 	var w asking
-	if err := cairn.Protect(run, "v", &w); err != nil {
+	if err := engine.Protect(run, "v", &w); err != nil {
 		t.Fatal(err)
 	}
 	if ok, err := run.Restore(t.Context()); err != nil || !ok {
@@ -143,7 +143,7 @@ func TestTerminate(t *testing.T) {
 	keep := make(chan os.Signal, 4) // as a run does
 	signal.Notify(keep, syscall.SIGTERM)
 	defer signal.Stop(keep)
-	p, err := cairn.Open(t.Context(), cairn.Options{Dir: t.TempDir(), Every: time.Hour, Signals: map[os.Signal]cairn.Action{}})
+	p, err := engine.Open(t.Context(), engine.Options{Dir: t.TempDir(), Every: time.Hour, Signals: map[os.Signal]engine.SignalAction{}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -176,7 +176,7 @@ func TestTerminate(t *testing.T) {
 // TestContextAfterFunc: a function that waits for the end of a context is known,
 // until it was called or is stopped.
 func TestContextAfterFunc(t *testing.T) {
-	p, err := cairn.Open(t.Context(), cairn.Options{Dir: t.TempDir(), Every: time.Hour, Signals: map[os.Signal]cairn.Action{}})
+	p, err := engine.Open(t.Context(), engine.Options{Dir: t.TempDir(), Every: time.Hour, Signals: map[os.Signal]engine.SignalAction{}})
 	if err != nil {
 		t.Fatal(err)
 	}

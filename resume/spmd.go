@@ -11,6 +11,7 @@ import (
 	"time"
 
 	cairn "github.com/cairnrun/cairn"
+	"github.com/cairnrun/cairn/internal/engine"
 )
 
 // A program that uses Cairn's messages opens a run by itself, and with it meets
@@ -37,22 +38,28 @@ type options struct {
 	Every, MTBF time.Duration
 	EveryPoints int
 	Auto        bool
-	Spatial     bool
-	Signals     map[os.Signal]cairn.Action
-	OnSaved     func(cairn.Saved)
+	SafePoints  bool
+	Signals     map[os.Signal]cairn.SignalAction
+	OnSaved     func(cairn.CheckpointInfo)
 	OnError     func(error)
 }
 
 // options are Cairn's. What the program is told it is told without the lock: it
 // may open files or exit.
-func (o *options) options() cairn.Options {
-	out := cairn.Options{Every: o.Every, EveryPoints: o.EveryPoints, Auto: o.Auto, MTBF: o.MTBF, Spatial: o.Spatial, Signals: o.Signals, OnSaved: savedAgain}
+func (o *options) options() engine.Options {
+	out := engine.Options{Every: o.Every, EveryPoints: o.EveryPoints, Auto: o.Auto, MTBF: o.MTBF, SafePoints: o.SafePoints, OnSaved: savedAgain}
+	if o.Signals != nil {
+		out.Signals = make(map[os.Signal]engine.SignalAction, len(o.Signals))
+		for s, a := range o.Signals {
+			out.Signals[s] = engine.SignalAction(a)
+		}
+	}
 	if f := o.OnSaved; f != nil {
-		out.OnSaved = func(s cairn.Saved) {
+		out.OnSaved = func(s engine.CheckpointInfo) {
 			savedAgain(s)
 			mu.Unlock()
 			defer mu.Lock()
-			f(s)
+			f(cairn.CheckpointInfo(s))
 		}
 	}
 	if f := o.OnError; f != nil {
@@ -83,7 +90,7 @@ func OpenRun(ctx context.Context, o cairn.Options) (*cairn.Run, error) {
 	case saved.Opened != nil:
 		return nil, errors.New("cairn: the program has opened its run already; under 'cairn run' there is one")
 	}
-	opened := &options{Every: o.Every, EveryPoints: o.EveryPoints, Auto: o.Auto, MTBF: o.MTBF, Spatial: o.Spatial,
+	opened := &options{Every: o.Every, EveryPoints: o.EveryPoints, Auto: o.Auto, MTBF: o.MTBF, SafePoints: o.SafePoints,
 		Signals: o.Signals, OnSaved: o.OnSaved, OnError: o.OnError}
 	lend := opened.options()
 	lend.Dir, lend.Log = o.Dir, o.Log
@@ -93,7 +100,7 @@ func OpenRun(ctx context.Context, o cairn.Options) (*cairn.Run, error) {
 	saved.Opened = opened
 	counts = counts || run.Counts()
 	look()
-	return run, nil
+	return cairn.Open(engine.WithRun(ctx, run), o)
 }
 
 // reopened makes the run what it was for the program when the set was taken.

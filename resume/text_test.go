@@ -4,7 +4,7 @@ import (
 	"errors"
 	"testing"
 
-	cairn "github.com/cairnrun/cairn"
+	"github.com/cairnrun/cairn/internal/engine"
 	"github.com/cairnrun/cairn/internal/graph"
 )
 
@@ -25,7 +25,7 @@ func TestText(t *testing.T) {
 		if got := text(c.err); got != want {
 			t.Errorf("%s, want %s", got, want)
 		}
-		if got := text(errors.Join(cairn.ErrNotSaved, c.err)); got != cairn.ErrNotSaved.Error()+": "+want {
+		if got := text(errors.Join(engine.ErrNotSaved, c.err)); got != engine.ErrNotSaved.Error()+": "+want {
 			t.Errorf("%s, want %s of a set that was not saved", got, want)
 		}
 	}

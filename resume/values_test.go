@@ -16,15 +16,15 @@ import (
 	"unicode"
 	"unsafe"
 
-	cairn "github.com/cairnrun/cairn"
+	"github.com/cairnrun/cairn/internal/engine"
 	"github.com/cairnrun/cairn/internal/graph"
 	"github.com/cairnrun/cairn/resume"
 )
 
 // open starts a run in dir that saves when told to.
-func open(t *testing.T, dir string) *cairn.Run {
+func open(t *testing.T, dir string) *engine.Run {
 	t.Helper()
-	p, err := cairn.Open(t.Context(), cairn.Options{Dir: dir, Every: time.Hour, Signals: map[os.Signal]cairn.Action{}})
+	p, err := engine.Open(t.Context(), engine.Options{Dir: dir, Every: time.Hour, Signals: map[os.Signal]engine.SignalAction{}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -33,9 +33,9 @@ func open(t *testing.T, dir string) *cairn.Run {
 }
 
 // save saves *v.
-func save[T any](t *testing.T, p *cairn.Run, v *T) error {
+func save[T any](t *testing.T, p *engine.Run, v *T) error {
 	t.Helper()
-	if err := cairn.Protect(p, "v", v); err != nil {
+	if err := engine.Protect(p, "v", v); err != nil {
 		return err
 	}
 	if _, err := p.Restore(t.Context()); err != nil {
@@ -45,10 +45,10 @@ func save[T any](t *testing.T, p *cairn.Run, v *T) error {
 }
 
 // load restores what save has saved.
-func load[T any](t *testing.T, p *cairn.Run) (*T, error) {
+func load[T any](t *testing.T, p *engine.Run) (*T, error) {
 	t.Helper()
 	v := new(T)
-	if err := cairn.Protect(p, "v", v); err != nil {
+	if err := engine.Protect(p, "v", v); err != nil {
 		return nil, err
 	}
 	ok, err := p.Restore(t.Context())

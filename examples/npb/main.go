@@ -80,9 +80,9 @@ func benchmark(ctx context.Context, c config) (err error) {
 		OnError: func(err error) { fmt.Fprintln(os.Stderr, "npb: going on without:", err) },
 	}
 	if c.verbose {
-		o.OnSaved = func(s cairn.Saved) {
+		o.OnSaved = func(s cairn.CheckpointInfo) {
 			fmt.Fprintf(os.Stderr, "saved set=%d reason=%q state=%d written=%d held=%v took=%v\n",
-				s.Set, s.Reason, s.State, s.Written, s.Held, s.Took)
+				s.Index, s.Reason, s.StateBytes, s.WrittenBytes, s.Pause, s.WriteTime)
 		}
 	}
 	p, err := cairn.Open(ctx, o)

@@ -394,12 +394,12 @@ func (h *harness) finish() error {
 	return errors.Join(errs...)
 }
 
-func (h *harness) onSaved(s cairn.Saved) {
+func (h *harness) onSaved(s cairn.CheckpointInfo) {
 	r := &h.report
 	r.Sets++
-	r.State, r.Written = s.State, r.Written+s.Written
-	r.Held, r.Took = max(r.Held, s.Held.Seconds()), max(r.Took, s.Took.Seconds())
-	h.say("saved set %d (%s): %d bytes of state, %d written, held %v, took %v", s.Set, s.Reason, s.State, s.Written, s.Held, s.Took)
+	r.State, r.Written = s.StateBytes, r.Written+s.WrittenBytes
+	r.Held, r.Took = max(r.Held, s.Pause.Seconds()), max(r.Took, s.WriteTime.Seconds())
+	h.say("saved set %d (%s): %d bytes of state, %d written, held %v, took %v", s.Index, s.Reason, s.StateBytes, s.WrittenBytes, s.Pause, s.WriteTime)
 }
 
 // judge says whether the result is right, and writes what was asked for.

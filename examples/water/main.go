@@ -138,7 +138,7 @@ func simulate(ctx context.Context, c config) (err error) {
 }
 
 // report says what a checkpoint cost, one line for each.
-func report(s cairn.Saved) {
+func report(s cairn.CheckpointInfo) {
 	fmt.Printf("saved set=%d reason=%q state=%d written=%d held=%v took=%v\n",
-		s.Set, s.Reason, s.State, s.Written, s.Held, s.Took)
+		s.Index, s.Reason, s.StateBytes, s.WrittenBytes, s.Pause, s.WriteTime)
 }

@@ -82,7 +82,7 @@ func writeRaw(path string, p []byte, direct bool) error {
 
 // point measures a point at which nothing is due.
 func (b *bench) point() error {
-	return b.cairn(cairn.Options{}, func(p *cairn.Run, _ *cairn.Saved) error {
+	return b.cairn(cairn.Options{}, func(p *cairn.Run, _ *cairn.CheckpointInfo) error {
 		const n = 10_000_000
 		t := time.Now()
 		for range n {
@@ -97,7 +97,7 @@ func (b *bench) point() error {
 
 // all measures a checkpoint of which everything changed, and restoring it.
 func (b *bench) all() error {
-	err := b.cairn(cairn.Options{Keep: 1}, func(p *cairn.Run, s *cairn.Saved) error {
+	err := b.cairn(cairn.Options{Keep: 1}, func(p *cairn.Run, s *cairn.CheckpointInfo) error {
 		for i := range 3 { // the first two find out that everything changes
 			if i == 2 {
 				if err := b.settled(); err != nil {
@@ -114,7 +114,7 @@ func (b *bench) all() error {
 				return err
 			}
 			if i == 2 {
-				b.add("held all", s.Held.Seconds())
+				b.add("held all", s.Pause.Seconds())
 				b.add("durable all", time.Since(t).Seconds())
 			}
 		}
@@ -125,7 +125,7 @@ func (b *bench) all() error {
 	}
 	kept := filepath.Join(b.dir, "kept")
 	defer os.RemoveAll(kept)
-	p, err := cairn.Open(b.ctx, cairn.Options{Dir: kept, Signals: map[os.Signal]cairn.Action{}})
+	p, err := cairn.Open(b.ctx, cairn.Options{Dir: kept, Signals: map[os.Signal]cairn.SignalAction{}})
 	if err != nil {
 		return err
 	}
@@ -165,7 +165,7 @@ func (b *bench) keep() error {
 
 // sparse measures checkpoints of which 1 % of the blocks changed.
 func (b *bench) sparse(name string, noTracking bool) error {
-	return b.cairn(cairn.Options{NoTracking: noTracking}, func(p *cairn.Run, s *cairn.Saved) error {
+	return b.cairn(cairn.Options{NoTracking: noTracking}, func(p *cairn.Run, s *cairn.CheckpointInfo) error {
 		for i := range 6 { // full; see what changed; start tracking; then steady
 			if i >= 3 {
 				b.memcpy("memcpy " + name)
@@ -175,8 +175,8 @@ func (b *bench) sparse(name string, noTracking bool) error {
 				return err
 			}
 			if i >= 3 {
-				b.add("held "+name, s.Held.Seconds())
-				b.add("written "+name, float64(s.Written)/float64(s.State))
+				b.add("held "+name, s.Pause.Seconds())
+				b.add("written "+name, float64(s.WrittenBytes)/float64(s.StateBytes))
 			}
 		}
 		return nil
@@ -192,11 +192,11 @@ func (b *bench) zeros() error {
 		copy(b.state[i:min(i+8192, end)], full[i:])
 		clear(b.state[min(i+8192, end):end])
 	}
-	return b.cairn(cairn.Options{}, func(p *cairn.Run, s *cairn.Saved) error {
+	return b.cairn(cairn.Options{}, func(p *cairn.Run, s *cairn.CheckpointInfo) error {
 		if err := p.Checkpoint(b.ctx); err != nil {
 			return err
 		}
-		b.add("written zeros", float64(s.Written)/float64(s.State))
+		b.add("written zeros", float64(s.WrittenBytes)/float64(s.StateBytes))
 		return nil
 	})
 }
@@ -205,7 +205,7 @@ func (b *bench) zeros() error {
 func (b *bench) bounded() error {
 	bound := int64(len(b.state)) * 8 / 4
 	before := resident()
-	return b.cairn(cairn.Options{Memory: bound}, func(p *cairn.Run, s *cairn.Saved) error {
+	return b.cairn(cairn.Options{Memory: bound}, func(p *cairn.Run, s *cairn.CheckpointInfo) error {
 		b.change()
 		if err := p.Checkpoint(b.ctx); err != nil {
 			return err

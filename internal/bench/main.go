@@ -255,12 +255,12 @@ func (b *bench) changeSome() {
 }
 
 // cairn opens a run on the state in a fresh folder and hands it to f.
-func (b *bench) cairn(o cairn.Options, f func(p *cairn.Run, saved *cairn.Saved) error) error {
+func (b *bench) cairn(o cairn.Options, f func(p *cairn.Run, saved *cairn.CheckpointInfo) error) error {
 	o.Dir = filepath.Join(b.dir, "ckpt")
 	o.Every = time.Hour
-	o.Signals = map[os.Signal]cairn.Action{}
-	saved := new(cairn.Saved)
-	o.OnSaved = func(s cairn.Saved) { *saved = s }
+	o.Signals = map[os.Signal]cairn.SignalAction{}
+	saved := new(cairn.CheckpointInfo)
+	o.OnSaved = func(s cairn.CheckpointInfo) { *saved = s }
 	defer os.RemoveAll(o.Dir)
 	p, err := cairn.Open(b.ctx, o)
 	if err != nil {

@@ -224,8 +224,8 @@ func (b *bench) objectsRound() error {
 	b.add("object bytes", bytes/float64(o.count))
 	dir := filepath.Join(b.dir, "objects")
 	defer os.RemoveAll(dir)
-	var saved cairn.Saved
-	opts := cairn.Options{Dir: dir, Every: time.Hour, Signals: map[os.Signal]cairn.Action{}, OnSaved: func(s cairn.Saved) { saved = s }}
+	var saved cairn.CheckpointInfo
+	opts := cairn.Options{Dir: dir, Every: time.Hour, Signals: map[os.Signal]cairn.SignalAction{}, OnSaved: func(s cairn.CheckpointInfo) { saved = s }}
 	had := peak(true)
 	p, err := cairn.Open(b.ctx, opts)
 	if err != nil {
@@ -251,8 +251,8 @@ func (b *bench) objectsRound() error {
 			return fmt.Errorf("%s: %w", name, err)
 		}
 		b.add("processor "+name, (processorTime() - used).Seconds())
-		b.add("paused "+name, saved.Held.Seconds())
-		b.add("written "+name, float64(saved.Written)/float64(saved.State))
+		b.add("paused "+name, saved.Pause.Seconds())
+		b.add("written "+name, float64(saved.WrittenBytes)/float64(saved.StateBytes))
 		return nil
 	}
 	if err := save("first", func() {}); err != nil {
@@ -331,7 +331,7 @@ func (b *bench) objectsRound() error {
 	if err := p.Checkpoint(b.ctx); err != nil {
 		return err
 	}
-	b.add("written restart", float64(saved.Written)/float64(saved.State))
+	b.add("written restart", float64(saved.WrittenBytes)/float64(saved.StateBytes))
 	return nil
 }
 
@@ -341,7 +341,7 @@ func (b *bench) variables(n int) error {
 	defer os.RemoveAll(dir)
 	for _, again := range []bool{false, true} {
 		numbers, rows := make([]int64, n), make([][]float64, n)
-		p, err := cairn.Open(b.ctx, cairn.Options{Dir: dir, Every: time.Hour, Signals: map[os.Signal]cairn.Action{}})
+		p, err := cairn.Open(b.ctx, cairn.Options{Dir: dir, Every: time.Hour, Signals: map[os.Signal]cairn.SignalAction{}})
 		if err != nil {
 			return err
 		}

@@ -56,7 +56,7 @@ func runRank(ctx context.Context, role, to string) (err error) {
 	if body == nil {
 		return fmt.Errorf("no role %q", role)
 	}
-	r.p, err = cairn.Open(ctx, cairn.Options{Every: 24 * time.Hour, OnSaved: func(s cairn.Saved) { r.state.safe++ }})
+	r.p, err = cairn.Open(ctx, cairn.Options{Every: 24 * time.Hour, OnSaved: func(s cairn.CheckpointInfo) { r.state.safe++ }})
 	if err != nil {
 		return err
 	}

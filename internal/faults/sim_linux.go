@@ -100,7 +100,7 @@ func (m *simulation) check(s *simState) error {
 func (m *simulation) life(fsys vfs.FS) (done bool, err error) {
 	ctx := vfs.With(context.Background(), fsys)
 	s := m.newState()
-	p, err := cairn.Open(ctx, cairn.Options{Dir: "/run/ckpt", EveryPoints: m.every, Signals: map[os.Signal]cairn.Action{}, Compression: m.compr,
+	p, err := cairn.Open(ctx, cairn.Options{Dir: "/run/ckpt", EveryPoints: m.every, Signals: map[os.Signal]cairn.SignalAction{}, Compression: m.compr,
 		OnError: func(error) {}, Log: slog.New(slog.DiscardHandler)})
 	if errors.Is(err, cairn.ErrFinished) {
 		if !m.ending.Load() {

@@ -29,6 +29,7 @@ var layers = [][]string{
 	{"internal/graph", "internal/p2p", "internal/compiler/golang/lower"},
 	{"internal/ckpt", "mpi", "device"},
 	{"internal/ckpt/ckpttest", "internal/migrate"},
+	{"internal/engine"},
 	{".", "internal/supervise", "internal/compiler/hotloops", "internal/compiler/commcheck"},
 	{"internal/interconnects", "internal/plain", "internal/compiler/golang/explain", "internal/compiler/golang/gobuild", "resume"},
 	{"internal/compiler/golang/place"},

@@ -56,8 +56,8 @@ func main() {
 	if *full {
 		c.MaxBases = -1
 	}
-	c.OnSaved = func(s cairn.Saved) {
-		fmt.Printf("saved set=%d reason=%q state=%d written=%d\n", s.Set, s.Reason, s.State, s.Written)
+	c.OnSaved = func(s cairn.CheckpointInfo) {
+		fmt.Printf("saved set=%d reason=%q state=%d written=%d\n", s.Index, s.Reason, s.StateBytes, s.WrittenBytes)
 	}
 	err := run(context.Background(), c)
 	if err != nil {

@@ -1,0 +1,134 @@
+package engine
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/cairnrun/cairn/internal/ckpt"
+	"github.com/cairnrun/cairn/internal/control"
+	"github.com/cairnrun/cairn/internal/store"
+	"github.com/cairnrun/cairn/internal/vfs"
+)
+
+// Which files Restore may change.
+//
+// A checkpoint names the files that were written, and Restore cuts them back.
+// Somebody else may have made the checkpoint. So Restore changes a file only if
+// the program has opened it itself, or it lies in the working directory, or the
+// run has recorded that it writes it, in this very directory, or the user
+// consents.
+
+// EnvOutside is an environment variable by which the user consents: if it is set,
+// Restore changes files outside the working directory that a checkpoint from
+// elsewhere names. See Options.OutsideFiles.
+const EnvOutside = "CAIRN_OUTSIDE_FILES"
+
+// ownFiles is the run's record of the files that a rank writes, in the checkpoint
+// directory. It lists those in the working directory too: that may be another one
+// at the restart, of a program that changes it or a rank that moved. It holds as long as that directory is the
+// one that it was written in: who sends somebody a copy of it can't know which
+// inode that copy will have.
+type ownFiles struct {
+	Format int      `json:"format"`
+	Dir    uint64   `json:"dir"` // inode of the checkpoint directory
+	Paths  []string `json:"paths"`
+}
+
+const ownFilesFormat = 1
+
+func (p *Run) ownFilesPath() string {
+	return filepath.Join(p.opts.Dir, fmt.Sprintf("journal.opened-%04d", p.seat.Rank))
+}
+
+// real reports whether the checkpoints are in the system's own files.
+func (p *Run) realFiles() bool { return p.opts.fs == vfs.OS() }
+
+// outside returns the real path of a file, if it does not lie in the working
+// directory.
+func outside(name string) (string, bool) {
+	dir, err := os.Getwd()
+	if err != nil {
+		return name, true
+	}
+	if real, err := filepath.EvalSymlinks(dir); err == nil {
+		dir = real
+	}
+	path, err := filepath.Abs(filepath.FromSlash(name))
+	if err != nil {
+		return name, true
+	}
+	if real, err := filepath.EvalSymlinks(path); err == nil {
+		path = real
+	} else if up, err := filepath.EvalSymlinks(filepath.Dir(path)); err == nil {
+		path = filepath.Join(up, filepath.Base(path))
+	}
+	rel, err := filepath.Rel(dir, path)
+	return path, err != nil || rel == ".." || strings.HasPrefix(rel, ".."+string(filepath.Separator))
+}
+
+// known returns the files that the run has recorded.
+func (p *Run) known() []string {
+	var own ownFiles
+	st, err := os.Stat(p.opts.Dir)
+	if err != nil || store.ReadRecord(p.opts.fs, p.ownFilesPath(), &own) != nil || own.Format != ownFilesFormat || own.Dir != control.Inode(st) {
+		return nil
+	}
+	return own.Paths
+}
+
+// vouch records files that are written, before a checkpoint names them.
+func (p *Run) vouch(files []ckpt.FileEntry) error {
+	if !p.realFiles() {
+		return nil
+	}
+	var paths []string
+	for _, e := range files {
+		if e.Mode == "r" || e.Abs == "" || p.vouched[e.Abs] {
+			continue
+		}
+		path, _ := outside(e.Abs)
+		paths = append(paths, path)
+		if p.vouched == nil {
+			p.vouched = make(map[string]bool)
+		}
+		p.vouched[e.Abs] = true
+	}
+	known := p.known()
+	paths = slices.DeleteFunc(paths, func(path string) bool { return slices.Contains(known, path) })
+	if len(paths) == 0 {
+		return nil
+	}
+	st, err := os.Stat(p.opts.Dir)
+	if err == nil {
+		err = store.WriteRecord(p.opts.fs, p.ownFilesPath(), &ownFiles{ownFilesFormat, control.Inode(st), append(known, paths...)})
+	}
+	if err != nil {
+		clear(p.vouched)
+		return fmt.Errorf("recording the files of the run: %w", err)
+	}
+	return nil
+}
+
+// trusted returns an error if a checkpoint names a file to be changed that Restore
+// may not change. It comes before any is opened.
+func (p *Run) trusted() error {
+	if p.restored || p.files.moved || !p.realFiles() || p.opts.OutsideFiles || os.Getenv(EnvOutside) != "" {
+		return nil
+	}
+	var errs []error
+	for _, o := range p.files.saved {
+		if _, ok := o.stream(); ok || o.entry.Mode == "r" || !o.fresh || o.entry.Path == stdoutPath {
+			continue
+		}
+		path, ok := outside(o.entry.Path)
+		if !ok || slices.Contains(p.known(), path) {
+			continue
+		}
+		errs = append(errs, misfit(fmt.Sprintf("the checkpoint names %s as a file to be cut back and written, which is outside the working directory, and the program has not opened it: the checkpoint comes from elsewhere. If you trust it, set Options.OutsideFiles or %s=1", path, EnvOutside)))
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,109 @@
+package engine
+
+import (
+	"os"
+	"path/filepath"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+// TestLookFirst holds that a program which looks before it calls Point misses nothing.
+func TestLookFirst(t *testing.T) {
+	var told atomic.Int32
+	dir := t.TempDir()
+	p, err := Open(t.Context(), Options{Dir: dir, EveryPoints: 3, Signals: map[os.Signal]SignalAction{}, OnDue: func() { told.Add(1) }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.Close()
+	x := 0
+	Protect(p, "x", &x)
+	if _, err := p.Restore(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if !p.Due() || !p.Counts() || told.Load() == 0 { // the first point looks whether all is well
+		t.Error("nothing is due at first", p.Due(), p.Counts(), told.Load())
+	}
+	var saved []int
+	for x = 1; x <= 12; x++ {
+		if !p.Due() {
+			p.Passed()
+			continue
+		}
+		before := p.saving.Index
+		if err := p.Point(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if p.saving.Index != before {
+			saved = append(saved, x)
+			if err := p.await(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if len(saved) != 4 || saved[0] != 3 || saved[3] != 12 {
+		t.Errorf("saved at %v, not at every third point", saved)
+	}
+	if p.points != 12 {
+		t.Errorf("%d points were counted", p.points)
+	}
+	p.opts.EveryPoints = 0
+	p.schedule()
+	if p.wake.Store(false); p.Due() || p.Counts() {
+		t.Error("something is due")
+	}
+	n := told.Load()
+	if p.Request(); !p.Due() || told.Load() != n+1 {
+		t.Error("a request makes nothing due, or tells nobody")
+	}
+}
+
+// TestClaimed holds that a file which is asked for after Claimed is opened anew.
+func TestClaimed(t *testing.T) {
+	dir, name := t.TempDir(), filepath.Join(t.TempDir(), "log")
+	start := func() *Run {
+		p, err := Open(t.Context(), Options{Dir: dir, Every: time.Hour, Signals: map[os.Signal]SignalAction{}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return p
+	}
+	open := func(p *Run) *os.File {
+		f, err := p.OpenFile(name, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return f
+	}
+	p := start()
+	var f *os.File
+	Protect(p, "f", &f)
+	if _, err := p.Restore(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	f = open(p)
+	if err := p.Checkpoint(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	p.Close()
+	f.Close()
+	for _, claimed := range []bool{false, true} {
+		p := start()
+		var f *os.File
+		Protect(p, "f", &f)
+		if ok, err := p.Restore(t.Context()); !ok || err != nil {
+			t.Fatal(ok, err)
+		}
+		if claimed {
+			p.Claimed()
+		}
+		g := open(p)
+		if (f == g) == claimed {
+			t.Errorf("claimed: %v; the same file: %v", claimed, f == g)
+		}
+		p.Close()
+		f.Close()
+		g.Close()
+	}
+}

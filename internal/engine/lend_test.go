@@ -1,0 +1,128 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/cairnrun/cairn/internal/transport/mem"
+	"github.com/cairnrun/cairn/mpi"
+)
+
+// holder has what a program gets from its run.
+type holder struct {
+	run   *Run
+	world *mpi.Comm
+	n     int
+}
+
+// TestHandles: pointers to a run and to its communicator are restored as those
+// to the run that restores them; other runs can't be saved.
+func TestHandles(t *testing.T) {
+	dir := t.TempDir()
+	p := open(t, dir)
+	p.Handles()
+	h := holder{p, p.World(), 7}
+	Protect(p, "holder", &h)
+	restore(t, p, false)
+	if err := p.Lend(Options{EveryPoints: 3}, false); err != nil {
+		t.Fatal(err)
+	}
+	checkpoint(t, p)
+	p.Finish()
+	if err := p.Close(); err != nil || p.closed || p.done {
+		t.Error("a program has ended a run that was lent to it:", err)
+	}
+	if !p.Return() {
+		t.Error("ranks are lost")
+	}
+	closeRun(t, p)
+
+	q := open(t, dir)
+	q.Handles()
+	h = holder{}
+	Protect(q, "holder", &h)
+	restore(t, q, true)
+	if h.run != q || h.world != q.World() || h.n != 7 {
+		t.Error("the run, the communicator or what stood beside them is another")
+	}
+
+	third := open(t, t.TempDir())
+	v := holder{run: third}
+	err := Protect(third, "holder", &v)
+	if err == nil {
+		_, err = third.Restore(t.Context())
+	}
+	if err == nil || !strings.Contains(err.Error(), "a run can't be saved") {
+		t.Error("a run in a variable of a program that is not saved as a whole:", err)
+	}
+}
+
+// TestLend: options that come after Restore count, on all ranks, and no set is
+// taken where OnCopy refuses.
+func TestLend(t *testing.T) {
+	const n, points = 3, 12
+	for _, spatial := range []bool{false, true} {
+		var sets atomic.Int64
+		refused := errors.New("not here")
+		var refuse atomic.Bool
+		errs := newCrew(n, mem.Options{}).run(Options{Dir: t.TempDir(), OnCopy: func() error {
+			if refuse.Load() {
+				return refused
+			}
+			return nil
+		}}, func(p *Run) error {
+			x := 0
+			Protect(p, "x", &x)
+			if _, err := p.Restore(context.Background()); err != nil {
+				return err
+			}
+			o := Options{EveryPoints: 4, SafePoints: spatial, OnSaved: func(CheckpointInfo) { sets.Add(1) }}
+			if err := p.Lend(o, false); err != nil {
+				return err
+			}
+			for x = 1; x <= points; x++ {
+				if err := p.Point(context.Background()); err != nil {
+					return err
+				}
+				if x%4 == 0 { // else a newer set may overtake it, and is told of alone
+					if err := p.team.await(context.Background(), p.saving.Index); err != nil {
+						return err
+					}
+				}
+				if err := p.World().Barrier(); err != nil {
+					return err
+				}
+			}
+			refuse.Store(true)
+			if err := p.Checkpoint(context.Background()); !errors.Is(err, ErrNotSaved) {
+				return fmt.Errorf("a set was taken though it was refused: %v", err)
+			}
+			if !p.Return() {
+				return errors.New("ranks are lost")
+			}
+			p.Finish()
+			return nil
+		})
+		if err := errors.Join(errs...); err != nil {
+			t.Fatal(err)
+		}
+		if got := sets.Load(); got != n*points/4 {
+			t.Errorf("spatial %v: %d files of sets, and %d points on %d ranks with a set at each fourth", spatial, got, points, n)
+		}
+	}
+	errs := newCrew(2, mem.Options{}).run(Options{Dir: t.TempDir()}, func(p *Run) error {
+		if _, err := p.Restore(context.Background()); err != nil {
+			return err
+		}
+		err := p.Lend(Options{EveryPoints: 1 + p.Rank()}, false)
+		p.Return()
+		return err
+	})
+	if err := errors.Join(errs...); err == nil || !strings.Contains(err.Error(), "must be the same on all ranks") {
+		t.Error("ranks with different options:", err)
+	}
+}

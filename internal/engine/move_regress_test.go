@@ -1,0 +1,264 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/cairnrun/cairn/mpi"
+)
+
+// movesWhen lets a run be moved whenever it asks, until it has ended, and
+// returns how often it was.
+func (s *stage) movesWhen(ask <-chan []int) (moved int) {
+	s.t.Helper()
+	over := make(chan error, 1)
+	go func() { over <- s.end() }()
+	for {
+		select {
+		case ranks := <-ask:
+			if err := s.move(ranks, 1, nil); err == nil {
+				moved++
+			} else {
+				s.t.Log(err)
+			}
+		case err := <-over:
+			if err != nil {
+				s.t.Error(err)
+			}
+			return moved
+		}
+	}
+}
+
+// A file that the program has closed stays as it is, though a newcomer opens it
+// anew, and the move is called off.
+func TestMoveClosedFile(t *testing.T) {
+	dir := t.TempDir()
+	ask, over := make(chan struct{}, 1), make(chan struct{})
+	program := func(p *Run) error {
+		f, err := p.OpenFile(dir+"/params", os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o600)
+		if err != nil {
+			return err
+		}
+		step := 0
+		Protect(p, "step", &step)
+		restored, err := p.Restore(context.Background())
+		if err != nil {
+			return err
+		}
+		if !restored {
+			fmt.Fprintln(f, "written once")
+		}
+		f.Close()
+		for done := false; !done; step++ {
+			if err := p.Point(context.Background()); err != nil {
+				return err
+			}
+			if step == 3 {
+				ask <- struct{}{}
+			}
+			select {
+			case <-over:
+				done = true
+			case <-time.After(time.Millisecond):
+			}
+		}
+		p.Finish()
+		return nil
+	}
+	s := newStage(t, 1, nil, Options{Dir: dir + "/sets", EveryPoints: 1000}, program)
+	<-ask
+	if err := s.move([]int{0}, 1, func() bool { return false }); err == nil || err.Error() != "called off" {
+		t.Error(err)
+	}
+	close(over)
+	if err := s.end(); err != nil {
+		t.Error(err)
+	}
+	if text, err := os.ReadFile(dir + "/params"); string(text) != "written once\n" {
+		t.Errorf("%q, %v", text, err)
+	}
+}
+
+// Checkpoints that are due by the number of points stay so over moves, and all
+// ranks hear of all sets.
+func TestMoveSets(t *testing.T) {
+	for _, n := range []int{1, 2} {
+		var mu sync.Mutex
+		saved := make([][]uint64, n)
+		ask := make(chan []int)
+		program := func(p *Run) error {
+			step := 0
+			Protect(p, "step", &step)
+			p.opts.OnSaved = func(s CheckpointInfo) {
+				mu.Lock()
+				defer mu.Unlock()
+				saved[p.Rank()] = append(saved[p.Rank()], s.Index)
+			}
+			if _, err := p.Restore(context.Background()); err != nil {
+				return err
+			}
+			x := []int{1}
+			for ; step < 200; step++ {
+				if err := p.Point(context.Background()); err != nil {
+					return err
+				}
+				if err := mpi.Allreduce(p.World(), x, x, mpi.Max); err != nil {
+					return err
+				}
+				if p.Rank() == 0 && step%30 == 25 {
+					ask <- []int{n - 1}
+				}
+				time.Sleep(time.Millisecond) // leave a move some points
+			}
+			p.Finish()
+			return nil
+		}
+		s := newStage(t, n, []string{"tcp"}, Options{Dir: t.TempDir(), EveryPoints: 40}, program)
+		if moved := s.movesWhen(ask); moved == 0 {
+			t.Error("it was not moved")
+		}
+		for r := range saved {
+			if want := []uint64{1, 2, 3, 4, 5}; !slices.Equal(saved[r], want[:len(saved[r])]) || len(saved[r]) < 4 {
+				t.Errorf("%d ranks: rank %d has heard of sets %v", n, r, saved[r])
+			}
+		}
+	}
+}
+
+// A rank does not go where the run's checkpoints are not.
+func TestMoveFolder(t *testing.T) {
+	dir := t.TempDir() + "/sets"
+	ask, over := make(chan struct{}, 1), make(chan struct{})
+	program := func(p *Run) error {
+		step := 0
+		Protect(p, "step", &step)
+		if _, err := p.Restore(context.Background()); err != nil {
+			return err
+		}
+		for done := false; !done; step++ {
+			if err := p.Point(context.Background()); err != nil {
+				return err
+			}
+			if step == 5 {
+				if err := p.Checkpoint(context.Background()); err != nil {
+					return err
+				}
+				ask <- struct{}{}
+			}
+			select {
+			case <-over:
+				done = true
+			case <-time.After(time.Millisecond):
+			}
+		}
+		return nil
+	}
+	s := newStage(t, 1, nil, Options{Dir: dir, EveryPoints: 1 << 20}, program)
+	<-ask
+	s.opts.Dir = dir + "-elsewhere" // as on a host that does not share it
+	if err := s.move([]int{0}, 1, nil); err == nil || !strings.Contains(err.Error(), "on a file system that all hosts share") {
+		t.Error(err)
+	}
+	close(over)
+	if err := s.end(); err != nil {
+		t.Error(err)
+	}
+	if _, err := os.Stat(dir + "-elsewhere"); err == nil {
+		t.Error("the folder was made there")
+	}
+}
+
+// A move is called off before all ranks have come to a point, and the next one
+// asked for: they are held for both.
+func TestMoveAfterCallOff(t *testing.T) {
+	const slow = 1
+	waits, goOn := make(chan struct{}), make(chan struct{})
+	program := func(p *Run) error {
+		step := 0
+		Protect(p, "step", &step)
+		if _, err := p.Restore(context.Background()); err != nil {
+			return err
+		}
+		for ; step < 30; step++ {
+			if err := p.Point(context.Background()); err != nil {
+				return err
+			}
+			if step == 5 && p.Rank() == slow {
+				close(waits)
+				<-goOn
+			}
+			time.Sleep(time.Millisecond)
+			if err := p.World().Barrier(); err != nil {
+				return err
+			}
+		}
+		p.Finish()
+		return nil
+	}
+	s := newStage(t, 3, []string{"tcp"}, Options{Dir: t.TempDir(), EveryPoints: 1000}, program)
+	s.told = func(id uint64) error {
+		if id == 1 {
+			return errors.New("called off")
+		}
+		close(goOn)
+		return nil
+	}
+	<-waits
+	if err := s.move([]int{2}, 0, nil); err == nil || err.Error() != "called off" {
+		t.Fatal(err)
+	}
+	if err := s.move([]int{0}, 0, nil); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.end(); err != nil {
+		t.Error(err)
+	}
+}
+
+// What a newcomer prints when it is not needed is not the rank's output.
+func TestMoveOutput(t *testing.T) {
+	out := t.TempDir() + "/out"
+	failed, over := make(chan struct{}), make(chan struct{})
+	program := func(p *Run) error {
+		step := 0
+		Protect(p, "step", &step)
+		if _, err := p.Restore(context.Background()); err != nil {
+			fmt.Println(err)
+			close(failed)
+			return err
+		}
+		for done := false; !done; step++ {
+			if err := p.Point(context.Background()); err != nil {
+				return err
+			}
+			select {
+			case <-over:
+				done = true
+			case <-time.After(time.Millisecond):
+			}
+		}
+		p.Finish()
+		return nil
+	}
+	s := newStage(t, 1, nil, Options{Dir: t.TempDir(), EveryPoints: 1000}, program)
+	s.out = out
+	if err := s.move([]int{0}, 0, func() bool { return false }); err == nil || err.Error() != "called off" {
+		t.Error(err)
+	}
+	<-failed
+	close(over)
+	if err := s.end(); err != nil {
+		t.Error(err)
+	}
+	if got, err := os.ReadFile(out); err != nil || len(got) > 0 {
+		t.Errorf("%q, %v", got, err)
+	}
+}

@@ -1,0 +1,73 @@
+package engine
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"hash"
+	"io"
+	"os"
+)
+
+// outputSum digests a rank's standard output, which is a file of the run: what
+// a checkpoint says of it is compared when that is restored, as all else is.
+// Each checkpoint reads what was written since the one before.
+type outputSum struct {
+	h  hash.Hash
+	at int64 // bytes that are in h
+}
+
+// upTo returns the digest of a file's first size bytes.
+func (s *outputSum) upTo(path string, size int64) (string, error) {
+	if s.h == nil || size < s.at { // it was cut back
+		s.h, s.at = sha256.New(), 0
+	}
+	if size > s.at {
+		f, err := os.Open(path)
+		if err != nil {
+			return "", err
+		}
+		defer f.Close()
+		n, err := io.Copy(s.h, io.NewSectionReader(f, s.at, size-s.at))
+		s.at += n
+		if err == nil && s.at < size {
+			err = io.ErrUnexpectedEOF
+		}
+		if err != nil {
+			return "", err
+		}
+	}
+	return hex.EncodeToString(s.h.Sum(nil)[:16]), nil
+}
+
+// summed adds the digest to the entry of standard output. One that can't be read
+// has none.
+func (t *fileTable) summed(o *openFile) {
+	o.entry.Digest = ""
+	if sum, err := t.out.upTo(o.entry.Abs, o.entry.Size); err == nil {
+		o.entry.Digest = sum
+	} else {
+		t.out = outputSum{}
+	}
+}
+
+// sameOutput compares standard output with what it was when the checkpoint was
+// taken.
+func (t *fileTable) sameOutput(o *openFile) error {
+	if o.f != os.Stdout || o.entry.Path != stdoutPath || o.entry.Digest == "" || t.moved {
+		return nil
+	}
+	t.out = outputSum{}
+	sum, err := t.out.upTo(o.entry.Abs, o.entry.Size)
+	if errors.Is(err, os.ErrPermission) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("the output of the checkpoint: %w", err)
+	}
+	if sum != o.entry.Digest {
+		return misfit(fmt.Sprintf("the output of the checkpoint: %s is damaged: its first %d bytes are not what they were when the checkpoint was taken: bring them back, or start with --fresh", o.entry.Abs, o.entry.Size))
+	}
+	return nil
+}

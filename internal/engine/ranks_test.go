@@ -1,0 +1,312 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/cairnrun/cairn/internal/control"
+	"github.com/cairnrun/cairn/internal/transport"
+	"github.com/cairnrun/cairn/internal/transport/mem"
+	"github.com/cairnrun/cairn/mpi"
+)
+
+// crew is a run of several ranks in this process.
+type crew struct {
+	fabric *mem.Fabric
+	seats  []*seat
+}
+
+// meeting lets the ranks of a crew exchange cards, any number of times.
+type meeting struct {
+	mu     sync.Mutex
+	n      int
+	rounds map[int]*meetingRound
+}
+
+type meetingRound struct {
+	cards [][]byte
+	came  int
+	full  chan struct{}
+}
+
+func (m *meeting) exchange(rank int) func(context.Context, []byte) ([][]byte, error) {
+	round := 0
+	return func(ctx context.Context, card []byte) ([][]byte, error) {
+		m.mu.Lock()
+		r := m.rounds[round]
+		if r == nil {
+			r = &meetingRound{cards: make([][]byte, m.n), full: make(chan struct{})}
+			m.rounds[round] = r
+		}
+		round++
+		r.cards[rank] = card
+		if r.came++; r.came == m.n {
+			close(r.full)
+		}
+		m.mu.Unlock()
+		select {
+		case <-r.full:
+			return r.cards, nil
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+}
+
+func newCrew(n int, o mem.Options) *crew {
+	c := &crew{fabric: mem.New(n)}
+	m := &meeting{n: n, rounds: make(map[int]*meetingRound)}
+	for r := range n {
+		c.seats = append(c.seats, &seat{
+			Welcome: control.Welcome{Rank: r, Size: n}, meet: m.exchange(r),
+			ways: []transport.Driver{c.fabric.Driver(r, o)},
+		})
+	}
+	return c
+}
+
+// errKilled makes a rank go without a word.
+var errKilled = errors.New("killed")
+
+// run runs a program on all ranks and returns their errors.
+func (c *crew) run(opts Options, program func(p *Run) error) []error {
+	errs := make([]error, len(c.seats))
+	var wg sync.WaitGroup
+	for r, s := range c.seats {
+		wg.Go(func() {
+			o := opts
+			o.seat = s
+			o.Signals = map[os.Signal]SignalAction{}
+			p, err := Open(context.Background(), o)
+			if err == nil {
+				if err = program(p); errors.Is(err, errKilled) {
+					c.fabric.Kill(r)
+				}
+				if cerr := p.Close(); err == nil {
+					err = cerr
+				}
+			} else {
+				c.fabric.Kill(r)
+			}
+			errs[r] = err
+		})
+	}
+	wg.Wait()
+	return errs
+}
+
+// relay is a program whose ranks pass numbers to their neighbours and to
+// random others, some of them received much later, and digest all of it.
+type relay struct {
+	Step   int
+	Sum    uint64
+	Behind []uint64
+}
+
+const tagRing, tagLate, tagSkew = 1, 2, 3
+
+func relayProgram(steps int, skew bool, at func(p *Run, step int) error, out []uint64) func(p *Run) error {
+	return func(p *Run) error {
+		ctx := context.Background()
+		w := p.World()
+		var s relay
+		var pending *mpi.Request
+		buf := make([]uint64, 300)
+		Protect(p, "state", &s)
+		Protect(p, "pending", &pending)
+		Protect(p, "buf", &buf)
+		restored, err := p.Restore(ctx)
+		if err != nil {
+			return err
+		}
+		n, r := w.Size(), w.Rank()
+		right, left := (r+1)%n, (r+n-1)%n
+		ahead := func() error { // what its neighbour sends after its next point, before its own
+			if !skew || r == 0 {
+				return nil
+			}
+			var x [1]uint64
+			_, err := mpi.Recv(w, x[:], left, tagSkew)
+			s.Sum = s.Sum*31 + x[0]
+			return err
+		}
+		if !restored {
+			if err := ahead(); err != nil {
+				return err
+			}
+		}
+		for ; s.Step < steps; s.Step++ {
+			if err := p.Point(ctx); err != nil {
+				return err
+			}
+			if skew && r < n-1 {
+				if err := mpi.Send(w, []uint64{s.Sum + uint64(s.Step)}, right, tagSkew); err != nil {
+					return err
+				}
+			}
+			if at != nil {
+				if err := at(p, s.Step); err != nil {
+					return err
+				}
+			}
+			// A receive that stays pending over some points …
+			if pending == nil && s.Step%5 == 0 && (!skew || r > 0) {
+				pending = mpi.Irecv(w, buf, mpi.AnySource, tagLate)
+			}
+			// … and is satisfied by a message that was sent some points ago.
+			if s.Step%5 == 2 && (!skew || r < n-1) {
+				big := make([]uint64, 1+(s.Step*37)%300)
+				for i := range big {
+					big[i] = uint64(r*1000 + s.Step + i)
+				}
+				if err := sendLater(w, big, right); err != nil {
+					return err
+				}
+			}
+			if s.Step%5 == 4 && pending != nil {
+				st, err := pending.Wait()
+				if err != nil {
+					return err
+				}
+				for _, x := range buf[:mpi.Count[uint64](st)] {
+					s.Sum = s.Sum*31 + x
+				}
+				pending = nil
+			}
+			if skew { // a ring would leave no moment at which all ranks are at a point
+				if s.Step < steps-1 {
+					if err := ahead(); err != nil {
+						return err
+					}
+				}
+				continue
+			}
+			out, in := []uint64{s.Sum + uint64(r)}, []uint64{0}
+			if _, err := mpi.Sendrecv(w, out, right, tagRing, in, left, tagRing); err != nil {
+				return err
+			}
+			s.Sum = s.Sum*31 + in[0]
+			if s.Step%7 == 0 {
+				if err := mpi.Allreduce(w, []uint64{s.Sum}, in, mpi.BXor); err != nil {
+					return err
+				}
+				s.Sum += in[0]
+			}
+		}
+		out[r] = s.Sum
+		p.Finish()
+		return nil
+	}
+}
+
+func reference(t *testing.T, n, steps int, skew bool) []uint64 {
+	t.Helper()
+	out := make([]uint64, n)
+	for r, err := range newCrew(n, mem.Options{}).run(Options{Dir: t.TempDir(), EveryPoints: 1 << 30}, relayProgram(steps, skew, nil, out)) {
+		if err != nil {
+			t.Fatalf("rank %d: %v", r, err)
+		}
+	}
+	return out
+}
+
+// TestRanksLost kills ranks again and again, until the work is done.
+func TestRanksLost(t *testing.T) {
+	const steps = 60
+	for name, o := range map[string]mem.Options{
+		"eager": {}, "rendezvous": {EagerLimit: 64}, "pull": {EagerLimit: 64, Pull: true}, "narrow": {EagerLimit: 64, Window: -1}, "reopened": {MustClose: true},
+	} {
+		for _, skew := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s, skew %v", name, skew), func(t *testing.T) {
+				n := 4
+				want := reference(t, n, steps, skew)
+				rng := rand.New(rand.NewPCG(1, 2))
+				dir := t.TempDir()
+				got := make([]uint64, n)
+				for attempt := 0; ; attempt++ {
+					if attempt == 200 {
+						t.Fatal("no progress")
+					}
+					c := newCrew(n, o)
+					victim, when := rng.IntN(n), rng.IntN(25)
+					var steps0 atomic.Int64
+					opts := Options{Dir: dir, EveryPoints: 1 << 30}
+					if attempt%2 == 0 {
+						opts.EveryPoints = 3
+					}
+					errs := c.run(opts, relayProgram(steps, skew, func(p *Run, step int) error {
+						if p.Rank() == victim {
+							if steps0.Add(1) > int64(when) {
+								return errKilled
+							}
+							if step%4 == 1 {
+								p.Request()
+							}
+						}
+						return nil
+					}, got))
+					if errors.Join(errs...) == nil {
+						t.Logf("%d attempts", attempt+1)
+						break
+					}
+					for r, err := range errs {
+						if err != nil && !errors.Is(err, errKilled) && !errors.Is(err, mpi.ErrLost) && !errors.Is(err, mpi.ErrEnded) {
+							t.Errorf("rank %d: %v", r, err)
+						}
+					}
+					if t.Failed() {
+						t.FailNow()
+					}
+				}
+				for r := range want {
+					if got[r] != want[r] {
+						t.Errorf("rank %d: %x, want %x", r, got[r], want[r])
+					}
+				}
+			})
+		}
+	}
+}
+
+// TestRanksStop stops at every step and goes on.
+func TestRanksStop(t *testing.T) {
+	const n, steps = 3, 20
+	for _, skew := range []bool{false, true} {
+		want := reference(t, n, steps, skew)
+		got := make([]uint64, n)
+		dir := t.TempDir()
+		for i := 0; ; i++ {
+			errs := newCrew(n, mem.Options{EagerLimit: 64}).run(Options{Dir: dir, EveryPoints: 1 << 30}, relayProgram(steps, skew, func(p *Run, step int) error {
+				if p.Rank() == i%n && step == i {
+					p.askStop("test")
+				}
+				return nil
+			}, got))
+			if errors.Join(errs...) == nil {
+				break
+			}
+			for r, err := range errs {
+				if !errors.Is(err, ErrStopped) || errors.Is(err, ErrNotSaved) {
+					t.Fatalf("stop %d, rank %d: %v", i, r, err)
+				}
+			}
+		}
+		for r := range want {
+			if got[r] != want[r] {
+				t.Errorf("skew %v, rank %d: %x, want %x", skew, r, got[r], want[r])
+			}
+		}
+	}
+}
+
+// sendLater starts a send that is waited for by nobody.
+func sendLater(w *mpi.Comm, data []uint64, to int) error {
+	_, _, err := mpi.Isend(w, data, to, tagLate).Test()
+	return err
+}

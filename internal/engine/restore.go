@@ -1,0 +1,419 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"syscall"
+	"time"
+
+	"github.com/cairnrun/cairn/internal/ckpt"
+	"github.com/cairnrun/cairn/internal/control"
+	"github.com/cairnrun/cairn/internal/graph"
+	"github.com/cairnrun/cairn/internal/step"
+)
+
+// Restore puts the newest good set's values into the protected variables and
+// reopens and positions the run's files. It returns false when there is
+// nothing to restore. It is called once, after all Protect calls and before
+// the first Point.
+//
+// A damaged set is reported to Options.Log and stepped over to an older one.
+// When sets exist and none can be loaded that is an error, as is a set that
+// does not fit what the program protects. After an error the variables'
+// values are undefined, and the program must not go on.
+func (p *Run) Restore(ctx context.Context) (bool, error) {
+	if p.broken != nil {
+		return false, p.broken
+	}
+	if p.closed || p.tried {
+		return false, errors.New("cairn: Restore is called once, on an open run")
+	}
+	p.tried = true
+	if p.seat.Size > 1 {
+		p.team.engine.EndRecord()
+	}
+	if p.newcomer() {
+		p.shapes = p.fixedShapes()
+		return true, p.arrive(ctx)
+	}
+	sets, err := p.dir.Committed()
+	if err != nil {
+		return false, fmt.Errorf("cairn: %w", err)
+	}
+	for _, n := range p.seat.Avoid {
+		p.damaged[n] = true
+	}
+	p.shapes = p.fixedShapes()
+	var table *ckpt.Table
+	if err = p.identify(sets); err != nil {
+		return false, p.Refuse(fmt.Errorf("cairn: %w", err))
+	}
+	if p.seat.Size > 1 {
+		table, err = p.team.restore(ctx, sets)
+	} else {
+		table, err = p.restoreAlone(ctx, sets)
+	}
+	if err == nil && table == nil && p.seat.Expect > 0 {
+		err = p.vanished()
+	}
+	if err == nil {
+		err = p.settle(table != nil)
+	}
+	if err == nil {
+		err = p.files.mark()
+	}
+	if err != nil {
+		return false, p.Refuse(fmt.Errorf("cairn: %w", err))
+	}
+	if err := p.readySaver(table); err != nil {
+		return false, fmt.Errorf("cairn: %w", err)
+	}
+	step.At("restore.done")
+	p.restored = true
+	p.files.resuming = false
+	if p.team != nil {
+		if err := p.team.begin(); err != nil {
+			return false, fmt.Errorf("cairn: %w", err)
+		}
+	}
+	p.schedule()
+	p.signals = watchSignals(p)
+	p.seat.ctl.say(&control.Message{Kind: control.Restored, Index: p.safe, OK: table != nil})
+	return table != nil, nil
+}
+
+// readySaver makes what saves, and what it needs for the state as it is.
+func (p *Run) readySaver(table *ckpt.Table) (err error) {
+	opts := ckpt.Options{
+		Rank: p.seat.Rank, Ranks: p.seat.Size, Run: p.id.Run, Attempt: p.id.Attempt, Helper: p.seat.writer,
+		Keep: p.opts.Keep, Compression: p.opts.Compression, Memory: p.opts.Memory,
+		MaxBases: p.opts.MaxBases, NoTracking: p.opts.NoTracking, Damaged: p.damaged,
+	}
+	if p.saver, err = ckpt.NewSaver(p.dir, table, opts); err != nil {
+		return err
+	}
+	img, err := p.collector.Collect(p.roots, p.env())
+	if err != nil && later(err) {
+		p.held = time.Second // a guess, until one is measured
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	p.saver.Reserve(img)
+	p.collector.Release()
+	p.held = time.Duration(imageBytes(img)) // until one is measured: a nanosecond per byte
+	return nil
+}
+
+// Rollback puts the values of the newest set back into the protected
+// variables, as Restore did, in the running program: after a device was lost
+// (see package device), or after anything else that spoiled the state. Nothing
+// else may use the variables meanwhile. Files of the run are put back, too;
+// those that were opened after the set hold what they held then, and stay open.
+// It returns false when there is no set: the files are then as they were after
+// Restore, and the program sets up its initial values again, or ends.
+//
+// After an error the variables' values are undefined: nothing is saved until
+// another Rollback has succeeded, which may be tried when it was a device
+// that failed meanwhile.
+//
+// A run of several ranks goes back as a whole: there Rollback returns an error,
+// and the program ends with it; what started the ranks brings all of them back.
+func (p *Run) Rollback(ctx context.Context) (bool, error) {
+	if err := p.usable(); err != nil {
+		return false, err
+	}
+	if p.seat.Size > 1 {
+		return false, errors.New("cairn: one rank can't go back alone: end the program, and all ranks are brought back to their last set")
+	}
+	if err := p.await(ctx); err != nil {
+		return false, err
+	}
+	if _, err := p.files.entries(); err != nil { // forgets closed files
+		return false, fmt.Errorf("cairn: %w", err)
+	}
+	sets, err := p.dir.Committed()
+	if err != nil {
+		return false, fmt.Errorf("cairn: %w", err)
+	}
+	table, err := p.restoreAlone(ctx, sets)
+	if err == nil && table == nil {
+		err = p.files.finish(true)
+	}
+	if err != nil {
+		p.spoiled = fmt.Errorf("cairn: the state is undefined, because Rollback failed: %w", err)
+		p.rouse() // every Point says so
+		return false, fmt.Errorf("cairn: %w", err)
+	}
+	p.spoiled = nil
+	p.saver.Rewind(table, p.damaged)
+	p.unsaid, p.late = nil, ""
+	if table == nil {
+		p.points = 0 // the program begins again
+	}
+	p.schedule()
+	return table != nil, nil
+}
+
+// restoreAlone loads the newest set that can be loaded. It returns nil if
+// there is none.
+func (p *Run) restoreAlone(ctx context.Context, sets []uint64) (*ckpt.Table, error) {
+	var bad []error
+	for _, n := range sets {
+		if slices.Contains(p.seat.Avoid, n) {
+			bad = append(bad, fmt.Errorf("set %d is put aside: the program failed with it again and again", n))
+			continue
+		}
+		if p.damaged[n] { // an earlier Rollback has said more
+			bad = append(bad, fmt.Errorf("%w: set %d was stepped over before", ErrCorrupt, n))
+			continue
+		}
+		err := p.soundOlder(ctx, n, len(bad) > 0)
+		var table *ckpt.Table
+		if err == nil {
+			if err := p.chosen(n); err != nil {
+				return nil, err
+			}
+			table, err = p.load(ctx, n)
+		}
+		if err == nil {
+			if err = p.files.finish(p.restored); err != nil {
+				p.files.abandon()
+				err = fmt.Errorf("%s: %w", p.dir.File(n), err)
+			}
+		}
+		if err == nil {
+			p.safe = n
+			if p.team != nil {
+				err = p.team.resume()
+			}
+			return table, err
+		}
+		switch {
+		case errors.Is(err, ErrCorrupt):
+			p.damaged[n] = !errors.Is(err, errOtherRun)
+		case !errors.Is(err, syscall.EIO): // that may pass: step over the set, but keep it
+			return nil, err
+		}
+		bad = append(bad, err)
+		p.log.Warn("cairn: a damaged checkpoint is stepped over", "set", n, "error", err)
+	}
+	if lost, err := p.dir.Lost(); err != nil {
+		return nil, err
+	} else if len(bad) == 0 && len(lost) > 0 {
+		bad = append(bad, fmt.Errorf("%w: set %d has lost its file %s", ErrCorrupt, lost[0], p.dir.File(lost[0])))
+	}
+	if len(bad) > 0 {
+		err := fmt.Errorf("none of %d checkpoints in %s can be loaded; to start afresh, move that folder away: %w", len(bad), p.dir.Path(), errors.Join(bad...))
+		return nil, p.forGood(bad, err)
+	}
+	return nil, nil
+}
+
+// forGood says of the error of a restart for which all checkpoints were bad that
+// another start does not mend it, if they are damaged: an I/O error may pass.
+func (p *Run) forGood(bad []error, err error) error {
+	for _, b := range bad {
+		if !errors.Is(b, ErrCorrupt) || errors.Is(b, syscall.EIO) {
+			return err
+		}
+	}
+	return allDamaged{err}
+}
+
+// soundOlder verifies a checkpoint before a newer one is given up for it, in a
+// program whose files are brought back: what is undone for an older one is undone
+// for good, and the newer one would be of no use even if it were mended.
+func (p *Run) soundOlder(ctx context.Context, index uint64, older bool) error {
+	if !older || p.choose == nil {
+		return nil
+	}
+	s, err := ckpt.Open(p.dir.FS(), p.dir.File(index))
+	if err != nil {
+		return err
+	}
+	defer s.Close()
+	if _, _, err := p.fits(s); err != nil {
+		return err
+	}
+	return p.intact(ctx, s)
+}
+
+// load restores the variables of one set. p.files.finish or abandon is to
+// follow: files are cut when it is certain that the set is used.
+func (p *Run) load(ctx context.Context, index uint64) (*ckpt.Table, error) {
+	s, err := ckpt.Open(p.dir.FS(), p.dir.File(index))
+	if err != nil {
+		return nil, err
+	}
+	defer s.Close()
+	img, roots, err := p.fits(s)
+	if err == nil && p.seat.Size == 1 && p.optional() {
+		err = p.intact(ctx, s)
+	}
+	if err != nil {
+		return nil, err
+	}
+	files, err := s.Files()
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", s.Path, err)
+	}
+	p.files.begin(files)
+	if err := p.trusted(); err != nil {
+		p.files.abandon()
+		return nil, fmt.Errorf("%s: %w", s.Path, err)
+	}
+	step.At("restore.begin")
+	if err := s.Load(ctx, img, roots, p.env(), p.opts.Drop, func(b *graph.Builder) { p.collector.Continue(b, p.roots) }); err != nil {
+		p.files.abandon()
+		var m *graph.MismatchError
+		if errors.As(err, &m) {
+			err = fmt.Errorf("%w: %w; to go on without the old value, add %q to Options.Drop and protect the variable as cairn.Optional", ErrMismatch, err, m.Name)
+		}
+		return nil, fmt.Errorf("%s: %w", s.Path, err)
+	}
+	if err := p.unchangedShapes(s.Path); err != nil {
+		p.files.abandon()
+		return nil, err
+	}
+	if ours, theirs := p.files.strangers(); !p.restored && ours != "" && theirs != "" {
+		p.files.abandon()
+		return nil, fmt.Errorf("%s: %w: the run was writing to %s, but now the program has opened %s instead: start it with the paths it had", s.Path, ErrMismatch, theirs, ours)
+	}
+	step.At("restore.loaded")
+	p.points = max(s.Header.Note.Points, 1) - 1 // the point that saved comes again
+	return s.Table(), nil
+}
+
+// errOtherRun says that a file is another run's. It is stepped over and kept.
+var errOtherRun = errors.New("not a checkpoint of this run")
+
+// fits looks whether a set can be loaded, as far as that is seen without
+// changing anything, and returns what to restore.
+func (p *Run) fits(s *ckpt.File) (*graph.Image, []graph.Root, error) {
+	if err := s.Header.CheckRun(p.id.Run); err != nil {
+		return nil, nil, fmt.Errorf("%s: %w: %w; if the run is to go on from it, move %s and the other checkpoints away", s.Path, errOtherRun, err, filepath.Join(p.dir.Path(), "run-id"))
+	}
+	if n := max(s.Header.Ranks, 1); n != p.seat.Size {
+		return nil, nil, fmt.Errorf("%s: %w: it was saved by a run of %d ranks, and this one has %d: start it with as many, or give it another folder", s.Path, ErrMismatch, n, p.seat.Size)
+	}
+	img, err := s.Image()
+	if err != nil {
+		return nil, nil, fmt.Errorf("%s: %w", s.Path, err)
+	}
+	roots, err := p.match(img)
+	if err != nil {
+		return nil, nil, fmt.Errorf("%s: %w", s.Path, err)
+	}
+	return img, roots, nil
+}
+
+// optional reports whether a set may hold variables that an older one lacks.
+// Then nothing is touched for a set that is damaged.
+func (p *Run) optional() bool {
+	for name, how := range p.how {
+		if how&Optional != 0 && name != flightName {
+			return true
+		}
+	}
+	return false
+}
+
+// intact checks all of a set.
+func (p *Run) intact(ctx context.Context, s *ckpt.File) error {
+	bad, err := s.Verify(ctx, nil)
+	if err == nil && len(bad) > 0 {
+		err = bad[0].Err
+	}
+	if err != nil {
+		return fmt.Errorf("%s: %w", s.Path, err)
+	}
+	return nil
+}
+
+// match compares the variables of a set with those that are protected, and
+// returns the ones to restore.
+func (p *Run) match(img *graph.Image) ([]graph.Root, error) {
+	var errs []error
+	vars, saved := 0, make(map[string]bool, len(img.Vars))
+	protected, dropped := make(map[string]bool, len(p.roots)), make(map[string]bool, len(p.opts.Drop))
+	for _, r := range p.roots {
+		protected[r.Name] = true
+	}
+	for _, name := range p.opts.Drop {
+		dropped[name] = true
+	}
+	for _, v := range img.Vars {
+		if graph.IsKnown(v.Name) {
+			continue
+		}
+		vars++
+		saved[v.Name] = true
+		known := protected[v.Name]
+		if !known && v.Name == flightName { // a program that sent messages and does not any more
+			if p.team == nil {
+				errs = append(errs, fmt.Errorf("%w: the set holds messages between ranks; call World before Restore", ErrMismatch))
+			}
+			continue
+		}
+		if !known && !dropped[v.Name] {
+			errs = append(errs, fmt.Errorf("%w: the set holds variable %q (%s), which the program does not protect; add it to Options.Drop if it is not needed any more", ErrMismatch, v.Name, graph.TypeName(v.Type)))
+		}
+	}
+	if len(errs) > 0 && len(errs) == vars {
+		return nil, fmt.Errorf("%w: they have no variable in common; is this another program's folder?", ErrMismatch)
+	}
+	var roots []graph.Root
+	for _, r := range p.roots {
+		switch {
+		case saved[r.Name]:
+			roots = append(roots, r)
+		case p.how[r.Name]&Optional == 0:
+			errs = append(errs, fmt.Errorf("%w: the program protects variable %q, which the set does not hold; protect it as cairn.Optional to keep the value it has", ErrMismatch, r.Name))
+		}
+	}
+	return roots, errors.Join(errs...)
+}
+
+// unchangedShapes checks what was restored of Fixed variables.
+func (p *Run) unchangedShapes(from string) error {
+	for name, now := range p.fixedShapes() {
+		if was := p.shapes[name]; now != was {
+			return fmt.Errorf("%s: %w: variable %q has shape %s in the set, %s in the program", from, ErrMismatch, name, now, was)
+		}
+	}
+	return nil
+}
+
+// shaped is a variable that has dimensions.
+type shaped interface{ Dims() []int }
+
+// fixedShapes returns the lengths of the variables that are Fixed.
+func (p *Run) fixedShapes() map[string]string {
+	out := make(map[string]string)
+	for _, r := range p.roots {
+		if p.how[r.Name]&Fixed == 0 {
+			continue
+		}
+		if a, ok := r.Ptr.(shaped); ok {
+			out[r.Name] = fmt.Sprint(a.Dims())
+			continue
+		}
+		var lens []int
+		v := reflect.ValueOf(r.Ptr).Elem()
+		for v.Kind() == reflect.Slice {
+			lens = append(lens, v.Len())
+			if v.Len() == 0 {
+				break
+			}
+			v = v.Index(0)
+		}
+		out[r.Name] = fmt.Sprint(lens)
+	}
+	return out
+}

@@ -1,0 +1,42 @@
+package engine
+
+import (
+	"context"
+	"log/slog"
+	"os"
+	"testing"
+)
+
+// TestRollbackWhilePruning goes back over damaged sets while older ones may
+// still be being removed.
+func TestRollbackWhilePruning(t *testing.T) {
+	ctx := context.Background()
+	p, err := Open(ctx, Options{Dir: t.TempDir(), EveryPoints: 1 << 30, MaxBases: -1, Keep: 3, Log: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.Close()
+	x := 0
+	Protect(p, "x", &x)
+	if _, err := p.Restore(ctx); err != nil {
+		t.Fatal(err)
+	}
+	for range 10 {
+		for range 2 {
+			x++
+			if err := p.Checkpoint(ctx); err != nil {
+				t.Fatal(err)
+			}
+		}
+		want, bad := x-1, p.safe
+		if err := os.Truncate(p.dir.File(bad), 100); err != nil {
+			t.Fatal(err)
+		}
+		if ok, err := p.Rollback(ctx); err != nil || !ok || x != want {
+			t.Fatalf("Rollback = %v, %v, x = %d, want %d", ok, err, x, want)
+		}
+		if err := p.Checkpoint(ctx); err != nil {
+			t.Fatal(err)
+		}
+	}
+}

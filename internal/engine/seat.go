@@ -1,0 +1,275 @@
+package engine
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/cairnrun/cairn/internal/control"
+	"github.com/cairnrun/cairn/internal/transport"
+	"github.com/cairnrun/cairn/internal/transport/mpilib"
+	"github.com/cairnrun/cairn/internal/transport/shm"
+	"github.com/cairnrun/cairn/internal/transport/tcp"
+	"github.com/cairnrun/cairn/internal/vfs"
+)
+
+// seat is this process's place in the run: who it is, and how it meets the
+// other ranks. There are three ways to get one: from the supervisor, from the
+// launcher of an MPI library or Slurm, or, with neither, alone.
+type seat struct {
+	control.Welcome
+	ctl    *supervisor    // nil: nobody supervises
+	writer *net.UnixConn  // to the helper's writer; nil: the writer lives here
+	mpi    *mpilib.Driver // where an MPI library's launcher started us
+	meet   func(ctx context.Context, card []byte) ([][]byte, error)
+	ways   []transport.Driver // for tests: instead of what drivers opens
+}
+
+// alone is the seat of a process without other ranks.
+func alone() *seat { return &seat{Welcome: control.Welcome{Size: 1}} }
+
+// takeSeat finds out who this process is.
+func takeSeat(ctx context.Context, opts *Options, log *slog.Logger) (*seat, error) {
+	conn, writer, err := control.Inherit()
+	switch {
+	case err == nil:
+		w, err := control.Join(conn, opts.Dir)
+		if err != nil {
+			return nil, fmt.Errorf("cairn: %w", err)
+		}
+		s := &seat{Welcome: *w, writer: writer, ctl: supervised(conn)}
+		s.meet = s.ctl.exchange
+		if opts.Dir == "" {
+			opts.Dir = w.Dir
+		}
+		opts.GroupReadable, opts.AnyOwner = opts.GroupReadable || w.Group, opts.AnyOwner || w.AnyOwner
+		if w.Every > 0 {
+			opts.Every = w.Every
+		}
+		if w.EveryPoints > 0 {
+			opts.EveryPoints = int(w.EveryPoints)
+		}
+		return s, nil
+	case !errors.Is(err, control.ErrAlone):
+		return nil, fmt.Errorf("cairn: %w", err)
+	}
+	s := alone()
+	rank, size, launch, err := launched()
+	if err != nil || size == 0 {
+		return s, err
+	}
+	s.Rank, s.Size, s.Launch = rank, size, launch
+	if size == 1 {
+		return s, nil
+	}
+	if list := os.Getenv(envTransport); list != "" {
+		s.Transports = strings.Split(list, ",")
+	}
+	if s.mpi, err = s.openMPI(); err == nil {
+		if s.mpi.Rank() != rank || s.mpi.Size() != size {
+			return nil, fmt.Errorf("cairn: the launcher says rank %d of %d, but the MPI library %s says rank %d of %d: name the library that belongs to the launcher in CAIRN_LIBMPI", rank, size, s.mpi.Library(), s.mpi.Rank(), s.mpi.Size())
+		}
+		s.meet = func(_ context.Context, card []byte) ([][]byte, error) { return s.mpi.Allgather(card) }
+	} else {
+		log.Info("cairn: no MPI library, ranks meet in the checkpoint folder", "reason", err)
+		if launch == "" {
+			return nil, fmt.Errorf("cairn: rank %d of %d can't meet the others: %w; or start the program with 'cairn run -n %d'", rank, size, err, size)
+		}
+		if err := vfs.MakeDir(opts.Dir, vfs.AccessFromEnv().With(opts.GroupReadable, opts.AnyOwner)); err != nil {
+			return nil, fmt.Errorf("cairn: %w", err)
+		}
+		m := &folderMeeting{dir: filepath.Join(opts.Dir, "meet-"+launch), rank: rank, size: size}
+		s.meet = m.exchange
+	}
+	return s, s.introduce(ctx)
+}
+
+// openMPI opens the MPI library, if the launcher is one that can connect it. A
+// library that looks in vain for what srun offers only with --mpi ends the
+// process, so it is not even tried then, unless the user names it or asks for
+// the transport.
+func (s *seat) openMPI() (*mpilib.Driver, error) {
+	offered := slices.Contains(s.Transports, "mpi")
+	for _, name := range []string{"OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMI_FD", "PMIX_RANK", mpilib.EnvLibrary} {
+		offered = offered || os.Getenv(name) != ""
+	}
+	if !offered {
+		return nil, errors.New("srun offers no MPI library a connection; give it --mpi=pmix or --mpi=pmi2 to use one")
+	}
+	return mpilib.Open(mpilib.Options{})
+}
+
+// joinMPI opens the MPI library in a process that takes the place of another
+// one, if whoever started it says that it can join the world of the others.
+func (s *seat) joinMPI() (err error) {
+	if os.Getenv(control.EnvJoin) == "" {
+		return errors.New("processes that come later can't join with this launcher")
+	}
+	if _, size, _, err := launched(); err != nil || size != 1 {
+		return errors.Join(errors.New("no launcher has started this process as a world of its own"), err)
+	}
+	if s.mpi, err = s.openMPI(); err != nil {
+		return err
+	}
+	return s.mpi.OpenPort()
+}
+
+// envTransport lists the transports to use in a run that nobody supervises.
+const envTransport = "CAIRN_TRANSPORT"
+
+// launched looks for the marks of a launcher in the environment. launch is a
+// name for this start that all its ranks know, if the launcher gives one.
+func launched() (rank, size int, launch string, err error) {
+	for _, l := range []struct{ rank, size, launch string }{
+		{"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "PMIX_NAMESPACE"},
+		{"PMI_RANK", "PMI_SIZE", ""},
+		{"SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_JOB_ID"},
+	} {
+		r, n := os.Getenv(l.rank), os.Getenv(l.size)
+		if r == "" || n == "" {
+			continue
+		}
+		rank, err1 := strconv.Atoi(r)
+		size, err2 := strconv.Atoi(n)
+		if err1 != nil || err2 != nil || size < 1 || rank < 0 || rank >= size {
+			return 0, 0, "", fmt.Errorf("cairn: the launcher left %s=%q and %s=%q in the environment, which make no sense", l.rank, r, l.size, n)
+		}
+		launch := os.Getenv(l.launch)
+		if l.launch == "SLURM_JOB_ID" && launch != "" {
+			launch += "." + os.Getenv("SLURM_STEP_ID") + "." + os.Getenv("SLURM_RESTART_COUNT")
+		}
+		launch = strings.Map(func(r rune) rune {
+			if r == '/' || r < ' ' {
+				return '_'
+			}
+			return r
+		}, launch)
+		return rank, size, launch, nil
+	}
+	return 0, 0, "", nil
+}
+
+// introduce lets ranks that nobody supervises agree on what a supervisor
+// would have told them.
+func (s *seat) introduce(ctx context.Context) error {
+	type greeting struct {
+		Launch string
+		Secret []byte
+	}
+	g := greeting{Launch: rand.Text(), Secret: make([]byte, 32)}
+	rand.Read(g.Secret)
+	raw, err := json.Marshal(g)
+	if err != nil {
+		return err
+	}
+	all, err := s.meet(ctx, raw)
+	if err != nil {
+		return fmt.Errorf("cairn: the ranks can't meet: %w", err)
+	}
+	if err := json.Unmarshal(all[0], &g); err != nil {
+		return fmt.Errorf("cairn: greeting of rank 0: %w", err)
+	}
+	s.Launch, s.Secret = g.Launch, g.Secret
+	s.Host, err = hostID()
+	return err
+}
+
+// hostID tells hosts apart: ranks that have the same one share memory.
+func hostID() (string, error) {
+	name, err := os.Hostname()
+	if err != nil {
+		return "", fmt.Errorf("cairn: %w", err)
+	}
+	net, _ := os.Readlink("/proc/self/ns/net")
+	return name + " " + machineID() + " " + net, nil
+}
+
+// machineID tells machines apart, whose processors ranks share.
+func machineID() string {
+	boot, _ := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	return strings.TrimSpace(string(boot))
+}
+
+// drivers opens the transports to use, in order of preference: shared memory
+// inside a host; between hosts the MPI library whose launcher started us, else
+// TCP.
+func (s *seat) drivers(log *slog.Logger) (list []transport.Driver, err error) {
+	if s.ways != nil {
+		return s.ways, nil
+	}
+	names := s.Transports
+	chosen := len(names) > 0
+	if !chosen {
+		names = []string{"shm", "mpi", "tcp"}
+	}
+	defer func() {
+		if err != nil {
+			for _, d := range list {
+				d.Close()
+			}
+		}
+	}()
+	if s.ctl != nil && chosen && slices.Contains(names, "mpi") { // what takes the place of a rank may not be the library's
+		names = append(slices.Clone(names), "shm", "tcp")
+	}
+	for i, name := range names {
+		if slices.Contains(names[:i], name) {
+			continue
+		}
+		if s.Move != nil && name == "mpi" {
+			if err := s.joinMPI(); err != nil {
+				log.Debug("cairn: a transport is not used", "transport", name, "reason", err)
+			} else {
+				list = append(list, s.mpi)
+			}
+			continue
+		}
+		var d transport.Driver
+		var err error
+		switch name {
+		case "shm":
+			d, err = shm.Open(shm.Options{Rank: s.Rank, Size: s.Size, Host: s.Host, Run: s.Launch})
+		case "tcp", "tcp-reopen":
+			d, err = tcp.Open(tcp.Options{Rank: s.Rank, Size: s.Size, Host: s.Host, Secret: s.Secret, Reopen: name == "tcp-reopen"})
+		case "mpi":
+			if rank, size, _, _ := launched(); s.mpi == nil && (size != s.Size || rank != s.Rank) {
+				err = errors.New("the ranks were not started by the launcher of an MPI library; use 'cairn run --launcher mpirun'")
+			} else if s.mpi == nil {
+				s.mpi, err = s.openMPI()
+			}
+			d = s.mpi
+		default:
+			err = errors.New("there is no such transport; there are shm, tcp and mpi")
+		}
+		if err != nil && chosen {
+			return list, fmt.Errorf("cairn: transport %s: %w", name, err)
+		}
+		if err != nil {
+			if name != "mpi" || s.ctl == nil {
+				log.Debug("cairn: a transport is not used", "transport", name, "reason", err)
+			}
+			continue
+		}
+		list = append(list, d)
+	}
+	if s.mpi != nil && !slices.Contains(list, transport.Driver(s.mpi)) {
+		list = append(list, &unused{s.mpi}) // it met the others, and must be ended with them
+	}
+	return list, nil
+}
+
+// unused is a driver that serves nobody.
+type unused struct{ transport.Driver }
+
+func (u *unused) Name() string        { return "unused" }
+func (u *unused) Address() []byte     { return nil }
+func (u *unused) Reaches([]byte) bool { return false }

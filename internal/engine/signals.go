@@ -1,0 +1,57 @@
+package engine
+
+import (
+	"os"
+	"os/signal"
+	"sync"
+)
+
+// signalWatch turns signals into due checkpoints. The second signal that
+// says stop gets its usual effect, in case the program never reaches a point.
+type signalWatch struct {
+	ch   chan os.Signal
+	done chan struct{}
+	once sync.Once
+}
+
+func watchSignals(p *Run) *signalWatch {
+	actions := p.opts.Signals
+	if actions == nil {
+		actions = defaultSignals
+	}
+	if len(actions) == 0 {
+		return nil
+	}
+	w := &signalWatch{ch: make(chan os.Signal, 4), done: make(chan struct{})}
+	for s := range actions {
+		signal.Notify(w.ch, s)
+	}
+	go func() {
+		for {
+			select {
+			case <-w.done:
+				return
+			case s := <-w.ch:
+				if actions[s] == SaveAndStop {
+					p.askStop(s.String())
+					signal.Stop(w.ch) // from now on it means what it meant without us
+					for other, a := range actions {
+						if a != SaveAndStop {
+							signal.Notify(w.ch, other)
+						}
+					}
+				} else {
+					p.ask(s.String())
+				}
+			}
+		}
+	}()
+	return w
+}
+
+func (w *signalWatch) stop() {
+	w.once.Do(func() {
+		signal.Stop(w.ch)
+		close(w.done)
+	})
+}

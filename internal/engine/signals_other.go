@@ -1,0 +1,10 @@
+//go:build !unix
+
+package engine
+
+import (
+	"os"
+	"syscall"
+)
+
+var defaultSignals = map[os.Signal]SignalAction{syscall.SIGTERM: SaveAndStop}

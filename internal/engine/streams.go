@@ -1,0 +1,81 @@
+package engine
+
+import (
+	"errors"
+	"os"
+	"reflect"
+	"strconv"
+	"unsafe"
+
+	"github.com/cairnrun/cairn/internal/ckpt"
+)
+
+// openStream opens stdout or stderr by name. The system would open the file anew
+// that the stream is, cut it and write from its beginning: under a supervisor that
+// is the run's own output. A program that names a stream wants to write to it, so
+// it gets another handle of the same.
+func (t *fileTable) openStream(name string, fd int) (*os.File, error) {
+	f, err := duplicate(fd, name)
+	if err != nil {
+		return nil, err
+	}
+	t.open = append(t.open, &openFile{entry: ckpt.FileEntry{ID: t.next, Path: streamPath(fd), Mode: "w"}, f: f})
+	t.next++
+	return f, nil
+}
+
+// streamPath is how a stream that was opened by name is named in a checkpoint.
+func streamPath(fd int) string { return "/dev/fd/" + strconv.Itoa(fd) }
+
+// stream returns the number of the stream that was opened by name.
+func (o *openFile) stream() (int, bool) {
+	for fd := 1; fd <= 2; fd++ {
+		if o.entry.Path == streamPath(fd) && o.entry.Mode == "w" {
+			return fd, true
+		}
+	}
+	return 0, false
+}
+
+// isClosed reports whether a file is closed.
+func isClosed(f *os.File) bool {
+	_, err := f.Stat()
+	return errors.Is(err, os.ErrClosed)
+}
+
+// givenName is a name as the program gave it, if its path in a checkpoint is
+// another one.
+func givenName(name string) string {
+	if portablePath(name) == name {
+		return ""
+	}
+	return name
+}
+
+// Call says by which name the program has opened a file: its own Name method tells
+// it, also after Restore. It is for package resume.
+func (p *Run) Call(f *os.File, name string) {
+	for _, o := range p.files.open {
+		if o.f == f {
+			o.entry.Name = givenName(name)
+			if o.entry.Path != portablePath(name) {
+				o.entry.Name = name
+			}
+			setName(f, name)
+		}
+	}
+}
+
+// setName sets what a file's Name method returns.
+func setName(f *os.File, name string) {
+	if f.Name() == name {
+		return
+	}
+	in := reflect.ValueOf(f).Elem().Field(0)
+	if in.Kind() != reflect.Pointer {
+		return
+	}
+	if v := in.Elem().FieldByName("name"); v.IsValid() && v.Kind() == reflect.String {
+		*(*string)(unsafe.Pointer(v.UnsafeAddr())) = name
+	}
+}

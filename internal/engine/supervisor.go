@@ -1,0 +1,195 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/cairnrun/cairn/internal/control"
+	"github.com/cairnrun/cairn/mpi"
+)
+
+// supervisor is the connection to whoever started this rank.
+type supervisor struct {
+	conn  *control.Conn
+	mu    sync.Mutex
+	epoch uint64
+	cards map[uint64]chan [][]byte
+	run   *Run // nil until it listens
+	early []*control.Message
+	gone  error
+}
+
+// errUnsupervised says that the supervisor or its helper is gone.
+var errUnsupervised = errors.New("the helper of this host is gone")
+
+func supervised(conn *control.Conn) *supervisor {
+	s := &supervisor{conn: conn, cards: make(map[uint64]chan [][]byte)}
+	go s.listen()
+	return s
+}
+
+func (s *supervisor) listen() {
+	for {
+		m, err := s.conn.Recv()
+		s.mu.Lock()
+		if err != nil {
+			s.gone = fmt.Errorf("%w: %w", errUnsupervised, err)
+			for _, c := range s.cards {
+				close(c)
+			}
+			s.cards = nil
+			run := s.run
+			s.mu.Unlock()
+			if run != nil {
+				run.unsupervised(s.gone)
+			}
+			return
+		}
+		if m.Kind == control.Endpoints {
+			if c := s.cards[m.Epoch]; c != nil {
+				delete(s.cards, m.Epoch)
+				c <- m.Endpoints
+			}
+		} else if s.run == nil {
+			s.early = append(s.early, m)
+		} else {
+			run := s.run
+			s.mu.Unlock()
+			run.told(m)
+			continue
+		}
+		s.mu.Unlock()
+	}
+}
+
+// attach makes the run hear what was said and will be.
+func (s *supervisor) attach(p *Run) {
+	s.mu.Lock()
+	early := s.early
+	s.run, s.early = p, nil
+	gone := s.gone
+	s.mu.Unlock()
+	for _, m := range early {
+		p.told(m)
+	}
+	if gone != nil {
+		p.unsupervised(gone)
+	}
+}
+
+// say tells the supervisor something. That it can't be told is noticed by
+// listen.
+func (s *supervisor) say(m *control.Message) {
+	if s != nil {
+		s.conn.Send(m)
+	}
+}
+
+// exchange gives every rank's card to every rank.
+func (s *supervisor) exchange(ctx context.Context, card []byte) ([][]byte, error) {
+	c := make(chan [][]byte, 1)
+	s.mu.Lock()
+	if s.gone != nil {
+		defer s.mu.Unlock()
+		return nil, s.gone
+	}
+	s.epoch++
+	epoch := s.epoch
+	s.cards[epoch] = c
+	s.mu.Unlock()
+	if err := s.conn.Send(&control.Message{Kind: control.Endpoint, Epoch: epoch, Data: card}); err != nil {
+		return nil, fmt.Errorf("%w: %w", errUnsupervised, err)
+	}
+	select {
+	case cards, ok := <-c:
+		if !ok {
+			return nil, errUnsupervised
+		}
+		return cards, nil
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+// meetings returns how many exchanges there were, and met says it to a
+// process that has taken the place of another one.
+func (s *supervisor) meetings() uint64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.epoch
+}
+
+func (s *supervisor) met(times uint64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.epoch = times
+}
+
+// told takes in what the supervisor says.
+func (p *Run) told(m *control.Message) {
+	switch m.Kind {
+	case control.Checkpoint:
+		if m.Stop {
+			p.askStop(m.Reason)
+		} else {
+			p.ask(m.Reason)
+		}
+	case control.Precopy, control.Pause, control.Switch:
+		p.moveTold(m)
+	case control.Spawn:
+		go p.spawn(m)
+	case control.Lost:
+		if p.seat.Size > 1 {
+			p.team.engine.Fail(fmt.Errorf("%w: rank %d: %s", mpi.ErrLost, m.Rank, m.Why))
+		}
+	}
+}
+
+// unsupervised takes in that nobody listens any more. The run can't go on:
+// its ranks are about to be started again by somebody else.
+func (p *Run) unsupervised(err error) {
+	p.mover.end(err)
+	if p.seat.Size > 1 {
+		p.team.engine.Fail(err)
+		return
+	}
+	p.rouse() // the next Point fails
+}
+
+// lost returns why nobody listens any more.
+func (s *supervisor) lost() error {
+	if s == nil {
+		return nil
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.gone
+}
+
+// report tells the supervisor twice a second how far the program is.
+func (p *Run) report(done <-chan struct{}) {
+	tick := time.NewTicker(500 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		p.reportOnce()
+		if p.opts.OnDue != nil { // a program that waits for it is seen only if it calls Point
+			p.opts.OnDue()
+		}
+		select {
+		case <-tick.C:
+		case <-done:
+			return
+		}
+	}
+}
+
+func (p *Run) reportOnce() {
+	m := &control.Message{Kind: control.Progress, Points: p.shown.Load()}
+	if p.seat.Size > 1 { // alone, World may make a team at any time
+		m.Messages = p.team.engine.Traffic()
+	}
+	p.seat.ctl.say(m)
+}

@@ -1,0 +1,48 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"net"
+	"testing"
+
+	"github.com/cairnrun/cairn/internal/control"
+)
+
+// A run of one rank whose helper is gone does not go on: somebody else is
+// about to start it again.
+func TestHelperGone(t *testing.T) {
+	ctx := context.Background()
+	mine, theirs := net.Pipe()
+	go func() { // the helper, until it ends
+		c := control.New(theirs)
+		for {
+			m, err := c.Recv()
+			if err != nil || m.Kind == control.Restored {
+				c.Close()
+				return
+			}
+		}
+	}()
+	s := alone()
+	s.ctl = supervised(control.New(mine))
+	p, err := Open(ctx, Options{Dir: t.TempDir(), seat: s, EveryPoints: 1 << 30})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.Close()
+	x := 0
+	Protect(p, "x", &x)
+	if _, err := p.Restore(ctx); err != nil {
+		t.Fatal(err)
+	}
+	for err == nil { // until it is noticed
+		err = p.Point(ctx)
+	}
+	if !errors.Is(err, errUnsupervised) {
+		t.Error(err)
+	}
+	if err := p.Point(ctx); !errors.Is(err, errUnsupervised) {
+		t.Errorf("the next point: %v", err)
+	}
+}

@@ -1,0 +1,462 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"syscall"
+
+	"github.com/cairnrun/cairn/internal/ckpt"
+	"github.com/cairnrun/cairn/internal/coord"
+	"github.com/cairnrun/cairn/internal/graph"
+	"github.com/cairnrun/cairn/internal/p2p"
+	"github.com/cairnrun/cairn/internal/store"
+	"github.com/cairnrun/cairn/internal/transport"
+	"github.com/cairnrun/cairn/mpi"
+)
+
+// team is a run's connection with its other ranks.
+type team struct {
+	p       *Run
+	engine  *p2p.Engine
+	world   *mpi.Comm
+	drivers []transport.Driver
+	flight  flight
+	rounds
+}
+
+// flight is what was under way between ranks when a set was taken. It is
+// saved like a variable of the program.
+type flight struct {
+	Due      uint64 // the last point that was due, see coord.Save
+	Contexts uint32
+	Messages []p2p.SavedMessage
+}
+
+const (
+	// flightName is the name of that variable, in the space of names that
+	// programs can't use.
+	flightName = reserved + "flight"
+	reserved   = "cairn."
+)
+
+// assemble connects the ranks of a run.
+func assemble(ctx context.Context, p *Run, s *seat) (*team, error) {
+	t := &team{p: p}
+	var err error
+	if s.Size > 1 {
+		if t.drivers, err = s.drivers(p.log); err != nil {
+			return nil, err
+		}
+	}
+	t.engine, err = p2p.New(p2p.Config{
+		Rank: s.Rank, Size: s.Size, Machine: machineID(), Drivers: t.drivers, Exchange: s.meet, Observer: t,
+	})
+	if err == nil && !p.newcomer() { // that connects when it has its state
+		if s.ctl != nil {
+			t.engine.Record(setupLimit)
+		}
+		err = t.engine.Connect(ctx)
+	}
+	if err != nil {
+		t.dissolve()
+		return nil, fmt.Errorf("cairn: rank %d: %w", s.Rank, err)
+	}
+	t.world = mpi.World(t.engine)
+	return t, nil
+}
+
+func (t *team) dissolve() error {
+	var errs []error
+	for _, d := range t.drivers {
+		errs = append(errs, d.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// World returns the communicator of all ranks of the run; of one rank, when
+// the program runs alone. Called before Restore, messages that a rank sends to
+// itself are part of the state also when it is alone.
+func (p *Run) World() *mpi.Comm {
+	if p.team == nil {
+		p.team = &team{p: p}
+		e, err := p2p.New(p2p.Config{Size: 1})
+		if err != nil {
+			panic(fmt.Sprintf("cairn: a communicator for one rank: %v", err)) // out of descriptors
+		}
+		p.team.engine, p.team.world = e, mpi.World(e)
+		if !p.tried {
+			p.team.protect()
+		}
+	}
+	return p.team.world
+}
+
+// Rank is this process's number among the ranks of the run, and Ranks how
+// many there are.
+func (p *Run) Rank() int  { return p.seat.Rank }
+func (p *Run) Ranks() int { return p.seat.Size }
+
+// protect makes what is in flight part of the state.
+func (t *team) protect() {
+	t.p.roots = append(t.p.roots, graph.Root{Name: flightName, Ptr: &t.flight})
+	t.p.how[flightName] = Optional // a program that sends messages now may not have before
+}
+
+// pack puts what is in flight into the variable that is saved with the
+// state, and adds the totals of messages to the note.
+func (t *team) pack(note *ckpt.Note, s *coord.Save) {
+	e := t.engine
+	e.Lock()
+	defer e.Unlock()
+	t.flight = flight{Due: s.Due, Contexts: e.NextContext()}
+	e.SavedReceives()
+	t.flight.Messages = e.Capture(s.Alone)
+	if e.Size() == 1 {
+		return
+	}
+	note.Sent, note.Received = make([]uint64, e.Size()), s.Cut
+	for r := range note.Sent {
+		note.Sent[r] = e.Sent(r)
+	}
+	if s.Alone { // what has come and was not taken was sent after the point
+		note.Received = make([]uint64, e.Size())
+		for r := range note.Received {
+			if r != e.Rank() { // which are not counted as sent
+				note.Received[r] = e.Taken(r)
+			}
+		}
+	}
+}
+
+// packed checks that all receives that wait for a message are in the state,
+// and that none of what is there has been spoiled by the loss of a rank.
+func (t *team) packed(alone bool) error {
+	e := t.engine
+	e.Lock()
+	defer e.Unlock()
+	if err := e.Err(); err != nil { // some operations may have ended with it
+		return err
+	}
+	pending, saved := e.Pending(), e.SavedReceives()
+	if alone && pending > 0 {
+		return fmt.Errorf("%d receives are pending at a point that is saved without the other ranks: wait for them before it, or leave Options.Spatial out", pending)
+	}
+	if pending > saved {
+		return fmt.Errorf("%d receives are pending that no protected variable holds: protect their *mpi.Request, or wait for them before the point", pending-saved)
+	}
+	return nil
+}
+
+// verdict is what a rank thinks of a step that all take together.
+type verdict struct {
+	Code int32
+	Len  int32
+	Text [480]byte
+}
+
+const (
+	fine = iota
+	damaged
+	fatal
+)
+
+func verdictOf(err error) verdict {
+	var v verdict
+	switch {
+	case err == nil:
+		return v
+	case errors.Is(err, ErrCorrupt), errors.Is(err, syscall.EIO), errors.Is(err, errUnsafe):
+		v.Code = damaged
+	default:
+		v.Code = fatal
+	}
+	v.Len = int32(copy(v.Text[:], err.Error()))
+	return v
+}
+
+// errUnsafe says that messages crossed a set that was taken without
+// coordination.
+var errUnsafe = errors.New("the point was not safe")
+
+// agree tells all ranks how a step went here. It returns nil if it went well
+// everywhere, else a rank on which it did not, the same everywhere, and an
+// error: that rank's, or this one's own if it is as bad. It wraps ErrCorrupt if
+// the set can be stepped over by all.
+func (t *team) agree(mine error) (worst int, err error) {
+	all := make([]verdict, t.world.Size())
+	if err := mpi.Allgather(t.world, []verdict{verdictOf(mine)}, all); err != nil {
+		return 0, errors.Join(mine, err)
+	}
+	for r, v := range all {
+		if v.Code > all[worst].Code {
+			worst = r
+		}
+	}
+	w := all[worst]
+	text := string(w.Text[:max(0, min(int(w.Len), len(w.Text)))])
+	switch {
+	case w.Code == fine:
+		return 0, nil
+	case worst == t.engine.Rank():
+		if w.Code == damaged && !errors.Is(mine, ErrCorrupt) {
+			mine = fmt.Errorf("%w: %w", ErrCorrupt, mine)
+		}
+		return worst, mine
+	case w.Code == damaged:
+		return worst, &remote{fmt.Sprintf("on rank %d: %s", worst, text), ErrCorrupt}
+	case w.Code == all[t.engine.Rank()].Code:
+		return worst, mine
+	default:
+		return worst, fmt.Errorf("rank %d can't restore: %s", worst, text)
+	}
+}
+
+// remote is an error of another rank.
+type remote struct {
+	text string
+	is   error
+}
+
+func (r *remote) Error() string { return r.text }
+func (r *remote) Unwrap() error { return r.is }
+
+// lists gives every rank's list of sets to all ranks.
+func (t *team) lists(mine []uint64) ([][]uint64, error) {
+	n := t.world.Size()
+	counts := make([]int, n)
+	if err := mpi.Allgather(t.world, []int{len(mine)}, counts); err != nil {
+		return nil, err
+	}
+	displs := make([]int, n)
+	total := 0
+	for r, c := range counts {
+		displs[r] = total
+		total += c
+	}
+	flat := make([]uint64, total)
+	if err := mpi.Allgatherv(t.world, mine, flat, counts, displs); err != nil {
+		return nil, err
+	}
+	out := make([][]uint64, n)
+	for r, c := range counts {
+		out[r] = flat[displs[r] : displs[r]+c]
+	}
+	return out, nil
+}
+
+// restore loads the newest set that all ranks can load. It returns nil if
+// there never was one.
+func (t *team) restore(ctx context.Context, sets []uint64) (*ckpt.Table, error) {
+	p := t.p
+	var bad []error
+	any := []int{0}
+	if p.optional() {
+		any[0] = 1
+	}
+	if err := mpi.Allreduce(t.world, any, any, mpi.Max); err != nil {
+		return nil, err
+	}
+	careful, skip := any[0] == 1, make(map[uint64]bool)
+	for {
+		var have []uint64
+		for _, n := range sets {
+			if !p.damaged[n] && !skip[n] {
+				have = append(have, n)
+			}
+		}
+		all, err := t.lists(have)
+		if err != nil {
+			return nil, err
+		}
+		line, ok := coord.Line(all)
+		if !ok {
+			return nil, t.afresh(bad, all)
+		}
+		// What is undone in files for an older checkpoint is undone for good.
+		worst, err := t.examine(ctx, line, careful || p.choose != nil && len(bad) > 0)
+		if err == nil {
+			if err := p.chosen(line); err != nil {
+				return nil, err
+			}
+			var table *ckpt.Table
+			if table, worst, err = t.load(ctx, line); err == nil {
+				t.missing(all, line)
+				for _, n := range have {
+					if n > line { // not all ranks have it
+						p.damaged[n] = true
+					}
+				}
+				p.safe = line
+				return table, t.resume()
+			}
+		}
+		if !errors.Is(err, ErrCorrupt) {
+			return nil, err
+		}
+		skip[line] = true
+		if errors.Is(err, ErrCorrupt) && !errors.Is(err, syscall.EIO) { // that may pass: the set is kept
+			p.damaged[line] = !errors.Is(err, errOtherRun)
+		}
+		bad = append(bad, err)
+		if worst == t.engine.Rank() { // one says it for all
+			p.log.Warn("cairn: a damaged checkpoint is stepped over", "set", line, "rank", worst, "error", err, "next", "an older set is tried; 'cairn verify' tells more")
+		}
+	}
+}
+
+// load loads a set on all ranks. It returns what agree does.
+func (t *team) load(ctx context.Context, line uint64) (table *ckpt.Table, worst int, err error) {
+	p := t.p
+	table, err = p.load(ctx, line)
+	mine := err
+	if worst, err = t.agree(err); err == nil {
+		worst, err = t.agree(noOlder(t.shareSizes(), p.dir.File(line)))
+	}
+	if err == nil { // nobody cuts a file before all ranks have looked
+		worst, err = t.agree(noOlder(p.files.check(), p.dir.File(line)))
+	}
+	if err == nil {
+		worst, err = t.agree(noOlder(p.files.apply(false), p.dir.File(line)))
+	}
+	if err != nil {
+		if mine == nil {
+			p.files.abandon()
+		}
+		t.engine.Lock()
+		t.engine.RestoreInflight(nil, true)
+		t.engine.Unlock()
+	}
+	return table, worst, err
+}
+
+// missing says it if a set that was complete is not any more, and an older one
+// is taken.
+func (t *team) missing(lists [][]uint64, line uint64) {
+	if t.engine.Rank() != 0 {
+		return
+	}
+	l, err := t.p.dir.Line()
+	if err != nil || l.Index <= line || t.p.damaged[l.Index] {
+		return
+	}
+	for r, list := range lists {
+		if !slices.Contains(list, l.Index) {
+			t.p.log.Warn("cairn: a checkpoint that has lost a file is stepped over", "set", l.Index, "rank", r, "taken", line,
+				"next", "the run goes on from the older one; what came after it is computed again")
+			return
+		}
+	}
+}
+
+// afresh says whether a run that found no set may begin anew.
+func (t *team) afresh(bad []error, lists [][]uint64) error {
+	var err error
+	if t.engine.Rank() == 0 {
+		l, lerr := t.p.dir.Line()
+		switch {
+		case len(bad) > 0:
+			err = t.p.forGood(bad, inLine(bad))
+		case errors.Is(lerr, store.ErrLine):
+			err = lerr
+		case lerr != nil:
+			err = lerr
+		case l.Index > 0 && l.Ranks != t.engine.Size():
+			err = fmt.Errorf("%s: %w: set %d was saved by a run of %d ranks, and this one has %d: start it with as many, or give it another folder", t.p.dir.Path(), ErrMismatch, l.Index, l.Ranks, t.engine.Size())
+		case l.Index > 0 && len(t.p.seat.Avoid) > 0:
+			err = fmt.Errorf("the sets %v are put aside, because the program failed with them again and again, and no other is left: 'cairn run --distrust 0' tries them once more", t.p.seat.Avoid)
+		case l.Index > 0:
+			err = fmt.Errorf("set %d was complete on all of %d ranks, and is not any more%s", l.Index, l.Ranks, t.lacking(lists, l.Index))
+		}
+		if err != nil && !errors.Is(err, ErrMismatch) {
+			err = fmt.Errorf("no checkpoint in %s can be loaded by all ranks; to start afresh, move that folder away: %w", t.p.dir.Path(), err)
+		}
+	}
+	if err != nil {
+		err = notCorrupt{err}
+	}
+	_, err = t.agree(err)
+	if n, ok := err.(notCorrupt); ok {
+		err = n.error
+	}
+	return err
+}
+
+// lacking names a rank that lacks a set which others have.
+func (t *team) lacking(lists [][]uint64, set uint64) string {
+	for r, list := range lists {
+		if !slices.Contains(list, set) {
+			return fmt.Sprintf(": rank %d has no file of it", r)
+		}
+	}
+	return ""
+}
+
+// inLine joins errors in one line.
+func inLine(errs []error) error {
+	var texts []string
+	for _, err := range errs {
+		texts = append(texts, err.Error())
+	}
+	return &remote{strings.Join(texts, "; "), errs[0]}
+}
+
+// notCorrupt is an error after which there is nothing to step over to.
+type notCorrupt struct{ error }
+
+// noOlder says which checkpoint an error is about, and that no older checkpoint helps.
+func noOlder(err error, path string) error {
+	if err == nil {
+		return nil
+	}
+	return notCorrupt{fmt.Errorf("%s: %w", path, err)}
+}
+
+// examine looks whether all ranks' parts of a set can be loaded, as far as
+// that can be seen without changing anything; with careful, also whether all
+// of it is intact. It returns what agree does.
+func (t *team) examine(ctx context.Context, index uint64, careful bool) (worst int, err error) {
+	s, err := ckpt.Open(t.p.dir.FS(), t.p.dir.File(index))
+	if err == nil {
+		defer s.Close()
+		_, _, err = t.p.fits(s)
+		if err == nil && careful {
+			err = t.p.intact(ctx, s)
+		}
+	}
+	if worst, err = t.agree(err); err != nil {
+		return worst, err
+	}
+	if worst, err = t.oneAttempt(s); err != nil {
+		return worst, err
+	}
+	sent, received := make([]uint64, t.world.Size()), make([]uint64, t.world.Size())
+	copy(sent, s.Header.Sent)
+	copy(received, s.Header.Received)
+	advice := ""
+	if t.p.opts.SafePoints {
+		advice = "; take it with the other ranks, without Options.Spatial"
+	}
+	theirs := make([]uint64, len(sent))
+	if err := mpi.Alltoall(t.world, sent, theirs); err != nil {
+		return 0, err
+	}
+	for r := range theirs {
+		if theirs[r] != received[r] {
+			err = fmt.Errorf("%w: %s: rank %d had sent %d messages to rank %d, which had received %d: they crossed the point at which set %d was taken%s", errUnsafe, s.Path, r, theirs[r], t.engine.Rank(), received[r], index, advice)
+			break
+		}
+	}
+	return t.agree(err)
+}
+
+// resume puts back what was in flight.
+func (t *team) resume() error {
+	e := t.engine
+	e.Contexts(t.flight.Contexts)
+	e.Lock()
+	defer e.Unlock()
+	return e.RestoreInflight(t.flight.Messages, false)
+}
