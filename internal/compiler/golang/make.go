@@ -271,7 +271,7 @@ func (w *Rewritten) digest() string {
 	}
 	h := sha256.New()
 	for _, place := range slices.Sorted(maps.Keys(places)) {
-		text := rewrite.Told(w.Files[places[place]], func(file string) string { return filepath.ToSlash(w.TreePath(file)) })
+		text := rewrite.RenameInLineComments(w.Files[places[place]], func(file string) string { return filepath.ToSlash(w.TreePath(file)) })
 		fmt.Fprintf(h, "%s %d\n%s", place, len(text), text)
 	}
 	return hex.EncodeToString(h.Sum(nil)[:16])

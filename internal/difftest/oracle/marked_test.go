@@ -50,7 +50,7 @@ func markedPrograms(t *testing.T, to string) (list []*program) {
 	}
 	for _, name := range names {
 		dir := filepath.Dir(name)
-		p := &program{name: "trial/" + filepath.Base(dir), dir: to, pkg: "./" + filepath.Base(dir), marked: true}
+		p := &program{name: "progs/" + filepath.Base(dir), dir: to, pkg: "./" + filepath.Base(dir), marked: true}
 		if _, err := os.Stat(filepath.Join(dir, "go.mod")); err == nil {
 			p.dir, p.pkg = dir, "."
 		}

@@ -134,7 +134,7 @@ func overFunc(info *types.Info, s *ast.RangeStmt) bool {
 			_, ok = e.Underlying().(*types.Signature)
 		}
 	}
-	return ok && !rewrite.Ordinary(info, s)
+	return ok && !rewrite.PlainRange(info, s)
 }
 
 // walk walks a part of a function, without what belongs to others in it.

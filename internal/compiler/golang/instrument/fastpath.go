@@ -60,7 +60,7 @@ type rewrittenPackage struct {
 	marks map[token.Pos]string
 	was   map[string][]byte // its text
 	p     *rewrite.Package  // ready to be woven
-	made  *rewrite.Made
+	made  *rewrite.Converted
 	lits  map[string]string   // see Lifted
 	can   map[string][]string // see Quick
 	fast  map[string]bool     // with which it was woven

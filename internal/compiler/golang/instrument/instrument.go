@@ -85,7 +85,7 @@ func (in *Result) relative(name string) string {
 
 // Readable is one of Files without what tells its statements their lines.
 func (in *Result) Readable(name string) []byte {
-	text := rewrite.Plain(in.Files[name])
+	text := rewrite.StripLineComments(in.Files[name])
 	if t, err := format.Source(text); err == nil {
 		return t
 	}
@@ -251,33 +251,33 @@ func (in *instrumenter) prepare(s *load.Package, marks map[token.Pos]string) err
 		return err
 	}
 	was := p.Source
-	if p, err = p.Marked(marks); err != nil {
+	if p, err = p.Mark(marks); err != nil {
 		return err
 	}
-	if p, err = p.Hoisted((*rewrite.Package).Spine); err != nil {
+	if p, err = p.HoistTypes((*rewrite.Package).ResumablePath); err != nil {
 		return err
 	}
-	if p, err = p.Ranges(); err != nil {
+	if p, err = p.LowerRanges(); err != nil {
 		return err
 	}
-	if p, err = p.Results((*rewrite.Package).Spine); err != nil {
+	if p, err = p.MoveResults((*rewrite.Package).ResumablePath); err != nil {
 		return err
 	}
-	if p, err = p.Gotos((*rewrite.Package).Spine); err != nil {
+	if p, err = p.LowerGotos((*rewrite.Package).ResumablePath); err != nil {
 		return err
 	}
-	p, lits := p.Lifted()
-	p, made, err := p.Closures(p.Keeps)
+	p, lits := p.LiftLiterals()
+	p, made, err := p.ConvertClosures(p.MustConvert)
 	if err != nil {
 		return err
 	}
 	if made.Stuck != nil { // whoever calls it could not call it again
 		return made.Stuck
 	}
-	if p, err = p.Normal(p.Spine()); err != nil {
+	if p, err = p.Normalize(p.ResumablePath()); err != nil {
 		return err
 	}
-	can, err := p.Quick()
+	can, err := p.FastPaths()
 	if err != nil {
 		return err
 	}
@@ -291,7 +291,7 @@ func (in *instrumenter) emit(s *load.Package, fast map[string]bool, out *Result)
 	if r.out == nil || !maps.Equal(r.fast, fast) {
 		r.fast, r.out = fast, nil
 		own := &Result{Files: map[string][]byte{}, Runtime: out.Runtime}
-		emitted, err := r.p.Weave(out.Runtime, in.replacements(), fast)
+		emitted, err := r.p.Emit(out.Runtime, in.replacements(), fast)
 		if err != nil {
 			return err
 		}
@@ -299,11 +299,11 @@ func (in *instrumenter) emit(s *load.Package, fast map[string]bool, out *Result)
 			if t := emitted.Files[name]; t != nil {
 				text = t
 			}
-			if text = rewrite.Unmarked(text); !bytes.Equal(rewrite.Plain(text), r.was[name]) {
+			if text = rewrite.StripMarks(text); !bytes.Equal(rewrite.StripLineComments(text), r.was[name]) {
 				if text, err = format.Source(text); err != nil {
 					return fmt.Errorf("%s: %w", name, err)
 				}
-				own.Files[name] = rewrite.Generic(rewrite.Lined(text), r.p.GoVersion)
+				own.Files[name] = rewrite.AllowTypeParams(rewrite.JoinLineComments(text), r.p.GoVersion)
 			}
 		}
 		own.Frames = emitted.Frames
@@ -334,7 +334,7 @@ func (in *instrumenter) usesCairn() bool {
 // rewritten is a package for package rewrite.
 func (in *instrumenter) rewritten(s *load.Package) (*rewrite.Package, error) {
 	q := &rewrite.Package{Path: s.ImportPath, Fset: in.p.Source.Fset, Files: s.Files, Source: map[string][]byte{}, Types: s.Types, Info: s.Info,
-		Sizes: types.SizesFor("gc", "amd64"), Importer: in.p.Source.Importer(s), Named: in.named, Asks: in.inspectsCallers}
+		Sizes: types.SizesFor("gc", "amd64"), Importer: in.p.Source.Importer(s), Named: in.named, InspectsCallers: in.inspectsCallers}
 	if s.Module != nil {
 		q.GoVersion = "go1.16" // as go build takes modules that do not say
 		if s.Module.GoVersion != "" {
@@ -358,7 +358,7 @@ func (in *instrumenter) inspectsCallers(path string) bool {
 	in.inspectOnce.Do(func() {
 		in.callerInspectors = map[string]bool{"log/slog": true}
 		for _, s := range in.p.Source.Sources {
-			if s.Rewritable() && rewrite.AsksForCallers(s.Info) {
+			if s.Rewritable() && rewrite.InspectsCallers(s.Info) {
 				in.callerInspectors[s.ImportPath] = true
 			}
 		}

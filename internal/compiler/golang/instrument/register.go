@@ -20,7 +20,7 @@ const registryName = "zz_cairn.go"
 
 // register writes the file in which a package makes known what is saved: its
 // variables, and functions that may be values.
-func (in *instrumenter) register(s *load.Package, p *rewrite.Package, made *rewrite.Made, out *Result) error {
+func (in *instrumenter) register(s *load.Package, p *rewrite.Package, made *rewrite.Converted, out *Result) error {
 	var b, init strings.Builder
 	imports := map[string]string{}
 	init.WriteString(in.runCalls(s))
@@ -51,7 +51,7 @@ func (in *instrumenter) register(s *load.Package, p *rewrite.Package, made *rewr
 			out.unsaved = append(out.unsaved, fmt.Sprintf("%s; a checkpoint at which it is part of the state will fail", r))
 		}
 	}
-	for _, o := range made.Open {
+	for _, o := range made.Generic {
 		out.generic = append(out.generic, genericClosure{o, s})
 	}
 	if s == in.p.Source.Main && !in.savesRandom() && in.usesRandom(randFuncs...) {
@@ -69,7 +69,7 @@ func (in *instrumenter) register(s *load.Package, p *rewrite.Package, made *rewr
 	if err != nil {
 		return err
 	}
-	out.Files[filepath.Join(s.Dir, registryName)] = rewrite.Generic(text, p.GoVersion)
+	out.Files[filepath.Join(s.Dir, registryName)] = rewrite.AllowTypeParams(text, p.GoVersion)
 	return nil
 }
 

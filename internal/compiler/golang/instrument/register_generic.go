@@ -18,7 +18,7 @@ const genericName = "zz_cairn_of.go"
 
 // genericClosure is a closure of a generic function that others may instantiate.
 type genericClosure struct {
-	rewrite.Open
+	rewrite.GenericClosure
 	s *load.Package
 }
 
@@ -71,7 +71,7 @@ func (in *instrumenter) registerGeneric(out *Result) error {
 		if q.Module != nil {
 			version = "go" + q.Module.GoVersion
 		}
-		out.Files[filepath.Join(q.Dir, genericName)] = rewrite.Generic(text, strings.TrimSuffix(version, "go"))
+		out.Files[filepath.Join(q.Dir, genericName)] = rewrite.AllowTypeParams(text, strings.TrimSuffix(version, "go"))
 	}
 	return nil
 }
@@ -80,7 +80,7 @@ func (in *instrumenter) registerGeneric(out *Result) error {
 func (in *instrumenter) refuseGeneric(o genericClosure, out *Result, why string) error {
 	r := &rewrite.Refusal{Pos: o.Pos, Package: o.s.ImportPath, Func: o.Func, Reason: fmt.Sprintf("a closure that is part of the state is in %s, which %s", o.Owner, why),
 		Remedy: "use a type that is declared at package level, or a function that is not generic"}
-	if o.Spine {
+	if o.Resumable {
 		return r
 	}
 	out.unsaved = append(out.unsaved, fmt.Sprintf("%s; a checkpoint at which it is part of the state will fail", r))

@@ -10,10 +10,10 @@ import (
 	"strings"
 )
 
-// Made is what Closures put into a package.
-type Made struct {
+// Converted is what ConvertClosures put into a package.
+type Converted struct {
 	Closures []Entry          // constructors: func(*environment) func(…) …
-	Open     []Open           // generic ones
+	Generic  []GenericClosure // generic ones
 	Funcs    []Entry          // functions that capture nothing
 	Refused  []*Refusal       // what was to be converted, and stayed as it was
 	Places   []token.Position // where each of these begins
@@ -29,16 +29,16 @@ type Entry struct {
 // env is the name of the environment in constructors.
 const env = Prefix + "e"
 
-// Closures converts func literals and method values to what can be saved: the
+// ConvertClosures converts func literals and method values to what can be saved: the
 // variables that a literal captures become fields of a record, its environment,
 // and the literal is made by a constructor from nothing but a pointer to that.
 // A literal that captures nothing becomes a function. Variables are captured by
-// their addresses, so all who share one go on sharing it, unless a literal has
+// their addresses, so all who share one continue to share it, unless a literal has
 // one to itself.
 //
 // convert is asked for every func literal, and for every method value and method
 // expression that is not called in place (*ast.SelectorExpr).
-func (p *Package) Closures(convert func(n ast.Expr) bool) (*Package, *Made, error) {
+func (p *Package) ConvertClosures(convert func(n ast.Expr) bool) (*Package, *Converted, error) {
 	want := map[ast.Expr]bool{}
 	ask := func(n ast.Expr) bool {
 		w, ok := want[n]
@@ -62,7 +62,7 @@ func (p *Package) Closures(convert func(n ast.Expr) bool) (*Package, *Made, erro
 	}
 }
 
-// closures is Closures without those that are known to be bad. The package is
+// closures is ConvertClosures without those that are known to be bad. The package is
 // returned even if it has an error of types.
 func (p *Package) closures(convert func(ast.Expr) bool, bad map[ast.Expr]string) (*Package, *closures, error) {
 	c := p.newClosures()
@@ -87,12 +87,12 @@ func (p *Package) closures(convert func(ast.Expr) bool, bad map[ast.Expr]string)
 			all = append(all, c.find(f, d, own)...)
 		}
 	}
-	c.spine = p.Spine()
+	c.resumable = p.ResumablePath()
 	for _, n := range all {
 		if err := c.plan(n); err != nil {
 			c.made.Refused = append(c.made.Refused, err)
 			c.made.Places = append(c.made.Places, p.Fset.Position(n.node.Pos()))
-			if c.made.Stuck == nil && c.spine.Funcs[n.node] {
+			if c.made.Stuck == nil && c.resumable.Funcs[n.node] {
 				c.made.Stuck = err
 			}
 			continue
@@ -132,7 +132,7 @@ func (p *Package) closures(convert func(ast.Expr) bool, bad map[ast.Expr]string)
 }
 
 func (p *Package) newClosures() *closures {
-	c := &closures{Package: p, made: new(Made), plans: map[ast.Expr]*closure{}, taken: map[string]bool{}, consts: map[*types.Const]string{},
+	c := &closures{Package: p, made: new(Converted), plans: map[ast.Expr]*closure{}, taken: map[string]bool{}, consts: map[*types.Const]string{},
 		files: map[*ast.File]*closureFile{}, declared: map[string]*closure{}}
 	for _, f := range p.Files {
 		ast.Inspect(f, func(n ast.Node) bool {
@@ -164,20 +164,20 @@ func (c *closures) blame(q *Package, err error) (*closure, string) {
 	return nil, ""
 }
 
-// closures is Closures at work.
+// closures is ConvertClosures at work.
 type closures struct {
 	*Package
-	convert  func(ast.Expr) bool
-	bad      map[ast.Expr]string // and why
-	made     *Made
-	plans    map[ast.Expr]*closure   // what is converted
-	taken    map[string]bool         // names that occur in the package
-	consts   map[*types.Const]string // constants moved to package level
-	files    map[*ast.File]*closureFile
-	known    *instances
-	spine    Spine
-	recover  map[string]bool     // methods that call recover, by name
-	declared map[string]*closure // constructors and functions
+	convert   func(ast.Expr) bool
+	bad       map[ast.Expr]string // and why
+	made      *Converted
+	plans     map[ast.Expr]*closure   // what is converted
+	taken     map[string]bool         // names that occur in the package
+	consts    map[*types.Const]string // constants moved to package level
+	files     map[*ast.File]*closureFile
+	known     *instances
+	resumable ResumablePath
+	recover   map[string]bool     // methods that call recover, by name
+	declared  map[string]*closure // constructors and functions
 }
 
 // closureFile is what is put into a file.

@@ -324,7 +324,7 @@ var dropping = map[string]string{
 
 // givenAway finds literals that are not merely called where they are, or by way of
 // a local variable.
-func (w *weaver) givenAway(fn *function) map[*ast.FuncLit]bool {
+func (w *generator) givenAway(fn *function) map[*ast.FuncLit]bool {
 	away := map[*ast.FuncLit]bool{}
 	called := map[ast.Expr]bool{}
 	byVar := map[*types.Var][]*ast.FuncLit{}

@@ -20,7 +20,7 @@ func (c *closures) own(l *closure) {
 	}
 	holds := func(n ast.Node) bool { return n.Pos() <= lit.Pos() && lit.End() <= n.End() }
 	var made ast.Stmt     // the innermost statement with the literal
-	var scopes []ast.Node // loops' bodies and literals around it: each round, each call makes another one
+	var scopes []ast.Node // loops' bodies and literals around it: each iteration, each call makes another one
 	bad := vars{}
 	jumps := false
 	ast.Inspect(decl, func(n ast.Node) bool {

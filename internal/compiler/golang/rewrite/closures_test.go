@@ -158,7 +158,7 @@ func readClosures(t *testing.T, name string) string {
 }
 
 // registrations is a file that makes known what was made.
-func registrations(p *Package, m *Made) string {
+func registrations(p *Package, m *Converted) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "package %s\n\nimport cairn_hook \"test/hook\"\n\nfunc init() {\n", p.Types.Name())
 	for _, e := range m.Closures {
@@ -233,7 +233,7 @@ func TestClosuresRun(t *testing.T) {
 			path := c.module + k.name + "/" + c.file
 			p := checkClosures(t, imp, "test/"+path, c.version, readClosures(t, c.file))
 			count = 0
-			q, made, err := p.Closures(func(n ast.Expr) bool { return k.convert(p, n) })
+			q, made, err := p.ConvertClosures(func(n ast.Expr) bool { return k.convert(p, n) })
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -328,7 +328,7 @@ func TestEscaping(t *testing.T) {
 
 func TestClosuresGolden(t *testing.T) {
 	p := checkClosures(t, newClosureImporter(t), "test/golden", "", readClosures(t, "golden"))
-	q, made, err := p.Closures(allClosures)
+	q, made, err := p.ConvertClosures(allClosures)
 	if err != nil || len(made.Refused) > 0 {
 		t.Fatal(err, made.Refused)
 	}
@@ -349,7 +349,7 @@ func TestClosuresGolden(t *testing.T) {
 	if got != string(want) {
 		t.Errorf("differs from %s (-update-closures writes it):\n%s", name, got)
 	}
-	again, made2, err := p.Closures(allClosures)
+	again, made2, err := p.ConvertClosures(allClosures)
 	if err != nil || string(again.Source["golden.go"]) != string(q.Source["golden.go"]) || !slices.Equal(made.Closures, made2.Closures) {
 		t.Error("a second time gives something else")
 	}
@@ -358,7 +358,7 @@ func TestClosuresGolden(t *testing.T) {
 // TestClosuresNone leaves a package as it is if nothing is to be converted.
 func TestClosuresNone(t *testing.T) {
 	p := checkClosures(t, newClosureImporter(t), "test/golden", "", readClosures(t, "golden"))
-	q, made, err := p.Closures(func(ast.Expr) bool { return false })
+	q, made, err := p.ConvertClosures(func(ast.Expr) bool { return false })
 	if err != nil || q != p || len(made.Closures)+len(made.Funcs)+len(made.Refused) > 0 {
 		t.Error(q != p, made, err)
 	}
@@ -448,7 +448,7 @@ func f(x interface{ m() }) { g := x.m; defer g() }`, "8:35", "method m is part o
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			src := "package p; import (\n\"test/dep\"\n)\n" + c.src + "\n\nvar _ = dep.When\n\nfunc other() any { n := true; return func() { n = !n } }\n"
-			q, made, err := checkClosures(t, imp, "test/p", "", src).Closures(allClosures)
+			q, made, err := checkClosures(t, imp, "test/p", "", src).ConvertClosures(allClosures)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -470,11 +470,11 @@ func f(x interface{ m() }) { g := x.m; defer g() }`, "8:35", "method m is part o
 func TestClosuresOpen(t *testing.T) {
 	src := "package p\n\nfunc f[T, U any](x U) func() U { return func() U { return x } }\n\nfunc G[T any](x []T) (func() []T, func()) { return f[int](x), func() { var t T; _ = t } }\n"
 	p := checkClosures(t, newClosureImporter(t), "test/p", "", src)
-	_, made, err := p.Closures(allClosures)
-	if err != nil || len(made.Refused) > 0 || len(made.Open) != 2 || len(made.Closures)+len(made.Funcs) > 0 {
+	_, made, err := p.ConvertClosures(allClosures)
+	if err != nil || len(made.Refused) > 0 || len(made.Generic) != 2 || len(made.Closures)+len(made.Funcs) > 0 {
 		t.Fatal(made, err)
 	}
-	first, second := made.Open[0], made.Open[1]
+	first, second := made.Generic[0], made.Generic[1]
 	if first.Owner != "f" || first.Constructor != "Cairn_make_f_1" || first.Name != "test/p.f[...].func1" || !slices.Equal(first.Params, []int{1}) {
 		t.Errorf("%+v", first)
 	}
@@ -570,7 +570,7 @@ func main() {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	p := checkClosures(t, newClosureImporter(t), "main", "", src)
-	_, made, err := p.Closures(allClosures)
+	_, made, err := p.ConvertClosures(allClosures)
 	if err != nil || len(made.Refused) > 0 {
 		t.Fatal(err, made.Refused)
 	}

@@ -98,7 +98,7 @@ func (w *typeWriter) check(t types.Type) (why, remedy string) {
 		}
 		return "", ""
 	}
-	hidden := func(o types.Object) bool { return !o.Exported() && o.Pkg() != nil && o.Pkg() != w.Types }
+	unexported := func(o types.Object) bool { return !o.Exported() && o.Pkg() != nil && o.Pkg() != w.Types }
 	switch t := t.(type) {
 	case *types.Basic:
 		if t.Kind() == types.Invalid {
@@ -151,7 +151,7 @@ func (w *typeWriter) check(t types.Type) (why, remedy string) {
 		return all(t.Params(), t.Results())
 	case *types.Struct:
 		for f := range t.Fields() {
-			if hidden(f) {
+			if unexported(f) {
 				return fmt.Sprintf("a struct type has the field %s of package %s", f.Name(), f.Pkg().Path()), "give it a named type"
 			}
 			if why, remedy := w.check(f.Type()); why != "" {
@@ -164,7 +164,7 @@ func (w *typeWriter) check(t types.Type) (why, remedy string) {
 			return name(types.Universe.Lookup("any").(*types.TypeName))
 		}
 		for m := range t.ExplicitMethods() {
-			if hidden(m) {
+			if unexported(m) {
 				return fmt.Sprintf("an interface type has the method %s of package %s", m.Name(), m.Pkg().Path()), "give it a named type"
 			}
 			if why, remedy := w.check(m.Signature()); why != "" {

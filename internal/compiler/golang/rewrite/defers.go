@@ -18,7 +18,7 @@ type record struct {
 var listName = regexp.MustCompile(`^` + Prefix + `l\d+$`)
 
 // records finds a function's deferred calls in loops.
-func (w *weaver) records(fn *function) {
+func (w *generator) records(fn *function) {
 	fn.records = map[*ast.DeferStmt]*record{}
 	var walk func(m ast.Node, loop ast.Stmt)
 	walk = func(m ast.Node, loop ast.Stmt) {
@@ -117,7 +117,7 @@ func (e *continuation) reissued(loop ast.Stmt) string {
 
 // needRecords forces what the deferred calls of loops before a mark, or around it,
 // need to be deferred again.
-func (w *weaver) needRecords(fn *function, m *mark, force func(ast.Expr)) {
+func (w *generator) needRecords(fn *function, m *mark, force func(ast.Expr)) {
 	for d, r := range fn.records {
 		if m.comment.Pos() < r.loop.Pos() {
 			continue
@@ -135,7 +135,7 @@ func (w *weaver) needRecords(fn *function, m *mark, force func(ast.Expr)) {
 }
 
 // deferFlag returns the variable that says whether a conditional defer was run.
-func (w *weaver) deferFlag(fn *function, d *ast.DeferStmt) *ast.Ident {
+func (w *generator) deferFlag(fn *function, d *ast.DeferStmt) *ast.Ident {
 	n, ok := w.deferNumber(fn, d)
 	if !ok {
 		return nil

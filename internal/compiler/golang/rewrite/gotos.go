@@ -7,10 +7,10 @@ import (
 	"strings"
 )
 
-// Gotos returns the package with jumps back over calls and points of in written
+// LowerGotos returns the package with jumps back over calls and points of in written
 // as loops: L: a; b; goto L becomes for { a; b; continue }. Jumps that can't be
-// written so stay, and Normal refuses them.
-func (p *Package) Gotos(in func(*Package) Spine) (*Package, error) {
+// written so stay, and Normalize refuses them.
+func (p *Package) LowerGotos(in func(*Package) ResumablePath) (*Package, error) {
 	for {
 		s := in(p)
 		edits := p.gotos(s)
@@ -19,7 +19,7 @@ func (p *Package) Gotos(in func(*Package) Spine) (*Package, error) {
 		}
 		text := map[string][]byte{}
 		for _, f := range p.Files {
-			w := &weaver{p: p}
+			w := &generator{p: p}
 			t := w.apply(f.FileStart, f.FileEnd, slices.Clone(edits))
 			if t == string(p.Source[p.name(f)]) {
 				continue
@@ -38,7 +38,7 @@ func (p *Package) Gotos(in func(*Package) Spine) (*Package, error) {
 }
 
 // gotos returns the changes for one label that needs some.
-func (p *Package) gotos(in Spine) []edit {
+func (p *Package) gotos(in ResumablePath) []edit {
 	for _, fn := range in.functions() {
 		j := p.jumpsOf(fn, in)
 		for _, l := range j.labels {
@@ -72,7 +72,7 @@ type jumps struct {
 }
 
 // jumpsOf finds a function's labels, gotos and marks.
-func (p *Package) jumpsOf(fn ast.Node, in Spine) *jumps {
+func (p *Package) jumpsOf(fn ast.Node, in ResumablePath) *jumps {
 	j := &jumps{p: p}
 	switch fn := fn.(type) {
 	case *ast.FuncDecl:

@@ -9,18 +9,18 @@ import (
 	"strings"
 )
 
-// Hoisted returns the package with types that are declared in functions moved to
+// HoistTypes returns the package with types that are declared in functions moved to
 // package level, where frames and environments of closures can name them. Those of
 // generic functions get all of their type parameters, as Go itself has it. Those
 // stay whose name means something else there: it is their name in what the program
 // prints, so it must not change.
-func (p *Package) Hoisted(in func(*Package) Spine) (*Package, error) {
+func (p *Package) HoistTypes(in func(*Package) ResumablePath) (*Package, error) {
 	h := &hoist{p: p, types: map[*types.TypeName]*ast.TypeSpec{}, generic: map[*types.TypeName]*typeParams{}}
-	spine := in(p)
+	resumable := in(p)
 	text := map[string][]byte{}
 	for _, f := range p.Files {
 		for _, d := range f.Decls {
-			if d, ok := d.(*ast.FuncDecl); ok && d.Body != nil && p.wants(d, spine) {
+			if d, ok := d.(*ast.FuncDecl); ok && d.Body != nil && p.wants(d, resumable) {
 				h.find(f, d)
 			}
 		}
@@ -28,7 +28,7 @@ func (p *Package) Hoisted(in func(*Package) Spine) (*Package, error) {
 	h.choose()
 	for _, f := range p.Files {
 		if edits, decls := h.file(f); len(edits) > 0 {
-			w := &weaver{p: p}
+			w := &generator{p: p}
 			b, err := formatted(p.name(f), []byte(w.apply(f.FileStart, f.FileEnd, edits)+decls))
 			if err != nil {
 				return nil, err
@@ -43,7 +43,7 @@ func (p *Package) Hoisted(in func(*Package) Spine) (*Package, error) {
 }
 
 // wants says that a function has literals or marks.
-func (p *Package) wants(d *ast.FuncDecl, in Spine) bool {
+func (p *Package) wants(d *ast.FuncDecl, in ResumablePath) bool {
 	found := in.Funcs[d]
 	ast.Inspect(d, func(m ast.Node) bool {
 		if _, ok := m.(*ast.FuncLit); ok {

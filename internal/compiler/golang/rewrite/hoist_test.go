@@ -16,7 +16,7 @@ func TestHoisted(t *testing.T) {
 		t.Fatal(err)
 	}
 	p := normalPackage(t, "main.go", string(src), "go1.26")
-	q, err := p.Hoisted(normalSpine)
+	q, err := p.HoistTypes(normalizePath)
 	if err != nil {
 		t.Fatal(err)
 	}

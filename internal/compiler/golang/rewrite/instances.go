@@ -133,16 +133,16 @@ func (k *instances) add(o types.Object, list []types.Type, in *types.Package) bo
 	return true
 }
 
-// Open is a closure of a generic function that other packages instantiate. Each
+// AllowTypeParams is a closure of a generic function that other packages instantiate. Each
 // of them makes known those of its own types.
-type Open struct {
+type GenericClosure struct {
 	Owner       string // the function, or the type of the method
 	Name        string // as in Entry, with [...] for the types
 	Constructor string // generic, and exported
 	Params      []int  // which of the owner's type parameters it has
 	Pos         token.Position
 	Func        string // that it is in
-	Spine       bool   // it has a point, or a call that leads to one
+	Resumable   bool   // it has a point, or a call that leads to one
 }
 
 // planOpen plans a closure of a function that may be instantiated elsewhere.
@@ -165,7 +165,7 @@ func (c *closures) planOpen(l *closure, used []int) *Refusal {
 var exported = strings.ToUpper(Prefix[:1]) + Prefix[1:]
 
 // declareOpen is declare for a closure of a function that others instantiate: its
-// constructor is generic. Closures of such instances differ by the dictionary
+// constructor is generic. ConvertClosures of such instances differ by the dictionary
 // that they capture besides the environment.
 func (c *closures) declareOpen(l *closure, params, args string) {
 	b := &c.files[l.file].decls
@@ -175,8 +175,8 @@ func (c *closures) declareOpen(l *closure, params, args string) {
 	fmt.Fprintf(b, "\n// %s makes a closure; it is exported for instances.\n//\n//go:noinline\nfunc %s%s(%s *%senv_%s%s) %s {\nreturn %s\n}\n",
 		name, name, params, env, Prefix, l.ident, args, l.sigText, lit)
 	c.declared[name] = l
-	c.made.Open = append(c.made.Open, Open{Owner: l.owner.object.Name(), Name: c.Types.Path() + "." + l.name, Constructor: name, Params: l.used,
-		Pos: c.Fset.Position(l.node.Pos()), Func: c.no(l.node.Pos(), "", "").Func, Spine: c.spine.Funcs[l.node]})
+	c.made.Generic = append(c.made.Generic, GenericClosure{Owner: l.owner.object.Name(), Name: c.Types.Path() + "." + l.name, Constructor: name, Params: l.used,
+		Pos: c.Fset.Position(l.node.Pos()), Func: c.no(l.node.Pos(), "", "").Func, Resumable: c.resumable.Funcs[l.node]})
 }
 
 // guard stands where a literal makes sure that it captures what it must.

@@ -17,15 +17,16 @@ const LitMark = "/*cairn:lit %d*/"
 
 var litMarks = regexp.MustCompile(`^/\*cairn:lit (\d+)\*/$`)
 
-// Lifted makes functions of marked literals, if they can be: a local variable
+// LiftLiterals makes functions of marked literals, if they can be: a local variable
 // always holds the literal, and nothing is done with that but to call it, as is the
 // custom with local functions and those that call themselves. What it captures is
 // in a record, its environment, which it is given at each call; the variable
-// holds that instead. Functions can be left when a set is due, literals can't.
+// holds that instead. Functions can unwind when a checkpoint is due, literals
+// can't.
 //
 // It returns the names of the functions by the numbers of the marks, too.
-func (p *Package) Lifted() (*Package, map[string]string) {
-	if AsksForCallers(p.Info) {
+func (p *Package) LiftLiterals() (*Package, map[string]string) {
+	if InspectsCallers(p.Info) {
 		return p, nil
 	}
 	tried := map[string]bool{}
@@ -68,7 +69,7 @@ func (p *Package) lift(all []*lift) *Package {
 	}
 	c := all[0].c
 	for f, edits := range outer {
-		w := &weaver{p: p}
+		w := &generator{p: p}
 		s := c.files[f]
 		t := w.apply(f.FileStart, f.Name.End(), nil) + s.used() + w.apply(f.Name.End(), f.FileEnd, edits) + "\n" + s.decls.String()
 		b, err := formatted(p.name(f), []byte(t))
@@ -209,7 +210,7 @@ func (p *Package) canLift(c *closures, f *ast.File, d *ast.FuncDecl, lit *ast.Fu
 	e := p.escapesOf(d)
 	own := p.owner(d)
 	v := e.holder(lit)
-	if v == nil || len(own.tparams) > 0 || (&weaver{p: p}).mustBeItself(lit.Body) {
+	if v == nil || len(own.tparams) > 0 || (&generator{p: p}).mustStay(lit.Body) {
 		return nil
 	}
 	l := &lift{lit: lit, v: v}
@@ -375,7 +376,7 @@ func (l *lift) lifted() ([]edit, bool) {
 		}
 		return true
 	})
-	w := &weaver{p: p}
+	w := &generator{p: p}
 	part := func(lo, hi token.Pos) string { return w.apply(lo, hi, inner) }
 	fmt.Fprintf(&s.decls, "\n// %s is %s.\nfunc %s(%s *%s", fn, l.name, fn, l.env, envType)
 	for _, f := range l.lit.Type.Params.List {

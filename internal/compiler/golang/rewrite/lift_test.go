@@ -42,7 +42,7 @@ func TestLifted_Many(t *testing.T) {
 		p := normalPackage(t, "a.go", manyLiterals(n, "f%d(1)", before...), "go1.26")
 		count := &countedChecks{Importer: p.Importer}
 		p.Importer = count
-		_, names := p.Lifted()
+		_, names := p.LiftLiterals()
 		if len(names) != n {
 			t.Errorf("%d of %d literals became functions", len(names), n)
 		}

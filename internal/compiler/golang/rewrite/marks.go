@@ -22,8 +22,8 @@ type function struct {
 	params   []*types.Var   // the receiver too
 	results  []*types.Var   // named ones
 	recovers bool           // it has deferred calls
-	quick    bool           // see quick.go
-	rests    map[*mark]bool // after which it is gone on with in the next round
+	fast     bool           // it has a fast path; see fastpath.go
+	rests    map[*mark]bool // points at which the next iteration can start in a function of its own
 	marks    []*mark
 	fields   []*field
 	byVar    map[*types.Var]*field
@@ -31,7 +31,7 @@ type function struct {
 	again    map[*types.Var]ast.Stmt // local closures, and the statements that make them
 	lits     int
 	records  map[*ast.DeferStmt]*record // deferred calls in loops
-	apart    string                     // what goes on from its frames, if that is a function of its own
+	outlined string                     // the functions that continue from its frames
 }
 
 // mark is a place where a function's frame may be saved.

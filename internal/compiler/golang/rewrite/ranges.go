@@ -15,11 +15,11 @@ import (
 // way to a point.
 const RangeMark = "/*cairn:range*/"
 
-// Ranges returns the package with marked loops over functions written as what
+// LowerRanges returns the package with marked loops over functions written as what
 // they mean: a call of the function, which is given the loop's body as a literal.
-// How the body is left is noted in a variable, and done after the call. Loops
+// How the body ends is noted in a variable, and done after the call. Loops
 // over what some functions of the standard library return become ordinary loops.
-func (p *Package) Ranges() (out *Package, err error) {
+func (p *Package) LowerRanges() (out *Package, err error) {
 	defer func() {
 		switch r := recover().(type) {
 		case nil:
@@ -30,7 +30,7 @@ func (p *Package) Ranges() (out *Package, err error) {
 		}
 	}()
 	for {
-		r := &ranges{normal: &normal{p: p, names: map[string]bool{}, count: map[string]int{}}, marks: p.marksAt()}
+		r := &ranges{normalizer: &normalizer{p: p, names: map[string]bool{}, count: map[string]int{}}, marks: p.marksAt()}
 		text, err := r.files()
 		if err != nil || len(text) == 0 {
 			return p, err
@@ -58,7 +58,7 @@ func (p *Package) marksAt() map[token.Pos]string {
 
 // ranges rewrites the outermost loops over functions.
 type ranges struct {
-	*normal
+	*normalizer
 	marks map[token.Pos]string
 
 	// Of the function around:
@@ -153,7 +153,7 @@ func (r *ranges) loop(s *ast.RangeStmt, label string) (string, bool) {
 	if r.marked(s) {
 		return r.call(s, label), true
 	}
-	if r.busy(s.Body) && Ordinary(r.p.Info, s) && !r.jumpedTo(label) {
+	if r.busy(s.Body) && PlainRange(r.p.Info, s) && !r.jumpedTo(label) {
 		return r.ordinary(s, label), true
 	}
 	return "", false
@@ -199,9 +199,9 @@ type loopBody struct {
 	s        *ast.RangeStmt
 	label    string
 	state    string
-	to       string                   // variable with the way it is left
+	to       string                   // variable with the way it ends
 	deferred string                   // list of deferred calls, if there are some
-	ways     []string                 // statements that leave the loop, from 1
+	ways     []string                 // statements that end the loop, from 1
 	number   map[string]int           // of these
 	results  []string                 // what stands for the function's results
 	unnamed  bool                     // that is not just their names
@@ -217,7 +217,7 @@ func (r *ranges) call(s *ast.RangeStmt, label string) string {
 	r.goOwn(at, "bool", "true", "false")
 	names := r.loopNames("q", "state", "to")
 	b := &loopBody{ranges: r, s: s, label: label, state: names[1], to: names[2], number: map[string]int{}, inner: map[*ast.BranchStmt]bool{}, deep: map[ast.Stmt]bool{}, goes: map[string]bool{}}
-	b.survey()
+	b.scan()
 	sig := coreType(r.p.Info.TypeOf(s.X)).(*types.Signature)
 	yield := coreType(sig.Params().At(0).Type()).(*types.Signature)
 	text := b.text()
@@ -267,8 +267,8 @@ func (r *ranges) call(s *ast.RangeStmt, label string) string {
 		o.add(b.end("next") + ":")
 	}
 	o.add(fmt.Sprintf("%s = %d\nreturn true", b.state, loopReady))
-	if b.goes["leave"] {
-		o.add(b.end("leave")+":", fmt.Sprintf("%s = %d\nreturn false", b.state, loopDone))
+	if b.goes["exit"] {
+		o.add(b.end("exit")+":", fmt.Sprintf("%s = %d\nreturn false", b.state, loopDone))
 	}
 	o.add("})")
 	o.add(fmt.Sprintf("if %s == %d {\n%sbadRange(%d)\n}\n%s = %d", b.state, loopRuns, Prefix, loopHides, b.state, loopOver))
@@ -297,7 +297,7 @@ func (r *ranges) goOwn(at token.Pos, names ...string) {
 
 // static says that a function is named, so that it needs not be kept.
 func (r *ranges) static(x ast.Expr) bool {
-	w := &nfunc{normal: r.normal}
+	w := &funcNormalizer{normalizer: r.normalizer}
 	kind, _ := w.callee(&ast.CallExpr{Fun: x})
 	if _, lit := ast.Unparen(x).(*ast.FuncLit); lit {
 		return false
@@ -305,8 +305,8 @@ func (r *ranges) static(x ast.Expr) bool {
 	return kind != dynamic
 }
 
-// survey finds out where jumps in the body lead to.
-func (b *loopBody) survey() {
+// scan finds out where jumps in the body lead to.
+func (b *loopBody) scan() {
 	labels := map[string]bool{}
 	own(b.s.Body, func(m ast.Node) bool {
 		if l, ok := m.(*ast.LabeledStmt); ok {
@@ -387,8 +387,8 @@ func (b *loopBody) end(what string) string {
 	return fmt.Sprintf("%s%s%d", Prefix, what, b.count["loop"])
 }
 
-// leave is what ends the loop, at a statement.
-func (b *loopBody) leave(at ast.Stmt, way string) string {
+// exit is what ends the loop, at a statement.
+func (b *loopBody) exit(at ast.Stmt, way string) string {
 	to := ""
 	if way != "" {
 		n := b.number[way]
@@ -400,19 +400,19 @@ func (b *loopBody) leave(at ast.Stmt, way string) string {
 		to = fmt.Sprintf("%s = %d\n", b.to, n)
 	}
 	if b.deep[at] {
-		b.goes["leave"] = true
-		return to + "goto " + b.end("leave")
+		b.goes["exit"] = true
+		return to + "goto " + b.end("exit")
 	}
 	return to + fmt.Sprintf("%s = %d\nreturn false", b.state, loopDone)
 }
 
-// jump is a break, continue or goto that leaves the body.
+// jump is a break, continue or goto out of the body.
 func (b *loopBody) jump(m *ast.BranchStmt) string {
 	switch {
 	case m.Label != nil && (m.Label.Name != b.label || m.Tok == token.GOTO):
-		return "{\n" + b.leave(m, m.Tok.String()+" "+m.Label.Name) + "\n}"
+		return "{\n" + b.exit(m, m.Tok.String()+" "+m.Label.Name) + "\n}"
 	case m.Tok == token.BREAK:
-		return "{\n" + b.leave(m, "") + "\n}"
+		return "{\n" + b.exit(m, "") + "\n}"
 	case b.deep[m]:
 		b.goes["next"] = true
 		return "goto " + b.end("next")
@@ -423,7 +423,7 @@ func (b *loopBody) jump(m *ast.BranchStmt) string {
 // ret is a return of the function around the loop.
 func (b *loopBody) ret(m *ast.ReturnStmt) string {
 	if len(m.Results) == 0 {
-		return "{\n" + b.leave(m, "return") + "\n}"
+		return "{\n" + b.exit(m, "return") + "\n}"
 	}
 	if b.results == nil {
 		b.declareResults()
@@ -437,7 +437,7 @@ func (b *loopBody) ret(m *ast.ReturnStmt) string {
 	if !b.unnamed {
 		way = "return"
 	}
-	return "{\n" + to + " = " + strings.Join(values, ", ") + "\n" + b.leave(m, way) + "\n}"
+	return "{\n" + to + " = " + strings.Join(values, ", ") + "\n" + b.exit(m, way) + "\n}"
 }
 
 // declareResults finds what a return in the body assigns to: the function's own

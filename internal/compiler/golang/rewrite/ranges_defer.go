@@ -28,7 +28,7 @@ func (b *loopBody) deferStmt(d *ast.DeferStmt) string {
 		o.add(name + " := " + text)
 		return name
 	}
-	w := &nfunc{normal: b.normal}
+	w := &funcNormalizer{normalizer: b.normalizer}
 	fun := b.p.text(c.Fun, nil)
 	switch kind, _ := w.callee(c); {
 	case isLit(c.Fun), kind == staticMethod, kind == ifaceMethod, kind == dynamic:
@@ -124,8 +124,8 @@ func (b *loopBody) recovers(c *ast.CallExpr) string {
 // plainDefers are packages whose functions do not recover.
 var plainDefers = map[string]bool{"bufio": true, "bytes": true, "fmt": true, "io": true, "log": true, "os": true, "strings": true, "sync": true, "sync/atomic": true, "time": true}
 
-// declareHelper declares what loops over functions call. A function that goes on
-// when it must not is told so by Go itself: the same is done to it again.
+// declareHelper declares what loops over functions call. Go panics if a function
+// continues to call the body when it must not; the helper makes Go do that.
 func (r *ranges) declareHelper() {
 	if r.names[Prefix+"badRange"] {
 		return
@@ -136,8 +136,8 @@ func (r *ranges) declareHelper() {
 
 const rangeHelper = `
 
-// cairn_badRange panics as Go does when a function that a loop ranges over goes on
-// though it must not, or hides a panic.
+// cairn_badRange panics as Go does when a function that a loop ranges over continues
+// when it must not, or hides a panic.
 func cairn_badRange(state int) {
 	switch state {
 	case 0:

@@ -34,8 +34,8 @@ const (
 	collected                  // all values first: what they are made of can't change
 )
 
-// Ordinary says that a loop over a function can be written as an ordinary loop.
-func Ordinary(info *types.Info, s *ast.RangeStmt) bool {
+// PlainRange says that a loop over a function can be written as an ordinary loop.
+func PlainRange(info *types.Info, s *ast.RangeStmt) bool {
 	_, _, ok := stdLoopOf(info, s)
 	return ok
 }

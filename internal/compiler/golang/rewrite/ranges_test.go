@@ -22,7 +22,7 @@ func rangesMarked(t *testing.T, p *Package) *Package {
 			if s, ok := n.(*ast.RangeStmt); ok {
 				if _, ok := coreType(p.Info.TypeOf(s.X)).(*types.Signature); ok {
 					marks[s.Body.Lbrace+1] = PointMark
-					if !Ordinary(p.Info, s) {
+					if !PlainRange(p.Info, s) {
 						marks[s.Range+token.Pos(len("range"))] = RangeMark
 					}
 				}
@@ -33,7 +33,7 @@ func rangesMarked(t *testing.T, p *Package) *Package {
 	if len(marks) == 0 {
 		t.Fatal("no loops")
 	}
-	q, err := p.Marked(marks)
+	q, err := p.Mark(marks)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -48,17 +48,17 @@ func TestRangesGolden(t *testing.T) {
 		t.Fatal(err)
 	}
 	p := rangesMarked(t, normalPackage(t, "in.go", string(src), "go1.26"))
-	if p, err = p.Ranges(); err != nil {
+	if p, err = p.LowerRanges(); err != nil {
 		t.Fatal(err)
 	}
-	in := p.Spine()
+	in := p.ResumablePath()
 	if len(in.Calls) != 2 || len(in.Points) != 4 {
 		t.Errorf("%d calls and %d points, want 2 and 4", len(in.Calls), len(in.Points))
 	}
-	if p, err = p.Results((*Package).Spine); err != nil {
+	if p, err = p.MoveResults((*Package).ResumablePath); err != nil {
 		t.Fatal(err)
 	}
-	got, err := formatted("in.go", Plain(p.Source["in.go"]))
+	got, err := formatted("in.go", StripLineComments(p.Source["in.go"]))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -90,7 +90,7 @@ func TestRangesRefused(t *testing.T) {
 		{"func a() (x int) {\n\tif x := 1; x > 0 {\n\t\t/*here*/for range count {\n\t\t\treturn x\n\t\t}\n\t}\n\treturn\n}", "another variable has the name"},
 	} {
 		p := rangesMarked(t, normalPackage(t, "a.go", head+c.src, "go1.26"))
-		_, err := p.Ranges()
+		_, err := p.LowerRanges()
 		var r *Refusal
 		if !errors.As(err, &r) {
 			t.Errorf("%s\nnot refused: %v", c.src, err)

@@ -9,11 +9,11 @@ import (
 	"strings"
 )
 
-// Results returns the package with named results of functions on the way to a
+// MoveResults returns the package with named results of functions on the way to a
 // point kept in variables of their own, where literals that may be saved capture
 // them or their addresses are taken: a result can't lie in a box. What such a
 // variable holds at the end is returned.
-func (p *Package) Results(in func(*Package) Spine) (out *Package, err error) {
+func (p *Package) MoveResults(in func(*Package) ResumablePath) (out *Package, err error) {
 	defer func() {
 		switch r := recover().(type) {
 		case nil:
@@ -23,15 +23,15 @@ func (p *Package) Results(in func(*Package) Spine) (out *Package, err error) {
 			panic(r)
 		}
 	}()
-	spine := in(p)
+	resumable := in(p)
 	text := map[string][]byte{}
 	number := 0
 	for _, f := range p.Files {
-		n := &normal{p: p, file: f, imports: map[string]string{}, names: map[string]bool{}, count: map[string]int{}}
+		n := &normalizer{p: p, file: f, imports: map[string]string{}, names: map[string]bool{}, count: map[string]int{}}
 		var edits []edit
-		for _, fn := range spine.functions() {
+		for _, fn := range resumable.functions() {
 			if f.FileStart <= fn.Pos() && fn.Pos() < f.FileEnd {
-				r := &results{normal: n, spine: spine, fn: fn, number: &number}
+				r := &results{normalizer: n, resumable: resumable, fn: fn, number: &number}
 				r.find()
 				edits = append(edits, r.edits()...)
 			}
@@ -42,7 +42,7 @@ func (p *Package) Results(in func(*Package) Spine) (out *Package, err error) {
 		for _, path := range slices.Sorted(maps.Keys(n.imports)) {
 			edits = append(edits, edit{f.Name.End(), f.Name.End(), fmt.Sprintf("\n\nimport %s %q\n", n.imports[path], path)})
 		}
-		b, err := formatted(p.name(f), []byte((&weaver{p: p}).apply(f.FileStart, f.FileEnd, edits)))
+		b, err := formatted(p.name(f), []byte((&generator{p: p}).apply(f.FileStart, f.FileEnd, edits)))
 		if err != nil {
 			return nil, err
 		}
@@ -55,7 +55,7 @@ func (p *Package) Results(in func(*Package) Spine) (out *Package, err error) {
 }
 
 // functions returns the functions to rewrite, in the order of the source.
-func (s Spine) functions() []ast.Node {
+func (s ResumablePath) functions() []ast.Node {
 	var list []ast.Node
 	for fn, is := range s.Funcs {
 		if is {
@@ -68,10 +68,10 @@ func (s Spine) functions() []ast.Node {
 
 // results moves a function's results.
 type results struct {
-	*normal
-	spine  Spine
-	fn     ast.Node
-	number *int
+	*normalizer
+	resumable ResumablePath
+	fn        ast.Node
+	number    *int
 
 	sig  *types.Signature
 	typ  *ast.FuncType
@@ -99,7 +99,7 @@ func (r *results) find() {
 		named[v] = true
 	}
 	moves := false
-	captured, woven := false, false
+	captured, rewritten := false, false
 	ast.Inspect(r.body, func(m ast.Node) bool {
 		if m == nil || moves {
 			return false
@@ -118,12 +118,12 @@ func (r *results) find() {
 				return !uses
 			})
 			captured = captured || uses
-			woven = woven || r.spine.Funcs[lit]
-			moves = moves || uses && (r.spine.Funcs[lit] || r.p.Keeps(lit))
+			rewritten = rewritten || r.resumable.Funcs[lit]
+			moves = moves || uses && (r.resumable.Funcs[lit] || r.p.MustConvert(lit))
 		}
 		return true
 	})
-	if !moves && !(captured && woven) {
+	if !moves && !(captured && rewritten) {
 		return
 	}
 	r.kept = map[*types.Var]string{}
@@ -150,7 +150,7 @@ func (r *results) edits() []edit {
 	for _, f := range r.typ.Results.List {
 		for _, id := range f.Names {
 			out = append(out, edit{id.Pos(), id.End(), r.outs[i]})
-			t := r.normal.typ(r.sig.Results().At(i).Type(), r.body.Lbrace+1, r.fn.Pos())
+			t := r.normalizer.typ(r.sig.Results().At(i).Type(), r.body.Lbrace+1, r.fn.Pos())
 			top = append(top, "var "+r.vars[i]+" "+t+"\n_ = "+r.vars[i])
 			i++
 		}

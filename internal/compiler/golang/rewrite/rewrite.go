@@ -1,19 +1,33 @@
 // Package rewrite makes Go functions resumable by rewriting their source.
 //
-// It works on one type-checked package at a time, in passes that each leave
-// valid Go behind, which is type-checked again:
+// It works on one type-checked package at a time, in passes. Each pass leaves
+// valid Go, which is type-checked again; text stays as the user wrote it wherever
+// nothing has to change. The passes, in order:
 //
-//	hoisted    types move to package level                                hoist.go
-//	ranges     loops over functions become calls                         ranges.go
-//	results    named results that are captured become variables          results.go
-//	gotos      jumps back become loops                                   gotos.go
-//	lifted     func literals that are only called become functions        lift.go
-//	closures   func values that may be part of the state become records   closures.go
-//	normal     calls on the way to a point stand alone in a statement;    normal.go
-//	           loops have an index that can be saved
-//	weave      frames are saved, and functions gone on with from them     weave.go
+//	Mark             put marks and line comments into the source              marking.go, devirtualize.go, signal_waits.go
+//	HoistTypes       move local types to package level                        hoist.go
+//	LowerRanges      turn loops over functions into calls                     ranges*.go
+//	MoveResults      move captured named results to variables                 results.go
+//	LowerGotos       turn jumps back into loops                               gotos.go
+//	LiftLiterals     turn func literals that are only called into functions   lift.go
+//	ConvertClosures  turn func values that may be saved into records          closures*.go, instances.go
+//	Normalize        give each call that leads to a point a statement, and    normalize*.go
+//	                 each loop around one an index that can be saved
+//	FastPaths        find functions that can unwind                           fastpath.go
+//	Emit             write frames, points and continuations                   emit*.go
 //
-// Text is kept as the user wrote it wherever nothing has to change.
+// Emit has stages of its own, for each function:
+//
+//	marks.go            find the marks, and the statements around them
+//	liveness.go         find the variables that are read after each mark
+//	frame_plan.go       choose the variables of frames, and which are boxed
+//	boxes.go            write variables that others may point to
+//	defers.go           issue pending deferred calls again
+//	continuation*.go    write the code after each mark, which a resumed function runs
+//	search_loop.go      leave out tests where they would cost too much
+//	verify*.go          check that a continuation reads no variable without a value
+//	shadowing.go        rename variables that the new code could not name
+//	frame_info.go       report what is saved
 package rewrite
 
 import (
@@ -47,8 +61,8 @@ type Package struct {
 	// nil if it can't get any.
 	Named func(*types.TypeName) *types.Alias
 
-	// Asks says that functions of a package look at who calls them.
-	Asks func(path string) bool
+	// InspectsCallers says that functions of a package look at who calls them.
+	InspectsCallers func(path string) bool
 
 	escapes map[ast.Decl]*escapes // see escapesOf
 }
@@ -207,5 +221,5 @@ func formatted(name string, text []byte) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: rewritten source: %w\n%s", name, err, bytes.TrimSpace(text))
 	}
-	return Lined(out), nil
+	return JoinLineComments(out), nil
 }

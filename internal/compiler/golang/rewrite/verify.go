@@ -25,7 +25,7 @@ const (
 
 // verify looks at what continues from a mark, and returns the text without the
 // marks that are there for it.
-func (w *weaver) verify(fn *function, m *mark, text string) string {
+func (w *generator) verify(fn *function, m *mark, text string) string {
 	v := newVerifier()
 	v.recovers = fn.recovers
 	for _, s := range m.saved {
@@ -40,8 +40,8 @@ func (w *weaver) verify(fn *function, m *mark, text string) string {
 	for _, r := range fn.results {
 		results = append(results, noValue+r.Name())
 	}
-	// With names that hide others the package is woven once more.
-	if err := v.check(params, results, text); err != nil && len(w.hidden) == 0 {
+	// With variables to rename, Emit starts again.
+	if err := v.check(params, results, text); err != nil && len(w.toRename) == 0 {
 		e := &emitter{w: w}
 		e.fail(m.comment.Pos(), "please report it", "internal: what continues here is not right: "+err.Error())
 	}

@@ -156,7 +156,7 @@ func (v *verifier) enter(label string, loop bool) *jumpTarget {
 	return t
 }
 
-func (v *verifier) leave() { v.targets = v.targets[:len(v.targets)-1] }
+func (v *verifier) exit() { v.targets = v.targets[:len(v.targets)-1] }
 
 // forLoop goes through a loop as often as more arrives at its body.
 func (v *verifier) forLoop(s *ast.ForStmt, in flow, label string) flow {
@@ -175,7 +175,7 @@ func (v *verifier) forLoop(s *ast.ForStmt, in flow, label string) flow {
 		return t, f
 	}
 	t := v.enter(label, true)
-	defer v.leave()
+	defer v.exit()
 	body, out := test(in)
 	if v.enters[s.For] {
 		out = flow{}
@@ -209,7 +209,7 @@ func (v *verifier) firstOf(init ast.Stmt) uint64 {
 func (v *verifier) rangeLoop(s *ast.RangeStmt, in flow, label string) flow {
 	v.expr(s.X, in)
 	t := v.enter(label, true)
-	defer v.leave()
+	defer v.exit()
 	var vars []ast.Expr
 	for _, x := range []ast.Expr{s.Key, s.Value} {
 		if x != nil {
@@ -251,7 +251,7 @@ func (v *verifier) switches(s *ast.SwitchStmt, in flow, label string) flow {
 // is taken.
 func (v *verifier) clauses(body *ast.BlockStmt, in flow, label string, tag *ast.BasicLit) flow {
 	t := v.enter(label, false)
-	defer v.leave()
+	defer v.exit()
 	// The expressions of cases are evaluated in order; a default clause is taken last.
 	at := in
 	begins := make([]flow, len(body.List))
@@ -286,7 +286,7 @@ func (v *verifier) clauses(body *ast.BlockStmt, in flow, label string, tag *ast.
 // selects goes through a select: all channels and values are evaluated first.
 func (v *verifier) selects(s *ast.SelectStmt, in flow, label string) flow {
 	t := v.enter(label, false)
-	defer v.leave()
+	defer v.exit()
 	for _, c := range s.Body.List {
 		switch comm := c.(*ast.CommClause).Comm.(type) {
 		case *ast.SendStmt:

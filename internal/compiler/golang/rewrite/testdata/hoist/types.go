@@ -5,7 +5,7 @@ import "fmt"
 
 type taken int
 
-func spine(x any) { fmt.Printf("%T %v\n", x, x) }
+func reach(x any) { fmt.Printf("%T %v\n", x, x) }
 
 func one() {
 	const n = 3
@@ -18,39 +18,39 @@ func one() {
 		taken string
 		names = map[string]cell
 	)
-	spine(grid{1})
-	spine(cell{g: grid{2}})
-	spine(taken("t"))
+	reach(grid{1})
+	reach(cell{g: grid{2}})
+	reach(taken("t"))
 	m := names{"a": {}}
 	f := func(c cell) int { return len(c.g) + len(m) }
-	spine(f(cell{}))
+	reach(f(cell{}))
 }
 
 func two() {
 	type cell float64
-	spine(cell(1.5))
+	reach(cell(1.5))
 	func() {
 		type inner struct{ taken }
 		type deep struct{ c cell }
-		spine(inner{4})
-		spine(deep{2})
+		reach(inner{4})
+		reach(deep{2})
 	}()
 	cells := []cell{1}
 	{
 		type fmt string
-		spine(fmt("f"))
+		reach(fmt("f"))
 	}
 	for range cells {
 		type pos struct{ x, y int }
-		spine(pos{1, 2})
+		reach(pos{1, 2})
 	}
 }
 
 func generic[T comparable, U ~int | ~string](t T, _ U) {
 	type held struct{ t T }
 	type bare int
-	spine(held{t})
-	spine(bare(1))
+	reach(held{t})
+	reach(bare(1))
 }
 
 type list[K comparable, V any] struct{}
@@ -63,13 +63,13 @@ func (l *list[K, V]) pairs(k K, v V, n int) {
 	}
 	type pairs map[K][]pair
 	p := pair{k: k, v: v}
-	spine(pairs{k: {p}})
-	func() { spine([]any{p, pair{next: &p}.next == &p}) }()
+	reach(pairs{k: {p}})
+	func() { reach([]any{p, pair{next: &p}.next == &p}) }()
 	{
 		K := n
 		type odd struct{ v V }
-		spine(odd{v})
-		spine(K)
+		reach(odd{v})
+		reach(K)
 	}
 }
 
@@ -77,9 +77,9 @@ func shadow(point int) {
 	type local struct{ point int }
 	if point > 0 {
 		type point int
-		spine(point(3))
+		reach(point(3))
 	}
-	spine(local{point})
+	reach(local{point})
 }
 
 func main() {
