@@ -10,27 +10,27 @@ import (
 	"github.com/cairnrun/cairn/internal/p2p"
 )
 
-// Ranks may be on machines of different byte order. A message has the order
-// of its sender, and is turned round where it is received, element by element
-// as the receiver's type says.
+// Ranks may run on machines of different byte order. A message has the byte
+// order of its sender. The receiver swaps the bytes of each element, as its own
+// element type requires.
 
-// settled makes a message readable that has come in, in b, as elements of type
-// T.
+// settled makes a received message readable: it checks that b holds elements of
+// type T, and swaps their bytes if necessary.
 func settled[T any](b []byte, s Status, st p2p.Status) error {
 	if size := sizeOf[T](1); !st.OtherByteOrder && !st.OtherIntSize && (size == 0 || s.Bytes%size == 0) {
-		return nil // as it is nearly always
+		return nil // nearly always
 	}
 	return settle(reflect.TypeFor[T](), b, s, st)
 }
 
-// settle is settled for a type t.
+// settle is settled for a type that is not known at compile time.
 func settle(t reflect.Type, b []byte, s Status, st p2p.Status) error {
 	if st.OtherIntSize && !portable(t) {
-		return fmt.Errorf("mpi: %w: elements of type %s from %s do not lie in memory there as they do here, since an int has another size; use int32 or int64, and in structs sort the largest fields first", ErrArgument, t, whom(s.Source, s.Tag))
+		return fmt.Errorf("mpi: %w: elements of type %s from %s have another memory layout there, because an int has another size; use int32 or int64, and put the largest fields of structs first", ErrArgument, t, whom(s.Source, s.Tag))
 	}
 	size := int(t.Size())
 	if size > 0 && s.Bytes%size != 0 {
-		return fmt.Errorf("mpi: %w: a message of %d bytes from %s is received as %s, of %d bytes each", ErrArgument, s.Bytes, whom(s.Source, s.Tag), t, size)
+		return fmt.Errorf("mpi: %w: a message of %d bytes from %s cannot be received as elements of type %s, which have %d bytes", ErrArgument, s.Bytes, whom(s.Source, s.Tag), t, size)
 	}
 	if st.OtherByteOrder {
 		swapperOf(t).swap(b[:min(s.Bytes, len(b))])
@@ -41,7 +41,7 @@ func settle(t reflect.Type, b []byte, s Status, st p2p.Status) error {
 // swapper changes the byte order of values of one type.
 type swapper struct {
 	size   int
-	width  int // they are words of that many bytes, one after the other; 1: nothing to do; 0: look at the parts
+	width  int // the value consists of words of this many bytes; 1: nothing to do; 0: see elem or fields
 	elem   *swapper
 	fields []swapField
 }
@@ -89,8 +89,8 @@ func newSwapper(t reflect.Type) *swapper {
 	return s
 }
 
-// uniform returns the width of the words that a struct consists of, if all
-// have the same.
+// uniform returns the width of the words that a struct consists of, or 0 if
+// they differ.
 func (s *swapper) uniform() int {
 	w, covered := s.fields[0].width, 0
 	for _, f := range s.fields {
@@ -100,12 +100,12 @@ func (s *swapper) uniform() int {
 		covered += f.size
 	}
 	if covered != s.size {
-		return 0 // there are bytes between, or fields that stay as they are
+		return 0 // there is padding, or there are fields of single bytes
 	}
 	return w
 }
 
-// swap works on a whole number of values.
+// swap changes the byte order of all values in b, which holds whole values.
 func (s *swapper) swap(b []byte) {
 	switch {
 	case s.width > 1:
@@ -140,32 +140,32 @@ func swapWords(b []byte, width int) {
 	}
 }
 
-// portable reports whether values of a type lie in memory in the same way
-// whether an int has 32 bits or 64, apart from the byte order.
+// portable reports whether values of a type have the same memory layout on
+// machines with 32-bit and with 64-bit ints, apart from the byte order.
 func portable(t reflect.Type) bool {
-	other := 4 // the alignment of what has 64 bits, there
+	other := 4 // the alignment of 64-bit values on the other machine
 	if bits.UintSize == 32 {
 		other = 8
 	}
-	_, _, same := place(t, other)
+	_, _, same := layoutOf(t, other)
 	return same
 }
 
-// place returns size and alignment of a type on machines that align nothing to
-// more than most bytes, and whether all in it lies as it does here.
-func place(t reflect.Type, most int) (size, align int, same bool) {
+// layoutOf returns size and alignment of a type on machines where no alignment
+// exceeds most bytes, and whether the layout there is the same as here.
+func layoutOf(t reflect.Type, most int) (size, align int, same bool) {
 	switch t.Kind() {
 	case reflect.Int, reflect.Uint:
 		return most, most, false
 	case reflect.Array:
-		size, align, same = place(t.Elem(), most)
+		size, align, same = layoutOf(t.Elem(), most)
 		return size * t.Len(), align, same
 	case reflect.Struct:
 		align, same = 1, true
 		up := func(n, to int) int { return (n + to - 1) / to * to }
 		for i := range t.NumField() {
 			f := t.Field(i)
-			n, a, as := place(f.Type, most)
+			n, a, as := layoutOf(f.Type, most)
 			size, align = up(size, a), max(align, a)
 			same = same && as && size == int(f.Offset)
 			if size += n; n == 0 && i == t.NumField()-1 && size > 0 {

@@ -15,7 +15,7 @@ import (
 )
 
 // In these tests some ranks pass for machines of the other byte order: what
-// such a rank has in memory is turned round, so that the native ranks see the
+// such a rank has in memory is byte-swapped, so that the native ranks see the
 // right values if and only if messages are converted.
 
 // turn changes the byte order of everything in v, one value after the other.
@@ -148,7 +148,7 @@ func travel[T any](values []T) func(c *Comm, foreign bool) error {
 	}
 }
 
-func TestOrderTypes(t *testing.T) {
+func TestByteOrder_Types(t *testing.T) {
 	bodies := []func(c *Comm, foreign bool) error{
 		travel([]byte("bytes stay")), travel([]int8{-1, 2}), travel([]bool{true, false, true}),
 		travel([]int16{1, -2, 0x1234}), travel([]uint16{0xfffe}), travel([]int32{1, -2, 3}), travel([]uint32{0xdeadbeef}),
@@ -188,7 +188,7 @@ func sumOf[T Number](foreign bool) Op[T] {
 	}
 }
 
-func TestOrderCollectives(t *testing.T) {
+func TestByteOrder_Collectives(t *testing.T) {
 	for name, o := range waysOf {
 		for _, n := range []int{2, 3, 5} {
 			for _, length := range []int{3, 5000} { // short and long ways
@@ -275,7 +275,7 @@ func collectives(c *Comm, foreign bool, length int) error {
 }
 
 // A rank whose ints have another size can be sent what does not depend on it.
-func TestOrderResized(t *testing.T) {
+func TestByteOrder_IntSize(t *testing.T) {
 	type spread struct {
 		A int32
 		B float64
@@ -310,7 +310,7 @@ func TestOrderResized(t *testing.T) {
 	}
 }
 
-func TestPortableTypes(t *testing.T) {
+func TestPortable(t *testing.T) {
 	for _, c := range []struct {
 		v    any
 		want bool

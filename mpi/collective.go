@@ -1,24 +1,24 @@
 package mpi
 
 import (
-	"errors"
 	"fmt"
 	"math/bits"
 	"slices"
 	"unsafe"
 )
 
-// How it works. All messages go through the collective context of the
-// communicator, with the kind of the collective as tag, and every receive
-// names its source. For any two ranks the number and order of the messages
-// between them follows from the arguments alone, and messages of one pair and
-// tag don't overtake each other, so a rank that is already in the next
-// collective, or several further, disturbs nobody. Nobody sends without either
-// receiving at the same time or being waited for, so long messages, whose
-// sends wait for their receives, block no ring.
+// How collectives work. All messages use the collective context of the
+// communicator, and their tag is the kind of the collective. Every receive
+// names its source. The arguments alone determine the number and order of the
+// messages between two ranks, and messages with the same tag between two ranks
+// keep their order. So a rank may be several collectives ahead of another one.
 //
-// Algorithms are chosen by the number of ranks n and the bytes of a vector,
-// which all ranks know alike:
+// Long messages wait for their receive. This cannot block a ring of ranks,
+// because each rank that sends either receives at the same time or has a peer
+// that waits for its message.
+//
+// The algorithm depends on the number of ranks n and the bytes of a vector,
+// which are the same on all ranks:
 //
 //	                    short                          long
 //	Barrier             dissemination, ⌈log₂ n⌉ steps
@@ -32,13 +32,9 @@ import (
 //	ReduceScatter       as Allreduce                   blocks all to all
 //	Scan, Exscan        recursive doubling
 //
-// The short ones take few steps, the long ones move few bytes: no rank sends
-// more than about twice the vector, whatever n is. See collective_reduce.go
-// for the order in which values are combined.
-
-// ErrMismatch says that ranks called a collective with arguments that don't
-// fit each other.
-var ErrMismatch = errors.New("ranks disagree")
+// Algorithms for short vectors take few steps. Those for long vectors move few
+// bytes: no rank sends more than about twice the vector, for any n. See
+// collective_reduce.go for the order in which values are combined.
 
 // kind is one of the collectives. It is the tag of its messages.
 type kind int
@@ -56,10 +52,10 @@ const (
 	kindScan
 )
 
-// Vectors of so many bytes are long.
+// Vectors of at least this many bytes are long.
 const (
 	longBcast     = 128 << 10
-	longBlock     = 2 << 10 // for Gather and Scatter, whose blocks move log₂ n times
+	longBlock     = 2 << 10 // of Gather and Scatter, where a block moves log₂ n times
 	longAllgather = 32 << 10
 	longReduce    = 32 << 10
 
@@ -67,8 +63,8 @@ const (
 	leastBlock = 1 << 10
 )
 
-// window is how many peers a rank exchanges blocks with at a time: enough to
-// keep a link busy, not so many that all of them hit one receiver.
+// window is the number of peers with which a rank exchanges blocks at a time.
+// It keeps a link busy without flooding one receiver.
 const window = 16
 
 // collective is a call of a collective function on one rank.
@@ -84,12 +80,12 @@ func begin[T any](c *Comm, k kind, name string) (collective, error) {
 	return collective{c: c.coll(), rank: c.Rank(), size: c.Size(), kind: k, name: name}, err
 }
 
-// wrong is the error for an argument that does not fit.
+// wrong returns the error for an invalid argument.
 func (k collective) wrong(format string, args ...any) error {
 	return fmt.Errorf("mpi: %w: %s on rank %d of %d: %s", ErrArgument, k.name, k.rank, k.size, fmt.Sprintf(format, args...))
 }
 
-// failed adds what was done to an error of a message.
+// failed adds the name of the collective to the error of a message.
 func (k collective) failed(err error) error {
 	return fmt.Errorf("mpi: %s on rank %d of %d: %w", k.name, k.rank, k.size, err)
 }
@@ -101,12 +97,12 @@ func (k collective) checkRoot(root int) error {
 	return nil
 }
 
-// long reports whether a vector of that many bytes is to be cut into blocks.
+// long reports whether a vector of this many bytes is cut into blocks.
 func (k collective) long(bytes, limit int) bool {
 	return bytes >= limit && bytes/k.size >= leastBlock
 }
 
-// right and left are the ranks at distance d, around the ring.
+// right and left return the ranks at distance d around the ring.
 func (k collective) right(d int) int { return (k.rank + d) % k.size }
 func (k collective) left(d int) int  { return (k.rank - d + k.size) % k.size }
 
@@ -133,7 +129,7 @@ func shift[T any](k collective, send []T, dest int, recv []T, source int) error 
 	return k.received(st, err, source, sizeOf[T](len(recv)))
 }
 
-// received checks what a receive of that many bytes gave.
+// received checks the outcome of a receive that expects this many bytes.
 func (k collective) received(st Status, err error, source, bytes int) error {
 	if err != nil {
 		return k.failed(err)
@@ -145,7 +141,7 @@ func (k collective) received(st Status, err error, source, bytes int) error {
 	return nil
 }
 
-// pending is messages under way.
+// pending holds sends and receives that have been started.
 type pending struct {
 	k     collective
 	sends []*Request
@@ -166,7 +162,7 @@ func startRecv[T any](p *pending, data []T, source int) {
 	p.recvs = append(p.recvs, pendingRecv{req, source, sizeOf[T](len(data))})
 }
 
-// wait waits for all, or until one fails.
+// wait waits until all are done or one has failed.
 func (p *pending) wait() error {
 	for _, r := range p.recvs {
 		st, err := r.req.Wait()
@@ -183,22 +179,23 @@ func (p *pending) wait() error {
 	return nil
 }
 
-// layout says where the block of each rank lies in a vector.
+// layout returns the position of each rank's block in a vector.
 type layout func(rank int) (from, to int)
 
-// equal is blocks of n elements, one after the other.
+// equal is the layout of consecutive blocks of n elements.
 func equal(n int) layout {
 	return func(r int) (int, int) { return r * n, (r + 1) * n }
 }
 
-// divided is n elements, divided among the ranks as evenly as possible.
+// divided is the layout of n elements that are divided among the ranks as
+// evenly as possible.
 func divided(n, ranks int) layout {
 	each, more := n/ranks, n%ranks
 	at := func(r int) int { return r*each + min(r, more) }
 	return func(r int) (int, int) { return at(r), at(r + 1) }
 }
 
-// listed is blocks where the caller says.
+// listed is the layout that the caller's counts and displacements describe.
 func listed(counts, displs []int) layout {
 	return func(r int) (int, int) { return displs[r], displs[r] + counts[r] }
 }
@@ -208,9 +205,9 @@ func block[T any](v []T, l layout, rank int) []T {
 	return v[from:to:to]
 }
 
-// checkLayout checks counts and displacements for a vector of n elements. A
-// nil displs means blocks one after the other. Blocks that are written, of
-// recv, must not overlap.
+// checkLayout checks counts and displacements for a vector of n elements. If
+// displs is nil, the blocks are consecutive. Blocks of a vector that is written
+// must not overlap.
 func (k collective) checkLayout(what string, n int, counts, displs []int, written bool) (layout, error) {
 	if len(counts) != k.size {
 		return nil, k.wrong("%d counts for %s; give one for each of the %d ranks", len(counts), what, k.size)
@@ -248,7 +245,7 @@ func (k collective) checkLayout(what string, n int, counts, displs []int, writte
 	return listed(counts, displs), nil
 }
 
-// Barrier returns when all ranks of the communicator have called it.
+// Barrier waits until all ranks of the communicator have called it.
 func (c *Comm) Barrier() error {
 	k, err := begin[byte](c, kindBarrier, "Barrier")
 	if err != nil {
@@ -263,7 +260,7 @@ func (c *Comm) Barrier() error {
 	return nil
 }
 
-// Bcast copies data of root into data of all other ranks; all give the same
+// Bcast copies root's data to data on all other ranks. All ranks pass the same
 // length.
 func Bcast[T any](c *Comm, data []T, root int) error {
 	k, err := begin[T](c, kindBcast, "Bcast")
@@ -296,13 +293,13 @@ func Bcast[T any](c *Comm, data []T, root int) error {
 	return p.wait()
 }
 
-// In a binomial tree over the numbers 0 to n-1, the parent of v is v less its
-// lowest bit, and its children are v+d for the powers of two d below that bit.
-// The subtree of v is the numbers v to v+lowBit(v)-1.
+// In a binomial tree over the numbers 0 to n-1, the parent of v is v without
+// its lowest set bit. The children of v are v+d for the powers of two d below
+// that bit. The subtree of v consists of the numbers v to v+lowBit(v)-1.
 
 func lowBit(v int) int { return v & -v }
 
-// topChild is the distance of the farthest child that v can have, or 0.
+// topChild returns the distance to the farthest child of v, or 0 if v has none.
 func topChild(v, n int) int {
 	if v != 0 {
 		return lowBit(v) / 2
@@ -313,7 +310,7 @@ func topChild(v, n int) int {
 	return 1 << (bits.Len(uint(n-1)) - 1)
 }
 
-// subtree is the number of ranks in the subtree of v.
+// subtree returns the number of ranks in the subtree of v.
 func subtree(v, n int) int {
 	if v == 0 {
 		return n

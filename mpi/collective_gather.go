@@ -2,10 +2,10 @@ package mpi
 
 import "slices"
 
-// Gather collects send of every rank, in rank order, in recv of root. All
-// ranks give the same length of send, and root a recv of that length times
-// the number of ranks; recv of the others is not used. On root, send may be
-// a part of recv.
+// Gather collects send of all ranks in recv of root, in rank order. All ranks
+// pass a send of the same length. On root, recv must have this length times the
+// number of ranks, and send may be a part of it. The other ranks' recv is not
+// used.
 func Gather[T any](c *Comm, send, recv []T, root int) error {
 	k, err := begin[T](c, kindGather, "Gather")
 	if err != nil {
@@ -49,10 +49,10 @@ func Gather[T any](c *Comm, send, recv []T, root int) error {
 	return nil
 }
 
-// Gatherv is Gather with blocks of different lengths: send of rank r goes to
-// recv[displs[r]:][:counts[r]] of root. A nil displs means blocks one after
-// the other. The other ranks need give only send and root. On root, send may
-// be a part of recv.
+// Gatherv is Gather for blocks of different lengths. Rank r's send is stored in
+// recv[displs[r]:][:counts[r]] on root. If displs is nil, the blocks are
+// consecutive. The other ranks need to pass only send and root. On root, send
+// may be a part of recv.
 func Gatherv[T any](c *Comm, send, recv []T, counts, displs []int, root int) error {
 	k, err := begin[T](c, kindGather, "Gatherv")
 	if err != nil {
@@ -73,8 +73,7 @@ func Gatherv[T any](c *Comm, send, recv []T, counts, displs []int, root int) err
 	return gatherEach(k, send, recv, l, root)
 }
 
-// gatherEach lets every rank send its block to the root. l is used by the
-// root only.
+// gatherEach has every rank send its block to root. Only root uses l.
 func gatherEach[T any](k collective, send, recv []T, l layout, root int) error {
 	if k.rank != root {
 		return sendTo(k, send, root)
@@ -88,10 +87,10 @@ func gatherEach[T any](k collective, send, recv []T, l layout, root int) error {
 	return p.wait()
 }
 
-// Scatter gives every rank its block of send of root, in rank order. All
-// ranks give the same length of recv, and root a send of that length times
-// the number of ranks; send of the others is not used. On root, recv may be a
-// part of send.
+// Scatter divides root's send into one block per rank, and stores each rank's
+// block in its recv. All ranks pass a recv of the same length. On root, send
+// must have this length times the number of ranks, and recv may be a part of
+// it. The other ranks' send is not used.
 func Scatter[T any](c *Comm, send, recv []T, root int) error {
 	k, err := begin[T](c, kindScatter, "Scatter")
 	if err != nil {
@@ -135,9 +134,9 @@ func Scatter[T any](c *Comm, send, recv []T, root int) error {
 	return nil
 }
 
-// Scatterv is Scatter with blocks of different lengths: rank r gets
-// send[displs[r]:][:counts[r]] of root, and its recv has that length. A nil
-// displs means blocks one after the other. The other ranks need give only
+// Scatterv is Scatter for blocks of different lengths. Rank r receives
+// send[displs[r]:][:counts[r]] of root, and its recv must have that length. If
+// displs is nil, the blocks are consecutive. The other ranks need to pass only
 // recv and root. On root, recv may be a part of send.
 func Scatterv[T any](c *Comm, send []T, counts, displs []int, recv []T, root int) error {
 	k, err := begin[T](c, kindScatter, "Scatterv")
@@ -159,8 +158,7 @@ func Scatterv[T any](c *Comm, send []T, counts, displs []int, recv []T, root int
 	return scatterEach(k, send, l, recv, root)
 }
 
-// scatterEach lets the root send to every rank its block. l is used by the
-// root only.
+// scatterEach has root send each rank its block. Only root uses l.
 func scatterEach[T any](k collective, send []T, l layout, recv []T, root int) error {
 	if k.rank != root {
 		return recvFrom(k, recv, root)
@@ -176,8 +174,8 @@ func scatterEach[T any](k collective, send []T, l layout, recv []T, root int) er
 	return nil
 }
 
-// Allgather collects send of every rank, in rank order, in recv of every rank.
-// All ranks give the same length of send, and a recv of that length times the
+// Allgather collects send of all ranks in recv of every rank, in rank order.
+// All ranks pass a send of the same length, and a recv of this length times the
 // number of ranks. send may be a part of recv.
 func Allgather[T any](c *Comm, send, recv []T) error {
 	k, err := begin[T](c, kindAllgather, "Allgather")
@@ -190,10 +188,10 @@ func Allgather[T any](c *Comm, send, recv []T) error {
 	return allgather(k, send, recv, equal(len(send)), len(recv))
 }
 
-// Allgatherv is Allgather with blocks of different lengths: send of rank r
-// goes to recv[displs[r]:][:counts[r]] of every rank. All ranks give the same
-// counts; displs may differ, and nil means blocks one after the other. send
-// may be a part of recv.
+// Allgatherv is Allgather for blocks of different lengths. Rank r's send is
+// stored in recv[displs[r]:][:counts[r]] on every rank. All ranks pass the same
+// counts. displs may differ between ranks; if it is nil, the blocks are
+// consecutive. send may be a part of recv.
 func Allgatherv[T any](c *Comm, send, recv []T, counts, displs []int) error {
 	k, err := begin[T](c, kindAllgather, "Allgatherv")
 	if err != nil {
@@ -213,7 +211,7 @@ func Allgatherv[T any](c *Comm, send, recv []T, counts, displs []int) error {
 	return allgather(k, send, recv, l, total)
 }
 
-// allgather collects blocks of total elements in all.
+// allgather collects blocks that have total elements together.
 func allgather[T any](k collective, send, recv []T, l layout, total int) error {
 	if k.size > 2 && !k.long(sizeOf[T](total), longAllgather) {
 		return bruck(k, send, recv, l, total)
@@ -222,9 +220,9 @@ func allgather[T any](k collective, send, recv []T, l layout, total int) error {
 	return ring(k, recv, l)
 }
 
-// bruck collects blocks in ⌈log₂ n⌉ steps for any n: after the step of
-// distance d a rank has the blocks of the 2d ranks from it on, and they lie in
-// buf in that order.
+// bruck collects blocks in ⌈log₂ n⌉ steps, for any n. After the step of
+// distance d, buf holds the blocks of the 2d ranks that begin with this one, in
+// order.
 func bruck[T any](k collective, send, recv []T, l layout, total int) error {
 	ends := make([]int, k.size+1) // where the first i blocks end in buf
 	for i := range k.size {
@@ -245,8 +243,8 @@ func bruck[T any](k collective, send, recv []T, l layout, total int) error {
 	return nil
 }
 
-// ring passes blocks on to the right until everybody has all. Each rank's own
-// block is in its place.
+// ring passes blocks to the right until every rank has all. Each rank's own
+// block is in its place at the start.
 func ring[T any](k collective, data []T, l layout) error {
 	for d := range k.size - 1 {
 		if err := shift(k, block(data, l, k.left(d)), k.right(1), block(data, l, k.left(d+1)), k.left(1)); err != nil {
@@ -256,9 +254,10 @@ func ring[T any](k collective, data []T, l layout) error {
 	return nil
 }
 
-// Alltoall gives block s of send to rank s, as block r of its recv, where r is
-// the rank that gave it. All ranks give the same length of send and recv, a
-// multiple of the number of ranks. send and recv may be the same slice.
+// Alltoall exchanges blocks between all pairs of ranks: block s of rank r's
+// send becomes block r of rank s's recv. All ranks pass a send and a recv of
+// the same length, a multiple of the number of ranks. send and recv may be the
+// same slice.
 func Alltoall[T any](c *Comm, send, recv []T) error {
 	k, err := begin[T](c, kindAlltoall, "Alltoall")
 	if err != nil {
@@ -271,10 +270,10 @@ func Alltoall[T any](c *Comm, send, recv []T) error {
 	return exchangeBlocks(k, send, l, recv, l)
 }
 
-// Alltoallv is Alltoall with blocks of different lengths: rank r gives
-// send[sdispls[s]:][:scounts[s]] to rank s, which puts it into
-// recv[rdispls[r]:][:rcounts[r]]. Nil displacements mean blocks one after the
-// other. send and recv may share memory.
+// Alltoallv is Alltoall for blocks of different lengths. Rank r sends
+// send[sdispls[s]:][:scounts[s]] to rank s, which stores it in
+// recv[rdispls[r]:][:rcounts[r]]. Blocks are consecutive where displacements
+// are nil. send and recv may share memory.
 func Alltoallv[T any](c *Comm, send []T, scounts, sdispls []int, recv []T, rcounts, rdispls []int) error {
 	k, err := begin[T](c, kindAlltoall, "Alltoallv")
 	if err != nil {
@@ -294,9 +293,9 @@ func Alltoallv[T any](c *Comm, send []T, scounts, sdispls []int, recv []T, rcoun
 	return exchangeBlocks(k, send, from, recv, to)
 }
 
-// exchangeBlocks gives every rank its block of send, and takes a block of recv from
-// every rank. Empty blocks are sent too, so that counts that don't fit are
-// found rather than waited for.
+// exchangeBlocks sends every rank its block of send, and receives a block of
+// recv from every rank. It sends empty blocks, too: so ranks find counts that
+// do not match, instead of waiting for each other.
 func exchangeBlocks[T any](k collective, send []T, from layout, recv []T, to layout) error {
 	if overlap(send, recv) {
 		send = slices.Clone(send)

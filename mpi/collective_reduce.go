@@ -2,19 +2,20 @@ package mpi
 
 import "math/bits"
 
-// The order of reductions. Values are combined in one shape that depends on
-// the number of ranks alone, whichever algorithm is used, whatever arrives
-// first and whoever is the root; so the result has the same bits in every
-// run, on every transport and on every rank, and Reduce, Allreduce and
-// ReduceScatter agree. The shape keeps the order of ranks. It is a balanced
-// tree over the largest power of two, p ≤ n, of terms; to get there, the first
-// 2(n-p) ranks are combined in pairs. For n = 6, p is 4:
+// The order of reductions. The tree in which values are combined depends only
+// on the number of ranks: not on the algorithm, the order of arrival, or the
+// root. So a result has the same bits in every run, on every transport and on
+// every rank, and Reduce, Allreduce and ReduceScatter agree.
+//
+// The tree keeps the order of ranks. It is balanced and has p leaves, called
+// terms, where p is the largest power of two that is at most n. The first
+// 2(n-p) ranks form terms in pairs. For n = 6, p is 4:
 //
 //	((0 1) (2 3)) (4 5)
 //
-// Scan and Exscan keep the order of ranks as well, in a shape of their own.
+// Scan and Exscan keep the order of ranks, too, with a tree of their own.
 
-// tree is the shape of reductions among n ranks.
+// tree is the order of reductions among n ranks.
 type tree struct {
 	terms int // a power of two
 	pairs int // so many terms are pairs of ranks, the others one rank
@@ -25,7 +26,8 @@ func treeOf(n int) tree {
 	return tree{terms: terms, pairs: n - terms}
 }
 
-// paired reports whether a rank belongs to a pair, and term its term.
+// paired reports whether a rank shares its term with another rank. term returns
+// the rank's term.
 func (t tree) paired(rank int) bool { return rank < 2*t.pairs }
 
 func (t tree) term(rank int) int {
@@ -35,7 +37,7 @@ func (t tree) term(rank int) int {
 	return rank - t.pairs
 }
 
-// rank is the first rank of a term. It works for the term.
+// rank returns the first rank of a term. It computes the term.
 func (t tree) rank(term int) int {
 	if term < t.pairs {
 		return 2 * term
@@ -43,10 +45,11 @@ func (t tree) rank(term int) int {
 	return term + t.pairs
 }
 
-// Reduce combines send of all ranks with op, in rank order, into recv of root.
-// All ranks give the same length, root for recv too; recv of the others is not
-// used. send and recv may be the same slice. The result has the same bits as
-// that of Allreduce.
+// Reduce combines send of all ranks with op, in rank order, and stores the
+// result in recv of root. All ranks pass a send of the same length, which is
+// also the length of root's recv. The other ranks' recv is not used. send and
+// recv may be the same slice. The result has the same bits as that of
+// Allreduce.
 func Reduce[T any](c *Comm, send, recv []T, op Op[T], root int) error {
 	k, err := begin[T](c, kindReduce, "Reduce")
 	if err != nil {
@@ -69,7 +72,8 @@ func Reduce[T any](c *Comm, send, recv []T, op Op[T], root int) error {
 		}
 		return gatherEach(k, part, recv, l, root)
 	}
-	// Along the tree to rank 0, which keeps the order, and then to the root.
+	// Along the tree to rank 0, which keeps the order, and then to the
+	// root.
 	var acc []T
 	if k.rank == root {
 		acc = recv
@@ -96,8 +100,8 @@ func checkReduce[T any](k collective, send, recv []T, op Op[T]) error {
 	return nil
 }
 
-// reduceToFirst combines send of all ranks on rank 0 and returns the result
-// there. It works in acc, or if that is nil, in new memory where it is needed.
+// reduceToFirst combines send of all ranks on rank 0, and returns the result
+// there. It works in acc. If acc is nil, it allocates memory where necessary.
 func reduceToFirst[T any](k collective, send, acc []T, op Op[T]) ([]T, error) {
 	var in []T
 	add := func(source int) error {
@@ -139,9 +143,9 @@ func reduceToFirst[T any](k collective, send, acc []T, op Op[T]) ([]T, error) {
 	return acc, nil
 }
 
-// Allreduce combines send of all ranks with op, in rank order, into recv of
-// every rank. All ranks give the same length. send and recv may be the same
-// slice.
+// Allreduce combines send of all ranks with op, in rank order, and stores the
+// result in recv of every rank. All slices have the same length. send and recv
+// may be the same slice.
 func Allreduce[T any](c *Comm, send, recv []T, op Op[T]) error {
 	k, err := begin[T](c, kindAllreduce, "Allreduce")
 	if err != nil {
@@ -199,11 +203,11 @@ func allreduce[T any](k collective, send, recv []T, op Op[T]) error {
 	return nil
 }
 
-// ReduceScatter combines send of all ranks with op, in rank order, and gives
-// rank r the next counts[r] elements of the result, in recv. All ranks give
-// the same counts, a send as long as their sum, and a recv as long as their
-// own. recv may be a part of send. The elements have the same bits as those of
-// Allreduce.
+// ReduceScatter combines send of all ranks with op, in rank order, and divides
+// the result among the ranks: rank r's recv gets the next counts[r] elements.
+// All ranks pass the same counts, a send as long as their sum, and a recv as
+// long as their own count. recv may be a part of send. The elements have the
+// same bits as those of Allreduce.
 func ReduceScatter[T any](c *Comm, send, recv []T, counts []int, op Op[T]) error {
 	k, err := begin[T](c, kindReduceScatter, "ReduceScatter")
 	if err != nil {
@@ -238,9 +242,8 @@ func ReduceScatter[T any](c *Comm, send, recv []T, counts []int, op Op[T]) error
 }
 
 // reduceBlocks returns this rank's block of the result, in new memory. Every
-// rank sends every other that one's block of send, and the blocks that come
-// are combined here. So each byte moves once, and the shape of the tree is
-// free, for any number of ranks.
+// rank sends each other rank that rank's block of send, and combines the blocks
+// it receives. So each byte moves once, for any number of ranks and any tree.
 func reduceBlocks[T any](k collective, send []T, l layout, op Op[T]) ([]T, error) {
 	from, to := l(k.rank)
 	m := to - from
@@ -269,9 +272,9 @@ func reduceBlocks[T any](k collective, send []T, l layout, op Op[T]) ([]T, error
 	return buf[:m:m], nil
 }
 
-// Scan combines with op, in rank order, send of the ranks up to and including
-// the rank itself, into its recv. All ranks give the same length. send and
-// recv may be the same slice.
+// Scan combines send of the ranks 0 to r with op, in rank order, and stores the
+// result in recv of rank r. All slices have the same length. send and recv may
+// be the same slice.
 func Scan[T any](c *Comm, send, recv []T, op Op[T]) error {
 	k, err := begin[T](c, kindScan, "Scan")
 	if err != nil {
@@ -290,9 +293,9 @@ func Scan[T any](c *Comm, send, recv []T, op Op[T]) error {
 	return scan(k, all, recv, true, op)
 }
 
-// Exscan is Scan without the rank itself: it combines send of the ranks below
-// it. recv of rank 0, below which there is none, is left as it is. All ranks
-// give the same length. send and recv may be the same slice.
+// Exscan is Scan without the rank itself: rank r gets the combination of ranks
+// 0 to r-1. recv of rank 0 is not changed. All slices have the same length.
+// send and recv may be the same slice.
 func Exscan[T any](c *Comm, send, recv []T, op Op[T]) error {
 	k, err := begin[T](c, kindScan, "Exscan")
 	if err != nil {
@@ -306,11 +309,10 @@ func Exscan[T any](c *Comm, send, recv []T, op Op[T]) error {
 	return scan(k, all, recv, false, op)
 }
 
-// scan doubles, step by step, the group of neighbours of which a rank knows
-// what they give together (all), and combines what comes from lower groups
-// into recv, where have says if there is something already. In a group that
-// lacks ranks because there are no more, all is not complete, but
-// then there are no ranks above it that would need it.
+// scan works in steps. In each, a rank's group of neighbours doubles: all holds
+// the combination of the group, and recv that of all lower ranks, if have is
+// set. The last group may lack ranks; then all is incomplete, but no higher
+// rank needs it.
 func scan[T any](k collective, all, recv []T, have bool, op Op[T]) error {
 	in, low := make([]T, len(all)), make([]T, len(all))
 	for d := 1; d < k.size; d *= 2 {

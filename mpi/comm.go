@@ -10,28 +10,36 @@ import (
 	"github.com/cairnrun/cairn/internal/p2p"
 )
 
-// Wildcards of receives and probes, and the color of a rank that Split leaves
-// out.
+// AnySource and AnyTag are wildcards for receives and probes. Undefined is the
+// color of a rank that takes part in no communicator of a Split.
 const (
 	AnySource = -1
 	AnyTag    = -1
 	Undefined = -1
 )
 
-// MaxTag is the largest tag.
+// MaxTag is the largest tag of a message.
 const MaxTag = 1<<31 - 1
 
-// Errors that programs tell apart with errors.Is.
+// The errors of this package wrap one of these. Compare with errors.Is.
 var (
-	ErrLost      = p2p.ErrLost      // a rank of the run died
-	ErrEnded     = p2p.ErrEnded     // the other rank has ended its run
-	ErrTruncated = p2p.ErrTruncated // the message is longer than the buffer
-	ErrArgument  = errors.New("wrong argument")
+	// ErrLost: a rank of the run died. No operation works any more.
+	ErrLost = p2p.ErrLost
+	// ErrEnded: the other rank has ended its run.
+	ErrEnded = p2p.ErrEnded
+	// ErrTruncated: the message is longer than the buffer of its receive.
+	ErrTruncated = p2p.ErrTruncated
+	// ErrArgument: an argument is invalid, such as a rank, a tag or a
+	// length.
+	ErrArgument = errors.New("invalid argument")
+	// ErrMismatch: ranks called a collective with arguments that do not
+	// match.
+	ErrMismatch = errors.New("the ranks' arguments do not match")
 )
 
-// Comm is a communicator: a group of ranks, numbered from 0, whose messages
-// are apart from those of every other communicator. It is a light handle; a
-// protected one is restored.
+// Comm is a communicator: a group of ranks, numbered from 0. A message sent
+// through one communicator is never received through another. A Comm is small,
+// and a protected one is restored with its run.
 type Comm struct {
 	e     *p2p.Engine
 	ctx   uint32
@@ -44,10 +52,10 @@ type Comm struct {
 // for the package cairn, and for tests.
 func World(e *p2p.Engine) *Comm { return &Comm{e: e, rank: e.Rank()} }
 
-// Rank is the number of this rank in the communicator.
+// Rank returns the number of this rank in the communicator.
 func (c *Comm) Rank() int { return c.rank }
 
-// Size is the number of ranks in the communicator.
+// Size returns the number of ranks in the communicator.
 func (c *Comm) Size() int {
 	if c.group == nil {
 		return c.e.Size()
@@ -55,8 +63,8 @@ func (c *Comm) Size() int {
 	return len(c.group)
 }
 
-// Transport names the transport that leads to a rank: "shm", "tcp", "mpi";
-// "self" for the rank itself.
+// Transport returns the name of the transport to a rank: "shm", "tcp" or "mpi",
+// and "self" for the rank itself.
 func (c *Comm) Transport(rank int) (string, error) {
 	to, err := c.peer(rank)
 	if err != nil {
@@ -65,15 +73,15 @@ func (c *Comm) Transport(rank int) (string, error) {
 	return c.e.Transport(to), nil
 }
 
-// coll is the communicator as collectives see it: no message of theirs meets
-// one of the program.
+// coll returns the communicator that collectives use. Its messages are separate
+// from those of the program.
 func (c *Comm) coll() *Comm {
 	d := *c
 	d.ctx = c.ctx | 1
 	return &d
 }
 
-// peer turns a rank of the communicator into one of the run.
+// peer returns the rank in the run of a rank in the communicator.
 func (c *Comm) peer(rank int) (int, error) {
 	if rank < 0 || rank >= c.Size() {
 		return 0, fmt.Errorf("mpi: %w: rank %d in a communicator of %d", ErrArgument, rank, c.Size())
@@ -84,7 +92,7 @@ func (c *Comm) peer(rank int) (int, error) {
 	return c.group[rank], nil
 }
 
-// source is peer for receives.
+// source is peer for receives. It accepts AnySource.
 func (c *Comm) source(rank int) (int, error) {
 	if rank == AnySource {
 		return p2p.Any, nil
@@ -107,7 +115,7 @@ func checkTag(tag int) error {
 	return nil
 }
 
-// checkWanted is checkTag for receives.
+// checkWanted is checkTag for receives. It accepts AnyTag.
 func checkWanted(tag int) error {
 	if tag == AnyTag {
 		return nil
@@ -115,11 +123,12 @@ func checkWanted(tag int) error {
 	return checkTag(tag)
 }
 
-// Dup returns a communicator of the same ranks. All of them call it.
+// Dup returns a new communicator of the same ranks. All ranks of c call it.
 func (c *Comm) Dup() (*Comm, error) { return c.Split(0, c.rank) }
 
-// Split divides the ranks into one communicator per color, ordered by key and
-// then by rank. A rank that gives Undefined gets nil. All ranks call it.
+// Split divides the ranks into one new communicator per color. In each, ranks
+// are ordered by key, and by their rank in c where keys are equal. A rank that
+// passes Undefined gets nil. All ranks of c call Split.
 func (c *Comm) Split(color, key int) (*Comm, error) {
 	if color < 0 && color != Undefined {
 		return nil, fmt.Errorf("mpi: %w: color %d is negative", ErrArgument, color)
@@ -144,7 +153,7 @@ func (c *Comm) Split(color, key int) (*Comm, error) {
 	if next >= 1<<32-2 {
 		return nil, errors.New("mpi: no more communicators can be made")
 	}
-	c.e.Contexts(uint32(next) + 2) // for all colors alike: they share no rank
+	c.e.Contexts(uint32(next) + 2) // the same for all colors, which share no rank
 	if color == Undefined {
 		return nil, nil
 	}
@@ -182,7 +191,7 @@ func (c *Comm) join(e *p2p.Engine) error {
 	return nil
 }
 
-// CairnState saves and restores a communicator.
+// CairnState saves and restores the communicator. Programs do not call it.
 func (c *Comm) CairnState(k *graph.Coder) error {
 	ctx := uint64(c.ctx)
 	graph.Field(k, "context", &ctx)

@@ -11,10 +11,10 @@ import (
 	"github.com/cairnrun/cairn/internal/transport/mem"
 )
 
-// Local runs body on n ranks in this process, each in a goroutine with its
-// own communicator, and returns when all have ended. It is for tests of
-// programs, and for trying things out; when a body returns an error or
-// panics, the others' operations end with ErrLost.
+// Local runs body on n ranks, each of which is a goroutine of this process with
+// its own communicator. It returns when all have ended, with their errors. If a
+// body returns an error or panics, the operations of the other ranks fail with
+// ErrLost. Local is meant for tests and experiments.
 func Local(n int, body func(c *Comm) error) error {
 	if n < 1 {
 		return fmt.Errorf("mpi: %w: %d ranks", ErrArgument, n)
@@ -22,8 +22,9 @@ func Local(n int, body func(c *Comm) error) error {
 	return local(n, mem.Options{}, func(*p2p.Config) {}, body)
 }
 
-// local is Local with ranks that differ, as vary says.
-func local(n int, o mem.Options, vary func(*p2p.Config), body func(c *Comm) error) error {
+// local is Local with options. configure may change the configuration of each
+// rank.
+func local(n int, o mem.Options, configure func(*p2p.Config), body func(c *Comm) error) error {
 	fabric := mem.New(n)
 	exchange := newExchange(n)
 	errs := make([]error, n)
@@ -37,7 +38,7 @@ func local(n int, o mem.Options, vary func(*p2p.Config), body func(c *Comm) erro
 				}
 			}()
 			cfg := p2p.Config{Rank: r, Size: n, Drivers: []transport.Driver{fabric.Driver(r, o)}, Oversubscribed: true, Exchange: exchange.put(r)}
-			vary(&cfg)
+			configure(&cfg)
 			e, err := p2p.New(cfg)
 			if err == nil {
 				err = e.Connect(context.Background())
@@ -57,7 +58,7 @@ func local(n int, o mem.Options, vary func(*p2p.Config), body func(c *Comm) erro
 	return errors.Join(errs...)
 }
 
-// exchange is a meeting place for the endpoints of ranks in one process.
+// exchange gives every rank's endpoint to every rank of one process.
 type exchange struct {
 	mu        sync.Mutex
 	endpoints [][]byte

@@ -24,9 +24,9 @@ const (
 	machines    = 4
 )
 
-// TestMachines plays all scenes in a world of which every other rank is on a
-// big-endian machine.
-func TestMachines(t *testing.T) {
+// TestScenes_ByteOrders plays all scenes in a world where every other rank runs
+// on a big-endian machine.
+func TestScenes_ByteOrders(t *testing.T) {
 	const emulator = "qemu-s390x-static"
 	if _, err := exec.LookPath(emulator); err != nil || testing.Short() {
 		t.Skip("not tested: it builds a program for another machine, which needs " + emulator)
@@ -51,7 +51,7 @@ func TestMachines(t *testing.T) {
 		if r%2 == 1 {
 			argv = []string{emulator, other}
 		}
-		cmds[r] = exec.CommandContext(ctx, argv[0], append(argv[1:], "-test.run=^TestMachine$", "-test.v")...)
+		cmds[r] = exec.CommandContext(ctx, argv[0], append(argv[1:], "-test.run=^TestScenes_ByteOrdersRank$", "-test.v")...)
 		cmds[r].Env = append(os.Environ(), machineRank+"="+strconv.Itoa(r), machineDir+"="+dir)
 		cmds[r].Stdout, cmds[r].Stderr = &outs[r], &outs[r]
 		if err := cmds[r].Start(); err != nil {
@@ -60,17 +60,17 @@ func TestMachines(t *testing.T) {
 		}
 	}
 	for r, cmd := range cmds {
-		if err := cmd.Wait(); err != nil || !bytes.Contains(outs[r].Bytes(), []byte("--- PASS: TestMachine ")) {
+		if err := cmd.Wait(); err != nil || !bytes.Contains(outs[r].Bytes(), []byte("--- PASS: TestScenes_ByteOrdersRank ")) {
 			t.Errorf("rank %d: %v\n%s", r, err, outs[r].Bytes())
 		}
 	}
 }
 
-// TestMachine is one rank of that world.
-func TestMachine(t *testing.T) {
+// TestScenes_ByteOrdersRank is one rank of that world.
+func TestScenes_ByteOrdersRank(t *testing.T) {
 	r, err := strconv.Atoi(os.Getenv(machineRank))
 	if err != nil {
-		t.Skip("it is a part of TestMachines")
+		t.Skip("it is a part of TestScenes_ByteOrders")
 	}
 	dir := os.Getenv(machineDir)
 	d, err := tcp.Open(tcp.Options{Rank: r, Size: machines, Host: "here", Listen: "127.0.0.1", Secret: []byte("of no use to anybody")})
@@ -102,7 +102,7 @@ func TestMachine(t *testing.T) {
 	}
 }
 
-// meetIn exchanges endpoints through a folder.
+// meetIn exchanges endpoints through a directory.
 func meetIn(ctx context.Context, dir string, rank int, endpoint []byte) ([][]byte, error) {
 	name := func(r int) string { return filepath.Join(dir, fmt.Sprint("endpoint", r)) }
 	if err := os.WriteFile(name(rank)+".new", endpoint, 0o600); err != nil {

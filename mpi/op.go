@@ -1,66 +1,49 @@
-// # Collectives
-//
-// All ranks of a communicator call a collective, in the same order on every
-// rank, and only one goroutine of a rank at a time. It returns when this
-// rank's part is done: the buffers are the caller's again, but other ranks may
-// still be at work. Only Barrier says that all have come.
-//
-// What a rank passes is checked before anything is sent: a wrong length, count
-// or root gives ErrArgument. That rank is then missing in the collective, and
-// the others wait for it until it ends or dies. Whether ranks pass arguments
-// that fit each other shows only when messages come: one that is shorter or
-// longer than expected gives ErrMismatch or ErrTruncated on the rank that
-// receives it. Ranks that disagree in the root, in the order of their calls, or
-// in lengths so different that they choose different algorithms may wait for
-// each other, as in every MPI. After an error of a message, the buffers may
-// still be written to and results are not to be used; end the run.
-//
-// Reductions give the same bits in every run, on every rank and over every
-// transport; see Op.
 package mpi
 
 import "reflect"
 
-// An Op combines two vectors of equal length element by element:
+// An Op combines two vectors of equal length, element by element:
 //
 //	inout[i] = inout[i] op in[i]
 //
-// In every reduction of this package inout holds what lower ranks gave and in
-// what higher ranks gave. So op has to be associative, but need not commute.
-// Values are combined in a shape that depends on the number of ranks alone, so
-// that also operations that are only nearly associative, such as sums of
-// floating-point numbers, give the same bits every time. Ranks on different
-// kinds of processors may round x*y + z differently, also within a product of
-// complex numbers; where that matters, write float64(x*y) + z.
+// In every reduction of this package, inout holds values of lower ranks and in
+// holds values of higher ranks. So an Op must be associative, but it need not
+// be commutative.
 //
-// An Op is called by the goroutine that called the collective, for the whole
-// vectors or for any part of them, also for an empty one. It must not change
-// in, and must not keep either slice.
+// The order of operations depends only on the number of ranks. So a sum of
+// floating-point numbers, which is only nearly associative, gives the same bits
+// every time. Ranks on different kinds of processors may round x*y + z
+// differently, also within a product of complex numbers. Where this matters,
+// write float64(x*y) + z.
+//
+// The goroutine that calls the collective calls the Op, for whole vectors or
+// for parts of them, which may be empty. An Op must not change in, and must not
+// keep either slice.
 type Op[T any] func(inout, in []T)
 
-// Integer is the types that BAnd, BOr and BXor work on.
+// Integer is the constraint of BAnd, BOr and BXor.
 type Integer interface {
 	~int | ~int8 | ~int16 | ~int32 | ~int64 |
 		~uint | ~uint8 | ~uint16 | ~uint32 | ~uint64 | ~uintptr
 }
 
-// Real is the types that Max and Min work on.
+// Real is the constraint of Max and Min.
 type Real interface {
 	Integer | ~float32 | ~float64
 }
 
-// Number is the types that Sum and Prod work on.
+// Number is the constraint of Sum and Prod.
 type Number interface {
 	Real | ~complex64 | ~complex128
 }
 
-// Loc is a value and where it was found, for MaxLoc and MinLoc.
+// Loc is a value and its index, for MaxLoc and MinLoc.
 type Loc[T Real] struct {
 	Value T
 	Index int
 }
 
-// Sum is the Op +.
+// Sum is the Op that adds.
 func Sum[T Number](inout, in []T) {
 	inout = inout[:len(in)]
 	for i, v := range in {
@@ -68,7 +51,7 @@ func Sum[T Number](inout, in []T) {
 	}
 }
 
-// Prod is the Op ×.
+// Prod is the Op that multiplies.
 func Prod[T Number](inout, in []T) {
 	inout = inout[:len(in)]
 	for i, v := range in {
@@ -92,7 +75,7 @@ func Min[T Real](inout, in []T) {
 	}
 }
 
-// BAnd is the Op & on bits.
+// BAnd is the Op that combines bits with and.
 func BAnd[T Integer](inout, in []T) {
 	inout = inout[:len(in)]
 	for i, v := range in {
@@ -100,7 +83,7 @@ func BAnd[T Integer](inout, in []T) {
 	}
 }
 
-// BOr is the Op | on bits.
+// BOr is the Op that combines bits with or.
 func BOr[T Integer](inout, in []T) {
 	inout = inout[:len(in)]
 	for i, v := range in {
@@ -108,7 +91,7 @@ func BOr[T Integer](inout, in []T) {
 	}
 }
 
-// BXor is the Op ^ on bits.
+// BXor is the Op that combines bits with exclusive or.
 func BXor[T Integer](inout, in []T) {
 	inout = inout[:len(in)]
 	for i, v := range in {
@@ -116,14 +99,14 @@ func BXor[T Integer](inout, in []T) {
 	}
 }
 
-// LAnd is the logical and. Integers that are not 0 are true; the result is 0
-// or 1.
+// LAnd is the Op for the logical and. Integers other than 0 are true; the
+// result is 0 or 1.
 func LAnd[T ~bool | Integer](inout, in []T) {
 	logical(inout, in, func(a, b bool) bool { return a && b })
 }
 
-// LOr is the logical or. Integers that are not 0 are true; the result is 0
-// or 1.
+// LOr is the Op for the logical or. Integers other than 0 are true; the result
+// is 0 or 1.
 func LOr[T ~bool | Integer](inout, in []T) {
 	logical(inout, in, func(a, b bool) bool { return a || b })
 }
@@ -148,8 +131,8 @@ func logical[T ~bool | Integer](inout, in []T, op func(a, b bool) bool) {
 	}
 }
 
-// MaxLoc is the Op that keeps the larger value with its index; of equal
-// values that with the lower index. A NaN is larger than all else.
+// MaxLoc is the Op that keeps the larger value and its index. If values are
+// equal, it keeps the lower index. NaN counts as larger than all numbers.
 func MaxLoc[T Real](inout, in []Loc[T]) {
 	for i, b := range in {
 		if a := inout[i]; b.Value > a.Value || goesFirst(b, a) {
@@ -158,8 +141,8 @@ func MaxLoc[T Real](inout, in []Loc[T]) {
 	}
 }
 
-// MinLoc is the Op that keeps the smaller value with its index; of equal
-// values that with the lower index. A NaN is smaller than all else.
+// MinLoc is the Op that keeps the smaller value and its index. If values are
+// equal, it keeps the lower index. NaN counts as smaller than all numbers.
 func MinLoc[T Real](inout, in []Loc[T]) {
 	for i, b := range in {
 		if a := inout[i]; b.Value < a.Value || goesFirst(b, a) {
@@ -168,8 +151,9 @@ func MinLoc[T Real](inout, in []Loc[T]) {
 	}
 }
 
-// goesFirst decides for a pair in which a's value does not give way to b's by
-// its size alone: ties go to the lower index, NaN goes before numbers.
+// goesFirst reports whether b replaces a although its value is not strictly
+// better: if both are equal and b has the lower index, or if b is NaN and a is
+// not.
 func goesFirst[T Real](b, a Loc[T]) bool {
 	aNaN, bNaN := a.Value != a.Value, b.Value != b.Value
 	if aNaN || bNaN {

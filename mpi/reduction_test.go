@@ -42,8 +42,8 @@ func fold(ranks, n int) []affine {
 	return v
 }
 
-// inShape combines the values of n ranks in the shape that the package promises,
-// written down in another way: pairs first, then halves.
+// inShape combines the values of n ranks in the shape that the package
+// promises, written down in another way: pairs first, then halves.
 func inShape[T any](n int, give func(rank int) []T, op mpi.Op[T]) []T {
 	p := 1 << (bits.Len(uint(n)) - 1)
 	var terms [][]T
@@ -135,7 +135,8 @@ func reduceAll[T comparable](c *mpi.Comm, op mpi.Op[T]) error {
 				return err
 			}
 		}
-		// Scans have a shape of their own, so only what is exact is compared.
+		// Scans have a shape of their own, so only what is exact is
+		// compared.
 		exact := false
 		switch any(send).(type) {
 		case []int, []affine:

@@ -9,24 +9,27 @@ import (
 	"github.com/cairnrun/cairn/internal/p2p"
 )
 
-// Request is a send or receive under way. Its buffer must be left alone until
-// Wait or Test says that it is done. It is used by one goroutine at a time.
-// A protected request is restored: a receive that was pending is pending
-// again, into the same memory.
+// Request is a send or receive that Isend or Irecv has started. Do not touch
+// its buffer until Wait or Test reports that it is done. Only one goroutine at
+// a time may use a Request.
+//
+// A protected Request is restored with its run: a receive that was pending at
+// the checkpoint is pending again, with the same buffer.
 type Request struct {
 	comm   *Comm
 	r      *p2p.Request // nil: done
 	data   any          // the slice, a []T
 	settle func(Status, p2p.Status) error
 	send   bool
-	peer   int // as given
+	peer   int // the caller's argument
 	tag    int
 
 	status Status
 	err    error
 }
 
-// Isend starts to send data to a rank.
+// Isend starts to send data to rank dest and returns at once. An error is
+// reported by Wait or Test.
 func Isend[T any](c *Comm, data []T, dest, tag int) *Request {
 	q := &Request{comm: c, data: data, send: true, peer: dest, tag: tag}
 	buf, err := view(data)
@@ -45,8 +48,8 @@ func Isend[T any](c *Comm, data []T, dest, tag int) *Request {
 	return q
 }
 
-// Irecv starts to receive a message into data, which may be longer than the
-// message.
+// Irecv starts to receive a message into data and returns at once. The message
+// may be shorter than data. An error is reported by Wait or Test.
 func Irecv[T any](c *Comm, data []T, source, tag int) *Request {
 	q := &Request{comm: c, data: data, peer: source, tag: tag}
 	buf, err := view(data)
@@ -83,7 +86,8 @@ func (q *Request) finish(st p2p.Status, err error) {
 	}
 }
 
-// Wait returns when the request is done. It may be called again.
+// Wait waits until the request is done. It may be called again, and returns the
+// same.
 func (q *Request) Wait() (Status, error) {
 	if q.r != nil {
 		q.finish(q.comm.e.Wait(q.r))
@@ -91,7 +95,7 @@ func (q *Request) Wait() (Status, error) {
 	return q.status, q.err
 }
 
-// Test reports whether the request is done.
+// Test reports whether the request is done, without waiting.
 func (q *Request) Test() (bool, Status, error) {
 	if q.r != nil {
 		ok, st, err := q.comm.e.Test(q.r)
@@ -103,7 +107,8 @@ func (q *Request) Test() (bool, Status, error) {
 	return true, q.status, q.err
 }
 
-// WaitAll waits for all requests, nil ones left out, and returns their errors.
+// WaitAll waits for all requests and returns their errors. It skips nil
+// requests.
 func WaitAll(reqs ...*Request) error {
 	var errs []error
 	for _, q := range reqs {
@@ -117,8 +122,8 @@ func WaitAll(reqs ...*Request) error {
 	return errors.Join(errs...)
 }
 
-// TestAll reports whether all requests are done, and returns their errors if
-// so.
+// TestAll reports whether all requests are done, without waiting. If they are,
+// it returns their errors. It skips nil requests.
 func TestAll(reqs ...*Request) (bool, error) {
 	var errs []error
 	for _, q := range reqs {
@@ -136,9 +141,9 @@ func TestAll(reqs ...*Request) (bool, error) {
 	return true, errors.Join(errs...)
 }
 
-// WaitAny waits until one of the requests is done and returns its index. A
-// request that was returned should be set to nil before the next call. When
-// all are nil the index is -1.
+// WaitAny waits until one of the requests is done, and returns its index. It
+// skips nil requests: set a request to nil once it was returned. If all are
+// nil, the index is -1.
 func WaitAny(reqs ...*Request) (int, Status, error) {
 	if i, st, err := TestAny(reqs...); i >= 0 {
 		return i, st, err
@@ -164,7 +169,8 @@ func WaitAny(reqs ...*Request) (int, Status, error) {
 	return i, reqs[i].status, reqs[i].err
 }
 
-// TestAny returns the index of a request that is done, -1 if none is.
+// TestAny returns the index of a request that is done, or -1 if none is. It
+// does not wait, and skips nil requests.
 func TestAny(reqs ...*Request) (int, Status, error) {
 	for i, q := range reqs {
 		if q == nil {
@@ -177,8 +183,8 @@ func TestAny(reqs ...*Request) (int, Status, error) {
 	return -1, Status{}, nil
 }
 
-// CairnState saves and restores a request. At a checkpoint nothing is in
-// flight, so every send is done.
+// CairnState saves and restores the request. Every send is done at a
+// checkpoint, because nothing is in flight. Programs do not call it.
 func (q *Request) CairnState(k *graph.Coder) error {
 	e, _ := k.Run().(*p2p.Engine)
 	done, posted, message := true, uint64(0), ""
@@ -223,8 +229,8 @@ func (q *Request) CairnState(k *graph.Coder) error {
 		return err
 	}
 	q.settle = func(s Status, st p2p.Status) error { return settle(v.Type().Elem(), bytesOf(v), s, st) }
-	// The communicator may be restored after this: its fields are looked at
-	// when the receive is posted.
+	// The communicator may be restored later, so its fields are read when
+	// the receive is posted.
 	e.RestoreReceive(posted, func() (*p2p.Request, uint32, int, int32, []byte, error) {
 		from, err := q.comm.source(q.peer)
 		if err != nil {

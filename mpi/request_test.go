@@ -78,8 +78,9 @@ func storm(c *mpi.Comm) error {
 				continue
 			}
 		case 1:
-			// Waiting for one send would do, but not for one of this
-			// rank's receives only: both kinds move while waiting.
+			// Waiting for one send would do, but not for one of
+			// this rank's receives only: both kinds move while
+			// waiting.
 			if reqs[i] == nil {
 				continue
 			}

@@ -6,14 +6,14 @@ import (
 	"unsafe"
 )
 
-// Status tells what a receive got.
+// Status describes the message that a receive or probe got.
 type Status struct {
-	Source int // rank in the communicator
+	Source int // rank of the sender in the communicator
 	Tag    int
-	Bytes  int
+	Bytes  int // length; see Count
 }
 
-// Count is the number of elements of type T in a message.
+// Count returns the number of elements of type T in a message.
 func Count[T any](s Status) int {
 	n := int(reflect.TypeFor[T]().Size())
 	if n == 0 {
@@ -35,7 +35,8 @@ func view[T any](data []T) ([]byte, error) {
 	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(data))), len(data)*int(unsafe.Sizeof(zero))), nil
 }
 
-// plain tells why values of a type can't be sent as they lie in memory.
+// plain returns an error if values of type t hold references, which cannot be
+// sent.
 func plain(t reflect.Type) error {
 	switch t.Kind() {
 	case reflect.Array:
@@ -53,7 +54,8 @@ func plain(t reflect.Type) error {
 	return nil
 }
 
-// Send sends data to a rank, and returns when data may be changed.
+// Send sends data to rank dest. When it returns, data may be changed. Send may
+// wait until the receiver has called Recv.
 func Send[T any](c *Comm, data []T, dest, tag int) error {
 	buf, err := view(data)
 	if err != nil {
@@ -72,7 +74,8 @@ func Send[T any](c *Comm, data []T, dest, tag int) error {
 	return nil
 }
 
-// Recv receives a message into data, which may be longer than the message.
+// Recv waits for a message and stores it in data. The message may be shorter
+// than data: see Status and Count. source may be AnySource, and tag AnyTag.
 func Recv[T any](c *Comm, data []T, source, tag int) (Status, error) {
 	buf, err := view(data)
 	if err != nil {
@@ -104,8 +107,8 @@ func whom(source, tag int) string {
 	return s + ", " + t
 }
 
-// Sendrecv sends and receives at once, so that ranks in a ring need not take
-// turns.
+// Sendrecv sends one message and receives another at the same time. With it,
+// ranks can shift data around a ring without a deadlock.
 func Sendrecv[T, U any](c *Comm, send []T, dest, sendTag int, recv []U, source, recvTag int) (Status, error) {
 	if _, err := view(send); err != nil {
 		return Status{}, err
@@ -126,7 +129,8 @@ func Sendrecv[T, U any](c *Comm, send []T, dest, sendTag int, recv []U, source, 
 	return in.Wait()
 }
 
-// Probe waits until a message can be received, and leaves it there.
+// Probe waits until a message can be received, and describes it. It does not
+// receive it. source may be AnySource, and tag AnyTag.
 func (c *Comm) Probe(source, tag int) (Status, error) {
 	from, err := c.source(source)
 	if err != nil {
@@ -142,7 +146,7 @@ func (c *Comm) Probe(source, tag int) (Status, error) {
 	return Status{Source: c.local(st.Source), Tag: st.Tag, Bytes: st.Bytes}, nil
 }
 
-// Iprobe looks whether a message can be received, and leaves it there.
+// Iprobe is Probe without waiting. It reports whether there is a message.
 func (c *Comm) Iprobe(source, tag int) (bool, Status, error) {
 	from, err := c.source(source)
 	if err != nil {
@@ -161,7 +165,7 @@ func (c *Comm) Iprobe(source, tag int) (bool, Status, error) {
 	return true, Status{Source: c.local(st.Source), Tag: st.Tag, Bytes: st.Bytes}, nil
 }
 
-// bytesOf is view for a slice whose type is known only now.
+// bytesOf is view for a slice whose type is not known at compile time.
 func bytesOf(v reflect.Value) []byte {
 	return unsafe.Slice((*byte)(v.UnsafePointer()), v.Len()*int(v.Type().Elem().Size()))
 }

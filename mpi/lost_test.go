@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/cairnrun/cairn/mpi"
 )
@@ -14,9 +15,9 @@ var (
 	errWrong = errors.New("a rank did not get the error it should")
 )
 
-// TestDeath: when a rank dies, no other waits for ever, whatever it waits for
-// and for whom.
-func TestDeath(t *testing.T) {
+// TestLost: when a rank dies, no other rank waits forever, whatever it waits
+// for and for whom.
+func TestLost(t *testing.T) {
 	long := make([]float64, 200000)
 	for what, wait := range map[string]func(c *mpi.Comm) error{
 		"recv from it": func(c *mpi.Comm) error { _, err := mpi.Recv(c, long, 1, 0); return err },
@@ -90,9 +91,9 @@ func TestDeath(t *testing.T) {
 	}
 }
 
-// TestEnded: a rank that ends its run is not waited for either, and what it
-// sent before is received.
-func TestEnded(t *testing.T) {
+// TestLost_RankEnded: a rank that ends its run is not waited for either, and
+// what it sent before is received.
+func TestLost_RankEnded(t *testing.T) {
 	for _, w := range worlds {
 		t.Run(w.name, func(t *testing.T) {
 			err := w.run(3, func(c *mpi.Comm) error {
@@ -128,4 +129,20 @@ func TestEnded(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestWaitAny_Lost calls WaitAny with a nil request first, and a rank dies.
+func TestWaitAny_Lost(t *testing.T) {
+	err := mpi.Local(2, func(c *mpi.Comm) error {
+		if c.Rank() == 1 {
+			time.Sleep(200 * time.Millisecond)
+			return errors.New("dies")
+		}
+		_, _, err := mpi.WaitAny(nil, mpi.Irecv(c, make([]int, 1), 1, 0))
+		if !errors.Is(err, mpi.ErrLost) {
+			t.Errorf("%v", err)
+		}
+		return nil
+	})
+	t.Log(err)
 }
