@@ -168,8 +168,8 @@ func (p *Run) unmoved(id uint64, err error) {
 	p.seat.ctl.say(&control.Message{Kind: control.MoveFailed, Move: &control.Move{ID: id}, Error: fmt.Sprintf("rank %d: %v", p.seat.Rank, err)})
 }
 
-func moveOptions(m *control.Move, s *seat) migrate.MoveOptions {
-	return migrate.MoveOptions{Rank: s.Rank, Ranks: s.Size, BatchSize: m.Chunk, Sequential: m.Sequential, Files: m.Files}
+func moveOptions(m *control.Move, s *seat) migrate.Options {
+	return migrate.Options{Rank: s.Rank, Ranks: s.Size, BatchSize: m.Chunk, Sequential: m.Sequential, Files: m.Files}
 }
 
 // moveSecret is what a source and its newcomer prove to each other that they know.

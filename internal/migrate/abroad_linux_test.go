@@ -25,11 +25,11 @@ func TestMigrate_OtherByteOrderStop(t *testing.T) {
 		return c
 	}
 	v := new(things)
-	if r := <-receive(dial(), MoveOptions{}, fit(v.roots())); r.err != nil {
+	if r := <-receive(dial(), Options{}, fit(v.roots())); r.err != nil {
 		t.Fatal(r.err)
 	}
 	newThings().check(t, v)
-	g := NewSource(dial(), MoveOptions{BatchSize: 1 << 20})
+	g := NewSource(dial(), Options{BatchSize: 1 << 20})
 	defer g.Close()
 	if err := g.Precopy(collect(t, v.roots())); err != nil {
 		t.Fatal(err)
@@ -79,12 +79,12 @@ func TestMigrate_OtherByteOrder(t *testing.T) {
 		return c
 	}
 	v, w := newThings(), new(things)
-	g := NewSource(accept(), MoveOptions{})
+	g := NewSource(accept(), Options{})
 	defer g.Close()
 	if _, err := g.Finish(ctx, collect(t, v.roots()), nil, ckpt.Note{}, nil); err != nil {
 		t.Fatal(err)
 	}
-	if r := <-receive(accept(), MoveOptions{}, fit(w.roots())); r.err != nil {
+	if r := <-receive(accept(), Options{}, fit(w.roots())); r.err != nil {
 		t.Fatal(r.err)
 	}
 	<-done

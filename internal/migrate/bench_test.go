@@ -49,7 +49,7 @@ func BenchmarkMigrate(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	l, err := planMove(img, new(ckpt.Description), true)
+	l, err := plan(img, new(ckpt.Description), true)
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -106,11 +106,11 @@ func BenchmarkMigrate(b *testing.B) {
 			}
 			b.Run(name+line.name, func(b *testing.B) {
 				b.SetBytes(size)
-				var sum MoveStats
+				var sum Stats
 				for b.Loop() {
 					x, y := tcpPair(b)
-					g := NewSource(line.wrap(x), MoveOptions{Sequential: sequential, BatchSize: 16 << 20})
-					done := receive(y, MoveOptions{}, fit([]graph.Root{{Name: "v", Ptr: &w}}))
+					g := NewSource(line.wrap(x), Options{Sequential: sequential, BatchSize: 16 << 20})
+					done := receive(y, Options{}, fit([]graph.Root{{Name: "v", Ptr: &w}}))
 					s, err := g.Finish(ctx, img, nil, ckpt.Note{}, nil)
 					if err != nil {
 						b.Fatal(err)

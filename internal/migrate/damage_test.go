@@ -55,9 +55,9 @@ func (r *listener) Write(p []byte) (int, error) {
 	return r.Conn.Write(p)
 }
 
-// recordMove returns the stream of a move of v, with these changes between
+// recordMigration returns the stream of a move of v, with these changes between
 // rounds that run ahead.
-func recordMove(t testing.TB, o MoveOptions, v *ckpttest.Values, changes ...func()) []byte {
+func recordMigration(t testing.TB, o Options, v *ckpttest.Values, changes ...func()) []byte {
 	t.Helper()
 	a, b := net.Pipe()
 	c := &listener{Conn: a}
@@ -86,7 +86,7 @@ func recordMove(t testing.TB, o MoveOptions, v *ckpttest.Values, changes ...func
 }
 
 // replay lets a newcomer take a stream.
-func replay(stream []byte, o MoveOptions) (*ckpttest.Values, error) {
+func replay(stream []byte, o Options) (*ckpttest.Values, error) {
 	v := new(ckpttest.Values)
 	_, err := Receive(ctx, &tape{in: bytes.NewReader(stream)}, o, fit(v.Roots()))
 	return v, err
@@ -95,10 +95,10 @@ func replay(stream []byte, o MoveOptions) (*ckpttest.Values, error) {
 // streams are small moves of several kinds.
 func streams(t testing.TB) map[string][]byte {
 	out := make(map[string][]byte)
-	out["at once"] = recordMove(t, MoveOptions{}, ckpttest.Sample(40))
+	out["at once"] = recordMigration(t, Options{}, ckpttest.Sample(40))
 	v := ckpttest.Sample(40)
-	out["in rounds"] = recordMove(t, MoveOptions{}, v, func() { v.Grid[1]++ }, func() { v.Grid = append(v.Grid, 5) })
-	out["sequential"] = recordMove(t, MoveOptions{Sequential: true}, ckpttest.Sample(40))
+	out["in rounds"] = recordMigration(t, Options{}, v, func() { v.Grid[1]++ }, func() { v.Grid = append(v.Grid, 5) })
+	out["sequential"] = recordMigration(t, Options{Sequential: true}, ckpttest.Sample(40))
 	return out
 }
 
@@ -108,7 +108,7 @@ func TestReceive_Damage(t *testing.T) {
 	for name, stream := range streams(t) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			o := MoveOptions{Sequential: name == "sequential"}
+			o := Options{Sequential: name == "sequential"}
 			if _, err := replay(stream, o); err != nil {
 				t.Fatal(err)
 			}
@@ -119,7 +119,7 @@ func TestReceive_Damage(t *testing.T) {
 			for i := 0; i < len(stream); i += step {
 				bad := bytes.Clone(stream)
 				bad[i] ^= 1 << (i % 8)
-				if _, err := replay(bad, o); !errors.Is(err, ckpt.ErrCorrupt) && !(i < len(movePreface) && errors.Is(err, ckpt.ErrFormat)) {
+				if _, err := replay(bad, o); !errors.Is(err, ckpt.ErrCorrupt) && !(i < len(preface) && errors.Is(err, ckpt.ErrFormat)) {
 					t.Fatalf("byte %d of %d flipped: %v", i, len(stream), err)
 				}
 				if i%3 > 0 && i > 300 {
@@ -142,7 +142,7 @@ type frame struct {
 
 // frames takes a stream apart: raw bytes are what does not begin a frame.
 func frames(stream []byte) (out []frame) {
-	p := stream[len(movePreface):]
+	p := stream[len(preface):]
 	for len(p) >= frameBytes {
 		h, err := decodeFrame(p)
 		if err != nil {
@@ -162,7 +162,7 @@ func frames(stream []byte) (out []frame) {
 
 // splice puts frames together, with digests that fit.
 func splice(list []frame) []byte {
-	out := bytes.Clone(movePreface)
+	out := bytes.Clone(preface)
 	for i, f := range list {
 		h := frameHeader{kind: f.kind, number: uint32(i), size: len(f.payload), digest: xxh3.Hash128(f.payload)}
 		out = append(append(append(out, h.encode()...), f.payload...), f.raw...)
@@ -170,10 +170,10 @@ func splice(list []frame) []byte {
 	return out
 }
 
-// mend gives heads the digests of the sections that follow them.
-func mend(list []frame) {
+// fixDigests gives heads the digests of the sections that follow them.
+func fixDigests(list []frame) {
 	for i := range list {
-		var h moveHead
+		var h headFrame
 		if list[i].kind != frameHead || json.Unmarshal(list[i].payload, &h) != nil {
 			continue
 		}
@@ -196,14 +196,14 @@ func TestReceive_WrongFrames(t *testing.T) {
 	all := streams(t)
 	for _, name := range []string{"at once", "in rounds"} {
 		list := frames(all[name])
-		if got, err := replay(splice(list), MoveOptions{}); err != nil || got.Step != 7 {
+		if got, err := replay(splice(list), Options{}); err != nil || got.Step != 7 {
 			t.Fatal(err)
 		}
-		want, _ := replay(all[name], MoveOptions{})
+		want, _ := replay(all[name], Options{})
 		tried, refused := 0, 0
 		try := func(what string, i int, list []frame) {
 			t.Helper()
-			got, err := replay(splice(list), MoveOptions{})
+			got, err := replay(splice(list), Options{})
 			if tried++; err != nil {
 				refused++
 			} else if !reflect.DeepEqual(got, want) { // a block that comes again later may be missing
@@ -221,7 +221,7 @@ func TestReceive_WrongFrames(t *testing.T) {
 					try("comes too early", i, l)
 				}
 			}
-			for _, kind := range []uint32{0, frameHello, frameHead, framePart, frameBlocks, frameFile, frameData, frameEnd, frameBulk, frameFail, frameKeep, frameConfirm, 99} {
+			for _, kind := range []uint32{0, frameHello, frameHead, framePart, frameBlocks, frameFile, frameData, frameEnd, frameBulk, frameFail, frameKept, frameConfirm, 99} {
 				if kind != f.kind {
 					l := append([]frame(nil), list...)
 					l[i].kind = kind
@@ -235,11 +235,11 @@ func TestReceive_WrongFrames(t *testing.T) {
 	}
 	// CheckRun another version, and of none.
 	stream := bytes.Clone(all["at once"])
-	binary.LittleEndian.PutUint32(stream[12:], moveVersion+1)
-	if _, err := replay(stream, MoveOptions{}); !errors.Is(err, ckpt.ErrFormat) || !strings.Contains(err.Error(), "both hosts need the same version") {
+	binary.LittleEndian.PutUint32(stream[12:], version+1)
+	if _, err := replay(stream, Options{}); !errors.Is(err, ckpt.ErrFormat) || !strings.Contains(err.Error(), "both hosts need the same version") {
 		t.Error(err)
 	}
-	if _, err := replay([]byte(strings.Repeat("GET / HTTP/1.1\r\n", 9)), MoveOptions{}); !errors.Is(err, ckpt.ErrCorrupt) {
+	if _, err := replay([]byte(strings.Repeat("GET / HTTP/1.1\r\n", 9)), Options{}); !errors.Is(err, ckpt.ErrCorrupt) {
 		t.Error(err)
 	}
 }
@@ -273,9 +273,9 @@ func FuzzReceive(f *testing.F) {
 		}
 		fr.payload, fr.raw = payload, raw
 		if fr.kind != frameHead {
-			mend(list)
+			fixDigests(list)
 		}
-		replay(splice(list), MoveOptions{})
+		replay(splice(list), Options{})
 	})
 }
 
@@ -302,8 +302,8 @@ func TestFinish_ConfirmationDamaged(t *testing.T) {
 	for at := int64(0); ; at++ {
 		a, b := net.Pipe()
 		c := &flipper{Conn: a, at: at}
-		g := NewSource(c, MoveOptions{})
-		done := receive(b, MoveOptions{}, fit(new(ckpttest.Values).Roots()))
+		g := NewSource(c, Options{})
+		done := receive(b, Options{}, fit(new(ckpttest.Values).Roots()))
 		_, err := g.Finish(ctx, collect(t, v.Roots()), nil, ckpt.Note{}, nil)
 		r := <-done
 		g.Close()
@@ -365,7 +365,7 @@ func TestMigrate_Files(t *testing.T) {
 	for _, sequential := range []bool{false, true} {
 		t.Run(fmt.Sprint(sequential), func(t *testing.T) {
 			a, b := tcpPair(t)
-			o := MoveOptions{Files: true, Sequential: sequential}
+			o := Options{Files: true, Sequential: sequential}
 			g := NewSource(a, o)
 			defer g.Close()
 			v, w := ckpttest.Sample(100), new(ckpttest.Values)
@@ -400,9 +400,9 @@ func TestMigrate_Files(t *testing.T) {
 	}
 	// One that has got shorter than the source says.
 	a, b := tcpPair(t)
-	g := NewSource(a, MoveOptions{Files: true})
+	g := NewSource(a, Options{Files: true})
 	defer g.Close()
-	done := receive(b, MoveOptions{Files: true}, fit(new(ckpttest.Values).Roots()))
+	done := receive(b, Options{Files: true}, fit(new(ckpttest.Values).Roots()))
 	files[3].Size = 2000
 	if _, err := g.Finish(ctx, collect(t, ckpttest.Sample(9).Roots()), files, ckpt.Note{}, nil); err == nil || !strings.Contains(err.Error(), "it ends 2000 bytes before the size it had") {
 		t.Error(err)

@@ -19,64 +19,64 @@ import (
 
 // destination is the receiving end of a move.
 type destination struct {
-	o     MoveOptions
-	s     *moveStream
+	o     Options
+	s     *stream
 	l     Receiver
-	hello moveHello
+	hello helloFrame
 
 	// What the source said last.
-	head  *moveHead
-	rest  moveRest
-	told  [sections]section
-	text  [sections][]byte
-	files []*incomingFile
+	head      *headFrame
+	rest      rest
+	described [sections]section
+	text      [sections][]byte
+	files     []*incomingFile
 
 	img      *graph.Image
 	builder  *graph.Builder
 	datasets []ckpt.Dataset
 	bytes    int64 // of all of them
 	targets  []targetBuffer
-	tables   []*moveTable
+	tables   []*table
 	seen     [][]bool // blocks that were named in this round
 	zeros    mem.ZeroDigests
 
-	busy    atomic.Bool // says so from time to time
-	read    int64       // ns
-	loaded  time.Time   // when all was in memory, if it came in one piece
-	zero    int64       // bytes
-	bounces chan []byte // memory for what can't come straight to its place
-	checks  chan *receivedBatch
-	check   checker
+	busy      atomic.Bool // says so from time to time
+	workNS    int64       // ns
+	loaded    time.Time   // when all was in memory, if it came in one piece
+	zeroBytes int64       // bytes
+	buffers   chan []byte // memory for what can't come straight to its place
+	queue     chan *receivedBatch
+	verified  verifier
 }
 
-// saidError is why the source gives up.
-type saidError string
+// sourceError is why the source gives up.
+type sourceError string
 
-func (e saidError) Error() string { return string(e) }
+func (e sourceError) Error() string { return string(e) }
 
 // Receive takes over the state that an Source sends. It returns when all
 // values are in the roots that l gives, verified, and the source was told so.
 // It closes conn. After an error the roots' values are undefined.
-func Receive(ctx context.Context, conn net.Conn, o MoveOptions, l Receiver) (*Received, error) {
+func Receive(ctx context.Context, conn net.Conn, o Options, l Receiver) (*Received, error) {
 	o.defaults()
 	began := time.Now()
-	n := &destination{o: o, s: newMoveStream(conn, o.Stall), l: l, zeros: make(mem.ZeroDigests), bounces: make(chan []byte, 2), checks: make(chan *receivedBatch, queued)}
-	for range cap(n.bounces) {
-		n.bounces <- nil
+	n := &destination{o: o, s: newStream(conn, o.Stall), l: l, zeros: make(mem.ZeroDigests), buffers: make(chan []byte, 2), queue: make(chan *receivedBatch, queued)}
+	for range cap(n.buffers) {
+		n.buffers <- nil
 	}
-	defer context.AfterFunc(ctx, func() { n.s.close(decisive{context.Cause(ctx)}) })()
+	defer context.AfterFunc(ctx, func() { n.s.close(rootCause{context.Cause(ctx)}) })()
 	stop := make(chan struct{})
 	var wg sync.WaitGroup
-	wg.Go(func() { n.s.pings(stop, n.busy.Load) })
-	wg.Go(n.checking)
+	wg.Go(func() { n.s.keepAlive(stop, n.busy.Load) })
+	wg.Go(n.verifyLoop)
 	landed, err := n.run()
-	close(n.checks)
+	close(n.queue)
 	close(stop)
 	wg.Wait()
 	n.close()
 	if err != nil {
-		err = n.s.because(err)
-		if _, said := err.(saidError); !said && n.s.giveUp(err) == nil {
+		err = n.s.reason(err)
+		if _, said := err.(sourceError); !said && n.s.sendFailure(err) == nil {
 			// Closed with bytes unread, the connection would be reset, and the
 			// source not see why.
 			conn.SetReadDeadline(time.Now().Add(min(o.Stall, 2*time.Second)))
@@ -113,9 +113,9 @@ func (n *destination) run() (*Received, error) {
 		case kind == frameHead:
 			err = n.beginRound(payload)
 		case kind == frameFail:
-			err = saidError("the source gives up: " + string(payload))
+			err = sourceError("the source gives up: " + string(payload))
 		case kind == frameBulk && n.hello.Sequential:
-			err = n.s.load(payload)
+			err = n.s.receiveSpool(payload)
 			n.loaded = time.Now()
 			n.busy.Store(true) // the source has nothing more to say
 		case n.head == nil:
@@ -127,12 +127,12 @@ func (n *destination) run() (*Received, error) {
 		case kind == frameData:
 			err = n.fileData(payload)
 		case kind == frameEnd:
-			var e moveEnd
+			var e endFrame
 			if err = json.Unmarshal(payload, &e); err != nil || e.Last != n.head.Last {
 				err = fmt.Errorf("%w: the end of another round: %v", ckpt.ErrCorrupt, err)
 				break
 			}
-			if err = n.settle(); err == nil && e.Last {
+			if err = n.waitVerified(); err == nil && e.Last {
 				return n.complete(e.Digest)
 			}
 			n.head = nil
@@ -151,10 +151,10 @@ func (n *destination) readHello() error {
 	if err := n.s.full(p[:]); err != nil {
 		return err
 	}
-	if at := len(movePreface) - 4; !slices.Equal(p[:at], movePreface[:at]) {
+	if at := len(preface) - 4; !slices.Equal(p[:at], preface[:at]) {
 		return fmt.Errorf("%w: this is no stream of a rank's state", ckpt.ErrCorrupt)
-	} else if v := binary.LittleEndian.Uint32(p[at:]); v != moveVersion {
-		return fmt.Errorf("%w: the source speaks version %d of the stream, this program %d: both hosts need the same version of Cairn", ckpt.ErrFormat, v, moveVersion)
+	} else if v := binary.LittleEndian.Uint32(p[at:]); v != version {
+		return fmt.Errorf("%w: the source speaks version %d of the stream, this program %d: both hosts need the same version of Cairn", ckpt.ErrFormat, v, version)
 	}
 	kind, payload, err := n.s.await()
 	if err != nil {
@@ -181,7 +181,7 @@ func (n *destination) beginRound(payload []byte) error {
 	if n.head != nil {
 		return fmt.Errorf("%w: a round begins in another one", ckpt.ErrCorrupt)
 	}
-	h := new(moveHead)
+	h := new(headFrame)
 	if err := json.Unmarshal(payload, h); err != nil {
 		return fmt.Errorf("%w: a head: %v", ckpt.ErrCorrupt, err)
 	}
@@ -189,7 +189,7 @@ func (n *destination) beginRound(payload []byte) error {
 	for i := range h.Sections {
 		s := h.Sections[i]
 		if s.Same {
-			if s.Same = false; s != n.told[i] || s.Digest == "" {
+			if s.Same = false; s != n.described[i] || s.Digest == "" {
 				return fmt.Errorf("%w: a head refers to what was not sent", ckpt.ErrCorrupt)
 			}
 			continue
@@ -198,7 +198,7 @@ func (n *destination) beginRound(payload []byte) error {
 		if n.text[i], err = n.section(s); err != nil {
 			return err
 		}
-		n.told[i] = s
+		n.described[i] = s
 		changed = changed || sectionLayout(i)
 	}
 	n.head = h
@@ -230,7 +230,7 @@ func (n *destination) working() (done func()) {
 	began, was := time.Now(), n.busy.Swap(true)
 	return func() {
 		n.busy.Store(was)
-		n.read += int64(time.Since(began))
+		n.workNS += int64(time.Since(began))
 	}
 }
 
@@ -246,7 +246,7 @@ func (n *destination) section(s section) ([]byte, error) {
 			return nil, err
 		}
 		if kind == frameFail {
-			return nil, saidError("the source gives up: " + string(part))
+			return nil, sourceError("the source gives up: " + string(part))
 		}
 		if kind != framePart || len(part) == 0 || int64(len(part)) > s.Size-int64(len(p)) {
 			return nil, fmt.Errorf("%w: a part of a section that there is not", ckpt.ErrCorrupt)
@@ -279,7 +279,7 @@ func (n *destination) prepare() error {
 	}
 	for i := range datasets {
 		d := &datasets[i]
-		if k, ok := byPath[d.Path]; ok && d.SameLayout(&n.datasets[k]) && n.targets[k].placed {
+		if k, ok := byPath[d.Path]; ok && d.SameLayout(&n.datasets[k]) && n.targets[k].used {
 			from[i] = k
 			adopt.Pools[d.Pool] = n.datasets[k].Pool
 		}
@@ -304,13 +304,13 @@ func (n *destination) prepare() error {
 	if err := n.allocate(); err != nil {
 		return err
 	}
-	n.tables = make([]*moveTable, len(datasets))
+	n.tables = make([]*table, len(datasets))
 	var kept []byte
 	for i := range datasets {
 		k, ok := from[i]
 		b := &n.targets[i]
 		if !ok || !n.builder.Adopted(datasets[i].Pool) || (b.whole == nil) != (berths[k].whole == nil) {
-			n.tables[i] = newMoveTable(&datasets[i])
+			n.tables[i] = newTable(&datasets[i])
 			continue
 		}
 		n.tables[i] = tables[k]
@@ -320,13 +320,13 @@ func (n *destination) prepare() error {
 		if len(kept)+4 <= maxPayload {
 			kept = binary.LittleEndian.AppendUint32(kept, uint32(i))
 		} else {
-			n.tables[i] = newMoveTable(&datasets[i])
+			n.tables[i] = newTable(&datasets[i])
 		}
 	}
 	if first {
 		return nil
 	}
-	return n.s.frame(frameKeep, kept)
+	return n.s.frame(frameKept, kept)
 }
 
 // complete completes the state when its last round is over, and sends the word.
@@ -364,11 +364,11 @@ func (n *destination) complete(root string) (*Received, error) {
 		return nil, ckpt.AsCorrupt(err)
 	}
 	done()
-	read := n.read + n.check.work
+	read := n.workNS + n.verified.work
 	if !n.loaded.IsZero() {
 		read = int64(time.Since(n.loaded))
 	}
-	word, err := json.Marshal(moveConfirmation{Digest: root, ReadNS: read})
+	word, err := json.Marshal(confirmFrame{Digest: root, ReadNS: read})
 	if err != nil {
 		return nil, err
 	}
@@ -376,5 +376,5 @@ func (n *destination) complete(root string) (*Received, error) {
 		return nil, err
 	}
 	return &Received{Note: h.Note, Files: h.Files, Extra: n.text[sectionExtra],
-		Stats: MoveStats{State: n.bytes, Sent: n.s.got.Load(), Zero: n.zero, ReadNS: read}}, nil
+		Stats: Stats{State: n.bytes, Sent: n.s.received.Load(), Zero: n.zeroBytes, ReadNS: read}}, nil
 }

@@ -35,9 +35,9 @@ func (f *finder) resolve() error {
 	return nil
 }
 
-// warm lets the devices that hold some of an image get ready to digest it,
+// prepareDevices lets the devices that hold some of an image get ready to digest it,
 // while the program goes on. What it finds need not hold any more.
-func warm(l *ckpt.Layout) {
+func prepareDevices(l *ckpt.Layout) {
 	seen := make(map[mem.Device]bool)
 	for i := range l.Datasets {
 		if !l.Remote[i] {
@@ -143,7 +143,7 @@ func (f *finder) oneDevice(dev mem.Device, list []extent, ring []byte) (err erro
 		}
 		e.digests = slices.Clone(digests)
 	}
-	f.work += int64(time.Since(began))
+	f.workNS += int64(time.Since(began))
 	g := &drain{f: f, dev: dev, frozen: mem.FrozenReader{Frozen: frozen}, halves: make(chan []byte, 2)}
 	half := len(ring) / 2
 	size := min(half, int(max(f.batchSize, ckpt.MaxBlock)))
@@ -166,7 +166,7 @@ func (f *finder) oneDevice(dev mem.Device, list []extent, ring []byte) (err erro
 		select {
 		case <-g.halves:
 		case <-f.quit:
-			return errCut
+			return errCanceled
 		}
 	}
 	return err
@@ -203,7 +203,7 @@ func (g *drain) block(i int, e *extent, d *ckpt.Dataset, n int, digest xxh3.Uint
 		select {
 		case g.p.buffer = <-g.halves:
 		case <-f.quit:
-			return errCut
+			return errCanceled
 		}
 		g.p.back, g.room = g.halves, g.p.buffer
 	}

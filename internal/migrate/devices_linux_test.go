@@ -52,7 +52,7 @@ func TestMigrate_OnDevices(t *testing.T) {
 				v.a.Change(r)
 			}
 			v.a.Scatter(r, devs)
-			m := newMigration(t, MoveOptions{BatchSize: []int64{1, 1 << 20, 64 << 20}[r.IntN(3)]}, w.roots())
+			m := newMigration(t, Options{BatchSize: []int64{1, 1 << 20, 64 << 20}[r.IntN(3)]}, w.roots())
 			for range r.IntN(3) {
 				m.precopy(v.roots())
 				v.b[r.IntN(len(v.b))]++
@@ -88,9 +88,9 @@ func TestMigrate_DeviceFails(t *testing.T) {
 		v.a.Parts = []ckpttest.Part{{Len: 12 << 20, Dev: dev}}
 		v.a.Upload(true)
 		a, b := tcpPair(t)
-		g := NewSource(a, MoveOptions{BatchSize: 4 << 20})
+		g := NewSource(a, Options{BatchSize: 4 << 20})
 		w := &arrayState{a: new(ckpttest.Array)}
-		done := receive(b, MoveOptions{}, fit(w.roots()))
+		done := receive(b, Options{}, fit(w.roots()))
 		_, err := g.Finish(ctx, collect(t, v.roots()), nil, ckpt.Note{}, nil)
 		g.Close()
 		got := <-done
@@ -121,9 +121,9 @@ func TestPrecopy_MemoryGone(t *testing.T) {
 		t.Fatal(err)
 	}
 	a, b := tcpPair(t)
-	g := NewSource(a, MoveOptions{})
+	g := NewSource(a, Options{})
 	defer g.Close()
-	done := receive(b, MoveOptions{}, fit([]graph.Root{{Name: "p", Ptr: new([]byte)}}))
+	done := receive(b, Options{}, fit([]graph.Root{{Name: "p", Ptr: new([]byte)}}))
 	if err := g.Precopy(img); err != nil {
 		t.Fatal(err)
 	}

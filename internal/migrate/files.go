@@ -14,9 +14,9 @@ import (
 	"github.com/cairnrun/cairn/internal/vfs"
 )
 
-// moveFile announces the contents of a file.
-type moveFile struct {
-	File int   `json:"file"` // index in moveRest.Files
+// fileFrame announces the contents of a file.
+type fileFrame struct {
+	File int   `json:"file"` // index in rest.Files
 	Size int64 `json:"size"`
 }
 
@@ -54,7 +54,7 @@ func (g *Source) sendFile(i int, e *ckpt.FileEntry, buf []byte) error {
 	} else if !st.Mode().IsRegular() {
 		return errors.New("it is not a regular file")
 	}
-	if err := g.s.frameJSON(frameFile, moveFile{i, e.Size}); err != nil {
+	if err := g.s.frameJSON(frameFile, fileFrame{i, e.Size}); err != nil {
 		return err
 	}
 	for left := e.Size; left > 0; {
@@ -116,7 +116,7 @@ func (a *incomingFile) write(p []byte) error {
 			return nil
 		}
 	}
-	if err := a.differ(); err != nil {
+	if err := a.beginTemp(); err != nil {
 		return err
 	}
 	n, err := a.tmp.WriteAt(p, a.at)
@@ -124,8 +124,8 @@ func (a *incomingFile) write(p []byte) error {
 	return err
 }
 
-// differ begins the temporary file, with what has come so far.
-func (a *incomingFile) differ() error {
+// beginTemp begins the temporary file, with what has come so far.
+func (a *incomingFile) beginTemp() error {
 	if a.tmp != nil {
 		return nil
 	}
@@ -154,7 +154,7 @@ func (a *incomingFile) put() (err error) {
 				return err
 			}
 		}
-		if err := a.differ(); err != nil { // shorter than what is there, or empty
+		if err := a.beginTemp(); err != nil { // shorter than what is there, or empty
 			return err
 		}
 	}
@@ -206,7 +206,7 @@ func (a *incomingFile) close() {
 
 // file takes a file that comes in.
 func (n *destination) file(payload []byte) error {
-	var m moveFile
+	var m fileFrame
 	if err := json.Unmarshal(payload, &m); err != nil {
 		return fmt.Errorf("%w: a file: %v", ckpt.ErrCorrupt, err)
 	}

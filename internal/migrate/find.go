@@ -58,8 +58,8 @@ func (p *batch) release() {
 	}
 }
 
-// errCut says that a round was cut short.
-var errCut = errors.New("the round was cut short")
+// errCanceled says that a round was cut short.
+var errCanceled = errors.New("the round was cut short")
 
 // finder goes over the blocks of an image, finds out what the newcomer lacks,
 // and hands that on in parcels. They are sent while it works on the next ones.
@@ -67,7 +67,7 @@ type finder struct {
 	l         *ckpt.Layout
 	host      []ckpt.Memory      // where the bytes are that are in host memory
 	runs      [][]ckpt.Placement // … and where the others are
-	tables    []*moveTable       // what the newcomer has
+	tables    []*table           // what the newcomer has
 	batchSize int64
 	precopy   bool // the program goes on: copy, and name only what is sent
 	zeros     mem.ZeroDigests
@@ -76,8 +76,8 @@ type finder struct {
 	quit      <-chan struct{} // closed when nobody takes parcels any more
 	stop      func() error    // not nil: go no further
 
-	zero int64 // bytes
-	work int64 // ns
+	zeroBytes int64 // bytes
+	workNS    int64 // ns
 }
 
 // candidate is a block that is looked at.
@@ -112,7 +112,7 @@ func (f *finder) hostBlocks() error {
 		return err
 	}
 	put := func(it candidate) error {
-		if bytes+int64(it.n) > f.portion(done) && bytes > 0 || len(items) == maxListed {
+		if bytes+int64(it.n) > f.nextBatch(done) && bytes > 0 || len(items) == maxListed {
 			if err := flush(); err != nil {
 				return err
 			}
@@ -154,14 +154,14 @@ func (f *finder) hostBlocks() error {
 	return flush()
 }
 
-// minPortion is what is not divided further so that stages overlap.
-const minPortion = 1 << 20
+// minBatch is what is not divided further so that stages overlap.
+const minBatch = 1 << 20
 
-// portion is how much goes into the next chunk. The first ones are small, so
+// nextBatch is how much goes into the next chunk. The first ones are small, so
 // that sending begins early, and the last ones, so that little is left to do at
 // the other end when they are sent.
-func (f *finder) portion(done int64) int64 {
-	return min(f.batchSize, max(minPortion, min(done, (f.l.Bytes-done)/2)))
+func (f *finder) nextBatch(done int64) int64 {
+	return min(f.batchSize, max(minBatch, min(done, (f.l.Bytes-done)/2)))
 }
 
 // digestBatch digests blocks and hands on those that the newcomer lacks.
@@ -190,7 +190,7 @@ func (f *finder) digestBatch(items []candidate, side int) error {
 			return
 		}
 		if it.copy {
-			copyLiveFrom(&f.host[it.dataset], it.data, int64(it.k)*f.l.Datasets[it.dataset].Block)
+			copyRunning(&f.host[it.dataset], it.data, int64(it.k)*f.l.Datasets[it.dataset].Block)
 		}
 		if it.zero = mem.IsZero(it.data); !it.zero {
 			it.digest = mem.Digest(it.data)
@@ -208,7 +208,7 @@ func (f *finder) digestBatch(items []candidate, side int) error {
 			p.attach(it.data)
 		}
 	}
-	f.work += int64(time.Since(began))
+	f.workNS += int64(time.Since(began))
 	return f.pass(p)
 }
 
@@ -219,7 +219,7 @@ func (f *finder) classify(p *batch, dataset, k, n int, digest xxh3.Uint128, zero
 	t.set(k, digest)
 	switch {
 	case zero:
-		f.zero += int64(n)
+		f.zeroBytes += int64(n)
 		if !f.precopy || !had {
 			p.add(dataset, k, blockZero, digest)
 		}
@@ -243,7 +243,7 @@ func (f *finder) take(n int) ([]byte, error) {
 		}
 		return p[:n], nil
 	case <-f.quit:
-		return nil, errCut
+		return nil, errCanceled
 	}
 }
 
@@ -257,24 +257,24 @@ func (f *finder) pass(p batch) error {
 	case f.out <- p:
 		return nil
 	case <-f.quit:
-		return errCut
+		return errCanceled
 	}
 }
 
-// copyLiveFrom copies memory that the program may be writing to: which of its
+// copyRunning copies memory that the program may be writing to: which of its
 // values a byte gets does not matter, since the copy is digested and sent.
-func copyLiveFrom(m *ckpt.Memory, dst []byte, off int64) {
+func copyRunning(m *ckpt.Memory, dst []byte, off int64) {
 	m.Each(off, len(dst), func(p []byte) {
-		copyLive(dst[:len(p)], p)
+		copyRacy(dst[:len(p)], p)
 		dst = dst[len(p):]
 	})
 }
 
-// copyLive copies bytes. The builtin would report a race in programs that look
+// copyRacy copies bytes. The builtin would report a race in programs that look
 // for them.
 //
 //go:norace
-func copyLive(dst, src []byte) {
+func copyRacy(dst, src []byte) {
 	ne := binary.NativeEndian
 	for len(src) >= 32 {
 		s, d := (*[32]byte)(src), (*[32]byte)(dst)

@@ -13,7 +13,7 @@ func TestFinder_BatchSizes(t *testing.T) {
 		f := &finder{l: &ckpt.Layout{Bytes: c.size}, batchSize: c.chunk}
 		n, first, last := int64(0), int64(0), int64(0)
 		for done := int64(0); done < c.size; n++ {
-			last = min(f.portion(done), c.size-done)
+			last = min(f.nextBatch(done), c.size-done)
 			if last < 1 || last > c.chunk {
 				t.Fatalf("%+v: a chunk of %d", c, last)
 			}
@@ -22,7 +22,7 @@ func TestFinder_BatchSizes(t *testing.T) {
 			}
 			done += last
 		}
-		if most := min(c.size, c.chunk, minPortion); first > most || last > most {
+		if most := min(c.size, c.chunk, minBatch); first > most || last > most {
 			t.Errorf("%+v: the first chunk has %d bytes, the last %d", c, first, last)
 		}
 		if most := c.size/c.chunk + 20; n > most {

@@ -41,7 +41,7 @@ func TestMigrate_MemoryBound(t *testing.T) {
 			defer debug.FreeOSMemory()
 			into := c.into()
 			a, b := tcpPair(t)
-			o := MoveOptions{BatchSize: chunk}
+			o := Options{BatchSize: chunk}
 			img := collect(t, []graph.Root{{Name: "x", Ptr: c.root}})
 			var before, after runtime.MemStats
 			runtime.GC()
@@ -89,21 +89,21 @@ func TestMigrate_MemoryBound(t *testing.T) {
 	}
 }
 
-// abroad makes the form of another machine: the other byte order, packed, with
+// otherOrder makes the form of another machine: the other byte order, packed, with
 // fields in reverse order.
-func abroad(t hdf5.Type) hdf5.Type {
+func otherOrder(t hdf5.Type) hdf5.Type {
 	switch t.Class {
 	case hdf5.Int, hdf5.Uint, hdf5.Float:
 		t.Big = t.Size > 1 && !t.Big
 	case hdf5.Array:
-		e := abroad(*t.Elem)
+		e := otherOrder(*t.Elem)
 		n := t.Size / t.Elem.Size
 		t.Elem, t.Size = &e, n*e.Size
 	case hdf5.Compound:
 		u := hdf5.Type{Class: hdf5.Compound, Size: 3}
 		for i := len(t.Fields) - 1; i >= 0; i-- {
 			f := t.Fields[i]
-			f.Type = abroad(f.Type)
+			f.Type = otherOrder(f.Type)
 			f.Offset = u.Size
 			u.Size += f.Type.Size
 			u.Fields = append(u.Fields, f)
@@ -135,14 +135,14 @@ func translate(from, to hdf5.Type, src, dst []byte) {
 	}
 }
 
-// emigrate makes the image that another machine would have of the same state.
-func emigrate(img *graph.Image) *graph.Image {
+// toOtherMachine makes the image that another machine would have of the same state.
+func toOtherMachine(img *graph.Image) *graph.Image {
 	for i := range img.Pools {
 		p := &img.Pools[i]
 		if p.Form.Size == 0 {
 			continue
 		}
-		form := abroad(p.Form)
+		form := otherOrder(p.Form)
 		src, dst := make([]byte, p.Bytes()), make([]byte, int(p.Count)*form.Size)
 		b := ckpt.NewMemory(p.Pieces)
 		b.CopyTo(src, 0)
@@ -161,10 +161,10 @@ func emigrate(img *graph.Image) *graph.Image {
 // TestMigrate_Translated moves from a machine with another byte order.
 func TestMigrate_Translated(t *testing.T) {
 	v, w := newThings(), new(things)
-	m := newMigration(t, MoveOptions{BatchSize: 700_000}, w.roots())
+	m := newMigration(t, Options{BatchSize: 700_000}, w.roots())
 	send := func(f func(*graph.Image) error) {
 		t.Helper()
-		if err := f(emigrate(collect(t, v.roots()))); err != nil {
+		if err := f(toOtherMachine(collect(t, v.roots()))); err != nil {
 			t.Fatal(err)
 		}
 	}

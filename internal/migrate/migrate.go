@@ -44,14 +44,14 @@ import (
 //
 // Raw bytes of blocks follow the frame that lists them.
 
-// moveVersion is the version of the stream.
-const moveVersion = 1
+// version is the version of the stream.
+const version = 1
 
-var movePreface = append([]byte("cairn move\r\n"), moveVersion, 0, 0, 0)
+var preface = append([]byte("cairn move\r\n"), version, 0, 0, 0)
 
-// MoveOptions say how the state of a rank travels. BatchSize, Sequential and Files
+// Options say how the state of a rank travels. BatchSize, Sequential and Files
 // are the source's to say.
-type MoveOptions struct {
+type Options struct {
 	Rank, Ranks int
 	BatchSize   int64 // bytes sent at a time; 0: 64 MiB
 	// Sequential writes all to memory first, then sends, then reads, and sends
@@ -69,7 +69,7 @@ const (
 	defaultStall = 30 * time.Second
 )
 
-func (o *MoveOptions) defaults() {
+func (o *Options) defaults() {
 	if o.BatchSize <= 0 {
 		o.BatchSize = defaultBatch
 	}
@@ -80,8 +80,8 @@ func (o *MoveOptions) defaults() {
 	o.Ranks = max(o.Ranks, 1)
 }
 
-// MoveStats is what a move did.
-type MoveStats = control.MoveStats
+// Stats is what a move did.
+type Stats = control.MoveStats
 
 // Receiver is what the receiving program brings to a move.
 type Receiver struct {
@@ -98,23 +98,23 @@ type Received struct {
 	Note  ckpt.Note
 	Files []ckpt.FileEntry
 	Extra []byte
-	Stats MoveStats
+	Stats Stats
 }
 
 // Kinds of frames.
 const (
-	frameHello   uint32 = iota + 1 // moveHello
-	frameHead                      // moveHead
+	frameHello   uint32 = iota + 1 // helloFrame
+	frameHead                      // headFrame
 	framePart                      // of a section
 	frameBlocks                    // runs of blocks, digests; raw bytes follow
-	frameFile                      // moveFile
+	frameFile                      // fileFrame
 	frameData                      // bytes of the file
-	frameEnd                       // of a round: moveEnd
+	frameEnd                       // of a round: endFrame
 	frameBulk                      // length of all frames that follow, in memory first
 	framePing                      // I am here
 	frameFail                      // text: I give up
-	frameKeep                      // to the source: datasets that the newcomer still has
-	frameConfirm                   // to the source: moveConfirmation
+	frameKept                      // to the source: datasets that the newcomer still has
+	frameConfirm                   // to the source: confirmFrame
 )
 
 const (
@@ -159,8 +159,8 @@ func digestAt(p []byte) xxh3.Uint128 {
 	return xxh3.Uint128{Lo: binary.LittleEndian.Uint64(p), Hi: binary.LittleEndian.Uint64(p[8:])}
 }
 
-// moveHello opens the stream.
-type moveHello struct {
+// helloFrame opens the stream.
+type helloFrame struct {
 	Rank       int   `json:"rank"`
 	Ranks      int   `json:"ranks"`
 	BatchSize  int64 `json:"chunk"`
@@ -175,7 +175,7 @@ const (
 	sectionPools
 	sectionRegions
 	sectionDatasets
-	sectionRest  // moveRest
+	sectionRest  // rest
 	sectionExtra // whatever the caller adds
 	sections
 )
@@ -190,28 +190,28 @@ type section struct {
 // sectionLayout reports whether section i says where values are.
 func sectionLayout(i int) bool { return i <= sectionDatasets }
 
-// moveHead begins a round.
-type moveHead struct {
+// headFrame begins a round.
+type headFrame struct {
 	Last     bool              `json:"last,omitempty"`
 	Sections [sections]section `json:"sections"`
 }
 
-// moveRest is what a set's header would hold, in the last round.
-type moveRest struct {
+// rest is what a set's header would hold, in the last round.
+type rest struct {
 	Files    []ckpt.FileEntry `json:"files,omitempty"`
 	Note     ckpt.Note        `json:"note"`
 	Sent     []uint64         `json:"sent,omitempty"`
 	Received []uint64         `json:"received,omitempty"`
 }
 
-// moveEnd ends a round. Digest covers those of all blocks, in the last one.
-type moveEnd struct {
+// endFrame ends a round. Digest covers those of all blocks, in the last one.
+type endFrame struct {
 	Last   bool   `json:"last,omitempty"`
 	Digest string `json:"digest,omitempty"`
 }
 
-// moveConfirmation says that all has arrived, was verified, and is in place.
-type moveConfirmation struct {
+// confirmFrame says that all has arrived, was verified, and is in place.
+type confirmFrame struct {
 	Digest string `json:"digest"` // as the source gave it
 	ReadNS int64  `json:"readNS"`
 }
@@ -289,10 +289,10 @@ func decodeRuns(p []byte, datasets []ckpt.Dataset) (runs []blockRun, digests []x
 	return runs, digests, nil
 }
 
-// planMove lays an image out for the stream: as in a set, but without
+// plan lays an image out for the stream: as in a set, but without
 // metadata, which is in the head, and no block is larger than MaxBlock. Small
 // datasets on devices are brought if fetch is set.
-func planMove(img *graph.Image, t *ckpt.Description, fetch bool) (*ckpt.Layout, error) {
+func plan(img *graph.Image, t *ckpt.Description, fetch bool) (*ckpt.Layout, error) {
 	all, err := ckpt.PlanPools(img, nil, t)
 	if err != nil {
 		return nil, err
@@ -359,26 +359,26 @@ func decodeImage(text *[sections][]byte) (*graph.Image, []ckpt.Dataset, error) {
 	return img, h.Datasets, nil
 }
 
-// tableBytes is what a moveTable takes for a block.
+// tableBytes is what a table takes for a block.
 const tableBytes = 18
 
-// moveTable is the digests of a dataset's blocks as the newcomer has them.
-type moveTable struct {
+// table is the digests of a dataset's blocks as the newcomer has them.
+type table struct {
 	digests []xxh3.Uint128
 	known   []bool
 }
 
-func newMoveTable(d *ckpt.Dataset) *moveTable {
-	return &moveTable{digests: make([]xxh3.Uint128, d.NumBlocks()), known: make([]bool, d.NumBlocks())}
+func newTable(d *ckpt.Dataset) *table {
+	return &table{digests: make([]xxh3.Uint128, d.NumBlocks()), known: make([]bool, d.NumBlocks())}
 }
 
 // has reports whether block k is there with a digest.
-func (t *moveTable) has(k int, d xxh3.Uint128) bool { return t.known[k] && t.digests[k] == d }
+func (t *table) has(k int, d xxh3.Uint128) bool { return t.known[k] && t.digests[k] == d }
 
-func (t *moveTable) set(k int, d xxh3.Uint128) { t.digests[k], t.known[k] = d, true }
+func (t *table) set(k int, d xxh3.Uint128) { t.digests[k], t.known[k] = d, true }
 
 // rootDigest covers the digests of all blocks.
-func rootDigest(tables []*moveTable) string {
+func rootDigest(tables []*table) string {
 	var root xxh3.Uint128
 	var buf []byte
 	for _, t := range tables {

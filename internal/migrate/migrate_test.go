@@ -58,7 +58,7 @@ type received struct {
 }
 
 // receive takes a state in the background.
-func receive(conn net.Conn, o MoveOptions, l Receiver) <-chan received {
+func receive(conn net.Conn, o Options, l Receiver) <-chan received {
 	out := make(chan received, 1)
 	go func() {
 		got, err := Receive(ctx, conn, o, l)
@@ -67,8 +67,8 @@ func receive(conn net.Conn, o MoveOptions, l Receiver) <-chan received {
 	return out
 }
 
-// move sends roots of one state to those of another, as they are.
-func move(t testing.TB, a, b net.Conn, o MoveOptions, from, to []graph.Root) MoveStats {
+// migrate sends roots of one state to those of another, as they are.
+func migrate(t testing.TB, a, b net.Conn, o Options, from, to []graph.Root) Stats {
 	t.Helper()
 	g := NewSource(a, o)
 	defer g.Close()
@@ -185,19 +185,19 @@ func TestMigrate(t *testing.T) {
 	for _, c := range []struct {
 		name string
 		pair func(testing.TB) (a, b net.Conn)
-		o    MoveOptions
+		o    Options
 	}{
-		{"tcp", tcpPair, MoveOptions{}},
-		{"tcp, small chunks", tcpPair, MoveOptions{BatchSize: 100_000}},
-		{"tcp, tiny chunks", tcpPair, MoveOptions{BatchSize: 1}},
-		{"pipe", pipePair, MoveOptions{BatchSize: 1 << 20}},
-		{"sequential", tcpPair, MoveOptions{BatchSize: 1 << 20, Sequential: true}},
+		{"tcp", tcpPair, Options{}},
+		{"tcp, small chunks", tcpPair, Options{BatchSize: 100_000}},
+		{"tcp, tiny chunks", tcpPair, Options{BatchSize: 1}},
+		{"pipe", pipePair, Options{BatchSize: 1 << 20}},
+		{"sequential", tcpPair, Options{BatchSize: 1 << 20, Sequential: true}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			a, b := c.pair(t)
 			v, w := newThings(), new(things)
 			c.o.Rank, c.o.Ranks = 1, 2
-			s := move(t, a, b, c.o, v.roots(), w.roots())
+			s := migrate(t, a, b, c.o, v.roots(), w.roots())
 			v.check(t, w)
 			if s.State < 8<<20 || s.Zero < 2<<20 || s.Zero > s.State || s.Sent < s.State-s.Zero || s.Sent > s.State-s.Zero+4<<20 || s.AllNS < s.WriteNS || s.TransferNS == 0 || s.ReadNS == 0 || s.WriteNS == 0 || s.Precopied != 0 {
 				t.Errorf("%+v", s)
@@ -216,7 +216,7 @@ func TestMigrate_IntoPlace(t *testing.T) {
 	w.Step, w.Table = 99, map[string]int{"z": 9}
 	at := &w.Grid[0]
 	a, b := tcpPair(t)
-	move(t, a, b, MoveOptions{Rank: 1, Ranks: 2, BatchSize: 256 << 10}, v.Roots(), w.Roots())
+	migrate(t, a, b, Options{Rank: 1, Ranks: 2, BatchSize: 256 << 10}, v.Roots(), w.Roots())
 	if !reflect.DeepEqual(v, w) {
 		t.Fatal("other values")
 	}
@@ -231,12 +231,12 @@ func TestMigrate_Refused(t *testing.T) {
 	v := ckpttest.Sample(400_000)
 	for _, c := range []struct {
 		name, source, newcomer string
-		o                      MoveOptions
+		o                      Options
 		l                      Receiver
 	}{
 		{name: "fit", source: other.Error(), newcomer: other.Error(), l: Receiver{Fit: func(*graph.Image) ([]graph.Root, *graph.Env, []string, error) { return nil, nil, nil, other }}},
 		{name: "types", source: "the program has no such variable", newcomer: "the program has no such variable", l: fit(nil)},
-		{name: "rank", source: "rank 1 of 2, not 0 of 2", newcomer: "rank 1 of 2, not 0 of 2", o: MoveOptions{Ranks: 2}, l: fit(nil)},
+		{name: "rank", source: "rank 1 of 2, not 0 of 2", newcomer: "rank 1 of 2, not 0 of 2", o: Options{Ranks: 2}, l: fit(nil)},
 		{name: "files", source: "no room", newcomer: "no room", l: Receiver{
 			Fit:   fit(new(ckpttest.Values).Roots()).Fit,
 			Files: func([]ckpt.FileEntry, ckpt.Note, []byte) error { return errors.New("no room") },
@@ -245,7 +245,7 @@ func TestMigrate_Refused(t *testing.T) {
 		for _, sequential := range []bool{false, true} {
 			t.Run(fmt.Sprint(c.name, sequential), func(t *testing.T) {
 				a, b := tcpPair(t)
-				o := MoveOptions{Rank: 1, Ranks: 2, BatchSize: 128 << 10, Sequential: sequential}
+				o := Options{Rank: 1, Ranks: 2, BatchSize: 128 << 10, Sequential: sequential}
 				if c.o.Ranks == 0 {
 					c.o = o
 				}
@@ -269,11 +269,11 @@ func TestMigrate_Canceled(t *testing.T) {
 	why := errors.New("enough")
 	a, b := tcpPair(t)
 	c, cancel := context.WithCancelCause(ctx)
-	g := NewSource(a, MoveOptions{})
+	g := NewSource(a, Options{})
 	defer g.Close()
 	done := make(chan error, 1)
 	go func() {
-		_, err := Receive(c, b, MoveOptions{}, fit(nil))
+		_, err := Receive(c, b, Options{}, fit(nil))
 		done <- err
 	}()
 	cancel(why)
@@ -285,7 +285,7 @@ func TestMigrate_Canceled(t *testing.T) {
 	}
 
 	a, b = tcpPair(t)
-	g = NewSource(a, MoveOptions{})
+	g = NewSource(a, Options{})
 	defer g.Close()
 	defer b.Close()
 	c, cancel = context.WithCancelCause(ctx)
@@ -304,7 +304,7 @@ func TestMigrate_Canceled(t *testing.T) {
 
 // TestMigrate_Stalled has ends that fall silent.
 func TestMigrate_Stalled(t *testing.T) {
-	o := MoveOptions{Stall: 500 * time.Millisecond, BatchSize: 1 << 20}
+	o := Options{Stall: 500 * time.Millisecond, BatchSize: 1 << 20}
 	v := ckpttest.Sample(8 << 20)
 	for i := range v.Grid {
 		v.Grid[i] = float64(i)
@@ -335,7 +335,7 @@ func TestMigrate_Stalled(t *testing.T) {
 	})
 	t.Run("source", func(t *testing.T) {
 		a, b := tcpPair(t)
-		a.Write(movePreface)
+		a.Write(preface)
 		if _, err := Receive(ctx, b, o, fit(nil)); err == nil || !strings.Contains(err.Error(), "nothing came") {
 			t.Errorf("the newcomer says %v", err)
 		}

@@ -23,7 +23,7 @@ type migration struct {
 	fits atomic.Int64 // images that the newcomer looked at
 }
 
-func newMigration(t testing.TB, o MoveOptions, to []graph.Root) *migration {
+func newMigration(t testing.TB, o Options, to []graph.Root) *migration {
 	a, b := tcpPair(t)
 	m := &migration{t: t, g: NewSource(a, o)}
 	t.Cleanup(func() { m.g.Close() })
@@ -46,7 +46,7 @@ func (m *migration) precopy(from []graph.Root) int64 {
 	return n
 }
 
-func (m *migration) finish(from []graph.Root) MoveStats {
+func (m *migration) finish(from []graph.Root) Stats {
 	m.t.Helper()
 	s, err := m.g.Finish(ctx, collect(m.t, from), nil, ckpt.Note{}, nil)
 	if err != nil {
@@ -61,7 +61,7 @@ func (m *migration) finish(from []graph.Root) MoveStats {
 // TestPrecopy sends a state ahead, and again what was changed.
 func TestPrecopy(t *testing.T) {
 	v, w := newThings(), new(things)
-	m := newMigration(t, MoveOptions{BatchSize: 1 << 20}, w.roots())
+	m := newMigration(t, Options{BatchSize: 1 << 20}, w.roots())
 	first := m.precopy(v.roots())
 	if first < 8<<20 {
 		t.Errorf("the first round sent %d bytes", first)
@@ -111,7 +111,7 @@ func TestPrecopy_LayoutChanges(t *testing.T) {
 	}
 	v.Grown, v.Kept, v.Own = fill(100_000), fill(500_000), fill(90_000)
 	v.Table = map[string][]int{"a": {1}}
-	m := newMigration(t, MoveOptions{BatchSize: 300_000}, roots(w))
+	m := newMigration(t, Options{BatchSize: 300_000}, roots(w))
 	m.precopy(roots(v))
 	for step, change := range []func(){
 		func() { v.Grown = append(v.Grown, fill(50_000)...) },
@@ -173,7 +173,7 @@ func TestPrecopy_ProgramWrites(t *testing.T) {
 				}
 			}
 			roots := func(v *state) []graph.Root { return []graph.Root{{Name: "v", Ptr: v}} }
-			m := newMigration(t, MoveOptions{BatchSize: 1 + r.Int64N(2<<20)}, roots(w))
+			m := newMigration(t, Options{BatchSize: 1 + r.Int64N(2<<20)}, roots(w))
 			for range r.IntN(4) {
 				img := collect(t, roots(v))
 				var stop atomic.Bool
@@ -215,7 +215,7 @@ func TestPrecopy_ProgramWrites(t *testing.T) {
 // on, and the newcomer ends.
 func TestPrecopy_GivenUp(t *testing.T) {
 	v, w := newThings(), new(things)
-	m := newMigration(t, MoveOptions{BatchSize: 64 << 10}, w.roots())
+	m := newMigration(t, Options{BatchSize: 64 << 10}, w.roots())
 	if err := m.g.Precopy(collect(t, v.roots())); err != nil {
 		t.Fatal(err)
 	}

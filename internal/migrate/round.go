@@ -13,11 +13,11 @@ import (
 // sendHello opens the stream, once.
 func (g *Source) sendHello() error {
 	g.helloOnce.Do(func() {
-		text, err := json.Marshal(moveHello{g.o.Rank, g.o.Ranks, g.o.BatchSize, g.o.Sequential, g.o.Files})
+		text, err := json.Marshal(helloFrame{g.o.Rank, g.o.Ranks, g.o.BatchSize, g.o.Sequential, g.o.Files})
 		if err == nil {
 			g.s.mu.Lock()
 			defer g.s.mu.Unlock()
-			if err = g.s.write(net.Buffers{movePreface}); err == nil {
+			if err = g.s.write(net.Buffers{preface}); err == nil {
 				err = g.s.frameLocked(frameHello, text)
 			}
 		}
@@ -27,13 +27,13 @@ func (g *Source) sendHello() error {
 }
 
 // transmit is a round up to its end: head, files and blocks.
-func (g *Source) transmit(img *graph.Image, f *finder, last *moveRest, extra []byte) error {
+func (g *Source) transmit(img *graph.Image, f *finder, last *rest, extra []byte) error {
 	if err := g.sendHello(); err != nil {
 		return err
 	}
 	if last != nil && g.o.Sequential {
 		g.s.mu.Lock()
-		g.s.store()
+		g.s.beginSpool()
 		g.s.mu.Unlock()
 	}
 	if err := g.head(img, f, last, extra); err != nil {
@@ -44,17 +44,17 @@ func (g *Source) transmit(img *graph.Image, f *finder, last *moveRest, extra []b
 			return err
 		}
 	}
-	if err := g.blocks(f); err != nil && (last != nil || err != errCut) {
+	if err := g.blocks(f); err != nil && (last != nil || err != errCanceled) {
 		return err
 	}
 	if last != nil {
 		return nil
 	}
-	return g.s.frameJSON(frameEnd, moveEnd{})
+	return g.s.frameJSON(frameEnd, endFrame{})
 }
 
 // head says what there is, and finds out what the newcomer has of it.
-func (g *Source) head(img *graph.Image, f *finder, last *moveRest, extra []byte) error {
+func (g *Source) head(img *graph.Image, f *finder, last *rest, extra []byte) error {
 	datasets, err := json.Marshal(f.l.Datasets)
 	if err != nil {
 		return err
@@ -65,13 +65,13 @@ func (g *Source) head(img *graph.Image, f *finder, last *moveRest, extra []byte)
 			return err
 		}
 	}
-	h := moveHead{Last: last != nil}
+	h := headFrame{Last: last != nil}
 	changed := false
 	for i, p := range text {
 		s := section{Size: int64(len(p)), Digest: ckpt.DigestText(p)}
-		same := s == g.told[i] && sectionLayout(i)
+		same := s == g.sent[i] && sectionLayout(i)
 		changed = changed || !same && sectionLayout(i)
-		g.told[i] = s
+		g.sent[i] = s
 		s.Same = same
 		h.Sections[i] = s
 	}
@@ -85,15 +85,15 @@ func (g *Source) head(img *graph.Image, f *finder, last *moveRest, extra []byte)
 			}
 		}
 	}
-	return g.retable(f, changed)
+	return g.exchangeTables(f, changed)
 }
 
 // partSize is how much of a section goes into a frame.
 const partSize = 1 << 20
 
-// retable makes the tables for what is sent now. If it is not what was sent
+// exchangeTables makes the tables for what is sent now. If it is not what was sent
 // before, the newcomer says which datasets stay where they are.
-func (g *Source) retable(f *finder, changed bool) error {
+func (g *Source) exchangeTables(f *finder, changed bool) error {
 	f.tables, f.batchSize, f.zeros, f.buffers = g.tables, g.o.BatchSize, g.zeros, g.buffers
 	if !changed {
 		return nil
@@ -102,12 +102,12 @@ func (g *Source) retable(f *finder, changed bool) error {
 	for i := range g.datasets {
 		old[g.datasets[i].Path] = i
 	}
-	tables := make([]*moveTable, len(f.l.Datasets))
+	tables := make([]*table, len(f.l.Datasets))
 	for i := range tables {
-		tables[i] = newMoveTable(&f.l.Datasets[i])
+		tables[i] = newTable(&f.l.Datasets[i])
 	}
-	if g.headed {
-		list, err := hear(g, g.keeps)
+	if g.described {
+		list, err := waitFor(g, g.kept)
 		if err != nil {
 			return err
 		}
@@ -124,7 +124,7 @@ func (g *Source) retable(f *finder, changed bool) error {
 			tables[i] = g.tables[k]
 		}
 	}
-	g.headed, g.datasets, g.tables, f.tables = true, f.l.Datasets, tables, tables
+	g.described, g.datasets, g.tables, f.tables = true, f.l.Datasets, tables, tables
 	return nil
 }
 
@@ -137,8 +137,8 @@ func (g *Source) blocks(f *finder) error {
 	out, quit := make(chan batch, queued), make(chan struct{})
 	f.out, f.quit = out, quit
 	f.stop = func() error {
-		if g.cut.Load() {
-			return errCut
+		if g.canceled.Load() {
+			return errCanceled
 		}
 		return nil
 	}

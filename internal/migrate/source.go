@@ -18,8 +18,8 @@ import (
 
 // Source is the source's end of a move. One goroutine at a time uses it.
 type Source struct {
-	o       MoveOptions
-	s       *moveStream
+	o       Options
+	s       *stream
 	about   ckpt.Description
 	buffers chan []byte
 	zeros   mem.ZeroDigests
@@ -27,19 +27,19 @@ type Source struct {
 	// What the newcomer knows.
 	helloOnce sync.Once
 	helloErr  error
-	headed    bool
-	told      [sections]section
+	described bool
+	sent      [sections]section
 	datasets  []ckpt.Dataset
-	tables    []*moveTable
+	tables    []*table
 
-	round  *round // the last one that ran ahead
-	warmed bool   // devices are ready
-	cut    atomic.Bool
-	stats  MoveStats
+	round    *round // the last one that ran ahead
+	warmed   bool   // devices are ready
+	canceled atomic.Bool
+	stats    Stats
 
-	keeps        chan []byte           // what the newcomer says it still has
-	confirmation chan moveConfirmation // … that all has arrived
-	gone         chan struct{}         // closed when it says no more
+	kept         chan []byte       // what the newcomer says it still has
+	confirmation chan confirmFrame // … that all has arrived
+	closed       chan struct{}     // closed when it says no more
 	stop         chan struct{}
 	wg           sync.WaitGroup
 
@@ -53,31 +53,31 @@ type round struct {
 	err  error
 }
 
-// errGivenUp is why all fails of a move that was closed early.
-var errGivenUp = errors.New("the move was given up")
+// errClosed is why all fails of a move that was closed early.
+var errClosed = errors.New("the move was given up")
 
 // NewSource begins a move to whoever calls Receive at the other end of conn,
 // which belongs to the Source from now on.
-func NewSource(conn net.Conn, o MoveOptions) *Source {
+func NewSource(conn net.Conn, o Options) *Source {
 	o.defaults()
 	g := &Source{
-		o: o, s: newMoveStream(conn, o.Stall), buffers: make(chan []byte, 2), zeros: make(mem.ZeroDigests),
-		keeps: make(chan []byte, 1), confirmation: make(chan moveConfirmation, 1), gone: make(chan struct{}), stop: make(chan struct{}),
+		o: o, s: newStream(conn, o.Stall), buffers: make(chan []byte, 2), zeros: make(mem.ZeroDigests),
+		kept: make(chan []byte, 1), confirmation: make(chan confirmFrame, 1), closed: make(chan struct{}), stop: make(chan struct{}),
 	}
 	for range cap(g.buffers) {
 		g.buffers <- nil
 	}
-	g.s.patient = true
+	g.s.noDeadline = true
 	g.wg.Add(2)
 	go func() {
 		defer g.wg.Done()
-		defer close(g.gone)
+		defer close(g.closed)
 		g.s.close(g.listen())
 	}()
 	go func() {
 		defer g.wg.Done()
 		if g.sendHello() == nil {
-			g.s.pings(g.stop, func() bool { return true })
+			g.s.keepAlive(g.stop, func() bool { return true })
 		}
 	}()
 	return g
@@ -91,14 +91,14 @@ func (g *Source) listen() error {
 			return err
 		}
 		switch kind {
-		case frameKeep:
+		case frameKept:
 			select {
-			case g.keeps <- append([]byte(nil), payload...):
+			case g.kept <- append([]byte(nil), payload...):
 				continue
 			default:
 			}
 		case frameConfirm:
-			var w moveConfirmation
+			var w confirmFrame
 			if err := json.Unmarshal(payload, &w); err != nil {
 				return fmt.Errorf("%w: the newcomer's word: %v", ckpt.ErrCorrupt, err)
 			}
@@ -108,7 +108,7 @@ func (g *Source) listen() error {
 			default:
 			}
 		case frameFail:
-			return decisive{fmt.Errorf("the newcomer gives up: %s", payload)}
+			return rootCause{fmt.Errorf("the newcomer gives up: %s", payload)}
 		}
 		return fmt.Errorf("%w: the newcomer sends a frame %d that was not asked for", ckpt.ErrCorrupt, kind)
 	}
@@ -123,12 +123,12 @@ func (g *Source) failed(err error) error {
 	var e net.Error
 	if errors.As(err, &e) { // the newcomer may have said why
 		select {
-		case <-g.gone:
+		case <-g.closed:
 		case <-time.After(time.Second):
 		}
-		err = g.s.because(err)
+		err = g.s.reason(err)
 	} else {
-		g.s.giveUp(err)
+		g.s.sendFailure(err)
 	}
 	g.s.close(err)
 	return fmt.Errorf("rank %d can't move: %w", g.o.Rank, err)
@@ -160,7 +160,7 @@ func (g *Source) Precopy(img *graph.Image) error {
 		defer g.wg.Done()
 		defer close(r.done)
 		before := g.s.sent.Load()
-		err := g.precopy(img)
+		err := g.sendPrecopy(img)
 		r.sent = g.s.sent.Load() - before
 		g.stats.Precopied += r.sent
 		g.stats.Rounds++
@@ -169,8 +169,8 @@ func (g *Source) Precopy(img *graph.Image) error {
 	return nil
 }
 
-func (g *Source) precopy(img *graph.Image) error {
-	l, err := planMove(img, &g.about, false)
+func (g *Source) sendPrecopy(img *graph.Image) error {
+	l, err := plan(img, &g.about, false)
 	if err != nil {
 		return err
 	}
@@ -183,7 +183,7 @@ func (g *Source) precopy(img *graph.Image) error {
 		defer close(ready)
 		if !g.warmed {
 			g.warmed = true
-			warm(l)
+			prepareDevices(l)
 		}
 	}()
 	err = g.transmit(img, f, nil, nil)
@@ -209,16 +209,16 @@ func (g *Source) Wait(ctx context.Context) (sent int64, err error) {
 // returns when the newcomer has said that all is there, verified and in place.
 // A round that is under way is cut short. After an error the move can't be
 // gone on with.
-func (g *Source) Finish(ctx context.Context, img *graph.Image, files []ckpt.FileEntry, note ckpt.Note, extra []byte) (MoveStats, error) {
+func (g *Source) Finish(ctx context.Context, img *graph.Image, files []ckpt.FileEntry, note ckpt.Note, extra []byte) (Stats, error) {
 	began := time.Now()
-	defer context.AfterFunc(ctx, func() { g.s.close(decisive{context.Cause(ctx)}) })()
+	defer context.AfterFunc(ctx, func() { g.s.close(rootCause{context.Cause(ctx)}) })()
 	if g.round != nil {
-		g.cut.Store(true)
+		g.canceled.Store(true)
 		<-g.round.done
 		if g.round.err != nil {
 			return g.stats, g.round.err
 		}
-		g.cut.Store(false)
+		g.canceled.Store(false)
 	}
 	err := g.finish(img, files, note, extra)
 	g.stats.AllNS = int64(time.Since(began))
@@ -233,7 +233,7 @@ func (g *Source) finish(img *graph.Image, files []ckpt.FileEntry, note ckpt.Note
 	synced := make(chan error, 1)
 	go func() { synced <- ckpt.SyncWritten(files) }() // the newcomer's host must see what they hold
 	began := time.Now()
-	l, err := planMove(img, &g.about, true)
+	l, err := plan(img, &g.about, true)
 	f := &finder{l: l}
 	if err == nil {
 		err = f.resolve()
@@ -242,18 +242,18 @@ func (g *Source) finish(img *graph.Image, files []ckpt.FileEntry, note ckpt.Note
 		<-synced
 		return err
 	}
-	f.work = int64(time.Since(began))
-	err = g.transmit(img, f, &moveRest{files, note, note.Sent, note.Received}, extra)
+	f.workNS = int64(time.Since(began))
+	err = g.transmit(img, f, &rest{files, note, note.Sent, note.Received}, extra)
 	if e := <-synced; err == nil {
 		err = e
 	}
-	g.stats.State, g.stats.Zero = l.Bytes, f.zero
-	g.stats.WriteNS = f.work
+	g.stats.State, g.stats.Zero = l.Bytes, f.zeroBytes
+	g.stats.WriteNS = f.workNS
 	if err != nil {
 		return err
 	}
 	root := rootDigest(g.tables)
-	if err := g.end(moveEnd{Last: true, Digest: root}, began); err != nil {
+	if err := g.end(endFrame{Last: true, Digest: root}, began); err != nil {
 		return err
 	}
 	w, err := g.answer(root)
@@ -264,7 +264,7 @@ func (g *Source) finish(img *graph.Image, files []ckpt.FileEntry, note ckpt.Note
 }
 
 // end says that the last round is over.
-func (g *Source) end(e moveEnd, began time.Time) error {
+func (g *Source) end(e endFrame, began time.Time) error {
 	text, err := json.Marshal(e)
 	if err != nil {
 		return err
@@ -273,21 +273,21 @@ func (g *Source) end(e moveEnd, began time.Time) error {
 		return err
 	}
 	g.stats.WriteNS = int64(time.Since(began))
-	return g.s.unspool()
+	return g.s.sendSpool()
 }
 
 // answer waits for the newcomer's word.
-func (g *Source) answer(root string) (moveConfirmation, error) {
-	w, err := hear(g, g.confirmation)
+func (g *Source) answer(root string) (confirmFrame, error) {
+	w, err := waitFor(g, g.confirmation)
 	if err == nil && w.Digest != root {
 		err = fmt.Errorf("%w: the newcomer has taken over another state: digest %s instead of %s", ckpt.ErrCorrupt, w.Digest, root)
 	}
 	return w, err
 }
 
-// hear waits for something that the newcomer says. While it works it says at
+// waitFor waits for something that the newcomer says. While it works it says at
 // least that.
-func hear[T any](g *Source, from <-chan T) (v T, err error) {
+func waitFor[T any](g *Source, from <-chan T) (v T, err error) {
 	t := time.NewTicker(max(g.o.Stall/4, time.Millisecond))
 	defer t.Stop()
 	began := time.Now() // until then it had no reason to say anything
@@ -295,15 +295,15 @@ func hear[T any](g *Source, from <-chan T) (v T, err error) {
 		select {
 		case v = <-from:
 			return v, nil
-		case <-g.gone:
+		case <-g.closed:
 			select {
 			case v = <-from: // the last thing that it said
 				return v, nil
 			default:
-				return v, g.s.because(net.ErrClosed)
+				return v, g.s.reason(net.ErrClosed)
 			}
 		case <-t.C:
-			if q := min(g.s.quietFor(), time.Since(began)); q > g.o.Stall {
+			if q := min(g.s.silence(), time.Since(began)); q > g.o.Stall {
 				return v, fmt.Errorf("the newcomer says nothing for %v: %w", q.Round(time.Millisecond), os.ErrDeadlineExceeded)
 			}
 		}
@@ -313,8 +313,8 @@ func hear[T any](g *Source, from <-chan T) (v T, err error) {
 // Close ends the move, if it is not over, and closes the connection. A round
 // that is under way is cut short. It may be called at any time.
 func (g *Source) Close() error {
-	g.cut.Store(true)
-	g.s.close(decisive{errGivenUp})
+	g.canceled.Store(true)
+	g.s.close(rootCause{errClosed})
 	g.closing.Do(func() { close(g.stop) })
 	g.wg.Wait()
 	return nil

@@ -17,26 +17,26 @@ import (
 	"github.com/cairnrun/cairn/internal/mem"
 )
 
-// moveStream is one end of the connection: frames both ways. One goroutine
+// stream is one end of the connection: frames both ways. One goroutine
 // reads; several may write.
-type moveStream struct {
+type stream struct {
 	conn  net.Conn
 	stall time.Duration
 
 	// What is read. in is the connection, or what came in one piece.
-	in      *bufio.Reader
-	patient bool         // no byte for a while is no error
-	heard   atomic.Int64 // when the last byte came
-	number  uint32       // of the next frame
-	payload []byte
-	got     atomic.Int64 // bytes
+	in           *bufio.Reader
+	noDeadline   bool         // no byte for a while is no error
+	lastReceived atomic.Int64 // when the last byte came
+	number       uint32       // of the next frame
+	payload      []byte
+	received     atomic.Int64 // bytes
 
 	// What is written.
 	mu       sync.Mutex
 	next     uint32 // number of the next frame
 	ended    bool   // there will be no other frame
 	spool    *spool // takes all instead of the connection
-	said     atomic.Int64
+	lastSent atomic.Int64
 	sent     atomic.Int64 // bytes
 	transfer atomic.Int64 // ns in calls of the network
 
@@ -51,79 +51,79 @@ var processStart = time.Now()
 // as it can the time of day.
 func sinceStart() int64 { return int64(time.Since(processStart)) }
 
-func newMoveStream(conn net.Conn, stall time.Duration) *moveStream {
-	s := &moveStream{conn: conn, stall: stall}
+func newStream(conn net.Conn, stall time.Duration) *stream {
+	s := &stream{conn: conn, stall: stall}
 	now := sinceStart()
-	s.heard.Store(now)
-	s.said.Store(now)
+	s.lastReceived.Store(now)
+	s.lastSent.Store(now)
 	s.in = bufio.NewReaderSize(netReader{s}, 64<<10)
 	return s
 }
 
 // close ends the stream. The first reason is the one that counts.
-func (s *moveStream) close(why error) {
+func (s *stream) close(why error) {
 	s.once.Do(func() {
 		s.cause.Store(&why)
 		s.conn.Close()
 	})
 }
 
-// decisive is a reason to close a stream that explains all that fails after.
-type decisive struct{ error }
+// rootCause is a reason to close a stream that explains all that fails after.
+type rootCause struct{ error }
 
-func (d decisive) Unwrap() error { return d.error }
+func (d rootCause) Unwrap() error { return d.error }
 
-// because is why an operation failed: what the stream was closed for, if that
+// reason is why an operation failed: what the stream was closed for, if that
 // says more.
-func (s *moveStream) because(err error) error {
+func (s *stream) reason(err error) error {
 	p := s.cause.Load()
 	if p == nil || *p == nil {
 		return err
 	}
-	if _, ok := (*p).(decisive); ok || errors.Is(err, net.ErrClosed) || errors.Is(err, io.ErrClosedPipe) {
+	if _, ok := (*p).(rootCause); ok || errors.Is(err, net.ErrClosed) || errors.Is(err, io.ErrClosedPipe) {
 		return *p
 	}
 	return err
 }
 
 // netReader reads from the connection. Every byte gives the other end more time.
-type netReader struct{ s *moveStream }
+type netReader struct{ s *stream }
 
 func (r netReader) Read(p []byte) (int, error) {
 	s := r.s
 	for {
 		var limit time.Time
-		if !s.patient {
+		if !s.noDeadline {
 			limit = time.Now().Add(s.stall)
 		}
 		if err := s.conn.SetReadDeadline(limit); err != nil {
-			return 0, s.because(err)
+			return 0, s.reason(err)
 		}
 		n, err := s.conn.Read(p)
 		if n > 0 {
-			s.heard.Store(sinceStart())
-			s.got.Add(int64(n))
+			s.lastReceived.Store(sinceStart())
+			s.received.Add(int64(n))
 			return n, nil
 		}
 		switch {
 		case err == nil:
 		case errors.Is(err, os.ErrDeadlineExceeded):
-			return 0, s.because(fmt.Errorf("nothing came for %v: %w", s.stall, err))
+			return 0, s.reason(fmt.Errorf("nothing came for %v: %w", s.stall, err))
 		case errors.Is(err, io.EOF):
-			return 0, s.because(fmt.Errorf("the other end closed the connection: %w", io.ErrUnexpectedEOF))
+			return 0, s.reason(fmt.Errorf("the other end closed the connection: %w", io.ErrUnexpectedEOF))
 		default:
-			return 0, s.because(err)
+			return 0, s.reason(err)
 		}
 	}
 }
 
-// quietFor is how long nothing has been heard.
-func (s *moveStream) quietFor() time.Duration {
-	return time.Duration(sinceStart() - s.heard.Load())
+// silence is how long nothing has been heard.
+func (s *stream) silence() time.Duration {
+	return time.Duration(sinceStart() - s.lastReceived.Load())
 }
 
 // write sends all of bufs. The lock is held.
-func (s *moveStream) write(bufs net.Buffers) error {
+func (s *stream) write(bufs net.Buffers) error {
 	if s.spool != nil {
 		for _, p := range bufs {
 			s.spool.write(p)
@@ -134,37 +134,37 @@ func (s *moveStream) write(bufs net.Buffers) error {
 	defer func() {
 		now := time.Now()
 		s.transfer.Add(int64(now.Sub(began)))
-		s.said.Store(sinceStart())
+		s.lastSent.Store(sinceStart())
 	}()
 	for len(bufs) > 0 {
 		if err := s.conn.SetWriteDeadline(time.Now().Add(s.stall)); err != nil {
-			return s.because(err)
+			return s.reason(err)
 		}
 		n, err := bufs.WriteTo(s.conn)
 		s.sent.Add(n)
-		if errors.Is(err, os.ErrDeadlineExceeded) && (n > 0 || s.quietFor() < s.stall) {
+		if errors.Is(err, os.ErrDeadlineExceeded) && (n > 0 || s.silence() < s.stall) {
 			continue
 		}
 		if errors.Is(err, os.ErrDeadlineExceeded) {
 			err = fmt.Errorf("the other end took nothing for %v: %w", s.stall, err)
 		}
 		if err != nil {
-			return s.because(err)
+			return s.reason(err)
 		}
 	}
 	return nil
 }
 
 // frame sends a frame, and raw bytes behind it.
-func (s *moveStream) frame(kind uint32, payload []byte, raw ...[]byte) error {
+func (s *stream) frame(kind uint32, payload []byte, raw ...[]byte) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.frameLocked(kind, payload, raw...)
 }
 
-func (s *moveStream) frameLocked(kind uint32, payload []byte, raw ...[]byte) error {
+func (s *stream) frameLocked(kind uint32, payload []byte, raw ...[]byte) error {
 	if s.ended {
-		return s.because(errors.New("the stream has ended"))
+		return s.reason(errors.New("the stream has ended"))
 	}
 	if len(payload) > maxPayload {
 		return fmt.Errorf("a frame of %d bytes", len(payload))
@@ -180,7 +180,7 @@ func (s *moveStream) frameLocked(kind uint32, payload []byte, raw ...[]byte) err
 }
 
 // last sends a frame after which there is none.
-func (s *moveStream) last(kind uint32, payload []byte) error {
+func (s *stream) last(kind uint32, payload []byte) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	err := s.frameLocked(kind, payload)
@@ -188,13 +188,13 @@ func (s *moveStream) last(kind uint32, payload []byte) error {
 	return err
 }
 
-// giveUp tells the other end why, if it can be told.
-func (s *moveStream) giveUp(why error) error {
+// fail tells the other end why, if it can be told.
+func (s *stream) sendFailure(why error) error {
 	text := why.Error()
 	return s.last(frameFail, []byte(text[:min(len(text), 64<<10)]))
 }
 
-func (s *moveStream) frameJSON(kind uint32, v any) error {
+func (s *stream) frameJSON(kind uint32, v any) error {
 	text, err := json.Marshal(v)
 	if err != nil {
 		return err
@@ -202,9 +202,9 @@ func (s *moveStream) frameJSON(kind uint32, v any) error {
 	return s.frame(kind, text)
 }
 
-// pings says from time to time that this end is there, until stop is closed,
+// keepAlive says from time to time that this end is there, until stop is closed,
 // as long as nothing else is said and alive reports true.
-func (s *moveStream) pings(stop <-chan struct{}, alive func() bool) {
+func (s *stream) keepAlive(stop <-chan struct{}, alive func() bool) {
 	every := max(s.stall/4, time.Millisecond)
 	t := time.NewTicker(every)
 	defer t.Stop()
@@ -214,7 +214,7 @@ func (s *moveStream) pings(stop <-chan struct{}, alive func() bool) {
 			return
 		case <-t.C:
 		}
-		if !alive() || time.Duration(sinceStart()-s.said.Load()) < every/2 || !s.mu.TryLock() {
+		if !alive() || time.Duration(sinceStart()-s.lastSent.Load()) < every/2 || !s.mu.TryLock() {
 			continue
 		}
 		if !s.ended {
@@ -227,7 +227,7 @@ func (s *moveStream) pings(stop <-chan struct{}, alive func() bool) {
 // ping sends a frame that says nothing, past the memory that takes the others
 // meanwhile. An error shows to those who have something to say. The lock is
 // held.
-func (s *moveStream) ping() {
+func (s *stream) ping() {
 	p, next := s.spool, s.next
 	if p != nil {
 		s.spool, s.next = nil, p.after
@@ -241,7 +241,7 @@ func (s *moveStream) ping() {
 
 // await reads the next frame that says something. The payload is valid until
 // the next call.
-func (s *moveStream) await() (kind uint32, payload []byte, err error) {
+func (s *stream) await() (kind uint32, payload []byte, err error) {
 	for {
 		if kind, payload, err = s.read(); err != nil || kind != framePing {
 			return kind, payload, err
@@ -249,7 +249,7 @@ func (s *moveStream) await() (kind uint32, payload []byte, err error) {
 	}
 }
 
-func (s *moveStream) read() (uint32, []byte, error) {
+func (s *stream) read() (uint32, []byte, error) {
 	var head [frameBytes]byte
 	if err := s.full(head[:]); err != nil {
 		return 0, nil, err
@@ -276,7 +276,7 @@ func (s *moveStream) read() (uint32, []byte, error) {
 }
 
 // full reads all of p.
-func (s *moveStream) full(p []byte) error {
+func (s *stream) full(p []byte) error {
 	_, err := io.ReadFull(s.in, p)
 	if err == io.EOF {
 		err = io.ErrUnexpectedEOF
@@ -321,15 +321,15 @@ func (s *spool) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// store lets memory take all frames from now on, numbered anew. The lock is
+// beginSpool lets memory take all frames from now on, numbered anew. The lock is
 // held.
-func (s *moveStream) store() {
+func (s *stream) beginSpool() {
 	s.spool = &spool{after: s.next}
 	s.next = 0
 }
 
-// unspool sends what was stored, and ends the stream.
-func (s *moveStream) unspool() error {
+// sendSpool sends what was stored, and ends the stream.
+func (s *stream) sendSpool() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	p := s.spool
@@ -341,9 +341,9 @@ func (s *moveStream) unspool() error {
 	return err
 }
 
-// load takes into memory what the other end had stored, and reads that from
+// receiveSpool takes into memory what the other end had stored, and reads that from
 // now on.
-func (s *moveStream) load(payload []byte) error {
+func (s *stream) receiveSpool(payload []byte) error {
 	if len(payload) != 8 {
 		return fmt.Errorf("%w: a length of %d bytes", ckpt.ErrCorrupt, len(payload))
 	}

@@ -11,16 +11,16 @@ import (
 func TestStream_Pings(t *testing.T) {
 	const stall = 300 * time.Millisecond
 	a, b := net.Pipe()
-	source, newcomer := newMoveStream(a, stall), newMoveStream(b, stall)
+	source, newcomer := newStream(a, stall), newStream(b, stall)
 	defer source.close(nil)
 	defer newcomer.close(nil)
 	stop := make(chan struct{})
 	defer close(stop)
-	go source.pings(stop, func() bool { return true })
+	go source.keepAlive(stop, func() bool { return true })
 	sent := make(chan error, 1)
 	go func() {
 		source.mu.Lock()
-		source.store()
+		source.beginSpool()
 		source.mu.Unlock()
 		err := source.frame(frameHead, []byte("first"))
 		time.Sleep(3 * stall)
@@ -28,7 +28,7 @@ func TestStream_Pings(t *testing.T) {
 			err = source.last(frameEnd, []byte("last"))
 		}
 		if err == nil {
-			err = source.unspool()
+			err = source.sendSpool()
 		}
 		sent <- err
 	}()
@@ -41,7 +41,7 @@ func TestStream_Pings(t *testing.T) {
 			t.Fatalf("frame %d: %d, %q, %v", i, kind, payload, err)
 		}
 		if i == 0 {
-			if err := newcomer.load(payload); err != nil {
+			if err := newcomer.receiveSpool(payload); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -49,7 +49,7 @@ func TestStream_Pings(t *testing.T) {
 	if err := <-sent; err != nil {
 		t.Error(err)
 	}
-	if newcomer.got.Load() < 2*frameBytes {
+	if newcomer.received.Load() < 2*frameBytes {
 		t.Error("nothing was heard")
 	}
 }

@@ -14,7 +14,7 @@ import (
 
 // targetBuffer is where the bytes of a dataset go.
 type targetBuffer struct {
-	placed bool        // somewhere
+	used   bool        // somewhere
 	memory ckpt.Memory // their final memory, unless
 	fill   func(off int64, src []byte) error
 	// remote says that fill brings them elsewhere.
@@ -26,8 +26,8 @@ type targetBuffer struct {
 
 func (b *targetBuffer) setWhole(p []byte) { b.whole, b.memory = p, ckpt.NewMemory([][]byte{p}) }
 
-// straight reports whether bytes may be put where they belong as they come.
-func (b *targetBuffer) straight() bool { return b.placed && (b.fill == nil || b.whole != nil) }
+// direct reports whether bytes may be put where they belong as they come.
+func (b *targetBuffer) direct() bool { return b.used && (b.fill == nil || b.whole != nil) }
 
 // allocate gives all datasets their berths.
 func (n *destination) allocate() error {
@@ -42,7 +42,7 @@ func (n *destination) allocate() error {
 			return fmt.Errorf("%w: pool %d has no dataset", ckpt.ErrCorrupt, t.Pool)
 		}
 		b, d := &n.targets[i], &n.datasets[i]
-		b.placed = true
+		b.used = true
 		switch {
 		case t.Remote:
 			far := ckpt.NewMemory(t.Pieces)
@@ -65,7 +65,7 @@ func (n *destination) allocate() error {
 // receivedBatch is blocks that have come, or word of blocks that have not.
 type receivedBatch struct {
 	blocks []receivedBlock
-	bounce []byte
+	buffer []byte
 	done   chan<- struct{} // nothing but a request to say when all before it is checked
 }
 
@@ -99,11 +99,11 @@ func (n *destination) blocks(payload []byte) error {
 			case blockZero:
 				it.digest = n.zeros.Of(size)
 				if n.head.Last {
-					n.zero += int64(size)
+					n.zeroBytes += int64(size)
 				}
 			case blockSent:
 				it.deliver = true
-				if b.straight() {
+				if b.direct() {
 					var ok bool
 					it.data, ok = b.memory.View(int64(k)*d.Block, size)
 					it.deliver = !ok
@@ -122,24 +122,24 @@ func (n *destination) blocks(payload []byte) error {
 		return fmt.Errorf("%w: %d bytes of blocks at a time", ckpt.ErrCorrupt, sum)
 	}
 	if side > 0 {
-		a.bounce = <-n.bounces
-		if int64(cap(a.bounce)) < side {
-			a.bounce = make([]byte, max(side, min(n.hello.BatchSize, n.bytes))) // once
+		a.buffer = <-n.buffers
+		if int64(cap(a.buffer)) < side {
+			a.buffer = make([]byte, max(side, min(n.hello.BatchSize, n.bytes))) // once
 		}
-		a.bounce = a.bounce[:side]
+		a.buffer = a.buffer[:side]
 	}
 	if err := n.take(a); err != nil {
 		return err
 	}
-	n.checks <- a
-	return n.check.failed()
+	n.queue <- a
+	return n.verified.failed()
 }
 
 // take reads the bytes of all blocks that are sent, many at a time where they
 // lie together.
 func (n *destination) take(a *receivedBatch) error {
 	var p batch
-	room := a.bounce
+	room := a.buffer
 	for i := range a.blocks {
 		it := &a.blocks[i]
 		if it.state != blockSent {
@@ -159,22 +159,22 @@ func (n *destination) take(a *receivedBatch) error {
 	return nil
 }
 
-// settle waits until all that has come is checked.
-func (n *destination) settle() error {
+// waitVerified waits until all that has come is checked.
+func (n *destination) waitVerified() error {
 	done := make(chan struct{})
-	n.checks <- &receivedBatch{done: done}
+	n.queue <- &receivedBatch{done: done}
 	<-done
-	return n.check.failed()
+	return n.verified.failed()
 }
 
-// checker is what became of the blocks.
-type checker struct {
+// verifier is what became of the blocks.
+type verifier struct {
 	mu   sync.Mutex
 	err  error
 	work int64 // ns
 }
 
-func (c *checker) fail(err error) {
+func (c *verifier) fail(err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.err == nil {
@@ -182,35 +182,35 @@ func (c *checker) fail(err error) {
 	}
 }
 
-func (c *checker) failed() error {
+func (c *verifier) failed() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.err
 }
 
-// checking compares blocks with their digests and brings them to their places,
+// verifyLoop compares blocks with their digests and brings them to their places,
 // while the next ones come.
-func (n *destination) checking() {
-	for a := range n.checks {
+func (n *destination) verifyLoop() {
+	for a := range n.queue {
 		if a.done != nil {
 			close(a.done)
 			continue
 		}
 		began := time.Now()
 		err := divide(len(a.blocks), func(i int) {
-			if n.check.failed() != nil {
+			if n.verified.failed() != nil {
 				return
 			}
 			if err := n.verify(&a.blocks[i]); err != nil {
-				n.check.fail(err)
+				n.verified.fail(err)
 			}
 		})
 		if err != nil {
-			n.check.fail(err)
+			n.verified.fail(err)
 		}
-		n.check.work += int64(time.Since(began))
-		if a.bounce != nil {
-			n.bounces <- a.bounce
+		n.verified.work += int64(time.Since(began))
+		if a.buffer != nil {
+			n.buffers <- a.buffer
 		}
 	}
 }
@@ -248,9 +248,9 @@ func (n *destination) verify(it *receivedBlock) error {
 // put brings bytes to their place.
 func (b *targetBuffer) put(off int64, p []byte) error {
 	switch {
-	case !b.placed:
+	case !b.used:
 		return nil
-	case b.straight():
+	case b.direct():
 		b.memory.Each(off, len(p), func(dst []byte) { p = p[copy(dst, p):] })
 		return nil
 	}
@@ -260,9 +260,9 @@ func (b *targetBuffer) put(off int64, p []byte) error {
 // zero makes n bytes zero.
 func (b *targetBuffer) zero(off int64, n int) error {
 	switch {
-	case !b.placed:
+	case !b.used:
 		return nil
-	case b.straight():
+	case b.direct():
 		b.memory.Each(off, n, func(dst []byte) {
 			if !mem.IsZero(dst) { // fresh memory is, and need not be touched
 				clear(dst)

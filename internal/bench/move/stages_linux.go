@@ -134,7 +134,7 @@ func (r *replay) Read(p []byte) (int, error) {
 func runStages(ctx context.Context, size int64, to string, out io.Writer) error {
 	c := newContent(size)
 	c.write(0, len(c.versions), 0)
-	o := migrate.MoveOptions{Ranks: 1, BatchSize: usual}
+	o := migrate.Options{Ranks: 1, BatchSize: usual}
 	roots := func(c *content) []graph.Root {
 		return []graph.Root{{Name: "words", Ptr: &c.words}, {Name: "versions", Ptr: &c.versions}, {Name: "step", Ptr: &c.step}}
 	}
