@@ -36,8 +36,8 @@ func TestCheckpoint_UnreadableMemory(t *testing.T) {
 	if _, err := p.Restore(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if err := p.Checkpoint(t.Context()); err == nil || !strings.Contains(err.Error(), "can't be read") {
-		t.Fatalf("a checkpoint with memory that can't be read: %v", err)
+	if err := p.Checkpoint(t.Context()); err == nil || !strings.Contains(err.Error(), "cannot be read") {
+		t.Fatalf("a checkpoint with memory that cannot be read: %v", err)
 	}
 	if err := syscall.Mprotect(hole, syscall.PROT_READ|syscall.PROT_WRITE); err != nil {
 		t.Fatal(err)

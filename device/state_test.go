@@ -15,7 +15,7 @@ import (
 	"github.com/cairnrun/cairn/internal/driver/host"
 	"github.com/cairnrun/cairn/internal/graph"
 	"github.com/cairnrun/cairn/internal/store"
-	"github.com/cairnrun/cairn/internal/vfs"
+	"github.com/cairnrun/cairn/internal/vfs/vfstest"
 )
 
 // state is what a program with arrays has.
@@ -38,7 +38,7 @@ type saver struct {
 }
 
 func newSaver(t testing.TB) *saver {
-	dir, err := store.Create(vfs.NewMem(), "/ckpt", 0)
+	dir, err := store.Create(vfstest.NewMem(), "/ckpt", 0)
 	must(t, err)
 	s, err := ckpt.NewSaver(dir, nil, ckpt.Options{})
 	must(t, err)

@@ -15,6 +15,7 @@ import (
 	"github.com/cairnrun/cairn/internal/graph"
 	"github.com/cairnrun/cairn/internal/store"
 	"github.com/cairnrun/cairn/internal/vfs"
+	"github.com/cairnrun/cairn/internal/vfs/vfstest"
 )
 
 var ctx = context.Background()
@@ -91,7 +92,7 @@ type fileFS struct {
 }
 
 func (f *fileFS) Open(string) (vfs.File, error) {
-	m := vfs.NewMem()
+	m := vfstest.NewMem()
 	w, err := m.Create("/x")
 	if err != nil {
 		return nil, err
@@ -122,7 +123,7 @@ func TestLoad_BitFlips(t *testing.T) {
 		if c != None {
 			want = ckpttest.Sample(600) // has a chunk
 		}
-		fsys := vfs.NewMem()
+		fsys := vfstest.NewMem()
 		dir := save(t, fsys, Options{Compression: c}, want)
 		data := readFile(t, fsys, dir.File(1))
 		var detected, harmless atomic.Int64
@@ -176,7 +177,7 @@ func parallel(n int, f func(i int, data []byte), data []byte) {
 // TestLoad_Truncated cuts a small set at every length.
 func TestLoad_Truncated(t *testing.T) {
 	want := ckpttest.Sample(600)
-	fsys := vfs.NewMem()
+	fsys := vfstest.NewMem()
 	dir := save(t, fsys, Options{}, want)
 	data := readFile(t, fsys, dir.File(1))
 	parallel(len(data), func(n int, data []byte) {
@@ -191,7 +192,7 @@ func TestLoad_Truncated(t *testing.T) {
 // the base files of a differential one.
 func TestLoad_FlipsInBlocks(t *testing.T) {
 	want := ckpttest.Sample(200_000)
-	fsys := vfs.NewMem()
+	fsys := vfstest.NewMem()
 	dir := save(t, fsys, Options{Keep: 1}, want, func() { want.Grid[5]++ }, func() { want.Grid[150_000]++ })
 	files, err := fsys.ReadDir("/ckpt/ckpt-00000003")
 	if err != nil {
@@ -229,7 +230,7 @@ func TestLoad_FlipsInBlocks(t *testing.T) {
 // TestVerify_NamesBlocks flips a byte of a block and looks for its name.
 func TestVerify_NamesBlocks(t *testing.T) {
 	want := ckpttest.Sample(200_000)
-	fsys := vfs.NewMem()
+	fsys := vfstest.NewMem()
 	dir := save(t, fsys, Options{}, want)
 	if err := fsys.Corrupt(dir.File(1), page+3*BlockSize+99, 0); err != nil {
 		t.Fatal(err)
@@ -250,7 +251,7 @@ func TestVerify_NamesBlocks(t *testing.T) {
 
 func FuzzLoad(f *testing.F) {
 	for _, c := range []Compression{None, Gzip, Zstd} {
-		fsys := vfs.NewMem()
+		fsys := vfstest.NewMem()
 		dir := save(f, fsys, Options{Compression: c}, ckpttest.Sample(600))
 		f.Add(readFile(f, fsys, dir.File(1)))
 	}

@@ -12,7 +12,7 @@ import (
 	"github.com/cairnrun/cairn/internal/graph"
 	"github.com/cairnrun/cairn/internal/mem"
 	"github.com/cairnrun/cairn/internal/store"
-	"github.com/cairnrun/cairn/internal/vfs"
+	"github.com/cairnrun/cairn/internal/vfs/vfstest"
 )
 
 // TestStaging_Bound: data that moves between host and devices does not make
@@ -25,7 +25,7 @@ func TestStaging_Bound(t *testing.T) {
 		"both":          {{big, big}, {big, 0}},
 	} {
 		for _, memory := range []int64{1 << 20, 20 << 20, 64 << 20} {
-			dir, err := store.Create(vfs.NewMem(), "/ckpt", 0)
+			dir, err := store.Create(vfstest.NewMem(), "/ckpt", 0)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -53,7 +53,7 @@ func TestStaging_Bound(t *testing.T) {
 func TestDeferred_MemoryReleased(t *testing.T) {
 	for _, h := range homes {
 		for after := range 4 {
-			fsys := vfs.NewMem()
+			fsys := vfstest.NewMem()
 			dir, err := store.Create(fsys, "/ckpt", 0)
 			if err != nil {
 				t.Fatal(err)
@@ -127,7 +127,7 @@ func (e *estimates) Begin(j Job) {
 // for all that is looked at: a disk that has room for the changes is enough.
 func TestSave_Estimate(t *testing.T) {
 	for _, still := range []bool{true, false} {
-		dir, err := store.Create(vfs.NewMem(), "/ckpt", 0)
+		dir, err := store.Create(vfstest.NewMem(), "/ckpt", 0)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -218,7 +218,7 @@ func TestDeferred_ProgramWrites(t *testing.T) {
 	const size = 20 << 20
 	for seed := range uint64(4) {
 		r := rand.New(rand.NewPCG(seed, 5))
-		dir, err := store.Create(vfs.NewMem(), "/ckpt", 0)
+		dir, err := store.Create(vfstest.NewMem(), "/ckpt", 0)
 		if err != nil {
 			t.Fatal(err)
 		}

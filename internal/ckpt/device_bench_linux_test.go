@@ -11,7 +11,7 @@ import (
 	"github.com/cairnrun/cairn/internal/graph"
 	"github.com/cairnrun/cairn/internal/mem"
 	"github.com/cairnrun/cairn/internal/store"
-	"github.com/cairnrun/cairn/internal/vfs"
+	"github.com/cairnrun/cairn/internal/vfs/vfstest"
 )
 
 // nullDevice does nothing, at once: what remains is the host's part.
@@ -85,7 +85,7 @@ func BenchmarkPause_Devices(b *testing.B) {
 					b.Fatal(err)
 				}
 				defer mem.Unreserve(a.ptr)
-				dir, err := store.Create(vfs.Discard(nil), "/ckpt", 0)
+				dir, err := store.Create(vfstest.Discard(nil), "/ckpt", 0)
 				if err != nil {
 					b.Fatal(err)
 				}

@@ -10,7 +10,7 @@ import (
 	"github.com/cairnrun/cairn/internal/graph"
 	"github.com/cairnrun/cairn/internal/mem"
 	"github.com/cairnrun/cairn/internal/store"
-	"github.com/cairnrun/cairn/internal/vfs"
+	"github.com/cairnrun/cairn/internal/vfs/vfstest"
 )
 
 // TestSave_OnDevicesHelperGone loses the helper while devices are being drained through
@@ -19,7 +19,7 @@ func TestSave_OnDevicesHelperGone(t *testing.T) {
 	for _, h := range homes {
 		for _, room := range []int64{1 << 30, 0} {
 			for after := range 5 {
-				fsys := vfs.NewMem()
+				fsys := vfstest.NewMem()
 				dir, err := store.Create(fsys, "/ckpt", 0)
 				if err != nil {
 					t.Fatal(err)

@@ -8,7 +8,7 @@ import (
 	"github.com/cairnrun/cairn/internal/graph"
 	"github.com/cairnrun/cairn/internal/mem"
 	"github.com/cairnrun/cairn/internal/store"
-	"github.com/cairnrun/cairn/internal/vfs"
+	"github.com/cairnrun/cairn/internal/vfs/vfstest"
 )
 
 // TestSave_OnDevicesLine moves the recovery line at once after each save, while a set of
@@ -16,7 +16,7 @@ import (
 func TestSave_OnDevicesLine(t *testing.T) {
 	inHomes(t, func(t *testing.T, h home) {
 		dev := &ckpttest.Device{Room: 1 << 30}
-		fsys := vfs.NewMem()
+		fsys := vfstest.NewMem()
 		dir, err := store.Create(fsys, "/ckpt", 0)
 		if err != nil {
 			t.Fatal(err)

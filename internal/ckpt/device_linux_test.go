@@ -12,7 +12,7 @@ import (
 	"github.com/cairnrun/cairn/internal/graph"
 	"github.com/cairnrun/cairn/internal/mem"
 	"github.com/cairnrun/cairn/internal/store"
-	"github.com/cairnrun/cairn/internal/vfs"
+	"github.com/cairnrun/cairn/internal/vfs/vfstest"
 )
 
 func restoreFake(t testing.TB, dir *store.Dir, set uint64, size int64, inPlace bool) *ckpttest.Array {
@@ -49,7 +49,7 @@ func TestSave_OnDevices(t *testing.T) {
 		for seed := range uint64(12) {
 			r := rand.New(rand.NewPCG(seed, 7))
 			devs := []*ckpttest.Device{{Room: 1 << 30}, {Room: r.Int64N(3 << 20)}}
-			fsys := vfs.NewMem()
+			fsys := vfstest.NewMem()
 			dir, err := store.Create(fsys, "/ckpt", 0)
 			if err != nil {
 				t.Fatal(err)
@@ -139,7 +139,7 @@ func TestSave_OnDevices(t *testing.T) {
 // TestSave_OnDevicesCopiesOnlyChanges saves an array on a device of which little changes.
 func TestSave_OnDevicesCopiesOnlyChanges(t *testing.T) {
 	dev := &ckpttest.Device{Room: 1 << 30}
-	dir, err := store.Create(vfs.NewMem(), "/ckpt", 0)
+	dir, err := store.Create(vfstest.NewMem(), "/ckpt", 0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -196,7 +196,7 @@ func TestSave_DeviceFails(t *testing.T) {
 	for _, room := range []int64{1 << 30, 0} {
 		for fail := 1; ; fail++ {
 			dev := &ckpttest.Device{Room: room}
-			dir, err := store.Create(vfs.NewMem(), "/ckpt", 0)
+			dir, err := store.Create(vfstest.NewMem(), "/ckpt", 0)
 			if err != nil {
 				t.Fatal(err)
 			}

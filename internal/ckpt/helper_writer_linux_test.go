@@ -17,6 +17,7 @@ import (
 	"github.com/cairnrun/cairn/internal/graph"
 	"github.com/cairnrun/cairn/internal/store"
 	"github.com/cairnrun/cairn/internal/vfs"
+	"github.com/cairnrun/cairn/internal/vfs/vfstest"
 )
 
 // pair returns two connected sockets.
@@ -166,7 +167,7 @@ func TestSaver_InProcessAndHelper(t *testing.T) {
 	for _, c := range []Compression{None, Gzip, Zstd} {
 		var tables [][]Block
 		for _, h := range homes {
-			fsys := vfs.NewMem()
+			fsys := vfstest.NewMem()
 			b := newBench(t, h, fsys, "/ckpt", 0, nil, Options{Compression: c, Keep: 3, MaxBases: 2, NoTracking: true})
 			for i := range 5 {
 				b.v.Step, b.v.Grid[1000*i] = i, float64(-i)
@@ -194,7 +195,7 @@ func TestSaver_InProcessAndHelper(t *testing.T) {
 // TestSaver_ContinuesRestored continues from a restored set: the first set is differential.
 func TestSaver_ContinuesRestored(t *testing.T) {
 	inHomes(t, func(t *testing.T, h home) {
-		fsys := vfs.NewMem()
+		fsys := vfstest.NewMem()
 		b := newBench(t, h, fsys, "/ckpt", 0, nil, Options{})
 		b.save()
 		b.close()
@@ -220,7 +221,7 @@ func TestSaver_ContinuesRestored(t *testing.T) {
 func TestSaver_StateGrows(t *testing.T) {
 	inHomes(t, func(t *testing.T, h home) {
 		for _, memory := range []int64{0, 12 << 20} {
-			b := newBench(t, h, vfs.NewMem(), "/ckpt", 0, nil, Options{Memory: memory})
+			b := newBench(t, h, vfstest.NewMem(), "/ckpt", 0, nil, Options{Memory: memory})
 			for _, n := range []int{1 << 18, 1 << 20, 1 << 21} {
 				b.v = ckpttest.Sample(n)
 				for i := range b.v.Grid {
@@ -238,7 +239,7 @@ func TestSaver_DiskFull(t *testing.T) {
 	var texts []string
 	for _, h := range homes {
 		var full atomic.Bool
-		fsys := vfs.Hook(vfs.NewMem(), func(op, name string) error {
+		fsys := vfstest.Hook(vfstest.NewMem(), func(op, name string) error {
 			if full.Load() && strings.HasPrefix(op, "write") {
 				return syscall.ENOSPC
 			}
@@ -272,7 +273,7 @@ func TestSaver_DiskFull(t *testing.T) {
 // TestSaver_Canceled gives up in the midst of a copy.
 func TestSaver_Canceled(t *testing.T) {
 	inHomes(t, func(t *testing.T, h home) {
-		b := newBench(t, h, vfs.NewMem(), "/ckpt", 0, nil, Options{Memory: 1})
+		b := newBench(t, h, vfstest.NewMem(), "/ckpt", 0, nil, Options{Memory: 1})
 		defer b.close()
 		b.v = ckpttest.Sample(2 << 20) // more than the one segment
 		img, err := graph.Collect(b.v.Roots(), nil)
@@ -291,7 +292,7 @@ func TestSaver_Canceled(t *testing.T) {
 // TestSaver_Ranks runs two ranks: given indices, totals, and removal by the line.
 func TestSaver_Ranks(t *testing.T) {
 	inHomes(t, func(t *testing.T, h home) {
-		fsys := vfs.NewMem()
+		fsys := vfstest.NewMem()
 		var ranks []*bench
 		for r := range 2 {
 			ranks = append(ranks, newBench(t, h, fsys, "/ckpt", r, nil, Options{Ranks: 2, Keep: 2}))
@@ -360,7 +361,7 @@ func TestSaver_Ranks(t *testing.T) {
 // restart counts from the restored set.
 func TestSaver_LineKeeps(t *testing.T) {
 	inHomes(t, func(t *testing.T, h home) {
-		fsys := vfs.NewMem()
+		fsys := vfstest.NewMem()
 		b := newBench(t, h, fsys, "/ckpt", 1, nil, Options{Ranks: 2, Keep: 1})
 		for range 4 {
 			b.v.Grid[0]++

@@ -9,7 +9,7 @@ import (
 
 	"github.com/cairnrun/cairn/internal/ckpt/ckpttest"
 	"github.com/cairnrun/cairn/internal/hdf5"
-	"github.com/cairnrun/cairn/internal/vfs"
+	"github.com/cairnrun/cairn/internal/vfs/vfstest"
 )
 
 // forge makes a file whose header and table of blocks are given, with digests
@@ -51,7 +51,7 @@ func forge(good *File, header, rows []byte) ([]byte, error) {
 // FuzzHostile loads files that an enemy made: all digests are right, what they
 // cover is not. Anything may come back but a panic, a hang or a flood of memory.
 func FuzzHostile(f *testing.F) {
-	fsys := vfs.NewMem()
+	fsys := vfstest.NewMem()
 	dir := save(f, fsys, Options{}, ckpttest.Sample(40))
 	good, err := Open(fsys, dir.File(1))
 	if err != nil {
@@ -80,7 +80,7 @@ func FuzzHostile(f *testing.F) {
 
 // TestForge_Loads makes sure that FuzzHostile starts from a file that loads.
 func TestForge_Loads(t *testing.T) {
-	fsys := vfs.NewMem()
+	fsys := vfstest.NewMem()
 	dir := save(t, fsys, Options{}, ckpttest.Sample(40))
 	good, err := Open(fsys, dir.File(1))
 	if err != nil {
@@ -98,7 +98,7 @@ func TestForge_Loads(t *testing.T) {
 
 // TestOpen_OtherFormat refuses a file of another format version, and names both.
 func TestOpen_OtherFormat(t *testing.T) {
-	fsys := vfs.NewMem()
+	fsys := vfstest.NewMem()
 	good, err := Open(fsys, save(t, fsys, Options{}, ckpttest.Sample(40)).File(1))
 	if err != nil {
 		t.Fatal(err)

@@ -16,6 +16,7 @@ import (
 	"github.com/cairnrun/cairn/internal/ckpt/ckpttest"
 	"github.com/cairnrun/cairn/internal/store"
 	"github.com/cairnrun/cairn/internal/vfs"
+	"github.com/cairnrun/cairn/internal/vfs/vfstest"
 )
 
 // Places where a process is killed.
@@ -97,7 +98,7 @@ func TestChild(t *testing.T) {
 		b.save()
 	case "helper":
 		syncs := 0
-		err := Serve(ctx, conn, ServeOptions{fs: vfs.Hook(vfs.OS(), func(op, name string) error {
+		err := Serve(ctx, conn, ServeOptions{fs: vfstest.Hook(vfs.OS(), func(op, name string) error {
 			if op == "sync" && strings.HasSuffix(name, ".tmp") {
 				if syncs++; syncs == 2 && place == afterCommit {
 					stop()

@@ -6,14 +6,14 @@ import (
 
 	"github.com/cairnrun/cairn/internal/graph"
 	"github.com/cairnrun/cairn/internal/store"
-	"github.com/cairnrun/cairn/internal/vfs"
+	"github.com/cairnrun/cairn/internal/vfs/vfstest"
 )
 
 // TestRewind_Damaged goes back over a damaged set: it does not count as kept
 // from then on.
 func TestRewind_Damaged(t *testing.T) {
 	inHomes(t, func(t *testing.T, h home) {
-		fsys := vfs.NewMem()
+		fsys := vfstest.NewMem()
 		dir, err := store.Create(fsys, "/ckpt", 0)
 		if err != nil {
 			t.Fatal(err)

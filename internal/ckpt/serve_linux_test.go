@@ -19,7 +19,7 @@ import (
 	"github.com/cairnrun/cairn/internal/graph"
 	"github.com/cairnrun/cairn/internal/mem"
 	"github.com/cairnrun/cairn/internal/store"
-	"github.com/cairnrun/cairn/internal/vfs"
+	"github.com/cairnrun/cairn/internal/vfs/vfstest"
 )
 
 // recorder is a Writer that remembers what a Saver says.
@@ -43,7 +43,7 @@ func (r *recorder) Commit(t Tail) <-chan Result {
 // record returns what a Saver would tell its writer.
 func record(t testing.TB, prev *Table, v *ckpttest.Values, opts Options) *recorder {
 	t.Helper()
-	dir, err := store.Create(vfs.NewMem(), "/ckpt", 0)
+	dir, err := store.Create(vfstest.NewMem(), "/ckpt", 0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -95,7 +95,7 @@ type stranger struct {
 	t       testing.TB
 	conn    *net.UnixConn
 	wire    *wire
-	fsys    *vfs.Mem
+	fsys    *vfstest.Mem
 	served  chan error
 	staging *mem.Staging
 }
@@ -103,7 +103,7 @@ type stranger struct {
 func newStranger(t testing.TB) *stranger {
 	t.Helper()
 	ours, theirs := pair(t)
-	s := &stranger{t: t, conn: ours, wire: newWire(ours), fsys: vfs.NewMem(), served: make(chan error, 1), staging: mem.NewStaging(1)}
+	s := &stranger{t: t, conn: ours, wire: newWire(ours), fsys: vfstest.NewMem(), served: make(chan error, 1), staging: mem.NewStaging(1)}
 	if err := s.fsys.Mkdir("/ckpt"); err != nil {
 		t.Fatal(err)
 	}
@@ -306,8 +306,8 @@ func TestServe_BadMemory(t *testing.T) {
 func TestServe_Refused(t *testing.T) {
 	ours, theirs := pair(t)
 	served := make(chan error, 1)
-	go func() { served <- Serve(ctx, theirs, ServeOptions{Dir: "/other", fs: vfs.NewMem()}) }()
-	b := newBench(t, withConn(ours), vfs.NewMem(), "/ckpt", 0, nil, Options{})
+	go func() { served <- Serve(ctx, theirs, ServeOptions{Dir: "/other", fs: vfstest.NewMem()}) }()
+	b := newBench(t, withConn(ours), vfstest.NewMem(), "/ckpt", 0, nil, Options{})
 	defer b.close()
 	r := b.try()
 	if !errors.Is(r.Err, ErrHelperGone) || !strings.Contains(r.Err.Error(), "where /other was expected") {
@@ -321,7 +321,7 @@ func TestServe_Refused(t *testing.T) {
 // TestServe_Canceled ends a helper by its context: what was committed is
 // published first, and the rank is told.
 func TestServe_Canceled(t *testing.T) {
-	fsys := vfs.NewMem()
+	fsys := vfstest.NewMem()
 	canceled, cancel := context.WithCancel(ctx)
 	ours, theirs := pair(t)
 	served := make(chan error, 1)

@@ -16,6 +16,7 @@ import (
 	"github.com/cairnrun/cairn/internal/driver/faulty"
 	"github.com/cairnrun/cairn/internal/driver/host"
 	"github.com/cairnrun/cairn/internal/vfs"
+	"github.com/cairnrun/cairn/internal/vfs/vfstest"
 )
 
 // discrete is a device with memory of its own, of so many bytes.
@@ -80,7 +81,7 @@ type mixer struct {
 }
 
 func newMixer(t *testing.T) *mixer {
-	return &mixer{t: t, file: filepath.Join(t.TempDir(), "out.txt"), fs: vfs.NewMem()}
+	return &mixer{t: t, file: filepath.Join(t.TempDir(), "out.txt"), fs: vfstest.NewMem()}
 }
 
 // begin makes the initial state.

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/cairnrun/cairn/internal/vfs"
+	"github.com/cairnrun/cairn/internal/vfs/vfstest"
 )
 
 // versioned is a state whose every part tells which version it belongs to,
@@ -127,7 +128,7 @@ func TestEveryOperationFails(t *testing.T) {
 		for i := int64(0); ; i++ {
 			var n, failed atomic.Int64
 			disk := newDisk(t)
-			fsys := vfs.Hook(disk, func(op, name string) error {
+			fsys := vfstest.Hook(disk, func(op, name string) error {
 				if n.Add(1)-1 == i {
 					failed.Store(1)
 					return fmt.Errorf("%w (%s)", errInjected, op)
@@ -155,8 +156,8 @@ func TestEveryOperationFails(t *testing.T) {
 	}
 }
 
-func newDisk(t *testing.T) *vfs.Mem {
-	m := vfs.NewMem()
+func newDisk(t *testing.T) *vfstest.Mem {
+	m := vfstest.NewMem()
 	if err := m.Mkdir("/run"); err != nil {
 		t.Fatal(err)
 	}
@@ -173,14 +174,14 @@ func TestCrashAtEveryOperation(t *testing.T) {
 	var safe atomic.Int64
 	var mu sync.Mutex
 	n, links := 0, 0
-	fsys := vfs.Hook(disk, func(op, name string) error {
+	fsys := vfstest.Hook(disk, func(op, name string) error {
 		mu.Lock()
 		defer mu.Unlock()
 		if op == "link" {
 			links++
 		}
 		least := safe.Load()
-		for _, l := range []vfs.Loss{vfs.LoseAll, vfs.LoseData, vfs.Torn} {
+		for _, l := range []vfstest.Loss{vfstest.LoseAll, vfstest.LoseData, vfstest.Torn} {
 			if err := resumed(disk.Crash(l), least); err != nil {
 				t.Errorf("crash %d, before %s %s, loss %v: %v", n, op, name, l, err)
 			}
@@ -194,7 +195,7 @@ func TestCrashAtEveryOperation(t *testing.T) {
 	if n < 50 || links == 0 {
 		t.Fatalf("only %d crashes, %d of them before a link", n, links)
 	}
-	for _, l := range []vfs.Loss{vfs.LoseAll, vfs.LoseData, vfs.Torn} {
+	for _, l := range []vfstest.Loss{vfstest.LoseAll, vfstest.LoseData, vfstest.Torn} {
 		if err := resumed(disk.Crash(l), 5); err != nil {
 			t.Error(err)
 		}

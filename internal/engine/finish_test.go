@@ -12,6 +12,7 @@ import (
 
 	"github.com/cairnrun/cairn/internal/store"
 	"github.com/cairnrun/cairn/internal/vfs"
+	"github.com/cairnrun/cairn/internal/vfs/vfstest"
 )
 
 // finishing saves versions 1 to 3 and finishes. safe is the last version that
@@ -74,14 +75,14 @@ func TestFinishCrashesAtEveryOperation(t *testing.T) {
 	var begun, finished atomic.Bool
 	var mu sync.Mutex
 	n := 0
-	fsys := vfs.Hook(disk, func(op, name string) error {
+	fsys := vfstest.Hook(disk, func(op, name string) error {
 		mu.Lock()
 		defer mu.Unlock()
 		if !begun.Load() {
 			return nil
 		}
 		n++
-		for _, l := range []vfs.Loss{vfs.LoseAll, vfs.LoseData, vfs.Torn} {
+		for _, l := range []vfstest.Loss{vfstest.LoseAll, vfstest.LoseData, vfstest.Torn} {
 			if err := again(disk.Crash(l), safe.Load(), finished.Load()); err != nil {
 				t.Errorf("crash %d, before %s %s, loss %v: %v", n, op, name, l, err)
 			}
@@ -91,7 +92,7 @@ func TestFinishCrashesAtEveryOperation(t *testing.T) {
 	if err := finishing(fsys, &safe, &begun, &finished); err != nil {
 		t.Fatal(err)
 	}
-	for _, l := range []vfs.Loss{vfs.LoseAll, vfs.LoseData, vfs.Torn} {
+	for _, l := range []vfstest.Loss{vfstest.LoseAll, vfstest.LoseData, vfstest.Torn} {
 		if err := again(disk.Crash(l), 3, true); err != nil {
 			t.Error(err)
 		}
@@ -108,7 +109,7 @@ func TestFinishFailsAtEveryOperation(t *testing.T) {
 		var n, failed, safe atomic.Int64
 		var begun, finished atomic.Bool
 		disk := newDisk(t)
-		fsys := vfs.Hook(disk, func(op, name string) error {
+		fsys := vfstest.Hook(disk, func(op, name string) error {
 			if begun.Load() && n.Add(1)-1 == i {
 				failed.Store(1)
 				return fmt.Errorf("%w (%s)", errInjected, op)
@@ -163,9 +164,9 @@ func TestFreshCrashesAtEveryOperation(t *testing.T) {
 		return v.check()
 	}
 	n := 0
-	fsys := vfs.Hook(disk, func(op, name string) error {
+	fsys := vfstest.Hook(disk, func(op, name string) error {
 		n++
-		for _, l := range []vfs.Loss{vfs.LoseAll, vfs.LoseData, vfs.Torn} {
+		for _, l := range []vfstest.Loss{vfstest.LoseAll, vfstest.LoseData, vfstest.Torn} {
 			if err := next(disk.Crash(l)); err != nil {
 				t.Errorf("crash %d, before %s %s, loss %v: %v", n, op, name, l, err)
 			}

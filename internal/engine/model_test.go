@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/cairnrun/cairn/internal/vfs"
+	"github.com/cairnrun/cairn/internal/vfs/vfstest"
 )
 
 // The tests here run random programs against a model: a plain copy of what
@@ -51,7 +52,7 @@ func (c *countdown) arm(n int) { c.left.Store(int64(n)) }
 
 func (c *countdown) on(disk vfs.FS) vfs.FS {
 	c.disarm()
-	return vfs.Hook(disk, func(op, name string) error {
+	return vfstest.Hook(disk, func(op, name string) error {
 		switch op {
 		case "read", "readdir", "open", "stat", "lock":
 			return nil
@@ -503,7 +504,7 @@ func TestModelSharedPages(t *testing.T) {
 				continue
 			}
 			var got pagesState
-			q, err := Open(ctx, Options{Dir: "/run/ckpt", Signals: map[os.Signal]SignalAction{}, fs: disk.Crash(vfs.LoseAll)})
+			q, err := Open(ctx, Options{Dir: "/run/ckpt", Signals: map[os.Signal]SignalAction{}, fs: disk.Crash(vfstest.LoseAll)})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -561,7 +562,7 @@ func TestModelCanceled(t *testing.T) {
 	modelSeeds(t, 4, 1000, func(t *testing.T, rng *rand.Rand) {
 		disk := newDisk(t)
 		slow := time.Duration(rng.Intn(3)) * time.Millisecond
-		fsys := vfs.Hook(disk, func(op, name string) error {
+		fsys := vfstest.Hook(disk, func(op, name string) error {
 			if op == "write" {
 				time.Sleep(slow) // as a disk may be
 			}
@@ -612,7 +613,7 @@ func TestModelCanceled(t *testing.T) {
 		checkpoint(t, p)
 		var got []float64
 		gotVersion := 0
-		q, err := Open(ctx, Options{Dir: "/run/ckpt", Signals: map[os.Signal]SignalAction{}, fs: disk.Crash(vfs.LoseAll)})
+		q, err := Open(ctx, Options{Dir: "/run/ckpt", Signals: map[os.Signal]SignalAction{}, fs: disk.Crash(vfstest.LoseAll)})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -15,7 +15,7 @@ import (
 	"time"
 
 	"github.com/cairnrun/cairn/internal/transport/mem"
-	"github.com/cairnrun/cairn/internal/vfs"
+	"github.com/cairnrun/cairn/internal/vfs/vfstest"
 )
 
 // points calls Point until n sets are safe, and returns how many it took.
@@ -106,7 +106,7 @@ func TestChangesAfterPoint(t *testing.T) {
 			disk := newDisk(t)
 			gate := make(chan struct{})
 			var wait atomic.Bool
-			fsys := vfs.Hook(disk, func(op, name string) error {
+			fsys := vfstest.Hook(disk, func(op, name string) error {
 				if wait.Load() && op == "write" && bound == 0 {
 					<-gate
 				}
@@ -162,7 +162,7 @@ func TestChangesAfterPoint(t *testing.T) {
 func TestFailedSave(t *testing.T) {
 	disk := newDisk(t)
 	var full atomic.Bool
-	fsys := vfs.Hook(disk, func(op, name string) error {
+	fsys := vfstest.Hook(disk, func(op, name string) error {
 		if full.Load() && op == "write" {
 			return syscall.ENOSPC
 		}
@@ -301,7 +301,7 @@ func TestFailedPause(t *testing.T) {
 		{"points, no copy", 5, true, "1 6 11"},
 	} {
 		t.Run(v.name, func(t *testing.T) {
-			fsys := vfs.Hook(newDisk(t), func(op, name string) error {
+			fsys := vfstest.Hook(newDisk(t), func(op, name string) error {
 				if op == "write" {
 					return syscall.ENOSPC
 				}
@@ -410,7 +410,7 @@ func TestStopNotSaved(t *testing.T) {
 	for _, onError := range []func(error){nil, func(error) {}} {
 		disk := newDisk(t)
 		var full atomic.Bool
-		fsys := vfs.Hook(disk, func(op, name string) error {
+		fsys := vfstest.Hook(disk, func(op, name string) error {
 			if full.Load() && op == "write" {
 				return syscall.ENOSPC
 			}

@@ -22,6 +22,7 @@ import (
 	"github.com/cairnrun/cairn/internal/ckpt"
 	"github.com/cairnrun/cairn/internal/mem"
 	"github.com/cairnrun/cairn/internal/vfs"
+	"github.com/cairnrun/cairn/internal/vfs/vfstest"
 )
 
 // openFS starts a run on a file system that saves only when told.
@@ -34,7 +35,7 @@ func openFS(t *testing.T, fsys vfs.FS, change ...func(*Options)) *Run {
 // fillable is a disk that is full while the returned flag is set.
 func fillable(disk vfs.FS) (vfs.FS, *atomic.Bool) {
 	full := new(atomic.Bool)
-	return vfs.Hook(disk, func(op, name string) error {
+	return vfstest.Hook(disk, func(op, name string) error {
 		if full.Load() && op == "write" {
 			return syscall.ENOSPC
 		}
@@ -103,7 +104,7 @@ func TestCanceledTime(t *testing.T) {
 	canceled, cancel := context.WithCancel(ctx)
 	gate := make(chan struct{})
 	context.AfterFunc(canceled, func() { close(gate) })
-	fsys := vfs.Hook(newDisk(t), func(op, name string) error {
+	fsys := vfstest.Hook(newDisk(t), func(op, name string) error {
 		if op == "write" {
 			cancel() // the writer hangs, and the program loses patience
 			<-gate
@@ -171,7 +172,7 @@ func TestCheckpointAfterFailure(t *testing.T) {
 		t.Fatalf("Checkpoint: %v, though its set is safe", err)
 	}
 	y := 0
-	q := openFS(t, disk.Crash(vfs.LoseAll))
+	q := openFS(t, disk.Crash(vfstest.LoseAll))
 	Protect(q, "x", &y)
 	restore(t, q, true)
 	if y != 2 {
@@ -218,7 +219,7 @@ func TestSharedPage(t *testing.T) {
 		right[0] = float64(-round)
 		checkpoint(t, p)
 		var gotLeft, gotRight []float64
-		q := openFS(t, disk.Crash(vfs.LoseAll))
+		q := openFS(t, disk.Crash(vfstest.LoseAll))
 		Protect(q, "left", &gotLeft)
 		Protect(q, "right", &gotRight)
 		restore(t, q, true)
@@ -249,7 +250,7 @@ func TestNeighbouringArrays(t *testing.T) {
 		}
 		checkpoint(t, p)
 		got := new(arrays)
-		q := openFS(t, disk.Crash(vfs.LoseAll))
+		q := openFS(t, disk.Crash(vfstest.LoseAll))
 		Protect(q, "a", &got.a)
 		Protect(q, "b", &got.b)
 		restore(t, q, true)
@@ -488,7 +489,7 @@ func TestBaseCannotBeOpened(t *testing.T) {
 		checkpoint(t, p)
 	}
 	closeRun(t, p)
-	fsys := vfs.Hook(disk, func(op, name string) error {
+	fsys := vfstest.Hook(disk, func(op, name string) error {
 		if op == "open" && strings.Contains(name, "base") {
 			return syscall.EMFILE
 		}
@@ -522,7 +523,7 @@ func TestUnreadableSet(t *testing.T) {
 		checkpoint(t, p)
 	}
 	closeRun(t, p)
-	fsys := vfs.Hook(disk, func(op, name string) error {
+	fsys := vfstest.Hook(disk, func(op, name string) error {
 		if op == "read" && strings.HasSuffix(name, "ckpt-00000002/rank-0000.h5") {
 			return syscall.EIO
 		}
@@ -659,7 +660,7 @@ func descriptors(t *testing.T) int {
 func TestNoLeakAfterFaults(t *testing.T) {
 	try := func(failing int64) {
 		var n atomic.Int64
-		fsys := vfs.Hook(newDisk(t), func(op, name string) error {
+		fsys := vfstest.Hook(newDisk(t), func(op, name string) error {
 			if n.Add(1) == failing {
 				return syscall.EIO
 			}
@@ -729,7 +730,7 @@ func TestNoLeakAfterFailedRestore(t *testing.T) {
 func TestNoLinks(t *testing.T) {
 	disk := newDisk(t)
 	var links atomic.Int64
-	fsys := vfs.Hook(disk, func(op, name string) error {
+	fsys := vfstest.Hook(disk, func(op, name string) error {
 		if op == "link" {
 			links.Add(1)
 			return vfs.ErrNoLink
@@ -746,7 +747,7 @@ func TestNoLinks(t *testing.T) {
 	for range 6 {
 		v.advance()
 		checkpoint(t, p)
-		if err := resumed(disk.Crash(vfs.LoseAll), int64(v.version)); err != nil {
+		if err := resumed(disk.Crash(vfstest.LoseAll), int64(v.version)); err != nil {
 			t.Fatalf("version %d: %v", v.version, err)
 		}
 	}

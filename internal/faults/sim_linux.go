@@ -18,6 +18,7 @@ import (
 
 	"github.com/cairnrun/cairn"
 	"github.com/cairnrun/cairn/internal/vfs"
+	"github.com/cairnrun/cairn/internal/vfs/vfstest"
 )
 
 // Simulated cases run a program that saves itself, in this process, on a file
@@ -156,12 +157,12 @@ func (m *simulation) count() (int, error) {
 	}
 	var n atomic.Int64
 	probe := &simulation{t: &trial{r: dice(1, 1)}, size: m.size, steps: m.steps, every: m.every, compr: m.compr}
-	_, err = probe.life(vfs.Hook(disk, func(op, name string) error { n.Add(1); return nil }))
+	_, err = probe.life(vfstest.Hook(disk, func(op, name string) error { n.Add(1); return nil }))
 	return int(n.Load()), err
 }
 
-func newDisk() (*vfs.Mem, error) {
-	m := vfs.NewMem()
+func newDisk() (*vfstest.Mem, error) {
+	m := vfstest.NewMem()
 	return m, errors.Join(m.Mkdir("/run"), m.SyncDir("/"))
 }
 
@@ -188,13 +189,13 @@ func simCrash(t *trial) error {
 	}
 	for range 1 + t.r.IntN(4) {
 		at := t.r.IntN(ops * 2 / 3)
-		loss := []vfs.Loss{vfs.LoseAll, vfs.LoseData, vfs.Torn}[t.r.IntN(3)]
+		loss := []vfstest.Loss{vfstest.LoseAll, vfstest.LoseData, vfstest.Torn}[t.r.IntN(3)]
 		var mu sync.Mutex
 		n := 0
-		var left *vfs.Mem
+		var left *vfstest.Mem
 		now := disk
 		var safe int64
-		fsys := vfs.Hook(now, func(op, name string) error {
+		fsys := vfstest.Hook(now, func(op, name string) error {
 			mu.Lock()
 			defer mu.Unlock()
 			n++
@@ -260,7 +261,7 @@ func simFail(t *trial) error {
 			errno, full, at, long = syscall.ENOSPC, true, at/3, 1+t.r.IntN(200)
 		}
 		var n, failed atomic.Int64
-		fsys := vfs.Hook(disk, func(op, name string) error {
+		fsys := vfstest.Hook(disk, func(op, name string) error {
 			if full && !slices.Contains([]string{"write", "create", "mkdir", "allocate", "link"}, op) {
 				return nil
 			}
@@ -303,7 +304,7 @@ func simDamage(t *trial) error {
 			at = 10 + t.r.IntN(ops/5)
 		}
 		var n atomic.Int64
-		fsys := vfs.Hook(disk, func(op, name string) error {
+		fsys := vfstest.Hook(disk, func(op, name string) error {
 			if int(n.Add(1)) > at {
 				return errCut
 			}
@@ -357,7 +358,7 @@ func simDamage(t *trial) error {
 }
 
 // damage changes a file and returns what was there.
-func (m *simulation) damage(disk *vfs.Mem, now, old map[string][]byte) (map[string][]byte, error) {
+func (m *simulation) damage(disk *vfstest.Mem, now, old map[string][]byte) (map[string][]byte, error) {
 	names := slices.Sorted(maps.Keys(now))
 	r := m.t.r
 	name := names[r.IntN(len(names))]
@@ -401,7 +402,7 @@ func randomBytes(r *rand.Rand, n int) []byte {
 
 // memFiles returns all files under a directory. The directory of locks is left
 // out: nothing is kept there.
-func memFiles(m *vfs.Mem, dir string) (map[string][]byte, error) {
+func memFiles(m *vfstest.Mem, dir string) (map[string][]byte, error) {
 	out := make(map[string][]byte)
 	entries, err := m.ReadDir(dir)
 	if err != nil {
@@ -431,7 +432,7 @@ func memFiles(m *vfs.Mem, dir string) (map[string][]byte, error) {
 }
 
 // memWrite replaces a file, with all its links.
-func memWrite(m *vfs.Mem, name string, text []byte) error {
+func memWrite(m *vfstest.Mem, name string, text []byte) error {
 	f, err := m.Open(name)
 	if err != nil {
 		if f, err = m.Create(name); err != nil {

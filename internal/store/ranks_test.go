@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/cairnrun/cairn/internal/vfs"
+	"github.com/cairnrun/cairn/internal/vfs/vfstest"
 )
 
 func create(t *testing.T, fsys vfs.FS, rank int) *Dir {
@@ -37,7 +38,7 @@ func TestPruneLine(t *testing.T) {
 		{9, 2, nil, []uint64{6, 5}},
 		{6, 0, nil, nil},
 	} {
-		fsys := vfs.NewMem()
+		fsys := vfstest.NewMem()
 		d := create(t, fsys, 1)
 		other := create(t, fsys, 0)
 		for n := range uint64(6) {
@@ -73,7 +74,7 @@ func TestPruneLine(t *testing.T) {
 // TestBegin_RanksAtOnce publishes and prunes with several ranks at a time: they take
 // empty folders away under each other's hands.
 func TestBegin_RanksAtOnce(t *testing.T) {
-	fsys := vfs.NewMem()
+	fsys := vfstest.NewMem()
 	var wg sync.WaitGroup
 	for r := range 4 {
 		d := create(t, fsys, r)
@@ -110,7 +111,7 @@ func TestBegin_RanksAtOnce(t *testing.T) {
 }
 
 func TestMembers(t *testing.T) {
-	fsys := vfs.NewMem()
+	fsys := vfstest.NewMem()
 	if got, err := Ranks(fsys, "/ckpt"); err != nil || len(got) != 0 {
 		t.Errorf("ranks of no folder: %v, %v", got, err)
 	}
@@ -127,7 +128,7 @@ func TestMembers(t *testing.T) {
 }
 
 func TestLine(t *testing.T) {
-	fsys := vfs.NewMem()
+	fsys := vfstest.NewMem()
 	d := create(t, fsys, 0)
 	if l, err := d.Line(); err != nil || l != (Line{}) {
 		t.Fatalf("at first: %v, %v", l, err)
@@ -140,7 +141,7 @@ func TestLine(t *testing.T) {
 			t.Fatalf("%v, %v; want %v", l, err, want)
 		}
 	}
-	if l, err := Open(fsys.Crash(vfs.LoseAll), "/ckpt", 0).Line(); err != nil || l.Index != 13 {
+	if l, err := Open(fsys.Crash(vfstest.LoseAll), "/ckpt", 0).Line(); err != nil || l.Index != 13 {
 		t.Errorf("after a power cut: %v, %v", l, err)
 	}
 	if err := create(t, fsys, 1).SetLine(Line{Index: 14, Ranks: 8}); err == nil {
@@ -155,7 +156,7 @@ func TestLine(t *testing.T) {
 	if err := errors.Join(d.RemoveLine(), d.RemoveLine()); err != nil {
 		t.Fatal(err)
 	}
-	if l, err := Open(fsys.Crash(vfs.LoseAll), "/ckpt", 0).Line(); err != nil || l != (Line{}) {
+	if l, err := Open(fsys.Crash(vfstest.LoseAll), "/ckpt", 0).Line(); err != nil || l != (Line{}) {
 		t.Errorf("after RemoveLine: %v, %v", l, err)
 	}
 	record := func(rest string) string {
@@ -178,22 +179,22 @@ func TestLine(t *testing.T) {
 // TestLine_Crash cuts the power before every operation: the line is the old one
 // or the new one.
 func TestLine_Crash(t *testing.T) {
-	for _, loss := range []vfs.Loss{vfs.LoseAll, vfs.LoseData, vfs.Torn} {
+	for _, loss := range []vfstest.Loss{vfstest.LoseAll, vfstest.LoseData, vfstest.Torn} {
 		for at := 0; crashAt(t, at, loss); at++ {
 		}
 	}
 }
 
 // crashAt cuts the power before operation at, if there are so many.
-func crashAt(t *testing.T, at int, loss vfs.Loss) bool {
-	disk := vfs.NewMem()
+func crashAt(t *testing.T, at int, loss vfstest.Loss) bool {
+	disk := vfstest.NewMem()
 	d := create(t, disk, 0)
 	if err := d.SetLine(Line{Index: 1, Ranks: 2}); err != nil {
 		t.Fatal(err)
 	}
 	n := 0
-	var left *vfs.Mem
-	d.fs = vfs.Hook(disk, func(op, name string) error {
+	var left *vfstest.Mem
+	d.fs = vfstest.Hook(disk, func(op, name string) error {
 		if n == at {
 			left = disk.Crash(loss)
 		}
@@ -239,7 +240,7 @@ func TestRemove_OtherRankBetweenSteps(t *testing.T) {
 		{"aborts before the directory goes", begin, map[string]func(*Dir) error{step("remove", dir): abort}, nil, false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			disk := vfs.NewMem()
+			disk := vfstest.NewMem()
 			other := create(t, disk, 0)
 			d := create(t, disk, 1)
 			publish(t, d, set, "x", 0)
@@ -249,7 +250,7 @@ func TestRemove_OtherRankBetweenSteps(t *testing.T) {
 				}
 			}
 			armed := false
-			d.fs = vfs.Hook(disk, func(op, name string) error {
+			d.fs = vfstest.Hook(disk, func(op, name string) error {
 				act := c.at[step(op, name)]
 				if op == "remove" && name == tmp {
 					armed = true // the listing is behind us

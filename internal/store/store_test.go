@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/cairnrun/cairn/internal/vfs"
+	"github.com/cairnrun/cairn/internal/vfs/vfstest"
 )
 
 // publish commits a set whose file holds text, with links to bases.
@@ -50,9 +51,9 @@ func content(t *testing.T, fsys vfs.FS, path string) string {
 func TestLink_BaseRemoved(t *testing.T) {
 	for _, links := range []bool{true, false} {
 		t.Run(fmt.Sprintf("links=%v", links), func(t *testing.T) {
-			fsys := vfs.FS(vfs.NewMem())
+			fsys := vfs.FS(vfstest.NewMem())
 			if !links {
-				fsys = vfs.Hook(fsys, func(op, _ string) error {
+				fsys = vfstest.Hook(fsys, func(op, _ string) error {
 					if op == "link" {
 						return vfs.ErrNoLink
 					}
@@ -85,7 +86,7 @@ func TestLink_BaseRemoved(t *testing.T) {
 
 // TestPrune_Leftovers cleans up after crashes, and tells them from a lost file.
 func TestPrune_Leftovers(t *testing.T) {
-	fsys := vfs.NewMem()
+	fsys := vfstest.NewMem()
 	d, err := Create(fsys, "/ckpt", 0)
 	if err != nil {
 		t.Fatal(err)
@@ -123,7 +124,7 @@ func TestPrune_Leftovers(t *testing.T) {
 }
 
 func TestCreate_Locked(t *testing.T) {
-	fsys := vfs.NewMem()
+	fsys := vfstest.NewMem()
 	d, err := Create(fsys, "/a/b/ckpt", 0)
 	if err != nil {
 		t.Fatal(err)
@@ -141,7 +142,7 @@ func TestCreate_Locked(t *testing.T) {
 // TestDir_OldFormat refuses a directory with checkpoints of an older format,
 // rather than start a run beside them.
 func TestDir_OldFormat(t *testing.T) {
-	fsys := vfs.NewMem()
+	fsys := vfstest.NewMem()
 	d, err := Create(fsys, "/ckpt", 0)
 	if err != nil {
 		t.Fatal(err)

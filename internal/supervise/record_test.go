@@ -15,19 +15,20 @@ import (
 
 	"github.com/cairnrun/cairn/internal/store"
 	"github.com/cairnrun/cairn/internal/vfs"
+	"github.com/cairnrun/cairn/internal/vfs/vfstest"
 )
 
 // recorded is a run on a file system in memory: what a supervisor writes.
 type recorded struct {
 	t    *testing.T
-	disk *vfs.Mem
+	disk *vfstest.Mem
 	fs   vfs.FS
 }
 
 const crashRun = "/cairn-test/run" // there is no such directory outside
 
 func newRecorded(t *testing.T, before func(op, name string) error) *recorded {
-	disk := vfs.NewMem()
+	disk := vfstest.NewMem()
 	for _, dir := range []string{"/cairn-test", crashRun, crashRun + "/ckpt"} {
 		if err := disk.Mkdir(dir); err != nil {
 			t.Fatal(err)
@@ -38,7 +39,7 @@ func newRecorded(t *testing.T, before func(op, name string) error) *recorded {
 			t.Fatal(err)
 		}
 	}
-	return &recorded{t, disk, vfs.Hook(disk, before)}
+	return &recorded{t, disk, vfstest.Hook(disk, before)}
 }
 
 // adopts is what a start decides.
@@ -92,7 +93,7 @@ func TestRecordCrashesAtEveryOperation(t *testing.T) {
 		finished
 		freshly
 	)
-	var disk *vfs.Mem
+	var disk *vfstest.Mem
 	phase, n := nothing, 0
 	check := func(fsys vfs.FS, phase int) error {
 		s, err := adopts(fsys, false)
@@ -133,7 +134,7 @@ func TestRecordCrashesAtEveryOperation(t *testing.T) {
 	}
 	r := newRecorded(t, func(op, name string) error {
 		n++
-		for _, l := range []vfs.Loss{vfs.LoseAll, vfs.LoseData, vfs.Torn} {
+		for _, l := range []vfstest.Loss{vfstest.LoseAll, vfstest.LoseData, vfstest.Torn} {
 			if err := check(disk.Crash(l), phase); err != nil {
 				t.Errorf("crash %d in phase %d, before %s %s, loss %v: %v", n, phase, op, name, l, err)
 			}

@@ -1,4 +1,4 @@
-package vfs
+package vfs_test
 
 import (
 	"bytes"
@@ -6,22 +6,25 @@ import (
 	"io/fs"
 	"path/filepath"
 	"testing"
+
+	"github.com/cairnrun/cairn/internal/vfs"
+	"github.com/cairnrun/cairn/internal/vfs/vfstest"
 )
 
-// TestFS holds both file systems to the contract of FS.
+// TestFS holds both file systems to the contract of vfs.FS.
 func TestFS(t *testing.T) {
 	for _, c := range []struct {
 		name string
-		fsys FS
+		fsys vfs.FS
 		root string
-	}{{"os", OS(), t.TempDir()}, {"mem", NewMem(), "/"}, {"hook", Hook(NewMem(), func(string, string) error { return nil }), "/"}} {
+	}{{"os", vfs.OS(), t.TempDir()}, {"mem", vfstest.NewMem(), "/"}, {"hook", vfstest.Hook(vfstest.NewMem(), func(string, string) error { return nil }), "/"}} {
 		t.Run(c.name, func(t *testing.T) {
 			testFS(t, c.fsys, func(s string) string { return filepath.Join(c.root, s) })
 		})
 	}
 }
 
-func testFS(t *testing.T, fsys FS, at func(string) string) {
+func testFS(t *testing.T, fsys vfs.FS, at func(string) string) {
 	must := func(err error) {
 		t.Helper()
 		if err != nil {
@@ -45,14 +48,14 @@ func testFS(t *testing.T, fsys FS, at func(string) string) {
 
 	big := bytes.Repeat([]byte("0123456789abcdef"), 16<<10) // aligned or not, it must arrive
 	must(f.Allocate(1 << 20))
-	_, err = f.WriteAt(big, Align)
+	_, err = f.WriteAt(big, vfs.Align)
 	must(err)
-	must(f.WriteV([][]byte{big[:Align], []byte("x"), nil, big[:10]}, Align+int64(len(big))))
+	must(f.WriteV([][]byte{big[:vfs.Align], []byte("x"), nil, big[:10]}, vfs.Align+int64(len(big))))
 	_, err = f.WriteAt([]byte("head"), 0)
 	must(err)
-	want := make([]byte, Align)
+	want := make([]byte, vfs.Align)
 	copy(want, "head")
-	want = append(append(append(append(want, big...), big[:Align]...), 'x'), big[:10]...)
+	want = append(append(append(append(want, big...), big[:vfs.Align]...), 'x'), big[:10]...)
 	must(f.Truncate(int64(len(want))))
 	must(f.Sync())
 	must(f.Close())
@@ -84,14 +87,14 @@ func testFS(t *testing.T, fsys FS, at func(string) string) {
 	if st, err := fsys.Stat(at("d")); err != nil || !st.IsDir() {
 		t.Fatalf("Stat: %v, %v", st, err)
 	}
-	is(fsys.Remove(at("d")), ErrNotEmpty)
+	is(fsys.Remove(at("d")), vfs.ErrNotEmpty)
 	must(fsys.Remove(at("d/c")))
 	must(fsys.Remove(at("d")))
 
 	l, err := fsys.Lock(at("lock"))
 	must(err)
 	_, err = fsys.Lock(at("lock"))
-	is(err, ErrLocked)
+	is(err, vfs.ErrLocked)
 	must(l.Close())
 	l, err = fsys.Lock(at("lock"))
 	must(err)
@@ -100,7 +103,7 @@ func testFS(t *testing.T, fsys FS, at func(string) string) {
 
 // TestMem_Crash shows what each loss leaves.
 func TestMem_Crash(t *testing.T) {
-	m := NewMem()
+	m := vfstest.NewMem()
 	f, _ := m.Create("/a")
 	f.WriteAt([]byte("old"), 0)
 	f.Sync()
@@ -108,9 +111,9 @@ func TestMem_Crash(t *testing.T) {
 	f.WriteAt([]byte("new"), 0)
 	m.Rename("/a", "/b")
 	for _, c := range []struct {
-		loss       Loss
+		loss       vfstest.Loss
 		name, want string
-	}{{LoseAll, "/a", "old"}, {LoseData, "/b", "old"}, {Torn, "/b", "old"}} {
+	}{{vfstest.LoseAll, "/a", "old"}, {vfstest.LoseData, "/b", "old"}, {vfstest.Torn, "/b", "old"}} {
 		g, err := m.Crash(c.loss).Open(c.name)
 		if err != nil {
 			t.Fatal(err)

@@ -10,6 +10,7 @@ import (
 	"github.com/cairnrun/cairn/device"
 	"github.com/cairnrun/cairn/internal/graph"
 	"github.com/cairnrun/cairn/internal/vfs"
+	"github.com/cairnrun/cairn/internal/vfs/vfstest"
 )
 
 // hostPart is the part of a state that lies on the host.
@@ -73,7 +74,7 @@ func split(ctx context.Context) error {
 				return err
 			}
 			var got [2]splitTimes
-			for i, fsys := range []vfs.FS{vfs.Discard(d.wrote), vfs.OS()} {
+			for i, fsys := range []vfs.FS{vfstest.Discard(d.wrote), vfs.OS()} {
 				path := filepath.Join(*folder, "split")
 				if err := os.MkdirAll(path, 0o777); err != nil {
 					return err

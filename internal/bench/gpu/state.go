@@ -16,6 +16,7 @@ import (
 	"github.com/cairnrun/cairn/internal/mem"
 	"github.com/cairnrun/cairn/internal/store"
 	"github.com/cairnrun/cairn/internal/vfs"
+	"github.com/cairnrun/cairn/internal/vfs/vfstest"
 )
 
 // source has the kernels that change the state.
@@ -174,7 +175,7 @@ func measureState(ctx context.Context, d *target, bytes int64) error {
 		return err
 	}
 	base := memory("VmHWM")
-	s, err := newSaver(vfs.Discard(d.wrote), "/sets", d, bytes)
+	s, err := newSaver(vfstest.Discard(d.wrote), "/sets", d, bytes)
 	if err != nil {
 		return err
 	}

@@ -1,22 +1,24 @@
-package vfs
+package vfstest
+
+import "github.com/cairnrun/cairn/internal/vfs"
 
 // Discard returns a file system in memory whose files keep nothing of what is
 // written to them: for measurements of all but the disk. written, if not nil,
 // is called after every large write.
-func Discard(written func(bytes int)) FS { return discard{NewMem(), written} }
+func Discard(written func(bytes int)) vfs.FS { return discard{NewMem(), written} }
 
 type discard struct {
 	*Mem
 	written func(int)
 }
 
-func (d discard) Create(name string) (File, error) {
+func (d discard) Create(name string) (vfs.File, error) {
 	f, err := d.Mem.Create(name)
 	return discardFile{f, d.written}, err
 }
 
 type discardFile struct {
-	File
+	vfs.File
 	written func(int)
 }
 

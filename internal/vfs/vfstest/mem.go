@@ -1,4 +1,4 @@
-package vfs
+package vfstest
 
 import (
 	"bytes"
@@ -10,6 +10,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/cairnrun/cairn/internal/vfs"
 )
 
 // Mem is a file system in memory that remembers, beside its present content,
@@ -79,8 +81,8 @@ func (n *node) survive(l Loss, seen map[*node]*node) *node {
 	c.data = slices.Clone(n.syncedData)
 	if l == Torn {
 		c.data = slices.Clone(n.data)
-		for o := 0; o < len(c.data); o += 2 * Align {
-			page := c.data[o:min(o+Align, len(c.data))]
+		for o := 0; o < len(c.data); o += 2 * vfs.Align {
+			page := c.data[o:min(o+vfs.Align, len(c.data))]
 			clear(page)
 			if o < len(n.syncedData) {
 				copy(page, n.syncedData[o:])
@@ -140,7 +142,7 @@ func (m *Mem) place(op, name string) (dir *node, base string, err error) {
 	return dir, parts[len(parts)-1], err
 }
 
-func (m *Mem) Open(name string) (File, error) {
+func (m *Mem) Open(name string) (vfs.File, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	n, err := m.find("open", name)
@@ -167,7 +169,7 @@ func (m *Mem) add(op, name string, n *node) error {
 	return nil
 }
 
-func (m *Mem) Create(name string) (File, error) {
+func (m *Mem) Create(name string) (vfs.File, error) {
 	n := &node{}
 	if err := m.add("create", name, n); err != nil {
 		return nil, err
@@ -222,7 +224,7 @@ func (m *Mem) Remove(name string) error {
 		return pathError("remove", name, fs.ErrNotExist)
 	}
 	if n.dir && len(n.entries) > 0 {
-		return pathError("remove", name, ErrNotEmpty)
+		return pathError("remove", name, vfs.ErrNotEmpty)
 	}
 	delete(dir.entries, base)
 	return nil
@@ -283,7 +285,7 @@ func (m *Mem) Lock(name string) (io.Closer, error) {
 		dir.entries[base] = n
 	}
 	if n.locked {
-		return nil, pathError("lock", name, ErrLocked)
+		return nil, pathError("lock", name, vfs.ErrLocked)
 	}
 	n.locked = true
 	return &memLock{m, n}, nil

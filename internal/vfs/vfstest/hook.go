@@ -1,18 +1,20 @@
-package vfs
+package vfstest
 
 import (
 	"io"
 	"io/fs"
+
+	"github.com/cairnrun/cairn/internal/vfs"
 )
 
 // Hook returns base with before called ahead of every operation. An error
 // from it becomes the operation's result and the operation is not done,
 // except that a failed write may have written its first half. It may be
 // called concurrently.
-func Hook(base FS, before func(op, name string) error) FS { return &hookFS{base, before} }
+func Hook(base vfs.FS, before func(op, name string) error) vfs.FS { return &hookFS{base, before} }
 
 type hookFS struct {
-	FS
+	vfs.FS
 	before func(op, name string) error
 }
 
@@ -23,14 +25,14 @@ func (h *hookFS) ask(op, name string) error {
 	return nil
 }
 
-func (h *hookFS) file(f File, err error, name string) (File, error) {
+func (h *hookFS) file(f vfs.File, err error, name string) (vfs.File, error) {
 	if err != nil {
 		return nil, err
 	}
 	return &hookFile{f, h, name}, nil
 }
 
-func (h *hookFS) Open(name string) (File, error) {
+func (h *hookFS) Open(name string) (vfs.File, error) {
 	if err := h.ask("open", name); err != nil {
 		return nil, err
 	}
@@ -38,7 +40,7 @@ func (h *hookFS) Open(name string) (File, error) {
 	return h.file(f, err, name)
 }
 
-func (h *hookFS) Create(name string) (File, error) {
+func (h *hookFS) Create(name string) (vfs.File, error) {
 	if err := h.ask("create", name); err != nil {
 		return nil, err
 	}
@@ -103,7 +105,7 @@ func (h *hookFS) Lock(name string) (io.Closer, error) {
 }
 
 type hookFile struct {
-	File
+	vfs.File
 	h    *hookFS
 	name string
 }
