@@ -18,6 +18,7 @@ import "embed"
 //go:embed internal/dl/*[^t].go
 //go:embed internal/engine/*[^t].go internal/engine/*[^s]t.go
 //go:embed internal/graph/*[^t].go internal/graph/*[^s]t.go internal/graph/*.s
+//go:embed internal/journal/*[^t].go
 //go:embed internal/migrate/*[^t].go
 //go:embed internal/mem/*[^t].go internal/mem/*[^t]est.go internal/mem/*.s
 //go:embed internal/p2p/*[^t].go internal/p2p/*[^s]t.go internal/p2p/*[^t]est.go

@@ -11,10 +11,27 @@ import (
 	"sync"
 
 	"github.com/cairnrun/cairn/internal/control"
+	"github.com/cairnrun/cairn/internal/journal"
 )
 
-// Functions that stand for those of package os. What they change is noted in the
-// journal first, and undone when a set from before it is restored.
+// These functions stand for those of package os. The journal records what they
+// change, and a restart from an earlier checkpoint undoes it.
+
+// files records the program's changes of files; nil: there is no run.
+var files *journal.Journal
+
+// openJournal undoes what the program did to files after its newest checkpoint,
+// and begins to record its changes.
+func openJournal() error {
+	dir, err := filepath.Abs(run.Dir())
+	if err == nil {
+		files, err = journal.Open(journal.Config{
+			Dir: dir, Home: start.dir, Rank: run.Rank(), Ranks: run.Ranks(), Host: run.Host(),
+			Fresh: run.Fresh(), Migrated: run.Arriving(), Gather: run.Gather, Warn: say, Fatal: fatal,
+		})
+	}
+	return err
+}
 
 // Open stands for os.Open.
 func Open(name string) (*os.File, error) { return OpenFile(name, os.O_RDONLY, 0) }
@@ -35,8 +52,7 @@ func OpenFile(name string, flag int, perm fs.FileMode) (*os.File, error) {
 	if fd, ok := control.StreamOf(name); ok && fd > 0 && flag&(os.O_WRONLY|os.O_RDWR) != 0 && !closed {
 		return run.OpenFile(name, flag, perm)
 	}
-	defer journal.holdName(name)()
-	defer journal.busy()()
+	defer files.Lock(name)()
 	st, err := os.Stat(name)
 	if closed || err == nil && !st.Mode().IsRegular() {
 		return os.OpenFile(name, flag, perm) // a device, a pipe, a folder
@@ -49,7 +65,7 @@ func OpenFile(name string, flag int, perm fs.FileMode) (*os.File, error) {
 	if err != nil {
 		return nil, &fs.PathError{Op: "open", Path: name, Err: err}
 	}
-	path, err := journal.openingFile(name, flag)
+	path, err := files.Opening(name, flag)
 	if err != nil {
 		return nil, &fs.PathError{Op: "open", Path: name, Err: err}
 	}
@@ -66,7 +82,7 @@ func OpenFile(name string, flag int, perm fs.FileMode) (*os.File, error) {
 		return nil, err
 	}
 	run.Call(f, given)
-	journal.follow(f, abs, path, flag)
+	files.Track(f, abs, path, flag)
 	return f, nil
 }
 
@@ -83,37 +99,9 @@ func inherited(name string) (string, error) {
 	return os.Readlink(name)
 }
 
-// openingFile notes that a file is about to be opened. It returns its target, if
-// it may be changed.
-func (j *fileJournal) openingFile(name string, flag int) (string, error) {
-	if flag&(os.O_WRONLY|os.O_RDWR|os.O_CREATE|os.O_TRUNC) == 0 {
-		return "", nil
-	}
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	path, err := target(name)
-	if flag&os.O_CREATE != 0 && flag&os.O_EXCL != 0 {
-		path, err = place(name) // a link is not followed then
-	}
-	if err != nil { // nor will the program get at it
-		path, err = filepath.Abs(name)
-		return path, err
-	}
-	if !j.ready {
-		return path, nil
-	}
-	if flag&os.O_CREATE == 0 || flag&os.O_EXCL != 0 { // what can't be opened is not changed
-		_, err := os.Lstat(path)
-		if missing(err) == (flag&os.O_CREATE == 0) {
-			return path, nil
-		}
-	}
-	return path, j.opening(path, flag)
-}
-
 // CreateTemp stands for os.CreateTemp.
 func CreateTemp(dir, pattern string) (*os.File, error) {
-	if run == nil || !journaled() {
+	if !files.Active() {
 		return os.CreateTemp(dir, pattern)
 	}
 	var f *os.File
@@ -129,7 +117,7 @@ func CreateTemp(dir, pattern string) (*os.File, error) {
 
 // MkdirTemp stands for os.MkdirTemp.
 func MkdirTemp(dir, pattern string) (string, error) {
-	if run == nil || !journaled() {
+	if !files.Active() {
 		return os.MkdirTemp(dir, pattern)
 	}
 	made := ""
@@ -170,237 +158,44 @@ func temporary(dir, pattern string, try func(name string) error, wrong func() er
 	return err
 }
 
-// journaled says that changes are to be noted.
-func journaled() bool {
-	journal.mu.Lock()
-	defer journal.mu.Unlock()
-	return journal.ready
-}
-
-// note calls f, with names without links in the folders that lead to them, if
-// changes are noted.
-// What is returned is called when the change is made.
-func note(op, name string, resolve func(string) (string, error), f func(path string) error) (done func(), err error) {
-	done = func() {}
-	if run == nil {
-		return done, nil
-	}
-	release := journal.holdName(name)
-	journal.mu.Lock()
-	defer journal.mu.Unlock()
-	if journal.ready {
-		if path, perr := resolve(name); perr == nil { // else the program will not get at it
-			err = f(path)
-		}
-	}
-	if err != nil {
-		release()
-		return done, &fs.PathError{Op: op, Path: name, Err: err}
-	}
-	journal.underway++
-	return func() {
-		journal.idle()
-		release()
-	}, nil
-}
-
 // WriteFile stands for os.WriteFile.
 func WriteFile(name string, data []byte, perm fs.FileMode) error {
 	if fd, ok := control.StreamOf(name); run != nil && ok && fd > 0 {
 		_, err := []*os.File{nil, os.Stdout, os.Stderr}[fd].Write(data)
 		return err
 	}
-	done, err := note("open", name, target, func(path string) error {
-		if st, err := os.Stat(path); err == nil && !st.Mode().IsRegular() {
-			return nil
-		}
-		return journal.opening(path, os.O_TRUNC)
-	})
-	if err != nil {
-		return err
-	}
-	defer done()
-	return os.WriteFile(name, data, perm)
+	return files.WriteFile(name, data, perm)
 }
 
 // Truncate stands for os.Truncate.
-func Truncate(name string, size int64) error {
-	done, err := note("truncate", name, target, func(path string) error {
-		c, err := journal.content(path)
-		if err != nil || size < 0 {
-			return nil // nor will the program do it
-		}
-		if err := journal.size(c); err != nil {
-			return err
-		}
-		return journal.save(c, nil, size, noSize)
-	})
-	if err != nil {
-		return err
-	}
-	defer done()
-	return os.Truncate(name, size)
-}
+func Truncate(name string, size int64) error { return files.Truncate(name, size) }
 
 // Mkdir stands for os.Mkdir.
-func Mkdir(name string, perm fs.FileMode) error {
-	left := false
-	done, err := note("mkdir", name, place, func(path string) error {
-		left = journal.leftover[path]
-		delete(journal.leftover, path)
-		_, err := journal.made(path)
-		return err
-	})
-	if err != nil {
-		return err
-	}
-	defer done()
-	if err = os.Mkdir(name, perm); left && errors.Is(err, fs.ErrExist) {
-		return nil
-	}
-	return err
-}
+func Mkdir(name string, perm fs.FileMode) error { return files.Mkdir(name, perm) }
 
 // MkdirAll stands for os.MkdirAll.
-func MkdirAll(name string, perm fs.FileMode) error {
-	done, err := note("mkdir", name, target, func(path string) error {
-		return journal.madeAll(path)
-	})
-	if err != nil {
-		return err
-	}
-	defer done()
-	return os.MkdirAll(name, perm)
-}
-
-// madeAll notes that a directory is about to be made, with those that lead to it,
-// the outermost first.
-func (j *fileJournal) madeAll(path string) error {
-	if _, err := os.Lstat(path); !missing(err) {
-		return nil
-	}
-	if up := filepath.Dir(path); up != path {
-		if err := j.madeAll(up); err != nil {
-			return err
-		}
-	}
-	_, err := j.made(path)
-	return err
-}
+func MkdirAll(name string, perm fs.FileMode) error { return files.MkdirAll(name, perm) }
 
 // Remove stands for os.Remove.
-func Remove(name string) error {
-	return losing("remove", name, journal.name, os.Remove)
-}
+func Remove(name string) error { return files.Remove(name) }
 
 // RemoveAll stands for os.RemoveAll.
-func RemoveAll(name string) error {
-	return losing("RemoveAll", name, journal.below, os.RemoveAll)
-}
-
-// losing removes a name, or all below it.
-func losing(op, name string, first func(path string) error, do func(string) error) (err error) {
-	done := false
-	release, failed := note(op, name, place, func(path string) error {
-		if _, err := os.Lstat(path); missing(err) {
-			return nil
-		}
-		if err := first(path); err != nil {
-			return err
-		}
-		err = do(name)
-		done = true
-		journal.unnamed(path)
-		return nil
-	})
-	defer release()
-	if failed != nil || done {
-		return errors.Join(failed, err)
-	}
-	return do(name)
-}
+func RemoveAll(name string) error { return files.RemoveAll(name) }
 
 // Rename stands for os.Rename.
-func Rename(from, to string) error {
-	return second("rename", from, to, func(a, b string) error {
-		return journal.rename(a, b, func() error { return os.Rename(from, to) })
-	}, os.Rename)
-}
+func Rename(from, to string) error { return files.Rename(from, to) }
 
 // Link stands for os.Link.
-func Link(from, to string) error {
-	return second("link", from, to, func(_, b string) error {
-		return journal.link(b, func() error { return os.Link(from, to) })
-	}, os.Link)
-}
-
-// second does something with two names.
-func second(op, from, to string, noted func(a, b string) error, do func(from, to string) error) error {
-	if run == nil {
-		return do(from, to)
-	}
-	defer journal.hold(allNames)()
-	journal.mu.Lock()
-	defer journal.mu.Unlock()
-	if !journal.ready {
-		return do(from, to)
-	}
-	a, err1 := place(from)
-	b, err2 := place(to)
-	if err1 != nil || err2 != nil { // the program will not get at it
-		return do(from, to)
-	}
-	err := noted(a, b)
-	var said *os.LinkError
-	if err != nil && !errors.As(err, &said) {
-		err = &os.LinkError{Op: op, Old: from, New: to, Err: err}
-	}
-	return err
-}
+func Link(from, to string) error { return files.Link(from, to) }
 
 // Symlink stands for os.Symlink.
-func Symlink(from, to string) error {
-	done, err := note("symlink", to, place, func(path string) error {
-		_, err := journal.made(path)
-		return err
-	})
-	if err != nil {
-		return err
-	}
-	defer done()
-	return os.Symlink(from, to)
-}
+func Symlink(from, to string) error { return files.Symlink(from, to) }
 
 // Chmod stands for os.Chmod.
-func Chmod(name string, mode fs.FileMode) error {
-	done, err := note("chmod", name, target, func(path string) error { return journal.mode(path, mode) })
-	if err != nil {
-		return err
-	}
-	defer done()
-	return os.Chmod(name, mode)
-}
+func Chmod(name string, mode fs.FileMode) error { return files.Chmod(name, mode) }
 
 // CopyFS stands for os.CopyFS.
-func CopyFS(dir string, from fs.FS) error {
-	done, err := note("CopyFS", dir, target, func(to string) error {
-		if err := journal.madeAll(to); err != nil {
-			return err
-		}
-		return fs.WalkDir(from, ".", func(path string, e fs.DirEntry, err error) error {
-			if err != nil {
-				return nil // it will be said
-			}
-			_, err = journal.made(filepath.Join(to, filepath.FromSlash(path)))
-			return err
-		})
-	})
-	if err != nil {
-		return err
-	}
-	defer done()
-	return os.CopyFS(dir, from)
-}
+func CopyFS(dir string, from fs.FS) error { return files.CopyFS(dir, from) }
 
 // OpenRoot stands for os.OpenRoot. What is changed by way of it is not noted, and
 // the user is told.

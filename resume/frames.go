@@ -354,7 +354,7 @@ var fails uint64
 // savedAgain tells that a set was saved, if the one before was not. A supervisor
 // tells of each.
 func savedAgain(s engine.CheckpointInfo) {
-	journal.safe()
+	files.Committed()
 	if n := troubles.Over(); n > 0 && !supervised {
 		say("set %d is saved, after %d that were not", s.Index, n)
 	}

@@ -9,7 +9,6 @@ import (
 	"log/slog"
 	"maps"
 	"os"
-	"path/filepath"
 	"reflect"
 	"slices"
 	"strings"
@@ -64,14 +63,6 @@ func (o *origin) moved() string {
 		return dir
 	}
 	return ""
-}
-
-// real is the working directory at the start, without links.
-func (o *origin) real() string {
-	if dir, err := filepath.EvalSymlinks(o.dir); err == nil {
-		return dir
-	}
-	return o.dir
 }
 
 // note takes note of what differs from the start.

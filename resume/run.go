@@ -18,6 +18,7 @@ import (
 	"github.com/cairnrun/cairn/internal/control"
 	"github.com/cairnrun/cairn/internal/engine"
 	"github.com/cairnrun/cairn/internal/graph"
+	"github.com/cairnrun/cairn/internal/journal"
 )
 
 // Environment variables.
@@ -39,9 +40,9 @@ const (
 type program struct {
 	Frames  []any // *T each
 	Points  uint64
-	Epoch   uint64 // see fileJournal
+	Epoch   uint64 // of the journal
 	Noted   bool   // … there was a journal
-	Files   []handle
+	Files   []journal.OpenFile
 	Args    []string // that the program was first started with
 	Process process
 	Signals listening
@@ -130,7 +131,7 @@ func init() {
 		exit(finished.Status)
 	}
 	if err == nil {
-		err = run.Refuse(journal.begin())
+		err = run.Refuse(openJournal())
 	}
 	if err != nil {
 		fatal("%s", text(err))
@@ -195,7 +196,7 @@ func Begin() {
 	if why := checkRand(); why != "" {
 		fatal("%s", why)
 	}
-	suspended.Store(true)
+	files.Suspend(true)
 	restored, err := begin()
 	if err != nil {
 		fatal("%s", text(err))
@@ -205,7 +206,7 @@ func Begin() {
 	me.Store(self())
 	set(&state, asCallee)
 	if !restored {
-		suspended.Store(false)
+		files.Suspend(false)
 		lookAgain()
 		return
 	}
@@ -213,17 +214,17 @@ func Begin() {
 		fatal("the run in %s was started with the arguments %q and goes on with them, but now they are %q; give the same again, or move the folder away to start afresh", run.Dir(), saved.Args, start.args)
 	}
 	run.Claimed()
-	if err := journal.restored(saved.Epoch, saved.Noted); err != nil {
+	if err := files.Restored(saved.Epoch, saved.Noted); err != nil {
 		fatal("%s", text(err))
 	}
 	if err := errors.Join(run.Unchanged(saved.Process.In), saved.Process.restore(), reopened()); err != nil {
 		fatal("%s", text(err))
 	}
-	journal.rehandle(saved.Files)
+	files.Reopened(saved.Files)
 	saved.Signals.restore()
 	restoreAfters(saved.Timers)
 	again, saved.Timers, saved.Waits = saved.Waits, nil, nil
-	suspended.Store(false)
+	files.Suspend(false)
 	stack, saved.Frames = saved.Frames, nil
 	points, since = saved.Points, saved.Points
 	countPoints()
@@ -249,7 +250,7 @@ func begin() (bool, error) {
 	}
 	engine.Register[signalError](run)
 	run.Inputs()
-	run.Journaled(journal.choose)
+	run.Journaled(files.RestoreTo)
 	if uses {
 		run.Handles()
 	}
@@ -308,7 +309,7 @@ func finish(done bool, status int) {
 	closed = true
 	done = takeBack() && done
 	if done && begun {
-		if err := journal.settle(); err != nil {
+		if err := files.Sync(); err != nil {
 			say("%v; the run has not finished", err)
 			done = false
 		}
@@ -321,9 +322,9 @@ func finish(done bool, status int) {
 		unsaved(failed)
 	}
 	if done && begun {
-		journal.end()
+		files.End()
 		if err == nil && !supervised { // that is recorded
-			journal.log.unspill()
+			files.RemoveOverflow()
 		}
 	}
 	if err != nil {

@@ -163,9 +163,9 @@ func copying() (err error) {
 		err = copyingTogether()
 	}
 	if err == nil {
-		saved.Epoch, saved.Noted, err = journal.taken()
-		saved.Files, saved.Args = journal.handles(), start.args
-		run.SyncAlso(journal.changed())
+		saved.Epoch, saved.Noted, err = files.BeginEpoch()
+		saved.Files, saved.Args = files.OpenFiles(), start.args
+		run.SyncAlso(files.Changed())
 	}
 	return err
 }

@@ -143,5 +143,5 @@ func unsettled() string {
 	if calls.Load() > 0 {
 		return "a function waits for the end of a context (context.AfterFunc), which a restart could not let it do"
 	}
-	return journal.unsettled()
+	return files.Blocked()
 }

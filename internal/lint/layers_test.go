@@ -28,7 +28,7 @@ var layers = [][]string{
 	{"internal/vfs/vfstest", "internal/hdf5", "internal/store", "internal/transport/*", "internal/coord", "internal/driver/*", "internal/snap", "internal/compiler/ir/*", "internal/compiler/golang/callgraph"},
 	{"internal/graph", "internal/p2p", "internal/compiler/golang/lower"},
 	{"internal/ckpt", "mpi", "device"},
-	{"internal/ckpt/ckpttest", "internal/migrate"},
+	{"internal/ckpt/ckpttest", "internal/journal", "internal/migrate"},
 	{"internal/engine"},
 	{".", "internal/supervise", "internal/compiler/hotloops", "internal/compiler/commcheck"},
 	{"internal/interconnects", "internal/plain", "internal/compiler/golang/explain", "internal/compiler/golang/gobuild", "resume"},

@@ -1,4 +1,4 @@
-package resume
+package journal
 
 import (
 	"errors"
@@ -23,13 +23,13 @@ const reserve = 64 << 10
 var spillPlaces = func() []string { return []string{"/var/tmp", os.TempDir()} }
 
 // spillName is the directory's name in one of these places.
-func (l *journalFile) spillName() string {
+func (l *logFile) spillName() string {
 	d := mem.Digest([]byte(l.beside(keptName)))
 	return fmt.Sprintf("cairn-kept-%d-%016x", os.Getuid(), d.Lo^d.Hi)
 }
 
 // spilled finds something that is kept elsewhere.
-func (l *journalFile) spilled(name string) (path string, ok bool) {
+func (l *logFile) spilled(name string) (path string, ok bool) {
 	for _, place := range spillPlaces() {
 		path := filepath.Join(place, l.spillName(), name)
 		if _, err := os.Lstat(path); err == nil && ownDir(filepath.Dir(path)) {
@@ -40,7 +40,7 @@ func (l *journalFile) spilled(name string) (path string, ok bool) {
 }
 
 // spill returns a directory elsewhere that only this user can write to.
-func (l *journalFile) spill() (dir string, err error) {
+func (l *logFile) spill() (dir string, err error) {
 	for _, place := range spillPlaces() {
 		dir = filepath.Join(place, l.spillName())
 		if err = os.Mkdir(dir, 0o700); errors.Is(err, fs.ErrExist) {
@@ -54,7 +54,7 @@ func (l *journalFile) spill() (dir string, err error) {
 }
 
 // unspill removes what is kept elsewhere.
-func (l *journalFile) unspill() {
+func (l *logFile) unspill() {
 	for _, place := range spillPlaces() {
 		if dir := filepath.Join(place, l.spillName()); ownDir(dir) {
 			os.RemoveAll(dir)
@@ -78,12 +78,12 @@ var room = func() error { return nil }
 
 // elsewhere does something that keeps what a file holds, and once more with room
 // elsewhere if the disk of the checkpoints is full.
-func (j *fileJournal) elsewhere(keep func() error) error {
+func (j *Journal) elsewhere(keep func() error) error {
 	err := keep()
-	if err == nil || !isFull(err) || j.spilling {
+	if err == nil || !isFull(err) || j.overflowing {
 		return err
 	}
-	j.spilling = true
+	j.overflowing = true
 	for _, c := range j.contents {
 		c.close() // the next piece goes elsewhere
 	}
@@ -91,7 +91,11 @@ func (j *fileJournal) elsewhere(keep func() error) error {
 		return err
 	}
 	if dir, err := j.log.spill(); err == nil {
-		say("%s is full: what files held is kept in %s until there is a checkpoint", j.dir, dir)
+		j.Warn("%s is full: what files held is kept in %s until there is a checkpoint", j.Dir, dir)
 	}
 	return nil
 }
+
+// RemoveOverflow removes what is kept elsewhere. A run that has finished does not
+// need it.
+func (j *Journal) RemoveOverflow() { j.log.unspill() }

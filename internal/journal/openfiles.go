@@ -1,4 +1,4 @@
-package resume
+package journal
 
 import (
 	"cmp"
@@ -26,11 +26,11 @@ import (
 //go:linkname hook os.cairn_hook
 var hook func(f *os.File, op byte, off, n int64) (func(), error)
 
-// shared says that other ranks may change the same files: package os then writes
+// sharedFiles says that other ranks may change the same files: package os then writes
 // by Write what it would have the system copy.
 //
-//go:linkname shared os.cairn_shared
-var shared bool
+//go:linkname sharedFiles os.cairn_shared
+var sharedFiles bool
 
 // watch is an open file.
 type watch struct {
@@ -45,54 +45,55 @@ type watch struct {
 	sure bool
 }
 
-// watched are the program's open files. The lock is taken after the journal's.
-var watched struct {
+// openFiles are the program's open files. The lock is taken after the journal's.
+type openFiles struct {
 	sync.RWMutex
 	files map[*os.File]*watch
 	prune int // closed ones are looked for when there are so many
 }
 
-// suspended is set while the run's files are put back.
-var suspended atomic.Bool
+// Suspend stops and restarts the recording of changes of open files. It is
+// stopped while the run puts its own files back.
+func (j *Journal) Suspend(on bool) { j.suspended.Store(on) }
 
-// follow watches a file that was opened.
-func (j *fileJournal) follow(f *os.File, name, path string, flag int) {
-	watched.Lock()
-	defer watched.Unlock()
-	if watched.files == nil {
-		watched.files = make(map[*os.File]*watch)
+// Track watches a file that was opened.
+func (j *Journal) Track(f *os.File, name, path string, flag int) {
+	j.open.Lock()
+	defer j.open.Unlock()
+	if j.open.files == nil {
+		j.open.files = make(map[*os.File]*watch)
 	}
-	if len(watched.files) >= max(watched.prune, 64) {
-		prune()
+	if len(j.open.files) >= max(j.open.prune, 64) {
+		j.prune()
 	}
-	watched.files[f] = &watch{f: f, name: name, path: path, flag: flag}
+	j.open.files[f] = &watch{f: f, name: name, path: path, flag: flag}
 }
 
 // prune forgets files that are closed.
-func prune() {
-	for f := range watched.files {
+func (j *Journal) prune() {
+	for f := range j.open.files {
 		if _, err := f.Stat(); errors.Is(err, os.ErrClosed) {
-			delete(watched.files, f)
+			delete(j.open.files, f)
 		}
 	}
-	watched.prune = 2 * len(watched.files)
+	j.open.prune = 2 * len(j.open.files)
 }
 
 // rewatch begins a part.
-func (j *fileJournal) rewatch() {
-	watched.Lock()
-	defer watched.Unlock()
-	for _, w := range watched.files {
+func (j *Journal) rewatch() {
+	j.open.Lock()
+	defer j.open.Unlock()
+	for _, w := range j.open.files {
 		w.tail.Store(false)
 		w.sure = false
 	}
 }
 
 // renamed says that a file or folder has another name.
-func (j *fileJournal) renamed(from, to string) {
-	watched.Lock()
-	defer watched.Unlock()
-	for _, w := range watched.files {
+func (j *Journal) renamed(from, to string) {
+	j.open.Lock()
+	defer j.open.Unlock()
+	for _, w := range j.open.files {
 		if rest, ok := cutFolder(w.path, from); ok {
 			w.path = to + rest
 		}
@@ -107,10 +108,10 @@ func cutFolder(path, dir string) (string, bool) {
 
 // unnamed says that a file, or all in a folder, may have lost its name. The
 // journal has it under another one, if it is to be brought back.
-func (j *fileJournal) unnamed(path string) {
-	watched.Lock()
-	defer watched.Unlock()
-	for _, w := range watched.files {
+func (j *Journal) unnamed(path string) {
+	j.open.Lock()
+	defer j.open.Unlock()
+	for _, w := range j.open.files {
 		if _, ok := cutFolder(w.path, path); !ok || w.is(w.path) {
 			continue
 		}
@@ -131,47 +132,47 @@ func (w *watch) is(name string) bool {
 	return err == nil && os.SameFile(st, there)
 }
 
-// handle is an open file in a set.
-type handle struct {
+// OpenFile is an open file in a set.
+type OpenFile struct {
 	File *os.File
 	Name string
 	Flag int
 }
 
-// handles are the open files.
-func (j *fileJournal) handles() []handle {
-	watched.Lock()
-	defer watched.Unlock()
-	prune()
-	var out []handle
-	for f, w := range watched.files {
-		out = append(out, handle{f, w.name, w.flag})
+// OpenFiles are the open files.
+func (j *Journal) OpenFiles() []OpenFile {
+	j.open.Lock()
+	defer j.open.Unlock()
+	j.prune()
+	var out []OpenFile
+	for f, w := range j.open.files {
+		out = append(out, OpenFile{f, w.name, w.flag})
 	}
-	slices.SortFunc(out, func(a, b handle) int { return cmp.Compare(a.Name, b.Name) })
+	slices.SortFunc(out, func(a, b OpenFile) int { return cmp.Compare(a.Name, b.Name) })
 	return out
 }
 
-// rehandle watches the open files of a set that was restored.
-func (j *fileJournal) rehandle(list []handle) {
+// Reopened watches the open files of a set that was restored.
+func (j *Journal) Reopened(list []OpenFile) {
 	for _, h := range list {
 		path, err := target(h.Name)
 		if err != nil {
 			path = h.Name
 		}
-		j.follow(h.File, h.Name, path, h.Flag)
+		j.Track(h.File, h.Name, path, h.Flag)
 	}
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	j.touchOpen()
 }
 
-// unsettled says why open files can't be opened again by their names; "": they
+// Blocked says why open files can't be opened again by their names; "": they
 // can.
-func (j *fileJournal) unsettled() string {
-	watched.Lock()
-	defer watched.Unlock()
-	prune()
-	for _, w := range watched.files {
+func (j *Journal) Blocked() string {
+	j.open.Lock()
+	defer j.open.Unlock()
+	j.prune()
+	for _, w := range j.open.files {
 		if !w.is(w.name) {
 			return fmt.Sprintf("the file %s is open, and was removed, renamed or replaced, so that a restart could not open it again", w.name)
 		}
@@ -180,10 +181,10 @@ func (j *fileJournal) unsettled() string {
 }
 
 // written reports whether a file is open for writing.
-func (j *fileJournal) written(st fs.FileInfo) bool {
-	watched.RLock()
-	defer watched.RUnlock()
-	for _, w := range watched.files {
+func (j *Journal) written(st fs.FileInfo) bool {
+	j.open.RLock()
+	defer j.open.RUnlock()
+	for _, w := range j.open.files {
 		if w.flag&(os.O_WRONLY|os.O_RDWR) != 0 {
 			if now, err := w.f.Stat(); err == nil && os.SameFile(st, now) {
 				return true
@@ -193,30 +194,30 @@ func (j *fileJournal) written(st fs.FileInfo) bool {
 	return false
 }
 
-// opened is how many files the program has open.
-func opened() int {
-	watched.Lock()
-	defer watched.Unlock()
-	prune()
-	return len(watched.files)
+// openCount is how many files the program has open.
+func (j *Journal) openCount() int {
+	j.open.Lock()
+	defer j.open.Unlock()
+	j.prune()
+	return len(j.open.files)
 }
 
 // changing is called before a file is changed.
-func changing(f *os.File, op byte, off, n int64) (func(), error) {
-	watched.RLock()
-	w := watched.files[f]
-	watched.RUnlock()
-	if w == nil || suspended.Load() {
+func (j *Journal) changing(f *os.File, op byte, off, n int64) (func(), error) {
+	j.open.RLock()
+	w := j.open.files[f]
+	j.open.RUnlock()
+	if w == nil || j.suspended.Load() {
 		return nil, nil
 	}
 	if op == 'm' {
-		return nil, journal.changeMode(w, fs.FileMode(n))
+		return nil, j.changeMode(w, fs.FileMode(n))
 	}
 	if w.flag&(os.O_WRONLY|os.O_RDWR) == 0 {
 		return nil, nil
 	}
-	if shared {
-		return journal.changeShared(w, op, off, n)
+	if sharedFiles {
+		return j.changeShared(w, op, off, n)
 	}
 	switch op {
 	case 's':
@@ -241,11 +242,11 @@ func changing(f *os.File, op byte, off, n int64) (func(), error) {
 	if off < 0 {
 		return nil, nil
 	}
-	return journal.change(w, op, off, n)
+	return j.change(w, op, off, n)
 }
 
 // changeMode notes the permissions of an open file.
-func (j *fileJournal) changeMode(w *watch, mode fs.FileMode) error {
+func (j *Journal) changeMode(w *watch, mode fs.FileMode) error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	path := w.path
@@ -260,7 +261,7 @@ func (j *fileJournal) changeMode(w *watch, mode fs.FileMode) error {
 
 // change keeps what a file holds from off on, n bytes. What is returned is called
 // when the file has been changed, if it is not nil.
-func (j *fileJournal) change(w *watch, op byte, off, n int64) (func(), error) {
+func (j *Journal) change(w *watch, op byte, off, n int64) (func(), error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	if !j.ready {

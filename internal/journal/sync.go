@@ -1,4 +1,4 @@
-package resume
+package journal
 
 import (
 	"maps"
@@ -28,15 +28,15 @@ const envSync = "CAIRN_SYNC"
 var syncing = os.Getenv(envSync) != "off"
 
 // touch notes that a file or directory is changed.
-func (j *fileJournal) touch(path string) {
+func (j *Journal) touch(path string) {
 	if j.touched == nil {
 		j.touched = make(map[string]bool)
 	}
 	j.touched[path] = true
 }
 
-// changed returns what was changed since the last checkpoint that is safe.
-func (j *fileJournal) changed() []string {
+// Changed returns what was changed since the last checkpoint that is safe.
+func (j *Journal) Changed() []string {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	if j.unsafe == nil {
@@ -50,25 +50,25 @@ func (j *fileJournal) changed() []string {
 
 // touchOpen notes the open files: what is written behind their end is not in the
 // journal, and they may be closed when the next checkpoint is taken.
-func (j *fileJournal) touchOpen() {
-	watched.RLock()
-	defer watched.RUnlock()
-	for _, w := range watched.files {
+func (j *Journal) touchOpen() {
+	j.open.RLock()
+	defer j.open.RUnlock()
+	for _, w := range j.open.files {
 		if w.flag&(os.O_WRONLY|os.O_RDWR) != 0 {
 			j.touch(w.path)
 		}
 	}
 }
 
-// safe says that a checkpoint is: what changed returned is durable.
-func (j *fileJournal) safe() {
+// Committed says that a checkpoint is committed: what Changed returned is durable.
+func (j *Journal) Committed() {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	clear(j.unsafe)
 }
 
-// settle makes all that was changed durable.
-func (j *fileJournal) settle() error { return ckpt.SyncChanged(j.changed()) }
+// Sync makes all that was changed durable.
+func (j *Journal) Sync() error { return ckpt.SyncChanged(j.Changed()) }
 
 // syncKept makes a file that is kept durable, and its name.
 func syncKept(f *os.File) error {

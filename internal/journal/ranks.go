@@ -1,4 +1,4 @@
-package resume
+package journal
 
 import (
 	"encoding/json"
@@ -37,8 +37,8 @@ import (
 //go:linkname nanotime runtime.nanotime
 func nanotime() int64
 
-// inUse are locks of this process.
-var inUse struct {
+// locks are those of this process.
+type locks struct {
 	sync.Mutex
 	files map[uint64]*fileLock
 	lock  *os.File // nil: not opened yet, or there is none
@@ -55,25 +55,25 @@ const allNames = 0
 
 // hold takes the lock of a file, by its inode, against other goroutines and other
 // ranks. The journal's lock is not held.
-func (j *fileJournal) hold(file uint64) (release func()) {
-	if !together() {
+func (j *Journal) hold(file uint64) (release func()) {
+	if !j.shared() {
 		return func() {}
 	}
-	inUse.Lock()
-	if !inUse.tried {
-		inUse.tried = true
-		inUse.lock, _ = os.OpenFile(filepath.Join(j.dir, lockName), os.O_CREATE|os.O_RDWR, 0o600)
+	j.locks.Lock()
+	if !j.locks.tried {
+		j.locks.tried = true
+		j.locks.lock, _ = os.OpenFile(filepath.Join(j.Dir, lockName), os.O_CREATE|os.O_RDWR, 0o600)
 	}
-	if inUse.files == nil {
-		inUse.files = make(map[uint64]*fileLock)
+	if j.locks.files == nil {
+		j.locks.files = make(map[uint64]*fileLock)
 	}
-	l := inUse.files[file]
+	l := j.locks.files[file]
 	if l == nil {
 		l = new(fileLock)
-		inUse.files[file] = l
+		j.locks.files[file] = l
 	}
 	l.users++
-	inUse.Unlock()
+	j.locks.Unlock()
 	l.Lock()
 	at := int64(0)
 	if file != allNames {
@@ -81,21 +81,21 @@ func (j *fileJournal) hold(file uint64) (release func()) {
 		fmt.Fprint(h, file)
 		at = 1 + int64(h.Sum64()>>2)
 	}
-	lockRange(inUse.lock, at, true)
+	lockRange(j.locks.lock, at, true)
 	return func() {
-		lockRange(inUse.lock, at, false)
+		lockRange(j.locks.lock, at, false)
 		l.Unlock()
-		inUse.Lock()
-		defer inUse.Unlock()
+		j.locks.Lock()
+		defer j.locks.Unlock()
 		if l.users--; l.users == 0 {
-			delete(inUse.files, file)
+			delete(j.locks.files, file)
 		}
 	}
 }
 
 // holdName takes the locks for a change of names, and of the file that has one.
-func (j *fileJournal) holdName(path string) (release func()) {
-	if !together() {
+func (j *Journal) holdName(path string) (release func()) {
+	if !j.shared() {
 		return func() {}
 	}
 	names := j.hold(allNames)
@@ -111,7 +111,7 @@ func (j *fileJournal) holdName(path string) (release func()) {
 }
 
 // changeShared notes a change of an open file that other ranks may change, too.
-func (j *fileJournal) changeShared(w *watch, op byte, off, n int64) (func(), error) {
+func (j *Journal) changeShared(w *watch, op byte, off, n int64) (func(), error) {
 	if op == 's' || op == 'r' || off < 0 { // r: all of it comes by Write
 		return nil, nil
 	}
@@ -127,7 +127,7 @@ func (j *fileJournal) changeShared(w *watch, op byte, off, n int64) (func(), err
 	return release, nil
 }
 
-func (j *fileJournal) noteShared(w *watch, op byte, off, n int64) error {
+func (j *Journal) noteShared(w *watch, op byte, off, n int64) error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	st, err := w.f.Stat()
@@ -163,7 +163,7 @@ func (j *fileJournal) noteShared(w *watch, op byte, off, n int64) error {
 		}
 		return nil
 	}
-	if !w.named() {
+	if !j.named(w) {
 		return nil // it has no name any more, and needs nothing
 	}
 	c.path = w.path
@@ -198,7 +198,7 @@ func (j *fileJournal) noteShared(w *watch, op byte, off, n int64) error {
 
 // named finds the name that an open file has now, which other ranks may have
 // changed. It reports whether there is one.
-func (w *watch) named() bool {
+func (j *Journal) named(w *watch) bool {
 	if w.is(w.path) {
 		return true
 	}
@@ -206,7 +206,7 @@ func (w *watch) named() bool {
 		w.path = name
 		return true
 	}
-	kept, _ := filepath.Glob(filepath.Join(journal.dir, strings.TrimSuffix(keptName, ".kept")+"-*.kept", "*"))
+	kept, _ := filepath.Glob(filepath.Join(j.Dir, strings.TrimSuffix(keptName, ".kept")+"-*.kept", "*"))
 	for _, name := range kept {
 		if w.is(name) {
 			return true // its line is found by the inode
@@ -369,12 +369,12 @@ type told struct {
 }
 
 // ask tells the other ranks something, and returns what all of them tell.
-func ask(mine told) ([]told, error) {
+func (j *Journal) ask(mine told) ([]told, error) {
 	text, err := json.Marshal(mine)
 	if err != nil {
 		return nil, err
 	}
-	all, err := run.Gather(text)
+	all, err := j.Gather(text)
 	if err != nil {
 		return nil, err
 	}
@@ -385,7 +385,7 @@ func ask(mine told) ([]told, error) {
 		}
 	}
 	for r, t := range out {
-		if t.Error != "" && r != run.Rank() {
+		if t.Error != "" && r != j.Rank {
 			return out, fmt.Errorf("rank %d: %s", r, t.Error)
 		}
 	}
@@ -393,12 +393,12 @@ func ask(mine told) ([]told, error) {
 }
 
 // asked is ask with an error of this rank. All ranks end with an error if one has.
-func asked(err error) error {
+func (j *Journal) asked(err error) error {
 	mine := told{}
 	if err != nil {
 		mine.Error = err.Error()
 	}
-	_, others := ask(mine)
+	_, others := j.ask(mine)
 	if err == nil {
 		err = others
 	}
@@ -406,9 +406,9 @@ func asked(err error) error {
 }
 
 // bringTogether is bring for several ranks.
-func (j *fileJournal) bringTogether(set *uint64) error {
-	mine := told{Host: run.Host()}
-	own, err := readJournal(j.dir, run.Rank(), run.Ranks())
+func (j *Journal) bringTogether(set *uint64) error {
+	mine := told{Host: j.Host}
+	own, err := j.readLog(j.Rank)
 	if err == nil {
 		for _, e := range own.lines {
 			mine.Start = max(mine.Start, e.Start)
@@ -418,12 +418,12 @@ func (j *fileJournal) bringTogether(set *uint64) error {
 	if err != nil {
 		mine.Error = err.Error()
 	}
-	all, others := ask(mine)
+	all, others := j.ask(mine)
 	if err = errors.Join(err, others); err != nil {
 		return err
 	}
 	lists := make([][]uint64, len(all))
-	leader := run.Rank()
+	leader := j.Rank
 	begun := 0
 	for r, t := range all {
 		lists[r], begun = t.Sets, max(begun, t.Start)
@@ -436,15 +436,15 @@ func (j *fileJournal) bringTogether(set *uint64) error {
 		set = &line
 	}
 	var p *undoing
-	if leader == run.Rank() {
-		var logs []*journalFile
+	if leader == j.Rank {
+		var logs []*logFile
 		for r, t := range all {
 			if t.Host != mine.Host {
 				continue
 			}
 			log := own
-			if r != run.Rank() {
-				if log, err = readJournal(j.dir, r, run.Ranks()); err != nil {
+			if r != j.Rank {
+				if log, err = j.readLog(r); err != nil {
 					break
 				}
 			}
@@ -457,7 +457,7 @@ func (j *fileJournal) bringTogether(set *uint64) error {
 			err = p.verify()
 		}
 	}
-	if err := asked(err); err != nil { // nobody changes anything before all have looked
+	if err := j.asked(err); err != nil { // nobody changes anything before all have looked
 		return err
 	}
 	if p != nil {
@@ -466,10 +466,10 @@ func (j *fileJournal) bringTogether(set *uint64) error {
 			l.close()
 		}
 	}
-	if err := asked(err); err != nil {
+	if err := j.asked(err); err != nil {
 		return err
 	}
-	if own, err = readJournal(j.dir, run.Rank(), run.Ranks()); err != nil {
+	if own, err = j.readLog(j.Rank); err != nil {
 		return err
 	}
 	if err := j.adopt(own, *set); err != nil {
@@ -479,14 +479,14 @@ func (j *fileJournal) bringTogether(set *uint64) error {
 	return nil
 }
 
-// attend is for a process that takes the place of another one: it gets again what
+// skipExchanges is for a process that takes the place of another one: it gets again what
 // that one was told by begin, and needs nothing of it.
-func (j *fileJournal) attend() error {
-	if !together() {
+func (j *Journal) skipExchanges() error {
+	if !j.shared() {
 		return nil
 	}
 	for range 3 {
-		if _, err := run.Gather(nil); err != nil {
+		if _, err := j.Gather(nil); err != nil {
 			return err
 		}
 	}

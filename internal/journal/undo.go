@@ -1,4 +1,4 @@
-package resume
+package journal
 
 import (
 	"bytes"
@@ -17,7 +17,7 @@ import (
 // undoing is the work of bringing files back to what they were at a checkpoint.
 type undoing struct {
 	set  uint64
-	logs []*journalFile
+	logs []*logFile
 	from []int // the first line of each journal that is undone, or cut
 	all  []noted
 
@@ -33,13 +33,13 @@ type keptOrigin struct{ kept, name string }
 // noted is a line of one of several journals.
 type noted struct {
 	entry
-	log   *journalFile
+	log   *logFile
 	index int // in log
 	undo  bool
 }
 
 // planUndo finds out what to do. It changes nothing.
-func planUndo(set uint64, logs ...*journalFile) (*undoing, error) {
+func planUndo(set uint64, logs ...*logFile) (*undoing, error) {
 	p := &undoing{set: set}
 	for _, l := range logs {
 		if len(l.lines) == 0 {
@@ -128,7 +128,7 @@ func (p *undoing) verify() error {
 }
 
 // run undoes, from the last line to the first.
-func (p *undoing) run(j *fileJournal) error {
+func (p *undoing) run(j *Journal) error {
 	if err := p.relink(); err != nil {
 		return err
 	}
@@ -163,7 +163,7 @@ func (p *undoing) run(j *fileJournal) error {
 }
 
 // undo undoes a line.
-func (p *undoing) undo(j *fileJournal, i int) error {
+func (p *undoing) undo(j *Journal, i int) error {
 	e := p.all[i]
 	path := e.log.abs(e.Path)
 	err := error(nil)
@@ -208,7 +208,7 @@ func (e *entry) moveBack(path, to string) error {
 }
 
 // unmake removes what did not exist.
-func (p *undoing) unmake(j *fileJournal, i int, path string) error {
+func (p *undoing) unmake(j *Journal, i int, path string) error {
 	st, err := os.Lstat(path)
 	if missing(err) {
 		return nil
@@ -604,9 +604,17 @@ func (e *noted) trusted() error {
 		if err != nil {
 			return err
 		}
-		if _, ok := cutFolder(path, start.real()); !ok {
-			return fmt.Errorf("%s was not written in this directory, and a restart would change %s, which is outside the working directory %s: if you trust these checkpoints, set %s=1", e.log.path(), path, start.dir, envOutside)
+		if _, ok := cutFolder(path, withoutLinks(e.log.home)); !ok {
+			return fmt.Errorf("%s was not written in this directory, and a restart would change %s, which is outside the working directory %s: if you trust these checkpoints, set %s=1", e.log.path(), path, e.log.home, envOutside)
 		}
 	}
 	return nil
+}
+
+// withoutLinks is a directory without symbolic links in its name.
+func withoutLinks(dir string) string {
+	if real, err := filepath.EvalSymlinks(dir); err == nil {
+		return real
+	}
+	return dir
 }

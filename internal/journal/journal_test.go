@@ -1,8 +1,7 @@
-package resume
+package journal
 
 import (
 	"bytes"
-	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -17,8 +16,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-
-	"github.com/cairnrun/cairn/internal/engine"
 )
 
 // crash is what a process does that is killed, here.
@@ -28,6 +25,7 @@ type crash struct{}
 // killed.
 type world struct {
 	t      *testing.T
+	j      *Journal
 	rnd    *rand.Rand
 	root   string // the program's files
 	dir    string // checkpoints
@@ -46,7 +44,7 @@ type snapshot struct {
 	epoch   uint64
 	noted   bool
 	files   map[string]string
-	handles []handle
+	handles []OpenFile
 	sizes   map[string]int64
 }
 
@@ -137,31 +135,29 @@ func (w *world) change() {
 	w.say("%d %s %s", what, a[len(w.root):], b[len(w.root):])
 	switch what {
 	case 0, 1:
-		WriteFile(a, w.text(), 0o644)
+		w.j.WriteFile(a, w.text(), 0o644)
 	case 2:
-		Remove(a)
+		w.j.Remove(a)
 	case 3:
-		RemoveAll(filepath.Dir(a + "/x")) // of one or two parts
+		w.j.RemoveAll(filepath.Dir(a + "/x")) // of one or two parts
 	case 4, 5:
-		Rename(a, b)
+		w.j.Rename(a, b)
 	case 6:
 		if !w.copies { // where files can't be linked, there is one file for each name
-			Link(a, b)
+			w.j.Link(a, b)
 		}
 	case 7:
-		Symlink(filepath.Base(b), a)
+		w.j.Symlink(filepath.Base(b), a)
 	case 8:
-		Mkdir(a, 0o755)
+		w.j.Mkdir(a, 0o755)
 	case 9:
-		MkdirAll(a, 0o755)
+		w.j.MkdirAll(a, 0o755)
 	case 10:
-		Chmod(a, fs.FileMode(0o600+w.rnd.IntN(8)))
+		w.j.Chmod(a, fs.FileMode(0o600+w.rnd.IntN(8)))
 	case 11:
-		Truncate(a, int64(w.rnd.IntN(2*block)))
+		w.j.Truncate(a, int64(w.rnd.IntN(2*block)))
 	case 12:
-		if f, err := CreateTemp(w.root, "tmp*"); err == nil {
-			w.hold(f)
-		}
+		w.openFile(filepath.Join(w.root, "tmp"+strconv.Itoa(w.rnd.IntN(1e9))), os.O_RDWR|os.O_CREATE|os.O_EXCL)
 	case 13, 14:
 		flag := []int{os.O_RDWR, os.O_WRONLY, os.O_RDWR | os.O_CREATE, os.O_RDWR | os.O_TRUNC, os.O_WRONLY | os.O_APPEND | os.O_CREATE}[w.rnd.IntN(5)]
 		w.openFile(a, flag)
@@ -173,12 +169,12 @@ func (w *world) change() {
 	step()
 }
 
-// openFile is OpenFile, without the run.
+// openFile opens a file as package resume does.
 func (w *world) openFile(name string, flag int) {
 	if st, err := os.Stat(name); err == nil && !st.Mode().IsRegular() {
 		return
 	}
-	path, err := journal.openingFile(name, flag)
+	path, err := w.j.Opening(name, flag)
 	if err != nil {
 		return
 	}
@@ -186,7 +182,7 @@ func (w *world) openFile(name string, flag int) {
 	if err != nil {
 		return
 	}
-	journal.follow(f, name, path, flag)
+	w.j.Track(f, name, path, flag)
 	w.hold(f)
 }
 
@@ -204,25 +200,25 @@ func (w *world) write(f *os.File) {
 	text, off := w.text(), int64(w.rnd.IntN(2*block))
 	switch w.rnd.IntN(4) {
 	case 0:
-		if allowed(f, 'w', 0, int64(len(text))) {
+		if w.allowed(f, 'w', 0, int64(len(text))) {
 			step()
 			f.Write(text)
 		}
 	case 1:
-		if allowed(f, 'a', off, int64(len(text))) {
+		if w.allowed(f, 'a', off, int64(len(text))) {
 			step()
 			f.WriteAt(text, off)
 		}
 	case 2:
-		if allowed(f, 't', off, 0) {
+		if w.allowed(f, 't', off, 0) {
 			step()
 			f.Truncate(off)
 		}
 	case 3:
-		if allowed(f, 's', off, io.SeekStart) {
+		if w.allowed(f, 's', off, io.SeekStart) {
 			f.Seek(off, io.SeekStart)
 		}
-		if allowed(f, 'r', 0, 0) {
+		if w.allowed(f, 'r', 0, 0) {
 			step()
 			f.ReadFrom(bytes.NewReader(text))
 		}
@@ -230,8 +226,8 @@ func (w *world) write(f *os.File) {
 }
 
 // allowed is what package os asks first.
-func allowed(f *os.File, op byte, off, n int64) bool {
-	done, err := changing(f, op, off, n)
+func (w *world) allowed(f *os.File, op byte, off, n int64) bool {
+	done, err := w.j.changing(f, op, off, n)
 	if done != nil {
 		done()
 	}
@@ -240,14 +236,14 @@ func allowed(f *os.File, op byte, off, n int64) bool {
 
 // save takes a set; it may never be committed.
 func (w *world) save() {
-	if journal.unsettled() != "" {
+	if w.j.Blocked() != "" {
 		return
 	}
-	epoch, noted, err := journal.taken()
+	epoch, noted, err := w.j.BeginEpoch()
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	now := &snapshot{epoch: epoch, noted: noted, files: w.tree(), handles: journal.handles(), sizes: make(map[string]int64)}
+	now := &snapshot{epoch: epoch, noted: noted, files: w.tree(), handles: w.j.OpenFiles(), sizes: make(map[string]int64)}
 	for _, h := range now.handles {
 		if st, err := h.File.Stat(); err == nil && h.Flag&(os.O_RDWR|os.O_WRONLY) != 0 {
 			now.sizes[h.Name] = st.Size()
@@ -313,10 +309,10 @@ func (w *world) restart() {
 	}
 	n := slices.Max(slices.Collect(maps.Keys(w.sets)))
 	was := w.sets[n]
-	if err := journal.restored(was.epoch, was.noted); err != nil {
+	if err := w.j.Restored(was.epoch, was.noted); err != nil {
 		w.t.Fatalf("set %d: %v\n%q", n, err, w.log)
 	}
-	for name, size := range was.sizes { // by engine.Run
+	for name, size := range was.sizes { // by the run
 		if err := os.Truncate(name, size); err != nil {
 			w.t.Fatalf("set %d: %v\n%q", n, err, w.log)
 		}
@@ -332,16 +328,16 @@ func (w *world) restart() {
 			w.t.Fatalf("set %d: there is %s\n%q", n, name, w.log)
 		}
 	}
-	var again []handle
+	var again []OpenFile
 	for _, h := range was.handles {
 		f, err := os.OpenFile(h.Name, h.Flag&^(os.O_TRUNC|os.O_CREATE|os.O_EXCL), 0)
 		if err != nil {
 			w.t.Fatalf("set %d: %v\n%q", n, err, w.log)
 		}
-		again = append(again, handle{f, h.Name, h.Flag})
+		again = append(again, OpenFile{f, h.Name, h.Flag})
 		w.open = append(w.open, f)
 	}
-	journal.rehandle(again)
+	w.j.Reopened(again)
 	was.handles = again
 }
 
@@ -393,8 +389,8 @@ func (w *world) damage() {
 		os.Rename(a, aside(a))
 	}
 	before := w.tree()
-	journal, watched.files, w.left = new(fileJournal), nil, -1
-	err := journal.begin()
+	w.left = -1
+	_, err := Open(w.config())
 	w.say("damage %d of %s and %s: %v", what, filepath.Base(a), filepath.Base(b), err)
 	// Without an error it was not needed, but may be for an older checkpoint.
 	if err != nil && !maps.Equal(before, w.tree()) {
@@ -421,13 +417,17 @@ func alone(text string) string {
 	return text
 }
 
+func (w *world) config() Config {
+	return Config{Dir: w.dir, Home: w.root, Ranks: 1, Warn: func(string, ...any) {}, Fatal: func(format string, args ...any) { w.t.Errorf(format, args...) }}
+}
+
 // begin is what a process does first.
 func (w *world) begin() {
-	journal = new(fileJournal)
-	watched.files = nil
-	if err := journal.begin(); err != nil {
+	j, err := Open(w.config())
+	if err != nil {
 		w.t.Fatalf("%v\n%q", err, w.log)
 	}
+	w.j = j
 	w.left = -1
 }
 
@@ -455,12 +455,6 @@ func TestJournal(t *testing.T) {
 	t.Setenv(envOutside, "1")
 	elsewhere := t.TempDir()
 	t.Cleanup(swap(&spillPlaces, func() []string { return []string{elsewhere} }))
-	null, err := os.OpenFile(os.DevNull, os.O_WRONLY, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { null.Close() })
-	t.Cleanup(swap(&os.Stderr, null)) // what is said about full disks
 	t.Cleanup(swap(&syncing, syncing))
 	for seed := first; seed < seeds; seed++ {
 		syncing = seed%8 == 0 // it costs most of the time
@@ -479,22 +473,18 @@ func tryJournal(t *testing.T, seed uint64) {
 	w := &world{t: t, rnd: rand.New(rand.NewPCG(seed, 1)), left: -1, copies: seed%4 == 3, sets: make(map[uint64]*snapshot)}
 	base := t.TempDir()
 	w.root, w.dir = filepath.Join(base, "files"), filepath.Join(base, "ck")
-	if err := os.Mkdir(w.root, 0o777); err != nil {
-		t.Fatal(err)
-	}
-	defer swap(&start.dir, w.root)()
-	var err error
-	if run, err = engine.Open(context.Background(), engine.Options{Dir: w.dir}); err != nil {
-		t.Fatal(err)
-	}
-	defer func() {
-		run.Close()
-		if journal.log != nil {
-			journal.log.unspill()
+	for _, dir := range []string{w.root, w.dir} {
+		if err := os.Mkdir(dir, 0o777); err != nil {
+			t.Fatal(err)
 		}
-		run, hook, journal, step, link = nil, nil, new(fileJournal), func() {}, os.Link
+	}
+	w.j = new(Journal)
+	defer func() {
+		if w.j.log != nil {
+			w.j.log.unspill()
+		}
+		hook, step, link = nil, func() {}, os.Link
 		room = func() error { return nil }
-		watched.files = nil
 		for _, f := range w.open {
 			f.Close()
 		}
@@ -547,7 +537,7 @@ func tryJournal(t *testing.T, seed uint64) {
 // removed, is another file's when that is changed.
 func TestJournal_InodeUsedAgain(t *testing.T) {
 	t.Setenv(envOutside, "1")
-	l := &journalFile{dir: t.TempDir(), base: t.TempDir()}
+	l := &logFile{dir: t.TempDir(), base: t.TempDir()}
 	sum := make(map[string]string)
 	if err := os.Mkdir(l.beside(keptName), 0o700); err != nil {
 		t.Fatal(err)
@@ -579,7 +569,7 @@ func TestJournal_InodeUsedAgain(t *testing.T) {
 // program's file is brought back nevertheless.
 func TestJournal_KeptFileReplaced(t *testing.T) {
 	t.Setenv(envOutside, "1")
-	l := &journalFile{dir: t.TempDir(), base: t.TempDir()}
+	l := &logFile{dir: t.TempDir(), base: t.TempDir()}
 	a, c := filepath.Join(l.base, "a"), filepath.Join(l.base, "c")
 	if err := os.Mkdir(l.beside(keptName), 0o700); err != nil {
 		t.Fatal(err)
@@ -611,7 +601,7 @@ func TestJournal_KeptFileReplaced(t *testing.T) {
 		err = p.verify()
 	}
 	if err == nil {
-		err = p.run(new(fileJournal))
+		err = p.run(new(Journal))
 	}
 	if err != nil {
 		t.Fatal(err)

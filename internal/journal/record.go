@@ -1,4 +1,4 @@
-package resume
+package journal
 
 import (
 	"errors"
@@ -56,12 +56,12 @@ func target(name string) (string, error) {
 
 // name notes what has a name, before that is changed. With several ranks, which
 // may all change it, every change is noted, else the first one in a part.
-func (j *fileJournal) name(path string) error {
-	if _, ok := j.names[path]; ok && !together() {
+func (j *Journal) name(path string) error {
+	if _, ok := j.names[path]; ok && !j.shared() {
 		return nil
 	}
 	j.touch(path)
-	if j.lost {
+	if j.incomplete {
 		return nil
 	}
 	e := entry{Op: opName, Path: path}
@@ -101,7 +101,7 @@ func (j *fileJournal) name(path string) error {
 }
 
 // renew lets the next change of a file be noted as if it were the first.
-func (j *fileJournal) renew(key string) {
+func (j *Journal) renew(key string) {
 	if c := j.contents[key]; c != nil {
 		c.close()
 		delete(j.contents, key)
@@ -110,21 +110,21 @@ func (j *fileJournal) renew(key string) {
 
 // busy says that a file is about to be changed. What is returned is called when
 // it has been.
-func (j *fileJournal) busy() (done func()) {
+func (j *Journal) busy() (done func()) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	j.underway++
 	return j.idle
 }
 
-func (j *fileJournal) idle() {
+func (j *Journal) idle() {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	j.underway--
 }
 
 // made notes that a name is about to be given to a new file, if there is none.
-func (j *fileJournal) made(path string) (bool, error) {
+func (j *Journal) made(path string) (bool, error) {
 	if _, err := os.Lstat(path); !missing(err) {
 		return false, nil
 	}
@@ -132,8 +132,23 @@ func (j *fileJournal) made(path string) (bool, error) {
 		return false, err
 	}
 	// Another rank may put something else there.
-	j.fresh[path] = !together()
+	j.created[path] = !j.shared()
 	return true, nil
+}
+
+// madeAll notes that a directory is about to be made, with those that lead to it,
+// the outermost first.
+func (j *Journal) madeAll(path string) error {
+	if _, err := os.Lstat(path); !missing(err) {
+		return nil
+	}
+	if up := filepath.Dir(path); up != path {
+		if err := j.madeAll(up); err != nil {
+			return err
+		}
+	}
+	_, err := j.made(path)
+	return err
 }
 
 // link is os.Link; tests have one that fails, as it does from one file system to
@@ -146,17 +161,17 @@ const copyUpTo = 64 << 20
 
 // keep gives a file another name in the journal's directory; where that can't be,
 // it is copied.
-func (j *fileJournal) keep(path string, e *entry) error {
+func (j *Journal) keep(path string, e *entry) error {
 	name, to, err := j.next(false)
 	if err != nil {
 		return err
 	}
 	e.Kept = name
-	if together() {
+	if j.shared() {
 		e.Live = true
 	}
 	// A link needs no room, and stays one with other names of the file.
-	if (!together() || e.Size > copyUpTo) && link(path, to) == nil {
+	if (!j.shared() || e.Size > copyUpTo) && link(path, to) == nil {
 		step()
 		f, err := openAnyway(to)
 		if err != nil {
@@ -206,11 +221,11 @@ func openAnyway(path string) (*os.File, error) {
 
 // next returns a name in the journal's directory that nothing has; or, if copy
 // says that there must be room for more than a name, perhaps elsewhere.
-func (j *fileJournal) next(copy bool) (name, path string, err error) {
+func (j *Journal) next(copy bool) (name, path string, err error) {
 	j.kept++
 	name = strconv.FormatUint(j.kept, 10)
 	dir := j.log.beside(keptName)
-	if j.spilling && copy {
+	if j.overflowing && copy {
 		if dir, err = j.log.spill(); err != nil {
 			return "", "", err
 		}
@@ -260,8 +275,8 @@ func contentKey(path string, st fs.FileInfo) string {
 
 // content returns what is known of a file; nil: it was made in this part. It is an
 // error if there is no such file.
-func (j *fileJournal) content(path string) (*content, error) {
-	if j.fresh[path] {
+func (j *Journal) content(path string) (*content, error) {
+	if j.created[path] {
 		return nil, nil
 	}
 	st, err := os.Stat(path)
@@ -277,21 +292,21 @@ func (j *fileJournal) content(path string) (*content, error) {
 		c = &content{path: path, ino: inode(st), base: st.Size(), end: -1}
 		j.contents[key] = c
 	}
-	if together() { // others may change it, and its name
+	if j.shared() { // others may change it, and its name
 		c.path, c.base = path, st.Size()
 	}
 	return c, nil
 }
 
 // size notes how long a file is.
-func (j *fileJournal) size(c *content) error {
+func (j *Journal) size(c *content) error {
 	if c == nil || c.sized {
 		return nil
 	}
 	if err := j.write(entry{Op: opSize, Path: c.path, Ino: c.ino, Size: c.base}); err != nil {
 		return err
 	}
-	c.sized = !together()
+	c.sized = !j.shared()
 	c.end = -1
 	return nil
 }
@@ -299,15 +314,15 @@ func (j *fileJournal) size(c *content) error {
 // save keeps a piece of a file, as far as it was there when the part began and is
 // not kept yet. from reads it, if it is not nil. With several ranks it is exactly
 // what is overwritten, since what is beside it may be another's.
-func (j *fileJournal) save(c *content, from *os.File, lo, hi int64) (err error) {
+func (j *Journal) save(c *content, from *os.File, lo, hi int64) (err error) {
 	if c != nil {
 		j.touch(c.path)
 	}
-	if c == nil || j.lost {
+	if c == nil || j.incomplete {
 		return nil
 	}
 	lo, hi = max(lo, 0), min(hi, c.base)
-	if !together() {
+	if !j.shared() {
 		lo &^= block - 1
 		if rest := hi % block; rest > 0 {
 			hi = min(hi-rest+block, c.base)
@@ -331,7 +346,7 @@ func (j *fileJournal) save(c *content, from *os.File, lo, hi int64) (err error) 
 }
 
 // saveGaps keeps pieces of a file, and notes that.
-func (j *fileJournal) saveGaps(c *content, from *os.File, gaps []span) error {
+func (j *Journal) saveGaps(c *content, from *os.File, gaps []span) error {
 	if c.to == nil {
 		name, path, err := j.next(true)
 		if err != nil {
@@ -412,7 +427,7 @@ func (c *content) close() {
 
 // opening notes that a file is about to be opened for writing, or is made. path
 // is its target.
-func (j *fileJournal) opening(path string, flag int) error {
+func (j *Journal) opening(path string, flag int) error {
 	if made, err := j.made(path); made || err != nil {
 		return err
 	}
@@ -420,7 +435,7 @@ func (j *fileJournal) opening(path string, flag int) error {
 	if err != nil {
 		return nil // nor can the program open it
 	}
-	if together() && flag&os.O_TRUNC == 0 { // see changeShared
+	if j.shared() && flag&os.O_TRUNC == 0 { // see changeShared
 		return nil
 	}
 	if err := j.size(c); err != nil {
@@ -437,9 +452,9 @@ const noSize = 1<<63 - 1
 
 // mode notes the permissions of a file. Each change is noted: what is undone
 // before it may need them.
-func (j *fileJournal) mode(path string, mode fs.FileMode) error {
+func (j *Journal) mode(path string, mode fs.FileMode) error {
 	st, err := os.Stat(path)
-	if err != nil || j.fresh[path] && !st.IsDir() || st.Mode().Perm() == mode.Perm() {
+	if err != nil || j.created[path] && !st.IsDir() || st.Mode().Perm() == mode.Perm() {
 		return nil
 	}
 	return j.write(entry{Op: opMode, Path: path, Mode: uint32(st.Mode().Perm())})
@@ -447,7 +462,7 @@ func (j *fileJournal) mode(path string, mode fs.FileMode) error {
 
 // below notes all names in a directory, and its own: what is in a directory before
 // it, so that it is there again when they come back.
-func (j *fileJournal) below(path string) error {
+func (j *Journal) below(path string) error {
 	st, err := os.Lstat(path)
 	if err != nil {
 		return nil // nor will the program get at it
@@ -468,7 +483,7 @@ func (j *fileJournal) below(path string) error {
 
 // rename does what os.Rename does. A file that was made in this part takes the
 // place of another; where something else gets a new name, the part ends.
-func (j *fileJournal) rename(from, to string, do func() error) error {
+func (j *Journal) rename(from, to string, do func() error) error {
 	st, err := os.Lstat(from)
 	if err != nil || from == to {
 		return do()
@@ -479,10 +494,10 @@ func (j *fileJournal) rename(from, to string, do func() error) error {
 	if err := j.name(to); err != nil {
 		return err
 	}
-	if j.fresh[from] && !st.IsDir() {
+	if j.created[from] && !st.IsDir() {
 		if err = do(); err == nil {
-			delete(j.fresh, from)
-			j.fresh[to] = true
+			delete(j.created, from)
+			j.created[to] = true
 			j.unnamed(to)
 			j.renamed(from, to)
 		}
@@ -503,7 +518,7 @@ func (j *fileJournal) rename(from, to string, do func() error) error {
 
 // link does what os.Link does: a file has a second name, by which it may be
 // changed, and the part ends.
-func (j *fileJournal) link(to string, do func() error) error {
+func (j *Journal) link(to string, do func() error) error {
 	if _, err := os.Lstat(to); !missing(err) {
 		return do()
 	}

@@ -1,4 +1,4 @@
-package resume
+package journal
 
 import (
 	"bytes"
@@ -25,7 +25,7 @@ const (
 	lockName    = "journal.lock"
 )
 
-// journalFile is the journal of one rank as it is on disk.
+// logFile is the journal of one rank as it is on disk.
 //
 // Every line ends with a digest of itself and of all lines before it. A second
 // file, the head, says how many lines there are: a line counts when the head has
@@ -35,9 +35,10 @@ const (
 //
 // Several ranks have one checkpoint directory. On a restart one of them undoes
 // the journals of all.
-type journalFile struct {
+type logFile struct {
 	dir         string // the checkpoint directory
 	rank, ranks int
+	home        string // the directory that the program was started in
 	base        string // relative paths are relative to this directory
 
 	lines []entry // all lines, with the digest after each, until forget is called
@@ -60,14 +61,14 @@ func rankName(name string, rank, ranks int) string {
 	return name
 }
 
-func (l *journalFile) beside(name string) string {
+func (l *logFile) beside(name string) string {
 	return filepath.Join(l.dir, rankName(name, l.rank, l.ranks))
 }
 
-func (l *journalFile) path() string { return l.beside(journalName) }
+func (l *logFile) path() string { return l.beside(journalName) }
 
 // keptPath is where something is kept.
-func (l *journalFile) keptPath(name string) string {
+func (l *logFile) keptPath(name string) string {
 	path := filepath.Join(l.beside(keptName), name)
 	if _, err := os.Lstat(path); err != nil {
 		if other, ok := l.spilled(name); ok {
@@ -98,7 +99,7 @@ func (l lostError) Error() string {
 func (l lostError) Lasting() {}
 
 // seed is what the digest of the first line begins with.
-func (l *journalFile) seed() string {
+func (l *logFile) seed() string {
 	return fmt.Sprintf("cairn files 2, rank %d of %d", l.rank, l.ranks)
 }
 
@@ -131,10 +132,10 @@ func decode(line []byte, before string) (e entry, sum string, ok bool) {
 	return e, sum, sum == digestOf([]byte(before), text) && json.Unmarshal(text, &e) == nil
 }
 
-// readJournal reads the journal of a rank, and changes nothing. What has damaged
-// it is an error.
-func readJournal(dir string, rank, ranks int) (*journalFile, error) {
-	l := &journalFile{dir: dir, rank: rank, ranks: ranks, base: start.dir}
+// readLog reads the journal of a rank, and changes nothing. A damaged journal is
+// an error.
+func (j *Journal) readLog(rank int) (*logFile, error) {
+	l := &logFile{dir: j.Dir, rank: rank, ranks: j.Ranks, home: j.Home, base: j.Home}
 	text, err := os.ReadFile(l.path())
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
@@ -190,7 +191,7 @@ func readJournal(dir string, rank, ranks int) (*journalFile, error) {
 }
 
 // valid checks what a line says that is not looked at elsewhere.
-func (l *journalFile) valid(e *entry, first bool) error {
+func (l *logFile) valid(e *entry, first bool) error {
 	switch e.Op {
 	case opSet, opName, opSize, opData, opMode, opMove, opGrow, opPut:
 		if first {
@@ -214,7 +215,7 @@ func (l *journalFile) valid(e *entry, first bool) error {
 
 // readHead reads the head. One that is not there, or is damaged itself, tells
 // nothing.
-func (l *journalFile) readHead() (gen, count int, sum string, ok bool) {
+func (l *logFile) readHead() (gen, count int, sum string, ok bool) {
 	text, err := os.ReadFile(l.beside(headName))
 	if err != nil {
 		return 0, 0, "", false
@@ -233,7 +234,7 @@ func headText(gen, count int, sum string) string {
 }
 
 // writeHead says how many lines count.
-func (l *journalFile) writeHead() (err error) {
+func (l *logFile) writeHead() (err error) {
 	if l.head == nil {
 		if l.head, err = os.OpenFile(l.beside(headName), os.O_CREATE|os.O_WRONLY, 0o600); err != nil {
 			return err
@@ -249,10 +250,10 @@ func (l *journalFile) writeHead() (err error) {
 
 // forget lets go of the lines: the journal is written on, and read again if it is
 // needed.
-func (l *journalFile) forget() { l.lines, l.sums = nil, nil }
+func (l *logFile) forget() { l.lines, l.sums = nil, nil }
 
 // open opens the file for lines to be added, and makes room for some.
-func (l *journalFile) open() (err error) {
+func (l *logFile) open() (err error) {
 	if l.file == nil {
 		if l.count == 0 {
 			l.sum = l.seed()
@@ -276,7 +277,7 @@ func (l *journalFile) open() (err error) {
 }
 
 // add writes lines.
-func (l *journalFile) add(list ...entry) (err error) {
+func (l *logFile) add(list ...entry) (err error) {
 	if err := l.open(); err != nil {
 		return err
 	}
@@ -314,7 +315,7 @@ func (l *journalFile) add(list ...entry) (err error) {
 
 // shorten cuts off what does not count. A file that need not be shorter is left
 // alone: it would lose the room that it has.
-func (l *journalFile) shorten() error {
+func (l *logFile) shorten() error {
 	st, err := l.file.Stat()
 	if err != nil || st.Size() <= l.size {
 		return err
@@ -324,7 +325,7 @@ func (l *journalFile) shorten() error {
 
 // cut drops the lines from one on. A kill in between leaves lines that are undone
 // again.
-func (l *journalFile) cut(from int) error {
+func (l *logFile) cut(from int) error {
 	if from >= len(l.lines) {
 		return nil
 	}
@@ -342,8 +343,8 @@ func (l *journalFile) cut(from int) error {
 }
 
 // rewrite replaces the journal by other lines, the first of which is opFirst.
-func (l *journalFile) rewrite(lines []entry) error {
-	next := &journalFile{dir: l.dir, rank: l.rank, ranks: l.ranks, base: l.base, gen: l.gen + 1, lines: lines}
+func (l *logFile) rewrite(lines []entry) error {
+	next := &logFile{dir: l.dir, rank: l.rank, ranks: l.ranks, home: l.home, base: l.base, gen: l.gen + 1, lines: lines}
 	lines[0].Gen = next.gen
 	var text []byte
 	sum := next.seed()
@@ -380,7 +381,7 @@ func (l *journalFile) rewrite(lines []entry) error {
 // may be given to new files; lines about one file still have the same one. Where a
 // name of the file is kept it is that of the copy, whose later changes are noted
 // with it.
-func (l *journalFile) renumber() error {
+func (l *logFile) renumber() error {
 	st, err := os.Stat(l.base)
 	if err != nil || len(l.lines) == 0 {
 		return nil
@@ -450,7 +451,7 @@ func writeSynced(name string, text []byte) error {
 }
 
 // remove removes the journal, and what it keeps.
-func (l *journalFile) remove() error {
+func (l *logFile) remove() error {
 	l.close()
 	for _, name := range []string{headName, journalName, lostName} {
 		if err := os.Remove(l.beside(name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -463,7 +464,7 @@ func (l *journalFile) remove() error {
 }
 
 // close lets go of the files; add opens them again.
-func (l *journalFile) close() {
+func (l *logFile) close() {
 	for _, f := range []*os.File{l.file, l.head} {
 		if f != nil {
 			f.Close()
@@ -478,7 +479,7 @@ func (l *journalFile) close() {
 const keptPrefix = "kept:"
 
 // rel is a path as it is written down.
-func (l *journalFile) rel(path string) string {
+func (l *logFile) rel(path string) string {
 	if name, ok := strings.CutPrefix(path, l.beside(keptName)+string(filepath.Separator)); ok {
 		return keptPrefix + name
 	}
@@ -492,7 +493,7 @@ func (l *journalFile) rel(path string) string {
 }
 
 // abs is a path that was written down.
-func (l *journalFile) abs(path string) string {
+func (l *logFile) abs(path string) string {
 	if name, ok := strings.CutPrefix(path, keptPrefix); ok {
 		return l.keptPath(name)
 	}
@@ -506,7 +507,7 @@ func (l *journalFile) abs(path string) string {
 // checkpoint directory is where it was, so is that; if it was moved or copied
 // together with that directory, it is the new one; else it is the one that the
 // program is started in.
-func (l *journalFile) place(first *entry) string {
+func (l *logFile) place(first *entry) string {
 	base, was := first.Path, first.To
 	if was == l.dir || sameDir(was, l.dir) {
 		return base
@@ -520,7 +521,7 @@ func (l *journalFile) place(first *entry) string {
 			return at
 		}
 	}
-	return start.dir
+	return l.home
 }
 
 func sameDir(a, b string) bool {
@@ -530,7 +531,7 @@ func sameDir(a, b string) bool {
 }
 
 // first is the first line of a journal that begins now.
-func (l *journalFile) first(epoch uint64) entry {
+func (l *logFile) first(epoch uint64) entry {
 	e := entry{Op: opFirst, Epoch: epoch, Path: l.base, To: l.dir, Gen: l.gen}
 	if st, err := os.Stat(l.dir); err == nil {
 		e.Ino = inode(st)
@@ -542,7 +543,7 @@ func (l *journalFile) first(epoch uint64) entry {
 }
 
 // copies are the lines by which epochs begin.
-func (l *journalFile) copies() (out []entry) {
+func (l *logFile) copies() (out []entry) {
 	for _, e := range l.lines {
 		if e.Op == opSet {
 			out = append(out, e)

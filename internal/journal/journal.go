@@ -1,4 +1,4 @@
-package resume
+package journal
 
 import (
 	"errors"
@@ -9,69 +9,74 @@ import (
 	"slices"
 	"strconv"
 	"sync"
+	"sync/atomic"
 
 	"github.com/cairnrun/cairn/internal/store"
 	"github.com/cairnrun/cairn/internal/vfs"
 )
 
-// journal keeps what a program changes in files and folders, so that they can be
-// brought back to what they were when a set was taken.
-//
-// It is a file in the checkpoint directory, with one line of JSON for each change
-// (see journalFile), and a directory beside it, with what was overwritten or
-// removed. Both are written before the program's change is made. A killed process
-// loses nothing of that, since what it gave to the system is there.
-//
-// An epoch is the time from one checkpoint to the next, a part is a piece of an
-// epoch in which no file had its name changed:
-//
-//	set 7                       set 8
-//	 │ epoch 12                  │ epoch 13
-//	 │ part 0     │ part 1       │ part 0
-//	 │ name data  │ size         │ data data      ✗ kill
-//	              └ a file was renamed
-//
-// In a part only the first change of a name and of each block of a file is noted:
-// what was there before it was there when the part began. Lines are undone from
-// the last one to the first; each is cut off the journal when it is undone, and
-// each can be undone twice, so that undoing can be killed and repeated.
-//
-// Several ranks may change one file: see shared.go.
-var journal = new(fileJournal)
-
 // step is for tests, which end there what a killed process would.
 var step = func() {}
 
-type fileJournal struct {
+// Config says which program a journal is of.
+type Config struct {
+	Dir         string // the checkpoint directory
+	Home        string // the directory that the program was started in
+	Rank, Ranks int
+	Host        string // of this rank, as all ranks call it
+
+	// Fresh discards the journal of an earlier run.
+	Fresh bool
+	// Migrated says that the state comes from a process that is alive. The files
+	// are as that process has left them, and nothing is undone.
+	Migrated bool
+
+	// Gather gives text to the other ranks and returns the texts of all ranks.
+	Gather func(text []byte) ([][]byte, error)
+	// Warn tells the user something. Fatal does so and ends the program.
+	Warn, Fatal func(format string, args ...any)
+}
+
+// Journal is the journal of this process. Its methods may be called by several
+// goroutines. A nil *Journal records nothing.
+type Journal struct {
+	Config
 	mu    sync.Mutex
-	ready bool   // there is a run
-	dir   string // the checkpoint directory
-	log   *journalFile
+	ready bool // changes are recorded
+	log   *logFile
 	epoch uint64 // checkpoints that were taken, or could have been
 	// start is how often the run was started, if it has several ranks.
 	start int
-	// lost says that a change could not be noted, and no checkpoint that there is
-	// can be restored; see lose.
-	lost bool
+	// incomplete says that a change could not be recorded: no existing checkpoint
+	// can be restored. See giveUp.
+	incomplete bool
 
-	names    map[string]string // noted in this part, and where what had them is kept
-	fresh    map[string]bool   // files that were made in this part: they need not be kept
+	// What is recorded in this segment.
+	names    map[string]string // names, and where what had them is kept
+	created  map[string]bool   // files that were made in it: they need not be kept
 	contents map[string]*content
-	kept     uint64 // files in the directory, ever
+	kept     uint64 // the number of the last kept file
 
-	copies []entry // epochs that were begun by a copy of the state: Op set
-	oldest uint64  // epoch of the first line that has something kept
-	// left are directories that were made after the checkpoint that was restored,
-	// and could not be removed: making them again is no error.
+	copies []entry // the lines by which epochs began: opCheckpoint
+	oldest uint64  // epoch of the first line with a kept file
+	// leftover are directories that were made after the restored checkpoint and
+	// could not be removed. Making them again is no error.
 	leftover map[string]bool
-	back     *uint64 // the checkpoint that files were brought back to
+	restored *uint64 // the checkpoint at which files are; nil: not known yet
 
-	spilling bool // things are kept elsewhere: see spill.go
-	underway int  // changes of files that are noted, and perhaps not made yet
+	overflowing bool // files are kept elsewhere: see overflow.go
+	underway    int  // changes that are recorded, and perhaps not made yet
 
 	touched map[string]bool // changed since the last copy of the state
-	unsafe  map[string]bool // … before it, since the last checkpoint that is safe
+	unsafe  map[string]bool // … before it, since the last committed checkpoint
+
+	open      openFiles
+	locks     locks
+	suspended atomic.Bool // the run's files are being put back: see Suspend
 }
+
+// shared reports whether other ranks may change the same files.
+func (j *Journal) shared() bool { return j.Ranks > 1 }
 
 // entry is a line of the journal.
 type entry struct {
@@ -93,7 +98,7 @@ type entry struct {
 	Ino   uint64 `json:"ino,omitempty"` // of the file; first: of the checkpoint directory
 
 	Home   uint64 `json:"home,omitempty"`   // first: inode of the directory that paths are relative to
-	Gen    int    `json:"gen,omitempty"`    // first: see journalFile
+	Gen    int    `json:"gen,omitempty"`    // first: see logFile
 	Lost   bool   `json:"lost,omitempty"`   // first: what came before was not noted
 	Append bool   `json:"append,omitempty"` // grow: by O_APPEND
 	Start  int    `json:"start,omitempty"`  // several ranks: order, see shared.go
@@ -120,56 +125,53 @@ const (
 const tidyLines = 10_000
 
 // keptPath is where something is kept.
-func (j *fileJournal) keptPath(name string) string { return j.log.keptPath(name) }
+func (j *Journal) keptPath(name string) string { return j.log.keptPath(name) }
 
-// begin brings all files back to what they were when the checkpoint was taken that
-// will be restored, or the program was started. It comes before anything is opened.
-func (j *fileJournal) begin() (err error) {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	if j.dir, err = filepath.Abs(run.Dir()); err != nil {
-		return err
-	}
-	if run.Arriving() { // another process has the files, and is alive: see restored
-		return j.attend()
+// Open brings all files back to what they were when the newest checkpoint was
+// taken, or the program was started, and begins to record changes. It must come
+// before the program opens files. All ranks call it.
+func Open(c Config) (*Journal, error) {
+	j := &Journal{Config: c}
+	if j.Migrated {
+		return j, j.skipExchanges()
 	}
 	j.ready = true
-	if run.Fresh() { // an earlier run was discarded
-		log := &journalFile{dir: j.dir, rank: run.Rank(), ranks: run.Ranks()}
+	if j.Fresh {
+		log := &logFile{dir: j.Dir, rank: j.Rank, ranks: j.Ranks}
 		if err := log.remove(); err != nil {
-			return err
+			return nil, err
 		}
 	}
 	if err := j.bring(nil); err != nil {
-		return err
+		return nil, err
 	}
 	if err := j.sweep(); err != nil {
-		return err
+		return nil, err
 	}
 	// There must be room for lines when the disk is full: a program that changes
 	// files before its first checkpoint could not be started again.
 	if err := j.log.open(); isFull(err) {
-		return fmt.Errorf("%w; nothing was started: make room there, or choose another directory for checkpoints", err)
+		return nil, fmt.Errorf("%w; nothing was started: make room there, or choose another directory for checkpoints", err)
 	}
 	j.attach()
-	return nil
+	return j, nil
 }
 
 // attach lets package os ask before an open file is changed.
-func (j *fileJournal) attach() {
-	hook = changing
-	shared = together()
+func (j *Journal) attach() {
+	hook = j.changing
+	sharedFiles = j.shared()
 }
 
-// choose says which checkpoint is about to be restored. It is the newest one, and
+// RestoreTo says which checkpoint is about to be restored. It is the newest one, and
 // there is nothing to do; if that one is damaged, more has to be undone.
-func (j *fileJournal) choose(set uint64) error {
+func (j *Journal) RestoreTo(set uint64) error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	if !j.ready || j.back != nil && *j.back == set {
+	if !j.ready || j.restored != nil && *j.restored == set {
 		return nil
 	}
-	if opened() > 0 {
+	if j.openCount() > 0 {
 		return errors.New("an older checkpoint than the newest is used, and the program has opened files before main: move the damaged checkpoint away and start the program again")
 	}
 	return j.bring(&set)
@@ -177,8 +179,8 @@ func (j *fileJournal) choose(set uint64) error {
 
 // bring brings files back to what they were when a checkpoint was taken; nil: the
 // newest one that there is.
-func (j *fileJournal) bring(set *uint64) error {
-	if together() {
+func (j *Journal) bring(set *uint64) error {
+	if j.shared() {
 		return j.bringTogether(set)
 	}
 	if set == nil {
@@ -192,7 +194,7 @@ func (j *fileJournal) bring(set *uint64) error {
 		}
 		set = &n
 	}
-	log, err := readJournal(j.dir, run.Rank(), run.Ranks())
+	log, err := j.readLog(j.Rank)
 	if err != nil {
 		return err
 	}
@@ -210,11 +212,11 @@ func (j *fileJournal) bring(set *uint64) error {
 }
 
 // adopt makes a journal that was undone this process's own.
-func (j *fileJournal) adopt(log *journalFile, set uint64) error {
+func (j *Journal) adopt(log *logFile, set uint64) error {
 	if j.log != nil {
 		j.log.close()
 	}
-	j.log, j.back = log, &set
+	j.log, j.restored = log, &set
 	j.copies, j.oldest = log.copies(), noEpoch
 	for _, e := range log.lines {
 		if e.Kept != "" {
@@ -234,16 +236,16 @@ func (j *fileJournal) adopt(log *journalFile, set uint64) error {
 	return nil
 }
 
-// restored says which checkpoint was restored, by its epoch, and whether there was
+// Restored says which checkpoint was restored, by its epoch, and whether there was
 // a journal then.
 //
 // Where the state came from a process that was alive, files are as it left them:
 // its epoch has begun, and nothing was changed since.
-func (j *fileJournal) restored(epoch uint64, noted bool) error {
+func (j *Journal) Restored(epoch uint64, recorded bool) error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	if !j.ready {
-		log, err := readJournal(j.dir, run.Rank(), run.Ranks())
+		log, err := j.readLog(j.Rank)
 		if err != nil {
 			return err
 		}
@@ -254,7 +256,7 @@ func (j *fileJournal) restored(epoch uint64, noted bool) error {
 		j.attach()
 	}
 	switch {
-	case noted && j.log.count == 0:
+	case recorded && j.log.count == 0:
 		return &damagedError{j.log.path(), "it is gone"}
 	case epoch < j.epoch || epoch > j.epoch && j.log.count > 0:
 		return fmt.Errorf("files were brought back to epoch %d, but the checkpoint that is restored is of epoch %d: %s is not that of this run; start with --fresh, or move the checkpoint directory away", j.epoch, epoch, j.log.path())
@@ -268,9 +270,9 @@ func (j *fileJournal) restored(epoch uint64, noted bool) error {
 }
 
 // newest returns the checkpoint that was restored; 0: there is none.
-func (j *fileJournal) newest() uint64 {
-	if j.back != nil {
-		return *j.back
+func (j *Journal) newest() uint64 {
+	if j.restored != nil {
+		return *j.restored
 	}
 	return 0
 }
@@ -286,11 +288,11 @@ func epochOf(copies []entry, set uint64) uint64 {
 	return epoch
 }
 
-func (l *journalFile) epochOf(set uint64) uint64 { return epochOf(l.copies(), set) }
+func (l *logFile) epochOf(set uint64) uint64 { return epochOf(l.copies(), set) }
 
-// taken says that the state is about to be copied: another epoch begins. No
+// BeginEpoch says that the state is about to be copied: another epoch begins. No
 // other checkpoint is being written.
-func (j *fileJournal) taken() (epoch uint64, noted bool, err error) {
+func (j *Journal) BeginEpoch() (epoch uint64, recorded bool, err error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	sets, err := j.sets()
@@ -302,7 +304,7 @@ func (j *fileJournal) taken() (epoch uint64, noted bool, err error) {
 		e.Set = sets[0]
 	}
 	switch {
-	case j.lost: // the journal begins anew
+	case j.incomplete: // the journal begins anew
 		first := j.log.first(e.Epoch)
 		first.Lost = true
 		if err := j.log.rewrite([]entry{first, e}); err != nil {
@@ -310,7 +312,7 @@ func (j *fileJournal) taken() (epoch uint64, noted bool, err error) {
 		}
 		j.log.forget()
 		os.Remove(j.log.beside(lostName))
-		j.lost, j.copies, j.oldest = false, nil, noEpoch
+		j.incomplete, j.copies, j.oldest = false, nil, noEpoch
 		os.RemoveAll(j.log.beside(keptName))
 		j.log.unspill()
 	case j.log.count > 0: // else there is nothing to be undone, whatever checkpoint it is
@@ -319,7 +321,7 @@ func (j *fileJournal) taken() (epoch uint64, noted bool, err error) {
 		}
 	}
 	j.epoch++
-	j.spilling = false
+	j.overflowing = false
 	j.copies = append(j.copies, e)
 	j.clear()
 	needed := j.epoch
@@ -334,7 +336,7 @@ func (j *fileJournal) taken() (epoch uint64, noted bool, err error) {
 	}
 	if needed > j.oldest || j.log.count > tidyLines && needed > j.copies[0].Epoch {
 		if err := j.drop(needed); err != nil {
-			say("%s: %v", j.log.path(), err) // it stays as it is
+			j.Warn("%s: %v", j.log.path(), err) // it stays as it is
 		}
 	}
 	j.log.open() // so that there is room for lines when the disk is full
@@ -342,21 +344,21 @@ func (j *fileJournal) taken() (epoch uint64, noted bool, err error) {
 }
 
 // clear begins a part.
-func (j *fileJournal) clear() {
+func (j *Journal) clear() {
 	for _, c := range j.contents {
 		c.close()
 	}
-	j.names, j.fresh, j.contents = make(map[string]string), make(map[string]bool), make(map[string]*content)
+	j.names, j.created, j.contents = make(map[string]string), make(map[string]bool), make(map[string]*content)
 	j.rewatch()
 }
 
 // write adds a line.
-func (j *fileJournal) write(e entry) error {
+func (j *Journal) write(e entry) error {
 	j.touch(e.Path)
 	if e.Op == opMove {
 		j.touch(e.To)
 	}
-	if j.lost {
+	if j.incomplete {
 		return nil
 	}
 	var list []entry
@@ -368,7 +370,7 @@ func (j *fileJournal) write(e entry) error {
 	if e.Op == opMove {
 		e.To = j.log.rel(e.To)
 	}
-	if together() {
+	if j.shared() {
 		e.Start, e.Now = j.start, nanotime()
 	}
 	if err := j.log.add(append(list, e)...); err != nil {
@@ -385,8 +387,8 @@ func (j *fileJournal) write(e entry) error {
 // is perhaps made elsewhere: but then no checkpoint that there is can be restored,
 // until another one is taken. The journal gets another name, which no restart
 // takes for one.
-func (j *fileJournal) lose(why error) error {
-	if j.lost {
+func (j *Journal) lose(why error) error {
+	if j.incomplete {
 		return nil
 	}
 	j.log.close()
@@ -397,10 +399,10 @@ func (j *fileJournal) lose(why error) error {
 	if err != nil {
 		// Nothing can be recorded, and a restart would take files for what they are
 		// not. The program ends before it changes them, as if it were killed.
-		fatal("what files held can't be kept: %v; nor can that be recorded: %v. The program ends before it changes them, and can be resumed from its last checkpoint when %s is in order", why, err, j.dir)
+		j.Fatal("what files held can't be kept: %v; nor can that be recorded: %v. The program ends before it changes them, and can be resumed from its last checkpoint when %s is in order", why, err, j.Dir)
 	}
-	j.lost = true
-	say("what files held could not be kept in %s: %v. The program continues, but can't be resumed from the checkpoints that it has, only from later ones", j.dir, why)
+	j.incomplete = true
+	j.Warn("what files held could not be kept in %s: %v. The program continues, but can't be resumed from the checkpoints that it has, only from later ones", j.Dir, why)
 	return nil
 }
 
@@ -408,8 +410,8 @@ func (j *fileJournal) lose(why error) error {
 const noEpoch = 1<<64 - 1
 
 // drop forgets epochs that no checkpoint needs any more.
-func (j *fileJournal) drop(before uint64) error {
-	log, err := readJournal(j.dir, run.Rank(), run.Ranks())
+func (j *Journal) drop(before uint64) error {
+	log, err := j.readLog(j.Rank)
 	if err != nil || len(log.lines) == 0 {
 		return err
 	}
@@ -448,7 +450,7 @@ func (j *fileJournal) drop(before uint64) error {
 }
 
 // sweep removes what is kept and no line tells of.
-func (j *fileJournal) sweep() error {
+func (j *Journal) sweep() error {
 	list, err := os.ReadDir(j.log.beside(keptName))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
@@ -462,7 +464,7 @@ func (j *fileJournal) sweep() error {
 	if len(list) == 0 {
 		return nil
 	}
-	log, err := readJournal(j.dir, run.Rank(), run.Ranks())
+	log, err := j.readLog(j.Rank)
 	if err != nil {
 		return err
 	}
@@ -478,15 +480,15 @@ func (j *fileJournal) sweep() error {
 	return err
 }
 
-// end ends the journal of a run that has finished. It is needed as long as there
+// End ends the journal of a run that has finished. It is needed as long as there
 // are checkpoints, and who removes these removes it, too.
-func (j *fileJournal) end() {
+func (j *Journal) End() {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	j.ready = false
 }
 
 // sets returns the checkpoints that this rank has, the newest first.
-func (j *fileJournal) sets() ([]uint64, error) {
-	return store.Open(vfs.OS(), j.dir, run.Rank()).Committed()
+func (j *Journal) sets() ([]uint64, error) {
+	return store.Open(vfs.OS(), j.Dir, j.Rank).Committed()
 }

@@ -1,6 +1,6 @@
 //go:build !linux
 
-package resume
+package journal
 
 import (
 	"errors"

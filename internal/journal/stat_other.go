@@ -1,6 +1,6 @@
 //go:build !unix
 
-package resume
+package journal
 
 import "io/fs"
 
