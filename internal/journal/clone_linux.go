@@ -5,13 +5,12 @@ import (
 	"syscall"
 )
 
-// ficlone is the ioctl by which a file gets the content of another one, without
-// a copy, on file systems that can. Its number is another one on some
-// processors; there, it fails.
+// ficlone is the ioctl that lets a file share the blocks of another one, on
+// file systems that can. Some processors have another number; there it fails.
 const ficlone = 0x40049409
 
-// clone lets a file that is empty have the content of another one, if that can be
-// had without a copy.
+// clone lets an empty file share the content of another file, without a copy,
+// if the file system can do that.
 func clone(to, from *os.File) bool {
 	src, err := from.SyscallConn()
 	if err != nil {

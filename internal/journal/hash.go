@@ -8,18 +8,18 @@ import (
 	"github.com/cairnrun/cairn/internal/mem"
 )
 
-// wholeHash is up to how many bytes a file that is kept by a hard link has a
-// digest of all its bytes. A longer one has one of its ends, besides its size and
-// the time of its last change: it is the program's own file under another name,
-// and reading it would take longer than removing it.
-const wholeHash = 16 << 20
+// maxFullHash is the size up to which a kept hard link has a digest of all its
+// bytes. A larger file has a digest of its two ends, besides its size and
+// modification time: it is the program's own file under another name, and
+// reading it would take longer than removing it.
+const maxFullHash = 16 << 20
 
 const (
 	hashStep = 1 << 20
 	hashEnds = 64 << 10
 )
 
-// hasher makes a digest of what is written to it.
+// hasher computes a digest of what is written to it.
 type hasher struct {
 	sum string
 	buf []byte
@@ -43,7 +43,7 @@ func (h *hasher) flush() {
 	h.buf = h.buf[:0]
 }
 
-// String is the digest.
+// String returns the digest.
 func (h *hasher) String() string {
 	if len(h.buf) > 0 || h.sum == "" {
 		h.flush()
@@ -51,8 +51,8 @@ func (h *hasher) String() string {
 	return h.sum
 }
 
-// hashPiece is the digest of a piece of a file.
-func hashPiece(f *os.File, off, n int64) (string, error) {
+// hashRange returns the digest of a range of a file.
+func hashRange(f *os.File, off, n int64) (string, error) {
 	var h hasher
 	got, err := io.Copy(&h, io.NewSectionReader(f, off, n))
 	if err == nil && got < n {
@@ -61,20 +61,20 @@ func hashPiece(f *os.File, off, n int64) (string, error) {
 	return h.String(), err
 }
 
-// hashKept is the digest of a file that is kept as a whole.
+// hashKept returns the digest of a whole kept file.
 func hashKept(f *os.File, copied bool) (string, error) {
 	st, err := f.Stat()
 	if err != nil {
 		return "", err
 	}
 	n := st.Size()
-	if copied || n <= wholeHash {
-		return hashPiece(f, 0, n)
+	if copied || n <= maxFullHash {
+		return hashRange(f, 0, n)
 	}
-	a, err := hashPiece(f, 0, hashEnds)
+	a, err := hashRange(f, 0, hashEnds)
 	if err != nil {
 		return "", err
 	}
-	b, err := hashPiece(f, n-hashEnds, hashEnds)
+	b, err := hashRange(f, n-hashEnds, hashEnds)
 	return a + b, err
 }

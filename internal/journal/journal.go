@@ -15,7 +15,7 @@ import (
 	"github.com/cairnrun/cairn/internal/vfs"
 )
 
-// step is for tests, which end there what a killed process would.
+// step ends the process in tests, as a kill would.
 var step = func() {}
 
 // Config says which program a journal is of.
@@ -62,13 +62,13 @@ type Journal struct {
 	// leftover are directories that were made after the restored checkpoint and
 	// could not be removed. Making them again is no error.
 	leftover map[string]bool
-	restored *uint64 // the checkpoint at which files are; nil: not known yet
+	undoneTo *uint64 // the checkpoint at which files are; nil: not known yet
 
-	overflowing bool // files are kept elsewhere: see overflow.go
-	underway    int  // changes that are recorded, and perhaps not made yet
+	overflow bool // files are kept elsewhere: see overflow.go
+	underway int  // changes that are recorded, and perhaps not made yet
 
-	touched map[string]bool // changed since the last copy of the state
-	unsafe  map[string]bool // … before it, since the last committed checkpoint
+	changedNow  map[string]bool // changed since the last copy of the state
+	uncommitted map[string]bool // … before it, since the last committed checkpoint
 
 	open      openFiles
 	locks     locks
@@ -78,53 +78,53 @@ type Journal struct {
 // shared reports whether other ranks may change the same files.
 func (j *Journal) shared() bool { return j.Ranks > 1 }
 
-// entry is a line of the journal.
+// entry is a line of the log. Paths have no symbolic links and may be relative:
+// see rel.
 type entry struct {
-	Op    string `json:"op"`
-	Epoch uint64 `json:"epoch"`
-	Path  string `json:"path,omitempty"` // without links; see rel
-	Was   string `json:"was,omitempty"`  // name: file, dir, link or nothing
-	To    string `json:"to,omitempty"`   // move, and what a link leads to
-	Kept  string `json:"kept,omitempty"` // in the journal's directory
-	Copy  bool   `json:"copy,omitempty"` // … and another file than the one that had the name
-	Live  bool   `json:"live,omitempty"` // … is open, and may be changed by that
-	Hash  string `json:"hash,omitempty"` // of what is kept, when it was
-	Mode  uint32 `json:"mode,omitempty"`
-	Time  int64  `json:"time,omitempty"` // of the last change, ns since 1970
-	Size  int64  `json:"size,omitempty"`
-	Off   int64  `json:"off,omitempty"` // data: where it was in the file
-	At    int64  `json:"at,omitempty"`  // … and is in the kept one
-	Set   uint64 `json:"set,omitempty"` // set: the newest that there was before
-	Ino   uint64 `json:"ino,omitempty"` // of the file; first: of the checkpoint directory
+	Op         string `json:"op"`
+	Epoch      uint64 `json:"epoch"`
+	Path       string `json:"path,omitempty"`
+	Was        string `json:"was,omitempty"`  // name: "file", "dir", "link", or "" for nothing
+	To         string `json:"to,omitempty"`   // move: the new name; name: where a link leads
+	Kept       string `json:"kept,omitempty"` // the name of the kept file
+	Copy       bool   `json:"copy,omitempty"` // it is a copy, not a hard link
+	Live       bool   `json:"live,omitempty"` // it is a link to a file that is still in use, and may change
+	Hash       string `json:"hash,omitempty"` // digest of the kept bytes
+	Mode       uint32 `json:"mode,omitempty"`
+	Time       int64  `json:"time,omitempty"` // of the last modification, in ns since 1970
+	Size       int64  `json:"size,omitempty"`
+	Off        int64  `json:"off,omitempty"`  // data: the position in the file
+	At         int64  `json:"at,omitempty"`   // data: the position in the kept file
+	Checkpoint uint64 `json:"ckpt,omitempty"` // ckpt: the newest one before it
+	Ino        uint64 `json:"ino,omitempty"`  // of the file; first: of the checkpoint directory
 
-	Home   uint64 `json:"home,omitempty"`   // first: inode of the directory that paths are relative to
-	Gen    int    `json:"gen,omitempty"`    // first: see logFile
-	Lost   bool   `json:"lost,omitempty"`   // first: what came before was not noted
-	Append bool   `json:"append,omitempty"` // grow: by O_APPEND
-	Start  int    `json:"start,omitempty"`  // several ranks: order, see shared.go
-	Now    int64  `json:"now,omitempty"`
+	Home       uint64 `json:"home,omitempty"`       // first: inode of the directory to which paths are relative
+	Gen        int    `json:"gen,omitempty"`        // first: how often the log was rewritten
+	Incomplete bool   `json:"incomplete,omitempty"` // first: earlier changes were not recorded
+	Append     bool   `json:"append,omitempty"`     // grow: by O_APPEND
+	Start      int    `json:"start,omitempty"`      // several ranks: the order of their lines, see ranks.go
+	Now        int64  `json:"now,omitempty"`
 
-	offset int64 // in the journal
+	offset int64 // in the log
 }
 
-// What a line tells of.
+// What a line records.
 const (
-	opName  = "name"  // what had a name
-	opSize  = "size"  // how long a file was
-	opData  = "data"  // what a piece of a file was
-	opMode  = "mode"  // a file's permissions
-	opMove  = "move"  // a name that is changed into another
-	opGrow  = "grow"  // several ranks: how long a file was that is about to grow
-	opPut   = "put"   // … what a file is to hold when the line before is undone
-	opSet   = "set"   // an epoch begins
-	opFirst = "first" // the journal begins: older epochs are not here
+	opName       = "name"  // what had a name before it changes
+	opSize       = "size"  // the length of a file
+	opData       = "data"  // the bytes of a range of a file
+	opMode       = "mode"  // the permissions of a file
+	opMove       = "move"  // a rename
+	opGrow       = "grow"  // several ranks: the length of a file that is about to grow
+	opPut        = "put"   // several ranks: bytes to write when the line before is undone
+	opCheckpoint = "ckpt"  // an epoch begins
+	opFirst      = "first" // the log begins; older epochs are not in it
 )
 
-// tidyLines is after how many lines the file is tidied, if there is nothing kept
-// that could go.
-const tidyLines = 10_000
+// maxOldLines is the length from which on the log is rewritten without lines
+// that no checkpoint needs, even if none of them has a kept file.
+const maxOldLines = 10_000
 
-// keptPath is where something is kept.
 func (j *Journal) keptPath(name string) string { return j.log.keptPath(name) }
 
 // Open brings all files back to what they were when the newest checkpoint was
@@ -142,63 +142,62 @@ func Open(c Config) (*Journal, error) {
 			return nil, err
 		}
 	}
-	if err := j.bring(nil); err != nil {
+	if err := j.undoTo(nil); err != nil {
 		return nil, err
 	}
-	if err := j.sweep(); err != nil {
+	if err := j.removeUnused(); err != nil {
 		return nil, err
 	}
 	// There must be room for lines when the disk is full: a program that changes
 	// files before its first checkpoint could not be started again.
 	if err := j.log.open(); isFull(err) {
-		return nil, fmt.Errorf("%w; nothing was started: make room there, or choose another directory for checkpoints", err)
+		return nil, fmt.Errorf("cannot create the journal of file changes: %w; make room there, or choose another directory for checkpoints", err)
 	}
 	j.attach()
 	return j, nil
 }
 
-// attach lets package os ask before an open file is changed.
+// attach lets package os report writes to open files.
 func (j *Journal) attach() {
-	hook = j.changing
+	hook = j.beforeWrite
 	sharedFiles = j.shared()
 }
 
-// RestoreTo says which checkpoint is about to be restored. It is the newest one, and
-// there is nothing to do; if that one is damaged, more has to be undone.
-func (j *Journal) RestoreTo(set uint64) error {
+// RestoreTo says which checkpoint is about to be restored. If it is not the
+// newest, because that one is damaged, more changes are undone.
+func (j *Journal) RestoreTo(index uint64) error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	if !j.ready || j.restored != nil && *j.restored == set {
+	if !j.ready || j.undoneTo != nil && *j.undoneTo == index {
 		return nil
 	}
 	if j.openCount() > 0 {
-		return errors.New("an older checkpoint than the newest is used, and the program has opened files before main: move the damaged checkpoint away and start the program again")
+		return errors.New("cannot restore an older checkpoint than the newest: the program has opened files before main; move the damaged checkpoint away and start the program again")
 	}
-	return j.bring(&set)
+	return j.undoTo(&index)
 }
 
-// bring brings files back to what they were when a checkpoint was taken; nil: the
-// newest one that there is.
-func (j *Journal) bring(set *uint64) error {
+// undoTo undoes all changes since a checkpoint; nil: the newest one.
+func (j *Journal) undoTo(index *uint64) error {
 	if j.shared() {
-		return j.bringTogether(set)
+		return j.undoShared(index)
 	}
-	if set == nil {
-		sets, err := j.sets()
+	if index == nil {
+		indices, err := j.checkpoints()
 		if err != nil {
 			return err
 		}
 		n := uint64(0)
-		if len(sets) > 0 {
-			n = sets[0]
+		if len(indices) > 0 {
+			n = indices[0]
 		}
-		set = &n
+		index = &n
 	}
 	log, err := j.readLog(j.Rank)
 	if err != nil {
 		return err
 	}
-	p, err := planUndo(*set, log)
+	p, err := planUndo(*index, log)
 	if err != nil {
 		return err
 	}
@@ -208,15 +207,15 @@ func (j *Journal) bring(set *uint64) error {
 	if err := p.run(j); err != nil {
 		return err
 	}
-	return j.adopt(log, *set)
+	return j.use(log, *index)
 }
 
-// adopt makes a journal that was undone this process's own.
-func (j *Journal) adopt(log *logFile, set uint64) error {
+// use takes over a log whose lines were undone down to a checkpoint.
+func (j *Journal) use(log *logFile, index uint64) error {
 	if j.log != nil {
 		j.log.close()
 	}
-	j.log, j.restored = log, &set
+	j.log, j.undoneTo = log, &index
 	j.copies, j.oldest = log.copies(), noEpoch
 	for _, e := range log.lines {
 		if e.Kept != "" {
@@ -227,20 +226,20 @@ func (j *Journal) adopt(log *logFile, set uint64) error {
 		}
 		j.start = max(j.start, e.Start)
 	}
-	j.epoch = log.epochOf(set)
+	j.epoch = log.epochOf(index)
 	if err := log.renumber(); err != nil {
 		return err
 	}
-	log.forget()
-	j.clear()
+	log.dropLines()
+	j.beginSegment()
 	return nil
 }
 
-// Restored says which checkpoint was restored, by its epoch, and whether there was
-// a journal then.
+// Restored says which checkpoint was restored: its epoch, and whether the log
+// had lines then. Both were returned by BeginEpoch.
 //
-// Where the state came from a process that was alive, files are as it left them:
-// its epoch has begun, and nothing was changed since.
+// If the state came from a process that was alive, the files are as that
+// process left them at the beginning of the epoch.
 func (j *Journal) Restored(epoch uint64, recorded bool) error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -249,7 +248,7 @@ func (j *Journal) Restored(epoch uint64, recorded bool) error {
 		if err != nil {
 			return err
 		}
-		if err := j.adopt(log, 0); err != nil {
+		if err := j.use(log, 0); err != nil {
 			return err
 		}
 		j.ready, j.epoch = true, epoch
@@ -259,110 +258,111 @@ func (j *Journal) Restored(epoch uint64, recorded bool) error {
 	case recorded && j.log.count == 0:
 		return &damagedError{j.log.path(), "it is gone"}
 	case epoch < j.epoch || epoch > j.epoch && j.log.count > 0:
-		return fmt.Errorf("files were brought back to epoch %d, but the checkpoint that is restored is of epoch %d: %s is not that of this run; start with --fresh, or move the checkpoint directory away", j.epoch, epoch, j.log.path())
+		return fmt.Errorf("%s does not belong to this run: it restored files to epoch %d, and the checkpoint is of epoch %d; start with --fresh, or move the checkpoint directory away", j.log.path(), j.epoch, epoch)
 	}
 	j.epoch = epoch
-	set := j.newest()
-	if !slices.ContainsFunc(j.copies, func(e entry) bool { return e.Epoch == epoch }) && set > 0 {
-		j.copies = append(j.copies, entry{Op: opSet, Epoch: epoch, Set: set - 1})
+	index := j.undoneCheckpoint()
+	if !slices.ContainsFunc(j.copies, func(e entry) bool { return e.Epoch == epoch }) && index > 0 {
+		j.copies = append(j.copies, entry{Op: opCheckpoint, Epoch: epoch, Checkpoint: index - 1})
 	}
 	return nil
 }
 
-// newest returns the checkpoint that was restored; 0: there is none.
-func (j *Journal) newest() uint64 {
-	if j.restored != nil {
-		return *j.restored
+// undoneCheckpoint returns the checkpoint that was restored; 0: none.
+func (j *Journal) undoneCheckpoint() uint64 {
+	if j.undoneTo != nil {
+		return *j.undoneTo
 	}
 	return 0
 }
 
 // epochOf returns the epoch that began with a checkpoint.
-func epochOf(copies []entry, set uint64) uint64 {
+func epochOf(copies []entry, index uint64) uint64 {
 	epoch := uint64(0)
 	for _, e := range copies {
-		if e.Set < set { // then none newer than e.Set was there
+		if e.Checkpoint < index { // e began the epoch of a later checkpoint
 			epoch = e.Epoch
 		}
 	}
 	return epoch
 }
 
-func (l *logFile) epochOf(set uint64) uint64 { return epochOf(l.copies(), set) }
+func (l *logFile) epochOf(index uint64) uint64 { return epochOf(l.copies(), index) }
 
-// BeginEpoch says that the state is about to be copied: another epoch begins. No
-// other checkpoint is being written.
+// BeginEpoch begins an epoch: the state is about to be copied. No other
+// checkpoint is being written. The results are saved with the state, for
+// Restored.
 func (j *Journal) BeginEpoch() (epoch uint64, recorded bool, err error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	sets, err := j.sets()
+	indices, err := j.checkpoints()
 	if err != nil {
 		return 0, false, err
 	}
-	e := entry{Op: opSet, Epoch: j.epoch + 1}
-	if len(sets) > 0 {
-		e.Set = sets[0]
+	e := entry{Op: opCheckpoint, Epoch: j.epoch + 1}
+	if len(indices) > 0 {
+		e.Checkpoint = indices[0]
 	}
 	switch {
-	case j.incomplete: // the journal begins anew
+	case j.incomplete: // start the log again
 		first := j.log.first(e.Epoch)
-		first.Lost = true
+		first.Incomplete = true
 		if err := j.log.rewrite([]entry{first, e}); err != nil {
 			return 0, false, err
 		}
-		j.log.forget()
-		os.Remove(j.log.beside(lostName))
+		j.log.dropLines()
+		os.Remove(j.log.rankFile(incompleteName))
 		j.incomplete, j.copies, j.oldest = false, nil, noEpoch
-		os.RemoveAll(j.log.beside(keptName))
-		j.log.unspill()
-	case j.log.count > 0: // else there is nothing to be undone, whatever checkpoint it is
+		os.RemoveAll(j.log.rankFile(keptName))
+		j.log.removeOverflow()
+	case j.log.count > 0: // otherwise there is nothing to undo
 		if err := j.log.add(e); err != nil {
 			return 0, false, err
 		}
 	}
 	j.epoch++
-	j.overflowing = false
+	j.overflow = false
 	j.copies = append(j.copies, e)
-	j.clear()
+	j.beginSegment()
 	needed := j.epoch
-	for _, n := range sets {
+	for _, n := range indices {
 		needed = min(needed, epochOf(j.copies, n))
 	}
-	if len(sets) == 0 {
+	if len(indices) == 0 {
 		needed = 0
 	}
 	if j.log.count == 0 {
 		j.copies = slices.DeleteFunc(j.copies, func(e entry) bool { return e.Epoch < needed })
 	}
-	if needed > j.oldest || j.log.count > tidyLines && needed > j.copies[0].Epoch {
-		if err := j.drop(needed); err != nil {
-			j.Warn("%s: %v", j.log.path(), err) // it stays as it is
+	if needed > j.oldest || j.log.count > maxOldLines && needed > j.copies[0].Epoch {
+		if err := j.dropBefore(needed); err != nil {
+			j.Warn("cannot shorten the journal %s: %v", j.log.path(), err) // the log keeps its old lines
 		}
 	}
-	j.log.open() // so that there is room for lines when the disk is full
+	j.log.open() // reserves room for lines, in case the disk fills up
 	return j.epoch, j.log.count > 0, nil
 }
 
-// clear begins a part.
-func (j *Journal) clear() {
+// beginSegment begins a segment: everything is recorded again.
+func (j *Journal) beginSegment() {
 	for _, c := range j.contents {
 		c.close()
 	}
 	j.names, j.created, j.contents = make(map[string]string), make(map[string]bool), make(map[string]*content)
-	j.rewatch()
+	j.resetOpen()
 }
 
-// write adds a line.
+// write adds a line to the log.
 func (j *Journal) write(e entry) error {
-	j.touch(e.Path)
+	j.markChanged(e.Path)
 	if e.Op == opMove {
-		j.touch(e.To)
+		j.markChanged(e.To)
 	}
 	if j.incomplete {
 		return nil
 	}
 	var list []entry
-	if j.log.count == 0 { // with epochs that were begun while there was nothing to tell
+	if j.log.count == 0 { // with the epochs that began without a log
 		list = append(append(list, j.log.first(0)), j.copies...)
 	}
 	e.Epoch = j.epoch
@@ -374,7 +374,7 @@ func (j *Journal) write(e entry) error {
 		e.Start, e.Now = j.start, nanotime()
 	}
 	if err := j.log.add(append(list, e)...); err != nil {
-		return j.lose(err)
+		return j.giveUp(err)
 	}
 	if e.Kept != "" {
 		j.oldest = min(j.oldest, e.Epoch)
@@ -382,35 +382,35 @@ func (j *Journal) write(e entry) error {
 	return nil
 }
 
-// lose says that something could not be kept because the disk of the checkpoints
-// is full, or fails. That is no reason for the program's own change to fail, which
-// is perhaps made elsewhere: but then no checkpoint that there is can be restored,
-// until another one is taken. The journal gets another name, which no restart
-// takes for one.
-func (j *Journal) lose(why error) error {
+// giveUp is called when something could not be kept because the disk of the
+// checkpoints is full or fails. The program's own change is perhaps on another
+// disk and must not fail for that reason. But no existing checkpoint can be
+// restored then, so the log gets another name, until the next checkpoint is
+// taken.
+func (j *Journal) giveUp(why error) error {
 	if j.incomplete {
 		return nil
 	}
 	j.log.close()
-	err := os.Rename(j.log.path(), j.log.beside(lostName))
+	err := os.Rename(j.log.path(), j.log.rankFile(incompleteName))
 	if errors.Is(err, fs.ErrNotExist) {
-		err = os.WriteFile(j.log.beside(lostName), nil, 0o600)
+		err = os.WriteFile(j.log.rankFile(incompleteName), nil, 0o600)
 	}
 	if err != nil {
-		// Nothing can be recorded, and a restart would take files for what they are
-		// not. The program ends before it changes them, as if it were killed.
-		j.Fatal("what files held can't be kept: %v; nor can that be recorded: %v. The program ends before it changes them, and can be resumed from its last checkpoint when %s is in order", why, err, j.Dir)
+		// A restart would not know that files changed. End the program before
+		// it changes them, as if it were killed.
+		j.Fatal("cannot keep the old content of a file that is about to change: %v; and cannot record that: %v. The program ends before the change. It can be resumed from its last checkpoint when %s works again", why, err, j.Dir)
 	}
 	j.incomplete = true
-	j.Warn("what files held could not be kept in %s: %v. The program continues, but can't be resumed from the checkpoints that it has, only from later ones", j.Dir, why)
+	j.Warn("cannot keep the old content of a changed file in %s: %v. The program continues, but its existing checkpoints cannot be restored any more, only later ones", j.Dir, why)
 	return nil
 }
 
-// noEpoch is later than all.
+// noEpoch is later than all epochs.
 const noEpoch = 1<<64 - 1
 
-// drop forgets epochs that no checkpoint needs any more.
-func (j *Journal) drop(before uint64) error {
+// dropBefore removes lines and kept files of epochs that no checkpoint needs.
+func (j *Journal) dropBefore(before uint64) error {
 	log, err := j.readLog(j.Rank)
 	if err != nil || len(log.lines) == 0 {
 		return err
@@ -440,7 +440,7 @@ func (j *Journal) drop(before uint64) error {
 			j.oldest = min(j.oldest, e.Epoch)
 		}
 	}
-	log.forget()
+	log.dropLines()
 	for _, name := range gone {
 		if err := os.Remove(j.keptPath(name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
@@ -449,14 +449,14 @@ func (j *Journal) drop(before uint64) error {
 	return nil
 }
 
-// sweep removes what is kept and no line tells of.
-func (j *Journal) sweep() error {
-	list, err := os.ReadDir(j.log.beside(keptName))
+// removeUnused removes kept files that no line names.
+func (j *Journal) removeUnused() error {
+	list, err := os.ReadDir(j.log.rankFile(keptName))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	for _, place := range spillPlaces() {
-		if dir := filepath.Join(place, j.log.spillName()); ownDir(dir) {
+	for _, place := range overflowPlaces() {
+		if dir := filepath.Join(place, j.log.overflowName()); isOwnDir(dir) {
 			more, _ := os.ReadDir(dir)
 			list = append(list, more...)
 		}
@@ -480,15 +480,16 @@ func (j *Journal) sweep() error {
 	return err
 }
 
-// End ends the journal of a run that has finished. It is needed as long as there
-// are checkpoints, and who removes these removes it, too.
+// End stops the recording: the run has finished. The files of the journal stay
+// until the checkpoints are removed, and are removed with them.
 func (j *Journal) End() {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	j.ready = false
 }
 
-// sets returns the checkpoints that this rank has, the newest first.
-func (j *Journal) sets() ([]uint64, error) {
+// checkpoints returns the indices of the checkpoints of this rank, the newest
+// first.
+func (j *Journal) checkpoints() ([]uint64, error) {
 	return store.Open(vfs.OS(), j.Dir, j.Rank).Committed()
 }

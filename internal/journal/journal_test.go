@@ -21,7 +21,7 @@ import (
 // crash is what a process does that is killed, here.
 type crash struct{}
 
-// world is a folder in which a program makes random changes, takes sets and is
+// world is a directory in which a program makes random changes, takes sets and is
 // killed.
 type world struct {
 	t      *testing.T
@@ -48,7 +48,7 @@ type snapshot struct {
 	sizes   map[string]int64
 }
 
-// tree returns all that is in a folder.
+// tree returns all that is in a directory.
 func (w *world) tree() map[string]string {
 	w.t.Helper()
 	all := make(map[string]string)
@@ -108,7 +108,7 @@ func (w *world) say(format string, args ...any) {
 	w.log = append(w.log, fmt.Sprintf(format, args...))
 }
 
-// somewhere is a name, of a file or a folder, that may be there or not.
+// somewhere is a name, of a file or a directory, that may be there or not.
 func (w *world) somewhere() string {
 	name := w.root
 	for range w.rnd.IntN(3) {
@@ -227,7 +227,7 @@ func (w *world) write(f *os.File) {
 
 // allowed is what package os asks first.
 func (w *world) allowed(f *os.File, op byte, off, n int64) bool {
-	done, err := w.j.changing(f, op, off, n)
+	done, err := w.j.beforeWrite(f, op, off, n)
 	if done != nil {
 		done()
 	}
@@ -239,11 +239,11 @@ func (w *world) save() {
 	if w.j.Blocked() != "" {
 		return
 	}
-	epoch, noted, err := w.j.BeginEpoch()
+	epoch, recorded, err := w.j.BeginEpoch()
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	now := &snapshot{epoch: epoch, noted: noted, files: w.tree(), handles: w.j.OpenFiles(), sizes: make(map[string]int64)}
+	now := &snapshot{epoch: epoch, noted: recorded, files: w.tree(), handles: w.j.OpenFiles(), sizes: make(map[string]int64)}
 	for _, h := range now.handles {
 		if st, err := h.File.Stat(); err == nil && h.Flag&(os.O_RDWR|os.O_WRONLY) != 0 {
 			now.sizes[h.Name] = st.Size()
@@ -254,7 +254,7 @@ func (w *world) save() {
 		w.say("set %d fails", w.next)
 		return
 	}
-	for range w.rnd.IntN(3) { // it is written while the program goes on
+	for range w.rnd.IntN(3) { // it is written while the program continues
 		w.change()
 	}
 	dir := filepath.Join(w.dir, fmt.Sprintf("ckpt-%08d", w.next))
@@ -431,7 +431,7 @@ func (w *world) begin() {
 	w.left = -1
 }
 
-// TestJournal makes random changes to files and folders, with sets in between,
+// TestJournal makes random changes to files and directories, with sets in between,
 // kills at every step that changes anything, also while changes are undone, and
 // compares what is there after a restart with what was there when the set was
 // taken.
@@ -454,7 +454,7 @@ func TestJournal(t *testing.T) {
 	}
 	t.Setenv(envOutside, "1")
 	elsewhere := t.TempDir()
-	t.Cleanup(swap(&spillPlaces, func() []string { return []string{elsewhere} }))
+	t.Cleanup(swap(&overflowPlaces, func() []string { return []string{elsewhere} }))
 	t.Cleanup(swap(&syncing, syncing))
 	for seed := first; seed < seeds; seed++ {
 		syncing = seed%8 == 0 // it costs most of the time
@@ -481,10 +481,10 @@ func tryJournal(t *testing.T, seed uint64) {
 	w.j = new(Journal)
 	defer func() {
 		if w.j.log != nil {
-			w.j.log.unspill()
+			w.j.log.removeOverflow()
 		}
 		hook, step, link = nil, func() {}, os.Link
-		room = func() error { return nil }
+		checkSpace = func() error { return nil }
 		for _, f := range w.open {
 			f.Close()
 		}
@@ -500,7 +500,7 @@ func tryJournal(t *testing.T, seed uint64) {
 		link = func(string, string) error { return errors.New("another file system") }
 	}
 	if seed%3 == 1 {
-		room = func() error {
+		checkSpace = func() error {
 			if w.rnd.IntN(3) == 0 {
 				return syscall.ENOSPC
 			}
@@ -539,7 +539,7 @@ func TestJournal_InodeUsedAgain(t *testing.T) {
 	t.Setenv(envOutside, "1")
 	l := &logFile{dir: t.TempDir(), base: t.TempDir()}
 	sum := make(map[string]string)
-	if err := os.Mkdir(l.beside(keptName), 0o700); err != nil {
+	if err := os.Mkdir(l.rankFile(keptName), 0o700); err != nil {
 		t.Fatal(err)
 	}
 	for name, text := range map[string]string{"1": "the removed one", "2": "the other"} {
@@ -571,7 +571,7 @@ func TestJournal_KeptFileReplaced(t *testing.T) {
 	t.Setenv(envOutside, "1")
 	l := &logFile{dir: t.TempDir(), base: t.TempDir()}
 	a, c := filepath.Join(l.base, "a"), filepath.Join(l.base, "c")
-	if err := os.Mkdir(l.beside(keptName), 0o700); err != nil {
+	if err := os.Mkdir(l.rankFile(keptName), 0o700); err != nil {
 		t.Fatal(err)
 	}
 	for name, text := range map[string]string{a: "after", l.keptPath("1"): "other", l.keptPath("2"): "first"} {

@@ -7,12 +7,12 @@ import (
 	"syscall"
 )
 
-// ofdSetLock is fcntl's F_OFD_SETLKW: the lock belongs to the open file, and ends
-// with it.
+// ofdSetLock is fcntl's F_OFD_SETLKW: the lock belongs to the open file and
+// ends with it.
 const ofdSetLock = 38
 
-// lockRange locks a byte of a file, or unlocks it. Where the file system has no
-// locks, nothing is locked.
+// lockRange locks or unlocks a byte of a file. It does nothing if the file
+// system has no locks.
 func lockRange(f *os.File, at int64, lock bool) {
 	if f == nil {
 		return

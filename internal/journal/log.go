@@ -16,40 +16,41 @@ import (
 	"github.com/cairnrun/cairn/internal/mem"
 )
 
-// store.Clear removes what has these names together with the checkpoints.
+// The files of a journal. store.Clear removes them together with the
+// checkpoints.
 const (
-	journalName = "journal.json"
-	headName    = "journal.head"
-	lostName    = "journal.lost"
-	keptName    = "journal.kept"
-	lockName    = "journal.lock"
+	journalName    = "journal.json"
+	headName       = "journal.head"
+	incompleteName = "journal.lost"
+	keptName       = "journal.kept"
+	lockName       = "journal.lock"
 )
 
-// logFile is the journal of one rank as it is on disk.
+// logFile is the log of one rank.
 //
 // Every line ends with a digest of itself and of all lines before it. A second
-// file, the head, says how many lines there are: a line counts when the head has
-// been written, and the program's change comes after that. So a changed, lost,
-// replaced or truncated journal is found when it is read, before anything is
-// undone; a line that was being written when the process was killed is dropped.
+// file, the head, has the number of lines. A line counts when the head is
+// written, and the program makes its change after that. So a changed, lost,
+// replaced or truncated log is found when it is read, before anything is
+// undone. A line that was being written when the process was killed is dropped.
 //
-// Several ranks have one checkpoint directory. On a restart one of them undoes
-// the journals of all.
+// Several ranks have one checkpoint directory. On a restart one rank of each
+// host undoes the logs of all ranks there.
 type logFile struct {
 	dir         string // the checkpoint directory
 	rank, ranks int
 	home        string // the directory that the program was started in
 	base        string // relative paths are relative to this directory
 
-	lines []entry // all lines, with the digest after each, until forget is called
-	sums  []string
-	count int      // lines
-	sum   string   // the digest after the last
-	size  int64    // bytes that count
-	room  int64    // bytes that the file has on the disk
-	gen   int      // how often the file was written anew
-	file  *os.File // for writing; nil: not yet
-	head  *os.File
+	lines    []entry // all lines, until dropLines is called
+	sums     []string
+	count    int      // of lines
+	sum      string   // the digest after the last line
+	size     int64    // bytes of the lines that count
+	reserved int64    // bytes that are allocated on the disk
+	gen      int      // how often the file was rewritten
+	file     *os.File // for writing; nil: not open
+	head     *os.File
 }
 
 // rankName is the name of a rank's file in the checkpoint directory.
@@ -61,44 +62,45 @@ func rankName(name string, rank, ranks int) string {
 	return name
 }
 
-func (l *logFile) beside(name string) string {
+func (l *logFile) rankFile(name string) string {
 	return filepath.Join(l.dir, rankName(name, l.rank, l.ranks))
 }
 
-func (l *logFile) path() string { return l.beside(journalName) }
+func (l *logFile) path() string { return l.rankFile(journalName) }
 
-// keptPath is where something is kept.
+// keptPath returns the path of a kept file.
 func (l *logFile) keptPath(name string) string {
-	path := filepath.Join(l.beside(keptName), name)
+	path := filepath.Join(l.rankFile(keptName), name)
 	if _, err := os.Lstat(path); err != nil {
-		if other, ok := l.spilled(name); ok {
+		if other, ok := l.findOverflow(name); ok {
 			return other
 		}
 	}
 	return path
 }
 
-// damagedError says that the journal, or what it keeps, is not what was written.
+// damagedError says that the journal is not what was written.
 type damagedError struct{ path, what string }
 
 func (d *damagedError) Error() string {
-	return fmt.Sprintf("%s is damaged: %s. It says what files held when the checkpoints were taken; nothing was changed. Bring it back, or start with --fresh", d.path, d.what)
+	return fmt.Sprintf("cannot restore files: %s is damaged: %s. Nothing was changed. Bring it back, or start with --fresh", d.path, d.what)
 }
 
-// Lasting makes it an error that another start does not mend: see cairn.Run.Refuse.
+// Lasting marks an error that another start does not mend: see
+// cairn.Run.Refuse.
 func (d *damagedError) Lasting() {}
 
-// lostError is the error of a journal that could not be written.
-type lostError string
+// incompleteError says that a change was not recorded.
+type incompleteError string
 
-func (l lostError) Error() string {
-	return fmt.Sprintf("the checkpoints can't be used: after the last one the program changed files, and what they held could not be kept in %s, which was full or failed; nothing was changed now. Start with --fresh", filepath.Dir(string(l)))
+func (l incompleteError) Error() string {
+	return fmt.Sprintf("the checkpoints can't be used: after the last one the program changed files, and could not keep their old content in %s, which was full or failed. Nothing was changed now. Start with --fresh", filepath.Dir(string(l)))
 }
 
-// Lasting makes it an error that another start does not mend.
-func (l lostError) Lasting() {}
+// Lasting marks an error that another start does not mend.
+func (l incompleteError) Lasting() {}
 
-// seed is what the digest of the first line begins with.
+// seed begins the digest of the first line.
 func (l *logFile) seed() string {
 	return fmt.Sprintf("cairn files 2, rank %d of %d", l.rank, l.ranks)
 }
@@ -108,10 +110,10 @@ func digestOf(parts ...[]byte) string {
 	return fmt.Sprintf("%016x", d.Lo^d.Hi)
 }
 
-// sumKey stands before the digest of a line, which is its last field.
+// sumKey precedes the digest of a line, which is its last field.
 const sumKey = `,"sum":"`
 
-// encode returns a line, and the digest after it.
+// encode returns a line and the digest after it.
 func encode(e *entry, before string) (line []byte, sum string, err error) {
 	text, err := json.Marshal(e)
 	if err != nil {
@@ -140,8 +142,8 @@ func (j *Journal) readLog(rank int) (*logFile, error) {
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
 	}
-	if _, lerr := os.Lstat(l.beside(lostName)); err != nil && lerr == nil {
-		return nil, lostError(l.beside(lostName))
+	if _, lerr := os.Lstat(l.rankFile(incompleteName)); err != nil && lerr == nil {
+		return nil, incompleteError(l.rankFile(incompleteName))
 	}
 	gen, count, sum, known := l.readHead()
 	at := l.seed()
@@ -167,13 +169,13 @@ func (j *Journal) readLog(rank int) (*logFile, error) {
 	l.count, l.sum = n, at
 	switch {
 	case n == 0 && bad > 0 && len(text) > 0 && (known && count > 0 || !known):
-		return nil, &damagedError{l.path(), "its first line was changed"}
+		return nil, &damagedError{l.path(), "line 1 was changed"}
 	case !known || l.gen > gen && n > 0:
 		if tail := text[l.size:]; bad > 0 && bytes.Contains(tail[:max(0, len(tail)-1)], []byte("\n")) {
 			return nil, &damagedError{l.path(), fmt.Sprintf("line %d was changed", bad)}
 		}
 	case l.gen < gen || n < count:
-		what := fmt.Sprintf("it has %d lines, and had %d", n, count)
+		what := fmt.Sprintf("it has %d lines, not %d", n, count)
 		if bad > 0 {
 			what = fmt.Sprintf("line %d was changed", bad)
 		}
@@ -182,18 +184,18 @@ func (j *Journal) readLog(rank int) (*logFile, error) {
 		}
 		return nil, &damagedError{l.path(), what}
 	case count > 0 && l.sums[count-1] != sum:
-		return nil, &damagedError{l.path(), "it is another one than was last written"}
+		return nil, &damagedError{l.path(), "it is not the one that was written last"}
 	}
 	if n > 0 {
-		l.base = l.place(&l.lines[0])
+		l.base = l.basePlace(&l.lines[0])
 	}
 	return l, nil
 }
 
-// valid checks what a line says that is not looked at elsewhere.
+// valid checks the fields of a line that are not checked elsewhere.
 func (l *logFile) valid(e *entry, first bool) error {
 	switch e.Op {
-	case opSet, opName, opSize, opData, opMode, opMove, opGrow, opPut:
+	case opCheckpoint, opName, opSize, opData, opMode, opMove, opGrow, opPut:
 		if first {
 			return &damagedError{l.path(), "its first line is missing"}
 		}
@@ -202,21 +204,20 @@ func (l *logFile) valid(e *entry, first bool) error {
 			return &damagedError{l.path(), "it begins twice"}
 		}
 	default:
-		return fmt.Errorf("%s was written by another version of Cairn: %q is unknown; start with --fresh, or move the checkpoint directory away", l.path(), e.Op)
+		return fmt.Errorf("%s was written by another version of Cairn: it has a line of the unknown kind %q; start with --fresh, or move the checkpoint directory away", l.path(), e.Op)
 	}
 	name, ok := strings.CutPrefix(e.Path, keptPrefix)
 	for _, name := range []string{e.Kept, name} {
 		if _, err := strconv.ParseUint(name, 10, 64); name != "" && (ok || name == e.Kept) && err != nil {
-			return &damagedError{l.path(), fmt.Sprintf("it names %q as something kept", name)}
+			return &damagedError{l.path(), fmt.Sprintf("it names the kept file %q", name)}
 		}
 	}
 	return nil
 }
 
-// readHead reads the head. One that is not there, or is damaged itself, tells
-// nothing.
+// readHead reads the head. A missing or damaged head is not ok.
 func (l *logFile) readHead() (gen, count int, sum string, ok bool) {
-	text, err := os.ReadFile(l.beside(headName))
+	text, err := os.ReadFile(l.rankFile(headName))
 	if err != nil {
 		return 0, 0, "", false
 	}
@@ -227,16 +228,16 @@ func (l *logFile) readHead() (gen, count int, sum string, ok bool) {
 	return gen, count, sum, string(text) == headText(gen, count, sum)
 }
 
-// headText is what the head holds; it has always the same length.
+// headText is the content of the head. Its length is always the same.
 func headText(gen, count int, sum string) string {
 	text := fmt.Sprintf("%10d %12d %16s ", gen, count, sum)
 	return text + digestOf([]byte(text)) + "\n"
 }
 
-// writeHead says how many lines count.
+// writeHead writes how many lines count.
 func (l *logFile) writeHead() (err error) {
 	if l.head == nil {
-		if l.head, err = os.OpenFile(l.beside(headName), os.O_CREATE|os.O_WRONLY, 0o600); err != nil {
+		if l.head, err = os.OpenFile(l.rankFile(headName), os.O_CREATE|os.O_WRONLY, 0o600); err != nil {
 			return err
 		}
 	}
@@ -248,11 +249,10 @@ func (l *logFile) writeHead() (err error) {
 	return err
 }
 
-// forget lets go of the lines: the journal is written on, and read again if it is
-// needed.
-func (l *logFile) forget() { l.lines, l.sums = nil, nil }
+// dropLines frees the lines in memory. readLog reads them again.
+func (l *logFile) dropLines() { l.lines, l.sums = nil, nil }
 
-// open opens the file for lines to be added, and makes room for some.
+// open opens the log for writing and reserves room for some lines.
 func (l *logFile) open() (err error) {
 	if l.file == nil {
 		if l.count == 0 {
@@ -262,16 +262,16 @@ func (l *logFile) open() (err error) {
 			}
 		}
 		if l.file, err = os.OpenFile(l.path(), os.O_CREATE|os.O_WRONLY, 0o600); err == nil {
-			err = errors.Join(l.shorten(), syncDir(l.dir))
+			err = errors.Join(l.truncate(), syncDir(l.dir))
 		}
 		if err != nil {
 			l.close()
 			return err
 		}
-		l.room = max(l.room, l.size)
+		l.reserved = max(l.reserved, l.size)
 	}
-	if l.room-l.size < reserve/2 && allocate(l.file, l.size+reserve) == nil {
-		l.room = l.size + reserve
+	if l.reserved-l.size < reserve/2 && allocate(l.file, l.size+reserve) == nil {
+		l.reserved = l.size + reserve
 	}
 	return nil
 }
@@ -296,7 +296,7 @@ func (l *logFile) add(list ...entry) (err error) {
 		}
 	}
 	step()
-	// In one piece: a journal without its first lines would tell something else.
+	// In one write: the first lines must not be missing.
 	if _, err = l.file.WriteAt(text, l.size); err == nil && syncing {
 		err = l.file.Sync()
 	}
@@ -308,14 +308,14 @@ func (l *logFile) add(list ...entry) (err error) {
 	}
 	if err != nil {
 		*l = was
-		l.shorten()
+		l.truncate()
 	}
 	return err
 }
 
-// shorten cuts off what does not count. A file that need not be shorter is left
-// alone: it would lose the room that it has.
-func (l *logFile) shorten() error {
+// truncate cuts off what does not count. A file that is short enough is not
+// touched: it would lose its reserved room.
+func (l *logFile) truncate() error {
 	st, err := l.file.Stat()
 	if err != nil || st.Size() <= l.size {
 		return err
@@ -323,8 +323,8 @@ func (l *logFile) shorten() error {
 	return l.file.Truncate(l.size)
 }
 
-// cut drops the lines from one on. A kill in between leaves lines that are undone
-// again.
+// cut removes the lines from one on. A kill in between leaves lines that are
+// undone again.
 func (l *logFile) cut(from int) error {
 	if from >= len(l.lines) {
 		return nil
@@ -335,14 +335,14 @@ func (l *logFile) cut(from int) error {
 	}
 	l.lines, l.sums = l.lines[:from], l.sums[:from]
 	step()
-	if err := errors.Join(l.writeHead(), l.head.Sync()); err != nil { // before the file is shorter
+	if err := errors.Join(l.writeHead(), l.head.Sync()); err != nil { // before the file is truncated
 		return err
 	}
 	step()
 	return os.Truncate(l.path(), l.size)
 }
 
-// rewrite replaces the journal by other lines, the first of which is opFirst.
+// rewrite replaces all lines. The first one is of kind opFirst.
 func (l *logFile) rewrite(lines []entry) error {
 	next := &logFile{dir: l.dir, rank: l.rank, ranks: l.ranks, home: l.home, base: l.base, gen: l.gen + 1, lines: lines}
 	lines[0].Gen = next.gen
@@ -358,9 +358,9 @@ func (l *logFile) rewrite(lines []entry) error {
 	}
 	next.count, next.sum, next.size = len(lines), sum, int64(len(text))
 	tmp := l.path() + ".tmp"
-	err := writeSynced(tmp, text)
-	if err == nil && l.room > l.size { // a new one without would be worse
-		next.room, err = reserveFor(tmp, next.size)
+	err := writeAndSync(tmp, text)
+	if err == nil && l.reserved > l.size { // the new file must have reserved room, too
+		next.reserved, err = reserveIn(tmp, next.size)
 	}
 	if err != nil {
 		os.Remove(tmp)
@@ -376,11 +376,11 @@ func (l *logFile) rewrite(lines []entry) error {
 	return l.writeHead()
 }
 
-// renumber gives lines other inodes, if the program's files were copied with the
-// journal, or the journal alone. Those that they have tell no file any more, and
-// may be given to new files; lines about one file still have the same one. Where a
-// name of the file is kept it is that of the copy, whose later changes are noted
-// with it.
+// renumber replaces the inodes in all lines if the program's files, or the
+// journal alone, were copied. The old inodes name no file any more, and new
+// files may get them. Lines about one file keep a common number. If a hard link
+// to the file is kept, the number is that of the copied link: later changes are
+// recorded with it.
 func (l *logFile) renumber() error {
 	st, err := os.Stat(l.base)
 	if err != nil || len(l.lines) == 0 {
@@ -422,8 +422,8 @@ func (l *logFile) renumber() error {
 	return l.rewrite(lines)
 }
 
-// reserveFor makes room in a file; an error says that there is none.
-func reserveFor(name string, size int64) (room int64, err error) {
+// reserveIn allocates room in a file. An error says that the disk is full.
+func reserveIn(name string, size int64) (room int64, err error) {
 	f, err := os.OpenFile(name, os.O_WRONLY, 0)
 	if err != nil {
 		return 0, err
@@ -437,8 +437,8 @@ func reserveFor(name string, size int64) (room int64, err error) {
 	return size + reserve, nil
 }
 
-// writeSynced writes a file and forces it to the disk.
-func writeSynced(name string, text []byte) error {
+// writeAndSync writes a file and makes it durable.
+func writeAndSync(name string, text []byte) error {
 	f, err := os.OpenFile(name, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
 	if err != nil {
 		return err
@@ -450,20 +450,20 @@ func writeSynced(name string, text []byte) error {
 	return errors.Join(err, f.Close())
 }
 
-// remove removes the journal, and what it keeps.
+// remove removes the log and the kept files.
 func (l *logFile) remove() error {
 	l.close()
-	for _, name := range []string{headName, journalName, lostName} {
-		if err := os.Remove(l.beside(name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	for _, name := range []string{headName, journalName, incompleteName} {
+		if err := os.Remove(l.rankFile(name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
 	}
 	l.lines, l.sums, l.count, l.size = nil, nil, 0, 0
-	l.unspill()
-	return os.RemoveAll(l.beside(keptName))
+	l.removeOverflow()
+	return os.RemoveAll(l.rankFile(keptName))
 }
 
-// close lets go of the files; add opens them again.
+// close closes the files. add opens them again.
 func (l *logFile) close() {
 	for _, f := range []*os.File{l.file, l.head} {
 		if f != nil {
@@ -473,26 +473,26 @@ func (l *logFile) close() {
 	l.file, l.head = nil, nil
 }
 
-// The paths in a journal are relative to the directory that the program was
-// started in, "./a", where they lie in it: the run may be moved or copied with
-// it. Something kept is "kept:17".
+// Paths below the directory that the program was started in are relative to it,
+// as "./a", so that a run can be moved or copied with its directory. A kept
+// file is "kept:17".
 const keptPrefix = "kept:"
 
-// rel is a path as it is written down.
+// rel returns a path as it is written in the log.
 func (l *logFile) rel(path string) string {
-	if name, ok := strings.CutPrefix(path, l.beside(keptName)+string(filepath.Separator)); ok {
+	if name, ok := strings.CutPrefix(path, l.rankFile(keptName)+string(filepath.Separator)); ok {
 		return keptPrefix + name
 	}
 	if l.base == "" {
 		return path
 	}
-	if rest, ok := cutFolder(path, l.base); ok {
+	if rest, ok := cutDir(path, l.base); ok {
 		return "." + string(filepath.Separator) + strings.TrimPrefix(rest, string(filepath.Separator))
 	}
 	return path
 }
 
-// abs is a path that was written down.
+// abs returns the path that the log has written.
 func (l *logFile) abs(path string) string {
 	if name, ok := strings.CutPrefix(path, keptPrefix); ok {
 		return l.keptPath(name)
@@ -503,11 +503,11 @@ func (l *logFile) abs(path string) string {
 	return filepath.Join(l.base, path)
 }
 
-// place returns the directory that relative paths are relative to now. If the
-// checkpoint directory is where it was, so is that; if it was moved or copied
-// together with that directory, it is the new one; else it is the one that the
-// program is started in.
-func (l *logFile) place(first *entry) string {
+// basePlace returns the directory to which relative paths are relative now. If
+// the checkpoint directory is where it was, that directory is, too. If both
+// were moved or copied together, it is the new one. Otherwise it is the
+// directory that the program was started in.
+func (l *logFile) basePlace(first *entry) string {
 	base, was := first.Path, first.To
 	if was == l.dir || sameDir(was, l.dir) {
 		return base
@@ -530,7 +530,7 @@ func sameDir(a, b string) bool {
 	return err1 == nil && err2 == nil && os.SameFile(x, y)
 }
 
-// first is the first line of a journal that begins now.
+// first returns the first line of a log that begins now.
 func (l *logFile) first(epoch uint64) entry {
 	e := entry{Op: opFirst, Epoch: epoch, Path: l.base, To: l.dir, Gen: l.gen}
 	if st, err := os.Stat(l.dir); err == nil {
@@ -542,10 +542,10 @@ func (l *logFile) first(epoch uint64) entry {
 	return e
 }
 
-// copies are the lines by which epochs begin.
+// copies returns the lines by which epochs begin.
 func (l *logFile) copies() (out []entry) {
 	for _, e := range l.lines {
-		if e.Op == opSet {
+		if e.Op == opCheckpoint {
 			out = append(out, e)
 		}
 	}

@@ -14,62 +14,64 @@ import (
 	_ "unsafe" // go:linkname
 )
 
-// hook is called by package os before a file is changed, in programs that cairn
-// build has made: it puts the calls into that package. Elsewhere nobody calls it,
-// and what is overwritten in an open file is not kept.
+// hook is called by package os before an open file changes. 'cairn build' puts
+// these calls into package os. In programs that are built otherwise, nothing
+// calls it, and what is overwritten in an open file is not kept.
 //
-// op is w for Write, n bytes at the position; a for WriteAt, n bytes at off; r for
-// ReadFrom, to the end; t for Truncate to off; s for Seek to off from n; m for
-// Chmod to n. What is returned is called when the file has been changed, if it is
-// not nil.
+// op is 'w' for Write, n bytes at the current position; 'a' for WriteAt, n bytes
+// at off; 'r' for ReadFrom; 't' for Truncate to off; 's' for Seek to off from n;
+// 'm' for Chmod to n. If the result is not nil, package os calls it when the file
+// is changed.
 //
 //go:linkname hook os.cairn_hook
 var hook func(f *os.File, op byte, off, n int64) (func(), error)
 
-// sharedFiles says that other ranks may change the same files: package os then writes
-// by Write what it would have the system copy.
+// sharedFiles tells package os that other ranks may change the same files.
+// ReadFrom then calls Write, and does not let the kernel copy.
 //
 //go:linkname sharedFiles os.cairn_shared
 var sharedFiles bool
 
-// watch is an open file.
-type watch struct {
-	f     *os.File
-	path  string // what it is in the journal
-	name  string // the name it was opened by, absolute
-	flag  int
-	alone bool // the journal need not know what it holds
-	// tail says that it is written behind what it held when the part began.
-	tail atomic.Bool
-	// sure says that path was looked at in this part.
-	sure bool
+// openFile is an open file of the program.
+type openFile struct {
+	f        *os.File
+	path     string // its name in the log
+	name     string // the absolute name that it was opened by
+	flag     int
+	unneeded bool // it has no name, and an undo does not need it
+	// appending says that only bytes are written that did not exist when the
+	// segment began.
+	appending atomic.Bool
+	// checked says that unneeded is valid in this segment.
+	checked bool
 }
 
 // openFiles are the program's open files. The lock is taken after the journal's.
 type openFiles struct {
 	sync.RWMutex
-	files map[*os.File]*watch
-	prune int // closed ones are looked for when there are so many
+	files map[*os.File]*openFile
+	prune int // closed ones are removed when there are so many
 }
 
 // Suspend stops and restarts the recording of changes of open files. It is
 // stopped while the run puts its own files back.
 func (j *Journal) Suspend(on bool) { j.suspended.Store(on) }
 
-// Track watches a file that was opened.
+// Track adds a file that was opened. name is the name that the program knows,
+// path what Opening returned.
 func (j *Journal) Track(f *os.File, name, path string, flag int) {
 	j.open.Lock()
 	defer j.open.Unlock()
 	if j.open.files == nil {
-		j.open.files = make(map[*os.File]*watch)
+		j.open.files = make(map[*os.File]*openFile)
 	}
 	if len(j.open.files) >= max(j.open.prune, 64) {
 		j.prune()
 	}
-	j.open.files[f] = &watch{f: f, name: name, path: path, flag: flag}
+	j.open.files[f] = &openFile{f: f, name: name, path: path, flag: flag}
 }
 
-// prune forgets files that are closed.
+// prune removes files that are closed.
 func (j *Journal) prune() {
 	for f := range j.open.files {
 		if _, err := f.Stat(); errors.Is(err, os.ErrClosed) {
@@ -79,51 +81,51 @@ func (j *Journal) prune() {
 	j.open.prune = 2 * len(j.open.files)
 }
 
-// rewatch begins a part.
-func (j *Journal) rewatch() {
+// resetOpen begins a segment.
+func (j *Journal) resetOpen() {
 	j.open.Lock()
 	defer j.open.Unlock()
 	for _, w := range j.open.files {
-		w.tail.Store(false)
-		w.sure = false
+		w.appending.Store(false)
+		w.checked = false
 	}
 }
 
-// renamed says that a file or folder has another name.
+// renamed says that a file or directory has another name.
 func (j *Journal) renamed(from, to string) {
 	j.open.Lock()
 	defer j.open.Unlock()
 	for _, w := range j.open.files {
-		if rest, ok := cutFolder(w.path, from); ok {
+		if rest, ok := cutDir(w.path, from); ok {
 			w.path = to + rest
 		}
 	}
 }
 
-// cutFolder is what comes after a folder's name in a path.
-func cutFolder(path, dir string) (string, bool) {
+// cutDir returns what follows a directory in a path.
+func cutDir(path, dir string) (string, bool) {
 	rest, ok := strings.CutPrefix(path, dir)
 	return rest, ok && (rest == "" || rest[0] == os.PathSeparator)
 }
 
-// unnamed says that a file, or all in a folder, may have lost its name. The
-// journal has it under another one, if it is to be brought back.
-func (j *Journal) unnamed(path string) {
+// nameGone says that a file, or all in a directory, may have lost its name. If
+// it is kept, it gets the name of the kept file.
+func (j *Journal) nameGone(path string) {
 	j.open.Lock()
 	defer j.open.Unlock()
 	for _, w := range j.open.files {
-		if _, ok := cutFolder(w.path, path); !ok || w.is(w.path) {
+		if _, ok := cutDir(w.path, path); !ok || w.is(w.path) {
 			continue
 		}
 		kept := j.names[w.path]
-		if w.alone = kept == "" || !w.is(j.keptPath(kept)); !w.alone {
+		if w.unneeded = kept == "" || !w.is(j.keptPath(kept)); !w.unneeded {
 			w.path = j.keptPath(kept)
 		}
 	}
 }
 
 // is reports whether a name leads to the file.
-func (w *watch) is(name string) bool {
+func (w *openFile) is(name string) bool {
 	st, err := w.f.Stat()
 	if err != nil {
 		return false
@@ -132,14 +134,14 @@ func (w *watch) is(name string) bool {
 	return err == nil && os.SameFile(st, there)
 }
 
-// OpenFile is an open file in a set.
+// OpenFile is an open file in a checkpoint.
 type OpenFile struct {
 	File *os.File
 	Name string
 	Flag int
 }
 
-// OpenFiles are the open files.
+// OpenFiles returns the program's open files, to be saved with the state.
 func (j *Journal) OpenFiles() []OpenFile {
 	j.open.Lock()
 	defer j.open.Unlock()
@@ -152,10 +154,10 @@ func (j *Journal) OpenFiles() []OpenFile {
 	return out
 }
 
-// Reopened watches the open files of a set that was restored.
+// Reopened adds the open files of a checkpoint that was restored.
 func (j *Journal) Reopened(list []OpenFile) {
 	for _, h := range list {
-		path, err := target(h.Name)
+		path, err := resolve(h.Name)
 		if err != nil {
 			path = h.Name
 		}
@@ -163,11 +165,11 @@ func (j *Journal) Reopened(list []OpenFile) {
 	}
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	j.touchOpen()
+	j.markOpen()
 }
 
-// Blocked says why open files can't be opened again by their names; "": they
-// can.
+// Blocked returns why a restart could not open the open files by their names;
+// "": it could.
 func (j *Journal) Blocked() string {
 	j.open.Lock()
 	defer j.open.Unlock()
@@ -180,8 +182,8 @@ func (j *Journal) Blocked() string {
 	return ""
 }
 
-// written reports whether a file is open for writing.
-func (j *Journal) written(st fs.FileInfo) bool {
+// openForWriting reports whether a file is open for writing.
+func (j *Journal) openForWriting(st fs.FileInfo) bool {
 	j.open.RLock()
 	defer j.open.RUnlock()
 	for _, w := range j.open.files {
@@ -194,7 +196,7 @@ func (j *Journal) written(st fs.FileInfo) bool {
 	return false
 }
 
-// openCount is how many files the program has open.
+// openCount returns how many files the program has open.
 func (j *Journal) openCount() int {
 	j.open.Lock()
 	defer j.open.Unlock()
@@ -202,8 +204,8 @@ func (j *Journal) openCount() int {
 	return len(j.open.files)
 }
 
-// changing is called before a file is changed.
-func (j *Journal) changing(f *os.File, op byte, off, n int64) (func(), error) {
+// beforeWrite is called by package os before an open file changes: see hook.
+func (j *Journal) beforeWrite(f *os.File, op byte, off, n int64) (func(), error) {
 	j.open.RLock()
 	w := j.open.files[f]
 	j.open.RUnlock()
@@ -211,27 +213,27 @@ func (j *Journal) changing(f *os.File, op byte, off, n int64) (func(), error) {
 		return nil, nil
 	}
 	if op == 'm' {
-		return nil, j.changeMode(w, fs.FileMode(n))
+		return nil, j.beforeModeChange(w, fs.FileMode(n))
 	}
 	if w.flag&(os.O_WRONLY|os.O_RDWR) == 0 {
 		return nil, nil
 	}
 	if sharedFiles {
-		return j.changeShared(w, op, off, n)
+		return j.beforeSharedChange(w, op, off, n)
 	}
 	switch op {
 	case 's':
 		if off != 0 || n != io.SeekCurrent {
-			w.tail.Store(false)
+			w.appending.Store(false)
 		}
 		return nil, nil
 	case 'w', 'r':
-		if w.flag&os.O_APPEND != 0 || w.tail.Load() {
+		if w.flag&os.O_APPEND != 0 || w.appending.Load() {
 			return nil, nil
 		}
 		pos, err := f.Seek(0, io.SeekCurrent)
 		if err != nil {
-			return nil, nil // it will fail
+			return nil, nil // the write will fail
 		}
 		if off = pos; op == 'r' {
 			n = noSize - pos
@@ -242,36 +244,36 @@ func (j *Journal) changing(f *os.File, op byte, off, n int64) (func(), error) {
 	if off < 0 {
 		return nil, nil
 	}
-	return j.change(w, op, off, n)
+	return j.beforeChange(w, op, off, n)
 }
 
-// changeMode notes the permissions of an open file.
-func (j *Journal) changeMode(w *watch, mode fs.FileMode) error {
+// beforeModeChange records the permissions of an open file.
+func (j *Journal) beforeModeChange(w *openFile, mode fs.FileMode) error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	path := w.path
-	if path == "" { // it is only read
+	if path == "" { // open for reading only
 		path = w.name
 	}
 	if !j.ready || !w.is(path) {
 		return nil
 	}
-	return j.mode(path, mode)
+	return j.recordMode(path, mode)
 }
 
-// change keeps what a file holds from off on, n bytes. What is returned is called
-// when the file has been changed, if it is not nil.
-func (j *Journal) change(w *watch, op byte, off, n int64) (func(), error) {
+// beforeChange keeps n bytes of a file from off on. Call the result when the
+// file is changed, if it is not nil.
+func (j *Journal) beforeChange(w *openFile, op byte, off, n int64) (func(), error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	if !j.ready {
 		return nil, nil
 	}
-	if !w.sure {
-		w.alone = !w.is(w.path) // somebody else has removed it
-		w.sure = true
+	if !w.checked {
+		w.unneeded = !w.is(w.path) // another process has removed it
+		w.checked = true
 	}
-	if w.alone {
+	if w.unneeded {
 		return nil, nil
 	}
 	c, err := j.content(w.path)
@@ -280,14 +282,14 @@ func (j *Journal) change(w *watch, op byte, off, n int64) (func(), error) {
 	}
 	if err == nil {
 		if (op == 'w' || op == 'r') && (c == nil || off >= c.base) {
-			w.tail.Store(true)
+			w.appending.Store(true)
 			return nil, nil
 		}
 		var from *os.File
 		if w.flag&os.O_RDWR != 0 {
 			from = w.f
 		}
-		err = j.save(c, from, off, off+min(n, noSize-off))
+		err = j.recordData(c, from, off, off+min(n, noSize-off))
 	}
 	if err != nil {
 		return nil, &fs.PathError{Op: "write", Path: w.f.Name(), Err: err}

@@ -7,7 +7,7 @@ import (
 	"path/filepath"
 )
 
-// These methods do what functions of package os do. They record the change
+// These methods do what the functions of package os do, and record the change
 // first.
 
 // Active reports whether changes are recorded.
@@ -23,7 +23,7 @@ func (j *Journal) Active() bool {
 // Lock begins the opening of a file, which may change it. Other ranks wait until
 // unlock is called.
 func (j *Journal) Lock(name string) (unlock func()) {
-	release := j.holdName(name)
+	release := j.lockName(name)
 	idle := j.busy()
 	return func() {
 		idle()
@@ -39,38 +39,38 @@ func (j *Journal) Opening(name string, flag int) (string, error) {
 	}
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	path, err := target(name)
+	path, err := resolve(name)
 	if flag&os.O_CREATE != 0 && flag&os.O_EXCL != 0 {
-		path, err = place(name) // a link is not followed then
+		path, err = resolveDir(name) // links are not followed
 	}
-	if err != nil { // nor will the program get at it
+	if err != nil { // the program cannot reach it either
 		path, err = filepath.Abs(name)
 		return path, err
 	}
 	if !j.ready {
 		return path, nil
 	}
-	if flag&os.O_CREATE == 0 || flag&os.O_EXCL != 0 { // what can't be opened is not changed
+	if flag&os.O_CREATE == 0 || flag&os.O_EXCL != 0 { // if it cannot be opened, it does not change
 		_, err := os.Lstat(path)
 		if missing(err) == (flag&os.O_CREATE == 0) {
 			return path, nil
 		}
 	}
-	return path, j.opening(path, flag)
+	return path, j.recordOpening(path, flag)
 }
 
-// note calls f with a name that has no links in the directories that lead to it,
+// record calls f with a name that has no links in the directories that lead to it,
 // if changes are recorded. Call done when the change is made.
-func (j *Journal) note(op, name string, resolve func(string) (string, error), f func(path string) error) (done func(), err error) {
+func (j *Journal) record(op, name string, lookup func(string) (string, error), f func(path string) error) (done func(), err error) {
 	done = func() {}
 	if j == nil {
 		return done, nil
 	}
-	release := j.holdName(name)
+	release := j.lockName(name)
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	if j.ready {
-		if path, perr := resolve(name); perr == nil { // else the program will not get at it
+		if path, perr := lookup(name); perr == nil { // otherwise the program cannot reach it either
 			err = f(path)
 		}
 	}
@@ -87,11 +87,11 @@ func (j *Journal) note(op, name string, resolve func(string) (string, error), f 
 
 // WriteFile is os.WriteFile.
 func (j *Journal) WriteFile(name string, data []byte, perm fs.FileMode) error {
-	done, err := j.note("open", name, target, func(path string) error {
+	done, err := j.record("open", name, resolve, func(path string) error {
 		if st, err := os.Stat(path); err == nil && !st.Mode().IsRegular() {
 			return nil
 		}
-		return j.opening(path, os.O_TRUNC)
+		return j.recordOpening(path, os.O_TRUNC)
 	})
 	if err != nil {
 		return err
@@ -102,15 +102,15 @@ func (j *Journal) WriteFile(name string, data []byte, perm fs.FileMode) error {
 
 // Truncate is os.Truncate.
 func (j *Journal) Truncate(name string, size int64) error {
-	done, err := j.note("truncate", name, target, func(path string) error {
+	done, err := j.record("truncate", name, resolve, func(path string) error {
 		c, err := j.content(path)
 		if err != nil || size < 0 {
-			return nil // nor will the program do it
+			return nil // the program cannot do it either
 		}
-		if err := j.size(c); err != nil {
+		if err := j.recordSize(c); err != nil {
 			return err
 		}
-		return j.save(c, nil, size, noSize)
+		return j.recordData(c, nil, size, noSize)
 	})
 	if err != nil {
 		return err
@@ -122,10 +122,10 @@ func (j *Journal) Truncate(name string, size int64) error {
 // Mkdir is os.Mkdir.
 func (j *Journal) Mkdir(name string, perm fs.FileMode) error {
 	leftover := false
-	done, err := j.note("mkdir", name, place, func(path string) error {
+	done, err := j.record("mkdir", name, resolveDir, func(path string) error {
 		leftover = j.leftover[path]
 		delete(j.leftover, path)
-		_, err := j.made(path)
+		_, err := j.recordNew(path)
 		return err
 	})
 	if err != nil {
@@ -140,7 +140,7 @@ func (j *Journal) Mkdir(name string, perm fs.FileMode) error {
 
 // MkdirAll is os.MkdirAll.
 func (j *Journal) MkdirAll(name string, perm fs.FileMode) error {
-	done, err := j.note("mkdir", name, target, j.madeAll)
+	done, err := j.record("mkdir", name, resolve, j.recordNewDirs)
 	if err != nil {
 		return err
 	}
@@ -149,17 +149,17 @@ func (j *Journal) MkdirAll(name string, perm fs.FileMode) error {
 }
 
 // Remove is os.Remove.
-func (j *Journal) Remove(name string) error { return j.remove("remove", name, j.name, os.Remove) }
+func (j *Journal) Remove(name string) error { return j.remove("remove", name, j.recordName, os.Remove) }
 
 // RemoveAll is os.RemoveAll.
 func (j *Journal) RemoveAll(name string) error {
-	return j.remove("RemoveAll", name, j.below, os.RemoveAll)
+	return j.remove("RemoveAll", name, j.recordTree, os.RemoveAll)
 }
 
 // remove removes a name, or all below it.
 func (j *Journal) remove(op, name string, first func(path string) error, do func(string) error) (err error) {
 	done := false
-	release, failed := j.note(op, name, place, func(path string) error {
+	release, failed := j.record(op, name, resolveDir, func(path string) error {
 		if _, err := os.Lstat(path); missing(err) {
 			return nil
 		}
@@ -168,7 +168,7 @@ func (j *Journal) remove(op, name string, first func(path string) error, do func
 		}
 		err = do(name)
 		done = true
-		j.unnamed(path)
+		j.nameGone(path)
 		return nil
 	})
 	defer release()
@@ -180,35 +180,35 @@ func (j *Journal) remove(op, name string, first func(path string) error, do func
 
 // Rename is os.Rename.
 func (j *Journal) Rename(from, to string) error {
-	return j.second("rename", from, to, func(a, b string) error {
+	return j.twoNames("rename", from, to, func(a, b string) error {
 		return j.rename(a, b, func() error { return os.Rename(from, to) })
 	}, os.Rename)
 }
 
 // Link is os.Link.
 func (j *Journal) Link(from, to string) error {
-	return j.second("link", from, to, func(_, b string) error {
+	return j.twoNames("link", from, to, func(_, b string) error {
 		return j.link(b, func() error { return os.Link(from, to) })
 	}, os.Link)
 }
 
-// second does something with two names.
-func (j *Journal) second(op, from, to string, noted func(a, b string) error, do func(from, to string) error) error {
+// twoNames records and makes a change of two names.
+func (j *Journal) twoNames(op, from, to string, recorded func(a, b string) error, do func(from, to string) error) error {
 	if j == nil {
 		return do(from, to)
 	}
-	defer j.hold(allNames)()
+	defer j.lockFile(allNames)()
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	if !j.ready {
 		return do(from, to)
 	}
-	a, err1 := place(from)
-	b, err2 := place(to)
-	if err1 != nil || err2 != nil { // the program will not get at it
+	a, err1 := resolveDir(from)
+	b, err2 := resolveDir(to)
+	if err1 != nil || err2 != nil { // the program cannot reach it either
 		return do(from, to)
 	}
-	err := noted(a, b)
+	err := recorded(a, b)
 	var said *os.LinkError
 	if err != nil && !errors.As(err, &said) {
 		err = &os.LinkError{Op: op, Old: from, New: to, Err: err}
@@ -218,8 +218,8 @@ func (j *Journal) second(op, from, to string, noted func(a, b string) error, do 
 
 // Symlink is os.Symlink.
 func (j *Journal) Symlink(from, to string) error {
-	done, err := j.note("symlink", to, place, func(path string) error {
-		_, err := j.made(path)
+	done, err := j.record("symlink", to, resolveDir, func(path string) error {
+		_, err := j.recordNew(path)
 		return err
 	})
 	if err != nil {
@@ -231,7 +231,7 @@ func (j *Journal) Symlink(from, to string) error {
 
 // Chmod is os.Chmod.
 func (j *Journal) Chmod(name string, mode fs.FileMode) error {
-	done, err := j.note("chmod", name, target, func(path string) error { return j.mode(path, mode) })
+	done, err := j.record("chmod", name, resolve, func(path string) error { return j.recordMode(path, mode) })
 	if err != nil {
 		return err
 	}
@@ -241,15 +241,15 @@ func (j *Journal) Chmod(name string, mode fs.FileMode) error {
 
 // CopyFS is os.CopyFS.
 func (j *Journal) CopyFS(dir string, from fs.FS) error {
-	done, err := j.note("CopyFS", dir, target, func(to string) error {
-		if err := j.madeAll(to); err != nil {
+	done, err := j.record("CopyFS", dir, resolve, func(to string) error {
+		if err := j.recordNewDirs(to); err != nil {
 			return err
 		}
 		return fs.WalkDir(from, ".", func(path string, e fs.DirEntry, err error) error {
 			if err != nil {
 				return nil // os.CopyFS reports it
 			}
-			_, err = j.made(filepath.Join(to, filepath.FromSlash(path)))
+			_, err = j.recordNew(filepath.Join(to, filepath.FromSlash(path)))
 			return err
 		})
 	})

@@ -11,59 +11,60 @@ import (
 	"github.com/cairnrun/cairn/internal/mem"
 )
 
-// When the disk of the checkpoints is full, what files held is kept elsewhere
-// until the next checkpoint: the program continues, and can still be resumed. The
-// lines of the journal need little room, which is taken before it is needed.
+// When the disk of the checkpoints is full, files are kept in an overflow
+// directory until the next checkpoint: the program continues, and can still be
+// resumed. The lines of the log need little room, which is reserved before it
+// is needed.
 
-// reserve is how many bytes the journal has on the disk before it needs them.
+// reserve is how many bytes are reserved for the log.
 const reserve = 64 << 10
 
-// spillPlaces are where things are kept then; the first survives a restart of the
-// machine.
-var spillPlaces = func() []string { return []string{"/var/tmp", os.TempDir()} }
+// overflowPlaces are the parents of overflow directories. The first one
+// survives a reboot.
+var overflowPlaces = func() []string { return []string{"/var/tmp", os.TempDir()} }
 
-// spillName is the directory's name in one of these places.
-func (l *logFile) spillName() string {
-	d := mem.Digest([]byte(l.beside(keptName)))
+// overflowName returns the name of the overflow directory.
+func (l *logFile) overflowName() string {
+	d := mem.Digest([]byte(l.rankFile(keptName)))
 	return fmt.Sprintf("cairn-kept-%d-%016x", os.Getuid(), d.Lo^d.Hi)
 }
 
-// spilled finds something that is kept elsewhere.
-func (l *logFile) spilled(name string) (path string, ok bool) {
-	for _, place := range spillPlaces() {
-		path := filepath.Join(place, l.spillName(), name)
-		if _, err := os.Lstat(path); err == nil && ownDir(filepath.Dir(path)) {
+// findOverflow returns the path of a kept file in an overflow directory.
+func (l *logFile) findOverflow(name string) (path string, ok bool) {
+	for _, place := range overflowPlaces() {
+		path := filepath.Join(place, l.overflowName(), name)
+		if _, err := os.Lstat(path); err == nil && isOwnDir(filepath.Dir(path)) {
 			return path, true
 		}
 	}
 	return "", false
 }
 
-// spill returns a directory elsewhere that only this user can write to.
-func (l *logFile) spill() (dir string, err error) {
-	for _, place := range spillPlaces() {
-		dir = filepath.Join(place, l.spillName())
+// overflowDir returns an overflow directory that only this user can write to.
+func (l *logFile) overflowDir() (dir string, err error) {
+	for _, place := range overflowPlaces() {
+		dir = filepath.Join(place, l.overflowName())
 		if err = os.Mkdir(dir, 0o700); errors.Is(err, fs.ErrExist) {
 			err = nil
 		}
-		if err == nil && ownDir(dir) {
+		if err == nil && isOwnDir(dir) {
 			return dir, nil
 		}
 	}
 	return "", errors.Join(err, fs.ErrPermission)
 }
 
-// unspill removes what is kept elsewhere.
-func (l *logFile) unspill() {
-	for _, place := range spillPlaces() {
-		if dir := filepath.Join(place, l.spillName()); ownDir(dir) {
+// removeOverflow removes the overflow directories.
+func (l *logFile) removeOverflow() {
+	for _, place := range overflowPlaces() {
+		if dir := filepath.Join(place, l.overflowName()); isOwnDir(dir) {
 			os.RemoveAll(dir)
 		}
 	}
 }
 
-// ownDir reports whether a directory is this user's alone, and no link.
-func ownDir(dir string) bool {
+// isOwnDir reports whether only this user can use a directory. A link is none.
+func isOwnDir(dir string) bool {
 	st, err := os.Lstat(dir)
 	return err == nil && st.IsDir() && st.Mode().Perm()&0o077 == 0 && isMine(st)
 }
@@ -73,29 +74,30 @@ func isFull(err error) bool {
 	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT)
 }
 
-// room is for tests, in which the disk of the checkpoints is full now and then.
-var room = func() error { return nil }
+// checkSpace is for tests, in which the disk of the checkpoints is sometimes
+// full.
+var checkSpace = func() error { return nil }
 
-// elsewhere does something that keeps what a file holds, and once more with room
-// elsewhere if the disk of the checkpoints is full.
-func (j *Journal) elsewhere(keep func() error) error {
+// withOverflow calls keep, and once more with an overflow directory if the disk
+// of the checkpoints is full.
+func (j *Journal) withOverflow(keep func() error) error {
 	err := keep()
-	if err == nil || !isFull(err) || j.overflowing {
+	if err == nil || !isFull(err) || j.overflow {
 		return err
 	}
-	j.overflowing = true
+	j.overflow = true
 	for _, c := range j.contents {
-		c.close() // the next piece goes elsewhere
+		c.close() // the next range goes to the overflow directory
 	}
 	if err := keep(); err != nil {
 		return err
 	}
-	if dir, err := j.log.spill(); err == nil {
-		j.Warn("%s is full: what files held is kept in %s until there is a checkpoint", j.Dir, dir)
+	if dir, err := j.log.overflowDir(); err == nil {
+		j.Warn("%s is full: the old content of changed files is kept in %s until the next checkpoint", j.Dir, dir)
 	}
 	return nil
 }
 
-// RemoveOverflow removes what is kept elsewhere. A run that has finished does not
-// need it.
-func (j *Journal) RemoveOverflow() { j.log.unspill() }
+// RemoveOverflow removes what is kept in overflow directories: the run has
+// finished.
+func (j *Journal) RemoveOverflow() { j.log.removeOverflow() }

@@ -17,31 +17,30 @@ import (
 	"github.com/cairnrun/cairn/internal/coord"
 )
 
-// Several ranks may change one file. Each has a journal of its own, with the
-// exact bytes that it has overwritten, and lines of all ranks have an order: by
-// the start of the run, and then by the clock of the host. On a restart one
-// process of each host undoes what all ranks of that host have done after the
-// recovery line, from the last line of all to the first; what other ranks did
-// before their part of the line stays:
+// Several ranks may change one file. Each rank has a journal of its own, with
+// exactly the bytes that it has overwritten. The lines of all ranks are ordered
+// by the start of the run and then by the host's clock. On a restart one process
+// of each host undoes what all ranks there did after the recovery line, from the
+// last line of all to the first. What a rank did before its checkpoint stays:
 //
 //	rank 0   ─┬─ append 10 ──────────────────── copy ── append 10 ✗
 //	rank 1   ─┴──────────── copy ── append 10 ────────────────────✗
 //	                                    │
-//	                                    └ is cut out of the middle
+//	                                    └ is removed from the middle
 //
-// A rank that changes a file holds a lock on it while it notes and makes the
-// change, so that the size that it has noted is right. What is not known is the
-// order of changes of one place by ranks that do not wait for each other, and what
-// a rank has learned from a file that another rank changed.
+// A rank locks a file while it records and makes a change, so the recorded size
+// is right. Two things cannot be undone: the order in which ranks that do not
+// wait for each other change the same bytes, and what a rank has read from a
+// file that another rank has changed.
 
 //go:linkname nanotime runtime.nanotime
 func nanotime() int64
 
-// locks are those of this process.
+// locks are the file locks of this process.
 type locks struct {
 	sync.Mutex
 	files map[uint64]*fileLock
-	lock  *os.File // nil: not opened yet, or there is none
+	lock  *os.File // the lock file; nil: none
 	tried bool
 }
 
@@ -50,12 +49,12 @@ type fileLock struct {
 	users int
 }
 
-// allNames is the lock for changes of names.
+// allNames is the key of the lock for changes of names.
 const allNames = 0
 
-// hold takes the lock of a file, by its inode, against other goroutines and other
-// ranks. The journal's lock is not held.
-func (j *Journal) hold(file uint64) (release func()) {
+// lockFile locks a file, by its inode, against other goroutines and other
+// ranks. The caller must not hold the journal's lock.
+func (j *Journal) lockFile(file uint64) (release func()) {
 	if !j.shared() {
 		return func() {}
 	}
@@ -93,41 +92,43 @@ func (j *Journal) hold(file uint64) (release func()) {
 	}
 }
 
-// holdName takes the locks for a change of names, and of the file that has one.
-func (j *Journal) holdName(path string) (release func()) {
+// lockName takes the lock for changes of names, and that of the file that has a
+// name.
+func (j *Journal) lockName(path string) (release func()) {
 	if !j.shared() {
 		return func() {}
 	}
-	names := j.hold(allNames)
+	names := j.lockFile(allNames)
 	st, err := os.Stat(path)
 	if err != nil || inode(st) == allNames {
 		return names
 	}
-	file := j.hold(inode(st))
+	file := j.lockFile(inode(st))
 	return func() {
 		file()
 		names()
 	}
 }
 
-// changeShared notes a change of an open file that other ranks may change, too.
-func (j *Journal) changeShared(w *watch, op byte, off, n int64) (func(), error) {
-	if op == 's' || op == 'r' || off < 0 { // r: all of it comes by Write
+// beforeSharedChange records a change of an open file that other ranks may
+// change, too. Call the result when the change is made.
+func (j *Journal) beforeSharedChange(w *openFile, op byte, off, n int64) (func(), error) {
+	if op == 's' || op == 'r' || off < 0 { // package os calls Write for all that ReadFrom reads
 		return nil, nil
 	}
 	st, err := w.f.Stat()
 	if err != nil {
-		return nil, nil // it will fail
+		return nil, nil // the change will fail
 	}
-	release := j.hold(inode(st))
-	if err := j.noteShared(w, op, off, n); err != nil {
+	release := j.lockFile(inode(st))
+	if err := j.recordShared(w, op, off, n); err != nil {
 		release()
 		return nil, &fs.PathError{Op: "write", Path: w.f.Name(), Err: err}
 	}
 	return release, nil
 }
 
-func (j *Journal) noteShared(w *watch, op byte, off, n int64) error {
+func (j *Journal) recordShared(w *openFile, op byte, off, n int64) error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	st, err := w.f.Stat()
@@ -157,14 +158,14 @@ func (j *Journal) noteShared(w *watch, op byte, off, n int64) error {
 	grows := end > size && (c.end != size || c.append != adds)
 	cuts := op == 't' && off < size
 	if !grows && !cuts && (end > size && off >= size || len(c.gaps(off, min(end, size))) == 0) {
-		c.end = max(c.end, end) // nothing to tell
+		c.end = max(c.end, end) // nothing new to record
 		if end > size {
 			c.add(span{off, end})
 		}
 		return nil
 	}
-	if !j.named(w) {
-		return nil // it has no name any more, and needs nothing
+	if !j.findName(w) {
+		return nil // it has no name any more, and will not be restored
 	}
 	c.path = w.path
 	j.contents[key] = c
@@ -173,12 +174,12 @@ func (j *Journal) noteShared(w *watch, op byte, off, n int64) error {
 		from = w.f
 	}
 	if cuts {
-		if err := j.size(c); err != nil {
+		if err := j.recordSize(c); err != nil {
 			return err
 		}
-		return j.save(c, from, off, size)
+		return j.recordData(c, from, off, size)
 	}
-	if err := j.save(c, from, off, end); err != nil {
+	if err := j.recordData(c, from, off, end); err != nil {
 		return err
 	}
 	if grows {
@@ -196,27 +197,27 @@ func (j *Journal) noteShared(w *watch, op byte, off, n int64) error {
 	return nil
 }
 
-// named finds the name that an open file has now, which other ranks may have
+// findName finds the current name of an open file, which other ranks may have
 // changed. It reports whether there is one.
-func (j *Journal) named(w *watch) bool {
+func (j *Journal) findName(w *openFile) bool {
 	if w.is(w.path) {
 		return true
 	}
-	if name := w.nameNow(); name != "" && w.is(name) {
+	if name := w.systemName(); name != "" && w.is(name) {
 		w.path = name
 		return true
 	}
 	kept, _ := filepath.Glob(filepath.Join(j.Dir, strings.TrimSuffix(keptName, ".kept")+"-*.kept", "*"))
 	for _, name := range kept {
 		if w.is(name) {
-			return true // its line is found by the inode
+			return true // an undo finds it by its inode
 		}
 	}
 	return false
 }
 
-// nameNow is the name that the system tells of an open file.
-func (w *watch) nameNow() string {
+// systemName returns the name of an open file that the operating system knows.
+func (w *openFile) systemName() string {
 	if runtime.GOOS != "linux" {
 		return ""
 	}
@@ -224,9 +225,10 @@ func (w *watch) nameNow() string {
 	return name
 }
 
-// later returns the places of a file that lines after one tell of, which are not
-// undone, and where the next change of its size began; -1: there is none.
-func (p *undoing) later(i int) (stay []span, next int64) {
+// laterChanges returns the ranges of a file that later lines changed and that
+// are not undone, and where the next change of its size began; -1: there is
+// none.
+func (p *undoPlan) laterChanges(i int) (stay []span, next int64) {
 	next = -1
 	for k := i + 1; k < len(p.all); k++ {
 		e := &p.all[k]
@@ -246,7 +248,7 @@ func (p *undoing) later(i int) (stay []span, next int64) {
 		case opData:
 			stay = append(stay, span{e.Off, e.Off + e.Size})
 		case opGrow:
-			_, end := p.later(k)
+			_, end := p.laterChanges(k)
 			if end < 0 {
 				end = noSize
 			}
@@ -256,9 +258,9 @@ func (p *undoing) later(i int) (stay []span, next int64) {
 	return stay, next
 }
 
-// needed reports whether a file that is about to be removed is one that another
-// rank has written before its part of the recovery line.
-func (p *undoing) needed(i int, ino uint64) bool {
+// writtenByOthers reports whether another rank has written a file before its
+// checkpoint. The file must not be removed then.
+func (p *undoPlan) writtenByOthers(i int, ino uint64) bool {
 	for k := i + 1; k < len(p.all); k++ {
 		if e := &p.all[k]; e.Ino == ino && ino != 0 && !e.undo && (e.Op == opGrow || e.Op == opData) {
 			return true
@@ -267,28 +269,28 @@ func (p *undoing) needed(i int, ino uint64) bool {
 	return false
 }
 
-// shrink undoes the growth of a file. What other ranks have added behind it, and
-// is to stay, moves up if it was appended, and else stays where it is.
-func (p *undoing) shrink(i int) error {
+// shrink undoes the growth of a file. What other ranks have added behind it
+// stays: it moves up if it was appended, otherwise it keeps its position.
+func (p *undoPlan) shrink(i int) error {
 	e := &p.all[i]
-	path := p.find(i)
+	path := p.file(i)
 	st, err := os.Stat(path)
 	if err != nil {
 		return err
 	}
 	size := st.Size()
-	stay, end := p.later(i)
+	stay, end := p.laterChanges(i)
 	if end < 0 || end > size {
 		end = size
 	}
-	if end <= e.Off || size <= e.Off { // it was killed before it wrote
+	if end <= e.Off || size <= e.Off { // killed before the write
 		return nil
 	}
 	if len(stay) == 0 {
 		return os.Truncate(path, e.Off)
 	}
 	if e.Append {
-		return p.takeOut(e, path, end, size)
+		return p.removeMiddle(e, path, end, size)
 	}
 	last := e.Off
 	for _, s := range stay {
@@ -320,16 +322,16 @@ func (zeros) Read(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// takeOut removes a piece from the middle of a file. What comes behind it is kept
-// first, with a line that says where it belongs: if that is there, it can be done
-// again.
-func (p *undoing) takeOut(e *noted, path string, end, size int64) error {
+// removeMiddle removes a range from the middle of a file. It keeps what comes
+// behind it first, with a line that says where it belongs, so that it can be
+// repeated after a kill.
+func (p *undoPlan) removeMiddle(e *record, path string, end, size int64) error {
 	from, err := os.Open(path)
 	if err != nil {
 		return err
 	}
 	defer from.Close()
-	kept := e.log.beside(keptName)
+	kept := e.log.rankFile(keptName)
 	if err := os.MkdirAll(kept, 0o700); err != nil {
 		return err
 	}
@@ -345,31 +347,32 @@ func (p *undoing) takeOut(e *noted, path string, end, size int64) error {
 	}
 	put := e.entry
 	put.Op, put.Kept, put.At, put.Size, put.Hash = opPut, name, 0, size-end, h.String()
-	if err := e.log.cut(e.index + 1); err != nil { // what is undone already
+	if err := e.log.cut(e.index + 1); err != nil { // the lines that are undone already
 		return err
 	}
 	if err := e.log.add(put); err != nil {
 		return err
 	}
 	step()
-	todo := noted{entry: put, log: e.log}
-	if err := todo.refill(path); err != nil {
+	todo := record{entry: put, log: e.log}
+	if err := todo.writeBack(path); err != nil {
 		return err
 	}
 	step()
 	return os.Truncate(path, put.Off+put.Size)
 }
 
-// told is what ranks tell each other about their journals.
-type told struct {
-	Host  string
-	Sets  []uint64
-	Start int
-	Error string
+// report is what ranks tell each other about their journals.
+type report struct {
+	Host        string
+	Checkpoints []uint64
+	Start       int
+	Error       string
 }
 
-// ask tells the other ranks something, and returns what all of them tell.
-func (j *Journal) ask(mine told) ([]told, error) {
+// exchange sends a report to the other ranks and returns the reports of all. An
+// error of another rank is an error.
+func (j *Journal) exchange(mine report) ([]report, error) {
 	text, err := json.Marshal(mine)
 	if err != nil {
 		return nil, err
@@ -378,10 +381,10 @@ func (j *Journal) ask(mine told) ([]told, error) {
 	if err != nil {
 		return nil, err
 	}
-	out := make([]told, len(all))
+	out := make([]report, len(all))
 	for r, text := range all {
 		if err := json.Unmarshal(text, &out[r]); err != nil {
-			return nil, fmt.Errorf("what rank %d says about its files: %w", r, err)
+			return nil, fmt.Errorf("cannot read the report of rank %d about its files: %w", r, err)
 		}
 	}
 	for r, t := range out {
@@ -392,33 +395,34 @@ func (j *Journal) ask(mine told) ([]told, error) {
 	return out, nil
 }
 
-// asked is ask with an error of this rank. All ranks end with an error if one has.
-func (j *Journal) asked(err error) error {
-	mine := told{}
+// agree tells the other ranks whether this rank has failed. It returns an error
+// if any rank has.
+func (j *Journal) agree(err error) error {
+	mine := report{}
 	if err != nil {
 		mine.Error = err.Error()
 	}
-	_, others := j.ask(mine)
+	_, others := j.exchange(mine)
 	if err == nil {
 		err = others
 	}
 	return err
 }
 
-// bringTogether is bring for several ranks.
-func (j *Journal) bringTogether(set *uint64) error {
-	mine := told{Host: j.Host}
+// undoShared is undoTo for several ranks.
+func (j *Journal) undoShared(index *uint64) error {
+	mine := report{Host: j.Host}
 	own, err := j.readLog(j.Rank)
 	if err == nil {
 		for _, e := range own.lines {
 			mine.Start = max(mine.Start, e.Start)
 		}
-		mine.Sets, err = j.sets()
+		mine.Checkpoints, err = j.checkpoints()
 	}
 	if err != nil {
 		mine.Error = err.Error()
 	}
-	all, others := j.ask(mine)
+	all, others := j.exchange(mine)
 	if err = errors.Join(err, others); err != nil {
 		return err
 	}
@@ -426,16 +430,16 @@ func (j *Journal) bringTogether(set *uint64) error {
 	leader := j.Rank
 	begun := 0
 	for r, t := range all {
-		lists[r], begun = t.Sets, max(begun, t.Start)
+		lists[r], begun = t.Checkpoints, max(begun, t.Start)
 		if t.Host == mine.Host {
 			leader = min(leader, r)
 		}
 	}
-	if set == nil {
+	if index == nil {
 		line, _ := coord.Line(lists)
-		set = &line
+		index = &line
 	}
-	var p *undoing
+	var p *undoPlan
 	if leader == j.Rank {
 		var logs []*logFile
 		for r, t := range all {
@@ -451,13 +455,13 @@ func (j *Journal) bringTogether(set *uint64) error {
 			logs = append(logs, log)
 		}
 		if err == nil {
-			p, err = planUndo(*set, logs...)
+			p, err = planUndo(*index, logs...)
 		}
 		if err == nil {
 			err = p.verify()
 		}
 	}
-	if err := j.asked(err); err != nil { // nobody changes anything before all have looked
+	if err := j.agree(err); err != nil { // no rank changes anything before all have verified
 		return err
 	}
 	if p != nil {
@@ -466,21 +470,21 @@ func (j *Journal) bringTogether(set *uint64) error {
 			l.close()
 		}
 	}
-	if err := j.asked(err); err != nil {
+	if err := j.agree(err); err != nil {
 		return err
 	}
 	if own, err = j.readLog(j.Rank); err != nil {
 		return err
 	}
-	if err := j.adopt(own, *set); err != nil {
+	if err := j.use(own, *index); err != nil {
 		return err
 	}
 	j.start = begun + 1
 	return nil
 }
 
-// skipExchanges is for a process that takes the place of another one: it gets again what
-// that one was told by begin, and needs nothing of it.
+// skipExchanges takes part in the exchanges of Open. The process takes over
+// from another one that has undone everything already.
 func (j *Journal) skipExchanges() error {
 	if !j.shared() {
 		return nil

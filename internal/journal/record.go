@@ -11,23 +11,24 @@ import (
 	"syscall"
 )
 
-// What is done before a program changes files. All of it is called with the
-// journal's lock.
+// The methods in this file record what a change overwrites or removes, before
+// the program makes the change. They are called with the journal's lock.
 
-// missing reports whether an error says that there is nothing of a name.
+// missing reports whether an error says that a name does not exist.
 func missing(err error) bool {
 	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR)
 }
 
-// place is a name without links in the folders that lead to it.
-func place(name string) (string, error) {
+// resolveDir returns an absolute path without links in the directories of a
+// name.
+func resolveDir(name string) (string, error) {
 	path, err := filepath.Abs(name)
 	if err != nil {
 		return "", err
 	}
 	dir, err := filepath.EvalSymlinks(filepath.Dir(path))
-	if missing(err) { // perhaps it is about to be made
-		up, err := place(filepath.Dir(path))
+	if missing(err) { // it may be about to be made
+		up, err := resolveDir(filepath.Dir(path))
 		return filepath.Join(up, filepath.Base(path)), err
 	}
 	if err != nil || filepath.Base(path) == string(filepath.Separator) {
@@ -36,15 +37,15 @@ func place(name string) (string, error) {
 	return filepath.Join(dir, filepath.Base(path)), nil
 }
 
-// target is the name of the file that is opened by a name.
-func target(name string) (string, error) {
+// resolve returns the path of the file that a name leads to.
+func resolve(name string) (string, error) {
 	for range 40 {
-		path, err := place(name)
+		path, err := resolveDir(name)
 		if err != nil {
 			return "", err
 		}
 		to, err := os.Readlink(path)
-		if err != nil { // it is no link
+		if err != nil { // not a link
 			return path, nil
 		}
 		if name = to; !filepath.IsAbs(to) {
@@ -54,13 +55,13 @@ func target(name string) (string, error) {
 	return "", &fs.PathError{Op: "open", Path: name, Err: syscall.ELOOP}
 }
 
-// name notes what has a name, before that is changed. With several ranks, which
-// may all change it, every change is noted, else the first one in a part.
-func (j *Journal) name(path string) error {
+// recordName records what has a name before that changes: with several ranks
+// each time, otherwise once in a segment.
+func (j *Journal) recordName(path string) error {
 	if _, ok := j.names[path]; ok && !j.shared() {
 		return nil
 	}
-	j.touch(path)
+	j.markChanged(path)
 	if j.incomplete {
 		return nil
 	}
@@ -69,7 +70,7 @@ func (j *Journal) name(path string) error {
 	switch {
 	case missing(err):
 	case err != nil:
-		return nil // nor can the program do anything
+		return nil // the program cannot change it either
 	case st.IsDir():
 		e.Was, e.Mode = "dir", uint32(st.Mode().Perm())
 	case st.Mode()&fs.ModeSymlink != 0:
@@ -80,15 +81,15 @@ func (j *Journal) name(path string) error {
 	case st.Mode().IsRegular():
 		e.Was, e.Mode, e.Time = "file", uint32(st.Mode().Perm()), st.ModTime().UnixNano()
 		e.Size, e.Ino = st.Size(), inode(st)
-		e.Live = links(st) > 1 || j.written(st)
-		if err := j.elsewhere(func() error { return j.keep(path, &e) }); err != nil {
-			return j.lose(err)
+		e.Live = links(st) > 1 || j.openForWriting(st)
+		if err := j.withOverflow(func() error { return j.keep(path, &e) }); err != nil {
+			return j.giveUp(err)
 		}
-		// Later changes of it, by another name or an open file, are noted anew: what
-		// was there before them is what the digest is of.
-		j.renew(contentKey(path, st))
+		// Record later changes again, by another name or by an open file: the
+		// digest is of the file as it is now.
+		j.forgetContent(contentKey(path, st))
 		if e.Live {
-			j.rewatch()
+			j.resetOpen()
 		}
 	default: // a pipe, a device, a socket
 		return nil
@@ -100,16 +101,16 @@ func (j *Journal) name(path string) error {
 	return nil
 }
 
-// renew lets the next change of a file be noted as if it were the first.
-func (j *Journal) renew(key string) {
+// forgetContent lets the next change of a file be recorded as if it were the
+// first in its segment.
+func (j *Journal) forgetContent(key string) {
 	if c := j.contents[key]; c != nil {
 		c.close()
 		delete(j.contents, key)
 	}
 }
 
-// busy says that a file is about to be changed. What is returned is called when
-// it has been.
+// busy says that a file is about to be changed. Call done when it is.
 func (j *Journal) busy() (done func()) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -123,46 +124,46 @@ func (j *Journal) idle() {
 	j.underway--
 }
 
-// made notes that a name is about to be given to a new file, if there is none.
-func (j *Journal) made(path string) (bool, error) {
+// recordNew records that a name does not exist and is about to be made. It
+// reports false if the name exists.
+func (j *Journal) recordNew(path string) (bool, error) {
 	if _, err := os.Lstat(path); !missing(err) {
 		return false, nil
 	}
-	if err := j.name(path); err != nil {
+	if err := j.recordName(path); err != nil {
 		return false, err
 	}
-	// Another rank may put something else there.
+	// Another rank may make something else there.
 	j.created[path] = !j.shared()
 	return true, nil
 }
 
-// madeAll notes that a directory is about to be made, with those that lead to it,
-// the outermost first.
-func (j *Journal) madeAll(path string) error {
+// recordNewDirs records that a directory is about to be made, with those that
+// lead to it, the outermost first.
+func (j *Journal) recordNewDirs(path string) error {
 	if _, err := os.Lstat(path); !missing(err) {
 		return nil
 	}
 	if up := filepath.Dir(path); up != path {
-		if err := j.madeAll(up); err != nil {
+		if err := j.recordNewDirs(up); err != nil {
 			return err
 		}
 	}
-	_, err := j.made(path)
+	_, err := j.recordNew(path)
 	return err
 }
 
-// link is os.Link; tests have one that fails, as it does from one file system to
-// another.
+// link is os.Link. Tests let it fail, as it does across file systems.
 var link = os.Link
 
-// copyUpTo is up to how many bytes a file is kept as a copy where other ranks may
-// have it open.
-const copyUpTo = 64 << 20
+// maxCopy is the size up to which files are kept as copies if other ranks may
+// have them open.
+const maxCopy = 64 << 20
 
-// keep gives a file another name in the journal's directory; where that can't be,
-// it is copied.
+// keep makes a hard link to a file among the kept files, or a copy if that is
+// not possible.
 func (j *Journal) keep(path string, e *entry) error {
-	name, to, err := j.next(false)
+	name, to, err := j.newKept(false)
 	if err != nil {
 		return err
 	}
@@ -170,23 +171,23 @@ func (j *Journal) keep(path string, e *entry) error {
 	if j.shared() {
 		e.Live = true
 	}
-	// A link needs no room, and stays one with other names of the file.
-	if (!j.shared() || e.Size > copyUpTo) && link(path, to) == nil {
+	// A link needs no room, and stays a name of the same file.
+	if (!j.shared() || e.Size > maxCopy) && link(path, to) == nil {
 		step()
-		f, err := openAnyway(to)
+		f, err := openForReading(to)
 		if err != nil {
 			return err
 		}
-		if !e.Live || j.underway == 0 && e.Size <= wholeHash {
+		if !e.Live || j.underway == 0 && e.Size <= maxFullHash {
 			e.Hash, err = hashKept(f, false)
 		}
 		return errors.Join(err, syncKept(f), f.Close())
 	}
-	if e.Kept, to, err = j.next(true); err != nil {
+	if e.Kept, to, err = j.newKept(true); err != nil {
 		return err
 	}
 	e.Copy, e.Live = true, false
-	from, err := openAnyway(path)
+	from, err := openForReading(path)
 	if err != nil {
 		return err
 	}
@@ -205,8 +206,8 @@ func (j *Journal) keep(path string, e *entry) error {
 	return errors.Join(err, syncKept(f), f.Close())
 }
 
-// openAnyway opens a file for reading, also one that its owner may only write.
-func openAnyway(path string) (*os.File, error) {
+// openForReading opens a file for reading, even if its owner may only write it.
+func openForReading(path string) (*os.File, error) {
 	f, err := os.Open(path)
 	if !errors.Is(err, fs.ErrPermission) {
 		return f, err
@@ -219,20 +220,20 @@ func openAnyway(path string) (*os.File, error) {
 	return f, errors.Join(err, os.Chmod(path, st.Mode().Perm()))
 }
 
-// next returns a name in the journal's directory that nothing has; or, if copy
-// says that there must be room for more than a name, perhaps elsewhere.
-func (j *Journal) next(copy bool) (name, path string, err error) {
+// newKept returns the name and path of a new kept file. If it is to be a copy,
+// which needs room, the path may be in an overflow directory.
+func (j *Journal) newKept(copy bool) (name, path string, err error) {
 	j.kept++
 	name = strconv.FormatUint(j.kept, 10)
-	dir := j.log.beside(keptName)
-	if j.overflowing && copy {
-		if dir, err = j.log.spill(); err != nil {
+	dir := j.log.rankFile(keptName)
+	if j.overflow && copy {
+		if dir, err = j.log.overflowDir(); err != nil {
 			return "", "", err
 		}
 	} else if err := os.Mkdir(dir, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
 		return "", "", err
 	} else if copy {
-		if err := room(); err != nil {
+		if err := checkSpace(); err != nil {
 			return "", "", err
 		}
 	}
@@ -243,26 +244,26 @@ func (j *Journal) next(copy bool) (name, path string, err error) {
 	return name, path, nil
 }
 
-// content is a file that there was when the part began, and is changed.
+// content is a file that existed when the segment began, and is changed.
 type content struct {
-	path  string
-	ino   uint64
-	base  int64  // its size
-	sized bool   // … is in the journal
-	had   []span // what is kept of it, in order
-	name  string // of what is kept
-	to    *os.File
-	at    int64 // bytes in it
+	path         string
+	ino          uint64
+	base         int64  // its size when the segment began
+	sizeRecorded bool   // base is in the log
+	kept         []span // the ranges that are kept, in order
+	name         string // of the kept file
+	to           *os.File
+	at           int64 // bytes in the kept file
 
-	// Several ranks: where this one has let the file grow to, and whether by
-	// O_APPEND.
+	// Several ranks: where this rank's last write ended that made the file
+	// longer, and whether it was by O_APPEND.
 	end    int64
 	append bool
 }
 
 type span struct{ lo, hi int64 }
 
-// block is what files are kept by, unless they are kept as a whole.
+// block is the unit in which parts of files are kept.
 const block = 4096
 
 // contentKey tells files apart, whatever their names.
@@ -273,8 +274,8 @@ func contentKey(path string, st fs.FileInfo) string {
 	return path
 }
 
-// content returns what is known of a file; nil: it was made in this part. It is an
-// error if there is no such file.
+// content returns the record of a file; nil: the file was made in this segment.
+// It is an error if the file does not exist.
 func (j *Journal) content(path string) (*content, error) {
 	if j.created[path] {
 		return nil, nil
@@ -292,31 +293,32 @@ func (j *Journal) content(path string) (*content, error) {
 		c = &content{path: path, ino: inode(st), base: st.Size(), end: -1}
 		j.contents[key] = c
 	}
-	if j.shared() { // others may change it, and its name
+	if j.shared() { // other ranks may change it, and its name
 		c.path, c.base = path, st.Size()
 	}
 	return c, nil
 }
 
-// size notes how long a file is.
-func (j *Journal) size(c *content) error {
-	if c == nil || c.sized {
+// recordSize records the length of a file.
+func (j *Journal) recordSize(c *content) error {
+	if c == nil || c.sizeRecorded {
 		return nil
 	}
 	if err := j.write(entry{Op: opSize, Path: c.path, Ino: c.ino, Size: c.base}); err != nil {
 		return err
 	}
-	c.sized = !j.shared()
+	c.sizeRecorded = !j.shared()
 	c.end = -1
 	return nil
 }
 
-// save keeps a piece of a file, as far as it was there when the part began and is
-// not kept yet. from reads it, if it is not nil. With several ranks it is exactly
-// what is overwritten, since what is beside it may be another's.
-func (j *Journal) save(c *content, from *os.File, lo, hi int64) (err error) {
+// recordData keeps a range of a file, as far as it existed when the segment
+// began and is not kept yet. It reads from from, if that is not nil. A single
+// rank keeps whole blocks; several ranks keep exactly what is overwritten,
+// since bytes beside it may be another rank's.
+func (j *Journal) recordData(c *content, from *os.File, lo, hi int64) (err error) {
 	if c != nil {
-		j.touch(c.path)
+		j.markChanged(c.path)
 	}
 	if c == nil || j.incomplete {
 		return nil
@@ -333,22 +335,22 @@ func (j *Journal) save(c *content, from *os.File, lo, hi int64) (err error) {
 		return nil
 	}
 	if from == nil {
-		if from, err = openAnyway(c.path); err != nil {
-			return j.lose(err)
+		if from, err = openForReading(c.path); err != nil {
+			return j.giveUp(err)
 		}
 		defer from.Close()
 	}
-	if err := j.elsewhere(func() error { return j.saveGaps(c, from, gaps) }); err != nil {
-		return j.lose(err)
+	if err := j.withOverflow(func() error { return j.recordGaps(c, from, gaps) }); err != nil {
+		return j.giveUp(err)
 	}
 	c.add(span{lo, hi})
 	return nil
 }
 
-// saveGaps keeps pieces of a file, and notes that.
-func (j *Journal) saveGaps(c *content, from *os.File, gaps []span) error {
+// recordGaps keeps ranges of a file and records that.
+func (j *Journal) recordGaps(c *content, from *os.File, gaps []span) error {
 	if c.to == nil {
-		name, path, err := j.next(true)
+		name, path, err := j.newKept(true)
 		if err != nil {
 			return err
 		}
@@ -369,12 +371,12 @@ func (j *Journal) saveGaps(c *content, from *os.File, gaps []span) error {
 				return err
 			}
 			sum = h.String()
-		} else if s, err := hashPiece(c.to, 0, n); err != nil {
+		} else if s, err := hashRange(c.to, 0, n); err != nil {
 			return err
 		} else {
 			sum = s
 		}
-		if n == 0 { // somebody else has made it shorter
+		if n == 0 { // another process has truncated it
 			continue
 		}
 		if err := syncKept(c.to); err != nil {
@@ -388,9 +390,9 @@ func (j *Journal) saveGaps(c *content, from *os.File, gaps []span) error {
 	return nil
 }
 
-// gaps are the pieces of lo to hi that are not kept.
+// gaps returns the parts of a range that are not kept.
 func (c *content) gaps(lo, hi int64) (out []span) {
-	for _, s := range c.had {
+	for _, s := range c.kept {
 		if s.hi <= lo {
 			continue
 		}
@@ -408,14 +410,14 @@ func (c *content) gaps(lo, hi int64) (out []span) {
 	return out
 }
 
-// add says that a piece is kept.
+// add says that a range is kept.
 func (c *content) add(s span) {
-	i, _ := slices.BinarySearchFunc(c.had, s.lo, func(h span, lo int64) int { return int(min(max(h.hi-lo, -1), 1)) })
+	i, _ := slices.BinarySearchFunc(c.kept, s.lo, func(h span, lo int64) int { return int(min(max(h.hi-lo, -1), 1)) })
 	k := i
-	for ; k < len(c.had) && c.had[k].lo <= s.hi; k++ {
-		s.lo, s.hi = min(s.lo, c.had[k].lo), max(s.hi, c.had[k].hi)
+	for ; k < len(c.kept) && c.kept[k].lo <= s.hi; k++ {
+		s.lo, s.hi = min(s.lo, c.kept[k].lo), max(s.hi, c.kept[k].hi)
 	}
-	c.had = slices.Replace(c.had, i, k, s)
+	c.kept = slices.Replace(c.kept, i, k, s)
 }
 
 func (c *content) close() {
@@ -425,34 +427,34 @@ func (c *content) close() {
 	}
 }
 
-// opening notes that a file is about to be opened for writing, or is made. path
-// is its target.
-func (j *Journal) opening(path string, flag int) error {
-	if made, err := j.made(path); made || err != nil {
+// recordOpening records that a file is about to be opened for writing, or is
+// about to be made. path has no links.
+func (j *Journal) recordOpening(path string, flag int) error {
+	if made, err := j.recordNew(path); made || err != nil {
 		return err
 	}
 	c, err := j.content(path)
 	if err != nil {
-		return nil // nor can the program open it
+		return nil // the program cannot open it either
 	}
-	if j.shared() && flag&os.O_TRUNC == 0 { // see changeShared
+	if j.shared() && flag&os.O_TRUNC == 0 { // see beforeSharedChange
 		return nil
 	}
-	if err := j.size(c); err != nil {
+	if err := j.recordSize(c); err != nil {
 		return err
 	}
 	if flag&os.O_TRUNC != 0 {
-		return j.save(c, nil, 0, noSize)
+		return j.recordData(c, nil, 0, noSize)
 	}
 	return nil
 }
 
-// noSize is more than any file has.
+// noSize is larger than any file.
 const noSize = 1<<63 - 1
 
-// mode notes the permissions of a file. Each change is noted: what is undone
-// before it may need them.
-func (j *Journal) mode(path string, mode fs.FileMode) error {
+// recordMode records the permissions of a file. It does so for each change:
+// undoing the lines after it may need those permissions.
+func (j *Journal) recordMode(path string, mode fs.FileMode) error {
 	st, err := os.Stat(path)
 	if err != nil || j.created[path] && !st.IsDir() || st.Mode().Perm() == mode.Perm() {
 		return nil
@@ -460,12 +462,12 @@ func (j *Journal) mode(path string, mode fs.FileMode) error {
 	return j.write(entry{Op: opMode, Path: path, Mode: uint32(st.Mode().Perm())})
 }
 
-// below notes all names in a directory, and its own: what is in a directory before
-// it, so that it is there again when they come back.
-func (j *Journal) below(path string) error {
+// recordTree records all names below a directory, and then the directory's own,
+// so that an undo makes the directory first.
+func (j *Journal) recordTree(path string) error {
 	st, err := os.Lstat(path)
 	if err != nil {
-		return nil // nor will the program get at it
+		return nil // the program cannot reach it either
 	}
 	if st.IsDir() {
 		list, err := os.ReadDir(path)
@@ -473,32 +475,32 @@ func (j *Journal) below(path string) error {
 			return nil
 		}
 		for _, e := range list {
-			if err := j.below(filepath.Join(path, e.Name())); err != nil {
+			if err := j.recordTree(filepath.Join(path, e.Name())); err != nil {
 				return err
 			}
 		}
 	}
-	return j.name(path)
+	return j.recordName(path)
 }
 
-// rename does what os.Rename does. A file that was made in this part takes the
-// place of another; where something else gets a new name, the part ends.
+// rename does what os.Rename does. A file that was made in this segment
+// replaces another one; any other rename ends the segment.
 func (j *Journal) rename(from, to string, do func() error) error {
 	st, err := os.Lstat(from)
 	if err != nil || from == to {
 		return do()
 	}
 	if other, err := os.Lstat(to); err == nil && os.SameFile(st, other) {
-		return do() // which leaves both
+		return do() // does nothing
 	}
-	if err := j.name(to); err != nil {
+	if err := j.recordName(to); err != nil {
 		return err
 	}
 	if j.created[from] && !st.IsDir() {
 		if err = do(); err == nil {
 			delete(j.created, from)
 			j.created[to] = true
-			j.unnamed(to)
+			j.nameGone(to)
 			j.renamed(from, to)
 		}
 		return err
@@ -509,23 +511,23 @@ func (j *Journal) rename(from, to string, do func() error) error {
 	err = do()
 	step()
 	if err == nil {
-		j.unnamed(to)
+		j.nameGone(to)
 		j.renamed(from, to)
 	}
-	j.clear()
+	j.beginSegment()
 	return err
 }
 
-// link does what os.Link does: a file has a second name, by which it may be
-// changed, and the part ends.
+// link does what os.Link does. The file may be changed by its new name, too, so
+// the segment ends.
 func (j *Journal) link(to string, do func() error) error {
 	if _, err := os.Lstat(to); !missing(err) {
 		return do()
 	}
-	if err := j.name(to); err != nil {
+	if err := j.recordName(to); err != nil {
 		return err
 	}
 	err := do()
-	j.clear()
+	j.beginSegment()
 	return err
 }

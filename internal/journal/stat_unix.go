@@ -7,7 +7,7 @@ import (
 	"syscall"
 )
 
-// inode is the number of a file in its file system; 0: it has none.
+// inode returns the number of a file in its file system; 0: none.
 func inode(st fs.FileInfo) uint64 {
 	if s, ok := st.Sys().(*syscall.Stat_t); ok {
 		return uint64(s.Ino)
@@ -15,7 +15,7 @@ func inode(st fs.FileInfo) uint64 {
 	return 0
 }
 
-// links is how many names a file has.
+// links returns how many names a file has.
 func links(st fs.FileInfo) uint64 {
 	if s, ok := st.Sys().(*syscall.Stat_t); ok {
 		return uint64(s.Nlink)
@@ -23,7 +23,7 @@ func links(st fs.FileInfo) uint64 {
 	return 1
 }
 
-// device is the number of a file's file system.
+// device returns the number of a file's file system.
 func device(st fs.FileInfo) uint64 {
 	if s, ok := st.Sys().(*syscall.Stat_t); ok {
 		return uint64(s.Dev)
@@ -31,7 +31,7 @@ func device(st fs.FileInfo) uint64 {
 	return 0
 }
 
-// isMine reports whether a file is this user's.
+// isMine reports whether this user owns a file.
 func isMine(st fs.FileInfo) bool {
 	s, ok := st.Sys().(*syscall.Stat_t)
 	return ok && int(s.Uid) == syscall.Geteuid()

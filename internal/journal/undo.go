@@ -14,59 +14,59 @@ import (
 	"time"
 )
 
-// undoing is the work of bringing files back to what they were at a checkpoint.
-type undoing struct {
-	set  uint64
-	logs []*logFile
-	from []int // the first line of each journal that is undone, or cut
-	all  []noted
+// undoPlan is what has to be undone to bring files back to a checkpoint.
+type undoPlan struct {
+	checkpoint uint64
+	logs       []*logFile
+	from       []int // the first line of each log that is undone or dropped
+	all        []record
 
-	of map[uint64][]int // lines about a file, by its inode
+	of map[uint64][]int // the lines about a file, by its inode
 
-	origins []keptOrigin
+	origins []origin
 }
 
-// keptOrigin is a kept file that has become a file of its own, and the program's file
-// that it was a name of.
-type keptOrigin struct{ kept, name string }
+// origin is a kept file that is no hard link any more, and the program's file
+// that it was a link to.
+type origin struct{ kept, name string }
 
-// noted is a line of one of several journals.
-type noted struct {
+// record is a line of one of several logs.
+type record struct {
 	entry
 	log   *logFile
 	index int // in log
 	undo  bool
 }
 
-// planUndo finds out what to do. It changes nothing.
-func planUndo(set uint64, logs ...*logFile) (*undoing, error) {
-	p := &undoing{set: set}
+// planUndo finds out what has to be undone. It changes nothing.
+func planUndo(index uint64, logs ...*logFile) (*undoPlan, error) {
+	p := &undoPlan{checkpoint: index}
 	for _, l := range logs {
 		if len(l.lines) == 0 {
 			continue
 		}
-		first, epoch := l.lines[0], l.epochOf(set)
+		first, epoch := l.lines[0], l.epochOf(index)
 		switch {
-		case first.Lost && epoch < first.Epoch:
-			return nil, lostError(l.path())
+		case first.Incomplete && epoch < first.Epoch:
+			return nil, incompleteError(l.path())
 		case epoch < first.Epoch:
-			return nil, fmt.Errorf("%s does not tell any more what files held when checkpoint %d was taken; start with --fresh, or move the checkpoint directory away", l.path(), set)
+			return nil, fmt.Errorf("%s does not reach back to checkpoint %d any more, so files cannot be restored; start with --fresh, or move the checkpoint directory away", l.path(), index)
 		}
 		from := slices.IndexFunc(l.lines, func(e entry) bool {
-			return e.Op == opSet && e.Epoch > epoch || e.Op != opSet && e.Op != opFirst && e.Epoch >= epoch
+			return e.Op == opCheckpoint && e.Epoch > epoch || e.Op != opCheckpoint && e.Op != opFirst && e.Epoch >= epoch
 		})
 		if from < 0 {
 			from = len(l.lines)
 		}
 		p.logs, p.from = append(p.logs, l), append(p.from, from)
 		for i, e := range l.lines {
-			if e.Op != opFirst && e.Op != opSet {
-				p.all = append(p.all, noted{e, l, i, i >= from})
+			if e.Op != opFirst && e.Op != opCheckpoint {
+				p.all = append(p.all, record{e, l, i, i >= from})
 			}
 		}
 	}
 	if len(p.logs) > 1 {
-		slices.SortStableFunc(p.all, func(a, b noted) int {
+		slices.SortStableFunc(p.all, func(a, b record) int {
 			return cmp.Or(cmp.Compare(a.Start, b.Start), cmp.Compare(a.Now, b.Now))
 		})
 	}
@@ -79,9 +79,9 @@ func planUndo(set uint64, logs ...*logFile) (*undoing, error) {
 	return p, nil
 }
 
-// verify looks whether everything that is needed is there, as it was kept, and
-// may be used. It comes before anything is changed.
-func (p *undoing) verify() error {
+// verify checks that all kept files that are needed are there and undamaged,
+// and that the lines may be trusted. It comes before any change.
+func (p *undoPlan) verify() error {
 	for i := range p.all {
 		e := &p.all[i]
 		if e.undo {
@@ -89,7 +89,7 @@ func (p *undoing) verify() error {
 				return err
 			}
 		}
-		if e.Kept == "" || !e.undo && !p.finds(i) {
+		if e.Kept == "" || !e.undo && !p.mayFind(i) {
 			continue
 		}
 		path := e.log.keptPath(e.Kept)
@@ -103,15 +103,15 @@ func (p *undoing) verify() error {
 		sum, err := "", error(nil)
 		switch {
 		case e.Op != opName:
-			sum, err = hashPiece(f, e.At, e.Size)
-		case e.Hash == "": // it was changed when it was kept, or is large
-		case !e.Copy && (e.Live || p.changedAfter(i)): // a copy's inode may be another file's by now
-			if sum, err = p.hashThen(i, f); err == nil && !p.changedAfter(i) && p.replaced(i, f) {
+			sum, err = hashRange(f, e.At, e.Size)
+		case e.Hash == "": // it was being changed when it was kept, or is large
+		case !e.Copy && (e.Live || p.changedAfter(i)): // not for a copy: another file may have its inode now
+			if sum, err = p.hashAt(i, f); err == nil && !p.changedAfter(i) && p.replaced(i, f) {
 				sum = "another"
 			}
 		default:
 			if sum, err = hashKept(f, e.Copy); err == nil && !e.Copy {
-				if st, serr := f.Stat(); serr == nil && (st.Size() != e.Size || st.Size() > wholeHash && st.ModTime().UnixNano() != e.Time) {
+				if st, serr := f.Stat(); serr == nil && (st.Size() != e.Size || st.Size() > maxFullHash && st.ModTime().UnixNano() != e.Time) {
 					sum = "another"
 				}
 			}
@@ -121,27 +121,28 @@ func (p *undoing) verify() error {
 			return err
 		}
 		if err != nil || sum != e.Hash {
-			return &damagedError{path, fmt.Sprintf("it is not what was kept of %s", e.log.abs(e.Path))}
+			return &damagedError{path, fmt.Sprintf("it is not the old content of %s", e.log.abs(e.Path))}
 		}
 	}
 	return p.findOrigins()
 }
 
-// run undoes, from the last line to the first.
-func (p *undoing) run(j *Journal) error {
+// run undoes lines, from the last to the first.
+func (p *undoPlan) run(j *Journal) error {
 	if err := p.relink(); err != nil {
 		return err
 	}
 	uncut := 0
 	for i, e := range slices.Backward(p.all) {
-		if !e.undo || e.index >= len(e.log.lines) { // done together with another one
+		if !e.undo || e.index >= len(e.log.lines) { // undone together with another line
 			continue
 		}
 		step()
 		if err := p.undo(j, i); err != nil {
-			return fmt.Errorf("a file that was changed after the checkpoint was taken: %w", err)
+			return fmt.Errorf("cannot undo a change of a file after the checkpoint: %w", err)
 		}
-		// What was overwritten can be written back often.
+		// Bytes can be written back several times, so one cut serves several
+		// lines.
 		if uncut++; e.Op == opData && uncut < 256 && i > 0 && p.all[i-1].Op == opData && p.all[i-1].log == e.log && p.all[i-1].undo {
 			continue
 		}
@@ -163,30 +164,30 @@ func (p *undoing) run(j *Journal) error {
 }
 
 // undo undoes a line.
-func (p *undoing) undo(j *Journal, i int) error {
+func (p *undoPlan) undo(j *Journal, i int) error {
 	e := p.all[i]
 	path := e.log.abs(e.Path)
 	err := error(nil)
 	switch {
 	case e.Op == opMove:
-		return e.moveBack(path, e.log.abs(e.To))
+		return e.renameBack(path, e.log.abs(e.To))
 	case e.Op == opName && e.Was == "":
-		return p.unmake(j, i, path)
+		return p.removeNew(j, i, path)
 	case e.Op == opName && e.Was == "dir":
-		return e.makeFolder(path)
+		return e.makeDir(path)
 	case e.Op == opName:
-		return e.putBack(path)
+		return e.restoreFile(path)
 	case e.Op == opSize:
-		err = p.each(i, func(path string) error { return os.Truncate(path, e.Size) })
+		err = p.eachFile(i, func(path string) error { return os.Truncate(path, e.Size) })
 	case e.Op == opData:
-		err = p.each(i, e.refill)
+		err = p.eachFile(i, e.writeBack)
 	case e.Op == opMode:
 		err = os.Chmod(path, fs.FileMode(e.Mode))
 	case e.Op == opGrow:
 		err = p.shrink(i)
 	case e.Op == opPut:
-		if err = e.refill(p.find(i)); err == nil {
-			err = os.Truncate(p.find(i), e.Off+e.Size)
+		if err = e.writeBack(p.file(i)); err == nil {
+			err = os.Truncate(p.file(i), e.Off+e.Size)
 		}
 	}
 	if missing(err) {
@@ -195,20 +196,20 @@ func (p *undoing) undo(j *Journal, i int) error {
 	return err
 }
 
-// moveBack gives something the name that it had, unless it has it: it was not
-// renamed then, or is back.
-func (e *entry) moveBack(path, to string) error {
+// renameBack undoes a rename, unless the old name exists: then the rename was
+// never made, or is undone already.
+func (e *entry) renameBack(path, to string) error {
 	if _, err := os.Lstat(path); !missing(err) {
 		return err
 	}
 	if _, err := os.Lstat(to); !missing(err) {
 		return os.Rename(to, path)
 	}
-	return fmt.Errorf("%s, which had been %s, is not there any more: bring it back, or start with --fresh", to, path)
+	return fmt.Errorf("cannot undo the renaming of %[2]s to %[1]s: %[1]s does not exist any more; bring it back, or start with --fresh", to, path)
 }
 
-// unmake removes what did not exist.
-func (p *undoing) unmake(j *Journal, i int, path string) error {
+// removeNew removes what did not exist.
+func (p *undoPlan) removeNew(j *Journal, i int, path string) error {
 	st, err := os.Lstat(path)
 	if missing(err) {
 		return nil
@@ -216,15 +217,15 @@ func (p *undoing) unmake(j *Journal, i int, path string) error {
 	if err != nil {
 		return err
 	}
-	if !st.IsDir() && p.needed(i, inode(st)) {
+	if !st.IsDir() && p.writtenByOthers(i, inode(st)) {
 		return nil
 	}
 	err = os.Remove(path)
 	if err != nil && st.IsDir() {
-		p.unmakeIn(i, path)
+		p.removeNewIn(i, path)
 		err = os.Remove(path)
 	}
-	if err != nil && st.IsDir() { // somebody else has put something there
+	if err != nil && st.IsDir() { // another process has put something there
 		if j.leftover == nil {
 			j.leftover = make(map[string]bool)
 		}
@@ -234,9 +235,9 @@ func (p *undoing) unmake(j *Journal, i int, path string) error {
 	return err
 }
 
-// unmakeIn removes what is in a directory that did not exist, and that is noted
-// before it: the program tried to make it when there was no such directory.
-func (p *undoing) unmakeIn(i int, dir string) {
+// removeNewIn removes new names in a new directory that were recorded before
+// it: the program tried to make them when the directory did not exist.
+func (p *undoPlan) removeNewIn(i int, dir string) {
 	var names []string
 	for _, e := range p.all[:i] {
 		if e.undo && e.Op == opName && e.Was == "" {
@@ -251,8 +252,8 @@ func (p *undoing) unmakeIn(i int, dir string) {
 	}
 }
 
-// makeFolder makes a directory that was removed. There may be a new one.
-func (e *entry) makeFolder(path string) error {
+// makeDir makes a directory again that was removed, unless there is one.
+func (e *entry) makeDir(path string) error {
 	st, err := os.Lstat(path)
 	if err == nil && !st.IsDir() {
 		if err := os.Remove(path); err != nil {
@@ -269,8 +270,8 @@ func (e *entry) makeFolder(path string) error {
 	return os.Chmod(path, fs.FileMode(e.Mode))
 }
 
-// putBack gives a name back to the file or link that had it.
-func (e *noted) putBack(path string) error {
+// restoreFile gives a name back to the file or link that had it.
+func (e *record) restoreFile(path string) error {
 	st, err := os.Lstat(path)
 	if err != nil && !missing(err) {
 		return err
@@ -298,7 +299,7 @@ func (e *noted) putBack(path string) error {
 	case e.Copy:
 		err = e.copyBack(tmp)
 	default:
-		if err = os.Link(e.log.keptPath(e.Kept), tmp); err == nil { // one that was brought back may have others
+		if err = os.Link(e.log.keptPath(e.Kept), tmp); err == nil { // the kept file may be needed again
 			err = withMode(tmp, fs.FileMode(e.Mode))
 		}
 	}
@@ -312,7 +313,7 @@ func (e *noted) putBack(path string) error {
 	return err
 }
 
-// withMode gives a file its permissions, if it has others.
+// withMode sets the permissions of a file.
 func withMode(name string, mode fs.FileMode) error {
 	st, err := os.Stat(name)
 	if err != nil || st.Mode().Perm() == mode {
@@ -321,8 +322,8 @@ func withMode(name string, mode fs.FileMode) error {
 	return os.Chmod(name, mode)
 }
 
-// copyBack makes a file of one that was kept as a copy.
-func (e *noted) copyBack(name string) error {
+// copyBack makes a file from a kept copy.
+func (e *record) copyBack(name string) error {
 	from, err := os.Open(e.log.keptPath(e.Kept))
 	if err != nil {
 		return err
@@ -342,8 +343,8 @@ func (e *noted) copyBack(name string) error {
 	return os.Chtimes(name, at, at)
 }
 
-// refill writes back a piece of a file.
-func (e *noted) refill(path string) error {
+// writeBack writes a kept range back into a file.
+func (e *record) writeBack(path string) error {
 	f, err := os.OpenFile(path, os.O_WRONLY, 0)
 	if err != nil {
 		return err
@@ -351,19 +352,19 @@ func (e *noted) refill(path string) error {
 	from, err := os.Open(e.log.keptPath(e.Kept))
 	if err != nil {
 		f.Close()
-		return fmt.Errorf("what it held is lost: %v", err)
+		return fmt.Errorf("its old content is lost: %v", err)
 	}
 	defer from.Close()
 	n, err := io.Copy(io.NewOffsetWriter(f, e.Off), io.NewSectionReader(from, e.At, e.Size))
 	if err == nil && n < e.Size {
-		err = fmt.Errorf("%s: what is kept of %s is too short", from.Name(), path)
+		err = fmt.Errorf("%s, with the old content of %s, is too short", from.Name(), path)
 	}
 	return errors.Join(err, f.Close())
 }
 
-// find returns the file that a line is about. It may have lost its name since,
-// and is then one of those that are kept.
-func (p *undoing) find(i int) string {
+// file returns the path of the file that a line is about. If the file has lost
+// its name, that is a kept file.
+func (p *undoPlan) file(i int) string {
 	e := &p.all[i]
 	path := e.log.abs(e.Path)
 	if e.Ino == 0 {
@@ -383,16 +384,16 @@ func (p *undoing) find(i int) string {
 	return path
 }
 
-// A kept file is another name of a file of the program. It is another file, though,
-// if the run's directory was copied, or the kept file was brought back from a copy:
-// then it becomes a name of the program's file again, if that is there, and else
-// what is undone is undone in both.
+// A kept file is usually a hard link to a file of the program. It becomes a file
+// of its own if the run's directory is copied, or if it is brought back from a
+// backup. Then it is linked to the program's file again, if that still exists;
+// otherwise lines are undone in both.
 
-// each calls f with the file that a line is about, and with those that are kept
-// of it and are files of their own.
-func (p *undoing) each(i int, f func(path string) error) error {
+// eachFile calls f for the file that a line is about, and for kept files that
+// were links to it and are files of their own now.
+func (p *undoPlan) eachFile(i int, f func(path string) error) error {
 	e := &p.all[i]
-	path := p.find(i)
+	path := p.file(i)
 	err := f(path)
 	if e.Ino == 0 || err != nil && !missing(err) {
 		return err
@@ -419,11 +420,11 @@ func (p *undoing) each(i int, f func(path string) error) error {
 	return err
 }
 
-// findOrigins finds the kept files that have become files of their own while
-// the program's file is still there. A kept file may be damaged in a way that
-// its own digest can't tell, because lines after it replace all that it holds.
-// So the program's file is tried against that digest, too.
-func (p *undoing) findOrigins() error {
+// findOrigins finds kept files that are files of their own now although the
+// program's file still exists. Such a kept file may be damaged without a sign:
+// if later lines replace all of its bytes, its digest still fits. So the
+// program's file is compared with that digest, too.
+func (p *undoPlan) findOrigins() error {
 	names := make(map[string]map[uint64]string) // by directory
 	for i := range p.all {
 		e := &p.all[i]
@@ -444,30 +445,30 @@ func (p *undoing) findOrigins() error {
 		same := sameBytes(name, kept)
 		if st, err := os.Stat(e.log.base); !same && err == nil && inode(st) == e.log.lines[0].Home {
 			if e.Hash == "" {
-				return &damagedError{kept, fmt.Sprintf("it is another file than was kept of %s", e.log.abs(e.Path))}
+				return &damagedError{kept, fmt.Sprintf("it is not the old content of %s", e.log.abs(e.Path))}
 			}
-			same = p.heldThen(i, name)
+			same = p.heldAt(i, name)
 		}
 		if same {
-			p.origins = append(p.origins, keptOrigin{kept, name})
+			p.origins = append(p.origins, origin{kept, name})
 		}
 	}
 	return nil
 }
 
-// heldThen reports whether a file held what was kept when line i was written.
-func (p *undoing) heldThen(i int, name string) bool {
+// heldAt reports whether a file held the kept bytes when line i was written.
+func (p *undoPlan) heldAt(i int, name string) bool {
 	f, err := os.Open(name)
 	if err != nil {
 		return false
 	}
 	defer f.Close()
-	sum, err := p.hashThen(i, f)
+	sum, err := p.hashAt(i, f)
 	return err == nil && sum == p.all[i].Hash
 }
 
-// relink makes kept files names of the program's files again.
-func (p *undoing) relink() error {
+// relink replaces kept files by links to the program's files.
+func (p *undoPlan) relink() error {
 	for _, o := range p.origins {
 		tmp := o.kept + ".tmp"
 		if err := os.Remove(tmp); err != nil && !missing(err) {
@@ -483,7 +484,7 @@ func (p *undoing) relink() error {
 	return nil
 }
 
-// namesIn returns a name of each file in a directory, by its inode.
+// namesIn returns a name of each file below a directory, by inode.
 func namesIn(dir string) map[uint64]string {
 	names := make(map[uint64]string)
 	filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
@@ -497,7 +498,7 @@ func namesIn(dir string) map[uint64]string {
 	return names
 }
 
-// sameBytes reports whether two files hold the same.
+// sameBytes reports whether two files have the same content.
 func sameBytes(a, b string) bool {
 	x, err := os.ReadFile(a)
 	if err != nil {
@@ -507,17 +508,17 @@ func sameBytes(a, b string) bool {
 	return err == nil && bytes.Equal(x, y)
 }
 
-// finds reports whether a file that is kept by a line which stays may be found to
-// be the one that a line which is undone is about.
-func (p *undoing) finds(i int) bool {
+// mayFind reports whether the kept file of a line that stays may be the file
+// that an undone line is about.
+func (p *undoPlan) mayFind(i int) bool {
 	e := &p.all[i]
 	return e.Op == opName && !e.Copy && slices.ContainsFunc(p.of[e.Ino], func(k int) bool { return p.all[k].undo })
 }
 
-// replaced reports whether a kept file is longer than the one that was kept was, and
-// is not that one: another name of that one is kept, or the checkpoint directory
-// has not been copied, so this one was not made then either.
-func (p *undoing) replaced(i int, f *os.File) bool {
+// replaced reports whether a kept link was replaced by another, longer file. It
+// was if another kept link has the right inode, or if the checkpoint directory
+// was not copied.
+func (p *undoPlan) replaced(i int, f *os.File) bool {
 	e := &p.all[i]
 	st, err := f.Stat()
 	if err != nil || st.Size() <= e.Size || inode(st) == e.Ino {
@@ -534,15 +535,16 @@ func (p *undoing) replaced(i int, f *os.File) bool {
 	})
 }
 
-// changedAfter reports whether lines after one tell of changes of its file.
-func (p *undoing) changedAfter(i int) bool {
+// changedAfter reports whether later lines record changes of the file of a
+// line.
+func (p *undoPlan) changedAfter(i int) bool {
 	return slices.ContainsFunc(p.of[p.all[i].Ino], func(k int) bool { return k > i && p.all[k].Op != opName })
 }
 
-// hashThen is the digest of what a file that is kept held when line i was written:
-// what lines after it tell of is undone in memory. The file may have become longer
-// since, which needs no line.
-func (p *undoing) hashThen(i int, f *os.File) (string, error) {
+// hashAt returns the digest that a kept file had when line i was written. It
+// undoes the later lines in memory. The file may have grown since: that needs
+// no line.
+func (p *undoPlan) hashAt(i int, f *os.File) (string, error) {
 	e := &p.all[i]
 	text := make([]byte, e.Size)
 	n, err := io.ReadFull(f, text)
@@ -584,14 +586,14 @@ func (p *undoing) hashThen(i int, f *os.File) (string, error) {
 	return h.String(), nil
 }
 
-// envOutside lets a restart change files outside the working directory that a
-// checkpoint from elsewhere names.
+// envOutside allows a restart to change files outside the working directory
+// even if the checkpoints come from elsewhere.
 const envOutside = "CAIRN_OUTSIDE_FILES"
 
-// trusted returns an error for a line that may not be followed: the checkpoint
-// directory is not the one in which the journal was written, so that somebody else
-// may have made it, and the file is not in the working directory.
-func (e *noted) trusted() error {
+// trusted returns an error for a line that must not be undone: the log was
+// written in another directory, perhaps by another user, and the file is
+// outside the working directory.
+func (e *record) trusted() error {
 	own := &e.log.lines[0]
 	if st, err := os.Stat(e.log.dir); err == nil && own.Ino == inode(st) && own.Ino != 0 || os.Getenv(envOutside) != "" {
 		return nil
@@ -600,18 +602,18 @@ func (e *noted) trusted() error {
 		if name == "" || strings.HasPrefix(name, keptPrefix) || name == e.To && e.Op != opMove {
 			continue
 		}
-		path, err := place(e.log.abs(name))
+		path, err := resolveDir(e.log.abs(name))
 		if err != nil {
 			return err
 		}
-		if _, ok := cutFolder(path, withoutLinks(e.log.home)); !ok {
-			return fmt.Errorf("%s was not written in this directory, and a restart would change %s, which is outside the working directory %s: if you trust these checkpoints, set %s=1", e.log.path(), path, e.log.home, envOutside)
+		if _, ok := cutDir(path, withoutLinks(e.log.home)); !ok {
+			return fmt.Errorf("%s was written in another directory, and a restart would change %s, which is outside the working directory %s; if you trust these checkpoints, set %s=1", e.log.path(), path, e.log.home, envOutside)
 		}
 	}
 	return nil
 }
 
-// withoutLinks is a directory without symbolic links in its name.
+// withoutLinks returns a directory without symbolic links.
 func withoutLinks(dir string) string {
 	if real, err := filepath.EvalSymlinks(dir); err == nil {
 		return real
