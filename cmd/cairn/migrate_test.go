@@ -272,7 +272,7 @@ func TestMigrate_SupervisorLost(t *testing.T) {
 	gate := r.gate
 	r = ringStart(t, r.cmd.Args[1:])
 	r.gate = gate
-	r.await(t, "rank 1 brought back: the supervisor was lost before it was over; the run goes on from ")
+	r.await(t, "rank 1 rolled back: the supervisor was lost before it was over; the run goes on from ")
 	r.ends(t, 2)
 }
 

@@ -2,12 +2,9 @@ package control
 
 import (
 	"encoding/binary"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"net"
-	"os"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -15,13 +12,12 @@ import (
 
 const (
 	headerSize = 4
-	maxFiles   = 64
-	// DefaultLimit bounds a message's JSON, in bytes. Endpoints of 10,000 ranks
-	// fit in it.
+	// DefaultLimit bounds a message's JSON, in bytes. The endpoints of 10,000
+	// ranks fit in it.
 	DefaultLimit = 64 << 20
 )
 
-// ErrMalformed says that the peer sent something that is no message.
+// ErrMalformed says that the peer sent something that is not a message.
 var ErrMalformed = errors.New("malformed control message")
 
 // Conn sends and receives messages over a stream. Send may be called by any
@@ -32,21 +28,19 @@ type Conn struct {
 	send   sync.Mutex
 	head   [headerSize]byte // of the message being received
 	body   []byte           // reused if it is small
-	files  []*os.File       // that came with it
 }
 
-// New returns a Conn over a stream, which it then owns. Descriptors can be
-// passed if it is a *net.UnixConn.
+// New returns a Conn over a stream, which it then owns.
 func New(stream io.ReadWriteCloser) *Conn {
 	c := &Conn{stream: stream}
 	c.limit.Store(DefaultLimit)
 	return c
 }
 
-// SetLimit bounds the JSON of messages that are received.
+// SetLimit bounds the JSON of received messages.
 func (c *Conn) SetLimit(bytes int) { c.limit.Store(int64(bytes)) }
 
-// SetReadDeadline lets a Recv fail at t, where the stream has deadlines.
+// SetReadDeadline makes Recv fail at t, if the stream has deadlines.
 func (c *Conn) SetReadDeadline(t time.Time) error {
 	if d, ok := c.stream.(interface{ SetReadDeadline(time.Time) error }); ok {
 		return d.SetReadDeadline(t)
@@ -54,7 +48,7 @@ func (c *Conn) SetReadDeadline(t time.Time) error {
 	return nil
 }
 
-// SetWriteDeadline lets a Send fail at t, where the stream has deadlines.
+// SetWriteDeadline makes Send fail at t, if the stream has deadlines.
 func (c *Conn) SetWriteDeadline(t time.Time) error {
 	if d, ok := c.stream.(interface{ SetWriteDeadline(time.Time) error }); ok {
 		return d.SetWriteDeadline(t)
@@ -62,9 +56,9 @@ func (c *Conn) SetWriteDeadline(t time.Time) error {
 	return nil
 }
 
-// CloseRead lets Recv return what has arrived, and then io.EOF, even if other
-// processes hold the far end open. It does nothing on other streams than
-// sockets.
+// CloseRead makes Recv return what has arrived, and then io.EOF, even if other
+// processes have the far end open. It does nothing if the stream is not a
+// socket.
 func (c *Conn) CloseRead() error {
 	if s, ok := c.stream.(interface{ CloseRead() error }); ok {
 		return s.CloseRead()
@@ -76,63 +70,29 @@ func (c *Conn) CloseRead() error {
 func (c *Conn) Close() error { return c.stream.Close() }
 
 // Send sends a message. It blocks while the peer does not read.
-func (c *Conn) Send(m *Message) error { return c.SendFiles(m) }
-
-// SendFiles sends a message with descriptors. The files stay the caller's.
-func (c *Conn) SendFiles(m *Message, files ...*os.File) error {
-	body, err := json.Marshal(m)
+func (c *Conn) Send(m Message) error {
+	body, err := encode(m)
+	if err == nil && len(body) > DefaultLimit {
+		err = fmt.Errorf("%d bytes, %d are allowed", len(body), DefaultLimit)
+	}
+	if err == nil {
+		frame := binary.BigEndian.AppendUint32(make([]byte, 0, headerSize+len(body)), uint32(len(body)))
+		c.send.Lock()
+		defer c.send.Unlock()
+		_, err = c.stream.Write(append(frame, body...))
+	}
 	if err != nil {
-		return fmt.Errorf("control message %s: %w", m.Kind, err)
-	}
-	if len(body) > DefaultLimit {
-		return fmt.Errorf("control message %s: %d bytes, %d are allowed", m.Kind, len(body), DefaultLimit)
-	}
-	buf := make([]byte, headerSize, headerSize+len(body))
-	binary.BigEndian.PutUint32(buf, uint32(len(body)))
-	buf = append(buf, body...)
-	c.send.Lock()
-	defer c.send.Unlock()
-	if len(files) > 0 {
-		n, err := sendFiles(c.stream, buf, files)
-		if err != nil {
-			return fmt.Errorf("control message %s: %w", m.Kind, err)
-		}
-		buf = buf[n:]
-	}
-	if _, err := c.stream.Write(buf); err != nil {
-		return fmt.Errorf("control message %s: %w", m.Kind, err)
+		return fmt.Errorf("control message %s: %w", m.Kind(), err)
 	}
 	return nil
 }
 
 // Recv returns the next message. It returns io.EOF when the peer has closed
-// the connection between two messages, and an error that wraps ErrMalformed
-// for what is no message; then the connection can't be used any more.
-// Descriptors that came along are closed.
-func (c *Conn) Recv() (*Message, error) {
-	m, files, err := c.RecvFiles()
-	for _, f := range files {
-		f.Close()
-	}
-	return m, err
-}
-
-// RecvFiles is Recv for who expects descriptors; the files are the caller's.
-func (c *Conn) RecvFiles() (*Message, []*os.File, error) {
-	m, err := c.recv()
-	files := c.files
-	c.files = nil
-	if err != nil {
-		for _, f := range files {
-			f.Close()
-		}
-		return nil, nil, err
-	}
-	return m, files, nil
-}
-
-func (c *Conn) recv() (*Message, error) {
-	if _, err := io.ReadFull(reader{c}, c.head[:]); err != nil {
+// the connection between two messages. An error that wraps ErrMalformed means
+// that the peer sent something else than a message; then the connection cannot
+// be used any more.
+func (c *Conn) Recv() (Message, error) {
+	if _, err := io.ReadFull(c.stream, c.head[:]); err != nil {
 		if err == io.ErrUnexpectedEOF {
 			err = fmt.Errorf("%w: it ends within its length", ErrMalformed)
 		}
@@ -142,8 +102,8 @@ func (c *Conn) recv() (*Message, error) {
 	if limit := c.limit.Load(); n > limit {
 		return nil, fmt.Errorf("%w: length %d, %d are allowed", ErrMalformed, n, limit)
 	}
-	// A length is only a claim: memory grows with what really comes.
-	body, err := readAll(reader{c}, c.body[:0], int(n))
+	// The length is only a claim: memory grows with what really comes.
+	body, err := readAll(c.stream, c.body[:0], int(n))
 	if err != nil {
 		return nil, err
 	}
@@ -152,14 +112,7 @@ func (c *Conn) recv() (*Message, error) {
 	} else {
 		c.body = nil
 	}
-	m := new(Message)
-	if err := json.Unmarshal(body, m); err != nil {
-		return nil, fmt.Errorf("%w: %v", ErrMalformed, err)
-	}
-	if m.Kind == "" {
-		return nil, fmt.Errorf("%w: it has no kind", ErrMalformed)
-	}
-	return m, nil
+	return decode(body)
 }
 
 // readAll appends n bytes of r to buf.
@@ -180,20 +133,4 @@ func readAll(r io.Reader, buf []byte, n int) ([]byte, error) {
 		}
 	}
 	return buf, nil
-}
-
-// reader reads the stream and collects descriptors.
-type reader struct{ c *Conn }
-
-func (r reader) Read(p []byte) (int, error) {
-	u, ok := r.c.stream.(*net.UnixConn)
-	if !ok {
-		return r.c.stream.Read(p)
-	}
-	n, files, err := recvFiles(u, p)
-	r.c.files = append(r.c.files, files...)
-	if err == nil && len(r.c.files) > maxFiles {
-		err = fmt.Errorf("%w: more than %d descriptors", ErrMalformed, maxFiles)
-	}
-	return n, err
 }

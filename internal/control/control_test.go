@@ -36,16 +36,26 @@ func pair(t testing.TB) (*Conn, *Conn) {
 	return ca, cb
 }
 
-func TestMessages(t *testing.T) {
+func TestConn_AllKinds(t *testing.T) {
 	a, b := pair(t)
-	sent := []*Message{
-		{Kind: Hello, Pid: 12, Dir: "/x"},
-		{Kind: Endpoint, Epoch: 1 << 60, Data: []byte{0, 1, 255}},
-		{Kind: Endpoints, Rank: AllRanks, Endpoints: [][]byte{{1}, {}, {2, 3}}},
-		{Kind: Saved, Index: 1<<64 - 1, State: 1 << 50, PauseNS: 5, TookNS: 6},
-		{Kind: Welcomed, Welcome: &Welcome{Rank: 3, Size: 4, Secret: []byte("s"), Every: time.Minute, Avoid: []uint64{7}, Output: true}},
-		{Kind: Output, Data: bytes.Repeat([]byte("x"), 1<<20)},
-		{Kind: Finished},
+	sent := []Message{
+		&Hello{Pid: 12, Dir: "/x"},
+		&Endpoint{Epoch: 1 << 60, Data: []byte{0, 1, 255}},
+		&Endpoints{Endpoints: [][]byte{{1}, {}, {2, 3}}},
+		&Saved{Index: 1<<64 - 1, State: 1 << 50, Pause: 5, Took: 6},
+		&Welcome{Rank: 3, Size: 4, Secret: []byte("s"), Every: time.Minute, Avoid: []uint64{7}, Output: true, Move: &Move{ID: 2, Ranks: []int{3}}},
+		&Switch{Move: Move{ID: 2, Ranks: []int{1}}, OK: true, Endpoints: [][]byte{nil, {1}}},
+		&Launch{Start{Launch: "x", Ranks: []int{0}, Command: []string{"/bin/true"}, OutputOffsets: [][2]int64{{1, 2}}, Welcome: Welcome{Size: 1}}},
+		&FromRank{Process{Rank: 3, ByMove: 1}, "x", Carried{&Output{Stream: Stdout, Data: bytes.Repeat([]byte("x"), 1<<20)}}},
+		&ToRank{Process{Rank: AllRanks}, Carried{&Checkpoint{Reason: "due", Stop: true}}},
+		&Migrate{Move: Move{Ranks: []int{1, 2}, Rounds: 3}, To: "b", Env: []string{"A=1"}},
+		&Answer{Run: &RunState{State: "running"}},
+	}
+	valid := map[Kind]bool{"launch": true, "startDestination": true, "welcome": true, "fromRank": true, "toRank": true, "output": true, "outputTaken": true}
+	for kind, typ := range types {
+		if !valid[kind] {
+			sent = append(sent, reflect.New(typ).Interface().(Message))
+		}
 	}
 	go func() {
 		for _, m := range sent {
@@ -64,19 +74,26 @@ func TestMessages(t *testing.T) {
 	if _, err := b.Recv(); err != io.EOF {
 		t.Errorf("at the end: %v", err)
 	}
-	if err := b.Send(&Message{Kind: Ping}); err == nil {
+	if err := b.Send(&Ping{}); err == nil {
 		t.Error("a message to nobody was sent")
 	}
 }
 
-func TestConcurrentSends(t *testing.T) {
+// TestKind_Unique: every type has a kind of its own.
+func TestKind_Unique(t *testing.T) {
+	if len(types) != len(kinds) {
+		t.Errorf("%d kinds of %d types", len(types), len(kinds))
+	}
+}
+
+func TestConn_ConcurrentSends(t *testing.T) {
 	a, b := pair(t)
 	const senders, each = 8, 100
 	var all sync.WaitGroup
 	for s := range senders {
 		all.Go(func() {
 			for i := range each {
-				a.Send(&Message{Kind: Progress, Rank: s, Points: uint64(i), Data: bytes.Repeat([]byte{byte(s)}, 5000)})
+				a.Send(&FromRank{Process{Rank: s, ByMove: uint64(i)}, "", Carried{&Endpoint{Data: bytes.Repeat([]byte{byte(s)}, 5000)}}})
 			}
 		})
 	}
@@ -86,50 +103,14 @@ func TestConcurrentSends(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if m.Points != next[m.Rank] || len(m.Data) != 5000 || m.Data[4999] != byte(m.Rank) {
-			t.Fatalf("rank %d: message %d, want %d", m.Rank, m.Points, next[m.Rank])
+		f := m.(*FromRank)
+		data := f.Carried.Message.(*Endpoint).Data
+		if f.ByMove != next[f.Rank] || len(data) != 5000 || data[4999] != byte(f.Rank) {
+			t.Fatalf("rank %d: message %d, want %d", f.Rank, f.ByMove, next[f.Rank])
 		}
-		next[m.Rank]++
+		next[f.Rank]++
 	}
 	all.Wait()
-}
-
-func TestFiles(t *testing.T) {
-	a, b := pair(t)
-	f, err := os.CreateTemp(t.TempDir(), "")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.Close()
-	f.WriteString("hello")
-	go func() {
-		a.Send(&Message{Kind: Ping})
-		a.SendFiles(&Message{Kind: Hello, Data: make([]byte, 300000)}, f, f)
-		a.Send(&Message{Kind: Pong})
-		a.SendFiles(&Message{Kind: Ping}, f)
-	}()
-	for i, want := range []int{0, 2, 0} {
-		m, files, err := b.RecvFiles()
-		if err != nil || len(files) != want {
-			t.Fatalf("message %d: %+v with %d files, %v", i, m.Kind, len(files), err)
-		}
-		for _, f := range files {
-			text := make([]byte, 5)
-			if _, err := f.ReadAt(text, 0); err != nil || string(text) != "hello" {
-				t.Errorf("%q, %v", text, err)
-			}
-			f.Close()
-		}
-	}
-	if m, err := b.Recv(); err != nil || m.Kind != Ping { // closes what it does not expect
-		t.Fatal(err)
-	}
-	p, q := net.Pipe()
-	defer p.Close()
-	defer q.Close()
-	if err := New(p).SendFiles(&Message{Kind: Ping}, f); err == nil {
-		t.Error("a descriptor went through a pipe")
-	}
 }
 
 func frame(body string) []byte {
@@ -141,13 +122,39 @@ type stream struct{ io.Reader }
 func (stream) Write(p []byte) (int, error) { return len(p), nil }
 func (stream) Close() error                { return nil }
 
-func TestMalformed(t *testing.T) {
-	for _, text := range []string{"\x00", "\xff\xff\xff\xff", "\x00\x00\x00\x05ab", string(frame("{}")), string(frame("[1]")), string(frame("{\"kind\":1}")), string(frame(`{"kind":"x"`))} {
-		if m, err := New(stream{strings.NewReader(text)}).Recv(); !errors.Is(err, ErrMalformed) {
-			t.Errorf("%q: %+v, %v", text, m, err)
+func TestRecv_Malformed(t *testing.T) {
+	for text, want := range map[string]string{
+		"\x00":                                      "within its length",
+		"\xff\xff\xff\xff":                          "are allowed",
+		"\x00\x00\x00\x05ab":                        "it ends after 2 of 5 bytes",
+		string(frame(`{}`)):                         "it has no kind",
+		string(frame(`null`)):                       "it has no kind",
+		string(frame(`[1]`)):                        "array",
+		string(frame(`{"kind":1}`)):                 "number",
+		string(frame(`{"kind":"x"`)):                "unexpected end",
+		string(frame(`{"kind":"gift"}`)):            `unknown kind "gift"`,
+		string(frame(`{"kind":"hello","body":[]}`)): "hello: ",
+		string(frame(`{"kind":"saved","body":{"index":-1}}`)):                                         "saved: ",
+		string(frame(`{"kind":"welcome"}`)):                                                           "welcome: rank 0 of 0",
+		string(frame(`{"kind":"welcome","body":{"rank":2,"size":2}}`)):                                "welcome: rank 2 of 2",
+		string(frame(`{"kind":"launch","body":{"ranks":[1],"command":["/x"]}}`)):                      "launch: 1 ranks and 0 output offsets",
+		string(frame(`{"kind":"launch","body":{}}`)):                                                  "launch: no command",
+		string(frame(`{"kind":"startDestination","body":{"ranks":[1]}}`)):                             "startDestination: ",
+		string(frame(`{"kind":"output","body":{"stream":3}}`)):                                        "output: stream 3",
+		string(frame(`{"kind":"output","body":{"stream":1,"offset":-1}}`)):                            "output: offset -1",
+		string(frame(`{"kind":"outputTaken"}`)):                                                       "outputTaken: stream 0",
+		string(frame(`{"kind":"exited","body":{"offsets":[1]}}`)):                                     "exited: 1 output offsets",
+		string(frame(`{"kind":"fromRank"}`)):                                                          "fromRank: it carries no message",
+		string(frame(`{"kind":"toRank","body":{"message":null}}`)):                                    "toRank: it has no kind",
+		string(frame(`{"kind":"toRank","body":{"message":{"kind":"gift"}}}`)):                         `unknown kind "gift"`,
+		string(frame(`{"kind":"toRank","body":{"message":{"kind":"toRank"}}}`)):                       "a toRank in another message",
+		string(frame(`{"kind":"fromRank","body":{"message":{"kind":"output","body":{"stream":9}}}}`)): "stream 9",
+	} {
+		if m, err := New(stream{strings.NewReader(text)}).Recv(); !errors.Is(err, ErrMalformed) || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: %+v, %v; want %s", text, m, err, want)
 		}
 	}
-	c := New(stream{bytes.NewReader(frame(`{"kind":"ping","why":"a long story"}`))})
+	c := New(stream{bytes.NewReader(frame(`{"kind":"ping","body":{"why":"a long story"}}`))})
 	c.SetLimit(20)
 	if _, err := c.Recv(); !errors.Is(err, ErrMalformed) {
 		t.Error(err)
@@ -159,9 +166,15 @@ func TestMalformed(t *testing.T) {
 	}
 }
 
+// FuzzRecv: what is received is a message that can be sent again, or an error.
 func FuzzRecv(f *testing.F) {
-	f.Add(frame(`{"kind":"hello","pid":3}`))
-	f.Add(append(frame(`{"kind":"cards","cards":["AA=="]}`), frame(`{"kind":"welcome","welcome":{"rank":1,"size":2}}`)...))
+	f.Add(frame(`{"kind":"hello","body":{"pid":3}}`))
+	f.Add(append(frame(`{"kind":"endpoints","body":{"endpoints":["AA=="]}}`), frame(`{"kind":"welcome","body":{"rank":1,"size":2,"move":{"id":1}}}`)...))
+	f.Add(frame(`{"kind":"fromRank","body":{"rank":1,"launch":"x","message":{"kind":"output","body":{"stream":1,"data":"AA=="}}}}`))
+	f.Add(frame(`{"kind":"toRank","body":{"rank":-1,"message":{"kind":"toRank","body":{"message":{}}}}}`))
+	for _, m := range kinds {
+		f.Add(frame(fmt.Sprintf(`{"kind":%q,"body":{"rank":0,"size":1,"move":1,"ranks":[0],"offsets":[1,2],"command":["/x"],"outputOffsets":[[0,0]],"stream":2}}`, m.Kind())))
+	}
 	f.Fuzz(func(t *testing.T, data []byte) {
 		c := New(stream{bytes.NewReader(data)})
 		c.SetLimit(1 << 16)
@@ -173,8 +186,12 @@ func FuzzRecv(f *testing.F) {
 				}
 				return
 			}
-			if m.Kind == "" {
-				t.Fatal("a message without a kind")
+			text, err := encode(m)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if again, err := decode(text); err != nil || again.Kind() != m.Kind() {
+				t.Fatalf("%s: %v", text, err)
 			}
 		}
 	})
@@ -183,16 +200,17 @@ func FuzzRecv(f *testing.F) {
 func TestJoin(t *testing.T) {
 	a, b := pair(t)
 	for _, c := range []struct {
-		answer *Message
+		answer Message
 		ok     bool
 	}{
-		{&Message{Kind: Welcomed, Welcome: &Welcome{Rank: 1, Size: 2}}, true},
-		{&Message{Kind: Welcomed}, false},
-		{&Message{Kind: Welcomed, Welcome: &Welcome{Rank: 2, Size: 2}}, false},
-		{&Message{Kind: Ping}, false},
+		{&Welcome{Rank: 1, Size: 2}, true},
+		{&Welcome{}, false},
+		{&Welcome{Rank: 2, Size: 2}, false},
+		{&Ping{}, false},
 	} {
 		go func() {
-			if m, err := b.Recv(); err != nil || m.Kind != Hello || m.Pid != os.Getpid() || !strings.HasSuffix(m.Dir, "/ckpt") || m.Dir == "ckpt" {
+			m, err := b.Recv()
+			if h, ok := m.(*Hello); err != nil || !ok || h.Pid != os.Getpid() || !strings.HasSuffix(h.Dir, "/ckpt") || h.Dir == "ckpt" {
 				t.Errorf("%+v, %v", m, err)
 			}
 			b.Send(c.answer)
@@ -203,7 +221,7 @@ func TestJoin(t *testing.T) {
 	}
 }
 
-func TestInherit(t *testing.T) {
+func TestInherit_NoSocket(t *testing.T) {
 	if _, _, err := Inherit(); !errors.Is(err, ErrAlone) {
 		t.Error(err)
 	}
@@ -259,13 +277,13 @@ func TestHandshake(t *testing.T) {
 		t.Fatal(err)
 	}
 	server := <-done
-	client.Send(&Message{Kind: Ping})
-	if m, err := server.Recv(); err != nil || m.Kind != Ping {
+	client.Send(&Ping{})
+	if m, err := server.Recv(); err != nil || m.Kind() != "ping" {
 		t.Fatal(err)
 	}
 }
 
-func TestHandshakeRefuses(t *testing.T) {
+func TestHandshake_Refuses(t *testing.T) {
 	secret, other := bytes.Repeat([]byte{7}, 32), bytes.Repeat([]byte{8}, 32)
 	for name, attack := range map[string]func(net.Conn){
 		"nothing":     func(c net.Conn) { c.Close() },

@@ -5,27 +5,26 @@ import (
 	"time"
 )
 
-// Reported is an error that the supervisor was told of, who tells the user.
+// Reported is an error that the supervisor knows and shows to the user.
 type Reported struct{ Err error }
 
-func (t Reported) Error() string { return t.Err.Error() }
-func (t Reported) Unwrap() error { return t.Err }
+func (r Reported) Error() string { return r.Err.Error() }
+func (r Reported) Unwrap() error { return r.Err }
 
-// SaveFailures keeps what the user was told of sets that were not saved. The same
-// trouble is told once, and again after a while.
+// SaveFailures decides which failures to save checkpoints the user has to see:
+// the same failure is reported once, and again after reportAgain.
 type SaveFailures struct {
-	count    int    // that were not saved, since one was
-	last     uint64 // of these
+	count    int    // checkpoints that were not saved, since one was
+	last     uint64 // the last of them
 	reported map[string]time.Time
 }
 
-// reportAgain is that while.
 const reportAgain = 10 * time.Minute
 
-// Add takes in why a set was not saved; each of its ranks may say so. It
-// returns for how many sets in a row that is so now, and whether to tell it.
-// SaveFailures that differ in nothing but numbers, as of sets and ranks in the names of
-// files, are the same.
+// Add notes why a checkpoint was not saved; each rank may say so. It returns
+// how many checkpoints in a row were not saved, and whether to report this
+// failure. Failures that differ only in numbers, such as checkpoints and ranks
+// in file names, are the same.
 func (t *SaveFailures) Add(index uint64, why string, now time.Time) (count int, report bool) {
 	if t.count == 0 || index != t.last {
 		t.count++
@@ -47,7 +46,8 @@ func (t *SaveFailures) Add(index uint64, why string, now time.Time) (count int, 
 	return t.count, true
 }
 
-// Over takes in that a set was saved. It returns how many were not, before.
+// Over notes that a checkpoint was saved. It returns how many before it were
+// not.
 func (t *SaveFailures) Over() (count int) {
 	count, t.count = t.count, 0
 	clear(t.reported)

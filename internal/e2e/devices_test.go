@@ -309,7 +309,7 @@ func TestDevicesKill(t *testing.T) {
 			s.finishes()
 			r := readBed(t, report)
 			if !r.Resumed || r.From == 0 {
-				t.Fatalf("it was not brought back: %+v\n%s", r, s.text())
+				t.Fatalf("it was not rolled back: %+v\n%s", r, s.text())
 			}
 			if r.Digest != want.Digest {
 				t.Errorf("the result's digest is %s, not %s\n%s", r.Digest, want.Digest, s.text())

@@ -152,8 +152,8 @@ func (s *supervisor) changesPlace(pl place) bool {
 		if st != nil && len(st.Moves) == len(before.Moves) && len(ended) == 0 {
 			continue // it is being asked for
 		}
-		if st != nil && len(ended) == 0 && !st.Moves[len(st.Moves)-1].Over() && st.Moves[len(st.Moves)-1].State != "ahead" {
-			if st.Moves[len(st.Moves)-1].State == "arriving" && pid == 0 && stop(st.Ranks[0].Pid) == nil {
+		if st != nil && len(ended) == 0 && !st.Moves[len(st.Moves)-1].Over() && st.Moves[len(st.Moves)-1].State != "precopy" {
+			if st.Moves[len(st.Moves)-1].State == "starting" && pid == 0 && stop(st.Ranks[0].Pid) == nil {
 				pid = st.Ranks[0].Pid
 			}
 			continue

@@ -23,7 +23,7 @@ import (
 // sendAhead connects this rank with its newcomer, and sends state while the
 // program goes on: in each round, which begins at a point, what differs from
 // what was sent before. It says Near when that is of no more use.
-func (p *Run) sendAhead(ctx context.Context, l *leaver, m *control.Move) {
+func (p *Run) sendAhead(ctx context.Context, l *leaver, m *control.Precopy) {
 	conn, err := dialNewcomer(ctx, m.Addresses, p.seat.moveSecret(m.ID))
 	if err != nil {
 		p.unmoved(m.ID, cmp.Or(context.Cause(ctx), err))
@@ -34,7 +34,7 @@ func (p *Run) sendAhead(ctx context.Context, l *leaver, m *control.Move) {
 		p.unmoved(m.ID, cmp.Or(context.Cause(ctx), err))
 		return
 	}
-	if !p.mover.open(ctx, l, migrate.NewSource(conn, moveOptions(m, p.seat))) {
+	if !p.mover.open(ctx, l, migrate.NewSource(conn, moveOptions(&m.Move, p.seat))) {
 		p.unmoved(m.ID, context.Cause(ctx))
 		return
 	}
@@ -64,7 +64,7 @@ func (p *Run) sendAhead(ctx context.Context, l *leaver, m *control.Move) {
 		}
 		last = sent
 	}
-	p.seat.ctl.say(&control.Message{Kind: control.Precopied, Move: &control.Move{ID: m.ID}})
+	p.seat.ctl.say(&control.Precopied{Move: m.ID})
 }
 
 // open keeps the stream to a newcomer, unless the move is off.

@@ -28,12 +28,9 @@ import (
 
 // spawn has the MPI library start the helper of a newcomer. Messages of this
 // rank wait meanwhile.
-func (p *Run) spawn(m *control.Message) {
-	if m.Move == nil || m.Start == nil {
-		return
-	}
+func (p *Run) spawn(m *control.Spawn) {
 	say := func(err error) {
-		said := &control.Message{Kind: control.Spawned, Move: m.Move}
+		said := &control.Spawned{Move: m.Move, Moving: m.Moving}
 		if err != nil {
 			said.Error = err.Error()
 		}
@@ -56,8 +53,8 @@ func (p *Run) spawn(m *control.Message) {
 	e := p.team.engine
 	e.Lock()
 	defer e.Unlock() // nothing that this rank does comes between
-	p.seat.ctl.say(&control.Message{Kind: control.Spawned, Move: m.Move, Busy: true})
-	say(d.Spawn(m.Host, m.Start.Command, m.Start.Env))
+	p.seat.ctl.say(&control.Spawned{Move: m.Move, Moving: m.Moving, Busy: true})
+	say(d.Spawn(m.Host, m.Command, m.Env))
 }
 
 // newcomer reports whether this process is to take the place of a running one.
@@ -174,7 +171,7 @@ func (p *Run) land(ctx context.Context) error {
 		p.damaged[n] = true
 	}
 	step.At("migrate.received")
-	p.say(control.Received, m.ID, nil)
+	p.seat.ctl.say(&control.Received{Move: m.ID})
 	verdict, err := p.mover.verdict(ctx, m.ID)
 	if err != nil {
 		return err
@@ -202,7 +199,7 @@ func (p *Run) land(ctx context.Context) error {
 	p.restored, p.files.resuming = true, false
 	p.seat.ctl.met(bag.Meetings)
 	if t := p.team; t != nil && p.seat.Size > 1 {
-		if err := t.engine.Relink(ctx, verdict.Move.Ranks, verdict.Endpoints); err != nil {
+		if err := t.engine.Relink(ctx, verdict.Ranks, verdict.Endpoints); err != nil {
 			return err
 		}
 		if err := t.takeOver(&bag, m.ID); err != nil {
@@ -220,7 +217,7 @@ func (p *Run) land(ctx context.Context) error {
 	}
 	p.signals = watchSignals(p)
 	step.At("migrate.linked")
-	p.say(control.Linked, m.ID, nil)
+	p.seat.ctl.say(&control.Linked{Move: m.ID})
 	return nil
 }
 
@@ -262,9 +259,9 @@ func (p *Run) awaitState(ctx context.Context) (net.Conn, error) {
 		return nil, err
 	}
 	defer ln.Close()
-	m := &control.Message{Kind: control.Listening, Move: &control.Move{ID: p.seat.Move.ID, Addresses: reachedAt(ln.Addr())}}
+	m := &control.Listening{Move: p.seat.Move.ID, Addresses: reachedAt(ln.Addr())}
 	if p.seat.Size > 1 {
-		if m.Data, err = p.team.engine.Endpoint(); err != nil {
+		if m.Endpoint, err = p.team.engine.Endpoint(); err != nil {
 			return nil, err
 		}
 	}

@@ -124,7 +124,7 @@ func (p *Run) finish() error {
 		return fmt.Errorf("cairn: %w; the run has not finished", err)
 	}
 	if p.seat.ctl != nil {
-		p.seat.ctl.say(&control.Message{Kind: control.Finished})
+		p.seat.ctl.say(&control.Finished{})
 		return nil
 	}
 	if p.seat.Rank != 0 {

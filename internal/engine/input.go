@@ -155,7 +155,7 @@ func (p *Run) Refuse(err error) error {
 	var l lasting
 	var n notCorrupt
 	if (errors.As(err, &l) || errors.As(err, &n) && errors.As(n.error, &l)) && p.seat.ctl != nil {
-		p.seat.ctl.say(&control.Message{Kind: control.Refused, Error: strings.TrimPrefix(err.Error(), "cairn: ")})
+		p.seat.ctl.say(&control.Refused{Error: strings.TrimPrefix(err.Error(), "cairn: ")})
 	}
 	return err
 }

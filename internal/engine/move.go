@@ -29,7 +29,7 @@ type mover struct {
 	mu       sync.Mutex
 	changed  chan struct{} // closed when something below is new
 	plans    map[uint64]*control.Move
-	verdicts map[uint64]*control.Message
+	verdicts map[uint64]*control.Switch
 	out      *leaver  // this rank is to leave
 	from     net.Conn // of a newcomer: its source
 	gone     error    // there are no more moves
@@ -98,7 +98,7 @@ func (v *mover) await(ctx context.Context, f func() bool) error {
 }
 
 // verdict waits for what the supervisor decides about a move.
-func (v *mover) verdict(ctx context.Context, id uint64) (m *control.Message, err error) {
+func (v *mover) verdict(ctx context.Context, id uint64) (m *control.Switch, err error) {
 	err = v.await(ctx, func() bool {
 		m = v.verdicts[id]
 		return m != nil
@@ -107,40 +107,37 @@ func (v *mover) verdict(ctx context.Context, id uint64) (m *control.Message, err
 }
 
 // moveTold takes in what the supervisor says about a move.
-func (p *Run) moveTold(m *control.Message) {
-	if m.Move == nil {
-		return
-	}
-	if m.Kind == control.Pause && p.seat.Size > 1 && m.Endpoints != nil && !slices.Contains(m.Move.Ranks, p.seat.Rank) {
+func (p *Run) moveTold(m control.Message) {
+	if m, ok := m.(*control.Pause); ok && p.seat.Size > 1 && m.Endpoints != nil && !slices.Contains(m.Ranks, p.seat.Rank) {
 		if err := p.team.engine.Reaches(m.Endpoints); err != nil { // it has a lock that comes before the mover's
-			p.unmoved(m.Move.ID, err)
+			p.unmoved(m.ID, err)
 		}
 	}
 	v := &p.mover
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if v.plans == nil {
-		v.plans, v.verdicts = make(map[uint64]*control.Move), make(map[uint64]*control.Message)
+		v.plans, v.verdicts = make(map[uint64]*control.Move), make(map[uint64]*control.Switch)
 	}
-	switch m.Kind {
-	case control.Precopy:
+	switch m := m.(type) {
+	case *control.Precopy:
 		ctx, cancel := context.WithCancelCause(context.Background())
-		l := &leaver{id: m.Move.ID, images: make(chan chan error, 1), off: cancel}
+		l := &leaver{id: m.ID, images: make(chan chan error, 1), off: cancel}
 		v.out = l
 		if v.gone != nil {
 			cancel(v.gone)
 		}
-		go p.sendAhead(ctx, l, m.Move)
-	case control.Pause:
+		go p.sendAhead(ctx, l, m)
+	case *control.Pause:
 		// Ranks may still have to be held for one that was called off.
-		maps.DeleteFunc(v.verdicts, func(id uint64, _ *control.Message) bool { return v.plans[id] == nil })
-		v.plans[m.Move.ID] = m.Move
+		maps.DeleteFunc(v.verdicts, func(id uint64, _ *control.Switch) bool { return v.plans[id] == nil })
+		v.plans[m.ID] = &m.Move
 		if p.seat.Size > 1 && p.seat.Rank == 0 {
-			go p.team.askMove(m.Move.ID)
+			go p.team.askMove(m.ID)
 		}
-	case control.Switch:
-		v.verdicts[m.Move.ID] = m
-		if !m.OK && v.out != nil && v.out.id == m.Move.ID {
+	case *control.Switch:
+		v.verdicts[m.ID] = m
+		if !m.OK && v.out != nil && v.out.id == m.ID {
 			v.out.close(errCalledOff)
 			v.out = nil
 		}
@@ -165,7 +162,7 @@ func (v *mover) end(why error) {
 
 // unmoved tells the supervisor that a move can't be.
 func (p *Run) unmoved(id uint64, err error) {
-	p.seat.ctl.say(&control.Message{Kind: control.MoveFailed, Move: &control.Move{ID: id}, Error: fmt.Sprintf("rank %d: %v", p.seat.Rank, err)})
+	p.seat.ctl.say(&control.MoveFailed{Move: id, Error: fmt.Sprintf("rank %d: %v", p.seat.Rank, err)})
 }
 
 func moveOptions(m *control.Move, s *seat) migrate.Options {
@@ -208,11 +205,11 @@ func (t *team) move(ctx context.Context, a *coord.Move) error {
 	}
 	mine := slices.Contains(plan.Ranks, e.Rank())
 	if mine {
-		p.say(control.Paused, a.ID, nil)
+		p.seat.ctl.say(&control.Paused{Move: a.ID})
 		if stats, err := p.moveOut(ctx, plan, a); err != nil {
 			p.unmoved(a.ID, err)
 		} else {
-			p.say(control.Sent, a.ID, stats)
+			p.seat.ctl.say(&control.Sent{Move: a.ID, Stats: stats})
 		}
 	}
 	verdict, err := t.verdictOn(a.ID)
@@ -230,7 +227,7 @@ func (t *team) move(ctx context.Context, a *coord.Move) error {
 		if err := e.Relink(ctx, plan.Ranks, verdict.Endpoints); err != nil {
 			return err
 		}
-		p.say(control.Linked, a.ID, nil)
+		p.seat.ctl.say(&control.Linked{Move: a.ID})
 		e.Lock()
 	}
 	defer e.Unlock()
@@ -240,11 +237,6 @@ func (t *team) move(ctx context.Context, a *coord.Move) error {
 	err = t.node.Moved(a.ID)
 	t.act()
 	return err
-}
-
-// say tells the supervisor how far a move is.
-func (p *Run) say(kind control.Kind, id uint64, stats *control.MoveStats) {
-	p.seat.ctl.say(&control.Message{Kind: kind, Move: &control.Move{ID: id, Stats: stats}})
 }
 
 // planOf waits for the supervisor's word on who moves, and serves the others
@@ -257,7 +249,7 @@ func (t *team) planOf(id uint64) (plan *control.Move, err error) {
 	return plan, err
 }
 
-func (t *team) verdictOn(id uint64) (m *control.Message, err error) {
+func (t *team) verdictOn(id uint64) (m *control.Switch, err error) {
 	err = t.serveUntil(func(v *mover) bool {
 		m = v.verdicts[id]
 		return m != nil
@@ -381,7 +373,7 @@ func (p *Run) leave(id uint64) {
 	if err != nil {
 		p.log.Warn("cairn: the checkpoint folder of a rank that has moved could not be closed", "error", err)
 	}
-	p.say(control.HandedOver, id, nil)
+	p.seat.ctl.say(&control.HandedOver{Move: id})
 	select {}
 }
 
@@ -402,13 +394,13 @@ func (p *Run) moveHere(ctx context.Context) error {
 		return nil
 	}
 	ctx = context.WithoutCancel(ctx)
-	p.say(control.Paused, plan.ID, nil)
+	p.seat.ctl.say(&control.Paused{Move: plan.ID})
 	if by := p.stop.Load(); by != nil {
 		p.unmoved(plan.ID, fmt.Errorf("the program is to stop: %s", *by))
 	} else if stats, err := p.moveOut(ctx, plan, new(coord.Move)); err != nil {
 		p.unmoved(plan.ID, err)
 	} else {
-		p.say(control.Sent, plan.ID, stats)
+		p.seat.ctl.say(&control.Sent{Move: plan.ID, Stats: stats})
 	}
 	verdict, err := v.verdict(ctx, plan.ID)
 	if err != nil {

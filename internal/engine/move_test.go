@@ -50,7 +50,7 @@ type actor struct {
 // said is what an actor says.
 type said struct {
 	by *actor
-	m  *control.Message
+	m  control.Message
 }
 
 func newStage(t *testing.T, n int, transports []string, opts Options, program func(p *Run) error) *stage {
@@ -93,7 +93,7 @@ func (s *stage) enter(rank int, m *control.Move) *actor {
 			s.errs = append(s.errs, err)
 			s.end1()
 		} else {
-			go func() { s.events <- said{a, &control.Message{Kind: control.Exited, Error: fmt.Sprint(err)}} }()
+			go func() { s.events <- said{a, &control.Exited{Error: fmt.Sprint(err)}} }()
 		}
 	}
 	s.members.Add(1)
@@ -117,16 +117,41 @@ func (s *stage) listen(a *actor) {
 			s.mu.Unlock()
 			return
 		}
-		switch m.Kind {
-		case control.Endpoint:
+		switch m := m.(type) {
+		case *control.Endpoint:
 			s.meet(a, m)
-		case control.Listening, control.Precopied, control.Paused, control.Sent, control.Received, control.HandedOver, control.Linked, control.MoveFailed:
-			s.events <- said{a, m}
+		default:
+			if moveOf(m) != 0 {
+				s.events <- said{a, m}
+			}
 		}
 	}
 }
 
-func (s *stage) meet(a *actor, m *control.Message) {
+// moveOf is the move that a rank speaks of; 0: of none.
+func moveOf(m control.Message) uint64 {
+	switch m := m.(type) {
+	case *control.Listening:
+		return m.Move
+	case *control.Precopied:
+		return m.Move
+	case *control.Paused:
+		return m.Move
+	case *control.Sent:
+		return m.Move
+	case *control.Received:
+		return m.Move
+	case *control.HandedOver:
+		return m.Move
+	case *control.Linked:
+		return m.Move
+	case *control.MoveFailed:
+		return m.Move
+	}
+	return 0
+}
+
+func (s *stage) meet(a *actor, m *control.Endpoint) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.meets[m.Epoch] == nil {
@@ -139,32 +164,40 @@ func (s *stage) meet(a *actor, m *control.Message) {
 	}
 	s.cards = slices.Clone(all)
 	for _, r := range s.ranks {
-		go r.conn.Send(&control.Message{Kind: control.Endpoints, Epoch: m.Epoch, Endpoints: all})
+		go r.conn.Send(&control.Endpoints{Epoch: m.Epoch, Endpoints: all})
 	}
 }
 
 // await waits until each of the actors has said something of a kind.
-func (s *stage) await(move uint64, who []*actor, kinds ...control.Kind) (map[*actor]*control.Message, error) {
-	got := make(map[*actor]*control.Message)
+func (s *stage) await(move uint64, who []*actor, what control.Message) (map[*actor]control.Message, error) {
+	got := make(map[*actor]control.Message)
 	late := time.After(time.Minute)
 	ended := s.ended
-	if slices.Contains(kinds, control.HandedOver) || slices.Contains(kinds, control.Linked) {
+	switch what.(type) {
+	case *control.HandedOver, *control.Linked:
 		ended = nil // it is decided
 	}
 	for len(got) < len(who) {
 		select {
 		case e := <-s.events:
-			switch {
-			case e.m.Move != nil && e.m.Move.ID != move: // of an earlier one
-			case e.m.Kind == control.MoveFailed || e.m.Kind == control.Exited && slices.Contains(who, e.by):
-				return got, errors.New(e.m.Error)
-			case slices.Contains(who, e.by) && slices.Contains(kinds, e.m.Kind):
+			if id := moveOf(e.m); id != 0 && id != move { // of an earlier one
+				continue
+			}
+			switch m := e.m.(type) {
+			case *control.MoveFailed:
+				return got, errors.New(m.Error)
+			case *control.Exited:
+				if slices.Contains(who, e.by) {
+					return got, errors.New(m.Error)
+				}
+			}
+			if slices.Contains(who, e.by) && e.m.Kind() == what.Kind() {
 				got[e.by] = e.m
 			}
 		case <-ended:
 			return got, errors.New("the run has ended")
 		case <-late:
-			return got, fmt.Errorf("nobody says %v", kinds)
+			return got, fmt.Errorf("nobody says %s", what.Kind())
 		}
 	}
 	return got, nil
@@ -189,15 +222,16 @@ func (s *stage) move(ranks []int, rounds int, whether func() bool) error {
 	cards := slices.Clone(s.cards)
 	gathered := false
 	err := func() error {
-		here, err := s.await(m.ID, newcomers, control.Listening)
+		here, err := s.await(m.ID, newcomers, new(control.Listening))
 		if err != nil {
 			return err
 		}
 		for i, a := range newcomers {
-			cards[a.rank] = here[a].Data
-			sources[i].conn.Send(&control.Message{Kind: control.Precopy, Move: &control.Move{ID: m.ID, Rounds: rounds, Chunk: m.Chunk, Addresses: here[a].Move.Addresses}})
+			listening := here[a].(*control.Listening)
+			cards[a.rank] = listening.Endpoint
+			sources[i].conn.Send(&control.Precopy{Move: control.Move{ID: m.ID, Rounds: rounds, Chunk: m.Chunk}, Addresses: listening.Addresses})
 		}
-		if _, err := s.await(m.ID, sources, control.Precopied); err != nil {
+		if _, err := s.await(m.ID, sources, new(control.Precopied)); err != nil {
 			return err
 		}
 		gathered = true
@@ -206,14 +240,14 @@ func (s *stage) move(ranks []int, rounds int, whether func() bool) error {
 			fresh[a.rank] = cards[a.rank]
 		}
 		for _, a := range old {
-			a.conn.Send(&control.Message{Kind: control.Pause, Move: m, Endpoints: fresh})
+			a.conn.Send(&control.Pause{Move: *m, Endpoints: fresh})
 		}
 		if s.told != nil {
 			if err := s.told(m.ID); err != nil {
 				return err
 			}
 		}
-		_, err = s.await(m.ID, newcomers, control.Received)
+		_, err = s.await(m.ID, newcomers, new(control.Received))
 		if err == nil && whether != nil && !whether() {
 			err = errors.New("called off")
 		}
@@ -222,15 +256,15 @@ func (s *stage) move(ranks []int, rounds int, whether func() bool) error {
 	if err != nil {
 		for _, a := range append(newcomers, old...) {
 			if gathered || !slices.Contains(old, a) {
-				a.conn.Send(&control.Message{Kind: control.Switch, Move: m})
+				a.conn.Send(&control.Switch{Move: *m})
 			}
 		}
 		return err
 	}
 	for _, a := range sources {
-		a.conn.Send(&control.Message{Kind: control.Switch, Move: m, OK: true})
+		a.conn.Send(&control.Switch{Move: *m, OK: true})
 	}
-	if _, err := s.await(m.ID, sources, control.HandedOver); err != nil {
+	if _, err := s.await(m.ID, sources, new(control.HandedOver)); err != nil {
 		return err
 	}
 	s.mu.Lock()
@@ -240,9 +274,9 @@ func (s *stage) move(ranks []int, rounds int, whether func() bool) error {
 	}
 	s.mu.Unlock()
 	for _, a := range append(newcomers, others...) {
-		a.conn.Send(&control.Message{Kind: control.Switch, Move: m, OK: true, Endpoints: cards})
+		a.conn.Send(&control.Switch{Move: *m, OK: true, Endpoints: cards})
 	}
-	_, err = s.await(m.ID, append(newcomers, others...), control.Linked)
+	_, err = s.await(m.ID, append(newcomers, others...), new(control.Linked))
 	return err
 }
 

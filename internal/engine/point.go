@@ -126,7 +126,7 @@ func (p *Run) stopped(ctx context.Context, by string) error {
 	p.stop.Store(nil)
 	p.unsaid = nil
 	step.At("stop.saved")
-	p.seat.ctl.say(&control.Message{Kind: control.Stopped, Index: p.safe, Error: errorText(p.lost)})
+	p.seat.ctl.say(&control.Stopped{Index: p.safe, Error: errorText(p.lost)})
 	if p.lost != nil && p.safe == 0 {
 		return fmt.Errorf("cairn: %w: %s: the state is NOT saved, and no set is safe: %w", ErrStopped, by, p.lost)
 	}
@@ -197,7 +197,7 @@ func (p *Run) save(ctx context.Context, reason string) error {
 		if p.seat.Size <= 1 { // the next point may be far
 			p.sayOutcome(saving, r)
 			if r.Err == nil {
-				p.seat.ctl.say(&control.Message{Kind: control.Committed, Index: r.Index})
+				p.seat.ctl.say(&control.Committed{Index: r.Index})
 			}
 		}
 		p.outcome <- r
@@ -388,12 +388,12 @@ func (p *Run) collect(r ckpt.Result) {
 // sayOutcome tells the supervisor what became of this rank's part of a set.
 func (p *Run) sayOutcome(s CheckpointInfo, r ckpt.Result) {
 	if r.Err != nil {
-		p.seat.ctl.say(&control.Message{Kind: control.Failed, Index: r.Index, Error: r.Err.Error()})
+		p.seat.ctl.say(&control.SaveFailed{Index: r.Index, Error: r.Err.Error()})
 		return
 	}
-	p.seat.ctl.say(&control.Message{
-		Kind: control.Saved, Index: r.Index, Reason: s.Reason, State: s.StateBytes, Written: r.Written,
-		PauseNS: int64(s.Pause), TookNS: int64(r.Took),
+	p.seat.ctl.say(&control.Saved{
+		Index: r.Index, Reason: s.Reason, State: s.StateBytes, Written: r.Written,
+		Pause: s.Pause, Took: r.Took,
 	})
 }
 

@@ -82,7 +82,7 @@ func (p *Run) Restore(ctx context.Context) (bool, error) {
 	}
 	p.schedule()
 	p.signals = watchSignals(p)
-	p.seat.ctl.say(&control.Message{Kind: control.Restored, Index: p.safe, OK: table != nil})
+	p.seat.ctl.say(&control.Restored{Index: p.safe, Fresh: table == nil})
 	return table != nil, nil
 }
 

@@ -289,7 +289,7 @@ func (t *team) clerk() {
 		if err := t.p.dir.SetLine(store.Line{Index: set, Ranks: t.engine.Size(), Run: t.p.id.Run, Attempt: t.p.id.Attempt}); err != nil {
 			t.p.log.Warn("cairn: the recovery line could not be recorded", "set", set, "error", err)
 		}
-		t.p.seat.ctl.say(&control.Message{Kind: control.Committed, Index: set})
+		t.p.seat.ctl.say(&control.Committed{Index: set})
 	}
 }
 
@@ -333,7 +333,7 @@ func (t *team) point(ctx context.Context) error {
 			e.Unlock()
 			err := p.saveSet(ctx, s)
 			if err != nil {
-				p.seat.ctl.say(&control.Message{Kind: control.Failed, Index: s.Index, Error: err.Error()})
+				p.seat.ctl.say(&control.SaveFailed{Index: s.Index, Error: err.Error()})
 			}
 			e.Lock()
 			t.held = false
@@ -420,7 +420,7 @@ func (t *team) tell() error {
 	t.engine.Lock()
 	if s := t.stop; s != nil {
 		p.unsaid = nil
-		p.seat.ctl.say(&control.Message{Kind: control.Stopped, Index: p.safe, Error: errorText(s.Err)})
+		p.seat.ctl.say(&control.Stopped{Index: p.safe, Error: errorText(s.Err)})
 		if s.Err != nil {
 			return fmt.Errorf("cairn: %w: %w: the state is NOT saved, the last set that is safe is %d: %w", ErrStopped, ErrNotSaved, p.safe, s.Err)
 		}

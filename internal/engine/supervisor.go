@@ -18,7 +18,7 @@ type supervisor struct {
 	epoch uint64
 	cards map[uint64]chan [][]byte
 	run   *Run // nil until it listens
-	early []*control.Message
+	early []control.Message
 	gone  error
 }
 
@@ -48,10 +48,10 @@ func (s *supervisor) listen() {
 			}
 			return
 		}
-		if m.Kind == control.Endpoints {
-			if c := s.cards[m.Epoch]; c != nil {
-				delete(s.cards, m.Epoch)
-				c <- m.Endpoints
+		if all, ok := m.(*control.Endpoints); ok {
+			if c := s.cards[all.Epoch]; c != nil {
+				delete(s.cards, all.Epoch)
+				c <- all.Endpoints
 			}
 		} else if s.run == nil {
 			s.early = append(s.early, m)
@@ -82,7 +82,7 @@ func (s *supervisor) attach(p *Run) {
 
 // say tells the supervisor something. That it can't be told is noticed by
 // listen.
-func (s *supervisor) say(m *control.Message) {
+func (s *supervisor) say(m control.Message) {
 	if s != nil {
 		s.conn.Send(m)
 	}
@@ -100,7 +100,7 @@ func (s *supervisor) exchange(ctx context.Context, card []byte) ([][]byte, error
 	epoch := s.epoch
 	s.cards[epoch] = c
 	s.mu.Unlock()
-	if err := s.conn.Send(&control.Message{Kind: control.Endpoint, Epoch: epoch, Data: card}); err != nil {
+	if err := s.conn.Send(&control.Endpoint{Epoch: epoch, Data: card}); err != nil {
 		return nil, fmt.Errorf("%w: %w", errUnsupervised, err)
 	}
 	select {
@@ -129,19 +129,19 @@ func (s *supervisor) met(times uint64) {
 }
 
 // told takes in what the supervisor says.
-func (p *Run) told(m *control.Message) {
-	switch m.Kind {
-	case control.Checkpoint:
+func (p *Run) told(m control.Message) {
+	switch m := m.(type) {
+	case *control.Checkpoint:
 		if m.Stop {
 			p.askStop(m.Reason)
 		} else {
 			p.ask(m.Reason)
 		}
-	case control.Precopy, control.Pause, control.Switch:
+	case *control.Precopy, *control.Pause, *control.Switch:
 		p.moveTold(m)
-	case control.Spawn:
+	case *control.Spawn:
 		go p.spawn(m)
-	case control.Lost:
+	case *control.Lost:
 		if p.seat.Size > 1 {
 			p.team.engine.Fail(fmt.Errorf("%w: rank %d: %s", mpi.ErrLost, m.Rank, m.Why))
 		}
@@ -187,7 +187,7 @@ func (p *Run) report(done <-chan struct{}) {
 }
 
 func (p *Run) reportOnce() {
-	m := &control.Message{Kind: control.Progress, Points: p.shown.Load()}
+	m := &control.Progress{Points: p.shown.Load()}
 	if p.seat.Size > 1 { // alone, World may make a team at any time
 		m.Messages = p.team.engine.Traffic()
 	}

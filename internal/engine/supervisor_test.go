@@ -18,7 +18,7 @@ func TestHelperGone(t *testing.T) {
 		c := control.New(theirs)
 		for {
 			m, err := c.Recv()
-			if err != nil || m.Kind == control.Restored {
+			if _, ok := m.(*control.Restored); err != nil || ok {
 				c.Close()
 				return
 			}

@@ -105,8 +105,8 @@ func (s *Supervisor) attempt(ctx context.Context) *attempt {
 			t.Stop()
 		}
 		for _, w := range s.requests {
-			if w.kind == control.Checkpoint && !w.done {
-				w.reply(&control.Message{Kind: control.Checkpoint, Error: "the ranks have ended before the set was committed"})
+			if w.isCheckpoint() && !w.done {
+				w.reply(&control.Answer{Error: "the ranks have ended before the set was committed"})
 			}
 		}
 	}()
@@ -174,7 +174,7 @@ func (s *Supervisor) begin() {
 			a.ranks[r] = rank{RankState: control.RankState{Rank: r, Host: h.title(), State: Starting}, on: h}
 		}
 		a.alive += len(ranks)
-		h.queue.send(&control.Message{Kind: control.Launch, Start: m})
+		h.queue.send(&control.Launch{Start: *m})
 	}
 	s.state = Running
 	what := "started"
@@ -296,27 +296,27 @@ func (s *Supervisor) forget(t *time.Timer) {
 }
 
 // fromRank handles what comes from a helper about a rank.
-func (s *Supervisor) fromRank(h *host, m *control.Message) {
+func (s *Supervisor) fromRank(h *host, from *control.FromRank) {
 	a := s.a
-	if a == nil || m.Launch != a.launch || m.Rank < 0 || m.Rank >= len(a.ranks) {
+	if a == nil || from.Launch != a.launch || from.Rank < 0 || from.Rank >= len(a.ranks) {
 		return
 	}
-	r := &a.ranks[m.Rank]
-	if r.on != h || r.byMove != m.ByMove {
-		s.fromOther(h, m)
+	r := &a.ranks[from.Rank]
+	if r.on != h || r.byMove != from.ByMove {
+		s.fromOther(h, from)
 		return
 	}
-	switch m.Kind {
-	case control.Running:
+	switch m := from.Carried.Message.(type) {
+	case *control.Running:
 		r.Pid, r.State = m.Pid, Running
 		s.changed()
-	case control.Exited:
+	case *control.Exited:
 		s.exited(r, m)
-	case control.Hello:
+	case *control.Hello:
 		s.hello(r, m)
-	case control.Endpoint:
+	case *control.Endpoint:
 		s.exchangeEndpoint(r, m)
-	case control.Progress:
+	case *control.Progress:
 		if text := r.noPoint(m.Points, time.Now()); text != "" {
 			s.say("%s", text)
 		}
@@ -333,32 +333,32 @@ func (s *Supervisor) fromRank(h *host, m *control.Message) {
 			s.ready(r)
 		}
 		s.changed()
-	case control.Restored:
+	case *control.Restored:
 		a.moved = time.Now()
 		if r.byMove == 0 { // a newcomer's state is not that of a set
-			s.restored(m)
+			s.restored(r, m)
 			s.ready(r)
 		}
-	case control.Saved:
+	case *control.Saved:
 		a.moved = time.Now()
 		s.saved(m)
-	case control.Failed:
-		s.unsaved(m)
-	case control.Committed:
+	case *control.SaveFailed:
+		s.unsaved(r, m)
+	case *control.Committed:
 		s.committed(m.Index)
-	case control.Refused:
-		a.unfit = fmt.Sprintf("rank %d on %s: %s", m.Rank, r.Host, m.Error)
-	case control.Finished:
+	case *control.Refused:
+		a.unfit = fmt.Sprintf("rank %d on %s: %s", r.Rank, r.Host, m.Error)
+	case *control.Finished:
 		r.done = true
-	case control.Stopped:
+	case *control.Stopped:
 		r.done, a.stopped = true, true
 		if m.Error != "" && a.unsaved == "" {
-			a.unsaved = fmt.Sprintf("rank %d: %s", m.Rank, m.Error)
+			a.unsaved = fmt.Sprintf("rank %d: %s", r.Rank, m.Error)
 		}
-	case control.Precopied, control.Paused, control.Sent, control.HandedOver, control.Linked, control.MoveFailed:
+	case *control.Spawned:
+		s.spawned(r.Rank, m)
+	default:
 		s.saidOfMove(r, m)
-	case control.Spawned:
-		s.spawned(m)
 	}
 }
 
@@ -396,7 +396,7 @@ func (r *rank) noPoint(points uint64, now time.Time) string {
 	return fmt.Sprintf("rank %d has reached no point for %v: %s; for a Go program 'cairn explain' shows where its points are, and a comment //cairn:point before a loop puts one there", r.Rank, quietFor, lost)
 }
 
-func (s *Supervisor) hello(r *rank, m *control.Message) {
+func (s *Supervisor) hello(r *rank, m *control.Hello) {
 	r.Cairn, r.pointAt = true, time.Now()
 	s.a.moved = time.Now()
 	if m.Dir != "" && m.Dir != s.rec.CheckpointDir {
@@ -416,7 +416,7 @@ func (s *Supervisor) hello(r *rank, m *control.Message) {
 }
 
 // exchangeEndpoint takes part in an exchange of cards.
-func (s *Supervisor) exchangeEndpoint(r *rank, m *control.Message) {
+func (s *Supervisor) exchangeEndpoint(r *rank, m *control.Endpoint) {
 	s.a.moved = time.Now()
 	x := s.a.exchanges[m.Epoch]
 	if x == nil {
@@ -437,21 +437,21 @@ func (s *Supervisor) exchangeEndpoint(r *rank, m *control.Message) {
 	if m.Epoch > s.a.epoch {
 		s.a.endpoints, s.a.epoch = x.endpoints, m.Epoch
 	}
-	s.tellAll(&control.Message{Kind: control.Endpoints, Rank: control.AllRanks, Epoch: m.Epoch, Endpoints: x.endpoints})
+	s.tellRanks(&control.Endpoints{Epoch: m.Epoch, Endpoints: x.endpoints})
 }
 
 // restored notes what a rank resumes from. A run that has a checkpoint is not
 // started from its beginning.
-func (s *Supervisor) restored(m *control.Message) {
+func (s *Supervisor) restored(r *rank, m *control.Restored) {
 	a := s.a
 	if id, err := store.Open(s.dir.fs, s.rec.CheckpointDir, 0).ID(); err == nil && (!s.rec.Used || id != s.rec.CheckpointsID) {
 		s.rec.Used, s.rec.CheckpointsID = true, id // the directory is there
 		s.save()
 	}
-	if !m.OK {
+	if m.Fresh {
 		a.fresh = true
 		if a.kept {
-			s.fail(m.Rank, &failure{status: 1, fatal: true, why: fmt.Sprintf("rank %d has found no checkpoint in %s, where the run has one: nothing is started from the beginning; discard the run with --fresh to do that", m.Rank, s.rec.CheckpointDir)})
+			s.fail(r.Rank, &failure{status: 1, fatal: true, why: fmt.Sprintf("rank %d has found no checkpoint in %s, where the run has one: nothing is started from the beginning; discard the run with --fresh to do that", r.Rank, s.rec.CheckpointDir)})
 			s.kill("")
 		}
 		return
@@ -465,7 +465,7 @@ func (s *Supervisor) restored(m *control.Message) {
 	}
 }
 
-func (s *Supervisor) exited(r *rank, m *control.Message) {
+func (s *Supervisor) exited(r *rank, m *control.Exited) {
 	a := s.a
 	if r.State == "ended" {
 		return
@@ -529,7 +529,7 @@ func (s *Supervisor) fail(gone int, f *failure) {
 	if s.move != nil {
 		s.moveRestarts(s.move, f.why)
 	}
-	s.tellAll(&control.Message{Kind: control.Lost, Rank: gone, Why: f.why})
+	s.tellRanks(&control.Lost{Rank: gone, Why: f.why})
 	s.after(lostMoment, func() { s.kill("") })
 }
 
@@ -541,11 +541,16 @@ func (s *Supervisor) kill(why string) {
 	if s.a != nil && s.a.begun {
 		s.a.killed = true
 		s.sink.hasten(true)
-		s.tellAll(&control.Message{Kind: control.Kill})
+		s.tellAll(&control.Kill{})
 	}
 }
 
-func (s *Supervisor) tellAll(m *control.Message) {
+// tellRanks sends a message to all ranks, tellAll to the helpers that have some.
+func (s *Supervisor) tellRanks(m control.Message) {
+	s.tellAll(&control.ToRank{Process: control.Process{Rank: control.AllRanks}, Carried: control.Carried{Message: m}})
+}
+
+func (s *Supervisor) tellAll(m control.Message) {
 	for _, h := range s.hosts {
 		if h.up && h.busy {
 			h.queue.send(m)
@@ -598,9 +603,9 @@ func (s *Supervisor) askStop() {
 	}
 	switch {
 	case a.ranks[0].Cairn:
-		s.tellRank(0, &control.Message{Kind: control.Checkpoint, Reason: s.why, Stop: true})
+		s.tellRank(0, &control.Checkpoint{Reason: s.why, Stop: true})
 	case !a.greeted() && !a.asked:
-		s.tellAll(&control.Message{Kind: control.Terminate})
+		s.tellAll(&control.Terminate{})
 	}
 	a.asked = true
 }

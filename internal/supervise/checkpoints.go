@@ -21,7 +21,7 @@ type partialCheckpoint struct {
 }
 
 // saved adds a rank's part of a set.
-func (s *Supervisor) saved(m *control.Message) {
+func (s *Supervisor) saved(m *control.Saved) {
 	p := s.pending[m.Index]
 	switch {
 	case s.unreported != nil && s.unreported.Index == m.Index:
@@ -40,18 +40,18 @@ func (s *Supervisor) saved(m *control.Message) {
 	p.parts++
 	p.State += m.State
 	p.Written += m.Written
-	p.PauseNS, p.TookNS = max(p.PauseNS, m.PauseNS), max(p.TookNS, m.TookNS)
+	p.PauseNS, p.TookNS = max(p.PauseNS, int64(m.Pause)), max(p.TookNS, int64(m.Took))
 	if p == s.unreported && p.parts == s.n {
 		s.reportCheckpoint()
 	}
 }
 
 // unsaved tells that a rank has not saved its part of a set.
-func (s *Supervisor) unsaved(m *control.Message) {
-	text := fmt.Sprintf("rank %d: set %d was not saved: %s", m.Rank, m.Index, m.Error)
+func (s *Supervisor) unsaved(r *rank, m *control.SaveFailed) {
+	text := fmt.Sprintf("rank %d: set %d was not saved: %s", r.Rank, m.Index, m.Error)
 	for _, w := range s.requests {
-		if w.kind == control.Checkpoint && !w.done {
-			w.reply(&control.Message{Kind: control.Checkpoint, Index: m.Index, Error: text})
+		if w.isCheckpoint() && !w.done {
+			w.reply(&control.Answer{Error: text})
 		}
 	}
 	now := time.Now()
@@ -59,7 +59,7 @@ func (s *Supervisor) unsaved(m *control.Message) {
 	if s.rec.Unsaved == nil {
 		s.rec.Unsaved = &Unsaved{Since: now}
 	}
-	s.rec.Unsaved = &Unsaved{Since: s.rec.Unsaved.Since, Count: checkpointDir, Why: fmt.Sprintf("rank %d: %s", m.Rank, m.Error)}
+	s.rec.Unsaved = &Unsaved{Since: s.rec.Unsaved.Since, Count: checkpointDir, Why: fmt.Sprintf("rank %d: %s", r.Rank, m.Error)}
 	s.changed()
 	if !tell {
 		return
@@ -127,9 +127,9 @@ func (s *Supervisor) reportCheckpoint() {
 	s.say("set %d committed: %s, %s written, held %s, durable after %s%s", p.Index, bytesText(p.State), bytesText(p.Written),
 		timeText(time.Duration(p.PauseNS)), timeText(time.Duration(p.TookNS)), why)
 	for _, w := range s.requests {
-		if w.kind == control.Checkpoint && !w.done {
+		if w.isCheckpoint() && !w.done {
 			index := *p
-			w.reply(&control.Message{Kind: control.Checkpoint, Index: p.Index, Run: &State{Last: &index}})
+			w.reply(&control.Answer{Run: &State{Last: &index}})
 		}
 	}
 }

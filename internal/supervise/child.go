@@ -157,7 +157,7 @@ func (c *child) start(i int) (err error) {
 		go reserveOutput(outputFile(s.Output, c.rank, control.Stdout), read)
 	}
 	c.wrote = make(chan struct{})
-	c.say(&control.Message{Kind: control.Running, Pid: c.id.Pid}) // before it can have ended
+	c.say(&control.Running{Pid: c.id.Pid}) // before it can have ended
 	go func() {
 		defer close(read)
 		c.listen()
@@ -217,7 +217,7 @@ func (c *child) pass(from [2]int64, ready chan struct{}) {
 			when = ready
 		}
 		c.follow[stream] = follow(c.l.watch, outputFile(c.s.Output, c.rank, stream), from[stream-1], when, c.h.gone, func(offset int64, data []byte) {
-			c.say(&control.Message{Kind: control.Output, Stream: stream, Offset: offset, Data: data})
+			c.say(&control.Output{Stream: stream, Offset: offset, Data: data})
 		})
 	}
 }
@@ -238,10 +238,11 @@ func (c *child) followFrom(from [2]int64) {
 }
 
 // say passes a message about the rank to the supervisor.
-func (c *child) say(m *control.Message) {
-	m.Rank, m.ByMove, m.Launch = c.rank, c.byMove, c.s.Launch
-	c.h.up.send(m)
+func (c *child) say(m control.Message) {
+	c.h.up.send(&control.FromRank{Process: c.process(), Launch: c.s.Launch, Carried: control.Carried{Message: m}})
 }
+
+func (c *child) process() control.Process { return control.Process{Rank: c.rank, ByMove: c.byMove} }
 
 // layOut places the two sockets at the lowest numbers from 3 on that none of
 // the files to be kept has, and keeps those where they are.
@@ -284,13 +285,13 @@ func (c *child) listen() {
 		m, err := c.ctl.Recv()
 		if err != nil {
 			if errors.Is(err, control.ErrMalformed) { // tell, and listen no more
-				c.say(&control.Message{Kind: control.Failed, Error: err.Error()})
+				c.say(&control.SaveFailed{Error: err.Error()})
 				c.ctl.CloseRead()
 			}
 			return
 		}
-		switch m.Kind {
-		case control.Hello:
+		switch m.(type) {
+		case *control.Hello:
 			w := c.s.Welcome
 			w.Rank = c.rank
 			if c.byMove != 0 {
@@ -299,11 +300,11 @@ func (c *child) listen() {
 			if w.Host == "" {
 				w.Host = c.h.name
 			}
-			c.queue.send(&control.Message{Kind: control.Welcomed, Welcome: &w})
+			c.queue.send(&w)
 			c.mu.Lock()
 			c.hello = true // others may speak to it now
 			c.mu.Unlock()
-		case control.Restored:
+		case *control.Restored:
 			select {
 			case <-c.outputReady:
 			default:
@@ -311,12 +312,12 @@ func (c *child) listen() {
 					close(c.outputReady)
 				}
 			}
-		case control.Endpoint, control.Progress, control.Saved, control.Failed,
-			control.Committed, control.Refused, control.Finished, control.Stopped,
-			control.Listening, control.Precopied, control.Paused, control.Sent, control.Received, control.MoveFailed, control.Spawned:
-		case control.Linked:
+		case *control.Endpoint, *control.Progress, *control.Saved, *control.SaveFailed,
+			*control.Committed, *control.Refused, *control.Finished, *control.Stopped,
+			*control.Listening, *control.Precopied, *control.Paused, *control.Sent, *control.Received, *control.MoveFailed, *control.Spawned:
+		case *control.Linked:
 			c.stderr.pass()
-		case control.HandedOver:
+		case *control.HandedOver:
 			// It has let go of its writer, which holds the lock of the checkpoint
 			// folder, too: the newcomer needs it.
 			select {
@@ -337,13 +338,13 @@ func (c *child) listen() {
 
 // tell passes a message to the rank, if it has said hello: other programs
 // don't read.
-func (c *child) tell(m *control.Message) {
+func (c *child) tell(m control.Message) {
 	if c.greeted() {
 		c.mu.Lock()
-		switch m.Kind {
-		case control.Pause:
+		switch m := m.(type) {
+		case *control.Pause:
 			c.pausing = true
-		case control.Switch:
+		case *control.Switch:
 			c.pausing, c.takesOver = false, c.takesOver || m.OK
 		}
 		joined := c.takesOver
@@ -412,7 +413,7 @@ func (c *child) outputTaken(stream int) {
 func (c *child) watch(writer *net.UnixConn, read chan struct{}) {
 	defer c.l.release()
 	pid := c.id.Pid
-	m := &control.Message{Kind: control.Exited}
+	m := new(control.Exited)
 	m.Code, m.Signal = ending(pid)
 	// What the rank sent is read to the end even if a child of it still holds
 	// the other side open.
@@ -433,9 +434,10 @@ func (c *child) watch(writer *net.UnixConn, read chan struct{}) {
 			syscall.Kill(-pid, syscall.SIGKILL) // the rest of it, see launch.reap
 		}
 		if c.byMove != 0 && !joined {
-			m.Why = c.stderr.last()
+			m.Stderr = c.stderr.last()
 		}
 		c.say(m)
+		m = new(control.Exited) // that one is being sent
 	}
 	if joined {
 		c.stderr.pass()
@@ -454,7 +456,7 @@ func (c *child) watch(writer *net.UnixConn, read chan struct{}) {
 	for _, f := range list {
 		if f != nil {
 			f.finish()
-			m.Ends = append(m.Ends, f.at)
+			m.Offsets = append(m.Offsets, f.at)
 		}
 	}
 	if alone { // the others go on: nobody waits for the end of the launch

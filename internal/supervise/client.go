@@ -28,7 +28,7 @@ func Read(ctx context.Context, run string) (*State, error) {
 	}
 	short, cancel := context.WithTimeout(ctx, statusTime)
 	defer cancel()
-	m, err := ask(short, run, &control.Message{Kind: control.Status})
+	m, err := ask(short, run, &control.Status{})
 	if err == nil && m.Run != nil {
 		return m.Run, nil
 	}
@@ -71,7 +71,7 @@ func Read(ctx context.Context, run string) (*State, error) {
 // Checkpoint asks a running run for a checkpoint and returns the set when it
 // is committed.
 func Checkpoint(ctx context.Context, run, reason string) (*CheckpointState, error) {
-	m, err := ask(ctx, run, &control.Message{Kind: control.Checkpoint, Reason: reason})
+	m, err := ask(ctx, run, &control.Checkpoint{Reason: reason})
 	if err != nil {
 		return nil, err
 	}
@@ -83,7 +83,7 @@ func Checkpoint(ctx context.Context, run, reason string) (*CheckpointState, erro
 
 // Stop lets a running run save and stop, and returns its state when it has.
 func Stop(ctx context.Context, run, reason string) (*State, error) {
-	m, err := ask(ctx, run, &control.Message{Kind: control.Stop, Reason: reason})
+	m, err := ask(ctx, run, &control.Stop{Reason: reason})
 	if err != nil {
 		return nil, err
 	}
@@ -104,7 +104,7 @@ func Migrate(ctx context.Context, run string, o Migration, note func(*MoveState)
 		last.Ranks = []int{}
 	}
 	heard := false
-	r := question{off: o.Cancel, note: func(m *control.Message) {
+	r := question{off: o.Cancel, note: func(m *control.Answer) {
 		if m.Run != nil && len(m.Run.Moves) == 1 {
 			last, heard = &m.Run.Moves[0], true
 			if note != nil {
@@ -112,9 +112,9 @@ func Migrate(ctx context.Context, run string, o Migration, note func(*MoveState)
 			}
 		}
 	}}
-	m, err := r.ask(ctx, run, &control.Message{Kind: control.Migrate, Host: o.Host, To: o.To,
-		Move: &control.Move{Ranks: o.Ranks, Chunk: o.Chunk, Rounds: o.Rounds, Files: o.Files, Sequential: o.Sequential,
-			StartLimit: o.StartLimit, Program: o.Program, Env: o.Env}})
+	m, err := r.ask(ctx, run, &control.Migrate{
+		Move: control.Move{Ranks: o.Ranks, Chunk: o.Chunk, Rounds: o.Rounds, Files: o.Files, Sequential: o.Sequential},
+		Host: o.Host, To: o.To, StartLimit: o.StartLimit, Program: o.Program, Env: o.Env})
 	if errors.Is(err, errNoAnswer) {
 		lives := supervised(ctx, run)
 		if rec, err := readRecord(run); !lives && err == nil && rec != nil && rec.settled() != Interrupted { // it has just ended
@@ -151,7 +151,7 @@ func Migrate(ctx context.Context, run string, o Migration, note func(*MoveState)
 func supervised(ctx context.Context, run string) bool {
 	ctx, cancel := context.WithTimeout(ctx, statusTime)
 	defer cancel()
-	_, err := ask(ctx, run, &control.Message{Kind: control.Status})
+	_, err := ask(ctx, run, &control.Status{})
 	return err == nil || ctx.Err() != nil // it may have been stopped
 }
 
@@ -160,16 +160,16 @@ var errNoAnswer = errors.New("the supervisor gave no answer")
 
 // question is how a supervisor is asked.
 type question struct {
-	note func(*control.Message) // told what comes before the answer
-	off  <-chan struct{}        // closed: it is called off
+	note func(*control.Answer) // told what comes before the last answer
+	off  <-chan struct{}       // closed: it is called off
 }
 
 // ask sends a request to a run's supervisor and returns the answer.
-func ask(ctx context.Context, run string, m *control.Message) (*control.Message, error) {
+func ask(ctx context.Context, run string, m control.Message) (*control.Answer, error) {
 	return question{}.ask(ctx, run, m)
 }
 
-func (q question) ask(ctx context.Context, run string, m *control.Message) (*control.Message, error) {
+func (q question) ask(ctx context.Context, run string, m control.Message) (*control.Answer, error) {
 	st, err := os.Stat(run)
 	if err != nil {
 		return nil, fmt.Errorf("%w; name the folder that 'cairn run' made", err)
@@ -204,17 +204,17 @@ func (q question) ask(ctx context.Context, run string, m *control.Message) (*con
 		go func() {
 			select {
 			case <-q.off:
-				c.Send(&control.Message{Kind: control.Cancel}) // that it failed shows to who listens
+				c.Send(&control.Cancel{}) // that it failed shows to who listens
 			case <-answered:
 			}
 		}()
 	}
-	answer, err := c.Recv()
-	for err == nil && answer.Busy {
+	answer, err := recvAnswer(c)
+	for err == nil && answer.More {
 		if q.note != nil {
 			q.note(answer)
 		}
-		answer, err = c.Recv()
+		answer, err = recvAnswer(c)
 	}
 	switch {
 	case err != nil && ctx.Err() != nil:
@@ -223,6 +223,18 @@ func (q question) ask(ctx context.Context, run string, m *control.Message) (*con
 		return nil, fmt.Errorf("%s: %w: %w", run, errNoAnswer, err)
 	case answer.Error != "":
 		return nil, fmt.Errorf("%s: %s", run, answer.Error)
+	}
+	return answer, nil
+}
+
+func recvAnswer(c *control.Conn) (*control.Answer, error) {
+	m, err := c.Recv()
+	if err != nil {
+		return nil, err
+	}
+	answer, ok := m.(*control.Answer)
+	if !ok {
+		return nil, fmt.Errorf("%w: %s instead of an answer", control.ErrMalformed, m.Kind())
 	}
 	return answer, nil
 }

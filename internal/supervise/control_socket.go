@@ -3,6 +3,7 @@
 package supervise
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net"
@@ -26,14 +27,17 @@ const (
 
 // commandRequest is a request of a command that has not been answered.
 type commandRequest struct {
-	kind      control.Kind
-	m         *control.Message
-	reply     func(*control.Message) // once; others are ignored
-	note      func(*control.Message) // before that; what can't be sent soon is left out
+	m         control.Message
+	reply     func(*control.Answer) // once; others are ignored
+	note      func(*control.Answer) // before that; what can't be sent soon is left out
 	done      bool
 	cancelled bool // who asked wants it no more, but waits for the answer
 	asked     bool
-	reason    string
+}
+
+func (w *commandRequest) isCheckpoint() bool {
+	_, ok := w.m.(*control.Checkpoint)
+	return ok
 }
 
 // inDir calls f with a short path of a folder: a socket's address has room
@@ -124,21 +128,28 @@ func (s *Supervisor) serve(conn *net.UnixConn) {
 		case <-served:
 		}
 	}()
+	send := func(m *control.Answer) {
+		c.SetWriteDeadline(time.Now().Add(requestTime))
+		c.Send(m)
+	}
 	m, err := c.Recv()
 	if err != nil {
+		if errors.Is(err, control.ErrMalformed) {
+			send(&control.Answer{Error: err.Error()})
+		}
 		return
 	}
 	c.SetReadDeadline(time.Time{})
-	answer := make(chan *control.Message, 1)
-	notes := make(chan *control.Message, 16)
-	w := &commandRequest{kind: m.Kind, m: m, reason: m.Reason}
-	w.note = func(m *control.Message) {
+	answer := make(chan *control.Answer, 1)
+	notes := make(chan *control.Answer, 16)
+	w := &commandRequest{m: m}
+	w.note = func(m *control.Answer) {
 		select {
 		case notes <- m:
 		default:
 		}
 	}
-	w.reply = func(m *control.Message) {
+	w.reply = func(m *control.Answer) {
 		if !w.done {
 			w.done = true
 			answer <- m
@@ -148,17 +159,14 @@ func (s *Supervisor) serve(conn *net.UnixConn) {
 	go func() { // the caller may go away while it waits, or call it off
 		defer close(left)
 		for {
-			if m, err := c.Recv(); err != nil || m.Kind != control.Cancel {
+			m, err := c.Recv()
+			if _, ok := m.(*control.Cancel); err != nil || !ok {
 				return
 			}
 			s.post(func() { w.cancelled = true })
 		}
 	}()
 	s.post(func() { s.request(w) })
-	send := func(m *control.Message) {
-		c.SetWriteDeadline(time.Now().Add(requestTime))
-		c.Send(m)
-	}
 	for {
 		select {
 		case m := <-notes:
@@ -181,27 +189,27 @@ func (s *Supervisor) serve(conn *net.UnixConn) {
 
 // request handles a request in the goroutine of Run.
 func (s *Supervisor) request(w *commandRequest) {
-	switch w.kind {
-	case control.Status:
+	switch m := w.m.(type) {
+	case *control.Status:
 		st := s.snapshot()
-		w.reply(&control.Message{Kind: w.kind, Run: &st})
-	case control.Checkpoint:
+		w.reply(&control.Answer{Run: &st})
+	case *control.Checkpoint:
 		if s.instrumentation == uninstrumented && (s.a == nil || !s.a.greeted()) {
-			w.reply(&control.Message{Kind: w.kind, Error: "the program does not use Cairn, so it has no checkpoints; " + remedy})
+			w.reply(&control.Answer{Error: "the program does not use Cairn, so it has no checkpoints; " + remedy})
 			return
 		}
 		if s.a == nil || !s.a.begun || s.stopping {
-			w.reply(&control.Message{Kind: w.kind, Error: fmt.Sprintf("the run is %s; ask when its ranks run", s.state)})
+			w.reply(&control.Answer{Error: fmt.Sprintf("the run is %s; ask when its ranks run", s.state)})
 			return
 		}
 		waiting := 0
 		for _, x := range s.requests {
-			if x.kind == control.Checkpoint && !x.done {
+			if x.isCheckpoint() && !x.done {
 				waiting++
 			}
 		}
 		if waiting >= maxWaiting {
-			w.reply(&control.Message{Kind: w.kind, Error: fmt.Sprintf("%d others wait for a checkpoint already; ask when it is committed", waiting)})
+			w.reply(&control.Answer{Error: fmt.Sprintf("%d others wait for a checkpoint already; ask when it is committed", waiting)})
 			return
 		}
 		s.addRequest(w)
@@ -209,21 +217,17 @@ func (s *Supervisor) request(w *commandRequest) {
 		if !w.asked {
 			s.after(helloTime, func() {
 				if !w.asked {
-					w.reply(&control.Message{Kind: w.kind, Error: "the program has not told that it uses Cairn: it has not called Open yet, or never does; then it has no checkpoints"})
+					w.reply(&control.Answer{Error: "the program has not told that it uses Cairn: it has not called Open yet, or never does; then it has no checkpoints"})
 				}
 			})
 		}
-	case control.Stop:
+	case *control.Stop:
 		s.addRequest(w)
-		reason := w.reason
-		if reason == "" {
-			reason = "cairn stop"
-		}
-		s.stop(reason)
-	case control.Migrate:
-		s.migrate(w)
+		s.stop(cmp.Or(m.Reason, "cairn stop"))
+	case *control.Migrate:
+		s.migrate(w, m)
 	default:
-		w.reply(&control.Message{Kind: w.kind, Error: fmt.Sprintf("%q is no request", w.kind)})
+		w.reply(&control.Answer{Error: fmt.Sprintf("%q is no request", m.Kind())})
 	}
 }
 
@@ -243,13 +247,9 @@ func (s *Supervisor) askWaiting() {
 		return
 	}
 	for _, w := range s.requests {
-		if w.kind == control.Checkpoint && !w.done && !w.asked {
+		if m, ok := w.m.(*control.Checkpoint); ok && !w.done && !w.asked {
 			w.asked = true
-			reason := w.reason
-			if reason == "" {
-				reason = "request"
-			}
-			s.tellRank(0, &control.Message{Kind: control.Checkpoint, Reason: reason})
+			s.tellRank(0, &control.Checkpoint{Reason: cmp.Or(m.Reason, "request")})
 		}
 	}
 }
@@ -265,9 +265,10 @@ func (s *Supervisor) answerAll(res Result, err error) {
 	}
 	st := s.snapshot()
 	for _, w := range s.requests {
-		m := &control.Message{Kind: w.kind, Run: &st}
+		m := &control.Answer{Run: &st}
+		_, stop := w.m.(*control.Stop)
 		switch {
-		case w.kind == control.Stop && err == nil:
+		case stop && err == nil:
 		case err != nil:
 			m.Error = err.Error()
 		default:

@@ -94,7 +94,7 @@ func (s *Supervisor) evacuate(q *moveRequest, why string) {
 }
 
 func (s *Supervisor) askEvacuation(q *moveRequest) {
-	q.how = control.Move{Rounds: DefaultRounds}
+	q.how.Rounds = DefaultRounds
 	q.tries++
 	s.ask(q)
 }
@@ -145,7 +145,7 @@ type evacuationWatch struct {
 
 // toEvacuate takes in what a helper says of the command that watches its host. It
 // says so at every look, so that ranks leave as soon as they can.
-func (h *host) toEvacuate(m *control.Message) {
+func (h *host) toEvacuate(m *control.Evacuate) {
 	s, name := h.s, h.title()
 	if m.Error != "" {
 		s.say("host %s: %s", name, m.Error)
@@ -199,11 +199,11 @@ func (h *helper) watchEvacuation(w *control.EvacuateWhen) {
 		}
 		evacuate, err := runEvacuateWhen(w)
 		if evacuate {
-			h.up.send(&control.Message{Kind: control.Evacuate})
+			h.up.send(&control.Evacuate{})
 		}
 		if err != nil && !told[err.Error()] {
 			told[err.Error()] = true
-			h.up.send(&control.Message{Kind: control.Evacuate, Error: err.Error()})
+			h.up.send(&control.Evacuate{Error: err.Error()})
 		}
 	}
 }

@@ -15,7 +15,7 @@ import (
 // Hosts that RUN/leave lists are left.
 func TestLeave(t *testing.T) {
 	gate := fifo(t)
-	o := threeHosts(t, "gather:8:2", "gather:10:3", "gate:0:15:"+gate)
+	o := threeHosts(t, "pause:8:2", "pause:10:3", "gate:0:15:"+gate)
 	l := begin(t, o)
 	l.pid(1, 1)
 	l.s.Evacuate()
@@ -53,7 +53,7 @@ func TestLeave(t *testing.T) {
 // A command on each host tells when it is to be left.
 func TestLeaveWhen(t *testing.T) {
 	gate := fifo(t)
-	o := threeHosts(t, "gather:8:1", "gate:0:15:"+gate)
+	o := threeHosts(t, "pause:8:1", "gate:0:15:"+gate)
 	flag := filepath.Join(t.TempDir(), "hot")
 	// Hosts are known by their helpers' lock files, which processes of theirs hold open.
 	o.EvacuateWhen, o.EvacuatePoll = `test -e `+flag+` && grep -q "\"helper\":$PPID," `+o.Run+`/hosts/b.lock`, 20*time.Millisecond

@@ -21,7 +21,7 @@ import (
 // moves is what the fake program knows of moves. Rank 0 lets all be held at
 // its next point when it was told to gather; sources send a few numbers.
 //
-//	gather:POINT:MOVE    rank 0 waits there until it was told to gather for that move,
+//	pause:POINT:MOVE    rank 0 waits there until it was told to gather for that move,
 //	                     in the first start or that whose number follows
 //	fault:WHO:WHEN:MOVE  of WHO (newcomer, source, other, in the first start):
 //	                     WHEN it comes to …, it exits; with "!" before it, says Unmoved;
@@ -30,10 +30,10 @@ import (
 type moves struct {
 	mu     sync.Mutex
 	some   sync.Cond
-	pause  uint64                      // the last that this rank was told of
-	over   map[uint64]*control.Message // Switch, by move
-	peer   net.Conn                    // of a source: to its newcomer
-	source uint64                      // the move that this rank leaves by
+	pause  uint64                     // the last that this rank was told of
+	over   map[uint64]*control.Switch // by move
+	peer   net.Conn                   // of a source: to its newcomer
+	source uint64                     // the move that this rank leaves by
 }
 
 // state is what a source sends.
@@ -45,17 +45,17 @@ type fakeState struct {
 }
 
 // told takes in what the supervisor says of moves.
-func (f *fake) told(m *control.Message) {
+func (f *fake) told(m control.Message) {
 	f.m.mu.Lock()
 	defer f.m.mu.Unlock()
-	switch m.Kind {
-	case control.Pause:
-		f.m.pause = m.Move.ID
-	case control.Switch:
-		f.m.over[m.Move.ID] = m
-	case control.Precopy:
-		f.m.source = m.Move.ID
-		go f.precopy(m.Move)
+	switch m := m.(type) {
+	case *control.Pause:
+		f.m.pause = m.ID
+	case *control.Switch:
+		f.m.over[m.ID] = m
+	case *control.Precopy:
+		f.m.source = m.ID
+		go f.precopy(m)
 	}
 	f.m.some.Broadcast()
 }
@@ -63,7 +63,7 @@ func (f *fake) told(m *control.Message) {
 // spawn starts what the supervisor wants to be started by an MPI library; with
 // the argument spawn:…, it refuses, hangs, starts one only (and says nothing of
 // others), none (and says that it did), or does nothing at all.
-func (f *fake) spawn(m *control.Message) {
+func (f *fake) spawn(m *control.Spawn) {
 	how := ""
 	for _, fault := range f.faults {
 		if v, ok := strings.CutPrefix(fault, "spawn:"); ok && f.Attempt == 1 {
@@ -73,54 +73,54 @@ func (f *fake) spawn(m *control.Message) {
 	if how == "nothing" || how == "one" && f.spawns.Add(1) > 1 {
 		return
 	}
-	f.Send(&control.Message{Kind: control.Spawned, Move: m.Move, Busy: true})
+	f.Send(&control.Spawned{Move: m.Move, Moving: m.Moving, Busy: true})
 	switch how {
 	case "hangs":
 		return
 	case "none":
-		f.Send(&control.Message{Kind: control.Spawned, Move: m.Move})
+		f.Send(&control.Spawned{Move: m.Move, Moving: m.Moving})
 		return
 	case "refuses":
-		f.Send(&control.Message{Kind: control.Spawned, Move: m.Move, Error: "it is not possible"})
+		f.Send(&control.Spawned{Move: m.Move, Moving: m.Moving, Error: "it is not possible"})
 		return
 	}
-	cmd := exec.Command(m.Start.Command[0], m.Start.Command[1:]...)
-	cmd.Env = append(os.Environ(), m.Start.Env...)
+	cmd := exec.Command(m.Command[0], m.Command[1:]...)
+	cmd.Env = append(os.Environ(), m.Env...)
 	cmd.Env = append(cmd.Env, "OMPI_COMM_WORLD_RANK=0", "OMPI_COMM_WORLD_SIZE=1", envParent+"=")
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // it outlives this rank
-	said := &control.Message{Kind: control.Spawned, Move: m.Move}
+	said := &control.Spawned{Move: m.Move, Moving: m.Moving}
 	if err := cmd.Start(); err != nil {
 		said.Error = err.Error()
 	}
 	f.Send(said)
 }
 
-func (f *fake) precopy(m *control.Move) {
-	f.suffer("source", "ahead", m)
+func (f *fake) precopy(m *control.Precopy) {
+	f.suffer("source", "precopy", m.ID)
 	c, err := net.Dial("tcp", m.Addresses[0])
 	if err != nil {
-		f.Send(&control.Message{Kind: control.MoveFailed, Move: m, Error: err.Error()})
+		f.Send(&control.MoveFailed{Move: m.ID, Error: err.Error()})
 		return
 	}
 	f.m.mu.Lock()
 	f.m.peer = c
 	f.m.mu.Unlock()
-	f.Send(&control.Message{Kind: control.Precopied, Move: m})
+	f.Send(&control.Precopied{Move: m.ID})
 }
 
 // suffer does what a fault says.
-func (f *fake) suffer(who, when string, m *control.Move) {
+func (f *fake) suffer(who, when string, move uint64) {
 	if f.Attempt > 1 {
 		return
 	}
 	for _, fault := range f.faults {
 		parts := strings.Split(fault, ":")
-		if parts[0] != "fault" || parts[1] != who || strings.TrimLeft(parts[2], "!~%<") != when || parts[3] != fmt.Sprint(m.ID) {
+		if parts[0] != "fault" || parts[1] != who || strings.TrimLeft(parts[2], "!~%<") != when || parts[3] != fmt.Sprint(move) {
 			continue
 		}
 		switch parts[2][0] {
 		case '!':
-			f.Send(&control.Message{Kind: control.MoveFailed, Move: m, Error: "it can't, " + who + " at " + when})
+			f.Send(&control.MoveFailed{Move: move, Error: "it can't, " + who + " at " + when})
 			select {}
 		case '~':
 			select {}
@@ -156,7 +156,7 @@ func (f *fake) wanted() uint64 {
 	}
 	for _, fault := range f.faults { // not before the point that the test knows
 		parts := strings.Split(fault, ":")
-		if point, _ := strconv.Atoi(parts[1]); parts[0] == "gather" && parts[2] == fmt.Sprint(f.m.pause) && f.point < point {
+		if point, _ := strconv.Atoi(parts[1]); parts[0] == "pause" && parts[2] == fmt.Sprint(f.m.pause) && f.point < point {
 			return 0
 		}
 	}
@@ -165,38 +165,36 @@ func (f *fake) wanted() uint64 {
 
 // pause is the stay at a point where ranks change places.
 func (f *fake) pause(id uint64) {
-	move := &control.Move{ID: id}
 	f.m.mu.Lock()
 	leaves, peer := f.m.source == id, f.m.peer
 	f.m.mu.Unlock()
 	who := "other"
 	if leaves {
 		who = "source"
-		f.suffer(who, "hold", move)
-		f.Send(&control.Message{Kind: control.Paused, Move: move})
-		f.suffer(who, "held", move)
+		f.suffer(who, "pause", id)
+		f.Send(&control.Paused{Move: id})
+		f.suffer(who, "paused", id)
 		json.NewEncoder(peer).Encode(fakeState{f.point, f.index, f.epoch, f.loaded})
 		if _, err := peer.Read(make([]byte, 1)); err == nil {
-			move.Stats = &control.MoveStats{State: 3 << 20, Precopied: 2 << 20, Rounds: 1, Sent: 1 << 20, AllNS: 5e6}
-			f.Send(&control.Message{Kind: control.Sent, Move: move})
+			f.Send(&control.Sent{Move: id, Stats: &control.MoveStats{State: 3 << 20, Precopied: 2 << 20, Rounds: 1, Sent: 1 << 20, AllNS: 5e6}})
 		}
 	} else {
-		f.suffer(who, "hold", move)
+		f.suffer(who, "pause", id)
 	}
 	if !f.switched(id).OK {
 		return
 	}
-	f.suffer(who, "switch", move)
+	f.suffer(who, "switch", id)
 	if leaves {
 		fmt.Printf("rank %d leaves\n", f.Rank)
-		f.Send(&control.Message{Kind: control.HandedOver, Move: move})
+		f.Send(&control.HandedOver{Move: id})
 		select {}
 	}
-	f.Send(&control.Message{Kind: control.Linked, Move: move})
+	f.Send(&control.Linked{Move: id})
 }
 
 // switched waits for the supervisor's decision.
-func (f *fake) switched(id uint64) *control.Message {
+func (f *fake) switched(id uint64) *control.Switch {
 	f.m.mu.Lock()
 	defer f.m.mu.Unlock()
 	for f.m.over[id] == nil {
@@ -207,15 +205,14 @@ func (f *fake) switched(id uint64) *control.Message {
 
 // takeOver is what a newcomer does instead of restoring a set.
 func (f *fake) takeOver() error {
-	move := &control.Move{ID: f.Move.ID}
-	f.suffer("newcomer", "start", move)
+	move := f.Move.ID
+	f.suffer("destination", "start", move)
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return err
 	}
-	move.Addresses = []string{l.Addr().String()}
-	f.Send(&control.Message{Kind: control.Listening, Move: move, Data: fmt.Appendf(nil, "card %d of move %d", f.Rank, move.ID)})
-	f.suffer("newcomer", "here", move)
+	f.Send(&control.Listening{Move: move, Endpoint: fmt.Appendf(nil, "endpoint %d of move %d", f.Rank, move), Addresses: []string{l.Addr().String()}})
+	f.suffer("destination", "listening", move)
 	c, err := l.Accept()
 	if err != nil {
 		return err
@@ -225,30 +222,30 @@ func (f *fake) takeOver() error {
 		io.Copy(io.Discard, os.Stdin)
 		select {} // it will be killed
 	}
-	f.suffer("newcomer", "state", move)
+	f.suffer("destination", "state", move)
 	if f.Stdout != "" {
 		if _, err := control.TakeStdout(f.Stdout); err != nil {
 			return err
 		}
 	}
 	c.Write([]byte{1})
-	f.Send(&control.Message{Kind: control.Received, Move: move})
-	f.suffer("newcomer", "landed", move)
-	m := f.switched(move.ID)
+	f.Send(&control.Received{Move: move})
+	f.suffer("destination", "received", move)
+	m := f.switched(move)
 	if !m.OK || len(m.Endpoints) != f.Size || slices.ContainsFunc(m.Endpoints, func(c []byte) bool { return f.Size > 1 && c == nil }) || f.Size > 1 && m.Epoch != st.Epoch {
-		return fmt.Errorf("a newcomer was told %+v", m)
+		return fmt.Errorf("a destination was told %+v", m)
 	}
-	if got := string(m.Endpoints[f.Rank]); got != fmt.Sprintf("card %d of move %d", f.Rank, move.ID) {
-		return fmt.Errorf("its own card is %q", got)
+	if got := string(m.Endpoints[f.Rank]); got != fmt.Sprintf("endpoint %d of move %d", f.Rank, move) {
+		return fmt.Errorf("its own endpoint is %q", got)
 	}
 	if f.Stderr != "" {
 		if err := control.TakeStderr(f.Stderr); err != nil {
 			return err
 		}
 	}
-	f.suffer("newcomer", "switch", move)
+	f.suffer("destination", "switch", move)
 	f.member.Store(true)
-	f.Send(&control.Message{Kind: control.Progress}) // before its first point
+	f.Send(&control.Progress{}) // before its first point
 	f.point, f.index, f.epoch, f.loaded = st.Point, st.Index, st.Epoch, st.Loaded
-	return f.Send(&control.Message{Kind: control.Linked, Move: move})
+	return f.Send(&control.Linked{Move: move})
 }

@@ -98,15 +98,15 @@ type fake struct {
 	epoch     uint64
 	index     uint64
 	full      uint64
-	ask       chan *control.Message // Checkpoint
-	endpoints chan *control.Message
+	ask       chan *control.Checkpoint
+	endpoints chan *control.Endpoints
 	faults    []string
 	spawns    atomic.Int64
 	save      bool
 	stop      bool
 	loaded    uint64
 	late      bool
-	untold    *control.Message
+	untold    *control.Saved
 	m         moves
 	member    atomic.Bool // not a newcomer that waits
 }
@@ -122,11 +122,11 @@ func fakeRank(args []string) error {
 		return err
 	}
 	if w.Move != nil {
-		fmt.Fprintln(os.Stderr, "a newcomer begins")
+		fmt.Fprintln(os.Stderr, "a destination begins")
 	}
-	f := &fake{Conn: conn, Welcome: w, ask: make(chan *control.Message, 16), endpoints: make(chan *control.Message, 16)}
+	f := &fake{Conn: conn, Welcome: w, ask: make(chan *control.Checkpoint, 16), endpoints: make(chan *control.Endpoints, 16)}
 	f.member.Store(w.Move == nil)
-	f.m.some.L, f.m.over = &f.m.mu, make(map[uint64]*control.Message)
+	f.m.some.L, f.m.over = &f.m.mu, make(map[uint64]*control.Switch)
 	points, every, status, finish := 20, 5, 0, true
 	for _, a := range args {
 		if v, ok := strings.CutPrefix(a, "points="); ok {
@@ -153,18 +153,18 @@ func fakeRank(args []string) error {
 			if err != nil {
 				os.Exit(9)
 			}
-			switch m.Kind {
-			case control.Endpoints:
+			switch m := m.(type) {
+			case *control.Endpoints:
 				if f.member.Load() {
 					f.endpoints <- m
 				}
-			case control.Checkpoint:
+			case *control.Checkpoint:
 				f.ask <- m
-			case control.Precopy, control.Pause, control.Switch:
+			case *control.Precopy, *control.Pause, *control.Switch:
 				f.told(m)
-			case control.Spawn:
+			case *control.Spawn:
 				go f.spawn(m)
-			case control.Lost: // as a rank whose messages fail
+			case *control.Lost: // as a rank whose messages fail
 				os.Exit(1)
 			}
 		}
@@ -179,7 +179,7 @@ func fakeRank(args []string) error {
 	}
 	for f.point < points {
 		f.point++
-		f.Send(&control.Message{Kind: control.Progress, Points: uint64(f.point)})
+		f.Send(&control.Progress{Points: uint64(f.point)})
 		if err := f.harm(); err != nil {
 			return err
 		}
@@ -188,7 +188,7 @@ func fakeRank(args []string) error {
 			return err
 		}
 		if f.stop {
-			m := &control.Message{Kind: control.Stopped, Index: f.index}
+			m := &control.Stopped{Index: f.index}
 			if f.index <= f.full {
 				m.Error = "checkpoint not saved: no space left on device"
 			}
@@ -197,7 +197,7 @@ func fakeRank(args []string) error {
 		}
 	}
 	if finish {
-		f.Send(&control.Message{Kind: control.Finished})
+		f.Send(&control.Finished{})
 	}
 	if status != 0 {
 		os.Exit(status)
@@ -237,7 +237,7 @@ func (f *fake) coordinate(due bool) error {
 	}
 	f.index++
 	if f.index <= f.full {
-		f.Send(&control.Message{Kind: control.Failed, Index: f.index, Error: fmt.Sprintf("%s: no space left on device", f.file(f.index, f.Rank))})
+		f.Send(&control.SaveFailed{Index: f.index, Error: fmt.Sprintf("%s: no space left on device", f.file(f.index, f.Rank))})
 		f.exchange([]byte{})
 		return nil
 	}
@@ -253,7 +253,7 @@ func (f *fake) coordinate(due bool) error {
 	if err := os.Rename(file+".tmp", file); err != nil {
 		return err
 	}
-	saved := &control.Message{Kind: control.Saved, Index: f.index, Reason: "due", State: 1000, Written: 10, PauseNS: 1e6, TookNS: 2e6}
+	saved := &control.Saved{Index: f.index, Reason: "due", State: 1000, Written: 10, Pause: 1e6, Took: 2e6}
 	if f.late {
 		f.untold = saved
 	} else {
@@ -261,7 +261,7 @@ func (f *fake) coordinate(due bool) error {
 	}
 	f.exchange([]byte{}) // all have saved
 	if f.Rank == 0 {
-		f.Send(&control.Message{Kind: control.Committed, Index: f.index})
+		f.Send(&control.Committed{Index: f.index})
 	}
 	return nil
 }
@@ -277,7 +277,7 @@ func (f *fake) exchange(card []byte) [][]byte {
 		return [][]byte{card}
 	}
 	f.epoch++
-	f.Send(&control.Message{Kind: control.Endpoint, Epoch: f.epoch, Data: card})
+	f.Send(&control.Endpoint{Epoch: f.epoch, Data: card})
 	m := <-f.endpoints
 	if m.Epoch != f.epoch || len(m.Endpoints) != f.Size {
 		panic(fmt.Sprintf("cards of epoch %d, want %d", m.Epoch, f.epoch))
@@ -332,10 +332,10 @@ func (f *fake) restore() error {
 		}
 		f.loaded = index
 		f.exchange([]byte{}) // so that all go on from the same set
-		return f.Send(&control.Message{Kind: control.Restored, Index: index, OK: true})
+		return f.Send(&control.Restored{Index: index})
 	}
 	f.exchange([]byte{})
-	return f.Send(&control.Message{Kind: control.Restored})
+	return f.Send(&control.Restored{Fresh: true})
 }
 
 // harm does what the arguments say for this point.
@@ -348,7 +348,7 @@ func (f *fake) harm() error {
 			}
 			continue
 		}
-		if parts[0] == "gather" {
+		if parts[0] == "pause" {
 			if f.Rank == 0 && parts[1] == fmt.Sprint(f.point) {
 				f.awaitPause(parts[2], append(parts, "1")[3])
 			}

@@ -159,7 +159,7 @@ func (k *sink) showRest() error {
 				if n == 0 {
 					break
 				}
-				k.take(nil, &control.Message{Rank: r, Stream: i + 1, Offset: at, Data: data[:n]})
+				k.take(piece{from: &control.FromRank{Process: control.Process{Rank: r}}, Output: &control.Output{Stream: i + 1, Offset: at, Data: data[:n]}})
 				at += int64(n)
 			}
 			f.Close()

@@ -163,8 +163,8 @@ func help(ctx context.Context, conn *control.Conn, o HelperOptions, rank int, se
 	go h.forker()
 	defer close(h.fork)
 	host, _ := os.Hostname()
-	h.up.send(&control.Message{Kind: control.Joined, Rank: rank, Pid: os.Getpid(), Host: host})
-	messages := make(chan *control.Message)
+	h.up.send(&control.Joined{Rank: rank, Pid: os.Getpid(), Host: host})
+	messages := make(chan control.Message)
 	go func() {
 		defer close(messages)
 		for {
@@ -220,63 +220,56 @@ func (h *helper) forker() {
 	select {} // the thread must not end before the process does
 }
 
-func (h *helper) handle(m *control.Message) {
-	switch m.Kind {
-	case control.Ping:
-		h.up.send(&control.Message{Kind: control.Pong})
-	case control.Setup:
-		ready := &control.Message{Kind: control.Ready}
-		h.sameMachine = m.OK
+func (h *helper) handle(m control.Message) {
+	switch m := m.(type) {
+	case *control.Ping:
+		h.up.send(&control.Pong{})
+	case *control.Setup:
+		ready := new(control.Ready)
+		h.sameMachine = m.SameMachine
 		holder, err := h.setup(m.Host, m.Dir)
 		if err == nil && m.EvacuateWhen != nil {
 			go h.watchEvacuation(m.EvacuateWhen)
 		}
 		if err != nil {
-			ready.Error, ready.Busy, ready.Why = err.Error(), errors.Is(err, ErrBusy), holder
+			ready.Error, ready.Busy, ready.Holder = err.Error(), errors.Is(err, ErrBusy), holder
 		}
 		h.up.send(ready)
-	case control.Launch:
-		if m.Start != nil && !h.quit {
-			h.begin(m.Start)
+	case *control.Launch:
+		if !h.quit {
+			h.begin(&m.Start)
 		}
-	case control.StartDestination:
-		if m.Start != nil && !h.quit {
-			h.startDestination(m.Start)
+	case *control.StartDestination:
+		if !h.quit {
+			h.startDestination(&m.Start)
 		}
-	case control.Kill:
-		if m.ByMove == 0 {
-			h.signal(syscall.SIGKILL)
-		} else if c := h.child(m); c != nil {
+	case *control.Kill:
+		h.signal(syscall.SIGKILL)
+	case *control.KillDestination:
+		if c := h.child(m.Process); c != nil {
 			c.dismiss()
 		} else {
-			h.forget(m.Rank, m.ByMove)
+			h.forget(m.Process)
 		}
-	case control.FollowOutput:
-		if c := h.child(m); c != nil && len(m.Ends) == 2 {
-			c.followFrom([2]int64(m.Ends))
+	case *control.FollowOutput:
+		if c := h.child(m.Process); c != nil {
+			c.followFrom(m.Offsets)
 		}
-	case control.Terminate:
+	case *control.Terminate:
 		h.signal(syscall.SIGTERM)
-	case control.Quit:
+	case *control.Quit:
 		h.quit = true
-	case control.OutputTaken:
-		if c := h.child(m); c != nil {
+	case *control.OutputTaken:
+		if c := h.child(m.Process); c != nil {
 			c.outputTaken(m.Stream)
 		}
-	case control.Spawn:
-		if m.Start != nil {
-			m.Start.Env = append(m.Start.Env, envSecret+"="+hex.EncodeToString(h.secret))
+	case *control.ToRank:
+		said := m.Carried.Message
+		if spawn, ok := said.(*control.Spawn); ok {
+			spawn.Env = append(spawn.Env, envSecret+"="+hex.EncodeToString(h.secret))
 		}
-		for _, c := range h.addressed(m.Rank, m.ByMove) {
-			c.tell(m)
-		}
-	case control.Endpoints, control.Checkpoint, control.Precopy, control.Pause, control.Switch:
-		for _, c := range h.addressed(m.Rank, m.ByMove) {
-			c.tell(m)
-		}
-	case control.Lost: // Rank is the one that is gone
-		for _, c := range h.all() {
-			c.tell(m)
+		for _, c := range h.addressed(m.Process) {
+			c.tell(said)
 		}
 	}
 }

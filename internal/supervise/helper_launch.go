@@ -59,7 +59,7 @@ func (s *Supervisor) launchHelpers() {
 // expect lets the helper of a rank that moves in, which connects to a port.
 func (s *Supervisor) expect(m *move, x *movingRank, port net.Listener, by *spawn) {
 	l := s.launcher
-	l.accept(s, port, l.secret, func(h *host, c *control.Conn, queue *sendQueue, joined *control.Message) {
+	l.accept(s, port, l.secret, func(h *host, c *control.Conn, queue *sendQueue, joined *control.Joined) {
 		port.Close() // nobody else is expected
 		if s.move != m || x.to != nil || x.spawn != by {
 			queue.finish()

@@ -21,7 +21,7 @@ type hostOverrides struct {
 func (s *Supervisor) overridesOf(h *host) hostOverrides { return s.overrides[h.title()] }
 
 // with adds what a move says.
-func (c hostOverrides) with(m *control.Move) hostOverrides {
+func (c hostOverrides) with(m *control.Migrate) hostOverrides {
 	if m.Program != "" {
 		c.program = m.Program
 	}

@@ -16,11 +16,11 @@ func TestCustoms(t *testing.T) {
 		c.apply(m)
 		return m
 	}
-	if m := start(c.with(new(control.Move))); !slices.Equal(m.Command, []string{"/bin/sim", "-n", "3"}) || len(m.ExtraEnv) != 0 {
+	if m := start(c.with(new(control.Migrate))); !slices.Equal(m.Command, []string{"/bin/sim", "-n", "3"}) || len(m.ExtraEnv) != 0 {
 		t.Errorf("%+v", m)
 	}
-	one := c.with(&control.Move{Program: "/arm/sim", Env: []string{"A=1", "AB=2"}})
-	two := one.with(&control.Move{Env: []string{"A=3", "C="}})
+	one := c.with(&control.Migrate{Program: "/arm/sim", Env: []string{"A=1", "AB=2"}})
+	two := one.with(&control.Migrate{Env: []string{"A=3", "C="}})
 	if m := start(two); !slices.Equal(m.Command, []string{"/arm/sim", "-n", "3"}) || !slices.Equal(m.ExtraEnv, []string{"AB=2", "A=3", "C="}) {
 		t.Errorf("%+v", m)
 	}

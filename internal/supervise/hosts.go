@@ -276,9 +276,11 @@ func (h *host) listen(conn *control.Conn, queue *sendQueue) {
 			})
 			return
 		}
-		if m.Kind == control.Output {
-			h.s.sink.take(queue, m)
-			continue
+		if from, ok := m.(*control.FromRank); ok {
+			if out, ok := from.Carried.Message.(*control.Output); ok {
+				h.s.sink.take(piece{from, out, queue})
+				continue
+			}
 		}
 		h.s.post(func() {
 			if h.conn == conn {
@@ -292,29 +294,28 @@ func (h *host) attach(conn *control.Conn, queue *sendQueue) {
 	h.conn, h.queue, h.missed = conn, queue, 0
 }
 
-func (h *host) handle(m *control.Message) {
+func (h *host) handle(m control.Message) {
 	h.missed = 0
-	switch m.Kind {
-	case control.Pong:
-	case control.Joined:
+	switch m := m.(type) {
+	case *control.Joined:
 		h.setUp()
-	case control.Ready:
+	case *control.Ready:
 		switch {
 		case !h.joining:
 		case m.Error == "":
 			h.joining, h.up = false, true
 			h.s.releaseEmptyHosts()
-		case !m.Busy || !h.waits(m.Why):
+		case !m.Busy || !h.waits(m.Holder):
 			h.lost(errors.New(m.Error))
 		}
-	case control.Drained:
+	case *control.Drained:
 		if h.s.a != nil && m.Launch == h.s.a.launch && m.Number == h.starts { // no more were started meanwhile
 			h.busy = false
 			h.s.releaseEmptyHosts()
 		}
-	case control.Evacuate:
+	case *control.Evacuate:
 		h.toEvacuate(m)
-	default:
+	case *control.FromRank:
 		h.s.fromRank(h, m)
 	}
 }
@@ -323,7 +324,7 @@ func (h *host) handle(m *control.Message) {
 // machine sees by its connection whether its supervisor lives, and need not
 // judge by silence.
 func (h *host) setUp() {
-	m := &control.Message{Kind: control.Setup, Host: h.name, Dir: h.s.dir.path, OK: h.local}
+	m := &control.Setup{Host: h.name, Dir: h.s.dir.path, SameMachine: h.local}
 	if o := &h.s.o; o.EvacuateWhen != "" {
 		m.EvacuateWhen = &control.EvacuateWhen{Command: o.EvacuateWhen, Every: o.EvacuatePoll}
 	}
@@ -427,7 +428,7 @@ func (s *Supervisor) look() {
 			h.lost(fmt.Errorf("nothing was heard from it for %s", timeText(hostSilence)))
 		default:
 			h.missed++ // counted: time in which this process was stopped is not silence
-			h.queue.send(&control.Message{Kind: control.Ping})
+			h.queue.send(&control.Ping{})
 		}
 	}
 	s.tick.Reset(pingEvery)
@@ -439,7 +440,7 @@ func (s *Supervisor) dismiss() {
 		if h.queue == nil {
 			continue
 		}
-		h.queue.send(&control.Message{Kind: control.Quit})
+		h.queue.send(&control.Quit{})
 		h.queue.finish()
 		select {
 		case <-h.queue.done:

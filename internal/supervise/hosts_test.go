@@ -291,7 +291,7 @@ wait`)
 	if err != nil {
 		t.Fatal(err)
 	}
-	stranger.Send(&control.Message{Kind: control.Joined, Rank: 7})
+	stranger.Send(&control.Joined{Rank: 7})
 	if _, err := stranger.Recv(); err == nil {
 		t.Error("rank 7 of 2 was taken in")
 	}
@@ -323,7 +323,7 @@ func TestHostileSocket(t *testing.T) {
 			t.Fatalf("after %q: %+v, %v", text, st, err)
 		}
 	}
-	if _, err := ask(context.Background(), o.Run, &control.Message{Kind: "kill"}); err == nil || !strings.Contains(err.Error(), `"kill" is no request`) {
+	if _, err := ask(context.Background(), o.Run, &control.Kill{}); err == nil || !strings.Contains(err.Error(), `"kill" is no request`) {
 		t.Error(err)
 	}
 	open(t, gate)

@@ -26,11 +26,11 @@ func TestLateArrival(t *testing.T) {
 		}
 		h.lock = lock
 		said := control.New(theirs)
-		next := func(kind control.Kind) *control.Message {
+		next := func() control.Message {
 			t.Helper()
 			m, err := said.Recv()
-			if err != nil || m.Kind != kind {
-				t.Fatalf("off %v: %+v, %v; want %s", off, m, err, kind)
+			if err != nil {
+				t.Fatalf("off %v: %v", off, err)
 			}
 			return m
 		}
@@ -41,9 +41,10 @@ func TestLateArrival(t *testing.T) {
 		l.over = true // and not done
 		s := start(2)
 		s.Welcome.Move = &control.Move{ID: 7}
-		h.handle(&control.Message{Kind: control.StartDestination, Start: s})
+		h.handle(&control.StartDestination{Start: *s})
+		process := control.Process{Rank: 2, ByMove: 7}
 		if off {
-			h.handle(&control.Message{Kind: control.Kill, Rank: 2, ByMove: 7})
+			h.handle(&control.KillDestination{Process: process})
 		}
 		if len(h.late) != 1 {
 			t.Fatalf("%d wait", len(h.late))
@@ -51,12 +52,15 @@ func TestLateArrival(t *testing.T) {
 		close(l.done)
 		h.startLate()
 		if !off {
-			next(control.Running)
+			if _, ok := next().(*control.FromRank).Carried.Message.(*control.Running); !ok {
+				t.Error("it does not run")
+			}
 		}
-		if m := next(control.Exited); m.ByMove != 7 || m.Rank != 2 || (m.Error != "") != off {
+		m := next().(*control.FromRank)
+		if e, ok := m.Carried.Message.(*control.Exited); !ok || m.Process != process || (e.Error != "") != off {
 			t.Errorf("%+v", m)
 		}
-		if m := next(control.Drained); m.Number != 2 || m.Launch != "l" {
+		if m, ok := next().(*control.Drained); !ok || m.Number != 2 || m.Launch != "l" {
 			t.Errorf("%+v", m)
 		}
 		close(h.fork)

@@ -61,10 +61,6 @@ func (h *helper) begin(s *control.Start) {
 
 // startDestination starts one more rank in the launch under way, or in one of its own.
 func (h *helper) startDestination(s *control.Start) {
-	if len(s.Ranks) != 1 || s.Welcome.Move == nil || s.Welcome.Move.ID == 0 {
-		h.refuse(s, "the start of a newcomer names one rank and its move")
-		return
-	}
 	if h.running() && h.now.start.Launch != s.Launch {
 		h.refuse(s, "ranks of the last start still run on this host")
 		return
@@ -95,9 +91,9 @@ type lateStart struct {
 }
 
 // forget calls the start of a newcomer off that has not begun.
-func (h *helper) forget(rank int, byMove uint64) {
+func (h *helper) forget(p control.Process) {
 	for _, s := range h.late {
-		s.off = s.off || s.Ranks[0] == rank && s.Welcome.Move.ID == byMove
+		s.off = s.off || s.Ranks[0] == p.Rank && s.Welcome.Move.ID == p.ByMove
 	}
 }
 
@@ -121,10 +117,10 @@ func (h *helper) refuse(s *control.Start, why string) {
 		byMove = s.Welcome.Move.ID
 	}
 	for _, r := range s.Ranks {
-		h.up.send(&control.Message{Kind: control.Exited, Rank: r, ByMove: byMove, Launch: s.Launch, Code: 1, Error: why})
+		(&child{h: h, s: s, rank: r, byMove: byMove}).say(&control.Exited{Code: 1, Error: why})
 	}
 	if !h.running() || h.now.start.Launch != s.Launch {
-		h.up.send(&control.Message{Kind: control.Drained, Launch: s.Launch, Number: s.Number})
+		h.up.send(&control.Drained{Launch: s.Launch, Number: s.Number})
 	}
 }
 
@@ -164,7 +160,7 @@ func (h *helper) fill(l *launch, s *control.Start) {
 			if c.byMove == 0 {
 				l.bad.Store(true)
 			}
-			c.say(&control.Message{Kind: control.Exited, Code: code, Error: err.Error()})
+			c.say(&control.Exited{Code: code, Error: err.Error()})
 		}
 	}
 	h.record()
@@ -208,7 +204,7 @@ func (l *launch) release() {
 		l.h.mu.Unlock()
 		l.h.record()
 		close(l.done)
-		l.h.up.send(&control.Message{Kind: control.Drained, Launch: l.start.Launch, Number: number})
+		l.h.up.send(&control.Drained{Launch: l.start.Launch, Number: number})
 	}()
 }
 
@@ -244,7 +240,7 @@ func (h *helper) record() {
 }
 
 // addressed returns the children that a message goes to.
-func (h *helper) addressed(rank int, byMove uint64) []*child {
+func (h *helper) addressed(p control.Process) []*child {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.now == nil {
@@ -252,20 +248,20 @@ func (h *helper) addressed(rank int, byMove uint64) []*child {
 	}
 	var out []*child
 	for _, c := range h.now.children {
-		if rank == control.AllRanks || c.rank == rank && c.byMove == byMove {
+		if p.Rank == control.AllRanks || c.process() == p {
 			out = append(out, c)
 		}
 	}
 	return out
 }
 
-func (h *helper) all() []*child { return h.addressed(control.AllRanks, 0) }
+func (h *helper) all() []*child { return h.addressed(control.Process{Rank: control.AllRanks}) }
 
-func (h *helper) child(m *control.Message) *child {
-	if m.Rank == control.AllRanks {
+func (h *helper) child(p control.Process) *child {
+	if p.Rank == control.AllRanks {
 		return nil
 	}
-	for _, c := range h.addressed(m.Rank, m.ByMove) {
+	for _, c := range h.addressed(p) {
 		return c
 	}
 	return nil

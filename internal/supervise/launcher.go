@@ -207,7 +207,7 @@ func addressesOf(l net.Listener) []string {
 // accept lets helpers in, and gives them to take in the goroutine of Run.
 // Whoever can't prove to be one is refused; when too many try at a time, the
 // oldest is.
-func (l *launcher) accept(s *Supervisor, port net.Listener, secret []byte, take func(*host, *control.Conn, *sendQueue, *control.Message)) {
+func (l *launcher) accept(s *Supervisor, port net.Listener, secret []byte, take func(*host, *control.Conn, *sendQueue, *control.Joined)) {
 	var mu sync.Mutex
 	var open []net.Conn // half, the oldest first
 	for {
@@ -240,20 +240,21 @@ func (l *launcher) accept(s *Supervisor, port net.Listener, secret []byte, take 
 			c.SetReadDeadline(time.Now().Add(10 * time.Second))
 			m, err := c.Recv()
 			c.SetReadDeadline(time.Time{})
-			if err != nil || m.Kind != control.Joined {
+			joined, ok := m.(*control.Joined)
+			if err != nil || !ok {
 				c.Close()
 				return
 			}
 			h := &host{s: s, stderr: new(tail)}
 			queue := newSendQueue(c, 1<<16)
-			s.post(func() { take(h, c, queue, m) })
+			s.post(func() { take(h, c, queue, joined) })
 			h.listen(c, queue)
 		}()
 	}
 }
 
 // joined takes a launched helper in.
-func (s *Supervisor) joined(h *host, c *control.Conn, queue *sendQueue, m *control.Message) {
+func (s *Supervisor) joined(h *host, c *control.Conn, queue *sendQueue, m *control.Joined) {
 	refuse := func(format string, args ...any) {
 		s.say("a helper was refused: "+format, args...)
 		queue.finish()

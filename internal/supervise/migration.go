@@ -92,11 +92,10 @@ type succession struct {
 	next     uint64 // place of the successor
 }
 
-func (m *move) word(full bool) *control.Move {
-	w := &control.Move{ID: m.ID, Ranks: m.Ranks}
-	if full {
-		w.Chunk, w.Rounds, w.Files, w.Sequential = m.q.how.Chunk, m.q.how.Rounds, m.q.how.Files, m.q.how.Sequential
-	}
+// described is the move as ranks are told of it.
+func (m *move) described() control.Move {
+	w := m.q.how.Move
+	w.ID, w.Ranks = m.ID, m.Ranks
 	return w
 }
 
@@ -116,11 +115,10 @@ func (m *move) rank(rank int) *movingRank {
 }
 
 // tellRank says something to a rank.
-func (s *Supervisor) tellRank(rank int, m *control.Message) {
+func (s *Supervisor) tellRank(rank int, m control.Message) {
 	r := &s.a.ranks[rank]
 	if r.on != nil && r.on.up && r.State != "ended" {
-		m.Rank, m.ByMove = rank, r.byMove
-		r.on.queue.send(m)
+		r.on.queue.send(&control.ToRank{Process: control.Process{Rank: rank, ByMove: r.byMove}, Carried: control.Carried{Message: m}})
 	}
 }
 
@@ -203,10 +201,8 @@ func (s *Supervisor) stepMove() bool {
 			m.SpawnNS = int64(time.Since(m.began))
 			s.enter(control.MovePrecopy, s.limits.precopy)
 			for _, x := range m.moving {
-				w := m.word(true)
-				w.Addresses = x.addresses
-				w.StartLimit = max(s.startLimit(m)-time.Duration(m.SpawnNS), time.Second)
-				s.tellRank(x.rank, &control.Message{Kind: control.Precopy, Move: w})
+				s.tellRank(x.rank, &control.Precopy{Move: m.described(), Addresses: x.addresses,
+					StartLimit: max(s.startLimit(m)-time.Duration(m.SpawnNS), time.Second)})
 			}
 			return true
 		}
@@ -220,7 +216,7 @@ func (s *Supervisor) stepMove() bool {
 				fresh[x.rank] = x.endpoint
 			}
 			for r := range a.ranks {
-				s.tellRank(r, &control.Message{Kind: control.Pause, Move: m.word(false), Endpoints: fresh})
+				s.tellRank(r, &control.Pause{Move: m.described(), Endpoints: fresh})
 			}
 			return true
 		}
@@ -257,11 +253,11 @@ func (s *Supervisor) startDestinations() {
 			start.ExtraEnv = append(exported(s.launcher.args, os.LookupEnv), start.ExtraEnv...)
 		}
 		start.KeepOutput = true
-		start.Welcome.Move = m.word(true)
-		start.Welcome.Epoch = a.epoch
+		described := m.described()
+		start.Welcome.Move = &described
 		x.started = true
 		x.next = rank{RankState: control.RankState{Rank: x.rank, Host: x.to.title(), State: Starting}, on: x.to, byMove: m.ID}
-		x.to.queue.send(&control.Message{Kind: control.StartDestination, Start: start})
+		x.to.queue.send(&control.StartDestination{Start: *start})
 	}
 }
 
@@ -286,7 +282,7 @@ func (s *Supervisor) finalCopy() bool {
 	m.decided = true
 	s.enter(control.MoveSwitching, s.limits.handOver)
 	for _, x := range m.moving {
-		s.tellRank(x.rank, &control.Message{Kind: control.Switch, OK: true, Move: m.word(false)})
+		s.tellRank(x.rank, &control.Switch{Move: m.described(), OK: true})
 	}
 	return true
 }
@@ -323,39 +319,41 @@ func (s *Supervisor) link() {
 		if m.rank(r) != nil {
 			endpoints = a.endpoints
 		}
-		s.tellRank(r, &control.Message{Kind: control.Switch, OK: true, Endpoints: endpoints, Epoch: a.epoch, Move: m.word(false)})
+		s.tellRank(r, &control.Switch{Move: m.described(), OK: true, Endpoints: endpoints, Epoch: a.epoch})
 	}
 }
 
 // saidOfMove takes in what a rank says of the move under way.
-func (s *Supervisor) saidOfMove(r *rank, said *control.Message) {
+func (s *Supervisor) saidOfMove(r *rank, said control.Message) {
 	m := s.move
-	if m == nil || said.Move == nil || said.Move.ID != m.ID {
+	if m == nil {
 		return
 	}
 	x := m.rank(r.Rank)
-	switch said.Kind {
-	case control.MoveFailed:
-		why := fmt.Sprintf("rank %d on %s: %s", r.Rank, r.Host, plain(said))
-		s.moveFailedSoon(why)
-	case control.Linked:
-		if m.State == control.MoveLinking {
+	during := func(id uint64, state string) bool { return id == m.ID && m.State == state }
+	switch said := said.(type) {
+	case *control.MoveFailed:
+		if said.Move == m.ID {
+			s.moveFailedSoon(fmt.Sprintf("rank %d on %s: %s", r.Rank, r.Host, plain(r.Rank, said.Error)))
+		}
+	case *control.Linked:
+		if during(said.Move, control.MoveLinking) {
 			m.linked[r.Rank] = true
 		}
-	case control.Precopied:
-		if x != nil && m.State == control.MovePrecopy {
+	case *control.Precopied:
+		if x != nil && during(said.Move, control.MovePrecopy) {
 			x.precopied = true
 		}
-	case control.Paused:
-		if x != nil && m.State == control.MoveFinalCopy {
+	case *control.Paused:
+		if x != nil && during(said.Move, control.MoveFinalCopy) {
 			x.paused = true
 		}
-	case control.Sent:
-		if x != nil && m.State == control.MoveFinalCopy {
-			x.sent, x.stats = true, said.Move.Stats
+	case *control.Sent:
+		if x != nil && during(said.Move, control.MoveFinalCopy) {
+			x.sent, x.stats = true, said.Stats
 		}
-	case control.HandedOver:
-		if x != nil && m.State == control.MoveSwitching {
+	case *control.HandedOver:
+		if x != nil && during(said.Move, control.MoveSwitching) {
 			s.handedOver(x)
 		}
 	}
@@ -363,35 +361,32 @@ func (s *Supervisor) saidOfMove(r *rank, said *control.Message) {
 
 // fromOther takes in what comes from a process that is not one of the ranks:
 // a newcomer, or one that has left.
-func (s *Supervisor) fromOther(h *host, said *control.Message) {
-	switch said.Kind {
-	case control.Exited:
-		s.sourceEnded(h, said)
-	case control.Spawned:
-		s.spawned(said)
+func (s *Supervisor) fromOther(h *host, from *control.FromRank) {
+	switch said := from.Carried.Message.(type) {
+	case *control.Exited:
+		s.sourceEnded(h, from.Process, said)
+	case *control.Spawned:
+		s.spawned(from.Rank, said)
 	}
 	m := s.move
-	if m == nil || said.ByMove != m.ID {
+	if m == nil || from.ByMove != m.ID {
 		return
 	}
-	x := m.rank(said.Rank)
+	x := m.rank(from.Rank)
 	if x == nil || x.to != h || x.handedOver {
 		return
 	}
-	switch said.Kind {
-	case control.Running:
+	switch said := from.Carried.Message.(type) {
+	case *control.Running:
 		x.next.Pid, x.next.State = said.Pid, Running
-	case control.Listening:
-		x.listening, x.endpoint = true, said.Data
-		if said.Move != nil {
-			x.addresses = said.Move.Addresses
-		}
-	case control.Received:
+	case *control.Listening:
+		x.listening, x.endpoint, x.addresses = true, said.Endpoint, said.Addresses
+	case *control.Received:
 		x.received = true
-	case control.MoveFailed:
-		x.said = fmt.Sprintf("the new process of rank %d on %s: %s", x.rank, h.title(), plain(said))
+	case *control.MoveFailed:
+		x.said = fmt.Sprintf("the new process of rank %d on %s: %s", x.rank, h.title(), plain(x.rank, said.Error))
 		s.moveFailedSoon(x.said)
-	case control.Exited:
+	case *control.Exited:
 		x.next.State = "ended"
 		if x.said != "" && !m.decided { // so it was to be expected
 			return
@@ -403,38 +398,37 @@ func (s *Supervisor) fromOther(h *host, said *control.Message) {
 		case said.Signal != 0:
 			how = fmt.Sprintf("was killed by signal %d (%s)", said.Signal, signalName(said.Signal))
 		}
-		if said.Why != "" {
-			how += fmt.Sprintf(" (it said: %s)", said.Why)
+		if said.Stderr != "" {
+			how += fmt.Sprintf(" (it said: %s)", said.Stderr)
 		}
 		x.why = fmt.Sprintf("the new process of rank %d on %s %s", x.rank, h.title(), how)
 	}
 }
 
 // plain is what a rank says of a failure, in one line and without its own number.
-func plain(said *control.Message) string {
-	return strings.ReplaceAll(strings.TrimPrefix(said.Error, fmt.Sprintf("rank %d: ", said.Rank)), "\n", "; ")
+func plain(rank int, text string) string {
+	return strings.ReplaceAll(strings.TrimPrefix(text, fmt.Sprintf("rank %d: ", rank)), "\n", "; ")
 }
 
-// sourceEnded lets the output of a newcomer be passed on, if this was the end of
-// its predecessor.
-func (s *Supervisor) sourceEnded(h *host, said *control.Message) {
+// sourceEnded lets the output of a destination be passed on, if this was the
+// end of its source.
+func (s *Supervisor) sourceEnded(h *host, source control.Process, said *control.Exited) {
 	s.a.successions = slices.DeleteFunc(s.a.successions, func(p succession) bool {
-		if p.rank != said.Rank || p.byMove != said.ByMove || p.from != h {
+		if p.rank != source.Rank || p.byMove != source.ByMove || p.from != h {
 			return false
 		}
-		ends := said.Ends
-		if len(ends) != 2 {
-			at := s.sink.position(p.rank)
-			ends = at[:]
+		at := s.sink.position(p.rank)
+		if len(said.Offsets) == 2 {
+			at = [2]int64(said.Offsets)
 		}
-		p.follow(ends)
+		p.follow(at)
 		return true
 	})
 }
 
-func (p succession) follow(ends []int64) {
+func (p succession) follow(offsets [2]int64) {
 	if p.to.up {
-		p.to.queue.send(&control.Message{Kind: control.FollowOutput, Rank: p.rank, ByMove: p.next, Ends: ends})
+		p.to.queue.send(&control.FollowOutput{Process: control.Process{Rank: p.rank, ByMove: p.next}, Offsets: offsets})
 	}
 }
 
@@ -442,8 +436,7 @@ func (p succession) follow(ends []int64) {
 func (s *Supervisor) hostOfSourceLost(h *host) {
 	s.a.successions = slices.DeleteFunc(s.a.successions, func(p succession) bool {
 		if p.from == h {
-			at := s.sink.position(p.rank)
-			p.follow(at[:])
+			p.follow(s.sink.position(p.rank))
 		}
 		return p.from == h || p.to == h
 	})
@@ -463,12 +456,12 @@ func (s *Supervisor) moveFailed(why string) bool {
 	}
 	for r := range s.a.ranks {
 		if m.pausing || m.rank(r) != nil && m.State == control.MovePrecopy {
-			s.tellRank(r, &control.Message{Kind: control.Switch, Move: m.word(false)})
+			s.tellRank(r, &control.Switch{Move: m.described()})
 		}
 	}
 	for _, x := range m.moving {
 		if x.started && x.next.State != "ended" && x.to.up {
-			x.to.queue.send(&control.Message{Kind: control.Kill, Rank: x.rank, ByMove: m.ID})
+			x.to.queue.send(&control.KillDestination{Process: control.Process{Rank: x.rank, ByMove: m.ID}})
 		}
 	}
 	s.endMove(m, control.NotMoved, why)
@@ -539,7 +532,7 @@ func (s *Supervisor) moved() {
 		m.Stats = addStats(m.Stats, x.stats)
 		if x.rank == 0 { // what its source was asked for may be lost with it
 			for _, w := range s.requests {
-				w.asked = w.asked && w.kind != control.Checkpoint
+				w.asked = w.asked && !w.isCheckpoint()
 			}
 		}
 	}

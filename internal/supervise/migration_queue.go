@@ -23,7 +23,7 @@ type moveRequest struct {
 	ranks []int
 	host  string // all that are there, instead of ranks
 	to    string // "": to be chosen
-	how   control.Move
+	how   control.Migrate
 	by    asker
 	w     *commandRequest // nil: nobody waits
 	tries int             // of one that nobody waits for, so far
@@ -56,22 +56,17 @@ func (q *moveRequest) answer() {
 	}
 }
 
-func (q *moveRequest) message(more bool) *control.Message {
-	return &control.Message{Kind: control.Migrate, Busy: more, Run: &State{Moves: []control.MoveState{*q.state}}}
+func (q *moveRequest) message(more bool) *control.Answer {
+	return &control.Answer{More: more, Run: &State{Moves: []control.MoveState{*q.state}}}
 }
 
 // migrate handles a request of a command.
-func (s *Supervisor) migrate(w *commandRequest) {
-	m := w.m.Move
-	if m == nil {
-		m = new(control.Move)
-	}
-	q := &moveRequest{ranks: slices.Clone(m.Ranks), host: w.m.Host, to: w.m.To, w: w,
-		how: control.Move{Chunk: m.Chunk, Rounds: m.Rounds, Files: m.Files, Sequential: m.Sequential, StartLimit: m.StartLimit, Program: m.Program, Env: m.Env}}
+func (s *Supervisor) migrate(w *commandRequest, m *control.Migrate) {
+	q := &moveRequest{ranks: slices.Clone(m.Ranks), host: m.Host, to: m.To, how: *m, w: w}
 	slices.Sort(q.ranks)
 	q.ranks = slices.Compact(q.ranks)
 	refuse := func(format string, args ...any) {
-		w.reply(&control.Message{Kind: w.kind, Error: fmt.Sprintf(format, args...)})
+		w.reply(&control.Answer{Error: fmt.Sprintf(format, args...)})
 	}
 	switch {
 	case s.ending():

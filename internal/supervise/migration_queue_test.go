@@ -37,7 +37,7 @@ func movesOf(t *testing.T, o Options) (*State, string) {
 // given twice.
 func TestMovesKept(t *testing.T) {
 	gate := fifo(t)
-	o := options(t, 1, "gather:3:1", "gate:0:12:"+gate, "gather:13:4:2")
+	o := options(t, 1, "pause:3:1", "gate:0:12:"+gate, "pause:13:4:2")
 	l := begin(t, o)
 	l.migrate(Migration{Ranks: []int{0}, To: "localhost"}).ends(Moved)
 	l.migrate(Migration{Ranks: []int{0}}).ends(NotMoved)
@@ -81,7 +81,7 @@ func TestMovesKept(t *testing.T) {
 // so is who looks later.
 func TestMoveSupervisorLost(t *testing.T) {
 	gate := fifo(t)
-	o := options(t, 1, "gate:0:8:"+gate, "fault:source:~ahead:1")
+	o := options(t, 1, "gate:0:8:"+gate, "fault:source:~precopy:1")
 	p := startSupervisor(t, o)
 	p.await("rank 0 at point 8")
 	ahead := make(chan struct{})
@@ -108,7 +108,7 @@ func TestMoveSupervisorLost(t *testing.T) {
 	if text := MoveText(a.st); text != "whether rank 0 moved to localhost is not known: the supervisor is gone, and the run does not go on; the same 'cairn run' command brings it back" {
 		t.Error(text)
 	}
-	if st, got := movesOf(t, o); got != "1 not known" || st.State != Interrupted || !strings.Contains(MoveText(&st.Moves[0]), "the supervisor was lost before it was over") {
+	if st, got := movesOf(t, o); got != "1 unknown" || st.State != Interrupted || !strings.Contains(MoveText(&st.Moves[0]), "the supervisor was lost before it was over") {
 		t.Errorf("%s: %+v", got, st)
 	}
 	if _, err := Migrate(context.Background(), o.Run, Migration{Ranks: []int{0}}, nil); err == nil || !strings.Contains(err.Error(), "is gone; the same 'cairn run' command goes on with it") {
@@ -117,8 +117,8 @@ func TestMoveSupervisorLost(t *testing.T) {
 	l := begin(t, o)
 	l.await("waiting for the ranks of the last start on localhost to save and stop")
 	open(t, gate)
-	l.ends(Finished, 0).says("rank 0 brought back: the supervisor was lost before it was over; the run goes on from set ")
-	if _, got := movesOf(t, o); got != "1 brought back" {
+	l.ends(Finished, 0).says("rank 0 rolled back: the supervisor was lost before it was over; the run goes on from set ")
+	if _, got := movesOf(t, o); got != "1 rolled back" {
 		t.Error(got)
 	}
 	exact(t, o, 20)
@@ -127,7 +127,7 @@ func TestMoveSupervisorLost(t *testing.T) {
 // Who asked calls a move off, and is told what became of it.
 func TestMoveCallOff(t *testing.T) {
 	gate := fifo(t)
-	o := threeHosts(t, "fault:source:<switch:3:"+gate, "gather:8:3", "fault:source:~ahead:1")
+	o := threeHosts(t, "fault:source:<switch:3:"+gate, "pause:8:3", "fault:source:~precopy:1")
 	l := begin(t, o)
 	ask := func(id uint64, when string) (*migration, func()) {
 		off := make(chan struct{})
@@ -208,7 +208,7 @@ func TestMoveRunEnded(t *testing.T) {
 			c := control.New(conn)
 			c.Recv()
 			if heard {
-				c.Send(&control.Message{Kind: control.Migrate, Busy: true, Run: &State{Moves: []MoveState{{ID: 3, State: control.MoveWaiting}}}})
+				c.Send(&control.Answer{More: true, Run: &State{Moves: []MoveState{{ID: 3, State: control.MoveWaiting}}}})
 			}
 			door.Close()
 			conn.Close()
@@ -225,7 +225,7 @@ func TestMoveRunEnded(t *testing.T) {
 
 // Ranks that leave a host go to several if none has room for all.
 func TestMoveSpread(t *testing.T) {
-	o := options(t, 3, "gather:8:1", "gather:10:2")
+	o := options(t, 3, "pause:8:1", "pause:10:2")
 	_, rsh := shell(t)
 	o.Hosts, o.RemoteShell = []Host{{"a", 3}, {"b", 1}, {"c", 2}, {"d", 3}}, rsh
 	l := begin(t, o)
@@ -247,7 +247,7 @@ func TestMoveSpread(t *testing.T) {
 // rank that has gone elsewhere is room.
 func TestLeaveRoom(t *testing.T) {
 	gate := fifo(t)
-	o := options(t, 2, "gather:8:2", "gather:10:3", "gate:0:15:"+gate)
+	o := options(t, 2, "pause:8:2", "pause:10:3", "gate:0:15:"+gate)
 	_, rsh := shell(t)
 	o.Hosts, o.RemoteShell = []Host{{"a", 1}, {"b", 1}}, rsh
 	asked := filepath.Join(t.TempDir(), "asked")
@@ -283,7 +283,7 @@ func TestLeaveRoom(t *testing.T) {
 // again, its slot is not free for others.
 func TestLeftHost(t *testing.T) {
 	gate := fifo(t)
-	o := threeHosts(t, "gather:8:1", "gather:10:2", "gather:12:3", "gate:0:15:"+gate)
+	o := threeHosts(t, "pause:8:1", "pause:10:2", "pause:12:3", "gate:0:15:"+gate)
 	l := begin(t, o)
 	l.migrate(Migration{Host: "a"}).ends(Moved)
 	l.migrate(Migration{Ranks: []int{0}, To: "a"}).ends(Moved)
@@ -319,7 +319,7 @@ func TestLeaveAdvice(t *testing.T) {
 // tried again, less and less often.
 func TestLeaveAgain(t *testing.T) {
 	gate := fifo(t)
-	o := threeHosts(t, "fault:newcomer:start:1", "fault:newcomer:start:2", "gather:8:3", "gate:0:12:"+gate)
+	o := threeHosts(t, "fault:destination:start:1", "fault:destination:start:2", "pause:8:3", "gate:0:12:"+gate)
 	o.EvacuateWhen, o.EvacuatePoll = `grep -q "\"helper\":$PPID," `+o.Run+`/hosts/b.lock`, 100*time.Millisecond
 	l := begin(t, o)
 	l.s.post(func() { l.s.limits.again = 30 * time.Millisecond })

@@ -136,7 +136,7 @@ func TestMove(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			gate := fifo(t)
-			o := threeHosts(t, "gather:8:1", "gate:1:12:"+gate)
+			o := threeHosts(t, "pause:8:1", "gate:1:12:"+gate)
 			l := begin(t, o)
 			before := []int{l.pid(0, 1), l.pid(1, 1)}
 			st := l.migrate(c.o).ends(Moved)
@@ -159,7 +159,7 @@ func TestMove(t *testing.T) {
 			l.ends(Finished, 0).says(c.text, fmt.Sprintf(" %d.0 MiB while held", len(c.left)), "set 4 committed")
 			l.exactMoved(20, c.left)
 			for r := range 2 {
-				if n := strings.Count(l.out.String(), fmt.Sprintf("[%d.2] a newcomer begins\n", r)); n != len(c.left[r]) {
+				if n := strings.Count(l.out.String(), fmt.Sprintf("[%d.2] a destination begins\n", r)); n != len(c.left[r]) {
 					t.Errorf("rank %d is said to begin %d times", r, n)
 				}
 			}
@@ -172,7 +172,7 @@ func TestMove(t *testing.T) {
 
 // A rank that has moved is lost: the run comes back where the ranks were.
 func TestMoveThenRestart(t *testing.T) {
-	o := threeHosts(t, "gather:8:1", "kill:1:13:1")
+	o := threeHosts(t, "pause:8:1", "kill:1:13:1")
 	l := begin(t, o)
 	l.migrate(Migration{Host: "b", To: "d"}).ends(Moved)
 	l.ends(Finished, 0).says("rank 1 on d was killed by signal 9", "restored set 2", "started again: 2 ranks on a:1, c:1")
@@ -185,7 +185,7 @@ func TestMoveThenRestart(t *testing.T) {
 // A program of one rank, which moves on its own machine, there and back.
 func TestMoveAlone(t *testing.T) {
 	gate := fifo(t)
-	o := options(t, 1, "gather:3:1", "gather:4:2", "gather:9:3", "gate:0:15:"+gate)
+	o := options(t, 1, "pause:3:1", "pause:4:2", "pause:9:3", "gate:0:15:"+gate)
 	l := begin(t, o)
 	for i := range 3 {
 		st := l.migrate(Migration{Ranks: []int{0}, To: "localhost"}).ends(Moved)
@@ -211,15 +211,15 @@ func TestMoveFails(t *testing.T) {
 		limit func(*moveLimits)
 		why   string
 	}{
-		{"newcomer:start", "c", nil, "the new process of rank 1 on c ended with status 5 (it said: a newcomer begins | newcomer ends at start)"},
-		{"newcomer:%start", "c", nil, "the new process of rank 1 on c was killed by signal 9"},
-		{"newcomer:!start", "c", nil, "the new process of rank 1 on c: it can't, newcomer at start"},
-		{"newcomer:~start", "c", func(m *moveLimits) { m.start = 50 * time.Millisecond }, "the new process of rank 1 did not come to Restore within 50 ms"},
-		{"newcomer:here", "c", nil, "ended with status 5"},
-		{"newcomer:state", "c", nil, "ended with status 5"},
-		{"newcomer:~state", "c", func(m *moveLimits) { m.send = 50 * time.Millisecond }, "the state of rank 1 did not arrive within 50 ms"},
-		{"source:!ahead", "c", nil, "rank 1 on b: it can't, source at ahead"},
-		{"source:~ahead", "c", func(m *moveLimits) { m.precopy = 50 * time.Millisecond }, "rank 1 did not send its state ahead within 50 ms"},
+		{"destination:start", "c", nil, "the new process of rank 1 on c ended with status 5 (it said: a destination begins | destination ends at start)"},
+		{"destination:%start", "c", nil, "the new process of rank 1 on c was killed by signal 9"},
+		{"destination:!start", "c", nil, "the new process of rank 1 on c: it can't, destination at start"},
+		{"destination:~start", "c", func(m *moveLimits) { m.start = 50 * time.Millisecond }, "the new process of rank 1 did not come to Restore within 50 ms"},
+		{"destination:listening", "c", nil, "ended with status 5"},
+		{"destination:state", "c", nil, "ended with status 5"},
+		{"destination:~state", "c", func(m *moveLimits) { m.send = 50 * time.Millisecond }, "the state of rank 1 did not arrive within 50 ms"},
+		{"source:!precopy", "c", nil, "rank 1 on b: it can't, source at precopy"},
+		{"source:~precopy", "c", func(m *moveLimits) { m.precopy = 50 * time.Millisecond }, "rank 1 did not send its state ahead within 50 ms"},
 		{"none", "down", nil, "host down can't be reached: no route to down"},
 	} {
 		t.Run(c.fault, func(t *testing.T) {
@@ -228,7 +228,7 @@ func TestMoveFails(t *testing.T) {
 			os.WriteFile(filepath.Join(filepath.Dir(o.RemoteShell[0]), "down.down"), nil, 0o600)
 			late := strings.Contains(c.fault, "state")
 			if late {
-				o.Command = as("rank", "fault:"+c.fault+":1", "gather:8:1", "gate:0:12:"+gate)
+				o.Command = as("rank", "fault:"+c.fault+":1", "pause:8:1", "gate:0:12:"+gate)
 			}
 			s := begin(t, o)
 			if c.limit != nil {
@@ -246,7 +246,7 @@ func TestMoveFails(t *testing.T) {
 			open(t, gate)
 			s.ends(Finished, 0).says("rank 1 not moved: ")
 			s.exactMoved(20, nil)
-			if strings.Contains(s.out.String(), "newcomer") { // which is not the program
+			if strings.Contains(s.out.String(), "destination") { // which is not the program
 				t.Error(s.out.String())
 			}
 			if s.last.Attempt != 1 {
@@ -264,19 +264,19 @@ func TestMoveLost(t *testing.T) {
 		why   string
 		left  map[int][]int
 	}{
-		{"source:%ahead", nil, "rank 1 on b was killed by signal 9", nil},
-		{"source:%held", nil, "rank 1 on b was killed by signal 9", nil},
-		{"other:%hold", nil, "rank 0 on a was killed by signal 9", nil},
+		{"source:%precopy", nil, "rank 1 on b was killed by signal 9", nil},
+		{"source:%paused", nil, "rank 1 on b was killed by signal 9", nil},
+		{"other:%pause", nil, "rank 0 on a was killed by signal 9", nil},
 		{"source:%switch", nil, "rank 1 on b was killed by signal 9", nil},
 		{"source:~switch", func(m *moveLimits) { m.handOver = 50 * time.Millisecond }, "the old process of rank 1 did not leave within 50 ms", nil},
-		{"newcomer:%landed", nil, "", nil},
-		{"newcomer:%switch", nil, "rank 1 on c was killed by signal 9", nil},
-		{"newcomer:!switch", nil, "it can't, newcomer at switch", nil},
+		{"destination:%received", nil, "", nil},
+		{"destination:%switch", nil, "rank 1 on c was killed by signal 9", nil},
+		{"destination:!switch", nil, "it can't, destination at switch", nil},
 		{"other:%switch", nil, "rank 0 on a was killed by signal 9", nil},
 		{"other:~switch", func(m *moveLimits) { m.link = 50 * time.Millisecond }, "rank 0 did not connect to the new processes within 50 ms", nil},
 	} {
 		t.Run(c.fault, func(t *testing.T) {
-			args := []string{"fault:" + c.fault + ":1", "gather:8:1"}
+			args := []string{"fault:" + c.fault + ":1", "pause:8:1"}
 			o := threeHosts(t, args...)
 			l := begin(t, o)
 			if c.limit != nil {
@@ -284,7 +284,7 @@ func TestMoveLost(t *testing.T) {
 			}
 			l.await("set 1 committed") // what it comes back to
 			m := l.migrate(Migration{Ranks: []int{1}, To: "c"})
-			if c.fault == "newcomer:%landed" { // it may be seen before the decision
+			if c.fault == "destination:%received" { // it may be seen before the decision
 				if st := <-m.got; m.err != nil || st.State == Moved {
 					t.Fatalf("%+v, %v", st, m.err)
 				}
@@ -292,8 +292,8 @@ func TestMoveLost(t *testing.T) {
 				m.ends(RolledBack, c.why, "; the run goes on from set 1")
 			}
 			l.ends(Finished, 0)
-			if c.fault != "newcomer:%landed" {
-				l.says("restored set 1", "rank 1 brought back: ")
+			if c.fault != "destination:%received" {
+				l.says("restored set 1", "rank 1 rolled back: ")
 			}
 			// What a source says when it leaves is cut off with the rest.
 			exact(t, o, 20)
@@ -308,9 +308,9 @@ func TestMoveHelperLost(t *testing.T) {
 		newcomer    bool
 		state       string
 	}{
-		{"newcomer:~start", control.MoveStarting, true, NotMoved},
-		{"source:~ahead", control.MovePrecopy, true, NotMoved},
-		{"source:~ahead", control.MovePrecopy, false, RolledBack},
+		{"destination:~start", control.MoveStarting, true, NotMoved},
+		{"source:~precopy", control.MovePrecopy, true, NotMoved},
+		{"source:~precopy", control.MovePrecopy, false, RolledBack},
 		{"source:~switch", control.MoveSwitching, true, RolledBack},
 		{"source:~switch", control.MoveSwitching, false, RolledBack},
 		{"other:~switch", control.MoveLinking, true, RolledBack},
@@ -318,7 +318,7 @@ func TestMoveHelperLost(t *testing.T) {
 	} {
 		t.Run(fmt.Sprint(c.when, c.newcomer), func(t *testing.T) {
 			gate := fifo(t)
-			args := []string{"fault:" + c.fault + ":1:" + gate, "gather:8:1"}
+			args := []string{"fault:" + c.fault + ":1:" + gate, "pause:8:1"}
 			if c.state == NotMoved {
 				args[1] = "gate:0:12:" + gate
 			}
@@ -378,7 +378,7 @@ func TestMoveHelperLost(t *testing.T) {
 
 // Moves that are asked for at once are made one after the other.
 func TestMovesInOrder(t *testing.T) {
-	o := threeHosts(t, "gather:8:1", "gather:10:2")
+	o := threeHosts(t, "pause:8:1", "pause:10:2")
 	l := begin(t, o)
 	first := l.migrate(Migration{Ranks: []int{1}, To: "c"})
 	l.until(func() bool { return len(l.last.Moves) == 1 || l.done })
@@ -399,7 +399,7 @@ func TestMovesInOrder(t *testing.T) {
 // Who asked goes away: before the decision that calls the move off.
 func TestMoveCalledOff(t *testing.T) {
 	gate := fifo(t)
-	o := threeHosts(t, "fault:source:~ahead:1", "gate:0:12:"+gate, "gather:15:3")
+	o := threeHosts(t, "fault:source:~precopy:1", "gate:0:12:"+gate, "pause:15:3")
 	l := begin(t, o)
 	m := l.migrate(Migration{Ranks: []int{1}, To: "c"})
 	l.enters(1, control.MovePrecopy)
@@ -420,9 +420,9 @@ func TestMoveAndStop(t *testing.T) {
 	for _, decided := range []bool{false, true} {
 		t.Run(fmt.Sprint(decided), func(t *testing.T) {
 			gate := fifo(t)
-			args := []string{"fault:source:~ahead:1", "gate:0:12:" + gate}
+			args := []string{"fault:source:~precopy:1", "gate:0:12:" + gate}
 			if decided {
-				args = []string{"fault:source:<switch:1:" + gate, "gather:8:1"}
+				args = []string{"fault:source:<switch:1:" + gate, "pause:8:1"}
 			}
 			o := threeHosts(t, args...)
 			l := begin(t, o)
@@ -454,7 +454,7 @@ func TestMoveAndStop(t *testing.T) {
 // A checkpoint that is asked for during a move is taken after it.
 func TestMoveAndCheckpoint(t *testing.T) {
 	gate := fifo(t)
-	o := threeHosts(t, "every=100", "points=60", "fault:source:<held:1:"+gate, "gather:8:1")
+	o := threeHosts(t, "every=100", "points=60", "fault:source:<paused:1:"+gate, "pause:8:1")
 	o.Stall = 100 * time.Millisecond // no rank moves while state is sent, and that is none
 	l := begin(t, o)
 	m := l.migrate(Migration{Ranks: []int{0}, To: "c"})
@@ -467,7 +467,7 @@ func TestMoveAndCheckpoint(t *testing.T) {
 	for waiting := false; !waiting; {
 		n := make(chan bool)
 		l.s.post(func() {
-			n <- slices.ContainsFunc(l.s.requests, func(w *commandRequest) bool { return w.kind == control.Checkpoint })
+			n <- slices.ContainsFunc(l.s.requests, func(w *commandRequest) bool { return w.isCheckpoint() })
 		})
 		waiting = <-n
 	}
@@ -544,7 +544,7 @@ wait`)
 			if err != nil {
 				t.Fatal(err)
 			}
-			o := options(t, 2, "gather:8:1", "gather:10:2", "gate:1:13:"+fifo(t))
+			o := options(t, 2, "pause:8:1", "pause:10:2", "gate:1:13:"+fifo(t))
 			gate := strings.TrimPrefix(o.Command[len(o.Command)-1], "gate:1:13:")
 			o.Launcher = "mpirun"
 			if name == "mpirun.openmpi" {

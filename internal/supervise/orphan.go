@@ -26,7 +26,7 @@ func (h *helper) orphaned() error {
 		if c.waits() { // for a word of the supervisor that it may go on
 			c.dismiss()
 		} else if c.greeted() {
-			c.tell(&control.Message{Kind: control.Checkpoint, Reason: "the supervisor is gone", Stop: true})
+			c.tell(&control.Checkpoint{Reason: "the supervisor is gone", Stop: true})
 			asked = true
 		}
 	}

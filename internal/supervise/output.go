@@ -62,8 +62,9 @@ type stream struct {
 }
 
 type piece struct {
-	m     *control.Message
-	queue *sendQueue // takes the acknowledgement
+	from *control.FromRank
+	*control.Output
+	queue *sendQueue // takes the acknowledgement; nil: of a rank that has ended
 }
 
 func newSink(o *Options, n int) (*sink, error) {
@@ -200,14 +201,13 @@ func (st *stream) unseen(offset int64, data []byte) (fresh []byte, other bool) {
 }
 
 // take takes a piece; it is acknowledged when it has been shown.
-func (k *sink) take(queue *sendQueue, m *control.Message) {
-	if m.Rank < 0 || m.Rank >= k.n || m.Stream != control.Stdout && m.Stream != control.Stderr || m.Offset < 0 {
+func (k *sink) take(p piece) {
+	if p.from.Rank < 0 || p.from.Rank >= k.n {
 		return
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	p := piece{m, queue}
-	if k.stuck || k.ranks[m.Rank][m.Stream-1].skip == m.Launch {
+	if k.stuck || k.stream(p).skip == p.from.Launch {
 		k.discard(p)
 		return
 	}
@@ -217,16 +217,15 @@ func (k *sink) take(queue *sendQueue, m *control.Message) {
 
 // taken lets the helper send more.
 func (p piece) taken() {
-	if p.queue == nil { // of a rank that has ended
-		return
+	if p.queue != nil {
+		p.queue.send(&control.OutputTaken{Process: p.from.Process, Stream: p.Stream})
 	}
-	p.queue.send(&control.Message{Kind: control.OutputTaken, Rank: p.m.Rank, ByMove: p.m.ByMove, Stream: p.m.Stream})
 }
 
 // release takes a piece without showing it, and then all that follows it until
 // the next launch, which begins where nothing is missing.
 func (k *sink) discard(p piece) {
-	k.ranks[p.m.Rank][p.m.Stream-1].skip = p.m.Launch
+	k.stream(p).skip = p.from.Launch
 	p.taken()
 }
 
@@ -280,7 +279,7 @@ func (k *sink) run() {
 		k.queue = k.queue[1:]
 		k.began, k.now = time.Now(), &p
 		k.mu.Unlock()
-		k.show(p.m)
+		k.show(p)
 		k.mu.Lock()
 		k.stuck = false
 		if k.now != nil {
@@ -290,8 +289,10 @@ func (k *sink) run() {
 	}
 }
 
-func (k *sink) show(m *control.Message) {
-	st := &k.ranks[m.Rank][m.Stream-1]
+func (k *sink) stream(p piece) *stream { return &k.ranks[p.from.Rank][p.Stream-1] }
+
+func (k *sink) show(p piece) {
+	st, m, rank := k.stream(p), p.Output, p.from.Rank
 	k.mu.Lock()
 	fresh, other := st.unseen(m.Offset, m.Data)
 	end := st.offset
@@ -308,12 +309,12 @@ func (k *sink) show(m *control.Message) {
 	}
 	if k.o.Line == nil || m.Stream == control.Stdout && k.o.Out != "" {
 		if len(fresh) > 0 {
-			k.note(m.Rank, m.Stream, end, st.err == nil)
+			k.note(rank, m.Stream, end, st.err == nil)
 		}
 		return
 	}
 	if other && len(st.line) > 0 { // there is no rest of it any more
-		k.give(m.Rank, m.Stream, end-int64(len(fresh)))
+		k.give(rank, m.Stream, end-int64(len(fresh)))
 	}
 	for {
 		i := bytes.IndexByte(fresh, '\n')
@@ -323,10 +324,10 @@ func (k *sink) show(m *control.Message) {
 		}
 		st.line = append(st.line, fresh[:i]...)
 		fresh = fresh[i+1:]
-		k.give(m.Rank, m.Stream, end-int64(len(fresh)))
+		k.give(rank, m.Stream, end-int64(len(fresh)))
 	}
 	if len(st.line) > 1<<20 { // no line
-		k.give(m.Rank, m.Stream, end)
+		k.give(rank, m.Stream, end)
 	}
 }
 

@@ -15,25 +15,25 @@ import (
 // TestShownAgain: what a rank prints after it was rolled back is shown where it
 // differs from what was shown before, by whole lines, and nothing is shown twice.
 func TestShownAgain(t *testing.T) {
-	type piece struct {
+	type text struct {
 		at   int64
 		text string
 	}
 	long := strings.Repeat("0123456789abcde\n", tailSize/8)
 	for _, v := range []struct {
 		name   string
-		pieces []piece
+		pieces []text
 		want   string
 	}{
-		{"the same", []piece{{0, "a\nb\nc"}, {2, "b\n"}, {4, "c\nd\n"}}, "a|b|c|d|"},
-		{"cut and the same", []piece{{0, "a\nb\n"}, {2, ""}, {2, "b\nc\n"}}, "a|b|c|"},
-		{"another text", []piece{{0, "a\nfailed\n"}, {2, ""}, {2, "fine\nb\n"}}, "a|failed|fine|b|"},
-		{"in the midst of a line", []piece{{0, "a\nstep 1\nstep 2\n"}, {2, "step 1\nst"}, {11, "op\n"}}, "a|step 1|step 2|stop|"},
-		{"an unfinished line", []piece{{0, "a\nOh no"}, {2, "Oh yes\n"}}, "a|Oh no|Oh yes|"},
-		{"an unfinished line that goes on", []piece{{0, "a\nOh"}, {2, "Oh"}, {4, " yes\n"}}, "a|Oh yes|"},
-		{"shorter", []piece{{0, "a\nb\nc\n"}, {0, "a\nx\n"}, {4, "y\nz\n"}}, "a|b|c|x|y|z|"},
-		{"some was let go", []piece{{0, "a\n"}, {10, "b\n"}, {10, "c\n"}}, "a|b|c|"},
-		{"older than what is kept", []piece{{0, long}, {0, "9" + long[1:]}, {int64(len(long)), "b\n"}}, strings.ReplaceAll(long, "\n", "|") + "b|"},
+		{"the same", []text{{0, "a\nb\nc"}, {2, "b\n"}, {4, "c\nd\n"}}, "a|b|c|d|"},
+		{"cut and the same", []text{{0, "a\nb\n"}, {2, ""}, {2, "b\nc\n"}}, "a|b|c|"},
+		{"another text", []text{{0, "a\nfailed\n"}, {2, ""}, {2, "fine\nb\n"}}, "a|failed|fine|b|"},
+		{"in the midst of a line", []text{{0, "a\nstep 1\nstep 2\n"}, {2, "step 1\nst"}, {11, "op\n"}}, "a|step 1|step 2|stop|"},
+		{"an unfinished line", []text{{0, "a\nOh no"}, {2, "Oh yes\n"}}, "a|Oh no|Oh yes|"},
+		{"an unfinished line that goes on", []text{{0, "a\nOh"}, {2, "Oh"}, {4, " yes\n"}}, "a|Oh yes|"},
+		{"shorter", []text{{0, "a\nb\nc\n"}, {0, "a\nx\n"}, {4, "y\nz\n"}}, "a|b|c|x|y|z|"},
+		{"some was let go", []text{{0, "a\n"}, {10, "b\n"}, {10, "c\n"}}, "a|b|c|"},
+		{"older than what is kept", []text{{0, long}, {0, "9" + long[1:]}, {int64(len(long)), "b\n"}}, strings.ReplaceAll(long, "\n", "|") + "b|"},
 	} {
 		t.Run(v.name, func(t *testing.T) {
 			var shown strings.Builder
@@ -44,11 +44,11 @@ func TestShownAgain(t *testing.T) {
 			}}, ranks: make([][2]stream, 1)}
 			k.some.L = &k.mu
 			for _, p := range v.pieces {
-				m := &control.Message{Stream: control.Stdout, Offset: p.at}
+				m := &control.Output{Stream: control.Stdout, Offset: p.at}
 				if p.text != "" {
 					m.Data = []byte(p.text)
 				}
-				k.show(m)
+				k.show(piece{from: new(control.FromRank), Output: m})
 			}
 			if got := shown.String(); got != v.want {
 				t.Errorf("shown: %.200s\nwanted: %.200s", got, v.want)
@@ -113,7 +113,7 @@ func TestShownBefore(t *testing.T) {
 			defer k.rest()
 			text := v.file[:v.at] + v.text
 			at := min(k.begin(0)[0], v.at) // as a follower would
-			k.show(&control.Message{Stream: control.Stdout, Offset: at, Data: []byte(text[at:])})
+			k.show(piece{from: new(control.FromRank), Output: &control.Output{Stream: control.Stdout, Offset: at, Data: []byte(text[at:])}})
 			if shown.String() != v.want {
 				t.Errorf("shown: %q, want %q", shown.String(), v.want)
 			}

@@ -250,7 +250,7 @@ func (s *Supervisor) releaseEmptyHosts() {
 func (h *host) release() {
 	queue, conn, ended := h.queue, h.conn, h.ended
 	h.up, h.served, h.queue, h.conn = false, false, nil, nil
-	queue.send(&control.Message{Kind: control.Quit})
+	queue.send(&control.Quit{})
 	queue.finish()
 	go func() {
 		select {

@@ -14,7 +14,7 @@ type sendQueue struct {
 	conn *control.Conn
 	mu   sync.Mutex
 	some sync.Cond
-	list []*control.Message
+	list []control.Message
 	shut bool
 	room int
 	done chan struct{} // everything was sent, or can't be
@@ -28,7 +28,7 @@ func newSendQueue(conn *control.Conn, room int) *sendQueue {
 }
 
 // send queues a message. Any goroutine may call it; it does not block.
-func (b *sendQueue) send(m *control.Message) {
+func (b *sendQueue) send(m control.Message) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.shut {

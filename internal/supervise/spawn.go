@@ -155,9 +155,7 @@ func (s *Supervisor) sendSpawn(m *move, x *movingRank) bool {
 	x.spawn = by
 	go s.expect(m, x, port, by)
 	command := append([]string{"/bin/sh", "-c", spawnScript, "sh", strings.Join(addressesOf(port), ","), s.a.launch + ":" + s.dir.path, s.cwd}, s.o.RemoteHelper...)
-	w := m.word(false)
-	w.Ranks = []int{x.rank}
-	s.tellRank(rank, &control.Message{Kind: control.Spawn, Host: host, Move: w, Start: &control.Start{Command: append(command, "--launched")}})
+	s.tellRank(rank, &control.Spawn{Move: m.ID, Moving: x.rank, Host: host, Command: append(command, "--launched")})
 	a, limit := s.a, s.limits.join
 	a.spawning = append(a.spawning, by)
 	s.after(limit, func() {
@@ -177,10 +175,10 @@ func (a *attempt) inSpawn() bool {
 
 // spawned takes in what became of it. What the library does not start,
 // another launch of mpirun does.
-func (s *Supervisor) spawned(said *control.Message) {
+func (s *Supervisor) spawned(rank int, said *control.Spawned) {
 	a, m := s.a, s.move
 	i := slices.IndexFunc(a.spawning, func(y *spawn) bool {
-		return said.Move != nil && y.rank == said.Rank && y.move == said.Move.ID && slices.Equal(said.Move.Ranks, []int{y.movingRank})
+		return y.rank == rank && y.move == said.Move && y.movingRank == said.Moving
 	})
 	if i < 0 {
 		return
@@ -198,7 +196,7 @@ func (s *Supervisor) spawned(said *control.Message) {
 	}
 	a.spawning = slices.Delete(a.spawning, i, i+1)
 	if said.Error != "" {
-		s.unspawned(m, by, fmt.Sprintf("rank %d: %s", said.Rank, plain(said)))
+		s.unspawned(m, by, fmt.Sprintf("rank %d: %s", rank, plain(rank, said.Error)))
 		return
 	}
 	s.after(s.limits.come, func() {

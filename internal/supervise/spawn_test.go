@@ -122,7 +122,7 @@ wait`)
 // when their rank has left.
 func TestMoveSpawned(t *testing.T) {
 	gate := fifo(t)
-	l, sent := spawnedRun(t, "gather:8:1", "gather:10:2", "gather:12:3", "gate:1:14:"+gate)
+	l, sent := spawnedRun(t, "pause:8:1", "pause:10:2", "pause:12:3", "gate:1:14:"+gate)
 	for _, r := range []int{1, 0, 1} {
 		l.migrate(Migration{Ranks: []int{r}, To: "localhost"}).ends(Moved)
 	}
@@ -174,7 +174,6 @@ func until(t *testing.T, cond func() bool) {
 // left has nothing to say.
 func TestSpawnedLate(t *testing.T) {
 	from, to := &host{shared: "a", up: true}, &host{shared: "b", up: true}
-	word := &control.Move{ID: 3, Ranks: []int{1}}
 	for _, left := range []bool{false, true} {
 		x := &movingRank{rank: 1, from: from, to: to}
 		m := &move{MoveState: &control.MoveState{ID: 3}, moving: []*movingRank{x}}
@@ -184,7 +183,7 @@ func TestSpawnedLate(t *testing.T) {
 			s.handedOver(x)
 		} else { // the process is not the rank's any more
 			a.ranks[1].on = to
-			s.fromRank(from, &control.Message{Kind: control.Spawned, Rank: 1, Launch: "x", Move: word})
+			s.fromRank(from, &control.FromRank{Process: control.Process{Rank: 1}, Launch: "x", Carried: control.Carried{Message: &control.Spawned{Move: 3, Moving: 1}}})
 		}
 		if len(a.spawning) != 1 || a.spawning[0].rank != 0 {
 			t.Errorf("left %v: %d are waited for", left, len(a.spawning))
@@ -273,7 +272,7 @@ func TestAwaitRanks(t *testing.T) {
 // newcomers, and it is not asked any more.
 func TestMoveSpawnRefused(t *testing.T) {
 	gate := fifo(t)
-	l, sent := spawnedRun(t, "spawn:refuses", "gather:8:1", "gather:10:2", "gate:1:13:"+gate)
+	l, sent := spawnedRun(t, "spawn:refuses", "pause:8:1", "pause:10:2", "gate:1:13:"+gate)
 	l.migrate(Migration{Ranks: []int{1}, To: "localhost"}).ends(Moved)
 	l.migrate(Migration{Ranks: []int{0}, To: "localhost"}).ends(Moved)
 	l.await("it is not possible; the new process of rank 1 is started by another mpirun")
@@ -289,7 +288,7 @@ func TestMoveSpawnRefused(t *testing.T) {
 // not come back is lost.
 func TestMoveSpawnHangs(t *testing.T) {
 	t.Run("nothing", func(t *testing.T) {
-		l, sent := spawnedRun(t, "spawn:nothing", "gather:13:2")
+		l, sent := spawnedRun(t, "spawn:nothing", "pause:13:2")
 		l.reaches(0, 13)
 		l.s.post(func() { l.s.limits.join = 50 * time.Millisecond })
 		l.migrate(Migration{Ranks: []int{1}, To: "localhost"}).ends(NotMoved, "no helper came from localhost")
@@ -316,7 +315,7 @@ func TestMoveSpawnHangs(t *testing.T) {
 		l.exactMoved(20, nil)
 	})
 	t.Run("none", func(t *testing.T) {
-		l, sent := spawnedRun(t, "spawn:none", "gather:13:1")
+		l, sent := spawnedRun(t, "spawn:none", "pause:13:1")
 		l.reaches(0, 13)
 		l.s.post(func() { l.s.limits.come = 50 * time.Millisecond })
 		m := l.migrate(Migration{Ranks: []int{1}, To: "localhost"})
@@ -328,7 +327,7 @@ func TestMoveSpawnHangs(t *testing.T) {
 		l.ends(Finished, 0)
 	})
 	t.Run("hangs", func(t *testing.T) {
-		l, sent := spawnedRun(t, "spawn:hangs", "gather:13:1", "gather:17:2:2")
+		l, sent := spawnedRun(t, "spawn:hangs", "pause:13:1", "pause:17:2:2")
 		l.reaches(0, 13)
 		l.s.post(func() { l.s.limits.spawn = 50 * time.Millisecond })
 		m := l.migrate(Migration{Ranks: []int{1}, To: "localhost"})

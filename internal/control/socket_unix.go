@@ -3,66 +3,12 @@
 package control
 
 import (
-	"errors"
 	"fmt"
-	"io"
 	"net"
 	"os"
 	"strconv"
 	"syscall"
 )
-
-func sendFiles(stream io.Writer, buf []byte, files []*os.File) (int, error) {
-	u, ok := stream.(*net.UnixConn)
-	if !ok {
-		return 0, errors.New("descriptors can be passed over Unix sockets only")
-	}
-	if len(files) > maxFiles {
-		return 0, fmt.Errorf("%d descriptors, %d are allowed", len(files), maxFiles)
-	}
-	fds := make([]int, len(files))
-	for i, f := range files {
-		fds[i] = int(f.Fd())
-	}
-	n, _, err := u.WriteMsgUnix(buf, syscall.UnixRights(fds...), nil)
-	return n, err
-}
-
-// recvFiles reads bytes, and the descriptors that came with the first.
-func recvFiles(u *net.UnixConn, p []byte) (int, []*os.File, error) {
-	if len(p) == 0 {
-		return 0, nil, nil
-	}
-	oob := make([]byte, syscall.CmsgSpace(4*maxFiles))
-	n, k, flags, _, err := u.ReadMsgUnix(p, oob)
-	var files []*os.File
-	if k > 0 {
-		list, e := syscall.ParseSocketControlMessage(oob[:k])
-		if e != nil {
-			return n, nil, fmt.Errorf("%w: %v", ErrMalformed, e)
-		}
-		for i := range list {
-			fds, e := syscall.ParseUnixRights(&list[i])
-			if e != nil {
-				continue
-			}
-			for _, fd := range fds {
-				syscall.CloseOnExec(fd)
-				files = append(files, os.NewFile(uintptr(fd), "passed descriptor"))
-			}
-		}
-	}
-	switch {
-	case errors.Is(err, io.EOF):
-		err = io.EOF // not wrapped: readers compare
-	case err != nil:
-	case flags&syscall.MSG_CTRUNC != 0:
-		err = fmt.Errorf("%w: more than %d descriptors", ErrMalformed, maxFiles)
-	case n == 0:
-		err = io.EOF
-	}
-	return n, files, err
-}
 
 // Pair returns the two ends of a Unix stream socket: one for this process,
 // one to be inherited by another. Both are closed on exec.
