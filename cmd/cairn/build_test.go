@@ -82,7 +82,7 @@ func TestBuild(t *testing.T) {
 	if doc.Program != filepath.Join("x", "sums") || len(doc.Points) != 1 || !doc.Before || !exists("x/sums") {
 		t.Errorf("%+v", doc)
 	}
-	cairnRun(t, "build", "-o", "nowhere", "./cmd/none").exit(exitUsage).complains("no program to look at: ", "cmd/none", "name a folder")
+	cairnRun(t, "build", "-o", "nowhere", "./cmd/none").exit(exitUsage).complains("no program found: ", "cmd/none", "name a directory")
 	denied := "/sys" // not even for root
 	if os.Geteuid() != 0 {
 		denied = "denied"
@@ -94,10 +94,10 @@ func TestBuild(t *testing.T) {
 		cairnRun(t, append(args, "./cmd/sums")...).exit(exitFailed).complains("; ask for access, or give another name with -o FILE")
 	}
 	cairnRun(t, "run", "--run", denied+"/x", "./cmd/sums").exit(exitFailed).complains("; ask for access, or put the run's folder elsewhere with --run FOLDER")
-	cairnRun(t, "build", "--buildmode", "plugin", "./cmd/sums").exit(exitFailed).complains("makes no program")
+	cairnRun(t, "build", "--buildmode", "plugin", "./cmd/sums").exit(exitFailed).complains("does not make a program")
 	cairnRun(t, "build", "--fast", "./cmd/sums").exit(exitUsage).complains("unknown flag --fast")
 	write(t, "cmd/sums/main.go", "package main\n\nfunc main() {}\n")
-	cairnRun(t, "build", "./cmd/sums").exit(exitFailed).complains("can't be made restartable")
+	cairnRun(t, "build", "./cmd/sums").exit(exitFailed).complains("cannot be made restartable")
 	if read(t, "sums") == "" {
 		t.Error("a failed build removed the program")
 	}

@@ -61,7 +61,7 @@ func TestCompiledFlight(t *testing.T) {
 // TestCompiledOwn: a program that takes its own checkpoints is built as it is.
 func TestCompiledOwn(t *testing.T) {
 	made, said := cairnBuilds(t, "./examples/heat")
-	must(t, said, "the program takes its own checkpoints", "it is built as it is")
+	must(t, said, "the program takes its own checkpoints", "it is built unchanged")
 	r := newRun(t, made, "-n", "64", "-steps", "200")
 	r.start("-n", "2", "--every-points", "50").finishes()
 	must(t, r.output(), "heat ok")

@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// findCached finds a program in the cache; nil if it is not there.
+// findCached returns a program of the cache, or nil.
 func findCached(cache, key string) *Made {
 	if key == "" {
 		return nil
@@ -28,18 +28,18 @@ func findCached(cache, key string) *Made {
 		return nil
 	}
 	now := time.Now()
-	os.Chtimes(dir, now, now) // it was used
+	os.Chtimes(dir, now, now) // it is in use
 	return m
 }
 
-// store puts what was built in work into the cache, for others to find if there is
-// a key.
+// store moves what was built in work into the cache. Without a key nobody finds
+// it there.
 func (m *Made) store(cache, key, work string) error {
 	text, err := json.Marshal(m)
 	if err != nil {
 		return err
 	}
-	// The program is written before what makes it count.
+	// Sync the program before made.json makes it valid.
 	f, err := os.Open(filepath.Join(work, m.Name))
 	if err != nil {
 		return err
@@ -56,7 +56,7 @@ func (m *Made) store(cache, key, work string) error {
 	if err := os.Chmod(work, 0o755); err != nil {
 		return err
 	}
-	if err := os.Rename(work, dir); err != nil { // another has made it too, or half of it is there
+	if err := os.Rename(work, dir); err != nil { // another build stored it too, or one left half of it
 		if err := os.RemoveAll(dir); err != nil {
 			return err
 		}
@@ -68,8 +68,8 @@ func (m *Made) store(cache, key, work string) error {
 	return nil
 }
 
-// prune removes the programs that were not used for longest until no more than
-// limit bytes remain; the one at keep stays.
+// prune removes the programs whose last use is longest ago, until no more than
+// limit bytes remain. It keeps the one at keep.
 func prune(cache string, limit int64, keep string) error {
 	entries, err := os.ReadDir(cache)
 	if err != nil {
@@ -85,11 +85,11 @@ func prune(cache string, limit int64, keep string) error {
 		o := old{dir: filepath.Join(cache, e.Name())}
 		st, err := e.Info()
 		if err != nil {
-			continue // another removed it
+			continue // another process removed it
 		}
 		o.used = st.ModTime()
 		if strings.HasPrefix(e.Name(), ".new-") && time.Since(o.used) < time.Hour {
-			continue // being made
+			continue // a build is writing it
 		}
 		filepath.WalkDir(o.dir, func(_ string, e fs.DirEntry, err error) error {
 			if err == nil && e.Type().IsRegular() {
@@ -112,5 +112,5 @@ func prune(cache string, limit int64, keep string) error {
 	return nil
 }
 
-// cacheLimit is how much the cache may hold of programs.
+// cacheLimit is how many bytes of programs the cache may hold.
 const cacheLimit = 1 << 30

@@ -10,8 +10,8 @@ import (
 	"testing"
 )
 
-// TestCopyOver: a program takes the place of nothing but programs.
-func TestCopyOver(t *testing.T) {
+// TestMade_CopyOverFile: Copy replaces programs, and nothing else.
+func TestMade_CopyOverFile(t *testing.T) {
 	dir := t.TempDir()
 	at := func(name string) string { return filepath.Join(dir, name) }
 	put := func(name, text string) {
@@ -32,7 +32,7 @@ func TestCopyOver(t *testing.T) {
 		t.Fatal(err)
 	}
 	m := &Made{Path: at("new")}
-	for _, name := range []string{"link", "empty", "fresh", "folder/fresh"} {
+	for _, name := range []string{"link", "empty", "fresh", "dir/fresh"} {
 		if err := m.Copy(at(name)); err != nil {
 			t.Error(err)
 		}

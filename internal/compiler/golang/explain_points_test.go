@@ -12,8 +12,8 @@ import (
 	"github.com/cairnrun/cairn/internal/compiler/golang/load"
 )
 
-// overFunction has its work in the body of a loop over a function; WORKER stands
-// before a second loop of the same kind as the chosen one.
+// overFunction has its work in the body of a loop over a function. WORKER
+// stands before a second loop of the same kind as the chosen one.
 const overFunction = `package main
 
 import "fmt"
@@ -65,7 +65,8 @@ func main() {
 }
 `
 
-// explainText is what explain prints of a program, what JSON has, and what build makes.
+// explainText returns what explain prints of a program, its JSON form, and what
+// build makes.
 func explainText(t *testing.T, text string) (string, *explain.Saving, *instrument.Result) {
 	t.Helper()
 	p, err := Load(context.Background(), tree(t, "go.mod", "module x\n\ngo 1.26\n", "main.go", text), []string{"."}, load.Options{})
@@ -85,22 +86,22 @@ func explainText(t *testing.T, text string) (string, *explain.Saving, *instrumen
 	return b.String(), s, in
 }
 
-// section is what a page says below a heading, up to an empty line.
+// section returns the text below a heading, up to an empty line.
 func section(page, heading string) string {
 	_, rest, _ := strings.Cut(page, heading+"\n")
 	rest, _, _ = strings.Cut(rest, "\n\n")
 	return rest
 }
 
-// TestExplainPoints: explain names the points that build makes, all of them and no
-// others, in the same order.
-func TestExplainPoints(t *testing.T) {
+// TestExplain_Points: explain names all points that build makes, and no others,
+// in the same order.
+func TestExplain_Points(t *testing.T) {
 	for _, worker := range []string{"", "go println(sum)"} {
 		page, s, in := explainText(t, strings.Replace(overFunction, "WORKER", worker, 1))
 		if in == nil || len(in.Points) < 2 {
 			t.Fatalf("%q: too few points to be of use\n%s", worker, page)
 		}
-		list := section(page, "Points would be at the beginning of each round of")
+		list := section(page, "Points are at the beginning of each iteration of")
 		var want, got []string
 		for _, q := range in.Points {
 			want = append(want, fmt.Sprintf("  %s:%d in", q.File, q.Line))
@@ -135,9 +136,9 @@ func TestExplainPoints(t *testing.T) {
 	}
 }
 
-// TestExplainCaptured: what the body of a loop over a function captures is listed
-// under its own name, and nothing has a name that cairn made.
-func TestExplainCaptured(t *testing.T) {
+// TestExplain_CapturedVariables: explain lists what the body of a loop over a
+// function captures under its own name, and shows no name that cairn made.
+func TestExplain_CapturedVariables(t *testing.T) {
 	page, s, _ := explainText(t, strings.Replace(overFunction, "WORKER", "", 1))
 	bodies := 0
 	for _, f := range s.Frames {

@@ -32,7 +32,7 @@ func loadTest(t *testing.T, name string, o load.Options) *lower.Program {
 	return p
 }
 
-// remarks returns what comments at the ends of lines say, by line.
+// remarks returns the comments at the ends of lines, by line.
 func remarks(t *testing.T, name, pattern string) map[int][]string {
 	t.Helper()
 	text, err := os.ReadFile("testdata/src/" + name + "/main.go")
@@ -51,7 +51,7 @@ func remarks(t *testing.T, name, pattern string) map[int][]string {
 	return found
 }
 
-func TestCounts(t *testing.T) {
+func TestExplain_Counts(t *testing.T) {
 	for _, name := range []string{"plain", "calls", "dynamic", "flow"} {
 		t.Run(name, func(t *testing.T) {
 			r := hotloops.Measure(loadTest(t, name, load.Options{}).Program)
@@ -89,7 +89,7 @@ func loopsOf(p *lower.Program) (list []*ir.Loop) {
 	return list
 }
 
-func TestTrips(t *testing.T) {
+func TestLoad_TripCounts(t *testing.T) {
 	want := remarks(t, "trips", `trip=(-?\d+)`)
 	for _, l := range loopsOf(loadTest(t, "trips", load.Options{})) {
 		if m := want[l.Line]; len(m) == 0 || m[0] != strconv.Itoa(l.Trip) {
@@ -102,7 +102,7 @@ func TestTrips(t *testing.T) {
 	}
 }
 
-func TestMessages(t *testing.T) {
+func TestExplain_Messages(t *testing.T) {
 	for _, name := range []string{"ring", "pending", "oneway"} {
 		t.Run(name, func(t *testing.T) {
 			e := explain.Explain(loadTest(t, name, load.Options{}), explain.Options{})
@@ -143,7 +143,7 @@ func atoi(s string) int {
 	return n
 }
 
-func TestKernels(t *testing.T) {
+func TestExplain_Kernels(t *testing.T) {
 	p := loadTest(t, "kernels", load.Options{})
 	var found []*ir.Kernel
 	for _, q := range p.Procs {
@@ -170,7 +170,7 @@ func TestKernels(t *testing.T) {
 	}
 }
 
-func TestGoroutines(t *testing.T) {
+func TestExplain_Goroutines(t *testing.T) {
 	e := explain.Explain(loadTest(t, "alive", load.Options{}), explain.Options{})
 	want := remarks(t, "alive", `alive: (\d)`)
 	for _, l := range e.Loops {
@@ -186,7 +186,7 @@ func TestGoroutines(t *testing.T) {
 	}
 }
 
-func TestComments(t *testing.T) {
+func TestExplain_Comments(t *testing.T) {
 	p := loadTest(t, "comments", load.Options{})
 	e := explain.Explain(p, explain.Options{})
 	var got []string
@@ -202,15 +202,16 @@ func TestComments(t *testing.T) {
 	}
 }
 
-// TestStrayComments: a comment for a point where none can be is no secret.
-func TestStrayComments(t *testing.T) {
+// TestInstrument_StrayComments: a comment for a point where none can be is
+// reported.
+func TestInstrument_StrayComments(t *testing.T) {
 	const head = "package main\n\nvar n int\n\nfunc main() {\n"
 	const loop = "\tfor i := 0; i < 1000; i++ {\n\t\tn += i * n\n\t}\n"
 	const unused = "}\n\nfunc unused() {\n\t//cairn:point\n" + loop
 	for _, c := range []struct {
 		name, text string
-		refused    string // what the error says
-		warns      string // what a warning says
+		refused    string // expected in the error
+		warns      string // expected in a warning
 	}{
 		{"statement", head + "\t//cairn:point\n\tn++\n" + loop + "}\n", "main.go:6: //cairn:point belongs to no loop", ""},
 		{"function", head[:len("package main\n\nvar n int\n\n")] + "//cairn:point\n" + "func main() {\n" + loop + "}\n", "main.go:5: //cairn:point belongs to no loop", ""},
@@ -243,9 +244,9 @@ func TestStrayComments(t *testing.T) {
 	}
 }
 
-// TestPointLines: a point has the line of its loop, wherever it is shown, and
-// variables that of the statement that reads them.
-func TestPointLines(t *testing.T) {
+// TestInstrument_PointLines: a point is shown with the line of its loop, a
+// variable with that of the statement that reads it.
+func TestInstrument_PointLines(t *testing.T) {
 	text := `package main
 
 var grid [100]float64
@@ -293,7 +294,7 @@ func main() {
 	}
 }
 
-func TestTake(t *testing.T) {
+func TestLoad_Take(t *testing.T) {
 	p := loadTest(t, "dynamic", load.Options{Take: []string{"one"}})
 	if r := hotloops.Measure(p.Program); r.S != 8 || r.A != 7 { // one instead of two
 		t.Errorf("counts %v and %v", r.S, r.A)
@@ -304,7 +305,7 @@ func TestTake(t *testing.T) {
 	}
 }
 
-func TestErrors(t *testing.T) {
+func TestLoad_Errors(t *testing.T) {
 	syntax := t.TempDir()
 	if err := os.WriteFile(filepath.Join(syntax, "main.go"), []byte("package main\nfunc main() { for }\n"), 0o666); err != nil {
 		t.Fatal(err)
@@ -315,11 +316,11 @@ func TestErrors(t *testing.T) {
 		want    []string
 	}{
 		{"./testdata/src/broken", load.ErrSource, []string{"broken/main.go:4:14: ", "broken/main.go:5:2: undefined: undefined", "go build"}},
-		{"./testdata/src/broken/main.go", load.ErrSource, []string{"undefined: undefined", "mend it until 'go build ./testdata/src/broken/main.go' passes; all files of the program have to be named"}},
+		{"./testdata/src/broken/main.go", load.ErrSource, []string{"undefined: undefined", "correct it until 'go build ./testdata/src/broken/main.go' succeeds; name all files of the program"}},
 		{filepath.Join(syntax, "main.go"), load.ErrSource, []string{"main.go:2:"}},
-		{"./testdata/src", load.ErrPattern, []string{"no program to look at: no Go files in", "; name a folder"}},
+		{"./testdata/src", load.ErrPattern, []string{"no program found: no Go files in", "; name a directory"}},
 		{"absent.go", load.ErrPattern, []string{"there is no file absent.go"}},
-		{"./testdata/src/nomain", load.ErrPattern, []string{"not a program", "name one with package main"}},
+		{"./testdata/src/nomain", load.ErrPattern, []string{"not a program", "name a package main"}},
 		{"./testdata/src/several/...", load.ErrPattern, []string{"2 programs", "several/a", "several/b"}},
 		{"./testdata/src/absent", load.ErrPattern, []string{"absent"}},
 		{"no.such/package", load.ErrPattern, []string{"no.such/package"}},
@@ -345,9 +346,9 @@ func TestErrors(t *testing.T) {
 	}
 }
 
-// TestModules has a program with a replaced dependency, whose source is read, and
-// a file with a build tag.
-func TestModules(t *testing.T) {
+// TestLoad_Modules loads a program with a replaced dependency, whose source is
+// read, and a file with a build tag.
+func TestLoad_Modules(t *testing.T) {
 	dir := t.TempDir()
 	for name, text := range map[string]string{
 		"go.mod":      "module example.com/prog\n\ngo 1.24\n\nrequire example.com/dep v0.0.0\n\nreplace example.com/dep => ./dep\n",
@@ -385,12 +386,12 @@ func TestModules(t *testing.T) {
 	}
 }
 
-// TestExamples compares with what was found before, and with where the programs
-// call Point by hand.
-func TestExamples(t *testing.T) {
+// TestExplain_Examples compares with the golden files, and with where the
+// programs call Point by hand.
+func TestExplain_Examples(t *testing.T) {
 	for _, c := range []struct {
 		name, pattern, take string
-		points              []string // where the source has them, as file and function
+		points              []string // where the source has points, as file and function
 	}{
 		{"heat", "./examples/heat", "", []string{"plate.go (*plate).run"}},
 		{"ring", "./examples/ring", "", []string{"ring.go (*ring).run"}},
@@ -401,8 +402,8 @@ func TestExamples(t *testing.T) {
 		{"npb-ft", "./examples/npb", "ft", []string{"ft.go ft"}},
 		{"npb-mg", "./examples/npb", "mg", []string{"mg.go mg"}},
 		{"npb", "./examples/npb", "", []string{"mg.go mg", "cg.go cg", "ft.go ft", "is.go is", "ep.go ep"}},
-		// All programs have the same main loop. The references and initial states of
-		// some are not much less.
+		// All programs have the same main loop. The references and
+		// initial states of some have not much less work.
 		{"testbed", "./examples/testbed", "", []string{"harness.go (*harness).loop", "shwa.go (*shwa).reference",
 			"ftmd.go (*ft).toWaves", "ftmd.go (*ft).toWaves", "summa.go (*summa).begin", "summa.go (*summa).reference",
 			"floyd.go (*floyd).reference", "summa.go (*summa).prepare"}},
@@ -452,7 +453,7 @@ func TestExamples(t *testing.T) {
 	}
 }
 
-// diff shows the first lines that differ.
+// diff returns the first lines that differ.
 func diff(want, got string) string {
 	w, g := strings.Split(want, "\n"), strings.Split(got, "\n")
 	for i := range max(len(w), len(g)) {
@@ -463,8 +464,8 @@ func diff(want, got string) string {
 	return ""
 }
 
-// BenchmarkLargest analyses the largest program at hand: the command itself, with
-// the packages of the call graph.
+// BenchmarkLargest analyses the largest program at hand: the cairn command,
+// with the packages of the call graph.
 func BenchmarkLargest(b *testing.B) {
 	times := make(map[string]float64)
 	lines := 0
@@ -484,7 +485,7 @@ func BenchmarkLargest(b *testing.B) {
 	}
 }
 
-func TestMalleable(t *testing.T) {
+func TestExplain_Malleable(t *testing.T) {
 	p, err := Load(context.Background(), "../../..", []string{"./examples/testbed"}, load.Options{})
 	if err != nil {
 		t.Fatal(err)

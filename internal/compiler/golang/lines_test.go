@@ -14,10 +14,10 @@ import (
 	"github.com/cairnrun/cairn/internal/compiler/golang/load"
 )
 
-// TestCallLines: a call that leads to a point has its own line, however many
-// statements are made of the one that it is in; a loop over a function has that
-// of its head, for the call that it is and for its point.
-func TestCallLines(t *testing.T) {
+// TestInstrument_CallLines: a call that leads to a point keeps its line,
+// however many statements are made of its statement. A loop over a function has
+// the line of its head, for the call and for the point.
+func TestInstrument_CallLines(t *testing.T) {
 	text := `package main
 
 var sum int
@@ -91,10 +91,10 @@ func main() {
 	}
 }
 
-// TestPartLines: what stands for a function, and goes on with it, has lines of that
-// function, as a trace shows them; so have statements of which something was
-// computed before.
-func TestPartLines(t *testing.T) {
+// TestInstrument_PartLines: in a trace, the parts that continue a function have
+// lines of that function, and so have statements of which a part was computed
+// before.
+func TestInstrument_PartLines(t *testing.T) {
 	text := `package main
 
 import "fmt"

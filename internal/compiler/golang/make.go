@@ -22,42 +22,46 @@ import (
 	"github.com/cairnrun/cairn/internal/compiler/golang/rewrite"
 )
 
-// MakeOptions of Make.
+// MakeOptions are the options of Make and Rewrite.
 type MakeOptions struct {
 	gobuild.Options
-	// Take is as in Options.
+	// Output is the file to write, or a directory. If it is empty, the program
+	// is only in the cache.
+	Output string
+	// Take is as in load.Options.
 	Take []string
 	// Instrument says how the program is rewritten.
 	Instrument instrument.Options
-	// Progress, if not nil, is told what begins and what was done, a line at a
-	// time.
+	// Progress, if not nil, is called with a line of text when a step
+	// begins or ends.
 	Progress func(text string)
 }
 
-// Made is a program that Make made.
+// Made is a program that Make built.
 type Made struct {
-	// Name is the program's, as go build would name it.
+	// Name is the name that go build would give the program.
 	Name string `json:"name"`
-	// Path is where it is.
+	// Path is the program's file.
 	Path string `json:"-"`
-	// Source is a digest of what the program was rewritten to: sets that it takes
-	// belong to it only.
+	// Source is a digest of the rewritten source. Only a program with the
+	// same digest can restore the checkpoints that this one takes.
 	Source string `json:"source"`
-	// Points are where checkpoints may be taken.
+	// Points are the places where checkpoints may be taken.
 	Points []explain.PointInfo `json:"points"`
-	// Uncovered says which of its work is not saved.
+	// Uncovered says which of the program's work is not saved.
 	Uncovered []string `json:"uncovered,omitempty"`
-	// Notes are the other sentences about its points and about loops without.
+	// Notes are other remarks on points and on loops without a point.
 	Notes []string `json:"notes,omitempty"`
-	// ReadsStdin says that it reads stdin.
+	// ReadsStdin reports whether the program reads stdin.
 	ReadsStdin bool `json:"reads,omitempty"`
-	// Cached says that it was made before, and nothing has changed.
+	// Cached reports whether the program was taken from the cache.
 	Cached bool `json:"-"`
 }
 
-// Make makes a program restartable and builds it. A program that was made before
-// with the same options, and none of whose files has changed, is taken from the
-// cache. If o.Output is a folder, the program is put into it under its name.
+// Make rewrites a program so that it can be restarted, and builds it. If a
+// program with the same options and the same files is in the cache, Make takes
+// that. If o.Output is a directory, Make writes the program into it under its
+// name.
 func Make(ctx context.Context, dir string, patterns []string, o MakeOptions) (*Made, error) {
 	b, err := gobuild.New(ctx, dir, patterns, o.Options)
 	if err != nil {
@@ -87,7 +91,7 @@ func Make(ctx context.Context, dir string, patterns []string, o MakeOptions) (*M
 	if st, err := os.Stat(to); err == nil && st.IsDir() {
 		to = filepath.Join(to, m.Name)
 		if st, err := os.Stat(to); err == nil && st.IsDir() {
-			return nil, fmt.Errorf("%w: %s is a folder; give the program another name with -o", gobuild.ErrBuild, to)
+			return nil, fmt.Errorf("%w: %s is a directory; choose another name with -o", gobuild.ErrBuild, to)
 		}
 	}
 	if err := m.Copy(to); err != nil {
@@ -97,8 +101,7 @@ func Make(ctx context.Context, dir string, patterns []string, o MakeOptions) (*M
 	return m, nil
 }
 
-// report says where the points are, how that came about, and what is to be known of
-// them.
+// report passes the points, how they came about, and the warnings to progress.
 func (m *Made) report(progress func(text string), how string) {
 	if len(m.Points) > 0 {
 		progress(pointsText(m.Points) + ", " + how)
@@ -111,7 +114,8 @@ func (m *Made) report(progress func(text string), how string) {
 	}
 }
 
-// Copy puts a copy of the program at to. Who runs one that was there keeps it.
+// Copy writes a copy of the program to the file to. A process that runs the
+// file's old content keeps it.
 func (m *Made) Copy(to string) error {
 	if to == os.DevNull {
 		return nil
@@ -128,15 +132,15 @@ func (m *Made) Copy(to string) error {
 	return nil
 }
 
-// checkReplaceable tells whether a program may take the place of what is there: of
-// nothing, of an empty file, of a program.
+// checkReplaceable returns an error if the file holds something other than a
+// program. An empty file, or none, may be replaced.
 func checkReplaceable(name string) error {
 	st, err := os.Stat(name)
 	if err != nil || st.Mode().IsRegular() && st.Size() == 0 {
-		return nil // what is wrong shows when it is written
+		return nil // writing reports what is wrong
 	}
 	if !st.Mode().IsRegular() {
-		return fmt.Errorf("%s is there, and no file: it is not replaced; give another name with -o", name)
+		return fmt.Errorf("%s exists and is not a file; choose another name with -o", name)
 	}
 	f, err := os.Open(name)
 	if err != nil {
@@ -150,7 +154,7 @@ func checkReplaceable(name string) error {
 			return nil
 		}
 	}
-	return fmt.Errorf("%s is there, and is not a program: it is not overwritten; remove it, or give another name with -o", name)
+	return fmt.Errorf("%s exists and is not a program; remove it, or choose another name with -o", name)
 }
 
 // Rewritten is a program's rewritten source.
@@ -162,7 +166,7 @@ type Rewritten struct {
 	builder *gobuild.Builder
 }
 
-// Rewrite makes a program restartable, as Make does, and builds nothing.
+// Rewrite rewrites a program as Make does, and builds nothing.
 func Rewrite(ctx context.Context, dir string, patterns []string, o MakeOptions) (*Rewritten, error) {
 	b, err := gobuild.New(ctx, dir, patterns, o.Options)
 	if err != nil {
@@ -177,7 +181,7 @@ func rewriteProgram(ctx context.Context, b *gobuild.Builder, o MakeOptions) (*Re
 		return nil, err
 	}
 	in, err := instrument.Instrument(p, o.Instrument)
-	if errors.Is(err, instrument.ErrOwnCheckpoints) { // Make builds it as it is
+	if errors.Is(err, instrument.ErrOwnCheckpoints) { // Make builds it unchanged
 		return &Rewritten{new(instrument.Result), p.Package, b}, err
 	}
 	if err != nil {
@@ -186,8 +190,8 @@ func rewriteProgram(ctx context.Context, b *gobuild.Builder, o MakeOptions) (*Re
 	return &Rewritten{in, p.Package, b}, nil
 }
 
-// TreePath is where a file stands in a tree of rewritten files: as in the program's
-// module or workspace, or below modules/PATH for another module.
+// TreePath returns the place of a file in a tree of rewritten files: as in the
+// program's module or workspace, or below modules/PATH for another module.
 func (w *Rewritten) TreePath(name string) string { return w.builder.TreePath(name) }
 
 // build makes a program that is not in the cache.
@@ -202,7 +206,7 @@ func build(ctx context.Context, b *gobuild.Builder, cache, key string, o MakeOpt
 	in, err := rewriteProgram(ctx, b, o)
 	var own []string
 	if errors.Is(err, instrument.ErrOwnCheckpoints) {
-		own, err = []string{err.Error() + "; it is built as it is"}, nil
+		own, err = []string{err.Error() + "; it is built unchanged"}, nil
 	}
 	if err != nil {
 		return nil, err
@@ -225,7 +229,7 @@ func build(ctx context.Context, b *gobuild.Builder, cache, key string, o MakeOpt
 		return nil, err
 	}
 	tell("built in %s", seconds(begin))
-	// Files that were changed meanwhile are under the key of what they were.
+	// If a file changed meanwhile, the key is not that of what was built.
 	again, err := gobuild.New(ctx, b.Dir, b.Patterns, o.Options)
 	if err != nil {
 		return nil, err
@@ -243,7 +247,7 @@ func build(ctx context.Context, b *gobuild.Builder, cache, key string, o MakeOpt
 	return m, prune(cache, cacheLimit, m.Path)
 }
 
-// pointsText says where points are.
+// pointsText lists the positions of points.
 func pointsText(points []explain.PointInfo) string {
 	const most = 3
 	var at []string
@@ -262,8 +266,9 @@ func pointsText(points []explain.PointInfo) string {
 
 func seconds(since time.Time) string { return fmt.Sprintf("%.1f s", time.Since(since).Seconds()) }
 
-// digest is that of the rewritten files, wherever their tree stands: neither
-// their names nor the lines that they tell hold the path of a directory.
+// digest returns a digest of the rewritten files. It does not depend on where
+// their tree is: neither the files' names nor their line directives contain an
+// absolute path.
 func (w *Rewritten) digest() string {
 	places := make(map[string]string, len(w.Files))
 	for name := range w.Files {
@@ -277,8 +282,8 @@ func (w *Rewritten) digest() string {
 	return hex.EncodeToString(h.Sum(nil)[:16])
 }
 
-// key is a digest of all that the program is made of. It is empty where that is
-// not known, or not worth it: with a profile.
+// key returns a digest of the program's files and of the options. It is empty
+// if the program cannot be cached.
 func (o *MakeOptions) key(b *gobuild.Builder) (string, error) {
 	if o.Instrument.Explain.Samples != nil {
 		return "", nil
@@ -290,6 +295,6 @@ func (o *MakeOptions) key(b *gobuild.Builder) (string, error) {
 	return b.Key(fmt.Sprintf("%q %s", o.Take, how))
 }
 
-// ErrOutput says that a program was built, and can't be written to where it is
-// wanted.
+// ErrOutput says that a program was built, but could not be written to its
+// file.
 var ErrOutput = errors.New("the program could not be written")

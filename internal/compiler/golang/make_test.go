@@ -31,8 +31,8 @@ func main() {
 }
 `
 
-// killed runs a program that kills itself at every point, until it ends, and
-// returns what the last of its processes printed, and how many were killed.
+// killed runs a program that kills itself at every point, until it ends. It
+// returns what the last process printed, and how many were killed.
 func killed(t *testing.T, program string) (string, int) {
 	t.Helper()
 	dir := t.TempDir()
@@ -52,11 +52,14 @@ func killed(t *testing.T, program string) (string, int) {
 	return "", 0
 }
 
-func TestBuildKilled(t *testing.T) {
+func TestBuild_Killed(t *testing.T) {
 	dir := tree(t, "go.mod", "module x\n\ngo 1.26\n", "main.go", sums)
 	out := filepath.Join(t.TempDir(), "program")
-	err := gobuild.Build(context.Background(), dir, nil, map[string][]byte{filepath.Join(dir, "main.go"): []byte(rewrittenSums)}, gobuild.Options{Output: out, Env: offline()})
+	b, err := gobuild.New(context.Background(), dir, nil, gobuild.Options{Env: offline()})
 	if err != nil {
+		t.Fatal(err)
+	}
+	if err := b.Build(map[string][]byte{filepath.Join(dir, "main.go"): []byte(rewrittenSums)}, out); err != nil {
 		t.Fatal(err)
 	}
 	const want = "2470 20 385"
@@ -68,7 +71,7 @@ func TestBuildKilled(t *testing.T) {
 	}
 }
 
-// rewrittenSums is sums as it is rewritten, by hand.
+// rewrittenSums is sums, rewritten by hand.
 const rewrittenSums = `package main
 
 import (
@@ -122,14 +125,14 @@ func main() {
 }
 `
 
-func TestMake(t *testing.T) {
+func TestMake_Cache(t *testing.T) {
 	dir := tree(t, "go.mod", "module example.com/sums/v2\n\ngo 1.26\n", "main.go", sums)
 	o := MakeOptions{Options: gobuild.Options{Env: offline(), Cache: t.TempDir()}}
-	var told []string
-	o.Progress = func(text string) { told = append(told, text) }
+	var warnings []string
+	o.Progress = func(text string) { warnings = append(warnings, text) }
 	make := func() *Made {
 		t.Helper()
-		told = nil
+		warnings = nil
 		m, err := Make(context.Background(), dir, nil, o)
 		if err != nil {
 			t.Fatal(err)
@@ -140,18 +143,19 @@ func TestMake(t *testing.T) {
 	if first.Name != "sums" || first.Cached || len(first.Points) != 1 || first.Points[0].Line != 8 {
 		t.Errorf("%+v", first)
 	}
-	if len(told) != 4 || !strings.HasPrefix(told[0], "reading") || !strings.HasPrefix(told[1], "1 point (main.go:8)") ||
-		!strings.HasPrefix(told[2], "compiling") || !strings.HasPrefix(told[3], "built in ") {
-		t.Errorf("%q was told", told)
+	if len(warnings) != 4 || !strings.HasPrefix(warnings[0], "reading") || !strings.HasPrefix(warnings[1], "1 point (main.go:8)") ||
+		!strings.HasPrefix(warnings[2], "compiling") || !strings.HasPrefix(warnings[3], "built in ") {
+		t.Errorf("%q was told", warnings)
 	}
 	if got, kills := killed(t, first.Path); got != "2470 20 385" || kills == 0 {
 		t.Errorf("killed %d times, it says %q", kills, got)
 	}
 	again := make()
-	if !again.Cached || again.Path != first.Path || again.Source != first.Source || len(again.Points) != 1 || !slices.Equal(told, []string{"1 point (main.go:8), built before"}) {
-		t.Errorf("%+v: %q", again, told)
+	if !again.Cached || again.Path != first.Path || again.Source != first.Source || len(again.Points) != 1 || !slices.Equal(warnings, []string{"1 point (main.go:8), built before"}) {
+		t.Errorf("%+v: %q", again, warnings)
 	}
-	// What does not change the rewritten files is another program all the same.
+	// Other options make another program, even if the rewritten files are
+	// the same.
 	write(t, filepath.Join(dir, "more.go"), "package main\n\nimport _ \"embed\"\n\n//go:embed text.txt\nvar text string\n\nfunc init() { println(text) }\n")
 	write(t, filepath.Join(dir, "text.txt"), "one")
 	if m := make(); m.Cached || !strings.HasPrefix(says(t, m.Path), "one") {
@@ -179,8 +183,9 @@ func TestMake(t *testing.T) {
 	}
 }
 
-// TestSourceElsewhere: the same source has the same digest wherever it stands.
-func TestSourceElsewhere(t *testing.T) {
+// TestRewrite_DigestElsewhere: the digest of the source does not depend on its
+// directory.
+func TestRewrite_DigestElsewhere(t *testing.T) {
 	const far = "package far\n\nfunc Sum(n int) (s int) {\n\tfor i := range n {\n\t\ts += i\n\t}\n\treturn s\n}\n"
 	digest := func(dir string, patterns ...string) string {
 		t.Helper()
@@ -206,7 +211,7 @@ func TestSourceElsewhere(t *testing.T) {
 	}
 }
 
-func TestPrune(t *testing.T) {
+func TestPrune_LeastRecentlyUsed(t *testing.T) {
 	dir := t.TempDir()
 	for i := range 5 {
 		sub := filepath.Join(dir, fmt.Sprint(i))

@@ -6,7 +6,8 @@ import (
 	"testing"
 )
 
-// searching is a program that calls TEXT's function in each round of a loop.
+// searching returns a program that calls a function in each iteration of a
+// loop.
 func searching(decls, call string) string {
 	return "package main\n\nimport (\n\t\"fmt\"\n\t\"os\"\n)\n\nvar (\n\tused [64]bool\n\tcount int\n)\n\n" + decls + `
 
@@ -20,9 +21,9 @@ func main() {
 `
 }
 
-// TestSearches: recursion that may take any time, and has no point, is told of, with
-// the loops; other recursion is not.
-func TestSearches(t *testing.T) {
+// TestInstrument_WarnsOfSearches: a recursive search without a point is
+// reported, with the loops. Other recursion is not.
+func TestInstrument_WarnsOfSearches(t *testing.T) {
 	const (
 		walk = `type cell struct{ x, y int }
 
@@ -192,34 +193,35 @@ func sweep(a []int) {
 		t.Run(c.name, func(t *testing.T) {
 			text := searching(c.decls, c.call)
 			line := func(mark string) int { return strings.Count(text[:strings.Index(text, mark)], "\n") + 1 }
-			_, told := pointsOf(t, text)
+			_, warnings := pointsOf(t, text)
 			if !c.told {
-				if told != "" {
-					t.Errorf("told: %s", told)
+				if warnings != "" {
+					t.Errorf("told: %s", warnings)
 				}
 				return
 			}
-			want := []string{fmt.Sprintf("the loop at main.go:%d is saved between its rounds ONLY", line("for k :=")),
-				fmt.Sprintf("calls itself at main.go:%d,", line("// CALL")), "a kill loses the whole round"}
+			want := []string{fmt.Sprintf("the loop at main.go:%d is saved between its iterations ONLY", line("for k :=")),
+				fmt.Sprintf("calls itself at main.go:%d ", line("// CALL")), "a kill loses the whole iteration"}
 			if strings.Contains(text, "// LOOP") {
 				want = append(want, fmt.Sprintf("//cairn:point before the loop at main.go:%d", line("// LOOP")))
 			} else {
 				want = append(want, "no loop around these calls")
 			}
 			for _, w := range want {
-				if !strings.Contains(told, w) {
-					t.Errorf("%q is not told: %s", w, told)
+				if !strings.Contains(warnings, w) {
+					t.Errorf("%q is not told: %s", w, warnings)
 				}
 			}
-			if strings.Contains(told, "\n") {
-				t.Errorf("told more than once: %s", told)
+			if strings.Contains(warnings, "\n") {
+				t.Errorf("told more than once: %s", warnings)
 			}
 		})
 	}
 }
 
-// TestSearchAnswered: a point where the warning asks for one, and the warning is gone.
-func TestSearchAnswered(t *testing.T) {
+// TestInstrument_PointInSearch: with a point where the warning asks for one,
+// there is no warning.
+func TestInstrument_PointInSearch(t *testing.T) {
 	text := searching(`func place(row, n int, m map[int]int) {
 	if row == n {
 		count++
@@ -233,12 +235,12 @@ func TestSearchAnswered(t *testing.T) {
 		}
 	}
 }`, "place(0, k, map[int]int{})")
-	before, told := pointsOf(t, text)
-	if !strings.Contains(told, "//cairn:point before the loop at") {
-		t.Fatalf("points %v, told %q", before, told)
+	before, warnings := pointsOf(t, text)
+	if !strings.Contains(warnings, "//cairn:point before the loop at") {
+		t.Fatalf("points %v, told %q", before, warnings)
 	}
-	after, told := pointsOf(t, strings.Replace(text, "\tfor c := range n {", "\t//cairn:point\n\tfor c := range n {", 1))
-	if told != "" || len(after) <= len(before) {
-		t.Errorf("points %v, then %v, told %q", before, after, told)
+	after, warnings := pointsOf(t, strings.Replace(text, "\tfor c := range n {", "\t//cairn:point\n\tfor c := range n {", 1))
+	if warnings != "" || len(after) <= len(before) {
+		t.Errorf("points %v, then %v, told %q", before, after, warnings)
 	}
 }

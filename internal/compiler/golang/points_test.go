@@ -11,8 +11,9 @@ import (
 	"github.com/cairnrun/cairn/internal/compiler/golang/load"
 )
 
-// pointsOf are the lines of a program's points, and what is told of work that has none.
-func pointsOf(t *testing.T, text string) (lines []int, told string) {
+// pointsOf returns the lines of a program's points, and the warnings about work
+// without one.
+func pointsOf(t *testing.T, text string) (lines []int, warnings string) {
 	t.Helper()
 	p, err := Load(context.Background(), tree(t, "go.mod", "module x\n\ngo 1.26\n", "main.go", text), []string{"."}, load.Options{})
 	if err != nil {
@@ -29,14 +30,15 @@ func pointsOf(t *testing.T, text string) (lines []int, told string) {
 	return lines, strings.Join(in.Uncovered, "\n")
 }
 
-// TestInnerPoints: there are points where the work is, also if that is not in
-// the loops with most statements, and none in loops that they would slow down.
-// A loop that must have one is marked with "point", one that must not with "none".
-func TestInnerPoints(t *testing.T) {
+// TestInstrument_InnerPoints: there are points where the work is, even if that
+// is not in the loops with most statements, and none in loops that they would
+// slow down. A loop that must have one is marked with "point", one that must
+// not with "none".
+func TestInstrument_InnerPoints(t *testing.T) {
 	for _, c := range []struct{ name, text, told string }{
-		{"few rounds", `package main
+		{"few iterations", `package main
 
-func sieve(n int) (count int) {
+func primes(n int) (count int) {
 	flags := make([]bool, n)
 	for i := 2; i < n; i++ { // point
 		if !flags[i] {
@@ -51,7 +53,7 @@ func sieve(n int) (count int) {
 
 func main() {
 	for i := range 3 { // point
-		println(sieve(10000 << i))
+		println(primes(10000 << i))
 	}
 }
 `, ""},
@@ -59,7 +61,7 @@ func main() {
 
 import "os"
 
-func squeeze(data []byte) (sum int) {
+func pack(data []byte) (sum int) {
 	for i := 0; i+64 < len(data); i += 64 { // point
 		for k := range 64 { // none
 			for j := range 8 {
@@ -76,11 +78,12 @@ func main() {
 		if err != nil {
 			panic(err)
 		}
-		println(squeeze(data))
+		println(pack(data))
 	}
 }
 `, ""},
-		// The parser has more statements; the interpreter does the work.
+		// The parser has more statements; the interpreter does the
+		// work.
 		{"interpreter", `package main
 
 import "os"
@@ -138,7 +141,8 @@ func main() {
 	println(run(parse(&source{text: os.Args[1]}), make([]int, 1000), 0))
 }
 `, ""},
-		// The loop is inside another one, which only runs at the beginning.
+		// The loop is inside another one, which only runs at the
+		// beginning.
 		{"library of a language", `package main
 
 import "os"
@@ -173,7 +177,7 @@ func main() {
 	println(m.sum)
 }
 `, ""},
-		// A round of the inner loop mostly does nothing.
+		// An iteration of the inner loop mostly does nothing.
 		{"early continue", `package main
 
 var people = make([]int, 1000)
@@ -236,7 +240,7 @@ func main() {
 		println(perft(&b, c.depth))
 	}
 }
-`, "main.go:33 seems to have few rounds"},
+`, "main.go:33 seems to have few iterations"},
 		{"goroutines", `package main
 
 var total [8]float64
@@ -267,10 +271,10 @@ func main() {
 	}
 	println(sum)
 }
-`, "a run whose work is in the loop at main.go:6 is NOT saved"},
+`, "work in the loop at main.go:6 is NOT saved"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			lines, told := pointsOf(t, c.text)
+			lines, warnings := pointsOf(t, c.text)
 			for i, s := range strings.Split(c.text, "\n") {
 				switch has := slices.Contains(lines, i+1); {
 				case strings.HasSuffix(s, "// point") && !has:
@@ -279,18 +283,16 @@ func main() {
 					t.Errorf("a point at line %d: %s", i+1, s)
 				}
 			}
-			if !strings.Contains(told, c.told) || c.told == "" && told != "" {
-				t.Errorf("told %q, want %q", told, c.told)
+			if !strings.Contains(warnings, c.told) || c.told == "" && warnings != "" {
+				t.Errorf("told %q, want %q", warnings, c.told)
 			}
 		})
 	}
 }
 
-// TestOtherWays: a function that can't be rewritten does not take its point away from
-// others that lead there.
-// TestGoroutineInRange: what is alive where a range over a function stands is alive
-// in all of it: no loop there gets a point.
-func TestGoroutineInRange(t *testing.T) {
+// TestInstrument_GoroutineInRange: a goroutine that is alive at a range over a
+// function is alive in all of it, so no loop there gets a point.
+func TestInstrument_GoroutineInRange(t *testing.T) {
 	const text = `package main
 
 import "os"
@@ -340,7 +342,7 @@ func main() {
 		"func() { close(done) }()":                         true,
 		"for range 3 { go sweep(x) }":                      false,
 		"defer func() { go sweep(x) }()":                   true, // after them
-		"if x > 3 { go sweep(x) }":                         true, // looked at when it runs
+		"if x > 3 { go sweep(x) }":                         true, // checked at run time
 		"for range count(3) { go sweep(x) }":               true, // likewise
 		"{ go func() { done <- x > 2 }() }":                false,
 		"c := count(9); go c(func() bool { return true })": false,
@@ -368,8 +370,9 @@ func main() {
 	}
 }
 
-// TestUnimported: the rewritten source names types of packages that no source imports.
-func TestUnimported(t *testing.T) {
+// TestInstrument_UnimportedTypes: the rewritten source names types of packages
+// that no source imports.
+func TestInstrument_UnimportedTypes(t *testing.T) {
 	lines, _ := pointsOf(t, `package main
 
 import (
@@ -396,9 +399,9 @@ func main() {
 	}
 }
 
-// TestBesideRecursion: a loop with much work gets a point, though its function calls
-// itself in another one; a short one does not.
-func TestBesideRecursion(t *testing.T) {
+// TestInstrument_LoopBesideRecursion: a loop with much work gets a point,
+// though its function calls itself in another loop. A short loop does not.
+func TestInstrument_LoopBesideRecursion(t *testing.T) {
 	const text = `package main
 
 import "fmt"

@@ -13,9 +13,9 @@ import (
 	"github.com/cairnrun/cairn/internal/compiler/golang/load"
 )
 
-// bigProgram writes a program of about n lines: packages of structs with methods,
-// loops over slices, errors that are handed on, interfaces, closures, maps and
-// messages between ranks, in a mix as large simulations have it.
+// bigProgram writes a program of about n lines: packages of structs with
+// methods, loops over slices, errors that are returned, interfaces, closures,
+// maps and messages between ranks, in a mix like that of large simulations.
 func bigProgram(dir string, n int) error {
 	r := rand.New(rand.NewSource(1))
 	var main strings.Builder
@@ -60,7 +60,7 @@ func bigProgram(dir string, n int) error {
 	return nil
 }
 
-// bigPart writes one struct and what it does.
+// bigPart writes one struct and its methods.
 func bigPart(b *strings.Builder, k int, r *rand.Rand) {
 	f := strings.NewReplacer("K", fmt.Sprint(k), "TAG", fmt.Sprint(r.Intn(8)), "COEF", fmt.Sprintf("%.3f", r.Float64())).Replace
 	b.WriteString(f(`
@@ -138,15 +138,14 @@ func (f *fieldK) measure() error {
 `))
 }
 
-// moreWork is by how much the steps for a line may grow from the smallest program
-// to the largest: objects and variables are in trees, which are deeper where there
-// are more of them.
+// moreWork is how much the steps per line may grow from the smallest program to
+// the largest: objects and variables are in trees, which get deeper.
 const moreWork = 1.4
 
-// TestScale checks that the analysis of a program grows no faster than the program,
-// in steps, which are the same on any machine. It prints how long it takes, beyond
-// reading and type-checking.
-func TestScale(t *testing.T) {
+// TestExplain_Scale: the analysis of a program grows no faster than the
+// program, in steps, which are the same on any machine. It prints how long it
+// takes, besides reading and type-checking.
+func TestExplain_Scale(t *testing.T) {
 	sizes := []int{3000, 6000, 12500, 25000}
 	if testing.Short() {
 		sizes = sizes[:2]

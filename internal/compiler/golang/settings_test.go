@@ -11,7 +11,7 @@ import (
 	"github.com/cairnrun/cairn/internal/compiler/golang/gobuild"
 )
 
-// settled shows the settings that a program was built with, and what comes of
+// settled prints the settings that a program was built with, and the effect of
 // those that concern math/rand.
 const settled = `package main
 
@@ -39,7 +39,7 @@ func main() {
 }
 `
 
-// TestMake_Settings compares the settings of programs with those of the plain
+// TestMake_Settings compares the settings of programs with those of a plain
 // build, and what rand.Seed and the generator of math/rand do.
 func TestMake_Settings(t *testing.T) {
 	seeds := strings.ReplaceAll(settled, "SEED", "rand.Seed(5)\n\tfmt.Println(rand.Int63() == rand.New(rand.NewSource(5)).Int63())")
@@ -64,7 +64,7 @@ func TestMake_Settings(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if c.name == "unsaved" { // it was not built for a generator that begins with the seed 1
+			if c.name == "unsaved" { // it was not built for a generator that starts with seed 1
 				cmd := exec.Command(m.Path)
 				cmd.Env = append(os.Environ(), "GODEBUG=randautoseed=0", "CAIRN_DIR="+t.TempDir())
 				out, err := cmd.CombinedOutput()

@@ -1,11 +1,11 @@
 package golang
 
-// verdict is a program, and what is to be said of it.
+// verdict is a program, and the expected verdict.
 type verdict struct {
 	name, decls, body, want string
 }
 
-// structVerdicts are of programs with structs, arrays and recursion.
+// structVerdicts are programs with structs, arrays and recursion.
 var structVerdicts = []verdict{
 	{"communicator in a field", "func (b *box) step() { b.c.Barrier() }", `
 	b := &box{c: c}

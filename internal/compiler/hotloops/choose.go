@@ -13,30 +13,32 @@ const (
 	fewIterations = 10
 	// hot is the share of samples that is enough for a point.
 	hot = 0.1
-	// apart is how much larger an inner loop's h may be than that of the loop
-	// that is descended from: a hundredth of it.
+	// apart is how much larger an inner loop's h may be than that of the
+	// loop around it: a hundredth of its work.
 	apart = 2.0
 )
 
-// Options override the heuristic: first Points, then Skip, then Profile. The zero
-// value leaves all to the heuristic.
+// Options override the heuristic: first Points, then Skip, then Profile. The
+// zero value leaves everything to the heuristic.
 type Options struct {
-	// Points are places of comments that ask for a point. A comment belongs to the
-	// loop that begins on its line, else to the one on the next; if there are
-	// several, to the one that begins at its Col, else to the first. These loops are
-	// chosen besides the others, wherever they are.
+	// Points are positions of comments that ask for a point. A comment
+	// belongs to the loop that begins on its line, else to the one on the
+	// next line. If several begin there, it belongs to the one at its Col,
+	// else to the first. These loops are chosen besides the others.
 	Points []ir.Pos
-	// Skip are places of comments that exclude a loop. The choice is then made
-	// among the others; what is inside the loop does not take its place.
+	// Skip are positions of comments that exclude a loop. The choice is
+	// made among the others; loops inside the excluded one do not take its
+	// place.
 	Skip []ir.Pos
-	// Profile is the share of samples, from 0 to 1, that were taken in a loop or
-	// in what it calls. Without it the loops' h decides. With it, the loops of the
-	// population with a tenth or more are chosen; if there are none, it has
-	// no effect.
+	// Profile is the share of samples, from 0 to 1, that were taken in a
+	// loop or in what it calls. With it, the loops of the population with a
+	// tenth or more are chosen. Without it, or if there is none with as
+	// much, h decides.
 	Profile map[ir.Pos]float64
-	// Descend opens every chosen loop that has constantly so few rounds or fewer:
-	// of the loops inside, those with most of its load are chosen too. 0 is 10,
-	// and -1 opens none. Loops with an unknown number of rounds stay closed.
+	// Descend opens every chosen loop that has a constant number of
+	// iterations up to this one: of the loops inside, those with most of
+	// its work are chosen too. 0 stands for 10, and -1 opens none. Loops
+	// with an unknown number of iterations stay closed.
 	Descend int
 }
 
@@ -45,13 +47,14 @@ type Choice struct {
 	Report *Report
 	// Loops are those of the report, in the same order.
 	Loops []Verdict
-	// Ranked are the loops that were chosen among, by h: the population without
-	// what was skipped. The first Candidates of them are before the knee, and
-	// the first Kept before the gap, which is after Share of the candidates' range.
+	// Ranked are the loops that were chosen among, by h: the population
+	// without what was skipped. The first Candidates of them are before the
+	// knee, and the first Kept before the gap, which is after Share of the
+	// candidates' range.
 	Ranked           []*Loop
 	Candidates, Kept int
 	Share            float64
-	// Warnings are sentences, each with its position where it has one.
+	// Warnings are sentences, most of them with a position.
 	Warnings []string
 
 	byLoop map[*Loop]*Verdict
@@ -110,14 +113,6 @@ func (c *Choice) Chosen() (list []*Loop) {
 	return list
 }
 
-// Of returns the verdict on a loop; false if main does not reach it.
-func (c *Choice) Of(s *ir.Loop) (Verdict, bool) {
-	if v := c.byLoop[c.Report.index[s]]; v != nil {
-		return *v, true
-	}
-	return Verdict{}, false
-}
-
 func (c *Choice) warn(format string, args ...any) {
 	c.Warnings = append(c.Warnings, fmt.Sprintf(format, args...))
 }
@@ -142,11 +137,11 @@ func (c *Choice) find(p ir.Pos, above bool) *Loop {
 	return l
 }
 
-// comments settles what comments ask for.
+// comments decides about loops that comments concern.
 func (c *Choice) comments(o Options) {
 	for _, p := range o.Points {
 		if l := c.find(p, true); l == nil {
-			c.warn("%s: a point is asked for, but no loop that main reaches begins here; put the comment above the loop", p)
+			c.warn("%s: this comment asks for a point, but no loop that main reaches begins here; put the comment above the loop", p)
 		} else {
 			v := c.byLoop[l]
 			v.Chosen, v.fixed, v.Why = true, true, "chosen: a comment in the source asks for it"
@@ -154,7 +149,7 @@ func (c *Choice) comments(o Options) {
 	}
 	for _, p := range o.Skip {
 		if l := c.find(p, true); l == nil {
-			c.warn("%s: a loop is to be skipped, but none that main reaches begins here; put the comment above the loop", p)
+			c.warn("%s: this comment skips a loop, but none that main reaches begins here; put the comment above the loop", p)
 		} else if v := c.byLoop[l]; v.Chosen {
 			c.warn("%s: one comment asks for a point and another excludes it; the point stays", l.Pos)
 		} else {
@@ -172,7 +167,7 @@ func (c *Choice) thresholds() {
 	c.Kept, c.Share = Cluster(curve[:c.Candidates])
 }
 
-// settle decides about a loop of which no comment says anything.
+// settle decides about a loop, unless a comment has.
 func (c *Choice) settle(l *Loop, chosen bool, format string, args ...any) {
 	v := c.byLoop[l]
 	if v.fixed || v.Chosen {
@@ -184,7 +179,7 @@ func (c *Choice) settle(l *Loop, chosen bool, format string, args ...any) {
 	}
 }
 
-// numbers writes a loop's load.
+// numbers returns a loop's numbers as text.
 func (c *Choice) numbers(l *Loop) string {
 	return fmt.Sprintf("h is %.4f, with %s of %s statements and %s of %s accesses",
 		l.H, number(l.S), number(c.Report.S), number(l.A), number(c.Report.A))
@@ -218,17 +213,17 @@ func (c *Choice) heuristic() {
 	}
 }
 
-// profile chooses by samples. It returns false if they say nothing.
+// profile chooses by samples. It returns false if they do not suffice.
 func (c *Choice) profile(samples map[ir.Pos]float64) bool {
 	shares := make(map[*Loop]float64)
 	for p, share := range samples {
-		// What is sampled in an inner loop is in the outer ones as well.
+		// A sample in an inner loop is in the outer ones as well.
 		for l := c.find(p, false); l != nil; l = l.Outer {
 			shares[l] = max(shares[l], share)
 		}
 	}
 	if !slices.ContainsFunc(c.Ranked, func(l *Loop) bool { return shares[l] >= hot }) {
-		c.warn("the profile has no loop of the population with %.0f%% of the samples, and is not used; take a longer one", 100*hot)
+		c.warn("the profile is not used: no ranked loop has %.0f%% of the samples; record a longer one", 100*hot)
 		return false
 	}
 	for _, l := range c.Ranked {
@@ -238,7 +233,7 @@ func (c *Choice) profile(samples map[ir.Pos]float64) bool {
 	return true
 }
 
-// descend opens chosen loops that have few rounds.
+// descend opens chosen loops that have few iterations.
 func (c *Choice) descend(few int) {
 	if few < 0 {
 		return
@@ -278,11 +273,11 @@ func (c *Choice) descend(few int) {
 				continue
 			}
 			if i < keep && k.H-l.H <= apart {
-				c.settle(k, true, "it is number %d of %d loops in the loop at %s, which has only %d rounds; its %s",
+				c.settle(k, true, "it is number %d of %d loops in the loop at %s, which has only %d iterations; its %s",
 					i+1, len(inner), l.Pos, l.Stmt.Trip, c.numbers(k))
 				todo = append(todo, k)
 			} else {
-				c.settle(k, false, "it has too little of the loop at %s, which has only %d rounds; its %s",
+				c.settle(k, false, "it has too little of the loop at %s, which has only %d iterations; its %s",
 					l.Pos, l.Stmt.Trip, c.numbers(k))
 			}
 		}
@@ -320,7 +315,7 @@ func (l *Loop) Inner() (list []*Loop) {
 	return list
 }
 
-// Curve draws h of the ranked loops, the largest load first, with the two
+// Curve draws h of the ranked loops, the one with most work first, with the two
 // thresholds. Chosen loops have an asterisk.
 //
 //	  rank        h                                           loop

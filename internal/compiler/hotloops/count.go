@@ -7,11 +7,11 @@ import (
 	"github.com/cairnrun/cairn/internal/compiler/ir"
 )
 
-// limit bounds all numbers: calls of calls grow exponentially, and no result
-// may become infinite.
+// limit bounds all numbers: nested calls make them grow exponentially, and no
+// result may become infinite.
 const limit = 1e250
 
-// defaultTrips is how often a loop is taken to run where that is not known.
+// defaultTrips is the assumed number of iterations if it is unknown.
 const defaultTrips = 10
 
 // count is what is counted of a piece of a program.
@@ -29,7 +29,7 @@ func (c *count) add(d count) {
 	c.recursive = c.recursive || d.recursive
 }
 
-// larger returns the one with the larger s·a.
+// larger returns the count with the larger s·a.
 func larger(c, d count) count {
 	x, y := math.Log(c.s)+math.Log(c.a), math.Log(d.s)+math.Log(d.a)
 	if y > x || y == x && (d.s > c.s || d.s == c.s && d.a > c.a) {
@@ -49,8 +49,8 @@ type counter struct {
 	visits int // of statements
 }
 
-// group counts the procedures of a recursive group (mostly one that is not
-// recursive at all), all callees of which have been counted.
+// group counts the procedures of a recursive group, which mostly is one
+// procedure that does not recurse. All its callees must have been counted.
 func (c *counter) group(group []*node) {
 	var total count
 	for _, n := range group {
@@ -161,8 +161,8 @@ func (c *counter) loop(n *node, s *ir.Loop) count {
 	return total
 }
 
-// called counts the procedures that a list calls, its kernels and communications,
-// and not what else it does.
+// called counts only the procedures that a list calls, its kernels and its
+// communications.
 func (c *counter) called(n *node, list []ir.Stmt) (total count) {
 	ir.Each(list, func(s ir.Stmt) {
 		c.visits++
@@ -178,7 +178,7 @@ func (c *counter) called(n *node, list []ir.Stmt) (total count) {
 	return total
 }
 
-// factor is how much a loop multiplies the weight of communications in it.
+// factor returns by how much a loop multiplies the communications in it.
 func factor(s *ir.Loop) float64 {
 	switch {
 	case never(s):

@@ -7,13 +7,13 @@ func (c *Choice) check() {
 	r := c.Report
 	if len(c.Chosen()) == 0 {
 		if len(c.Ranked) == 0 {
-			c.warn("no loop that main reaches counts, so that there is no place for a point; ask for one with a comment")
+			c.warn("no loop that main reaches counts, so there is no place for a point; ask for one with a comment")
 		}
 		return
 	}
 	v := cover{c, make(map[*ir.Proc]weight)}
 	for i := 0; i < len(r.nodes); {
-		// The nodes of a group are together.
+		// The nodes of a group are adjacent.
 		var sum weight
 		j := i
 		for ; j < len(r.nodes) && r.nodes[j].group == r.nodes[i].group; j++ {
@@ -29,7 +29,7 @@ func (c *Choice) check() {
 	c.compare("kernel launches", covered.kernels, r.Kernels, func(l *Loop) float64 { return l.Kernels })
 }
 
-// compare warns if less than half of something is in chosen loops, and another
+// compare warns if chosen loops have less than half of something, and another
 // loop has more of it.
 func (c *Choice) compare(what string, covered, all float64, of func(*Loop) float64) {
 	if covered >= all/2 {
@@ -58,7 +58,7 @@ func (w weight) plus(x weight) weight {
 	return weight{min(w.comm+x.comm, limit), min(w.kernels+x.kernels, limit)}
 }
 
-// cover finds out how much of the weight is in chosen loops.
+// cover finds how much of the weight is in chosen loops.
 type cover struct {
 	c    *Choice
 	done map[*ir.Proc]weight

@@ -9,11 +9,11 @@ import (
 // node is a procedure in the call graph.
 type node struct {
 	proc   *ir.Proc
-	loops  []*Loop // in the order of the source
+	loops  []*Loop // in source order
 	sites  []site
 	group  int // number of its recursive group
 	total  count
-	kernel bool // it is run on a device, or called there
+	kernel bool // it runs on a device, or is called there
 
 	low, num int
 	onStack  bool
@@ -23,7 +23,7 @@ type node struct {
 type site struct {
 	to     *node
 	loop   *Loop // the innermost real loop around it, or nil
-	kernel bool  // it is run on a device
+	kernel bool  // it runs on a device
 }
 
 // graph is the part of a program that main reaches.
@@ -37,8 +37,8 @@ type graph struct {
 	visits int // of statements
 }
 
-// visit adds a procedure and all it reaches, and finds the recursive groups
-// (Tarjan's strongly connected components).
+// visit adds a procedure and all that it reaches, and finds the recursive
+// groups (Tarjan's strongly connected components).
 func (g *graph) visit(p *ir.Proc) *node {
 	n := &node{proc: p}
 	g.nodes[p] = n
@@ -63,8 +63,8 @@ func (g *graph) visit(p *ir.Proc) *node {
 	return n
 }
 
-// collect finds loops and calls in a body. Outer is the innermost loop around
-// it, real the innermost that has more than one round.
+// collect finds loops and calls in a body. outer is the innermost loop around
+// it, real the innermost with more than one iteration.
 func (g *graph) collect(n *node, body []ir.Stmt, outer, real *Loop) {
 	g.visits += len(body)
 	for _, s := range body {
@@ -123,7 +123,7 @@ func (g *graph) call(n *node, p *ir.Proc, loop *Loop) {
 	n.sites = append(n.sites, site{to: m, loop: loop})
 }
 
-// kernels marks what is run on devices.
+// kernels marks what runs on devices.
 func (g *graph) kernels() {
 	var visit func(n *node)
 	visit = func(n *node) {
@@ -144,9 +144,9 @@ func (g *graph) kernels() {
 	}
 }
 
-// reach returns the procedures that are reached from main without passing
-// through a loop, and, for those that are called in a loop of another group,
-// directly or not, which loop that is (the first by position).
+// reach returns the procedures that main reaches without passing through a
+// loop. called maps the procedures that a loop of another group calls, directly
+// or not, to that loop (the first by position).
 func (g *graph) reach(main *node) (free map[*node]bool, called map[*node]*Loop) {
 	free = map[*node]bool{main: true}
 	todo := []*node{main}
@@ -161,7 +161,8 @@ func (g *graph) reach(main *node) (free map[*node]bool, called map[*node]*Loop) 
 		}
 	}
 
-	// A loop in which the recursion of its group goes on holds what the group calls.
+	// If a loop calls its own recursive group, all that the group calls is
+	// inside it.
 	holder := make([]*Loop, len(g.groups))
 	for _, n := range g.order {
 		for _, s := range n.sites {

@@ -1,14 +1,15 @@
-// Package load finds the loops of a program in which its work is done. Measure
-// counts, Report.Choose chooses, and every choice is explained with its numbers.
+// Package hotloops finds the loops in which a program does its work. Measure
+// counts, Report.Choose chooses, and gives a reason with numbers for every
+// loop. The method is that of Rodríguez and others (CPPC).
 //
 // # Counting
 //
 // s is the number of statements and a the number of reads of variables, of a
-// loop and of the whole program (what main does, calls included); then
+// loop and of the whole program (main with all its calls). Then
 //
 //	h(l) = -log10( s(l)/s(P) · a(l)/a(P) )
 //
-// and the smaller h, the more of the program is in the loop.
+// and the smaller h is, the more of the program is in the loop.
 //
 //	statement            s                              a
 //	Decl, Label, break   0                              0
@@ -19,37 +20,37 @@
 //	Kernel               its procedure's, if it is known
 //	any other            1                              its Reads
 //
-// Halves are rounded down. Calls of libraries (and of procedures without source)
-// are among the others. A loop's Init counts nothing, though the loops in what it
-// calls do. Of its Post, in which is also what a condition calls, only procedures
-// that it calls count, kernels and communications. A loop that never runs counts 1
-// and nothing of its body.
+// Halves are rounded down. Calls of libraries (and of procedures without
+// source) are among the others. A loop's Init counts nothing, though the loops
+// in what it calls do. Of its Post, which also holds what a condition calls,
+// only called procedures, kernels and communications count. A loop that never
+// runs counts 1 and nothing of its body.
 //
-// A dynamic call counts the callee with the largest s·a: one of them runs each
-// time, so their sum would count what does not run, and a mean would hide the
-// one that is expensive, which is what a point is wanted for.
+// A dynamic call counts the callee with the largest s·a. One callee runs each
+// time, so a sum would count what does not run; and a mean would hide the
+// expensive one, for which a point is wanted.
 //
-// Procedures that call each other recursively count as a group: every one of
-// them once, whichever is called, with 1 and its Reads for a call within the
-// group. A loop out of which the recursion goes on holds the whole group.
+// Procedures that call each other recursively count as a group: each of them
+// once, whichever is called, with 1 and its Reads for a call within the group.
+// A loop that calls its own group holds the whole group.
 //
 // Every procedure is counted once, so the time is linear in the size of the
-// program; but as every call takes the whole callee, the numbers may grow very
-// large, and are floating point.
+// program. The numbers may grow very large, because every call counts the whole
+// callee; so they are floating point.
 //
 // # The population
 //
-// The loops that count, L, are those with a > 0 that are reached from main
-// and are in no other loop, neither in the source nor by being called from one.
-// What is run on devices does not count among them.
-// Loops that have constantly no round are left out, and those with one are taken
-// for straight code. Calls out of a loop of the same recursive group do not
-// matter, if the loop is reached without passing through another.
+// The population are the loops with a > 0 that main reaches and that are in no
+// other loop, neither in the source nor by calls. Loops that run on devices are
+// not in it. Loops that never run are left out, and those with one iteration
+// count as straight code. A call from a loop of the same recursive group does
+// not exclude a loop that is reached without passing through another.
 //
 // # The choice
 //
-// L is sorted by h. Triangle finds the knee of that curve, and Cluster the
-// gap among the loops before it; the loops before the gap are chosen.
+// The population is sorted by h. Triangle finds the knee of that curve, and
+// Cluster the gap among the loops before it. The loops before the gap are
+// chosen.
 package hotloops
 
 import (
@@ -61,15 +62,15 @@ import (
 	"github.com/cairnrun/cairn/internal/compiler/ir"
 )
 
-// Report is what Measure found. It is not changed by anything in this package.
+// Report is the result of Measure. Nothing in this package changes it.
 type Report struct {
 	S, A float64 // of the whole program
-	// Comm and Kernels are the numbers of communications and kernel launches,
-	// each counted ten times for every loop around it (or as often as the loop
-	// has rounds, if these are fewer and known).
+	// Comm and Kernels are the numbers of communications and kernel
+	// launches. Each counts ten times for every loop around it, or as often
+	// as the loop iterates, if that is known and less.
 	Comm, Kernels float64
-	// Loops are all loops reached from main: first the population, by h, then
-	// the others, by position.
+	// Loops are all loops that main reaches: first the population, by h,
+	// then the others, by position.
 	Loops []*Loop
 	// Population is the length of the population.
 	Population int
@@ -92,22 +93,21 @@ type Loop struct {
 	Stmt          *ir.Loop
 	Outer         *Loop   // the loop around it in the source, or nil
 	S, A, H       float64 // H is infinite without accesses, negative if conditions halve what is around it
-	Comm, Kernels float64 // in one round, as in Report
-	// Out says why the loop is not in the population; it is empty if it is.
+	Comm, Kernels float64 // in one iteration, as in Report
+	// Out says why the loop is not in the population. It is empty if it is.
 	Out string
 
 	node      *node
-	real      bool // it has more than one round
+	real      bool // it has more than one iteration
 	inLoop    bool // a real loop is around it in the source
-	recursive bool // the recursion of its group goes on in it
+	recursive bool // it calls its own recursive group
 }
 
-// Measure counts a program's loops. It only reads p, which must stay unchanged
-// as long as the report is used. It never fails: a program without a main has
-// no loops.
+// Measure counts a program's loops. p must stay unchanged as long as the report
+// is used. A program without a main has no loops.
 func Measure(p *ir.Program) *Report { return measure(p, pick{}) }
 
-// measure counts a program where it goes the picked ways only.
+// measure counts a program as if it took the picked ways only.
 func measure(p *ir.Program, k pick) *Report {
 	r := &Report{index: make(map[*ir.Loop]*Loop), pick: k, looping: make(map[*node]bool)}
 	if p == nil || p.Main == nil || !p.Main.Known {
@@ -172,9 +172,9 @@ func comparePos(a, b ir.Pos) int {
 func (l *Loop) out(free map[*node]bool, called map[*node]*Loop) string {
 	switch by := called[l.node]; {
 	case never(l.Stmt):
-		return "it never has a round"
+		return "it never runs"
 	case !l.real:
-		return "it has only one round"
+		return "it has only one iteration"
 	case l.inLoop:
 		o := l.Outer
 		for !o.real {
@@ -193,7 +193,7 @@ func (l *Loop) out(free map[*node]bool, called map[*node]*Loop) string {
 	return ""
 }
 
-// never tells whether a loop constantly has no round.
+// never reports whether a loop certainly never runs.
 func never(l *ir.Loop) bool {
 	if l.AtEnd {
 		return false
@@ -202,7 +202,7 @@ func never(l *ir.Loop) bool {
 	return l.Trip == 0 || ok && c.Value == 0
 }
 
-// once tells whether a loop constantly has one round.
+// once reports whether a loop certainly has one iteration.
 func once(l *ir.Loop) bool {
 	if l.Trip == 1 {
 		return true

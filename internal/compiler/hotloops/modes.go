@@ -12,12 +12,12 @@ const (
 	maxSites = 16 // that are tried as places where modes part
 )
 
-// Mode is one of several things that a program does, of which a run does one:
-// a dynamic call outside all loops leads to one of several procedures or to the
-// methods of one of several types, or a switch to one of several cases, and each has
-// loops that the others do not reach.
+// Mode is one of several things that a program does, of which a run does one.
+// Modes part where a dynamic call outside all loops leads to one of several
+// procedures or to the methods of one of several types, or a switch to one of
+// several cases, and each has loops that the others do not reach.
 type Mode struct {
-	// Name is that of the procedure, or the place of the case.
+	// Name is that of the procedure, or the position of the case.
 	Name string
 	// At is where the program decides.
 	At ir.Pos
@@ -25,15 +25,15 @@ type Mode struct {
 	*Choice
 }
 
-// pick says which ways are taken where modes part: of a Call the number of a
-// procedure, of a Switch that of a case; and of calls of methods those of a
-// type, wherever they may lead there.
+// pick says which way the program takes where modes part: the index of a
+// procedure for a Call, or of a case for a Switch. Calls of methods that may
+// lead to one of the types recvs lead to that type only.
 type pick struct {
 	ways  map[ir.Stmt]int
 	recvs []string
 }
 
-// procs are those that a call leads to.
+// procs returns the procedures that a call leads to.
 func (k pick) procs(s *ir.Call) []*ir.Proc {
 	if i, ok := k.ways[s]; ok {
 		return s.Procs[i : i+1]
@@ -52,7 +52,7 @@ func (k pick) procs(s *ir.Call) []*ir.Proc {
 	return s.Procs
 }
 
-// cases are those of a switch that are there.
+// cases returns the cases of a switch.
 func (k pick) cases(s *ir.Switch) []ir.Case {
 	if i, ok := k.ways[s]; ok {
 		return s.Cases[i : i+1]
@@ -60,7 +60,7 @@ func (k pick) cases(s *ir.Switch) []ir.Case {
 	return s.Cases
 }
 
-// with is k with one more way.
+// with returns k with one more way.
 func (k pick) with(s ir.Stmt, i int) pick {
 	m := map[ir.Stmt]int{s: i}
 	for t, j := range k.ways {
@@ -69,13 +69,13 @@ func (k pick) with(s ir.Stmt, i int) pick {
 	return pick{m, k.recvs}
 }
 
-// of is k with the methods of one more type.
+// of returns k with the methods of one more type.
 func (k pick) of(recv string) pick {
 	return pick{k.ways, append(k.recvs[:len(k.recvs):len(k.recvs)], recv)}
 }
 
-// Modes finds a program's modes and chooses loops in each; none if there is one
-// only.
+// Modes finds a program's modes and chooses loops in each. It returns none if
+// there is only one.
 func Modes(p *ir.Program, o Options) []Mode {
 	r := measure(p, pick{})
 	if r.main == nil {
@@ -104,13 +104,13 @@ func Modes(p *ir.Program, o Options) []Mode {
 	return list
 }
 
-// way is one of the ways from where modes part.
+// way is one of the ways where modes part.
 type way struct {
 	name string
 	r    *Report
 }
 
-// Reaches says whether main reaches a procedure of that name.
+// Reaches reports whether main reaches a procedure of that name.
 func (r *Report) Reaches(name string) bool {
 	for p := range r.byProc {
 		if p.Name == name {
@@ -140,8 +140,8 @@ func (r *Report) splitModes(p *ir.Program) (ir.Stmt, []way) {
 	return nil, nil
 }
 
-// sites are the calls and switches of a body that are in no loop and have several
-// ways to loops.
+// sites returns the calls and switches of a body that are in no loop and have
+// several ways to loops.
 func (r *Report) sites(body []ir.Stmt, list []ir.Stmt) []ir.Stmt {
 	for _, s := range body {
 		switch s := s.(type) {
@@ -179,7 +179,7 @@ func (r *Report) sites(body []ir.Stmt, list []ir.Stmt) []ir.Stmt {
 	return list
 }
 
-// reaches says whether a procedure has loops, or calls one that has.
+// reaches reports whether a procedure has loops, or calls one that has.
 func (r *Report) reaches(n *node) bool {
 	if yes, ok := r.looping[n]; ok {
 		return yes
@@ -208,8 +208,9 @@ func (r *Report) loopsIn(body []ir.Stmt) (found bool) {
 	return found
 }
 
-// ways measures the ways from s, and returns those that are modes: that have loops
-// of their own, with much of their load, and not by far less than others.
+// ways measures the ways from s, and returns those that are modes: they have
+// loops of their own with much of their work, and not far less work than
+// others.
 func (r *Report) ways(p *ir.Program, s ir.Stmt) (list []way) {
 	var all []way
 	switch s := s.(type) {
@@ -233,14 +234,14 @@ func (r *Report) ways(p *ir.Program, s ir.Stmt) (list []way) {
 	if len(all) > maxModes {
 		return nil
 	}
-	times := make(map[*ir.Loop]int) // in how many ways it is
+	times := make(map[*ir.Loop]int) // the number of ways that reach a loop
 	for _, w := range all {
 		for s := range w.r.index {
 			times[s]++
 		}
 	}
 	best := math.Inf(1)
-	own := make([]*Loop, len(all)) // with most of the way's load
+	own := make([]*Loop, len(all)) // with most of the way's work
 	for i, w := range all {
 		for _, l := range w.r.Loops[:w.r.Population] {
 			if times[l.Stmt] == 1 && (own[i] == nil || l.H < own[i].H) {

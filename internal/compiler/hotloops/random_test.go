@@ -304,8 +304,8 @@ func FuzzThresholds(f *testing.F) {
 	})
 }
 
-// TestLinear measures large programs, in which following calls would take for
-// ever, and counts how often statements are looked at.
+// TestLinear measures large programs, in which following calls would take
+// forever, and counts how often statements are visited.
 func TestLinear(t *testing.T) {
 	const n = 4000 // procedures of 5 statements
 	shapes := map[string]func(i int) []int{

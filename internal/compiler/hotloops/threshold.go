@@ -2,15 +2,16 @@ package hotloops
 
 import "math"
 
-// Triangle returns the index of the knee of an ascending curve: that of the
-// value farthest from the line between the first and the last. The loops up to
-// and including it are the candidates. A straight line has no knee, and all are.
+// Triangle returns the index of the knee of an ascending curve: the value
+// farthest from the line between the first and the last. The loops up to and
+// including it are the candidates. A straight line has no knee, and all loops
+// are candidates.
 func Triangle(h []float64) int {
 	last := len(h) - 1
 	if last <= 1 {
 		return last
 	}
-	// The distance from the line, but for a constant factor.
+	// The distance from the line, except for a constant factor.
 	slope := (h[last] - h[0]) / float64(last)
 	knee, most := last, 1e-9*max(1, math.Abs(h[last]-h[0]))
 	for i := 1; i < last; i++ {
@@ -21,15 +22,15 @@ func Triangle(h []float64) int {
 	return knee
 }
 
-// Cluster returns how many of the candidates (ascending) are chosen: those before
-// the gap. Gaps are the local maxima of the second difference; the one meant
-// is the first by which more than half of the range of h is behind, else the last. Share
-// is the part of the range that lies before it. Candidates that are all alike are
-// all chosen, and so are those that equal the last chosen one.
+// Cluster returns how many of the candidates (ascending) are chosen: those
+// before the gap. Gaps are the local maxima of the second difference. Cluster
+// takes the first gap with more than half of the range of h before it, else the
+// last. share is the part of the range before it. Candidates that are all alike
+// are all chosen, and so are those that equal the last chosen one.
 //
-// The second difference at i is h[i] - 2h[i-1] + h[i-2], the curve being
-// flat before its beginning, so that a gap is where the steep part ends. The last
-// value is compared with its left neighbour only.
+// The second difference at i is h[i] - 2h[i-1] + h[i-2], and the curve is flat
+// before its beginning, so a gap is where the steep part ends. The last value
+// is compared with its left neighbour only.
 func Cluster(h []float64) (keep int, share float64) {
 	n := len(h)
 	if n < 2 || h[n-1] <= h[0] {

@@ -351,7 +351,7 @@ func supervised(t *testing.T, plain, made string) {
 func TestRaw(t *testing.T) {
 	t.Parallel()
 	text, err := command(t, source(t), cairn(t), "build", "-o", filepath.Join(t.TempDir(), "raw"), "./raw").CombinedOutput()
-	if err == nil || !strings.Contains(string(text), "main.go:27: device.Raw makes an array of memory that a restarted program has to bring again") {
+	if err == nil || !strings.Contains(string(text), "main.go:27: device.Raw makes an array of memory that a restarted program must provide again") {
 		t.Errorf("cairn build: %v\n%s", err, text)
 	}
 }

@@ -135,7 +135,11 @@ func (p *program) compare(t *testing.T, work string, want *standard) (r result) 
 		}
 	}
 	made := filepath.Join(work, "made")
-	if err := gobuild.Build(ctx, p.dir, []string{p.pkg}, rewritten.Files, gobuild.Options{Output: made, Flags: p.buildFlags()}); err != nil {
+	b, err := gobuild.New(ctx, p.dir, []string{p.pkg}, gobuild.Options{Flags: p.buildFlags()})
+	if err == nil {
+		err = b.Build(rewritten.Files, made)
+	}
+	if err != nil {
 		return end(wrong, "cairn build: %v", err)
 	}
 	once := func(env ...string) (*outcome, error) { return p.run(filepath.Join(work, "run"), made, env...) }

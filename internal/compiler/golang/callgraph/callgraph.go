@@ -1,3 +1,6 @@
+// Package callgraph finds what the calls of a program lead to. Resolve asks
+// the analyses of golang.org/x/tools (SSA, RTA, VTA) about dynamic calls
+// (dynamic.go). Graph has all calls between functions with source, by kind.
 package callgraph
 
 import (
@@ -13,28 +16,28 @@ import (
 	"github.com/cairnrun/cairn/internal/compiler/golang/rewrite"
 )
 
-// function is a declaration, a literal or the body of a loop over a function, in
-// the graph of calls.
+// Function is a declaration, a function literal, or the body of a loop that
+// ranges over a function.
 type Function struct {
 	Pkg     *load.Package
 	Node    ast.Node // *ast.FuncDecl, *ast.FuncLit or *ast.RangeStmt
 	Body    *ast.BlockStmt
-	Decl    *ast.FuncDecl // that it is, or is in
+	Decl    *ast.FuncDecl // the declaration itself, or the one around it
 	Sites   []*Site
-	Callers []*Site // that lead to it
+	Callers []*Site // calls of it
 }
 
-// site is a call.
+// Site is a call.
 type Site struct {
 	Caller  *Function
 	Call    *ast.CallExpr
-	Loop    *ast.RangeStmt // over a function, which it calls; then call is nil
+	Loop    *ast.RangeStmt // ranges over a function; then Call is nil
 	Kind    SiteKind
 	Callees []*Function
-	MayCall []*Function // … and, by a coarser look at the program, a dynamic one
+	MayCall []*Function // of a dynamic call: what a coarser analysis adds
 }
 
-// at is where a call is.
+// At returns the position of the call.
 func (t *Site) At() token.Pos {
 	if t.Loop != nil {
 		return t.Loop.X.Pos()
@@ -48,11 +51,11 @@ const (
 	PlainCall     SiteKind = iota
 	DeferCall              // by defer
 	GoCall                 // by go
-	SyncCallback           // given to a library, which calls it before it returns
-	AsyncCallback          // … or whenever it likes
+	SyncCallback           // passed to a library, which calls it before it returns
+	AsyncCallback          // passed to a library, which may call it at any time
 )
 
-// callGraph is the graph of calls between functions with source.
+// Graph is the graph of calls between functions with source.
 type Graph struct {
 	dynamic *Dynamic
 	All     []*Function
@@ -61,7 +64,7 @@ type Graph struct {
 	Main    *Function
 }
 
-// newCallGraph makes the graph of a program's calls.
+// New returns the graph of a program's calls.
 func New(ld *load.Program, g *Dynamic) *Graph {
 	c := &Graph{dynamic: g, byObj: map[*types.Func]*Function{}, ByNode: map[ast.Node]*Function{}}
 	for _, s := range ld.Sources {
@@ -118,8 +121,8 @@ func (c *Graph) literals(s *load.Package, n ast.Node, decl *ast.FuncDecl) {
 	})
 }
 
-// overFunc says that the body of a loop is a function of its own, which another
-// one calls: the loop ranges over that.
+// overFunc reports whether a loop ranges over a function, so that its body is a
+// function of its own.
 func overFunc(info *types.Info, s *ast.RangeStmt) bool {
 	t := info.TypeOf(s.X)
 	if t == nil {
@@ -137,7 +140,8 @@ func overFunc(info *types.Info, s *ast.RangeStmt) bool {
 	return ok && !rewrite.PlainRange(info, s)
 }
 
-// walk walks a part of a function, without what belongs to others in it.
+// Walk calls f for the nodes below root that belong to the function itself: not
+// to literals in it, nor to bodies of loops over functions.
 func (fn *Function) Walk(root ast.Node, f func(ast.Node) bool) {
 	ast.Inspect(root, func(n ast.Node) bool {
 		switch n := n.(type) {
@@ -183,8 +187,8 @@ func (c *Graph) sitesOf(fn *Function) {
 	})
 }
 
-// rangeSite notes what a loop over a function calls: the function, which calls the
-// loop's body. If it is a library's, that is done before the loop is over.
+// rangeSite adds what a loop over a function calls: the function, which calls
+// the loop's body. A library's function does so before the loop ends.
 func (c *Graph) rangeSite(fn *Function, s *ast.RangeStmt, body *Function) {
 	fn.Sites = append(fn.Sites, &Site{Caller: fn, Loop: s, Kind: SyncCallback, Callees: []*Function{body}})
 	t := &Site{Caller: fn, Loop: s, Kind: PlainCall}
@@ -196,7 +200,7 @@ func (c *Graph) rangeSite(fn *Function, s *ast.RangeStmt, body *Function) {
 	}
 }
 
-// functions are those with source that a callee may be.
+// functions returns the functions with source that a callee may be.
 func (c *Graph) functions(q Callee) []*Function {
 	if q.Lit != nil {
 		if to := c.ByNode[q.Lit]; to != nil {
@@ -216,7 +220,7 @@ func (c *Graph) functions(q Callee) []*Function {
 		return nil
 	}
 	var list []*Function
-	for _, fn := range c.All { // a method of an interface, as a value
+	for _, fn := range c.All { // a method of an interface, used as a value
 		if fn.Decl == nil || ast.Node(fn.Decl) != fn.Node || fn.Decl.Recv == nil || fn.Decl.Name.Name != q.Obj.Name() {
 			continue
 		}
@@ -271,7 +275,7 @@ func (c *Graph) site(fn *Function, call *ast.CallExpr, kind SiteKind, at token.P
 		fn.Sites = append(fn.Sites, t)
 		return
 	}
-	// What a library is given it may call.
+	// A library may call the functions that it is given.
 	given := &Site{Caller: fn, Call: call, Kind: AsyncCallback}
 	switch library {
 	case "sort", "slices", "maps", "strings", "bytes", "path/filepath", "io/fs", "unicode", "bufio", "sync", "flag":
@@ -300,7 +304,8 @@ func (c *Graph) site(fn *Function, call *ast.CallExpr, kind SiteKind, at token.P
 	}
 }
 
-// reach returns all functions that some functions lead to by calls of some kinds.
+// Reach returns all functions that calls of some kinds reach from some
+// functions.
 func Reach(from []*Function, kinds ...SiteKind) map[*Function]bool {
 	seen := map[*Function]bool{}
 	todo := slices.Clone(from)
@@ -320,8 +325,8 @@ func Reach(from []*Function, kinds ...SiteKind) map[*Function]bool {
 	return seen
 }
 
-// concurrent returns the functions that may run on other goroutines than main's,
-// and a call that starts each.
+// Concurrent returns the functions that may run on other goroutines than
+// main's, each with a call that starts it.
 func (c *Graph) Concurrent() map[*Function]*Site {
 	out := map[*Function]*Site{}
 	for _, fn := range c.All {
@@ -339,8 +344,8 @@ func (c *Graph) Concurrent() map[*Function]*Site {
 	return out
 }
 
-// leading returns the functions on the ways from main to a function, by plain
-// calls through what can be rewritten.
+// PathTo returns the functions on the paths from main to a function: those that
+// plain calls reach through functions that can be rewritten.
 func (c *Graph) PathTo(to *Function, from map[*Function]bool, can func(*Function) bool) map[*Function]bool {
 	out := map[*Function]bool{}
 	todo := []*Function{to}
@@ -360,7 +365,7 @@ func (c *Graph) PathTo(to *Function, from map[*Function]bool, can func(*Function
 	return out
 }
 
-// name is how a function is called in messages.
+// Name returns the function's name for messages.
 func (fn *Function) Name() string {
 	if fn.Decl == nil {
 		return "a function literal"
@@ -379,16 +384,18 @@ func (fn *Function) Name() string {
 	return n
 }
 
-// parameter says that a variable is a parameter of a function, or its receiver.
+// Parameter reports whether a variable is a parameter of the function, or its
+// receiver.
 func (fn *Function) Parameter(o types.Object) bool { return fn.Position(o) >= 0 || fn.Receiver(o) }
 
-// receiver says that a variable is a method's receiver.
+// Receiver reports whether a variable is the method's receiver.
 func (fn *Function) Receiver(o types.Object) bool {
 	d, ok := fn.Node.(*ast.FuncDecl)
 	return ok && d.Recv != nil && d.Recv.Pos() <= o.Pos() && o.Pos() < d.Recv.End()
 }
 
-// position is which of a function's parameters a variable is; negative: none.
+// Position returns the index of a variable among the function's parameters, or
+// -1.
 func (fn *Function) Position(o types.Object) int {
 	var t *ast.FuncType
 	switch n := fn.Node.(type) {
@@ -414,7 +421,8 @@ func (fn *Function) Position(o types.Object) int {
 	return -1
 }
 
-// generic says that a function, or the one that it is in, has type parameters.
+// Generic reports whether the function, or the one around it, has type
+// parameters.
 func (fn *Function) Generic() bool {
 	if fn.Decl == nil {
 		return false

@@ -15,38 +15,39 @@ import (
 	"github.com/cairnrun/cairn/internal/compiler/golang/load"
 )
 
-// graph says where dynamic calls lead to.
+// Dynamic holds what calls lead to, as the analyses of x/tools find it.
 type Dynamic struct {
-	// sites has the callees of every call: by the position of its opening
-	// parenthesis, or of its go or defer.
+	// Sites holds the callees of every call, by the position of its opening
+	// parenthesis, or of its go or defer keyword.
 	Sites map[token.Pos][]Callee
-	// ranges has what loops over functions call, by the position of the word range;
-	// bodies has the loops whose bodies a call leads to, as sites has callees.
+	// ranges holds what loops over functions call, by the position of the
+	// keyword range. bodies holds the loops whose bodies a call leads to,
+	// keyed as Sites.
 	ranges map[token.Pos][]Callee
 	bodies map[token.Pos][]*ast.RangeStmt
-	// coarse has what else a coarser analysis says of sites.
+	// coarse holds callees of Sites that only the coarser analysis finds.
 	coarse map[token.Pos][]Callee
-	// failed: there is no graph, and callees are found by their types.
+	// Failed is set if there is no graph. Callees are then found by type.
 	Failed   bool
 	Warnings []string
-	// boxed are structs that libraries may get at.
+	// Boxed holds the structs that libraries may reach.
 	Boxed map[*types.TypeName]bool
 }
 
-// callee is a function with or without source.
+// Callee is a function with or without source.
 type Callee struct {
 	Obj *types.Func  // of a declaration, nil for a literal
 	Lit *ast.FuncLit // or nil
 }
 
-// resolve builds the call graph. A program that it can't be built for is lowered
-// all the same.
+// Resolve finds the callees of dynamic calls. If the analysis fails, Failed is
+// set and a warning says so.
 func Resolve(ld *load.Program) (g *Dynamic) {
 	g = &Dynamic{Sites: make(map[token.Pos][]Callee), ranges: make(map[token.Pos][]Callee), bodies: make(map[token.Pos][]*ast.RangeStmt), coarse: make(map[token.Pos][]Callee)}
 	defer func() {
 		if p := recover(); p != nil {
 			g.Failed = true
-			g.Warnings = append(g.Warnings, fmt.Sprintf("the call graph could not be built (%v): dynamic calls are taken to lead to all that their types allow", p))
+			g.Warnings = append(g.Warnings, fmt.Sprintf("cannot build the call graph (%v): dynamic calls are assumed to lead to all functions of their type", p))
 		}
 	}()
 	prog := ssa.NewProgram(ld.Fset, ssa.InstantiateGenerics)
@@ -83,8 +84,8 @@ func Resolve(ld *load.Program) (g *Dynamic) {
 			funcs[f] = true
 		}
 	}
-	// Types and functions that come out of a library are seen only by the coarser
-	// of the two.
+	// Only the coarser analysis sees types and functions that come out of a
+	// library.
 	g.collect(vta.CallGraph(funcs, reach.CallGraph), nil)
 	fine := make(map[token.Pos]bool)
 	for pos := range g.Sites {
@@ -101,8 +102,8 @@ func Resolve(ld *load.Program) (g *Dynamic) {
 	return g
 }
 
-// box finds the structs that are put into interfaces which are not the program's
-// own, or whose addresses become plain pointers.
+// box finds the structs that are put into interfaces of libraries, or whose
+// addresses become unsafe pointers.
 func (g *Dynamic) box(ld *load.Program, funcs map[*ssa.Function]bool) {
 	g.Boxed = make(map[*types.TypeName]bool)
 	seen := make(map[types.Type]bool)
@@ -134,7 +135,7 @@ func (g *Dynamic) box(ld *load.Program, funcs map[*ssa.Function]bool) {
 			}
 		}
 	}
-	own := make(map[types.Type][]types.Type) // by interfaces of the program
+	own := make(map[types.Type][]types.Type) // by the program's interface
 	ours := func(t types.Type) bool {
 		named, ok := types.Unalias(t).(*types.Named)
 		return ok && named.Obj().Pkg() != nil && !ld.Library[named.Obj().Pkg().Path()]
@@ -170,8 +171,8 @@ func (g *Dynamic) box(ld *load.Program, funcs map[*ssa.Function]bool) {
 	}
 }
 
-// reachable is rapid type analysis, where functions whose address is taken are
-// reached too: a library may call them.
+// reachable runs rapid type analysis. It takes functions as reached if their
+// address is taken: a library may call them.
 func reachable(main *ssa.Package) *rta.Result {
 	roots := []*ssa.Function{main.Func("init"), main.Func("main")}
 	in := map[*ssa.Function]bool{}
@@ -200,8 +201,7 @@ func reachable(main *ssa.Package) *rta.Result {
 	}
 }
 
-// collect adds the calls of a graph, but for those in done. Some are dynamic only
-// in the source.
+// collect adds the calls of a graph, except those in done.
 func (g *Dynamic) collect(cg *callgraph.Graph, done map[token.Pos]bool) {
 	for _, n := range cg.Nodes {
 		for _, e := range n.Out {
@@ -218,7 +218,7 @@ func (g *Dynamic) collect(cg *callgraph.Graph, done map[token.Pos]bool) {
 				continue
 			}
 			to := g.Sites
-			if done[e.Site.Pos()] && (!e.Site.Common().IsInvoke() || e.Callee.Func.Origin() == nil) { // the finer one misses methods of generic types
+			if done[e.Site.Pos()] && (!e.Site.Common().IsInvoke() || e.Callee.Func.Origin() == nil) { // the finer analysis misses methods of generic types
 				if to = g.coarse; rangeBody(e.Callee.Func) != nil {
 					continue
 				}
@@ -228,7 +228,7 @@ func (g *Dynamic) collect(cg *callgraph.Graph, done map[token.Pos]bool) {
 	}
 }
 
-// rangeSite returns the loop over a function that a call stands for.
+// rangeSite returns the loop over a function that a call stands for, or nil.
 func rangeSite(i ssa.CallInstruction) *ast.RangeStmt {
 	if i.Pos().IsValid() || len(i.Common().Args) == 0 {
 		return nil
@@ -241,7 +241,7 @@ func rangeSite(i ssa.CallInstruction) *ast.RangeStmt {
 	return rangeBody(c.Fn.(*ssa.Function))
 }
 
-// rangeBody returns the loop over a function whose body a function is.
+// rangeBody returns the loop whose body f is, or nil.
 func rangeBody(f *ssa.Function) *ast.RangeStmt {
 	s, _ := f.Syntax().(*ast.RangeStmt)
 	return s

@@ -13,13 +13,14 @@ import (
 	"github.com/cairnrun/cairn/internal/compiler/ir"
 )
 
-// A program is malleable if nothing that is saved depends on the number of devices
-// (Losada and others): it can go on with another number of them. What depends on it
-// is found without regard to order and to contexts: variables and fields that are
-// given len of a slice of devices, a device.Group or its Len, or what is made of
-// these; what is allocated with such a size; and what is appended to or counted
-// once for each device. What kernels write is not followed: the elements of an
-// array are taken to be the same however it is divided.
+// A program is malleable if nothing that it saves depends on the number of
+// devices (Losada and others): it can continue with another number of them. The
+// analysis is flow- and context-insensitive. A variable or field depends on the
+// number of devices if it is assigned the length of a slice of devices, a
+// device.Group or its Len, or something computed from these; if it is allocated
+// with such a size; or if it is appended to or counted once for each device.
+// What kernels write is not followed: the elements of an array are assumed not
+// to depend on how it is divided.
 
 // cause is why something depends on the number of devices.
 type cause struct {
@@ -27,7 +28,7 @@ type cause struct {
 	text string
 }
 
-// savedVar is something that the program asks to be saved.
+// savedVar is a variable that the program saves.
 type savedVar struct {
 	name string
 	obj  types.Object
@@ -35,7 +36,7 @@ type savedVar struct {
 	in   *types.Func
 }
 
-// dependence finds out what depends on the number of devices.
+// dependence finds what depends on the number of devices.
 type dependence struct {
 	ld      *load.Program
 	pos     func(token.Pos) ir.Pos
@@ -43,11 +44,12 @@ type dependence struct {
 	on      map[types.Object]cause
 	results map[*types.Func]map[int]cause
 	saved   []savedVar
-	params  map[types.Object]string // parameters that are saved, and the name if it is one
+	params  map[types.Object]string // parameters that are saved, with the constant name if there is one
 	changed bool
 }
 
-// newDependence looks at a program; nil if it has no devices.
+// newDependence analyses a program. It returns nil if the program has no
+// devices.
 func newDependence(ld *load.Program, pos func(token.Pos) ir.Pos) *dependence {
 	d := &dependence{ld: ld, pos: pos, bodies: make(map[*types.Func]*ast.FuncDecl), on: make(map[types.Object]cause),
 		results: make(map[*types.Func]map[int]cause), params: make(map[types.Object]string)}
@@ -87,7 +89,7 @@ func newDependence(ld *load.Program, pos func(token.Pos) ir.Pos) *dependence {
 	return d
 }
 
-// isDevices says whether t is a slice or array of devices.
+// isDevices reports whether t is a slice or array of devices.
 func isDevices(t types.Type) bool {
 	if t == nil {
 		return false
@@ -111,7 +113,7 @@ func (d *dependence) mark(obj types.Object, c cause) {
 	if v, ok := obj.(*types.Var); ok {
 		obj = v.Origin()
 		if isDevices(v.Type()) || load.IsDeviceType(v.Type(), "Device") || load.IsError(v.Type()) {
-			return // never saved, and its number is a source already
+			return // never saved, and its number is a cause already
 		}
 	}
 	if _, ok := d.on[obj]; !ok {
@@ -119,7 +121,8 @@ func (d *dependence) mark(obj types.Object, c cause) {
 	}
 }
 
-// object is the variable or field that an expression is, or is an element of.
+// object returns the variable or field that an expression is, or is an element
+// of.
 func (d *dependence) object(s *load.Package, e ast.Expr) types.Object {
 	switch e := ast.Unparen(e).(type) {
 	case *ast.Ident:
@@ -157,7 +160,7 @@ func (d *dependence) causeOf(s *load.Package, e ast.Expr) (c cause, yes bool) {
 			return false
 		case *ast.CompositeLit:
 			if _, ok := s.Info.TypeOf(n).Underlying().(*types.Struct); ok {
-				return false // its fields have it
+				return false // its fields have the cause
 			}
 		case *ast.Ident:
 			if v, ok := s.Info.Uses[n].(*types.Var); ok {
@@ -181,7 +184,7 @@ func (d *dependence) causeOf(s *load.Package, e ast.Expr) (c cause, yes bool) {
 					} else if sel, ok := ast.Unparen(n.Fun).(*ast.SelectorExpr); ok && obj.Name() == "Len" && load.IsDeviceType(s.Info.TypeOf(sel.X), "Group") {
 						found(cause{n.Pos(), "the number of devices of a group"})
 					}
-				} else if d.bodies[obj.Origin()] != nil { // what it returns, not what it is given
+				} else if d.bodies[obj.Origin()] != nil { // what it returns counts, not its arguments
 					for _, x := range d.results[obj.Origin()] {
 						found(x)
 						break
@@ -195,7 +198,8 @@ func (d *dependence) causeOf(s *load.Package, e ast.Expr) (c cause, yes bool) {
 	return c, yes
 }
 
-// markResult says that result i of a function depends on the number of devices.
+// markResult records that result i of a function depends on the number of
+// devices.
 func (d *dependence) markResult(in *types.Func, i int, c cause) {
 	if d.results[in] == nil {
 		d.results[in] = make(map[int]cause)
@@ -205,7 +209,8 @@ func (d *dependence) markResult(in *types.Func, i int, c cause) {
 	}
 }
 
-// visit follows the statements of a function. once: it is done for each device.
+// visit follows the statements of a function. once says that they run once for
+// each device.
 func (d *dependence) visit(s *load.Package, in *types.Func, n ast.Node, once bool) {
 	ast.Inspect(n, func(n ast.Node) bool {
 		switch n := n.(type) {
@@ -289,7 +294,7 @@ func (d *dependence) assign(s *load.Package, n *ast.AssignStmt, once bool) {
 	}
 }
 
-// appends says whether e gets itself, with more.
+// appends reports whether to appends to e itself.
 func (d *dependence) appends(s *load.Package, e, to ast.Expr) bool {
 	call, ok := ast.Unparen(to).(*ast.CallExpr)
 	if !ok || len(call.Args) == 0 {
@@ -299,7 +304,7 @@ func (d *dependence) appends(s *load.Package, e, to ast.Expr) bool {
 	return ok && b.Name() == "append" && d.object(s, call.Args[0]) == d.object(s, e)
 }
 
-// literal gives what is in a struct to its fields.
+// literal assigns the elements of a composite literal to the struct's fields.
 func (d *dependence) literal(s *load.Package, n *ast.CompositeLit) {
 	t := s.Info.TypeOf(n)
 	if p, ok := t.Underlying().(*types.Pointer); ok {
@@ -325,7 +330,7 @@ func (d *dependence) literal(s *load.Package, n *ast.CompositeLit) {
 	}
 }
 
-// call gives arguments to parameters, and finds what is saved.
+// call assigns arguments to parameters, and finds what is saved.
 func (d *dependence) call(s *load.Package, in *types.Func, n *ast.CallExpr) {
 	f, ok := load.Callee(s, n).(*types.Func)
 	if !ok {
@@ -357,7 +362,7 @@ func (d *dependence) call(s *load.Package, in *types.Func, n *ast.CallExpr) {
 	}
 }
 
-// save notes that v is saved under a name.
+// save records that v is saved under a name.
 func (d *dependence) save(s *load.Package, in *types.Func, n *ast.CallExpr, name, v ast.Expr) {
 	obj := d.object(s, v)
 	if obj == nil {
@@ -365,7 +370,7 @@ func (d *dependence) save(s *load.Package, in *types.Func, n *ast.CallExpr, name
 	}
 	if in != nil {
 		for p := range in.Signature().Params().Variables() {
-			if p == obj { // whatever the callers give
+			if p == obj { // it is what the callers pass
 				if _, ok := d.params[obj]; !ok {
 					d.params[obj], d.changed = "", true
 				}
@@ -387,18 +392,20 @@ type DependInfo struct {
 	Name string `json:"name"`
 	File string `json:"file"` // where it is saved
 	Line int    `json:"line"`
-	// Function is where that is.
+	// Function is the function that saves it.
 	Function string `json:"function"`
 	Why      string `json:"why"`
 }
 
-// DeviceInfo is what there is to say of a program with devices.
+// DeviceInfo describes a program's use of devices.
 type DeviceInfo struct {
-	// Malleable: it can go on with another number of devices. Otherwise it is
-	// pseudo-malleable, and goes on with as many places as it had.
+	// Malleable reports whether the program can continue with another
+	// number of devices. If not, it is pseudo-malleable, and continues with
+	// as many devices as it had.
 	Malleable bool `json:"malleable"`
-	// Saved is how many variables were found that are saved: by Protect, or, if that
-	// is not called, those that the chosen loops use.
+	// Saved is the number of saved variables: of those that Protect is
+	// called for or, if the program does not call it, of those that the
+	// chosen loops use.
 	Saved   int          `json:"saved"`
 	Depends []DependInfo `json:"depends,omitempty"`
 	Kernels []KernelInfo `json:"kernels,omitempty"`
@@ -414,8 +421,8 @@ type KernelInfo struct {
 	Writes   []string `json:"writes,omitempty"`
 }
 
-// deviceInfo says what there is to say of the devices of a program, of whose loops
-// some are chosen; nil if it has none.
+// deviceInfo describes the devices of a program with chosen loops. It returns
+// nil if the program has none.
 func deviceInfo(p *lower.Program, chosen []LoopInfo) *DeviceInfo {
 	d := newDependence(p.Source, p.At)
 	if d == nil {
@@ -472,7 +479,7 @@ func varNames(list []*ir.Var) (names []string) {
 			continue
 		}
 		name := v.Name
-		if strings.HasPrefix(name, "*") { // known by its type only
+		if strings.HasPrefix(name, "*") { // only its type is known
 			name = "an array"
 		}
 		if !slices.Contains(names, name) {
@@ -482,8 +489,8 @@ func varNames(list []*ir.Var) (names []string) {
 	return names
 }
 
-// depends says whether a variable, or a field of it, depends on the number of
-// devices.
+// depends reports whether a variable, or a field of it, depends on the number
+// of devices.
 func (d *dependence) depends(obj types.Object, seen []types.Type) (cause, string, bool) {
 	if c, ok := d.on[obj]; ok {
 		return c, "", true
@@ -514,7 +521,8 @@ func (d *dependence) depends(obj types.Object, seen []types.Type) (cause, string
 	return cause{}, "", false
 }
 
-// used are the variables that loops use and that are made before them.
+// used returns the variables that chosen loops use and that are declared before
+// them.
 func (d *dependence) used(chosen []LoopInfo, extents []lower.Extent) (list []savedVar) {
 	seen := make(map[types.Object]bool)
 	for _, l := range chosen {
@@ -546,13 +554,13 @@ func (d *dependence) used(chosen []LoopInfo, extents []lower.Extent) (list []sav
 	return list
 }
 
-// writeText writes what there is to say of devices.
+// writeText writes the part about devices.
 func (info *DeviceInfo) writeText(b *strings.Builder, all bool) {
 	b.WriteString("\nDevices\n")
 	if info.Malleable {
-		fmt.Fprintf(b, "  malleable: none of the %s depends on the number of devices\n", Plural(info.Saved, "variable")+" that are saved")
+		fmt.Fprintf(b, "  malleable: none of the %s depends on the number of devices\n", Plural(info.Saved, "saved variable"))
 	} else {
-		fmt.Fprintf(b, "  pseudo-malleable: it goes on with as many places as it had, as of what is saved %d of %d depend on the number of devices\n",
+		fmt.Fprintf(b, "  pseudo-malleable: it continues with as many devices as it had, because %d of %d saved variables depend on their number\n",
 			len(info.Depends), info.Saved)
 		for _, x := range info.Depends {
 			fmt.Fprintf(b, "    %s:%d: %s: %s\n", x.File, x.Line, x.Name, x.Why)
@@ -563,7 +571,7 @@ func (info *DeviceInfo) writeText(b *strings.Builder, all bool) {
 		if len(k.Writes) > 0 {
 			b.WriteString(" writes " + strings.Join(k.Writes, ", "))
 		} else {
-			b.WriteString(" writes nothing that is given to it here")
+			b.WriteString(" writes none of the arrays passed here")
 		}
 		if all && len(k.Reads) > 0 {
 			b.WriteString("; reads " + strings.Join(k.Reads, ", "))

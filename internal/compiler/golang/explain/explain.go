@@ -1,3 +1,7 @@
+// Package explain finds where a program does its work and what is in flight
+// there. Explain ranks the loops (package hotloops), analyses messages
+// (package commcheck), goroutines (goroutines.go) and devices (devices.go).
+// Its result is what cairn explain prints.
 package explain
 
 import (
@@ -15,50 +19,52 @@ import (
 	"github.com/cairnrun/cairn/internal/compiler/ir"
 )
 
-// ExplainOptions of Explain. The zero value looks at 2, 3 and 4 ranks.
+// Options are the options of Explain. The zero value analyses messages for 2, 3
+// and 4 ranks.
 type Options struct {
-	// Ranks are the numbers of ranks for which places must be safe.
+	// Ranks are the numbers of ranks for which points must be safe.
 	Ranks []int
-	// Samples, if not nil, decide which loops are chosen, in place of the count.
+	// Samples, if not nil, choose the loops in place of the count.
 	Samples *Samples
 }
 
-// Explanation says where the checkpoints of a program would go, and why. It is
-// what cairn explain --json prints.
+// Explanation says where the checkpoints of a program are taken, and why. cairn
+// explain --json prints it.
 type Explanation struct {
 	Package    string  `json:"package"`
 	Files      int     `json:"files"`
 	Lines      int     `json:"lines"`
-	Statements float64 `json:"statements"` // of the whole program, as package load counts
+	Statements float64 `json:"statements"` // of the whole program, as package hotloops counts
 	Accesses   float64 `json:"accesses"`
-	// Ranks is for how many ranks messages were looked at; none if there are no
-	// messages.
+	// Ranks are the numbers of ranks for which messages were analysed;
+	// empty if the program has no messages.
 	Ranks []int `json:"ranks,omitempty"`
-	// Loops are those that main reaches, the ranked ones first.
+	// Loops are the loops that main reaches, the ranked ones first.
 	Loops []LoopInfo `json:"loops"`
-	// Knee and Gap are how many loops are before them.
+	// Knee and Gap are how many ranked loops are before the knee and before
+	// the gap.
 	Knee int `json:"knee"`
 	Gap  int `json:"gap"`
-	// Modes are the things of which a run does one; loops are chosen in each as if
-	// there were no other. Empty if there is one only.
+	// Modes are the modes of work, of which a run does one. Loops are
+	// chosen in each as if there were no other. Empty if there is only one.
 	Modes []ModeInfo `json:"modes,omitempty"`
-	// Devices is about devices; nil if the program has none.
+	// Devices describes the use of devices; nil if there is none.
 	Devices *DeviceInfo `json:"devices,omitempty"`
-	// Given is what was taken to be the same on all ranks.
+	// Given lists what was assumed to be the same on all ranks.
 	Given    []string `json:"given,omitempty"`
-	Assumed  int      `json:"assumed"` // conditions in which an error is taken to be nil
+	Assumed  int      `json:"assumed"` // conditions in which an error is assumed to be nil
 	Warnings []string `json:"warnings,omitempty"`
 	Phases   []Time   `json:"phases"`
 
 	curve string
-	// Work is how many steps the analysis of messages took.
+	// Work is the number of steps of the analysis of messages.
 	Work int `json:"-"`
 
 	liveness *liveness
-	saving   *Saving // what Save said, or nil
+	saving   *Saving // set by SetPoints
 }
 
-// ModeInfo is what there is to say of a mode of a program.
+// ModeInfo describes a mode of a program.
 type ModeInfo struct {
 	Name string `json:"name"`
 	File string `json:"file"` // where the program decides
@@ -68,38 +74,39 @@ type ModeInfo struct {
 	Accesses   float64 `json:"accesses"`
 	Knee       int     `json:"knee"`
 	Gap        int     `json:"gap"`
-	// Malleable is whether it can go on with another number of devices; nil if the
-	// program has none.
+	// Malleable reports whether the mode can continue with another number
+	// of devices; nil if the program has none.
 	Malleable *bool `json:"malleable,omitempty"`
 
 	curve string
 }
 
-// LoopInfo is what there is to say of a loop.
+// LoopInfo describes a loop.
 type LoopInfo struct {
 	File     string   `json:"file"`
 	Line     int      `json:"line"`
 	Function string   `json:"function"`
-	Rank     int      `json:"rank,omitempty"` // from 1; 0: it is not ranked
+	Rank     int      `json:"rank,omitempty"` // from 1; 0 if it is not ranked
 	S        float64  `json:"s"`
 	A        float64  `json:"a"`
-	H        *float64 `json:"h,omitempty"` // none: infinite
+	H        *float64 `json:"h,omitempty"` // nil if infinite
 	Chosen   bool     `json:"chosen"`
 	Why      string   `json:"why"`
-	// Messages is safe, unsafe or unknown, for the beginning of its body; empty if
-	// it is not chosen or the program has no messages.
+	// Messages is safe, unsafe or unknown, for the beginning of the body.
+	// It is empty if the loop is not chosen or the program has no messages.
 	Messages string   `json:"messages,omitempty"`
 	Because  []string `json:"because,omitempty"`
-	// Never are the numbers of ranks with which no run without errors comes here.
+	// Never are the numbers of ranks for which no run without errors comes
+	// here.
 	Never []int `json:"never,omitempty"`
-	// Goroutines are those that may be alive there.
+	// Goroutines are those that may be alive here.
 	Goroutines []string `json:"goroutines,omitempty"`
-	// Point says that it gets a point: Save knows. A chosen loop may have none, and
-	// NoPoint says why.
+	// Point reports whether the loop gets a point. A chosen loop may get
+	// none; NoPoint says why. SetPoints sets both.
 	Point   bool   `json:"point"`
 	NoPoint string `json:"no_point,omitempty"`
 
-	// Loop is what was counted.
+	// Loop is the loop as hotloops counted it.
 	Loop *hotloops.Loop `json:"-"`
 }
 
@@ -109,7 +116,8 @@ type Time struct {
 	Seconds float64 `json:"seconds"`
 }
 
-// Explain chooses the loops of a program and looks at what is under way there.
+// Explain chooses the loops of a program, and finds which messages may be in
+// flight and which goroutines may be alive there.
 func Explain(p *lower.Program, o Options) *Explanation {
 	e := &Explanation{Package: p.Package, Files: p.Files, Lines: p.Lines, Assumed: p.Assumed, Warnings: slices.Clone(p.Warnings)}
 	for _, ph := range p.Phases {
@@ -132,7 +140,7 @@ func Explain(p *lower.Program, o Options) *Explanation {
 		modes = hotloops.Modes(p.Program, how)
 	}
 	chosen := e.chooseInModes(c, modes)
-	phase("load")
+	phase("loops")
 	e.Statements, e.Accesses = r.S, r.A
 	e.Knee, e.Gap, e.curve = c.Candidates, c.Kept, c.Curve()
 	if len(modes) == 0 {
@@ -161,7 +169,7 @@ func Explain(p *lower.Program, o Options) *Explanation {
 			case ok:
 				l.Why = why
 			case v.Chosen:
-				l.Why = "not chosen: in none of the program's modes it is before the gap"
+				l.Why = "not chosen: it is before the gap in none of the program's modes"
 			}
 			l.Chosen, v.Chosen = ok, ok
 		}
@@ -188,7 +196,7 @@ func Explain(p *lower.Program, o Options) *Explanation {
 	return e
 }
 
-// setMalleable says whether a mode is malleable: by what it saves.
+// setMalleable sets whether a mode is malleable, by what it saves.
 func (i *ModeInfo) setMalleable(d *DeviceInfo, m hotloops.Mode) {
 	if d == nil {
 		return
@@ -200,7 +208,8 @@ func (i *ModeInfo) setMalleable(d *DeviceInfo, m hotloops.Mode) {
 	i.Malleable = &yes
 }
 
-// chooseInModes returns the chosen loops, with the reason, and notes the modes.
+// chooseInModes returns the chosen loops with the reason for each, and records
+// the modes.
 func (e *Explanation) chooseInModes(c *hotloops.Choice, modes []hotloops.Mode) map[*ir.Loop]string {
 	chosen := make(map[*ir.Loop]string)
 	if len(modes) == 0 {
@@ -229,8 +238,8 @@ func (e *Explanation) chooseInModes(c *hotloops.Choice, modes []hotloops.Mode) m
 	return chosen
 }
 
-// Text writes an explanation for people: with all there is or with the ranked
-// loops only, with times or without.
+// Text writes the explanation for people: all of it, or only the ranked loops;
+// with times, or without.
 func (e *Explanation) Text(w io.Writer, all, times bool) error {
 	var b strings.Builder
 	ranked, chosen := 0, 0
@@ -244,11 +253,11 @@ func (e *Explanation) Text(w io.Writer, all, times bool) error {
 	}
 	fmt.Fprintf(&b, "%s: %s in %s; %s, of which %d %s ranked and %d chosen%s\n", e.Package,
 		Plural(e.Lines, "line"), Plural(e.Files, "file"), Plural(len(e.Loops), "loop"), ranked, are(ranked), chosen, e.pointCount())
-	fmt.Fprintf(&b, "main and what it calls count %.6g statements and %.6g accesses\n", e.Statements, e.Accesses)
+	fmt.Fprintf(&b, "main and its callees count %.6g statements and %.6g accesses\n", e.Statements, e.Accesses)
 	if len(e.Modes) > 0 {
-		fmt.Fprintf(&b, "\nA run does one of several things, and loops are chosen for each of them:\n")
+		fmt.Fprintf(&b, "\nThe program has several modes of work, and loops are chosen for each:\n")
 		for _, m := range e.Modes {
-			fmt.Fprintf(&b, "  %s, as %s:%d decides; it counts %.6g statements and %.6g accesses", m.Name, m.File, m.Line, m.Statements, m.Accesses)
+			fmt.Fprintf(&b, "  %s, decided at %s:%d; it counts %.6g statements and %.6g accesses", m.Name, m.File, m.Line, m.Statements, m.Accesses)
 			switch {
 			case m.Malleable == nil:
 			case *m.Malleable:
@@ -296,9 +305,9 @@ func (e *Explanation) Text(w io.Writer, all, times bool) error {
 		b.WriteString("\nh\n" + e.curve)
 	}
 	if len(e.Ranks) > 0 {
-		b.WriteString("\nMessages were looked at for " + joinNumbers(e.Ranks) + " ranks, in runs without errors")
+		b.WriteString("\nMessages were analysed for " + joinNumbers(e.Ranks) + " ranks, in runs without errors")
 		if len(e.Given) > 0 {
-			b.WriteString(".\nThese were taken to be the same on all ranks:\n")
+			b.WriteString(".\nAssumed to be the same on all ranks:\n")
 			for i, g := range e.Given {
 				if i == 5 && len(e.Given) > 6 && !all {
 					fmt.Fprintf(&b, "  and %d more, which --all shows\n", len(e.Given)-i)
@@ -338,20 +347,20 @@ func (e *Explanation) writeLoop(b *strings.Builder, l LoopInfo) {
 	fmt.Fprintf(b, "    %s\n", why)
 	switch l.Messages {
 	case "safe":
-		b.WriteString("    messages: safe, none is under way there\n")
+		b.WriteString("    messages: safe, none is in flight there\n")
 	case "unsafe":
-		b.WriteString("    messages: unsafe; a checkpoint there is taken on request, messages in flight are saved with it\n")
+		b.WriteString("    messages: unsafe; a checkpoint there needs a round of all ranks, and saves the messages in flight\n")
 	case "unknown":
-		b.WriteString("    messages: unknown; a checkpoint there is taken on request, messages in flight are saved with it\n")
+		b.WriteString("    messages: unknown; a checkpoint there needs a round of all ranks, and saves the messages in flight\n")
 	}
 	for _, s := range l.Because {
 		fmt.Fprintf(b, "      %s\n", s)
 	}
 	if len(l.Never) > 0 {
-		fmt.Fprintf(b, "      with %s ranks no run comes here, other than one with an error\n", joinNumbers(l.Never))
+		fmt.Fprintf(b, "      with %s ranks, only runs with an error come here\n", joinNumbers(l.Never))
 	}
 	if strings.HasPrefix(l.NoPoint, "goroutines") {
-		return // which are named there
+		return // they are named there
 	}
 	if len(l.Goroutines) > 0 {
 		b.WriteString("    goroutines that may be alive there:\n")

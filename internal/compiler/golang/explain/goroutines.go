@@ -9,7 +9,7 @@ import (
 	"github.com/cairnrun/cairn/internal/compiler/ir"
 )
 
-// liveness knows which goroutines there are.
+// liveness finds which goroutines may be alive at a loop.
 type liveness struct {
 	launches []launch
 }
@@ -19,11 +19,11 @@ type launch struct {
 	*ir.Launch
 	in      *ir.Proc
 	loops   []*ir.Loop // around it
-	join    *ir.Join   // that follows it in the same procedure, or nil
-	between []ir.Stmt  // from one to the other
+	join    *ir.Join   // the join that follows it in the same procedure, or nil
+	between []ir.Stmt  // statements between the launch and the join
 
-	runs  map[*ir.Proc]bool // that it leads to
-	calls map[*ir.Proc]bool // that are called from one to the other
+	runs  map[*ir.Proc]bool // procedures that the goroutine may run
+	calls map[*ir.Proc]bool // procedures that are called between the launch and the join
 }
 
 func newLiveness(p *ir.Program) *liveness {
@@ -34,7 +34,7 @@ func newLiveness(p *ir.Program) *liveness {
 	return a
 }
 
-// collect finds the launches in a list, which rest follows.
+// collect finds the launches in a list that rest follows.
 func (a *liveness) collect(in *ir.Proc, list []ir.Stmt, loops []*ir.Loop, rest [][]ir.Stmt) {
 	for i, s := range list {
 		after := append(rest[:len(rest):len(rest)], list[i+1:])
@@ -75,7 +75,7 @@ func joins(s ir.Stmt, group *ir.Var) *ir.Join {
 		if s.Group == group {
 			return s
 		}
-	case *ir.If: // one that only hides a statement from the count
+	case *ir.If: // one that only keeps a statement from being counted
 		if c, ok := s.Cond.(ir.Const); ok && c.Value == 1 && len(s.Then) == 1 && len(s.Else) == 0 {
 			return joins(s.Then[0], group)
 		}
@@ -83,7 +83,7 @@ func joins(s ir.Stmt, group *ir.Var) *ir.Join {
 	return nil
 }
 
-// reached returns all procedures that a list leads to.
+// reached returns all procedures that a list calls, directly or not.
 func (a *liveness) reached(list []ir.Stmt) map[*ir.Proc]bool {
 	seen := make(map[*ir.Proc]bool)
 	var todo []*ir.Proc
@@ -106,7 +106,7 @@ func (a *liveness) reached(list []ir.Stmt) map[*ir.Proc]bool {
 	return seen
 }
 
-// at returns the goroutines that may be alive when a round of l begins.
+// at returns the goroutines that may be alive when an iteration of l begins.
 func (a *liveness) at(l *hotloops.Loop) (list []string) {
 	for _, w := range a.launches {
 		name := "a function"
@@ -125,7 +125,8 @@ func (a *liveness) at(l *hotloops.Loop) (list []string) {
 		default:
 			during := w.calls[l.Proc]
 			ir.Each(w.between, func(s ir.Stmt) { during = during || s == ir.Stmt(l.Stmt) })
-			// A round begins with the goroutines of the last one.
+			// The goroutines of an iteration may be alive when the
+			// next one begins.
 			joined := false
 			ir.Each(l.Stmt.Body, func(s ir.Stmt) { joined = joined || s == ir.Stmt(w.join) })
 			if slices.Contains(w.loops, l.Stmt) && !joined {
@@ -139,7 +140,7 @@ func (a *liveness) at(l *hotloops.Loop) (list []string) {
 	return list
 }
 
-// endsBefore says whether l ends before w is started.
+// endsBefore reports whether l ends before w is launched.
 func endsBefore(l *hotloops.Loop, w launch) bool {
 	if l.Proc != w.in {
 		return false

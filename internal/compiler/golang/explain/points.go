@@ -7,14 +7,13 @@ import (
 	"github.com/cairnrun/cairn/internal/compiler/golang/rewrite"
 )
 
-// place is the line of a loop.
+// Location is the line of a loop.
 type Location struct {
 	File string
 	Line int
 }
 
-// placed notes which loops get a point, and why chosen ones get none: what build
-// does.
+// SetPoints records which loops get a point, and why chosen ones get none.
 func (e *Explanation) SetPoints(s *Saving, points []PointInfo, without map[Location]*rewrite.Refusal) {
 	e.saving = s
 	has := map[Location]bool{}
@@ -27,7 +26,7 @@ func (e *Explanation) SetPoints(s *Saving, points []PointInfo, without map[Locat
 		if l.Point = has[at]; l.Point || !l.Chosen {
 			continue
 		}
-		l.NoPoint = "the program can't be made restartable"
+		l.NoPoint = "the program cannot be made restartable"
 		if r := without[at]; r != nil {
 			l.NoPoint, s.Reported[r.Error()] = r.Reason, true
 			if r.Remedy != "" {
@@ -37,7 +36,7 @@ func (e *Explanation) SetPoints(s *Saving, points []PointInfo, without map[Locat
 	}
 }
 
-// reason says why a loop was chosen or not, and that it gets a point all the same.
+// reason says why a loop was chosen or not, and whether it gets a point.
 func (l LoopInfo) reason() string {
 	switch {
 	case l.Point && !l.Chosen:
@@ -48,7 +47,7 @@ func (l LoopInfo) reason() string {
 	return l.Why
 }
 
-// pointCount is how many points there are.
+// pointCount returns the number of points as the end of a sentence.
 func (e *Explanation) pointCount() string {
 	if e.saving == nil {
 		return ""
@@ -56,8 +55,9 @@ func (e *Explanation) pointCount() string {
 	return "; " + Plural(len(e.saving.Points), "point")
 }
 
-// writePoints tells of the chosen loops; where it is known, of all that get a point, in
-// the order in which build names them, and of the chosen ones that get none.
+// writePoints writes the loops that get a point, in the order in which cairn
+// build names them, then the chosen loops without a point. If points are not
+// placed yet, it writes the chosen loops.
 func (e *Explanation) writePoints(b *strings.Builder) {
 	byPlace := map[Location]LoopInfo{}
 	var chosen, without []LoopInfo
@@ -69,7 +69,7 @@ func (e *Explanation) writePoints(b *strings.Builder) {
 			chosen = append(chosen, l)
 		}
 	}
-	const sentence = "\nPoints would be at the beginning of each round of\n"
+	const sentence = "\nPoints are at the beginning of each iteration of\n"
 	if e.saving == nil {
 		if len(chosen) > 0 {
 			b.WriteString(sentence)

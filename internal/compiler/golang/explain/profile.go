@@ -13,15 +13,16 @@ import (
 	"github.com/cairnrun/cairn/internal/compiler/ir"
 )
 
-// ErrProfile says that a file is no profile that can be used.
+// ErrProfile says that a file is no CPU profile, or one that cannot be used.
 var ErrProfile = errors.New("not a CPU profile")
 
-// maxProfile bounds what is read of a profile.
+// maxProfile is how many bytes of a profile are read.
 const maxProfile = 256 << 20
 
 // Samples are where a program spent its time, from a profile of runtime/pprof.
 //
-// Of the format, Protocol Buffers in gzip, only this is read:
+// The format is Protocol Buffers, compressed with gzip. Only these fields are
+// read:
 //
 //	Profile   2 sample …, 4 location …, 5 function …, 6 string …
 //	Sample    1 location id …, innermost first   2 value …, the last is time
@@ -55,7 +56,7 @@ func ReadSamples(data []byte) (*Samples, error) {
 		}
 	}
 	if len(data) > maxProfile {
-		return nil, fmt.Errorf("%w: it has more than %d MiB; take a shorter one", ErrProfile, maxProfile>>20)
+		return nil, fmt.Errorf("%w: it is larger than %d MiB; record a shorter one", ErrProfile, maxProfile>>20)
 	}
 	type location struct {
 		function uint64
@@ -133,7 +134,7 @@ func ReadSamples(data []byte) (*Samples, error) {
 			for len(b) > 0 {
 				v, n := binary.Uvarint(b)
 				if n <= 0 {
-					return fmt.Errorf("%w: a number is cut off", ErrProfile)
+					return fmt.Errorf("%w: a number is truncated", ErrProfile)
 				}
 				*to, b = append(*to, v), b[n:]
 			}
@@ -157,18 +158,18 @@ func ReadSamples(data []byte) (*Samples, error) {
 		s.total += k.weight
 	}
 	if s.total == 0 {
-		return nil, fmt.Errorf("%w: it has no samples; take a longer one", ErrProfile)
+		return nil, fmt.Errorf("%w: it has no samples; record a longer one", ErrProfile)
 	}
 	return s, nil
 }
 
-// fields calls f for the fields of a message: with its number, and its value or
-// its bytes, which are nil for a value.
+// fields calls f for the fields of a message, with the field's number and its
+// value or its bytes. The bytes are nil for a value.
 func fields(b []byte, f func(n, v uint64, b []byte) error) error {
 	for len(b) > 0 {
 		key, n := binary.Uvarint(b)
 		if n <= 0 {
-			return fmt.Errorf("%w: a field is cut off", ErrProfile)
+			return fmt.Errorf("%w: a field is truncated", ErrProfile)
 		}
 		b = b[n:]
 		var v uint64
@@ -176,13 +177,13 @@ func fields(b []byte, f func(n, v uint64, b []byte) error) error {
 		switch key & 7 {
 		case 0:
 			if v, n = binary.Uvarint(b); n <= 0 {
-				return fmt.Errorf("%w: a number is cut off", ErrProfile)
+				return fmt.Errorf("%w: a number is truncated", ErrProfile)
 			}
 			b = b[n:]
 		case 1, 5:
 			size := map[uint64]int{1: 8, 5: 4}[key&7]
 			if len(b) < size {
-				return fmt.Errorf("%w: a number is cut off", ErrProfile)
+				return fmt.Errorf("%w: a number is truncated", ErrProfile)
 			}
 			b = b[size:]
 			continue
@@ -193,7 +194,7 @@ func fields(b []byte, f func(n, v uint64, b []byte) error) error {
 			}
 			inner, b = b[n:n+int(size):n+int(size)], b[n+int(size):]
 		default:
-			return fmt.Errorf("%w: a field of kind %d", ErrProfile, key&7)
+			return fmt.Errorf("%w: unknown wire type %d", ErrProfile, key&7)
 		}
 		if err := f(key>>3, v, inner); err != nil {
 			return err
@@ -202,10 +203,10 @@ func fields(b []byte, f func(n, v uint64, b []byte) error) error {
 	return nil
 }
 
-// shares returns the part of the samples that was taken in each loop, or in what
-// it calls.
+// Shares returns the share of the samples that were taken in each loop, or in
+// what it calls.
 func (s *Samples) Shares(p *lower.Program) map[ir.Pos]float64 {
-	files := make(map[string][]lower.Extent) // by the names that the profile has
+	files := make(map[string][]lower.Extent) // by the names in the profile
 	of := func(name string) []lower.Extent {
 		list, ok := files[name]
 		if !ok {

@@ -26,8 +26,8 @@ func (m *message) bytes(field uint64, b []byte) {
 	*m = append(binary.AppendUvarint(binary.AppendUvarint(*m, field<<3|2), uint64(len(b))), b...)
 }
 
-// profile makes a profile of stacks, each of which is lines of one file, innermost
-// first, and has one sample and its weight as value.
+// profile makes a profile of stacks: lines of one file, innermost first, by
+// weight.
 func profile(file string, stacks map[uint64][]uint64) []byte {
 	var p message
 	id := uint64(0)
@@ -61,7 +61,7 @@ func profile(file string, stacks map[uint64][]uint64) []byte {
 	return z.Bytes()
 }
 
-func TestProfile(t *testing.T) {
+func TestExplain_Profile(t *testing.T) {
 	ld, err := load.Load(t.Context(), "..", []string{"./testdata/src/plain"}, load.Options{})
 	if err != nil {
 		t.Fatal(err)

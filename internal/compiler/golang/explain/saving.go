@@ -17,32 +17,33 @@ type PointInfo struct {
 	Function string `json:"function"`
 }
 
-// Saving says what the checkpoints of a program would hold. It is part of what
-// cairn explain --json prints.
+// Saving says what the checkpoints of a program hold. cairn explain --json
+// prints it together with the explanation.
 type Saving struct {
 	*Explanation
 	// Points are where checkpoints may be taken.
 	Points []PointInfo `json:"points"`
-	// Frames are the functions on the way there, as they are saved.
+	// Frames are the functions on the path to a point, and what is saved of
+	// each.
 	Frames []rewrite.FrameInfo `json:"frames,omitempty"`
 	// Globals are the package variables that are saved.
 	Globals []string `json:"globals,omitempty"`
 	// Uncovered says which work is not saved, and what to do about it.
 	Uncovered []string `json:"uncovered,omitempty"`
-	// Notes are about the points.
+	// Notes are remarks on the points.
 	Notes []string `json:"notes,omitempty"`
-	// Refused is why loops have no point, or why there is none at all.
+	// Refused says why loops have no point, or why there is none at all.
 	Refused []string `json:"refused,omitempty"`
 
-	// Reported has those of Refused that are said elsewhere, too.
+	// Reported holds those of Refused that are shown elsewhere already.
 	Reported map[string]bool `json:"-"`
 }
 
-// Text writes it for people, after the explanation.
+// Text writes what is saved for people. It follows the text of the explanation.
 func (s *Saving) Text(w io.Writer) error {
 	var b strings.Builder
 	if len(s.Frames) > 0 {
-		b.WriteString("\nSaved, of the functions on the way to a point\n")
+		b.WriteString("\nSaved of the functions on the path to a point\n")
 	}
 	for _, f := range s.Frames {
 		what := "at its point"
@@ -73,14 +74,14 @@ func (s *Saving) Text(w io.Writer) error {
 			return err
 		}
 		for _, a := range f.Again {
-			fmt.Fprintf(&b, "    made again: %s, line %d\n", a.What, a.Line)
+			fmt.Fprintf(&b, "    computed again: %s, line %d\n", a.What, a.Line)
 		}
 	}
 	if len(s.Globals) > 0 {
-		fmt.Fprintf(&b, "Package variables that are saved\n  %s\n", strings.Join(s.Globals, ", "))
+		fmt.Fprintf(&b, "Saved package variables\n  %s\n", strings.Join(s.Globals, ", "))
 	}
 	if len(s.Frames) > 0 {
-		b.WriteString("Run again at every start: the initialisation of packages\n")
+		b.WriteString("Package initialisation runs again at every start\n")
 	}
 	if len(s.Uncovered) > 0 {
 		b.WriteString("Work that is not saved\n")

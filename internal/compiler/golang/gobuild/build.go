@@ -1,3 +1,11 @@
+// Package gobuild runs go build with some files replaced and Cairn's run time
+// added, and leaves the program's directories as they are.
+//
+// Replaced files reach the go command by its -overlay flag; modules.go does
+// the same for files in the module cache. The run time is not a module of the
+// program: goroot.go makes a copy of GOROOT, by symbolic links, with the run
+// time and a package os that reports changes of files (oshook.go). There, the
+// packages below shims replace the modules that Cairn imports elsewhere.
 package gobuild
 
 import (
@@ -10,6 +18,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"path"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -17,59 +26,43 @@ import (
 	"github.com/cairnrun/cairn/internal/compiler/golang/load"
 )
 
-// ErrBuild says that a rewritten program does not compile, or that it can't be
-// compiled with these options.
+// ErrBuild says that a rewritten program does not compile, or that it cannot be
+// built with these options.
 var ErrBuild = errors.New("the program could not be built")
 
-// BuildOptions of Build and Make.
+// Options are the options of a Builder.
 type Options struct {
-	// Output is the file to make. Make: empty puts it into the cache only.
-	Output string
-	// Flags are those of go build: -tags=x, -race, -ldflags=-s and so on, each
-	// with its value after "=".
+	// Flags are flags of go build: -tags=x, -race, -ldflags=-s and so on,
+	// each with its value after "=".
 	Flags []string
-	// Env is the environment of the go command. Nil: that of this process.
+	// Env is the environment of the go command; nil stands for that of this
+	// process.
 	Env []string
-	// Go is the go command. Empty: "go", by PATH.
+	// Go is the go command. Empty stands for "go", found by PATH.
 	Go string
-	// Cache is a folder for files that are needed again. Empty: cairn in the
-	// user's cache folder, or in the go command's.
+	// Cache is a directory for files that are needed again. Empty stands
+	// for cairn in the user's cache directory, or in the go command's.
 	Cache string
-	// Messages, if not nil, is given what go build writes besides errors, which
-	// is nothing without flags such as -v and -x.
+	// Messages, if not nil, receives what go build prints besides errors.
+	// That is nothing without flags such as -v and -x.
 	Messages io.Writer
 }
 
-// Build runs go build for the program that patterns name in dir, with files in
-// place of those on disk: content by absolute name, among them files that do not
-// exist. The run time is added if files import it by its laid-over path. Nothing
-// is written but the output, Cairn's cache and the go command's.
-//
-// What is replaced may lie in the module of the program, in other modules of a
-// workspace, in folders that go.mod replaces modules by, in a vendor folder, in
-// the module cache, and in GOPATH.
-func Build(ctx context.Context, dir string, patterns []string, files map[string][]byte, o Options) error {
-	b, err := New(ctx, dir, patterns, o)
-	if err != nil {
-		return err
-	}
-	return b.Build(files, o.Output)
-}
-
-// builder is one build.
+// Builder runs the go command for one program.
 type Builder struct {
 	ctx      context.Context
 	Dir      string   // absolute
 	Patterns []string // of packages, as go build takes them
 	opts     Options
-	env      map[string]string // what go env says
-	pkgs     []*packageInfo    // what go list says, once it is asked
+	env      map[string]string // from go env
+	pkgs     []*packageInfo    // from go list
 	cache    string
-	overlay  map[string]string // absolute names
-	work     string            // a temporary folder
-	flags    []string          // in place of o.Flags
+	overlay  map[string]string // file → its replacement, absolute
+	work     string            // a temporary directory
+	flags    []string          // opts.Flags, and what avoidCgo adds
 }
 
+// New returns a builder of the program that patterns name in dir.
 func New(ctx context.Context, dir string, patterns []string, o Options) (*Builder, error) {
 	b := &Builder{ctx: ctx, opts: o, Patterns: patterns, flags: slices.Clone(o.Flags), overlay: make(map[string]string)}
 	if len(patterns) == 0 {
@@ -83,33 +76,33 @@ func New(ctx context.Context, dir string, patterns []string, o Options) (*Builde
 		switch name, value, _ := strings.Cut(strings.TrimLeft(f, "-"), "="); name {
 		case "buildmode":
 			if !slices.Contains([]string{"default", "exe", "pie"}, value) {
-				return nil, fmt.Errorf("%w: -buildmode=%s makes no program", ErrBuild, value)
+				return nil, fmt.Errorf("%w: -buildmode=%s does not make a program", ErrBuild, value)
 			}
 		case "overlay", "o", "C", "n", "toolexec", "compiler":
-			return nil, fmt.Errorf("%w: the flag -%s of go build can't be used here", ErrBuild, name)
+			return nil, fmt.Errorf("%w: the flag -%s of go build cannot be used here", ErrBuild, name)
 		}
 	}
 	return b, b.goEnv()
 }
 
-// goEnv finds out about the go command.
+// goEnv reads the go command's environment.
 func (b *Builder) goEnv() error {
 	out, err := b.run("env", "-json")
 	if err != nil {
 		return err
 	}
 	if err := json.Unmarshal(out, &b.env); err != nil {
-		return fmt.Errorf("go env gave no JSON: %w; cairn needs a go command of version 1.21 or newer", err)
+		return fmt.Errorf("go env printed no JSON: %w; cairn needs Go 1.21 or newer", err)
 	}
 	for f := range strings.FieldsSeq(b.env["GOFLAGS"]) {
 		if name, _, _ := strings.Cut(strings.TrimLeft(f, "-"), "="); name == "overlay" || name == "toolexec" {
-			return fmt.Errorf("%w: GOFLAGS has -%s, which can't be used here", ErrBuild, name)
+			return fmt.Errorf("%w: GOFLAGS has -%s, which cannot be used here", ErrBuild, name)
 		}
 	}
 	return nil
 }
 
-// run runs the go command and returns what it prints.
+// run runs the go command and returns its output.
 func (b *Builder) run(args ...string) ([]byte, error) {
 	name := b.opts.Go
 	if name == "" {
@@ -130,17 +123,23 @@ func (b *Builder) run(args ...string) ([]byte, error) {
 	case b.ctx.Err() != nil:
 		return nil, b.ctx.Err()
 	case errors.Is(err, exec.ErrNotFound):
-		return nil, fmt.Errorf("the go command is needed to build Go programs: %w; install Go, or put it into PATH", err)
+		return nil, fmt.Errorf("cannot run the go command: %w; install Go, or add it to PATH", err)
 	case text != "":
 		return nil, fmt.Errorf("go %s: %s%s", args[0], text, load.ModuleHint(b.Dir, args[1:]))
 	}
 	return nil, fmt.Errorf("go %s: %w", args[0], err)
 }
 
-// build runs go build with files in place of those on disk.
+// Build runs go build. files replace those on disk, by absolute name; some may
+// be new. Build adds the run time if files import it by its path in GOROOT. It
+// writes only the output, Cairn's cache and the go command's.
+//
+// Files may be replaced in the program's module, in other modules of a
+// workspace, in directories that go.mod replaces modules by, in a vendor
+// directory, in the module cache, and in GOPATH.
 func (b *Builder) Build(files map[string][]byte, output string) (err error) {
 	if output == "" {
-		return fmt.Errorf("%w: no name for the output was given", ErrBuild)
+		return fmt.Errorf("%w: no output file is named", ErrBuild)
 	}
 	output, err = filepath.Abs(output)
 	if err != nil {
@@ -191,14 +190,15 @@ func (b *Builder) Build(files map[string][]byte, output string) (err error) {
 	return nil
 }
 
-// errorText is what go build said of a failure, with names as the user knows them.
+// errorText returns what go build printed, with the names of the original
+// files.
 func (b *Builder) errorText(err error) string {
 	text := strings.TrimPrefix(err.Error(), "go build: ")
 	for at, with := range b.overlay {
 		text = strings.ReplaceAll(text, with+":", at+":")
 	}
 	if strings.Contains(text, load.RuntimePath) && strings.Contains(text, "no required module") || strings.Contains(text, "missing go.sum entry") {
-		text += fmt.Sprintf("\nthe program's go.mod names Cairn: 'go get %s' adds what its run time needs", load.RuntimePath)
+		text += fmt.Sprintf("\nthe program's go.mod requires Cairn: run 'go get %s' to add what Cairn's run time needs", load.RuntimePath)
 	}
 	return text
 }
@@ -213,7 +213,7 @@ func importing(files map[string][]byte, path string) bool {
 	return false
 }
 
-// buildArgs are the patterns; where they name files, with those that were added
+// buildArgs returns the patterns. If they name files, it adds the new files
 // beside them.
 func (b *Builder) buildArgs(files map[string][]byte) []string {
 	if !strings.HasSuffix(b.Patterns[0], ".go") {
@@ -241,13 +241,13 @@ func (b *Builder) abs(name string) string {
 	return filepath.Join(b.Dir, name)
 }
 
-// addFiles makes overlay entries of files.
+// addFiles adds overlay entries for files.
 func (b *Builder) addFiles(files map[string][]byte) error {
 	cached := make(map[string][]byte)
 	n := 0
 	for name, text := range files {
 		if !filepath.IsAbs(name) {
-			return fmt.Errorf("%w: %s is no absolute name", ErrBuild, name)
+			return fmt.Errorf("%w: %s is not an absolute name", ErrBuild, name)
 		}
 		if within(b.env["GOMODCACHE"], name) {
 			cached[name] = text
@@ -266,19 +266,19 @@ func (b *Builder) addFiles(files map[string][]byte) error {
 	return nil
 }
 
-// checkRuntime says why the run time can't be put beside the standard library.
+// checkRuntime returns an error if the run time cannot be part of the program.
 func (b *Builder) checkRuntime() error {
 	target := b.env["GOOS"] + "/" + b.env["GOARCH"]
 	if !slices.Contains(platforms, target) {
-		return fmt.Errorf("%w: Cairn's run time can't be put into programs for %s; it can for %s", ErrBuild, target, strings.Join(platforms, ", "))
+		return fmt.Errorf("%w: Cairn's run time does not support %s; it supports %s", ErrBuild, target, strings.Join(platforms, ", "))
 	}
 	if v := b.env["GOVERSION"]; version.IsValid(v) && version.Compare(v, minGoVersion) < 0 {
-		return fmt.Errorf("%w: it is built with %s, and Cairn's run time needs %s or newer; install that, or set GOTOOLCHAIN=%s.0", ErrBuild, v, minGoVersion, minGoVersion)
+		return fmt.Errorf("%w: Go is %s, and Cairn's run time needs %s or newer; install that, or set GOTOOLCHAIN=%s.0", ErrBuild, v, minGoVersion, minGoVersion)
 	}
 	return nil
 }
 
-// addRuntime puts the run time beside the standard library.
+// addRuntime makes the go command use a GOROOT with the run time in it.
 func (b *Builder) addRuntime() error {
 	if err := b.checkRuntime(); err != nil {
 		return err
@@ -291,7 +291,7 @@ func (b *Builder) addRuntime() error {
 	if err != nil {
 		return fmt.Errorf("%w: Cairn's run time: %w", ErrBuild, err)
 	}
-	// The go command that was chosen for the program, and no other.
+	// Use the go command that was chosen for the program, and no other.
 	if name := filepath.Join(b.env["GOROOT"], "bin", "go"); b.opts.Go == "" && isFile(name) {
 		b.opts.Go = name
 	}
@@ -299,8 +299,8 @@ func (b *Builder) addRuntime() error {
 	return nil
 }
 
-// avoidCgo keeps a program that needs no C library from needing one because of
-// the packages that the run time uses.
+// avoidCgo makes a program that needs no C library stay so: the packages that
+// the run time imports would need one.
 func (b *Builder) avoidCgo() error {
 	list, err := b.packages()
 	if err != nil {
@@ -322,22 +322,18 @@ func (b *Builder) avoidCgo() error {
 	return nil
 }
 
-func isFile(name string) bool {
-	st, err := os.Stat(name)
-	return err == nil && st.Mode().IsRegular()
-}
-
-// environ is the environment of the go command.
+// environ returns the environment of the go command.
 func (b *Builder) environ() []string {
 	env := b.opts.Env
 	if env == nil {
 		env = os.Environ()
 	}
-	return append(slices.Clip(env), "PWD="+b.Dir) // what a link leads to has another name
+	return append(slices.Clip(env), "PWD="+b.Dir) // the target of a symbolic link has another name
 }
 
-// cacheDir returns a folder for what is needed again, which is there. Nobody else
-// may be able to write into it, so none in a temporary folder will do.
+// CacheDir returns a directory for files that are needed again, and creates it.
+// Nobody else may be able to write into it, so a temporary directory will not
+// do.
 func (b *Builder) CacheDir() (string, error) {
 	if b.cache != "" {
 		return b.cache, nil
@@ -359,5 +355,32 @@ func (b *Builder) CacheDir() (string, error) {
 		b.cache = dir
 		return dir, nil
 	}
-	return "", fmt.Errorf("%w: there is no folder to keep files in: %w; set XDG_CACHE_HOME to one", ErrBuild, errors.Join(tried...))
+	return "", fmt.Errorf("%w: there is no cache directory: %w; set XDG_CACHE_HOME to one", ErrBuild, errors.Join(tried...))
+}
+
+// ProgramName returns the name that go build gives the program of a package.
+func (b *Builder) ProgramName(pkg string) string {
+	name := path.Base(pkg)
+	if strings.HasSuffix(b.Patterns[0], ".go") {
+		name = strings.TrimSuffix(filepath.Base(b.Patterns[0]), ".go")
+	} else if rest := strings.TrimPrefix(name, "v"); rest != name && rest > "1" && strings.Trim(rest, "0123456789") == "" && path.Dir(pkg) != "." {
+		name = path.Base(path.Dir(pkg)) // example.com/sim/v2
+	}
+	return name + b.env["GOEXE"]
+}
+
+// LoadEnv returns an environment in which the go command sees the flags that
+// decide which files belong to the program.
+func (b *Builder) LoadEnv() []string {
+	flags := []string{b.env["GOFLAGS"]}
+	for _, f := range b.opts.Flags {
+		switch name, _, _ := strings.Cut(strings.TrimLeft(f, "-"), "="); name {
+		case "tags", "race", "msan", "asan", "mod", "modfile":
+			if strings.ContainsAny(f, " \t\n") {
+				f = "'" + f + "'"
+			}
+			flags = append(flags, f)
+		}
+	}
+	return append(b.environ(), "GOFLAGS="+strings.TrimSpace(strings.Join(flags, " ")))
 }

@@ -3,7 +3,6 @@ package gobuild
 import (
 	"archive/zip"
 	"bytes"
-	"context"
 	"debug/elf"
 	"errors"
 	"io"
@@ -22,7 +21,7 @@ import (
 	"github.com/cairnrun/cairn/internal/compiler/golang/load"
 )
 
-// frozen makes a tree that can't be written to, and returns its files.
+// frozen makes a tree read-only, and returns its files.
 func frozen(t *testing.T, dir string) map[string]string {
 	t.Helper()
 	all := make(map[string]string)
@@ -53,7 +52,7 @@ const (
 	callsPart  = "package main\n\nimport \"example.com/dep\"\n\nfunc main() { println(dep.Part()) }\n"
 )
 
-// A layout is a way in which source stands on disk.
+// A layout is a way in which source is laid out on disk.
 type layout struct {
 	name     string
 	files    []string // on disk
@@ -61,11 +60,11 @@ type layout struct {
 	patterns []string
 	env      []string
 	flags    []string
-	replaced []string // in place of what is there, names from the tree's root
+	replaced []string // replacements, by names from the tree's root
 	says     string
 }
 
-func TestBuildLayouts(t *testing.T) {
+func TestBuild_Layouts(t *testing.T) {
 	gomod := "module example.com/prog\n\ngo 1.26\n"
 	withDep := gomod + "\nrequire example.com/dep v1.2.3\n"
 	for _, l := range []layout{
@@ -74,7 +73,7 @@ func TestBuildLayouts(t *testing.T) {
 			replaced: []string{"cmd/sim/main.go", saysNew, "cmd/sim/zz_cairn.go", useRuntime + "func part() string { return \"\" }\n"}, says: "new",
 		},
 		{
-			name: "from a folder below", files: []string{"go.mod", gomod, "cmd/sim/main.go", saysOld}, dir: "cmd", patterns: []string{"example.com/prog/cmd/sim"},
+			name: "from a directory below", files: []string{"go.mod", gomod, "cmd/sim/main.go", saysOld}, dir: "cmd", patterns: []string{"example.com/prog/cmd/sim"},
 			replaced: []string{"cmd/sim/main.go", "package main\n\nfunc main() { println(\"new\") }\n"}, says: "new",
 		},
 		{
@@ -134,7 +133,7 @@ func (l *layout) try(t *testing.T) {
 		replaced[filepath.Join(dir, filepath.FromSlash(l.replaced[i]))] = []byte(l.replaced[i+1])
 	}
 	out := filepath.Join(t.TempDir(), "program")
-	err := Build(context.Background(), filepath.Join(dir, l.dir), l.patterns, replaced, Options{Output: out, Flags: l.flags, Env: offline(env...)})
+	err := build(out, filepath.Join(dir, l.dir), l.patterns, replaced, Options{Flags: l.flags, Env: offline(env...)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -148,7 +147,7 @@ func (l *layout) try(t *testing.T) {
 	}
 }
 
-// proxy puts a module into a folder that the go command takes modules from.
+// proxy puts a module into a directory that serves as GOPROXY.
 func proxy(t *testing.T, path, version string, files ...string) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -172,7 +171,7 @@ func proxy(t *testing.T, path, version string, files ...string) string {
 	return "file://" + filepath.ToSlash(dir)
 }
 
-func TestBuildModuleCache(t *testing.T) {
+func TestBuild_ModuleCache(t *testing.T) {
 	for _, c := range []struct {
 		name, gomod string
 		work        bool
@@ -213,7 +212,7 @@ func TestBuildModuleCache(t *testing.T) {
 					"func Part() string { return \"not the \" + part + more }\n"),
 				filepath.Join(cache, "example.com", "dep@v1.2.3", "zz_cairn.go"): []byte("package dep\n\nconst more = \" but the new\"\n"),
 			}
-			err := Build(context.Background(), prog, nil, replaced, Options{Output: out, Env: offline("GOMODCACHE="+cache, env[len(env)-1], "GOFLAGS="), Cache: t.TempDir()})
+			err := build(out, prog, nil, replaced, Options{Env: offline("GOMODCACHE="+cache, env[len(env)-1], "GOFLAGS="), Cache: t.TempDir()})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -229,40 +228,40 @@ func TestBuildModuleCache(t *testing.T) {
 	}
 }
 
-func TestBuildFails(t *testing.T) {
+func TestBuild_Fails(t *testing.T) {
 	dir := tree(t, "go.mod", "module x\n\ngo 1.26\n", "main.go", saysOld)
 	name := filepath.Join(dir, "main.go")
-	build := func(text string, o Options) error {
-		o.Output, o.Env = filepath.Join(t.TempDir(), "program"), append(offline(), o.Env...)
-		return Build(context.Background(), dir, nil, map[string][]byte{name: []byte(text)}, o)
+	try := func(text string, o Options) error {
+		o.Env = append(offline(), o.Env...)
+		return build(filepath.Join(t.TempDir(), "program"), dir, nil, map[string][]byte{name: []byte(text)}, o)
 	}
-	err := build("package main\n\nfunc main() { nonsense() }\n", Options{})
+	err := try("package main\n\nfunc main() { nonsense() }\n", Options{})
 	if !errors.Is(err, ErrBuild) || !strings.Contains(err.Error(), "main.go:3:15: undefined: nonsense") {
 		t.Error(err)
 	}
-	if err := build(saysOld, Options{Flags: []string{"-overlay=x"}}); !errors.Is(err, ErrBuild) {
+	if err := try(saysOld, Options{Flags: []string{"-overlay=x"}}); !errors.Is(err, ErrBuild) {
 		t.Error(err)
 	}
-	if err := build(saysOld, Options{Flags: []string{"-buildmode=c-archive"}}); !errors.Is(err, ErrBuild) {
+	if err := try(saysOld, Options{Flags: []string{"-buildmode=c-archive"}}); !errors.Is(err, ErrBuild) {
 		t.Error(err)
 	}
-	if err := build(useRuntime+"func main() {}\n", Options{Env: []string{"GOOS=plan9", "GOARCH=386"}}); !errors.Is(err, ErrBuild) || !strings.Contains(err.Error(), "plan9/386") {
+	if err := try(useRuntime+"func main() {}\n", Options{Env: []string{"GOOS=plan9", "GOARCH=386"}}); !errors.Is(err, ErrBuild) || !strings.Contains(err.Error(), "plan9/386") {
 		t.Error(err)
 	}
-	if err := build(saysOld, Options{Go: filepath.Join(dir, "nogo")}); err == nil {
+	if err := try(saysOld, Options{Go: filepath.Join(dir, "nogo")}); err == nil {
 		t.Error("built without a go command")
 	}
 }
 
-// A program that needs no C library does not come to need one.
-func TestBuildStatic(t *testing.T) {
+// TestBuild_NoCLibrary: a program that needs no C library still needs none.
+func TestBuild_NoCLibrary(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("looks at ELF files")
 	}
 	dir := tree(t, "go.mod", "module x\n\ngo 1.26\n", "main.go", saysOld)
 	out := filepath.Join(t.TempDir(), "program")
-	err := Build(context.Background(), dir, nil, map[string][]byte{filepath.Join(dir, "zz_cairn.go"): []byte(useRuntime)},
-		Options{Output: out, Env: offline("CGO_ENABLED=1", "CC=/nowhere/cc")})
+	err := build(out, dir, nil, map[string][]byte{filepath.Join(dir, "zz_cairn.go"): []byte(useRuntime)},
+		Options{Env: offline("CGO_ENABLED=1", "CC=/nowhere/cc")})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -276,8 +275,9 @@ func TestBuildStatic(t *testing.T) {
 	}
 }
 
-// A program that uses Cairn gets the run time of the Cairn that it uses.
-func TestBuildOwnCairn(t *testing.T) {
+// TestBuild_ProgramUsesCairn: a program that uses Cairn gets the run time of
+// the Cairn that it uses.
+func TestBuild_ProgramUsesCairn(t *testing.T) {
 	text, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", load.CairnPath).Output()
 	if err != nil {
 		t.Fatal(err)
@@ -294,8 +294,8 @@ func TestBuildOwnCairn(t *testing.T) {
 	dir := tree(t, "go.mod", strings.Replace(string(gomod), "module "+load.CairnPath, "module x", 1)+
 		"\nrequire "+load.CairnPath+" v0.0.0\n\nreplace "+load.CairnPath+" => "+root+"\n", "go.sum", string(gosum), "main.go", saysOld)
 	out := filepath.Join(t.TempDir(), "program")
-	err = Build(context.Background(), dir, nil, map[string][]byte{filepath.Join(dir, "zz_cairn.go"): []byte(strings.Replace(useRuntime, "cairnrt/resume", load.RuntimePath, 1))},
-		Options{Output: out, Env: offline("GOFLAGS=-mod=mod"), Cache: filepath.Join(dir, "none")})
+	err = build(out, dir, nil, map[string][]byte{filepath.Join(dir, "zz_cairn.go"): []byte(strings.Replace(useRuntime, "cairnrt/resume", load.RuntimePath, 1))},
+		Options{Env: offline("GOFLAGS=-mod=mod"), Cache: filepath.Join(dir, "none")})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -307,13 +307,13 @@ func TestBuildOwnCairn(t *testing.T) {
 		t.Fatal(err)
 	}
 	if !bytes.Contains(binary, []byte(load.RuntimePath+".changing")) || bytes.Contains(binary, []byte(runtimeRoot+"/resume.changing")) {
-		t.Error("it has not the run time of its module, or the one that is laid over")
+		t.Error("it has not the run time of its module, or the one of GOROOT")
 	}
 }
 
-// TestBuildHooked holds that package os asks the run time before a file is
-// changed, and that its lines are where they were.
-func TestBuildHooked(t *testing.T) {
+// TestBuild_OSHooks: package os calls the run time before it changes a file,
+// and its lines stay where they were.
+func TestBuild_OSHooks(t *testing.T) {
 	text, err := exec.Command("go", "env", "GOROOT").Output()
 	if err != nil {
 		t.Fatal(err)
@@ -336,8 +336,9 @@ func TestBuildHooked(t *testing.T) {
 	}
 }
 
-// Every file of the run time is in Source, for every system.
-func TestSourceWhole(t *testing.T) {
+// TestSource_HasAllFiles: every file of the run time is in Source, for every
+// system.
+func TestSource_HasAllFiles(t *testing.T) {
 	for _, target := range []string{"linux/amd64", "linux/arm64", "linux/s390x", "darwin/arm64", "windows/amd64"} {
 		system, arch, _ := strings.Cut(target, "/")
 		cmd := exec.Command("go", "list", "-deps", "-tags=static", "-f",
@@ -368,8 +369,8 @@ func TestSourceWhole(t *testing.T) {
 	}
 }
 
-// The run time compiles for all systems that it is said to.
-func TestLaidPlatforms(t *testing.T) {
+// TestRuntime_Platforms: the run time compiles for all platforms.
+func TestRuntime_Platforms(t *testing.T) {
 	if testing.Short() {
 		t.Skip("compiles much")
 	}
@@ -379,18 +380,18 @@ func TestLaidPlatforms(t *testing.T) {
 			t.Errorf("%s is not among them", target)
 		}
 		if target != "linux/s390x" && os.Getenv("CAIRN_LONG") != "1" {
-			continue // each takes a standard library to be compiled
+			continue // each compiles a standard library
 		}
 		system, arch, _ := strings.Cut(target, "/")
-		err := Build(context.Background(), dir, nil, map[string][]byte{filepath.Join(dir, "zz_cairn.go"): []byte(useRuntime)},
-			Options{Output: filepath.Join(t.TempDir(), "program"), Env: offline("GOOS="+system, "GOARCH="+arch, "CGO_ENABLED=0")})
+		err := build(filepath.Join(t.TempDir(), "program"), dir, nil, map[string][]byte{filepath.Join(dir, "zz_cairn.go"): []byte(useRuntime)},
+			Options{Env: offline("GOOS="+system, "GOARCH="+arch, "CGO_ENABLED=0")})
 		if err != nil {
 			t.Errorf("%s: %v", target, err)
 		}
 	}
 }
 
-func TestLaidConstraints(t *testing.T) {
+func TestRuntime_Constraints(t *testing.T) {
 	for _, c := range [][2]string{
 		{"//go:build !static\n\npackage p\n", ""},
 		{"//go:build static\n\npackage p\n", "\n\npackage p\n"},
@@ -407,7 +408,7 @@ func TestLaidConstraints(t *testing.T) {
 	}
 }
 
-func TestLaidImports(t *testing.T) {
+func TestRuntime_Imports(t *testing.T) {
 	text := "package p\n\nimport (\n\t\"fmt\"\n\tx \"github.com/zeebo/xxh3\"\n\t\"github.com/cairnrun/cairn\"\n\t\"github.com/cairnrun/cairn/store\" // as it is\n)\n\nconst s = \"github.com/cairnrun/cairn\"\n"
 	want := "package p\n\nimport (\n\t\"fmt\"\n\tx \"cairnrt/shims/xxh3\"\n\t\"cairnrt\"\n\t\"cairnrt/store\" // as it is\n)\n\nconst s = \"github.com/cairnrun/cairn\"\n"
 	if got, err := runtimeText("p.go", []byte(text)); err != nil || string(got) != want {
@@ -418,9 +419,9 @@ func TestLaidImports(t *testing.T) {
 	}
 }
 
-// What is laid over does what the packages do whose place it takes: sets that this
-// process compresses are read there, by what only the standard library can use.
-func TestLaidZstd(t *testing.T) {
+// TestRuntime_Zstd: the shim reads what this process compresses, by a package
+// that only the standard library can import.
+func TestRuntime_Zstd(t *testing.T) {
 	e, err := zstd.NewWriter(nil)
 	if err != nil {
 		t.Fatal(err)
@@ -464,7 +465,7 @@ func main() {
 	fmt.Println(err == zstd.ErrNoEncoder)
 }
 `
-	if err := Build(context.Background(), dir, []string{"main.go"}, map[string][]byte{filepath.Join(dir, "main.go"): []byte(program)}, Options{Output: out, Env: offline()}); err != nil {
+	if err := build(out, dir, []string{"main.go"}, map[string][]byte{filepath.Join(dir, "main.go"): []byte(program)}, Options{Env: offline()}); err != nil {
 		t.Fatal(err)
 	}
 	if got, want := says(t, out, "PACKED="+name), strings.TrimSpace(strings.Repeat("true <nil>\ntrue\ntrue\n", 2)+"true"); got != want {
@@ -472,9 +473,9 @@ func main() {
 	}
 }
 
-// A toolchain that the go command has downloaded is in the module cache, where
-// nothing can be laid over.
-func TestToolchainInModuleCache(t *testing.T) {
+// TestBuild_ToolchainInModuleCache: a toolchain that the go command downloaded
+// is in the module cache, where files cannot be overlaid.
+func TestBuild_ToolchainInModuleCache(t *testing.T) {
 	if runtime.GOOS == "windows" {
 		t.Skip("needs links")
 	}
@@ -493,8 +494,8 @@ func TestToolchainInModuleCache(t *testing.T) {
 	}
 	dir := tree(t, "main.go", saysOld)
 	out := filepath.Join(t.TempDir(), "program")
-	err = Build(context.Background(), dir, []string{"main.go"}, map[string][]byte{filepath.Join(dir, "zz_cairn.go"): []byte(useRuntime)},
-		Options{Output: out, Env: offline("GOMODCACHE="+cache, "GOROOT="+root), Cache: t.TempDir()})
+	err = build(out, dir, []string{"main.go"}, map[string][]byte{filepath.Join(dir, "zz_cairn.go"): []byte(useRuntime)},
+		Options{Env: offline("GOMODCACHE="+cache, "GOROOT="+root), Cache: t.TempDir()})
 	if err != nil {
 		t.Fatal(err)
 	}

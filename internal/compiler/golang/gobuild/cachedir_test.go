@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-func TestCacheDir(t *testing.T) {
+func TestBuilder_CacheDir(t *testing.T) {
 	own, user, goes := t.TempDir(), t.TempDir(), t.TempDir()
 	blocked := filepath.Join(user, "file")
 	write(t, blocked, "")

@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// simplifyConstraint settles the tags runtimeTags in a file's build constraint. It
-// returns nil if the file is never built then.
+// simplifyConstraint evaluates runtimeTags in a file's build constraint. It
+// returns nil if the file is never built.
 func simplifyConstraint(text []byte) []byte {
 	for at := 0; at < len(text); {
 		end := at + bytes.IndexByte(text[at:], '\n') + 1
@@ -38,8 +38,8 @@ func simplifyConstraint(text []byte) []byte {
 	return text
 }
 
-// simplify simplifies a constraint in which runtimeTags are set. If it is known by
-// that, it returns its value.
+// simplify returns a constraint in which runtimeTags are set, or its value if
+// that is known then.
 func simplify(x constraint.Expr) (_ constraint.Expr, known, value bool) {
 	switch x := x.(type) {
 	case *constraint.TagExpr:
@@ -60,7 +60,8 @@ func simplify(x constraint.Expr) (_ constraint.Expr, known, value bool) {
 	return x, false, false
 }
 
-// simplifyTwo settles two constraints of which one with the value decides.
+// simplifyTwo simplifies two constraints. One that has the value decides is
+// enough.
 func simplifyTwo(x, y constraint.Expr, decides bool, join func(a, b constraint.Expr) constraint.Expr) (constraint.Expr, bool, bool) {
 	a, knownA, valueA := simplify(x)
 	b, knownB, valueB := simplify(y)
@@ -77,5 +78,6 @@ func simplifyTwo(x, y constraint.Expr, decides bool, join func(a, b constraint.E
 	return join(a, b), false, false
 }
 
-// runtimeTags are in force there, whatever tags the program is built with.
+// runtimeTags are set for the run time, whatever tags the program is built
+// with.
 var runtimeTags = []string{"static", "cairnrt"}

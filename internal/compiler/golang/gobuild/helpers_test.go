@@ -1,6 +1,7 @@
 package gobuild
 
 import (
+	"context"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -8,7 +9,8 @@ import (
 	"testing"
 )
 
-// tree writes files, given as name, text, name, text …, below a new folder.
+// tree writes files, given as name, text, name, text …, below a new
+// directory.
 func tree(t *testing.T, files ...string) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -24,13 +26,12 @@ func tree(t *testing.T, files ...string) string {
 	return dir
 }
 
-// offline is an environment in which the go command finds nothing but what is
-// here.
+// offline returns an environment in which the go command downloads nothing.
 func offline(more ...string) []string {
 	return append(os.Environ(), append([]string{"GOPROXY=off", "GOSUMDB=off", "GOTOOLCHAIN=local", "GOFLAGS=", "GOWORK="}, more...)...)
 }
 
-// says is what a program prints.
+// says returns what a program prints.
 func says(t *testing.T, name string, env ...string) string {
 	t.Helper()
 	cmd := exec.Command(name)
@@ -40,4 +41,13 @@ func says(t *testing.T, name string, env ...string) string {
 		t.Fatalf("%v\n%s", err, text)
 	}
 	return strings.TrimSpace(string(text))
+}
+
+// build builds a program with files in place of those on disk.
+func build(output, dir string, patterns []string, files map[string][]byte, o Options) error {
+	b, err := New(context.Background(), dir, patterns, o)
+	if err != nil {
+		return err
+	}
+	return b.Build(files, output)
 }

@@ -13,8 +13,9 @@ import (
 	"strings"
 )
 
-// key is a digest of all that the program is made of, and of how it is rewritten.
-// It is empty where that is not known: packages with cgo use files of the system.
+// Key returns a digest of all that the program is made of, and of how it is
+// rewritten. It is empty if that is unknown: packages with cgo use files of the
+// system.
 func (b *Builder) Key(how string) (string, error) {
 	if slices.ContainsFunc(b.flags, func(f string) bool { return slices.Contains([]string{"v", "x", "a", "work"}, strings.TrimLeft(f, "-")) }) {
 		return "", nil
@@ -31,7 +32,7 @@ func (b *Builder) Key(how string) (string, error) {
 	hashFile(h, self)
 	fmt.Fprintf(h, "%q %q %q %s\n", b.Dir, b.Patterns, b.flags, how)
 	for _, name := range slices.Sorted(maps.Keys(b.env)) {
-		if name != "GOGCCFLAGS" { // has the name of a temporary folder
+		if name != "GOGCCFLAGS" { // contains the name of a temporary directory
 			fmt.Fprintf(h, "%s=%q\n", name, b.env[name])
 		}
 	}
@@ -60,7 +61,7 @@ func (b *Builder) Key(how string) (string, error) {
 		}
 		for _, name := range slices.Concat(u.GoFiles, u.CFiles, u.CXXFiles, u.MFiles, u.HFiles, u.FFiles, u.SFiles, u.SysoFiles, u.EmbedFiles) {
 			fmt.Fprintf(h, "file %q\n", name)
-			if !within(b.env["GOMODCACHE"], u.Dir) { // what is there never changes
+			if !within(b.env["GOMODCACHE"], u.Dir) { // files there never change
 				hashFile(h, filepath.Join(u.Dir, name))
 			}
 		}
@@ -71,7 +72,7 @@ func (b *Builder) Key(how string) (string, error) {
 	return hex.EncodeToString(h.Sum(nil)[:16]), nil
 }
 
-// hashFile takes a file in, whether or not there is one.
+// hashFile adds a file to a hash, whether or not it exists.
 func hashFile(h hash.Hash, name string) {
 	f, err := os.Open(name)
 	if err != nil {

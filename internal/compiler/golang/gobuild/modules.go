@@ -12,7 +12,7 @@ import (
 	"strings"
 )
 
-// packageInfo is what go list says of a package for a build.
+// packageInfo is what go list prints for a package.
 type packageInfo struct {
 	ImportPath, Name, Dir    string
 	Standard, DepOnly        bool
@@ -25,7 +25,7 @@ type packageInfo struct {
 	Error                    *struct{ Pos, Err string }
 }
 
-// module is what go list says of a module.
+// module is what go list prints for a module.
 type module struct {
 	Path, Version, Dir, GoMod string
 	Main                      bool
@@ -55,21 +55,21 @@ func (b *Builder) packages() ([]*packageInfo, error) {
 		if err := d.Decode(u); err == io.EOF {
 			return b.pkgs, nil
 		} else if err != nil {
-			return nil, fmt.Errorf("go list gave no JSON: %w; cairn needs a go command of version 1.21 or newer", err)
+			return nil, fmt.Errorf("go list printed no JSON: %w; cairn needs Go 1.21 or newer", err)
 		}
 		b.pkgs = append(b.pkgs, u)
 	}
 }
 
-// replaceModules makes files in the module cache, which the go command does not let
-// be replaced, part of folders that only the overlay has, and go.mod or go.work
-// use these.
+// replaceModules replaces files in the module cache. The go command does not
+// allow that by overlay, so each of their modules gets a directory that exists
+// in the overlay only, and go.mod or go.work uses it.
 func (b *Builder) replaceModules(files map[string][]byte) error {
 	list, err := b.packages()
 	if err != nil {
 		return err
 	}
-	modules := make(map[string]*module) // by folder
+	modules := make(map[string]*module) // by directory
 	for _, u := range list {
 		if m := u.Module; m != nil && m.Dir != "" {
 			modules[m.Dir] = m
@@ -79,7 +79,7 @@ func (b *Builder) replaceModules(files map[string][]byte) error {
 	if err != nil {
 		return err
 	}
-	changed := make(map[string]string) // module path → its folder in the overlay
+	changed := make(map[string]string) // module path → its directory in the overlay
 	for name, text := range files {
 		dir := filepath.Dir(name)
 		for modules[dir] == nil && within(b.env["GOMODCACHE"], dir) {
@@ -93,7 +93,7 @@ func (b *Builder) replaceModules(files map[string][]byte) error {
 		if err != nil {
 			return err
 		}
-		to := filepath.Join(cache, "modules", strings.ReplaceAll(rel, "@", "-")) // go.work takes no @ in a folder's name
+		to := filepath.Join(cache, "modules", strings.ReplaceAll(rel, "@", "-")) // go.work allows no @ in a directory's name
 		if changed[m.Path] == "" {
 			changed[m.Path] = to
 			if err := b.overlayModule(m, to); err != nil {
@@ -113,7 +113,8 @@ func (b *Builder) replaceModules(files map[string][]byte) error {
 	return b.replaceInGoMod(changed)
 }
 
-// overlayModule shows a module's files, as they are, in another folder.
+// overlayModule adds a module's unchanged files to the overlay under another
+// directory.
 func (b *Builder) overlayModule(m *module, as string) error {
 	gomod := m.GoMod
 	if m.Replace != nil {
@@ -129,7 +130,7 @@ func (b *Builder) overlayModule(m *module, as string) error {
 				return err
 			}
 			switch filepath.Ext(name) {
-			case ".s", ".S", ".h": // the assembler looks for itself
+			case ".s", ".S", ".h": // the assembler does not use the overlay
 				return linkOrCopy(filepath.Join(as, rel), name)
 			}
 			b.overlay[filepath.Join(as, rel)] = name
@@ -137,19 +138,21 @@ func (b *Builder) overlayModule(m *module, as string) error {
 		return nil
 	})
 	if _, ok := b.overlay[filepath.Join(as, "go.mod")]; !ok && err == nil {
-		// It is older than modules; the go command keeps one for it.
+		// The module is older than go.mod files; the go command keeps
+		// one for it.
 		b.overlay[filepath.Join(as, "go.mod")] = gomod
 	}
 	return err
 }
 
-// replaceInGoMod lets go.mod or go.work, as the go command sees them, replace modules
-// by folders.
+// replaceInGoMod overlays go.mod or go.work with one that replaces modules by
+// directories.
 func (b *Builder) replaceInGoMod(dirs map[string]string) error {
 	name, edit := b.env["GOMOD"], "mod"
 	for i, f := range b.flags {
 		if alt, ok := strings.CutPrefix(strings.TrimLeft(f, "-"), "modfile="); ok {
-			// The go.sum beside it is used, so it keeps its name.
+			// The go command uses the go.sum beside it, so it keeps
+			// its name.
 			name = b.abs(alt)
 			b.flags[i] = "-modfile=" + name
 		}
@@ -158,7 +161,7 @@ func (b *Builder) replaceInGoMod(dirs map[string]string) error {
 		name, edit = work, "work"
 	}
 	if name == "" || name == os.DevNull {
-		return errors.New("files of modules are to be replaced, but there is no go.mod")
+		return errors.New("cannot replace files of modules: there is no go.mod")
 	}
 	text, err := os.ReadFile(name)
 	if err != nil {
@@ -177,15 +180,4 @@ func (b *Builder) replaceInGoMod(dirs map[string]string) error {
 	}
 	b.overlay[name] = with
 	return nil
-}
-
-// linkOrCopy makes a file of a module, which never changes, known by another name.
-func linkOrCopy(to, from string) error {
-	if err := os.MkdirAll(filepath.Dir(to), 0o755); err != nil {
-		return err
-	}
-	if err := os.Symlink(from, to); err == nil || errors.Is(err, fs.ErrExist) {
-		return nil
-	}
-	return CopyFile(to, from)
 }

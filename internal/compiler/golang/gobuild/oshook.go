@@ -12,10 +12,10 @@ import (
 	"strings"
 )
 
-// A program that is rewritten gets a package os that says what is about to be
-// changed in an open file: see resume's hook. Calls that a program makes by name
-// are replaced in its own source; those on files are made by anybody, fmt and
-// bufio among them.
+// A rewritten program gets a package os that calls a hook of the run time
+// before it changes an open file. Calls that a program makes by name are
+// replaced in its own source; but anybody may write to a file, fmt and bufio
+// among them.
 
 // osHook is the file that is added to package os.
 const osHook = `package os
@@ -29,8 +29,8 @@ var cairn_hook func(f *File, op byte, off, n int64) (func(), error)
 var cairn_shared bool
 `
 
-// hookedMethods are the methods of os.File that call it, and with what. $1 and $2 are
-// the parameters.
+// hookedMethods are the methods of os.File that call the hook, with its
+// arguments. $1 and $2 are the method's parameters.
 var hookedMethods = map[string]string{
 	"Write":    "'w', 0, int64(len($1))",
 	"WriteAt":  "'a', $2, int64(len($1))",
@@ -40,8 +40,8 @@ var hookedMethods = map[string]string{
 	"Chmod":    "'m', 0, int64($1)",
 }
 
-// hookOS returns the files of package os that are another for a program that is
-// rewritten, by their names below GOROOT/src.
+// hookOS returns the changed files of package os, by their names below
+// GOROOT/src.
 func hookOS(root string) (map[string][]byte, error) {
 	names, err := filepath.Glob(filepath.Join(root, "src", "os", "*.go"))
 	if err != nil {
@@ -70,13 +70,13 @@ func hookOS(root string) (map[string][]byte, error) {
 	}
 	for method := range hookedMethods {
 		if !found[method] {
-			return nil, fmt.Errorf("package os in %s has no method %s of File that can be watched", root, method)
+			return nil, fmt.Errorf("package os in %s has no method File.%s that can be hooked", root, method)
 		}
 	}
 	return files, nil
 }
 
-// hookFile puts the calls into a file, or returns nil if there are none. Lines
+// hookFile adds the calls to a file. It returns nil if there are none. Lines
 // stay where they are.
 func hookFile(name string, text []byte, found map[string]bool) ([]byte, error) {
 	fset := token.NewFileSet()
@@ -114,18 +114,18 @@ func hookFile(name string, text []byte, found map[string]bool) ([]byte, error) {
 		case 2:
 			zero = "0, "
 		default:
-			return nil, errors.New(fset.Position(fn.Pos()).String() + ": the method has other results than expected")
+			return nil, errors.New(fset.Position(fn.Pos()).String() + ": the method has unexpected results")
 		}
 		for i, p := range params {
 			call = strings.ReplaceAll(call, fmt.Sprint("$", i+1), p)
 		}
 		if strings.Contains(call, "$") {
-			return nil, errors.New(fset.Position(fn.Pos()).String() + ": the method has other parameters than expected")
+			return nil, errors.New(fset.Position(fn.Pos()).String() + ": the method has unexpected parameters")
 		}
 		at := fset.Position(fn.Body.Lbrace).Offset + 1
 		out = append(out, text[done:at]...)
 		self := fn.Recv.List[0].Names[0].Name
-		if fn.Name.Name == "ReadFrom" { // what other ranks change, too, is written by Write
+		if fn.Name.Name == "ReadFrom" { // files that other ranks write too go through Write
 			out = fmt.Appendf(out, " if cairn_shared { return genericReadFrom(%s, %s) };", self, params[0])
 		}
 		out = fmt.Appendf(out, " if cairn_hook != nil { cairn_done, cairn_err := cairn_hook(%s, %s); if cairn_err != nil { return %scairn_err }; if cairn_done != nil { defer cairn_done() } };", self, call, zero)

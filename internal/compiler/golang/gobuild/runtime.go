@@ -15,16 +15,16 @@ import (
 	"github.com/cairnrun/cairn/internal/compiler/golang/load"
 )
 
-// shims are packages that take the place of those outside the standard library.
+// shims are packages that replace those outside the standard library.
 //
 //go:embed shims/unix/*.go shims/xxh3/*.go shims/zstd/*.go
 var shims embed.FS
 
-// runtimeRoot is the import path under which the run time lies in GOROOT/src.
+// runtimeRoot is the import path of the run time in GOROOT/src.
 const runtimeRoot = "cairnrt"
 
-// runtimeImports are the import paths that the run time's packages have there.
-// golang.org/x/sys/cpu is found among the standard library's own vendored ones.
+// runtimeImports are the import paths of the run time's dependencies there.
+// golang.org/x/sys/cpu is among the vendored packages of the standard library.
 var runtimeImports = map[string]string{
 	"github.com/zeebo/xxh3":              runtimeRoot + "/shims/xxh3",
 	"github.com/klauspost/compress/zlib": "compress/zlib",
@@ -33,13 +33,13 @@ var runtimeImports = map[string]string{
 	"golang.org/x/sys/cpu":               "golang.org/x/sys/cpu",
 }
 
-// platforms are where the run time can be laid over.
+// platforms are those that the run time can be built for.
 var platforms = []string{
 	"linux/amd64", "linux/arm64", "linux/riscv64", "linux/loong64", "linux/ppc64", "linux/ppc64le", "linux/s390x", "linux/mips64", "linux/mips64le",
 	"darwin/amd64", "darwin/arm64",
 }
 
-// minGoVersion is the oldest Go that compiles it.
+// minGoVersion is the oldest Go that compiles the run time.
 const minGoVersion = "go1.26"
 
 // runtimeFiles returns the run time's files, by their names below GOROOT/src.
@@ -69,8 +69,8 @@ var runtimeFiles = sync.OnceValues(func() (map[string][]byte, error) {
 	return files, nil
 })
 
-// runtimeText is a file as it is laid over: imports and build constraints are
-// changed, and nothing else. It is nil for a file that is never built there.
+// runtimeText returns a file as it is in GOROOT: only imports and build
+// constraints change. It returns nil for a file that is never built there.
 func runtimeText(name string, text []byte) ([]byte, error) {
 	text = simplifyConstraint(text)
 	if text == nil || !strings.HasSuffix(name, ".go") {
@@ -99,7 +99,7 @@ func runtimeText(name string, text []byte) ([]byte, error) {
 	return append(out, text[done:]...), nil
 }
 
-// runtimeImport is the import path that a package has where it is laid over.
+// runtimeImport returns the import path of a package in GOROOT.
 func runtimeImport(p string) (string, error) {
 	if to, ok := runtimeImports[p]; ok {
 		return to, nil

@@ -5,8 +5,8 @@ import (
 	"path/filepath"
 )
 
-// treePath is where a file stands in a tree of the files of a build: as in the
-// program's module or workspace, or below modules/PATH for another module.
+// TreePath returns the place of a file in a tree of the files of a build: as in
+// the program's module or workspace, or below modules/PATH for another module.
 func (b *Builder) TreePath(name string) string {
 	root := ""
 	if file := b.env["GOWORK"]; file != "" && file != "off" {
@@ -30,13 +30,13 @@ func (b *Builder) TreePath(name string) string {
 	return filepath.Base(name)
 }
 
-// rel is a name below a folder that is within it.
+// rel returns a name relative to a directory that contains it.
 func rel(dir, name string) string {
 	name, _ = filepath.Rel(dir, name)
 	return name
 }
 
-// within reports whether a name is below a folder.
+// within reports whether a name is below a directory.
 func within(dir, name string) bool {
 	rel, err := filepath.Rel(dir, name)
 	return dir != "" && err == nil && filepath.IsLocal(rel)

@@ -12,10 +12,10 @@ import (
 	"github.com/cairnrun/cairn/internal/compiler/golang/rewrite"
 )
 
-// ErrOwnCheckpoints says that a program names its own state and points.
+// ErrOwnCheckpoints says that a program takes checkpoints by itself.
 var ErrOwnCheckpoints = errors.New("the program takes its own checkpoints")
 
-// ownCalls are what a program calls that takes checkpoints by itself.
+// ownCalls are the functions of package cairn that such a program calls.
 var ownCalls = map[string]bool{
 	"Protect": true, "(*Run).Restore": true, "(*Run).Point": true, "(*Run).Checkpoint": true, "(*Run).Rollback": true,
 }
@@ -34,7 +34,7 @@ func ownCheckpoints(p *lower.Program) error {
 					name = "(*Run)." + name
 				}
 				if ownCalls[name] {
-					return fmt.Errorf("%w: it calls cairn's %s at %s; without such calls its points would be found", ErrOwnCheckpoints, strings.TrimPrefix(name, "(*Run)."), p.At(at.Pos()))
+					return fmt.Errorf("%w: it calls cairn's %s at %s; remove such calls to have points placed", ErrOwnCheckpoints, strings.TrimPrefix(name, "(*Run)."), p.At(at.Pos()))
 				}
 			}
 		}
@@ -42,8 +42,7 @@ func ownCheckpoints(p *lower.Program) error {
 	return nil
 }
 
-// selectors are the names by which a file may call functions of packages, in
-// the order in which they stand.
+// selectors iterates over the selected names in a file, in source order.
 func selectors(f *ast.File) func(func(*ast.Ident, ast.Node) bool) {
 	return func(yield func(*ast.Ident, ast.Node) bool) {
 		on := true
@@ -56,7 +55,8 @@ func selectors(f *ast.File) func(func(*ast.Ident, ast.Node) bool) {
 	}
 }
 
-// safeRanks are the numbers of ranks for which no message crosses any point.
+// safeRanks returns the numbers of ranks for which no message crosses any
+// point.
 func (in *instrumenter) safeRanks() []int {
 	for _, n := range in.Points {
 		at, ok := in.p.At(n.Pos()), false
@@ -70,8 +70,8 @@ func (in *instrumenter) safeRanks() []int {
 	return in.explained.Ranks
 }
 
-// runCalls are the calls by which a program that opens a run by itself, or reads
-// stdin, says so.
+// runCalls returns the calls that tell the run time that the program opens a
+// run by itself, or reads stdin.
 func (in *instrumenter) runCalls(s *load.Package) (text string) {
 	if s != in.p.Source.Main {
 		return ""

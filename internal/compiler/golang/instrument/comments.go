@@ -9,9 +9,9 @@ import (
 	"github.com/cairnrun/cairn/internal/compiler/ir"
 )
 
-// checkComments says what is wrong with comments that ask for points or against them: an
-// error where a point would be missing that somebody counts on, else warnings. e
-// has the loops that main reaches.
+// checkComments checks the comments that ask for points or against them. It
+// returns an error if a point would be missing that the user counts on, and
+// warnings for the rest.
 func checkComments(p *lower.Program, e *explain.Explanation) (warnings []string, err error) {
 	var errs []string
 	for _, s := range p.Strays {

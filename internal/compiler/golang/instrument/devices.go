@@ -9,14 +9,15 @@ import (
 	"github.com/cairnrun/cairn/internal/compiler/golang/load"
 )
 
-// notRestorable are functions of package device that make what a restarted program
-// would have to make again, and why.
+// notRestorable are functions of package device whose results a restarted
+// program would have to make again, and why.
 var notRestorable = map[string]string{
-	"Raw": "device.Raw makes an array of memory that a restarted program has to bring again",
-	"Use": "device.Use makes a device of a driver that a restarted program has to open again",
+	"Raw": "device.Raw makes an array of memory that a restarted program must provide again",
+	"Use": "device.Use makes a device of a driver that a restarted program must open again",
 }
 
-// checkDevices says why a program's devices can't be found again after a restart.
+// checkDevices returns an error if a restart cannot restore the program's
+// devices.
 func (in *instrumenter) checkDevices() error {
 	live := callgraph.Reach([]*callgraph.Function{in.Calls.Main}, callgraph.PlainCall, callgraph.DeferCall, callgraph.GoCall, callgraph.SyncCallback, callgraph.AsyncCallback)
 	for _, fn := range in.Calls.All {

@@ -11,11 +11,12 @@ import (
 	"github.com/cairnrun/cairn/internal/compiler/golang/rewrite"
 )
 
-// fastPaths finds the functions that can be left when a set is due: all that they lead
-// to by calls, on the way to points, can be, too.
+// fastPaths returns the functions that can be unwound when a checkpoint is due,
+// by package. A function can if all functions on the resumable path that it
+// calls can.
 func (in *instrumenter) fastPaths(path map[*callgraph.Function]bool) map[*load.Package]map[string]bool {
 	name := map[*callgraph.Function]string{}
-	lifted := map[*callgraph.Function]bool{} // what calls them can call nothing else
+	lifted := map[*callgraph.Function]bool{} // their callers can call nothing else
 	fast := map[*load.Package]map[string]bool{}
 	for i, fn := range in.Calls.All {
 		r := in.sources[fn.Pkg]
@@ -55,14 +56,14 @@ func (in *instrumenter) fastPaths(path map[*callgraph.Function]bool) map[*load.P
 	return fast
 }
 
-// rewrittenPackage is what came of a package.
+// rewrittenPackage is the state of a package between the passes.
 type rewrittenPackage struct {
 	marks map[token.Pos]string
-	was   map[string][]byte // its text
-	p     *rewrite.Package  // ready to be woven
+	was   map[string][]byte // its text before the passes
+	p     *rewrite.Package  // ready for emit
 	made  *rewrite.Converted
 	lits  map[string]string   // see Lifted
-	can   map[string][]string // see Quick
-	fast  map[string]bool     // with which it was woven
+	can   map[string][]string // which functions can be unwound, and what they call
+	fast  map[string]bool     // with which it was emitted
 	out   *Result
 }

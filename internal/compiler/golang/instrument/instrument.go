@@ -1,3 +1,8 @@
+// Package instrument makes a program restartable. Instrument has points placed
+// (package place), runs the passes of package rewrite over every package, and
+// writes files that register package variables, functions and closures with
+// the run time (register.go). If a pass refuses a function, Instrument tries
+// again with other points.
 package instrument
 
 import (
@@ -24,10 +29,10 @@ import (
 	"github.com/cairnrun/cairn/internal/control"
 )
 
-// ErrRefused says that a program can't be made restartable.
-var ErrRefused = errors.New("the program can't be made restartable")
+// ErrRefused says that a program cannot be made restartable.
+var ErrRefused = errors.New("the program cannot be made restartable")
 
-// InstrumentOptions of Instrument.
+// Options are the options of Instrument.
 type Options struct {
 	// Explain says how loops are chosen.
 	Explain explain.Options
@@ -36,46 +41,46 @@ type Options struct {
 	Everywhere bool `json:",omitempty"`
 }
 
-// Instrumented is a program that can be restarted.
+// Result is a program that can be restarted.
 type Result struct {
-	// Files are the files that differ from the program's own, by their absolute
-	// names; some are new.
+	// Files are the files that differ from the program's own, by absolute
+	// name. Some are new.
 	Files map[string][]byte
 	// Runtime is the import path of the run time that they use.
 	Runtime string
 	// Points are where checkpoints may be taken.
 	Points []explain.PointInfo
-	// Frames are what is saved of every function on the way to a point.
+	// Frames says what is saved of every function on the path to a point.
 	Frames []frameInfo
 	// Globals are the package variables that are saved.
 	Globals []string
-	// ReadsStdin says that the program reads stdin.
+	// ReadsStdin reports whether the program reads stdin.
 	ReadsStdin bool
-	// Refused is why other loops have no point.
+	// Refused says why other loops have no point.
 	Refused []*rewrite.Refusal
 	// Uncovered says which work is not saved, and what to do about it.
 	Uncovered []string
-	// Warnings are sentences about the points, with their positions.
+	// Warnings are sentences about the points, with positions.
 	Warnings []string
-	// Explanation is how loops were chosen.
+	// Explanation says how loops were chosen.
 	Explanation *explain.Explanation
 
 	short           func(name string) string
-	unsaved         []string         // closures that can't be saved
-	generic         []genericClosure // of the packages, for registerGeneric
+	unsaved         []string         // closures that cannot be saved
+	generic         []genericClosure // closures of generic functions, for registerGeneric
 	commentWarnings int              // how many of Warnings, the first ones, are about comments
-	reported        []string         // of Refused: those that Uncovered tells of
+	reported        []string         // those of Refused that Uncovered repeats
 	without         map[explain.Location]*rewrite.Refusal
 	heads           []lineRange // of Points
 }
 
-// lineRange is where the mark of a point is: from the line of its loop's brace
-// to that of what follows.
+// lineRange is where the mark of a point is: from the line of the loop's brace
+// to that of the statement after it.
 type lineRange struct{ begin, end int }
 
 type frameInfo = rewrite.FrameInfo
 
-// relative is how a file is called in messages.
+// relative returns a file's name for messages.
 func (in *Result) relative(name string) string {
 	if in.short == nil {
 		return name
@@ -83,7 +88,7 @@ func (in *Result) relative(name string) string {
 	return in.short(name)
 }
 
-// Readable is one of Files without what tells its statements their lines.
+// Readable returns one of Files without line directives.
 func (in *Result) Readable(name string) []byte {
 	text := rewrite.StripLineComments(in.Files[name])
 	if t, err := format.Source(text); err == nil {
@@ -92,15 +97,15 @@ func (in *Result) Readable(name string) []byte {
 	return text
 }
 
-// instrumenter makes a program restartable.
+// instrumenter runs the passes of package rewrite.
 type instrumenter struct {
 	*place.Placement
 	p                *lower.Program
-	sources          map[*load.Package]*rewrittenPackage // by the last attempt
+	sources          map[*load.Package]*rewrittenPackage // of the last attempt
 	used             map[*types.Var]globalUse
 	names            map[*types.TypeName]*types.Alias // see named
 	inspectOnce      sync.Once
-	callerInspectors map[string]bool // see asks
+	callerInspectors map[string]bool // see inspectsCallers
 
 	explained *explain.Explanation
 }
@@ -109,8 +114,8 @@ func newInstrumenter(p *lower.Program) *instrumenter {
 	return &instrumenter{Placement: place.New(p), p: p, sources: map[*load.Package]*rewrittenPackage{}}
 }
 
-// Instrument chooses a program's points and rewrites it. An error that wraps
-// ErrRefused says why that can't be done.
+// Instrument places a program's points and rewrites it. If that cannot be done,
+// it returns an error that wraps ErrRefused and says why.
 func Instrument(p *lower.Program, o Options) (*Result, error) {
 	if p.Dynamic.Failed {
 		return nil, fmt.Errorf("%w: %s", ErrRefused, strings.Join(p.Warnings, "; "))
@@ -147,7 +152,7 @@ func Instrument(p *lower.Program, o Options) (*Result, error) {
 		out.commentWarnings = len(asked)
 		out.Warnings = slices.Concat(asked, in.GoroutineWarnings(), out.unsaved[:min(3, len(out.unsaved))])
 		if n := len(out.unsaved) - 3; n > 0 {
-			out.Warnings = append(out.Warnings, fmt.Sprintf("%d closures more can't be saved either", n))
+			out.Warnings = append(out.Warnings, fmt.Sprintf("%d more closures cannot be saved", n))
 		}
 		if len(e.Ranks) == 0 && !o.Everywhere {
 			out.Uncovered, out.reported = in.Uncovered()
@@ -158,10 +163,10 @@ func Instrument(p *lower.Program, o Options) (*Result, error) {
 	}
 }
 
-// failure is the error of a program without points.
+// failure returns the error of a program without points.
 func (in *instrumenter) failure() error {
 	if len(in.Refused) == 0 {
-		return fmt.Errorf("%w: no loop was chosen, by the count of its work; put a comment //cairn:point before the loop that does the work. A program without loops is run as it is by 'go build' and 'cairn run ./BINARY'", ErrRefused)
+		return fmt.Errorf("%w: no loop was chosen; put //cairn:point before the loop that does the work. To run a program without loops unchanged, use 'go build' and 'cairn run ./BINARY'", ErrRefused)
 	}
 	var l []string
 	for _, r := range in.Refused {
@@ -170,7 +175,7 @@ func (in *instrumenter) failure() error {
 	return &refusedError{fmt.Sprintf("%v:\n%s", ErrRefused, strings.Join(l, "\n")), in.Without()}
 }
 
-// attempt rewrites the program for the points at hand.
+// attempt rewrites the program with the current points.
 func (in *instrumenter) attempt() (*Result, error) {
 	if len(in.Points) == 0 {
 		return nil, in.failure()
@@ -244,7 +249,7 @@ func (in *instrumenter) attempt() (*Result, error) {
 	return out, in.registerGeneric(out)
 }
 
-// prepare rewrites a package up to where its functions are woven.
+// prepare runs the passes up to the one that emits functions.
 func (in *instrumenter) prepare(s *load.Package, marks map[token.Pos]string) error {
 	p, err := in.rewritten(s)
 	if err != nil {
@@ -271,7 +276,7 @@ func (in *instrumenter) prepare(s *load.Package, marks map[token.Pos]string) err
 	if err != nil {
 		return err
 	}
-	if made.Stuck != nil { // whoever calls it could not call it again
+	if made.Stuck != nil { // its callers could not call it again
 		return made.Stuck
 	}
 	if p, err = p.Normalize(p.ResumablePath()); err != nil {
@@ -285,7 +290,7 @@ func (in *instrumenter) prepare(s *load.Package, marks map[token.Pos]string) err
 	return nil
 }
 
-// emit rewrites the functions of a package, unless that was done in the same way.
+// emit runs the last pass over a package, unless its result is there already.
 func (in *instrumenter) emit(s *load.Package, fast map[string]bool, out *Result) error {
 	r := in.sources[s]
 	if r.out == nil || !maps.Equal(r.fast, fast) {
@@ -320,8 +325,8 @@ func (in *instrumenter) emit(s *load.Package, fast map[string]bool, out *Result)
 	return nil
 }
 
-// usesCairn says that the program uses a package of Cairn whose values can be
-// saved, so that it has Cairn's module.
+// usesCairn reports whether the program imports a package of Cairn, so that it
+// has Cairn's module.
 func (in *instrumenter) usesCairn() bool {
 	for _, path := range []string{load.CairnPath, load.MPIPath, load.DevicePath} {
 		if in.p.Source.ByPath[path] != nil {
@@ -331,12 +336,12 @@ func (in *instrumenter) usesCairn() bool {
 	return false
 }
 
-// rewritten is a package for package rewrite.
+// rewritten returns a package in the form that package rewrite takes.
 func (in *instrumenter) rewritten(s *load.Package) (*rewrite.Package, error) {
 	q := &rewrite.Package{Path: s.ImportPath, Fset: in.p.Source.Fset, Files: s.Files, Source: map[string][]byte{}, Types: s.Types, Info: s.Info,
 		Sizes: types.SizesFor("gc", "amd64"), Importer: in.p.Source.Importer(s), Named: in.named, InspectsCallers: in.inspectsCallers}
 	if s.Module != nil {
-		q.GoVersion = "go1.16" // as go build takes modules that do not say
+		q.GoVersion = "go1.16" // as go build assumes if go.mod does not say
 		if s.Module.GoVersion != "" {
 			q.GoVersion = "go" + s.Module.GoVersion
 		}
@@ -352,8 +357,8 @@ func (in *instrumenter) rewritten(s *load.Package) (*rewrite.Package, error) {
 	return q, nil
 }
 
-// inspectsCallers says that functions of a package, or of what it imports, look at who calls
-// them: loggers, errors with the place that they come from.
+// inspectsCallers reports whether functions of a package, or of what it
+// imports, look at their callers, as loggers do, and errors with a position.
 func (in *instrumenter) inspectsCallers(path string) bool {
 	in.inspectOnce.Do(func() {
 		in.callerInspectors = map[string]bool{"log/slog": true}
@@ -374,7 +379,8 @@ func (in *instrumenter) inspectsCallers(path string) bool {
 	return in.callerInspectors[path]
 }
 
-// readsInput says that the program names stdin, or a function that reads it.
+// readsInput reports whether the program names stdin, or a function that reads
+// it.
 func (in *instrumenter) readsInput() bool {
 	for _, s := range in.p.Source.Sources {
 		for _, tv := range s.Info.Types {

@@ -10,8 +10,8 @@ import (
 	"github.com/cairnrun/cairn/internal/compiler/golang/rewrite"
 )
 
-// Save adds to an explanation what would be saved. in is nil if the program can't
-// be made restartable, and err says why.
+// Save adds what is saved to an explanation. in is nil if the program cannot be
+// made restartable; err says why.
 func Save(e *explain.Explanation, in *Result, err error) *explain.Saving {
 	s := &explain.Saving{Explanation: e, Reported: map[string]bool{}}
 	var refused *refusedError
@@ -20,7 +20,7 @@ func Save(e *explain.Explanation, in *Result, err error) *explain.Saving {
 		e.SetPoints(s, in.Points, in.without)
 	case errors.As(err, &refused):
 		e.SetPoints(s, nil, refused.without)
-	case errors.Is(err, ErrOwnCheckpoints): // it is left alone
+	case errors.Is(err, ErrOwnCheckpoints): // it is built unchanged
 	default:
 		e.SetPoints(s, nil, nil)
 	}
@@ -44,7 +44,8 @@ func Save(e *explain.Explanation, in *Result, err error) *explain.Saving {
 	return s
 }
 
-// lineOf is the line of a frame's place: of a point that of its loop, as everywhere.
+// lineOf returns the line of a frame's place. For a point it is the line of the
+// loop.
 func (in *Result) lineOf(f frameInfo) int {
 	line := f.Line
 	for i, p := range in.Points {
@@ -60,17 +61,17 @@ func (in *Result) lineOf(f frameInfo) int {
 	return line
 }
 
-// refusedError is the error of a program that can't have points.
+// refusedError is the error of a program that cannot have points.
 type refusedError struct {
 	text    string
-	without map[explain.Location]*rewrite.Refusal // why chosen loops have none
+	without map[explain.Location]*rewrite.Refusal // why chosen loops have no point
 }
 
 func (e *refusedError) Error() string { return e.text }
 
 func (e *refusedError) Unwrap() error { return ErrRefused }
 
-// notes are what is told of points besides what is not saved.
+// Notes returns the remarks on points, except those in Uncovered.
 func (in *Result) Notes() []string {
 	if len(in.Points) == 0 {
 		return nil

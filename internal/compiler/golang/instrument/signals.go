@@ -9,7 +9,8 @@ import (
 	"github.com/cairnrun/cairn/internal/compiler/golang/rewrite"
 )
 
-// markSignalWaits marks them.
+// markSignalWaits marks the go statements whose goroutines only wait for
+// signals.
 func (in *instrumenter) markSignalWaits(s *load.Package, mark func(s *load.Package, at token.Pos, text string)) {
 	place.EachSignalWait(s, in.p.Source.Fset, func(g *ast.GoStmt, at ast.Stmt) {
 		mark(s, g.Go+token.Pos(len("go")), rewrite.WaitMark(in.p.Source.Fset.Position(at.Pos()).Line))

@@ -8,8 +8,8 @@ import (
 	"github.com/cairnrun/cairn/internal/compiler/golang/load"
 )
 
-// replacedFuncs are functions of libraries that have an effect on a run, and what
-// stands for them in the run time.
+// replacedFuncs maps functions of libraries that affect a run to their
+// replacements in the run time.
 var replacedFuncs = map[string]string{
 	"os.Exit": "Exit", "os.Open": "Open", "os.Create": "Create", "os.OpenFile": "OpenFile", "os.CreateTemp": "CreateTemp",
 	"os.Mkdir": "Mkdir", "os.MkdirAll": "MkdirAll", "os.MkdirTemp": "MkdirTemp", "os.Remove": "Remove", "os.RemoveAll": "RemoveAll", "os.Rename": "Rename",
@@ -27,12 +27,13 @@ var replacedFuncs = map[string]string{
 	load.CairnPath + ".Open": "OpenRun",
 }
 
-// randFuncs are the functions of math/rand with a generator of their own.
+// randFuncs are the functions of math/rand that use the global generator.
 var randFuncs = []string{"ExpFloat64", "Float32", "Float64", "Int", "Int31", "Int31n", "Int63", "Int63n", "Intn",
 	"NormFloat64", "Perm", "Read", "Shuffle", "Uint32", "Uint64"}
 
-// replacements are those for this program. A program that seeds the generator of
-// math/rand, or whose settings let it begin with the seed 1, has it saved.
+// replacements returns the replacements for this program. They save the
+// generator of math/rand if the program seeds it, or if its settings make it
+// start with seed 1.
 func (in *instrumenter) replacements() map[string]string {
 	all := maps.Clone(replacedFuncs)
 	if in.savesRandom() {
@@ -44,13 +45,14 @@ func (in *instrumenter) replacements() map[string]string {
 	return all
 }
 
-// savesRandom says that the generator of math/rand may give the same numbers in
-// each run, as far as is known when the program is built.
+// savesRandom reports whether the generator of math/rand may give the same
+// numbers in each run, as far as the build can tell.
 func (in *instrumenter) savesRandom() bool {
 	return in.usesRandom("Seed") || slices.Contains(strings.Split(in.p.Source.Main.DefaultGODEBUG, ","), "randautoseed=0")
 }
 
-// usesRandom says that the program names one of some functions of math/rand.
+// usesRandom reports whether the program names one of some functions of
+// math/rand.
 func (in *instrumenter) usesRandom(names ...string) bool {
 	for _, s := range in.p.Source.Sources {
 		for _, o := range s.Info.Uses {

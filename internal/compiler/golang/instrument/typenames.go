@@ -10,13 +10,13 @@ import (
 	"github.com/cairnrun/cairn/internal/compiler/golang/load"
 )
 
-// namesName is the file that is added to packages whose unexported types others
-// have values of.
+// namesName is the file that is added to packages whose unexported types other
+// packages have values of.
 const namesName = "zz_cairn_names.go"
 
-// named gives a type that its package does not export a name for others: what they
-// save of its values must be declared there. It returns nil for types of libraries,
-// and for generic ones.
+// named returns an exported alias for an unexported type. Other packages need
+// it to declare what they save. It returns nil for types of libraries and for
+// generic types.
 func (in *instrumenter) named(o *types.TypeName) *types.Alias {
 	if a, ok := in.names[o]; ok {
 		return a
@@ -39,7 +39,7 @@ func (in *instrumenter) named(o *types.TypeName) *types.Alias {
 	return a
 }
 
-// writeNames writes the files with these names.
+// writeNames writes the files with the aliases.
 func (in *instrumenter) writeNames(out *Result) {
 	lines := map[*load.Package][]string{}
 	for o, a := range in.names {
@@ -52,7 +52,7 @@ func (in *instrumenter) writeNames(out *Result) {
 	}
 }
 
-// sourceOf is the source of a package, if there is some.
+// sourceOf returns the source of a package, or nil.
 func (in *instrumenter) sourceOf(q *types.Package) *load.Package {
 	for _, s := range in.p.Source.Sources {
 		if s.Types == q {

@@ -12,7 +12,7 @@ import (
 	"strings"
 )
 
-// listed is what go list says of a package.
+// Listed is what go list prints for a package.
 type Listed struct {
 	ImportPath, Name, Dir string
 	GoFiles, CgoFiles     []string
@@ -20,7 +20,7 @@ type Listed struct {
 	Imports               []string
 	ImportMap             map[string]string
 	Export                string
-	DefaultGODEBUG        string // settings of a program, by its go.mod and its source
+	DefaultGODEBUG        string // settings of a program, from its go.mod and its source
 	Module                *struct {
 		GoVersion string
 		Main      bool
@@ -28,8 +28,8 @@ type Listed struct {
 	Error *struct{ Pos, Err string }
 }
 
-// whereModule says where a folder among the arguments of a go command has its
-// module, if the command, run in another folder, did not look there.
+// ModuleHint says which module a directory among args belongs to, if the go
+// command, run in from, does not look there. It is the end of an error message.
 func ModuleHint(from string, args []string) string {
 	above := func(dir string) string {
 		dir, err := filepath.Abs(dir)
@@ -55,16 +55,16 @@ func ModuleHint(from string, args []string) string {
 		}
 		switch m := above(dir); m {
 		case "":
-			return fmt.Sprintf("; %s is in no module: 'go mod init NAME' there makes it one", pattern)
+			return fmt.Sprintf("; %s is in no module: run 'go mod init NAME' there", pattern)
 		case above(from):
 		default:
-			return fmt.Sprintf("; %s is part of the module in %s: go there first", pattern, m)
+			return fmt.Sprintf("; %s is part of the module in %s: run cairn there", pattern, m)
 		}
 	}
 	return ""
 }
 
-// golist runs go list and returns what it says, dependencies first.
+// golist runs go list and returns its packages, dependencies first.
 func (ld *Program) golist(fields string, args ...string) ([]*Listed, error) {
 	name := ld.Options.Go
 	if name == "" {
@@ -83,7 +83,7 @@ func (ld *Program) golist(fields string, args ...string) ([]*Listed, error) {
 			return nil, ld.ctx.Err()
 		}
 		if errors.Is(err, exec.ErrNotFound) {
-			return nil, fmt.Errorf("the go command is needed to read Go programs: %w; install Go, or put it into PATH", err)
+			return nil, fmt.Errorf("cannot run the go command: %w; install Go, or add it to PATH", err)
 		}
 		if text := strings.TrimSpace(complaint.String()); text != "" {
 			return nil, fmt.Errorf("go list: %s%s", text, ModuleHint(ld.Dir, args))
@@ -96,7 +96,7 @@ func (ld *Program) golist(fields string, args ...string) ([]*Listed, error) {
 		if err := d.Decode(p); err == io.EOF {
 			return list, nil
 		} else if err != nil {
-			return nil, fmt.Errorf("go list gave no JSON: %w; cairn needs a go command of version 1.21 or newer", err)
+			return nil, fmt.Errorf("go list printed no JSON: %w; cairn needs Go 1.21 or newer", err)
 		}
 		list = append(list, p)
 	}
@@ -121,7 +121,7 @@ func (ld *Program) list(patterns []string) error {
 			if p.Error.Pos != "" {
 				text = p.Error.Pos + ": " + text
 			}
-			if !p.DepOnly && p.Name == "" && len(p.GoFiles) == 0 { // it was named, and is no package
+			if !p.DepOnly && p.Name == "" && len(p.GoFiles) == 0 { // the pattern named it, but it is no package
 				none = append(none, text)
 			} else {
 				broken = append(broken, text)
@@ -145,16 +145,16 @@ func (ld *Program) list(patterns []string) error {
 			none = []string{"there is no file " + name}
 		}
 		text := strings.Join(none, "\n")
-		if !strings.Contains(text, ";") { // it does not say what to do
-			text += "; name a folder with Go files of package main, or its files"
+		if !strings.Contains(text, ";") { // it names no remedy
+			text += "; name a directory with Go files of package main, or its files"
 		}
 		return fmt.Errorf("%w: %s", ErrPattern, text)
 	case len(mains) > 1:
 		return fmt.Errorf("%w: %s is %d programs; name one of them: %s", ErrPattern, what, len(mains), strings.Join(mains, ", "))
 	case len(mains) == 0 && len(others) > 0:
-		return fmt.Errorf("%w: %s is a package and not a program; name one with package main", ErrPattern, others[0])
+		return fmt.Errorf("%w: %s is not a program; name a package main", ErrPattern, others[0])
 	case len(mains) == 0:
-		return fmt.Errorf("%w: %s matches no package; name a folder with Go files of package main", ErrPattern, what)
+		return fmt.Errorf("%w: %s matches no package; name a directory with Go files of package main", ErrPattern, what)
 	}
 	ld.libraries(list)
 	for _, p := range list {
@@ -169,12 +169,13 @@ func (ld *Program) list(patterns []string) error {
 		}
 	}
 	if ld.Main == nil {
-		return fmt.Errorf("%w: %s uses cgo, which can't be looked into; put that into a package of its own", ErrPattern, mains[0])
+		return fmt.Errorf("%w: %s uses cgo, which Cairn cannot analyse; move the cgo code into a package of its own", ErrPattern, mains[0])
 	}
 	return nil
 }
 
-// libraries finds the packages that are not looked into, which import only such.
+// libraries finds the packages that the compiler does not look into: libraries,
+// and what they import.
 func (ld *Program) libraries(list []*Listed) {
 	var add func(path string)
 	add = func(path string) {

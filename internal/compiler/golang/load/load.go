@@ -1,3 +1,9 @@
+// Package load reads a Go program: Load asks the go command for its packages,
+// and parses and type-checks those that are not libraries.
+//
+// Libraries are the standard library, Cairn's own packages, packages with cgo,
+// and what these import. The compiler does not look into them: it knows their
+// types only, from the compiler's export data.
 package load
 
 import (
@@ -19,31 +25,32 @@ import (
 	"time"
 )
 
-// Options of Load. The zero value is that of a plain go build.
+// Options are the options of Load. The zero value is that of a plain go build.
 type Options struct {
 	// Tags are build tags.
 	Tags []string
-	// Env is the environment of the go command. Nil: that of this process.
+	// Env is the environment of the go command; nil stands for that of this
+	// process.
 	Env []string
-	// Take are names of functions, as Explain shows them: dynamic calls that may
-	// lead to one of them are taken to lead to these only. It is for programs with
-	// several modes of work.
+	// Take names functions, as cairn explain shows them. A dynamic call
+	// that may lead to one of them is taken to lead to them only. This is
+	// for programs with several modes of work.
 	Take []string
-	// Go is the go command. Empty: "go", by PATH.
+	// Go is the go command. Empty stands for "go", found by PATH.
 	Go string
 }
 
-// Phase is a part of the work, and its time.
+// Phase is a part of the work, and the time it took.
 type Phase struct {
 	Name string
 	Took time.Duration
 }
 
-// Errors that callers tell apart with errors.Is.
+// Errors for errors.Is.
 var (
 	// ErrPattern says that the patterns do not name one program.
-	ErrPattern = errors.New("no program to look at")
-	// ErrSource says that the source has errors.
+	ErrPattern = errors.New("no program found")
+	// ErrSource says that the source does not compile.
 	ErrSource = errors.New("the program does not compile")
 )
 
@@ -53,10 +60,10 @@ const (
 	DevicePath = CairnPath + "/device"
 )
 
-// source is a package whose source is read.
+// Package is a package whose source is read.
 type Package struct {
 	*Listed
-	pattern string // how it was asked for, if it is the program
+	pattern string // of the main package: the patterns that named it
 	Files   []*ast.File
 	Types   *types.Package
 	Info    *types.Info
@@ -78,7 +85,7 @@ type Program struct {
 	Phases []Phase
 }
 
-// loadPackages reads the packages of the program that patterns name in dir.
+// Load reads the packages of the program that patterns name in dir.
 func Load(ctx context.Context, dir string, patterns []string, o Options) (*Program, error) {
 	ld := &Program{ctx: ctx, Dir: dir, Options: o, Fset: token.NewFileSet(), begin: time.Now()}
 	if err := ld.list(patterns); err != nil {
@@ -92,7 +99,7 @@ func Load(ctx context.Context, dir string, patterns []string, o Options) (*Progr
 	return ld, nil
 }
 
-// phase notes what was done since the last one.
+// Phase records the time since the last phase under a name.
 func (ld *Program) Phase(name string) {
 	now := time.Now()
 	ld.Phases = append(ld.Phases, Phase{name, now.Sub(ld.begin)})
@@ -134,7 +141,7 @@ func (ld *Program) check() error {
 	return nil
 }
 
-// imports makes what finds packages for the type checker.
+// imports returns the importer for the type checker.
 func (ld *Program) imports() (*imports, error) {
 	need := ld.needed()
 	files := make(map[string]string)
@@ -144,7 +151,8 @@ func (ld *Program) imports() (*imports, error) {
 	all := false
 	lookup := func(path string) (io.ReadCloser, error) {
 		if files[path] == "" && !all {
-			// Rewritten source imports packages of types that no source names, too.
+			// Rewritten source may import packages that no source
+			// imports.
 			if err := ld.exports(files, need, "-deps"); err != nil {
 				return nil, err
 			}
@@ -152,7 +160,7 @@ func (ld *Program) imports() (*imports, error) {
 		}
 		name := files[path]
 		if name == "" {
-			return nil, fmt.Errorf("package %s could not be compiled; 'go build %s' tells why", path, path)
+			return nil, fmt.Errorf("package %s cannot be compiled ('go build %s' says why)", path, path)
 		}
 		return os.Open(name)
 	}
@@ -175,7 +183,7 @@ func (ld *Program) needed() (need []string) {
 	return slices.Compact(need)
 }
 
-// exports finds the files of compiled packages.
+// exports finds the export data files of compiled packages.
 func (ld *Program) exports(files map[string]string, need []string, more ...string) error {
 	if len(need) == 0 {
 		return nil
@@ -190,7 +198,7 @@ func (ld *Program) exports(files map[string]string, need []string, more ...strin
 	return nil
 }
 
-// imports finds packages for the type checker.
+// imports is a types.Importer.
 type imports struct {
 	compiled types.Importer
 	source   map[string]*types.Package
@@ -210,7 +218,7 @@ func (im *imports) Import(path string) (*types.Package, error) {
 	return im.compiled.Import(path)
 }
 
-// importer finds the packages that s imports.
+// Importer returns an importer for what s imports.
 func (ld *Program) Importer(s *Package) types.Importer {
 	return &imports{compiled: ld.im.compiled, source: ld.im.source, of: s}
 }
@@ -260,18 +268,19 @@ func (s *Package) check(fset *token.FileSet, im *imports) error {
 	return nil
 }
 
-// remedy says what to do about a source that does not compile.
+// remedy says what to do about source that does not compile.
 func (s *Package) remedy() string {
-	if s.ImportPath == "command-line-arguments" { // it is of files
-		return fmt.Sprintf("mend it until 'go build %s' passes; all files of the program have to be named, or their folder", s.pattern)
+	if s.ImportPath == "command-line-arguments" { // files were named
+		return fmt.Sprintf("correct it until 'go build %s' succeeds; name all files of the program, or their directory", s.pattern)
 	}
-	return fmt.Sprintf("mend it until 'go build %s' passes", s.ImportPath)
+	return fmt.Sprintf("correct it until 'go build %s' succeeds", s.ImportPath)
 }
 
-// own says that a package's source can be replaced.
+// Rewritable reports whether the package's source can be replaced.
 func (s *Package) Rewritable() bool { return !s.Standard && len(s.CgoFiles) == 0 }
 
-// Import paths of the run time: of programs that use Cairn, and of the others.
+// RuntimePath is the import path of the run time in programs that use Cairn,
+// OverlayPath in all others.
 const (
 	RuntimePath = CairnPath + "/resume"
 	OverlayPath = "cairnrt/resume"

@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// A folder that the go command finds no module for is told of with what to do.
-func TestWhereModule(t *testing.T) {
+// TestLoad_OtherModule: an error names the module that a directory belongs to.
+func TestLoad_OtherModule(t *testing.T) {
 	root := t.TempDir()
 	for _, dir := range []string{"m/p", "n"} {
 		if err := os.MkdirAll(filepath.Join(root, dir), 0o777); err != nil {
@@ -31,6 +31,6 @@ func TestWhereModule(t *testing.T) {
 		}
 	}
 	if said := ModuleHint(filepath.Join(root, "m"), []string{"-e", "./p", filepath.Join(root, "m"), "example.org/x"}); said != "" {
-		t.Errorf("%q said of folders of the module", said)
+		t.Errorf("%q about directories of the module", said)
 	}
 }

@@ -5,7 +5,8 @@ import (
 	"go/types"
 )
 
-// target returns the object that a call names; nil if it calls something else.
+// Callee returns the object that a call names, or nil if it calls something
+// else.
 func Callee(s *Package, call *ast.CallExpr) types.Object {
 	fun := ast.Unparen(call.Fun)
 	switch x := fun.(type) {
@@ -30,7 +31,8 @@ func IsPointer(t types.Type) bool {
 	return ok
 }
 
-// isOf says whether t is a type of package device, or a pointer to it.
+// IsDeviceType reports whether t is the type of that name in package device, or
+// a pointer to it.
 func IsDeviceType(t types.Type, name string) bool {
 	if p, ok := types.Unalias(t).(*types.Pointer); ok {
 		t = p.Elem()
@@ -43,7 +45,8 @@ func IsError(t types.Type) bool {
 	return t != nil && types.Identical(t, types.Universe.Lookup("error").Type())
 }
 
-// recognised says what a call is of: a package's path, or "len" for len and cap.
+// CalleePackage returns the path of the package whose function a call names, or
+// "len" for len and cap.
 func CalleePackage(s *Package, call *ast.CallExpr) string {
 	switch obj := Callee(s, call).(type) {
 	case *types.Builtin:

@@ -12,12 +12,12 @@ import (
 	"github.com/cairnrun/cairn/internal/compiler/ir"
 )
 
-// call lowers a call, the results of which go to dst. It returns false, and has
-// emitted nothing, for what is only an expression: conversions, most builtins, and
-// functions of libraries.
+// call lowers a call whose results go to dst. For a call that is only an
+// expression (a conversion, most builtins, a library's function) it emits
+// nothing and returns false.
 func (f *fn) call(call *ast.CallExpr, dst []*ir.Var) bool { return f.callAt(call, call.Lparen, dst) }
 
-// callAt is call where the call graph knows it by another position.
+// callAt is call, for a call that the call graph knows by the position site.
 func (f *fn) callAt(call *ast.CallExpr, site token.Pos, dst []*ir.Var) bool {
 	if f.s.Info.Types[call.Fun].IsType() {
 		return false
@@ -87,8 +87,8 @@ func (f *fn) callAt(call *ast.CallExpr, site token.Pos, dst []*ir.Var) bool {
 			if len(list) == 0 {
 				return false
 			}
-			// What the library gives is made of what they give, in a way that is
-			// not known.
+			// The library makes its results of those of the
+			// callbacks, in an unknown way.
 			var made []*ir.Var
 			for range list[0].Results {
 				made = append(made, f.temp("made"))
@@ -158,12 +158,11 @@ func (f *fn) callProcs(call *ast.CallExpr, procs []*ir.Proc, recv ast.Expr, dst 
 	if dst == nil && len(procs) > 0 {
 		c.Results = make([]*ir.Var, len(procs[0].Results))
 	}
-	c.Reads = f.reads(call.Args...) // they count where the call is one of a recursion
+	c.Reads = f.reads(call.Args...) // they count where the call is part of a recursion
 	f.emitCall(c)
 }
 
-// receiver is the receiver of a method, for which embedded fields are passed
-// through.
+// receiver returns the value of a method's receiver, behind embedded fields.
 func (f *fn) receiver(call *ast.CallExpr, recv ast.Expr) ir.Expr {
 	sel, ok := f.uninstantiated(call.Fun).(*ast.SelectorExpr)
 	if !ok || f.s.Info.Selections[sel] == nil {
@@ -179,8 +178,9 @@ func (f *fn) receiver(call *ast.CallExpr, recv ast.Expr) ir.Expr {
 	return argument(x)
 }
 
-// argument is an argument. Match takes the variables of one that is Unknown to be
-// written by the callee; here what it writes is known.
+// argument returns x as an argument. Package commcheck assumes that the callee
+// writes the variables of an argument that is Unknown; here it is known what
+// the callee writes.
 func argument(x ir.Expr) ir.Expr {
 	if _, ok := x.(ir.Unknown); ok {
 		return ir.Unary{Op: ir.Inv, X: x}
@@ -188,7 +188,8 @@ func argument(x ir.Expr) ir.Expr {
 	return x
 }
 
-// dynamicCallees returns what a dynamic call may lead to, nothing if only to libraries.
+// dynamicCallees returns the procedures that a dynamic call may lead to, none
+// if it leads to libraries only.
 func (f *fn) dynamicCallees(call *ast.CallExpr, site token.Pos) (procs []*ir.Proc) {
 	if f.dynamic.Failed {
 		return f.byType(call)
@@ -232,7 +233,7 @@ func sortProcs(list []*ir.Proc) {
 	})
 }
 
-// byType returns what a dynamic call may lead to by its type alone.
+// byType returns what a dynamic call may lead to, judged by its type alone.
 func (f *fn) byType(call *ast.CallExpr) (procs []*ir.Proc) {
 	obj, ok := load.Callee(f.s, call).(*types.Func)
 	if !ok {
@@ -279,8 +280,8 @@ func (f *fn) callbacks(call *ast.CallExpr, obj *types.Func) (procs []*ir.Proc) {
 	return procs
 }
 
-// functions returns what a value of function type may be; nothing if it is no such
-// value, or a library's.
+// functions returns what a value of function type may be. It returns none for
+// other values and for a library's functions.
 func (f *fn) functions(e ast.Expr) []*ir.Proc {
 	e = ast.Unparen(e)
 	if lit, ok := e.(*ast.FuncLit); ok {
@@ -310,7 +311,7 @@ func (f *fn) functions(e ast.Expr) []*ir.Proc {
 	return f.funcValues[signature(sig)]
 }
 
-// callValue is the value of a call in an expression.
+// callValue returns the value of a call in an expression.
 func (f *fn) callValue(call *ast.CallExpr) ir.Expr {
 	t := f.s.Info.TypeOf(call)
 	if f.s.Info.Types[call.Fun].IsType() && len(call.Args) == 1 {
@@ -334,7 +335,7 @@ func (f *fn) callValue(call *ast.CallExpr) ir.Expr {
 			case path == load.MPIPath && obj.Name() == "Size" && isComm(f.s.Info.TypeOf(sel.X)):
 				return ir.Size{Group: f.value(sel.X)}
 			case path == load.CairnPath && obj.Name() == "World":
-				return ir.Const{} // the world
+				return ir.Const{} // the world communicator
 			}
 		}
 		if obj.Pkg().Path() == "math/bits" && strings.HasPrefix(obj.Name(), "Len") && len(call.Args) == 1 {
@@ -370,7 +371,8 @@ func (f *fn) callValue(call *ast.CallExpr) ir.Expr {
 	return x
 }
 
-// variesByRank says whether a library's function gives something else on every rank.
+// variesByRank reports whether a library's function returns a different value
+// on every rank.
 func variesByRank(obj *types.Func) bool {
 	if obj.Pkg() == nil || obj.Signature().Recv() != nil {
 		return false
@@ -390,8 +392,8 @@ func variesByRank(obj *types.Func) bool {
 	return false
 }
 
-// libraryWrites is what a library's function may write: what it is given the address of,
-// and elements of slices.
+// libraryWrites returns what a library's function may write: variables whose
+// address it is given, and elements of slices.
 func (f *fn) libraryWrites(call *ast.CallExpr) (list []*ir.Var) {
 	slices := !slices.Contains([]string{"fmt", "math", "strings", "errors", "log", "strconv", "time"}, load.CalleePackage(f.s, call))
 	if b, ok := load.Callee(f.s, call).(*types.Builtin); ok {

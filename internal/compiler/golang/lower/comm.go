@@ -9,30 +9,31 @@ import (
 	"github.com/cairnrun/cairn/internal/compiler/ir"
 )
 
-// collectives are the functions of mpi that all ranks call: which argument is the
-// root (-1: there is none) and which is written.
+// collectives are the functions of mpi that all ranks call, with the index of
+// the root argument (-1 if there is none) and of the argument that is written.
 var collectives = map[string]struct{ root, written int }{
 	"Allgather": {-1, 2}, "Allgatherv": {-1, 2}, "Allreduce": {-1, 2}, "Alltoall": {-1, 2}, "Alltoallv": {-1, 4},
 	"Bcast": {2, 1}, "Exscan": {-1, 2}, "Gather": {3, 2}, "Gatherv": {5, 2}, "Reduce": {4, 2}, "ReduceScatter": {-1, 2},
 	"Scan": {-1, 2}, "Scatter": {3, 2}, "Scatterv": {5, 4},
 }
 
-// requests are the places where requests are put into a slice.
+// requests are the places where requests are put into one slice.
 type requests struct{ sites []*requestSite }
 
 type requestSite struct {
 	call *ast.CallExpr
-	v    *ir.Var // nil: it is in a loop, and all of these are one
+	v    *ir.Var // nil in a loop, where one variable stands for all requests
 	comm ast.Expr
 }
 
-// startsRequest says whether a call starts a send or receive.
+// startsRequest reports whether a call starts a send or a receive.
 func startsRequest(s *load.Package, call *ast.CallExpr) bool {
 	obj, ok := load.Callee(s, call).(*types.Func)
 	return ok && obj.Pkg() != nil && obj.Pkg().Path() == load.MPIPath && (obj.Name() == "Isend" || obj.Name() == "Irecv")
 }
 
-// collectRequests finds the starts in a body whose requests go to a slice.
+// collectRequests finds the calls in a body that start requests which go to a
+// slice.
 func (f *fn) collectRequests(body *ast.BlockStmt) {
 	loops := 0
 	var walk func(n ast.Node) bool
@@ -107,13 +108,14 @@ func (f *fn) requestsIn(obj types.Object, e ast.Expr, loop bool) {
 	}
 }
 
-// startRequest lowers a start whose request goes to lhs; false if e is none.
+// startRequest lowers a call that starts a request, which goes to lhs. It
+// returns false if e is no such call.
 func (f *fn) startRequest(e, lhs ast.Expr) bool {
 	call, ok := ast.Unparen(e).(*ast.CallExpr)
 	return ok && startsRequest(f.s, call) && f.call(call, []*ir.Var{f.dst(lhs)})
 }
 
-// written is what stands for the contents of a buffer.
+// written returns the variable that stands for the contents of a buffer.
 func (f *fn) written(e ast.Expr) *ir.Var {
 	e = ast.Unparen(e)
 	if s, ok := e.(*ast.SliceExpr); ok {
@@ -125,7 +127,7 @@ func (f *fn) written(e ast.Expr) *ir.Var {
 	return f.element(e)
 }
 
-// mpi lowers what communicates; false if this does not.
+// mpi lowers a call that communicates. It returns false for others.
 func (f *fn) mpi(call *ast.CallExpr, obj *types.Func, dst []*ir.Var) bool {
 	n := f.callCount
 	c := &ir.Comm{Pos: f.pos(call.Pos()), Name: "mpi." + obj.Name()}
@@ -221,7 +223,7 @@ func (f *fn) mpi(call *ast.CallExpr, obj *types.Func, dst []*ir.Var) bool {
 	return true
 }
 
-// writtenAgain says whether the rest of the list writes to a buffer again.
+// writtenAgain reports whether the rest of the list writes to a buffer again.
 func (f *fn) writtenAgain(e ast.Expr) (found bool) {
 	obj := f.s.Info.ObjectOf(e.(*ast.Ident))
 	is := func(e ast.Expr) bool {
@@ -258,9 +260,9 @@ func (f *fn) writtenAgain(e ast.Expr) (found bool) {
 	return found
 }
 
-// markUniform says that what is in a buffer is now the same on all ranks. It has a name
-// of its own from here to the end of the list: what was in it before need not be
-// the same, and match does not tell these apart.
+// markUniform records that a buffer now holds the same on all ranks. The buffer
+// gets a new variable until the end of the list: its old contents may differ
+// between ranks, and package commcheck has one value per variable.
 func (f *fn) markUniform(id *ast.Ident) {
 	obj := f.s.Info.ObjectOf(id)
 	if f.renamed == nil {
@@ -321,8 +323,8 @@ func (f *fn) commMethod(c *ir.Comm, recv ast.Expr, name string, values func(), s
 	return true
 }
 
-// requestOf is the variable of a request: where it is put, if that is a plain
-// one.
+// requestOf returns the variable of a request: the one that it is assigned to,
+// if that is a plain variable.
 func (f *fn) requestOf(call *ast.CallExpr, dst []*ir.Var) *ir.Var {
 	for _, r := range f.requests {
 		for _, s := range r.sites {
@@ -337,7 +339,8 @@ func (f *fn) requestOf(call *ast.CallExpr, dst []*ir.Var) *ir.Var {
 	return f.temp("lost request")
 }
 
-// waitAll lowers a wait for several requests, the first of which counts.
+// waitAll lowers a wait for several requests. Only the first one counts as a
+// statement.
 func (f *fn) waitAll(c *ir.Comm, call *ast.CallExpr) {
 	first := true
 	wait := func(v *ir.Var, group ir.Expr) {

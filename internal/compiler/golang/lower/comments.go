@@ -8,19 +8,19 @@ import (
 	"github.com/cairnrun/cairn/internal/compiler/ir"
 )
 
-// comments finds what comments ask for.
+// comments collects the //cairn: comments.
 func (l *lowerer) comments(p *Program) {
 	for _, s := range l.ld.Sources {
 		for _, f := range s.Files {
-			var labels map[int]int // lines of labels before loops
-			var heads map[int]int  // last lines of loops' heads that have several
-			var loops map[int]bool // lines of loops
+			var labels map[int]int // line of a label → line of its loop
+			var heads map[int]int  // last line of a loop's head → its first line
+			var loops map[int]bool // lines on which loops begin
 			for _, g := range f.Comments {
 				for _, c := range g.List {
 					name, ok := strings.CutPrefix(c.Text, "//cairn:")
 					if !ok {
 						if text := strings.TrimSpace(strings.TrimPrefix(c.Text, "//")); text == "cairn:point" || text == "cairn:skip" {
-							p.Warnings = append(p.Warnings, fmt.Sprintf("%s: this comment asks for nothing; it is written //%s, without a space", l.pos(c.Pos()), text))
+							p.Warnings = append(p.Warnings, fmt.Sprintf("%s: this comment has no effect; write //%s, without a space", l.pos(c.Pos()), text))
 						}
 						continue
 					}
@@ -46,7 +46,7 @@ func (l *lowerer) comments(p *Program) {
 					case "skip":
 						p.Skip = append(p.Skip, at)
 					default:
-						p.Warnings = append(p.Warnings, fmt.Sprintf("%s: the comment //cairn:%s is not known; there are //cairn:point and //cairn:skip", l.pos(c.Pos()), name))
+						p.Warnings = append(p.Warnings, fmt.Sprintf("%s: unknown comment //cairn:%s; there are //cairn:point and //cairn:skip", l.pos(c.Pos()), name))
 					}
 				}
 			}
@@ -55,7 +55,7 @@ func (l *lowerer) comments(p *Program) {
 }
 
 // labelled returns the lines of labels and the last lines of loops' heads, each
-// with those of their loops, and the lines on which loops begin.
+// mapped to the line of its loop, and the lines on which loops begin.
 func labelled(l *lowerer, f *ast.File) (labels, heads map[int]int, loops map[int]bool) {
 	labels, heads, loops = make(map[int]int), make(map[int]int), make(map[int]bool)
 	begins := func(loop ast.Node, body *ast.BlockStmt) {

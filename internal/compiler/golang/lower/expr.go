@@ -23,13 +23,13 @@ var assignOps = map[token.Token]token.Token{
 	token.SHL_ASSIGN: token.SHL, token.SHR_ASSIGN: token.SHR,
 }
 
-// vars are the variables of an expression.
+// vars returns the variables of an expression.
 func vars(e ir.Expr) (list []*ir.Var) {
 	ir.Vars(e, func(v *ir.Var) { list = append(list, v) })
 	return list[:len(list):len(list)]
 }
 
-// join is a value that is made of others in a way that is not known.
+// join returns a value that depends on others in an unknown way.
 func join(list ...ir.Expr) ir.Expr {
 	var u ir.Unknown
 	rank := false
@@ -45,8 +45,8 @@ func join(list ...ir.Expr) ir.Expr {
 	return u
 }
 
-// tracked says whether values of a type are: integers, bools, communicators, and
-// errors, which are 0 or something else.
+// tracked reports whether values of a type are tracked: integers, bools,
+// communicators, and errors (0 for nil).
 func tracked(t types.Type) bool {
 	if isComm(t) || load.IsError(t) {
 		return true
@@ -55,8 +55,8 @@ func tracked(t types.Type) bool {
 	return ok && b.Info()&(types.IsInteger|types.IsBoolean) != 0
 }
 
-// exact says whether arithmetic in a type is that of ir, but for overflow of 64
-// bits.
+// exact reports whether arithmetic in a type is that of package ir, except for
+// overflow of 64 bits.
 func exact(t types.Type) bool {
 	b, ok := t.Underlying().(*types.Basic)
 	if !ok {
@@ -78,7 +78,7 @@ func isComm(t types.Type) bool {
 	return ok && n.Obj().Name() == "Comm" && n.Obj().Pkg() != nil && n.Obj().Pkg().Path() == load.MPIPath
 }
 
-// value is an expression's value. What it calls is emitted before.
+// value returns an expression's value. It emits the calls in it first.
 func (f *fn) value(e ast.Expr) ir.Expr {
 	e = ast.Unparen(e)
 	tv := f.s.Info.Types[e]
@@ -97,7 +97,7 @@ func (f *fn) value(e ast.Expr) ir.Expr {
 		return ir.Unknown{}
 	}
 	if tv.IsNil() && isComm(tv.Type) {
-		return ir.Const{Value: -1} // none
+		return ir.Const{Value: -1} // no communicator
 	}
 	if tv.IsNil() && f.structOf(tv.Type) != "" {
 		return ir.Const{}
@@ -172,7 +172,7 @@ func (f *fn) value(e ast.Expr) ir.Expr {
 func (f *fn) unary(e *ast.UnaryExpr) ir.Expr {
 	x := f.value(e.X)
 	if e.Op == token.AND && f.structOf(f.s.Info.TypeOf(e.X)) != "" && !load.IsPointer(f.s.Info.TypeOf(e.X)) {
-		return x // a variable or a literal: its address refers to it
+		return x // the address of a variable or literal refers to it
 	}
 	t := f.s.Info.TypeOf(e.X)
 	switch e.Op {
@@ -195,7 +195,7 @@ func (f *fn) unary(e *ast.UnaryExpr) ir.Expr {
 	return join(x)
 }
 
-// binary is x op y, where the operands are of type t.
+// binary returns x op y, for operands of type t.
 func (f *fn) binary(op ir.Op, x, y ir.Expr, t types.Type) ir.Expr {
 	switch op {
 	case ir.Eq, ir.Ne, ir.Lt, ir.Le, ir.Gt, ir.Ge, ir.Rem, ir.And, ir.Or, ir.AndAlso, ir.OrElse:
@@ -214,7 +214,7 @@ func (f *fn) binary(op ir.Op, x, y ir.Expr, t types.Type) ir.Expr {
 	return join(x, y)
 }
 
-// logical is && and ||, whose right side may not be evaluated.
+// logical returns the value of && or ||, whose right side may not be evaluated.
 func (f *fn) logical(e *ast.BinaryExpr, ends bool) ir.Expr {
 	x, _ := f.condition(e.X, ends)
 	var y ir.Expr
@@ -235,8 +235,8 @@ func (f *fn) logical(e *ast.BinaryExpr, ends bool) ir.Expr {
 	return ir.Ref{Var: t}
 }
 
-// condition is the value of a condition. An error is taken to be nil where the
-// branch for the other case leaves the function (ends); then failing is true.
+// condition returns the value of a condition. If the branch for an error leaves
+// the function (ends), the error is assumed to be nil, and failing is true.
 func (f *fn) condition(e ast.Expr, ends bool) (x ir.Expr, failing bool) {
 	e = ast.Unparen(e)
 	if b, ok := e.(*ast.BinaryExpr); ok {
@@ -258,7 +258,7 @@ func (f *fn) condition(e ast.Expr, ends bool) (x ir.Expr, failing bool) {
 	return f.value(e), false
 }
 
-// errorTest says whether an error is compared with nil.
+// errorTest reports whether b compares an error with nil.
 func (f *fn) errorTest(b *ast.BinaryExpr) bool {
 	return load.IsError(f.s.Info.TypeOf(b.X)) && f.s.Info.Types[b.Y].IsNil()
 }
@@ -278,8 +278,8 @@ func (f *fn) selector(e *ast.SelectorExpr) ir.Expr {
 	return join(f.value(e.X))
 }
 
-// composite is the value of a composite literal; what is in it goes to its fields
-// and elements.
+// composite returns the value of a composite literal. It stores the elements
+// into its fields.
 func (f *fn) composite(e *ast.CompositeLit) ir.Expr {
 	t := f.s.Info.TypeOf(e)
 	if p, ok := t.Underlying().(*types.Pointer); ok {
@@ -354,10 +354,10 @@ func (f *fn) composite(e *ast.CompositeLit) ir.Expr {
 	return join(all...)
 }
 
-// load is the value of a variable or field.
+// load returns the value of a variable or field.
 func (f *fn) load(v *types.Var) ir.Expr {
 	if f.worldVars[v] {
-		return ir.Const{} // the world
+		return ir.Const{} // the world communicator
 	}
 	w := f.place(v)
 	switch {
@@ -369,15 +369,15 @@ func (f *fn) load(v *types.Var) ir.Expr {
 	return ir.Unknown{Vars: []*ir.Var{w}}
 }
 
-// at is what is read from memory that v stands for. Generic functions may have
-// written to it.
+// at returns a value read from the memory that v stands for. Generic functions
+// may have written to it.
 func (f *fn) at(v *ir.Var) ir.Expr {
 	return ir.Unknown{Vars: []*ir.Var{v, f.memoryVar("any type")}}
 }
 
-// place is what is read and written for a variable or field: if its address is
-// taken by other than libraries and pointers of its type are followed anywhere,
-// the same as for all others of its type.
+// place returns the variable that stands for a variable or field. All variables
+// of a type share one if their addresses are taken (by others than libraries)
+// and pointers of that type are dereferenced.
 func (f *fn) place(v *types.Var) *ir.Var {
 	if u := f.use[v]; u != nil && u.escapes && (f.derefs["any type"] || f.derefs[types.TypeString(v.Type(), nil)]) {
 		switch v.Type().Underlying().(type) {
@@ -389,8 +389,8 @@ func (f *fn) place(v *types.Var) *ir.Var {
 	return f.variable(v)
 }
 
-// exclusive returns the variable of a slice or array whose elements are only reached
-// through it, or nil.
+// exclusive returns the variable of a slice or array whose elements are reached
+// through it alone, or nil.
 func (f *fn) exclusive(e ast.Expr) *ir.Var {
 	id, ok := ast.Unparen(e).(*ast.Ident)
 	if !ok {
@@ -416,7 +416,7 @@ func (f *fn) isParam(v *types.Var) bool {
 	return false
 }
 
-// element stands for all elements of what e is.
+// element returns the variable that stands for all elements of e.
 func (f *fn) element(e ast.Expr) *ir.Var {
 	if v := f.smallArray(e); v != nil {
 		return v
@@ -446,7 +446,8 @@ func (f *fn) element(e ast.Expr) *ir.Var {
 	return f.memoryVar(key)
 }
 
-// pointee stands for all that pointers to a type lead to.
+// pointee returns the variable that stands for all that pointers to a type lead
+// to.
 func (f *fn) pointee(t types.Type) *ir.Var {
 	key := types.TypeString(t, nil)
 	if _, ok := types.Unalias(t).(*types.TypeParam); ok {
@@ -455,7 +456,7 @@ func (f *fn) pointee(t types.Type) *ir.Var {
 	return f.memoryVar(key)
 }
 
-// memoryVar returns the variable that stands for some memory.
+// memoryVar returns the variable that stands for a kind of memory.
 func (f *fn) memoryVar(key string) *ir.Var {
 	v := f.memory[key]
 	if v == nil {
@@ -465,7 +466,8 @@ func (f *fn) memoryVar(key string) *ir.Var {
 	return v
 }
 
-// dst is the variable that an assignment to e writes, nil for the blank one.
+// dst returns the variable that an assignment to e writes, nil for the blank
+// identifier.
 func (f *fn) dst(e ast.Expr) *ir.Var {
 	switch e := ast.Unparen(e).(type) {
 	case *ast.Ident:
@@ -493,7 +495,7 @@ func (f *fn) dst(e ast.Expr) *ir.Var {
 	return nil
 }
 
-// evalLeft emits what the left side of an assignment calls.
+// evalLeft emits the calls in the left side of an assignment.
 func (f *fn) evalLeft(e ast.Expr) {
 	switch e := ast.Unparen(e).(type) {
 	case *ast.SelectorExpr:
@@ -508,7 +510,7 @@ func (f *fn) evalLeft(e ast.Expr) {
 	}
 }
 
-// opaque is a value of which only the variables are known.
+// opaque returns a value of which only the variables are known.
 func (f *fn) opaque(list ...ast.Expr) ir.Expr {
 	var u ir.Unknown
 	for _, e := range list {
@@ -524,7 +526,8 @@ func (f *fn) opaque(list ...ast.Expr) ir.Expr {
 	return u
 }
 
-// reads lists the variables that expressions read, as package load counts them.
+// reads returns the variables that expressions read, as package hotloops counts
+// them.
 func (f *fn) reads(list ...ast.Expr) (out []*ir.Var) {
 	for _, e := range list {
 		ast.Inspect(e, func(n ast.Node) bool {
@@ -558,7 +561,7 @@ func (f *fn) reads(list ...ast.Expr) (out []*ir.Var) {
 	return out
 }
 
-// text is how the source names something.
+// text returns the name that the source gives to something.
 func (f *fn) text(e ast.Expr) string {
 	switch e := ast.Unparen(e).(type) {
 	case *ast.Ident:

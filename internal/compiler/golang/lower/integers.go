@@ -4,8 +4,8 @@ import (
 	"go/types"
 )
 
-// wrapSize is the size of an integer type as ir.Wrap has it; 0 if there is no need to
-// wrap, or t is no integer.
+// wrapSize returns the operand of ir.Wrap for an integer type, 0 if t needs no
+// wrapping or is no integer.
 func wrapSize(t types.Type) int64 {
 	b, ok := t.Underlying().(*types.Basic)
 	if !ok {

@@ -9,7 +9,7 @@ import (
 	"github.com/cairnrun/cairn/internal/compiler/ir"
 )
 
-// kernelLaunch lowers the launch of a kernel; false if this is none.
+// kernelLaunch lowers the launch of a kernel. It returns false for other calls.
 func (f *fn) kernelLaunch(call *ast.CallExpr, obj *types.Func) bool {
 	if obj.Name() != "Launch" || len(call.Args) < 2 || obj.Signature().Recv() == nil {
 		return false
@@ -27,7 +27,8 @@ func (f *fn) kernelLaunch(call *ast.CallExpr, obj *types.Func) bool {
 		}
 		mode, ok := load.Callee(f.s, arg).(*types.Func)
 		if ok && f.procs[mode.Origin()] != nil {
-			// It says how the array is used; that may be in any way.
+			// A function of the program chooses the mode; assume
+			// both.
 			for _, a := range arg.Args {
 				if t := f.s.Info.TypeOf(a); t != nil && load.IsDeviceType(t, "Array") {
 					v := f.array(a)
@@ -58,7 +59,7 @@ func (f *fn) kernelLaunch(call *ast.CallExpr, obj *types.Func) bool {
 	return true
 }
 
-// named is the variable or field that an expression is.
+// named returns the variable or field that an expression is, or nil.
 func named(s *load.Package, e ast.Expr) types.Object {
 	switch e := ast.Unparen(e).(type) {
 	case *ast.Ident:
@@ -114,7 +115,7 @@ func (l *lowerer) collectKernels() {
 	}
 }
 
-// array is the variable of a device array.
+// array returns the variable of a device array.
 func (f *fn) array(e ast.Expr) *ir.Var {
 	switch x := ast.Unparen(e).(type) {
 	case *ast.Ident, *ast.SelectorExpr:

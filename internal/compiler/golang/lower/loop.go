@@ -22,8 +22,8 @@ func (f *fn) forStmt(s *ast.ForStmt, label string) {
 	var again []ir.Stmt
 	if s.Cond != nil {
 		if len(f.nested(func() { l.Cond, _ = f.condition(s.Cond, false) })) > 0 {
-			// What the condition calls is called before every round.
-			t := f.temp("goes on")
+			// The condition's calls happen before every iteration.
+			t := f.temp("continues")
 			test := func() {
 				x, _ := f.condition(s.Cond, false)
 				f.emit(&ir.Assign{Pos: l.Pos, Dst: []*ir.Var{t}, Src: []ir.Expr{x}})
@@ -42,7 +42,7 @@ func (f *fn) forStmt(s *ast.ForStmt, label string) {
 	l.Post = append(l.Post, again...)
 	f.loops--
 	if n := len(s.Body.List); n > 0 && s.Cond == nil && s.Post == nil && l.Trip < 0 {
-		// One round, unless something is to be tried again.
+		// There is one iteration, unless something is retried.
 		switch last := s.Body.List[n-1].(type) {
 		case *ast.BranchStmt:
 			if last.Tok == token.BREAK && (last.Label == nil || last.Label.Name == label) {
@@ -60,8 +60,8 @@ func (f *fn) forStmt(s *ast.ForStmt, label string) {
 	f.emit(l)
 }
 
-// exitsWithoutError says whether a statement leaves the loop around it where there was
-// no error: what follows is for trying again.
+// exitsWithoutError reports whether a statement leaves the loop around it if
+// there was no error. The loop then only retries.
 func (f *fn) exitsWithoutError(s ast.Stmt, label string) bool {
 	i, ok := s.(*ast.IfStmt)
 	if !ok || len(i.Body.List) == 0 {
@@ -88,8 +88,8 @@ func (f *fn) exitsWithoutError(s ast.Stmt, label string) bool {
 	return false
 }
 
-// trip is the number of rounds of a loop that counts from a constant to a constant,
-// if its body leaves the counter alone; else -1.
+// trip returns the number of iterations of a loop that counts from one constant
+// to another and does not write its counter elsewhere, or -1.
 func (f *fn) trip(s *ast.ForStmt) int {
 	init, ok := s.Init.(*ast.AssignStmt)
 	if !ok || len(init.Lhs) != 1 || len(init.Rhs) != 1 {
@@ -162,7 +162,7 @@ func (f *fn) trip(s *ast.ForStmt) int {
 	return int(max(0, (span+step-1)/step))
 }
 
-// writes says whether a body assigns to a variable.
+// writes reports whether a body assigns to a variable.
 func (f *fn) writes(body *ast.BlockStmt, obj types.Object) (found bool) {
 	is := func(e ast.Expr) bool {
 		id, ok := ast.Unparen(e).(*ast.Ident)
@@ -189,7 +189,7 @@ func (f *fn) rangeStmt(s *ast.RangeStmt, label string) {
 	l := &ir.Loop{Pos: at, Label: label, Trip: -1}
 	f.extents = append(f.extents, Extent{at, f.pos(s.End()).Line})
 	t := f.s.Info.TypeOf(s.X)
-	n, i := f.temp("rounds"), f.temp("round")
+	n, i := f.temp("trips"), f.temp("iteration")
 	var x, value ir.Expr
 	var produced []*ir.Proc
 	l.Init = f.nested(func() { x = f.value(s.X) })
@@ -273,7 +273,7 @@ func (f *fn) rangeStmt(s *ast.RangeStmt, label string) {
 	}
 }
 
-// elementValue is the value of an element of e, whose value is x.
+// elementValue returns the value of an element of e, whose value is x.
 func (f *fn) elementValue(e ast.Expr, x ir.Expr) ir.Expr {
 	if f.exclusive(e) != nil {
 		return join(x)

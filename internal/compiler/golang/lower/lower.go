@@ -1,3 +1,35 @@
+// Package lower turns a Go program into the IR of package ir, statement by
+// statement. Package hotloops counts in the result, and package commcheck
+// follows messages in it.
+//
+// # Counting
+//
+// Package hotloops says how statements are counted. For Go this means:
+//
+//   - Only variables are read; not constants, functions, packages, types,
+//     fields and labels. Indices, keys and left sides do not count. x++ and
+//     x += y read x.
+//   - A statement that calls functions with source counts these calls, and
+//     nothing else; a return counts one more. Calls in a condition count, its
+//     reads do not. Calls in a loop's header do not count.
+//   - A function literal is a procedure of its own. A function that is passed
+//     to a library counts as called there.
+//   - Deferred calls count at every return, except those that return an error.
+//   - A generic function is one procedure.
+//   - A library's function counts one statement. The functions of mpi, device,
+//     sync and errgroup that communicate, compute, start or wait have IR of
+//     their own.
+//
+// # Values
+//
+// Values are tracked where package commcheck needs them: integers, bools,
+// communicators, small arrays and fields of named structs, object by object,
+// as long as it is known where a pointer leads (structs.go). For other fields,
+// one variable stands for a field of all structs; for other elements, one
+// variable stands for all elements of a type.
+//
+// A comparison of an error with nil is assumed to find nil if the branch for
+// the error leaves the function: runs that end with an error are not analysed.
 package lower
 
 import (
@@ -13,38 +45,38 @@ import (
 	"github.com/cairnrun/cairn/internal/compiler/ir"
 )
 
-// lowerer makes ir of a program.
+// lowerer turns a program into IR.
 type lowerer struct {
 	ld      *load.Program
 	dynamic *callgraph.Dynamic
 	dir     string
-	root    string // …, as the file system names it
+	root    string // dir, with symbolic links resolved
 
 	procs map[*types.Func]*ir.Proc
 	lits  map[*ast.FuncLit]*ir.Proc
-	names map[*ir.Proc]int // literals in it
+	names map[*ir.Proc]int // number of literals in a procedure
 	work  []func()         // bodies to lower
 	inits []initialiser
 
 	vars       map[types.Object]*ir.Var
-	memory     map[string]*ir.Var // what stands for elements and the like, by type
+	memory     map[string]*ir.Var // stand-ins for elements and the like, by type
 	groups     map[string]*ir.Var // wait groups in fields, by their path
 	funcValues map[string][]*ir.Proc
 	use        map[types.Object]*usage
-	local      map[*ast.FuncLit]bool         // only called where it is
-	named      map[*ast.FuncLit]types.Object // the variable that it is put into
-	owners     map[*ir.Var]*ir.Proc          // captured variables that are followed
+	local      map[*ast.FuncLit]bool         // called only where they stand
+	named      map[*ast.FuncLit]types.Object // the variable that a literal is assigned to
+	owners     map[*ir.Var]*ir.Proc          // captured variables that are tracked
 	objs       map[*ir.Var]types.Object      // what variables stand for
 	structs
 	kernels map[types.Object][]*ir.Proc // functions of kernels, by the variable or field
 
 	takeFound map[string]bool       // functions of Options.Take that were found
-	derefs    map[string]bool       // types whose pointers are followed
-	merged    map[string]bool       // types of which pointers to elements are taken
+	derefs    map[string]bool       // types whose pointers are dereferenced
+	merged    map[string]bool       // types with pointers to elements
 	gotos     map[types.Object]bool // labels
 	library   *ir.Proc              // stands for functions without source
-	worldVars map[types.Object]bool // communicators that are the world
-	splits    bool                  // there are communicators with other ranks than the world's
+	worldVars map[types.Object]bool // variables that hold the world communicator only
+	splits    bool                  // there are communicators with fewer ranks than the world
 	assumed   int
 	extents   []Extent
 }
@@ -87,13 +119,14 @@ func newLowerer(ld *load.Program, g *callgraph.Dynamic, world map[types.Object]b
 	return l
 }
 
-// pos is a position, relative to the folder that the program was named in.
+// pos returns a position, relative to the directory that the program was loaded
+// from.
 func (l *lowerer) pos(p token.Pos) ir.Pos {
 	at := l.ld.Fset.Position(p)
 	return ir.Pos{File: l.short(at.Filename), Line: at.Line, Col: at.Column}
 }
 
-// short is how a file is called in messages.
+// short returns a file's name for messages.
 func (l *lowerer) short(name string) string {
 	for _, dir := range []string{l.dir, l.root} {
 		if rel, err := filepath.Rel(dir, name); err == nil && dir != "" && filepath.IsLocal(rel) {
@@ -234,21 +267,21 @@ type fn struct {
 	proc      *ir.Proc
 	sig       *types.Signature
 	out       *[]ir.Stmt
-	callCount int // statements emitted that stand for calls and communications
+	callCount int // calls and communications emitted so far
 	loops     int
 
 	defers   []func()
-	failing  bool // in a branch that hands on an error
+	failing  bool // in a branch that returns an error
 	requests map[types.Object]*requests
 	closed   map[types.Object]bool    // channels that goroutines close at their end
-	rest     []ast.Stmt               // what follows the present statement in its list
-	renamed  map[types.Object]*ir.Var // variables that have another name in the rest, and their own
+	rest     []ast.Stmt               // what follows the current statement in its list
+	renamed  map[types.Object]*ir.Var // variables with a new stand-in in the rest, and the old one
 	fall     int                      // number of the last fallthrough
-	next     string                   // label that a fallthrough goes to
+	next     string                   // label that a fallthrough jumps to
 }
 
-// initialise lowers the initialisation of package variables. It counts only the
-// functions that it calls.
+// initialise lowers the initialisation of package variables. Only the functions
+// that it calls count.
 func (f *fn) initialise(rhs ast.Expr, dst []types.Object) {
 	if call, ok := ast.Unparen(rhs).(*ast.CallExpr); ok && len(dst) > 1 {
 		var vars []*ir.Var
@@ -285,13 +318,14 @@ func (l *lowerer) body(s *load.Package, p *ir.Proc, sig *types.Signature, b *ast
 
 func (f *fn) emit(s ir.Stmt) { *f.out = append(*f.out, s) }
 
-// emitCall emits a statement that counts for itself.
+// emitCall emits a call, a communication or a launch.
 func (f *fn) emitCall(s ir.Stmt) {
 	f.callCount++
 	f.emit(s)
 }
 
-// emitUncounted emits something that does not count: half of one statement is none.
+// emitUncounted emits a statement that does not count. It puts it into an if:
+// half of one statement, rounded down, is none.
 func (f *fn) emitUncounted(s ir.Stmt) {
 	if a, ok := s.(*ir.Assign); ok {
 		a.Reads = nil
@@ -309,19 +343,19 @@ func (f *fn) nested(do func()) []ir.Stmt {
 	return list
 }
 
-// temp makes a variable of the compiler's own.
+// temp returns a new variable of the compiler's own.
 func (f *fn) temp(name string) *ir.Var {
 	v := &ir.Var{Name: name}
 	f.owners[v] = f.proc
 	return v
 }
 
-// rankDependent is a value that may be another on every rank.
+// rankDependent returns a value that may differ between ranks.
 func rankDependent() ir.Expr {
 	return ir.Binary{Op: ir.Xor, X: ir.Unknown{}, Y: ir.Rank{}}
 }
 
-// variable returns what stands for a variable.
+// variable returns the IR variable of a variable or field.
 func (l *lowerer) variable(obj types.Object) *ir.Var {
 	v := l.vars[obj]
 	if v == nil {
@@ -348,7 +382,7 @@ func Callees(s ir.Stmt) []*ir.Proc {
 	return nil
 }
 
-// recursive says whether p is reached from itself.
+// recursive reports whether p reaches itself.
 func recursive(p *ir.Proc) bool {
 	seen := make(map[*ir.Proc]bool)
 	var visit func(q *ir.Proc) bool

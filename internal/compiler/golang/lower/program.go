@@ -10,26 +10,28 @@ import (
 	"github.com/cairnrun/cairn/internal/compiler/ir"
 )
 
-// Program is a Go program that was read.
+// Program is a Go program as IR, with the source that it was lowered from.
 type Program struct {
 	*ir.Program
-	// Package is the import path of its main package.
+	// Package is the import path of the main package.
 	Package string
-	// Points and Skip are where comments ask for a point, and for none:
+	// Points and Skip are the places where comments ask for a point, or for
+	// none:
 	//
 	//	//cairn:point
 	//	//cairn:skip
 	//
-	// on a loop's line or before it.
+	// on a loop's line or on the line before it.
 	Points, Skip []ir.Pos
 	Strays       []Stray
-	// Files and Lines count the source that is not a library's.
+	// Files and Lines count the source of all packages but libraries.
 	Files, Lines int
-	// Assumed is the number of conditions in which an error is taken to be nil.
+	// Assumed is the number of conditions in which an error is assumed to
+	// be nil.
 	Assumed int
-	// Warnings are sentences, each with its position where it has one.
+	// Warnings are sentences, most of them with a position.
 	Warnings []string
-	// Phases are what Load did, and how long it took.
+	// Phases are the stages so far, and how long each took.
 	Phases []load.Phase
 
 	Extents   []Extent
@@ -39,10 +41,11 @@ type Program struct {
 	ShortName func(string) string
 }
 
-// lowerAll lowers the packages of a program.
+// Lower lowers the packages of a program.
 func Lower(ld *load.Program, g *callgraph.Dynamic) (*Program, error) {
 	p := &Program{Package: ld.Main.ImportPath, Warnings: slices.Clone(g.Warnings)}
-	// Which communicators are the world shows when all is lowered.
+	// Only when all is lowered it is known which variables hold the world
+	// communicator. Lower again with that knowledge.
 	l := newLowerer(ld, g, nil)
 	l = newLowerer(ld, g, l.worldComms(l.program()))
 	p.Program = l.program()
@@ -65,19 +68,19 @@ func Lower(ld *load.Program, g *callgraph.Dynamic) (*Program, error) {
 	return p, nil
 }
 
-// extent is where a loop is.
+// Extent is where a loop is.
 type Extent struct {
 	ir.Pos
 	Last int // line
 }
 
-// stray is a comment that belongs to no loop.
+// Stray is a comment that belongs to no loop.
 type Stray struct {
 	at   ir.Pos
 	Name string
-	Own  bool // it is in the program's own module
+	Own  bool // in the program's own module
 }
 
 func (s Stray) String() string {
-	return fmt.Sprintf("%s: //cairn:%s belongs to no loop: points are at the beginning of a loop's rounds; put the comment on the line of the loop, or on the line before it", s.at, s.Name)
+	return fmt.Sprintf("%s: //cairn:%s belongs to no loop; put the comment on the line of the loop, or on the line before it", s.at, s.Name)
 }

@@ -9,7 +9,8 @@ import (
 	"github.com/cairnrun/cairn/internal/compiler/ir"
 )
 
-// terminates says whether a list ends by leaving the function or the program.
+// terminates reports whether a list ends by leaving the function or the
+// program.
 func terminates(s *load.Package, list []ast.Stmt) bool {
 	if len(list) == 0 {
 		return false
@@ -28,8 +29,8 @@ func terminates(s *load.Package, list []ast.Stmt) bool {
 	return false
 }
 
-// fails says whether a list ends by returning an error that is not nil, or ends
-// the program with a failure.
+// fails reports whether a list ends by returning an error that is not nil, or
+// by ending the program with a failure.
 func (f *fn) fails(list []ast.Stmt) bool {
 	if len(list) == 0 {
 		return false
@@ -55,8 +56,8 @@ func (f *fn) fails(list []ast.Stmt) bool {
 	return false
 }
 
-// isFailure says whether an expression is an error that is not nil: a new one, or a
-// variable of a package.
+// isFailure reports whether an expression is certainly an error other than nil:
+// a new one, or a package variable.
 func (f *fn) isFailure(e ast.Expr) bool {
 	switch e := ast.Unparen(e).(type) {
 	case *ast.CallExpr:
@@ -72,7 +73,7 @@ func (f *fn) isFailure(e ast.Expr) bool {
 	return false
 }
 
-// exits says whether a call ends the program.
+// exits reports whether a call ends the program.
 func exits(s *load.Package, call *ast.CallExpr) bool {
 	switch obj := load.Callee(s, call).(type) {
 	case *types.Builtin:
@@ -127,7 +128,7 @@ func (f *fn) returnStmt(s *ast.ReturnStmt) {
 		j.Reads = f.reads(s.Results...)
 	}
 	if len(f.defers) > 0 && !f.failing {
-		// The results are there before what is deferred runs.
+		// The results are set before the deferred calls run.
 		for i, x := range j.Results {
 			if i < len(f.proc.Results) {
 				f.emitUncounted(&ir.Assign{Pos: j.Pos, Dst: []*ir.Var{f.proc.Results[i]}, Src: []ir.Expr{x}})
@@ -157,8 +158,8 @@ func (f *fn) deferStmt(s *ast.DeferStmt) {
 	})
 }
 
-// errorValue is the value of an error: 1 for one that is clearly not nil. That a
-// function returns nil is not known, as branches that hand on errors are left out.
+// errorValue returns the value of an error: 1 if it is certainly not nil. It
+// never is 0, because branches that return errors are left out.
 func (f *fn) errorValue(e ast.Expr) ir.Expr {
 	x := f.value(e)
 	if f.isFailure(e) {

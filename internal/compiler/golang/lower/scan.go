@@ -10,20 +10,20 @@ import (
 	"github.com/cairnrun/cairn/internal/compiler/ir"
 )
 
-// usage is what is known of a variable from its uses.
+// usage is what the uses of a variable show.
 type usage struct {
 	writes   int
 	address  bool
 	escapes  bool // its address is taken, and not only for a library
 	captured []*ast.FuncLit
 	looped   bool // declared in a loop
-	fresh    int  // writes of what nothing else has
-	plain    int  // uses as x[i], range x, len(x) and as a buffer of a communication
+	fresh    int  // writes of values that nothing else refers to
+	plain    int  // uses as x[i], range x, len(x), or as a buffer of a communication
 	uses     int
 	calls    int // uses as x(…)
 }
 
-// scan finds out how variables and functions are used in a file.
+// scan finds how a file uses variables and functions.
 func (l *lowerer) scan(s *load.Package, f *ast.File) {
 	var stack []ast.Node
 	parent := func(i int) ast.Node {
@@ -73,7 +73,7 @@ func (l *lowerer) scan(s *load.Package, f *ast.File) {
 	})
 }
 
-// address notes that the address of a field or an element is taken.
+// address records that the address of a field or an element is taken.
 func (l *lowerer) address(s *load.Package, n *ast.UnaryExpr, parent ast.Node) {
 	switch x := ast.Unparen(n.X).(type) {
 	case *ast.SelectorExpr:
@@ -89,13 +89,13 @@ func (l *lowerer) address(s *load.Package, n *ast.UnaryExpr, parent ast.Node) {
 	}
 }
 
-// forLibrary says whether a node is a call of a library's function.
+// forLibrary reports whether a node is a call of a library's function.
 func (l *lowerer) forLibrary(s *load.Package, n ast.Node) bool {
 	call, ok := n.(*ast.CallExpr)
 	return ok && l.ld.Library[load.CalleePackage(s, call)]
 }
 
-// addFuncValue notes that a function is a value.
+// addFuncValue records that a function is used as a value.
 func (l *lowerer) addFuncValue(t types.Type, p *ir.Proc) {
 	if sig, ok := t.Underlying().(*types.Signature); ok && p != nil {
 		key := signature(sig)
@@ -174,7 +174,7 @@ func (l *lowerer) ident(s *load.Package, id *ast.Ident, parent func(int) ast.Nod
 	if lit := enclosing(stack); lit != nil && v.Parent() != s.Types.Scope() && (v.Pos() < lit.Pos() || v.Pos() >= lit.End()) && !slices.Contains(u.captured, lit) {
 		u.captured = append(u.captured, lit)
 	}
-	// What is done with it, through parentheses, fields and array elements.
+	// Look outwards through parentheses, fields and array elements.
 	var at ast.Expr = id
 	i := 0
 	direct := true
@@ -248,8 +248,8 @@ func (l *lowerer) ident(s *load.Package, id *ast.Ident, parent func(int) ast.Nod
 	}
 }
 
-// fresh says whether what a statement or declaration gives to the variable at is
-// reached through it alone: new memory, or a copy.
+// fresh reports whether the value that a statement or declaration assigns to
+// the variable at is reached through it alone: new memory, or a copy.
 func fresh(s *load.Package, at ast.Expr, parent ast.Node, t types.Type) bool {
 	if _, ok := t.Underlying().(*types.Array); ok {
 		return true
@@ -280,8 +280,8 @@ func fresh(s *load.Package, at ast.Expr, parent ast.Node, t types.Type) bool {
 	return s.Info.Types[rhs[i]].IsNil()
 }
 
-// classifyVars says of all variables whether they are followed. It is called when all
-// uses and all owners are known.
+// classifyVars decides which variables are shared and which are tracked. All
+// uses and all owners must be known.
 func (l *lowerer) classifyVars() {
 	for lit, obj := range l.named {
 		if u := l.use[obj]; u != nil && u.writes == 1 && u.uses == u.calls {
@@ -299,8 +299,8 @@ func (l *lowerer) classifyVars() {
 		if len(u.captured) == 0 {
 			continue
 		}
-		// It can be followed if its value does not change and the literals are
-		// called only while it is there.
+		// A captured variable can be tracked if its value does not
+		// change and the literals are called only while it exists.
 		quiet := u.writes == 1 && !u.looped && !u.address
 		for _, lit := range u.captured {
 			quiet = quiet && l.local[lit]

@@ -176,7 +176,7 @@ func (f *fn) assignAll(at ir.Pos, lhs, rhs []ast.Expr) {
 	for _, e := range lhs {
 		dst = append(dst, f.dst(e))
 	}
-	var far []int // of lhs, those that are no variables
+	var far []int // indices of those in lhs that are no variables
 	for i, e := range lhs {
 		if _, ok := ast.Unparen(e).(*ast.Ident); !ok {
 			far = append(far, i)
@@ -221,7 +221,7 @@ func (f *fn) assignAll(at ir.Pos, lhs, rhs []ast.Expr) {
 	}
 	src := slices.Clone(a.Src)
 	if len(lhs) > 1 && len(far) > 0 {
-		// All values are there before the first is written.
+		// All values are computed before the first is written.
 		for i, x := range src {
 			t := f.temp("value")
 			f.emitUncounted(&ir.Assign{Pos: at, Dst: []*ir.Var{t}, Src: []ir.Expr{x}})
@@ -267,7 +267,7 @@ func (f *fn) ifStmt(s *ast.IfStmt) {
 	failing := false
 	ends := terminates(f.s, s.Body.List)
 	if b, ok := ast.Unparen(s.Cond).(*ast.BinaryExpr); ok && f.errorTest(b) && (ends || b.Op == token.EQL) {
-		// An error is there if it is known to be, else not.
+		// There is an error only if it is certainly one.
 		i.Cond = ir.Binary{Op: operators[b.Op], X: f.errorValue(b.X), Y: ir.Const{}}
 		i.Assume = 1
 		if b.Op == token.NEQ {

@@ -11,29 +11,29 @@ import (
 )
 
 // Structs and small arrays of integers are objects of package ir: a variable of
-// such a type, or a pointer to a struct, is a reference. What is copied in Go is
-// a New with From here.
+// such a type, or a pointer to a struct, is a reference. A copy in Go is a New
+// with From here.
 //
-// Followed are structs with a name whose values are nowhere but in variables and
-// behind pointers (not in slices, maps, other structs, nor in variables of a
-// package), and which no library is given. Of their fields those that are
-// integers, bools, communicators, pointers to such structs and small arrays of
-// integers are followed, if their address is not taken.
+// A named struct is tracked if its values are only in variables and behind
+// pointers (not in slices, maps, other structs or package variables), and no
+// library gets one. Of its fields, integers, bools, communicators, pointers to
+// such structs and small arrays of integers are tracked, unless their address
+// is taken.
 
 // arrayType is the type of all arrays that are objects.
 const arrayType = "array"
 
-// smallArray is how many elements an array may have that is followed.
+// smallArray is the largest number of elements of a tracked array.
 const smallArray = 16
 
 // structs is what is known of the program's types.
 type structs struct {
-	keys      map[*types.TypeName]string // of those that are followed
-	elsewhere map[*types.TypeName]bool   // … whose values are elsewhere than in variables
-	sliced    map[types.Object]bool      // array fields that are sliced, or of whose elements addresses are taken
+	keys      map[*types.TypeName]string // keys of tracked structs
+	elsewhere map[*types.TypeName]bool   // types with values elsewhere than in variables
+	sliced    map[types.Object]bool      // array fields that are sliced, or whose elements' addresses are taken
 }
 
-// collectStructs finds the types that are followed.
+// collectStructs finds the types that are tracked.
 func (l *lowerer) collectStructs() {
 	t := &l.structs
 	t.keys, t.elsewhere, t.sliced = make(map[*types.TypeName]string), make(map[*types.TypeName]bool), make(map[types.Object]bool)
@@ -76,7 +76,7 @@ func (l *lowerer) setParamTypes(p *ir.Proc) {
 	}
 }
 
-// scanTypes notes types whose values are elsewhere than in variables, and array
+// scanTypes finds types with values elsewhere than in variables, and array
 // fields that are shared.
 func (l *lowerer) scanTypes(s *load.Package, f *ast.File) {
 	var stack []ast.Node
@@ -100,7 +100,7 @@ func (l *lowerer) scanTypes(s *load.Package, f *ast.File) {
 		stack = append(stack, n)
 		return true
 	})
-	// Type arguments that are inferred.
+	// Type arguments may be inferred.
 	for _, i := range s.Info.Instances {
 		for t := range i.TypeArgs.Types() {
 			if named, ok := types.Unalias(t).(*types.Named); ok {
@@ -118,8 +118,8 @@ func (l *lowerer) sharesArray(s *load.Package, e ast.Expr) {
 	}
 }
 
-// inVariable says whether the name of a type stands for a variable's type, a
-// pointer's, or that of a composite literal. Package variables do not count.
+// inVariable reports whether the name of a type stands for the type of a
+// variable, a pointer or a composite literal. Package variables do not count.
 func inVariable(s *load.Package, id *ast.Ident, stack []ast.Node) bool {
 	i := len(stack) - 1
 	var at ast.Node = id
@@ -158,8 +158,7 @@ func inVariable(s *load.Package, id *ast.Ident, stack []ast.Node) bool {
 	return false
 }
 
-// structOf is the key of a struct that is followed, which t is or points to, or
-// "".
+// structOf returns the key of the tracked struct that t is or points to, or "".
 func (l *lowerer) structOf(t types.Type) string {
 	if t == nil {
 		return ""
@@ -173,7 +172,7 @@ func (l *lowerer) structOf(t types.Type) string {
 	return ""
 }
 
-// isArray says whether t is an array that is followed.
+// isArray reports whether t is an array that is tracked.
 func isArray(t types.Type) (n int64, ok bool) {
 	a, ok := t.Underlying().(*types.Array)
 	if !ok || a.Len() > smallArray {
@@ -183,7 +182,8 @@ func isArray(t types.Type) (n int64, ok bool) {
 	return a.Len(), ok && b.Info()&types.IsInteger != 0
 }
 
-// refType is the type of objects that values of type t refer to, or "".
+// refType returns the type of the objects that values of type t refer to, or
+// "".
 func (l *lowerer) refType(t types.Type) string {
 	if t == nil {
 		return ""
@@ -194,13 +194,13 @@ func (l *lowerer) refType(t types.Type) string {
 	return l.structOf(t)
 }
 
-// isValue says whether values of t are copied, and are objects.
+// isValue reports whether values of t are copied, and are objects.
 func (l *lowerer) isValue(t types.Type) bool {
 	return l.refType(t) != "" && !load.IsPointer(t)
 }
 
-// refers says whether a variable is a reference: one whose value is seen wherever
-// it changes.
+// refers reports whether a variable is a reference all of whose changes are
+// seen.
 func (l *lowerer) refers(v *types.Var) bool {
 	if l.refType(v.Type()) == "" {
 		return false
@@ -221,7 +221,7 @@ func (l *lowerer) refers(v *types.Var) bool {
 	return len(u.captured) == 0 && !(u.address && u.writes > 1)
 }
 
-// fieldOf is the variable of a field that is followed, or nil.
+// fieldOf returns the variable of a field that is tracked, or nil.
 func (l *lowerer) fieldOf(v *types.Var, key string) *ir.Var {
 	if key == "" || l.structs.sliced[v.Origin()] {
 		return nil
@@ -247,8 +247,8 @@ func (l *lowerer) elements() *ir.Var {
 	return v
 }
 
-// smallArray is what stands for the elements of an array that is followed, nil if e
-// is none.
+// smallArray returns the variable that stands for the elements of a tracked
+// array, or nil.
 func (f *fn) smallArray(e ast.Expr) *ir.Var {
 	t := f.s.Info.TypeOf(e)
 	if t == nil {
@@ -270,8 +270,8 @@ func (f *fn) smallArray(e ast.Expr) *ir.Var {
 	return nil
 }
 
-// path is the value of e with the embedded fields that a selection goes through,
-// and the key of the struct that it ends in.
+// path returns the value of e behind the embedded fields of a selection, and
+// the key of the struct that it ends in.
 func (f *fn) path(e ast.Expr, sel *types.Selection) (ir.Expr, string) {
 	x, t := f.value(e), f.s.Info.TypeOf(e)
 	for _, i := range sel.Index()[:len(sel.Index())-1] {
@@ -288,7 +288,7 @@ func (f *fn) path(e ast.Expr, sel *types.Selection) (ir.Expr, string) {
 	return x, f.structOf(t)
 }
 
-// fieldValue is a field of what x refers to, of a struct of which key is the key.
+// fieldValue returns a field of what x refers to: a struct with that key.
 func (f *fn) fieldValue(x ir.Expr, key string, v *types.Var) ir.Expr {
 	y := f.load(v.Origin())
 	if !isComm(v.Type()) {
@@ -318,21 +318,21 @@ func (f *fn) nilComm(e *ast.BinaryExpr) ir.Expr {
 	if y, ok := x.(ir.Field); ok {
 		y.Else = rankDependent() // some ranks may have none
 		if sel, ok := ast.Unparen(e.X).(*ast.SelectorExpr); ok && f.worldVars[f.s.Info.Uses[sel.Sel].(*types.Var).Origin()] {
-			y.Else = join(y.Of, ir.Unknown{Vars: []*ir.Var{y.Var}}) // it is the world, or none
+			y.Else = join(y.Of, ir.Unknown{Vars: []*ir.Var{y.Var}}) // it is the world, or nil
 		}
 		return ir.Binary{Op: operators[e.Op], X: y, Y: ir.Const{Value: -1}}
 	}
 	return rankDependent()
 }
 
-// location is an element or a field that is followed.
+// location is a tracked element or field.
 type location struct {
 	of    ir.Expr
 	field *ir.Var
 	index ir.Expr
 }
 
-// locate finds where e is; what it calls is emitted before.
+// locate finds the location of e. It emits the calls in e first.
 func (f *fn) locate(e ast.Expr) (location, bool) {
 	switch e := ast.Unparen(e).(type) {
 	case *ast.SelectorExpr:
@@ -367,7 +367,7 @@ func (f *fn) locate(e ast.Expr) (location, bool) {
 	return location{}, false
 }
 
-// owner is the key of the struct that a selected field is in.
+// owner returns the key of the struct that a selected field is in.
 func (f *fn) owner(sel *types.Selection) string {
 	t := sel.Recv()
 	for _, i := range sel.Index()[:len(sel.Index())-1] {
@@ -383,7 +383,7 @@ func (f *fn) owner(sel *types.Selection) string {
 	return f.structOf(t)
 }
 
-// indexed is the value of an element of an array that is followed.
+// indexed returns the value of an element of a tracked array.
 func (f *fn) indexed(e *ast.IndexExpr) (ir.Expr, bool) {
 	p, ok := f.locate(e)
 	if !ok {
@@ -392,7 +392,8 @@ func (f *fn) indexed(e *ast.IndexExpr) (ir.Expr, bool) {
 	return ir.Field{Of: p.of, Var: p.field, Index: p.index, Else: join(p.of, p.index, f.at(p.field))}, true
 }
 
-// locateTarget finds where e, which is written to, is, without emitting what it calls once more.
+// locateTarget finds the location of e, which is written to. The calls in e are
+// emitted already.
 func (f *fn) locateTarget(e ast.Expr) (p location, ok bool) {
 	if !callsAny(e) {
 		return f.locate(e)
@@ -405,7 +406,7 @@ func (f *fn) locateTarget(e ast.Expr) (p location, ok bool) {
 	return p, ok
 }
 
-// callsAny says whether an expression calls or receives.
+// callsAny reports whether an expression calls or receives.
 func callsAny(e ast.Expr) (found bool) {
 	ast.Inspect(e, func(n ast.Node) bool {
 		switch n := n.(type) {
@@ -419,7 +420,7 @@ func callsAny(e ast.Expr) (found bool) {
 	return found
 }
 
-// store writes x to where e is, if that is followed.
+// store writes x to e, if that is tracked.
 func (f *fn) store(e ast.Expr, x ir.Expr) {
 	at := f.pos(e.Pos())
 	if s, ok := ast.Unparen(e).(*ast.StarExpr); ok {
@@ -437,7 +438,7 @@ func (f *fn) store(e ast.Expr, x ir.Expr) {
 	f.emitUncounted(&ir.Put{Pos: at, Of: p.of, Field: p.field, Index: p.index, Src: x})
 }
 
-// storeUnknown says that something is written to where e is, if that is no variable.
+// storeUnknown records a write to e, unless e is a variable.
 func (f *fn) storeUnknown(e ast.Expr) {
 	if _, ok := ast.Unparen(e).(*ast.Ident); ok {
 		return
@@ -455,7 +456,7 @@ func (f *fn) storeArray(at ir.Pos, p location, n int64, x ir.Expr) {
 	}
 }
 
-// storeThrough says that a struct is written to through a pointer.
+// storeThrough records a write to a struct through a pointer.
 func (f *fn) storeThrough(e *ast.StarExpr) {
 	t := f.s.Info.TypeOf(e)
 	key := f.structOf(t)
@@ -474,12 +475,12 @@ func (f *fn) storeThrough(e *ast.StarExpr) {
 	}
 }
 
-// valueAs is the value of e where it becomes one of type t.
+// valueAs returns the value of e, converted to type t.
 func (f *fn) valueAs(e ast.Expr, t types.Type) ir.Expr {
 	if t != nil && f.s.Info.Types[ast.Unparen(e)].IsNil() {
 		switch {
 		case isComm(t):
-			return ir.Const{Value: -1} // none
+			return ir.Const{Value: -1} // no communicator
 		case f.structOf(t) != "":
 			return ir.Const{}
 		}
@@ -487,8 +488,8 @@ func (f *fn) valueAs(e ast.Expr, t types.Type) ir.Expr {
 	return f.value(e)
 }
 
-// copied is x, the value of e, for someone who keeps it: a copy, if it is one of
-// a struct or an array that is elsewhere too.
+// copied returns x, the value of e, or a copy of it if it is a struct or an
+// array that something else holds too.
 func (f *fn) copied(e ast.Expr, x ir.Expr) ir.Expr {
 	t := f.s.Info.TypeOf(e)
 	if t == nil || !f.isValue(t) {
@@ -507,7 +508,7 @@ func (f *fn) copied(e ast.Expr, x ir.Expr) ir.Expr {
 	return ir.Ref{Var: v}
 }
 
-// zero is a new value of a type that is followed.
+// zero returns a new value of a tracked type.
 func (f *fn) zero(at ir.Pos, t types.Type) ir.Expr {
 	v := f.temp("new")
 	f.emitUncounted(&ir.New{Pos: at, Dst: v, Type: f.refType(t)})
@@ -515,8 +516,8 @@ func (f *fn) zero(at ir.Pos, t types.Type) ir.Expr {
 	return ir.Ref{Var: v}
 }
 
-// initComms says that the communicators of a new struct are nil, but for those that
-// are given.
+// initComms sets the communicators of a new struct to nil, except those in
+// given.
 func (f *fn) initComms(at ir.Pos, v *ir.Var, t types.Type, given map[*types.Var]bool) {
 	st, ok := t.Underlying().(*types.Struct)
 	if !ok {
@@ -529,7 +530,7 @@ func (f *fn) initComms(at ir.Pos, v *ir.Var, t types.Type, given map[*types.Var]
 	}
 }
 
-// arrayLit is the value of a composite literal of an array that is followed.
+// arrayLit returns the value of a composite literal of a tracked array.
 func (f *fn) arrayLit(e *ast.CompositeLit, t types.Type) ir.Expr {
 	at := f.pos(e.Pos())
 	var values []ir.Expr

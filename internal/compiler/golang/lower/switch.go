@@ -86,7 +86,7 @@ func (f *fn) typeSwitch(s *ast.TypeSwitchStmt) {
 }
 
 func (f *fn) selectStmt(s *ast.SelectStmt) {
-	// Which case is ready may differ from rank to rank.
+	// Which case is ready may differ between ranks.
 	sw := &ir.Switch{Pos: f.pos(s.Pos()), Tag: rankDependent()}
 	for _, c := range s.Body.List {
 		c := c.(*ast.CommClause)

@@ -9,7 +9,8 @@ import (
 	"github.com/cairnrun/cairn/internal/compiler/ir"
 )
 
-// sync lowers waits, and what wait groups start; false if this is none of them.
+// sync lowers waits, and what wait groups start. It returns false for other
+// calls.
 func (f *fn) sync(call *ast.CallExpr, obj *types.Func) bool {
 	sel, ok := ast.Unparen(call.Fun).(*ast.SelectorExpr)
 	if !ok || obj.Signature().Recv() == nil {
@@ -36,7 +37,7 @@ func (f *fn) sync(call *ast.CallExpr, obj *types.Func) bool {
 	return false
 }
 
-// group is the variable of a wait group.
+// group returns the variable of a wait group.
 func (f *fn) group(e ast.Expr) *ir.Var {
 	e = ast.Unparen(e)
 	if u, ok := e.(*ast.UnaryExpr); ok && u.Op == token.AND {
@@ -121,7 +122,7 @@ func (f *fn) launchProcs(at ir.Pos, procs []*ir.Proc, group *ir.Var, reads []*ir
 	f.emitCall(l)
 }
 
-// doneGroup is the wait group that a literal tells that it is done, or the channel
+// doneGroup returns the wait group whose Done a literal calls, or the channel
 // that it closes at its end.
 func (f *fn) doneGroup(lit *ast.FuncLit) (group *ir.Var) {
 	ast.Inspect(lit.Body, func(n ast.Node) bool {
@@ -169,7 +170,8 @@ func (f *fn) doneGroup(lit *ast.FuncLit) (group *ir.Var) {
 	return nil
 }
 
-// joinReceive lowers a receive that waits for a goroutine of this function to end.
+// joinReceive lowers a receive that waits for the end of a goroutine of this
+// function.
 func (f *fn) joinReceive(e *ast.UnaryExpr) {
 	id, ok := ast.Unparen(e.X).(*ast.Ident)
 	if !ok {

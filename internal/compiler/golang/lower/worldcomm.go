@@ -6,8 +6,8 @@ import (
 	"github.com/cairnrun/cairn/internal/compiler/ir"
 )
 
-// worldComms returns the variables and fields that hold no other communicator than
-// the world, wherever they are assigned to.
+// worldComms returns the variables and fields that hold no other communicator
+// than the world, in any assignment.
 func (l *lowerer) worldComms(p *ir.Program) map[types.Object]bool {
 	other := make(map[*ir.Var]bool) // may hold something else
 	changed := true
@@ -19,7 +19,7 @@ func (l *lowerer) worldComms(p *ir.Program) map[types.Object]bool {
 	set := func(v *ir.Var, e ir.Expr) {
 		switch e := e.(type) {
 		case ir.Const:
-			if e.Value == 0 || e.Value == -1 { // -1 is none
+			if e.Value == 0 || e.Value == -1 { // -1 is nil
 				return
 			}
 		case ir.Field:

@@ -15,8 +15,8 @@ import (
 	"github.com/cairnrun/cairn/internal/compiler/ir"
 )
 
-// choose places points: in the loops that Explain chose, and in others where
-// these do not do. With everywhere set, they are wherever they can be.
+// Choose places points in the loops that e chose, and in others if these do not
+// suffice. With everywhere set, it places points wherever they can be.
 func (pl *Placement) Choose(e *explain.Explanation, samples *explain.Samples, everywhere bool) {
 	pl.explanation, pl.everywhere = e, everywhere
 	if samples != nil {
@@ -28,7 +28,7 @@ func (pl *Placement) Choose(e *explain.Explanation, samples *explain.Samples, ev
 	}
 }
 
-// placeChosen finds the loops that Explain chose.
+// placeChosen places points in the loops that e chose.
 func (pl *Placement) placeChosen(e *explain.Explanation) {
 	known := map[explain.Location]explain.LoopInfo{}
 	for _, l := range e.Loops {
@@ -61,7 +61,7 @@ func (pl *Placement) placeChosen(e *explain.Explanation) {
 			pl.take(n)
 		}
 	}
-	if len(e.Ranks) > 0 { // with messages, places are chosen with more care
+	if len(e.Ranks) > 0 { // only the analysed loops are safe
 		return
 	}
 	if pl.shares == nil {
@@ -72,7 +72,8 @@ func (pl *Placement) placeChosen(e *explain.Explanation) {
 	}
 }
 
-// next takes the best loop that was not tried yet.
+// next takes the best loop that was not tried yet. It returns false if there is
+// none.
 func (pl *Placement) next() bool {
 	for len(pl.Points) == 0 {
 		var best ast.Node
@@ -89,7 +90,8 @@ func (pl *Placement) next() bool {
 	return true
 }
 
-// take makes a loop a point, or says why not and tries the loops around it.
+// take places a point in a loop. If that cannot be, it records why, and takes
+// the loops around it.
 func (pl *Placement) take(n ast.Node) {
 	if pl.tried[n] {
 		return
@@ -104,13 +106,13 @@ func (pl *Placement) take(n ast.Node) {
 	pl.Points = append(pl.Points, n.(ast.Stmt))
 }
 
-// goroutines are those that may be alive in a loop, whether or not it was chosen.
+// goroutines returns those that may be alive in a loop, chosen or not.
 func (pl *Placement) goroutines(n ast.Node) []string {
 	list, ok := pl.aliveAt[n]
 	if ok {
 		return list
 	}
-	pl.aliveAt[n] = nil // a function that calls itself is not followed again
+	pl.aliveAt[n] = nil // a recursive function is not followed again
 	if l := pl.infos[n].Loop; l != nil {
 		list = pl.explanation.AliveAt(l)
 	} else {
@@ -120,9 +122,9 @@ func (pl *Placement) goroutines(n ast.Node) []string {
 	return list
 }
 
-// aliveAround are those of a loop that was not counted, as that of a function that
-// another loop ranges over: all that nothing waits for, and what is alive where it
-// is called.
+// aliveAround returns the goroutines that may be alive in a loop that was not
+// counted, such as one in a function that another loop ranges over: those that
+// nothing waits for, and those that are alive at its calls.
 func (pl *Placement) aliveAround(n ast.Node) []string {
 	list := pl.explanation.AliveAt(&hotloops.Loop{Pos: pl.p.At(n.Pos()), Stmt: new(ir.Loop)})
 	seen := map[*callgraph.Function]bool{}
@@ -152,7 +154,7 @@ func (pl *Placement) aliveAround(n ast.Node) []string {
 	return slices.Compact(list)
 }
 
-// takeAround tries the loops around one that has no point.
+// takeAround takes the loops around one without a point.
 func (pl *Placement) takeAround(n ast.Node, fn *callgraph.Function) {
 	if outer := pl.enclosing(fn, n.Pos()); outer != nil {
 		pl.take(outer)
@@ -161,7 +163,7 @@ func (pl *Placement) takeAround(n ast.Node, fn *callgraph.Function) {
 	pl.takeCallers(fn)
 }
 
-// takeCallers tries the loops around the calls of a function.
+// takeCallers takes the loops around the calls of a function.
 func (pl *Placement) takeCallers(fn *callgraph.Function) {
 	seen := map[*callgraph.Function]bool{}
 	var up func(fn *callgraph.Function)
@@ -184,8 +186,8 @@ func (pl *Placement) takeCallers(fn *callgraph.Function) {
 	up(fn)
 }
 
-// enclosing returns the innermost loop of a function around a position, which is
-// not the one that begins there.
+// enclosing returns the innermost loop of a function around a position, other
+// than the loop that begins there.
 func (pl *Placement) enclosing(fn *callgraph.Function, at token.Pos) ast.Node {
 	var best ast.Node
 	for n, f := range pl.Loops {
@@ -196,7 +198,7 @@ func (pl *Placement) enclosing(fn *callgraph.Function, at token.Pos) ast.Node {
 	return best
 }
 
-// obstacle says why there can be no point in a loop.
+// obstacle says why a loop cannot have a point. It returns nil if it can.
 func (pl *Placement) obstacle(n ast.Node, fn *callgraph.Function) *rewrite.Refusal {
 	at := pl.p.Source.Fset.Position(n.Pos())
 	at.Filename = pl.p.At(n.Pos()).File
@@ -204,11 +206,11 @@ func (pl *Placement) obstacle(n ast.Node, fn *callgraph.Function) *rewrite.Refus
 		return r
 	}
 	if !pl.can(fn) {
-		return &rewrite.Refusal{Pos: at, Reason: "the loop is in a package of another module, which is not rewritten", Remedy: "put a comment //cairn:point before the loop that calls it"}
+		return &rewrite.Refusal{Pos: at, Reason: "the loop is in a package that is not rewritten", Remedy: "put a comment //cairn:point before the loop that calls it"}
 	}
 	path := pl.Calls.PathTo(fn, pl.reachable, pl.can)
 	if r := pl.unknownRange(fn); r != nil && !path[pl.Calls.Main] {
-		return &rewrite.Refusal{Pos: at, Reason: fmt.Sprintf("the loop is in, or is, a range over a function that is not the program's own, at %s: what that has done can't be saved", pl.p.At(r.Pos())),
+		return &rewrite.Refusal{Pos: at, Reason: fmt.Sprintf("the loop is in, or is, a range over a function that is not the program's own, at %s, whose progress cannot be saved", pl.p.At(r.Pos())),
 			Remedy: "collect the values first, with slices.Collect, and range over these; or choose the loop around it with //cairn:point"}
 	}
 	if !path[pl.Calls.Main] {
@@ -216,20 +218,20 @@ func (pl *Placement) obstacle(n ast.Node, fn *callgraph.Function) *rewrite.Refus
 		if t := pl.concurrent[fn]; t != nil {
 			why = fmt.Sprintf("%s runs on a goroutine that is started at %s", fn.Name(), pl.p.At(t.At()))
 		}
-		return &rewrite.Refusal{Pos: at, Reason: "the loop can't be gone on with: " + why, Remedy: "choose a loop on main's own goroutine with //cairn:point"}
+		return &rewrite.Refusal{Pos: at, Reason: "the loop cannot be resumed: " + why, Remedy: "choose a loop on main's own goroutine with //cairn:point"}
 	}
-	if pl.everywhere { // whether a goroutine is alive is looked at when the program runs
+	if pl.everywhere { // the program checks at run time whether a goroutine is alive
 		return nil
 	}
 	if alive := pl.startedBefore(n, fn, pl.goroutines(n)); len(alive) > 0 {
 		return &rewrite.Refusal{Pos: at, Reason: "goroutines may be alive at the loop's point: " + strings.Join(alive, "; "),
-			Remedy: "wait for them in each round, or choose another loop with //cairn:point"}
+			Remedy: "wait for them in each iteration, or choose another loop with //cairn:point"}
 	}
 	return nil
 }
 
-// unknownRange returns the loop over a function of a library that a function is
-// the body of, or is only called from.
+// unknownRange returns the loop over a library's function whose body fn is, or
+// which alone leads to fn.
 func (pl *Placement) unknownRange(fn *callgraph.Function) *ast.RangeStmt {
 	seen := map[*callgraph.Function]bool{}
 	var up func(fn *callgraph.Function) *ast.RangeStmt
@@ -255,8 +257,8 @@ func (pl *Placement) unknownRange(fn *callgraph.Function) *ast.RangeStmt {
 
 var startedAt = regexp.MustCompile(`started at ([^ ,;]+:\d+)`)
 
-// startedBefore returns those of some goroutines that are certainly started before the
-// loop. Whether others are alive is looked at when the program runs.
+// startedBefore returns those of some goroutines that are certainly started
+// before the loop. The program checks at run time whether others are alive.
 func (pl *Placement) startedBefore(n ast.Node, fn *callgraph.Function, all []string) []string {
 	before := map[string]bool{}
 	path := pl.Calls.PathTo(fn, pl.reachable, pl.can)
@@ -281,7 +283,7 @@ func (pl *Placement) startedBefore(n ast.Node, fn *callgraph.Function, all []str
 	})
 }
 
-// goStatements finds the go statements that are run whenever a place is reached.
+// goStatements finds the go statements that certainly run before a position.
 func (pl *Placement) goStatements(list []ast.Stmt, until token.Pos, out map[string]bool) {
 	for _, s := range list {
 		if s.Pos() >= until {
@@ -292,7 +294,7 @@ func (pl *Placement) goStatements(list []ast.Stmt, until token.Pos, out map[stri
 			out[pl.p.At(s.Pos()).String()] = true
 		case *ast.BlockStmt:
 			pl.goStatements(s.List, until, out)
-		case *ast.ForStmt: // for as many workers as there are
+		case *ast.ForStmt: // one goroutine for each worker
 			if s.End() < until {
 				pl.goStatements(s.Body.List, until, out)
 			}
@@ -304,13 +306,14 @@ func (pl *Placement) goStatements(list []ast.Stmt, until token.Pos, out map[stri
 	}
 }
 
-// can says that a function's source can be replaced.
+// can reports whether a function's source can be replaced.
 func (pl *Placement) can(fn *callgraph.Function) bool {
 	return fn.Pkg.Rewritable() && pl.banned[fn] == nil
 }
 
-// retreat leaves out what a refusal concerns: the function, and the points that
-// can't be reached without it.
+// Retreat removes the points that a refusal concerns: those that cannot be
+// reached without the refused function. It places others instead, and returns
+// false if there are none.
 func (pl *Placement) Retreat(r *rewrite.Refusal) bool {
 	var found []*callgraph.Function
 	for f := range pl.ResumablePath() {
@@ -318,7 +321,7 @@ func (pl *Placement) Retreat(r *rewrite.Refusal) bool {
 			found = append(found, f)
 		}
 	}
-	if r.Mistake() { // told, whatever else is found
+	if r.Mistake() { // reported in any case
 		pl.Refused = append(pl.Refused, r)
 	}
 	if pl.everywhere && pl.thinOut(found, r) {
@@ -327,10 +330,10 @@ func (pl *Placement) Retreat(r *rewrite.Refusal) bool {
 	was := pl.Points
 	pl.Points = nil
 	var gone []ast.Node
-	if len(found) == 0 { // whoever it concerns: begin with the innermost
+	if len(found) == 0 { // no function is named: begin with the innermost point
 		gone, pl.Points = []ast.Node{was[len(was)-1]}, was[:len(was)-1]
 	}
-	asked := false // a point that was chosen may be reached by other ways only
+	asked := false // a chosen point may still be reached on other paths
 	for _, f := range found {
 		for _, n := range was {
 			asked = asked || !pl.extra[n] && pl.Calls.PathTo(pl.Loops[n], pl.reachable, pl.can)[f]
@@ -372,5 +375,5 @@ func (pl *Placement) Retreat(r *rewrite.Refusal) bool {
 	return len(pl.Points) > 0 || pl.next()
 }
 
-// maxAttempts bounds how often a program is rewritten with other points.
+// maxAttempts is how often a program is rewritten with other points.
 const maxAttempts = 60

@@ -13,37 +13,39 @@ import (
 )
 
 // costModel estimates how long pieces of a program take, in units of about a
-// nanosecond, to tell tight loops from those that carry work. Loops of which the
-// rounds are not known have a given number, and so often functions that call
-// themselves do that; of two branches both are taken half of the time.
+// nanosecond. It only has to tell tight loops from those with much work. It
+// assumes a fixed number of iterations for loops whose number is unknown, as
+// many calls of recursive functions, and that each of two branches is taken
+// half of the time.
 type costModel struct {
 	in           *Placement
-	unknownTrips int // rounds
+	unknownTrips int // iterations
 	calls        map[*ast.CallExpr]*callgraph.Site
 	times        map[*callgraph.Function]float64
-	group        map[*callgraph.Function]int // of functions that call each other
+	group        map[*callgraph.Function]int // strongly connected components
 	size         map[int]int                 // of groups
 
 	sizes           types.Sizes
-	followRecursion bool // calls within the group of the function at hand are followed
+	followRecursion bool // follow calls within the group of the current function
 }
 
-// What things are taken to cost.
+// Estimated costs.
 const (
 	costCall    = 2
 	costLibrary = 20
-	costSlow    = 100 // libraries that print, read, compile patterns
+	costSlow    = 100 // libraries that print, read or compile patterns
 	costAlloc   = 20
 	costMap     = 10
 	costWait    = 50
 	costMax     = 1e12
 
-	// costPoint is the look at a variable, costFrame what a call of a function on
-	// the spine costs more than before, and costBox what a variable on the heap does.
+	// costPoint is the cost of reading a variable at a point. costFrame is
+	// what a call of a function on the resumable path costs in addition,
+	// and costBox what a variable costs that moves to the heap.
 	costPoint    = 1
 	costFrame    = 5
 	costBox      = 25
-	bytesPerUnit = 2 // of such a variable, for one
+	bytesPerUnit = 2 // bytes of such a variable that cost one unit
 )
 
 func newCostModel(pl *Placement, some int) *costModel {
@@ -61,7 +63,7 @@ func newCostModel(pl *Placement, some int) *costModel {
 }
 
 // groups finds the functions that call each other (Tarjan's strongly connected
-// components), without recursion of its own: programs may be deep.
+// components). It does not recurse: call graphs may be deep.
 func (p *costModel) groups() {
 	type state struct{ num, low int }
 	type visit struct {
@@ -119,8 +121,8 @@ func (p *costModel) groups() {
 	}
 }
 
-// function is what a call of a function takes, without the calls in it that
-// lead back to it.
+// function returns the cost of a call of a function, without the calls in it
+// that lead back to it.
 func (p *costModel) function(fn *callgraph.Function) float64 {
 	if t, ok := p.times[fn]; ok {
 		return t
@@ -131,15 +133,15 @@ func (p *costModel) function(fn *callgraph.Function) float64 {
 	return t
 }
 
-// iteration is what a round of a loop takes, with calls that lead back to its function
-// followed once.
+// iteration returns the cost of an iteration of a loop. It follows calls that
+// lead back to the loop's function once.
 func (p *costModel) iteration(fn *callgraph.Function, n ast.Node) float64 {
 	p.followRecursion = true
 	defer func() { p.followRecursion = false }()
 	return p.body(fn, n)
 }
 
-// body is what a round of a loop takes.
+// body returns the cost of an iteration of a loop.
 func (p *costModel) body(fn *callgraph.Function, n ast.Node) float64 {
 	switch n := n.(type) {
 	case *ast.ForStmt:
@@ -150,7 +152,7 @@ func (p *costModel) body(fn *callgraph.Function, n ast.Node) float64 {
 	return 0
 }
 
-// trips is how many rounds of a loop count.
+// trips returns how many iterations of a loop count.
 func (p *costModel) trips(n ast.Node) float64 {
 	if t, ok := p.in.knownTrips(n); ok {
 		return float64(min(max(1, t), maxTrips))
@@ -171,7 +173,7 @@ func (p *costModel) parts(fn *callgraph.Function, list ...ast.Node) (sum float64
 	return sum
 }
 
-// node is what a piece of a function takes.
+// node returns the cost of a piece of a function.
 func (p *costModel) node(fn *callgraph.Function, root ast.Node) (sum float64) {
 	info := fn.Pkg.Info
 	ast.Inspect(root, func(n ast.Node) bool {
@@ -180,7 +182,7 @@ func (p *costModel) node(fn *callgraph.Function, root ast.Node) (sum float64) {
 			sum += costAlloc
 			return false
 		case *ast.BlockStmt:
-			part := 1.0 // of the times that the list is begun
+			part := 1.0 // the part of the times that this statement is reached
 			for _, s := range n.List {
 				sum += part * p.node(fn, s)
 				if mayContinue(s) {
@@ -251,7 +253,7 @@ func (p *costModel) node(fn *callgraph.Function, root ast.Node) (sum float64) {
 	return min(sum, costMax)
 }
 
-// mayContinue says that a statement may leave the rest of a round out.
+// mayContinue reports whether a statement may skip the rest of an iteration.
 func mayContinue(s ast.Stmt) bool {
 	i, ok := s.(*ast.IfStmt)
 	if !ok || len(i.Body.List) == 0 {
@@ -261,7 +263,7 @@ func mayContinue(s ast.Stmt) bool {
 	return ok && b.Tok == token.CONTINUE
 }
 
-// branch is what a branch takes; one that only ends the program takes nothing.
+// branch returns the cost of a branch, nothing if it only ends the program.
 func (p *costModel) branch(fn *callgraph.Function, b *ast.BlockStmt) float64 {
 	if len(b.List) > 0 {
 		if s, ok := b.List[len(b.List)-1].(*ast.ExprStmt); ok {
@@ -275,7 +277,7 @@ func (p *costModel) branch(fn *callgraph.Function, b *ast.BlockStmt) float64 {
 	return p.node(fn, b)
 }
 
-// cases is the mean of what the cases of a switch take.
+// cases returns the mean cost of the cases of a switch.
 func (p *costModel) cases(fn *callgraph.Function, b *ast.BlockStmt) (sum float64) {
 	for _, c := range b.List {
 		switch c := c.(type) {
@@ -295,7 +297,7 @@ func (p *costModel) cases(fn *callgraph.Function, b *ast.BlockStmt) (sum float64
 // slow are libraries whose functions take long.
 var slow = []string{"fmt", "os", "io", "bufio", "regexp", "log", "net", "encoding/json", "encoding/csv", "encoding/gob", "compress/gzip", "compress/flate", "sort", "os/exec"}
 
-// call is what a call takes, without its arguments.
+// call returns the cost of a call, without its arguments.
 func (p *costModel) call(fn *callgraph.Function, n *ast.CallExpr) float64 {
 	info := fn.Pkg.Info
 	if tv := info.Types[n.Fun]; tv.IsType() {
@@ -340,15 +342,15 @@ func (p *costModel) call(fn *callgraph.Function, n *ast.CallExpr) float64 {
 	return costCall + sum/float64(max(1, len(t.Callees)))
 }
 
-// recursive says that a function calls itself, directly or not.
+// recursive reports whether a function calls itself, directly or not.
 func (p *costModel) recursive(fn *callgraph.Function) bool {
 	return p.size[p.group[fn]] > 1 || slices.ContainsFunc(fn.Sites, func(t *callgraph.Site) bool {
 		return t.Kind == callgraph.PlainCall && slices.Contains(t.Callees, fn)
 	})
 }
 
-// heapVars is what the variables of a function cost that may be on the heap if it is on
-// the spine, and were not before: those whose address is taken.
+// heapVars returns the cost of the variables of a function that move to the
+// heap if it is on the resumable path: those whose address is taken.
 func (p *costModel) heapVars(fn *callgraph.Function) (cost float64) {
 	seen := map[types.Object]bool{}
 	note := func(e ast.Expr) {

@@ -13,16 +13,14 @@ import (
 	"github.com/cairnrun/cairn/internal/compiler/golang/rewrite"
 )
 
-// reportH is how much larger the h of a loop without a point may be than that of the
-// best one with, so that it is told of: a tenth.
+// reportH is how much larger h of a loop without a point may be than that of
+// the best loop with one, to be reported: a tenth of its share.
 const reportH = 1.0
 
-// uncovered says which loops that hold much of the work have no point, neither in
-// them nor inside, which have few rounds and none inside, and which have rounds that
-// may take any time. A run that is there is not saved, so these are no notes among
-// others.
-//
-// It returns what was refused there, too, which need not be told of again.
+// Uncovered reports loops with much of the work that have no point in them or
+// inside, loops with few iterations and no point inside, and loops whose
+// iterations may take any time. Work there is not saved, so these are warnings
+// rather than notes. refused are the refusals that the warnings repeat.
 func (pl *Placement) Uncovered() (warnings, refused []string) {
 	type left struct {
 		n   ast.Node
@@ -42,7 +40,7 @@ func (pl *Placement) Uncovered() (warnings, refused []string) {
 		}
 	}
 	all = slices.DeleteFunc(all, func(x left) bool {
-		// What is skipped is left out on purpose; init runs before main.
+		// Skipped loops are left out on purpose; init runs before main.
 		return x.h > best+reportH || pl.skipped(x.n) || x.why == nil || pl.beforeMain(pl.Loops[x.n])
 	})
 	slices.SortFunc(all, func(a, b left) int {
@@ -51,7 +49,7 @@ func (pl *Placement) Uncovered() (warnings, refused []string) {
 	if len(all) > 0 {
 		x := all[0]
 		refused = append(refused, x.why.Error())
-		s := fmt.Sprintf("a run whose work is in the loop at %s is NOT saved: %s", pl.p.At(x.n.Pos()), x.why.Reason)
+		s := fmt.Sprintf("work in the loop at %s is NOT saved: %s", pl.p.At(x.n.Pos()), x.why.Reason)
 		if n := len(all) - 1; n > 0 {
 			var at []string
 			for _, y := range all[1:min(len(all), 4)] {
@@ -60,7 +58,7 @@ func (pl *Placement) Uncovered() (warnings, refused []string) {
 			if n > 3 {
 				at = append(at, "…")
 			}
-			s += fmt.Sprintf(" (nor is one whose work is in %s, at %s)", explain.Plural(n, "other"), strings.Join(at, ", "))
+			s += fmt.Sprintf(" (nor is work in %s, at %s)", explain.Plural(n, "other loop"), strings.Join(at, ", "))
 		}
 		warnings = append(warnings, s+"; "+cmp.Or(x.why.Remedy, "mark another loop with //cairn:point")+", or give a profile of a run with --cpuprofile")
 	}
@@ -78,8 +76,8 @@ func (pl *Placement) Uncovered() (warnings, refused []string) {
 	return append(warnings, pl.searches(rest)...), refused
 }
 
-// covered says that a loop has a point, or that loops inside it have, which are
-// of use on main's goroutine only.
+// covered reports whether a loop has a point, or loops inside it have one. The
+// latter only helps on main's goroutine.
 func (pl *Placement) covered(n ast.Node) bool {
 	return pl.hasPoint(n) || pl.reachable[pl.Loops[n]] && slices.ContainsFunc(pl.loopsInside(n), pl.hasPoint)
 }
@@ -89,7 +87,7 @@ func (pl *Placement) hasPoint(n ast.Node) bool {
 	return ok && slices.Contains(pl.Points, s)
 }
 
-// whyNoPoint says why a loop has no point; nil if it was not tried.
+// whyNoPoint says why a loop has no point. It returns nil if nobody tried.
 func (pl *Placement) whyNoPoint(n ast.Node) *rewrite.Refusal {
 	if r := pl.dropped[n]; r != nil {
 		return r
@@ -97,13 +95,13 @@ func (pl *Placement) whyNoPoint(n ast.Node) *rewrite.Refusal {
 	return pl.obstacle(n, pl.Loops[n])
 }
 
-// beforeMain says that a function runs before main only.
+// beforeMain reports whether a function runs only before main.
 func (pl *Placement) beforeMain(fn *callgraph.Function) bool {
 	return !pl.reachable[fn] && pl.concurrent[fn] == nil
 }
 
-// coarseWarning says that a loop with a point has few rounds, and that the one inside it
-// that has most of its work has none.
+// coarseWarning reports a loop with a point and few iterations if the loop
+// inside it with most of the work has no point.
 func (pl *Placement) coarseWarning(n ast.Node) string {
 	if !pl.fewTrips(n) {
 		return ""
@@ -118,23 +116,24 @@ func (pl *Placement) coarseWarning(n ast.Node) string {
 	if pl.covered(most) || pl.weight(most) < longIteration {
 		return ""
 	}
-	why := "a point in it would cost too much of each round"
+	why := "a point in it would cost too much of each iteration"
 	if r := pl.whyNoPoint(most); r != nil {
 		why = r.Reason
 	}
-	return fmt.Sprintf("the loop at %s seems to have few rounds, and a run is saved between these ONLY: the loop at %s, in it, has no point, as %s; //cairn:point before it asks for one all the same",
+	return fmt.Sprintf("the loop at %s seems to have few iterations, and checkpoints are taken between them ONLY: the loop at %s, inside it, has no point: %s; put //cairn:point before it to have one all the same",
 		pl.p.At(n.Pos()), pl.p.At(most.Pos()), why)
 }
 
-// longIteration is what a round may take in which there is no point, as it is counted.
+// longIteration is the cost of an iteration that should have a point inside.
 const longIteration = 1000
 
-// requested says that a comment asks for a point.
+// requested reports whether a comment asks for a point.
 func (pl *Placement) requested(n ast.Node) bool {
 	return strings.Contains(pl.infos[n].Why, "a comment in the source")
 }
 
-// company says which goroutines may be alive at points, each once.
+// GoroutineWarnings lists the goroutines that may be alive at points, each
+// once.
 func (pl *Placement) GoroutineWarnings() (warnings []string) {
 	where := map[string][]string{}
 	for _, n := range pl.Points {
@@ -150,7 +149,7 @@ func (pl *Placement) GoroutineWarnings() (warnings []string) {
 		if len(at) > 3 {
 			at = append(at[:3:3], fmt.Sprintf("%d more", len(at)-3))
 		}
-		warnings = append(warnings, fmt.Sprintf("%s: this goroutine may be alive at the points of %s; while it is, no checkpoint is taken there", g, strings.Join(at, ", ")))
+		warnings = append(warnings, fmt.Sprintf("%s: this goroutine may be alive at the points of %s; while it is alive, no checkpoint is taken there", g, strings.Join(at, ", ")))
 	}
 	return warnings
 }

@@ -10,8 +10,8 @@ import (
 	"github.com/cairnrun/cairn/internal/compiler/golang/rewrite"
 )
 
-// placeEverywhere takes every loop and the beginning of every function that can have a
-// point. One that can't leaves the others as they are.
+// placeEverywhere places a point in every loop and at the beginning of every
+// function that can have one.
 func (pl *Placement) placeEverywhere() {
 	var all []ast.Node
 	for n := range pl.Loops {
@@ -39,7 +39,7 @@ func (pl *Placement) placeEverywhere() {
 	}
 }
 
-// firstIn is where the first statement of a function's body begins.
+// FirstPos returns the position of the first statement of a function's body.
 func FirstPos(body *ast.BlockStmt) token.Pos {
 	if len(body.List) == 0 {
 		return body.Rbrace
@@ -47,8 +47,8 @@ func FirstPos(body *ast.BlockStmt) token.Pos {
 	return body.List[0].Pos()
 }
 
-// thinOut drops every second of the points that some functions lead to, as long as
-// there are several: a function with a hundred calls that lead to points is
+// thinOut drops every second of the points behind some functions, as long as
+// there are several. A function with a hundred calls that lead to points is
 // refused, and would take all points with it.
 func (pl *Placement) thinOut(found []*callgraph.Function, r *rewrite.Refusal) bool {
 	var kept []ast.Stmt

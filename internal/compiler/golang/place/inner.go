@@ -13,53 +13,54 @@ import (
 	"github.com/cairnrun/cairn/internal/compiler/ir"
 )
 
-// A chosen loop may have one round only, over the files that a program is given, say,
-// or a few of which each takes days; it may be in the part of a program that reads its
-// input, or in one that this run does not do. How many rounds loops have is mostly
-// not known, and a point that is never reached costs nothing. So there are points in
-// other loops too, as long as they cost little of what a round does.
+// A chosen loop may have one iteration only, over the files that a program is
+// given, or a few that take days each. It may be in the part of a program that
+// reads its input, or in one that this run does not use. The number of
+// iterations is mostly unknown, and a point that is never reached costs
+// nothing. So other loops get points too, if these cost little of an iteration.
 
 const (
 	maxExtra      = 16  // loops besides the chosen ones
-	maxInside     = 8   // loops that one gives points to
+	maxInside     = 8   // loops inside one loop
 	maxPoints     = 32  // of a program
-	minShare      = 100 // part of the largest that is not looked at
-	similarH      = 2.0 // difference of h: the same part; its square in the program's own module, if a library has more
-	fewIterations = 10  // rounds
+	minShare      = 100 // weight of a loop, as a part of the largest, below which it gets no point
+	similarH      = 2.0 // difference of h of loops with similar work; twice that for the main module, if a library has more
+	fewIterations = 10  // iterations
 
-	// levels is how many loops inside a chosen one, and inside each other, get points.
-	// Those with few rounds do not count.
+	// levels is how many nested loops inside a chosen one get points. Loops
+	// with few iterations do not count.
 	levels = 2
-	// maxDepth bounds it with these.
+	// maxDepth limits the nesting with them.
 	maxDepth = 6
 )
 
-// budget is what a point may cost of a round, and what being on the spine may of a
-// call.
+// budget is the part of an iteration that a point may cost, and the part of a
+// call that being on the resumable path may cost.
 type budget struct {
 	point, path float64
-	lines       int // that are copied of a function, for all its places
+	lines       int // of a function, times its resume places
 }
 
 var (
-	// strict is for loops inside those that have points: how often they are begun
-	// is not known. They must have enough work besides, since what is taken for the cost of a
-	// point is an estimate: a variable that lies on the heap for it may cost more.
+	// strict is for loops inside others with points: it is unknown how
+	// often they begin. They must have enough work besides, because the
+	// cost of a point is an estimate: a variable that moves to the heap may
+	// cost more.
 	strict = budget{0.01, 0.01, 3000}
-	// lenient is for loops where no other point is around, or one of a loop
-	// with few rounds: without, a run may never be saved.
+	// lenient is for loops without a point around them, or only one with
+	// few iterations: without a point, a run may never be saved.
 	lenient = budget{0.1, 0.15, 20000}
 )
 
-// placeMore makes points of loops that are reached without passing through one
-// that has a point: of those before the knee of the curve, and of others with as
-// much work, which only were not ranked because they are called in a loop elsewhere.
-// An interpreter's loop is of that kind, if the library of its language is
-// initialised in a loop.
+// placeMore places points in loops that are reached without passing through a
+// loop with a point: those before the knee of the curve, and others with as
+// much work that were not ranked because something calls them in a loop. An
+// interpreter's main loop is of that kind, if the interpreter initialises its
+// library in a loop.
 func (pl *Placement) placeMore(knee int) {
-	best, library := math.Inf(1), false // whether that is in one
+	best, library := math.Inf(1), false // whether the best loop is in a library
 	for n, l := range pl.infos {
-		// Of chosen ones h may be that of another mode.
+		// h of a chosen loop may be that of another mode.
 		if l.H != nil && (l.Rank > 0 || pl.hasPoint(n)) && *l.H < best {
 			best, library = *l.H, !pl.inMainModule(n)
 		}
@@ -80,7 +81,7 @@ func (pl *Placement) placeMore(knee int) {
 			}
 			if l := pl.infos[n]; len(pl.Points) < maxPoints && (l.Rank > 0 && l.Rank <= knee || pl.loopH(n) <= best+near || pl.dispatches(n)) && pl.add(n, lenient) {
 				added = true
-				break // it may hold others
+				break // others may be inside it
 			}
 		}
 		if !added {
@@ -89,14 +90,14 @@ func (pl *Placement) placeMore(knee int) {
 	}
 }
 
-// inMainModule says that a loop is in the program's own module: libraries for flags and
-// commands call all that a program does.
+// inMainModule reports whether a loop is in the program's own module. Libraries
+// for flags and commands call everything that a program does.
 func (pl *Placement) inMainModule(n ast.Node) bool {
 	m := pl.Loops[n].Pkg.Module
 	return m == nil || m.Main
 }
 
-// loopH is a loop's h.
+// loopH returns a loop's h.
 func (pl *Placement) loopH(n ast.Node) float64 {
 	if h := pl.infos[n].H; h != nil {
 		return *h
@@ -104,13 +105,14 @@ func (pl *Placement) loopH(n ast.Node) float64 {
 	return math.Inf(1)
 }
 
-// outermost returns the loops that main reaches without passing through another one
-// or one with a point. Of a function that calls itself in a loop with a point, and of
-// what it calls, these are only loops with much work.
+// outermost returns the loops that main reaches without passing through another
+// loop or a loop with a point. If a function calls itself in a loop with a
+// point, outermost returns only those of its loops, and of its callees' loops,
+// that have much work.
 func (pl *Placement) outermost() (out []ast.Node) {
 	calls := pl.estimate().calls
 	seen := map[*callgraph.Function]bool{pl.Calls.Main: true}
-	around := false // it is so for all that is looked at
+	around := false // a loop with a point is around all that is visited
 	var later []*callgraph.Function
 	var walk func(fn *callgraph.Function)
 	walk = func(fn *callgraph.Function) {
@@ -148,8 +150,7 @@ func (pl *Placement) outermost() (out []ast.Node) {
 	return out
 }
 
-// recurs says that a function calls itself in a loop that has a point: then so
-// does all that it calls have one around.
+// recurs reports whether a function calls itself in a loop that has a point.
 func (pl *Placement) recurs(fn *callgraph.Function) bool {
 	for _, t := range fn.Sites {
 		if t.Kind != callgraph.PlainCall || !slices.Contains(t.Callees, fn) {
@@ -164,11 +165,12 @@ func (pl *Placement) recurs(fn *callgraph.Function) bool {
 	return false
 }
 
-// manyCases is how many ways a round may go in what is taken for an interpreter.
+// manyCases is the number of cases of a switch that is taken for an
+// interpreter's.
 const manyCases = 16
 
-// dispatches says that a loop looks like that of an interpreter: each round does one
-// of many things.
+// dispatches reports whether a loop looks like that of an interpreter: each
+// iteration does one of many things.
 func (pl *Placement) dispatches(n ast.Node) (found bool) {
 	calls := pl.estimate().calls
 	ast.Inspect(LoopBody(n), func(m ast.Node) bool {
@@ -188,7 +190,7 @@ func (pl *Placement) dispatches(n ast.Node) (found bool) {
 	return found
 }
 
-// placeInside makes points of loops inside one with a point.
+// placeInside places points in loops inside one with a point.
 func (pl *Placement) placeInside(n ast.Node, left, most int) {
 	few := pl.fewTrips(n)
 	if left == 0 || most == 0 {
@@ -220,20 +222,21 @@ func (pl *Placement) placeInside(n ast.Node, left, most int) {
 	}
 }
 
-// Of loops whose rounds are not known, or are many, ten are counted by work, and
-// enough is a little less than two such loops inside each other have.
+// assumedTrips is the number of iterations that tripsInside counts for a loop
+// if the number is unknown or larger. enoughTrips is a little less than two
+// such nested loops have.
 const (
 	assumedTrips = 10
 	enoughTrips  = 80
 )
 
-// tripsInside is how many rounds the loops inside one have in each of its rounds, at
-// least, those inside each other multiplied.
+// tripsInside returns how many iterations the loops inside a loop have in each
+// of its iterations, at least; those of nested loops are multiplied.
 func (pl *Placement) tripsInside(n ast.Node) int {
 	if w, ok := pl.nestedTrips[n]; ok {
 		return w
 	}
-	pl.nestedTrips[n] = 1 // a function that calls itself is not followed again
+	pl.nestedTrips[n] = 1 // a recursive function is not followed again
 	most := 1
 	for _, m := range pl.loopsInside(n) {
 		trips := assumedTrips
@@ -246,7 +249,7 @@ func (pl *Placement) tripsInside(n ast.Node) int {
 	return most
 }
 
-// onlyThrough says that one loop is reached by way of another one only.
+// onlyThrough reports whether loop m is reached through loop n only.
 func (pl *Placement) onlyThrough(m, n ast.Node) bool {
 	old := pl.ResumablePath()
 	now := pl.Calls.PathTo(pl.Loops[m], pl.reachable, pl.can)
@@ -263,8 +266,8 @@ func (pl *Placement) onlyThrough(m, n ast.Node) bool {
 	return true
 }
 
-// add makes a point of a loop that was not chosen, if there can be one and it costs
-// no more than that.
+// add places a point in a loop that was not chosen, if it can have one within
+// the budget.
 func (pl *Placement) add(n ast.Node, may budget) bool {
 	fn := pl.Loops[n]
 	if fn == nil || pl.tried[n] || pl.skipped(n) || !pl.affordable(n, fn, may) || pl.obstacle(n, fn) != nil {
@@ -275,8 +278,8 @@ func (pl *Placement) add(n ast.Node, may budget) bool {
 	return true
 }
 
-// weight is what all rounds of a loop are taken to take; with a profile, what was
-// seen of it.
+// weight returns the estimated cost of all iterations of a loop, or its share
+// of the samples if there is a profile.
 func (pl *Placement) weight(n ast.Node) float64 {
 	if pl.shares != nil {
 		return pl.shares[pl.p.At(n.Pos())]
@@ -284,8 +287,8 @@ func (pl *Placement) weight(n ast.Node) float64 {
 	return pl.estimate().trips(n) * pl.estimate().iteration(pl.Loops[n], n)
 }
 
-// affordable says whether a point costs no more than a part of a round of its
-// loop, and its spine no more than a part of the calls that are on it.
+// affordable reports whether a point, and the functions that it adds to the
+// resumable path, are within the budget.
 func (pl *Placement) affordable(n ast.Node, fn *callgraph.Function, may budget) bool {
 	p := pl.lowEstimate()
 	if costPoint > may.point*p.iteration(fn, n) {
@@ -296,7 +299,7 @@ func (pl *Placement) affordable(n ast.Node, fn *callgraph.Function, may budget) 
 	if pl.tooLong(fn, now, old, may.lines) {
 		return false
 	}
-	costs, times := map[int]float64{}, map[int]float64{} // of functions that call each other
+	costs, times := map[int]float64{}, map[int]float64{} // by group
 	for g := range now {
 		if old[g] || g == pl.Calls.Main {
 			continue
@@ -304,7 +307,8 @@ func (pl *Placement) affordable(n ast.Node, fn *callgraph.Function, may budget) 
 		costs[p.group[g]] += costFrame + p.heapVars(g)
 		times[p.group[g]] += p.function(g)
 		for _, t := range g.Callers {
-			// A frame is stored before such a call even if it leads elsewhere.
+			// A frame is stored before such a call even if it leads
+			// elsewhere.
 			elsewhere := slices.ContainsFunc(t.Callees, func(f *callgraph.Function) bool { return !now[f] && !old[f] })
 			if t.Kind == callgraph.PlainCall && elsewhere && (now[t.Caller] || old[t.Caller]) && costFrame > may.path*pl.costAround(t) {
 				return false
@@ -319,7 +323,8 @@ func (pl *Placement) affordable(n ast.Node, fn *callgraph.Function, may budget) 
 	return true
 }
 
-// costAround is what the innermost loop or function around a call takes in a round.
+// costAround returns the cost of an iteration of the innermost loop around a
+// call, or of a call of its function.
 func (pl *Placement) costAround(t *callgraph.Site) float64 {
 	if n := pl.enclosing(t.Caller, t.At()); n != nil {
 		return pl.lowEstimate().iteration(t.Caller, n)
@@ -327,8 +332,8 @@ func (pl *Placement) costAround(t *callgraph.Site) float64 {
 	return pl.lowEstimate().function(t.Caller)
 }
 
-// estimate is for comparing loops, lowest for saying what a point may cost: loops
-// in loops may have few rounds each.
+// estimate returns the model for comparing loops. lowEstimate returns the one
+// for what a point may cost: nested loops may have few iterations each.
 func (pl *Placement) estimate() *costModel {
 	if pl.cost == nil {
 		pl.cost = newCostModel(pl, 10)
@@ -343,7 +348,7 @@ func (pl *Placement) lowEstimate() *costModel {
 	return pl.lowCost
 }
 
-// spine is made of all functions that lead to a point.
+// ResumablePath returns all functions that lead to a point.
 func (pl *Placement) ResumablePath() map[*callgraph.Function]bool {
 	out := map[*callgraph.Function]bool{}
 	done := map[*callgraph.Function]bool{}
@@ -360,9 +365,9 @@ func (pl *Placement) ResumablePath() map[*callgraph.Function]bool {
 	return out
 }
 
-// tooLong says that a function would be too long with a point in fn and the
-// functions of now on the spine: it is copied for each of its points, and for each call on
-// the way to others.
+// tooLong reports whether a function would get too long with a point in fn and
+// the functions of now on the resumable path: a function is copied for each of
+// its points, and for each call on the path.
 func (pl *Placement) tooLong(fn *callgraph.Function, now, old map[*callgraph.Function]bool, most int) bool {
 	places := map[*callgraph.Function]int{fn: 1}
 	for _, n := range pl.Points {
@@ -384,7 +389,7 @@ func (pl *Placement) tooLong(fn *callgraph.Function, now, old map[*callgraph.Fun
 	return false
 }
 
-// skipped says that a comment asks for no point.
+// skipped reports whether a comment asks for no point.
 func (pl *Placement) skipped(n ast.Node) bool {
 	at := pl.p.At(n.Pos())
 	return slices.ContainsFunc(pl.p.Skip, func(q ir.Pos) bool {
@@ -392,8 +397,8 @@ func (pl *Placement) skipped(n ast.Node) bool {
 	})
 }
 
-// loopsInside returns the loops in a loop, or in functions that it calls, that are
-// inside no other loop there.
+// loopsInside returns the loops in a loop, or in functions that it calls, that
+// are inside no other loop there.
 func (pl *Placement) loopsInside(n ast.Node) []ast.Node {
 	var out []ast.Node
 	calls := pl.estimate().calls
@@ -427,10 +432,10 @@ func (pl *Placement) loopsInside(n ast.Node) []ast.Node {
 	return out
 }
 
-// maxTrips is how many rounds of a loop count at most, where they are known.
+// maxTrips is how many iterations of a loop count at most.
 const maxTrips = 1000
 
-// knownTrips is the number of rounds of a loop, where it is a constant.
+// knownTrips returns the number of iterations of a loop if it is constant.
 func (pl *Placement) knownTrips(n ast.Node) (int, bool) {
 	if pl.trips == nil {
 		pl.trips = map[ir.Pos]int{}
@@ -446,9 +451,9 @@ func (pl *Placement) knownTrips(n ast.Node) (int, bool) {
 	return t, ok
 }
 
-// fewTrips says that a loop has few rounds, as far as can be told: a small constant
-// number, one for each value of a list in the source, for each argument that
-// the program is given, or for each of some strings, which may be names of files.
+// fewTrips reports whether a loop seems to have few iterations: a small
+// constant number, one for each element of a literal or for each argument of
+// the program, or one for each of some strings, which may be names of files.
 func (pl *Placement) fewTrips(n ast.Node) bool {
 	if t, ok := pl.knownTrips(n); ok {
 		return t <= fewIterations
@@ -486,7 +491,7 @@ func (pl *Placement) fewTrips(n ast.Node) bool {
 	return false
 }
 
-// singleValue returns what a variable of a function is given, if that is done once.
+// singleValue returns the value of a variable that is assigned once, or nil.
 func (pl *Placement) singleValue(fn *callgraph.Function, id *ast.Ident) (value ast.Expr) {
 	obj := fn.Pkg.Info.Uses[id]
 	times := 0

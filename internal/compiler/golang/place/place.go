@@ -1,3 +1,20 @@
+// Package place decides which loops get a point. Choose begins with the loops
+// that package explain chose, adds loops where these may be reached too rarely
+// (inner.go), and keeps to a budget of run time (cost.go). Retreat looks for
+// other loops when a pass of package rewrite refuses a function. Uncovered
+// warns of work that is not saved (diagnostics.go).
+//
+// The functions from main to the points are the resumable path: after a
+// restart they are called again, and each continues where it was.
+//
+// search.go is long for a mere warning. Without it, a program that spends its
+// run in a recursive search looks well covered: its main loop has a point, and
+// one iteration takes all the time. The warning is of use only if it is right.
+// A backtracking search and a walk over a tree look alike: both call
+// themselves several times, with an argument for the depth. Most of the file
+// tells them apart: by moves that are undone, by depth counters, by
+// parts of the data that are passed on. Every rule stands for a program for
+// which a simpler one was wrong; the tests hold these programs.
 package place
 
 import (
@@ -10,34 +27,34 @@ import (
 	"github.com/cairnrun/cairn/internal/compiler/ir"
 )
 
-// placement is where a program has points.
+// Placement is the set of points of a program.
 type Placement struct {
 	p           *lower.Program
 	Calls       *callgraph.Graph
-	reachable   map[*callgraph.Function]bool            // that main leads to
-	concurrent  map[*callgraph.Function]*callgraph.Site // that may run on other goroutines
+	reachable   map[*callgraph.Function]bool            // from main
+	concurrent  map[*callgraph.Function]*callgraph.Site // functions that may run on other goroutines
 	Loops       map[ast.Node]*callgraph.Function
 	tried       map[ast.Node]bool
 	Points      []ast.Stmt
-	extra       map[ast.Node]bool                        // of points: loops besides those that were chosen
-	banned      map[*callgraph.Function]*rewrite.Refusal // they can't be on the spine
-	dropped     map[ast.Node]*rewrite.Refusal            // had a point, and can't
+	extra       map[ast.Node]bool                        // points in loops that were not chosen
+	banned      map[*callgraph.Function]*rewrite.Refusal // cannot be on the resumable path
+	dropped     map[ast.Node]*rewrite.Refusal            // had a point, and cannot
 	infos       map[ast.Node]explain.LoopInfo
 	attempts    int
 	cost        *costModel
 	lowCost     *costModel
-	shares      map[ir.Pos]float64    // of samples, if there is a profile
-	trips       map[ir.Pos]int        // rounds of loops that have a known number of them
-	nestedTrips map[ast.Node]int      // see work
+	shares      map[ir.Pos]float64    // of the samples, if there is a profile
+	trips       map[ir.Pos]int        // constant numbers of iterations
+	nestedTrips map[ast.Node]int      // see tripsInside
 	aliveAt     map[ast.Node][]string // see goroutines
-	signalWaits map[string]bool       // go statements whose goroutines wait for signals; see onlyWaitsForSignal
+	signalWaits map[string]bool       // go statements; see onlyWaitsForSignal
 	Refused     []*rewrite.Refusal
 
 	explanation *explain.Explanation
-	everywhere  bool // see InstrumentOptions
+	everywhere  bool // for tests
 }
 
-// newPlacement makes one without points.
+// New returns a placement without points.
 func New(p *lower.Program) *Placement {
 	pl := &Placement{p: p, Calls: callgraph.New(p.Source, p.Dynamic), Loops: map[ast.Node]*callgraph.Function{}, tried: map[ast.Node]bool{}, nestedTrips: map[ast.Node]int{}, extra: map[ast.Node]bool{}, aliveAt: map[ast.Node][]string{},
 		banned: map[*callgraph.Function]*rewrite.Refusal{}, dropped: map[ast.Node]*rewrite.Refusal{}, infos: map[ast.Node]explain.LoopInfo{}}
@@ -54,13 +71,13 @@ func LoopBody(n ast.Node) *ast.BlockStmt {
 		return n.Body
 	case *ast.RangeStmt:
 		return n.Body
-	case *ast.BlockStmt: // of a function; see Everywhere
+	case *ast.BlockStmt: // of a function; see placeEverywhere
 		return n
 	}
 	return nil
 }
 
-// without says why chosen loops have no point.
+// Without says why chosen loops have no point.
 func (pl *Placement) Without() map[explain.Location]*rewrite.Refusal {
 	out := map[explain.Location]*rewrite.Refusal{}
 	for n, l := range pl.infos {

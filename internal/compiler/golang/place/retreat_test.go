@@ -14,7 +14,9 @@ import (
 	"github.com/cairnrun/cairn/internal/compiler/golang/rewrite"
 )
 
-func TestOtherWays(t *testing.T) {
+// TestRetreat_OtherPaths: a function that cannot be rewritten does not take the
+// point away from others that lead there.
+func TestRetreat_OtherPaths(t *testing.T) {
 	dir := t.TempDir()
 	for name, text := range map[string]string{"go.mod": "module x\n\ngo 1.26\n", "main.go": `package main
 
@@ -71,7 +73,7 @@ func main() {
 		names[f.Name()] = true
 	}
 	if names["odd"] || !names["direct"] || !names["work"] || !names["main"] {
-		t.Errorf("the spine is %v", names)
+		t.Errorf("the resumable path is %v", names)
 	}
 	if len(pl.Refused) != 1 {
 		t.Errorf("refused %v", pl.Refused)

@@ -11,20 +11,20 @@ import (
 	"github.com/cairnrun/cairn/internal/compiler/golang/callgraph"
 )
 
-// A function that calls itself more than once, one step deeper each time, may take
-// any time: twice as long, or ten times, for each step that it may go. A round that
-// calls it may be most of a run, and what is saved between rounds is of little use
-// then. Of other recursion the data that it walks over bounds the work.
+// A function that calls itself more than once, one level deeper each time, may
+// take any time: two or ten times as long for each level. An iteration that
+// calls it may be most of a run, and a checkpoint between iterations is then of
+// little use. The work of other recursion is bounded by the data that it walks
+// over.
 
-// search is a call by which a function calls itself, maybe by way of others, so
-// that each call leads to several more.
+// search is a recursive call that leads to several more.
 type search struct {
 	t    *callgraph.Site
-	loop ast.Node // around the call; nil if the function has several of them
+	loop ast.Node // around the call; nil if the function has several such calls
 }
 
-// searches says for loops with a point which recursion without one their rounds
-// lead to, each once.
+// searches returns a warning for each recursion without a point that iterations
+// of the loops lead to.
 func (pl *Placement) searches(loops []ast.Node) (warnings []string) {
 	members := map[int][]*callgraph.Function{} // of groups, in the order of the source
 	for _, fn := range pl.Calls.All {
@@ -43,21 +43,21 @@ func (pl *Placement) searches(loops []ast.Node) (warnings []string) {
 	return warnings
 }
 
-// searchWarning says that a round of a loop is lost as a whole.
+// searchWarning says that a kill loses a whole iteration.
 func (pl *Placement) searchWarning(n ast.Node, s *search) string {
-	text := fmt.Sprintf("the loop at %s is saved between its rounds ONLY, and a round may take most of the run: %s, which it leads to, calls itself at %s, and has no point inside; a kill loses the whole round",
+	text := fmt.Sprintf("the loop at %s is saved between its iterations ONLY, and an iteration may take most of the run: it leads to %s, which calls itself at %s and has no point inside; a kill loses the whole iteration",
 		pl.p.At(n.Pos()), s.t.Caller.Name(), pl.p.At(s.t.At()))
 	if s.loop == nil {
-		return text + "; there is no loop around these calls that a point could be in: do less in each round of the loop"
+		return text + "; there is no loop around these calls that could have a point: do less in each iteration of the loop"
 	}
 	if r := pl.whyNoPoint(s.loop); r != nil {
-		return fmt.Sprintf("%s; the loop at %s can't have one: %s", text, pl.p.At(s.loop.Pos()), r.Reason)
+		return fmt.Sprintf("%s; the loop at %s cannot have one: %s", text, pl.p.At(s.loop.Pos()), r.Reason)
 	}
-	return fmt.Sprintf("%s; //cairn:point before the loop at %s asks for one there, which may slow it down", text, pl.p.At(s.loop.Pos()))
+	return fmt.Sprintf("%s; put //cairn:point before the loop at %s to have one there, which may slow it down", text, pl.p.At(s.loop.Pos()))
 }
 
-// recursiveGroups returns the groups of functions that call each other which rounds of a
-// loop lead to without passing through another loop with a point.
+// recursiveGroups returns the recursive groups of functions that iterations of
+// a loop reach without passing through another loop with a point.
 func (pl *Placement) recursiveGroups(n ast.Node) (groups []int) {
 	p := pl.estimate()
 	seen := map[*callgraph.Function]bool{}
@@ -92,8 +92,8 @@ func (pl *Placement) recursiveGroups(n ast.Node) (groups []int) {
 	return groups
 }
 
-// search finds out whether functions that call each other may take any time, and
-// lead to no point.
+// search returns the call that makes a recursive group a search, or nil if
+// there is none or the group leads to a point.
 func (pl *Placement) search(group []*callgraph.Function) *search {
 	if len(group) > maxGroup {
 		return nil
@@ -115,7 +115,7 @@ func (pl *Placement) search(group []*callgraph.Function) *search {
 			if loop == nil && !several || !pl.backtracks(t, loop) && !pl.countsDepth(t, back) || pl.boundedDepth(t) {
 				continue
 			}
-			if loop != nil && pl.skipped(loop) || pl.leadsToPoint(f) { // on purpose, or it has one
+			if loop != nil && pl.skipped(loop) || pl.leadsToPoint(f) { // skipped on purpose, or it has a point
 				return nil
 			}
 			return &search{t, loop}
@@ -124,23 +124,23 @@ func (pl *Placement) search(group []*callgraph.Function) *search {
 	return nil
 }
 
-// maxGroup is how many functions may call each other: of more, as the parts of
-// an interpreter, it can't be told which one takes the time.
+// maxGroup is the largest recursive group that is examined. In a larger one,
+// such as an interpreter, it is unknown which function takes the time.
 const maxGroup = 4
 
-// leadsToPoint says that a function has a point, or leads to one.
+// leadsToPoint reports whether a function has a point, or leads to one.
 func (pl *Placement) leadsToPoint(fn *callgraph.Function) bool {
 	all := callgraph.Reach([]*callgraph.Function{fn}, callgraph.PlainCall)
 	return slices.ContainsFunc(pl.Points, func(n ast.Stmt) bool { return all[pl.Loops[n]] })
 }
 
-// effort is what a function that calls itself is taken to do.
+// effort returns the assumed cost of a recursive function.
 func (pl *Placement) effort(fn *callgraph.Function) float64 {
 	return float64(pl.estimate().unknownTrips) * pl.estimate().function(fn)
 }
 
-// share is the part of a round that functions which call each other are taken to
-// take: by the estimate, or by a profile.
+// share returns the part of an iteration that a recursive group takes, by the
+// cost model or by the profile.
 func (pl *Placement) share(n ast.Node, group int) float64 {
 	p := pl.estimate()
 	if pl.shares != nil {
@@ -164,11 +164,11 @@ func (pl *Placement) share(n ast.Node, group int) float64 {
 	return (all - without.iteration(fn, n)) / max(all, 1)
 }
 
-// reportShare is the share of a round that is told of.
+// reportShare is the share of an iteration that is reported.
 const reportShare = 1.0 / 3
 
-// backtracks says that what is set before a call in a loop is set again after it, as in
-// a search that takes its steps back.
+// backtracks reports whether a loop assigns the same before and after a call,
+// as a search does that takes its steps back.
 func (pl *Placement) backtracks(t *callgraph.Site, loop ast.Node) bool {
 	if loop == nil {
 		return false
@@ -205,8 +205,8 @@ func (pl *Placement) backtracks(t *callgraph.Site, loop ast.Node) bool {
 	return false
 }
 
-// sets notes what a statement sets that is no variable of its own, but for what is
-// made of what it was.
+// sets adds what a statement assigns to, except local variables and values
+// computed from the old ones.
 func sets(s ast.Stmt, out map[string]bool) {
 	switch s := s.(type) {
 	case *ast.AssignStmt:
@@ -230,7 +230,7 @@ func sets(s ast.Stmt, out map[string]bool) {
 	}
 }
 
-// mentions says that an expression has another one in it.
+// mentions reports whether an expression contains another one.
 func mentions(e ast.Expr, text string) (found bool) {
 	ast.Inspect(e, func(m ast.Node) bool {
 		x, ok := m.(ast.Expr)
@@ -240,10 +240,10 @@ func mentions(e ast.Expr, text string) (found bool) {
 	return found
 }
 
-// countsDepth says that a call within recursion has a parameter of its function, with a
-// constant more or less, among its arguments, as one that counts steps; and that it
-// is given no part of the data that the function was given. A parameter that is made both
-// more and less is a place.
+// countsDepth reports whether a recursive call passes a parameter plus or minus
+// a constant, as if it counted levels, and no part of the data that the
+// function was given. A parameter that grows in one call and shrinks in another
+// is a position.
 func (pl *Placement) countsDepth(t *callgraph.Site, back []*callgraph.Site) bool {
 	return !pl.passesPart(t) && slices.ContainsFunc(t.Call.Args, func(e ast.Expr) bool {
 		v, by := pl.depthStep(t.Caller, e)
@@ -256,8 +256,8 @@ func (pl *Placement) countsDepth(t *callgraph.Site, back []*callgraph.Site) bool
 	})
 }
 
-// boundedDepth says that a call within recursion makes a number less that is small
-// wherever the recursion begins.
+// boundedDepth reports whether a recursive call decreases a number that is
+// small wherever the recursion begins.
 func (pl *Placement) boundedDepth(t *callgraph.Site) bool {
 	p := pl.estimate()
 	for i, e := range t.Call.Args {
@@ -274,7 +274,8 @@ func (pl *Placement) boundedDepth(t *callgraph.Site) bool {
 	return false
 }
 
-// small says that a value is known, and lets recursion go a few steps only.
+// small reports whether a value is a constant that allows few levels of
+// recursion only.
 func small(v constant.Value) bool {
 	if v == nil || v.Kind() != constant.Int {
 		return false
@@ -283,8 +284,8 @@ func small(v constant.Value) bool {
 	return ok && n <= fewIterations
 }
 
-// depthStep returns the parameter that an expression is, with a constant more or less, and
-// the sign of that.
+// depthStep returns the parameter to which an expression adds a constant, and
+// the constant's sign.
 func (pl *Placement) depthStep(fn *callgraph.Function, e ast.Expr) (types.Object, int) {
 	e = ast.Unparen(e)
 	if id, ok := e.(*ast.Ident); ok {
@@ -312,10 +313,10 @@ func (pl *Placement) depthStep(fn *callgraph.Function, e ast.Expr) (types.Object
 	}
 }
 
-// passesPart says that a call is given a part of what its function was given: a field, an
-// element or some elements of a parameter, other than numbers and the like. What a
-// function gives itself must be in the place of that parameter: others are
-// what it chooses from.
+// passesPart reports whether a call passes a part of a parameter: a field, an
+// element or a slice of it, other than numbers and the like. In a direct
+// recursion it must be passed as that same parameter: from others, the function
+// only chooses.
 func (pl *Placement) passesPart(t *callgraph.Site) bool {
 	is := func(e ast.Expr, place func(types.Object) bool) bool {
 		typ := t.Caller.Pkg.Info.TypeOf(e)
@@ -360,8 +361,8 @@ func (pl *Placement) partOf(fn *callgraph.Function, e ast.Expr, depth int) types
 	return nil
 }
 
-// rootParam returns the parameter that an expression is, or is a part of. Inside of
-// another one it may be made of a parameter too.
+// rootParam returns the parameter that an expression is, or is a part of. With
+// inside set, a call with the parameter as argument counts too.
 func (pl *Placement) rootParam(fn *callgraph.Function, e ast.Expr, inside bool, depth int) types.Object {
 	switch x := ast.Unparen(e).(type) {
 	case *ast.Ident:
@@ -401,8 +402,8 @@ func (pl *Placement) rootParam(fn *callgraph.Function, e ast.Expr, inside bool, 
 	return nil
 }
 
-// sourceOf returns what a variable is given once, or what the loop ranges over that
-// declares it.
+// sourceOf returns the only value of a variable, or what the loop ranges over
+// that declares it.
 func (pl *Placement) sourceOf(fn *callgraph.Function, id *ast.Ident) (from ast.Expr) {
 	if o := fn.Pkg.Info.Uses[id]; o != nil {
 		fn.Walk(fn.Body, func(m ast.Node) bool {
@@ -420,8 +421,8 @@ func (pl *Placement) sourceOf(fn *callgraph.Function, id *ast.Ident) (from ast.E
 	return pl.singleValue(fn, id)
 }
 
-// maxCallsOnPath is how many of some calls one way through a piece of a function has at most,
-// but for loops.
+// maxCallsOnPath returns how many of some calls one path through a piece of a
+// function has at most, without repetition by loops.
 func maxCallsOnPath(root ast.Node, of []*callgraph.Site) int {
 	count := func(n ast.Node) (k int) {
 		if n == nil {
@@ -483,7 +484,7 @@ func maxCallsOnPath(root ast.Node, of []*callgraph.Site) int {
 	return list([]ast.Stmt{root.(ast.Stmt)})
 }
 
-// ends says that what follows a block is not done after it.
+// ends reports whether control does not reach what follows a block.
 func ends(b *ast.BlockStmt) bool {
 	if len(b.List) == 0 {
 		return false

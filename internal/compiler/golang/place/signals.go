@@ -8,8 +8,9 @@ import (
 	"github.com/cairnrun/cairn/internal/compiler/golang/rewrite"
 )
 
-// eachWait calls f for the go statements of a package whose goroutines wait for
-// signals, and where they do: these can be started again.
+// EachSignalWait calls f for the go statements of a package whose goroutines
+// only wait for signals, with the statement that waits. Such a goroutine can be
+// started again.
 func EachSignalWait(s *load.Package, fset *token.FileSet, f func(g *ast.GoStmt, at ast.Stmt)) {
 	for _, file := range s.Files {
 		ast.Inspect(file, func(n ast.Node) bool {
@@ -23,7 +24,8 @@ func EachSignalWait(s *load.Package, fset *token.FileSet, f func(g *ast.GoStmt, 
 	}
 }
 
-// onlyWaitsForSignal says that the goroutine that a text tells of only waits for signals.
+// onlyWaitsForSignal reports whether the goroutine that a text describes only
+// waits for signals.
 func (pl *Placement) onlyWaitsForSignal(warnings string) bool {
 	if pl.signalWaits == nil {
 		pl.signalWaits = map[string]bool{}

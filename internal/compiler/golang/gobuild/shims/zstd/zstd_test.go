@@ -9,8 +9,8 @@ import (
 	real "github.com/klauspost/compress/zstd"
 )
 
-// standIn reads as internal/zstd does, which can be imported only where the
-// package is laid over; the tests of builds run it there.
+// standIn reads as internal/zstd does, which only the standard library can
+// import. The tests of package gobuild run the shim there.
 type standIn struct{ *real.Decoder }
 
 func (s standIn) Reset(r io.Reader) { s.Decoder.Reset(r) }

@@ -1,4 +1,4 @@
-// A receive is pending whenever a round begins.
+// A receive is pending whenever an iteration begins.
 package main
 
 import (
