@@ -120,12 +120,12 @@ func TestExplain_Messages(t *testing.T) {
 				}
 				delete(want, l.Line)
 				if l.Messages != m[0] {
-					t.Errorf("line %d is %s, want %s (%v)", l.Line, l.Messages, m[0], l.Because)
+					t.Errorf("line %d is %s, want %s (%v)", l.Line, l.Messages, m[0], l.Reasons)
 				}
-				if (l.Messages == "safe") != (len(l.Because) == 0) {
-					t.Errorf("line %d is %s because of %q", l.Line, l.Messages, l.Because)
+				if (l.Messages == "safe") != (len(l.Reasons) == 0) {
+					t.Errorf("line %d is %s because of %q", l.Line, l.Messages, l.Reasons)
 				}
-				for _, b := range l.Because {
+				for _, b := range l.Reasons {
 					if part := strings.Split(b, ":"); len(part) < 2 || !because[atoi(part[1])] {
 						t.Errorf("line %d: unexpected reason %s", l.Line, b)
 					}
@@ -429,7 +429,7 @@ func TestExplain_Examples(t *testing.T) {
 			}
 			for _, l := range e.Loops {
 				if strings.HasPrefix(c.name, "npb") && l.Chosen && l.Messages != "safe" {
-					t.Errorf("%s:%d is %s, and not safe: %q", l.File, l.Line, l.Messages, l.Because)
+					t.Errorf("%s:%d is %s, and not safe: %q", l.File, l.Line, l.Messages, l.Reasons)
 				}
 			}
 			var b strings.Builder

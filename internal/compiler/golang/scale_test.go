@@ -187,7 +187,7 @@ func TestExplain_Scale(t *testing.T) {
 		}
 		for _, l := range e.Loops {
 			if l.Chosen && filepath.Base(l.File) == "main.go" && l.Messages != "safe" {
-				t.Errorf("%d lines: the main loop is %s: %q", p.Lines, l.Messages, l.Because)
+				t.Errorf("%d lines: the main loop is %s: %q", p.Lines, l.Messages, l.Reasons)
 			}
 		}
 		if len(e.Loops) == 0 {

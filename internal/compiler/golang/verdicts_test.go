@@ -499,7 +499,7 @@ again:
 				}
 				found = true
 				if l.Messages != c.want && (c.want != "not safe" || l.Messages == "safe") {
-					t.Errorf("it is %s, want %s: %v", l.Messages, c.want, l.Because)
+					t.Errorf("it is %s, want %s: %v", l.Messages, c.want, l.Reasons)
 				}
 			}
 			if !found {

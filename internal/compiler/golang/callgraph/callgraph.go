@@ -45,14 +45,15 @@ func (t *Site) At() token.Pos {
 	return t.Call.Pos()
 }
 
+// SiteKind is how a site calls.
 type SiteKind int
 
 const (
-	PlainCall     SiteKind = iota
-	DeferCall              // by defer
-	GoCall                 // by go
-	SyncCallback           // passed to a library, which calls it before it returns
-	AsyncCallback          // passed to a library, which may call it at any time
+	PlainCall     SiteKind = iota // f(x), or a loop over f
+	DeferCall                     // by defer
+	GoCall                        // by go
+	SyncCallback                  // passed to a library, which calls it before it returns
+	AsyncCallback                 // passed to a library, which may call it at any time
 )
 
 // Graph is the graph of calls between functions with source.

@@ -50,11 +50,11 @@ type Explanation struct {
 	Modes []ModeInfo `json:"modes,omitempty"`
 	// Devices describes the use of devices; nil if there is none.
 	Devices *DeviceInfo `json:"devices,omitempty"`
-	// Given lists what was assumed to be the same on all ranks.
-	Given    []string `json:"given,omitempty"`
-	Assumed  int      `json:"assumed"` // conditions in which an error is assumed to be nil
-	Warnings []string `json:"warnings,omitempty"`
-	Phases   []Time   `json:"phases"`
+	// Uniform lists what was assumed to be the same on all ranks.
+	Uniform    []string `json:"uniform,omitempty"`
+	AssumedNil int      `json:"assumed_nil"` // conditions in which an error is assumed to be nil
+	Warnings   []string `json:"warnings,omitempty"`
+	Phases     []Time   `json:"phases"`
 
 	curve string
 	// Work is the number of steps of the analysis of messages.
@@ -95,10 +95,10 @@ type LoopInfo struct {
 	// Messages is safe, unsafe or unknown, for the beginning of the body.
 	// It is empty if the loop is not chosen or the program has no messages.
 	Messages string   `json:"messages,omitempty"`
-	Because  []string `json:"because,omitempty"`
-	// Never are the numbers of ranks for which no run without errors comes
+	Reasons  []string `json:"reasons,omitempty"`
+	// Unreached are the numbers of ranks for which no run without errors comes
 	// here.
-	Never []int `json:"never,omitempty"`
+	Unreached []int `json:"unreached,omitempty"`
 	// Goroutines are those that may be alive here.
 	Goroutines []string `json:"goroutines,omitempty"`
 	// Point reports whether the loop gets a point. A chosen loop may get
@@ -119,7 +119,7 @@ type Time struct {
 // Explain chooses the loops of a program, and finds which messages may be in
 // flight and which goroutines may be alive there.
 func Explain(p *lower.Program, o Options) *Explanation {
-	e := &Explanation{Package: p.Package, Files: p.Files, Lines: p.Lines, Assumed: p.Assumed, Warnings: slices.Clone(p.Warnings)}
+	e := &Explanation{Package: p.Package, Files: p.Files, Lines: p.Lines, AssumedNil: p.AssumedNil, Warnings: slices.Clone(p.Warnings)}
 	for _, ph := range p.Phases {
 		e.Phases = append(e.Phases, Time{ph.Name, ph.Took.Seconds()})
 	}
@@ -156,7 +156,7 @@ func Explain(p *lower.Program, o Options) *Explanation {
 		found = commcheck.Analyse(p.Program, commcheck.Options{Ranks: e.Ranks, Uniform: true})
 		e.Work = found.Work
 		for _, g := range found.Given {
-			e.Given = append(e.Given, g.String())
+			e.Uniform = append(e.Uniform, g.String())
 		}
 		phase("messages")
 	}
@@ -181,9 +181,9 @@ func Explain(p *lower.Program, o Options) *Explanation {
 			l.Goroutines = e.liveness.at(v.Loop)
 			if found != nil {
 				verdict := found.Body(v.Stmt)
-				l.Messages, l.Never = verdict.Kind.String(), verdict.Never
+				l.Messages, l.Unreached = verdict.Kind.String(), verdict.Never
 				for _, b := range verdict.Because {
-					l.Because = append(l.Because, b.String())
+					l.Reasons = append(l.Reasons, b.String())
 				}
 			}
 		}
@@ -306,11 +306,11 @@ func (e *Explanation) Text(w io.Writer, all, times bool) error {
 	}
 	if len(e.Ranks) > 0 {
 		b.WriteString("\nMessages were analysed for " + joinNumbers(e.Ranks) + " ranks, in runs without errors")
-		if len(e.Given) > 0 {
+		if len(e.Uniform) > 0 {
 			b.WriteString(".\nAssumed to be the same on all ranks:\n")
-			for i, g := range e.Given {
-				if i == 5 && len(e.Given) > 6 && !all {
-					fmt.Fprintf(&b, "  and %d more, which --all shows\n", len(e.Given)-i)
+			for i, g := range e.Uniform {
+				if i == 5 && len(e.Uniform) > 6 && !all {
+					fmt.Fprintf(&b, "  and %d more, which --all shows\n", len(e.Uniform)-i)
 					break
 				}
 				b.WriteString("  " + g + "\n")
@@ -353,11 +353,11 @@ func (e *Explanation) writeLoop(b *strings.Builder, l LoopInfo) {
 	case "unknown":
 		b.WriteString("    messages: unknown; a checkpoint there needs a round of all ranks, and saves the messages in flight\n")
 	}
-	for _, s := range l.Because {
+	for _, s := range l.Reasons {
 		fmt.Fprintf(b, "      %s\n", s)
 	}
-	if len(l.Never) > 0 {
-		fmt.Fprintf(b, "      with %s ranks, only runs with an error come here\n", joinNumbers(l.Never))
+	if len(l.Unreached) > 0 {
+		fmt.Fprintf(b, "      with %s ranks, only runs with an error come here\n", joinNumbers(l.Unreached))
 	}
 	if strings.HasPrefix(l.NoPoint, "goroutines") {
 		return // they are named there
@@ -370,6 +370,7 @@ func (e *Explanation) writeLoop(b *strings.Builder, l LoopInfo) {
 	}
 }
 
+// Plural returns a number with a noun, in the plural if there is not one.
 func Plural(n int, what string) string {
 	if n == 1 {
 		return "1 " + what

@@ -180,7 +180,7 @@ func (in *instrumenter) attempt() (*Result, error) {
 	if len(in.Points) == 0 {
 		return nil, in.failure()
 	}
-	out := &Result{Files: map[string][]byte{}, Runtime: load.OverlayPath}
+	out := &Result{Files: map[string][]byte{}, Runtime: load.StdRuntimePath}
 	if in.usesCairn() {
 		out.Runtime = load.RuntimePath
 	}

@@ -54,6 +54,7 @@ var (
 	ErrSource = errors.New("the program does not compile")
 )
 
+// Import paths of Cairn's packages.
 const (
 	CairnPath  = "github.com/cairnrun/cairn"
 	MPIPath    = CairnPath + "/mpi"
@@ -69,15 +70,16 @@ type Package struct {
 	Info    *types.Info
 }
 
+// Program is a Go program: its packages, parsed and type-checked.
 type Program struct {
 	ctx     context.Context
 	Dir     string
 	Options Options
 	Fset    *token.FileSet
 
-	ByPath  map[string]*Listed
-	Library map[string]bool
-	Sources []*Package // dependencies first
+	ByPath  map[string]*Listed // all packages, by import path
+	Library map[string]bool    // import paths of packages that are not looked into
+	Sources []*Package         // dependencies first
 	Main    *Package
 	im      *imports
 
@@ -280,8 +282,9 @@ func (s *Package) remedy() string {
 func (s *Package) Rewritable() bool { return !s.Standard && len(s.CgoFiles) == 0 }
 
 // RuntimePath is the import path of the run time in programs that use Cairn,
-// OverlayPath in all others.
+// StdRuntimePath that in all others, where the run
+// time is part of the standard library.
 const (
-	RuntimePath = CairnPath + "/resume"
-	OverlayPath = "cairnrt/resume"
+	RuntimePath    = CairnPath + "/resume"
+	StdRuntimePath = "cairnrt/resume"
 )

@@ -23,7 +23,7 @@ func TestLoad_OtherModule(t *testing.T) {
 	}
 	for pattern, want := range map[string]string{
 		"./m/p": "./m/p is part of the module in " + filepath.Join(root, "m"),
-		"./n":   "./n is in no module: 'go mod init NAME'",
+		"./n":   "./n is in no module: run 'go mod init NAME'",
 	} {
 		_, err := Load(t.Context(), root, []string{pattern}, Options{Env: append(os.Environ(), "GOWORK=off", "GO111MODULE=on")})
 		if err == nil || !strings.Contains(err.Error(), want) {

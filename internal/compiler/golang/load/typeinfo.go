@@ -26,6 +26,7 @@ func Callee(s *Package, call *ast.CallExpr) types.Object {
 	return nil
 }
 
+// IsPointer reports whether t is a pointer.
 func IsPointer(t types.Type) bool {
 	_, ok := t.Underlying().(*types.Pointer)
 	return ok
@@ -41,6 +42,7 @@ func IsDeviceType(t types.Type, name string) bool {
 	return ok && named.Obj().Name() == name && named.Obj().Pkg() != nil && named.Obj().Pkg().Path() == DevicePath
 }
 
+// IsError reports whether t is the type error.
 func IsError(t types.Type) bool {
 	return t != nil && types.Identical(t, types.Universe.Lookup("error").Type())
 }

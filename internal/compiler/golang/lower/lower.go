@@ -370,6 +370,7 @@ func (l *lowerer) variable(obj types.Object) *ir.Var {
 	return v
 }
 
+// Callees returns the procedures that a statement calls or starts.
 func Callees(s ir.Stmt) []*ir.Proc {
 	switch s := s.(type) {
 	case *ir.Call:

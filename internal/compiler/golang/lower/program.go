@@ -23,12 +23,13 @@ type Program struct {
 	//
 	// on a loop's line or on the line before it.
 	Points, Skip []ir.Pos
-	Strays       []Stray
+	// Strays are such comments that belong to no loop.
+	Strays []Stray
 	// Files and Lines count the source of all packages but libraries.
 	Files, Lines int
-	// Assumed is the number of conditions in which an error is assumed to
+	// AssumedNil is the number of conditions in which an error is assumed to
 	// be nil.
-	Assumed int
+	AssumedNil int
 	// Warnings are sentences, most of them with a position.
 	Warnings []string
 	// Phases are the stages so far, and how long each took.
@@ -37,8 +38,8 @@ type Program struct {
 	Extents   []Extent
 	Source    *load.Program
 	Dynamic   *callgraph.Dynamic
-	At        func(token.Pos) ir.Pos
-	ShortName func(string) string
+	At        func(token.Pos) ir.Pos // a position, with the file's ShortName
+	ShortName func(string) string    // a file's name for messages
 }
 
 // Lower lowers the packages of a program.
@@ -49,7 +50,7 @@ func Lower(ld *load.Program, g *callgraph.Dynamic) (*Program, error) {
 	l := newLowerer(ld, g, nil)
 	l = newLowerer(ld, g, l.worldComms(l.program()))
 	p.Program = l.program()
-	p.Assumed, p.Extents = l.assumed, l.extents
+	p.AssumedNil, p.Extents = l.assumed, l.extents
 	p.Source, p.Dynamic, p.At, p.ShortName = ld, g, l.pos, l.short
 	l.comments(p)
 	for _, s := range ld.Sources {

@@ -12,9 +12,8 @@
 // one iteration takes all the time. The warning is of use only if it is right.
 // A backtracking search and a walk over a tree look alike: both call
 // themselves several times, with an argument for the depth. Most of the file
-// tells them apart: by moves that are undone, by depth counters, by
-// parts of the data that are passed on. Every rule stands for a program for
-// which a simpler one was wrong; the tests hold these programs.
+// tells them apart: by moves that are undone, by depth counters, by parts of
+// the data that are passed on. The tests hold programs of both kinds.
 package place
 
 import (
@@ -65,6 +64,7 @@ func New(p *lower.Program) *Placement {
 	return pl
 }
 
+// LoopBody returns the body of a loop, or n itself if it is a function's body.
 func LoopBody(n ast.Node) *ast.BlockStmt {
 	switch n := n.(type) {
 	case *ast.ForStmt:
