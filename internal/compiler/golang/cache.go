@@ -12,6 +12,9 @@ import (
 	"time"
 )
 
+// cacheLimit is how many bytes of programs the cache may hold.
+const cacheLimit = 1 << 30
+
 // findCached returns a program of the cache, or nil.
 func findCached(cache, key string) *Made {
 	if key == "" {
@@ -111,6 +114,3 @@ func prune(cache string, limit int64, keep string) error {
 	}
 	return nil
 }
-
-// cacheLimit is how many bytes of programs the cache may hold.
-const cacheLimit = 1 << 30

@@ -22,6 +22,10 @@ import (
 	"github.com/cairnrun/cairn/internal/compiler/golang/rewrite"
 )
 
+// ErrOutput says that a program was built, but could not be written to its
+// file.
+var ErrOutput = errors.New("the program could not be written")
+
 // MakeOptions are the options of Make and Rewrite.
 type MakeOptions struct {
 	gobuild.Options
@@ -294,7 +298,3 @@ func (o *MakeOptions) key(b *gobuild.Builder) (string, error) {
 	}
 	return b.Key(fmt.Sprintf("%q %s", o.Take, how))
 }
-
-// ErrOutput says that a program was built, but could not be written to its
-// file.
-var ErrOutput = errors.New("the program could not be written")

@@ -7,6 +7,10 @@ import (
 	"strings"
 )
 
+// runtimeTags are set for the run time, whatever tags the program is built
+// with.
+var runtimeTags = []string{"static", "cairnrt"}
+
 // simplifyConstraint evaluates runtimeTags in a file's build constraint. It
 // returns nil if the file is never built.
 func simplifyConstraint(text []byte) []byte {
@@ -77,7 +81,3 @@ func simplifyTwo(x, y constraint.Expr, decides bool, join func(a, b constraint.E
 	}
 	return join(a, b), false, false
 }
-
-// runtimeTags are set for the run time, whatever tags the program is built
-// with.
-var runtimeTags = []string{"static", "cairnrt"}

@@ -61,6 +61,14 @@ const (
 	DevicePath = CairnPath + "/device"
 )
 
+// RuntimePath is the import path of the run time in programs that use Cairn,
+// StdRuntimePath that in all others, where the run
+// time is part of the standard library.
+const (
+	RuntimePath    = CairnPath + "/resume"
+	StdRuntimePath = "cairnrt/resume"
+)
+
 // Package is a package whose source is read.
 type Package struct {
 	*Listed
@@ -280,11 +288,3 @@ func (s *Package) remedy() string {
 
 // Rewritable reports whether the package's source can be replaced.
 func (s *Package) Rewritable() bool { return !s.Standard && len(s.CgoFiles) == 0 }
-
-// RuntimePath is the import path of the run time in programs that use Cairn,
-// StdRuntimePath that in all others, where the run
-// time is part of the standard library.
-const (
-	RuntimePath    = CairnPath + "/resume"
-	StdRuntimePath = "cairnrt/resume"
-)
