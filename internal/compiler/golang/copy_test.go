@@ -43,7 +43,7 @@ func TestMade_CopyOverFile(t *testing.T) {
 	if st, err := os.Lstat(at("link")); err != nil || st.Mode().Type() != os.ModeSymlink {
 		t.Error("the link is gone")
 	}
-	for name, why := range map[string]string{"main.go": "is not a program", "pipe": "no file"} {
+	for name, why := range map[string]string{"main.go": "is not a program", "pipe": "is not a file"} {
 		if err := m.Copy(at(name)); err == nil || !strings.Contains(err.Error(), why) || !strings.Contains(err.Error(), "-o") {
 			t.Errorf("%s: %v", name, err)
 		}

@@ -197,7 +197,7 @@ func TestExplain_Comments(t *testing.T) {
 	if want := []string{"16 true true", "21 true true", "8 false true"}; !slices.Equal(got, want) {
 		t.Errorf("got %q, want %q", got, want)
 	}
-	if len(e.Warnings) != 1 || !strings.Contains(e.Warnings[0], "main.go:24: the comment //cairn:nonsense is not known") {
+	if len(e.Warnings) != 1 || !strings.Contains(e.Warnings[0], "main.go:24: unknown comment //cairn:nonsense") {
 		t.Errorf("warnings %q", e.Warnings)
 	}
 }
