@@ -257,7 +257,7 @@ with h5py.File(sys.argv[2], "r+") as f:
 	if err != nil {
 		t.Fatal(err)
 	}
-	cairnRun(t, "verify", "--accept", dir+"@3").exit(exitFailed).complains("another process is using this checkpoint folder", "stop it first")
+	cairnRun(t, "verify", "--accept", dir+"@3").exit(exitFailed).complains("another process is using this checkpoint directory", "stop it first")
 	lock.Close()
 
 	doc := decode[verifyDocument](cairnAccept(t, "verify", "--json", "--accept", dir+"@3").says("grid"))
@@ -334,7 +334,7 @@ func TestDiff_OtherVariables(t *testing.T) {
 	if err := p.Checkpoint(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	cairnRun(t, "diff", a, b).exit(exitFound).says("only in the first set", "only in the second set", "shape [262144] in the first set, [10] in the second")
+	cairnRun(t, "diff", a, b).exit(exitFound).says("only in the first checkpoint", "only in the second checkpoint", "shape [262144] in the first checkpoint, [10] in the second")
 	extra = 1
 	if err := p.Checkpoint(t.Context()); err != nil {
 		t.Fatal(err)
@@ -439,7 +439,7 @@ func TestGC_InUse(t *testing.T) {
 	if err := p.Checkpoint(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	cairnRun(t, "gc", dir).exit(exitFailed).complains("another process is using this checkpoint folder", "stop it first")
+	cairnRun(t, "gc", dir).exit(exitFailed).complains("another process is using this checkpoint directory", "stop it first")
 	for _, cmd := range []string{"list", "inspect", "verify"} { // reading is fine
 		cairnRun(t, cmd, dir).exit(exitFine)
 	}

@@ -319,7 +319,7 @@ func (c *call) blocksText(blocks []damagedBlock) {
 	printed := 0
 	for _, b := range blocks {
 		seen[b.Reason]++
-		if printed == most || strings.Contains(b.Reason, "base of this set") && seen[b.Reason] > alike {
+		if printed == most || strings.Contains(b.Reason, "base of this checkpoint") && seen[b.Reason] > alike {
 			continue
 		}
 		printed++

@@ -2,7 +2,7 @@ package ckpt
 
 import "sort"
 
-// compaction says which bases of a set its successor does without, so that no set
+// compaction says which bases of a checkpoint its successor does without, so that no checkpoint
 // ever needs more than a few older files.
 type compaction struct {
 	table *Table
@@ -11,7 +11,7 @@ type compaction struct {
 	rows  []int  // of the blocks to be moved, ascending
 }
 
-// spread bounds what the bases of a set may store, needed or not, in units of
+// spread bounds what the bases of a checkpoint may store, needed or not, in units of
 // the state.
 const spread = 3
 
@@ -80,8 +80,8 @@ func (l *compaction) blocks(d *Dataset, lo, hi int) (blocks []int) {
 	return blocks
 }
 
-// changes returns for each dataset of a set the share of its blocks that
-// differ from the set before; -1: there is none to compare with.
+// changes returns for each dataset of a checkpoint the share of its blocks that
+// differ from the checkpoint before; -1: there is none to compare with.
 func changes(t, prev *Table) []float64 {
 	out := make([]float64, len(t.Datasets))
 	for i := range t.Datasets {

@@ -20,7 +20,7 @@ import (
 
 var ctx = context.Background()
 
-// save publishes sets of v on fsys, one per change.
+// save publishes checkpoints of v on fsys, one per change.
 func save(t testing.TB, fsys vfs.FS, opts Options, v *ckpttest.Values, changes ...func()) *store.Dir {
 	t.Helper()
 	dir, err := store.Create(fsys, "/ckpt", 0)
@@ -51,7 +51,7 @@ func save(t testing.TB, fsys vfs.FS, opts Options, v *ckpttest.Values, changes .
 	return dir
 }
 
-// load reads a set into fresh values.
+// load reads a checkpoint into fresh values.
 func load(fsys vfs.FS, path string) (*ckpttest.Values, error) {
 	s, err := Open(fsys, path)
 	if err != nil {
@@ -174,7 +174,7 @@ func parallel(n int, f func(i int, data []byte), data []byte) {
 	wg.Wait()
 }
 
-// TestLoad_Truncated cuts a small set at every length.
+// TestLoad_Truncated cuts a small checkpoint at every length.
 func TestLoad_Truncated(t *testing.T) {
 	want := ckpttest.Sample(600)
 	fsys := vfstest.NewMem()
@@ -188,7 +188,7 @@ func TestLoad_Truncated(t *testing.T) {
 	}, data)
 }
 
-// TestLoad_FlipsInBlocks flips bits spread over a set with many blocks, and over
+// TestLoad_FlipsInBlocks flips bits spread over a checkpoint with many blocks, and over
 // the base files of a differential one.
 func TestLoad_FlipsInBlocks(t *testing.T) {
 	want := ckpttest.Sample(200_000)
@@ -199,7 +199,7 @@ func TestLoad_FlipsInBlocks(t *testing.T) {
 		t.Fatal(err)
 	}
 	if len(files) != 3 {
-		t.Fatalf("%d files in the set, want it and two bases", len(files))
+		t.Fatalf("%d files in the checkpoint, want it and two bases", len(files))
 	}
 	for _, f := range files {
 		path := "/ckpt/ckpt-00000003/" + f.Name()

@@ -10,7 +10,7 @@ import (
 )
 
 // deferredRun is consecutive blocks in host memory that nobody changes unasked:
-// they are digested and copied when the program has gone on.
+// they are digested and copied when the program has continued.
 type deferredRun struct {
 	dataset, lo, hi int
 	data            []byte
@@ -30,7 +30,7 @@ type deferredPart struct {
 }
 
 // assignDeferred takes a run of host memory that stands still. same: it is as it
-// was in the previous set.
+// was in the previous checkpoint.
 func (c *copying) assignDeferred(i int, r Placement, same bool, h *history) {
 	d := &c.l.Datasets[i]
 	if !same {

@@ -78,7 +78,7 @@ func TestDeferred_MemoryReleased(t *testing.T) {
 				gone := time.AfterFunc(time.Duration(after)*time.Millisecond, func() { opts.Helper.Close() })
 				defer gone.Stop()
 			}
-			set, err := s.Save(ctx, img, nil, Note{})
+			index, err := s.Save(ctx, img, nil, Note{})
 			if err == nil {
 				res := <-s.Done()
 				s.Collect(res)
@@ -91,7 +91,7 @@ func TestDeferred_MemoryReleased(t *testing.T) {
 				t.Errorf("%d parts are still held, after %v", a.Guarded.Load(), err)
 			}
 			if err == nil {
-				if b := restoreFake(t, dir, set, 0, false); !bytes.Equal(b.Data, a.Data) {
+				if b := restoreFake(t, dir, index, 0, false); !bytes.Equal(b.Data, a.Data) {
 					t.Error("other values")
 				}
 				if n := len(s.staging.Free()) + len(s.staging.Ring()); n != s.staging.Len() {
@@ -126,7 +126,7 @@ func (e *estimates) Begin(j Job) {
 // TestSave_Estimate: room in the file is made for what will probably be stored, not
 // for all that is looked at: a disk that has room for the changes is enough.
 func TestSave_Estimate(t *testing.T) {
-	for _, still := range []bool{true, false} {
+	for _, guarded := range []bool{true, false} {
 		dir, err := store.Create(vfstest.NewMem(), "/ckpt", 0)
 		if err != nil {
 			t.Fatal(err)
@@ -135,8 +135,8 @@ func TestSave_Estimate(t *testing.T) {
 		for i := range a.Data {
 			a.Data[i] = byte(i>>12) | 1
 		}
-		a.Parts = []ckpttest.Part{{Len: 16 << 20, Guarded: still}}
-		if !still {
+		a.Parts = []ckpttest.Part{{Len: 16 << 20, Guarded: guarded}}
+		if !guarded {
 			a.Parts[0].Dev = &ckpttest.Device{Room: 1 << 30}
 		}
 		a.Upload(true)
@@ -170,7 +170,7 @@ func TestSave_Estimate(t *testing.T) {
 			}
 			prev = res.Table
 			if w.last > most || step == 0 && w.last < most {
-				t.Errorf("still %v, step %d: %d bytes were expected, the file has %d", still, step, w.last, res.Written)
+				t.Errorf("still %v, step %d: %d bytes were expected, the file has %d", guarded, step, w.last, res.Written)
 			}
 		}
 		s.Close()
@@ -213,7 +213,7 @@ func (s *stuck) letGo() {
 }
 
 // TestDeferred_ProgramWrites: the program changes what stands still while no byte of it gets to
-// the disk. It does not wait for that, and the set has what was there before.
+// the disk. It does not wait for that, and the checkpoint has what was there before.
 func TestDeferred_ProgramWrites(t *testing.T) {
 	const size = 20 << 20
 	for seed := range uint64(4) {
@@ -245,7 +245,7 @@ func TestDeferred_ProgramWrites(t *testing.T) {
 				t.Fatal(err)
 			}
 			was := bytes.Clone(a.Data)
-			set, err := s.Save(ctx, img, nil, Note{})
+			index, err := s.Save(ctx, img, nil, Note{})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -266,8 +266,8 @@ func TestDeferred_ProgramWrites(t *testing.T) {
 				t.Fatal(res.Err)
 			}
 			s.writer = w.Writer
-			if b := restoreFake(t, dir, set, 0, false); !bytes.Equal(b.Data, was) {
-				t.Fatalf("seed %d, round %d: the set has what was written after the point", seed, round)
+			if b := restoreFake(t, dir, index, 0, false); !bytes.Equal(b.Data, was) {
+				t.Fatalf("seed %d, round %d: the checkpoint has what was written after the point", seed, round)
 			}
 			for i := range s.buffers.free {
 				for k := range s.buffers.free[:i] {

@@ -12,21 +12,21 @@ import (
 	"github.com/cairnrun/cairn/internal/mem"
 )
 
-// What lies on devices is saved in two steps. While the program is held, the
+// What lies on devices is saved in two steps. While the program is paused, the
 // device copies it (freezes it), or, where little is expected to have changed,
-// computes digests first and copies only what differs (sifts it). Then the
-// program goes on, and the copy is drained: block by block into staging memory
+// computes digests first and copies only what differs (diffs it). Then the
+// program continues, and the copy is drained: block by block into staging memory
 // that the device writes by itself, and from there to the writer like all else.
 //
 //	held      device: kernels … │ freeze │ kernels of the program …
 //	drained                              │ digests │ copy │ copy │ copy …
 //	          host:                                │ segment → writer │ …
 //
-//	held      device: kernels … │ sift: digests, copy │ kernels of the program …
+//	held      device: kernels … │ diff: digests, copy │ kernels of the program …
 //	drained                                           │ copy │ copy …
 //	          host:                                   │ segment → writer │ …
 //
-// A device without room for a copy is drained while the program is held.
+// A device without room for a copy is drained while the program is paused.
 
 // ringSegments bounds the staging memory that a drain uses beside what the
 // program's own memory needs.
@@ -122,7 +122,7 @@ func (r *Placement) extent(d *Dataset, lo, hi int) mem.Extent {
 	return mem.Extent{Buffer: r.Place.Buffer, Off: r.Place.Off + from, Len: min(int64(hi-lo)*d.Block, r.Place.Len-from), Block: d.Block}
 }
 
-// diffable are the blocks of a run that can be sifted: all but a short last one.
+// diffable are the blocks of a run that can be diffed: all but a short last one.
 func (r *Placement) diffable(d *Dataset) (lo, hi int) {
 	if d.BlockLen(r.Hi-1) <= mem.ShortBlock {
 		return r.Lo, r.Hi - 1
@@ -130,7 +130,7 @@ func (r *Placement) diffable(d *Dataset) (lo, hi int) {
 	return r.Lo, r.Hi
 }
 
-// mostChanged is how many blocks of lo…hi may come out of a sieve before all of
+// mostChanged is how many blocks of lo…hi may come out of a diff before all of
 // them are copied: more than changed last time, and those that must move.
 func mostChanged(d *Dataset, h *history, l *compaction, lo, hi int) int {
 	return min(int(2*h.changed*float64(hi-lo))+len(l.blocks(d, lo, hi))+64, hi-lo)
@@ -153,8 +153,8 @@ type deviceExtent struct {
 type deviceTask struct {
 	c     *copying
 	dev   mem.Device
-	diffs []deviceExtent // sift
-	take  []deviceExtent // copy: all of it, then also what was sifted
+	diffs []deviceExtent // diff
+	take  []deviceExtent // copy: all of it, then also what was diffed
 	live  bool           // some of take is what the program works with
 }
 
@@ -234,7 +234,7 @@ func unwritten(runs []Placement, r Placement) bool {
 	return at >= r.Hi
 }
 
-// startDevices starts what devices must do before the program goes on. The function
+// startDevices starts what devices must do before the program continues. The function
 // it returns waits for that. Where there is nothing to do meanwhile, it is done
 // at once: waking another thread takes longer than much of it.
 func (c *copying) startDevices() (wait func() error) {
@@ -324,13 +324,13 @@ func (j *classifier) mark(k int, dig xxh3.Uint128) Mark {
 	return MarkStaged
 }
 
-// start does what must be done on the device before the program goes on.
+// start does what must be done on the device before the program continues.
 func (t *deviceTask) start() error {
 	err := t.s().pin(t.dev)
 	if err == nil {
 		err = t.startDiffs()
 	}
-	if err == nil { // the device gets this while it sifts
+	if err == nil { // the device gets this while it diffs
 		err = t.freezeAll()
 	}
 	for i := range t.diffs {
@@ -394,8 +394,8 @@ func (t *deviceTask) startDiffs() error {
 	return nil
 }
 
-// expectSame tells the sieve of an extent which digests its blocks have if
-// they may stay where the previous set has them.
+// expectSame tells the diff of an extent which digests its blocks have if
+// they may stay where the previous checkpoint has them.
 func (c *copying) expectSame(e *deviceExtent) {
 	want := e.diff.Expect()
 	old := c.old[e.dataset][e.lo:][:len(want)]

@@ -44,7 +44,7 @@ func TestSave_OnDevicesHelperGone(t *testing.T) {
 					t.Fatal(err)
 				}
 				gone := time.AfterFunc(time.Duration(after*after)*500*time.Microsecond, func() { opts.Helper.Close() })
-				set, err := s.Save(ctx, img, nil, Note{})
+				index, err := s.Save(ctx, img, nil, Note{})
 				if err == nil {
 					res := <-s.Done()
 					s.Collect(res)
@@ -52,7 +52,7 @@ func TestSave_OnDevicesHelperGone(t *testing.T) {
 				}
 				gone.Stop()
 				if err == nil {
-					if b := restoreFake(t, dir, set, 0, false); !bytes.Equal(b.Data, a.Data) {
+					if b := restoreFake(t, dir, index, 0, false); !bytes.Equal(b.Data, a.Data) {
 						t.Fatal("other values")
 					}
 				} else if !errors.Is(err, ErrHelperGone) {

@@ -39,17 +39,17 @@ func TestSave_OnDevicesLine(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			set, err := s.Save(ctx, img, nil, Note{})
+			index, err := s.Save(ctx, img, nil, Note{})
 			if err != nil {
 				t.Fatal(err)
 			}
-			s.Line(set - 1)
+			s.Line(index - 1)
 			r := <-s.Done()
 			if s.Collect(r); r.Err != nil {
 				t.Fatal(r.Err)
 			}
-			s.Line(set)
-			if b := restoreFake(t, dir, set, 0, false); !bytes.Equal(b.Data, a.Data) {
+			s.Line(index)
+			if b := restoreFake(t, dir, index, 0, false); !bytes.Equal(b.Data, a.Data) {
 				t.Fatal("other values")
 			}
 		}

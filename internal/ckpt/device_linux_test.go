@@ -15,10 +15,10 @@ import (
 	"github.com/cairnrun/cairn/internal/vfs/vfstest"
 )
 
-func restoreFake(t testing.TB, dir *store.Dir, set uint64, size int64, inPlace bool) *ckpttest.Array {
+func restoreFake(t testing.TB, dir *store.Dir, index uint64, size int64, inPlace bool) *ckpttest.Array {
 	t.Helper()
 	mem.MakeRemotes(func(n int64) (unsafe.Pointer, error) { return ckpttest.NewArray(n).Ptr, nil })
-	s, err := Open(dir.FS(), dir.File(set))
+	s, err := Open(dir.FS(), dir.File(index))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -42,7 +42,7 @@ func restoreFake(t testing.TB, dir *store.Dir, set uint64, size int64, inPlace b
 }
 
 // TestSave_OnDevices saves an array that lies on devices and on the host, changes it, and
-// saves again; every set holds what it held then.
+// saves again; every checkpoint holds what it held then.
 func TestSave_OnDevices(t *testing.T) {
 	inHomes(t, func(t *testing.T, h home) {
 		over := 0
@@ -87,12 +87,12 @@ func TestSave_OnDevices(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				set, err := s.Save(ctx, img, nil, Note{})
+				index, err := s.Save(ctx, img, nil, Note{})
 				if err != nil {
 					t.Fatal(err)
 				}
 				want := bytes.Clone(a.Data)
-				for _, w := range a.Parts { // the program goes on
+				for _, w := range a.Parts { // the program continues
 					clear(w.Buf)
 				}
 				res := <-s.Done()
@@ -105,7 +105,7 @@ func TestSave_OnDevices(t *testing.T) {
 					copy(a.Parts[i].Buf, a.Data[at:at+w.Len])
 					at += w.Len
 				}
-				b := restoreFake(t, dir, set, size, step%2 == 0)
+				b := restoreFake(t, dir, index, size, step%2 == 0)
 				if !bytes.Equal(b.Data, want) {
 					t.Fatalf("seed %d, step %d: other values", seed, step)
 				}
@@ -131,7 +131,7 @@ func TestSave_OnDevices(t *testing.T) {
 			}
 		}
 		if over == 0 {
-			t.Error("no sieve had too much in it")
+			t.Error("no diff had too much in it")
 		}
 	})
 }
@@ -223,7 +223,7 @@ func TestSave_DeviceFails(t *testing.T) {
 				s.Collect(res)
 				return res.Err
 			}
-			for range 2 { // the device sifts from the third on
+			for range 2 { // the device diffs from the third on
 				a.Data[3]++
 				a.Upload(false)
 				if err := save(); err != nil {
@@ -247,7 +247,7 @@ func TestSave_DeviceFails(t *testing.T) {
 			}
 			if err != nil {
 				if b := restoreFake(t, dir, 2, 0, false); !bytes.Equal(b.Data, want) {
-					t.Fatal("the set before has other values")
+					t.Fatal("the checkpoint before has other values")
 				}
 			}
 			dev.Fail = 0
@@ -257,7 +257,7 @@ func TestSave_DeviceFails(t *testing.T) {
 				t.Fatal(err)
 			}
 			if b := restoreFake(t, dir, s.Next()-1, 0, false); !bytes.Equal(b.Data, a.Data) {
-				t.Fatalf("call %d: the next set has other values", fail)
+				t.Fatalf("call %d: the next checkpoint has other values", fail)
 			}
 			s.Close()
 			dir.Close()

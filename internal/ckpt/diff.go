@@ -9,11 +9,11 @@ import (
 	"github.com/cairnrun/cairn/internal/hdf5"
 )
 
-// Difference is what two sets make of one dataset.
+// Difference is what two checkpoints make of one dataset.
 type Difference struct {
 	Path   string
 	Var    string
-	Detail string  // why they can't be compared value by value; then the rest is 0
+	Detail string  // why they cannot be compared value by value; then the rest is 0
 	Values int64   // numbers compared
 	Differ int64   // of these, how many differ
 	First  int64   // position of the first one
@@ -21,10 +21,10 @@ type Difference struct {
 	MaxRel float64 // largest difference relative to the larger magnitude
 }
 
-// Diff compares two sets, dataset by dataset, and returns those that differ.
-// Both are verified first: a set whose values are not those of its digests is
+// Diff compares two checkpoints, dataset by dataset, and returns those that differ.
+// Both are verified first: a checkpoint whose values are not those of its digests is
 // an error. Metadata is not compared. progress, if not nil, is told how many
-// bytes have been looked at: each set's state once, then the first one's again.
+// bytes have been looked at: each checkpoint's state once, then the first one's again.
 func Diff(ctx context.Context, a, b *File, progress func(done int64)) ([]Difference, error) {
 	done := int64(0)
 	for _, s := range []*File{a, b} {
@@ -55,7 +55,7 @@ func Diff(ctx context.Context, a, b *File, progress func(done int64)) ([]Differe
 		}
 		diff := Difference{Path: d.Path, Var: d.Var, First: -1}
 		if !ok {
-			diff.Detail = "only in the first set"
+			diff.Detail = "only in the first checkpoint"
 			out = append(out, diff)
 			continue
 		}
@@ -75,7 +75,7 @@ func Diff(ctx context.Context, a, b *File, progress func(done int64)) ([]Differe
 	for i := range b.Header.Datasets {
 		d := &b.Header.Datasets[i]
 		if _, left := inB[d.Path]; left && d.Pool >= 0 {
-			out = append(out, Difference{Path: d.Path, Var: d.Var, First: -1, Detail: "only in the second set"})
+			out = append(out, Difference{Path: d.Path, Var: d.Var, First: -1, Detail: "only in the second checkpoint"})
 		}
 	}
 	return out, nil
@@ -93,11 +93,11 @@ func (diff *Difference) compare(ctx context.Context, a, b *File, i, j int, progr
 	}
 	la, lb := leaves(ta, 0, nil), leaves(tb, 0, nil)
 	if !sameKinds(la, lb) {
-		diff.Detail = fmt.Sprintf("type %s in the first set, %s in the second", d.Type, e.Type)
+		diff.Detail = fmt.Sprintf("type %s in the first checkpoint, %s in the second", d.Type, e.Type)
 		return nil
 	}
 	if d.Size/int64(ta.Size) != e.Size/int64(tb.Size) {
-		diff.Detail = fmt.Sprintf("shape %v in the first set, %v in the second", d.Dims, e.Dims)
+		diff.Detail = fmt.Sprintf("shape %v in the first checkpoint, %v in the second", d.Dims, e.Dims)
 		return nil
 	}
 	perElem := int64(len(la))

@@ -12,7 +12,7 @@ import (
 	"github.com/cairnrun/cairn/internal/vfs"
 )
 
-// Export writes the set as one self-contained file at path, which must not
+// Export writes the checkpoint as one self-contained file at path, which must not
 // exist.
 func (s *File) Export(ctx context.Context, fsys vfs.FS, path string, c Compression, progress func(done int64)) error {
 	if _, err := fsys.Stat(path); err == nil {
@@ -21,9 +21,9 @@ func (s *File) Export(ctx context.Context, fsys vfs.FS, path string, c Compressi
 	return s.rewrite(ctx, exportTarget{fsys, path}, c, false, progress)
 }
 
-// Accept rewrites the set in dir with the values that its file holds now,
+// Accept rewrites the checkpoint in dir with the values that its file holds now,
 // whatever its digests say: after they were changed on purpose. It must be
-// the set that s was opened from.
+// the checkpoint that s was opened from.
 func (s *File) Accept(ctx context.Context, dir *store.Dir, progress func(done int64)) error {
 	return s.rewrite(ctx, acceptTarget{newDirTarget(dir, 1, 0, nil, 0)}, s.Header.Compression, true, progress)
 }
@@ -82,7 +82,7 @@ func (f *exportFile) Abort() {
 	f.t.fsys.Remove(f.t.tmp())
 }
 
-// rewrite feeds every block of the set to a writer.
+// rewrite feeds every block of the checkpoint to a writer.
 func (s *File) rewrite(ctx context.Context, t target, c Compression, accept bool, progress func(int64)) error {
 	staging := mem.NewStaging(2 * writers)
 	defer staging.Close()

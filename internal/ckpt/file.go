@@ -18,7 +18,7 @@ import (
 	"github.com/cairnrun/cairn/internal/vfs"
 )
 
-// File is one rank's file of a set, opened for reading, with its bases. Its
+// File is one rank's file of a checkpoint, opened for reading, with its bases. Its
 // metadata has been checked. Methods may be called concurrently.
 type File struct {
 	Header Header
@@ -51,8 +51,8 @@ type storedDataset struct {
 	mu      sync.Mutex // Dataset.ReadAt keeps decoded chunks
 }
 
-// Open opens the set file at path and checks its metadata. Damage wraps
-// ErrCorrupt, as does a foreign file, which can't be told from a damaged one;
+// Open opens the checkpoint file at path and checks its metadata. Damage wraps
+// ErrCorrupt, as does a foreign file, which cannot be told from a damaged one;
 // a file of a newer format wraps ErrFormat. If path is that of a rank's file in
 // a run's directory, ckpt-00000012/rank-0003.h5, it must be the file of that rank
 // and checkpoint, see Header.CheckPlace.
@@ -105,9 +105,9 @@ func (s *File) open() error {
 		return err
 	}
 	s.Header, s.digest = *h, digest
-	set, isSet := store.ParseIndex(filepath.Base(filepath.Dir(s.Path)))
-	if rank, isRank := store.ParseRank(filepath.Base(s.Path)); isSet && isRank {
-		if err := h.CheckPlace(set, rank); err != nil {
+	index, inRun := store.ParseIndex(filepath.Base(filepath.Dir(s.Path)))
+	if rank, isRank := store.ParseRank(filepath.Base(s.Path)); inRun && isRank {
+		if err := h.CheckPlace(index, rank); err != nil {
 			return err
 		}
 	}
@@ -133,7 +133,7 @@ func (s *File) open() error {
 	return nil
 }
 
-// Close closes all files of the set.
+// Close closes all files of the checkpoint.
 func (s *File) Close() error {
 	var err error
 	for _, src := range append([]*source{s.main}, s.bases...) {
@@ -211,7 +211,7 @@ func (s *File) source(b *Block) (*source, error) {
 			if errors.Is(err, fs.ErrNotExist) {
 				err = fmt.Errorf("%w: %w", ErrCorrupt, err)
 			}
-			return nil, fmt.Errorf("base of this set: %w", err)
+			return nil, fmt.Errorf("base of this checkpoint: %w", err)
 		}
 		s.bases[i] = src
 	}

@@ -1,4 +1,4 @@
-// Package ckpt is the content of a set: it lays the pools of a program's
+// Package ckpt is the content of a checkpoint: it lays the pools of a program's
 // image out as datasets, writes them as one HDF5 file per rank, and reads
 // them back with every byte checked.
 //
@@ -12,14 +12,14 @@
 //	/Context/Regions     regions: pool, start, count
 //	/Context/Pointers/…  values that hold pointers, as tables of references
 //	/MemBlocks/…         the values, under the names of the variables
-//	/Changed/…           differential sets only: the blocks that are stored here;
+//	/Changed/…           differential checkpoints only: the blocks that are stored here;
 //	                     the dataset under /MemBlocks is then a virtual one
 //	                     that joins them with the base files beside this file
 //
 // Digests hang from one root: Header's attribute covers Header, Header covers
 // Blocks, Blocks covers every block of every dataset. A block is BlockSize
 // bytes or a little less; it is the unit of digests, of zero exclusion, of
-// compression and of differential sets.
+// compression and of differential checkpoints.
 //
 // On disk the data comes first, in large aligned writes, the metadata last:
 //
@@ -48,7 +48,7 @@ const Format = 4
 
 // Errors that callers tell apart.
 var (
-	// ErrCorrupt says that a set is damaged: what was read is not what was written.
+	// ErrCorrupt says that a checkpoint is damaged: what was read is not what was written.
 	ErrCorrupt = errors.New("checkpoint is damaged")
 	// ErrForeign says that a file is sound, and not the one that belongs where
 	// it lies: it is another checkpoint's, rank's or run's. It comes with
@@ -78,35 +78,35 @@ type Header struct {
 	Index       uint64      `json:"index"`
 	Rank        int         `json:"rank"`
 	Ranks       int         `json:"ranks"`
-	Time        string      `json:"time"` // RFC 3339, UTC: when the program was held
+	Time        string      `json:"time"` // RFC 3339, UTC: when the program was paused
 	Compression Compression `json:"compression,omitempty"`
 	Bases       []Base      `json:"bases,omitempty"`
 	Datasets    []Dataset   `json:"datasets"`
 	Blocks      string      `json:"blocks"` // digest of /Blocks
 	// Messages exchanged with each rank since the run began, at the moment the
-	// set was taken; empty for a run of one rank.
+	// checkpoint was taken; empty for a run of one rank.
 	Sent     []uint64 `json:"sent,omitempty"`
 	Received []uint64 `json:"received,omitempty"`
 	Note     Note     `json:"note"`
 }
 
-// CheckBase is an older file that holds blocks of this set.
+// CheckBase is an older file that holds blocks of this checkpoint.
 type Base struct {
 	Index uint64 `json:"index"`
-	File  string `json:"file"` // in the same folder
+	File  string `json:"file"` // in the same directory
 	Diff  bool   `json:"diff"` // that file is differential itself: its blocks are under /Changed
-	// Blocks is how many it stores, whether any set needs them or not; 0: not known.
+	// Blocks is how many it stores, whether any checkpoint needs them or not; 0: not known.
 	Blocks int `json:"blocks,omitempty"`
 	// Header is the digest of that file's /Header; "": not known.
 	Header string `json:"header,omitempty"`
 }
 
-// Note says how a set came to be, for people. Save also takes the message
+// Note says how a checkpoint came to be, for people. Save also takes the message
 // totals for the header through it.
 type Note struct {
 	Points   uint64  `json:"points,omitempty"`   // points passed since the run began
 	Reason   string  `json:"reason,omitempty"`   // why it was due
-	PauseMS  float64 `json:"pauseMs"`            // the program was held so long
+	PauseMS  float64 `json:"pauseMs"`            // the program was paused so long
 	Finding  string  `json:"finding,omitempty"`  // how changes were found: "copy", "digest", "kernel"
 	Tracking string  `json:"tracking,omitempty"` // whether the kernel can track writes
 
@@ -153,7 +153,7 @@ func (d *Dataset) continues(e *Dataset) bool {
 	return d.Path == e.Path && d.Type == e.Type && d.Block == e.Block && slices.Equal(d.Dims[1:], e.Dims[1:]) && slices.Equal(d.Chunk, e.Chunk)
 }
 
-// changedPath is where a differential set keeps the blocks of d that it stores.
+// changedPath is where a differential checkpoint keeps the blocks of d that it stores.
 func (d *Dataset) changedPath() string { return "Changed/" + d.Path }
 
 // Block is a row of /Blocks.
@@ -259,11 +259,11 @@ func (h *Header) Check() error {
 
 // CheckPlace compares what the file says it is with where it lies: a file of another
 // rank or checkpoint wraps ErrForeign and ErrCorrupt.
-func (h *Header) CheckPlace(set uint64, rank int) error {
-	if h.Index == set && h.Rank == rank {
+func (h *Header) CheckPlace(index uint64, rank int) error {
+	if h.Index == index && h.Rank == rank {
 		return nil
 	}
-	return fmt.Errorf("%w: %w: it is rank %d's part of checkpoint %d, and lies where rank %d's part of checkpoint %d has to be", ErrCorrupt, ErrForeign, h.Rank, h.Index, rank, set)
+	return fmt.Errorf("%w: %w: it is rank %d's part of checkpoint %d, and lies where rank %d's part of checkpoint %d has to be", ErrCorrupt, ErrForeign, h.Rank, h.Index, rank, index)
 }
 
 // CheckRun compares the run that saved the file with the one that it lies with, in
@@ -305,7 +305,7 @@ type FileEntry struct {
 	In     uint64 `json:"in,omitempty"`     // inode of the checkpoint directory, with CheckPlace
 	Stdin  bool   `json:"stdin,omitempty"`  // it was the program's stdin, and is not opened
 
-	Abs string `json:"-"` // while saving: the path whatever the working folder
+	Abs string `json:"-"` // while saving: the path whatever the working directory
 }
 
 // IsStream reports whether the entry is one of the standard streams, which each

@@ -15,8 +15,8 @@ import (
 	"github.com/cairnrun/cairn/internal/store"
 )
 
-// ErrHelperGone is wrapped when the helper process that writes a rank's sets
-// died or gave up. The set under way may or may not be saved; those before it
+// ErrHelperGone is wrapped when the helper process that writes a rank's checkpoints
+// died or gave up. The checkpoint under way may or may not be saved; those before it
 // are, and no later one will be until the rank is started again.
 var ErrHelperGone = errors.New("the helper process that writes checkpoints is gone")
 
@@ -34,7 +34,7 @@ type helperWriter struct {
 	queue  []request
 	shared int          // files of the staging memory that were sent
 	theirs map[int]bool // segments that the helper has
-	header *Header      // of the set under way; nil: none is
+	header *Header      // of the checkpoint under way; nil: none is
 	sealed bool         // … its Commit was sent, or is about to be
 	why    error        // … it was aborted
 	done   chan Result
@@ -55,17 +55,17 @@ func pieces(p ...[]byte) func() ([][]byte, error) {
 }
 
 // newHelperWriter greets the helper on opts.Helper. It does not wait for an
-// answer: a helper that refuses shows at the first set.
+// answer: a helper that refuses shows at the first checkpoint.
 func newHelperWriter(dir *store.Dir, staging *mem.Staging, opts *Options, line uint64) (*helperWriter, error) {
 	if err := helperSupport(); err != nil {
 		return nil, err
 	}
 	h := hello{Version: wireVersion, Dir: dir.Path(), Rank: dir.Rank(), Ranks: opts.Ranks, Keep: opts.Keep, Line: line}
-	for _, set := range slices.Sorted(maps.Keys(opts.Damaged)) {
-		if opts.Damaged[set] {
-			h.Damaged = append(h.Damaged, set)
+	for _, index := range slices.Sorted(maps.Keys(opts.Damaged)) {
+		if opts.Damaged[index] {
+			h.Damaged = append(h.Damaged, index)
 		} else {
-			h.Aside = append(h.Aside, set)
+			h.Aside = append(h.Aside, index)
 		}
 	}
 	text, err := json.Marshal(h)
@@ -82,7 +82,7 @@ func newHelperWriter(dir *store.Dir, staging *mem.Staging, opts *Options, line u
 
 // lose notes that the helper is gone. w.mu is held.
 //
-// Segments that the helper has are taken back while a set is being copied:
+// Segments that the helper has are taken back while a checkpoint is being copied:
 // without a Commit it is never published, and the copying must not wait for
 // ever. After a Commit they stay lost: the helper may still be writing them.
 func (w *helperWriter) lose(err error) {
@@ -92,7 +92,7 @@ func (w *helperWriter) lose(err error) {
 	if err == io.EOF {
 		err = errors.New("the connection was closed")
 	}
-	w.gone = fmt.Errorf("rank %d: %w: %w; older sets are intact: start the rank again, with a new helper, to save further", w.rank, ErrHelperGone, err)
+	w.gone = fmt.Errorf("rank %d: %w: %w; older checkpoints are intact: start the rank again, with a new helper, to save further", w.rank, ErrHelperGone, err)
 	w.filled.Broadcast()
 	w.wire.conn.Close() // unblocks the other goroutine
 	for _, m := range w.queue {
@@ -112,7 +112,7 @@ func (w *helperWriter) lose(err error) {
 	}
 }
 
-// finish reports the outcome of the set under way. w.mu is held.
+// finish reports the outcome of the checkpoint under way. w.mu is held.
 func (w *helperWriter) finish(r Result) {
 	if w.why != nil {
 		r.Err, r.Table = w.why, nil
@@ -225,7 +225,7 @@ func (w *helperWriter) share() error {
 	defer w.mu.Unlock()
 	files := w.staging.Files()
 	if files == nil && w.staging.Len() > 0 {
-		return errors.New("this system has no shared memory for a helper process; leave Options.Helper nil, and the program writes its sets itself")
+		return errors.New("this system has no shared memory for a helper process; leave Options.Helper nil, and the program writes its checkpoints itself")
 	}
 	if w.gone != nil {
 		return w.gone
@@ -271,7 +271,7 @@ func (w *helperWriter) Put(s Segment) {
 	w.put(request{kind: msgPut, make: func() ([][]byte, error) { return [][]byte{encodePut(&s, hurry)}, nil }})
 }
 
-// Commit returns when the message is on its way: from then on the set does
+// Commit returns when the message is on its way: from then on the checkpoint does
 // not need this process any more.
 func (w *helperWriter) Commit(tail Tail) <-chan Result {
 	return w.end(nil, request{kind: msgCommit, make: func() ([][]byte, error) { return encodeCommit(&tail) }})
@@ -297,24 +297,24 @@ func (w *helperWriter) end(why error, m request) <-chan Result {
 	return done
 }
 
-func (w *helperWriter) Line(set uint64) {
+func (w *helperWriter) Line(index uint64) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.gone == nil {
-		w.put(request{kind: msgLine, make: pieces(binary.LittleEndian.AppendUint64(nil, set))})
+		w.put(request{kind: msgLine, make: pieces(binary.LittleEndian.AppendUint64(nil, index))})
 	}
 }
 
-func (w *helperWriter) Damaged(set uint64) {
+func (w *helperWriter) Damaged(index uint64) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.gone == nil {
-		w.put(request{kind: msgDamaged, make: pieces(binary.LittleEndian.AppendUint64(nil, set))})
+		w.put(request{kind: msgDamaged, make: pieces(binary.LittleEndian.AppendUint64(nil, index))})
 	}
 }
 
 // Close returns when the helper has done all that it was asked for, and let
-// go of the folder.
+// go of the directory.
 func (w *helperWriter) Close() {
 	w.mu.Lock()
 	if w.gone == nil {

@@ -124,28 +124,28 @@ func (b *bench) save() uint64 {
 	return r.Index
 }
 
-// check loads and verifies a set.
-func (b *bench) check(set uint64, want *ckpttest.Values) {
+// check loads and verifies a checkpoint.
+func (b *bench) check(index uint64, want *ckpttest.Values) {
 	b.t.Helper()
-	checkFile(b.t, b.dir, set, want)
+	checkFile(b.t, b.dir, index, want)
 }
 
-func checkFile(t testing.TB, dir *store.Dir, set uint64, want *ckpttest.Values) {
+func checkFile(t testing.TB, dir *store.Dir, index uint64, want *ckpttest.Values) {
 	t.Helper()
-	v, err := load(dir.FS(), dir.File(set))
+	v, err := load(dir.FS(), dir.File(index))
 	if err != nil {
 		t.Fatal(err)
 	}
 	if want != nil && !sameValues(v, want) {
-		t.Fatalf("set %d holds other values", set)
+		t.Fatalf("checkpoint %d holds other values", index)
 	}
-	s, err := Open(dir.FS(), dir.File(set))
+	s, err := Open(dir.FS(), dir.File(index))
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer s.Close()
 	if bad, err := s.Verify(ctx, nil); err != nil || len(bad) > 0 {
-		t.Fatalf("set %d: %v, %v", set, bad, err)
+		t.Fatalf("checkpoint %d: %v, %v", index, bad, err)
 	}
 }
 
@@ -162,7 +162,7 @@ func clone(v *ckpttest.Values) *ckpttest.Values {
 	return &w
 }
 
-// TestSaver_InProcessAndHelper saves full and differential sets in every home, and compares.
+// TestSaver_InProcessAndHelper saves full and differential checkpoints in every home, and compares.
 func TestSaver_InProcessAndHelper(t *testing.T) {
 	for _, c := range []Compression{None, Gzip, Zstd} {
 		var tables [][]Block
@@ -186,13 +186,13 @@ func TestSaver_InProcessAndHelper(t *testing.T) {
 		}
 		for i, n := 0, len(tables)/2; i < n; i++ {
 			if !slices.Equal(tables[i], tables[n+i]) {
-				t.Errorf("compression %q: set %d differs between homes", c, i+1)
+				t.Errorf("compression %q: checkpoint %d differs between homes", c, i+1)
 			}
 		}
 	}
 }
 
-// TestSaver_ContinuesRestored continues from a restored set: the first set is differential.
+// TestSaver_ContinuesRestored continues from a restored set: the first checkpoint is differential.
 func TestSaver_ContinuesRestored(t *testing.T) {
 	inHomes(t, func(t *testing.T, h home) {
 		fsys := vfstest.NewMem()
@@ -234,7 +234,7 @@ func TestSaver_StateGrows(t *testing.T) {
 	})
 }
 
-// TestSaver_DiskFull fails writes. The rank is told the same in all homes, and goes on.
+// TestSaver_DiskFull fails writes. The rank is told the same in all homes, and continues.
 func TestSaver_DiskFull(t *testing.T) {
 	var texts []string
 	for _, h := range homes {
@@ -255,8 +255,8 @@ func TestSaver_DiskFull(t *testing.T) {
 		}
 		texts = append(texts, r.Err.Error())
 		full.Store(false)
-		if set := b.save(); set != 3 {
-			t.Errorf("set %d", set)
+		if index := b.save(); index != 3 {
+			t.Errorf("checkpoint %d", index)
 		}
 		b.check(3, b.v)
 		b.check(1, nil)
@@ -298,25 +298,25 @@ func TestSaver_Ranks(t *testing.T) {
 			ranks = append(ranks, newBench(t, h, fsys, "/ckpt", r, nil, Options{Ranks: 2, Keep: 2}))
 			ranks[r].v.Name = fmt.Sprint("rank ", r)
 		}
-		all := func(set uint64) {
+		all := func(index uint64) {
 			t.Helper()
 			for _, b := range ranks {
-				if err := b.SetNext(set); err != nil {
+				if err := b.SetNext(index); err != nil {
 					t.Fatal(err)
 				}
-				b.v.Grid[set]++
-				if got := b.save(); got != set {
-					t.Fatalf("saved set %d, want %d", got, set)
+				b.v.Grid[index]++
+				if got := b.save(); got != index {
+					t.Fatalf("saved checkpoint %d, want %d", got, index)
 				}
 			}
 		}
-		line := func(set uint64) {
+		line := func(index uint64) {
 			for _, b := range ranks {
-				b.Line(set)
+				b.Line(index)
 			}
 		}
-		for _, set := range []uint64{3, 4, 5, 6} {
-			all(set)
+		for _, index := range []uint64{3, 4, 5, 6} {
+			all(index)
 		}
 		if err := ranks[0].SetNext(6); err == nil {
 			t.Error("an index was given twice")
@@ -379,7 +379,7 @@ func TestSaver_LineKeeps(t *testing.T) {
 		// File back to 2: what is above it belongs to nothing any more.
 		b = newBench(t, h, fsys, "/ckpt", 1, s.Table(), Options{Ranks: 2, Keep: 1, Damaged: map[uint64]bool{3: true, 4: true}})
 		if b.Next() != 5 {
-			t.Errorf("the next set is %d", b.Next())
+			t.Errorf("the next checkpoint is %d", b.Next())
 		}
 		b.save()
 		b.close()

@@ -13,10 +13,10 @@ import (
 	"github.com/cairnrun/cairn/internal/mem"
 )
 
-// Table returns the set as the one that the next save continues.
+// Table returns the checkpoint as the one that the next save continues.
 func (s *File) Table() *Table { return newTable(&s.Header, s.digest, s.Blocks) }
 
-// Load puts the values of the set into the roots, except for the variables in
+// Load puts the values of the checkpoint into the roots, except for the variables in
 // drop. Every byte is checked. After an error they are undefined. loaded, if not
 // nil, is called at the end.
 func (s *File) Load(ctx context.Context, img *graph.Image, roots []graph.Root, env *graph.Env, drop []string, loaded func(*graph.Builder)) error {

@@ -109,7 +109,7 @@ func (b *Memory) zero(off int64, n int) bool {
 	return z
 }
 
-// Layout is a plan for a set: its datasets and where their bytes are now.
+// Layout is a plan for a checkpoint: its datasets and where their bytes are now.
 type Layout struct {
 	Datasets []Dataset
 	Memory   []Memory
@@ -146,7 +146,7 @@ func (l *Layout) addJSON(path string, v any) error {
 	return nil
 }
 
-// Description is what a set says of an image beside its values: texts, and
+// Description is what a checkpoint says of an image beside its values: texts, and
 // where the pools are found. It is mostly the same from set to set.
 type Description struct {
 	img                *graph.Image // without pieces
@@ -277,7 +277,7 @@ func (l *Layout) addArray(d Dataset, t hdf5.Type, dims []uint64, pieces [][]byte
 
 // chunkShape chooses chunks that are consecutive bytes of the dataset, about
 // BlockSize large, and whole pages if that can be had. It returns nil when
-// there are none, which can't happen for one dimension.
+// there are none, which cannot happen for one dimension.
 func chunkShape(dims []uint64, elem int) []uint64 {
 	size := uint64(elem)
 	for _, n := range dims {
@@ -331,13 +331,13 @@ func gcd(a, b uint64) uint64 {
 // tables of references are under Context/Pointers. What a variable has on
 // devices is its value; all else of it is under Context/State then.
 func poolPaths(img *graph.Image) []string {
-	plain := make(map[int]int) // variable → its pools without pointers
-	far := make(map[int]int)   // … → those on devices
+	plain := make(map[int]int)  // variable → its pools without pointers
+	device := make(map[int]int) // … → those on devices
 	for _, p := range img.Pools {
 		if !p.Pointers && p.Form.Size > 0 {
 			plain[p.Var]++
 			if p.Remote {
-				far[p.Var]++
+				device[p.Var]++
 			}
 		}
 	}
@@ -348,9 +348,9 @@ func poolPaths(img *graph.Image) []string {
 		switch {
 		case p.Pointers:
 			out[i] = "Context/Pointers/" + name + "/" + linkName(p.Elem)
-		case far[p.Var] > 0 && !p.Remote:
+		case device[p.Var] > 0 && !p.Remote:
 			out[i] = "Context/State/" + name + "/" + linkName(p.Elem)
-		case plain[p.Var] == 1 || far[p.Var] == 1:
+		case plain[p.Var] == 1 || device[p.Var] == 1:
 			out[i] = "MemBlocks/" + name
 		default:
 			out[i] = "MemBlocks/" + name + "/" + linkName(p.Elem)

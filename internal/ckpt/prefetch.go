@@ -6,7 +6,7 @@ import (
 	"github.com/cairnrun/cairn/internal/mem"
 )
 
-// prefetch is a run that is being sifted before a save has asked for it.
+// prefetch is a run that is being diffed before a save has asked for it.
 type prefetch struct {
 	of   *history // of the dataset
 	run  Placement

@@ -26,7 +26,7 @@ const (
 	afterCommit = "after commit"
 )
 
-// pausing is a Writer that calls a function at a place of the second set.
+// pausing is a Writer that calls a function at a place of the second checkpoint.
 type pausing struct {
 	*helperWriter
 	place  string
@@ -69,7 +69,7 @@ func withConn(conn *net.UnixConn) home {
 	return home{"", func(_ testing.TB, _ vfs.FS, opts *Options) { opts.Helper = conn }}
 }
 
-// second is the state of the second set, larger than one segment.
+// second is the state of the second checkpoint, larger than one segment.
 func second() *ckpttest.Values {
 	v := ckpttest.Sample(3 << 20)
 	for i := range v.Grid {
@@ -186,14 +186,14 @@ func TestHelper_RankKilled(t *testing.T) {
 			if len(want) == 2 {
 				checkFile(t, dir, 2, second())
 			} else if _, err := os.Stat(filepath.Join(path, "ckpt-00000002")); err == nil {
-				t.Error("what was begun of set 2 is still there")
+				t.Error("what was begun of checkpoint 2 is still there")
 			}
 		})
 	}
 }
 
-// TestHelper_Killed kills a helper. The rank is told, goes on, and can save
-// again after a restart; older sets are intact.
+// TestHelper_Killed kills a helper. The rank is told, continues, and can save
+// again after a restart; older checkpoints are intact.
 func TestHelper_Killed(t *testing.T) {
 	for _, place := range []string{beforeBegin, amidPuts, afterCommit} {
 		t.Run(place, func(t *testing.T) {
@@ -211,10 +211,10 @@ func TestHelper_Killed(t *testing.T) {
 			first := clone(b.v)
 			b.v = second()
 			if r := b.try(); !errors.Is(r.Err, ErrHelperGone) {
-				t.Fatalf("the set under way: %v", r.Err)
+				t.Fatalf("the checkpoint under way: %v", r.Err)
 			}
 			if r := b.try(); !errors.Is(r.Err, ErrHelperGone) || b.Busy() {
-				t.Fatalf("the next set: %v", r.Err)
+				t.Fatalf("the next checkpoint: %v", r.Err)
 			}
 			b.Line(1)
 			b.close()
@@ -229,7 +229,7 @@ func TestHelper_Killed(t *testing.T) {
 	}
 }
 
-// TestHelper_HoldsLock sees that a folder stays locked while a helper finishes the
+// TestHelper_HoldsLock sees that a directory stays locked while a helper finishes the
 // work of a rank that died.
 func TestHelper_HoldsLock(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "ckpt")
@@ -240,7 +240,7 @@ func TestHelper_HoldsLock(t *testing.T) {
 	rank.kill()
 	helper.says("reached")
 	if dir, err := store.Create(vfs.OS(), path, 0); !errors.Is(err, store.ErrLocked) {
-		t.Errorf("the folder is not locked: %v, %v", dir, err)
+		t.Errorf("the directory is not locked: %v, %v", dir, err)
 	}
 	helper.kill()
 	dir, err := store.Create(vfs.OS(), path, 0)

@@ -21,16 +21,16 @@ type Options struct {
 	Rank, Ranks int
 	Run         string // what Header.Run is to be
 	Attempt     string // … and Header.Attempt
-	Keep        int    // sets to keep; 0: 2; with several ranks, at and below the recovery line
+	Keep        int    // checkpoints to keep; 0: 2; with several ranks, at and below the recovery line
 	Compression Compression
 	Memory      int64 // bound on staging memory; 0: the size of the state
-	MaxBases    int   // older files a set may need; 0: 64; negative: none, every set is full
+	MaxBases    int   // older files a checkpoint may need; 0: 64; negative: none, every checkpoint is full
 	NoTracking  bool  // don't use the kernel's tracking of written pages
-	// Helper is a connection to a process that runs Serve: sets are written
+	// Helper is a connection to a process that runs Serve: checkpoints are written
 	// there, and one whose copy was finished is published even if this process
 	// dies right after. The Saver closes it. nil: this process writes.
 	Helper *net.UnixConn
-	// Damaged are sets that could not be loaded, or that were left above the
+	// Damaged are checkpoints that could not be loaded, or that were left above the
 	// recovery line by ranks that were set back to it: they do not count as
 	// kept, and are removed, except for those with the value false.
 	Damaged map[uint64]bool
@@ -61,7 +61,7 @@ type Saver struct {
 	also       []string           // see SyncAlso
 }
 
-// NewSaver returns a Saver for dir. prev is the set that was restored, if
+// NewSaver returns a Saver for dir. prev is the checkpoint that was restored, if
 // any: the first save is then differential already.
 func NewSaver(dir *store.Dir, prev *Table, opts Options) (*Saver, error) {
 	if opts.Keep == 0 {
@@ -109,11 +109,11 @@ func (s *Saver) Reserve(img *graph.Image) {
 	if s.grown != nil || s.pending != nil {
 		return
 	}
-	near, all, far := int64(0), int64(0), make(map[mem.Device]int64)
+	host, all, device := int64(0), int64(0), make(map[mem.Device]int64)
 	for i := range img.Pools {
 		p := &img.Pools[i]
 		if !p.Remote {
-			near += int64(p.Bytes())
+			host += int64(p.Bytes())
 			continue
 		}
 		for _, piece := range p.Pieces {
@@ -125,7 +125,7 @@ func (s *Saver) Reserve(img *graph.Image) {
 			for _, pl := range places {
 				all += pl.Len // what is not there yet will be
 				if pl.Device != nil {
-					far[pl.Device] += pl.Len
+					device[pl.Device] += pl.Len
 				}
 			}
 		}
@@ -134,10 +134,10 @@ func (s *Saver) Reserve(img *graph.Image) {
 	s.grown = done
 	go func() {
 		defer close(done)
-		if s.grow(near, all) != nil { // an error shows next time
+		if s.grow(host, all) != nil { // an error shows next time
 			return
 		}
-		for dev, n := range far {
+		for dev, n := range device {
 			if s.pin(dev) == nil {
 				dev.Reserve(n)
 			}
@@ -148,20 +148,20 @@ func (s *Saver) Reserve(img *graph.Image) {
 // grow makes staging memory for bytes of the program's, for every copier to
 // fill some, and for what is drained from devices. A drain has two segments
 // even if the program's own memory took all that the bound allows before.
-func (s *Saver) grow(near, far int64) error {
+func (s *Saver) grow(host, device int64) error {
 	rings := 0 // that there are; what was made stays
 	for _, m := range s.staging.RingMaps() {
 		rings += len(m) / mem.SegmentSize
 	}
-	if n := ring(far); n > 0 {
+	if n := ring(device); n > 0 {
 		n = min(n, max(s.limit-(s.staging.Len()-rings), 2), max(s.limit/2, 1))
 		if err := s.staging.GrowRing(n); err != nil {
 			return err
 		}
 		rings = max(rings, n)
 	}
-	near += near / 64 // blocks need not fill a segment to its end
-	err := s.staging.Grow(min(int(near/mem.SegmentSize)+copiers(), max(1, s.limit-rings)))
+	host += host / 64 // blocks need not fill a segment to its end
+	err := s.staging.Grow(min(int(host/mem.SegmentSize)+copiers(), max(1, s.limit-rings)))
 	if w, ok := s.writer.(interface{ share() error }); ok && err == nil {
 		err = w.share()
 	}
@@ -207,13 +207,13 @@ func (s *Saver) Collect(r Result) {
 	}
 }
 
-// Rewind says that the program's state is that of a set again; nil: of none.
-// damaged are sets that were found not to be loadable: see Options. No save may
+// Rewind says that the program's state is that of a checkpoint again; nil: of none.
+// damaged are checkpoints that were found not to be loadable: see Options. No save may
 // be under way.
 func (s *Saver) Rewind(to *Table, damaged map[uint64]bool) {
-	for set, bad := range damaged {
+	for index, bad := range damaged {
 		if bad {
-			s.writer.Damaged(set)
+			s.writer.Damaged(index)
 		}
 	}
 	for _, h := range s.seen {
@@ -224,31 +224,31 @@ func (s *Saver) Rewind(to *Table, damaged map[uint64]bool) {
 	s.prev = to
 }
 
-// Next returns the index that the next set gets. It is above every set that
-// was in the folder when the Saver was made.
+// Next returns the index that the next checkpoint gets. It is above every checkpoint that
+// was in the directory when the Saver was made.
 func (s *Saver) Next() uint64 { return s.next }
 
-// SetNext gives the next set an index, the same one on all ranks of a run. It
-// refuses one below Next, which may belong to another set: ranks agree on the
+// SetNext gives the next checkpoint an index, the same one on all ranks of a run. It
+// refuses one below Next, which may belong to another checkpoint: ranks agree on the
 // largest Next of all.
 func (s *Saver) SetNext(index uint64) error {
 	if index < s.next {
-		return fmt.Errorf("rank %d can't save set %d: sets up to %d were there before; take the largest index that any rank's Next gives", s.opts.Rank, index, s.next-1)
+		return fmt.Errorf("rank %d cannot save checkpoint %d: checkpoints up to %d were there before; take the largest index that any rank's Next gives", s.opts.Rank, index, s.next-1)
 	}
 	s.next = index
 	return nil
 }
 
-// Line says that all ranks have committed a set, so that older ones need not
-// be kept. It returns at once; the removal happens where sets are written,
-// when none is under way. It is called for every set that all ranks have, in
+// Line says that all ranks have committed a checkpoint, so that older ones need not
+// be kept. It returns at once; the removal happens where checkpoints are written,
+// when none is under way. It is called for every checkpoint that all ranks have, in
 // ascending order: a set of this Saver that was passed over does not count as
 // kept. With one rank it is not needed.
-func (s *Saver) Line(set uint64) { s.writer.Line(set) }
+func (s *Saver) Line(index uint64) { s.writer.Line(index) }
 
-// Failed says that a set that this rank has saved will never be one that all
+// Failed says that a checkpoint that this rank has saved will never be one that all
 // ranks have: it is removed as soon as the next one does not need it.
-func (s *Saver) Failed(set uint64) { s.writer.Damaged(set) }
+func (s *Saver) Failed(index uint64) { s.writer.Damaged(index) }
 
 // Close ends the Saver. No save may be under way.
 func (s *Saver) Close() {
@@ -268,12 +268,12 @@ func (s *Saver) Close() {
 // first, which takes long where there is much of it.
 func (s *Saver) CloseAtExit() { s.writer.Close() }
 
-// Save starts a set of the image and returns when the program may go on:
-// everything that belongs to the set has been copied, or is frozen on a device,
+// Save starts a set of the image and returns when the program may continue:
+// everything that belongs to the checkpoint has been copied, or is frozen on a device,
 // or stands still in host memory until it is (see far.go). The outcome comes
 // through Done. It must not be called while Busy. An error means that nothing
 // was started.
-func (s *Saver) Save(ctx context.Context, img *graph.Image, files []FileEntry, note Note) (set uint64, err error) {
+func (s *Saver) Save(ctx context.Context, img *graph.Image, files []FileEntry, note Note) (index uint64, err error) {
 	began := time.Now()
 	if n := len(note.Sent); n != len(note.Received) || n > 0 && n != s.opts.Ranks {
 		return 0, fmt.Errorf("message totals of %d and %d ranks, the run has %d", n, len(note.Received), s.opts.Ranks)
@@ -303,7 +303,7 @@ func (s *Saver) Save(ctx context.Context, img *graph.Image, files []FileEntry, n
 		c.dropDiffs()
 		return 0, err
 	}
-	held, release := c.startDevices(), c.guardDeferred() // devices begin at once
+	waitDevices, release := c.startDevices(), c.guardDeferred() // devices begin at once
 	job := Job{
 		Header: Header{
 			Format: Format, Run: s.opts.Run, Attempt: s.opts.Attempt, Index: s.next, Rank: s.opts.Rank, Ranks: s.opts.Ranks,
@@ -319,12 +319,12 @@ func (s *Saver) Save(ctx context.Context, img *graph.Image, files []FileEntry, n
 	s.also = nil
 	begin := sync.OnceFunc(func() { s.writer.Begin(job) })
 	later := len(c.devices) > 0 || len(c.deferred) > 0
-	begun := !later || len(c.ranges) > 0 // else that can wait until the program goes on
+	begun := !later || len(c.ranges) > 0 // else that can wait until the program continues
 	if begun {
 		begin()
 		err = c.run(ctx)
 	}
-	if e := held(); err == nil {
+	if e := waitDevices(); err == nil {
 		err = e
 	}
 	if err == nil && c.anyLive() {
@@ -392,12 +392,12 @@ func writtenFiles(files []FileEntry) []string {
 type copying struct {
 	s           *Saver
 	l           *Layout
-	old         [][]Block // per dataset, rows of the previous set
+	old         [][]Block // per dataset, rows of the previous checkpoint
 	look        [][]bool  // per dataset, blocks to look at; nil: all
 	digest      []bool    // per dataset: digest in place before copying
 	compact     *compaction
 	marks       []Mark
-	bytes       int64         // at most to be staged while the program is held
+	bytes       int64         // at most to be staged while the program is paused
 	host        []Memory      // where the program's own bytes are
 	devices     []*deviceTask // … and what is on devices
 	deviceBytes int64
@@ -405,7 +405,7 @@ type copying struct {
 	expected    int64         // bytes of both that are probably stored
 	runs        [][]Placement // per dataset, of what is on devices
 	after       *compaction   // what the save after this one moves
-	changed     []float64     // per dataset, the share of blocks that differ from the previous set
+	changed     []float64     // per dataset, the share of blocks that differ from the previous checkpoint
 	writeFirst  bool
 	finding     string
 
@@ -424,7 +424,7 @@ func (s *Saver) prepare(l *Layout) (*copying, error) {
 	}
 	c.compact = s.compaction()
 	s.forget(l)
-	var copied, digested, tracked, far int64
+	var copied, digested, tracked, device int64
 	c.writeFirst = true
 	for i := range l.Datasets {
 		d := &l.Datasets[i]
@@ -462,7 +462,7 @@ func (s *Saver) prepare(l *Layout) (*copying, error) {
 				size -= r.Place.Len
 			}
 			c.deviceBytes += c.assign(i, runs, h)
-			if far += d.Size - size; size == 0 {
+			if device += d.Size - size; size == 0 {
 				continue
 			}
 		} else {
@@ -502,7 +502,7 @@ func (s *Saver) prepare(l *Layout) (*copying, error) {
 	} else if tracked > copied {
 		c.finding = "kernel"
 	}
-	if far > copied+digested+tracked {
+	if device > copied+digested+tracked {
 		c.finding = "device"
 	}
 	return c, nil
@@ -650,7 +650,7 @@ func (c *copying) gather(ctx context.Context, seg *Segment, i, k int, may bool) 
 	return nil
 }
 
-// mayKeep reports whether a block may stay where the previous set has it.
+// mayKeep reports whether a block may stay where the previous checkpoint has it.
 func (c *copying) mayKeep(b *Block) bool {
 	return b.Source < SourceBase || !c.compact.drop[b.Source-SourceBase]
 }

@@ -22,19 +22,19 @@ import (
 
 // ServeOptions of Serve. The zero value is usable.
 type ServeOptions struct {
-	Dir string // the only folder that the rank may write to; empty: the one it names
+	Dir string // the only directory that the rank may write to; empty: the one it names
 
 	fs vfs.FS // for tests
 }
 
 // Serve writes the sets of one rank, which has the other end of conn as its
 // Options.Helper, until the rank is gone or ctx is done. It returns when all
-// that the rank had committed is published, or has failed, and the folder's
-// lock is given back: only then may the rank be started anew. A set that was
+// that the rank had committed is published, or has failed, and the directory's
+// lock is given back: only then may the rank be started anew. A checkpoint that was
 // not committed is taken back. It closes conn.
 //
 // It returns nil when the rank is gone, however that came; an error when ctx
-// was done, when the rank sent what no rank sends, or when a committed set
+// was done, when the rank sent what no rank sends, or when a committed checkpoint
 // could not be published and the rank was not there to be told.
 //
 // A process may serve many ranks at a time.
@@ -72,8 +72,8 @@ const patience = 10 * time.Second
 // maxSegments bounds staging memory, here and in the rank.
 const maxSegments = 1 << 16
 
-// errAway ends a set that was not committed.
-var errAway = errors.New("the rank went away before the set was copied")
+// errAway ends a checkpoint that was not committed.
+var errAway = errors.New("the rank went away before the checkpoint was copied")
 
 // server is the helper's side of one connection. All methods run in the
 // goroutine of Serve, except for release and report.
@@ -91,8 +91,8 @@ type server struct {
 	mu     sync.Mutex
 	busy   bool   // between begin and result
 	have   []bool // segments, from put to release
-	last   *Table // the last set made here
-	unsaid error  // why a set failed that the rank was not told of
+	last   *Table // the last checkpoint made here
+	unsaid error  // why a checkpoint failed that the rank was not told of
 }
 
 // listen handles messages until there are no more.
@@ -138,18 +138,18 @@ func (s *server) handle(m message) error {
 	case msgAbort:
 		return s.abort(m.body)
 	case msgLine:
-		set := m.body.u64()
+		index := m.body.u64()
 		if err := m.body.end(); err != nil {
 			return err
 		}
-		s.writer.Line(set)
+		s.writer.Line(index)
 		return nil
 	case msgDamaged:
-		set := m.body.u64()
+		index := m.body.u64()
 		if err := m.body.end(); err != nil {
 			return err
 		}
-		s.writer.Damaged(set)
+		s.writer.Damaged(index)
 		return nil
 	}
 	return fmt.Errorf("%w: kind %d", errProtocol, m.kind)
@@ -180,11 +180,11 @@ func (s *server) greet(m message) error {
 		lock = m.file
 	}
 	damaged := make(map[uint64]bool)
-	for _, set := range h.Damaged {
-		damaged[set] = true
+	for _, index := range h.Damaged {
+		damaged[index] = true
 	}
-	for _, set := range h.Aside {
-		damaged[set] = false
+	for _, index := range h.Aside {
+		damaged[index] = false
 	}
 	s.hello, s.dir = &h, store.ForHelper(s.opts.fs, h.Dir, h.Rank, lock)
 	s.writer = newFileWriter(newDirTarget(s.dir, h.Ranks, h.Keep, damaged, h.Line), s.staging)
@@ -236,11 +236,11 @@ func (s *server) begin(c *cursor) error {
 	busy, last := s.busy, s.last
 	s.mu.Unlock()
 	if busy {
-		return fmt.Errorf("%w: set %d before the one under way was finished", errProtocol, job.Header.Index)
+		return fmt.Errorf("%w: checkpoint %d before the one under way was finished", errProtocol, job.Header.Index)
 	}
 	if flags&flagPreviousLast != 0 {
 		if last == nil {
-			return fmt.Errorf("%w: it refers to a set that was not made here", errProtocol)
+			return fmt.Errorf("%w: it refers to a checkpoint that was not made here", errProtocol)
 		}
 		job.Previous = last
 	}
@@ -254,7 +254,7 @@ func (s *server) begin(c *cursor) error {
 		return err
 	}
 	if err := s.checkJob(&job); err != nil {
-		return fmt.Errorf("%w: set %d: %w", errProtocol, job.Header.Index, err)
+		return fmt.Errorf("%w: checkpoint %d: %w", errProtocol, job.Header.Index, err)
 	}
 	s.mu.Lock()
 	s.busy = true
@@ -271,7 +271,7 @@ func decodeTable(c *cursor) (*Table, error) {
 	}
 	h := &Header{Index: text.Index, Bases: text.Bases, Datasets: text.Datasets}
 	if err := checkSizes(h); err != nil {
-		return nil, fmt.Errorf("%w: the previous set: %w", errProtocol, err)
+		return nil, fmt.Errorf("%w: the previous checkpoint: %w", errProtocol, err)
 	}
 	blocks, err := checkedBlocks(c.rest(), h.TotalBlocks(), len(h.Bases))
 	if err != nil {
@@ -390,10 +390,10 @@ func (s *server) commit(c *cursor) error {
 		return err
 	}
 	if !s.open {
-		return fmt.Errorf("%w: commit without a set", errProtocol)
+		return fmt.Errorf("%w: commit without a checkpoint", errProtocol)
 	}
 	if err := s.checkTail(&tail); err != nil {
-		return fmt.Errorf("%w: set %d: %w", errProtocol, s.writer.job.Header.Index, err)
+		return fmt.Errorf("%w: checkpoint %d: %w", errProtocol, s.writer.job.Header.Index, err)
 	}
 	s.open = false
 	s.report(s.writer.Commit(tail), true)
@@ -430,14 +430,14 @@ func (s *server) checkTail(tail *Tail) error {
 func (s *server) abort(c *cursor) error {
 	why := string(c.rest())
 	if !s.open {
-		return fmt.Errorf("%w: abort without a set", errProtocol)
+		return fmt.Errorf("%w: abort without a checkpoint", errProtocol)
 	}
 	s.open = false
 	s.report(s.writer.Abort(errors.New(why)), false)
 	return nil
 }
 
-// report waits, in the background, for the outcome of a set and tells the rank.
+// report waits, in the background, for the outcome of a checkpoint and tells the rank.
 func (s *server) report(done <-chan Result, committed bool) {
 	s.reports.Go(func() {
 		r := <-done
@@ -453,7 +453,7 @@ func (s *server) report(done <-chan Result, committed bool) {
 		}
 		if err != nil && r.Err != nil && committed {
 			s.mu.Lock()
-			s.unsaid = fmt.Errorf("set %d: %w", r.Index, r.Err)
+			s.unsaid = fmt.Errorf("checkpoint %d: %w", r.Index, r.Err)
 			s.mu.Unlock()
 		}
 	})

@@ -81,7 +81,7 @@ func must[T any](v T, err error) T {
 	return v
 }
 
-// session is a set as it goes over the wire.
+// session is a checkpoint as it goes over the wire.
 func (r *recorder) session(last bool) []byte {
 	out := raw(msgBegin, must(encodeBegin(&r.job, last))...)
 	for i := range r.segments {
@@ -151,15 +151,15 @@ func FuzzServe(f *testing.F) {
 		s := newStranger(t)
 		s.conn.Write(data)
 		s.end()
-		// Whatever was published is a set that can be read.
+		// Whatever was published is a checkpoint that can be read.
 		indices, err := store.Open(s.fsys, "/ckpt", 0).Committed()
 		if err != nil {
 			t.Fatal(err)
 		}
 		for _, n := range indices {
-			set, err := Open(s.fsys, store.Open(s.fsys, "/ckpt", 0).File(n))
+			index, err := Open(s.fsys, store.Open(s.fsys, "/ckpt", 0).File(n))
 			if err == nil {
-				set.Close()
+				index.Close()
 			} else if !errors.Is(err, ErrCorrupt) {
 				t.Fatal(err)
 			}
@@ -176,12 +176,12 @@ func TestServe_Session(t *testing.T) {
 	if err := s.end(); err != nil {
 		t.Fatal(err)
 	}
-	set, err := Open(s.fsys, "/ckpt/ckpt-00000001/rank-0000.h5")
+	index, err := Open(s.fsys, "/ckpt/ckpt-00000001/rank-0000.h5")
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer set.Close()
-	if bad, err := set.Verify(ctx, nil); err != nil || len(bad) > 0 {
+	defer index.Close()
+	if bad, err := index.Verify(ctx, nil); err != nil || len(bad) > 0 {
 		t.Fatal(bad, err)
 	}
 	// Cut anywhere, nothing is published.
@@ -222,36 +222,36 @@ func TestServe_Hostile(t *testing.T) {
 	chunked := slices.IndexFunc(r.job.Header.Datasets, func(d Dataset) bool { return d.Chunk != nil })
 	good := put(func(*Segment) {})
 	for name, data := range map[string][]byte{
-		"an unknown kind":            raw(99),
-		"hello twice":                raw(msgHello, []byte("{}")),
-		"a huge message":             append(binary.LittleEndian.AppendUint64(nil, uint64(msgPut)), 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x7f),
-		"memory without memory":      raw(msgGrow, []byte{1, 0, 0, 0}),
-		"put without begin":          good,
-		"begin twice":                append(begin, begin...),
-		"a segment that is not":      append(begin, put(func(s *Segment) { s.Index = 1 })...),
-		"a segment twice":            append(begin, append(put(func(s *Segment) { s.Blocks = nil }), put(func(s *Segment) { s.Blocks = nil })...)...),
-		"a block twice":              append(begin, put(func(s *Segment) { s.Blocks = append(s.Blocks, s.Blocks[0]) })...),
-		"a dataset that is not":      append(begin, put(func(s *Segment) { s.Blocks[0].Dataset = 1000 })...),
-		"a negative dataset":         append(begin, put(func(s *Segment) { s.Blocks[0].Dataset = -1 })...),
-		"a block that is not":        append(begin, put(func(s *Segment) { s.Blocks[0].Block = 1 << 30 })...),
-		"beyond the segment":         append(begin, put(func(s *Segment) { s.Blocks[0].Off = mem.SegmentSize - 5 })...),
-		"before the segment":         append(begin, put(func(s *Segment) { s.Blocks[0].Off = -4096 })...),
-		"a longer block":             append(begin, put(func(s *Segment) { s.Blocks[0].Len = 1 << 20 })...),
-		"too few marks":              append(begin, append(good, commit(func(t *Tail) { t.Marks = t.Marks[1:] })...)...),
-		"a strange mark":             append(begin, append(good, commit(func(t *Tail) { t.Marks[len(t.Marks)-1] = 7 })...)...),
-		"content that is missing":    append(begin, append(good, commit(func(t *Tail) { t.Inline = nil })...)...),
-		"a block that never came":    append(begin, commit(func(*Tail) {})...),
-		"a relative data file":       append(begin, append(good, commit(func(t *Tail) { t.Sync = []string{"x"} })...)...),
-		"another rank":               header(func(h *Header) { h.Rank = 5 }),
-		"another format":             header(func(h *Header) { h.Format = 9 }),
-		"a compression that is not":  header(func(h *Header) { h.Compression = "lzw" }),
-		"chunks of no size":          header(func(h *Header) { h.Datasets[chunked].Chunk = []uint64{0} }),
-		"blocks of another size":     header(func(h *Header) { h.Datasets[chunked].Block = 8 }),
-		"a dataset without end":      header(func(h *Header) { h.Datasets[0].Size = 1 << 62 }),
-		"a flood of blocks":          header(func(h *Header) { *h = flood(*h) }),
-		"a previous set not made":    raw(msgBegin, must(encodeBegin(&Job{Header: r.job.Header, Previous: &Table{}}, true))...),
-		"a base that is not":         raw(msgBegin, must(encodeBegin(&Job{Header: r.job.Header, Previous: strangeTable(&r.job.Header)}, false))...),
-		"a descriptor that was lost": {3, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0},
+		"an unknown kind":                raw(99),
+		"hello twice":                    raw(msgHello, []byte("{}")),
+		"a huge message":                 append(binary.LittleEndian.AppendUint64(nil, uint64(msgPut)), 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x7f),
+		"memory without memory":          raw(msgGrow, []byte{1, 0, 0, 0}),
+		"put without begin":              good,
+		"begin twice":                    append(begin, begin...),
+		"a segment that is not":          append(begin, put(func(s *Segment) { s.Index = 1 })...),
+		"a segment twice":                append(begin, append(put(func(s *Segment) { s.Blocks = nil }), put(func(s *Segment) { s.Blocks = nil })...)...),
+		"a block twice":                  append(begin, put(func(s *Segment) { s.Blocks = append(s.Blocks, s.Blocks[0]) })...),
+		"a dataset that is not":          append(begin, put(func(s *Segment) { s.Blocks[0].Dataset = 1000 })...),
+		"a negative dataset":             append(begin, put(func(s *Segment) { s.Blocks[0].Dataset = -1 })...),
+		"a block that is not":            append(begin, put(func(s *Segment) { s.Blocks[0].Block = 1 << 30 })...),
+		"beyond the segment":             append(begin, put(func(s *Segment) { s.Blocks[0].Off = mem.SegmentSize - 5 })...),
+		"before the segment":             append(begin, put(func(s *Segment) { s.Blocks[0].Off = -4096 })...),
+		"a longer block":                 append(begin, put(func(s *Segment) { s.Blocks[0].Len = 1 << 20 })...),
+		"too few marks":                  append(begin, append(good, commit(func(t *Tail) { t.Marks = t.Marks[1:] })...)...),
+		"a strange mark":                 append(begin, append(good, commit(func(t *Tail) { t.Marks[len(t.Marks)-1] = 7 })...)...),
+		"content that is missing":        append(begin, append(good, commit(func(t *Tail) { t.Inline = nil })...)...),
+		"a block that never came":        append(begin, commit(func(*Tail) {})...),
+		"a relative data file":           append(begin, append(good, commit(func(t *Tail) { t.Sync = []string{"x"} })...)...),
+		"another rank":                   header(func(h *Header) { h.Rank = 5 }),
+		"another format":                 header(func(h *Header) { h.Format = 9 }),
+		"a compression that is not":      header(func(h *Header) { h.Compression = "lzw" }),
+		"chunks of no size":              header(func(h *Header) { h.Datasets[chunked].Chunk = []uint64{0} }),
+		"blocks of another size":         header(func(h *Header) { h.Datasets[chunked].Block = 8 }),
+		"a dataset without end":          header(func(h *Header) { h.Datasets[0].Size = 1 << 62 }),
+		"a flood of blocks":              header(func(h *Header) { *h = flood(*h) }),
+		"a previous checkpoint not made": raw(msgBegin, must(encodeBegin(&Job{Header: r.job.Header, Previous: &Table{}}, true))...),
+		"a base that is not":             raw(msgBegin, must(encodeBegin(&Job{Header: r.job.Header, Previous: strangeTable(&r.job.Header)}, false))...),
+		"a descriptor that was lost":     {3, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0},
 	} {
 		s := newStranger(t)
 		s.conn.Write(data)

@@ -7,20 +7,20 @@ import (
 	"github.com/cairnrun/cairn/internal/store"
 )
 
-// dirTarget publishes in a run's folder.
+// dirTarget publishes in a run's directory.
 type dirTarget struct {
 	*store.Dir
 	keep    int
-	several bool // ranks: sets are removed by the recovery line
+	several bool // ranks: checkpoints are removed by the recovery line
 
 	mu      sync.Mutex
 	damaged map[uint64]bool
-	line    uint64          // the newest set that all ranks have
+	line    uint64          // the newest checkpoint that all ranks have
 	made    map[uint64]bool // sets published here that are not known to be complete
-	last    uint64          // the newest of them, which the next set may need
+	last    uint64          // the newest of them, which the next checkpoint may need
 }
 
-// newDirTarget returns a target for one of ranks ranks. line is the set that
+// newDirTarget returns a target for one of ranks ranks. line is the checkpoint that
 // was restored, 0 if none was.
 func newDirTarget(dir *store.Dir, ranks, keep int, damaged map[uint64]bool, line uint64) *dirTarget {
 	t := &dirTarget{Dir: dir, keep: keep, damaged: make(map[uint64]bool), several: ranks > 1, line: line, made: make(map[uint64]bool)}
@@ -28,21 +28,21 @@ func newDirTarget(dir *store.Dir, ranks, keep int, damaged map[uint64]bool, line
 	return t
 }
 
-func (t *dirTarget) begin(set uint64) (pendingFile, error) {
-	p, err := t.Begin(set)
+func (t *dirTarget) begin(index uint64) (pendingFile, error) {
+	p, err := t.Begin(index)
 	if err != nil {
 		return nil, err
 	}
 	return p, nil
 }
 
-func (t *dirTarget) baseName(set uint64) string { return t.BaseName(set) }
+func (t *dirTarget) baseName(index uint64) string { return t.BaseName(index) }
 
-func (t *dirTarget) published(set uint64) {
+func (t *dirTarget) published(index uint64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.several {
-		t.made[set], t.last = true, set
+		t.made[index], t.last = true, index
 	}
 }
 
@@ -53,14 +53,14 @@ func (t *dirTarget) setLine(line uint64) {
 	delete(t.made, line)
 }
 
-func (t *dirTarget) setDamaged(set uint64) {
+func (t *dirTarget) setDamaged(index uint64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.damaged[set] = true
+	t.damaged[index] = true
 }
 
-// prune keeps, at and below the line, the newest sets that all ranks have: a
-// set that the line passed over is one that another rank has not. What can't
+// prune keeps, at and below the line, the newest checkpoints that all ranks have: a
+// set that the line passed over is one that another rank has not. What cannot
 // be removed now will be tried again.
 func (t *dirTarget) prune() {
 	t.mu.Lock()
@@ -70,22 +70,22 @@ func (t *dirTarget) prune() {
 		t.Prune(t.keep, gone)
 		return
 	}
-	for set := range t.made {
-		if set < line && set != t.last {
-			gone[set] = true
+	for index := range t.made {
+		if index < line && index != t.last {
+			gone[index] = true
 		}
 	}
-	delete(gone, t.last) // the next set may need its blocks
+	delete(gone, t.last) // the next checkpoint may need its blocks
 	t.mu.Unlock()
 	removed, _ := t.PruneLine(line, t.keep, gone)
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	for _, set := range removed {
-		delete(t.made, set)
+	for _, index := range removed {
+		delete(t.made, index)
 	}
 }
 
-// acceptTarget replaces a set's file; nothing is removed afterwards.
+// acceptTarget replaces a checkpoint's file; nothing is removed afterwards.
 type acceptTarget struct{ *dirTarget }
 
 func (acceptTarget) prune() {}

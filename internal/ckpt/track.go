@@ -12,9 +12,9 @@ type history struct {
 	changed float64     // share of blocks that differed last time; -1: unknown
 	watched bool        // the kernel tracks writes to it …
 	armed   bool        // … and has been asked once
-	dirty   []bool      // blocks written since the previous set, as far as scanned
+	dirty   []bool      // blocks written since the previous checkpoint, as far as scanned
 	rest    int         // saves to let pass before watching it again
-	runs    []Placement // what was on devices when the previous set was saved
+	runs    []Placement // what was on devices when the previous checkpoint was saved
 }
 
 type span struct{ addr, size uintptr }

@@ -26,7 +26,7 @@ import (
 //	message   | kind u32 | descriptors u32 | length u64 | length bytes |
 //
 //	rank → helper
-//	hello     JSON (hello); descriptor, if there is one: the folder's lock
+//	hello     JSON (hello); descriptor, if there is one: the directory's lock
 //	grow      segments u32; descriptor: the memory they are in
 //	begin     flags u32 | estimate i64 | text(JSON Header) |
 //	          with previousHere: text(JSON of a Table without rows) | rows of 24 bytes
@@ -43,7 +43,7 @@ import (
 //	result    text(JSON resultText) | rows of 24 bytes
 //	refused   why: the last message before the connection is closed
 //
-// text and bytes are a u64 length and so many bytes. A set is begin, put …,
+// text and bytes are a u64 length and so many bytes. A checkpoint is begin, put …,
 // commit or abort, result; the next begins after the result. Segments belong
 // to the helper from put until release. Descriptors come with the first byte
 // of their message.
@@ -70,7 +70,7 @@ const wireHead = 16
 // Flags of begin and put.
 const (
 	flagWriteFirst   = 1 << iota
-	flagPreviousLast // kept blocks refer to the set that the helper made last
+	flagPreviousLast // kept blocks refer to the checkpoint that the helper made last
 	flagPreviousHere // … to the table that follows
 	flagHurry        // the program waits for segments
 	flagDigestsHere  // the items' digests follow them
@@ -416,7 +416,7 @@ func encodeResult(r *Result) ([][]byte, error) {
 	return [][]byte{sized(text), text, rows}, err
 }
 
-// decodeResult reads the outcome of the set that h is the header of.
+// decodeResult reads the outcome of the checkpoint that h is the header of.
 func decodeResult(c *cursor, h *Header) (Result, error) {
 	var t resultText
 	if err := c.json(&t); err != nil {
@@ -432,7 +432,7 @@ func decodeResult(c *cursor, h *Header) (Result, error) {
 	made.Bases = t.Bases
 	blocks, err := checkedBlocks(rows, made.TotalBlocks(), len(t.Bases))
 	if err == nil && t.Index != h.Index {
-		err = fmt.Errorf("%w: the outcome of set %d, not %d", errProtocol, t.Index, h.Index)
+		err = fmt.Errorf("%w: the outcome of checkpoint %d, not %d", errProtocol, t.Index, h.Index)
 	}
 	r.Table = newTable(&made, t.Header, blocks)
 	return r, err

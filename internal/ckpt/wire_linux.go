@@ -8,7 +8,7 @@ import (
 	"syscall"
 )
 
-// helperSupport says why a writer can't live in another process; nil: it can.
+// helperSupport says why a writer cannot live in another process; nil: it can.
 func helperSupport() error { return nil }
 
 // maxFiles bounds the descriptors that may wait for their message.

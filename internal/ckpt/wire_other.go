@@ -8,9 +8,9 @@ import (
 )
 
 // errNoHelper says that this system has no shared staging memory.
-var errNoHelper = errors.New("a helper process for checkpoints needs Linux; leave Options.Helper nil, and the program writes its sets itself")
+var errNoHelper = errors.New("a helper process for checkpoints needs Linux; leave Options.Helper nil, and the program writes its checkpoints itself")
 
-// helperSupport says why a writer can't live in another process; nil: it can.
+// helperSupport says why a writer cannot live in another process; nil: it can.
 func helperSupport() error { return errNoHelper }
 
 func (w *wire) sendFile([]byte, *os.File) error { return errNoHelper }

@@ -17,18 +17,18 @@ import (
 	"github.com/cairnrun/cairn/internal/vfs"
 )
 
-// A Writer turns staged blocks into published sets. The program only copies
+// A Writer turns staged blocks into published checkpoints. The program only copies
 // into staging memory; all that costs time happens behind this interface.
 // Nothing in it points into the program's memory, so a writer may live in
 // another process that shares the staging memory.
 //
-// The calls for one set come from one goroutine, in this order: Begin, Put
+// The calls for one checkpoint come from one goroutine, in this order: Begin, Put
 // (any number, concurrently), then Commit or Abort. Commit returns at once;
 // the outcome comes through the channel. Line may be called at any time, by
 // another goroutine too; what it makes superfluous is removed behind it.
-// Damaged says that a set does not count as kept and is removed with the next
+// Damaged says that a checkpoint does not count as kept and is removed with the next
 // that is; it may be called at any time.
-// Close waits for what is still done after that. Err says why no set can be
+// Close waits for what is still done after that. Err says why no checkpoint can be
 // written any more, nil if that is not so.
 type Writer interface {
 	Begin(Job)
@@ -55,7 +55,7 @@ type Segment struct {
 	Used   int // bytes
 	Blocks []StagedBlock
 	// Digests of the items, where they are known already: nil otherwise. Those
-	// segments come after the program went on, and hold no block to be dropped.
+	// segments come after the program continued, and hold no block to be dropped.
 	Digests []xxh3.Uint128
 }
 
@@ -85,11 +85,11 @@ type StagedBlock struct {
 	Off, Len       int32 // in the segment; what is stored is padded with zeros to a whole chunk
 }
 
-// Mark says what became of a block while the program was held.
+// Mark says what became of a block while the program was paused.
 type Mark = byte
 
 const (
-	MarkKept   Mark = iota // as in the previous set
+	MarkKept   Mark = iota // as in the previous checkpoint
 	MarkZero               // all zeros
 	MarkStaged             // put into a segment, or into Tail.Inline
 )
@@ -98,12 +98,12 @@ const (
 type Tail struct {
 	Marks  []Mark           // one per block
 	Inline map[int32][]byte // content of the datasets without chunks
-	Sync   []string         // data files to make durable before the set is
+	Sync   []string         // data files to make durable before the checkpoint is
 	Also   []string         // … files and directories that may be gone by then
 	Note   Note
 }
 
-// Table is a published set, as far as the next one needs it.
+// Table is a published checkpoint, as far as the next one needs it.
 type Table struct {
 	Index    uint64
 	Header   string // digest of the file's /Header
@@ -139,14 +139,14 @@ func (t *Table) find(d *Dataset) []Block {
 	return t.Blocks[e.First : e.First+n]
 }
 
-// Result is the outcome of a set.
+// Result is the outcome of a checkpoint.
 type Result struct {
 	Index   uint64
 	Err     error
 	Table   *Table // nil after an error
 	Written int64  // bytes of the file
 	Took    time.Duration
-	NoLinks bool // the file system has no hard links: full sets only from now on
+	NoLinks bool // the file system has no hard links: full checkpoints only from now on
 }
 
 // fileWriter is the Writer that lives in the program's own process.
@@ -161,10 +161,10 @@ type fileWriter struct {
 	pending pendingFile
 	queue   chan Segment
 	workers sync.WaitGroup
-	ended   chan struct{} // closed when this set is finished and older ones are removed
+	ended   chan struct{} // closed when this checkpoint is finished and older ones are removed
 	cleaned chan struct{} // … and when all that was asked for before is done
 	end     atomic.Int64  // where the next write goes
-	start   chan struct{} // closed when the program goes on, or waits for segments:
+	start   chan struct{} // closed when the program continues, or waits for segments:
 	started sync.Once     // until then the processors are left to it
 	mu      sync.Mutex
 	err     error
@@ -177,8 +177,8 @@ type target interface {
 	begin(set uint64) (pendingFile, error)
 	baseName(set uint64) string
 	published(set uint64)  // is called after a commit, before anybody is told
-	setLine(line uint64)   // all ranks have that set
-	setDamaged(set uint64) // it can't be loaded
+	setLine(line uint64)   // all ranks have that checkpoint
+	setDamaged(set uint64) // it cannot be loaded
 	prune()                // removes what is not needed; no file is pending
 }
 
@@ -257,7 +257,7 @@ func (w *fileWriter) Put(s Segment) {
 
 func (w *fileWriter) Err() error { return nil }
 
-// hurry ends the restraint while the program is held.
+// hurry ends the restraint while the program is paused.
 func (w *fileWriter) hurry() { w.started.Do(func() { close(w.start) }) }
 
 func (w *fileWriter) work(queue <-chan Segment) {
@@ -310,8 +310,8 @@ func (w *fileWriter) digest(s Segment) {
 	}
 }
 
-// sourceKept marks a row, while a set is being written, as one that will be
-// taken from the previous set.
+// sourceKept marks a row, while a checkpoint is being written, as one that will be
+// taken from the previous checkpoint.
 const sourceKept = ^uint32(0)
 
 // kept reports whether an unchanged block may stay where it is: not if its
@@ -320,9 +320,9 @@ func (w *fileWriter) kept(b *Block) bool {
 	if b.Source < SourceBase {
 		return true
 	}
-	set := w.job.Previous.Bases[b.Source-SourceBase].Index
+	index := w.job.Previous.Bases[b.Source-SourceBase].Index
 	for _, r := range w.job.Header.Bases {
-		if r.Index == set {
+		if r.Index == index {
 			return true
 		}
 	}
@@ -412,9 +412,9 @@ func (w *fileWriter) Commit(tail Tail) <-chan Result {
 	return done
 }
 
-// Line removes what the line leaves behind as soon as no set is being written.
-func (w *fileWriter) Line(set uint64) {
-	w.target.setLine(set)
+// Line removes what the line leaves behind as soon as no checkpoint is being written.
+func (w *fileWriter) Line(index uint64) {
+	w.target.setLine(index)
 	done := make(chan struct{})
 	last := w.clean(done)
 	go func() {
@@ -424,7 +424,7 @@ func (w *fileWriter) Line(set uint64) {
 	}()
 }
 
-func (w *fileWriter) Damaged(set uint64) { w.target.setDamaged(set) }
+func (w *fileWriter) Damaged(index uint64) { w.target.setDamaged(index) }
 
 // clean says that done is closed next when all that was asked for is done, and
 // returns what was closed then before.
@@ -537,14 +537,14 @@ func (w *fileWriter) settle(h *Header, tail Tail) error {
 	return nil
 }
 
-// syncFiles makes the program's data files durable: a set must not say that
+// syncFiles makes the program's data files durable: a checkpoint must not say that
 // output is there which a power cut could still take.
 func syncFiles(paths []string) error {
-	folders := make(map[string]bool)
+	dirs := make(map[string]bool)
 	for _, p := range paths {
 		err := syncFile(p)
-		if dir := filepath.Dir(p); err == nil && !folders[dir] {
-			folders[dir] = true
+		if dir := filepath.Dir(p); err == nil && !dirs[dir] {
+			dirs[dir] = true
 			err = vfs.OS().SyncDir(dir) // the file may be new
 		}
 		if err != nil {
@@ -575,14 +575,14 @@ func SyncWritten(files []FileEntry) error { return syncFiles(writtenFiles(files)
 // SyncChanged makes files and directories durable that the program has changed,
 // and their names; those that are gone by now are passed over.
 func SyncChanged(paths []string) error {
-	folders := make(map[string]bool)
+	dirs := make(map[string]bool)
 	for _, p := range paths {
-		folders[filepath.Dir(p)] = true
+		dirs[filepath.Dir(p)] = true
 		st, err := os.Lstat(p)
 		switch {
 		case err != nil:
 		case st.IsDir():
-			folders[p] = true
+			dirs[p] = true
 		case st.Mode().IsRegular():
 			err = syncFile(p)
 		}
@@ -590,7 +590,7 @@ func SyncChanged(paths []string) error {
 			return fmt.Errorf("changed file: %w", err)
 		}
 	}
-	for dir := range folders {
+	for dir := range dirs {
 		if err := vfs.OS().SyncDir(dir); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return fmt.Errorf("changed directory: %w", err)
 		}

@@ -95,7 +95,7 @@ func TestSecondProcess(t *testing.T) {
 	if err == nil {
 		t.Fatal("two processes on one folder")
 	}
-	must(t, string(said), "another process is using this checkpoint folder", dir)
+	must(t, string(said), "another process is using this checkpoint directory", dir)
 	first.do("run 10", "save")
 	first.kill()
 	verifySets(t, dir)

@@ -117,7 +117,7 @@ func (f *File) attributes(path string, visit func(rawAttr) error) error {
 }
 
 // Attrs returns the names of an object's attributes, sorted; those too whose values
-// Attr can't give.
+// Attr cannot give.
 func (f *File) Attrs(path string) ([]string, error) {
 	var names []string
 	err := f.attributes(path, func(a rawAttr) error {

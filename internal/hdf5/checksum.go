@@ -51,7 +51,7 @@ func lookup3(p []byte) uint32 {
 func fletcher32(p []byte) uint32 {
 	var s1, s2 uint32
 	for len(p) > 1 {
-		n := min(len(p)/2, 360) // so many words can't overflow the sums
+		n := min(len(p)/2, 360) // so many words cannot overflow the sums
 		for ; n > 0; n-- {
 			s1 += uint32(p[0])<<8 | uint32(p[1])
 			s2 += s1

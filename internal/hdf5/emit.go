@@ -42,7 +42,7 @@ type emitter struct {
 // below at.
 func (w *Writer) Finish(at uint64) (super, meta []byte, err error) {
 	if at < 48 || at%8 != 0 {
-		return nil, nil, fmt.Errorf("hdf5: metadata can't lie at offset %d", at)
+		return nil, nil, fmt.Errorf("hdf5: metadata cannot lie at offset %d", at)
 	}
 	e := emitter{at: at, heaps: make(map[*node]heapID)}
 	e.treeK = chooseK(w.root)

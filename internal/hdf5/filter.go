@@ -72,7 +72,7 @@ func (f Filter) growth() uint64 {
 }
 
 // decodable reports whether a chunk of want bytes can come out of stored ones,
-// so that nothing is allocated for one that can't.
+// so that nothing is allocated for one that cannot.
 func decodable(filters []Filter, mask uint32, stored, want uint64) bool {
 	limit := stored
 	for i, f := range filters {
@@ -93,7 +93,7 @@ var scratch = sync.Pool{New: func() any { return new([]byte) }}
 // filter i was not applied. len(dst) is the size of the chunk as it was before the
 // filters, and the result has exactly that length: it is dst, or stored itself if
 // there was nothing to undo. Anything else is ErrCorrupt. However hostile, stored
-// can't make this allocate more than a small multiple of len(dst).
+// cannot make this allocate more than a small multiple of len(dst).
 func DecodeChunk(filters []Filter, mask uint32, stored, dst []byte) ([]byte, error) {
 	if len(filters) > 32 {
 		return nil, fmt.Errorf("%w: %d filters on a chunk", ErrUnsupported, len(filters))

@@ -209,7 +209,7 @@ func TestCrafted(t *testing.T) {
 	if err != nil || len(cs) != 100 {
 		t.Fatal(len(cs), err)
 	}
-	// A chunk of 2 GiB can't come out of one byte: nothing may be allocated for it.
+	// A chunk of 2 GiB cannot come out of one byte: nothing may be allocated for it.
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
 	_, err = d.ReadAt(make([]byte, 10), 0)

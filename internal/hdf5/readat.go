@@ -221,7 +221,7 @@ func (d *Dataset) source(index uint64, chunks []Chunk, runs, run uint64) (source
 		return fmt.Errorf("chunk %d at offset %#x: %w", index, c.Addr, err)
 	}
 	if !decodable(d.Filters, c.Mask, c.Size, d.layout.size) {
-		return source{}, bad(fmt.Errorf("%w: %d bytes can't be %d", ErrCorrupt, c.Size, d.layout.size))
+		return source{}, bad(fmt.Errorf("%w: %d bytes cannot be %d", ErrCorrupt, c.Size, d.layout.size))
 	}
 	data = make([]byte, c.Size)
 	if err := d.f.readRaw(data, c.Addr); err != nil {

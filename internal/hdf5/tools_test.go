@@ -212,7 +212,7 @@ print('fine')
 		t.Fatal(err)
 	}
 	if _, err := d.ReadAt(make([]byte, 1), 0); !errors.Is(err, ErrUnsupported) {
-		t.Errorf("other files can't be opened, but reading gave %v", err)
+		t.Errorf("other files cannot be opened, but reading gave %v", err)
 	}
 	f.OpenSource = func(name string) (*File, error) { return openPath(t, filepath.Join(dir, name)), nil }
 	verify(t, f, wants)

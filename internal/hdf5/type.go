@@ -101,7 +101,7 @@ func (t Type) text(b *strings.Builder) {
 func (t Type) Equal(u Type) bool { return t.String() == u.String() }
 
 const (
-	maxTypeDepth = 64        // bounds nesting, so that hostile text or files can't exhaust the stack
+	maxTypeDepth = 64        // bounds nesting, so that hostile text or files cannot exhaust the stack
 	maxTypeSize  = 1<<31 - 1 // the file format has 32 bits for it
 	maxRank      = 32        // the library's limit, for datasets and arrays
 )

@@ -39,7 +39,7 @@ func mapShared(n int) (mapping, error) {
 }
 
 // populate faults memory in, with several threads, piece by piece: while that
-// goes on, nobody else in the process can map memory.
+// continues, nobody else in the process can map memory.
 func populate(m []byte) error {
 	const piece = 16 << 20
 	pieces := (len(m) + piece - 1) / piece

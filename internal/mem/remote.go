@@ -63,7 +63,7 @@ type Device interface {
 	// Diff begins to find out which blocks of an extent are others than they
 	// were, as they are after all kernels launched so far, and has room to copy
 	// most of them. ErrNoRoom: there is no memory for that. Blocks of up to
-	// ShortBlock bytes can't be sifted.
+	// ShortBlock bytes cannot be diffed.
 	Diff(at Extent, most int) (Diff, error)
 	// Freeze copies the extents on the device, as they are after all kernels
 	// launched so far; it need not wait. Kernels launched later don't change

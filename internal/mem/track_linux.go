@@ -109,7 +109,7 @@ func (t *Tracker) Watch(p []byte) error {
 		return nil
 	}
 	if shared, err := isShared(start, end); shared || err != nil {
-		return errors.Join(err, errors.New("memory that others may write to can't be tracked"))
+		return errors.Join(err, errors.New("memory that others may write to cannot be tracked"))
 	}
 	arg := uffdioRegisterArg{start: start, length: end - start, mode: uffdModeWP}
 	return ioctl(t.uffd, uffdioRegister, unsafe.Pointer(&arg))

@@ -85,7 +85,7 @@ func recordMigration(t testing.TB, o Options, v *ckpttest.Values, changes ...fun
 	return bytes.Clone(c.sent)
 }
 
-// replay lets a newcomer take a stream.
+// replay lets a destination take a stream.
 func replay(stream []byte, o Options) (*ckpttest.Values, error) {
 	v := new(ckpttest.Values)
 	_, err := Receive(ctx, &tape{in: bytes.NewReader(stream)}, o, fit(v.Roots()))
@@ -295,7 +295,7 @@ func (f *flipper) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// TestFinish_ConfirmationDamaged flips every byte that the newcomer says: the source does
+// TestFinish_ConfirmationDamaged flips every byte that the destination says: the source does
 // not believe that it has moved.
 func TestFinish_ConfirmationDamaged(t *testing.T) {
 	v := ckpttest.Sample(40)
@@ -358,7 +358,7 @@ func TestMigrate_Files(t *testing.T) {
 			f.name, abs = "long", here+"/long"
 		}
 		if i == 4 {
-			f.name = "new/folder/empty"
+			f.name = "new/dir/empty"
 		}
 		files = append(files, ckpt.FileEntry{ID: i, Path: f.name, Abs: abs, Mode: "rw", Perm: 0o640, Size: f.size})
 	}

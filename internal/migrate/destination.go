@@ -44,7 +44,7 @@ type destination struct {
 	workNS    int64       // ns
 	loaded    time.Time   // when all was in memory, if it came in one piece
 	zeroBytes int64       // bytes
-	buffers   chan []byte // memory for what can't come straight to its place
+	buffers   chan []byte // memory for what cannot come straight to its place
 	queue     chan *receivedBatch
 	verified  verifier
 }
@@ -69,7 +69,7 @@ func Receive(ctx context.Context, conn net.Conn, o Options, l Receiver) (*Receiv
 	var wg sync.WaitGroup
 	wg.Go(func() { n.s.keepAlive(stop, n.busy.Load) })
 	wg.Go(n.verifyLoop)
-	landed, err := n.run()
+	got, err := n.run()
 	close(n.queue)
 	close(stop)
 	wg.Wait()
@@ -83,11 +83,11 @@ func Receive(ctx context.Context, conn net.Conn, o Options, l Receiver) (*Receiv
 			io.Copy(io.Discard, conn)
 		}
 		n.s.close(err)
-		return nil, fmt.Errorf("rank %d can't take over: %w", o.Rank, err)
+		return nil, fmt.Errorf("rank %d cannot take over: %w", o.Rank, err)
 	}
 	n.s.close(nil)
-	landed.Stats.AllNS = int64(time.Since(began))
-	return landed, nil
+	got.Stats.AllNS = int64(time.Since(began))
+	return got, nil
 }
 
 // close closes what is open.
@@ -284,11 +284,11 @@ func (n *destination) prepare() error {
 			adopt.Pools[d.Pool] = n.datasets[k].Pool
 		}
 	}
-	berths, tables := n.targets, n.tables
+	targets, tables := n.targets, n.tables
 	if !first {
 		n.builder.Close()
-		for k := range berths {
-			berths[k] = targetBuffer{whole: berths[k].whole} // what is not needed again must not be held
+		for k := range targets {
+			targets[k] = targetBuffer{whole: targets[k].whole} // what is not needed again must not be held
 		}
 	}
 	n.targets = nil
@@ -309,13 +309,13 @@ func (n *destination) prepare() error {
 	for i := range datasets {
 		k, ok := from[i]
 		b := &n.targets[i]
-		if !ok || !n.builder.Adopted(datasets[i].Pool) || (b.whole == nil) != (berths[k].whole == nil) {
+		if !ok || !n.builder.Adopted(datasets[i].Pool) || (b.whole == nil) != (targets[k].whole == nil) {
 			n.tables[i] = newTable(&datasets[i])
 			continue
 		}
 		n.tables[i] = tables[k]
 		if b.whole != nil {
-			b.setWhole(berths[k].whole)
+			b.setWhole(targets[k].whole)
 		}
 		if len(kept)+4 <= maxPayload {
 			kept = binary.LittleEndian.AppendUint32(kept, uint32(i))

@@ -17,7 +17,7 @@ import (
 const maxRing = 32 << 20
 
 // resolve finds out where the bytes are that are not at their addresses. The
-// program is held.
+// program is paused.
 func (f *finder) resolve() error {
 	f.host, f.runs = slices.Clone(f.l.Memory), make([][]ckpt.Placement, len(f.l.Memory))
 	if f.precopy {
@@ -36,7 +36,7 @@ func (f *finder) resolve() error {
 }
 
 // prepareDevices lets the devices that hold some of an image get ready to digest it,
-// while the program goes on. What it finds need not hold any more.
+// while the program continues. What it finds need not hold any more.
 func prepareDevices(l *ckpt.Layout) {
 	seen := make(map[mem.Device]bool)
 	for i := range l.Datasets {
@@ -216,7 +216,7 @@ func (g *drain) block(i int, e *extent, d *ckpt.Dataset, n int, digest xxh3.Uint
 	return g.frozen.Read(dst, i, int64(n)*d.Block)
 }
 
-// flush hands the parcel on. Whoever sends it waits for the copies.
+// flush hands the batch on. Whoever sends it waits for the copies.
 func (g *drain) flush() error {
 	if g.p.buffer == nil {
 		return nil

@@ -35,7 +35,7 @@ func TestMigrate_OnDevices(t *testing.T) {
 			devs := []*ckpttest.Device{{}, {}}
 			size := 4 * (1 + r.Int64N(6<<20))
 			if r.IntN(4) == 0 {
-				size = 4 * (1 + r.Int64N(900)) // goes with the metadata of a set
+				size = 4 * (1 + r.Int64N(900)) // goes with the metadata of a checkpoint
 			}
 			v := &arrayState{ckpttest.NewArray(size), make([]byte, 1<<20)}
 			defer mem.Unreserve(v.a.Ptr)
@@ -101,7 +101,7 @@ func TestMigrate_DeviceFails(t *testing.T) {
 			return
 		}
 		if !errors.Is(err, ckpttest.ErrDevice) || got.err == nil || !strings.Contains(got.err.Error(), "device fake: "+ckpttest.ErrDevice.Error()) {
-			t.Fatalf("call %d failed: the source says %v, the newcomer %v", fail, err, got.err)
+			t.Fatalf("call %d failed: the source says %v, the destination %v", fail, err, got.err)
 		}
 	}
 }
@@ -131,7 +131,7 @@ func TestPrecopy_MemoryGone(t *testing.T) {
 		t.Errorf("the source says %v", err)
 	}
 	if r := <-done; r.err == nil || !strings.Contains(r.err.Error(), "given back to the system") {
-		t.Errorf("the newcomer says %v", r.err)
+		t.Errorf("the destination says %v", r.err)
 	}
 	syscall.Munmap(p)
 }

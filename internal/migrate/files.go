@@ -129,7 +129,7 @@ func (a *incomingFile) beginTemp() error {
 	if a.tmp != nil {
 		return nil
 	}
-	// In the file's own folder, if something can be made there.
+	// In the file's own directory, if something can be made there.
 	var err error
 	if a.tmp, err = os.CreateTemp(filepath.Dir(a.path), "."+filepath.Base(a.path)+".*"); err != nil {
 		if a.tmp, err = os.CreateTemp("", "cairn-move-*"); err != nil {

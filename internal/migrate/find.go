@@ -61,19 +61,19 @@ func (p *batch) release() {
 // errCanceled says that a round was cut short.
 var errCanceled = errors.New("the round was cut short")
 
-// finder goes over the blocks of an image, finds out what the newcomer lacks,
-// and hands that on in parcels. They are sent while it works on the next ones.
+// finder goes over the blocks of an image, finds out what the destination lacks,
+// and hands that on in batches. They are sent while it works on the next ones.
 type finder struct {
 	l         *ckpt.Layout
 	host      []ckpt.Memory      // where the bytes are that are in host memory
 	runs      [][]ckpt.Placement // … and where the others are
-	tables    []*table           // what the newcomer has
+	tables    []*table           // what the destination has
 	batchSize int64
-	precopy   bool // the program goes on: copy, and name only what is sent
+	precopy   bool // the program continues: copy, and name only what is sent
 	zeros     mem.ZeroDigests
 	buffers   chan []byte // memory for copies: two pieces, of a chunk at most
 	out       chan<- batch
-	quit      <-chan struct{} // closed when nobody takes parcels any more
+	quit      <-chan struct{} // closed when nobody takes batches any more
 	stop      func() error    // not nil: go no further
 
 	zeroBytes int64 // bytes
@@ -89,7 +89,7 @@ type candidate struct {
 	digest        xxh3.Uint128
 }
 
-// run hands on parcels for all blocks.
+// run hands on batches for all blocks.
 func (f *finder) run() error {
 	if err := f.hostBlocks(); err != nil || f.precopy {
 		return err
@@ -164,7 +164,7 @@ func (f *finder) nextBatch(done int64) int64 {
 	return min(f.batchSize, max(minBatch, min(done, (f.l.Bytes-done)/2)))
 }
 
-// digestBatch digests blocks and hands on those that the newcomer lacks.
+// digestBatch digests blocks and hands on those that the destination lacks.
 func (f *finder) digestBatch(items []candidate, side int) error {
 	if err := f.stop(); err != nil {
 		return err
@@ -247,7 +247,7 @@ func (f *finder) take(n int) ([]byte, error) {
 	}
 }
 
-// pass gives a parcel on, when the one before it is out of the way.
+// pass gives a batch on, when the one before it is out of the way.
 func (f *finder) pass(p batch) error {
 	if len(p.runs) == 0 {
 		p.release()

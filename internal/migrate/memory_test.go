@@ -27,14 +27,14 @@ func TestMigrate_MemoryBound(t *testing.T) {
 		pieces = append(pieces, whole[lo:hi:hi])
 	}
 	for _, c := range []struct {
-		name   string
-		root   any
-		into   func() any
-		ahead  bool
-		chunks uint64 // beside the state
+		name    string
+		root    any
+		into    func() any
+		precopy bool
+		chunks  uint64 // beside the state
 	}{
 		{"one piece", &whole, func() any { return new([]float64) }, false, 0},
-		{"ahead", &whole, func() any { return new([]float64) }, true, 2},
+		{"precopy", &whole, func() any { return new([]float64) }, true, 2},
 		{"many pieces", &pieces, func() any { return new([][]float64) }, false, 4},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -49,7 +49,7 @@ func TestMigrate_MemoryBound(t *testing.T) {
 			g := NewSource(a, o)
 			defer g.Close()
 			done := receive(b, o, fit([]graph.Root{{Name: "x", Ptr: into}}))
-			if c.ahead {
+			if c.precopy {
 				if err := g.Precopy(img); err != nil {
 					t.Fatal(err)
 				}

@@ -20,19 +20,19 @@ import (
 //
 //	source     digest 1 │ digest 2 │ digest 3 │ …
 //	network             │ send 1   │ send 2   │ send 3 │ …
-//	newcomer                       │ check 1  │ check 2 │ check 3 │ set pointers
+//	destination                       │ check 1  │ check 2 │ check 3 │ set pointers
 //
 // The unit is a chunk of some blocks. The source sends straight from the
-// program's memory, the newcomer receives straight into its own; only what does
+// program's memory, the destination receives straight into its own; only what does
 // not lie in one piece, or on a device, or in another machine's form, goes
 // through memory of at most two chunks on each side.
 //
 // A round is a head (what there is: variables, types, pools, regions, datasets),
 // blocks with their digests, and an end. In rounds that run ahead the program
-// goes on: blocks are copied first, so that what is sent is what was digested.
+// continues: blocks are copied first, so that what is sent is what was digested.
 // In the last round it is held, and for every block of the image the source says
-// that it comes, that it is zero, or that the newcomer has it, always with its
-// digest. The newcomer takes nothing for good that does not match, and nothing
+// that it comes, that it is zero, or that the destination has it, always with its
+// digest. The destination takes nothing for good that does not match, and nothing
 // at all unless every block was named; then it sends its word.
 //
 // The stream is a preface of 16 bytes, then frames:
@@ -113,7 +113,7 @@ const (
 	frameBulk                      // length of all frames that follow, in memory first
 	framePing                      // I am here
 	frameFail                      // text: I give up
-	frameKept                      // to the source: datasets that the newcomer still has
+	frameKept                      // to the source: datasets that the destination still has
 	frameConfirm                   // to the source: confirmFrame
 )
 
@@ -196,7 +196,7 @@ type headFrame struct {
 	Sections [sections]section `json:"sections"`
 }
 
-// rest is what a set's header would hold, in the last round.
+// rest is what a checkpoint's header would hold, in the last round.
 type rest struct {
 	Files    []ckpt.FileEntry `json:"files,omitempty"`
 	Note     ckpt.Note        `json:"note"`
@@ -225,7 +225,7 @@ type blockRun struct {
 const (
 	blockSent uint32 = iota // its bytes follow
 	blockZero               // it is all zeros
-	blockKept               // the newcomer has it
+	blockKept               // the destination has it
 )
 
 const (
@@ -289,7 +289,7 @@ func decodeRuns(p []byte, datasets []ckpt.Dataset) (runs []blockRun, digests []x
 	return runs, digests, nil
 }
 
-// plan lays an image out for the stream: as in a set, but without
+// plan lays an image out for the stream: as in a checkpoint, but without
 // metadata, which is in the head, and no block is larger than MaxBlock. Small
 // datasets on devices are brought if fetch is set.
 func plan(img *graph.Image, t *ckpt.Description, fetch bool) (*ckpt.Layout, error) {
@@ -362,7 +362,7 @@ func decodeImage(text *[sections][]byte) (*graph.Image, []ckpt.Dataset, error) {
 // tableBytes is what a table takes for a block.
 const tableBytes = 18
 
-// table is the digests of a dataset's blocks as the newcomer has them.
+// table is the digests of a dataset's blocks as the destination has them.
 type table struct {
 	digests []xxh3.Uint128
 	known   []bool

@@ -87,7 +87,7 @@ func migrate(t testing.TB, a, b net.Conn, o Options, from, to []graph.Root) Stat
 		t.Fatalf("with the values came %+v, %+v, %q", got.Note, got.Files, got.Extra)
 	}
 	if stats.State != got.Stats.State || stats.Zero != got.Stats.Zero {
-		t.Fatalf("the source says %+v, the newcomer %+v", stats, got.Stats)
+		t.Fatalf("the source says %+v, the destination %+v", stats, got.Stats)
 	}
 	return stats
 }
@@ -225,19 +225,19 @@ func TestMigrate_IntoPlace(t *testing.T) {
 	}
 }
 
-// TestMigrate_Refused lets the newcomer refuse, and looks at what both ends say.
+// TestMigrate_Refused lets the destination refuse, and looks at what both ends say.
 func TestMigrate_Refused(t *testing.T) {
 	other := errors.New("the program has no variable \"grid\"")
 	v := ckpttest.Sample(400_000)
 	for _, c := range []struct {
-		name, source, newcomer string
-		o                      Options
-		l                      Receiver
+		name, source, dest string
+		o                  Options
+		l                  Receiver
 	}{
-		{name: "fit", source: other.Error(), newcomer: other.Error(), l: Receiver{Fit: func(*graph.Image) ([]graph.Root, *graph.Env, []string, error) { return nil, nil, nil, other }}},
-		{name: "types", source: "the program has no such variable", newcomer: "the program has no such variable", l: fit(nil)},
-		{name: "rank", source: "rank 1 of 2, not 0 of 2", newcomer: "rank 1 of 2, not 0 of 2", o: Options{Ranks: 2}, l: fit(nil)},
-		{name: "files", source: "no room", newcomer: "no room", l: Receiver{
+		{name: "fit", source: other.Error(), dest: other.Error(), l: Receiver{Fit: func(*graph.Image) ([]graph.Root, *graph.Env, []string, error) { return nil, nil, nil, other }}},
+		{name: "types", source: "the program has no such variable", dest: "the program has no such variable", l: fit(nil)},
+		{name: "rank", source: "rank 1 of 2, not 0 of 2", dest: "rank 1 of 2, not 0 of 2", o: Options{Ranks: 2}, l: fit(nil)},
+		{name: "files", source: "no room", dest: "no room", l: Receiver{
 			Fit:   fit(new(ckpttest.Values).Roots()).Fit,
 			Files: func([]ckpt.FileEntry, ckpt.Note, []byte) error { return errors.New("no room") },
 		}},
@@ -256,8 +256,8 @@ func TestMigrate_Refused(t *testing.T) {
 				if err == nil || !strings.Contains(err.Error(), c.source) {
 					t.Errorf("the source says %v", err)
 				}
-				if r := <-done; r.err == nil || !strings.Contains(r.err.Error(), c.newcomer) {
-					t.Errorf("the newcomer says %v", r.err)
+				if r := <-done; r.err == nil || !strings.Contains(r.err.Error(), c.dest) {
+					t.Errorf("the destination says %v", r.err)
 				}
 			})
 		}
@@ -278,7 +278,7 @@ func TestMigrate_Canceled(t *testing.T) {
 	}()
 	cancel(why)
 	if err := <-done; !errors.Is(err, why) {
-		t.Errorf("the newcomer says %v", err)
+		t.Errorf("the destination says %v", err)
 	}
 	if _, err := g.Finish(ctx, collect(t, ckpttest.Sample(10).Roots()), nil, ckpt.Note{}, nil); err == nil {
 		t.Error("nobody is there, and the source does not mind")
@@ -309,7 +309,7 @@ func TestMigrate_Stalled(t *testing.T) {
 	for i := range v.Grid {
 		v.Grid[i] = float64(i)
 	}
-	t.Run("newcomer", func(t *testing.T) {
+	t.Run("destination", func(t *testing.T) {
 		a, b := tcpPair(t)
 		defer b.Close()
 		g := NewSource(a, o)
@@ -318,7 +318,7 @@ func TestMigrate_Stalled(t *testing.T) {
 			t.Errorf("the source says %v", err)
 		}
 	})
-	t.Run("newcomer that reads", func(t *testing.T) {
+	t.Run("destination that reads", func(t *testing.T) {
 		a, b := tcpPair(t)
 		go func() {
 			for p := make([]byte, 1<<20); ; {
@@ -337,7 +337,7 @@ func TestMigrate_Stalled(t *testing.T) {
 		a, b := tcpPair(t)
 		a.Write(preface)
 		if _, err := Receive(ctx, b, o, fit(nil)); err == nil || !strings.Contains(err.Error(), "nothing came") {
-			t.Errorf("the newcomer says %v", err)
+			t.Errorf("the destination says %v", err)
 		}
 	})
 	t.Run("but waits for a program", func(t *testing.T) {

@@ -20,7 +20,7 @@ type migration struct {
 	t    testing.TB
 	g    *Source
 	done <-chan received
-	fits atomic.Int64 // images that the newcomer looked at
+	fits atomic.Int64 // images that the destination looked at
 }
 
 func newMigration(t testing.TB, o Options, to []graph.Root) *migration {
@@ -83,7 +83,7 @@ func TestPrecopy(t *testing.T) {
 		t.Errorf("%+v", s)
 	}
 	if n := m.fits.Load(); n != 1 {
-		t.Errorf("the newcomer looked at %d images, which were all alike", n)
+		t.Errorf("the destination looked at %d images, which were all alike", n)
 	}
 }
 
@@ -121,7 +121,7 @@ func TestPrecopy_LayoutChanges(t *testing.T) {
 		func() { v.Any = fill(30_000) },
 		func() { v.Names = []*ckpttest.Values{ckpttest.Sample(10), ckpttest.Sample(20_000)} },
 		func() { v.Names = v.Names[1:]; v.Grown = v.Grown[:5:5] },
-		func() { v.Own = append(v.Own, 3) }, // the newcomer's own array does not fit any more
+		func() { v.Own = append(v.Own, 3) }, // the destination's own array does not fit any more
 		func() { v.Own = v.Own[:90_000:90_000] },
 		func() { v.Grown, v.Own = v.Own, v.Grown },
 	} {
@@ -212,7 +212,7 @@ func TestPrecopy_ProgramWrites(t *testing.T) {
 }
 
 // TestPrecopy_GivenUp closes a move while a round is under way: the program goes
-// on, and the newcomer ends.
+// on, and the destination ends.
 func TestPrecopy_GivenUp(t *testing.T) {
 	v, w := newThings(), new(things)
 	m := newMigration(t, Options{BatchSize: 64 << 10}, w.roots())
@@ -221,7 +221,7 @@ func TestPrecopy_GivenUp(t *testing.T) {
 	}
 	m.g.Close()
 	if r := <-m.done; r.err == nil {
-		t.Error("the newcomer does not know that the source has given up")
+		t.Error("the destination does not know that the source has given up")
 	}
 	if _, err := m.g.Wait(ctx); err == nil {
 		t.Error("a round that was given up has ended well")

@@ -53,7 +53,7 @@ func (g *Source) transmit(img *graph.Image, f *finder, last *rest, extra []byte)
 	return g.s.frameJSON(frameEnd, endFrame{})
 }
 
-// head says what there is, and finds out what the newcomer has of it.
+// head says what there is, and finds out what the destination has of it.
 func (g *Source) head(img *graph.Image, f *finder, last *rest, extra []byte) error {
 	datasets, err := json.Marshal(f.l.Datasets)
 	if err != nil {
@@ -92,7 +92,7 @@ func (g *Source) head(img *graph.Image, f *finder, last *rest, extra []byte) err
 const partSize = 1 << 20
 
 // exchangeTables makes the tables for what is sent now. If it is not what was sent
-// before, the newcomer says which datasets stay where they are.
+// before, the destination says which datasets stay where they are.
 func (g *Source) exchangeTables(f *finder, changed bool) error {
 	f.tables, f.batchSize, f.zeros, f.buffers = g.tables, g.o.BatchSize, g.zeros, g.buffers
 	if !changed {
@@ -114,12 +114,12 @@ func (g *Source) exchangeTables(f *finder, changed bool) error {
 		for ; len(list) >= 4; list = list[4:] {
 			i := int(binary.LittleEndian.Uint32(list))
 			if i >= len(tables) {
-				return fmt.Errorf("%w: the newcomer has dataset %d of %d", ckpt.ErrCorrupt, i, len(tables))
+				return fmt.Errorf("%w: the destination has dataset %d of %d", ckpt.ErrCorrupt, i, len(tables))
 			}
 			d := &f.l.Datasets[i]
 			k, ok := old[d.Path]
 			if !ok || !d.SameLayout(&g.datasets[k]) {
-				return fmt.Errorf("%w: the newcomer claims to have /%s", ckpt.ErrCorrupt, d.Path)
+				return fmt.Errorf("%w: the destination claims to have /%s", ckpt.ErrCorrupt, d.Path)
 			}
 			tables[i] = g.tables[k]
 		}
@@ -128,7 +128,7 @@ func (g *Source) exchangeTables(f *finder, changed bool) error {
 	return nil
 }
 
-// queued is how many parcels may wait between two stages. Those with memory of
+// queued is how many batches may wait between two stages. Those with memory of
 // their own are fewer: there are only two pieces of it.
 const queued = 8
 

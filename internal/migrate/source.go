@@ -24,7 +24,7 @@ type Source struct {
 	buffers chan []byte
 	zeros   mem.ZeroDigests
 
-	// What the newcomer knows.
+	// What the destination knows.
 	helloOnce sync.Once
 	helloErr  error
 	described bool
@@ -37,7 +37,7 @@ type Source struct {
 	canceled atomic.Bool
 	stats    Stats
 
-	kept         chan []byte       // what the newcomer says it still has
+	kept         chan []byte       // what the destination says it still has
 	confirmation chan confirmFrame // … that all has arrived
 	closed       chan struct{}     // closed when it says no more
 	stop         chan struct{}
@@ -83,7 +83,7 @@ func NewSource(conn net.Conn, o Options) *Source {
 	return g
 }
 
-// listen takes what the newcomer says. It returns why it ends.
+// listen takes what the destination says. It returns why it ends.
 func (g *Source) listen() error {
 	for {
 		kind, payload, err := g.s.await()
@@ -100,7 +100,7 @@ func (g *Source) listen() error {
 		case frameConfirm:
 			var w confirmFrame
 			if err := json.Unmarshal(payload, &w); err != nil {
-				return fmt.Errorf("%w: the newcomer's word: %v", ckpt.ErrCorrupt, err)
+				return fmt.Errorf("%w: the destination's word: %v", ckpt.ErrCorrupt, err)
 			}
 			select {
 			case g.confirmation <- w:
@@ -108,20 +108,20 @@ func (g *Source) listen() error {
 			default:
 			}
 		case frameFail:
-			return rootCause{fmt.Errorf("the newcomer gives up: %s", payload)}
+			return rootCause{fmt.Errorf("the destination gives up: %s", payload)}
 		}
-		return fmt.Errorf("%w: the newcomer sends a frame %d that was not asked for", ckpt.ErrCorrupt, kind)
+		return fmt.Errorf("%w: the destination sends a frame %d that was not asked for", ckpt.ErrCorrupt, kind)
 	}
 }
 
-// failed says where an error comes from, with the newcomer's reason if it has
+// failed says where an error comes from, with the destination's reason if it has
 // given one.
 func (g *Source) failed(err error) error {
 	if err == nil {
 		return nil
 	}
 	var e net.Error
-	if errors.As(err, &e) { // the newcomer may have said why
+	if errors.As(err, &e) { // the destination may have said why
 		select {
 		case <-g.closed:
 		case <-time.After(time.Second):
@@ -131,12 +131,12 @@ func (g *Source) failed(err error) error {
 		g.s.sendFailure(err)
 	}
 	g.s.close(err)
-	return fmt.Errorf("rank %d can't move: %w", g.o.Rank, err)
+	return fmt.Errorf("rank %d cannot move: %w", g.o.Rank, err)
 }
 
 // Precopy begins to send an image while the program changes it, and returns at
 // once. The image is the call's own: what Collect gave must not be collected
-// into again. Only blocks that the newcomer lacks are sent; what is on devices
+// into again. Only blocks that the destination lacks are sent; what is on devices
 // is not. Wait waits for the end of it.
 func (g *Source) Precopy(img *graph.Image) error {
 	if g.round != nil {
@@ -205,10 +205,10 @@ func (g *Source) Wait(ctx context.Context) (sent int64, err error) {
 	}
 }
 
-// Finish sends what the newcomer lacks of an image that nobody changes, and
-// returns when the newcomer has said that all is there, verified and in place.
-// A round that is under way is cut short. After an error the move can't be
-// gone on with.
+// Finish sends what the destination lacks of an image that nobody changes, and
+// returns when the destination has said that all is there, verified and in place.
+// A round that is under way is cut short. After an error the move cannot be
+// continued.
 func (g *Source) Finish(ctx context.Context, img *graph.Image, files []ckpt.FileEntry, note ckpt.Note, extra []byte) (Stats, error) {
 	began := time.Now()
 	defer context.AfterFunc(ctx, func() { g.s.close(rootCause{context.Cause(ctx)}) })()
@@ -231,7 +231,7 @@ func (g *Source) finish(img *graph.Image, files []ckpt.FileEntry, note ckpt.Note
 	}
 	sent, transfer := g.s.sent.Load(), g.s.transfer.Load()
 	synced := make(chan error, 1)
-	go func() { synced <- ckpt.SyncWritten(files) }() // the newcomer's host must see what they hold
+	go func() { synced <- ckpt.SyncWritten(files) }() // the destination's host must see what they hold
 	began := time.Now()
 	l, err := plan(img, &g.about, true)
 	f := &finder{l: l}
@@ -276,16 +276,16 @@ func (g *Source) end(e endFrame, began time.Time) error {
 	return g.s.sendSpool()
 }
 
-// answer waits for the newcomer's word.
+// answer waits for the destination's word.
 func (g *Source) answer(root string) (confirmFrame, error) {
 	w, err := waitFor(g, g.confirmation)
 	if err == nil && w.Digest != root {
-		err = fmt.Errorf("%w: the newcomer has taken over another state: digest %s instead of %s", ckpt.ErrCorrupt, w.Digest, root)
+		err = fmt.Errorf("%w: the destination has taken over another state: digest %s instead of %s", ckpt.ErrCorrupt, w.Digest, root)
 	}
 	return w, err
 }
 
-// waitFor waits for something that the newcomer says. While it works it says at
+// waitFor waits for something that the destination says. While it works it says at
 // least that.
 func waitFor[T any](g *Source, from <-chan T) (v T, err error) {
 	t := time.NewTicker(max(g.o.Stall/4, time.Millisecond))
@@ -304,7 +304,7 @@ func waitFor[T any](g *Source, from <-chan T) (v T, err error) {
 			}
 		case <-t.C:
 			if q := min(g.s.silence(), time.Since(began)); q > g.o.Stall {
-				return v, fmt.Errorf("the newcomer says nothing for %v: %w", q.Round(time.Millisecond), os.ErrDeadlineExceeded)
+				return v, fmt.Errorf("the destination says nothing for %v: %w", q.Round(time.Millisecond), os.ErrDeadlineExceeded)
 			}
 		}
 	}

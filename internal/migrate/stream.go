@@ -47,7 +47,7 @@ type stream struct {
 // processStart is what sinceStart measures from.
 var processStart = time.Now()
 
-// sinceStart is a time in ns that the machine's clock can't set back or forward,
+// sinceStart is a time in ns that the machine's clock cannot set back or forward,
 // as it can the time of day.
 func sinceStart() int64 { return int64(time.Since(processStart)) }
 

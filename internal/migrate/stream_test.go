@@ -11,9 +11,9 @@ import (
 func TestStream_Pings(t *testing.T) {
 	const stall = 300 * time.Millisecond
 	a, b := net.Pipe()
-	source, newcomer := newStream(a, stall), newStream(b, stall)
+	source, dest := newStream(a, stall), newStream(b, stall)
 	defer source.close(nil)
-	defer newcomer.close(nil)
+	defer dest.close(nil)
 	stop := make(chan struct{})
 	defer close(stop)
 	go source.keepAlive(stop, func() bool { return true })
@@ -36,12 +36,12 @@ func TestStream_Pings(t *testing.T) {
 		kind uint32
 		text string
 	}{{frameBulk, ""}, {frameHead, "first"}, {frameEnd, "last"}} {
-		kind, payload, err := newcomer.await()
+		kind, payload, err := dest.await()
 		if err != nil || kind != want.kind || i > 0 && string(payload) != want.text {
 			t.Fatalf("frame %d: %d, %q, %v", i, kind, payload, err)
 		}
 		if i == 0 {
-			if err := newcomer.receiveSpool(payload); err != nil {
+			if err := dest.receiveSpool(payload); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -49,7 +49,7 @@ func TestStream_Pings(t *testing.T) {
 	if err := <-sent; err != nil {
 		t.Error(err)
 	}
-	if newcomer.received.Load() < 2*frameBytes {
+	if dest.received.Load() < 2*frameBytes {
 		t.Error("nothing was heard")
 	}
 }

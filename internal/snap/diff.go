@@ -9,7 +9,7 @@ import (
 	"github.com/zeebo/xxh3"
 )
 
-// diff implements mem.Sieve. Its scratch memory is
+// diff implements mem.Diff. Its scratch memory is
 //
 //	on the device   list of changed blocks │ their number │ expected digests │ digests
 //	                          │                   │  ▲             ▲
@@ -17,7 +17,7 @@ import (
 //	on the host     list                   │ number │ 0   expected digests │
 //
 // so that of the state only what has changed crosses the bus, and the host need
-// not look at anything before the program goes on.
+// not look at anything before the program continues.
 type diff struct {
 	e                      *Engine
 	q                      driver.Queue
@@ -32,7 +32,7 @@ type diff struct {
 
 var _ mem.Diff = (*diff)(nil)
 
-// Diff begins to sift an extent, as mem.Device says. It runs in the program's
+// Diff begins to diff an extent, as mem.Device says. It runs in the program's
 // queue: kernels that are launched later don't disturb it.
 func (e *Engine) Diff(at mem.Extent, most int) (mem.Diff, error) {
 	buffers, err := e.check([]mem.Extent{at})
@@ -41,7 +41,7 @@ func (e *Engine) Diff(at mem.Extent, most int) (mem.Diff, error) {
 	}
 	p := part{buffers[0], at.Off, at.Len, at.Block, at.Blocks()}
 	if short, _ := p.short(); short > 0 || p.blocks == 0 || p.blocks > mostBlocks {
-		return nil, fmt.Errorf("device %s: %d bytes in blocks of %d can't be sifted", e.info.ID, at.Len, at.Block)
+		return nil, fmt.Errorf("device %s: %d bytes in blocks of %d cannot be diffed", e.info.ID, at.Len, at.Block)
 	}
 	v, err := e.diffOn(e.kernels, p, most)
 	if err != nil {
@@ -69,12 +69,12 @@ func (e *Engine) diffOn(q driver.Queue, p part, most int) (v *diff, err error) {
 	return v, nil
 }
 
-// Expect implements mem.Sieve.
+// Expect implements mem.Diff.
 func (v *diff) Expect() []xxh3.Uint128 {
 	return unsafe.Slice((*xxh3.Uint128)(unsafe.Pointer(&v.s.host[v.expect+16])), v.p.blocks)
 }
 
-// Start implements mem.Sieve.
+// Start implements mem.Diff.
 func (v *diff) Start() (err error) {
 	e, q, items := v.e, v.q, v.e.items
 	if v.room, v.at, err = e.take(v.size()); err != nil {
@@ -118,7 +118,7 @@ func (v *diff) size() int64 { return int64(v.most) * v.p.block }
 // copyGroups is how many work groups copy at most: enough for any device.
 const copyGroups = 2048
 
-// Wait implements mem.Sieve.
+// Wait implements mem.Diff.
 func (v *diff) Wait() ([]mem.Changed, mem.Frozen, error) {
 	if err := v.ready.Wait(); err != nil {
 		v.fail()
@@ -139,7 +139,7 @@ func (v *diff) Wait() ([]mem.Changed, mem.Frozen, error) {
 	return list, f, nil
 }
 
-// Close implements mem.Sieve.
+// Close implements mem.Diff.
 func (v *diff) Close() {
 	if v.s == nil {
 		return

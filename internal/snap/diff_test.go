@@ -15,7 +15,7 @@ func TestDiff(t *testing.T) {
 	onAll(t, func(t *testing.T, w *world) { w.testDiff() })
 }
 
-// testDiff sifts extents of many blocks and alignments, with none, some and
+// testDiff diffs extents of many blocks and alignments, with none, some and
 // all of the blocks changed; kernels behind it change nothing of it.
 func (w *world) testDiff() {
 	t := w.t
@@ -78,7 +78,7 @@ func (w *world) testDiff() {
 	}
 }
 
-// TestDiff_Twice: two sieves and a snapshot share the room.
+// TestDiff_Twice: two diffs and a snapshot share the room.
 func TestDiff_Twice(t *testing.T) {
 	onAll(t, func(t *testing.T, w *world) {
 		one, two := random(1<<20, 15), random(1<<20, 16)

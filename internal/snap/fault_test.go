@@ -104,7 +104,7 @@ func checkpoint(dev driver.Device) (err, wrong error) {
 	}
 	e.Reserve(200_000)
 	var first error
-	note := func(err error) bool { // whether to go on with the same thing
+	note := func(err error) bool { // whether to continue with the same thing
 		if first == nil {
 			first = err
 		}
@@ -148,7 +148,7 @@ func checkpoint(dev driver.Device) (err, wrong error) {
 	return first, nil
 }
 
-// diffing sifts an extent, all but a short last block, of which some blocks
+// diffing diffs an extent, all but a short last block, of which some blocks
 // have changed.
 func diffing(e *Engine, at mem.Extent, data, staging []byte, note func(error) bool) (wrong error) {
 	at.Len -= at.Len % at.Block
@@ -178,7 +178,7 @@ func diffing(e *Engine, at mem.Extent, data, staging []byte, note func(error) bo
 			continue
 		}
 		if len(list) != min(changed, len(expect)) || (f == nil) != (len(list) == 0) {
-			return fmt.Errorf("%d blocks of %d came through the sieve, not %d", len(list), len(expect), changed)
+			return fmt.Errorf("%d blocks of %d came through the diff, not %d", len(list), len(expect), changed)
 		}
 		for n, b := range list {
 			p := staging[:at.Block]

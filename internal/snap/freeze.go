@@ -26,7 +26,7 @@ type frozen struct {
 	ready   driver.Event // on the program's queue
 	room    *room        // nil: the extents themselves
 	size    int64        // … of which it has so much
-	table   *scratch     // of the gather or the sieve; nil: none
+	table   *scratch     // of the gather or the diff; nil: none
 
 	reading, summing bool         // the queue waits for ready
 	unwaited         bool         // something was put on reads

@@ -132,7 +132,7 @@ ulong avalanche(ulong h) {
 // digestGroup: a work group digests BLOCKS blocks. In each turn all items sum
 // the terms of CHUNK rows of each block, which do not depend on each other,
 // into shared memory; then 8 items a block, one for each lane, run the chain
-// over these sums, which does, while the others go on with the next chunk in
+// over these sums, which does, while the others continue with the next chunk in
 // the other half of that memory. What follows the last whole row, and the last
 // stripe, are summed in the same way, as tails. Blocks of up to 240 bytes,
 // which XXH3 treats in other ways, are left out.

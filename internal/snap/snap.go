@@ -1,13 +1,13 @@
 // Package snap does on a device what a checkpoint needs of it: it digests
-// blocks where they lie, copies what a set needs aside so that the program's
-// kernels can go on, and drains that copy to host memory meanwhile. It works
+// blocks where they lie, copies what a checkpoint needs aside so that the program's
+// kernels can continue, and drains that copy to host memory meanwhile. It works
 // with any driver.Device; Engine is a mem.Device whose extents' buffers are
 // driver.Buffers.
 //
 // What goes where:
 //
 //	the program's queue   … kernel, kernel │ Freeze: copies or a gather │ kernel, kernel …
-//	                                       │ Diff: digest, sift, sifted │
+//	                                       │ Diff: digest, diff, diffed │
 //	reads                                     └──► CopyOut, CopyOut, …    (Frozen.Read)
 //	sums                                      └──► digest, CopyOut        (Frozen.Digests)
 //
@@ -206,7 +206,7 @@ func (e *Engine) take(n int64) (*room, int64, error) {
 			return spare, from, nil
 		}
 		if spare.users > 0 {
-			spare = nil // it can't go
+			spare = nil // it cannot go
 		} else {
 			e.spare = nil
 		}
@@ -326,7 +326,7 @@ func (e *Engine) compiled() error {
 	return nil
 }
 
-// Warm digests and sifts a block: some devices compile a kernel only when it is
+// Warm digests and diffs a block: some devices compile a kernel only when it is
 // launched. The queue is its own, so that nobody waits for it.
 func (e *Engine) Warm() error {
 	q, err := e.dev.NewQueue()
@@ -393,7 +393,7 @@ func (e *Engine) scratch(n, more int) (*scratch, error) {
 		return nil, err
 	}
 	s := &scratch{device: b, host: mem.Aligned(size)}
-	// Where it can't be pinned, copies wait, and nothing else is different.
+	// Where it cannot be pinned, copies wait, and nothing else is different.
 	s.release, _ = e.dev.Pin(s.host)
 	return s, nil
 }

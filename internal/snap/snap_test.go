@@ -244,7 +244,7 @@ func TestEngine_BadExtents(t *testing.T) {
 				t.Errorf("Freeze of %v", x)
 			}
 			if _, err := w.Diff(x, 1); err == nil {
-				t.Errorf("Sift of %v", x)
+				t.Errorf("Diff of %v", x)
 			}
 			if _, err := w.Live([]mem.Extent{x}); err == nil {
 				t.Errorf("Live of %v", x)

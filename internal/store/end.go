@@ -18,7 +18,7 @@ const (
 )
 
 // End says how the run in a checkpoint directory ended. It is durable before
-// any checkpoint is removed, so that a crash while they are removed can't be
+// any checkpoint is removed, so that a crash while they are removed cannot be
 // taken for a run that never saved anything. The file, DIR/end, is a record:
 //
 //	{"digest": "…", "format": 1, "state": "finished", "status": 0, "time": "…"}
@@ -109,6 +109,6 @@ func Holds(fsys vfs.FS, path string) (bool, error) {
 // ofRun reports whether a name in a checkpoint directory belongs to a run's
 // state.
 func ofRun(name string) bool {
-	_, set := ParseIndex(name)
-	return set || name == "line" || strings.HasPrefix(name, "journal.") || strings.HasPrefix(name, "journal-")
+	_, isCheckpoint := ParseIndex(name)
+	return isCheckpoint || name == "line" || strings.HasPrefix(name, "journal.") || strings.HasPrefix(name, "journal-")
 }

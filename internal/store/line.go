@@ -7,7 +7,7 @@ import (
 	"path/filepath"
 )
 
-// ErrLine says that the record of the recovery line can't be read. That it is
+// ErrLine says that the record of the recovery line cannot be read. That it is
 // there still says that a line once existed.
 var ErrLine = errors.New("the record of the recovery line is damaged")
 
@@ -34,11 +34,11 @@ const lineFormat = 3
 
 func (d *Dir) linePath() string { return filepath.Join(d.path, "line") }
 
-// SetLine records, durably and atomically, the newest set that all ranks have.
+// SetLine records, durably and atomically, the newest checkpoint that all ranks have.
 // Only rank 0 may call it; it needs the lock.
 func (d *Dir) SetLine(l Line) error {
 	if d.rank != 0 {
-		return fmt.Errorf("rank %d can't record the recovery line; only rank 0 does", d.rank)
+		return fmt.Errorf("rank %d cannot record the recovery line; only rank 0 does", d.rank)
 	}
 	if err := WriteRecord(d.fs, d.linePath(), &lineFile{lineFormat, l}); err != nil {
 		return fmt.Errorf("recording that checkpoint %d is complete: %w", l.Index, err)
@@ -71,7 +71,7 @@ func (d *Dir) Line() (Line, error) {
 // may call it; it needs the lock.
 func (d *Dir) RemoveLine() error {
 	if d.rank != 0 {
-		return fmt.Errorf("rank %d can't remove the record of the recovery line; only rank 0 does", d.rank)
+		return fmt.Errorf("rank %d cannot remove the record of the recovery line; only rank 0 does", d.rank)
 	}
 	if err := d.fs.Remove(d.linePath()); err != nil {
 		if errors.Is(err, fs.ErrNotExist) {

@@ -10,7 +10,7 @@ import (
 	"github.com/cairnrun/cairn/internal/vfs"
 )
 
-// Prune keeps the newest keep sets that are not in damaged, and deletes the
+// Prune keeps the newest keep checkpoints that are not in damaged, and deletes the
 // others, with what crashes left behind. What damaged means is said at
 // PruneLine. It needs the lock, and no file of
 // the rank may be pending. It returns the indices it removed.
@@ -19,7 +19,7 @@ func (d *Dir) Prune(keep int, damaged map[uint64]bool) ([]uint64, error) {
 }
 
 // PruneLine is Prune for one of several ranks: what lies above line, the
-// newest set that all ranks are known to have, is kept whatever its number,
+// newest checkpoint that all ranks are known to have, is kept whatever its number,
 // and of the others the newest keep. Committed in damaged do not count: those with
 // the value true go in any case, those with false, which are another run's,
 // stay.
@@ -61,16 +61,16 @@ func (d *Dir) PruneLine(line uint64, keep int, damaged map[uint64]bool) ([]uint6
 	return removed, err
 }
 
-// has reports whether the rank has any file in a set's folder.
+// has reports whether the rank has any file in a checkpoint's directory.
 func (d *Dir) has(index uint64) bool {
 	found := false
 	d.each(index, func(string) { found = true })
 	return found
 }
 
-// Members returns, for every set folder in a run's folder, the ranks that
-// committed their file there, in ascending order; none for a set that nobody
-// has finished. The folder need not exist.
+// Members returns, for every checkpoint directory in a run's directory, the ranks that
+// committed their file there, in ascending order; none for a checkpoint that nobody
+// has finished. The directory need not exist.
 func Members(fsys vfs.FS, path string) (map[uint64][]int, error) {
 	d := Open(fsys, path, 0)
 	all, err := d.all()
@@ -97,7 +97,7 @@ func Members(fsys vfs.FS, path string) (map[uint64][]int, error) {
 	return out, nil
 }
 
-// Ranks returns the ranks that have committed files in a run's folder, in
+// Ranks returns the ranks that have committed files in a run's directory, in
 // ascending order.
 func Ranks(fsys vfs.FS, path string) ([]int, error) {
 	members, err := Members(fsys, path)

@@ -65,14 +65,14 @@ func TestPruneLine(t *testing.T) {
 		}
 		for _, n := range []uint64{7, 8, 9} {
 			if _, err := fsys.Stat(d.checkpointDir(n)); (err == nil) != (n == 7 || n == 8 && c.line < 8) {
-				t.Errorf("line %d: set %d: %v", c.line, n, err)
+				t.Errorf("line %d: checkpoint %d: %v", c.line, n, err)
 			}
 		}
 	}
 }
 
 // TestBegin_RanksAtOnce publishes and prunes with several ranks at a time: they take
-// empty folders away under each other's hands.
+// empty directories away under each other's hands.
 func TestBegin_RanksAtOnce(t *testing.T) {
 	fsys := vfstest.NewMem()
 	var wg sync.WaitGroup
@@ -93,7 +93,7 @@ func TestBegin_RanksAtOnce(t *testing.T) {
 					err = lerr
 				}
 				if err != nil {
-					t.Errorf("rank %d, set %d: %v", r, n, err)
+					t.Errorf("rank %d, checkpoint %d: %v", r, n, err)
 					return
 				}
 			}
@@ -113,7 +113,7 @@ func TestBegin_RanksAtOnce(t *testing.T) {
 func TestMembers(t *testing.T) {
 	fsys := vfstest.NewMem()
 	if got, err := Ranks(fsys, "/ckpt"); err != nil || len(got) != 0 {
-		t.Errorf("ranks of no folder: %v, %v", got, err)
+		t.Errorf("ranks of no directory: %v, %v", got, err)
 	}
 	for _, r := range []int{12, 0, 3} {
 		publish(t, create(t, fsys, r), uint64(1+r%2), "x", 0)
@@ -220,9 +220,9 @@ func crashAt(t *testing.T, at int, loss vfstest.Loss) bool {
 // succeeds, the other rank's file stays if it was committed, and an empty
 // directory does not.
 func TestRemove_OtherRankBetweenSteps(t *testing.T) {
-	const set = 5
+	const isCheckpoint = 5
 	var pending *Pending // the other rank's file
-	begin := func(other *Dir) (err error) { pending, err = other.Begin(set); return err }
+	begin := func(other *Dir) (err error) { pending, err = other.Begin(isCheckpoint); return err }
 	abort := func(*Dir) error { pending.Abort(); return nil }
 	commit := func(*Dir) error { return pending.Commit() }
 	step := func(op, path string) string { return op + " " + path }
@@ -243,7 +243,7 @@ func TestRemove_OtherRankBetweenSteps(t *testing.T) {
 			disk := vfstest.NewMem()
 			other := create(t, disk, 0)
 			d := create(t, disk, 1)
-			publish(t, d, set, "x", 0)
+			publish(t, d, isCheckpoint, "x", 0)
 			if c.first != nil {
 				if err := c.first(other); err != nil {
 					t.Fatal(err)
@@ -261,7 +261,7 @@ func TestRemove_OtherRankBetweenSteps(t *testing.T) {
 				delete(c.at, step(op, name))
 				return act(other)
 			})
-			if err := d.Remove(set); err != nil {
+			if err := d.Remove(isCheckpoint); err != nil {
 				t.Errorf("Remove: %v", err)
 			}
 			if c.then != nil && c.at[step("readdir", dir)] != nil || c.stays {

@@ -1,4 +1,4 @@
-// Package store keeps the sets of a run in a folder and publishes them
+// Package store keeps the sets of a run in a directory and publishes them
 // atomically.
 //
 //	DIR/
@@ -8,14 +8,14 @@
 //	  end                             the run has finished, or is being discarded
 //	  ckpt-00000012/
 //	    rank-0000.h5                  the file of rank 0: there, so committed
-//	    rank-0000.base-00000010.h5    hard link to the file of set 10 that holds
+//	    rank-0000.base-00000010.h5    hard link to the file of checkpoint 10 that holds
 //	                                  blocks which did not change since
 //	    rank-0000.tmp                 being written, or left by a crash
 //
 // A file gets its final name only when its content is durable, and the
-// links it needs are made before that. So a set folder is whole by itself:
-// removing an older set, by this package or by hand, takes names away and
-// never the bytes that a newer set still uses.
+// links it needs are made before that. So a checkpoint directory is whole by itself:
+// removing an older checkpoint, by this package or by hand, takes names away and
+// never the bytes that a newer checkpoint still uses.
 package store
 
 import (
@@ -33,13 +33,13 @@ import (
 	"github.com/cairnrun/cairn/internal/vfs"
 )
 
-// ErrLocked says that another process writes to the folder.
-var ErrLocked = errors.New("another process is using this checkpoint folder")
+// ErrLocked says that another process writes to the directory.
+var ErrLocked = errors.New("another process is using this checkpoint directory")
 
 // ErrOld says that the directory has checkpoints of format 3 or older.
 var ErrOld = errors.New("a checkpoint of format 3 or older, which this version of Cairn does not read; use the version that wrote it, or remove it")
 
-// Dir is the checkpoint folder of a run as one rank sees it.
+// Dir is the checkpoint directory of a run as one rank sees it.
 type Dir struct {
 	fs   vfs.FS
 	path string
@@ -47,10 +47,10 @@ type Dir struct {
 	lock io.Closer
 }
 
-// Open returns the folder at path for reading. It need not exist.
+// Open returns the directory at path for reading. It need not exist.
 func Open(fsys vfs.FS, path string, rank int) *Dir { return &Dir{fs: fsys, path: path, rank: rank} }
 
-// Create makes the folder where needed and takes the rank's lock, for
+// Create makes the directory where needed and takes the rank's lock, for
 // writing. Close gives the lock back. The environment says who else may use
 // the directory: see vfs.AccessFromEnv.
 func Create(fsys vfs.FS, path string, rank int) (*Dir, error) {
@@ -66,11 +66,11 @@ func CreateFor(fsys vfs.FS, path string, rank int, a vfs.Access) (*Dir, error) {
 		err = vfs.Trust(fsys, path, a)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("checkpoint folder: %w", err)
+		return nil, fmt.Errorf("checkpoint directory: %w", err)
 	}
 	if d.lock, err = fsys.Lock(filepath.Join(path, lockName(rank))); err != nil {
 		if errors.Is(err, vfs.ErrLocked) {
-			err = fmt.Errorf("%w: %s: stop it first, or give this run a folder of its own", ErrLocked, path)
+			err = fmt.Errorf("%w: %s: stop it first, or give this run a directory of its own", ErrLocked, path)
 		}
 		return nil, err
 	}
@@ -84,10 +84,10 @@ func lockName(rank int) string {
 	return fmt.Sprintf("lock-%04d", rank)
 }
 
-// ForHelper returns the folder at path for writing by a process that acts for
+// ForHelper returns the directory at path for writing by a process that acts for
 // the one that holds the rank's lock: a helper. It takes no lock. The holder
 // must not write itself meanwhile. lock, if not nil, is a copy of what the
-// holder's LockFile gave; the lock is held until both have closed it, so that
+// holder's LockFile gave; both must close it to free the lock, so that
 // nobody else writes while a helper finishes the work of a holder that died.
 func ForHelper(fsys vfs.FS, path string, rank int, lock io.Closer) *Dir {
 	return &Dir{fs: fsys, path: path, rank: rank, lock: lock}
@@ -105,7 +105,7 @@ func (d *Dir) makeAll(path string) error {
 	st, err := d.fs.Stat(path)
 	if err == nil {
 		if !st.IsDir() {
-			return &fs.PathError{Op: "open", Path: path, Err: errors.New("is a file, not a folder")}
+			return &fs.PathError{Op: "open", Path: path, Err: errors.New("is a file, not a directory")}
 		}
 		return nil
 	}
@@ -132,10 +132,10 @@ func (d *Dir) Close() error {
 	return d.lock.Close()
 }
 
-// FS returns the file system that the folder lies in.
+// FS returns the file system that the directory lies in.
 func (d *Dir) FS() vfs.FS { return d.fs }
 
-// Path returns the folder's path.
+// Path returns the directory's path.
 func (d *Dir) Path() string { return d.path }
 
 // Rank returns the rank whose files these are.
@@ -145,13 +145,13 @@ func (d *Dir) checkpointDir(index uint64) string {
 	return filepath.Join(d.path, fmt.Sprintf("ckpt-%08d", index))
 }
 
-// File returns the path of the rank's file in a set.
+// File returns the path of the rank's file in a checkpoint.
 func (d *Dir) File(index uint64) string {
 	return filepath.Join(d.checkpointDir(index), fmt.Sprintf("rank-%04d.h5", d.rank))
 }
 
-// BaseName returns the name, inside a set's folder, of the link to the
-// rank's file of set base.
+// BaseName returns the name, inside a checkpoint's directory, of the link to the
+// rank's file of checkpoint base.
 func (d *Dir) BaseName(base uint64) string {
 	return fmt.Sprintf("rank-%04d.base-%08d.h5", d.rank, base)
 }
@@ -160,7 +160,7 @@ func (d *Dir) tmp(index uint64) string {
 	return filepath.Join(d.checkpointDir(index), fmt.Sprintf("rank-%04d.tmp", d.rank))
 }
 
-// ParseIndex reads the name of a set's folder, ckpt-00000012.
+// ParseIndex reads the name of a checkpoint's directory, ckpt-00000012.
 func ParseIndex(name string) (uint64, bool) {
 	s, ok := strings.CutPrefix(name, "ckpt-")
 	if !ok || len(s) < 8 {
@@ -181,7 +181,7 @@ func ParseRank(name string) (int, bool) {
 	return int(n), err == nil && fmt.Sprintf("rank-%04d.h5", n) == name
 }
 
-// all returns the indices of all set folders, committed or not, newest first.
+// all returns the indices of all set directories, committed or not, newest first.
 func (d *Dir) all() ([]uint64, error) {
 	entries, err := d.fs.ReadDir(d.path)
 	if err != nil {
@@ -203,7 +203,7 @@ func (d *Dir) all() ([]uint64, error) {
 	return out, nil
 }
 
-// Committed returns the indices of the sets that the rank committed, newest first.
+// Committed returns the indices of the checkpoints that the rank committed, newest first.
 func (d *Dir) Committed() ([]uint64, error) {
 	all, err := d.all()
 	if err != nil {
@@ -221,7 +221,7 @@ func (d *Dir) Committed() ([]uint64, error) {
 	return out, nil
 }
 
-// Lost returns the indices of sets that were committed and whose file is gone,
+// Lost returns the indices of checkpoints that were committed and whose file is gone,
 // newest first, as far as that can be seen: links to bases are left, and no
 // file that was being written.
 func (d *Dir) Lost() ([]uint64, error) {
@@ -255,7 +255,7 @@ func (d *Dir) Lost() ([]uint64, error) {
 	return out, nil
 }
 
-// Next returns an index above every set folder there is.
+// Next returns an index above every checkpoint directory there is.
 func (d *Dir) Next() (uint64, error) {
 	all, err := d.all()
 	if err != nil || len(all) == 0 {
@@ -272,7 +272,7 @@ type Pending struct {
 	links []string
 }
 
-// Begin starts the rank's file of a set.
+// Begin starts the rank's file of a checkpoint.
 func (d *Dir) Begin(index uint64) (*Pending, error) {
 	for try := 0; ; try++ {
 		if err := d.fs.Mkdir(d.checkpointDir(index)); err != nil && !errors.Is(err, fs.ErrExist) {
@@ -288,15 +288,15 @@ func (d *Dir) Begin(index uint64) (*Pending, error) {
 		if err == nil {
 			return &Pending{File: f, d: d, index: index}, nil
 		}
-		// Another rank that cleans up may have taken the folder while it was empty.
+		// Another rank that cleans up may have taken the directory while it was empty.
 		if !errors.Is(err, fs.ErrNotExist) || try == 100 {
 			return nil, err
 		}
 	}
 }
 
-// Link makes the file of set base part of the pending set. It is taken from
-// set from, which is base itself or a set that links to it. Where the file
+// Link makes the file of checkpoint base part of the pending checkpoint. It is taken from
+// set from, which is base itself or a checkpoint that links to it. Where the file
 // system has no hard links the file is copied.
 func (p *Pending) Link(base, from uint64) (copied bool, err error) {
 	src := p.d.File(base)
@@ -338,8 +338,8 @@ func copyFile(fsys vfs.FS, src, dst string) error {
 }
 
 // Commit makes the content durable and publishes it, replacing the rank's
-// file of that set if there is one. When it returns nil, no crash can take
-// the set away any more.
+// file of that checkpoint if there is one. When it returns nil, no crash can take
+// the checkpoint away any more.
 func (p *Pending) Commit() error {
 	d := p.d
 	err := p.Sync()
@@ -364,8 +364,8 @@ func (p *Pending) Commit() error {
 	return err
 }
 
-// tidy removes files of this rank in a set's folder that are not needed.
-// What can't be removed does no harm.
+// tidy removes files of this rank in a checkpoint's directory that are not needed.
+// What cannot be removed does no harm.
 func (d *Dir) tidy(index uint64, unneeded func(name string) bool) {
 	d.each(index, func(name string) {
 		if unneeded(name) {
@@ -374,7 +374,7 @@ func (d *Dir) tidy(index uint64, unneeded func(name string) bool) {
 	})
 }
 
-// each calls f for the rank's files in a set's folder, as far as it can be read.
+// each calls f for the rank's files in a checkpoint's directory, as far as it can be read.
 func (d *Dir) each(index uint64, f func(name string)) {
 	entries, err := d.fs.ReadDir(d.checkpointDir(index))
 	if err != nil {
@@ -394,7 +394,7 @@ func (p *Pending) Abort() {
 	p.d.discard(p.index)
 }
 
-// discard removes what was written of a set, which may be a new version of one
+// discard removes what was written of a checkpoint, which may be a new version of one
 // that is committed.
 func (d *Dir) discard(index uint64) {
 	if _, err := d.fs.Stat(d.File(index)); err == nil {
@@ -404,7 +404,7 @@ func (d *Dir) discard(index uint64) {
 	d.removeRest(index)
 }
 
-// Remove deletes the rank's part of a set, and its folder if nothing else is
+// Remove deletes the rank's part of a checkpoint, and its directory if nothing else is
 // in it.
 func (d *Dir) Remove(index uint64) error {
 	err := d.fs.Rename(d.File(index), d.tmp(index)) // from here on it is not committed

@@ -11,7 +11,7 @@ import (
 	"github.com/cairnrun/cairn/internal/vfs/vfstest"
 )
 
-// publish commits a set whose file holds text, with links to bases.
+// publish commits a checkpoint whose file holds text, with links to bases.
 func publish(t *testing.T, d *Dir, index uint64, text string, from uint64, bases ...uint64) {
 	t.Helper()
 	p, err := d.Begin(index)
@@ -46,7 +46,7 @@ func content(t *testing.T, fsys vfs.FS, path string) string {
 	return string(p)
 }
 
-// TestLink_BaseRemoved removes a base: a set that links to it keeps it, with hard links
+// TestLink_BaseRemoved removes a base: a checkpoint that links to it keeps it, with hard links
 // and without.
 func TestLink_BaseRemoved(t *testing.T) {
 	for _, links := range []bool{true, false} {
@@ -77,8 +77,8 @@ func TestLink_BaseRemoved(t *testing.T) {
 					t.Errorf("base %d holds %q", base, got)
 				}
 			}
-			if list, _ := fsys.ReadDir("/ckpt"); len(list) != 2 { // lock and set 3
-				t.Errorf("the folder holds %v", list)
+			if list, _ := fsys.ReadDir("/ckpt"); len(list) != 2 { // lock and checkpoint 3
+				t.Errorf("the directory holds %v", list)
 			}
 		})
 	}
@@ -119,7 +119,7 @@ func TestPrune_Leftovers(t *testing.T) {
 		t.Fatal(err)
 	}
 	if list, _ := fsys.ReadDir("/ckpt"); len(list) != 2 {
-		t.Errorf("the folder holds %v", list)
+		t.Errorf("the directory holds %v", list)
 	}
 }
 
@@ -153,7 +153,7 @@ func TestDir_OldFormat(t *testing.T) {
 	if _, err := d.Committed(); err != nil {
 		t.Error(err)
 	}
-	if err := fsys.Mkdir("/ckpt/set-00000003"); err != nil {
+	if err := fsys.Mkdir(fmt.Sprintf("/ckpt/set-%08d", 3)); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := d.Committed(); !errors.Is(err, ErrOld) {

@@ -36,10 +36,10 @@ type FS interface {
 	Mkdir(name string) error // the name must be free
 	Rename(from, to string) error
 	Link(from, to string) error // hard link; errors.Is(err, ErrNoLink) where there are none
-	Remove(name string) error   // a file or an empty folder; else errors.Is(err, ErrNotEmpty)
+	Remove(name string) error   // a file or an empty directory; else errors.Is(err, ErrNotEmpty)
 	ReadDir(name string) ([]fs.DirEntry, error)
 	Stat(name string) (fs.FileInfo, error)
-	// SyncDir makes the folder's entries durable.
+	// SyncDir makes the directory's entries durable.
 	SyncDir(name string) error
 	// Lock takes an exclusive lock that the system drops when the process
 	// dies; the file is created. It does not wait.
@@ -54,7 +54,7 @@ type File interface {
 	// WriteV writes bufs one after the other from off on.
 	WriteV(bufs [][]byte, off int64) error
 	// Allocate reserves size bytes of room where the system can; it never
-	// changes what is read. Out of room is an error, "can't" is not.
+	// changes what is read. Out of room is an error, "cannot" is not.
 	Allocate(size int64) error
 	Truncate(size int64) error
 	Size() (int64, error)

@@ -82,7 +82,7 @@ func testFS(t *testing.T, fsys vfs.FS, at func(string) string) {
 	list, err := fsys.ReadDir(at("d"))
 	must(err)
 	if len(list) != 1 || list[0].Name() != "c" || list[0].IsDir() {
-		t.Fatalf("folder holds %v", list)
+		t.Fatalf("directory holds %v", list)
 	}
 	if st, err := fsys.Stat(at("d")); err != nil || !st.IsDir() {
 		t.Fatalf("Stat: %v, %v", st, err)

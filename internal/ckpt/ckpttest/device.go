@@ -26,8 +26,8 @@ type Device struct {
 	Froze int64
 	Calls int
 	Fail  int // the call that fails, and all after it
-	Open  int // sieves and what is frozen
-	Over  int // sieves with too much in them
+	Open  int // diffs and what is frozen
+	Over  int // diffs with too much in them
 }
 
 func (d *Device) call() error {

@@ -15,13 +15,13 @@ import (
 )
 
 // Mem is a file system in memory that remembers, beside its present content,
-// what a power cut would leave of it. The root folder "/" exists.
+// what a power cut would leave of it. The root directory "/" exists.
 type Mem struct {
 	mu   sync.Mutex
 	root *node
 }
 
-// node is a file or a folder.
+// node is a file or a directory.
 type node struct {
 	dir     bool
 	data    []byte
@@ -43,16 +43,16 @@ func newDir() *node {
 type Loss int
 
 const (
-	// LoseAll takes everything that was not synced, folder entries too.
+	// LoseAll takes everything that was not synced, directory entries too.
 	LoseAll Loss = iota
-	// LoseData keeps folder entries as they were, but takes unsynced content
+	// LoseData keeps directory entries as they were, but takes unsynced content
 	// (a renamed file that was not synced is there, and old or empty).
 	LoseData
-	// Torn keeps folder entries and every other page of unsynced content.
+	// Torn keeps directory entries and every other page of unsynced content.
 	Torn
 )
 
-// Crash returns what is left after a power cut now. m itself goes on.
+// Crash returns what is left after a power cut now. m itself continues.
 func (m *Mem) Crash(l Loss) *Mem {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -129,7 +129,7 @@ func (m *Mem) find(op, name string) (*node, error) {
 	return n, nil
 }
 
-// place finds the folder that name is or would be in.
+// place finds the directory that name is or would be in.
 func (m *Mem) place(op, name string) (dir *node, base string, err error) {
 	parts := split(name)
 	if len(parts) == 0 {
