@@ -29,7 +29,7 @@ func (b *targetBuffer) setWhole(p []byte) { b.whole, b.memory = p, ckpt.NewMemor
 // direct reports whether bytes may be put where they belong as they come.
 func (b *targetBuffer) direct() bool { return b.used && (b.fill == nil || b.whole != nil) }
 
-// allocate gives all datasets their berths.
+// allocate gives all datasets their target buffers.
 func (n *destination) allocate() error {
 	at := make(map[int]int, len(n.datasets)) // pool → dataset
 	for i := range n.datasets {
