@@ -12,6 +12,7 @@
 //	//trial:exit 3         its exit status
 //	//trial:stdin FILE     its standard input, from the folder "in"
 //	//trial:refuse REGEXP  what the tool says about it
+//	//trial:supervised     without a supervisor, its output before main is repeated
 //	//trial:daily          the program is tried every day, not only by CAIRN_LONG=1
 //	for … { //trial:loop   a loop that gets a point; others get none
 //	for … { //trial:loop unsaved   a loop that asks for one, and gets none

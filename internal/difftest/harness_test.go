@@ -140,6 +140,7 @@ func readProgram(t *testing.T, root, name string) *program {
 			p.refuse = value
 		case "daily":
 			p.daily = true
+		case "supervised": // for package oracle
 		case "exit":
 			if p.exit, err = strconv.Atoi(value); err != nil {
 				t.Fatalf("%s: %s: %v", name, line, err)

@@ -71,9 +71,16 @@ func markedPrograms(t *testing.T, to string) (list []*program) {
 				p.args = strings.Fields(value)
 			case "stdin":
 				p.stdin = value
+			case "supervised":
+				p = nil
+			}
+			if p == nil {
+				break
 			}
 		}
-		list = append(list, p)
+		if p != nil {
+			list = append(list, p)
+		}
 	}
 	return list
 }

@@ -2,6 +2,8 @@
 // functions, and variables that init changed and the program changes again.
 package main
 
+//trial:supervised
+
 import (
 	"fmt"
 

@@ -19,7 +19,28 @@ func feed(m meter, v int, low *int) {
 	}
 }
 
+// elements points to elements of an array.
+func elements() (cells [4]int) {
+	p, q := &cells[1], &cells[2]
+	for i := 0; i < 6; i++ { //trial:loop
+		*p += i
+		*q = *p * i
+		if i%2 == 0 {
+			p, q = q, p
+		}
+		cells[0]++
+	}
+	local := [3]int{1, 2, 3}
+	last := &local[2]
+	for i := range 4 { //trial:loop
+		*last += i
+		cells[3] += local[2]
+	}
+	return cells
+}
+
 func main() {
+	fmt.Println(elements())
 	total, low := 0, 1<<30
 	first := new(int)
 	peak := first
