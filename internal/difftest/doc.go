@@ -1,4 +1,4 @@
-// Package trial tries Cairn's compiler from the outside, on programs that know
+// Package difftest tests Cairn's compiler from the outside, on programs that know
 // nothing of Cairn.
 //
 // testdata/progs has small programs, each for some part of the language or of
@@ -8,34 +8,35 @@
 // by nature: there the tool must say so, or choose another place. Lines that
 // the tests read:
 //
-//	//trial:args -n 5 x    arguments of the program
-//	//trial:exit 3         its exit status
-//	//trial:stdin FILE     its standard input, from the folder "in"
-//	//trial:refuse REGEXP  what the tool says about it
-//	//trial:supervised     without a supervisor, its output before main is repeated
-//	//trial:daily          the program is tried every day, not only by CAIRN_LONG=1
-//	for … { //trial:loop   a loop that gets a point; others get none
-//	for … { //trial:loop unsaved   a loop that asks for one, and gets none
+//	//difftest:args -n 5 x    arguments of the program
+//	//difftest:exit 3         its exit status
+//	//difftest:stdin FILE     its standard input, from the directory "in"
+//	//difftest:refuse REGEXP  what the tool says about it
+//	//difftest:supervised     without a supervisor, its output before main is repeated
+//	//difftest:daily          the program is tried every day, not only by CAIRN_LONG=1
+//	for … { //difftest:loop   a loop that gets a point; others get none
+//	for … { //difftest:loop unsaved   a loop that asks for one, and gets none
 //
 // A program that calls moment.Pass is also killed there: between points, when it
-// has read and changed files since the last set.
+// has read and changed files since the last checkpoint.
 //
-// What is in a program's folder "in" is in its working folder when it starts.
+// The files of a program's directory "in" are in its working directory when it
+// starts.
 //
 // The package itself generates random programs (Generate), which are compared
 // in the same way, and shrinks those that fail (Shrink).
 //
 // The daily suite tries few programs: those that together run nearly every
 // statement of the rewriter that any of them runs. CAIRN_LONG=1 tries all,
-// CAIRN_TRIAL_PROGRAMS=REGEXP those whose names match.
+// CAIRN_DIFFTEST_PROGRAMS=REGEXP those whose names match.
 //
 // Tests kill at all points of programs that have few, at some of others, and at
 // a random moment; with -short at some only. CAIRN_LONG=1: at many more, and at
 // random moments that are spread over the whole run (TestMoments; CAIRN_SEED=N
-// draws the same again, CAIRN_MOMENTS=N draws that many). CAIRN_TRIAL_AUTO=1: the
+// draws the same again, CAIRN_MOMENTS=N draws that many). CAIRN_DIFFTEST_AUTO=1: the
 // source as it is, so that Cairn chooses the loops.
-// CAIRN_TRIAL_SEEDS=FROM-TO: random programs of these seeds.
-// CAIRN_TRIAL_COMMAND=PATH: a cairn command to use instead of one built here;
-// CAIRN_TRIAL_KEEP=1: what was built stays; CAIRN_TRIAL_REPORT=FILE: results go
+// CAIRN_DIFFTEST_SEEDS=FROM-TO: random programs of these seeds.
+// CAIRN_DIFFTEST_COMMAND=PATH: a cairn command to use instead of one built here;
+// CAIRN_DIFFTEST_KEEP=1: what was built stays; CAIRN_DIFFTEST_REPORT=FILE: results go
 // there as they come.
 package difftest

@@ -98,7 +98,7 @@ type frame struct {
 	results []string
 	named   []*variable // the results, if they have names
 	d       bool        // has the parameter d
-	main    bool        // it goes on to its end
+	main    bool        // it runs to its end
 	stmts   int         // statements left
 }
 

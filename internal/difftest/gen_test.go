@@ -17,7 +17,7 @@ const batch = 10
 // seeds returns the seeds to try.
 func seeds(t *testing.T) (from, to uint64) {
 	t.Helper()
-	said := os.Getenv("CAIRN_TRIAL_SEEDS")
+	said := os.Getenv("CAIRN_DIFFTEST_SEEDS")
 	if said == "" && !stress {
 		return 1, 3
 	} else if said == "" {
@@ -30,7 +30,7 @@ func seeds(t *testing.T) (from, to uint64) {
 	from, err1 := strconv.ParseUint(a, 10, 64)
 	to, err2 := strconv.ParseUint(b, 10, 64)
 	if err1 != nil || err2 != nil || to < from {
-		t.Fatalf("CAIRN_TRIAL_SEEDS=%s: want FROM-TO", said)
+		t.Fatalf("CAIRN_DIFFTEST_SEEDS=%s: want FROM-TO", said)
 	}
 	return from, to
 }
@@ -133,11 +133,11 @@ func tryBatch(t *testing.T, tb *table, name string, packages map[string]string) 
 }
 
 // smaller tells how to get a smaller program that fails as p does, and does it
-// when CAIRN_TRIAL_SHRINK says how often to try.
+// when CAIRN_DIFFTEST_SHRINK says how often to try.
 func (p *program) smaller(t *testing.T, src string, want *outcome) string {
-	tries, _ := strconv.Atoi(os.Getenv("CAIRN_TRIAL_SHRINK"))
+	tries, _ := strconv.Atoi(os.Getenv("CAIRN_DIFFTEST_SHRINK"))
 	if tries == 0 {
-		return fmt.Sprintf("CAIRN_TRIAL_SHRINK=200 CAIRN_TRIAL_SEEDS=%s shrinks it", strings.TrimPrefix(p.name, "p"))
+		return fmt.Sprintf("CAIRN_DIFFTEST_SHRINK=200 CAIRN_DIFFTEST_SEEDS=%s shrinks it", strings.TrimPrefix(p.name, "p"))
 	}
 	n := 0
 	small := Shrink(src, tries, func(candidate string) bool {

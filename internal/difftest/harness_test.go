@@ -27,18 +27,18 @@ const patience = 10 * time.Minute
 
 var stress = os.Getenv("CAIRN_LONG") != ""
 
-// scratch is a folder for what the tests build.
+// scratch is a directory for what the tests build.
 var scratch string
 
 func TestMain(m *testing.M) {
-	dir, err := os.MkdirTemp("", "cairn-trial-")
+	dir, err := os.MkdirTemp("", "cairn-difftest-")
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
 	scratch = dir
 	code := m.Run()
-	if os.Getenv("CAIRN_TRIAL_KEEP") == "" {
+	if os.Getenv("CAIRN_DIFFTEST_KEEP") == "" {
 		os.RemoveAll(dir)
 	} else {
 		fmt.Fprintln(os.Stderr, "kept:", dir)
@@ -51,7 +51,7 @@ type program struct {
 	name   string
 	pkg    string   // what to build, relative to dir
 	dir    string   // where to build it
-	in     string   // folder of files that it finds; "" for none
+	in     string   // directory of files that it finds; "" for none
 	stdin  string   // name of a file among them
 	args   []string // of the program
 	exit   int      // its exit status
@@ -65,16 +65,16 @@ type program struct {
 // otherLoops are lines with loops that have no mark.
 var otherLoops = regexp.MustCompile(`(?m)^\s*for .*\{$`)
 
-// readPrograms copies a folder of programs to scratch, with points asked for in
+// readPrograms copies a directory of programs to scratch, with points asked for in
 // marked loops and in no others, and returns the programs in it.
 func readPrograms(t *testing.T, from string) []*program {
 	t.Helper()
 	to := filepath.Join(scratch, filepath.Base(from))
 	marked := func(text []byte) []byte {
 		text = otherLoops.ReplaceAll(text, []byte("$0 //cairn:skip"))
-		return bytes.ReplaceAll(text, []byte("//trial:loop"), []byte("//cairn:point"))
+		return bytes.ReplaceAll(text, []byte("//difftest:loop"), []byte("//cairn:point"))
 	}
-	if os.Getenv("CAIRN_TRIAL_AUTO") != "" {
+	if os.Getenv("CAIRN_DIFFTEST_AUTO") != "" {
 		marked = func(text []byte) []byte { return text }
 	}
 	err := filepath.WalkDir(from, func(path string, e fs.DirEntry, err error) error {
@@ -127,7 +127,7 @@ func readProgram(t *testing.T, root, name string) *program {
 		t.Fatal(err)
 	}
 	for line := range strings.Lines(string(text)) {
-		said, ok := strings.CutPrefix(strings.TrimSpace(line), "//trial:")
+		said, ok := strings.CutPrefix(strings.TrimSpace(line), "//difftest:")
 		if !ok {
 			continue
 		}
@@ -236,8 +236,8 @@ func firstDifference(got, want string) string {
 	return "the same"
 }
 
-// workFolder makes a fresh working folder with the program's files.
-func (p *program) workFolder(t *testing.T) string {
+// workDir makes a fresh working directory with the program's files.
+func (p *program) workDir(t *testing.T) string {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "work")
 	if p.in == "" {
@@ -250,7 +250,8 @@ func (p *program) workFolder(t *testing.T) string {
 	return dir
 }
 
-// readFiles returns the contents of all files in a folder; folders end in /.
+// readFiles returns the contents of all files in a directory; the names of
+// directories end in /.
 func readFiles(t *testing.T, dir string) map[string]string {
 	t.Helper()
 	files := make(map[string]string)
@@ -276,7 +277,7 @@ func readFiles(t *testing.T, dir string) map[string]string {
 	return files
 }
 
-// command makes a command in a folder that is ended when it takes too long.
+// command makes a command in a directory that is ended when it takes too long.
 func command(t *testing.T, dir, name string, args ...string) *exec.Cmd {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
@@ -300,7 +301,7 @@ func status(t *testing.T, cmd *exec.Cmd, err error) int {
 // plain runs a program by itself.
 func (p *program) plain(t *testing.T, binary string) *outcome {
 	t.Helper()
-	dir := p.workFolder(t)
+	dir := p.workDir(t)
 	cmd := command(t, dir, binary, p.args...)
 	var out, errs bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &errs
@@ -327,8 +328,8 @@ type protection struct {
 // protected runs a program under cairn run.
 func (p *program) protected(t *testing.T, binary string, how protection) *outcome {
 	t.Helper()
-	dir := p.workFolder(t)
-	side := t.TempDir() // the run's folder is no file of the program's
+	dir := p.workDir(t)
+	side := t.TempDir() // the run directory is no file of the program's
 	out := filepath.Join(side, "stdout")
 	every := how.every
 	if every == 0 {
@@ -397,7 +398,7 @@ func cairn(t *testing.T) string {
 }
 
 var buildCairn = sync.OnceValues(func() (string, error) {
-	if path := os.Getenv("CAIRN_TRIAL_COMMAND"); path != "" {
+	if path := os.Getenv("CAIRN_DIFFTEST_COMMAND"); path != "" {
 		return path, nil
 	}
 	path := filepath.Join(scratch, "bin", "cairn")

@@ -25,7 +25,7 @@ import (
 const (
 	manyMoments = 50 // for programs that run for long
 	someMoments = 12
-	long        = 250 * time.Millisecond // with a set at many of their points
+	long        = 250 * time.Millisecond // with a checkpoint at many of their points
 )
 
 // TestMoments kills programs at random moments.
@@ -122,7 +122,7 @@ func (p *program) moments(t *testing.T, tb *table, plain, binary string, dice *r
 	if want.exit != p.exit && p.dir != "" {
 		t.Fatalf("the plain program ends with status %d, not %d\n%s", want.exit, p.exit, want.stderr)
 	}
-	// How long a run is, with sets so often that many moments are in one.
+	// How long a run is, with checkpoints so often that many moments are in one.
 	every := 1
 	lasts := func() time.Duration {
 		begun := time.Now()
@@ -148,7 +148,7 @@ func (p *program) moments(t *testing.T, tb *table, plain, binary string, dice *r
 		var hits []time.Duration
 		got := p.protected(t, binary, protection{every: every, during: hit(binary, min(5, most-kills), func() time.Duration {
 			var d time.Duration
-			if dice.IntN(4) == 0 { // the start, and the reading of a set
+			if dice.IntN(4) == 0 { // the start, and the reading of a checkpoint
 				d = time.Duration(dice.Int64N(int64(30 * time.Millisecond)))
 			} else {
 				d = time.Duration(dice.Int64N(int64(took + took/10)))

@@ -5,7 +5,7 @@ import "github.com/cairnrun/cairn/internal/compiler/ir"
 // test evaluates a condition: the ranks for which it holds, for which it does
 // not, and for which that is not known. sym is what it is on the latter, if that
 // is one thing for all of them.
-func (a *analyser) test(e ir.Expr, s *state) (yes, no, maybe set, sym entry, one bool) {
+func (a *analyzer) test(e ir.Expr, s *state) (yes, no, maybe set, sym entry, one bool) {
 	yes, no, maybe = newSet(a.n), newSet(a.n), newSet(a.n)
 	if e == nil {
 		return s.live, no, maybe, entry{}, false
@@ -33,15 +33,15 @@ func (a *analyser) test(e ir.Expr, s *state) (yes, no, maybe set, sym entry, one
 }
 
 // trust notes that a condition was taken to be the same on all ranks.
-func (a *analyser) trust(at ir.Pos, sym entry) {
+func (a *analyzer) trust(at ir.Pos, sym entry) {
 	if a.isAssumed(sym) {
 		a.given = append(a.given, Reason{at, "", "decides in the same way on all ranks"})
 	}
 }
 
-// branch plays a conditional. If other is given it plays the other way, of which
+// branch interprets a conditional. If other is given it interprets the other way, of which
 // els are then the statements in any order.
-func (a *analyser) branch(st ir.Stmt, cond ir.Expr, s *state, then, els []ir.Stmt, other func(*state) []*state) []*state {
+func (a *analyzer) branch(st ir.Stmt, cond ir.Expr, s *state, then, els []ir.Stmt, other func(*state) []*state) []*state {
 	plain := other == nil
 	if plain {
 		other = func(s *state) []*state { return a.exec(els, []*state{s}) }
@@ -92,8 +92,8 @@ func (a *analyser) branch(st ir.Stmt, cond ir.Expr, s *state, then, els []ir.Stm
 	return a.merge(a.both(s, yes, no, then, other), st.At())
 }
 
-// both plays then on the ranks in yes and the other way on those in no.
-func (a *analyser) both(s *state, yes, no set, then []ir.Stmt, other func(*state) []*state) []*state {
+// both interprets then on the ranks in yes and the other way on those in no.
+func (a *analyzer) both(s *state, yes, no set, then []ir.Stmt, other func(*state) []*state) []*state {
 	s.live = yes
 	var out []*state
 	for _, t := range a.exec(then, []*state{s}) {
@@ -114,7 +114,7 @@ func (a *analyser) both(s *state, yes, no set, then []ir.Stmt, other func(*state
 }
 
 // forget makes all that list may write unknown, on the ranks that are here.
-func (a *analyser) forget(list []ir.Stmt, s *state) {
+func (a *analyzer) forget(list []ir.Stmt, s *state) {
 	for v := range a.info.written(list) {
 		a.store(v, a.all(anything), s)
 	}
@@ -128,11 +128,11 @@ func (a *analyser) forget(list []ir.Stmt, s *state) {
 }
 
 // inMain says whether a return ends the program.
-func (a *analyser) inMain() bool { return len(a.frames) == 1 }
+func (a *analyzer) inMain() bool { return len(a.frames) == 1 }
 
 // ends says whether list does nothing that others see and then ends the program:
 // a rank that goes there is never seen at a place again.
-func (a *analyser) ends(list []ir.Stmt) bool {
+func (a *analyzer) ends(list []ir.Stmt) bool {
 	if len(list) == 0 || a.info.acts(list) || a.escapes(list[:len(list)-1]) {
 		return false
 	}
@@ -141,7 +141,7 @@ func (a *analyser) ends(list []ir.Stmt) bool {
 }
 
 // escapes says whether list has a jump out of it, other than out of the program.
-func (a *analyser) escapes(list []ir.Stmt) bool {
+func (a *analyzer) escapes(list []ir.Stmt) bool {
 	return escapes(list, a.inMain(), nil, 0, 0)
 }
 
@@ -151,9 +151,9 @@ func escapes(list []ir.Stmt, main bool, labels []string, loops, breaks int) bool
 	return len(ways) > 0
 }
 
-// switchOn plays a switch, from case i on, as the conditionals that it stands
+// switchOn interprets a switch, from case i on, as the conditionals that it stands
 // for.
-func (a *analyser) switchOn(st *ir.Switch, i int, s *state) []*state {
+func (a *analyzer) switchOn(st *ir.Switch, i int, s *state) []*state {
 	var def, rest []ir.Stmt
 	for k, c := range st.Cases {
 		if c.Values == nil {

@@ -10,8 +10,8 @@ import (
 
 const maxDepth = 64
 
-// call plays a call.
-func (a *analyser) call(c *ir.Call, s *state) []*state {
+// call interprets a call.
+func (a *analyzer) call(c *ir.Call, s *state) []*state {
 	what := "call of " + c.Name
 	switch len(c.Procs) {
 	case 0:
@@ -59,8 +59,8 @@ func (a *analyser) call(c *ir.Call, s *state) []*state {
 	return []*state{s}
 }
 
-// callProc plays p as called by c, or takes what came of it before.
-func (a *analyser) callProc(c *ir.Call, p *ir.Proc, s *state) []*state {
+// callProc interprets p as called by c, or takes what came of it before.
+func (a *analyzer) callProc(c *ir.Call, p *ir.Proc, s *state) []*state {
 	pi := a.info.procs[p]
 	depth := 0
 	for _, f := range a.frames {
@@ -103,7 +103,7 @@ func (a *analyser) callProc(c *ir.Call, p *ir.Proc, s *state) []*state {
 			}
 		}
 	}
-	if depth >= deepEnough && pi.acts && a.uniform && a.calm(s) {
+	if depth >= deepEnough && pi.acts && a.uniform && a.quiescent(s) {
 		if out, ok := a.recurse(c, p, s); ok {
 			return out
 		}
@@ -123,8 +123,8 @@ func (a *analyser) callProc(c *ir.Call, p *ir.Proc, s *state) []*state {
 	return a.merge(out, c.Pos)
 }
 
-// callWith plays p, as called by c, with args.
-func (a *analyser) callWith(c *ir.Call, p *ir.Proc, args []vec, s *state) []*state {
+// callWith interprets p, as called by c, with args.
+func (a *analyzer) callWith(c *ir.Call, p *ir.Proc, args []vec, s *state) []*state {
 	pi := a.info.procs[p]
 	// Variables of the caller are put away: only those of p matter within.
 	outer := s.env
@@ -196,7 +196,7 @@ func passed(c *ir.Call, i int) *ir.Var {
 }
 
 // comeBack hands what p gives to the caller of c.
-func (a *analyser) comeBack(c *ir.Call, p *ir.Proc, pi *procInfo, inner []vec, here set, s *state) {
+func (a *analyzer) comeBack(c *ir.Call, p *ir.Proc, pi *procInfo, inner []vec, here set, s *state) {
 	for i, v := range p.Params {
 		if from := passed(c, i); from != nil && !pi.writes[v] {
 			a.rename(v, from, here, s)
@@ -247,7 +247,7 @@ func (a *analyser) comeBack(c *ir.Call, p *ir.Proc, pi *procInfo, inner []vec, h
 }
 
 // callKey is all that what p does may depend on.
-func (a *analyser) callKey(p *ir.Proc, s *state) string {
+func (a *analyzer) callKey(p *ir.Proc, s *state) string {
 	var b []byte
 	put := func(x ...int64) {
 		for _, v := range x {
@@ -280,7 +280,7 @@ func (a *analyser) callKey(p *ir.Proc, s *state) string {
 
 // renew copies a remembered state, with new names for what was not yet named
 // before the call: it need not be the same a second time.
-func (a *analyser) renew(s *state, first int32) *state {
+func (a *analyzer) renew(s *state, first int32) *state {
 	t := a.clone(s)
 	names := map[int32]int32{}
 	name := func(e entry) entry {

@@ -16,7 +16,7 @@ type comm struct {
 	rankOf  []int
 }
 
-func (a *analyser) newComm(members [][]int) *comm {
+func (a *analyzer) newComm(members [][]int) *comm {
 	c := &comm{id: len(a.comms), members: members}
 	if members != nil {
 		c.rankOf = make([]int, a.n)
@@ -32,7 +32,7 @@ func (a *analyser) newComm(members [][]int) *comm {
 	return c
 }
 
-func (a *analyser) world() [][]int {
+func (a *analyzer) world() [][]int {
 	all := make([]int, a.n)
 	for i := range all {
 		all[i] = i
@@ -48,7 +48,7 @@ func (a *analyser) world() [][]int {
 var noComm = &comm{id: -1}
 
 // group is the communicator that e is on each rank; nil where that is not known.
-func (a *analyser) group(e ir.Expr, s *state) []*comm {
+func (a *analyzer) group(e ir.Expr, s *state) []*comm {
 	out := make([]*comm, a.n)
 	if e == nil {
 		for r := range out {
@@ -76,8 +76,8 @@ func called(c *ir.Comm) string {
 		"wait", "sendrecv", "collective", "probe"}[min(int(c.Kind), 8)]
 }
 
-// communicate plays c for the ranks that are here.
-func (a *analyser) communicate(c *ir.Comm, s *state) {
+// communicate interprets c for the ranks that are here.
+func (a *analyzer) communicate(c *ir.Comm, s *state) {
 	ranks := s.live.list()
 	groups := a.group(c.Group, s)
 	fail := func(why string) { a.ruin(s, Reason{c.Pos, called(c), why}) }
@@ -147,7 +147,7 @@ func without[T any](l []T, drop func(T) bool) []T {
 }
 
 // start notes the request of a non-blocking c on rank r.
-func (a *analyser) start(c *ir.Comm, r, comm int, s *state) {
+func (a *analyzer) start(c *ir.Comm, r, comm int, s *state) {
 	if c.Request != nil {
 		a.lose(c.Request, r, s)
 	}
@@ -158,7 +158,7 @@ func (a *analyser) start(c *ir.Comm, r, comm int, s *state) {
 }
 
 // lose says that v on rank r no longer holds the request or the group it held.
-func (a *analyser) lose(v *ir.Var, r int, s *state) {
+func (a *analyzer) lose(v *ir.Var, r int, s *state) {
 	hit := false
 	for _, q := range s.reqs {
 		hit = hit || q.v == v && q.rank == r
@@ -179,7 +179,7 @@ func (a *analyser) lose(v *ir.Var, r int, s *state) {
 	}
 }
 
-func (a *analyser) pointToPoint(c *ir.Comm, ranks []int, groups []*comm, s *state) {
+func (a *analyzer) pointToPoint(c *ir.Comm, ranks []int, groups []*comm, s *state) {
 	fail := func(why string) { a.ruin(s, Reason{c.Pos, called(c), why}) }
 	recv := c.Kind == ir.Recv || c.Kind == ir.StartRecv
 	peer, tag := a.all(num(-1)), a.all(num(-1))
@@ -254,7 +254,7 @@ func remove(l []msg, i int) []msg {
 	return append(append([]msg(nil), l[:i]...), l[i+1:]...)
 }
 
-func (a *analyser) send(m msg, s *state) {
+func (a *analyzer) send(m msg, s *state) {
 	for i, o := range s.opens {
 		if o.dst == m.dst && fits(m, msg{comm: o.comm, tag: o.tag, anyTag: o.anyTag}) != 0 {
 			if one := newSet(a.n).with(m.src); !o.srcs.sub(one).empty() {
@@ -293,11 +293,11 @@ func (a *analyser) send(m msg, s *state) {
 	}
 }
 
-func (a *analyser) ruinTags(s *state, x, y *ir.Comm) {
+func (a *analyzer) ruinTags(s *state, x, y *ir.Comm) {
 	a.ruin(s, Reason{x.Pos, called(x), fmt.Sprintf("and that at %v have tags that can't be compared", y.Pos)})
 }
 
-func (a *analyser) receive(m msg, s *state) {
+func (a *analyzer) receive(m msg, s *state) {
 	if m.src < 0 {
 		s.recvs[m.dst] = append(append([]msg(nil), s.recvs[m.dst]...), m)
 		a.resolve(m.dst, m.comm, s)
@@ -329,7 +329,7 @@ func (a *analyser) receive(m msg, s *state) {
 // resolve matches receives from any rank at dst, if there are as many of them as
 // there are sends that they can mean. Which got which does not matter then, but a
 // later send might have been meant too: that is left open.
-func (a *analyser) resolve(dst, comm int, s *state) {
+func (a *analyzer) resolve(dst, comm int, s *state) {
 	type pattern struct {
 		tag    entry
 		anyTag bool
@@ -382,7 +382,7 @@ func (a *analyser) resolve(dst, comm int, s *state) {
 	}
 }
 
-func (a *analyser) leaveOpen(o open, s *state) {
+func (a *analyzer) leaveOpen(o open, s *state) {
 	out := append([]open(nil), s.opens...)
 	for i, x := range out {
 		if x.dst == o.dst && x.comm == o.comm && x.tag == o.tag && x.anyTag == o.anyTag {
@@ -396,7 +396,7 @@ func (a *analyser) leaveOpen(o open, s *state) {
 
 // spoil takes back that places were safe, since o may have got a message sent
 // after them by m; m is nil for one that is not known.
-func (a *analyser) spoil(o open, m *ir.Comm) {
+func (a *analyzer) spoil(o open, m *ir.Comm) {
 	why := "receives from any rank, and may have got a message that is sent later"
 	if m != nil {
 		why += fmt.Sprintf(" at %v", m.Pos)
@@ -406,8 +406,8 @@ func (a *analyser) spoil(o open, m *ir.Comm) {
 	}
 }
 
-// collective plays c, which all ranks of a group must call in the same order.
-func (a *analyser) collective(c *ir.Comm, ranks []int, groups []*comm, s *state) {
+// collective interprets c, which all ranks of a group must call in the same order.
+func (a *analyzer) collective(c *ir.Comm, ranks []int, groups []*comm, s *state) {
 	root := a.all(anything)
 	if c.Peer != nil {
 		root = a.eval(c.Peer, s)
@@ -514,7 +514,7 @@ func synchronises(name string) bool {
 }
 
 // makeComm makes what a split or a duplication writes.
-func (a *analyser) makeComm(c *ir.Comm, complete, split bool, colour vec, groups []*comm, s *state) {
+func (a *analyzer) makeComm(c *ir.Comm, complete, split bool, colour vec, groups []*comm, s *state) {
 	out := a.all(anything)
 	if complete {
 		old := groups[0]

@@ -34,7 +34,7 @@ const (
 	maxContents = 6  // different ones of one type, that a reference may be taken to lead to
 )
 
-func (a *analyser) get(o *object, f *ir.Var, i int64) vec {
+func (a *analyzer) get(o *object, f *ir.Var, i int64) vec {
 	if c := o.fields[f]; c != nil {
 		if x := c.all[i]; x != nil {
 			return x
@@ -73,7 +73,7 @@ func (o *object) set(f *ir.Var, i int64, x vec) {
 }
 
 // spoilField makes a field unknown on some ranks.
-func (a *analyser) spoilField(o *object, f *ir.Var, ranks []int) {
+func (a *analyzer) spoilField(o *object, f *ir.Var, ranks []int) {
 	c := &cells{all: map[int64]vec{}}
 	blur := func(x vec) vec {
 		x = append(vec(nil), x...)
@@ -99,7 +99,7 @@ func (a *analyser) spoilField(o *object, f *ir.Var, ranks []int) {
 }
 
 // newObject makes an object. The kind of those that are made of others is known.
-func (a *analyser) newObject(typ string) *object {
+func (a *analyzer) newObject(typ string) *object {
 	kind, ok := a.kinds[typ]
 	if !ok {
 		kind = len(a.kinds)
@@ -111,13 +111,13 @@ func (a *analyser) newObject(typ string) *object {
 }
 
 // name gives an object that is in no state a symbol of its own.
-func (a *analyser) name(o *object) {
+func (a *analyzer) name(o *object) {
 	o.sym = a.fresh(false).sym
 	a.kindOf[o.sym] = o.kind
 }
 
 // setObject puts an object into a state, in place of the one of the same symbol.
-func (a *analyser) setObject(s *state, o *object) {
+func (a *analyzer) setObject(s *state, o *object) {
 	o.top = 0
 	for _, c := range o.fields {
 		for _, e := range c.rest {
@@ -132,12 +132,12 @@ func (a *analyser) setObject(s *state, o *object) {
 	s.heap = s.heap.put(o, &a.work)
 }
 
-func (a *analyser) dropObject(s *state, o *object) {
+func (a *analyzer) dropObject(s *state, o *object) {
 	s.heap = s.heap.with(o.kind, without(s.heap.of(o.kind), func(x *object) bool { return x.sym == o.sym }), &a.work)
 }
 
-// create plays a New.
-func (a *analyser) create(st *ir.New, s *state) {
+// create interprets a New.
+func (a *analyzer) create(st *ir.New, s *state) {
 	if !a.info.types[st.Type] {
 		if st.Dst != nil {
 			ref := a.fresh(false)
@@ -182,7 +182,7 @@ func (a *analyser) create(st *ir.New, s *state) {
 }
 
 // crowd gives up what is known of objects of a type if there are too many.
-func (a *analyser) crowd(s *state) {
+func (a *analyzer) crowd(s *state) {
 	if s.heap.root == nil || s.heap.root.over == 0 {
 		return
 	}
@@ -197,7 +197,7 @@ func (a *analyser) crowd(s *state) {
 }
 
 // unknownObject says that there may be an object of which nothing is known.
-func (a *analyser) unknownObject(typ string, s *state) {
+func (a *analyzer) unknownObject(typ string, s *state) {
 	if kind, ok := a.kinds[typ]; ok {
 		for _, o := range s.heap.of(kind) {
 			if o.unknown && len(o.fields) == 0 {
@@ -211,7 +211,7 @@ func (a *analyser) unknownObject(typ string, s *state) {
 }
 
 // object is what a value refers to, nil if that is not known.
-func (a *analyser) object(s *state, e entry) *object {
+func (a *analyzer) object(s *state, e entry) *object {
 	if kind, ok := a.kindOf[e.sym]; ok {
 		return s.heap.get(kind, e.sym)
 	}
@@ -219,7 +219,7 @@ func (a *analyser) object(s *state, e entry) *object {
 }
 
 // field evaluates a Field.
-func (a *analyser) field(e ir.Field, s *state) vec {
+func (a *analyzer) field(e ir.Field, s *state) vec {
 	var els vec
 	otherwise := func(r int) entry {
 		if els == nil {
@@ -259,8 +259,8 @@ func (a *analyser) field(e ir.Field, s *state) vec {
 	return out
 }
 
-// put plays a Put.
-func (a *analyser) put(st *ir.Put, s *state) {
+// put interprets a Put.
+func (a *analyzer) put(st *ir.Put, s *state) {
 	if !a.info.followed(st.Field) {
 		return
 	}
@@ -305,7 +305,7 @@ func (a *analyser) put(st *ir.Put, s *state) {
 }
 
 // blur makes a field unknown in all objects, on some ranks.
-func (a *analyser) blur(f *ir.Var, ranks []int, s *state) {
+func (a *analyzer) blur(f *ir.Var, ranks []int, s *state) {
 	a.steps += s.heap.size()
 	kind, ok := a.kinds[f.Type]
 	if !ok {
@@ -324,7 +324,7 @@ func (a *analyser) blur(f *ir.Var, ranks []int, s *state) {
 
 // equal says whether two objects of a type have the same contents; what can't be
 // told apart later counts as the same.
-func (a *analyser) equal(x, y *object) bool {
+func (a *analyzer) equal(x, y *object) bool {
 	if x.typ != y.typ {
 		return false
 	}
@@ -362,7 +362,7 @@ func equalVec(x, y vec) bool {
 }
 
 // joined is an object that has what two have in common.
-func (a *analyser) joined(x, y *object) (o *object, changed bool) {
+func (a *analyzer) joined(x, y *object) (o *object, changed bool) {
 	o = x
 	for _, f := range a.info.fields[x.typ] {
 		for _, i := range indices(x, y, f) {
@@ -401,7 +401,7 @@ func (a *analyser) joined(x, y *object) (o *object, changed bool) {
 
 // joinHeap joins the objects of t into s. At the head of a loop, those that look
 // the same become one: other says so.
-func (a *analyser) joinHeap(s, t *state, alike bool) (changed bool) {
+func (a *analyzer) joinHeap(s, t *state, alike bool) (changed bool) {
 	if s.heap.stamp == t.heap.stamp {
 		return false
 	}

@@ -24,7 +24,7 @@ type machine struct {
 
 	ranks []*rankRun
 	msgs  []*message
-	colls map[string]*meeting
+	colls map[string]*collective
 	comms []map[int][]int // by communicator: members by rank of the world
 	left  int             // steps until it is stopped
 }
@@ -48,7 +48,7 @@ type span struct {
 	rank, from, to int
 }
 
-type meeting struct {
+type collective struct {
 	members []int
 	at      map[int]int
 	colour  map[int][2]int
@@ -110,7 +110,7 @@ type place struct {
 
 func run(p *ir.Program, n int, seed int64, uniform bool) *machine {
 	m := &machine{p: p, n: n, rng: rand.New(rand.NewSource(seed)), seed: seed, uniform: uniform,
-		colls: map[string]*meeting{}, left: 3000 * n}
+		colls: map[string]*collective{}, left: 3000 * n}
 	world := map[int][]int{}
 	for r := 0; r < n; r++ {
 		for q := 0; q < n; q++ {
@@ -466,7 +466,7 @@ func (k *rankRun) collective(c *ir.Comm, comm int, group []int, env map[*ir.Var]
 	k.order[name]++
 	g := m.colls[at]
 	if g == nil {
-		g = &meeting{members: group, at: map[int]int{}, colour: map[int][2]int{}}
+		g = &collective{members: group, at: map[int]int{}, colour: map[int][2]int{}}
 		m.colls[at] = g
 	}
 	g.at[k.rank] = k.tick()

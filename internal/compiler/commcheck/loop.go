@@ -9,11 +9,11 @@ import (
 const (
 	maxHeads  = 12      // states told apart at the head of a loop
 	maxPasses = 200     // until a fixed point
-	manyTurns = 1 << 14 // rounds played one by one where nothing else helps
+	manyTurns = 1 << 14 // iterations interpreted one by one where nothing else helps
 )
 
-// loop plays a loop.
-func (a *analyser) loop(l *ir.Loop, s *state) []*state {
+// loop interprets a loop.
+func (a *analyzer) loop(l *ir.Loop, s *state) []*state {
 	var out []*state
 	for _, t := range a.exec(l.Init, []*state{s}) {
 		out = append(out, a.loopFrom(l, t)...)
@@ -21,7 +21,7 @@ func (a *analyser) loop(l *ir.Loop, s *state) []*state {
 	return a.merge(out, l.Pos)
 }
 
-func (a *analyser) loopFrom(l *ir.Loop, s *state) []*state {
+func (a *analyzer) loopFrom(l *ir.Loop, s *state) []*state {
 	if s.poison != nil {
 		a.walk([]ir.Stmt{l}, Unknown, *s.poison)
 		return []*state{s}
@@ -35,25 +35,25 @@ func (a *analyser) loopFrom(l *ir.Loop, s *state) []*state {
 	end := tooMany
 	if turns && l.Trip <= few {
 		var out []*state
-		if out, end = a.turns(l, a.clone(s), few); end == done {
+		if out, end = a.unroll(l, a.clone(s), few); end == done {
 			return out
 		}
 		a.back(m)
 	}
-	out := a.fixed(l, a.clone(s))
+	out := a.fixpoint(l, a.clone(s))
 	if !turns || end != tooMany || !ruined(out) || a.steps > a.budget {
 		return out
 	}
 	a.back(m)
 	budget := a.budget
 	a.budget = a.steps + (budget-a.steps)/4
-	all, end := a.turns(l, a.clone(s), manyTurns)
+	all, end := a.unroll(l, a.clone(s), manyTurns)
 	a.budget = budget
 	if end == done {
 		return all
 	}
 	a.back(m)
-	return a.fixed(l, a.clone(s))
+	return a.fixpoint(l, a.clone(s))
 }
 
 func ruined(l []*state) bool {
@@ -65,22 +65,22 @@ func ruined(l []*state) bool {
 	return false
 }
 
-type turnsEnd uint8
+type unrollEnd uint8
 
 const (
-	done turnsEnd = iota
+	done unrollEnd = iota
 	tooMany
 	notKnown
 )
 
-// turns plays l round by round. It gives up where the condition is not known,
-// nothing is known, or there are more rounds than limit.
-func (a *analyser) turns(l *ir.Loop, s *state, limit int) (out []*state, end turnsEnd) {
+// unroll interprets l iteration by iteration. It gives up where the condition is not known,
+// nothing is known, or there are more iterations than limit.
+func (a *analyzer) unroll(l *ir.Loop, s *state, limit int) (out []*state, end unrollEnd) {
 	cur := []*state{s}
 	begun := a.steps
-	for round := 0; len(cur) > 0; round++ {
+	for i := 0; len(cur) > 0; i++ {
 		// Rounds that cost much are too many sooner, the first time.
-		if round > limit || limit < manyTurns && round == 2 && (a.steps-begun)/2*limit > (a.budget-a.steps)/4 {
+		if i > limit || limit < manyTurns && i == 2 && (a.steps-begun)/2*limit > (a.budget-a.steps)/4 {
 			return nil, tooMany
 		}
 		var next []*state
@@ -88,19 +88,19 @@ func (a *analyser) turns(l *ir.Loop, s *state, limit int) (out []*state, end tur
 			if t.poison != nil || a.steps > a.budget {
 				return nil, notKnown
 			}
-			if !l.AtEnd || round > 0 {
+			if !l.AtEnd || i > 0 {
 				yes, no, maybe, _, _ := a.test(l.Cond, t)
 				if !maybe.empty() {
 					return nil, notKnown
 				}
-				a.leave(l, t, no)
+				a.exit(l, t, no)
 				t.live = yes
 			}
 			if t.live.empty() {
 				out = append(out, t)
 				continue
 			}
-			next = append(next, a.round(l, t)...)
+			next = append(next, a.iterate(l, t)...)
 		}
 		cur = a.merge(next, l.Pos)
 	}
@@ -108,8 +108,8 @@ func (a *analyser) turns(l *ir.Loop, s *state, limit int) (out []*state, end tur
 	return a.merge(out, l.Pos), done
 }
 
-// round plays one round of l and what comes after it.
-func (a *analyser) round(l *ir.Loop, s *state) []*state {
+// iterate interprets one iteration of l and what comes after it.
+func (a *analyzer) iterate(l *ir.Loop, s *state) []*state {
 	a.visit(bodyOf{l}, s)
 	out := a.exec(l.Body, []*state{s})
 	a.arrive(out, ir.Continue, l)
@@ -117,8 +117,8 @@ func (a *analyser) round(l *ir.Loop, s *state) []*state {
 	return a.exec(l.Post, out)
 }
 
-// leave makes ranks leave l.
-func (a *analyser) leave(l *ir.Loop, s *state, ranks set) {
+// exit lets ranks exit l.
+func (a *analyzer) exit(l *ir.Loop, s *state, ranks set) {
 	for _, r := range ranks.list() {
 		s.jumps[r] = jump{ir.Break, l, len(a.frames)}
 	}
@@ -129,14 +129,14 @@ func (a *analyser) leave(l *ir.Loop, s *state, ranks set) {
 // with the same things under way.
 type head struct {
 	s     *state
-	wide  []bool       // variables that change from round to round
+	wide  []bool       // variables that change from iteration to iteration
 	wider map[int]bool // likewise, of the program's
 	todo  bool
 	exits []*state
 }
 
-// fixed plays l until each round ends in a state that was there at its head.
-func (a *analyser) fixed(l *ir.Loop, s *state) []*state {
+// fixpoint interprets l until each iteration ends in a state that was there at its head.
+func (a *analyzer) fixpoint(l *ir.Loop, s *state) []*state {
 	first := int32(len(a.terms))
 	var heads []*head
 	by := map[string]*head{}
@@ -144,7 +144,7 @@ func (a *analyser) fixed(l *ir.Loop, s *state) []*state {
 	add := func(t *state) {
 		t.facts = oldFacts(t.facts, first)
 		forgetTags(t, first)
-		a.age(t, first)
+		a.nextIteration(t, first)
 		k := a.key(t)
 		if h := by[k]; h != nil {
 			if a.widen(h, t) {
@@ -153,7 +153,7 @@ func (a *analyser) fixed(l *ir.Loop, s *state) []*state {
 			return
 		}
 		if len(heads) == maxHeads {
-			failed = &Reason{l.Pos, "", fmt.Sprintf("is a loop whose rounds leave more and more under way, or in too many ways (%d)", maxHeads)}
+			failed = &Reason{l.Pos, "", fmt.Sprintf("is a loop whose iterations leave more and more under way, or in too many ways (%d)", maxHeads)}
 			return
 		}
 		h := &head{s: a.clone(t), wide: make([]bool, len(t.env)), wider: map[int]bool{}, todo: true}
@@ -182,7 +182,7 @@ func (a *analyser) fixed(l *ir.Loop, s *state) []*state {
 			starts, h.exits = a.decide(l, starts[0])
 		}
 		for _, t := range starts {
-			for _, u := range a.round(l, t) {
+			for _, u := range a.iterate(l, t) {
 				if u.poison != nil {
 					a.walk([]ir.Stmt{l}, Unknown, *u.poison)
 					h.exits = append(h.exits, u)
@@ -219,8 +219,8 @@ func (a *analyser) fixed(l *ir.Loop, s *state) []*state {
 	return a.merge(out, l.Pos)
 }
 
-// decide tests l's condition: the states that go on, and those that leave.
-func (a *analyser) decide(l *ir.Loop, s *state) (on, off []*state) {
+// decide tests l's condition: the states that stay in l, and those that exit.
+func (a *analyzer) decide(l *ir.Loop, s *state) (on, off []*state) {
 	put := func(t *state) {
 		if t.live.empty() {
 			off = append(off, t)
@@ -231,20 +231,20 @@ func (a *analyser) decide(l *ir.Loop, s *state) (on, off []*state) {
 	yes, no, maybe, sym, one := a.test(l.Cond, s)
 	switch {
 	case maybe.empty():
-		a.leave(l, s, no)
+		a.exit(l, s, no)
 		s.live = yes
 		put(s)
 	case one:
 		a.trust(l.Pos, sym)
 		t := a.clone(s)
 		a.assume(s, sym, 1)
-		a.leave(l, s, no)
+		a.exit(l, s, no)
 		put(s)
 		a.assume(t, sym, 0)
-		a.leave(l, t, no.or(maybe))
+		a.exit(l, t, no.or(maybe))
 		put(t)
 	default:
-		why := Reason{l.Pos, "", "is a loop that may have more rounds on some ranks than on others"}
+		why := Reason{l.Pos, "", "is a loop that may have more iterations on some ranks than on others"}
 		a.walk([]ir.Stmt{l}, Unknown, why)
 		switch {
 		case a.info.acts([]ir.Stmt{l}):
@@ -256,7 +256,7 @@ func (a *analyser) decide(l *ir.Loop, s *state) (on, off []*state) {
 		default:
 			a.forget(l.Body, s)
 			a.forget(l.Post, s)
-			a.leave(l, s, s.live)
+			a.exit(l, s, s.live)
 		}
 		off = append(off, s)
 	}
@@ -264,7 +264,7 @@ func (a *analyser) decide(l *ir.Loop, s *state) (on, off []*state) {
 }
 
 // forgetTags makes tags unknown that are symbols made since first: in the next
-// round these mean something else.
+// iteration these mean something else.
 func forgetTags(s *state, first int32) {
 	for _, l := range [][][]msg{s.sends, s.recvs} {
 		for r, ms := range l {
@@ -288,7 +288,7 @@ func forgetTags(s *state, first int32) {
 
 // widen joins t into h and says whether h has changed. What the ranks have in
 // common stays: a counter is no longer a number, but the same on all ranks.
-func (a *analyser) widen(h *head, t *state) (changed bool) {
+func (a *analyzer) widen(h *head, t *state) (changed bool) {
 	a.work += len(t.env)
 	for i, x := range h.s.env {
 		if x == nil {

@@ -108,7 +108,7 @@ proc main() {
 }`, commcheck.Options{}},
 }
 
-func TestObjects(t *testing.T) {
+func TestAnalyze_Objects(t *testing.T) {
 	for _, c := range objectPatterns {
 		t.Run(c.name, func(t *testing.T) { check(t, c.name, c.text, c.opt) })
 	}

@@ -37,16 +37,16 @@ proc main() {
     }
     call c()                           # safe
 }`, commcheck.Options{}},
-	{"ring, rounds not known", `
+	{"ring, iterations not known", `
 proc main() {
     call "atoi" atoi() -> n
-    for i = 0; i < n; i = i + 1 {   # body unknown: may have more rounds
+    for i = 0; i < n; i = i + 1 {   # body unknown: may have more iterations
         send to (rank+1)%size tag i
         recv from (rank-1+size)%size tag i
     }
     call c()                           # unknown
 }`, commcheck.Options{}},
-	{"ring, rounds taken to be the same", `
+	{"ring, iterations taken to be the same", `
 proc main() {
     call "atoi" atoi() -> n
     for i = 0; i < n; i = i + 1 {   # body safe
@@ -422,7 +422,7 @@ proc main() {
     recv from rank
     call w()                        # unsafe
 }`, commcheck.Options{}},
-	{"rounds by rank", `
+	{"iterations by rank", `
 proc main() {
     for i = 0; i < rank; i = i + 1 {   # body unsafe: only
         send to 0 tag i

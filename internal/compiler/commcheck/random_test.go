@@ -336,7 +336,7 @@ func generate(seed int64) string {
 // tally counts what came of random programs.
 type tally struct{ safe, used, harmless, other int }
 
-// against plays the program of a seed and compares the verdicts with runs of it.
+// against interprets the program of a seed and compares the verdicts with runs of it.
 func against(t testing.TB, seed int64, runs int, sum *tally) {
 	text := generate(seed)
 	p, err := irtext.Parse("p", text)
@@ -345,7 +345,7 @@ func against(t testing.TB, seed int64, runs int, sum *tally) {
 	}
 	n := 2 + int(seed%3)
 	uniform := seed%2 == 0
-	r := commcheck.Analyse(p, commcheck.Options{Ranks: []int{n}, Uniform: uniform, Budget: 200000})
+	r := commcheck.Analyze(p, commcheck.Options{Ranks: []int{n}, Uniform: uniform, Budget: 200000})
 	verdicts := map[place]commcheck.Verdict{}
 	var places []place
 	eachStmt(p, func(s ir.Stmt) {
@@ -416,9 +416,9 @@ func numbered(text string) string {
 	return strings.Join(l, "\n")
 }
 
-// TestRandom is the proof of the pudding: no place that is said to be safe has
+// TestAnalyze_Random is the proof of the pudding: no place that is said to be safe has
 // anything under way in any run.
-func TestRandom(t *testing.T) {
+func TestAnalyze_Random(t *testing.T) {
 	programs := 400
 	if testing.Short() {
 		programs = 100

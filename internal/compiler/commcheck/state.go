@@ -50,7 +50,6 @@ func (s set) zip(t set, f func(a, b uint64) uint64) set {
 	return u
 }
 func (s set) or(t set) set  { return s.zip(t, func(a, b uint64) uint64 { return a | b }) }
-func (s set) and(t set) set { return s.zip(t, func(a, b uint64) uint64 { return a & b }) }
 func (s set) sub(t set) set { return s.zip(t, func(a, b uint64) uint64 { return a &^ b }) }
 func (s set) is(t set) bool { return s.sub(t).empty() && t.sub(s).empty() }
 func (s set) list() (l []int) {
@@ -222,7 +221,7 @@ type state struct {
 	entry  int32   // of a remembered state: the first symbol made in the call
 }
 
-func (a *analyser) clone(s *state) *state {
+func (a *analyzer) clone(s *state) *state {
 	a.work += len(s.jumps) + len(s.env) + len(s.sends) + len(s.recvs)
 	t := *s
 	t.jumps = append([]jump(nil), s.jumps...)
@@ -252,7 +251,7 @@ func (s *state) setFact(sym int32, v int64) {
 
 // key tells states apart that must not become one: all but values, facts, and
 // what open receives have seen.
-func (a *analyser) key(s *state) string {
+func (a *analyzer) key(s *state) string {
 	if s.poison != nil {
 		return "poison"
 	}
@@ -308,7 +307,7 @@ func (a *analyser) key(s *state) string {
 // id numbers things for keys. Redundant communications, those on different ways
 // that are the same in all that matters, differ only in this; so it numbers a
 // Comm by its kind, name and group.
-func (a *analyser) id(x any) int {
+func (a *analyzer) id(x any) int {
 	switch y := x.(type) {
 	case nil:
 		return 0
@@ -333,7 +332,7 @@ type commClass struct {
 
 // mergeVec joins two values: entries that are the same stay, and ranks that were
 // the same on both sides are the same afterwards.
-func (a *analyser) mergeVec(x, y vec) vec {
+func (a *analyzer) mergeVec(x, y vec) vec {
 	if x == nil || y == nil {
 		return nil
 	}
@@ -365,10 +364,10 @@ func (a *analyser) mergeVec(x, y vec) vec {
 	return out
 }
 
-func (a *analyser) isAssumed(e entry) bool { return e.sym > 0 && a.assumed[e.sym] }
+func (a *analyzer) isAssumed(e entry) bool { return e.sym > 0 && a.assumed[e.sym] }
 
 // mergeInto joins t, which has the same key, into s.
-func (a *analyser) mergeInto(s, t *state) {
+func (a *analyzer) mergeInto(s, t *state) {
 	if s.poison != nil {
 		return
 	}
@@ -406,7 +405,7 @@ func mergeOpens(x, y []open) []open {
 // merge makes states that are under way the same into one. This is the ⨿ of the
 // paper: what was sent and received on one way or the other, and is the same,
 // counts once.
-func (a *analyser) merge(in []*state, at ir.Pos) []*state {
+func (a *analyzer) merge(in []*state, at ir.Pos) []*state {
 	if len(in) < 2 {
 		return in
 	}

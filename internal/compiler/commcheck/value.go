@@ -34,7 +34,7 @@ func truth(b bool) entry {
 // vec is a value on all ranks. It is never changed once made.
 type vec []entry
 
-func (a *analyser) all(e entry) vec {
+func (a *analyzer) all(e entry) vec {
 	v := make(vec, a.n)
 	for i := range v {
 		v[i] = e
@@ -49,14 +49,14 @@ type term struct {
 }
 
 // fresh makes a symbol that nothing else is.
-func (a *analyser) fresh(assumed bool) entry {
+func (a *analyzer) fresh(assumed bool) entry {
 	a.terms = append(a.terms, term{})
 	a.assumed = append(a.assumed, assumed)
 	return entry{sym: int32(len(a.terms) - 1)}
 }
 
 // mk gives the symbol for op on x and y, of which at least one is a symbol.
-func (a *analyser) mk(op ir.Op, x, y entry) entry {
+func (a *analyzer) mk(op ir.Op, x, y entry) entry {
 	t := term{op, x, y}
 	if s, ok := a.cons[t]; ok {
 		return entry{sym: s}
@@ -69,7 +69,7 @@ func (a *analyser) mk(op ir.Op, x, y entry) entry {
 }
 
 // eval evaluates e in s, for the ranks in live; the other entries are anything.
-func (a *analyser) eval(e ir.Expr, s *state) vec {
+func (a *analyzer) eval(e ir.Expr, s *state) vec {
 	a.steps++
 	switch e := e.(type) {
 	case ir.Const:
@@ -103,7 +103,7 @@ func (a *analyser) eval(e ir.Expr, s *state) vec {
 }
 
 // opaque is the value of something made of vars that can't be evaluated.
-func (a *analyser) opaque(vars []*ir.Var, s *state) vec {
+func (a *analyzer) opaque(vars []*ir.Var, s *state) vec {
 	if !a.uniform {
 		return a.all(anything)
 	}
@@ -122,7 +122,7 @@ func (a *analyser) opaque(vars []*ir.Var, s *state) vec {
 	return a.all(a.fresh(true))
 }
 
-func (a *analyser) load(v *ir.Var, s *state) vec {
+func (a *analyzer) load(v *ir.Var, s *state) vec {
 	if v == nil {
 		return a.all(anything)
 	}
@@ -149,7 +149,7 @@ func (a *analyser) load(v *ir.Var, s *state) vec {
 	return out
 }
 
-func (a *analyser) commValue(cs []*comm, f func(*comm, int) entry) vec {
+func (a *analyzer) commValue(cs []*comm, f func(*comm, int) entry) vec {
 	out := make(vec, a.n)
 	for r := range out {
 		if c := cs[r]; c != nil && c.members != nil && c.members[r] != nil {
@@ -161,7 +161,7 @@ func (a *analyser) commValue(cs []*comm, f func(*comm, int) entry) vec {
 	return out
 }
 
-func (a *analyser) unary(op ir.Op, x entry, s *state) entry {
+func (a *analyzer) unary(op ir.Op, x entry, s *state) entry {
 	if x.isAny() {
 		return x
 	}
@@ -192,7 +192,7 @@ func (a *analyser) unary(op ir.Op, x entry, s *state) entry {
 }
 
 // isBool says whether x is 0 or 1.
-func (a *analyser) isBool(x entry) bool {
+func (a *analyzer) isBool(x entry) bool {
 	if x.sym <= 0 {
 		return x.known() && (x.v == 0 || x.v == 1)
 	}
@@ -203,10 +203,10 @@ func (a *analyser) isBool(x entry) bool {
 	return false
 }
 
-func (a *analyser) not(x entry, s *state) entry { return s.fact(a.unary(ir.Not, x, s)) }
+func (a *analyzer) not(x entry, s *state) entry { return s.fact(a.unary(ir.Not, x, s)) }
 
 // cond makes x, which is tested, 0 or 1.
-func (a *analyser) cond(x entry, s *state) entry {
+func (a *analyzer) cond(x entry, s *state) entry {
 	if x.known() {
 		return truth(x.v != 0)
 	}
@@ -216,7 +216,7 @@ func (a *analyser) cond(x entry, s *state) entry {
 	return a.not(s.fact(a.mk(ir.Eq, x, num(0))), s)
 }
 
-func (a *analyser) binary(op ir.Op, x, y entry, s *state) entry {
+func (a *analyzer) binary(op ir.Op, x, y entry, s *state) entry {
 	switch op {
 	case ir.Ne:
 		return a.not(s.fact(a.binary(ir.Eq, x, y, s)), s)
@@ -325,7 +325,7 @@ func fold(op ir.Op, x, y int64) entry {
 }
 
 // assume notes in s that the symbol c, which is 0 or 1, is v.
-func (a *analyser) assume(s *state, c entry, v int64) {
+func (a *analyzer) assume(s *state, c entry, v int64) {
 	if c.sym <= 0 {
 		return
 	}

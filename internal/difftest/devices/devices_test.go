@@ -29,7 +29,7 @@ const patience = 2 * time.Minute
 
 var stress = os.Getenv("CAIRN_LONG") != ""
 
-// scratch is a folder for what the tests build.
+// scratch is a directory for what the tests build.
 var scratch string
 
 func TestMain(m *testing.M) {
@@ -186,15 +186,15 @@ func plainly(t *testing.T, binary, devices string, args ...string) string {
 	return out.String()
 }
 
-// journey is a run that is killed, and restarted elsewhere each time.
-type journey struct {
+// restarts is a run that is killed, and restarted on other devices each time.
+type restarts struct {
 	devices []string // of each start; the last of all others
 	killAt  string
 }
 
-// run makes the journey. It returns what was printed on the way, how often it
+// run makes the restarts. It returns what was printed on the way, how often it
 // was killed, and what the last start said about itself.
-func (j *journey) run(t *testing.T, binary string, args ...string) (out string, kills int, said string) {
+func (j *restarts) run(t *testing.T, binary string, args ...string) (out string, kills int, said string) {
 	t.Helper()
 	dir := t.TempDir()
 	var all bytes.Buffer
@@ -226,7 +226,7 @@ var opencl = sync.OnceValue(func() bool {
 	return cmd.Run() == nil
 })
 
-// travel are the devices that journeys lead over.
+// travel are the devices that runs are restarted on.
 func travel(t *testing.T) [][]string {
 	t.Helper()
 	js := [][]string{
@@ -242,8 +242,8 @@ func travel(t *testing.T) [][]string {
 	return js
 }
 
-// journeys runs a program over lists of devices.
-func journeys(t *testing.T, over [][]string, plain, made, killAt string, least int, args ...string) {
+// restartOver runs a program over lists of devices.
+func restartOver(t *testing.T, over [][]string, plain, made, killAt string, least int, args ...string) {
 	t.Helper()
 	want := make(map[string]string)
 	for _, devices := range over {
@@ -251,7 +251,7 @@ func journeys(t *testing.T, over [][]string, plain, made, killAt string, least i
 		if want[first] == "" {
 			want[first] = plainly(t, plain, first, args...)
 		}
-		j := journey{devices, killAt}
+		j := restarts{devices, killAt}
 		got, kills, said := j.run(t, made, args...)
 		if got != want[first] {
 			t.Errorf("over %v, killed %d times: it prints\n%swant\n%s", devices, kills, got, want[first])
@@ -287,7 +287,7 @@ func TestTestbed(t *testing.T) {
 			if stress {
 				over, killAt = all, "each"
 			}
-			journeys(t, over, plain, made, killAt, 2, name)
+			restartOver(t, over, plain, made, killAt, 2, name)
 		})
 	}
 }
@@ -299,8 +299,8 @@ func TestMixed(t *testing.T) {
 	t.Parallel()
 	plain, made := build(t, "mixed")
 	all := travel(t)
-	journeys(t, all[:1], plain, made, "each", 12)
-	journeys(t, all[1:], plain, made, "2,3,7", 3)
+	restartOver(t, all[:1], plain, made, "each", 12)
+	restartOver(t, all[1:], plain, made, "2,3,7", 3)
 
 	supervised(t, plain, made)
 

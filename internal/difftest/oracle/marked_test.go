@@ -37,7 +37,7 @@ func markedPrograms(t *testing.T, to string) (list []*program) {
 		}
 		if filepath.Ext(path) == ".go" {
 			text = otherLoops.ReplaceAll(text, []byte("$0 //cairn:skip"))
-			text = bytes.ReplaceAll(text, []byte("//trial:loop"), []byte("//cairn:point"))
+			text = bytes.ReplaceAll(text, []byte("//difftest:loop"), []byte("//cairn:point"))
 		}
 		return os.WriteFile(filepath.Join(to, rel), text, 0o666)
 	})
@@ -62,7 +62,7 @@ func markedPrograms(t *testing.T, to string) (list []*program) {
 			t.Fatal(err)
 		}
 		for line := range strings.Lines(string(text)) {
-			said, ok := strings.CutPrefix(strings.TrimSpace(line), "//trial:")
+			said, ok := strings.CutPrefix(strings.TrimSpace(line), "//difftest:")
 			if !ok {
 				continue
 			}

@@ -153,7 +153,7 @@ func Explain(p *lower.Program, o Options) *Explanation {
 		if len(e.Ranks) == 0 {
 			e.Ranks = []int{2, 3, 4}
 		}
-		found = commcheck.Analyse(p.Program, commcheck.Options{Ranks: e.Ranks, Uniform: true})
+		found = commcheck.Analyze(p.Program, commcheck.Options{Ranks: e.Ranks, Uniform: true})
 		e.Work = found.Work
 		for _, g := range found.Given {
 			e.Uniform = append(e.Uniform, g.String())

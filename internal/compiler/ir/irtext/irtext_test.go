@@ -68,7 +68,7 @@ func same(t *testing.T, a, b *ir.Program) {
 	}
 }
 
-func TestRoundTrip(t *testing.T) {
+func TestPrint_ParsedAgain(t *testing.T) {
 	p := MustParse(everything)
 	text := Format(p)
 	q, err := Parse("again", text)
@@ -124,7 +124,7 @@ func strip(p *ir.Program) (list []any) {
 	return list
 }
 
-func TestMeaning(t *testing.T) {
+func TestParse_Meaning(t *testing.T) {
 	p := MustParse(everything)
 	if p.Main.Name != "main" || len(p.Procs) != 4 || p.Procs[0].Known || !p.Main.Known {
 		t.Fatal("wrong procedures")
@@ -171,7 +171,7 @@ func TestMeaning(t *testing.T) {
 	}
 }
 
-func TestErrors(t *testing.T) {
+func TestParse_Errors(t *testing.T) {
 	for text, want := range map[string]string{
 		"x = 1":                                             "where proc, extern or global",
 		"proc main { x = }":                                 "where a name should be",

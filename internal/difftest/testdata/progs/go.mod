@@ -1,3 +1,3 @@
-module trial
+module progs
 
 go 1.26

@@ -48,7 +48,7 @@ func halve(w *device.Work) {
 type work struct {
 	dev  *device.Device
 	mine *device.Array[float32] // a view of the image
-	last *device.Array[float32] // another one in each round, of another size
+	last *device.Array[float32] // another one in each iteration, of another size
 	grid device.Grid
 	args []any // of each launch
 }
@@ -115,7 +115,7 @@ func run() error {
 	local := device.NewKernel(halveSource, "halve", halve)
 	var scale tally = &scaling{scaler(0.75), devs[len(devs)-1], device.InOut(image), n}
 
-	// Host memory of an array, which is written and read in every round.
+	// Host memory of an array, which is written and read in every iteration.
 	notes := device.New[float32](64)
 	page, err := notes.Data()
 	if err != nil {

@@ -25,7 +25,7 @@ func main() {
 	j := &job{"job", make(chan string, 1)}
 	told := make(chan int, 1)
 	x := 1
-	for i := range 7 { //trial:loop
+	for i := range 7 { //difftest:loop
 		for k := range 3000 {
 			x = (x*3 + k + i) % 8009
 		}

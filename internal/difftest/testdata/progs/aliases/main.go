@@ -19,7 +19,7 @@ func main() {
 	arr := [4]int{1, 2, 3, 4}
 	view := arr[1:3]
 	window := view[:3:3]
-	for i := range 7 { //trial:loop
+	for i := range 7 { //difftest:loop
 		for k := range 1000 {
 			tail[k%4] += k
 			*mid += k % 3

@@ -25,7 +25,7 @@ func anneal(cities []complex128, rng *rand.Rand, cool func(float64) float64, rep
 	now := size(cur)
 	best, length = append(tour{}, cur...), now
 	round := 0
-	for temp := 10.0; temp > 0.5; temp = cool(temp) { //trial:loop
+	for temp := 10.0; temp > 0.5; temp = cool(temp) { //difftest:loop
 		for range 300 {
 			i, j := rng.Intn(len(cur)), rng.Intn(len(cur))
 			cur[i], cur[j] = cur[j], cur[i]

@@ -32,7 +32,7 @@ func main() {
 		stats struct{ min, max float64 }
 		list  []struct{ k string }
 	}{acc: 1}
-	for i, t := range tests { //trial:loop
+	for i, t := range tests { //difftest:loop
 		f := ops[t.name]
 		for k := range 1000 {
 			state.acc = f(t.a, math.Mod(state.acc, 50)) + f(float64(k%7), t.b)

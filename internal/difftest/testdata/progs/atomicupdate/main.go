@@ -7,7 +7,7 @@ import (
 	"hash/crc32"
 	"os"
 
-	"trial/moment"
+	"progs/moment"
 )
 
 func check(err error) {
@@ -18,7 +18,7 @@ func check(err error) {
 
 func main() {
 	check(os.WriteFile("state", []byte("begin"), 0o644))
-	for i := range 12 { //trial:loop
+	for i := range 12 { //difftest:loop
 		moment.Pass()
 		old, err := os.ReadFile("state")
 		check(err)

@@ -15,7 +15,7 @@ func early(n int) (sum int, err error, note string) {
 	if n > 2 {
 		err = errEarly
 	}
-	for i := range n { //trial:loop
+	for i := range n { //difftest:loop
 		sum += i
 	}
 	return
@@ -54,7 +54,7 @@ func panicking(n int) (what string, k int) {
 }
 
 func explode(n int) (sum int) {
-	for i := range n { //trial:loop
+	for i := range n { //difftest:loop
 		if sum += i; i == 3 {
 			panic("three")
 		}
@@ -63,7 +63,7 @@ func explode(n int) (sum int) {
 }
 
 func work(n int) (sum int) {
-	for i := range n { //trial:loop
+	for i := range n { //difftest:loop
 		sum += i
 	}
 	return
@@ -76,14 +76,14 @@ func (b *box) literal() (list [40]int, err error) {
 	list[b.n] = 7
 	f := func(k int) (x, y int, ok bool) {
 		x, ok = k*2, true
-		for i := 0; i < k; i++ { //trial:loop
+		for i := 0; i < k; i++ { //difftest:loop
 			y += i
 		}
 		return
 	}
 	x, y, ok := f(b.n)
 	err = fmt.Errorf("%d %d %v", x, y, ok)
-	for range 3 { //trial:loop
+	for range 3 { //difftest:loop
 		b.n++
 	}
 	return

@@ -27,7 +27,7 @@ func main() {
 	dist := map[int]int{0: 0}
 	frontier := []int{0}
 	levels := 0
-	for len(frontier) > 0 { //trial:loop
+	for len(frontier) > 0 { //difftest:loop
 		var next []int
 		sum := 0
 		for _, v := range frontier {

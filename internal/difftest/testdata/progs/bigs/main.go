@@ -14,7 +14,7 @@ func main() {
 	root := big.NewFloat(1).SetPrec(120)
 	digits := ""
 	one, two := big.NewFloat(1), big.NewFloat(2)
-	for block := range 6 { //trial:loop
+	for block := range 6 { //difftest:loop
 		for len(digits) < (block+1)*8 {
 			lhs := new(big.Int).Sub(new(big.Int).Add(new(big.Int).Mul(big.NewInt(4), q), r), t)
 			if lhs.Cmp(new(big.Int).Mul(n, t)) < 0 {

@@ -24,7 +24,7 @@ func main() {
 		index[i] = head
 	}
 	sum := 0.0
-	for step := range 6 { //trial:loop
+	for step := range 6 { //difftest:loop
 		for i := 1; i < len(field)-1; i += 7 {
 			field[i] += float64(fixed[i]%100) / float64(step+1)
 			sum += field[i]

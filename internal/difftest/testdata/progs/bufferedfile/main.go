@@ -40,7 +40,7 @@ func run() error {
 		return err
 	}
 	x := 0.5
-	for i := range 12 { //trial:loop
+	for i := range 12 { //difftest:loop
 		for range 2000 {
 			x = 3.9 * x * (1 - x)
 		}

@@ -12,7 +12,7 @@ func main() {
 	out := bufio.NewWriterSize(os.Stdout, 512)
 	defer out.Flush()
 	x := uint32(1)
-	for i := range 10 { //trial:loop
+	for i := range 10 { //difftest:loop
 		for range 3000 {
 			x ^= x << 13
 			x ^= x >> 17

@@ -16,7 +16,7 @@ func main() {
 	in := strings.NewReader("0123456789abcdefghijklmnopqrstuvwxyz")
 	table := tabwriter.NewWriter(os.Stdout, 4, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(table, "step\tread\tlength\t")
-	for i := range 8 { //trial:loop
+	for i := range 8 { //difftest:loop
 		for k := range 300 {
 			text.WriteByte(byte('a' + (i*k)%26))
 		}

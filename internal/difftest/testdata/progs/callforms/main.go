@@ -2,7 +2,7 @@
 // expression can stand.
 package main
 
-//trial:daily
+//difftest:daily
 
 import "fmt"
 
@@ -17,7 +17,7 @@ type box struct {
 func f(n int) int {
 	calls++
 	x := n
-	for i := range 2 { //trial:loop
+	for i := range 2 { //difftest:loop
 		for k := range 500 {
 			x = (x*7 + k + i) % 13
 		}

@@ -10,7 +10,7 @@ func direct(n int) (total int) {
 	x := n
 	func() {
 		x++
-		for i := range n { //trial:loop
+		for i := range n { //difftest:loop
 			x += i
 		}
 		total += x
@@ -30,7 +30,7 @@ func watched(n int, async bool) (total int) {
 			close(answer)
 		}()
 	}
-	for i := 0; i < n; i++ { //trial:loop
+	for i := 0; i < n; i++ { //difftest:loop
 		level = i * i
 		if async {
 			ask <- true

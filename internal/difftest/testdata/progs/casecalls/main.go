@@ -3,7 +3,7 @@
 // literals, whose entries are stored one after the other.
 package main
 
-//trial:daily
+//difftest:daily
 
 import "fmt"
 
@@ -11,7 +11,7 @@ var calls int
 
 func f(n int) int {
 	calls++
-	for i := range 2 { //trial:loop
+	for i := range 2 { //difftest:loop
 		for k := range 500 {
 			n = (n*7 + k + i) % 13
 		}

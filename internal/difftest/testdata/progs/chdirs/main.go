@@ -20,7 +20,7 @@ func main() {
 	check(err)
 	defer top.Close()
 	check(os.MkdirAll("a/b", 0o777))
-	for i := range 6 { //trial:loop
+	for i := range 6 { //difftest:loop
 		n := 0
 		for k := range 3000 {
 			n = (n*3 + k + i) % 2003

@@ -2,8 +2,8 @@
 // returns an error; files are closed by defers; the exit status tells.
 package main
 
-//trial:args -limit 5
-//trial:exit 4
+//difftest:args -limit 5
+//difftest:exit 4
 
 import (
 	"bufio"
@@ -45,7 +45,7 @@ func run(args []string, stdout io.Writer) (err error) {
 
 func work(cfg *config) error {
 	x := 1.0
-	for i := 0; ; i++ { //trial:loop
+	for i := 0; ; i++ { //difftest:loop
 		if i >= cfg.limit {
 			return fmt.Errorf("round %d: %w", i, errLimit)
 		}

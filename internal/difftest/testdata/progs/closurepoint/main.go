@@ -15,7 +15,7 @@ func main() {
 	hits := 0
 	spin := func(n int) int {
 		x := n
-		for i := range 3 { //trial:loop
+		for i := range 3 { //difftest:loop
 			for k := range 1500 {
 				x = (x*9 + k + i) % 7001
 			}
@@ -36,7 +36,7 @@ func main() {
 	}
 	fmt.Println(a, b, down(2), hits)
 	func() {
-		for i := range 3 { //trial:loop
+		for i := range 3 { //difftest:loop
 			defer func() { hits += i; fmt.Println("deferred", i, hits) }()
 			a += spin(i)
 		}

@@ -46,7 +46,7 @@ func main() {
 	sort.Strings(m.order)
 	x := 1.0
 	m.steps = append(m.steps, func() { x = m.rules["grow"](x) }, func() { x = m.rules["dip"](x) })
-	for day := range 7 { //trial:loop
+	for day := range 7 { //difftest:loop
 		for range 300 {
 			for _, s := range m.steps {
 				s()

@@ -7,14 +7,14 @@ import "fmt"
 type S struct{ n int }
 
 func each[P *S](all []P, f func(*S) int) (sum int) {
-	for _, p := range all { //trial:loop
+	for _, p := range all { //difftest:loop
 		sum += f(p)
 	}
 	return sum
 }
 
 func total[L ~[]int, P *[3]int](l L, p P) (sum int) {
-	for i := range l { //trial:loop
+	for i := range l { //difftest:loop
 		sum += l[i] * p[i%3]
 	}
 	return sum

@@ -38,7 +38,7 @@ func main() {
 	var hist [colors]int
 	m := read
 	const big = 1 << 100
-	for i := red; i < rounds; i++ { //trial:loop
+	for i := red; i < rounds; i++ { //difftest:loop
 		const limit = 3000
 		for k := range limit {
 			hist[(color(k)*7+i)%colors]++

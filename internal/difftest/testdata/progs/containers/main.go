@@ -38,7 +38,7 @@ func main() {
 	seats := ring.New(4)
 	late := &job{due: 1000, id: -1}
 	heap.Push(q, late)
-	for now := range 8 { //trial:loop
+	for now := range 8 { //difftest:loop
 		for k := range 50 {
 			heap.Push(q, &job{due: (now*31 + k*17) % 101, id: now*100 + k})
 		}

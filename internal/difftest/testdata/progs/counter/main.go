@@ -26,7 +26,7 @@ func main() {
 	tick := func() int { count++; return count }
 	add, reset := accumulator(10)
 	other, _ := accumulator(1000)
-	for step := 0; step < 8; step++ { //trial:loop
+	for step := 0; step < 8; step++ { //difftest:loop
 		if step == 4 {
 			reset()
 		}

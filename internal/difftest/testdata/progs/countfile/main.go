@@ -10,7 +10,7 @@ import (
 	"strconv"
 	"strings"
 
-	"trial/moment"
+	"progs/moment"
 )
 
 func check(err error) {
@@ -24,7 +24,7 @@ func main() {
 	open, err := os.OpenFile("total", os.O_RDWR|os.O_CREATE, 0o644)
 	check(err)
 	defer open.Close()
-	for i := range 12 { //trial:loop
+	for i := range 12 { //difftest:loop
 		moment.Pass()
 		text, err := os.ReadFile("count")
 		check(err)

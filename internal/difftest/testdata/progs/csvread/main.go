@@ -22,7 +22,7 @@ func main() {
 	r.Comment = '#'
 	w := csv.NewWriter(os.Stdout)
 	sum := 0
-	for { //trial:loop
+	for { //difftest:loop
 		row, err := r.Read()
 		if errors.Is(err, io.EOF) {
 			break

@@ -28,7 +28,7 @@ func main() {
 	cities["a"].heat = 100
 	here := cities["a"]
 	visits := map[*city]int{}
-	for step := range 9 { //trial:loop
+	for step := range 9 { //difftest:loop
 		for range 50 {
 			for _, n := range names {
 				c := cities[n]

@@ -27,7 +27,7 @@ func block(n int) (h uint32) {
 		defer func(s string) { fmt.Println(s, what) }(what + "!")
 		what += "?"
 	}
-	for i := range n { //trial:loop
+	for i := range n { //difftest:loop
 		h ^= work(i)
 		fmt.Println(i, h)
 	}
@@ -35,7 +35,7 @@ func block(n int) (h uint32) {
 }
 
 func safe(n int) (err error) {
-	for i := range n { //trial:loop
+	for i := range n { //difftest:loop
 		defer func() {
 			if r := recover(); r != nil {
 				err = errors.Join(err, fmt.Errorf("%d: %v", i, r))
@@ -46,19 +46,19 @@ func safe(n int) (err error) {
 		}()
 		fmt.Println("safe", i, work(i))
 	}
-	for j := 0; j < 2; j++ { //trial:loop
+	for j := 0; j < 2; j++ { //difftest:loop
 		for k := range 2 {
 			defer fmt.Println("inner", j, k, work(j+k))
 		}
 	}
-	for i := range 2 { //trial:loop
+	for i := range 2 { //difftest:loop
 		fmt.Println("after", i, work(i))
 	}
 	panic("first")
 }
 
 func each[T any](list []T) {
-	for i, v := range list { //trial:loop
+	for i, v := range list { //difftest:loop
 		defer func(before T) { fmt.Println(i, v, before) }(list[0])
 		fmt.Println(work(i))
 	}

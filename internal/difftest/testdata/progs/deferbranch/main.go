@@ -5,7 +5,7 @@ package main
 import "fmt"
 
 func work(n int) (s int) {
-	for i := range 2 { //trial:loop
+	for i := range 2 { //difftest:loop
 		for k := range 1000 {
 			s = (s*3 + k*n + i) % 2003
 		}
@@ -38,7 +38,7 @@ func leaves(n int) (sum int) {
 	case 0:
 		defer func() { fmt.Println("at the end", sum) }()
 	case 1:
-		for i := range 2 { //trial:loop
+		for i := range 2 { //difftest:loop
 			sum += i * n
 			fmt.Println("case", n, sum)
 		}

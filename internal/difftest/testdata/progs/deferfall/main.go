@@ -2,7 +2,7 @@
 // if that was reached by fallthrough.
 package main
 
-//trial:daily
+//difftest:daily
 
 import "fmt"
 
@@ -12,7 +12,7 @@ func falls(n int) (sum int) {
 		defer func() { fmt.Println("fell", sum) }()
 		fallthrough
 	case 1:
-		for i := range 3 { //trial:loop
+		for i := range 3 { //difftest:loop
 			for k := range 500 {
 				sum = (sum*7 + k + i) % 1013
 			}
@@ -41,7 +41,7 @@ func chain(n int) {
 		x++
 		fallthrough
 	case 2:
-		for i := range 2 { //trial:loop
+		for i := range 2 { //difftest:loop
 			for k := range 500 {
 				x = (x*7 + k + i) % 1013
 			}
@@ -49,7 +49,7 @@ func chain(n int) {
 		fallthrough
 	case 3:
 		defer fmt.Println("three", x)
-		for i := range 2 { //trial:loop
+		for i := range 2 { //difftest:loop
 			for k := range 500 {
 				x = (x*7 + k + i) % 1013
 			}

@@ -2,7 +2,7 @@
 // variables, nil checks, and the order of their effects.
 package main
 
-//trial:daily
+//difftest:daily
 
 import "fmt"
 
@@ -32,7 +32,7 @@ func run(m map[string]int, n int) (out string, err error) {
 		}
 	}()
 	x := n
-	for i := range 4 { //trial:loop
+	for i := range 4 { //difftest:loop
 		for k := range 2000 {
 			x = (x*3 + k) % 1009
 		}

@@ -13,7 +13,7 @@ func (s *stack) pop(i int, what string) {
 
 func climb(s *stack, n int) (h uint32) {
 	h = 7
-	for i := range n { //trial:loop
+	for i := range n { //difftest:loop
 		for k := range 2000 {
 			h = h*16777619 ^ uint32(k+i)
 		}

@@ -24,7 +24,7 @@ func process(r *resource, n int) (sum int, err error) {
 		extra := n * 100
 		defer func(base int) { sum += base + extra }(n)
 	}
-	for i := 0; i < 3; i++ { //trial:loop
+	for i := 0; i < 3; i++ { //difftest:loop
 		r.uses++
 		for k := range 3000 {
 			sum = (sum + k*n + i) % 1999

@@ -23,7 +23,7 @@ func (quick) step(x int) int { return x + 1 }
 
 func later(n *int) {
 	//cairn:point
-	for i := 0; i < 3; i++ { //trial:loop
+	for i := 0; i < 3; i++ { //difftest:loop
 		fmt.Println("later", i, *n)
 		*n++
 	}

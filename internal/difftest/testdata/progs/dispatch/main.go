@@ -60,7 +60,7 @@ func main() {
 	first := newton(2)
 	list := []solver{&bisect{0, 10}, &first, series{[]float64{1, 2, 3}, &first}}
 	best := map[string]float64{}
-	for round := range 7 { //trial:loop
+	for round := range 7 { //difftest:loop
 		var line strings.Builder
 		for _, s := range list {
 			v := s.step(round)

@@ -11,7 +11,7 @@ func main() {
 	start := time.Now()
 	last := start
 	var slow time.Duration
-	for i := range 6 { //trial:loop
+	for i := range 6 { //difftest:loop
 		s := 0
 		for k := range 20000 {
 			s = (s + k*k) % 977

@@ -22,7 +22,7 @@ type world struct {
 }
 
 func (w *world) run(steps int) (sum int) {
-	for s := 0; s < steps; s++ { //trial:loop
+	for s := 0; s < steps; s++ { //difftest:loop
 		for i := range 4000 {
 			w.field[i%32] = (w.field[(i+7)%32] + i*s) % 251
 		}

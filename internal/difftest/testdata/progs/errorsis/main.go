@@ -49,7 +49,7 @@ func attempt(n int) error {
 func main() {
 	var all []error
 	var last error
-	for n := range 8 { //trial:loop
+	for n := range 8 { //difftest:loop
 		if err := attempt(n); err != nil {
 			last = err
 			all = append(all, fmt.Errorf("try %d: %w", n, err))

@@ -2,7 +2,7 @@
 // leads to a point and changes them, as the Go compiler does it.
 package main
 
-//trial:daily
+//difftest:daily
 
 import "fmt"
 
@@ -31,7 +31,7 @@ type prog struct {
 
 func (p *prog) run() int {
 	s := 0
-	for k := range 3 { //trial:loop
+	for k := range 3 { //difftest:loop
 		s += k*p.x + 1
 	}
 	p.x += 2

@@ -2,7 +2,7 @@
 // deferred calls that must not run.
 package main
 
-//trial:exit 3
+//difftest:exit 3
 
 import (
 	"fmt"
@@ -21,7 +21,7 @@ func main() {
 	defer fmt.Println("never shown either")
 	var errs []error
 	n := 0
-	for i := 0; ; i++ { //trial:loop
+	for i := 0; ; i++ { //difftest:loop
 		for k := range 5000 {
 			n = (n*5 + k + i) % 6007
 		}

@@ -1,7 +1,7 @@
 // Command fatal covers log.Fatal after some rounds: exit status 1.
 package main
 
-//trial:exit 1
+//difftest:exit 1
 
 import (
 	"fmt"
@@ -13,7 +13,7 @@ func main() {
 	log.SetFlags(0)
 	log.SetOutput(os.Stdout)
 	limit := 40
-	for x := 1; ; x += x { //trial:loop
+	for x := 1; ; x += x { //difftest:loop
 		s := 0
 		for k := range 3000 {
 			s += k % x

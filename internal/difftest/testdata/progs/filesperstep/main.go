@@ -2,7 +2,7 @@
 // removed within one step: one result file per step, as simulations do.
 package main
 
-//trial:daily
+//difftest:daily
 
 import (
 	"fmt"
@@ -17,7 +17,7 @@ func main() {
 	}
 	wave := make([]float64, 32)
 	wave[5] = 1
-	for frame := range 6 { //trial:loop
+	for frame := range 6 { //difftest:loop
 		for range 100 {
 			for i := 1; i < len(wave)-1; i++ {
 				wave[i] += (wave[i-1] - 2*wave[i] + wave[i+1]) * 0.1

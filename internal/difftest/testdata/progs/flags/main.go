@@ -1,7 +1,7 @@
 // Command flags covers flag parsing, os.Args and flag.Args inside the loop.
 package main
 
-//trial:args -n 6 -name=ü -v -rate 2.5 -tag x -tag y one two
+//difftest:args -n 6 -name=ü -v -rate 2.5 -tag x -tag y one two
 
 import (
 	"flag"
@@ -26,7 +26,7 @@ func main() {
 	flag.Var(&list, "tag", "tags")
 	flag.Parse()
 	x := 1.0
-	for i := 0; i < *n; i++ { //trial:loop
+	for i := 0; i < *n; i++ { //difftest:loop
 		for range 1000 {
 			x = x*0.999 + *rate
 		}

@@ -5,7 +5,7 @@ package main
 import "fmt"
 
 func f(n int) int {
-	for i := range 2 { //trial:loop
+	for i := range 2 { //difftest:loop
 		for k := range 500 {
 			n = (n*7 + k + i) % 13
 		}
@@ -14,7 +14,7 @@ func f(n int) int {
 }
 
 func main() {
-	for i := f(1) % 2; f(i) >= 0 && i < 9; i += f(i)%2 + 1 { //trial:loop
+	for i := f(1) % 2; f(i) >= 0 && i < 9; i += f(i)%2 + 1 { //difftest:loop
 		if i == 2 {
 			continue
 		}
@@ -24,7 +24,7 @@ func main() {
 		}
 	}
 	a, i := []int{}, 0
-	for len(a) < 4 { //trial:loop
+	for len(a) < 4 { //difftest:loop
 		a, i = append(a, f(i)), i+1
 		fmt.Println(a)
 	}

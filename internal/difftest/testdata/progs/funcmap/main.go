@@ -2,7 +2,7 @@
 // main loop, and functions compared with nil.
 package main
 
-//trial:args heat -n 5
+//difftest:args heat -n 5
 
 import (
 	"flag"
@@ -20,7 +20,7 @@ type mode struct {
 func heat(n int) float64 {
 	rod := make([]float64, 50)
 	rod[0] = 100
-	for step := range n { //trial:loop
+	for step := range n { //difftest:loop
 		for range 100 {
 			for i := 1; i < 49; i++ {
 				rod[i] = (rod[i-1] + rod[i+1]) / 2
@@ -33,7 +33,7 @@ func heat(n int) float64 {
 
 func wave(n int) float64 {
 	x, v := 1.0, 0.0
-	for step := range n { //trial:loop
+	for step := range n { //difftest:loop
 		for range 1000 {
 			v -= x * 0.001
 			x += v * 0.001

@@ -54,7 +54,7 @@ func main() {
 	}
 	state = start
 	mix := compose(func(x int) int { return x + calls }, func(x int) int { return x * 3 })
-	for i := range 9 { //trial:loop
+	for i := range 9 { //difftest:loop
 		v := odd()
 		fmt.Println(i, v, walk(1000+v, 9), state(), mix(i))
 	}

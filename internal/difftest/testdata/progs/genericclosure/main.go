@@ -25,7 +25,7 @@ func smoother[T number](start T) (add func(T) T, undo func()) {
 func apply[K comparable, V any](m map[K]V, keys []K, f func(K, V) V) map[K]V {
 	changed := 0
 	log := func(k K) { changed++; fmt.Println("changed", k, changed) }
-	for _, k := range keys { //trial:loop
+	for _, k := range keys { //difftest:loop
 		for range 500 {
 			m[k] = f(k, m[k])
 		}
@@ -37,7 +37,7 @@ func apply[K comparable, V any](m map[K]V, keys []K, f func(K, V) V) map[K]V {
 func main() {
 	addInt, undoInt := smoother(100)
 	addFloat, undoFloat := smoother(0.5)
-	for i := range 6 { //trial:loop
+	for i := range 6 { //difftest:loop
 		for k := range 1000 {
 			addInt(k % 50)
 			addFloat(float64(k%7) / 3)

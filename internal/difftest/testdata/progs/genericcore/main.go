@@ -12,7 +12,7 @@ func work(k int) (s int) {
 }
 
 func runes[S ~string](s S) (n int) {
-	for i, c := range s { //trial:loop
+	for i, c := range s { //difftest:loop
 		n += work(i) + int(c)
 		fmt.Println("at", i, n)
 	}
@@ -20,7 +20,7 @@ func runes[S ~string](s S) (n int) {
 }
 
 func count[N ~int](k N) (n int) {
-	for i := range k { //trial:loop
+	for i := range k { //difftest:loop
 		n += work(int(i))
 		fmt.Println("round", i, n)
 	}
@@ -29,7 +29,7 @@ func count[N ~int](k N) (n int) {
 
 func array[A ~[3]int](a A) (int, A) {
 	s := a[:]
-	for i := 0; i < 3; i++ { //trial:loop
+	for i := 0; i < 3; i++ { //difftest:loop
 		s[i] += work(i)
 		a[0]++
 	}

@@ -50,7 +50,7 @@ func walk[K cmp.Ordered, V any](n *node[K, V], f func(K, V)) {
 }
 
 func fold[T any, A number](list []T, start A, f func(A, T) A) A {
-	for i, v := range list { //trial:loop
+	for i, v := range list { //difftest:loop
 		for range 1000 {
 			start = f(start, v)
 		}
@@ -73,7 +73,7 @@ func zip[A, B any](as []A, bs []B) (ps []pair[A, B]) {
 
 func main() {
 	t := &tree[string, int]{}
-	for i, w := range []string{"m", "c", "x", "a", "d", "m"} { //trial:loop
+	for i, w := range []string{"m", "c", "x", "a", "d", "m"} { //difftest:loop
 		for range 500 {
 			t.put(w, i)
 		}

@@ -16,7 +16,7 @@ type sim[S any, P stepper[S]] struct {
 }
 
 func (s *sim[S, P]) run() S {
-	for !s.by.done(s.state) { //trial:loop
+	for !s.by.done(s.state) { //difftest:loop
 		s.state = s.by.step(s.state)
 		s.steps++
 		fmt.Println("step", s.steps, s.state)

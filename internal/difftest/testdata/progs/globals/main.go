@@ -3,7 +3,7 @@
 // blank ones.
 package main
 
-//trial:daily
+//difftest:daily
 
 import (
 	"errors"
@@ -64,7 +64,7 @@ func step(i int) error {
 
 func main() {
 	counters.m = map[int]bool{}
-	for i := 0; errLast == nil; i++ { //trial:loop
+	for i := 0; errLast == nil; i++ { //difftest:loop
 		errLast = step(i)
 		counters.m[i*i%7] = true
 		if i == 3 {

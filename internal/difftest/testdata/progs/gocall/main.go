@@ -15,7 +15,7 @@ func f(n int) int {
 func main() {
 	sum := 0
 	done := make(chan int, 2)
-	for i := range 6 { //trial:loop
+	for i := range 6 { //difftest:loop
 		go func(n int) { done <- n + f(n) }(f(i))
 		go send(done, f(sum))
 		sum = (sum*3 + <-done + <-done) % 5003

@@ -16,7 +16,7 @@ func work(seed int) (h uint32) {
 }
 
 func step(n int) (h uint32) {
-	for i := range n { //trial:loop
+	for i := range n { //difftest:loop
 		h ^= work(i)
 		fmt.Println("step", i, h)
 	}
@@ -34,7 +34,7 @@ retry:
 		err = errors.New("negative")
 		goto out
 	}
-	for i := 0; i < n; i++ { //trial:loop
+	for i := 0; i < n; i++ { //difftest:loop
 		if work(i)%uint32(n+1) == 0 && tries < 3 {
 			fmt.Println("again", i, tries)
 			goto retry
@@ -65,7 +65,7 @@ func enters(n int) (sum int) {
 	sum = 100
 again:
 	tries++
-	for i := range n { //trial:loop
+	for i := range n { //difftest:loop
 		sum += int(work(i) % 7)
 	}
 	if tries < 3 {

@@ -9,7 +9,7 @@ top:
 	if laps > 2 {
 		goto done
 	}
-	for ; i < limit; i++ { //trial:loop
+	for ; i < limit; i++ { //difftest:loop
 		for k := range 2000 {
 			sum = (sum + k*i) % 1999
 		}

@@ -15,7 +15,7 @@ func main() {
 	}
 	z := gzip.NewWriter(f)
 	x := uint32(7)
-	for i := range 6 { //trial:loop
+	for i := range 6 { //difftest:loop
 		for range 2000 {
 			x ^= x << 13
 			x ^= x >> 17

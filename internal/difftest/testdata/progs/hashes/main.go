@@ -17,7 +17,7 @@ func main() {
 	sum := sha256.New()
 	list := []hash.Hash{sum, md5.New(), crc32.NewIEEE(), fnv.New64a()}
 	block := make([]byte, 100)
-	for i := range 9 { //trial:loop
+	for i := range 9 { //difftest:loop
 		for k := range block {
 			block[k] = byte(k*i + int(block[(k+1)%100]))
 		}

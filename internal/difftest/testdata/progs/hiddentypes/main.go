@@ -16,7 +16,7 @@ func (a) b(n int) int { return work(n) + 1 }
 func a_b(n int) int { return work(n) + 2 }
 
 func work(n int) (s int) {
-	for i := range 2 { //trial:loop
+	for i := range 2 { //difftest:loop
 		s += i + n
 	}
 	fmt.Println("work", n, s)

@@ -2,13 +2,13 @@
 // functions, and variables that init changed and the program changes again.
 package main
 
-//trial:supervised
+//difftest:supervised
 
 import (
 	"fmt"
 
-	"trial/initorder/conf"
-	"trial/initorder/unit"
+	"progs/initorder/conf"
+	"progs/initorder/unit"
 )
 
 var (
@@ -37,7 +37,7 @@ func less(n int) int { return n - unit.Size }
 
 func main() {
 	n := 1
-	for i := range 6 { //trial:loop
+	for i := range 6 { //difftest:loop
 		for k := range 2000 {
 			n = (n + k*i) % 997
 		}

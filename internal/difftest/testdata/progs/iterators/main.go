@@ -37,7 +37,7 @@ func pairs[T any](list []T) iter.Seq2[T, T] {
 func main() {
 	longest := map[int]int{}
 	var peaks []int
-	for n := 27; n < 35; n++ { //trial:loop
+	for n := 27; n < 35; n++ { //difftest:loop
 		peak := 0
 		for step, v := range collatz(n) {
 			if v > 9000 && step > 75 {

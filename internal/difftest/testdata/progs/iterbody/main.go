@@ -14,7 +14,7 @@ func main() {
 	for _, name := range slices.Sorted(maps.Keys(weights)) {
 		total += weights[name]
 	}
-	for i, w := range slices.Backward([]int{5, 6, 7, 8, 9}) { //trial:loop
+	for i, w := range slices.Backward([]int{5, 6, 7, 8, 9}) { //difftest:loop
 		for k := range 3000 {
 			total = (total*3 + k*w + i) % 6007
 		}

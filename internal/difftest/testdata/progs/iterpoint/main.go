@@ -31,7 +31,7 @@ func main() {
 		cells[i] = float64(i * i % 17)
 	}
 	last := 0.0
-	for step := 1; step <= 6; step++ { //trial:loop
+	for step := 1; step <= 6; step++ { //difftest:loop
 		for i, j := range grid(4) {
 			if i == j {
 				continue

@@ -23,7 +23,7 @@ var number = regexp.MustCompile(`\d+`)
 func main() {
 	d := &doc{ID: 1, Attrs: map[string]any{"x": 1.5}, Raw: json.RawMessage(`{"a":1}`)}
 	var loose any
-	for i := range 6 { //trial:loop
+	for i := range 6 { //difftest:loop
 		d = &doc{ID: i, Child: d, Tags: append(d.Tags, fmt.Sprint("t", i)), Attrs: map[string]any{"i": i}, Names: map[string]string{"k": strings.Repeat("v", i)}}
 		text, err := json.Marshal(d)
 		if err != nil {

@@ -21,7 +21,7 @@ func main() {
 	}
 	clusters := []*cluster{{center: pts[0]}, {center: pts[1]}, {center: pts[2]}, {center: pts[5]}}
 	owner := map[pt]*cluster{}
-	for round := 0; ; round++ { //trial:loop
+	for round := 0; ; round++ { //difftest:loop
 		changed := 0
 		for _, c := range clusters {
 			c.members = c.members[:0]

@@ -23,7 +23,7 @@ even:
 func main() {
 	seen := 0
 outer:
-	for round := 0; ; round++ { //trial:loop
+	for round := 0; ; round++ { //difftest:loop
 		fmt.Println("round", round, classify(round*61), seen)
 	inner:
 		for i := 0; i < 200; i++ {

@@ -20,14 +20,14 @@ func pair(n int) (int, int) {
 func main() {
 	var a [6]int
 	x := 5
-	for i := 0; i < 4; i++ { //trial:loop
+	for i := 0; i < 4; i++ { //difftest:loop
 		s, _ := pair(i)
 		a[x], x = s, i
 	}
 	fmt.Println(a, x)
 	head := &node{v: -1}
 	tail := head
-	for i := 0; i < 4; i++ { //trial:loop
+	for i := 0; i < 4; i++ { //difftest:loop
 		s, _ := pair(i)
 		n := &node{v: s}
 		tail.next, tail = n, n

@@ -62,7 +62,7 @@ func lexWord(l *lexer) stateFn {
 func main() {
 	sum := 0
 	l := &lexer{in: []rune("x1 = größe*(7+42)")}
-	for state := stateFn(lexAny); state != nil; { //trial:loop
+	for state := stateFn(lexAny); state != nil; { //difftest:loop
 		for k := range 1000 {
 			sum = (sum*3 + k + l.pos) % 4099
 		}

@@ -43,7 +43,7 @@ func main() {
 	for _, i := range []int{1, 18, 32, 33, 34, 70, 71, 72, 73, 90} {
 		a.cells[i] = true
 	}
-	for gen := 0; gen < 12; gen++ { //trial:loop
+	for gen := 0; gen < 12; gen++ { //difftest:loop
 		odd := a.step(b)
 		a, b = b, a
 		if gen%4 == 3 {

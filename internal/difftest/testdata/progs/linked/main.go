@@ -47,7 +47,7 @@ func main() {
 		c.push(i * 3)
 	}
 	sum := 0
-	for at := c.head; at != nil; at = at.next { //trial:loop
+	for at := c.head; at != nil; at = at.next { //difftest:loop
 		for k := range 2000 {
 			sum = (sum*7 + at.value + k) % 30011
 		}

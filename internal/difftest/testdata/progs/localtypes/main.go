@@ -27,7 +27,7 @@ func run(n int) (sum uint32) {
 		"first": func(c *cell) uint32 { total += c.r[0]; return total },
 		"last":  func(c *cell) uint32 { return c.r[width] },
 	}
-	for i := range n { //trial:loop
+	for i := range n { //difftest:loop
 		c := &cell{next: first}
 		for k := range c.r {
 			c.r[k] = work(i * k)
@@ -50,7 +50,7 @@ func run(n int) (sum uint32) {
 func other(n int) {
 	type cell struct{ a, b string } // the name is taken by now
 	cells := []cell{{"x", "y"}}
-	for i := range n { //trial:loop unsaved
+	for i := range n { //difftest:loop unsaved
 		cells = append(cells, cell{fmt.Sprint(i), fmt.Sprint(work(i))})
 		fmt.Println(cells[len(cells)-1])
 	}

@@ -19,7 +19,7 @@ func main() {
 	log.SetFlags(log.Lshortfile | log.Lmsgprefix)
 	log.SetOutput(os.Stdout)
 	own := log.New(os.Stdout, "own: ", log.Lshortfile)
-	for i := 1; i < 8; i++ { //trial:loop
+	for i := 1; i < 8; i++ { //difftest:loop
 		log.SetPrefix(fmt.Sprintf("[%d] ", i))
 		log.Println("begin", fib(i*2))
 		if i == 4 {

@@ -5,7 +5,7 @@
 // functions of stored.go can't be left, those of selects.go assign in selects.
 package main
 
-//trial:daily
+//difftest:daily
 
 import (
 	"errors"
@@ -15,7 +15,7 @@ import (
 
 // bubble sorts until nothing was swapped.
 func bubble(a []int) []int {
-	for swapped := true; swapped; { //trial:loop
+	for swapped := true; swapped; { //difftest:loop
 		swapped = false
 		for i := 1; i < len(a); i++ {
 			if a[i-1] > a[i] {
@@ -30,10 +30,10 @@ func bubble(a []int) []int {
 // both has a point in each of two loops, and a flag that is declared outside.
 func both(a []int) (passes int) {
 	changed := true
-	for changed { //trial:loop
+	for changed { //difftest:loop
 		changed = false
 		passes++
-		for i := 1; i < len(a); i++ { //trial:loop
+		for i := 1; i < len(a); i++ { //difftest:loop
 			if a[i-1] < a[i] {
 				a[i-1], a[i] = a[i], a[i-1]
 				changed = true
@@ -46,7 +46,7 @@ func both(a []int) (passes int) {
 // newton has a condition of floats.
 func newton(x float64) float64 {
 	guess := x
-	for diff := 1.0; diff > 1e-9; { //trial:loop
+	for diff := 1.0; diff > 1e-9; { //difftest:loop
 		next := (guess + x/guess) / 2
 		diff = math.Abs(next - guess)
 		guess = next
@@ -57,7 +57,7 @@ func newton(x float64) float64 {
 // more has a counter beside the flag, and a post statement.
 func more(n int) (list []int) {
 	more := true
-	for i := 0; more; i++ { //trial:loop
+	for i := 0; more; i++ { //difftest:loop
 		more = false
 		list = append(list, i*i)
 		if i < n {
@@ -71,7 +71,7 @@ func more(n int) (list []int) {
 func labelled(n int) (out []string) {
 	tries := 0
 outer:
-	for again := true; again; tries++ { //trial:loop
+	for again := true; again; tries++ { //difftest:loop
 		again = tries < n
 		for j := range 3 {
 			if (tries+j)%2 == 0 {
@@ -94,7 +94,7 @@ type node struct {
 // pointers has a condition on a pointer, that each iteration computes anew.
 func pointers(n *node) (sum int) {
 	rest := n
-	for at := n; at != nil; { //trial:loop
+	for at := n; at != nil; { //difftest:loop
 		at = nil
 		sum += rest.n
 		if rest.next != nil {
@@ -109,7 +109,7 @@ func pointers(n *node) (sum int) {
 func lengths(n int) (levels []int) {
 	level := []int{n}
 	var was []int
-	for was = level; len(was) > 0; { //trial:loop
+	for was = level; len(was) > 0; { //difftest:loop
 		was = nil
 		for _, k := range level {
 			if k > 1 {
@@ -126,7 +126,7 @@ func lengths(n int) (levels []int) {
 // overwritten.
 func words(s string) (out []string) {
 	last := "?"
-	for i := 0; last != "" && i < 20; i++ { //trial:loop
+	for i := 0; last != "" && i < 20; i++ { //difftest:loop
 		last = ""
 		if i < len(s) {
 			last = s[i : i+1]
@@ -139,7 +139,7 @@ func words(s string) (out []string) {
 // failing goes on as long as there is an error.
 func failing(n int) (tries int) {
 	err := errors.New("first")
-	for err != nil { //trial:loop
+	for err != nil { //difftest:loop
 		err = nil
 		if tries++; tries < n {
 			err = fmt.Errorf("try %d", tries)
@@ -153,7 +153,7 @@ type state struct{ on, off bool }
 // fields has a condition on a part of a variable that is overwritten whole.
 func fields(n int) (list []state) {
 	s := state{on: true}
-	for s.on != s.off { //trial:loop
+	for s.on != s.off { //difftest:loop
 		s = state{len(list) < n, false}
 		list = append(list, s)
 	}
@@ -162,7 +162,7 @@ func fields(n int) (list []state) {
 
 // shadowed has variables of one name, of which the inner one is dead.
 func shadowed(n int) (sum int) {
-	for ok := true; ok; { //trial:loop
+	for ok := true; ok; { //difftest:loop
 		ok = false
 		if ok := sum < n; ok {
 			sum += 3
@@ -176,7 +176,7 @@ func shadowed(n int) (sum int) {
 // loop, which may have ended by its condition or by a break.
 func lasts(n int) (int, string) {
 	last, how := -1, "condition"
-	for i, on := 0, true; on; i++ { //trial:loop
+	for i, on := 0, true; on; i++ { //difftest:loop
 		last, on = i*7, i < n
 		if i > 40 {
 			how = "break"
@@ -192,7 +192,7 @@ func turns(n int) (sum int) {
 again:
 	if on {
 		on = false
-		for i := range 3 { //trial:loop
+		for i := range 3 { //difftest:loop
 			sum += i + n
 		}
 		on = sum < 50
@@ -204,7 +204,7 @@ again:
 // chosen has its flag in a switch and in a select.
 func chosen(n int) (out []int) {
 	ch := make(chan int, 1)
-	for run := true; run; { //trial:loop
+	for run := true; run; { //difftest:loop
 		run = false
 		switch len(out) % 3 {
 		case 0:
@@ -229,7 +229,7 @@ func chosen(n int) (out []int) {
 func turned(m [][]int) (sum int) {
 	for _, row := range m {
 		for k := 0; k < 2; k++ {
-			for dirty := true; dirty; { //trial:loop
+			for dirty := true; dirty; { //difftest:loop
 				dirty = false
 				for i := range row {
 					if row[i] > 3 {
@@ -246,7 +246,7 @@ func turned(m [][]int) (sum int) {
 
 // recursive calls itself from such a loop.
 func recursive(n int) (sum int) {
-	for left := n; left > 0; { //trial:loop
+	for left := n; left > 0; { //difftest:loop
 		k := left
 		left = 0
 		sum += k + recursive(k/2)
@@ -259,7 +259,7 @@ func recursive(n int) (sum int) {
 
 func seq(n int) func(func(int) bool) {
 	return func(yield func(int) bool) {
-		for i, on := 0, true; on; i++ { //trial:loop unsaved
+		for i, on := 0, true; on; i++ { //difftest:loop unsaved
 			on = false
 			if !yield(i) {
 				return
@@ -271,9 +271,9 @@ func seq(n int) func(func(int) bool) {
 
 // ranged ranges over a function that has such a loop, and is in one.
 func ranged(n int) (sum int) {
-	for on := true; on; { //trial:loop
+	for on := true; on; { //difftest:loop
 		on = false
-		for v := range seq(n) { //trial:loop
+		for v := range seq(n) { //difftest:loop
 			sum += v
 		}
 		on = sum < 30
@@ -285,7 +285,7 @@ func ranged(n int) (sum int) {
 func generic[T comparable](list []T, end T) (n int) {
 	var zero T
 	at := end
-	for at != zero { //trial:loop
+	for at != zero { //difftest:loop
 		at = zero
 		if n < len(list) {
 			at = list[n]

@@ -5,7 +5,7 @@ package main
 func pump(n int) (trace []int) {
 	a, b := make(chan int, 4), make(chan int, 4)
 	last, ok, kept := -1, true, 5
-	for i := 0; i < n; i++ { //trial:loop
+	for i := 0; i < n; i++ { //difftest:loop
 		switch i % 4 {
 		case 0:
 			a <- i
@@ -53,7 +53,7 @@ func waits(n int) (sum int) {
 }
 
 func work(n int) (sum int) {
-	for i := range n { //trial:loop
+	for i := range n { //difftest:loop
 		sum += i
 	}
 	return sum

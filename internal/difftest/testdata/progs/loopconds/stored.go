@@ -13,7 +13,7 @@ type bubbles struct{ passes int }
 
 func (b *bubbles) sort(a []int) int {
 	defer func() { b.passes += 100 }()
-	for swapped := true; swapped; { //trial:loop
+	for swapped := true; swapped; { //difftest:loop
 		swapped = false
 		b.passes++
 		for i := 1; i < len(a); i++ {
@@ -25,7 +25,7 @@ func (b *bubbles) sort(a []int) int {
 
 // swap has a point, so that the flag waits for a call.
 func swap(a []int, i int) (done bool) {
-	for range 2 { //trial:loop
+	for range 2 { //difftest:loop
 		if a[i-1] > a[i] {
 			a[i-1], a[i] = a[i], a[i-1]
 			done = true
@@ -38,7 +38,7 @@ func swap(a []int, i int) (done bool) {
 func settle(step func(int) float64, note func(float64)) (n int) {
 	defer note(-1)
 	diff := 1.0
-	for ; diff > 0.01; note(diff) { //trial:loop
+	for ; diff > 0.01; note(diff) { //difftest:loop
 		diff = 0
 		diff = step(n)
 		n++
@@ -54,7 +54,7 @@ func stored() {
 	var notes []float64
 	steps := func(i int) float64 {
 		d := 0.0
-		for on := true; on; i++ { //trial:loop
+		for on := true; on; i++ { //difftest:loop
 			on = false
 			d += 1 / float64((i+1)*(i+1)*(i+1))
 			on = i%3 != 0
@@ -65,7 +65,7 @@ func stored() {
 	fmt.Println(notes)
 	var trace []int
 	walk := func(n int) {
-		for todo := []int{n}; len(todo) > 0; { //trial:loop
+		for todo := []int{n}; len(todo) > 0; { //difftest:loop
 			k := todo[0]
 			rest := todo[1:]
 			todo = nil

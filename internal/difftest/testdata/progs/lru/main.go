@@ -48,7 +48,7 @@ func main() {
 	evicted, hits := 0, 0
 	c := &lru{max: 5, ll: list.New(), items: map[string]*list.Element{}}
 	c.onEvict = func(key string, value int) { evicted = (evicted*7 + value + len(key)) % 9973 }
-	for round := range 8 { //trial:loop
+	for round := range 8 { //difftest:loop
 		for k := range 400 {
 			key := fmt.Sprint("k", (k*k+round)%11)
 			if v, ok := c.get(key); ok {

@@ -18,7 +18,7 @@ func main() {
 	const shades = " .:-=+*#%@"
 	drift := 0.01i
 	total := complex64(0)
-	for y := -1.2; y <= 1.2; y += 0.2 { //trial:loop
+	for y := -1.2; y <= 1.2; y += 0.2 { //difftest:loop
 		row := []byte{}
 		for x := -2.0; x < 0.6; x += 0.06 {
 			n := escape(complex(x, y) + drift)

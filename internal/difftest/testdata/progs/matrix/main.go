@@ -10,7 +10,7 @@ import (
 func lu(a [][]float64, perm []int) (sign float64) {
 	sign = 1
 	n := len(a)
-	for k := 0; k < n; k++ { //trial:loop
+	for k := 0; k < n; k++ { //difftest:loop
 		p := k
 		for i := k + 1; i < n; i++ {
 			if math.Abs(a[i][k]) > math.Abs(a[p][k]) {
@@ -52,7 +52,7 @@ func main() {
 	fmt.Printf("%.9f %v %.6f\n", det, perm, flat[:4])
 	m := [3][3]float64{{1, 2, 0}, {0, 1, 1}, {1, 0, 1}}
 	p := m
-	for step := range 5 { //trial:loop
+	for step := range 5 { //difftest:loop
 		var q [3][3]float64
 		for range 200 {
 			for i := range 3 {

@@ -30,7 +30,7 @@ func main() {
 	h := hooks{turn: v.turn, show: w.String} // turn holds &v, show a copy of w
 	dot := vec.dot
 	grow := (*vec).add
-	for i := range 8 { //trial:loop
+	for i := range 8 { //difftest:loop
 		for range 1000 {
 			h.turn(0.8, 0.6)
 		}

@@ -1,4 +1,4 @@
-// Package moment is for programs that the trial kills between two points.
+// Package moment is for programs that the tests kill between two points.
 package moment
 
 import (

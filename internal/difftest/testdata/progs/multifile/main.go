@@ -15,7 +15,7 @@ func main() {
 	strings := str.Fields(text) // hides the package's own name
 	fmt := fmt.Sprint("shadowed")
 	total := 0
-	for i, s := range strings { //trial:loop
+	for i, s := range strings { //difftest:loop
 		total = spin(total, len(s)+i)
 		say(i, s, total, platform)
 	}

@@ -40,7 +40,7 @@ func main() {
 	c := &cache{items: map[int]int{}}
 	var top atomic.Pointer[string]
 	sum := 0
-	for i := range 7 { //trial:loop
+	for i := range 7 { //difftest:loop
 		setup.Do(func() { fmt.Println("set up once") })
 		var wg sync.WaitGroup
 		for w := range 3 {

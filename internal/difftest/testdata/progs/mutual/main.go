@@ -24,7 +24,7 @@ func apply(op byte, args []*expr, env map[string]int) int {
 	if op == '*' {
 		acc = 1
 	}
-	for i, a := range args { //trial:loop
+	for i, a := range args { //difftest:loop
 		v := eval(a, env)
 		for k := range 1000 {
 			v = (v*3 + k) % 10007

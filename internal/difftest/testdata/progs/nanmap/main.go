@@ -16,7 +16,7 @@ func work(seed int) (h uint32) {
 }
 
 func weigh(m map[float64]int) (sum, nans int, h uint32) {
-	for k, v := range m { //trial:loop
+	for k, v := range m { //difftest:loop
 		h ^= work(v) // in any order
 		sum += v
 		if k != k {
@@ -29,7 +29,7 @@ func weigh(m map[float64]int) (sum, nans int, h uint32) {
 
 func count[K comparable](m map[K]string) int {
 	n := 0
-	for k := range m { //trial:loop
+	for k := range m { //difftest:loop
 		work(n)
 		n++
 		delete(m, k)

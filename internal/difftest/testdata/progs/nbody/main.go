@@ -45,7 +45,7 @@ func main() {
 		{pos: vec{-8, 1, 0}, vel: vec{0, -2, 0.3}, mass: 0.5},
 		{pos: vec{0, 12, -1}, vel: vec{-1.7, 0, 0}, mass: 0.1},
 	}
-	for step := 0; step < 10; step++ { //trial:loop
+	for step := 0; step < 10; step++ { //difftest:loop
 		for range 200 {
 			advance(bs, 0.001)
 		}

@@ -7,7 +7,7 @@ import "fmt"
 func main() {
 	limit := 5
 	total := 0
-	for i := 0; i < limit; i++ { //trial:loop
+	for i := 0; i < limit; i++ { //difftest:loop
 		row := 0
 		for j := 0; j <= i*100; j++ {
 			for k := j; k > 0; k /= 2 {

@@ -32,7 +32,7 @@ func main() {
 	signal.Ignore(syscall.SIGWINCH)
 	alias := tell
 	x := 1
-	for i := 0; ; i++ { //trial:loop
+	for i := 0; ; i++ { //difftest:loop
 		select {
 		case s := <-stop:
 			fmt.Println("stopped by", s)

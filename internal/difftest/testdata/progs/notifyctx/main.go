@@ -32,7 +32,7 @@ func main() {
 	defer cancel()
 	s := &step{ctx, 9}
 	x := 1
-	for s.ctx.Err() == nil { //trial:loop
+	for s.ctx.Err() == nil { //difftest:loop
 		x = s.work(x)
 		fmt.Println(s.left, x)
 		if s.left == 3 {
@@ -43,7 +43,7 @@ func main() {
 	fmt.Println(ctx.Err(), context.Cause(ctx))
 
 	// After that, several rounds in which the context has ended.
-	for i := range 3 { //trial:loop
+	for i := range 3 { //difftest:loop
 		x = s.work(x)
 		fmt.Println(i, x, errors.Is(context.Cause(ctx), context.Canceled), context.Cause(ctx))
 	}

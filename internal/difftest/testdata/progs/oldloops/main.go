@@ -8,7 +8,7 @@ func main() {
 	var fs []func() int
 	var ps []*int
 	sum := 0
-	for i := 0; i < 6; i++ { //trial:loop
+	for i := 0; i < 6; i++ { //difftest:loop
 		for k := 0; k < 3000; k++ {
 			sum = (sum*3 + k + i) % 4003
 		}
@@ -19,7 +19,7 @@ func main() {
 		ps = append(ps, &i)
 		fmt.Println(i, sum, *ps[0], fs[len(fs)-1]())
 	}
-	for i, f := range fs { //trial:loop
+	for i, f := range fs { //difftest:loop
 		sum += f() * i
 		ps = append(ps, &i)
 		fmt.Println(i, f(), sum)

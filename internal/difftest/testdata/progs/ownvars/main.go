@@ -132,7 +132,7 @@ func main() {
 	ne := nested(1)
 	in := ne()
 	first, sa := same()
-	for i := range 8 { //trial:loop
+	for i := range 8 { //difftest:loop
 		*p += 2
 		fmt.Println(i, r(), c(), a(i), up(), down(), l(), ad(), f(i), n, re(), first, sa(), deferred())
 		for _, g := range append(lo, ju...) {

@@ -5,8 +5,8 @@ package main
 import (
 	"fmt"
 
-	"trial/packages/engine"
-	"trial/packages/internal/stats"
+	"progs/packages/engine"
+	"progs/packages/internal/stats"
 )
 
 type probe struct{ seen []int }

@@ -2,7 +2,7 @@
 // have printed: exit status 2.
 package main
 
-//trial:exit 2
+//difftest:exit 2
 
 import "fmt"
 
@@ -16,7 +16,7 @@ func burn(fuel int) (heat int) {
 
 func main() {
 	defer fmt.Println("main ends")
-	for fuel := 6; ; fuel-- { //trial:loop
+	for fuel := 6; ; fuel-- { //difftest:loop
 		fmt.Println(fuel, burn(fuel))
 	}
 }

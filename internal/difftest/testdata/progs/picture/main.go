@@ -25,7 +25,7 @@ func shade(x, y int) color.Color {
 func main() {
 	img := image.NewRGBA(image.Rect(0, 0, 24, 10))
 	var last color.Color = color.Black
-	for y := range 10 { //trial:loop
+	for y := range 10 { //difftest:loop
 		for x := range 24 {
 			c := shade(x, y)
 			img.Set(x, y, c)

@@ -60,7 +60,7 @@ func pool(workers int, jobs []int, f func(int) int) []int {
 func main() {
 	jobs := []int{1, 2, 3, 4, 5}
 	offset := 0
-	for step := range 6 { //trial:loop
+	for step := range 6 { //difftest:loop
 		base := offset
 		for v := range stage(stage(source(40, step), func(x int) int { return x + base }), func(x int) int { return x % 17 }) {
 			offset += v

@@ -22,7 +22,7 @@ func feed(m meter, v int, low *int) {
 // elements points to elements of an array.
 func elements() (cells [4]int) {
 	p, q := &cells[1], &cells[2]
-	for i := 0; i < 6; i++ { //trial:loop
+	for i := 0; i < 6; i++ { //difftest:loop
 		*p += i
 		*q = *p * i
 		if i%2 == 0 {
@@ -32,7 +32,7 @@ func elements() (cells [4]int) {
 	}
 	local := [3]int{1, 2, 3}
 	last := &local[2]
-	for i := range 4 { //trial:loop
+	for i := range 4 { //difftest:loop
 		*last += i
 		cells[3] += local[2]
 	}
@@ -46,7 +46,7 @@ func main() {
 	peak := first
 	m := meter{&total, &peak}
 	var kept []*int
-	for i := 0; i < 8; i++ { //trial:loop
+	for i := 0; i < 8; i++ { //difftest:loop
 		v := i
 		for k := range 2000 {
 			v = (v*13 + k) % 1171

@@ -10,7 +10,7 @@ type leaf struct{ data []int }
 
 func (l *leaf) run(depth int) int {
 	sum := 0
-	for i := range l.data { //trial:loop
+	for i := range l.data { //difftest:loop
 		for k := range 2000 {
 			l.data[i] = (l.data[i]*5 + k + depth) % 8191
 		}

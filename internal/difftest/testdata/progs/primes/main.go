@@ -22,7 +22,7 @@ func main() {
 	}
 	var sieve [size]bool
 	count, twins, last := 0, 0, 0
-	for low := 0; low < 10*size; low += size { //trial:loop
+	for low := 0; low < 10*size; low += size { //difftest:loop
 		clear(sieve[:])
 		for _, p := range base {
 			for m := max(p*p, (low+p-1)/p*p); m < low+size; m += p {

@@ -34,7 +34,7 @@ func (s *solver) place(r int) {
 
 func main() {
 	total := 0
-	for n := 4; n <= 8; n++ { //trial:loop
+	for n := 4; n <= 8; n++ { //difftest:loop
 		s := &solver{n: n, cols: make([]bool, n), up: make([]bool, 2*n), down: make([]bool, 2*n+1), rows: make([]int, n)}
 		s.place(0)
 		total += s.count

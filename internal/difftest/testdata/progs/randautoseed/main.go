@@ -12,7 +12,7 @@ import (
 func main() {
 	rand.Seed(7) // does nothing
 	sum := 0.0
-	for i := range 6 { //trial:loop
+	for i := range 6 { //difftest:loop
 		for range 500 {
 			sum += rand.Float64()
 		}

@@ -12,7 +12,7 @@ import (
 func main() {
 	rand.Seed(2024)
 	inside := 0
-	for i := range 7 { //trial:loop
+	for i := range 7 { //difftest:loop
 		for range 2000 {
 			x, y := rand.Float64(), rand.Float64()
 			if x*x+y*y < 1 {

@@ -32,7 +32,7 @@ func main() {
 	a, b := &walker{rng: rng}, &walker{rng: rand.New(rand.NewSource(7))}
 	zipf := rand.NewZipf(rng, 1.3, 2, 1000)
 	deck := []string{"ace", "king", "queen", "jack"}
-	for i := range 8 { //trial:loop
+	for i := range 8 { //difftest:loop
 		a.walk(1000)
 		b.walk(rng.Intn(500))
 		rng.Shuffle(len(deck), func(i, j int) { deck[i], deck[j] = deck[j], deck[i] })

@@ -11,7 +11,7 @@ func main() {
 	own := rand.New(rand.NewSource(2024))
 	rand.Seed(2024)
 	same := 0
-	for i := range 6 { //trial:loop
+	for i := range 6 { //difftest:loop
 		for range 500 {
 			if rand.Int63() == own.Int63() {
 				same++

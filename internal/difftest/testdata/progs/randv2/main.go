@@ -15,7 +15,7 @@ func main() {
 	c := rand.New(cha)
 	mean, m2 := 0.0, 0.0
 	n := 0.0
-	for i := range 9 { //trial:loop
+	for i := range 9 { //difftest:loop
 		for range 1500 {
 			x := r.NormFloat64() + c.ExpFloat64()
 			n++

@@ -11,7 +11,7 @@ func main() {
 	}
 	close(jobs)
 	sum := 0
-	for job := range jobs { //trial:loop
+	for job := range jobs { //difftest:loop
 		for i := range 5000 {
 			sum = (sum*3 + job[0]*i + job[1]) % 99991
 		}

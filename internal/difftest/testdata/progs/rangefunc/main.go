@@ -50,9 +50,9 @@ func mix(x, k int) int {
 
 // find returns from the inner of two loops.
 func find(n, want int) (where int, ok bool) {
-	for i, j := range grid(n) { //trial:loop
+	for i, j := range grid(n) { //difftest:loop
 		where = mix(where, i*j)
-		for k := range count(3) { //trial:loop
+		for k := range count(3) { //difftest:loop
 			if i*j*k == want {
 				return where + k, true
 			}
@@ -66,7 +66,7 @@ func find(n, want int) (where int, ok bool) {
 
 // named returns a value where the result's name is another variable's.
 func named(n int) (x int) {
-	for i := range count(n) { //trial:loop
+	for i := range count(n) { //difftest:loop
 		x := mix(i, 3)
 		if i == 2 {
 			return x
@@ -78,7 +78,7 @@ func named(n int) (x int) {
 
 func plain(n int) (int, string, error) {
 	var last *int
-	for i := range count(n) { //trial:loop
+	for i := range count(n) { //difftest:loop
 		last = &i
 		if mix(i, 1)%3 == 1 {
 			return *last, "third", nil
@@ -92,8 +92,8 @@ func labels(n int) string {
 outer:
 	for a := 0; a < n; a++ {
 	middle:
-		for b := range count(n) { //trial:loop
-			for c := range filter(count(n), func(c int) bool { return c != b }) { //trial:loop
+		for b := range count(n) { //difftest:loop
+			for c := range filter(count(n), func(c int) bool { return c != b }) { //difftest:loop
 				s += fmt.Sprint(a, b, c, " ")
 				switch mix(a+b, c) % 5 {
 				case 0:
@@ -133,16 +133,16 @@ full:
 func captured() []func() int {
 	var list []func() int
 	total, last := 0, 0
-	for i := range count(4) { //trial:loop
+	for i := range count(4) { //difftest:loop
 		n := mix(i, total)
 		list = append(list, func() int { i++; n++; total++; return n*1000 + i*10 + total })
 		list[i]()
 	}
-	for last = range count(3) { //trial:loop
+	for last = range count(3) { //difftest:loop
 		total += mix(last, 0)
 	}
 	var pair [2]int
-	for pair[0], pair[1] = range grid(2) { //trial:loop
+	for pair[0], pair[1] = range grid(2) { //difftest:loop
 		total += pair[0] - pair[1]
 	}
 	fmt.Println("captured", total, last, pair)
@@ -161,11 +161,11 @@ func main() {
 		fmt.Println(f(), f())
 	}
 	x := 1
-	for i := range func(yield func(int) bool) { _ = yield(x) && yield(x+1) && yield(x+2) } { //trial:loop
+	for i := range func(yield func(int) bool) { _ = yield(x) && yield(x+1) && yield(x+2) } { //difftest:loop
 		x = mix(x, i)
 		fmt.Println("literal", i, x)
 	}
-	for range count(2) { //trial:loop
+	for range count(2) { //difftest:loop
 		fmt.Println("twice")
 	}
 }

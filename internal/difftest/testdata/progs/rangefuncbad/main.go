@@ -2,7 +2,7 @@
 // over, or hide a panic of its body: Go itself panics then.
 package main
 
-//trial:exit 2
+//difftest:exit 2
 
 import (
 	"fmt"
@@ -56,7 +56,7 @@ func try(what string, f func()) {
 func main() {
 	x := 0
 	try("deaf", func() {
-		for i := range deaf { //trial:loop
+		for i := range deaf { //difftest:loop
 			x = mix(x + i)
 			fmt.Println("body", i, x)
 			if i == 2 {
@@ -65,7 +65,7 @@ func main() {
 		}
 	})
 	try("swallows", func() {
-		for i := range swallows { //trial:loop
+		for i := range swallows { //difftest:loop
 			x = mix(x + i)
 			fmt.Println("body", i, x)
 			if i == 1 {
@@ -74,22 +74,22 @@ func main() {
 		}
 	})
 	try("again", func() {
-		for i := range again { //trial:loop
+		for i := range again { //difftest:loop
 			x = mix(x + i)
 			fmt.Println("body", i, x)
 			panic("body")
 		}
 	})
-	for i := range keeps { //trial:loop
+	for i := range keeps { //difftest:loop
 		x = mix(x + i)
 		fmt.Println("body", i, x)
 	}
 	try("kept", func() { kept(6) })
-	for i := range 3 { //trial:loop
+	for i := range 3 { //difftest:loop
 		x = mix(x + i)
 	}
 	fmt.Println(x)
-	for i := range deaf { //trial:loop
+	for i := range deaf { //difftest:loop
 		x = mix(x + i)
 		fmt.Println("ends", i, x)
 		if i == 2 {

@@ -2,7 +2,7 @@
 // functions, which are run when the function around the loop ends, and panics.
 package main
 
-//trial:daily
+//difftest:daily
 
 import (
 	"errors"
@@ -36,7 +36,7 @@ var mu sync.Mutex
 func late(n int) (sum int, err error) {
 	defer func() { fmt.Println("  first", sum, err) }()
 	b := bell{n}
-	for i := range count(n) { //trial:loop
+	for i := range count(n) { //difftest:loop
 		mu.Lock()
 		defer func() { sum += i; fmt.Println("  deferred", i, sum) }()
 		defer fmt.Println("  args", i, b.n, mix(i))
@@ -49,7 +49,7 @@ func late(n int) (sum int, err error) {
 			defer mu.Unlock()
 			return mix(i), errors.New("two")
 		}
-		for j := range count(2) { //trial:loop
+		for j := range count(2) { //difftest:loop
 			defer fmt.Println("  inner", i, j)
 			mix(j)
 		}
@@ -60,7 +60,7 @@ func late(n int) (sum int, err error) {
 
 func panics(n int) (out string) {
 	defer func() { out = fmt.Sprint("recovered ", recover(), " ", out) }()
-	for i := range count(n) { //trial:loop
+	for i := range count(n) { //difftest:loop
 		out += fmt.Sprint(mix(i))
 		defer func() { out += "!" }()
 		if i == 2 {
@@ -72,7 +72,7 @@ func panics(n int) (out string) {
 
 func many() {
 	for round := range 3 {
-		for i := range count(2) { //trial:loop
+		for i := range count(2) { //difftest:loop
 			defer fmt.Println("  many", round, i, mix(i))
 		}
 	}
@@ -85,7 +85,7 @@ func main() {
 	fmt.Println(panics(5))
 	fmt.Println(panics(1))
 	many()
-	for i := range count(3) { //trial:loop
+	for i := range count(3) { //difftest:loop
 		if mix(i) < 0 {
 			os.Exit(1)
 		}

@@ -2,13 +2,13 @@
 // of another package, with types of this one.
 package main
 
-//trial:daily
+//difftest:daily
 
 import (
 	"fmt"
 	"strings"
 
-	"trial/rangefuncpkg/seq"
+	"progs/rangefuncpkg/seq"
 )
 
 type particle struct {
@@ -26,7 +26,7 @@ func (p *particle) move(n int) float64 {
 }
 
 func total[T any](s *seq.Stack[T], weigh func(T) int) (sum int) {
-	for i, v := range s.Down() { //trial:loop
+	for i, v := range s.Down() { //difftest:loop
 		sum = sum*3 + weigh(v) + i
 		fmt.Println("down", i, v, sum)
 	}
@@ -35,14 +35,14 @@ func total[T any](s *seq.Stack[T], weigh func(T) int) (sum int) {
 
 func main() {
 	var all []*particle
-	for n := range seq.Squares(4) { //trial:loop
+	for n := range seq.Squares(4) { //difftest:loop
 		all = append(all, &particle{x: float64(n), v: 1})
 	}
-	for p := range seq.Filter(seq.Values(all), func(p *particle) bool { return p.x > 0 }) { //trial:loop
+	for p := range seq.Filter(seq.Values(all), func(p *particle) bool { return p.x > 0 }) { //difftest:loop
 		fmt.Printf("%.9f\n", p.move(5))
 	}
-	for s := range seq.Map(seq.Values(names{"a", "bb", "ccc"}), strings.ToUpper) { //trial:loop
-		for x := range seq.Map(seq.Filter(seq.Values(all), func(p *particle) bool { return p.v < 1 }), func(p *particle) float64 { return p.move(len(s)) }) { //trial:loop
+	for s := range seq.Map(seq.Values(names{"a", "bb", "ccc"}), strings.ToUpper) { //difftest:loop
+		for x := range seq.Map(seq.Filter(seq.Values(all), func(p *particle) bool { return p.v < 1 }), func(p *particle) float64 { return p.move(len(s)) }) { //difftest:loop
 			fmt.Printf("%s %.9f\n", s, x)
 		}
 	}
@@ -56,16 +56,16 @@ func main() {
 	}
 	fmt.Println(total(&ints, func(n int) int { return n }), total(&words, func(s string) int { return len(s) }))
 	last := 0.0
-	for i, p := range pointers.Down() { //trial:loop
+	for i, p := range pointers.Down() { //difftest:loop
 		last += p.move(i + 1)
 		if i == 1 {
 			break
 		}
 	}
-	for v := range seq.Empty[*names]() { //trial:loop
+	for v := range seq.Empty[*names]() { //difftest:loop
 		fmt.Println(v == nil)
 	}
-	for v := range seq.Empty[*particle]() { //trial:loop
+	for v := range seq.Empty[*particle]() { //difftest:loop
 		fmt.Println(v == nil, seq.Empty[int] != nil)
 	}
 	fmt.Printf("%.9f\n", last)

@@ -105,7 +105,7 @@ func main() {
 		names = names.put(s, i)
 	}
 	v := &visit{}
-	for k, n := range names.all() { //trial:loop
+	for k, n := range names.all() { //difftest:loop
 		v.work(n)
 		v.seen = append(v.seen, k)
 		fmt.Println(k, n, v.total)
@@ -117,21 +117,21 @@ func main() {
 	for i := range 6 {
 		floats = floats.put(float64(i*5%7)/2, []int{i})
 	}
-	for k := range limit(4, keys(floats.all())) { //trial:loop
+	for k := range limit(4, keys(floats.all())) { //difftest:loop
 		v.work(int(k * 2))
-		for m := range limit(2, keys(names.all())) { //trial:loop
+		for m := range limit(2, keys(names.all())) { //difftest:loop
 			v.work(len(m))
 			fmt.Println(k, m, v.total)
 		}
 	}
 	for _, w := range []walker{&list{&list{&list{nil, 3}, 2}, 1}, steps(12)} {
-		for n := range w.Walk { //trial:loop
+		for n := range w.Walk { //difftest:loop
 			v.work(n)
 			fmt.Printf("%T %d %d\n", w, n, v.total)
 		}
 	}
 	l := &list{&list{nil, 8}, 9}
-	for n := range l.Walk { //trial:loop
+	for n := range l.Walk { //difftest:loop
 		v.work(n)
 		l.n++
 		fmt.Println(n, v.total, l.n)

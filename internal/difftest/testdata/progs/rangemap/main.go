@@ -28,7 +28,7 @@ func last(n int) (visited, sum int) {
 	for i := range n {
 		m[i] = 100
 	}
-	for k, v := range m { //trial:loop
+	for k, v := range m { //difftest:loop
 		visited++
 		sum += v
 		for other := range m {
@@ -49,7 +49,7 @@ func main() {
 	}
 	results := map[string]int{}
 	visited := 0
-	for name, a := range bank { //trial:loop
+	for name, a := range bank { //difftest:loop
 		visited++
 		a.history = append(a.history, len(name))
 		results[name] = digest(a, 7)

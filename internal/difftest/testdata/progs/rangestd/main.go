@@ -19,7 +19,7 @@ func mix(x, k int) int {
 type words []string
 
 func first(w words, want int) (string, bool) {
-	for i, s := range slices.All(w) { //trial:loop
+	for i, s := range slices.All(w) { //difftest:loop
 		if mix(i, len(s))%5 == want {
 			return s, true
 		}
@@ -30,9 +30,9 @@ func first(w words, want int) (string, bool) {
 
 func backward[T any](list []T, f func(T) int) (x int) {
 outer:
-	for i, v := range slices.Backward(list) { //trial:loop
+	for i, v := range slices.Backward(list) { //difftest:loop
 		v := f(v)
-		for k := range slices.Values([]int{1, 2, 3}) { //trial:loop
+		for k := range slices.Values([]int{1, 2, 3}) { //difftest:loop
 			if v+k == i {
 				continue outer
 			}
@@ -48,38 +48,38 @@ func main() {
 	fmt.Println(first(words{"a", "bb", "ccc", "dddd"}, 2))
 	fmt.Println(backward([]string{"x", "yyyy", "z", "w"}, func(s string) int { return len(s) }), backward([]int{3, 1, 2}, func(n int) int { return n }))
 	m := map[string]int{"a": 3, "b": 1, "c": 2}
-	for k, v := range maps.All(m) { //trial:loop
+	for k, v := range maps.All(m) { //difftest:loop
 		x += mix(v, len(k))
 		m[k]++
 	}
 	n := 0
-	for k := range maps.Keys(m) { //trial:loop
+	for k := range maps.Keys(m) { //difftest:loop
 		n += m[k] * mix(1, m[k])
 	}
-	for v := range maps.Values(m) { //trial:loop
+	for v := range maps.Values(m) { //difftest:loop
 		n += mix(v, 2)
 	}
-	for range maps.Values(m) { //trial:loop
+	for range maps.Values(m) { //difftest:loop
 		x = mix(x, 1)
 	}
 	fmt.Println(x, n, m)
 	var funcs []func() int
-	for c := range slices.Chunk([]int{1, 2, 3, 4, 5, 6, 7}, 3) { //trial:loop
+	for c := range slices.Chunk([]int{1, 2, 3, 4, 5, 6, 7}, 3) { //difftest:loop
 		x = mix(x, len(c))
 		c[0] = x
 		funcs = append(funcs, func() int { c[0]++; return c[0] })
 		fmt.Println(c, x, funcs[0]())
 	}
 	var last string
-	for last = range strings.SplitSeq("alpha,beta,,gamma,delta", ",") { //trial:loop
+	for last = range strings.SplitSeq("alpha,beta,,gamma,delta", ",") { //difftest:loop
 		x = mix(x, len(last))
 		if last == "gamma" {
 			break
 		}
 		fmt.Println(last, x)
 	}
-	for line := range strings.Lines("one\ntwo\nthree") { //trial:loop
-		for f := range strings.FieldsSeq(strings.ReplaceAll(line, "o", " o ")) { //trial:loop
+	for line := range strings.Lines("one\ntwo\nthree") { //difftest:loop
+		for f := range strings.FieldsSeq(strings.ReplaceAll(line, "o", " o ")) { //difftest:loop
 			x = mix(x, len(f))
 			fmt.Printf("%q %d\n", f, x)
 		}

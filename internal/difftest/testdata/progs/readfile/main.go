@@ -34,7 +34,7 @@ func main() {
 	numbers := bufio.NewReader(g)
 	words := bufio.NewScanner(f)
 	total := 0
-	for words.Scan() { //trial:loop
+	for words.Scan() { //difftest:loop
 		total += score(words.Text())
 		line, err := numbers.ReadString('\n')
 		if err != nil && err != io.EOF {

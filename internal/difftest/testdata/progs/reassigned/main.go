@@ -14,7 +14,7 @@ type (
 )
 
 func (f *first) next(trace *[]string) step {
-	for i := range 3 { //trial:loop
+	for i := range 3 { //difftest:loop
 		*trace = append(*trace, fmt.Sprint("first ", f.n, i))
 	}
 	if f.n > 2 {
@@ -24,7 +24,7 @@ func (f *first) next(trace *[]string) step {
 }
 
 func (s second) next(trace *[]string) step {
-	for i := 0; i < 2; i++ { //trial:loop
+	for i := 0; i < 2; i++ { //difftest:loop
 		*trace = append(*trace, fmt.Sprint("second ", s.from.n, i))
 	}
 	return &first{s.from.n + 1}
@@ -42,7 +42,7 @@ func machine(trace *[]string) {
 type state func(n *int) state
 
 func start(n *int) state {
-	for range 3 { //trial:loop
+	for range 3 { //difftest:loop
 		*n++
 	}
 	if *n > 20 {
@@ -52,7 +52,7 @@ func start(n *int) state {
 }
 
 func middle(n *int) state {
-	for range 2 { //trial:loop
+	for range 2 { //difftest:loop
 		*n += 2
 	}
 	return start
@@ -101,7 +101,7 @@ type advancer[T any] interface {
 }
 
 func (c *cell) advance() *cell {
-	for range 2 { //trial:loop
+	for range 2 { //difftest:loop
 		c.n++
 	}
 	return &cell{c.n + 1}
@@ -131,7 +131,7 @@ var current *func(n int) int
 
 func grow(n int) (s int) {
 	*current = shrink
-	for i := range 3 { //trial:loop
+	for i := range 3 { //difftest:loop
 		s += n + i
 	}
 	return s
@@ -139,7 +139,7 @@ func grow(n int) (s int) {
 
 func shrink(n int) (s int) {
 	*current = grow
-	for i := range 2 { //trial:loop
+	for i := range 2 { //difftest:loop
 		s -= n * i
 	}
 	return s

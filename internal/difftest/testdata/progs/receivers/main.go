@@ -15,7 +15,7 @@ type id string
 type stack[T any] []T
 
 func (l ints) total() (s int) {
-	for i, v := range l { //trial:loop
+	for i, v := range l { //difftest:loop
 		for k := range 700 {
 			s = (s + v*k) % 977
 		}
@@ -25,13 +25,13 @@ func (l ints) total() (s int) {
 }
 
 func (l *ints) grow(n int) {
-	for range n { //trial:loop
+	for range n { //difftest:loop
 		*l = append(*l, len(*l)*3)
 	}
 }
 
 func (b bag) count(words string) bag {
-	for _, w := range strings.Fields(words) { //trial:loop
+	for _, w := range strings.Fields(words) { //difftest:loop
 		b[w]++
 	}
 	return b
@@ -40,7 +40,7 @@ func (b bag) count(words string) bag {
 func (o op) twice(n int) int { return o(o(n)) }
 
 func (g grid) turned() grid {
-	for i := range 4 { //trial:loop
+	for i := range 4 { //difftest:loop
 		g[0], g[1], g[2] = g[1]+i, g[2], g[0]
 	}
 	return g
@@ -49,14 +49,14 @@ func (g grid) turned() grid {
 func (g *grid) turn() { *g = g.turned() }
 
 func (i id) repeat(n int) (s id) {
-	for range n { //trial:loop
+	for range n { //difftest:loop
 		s += i
 	}
 	return s
 }
 
 func (s *stack[T]) push(vs ...T) *stack[T] {
-	for _, v := range vs { //trial:loop
+	for _, v := range vs { //difftest:loop
 		*s = append(*s, v)
 	}
 	return s

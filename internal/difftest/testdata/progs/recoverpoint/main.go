@@ -6,7 +6,7 @@ import "fmt"
 
 func dig(depth, rock int) (meters int) {
 	defer func() { fmt.Println("up", depth, meters) }()
-	for i := 0; ; i++ { //trial:loop
+	for i := 0; ; i++ { //difftest:loop
 		for k := range 2000 {
 			meters += k * i % 3
 		}

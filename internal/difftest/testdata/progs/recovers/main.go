@@ -49,7 +49,7 @@ func outer(cells []int) (done int, err error) {
 			err = r.(error)
 		}
 	}()
-	for n := range 20 { //trial:loop
+	for n := range 20 { //difftest:loop
 		sum, err := guarded(n, cells)
 		cells[n%len(cells)] += n
 		done = n

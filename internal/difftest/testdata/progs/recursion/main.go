@@ -22,7 +22,7 @@ func (p *puzzle) search(i, room, value int, chosen []bool) int {
 		return 1
 	}
 	leaves := 0
-	for take := 0; take < 2; take++ { //trial:loop
+	for take := 0; take < 2; take++ { //difftest:loop
 		left, gain := room, value
 		for k := range 300 {
 			gain = (gain + k) ^ k

@@ -8,7 +8,7 @@ import (
 )
 
 func mix(x, k int) int {
-	for i := range 2 { //trial:loop
+	for i := range 2 { //difftest:loop
 		for j := range 300 {
 			x = (x*7 + k + i*j) % 6007
 		}

@@ -16,7 +16,7 @@ func f(n int) (err error) {
 		}
 	}()
 	s := 0
-	for i := 0; i < 6; i++ { //trial:loop
+	for i := 0; i < 6; i++ { //difftest:loop
 		for j := 0; j < 1000; j++ {
 			s += i * j
 		}

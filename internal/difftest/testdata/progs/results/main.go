@@ -15,7 +15,7 @@ func divmod(a, b int) (q, r int) {
 
 func stir(seed int) (x int, label string) {
 	x = seed
-	for i := range 3 { //trial:loop
+	for i := range 3 { //difftest:loop
 		for k := range 2000 {
 			x = (x*7 + k + i) % 4093
 		}

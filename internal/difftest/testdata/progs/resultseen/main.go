@@ -8,7 +8,7 @@ var seen *int
 
 // sum reads what its caller assigns the result to.
 func sum(n int) (s int) {
-	for i := 0; i < n; i++ { //trial:loop
+	for i := 0; i < n; i++ { //difftest:loop
 		s = (s*7 + *seen + i) % 1013
 	}
 	return s
@@ -26,7 +26,7 @@ func pointer(n int) int {
 type reader struct{ read func() int }
 
 func (r *reader) sum(n int) (s int) {
-	for i := 0; i < n; i++ { //trial:loop
+	for i := 0; i < n; i++ { //difftest:loop
 		s = (s*5 + r.read() + i) % 1009
 	}
 	return s

@@ -9,7 +9,7 @@ import (
 	"io"
 	"os"
 
-	"trial/moment"
+	"progs/moment"
 )
 
 func check(err error) {
@@ -23,7 +23,7 @@ func main() {
 	log, err := os.OpenFile("log", os.O_RDWR|os.O_CREATE|os.O_TRUNC, 0o644)
 	check(err)
 	defer log.Close()
-	for i := range 12 { //trial:loop
+	for i := range 12 { //difftest:loop
 		moment.Pass()
 		text, err := os.ReadFile("cells")
 		check(err)

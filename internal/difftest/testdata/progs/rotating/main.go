@@ -8,7 +8,7 @@ import (
 	"os"
 	"strings"
 
-	"trial/moment"
+	"progs/moment"
 )
 
 func check(err error) {
@@ -25,7 +25,7 @@ func open() *os.File {
 
 func main() {
 	f := open()
-	for i := range 20 { //trial:loop
+	for i := range 20 { //difftest:loop
 		moment.Pass()
 		log.New(f, "", 0).Println("line", i, strings.Repeat("-", i%7))
 		st, err := f.Stat()

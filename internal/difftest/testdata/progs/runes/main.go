@@ -21,7 +21,7 @@ func main() {
 	upper := []rune{}
 	var kinds strings.Builder
 	sum := 0
-	for i, r := range text { //trial:loop
+	for i, r := range text { //difftest:loop
 		sum += weigh(r)
 		switch {
 		case r == utf8.RuneError:

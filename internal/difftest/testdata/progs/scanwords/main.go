@@ -17,11 +17,11 @@ func main() {
 	defer f.Close()
 	counts := map[string]int{}
 	longest := ""
-	for pass := range 3 { //trial:loop
+	for pass := range 3 { //difftest:loop
 		s := bufio.NewScanner(f)
 		s.Split(bufio.ScanWords)
 		s.Buffer(make([]byte, 16), 64)
-		for s.Scan() { //trial:loop
+		for s.Scan() { //difftest:loop
 			w := s.Text()
 			for range 300 {
 				counts[w] += len(w) % 3

@@ -3,13 +3,13 @@
 // needed later.
 package main
 
-//trial:daily
+//difftest:daily
 
 import "fmt"
 
 func work(n int) (int, string) {
 	s := n
-	for i := range 2 { //trial:loop
+	for i := range 2 { //difftest:loop
 		for k := range 1000 {
 			s = (s*3 + k + i) % 97
 		}
@@ -28,7 +28,7 @@ func filled(n int) <-chan int {
 
 func main() {
 	total, n := 0, 3
-	for v := range filled(n) { //trial:loop
+	for v := range filled(n) { //difftest:loop
 		v := fmt.Sprint("v", v)
 		a, s := work(len(v))
 		total += a
@@ -42,7 +42,7 @@ func main() {
 		v, n := work(n)
 		fmt.Println(v, n)
 	}
-	for i, v := range []int{4, 5} { //trial:loop
+	for i, v := range []int{4, 5} { //difftest:loop
 		i, v := work(i + v)
 		{
 			total := i
@@ -51,7 +51,7 @@ func main() {
 		}
 		total -= i
 	}
-	for i := 0; i < 2; i++ { //trial:loop
+	for i := 0; i < 2; i++ { //difftest:loop
 		i := fmt.Sprint(i)
 		n, i2 := work(len(i))
 		fmt.Println(i, n, i2)

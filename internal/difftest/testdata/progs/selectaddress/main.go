@@ -12,7 +12,7 @@ type node struct {
 func main() {
 	c := make(chan int, 4)
 	var all []*node
-	for i := range 6 { //trial:loop
+	for i := range 6 { //difftest:loop
 		if i < 4 {
 			c <- 10 * i
 		} else if i == 4 {
@@ -21,7 +21,7 @@ func main() {
 		select {
 		case x, ok := <-c:
 			p, q := &x, &ok
-			for j := range 3 { //trial:loop
+			for j := range 3 { //difftest:loop
 				*p += i * j
 			}
 			x++
@@ -30,7 +30,7 @@ func main() {
 		select {
 		case _, ok := <-c:
 			q := &ok
-			for range 2 { //trial:loop
+			for range 2 { //difftest:loop
 				*q = !*q
 			}
 			all = append(all, &node{ok: q})

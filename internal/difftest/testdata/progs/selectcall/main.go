@@ -5,7 +5,7 @@ package main
 import "fmt"
 
 func f(n int) int {
-	for i := range 3 { //trial:loop
+	for i := range 3 { //difftest:loop
 		for k := range 500 {
 			n = (n*7 + k + i) % 13
 		}

@@ -31,7 +31,7 @@ func race(n int) (sum, drops int) {
 
 func main() {
 	total := 0
-	for i := range 8 { //trial:loop
+	for i := range 8 { //difftest:loop
 		sum, drops := race(i * 50)
 		total = (total*3 + sum) % 100003
 		fmt.Println(i, sum, drops, total)

@@ -10,7 +10,7 @@ type model struct {
 }
 
 func (m *model) fill(n int) {
-	for i := range n { //trial:loop
+	for i := range n { //difftest:loop
 		x := float64(i + 1)
 		for range 2000 {
 			x = (x + 2/x) / 2
@@ -23,7 +23,7 @@ func main() {
 	m := &model{}
 	m.fill(5)
 	fmt.Printf("%.6f\n", m.a)
-	for i, x := range m.a { //trial:loop
+	for i, x := range m.a { //difftest:loop
 		y := 0.0
 		for k := range 3000 {
 			y += x / float64(k+1)
@@ -32,14 +32,14 @@ func main() {
 		fmt.Printf("b%d %.9f\n", i, y)
 	}
 	k := 0
-	for k < 4 { //trial:loop
+	for k < 4 { //difftest:loop
 		for range 2000 {
 			m.norm = m.norm*0.5 + m.b[k]
 		}
 		k++
 		fmt.Printf("c%d %.9f\n", k, m.norm)
 	}
-	for ; k >= 0; k-- { //trial:loop
+	for ; k >= 0; k-- { //difftest:loop
 		for range 1000 {
 			m.norm -= m.a[k] * 1e-3
 		}

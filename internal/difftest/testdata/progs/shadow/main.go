@@ -7,7 +7,7 @@ import "fmt"
 func main() {
 	x, len := 1, 100
 	new := func(n int) int { return n + len }
-	for x := x; x < 8; x++ { //trial:loop
+	for x := x; x < 8; x++ { //difftest:loop
 		y := x
 		x := x * 2
 		if x := new(x); x%3 != 0 {

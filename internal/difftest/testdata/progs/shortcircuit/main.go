@@ -8,7 +8,7 @@ var calls []string
 
 func check(name string, n int) bool {
 	h := len(name)
-	for i := range 2 { //trial:loop
+	for i := range 2 { //difftest:loop
 		for k := range 3000 {
 			h = (h*33 + k*n + i) % 509
 		}

@@ -27,8 +27,8 @@ func (s *state) watch(c chan os.Signal) {
 
 func send(sig syscall.Signal) { syscall.Kill(os.Getpid(), sig) }
 
-//trial:daily
-//trial:exit 3
+//difftest:daily
+//difftest:exit 3
 func main() {
 	s := &state{}
 	tell := make(chan os.Signal, 1)
@@ -59,7 +59,7 @@ func main() {
 		}
 	}()
 	x := 1
-	for i := 0; ; i++ { //trial:loop
+	for i := 0; ; i++ { //difftest:loop
 		for k := range 3000 {
 			x = (x*7 + k + i) % 4001
 		}

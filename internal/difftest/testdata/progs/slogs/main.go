@@ -7,11 +7,11 @@ import (
 	"log/slog"
 	"os"
 
-	"trial/slogs/trace"
+	"progs/slogs/trace"
 )
 
 func sum(l *slog.Logger, n int) (total int) {
-	for i := range n { //trial:loop
+	for i := range n { //difftest:loop
 		total += i * i
 		l.Info("sum", "i", i, "total", total)
 	}

@@ -31,7 +31,7 @@ func main() {
 	people := []person{{"mo", 41}, {"al", 30}, {"zoe", 25}, {"kim", 30}, {"bo", 67}, {"eva", 12}}
 	compared := 0
 	order := []string{}
-	for salt := range 7 { //trial:loop
+	for salt := range 7 { //difftest:loop
 		sort.Slice(people, func(i, j int) bool {
 			compared++
 			return weight(people[i], salt) < weight(people[j], salt)

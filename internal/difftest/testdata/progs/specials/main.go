@@ -23,7 +23,7 @@ func main() {
 	units := make([]struct{}, 3)
 	top, low := uint64(math.MaxUint64), int64(math.MinInt64)
 	var small int8 = 127
-	for i := range 6 { //trial:loop
+	for i := range 6 { //difftest:loop
 		s := 0
 		for k := range 3000 {
 			s += k % (i + 1)

@@ -8,7 +8,7 @@ import (
 )
 
 func work(name string, n int) (s int) {
-	for i := range n { //trial:loop
+	for i := range n { //difftest:loop
 		s = s*3 + i
 		fmt.Println(name, i, s)
 	}

@@ -2,8 +2,8 @@
 // points, and environment variables that the program sets.
 package main
 
-//trial:daily
-//trial:stdin lines.txt
+//difftest:daily
+//difftest:stdin lines.txt
 
 import (
 	"bufio"
@@ -15,7 +15,7 @@ import (
 func main() {
 	in := bufio.NewScanner(os.Stdin)
 	n := 0
-	for in.Scan() { //trial:loop
+	for in.Scan() { //difftest:loop
 		words := strings.Fields(in.Text())
 		for range 500 {
 			for _, w := range words {

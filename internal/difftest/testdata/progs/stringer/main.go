@@ -54,7 +54,7 @@ func main() {
 	var all thing = group{inner, []thing{inner, b}} // a group as a namer
 	seen := map[any]int{}
 	var keys []any
-	for i := range 6 { //trial:loop
+	for i := range 6 { //difftest:loop
 		v := all.Value()
 		key := []any{i, fmt.Sprint(i), a, base{"k"}, [2]int{i, i}, nil}[i]
 		seen[key] = v

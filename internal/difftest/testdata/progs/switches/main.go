@@ -12,7 +12,7 @@ func heavy(n int) (s int) {
 }
 
 func rounds(n int) (s int) {
-	for i := range n { //trial:loop
+	for i := range n { //difftest:loop
 		s += heavy(i + s)
 	}
 	return s
@@ -22,7 +22,7 @@ func rounds(n int) (s int) {
 func falls(n int) (s int) {
 	switch n % 4 {
 	case 0:
-		for i := range 2 { //trial:loop
+		for i := range 2 { //difftest:loop
 			s += heavy(i + n)
 		}
 		fallthrough

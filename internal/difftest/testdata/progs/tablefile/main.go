@@ -8,7 +8,7 @@ import (
 	"io"
 	"os"
 
-	"trial/moment"
+	"progs/moment"
 )
 
 func check(err error) {
@@ -28,7 +28,7 @@ func main() {
 	}
 	rec := make([]byte, 8)
 	x := uint64(1)
-	for i := range 12 { //trial:loop
+	for i := range 12 { //difftest:loop
 		sum := uint64(0)
 		for range 40 {
 			x = x*6364136223846793005 + 1442695040888963407

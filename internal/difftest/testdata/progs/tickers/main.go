@@ -23,7 +23,7 @@ func main() {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Hour)
 	defer cancel()
 	ticks, x := 0, 1
-	for i := range 7 { //trial:loop
+	for i := range 7 { //difftest:loop
 		for k := range 3000 {
 			x = (x*3 + k + i) % 8009
 		}

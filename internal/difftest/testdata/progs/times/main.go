@@ -18,7 +18,7 @@ func main() {
 	t := time.Date(2024, 2, 27, 22, 30, 0, 0, time.UTC)
 	var events []event
 	zero := time.Time{}
-	for i := range 7 { //trial:loop
+	for i := range 7 { //difftest:loop
 		n := 0
 		for k := range 3000 {
 			n += k % (i + 1)

@@ -9,7 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 
-	"trial/moment"
+	"progs/moment"
 )
 
 func check(err error) {
@@ -20,7 +20,7 @@ func check(err error) {
 
 func main() {
 	check(os.Mkdir("tree", 0o755))
-	for i := range 14 { //trial:loop
+	for i := range 14 { //difftest:loop
 		moment.Pass()
 		dir := filepath.Join("tree", fmt.Sprint("d", i%4), fmt.Sprint("e", i%3))
 		check(os.MkdirAll(dir, 0o755))

@@ -47,7 +47,7 @@ func (t *trie) size() int {
 func main() {
 	root := &trie{}
 	words := strings.Fields("abba cab dad bead caba d fad abc")
-	for i, w := range words { //trial:loop
+	for i, w := range words { //difftest:loop
 		for k := range 40 {
 			root.add(w[:len(w)-k%len(w)])
 			root.add(strings.Repeat(w, k%3))

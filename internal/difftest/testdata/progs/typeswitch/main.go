@@ -12,7 +12,7 @@ func (s square) area() float64  { return float64(s * s) }
 func (c *circle) area() float64 { return c.r * c.r * 3 }
 
 func work(n int) (s int) {
-	for i := range n { //trial:loop
+	for i := range n { //difftest:loop
 		for k := range 1500 {
 			s = (s + i*k) % 3571
 		}
@@ -56,7 +56,7 @@ func main() {
 	inc := func() int { n++; return n }
 	values := []any{1, int64(2), "abc", nil, c, square(3), []any{c, "zz", []any{inc}},
 		map[string]any{"x": c}, inc, fmt.Errorf("e%d", 1), 2.5}
-	for i, v := range values { //trial:loop
+	for i, v := range values { //difftest:loop
 		fmt.Println(i, show(v, 0))
 	}
 	fmt.Println(c.r, n)

@@ -11,7 +11,7 @@ import (
 
 // words gives a function n words.
 func words(n int, emit func(string)) {
-	for i := range n { //trial:loop
+	for i := range n { //difftest:loop
 		emit(fmt.Sprint("word ", i*i%97))
 	}
 }
@@ -24,7 +24,7 @@ func main() {
 	}
 	begin := info.ModTime().UTC() // a time.Time
 	day := begin
-	for r := range 4 { //trial:loop
+	for r := range 4 { //difftest:loop
 		short := fnv.New64a() // a hash.Hash64
 		words(3+r, func(w string) {
 			for range 50 {

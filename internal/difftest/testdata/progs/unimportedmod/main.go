@@ -9,7 +9,7 @@ import (
 )
 
 func each(n int, f func(int)) {
-	for i := range n { //trial:loop
+	for i := range n { //difftest:loop
 		f(i)
 	}
 }
@@ -17,7 +17,7 @@ func each(n int, f func(int)) {
 func main() {
 	s := store.New()
 	k, sum := s.Key(1), s.Digest() // a key.Key and a hash.Hash32
-	for r := range 4 {             //trial:loop
+	for r := range 4 {             //difftest:loop
 		kind := s.Kind(r) // a *kind.Kind
 		each(3, func(i int) {
 			for j := range 100 {

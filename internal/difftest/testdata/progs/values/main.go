@@ -36,7 +36,7 @@ func main() {
 	seen := map[board]int{}
 	best := map[[2]point]game{}
 	g := start
-	for turn := 0; turn < 9; turn++ { //trial:loop
+	for turn := 0; turn < 9; turn++ { //difftest:loop
 		p := point{(turn * 2) % 3, (turn*4 + turn/3) % 3}
 		old := g
 		g = g.play(p, int8(turn%2*2-1))

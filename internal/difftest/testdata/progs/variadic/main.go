@@ -8,7 +8,7 @@ type tally struct{ n, calls int }
 
 func (t *tally) add(label string, xs ...int) *tally {
 	t.calls++
-	for i, x := range xs { //trial:loop
+	for i, x := range xs { //difftest:loop
 		for k := range 1500 {
 			t.n = (t.n*3 + x + k) % 5003
 		}

@@ -9,7 +9,7 @@ import (
 
 func main() {
 	var all []*shape.Shape
-	for i := range 3 { //trial:loop
+	for i := range 3 { //difftest:loop
 		s := shape.New(4 + i)
 		s.Corners[1][0] = 10
 		all = append(all, s)

@@ -38,7 +38,7 @@ func (m *machine) pop() int {
 }
 
 func (m *machine) run() {
-	for m.pc < len(m.code) { //trial:loop
+	for m.pc < len(m.code) { //difftest:loop
 		in := m.code[m.pc]
 		m.pc++
 		m.steps++

@@ -52,7 +52,7 @@ func main() {
 		grid[i] = float64(i * i % 23)
 	}
 	var wg sync.WaitGroup
-	for step := range 8 { //trial:loop
+	for step := range 8 { //difftest:loop
 		grid[0] += float64(step * 20)
 		g := &group{}
 		edges := make([]float64, strips+1)

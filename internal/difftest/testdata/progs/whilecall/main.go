@@ -41,17 +41,17 @@ func (m *model) blocks(n int) bool {
 
 func main() {
 	m := &model{most: 6}
-	for !m.run() { //trial:loop
+	for !m.run() { //difftest:loop
 	}
 	fmt.Println(m.step, m.sum())
 	m.most = 12
 	tries := 0
-	for tries < 100 && !m.run() { //trial:loop
+	for tries < 100 && !m.run() { //difftest:loop
 		tries++
 		fmt.Println("try", tries, m.sum())
 	}
 	m.most = 40
-	for m.blocks(4) { //trial:loop
+	for m.blocks(4) { //difftest:loop
 	}
 	fmt.Println(m.step, tries, m.sum())
 }

@@ -9,7 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 
-	"trial/moment"
+	"progs/moment"
 )
 
 func check(err error) {
@@ -24,7 +24,7 @@ func main() {
 		check(os.WriteFile(filepath.Join("queue", fmt.Sprintf("job%02d", i)), []byte(strings.Repeat("x", i+3)), 0o644))
 	}
 	total, more := 0, 40
-	for { //trial:loop
+	for { //difftest:loop
 		moment.Pass()
 		jobs, err := filepath.Glob("queue/job*")
 		check(err)

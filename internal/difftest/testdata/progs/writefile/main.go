@@ -22,7 +22,7 @@ func main() {
 	journal := must(os.OpenFile("journal.txt", os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o644))
 	defer journal.Close()
 	h := uint64(14695981039346656037)
-	for i := range 9 { //trial:loop
+	for i := range 9 { //difftest:loop
 		for k := range 4000 {
 			h = (h ^ uint64(k+i)) * 1099511628211
 		}

@@ -2,7 +2,7 @@
 // stopped: what it would call is known to nobody but package time.
 package main
 
-//trial:refuse (?i)timer
+//difftest:refuse (?i)timer
 
 import (
 	"fmt"
@@ -13,7 +13,7 @@ func main() {
 	limit := time.AfterFunc(time.Hour, func() { panic("it takes too long") })
 	limit.Stop()
 	n := 0
-	for i := range 6 { //trial:loop
+	for i := range 6 { //difftest:loop
 		for k := range 3000 {
 			n = (n*3 + k + i) % 8009
 		}

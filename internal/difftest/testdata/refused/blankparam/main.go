@@ -2,15 +2,15 @@
 // parameter has no name there, so that its frame can't be declared.
 package main
 
-//trial:daily
-//trial:refuse type parameter without a name
+//difftest:daily
+//difftest:refuse type parameter without a name
 
 import "fmt"
 
 type stack[T any] struct{ list []T }
 
 func (s *stack[_]) walk(n int) (sum int) {
-	for i := range n { //trial:loop
+	for i := range n { //difftest:loop
 		for k := range 3000 {
 			sum = (sum*3 + k + i + len(s.list)) % 8009
 		}

@@ -2,8 +2,8 @@
 // whose frames are not the program's own.
 package main
 
-//trial:daily
-//trial:refuse (?i)callback|called from|outside|foreign|walk
+//difftest:daily
+//difftest:refuse (?i)callback|called from|outside|foreign|walk
 
 import (
 	"fmt"
@@ -18,7 +18,7 @@ func main() {
 	}
 	h := 0
 	fs.WalkDir(tree, ".", func(path string, e fs.DirEntry, err error) error {
-		for i := range 4 { //trial:loop
+		for i := range 4 { //difftest:loop
 			for k := range 1000 {
 				h = (h*31 + k + len(path) + i) % 9001
 			}

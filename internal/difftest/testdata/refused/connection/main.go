@@ -2,7 +2,7 @@
 // that are live at every point.
 package main
 
-//trial:refuse (?i)net\.|connection|goroutine
+//difftest:refuse (?i)net\.|connection|goroutine
 
 import (
 	"bufio"
@@ -26,7 +26,7 @@ func main() {
 	}
 	in := bufio.NewReader(server)
 	sum := 0
-	for i := range 6 { //trial:loop
+	for i := range 6 { //difftest:loop
 		for k := range 3000 {
 			sum = (sum*5 + k + i) % 7919
 		}

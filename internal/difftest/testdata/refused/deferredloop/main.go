@@ -2,14 +2,14 @@
 // main returns.
 package main
 
-//trial:refuse (?i)defer
+//difftest:refuse (?i)defer
 
 import "fmt"
 
 func main() {
 	n := 1
 	defer func() {
-		for i := range 5 { //trial:loop
+		for i := range 5 { //difftest:loop
 			for k := range 3000 {
 				n = (n*7 + k + i) % 4001
 			}

@@ -3,8 +3,8 @@
 // of a type, so that the func literal can't be converted.
 package main
 
-//trial:daily
-//trial:refuse can't be found again by a name
+//difftest:daily
+//difftest:refuse can't be found again by a name
 
 import "fmt"
 
@@ -28,7 +28,7 @@ var hidden = local()
 
 func main() {
 	sum := 0
-	for i := range 6 { //trial:loop
+	for i := range 6 { //difftest:loop
 		for k := range 3000 {
 			sum = (sum*3 + k + i) % 8009
 		}

@@ -1,7 +1,7 @@
 // Command hookliteral changes a variable by a literal of which a part can't be
 // saved: no set can be taken, and the variable stays the one that the literal has.
 //
-//trial:refuse can't be named outside of its package
+//difftest:refuse can't be named outside of its package
 package main
 
 import (
@@ -17,7 +17,7 @@ func hooks(n int) int {
 	le := binary.LittleEndian
 	buf := []byte{1, 2}
 	hook = func(k int) { x += k + int(le.Uint16(buf)) }
-	for i := 0; i < n; i++ { //trial:loop
+	for i := 0; i < n; i++ { //difftest:loop
 		x++
 		hook(i)
 	}

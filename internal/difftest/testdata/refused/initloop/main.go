@@ -1,7 +1,7 @@
 // Command initloop works while packages are initialised, before main begins.
 package main
 
-//trial:refuse (?i)init
+//difftest:refuse (?i)init
 
 import "fmt"
 
@@ -9,7 +9,7 @@ var table = fill(6)
 
 func fill(n int) (list []int) {
 	x := 1
-	for i := range n { //trial:loop
+	for i := range n { //difftest:loop
 		for k := range 3000 {
 			x = (x*7 + k + i) % 4001
 		}

@@ -3,14 +3,14 @@
 // inside that.
 package main
 
-//trial:daily
-//trial:refuse goroutine
+//difftest:daily
+//difftest:refuse goroutine
 
 import "fmt"
 
 func count(n int) func(func(int) bool) {
 	return func(yield func(int) bool) {
-		for i := range n { //trial:loop
+		for i := range n { //difftest:loop
 			if !yield(i) {
 				return
 			}
@@ -35,8 +35,8 @@ func main() {
 		done <- n
 	}()
 	x := 1
-	for i := range count(6) { //trial:loop
-		for range 100 { //trial:loop
+	for i := range count(6) { //difftest:loop
+		for range 100 { //difftest:loop
 			x = step(x)
 		}
 		ticks <- x

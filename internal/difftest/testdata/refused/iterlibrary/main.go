@@ -2,7 +2,7 @@
 // a library, which can't be entered again in the middle.
 package main
 
-//trial:refuse (?i)range over a function that is not the program's own
+//difftest:refuse (?i)range over a function that is not the program's own
 
 import (
 	"fmt"
@@ -12,7 +12,7 @@ import (
 func main() {
 	total := 0
 	seq := slices.Values([]int{5, 6, 7, 8, 9})
-	for w := range seq { //trial:loop
+	for w := range seq { //difftest:loop
 		for k := range 3000 {
 			total = (total*3 + k*w) % 6007
 		}

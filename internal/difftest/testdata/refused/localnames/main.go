@@ -2,7 +2,7 @@
 // declare that initialise package variables: a name finds one type only.
 package main
 
-//trial:refuse two types are called main\.T
+//difftest:refuse two types are called main\.T
 
 import "fmt"
 
@@ -13,7 +13,7 @@ var (
 
 func main() {
 	sum := 0
-	for i := range 6 { //trial:loop
+	for i := range 6 { //difftest:loop
 		for k := range 3000 {
 			sum = (sum*3 + k + i) % 8009
 		}

@@ -2,7 +2,7 @@
 // could wait for it, but Cairn does not save locked mutexes.
 package main
 
-//trial:refuse (?i)mutex|lock
+//difftest:refuse (?i)mutex|lock
 
 import (
 	"fmt"
@@ -18,7 +18,7 @@ func (t *table) fill(n int) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	x := 1
-	for i := range n { //trial:loop
+	for i := range n { //difftest:loop
 		for k := range 3000 {
 			x = (x*7 + k + i) % 4001
 		}

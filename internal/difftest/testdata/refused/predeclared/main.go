@@ -3,13 +3,13 @@ package main
 
 import "fmt"
 
-//trial:refuse int is declared by the package
+//difftest:refuse int is declared by the package
 
 type int = int64
 
 func main() {
 	var sum int
-	for i := range int(10) { //trial:loop
+	for i := range int(10) { //difftest:loop
 		sum += i
 	}
 	fmt.Println(sum)

@@ -1,7 +1,7 @@
 // Command process talks to a child process for the whole run.
 package main
 
-//trial:refuse (?i)process|os\.File|exec\.|goroutine|pipe
+//difftest:refuse (?i)process|os\.File|exec\.|goroutine|pipe
 
 import (
 	"bufio"
@@ -25,7 +25,7 @@ func main() {
 	}
 	lines := bufio.NewScanner(out)
 	n := 1
-	for i := range 6 { //trial:loop
+	for i := range 6 { //difftest:loop
 		for k := range 3000 {
 			n = (n*7 + k) % 5009
 		}

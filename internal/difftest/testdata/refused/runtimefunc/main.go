@@ -2,7 +2,7 @@
 // that it is.
 package main
 
-//trial:refuse (?i)belongs to the Go runtime
+//difftest:refuse (?i)belongs to the Go runtime
 
 import (
 	"fmt"
@@ -13,7 +13,7 @@ func main() {
 	pc, _, _, _ := runtime.Caller(0)
 	f := runtime.FuncForPC(pc)
 	sum := 0
-	for i := range 6 { //trial:loop
+	for i := range 6 { //difftest:loop
 		for k := range 3000 {
 			sum = (sum*3 + k + i) % 8009
 		}

@@ -2,7 +2,7 @@
 // on: what it prints is begun before. One that begins with the receive can be saved.
 package main
 
-//trial:refuse goroutine
+//difftest:refuse goroutine
 
 import (
 	"fmt"
@@ -18,7 +18,7 @@ func main() {
 		os.Exit(3)
 	}()
 	x := 1
-	for i := range 6 { //trial:loop
+	for i := range 6 { //difftest:loop
 		for k := range 3000 {
 			x = (x*7 + k + i) % 4001
 		}

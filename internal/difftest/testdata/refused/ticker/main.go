@@ -2,7 +2,7 @@
 // the background for the whole run: its stack is nowhere in the saved state.
 package main
 
-//trial:refuse goroutine
+//difftest:refuse goroutine
 
 import "fmt"
 
@@ -16,7 +16,7 @@ func main() {
 		done <- n
 	}()
 	sum := 0
-	for i := range 6 { //trial:loop
+	for i := range 6 { //difftest:loop
 		for k := range 3000 {
 			sum = (sum*5 + k + i) % 7919
 		}

@@ -2,7 +2,7 @@
 // that waits in it at every point.
 package main
 
-//trial:refuse goroutine|chan
+//difftest:refuse goroutine|chan
 
 import "fmt"
 
@@ -19,7 +19,7 @@ func squares() <-chan int {
 func main() {
 	next := squares()
 	sum := 0
-	for i := range 7 { //trial:loop
+	for i := range 7 { //difftest:loop
 		v := <-next
 		for k := range 3000 {
 			sum = (sum + k*v) % 10007

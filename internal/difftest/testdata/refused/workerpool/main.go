@@ -2,7 +2,7 @@
 // every point.
 package main
 
-//trial:refuse goroutine
+//difftest:refuse goroutine
 
 import (
 	"fmt"
@@ -30,7 +30,7 @@ func newPool(n int) *pool {
 func main() {
 	p := newPool(3)
 	cells := make([]int, 12)
-	for step := range 7 { //trial:loop
+	for step := range 7 { //difftest:loop
 		for i := range cells {
 			p.wg.Add(1)
 			p.jobs <- func() {

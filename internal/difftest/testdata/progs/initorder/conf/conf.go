@@ -1,7 +1,7 @@
 // Package conf has package variables that depend on another package.
 package conf
 
-import "trial/initorder/unit"
+import "progs/initorder/unit"
 
 var Mode = "mode of " + unit.Name
 var Table = map[string]int{"size": unit.Size * 2}

@@ -3,7 +3,7 @@ package dep
 
 // Iterate calls f for each of n steps, until it says no.
 func Iterate(n int, f func(int) bool) (done int) {
-	for i := range n { //trial:loop
+	for i := range n { //difftest:loop
 		if !f(i) {
 			return i
 		}

@@ -4,7 +4,7 @@ package engine
 import (
 	"fmt"
 
-	"trial/packages/internal/stats"
+	"progs/packages/internal/stats"
 )
 
 // Observer is told about each step, and says whether to go on.
@@ -25,7 +25,7 @@ func New(n int, obs Observer) *Engine { return &Engine{cells: make([]int, n), ob
 // Run makes n steps.
 func (e *Engine) Run(n int) bool {
 	defer stats.Add("runs", 1)
-	for range n { //trial:loop
+	for range n { //difftest:loop
 		e.step++
 		for k := range 1000 * len(e.cells) {
 			i := k % len(e.cells)

@@ -17,7 +17,7 @@ func New(n int) *Shape {
 
 // Relax moves corners towards each other, some times.
 func (s *Shape) Relax(times int) (moved float64) {
-	for range times { //trial:loop
+	for range times { //difftest:loop
 		for range 300 {
 			for i := range s.Corners {
 				j := (i + 1) % len(s.Corners)

@@ -2,7 +2,7 @@ package commcheck
 
 import "github.com/cairnrun/cairn/internal/compiler/ir"
 
-// level is a list that is being played in a frame, and how far.
+// level is a list that is being interpreted in a frame, and how far.
 type level struct {
 	list []ir.Stmt
 	i    int
@@ -60,13 +60,13 @@ func only(m map[out]bool, kind ir.JumpKind, label string) bool {
 	return true
 }
 
-// diverge plays what follows a condition, at st, that may differ from rank to
+// diverge interprets what follows a condition, at st, that may differ from rank to
 // rank and decides about a jump: lists are what it chooses among. Whatever way
-// a rank takes, it comes to a place where all ways meet again: the end of a round,
+// a rank takes, it comes to a place where all ways meet again: the end of an iteration,
 // of a loop or switch, or of the procedure. If nothing on all of these ways
 // communicates, the ranks that are here are taken there, and what may be written
 // on the way is no longer known. It says whether there is such a place.
-func (a *analyser) diverge(st ir.Stmt, s *state, why Reason, lists ...[]ir.Stmt) bool {
+func (a *analyzer) diverge(st ir.Stmt, s *state, why Reason, lists ...[]ir.Stmt) bool {
 	var region []ir.Stmt
 	for _, l := range lists {
 		region = append(region, l...)

@@ -6,13 +6,13 @@ import (
 	"github.com/cairnrun/cairn/internal/compiler/ir"
 )
 
-// age prepares objects for another round of a loop: symbols made since first mean
-// something else there, and what was made in this round is one of many.
-func (a *analyser) age(s *state, first int32) {
+// nextIteration prepares objects for another iteration of a loop: symbols made since first mean
+// something else there, and what was made in this iteration is one of many.
+func (a *analyzer) nextIteration(s *state, first int32) {
 	s.heap = s.heap.each(func(b *sum) bool { return b.top >= first }, func(_ int, l []*object) []*object {
 		out := l
 		for i, o := range l {
-			if c := o.aged(first); c != o {
+			if c := o.nextIteration(first); c != o {
 				if &out[0] == &l[0] {
 					out = slices.Clone(l)
 				}
@@ -21,7 +21,7 @@ func (a *analyser) age(s *state, first int32) {
 		}
 		return out
 	}, &a.work)
-	// Of those made in this round, the ones that look the same are one.
+	// Of those made in this iteration, the ones that look the same are one.
 	var made []*object
 	s.heap = s.heap.each(func(b *sum) bool { return b.last >= first }, func(_ int, l []*object) []*object {
 		i, _ := find(l, first)
@@ -38,8 +38,8 @@ func (a *analyser) age(s *state, first int32) {
 	a.joinHeap(s, &state{heap: fresh}, true)
 }
 
-// aged is o, in which what is a symbol made since first is unknown.
-func (o *object) aged(first int32) *object {
+// nextIteration is o, in which what is a symbol made since first is unknown.
+func (o *object) nextIteration(first int32) *object {
 	if o.top < first {
 		return o
 	}
@@ -87,7 +87,7 @@ func young(v vec, first int32) bool {
 }
 
 // renewHeap gives new names to what was made since first.
-func (a *analyser) renewHeap(s *state, first int32, name func(entry) entry, vector func(vec) vec) {
+func (a *analyzer) renewHeap(s *state, first int32, name func(entry) entry, vector func(vec) vec) {
 	var list []*object // in the order of their symbols, as names are given
 	s.heap = s.heap.each(func(b *sum) bool { return b.last >= first || b.top >= first }, func(_ int, l []*object) []*object {
 		keep := make([]*object, 0, len(l))
@@ -128,7 +128,7 @@ func (a *analyser) renewHeap(s *state, first int32, name func(entry) entry, vect
 
 // discard takes away the arrays that a call made, but for those that it returns:
 // they are only in variables.
-func (a *analyser) discard(p *ir.Proc, s *state, first int32) {
+func (a *analyzer) discard(p *ir.Proc, s *state, first int32) {
 	kind, ok := a.kinds["array"]
 	if !ok {
 		return

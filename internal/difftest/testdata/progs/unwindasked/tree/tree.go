@@ -13,7 +13,7 @@ func (t *Tree) Add(key int) *Tree {
 	if t == nil {
 		return &Tree{Key: key}
 	}
-	for side, p := range []**Tree{&t.Left, &t.Right} { //trial:loop
+	for side, p := range []**Tree{&t.Left, &t.Right} { //difftest:loop
 		if (side == 0) == (key < t.Key) {
 			*p = (*p).Add(key)
 		}
@@ -33,7 +33,7 @@ func (t *Tree) Walk(v Visitor, depth int) int {
 		return 0
 	}
 	n := 1
-	for _, c := range []*Tree{t.Left, t.Right} { //trial:loop
+	for _, c := range []*Tree{t.Left, t.Right} { //difftest:loop
 		n += c.Walk(v, depth+1)
 	}
 	return n
@@ -41,7 +41,7 @@ func (t *Tree) Walk(v Visitor, depth int) int {
 
 // Check fails at some node.
 func (t *Tree) Check(v Visitor) error {
-	for _, c := range []*Tree{t.Right, t.Left} { //trial:loop
+	for _, c := range []*Tree{t.Right, t.Left} { //difftest:loop
 		if c == nil {
 			return v.Failed(t)
 		}
@@ -58,7 +58,7 @@ func (t *Tree) Sum(f func(a, b int) int) int {
 		return 0
 	}
 	s := t.Key
-	for _, c := range []*Tree{t.Left, t.Right} { //trial:loop
+	for _, c := range []*Tree{t.Left, t.Right} { //difftest:loop
 		s = f(s, c.Sum(f))
 	}
 	return s

@@ -1,4 +1,4 @@
-// Command leavecaptured covers variables that a literal shares with a function
+// Command unwindcaptured covers variables that a literal shares with a function
 // that has a point: on a goroutine that may be alive there, and on one that is
 // waited for in each round.
 package main
@@ -20,7 +20,7 @@ func work(n int, async bool) int {
 			done <- true
 		}()
 	}
-	for i := 0; i < n; i++ { //trial:loop
+	for i := 0; i < n; i++ { //difftest:loop
 		if async {
 			c <- i
 		} else {
@@ -35,7 +35,7 @@ func work(n int, async bool) int {
 }
 
 func compute(k int) (s int) {
-	for i := range 5 { //trial:loop
+	for i := range 5 { //difftest:loop
 		s += i * k
 	}
 	return s
@@ -66,7 +66,7 @@ func fetches(n int) int {
 // later waits for a goroutine before its points.
 func later(wg *sync.WaitGroup, k int) (s int) {
 	wg.Wait()
-	for i := range 20 { //trial:loop
+	for i := range 20 { //difftest:loop
 		for j := range 2000 {
 			s = (s*7 + i*j + k) % 1013
 		}

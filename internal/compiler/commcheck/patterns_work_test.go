@@ -2,8 +2,8 @@ package commcheck_test
 
 import "github.com/cairnrun/cairn/internal/compiler/commcheck"
 
-// morePatterns are about what is not messages alone: work, jumps, values.
-var morePatterns = []pattern{
+// workPatterns are about what is not messages alone: work, jumps, values.
+var workPatterns = []pattern{
 	{"launch", `
 proc f() { x = 1 }                    # unsafe: runs beside
 proc g() { send to rank; recv from rank }
@@ -97,7 +97,7 @@ proc main() {
     }
     call w()                           # unknown
 }`, commcheck.Options{Budget: 50000}},
-	{"tags of rounds", `
+	{"tags of iterations", `
 proc main() {
     send to (rank+1)%size tag 0
     for i = 0; i < 1000; i = i + 1 {   # body unsafe

@@ -3,7 +3,7 @@ package commcheck
 import "github.com/cairnrun/cairn/internal/compiler/ir"
 
 // plain is an object like o of which only numbers are known, and communicators.
-func (a *analyser) plain(o *object) *object {
+func (a *analyzer) plain(o *object) *object {
 	o = o.clone()
 	for f, c := range o.fields {
 		n := &cells{all: map[int64]vec{}}
@@ -30,7 +30,7 @@ func (a *analyser) plain(o *object) *object {
 // focus tells apart what the references that p is given lead to, if communications
 // depend on it: on all ranks to objects of the same contents, one of those that
 // there are. It returns the arguments of each case.
-func (a *analyser) focus(c *ir.Call, p *ir.Proc, args []vec, s *state) (cases [][]vec, states []*state) {
+func (a *analyzer) focus(c *ir.Call, p *ir.Proc, args []vec, s *state) (cases [][]vec, states []*state) {
 	cases, states = [][]vec{args}, []*state{s}
 	if !a.uniform || !a.info.procs[p].acts || !s.live.is(a.full) || s.heap.size() == 0 {
 		return cases, states

@@ -3,7 +3,7 @@ package commcheck
 import "github.com/cairnrun/cairn/internal/compiler/ir"
 
 const (
-	deepEnough = 2  // calls of a procedure within itself that are played as they are
+	deepEnough = 2  // calls of a procedure within itself that are interpreted as they are
 	maxTries   = 12 // until a hypothesis holds
 )
 
@@ -16,8 +16,8 @@ type hypothesis struct {
 	grew  bool
 }
 
-// calm says whether all ranks are here and nothing is under way.
-func (a *analyser) calm(s *state) bool {
+// quiescent says whether all ranks are here and nothing is under way.
+func (a *analyzer) quiescent(s *state) bool {
 	if s.poison != nil || !s.live.is(a.full) || len(s.reqs)+len(s.colls)+len(s.works)+len(s.opens) > 0 {
 		return false
 	}
@@ -29,16 +29,16 @@ func (a *analyser) calm(s *state) bool {
 	return true
 }
 
-// recurse plays a call of p, deep within p, for all arguments and whatever depth:
-// it plays p once more, in which calls of p do as the hypothesis says, until that
+// recurse interprets a call of p, deep within p, for all arguments and whatever depth:
+// it interprets p once more, in which calls of p do as the hypothesis says, until that
 // is what comes of it. It says whether it does.
-func (a *analyser) recurse(c *ir.Call, p *ir.Proc, s *state) ([]*state, bool) {
+func (a *analyzer) recurse(c *ir.Call, p *ir.Proc, s *state) ([]*state, bool) {
 	if a.failed[p] {
 		return nil, false
 	}
 	if h := a.hyps[p]; h != nil {
 		t := a.clone(s)
-		a.age(t, h.first)
+		a.nextIteration(t, h.first)
 		if a.joinHeap(h.s, t, true) {
 			h.grew = true
 		}
@@ -64,7 +64,7 @@ func (a *analyser) recurse(c *ir.Call, p *ir.Proc, s *state) ([]*state, bool) {
 			out = append(out, a.callWith(c, p, cases[i], states[i])...)
 		}
 		for _, o := range out {
-			if !a.calm(o) {
+			if !a.quiescent(o) {
 				a.back(m)
 				a.failed[p] = true
 				return nil, false
@@ -72,7 +72,7 @@ func (a *analyser) recurse(c *ir.Call, p *ir.Proc, s *state) ([]*state, bool) {
 			o.heap = o.heap.each(func(b *sum) bool { return b.views > 0 }, func(_ int, l []*object) []*object {
 				return without(l, func(x *object) bool { return x.view })
 			}, &a.work)
-			a.age(o, h.first)
+			a.nextIteration(o, h.first)
 			if a.joinHeap(h.s, o, true) {
 				h.grew = true
 			}
@@ -94,7 +94,7 @@ func (a *analyser) recurse(c *ir.Call, p *ir.Proc, s *state) ([]*state, bool) {
 
 // some is any value of v: the same on all ranks, if it is not made of ranks or
 // messages.
-func (a *analyser) some(v *ir.Var) vec {
+func (a *analyzer) some(v *ir.Var) vec {
 	if v == nil || a.info.varied[v] {
 		return a.all(anything)
 	}
@@ -103,7 +103,7 @@ func (a *analyser) some(v *ir.Var) vec {
 
 // before is a state in which p may be called, at whatever depth. What p does to
 // objects is in the hypothesis already, or makes it grow.
-func (a *analyser) before(p *ir.Proc, s *state, h *hypothesis) *state {
+func (a *analyzer) before(p *ir.Proc, s *state, h *hypothesis) *state {
 	t := a.clone(s)
 	t.heap = h.s.heap
 	for v := range a.info.procs[p].writes {
@@ -115,7 +115,7 @@ func (a *analyser) before(p *ir.Proc, s *state, h *hypothesis) *state {
 }
 
 // after is the state after a call of p that did as the hypothesis says.
-func (a *analyser) after(c *ir.Call, p *ir.Proc, s *state, h *hypothesis) *state {
+func (a *analyzer) after(c *ir.Call, p *ir.Proc, s *state, h *hypothesis) *state {
 	t := a.before(p, s, h)
 	for _, v := range c.Results {
 		a.store(v, a.some(v), t)

@@ -33,7 +33,7 @@ func (tb *table) add(p *program, points, kills int, result string) {
 	}
 	row := fmt.Sprintf("%s\t%d\t%d\t%s\n", p.name, points, kills, result)
 	tb.rows = append(tb.rows, row)
-	if name := os.Getenv("CAIRN_TRIAL_REPORT"); name != "" { // it can be read before the end
+	if name := os.Getenv("CAIRN_DIFFTEST_REPORT"); name != "" { // it can be read before the end
 		if f, err := os.OpenFile(name, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o666); err == nil {
 			f.WriteString(row)
 			f.Close()
@@ -74,7 +74,7 @@ func TestPrograms(t *testing.T) {
 func TestRefused(t *testing.T) {
 	tryAll(t, "testdata/refused", func(t *testing.T, tb *table, p *program, want *outcome) {
 		if p.refuse == "" {
-			t.Fatal("the program does not say what is expected: //trial:refuse REGEXP")
+			t.Fatal("the program does not say what is expected: //difftest:refuse REGEXP")
 		}
 		binary, said := p.buildProtected(t)
 		if binary != "" { // it may say so while it runs, or take another loop
@@ -88,7 +88,7 @@ func TestRefused(t *testing.T) {
 			}
 			told := regexp.MustCompile(`\.go:\d+, .*(?:` + p.refuse + ").*no checkpoint is taken").MatchString(said)
 			if points := p.compare(t, tb, binary, want); points == 0 && !told {
-				t.Errorf("no set is ever taken of the program, and nobody says so\ncairn build:\n%s\ncairn run:\n%s", said, got.stderr)
+				t.Errorf("no checkpoint is ever taken of the program, and nobody says so\ncairn build:\n%s\ncairn run:\n%s", said, got.stderr)
 			}
 			return
 		}
@@ -104,7 +104,7 @@ func TestRefused(t *testing.T) {
 	})
 }
 
-// tryAll tries all programs of a folder plainly, and calls then for each.
+// tryAll tries all programs of a directory plainly, and calls then for each.
 func tryAll(t *testing.T, from string, then func(*testing.T, *table, *program, *outcome)) {
 	ps := chosen(t, readPrograms(t, from))
 	tb := &table{}
@@ -137,9 +137,9 @@ func tryAll(t *testing.T, from string, then func(*testing.T, *table, *program, *
 // those that the environment asks for.
 func chosen(t *testing.T, all []*program) (list []*program) {
 	t.Helper()
-	wanted, err := regexp.Compile(os.Getenv("CAIRN_TRIAL_PROGRAMS"))
+	wanted, err := regexp.Compile(os.Getenv("CAIRN_DIFFTEST_PROGRAMS"))
 	if err != nil {
-		t.Fatalf("CAIRN_TRIAL_PROGRAMS: %v", err)
+		t.Fatalf("CAIRN_DIFFTEST_PROGRAMS: %v", err)
 	}
 	for _, p := range all {
 		if (p.daily || stress || wanted.String() != "") && wanted.MatchString(p.name) {
@@ -231,7 +231,7 @@ func (p *program) compare(t *testing.T, tb *table, binary string, want *outcome)
 
 // between kills a program at one of its points, where it saves, and at a moment
 // after that, until there is none left: what it did in between is done again. It
-// returns whether to go on.
+// returns whether to continue.
 func (p *program) between(t *testing.T, binary string, points int, check func(string, *outcome) bool) bool {
 	t.Helper()
 	for _, at := range []int{1, 2, (points + 1) / 2} {

@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// TestPool does the same to a pool and to a map, at random, with old versions kept.
-func TestPool(t *testing.T) {
+// TestPool_LikeMap does the same to a pool and to a map, at random, with old versions kept.
+func TestPool_LikeMap(t *testing.T) {
 	r := rand.New(rand.NewSource(1))
 	work := 0
 	type version struct {
@@ -99,9 +99,9 @@ func TestPool(t *testing.T) {
 	}
 }
 
-// TestPoolWork says that what is done to one object costs the same however many
+// TestPool_Work says that what is done to one object costs the same however many
 // there are.
-func TestPoolWork(t *testing.T) {
+func TestPool_Work(t *testing.T) {
 	cost := func(types int) int {
 		var p pool
 		work := 0
@@ -120,8 +120,8 @@ func TestPoolWork(t *testing.T) {
 	}
 }
 
-// TestGlobals does the same to a table of variables and to slices, at random.
-func TestGlobals(t *testing.T) {
+// TestGlobals_LikeSlices does the same to a table of variables and to slices, at random.
+func TestGlobals_LikeSlices(t *testing.T) {
 	r := rand.New(rand.NewSource(1))
 	const n = 300
 	g := newGlobals(n)

@@ -1,4 +1,4 @@
-// Command leavenames covers names that what is written for functions with points
+// Command unwindnames covers names that what is written for functions with points
 // could run into: numbers at the end, types that parameters hide.
 package main
 
@@ -6,7 +6,7 @@ import "fmt"
 
 func step(n int) int {
 	s := 0
-	for i := 0; i < n; i++ { //trial:loop
+	for i := 0; i < n; i++ { //difftest:loop
 		s += i
 	}
 	return s
@@ -14,7 +14,7 @@ func step(n int) int {
 
 func step_1(n int) int {
 	s := 0
-	for i := 0; i < n; i++ { //trial:loop
+	for i := 0; i < n; i++ { //difftest:loop
 		s += step(i)
 	}
 	return s
@@ -24,21 +24,21 @@ type grid struct{ a []int }
 
 func (*grid) step(grid []int) int {
 	s := 0
-	for i := range grid { //trial:loop
+	for i := range grid { //difftest:loop
 		s += grid[i] * i
 	}
 	return s
 }
 
 func (g *grid) step_1(_, _ int) (s int) {
-	for _, x := range g.a { //trial:loop
+	for _, x := range g.a { //difftest:loop
 		s += step_1(x)
 	}
 	return s
 }
 
 func three(_ *grid, grid int) (s int) {
-	for i := range grid { //trial:loop
+	for i := range grid { //difftest:loop
 		s += i
 	}
 	return s

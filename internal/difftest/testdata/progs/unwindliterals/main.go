@@ -1,9 +1,9 @@
-// Command leaveliterals covers func literals that call themselves and each other,
+// Command unwindliterals covers func literals that call themselves and each other,
 // with points: those that are only called, and those that are more than that; and
 // generic functions, which are left when a set is due, too.
 package main
 
-//trial:daily
+//difftest:daily
 
 import (
 	"cmp"
@@ -23,7 +23,7 @@ func queens(n int) (count int) {
 			count++
 			return
 		}
-		for c := 0; c < n; c++ { //trial:loop
+		for c := 0; c < n; c++ { //difftest:loop
 			if cols[c] || diags[row+c] || antis[row-c+n] {
 				continue
 			}
@@ -44,13 +44,13 @@ func parity(k int) string {
 		if n == 0 {
 			return true
 		}
-		for range 2 { //trial:loop
+		for range 2 { //difftest:loop
 			steps = append(steps, n)
 		}
 		return odd(n - 1)
 	}
 	odd = func(n int) bool {
-		for i := range n { //trial:loop
+		for i := range n { //difftest:loop
 			if i == n-1 {
 				return even(n - 1)
 			}
@@ -69,7 +69,7 @@ func hides(n int, names ...string) (out string, err error) {
 	walk := func(n int, _ string, more ...pair) (sum int, err error) {
 		names := names
 		total := total + n
-		for i, p := range append(pairs, more...) { //trial:loop
+		for i, p := range append(pairs, more...) { //difftest:loop
 			if i > limit {
 				return sum, errors.New(strings.Join(names, "+"))
 			}
@@ -102,7 +102,7 @@ func rounds(n int) (out []int) {
 				return base
 			}
 			s := 0
-			for j := range 2 { //trial:loop
+			for j := range 2 { //difftest:loop
 				s += down(k-1-j) + i
 				base++
 			}
@@ -124,7 +124,7 @@ func nested(n int) (log []string) {
 		var inner func(b int) int
 		inner = func(b int) int {
 			depth++
-			for i := range 2 { //trial:loop
+			for i := range 2 { //difftest:loop
 				if b > 0 {
 					sum += inner(b-1) + a*i
 				}
@@ -135,7 +135,7 @@ func nested(n int) (log []string) {
 		}
 		return inner(2) + inner(a)
 	}
-	for i := range n { //trial:loop
+	for i := range n { //difftest:loop
 		log = append(log, fmt.Sprint(outer(i)))
 	}
 	return log
@@ -148,7 +148,7 @@ func (s shelf) shelves(k int) (out string) {
 	var b strings.Builder
 	put := func(from int) (n int) {
 		defer func() { b.WriteByte('.') }()
-		for i, t := range s.books { //trial:loop
+		for i, t := range s.books { //difftest:loop
 			fmt.Fprint(&b, i+from, t)
 			n += len(t)
 		}
@@ -156,7 +156,7 @@ func (s shelf) shelves(k int) (out string) {
 	}
 	twice := func() (int, int) { return put(1), put(2) }
 	both := func(a, b int) int {
-		for range 2 { //trial:loop
+		for range 2 { //difftest:loop
 			a, b = b, a+b
 		}
 		return a
@@ -170,7 +170,7 @@ func given(n int) (out []int) {
 	var f func(k int) int
 	f = func(k int) int {
 		s := k
-		for i := range k { //trial:loop
+		for i := range k { //difftest:loop
 			s += f(i)
 		}
 		return s
@@ -185,7 +185,7 @@ func given(n int) (out []int) {
 	done := make(chan int)
 	h := func(k int) int {
 		s := 0
-		for i := range k { //trial:loop unsaved
+		for i := range k { //difftest:loop unsaved
 			s += i
 		}
 		return s
@@ -200,7 +200,7 @@ func given(n int) (out []int) {
 func recovers(n int) (out []string) {
 	var dive func(k int) int
 	dive = func(k int) int {
-		for i := range 2 { //trial:loop
+		for i := range 2 { //difftest:loop
 			if k == 0 && i == 1 {
 				panic(fmt.Sprint("bottom of ", n))
 			}
@@ -218,7 +218,7 @@ func recovers(n int) (out []string) {
 		}()
 		return fmt.Sprint(dive(k))
 	}
-	for i := range n { //trial:loop
+	for i := range n { //difftest:loop
 		out = append(out, safe(i))
 	}
 	return out
@@ -231,7 +231,7 @@ func maybe(cond bool) (out []string) {
 	var f func(int) = func(n int) { k -= n }
 	if cond {
 		f = func(n int) {
-			for i := range n { //trial:loop
+			for i := range n { //difftest:loop
 				k += i
 			}
 		}
@@ -241,7 +241,7 @@ func maybe(cond bool) (out []string) {
 	var g func(int)
 	if cond {
 		g = func(n int) {
-			for i := range n { //trial:loop
+			for i := range n { //difftest:loop
 				fmt.Println("maybe", i)
 			}
 		}
@@ -255,7 +255,7 @@ func anew() (out []string) {
 	var f, g func(int)
 	g = func(k int) {
 		f = func(n int) {
-			for i := range 2 { //trial:loop
+			for i := range 2 { //difftest:loop
 				out = append(out, fmt.Sprint(k, n, i))
 			}
 			if n == 2 {
@@ -276,7 +276,7 @@ func walks(n int) (out []int) {
 	var walk func(k int)
 	walk = func(k int) {
 		child := func(c int) {
-			for range 2 { //trial:loop
+			for range 2 { //difftest:loop
 				out = append(out, c)
 			}
 			if c > 0 {
@@ -302,7 +302,7 @@ func fetched() int {
 			mu.Unlock()
 		}
 	}
-	for range 3 { //trial:loop
+	for range 3 { //difftest:loop
 		wg.Add(1)
 		go func() {
 			defer wg.Done()
@@ -317,14 +317,14 @@ func fetched() int {
 type meter struct{ n int }
 
 func (m meter) adds(k int) int {
-	for j := range k { //trial:loop
+	for j := range k { //difftest:loop
 		m.n += j
 	}
 	return m.n
 }
 
 func (m *meter) counts(k int) int {
-	for j := range k { //trial:loop
+	for j := range k { //difftest:loop
 		m.n += j
 	}
 	return m.n
@@ -354,7 +354,7 @@ func (t *tree[K, V]) put(k K, v V) *tree[K, V] {
 	if t == nil {
 		return &tree[K, V]{key: k, val: v}
 	}
-	for range 1 { //trial:loop
+	for range 1 { //difftest:loop
 		switch {
 		case k < t.key:
 			t.left = t.left.put(k, v)
@@ -371,7 +371,7 @@ func (t *tree[K, V]) each(f func(K, V)) (n int) {
 	if t == nil {
 		return 0
 	}
-	for i, c := range []*tree[K, V]{t.left, t.right} { //trial:loop
+	for i, c := range []*tree[K, V]{t.left, t.right} { //difftest:loop
 		n += c.each(f)
 		if i == 0 {
 			f(t.key, t.val)
@@ -386,7 +386,7 @@ func permute[T any](list []T, k int, f func([]T)) {
 		f(list)
 		return
 	}
-	for i := k; i < len(list); i++ { //trial:loop
+	for i := k; i < len(list); i++ { //difftest:loop
 		list[k], list[i] = list[i], list[k]
 		permute(list, k+1, f)
 		list[k], list[i] = list[i], list[k]
@@ -396,7 +396,7 @@ func permute[T any](list []T, k int, f func([]T)) {
 // nests calls itself with other types.
 func nests[T any](x T, k int) string {
 	s := fmt.Sprintf("%T", x)
-	for range 2 { //trial:loop
+	for range 2 { //difftest:loop
 		if k > 0 {
 			s += nests[any](x, k-1) + first[string, T](s, x)
 		}
@@ -405,7 +405,7 @@ func nests[T any](x T, k int) string {
 }
 
 func first[A, B any](a A, b B) A {
-	for range 2 { //trial:loop
+	for range 2 { //difftest:loop
 		_ = b
 	}
 	return a
@@ -414,7 +414,7 @@ func first[A, B any](a A, b B) A {
 func fold[T, R any](list []T, r R, f func(R, T) R) R {
 	var rec func(i int)
 	rec = func(i int) {
-		for range 1 { //trial:loop
+		for range 1 { //difftest:loop
 			if i < len(list) {
 				r = f(r, list[i])
 				rec(i + 1)
@@ -427,7 +427,7 @@ func fold[T, R any](list []T, r R, f func(R, T) R) R {
 
 func generic() {
 	var t *tree[string, int]
-	for i, w := range strings.Fields("the quick brown fox jumps over the lazy dog") { //trial:loop
+	for i, w := range strings.Fields("the quick brown fox jumps over the lazy dog") { //difftest:loop
 		t = t.put(w, i)
 	}
 	sum := 0

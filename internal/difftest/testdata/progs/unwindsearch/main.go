@@ -1,4 +1,4 @@
-// Command leavesearch covers functions that search by calling themselves in a loop
+// Command unwindsearch covers functions that search by calling themselves in a loop
 // that does next to nothing else: they look whether a set is due when they begin the
 // loop. Some of these loops have no round, a label, or a variable that is used
 // around them too.
@@ -17,7 +17,7 @@ func (b *board) place(row int) {
 		b.count++
 		return
 	}
-	for c := 0; c < b.n; c++ { //trial:loop
+	for c := 0; c < b.n; c++ { //difftest:loop
 		if b.cols[c] || b.diags[row+c] || b.antis[row-c+b.n] {
 			continue
 		}
@@ -31,7 +31,7 @@ func (b *board) place(row int) {
 func subset(w []int, c, left, used int) (best int) {
 	best = used
 outer:
-	for c := c; c < len(w); c++ { //trial:loop
+	for c := c; c < len(w); c++ { //difftest:loop
 		x := w[c]
 		switch {
 		case x > left:
@@ -52,7 +52,7 @@ func fill(graph [][]bool, colours []int, v, k int) bool {
 		return true
 	}
 	ok := [8]bool{}
-	for c := 1; c <= k; c++ { //trial:loop
+	for c := 1; c <= k; c++ { //difftest:loop
 		if ok[c%8] || bad(graph, colours, v, c, 0) {
 			continue
 		}
@@ -70,7 +70,7 @@ func bad(graph [][]bool, colours []int, v, c, u int) bool {
 }
 
 func main() {
-	for n := range 6 { //trial:loop
+	for n := range 6 { //difftest:loop
 		b := &board{n: n, cols: make([]bool, n), diags: make([]bool, 2*n), antis: make([]bool, 2*n+1)}
 		b.place(0)
 		fmt.Println(n, b.count)
@@ -80,7 +80,7 @@ func main() {
 	total := 0
 	place = func(list []int, at int) int {
 		sum := at
-		for i := at; i < len(list); i++ { //trial:loop
+		for i := at; i < len(list); i++ { //difftest:loop
 			if list[i] < 0 {
 				total++
 				continue

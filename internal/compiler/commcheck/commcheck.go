@@ -1,44 +1,55 @@
-// Package match finds out where no message is under way: at which places of a
-// program all ranks may save what they have, each for itself, and the sets fit
+// Package commcheck finds safe points: places of a program that no message
+// crosses, so that each rank can save there by itself, and the saved states fit
 // together.
 //
 // It follows the communication analysis of Rodríguez, Martín, González and
-// Touriño. The program is run once for all ranks, in step, on values that have
-// an entry for each rank (value.go). Sends, receives, collectives, requests and
-// launched work go into a buffer and leave it when they meet their other half
-// (comm.go); a place is safe if the buffer is empty whenever all ranks come by.
+// Touriño. It interprets the program once for all ranks, in step, on values that
+// have an entry for each rank. Sends, receives, collectives, requests and launched
+// work go into a buffer, and leave it when they are matched. A place is safe if the
+// buffer is empty whenever all ranks pass it.
 //
-//	value     one entry per rank: a number, or a symbol (not known, but the same
-//	          wherever the symbol is the same), or anything
-//	state     values, buffer, and which ranks are here       state.go
-//	If        ranks that know their way go it; a condition that is the same
-//	          symbol on all ranks makes two states, which become one again
-//	          where their buffers are the same              exec.go
-//	Loop      played round by round while its condition is known and the rounds
-//	          are few, else to a fixed point                loop.go
-//	Call      played with the caller's state, and remembered by it   call.go
+//	commcheck.go       what callers use
+//	scan.go, flow.go   before: which variables and statements matter
+//	value.go           a value: one entry per rank, which is a number, a symbol (not
+//	                   known, but the same wherever the symbol is the same) or anything
+//	state.go           a state: values, buffer, and which ranks are here
+//	interpret.go       statements
+//	branch.go,         conditions: ranks that know their way take it; a condition that
+//	divergence.go      is the same symbol on all ranks makes two states, which are
+//	                   joined again where their buffers are the same
+//	loop.go            loops: unrolled while the condition is known and iterations
+//	                   are few, else to a fixed point
+//	call.go,           calls: interpreted with the caller's state, and remembered by
+//	recursion.go       it; recursion to a fixed point
+//	comm.go            matching of messages and collectives
+//	objects.go,        fields of objects, which are followed like variables; a
+//	references.go,     reference that may lead to several objects is split into cases
+//	heap*.go,
+//	object_pool.go,    persistent tables, so that a state costs what it changes
+//	global_table.go
 //
-// Safe is said only if it is proved. Whatever can't be evaluated and decides
-// about messages makes all that follows Unknown.
+// The package is large because real programs keep peers, tags and communicators in
+// structs, and compute them in functions and loops. Without objects, recursion and
+// fixed points, most of their loops would be Unknown, and saving there would need
+// coordination; the persistent tables keep the cost linear in the program's size.
 //
-// Objects (heap.go) have fields that are followed like variables. A reference of
-// which it is not known where it leads is taken, where a procedure is given it, to
-// lead to each of the contents that objects of its type have. Procedures that call
-// themselves are played until nothing new comes (recurse.go).
+// A place is Safe only if that is proved. What can't be evaluated and decides about
+// messages makes all that follows Unknown.
 //
-// What the analysis takes for granted of the program's form: a Group that is nil
-// or evaluates to 0 is the world, and one that is -1 is none; a Collective whose name contains "dup" or
-// "split" writes the new communicator to Status[0], and for a split Peer is the
-// colour (negative: none) and Tag the key (nil: as in the old one), and a split without Peer has
-// groups that are not known; a source or tag of -1 is any; a send without a tag
-// has tag 0; a break without a label leaves the innermost loop or switch; a
-// library's function (a Call without Procs) does not communicate.
+// The analysis relies on the program's form:
+//
+//   - A Group that is nil or evaluates to 0 is the world; one that is -1 is none.
+//   - A Collective whose name contains "dup" or "split" writes the new communicator
+//     to Status[0]. For a split, Peer is the colour (negative: none) and Tag the key
+//     (nil: as in the old one). The groups of a split without Peer are not known.
+//   - A source or tag of -1 is any. A send without a tag has tag 0.
+//   - A break without a label ends the innermost loop or switch.
+//   - A library's function (a Call without Procs) does not communicate.
 package commcheck
 
 import (
 	"fmt"
 	"sort"
-	"strings"
 
 	"github.com/cairnrun/cairn/internal/compiler/ir"
 )
@@ -112,23 +123,12 @@ type Verdict struct {
 	Never []int
 }
 
-func (v Verdict) String() string {
-	if len(v.Because) == 0 {
-		return v.Kind.String()
-	}
-	var b []string
-	for _, r := range v.Because {
-		b = append(b, r.String())
-	}
-	return v.Kind.String() + " (" + strings.Join(b, "; ") + ")"
-}
-
 // Result holds the verdicts of a program. It is only read, and may be by many.
 type Result struct {
 	// Given are the conditions that were taken to be the same on all ranks,
 	// because of Options.Uniform, in the order of the source.
 	Given []Reason
-	// Work is how much was done, in small steps: statements looked at and played,
+	// Work is how much was done, in small steps: statements looked at and interpreted,
 	// values and objects copied or compared. It is the same each time, and grows as
 	// the program does.
 	Work int
@@ -139,12 +139,7 @@ type Result struct {
 
 const maxReasons = 8
 
-// Before is the verdict for the place just before s, whenever s is come to. A
-// statement that is not in the program, or that no rank ever comes to, is
-// Unknown.
-func (r *Result) Before(s ir.Stmt) Verdict { return r.at(s) }
-
-// Body is the verdict for the beginning of each round of l.
+// Body is the verdict for the beginning of each iteration of l.
 func (r *Result) Body(l *ir.Loop) Verdict { return r.at(bodyOf{l}) }
 
 func (r *Result) at(key any) Verdict {
@@ -160,15 +155,15 @@ func (r *Result) at(key any) Verdict {
 // bodyOf is the key of the place at the beginning of a loop's body.
 type bodyOf struct{ l *ir.Loop }
 
-// Analyse plays p for all numbers of ranks asked for. It does not change p.
-func Analyse(p *ir.Program, o Options) *Result {
+// Analyze interprets p for all numbers of ranks asked for. It does not change p.
+func Analyze(p *ir.Program, o Options) *Result {
 	if len(o.Ranks) == 0 {
 		o.Ranks = []int{2, 3, 4}
 	}
 	if o.Budget <= 0 {
 		o.Budget = 4 << 20
 	}
-	info := survey(p)
+	info := scan(p)
 	res := &Result{places: info.places, found: make([]Verdict, len(info.places))}
 	given := map[Reason]bool{}
 	for _, n := range o.Ranks {
@@ -179,7 +174,7 @@ func Analyse(p *ir.Program, o Options) *Result {
 				vs[i] = Verdict{Kind: Unknown, Because: []Reason{{Why: fmt.Sprintf("there is no run of %d ranks", n)}}}
 			}
 		} else {
-			a := newAnalyser(p, info, n, o)
+			a := newAnalyzer(p, info, n, o)
 			a.run()
 			vs = a.verdicts()
 			res.Work += a.steps + a.work + len(a.log)

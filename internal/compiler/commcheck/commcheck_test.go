@@ -36,9 +36,9 @@ func eachStmt(p *ir.Program, f func(ir.Stmt)) {
 	}
 }
 
-// TestManyRanks has programs whose cost would be out of hand if rounds were
-// played one by one, or states multiplied.
-func TestManyRanks(t *testing.T) {
+// TestAnalyze_ManyRanks has programs whose cost would be out of hand if iterations were
+// interpreted one by one, or states multiplied.
+func TestAnalyze_ManyRanks(t *testing.T) {
 	check(t, "transposes", `
 proc main() {
     for s = 0; s < 1000000; s = s + 1 {     # body safe
@@ -66,7 +66,7 @@ proc main() {
 }`, commcheck.Options{Budget: 30})
 }
 
-func TestRanks(t *testing.T) {
+func TestAnalyze_Ranks(t *testing.T) {
 	p, err := irtext.Parse("odd", "proc main() {\n sendrecv to rank ^ 1\n recv from rank ^ 1\n call w()\n}")
 	if err != nil {
 		t.Fatal(err)
@@ -76,33 +76,33 @@ func TestRanks(t *testing.T) {
 		ranks []int
 		want  commcheck.Kind
 	}{{[]int{2}, commcheck.Safe}, {[]int{2, 4}, commcheck.Safe}, {[]int{2, 3}, commcheck.Unknown}, {nil, commcheck.Unknown}, {[]int{0}, commcheck.Unknown}} {
-		if got := commcheck.Analyse(p, commcheck.Options{Ranks: c.ranks}).Before(w); got.Kind != c.want {
+		if got := commcheck.Analyze(p, commcheck.Options{Ranks: c.ranks}).Before(w); got.Kind != c.want {
 			t.Errorf("%v: %v, want %v", c.ranks, got, c.want)
 		}
 	}
-	if v := commcheck.Analyse(p, commcheck.Options{}).Before(&ir.Label{}); v.Kind != commcheck.Unknown {
+	if v := commcheck.Analyze(p, commcheck.Options{}).Before(&ir.Label{}); v.Kind != commcheck.Unknown {
 		t.Errorf("a statement of no program is %v", v)
 	}
-	if v := commcheck.Analyse(&ir.Program{}, commcheck.Options{}).Before(w); v.Kind != commcheck.Unknown {
+	if v := commcheck.Analyze(&ir.Program{}, commcheck.Options{}).Before(w); v.Kind != commcheck.Unknown {
 		t.Errorf("an empty program's is %v", v)
 	}
 }
 
-func TestGiven(t *testing.T) {
+func TestAnalyze_Given(t *testing.T) {
 	p, err := irtext.Parse("g", "proc main() {\n call f() -> x\n if x { send to rank; recv from rank }\n if rank == 0 { y = 1 }\n}")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if g := commcheck.Analyse(p, commcheck.Options{Uniform: true}).Given; len(g) != 1 || g[0].At.Line != 3 {
+	if g := commcheck.Analyze(p, commcheck.Options{Uniform: true}).Given; len(g) != 1 || g[0].At.Line != 3 {
 		t.Errorf("given %v, want the condition in line 3", g)
 	}
-	if g := commcheck.Analyse(p, commcheck.Options{}).Given; len(g) != 0 {
+	if g := commcheck.Analyze(p, commcheck.Options{}).Given; len(g) != 0 {
 		t.Errorf("given %v, want nothing", g)
 	}
 }
 
-func TestPatterns(t *testing.T) {
-	for _, c := range append(patterns, morePatterns...) {
+func TestAnalyze_Patterns(t *testing.T) {
+	for _, c := range append(patterns, workPatterns...) {
 		t.Run(c.name, func(t *testing.T) { check(t, c.name, c.text, c.opt) })
 	}
 }
@@ -112,7 +112,7 @@ func check(t *testing.T, name, text string, o commcheck.Options) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := commcheck.Analyse(p, o)
+	r := commcheck.Analyze(p, o)
 	wants := 0
 	for i, line := range strings.Split(text[1:], "\n") {
 		_, want, ok := strings.Cut(line, "# ")

@@ -6,7 +6,7 @@ import (
 	"github.com/cairnrun/cairn/internal/compiler/ir"
 )
 
-// info is what is found out about a program before it is played, for any number
+// info is what is found out about a program before it is interpreted, for any number
 // of ranks.
 type info struct {
 	places  map[any]int          // a statement, or bodyOf a loop
@@ -58,7 +58,7 @@ func conds(s ir.Stmt) []ir.Expr {
 	return nil
 }
 
-func survey(p *ir.Program) *info {
+func scan(p *ir.Program) *info {
 	in := &info{places: map[any]int{}, index: map[*ir.Var]int{}, shared: map[*ir.Var]bool{}, varied: map[*ir.Var]bool{},
 		owner: map[*ir.Var]*ir.Proc{}, size: map[*ir.Proc]int{}, procs: map[*ir.Proc]*procInfo{}, decide: map[*ir.Var]bool{}, decides: map[ir.Stmt]bool{},
 		types: map[string]bool{}, fields: map[string][]*ir.Var{}, raced: map[string]bool{}}
@@ -81,7 +81,7 @@ func survey(p *ir.Program) *info {
 			pi.acts, pi.talks = true, true
 			return
 		}
-		pi.gotos = wild(pr.Body, nil, 0)
+		pi.gotos = irregular(pr.Body, nil, 0)
 		ir.Each(pr.Body, func(s ir.Stmt) {
 			in.place(s, s.At())
 			for _, v := range writes(s) {
@@ -206,24 +206,24 @@ func writes(s ir.Stmt) (out []*ir.Var) {
 	return out
 }
 
-// wild says whether list has a goto, or a jump whose target is not a loop or
+// irregular says whether list has a goto, or a jump whose target is not a loop or
 // switch around it.
-func wild(list []ir.Stmt, labels []string, depth int) bool {
+func irregular(list []ir.Stmt, labels []string, depth int) bool {
 	for _, s := range list {
 		switch s := s.(type) {
 		case *ir.If:
-			if wild(s.Then, labels, depth) || wild(s.Else, labels, depth) {
+			if irregular(s.Then, labels, depth) || irregular(s.Else, labels, depth) {
 				return true
 			}
 		case *ir.Switch:
 			for _, c := range s.Cases {
-				if wild(c.Body, labels, depth+1) {
+				if irregular(c.Body, labels, depth+1) {
 					return true
 				}
 			}
 		case *ir.Loop:
-			if wild(s.Init, labels, depth) || wild(s.Post, labels, depth) ||
-				wild(s.Body, append(labels[:len(labels):len(labels)], s.Label), depth+1) {
+			if irregular(s.Init, labels, depth) || irregular(s.Post, labels, depth) ||
+				irregular(s.Body, append(labels[:len(labels):len(labels)], s.Label), depth+1) {
 				return true
 			}
 		case *ir.Jump:

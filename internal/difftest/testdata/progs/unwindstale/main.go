@@ -1,4 +1,4 @@
-// Command leavestale covers calls that do not enter what they might have: those
+// Command unwindstale covers calls that do not enter what they might have: those
 // that end by a panic, which somebody else recovers from, and those of functions
 // without points. What a library calls next, at the same depth, must not be taken
 // for it.
@@ -11,7 +11,7 @@ import (
 	"sort"
 	"strings"
 
-	"trial/leavestale/catch"
+	"progs/unwindstale/catch"
 )
 
 type op interface{ do(k int) int }
@@ -21,7 +21,7 @@ type adds struct{ n int }
 type fails struct{}
 
 func (a adds) do(k int) int {
-	for i := range 3 { //trial:loop
+	for i := range 3 { //difftest:loop
 		k += i * a.n
 	}
 	return k
@@ -30,7 +30,7 @@ func (a adds) do(k int) int {
 func (fails) do(k int) int { panic("fails") }
 
 func twice(o op, k int) (s int) {
-	for i := range 2 { //trial:loop
+	for i := range 2 { //difftest:loop
 		s += o.do(k + i)
 	}
 	return s
@@ -43,7 +43,7 @@ func above(k int) int {
 
 func caught(o op, k int) (n int, err error) {
 	defer catch.Error(&err)
-	for range 2 { //trial:loop
+	for range 2 { //difftest:loop
 		n += twice(o, k)
 	}
 	return n, nil
@@ -58,7 +58,7 @@ func counts(o op, k int) int {
 }
 
 func panics() {
-	for i := range 4 { //trial:loop
+	for i := range 4 { //difftest:loop
 		var o op = adds{i}
 		if i%2 == 1 {
 			o = fails{}
@@ -91,7 +91,7 @@ func itself(t told) string { return t.String() }
 
 // prints has panics that package fmt recovers from.
 func prints() {
-	for i := range 4 { //trial:loop
+	for i := range 4 { //difftest:loop
 		t, f := told{adds{i}, i}, itself
 		if i%2 == 1 {
 			t.o, f = fails{}, byFmt
@@ -107,7 +107,7 @@ type shifts struct{ w io.Writer }
 func (u shifts) Write(p []byte) (n int, err error) {
 	q, add := []byte(nil), 0
 	inc := func() { add++ }
-	for _, c := range p { //trial:loop
+	for _, c := range p { //difftest:loop
 		inc()
 		q = append(q, c+byte(add))
 	}
@@ -118,14 +118,14 @@ func (u shifts) Write(p []byte) (n int, err error) {
 type same struct{ n int }
 
 func (s *same) Write(p []byte) (int, error) {
-	for range p { //trial:loop
+	for range p { //difftest:loop
 		s.n++
 	}
 	return len(p), nil
 }
 
 func writes(w io.Writer, k int) (s string) {
-	for range k { //trial:loop
+	for range k { //difftest:loop
 		n, err := w.Write([]byte("ab"))
 		s += fmt.Sprint(n, err)
 		io.WriteString(w, "yz")
@@ -135,7 +135,7 @@ func writes(w io.Writer, k int) (s string) {
 
 // A call by a value that has been in a list, and one of a generic type's method.
 func short(k int) int {
-	for i := range 2 { //trial:loop
+	for i := range 2 { //difftest:loop
 		k += i
 	}
 	return k
@@ -143,7 +143,7 @@ func short(k int) int {
 
 func long(k int) int {
 	defer func() { done++ }()
-	for i := range 5 { //trial:loop
+	for i := range 5 { //difftest:loop
 		k += i * i
 	}
 	return k
@@ -162,7 +162,7 @@ type shower interface{ show(k int) string }
 type box[T any] struct{ v T }
 
 func (b box[T]) show(k int) (s string) {
-	for i := range k { //trial:loop
+	for i := range k { //difftest:loop
 		s += fmt.Sprint(b.v, i)
 	}
 	return s
@@ -179,7 +179,7 @@ func quiet(k int) (n int) {
 			n = -1
 		}
 	}()
-	for i := range k { //trial:loop
+	for i := range k { //difftest:loop
 		n += i
 	}
 	if k == 3 {

@@ -6,8 +6,8 @@ import (
 	"github.com/cairnrun/cairn/internal/compiler/ir"
 )
 
-// analyser plays a program for n ranks.
-type analyser struct {
+// analyzer interprets a program for n ranks.
+type analyzer struct {
 	p       *ir.Program
 	info    *info
 	n       int
@@ -43,7 +43,7 @@ type analyser struct {
 	inWalk map[*ir.Proc]bool
 }
 
-// frame is a call that is being played.
+// frame is a call that is being interpreted.
 type frame struct {
 	proc    *ir.Proc
 	targets []any // loops and switches that are under way
@@ -62,15 +62,15 @@ type recordKey struct {
 	cause any
 }
 
-func newAnalyser(p *ir.Program, in *info, n int, o Options) *analyser {
-	a := &analyser{p: p, info: in, n: n, uniform: o.Uniform, budget: o.Budget, full: fullSet(n), globals: newGlobals(in.globals),
+func newAnalyzer(p *ir.Program, in *info, n int, o Options) *analyzer {
+	a := &analyzer{p: p, info: in, n: n, uniform: o.Uniform, budget: o.Budget, full: fullSet(n), globals: newGlobals(in.globals),
 		terms: make([]term, 1), assumed: make([]bool, 1), cons: map[term]int32{}, handles: map[int32]*comm{}, refs: map[int32]bool{}, kinds: map[string]int{}, kindOf: map[int32]int{}, hyps: map[*ir.Proc]*hypothesis{}, failed: map[*ir.Proc]bool{}, ids: map[any]int{},
 		cache: map[string][]*state{}, seen: map[recordKey]bool{}, inWalk: map[*ir.Proc]bool{}}
 	a.newComm(a.world())
 	return a
 }
 
-func (a *analyser) run() {
+func (a *analyzer) run() {
 	if a.p.Main == nil || !known(a.p.Main) {
 		return
 	}
@@ -98,7 +98,7 @@ func gotoReason(p *ir.Proc) Reason {
 	return Reason{p.Pos, p.Name, "has a goto, which is not followed"}
 }
 
-func (a *analyser) verdicts() []Verdict {
+func (a *analyzer) verdicts() []Verdict {
 	out := make([]Verdict, len(a.info.stmts))
 	for _, r := range a.log {
 		v := Verdict{Kind: r.kind}
@@ -116,7 +116,7 @@ func (a *analyser) verdicts() []Verdict {
 }
 
 // note records that place was seen to be of a kind, because of cause.
-func (a *analyser) note(place int, k Kind, cause any, r Reason) {
+func (a *analyzer) note(place int, k Kind, cause any, r Reason) {
 	key := recordKey{place, k, cause}
 	if a.seen[key] {
 		return
@@ -128,11 +128,11 @@ func (a *analyser) note(place int, k Kind, cause any, r Reason) {
 // mark and back cut everything recorded since.
 type mark struct{ log, given, cached, walked int }
 
-func (a *analyser) mark() mark {
+func (a *analyzer) mark() mark {
 	return mark{len(a.log), len(a.given), len(a.cached), len(a.walked)}
 }
 
-func (a *analyser) back(m mark) {
+func (a *analyzer) back(m mark) {
 	for _, r := range a.log[m.log:] {
 		delete(a.seen, r.recordKey)
 	}
@@ -146,7 +146,7 @@ func (a *analyser) back(m mark) {
 }
 
 // visit records what holds in s at a place.
-func (a *analyser) visit(key any, s *state) {
+func (a *analyzer) visit(key any, s *state) {
 	p := a.info.places[key]
 	clear := true
 	bad := func(cause any, at ir.Pos, what, why string, args ...any) {
@@ -210,7 +210,7 @@ func launched(l *ir.Launch) string {
 }
 
 // ruin says that from here on nothing is known of s.
-func (a *analyser) ruin(s *state, r Reason) {
+func (a *analyzer) ruin(s *state, r Reason) {
 	if s.poison != nil {
 		return
 	}
@@ -222,7 +222,7 @@ func (a *analyser) ruin(s *state, r Reason) {
 }
 
 // walk marks all places of list, and of what it calls.
-func (a *analyser) walk(list []ir.Stmt, k Kind, r Reason) {
+func (a *analyzer) walk(list []ir.Stmt, k Kind, r Reason) {
 	ir.Each(list, func(s ir.Stmt) {
 		a.work++
 		a.note(a.info.places[s], k, "walk", r)
@@ -241,7 +241,7 @@ func (a *analyser) walk(list []ir.Stmt, k Kind, r Reason) {
 	})
 }
 
-func (a *analyser) walkProc(p *ir.Proc, k Kind, r Reason) {
+func (a *analyzer) walkProc(p *ir.Proc, k Kind, r Reason) {
 	if k == Unknown {
 		if a.inWalk[p] {
 			return
@@ -257,9 +257,9 @@ func (a *analyser) walkProc(p *ir.Proc, k Kind, r Reason) {
 	a.walk(p.Body, k, r)
 }
 
-// exec plays list from each of the states in, which it may change, and gives the
+// exec interprets list from each of the states in, which it may change, and gives the
 // states after it.
-func (a *analyser) exec(list []ir.Stmt, in []*state) []*state {
+func (a *analyzer) exec(list []ir.Stmt, in []*state) []*state {
 	f := a.frames[len(a.frames)-1]
 	k := len(f.levels)
 	f.levels = append(f.levels, level{list: list})
@@ -276,7 +276,7 @@ func (a *analyser) exec(list []ir.Stmt, in []*state) []*state {
 }
 
 // gone says whether all ranks have left the program: nothing comes of s any more.
-func (a *analyser) gone(s *state) bool {
+func (a *analyzer) gone(s *state) bool {
 	if s.poison != nil || !s.live.empty() {
 		return false
 	}
@@ -288,7 +288,7 @@ func (a *analyser) gone(s *state) bool {
 	return true
 }
 
-func (a *analyser) step(st ir.Stmt, s *state) []*state {
+func (a *analyzer) step(st ir.Stmt, s *state) []*state {
 	if s.poison != nil {
 		a.walk([]ir.Stmt{st}, Unknown, *s.poison)
 		return []*state{s}
@@ -345,7 +345,7 @@ func (a *analyser) step(st ir.Stmt, s *state) []*state {
 }
 
 // store gives v a value on the ranks that are here.
-func (a *analyser) store(v *ir.Var, x vec, s *state) {
+func (a *analyzer) store(v *ir.Var, x vec, s *state) {
 	if v == nil {
 		return
 	}
@@ -378,7 +378,7 @@ func (a *analyser) store(v *ir.Var, x vec, s *state) {
 
 // varOf is the value of a variable, of which it is known that it has one, in env if
 // it is a procedure's.
-func (a *analyser) varOf(v *ir.Var, env []vec, s *state) vec {
+func (a *analyzer) varOf(v *ir.Var, env []vec, s *state) vec {
 	i, ok := a.info.index[v]
 	switch {
 	case !ok:
@@ -389,7 +389,7 @@ func (a *analyser) varOf(v *ir.Var, env []vec, s *state) vec {
 	return env[i]
 }
 
-func (a *analyser) setVar(v *ir.Var, x vec, s *state) {
+func (a *analyzer) setVar(v *ir.Var, x vec, s *state) {
 	if v.Global {
 		s.shared = a.globals.with(s.shared, a.info.index[v], x)
 		a.work += (a.globals.depth + 1) * fanout
@@ -398,7 +398,7 @@ func (a *analyser) setVar(v *ir.Var, x vec, s *state) {
 	}
 }
 
-func (a *analyser) assign(st *ir.Assign, s *state) {
+func (a *analyzer) assign(st *ir.Assign, s *state) {
 	vals := make([]vec, len(st.Dst))
 	for i, d := range st.Dst {
 		if _, ok := a.info.index[d]; ok && i < len(st.Src) && st.Src[i] != nil {
@@ -435,7 +435,7 @@ func (a *analyser) assign(st *ir.Assign, s *state) {
 }
 
 // rename says that what from held, of requests and groups of work, to holds now.
-func (a *analyser) rename(from, to *ir.Var, ranks set, s *state) {
+func (a *analyzer) rename(from, to *ir.Var, ranks set, s *state) {
 	for i, q := range s.reqs {
 		if q.v == from && from != nil && ranks.has(q.rank) {
 			s.reqs = append([]req(nil), s.reqs...)
@@ -451,7 +451,7 @@ func (a *analyser) rename(from, to *ir.Var, ranks set, s *state) {
 }
 
 // jump sends the ranks that are here elsewhere.
-func (a *analyser) jump(st *ir.Jump, s *state) {
+func (a *analyzer) jump(st *ir.Jump, s *state) {
 	f := a.frames[len(a.frames)-1]
 	j := jump{kind: st.Kind, depth: len(a.frames)}
 	switch st.Kind {
@@ -501,7 +501,7 @@ func (a *analyser) jump(st *ir.Jump, s *state) {
 }
 
 // arrive makes the ranks be here that have jumped in a given way.
-func (a *analyser) arrive(in []*state, kind ir.JumpKind, to any) {
+func (a *analyzer) arrive(in []*state, kind ir.JumpKind, to any) {
 	for _, s := range in {
 		if s.poison != nil {
 			continue
@@ -517,7 +517,7 @@ func (a *analyser) arrive(in []*state, kind ir.JumpKind, to any) {
 
 // launch starts concurrent work. Work that communicates spoils all that follows
 // its join: what it sent and received is not known.
-func (a *analyser) launch(st *ir.Launch, s *state) {
+func (a *analyzer) launch(st *ir.Launch, s *state) {
 	works, found := append([]work(nil), s.works...), false
 	for i, w := range works {
 		if w.by == st && w.group == st.Group {
@@ -538,9 +538,9 @@ func (a *analyser) launch(st *ir.Launch, s *state) {
 	}
 }
 
-func (a *analyser) talks(st *ir.Launch) bool { return st.Proc == nil || a.info.procs[st.Proc].talks }
+func (a *analyzer) talks(st *ir.Launch) bool { return st.Proc == nil || a.info.procs[st.Proc].talks }
 
-func (a *analyser) join(st *ir.Join, s *state) {
+func (a *analyzer) join(st *ir.Join, s *state) {
 	if st.Group == nil {
 		return
 	}

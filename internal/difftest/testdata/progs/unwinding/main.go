@@ -1,4 +1,4 @@
-// Command leaving covers functions that return when a set is due and are gone on
+// Command unwinding covers functions that return when a set is due and are gone on
 // with: recursion in many forms, and the same functions where they can't do that:
 // in callbacks, as values, by interfaces, on other goroutines.
 package main
@@ -28,7 +28,7 @@ func insert(n *node, key int) (*node, bool) {
 		return &node{key: key}, true
 	}
 	grown := false
-	for range 2 { //trial:loop
+	for range 2 { //difftest:loop
 		if key < n.key {
 			left, grown := grow(n.left, key)
 			n.left = left
@@ -57,7 +57,7 @@ func (w *walker) walk(n *node, _ int, more ...string) (sum int, err error) {
 		return 0, nil
 	}
 	w.depth++
-	for i, side := range []*node{n.left, n.right} { //trial:loop
+	for i, side := range []*node{n.left, n.right} { //difftest:loop
 		x, err := w.walk(side, i, append(more, "x")...)
 		if err != nil {
 			return sum, err
@@ -80,7 +80,7 @@ type counter struct{ walker }
 
 func (counter) down(k int) int {
 	sum := 0
-	for i := range k { //trial:loop
+	for i := range k { //difftest:loop
 		sum += i + counter{}.down(k-2)
 	}
 	return sum
@@ -93,7 +93,7 @@ func add(k int) int {
 	if k == 0 {
 		return total
 	}
-	for range 2 { //trial:loop
+	for range 2 { //difftest:loop
 		total = add(k-1) + 1
 	}
 	return total
@@ -101,7 +101,7 @@ func add(k int) int {
 
 // gives has its address taken.
 func gives(k int, p *int) (r int) {
-	for i := range k { //trial:loop
+	for i := range k { //difftest:loop
 		*p += i
 		r = gives(k-1, p) + *p%7
 	}
@@ -114,7 +114,7 @@ type square int
 
 func (s square) area(k int) int {
 	a := 0
-	for range k { //trial:loop
+	for range k { //difftest:loop
 		a += int(s) * int(s) * s.area(k-2) % 101
 		a++
 	}
@@ -127,7 +127,7 @@ func (s square) String() string {
 }
 
 func prints(k int, b *strings.Builder) {
-	for i := range k { //trial:loop
+	for i := range k { //difftest:loop
 		fmt.Fprint(b, square(i), ";")
 		prints(k-2, b)
 	}
@@ -142,7 +142,7 @@ func orders(list []int, k int) int {
 		}
 		return list[i] < list[j]
 	})
-	for i, x := range list { //trial:loop
+	for i, x := range list { //difftest:loop
 		moves += i * x
 		if k > 1 {
 			moves += orders([]int{x, i, 5}, k-2)
@@ -154,7 +154,7 @@ func orders(list []int, k int) int {
 // fails panics at a depth; tries recovers.
 func fails(k int) int {
 	sum := 0
-	for i := range 3 { //trial:loop
+	for i := range 3 { //difftest:loop
 		if k == 0 {
 			panic(fmt.Sprint("at ", i))
 		}

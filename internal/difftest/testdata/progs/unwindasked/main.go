@@ -1,9 +1,9 @@
-// Command leaveasked covers functions that are left when a set is due, where they
+// Command unwindasked covers functions that are left when a set is due, where they
 // call each other by interfaces, as values and across packages; and what else such a
 // call may lead to: functions without points, libraries that call back, panics.
 package main
 
-//trial:daily
+//difftest:daily
 
 import (
 	"errors"
@@ -12,7 +12,7 @@ import (
 	"sort"
 	"strings"
 
-	"trial/leaveasked/tree"
+	"progs/unwindasked/tree"
 )
 
 // An interpreter: eval and apply are of one kind, builtins are values.
@@ -27,7 +27,7 @@ type list []value
 // show has points, and calls itself by the interface.
 func (l list) show() string {
 	var parts []string
-	for _, v := range l { //trial:loop
+	for _, v := range l { //difftest:loop
 		parts = append(parts, v.show())
 	}
 	return "(" + strings.Join(parts, " ") + ")"
@@ -51,7 +51,7 @@ var builtins = map[string]builtin{
 
 func sum(args ...value) value {
 	total := number(0)
-	for _, a := range args { //trial:loop
+	for _, a := range args { //difftest:loop
 		if n, ok := a.(number); ok {
 			total += n
 		} else {
@@ -90,7 +90,7 @@ func eval(x any) value {
 }
 
 func evalAll(xs []any) (out []value) {
-	for _, x := range xs { //trial:loop
+	for _, x := range xs { //difftest:loop
 		out = append(out, eval(x))
 	}
 	return out
@@ -125,7 +125,7 @@ type machine struct {
 func first(m *machine, k int) int {
 	m.step = second
 	s := 0
-	for i := range k { //trial:loop
+	for i := range k { //difftest:loop
 		s += i * i
 		m.log = append(m.log, fmt.Sprint("first ", i))
 	}
@@ -135,7 +135,7 @@ func first(m *machine, k int) int {
 func second(m *machine, k int) int {
 	m.step, m.next = first, &machine{step: first}
 	s := 1
-	for i := range k { //trial:loop
+	for i := range k { //difftest:loop
 		s += i + m.next.step(m.next, k-1)
 		m.log = append(m.log, fmt.Sprint("second ", i))
 	}
@@ -143,7 +143,7 @@ func second(m *machine, k int) int {
 }
 
 func runs(m *machine, k int) (s int) {
-	for i := range k { //trial:loop
+	for i := range k { //difftest:loop
 		s += m.step(m, i)
 		if m := m.next; m != nil {
 			s += m.step(m, 1)
@@ -160,7 +160,7 @@ type low struct{ seen []int }
 type high struct{ low }
 
 func (l low) move(k int) state {
-	for i := range k { //trial:loop
+	for i := range k { //difftest:loop
 		l.seen = append(l.seen, i)
 	}
 	return &high{l}
@@ -168,7 +168,7 @@ func (l low) move(k int) state {
 
 func (h *high) move(k int) state {
 	var s state = h.low
-	for i := range k - 1 { //trial:loop
+	for i := range k - 1 { //difftest:loop
 		s = s.move(i)
 	}
 	return s
@@ -177,7 +177,7 @@ func (h *high) move(k int) state {
 func moves(k int) string {
 	var s state = low{}
 	f := s.move
-	for i := range k { //trial:loop
+	for i := range k { //difftest:loop
 		s = s.move(i)
 		if i%2 == 0 {
 			f = s.move
@@ -190,7 +190,7 @@ func moves(k int) string {
 
 // given is called with what a library computes by calling back.
 func given(k int) int {
-	for i := range 3 { //trial:loop
+	for i := range 3 { //difftest:loop
 		k += i
 	}
 	return k
@@ -207,7 +207,7 @@ func finds(k int) int {
 type visitor struct{ out []string }
 
 func (v *visitor) Visit(t *tree.Tree, depth int) bool {
-	for i := range 2 { //trial:loop
+	for i := range 2 { //difftest:loop
 		v.out = append(v.out, fmt.Sprint(strings.Repeat("-", depth), t.Key, i))
 	}
 	return t.Key%5 != 4
@@ -222,7 +222,7 @@ func (v *visitor) Failed(t *tree.Tree) error {
 
 func across(n int) {
 	var t *tree.Tree
-	for i := range n { //trial:loop
+	for i := range n { //difftest:loop
 		t = t.Add(i * 7 % 13)
 	}
 	v := &visitor{}
@@ -236,7 +236,7 @@ func across(n int) {
 }
 
 func add(a, b int) int {
-	for range 2 { //trial:loop
+	for range 2 { //difftest:loop
 		a += b
 	}
 	return a
@@ -244,7 +244,7 @@ func add(a, b int) int {
 
 func main() {
 	deep := any(call{"sum", []any{1, call{"len", []any{2, 3}}, call{"sort", []any{5, call{"show", []any{4, 6}}, 1}}}})
-	for range 2 { //trial:loop
+	for range 2 { //difftest:loop
 		deep = call{"show", []any{deep, call{"sum", []any{deep, 1}}}}
 		fmt.Println(eval(deep).show())
 	}
