@@ -27,7 +27,7 @@ func openJournal() error {
 	if err == nil {
 		files, err = journal.Open(journal.Config{
 			Dir: dir, Home: start.dir, Rank: run.Rank(), Ranks: run.Ranks(), Host: run.Host(),
-			Fresh: run.Fresh(), Migrated: run.Arriving(), Gather: run.Gather, Warn: say, Fatal: fatal,
+			Fresh: run.Fresh(), Migrated: run.IsDestination(), Gather: run.Allgather, Warn: say, Fatal: fatal,
 		})
 	}
 	return err
@@ -81,7 +81,7 @@ func OpenFile(name string, flag int, perm fs.FileMode) (*os.File, error) {
 		}
 		return nil, err
 	}
-	run.Call(f, given)
+	run.SetFileName(f, given)
 	files.Track(f, abs, path, flag)
 	return f, nil
 }

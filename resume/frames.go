@@ -260,7 +260,7 @@ func point(d int, frames []any, again bool) {
 		return
 	}
 	if !kill && !run.Due() {
-		run.Passed()
+		run.PassPoint()
 		if counts {
 			look()
 		}

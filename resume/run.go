@@ -182,7 +182,7 @@ var exit = os.Exit
 // countPoints decides whether each point is counted: a set is due after so many,
 // or the process kills itself at one that is still to come.
 func countPoints() {
-	counts = run.Counts() || killAll || slices.ContainsFunc(killAt, func(n uint64) bool { return n > since })
+	counts = run.CountsPoints() || killAll || slices.ContainsFunc(killAt, func(n uint64) bool { return n > since })
 }
 
 // Begin opens the run. It comes first in main. If there is a set, package
@@ -213,11 +213,11 @@ func Begin() {
 	if !slices.Equal(saved.Args, start.args) {
 		fatal("the run in %s was started with the arguments %q and goes on with them, but now they are %q; give the same again, or move the folder away to start afresh", run.Dir(), saved.Args, start.args)
 	}
-	run.Claimed()
+	run.FilesClaimed()
 	if err := files.Restored(saved.Epoch, saved.Noted); err != nil {
 		fatal("%s", text(err))
 	}
-	if err := errors.Join(run.Unchanged(saved.Process.In), saved.Process.restore(), reopened()); err != nil {
+	if err := errors.Join(run.CheckInputs(saved.Process.In), saved.Process.restore(), reopened()); err != nil {
 		fatal("%s", text(err))
 	}
 	files.Reopened(saved.Files)
@@ -249,10 +249,10 @@ func begin() (bool, error) {
 		return false, err
 	}
 	engine.Register[signalError](run)
-	run.Inputs()
-	run.Journaled(files.RestoreTo)
+	run.RecordInputs()
+	run.SetJournal(files.RestoreTo)
 	if uses {
-		run.Handles()
+		run.ProtectHandles()
 	}
 	return run.Restore(context.Background())
 }

@@ -29,7 +29,7 @@ var uses bool
 func OpensRun(ranks ...int) {
 	uses = true
 	if run != nil && slices.Contains(ranks, run.Ranks()) {
-		run.SetSpatial()
+		run.SetSafePoints()
 	}
 }
 
@@ -94,11 +94,11 @@ func OpenRun(ctx context.Context, o cairn.Options) (*cairn.Run, error) {
 		Signals: o.Signals, OnSaved: o.OnSaved, OnError: o.OnError}
 	lend := opened.options()
 	lend.Dir, lend.Log = o.Dir, o.Log
-	if err := run.Lend(lend, false); err != nil {
+	if err := run.Adopt(lend, false); err != nil {
 		return nil, err
 	}
 	saved.Opened = opened
-	counts = counts || run.Counts()
+	counts = counts || run.CountsPoints()
 	look()
 	return cairn.Open(engine.WithRun(ctx, run), o)
 }
@@ -108,14 +108,14 @@ func reopened() error {
 	if saved.Opened == nil {
 		return nil
 	}
-	err := run.Lend(saved.Opened.options(), true)
-	counts = counts || run.Counts()
+	err := run.Adopt(saved.Opened.options(), true)
+	counts = counts || run.CountsPoints()
 	return err
 }
 
 // takeBack ends what the program may do with the run. It returns whether the
 // work can be done: without the other ranks it can't.
-func takeBack() bool { return run.Return() }
+func takeBack() bool { return run.Release() }
 
 // envKillRank names the one rank that CAIRN_KILL_AT is for; unset: all.
 const envKillRank = "CAIRN_KILL_RANK"

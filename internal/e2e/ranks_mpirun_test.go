@@ -111,7 +111,7 @@ func TestRanksUnsupervised(t *testing.T) {
 					t.Fatalf("started again, it failed:\n%s", g.said.String())
 				}
 				compareFiles(t, out, want)
-				if left, _ := filepath.Glob(filepath.Join(dir, "meet-*", "*")); len(left) > 4*n {
+				if left, _ := filepath.Glob(filepath.Join(dir, "bootstrap-*", "*")); len(left) > 4*n {
 					t.Errorf("the meeting left %d files", len(left))
 				}
 			})

@@ -22,22 +22,22 @@ func TestLookFirst(t *testing.T) {
 	if _, err := p.Restore(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if !p.Due() || !p.Counts() || told.Load() == 0 { // the first point looks whether all is well
-		t.Error("nothing is due at first", p.Due(), p.Counts(), told.Load())
+	if !p.Due() || !p.CountsPoints() || told.Load() == 0 { // the first point looks whether all is well
+		t.Error("nothing is due at first", p.Due(), p.CountsPoints(), told.Load())
 	}
 	var saved []int
 	for x = 1; x <= 12; x++ {
 		if !p.Due() {
-			p.Passed()
+			p.PassPoint()
 			continue
 		}
-		before := p.saving.Index
+		before := p.current.Index
 		if err := p.Point(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		if p.saving.Index != before {
+		if p.current.Index != before {
 			saved = append(saved, x)
-			if err := p.await(t.Context()); err != nil {
+			if err := p.awaitWriter(t.Context()); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -50,7 +50,7 @@ func TestLookFirst(t *testing.T) {
 	}
 	p.opts.EveryPoints = 0
 	p.schedule()
-	if p.wake.Store(false); p.Due() || p.Counts() {
+	if p.wake.Store(false); p.Due() || p.CountsPoints() {
 		t.Error("something is due")
 	}
 	n := told.Load()
@@ -59,7 +59,7 @@ func TestLookFirst(t *testing.T) {
 	}
 }
 
-// TestClaimed holds that a file which is asked for after Claimed is opened anew.
+// TestClaimed holds that a file which is asked for after FilesClaimed is opened anew.
 func TestClaimed(t *testing.T) {
 	dir, name := t.TempDir(), filepath.Join(t.TempDir(), "log")
 	start := func() *Run {
@@ -96,7 +96,7 @@ func TestClaimed(t *testing.T) {
 			t.Fatal(ok, err)
 		}
 		if claimed {
-			p.Claimed()
+			p.FilesClaimed()
 		}
 		g := open(p)
 		if (f == g) == claimed {

@@ -113,9 +113,9 @@ type Options struct {
 	OnCopy  func() error         // called by Point or Checkpoint before the state is copied; an error: no set
 	Log     *slog.Logger         // warnings, such as a damaged set; nil: slog.Default()
 
-	fs       vfs.FS        // for tests
-	seat     *seat         // …
-	patience time.Duration // …
+	fs           vfs.FS        // for tests
+	identity     *identity     // …
+	closeTimeout time.Duration // …
 }
 
 // CheckpointInfo tells of a set that is safe.
@@ -131,56 +131,56 @@ type CheckpointInfo struct {
 // Run is a program's connection to its checkpoints. Except for Request, its
 // methods are called by one goroutine at a time.
 type Run struct {
-	opts  Options
-	id    identity
-	seat  *seat
-	team  *team // nil: there are no other ranks, and no messages
-	dir   *store.Dir
-	saver *ckpt.Saver
-	log   *slog.Logger
+	opts     Options
+	runID    runID
+	identity *identity
+	peers    *peers // nil: there are no other ranks, and no messages
+	dir      *store.Dir
+	saver    *ckpt.Saver
+	log      *slog.Logger
 
-	roots     []graph.Root
-	names     map[string]bool // of those that the program protects
-	how       map[string]ProtectOption
-	types     []reflect.Type
-	collector graph.Collector
-	broken    error // a variable was refused
-	spoiled   error // why the state is undefined: a Rollback failed
-	tried     bool  // Restore was called
-	restored  bool  // … and it did not fail
-	damaged   map[uint64]bool
-	shapes    map[string]string // of Fixed variables before Restore
-	files     fileTable
-	mover     mover
+	roots         []graph.Root
+	names         map[string]bool // of those that the program protects
+	varOptions    map[string]ProtectOption
+	types         []reflect.Type
+	collector     graph.Collector
+	protectErr    error // a variable was refused
+	stateErr      error // why the state is undefined: a Rollback failed
+	restoreCalled bool  // Restore was called
+	restored      bool  // … and it did not fail
+	damaged       map[uint64]bool
+	shapes        map[string]string // of Fixed variables before Restore
+	files         fileTable
+	migration     migration
 
-	slow    bool // Point must tell others about itself
-	points  uint64
-	shown   atomic.Uint64          // points, for who reports them
-	left    int                    // points until one is due by count
-	wake    atomic.Bool            // Point must look closer
-	request atomic.Pointer[string] // a checkpoint was asked for, by whom
-	due     atomic.Bool            // … is due by time
-	stop    atomic.Pointer[string] // … and to stop then
-	late    string                 // a reason that waits for the writer
-	timer   *time.Timer
-	dueAt   time.Time // when it fires
-	signals *signalWatch
-	outcome chan ckpt.Result
-	saving  CheckpointInfo
-	savings map[uint64]CheckpointInfo // sets of which the other ranks have not said yet what became of them
-	safe    uint64                    // the last set that is
-	lost    error                     // why the last one is not
-	unsaid  error                     // … as long as nobody was told
-	failed  int                       // sets in a row that are not
-	unsafe  bool                      // a message crossed a point at which ranks save alone
-	held    time.Duration             // cost of the last save
-	done    bool
-	status  int // … with this exit status
-	closed  bool
-	handles bool                   // see Handles
-	choose  func(set uint64) error // see Journaled
-	vouched map[string]bool        // files that were looked at: see vouch
-	lent    bool                   // see Lend
+	observed       bool // Point must tell others about itself
+	points         uint64
+	reportedPoints atomic.Uint64          // points, for who reports them
+	pointsLeft     int                    // points until one is due by count
+	wake           atomic.Bool            // Point must look closer
+	request        atomic.Pointer[string] // a checkpoint was asked for, by whom
+	due            atomic.Bool            // … is due by time
+	stop           atomic.Pointer[string] // … and to stop then
+	deferredReason string                 // a reason that waits for the writer
+	timer          *time.Timer
+	dueAt          time.Time // when it fires
+	signals        *signalWatch
+	outcome        chan ckpt.Result
+	current        CheckpointInfo
+	uncommitted    map[uint64]CheckpointInfo // sets of which the other ranks have not said yet what became of them
+	lastCommitted  uint64                    // the last set that is
+	lastErr        error                     // why the last one is not
+	pendingErr     error                     // … as long as nobody was told
+	failures       int                       // sets in a row that are not
+	crossed        bool                      // a message crossed a point at which ranks save alone
+	cost           time.Duration             // cost of the last save
+	finished       bool
+	status         int // … with this exit status
+	closed         bool
+	handles        bool                   // see ProtectHandles
+	onChoose       func(set uint64) error // see SetJournal
+	recordedFiles  map[string]bool        // files that were looked at: see vouch
+	adopted        bool                   // see Adopt
 
 	reporting chan struct{} // closed to end the reports to a supervisor
 }
@@ -211,9 +211,9 @@ func Open(ctx context.Context, opts Options) (*Run, error) {
 	if log == nil {
 		log = slog.Default()
 	}
-	seat := opts.seat
-	if seat == nil {
-		seat = alone()
+	id := opts.identity
+	if id == nil {
+		id = singleIdentity()
 	}
 	if opts.fs == nil {
 		opts.fs, _ = vfs.Of(ctx)
@@ -227,14 +227,14 @@ func Open(ctx context.Context, opts Options) (*Run, error) {
 			}
 			opts.Dir = abs // the program may change its working folder
 		}
-		if opts.seat == nil {
+		if opts.identity == nil {
 			var err error
-			if seat, err = takeSeat(ctx, &opts, log); err != nil {
+			if id, err = findIdentity(ctx, &opts, log); err != nil {
 				return nil, err
 			}
 		}
 	}
-	opts.consent(seat)
+	opts.readFresh(id)
 	if opts.Dir == "" {
 		return nil, errors.New("cairn: Options.Dir is empty: name a folder for the checkpoints")
 	}
@@ -244,17 +244,17 @@ func Open(ctx context.Context, opts Options) (*Run, error) {
 	if opts.MTBF == 0 {
 		opts.MTBF = 24 * time.Hour
 	}
-	p := &Run{opts: opts, log: log, seat: seat, collector: graph.Collector{Remember: true}, names: make(map[string]bool), how: make(map[string]ProtectOption), damaged: make(map[uint64]bool), savings: make(map[uint64]CheckpointInfo), outcome: make(chan ckpt.Result, 1)}
+	p := &Run{opts: opts, log: log, identity: id, collector: graph.Collector{Remember: true}, names: make(map[string]bool), varOptions: make(map[string]ProtectOption), damaged: make(map[uint64]bool), uncommitted: make(map[uint64]CheckpointInfo), outcome: make(chan ckpt.Result, 1)}
 	var err error
-	if p.newcomer() { // the process whose place it takes has the lock
-		p.dir = store.Open(opts.fs, opts.Dir, seat.Rank)
-	} else if p.dir, err = store.CreateFor(opts.fs, opts.Dir, seat.Rank, vfs.AccessFromEnv().With(opts.GroupReadable, opts.AnyOwner)); err != nil {
+	if p.isDestination() { // the process whose place it takes has the lock
+		p.dir = store.Open(opts.fs, opts.Dir, id.Rank)
+	} else if p.dir, err = store.CreateFor(opts.fs, opts.Dir, id.Rank, vfs.AccessFromEnv().With(opts.GroupReadable, opts.AnyOwner)); err != nil {
 		return nil, fmt.Errorf("cairn: %w", err)
 	}
 	if st, err := os.Stat(opts.Dir); err == nil && p.realFiles() {
-		p.files.in = control.Inode(st)
+		p.files.dirInode = control.Inode(st)
 	}
-	if err := p.enter(ctx); err != nil {
+	if err := p.join(ctx); err != nil {
 		p.dir.Close()
 		return nil, err
 	}
@@ -268,38 +268,38 @@ func WithRun(ctx context.Context, p *Run) context.Context {
 	return context.WithValue(ctx, runKey{}, p)
 }
 
-// enter joins the run that the folder is open for.
-func (p *Run) enter(ctx context.Context) error {
-	if err := p.ended(); err != nil {
+// join joins the run that the folder is open for.
+func (p *Run) join(ctx context.Context) error {
+	if err := p.checkEnded(); err != nil {
 		return fmt.Errorf("cairn: %w", err)
 	}
-	sets, err := p.dir.Committed()
+	indices, err := p.dir.Committed()
 	lost, lerr := p.dir.Lost()
 	if err := errors.Join(err, lerr); err != nil {
 		return fmt.Errorf("cairn: %w", err)
 	}
-	p.files.resuming = len(sets)+len(lost) > 0 || p.newcomer()
-	p.files.from, p.files.here = p.seat.FormerDirs, p.seat.WorkDir
-	p.rouse() // the first Point looks whether all is as it should be
-	if p.seat.Output {
+	p.files.resuming = len(indices)+len(lost) > 0 || p.isDestination()
+	p.files.formerDirs, p.files.workDir = p.identity.FormerDirs, p.identity.WorkDir
+	p.wakePoint() // the first Point looks whether all is as it should be
+	if p.identity.Output {
 		if err := p.files.adoptOutput(); err != nil {
 			return fmt.Errorf("cairn: %w", err)
 		}
 	}
-	if p.seat.Size > 1 {
-		if p.team, err = assemble(ctx, p, p.seat); err != nil {
+	if p.identity.Size > 1 {
+		if p.peers, err = connectPeers(ctx, p, p.identity); err != nil {
 			return err
 		}
-		p.team.protect()
+		p.peers.protect()
 	}
-	p.slow = p.seat.Size > 1 || p.seat.ctl != nil
-	if p.seat.ctl != nil {
-		p.seat.ctl.attach(p)
+	p.observed = p.identity.Size > 1 || p.identity.supervisor != nil
+	if p.identity.supervisor != nil {
+		p.identity.supervisor.attach(p)
 		p.reporting = make(chan struct{})
 		go p.report(p.reporting)
 	}
-	if p.newcomer() {
-		return p.meetSource(ctx)
+	if p.isDestination() {
+		return p.awaitSource(ctx)
 	}
 	return nil
 }
@@ -333,8 +333,8 @@ func Protect[T any](p *Run, name string, v *T, how ...ProtectOption) error {
 	err := p.protect(name, v, how)
 	if err != nil {
 		err = fmt.Errorf("cairn: variable %.100q: %w", name, err)
-		if p.broken == nil {
-			p.broken = err
+		if p.protectErr == nil {
+			p.protectErr = err
 		}
 	}
 	return err
@@ -358,30 +358,30 @@ func (p *Run) protect(name string, v any, how []ProtectOption) error {
 		if err := ckpt.Check(img); err != nil {
 			return fmt.Errorf("it does not fit into an HDF5 file: %w", err)
 		}
-	} else if err := graph.Check(root, p.env()); err != nil && !later(err) { // else it needs the other roots
-		return refused(err)
+	} else if err := graph.Check(root, p.env()); err != nil && !deferrable(err) { // else it needs the other roots
+		return withRemedy(err)
 	}
 	for _, h := range how {
 		if _, ok := v.(shaped); h&Fixed != 0 && !ok && reflect.TypeOf(v).Elem().Kind() != reflect.Slice {
 			return errors.New("Fixed is for slices and arrays of devices; protect the slices inside as variables of their own to fix their lengths")
 		}
-		p.how[name] |= h
+		p.varOptions[name] |= h
 	}
 	p.roots = append(p.roots, root)
 	p.names[name] = true
 	return nil
 }
 
-// later says that a value which can't be saved now matters only when it is saved.
+// deferrable says that a value which can't be saved now matters only when it is saved.
 // A compiled program protects all package variables as their initialisers leave
 // them: it runs, and Point tells of those that can't be saved.
-func later(err error) bool {
+func deferrable(err error) bool {
 	var u *graph.UnsupportedError
 	return graph.IsWhole() && errors.As(err, &u)
 }
 
-// refused adds to an error about a value that can't be saved what to do.
-func refused(err error) error {
+// withRemedy adds to an error about a value that can't be saved what to do.
+func withRemedy(err error) error {
 	var u *graph.UnsupportedError
 	if !errors.As(err, &u) {
 		return err
@@ -420,8 +420,8 @@ func Register[T any](p *Run) { p.types = append(p.types, reflect.TypeFor[T]()) }
 
 func (p *Run) env() *graph.Env {
 	env := &graph.Env{FileID: p.files.id, FileOf: p.files.file, Types: p.types}
-	if p.team != nil {
-		env.Run = p.team.engine
+	if p.peers != nil {
+		env.Run = p.peers.engine
 	}
 	return env
 }
@@ -430,19 +430,19 @@ func (p *Run) env() *graph.Env {
 func (p *Run) Dir() string { return p.opts.Dir }
 
 // Request makes a checkpoint due at the next Point. Any goroutine may call it.
-func (p *Run) Request() { p.ask("request") }
+func (p *Run) Request() { p.requestBy("request") }
 
-func (p *Run) ask(reason string) {
-	if p.seat.Size > 1 {
-		p.team.ask(reason, false)
+func (p *Run) requestBy(reason string) {
+	if p.identity.Size > 1 {
+		p.peers.request(reason, false)
 		return
 	}
 	p.request.Store(&reason)
-	p.rouse()
+	p.wakePoint()
 }
 
-// rouse makes the next Point look closer.
-func (p *Run) rouse() {
+// wakePoint makes the next Point look closer.
+func (p *Run) wakePoint() {
 	p.wake.Store(true)
 	if p.opts.OnDue != nil {
 		p.opts.OnDue()
@@ -452,44 +452,44 @@ func (p *Run) rouse() {
 // Due reports whether the next Point will do more than count. A program that
 // has something to prepare for a checkpoint looks here before it calls Point,
 // or is told by Options.OnDue. In a run of several ranks, Point says it all.
-func (p *Run) Due() bool { return p.wake.Load() || p.left == 1 || p.seat.Size > 1 }
+func (p *Run) Due() bool { return p.wake.Load() || p.pointsLeft == 1 || p.identity.Size > 1 }
 
-// Passed counts a point at which the program does not call Point, because
+// PassPoint counts a point at which the program does not call Point, because
 // nothing was Due when it looked.
-func (p *Run) Passed() {
+func (p *Run) PassPoint() {
 	p.points++
-	p.left--
-	if p.slow {
-		p.shown.Store(p.points)
+	p.pointsLeft--
+	if p.observed {
+		p.reportedPoints.Store(p.points)
 	}
 }
 
-// Counts reports whether checkpoints are due by the number of points, so that
-// Point or Passed must be called at each of them.
-func (p *Run) Counts() bool { return p.opts.EveryPoints > 0 || p.seat.Size > 1 }
+// CountsPoints reports whether checkpoints are due by the number of points, so that
+// Point or PassPoint must be called at each of them.
+func (p *Run) CountsPoints() bool { return p.opts.EveryPoints > 0 || p.identity.Size > 1 }
 
-// askStop makes the next Point save and return ErrStopped.
-func (p *Run) askStop(by string) {
-	if p.seat.Size > 1 {
-		p.team.ask(by, true)
+// requestStop makes the next Point save and return ErrStopped.
+func (p *Run) requestStop(by string) {
+	if p.identity.Size > 1 {
+		p.peers.request(by, true)
 		return
 	}
 	p.stop.Store(&by)
-	p.rouse()
+	p.wakePoint()
 }
 
 // Close waits until a set being written is safe, and ends the run; it saves
 // none by itself (see Checkpoint). It returns why the last set could not be
 // saved, if no Point said so.
 func (p *Run) Close() error {
-	if p.closed || p.lent {
+	if p.closed || p.adopted {
 		return nil
 	}
 	p.closed = true
-	p.rouse()
-	p.mover.end(errors.New("the program has ended"))
-	p.mover.spawning.Lock()   // wait until the last one is over
-	p.mover.spawning.Unlock() //nolint:staticcheck // nothing to do in between
+	p.wakePoint()
+	p.migration.end(errors.New("the program has ended"))
+	p.migration.spawning.Lock()   // wait until the last one is over
+	p.migration.spawning.Unlock() //nolint:staticcheck // nothing to do in between
 	if p.timer != nil {
 		p.timer.Stop()
 	}
@@ -500,9 +500,9 @@ func (p *Run) Close() error {
 		p.collect(<-p.outcome)
 	}
 	err, all := error(nil), true
-	if p.seat.Size > 1 {
-		p.team.writing.Wait()
-		all, err = p.team.close(p.done)
+	if p.identity.Size > 1 {
+		p.peers.writing.Wait()
+		all, err = p.peers.close(p.finished)
 		if err != nil {
 			err = fmt.Errorf("cairn: %w", err)
 		}
@@ -515,7 +515,7 @@ func (p *Run) Close() error {
 		close(p.reporting)
 		p.reportOnce()
 	}
-	if p.done && all {
+	if p.finished && all {
 		err = errors.Join(err, p.finish())
 	}
 	return errors.Join(err, p.dir.Close())

@@ -176,8 +176,8 @@ func TestDifferential(t *testing.T) {
 			for round := range 14 {
 				checkpoint(t, p)
 				clone := t.TempDir()
-				set := fmt.Sprintf("ckpt-%08d", round+1) // whole by itself
-				if err := os.CopyFS(filepath.Join(clone, set), os.DirFS(filepath.Join(dir, set))); err != nil {
+				index := fmt.Sprintf("ckpt-%08d", round+1) // whole by itself
+				if err := os.CopyFS(filepath.Join(clone, index), os.DirFS(filepath.Join(dir, index))); err != nil {
 					t.Fatal(err)
 				}
 				q := open(t, clone)
@@ -188,11 +188,11 @@ func TestDifferential(t *testing.T) {
 					t.Fatalf("round %d: restored values differ", round)
 				}
 				closeRun(t, q)
-				files, err := os.ReadDir(filepath.Join(dir, set))
+				files, err := os.ReadDir(filepath.Join(dir, index))
 				if err != nil || len(files) > 1+3 {
 					t.Fatalf("round %d: %d files in the set (%v), want it and at most 3 bases", round, len(files), err)
 				}
-				s, err := ckpt.Open(vfs.OS(), filepath.Join(dir, set, "rank-0000.h5"))
+				s, err := ckpt.Open(vfs.OS(), filepath.Join(dir, index, "rank-0000.h5"))
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -217,9 +217,9 @@ func TestDifferential(t *testing.T) {
 				t.Errorf("third set wrote %d bytes for three changed numbers", n)
 			}
 			closeRun(t, p)
-			sets, _ := p.dir.Committed()
-			if len(sets) != 2 {
-				t.Errorf("sets %v are kept, want 2", sets)
+			indices, _ := p.dir.Committed()
+			if len(indices) != 2 {
+				t.Errorf("sets %v are kept, want 2", indices)
 			}
 		})
 	}

@@ -21,7 +21,7 @@ import (
 // cut back to the size it had, so that output is neither doubled nor lost.
 // What was overwritten in place since the set was saved is not undone.
 //
-// Call it before Restore, as on a fresh start: an existing file is then not
+// SetFileName it before Restore, as on a fresh start: an existing file is then not
 // truncated if a set will say what it holds. After Restore, a file that was
 // open when the set was saved is handed out as it is, not opened anew. A
 // *os.ProtectFile that came from here may itself be part of protected values. A
@@ -48,7 +48,7 @@ func (p *Run) OpenFile(name string, flag int, perm fs.FileMode) (*os.File, error
 		f.Close()
 		return nil, err
 	}
-	p.files.open[len(p.files.open)-1].made = gone != nil
+	p.files.open[len(p.files.open)-1].created = gone != nil
 	return f, nil
 }
 
@@ -62,38 +62,38 @@ func (p *Run) ProtectFile(f *os.File, flag int) error {
 	return p.files.add(f, f.Name(), flag, st.Mode().Perm(), false)
 }
 
-// Claimed says that the program has its files from the values that were
+// FilesClaimed says that the program has its files from the values that were
 // restored, and asks for none of them again: what OpenFile opens is new.
-func (p *Run) Claimed() {
+func (p *Run) FilesClaimed() {
 	for _, o := range p.files.open {
-		o.fresh = false
+		o.unclaimed = false
 	}
 }
 
 // fileTable holds the run's open data files.
 type fileTable struct {
-	resuming bool // sets exist, and Restore has not been called
-	open     []*openFile
-	next     int
-	saved    []*openFile // while restoring: by the set's ids
-	moved    bool        // nothing has been written since the state was taken
-	from     []string    // where the run was started before it was moved or copied,
-	here     string      // and where it is started now
-	kept     bool        // somebody else brings files back: see Journaled
-	in       uint64      // inode of the checkpoint directory; 0: not known
+	resuming   bool // sets exist, and Restore has not been called
+	open       []*openFile
+	next       int
+	saved      []*openFile // while restoring: by the set's ids
+	migrated   bool        // nothing has been written since the state was taken
+	formerDirs []string    // where the run was started before it was moved or copied,
+	workDir    string      // and where it is started now
+	journaled  bool        // somebody else brings files back: see SetJournal
+	dirInode   uint64      // inode of the checkpoint directory; 0: not known
 
-	out   outputSum       // of standard output
-	sums  bool            // entries have digests: see Inputs
-	stdin *ckpt.FileEntry // while restoring: what it was
-	read  []openFile      // … files that were only read, as the set has them
+	output       outputDigest    // of standard output
+	digestInputs bool            // entries have digests: see RecordInputs
+	stdin        *ckpt.FileEntry // while restoring: what it was
+	inputs       []openFile      // … files that were only read, as the set has them
 }
 
 type openFile struct {
-	entry    ckpt.FileEntry
-	f        *os.File
-	truncate bool // was asked for, and waits for Restore
-	made     bool // did not exist before
-	fresh    bool // opened by Restore, and the program has not asked for it yet
+	entry     ckpt.FileEntry
+	f         *os.File
+	truncate  bool // was asked for, and waits for Restore
+	created   bool // did not exist before
+	unclaimed bool // opened by Restore, and the program has not asked for it yet
 
 	// Where it stood when the program got it, or when Restore was over.
 	firstSize, firstOff int64
@@ -127,7 +127,7 @@ func (t *fileTable) add(f *os.File, name string, flag int, perm fs.FileMode, tru
 		at = filepath.ToSlash(abs)
 	}
 	t.open = append(t.open, &openFile{
-		entry: ckpt.FileEntry{ID: t.next, Path: portablePath(name), Name: givenName(name), Abs: abs, Mode: modeOf(flag), Perm: uint32(perm), At: at, In: t.in},
+		entry: ckpt.FileEntry{ID: t.next, Path: portablePath(name), Name: givenName(name), Abs: abs, Mode: modeOf(flag), Perm: uint32(perm), At: at, In: t.dirInode},
 		f:     f, truncate: truncate, firstSize: st.Size(), firstOff: off,
 	})
 	t.next++
@@ -155,9 +155,9 @@ func (t *fileTable) adoptOutput() error {
 	return nil
 }
 
-// turnOutput makes standard output the file of the rank whose place this process
+// redirectOutput makes standard output the file of the rank whose place this process
 // takes. settle is told whether it has.
-func (t *fileTable) turnOutput(path string) (settle func(taken bool), err error) {
+func (t *fileTable) redirectOutput(path string) (settle func(taken bool), err error) {
 	if path == "" {
 		return func(bool) {}, nil
 	}
@@ -196,8 +196,8 @@ func (t *fileTable) claim(name string, flag int) *os.File {
 		path = streamPath(fd)
 	}
 	for _, o := range t.open {
-		if o.fresh && o.entry.Path == path && o.entry.Mode == modeOf(flag) {
-			o.fresh = false
+		if o.unclaimed && o.entry.Path == path && o.entry.Mode == modeOf(flag) {
+			o.unclaimed = false
 			return o.f
 		}
 	}
@@ -262,13 +262,13 @@ func (t *fileTable) entries() ([]ckpt.FileEntry, error) {
 		}
 		o.entry.Offset, o.entry.Size = off, st.Size()
 		if o.f == os.Stdout && o.entry.Path == stdoutPath {
-			t.summed(o)
+			t.digestOutput(o)
 		}
 		live = append(live, o)
 		out = append(out, o.entry)
 	}
 	t.open = live
-	if t.sums {
+	if t.digestInputs {
 		out = t.digests(out, live)
 	}
 	return out, nil
@@ -288,20 +288,20 @@ func (t *fileTable) mark() error {
 // begin pairs the files of a set with those that the program has opened again.
 func (t *fileTable) begin(saved []ckpt.FileEntry) {
 	used := make(map[*openFile]bool)
-	t.saved, t.stdin, t.read = nil, nil, nil
+	t.saved, t.stdin, t.inputs = nil, nil, nil
 	for _, e := range saved {
 		if e.Stdin {
 			t.stdin = &e
 			continue
 		}
-		o := &openFile{entry: e, fresh: true}
+		o := &openFile{entry: e, unclaimed: true}
 		if e.Path == stdoutPath && !slices.ContainsFunc(t.open, func(c *openFile) bool { return c.f == os.Stdout }) {
 			continue // it belonged to the run then
 		}
 		for _, c := range t.open {
 			if !used[c] && c.entry.Path == e.Path && c.entry.Mode == e.Mode {
 				used[c] = true
-				o.f, o.fresh, o.made, o.entry.Abs = c.f, false, c.made, c.entry.Abs
+				o.f, o.unclaimed, o.created, o.entry.Abs = c.f, false, c.created, c.entry.Abs
 				o.firstSize, o.firstOff = c.firstSize, c.firstOff
 				break
 			}
@@ -340,42 +340,42 @@ func (o *openFile) reopen() error {
 	o.entry.Abs = abs
 	f, err := os.OpenFile(abs, flag, fs.FileMode(o.entry.Perm))
 	if err != nil {
-		return o.gone(err)
+		return o.openError(err)
 	}
 	o.f = f
-	setName(f, cmp.Or(o.entry.Name, filepath.FromSlash(o.entry.Path)))
+	changeFileName(f, cmp.Or(o.entry.Name, filepath.FromSlash(o.entry.Path)))
 	return nil
 }
 
-// strangers returns a written file that only the program opened, and one that
+// unmatched returns a written file that only the program opened, and one that
 // only the set knows: the program may have been started with other paths.
-func (t *fileTable) strangers() (ours, theirs string) {
+func (t *fileTable) unmatched() (ours, theirs string) {
 	for _, o := range t.open {
 		if _, ok := o.stream(); !ok && o.entry.Mode != "r" && !t.has(o.f) {
 			ours = o.entry.Path
 		}
 	}
 	for _, o := range t.saved {
-		if _, ok := o.stream(); !ok && o.entry.Mode != "r" && o.fresh {
+		if _, ok := o.stream(); !ok && o.entry.Mode != "r" && o.unclaimed {
 			theirs = o.entry.Path
 		}
 	}
 	return ours, theirs
 }
 
-// short is the error of a file that has fewer bytes than it had.
-func (t *fileTable) short(o *openFile, size int64) error {
+// tooShort is the error of a file that has fewer bytes than it had.
+func (t *fileTable) tooShort(o *openFile, size int64) error {
 	has := fmt.Sprintf("%s has %d bytes", o.entry.Abs, size)
-	if o.made {
+	if o.created {
 		has = o.entry.Abs + " did not exist any more"
 	}
-	if t.moved {
-		if o.made {
+	if t.migrated {
+		if o.created {
 			has = o.entry.Abs + " is not on this host"
 		}
 		return fmt.Errorf("data file: %s, but has %d where the rank is now: if the hosts do not share it, let it be brought with --copy-files", has, o.entry.Size)
 	}
-	return misfit(fmt.Sprintf("data file of the checkpoint: %s, but had %d bytes when the set was saved: bring it back%s, or move the checkpoint folder away to start afresh", has, o.entry.Size, o.elsewhere()))
+	return fileMismatch(fmt.Sprintf("data file of the checkpoint: %s, but had %d bytes when the set was saved: bring it back%s, or move the checkpoint folder away to start afresh", has, o.entry.Size, o.formerPath()))
 }
 
 // finish positions all files and cuts back those that are written. The set's
@@ -403,21 +403,21 @@ func (t *fileTable) check() error {
 		if err != nil {
 			return fmt.Errorf("data file of the checkpoint: %w", err)
 		}
-		if st.Size() < o.entry.Size && !t.foreign(o) {
-			return t.short(o, st.Size())
+		if st.Size() < o.entry.Size && !t.restoredElsewhere(o) {
+			return t.tooShort(o, st.Size())
 		}
-		if err := t.another(o, st); err != nil {
+		if err := t.wrongFile(o, st); err != nil {
 			return err
 		}
-		if err := t.sameOutput(o); err != nil {
+		if err := t.checkOutput(o); err != nil {
 			return err
 		}
-		if t.moved && o.entry.Mode == "r" && !sameContent(o.f, &o.entry) {
+		if t.migrated && o.entry.Mode == "r" && !sameContent(o.f, &o.entry) {
 			return fmt.Errorf("data file: %s has other content here than where the rank is now: if the hosts do not share it, let it be brought with --copy-files", o.entry.Abs)
 		}
 	}
 	if t.stdin != nil {
-		return sameInput(t.stdin)
+		return checkStdin(t.stdin)
 	}
 	return nil
 }
@@ -427,14 +427,14 @@ func (t *fileTable) apply(back bool) error {
 	open := t.saved
 	next := 0
 	for _, o := range t.saved {
-		if err := o.cut(o.entry.Size, o.entry.Offset, !t.moved && !t.foreign(o)); err != nil {
+		if err := o.truncateAndSeek(o.entry.Size, o.entry.Offset, !t.migrated && !t.restoredElsewhere(o)); err != nil {
 			return fmt.Errorf("data file of the checkpoint: %w", err)
 		}
 		if o.entry.Mode == "r" && o.entry.Digest != "" {
-			t.read = append(t.read, *o)
+			t.inputs = append(t.inputs, *o)
 		}
 		if o.entry.Path != stdoutPath && !filepath.IsAbs(filepath.FromSlash(o.entry.Path)) {
-			o.entry.At, o.entry.In = filepath.ToSlash(o.entry.Abs), t.in
+			o.entry.At, o.entry.In = filepath.ToSlash(o.entry.Abs), t.dirInode
 		}
 		next = max(next, o.entry.ID+1)
 	}
@@ -442,14 +442,14 @@ func (t *fileTable) apply(back bool) error {
 		if t.has(o.f) {
 			continue
 		}
-		if o.truncate && !t.moved { // not in the set, so what it holds came later
+		if o.truncate && !t.migrated { // not in the set, so what it holds came later
 			if err := o.f.Truncate(0); err != nil {
 				return fmt.Errorf("data file: %w", err)
 			}
 		}
 		o.truncate = false
 		if back {
-			if err := o.cut(o.firstSize, o.firstOff, true); err != nil {
+			if err := o.truncateAndSeek(o.firstSize, o.firstOff, true); err != nil {
 				return fmt.Errorf("data file: %w", err)
 			}
 		}
@@ -461,15 +461,15 @@ func (t *fileTable) apply(back bool) error {
 	return nil
 }
 
-// foreign reports whether somebody else brings a file back that is written. Its
+// restoredElsewhere reports whether somebody else brings a file back that is written. Its
 // size is then perhaps another than this rank has seen: other ranks write it, too.
-func (t *fileTable) foreign(o *openFile) bool {
-	return t.kept && o.entry.Mode != "r" && o.entry.Path != stdoutPath
+func (t *fileTable) restoredElsewhere(o *openFile) bool {
+	return t.journaled && o.entry.Mode != "r" && o.entry.Path != stdoutPath
 }
 
-// cut puts a file back to a size, if it is written and that is asked for, and to
+// truncateAndSeek puts a file back to a size, if it is written and that is asked for, and to
 // a position.
-func (o *openFile) cut(size, off int64, shorten bool) error {
+func (o *openFile) truncateAndSeek(size, off int64, shorten bool) error {
 	if _, ok := o.stream(); ok {
 		return nil
 	}
@@ -494,7 +494,7 @@ func (t *fileTable) has(f *os.File) bool {
 // abandon closes what was opened for a set that is not used after all.
 func (t *fileTable) abandon() {
 	for _, o := range t.saved {
-		if o.fresh && o.f != nil {
+		if o.unclaimed && o.f != nil {
 			o.f.Close()
 		}
 	}

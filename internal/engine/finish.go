@@ -32,7 +32,7 @@ func (e *FinishedError) Unwrap() error { return ErrFinished }
 // Finish says that the work is done: Close records that, and then removes the
 // checkpoints. The next Open returns ErrFinished, unless there is consent to
 // start over (Options.Fresh).
-func (p *Run) Finish() { p.done = !p.lent }
+func (p *Run) Finish() { p.finished = !p.adopted }
 
 // FinishWith is Finish for a program that ends with an exit status; it is for
 // programs that 'cairn build' made.
@@ -45,23 +45,23 @@ func (p *Run) FinishWith(status int) {
 // earlier one was discarded.
 func (p *Run) Fresh() bool { return p.opts.Fresh }
 
-// consent takes in whether the user wants to start over.
-func (o *Options) consent(s *seat) {
-	if s.ctl != nil {
+// readFresh takes in whether the user wants to start over.
+func (o *Options) readFresh(s *identity) {
+	if s.supervisor != nil {
 		o.Fresh = s.Fresh // the supervisor says it at the first start only
 	} else if v := os.Getenv(EnvFresh); v != "" && v != "0" {
 		o.Fresh = true
 	}
 }
 
-// ended looks at how an earlier run in the directory ended. A run that has
+// checkEnded looks at how an earlier run in the directory ended. A run that has
 // finished is not started again without consent. With consent, or after a crash
 // while an earlier run was being discarded, it discards what is left of it.
 //
 // The ranks of a run need not agree here: each looks at the same record, and
 // removes what is its own.
-func (p *Run) ended() error {
-	if p.newcomer() {
+func (p *Run) checkEnded() error {
+	if p.isDestination() {
 		return nil
 	}
 	end, err := p.dir.End()
@@ -73,7 +73,7 @@ func (p *Run) ended() error {
 	case end == nil:
 		return nil
 	}
-	if p.seat.Rank == 0 { // a crash may have come while it did this
+	if p.identity.Rank == 0 { // a crash may have come while it did this
 		if err := store.Clear(p.dir.FS(), p.dir.Path()); err != nil {
 			return fmt.Errorf("removing the checkpoints of a finished run: %w", err)
 		}
@@ -86,7 +86,7 @@ func (p *Run) ended() error {
 // leaves nothing that a later start would take for a whole run.
 func (p *Run) discard() error {
 	fsys, dir := p.dir.FS(), p.dir.Path()
-	if p.seat.Rank == 0 {
+	if p.identity.Rank == 0 {
 		there, err := store.Holds(fsys, dir)
 		if err == nil && there {
 			err = p.dir.SetEnd(store.Discarded, 0)
@@ -100,7 +100,7 @@ func (p *Run) discard() error {
 		}
 	}
 	var err error
-	if p.seat.Size == 1 {
+	if p.identity.Size == 1 {
 		err = store.Clear(fsys, dir)
 	} else {
 		_, err = p.dir.Prune(0, nil)
@@ -108,7 +108,7 @@ func (p *Run) discard() error {
 	if err != nil {
 		return fmt.Errorf("discarding an earlier run: %w", err)
 	}
-	if p.seat.Rank == 0 {
+	if p.identity.Rank == 0 {
 		return p.dir.RemoveEnd()
 	}
 	return nil
@@ -123,11 +123,11 @@ func (p *Run) finish() error {
 	if err := p.files.sync(); err != nil {
 		return fmt.Errorf("cairn: %w; the run has not finished", err)
 	}
-	if p.seat.ctl != nil {
-		p.seat.ctl.say(&control.Finished{})
+	if p.identity.supervisor != nil {
+		p.identity.supervisor.send(&control.Finished{})
 		return nil
 	}
-	if p.seat.Rank != 0 {
+	if p.identity.Rank != 0 {
 		return nil
 	}
 	step.At("finish.begin")
@@ -157,7 +157,7 @@ func (t *fileTable) sync() error {
 
 // vanished is the error of a run that has saved checkpoints and finds none.
 func (p *Run) vanished() error {
-	return misfit(fmt.Sprintf("checkpoint %d of this run was committed, but there is none in %s any more: bring that directory back (is its file system mounted?), or start over with --fresh", p.seat.Expect, p.dir.Path()))
+	return fileMismatch(fmt.Sprintf("checkpoint %d of this run was committed, but there is none in %s any more: bring that directory back (is its file system mounted?), or start over with --fresh", p.identity.Expect, p.dir.Path()))
 }
 
 // errorText is what an error says to a supervisor; nothing if there is none.

@@ -1,173 +1,275 @@
 package engine
 
 import (
+	"context"
+	"crypto/rand"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
 
-	"github.com/cairnrun/cairn/internal/ckpt"
-	"github.com/cairnrun/cairn/internal/store"
-	"github.com/cairnrun/cairn/mpi"
+	"github.com/cairnrun/cairn/internal/control"
+	"github.com/cairnrun/cairn/internal/transport"
+	"github.com/cairnrun/cairn/internal/transport/mpilib"
+	"github.com/cairnrun/cairn/internal/transport/shm"
+	"github.com/cairnrun/cairn/internal/transport/tcp"
+	"github.com/cairnrun/cairn/internal/vfs"
 )
 
-// identity says what the files of a checkpoint belong to. Every file carries
-// it, and every restore compares it: so files that were exchanged, of ranks, of
-// checkpoints, of two runs of one program, or of two starts of one run, are
-// found, and never loaded as a mixture.
+// identity is this process's place in the run: who it is, and how it meets the
+// other ranks. There are three ways to get one: from the supervisor, from the
+// launcher of an MPI library or Slurm, or, with neither, alone.
 type identity struct {
-	Run     string // of the run, as long as it lasts; also in DIR/run-id
-	Attempt string // of this start of its ranks
+	control.Welcome
+	supervisor  *supervisor    // nil: nobody supervises
+	writer      *net.UnixConn  // to the helper's writer; nil: the writer lives here
+	mpi         *mpilib.Driver // where an MPI library's launcher started us
+	exchange    func(ctx context.Context, card []byte) ([][]byte, error)
+	testDrivers []transport.Driver // for tests: instead of what drivers opens
 }
 
-// identify finds out which run the directory's checkpoints belong to: DIR/run-id
-// says so, or all checkpoints themselves where that file is missing or damaged.
-// All ranks come to the same conclusion.
-func (p *Run) identify(sets []uint64) error {
-	mine, err := p.ownIdentity(sets)
-	if p.seat.Size == 1 {
-		p.id.Run = mine.name()
-		return err
-	}
-	t := p.team
-	if _, err := t.agree(err); err != nil {
-		return err
-	}
-	all := make([]recorded, t.world.Size())
-	if err := mpi.Allgather(t.world, []recorded{mine}, all); err != nil {
-		return err
-	}
-	best := 0
-	for r := range all {
-		if all[r].From > all[best].From {
-			best = r
-		}
-	}
-	for r := range all {
-		if all[r].From == all[best].From && all[r].Run != all[best].Run {
-			return fmt.Errorf("%w: the checkpoint directory of rank %d is that of run %s, and that of rank %d is that of run %s: start all ranks with the directories of one run", ErrMismatch, best, all[best].name(), r, all[r].name())
-		}
-	}
-	p.id.Run = all[best].name()
-	return nil
-}
+// singleIdentity is the seat of a process without other ranks.
+func singleIdentity() *identity { return &identity{Welcome: control.Welcome{Size: 1}} }
 
-// recorded is the identity that a rank finds in its directory.
-type recorded struct {
-	From int32 // where: the larger, the better
-	Run  [32]byte
-}
-
-const (
-	fromNothing     = iota // there are no checkpoints that can be read
-	fromCheckpoints        // their headers say so
-	fromRecord             // run-id says so
-)
-
-func (r *recorded) name() string {
-	if r.Run == [32]byte{} {
-		return ""
-	}
-	return string(r.Run[:])
-}
-
-// ownIdentity looks into this rank's directory.
-func (p *Run) ownIdentity(sets []uint64) (r recorded, err error) {
-	id, err := p.dir.ID()
+// findIdentity finds out who this process is.
+func findIdentity(ctx context.Context, opts *Options, log *slog.Logger) (*identity, error) {
+	conn, writer, err := control.Inherit()
 	switch {
-	case errors.Is(err, store.ErrDamaged):
-		p.log.Warn("cairn: the identity of the run is taken from its checkpoints", "error", err)
-	case err != nil:
-		return r, err
-	case id != "":
-		r.From = fromRecord
-		copy(r.Run[:], id)
-		return r, nil
-	}
-	first := uint64(0)
-	for _, n := range sets {
-		s, err := ckpt.Open(p.dir.FS(), p.dir.File(n))
+	case err == nil:
+		w, err := control.Join(conn, opts.Dir)
 		if err != nil {
-			continue // whoever loads it says more
+			return nil, fmt.Errorf("cairn: %w", err)
 		}
-		run := s.Header.Run
-		s.Close()
-		switch {
-		case r.From == fromNothing:
-			first, r.From = n, fromCheckpoints
-			copy(r.Run[:], run)
-		case run != r.name():
-			return r, fmt.Errorf("%s: %w: checkpoint %d is of run %q, checkpoint %d of run %q, and the file run-id, which says whose directory this is, is not there: move the checkpoints of the other run away", p.dir.Path(), ErrMismatch, first, r.name(), n, run)
+		s := &identity{Welcome: *w, writer: writer, supervisor: supervised(conn)}
+		s.exchange = s.supervisor.exchange
+		if opts.Dir == "" {
+			opts.Dir = w.Dir
 		}
+		opts.GroupReadable, opts.AnyOwner = opts.GroupReadable || w.Group, opts.AnyOwner || w.AnyOwner
+		if w.Every > 0 {
+			opts.Every = w.Every
+		}
+		if w.EveryPoints > 0 {
+			opts.EveryPoints = int(w.EveryPoints)
+		}
+		return s, nil
+	case !errors.Is(err, control.ErrAlone):
+		return nil, fmt.Errorf("cairn: %w", err)
 	}
-	return r, nil
+	s := singleIdentity()
+	rank, size, launch, err := launched()
+	if err != nil || size == 0 {
+		return s, err
+	}
+	s.Rank, s.Size, s.Launch = rank, size, launch
+	if size == 1 {
+		return s, nil
+	}
+	if list := os.Getenv(envTransport); list != "" {
+		s.Transports = strings.Split(list, ",")
+	}
+	if s.mpi, err = s.openMPI(); err == nil {
+		if s.mpi.Rank() != rank || s.mpi.Size() != size {
+			return nil, fmt.Errorf("cairn: the launcher says rank %d of %d, but the MPI library %s says rank %d of %d: name the library that belongs to the launcher in CAIRN_LIBMPI", rank, size, s.mpi.Library(), s.mpi.Rank(), s.mpi.Size())
+		}
+		s.exchange = func(_ context.Context, endpoint []byte) ([][]byte, error) { return s.mpi.Allgather(endpoint) }
+	} else {
+		log.Info("cairn: no MPI library, ranks meet in the checkpoint folder", "reason", err)
+		if launch == "" {
+			return nil, fmt.Errorf("cairn: rank %d of %d can't meet the others: %w; or start the program with 'cairn run -n %d'", rank, size, err, size)
+		}
+		if err := vfs.MakeDir(opts.Dir, vfs.AccessFromEnv().With(opts.GroupReadable, opts.AnyOwner)); err != nil {
+			return nil, fmt.Errorf("cairn: %w", err)
+		}
+		m := &fileBootstrap{dir: filepath.Join(opts.Dir, "bootstrap-"+launch), rank: rank, size: size}
+		s.exchange = m.exchange
+	}
+	return s, s.agreeOnSecret(ctx)
 }
 
-// settle gives the run its identity, a new one if nothing was restored, and
-// records it. All ranks have the same when it returns.
-func (p *Run) settle(restored bool) error {
-	renew := !restored || p.id.Run == ""
-	if renew {
-		p.id.Run = store.NewID()
+// openMPI opens the MPI library, if the launcher is one that can connect it. A
+// library that looks in vain for what srun offers only with --mpi ends the
+// process, so it is not even tried then, unless the user names it or asks for
+// the transport.
+func (s *identity) openMPI() (*mpilib.Driver, error) {
+	offered := slices.Contains(s.Transports, "mpi")
+	for _, name := range []string{"OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMI_FD", "PMIX_RANK", mpilib.EnvLibrary} {
+		offered = offered || os.Getenv(name) != ""
 	}
-	p.id.Attempt = store.NewID()
-	var err error
-	if p.seat.Rank == 0 { // before the others, which may see the same directory
-		if err = p.recordIdentity(); err != nil && renew { // the one that is there will do
-			p.id.Run, err = p.dir.ID()
+	if !offered {
+		return nil, errors.New("srun offers no MPI library a connection; give it --mpi=pmix or --mpi=pmi2 to use one")
+	}
+	return mpilib.Open(mpilib.Options{})
+}
+
+// joinMPI opens the MPI library in a process that takes the place of another
+// one, if whoever started it says that it can join the world of the others.
+func (s *identity) joinMPI() (err error) {
+	if os.Getenv(control.EnvJoin) == "" {
+		return errors.New("processes that come later can't join with this launcher")
+	}
+	if _, size, _, err := launched(); err != nil || size != 1 {
+		return errors.Join(errors.New("no launcher has started this process as a world of its own"), err)
+	}
+	if s.mpi, err = s.openMPI(); err != nil {
+		return err
+	}
+	return s.mpi.OpenPort()
+}
+
+// envTransport lists the transports to use in a run that nobody supervises.
+const envTransport = "CAIRN_TRANSPORT"
+
+// launched looks for the marks of a launcher in the environment. launch is a
+// name for this start that all its ranks know, if the launcher gives one.
+func launched() (rank, size int, launch string, err error) {
+	for _, l := range []struct{ rank, size, launch string }{
+		{"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "PMIX_NAMESPACE"},
+		{"PMI_RANK", "PMI_SIZE", ""},
+		{"SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_JOB_ID"},
+	} {
+		r, n := os.Getenv(l.rank), os.Getenv(l.size)
+		if r == "" || n == "" {
+			continue
 		}
+		rank, err1 := strconv.Atoi(r)
+		size, err2 := strconv.Atoi(n)
+		if err1 != nil || err2 != nil || size < 1 || rank < 0 || rank >= size {
+			return 0, 0, "", fmt.Errorf("cairn: the launcher left %s=%q and %s=%q in the environment, which make no sense", l.rank, r, l.size, n)
+		}
+		launch := os.Getenv(l.launch)
+		if l.launch == "SLURM_JOB_ID" && launch != "" {
+			launch += "." + os.Getenv("SLURM_STEP_ID") + "." + os.Getenv("SLURM_RESTART_COUNT")
+		}
+		launch = strings.Map(func(r rune) rune {
+			if r == '/' || r < ' ' {
+				return '_'
+			}
+			return r
+		}, launch)
+		return rank, size, launch, nil
 	}
-	if p.seat.Size == 1 {
+	return 0, 0, "", nil
+}
+
+// agreeOnSecret lets ranks that nobody supervises agree on what a supervisor
+// would have told them.
+func (s *identity) agreeOnSecret(ctx context.Context) error {
+	type greeting struct {
+		Launch string
+		Secret []byte
+	}
+	g := greeting{Launch: rand.Text(), Secret: make([]byte, 32)}
+	rand.Read(g.Secret)
+	raw, err := json.Marshal(g)
+	if err != nil {
 		return err
 	}
-	t := p.team
-	if _, err = t.agree(err); err != nil {
-		return err
+	all, err := s.exchange(ctx, raw)
+	if err != nil {
+		return fmt.Errorf("cairn: the ranks can't meet: %w", err)
 	}
-	var both [64]byte
-	copy(both[:32], p.id.Run)
-	copy(both[32:], p.id.Attempt)
-	if err := mpi.Bcast(t.world, both[:], 0); err != nil {
-		return err
+	if err := json.Unmarshal(all[0], &g); err != nil {
+		return fmt.Errorf("cairn: greeting of rank 0: %w", err)
 	}
-	p.id = identity{string(both[:32]), string(both[32:])}
-	_, err = t.agree(p.recordIdentity())
+	s.Launch, s.Secret = g.Launch, g.Secret
+	s.Host, err = hostID()
 	return err
 }
 
-// recordIdentity writes DIR/run-id unless it says so already. That there is
-// none, on a full disk, is no error: the checkpoints' files say it as well.
-func (p *Run) recordIdentity() error {
-	old, err := p.dir.ID()
-	if err == nil && old == p.id.Run {
-		return nil
+// hostID tells hosts apart: ranks that have the same one share memory.
+func hostID() (string, error) {
+	name, err := os.Hostname()
+	if err != nil {
+		return "", fmt.Errorf("cairn: %w", err)
 	}
-	if err = p.dir.SetID(p.id.Run); err == nil {
-		return nil
-	}
-	if now, rerr := p.dir.ID(); rerr == nil && now == p.id.Run || old == "" {
-		p.log.Warn("cairn: the identity of the run could not be recorded", "error", err)
-		return nil
-	}
-	return err
+	net, _ := os.Readlink("/proc/self/ns/net")
+	return name + " " + machineID() + " " + net, nil
 }
 
-// oneAttempt makes sure that all ranks' files of a checkpoint are of the same
-// start of the run, and the one that the recovery line names. It returns what
-// agree does.
-func (t *team) oneAttempt(s *ckpt.File) (worst int, err error) {
-	var mine [32]byte
-	copy(mine[:], s.Header.Attempt)
-	all := make([][32]byte, t.world.Size())
-	if err := mpi.Allgather(t.world, [][32]byte{mine}, all); err != nil {
-		return 0, err
-	}
-	if mine != all[0] {
-		err = fmt.Errorf("%s: %w: it was saved by another start of the run than rank 0's file of checkpoint %d: they do not belong together", s.Path, ErrCorrupt, s.Header.Index)
-	}
-	if t.engine.Rank() == 0 {
-		l, lerr := t.p.dir.Line()
-		if lerr == nil && l.Index == s.Header.Index && l.Attempt != s.Header.Attempt {
-			err = fmt.Errorf("%s: %w: it was saved by another start of the run than checkpoint %d, which all ranks had", s.Path, ErrCorrupt, l.Index)
-		}
-	}
-	return t.agree(err)
+// machineID tells machines apart, whose processors ranks share.
+func machineID() string {
+	boot, _ := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	return strings.TrimSpace(string(boot))
 }
+
+// drivers opens the transports to use, in order of preference: shared memory
+// inside a host; between hosts the MPI library whose launcher started us, else
+// TCP.
+func (s *identity) drivers(log *slog.Logger) (list []transport.Driver, err error) {
+	if s.testDrivers != nil {
+		return s.testDrivers, nil
+	}
+	names := s.Transports
+	chosen := len(names) > 0
+	if !chosen {
+		names = []string{"shm", "mpi", "tcp"}
+	}
+	defer func() {
+		if err != nil {
+			for _, d := range list {
+				d.Close()
+			}
+		}
+	}()
+	if s.supervisor != nil && chosen && slices.Contains(names, "mpi") { // what takes the place of a rank may not be the library's
+		names = append(slices.Clone(names), "shm", "tcp")
+	}
+	for i, name := range names {
+		if slices.Contains(names[:i], name) {
+			continue
+		}
+		if s.Move != nil && name == "mpi" {
+			if err := s.joinMPI(); err != nil {
+				log.Debug("cairn: a transport is not used", "transport", name, "reason", err)
+			} else {
+				list = append(list, s.mpi)
+			}
+			continue
+		}
+		var d transport.Driver
+		var err error
+		switch name {
+		case "shm":
+			d, err = shm.Open(shm.Options{Rank: s.Rank, Size: s.Size, Host: s.Host, Run: s.Launch})
+		case "tcp", "tcp-reopen":
+			d, err = tcp.Open(tcp.Options{Rank: s.Rank, Size: s.Size, Host: s.Host, Secret: s.Secret, Reopen: name == "tcp-reopen"})
+		case "mpi":
+			if rank, size, _, _ := launched(); s.mpi == nil && (size != s.Size || rank != s.Rank) {
+				err = errors.New("the ranks were not started by the launcher of an MPI library; use 'cairn run --launcher mpirun'")
+			} else if s.mpi == nil {
+				s.mpi, err = s.openMPI()
+			}
+			d = s.mpi
+		default:
+			err = errors.New("there is no such transport; there are shm, tcp and mpi")
+		}
+		if err != nil && chosen {
+			return list, fmt.Errorf("cairn: transport %s: %w", name, err)
+		}
+		if err != nil {
+			if name != "mpi" || s.supervisor == nil {
+				log.Debug("cairn: a transport is not used", "transport", name, "reason", err)
+			}
+			continue
+		}
+		list = append(list, d)
+	}
+	if s.mpi != nil && !slices.Contains(list, transport.Driver(s.mpi)) {
+		list = append(list, &unused{s.mpi}) // it met the others, and must be ended with them
+	}
+	return list, nil
+}
+
+// unused is a driver that serves nobody.
+type unused struct{ transport.Driver }
+
+func (u *unused) Name() string        { return "unused" }
+func (u *unused) Address() []byte     { return nil }
+func (u *unused) Reaches([]byte) bool { return false }

@@ -27,8 +27,8 @@ func TestJournaled_NoSoundCheckpoint(t *testing.T) {
 					big := make([]uint64, 1<<16)
 					Protect(p, "step", &step)
 					Protect(p, "big", &big)
-					p.Journaled(func(set uint64) error {
-						chosen[p.Rank()] = append(chosen[p.Rank()], set)
+					p.SetJournal(func(index uint64) error {
+						chosen[p.Rank()] = append(chosen[p.Rank()], index)
 						return nil
 					})
 					if _, err := p.Restore(ctx); err != nil {

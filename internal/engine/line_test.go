@@ -53,7 +53,7 @@ func counting(steps int, each func(p *Run, step int) error, from, sum []int) fun
 func stopAt(n int) func(p *Run, step int) error {
 	return func(p *Run, step int) error {
 		if p.Rank() == 0 && step == n {
-			p.askStop("test")
+			p.requestStop("test")
 		}
 		return nil
 	}
@@ -80,11 +80,11 @@ func mustEnd(t *testing.T, errs []error) {
 // newest returns the newest set of a folder.
 func newest(t *testing.T, dir string) string {
 	t.Helper()
-	sets, err := filepath.Glob(filepath.Join(dir, "ckpt-0*"))
-	if err != nil || len(sets) == 0 {
+	indices, err := filepath.Glob(filepath.Join(dir, "ckpt-0*"))
+	if err != nil || len(indices) == 0 {
 		t.Fatal("no sets", err)
 	}
-	return sets[len(sets)-1]
+	return indices[len(indices)-1]
 }
 
 // TestRecoveryLine damages, removes and cuts one rank's file of the newest
@@ -238,9 +238,9 @@ func TestSpatialUnsafe(t *testing.T) {
 	}
 	opts := Options{Dir: dir, EveryPoints: 4, SafePoints: true, OnSaved: func(s CheckpointInfo) { reported.Store(s.Index, s.Reason) }}
 	newCrew(2, mem.Options{}).run(opts, program)
-	reported.Range(func(set, reason any) bool {
+	reported.Range(func(index, reason any) bool {
 		if reason != "unsafe point" {
-			t.Errorf("checkpoint %v, taken because of %q, was called saved", set, reason)
+			t.Errorf("checkpoint %v, taken because of %q, was called saved", index, reason)
 		}
 		return true
 	})
@@ -248,8 +248,8 @@ func TestSpatialUnsafe(t *testing.T) {
 		t.Errorf("the recovery line is %v, %v", line, err)
 	}
 	// No more than are kept, the last one of each rank, and one under way.
-	if sets, _ := filepath.Glob(filepath.Join(dir, "ckpt-0*")); len(sets) > 5 {
-		t.Errorf("checkpoints that do not count are kept: %v", sets)
+	if indices, _ := filepath.Glob(filepath.Join(dir, "ckpt-0*")); len(indices) > 5 {
+		t.Errorf("checkpoints that do not count are kept: %v", indices)
 	}
 	mustEnd(t, newCrew(2, mem.Options{}).run(opts, program))
 	if began[0] != began[1] || began[0] == 0 {
@@ -316,7 +316,7 @@ func TestCheckpointTogether(t *testing.T) {
 			if err := p.Checkpoint(ctx); err != nil {
 				return err
 			}
-			if p.safe == 0 {
+			if p.lastCommitted == 0 {
 				return errors.New("no set is safe")
 			}
 		}

@@ -32,17 +32,17 @@ import (
 // is, so all that it sends or receives after that fails.
 func (p *Run) Point(ctx context.Context) error {
 	p.points++
-	p.left--
-	if p.slow { // there are others who want to know
-		p.shown.Store(p.points)
-		if p.seat.Size > 1 {
-			if p.team.quiet() && !p.wake.Load() {
+	p.pointsLeft--
+	if p.observed { // there are others who want to know
+		p.reportedPoints.Store(p.points)
+		if p.identity.Size > 1 {
+			if p.peers.nothingDue() && !p.wake.Load() {
 				return nil
 			}
 			return p.pointTogether(ctx)
 		}
 	}
-	if p.left != 0 && !p.wake.Load() {
+	if p.pointsLeft != 0 && !p.wake.Load() {
 		return nil
 	}
 	return p.point(ctx)
@@ -54,13 +54,13 @@ func (p *Run) pointTogether(ctx context.Context) error {
 		return err
 	}
 	p.wake.Store(false)
-	p.ahead()
+	p.precopyImage()
 	select {
 	case r := <-p.outcome:
 		p.collect(r)
 	default:
 	}
-	return p.team.point(ctx)
+	return p.peers.point(ctx)
 }
 
 func (p *Run) point(ctx context.Context) error {
@@ -71,12 +71,12 @@ func (p *Run) point(ctx context.Context) error {
 	if stop != nil {
 		ctx = context.WithoutCancel(ctx)
 	} else if err := ctx.Err(); err != nil {
-		p.again()
+		p.retryNext()
 		return err
 	}
 	p.wake.Store(false)
-	p.ahead()
-	if err := p.moveHere(ctx); err != nil {
+	p.precopyImage()
+	if err := p.moveSingle(ctx); err != nil {
 		return err
 	}
 	select {
@@ -84,8 +84,8 @@ func (p *Run) point(ctx context.Context) error {
 		p.collect(r)
 	default:
 	}
-	reason := p.late
-	if p.left == 0 && p.opts.EveryPoints > 0 {
+	reason := p.deferredReason
+	if p.pointsLeft == 0 && p.opts.EveryPoints > 0 {
 		reason = "points"
 	}
 	if p.due.Swap(false) {
@@ -99,14 +99,14 @@ func (p *Run) point(ctx context.Context) error {
 		reason, must = *stop, true
 	}
 	if reason != "" && !must && p.saver.Busy() { // the disk is slower than that: when it is done
-		p.late = reason
+		p.deferredReason = reason
 		return p.takeError()
 	}
 	if reason != "" {
-		p.late = ""
+		p.deferredReason = ""
 		if err := p.save(ctx, reason); err != nil {
 			if ctx.Err() != nil {
-				p.late = reason
+				p.deferredReason = reason
 			}
 			p.fail(err)
 		}
@@ -120,20 +120,20 @@ func (p *Run) point(ctx context.Context) error {
 // stopped waits for the set that a signal asked for, and says how it went. A
 // program that goes on nevertheless is not asked again.
 func (p *Run) stopped(ctx context.Context, by string) error {
-	if err := p.await(ctx); err != nil {
+	if err := p.awaitWriter(ctx); err != nil {
 		return err
 	}
 	p.stop.Store(nil)
-	p.unsaid = nil
+	p.pendingErr = nil
 	step.At("stop.saved")
-	p.seat.ctl.say(&control.Stopped{Index: p.safe, Error: errorText(p.lost)})
-	if p.lost != nil && p.safe == 0 {
-		return fmt.Errorf("cairn: %w: %s: the state is NOT saved, and no set is safe: %w", ErrStopped, by, p.lost)
+	p.identity.supervisor.send(&control.Stopped{Index: p.lastCommitted, Error: errorText(p.lastErr)})
+	if p.lastErr != nil && p.lastCommitted == 0 {
+		return fmt.Errorf("cairn: %w: %s: the state is NOT saved, and no set is safe: %w", ErrStopped, by, p.lastErr)
 	}
-	if p.lost != nil {
-		return fmt.Errorf("cairn: %w: %s: the state is NOT saved, the last set that is safe is %d: %w", ErrStopped, by, p.safe, p.lost)
+	if p.lastErr != nil {
+		return fmt.Errorf("cairn: %w: %s: the state is NOT saved, the last set that is safe is %d: %w", ErrStopped, by, p.lastCommitted, p.lastErr)
 	}
-	return fmt.Errorf("cairn: %w: %s: set %d is saved; start the program again to go on", ErrStopped, by, p.safe)
+	return fmt.Errorf("cairn: %w: %s: set %d is saved; start the program again to go on", ErrStopped, by, p.lastCommitted)
 }
 
 // Checkpoint saves now, whether due or not, and returns when the set is safe.
@@ -144,19 +144,19 @@ func (p *Run) Checkpoint(ctx context.Context) error {
 	if err := p.ready(); err != nil {
 		return err
 	}
-	if p.seat.Size > 1 {
+	if p.identity.Size > 1 {
 		return p.checkpointTogether(ctx)
 	}
 	err := p.save(ctx, "call")
 	if err != nil {
 		p.fail(err)
-	} else if err := p.await(ctx); err != nil {
+	} else if err := p.awaitWriter(ctx); err != nil {
 		return err
 	}
-	if p.lost != nil {
-		p.unsaid = nil
+	if p.lastErr != nil {
+		p.pendingErr = nil
 	}
-	return p.lost
+	return p.lastErr
 }
 
 // ready tells why no checkpoint can be taken.
@@ -164,18 +164,18 @@ func (p *Run) ready() error {
 	if err := p.usable(); err != nil {
 		return err
 	}
-	return p.spoiled
+	return p.stateErr
 }
 
 // usable tells why the run can't be used.
 func (p *Run) usable() error {
 	switch {
-	case p.broken != nil:
-		return p.broken
+	case p.protectErr != nil:
+		return p.protectErr
 	case p.closed:
 		return errors.New("cairn: the run is closed")
-	case p.seat.Size == 1 && p.seat.ctl.lost() != nil:
-		return fmt.Errorf("cairn: %w; end the program: it is started again from its last set", p.seat.ctl.lost())
+	case p.identity.Size == 1 && p.identity.supervisor.err() != nil:
+		return fmt.Errorf("cairn: %w; end the program: it is started again from its last set", p.identity.supervisor.err())
 	case !p.restored:
 		return errors.New("cairn: there was no Restore, or it failed: call it once, after Protect and before the loop (it returns false when there is nothing to restore)")
 	}
@@ -185,31 +185,31 @@ func (p *Run) usable() error {
 // save starts a set, after the one under way.
 func (p *Run) save(ctx context.Context, reason string) error {
 	note := ckpt.Note{Points: p.points, Reason: reason}
-	if p.team != nil {
-		p.team.pack(&note, new(coord.Save))
+	if p.peers != nil {
+		p.peers.captureInflight(&note, new(coord.Save))
 	}
-	if _, err := p.start(ctx, note, false); err != nil {
+	if _, err := p.copyState(ctx, note, false); err != nil {
 		return err
 	}
-	saving, done := p.saving, p.saver.Done()
+	saving, done := p.current, p.saver.Done()
 	go func() {
 		r := <-done
-		if p.seat.Size <= 1 { // the next point may be far
-			p.sayOutcome(saving, r)
+		if p.identity.Size <= 1 { // the next point may be far
+			p.reportOutcome(saving, r)
 			if r.Err == nil {
-				p.seat.ctl.say(&control.Committed{Index: r.Index})
+				p.identity.supervisor.send(&control.Committed{Index: r.Index})
 			}
 		}
 		p.outcome <- r
-		p.rouse()
+		p.wakePoint()
 	}()
 	p.schedule()
 	return nil
 }
 
-// start copies the state and hands it to the writer.
-func (p *Run) start(ctx context.Context, note ckpt.Note, alone bool) (uint64, error) {
-	if err := p.await(ctx); err != nil {
+// copyState copies the state and hands it to the writer.
+func (p *Run) copyState(ctx context.Context, note ckpt.Note, alone bool) (uint64, error) {
+	if err := p.awaitWriter(ctx); err != nil {
 		return 0, err
 	}
 	began := time.Now()
@@ -222,9 +222,9 @@ func (p *Run) start(ctx context.Context, note ckpt.Note, alone bool) (uint64, er
 	p.saver.Prefetch()
 	files, err := p.files.entries() // first: it forgets closed files, which Collect then refuses
 	if err == nil {
-		if err = p.vouch(files); err != nil && p.seat.Size <= 1 {
-			p.sayOutcome(CheckpointInfo{}, ckpt.Result{Index: p.saver.Next(), Err: err})
-			err = p.toldOf(err)
+		if err = p.recordFiles(files); err != nil && p.identity.Size <= 1 {
+			p.reportOutcome(CheckpointInfo{}, ckpt.Result{Index: p.saver.Next(), Err: err})
+			err = p.markReported(err)
 		}
 	}
 	if err != nil {
@@ -234,29 +234,29 @@ func (p *Run) start(ctx context.Context, note ckpt.Note, alone bool) (uint64, er
 	if err != nil {
 		return 0, err
 	}
-	if p.team != nil {
-		if err := p.team.packed(alone); err != nil {
+	if p.peers != nil {
+		if err := p.peers.checkPending(alone); err != nil {
 			return 0, err
 		}
 	}
-	set, err := p.saver.Save(ctx, img, files, note)
+	index, err := p.saver.Save(ctx, img, files, note)
 	p.collector.Release()
 	if err != nil {
 		return 0, err
 	}
-	p.held = time.Since(began)
+	p.cost = time.Since(began)
 	step.At("copy.done")
-	p.saving = CheckpointInfo{Index: set, Reason: note.Reason, StateBytes: imageBytes(img), Pause: p.held}
-	return set, nil
+	p.current = CheckpointInfo{Index: index, Reason: note.Reason, StateBytes: imageBytes(img), Pause: p.cost}
+	return index, nil
 }
 
-// saveSet saves this rank's part of a set, as all ranks do.
-func (p *Run) saveSet(ctx context.Context, s *coord.Save) error {
+// saveTogether saves this rank's part of a set, as all ranks do.
+func (p *Run) saveTogether(ctx context.Context, s *coord.Save) error {
 	ctx = context.WithoutCancel(ctx)
-	if err := p.await(ctx); err != nil {
+	if err := p.awaitWriter(ctx); err != nil {
 		return err
 	}
-	t := p.team
+	t := p.peers
 	reopen := false
 	if !s.Alone {
 		t.engine.Lock()
@@ -272,23 +272,23 @@ func (p *Run) saveSet(ctx context.Context, s *coord.Save) error {
 	var sums coord.Sums
 	if err == nil {
 		note := ckpt.Note{Points: s.Point, Reason: s.Reason}
-		t.pack(&note, s)
+		t.captureInflight(&note, s)
 		if s.Alone {
-			sums = coord.SumsOf(p.seat.Rank, note.Sent, note.Received)
+			sums = coord.SumsOf(p.identity.Rank, note.Sent, note.Received)
 		}
-		_, err = p.start(ctx, note, s.Alone)
+		_, err = p.copyState(ctx, note, s.Alone)
 	}
 	if err == nil {
-		saving, done := p.saving, p.saver.Done()
-		p.savings[saving.Index] = saving
+		saving, done := p.current, p.saver.Done()
+		p.uncommitted[saving.Index] = saving
 		t.writing.Add(1)
 		go func() {
 			defer t.writing.Done()
 			r := <-done
 			p.outcome <- r
-			p.rouse()
-			p.sayOutcome(saving, r)
-			t.saved(s.Index, sums, r.Err)
+			p.wakePoint()
+			p.reportOutcome(saving, r)
+			t.reportSaved(s.Index, sums, r.Err)
 		}()
 		p.schedule()
 	}
@@ -303,39 +303,39 @@ func (p *Run) saveSet(ctx context.Context, s *coord.Save) error {
 
 // checkpointTogether asks for a set, and takes part until there is one.
 func (p *Run) checkpointTogether(ctx context.Context) error {
-	before := p.saving.Index
-	p.lost = nil
-	p.team.ask("call", false)
-	for p.saving.Index == before && p.lost == nil {
+	before := p.current.Index
+	p.lastErr = nil
+	p.peers.request("call", false)
+	for p.current.Index == before && p.lastErr == nil {
 		if err := p.Point(ctx); err != nil {
 			return err
 		}
-		if err := p.team.never; err != nil && p.saving.Index == before {
+		if err := p.peers.noMore; err != nil && p.current.Index == before {
 			return fmt.Errorf("cairn: %w: %w", ErrNotSaved, err)
 		}
 	}
-	if p.lost == nil {
-		if err := p.team.await(ctx, p.saving.Index); err != nil {
+	if p.lastErr == nil {
+		if err := p.peers.await(ctx, p.current.Index); err != nil {
 			return err
 		}
 	}
-	if p.lost != nil {
-		p.unsaid = nil
+	if p.lastErr != nil {
+		p.pendingErr = nil
 	}
-	return p.lost
+	return p.lastErr
 }
 
 // committed takes in that all ranks have a set.
-func (p *Run) committed(set uint64) {
-	if p.saver.Busy() && p.saving.Index == set { // of this rank, too: its outcome is there
+func (p *Run) committed(index uint64) {
+	if p.saver.Busy() && p.current.Index == index { // of this rank, too: its outcome is there
 		p.collect(<-p.outcome)
 	}
-	p.safe, p.lost, p.failed = set, nil, 0
-	p.saver.Line(set)
-	saving, ok := p.savings[set]
-	for n := range p.savings {
-		if n <= set {
-			delete(p.savings, n)
+	p.lastCommitted, p.lastErr, p.failures = index, nil, 0
+	p.saver.Line(index)
+	saving, ok := p.uncommitted[index]
+	for n := range p.uncommitted {
+		if n <= index {
+			delete(p.uncommitted, n)
 		}
 	}
 	if ok && p.opts.OnSaved != nil {
@@ -343,8 +343,8 @@ func (p *Run) committed(set uint64) {
 	}
 }
 
-// await waits until no set is being written.
-func (p *Run) await(ctx context.Context) error {
+// awaitWriter waits until no set is being written.
+func (p *Run) awaitWriter(ctx context.Context) error {
 	if !p.saver.Busy() {
 		return nil
 	}
@@ -368,38 +368,38 @@ func imageBytes(img *graph.Image) int64 {
 // collect takes in what became of a set.
 func (p *Run) collect(r ckpt.Result) {
 	p.saver.Collect(r)
-	p.saving.WrittenBytes, p.saving.WriteTime = r.Written, r.Took
-	if p.seat.Size > 1 {
-		if _, ok := p.savings[r.Index]; ok {
-			p.savings[r.Index] = p.saving
+	p.current.WrittenBytes, p.current.WriteTime = r.Written, r.Took
+	if p.identity.Size > 1 {
+		if _, ok := p.uncommitted[r.Index]; ok {
+			p.uncommitted[r.Index] = p.current
 		}
 		return // what counts is what became of it on all ranks
 	}
 	if r.Err != nil {
-		p.fail(p.toldOf(r.Err))
+		p.fail(p.markReported(r.Err))
 		return
 	}
-	p.safe, p.lost, p.failed = r.Index, nil, 0
+	p.lastCommitted, p.lastErr, p.failures = r.Index, nil, 0
 	if p.opts.OnSaved != nil {
-		p.opts.OnSaved(p.saving)
+		p.opts.OnSaved(p.current)
 	}
 }
 
-// sayOutcome tells the supervisor what became of this rank's part of a set.
-func (p *Run) sayOutcome(s CheckpointInfo, r ckpt.Result) {
+// reportOutcome tells the supervisor what became of this rank's part of a set.
+func (p *Run) reportOutcome(s CheckpointInfo, r ckpt.Result) {
 	if r.Err != nil {
-		p.seat.ctl.say(&control.SaveFailed{Index: r.Index, Error: r.Err.Error()})
+		p.identity.supervisor.send(&control.SaveFailed{Index: r.Index, Error: r.Err.Error()})
 		return
 	}
-	p.seat.ctl.say(&control.Saved{
+	p.identity.supervisor.send(&control.Saved{
 		Index: r.Index, Reason: s.Reason, State: s.StateBytes, Written: r.Written,
 		Pause: s.Pause, Took: r.Took,
 	})
 }
 
-// toldOf marks an error that the supervisor, if there is one, was told of.
-func (p *Run) toldOf(err error) error {
-	if p.seat.ctl == nil {
+// markReported marks an error that the supervisor, if there is one, was told of.
+func (p *Run) markReported(err error) error {
+	if p.identity.supervisor == nil {
 		return err
 	}
 	return control.Reported{Err: err}
@@ -409,34 +409,34 @@ func (p *Run) toldOf(err error) error {
 // tried at once: there would be a set that fails at every point.
 func (p *Run) fail(err error) {
 	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
-		p.unsaid, p.lost = err, err
-		p.again()
+		p.pendingErr, p.lastErr = err, err
+		p.retryNext()
 		return
 	}
-	p.failed++
-	p.late = ""
+	p.failures++
+	p.deferredReason = ""
 	p.due.Store(false)
-	p.dueIn(pause(p.failed, p.interval()))
+	p.dueIn(retryDelay(p.failures, p.interval()))
 	err = fmt.Errorf("cairn: %w: %w", ErrNotSaved, err)
-	p.lost = err
+	p.lastErr = err
 	if p.opts.OnError != nil {
 		p.opts.OnError(err)
 		return
 	}
-	p.unsaid = err
+	p.pendingErr = err
 }
 
-// again makes the next Point try what a canceled one did not do.
-func (p *Run) again() {
-	if p.left == 0 {
-		p.left = 1
+// retryNext makes the next Point try what a canceled one did not do.
+func (p *Run) retryNext() {
+	if p.pointsLeft == 0 {
+		p.pointsLeft = 1
 	}
-	p.rouse()
+	p.wakePoint()
 }
 
 func (p *Run) takeError() error {
-	err := p.unsaid
-	p.unsaid = nil
+	err := p.pendingErr
+	p.pendingErr = nil
 	return err
 }
 
@@ -447,20 +447,20 @@ func (p *Run) schedule() { p.dueIn(p.interval()) }
 func (p *Run) interval() time.Duration {
 	every := p.opts.Every
 	if p.opts.Auto {
-		if a := Interval(p.held, p.opts.MTBF); every == 0 || a < every {
+		if a := Interval(p.cost, p.opts.MTBF); every == 0 || a < every {
 			every = a
 		}
 	}
 	return every
 }
 
-// firstPause is the time between a set that failed and the next one.
-const firstPause = 10 * time.Second
+// firstRetryDelay is the time between a set that failed and the next one.
+const firstRetryDelay = 10 * time.Second
 
-// pause is that time when so many sets in a row have failed. It doubles, up to
+// retryDelay is that time when so many sets in a row have failed. It doubles, up to
 // the usual interval.
-func pause(failed int, every time.Duration) time.Duration {
-	d := firstPause
+func retryDelay(failed int, every time.Duration) time.Duration {
+	d := firstRetryDelay
 	for ; failed > 1; failed-- {
 		if d >= every/2 {
 			return every
@@ -473,8 +473,8 @@ func pause(failed int, every time.Duration) time.Duration {
 // dueIn makes the next checkpoint due after a time, if not 0, and after
 // EveryPoints.
 func (p *Run) dueIn(every time.Duration) {
-	p.left = p.opts.EveryPoints
-	if every == 0 || p.seat.Rank != 0 { // one rank asks for all
+	p.pointsLeft = p.opts.EveryPoints
+	if every == 0 || p.identity.Rank != 0 { // one rank asks for all
 		return
 	}
 	p.dueAt = time.Now().Add(every)
@@ -483,12 +483,12 @@ func (p *Run) dueIn(every time.Duration) {
 		return
 	}
 	p.timer = time.AfterFunc(every, func() {
-		if p.seat.Size > 1 {
-			p.team.ask("time", false)
+		if p.identity.Size > 1 {
+			p.peers.request("time", false)
 			return
 		}
 		p.due.Store(true)
-		p.rouse()
+		p.wakePoint()
 	})
 }
 

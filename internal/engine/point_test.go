@@ -19,9 +19,9 @@ import (
 )
 
 // points calls Point until n sets are safe, and returns how many it took.
-func points(t *testing.T, p *Run, sets *int, n int) (calls int) {
+func points(t *testing.T, p *Run, indices *int, n int) (calls int) {
 	t.Helper()
-	for *sets < n {
+	for *indices < n {
 		if err := p.Point(ctx); err != nil {
 			t.Fatal(err)
 		}
@@ -43,13 +43,13 @@ func TestDue(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			var reasons []string
-			sets := 0
+			indices := 0
 			p := open(t, t.TempDir(), c.change, func(o *Options) {
-				o.OnSaved = func(s CheckpointInfo) { reasons = append(reasons, s.Reason); sets++ }
+				o.OnSaved = func(s CheckpointInfo) { reasons = append(reasons, s.Reason); indices++ }
 			})
 			Protect(p, "x", &x)
 			restore(t, p, false)
-			points(t, p, &sets, 3)
+			points(t, p, &indices, 3)
 			for _, r := range reasons {
 				if r != c.reason {
 					t.Errorf("reasons %v, want %q", reasons, c.reason)
@@ -71,18 +71,18 @@ func TestDue(t *testing.T) {
 		}
 	})
 	t.Run("request", func(t *testing.T) {
-		sets := 0
-		p := open(t, t.TempDir(), func(o *Options) { o.OnSaved = func(CheckpointInfo) { sets++ } })
+		indices := 0
+		p := open(t, t.TempDir(), func(o *Options) { o.OnSaved = func(CheckpointInfo) { indices++ } })
 		Protect(p, "x", &x)
 		restore(t, p, false)
 		for range 1000 {
 			p.Point(ctx)
 		}
-		if sets != 0 || p.saver.Busy() {
+		if indices != 0 || p.saver.Busy() {
 			t.Fatal("saved though nothing was due")
 		}
 		p.Request()
-		points(t, p, &sets, 1)
+		points(t, p, &indices, 1)
 	})
 }
 
@@ -362,7 +362,7 @@ func TestPause(t *testing.T) {
 		{1, time.Hour, 10 * time.Second}, {2, time.Hour, 20 * time.Second}, {9, time.Hour, 2560 * time.Second},
 		{10, time.Hour, time.Hour}, {1 << 30, time.Hour, time.Hour}, {1 << 30, math.MaxInt64, math.MaxInt64},
 	} {
-		if got := pause(v.failed, v.every); got != v.want {
+		if got := retryDelay(v.failed, v.every); got != v.want {
 			t.Errorf("%d failed, every %v: %v, not %v", v.failed, v.every, got, v.want)
 		}
 	}
@@ -426,7 +426,7 @@ func TestStopNotSaved(t *testing.T) {
 		checkpoint(t, p)
 		full.Store(true)
 		var sig os.Signal = syscall.SIGTERM
-		p.askStop(sig.String())
+		p.requestStop(sig.String())
 		p.wake.Store(true)
 		err = p.Point(ctx)
 		if !errors.Is(err, ErrStopped) || !errors.Is(err, ErrNotSaved) || !errors.Is(err, syscall.ENOSPC) || !strings.Contains(err.Error(), "the last set that is safe is 1") {
@@ -449,13 +449,13 @@ func TestStopWithCanceledContext(t *testing.T) {
 	c, cancel := context.WithCancel(ctx)
 	cancel()
 	var sig os.Signal = syscall.SIGTERM
-	p.askStop(sig.String())
+	p.requestStop(sig.String())
 	p.wake.Store(true)
 	if err := p.Point(c); !errors.Is(err, ErrStopped) || errors.Is(err, ErrNotSaved) {
 		t.Fatalf("Point: %v", err)
 	}
-	if sets, _ := p.dir.Committed(); len(sets) != 1 {
-		t.Fatalf("sets %v", sets)
+	if indices, _ := p.dir.Committed(); len(indices) != 1 {
+		t.Fatalf("sets %v", indices)
 	}
 }
 

@@ -53,7 +53,7 @@ func TestSpatialEpoch(t *testing.T) {
 						return err
 					}
 					if stop && k == 4 {
-						p.askStop("test")
+						p.requestStop("test")
 					}
 					if err := mpi.Send(w, []int{k}, 1, tagX); err != nil {
 						return err
@@ -316,12 +316,12 @@ func TestStopWhileHeld(t *testing.T) {
 		} else {
 			go func() {
 				for held := false; !held; time.Sleep(time.Millisecond) {
-					p.team.engine.Lock()
-					held = p.team.held
-					p.team.engine.Unlock()
+					p.peers.engine.Lock()
+					held = p.peers.paused
+					p.peers.engine.Unlock()
 				}
-				p.askStop("test") // as a signal does …
-				cancel()          // … and signal.NotifyContext
+				p.requestStop("test") // as a signal does …
+				cancel()              // … and signal.NotifyContext
 				close(told)
 			}()
 		}
@@ -398,7 +398,7 @@ func TestDiesInClose(t *testing.T) {
 					return nil
 				}
 				for { // until it has said that it ends
-					p.team.engine.Poll()
+					p.peers.engine.Poll()
 					if err := mpi.Send(w, []int{1}, 1, 9); errors.Is(err, mpi.ErrEnded) {
 						break
 					}
@@ -422,7 +422,7 @@ func TestDiesInClose(t *testing.T) {
 
 // TestLeavesTree: a rank in the middle of the tree leaves while the root is busy.
 func TestLeavesTree(t *testing.T) {
-	errs := within(t, 25*time.Second, newCrew(6, mem.Options{}), Options{Dir: t.TempDir(), EveryPoints: 2, patience: time.Second}, func(p *Run) error {
+	errs := within(t, 25*time.Second, newCrew(6, mem.Options{}), Options{Dir: t.TempDir(), EveryPoints: 2, closeTimeout: time.Second}, func(p *Run) error {
 		ctx := context.Background()
 		if _, err := p.Restore(ctx); err != nil {
 			return err
@@ -432,7 +432,7 @@ func TestLeavesTree(t *testing.T) {
 			time.Sleep(200 * time.Millisecond) // the root is busy by now
 			return nil
 		case 0:
-			time.Sleep(2 * p.opts.patience)
+			time.Sleep(2 * p.opts.closeTimeout)
 		}
 		for range 10 {
 			if err := p.Point(ctx); err != nil {
@@ -452,17 +452,17 @@ func TestMeetingAgain(t *testing.T) {
 		var wg sync.WaitGroup
 		for r := range 2 {
 			wg.Go(func() {
-				m := &folderMeeting{dir: dir, rank: r, size: 2}
+				m := &fileBootstrap{dir: dir, rank: r, size: 2}
 				for round := range 2 {
 					if start == 1 && round == 1 && r == 1 {
 						time.Sleep(200 * time.Millisecond)
 					}
-					cards, err := m.exchange(t.Context(), fmt.Appendf(nil, "start %d round %d", start, round))
+					endpoints, err := m.exchange(t.Context(), fmt.Appendf(nil, "start %d round %d", start, round))
 					if err != nil {
 						t.Error(err)
 						return
 					}
-					for _, c := range cards {
+					for _, c := range endpoints {
 						if want := fmt.Sprintf("start %d round %d", start, round); string(c) != want {
 							t.Errorf("rank %d got %q, want %q", r, c, want)
 						}
@@ -531,9 +531,9 @@ func TestWorldReport(t *testing.T) {
 	for range 20 {
 		a, b := net.Pipe()
 		go io.Copy(io.Discard, b)
-		s := alone()
-		s.ctl = supervised(control.New(a))
-		p, err := Open(context.Background(), Options{Dir: t.TempDir(), seat: s, Signals: map[os.Signal]SignalAction{}})
+		s := singleIdentity()
+		s.supervisor = supervised(control.New(a))
+		p, err := Open(context.Background(), Options{Dir: t.TempDir(), identity: s, Signals: map[os.Signal]SignalAction{}})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -19,7 +19,7 @@ import (
 // crew is a run of several ranks in this process.
 type crew struct {
 	fabric *mem.Fabric
-	seats  []*seat
+	seats  []*identity
 }
 
 // meeting lets the ranks of a crew exchange cards, any number of times.
@@ -37,7 +37,7 @@ type meetingRound struct {
 
 func (m *meeting) exchange(rank int) func(context.Context, []byte) ([][]byte, error) {
 	round := 0
-	return func(ctx context.Context, card []byte) ([][]byte, error) {
+	return func(ctx context.Context, endpoint []byte) ([][]byte, error) {
 		m.mu.Lock()
 		r := m.rounds[round]
 		if r == nil {
@@ -45,7 +45,7 @@ func (m *meeting) exchange(rank int) func(context.Context, []byte) ([][]byte, er
 			m.rounds[round] = r
 		}
 		round++
-		r.cards[rank] = card
+		r.cards[rank] = endpoint
 		if r.came++; r.came == m.n {
 			close(r.full)
 		}
@@ -63,9 +63,9 @@ func newCrew(n int, o mem.Options) *crew {
 	c := &crew{fabric: mem.New(n)}
 	m := &meeting{n: n, rounds: make(map[int]*meetingRound)}
 	for r := range n {
-		c.seats = append(c.seats, &seat{
-			Welcome: control.Welcome{Rank: r, Size: n}, meet: m.exchange(r),
-			ways: []transport.Driver{c.fabric.Driver(r, o)},
+		c.seats = append(c.seats, &identity{
+			Welcome: control.Welcome{Rank: r, Size: n}, exchange: m.exchange(r),
+			testDrivers: []transport.Driver{c.fabric.Driver(r, o)},
 		})
 	}
 	return c
@@ -81,7 +81,7 @@ func (c *crew) run(opts Options, program func(p *Run) error) []error {
 	for r, s := range c.seats {
 		wg.Go(func() {
 			o := opts
-			o.seat = s
+			o.identity = s
 			o.Signals = map[os.Signal]SignalAction{}
 			p, err := Open(context.Background(), o)
 			if err == nil {
@@ -284,7 +284,7 @@ func TestRanksStop(t *testing.T) {
 		for i := 0; ; i++ {
 			errs := newCrew(n, mem.Options{EagerLimit: 64}).run(Options{Dir: dir, EveryPoints: 1 << 30}, relayProgram(steps, skew, func(p *Run, step int) error {
 				if p.Rank() == i%n && step == i {
-					p.askStop("test")
+					p.requestStop("test")
 				}
 				return nil
 			}, got))

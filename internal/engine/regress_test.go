@@ -76,11 +76,11 @@ func counted(n int) []float64 {
 // TestCanceledCount cancels the very point at which a checkpoint is due by
 // count: the next point must make up for it.
 func TestCanceledCount(t *testing.T) {
-	sets := 0
+	indices := 0
 	p := open(t, t.TempDir(), func(o *Options) {
 		o.Every = 0
 		o.EveryPoints = 3
-		o.OnSaved = func(CheckpointInfo) { sets++ }
+		o.OnSaved = func(CheckpointInfo) { indices++ }
 	})
 	x := 0
 	Protect(p, "x", &x)
@@ -93,8 +93,8 @@ func TestCanceledCount(t *testing.T) {
 		}
 	}
 	closeRun(t, p)
-	if sets != 1 {
-		t.Errorf("%d sets were saved, want 1", sets)
+	if indices != 1 {
+		t.Errorf("%d sets were saved, want 1", indices)
 	}
 }
 
@@ -111,11 +111,11 @@ func TestCanceledTime(t *testing.T) {
 		}
 		return nil
 	})
-	sets := 0
+	indices := 0
 	p := openFS(t, fsys, func(o *Options) {
 		o.Every = time.Millisecond
 		o.Memory = 8 << 20
-		o.OnSaved = func(CheckpointInfo) { sets++ }
+		o.OnSaved = func(CheckpointInfo) { indices++ }
 	})
 	grid := counted(8 << 20) // 64 MiB
 	Protect(p, "grid", &grid)
@@ -128,7 +128,7 @@ func TestCanceledTime(t *testing.T) {
 		if err := p.Point(ctx); err != nil && !errors.Is(err, context.Canceled) {
 			t.Fatal(err)
 		}
-		return sets > 0
+		return indices > 0
 	})
 }
 
@@ -189,7 +189,7 @@ func TestStopWithRefusedState(t *testing.T) {
 	restore(t, p, false)
 	state.c = make(chan int)
 	var sig os.Signal = syscall.SIGTERM
-	p.askStop(sig.String())
+	p.requestStop(sig.String())
 	p.wake.Store(true)
 	err := p.Point(ctx)
 	if !errors.Is(err, ErrStopped) || !errors.Is(err, ErrNotSaved) || !strings.Contains(err.Error(), "state.c") {
@@ -541,8 +541,8 @@ func TestUnreadableSet(t *testing.T) {
 	}
 	checkpoint(t, p)
 	closeRun(t, p)
-	if sets, err := p.dir.Committed(); err != nil || !slices.Equal(sets, []uint64{3, 2}) {
-		t.Errorf("sets %v (%v), want 3 and 2", sets, err)
+	if indices, err := p.dir.Committed(); err != nil || !slices.Equal(indices, []uint64{3, 2}) {
+		t.Errorf("sets %v (%v), want 3 and 2", indices, err)
 	}
 }
 
@@ -564,8 +564,8 @@ func TestReshaped(t *testing.T) {
 	checkpoint(t, p)
 	closeRun(t, p)
 
-	shape := func(set int) []uint64 {
-		s, err := ckpt.Open(vfs.OS(), filepath.Join(dir, fmt.Sprintf("ckpt-%08d", set), "rank-0000.h5"))
+	shape := func(index int) []uint64 {
+		s, err := ckpt.Open(vfs.OS(), filepath.Join(dir, fmt.Sprintf("ckpt-%08d", index), "rank-0000.h5"))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -575,7 +575,7 @@ func TestReshaped(t *testing.T) {
 				return d.Dims
 			}
 		}
-		t.Fatalf("checkpoint %d has no dataset of the numbers: %+v", set, s.Header.Datasets)
+		t.Fatalf("checkpoint %d has no dataset of the numbers: %+v", index, s.Header.Datasets)
 		return nil
 	}
 	if before, after := shape(1), shape(2); slices.Equal(before, after) {

@@ -26,42 +26,42 @@ import (
 // does not fit what the program protects. After an error the variables'
 // values are undefined, and the program must not go on.
 func (p *Run) Restore(ctx context.Context) (bool, error) {
-	if p.broken != nil {
-		return false, p.broken
+	if p.protectErr != nil {
+		return false, p.protectErr
 	}
-	if p.closed || p.tried {
+	if p.closed || p.restoreCalled {
 		return false, errors.New("cairn: Restore is called once, on an open run")
 	}
-	p.tried = true
-	if p.seat.Size > 1 {
-		p.team.engine.EndRecord()
+	p.restoreCalled = true
+	if p.identity.Size > 1 {
+		p.peers.engine.EndRecord()
 	}
-	if p.newcomer() {
+	if p.isDestination() {
 		p.shapes = p.fixedShapes()
-		return true, p.arrive(ctx)
+		return true, p.receive(ctx)
 	}
-	sets, err := p.dir.Committed()
+	indices, err := p.dir.Committed()
 	if err != nil {
 		return false, fmt.Errorf("cairn: %w", err)
 	}
-	for _, n := range p.seat.Avoid {
+	for _, n := range p.identity.Avoid {
 		p.damaged[n] = true
 	}
 	p.shapes = p.fixedShapes()
 	var table *ckpt.Table
-	if err = p.identify(sets); err != nil {
+	if err = p.findRunID(indices); err != nil {
 		return false, p.Refuse(fmt.Errorf("cairn: %w", err))
 	}
-	if p.seat.Size > 1 {
-		table, err = p.team.restore(ctx, sets)
+	if p.identity.Size > 1 {
+		table, err = p.peers.restore(ctx, indices)
 	} else {
-		table, err = p.restoreAlone(ctx, sets)
+		table, err = p.restoreAlone(ctx, indices)
 	}
-	if err == nil && table == nil && p.seat.Expect > 0 {
+	if err == nil && table == nil && p.identity.Expect > 0 {
 		err = p.vanished()
 	}
 	if err == nil {
-		err = p.settle(table != nil)
+		err = p.settleRunID(table != nil)
 	}
 	if err == nil {
 		err = p.files.mark()
@@ -75,21 +75,21 @@ func (p *Run) Restore(ctx context.Context) (bool, error) {
 	step.At("restore.done")
 	p.restored = true
 	p.files.resuming = false
-	if p.team != nil {
-		if err := p.team.begin(); err != nil {
+	if p.peers != nil {
+		if err := p.peers.begin(); err != nil {
 			return false, fmt.Errorf("cairn: %w", err)
 		}
 	}
 	p.schedule()
 	p.signals = watchSignals(p)
-	p.seat.ctl.say(&control.Restored{Index: p.safe, Fresh: table == nil})
+	p.identity.supervisor.send(&control.Restored{Index: p.lastCommitted, Fresh: table == nil})
 	return table != nil, nil
 }
 
 // readySaver makes what saves, and what it needs for the state as it is.
 func (p *Run) readySaver(table *ckpt.Table) (err error) {
 	opts := ckpt.Options{
-		Rank: p.seat.Rank, Ranks: p.seat.Size, Run: p.id.Run, Attempt: p.id.Attempt, Helper: p.seat.writer,
+		Rank: p.identity.Rank, Ranks: p.identity.Size, Run: p.runID.Run, Attempt: p.runID.Attempt, Helper: p.identity.writer,
 		Keep: p.opts.Keep, Compression: p.opts.Compression, Memory: p.opts.Memory,
 		MaxBases: p.opts.MaxBases, NoTracking: p.opts.NoTracking, Damaged: p.damaged,
 	}
@@ -97,8 +97,8 @@ func (p *Run) readySaver(table *ckpt.Table) (err error) {
 		return err
 	}
 	img, err := p.collector.Collect(p.roots, p.env())
-	if err != nil && later(err) {
-		p.held = time.Second // a guess, until one is measured
+	if err != nil && deferrable(err) {
+		p.cost = time.Second // a guess, until one is measured
 		return nil
 	}
 	if err != nil {
@@ -106,7 +106,7 @@ func (p *Run) readySaver(table *ckpt.Table) (err error) {
 	}
 	p.saver.Reserve(img)
 	p.collector.Release()
-	p.held = time.Duration(imageBytes(img)) // until one is measured: a nanosecond per byte
+	p.cost = time.Duration(imageBytes(img)) // until one is measured: a nanosecond per byte
 	return nil
 }
 
@@ -128,31 +128,31 @@ func (p *Run) Rollback(ctx context.Context) (bool, error) {
 	if err := p.usable(); err != nil {
 		return false, err
 	}
-	if p.seat.Size > 1 {
+	if p.identity.Size > 1 {
 		return false, errors.New("cairn: one rank can't go back alone: end the program, and all ranks are brought back to their last set")
 	}
-	if err := p.await(ctx); err != nil {
+	if err := p.awaitWriter(ctx); err != nil {
 		return false, err
 	}
 	if _, err := p.files.entries(); err != nil { // forgets closed files
 		return false, fmt.Errorf("cairn: %w", err)
 	}
-	sets, err := p.dir.Committed()
+	indices, err := p.dir.Committed()
 	if err != nil {
 		return false, fmt.Errorf("cairn: %w", err)
 	}
-	table, err := p.restoreAlone(ctx, sets)
+	table, err := p.restoreAlone(ctx, indices)
 	if err == nil && table == nil {
 		err = p.files.finish(true)
 	}
 	if err != nil {
-		p.spoiled = fmt.Errorf("cairn: the state is undefined, because Rollback failed: %w", err)
-		p.rouse() // every Point says so
+		p.stateErr = fmt.Errorf("cairn: the state is undefined, because Rollback failed: %w", err)
+		p.wakePoint() // every Point says so
 		return false, fmt.Errorf("cairn: %w", err)
 	}
-	p.spoiled = nil
+	p.stateErr = nil
 	p.saver.Rewind(table, p.damaged)
-	p.unsaid, p.late = nil, ""
+	p.pendingErr, p.deferredReason = nil, ""
 	if table == nil {
 		p.points = 0 // the program begins again
 	}
@@ -162,10 +162,10 @@ func (p *Run) Rollback(ctx context.Context) (bool, error) {
 
 // restoreAlone loads the newest set that can be loaded. It returns nil if
 // there is none.
-func (p *Run) restoreAlone(ctx context.Context, sets []uint64) (*ckpt.Table, error) {
+func (p *Run) restoreAlone(ctx context.Context, indices []uint64) (*ckpt.Table, error) {
 	var bad []error
-	for _, n := range sets {
-		if slices.Contains(p.seat.Avoid, n) {
+	for _, n := range indices {
+		if slices.Contains(p.identity.Avoid, n) {
 			bad = append(bad, fmt.Errorf("set %d is put aside: the program failed with it again and again", n))
 			continue
 		}
@@ -173,10 +173,10 @@ func (p *Run) restoreAlone(ctx context.Context, sets []uint64) (*ckpt.Table, err
 			bad = append(bad, fmt.Errorf("%w: set %d was stepped over before", ErrCorrupt, n))
 			continue
 		}
-		err := p.soundOlder(ctx, n, len(bad) > 0)
+		err := p.verifyOlder(ctx, n, len(bad) > 0)
 		var table *ckpt.Table
 		if err == nil {
-			if err := p.chosen(n); err != nil {
+			if err := p.callOnChoose(n); err != nil {
 				return nil, err
 			}
 			table, err = p.load(ctx, n)
@@ -188,9 +188,9 @@ func (p *Run) restoreAlone(ctx context.Context, sets []uint64) (*ckpt.Table, err
 			}
 		}
 		if err == nil {
-			p.safe = n
-			if p.team != nil {
-				err = p.team.resume()
+			p.lastCommitted = n
+			if p.peers != nil {
+				err = p.peers.restoreInflight()
 			}
 			return table, err
 		}
@@ -210,14 +210,14 @@ func (p *Run) restoreAlone(ctx context.Context, sets []uint64) (*ckpt.Table, err
 	}
 	if len(bad) > 0 {
 		err := fmt.Errorf("none of %d checkpoints in %s can be loaded; to start afresh, move that folder away: %w", len(bad), p.dir.Path(), errors.Join(bad...))
-		return nil, p.forGood(bad, err)
+		return nil, p.permanent(bad, err)
 	}
 	return nil, nil
 }
 
-// forGood says of the error of a restart for which all checkpoints were bad that
+// permanent says of the error of a restart for which all checkpoints were bad that
 // another start does not mend it, if they are damaged: an I/O error may pass.
-func (p *Run) forGood(bad []error, err error) error {
+func (p *Run) permanent(bad []error, err error) error {
 	for _, b := range bad {
 		if !errors.Is(b, ErrCorrupt) || errors.Is(b, syscall.EIO) {
 			return err
@@ -226,11 +226,11 @@ func (p *Run) forGood(bad []error, err error) error {
 	return allDamaged{err}
 }
 
-// soundOlder verifies a checkpoint before a newer one is given up for it, in a
+// verifyOlder verifies a checkpoint before a newer one is given up for it, in a
 // program whose files are brought back: what is undone for an older one is undone
 // for good, and the newer one would be of no use even if it were mended.
-func (p *Run) soundOlder(ctx context.Context, index uint64, older bool) error {
-	if !older || p.choose == nil {
+func (p *Run) verifyOlder(ctx context.Context, index uint64, older bool) error {
+	if !older || p.onChoose == nil {
 		return nil
 	}
 	s, err := ckpt.Open(p.dir.FS(), p.dir.File(index))
@@ -238,10 +238,10 @@ func (p *Run) soundOlder(ctx context.Context, index uint64, older bool) error {
 		return err
 	}
 	defer s.Close()
-	if _, _, err := p.fits(s); err != nil {
+	if _, _, err := p.checkFits(s); err != nil {
 		return err
 	}
-	return p.intact(ctx, s)
+	return p.verify(ctx, s)
 }
 
 // load restores the variables of one set. p.files.finish or abandon is to
@@ -252,9 +252,9 @@ func (p *Run) load(ctx context.Context, index uint64) (*ckpt.Table, error) {
 		return nil, err
 	}
 	defer s.Close()
-	img, roots, err := p.fits(s)
-	if err == nil && p.seat.Size == 1 && p.optional() {
-		err = p.intact(ctx, s)
+	img, roots, err := p.checkFits(s)
+	if err == nil && p.identity.Size == 1 && p.hasOptional() {
+		err = p.verify(ctx, s)
 	}
 	if err != nil {
 		return nil, err
@@ -264,7 +264,7 @@ func (p *Run) load(ctx context.Context, index uint64) (*ckpt.Table, error) {
 		return nil, fmt.Errorf("%s: %w", s.Path, err)
 	}
 	p.files.begin(files)
-	if err := p.trusted(); err != nil {
+	if err := p.checkOutsideFiles(); err != nil {
 		p.files.abandon()
 		return nil, fmt.Errorf("%s: %w", s.Path, err)
 	}
@@ -277,11 +277,11 @@ func (p *Run) load(ctx context.Context, index uint64) (*ckpt.Table, error) {
 		}
 		return nil, fmt.Errorf("%s: %w", s.Path, err)
 	}
-	if err := p.unchangedShapes(s.Path); err != nil {
+	if err := p.checkShapes(s.Path); err != nil {
 		p.files.abandon()
 		return nil, err
 	}
-	if ours, theirs := p.files.strangers(); !p.restored && ours != "" && theirs != "" {
+	if ours, theirs := p.files.unmatched(); !p.restored && ours != "" && theirs != "" {
 		p.files.abandon()
 		return nil, fmt.Errorf("%s: %w: the run was writing to %s, but now the program has opened %s instead: start it with the paths it had", s.Path, ErrMismatch, theirs, ours)
 	}
@@ -293,39 +293,39 @@ func (p *Run) load(ctx context.Context, index uint64) (*ckpt.Table, error) {
 // errOtherRun says that a file is another run's. It is stepped over and kept.
 var errOtherRun = errors.New("not a checkpoint of this run")
 
-// fits looks whether a set can be loaded, as far as that is seen without
+// checkFits looks whether a set can be loaded, as far as that is seen without
 // changing anything, and returns what to restore.
-func (p *Run) fits(s *ckpt.File) (*graph.Image, []graph.Root, error) {
-	if err := s.Header.CheckRun(p.id.Run); err != nil {
+func (p *Run) checkFits(s *ckpt.File) (*graph.Image, []graph.Root, error) {
+	if err := s.Header.CheckRun(p.runID.Run); err != nil {
 		return nil, nil, fmt.Errorf("%s: %w: %w; if the run is to go on from it, move %s and the other checkpoints away", s.Path, errOtherRun, err, filepath.Join(p.dir.Path(), "run-id"))
 	}
-	if n := max(s.Header.Ranks, 1); n != p.seat.Size {
-		return nil, nil, fmt.Errorf("%s: %w: it was saved by a run of %d ranks, and this one has %d: start it with as many, or give it another folder", s.Path, ErrMismatch, n, p.seat.Size)
+	if n := max(s.Header.Ranks, 1); n != p.identity.Size {
+		return nil, nil, fmt.Errorf("%s: %w: it was saved by a run of %d ranks, and this one has %d: start it with as many, or give it another folder", s.Path, ErrMismatch, n, p.identity.Size)
 	}
 	img, err := s.Image()
 	if err != nil {
 		return nil, nil, fmt.Errorf("%s: %w", s.Path, err)
 	}
-	roots, err := p.match(img)
+	roots, err := p.matchVariables(img)
 	if err != nil {
 		return nil, nil, fmt.Errorf("%s: %w", s.Path, err)
 	}
 	return img, roots, nil
 }
 
-// optional reports whether a set may hold variables that an older one lacks.
+// hasOptional reports whether a set may hold variables that an older one lacks.
 // Then nothing is touched for a set that is damaged.
-func (p *Run) optional() bool {
-	for name, how := range p.how {
-		if how&Optional != 0 && name != flightName {
+func (p *Run) hasOptional() bool {
+	for name, how := range p.varOptions {
+		if how&Optional != 0 && name != inflightName {
 			return true
 		}
 	}
 	return false
 }
 
-// intact checks all of a set.
-func (p *Run) intact(ctx context.Context, s *ckpt.File) error {
+// verify checks all of a set.
+func (p *Run) verify(ctx context.Context, s *ckpt.File) error {
 	bad, err := s.Verify(ctx, nil)
 	if err == nil && len(bad) > 0 {
 		err = bad[0].Err
@@ -336,9 +336,9 @@ func (p *Run) intact(ctx context.Context, s *ckpt.File) error {
 	return nil
 }
 
-// match compares the variables of a set with those that are protected, and
+// matchVariables compares the variables of a set with those that are protected, and
 // returns the ones to restore.
-func (p *Run) match(img *graph.Image) ([]graph.Root, error) {
+func (p *Run) matchVariables(img *graph.Image) ([]graph.Root, error) {
 	var errs []error
 	vars, saved := 0, make(map[string]bool, len(img.Vars))
 	protected, dropped := make(map[string]bool, len(p.roots)), make(map[string]bool, len(p.opts.Drop))
@@ -355,8 +355,8 @@ func (p *Run) match(img *graph.Image) ([]graph.Root, error) {
 		vars++
 		saved[v.Name] = true
 		known := protected[v.Name]
-		if !known && v.Name == flightName { // a program that sent messages and does not any more
-			if p.team == nil {
+		if !known && v.Name == inflightName { // a program that sent messages and does not any more
+			if p.peers == nil {
 				errs = append(errs, fmt.Errorf("%w: the set holds messages between ranks; call World before Restore", ErrMismatch))
 			}
 			continue
@@ -373,15 +373,15 @@ func (p *Run) match(img *graph.Image) ([]graph.Root, error) {
 		switch {
 		case saved[r.Name]:
 			roots = append(roots, r)
-		case p.how[r.Name]&Optional == 0:
+		case p.varOptions[r.Name]&Optional == 0:
 			errs = append(errs, fmt.Errorf("%w: the program protects variable %q, which the set does not hold; protect it as cairn.Optional to keep the value it has", ErrMismatch, r.Name))
 		}
 	}
 	return roots, errors.Join(errs...)
 }
 
-// unchangedShapes checks what was restored of Fixed variables.
-func (p *Run) unchangedShapes(from string) error {
+// checkShapes checks what was restored of Fixed variables.
+func (p *Run) checkShapes(from string) error {
 	for name, now := range p.fixedShapes() {
 		if was := p.shapes[name]; now != was {
 			return fmt.Errorf("%s: %w: variable %q has shape %s in the set, %s in the program", from, ErrMismatch, name, now, was)
@@ -397,7 +397,7 @@ type shaped interface{ Dims() []int }
 func (p *Run) fixedShapes() map[string]string {
 	out := make(map[string]string)
 	for _, r := range p.roots {
-		if p.how[r.Name]&Fixed == 0 {
+		if p.varOptions[r.Name]&Fixed == 0 {
 			continue
 		}
 		if a, ok := r.Ptr.(shaped); ok {

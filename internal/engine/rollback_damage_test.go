@@ -28,7 +28,7 @@ func TestRollbackWhilePruning(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		want, bad := x-1, p.safe
+		want, bad := x-1, p.lastCommitted
 		if err := os.Truncate(p.dir.File(bad), 100); err != nil {
 			t.Fatal(err)
 		}

@@ -186,15 +186,15 @@ func TestRollbackDamage(t *testing.T) {
 		}
 		fmt.Fprintln(f, i)
 		checkpoint(t, p)
-		if good[p.safe], err = os.ReadFile(p.dir.File(p.safe)); err != nil {
+		if good[p.lastCommitted], err = os.ReadFile(p.dir.File(p.lastCommitted)); err != nil {
 			t.Fatal(err)
 		}
 	}
-	damage := func(set uint64, at int) {
+	damage := func(index uint64, at int) {
 		t.Helper()
-		b := slices.Clone(good[set])
+		b := slices.Clone(good[index])
 		b[at] ^= 1
-		if err := os.WriteFile(p.dir.File(set), b, 0o666); err != nil {
+		if err := os.WriteFile(p.dir.File(index), b, 0o666); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -414,8 +414,8 @@ func TestRollbackTwice(t *testing.T) {
 	x = nil
 	Protect(p, "x", &x)
 	restore(t, p, true)
-	if p.safe != 3 || x[7] != 9 || x[5_000] != 5_002 {
-		t.Errorf("set %d, x is %v … %v", p.safe, x[7], x[5_000])
+	if p.lastCommitted != 3 || x[7] != 9 || x[5_000] != 5_002 {
+		t.Errorf("set %d, x is %v … %v", p.lastCommitted, x[7], x[5_000])
 	}
 	holds(t, file, "old\ntwo\n")
 }

@@ -22,48 +22,48 @@ import (
 // coord wants done is done here. Except for the atomics, all of it is guarded
 // by the engine's lock.
 type rounds struct {
-	node       *coord.Node // nil until the state is restored
-	early      []earlyControl
-	asked      []earlyAsk
-	askedMoves []uint64
-	held       bool // the program is held, and the engine knows
-	pass       bool // it may leave its point
-	save       *coord.Save
-	moving     *coord.Move
-	stop       *coord.Stop
-	never      error  // why there are no more sets
-	off        error  // a stop that was asked for can't be had
-	news       []news // what became of sets, for the next Point
-	line       chan uint64
-	closed     chan struct{} // closed when the clerk is gone
+	node          *coord.Node // nil until the state is restored
+	earlyMessages []earlyMessage
+	earlyRequests []earlyRequest
+	earlyMoves    []uint64
+	paused        bool // the program is held, and the engine knows
+	mayPass       bool // it may leave its point
+	save          *coord.Save
+	moving        *coord.Move
+	stop          *coord.Stop
+	noMore        error     // why there are no more sets
+	stopCanceled  error     // a stop that was asked for can't be had
+	outcomes      []outcome // what became of sets, for the next Point
+	line          chan uint64
+	recorderDone  chan struct{} // closed when the clerk is gone
 
 	writing sync.WaitGroup // outcomes of sets that are awaited
 
-	points  atomic.Uint64 // that the program has entered
-	limit   atomic.Uint64 // the first one at which the node must be asked
-	looked  atomic.Int64  // when links were last polled at a point
-	leaving atomic.Bool   // this rank was asked to save and stop
+	points    atomic.Uint64 // that the program has entered
+	nextCheck atomic.Uint64 // the first one at which the node must be asked
+	polledAt  atomic.Int64  // when links were last polled at a point
+	stopping  atomic.Bool   // this rank was asked to save and stop
 }
 
-type earlyControl struct {
+type earlyMessage struct {
 	from int
 	raw  []byte
 }
 
-type earlyAsk struct {
+type earlyRequest struct {
 	reason string
 	stop   bool
 }
 
-// news is the outcome of a set on all ranks.
-type news struct {
-	set uint64
-	err error
+// outcome is the outcome of a set on all ranks.
+type outcome struct {
+	index uint64
+	err   error
 }
 
 // begin starts coordination, when the ranks have restored the same set.
-func (t *team) begin() error {
-	p, e := t.p, t.engine
+func (t *peers) begin() error {
+	p, e := t.run, t.engine
 	if e.Size() == 1 {
 		return nil
 	}
@@ -73,13 +73,13 @@ func (t *team) begin() error {
 	}
 	e.Lock()
 	defer e.Unlock()
-	return t.coordinate(coord.Config{NextIndex: next, Due: t.flight.Due}, nil)
+	return t.coordinate(coord.Config{NextIndex: next, Due: t.inflight.Due}, nil)
 }
 
 // coordinate makes the node; with state, of one that another process had. The
 // lock is held.
-func (t *team) coordinate(cfg coord.Config, state []byte) (err error) {
-	p, e := t.p, t.engine
+func (t *peers) coordinate(cfg coord.Config, state []byte) (err error) {
+	p, e := t.run, t.engine
 	t.points.Store(p.points)
 	c := &counts{Engine: e, t: t, begun: state != nil}
 	cfg.Rank, cfg.Size, cfg.Counts, cfg.Every, cfg.Spatial = e.Rank(), e.Size(), c, uint64(p.opts.EveryPoints), p.opts.SafePoints
@@ -89,18 +89,18 @@ func (t *team) coordinate(cfg coord.Config, state []byte) (err error) {
 		return err
 	}
 	c.begun = true
-	t.line, t.closed = make(chan uint64, 1), make(chan struct{})
-	go t.clerk()
-	for _, m := range t.early {
+	t.line, t.recorderDone = make(chan uint64, 1), make(chan struct{})
+	go t.recordLines()
+	for _, m := range t.earlyMessages {
 		t.Control(m.from, m.raw)
 	}
-	for _, a := range t.asked {
+	for _, a := range t.earlyRequests {
 		t.node.Ask(a.reason, a.stop)
 	}
-	for _, id := range t.askedMoves {
+	for _, id := range t.earlyMoves {
 		t.node.AskMove(id)
 	}
-	t.early, t.asked, t.askedMoves = nil, nil, nil
+	t.earlyMessages, t.earlyRequests, t.earlyMoves = nil, nil, nil
 	t.act()
 	return nil
 }
@@ -113,7 +113,7 @@ type plan struct {
 
 // samePlan makes sure that all ranks have the same options. It returns the
 // largest Next.
-func (t *team) samePlan(mine plan) (next uint64, err error) {
+func (t *peers) samePlan(mine plan) (next uint64, err error) {
 	e := t.engine
 	plans := make([]plan, e.Size())
 	if err := mpi.Allgather(t.world, []plan{mine}, plans); err != nil {
@@ -132,7 +132,7 @@ func (t *team) samePlan(mine plan) (next uint64, err error) {
 // are under way already, so its counts begin where there were none.
 type counts struct {
 	*p2p.Engine
-	t     *team
+	t     *peers
 	begun bool
 }
 
@@ -154,12 +154,12 @@ func (c *counts) Totals() (sent, received uint64) {
 
 // The engine tells, with its lock held:
 
-func (t *team) Control(from int, raw []byte) {
+func (t *peers) Control(from int, raw []byte) {
 	if t.node == nil {
-		t.early = append(t.early, earlyControl{from, raw})
+		t.earlyMessages = append(t.earlyMessages, earlyMessage{from, raw})
 		return
 	}
-	t.limit.Store(0)
+	t.nextCheck.Store(0)
 	m, err := coord.Parse(raw)
 	if err == nil {
 		err = t.node.Receive(from, m)
@@ -170,48 +170,48 @@ func (t *team) Control(from int, raw []byte) {
 	t.act()
 }
 
-func (t *team) Arrived(int) {
+func (t *peers) Arrived(int) {
 	if t.node != nil && !t.node.Idle() {
 		t.act()
 	}
 }
 
-func (t *team) Blocked() {
+func (t *peers) Blocked() {
 	if t.node != nil && !t.node.Idle() {
 		t.act()
 	}
 }
 
-func (t *team) Ended(int) {}
+func (t *peers) Ended(int) {}
 
-func (t *team) Lost(rank int, err error) {
+func (t *peers) Lost(rank int, err error) {
 	if t.node != nil {
-		t.limit.Store(0)
+		t.nextCheck.Store(0)
 		t.node.Lost(rank, err.Error())
 		t.act()
 	}
 }
 
-// ask asks all ranks for a checkpoint. Any goroutine may call it.
-func (t *team) ask(reason string, stop bool) {
+// request asks all ranks for a checkpoint. Any goroutine may call it.
+func (t *peers) request(reason string, stop bool) {
 	e := t.engine
 	if stop {
-		t.leaving.Store(true)
+		t.stopping.Store(true)
 	}
 	e.Lock()
 	defer e.Unlock()
 	if t.node == nil {
-		t.asked = append(t.asked, earlyAsk{reason, stop})
+		t.earlyRequests = append(t.earlyRequests, earlyRequest{reason, stop})
 		return
 	}
-	t.limit.Store(0)
+	t.nextCheck.Store(0)
 	t.node.Ask(reason, stop)
 	t.act()
 }
 
 // act tells the node whether the program waits, and does what the node wants.
 // The lock is held.
-func (t *team) act() {
+func (t *peers) act() {
 	for {
 		switch on, blocked := t.engine.BlockedOn(); {
 		case !blocked:
@@ -226,70 +226,70 @@ func (t *team) act() {
 			break
 		}
 		for _, a := range list {
-			t.do(a)
+			t.perform(a)
 		}
 	}
 	t.engine.Pull(t.node.Pulling())
-	t.limit.Store(t.node.Limit())
+	t.nextCheck.Store(t.node.Limit())
 }
 
-func (t *team) do(a coord.Action) {
+func (t *peers) perform(a coord.Action) {
 	switch a := a.(type) {
 	case coord.Send:
 		t.engine.Control(a.To, a.Msg.AppendTo(nil))
 		return
 	case coord.Pause:
-		t.held = true
+		t.paused = true
 		t.engine.Pause()
 		return
 	case coord.Continue:
-		t.pass = true
+		t.mayPass = true
 	case coord.Save:
 		t.save = &a
 	case coord.Move:
 		t.moving = &a
 	case coord.MoveOff:
-		t.p.unmoved(a.ID, a.Err)
+		t.run.moveFailed(a.ID, a.Err)
 		return
 	case coord.Stop:
 		t.stop = &a
 	case coord.Committed:
-		t.news = append(t.news, news{set: a.Index})
+		t.outcomes = append(t.outcomes, outcome{index: a.Index})
 		select {
 		case <-t.line: // only the newest counts
 		default:
 		}
 		t.line <- a.Index
 	case coord.Failed:
-		t.news = append(t.news, news{a.Index, a.Err})
+		t.outcomes = append(t.outcomes, outcome{a.Index, a.Err})
 		if errors.Is(a.Err, coord.ErrCounts) && t.engine.Rank() == 0 { // all ranks together take one that holds
 			t.node.Ask("unsafe point", false)
 		}
 	case coord.CalledOff:
-		t.news = append(t.news, news{err: a.Err})
+		t.outcomes = append(t.outcomes, outcome{err: a.Err})
 		if a.Stop {
-			t.off = a.Err
+			t.stopCanceled = a.Err
 		}
 	case coord.AllFinished:
 		return
 	}
-	t.p.rouse()
+	t.run.wakePoint()
 	t.engine.Wake()
 }
 
-// clerk records the recovery line. It is not the program's goroutine, which
+// recordLines records the recovery line. It is not the program's goroutine, which
 // may be busy for long.
-func (t *team) clerk() {
-	defer close(t.closed)
-	for set := range t.line {
+func (t *peers) recordLines() {
+	defer close(t.recorderDone)
+	for index := range t.line {
 		if t.engine.Rank() != 0 {
 			continue
 		}
 		step.At("commit.all")
-		if err := t.p.dir.SetLine(store.Line{Index: set, Ranks: t.engine.Size(), Run: t.p.id.Run, Attempt: t.p.id.Attempt}); err != nil {
-			t.p.log.Warn("cairn: the recovery line could not be recorded", "set", set, "error", err)
+		if err := t.run.dir.SetLine(store.Line{Index: index, Ranks: t.engine.Size(), Run: t.run.runID.Run, Attempt: t.run.runID.Attempt}); err != nil {
+			t.run.log.Warn("cairn: the recovery line could not be recorded", "set", index, "error", err)
 		}
-		t.p.seat.ctl.say(&control.Committed{Index: set})
+		t.run.identity.supervisor.send(&control.Committed{Index: index})
 	}
 }
 
@@ -299,46 +299,46 @@ const pollEvery = 100 * time.Microsecond
 // started is when this process was, to measure from.
 var started = time.Now()
 
-// quiet reports whether the program may pass its point at once.
-func (t *team) quiet() bool {
+// nothingDue reports whether the program may pass its point at once.
+func (t *peers) nothingDue() bool {
 	k := t.points.Add(1)
 	// Not by the time of day: set back by an hour, it would keep all messages
 	// waiting for an hour.
-	if now := int64(time.Since(started)); now-t.looked.Load() > int64(pollEvery) {
-		t.looked.Store(now)
+	if now := int64(time.Since(started)); now-t.polledAt.Load() > int64(pollEvery) {
+		t.polledAt.Store(now)
 		t.engine.Poll()
 	}
-	return k < t.limit.Load()
+	return k < t.nextCheck.Load()
 }
 
 // point is the program's stay in a point at which there is, or may be,
 // something to do.
-func (t *team) point(ctx context.Context) error {
-	p, e := t.p, t.engine
-	if t.leaving.Load() { // the signal that says so may have canceled ctx, too
+func (t *peers) point(ctx context.Context) error {
+	p, e := t.run, t.engine
+	if t.stopping.Load() { // the signal that says so may have canceled ctx, too
 		ctx = context.WithoutCancel(ctx)
 	}
 	defer context.AfterFunc(ctx, e.Wake)()
 	e.Lock()
 	defer e.Unlock()
-	t.pass = false
+	t.mayPass = false
 	if t.node.AtPoint(t.points.Load()) {
 		t.act()
-		return t.tell()
+		return t.takeOutcomes()
 	}
 	t.act()
-	for !t.pass && t.stop == nil {
+	for !t.mayPass && t.stop == nil {
 		if s := t.save; s != nil {
 			t.save = nil
 			e.Unlock()
-			err := p.saveSet(ctx, s)
+			err := p.saveTogether(ctx, s)
 			if err != nil {
-				p.seat.ctl.say(&control.SaveFailed{Index: s.Index, Error: err.Error()})
+				p.identity.supervisor.send(&control.SaveFailed{Index: s.Index, Error: err.Error()})
 			}
 			e.Lock()
-			t.held = false
+			t.paused = false
 			e.Continue(!s.Alone) // sets that ranks take alone have no epoch: some may leave one out
-			t.limit.Store(0)
+			t.nextCheck.Store(0)
 			if err != nil {
 				t.node.Saved(s.Index, err)
 			} else {
@@ -359,9 +359,9 @@ func (t *team) point(ctx context.Context) error {
 			continue
 		}
 		err := e.Serve(func() bool {
-			return t.pass || t.stop != nil || t.save != nil || t.moving != nil || ctx.Err() != nil && !t.leaving.Load()
+			return t.mayPass || t.stop != nil || t.save != nil || t.moving != nil || ctx.Err() != nil && !t.stopping.Load()
 		})
-		if err == nil && !t.leaving.Load() && ctx.Err() != nil && !t.pass && t.stop == nil && t.save == nil && t.moving == nil {
+		if err == nil && !t.stopping.Load() && ctx.Err() != nil && !t.mayPass && t.stop == nil && t.save == nil && t.moving == nil {
 			err = ctx.Err()
 			// The others may count on this rank staying where it is: if the
 			// program goes on now, nothing that it does may reach them.
@@ -371,47 +371,47 @@ func (t *team) point(ctx context.Context) error {
 			return fmt.Errorf("cairn: waiting for the other ranks at a point: %w", err)
 		}
 	}
-	if t.held {
-		t.held = false
+	if t.paused {
+		t.paused = false
 		e.Continue(false)
 	}
-	return t.tell()
+	return t.takeOutcomes()
 }
 
-// hear takes in what became of sets, before this rank's state goes elsewhere.
-func (t *team) hear() {
+// takeCommitted takes in what became of sets, before this rank's state goes elsewhere.
+func (t *peers) takeCommitted() {
 	t.engine.Lock()
-	list := t.news
-	t.news = nil
+	list := t.outcomes
+	t.outcomes = nil
 	t.engine.Unlock()
-	var kept []news
+	var kept []outcome
 	for _, n := range list {
 		if n.err == nil {
-			t.p.committed(n.set)
+			t.run.committed(n.index)
 		} else {
 			kept = append(kept, n)
 		}
 	}
 	t.engine.Lock()
-	t.news = append(kept, t.news...)
+	t.outcomes = append(kept, t.outcomes...)
 	t.engine.Unlock()
 }
 
-// tell takes in what became of sets and returns what the program must know.
+// takeOutcomes takes in what became of sets and returns what the program must know.
 // The lock is held.
-func (t *team) tell() error {
-	p := t.p
-	list := t.news
-	t.news = nil
+func (t *peers) takeOutcomes() error {
+	p := t.run
+	list := t.outcomes
+	t.outcomes = nil
 	t.engine.Unlock() // the program's callbacks may send messages
 	for _, n := range list {
 		switch {
 		case n.err == nil:
-			p.committed(n.set)
-		case n.set == 0 && (errors.Is(n.err, coord.ErrFinished) || errors.Is(n.err, coord.ErrLost)):
-			t.never = n.err
-		case n.set != 0:
-			p.saver.Failed(n.set)
+			p.committed(n.index)
+		case n.index == 0 && (errors.Is(n.err, coord.ErrFinished) || errors.Is(n.err, coord.ErrLost)):
+			t.noMore = n.err
+		case n.index != 0:
+			p.saver.Failed(n.index)
 			p.failedTogether(n.err)
 		case errors.Is(n.err, coord.ErrNoCut), errors.Is(n.err, coord.ErrCounts):
 			p.fail(n.err)
@@ -419,17 +419,17 @@ func (t *team) tell() error {
 	}
 	t.engine.Lock()
 	if s := t.stop; s != nil {
-		p.unsaid = nil
-		p.seat.ctl.say(&control.Stopped{Index: p.safe, Error: errorText(s.Err)})
+		p.pendingErr = nil
+		p.identity.supervisor.send(&control.Stopped{Index: p.lastCommitted, Error: errorText(s.Err)})
 		if s.Err != nil {
-			return fmt.Errorf("cairn: %w: %w: the state is NOT saved, the last set that is safe is %d: %w", ErrStopped, ErrNotSaved, p.safe, s.Err)
+			return fmt.Errorf("cairn: %w: %w: the state is NOT saved, the last set that is safe is %d: %w", ErrStopped, ErrNotSaved, p.lastCommitted, s.Err)
 		}
 		return fmt.Errorf("cairn: %w: set %d is saved by all ranks; start the program again to go on", ErrStopped, s.Index)
 	}
-	if err := t.off; err != nil && !errors.Is(err, coord.ErrFinished) {
-		t.off = nil
-		p.unsaid = nil
-		return fmt.Errorf("cairn: %w: %w: the state is NOT saved, the last set that is safe is %d: %w", ErrStopped, ErrNotSaved, p.safe, err)
+	if err := t.stopCanceled; err != nil && !errors.Is(err, coord.ErrFinished) {
+		t.stopCanceled = nil
+		p.pendingErr = nil
+		return fmt.Errorf("cairn: %w: %w: the state is NOT saved, the last set that is safe is %d: %w", ErrStopped, ErrNotSaved, p.lastCommitted, err)
 	}
 	return p.takeError()
 }
@@ -439,23 +439,23 @@ func (t *team) tell() error {
 // program's or the disk's: the ranks take another one, together.
 func (p *Run) failedTogether(err error) {
 	if errors.Is(err, coord.ErrCounts) {
-		if p.seat.Rank == 0 && !p.unsafe {
+		if p.identity.Rank == 0 && !p.crossed {
 			p.log.Warn("cairn: messages cross the points at which ranks save without coordination: each such checkpoint is taken again by all ranks together", "error", err, "next", "do without Options.Spatial, or move the point")
 		}
-		p.unsafe = true
+		p.crossed = true
 		return
 	}
-	p.fail(p.toldOf(err))
+	p.fail(p.markReported(err))
 }
 
 // await waits until the outcome of a set on all ranks is known.
-func (t *team) await(ctx context.Context, set uint64) error {
+func (t *peers) await(ctx context.Context, index uint64) error {
 	e := t.engine
 	defer context.AfterFunc(ctx, e.Wake)()
 	e.Lock()
 	defer e.Unlock()
 	err := e.Serve(func() bool {
-		return ctx.Err() != nil || t.p.safe >= set || slices.ContainsFunc(t.news, func(n news) bool { return n.set == set })
+		return ctx.Err() != nil || t.run.lastCommitted >= index || slices.ContainsFunc(t.outcomes, func(n outcome) bool { return n.index == index })
 	})
 	if err == nil {
 		err = ctx.Err()
@@ -463,47 +463,47 @@ func (t *team) await(ctx context.Context, set uint64) error {
 	if err != nil {
 		return fmt.Errorf("cairn: waiting for the other ranks: %w", err)
 	}
-	return t.tell()
+	return t.takeOutcomes()
 }
 
-// saved tells all ranks what became of this rank's part of a set.
-func (t *team) saved(set uint64, sums coord.Sums, err error) {
+// reportSaved tells all ranks what became of this rank's part of a set.
+func (t *peers) reportSaved(index uint64, sums coord.Sums, err error) {
 	e := t.engine
 	e.Lock()
 	defer e.Unlock()
 	if t.node != nil {
-		t.limit.Store(0)
-		t.node.SavedAlone(set, sums, err)
+		t.nextCheck.Store(0)
+		t.node.SavedAlone(index, sums, err)
 		t.act()
 	}
 }
 
-// patience is how long a rank that leaves before its work is done waits for
+// closeTimeout is how long a rank that leaves before its work is done waits for
 // the others to do so.
-const patience = 30 * time.Second
+const closeTimeout = 30 * time.Second
 
 // close ends the team. done says that this rank's work is; it returns whether
 // that holds for all.
-func (t *team) close(done bool) (all bool, err error) {
+func (t *peers) close(done bool) (all bool, err error) {
 	e := t.engine
 	ctx := context.Background()
-	if t.p.newcomer() && !t.p.restored { // nobody knows of it
+	if t.run.isDestination() && !t.run.restored { // nobody knows of it
 		c, cancel := context.WithCancel(ctx)
 		cancel()
 		e.Close(c, false)
-		return false, t.dissolve()
+		return false, t.closeDrivers()
 	}
 	e.Lock()
 	stopped := t.stop != nil
 	e.Unlock()
 	if !done && !stopped {
-		c, cancel := context.WithTimeout(ctx, cmp.Or(t.p.opts.patience, patience))
+		c, cancel := context.WithTimeout(ctx, cmp.Or(t.run.opts.closeTimeout, closeTimeout))
 		defer cancel()
 		ctx = c
 	}
 	if t.node != nil {
 		e.Lock()
-		t.limit.Store(0)
+		t.nextCheck.Store(0)
 		t.node.Finished()
 		t.act()
 		e.Unlock()
@@ -513,17 +513,17 @@ func (t *team) close(done bool) (all bool, err error) {
 		e.Lock()
 		close(t.line)
 		t.node = nil
-		list := t.news
+		list := t.outcomes
 		e.Unlock()
 		for _, n := range list { // the outcome of the last set
 			if n.err == nil {
-				t.p.committed(n.set)
+				t.run.committed(n.index)
 			}
 		}
-		<-t.closed
+		<-t.recorderDone
 	}
 	if err != nil && !done { // it was said before
 		err = nil
 	}
-	return all, errors.Join(err, t.dissolve())
+	return all, errors.Join(err, t.closeDrivers())
 }

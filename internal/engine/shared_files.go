@@ -30,9 +30,9 @@ type sharedFile struct {
 // copied, and what each rank has written before its own copy, which ends at its
 // position. Where a rank writes elsewhere, the largest size loses nothing: what
 // was written after the line is written again at the same place.
-func (t *team) shareSizes() error {
-	files := &t.p.files
-	if files.kept {
+func (t *peers) shareSizes() error {
+	files := &t.run.files
+	if files.journaled {
 		return nil
 	}
 	var failed error
@@ -116,7 +116,7 @@ func (o *openFile) key() (string, error) {
 }
 
 // gather gives what every rank says to all ranks.
-func (t *team) gather(mine []byte) ([][]byte, error) {
+func (t *peers) gather(mine []byte) ([][]byte, error) {
 	n := t.world.Size()
 	counts, displs := make([]int, n), make([]int, n)
 	if err := mpi.Allgather(t.world, []int{len(mine)}, counts); err != nil {

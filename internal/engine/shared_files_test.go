@@ -105,7 +105,7 @@ func TestShareSizes(t *testing.T) {
 				o := p.files.open[0]
 				o.entry.Size, o.entry.Offset = c.files[p.Rank()].size, c.files[p.Rank()].off
 				p.files.saved = p.files.open
-				if err := p.team.shareSizes(); err != nil {
+				if err := p.peers.shareSizes(); err != nil {
 					return err
 				}
 				if o.entry.Size != c.want {

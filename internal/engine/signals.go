@@ -33,7 +33,7 @@ func watchSignals(p *Run) *signalWatch {
 				return
 			case s := <-w.ch:
 				if actions[s] == SaveAndStop {
-					p.askStop(s.String())
+					p.requestStop(s.String())
 					signal.Stop(w.ch) // from now on it means what it meant without us
 					for other, a := range actions {
 						if a != SaveAndStop {
@@ -41,7 +41,7 @@ func watchSignals(p *Run) *signalWatch {
 						}
 					}
 				} else {
-					p.ask(s.String())
+					p.requestBy(s.String())
 				}
 			}
 		}

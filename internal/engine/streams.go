@@ -52,22 +52,22 @@ func givenName(name string) string {
 	return name
 }
 
-// Call says by which name the program has opened a file: its own Name method tells
+// SetFileName says by which name the program has opened a file: its own Name method tells
 // it, also after Restore. It is for package resume.
-func (p *Run) Call(f *os.File, name string) {
+func (p *Run) SetFileName(f *os.File, name string) {
 	for _, o := range p.files.open {
 		if o.f == f {
 			o.entry.Name = givenName(name)
 			if o.entry.Path != portablePath(name) {
 				o.entry.Name = name
 			}
-			setName(f, name)
+			changeFileName(f, name)
 		}
 	}
 }
 
-// setName sets what a file's Name method returns.
-func setName(f *os.File, name string) {
+// changeFileName sets what a file's Name method returns.
+func changeFileName(f *os.File, name string) {
 	if f.Name() == name {
 		return
 	}

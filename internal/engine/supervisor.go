@@ -13,20 +13,20 @@ import (
 
 // supervisor is the connection to whoever started this rank.
 type supervisor struct {
-	conn  *control.Conn
-	mu    sync.Mutex
-	epoch uint64
-	cards map[uint64]chan [][]byte
-	run   *Run // nil until it listens
-	early []control.Message
-	gone  error
+	conn      *control.Conn
+	mu        sync.Mutex
+	epoch     uint64
+	exchanges map[uint64]chan [][]byte
+	run       *Run // nil until it listens
+	early     []control.Message
+	gone      error
 }
 
 // errUnsupervised says that the supervisor or its helper is gone.
 var errUnsupervised = errors.New("the helper of this host is gone")
 
 func supervised(conn *control.Conn) *supervisor {
-	s := &supervisor{conn: conn, cards: make(map[uint64]chan [][]byte)}
+	s := &supervisor{conn: conn, exchanges: make(map[uint64]chan [][]byte)}
 	go s.listen()
 	return s
 }
@@ -37,20 +37,20 @@ func (s *supervisor) listen() {
 		s.mu.Lock()
 		if err != nil {
 			s.gone = fmt.Errorf("%w: %w", errUnsupervised, err)
-			for _, c := range s.cards {
+			for _, c := range s.exchanges {
 				close(c)
 			}
-			s.cards = nil
+			s.exchanges = nil
 			run := s.run
 			s.mu.Unlock()
 			if run != nil {
-				run.unsupervised(s.gone)
+				run.supervisorLost(s.gone)
 			}
 			return
 		}
 		if all, ok := m.(*control.Endpoints); ok {
-			if c := s.cards[all.Epoch]; c != nil {
-				delete(s.cards, all.Epoch)
+			if c := s.exchanges[all.Epoch]; c != nil {
+				delete(s.exchanges, all.Epoch)
 				c <- all.Endpoints
 			}
 		} else if s.run == nil {
@@ -58,7 +58,7 @@ func (s *supervisor) listen() {
 		} else {
 			run := s.run
 			s.mu.Unlock()
-			run.told(m)
+			run.handleMessage(m)
 			continue
 		}
 		s.mu.Unlock()
@@ -73,23 +73,23 @@ func (s *supervisor) attach(p *Run) {
 	gone := s.gone
 	s.mu.Unlock()
 	for _, m := range early {
-		p.told(m)
+		p.handleMessage(m)
 	}
 	if gone != nil {
-		p.unsupervised(gone)
+		p.supervisorLost(gone)
 	}
 }
 
-// say tells the supervisor something. That it can't be told is noticed by
+// send tells the supervisor something. That it can't be told is noticed by
 // listen.
-func (s *supervisor) say(m control.Message) {
+func (s *supervisor) send(m control.Message) {
 	if s != nil {
 		s.conn.Send(m)
 	}
 }
 
 // exchange gives every rank's card to every rank.
-func (s *supervisor) exchange(ctx context.Context, card []byte) ([][]byte, error) {
+func (s *supervisor) exchange(ctx context.Context, endpoint []byte) ([][]byte, error) {
 	c := make(chan [][]byte, 1)
 	s.mu.Lock()
 	if s.gone != nil {
@@ -98,69 +98,69 @@ func (s *supervisor) exchange(ctx context.Context, card []byte) ([][]byte, error
 	}
 	s.epoch++
 	epoch := s.epoch
-	s.cards[epoch] = c
+	s.exchanges[epoch] = c
 	s.mu.Unlock()
-	if err := s.conn.Send(&control.Endpoint{Epoch: epoch, Data: card}); err != nil {
+	if err := s.conn.Send(&control.Endpoint{Epoch: epoch, Data: endpoint}); err != nil {
 		return nil, fmt.Errorf("%w: %w", errUnsupervised, err)
 	}
 	select {
-	case cards, ok := <-c:
+	case endpoints, ok := <-c:
 		if !ok {
 			return nil, errUnsupervised
 		}
-		return cards, nil
+		return endpoints, nil
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
 }
 
-// meetings returns how many exchanges there were, and met says it to a
+// exchangeCount returns how many exchanges there were, and met says it to a
 // process that has taken the place of another one.
-func (s *supervisor) meetings() uint64 {
+func (s *supervisor) exchangeCount() uint64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.epoch
 }
 
-func (s *supervisor) met(times uint64) {
+func (s *supervisor) setExchangeCount(times uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.epoch = times
 }
 
-// told takes in what the supervisor says.
-func (p *Run) told(m control.Message) {
+// handleMessage takes in what the supervisor says.
+func (p *Run) handleMessage(m control.Message) {
 	switch m := m.(type) {
 	case *control.Checkpoint:
 		if m.Stop {
-			p.askStop(m.Reason)
+			p.requestStop(m.Reason)
 		} else {
-			p.ask(m.Reason)
+			p.requestBy(m.Reason)
 		}
 	case *control.Precopy, *control.Pause, *control.Switch:
-		p.moveTold(m)
+		p.handleMove(m)
 	case *control.Spawn:
 		go p.spawn(m)
 	case *control.Lost:
-		if p.seat.Size > 1 {
-			p.team.engine.Fail(fmt.Errorf("%w: rank %d: %s", mpi.ErrLost, m.Rank, m.Why))
+		if p.identity.Size > 1 {
+			p.peers.engine.Fail(fmt.Errorf("%w: rank %d: %s", mpi.ErrLost, m.Rank, m.Why))
 		}
 	}
 }
 
-// unsupervised takes in that nobody listens any more. The run can't go on:
+// supervisorLost takes in that nobody listens any more. The run can't go on:
 // its ranks are about to be started again by somebody else.
-func (p *Run) unsupervised(err error) {
-	p.mover.end(err)
-	if p.seat.Size > 1 {
-		p.team.engine.Fail(err)
+func (p *Run) supervisorLost(err error) {
+	p.migration.end(err)
+	if p.identity.Size > 1 {
+		p.peers.engine.Fail(err)
 		return
 	}
-	p.rouse() // the next Point fails
+	p.wakePoint() // the next Point fails
 }
 
-// lost returns why nobody listens any more.
-func (s *supervisor) lost() error {
+// err returns why nobody listens any more.
+func (s *supervisor) err() error {
 	if s == nil {
 		return nil
 	}
@@ -187,9 +187,9 @@ func (p *Run) report(done <-chan struct{}) {
 }
 
 func (p *Run) reportOnce() {
-	m := &control.Progress{Points: p.shown.Load()}
-	if p.seat.Size > 1 { // alone, World may make a team at any time
-		m.Messages = p.team.engine.Traffic()
+	m := &control.Progress{Points: p.reportedPoints.Load()}
+	if p.identity.Size > 1 { // alone, World may make a team at any time
+		m.Messages = p.peers.engine.Traffic()
 	}
-	p.seat.ctl.say(m)
+	p.identity.supervisor.send(m)
 }

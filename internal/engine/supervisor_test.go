@@ -24,9 +24,9 @@ func TestHelperGone(t *testing.T) {
 			}
 		}
 	}()
-	s := alone()
-	s.ctl = supervised(control.New(mine))
-	p, err := Open(ctx, Options{Dir: t.TempDir(), seat: s, EveryPoints: 1 << 30})
+	s := singleIdentity()
+	s.supervisor = supervised(control.New(mine))
+	p, err := Open(ctx, Options{Dir: t.TempDir(), identity: s, EveryPoints: 1 << 30})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -33,46 +33,46 @@ const envChanged = "CAIRN_CHANGED_INPUT"
 
 const (
 	pieceSize = 64 << 10
-	// allPieces bounds what is read of all files for a set.
-	allPieces = 16 << 20
-	leastSize = 4 << 10
+	// maxDigested bounds what is read of all files for a set.
+	maxDigested  = 16 << 20
+	minPieceSize = 4 << 10
 )
 
-// Inputs makes what identifies the files that the program only reads, and its
-// stdin, part of the state; see Unchanged. It is for package resume, and called
+// RecordInputs makes what identifies the files that the program only reads, and its
+// stdin, part of the state; see CheckInputs. It is for package resume, and called
 // before Restore.
-func (p *Run) Inputs() { p.files.sums = true }
+func (p *Run) RecordInputs() { p.files.digestInputs = true }
 
-// Unchanged compares what the program had read when the set was saved that was
+// CheckInputs compares what the program had read when the set was saved that was
 // restored with what is there now. read is how much of stdin that was. It is for
 // package resume, and called after Restore.
-func (p *Run) Unchanged(read int64) error {
+func (p *Run) CheckInputs(read int64) error {
 	t := &p.files
 	var errs []error
 	if in := t.stdin; in == nil && read > 0 { // a set from before they had it
-		errs = append(errs, sameInput(&ckpt.FileEntry{Offset: read, Stdin: true}))
+		errs = append(errs, checkStdin(&ckpt.FileEntry{Offset: read, Stdin: true}))
 	} else if in != nil && in.Offset == 0 && in.Size > 0 { // perhaps it is not read at all
-		if what := otherInput(in); what != "" {
+		if what := stdinProblem(in); what != "" {
 			p.log.Warn("cairn: stdin was a file when the set was saved, of which nothing had been read, and is another one now", "was", in.Path, "bytes", in.Size, "now", what)
 		}
 	}
-	for _, o := range t.read {
+	for _, o := range t.inputs {
 		if sameContent(o.f, &o.entry) {
 			continue
 		}
-		errs = append(errs, misfit(fmt.Sprintf("data file of the checkpoint: %s, which the program reads and was at position %d of, begins otherwise than when the set was saved, or has other bytes before that position: bring the old one back%s%s", o.entry.Abs, o.entry.Offset, o.elsewhere(), orChanged())))
+		errs = append(errs, fileMismatch(fmt.Sprintf("data file of the checkpoint: %s, which the program reads and was at position %d of, begins otherwise than when the set was saved, or has other bytes before that position: bring the old one back%s%s", o.entry.Abs, o.entry.Offset, o.formerPath(), changedRemedy())))
 	}
-	t.stdin, t.read = nil, nil
+	t.stdin, t.inputs = nil, nil
 	return p.Refuse(errors.Join(errs...))
 }
 
-func orChanged() string {
+func changedRemedy() string {
 	return ", or let the program go on with what is there now by " + envChanged + "=1"
 }
 
-// otherInput says what stdin is, if what was read of it can't be before the
+// stdinProblem says what stdin is, if what was read of it can't be before the
 // position that it was at; else it returns "".
-func otherInput(e *ckpt.FileEntry) string {
+func stdinProblem(e *ckpt.FileEntry) string {
 	st, err := os.Stdin.Stat()
 	name := stdinName()
 	switch {
@@ -94,9 +94,9 @@ func otherInput(e *ckpt.FileEntry) string {
 	return ""
 }
 
-// sameInput returns an error if stdin is not what it was.
-func sameInput(e *ckpt.FileEntry) error {
-	now := otherInput(e)
+// checkStdin returns an error if stdin is not what it was.
+func checkStdin(e *ckpt.FileEntry) error {
+	now := stdinProblem(e)
 	if e.Offset == 0 || now == "" {
 		return nil
 	}
@@ -109,9 +109,9 @@ func sameInput(e *ckpt.FileEntry) error {
 	}
 	msg := fmt.Sprintf("stdin is not what it was: the program had read %d bytes of %s when the set was saved, but now %s: start it again with %s as stdin (< FILE)", e.Offset, was, now, again)
 	if st, err := os.Stdin.Stat(); err == nil && st.Mode().IsRegular() && st.Size() >= e.Offset {
-		msg += orChanged()
+		msg += changedRemedy()
 	}
-	return misfit(msg)
+	return fileMismatch(msg)
 }
 
 // stdinName is the file that stdin is, as far as the system tells; it may have
@@ -127,14 +127,14 @@ func stdinName() string {
 	return name
 }
 
-// misfit is an error of files that are not what they were. Nothing is wrong with
+// fileMismatch is an error of files that are not what they were. Nothing is wrong with
 // the set, and trying again is of no use.
-type misfit string
+type fileMismatch string
 
-func (m misfit) Error() string { return string(m) + ". The checkpoints are kept" }
+func (m fileMismatch) Error() string { return string(m) + ". The checkpoints are kept" }
 
 // Lasting makes it an error that another start does not mend.
-func (m misfit) Lasting() {}
+func (m fileMismatch) Lasting() {}
 
 // lasting is an error that another start does not mend.
 type lasting interface {
@@ -154,15 +154,15 @@ func (a allDamaged) Lasting()      {}
 func (p *Run) Refuse(err error) error {
 	var l lasting
 	var n notCorrupt
-	if (errors.As(err, &l) || errors.As(err, &n) && errors.As(n.error, &l)) && p.seat.ctl != nil {
-		p.seat.ctl.say(&control.Refused{Error: strings.TrimPrefix(err.Error(), "cairn: ")})
+	if (errors.As(err, &l) || errors.As(err, &n) && errors.As(n.error, &l)) && p.identity.supervisor != nil {
+		p.identity.supervisor.send(&control.Refused{Error: strings.TrimPrefix(err.Error(), "cairn: ")})
 	}
 	return err
 }
 
-// elsewhere tells where a file was, if the program was started in another folder
+// formerPath tells where a file was, if the program was started in another folder
 // than this one then.
-func (o *openFile) elsewhere() string {
+func (o *openFile) formerPath() string {
 	was := filepath.FromSlash(o.entry.At)
 	if was == "" || was == o.entry.Abs {
 		return ""
@@ -174,34 +174,34 @@ func (o *openFile) elsewhere() string {
 	return fmt.Sprintf("; it was %s then%s", was, where)
 }
 
-// gone is the error of a file that can't be opened.
-func (o *openFile) gone(err error) error {
+// openError is the error of a file that can't be opened.
+func (o *openFile) openError(err error) error {
 	if !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, fs.ErrPermission) { // that may pass
 		return fmt.Errorf("data file of the checkpoint: %w", err)
 	}
-	return misfit(fmt.Sprintf("data file of the checkpoint: %v: bring it back%s, or move the checkpoint folder away to start afresh", err, o.elsewhere()))
+	return fileMismatch(fmt.Sprintf("data file of the checkpoint: %v: bring it back%s, or move the checkpoint folder away to start afresh", err, o.formerPath()))
 }
 
-// another returns an error if a file would be cut and written that only has the
+// wrongFile returns an error if a file would be cut and written that only has the
 // same relative name, in another folder: the program's own is where it was.
-func (t *fileTable) another(o *openFile, now fs.FileInfo) error {
-	if !t.sums || t.moved || o.entry.Mode == "r" || o.elsewhere() == "" || t.relocated(o) {
+func (t *fileTable) wrongFile(o *openFile, now fs.FileInfo) error {
+	if !t.digestInputs || t.migrated || o.entry.Mode == "r" || o.formerPath() == "" || t.relocated(o) {
 		return nil
 	}
-	if o.entry.In != 0 && t.in != 0 && o.entry.In != t.in {
+	if o.entry.In != 0 && t.dirInode != 0 && o.entry.In != t.dirInode {
 		return nil // the checkpoints were copied, and the file with them
 	}
 	if was, err := os.Stat(filepath.FromSlash(o.entry.At)); err != nil || os.SameFile(was, now) {
 		return nil // it was moved here, with its folder
 	}
-	return misfit(fmt.Sprintf("data file of the checkpoint: the program was writing to %s, which is still there, but would now write to %s%s", filepath.FromSlash(o.entry.At), o.entry.Abs, o.elsewhere()))
+	return fileMismatch(fmt.Sprintf("data file of the checkpoint: the program was writing to %s, which is still there, but would now write to %s%s", filepath.FromSlash(o.entry.At), o.entry.Abs, o.formerPath()))
 }
 
 // relocated reports whether a file was moved or copied together with the run: it
 // is where it was, relative to the directory that the run is started in.
 func (t *fileTable) relocated(o *openFile) bool {
-	for _, from := range t.from {
-		if rel, err := filepath.Rel(from, filepath.FromSlash(o.entry.At)); err == nil && filepath.IsLocal(rel) && filepath.Join(t.here, rel) == o.entry.Abs {
+	for _, from := range t.formerDirs {
+		if rel, err := filepath.Rel(from, filepath.FromSlash(o.entry.At)); err == nil && filepath.IsLocal(rel) && filepath.Join(t.workDir, rel) == o.entry.Abs {
 			return true
 		}
 	}
@@ -219,7 +219,7 @@ func (t *fileTable) stdinEntry(piece int64) (ckpt.FileEntry, bool) {
 		return ckpt.FileEntry{}, false
 	}
 	e := ckpt.FileEntry{ID: idStdin, Path: filepath.ToSlash(stdinName()), Mode: "r", Offset: off, Size: st.Size(), Stdin: true}
-	e.Digest = contentSum(os.Stdin, &e, piece)
+	e.Digest = contentDigest(os.Stdin, &e, piece)
 	return e, true
 }
 
@@ -231,10 +231,10 @@ func (t *fileTable) digests(out []ckpt.FileEntry, files []*openFile) []ckpt.File
 			n++
 		}
 	}
-	piece := min(pieceSize, max(leastSize, allPieces/2/n))
+	piece := min(pieceSize, max(minPieceSize, maxDigested/2/n))
 	for i := range out {
-		if out[i].Mode == "r" && !kernels(files[i].entry.Abs) {
-			out[i].Digest = contentSum(files[i].f, &out[i], piece)
+		if out[i].Mode == "r" && !isKernelFile(files[i].entry.Abs) {
+			out[i].Digest = contentDigest(files[i].f, &out[i], piece)
 		}
 	}
 	if e, ok := t.stdinEntry(piece); ok {
@@ -243,17 +243,17 @@ func (t *fileTable) digests(out []ckpt.FileEntry, files []*openFile) []ckpt.File
 	return out
 }
 
-// kernels reports whether a file's content is made when it is read.
-func kernels(path string) bool {
+// isKernelFile reports whether a file's content is made when it is read.
+func isKernelFile(path string) bool {
 	if real, err := filepath.EvalSymlinks(path); err == nil {
 		path = real
 	}
 	return strings.HasPrefix(path, "/proc/") || strings.HasPrefix(path, "/sys/")
 }
 
-// contentSum is a digest of a file's beginning, and of what comes before the
+// contentDigest is a digest of a file's beginning, and of what comes before the
 // position, with how much of each that is; "" if it can't be made.
-func contentSum(f *os.File, e *ckpt.FileEntry, piece int64) string {
+func contentDigest(f *os.File, e *ckpt.FileEntry, piece int64) string {
 	end := min(e.Offset, e.Size)
 	head := min(e.Size, piece)
 	if e.Stdin { // it is read from its beginning, or not at all
@@ -284,5 +284,5 @@ func sameContent(f *os.File, e *ckpt.FileEntry) bool {
 	if !ok || err != nil || piece <= 0 || piece > pieceSize || os.Getenv(envChanged) != "" {
 		return true
 	}
-	return contentSum(f, e, piece) == e.Digest
+	return contentDigest(f, e, piece) == e.Digest
 }

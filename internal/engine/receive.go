@@ -34,50 +34,50 @@ func (p *Run) spawn(m *control.Spawn) {
 		if err != nil {
 			said.Error = err.Error()
 		}
-		p.seat.ctl.say(said)
+		p.identity.supervisor.send(said)
 	}
-	v := &p.mover
+	v := &p.migration
 	v.spawning.Lock()
 	defer v.spawning.Unlock()
 	v.mu.Lock()
-	err := v.gone
+	err := v.ended
 	v.mu.Unlock()
-	d := p.seat.mpi
-	if err == nil && (d == nil || p.seat.Size == 1) {
+	d := p.identity.mpi
+	if err == nil && (d == nil || p.identity.Size == 1) {
 		err = errors.New("this rank has no MPI library")
 	}
 	if err != nil {
 		say(err)
 		return
 	}
-	e := p.team.engine
+	e := p.peers.engine
 	e.Lock()
 	defer e.Unlock() // nothing that this rank does comes between
-	p.seat.ctl.say(&control.Spawned{Move: m.Move, Moving: m.Moving, Busy: true})
+	p.identity.supervisor.send(&control.Spawned{Move: m.Move, Moving: m.Moving, Busy: true})
 	say(d.Spawn(m.Host, m.Command, m.Env))
 }
 
-// newcomer reports whether this process is to take the place of a running one.
-func (p *Run) newcomer() bool { return p.seat.Move != nil }
+// isDestination reports whether this process is to take the place of a running one.
+func (p *Run) isDestination() bool { return p.identity.Move != nil }
 
-// meetSource is Open in a process that takes the place of another one.
-func (p *Run) meetSource(ctx context.Context) error {
-	conn, err := p.awaitState(ctx)
+// awaitSource is Open in a process that takes the place of another one.
+func (p *Run) awaitSource(ctx context.Context) error {
+	conn, err := p.listenForSource(ctx)
 	if err == nil {
 		var setup []p2p.SavedMessage
-		if setup, err = readSetup(conn); err == nil && p.seat.Size > 1 {
-			p.team.engine.Replay(setup)
+		if setup, err = readSetup(conn); err == nil && p.identity.Size > 1 {
+			p.peers.engine.Replay(setup)
 		}
 	}
 	if err != nil {
-		p.unmoved(p.seat.Move.ID, err)
-		return fmt.Errorf("cairn: taking the place of rank %d: %w", p.seat.Rank, err)
+		p.moveFailed(p.identity.Move.ID, err)
+		return fmt.Errorf("cairn: taking the place of rank %d: %w", p.identity.Rank, err)
 	}
-	p.mover.from = conn
+	p.migration.source = conn
 	return nil
 }
 
-// readSetup reads what introduceTo sends: its length, and JSON.
+// readSetup reads what sendSetup sends: its length, and JSON.
 func readSetup(r io.Reader) ([]p2p.SavedMessage, error) {
 	var size [4]byte
 	if _, err := io.ReadFull(r, size[:]); err != nil {
@@ -92,46 +92,46 @@ func readSetup(r io.Reader) ([]p2p.SavedMessage, error) {
 	return setup, err
 }
 
-// arrive is Restore in a process that takes the place of another one.
-func (p *Run) arrive(ctx context.Context) error {
-	id := p.seat.Move.ID
-	settle, err := p.files.turnOutput(p.seat.Stdout)
+// receive is Restore in a process that takes the place of another one.
+func (p *Run) receive(ctx context.Context) error {
+	id := p.identity.Move.ID
+	settle, err := p.files.redirectOutput(p.identity.Stdout)
 	if err == nil {
-		err = p.land(ctx)
+		err = p.receiveState(ctx)
 		settle(err == nil) // what the program says of its failure is not the rank's output
 	}
 	if err != nil {
-		p.unmoved(id, err)
-		return fmt.Errorf("cairn: taking the place of rank %d: %w", p.seat.Rank, err)
+		p.moveFailed(id, err)
+		return fmt.Errorf("cairn: taking the place of rank %d: %w", p.identity.Rank, err)
 	}
 	return nil
 }
 
-var errCalledOff = errors.New("the move was called off")
+var errMoveCanceled = errors.New("the move was called off")
 
-func (p *Run) land(ctx context.Context) error {
-	m := p.seat.Move
-	p.files.moved = true
-	conn := p.mover.from
+func (p *Run) receiveState(ctx context.Context) error {
+	m := p.identity.Move
+	p.files.migrated = true
+	conn := p.migration.source
 	defer conn.Close()
 	if _, err := conn.Write([]byte{1}); err != nil {
 		return err
 	}
-	var bag luggage
+	var h handoff
 	coming, enough := context.WithCancelCause(ctx)
 	defer enough(nil)
 	go func() {
-		if v, err := p.mover.verdict(coming, m.ID); err != nil || !v.OK {
-			enough(cmp.Or(err, errCalledOff))
+		if v, err := p.migration.decision(coming, m.ID); err != nil || !v.OK {
+			enough(cmp.Or(err, errMoveCanceled))
 		}
 	}()
-	landed, err := migrate.Receive(coming, conn, moveOptions(m, p.seat), migrate.Receiver{
+	received, err := migrate.Receive(coming, conn, moveOptions(m, p.identity), migrate.Receiver{
 		Fit: func(img *graph.Image) ([]graph.Root, *graph.Env, []string, error) {
-			roots, err := p.match(img)
+			roots, err := p.matchVariables(img)
 			return roots, p.env(), p.opts.Drop, err
 		},
 		Files: func(files []ckpt.FileEntry, _ ckpt.Note, extra []byte) error {
-			if err := json.Unmarshal(extra, &bag); err != nil {
+			if err := json.Unmarshal(extra, &h); err != nil {
 				return err
 			}
 			p.files.begin(files)
@@ -144,86 +144,86 @@ func (p *Run) land(ctx context.Context) error {
 		}
 		return err
 	}
-	if err := p.unchangedShapes("the state that came"); err != nil {
+	if err := p.checkShapes("the state that came"); err != nil {
 		return err
 	}
 	if err := p.files.finish(false); err != nil {
 		return err
 	}
-	p.points = max(landed.Note.Points, 1) - 1 // the point that it was saved in comes again
-	p.safe = bag.Safe
-	if t := p.team; t != nil {
-		if err := t.engine.SetCounters(bag.Ledger); err != nil {
+	p.points = max(received.Note.Points, 1) - 1 // the point that it was saved in comes again
+	p.lastCommitted = h.Safe
+	if t := p.peers; t != nil {
+		if err := t.engine.SetCounters(h.Ledger); err != nil {
 			return err
 		}
-		if err := t.resume(); err != nil {
+		if err := t.restoreInflight(); err != nil {
 			return err
 		}
 	}
-	if err := p.sameFolder(bag.Identity.Run, bag.Safe); err != nil {
+	if err := p.sameDirectory(h.Identity.Run, h.Safe); err != nil {
 		return err
 	}
-	p.id = bag.Identity
-	for _, n := range bag.Aside {
+	p.runID = h.Identity
+	for _, n := range h.Aside {
 		p.damaged[n] = false
 	}
-	for _, n := range append(bag.Damaged, p.seat.Avoid...) {
+	for _, n := range append(h.Damaged, p.identity.Avoid...) {
 		p.damaged[n] = true
 	}
 	step.At("migrate.received")
-	p.seat.ctl.say(&control.Received{Move: m.ID})
-	verdict, err := p.mover.verdict(ctx, m.ID)
+	p.identity.supervisor.send(&control.Received{Move: m.ID})
+	verdict, err := p.migration.decision(ctx, m.ID)
 	if err != nil {
 		return err
 	}
 	if !verdict.OK {
-		return errCalledOff
+		return errMoveCanceled
 	}
-	if p.seat.Stderr != "" {
-		if err := control.TakeStderr(p.seat.Stderr); err != nil { // its helper copies it
+	if p.identity.Stderr != "" {
+		if err := control.TakeStderr(p.identity.Stderr); err != nil { // its helper copies it
 			p.log.Warn("cairn: standard error is shown when the program has ended", "error", err)
 		}
 	}
-	if p.dir, err = store.CreateFor(p.opts.fs, p.opts.Dir, p.seat.Rank, vfs.AccessFromEnv().With(p.opts.GroupReadable, p.opts.AnyOwner)); err != nil {
+	if p.dir, err = store.CreateFor(p.opts.fs, p.opts.Dir, p.identity.Rank, vfs.AccessFromEnv().With(p.opts.GroupReadable, p.opts.AnyOwner)); err != nil {
 		return err
 	}
 	if err := p.readySaver(nil); err != nil {
 		return err
 	}
-	if bag.Safe > 0 {
-		p.saver.Line(bag.Safe)
+	if h.Safe > 0 {
+		p.saver.Line(h.Safe)
 	}
-	if err := p.saver.SetNext(max(bag.Next, p.saver.Next())); err != nil {
+	if err := p.saver.SetNext(max(h.Next, p.saver.Next())); err != nil {
 		return err
 	}
 	p.restored, p.files.resuming = true, false
-	p.seat.ctl.met(bag.Meetings)
-	if t := p.team; t != nil && p.seat.Size > 1 {
+	p.identity.supervisor.setExchangeCount(h.Exchanges)
+	if t := p.peers; t != nil && p.identity.Size > 1 {
 		if err := t.engine.Relink(ctx, verdict.Ranks, verdict.Endpoints); err != nil {
 			return err
 		}
-		if err := t.takeOver(&bag, m.ID); err != nil {
+		if err := t.takeOver(&h, m.ID); err != nil {
 			return err
 		}
 	}
-	p.files.moved = false
+	p.files.migrated = false
 	p.schedule()
-	if bag.Left > 0 {
-		p.left = bag.Left + 1 // the point comes again
+	if h.Left > 0 {
+		p.pointsLeft = h.Left + 1 // the point comes again
 	}
-	p.late = bag.Late
-	if p.timer != nil && bag.Due > 0 {
-		p.timer.Reset(bag.Due)
+	p.deferredReason = h.Late
+	if p.timer != nil && h.Due > 0 {
+		p.timer.Reset(h.Due)
 	}
 	p.signals = watchSignals(p)
 	step.At("migrate.linked")
-	p.seat.ctl.say(&control.Linked{Move: m.ID})
+	p.identity.supervisor.send(&control.Linked{Move: m.ID})
 	return nil
 }
 
-// sameFolder looks whether the checkpoint folder is that of the run on this host,
+// sameDirectory looks whether the checkpoint folder is that of the run on this host,
 // too: it has to have its identity, and hold what the rank would go back to.
-func (p *Run) sameFolder(run string, safe uint64) error {
+func (p *Run) sameDirectory(run string, safe uint64) error {
 	where := fmt.Sprintf("the checkpoint folder %s on this host is not that of the run; it has to be on a file system that all hosts share", p.dir.Path())
 	if _, err := p.opts.fs.Stat(p.dir.Path()); err != nil {
 		return fmt.Errorf("%s: %w", where, err)
@@ -241,10 +241,10 @@ func (p *Run) sameFolder(run string, safe uint64) error {
 }
 
 // takeOver goes on with the coordination where the source was.
-func (t *team) takeOver(bag *luggage, id uint64) error {
+func (t *peers) takeOver(h *handoff, id uint64) error {
 	t.engine.Lock()
 	defer t.engine.Unlock()
-	if err := t.coordinate(coord.Config{}, bag.Node); err != nil {
+	if err := t.coordinate(coord.Config{}, h.Node); err != nil {
 		return err
 	}
 	err := t.node.Moved(id)
@@ -252,20 +252,20 @@ func (t *team) takeOver(bag *luggage, id uint64) error {
 	return err
 }
 
-// awaitState listens for the source, and says where.
-func (p *Run) awaitState(ctx context.Context) (net.Conn, error) {
+// listenForSource listens for the source, and says where.
+func (p *Run) listenForSource(ctx context.Context) (net.Conn, error) {
 	ln, err := net.Listen("tcp", ":0")
 	if err != nil {
 		return nil, err
 	}
 	defer ln.Close()
-	m := &control.Listening{Move: p.seat.Move.ID, Addresses: reachedAt(ln.Addr())}
-	if p.seat.Size > 1 {
-		if m.Endpoint, err = p.team.engine.Endpoint(); err != nil {
+	m := &control.Listening{Move: p.identity.Move.ID, Addresses: listenAddresses(ln.Addr())}
+	if p.identity.Size > 1 {
+		if m.Endpoint, err = p.peers.engine.Endpoint(); err != nil {
 			return nil, err
 		}
 	}
-	secret := p.seat.moveSecret(p.seat.Move.ID)
+	secret := p.identity.moveSecret(p.identity.Move.ID)
 	came := make(chan net.Conn, 1)
 	var taken atomic.Bool
 	go func() {
@@ -287,33 +287,33 @@ func (p *Run) awaitState(ctx context.Context) (net.Conn, error) {
 			}()
 		}
 	}()
-	p.seat.ctl.say(m)
+	p.identity.supervisor.send(m)
 	var conn net.Conn
-	err = p.mover.awaitOr(ctx, came, &conn)
+	err = p.migration.awaitOr(ctx, came, &conn)
 	return conn, err
 }
 
 // awaitOr waits for a connection, or for the end of the move.
-func (v *mover) awaitOr(ctx context.Context, came <-chan net.Conn, conn *net.Conn) error {
+func (v *migration) awaitOr(ctx context.Context, came <-chan net.Conn, conn *net.Conn) error {
 	ended := make(chan error, 1)
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	go func() {
-		ended <- v.await(ctx, func() bool { return len(v.verdicts) > 0 })
+		ended <- v.await(ctx, func() bool { return len(v.decisions) > 0 })
 	}()
 	select {
 	case *conn = <-came:
 		return nil
 	case err := <-ended:
 		if err == nil {
-			err = errCalledOff
+			err = errMoveCanceled
 		}
 		return err
 	}
 }
 
-// reachedAt lists where a listener of this host is reached, loopback last.
-func reachedAt(a net.Addr) []string {
+// listenAddresses lists where a listener of this host is reached, loopback last.
+func listenAddresses(a net.Addr) []string {
 	_, port, err := net.SplitHostPort(a.String())
 	if err != nil {
 		return nil

@@ -20,29 +20,29 @@ import (
 
 // What a rank that moves sends before the others wait for it.
 
-// sendAhead connects this rank with its newcomer, and sends state while the
+// precopy connects this rank with its newcomer, and sends state while the
 // program goes on: in each round, which begins at a point, what differs from
 // what was sent before. It says Near when that is of no more use.
-func (p *Run) sendAhead(ctx context.Context, l *leaver, m *control.Precopy) {
-	conn, err := dialNewcomer(ctx, m.Addresses, p.seat.moveSecret(m.ID))
+func (p *Run) precopy(ctx context.Context, l *outgoing, m *control.Precopy) {
+	conn, err := dialDestination(ctx, m.Addresses, p.identity.moveSecret(m.ID))
 	if err != nil {
-		p.unmoved(m.ID, cmp.Or(context.Cause(ctx), err))
+		p.moveFailed(m.ID, cmp.Or(context.Cause(ctx), err))
 		return
 	}
-	if err := p.introduceTo(ctx, conn, m.StartLimit); err != nil {
+	if err := p.sendSetup(ctx, conn, m.StartLimit); err != nil {
 		conn.Close()
-		p.unmoved(m.ID, cmp.Or(context.Cause(ctx), err))
+		p.moveFailed(m.ID, cmp.Or(context.Cause(ctx), err))
 		return
 	}
-	if !p.mover.open(ctx, l, migrate.NewSource(conn, moveOptions(&m.Move, p.seat))) {
-		p.unmoved(m.ID, context.Cause(ctx))
+	if !p.migration.open(ctx, l, migrate.NewSource(conn, moveOptions(&m.Move, p.identity))) {
+		p.moveFailed(m.ID, context.Cause(ctx))
 		return
 	}
 	last := int64(0)
 	for range m.Rounds {
 		done := make(chan error, 1)
 		l.images <- done
-		p.rouse()
+		p.wakePoint()
 		select {
 		case err = <-done:
 		case <-ctx.Done():
@@ -53,7 +53,7 @@ func (p *Run) sendAhead(ctx context.Context, l *leaver, m *control.Precopy) {
 			sent, err = l.stream.Wait(ctx)
 		}
 		if err != nil {
-			p.unmoved(m.ID, cmp.Or(context.Cause(ctx), err))
+			p.moveFailed(m.ID, cmp.Or(context.Cause(ctx), err))
 			return
 		}
 		l.sent += sent
@@ -64,11 +64,11 @@ func (p *Run) sendAhead(ctx context.Context, l *leaver, m *control.Precopy) {
 		}
 		last = sent
 	}
-	p.seat.ctl.say(&control.Precopied{Move: m.ID})
+	p.identity.supervisor.send(&control.Precopied{Move: m.ID})
 }
 
 // open keeps the stream to a newcomer, unless the move is off.
-func (v *mover) open(ctx context.Context, l *leaver, s *migrate.Source) bool {
+func (v *migration) open(ctx context.Context, l *outgoing, s *migrate.Source) bool {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if ctx.Err() != nil {
@@ -80,8 +80,8 @@ func (v *mover) open(ctx context.Context, l *leaver, s *migrate.Source) bool {
 }
 
 // close ends it. The lock is held.
-func (l *leaver) close(why error) {
-	l.off(why)
+func (l *outgoing) close(why error) {
+	l.cancel(why)
 	if l.stream != nil {
 		go l.stream.Close() // it may have to tell the other end
 	}
@@ -90,15 +90,15 @@ func (l *leaver) close(why error) {
 // setupLimit bounds what a rank keeps of what it received before Restore.
 const setupLimit = 64 << 20
 
-// introduceTo gives a newcomer what this rank received before Restore, and
+// sendSetup gives a newcomer what this rank received before Restore, and
 // waits until it has come to Restore, too, for so long at most (0: as long as it
 // takes).
-func (p *Run) introduceTo(ctx context.Context, conn net.Conn, limit time.Duration) error {
+func (p *Run) sendSetup(ctx context.Context, conn net.Conn, limit time.Duration) error {
 	defer context.AfterFunc(ctx, func() { conn.SetDeadline(time.Unix(1, 0)) })()
 	var setup []p2p.SavedMessage
-	if p.seat.Size > 1 {
+	if p.identity.Size > 1 {
 		var err error
-		if setup, err = p.team.engine.Recorded(); err != nil {
+		if setup, err = p.peers.engine.Recorded(); err != nil {
 			return err
 		}
 	}
@@ -123,11 +123,11 @@ func (p *Run) introduceTo(ctx context.Context, conn net.Conn, limit time.Duratio
 	return err
 }
 
-// ahead hands over the state as it is at this point, if it is to be sent ahead.
-func (p *Run) ahead() {
-	v := &p.mover
+// precopyImage hands over the state as it is at this point, if it is to be sent ahead.
+func (p *Run) precopyImage() {
+	v := &p.migration
 	v.mu.Lock()
-	l := v.out
+	l := v.outgoing
 	v.mu.Unlock()
 	if l == nil {
 		return
@@ -136,13 +136,13 @@ func (p *Run) ahead() {
 	case done := <-l.images:
 		if p.saver.Busy() { // what prepares a copy counts on one at a time
 			l.images <- done
-			p.rouse()
+			p.wakePoint()
 			return
 		}
 		if p.opts.OnCopy != nil {
 			if err := p.opts.OnCopy(); err != nil { // not at this point: perhaps at the next
 				l.images <- done
-				p.rouse()
+				p.wakePoint()
 				return
 			}
 		}
@@ -163,13 +163,13 @@ func (p *Run) image(c *graph.Collector) (*graph.Image, error) {
 	return c.Collect(p.roots, p.env())
 }
 
-// dialNewcomer connects to a process that waits for its state at one of some
+// dialDestination connects to a process that waits for its state at one of some
 // addresses: the first that proves to be it.
-func dialNewcomer(ctx context.Context, addresses []string, secret []byte) (net.Conn, error) {
+func dialDestination(ctx context.Context, addresses []string, secret []byte) (net.Conn, error) {
 	if len(addresses) == 0 {
 		return nil, errors.New("the process that is to take its place named no address")
 	}
-	ctx, cancel := context.WithTimeout(ctx, dialTime)
+	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
 	defer cancel()
 	type dialed struct {
 		conn net.Conn
@@ -184,7 +184,7 @@ func dialNewcomer(ctx context.Context, addresses []string, secret []byte) (net.C
 				_, err = control.Client(conn, secret)
 			}
 			if err == nil { // it takes one of them
-				conn.SetReadDeadline(time.Now().Add(dialTime))
+				conn.SetReadDeadline(time.Now().Add(dialTimeout))
 				if _, err = io.ReadFull(conn, make([]byte, 1)); err != nil {
 					conn.Close()
 				}
@@ -212,5 +212,5 @@ func dialNewcomer(ctx context.Context, addresses []string, secret []byte) (net.C
 	return found, nil
 }
 
-// dialTime bounds how long it takes to reach a newcomer.
-const dialTime = 20 * time.Second
+// dialTimeout bounds how long it takes to reach a newcomer.
+const dialTimeout = 20 * time.Second

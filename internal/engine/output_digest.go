@@ -10,16 +10,16 @@ import (
 	"os"
 )
 
-// outputSum digests a rank's standard output, which is a file of the run: what
+// outputDigest digests a rank's standard output, which is a file of the run: what
 // a checkpoint says of it is compared when that is restored, as all else is.
 // Each checkpoint reads what was written since the one before.
-type outputSum struct {
+type outputDigest struct {
 	h  hash.Hash
 	at int64 // bytes that are in h
 }
 
 // upTo returns the digest of a file's first size bytes.
-func (s *outputSum) upTo(path string, size int64) (string, error) {
+func (s *outputDigest) upTo(path string, size int64) (string, error) {
 	if s.h == nil || size < s.at { // it was cut back
 		s.h, s.at = sha256.New(), 0
 	}
@@ -41,25 +41,25 @@ func (s *outputSum) upTo(path string, size int64) (string, error) {
 	return hex.EncodeToString(s.h.Sum(nil)[:16]), nil
 }
 
-// summed adds the digest to the entry of standard output. One that can't be read
+// digestOutput adds the digest to the entry of standard output. One that can't be read
 // has none.
-func (t *fileTable) summed(o *openFile) {
+func (t *fileTable) digestOutput(o *openFile) {
 	o.entry.Digest = ""
-	if sum, err := t.out.upTo(o.entry.Abs, o.entry.Size); err == nil {
+	if sum, err := t.output.upTo(o.entry.Abs, o.entry.Size); err == nil {
 		o.entry.Digest = sum
 	} else {
-		t.out = outputSum{}
+		t.output = outputDigest{}
 	}
 }
 
-// sameOutput compares standard output with what it was when the checkpoint was
+// checkOutput compares standard output with what it was when the checkpoint was
 // taken.
-func (t *fileTable) sameOutput(o *openFile) error {
-	if o.f != os.Stdout || o.entry.Path != stdoutPath || o.entry.Digest == "" || t.moved {
+func (t *fileTable) checkOutput(o *openFile) error {
+	if o.f != os.Stdout || o.entry.Path != stdoutPath || o.entry.Digest == "" || t.migrated {
 		return nil
 	}
-	t.out = outputSum{}
-	sum, err := t.out.upTo(o.entry.Abs, o.entry.Size)
+	t.output = outputDigest{}
+	sum, err := t.output.upTo(o.entry.Abs, o.entry.Size)
 	if errors.Is(err, os.ErrPermission) {
 		return nil
 	}
@@ -67,7 +67,7 @@ func (t *fileTable) sameOutput(o *openFile) error {
 		return fmt.Errorf("the output of the checkpoint: %w", err)
 	}
 	if sum != o.entry.Digest {
-		return misfit(fmt.Sprintf("the output of the checkpoint: %s is damaged: its first %d bytes are not what they were when the checkpoint was taken: bring them back, or start with --fresh", o.entry.Abs, o.entry.Size))
+		return fileMismatch(fmt.Sprintf("the output of the checkpoint: %s is damaged: its first %d bytes are not what they were when the checkpoint was taken: bring them back, or start with --fresh", o.entry.Abs, o.entry.Size))
 	}
 	return nil
 }

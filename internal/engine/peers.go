@@ -17,34 +17,34 @@ import (
 	"github.com/cairnrun/cairn/mpi"
 )
 
-// team is a run's connection with its other ranks.
-type team struct {
-	p       *Run
-	engine  *p2p.Engine
-	world   *mpi.Comm
-	drivers []transport.Driver
-	flight  flight
+// peers is a run's connection with its other ranks.
+type peers struct {
+	run      *Run
+	engine   *p2p.Engine
+	world    *mpi.Comm
+	drivers  []transport.Driver
+	inflight inflight
 	rounds
 }
 
-// flight is what was under way between ranks when a set was taken. It is
+// inflight is what was under way between ranks when a set was taken. It is
 // saved like a variable of the program.
-type flight struct {
+type inflight struct {
 	Due      uint64 // the last point that was due, see coord.Save
 	Contexts uint32
 	Messages []p2p.SavedMessage
 }
 
 const (
-	// flightName is the name of that variable, in the space of names that
+	// inflightName is the name of that variable, in the space of names that
 	// programs can't use.
-	flightName = reserved + "flight"
-	reserved   = "cairn."
+	inflightName = reserved + "inflight"
+	reserved     = "cairn."
 )
 
-// assemble connects the ranks of a run.
-func assemble(ctx context.Context, p *Run, s *seat) (*team, error) {
-	t := &team{p: p}
+// connectPeers connects the ranks of a run.
+func connectPeers(ctx context.Context, p *Run, s *identity) (*peers, error) {
+	t := &peers{run: p}
 	var err error
 	if s.Size > 1 {
 		if t.drivers, err = s.drivers(p.log); err != nil {
@@ -52,23 +52,23 @@ func assemble(ctx context.Context, p *Run, s *seat) (*team, error) {
 		}
 	}
 	t.engine, err = p2p.New(p2p.Config{
-		Rank: s.Rank, Size: s.Size, Machine: machineID(), Drivers: t.drivers, Exchange: s.meet, Observer: t,
+		Rank: s.Rank, Size: s.Size, Machine: machineID(), Drivers: t.drivers, Exchange: s.exchange, Observer: t,
 	})
-	if err == nil && !p.newcomer() { // that connects when it has its state
-		if s.ctl != nil {
+	if err == nil && !p.isDestination() { // that connects when it has its state
+		if s.supervisor != nil {
 			t.engine.Record(setupLimit)
 		}
 		err = t.engine.Connect(ctx)
 	}
 	if err != nil {
-		t.dissolve()
+		t.closeDrivers()
 		return nil, fmt.Errorf("cairn: rank %d: %w", s.Rank, err)
 	}
 	t.world = mpi.World(t.engine)
 	return t, nil
 }
 
-func (t *team) dissolve() error {
+func (t *peers) closeDrivers() error {
 	var errs []error
 	for _, d := range t.drivers {
 		errs = append(errs, d.Close())
@@ -80,40 +80,40 @@ func (t *team) dissolve() error {
 // the program runs alone. Called before Restore, messages that a rank sends to
 // itself are part of the state also when it is alone.
 func (p *Run) World() *mpi.Comm {
-	if p.team == nil {
-		p.team = &team{p: p}
+	if p.peers == nil {
+		p.peers = &peers{run: p}
 		e, err := p2p.New(p2p.Config{Size: 1})
 		if err != nil {
 			panic(fmt.Sprintf("cairn: a communicator for one rank: %v", err)) // out of descriptors
 		}
-		p.team.engine, p.team.world = e, mpi.World(e)
-		if !p.tried {
-			p.team.protect()
+		p.peers.engine, p.peers.world = e, mpi.World(e)
+		if !p.restoreCalled {
+			p.peers.protect()
 		}
 	}
-	return p.team.world
+	return p.peers.world
 }
 
 // Rank is this process's number among the ranks of the run, and Ranks how
 // many there are.
-func (p *Run) Rank() int  { return p.seat.Rank }
-func (p *Run) Ranks() int { return p.seat.Size }
+func (p *Run) Rank() int  { return p.identity.Rank }
+func (p *Run) Ranks() int { return p.identity.Size }
 
 // protect makes what is in flight part of the state.
-func (t *team) protect() {
-	t.p.roots = append(t.p.roots, graph.Root{Name: flightName, Ptr: &t.flight})
-	t.p.how[flightName] = Optional // a program that sends messages now may not have before
+func (t *peers) protect() {
+	t.run.roots = append(t.run.roots, graph.Root{Name: inflightName, Ptr: &t.inflight})
+	t.run.varOptions[inflightName] = Optional // a program that sends messages now may not have before
 }
 
-// pack puts what is in flight into the variable that is saved with the
+// captureInflight puts what is in flight into the variable that is saved with the
 // state, and adds the totals of messages to the note.
-func (t *team) pack(note *ckpt.Note, s *coord.Save) {
+func (t *peers) captureInflight(note *ckpt.Note, s *coord.Save) {
 	e := t.engine
 	e.Lock()
 	defer e.Unlock()
-	t.flight = flight{Due: s.Due, Contexts: e.NextContext()}
+	t.inflight = inflight{Due: s.Due, Contexts: e.NextContext()}
 	e.SavedReceives()
-	t.flight.Messages = e.Capture(s.Alone)
+	t.inflight.Messages = e.Capture(s.Alone)
 	if e.Size() == 1 {
 		return
 	}
@@ -131,9 +131,9 @@ func (t *team) pack(note *ckpt.Note, s *coord.Save) {
 	}
 }
 
-// packed checks that all receives that wait for a message are in the state,
+// checkPending checks that all receives that wait for a message are in the state,
 // and that none of what is there has been spoiled by the loss of a rank.
-func (t *team) packed(alone bool) error {
+func (t *peers) checkPending(alone bool) error {
 	e := t.engine
 	e.Lock()
 	defer e.Unlock()
@@ -150,28 +150,28 @@ func (t *team) packed(alone bool) error {
 	return nil
 }
 
-// verdict is what a rank thinks of a step that all take together.
-type verdict struct {
+// stepResult is what a rank thinks of a step that all take together.
+type stepResult struct {
 	Code int32
 	Len  int32
 	Text [480]byte
 }
 
 const (
-	fine = iota
-	damaged
-	fatal
+	stepOK = iota
+	stepDamaged
+	stepFatal
 )
 
-func verdictOf(err error) verdict {
-	var v verdict
+func resultOf(err error) stepResult {
+	var v stepResult
 	switch {
 	case err == nil:
 		return v
 	case errors.Is(err, ErrCorrupt), errors.Is(err, syscall.EIO), errors.Is(err, errUnsafe):
-		v.Code = damaged
+		v.Code = stepDamaged
 	default:
-		v.Code = fatal
+		v.Code = stepFatal
 	}
 	v.Len = int32(copy(v.Text[:], err.Error()))
 	return v
@@ -185,9 +185,9 @@ var errUnsafe = errors.New("the point was not safe")
 // everywhere, else a rank on which it did not, the same everywhere, and an
 // error: that rank's, or this one's own if it is as bad. It wraps ErrCorrupt if
 // the set can be stepped over by all.
-func (t *team) agree(mine error) (worst int, err error) {
-	all := make([]verdict, t.world.Size())
-	if err := mpi.Allgather(t.world, []verdict{verdictOf(mine)}, all); err != nil {
+func (t *peers) agree(mine error) (worst int, err error) {
+	all := make([]stepResult, t.world.Size())
+	if err := mpi.Allgather(t.world, []stepResult{resultOf(mine)}, all); err != nil {
 		return 0, errors.Join(mine, err)
 	}
 	for r, v := range all {
@@ -198,15 +198,15 @@ func (t *team) agree(mine error) (worst int, err error) {
 	w := all[worst]
 	text := string(w.Text[:max(0, min(int(w.Len), len(w.Text)))])
 	switch {
-	case w.Code == fine:
+	case w.Code == stepOK:
 		return 0, nil
 	case worst == t.engine.Rank():
-		if w.Code == damaged && !errors.Is(mine, ErrCorrupt) {
+		if w.Code == stepDamaged && !errors.Is(mine, ErrCorrupt) {
 			mine = fmt.Errorf("%w: %w", ErrCorrupt, mine)
 		}
 		return worst, mine
-	case w.Code == damaged:
-		return worst, &remote{fmt.Sprintf("on rank %d: %s", worst, text), ErrCorrupt}
+	case w.Code == stepDamaged:
+		return worst, &remoteError{fmt.Sprintf("on rank %d: %s", worst, text), ErrCorrupt}
 	case w.Code == all[t.engine.Rank()].Code:
 		return worst, mine
 	default:
@@ -214,17 +214,17 @@ func (t *team) agree(mine error) (worst int, err error) {
 	}
 }
 
-// remote is an error of another rank.
-type remote struct {
+// remoteError is an error of another rank.
+type remoteError struct {
 	text string
 	is   error
 }
 
-func (r *remote) Error() string { return r.text }
-func (r *remote) Unwrap() error { return r.is }
+func (r *remoteError) Error() string { return r.text }
+func (r *remoteError) Unwrap() error { return r.is }
 
-// lists gives every rank's list of sets to all ranks.
-func (t *team) lists(mine []uint64) ([][]uint64, error) {
+// gatherIndices gives every rank's list of sets to all ranks.
+func (t *peers) gatherIndices(mine []uint64) ([][]uint64, error) {
 	n := t.world.Size()
 	counts := make([]int, n)
 	if err := mpi.Allgather(t.world, []int{len(mine)}, counts); err != nil {
@@ -249,11 +249,11 @@ func (t *team) lists(mine []uint64) ([][]uint64, error) {
 
 // restore loads the newest set that all ranks can load. It returns nil if
 // there never was one.
-func (t *team) restore(ctx context.Context, sets []uint64) (*ckpt.Table, error) {
-	p := t.p
+func (t *peers) restore(ctx context.Context, indices []uint64) (*ckpt.Table, error) {
+	p := t.run
 	var bad []error
 	any := []int{0}
-	if p.optional() {
+	if p.hasOptional() {
 		any[0] = 1
 	}
 	if err := mpi.Allreduce(t.world, any, any, mpi.Max); err != nil {
@@ -262,35 +262,35 @@ func (t *team) restore(ctx context.Context, sets []uint64) (*ckpt.Table, error) 
 	careful, skip := any[0] == 1, make(map[uint64]bool)
 	for {
 		var have []uint64
-		for _, n := range sets {
+		for _, n := range indices {
 			if !p.damaged[n] && !skip[n] {
 				have = append(have, n)
 			}
 		}
-		all, err := t.lists(have)
+		all, err := t.gatherIndices(have)
 		if err != nil {
 			return nil, err
 		}
 		line, ok := coord.Line(all)
 		if !ok {
-			return nil, t.afresh(bad, all)
+			return nil, t.checkFreshStart(bad, all)
 		}
 		// What is undone in files for an older checkpoint is undone for good.
-		worst, err := t.examine(ctx, line, careful || p.choose != nil && len(bad) > 0)
+		worst, err := t.examine(ctx, line, careful || p.onChoose != nil && len(bad) > 0)
 		if err == nil {
-			if err := p.chosen(line); err != nil {
+			if err := p.callOnChoose(line); err != nil {
 				return nil, err
 			}
 			var table *ckpt.Table
 			if table, worst, err = t.load(ctx, line); err == nil {
-				t.missing(all, line)
+				t.warnMissing(all, line)
 				for _, n := range have {
 					if n > line { // not all ranks have it
 						p.damaged[n] = true
 					}
 				}
-				p.safe = line
-				return table, t.resume()
+				p.lastCommitted = line
+				return table, t.restoreInflight()
 			}
 		}
 		if !errors.Is(err, ErrCorrupt) {
@@ -308,18 +308,18 @@ func (t *team) restore(ctx context.Context, sets []uint64) (*ckpt.Table, error) 
 }
 
 // load loads a set on all ranks. It returns what agree does.
-func (t *team) load(ctx context.Context, line uint64) (table *ckpt.Table, worst int, err error) {
-	p := t.p
+func (t *peers) load(ctx context.Context, line uint64) (table *ckpt.Table, worst int, err error) {
+	p := t.run
 	table, err = p.load(ctx, line)
 	mine := err
 	if worst, err = t.agree(err); err == nil {
-		worst, err = t.agree(noOlder(t.shareSizes(), p.dir.File(line)))
+		worst, err = t.agree(noOlderHelps(t.shareSizes(), p.dir.File(line)))
 	}
 	if err == nil { // nobody cuts a file before all ranks have looked
-		worst, err = t.agree(noOlder(p.files.check(), p.dir.File(line)))
+		worst, err = t.agree(noOlderHelps(p.files.check(), p.dir.File(line)))
 	}
 	if err == nil {
-		worst, err = t.agree(noOlder(p.files.apply(false), p.dir.File(line)))
+		worst, err = t.agree(noOlderHelps(p.files.apply(false), p.dir.File(line)))
 	}
 	if err != nil {
 		if mine == nil {
@@ -332,46 +332,46 @@ func (t *team) load(ctx context.Context, line uint64) (table *ckpt.Table, worst 
 	return table, worst, err
 }
 
-// missing says it if a set that was complete is not any more, and an older one
+// warnMissing says it if a set that was complete is not any more, and an older one
 // is taken.
-func (t *team) missing(lists [][]uint64, line uint64) {
+func (t *peers) warnMissing(lists [][]uint64, line uint64) {
 	if t.engine.Rank() != 0 {
 		return
 	}
-	l, err := t.p.dir.Line()
-	if err != nil || l.Index <= line || t.p.damaged[l.Index] {
+	l, err := t.run.dir.Line()
+	if err != nil || l.Index <= line || t.run.damaged[l.Index] {
 		return
 	}
 	for r, list := range lists {
 		if !slices.Contains(list, l.Index) {
-			t.p.log.Warn("cairn: a checkpoint that has lost a file is stepped over", "set", l.Index, "rank", r, "taken", line,
+			t.run.log.Warn("cairn: a checkpoint that has lost a file is stepped over", "set", l.Index, "rank", r, "taken", line,
 				"next", "the run goes on from the older one; what came after it is computed again")
 			return
 		}
 	}
 }
 
-// afresh says whether a run that found no set may begin anew.
-func (t *team) afresh(bad []error, lists [][]uint64) error {
+// checkFreshStart says whether a run that found no set may begin anew.
+func (t *peers) checkFreshStart(bad []error, lists [][]uint64) error {
 	var err error
 	if t.engine.Rank() == 0 {
-		l, lerr := t.p.dir.Line()
+		l, lerr := t.run.dir.Line()
 		switch {
 		case len(bad) > 0:
-			err = t.p.forGood(bad, inLine(bad))
+			err = t.run.permanent(bad, joinInLine(bad))
 		case errors.Is(lerr, store.ErrLine):
 			err = lerr
 		case lerr != nil:
 			err = lerr
 		case l.Index > 0 && l.Ranks != t.engine.Size():
-			err = fmt.Errorf("%s: %w: set %d was saved by a run of %d ranks, and this one has %d: start it with as many, or give it another folder", t.p.dir.Path(), ErrMismatch, l.Index, l.Ranks, t.engine.Size())
-		case l.Index > 0 && len(t.p.seat.Avoid) > 0:
-			err = fmt.Errorf("the sets %v are put aside, because the program failed with them again and again, and no other is left: 'cairn run --distrust 0' tries them once more", t.p.seat.Avoid)
+			err = fmt.Errorf("%s: %w: set %d was saved by a run of %d ranks, and this one has %d: start it with as many, or give it another folder", t.run.dir.Path(), ErrMismatch, l.Index, l.Ranks, t.engine.Size())
+		case l.Index > 0 && len(t.run.identity.Avoid) > 0:
+			err = fmt.Errorf("the sets %v are put aside, because the program failed with them again and again, and no other is left: 'cairn run --distrust 0' tries them once more", t.run.identity.Avoid)
 		case l.Index > 0:
-			err = fmt.Errorf("set %d was complete on all of %d ranks, and is not any more%s", l.Index, l.Ranks, t.lacking(lists, l.Index))
+			err = fmt.Errorf("set %d was complete on all of %d ranks, and is not any more%s", l.Index, l.Ranks, t.missingOn(lists, l.Index))
 		}
 		if err != nil && !errors.Is(err, ErrMismatch) {
-			err = fmt.Errorf("no checkpoint in %s can be loaded by all ranks; to start afresh, move that folder away: %w", t.p.dir.Path(), err)
+			err = fmt.Errorf("no checkpoint in %s can be loaded by all ranks; to start afresh, move that folder away: %w", t.run.dir.Path(), err)
 		}
 	}
 	if err != nil {
@@ -384,30 +384,30 @@ func (t *team) afresh(bad []error, lists [][]uint64) error {
 	return err
 }
 
-// lacking names a rank that lacks a set which others have.
-func (t *team) lacking(lists [][]uint64, set uint64) string {
+// missingOn names a rank that lacks a set which others have.
+func (t *peers) missingOn(lists [][]uint64, index uint64) string {
 	for r, list := range lists {
-		if !slices.Contains(list, set) {
+		if !slices.Contains(list, index) {
 			return fmt.Sprintf(": rank %d has no file of it", r)
 		}
 	}
 	return ""
 }
 
-// inLine joins errors in one line.
-func inLine(errs []error) error {
+// joinInLine joins errors in one line.
+func joinInLine(errs []error) error {
 	var texts []string
 	for _, err := range errs {
 		texts = append(texts, err.Error())
 	}
-	return &remote{strings.Join(texts, "; "), errs[0]}
+	return &remoteError{strings.Join(texts, "; "), errs[0]}
 }
 
 // notCorrupt is an error after which there is nothing to step over to.
 type notCorrupt struct{ error }
 
-// noOlder says which checkpoint an error is about, and that no older checkpoint helps.
-func noOlder(err error, path string) error {
+// noOlderHelps says which checkpoint an error is about, and that no older checkpoint helps.
+func noOlderHelps(err error, path string) error {
 	if err == nil {
 		return nil
 	}
@@ -417,26 +417,26 @@ func noOlder(err error, path string) error {
 // examine looks whether all ranks' parts of a set can be loaded, as far as
 // that can be seen without changing anything; with careful, also whether all
 // of it is intact. It returns what agree does.
-func (t *team) examine(ctx context.Context, index uint64, careful bool) (worst int, err error) {
-	s, err := ckpt.Open(t.p.dir.FS(), t.p.dir.File(index))
+func (t *peers) examine(ctx context.Context, index uint64, careful bool) (worst int, err error) {
+	s, err := ckpt.Open(t.run.dir.FS(), t.run.dir.File(index))
 	if err == nil {
 		defer s.Close()
-		_, _, err = t.p.fits(s)
+		_, _, err = t.run.checkFits(s)
 		if err == nil && careful {
-			err = t.p.intact(ctx, s)
+			err = t.run.verify(ctx, s)
 		}
 	}
 	if worst, err = t.agree(err); err != nil {
 		return worst, err
 	}
-	if worst, err = t.oneAttempt(s); err != nil {
+	if worst, err = t.sameAttempt(s); err != nil {
 		return worst, err
 	}
 	sent, received := make([]uint64, t.world.Size()), make([]uint64, t.world.Size())
 	copy(sent, s.Header.Sent)
 	copy(received, s.Header.Received)
 	advice := ""
-	if t.p.opts.SafePoints {
+	if t.run.opts.SafePoints {
 		advice = "; take it with the other ranks, without Options.Spatial"
 	}
 	theirs := make([]uint64, len(sent))
@@ -452,11 +452,11 @@ func (t *team) examine(ctx context.Context, index uint64, careful bool) (worst i
 	return t.agree(err)
 }
 
-// resume puts back what was in flight.
-func (t *team) resume() error {
+// restoreInflight puts back what was in flight.
+func (t *peers) restoreInflight() error {
 	e := t.engine
-	e.Contexts(t.flight.Contexts)
+	e.Contexts(t.inflight.Contexts)
 	e.Lock()
 	defer e.Unlock()
-	return e.RestoreInflight(t.flight.Messages, false)
+	return e.RestoreInflight(t.inflight.Messages, false)
 }

@@ -41,7 +41,7 @@ type ownFiles struct {
 const ownFilesFormat = 1
 
 func (p *Run) ownFilesPath() string {
-	return filepath.Join(p.opts.Dir, fmt.Sprintf("journal.opened-%04d", p.seat.Rank))
+	return filepath.Join(p.opts.Dir, fmt.Sprintf("journal.opened-%04d", p.identity.Rank))
 }
 
 // real reports whether the checkpoints are in the system's own files.
@@ -70,8 +70,8 @@ func outside(name string) (string, bool) {
 	return path, err != nil || rel == ".." || strings.HasPrefix(rel, ".."+string(filepath.Separator))
 }
 
-// known returns the files that the run has recorded.
-func (p *Run) known() []string {
+// recordedPaths returns the files that the run has recorded.
+func (p *Run) recordedPaths() []string {
 	var own ownFiles
 	st, err := os.Stat(p.opts.Dir)
 	if err != nil || store.ReadRecord(p.opts.fs, p.ownFilesPath(), &own) != nil || own.Format != ownFilesFormat || own.Dir != control.Inode(st) {
@@ -80,24 +80,24 @@ func (p *Run) known() []string {
 	return own.Paths
 }
 
-// vouch records files that are written, before a checkpoint names them.
-func (p *Run) vouch(files []ckpt.FileEntry) error {
+// recordFiles records files that are written, before a checkpoint names them.
+func (p *Run) recordFiles(files []ckpt.FileEntry) error {
 	if !p.realFiles() {
 		return nil
 	}
 	var paths []string
 	for _, e := range files {
-		if e.Mode == "r" || e.Abs == "" || p.vouched[e.Abs] {
+		if e.Mode == "r" || e.Abs == "" || p.recordedFiles[e.Abs] {
 			continue
 		}
 		path, _ := outside(e.Abs)
 		paths = append(paths, path)
-		if p.vouched == nil {
-			p.vouched = make(map[string]bool)
+		if p.recordedFiles == nil {
+			p.recordedFiles = make(map[string]bool)
 		}
-		p.vouched[e.Abs] = true
+		p.recordedFiles[e.Abs] = true
 	}
-	known := p.known()
+	known := p.recordedPaths()
 	paths = slices.DeleteFunc(paths, func(path string) bool { return slices.Contains(known, path) })
 	if len(paths) == 0 {
 		return nil
@@ -107,28 +107,28 @@ func (p *Run) vouch(files []ckpt.FileEntry) error {
 		err = store.WriteRecord(p.opts.fs, p.ownFilesPath(), &ownFiles{ownFilesFormat, control.Inode(st), append(known, paths...)})
 	}
 	if err != nil {
-		clear(p.vouched)
+		clear(p.recordedFiles)
 		return fmt.Errorf("recording the files of the run: %w", err)
 	}
 	return nil
 }
 
-// trusted returns an error if a checkpoint names a file to be changed that Restore
+// checkOutsideFiles returns an error if a checkpoint names a file to be changed that Restore
 // may not change. It comes before any is opened.
-func (p *Run) trusted() error {
-	if p.restored || p.files.moved || !p.realFiles() || p.opts.OutsideFiles || os.Getenv(EnvOutside) != "" {
+func (p *Run) checkOutsideFiles() error {
+	if p.restored || p.files.migrated || !p.realFiles() || p.opts.OutsideFiles || os.Getenv(EnvOutside) != "" {
 		return nil
 	}
 	var errs []error
 	for _, o := range p.files.saved {
-		if _, ok := o.stream(); ok || o.entry.Mode == "r" || !o.fresh || o.entry.Path == stdoutPath {
+		if _, ok := o.stream(); ok || o.entry.Mode == "r" || !o.unclaimed || o.entry.Path == stdoutPath {
 			continue
 		}
 		path, ok := outside(o.entry.Path)
-		if !ok || slices.Contains(p.known(), path) {
+		if !ok || slices.Contains(p.recordedPaths(), path) {
 			continue
 		}
-		errs = append(errs, misfit(fmt.Sprintf("the checkpoint names %s as a file to be cut back and written, which is outside the working directory, and the program has not opened it: the checkpoint comes from elsewhere. If you trust it, set Options.OutsideFiles or %s=1", path, EnvOutside)))
+		errs = append(errs, fileMismatch(fmt.Sprintf("the checkpoint names %s as a file to be cut back and written, which is outside the working directory, and the program has not opened it: the checkpoint comes from elsewhere. If you trust it, set Options.OutsideFiles or %s=1", path, EnvOutside)))
 	}
 	return errors.Join(errs...)
 }

@@ -24,25 +24,25 @@ type holder struct {
 func TestHandles(t *testing.T) {
 	dir := t.TempDir()
 	p := open(t, dir)
-	p.Handles()
+	p.ProtectHandles()
 	h := holder{p, p.World(), 7}
 	Protect(p, "holder", &h)
 	restore(t, p, false)
-	if err := p.Lend(Options{EveryPoints: 3}, false); err != nil {
+	if err := p.Adopt(Options{EveryPoints: 3}, false); err != nil {
 		t.Fatal(err)
 	}
 	checkpoint(t, p)
 	p.Finish()
-	if err := p.Close(); err != nil || p.closed || p.done {
+	if err := p.Close(); err != nil || p.closed || p.finished {
 		t.Error("a program has ended a run that was lent to it:", err)
 	}
-	if !p.Return() {
+	if !p.Release() {
 		t.Error("ranks are lost")
 	}
 	closeRun(t, p)
 
 	q := open(t, dir)
-	q.Handles()
+	q.ProtectHandles()
 	h = holder{}
 	Protect(q, "holder", &h)
 	restore(t, q, true)
@@ -66,7 +66,7 @@ func TestHandles(t *testing.T) {
 func TestLend(t *testing.T) {
 	const n, points = 3, 12
 	for _, spatial := range []bool{false, true} {
-		var sets atomic.Int64
+		var indices atomic.Int64
 		refused := errors.New("not here")
 		var refuse atomic.Bool
 		errs := newCrew(n, mem.Options{}).run(Options{Dir: t.TempDir(), OnCopy: func() error {
@@ -80,8 +80,8 @@ func TestLend(t *testing.T) {
 			if _, err := p.Restore(context.Background()); err != nil {
 				return err
 			}
-			o := Options{EveryPoints: 4, SafePoints: spatial, OnSaved: func(CheckpointInfo) { sets.Add(1) }}
-			if err := p.Lend(o, false); err != nil {
+			o := Options{EveryPoints: 4, SafePoints: spatial, OnSaved: func(CheckpointInfo) { indices.Add(1) }}
+			if err := p.Adopt(o, false); err != nil {
 				return err
 			}
 			for x = 1; x <= points; x++ {
@@ -89,7 +89,7 @@ func TestLend(t *testing.T) {
 					return err
 				}
 				if x%4 == 0 { // else a newer set may overtake it, and is told of alone
-					if err := p.team.await(context.Background(), p.saving.Index); err != nil {
+					if err := p.peers.await(context.Background(), p.current.Index); err != nil {
 						return err
 					}
 				}
@@ -101,7 +101,7 @@ func TestLend(t *testing.T) {
 			if err := p.Checkpoint(context.Background()); !errors.Is(err, ErrNotSaved) {
 				return fmt.Errorf("a set was taken though it was refused: %v", err)
 			}
-			if !p.Return() {
+			if !p.Release() {
 				return errors.New("ranks are lost")
 			}
 			p.Finish()
@@ -110,7 +110,7 @@ func TestLend(t *testing.T) {
 		if err := errors.Join(errs...); err != nil {
 			t.Fatal(err)
 		}
-		if got := sets.Load(); got != n*points/4 {
+		if got := indices.Load(); got != n*points/4 {
 			t.Errorf("spatial %v: %d files of sets, and %d points on %d ranks with a set at each fourth", spatial, got, points, n)
 		}
 	}
@@ -118,8 +118,8 @@ func TestLend(t *testing.T) {
 		if _, err := p.Restore(context.Background()); err != nil {
 			return err
 		}
-		err := p.Lend(Options{EveryPoints: 1 + p.Rank()}, false)
-		p.Return()
+		err := p.Adopt(Options{EveryPoints: 1 + p.Rank()}, false)
+		p.Release()
 		return err
 	})
 	if err := errors.Join(errs...); err == nil || !strings.Contains(err.Error(), "must be the same on all ranks") {

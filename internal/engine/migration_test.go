@@ -36,7 +36,7 @@ type stage struct {
 	errs  []error
 	ended chan struct{} // closed by end1 when a rank has finished
 	end1  func()
-	told  func(id uint64) error // after Gather; an error calls the move off
+	told  func(id uint64) error // after Allgather; an error calls the move off
 	out   string                // standard output of ranks, for newcomers
 }
 
@@ -73,15 +73,15 @@ func (s *stage) enter(rank int, m *control.Move) *actor {
 	a := &actor{rank: rank, conn: control.New(theirs)}
 	w := s.launch
 	w.Rank, w.Move = rank, m
-	seat := &seat{Welcome: w, ctl: supervised(control.New(mine))}
-	seat.meet = seat.ctl.exchange
+	id := &identity{Welcome: w, supervisor: supervised(control.New(mine))}
+	id.exchange = id.supervisor.exchange
 	if m != nil {
-		seat.Host, seat.Stdout = fmt.Sprintf("host %d", m.ID), s.out
+		id.Host, id.Stdout = fmt.Sprintf("host %d", m.ID), s.out
 	}
 	go s.listen(a)
 	run := func() {
 		o := s.opts
-		o.seat, o.Signals = seat, map[os.Signal]SignalAction{}
+		o.identity, o.Signals = id, map[os.Signal]SignalAction{}
 		p, err := Open(context.Background(), o)
 		if err == nil {
 			err = s.program(p)
@@ -219,7 +219,7 @@ func (s *stage) move(ranks []int, rounds int, whether func() bool) error {
 			others = append(others, a)
 		}
 	}
-	cards := slices.Clone(s.cards)
+	endpoints := slices.Clone(s.cards)
 	gathered := false
 	err := func() error {
 		here, err := s.await(m.ID, newcomers, new(control.Listening))
@@ -228,7 +228,7 @@ func (s *stage) move(ranks []int, rounds int, whether func() bool) error {
 		}
 		for i, a := range newcomers {
 			listening := here[a].(*control.Listening)
-			cards[a.rank] = listening.Endpoint
+			endpoints[a.rank] = listening.Endpoint
 			sources[i].conn.Send(&control.Precopy{Move: control.Move{ID: m.ID, Rounds: rounds, Chunk: m.Chunk}, Addresses: listening.Addresses})
 		}
 		if _, err := s.await(m.ID, sources, new(control.Precopied)); err != nil {
@@ -237,7 +237,7 @@ func (s *stage) move(ranks []int, rounds int, whether func() bool) error {
 		gathered = true
 		fresh := make([][]byte, s.n)
 		for _, a := range newcomers {
-			fresh[a.rank] = cards[a.rank]
+			fresh[a.rank] = endpoints[a.rank]
 		}
 		for _, a := range old {
 			a.conn.Send(&control.Pause{Move: *m, Endpoints: fresh})
@@ -269,12 +269,12 @@ func (s *stage) move(ranks []int, rounds int, whether func() bool) error {
 	}
 	s.mu.Lock()
 	for i, a := range newcomers {
-		s.ranks[a.rank], s.cards[a.rank] = a, cards[a.rank]
+		s.ranks[a.rank], s.cards[a.rank] = a, endpoints[a.rank]
 		sources[i].left = true
 	}
 	s.mu.Unlock()
 	for _, a := range append(newcomers, others...) {
-		a.conn.Send(&control.Switch{Move: *m, OK: true, Endpoints: cards})
+		a.conn.Send(&control.Switch{Move: *m, OK: true, Endpoints: endpoints})
 	}
 	_, err = s.await(m.ID, append(newcomers, others...), new(control.Linked))
 	return err

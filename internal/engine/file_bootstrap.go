@@ -8,23 +8,23 @@ import (
 	"time"
 )
 
-// folderMeeting lets ranks exchange cards through a folder that all of them
+// fileBootstrap lets ranks exchange cards through a folder that all of them
 // see: each round every rank writes a file, and reads those of the others.
-type folderMeeting struct {
+type fileBootstrap struct {
 	dir        string
 	rank, size int
 	round      int
 }
 
-// lookAgain is the time between two looks at a folder of which no event can
+// pollInterval is the time between two looks at a folder of which no event can
 // be awaited, as it may lie on another host.
-const lookAgain = 20 * time.Millisecond
+const pollInterval = 20 * time.Millisecond
 
-func (m *folderMeeting) path(round, rank int) string {
+func (m *fileBootstrap) path(round, rank int) string {
 	return filepath.Join(m.dir, fmt.Sprintf("%d-%04d", round, rank))
 }
 
-func (m *folderMeeting) exchange(ctx context.Context, card []byte) ([][]byte, error) {
+func (m *fileBootstrap) exchange(ctx context.Context, endpoint []byte) ([][]byte, error) {
 	m.round++
 	if err := os.MkdirAll(m.dir, 0o700); err != nil {
 		return nil, err
@@ -37,25 +37,25 @@ func (m *folderMeeting) exchange(ctx context.Context, card []byte) ([][]byte, er
 	}
 	mine := m.path(m.round, m.rank)
 	tmp := mine + ".tmp"
-	if err := os.WriteFile(tmp, card, 0o600); err != nil {
+	if err := os.WriteFile(tmp, endpoint, 0o600); err != nil {
 		return nil, err
 	}
 	if err := os.Rename(tmp, mine); err != nil {
 		return nil, err
 	}
-	cards := make([][]byte, m.size)
-	for r := range cards {
+	endpoints := make([][]byte, m.size)
+	for r := range endpoints {
 		for {
 			c, err := os.ReadFile(m.path(m.round, r))
 			if err == nil {
-				cards[r] = c
+				endpoints[r] = c
 				break
 			}
 			if !os.IsNotExist(err) {
 				return nil, err
 			}
 			select {
-			case <-time.After(lookAgain):
+			case <-time.After(pollInterval):
 			case <-ctx.Done():
 				return nil, fmt.Errorf("rank %d did not come to %s: %w", r, m.dir, ctx.Err())
 			}
@@ -65,5 +65,5 @@ func (m *folderMeeting) exchange(ctx context.Context, card []byte) ([][]byte, er
 	if m.round > 1 {
 		os.Remove(m.path(m.round-1, m.rank))
 	}
-	return cards, nil
+	return endpoints, nil
 }

@@ -1,0 +1,414 @@
+package engine
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"net"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/cairnrun/cairn/internal/ckpt"
+	"github.com/cairnrun/cairn/internal/control"
+	"github.com/cairnrun/cairn/internal/coord"
+	"github.com/cairnrun/cairn/internal/graph"
+	"github.com/cairnrun/cairn/internal/migrate"
+	"github.com/cairnrun/cairn/internal/p2p"
+	"github.com/cairnrun/cairn/internal/step"
+)
+
+// A rank moves: its state goes to a process on another host, the newcomer,
+// which takes its place among the ranks (docs/migration.md). Here is what the
+// ranks do; the supervisor decides.
+
+// migration is a rank's part in the moves of its run.
+type migration struct {
+	mu        sync.Mutex
+	changed   chan struct{} // closed when something below is new
+	plans     map[uint64]*control.Move
+	decisions map[uint64]*control.Switch
+	outgoing  *outgoing // this rank is to leave
+	source    net.Conn  // of a newcomer: its source
+	ended     error     // there are no more moves
+
+	spawning sync.Mutex // held while the MPI library starts a process
+}
+
+// outgoing is the way from a source to its newcomer.
+type outgoing struct {
+	id        uint64
+	stream    *migrate.Source
+	collector graph.Collector
+	images    chan chan error // a point is to hand over the image, and tell when it has
+	sent      int64           // ahead
+	rounds    int
+	cancel    context.CancelCauseFunc
+}
+
+// handoff is what a newcomer has to know besides the state of the program.
+type handoff struct {
+	Identity  runID        `json:"identity"`
+	Ledger    p2p.Counters `json:"ledger"`
+	Node      []byte       `json:"node"`      // of coord
+	Exchanges uint64       `json:"exchanges"` // exchanges of endpoints so far
+	Next      uint64       `json:"next"`      // set
+	Safe      uint64       `json:"safe"`
+	Damaged   []uint64     `json:"damaged"` // sets that do not count as kept
+	Aside     []uint64     `json:"aside"`   // … and are not removed
+	Left      int          `json:"left"`    // points until a checkpoint is due by count
+	Late      string       `json:"late"`
+	// Due is how long it is until the next checkpoint is.
+	Due time.Duration `json:"due"`
+}
+
+func (v *migration) notify() {
+	if v.changed != nil {
+		close(v.changed)
+		v.changed = nil
+	}
+}
+
+// await waits until f, which is called with the lock held, says so.
+func (v *migration) await(ctx context.Context, f func() bool) error {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	for {
+		if f() {
+			return nil
+		}
+		if v.ended != nil {
+			return v.ended
+		}
+		if v.changed == nil {
+			v.changed = make(chan struct{})
+		}
+		c := v.changed
+		v.mu.Unlock()
+		select {
+		case <-c:
+		case <-ctx.Done():
+			v.mu.Lock()
+			return ctx.Err()
+		}
+		v.mu.Lock()
+	}
+}
+
+// decision waits for what the supervisor decides about a move.
+func (v *migration) decision(ctx context.Context, id uint64) (m *control.Switch, err error) {
+	err = v.await(ctx, func() bool {
+		m = v.decisions[id]
+		return m != nil
+	})
+	return m, err
+}
+
+// handleMove takes in what the supervisor says about a move.
+func (p *Run) handleMove(m control.Message) {
+	if m, ok := m.(*control.Pause); ok && p.identity.Size > 1 && m.Endpoints != nil && !slices.Contains(m.Ranks, p.identity.Rank) {
+		if err := p.peers.engine.Reaches(m.Endpoints); err != nil { // it has a lock that comes before the mover's
+			p.moveFailed(m.ID, err)
+		}
+	}
+	v := &p.migration
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if v.plans == nil {
+		v.plans, v.decisions = make(map[uint64]*control.Move), make(map[uint64]*control.Switch)
+	}
+	switch m := m.(type) {
+	case *control.Precopy:
+		ctx, cancel := context.WithCancelCause(context.Background())
+		l := &outgoing{id: m.ID, images: make(chan chan error, 1), cancel: cancel}
+		v.outgoing = l
+		if v.ended != nil {
+			cancel(v.ended)
+		}
+		go p.precopy(ctx, l, m)
+	case *control.Pause:
+		// Ranks may still have to be held for one that was called off.
+		maps.DeleteFunc(v.decisions, func(id uint64, _ *control.Switch) bool { return v.plans[id] == nil })
+		v.plans[m.ID] = &m.Move
+		if p.identity.Size > 1 && p.identity.Rank == 0 {
+			go p.peers.requestMove(m.ID)
+		}
+	case *control.Switch:
+		v.decisions[m.ID] = m
+		if !m.OK && v.outgoing != nil && v.outgoing.id == m.ID {
+			v.outgoing.close(errMoveCanceled)
+			v.outgoing = nil
+		}
+	}
+	v.notify()
+	p.wakePoint()
+	if p.identity.Size > 1 { // alone, World may make a team at any time
+		p.peers.engine.Wake()
+	}
+}
+
+// end says why there are no more moves.
+func (v *migration) end(why error) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.ended = why
+	if v.outgoing != nil {
+		v.outgoing.close(why)
+	}
+	v.notify()
+}
+
+// moveFailed tells the supervisor that a move can't be.
+func (p *Run) moveFailed(id uint64, err error) {
+	p.identity.supervisor.send(&control.MoveFailed{Move: id, Error: fmt.Sprintf("rank %d: %v", p.identity.Rank, err)})
+}
+
+func moveOptions(m *control.Move, s *identity) migrate.Options {
+	return migrate.Options{Rank: s.Rank, Ranks: s.Size, BatchSize: m.Chunk, Sequential: m.Sequential, Files: m.Files}
+}
+
+// moveSecret is what a source and its newcomer prove to each other that they know.
+func (s *identity) moveSecret(id uint64) []byte {
+	return control.Derive(s.Secret, fmt.Sprintf("move %d of rank %d", id, s.Rank))
+}
+
+// requestMove asks all ranks to be held together.
+func (t *peers) requestMove(id uint64) {
+	e := t.engine
+	e.Lock()
+	defer e.Unlock()
+	if t.node == nil {
+		t.earlyMoves = append(t.earlyMoves, id)
+		return
+	}
+	t.nextCheck.Store(0)
+	t.node.AskMove(id)
+	t.act()
+}
+
+// move is what this rank does while all are held for a move, see coord.Move.
+// The engine's lock is not held.
+func (t *peers) move(ctx context.Context, a *coord.Move) error {
+	p, e := t.run, t.engine
+	ctx = context.WithoutCancel(ctx)
+	plan, err := t.planOf(a.ID)
+	if err != nil {
+		return err
+	}
+	e.Lock()
+	err = e.Detach(ctx, plan.Ranks)
+	e.Unlock()
+	if err != nil {
+		return err
+	}
+	mine := slices.Contains(plan.Ranks, e.Rank())
+	if mine {
+		p.identity.supervisor.send(&control.Paused{Move: a.ID})
+		if stats, err := p.sendFinalCopy(ctx, plan, a); err != nil {
+			p.moveFailed(a.ID, err)
+		} else {
+			p.identity.supervisor.send(&control.Sent{Move: a.ID, Stats: stats})
+		}
+	}
+	verdict, err := t.decisionOn(a.ID)
+	p.migration.forget(a.ID)
+	switch {
+	case err != nil:
+		return err
+	case !verdict.OK:
+		p.cancelMove(a.ID)
+		e.Lock()
+		e.Reattach(plan.Ranks)
+	case mine:
+		p.handOver(a.ID)
+	default:
+		if err := e.Relink(ctx, plan.Ranks, verdict.Endpoints); err != nil {
+			return err
+		}
+		p.identity.supervisor.send(&control.Linked{Move: a.ID})
+		e.Lock()
+	}
+	defer e.Unlock()
+	t.paused = false // the node may hold it again at once
+	e.Continue(false)
+	t.nextCheck.Store(0)
+	err = t.node.Moved(a.ID)
+	t.act()
+	return err
+}
+
+// planOf waits for the supervisor's word on who moves, and serves the others
+// meanwhile; so does decisionOn.
+func (t *peers) planOf(id uint64) (plan *control.Move, err error) {
+	err = t.serveUntil(func(v *migration) bool {
+		plan = v.plans[id]
+		return plan != nil
+	})
+	return plan, err
+}
+
+func (t *peers) decisionOn(id uint64) (m *control.Switch, err error) {
+	err = t.serveUntil(func(v *migration) bool {
+		m = v.decisions[id]
+		return m != nil
+	})
+	return m, err
+}
+
+func (t *peers) serveUntil(f func(v *migration) bool) error {
+	v := &t.run.migration
+	t.engine.Lock()
+	defer t.engine.Unlock()
+	return t.engine.Serve(func() bool {
+		v.mu.Lock()
+		defer v.mu.Unlock()
+		return f(v)
+	})
+}
+
+// sendFinalCopy sends the rest of the state to the newcomer.
+func (p *Run) sendFinalCopy(ctx context.Context, plan *control.Move, a *coord.Move) (*control.MoveStats, error) {
+	v := &p.migration
+	v.mu.Lock()
+	l := v.outgoing
+	ready := l != nil && l.id == plan.ID && l.stream != nil
+	v.mu.Unlock()
+	if !ready {
+		return nil, errors.New("there is no connection to the process that is to take its place")
+	}
+	if err := p.awaitWriter(ctx); err != nil {
+		return nil, err
+	}
+	if p.identity.Size > 1 {
+		p.peers.takeCommitted()
+	}
+	h := handoff{Identity: p.runID, Exchanges: p.identity.supervisor.exchangeCount(), Next: p.saver.Next(), Safe: p.lastCommitted}
+	h.Left, h.Late = p.pointsLeft, p.deferredReason
+	for n, bad := range p.damaged {
+		if bad {
+			h.Damaged = append(h.Damaged, n)
+		} else {
+			h.Aside = append(h.Aside, n)
+		}
+	}
+	if p.timer != nil {
+		h.Due = max(time.Until(p.dueAt), time.Millisecond)
+	}
+	note := ckpt.Note{Points: p.points, Reason: "move"}
+	if t := p.peers; t != nil {
+		t.captureInflight(&note, &coord.Save{Point: a.Point, Due: t.inflight.Due})
+		e := t.engine
+		e.Lock()
+		h.Ledger = e.Counters()
+		if t.node != nil {
+			h.Node = t.node.Export()
+		}
+		e.Unlock()
+	}
+	if p.opts.OnCopy != nil {
+		if err := p.opts.OnCopy(); err != nil {
+			return nil, err
+		}
+	}
+	img, err := p.image(&l.collector)
+	if err != nil {
+		return nil, err
+	}
+	if p.peers != nil {
+		if err := p.peers.checkPending(false); err != nil {
+			return nil, err
+		}
+	}
+	files, err := p.files.entries()
+	if err != nil {
+		return nil, err
+	}
+	extra, err := json.Marshal(h)
+	if err != nil {
+		return nil, err
+	}
+	step.At("migrate.copied")
+	s, err := l.stream.Finish(ctx, img, files, note, extra)
+	if err != nil {
+		return nil, err
+	}
+	s.Precopied, s.Rounds = l.sent, l.rounds
+	return &s, nil
+}
+
+// forget drops what is known of a move that is decided.
+func (v *migration) forget(id uint64) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	delete(v.plans, id)
+	delete(v.decisions, id)
+}
+
+// cancelMove ends a move that is not to be.
+func (p *Run) cancelMove(id uint64) {
+	v := &p.migration
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if l := v.outgoing; l != nil && l.id == id {
+		l.close(errMoveCanceled)
+		v.outgoing = nil
+	}
+}
+
+// handOver ends this process's part in the run: the newcomer has it. It gives up
+// what there can be only one of, and does nothing any more; whoever started it
+// kills it.
+func (p *Run) handOver(id uint64) {
+	if p.timer != nil {
+		p.timer.Stop()
+	}
+	if p.reporting != nil {
+		close(p.reporting)
+	}
+	step.At("migrate.source")
+	p.saver.CloseAtExit()
+	err := p.dir.Close()
+	if err != nil {
+		p.log.Warn("cairn: the checkpoint folder of a rank that has moved could not be closed", "error", err)
+	}
+	p.identity.supervisor.send(&control.HandedOver{Move: id})
+	select {}
+}
+
+// moveSingle is a point of a run of one rank that is to move.
+func (p *Run) moveSingle(ctx context.Context) error {
+	v := &p.migration
+	v.mu.Lock()
+	var plan *control.Move
+	for id, m := range v.plans {
+		if v.decisions[id] == nil {
+			plan = m
+		} else {
+			delete(v.plans, id)
+		}
+	}
+	v.mu.Unlock()
+	if plan == nil || p.saver.Busy() { // its outcome rouses the next point
+		return nil
+	}
+	ctx = context.WithoutCancel(ctx)
+	p.identity.supervisor.send(&control.Paused{Move: plan.ID})
+	if by := p.stop.Load(); by != nil {
+		p.moveFailed(plan.ID, fmt.Errorf("the program is to stop: %s", *by))
+	} else if stats, err := p.sendFinalCopy(ctx, plan, new(coord.Move)); err != nil {
+		p.moveFailed(plan.ID, err)
+	} else {
+		p.identity.supervisor.send(&control.Sent{Move: plan.ID, Stats: stats})
+	}
+	verdict, err := v.decision(ctx, plan.ID)
+	if err != nil {
+		return fmt.Errorf("cairn: %w; end the program: it is started again from its last set", err)
+	}
+	if verdict.OK {
+		p.handOver(plan.ID)
+	}
+	p.cancelMove(plan.ID)
+	return nil
+}

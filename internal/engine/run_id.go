@@ -1,0 +1,173 @@
+package engine
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/cairnrun/cairn/internal/ckpt"
+	"github.com/cairnrun/cairn/internal/store"
+	"github.com/cairnrun/cairn/mpi"
+)
+
+// runID says what the files of a checkpoint belong to. Every file carries
+// it, and every restore compares it: so files that were exchanged, of ranks, of
+// checkpoints, of two runs of one program, or of two starts of one run, are
+// found, and never loaded as a mixture.
+type runID struct {
+	Run     string // of the run, as long as it lasts; also in DIR/run-id
+	Attempt string // of this start of its ranks
+}
+
+// findRunID finds out which run the directory's checkpoints belong to: DIR/run-id
+// says so, or all checkpoints themselves where that file is missing or damaged.
+// All ranks come to the same conclusion.
+func (p *Run) findRunID(indices []uint64) error {
+	mine, err := p.ownRunID(indices)
+	if p.identity.Size == 1 {
+		p.runID.Run = mine.name()
+		return err
+	}
+	t := p.peers
+	if _, err := t.agree(err); err != nil {
+		return err
+	}
+	all := make([]recordedID, t.world.Size())
+	if err := mpi.Allgather(t.world, []recordedID{mine}, all); err != nil {
+		return err
+	}
+	best := 0
+	for r := range all {
+		if all[r].From > all[best].From {
+			best = r
+		}
+	}
+	for r := range all {
+		if all[r].From == all[best].From && all[r].Run != all[best].Run {
+			return fmt.Errorf("%w: the checkpoint directory of rank %d is that of run %s, and that of rank %d is that of run %s: start all ranks with the directories of one run", ErrMismatch, best, all[best].name(), r, all[r].name())
+		}
+	}
+	p.runID.Run = all[best].name()
+	return nil
+}
+
+// recordedID is the identity that a rank finds in its directory.
+type recordedID struct {
+	From int32 // where: the larger, the better
+	Run  [32]byte
+}
+
+const (
+	fromNothing     = iota // there are no checkpoints that can be read
+	fromCheckpoints        // their headers say so
+	fromRecord             // run-id says so
+)
+
+func (r *recordedID) name() string {
+	if r.Run == [32]byte{} {
+		return ""
+	}
+	return string(r.Run[:])
+}
+
+// ownRunID looks into this rank's directory.
+func (p *Run) ownRunID(indices []uint64) (r recordedID, err error) {
+	id, err := p.dir.ID()
+	switch {
+	case errors.Is(err, store.ErrDamaged):
+		p.log.Warn("cairn: the identity of the run is taken from its checkpoints", "error", err)
+	case err != nil:
+		return r, err
+	case id != "":
+		r.From = fromRecord
+		copy(r.Run[:], id)
+		return r, nil
+	}
+	first := uint64(0)
+	for _, n := range indices {
+		s, err := ckpt.Open(p.dir.FS(), p.dir.File(n))
+		if err != nil {
+			continue // whoever loads it says more
+		}
+		run := s.Header.Run
+		s.Close()
+		switch {
+		case r.From == fromNothing:
+			first, r.From = n, fromCheckpoints
+			copy(r.Run[:], run)
+		case run != r.name():
+			return r, fmt.Errorf("%s: %w: checkpoint %d is of run %q, checkpoint %d of run %q, and the file run-id, which says whose directory this is, is not there: move the checkpoints of the other run away", p.dir.Path(), ErrMismatch, first, r.name(), n, run)
+		}
+	}
+	return r, nil
+}
+
+// settleRunID gives the run its identity, a new one if nothing was restored, and
+// records it. All ranks have the same when it returns.
+func (p *Run) settleRunID(restored bool) error {
+	renew := !restored || p.runID.Run == ""
+	if renew {
+		p.runID.Run = store.NewID()
+	}
+	p.runID.Attempt = store.NewID()
+	var err error
+	if p.identity.Rank == 0 { // before the others, which may see the same directory
+		if err = p.recordRunID(); err != nil && renew { // the one that is there will do
+			p.runID.Run, err = p.dir.ID()
+		}
+	}
+	if p.identity.Size == 1 {
+		return err
+	}
+	t := p.peers
+	if _, err = t.agree(err); err != nil {
+		return err
+	}
+	var both [64]byte
+	copy(both[:32], p.runID.Run)
+	copy(both[32:], p.runID.Attempt)
+	if err := mpi.Bcast(t.world, both[:], 0); err != nil {
+		return err
+	}
+	p.runID = runID{string(both[:32]), string(both[32:])}
+	_, err = t.agree(p.recordRunID())
+	return err
+}
+
+// recordRunID writes DIR/run-id unless it says so already. That there is
+// none, on a full disk, is no error: the checkpoints' files say it as well.
+func (p *Run) recordRunID() error {
+	old, err := p.dir.ID()
+	if err == nil && old == p.runID.Run {
+		return nil
+	}
+	if err = p.dir.SetID(p.runID.Run); err == nil {
+		return nil
+	}
+	if now, rerr := p.dir.ID(); rerr == nil && now == p.runID.Run || old == "" {
+		p.log.Warn("cairn: the identity of the run could not be recorded", "error", err)
+		return nil
+	}
+	return err
+}
+
+// sameAttempt makes sure that all ranks' files of a checkpoint are of the same
+// start of the run, and the one that the recovery line names. It returns what
+// agree does.
+func (t *peers) sameAttempt(s *ckpt.File) (worst int, err error) {
+	var mine [32]byte
+	copy(mine[:], s.Header.Attempt)
+	all := make([][32]byte, t.world.Size())
+	if err := mpi.Allgather(t.world, [][32]byte{mine}, all); err != nil {
+		return 0, err
+	}
+	if mine != all[0] {
+		err = fmt.Errorf("%s: %w: it was saved by another start of the run than rank 0's file of checkpoint %d: they do not belong together", s.Path, ErrCorrupt, s.Header.Index)
+	}
+	if t.engine.Rank() == 0 {
+		l, lerr := t.run.dir.Line()
+		if lerr == nil && l.Index == s.Header.Index && l.Attempt != s.Header.Attempt {
+			err = fmt.Errorf("%s: %w: it was saved by another start of the run than checkpoint %d, which all ranks had", s.Path, ErrCorrupt, l.Index)
+		}
+	}
+	return t.agree(err)
+}
