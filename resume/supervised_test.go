@@ -75,9 +75,9 @@ func TestOtherInputSupervised(t *testing.T) {
 	write(t, in, inputText)
 	write(t, filepath.Join(dir, "data"), dataText)
 	start := func(stdin string, env ...string) (int, string) {
-		cmd, text := supervised(t, dir, "--every-points", "1", "--retries", "0", "--distrust", "1", path, "reading")
+		cmd, text := supervised(t, dir, "--every-points", "1", "--retries", "0", "--quarantine", "1", path, "reading")
 		if len(env) == 0 {
-			cmd, text = supervised(t, dir, "--every-points", "1", "--distrust", "1", path, "reading")
+			cmd, text = supervised(t, dir, "--every-points", "1", "--quarantine", "1", path, "reading")
 		}
 		cmd.Env = append(os.Environ(), env...)
 		if stdin != "" {

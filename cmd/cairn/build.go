@@ -20,17 +20,19 @@ import (
 func buildCommand(c *call) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "build [flags] [PACKAGE]",
-		Short: "build a Go program that can be restarted where it was",
-		Long: `Builds a Go program as it is, without changes to its source: Cairn finds the
-loops in which its work is done ('cairn explain' shows them), and builds it so
-that checkpoints can be taken there and the program goes on from them. Nothing
-in the source's folders is changed.
-PACKAGE is as for go build: a folder, an import path or files, here if left out.
-It must be one program. The go command is needed, of version 1.26 or newer.
+		Short: "build a Go program with checkpointing",
+		Long: `Builds a Go program with checkpointing, without changes to its source. Cairn finds
+the loops that do the work ('cairn explain' shows them) and builds the program so
+that checkpoints can be taken there and the program can resume from them. Nothing
+in the source's directories is changed.
 
-The program runs as the plain one would; 'cairn run' saves it and brings it
-back. 'cairn run PACKAGE' does both at once.`,
-		Example: `  cairn build                                      # the program in this folder
+PACKAGE is as for go build: a directory, an import path or files; the current
+directory if left out. It must be one program. The go command is needed, version
+1.26 or newer.
+
+The program runs as the plain one would. 'cairn run' takes its checkpoints and
+restarts it; 'cairn run PACKAGE' builds and runs in one step.`,
+		Example: `  cairn build                                      # the program in this directory
   cairn build -o sim ./cmd/sim && cairn run ./sim  # build it, then run it
   cairn build --race --tags big ./sim              # with flags of go build`,
 		Annotations:       map[string]string{exitCodes: sourceExits},
@@ -40,8 +42,8 @@ back. 'cairn run PACKAGE' does both at once.`,
 	f := cmd.Flags()
 	var m makeFlags
 	m.declare(f)
-	ranks := f.IntP("ranks", "n", 0, "ranks of the run, `N`, if it has several; 0: 2, 3 or 4")
-	out := f.StringP("output", "o", "", "write the program to `FILE` (default: here, under its name)")
+	ranks := f.IntP("ranks", "n", 0, "check messages for `N` ranks; 0: for 2, 3 and 4")
+	out := f.StringP("output", "o", "", "write the program to `FILE` (default: its name, in the current directory)")
 	cmd.RunE = c.does(func(ctx context.Context, c *call) error {
 		o, err := m.options(f)
 		if err != nil {
@@ -75,44 +77,44 @@ back. 'cairn run PACKAGE' does both at once.`,
 	return cmd
 }
 
-// What to do where something can't be written.
+// What to do if something cannot be written.
 const (
-	otherName = "give another name with -o FILE"
-	otherRun  = "put the run's folder elsewhere with --run FOLDER"
+	otherName = "choose another file with -o FILE"
+	otherRun  = "choose another run directory with --run DIRECTORY"
 )
 
 // buildDocument is what build --json prints.
 type buildDocument struct {
 	Program string              `json:"program"`
 	Points  []explain.PointInfo `json:"points"`
-	Before  bool                `json:"before"` // nothing had changed
+	Cached  bool                `json:"cached"` // it was built before, and nothing has changed
 }
 
-// makeFlags are the flags by which programs are made.
+// makeFlags are the flags for building programs.
 type makeFlags struct {
 	tags, take, profile string
 }
 
-// goFlags are those of go build that can be given, with what help says of them.
+// goFlags are the flags of go build that are passed on, with their help.
 var goFlags = []struct{ name, usage string }{
 	{"ldflags", "`ARGS` for go tool link"},
 	{"gcflags", "`ARGS` for go tool compile"},
 	{"asmflags", "`ARGS` for go tool asm"},
 	{"buildmode", "`MODE`: exe or pie"},
-	{"buildvcs", "whether to note the state of version control: `WHEN` is true, false or auto"},
-	{"mod", "`MODE` of modules: readonly, vendor or mod"},
-	{"modfile", "`FILE` to read in place of go.mod"},
-	{"pgo", "`FILE` with a profile to compile by, or off"},
+	{"buildvcs", "stamp the binary with version control information: `WHEN` is true, false or auto"},
+	{"mod", "module download `MODE`: readonly, vendor or mod"},
+	{"modfile", "read `FILE` in place of go.mod"},
+	{"pgo", "`FILE` with a profile for the Go compiler, or off"},
 	{"p", "run `N` compilers at a time"},
 }
 
 var goBools = []struct{ name, usage string }{
 	{"race", "build with the race detector"},
-	{"trimpath", "leave the names of folders out of the program"},
+	{"trimpath", "remove the paths of directories from the program"},
 	{"x", "show the commands of go build"},
 }
 
-// declare declares all of them.
+// declare declares all flags.
 func (m *makeFlags) declare(f *pflag.FlagSet) {
 	m.declareFew(f)
 	for _, g := range goFlags {
@@ -123,7 +125,7 @@ func (m *makeFlags) declare(f *pflag.FlagSet) {
 	}
 }
 
-// shorthand is a name of one letter, for which one dash is usual.
+// shorthand returns a name of one letter, which users write with one dash.
 func shorthand(name string) string {
 	if len(name) == 1 {
 		return name
@@ -131,14 +133,14 @@ func shorthand(name string) string {
 	return ""
 }
 
-// declareFew declares those that run has too.
+// declareFew declares those that run has, too.
 func (m *makeFlags) declareFew(f *pflag.FlagSet) {
-	f.StringVar(&m.tags, "tags", "", "build tags, `LIST` with commas between")
-	f.StringVar(&m.take, "take", "", "`FUNCTIONS` with commas between: dynamic calls that may lead to them lead nowhere else")
-	f.StringVar(&m.profile, "cpuprofile", "", "a CPU profile of a run, `FILE`: it decides where points are, in place of a count")
+	f.StringVar(&m.tags, "tags", "", "build tags, `LIST` separated by commas")
+	f.StringVar(&m.take, "take", "", "assume that dynamic calls which may reach these `FUNCTIONS` (separated by commas) reach only them")
+	f.StringVar(&m.profile, "cpuprofile", "", "choose points by the CPU profile in `FILE`, not by counting statements")
 }
 
-// samples reads a profile.
+// samples reads a CPU profile; it returns nil without one.
 func samples(profile string) (*explain.Samples, error) {
 	if profile == "" {
 		return nil, nil
@@ -154,7 +156,7 @@ func samples(profile string) (*explain.Samples, error) {
 	return s, nil
 }
 
-// options are what flags that were given say.
+// options returns what the flags say.
 func (m *makeFlags) options(f *pflag.FlagSet) (golang.MakeOptions, error) {
 	var o golang.MakeOptions
 	var err error
@@ -177,7 +179,7 @@ func (m *makeFlags) options(f *pflag.FlagSet) (golang.MakeOptions, error) {
 	return o, nil
 }
 
-// makeProgram makes the program of patterns and shows what is done.
+// makeProgram builds the program that patterns name, and shows the steps.
 func makeProgram(ctx context.Context, c *call, patterns []string, o golang.MakeOptions) (*golang.Made, error) {
 	r := &reporter{to: c.stderr, quiet: c.quiet, about: named(patterns), every: 10 * time.Second}
 	defer r.start()()
@@ -189,7 +191,7 @@ func makeProgram(ctx context.Context, c *call, patterns []string, o golang.MakeO
 	return made, err
 }
 
-// named is what patterns name, for people.
+// named returns patterns as users read them.
 func named(patterns []string) string {
 	if len(patterns) == 0 {
 		return "."
@@ -197,12 +199,12 @@ func named(patterns []string) string {
 	return strings.Join(patterns, " ")
 }
 
-// mostRanks is for how many ranks messages are looked at, which takes longer the
-// more there are.
+// mostRanks is the largest number of ranks for which messages are checked; the
+// time grows with it.
 const mostRanks = 64
 
-// forRanks makes it known how many ranks a program is made for. Where messages
-// were not looked at for that many, ranks agree on every checkpoint.
+// forRanks sets the number of ranks for which messages are checked. A run with
+// another number of ranks agrees on every checkpoint.
 func forRanks(o *golang.MakeOptions, n int) {
 	if n > 1 && n <= mostRanks {
 		o.Instrument.Explain.Ranks = []int{n}

@@ -79,7 +79,7 @@ func TestBuild(t *testing.T) {
 		t.Errorf("%v, and\n%s", err, out)
 	}
 	doc := decode[buildDocument](cairnRun(t, "build", "--json", "-o", "x/", "./cmd/sums").ended())
-	if doc.Program != filepath.Join("x", "sums") || len(doc.Points) != 1 || !doc.Before || !exists("x/sums") {
+	if doc.Program != filepath.Join("x", "sums") || len(doc.Points) != 1 || !doc.Cached || !exists("x/sums") {
 		t.Errorf("%+v", doc)
 	}
 	cairnRun(t, "build", "-o", "nowhere", "./cmd/none").exit(exitUsage).complains("no program found: ", "cmd/none", "name a directory")
@@ -91,9 +91,9 @@ func TestBuild(t *testing.T) {
 		}
 	}
 	for _, args := range [][]string{{"build", "-o", denied + "/x/"}, {"build", "-o", denied + "/x"}, {"run", "-o", denied + "/x"}} {
-		cairnRun(t, append(args, "./cmd/sums")...).exit(exitFailed).complains("; ask for access, or give another name with -o FILE")
+		cairnRun(t, append(args, "./cmd/sums")...).exit(exitFailed).complains("; ask for access, or choose another file with -o FILE")
 	}
-	cairnRun(t, "run", "--run", denied+"/x", "./cmd/sums").exit(exitFailed).complains("; ask for access, or put the run's folder elsewhere with --run FOLDER")
+	cairnRun(t, "run", "--run", denied+"/x", "./cmd/sums").exit(exitFailed).complains("; ask for access, or choose another run directory with --run DIRECTORY")
 	cairnRun(t, "build", "--buildmode", "plugin", "./cmd/sums").exit(exitFailed).complains("does not make a program")
 	cairnRun(t, "build", "--fast", "./cmd/sums").exit(exitUsage).complains("unknown flag --fast")
 	write(t, "cmd/sums/main.go", "package main\n\nfunc main() {}\n")
@@ -132,7 +132,7 @@ func TestRun_Source(t *testing.T) {
 	}
 	t.Setenv("CAIRN_KILL_AT", "")
 	if !exists("sums.cairn/bin/sums") {
-		t.Error("the program is not in the run's folder")
+		t.Error("the program is not in the run directory")
 	}
 	// A name that can only be an import path, and files.
 	cairnRun(t, "run", "-o", "out", "example.com/prog/cmd/sums", "--", "a", "-b").ended()
@@ -148,7 +148,7 @@ func TestRun_Source(t *testing.T) {
 	cairnRun(t, "run", "--tags", "x", "/bin/true").exit(exitUsage).complains("is a program")
 }
 
-// A program whose source has changed does not go on from sets of the old one.
+// A program whose source has changed does not resume from checkpoints of the old one.
 func TestRun_SourceChanged(t *testing.T) {
 	inModule(t)
 	t.Setenv("CAIRN_KILL_AT", "3")
@@ -156,7 +156,7 @@ func TestRun_SourceChanged(t *testing.T) {
 	t.Setenv("CAIRN_KILL_AT", "")
 	was := read(t, "cmd/sums/main.go")
 	write(t, "cmd/sums/main.go", strings.Replace(was, "i < 6", "i < 7", 1))
-	cairnRun(t, "run", "./cmd/sums", "a", "-b").exit(exitFailed).complains("source has changed since set", "--fresh")
+	cairnRun(t, "run", "./cmd/sums", "a", "-b").exit(exitFailed).complains("source has changed since", "--fresh")
 	write(t, "cmd/sums/main.go", was)
 	cairnRun(t, "run", "-o", "out", "./cmd/sums", "a", "-b").ended().complains("restored set")
 	if got := read(t, "out"); got != summed {
@@ -184,7 +184,7 @@ import "os"
 
 func main() {
 	for {
-		if _, err := os.Stat("go on"); err == nil {
+		if _, err := os.Stat("gate"); err == nil {
 			return
 		}
 	}
@@ -199,7 +199,7 @@ func main() {
 	go func() { ended <- run(t.Context(), []string{"run", "./plain"}, &said, &said) }()
 	said.await("cairn: plain does not use Cairn: nothing of it is saved, and after a failure it starts from the beginning; name its source")
 	cairnRun(t, "checkpoint").exit(exitFailed).complains("the program does not use Cairn, so it has no checkpoints; name its source")
-	write(t, "go on", "")
+	write(t, "gate", "")
 	if code := <-ended; code != 0 {
 		t.Errorf("exit code %d, and %s", code, said.b.String())
 	}

@@ -58,7 +58,7 @@ func (s *sim) begin(t *testing.T, opts cairn.Options) (p *cairn.Run, restored bo
 }
 
 // makeCheckpoints runs a program that takes n checkpoints, each after a small change
-// of its state, and returns its folder.
+// of its state, and returns its directory.
 func makeCheckpoints(t *testing.T, n int, opts cairn.Options) string {
 	t.Helper()
 	if opts.Dir == "" {
@@ -226,9 +226,9 @@ func TestUsage(t *testing.T) {
 		{[]string{"exprot"}, "did you mean export?"},
 		{[]string{"frobnicate"}, "'cairn help' lists all"},
 		{[]string{"help", "vrify"}, "did you mean verify?"},
-		{[]string{"list"}, "no run's folder (*.cairn) here; name one"},
+		{[]string{"list"}, "no run directory (*.cairn) here; name one"},
 		{[]string{"gc"}, "an argument is missing; usage: cairn gc "},
-		{[]string{"verify", "--accept"}, "one set, not 0"},
+		{[]string{"verify", "--accept"}, "one checkpoint, not 0"},
 		{[]string{"list", dir, "more"}, "too many arguments: more"},
 		{[]string{"list", ""}, "an argument is empty"},
 		{[]string{"list", dir, "--jsn"}, "did you mean --json?"},
@@ -240,8 +240,8 @@ func TestUsage(t *testing.T) {
 		{[]string{"gc", "--keep=0", dir}, "keep 1 or more"},
 		{[]string{"gc", "--dry-run=perhaps", dir}, "true or false"},
 		{[]string{"export", "--compress", "lzma", dir, "out.h5"}, "none, gzip or zstd"},
-		{[]string{"diff", dir}, "usage: cairn diff SET SET"},
-		{[]string{"verify", "--accept", dir, dir}, "one set, not 2"},
+		{[]string{"diff", dir}, "usage: cairn diff CHECKPOINT CHECKPOINT"},
+		{[]string{"verify", "--accept", dir, dir}, "one checkpoint, not 2"},
 		{[]string{"version", "1"}, "too many arguments"},
 		{[]string{"version", "--json=no"}, "true or false"},
 		{[]string{"--json=no", "version"}, "true or false"},
@@ -250,7 +250,7 @@ func TestUsage(t *testing.T) {
 		{[]string{"run", "-x", "./sim"}, "unknown flag -x; see 'cairn help run'"},
 		{[]string{"run", "-out", "x", "./sim"}, "unknown flag -out (did you mean --output?)"},
 		{[]string{"run", "-n"}, "-n needs a value"},
-		{[]string{"run", "-n", "x", "./sim"}, "\"x\" is no value for -n, which takes a whole number"},
+		{[]string{"run", "-n", "x", "./sim"}, "\"x\" is not a value for -n, which takes a whole number"},
 	} {
 		cairnRun(t, c.args...).exit(exitUsage).complains(c.want)
 	}
@@ -269,7 +269,7 @@ func TestFlags_AnyOrder(t *testing.T) {
 }
 
 func TestHelp(t *testing.T) {
-	cairnRun(t, "help").exit(exitFine).says("\nRuns\n  run ", "\nCheckpoints\n  list ", "SET is one of", "Exit codes", "Examples")
+	cairnRun(t, "help").exit(exitFine).says("\nRuns\n  run ", "\nCheckpoints\n  list ", "CHECKPOINT is one of", "Exit codes", "Examples")
 	cairnRun(t, "--help").exit(exitFine).says("\nRuns\n")
 	cairnRun(t, "-h").exit(exitFine).says("\nRuns\n")
 	all := listedCommands(newRoot(&call{}))
@@ -315,10 +315,10 @@ func TestArguments_Wrong(t *testing.T) {
 	write(t, filepath.Join(unfinished, "ckpt-00000001", "rank-0000.tmp"), "half")
 	above := filepath.Dir(good)
 	for _, c := range []struct{ set, want string }{
-		{filepath.Join(tmp, "nowhere"), "no such file or folder"},
-		{filepath.Join(tmp, "nowhere@3"), "no such file or folder"},
-		{good + "@7", "no set 7 here, but 1"},
-		{good + "@seven", "not the number of a set"},
+		{filepath.Join(tmp, "nowhere"), "no such file or directory"},
+		{filepath.Join(tmp, "nowhere@3"), "no such file or directory"},
+		{good + "@7", "no checkpoint 7 here, but 1"},
+		{good + "@seven", "not a checkpoint's index"},
 		{empty, "no checkpoints here"},
 		{empty + "@1", "no checkpoints here"},
 		{above, "there are some in " + good},
@@ -347,7 +347,7 @@ func TestArguments_Wrong(t *testing.T) {
 		cairnRun(t, "gc", dir).exit(exitFailed).complains(dir)
 	}
 	if left, err := os.ReadDir(empty); err != nil || len(left) > 0 {
-		t.Errorf("an empty folder has %v now, %v", left, err)
+		t.Errorf("an empty directory has %v now, %v", left, err)
 	}
 	if _, err := os.Stat(filepath.Join(tmp, "out.h5")); err == nil {
 		t.Error("a failed export left a file")
@@ -385,7 +385,7 @@ func TestElsewhere_Remedies(t *testing.T) {
 		err  error
 		want string
 	}{
-		{&os.PathError{Op: "write", Path: "x", Err: syscall.ENOSPC}, "write x: no space left on device; make room there, or go"},
+		{&os.PathError{Op: "write", Path: "x", Err: syscall.ENOSPC}, "write x: no space left on device; free space there, or go"},
 		{&os.PathError{Op: "open", Path: "x", Err: syscall.EROFS}, "open x: read-only file system; ask for access, or go"},
 		{&os.PathError{Op: "open", Path: "x", Err: syscall.EISDIR}, "open x: is a directory"},
 		{fmt.Errorf("%w; do that", syscall.ENOSPC), "no space left on device; do that"},
@@ -424,13 +424,13 @@ func TestOutput_WriteFails(t *testing.T) {
 	dir := makeCheckpoints(t, 1, cairn.Options{})
 	for _, args := range [][]string{{"list", dir}, {"list", "--json", dir}, {"inspect", dir}, {"verify", dir}, {"help"}} {
 		var stderr bytes.Buffer
-		if code := run(t.Context(), args, failing{}, &stderr); code != exitFailed || !strings.Contains(stderr.String(), "output could not be written") {
+		if code := run(t.Context(), args, failing{}, &stderr); code != exitFailed || !strings.Contains(stderr.String(), "cannot write the output") {
 			t.Errorf("%q: exit code %d, %q", args, code, stderr.String())
 		}
 	}
 }
 
-// TestArguments_RunDirectory: the folder that 'cairn run' keeps stands for the sets in it.
+// TestArguments_RunDirectory: a run directory stands for the checkpoints in it.
 func TestArguments_RunDirectory(t *testing.T) {
 	t.Chdir(t.TempDir())
 	run := "sim.cairn"
@@ -442,16 +442,16 @@ func TestArguments_RunDirectory(t *testing.T) {
 	for _, command := range []string{"list", "inspect", "verify"} {
 		want := cairnRun(t, command, dir).exit(exitFine)
 		if got := cairnRun(t, command, run).exit(exitFine); got.out != want.out {
-			t.Errorf("%s:\n%s\nof its sets:\n%s", command, got.out, want.out)
+			t.Errorf("%s:\n%s\nof its checkpoints:\n%s", command, got.out, want.out)
 		}
 		if got := cairnRun(t, command).exit(exitFine); got.out != want.out { // the only one here
-			t.Errorf("%s:\n%s\nof its sets:\n%s", command, got.out, want.out)
+			t.Errorf("%s:\n%s\nof its checkpoints:\n%s", command, got.out, want.out)
 		}
 	}
 	cairnRun(t, "inspect", run+"@1").exit(exitFine)
-	cairnRun(t, "gc", "--keep", "1", run).exit(exitFine).says("removed set 1")
+	cairnRun(t, "gc", "--keep", "1", run).exit(exitFine).says("removed checkpoint 1")
 	if err := os.Mkdir("other.cairn", 0o777); err != nil {
 		t.Fatal(err)
 	}
-	cairnRun(t, "list").exit(exitUsage).complains("several runs are here; name one of other.cairn, sim.cairn")
+	cairnRun(t, "list").exit(exitUsage).complains("several run directories here; name one of other.cairn, sim.cairn")
 }

@@ -32,7 +32,7 @@ func python(t *testing.T, script string, args ...string) {
 
 func TestList(t *testing.T) {
 	dir := makeCheckpoints(t, 3, cairn.Options{})
-	r := cairnRun(t, "list", dir).exit(exitFine).says("SET", "OWN FILE", "call", "full", "differential, 1 base", "3 sets, ")
+	r := cairnRun(t, "list", dir).exit(exitFine).says("CHECKPOINT", "OWN FILE", "call", "full", "differential, 1 base", "3 checkpoints, ")
 	lines := strings.Split(r.out, "\n")
 	if !strings.HasPrefix(lines[1], "3 ") || !strings.HasPrefix(lines[3], "1 ") {
 		t.Errorf("not newest first:\n%s", r.out)
@@ -70,7 +70,7 @@ func TestList_Damaged(t *testing.T) {
 	if err := os.MkdirAll(filepath.Join(dir, "ckpt-00000009"), 0o777); err != nil {
 		t.Fatal(err)
 	}
-	cairnRun(t, "list", dir).exit(exitFound).says("damaged: hdf5: corrupt file", "4 sets", "set 9 is being written, or was left by a crash")
+	cairnRun(t, "list", dir).exit(exitFound).says("damaged: hdf5: corrupt file", "4 checkpoints", "checkpoint 9 is being written, or a crash has left it")
 	doc := decode[listDocument](cairnRun(t, "list", "--json", dir).exit(exitFound))
 	var status []string
 	for _, l := range doc.Checkpoints {
@@ -90,15 +90,15 @@ func TestList_MissingBase(t *testing.T) {
 	if err := os.Remove(base); err != nil {
 		t.Fatal(err)
 	}
-	cairnRun(t, "list", dir).exit(exitFound).says("damaged: a file of an older set that it needs")
-	cairnRun(t, "verify", dir).exit(exitFound).says("ckpt-00000002", "base", "steps around the damage to set 1")
+	cairnRun(t, "list", dir).exit(exitFound).says("damaged: a file of an older checkpoint that it needs")
+	cairnRun(t, "verify", dir).exit(exitFound).says("ckpt-00000002", "base", "avoids the damage: it uses checkpoint 1")
 }
 
 func TestInspect(t *testing.T) {
 	dir := makeCheckpoints(t, 2, cairn.Options{})
 	cairnRun(t, "inspect", dir).exit(exitFine).says(
 		"VARIABLE", "grid", "[]float64", "<f8", "262144", "2.0 MiB", "50.0 %", "[]cairn.particle",
-		"differential, 1 base", "set 1, in rank-0000.base-00000001.h5", "Checkpoint", "tracking")
+		"differential, 1 base", "checkpoint 1, in rank-0000.base-00000001.h5", "Checkpoint", "tracking")
 	doc := decode[inspectDocument](cairnRun(t, "inspect", "--json", dir).exit(exitFine))
 	if doc.Index != 2 || doc.Finding == "" || doc.Tracking == "" || doc.PauseMS <= 0 || doc.Format != 4 {
 		t.Errorf("%+v", doc)
@@ -154,7 +154,7 @@ func TestInspect_CompressedWithFile(t *testing.T) {
 	}
 }
 
-// Every way to name a set leads to it.
+// Every way to name a checkpoint leads to it.
 func TestResolve(t *testing.T) {
 	dir := makeCheckpoints(t, 3, cairn.Options{})
 	out := filepath.Join(t.TempDir(), "plain@2.h5")
@@ -183,12 +183,12 @@ func TestVerify(t *testing.T) {
 		t.Errorf("%+v", doc)
 	}
 
-	// Block 7 lies in the file of set 1, which all sets use. Block 0 is
+	// Block 7 lies in the file of checkpoint 1, which all use. Block 0 is
 	// stored by each of them.
 	shared := flip(t, checkpointFile(dir, 3), "grid", 7)
 	own := flip(t, checkpointFile(dir, 3), "grid", 0)
 	r := cairnRun(t, "verify", dir).exit(exitFound).says(
-		checkpointFile(dir, 3)+": damaged\n", "/MemBlocks/grid, block 0 of 32", "block 7 of 32", "in rank-0000.base-00000001.h5", "no set in this folder is sound")
+		checkpointFile(dir, 3)+": damaged\n", "/MemBlocks/grid, block 0 of 32", "block 7 of 32", "in rank-0000.base-00000001.h5", "no checkpoint in this directory is sound")
 	if strings.Index(r.out, "block 0 of") > strings.Index(r.out, "block 7 of") {
 		t.Errorf("not in order:\n%s", r.out)
 	}
@@ -204,12 +204,12 @@ func TestVerify(t *testing.T) {
 		t.Errorf("%q, want %q", names, want)
 	}
 	if doc = decode[verifyDocument](cairnRun(t, "verify", "--json", dir+"@2").exit(exitFound)); len(doc.Files[0].Damage) != 1 {
-		t.Errorf("set 2 shares one damaged block: %+v", doc.Files[0].Damage)
+		t.Errorf("checkpoint 2 shares one damaged block: %+v", doc.Files[0].Damage)
 	}
 
 	// Damage stops work that needs the values.
 	out := filepath.Join(t.TempDir(), "out.h5")
-	cairnRun(t, "export", dir, out).exit(exitFailed).complains("not exported", "damaged", "/MemBlocks/grid, block 0", "cairn verify")
+	cairnRun(t, "export", dir, out).exit(exitFailed).complains("cannot export", "damaged", "/MemBlocks/grid, block 0", "cairn verify")
 	if left, _ := filepath.Glob(out + "*"); len(left) > 0 {
 		t.Errorf("a failed export left %q", left)
 	}
@@ -219,10 +219,10 @@ func TestVerify(t *testing.T) {
 func TestVerify_Outlook(t *testing.T) {
 	dir := makeCheckpoints(t, 2, cairn.Options{MaxBases: -1})
 	flip(t, checkpointFile(dir, 2), "grid", 3)
-	cairnRun(t, "verify", dir).exit(exitFound).says("steps around the damage to set 1")
+	cairnRun(t, "verify", dir).exit(exitFound).says("avoids the damage: it uses checkpoint 1")
 	dir = makeCheckpoints(t, 2, cairn.Options{MaxBases: -1})
 	truncate(t, checkpointFile(dir, 1), 70000)
-	cairnRun(t, "verify", dir).exit(exitFound).says("takes set 2, which is sound", "metadata: hdf5: corrupt file")
+	cairnRun(t, "verify", dir).exit(exitFound).says("uses checkpoint 2, which is sound", "metadata: hdf5: corrupt file")
 }
 
 // What could not be done outweighs damage, and keeps nothing else from being
@@ -241,7 +241,7 @@ func TestVerify_Accept(t *testing.T) {
 	if strings.Contains(r.out, "accepted") {
 		t.Errorf("there was nothing to accept: %s", r.out)
 	}
-	// A value in the set's own file, one in the file of an older set, one in
+	// A value in the checkpoint's own file, one in the file of an older one, one in
 	// a dataset that is kept with the metadata.
 	python(t, `import h5py, sys
 with h5py.File(sys.argv[1], "r+") as f:
@@ -252,7 +252,7 @@ with h5py.File(sys.argv[2], "r+") as f:
 `, checkpointFile(dir, 3), checkpointFile(dir, 1))
 	cairnRun(t, "verify", dir+"@3").exit(exitFound).says("/MemBlocks/grid, block 0", "/MemBlocks/grid, block 8", "/MemBlocks/step")
 
-	// Not while a run has the folder.
+	// Not while a run has the directory.
 	lock, err := store.Create(vfs.OS(), dir, 0)
 	if err != nil {
 		t.Fatal(err)
@@ -268,8 +268,8 @@ with h5py.File(sys.argv[2], "r+") as f:
 	if links, _ := filepath.Glob(filepath.Join(dir, "ckpt-00000003", "*base*")); len(links) > 0 {
 		t.Errorf("links that are not needed any more: %q", links)
 	}
-	cairnRun(t, "verify", dir).exit(exitFound).says(checkpointFile(dir, 2)+": damaged", "takes set 3")
-	cairnAccept(t, "verify", "--accept", checkpointFile(dir, 1)).says("accepted the values in 1 changed block", "/MemBlocks/grid, block 8").complains("set 2,")
+	cairnRun(t, "verify", dir).exit(exitFound).says(checkpointFile(dir, 2)+": damaged", "uses checkpoint 3")
+	cairnAccept(t, "verify", "--accept", checkpointFile(dir, 1)).says("accepted the values in 1 changed block", "/MemBlocks/grid, block 8").complains("checkpoint 2 ")
 
 	var s sim
 	p, restored := s.begin(t, cairn.Options{Dir: dir})
@@ -286,16 +286,16 @@ func cairnAccept(t *testing.T, args ...string) *result {
 	if r.code != exitFine {
 		t.Fatalf("cairn %q: exit code %d\n%s%s", args, r.code, r.out, r.errors)
 	}
-	return r.complains("files of this set are also files of set")
+	return r.complains("shares files with this checkpoint")
 }
 
 func TestVerify_AcceptRefused(t *testing.T) {
 	dir := makeCheckpoints(t, 1, cairn.Options{})
 	out := filepath.Join(t.TempDir(), "out.h5")
 	cairnRun(t, "export", dir, out).exit(exitFine)
-	cairnRun(t, "verify", "--accept", out).exit(exitFailed).complains("a set in a run's folder")
+	cairnRun(t, "verify", "--accept", out).exit(exitFailed).complains("needs a file in a checkpoint directory")
 	truncate(t, checkpointFile(dir, 1), 100000)
-	cairnRun(t, "verify", "--accept", dir).exit(exitFailed).complains("nothing to accept values into")
+	cairnRun(t, "verify", "--accept", dir).exit(exitFailed).complains("so changed values cannot be accepted")
 }
 
 func TestDiff(t *testing.T) {
@@ -361,11 +361,11 @@ func TestExport(t *testing.T) {
 		cairnRun(t, "verify", out).exit(exitFine).says("sound")
 		cairnRun(t, "diff", dir, out).exit(exitFine)
 		cairnRun(t, "inspect", out).exit(exitFine).says("full", how)
-		cairnRun(t, "export", dir, out).exit(exitFailed).complains("exists already")
+		cairnRun(t, "export", dir, out).exit(exitFailed).complains("exists; name another")
 	}
 	tmp := t.TempDir()
-	cairnRun(t, "export", dir, filepath.Join(tmp, "a.h5")).exit(exitFine).says("set 2, 2.0 MiB of state")
-	cairnRun(t, "export", dir, tmp).exit(exitFailed).complains("a folder; name the file")
+	cairnRun(t, "export", dir, filepath.Join(tmp, "a.h5")).exit(exitFine).says("checkpoint 2, 2.0 MiB of state")
+	cairnRun(t, "export", dir, tmp).exit(exitFailed).complains("this is a directory; name the file")
 	cairnRun(t, "export", dir, filepath.Join(tmp, "no", "a.h5")).exit(exitFailed).complains("make it first")
 	write(t, filepath.Join(tmp, "b.h5.tmp"), "")
 	cairnRun(t, "export", dir, filepath.Join(tmp, "b.h5")).exit(exitFailed).complains("b.h5.tmp", "remove it")
@@ -397,10 +397,10 @@ func TestGC(t *testing.T) {
 	if got := indices(t, dir); len(got) != 5 {
 		t.Errorf("--dry-run left %v", got)
 	}
-	cairnRun(t, "gc", "--dry-run", dir).exit(exitFine).says("would remove set 3 (older", "would remove set 7 (never finished)", "would be freed; kept sets 5 and 4")
+	cairnRun(t, "gc", "--dry-run", dir).exit(exitFine).says("would remove checkpoint 3 (older", "would remove checkpoint 7 (unfinished)", "would be freed; kept checkpoints 5 and 4")
 
 	before := decode[listDocument](cairnRun(t, "list", "--json", dir).exit(exitFine)).DiskBytes
-	cairnRun(t, "gc", dir).exit(exitFine).says("removed set 1 (older", "removed "+stray, "freed; kept sets 5 and 4")
+	cairnRun(t, "gc", dir).exit(exitFine).says("removed checkpoint 1 (older", "removed "+stray, "freed; kept checkpoints 5 and 4")
 	after := decode[listDocument](cairnRun(t, "list", "--json", dir).exit(exitFine)).DiskBytes
 	if before-after != dry.FreedBytes || dry.FreedBytes < 5000 {
 		t.Errorf("freed %d bytes, announced %d", before-after, dry.FreedBytes)
@@ -414,15 +414,15 @@ func TestGC(t *testing.T) {
 		}
 	}
 	cairnRun(t, "verify", dir).exit(exitFine) // with what they need of the removed ones
-	cairnRun(t, "gc", "--keep", "1", dir).exit(exitFine).says("kept set 5")
-	cairnRun(t, "gc", dir).exit(exitFine).says("nothing to remove; kept set 5")
+	cairnRun(t, "gc", "--keep", "1", dir).exit(exitFine).says("kept checkpoint 5")
+	cairnRun(t, "gc", dir).exit(exitFine).says("nothing to remove; kept checkpoint 5")
 	cairnRun(t, "verify", dir).exit(exitFine)
 }
 
 func TestGC_Damaged(t *testing.T) {
 	dir := makeCheckpoints(t, 4, cairn.Options{MaxBases: -1})
 	truncate(t, checkpointFile(dir, 4), 100000)
-	cairnRun(t, "gc", "--keep", "2", dir).exit(exitFine).says("removed set 4 (damaged: ", "removed set 1 (older", "kept sets 3 and 2")
+	cairnRun(t, "gc", "--keep", "2", dir).exit(exitFine).says("removed checkpoint 4 (damaged: ", "removed checkpoint 1 (older", "kept checkpoints 3 and 2")
 	// With nothing sound left, nothing is removed.
 	truncate(t, checkpointFile(dir, 3), 100000)
 	truncate(t, checkpointFile(dir, 2), 100000)
@@ -491,15 +491,15 @@ func TestText(t *testing.T) {
 func TestProgress(t *testing.T) {
 	var b bytes.Buffer
 	began := time.Now()
-	p := &progress{c: &call{stderr: &b}, label: "checking set 12", total: 100 << 20, began: began, next: began.Add(-1)}
-	if got, want := p.line(50<<20, began.Add(2*time.Second)), "checking set 12: 50.0 MiB of 100.0 MiB, 50 %, 25.0 MiB/s"; got != want {
+	p := &progress{c: &call{stderr: &b}, label: "checking checkpoint 12", total: 100 << 20, began: began, next: began.Add(-1)}
+	if got, want := p.line(50<<20, began.Add(2*time.Second)), "checking checkpoint 12: 50.0 MiB of 100.0 MiB, 50 %, 25.0 MiB/s"; got != want {
 		t.Errorf("%q, want %q", got, want)
 	}
 	p.at(50 << 20)
 	p.at(51 << 20) // too soon
 	p.end()
 	lines := strings.Split(b.String(), "\r")
-	if len(lines) != 4 || !strings.HasPrefix(lines[1], "checking set 12: 50.0 MiB") || strings.TrimSpace(lines[2]) != "" || len(lines[2]) != len(lines[1]) || lines[3] != "" {
+	if len(lines) != 4 || !strings.HasPrefix(lines[1], "checking checkpoint 12: 50.0 MiB") || strings.TrimSpace(lines[2]) != "" || len(lines[2]) != len(lines[1]) || lines[3] != "" {
 		t.Errorf("%q", lines)
 	}
 	c := &call{stderr: &b}

@@ -13,7 +13,7 @@ import (
 	"github.com/cairnrun/cairn/internal/store"
 )
 
-// shells are those for which there is completion.
+// shells are the shells that completion supports.
 var shells = []string{"bash", "zsh", "fish", "powershell"}
 
 func completionCommand(c *call) *cobra.Command {
@@ -34,7 +34,7 @@ checkpoints of sim.cairn). Bash needs the package bash-completion.`,
 			root := cmd.Root()
 			switch args[0] {
 			case "bash":
-				// Bash would divide sim.cairn@12 into three words.
+				// Bash would split sim.cairn@12 into three words.
 				c.printf("COMP_WORDBREAKS=${COMP_WORDBREAKS//@/}\n")
 				return root.GenBashCompletionV2(c.stdout, true)
 			case "zsh":
@@ -49,8 +49,8 @@ checkpoints of sim.cairn). Bash needs the package bash-completion.`,
 	}
 }
 
-// completeFirst completes a command's first argument by list; directive says
-// what the shell does where that is empty.
+// completeFirst completes a command's first argument from list; directive says
+// what the shell does if that is empty.
 func completeFirst(list func(*cobra.Command, string) []string, directive cobra.ShellCompDirective) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, args []string, word string) ([]string, cobra.ShellCompDirective) {
 		if len(args) > 0 {
@@ -68,8 +68,8 @@ func completeSource(*cobra.Command, []string, string) ([]string, cobra.ShellComp
 	return nil, cobra.ShellCompDirectiveDefault
 }
 
-// completeCheckpoints completes SET: run directories, and DIR@12 where word names a
-// directory with checkpoints.
+// completeCheckpoints completes CHECKPOINT: run directories, and DIR@12 if word
+// names a directory with checkpoints.
 func (c *call) completeCheckpoints(_ *cobra.Command, _ []string, word string) ([]string, cobra.ShellCompDirective) {
 	out := runsLike(word)
 	dir := word

@@ -18,16 +18,16 @@ import (
 func devicesCommand(c *call) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "devices [--list] [LIST]",
-		Short: "list the devices that programs can compute on, and try each",
-		Long: `Shows the devices that package device finds on this machine, in the order in
-which programs get them, and runs a short test on each: memory is allocated, a
-kernel compiled and run, its result and the digests that checkpoints use
-compared with the host's, and the copies timed.
-LIST is what CAIRN_DEVICES would be: backends or IDs, as "cuda,host".`,
+		Short: "list the devices that programs can compute on, and test each",
+		Long: `Shows the devices that package device finds on this machine, in the order in which
+programs get them. It tests each: it allocates memory, compiles and runs a kernel,
+compares the result and the digests that checkpoints use with the host's, and
+measures copies.
+LIST is a value of CAIRN_DEVICES: backends or IDs, as "cuda,host".`,
 		Example: `  cairn devices                                  # all devices
   cairn devices opencl                           # those of one backend
   CAIRN_DEVICES=opencl:0.0,host cairn run ./sim  # a run that uses these two`,
-		Annotations: map[string]string{exitCodes: `  0  fine
+		Annotations: map[string]string{exitCodes: `  0  all devices work
   1  a device failed its test
   2  the command line is wrong
   3  it could not be done: no such device, an error of the system, or interrupted
@@ -36,12 +36,12 @@ LIST is what CAIRN_DEVICES would be: backends or IDs, as "cuda,host".`,
 		ValidArgsFunction: cobra.NoFileCompletions,
 	}
 	f := cmd.Flags()
-	list := f.Bool("list", false, "list only, test nothing")
+	list := f.Bool("list", false, "list devices without testing them")
 	cmd.RunE = c.does(func(_ context.Context, c *call) error { return devices(c, !*list) })
 	return cmd
 }
 
-// deviceInfo is what devices --json prints of a device.
+// deviceInfo is a device in the document of devices --json.
 type deviceInfo struct {
 	ID      string  `json:"id"`
 	Name    string  `json:"name"`
@@ -58,7 +58,7 @@ type deviceInfo struct {
 
 type devicesDocument struct {
 	Devices []deviceInfo      `json:"devices"`
-	LeftOut []string          `json:"leftOut,omitempty"` // there, but not taken unless named
+	LeftOut []string          `json:"leftOut,omitempty"` // used only if they are named
 	Missing map[string]string `json:"missing,omitempty"`
 }
 
@@ -128,7 +128,7 @@ func (doc *devicesDocument) print(c *call, test bool) {
 	}
 	t.flush()
 	for _, name := range doc.LeftOut {
-		c.printf("left out: %s; name it, or its backend, to use it\n", name)
+		c.printf("not used: %s; to use it, name it or its backend\n", name)
 	}
 	for _, name := range slices.Sorted(maps.Keys(doc.Missing)) {
 		some := slices.ContainsFunc(doc.Devices, func(d deviceInfo) bool { return d.Backend == name })
@@ -144,10 +144,11 @@ __kernel void cairn_try(__global const float *x, __global float *y, float a, int
 }
 `
 
-// tryTime is enough for compilers that are slow the first time.
+// tryTime is enough for compilers that are slow at first use.
 const tryTime = 2 * time.Minute
 
-// tryInTime is tryDevice for devices that may hang. What hangs stays behind.
+// tryInTime calls tryDevice, which may hang, and gives up after limit. The
+// goroutine that hangs is left behind.
 func tryInTime(d *device.Device, limit time.Duration) (in, out float64, err error) {
 	done := make(chan struct{})
 	var i, o float64
@@ -160,11 +161,11 @@ func tryInTime(d *device.Device, limit time.Duration) (in, out float64, err erro
 	case <-done:
 		return i, o, failed
 	case <-time.After(limit):
-		return 0, 0, fmt.Errorf("no answer for %v: the device hangs; leave it out with CAIRN_DEVICES, and restart its driver or the machine", limit)
+		return 0, 0, fmt.Errorf("no answer for %v: the device hangs; exclude it with CAIRN_DEVICES, and restart its driver or the machine", limit)
 	}
 }
 
-// tryDevice computes something that is known, and times the copies, in GB/s.
+// tryDevice computes a known result, and returns the speed of copies in GB/s.
 func tryDevice(d *device.Device) (in, out float64, err error) {
 	const n, rounds = 4 << 20, 3
 	k := device.NewKernel(trySource, "cairn_try", func(w *device.Work) {
@@ -205,15 +206,15 @@ func tryDevice(d *device.Device) (in, out float64, err error) {
 		out = max(out, 4*n/1e9/time.Since(middle).Seconds())
 		for i, v := range got {
 			if want := 2*float32(i&1023) + float32(round); v != want {
-				return 0, 0, fmt.Errorf("element %d is %v and not %v: the device computes wrongly; do not use it", i, v, want)
+				return 0, 0, fmt.Errorf("element %d is %v, not %v: the device computes wrong results; do not use it", i, v, want)
 			}
 		}
 	}
 	return in, out, tryDigests(d, k, x, y)
 }
 
-// tryDigests has the device compute the digests that a checkpoint of y needs,
-// where it does so itself, and compares them with the host's.
+// tryDigests lets the device compute the digests that a checkpoint of y needs,
+// if it computes them itself, and compares them with the host's.
 func tryDigests(d *device.Device, k *device.Kernel, x, y *device.Array[float32]) error {
 	const block = 64 << 10
 	if err := d.Launch(k, device.Size{y.Len()}, device.In(x), device.InOut(y), float32(2), int32(y.Len())); err != nil {
@@ -258,7 +259,7 @@ func tryDigests(d *device.Device, k *device.Kernel, x, y *device.Array[float32])
 		i := 0
 		for p := range slices.Chunk(host, block) {
 			if i >= len(f.sums) || f.sums[i] != xxh3.Hash128(p) {
-				return fmt.Errorf("the digest of bytes %d to %d is not that of the host: the device computes wrongly; do not use it", i*block, i*block+len(p))
+				return fmt.Errorf("the digest of bytes %d to %d differs from the host's: the device computes wrong results; do not use it", i*block, i*block+len(p))
 			}
 			i++
 		}

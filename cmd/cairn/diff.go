@@ -15,18 +15,19 @@ import (
 
 func diffCommand(c *call) *cobra.Command {
 	return &cobra.Command{
-		Use:   "diff SET SET",
-		Short: "show which variables differ between two sets, and by how much",
-		Long: `Compares the values of two sets, variable by variable: how many numbers
-differ, where the first one is, and the largest difference, absolute and
-relative to the larger of the two numbers. Blocks whose digests are equal are
-not read. The exit code is 0 if all values are equal and 1 if not.
+		Use:   "diff CHECKPOINT CHECKPOINT",
+		Short: "show which variables differ between two checkpoints, and by how much",
+		Long: `Compares the values of two checkpoints, variable by variable: how many numbers
+differ, where the first difference is, and the largest difference, absolute and
+relative to the larger of the two numbers. Blocks with equal digests are not
+read. The exit code is 0 if all values are equal and 1 if not.
 
-With several ranks, all of them are compared, each with the same rank of the
-other set. The sets may come from different folders, runs and machines. Where values are
-tables of references (pointers, maps), references are positions in the set.`,
-		Example: `  cairn diff ckpt@11 ckpt@12  # what changed from set 11 to set 12
-  cairn diff good.h5 ckpt     # an exported file and the newest set`,
+With several ranks, it compares each rank with the same rank of the other
+checkpoint. The checkpoints may come from different directories, runs and
+machines. In tables of references (pointers, maps), a reference is a position in
+the checkpoint.`,
+		Example: `  cairn diff ckpt@11 ckpt@12  # what changed from checkpoint 11 to 12
+  cairn diff good.h5 ckpt     # an exported file and the newest checkpoint`,
 		Args:              takes(2, 2),
 		ValidArgsFunction: c.completeCheckpoints,
 		RunE:              c.does(diff),
@@ -42,12 +43,12 @@ type diffDocument struct {
 }
 
 type diffSide struct {
-	Index uint64 `json:"set"`
-	Path  string `json:"path"`  // a file, or with several ranks the set's folder
+	Index uint64 `json:"index"`
+	Path  string `json:"path"`  // a file, or with several ranks the checkpoint's directory
 	Ranks int    `json:"ranks"` // that are compared
 }
 
-// difference is what two sets make of one dataset.
+// difference describes how one dataset differs between two checkpoints.
 type difference struct {
 	Rank     int      `json:"rank"`
 	Variable string   `json:"variable"`
@@ -78,11 +79,11 @@ func diff(ctx context.Context, c *call) error {
 		only := ""
 		switch {
 		case j == len(b.parts) || i < len(a.parts) && a.parts[i].rank < b.parts[j].rank:
-			only = "only the first set has this rank"
+			only = "only the first checkpoint has this rank"
 			doc.Differences = append(doc.Differences, difference{Rank: a.parts[i].rank, Detail: only})
 			i++
 		case i == len(a.parts) || b.parts[j].rank < a.parts[i].rank:
-			only = "only the second set has this rank"
+			only = "only the second checkpoint has this rank"
 			doc.Differences = append(doc.Differences, difference{Rank: b.parts[j].rank, Detail: only})
 			j++
 		}
@@ -134,7 +135,7 @@ func (c *call) pair(a, b group) (as, bs []target, err error) {
 			return []target{t}, []target{one}, nil
 		}
 	}
-	return nil, nil, fmt.Errorf("%s: of rank %d, which has no file in %s; name another set", one.file, one.rank, filepath.Dir(a.parts[0].file))
+	return nil, nil, fmt.Errorf("%s: this is rank %d's file, and rank %d has none in %s; name another checkpoint", one.file, one.rank, one.rank, filepath.Dir(a.parts[0].file))
 }
 
 func (g *group) side() diffSide {
@@ -188,8 +189,8 @@ func describeDifference(a *ckpt.File, d *ckpt.Difference) difference {
 	return out
 }
 
-// place gives the position of the first value that differs as Go would write
-// it: [3][17].x
+// place returns the position of the first difference as Go would write it:
+// [3][17].x
 func place(s *ckpt.File, diff *ckpt.Difference) string {
 	for i := range s.Header.Datasets {
 		d := &s.Header.Datasets[i]
@@ -212,7 +213,7 @@ func place(s *ckpt.File, diff *ckpt.Difference) string {
 	return ""
 }
 
-// leafCount is how many numbers an element has, as ckpt.Diff counts them.
+// leafCount returns how many numbers an element has, as ckpt.Diff counts them.
 func leafCount(t hdf5.Type) int64 {
 	switch t.Class {
 	case hdf5.Compound:
@@ -250,7 +251,7 @@ func leafName(t hdf5.Type, k int64) string {
 }
 
 func (c *call) diffText(doc *diffDocument, found []ckpt.Difference) {
-	c.printf("first   set %d, %s\nsecond  set %d, %s\n\n", doc.First.Index, doc.First.Path, doc.Second.Index, doc.Second.Path)
+	c.printf("first   checkpoint %d, %s\nsecond  checkpoint %d, %s\n\n", doc.First.Index, doc.First.Path, doc.Second.Index, doc.Second.Path)
 	several := max(doc.First.Ranks, doc.Second.Ranks) > 1
 	switch {
 	case doc.Equal && several:
@@ -263,7 +264,7 @@ func (c *call) diffText(doc *diffDocument, found []ckpt.Difference) {
 	}
 }
 
-// differences shows those in values, or those in tables of references.
+// differences shows the differences in values, or in tables of references.
 func (c *call) differences(all []difference, found []ckpt.Difference, several, references bool) {
 	var rows [][]string
 	var ranks []string // of the rows
@@ -290,7 +291,7 @@ func (c *call) differences(all []difference, found []ckpt.Difference, several, r
 		return
 	}
 	if references {
-		c.printf("\nTables of references and values beside them. A reference is a position in the\nset, which shifts when something is added or removed before it.\n\n")
+		c.printf("\nTables of references and values beside them. A reference is a position in\nthe checkpoint; it changes when something is added or removed before it.\n\n")
 	}
 	if several {
 		header = append([]string{"RANK"}, header...)

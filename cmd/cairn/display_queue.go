@@ -4,11 +4,11 @@ import "sync"
 
 const (
 	queueBytes = 256 << 10 // bytes of output that may wait to be shown
-	queueNotes = 1000      // remarks that may
+	queueNotes = 1000      // remarks that may wait
 )
 
-// displayQueue shows things one after the other in a goroutine of its own, so that a
-// terminal or a pipe that takes nothing holds up only those who agree to it.
+// displayQueue shows things in order, in a goroutine of its own. So a terminal or
+// a pipe that accepts nothing blocks only those who agree to wait.
 type displayQueue struct {
 	mu      sync.Mutex
 	some    sync.Cond
@@ -16,8 +16,8 @@ type displayQueue struct {
 	bytes   int
 	closed  bool
 	dropped int             // remarks that found no room
-	missed  func(count int) // tells of them, in the lane's goroutine
-	done    chan struct{}   // closed when all has been shown after close
+	missed  func(count int) // reports them, in the queue's goroutine
+	done    chan struct{}   // closed when everything was shown after close
 }
 
 type queued struct {

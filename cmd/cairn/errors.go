@@ -19,20 +19,20 @@ const (
 	exitFailed = 3
 )
 
-// errFound says that a command did its work and found damage or differences,
-// which it has reported on stdout.
+// errFound means that a command has found damage or differences, and has
+// reported them on stdout.
 var errFound = errors.New("found something")
 
-// errNotCheckpoint says that a file is none of Cairn's.
+// errNotCheckpoint means that a file is not Cairn's.
 var errNotCheckpoint = errors.New("not a checkpoint")
 
-// usageError is a command line that can't be understood.
+// usageError describes a wrong command line.
 type usageError string
 
 func (e usageError) Error() string { return string(e) }
 
-// statusError is the exit status of a run. Its text is empty if all has been
-// said.
+// statusError is the exit status of a run. Its text is empty if the user has
+// been told already.
 type statusError struct {
 	status int
 	text   string
@@ -58,8 +58,8 @@ func exitCode(err error) int {
 	return exitFailed
 }
 
-// describe gives an error as people read it: what happened, where, and, if
-// that is known, what to do.
+// describe returns an error as users read it: what failed, on what, why and, if
+// known, the remedy.
 func describe(err error) string {
 	text := err.Error()
 	var at *fs.PathError
@@ -71,19 +71,19 @@ func describe(err error) string {
 		return "interrupted"
 	case strings.Contains(text, ";"): // it says what to do
 	case errors.Is(err, fs.ErrPermission):
-		text += "; run cairn as the user who owns it, or ask for access"
+		text += "; run cairn as the owner, or ask for access"
 	case errors.Is(err, ckpt.ErrCorrupt):
-		text += "; 'cairn verify' names all that is damaged, 'cairn list' shows other sets"
+		text += "; 'cairn verify' names all damage, 'cairn list' shows other checkpoints"
 	}
 	return text
 }
 
-// elsewhere says of an error in writing that it can be done elsewhere, and how.
+// elsewhere adds to an error in writing how to write elsewhere.
 func elsewhere(err error, how string) error {
 	first := ""
 	switch {
 	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):
-		first = "make room there"
+		first = "free space there"
 	case errors.Is(err, fs.ErrPermission), errors.Is(err, syscall.EROFS):
 		first = "ask for access"
 	}
@@ -93,7 +93,7 @@ func elsewhere(err error, how string) error {
 	return fmt.Errorf("%w; %s, or %s", err, first, how)
 }
 
-// reason is an error that a table shows beside the path it is about.
+// reason returns an error without the path, which a table shows beside it.
 func reason(err error, path string) string {
 	text := strings.TrimPrefix(err.Error(), path+": ")
 	text = strings.TrimPrefix(text, "open "+path+": ")

@@ -16,17 +16,19 @@ import (
 func explainCommand(c *call) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "explain [flags] [PACKAGE]",
-		Short: "show where the checkpoints of a Go program would go, and why",
-		Long: `Reads the source of a Go program and shows where points would be put: the loops
-in which its work is done, by a count of statements and accesses; for programs
-with messages, whether any may be under way there; and which goroutines may be
-alive. Nothing is changed; 'cairn build' and 'cairn run' put points there, and
-'cairn instrument' shows how.
-PACKAGE is as for go build: a folder, an import path or a file, here if left
-out. It must be one program. The go command is needed.
-In the source, a comment on a loop's line or before it overrides the choice:
+		Short: "show where a Go program can take checkpoints, and why",
+		Long: `Reads the source of a Go program and shows where Cairn would put points: in the
+loops that do the work, by a count of statements and accesses. For programs with
+messages, it shows whether any may be in flight there; and it shows which
+goroutines may be alive. It changes nothing; 'cairn build' and 'cairn run' put
+points there, and 'cairn instrument' shows how.
+
+PACKAGE is as for go build: a directory, an import path or a file; the current
+directory if left out. It must be one program. The go command is needed.
+
+In the source, a comment on a loop's line or the line before changes the choice:
 //cairn:point asks for a point, //cairn:skip excludes the loop.`,
-		Example: `  cairn explain                         # the program in this folder
+		Example: `  cairn explain                         # the program in this directory
   cairn explain --all ./cmd/sim         # with the loops that are not ranked, and why
   cairn explain --take cg ./npb         # in the mode in which the program calls cg
   cairn explain --cpuprofile cpu.pprof  # by where a run spent its time
@@ -36,11 +38,11 @@ In the source, a comment on a loop's line or before it overrides the choice:
 		ValidArgsFunction: completeSource,
 	}
 	f := cmd.Flags()
-	n := f.IntP("ranks", "n", 0, "ranks of the run, `N`; 0: what holds for 2, 3 and 4")
+	n := f.IntP("ranks", "n", 0, "check messages for `N` ranks; 0: for 2, 3 and 4")
 	all := f.Bool("all", false, "show all loops, and why each is chosen or not")
-	profile := f.String("cpuprofile", "", "a CPU profile of a run, `FILE`: it decides in place of the count")
-	take := f.String("take", "", "`FUNCTIONS` with commas between: dynamic calls that may lead to them lead nowhere else")
-	tags := f.String("tags", "", "build tags, `LIST` with commas between")
+	profile := f.String("cpuprofile", "", "choose by the CPU profile in `FILE`, not by counting statements")
+	take := f.String("take", "", "assume that dynamic calls which may reach these `FUNCTIONS` (separated by commas) reach only them")
+	tags := f.String("tags", "", "build tags, `LIST` separated by commas")
 	cmd.RunE = c.does(func(ctx context.Context, c *call) error {
 		return explainProgram(ctx, c, *n, *all, *tags, *take, *profile)
 	})
@@ -49,7 +51,7 @@ In the source, a comment on a loop's line or before it overrides the choice:
 
 func explainProgram(ctx context.Context, c *call, ranks int, all bool, tags, take, profile string) error {
 	if ranks < 0 || ranks > 64 {
-		return usagef("explain: -n %d: messages can be followed for 1 to 64 ranks", ranks)
+		return usagef("explain: -n %d: messages can be checked for 1 to 64 ranks", ranks)
 	}
 	var o load.Options
 	if tags != "" {

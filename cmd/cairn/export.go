@@ -15,21 +15,21 @@ import (
 
 func exportCommand(c *call) *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   "export [--compress none|gzip|zstd] [--rank N] SET OUT.h5",
-		Short: "write a set as one plain, self-contained HDF5 file",
-		Long: `Writes all values of a set into one HDF5 file that needs no other, for h5py,
-h5dump, MATLAB or to be kept: the variables are datasets under /MemBlocks. All
-commands that take a SET take such a file too. Every byte is checked on the
-way, and OUT.h5 appears only when it is whole; it must not exist before.
+		Use:   "export [--compress none|gzip|zstd] [--rank N] CHECKPOINT OUT.h5",
+		Short: "write a checkpoint as one self-contained HDF5 file",
+		Long: `Writes all values of a checkpoint into one HDF5 file that needs no other file, for
+h5py, h5dump, MATLAB or an archive. The variables are datasets under /MemBlocks.
+Commands that take a CHECKPOINT accept such a file, too. Every byte is checked on
+the way. OUT.h5 must not exist; it appears only when it is complete.
 
-With several ranks each has a file of its own: --rank says whose is exported.`,
-		Example: `  cairn export ckpt result.h5                    # the newest set in folder ckpt
-  cairn export --compress gzip ckpt@12 set12.h5  # set 12, smaller; every HDF5 tool reads gzip`,
+With several ranks, each has its own file: --rank chooses one.`,
+		Example: `  cairn export ckpt result.h5                   # the newest checkpoint in directory ckpt
+  cairn export --compress gzip ckpt@12 c12.h5   # checkpoint 12, smaller; every HDF5 tool reads gzip`,
 		Args:              takes(2, 2),
 		ValidArgsFunction: c.completeCheckpoints,
 	}
 	f := cmd.Flags()
-	compress := f.String("compress", "none", "compress by `METHOD`: none, gzip or zstd; zstd needs a plugin in HDF5 tools")
+	compress := f.String("compress", "none", "compress by `METHOD`: none, gzip or zstd; HDF5 tools need a plugin for zstd")
 	rank := rankFlag(f)
 	c.completeValues(cmd, "compress", compressions...)
 	cmd.RunE = c.does(func(ctx context.Context, c *call) error { return export(ctx, c, *compress, int(*rank)) })
@@ -41,7 +41,7 @@ var compressions = []string{"none", "gzip", "zstd"}
 
 // exportDocument is what export --json prints.
 type exportDocument struct {
-	Index       uint64  `json:"set"`
+	Index       uint64  `json:"index"`
 	Rank        int     `json:"rank"`
 	Ranks       int     `json:"ranks"`
 	Path        string  `json:"path"`
@@ -62,7 +62,7 @@ func export(ctx context.Context, c *call, compress string, rank int) error {
 	case "zstd":
 		how = ckpt.Zstd
 	default:
-		return usagef("export: no compression %q%s; --compress takes none, gzip or zstd", compress, suggest(compress, compressions, ""))
+		return usagef("export: unknown compression %q%s; --compress takes none, gzip or zstd", compress, suggest(compress, compressions, ""))
 	}
 	out := c.args[1]
 	if err := c.free(out); err != nil {
@@ -77,11 +77,11 @@ func export(ctx context.Context, c *call, compress string, rank int) error {
 		return err
 	}
 	began := time.Now()
-	p := c.progress(fmt.Sprintf("exporting set %d", s.Header.Index), s.State())
+	p := c.progress(fmt.Sprintf("exporting checkpoint %d", s.Header.Index), s.State())
 	err = s.Export(ctx, c.fsys, out, how, p.at)
 	p.end()
 	if errors.Is(err, ckpt.ErrCorrupt) {
-		return fmt.Errorf("%s: not exported: %w", s.Path, err)
+		return fmt.Errorf("%s: cannot export: %w", s.Path, err)
 	}
 	if err != nil {
 		return err
@@ -99,28 +99,28 @@ func export(ctx context.Context, c *call, compress string, rank int) error {
 	if doc.Ranks > 1 {
 		which = fmt.Sprintf(", rank %d of %d ranks (--rank N exports another one)", doc.Rank, doc.Ranks)
 	}
-	c.printf("%s: set %d%s, %s of state in %s\n", out, doc.Index, which, size(doc.StateBytes), size(doc.FileBytes))
+	c.printf("%s: checkpoint %d%s, %s of state in %s\n", out, doc.Index, which, size(doc.StateBytes), size(doc.FileBytes))
 	return nil
 }
 
-// free checks that a file can be made at path, before long work begins.
+// free checks, before long work begins, that a file can be made at path.
 func (c *call) free(path string) error {
 	st, err := c.fsys.Stat(path)
 	if err == nil && st.IsDir() {
-		return fmt.Errorf("%s: a folder; name the file to write, as %s", path, filepath.Join(path, "set.h5"))
+		return fmt.Errorf("%s: this is a directory; name the file to write, such as %s", path, filepath.Join(path, "checkpoint.h5"))
 	}
 	if err == nil {
-		return fmt.Errorf("%s: exists already; name another file, or remove it first", path)
+		return fmt.Errorf("%s exists; name another file, or remove it first", path)
 	}
 	if !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
 	if _, err := c.fsys.Stat(path + ".tmp"); err == nil {
-		return fmt.Errorf("%s.tmp: another export is writing it, or one was killed; remove it if that is so", path)
+		return fmt.Errorf("%s.tmp exists: another export is running, or one was killed; if none is running, remove it", path)
 	}
 	parent := filepath.Dir(path)
 	if _, err := c.fsys.Stat(parent); errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("%s: no such folder; make it first", parent)
+		return fmt.Errorf("%s: no such directory; make it first", parent)
 	} else if err != nil {
 		return err
 	}

@@ -55,12 +55,12 @@ func unknownFlag(cmd *cobra.Command, arg, name string) error {
 	cmd.Flags().VisitAll(func(f *pflag.Flag) { known = append(known, f.Name) })
 	hint := suggest(name, known, "--")
 	if !cmd.HasParent() {
-		return usagef("unknown flag %s before a command%s; flags of a command stand after its name", arg, hint)
+		return usagef("unknown flag %s before the command%s; flags of a command stand after its name", arg, hint)
 	}
 	return usagef("%s: unknown flag %s%s; see 'cairn help %s'", cmd.Name(), arg, hint, cmd.Name())
 }
 
-// flagError says what is wrong with a flag's value.
+// flagError describes what is wrong with the value of a flag.
 func flagError(cmd *cobra.Command, err error) error {
 	var missing *pflag.ValueRequiredError
 	var invalid *pflag.InvalidValueError
@@ -75,9 +75,9 @@ func flagError(cmd *cobra.Command, err error) error {
 		case "N":
 			what = "a whole number"
 		case "DURATION":
-			what = "a time such as 10s or 10m"
+			what = "a duration such as 10s or 10m"
 		}
-		err = fmt.Errorf("%q is no value for %s, which takes %s", invalid.GetValue(), dashed(invalid.GetFlag()), what)
+		err = fmt.Errorf("%q is not a value for %s, which takes %s", invalid.GetValue(), dashed(invalid.GetFlag()), what)
 	}
 	if !cmd.HasParent() {
 		return usagef("%v; see 'cairn help'", err)
@@ -85,7 +85,7 @@ func flagError(cmd *cobra.Command, err error) error {
 	return usagef("%s: %v; see 'cairn help %s'", cmd.Name(), err, cmd.Name())
 }
 
-// dashed is a flag as people write it.
+// dashed returns a flag as users write it.
 func dashed(f *pflag.Flag) string {
 	if f.Shorthand != "" {
 		return "-" + f.Shorthand
@@ -93,8 +93,8 @@ func dashed(f *pflag.Flag) string {
 	return "--" + f.Name
 }
 
-// suggest asks whether one of the known names that resemble name most was
-// meant. It says nothing when none does.
+// suggest returns "(did you mean …?)" with the known names that resemble name
+// most, or nothing if none does.
 func suggest(name string, known []string, prefix string) string {
 	if name == "" {
 		return ""

@@ -15,33 +15,33 @@ import (
 	"github.com/cairnrun/cairn/internal/store"
 )
 
-// keepDefault is what a run keeps, too, if its Options don't say.
+// keepDefault is also the default of Options.Keep.
 const keepDefault = 2
 
 func gcCommand(c *call) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "gc [--keep N] [--dry-run] DIR",
-		Short: "remove older sets and what crashes left behind",
-		Long: `Keeps the newest sets of a run's folder and removes the others, with what
-crashes left: sets that were never finished, half-written files, links that no
-set needs. Sets whose metadata is damaged do not count as kept and are removed;
-if no set is sound, nothing is. What a newer set still needs of an older one
-stays with the newer set.
+		Short: "remove older checkpoints and what crashes have left",
+		Long: `Keeps the newest checkpoints of a directory and removes the others. It also removes
+what crashes have left: unfinished checkpoints, half-written files, links that no
+checkpoint needs. A checkpoint with damaged metadata does not count as kept, and
+is removed; if no checkpoint is sound, nothing is removed. What a newer
+checkpoint needs of an older one stays with the newer one.
 
-With several ranks, a set counts only if all of them can load it. Older ones
-that some rank lacks are removed; newer ones, above the recovery line, are left.
+With several ranks, a checkpoint counts only if all ranks can load it. Older ones
+that a rank lacks are removed; newer ones, above the recovery line, stay.
 
-It takes the folder's lock, so no run may be using it; --dry-run takes none
-and removes nothing. Only metadata is checked: if in doubt whether the sets to
-keep are good, 'cairn verify DIR' first.`,
+The command locks the directory, so no run may be using it; --dry-run takes no
+lock and removes nothing. Only metadata is checked: to be sure that the
+checkpoints to keep are good, run 'cairn verify DIR' first.`,
 		Example: `  cairn gc --dry-run ckpt  # what would be removed
-  cairn gc --keep 1 ckpt   # keep only the newest set`,
+  cairn gc --keep 1 ckpt   # keep only the newest checkpoint`,
 		Args:              takes(1, 1),
 		ValidArgsFunction: completeRuns,
 	}
 	f := cmd.Flags()
-	keep := f.Int("keep", keepDefault, "keep the newest `N` sets")
-	dry := f.Bool("dry-run", false, "only say what would be removed")
+	keep := f.Int("keep", keepDefault, "keep the newest `N` checkpoints")
+	dry := f.Bool("dry-run", false, "only show what would be removed")
 	cmd.RunE = c.does(func(ctx context.Context, c *call) error { return gc(ctx, c, *keep, *dry) })
 	return cmd
 }
@@ -51,22 +51,22 @@ type gcDocument struct {
 	Dir        string              `json:"dir"`
 	DryRun     bool                `json:"dryRun"`
 	Kept       []uint64            `json:"kept"`
-	Incomplete []uint64            `json:"incomplete"` // above those kept, and not removed: not all ranks have them
+	Incomplete []uint64            `json:"incomplete"` // newer than those kept, not removed: not all ranks have them
 	Removed    []removedCheckpoint `json:"removed"`
-	Unfinished []unfinished        `json:"unfinished"` // set folders without a committed file, removed too
-	Files      []string            `json:"files"`      // in kept sets, removed because none needs them
+	Unfinished []unfinished        `json:"unfinished"` // directories without a committed file, removed too
+	Files      []string            `json:"files"`      // removed from kept checkpoints, which do not need them
 	FreedBytes int64               `json:"freedBytes"`
 }
 
 type removedCheckpoint struct {
-	Index uint64 `json:"set"`
+	Index uint64 `json:"index"`
 	Path  string `json:"path"`
 	Why   string `json:"why"` // "older", "incomplete", or what is damaged
 }
 
 func gc(ctx context.Context, c *call, keep int, dry bool) error {
 	if keep < 1 {
-		return usagef("gc: --keep %d would leave nothing to restart from; keep 1 or more, or remove the folder yourself", keep)
+		return usagef("gc: --keep %d would leave nothing to restart from; keep 1 or more, or remove the directory yourself", keep)
 	}
 	dir := c.args[0]
 	if err := c.runDir(dir); err != nil {
@@ -109,7 +109,7 @@ func gc(ctx context.Context, c *call, keep int, dry bool) error {
 	return nil
 }
 
-// lockRanks takes the locks of rank 0 and of all ranks that have files.
+// lockRanks locks the directory for rank 0 and for all ranks that have files.
 func (c *call) lockRanks(dir string, dirs map[uint64]string) (unlock func(), err error) {
 	ranks := []int{0}
 	for _, path := range dirs {
@@ -141,8 +141,8 @@ func (c *call) lockRanks(dir string, dirs map[uint64]string) (unlock func(), err
 	return unlock, nil
 }
 
-// ownerRank returns the rank that a file in a set's folder belongs to: its own
-// file, a link to a base, or a half-written one.
+// ownerRank returns the rank that a file of a checkpoint belongs to: the rank's
+// own file, a link to a base, or a half-written one.
 func ownerRank(name string) (int, bool) {
 	owner, _, ok := strings.Cut(name, ".")
 	if !ok {
@@ -151,15 +151,15 @@ func ownerRank(name string) (int, bool) {
 	return store.ParseRank(owner + ".h5")
 }
 
-// gcPlan is what gc is about to remove.
+// gcPlan is what gc will remove.
 type gcPlan struct {
 	doc   gcDocument
-	ranks map[uint64][]int // that have files in a set which is to go
+	ranks map[uint64][]int // the ranks that have files, of each checkpoint to remove
 }
 
-// planGC decides what goes. Checkpoints count as kept if every rank can load them;
-// the newest such set is the recovery line. Above it, what some ranks have
-// committed stays: with files on other machines it may be complete there.
+// planGC decides what to remove. A checkpoint counts as kept if every rank can
+// load it; the newest of these is the recovery line. What some ranks have
+// committed above it stays: with files on other machines it may be complete.
 func (c *call) planGC(ctx context.Context, dir string, dirs map[uint64]string, keep int) (*gcPlan, error) {
 	found, err := store.Members(c.fsys, dir)
 	if err != nil {
@@ -197,7 +197,7 @@ func (c *call) planGC(ctx context.Context, dir string, dirs map[uint64]string, k
 		why := ""
 		switch status := j.status(); {
 		case status == "unreadable":
-			return nil, fmt.Errorf("set %d can't be judged, so nothing was removed: %w", n, j.err)
+			return nil, fmt.Errorf("cannot check checkpoint %d, so nothing was removed: %w", n, j.err)
 		case status == "damaged":
 			why = j.reason()
 		case status == "incomplete" && sound == 0:
@@ -230,15 +230,15 @@ func (c *call) planGC(ctx context.Context, dir string, dirs map[uint64]string, k
 	}
 	switch {
 	case parts > 0 && sound+len(p.doc.Incomplete) == 0:
-		return nil, fmt.Errorf("%s: all of %s are damaged, so nothing was removed; see 'cairn verify %s', and move the folder away to start afresh", dir, count(parts, "set"), dir)
+		return nil, fmt.Errorf("%s: all of %s are damaged, so nothing was removed; see 'cairn verify %s', and move the directory away to start over", dir, count(parts, "checkpoint"), dir)
 	case parts > 0 && sound == 0:
-		return nil, fmt.Errorf("%s: none of %s is complete, so nothing was removed: not every rank has its file here, as with folders on several machines, or after a crash; see 'cairn list %s'", dir, count(parts, "set"), dir)
+		return nil, fmt.Errorf("%s: none of %s is complete, so nothing was removed: a rank's file is missing, after a crash or because it is on another machine; see 'cairn list %s'", dir, count(parts, "checkpoint"), dir)
 	}
 	p.doc.FreedBytes = distinct(gone, stays)
 	return p, nil
 }
 
-// unneededBy returns the files in a set's folder that no rank needs.
+// unneededBy returns the files of a checkpoint that no rank needs.
 func (c *call) unneededBy(j *judged, files []dirFile) ([]string, error) {
 	var out []string
 	for i := range j.parts {
@@ -259,7 +259,7 @@ func (c *call) unneededBy(j *judged, files []dirFile) ([]string, error) {
 	return out, nil
 }
 
-// remove does what was planned. The folder is locked.
+// remove does what was planned. The directory is locked.
 func (p *gcPlan) remove(c *call) error {
 	for _, path := range p.doc.Files {
 		if err := c.fsys.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -275,12 +275,12 @@ func (p *gcPlan) remove(c *call) error {
 	}
 	var err error
 	for _, n := range gone {
-		for _, r := range append(p.ranks[n], 0) { // 0: an empty folder goes, too
+		for _, r := range append(p.ranks[n], 0) { // 0: removes an empty directory, too
 			err = errors.Join(err, store.ForHelper(c.fsys, p.doc.Dir, r, nil).Remove(n))
 		}
 	}
 	if err != nil {
-		return fmt.Errorf("%s: not everything could be removed; the sets to keep are whole: %w", p.doc.Dir, err)
+		return fmt.Errorf("%s: cannot remove everything; the checkpoints to keep are intact: %w", p.doc.Dir, err)
 	}
 	return nil
 }
@@ -298,13 +298,13 @@ func (c *call) gcText(doc *gcDocument) {
 		case "incomplete":
 			why = "not all ranks have it"
 		}
-		c.printf("%s set %d (%s)\n", did, r.Index, why)
+		c.printf("%s checkpoint %d (%s)\n", did, r.Index, why)
 	}
 	for _, u := range doc.Unfinished {
-		c.printf("%s set %d (never finished)\n", did, u.Index)
+		c.printf("%s checkpoint %d (unfinished)\n", did, u.Index)
 	}
 	for _, path := range doc.Files {
-		c.printf("%s %s (no set needs it)\n", did, path)
+		c.printf("%s %s (no checkpoint needs it)\n", did, path)
 	}
 	if len(doc.Removed)+len(doc.Unfinished)+len(doc.Files) == 0 {
 		c.printf("nothing to remove")

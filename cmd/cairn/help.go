@@ -11,9 +11,9 @@ import (
 func helpCommand(c *call) *cobra.Command {
 	return &cobra.Command{
 		Use:     "help [COMMAND]",
-		Short:   "show help, of a command or of all",
-		Long:    `Shows what a command does, its flags, and examples; without COMMAND, all commands.`,
-		Example: `  cairn help verify  # the help of one command`,
+		Short:   "show help for one command or for all",
+		Long:    `Shows what a command does, its flags and examples; without COMMAND, lists all commands.`,
+		Example: `  cairn help verify  # help for one command`,
 		Args:    takes(0, 1),
 		ValidArgsFunction: completeFirst(func(cmd *cobra.Command, _ string) []string {
 			var out []string
@@ -29,36 +29,36 @@ func helpCommand(c *call) *cobra.Command {
 	}
 }
 
-// exitCodes is the annotation of a command that has exit codes of its own: the
-// lines of its help that say what they mean.
+// exitCodes is the annotation of a command that has its own exit codes: the
+// lines of its help that explain them.
 const exitCodes = "exit codes"
 
-const argumentHelp = `SET is one of
-  ckpt/ckpt-00000012/rank-0000.h5   a set's file
-  ckpt/ckpt-00000012                a set's folder
-  ckpt                             a run's folder: its newest set
-  ckpt@12                          set 12 of that folder
-  result.h5                        a file made by 'cairn export'
-DIR is a folder of sets, the one that Options.Dir names, or RUN/ckpt.
-RUN is the folder that 'cairn run' made; [RUN], [DIR] and [SET], left out, are the
-only *.cairn here.
+const argumentHelp = `CHECKPOINT is one of
+  ckpt/ckpt-00000012/rank-0000.h5  one rank's file of a checkpoint
+  ckpt/ckpt-00000012               a checkpoint
+  ckpt                             a checkpoint directory: its newest checkpoint
+  ckpt@12                          checkpoint 12 of that directory
+  result.h5                        a file of 'cairn export'
+DIR is a checkpoint directory (Options.Dir, CAIRN_DIR, or RUN/ckpt) or a run
+directory. RUN is the run directory that 'cairn run' made. [RUN], [DIR] and
+[CHECKPOINT], if left out, are the only *.cairn directory here.
 `
 
 const exitHelp = `Exit codes
-  0  fine
-  1  damage found (list, verify), or the sets differ (diff)
+  0  done
+  1  damage was found (list, verify), or the checkpoints differ (diff)
   2  the command line is wrong
-  3  it could not be done: not found, not a checkpoint, in use, damaged (where
-     damage was not looked for), an error of the system, or interrupted
-'cairn run' and 'cairn migrate' have more of them, see their help.
+  3  it could not be done: not found, not a checkpoint, in use, damaged (if the
+     command does not look for damage), an error of the system, or interrupted
+'cairn run' and 'cairn migrate' have more; see their help.
 `
 
 // sourceExits are those of commands that read a program's source.
-const sourceExits = `  0  fine
+const sourceExits = `  0  done
   2  the command line is wrong
-  3  it could not be done: the source is not right, or holds what can't be
-     restarted (the message says where and why; 'cairn explain' shows it and
-     ends with 0), no Go, an error of the system, or interrupted
+  3  it could not be done: the source does not compile, or holds what cannot be
+     resumed (the message says where and why; 'cairn explain' shows it and exits
+     with 0), Go is missing, an error of the system, or interrupted
 `
 
 // helpDocument is what help --json prints.
@@ -95,7 +95,7 @@ func help(c *call, root *cobra.Command) error {
 	return root.Help()
 }
 
-// listedCommands are the commands that help lists, in its order.
+// listedCommands returns the commands that help lists, in its order.
 func listedCommands(root *cobra.Command) []*cobra.Command {
 	var out []*cobra.Command
 	for _, g := range root.Groups() {
@@ -108,13 +108,13 @@ func listedCommands(root *cobra.Command) []*cobra.Command {
 	return out
 }
 
-// helpText is the help of a command.
+// helpText returns the help of a command.
 func helpText(cmd *cobra.Command) string {
 	if !cmd.HasParent() {
 		return overview(cmd)
 	}
 	text := fmt.Sprintf("usage: %s\n\n%s%s.\n\n%s\n", cmd.UseLine(), strings.ToUpper(cmd.Short[:1]), cmd.Short[1:], cmd.Long)
-	if strings.Contains(cmd.Use, "SET") {
+	if strings.Contains(cmd.Use, "CHECKPOINT") {
 		text += "\n" + argumentHelp
 	}
 	cmd.InheritedFlags() // merges them
@@ -125,10 +125,10 @@ func helpText(cmd *cobra.Command) string {
 	return text + exitHelp
 }
 
-// overview is the help of the whole program.
+// overview returns the help of the whole program.
 func overview(root *cobra.Command) string {
 	var b strings.Builder
-	b.WriteString("cairn runs long-running programs and looks after their checkpoints.\n\nusage: " + root.Use + "\n")
+	b.WriteString("cairn runs long-running programs, restarts them after failures, and manages their\ncheckpoints.\n\nusage: " + root.Use + "\n")
 	group := ""
 	for _, cmd := range listedCommands(root) {
 		if cmd.GroupID != group {
@@ -137,7 +137,7 @@ func overview(root *cobra.Command) string {
 		}
 		fmt.Fprintf(&b, "  %-*s  %s\n", root.NamePadding(), cmd.Name(), cmd.Short)
 	}
-	b.WriteString("\n" + argumentHelp + "\nFlags stand before or after arguments (for run: before PROGRAM); every command takes\n")
+	b.WriteString("\n" + argumentHelp + "\nFlags stand before or after arguments (for run: before PROGRAM). Every command has\n")
 	b.WriteString(root.PersistentFlags().FlagUsagesWrapped(100) + "\n" + exitHelp + "\nExamples\n" + root.Example + "\n")
 	return b.String()
 }

@@ -11,12 +11,12 @@ import (
 // hostName is the name of the helper's command.
 const hostName = "_host"
 
-// hostCommand is the helper process of 'cairn run'. It is in no list.
+// hostCommand is the helper of 'cairn run' on a host. Help does not list it.
 func hostCommand(c *call) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     hostName + " [--launched]",
 		Short:   "start and watch the ranks of one host, for 'cairn run'",
-		Long:    `'cairn run' starts one of these on every host. It is of no use to people.`,
+		Long:    `'cairn run' starts one of these on every host. Users do not need it.`,
 		Example: `  cairn run ./sim  # starts one`,
 		Args:    takes(0, 0),
 		Hidden:  true,
@@ -24,7 +24,7 @@ func hostCommand(c *call) *cobra.Command {
 	f := cmd.Flags()
 	launched := f.Bool("launched", false, "serve the rank that mpirun or srun gave to this process")
 	cmd.RunE = c.does(func(_ context.Context, _ *call) error {
-		// Signals are the supervisor's business, so ctx is not used.
+		// The supervisor handles signals, so ctx is not used.
 		if *launched {
 			return supervise.HelpLaunched(context.Background(), supervise.HelperOptions{})
 		}

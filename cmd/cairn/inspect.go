@@ -16,23 +16,23 @@ import (
 
 func inspectCommand(c *call) *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   "inspect [--rank N] [SET]",
-		Short: "show what a set holds and how it came to be",
-		Long: `Shows the variables of a set: their Go type, type and shape in the file, size,
-how much of it is in blocks of zeros (not stored) and in blocks that did not
-change (stored in the file of an older set), what is stored in this file, and
-how much compression saved. A variable whose values have several types has one
-line more for each; --json shows every dataset. A slice of memory that belongs
-to another variable is shown as part of that. Above it stands how the set was
-taken: why, how long the program was held, how changes were found, and whether
-the kernel could track writes; below, the data files that were open.
+		Use:   "inspect [--rank N] [CHECKPOINT]",
+		Short: "show what a checkpoint holds and how it was taken",
+		Long: `Shows how a checkpoint was taken: why, how long the program was paused, how changes
+were found, and whether the kernel could track writes. Then its variables: the Go
+type, the type and shape in the file, the size, how much is in blocks of zeros
+(not stored) and in unchanged blocks (stored in the file of an older checkpoint),
+what this file stores, and what compression saved. A variable whose values have
+several types has one more line for each type; --json shows every dataset. A slice
+of memory that belongs to another variable is shown as part of that variable. At
+the end, the data files that were open.
 
-With several ranks each has a file of its own: --rank says which one is shown.
-Without SET, it is the newest of the only *.cairn folder here.`,
-		Example: `  cairn inspect ckpt              # the newest set in folder ckpt
-  cairn inspect ckpt@12           # set 12
-  cairn inspect --rank 3 ckpt@12  # what rank 3 has of it
-  cairn inspect result.h5         # a file made by 'cairn export'`,
+With several ranks, each has its own file: --rank chooses one. Without
+CHECKPOINT, it shows the newest one of the only *.cairn directory here.`,
+		Example: `  cairn inspect ckpt              # the newest checkpoint in directory ckpt
+  cairn inspect ckpt@12           # checkpoint 12
+  cairn inspect --rank 3 ckpt@12  # rank 3's part of it
+  cairn inspect result.h5         # a file of 'cairn export'`,
 		Args:              takes(0, 1),
 		ValidArgsFunction: c.completeCheckpoints,
 	}
@@ -81,9 +81,9 @@ type fileInfo struct {
 	Size   int64  `json:"sizeBytes"`
 }
 
-// rankFlag is how commands that show one rank's file are told which.
+// rankFlag declares --rank of commands that show one rank's file.
 func rankFlag(f *pflag.FlagSet) *uint {
-	return f.Uint("rank", 0, "take the file of rank `N` (0 if not given)")
+	return f.Uint("rank", 0, "use the file of rank `N`")
 }
 
 func inspect(c *call, rank uint) error {
@@ -125,7 +125,7 @@ func inspect(c *call, rank uint) error {
 	return failed
 }
 
-// variables groups the datasets of a set by the variable they belong to.
+// variables groups the datasets of a checkpoint by variable.
 func variables(s *ckpt.File, img *graph.Image) []variableInfo {
 	out := []variableInfo{}
 	at := make(map[string]int)
@@ -169,19 +169,19 @@ func (c *call) inspectText(doc *inspectDocument) {
 	at, ago := doc.when(c.now)
 	c.printf("%s\n\n", doc.Path)
 	t := c.table("")
-	t.row("set", fmt.Sprintf("%d, format %d", doc.Index, doc.Format))
+	t.row("checkpoint", fmt.Sprintf("%d, format %d", doc.Index, doc.Format))
 	if doc.Ranks > 1 {
-		t.row("rank", fmt.Sprintf("%d of %d ranks; --rank N shows another one", doc.Rank, doc.Ranks))
+		t.row("rank", fmt.Sprintf("%d of %d ranks; --rank N shows another", doc.Rank, doc.Ranks))
 	}
 	t.row("taken", fmt.Sprintf("%s (%s)", at, ago))
 	t.row("why", whyText(doc.Reason))
 	t.row("points", fmt.Sprintf("%d passed since the run began", doc.Points))
-	t.row("held", "the program for "+millis(doc.PauseMS))
+	t.row("paused", millis(doc.PauseMS))
 	t.row("changes", findingText(doc.Finding))
 	t.row("tracking", trackingText(doc.Tracking))
 	t.row("kind", doc.kind())
 	for _, b := range doc.Bases {
-		t.row("", fmt.Sprintf("set %d, in %s", b.Index, b.File))
+		t.row("", fmt.Sprintf("checkpoint %d, in %s", b.Index, b.File))
 	}
 	t.row("size", fmt.Sprintf("%s here, %s in bases, state %s", size(doc.FileBytes), size(doc.BaseBytes), size(doc.StateBytes)))
 	t.row("compression", doc.Compression)
@@ -260,9 +260,9 @@ func whyText(reason string) string {
 	case "call":
 		return "call: the program called Checkpoint"
 	case "time":
-		return "time: so long after the last one"
+		return "time: the interval since the last one had passed"
 	case "points":
-		return "points: so many points after the last one"
+		return "points: the number of points since the last one was reached"
 	case "request":
 		return "request: a signal or the program asked for one"
 	}
@@ -281,7 +281,7 @@ func findingText(finding string) string {
 	case "digest":
 		return "digest: most memory was digested in place, and only changed blocks copied"
 	case "kernel":
-		return "kernel: it told which pages were written"
+		return "kernel: it reported which pages were written"
 	}
 	return finding
 }
@@ -292,7 +292,7 @@ func trackingText(tracking string) string {
 	case "":
 		return "not recorded"
 	case "available":
-		return "available: the kernel can tell which pages were written"
+		return "available: the kernel can report which pages were written"
 	}
 	return "not available: " + tracking
 }
@@ -308,8 +308,8 @@ func rootType(img *graph.Image, i int) string {
 	return goType(v.Type)
 }
 
-// isArray reports whether a description is that of an array, which lies in
-// the set as its elements.
+// isArray reports whether a description is that of an array, which is in
+// the checkpoint as its elements.
 func isArray(text string) bool { return len(text) > 1 && text[0] == '[' && text[1] != ']' }
 
 // holder names the variable that holds the array of variable i, a slice, if
@@ -327,8 +327,8 @@ func holder(img *graph.Image, i int) string {
 	return img.Vars[img.Pools[p].Var].Name
 }
 
-// goType makes the description of a type that a set holds short: the
-// definitions of named types are left out, and their names put in.
+// goType shortens the description of a type in a checkpoint: it replaces the
+// definitions of named types by their names.
 func goType(text string) string {
 	head, rest, _ := strings.Cut(text, ` @0"`)
 	var defs []string

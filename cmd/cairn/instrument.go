@@ -22,15 +22,16 @@ import (
 func instrumentCommand(c *call) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "instrument [flags] -o DIR [PACKAGE]",
-		Short: "write what 'cairn build' compiles in place of a program's source",
-		Long: `Writes the files that 'cairn build' and 'cairn run' compile in place of those of
-a Go program, to read them, or to compare them with its own. Only files that
-differ are written, and new ones, zz_cairn.go; they stand in DIR as in the
-program's module, and those of other modules below DIR/modules. Nothing else
-is changed.
-PACKAGE is as for go build: a folder, an import path or files, here if left out.`,
+		Short: "write the source that 'cairn build' compiles",
+		Long: `Writes the files that 'cairn build' and 'cairn run' compile in place of those of a
+Go program, for you to read or to compare. It writes files that differ, and new
+ones (zz_cairn.go). In DIR they have the paths that they have in the program's
+module; those of other modules are below DIR/modules. Nothing else is changed.
+
+PACKAGE is as for go build: a directory, an import path or files; the current
+directory if left out.`,
 		Example: `  cairn instrument -o /tmp/new ./sim  # write the files
-  diff -ru sim /tmp/new/sim           # and see what is different`,
+  diff -ru sim /tmp/new/sim           # compare`,
 		Annotations:       map[string]string{exitCodes: sourceExits},
 		Args:              takes(0, -1),
 		ValidArgsFunction: completeSource,
@@ -38,7 +39,7 @@ PACKAGE is as for go build: a folder, an import path or files, here if left out.
 	f := cmd.Flags()
 	var m makeFlags
 	m.declareFew(f)
-	dir := f.StringP("output", "o", "", "write into `DIR`, which must be empty or not there yet")
+	dir := f.StringP("output", "o", "", "write into `DIR`, which must be empty or not exist")
 	c.completeDirs(cmd, "output")
 	cmd.RunE = c.does(func(ctx context.Context, c *call) error {
 		o, err := m.options(f)
@@ -58,10 +59,10 @@ type instrumentDocument struct {
 
 func instrumentProgram(ctx context.Context, c *call, dir string, o golang.MakeOptions) error {
 	if dir == "" {
-		return usagef("instrument: no folder to write into; give one with -o DIR")
+		return usagef("instrument: name the directory to write into with -o DIR")
 	}
 	if entries, err := os.ReadDir(dir); err == nil && len(entries) > 0 {
-		return usagef("instrument: %s is not empty; give a folder that is, or does not exist yet", dir)
+		return usagef("instrument: %s is not empty; name a directory that is empty or does not exist", dir)
 	} else if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}

@@ -19,22 +19,22 @@ import (
 func listCommand(c *call) *cobra.Command {
 	return &cobra.Command{
 		Use:   "list [DIR]",
-		Short: "show the sets in a run's folder, newest first",
-		Long: `Shows, for every set in DIR, when and why it was taken, the size of its own
-file, how much of it lies in files of older sets (blocks that did not change),
-the size of the program's state, and how long the program was held.
+		Short: "show the checkpoints of a run, newest first",
+		Long: `Shows, for every checkpoint in DIR: when and why it was taken, the size of its own
+file, how much of it is in files of older checkpoints (blocks that did not change),
+the size of the program's state, and how long the program was paused.
 
-With several ranks, sizes are those of all ranks together. RANKS says how many
-of them have committed the set; the newest set that all can load is the
-recovery line, from which a restart goes on.
+With several ranks, sizes are sums over all ranks. RANKS says how many of them
+have committed the checkpoint; the newest one that all can load is the recovery
+line, from which a restart resumes.
 
-Only metadata is checked, which is quick: a set that can't be read is marked
-damaged, with the reason, and the exit code is 1, as it is when no set is
-complete. 'cairn verify DIR' checks every byte. Without DIR, it is the only
-*.cairn folder here.`,
-		Example: `  cairn list                                  # the sets of the run in this folder
-  cairn list ckpt                             # the sets in folder ckpt
-  cairn list --json ckpt | jq '.sets[0].set'  # the index of the newest`,
+Only metadata is checked, which is quick. A checkpoint that cannot be read is
+marked damaged, with the reason, and the exit code is 1; so it is if no checkpoint
+is complete. 'cairn verify DIR' checks every byte. Without DIR, it is the only
+*.cairn directory here.`,
+		Example: `  cairn list                                           # of the run in this directory
+  cairn list ckpt                                      # of directory ckpt
+  cairn list --json ckpt | jq '.checkpoints[0].index'  # the index of the newest`,
 		Args:              takes(0, 1),
 		ValidArgsFunction: completeRuns,
 		RunE:              c.does(list),
@@ -44,13 +44,13 @@ complete. 'cairn verify DIR' checks every byte. Without DIR, it is the only
 // listDocument is what list --json prints.
 type listDocument struct {
 	Dir         string             `json:"dir"`
-	Line        uint64             `json:"line"` // the newest set that all ranks can load; 0: none
-	Checkpoints []listedCheckpoint `json:"sets"`
-	DiskBytes   int64              `json:"diskBytes"` // of all files in set folders, each counted once
+	Line        uint64             `json:"recoveryLine"` // the newest checkpoint that all ranks can load; 0: none
+	Checkpoints []listedCheckpoint `json:"checkpoints"`
+	DiskBytes   int64              `json:"diskBytes"` // of all files of checkpoints, each counted once
 	Unfinished  []unfinished       `json:"unfinished"`
 }
 
-// listedCheckpoint is a set, or why there is no more to say about it.
+// listedCheckpoint is a checkpoint, or why it could not be read.
 type listedCheckpoint struct {
 	summary
 	Have   []int  `json:"have"`   // ranks that committed it
@@ -58,9 +58,9 @@ type listedCheckpoint struct {
 	Error  string `json:"error,omitempty"`
 }
 
-// unfinished is a set folder without a committed file.
+// unfinished is a checkpoint directory without a committed file.
 type unfinished struct {
-	Index uint64 `json:"set"`
+	Index uint64 `json:"index"`
 	Path  string `json:"path"`
 }
 
@@ -119,15 +119,15 @@ func list(ctx context.Context, c *call) error {
 	return nil
 }
 
-// member is a set that at least one rank has committed.
+// member is a checkpoint that at least one rank has committed.
 type member struct {
 	dir   string
 	index uint64
 	ranks []int // those that have
 }
 
-// members returns the sets in a run's folder, newest first. That there are
-// none is an error.
+// members returns the checkpoints in a directory, newest first. None is an
+// error.
 func (c *call) members(dir string) ([]member, error) {
 	found, err := store.Members(c.fsys, dir)
 	if err != nil {
@@ -146,7 +146,7 @@ func (c *call) members(dir string) ([]member, error) {
 	return out, nil
 }
 
-// judged is a set whose metadata was looked at, that of all ranks.
+// judged is a checkpoint whose metadata was checked, for all ranks.
 type judged struct {
 	member
 	parts []part // those that are sound
@@ -155,14 +155,14 @@ type judged struct {
 	file  string // … that part
 }
 
-// part is one rank's file of a set.
+// part is one rank's file of a checkpoint.
 type part struct {
 	target
 	summary
 	header ckpt.Header
 }
 
-// judge looks at the files of all ranks of a set.
+// judge checks the metadata of all ranks of a checkpoint.
 func (c *call) judge(m member) *judged {
 	j := &judged{member: m, want: m.ranks[len(m.ranks)-1] + 1}
 	for _, r := range m.ranks {
@@ -191,7 +191,7 @@ func (j *judged) status() string {
 	return "ok"
 }
 
-// reason says why the status is not "ok".
+// reason returns why the status is not "ok".
 func (j *judged) reason() string {
 	text := ""
 	switch {
@@ -206,7 +206,7 @@ func (j *judged) reason() string {
 	return text
 }
 
-// entry is what list shows of a set: the sums over all ranks.
+// entry returns what list shows of a checkpoint: the sums over all ranks.
 func (c *call) entry(j *judged) listedCheckpoint {
 	l := listedCheckpoint{Have: j.ranks, Status: j.status(), Error: j.reason()}
 	if j.err != nil {
@@ -217,7 +217,7 @@ func (c *call) entry(j *judged) listedCheckpoint {
 		return l
 	}
 	l.summary = j.parts[0].summary
-	l.Index = j.index // its folder's, if somebody moved it
+	l.Index = j.index // that of its directory, if somebody moved it
 	for _, p := range j.parts[1:] {
 		l.FileBytes += p.FileBytes
 		l.BaseBytes += p.BaseBytes
@@ -230,7 +230,7 @@ func (c *call) entry(j *judged) listedCheckpoint {
 	return l
 }
 
-// listRest adds what concerns the folder as a whole.
+// listRest adds what concerns the directory as a whole.
 func (c *call) listRest(doc *listDocument, committed map[uint64]bool) error {
 	dirs, err := c.checkpointDirs(doc.Dir)
 	if err != nil {
@@ -256,7 +256,7 @@ func (c *call) listRest(doc *listDocument, committed map[uint64]bool) error {
 
 func (c *call) listText(doc *listDocument) {
 	several := slices.ContainsFunc(doc.Checkpoints, func(l listedCheckpoint) bool { return l.Ranks > 1 })
-	head := []string{"SET", "RANKS", "TIME", "AGE", "OWN FILE", "IN BASES", "STATE", "HELD", "WHY", "KIND"}
+	head := []string{"CHECKPOINT", "RANKS", "TIME", "AGE", "OWN FILE", "IN BASES", "STATE", "PAUSED", "REASON", "KIND"}
 	cut := func(row ...string) []string {
 		if !several {
 			row = slices.Delete(row, 1, 2)
@@ -282,11 +282,11 @@ func (c *call) listText(doc *listDocument) {
 		t.row(cut(n, ranks, at, ago, size(l.FileBytes), size(l.BaseBytes), size(l.StateBytes), millis(l.PauseMS), l.Reason, kind)...)
 	}
 	t.flush()
-	c.printf("\n%s, %s on disk\n", count(len(doc.Checkpoints), "set"), size(doc.DiskBytes))
+	c.printf("\n%s, %s on disk\n", count(len(doc.Checkpoints), "checkpoint"), size(doc.DiskBytes))
 	if several && doc.Line == 0 {
-		c.printf("no set is complete: there is none that every rank can load\n")
+		c.printf("no checkpoint is complete: there is none that every rank can load\n")
 	}
 	for _, u := range doc.Unfinished {
-		c.printf("set %d is being written, or was left by a crash ('cairn gc %s' removes it then)\n", u.Index, doc.Dir)
+		c.printf("checkpoint %d is being written, or a crash has left it (then 'cairn gc %s' removes it)\n", u.Index, doc.Dir)
 	}
 }

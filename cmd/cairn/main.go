@@ -1,21 +1,21 @@
-// Command cairn runs programs and brings them back after failures, and looks
-// after checkpoints: it lists, explains, checks, compares, exports and removes
-// the sets that runs leave behind.
+// Command cairn runs programs, restarts them after failures, and manages their
+// checkpoints: it lists, inspects, verifies, compares, exports and removes them.
 //
-//	main.go      signals and the exit code
-//	root.go      the commands in their groups, and how one is found and run
-//	flags.go     flags that are unknown or have a wrong value
-//	help.go      help texts; man.go: manual pages, with the build tag man
-//	errors.go    exit codes, and errors as people read them
-//	completion.go  what shells complete
-//	terminal.go  whether a file is a terminal, and how wide it is
-//	target.go    what SET and DIR on a command line mean
-//	summary.go   a set in a few numbers
-//	text.go      sizes, ages, tables, JSON
-//	progress.go  the progress line
-//	screen.go    what 'cairn run' shows; lane.go: without waiting for it
-//	list.go …    one file per command; run_build.go is what run does with source,
-//	             input.go what it does with stdin, host.go its helper's side
+//	main.go           signals and the exit code
+//	root.go           the commands in their groups; finding and running one
+//	flags.go          unknown flags and wrong values
+//	help.go           help texts; man.go: manual pages, with the build tag man
+//	errors.go         exit codes; errors as users read them
+//	completion.go     shell completion
+//	terminal.go       whether a file is a terminal, and how wide it is
+//	target.go         what CHECKPOINT and DIR on a command line mean
+//	summary.go        a checkpoint in a few numbers
+//	text.go           sizes, ages, tables, JSON
+//	progress.go       the progress line; reporter.go: the steps of a build
+//	screen.go         what 'cairn run' shows; display_queue.go: without blocking
+//	list.go, …        one file per command
+//	run_source.go     what run does with source; run_input.go: with stdin
+//	host.go           the helper that 'cairn run' starts on each host
 package main
 
 import (

@@ -26,9 +26,9 @@ func manCommand(c *call) *cobra.Command {
 			if err := os.MkdirAll(args[0], 0o777); err != nil {
 				return err
 			}
-			root.Long = markdown("Cairn runs programs, brings them back after failures, and looks after their checkpoints.\n\n" + setHelp)
+			root.Long = markdown("Cairn runs programs, restarts them after failures, and manages their checkpoints.\n\n" + argumentHelp)
 			root.Long += "\n" + exitSection(exitHelp)
-			pages := append(shownCommands(root), root)
+			pages := append(listedCommands(root), root)
 			for _, cmd := range pages {
 				if cmd != root {
 					cmd.Long = manText(cmd)
@@ -61,8 +61,8 @@ func manPage(cmd *cobra.Command, dir string) error {
 // left out.
 func manText(cmd *cobra.Command) string {
 	text := markdown(cmd.Long)
-	if strings.Contains(cmd.Use, "SET") {
-		text += "\n" + markdown(setHelp)
+	if strings.Contains(cmd.Use, "CHECKPOINT") {
+		text += "\n" + markdown(argumentHelp)
 	}
 	if own := cmd.Annotations[exitCodes]; own != "" {
 		return text + "\n" + exitSection(own)

@@ -19,63 +19,61 @@ import (
 	"github.com/cairnrun/cairn/internal/supervise"
 )
 
-// Exit codes of migrate: the run was brought back from a set; it is not known
-// how the move ended.
+// Exit codes of migrate: the run was restarted from a checkpoint; it is not
+// known how the move ended.
 const (
 	exitBack    = 4
 	exitUnknown = 5
 )
 
-// secondAfter is how much later a signal comes that is not the first one,
-// sent twice.
+// secondAfter is how much later a second signal must come: launchers may send
+// the first one twice.
 const secondAfter = time.Second
 
 func migrateCommand(c *call) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "migrate [flags] [RUN]",
 		Short: "move ranks of a running run to another host",
-		Long: `Takes ranks to another host while the run goes on: their memory, their open
-files and their place among the ranks. The others stay where they are. The
-program is held for a moment only, and nothing is computed twice. RUN is the
-folder that 'cairn run' made; left out, it is the only *.cairn folder here.
+		Long: `Moves ranks to another host while the run continues: their memory, their open
+files and their place among the ranks. The other ranks stay where they are. The
+program is paused for a moment, and nothing is computed twice. RUN is the run
+directory; if left out, the only *.cairn directory here.
 
---rank names the ranks to move; --host moves all that are on a host, and no rank
-will be placed there any more. The host that they go to need not be one of the
-run's: it is reached in the same way (ssh, or --rsh of 'cairn run'). Without
---to it is the host of the run that has the most free slots, or several of them
-where one has not enough.
+--rank names the ranks to move. --host moves all ranks off a host, and places no
+more ranks there. The destination need not be a host of the run: it is reached in
+the same way (ssh, or --rsh of 'cairn run'). Without --to, it is the host of the
+run with the most free slots, or several hosts if one has not enough.
 
-The host may be unlike the one before: of another architecture or byte order
-(--program names the program's file there), or with other devices (--env
-CAIRN_DEVICES=host). What was said of a host holds as long as this 'cairn run'.
+The destination may differ from the source: another architecture or byte order
+(--program names the program's file there), or other devices (--env
+CAIRN_DEVICES=host). These overrides hold for that host until this 'cairn run'
+ends.
 
-Most of the state is sent while the program goes on, in up to --rounds rounds,
-and what has changed since then while it is held. If anything fails before the
-new processes take over, nothing is moved and the run goes on as it was. If
-something is lost later, the run is brought back from its newest set, as after
-any failure. Ctrl-C calls the move off and waits for what becomes of it: it may
-be too late for that. A second Ctrl-C leaves at once.
+Most of the state is sent while the program continues, in up to --rounds rounds;
+what has changed since is sent while it is paused. If anything fails before the
+new processes take over, nothing moves and the run continues. If something is lost
+later, the run restarts from its newest checkpoint, as after any failure. Ctrl-C
+cancels the move and waits for the outcome, since it may be too late to cancel. A
+second Ctrl-C ends the command at once.
 
-'cairn status' shows moves, also those of a run that has ended. SIGUSR2 to
-'cairn run' moves all ranks off the hosts that RUN/leave lists, one 'HOST' or
-'HOST TARGET' in each line; 'cairn run --leave-when' lets each host say itself
-that it is to be left.`,
-		Example: `  cairn migrate --rank 3 --to hostB                           # one rank of the run in this folder
+'cairn status' shows moves, also those of a run that has ended. SIGUSR2 to 'cairn
+run' evacuates the hosts that RUN/evacuate lists, one 'HOST' or 'HOST TARGET' per
+line; 'cairn run --evacuate-when' lets each host decide.`,
+		Example: `  cairn migrate --rank 3 --to hostB                           # one rank of the run in this directory
   cairn migrate --rank 3,4,5 --to hostB sim.cairn             # three, together
   cairn migrate --host hostA                                  # all ranks there, before it is shut down
   cairn migrate --host hostA --to hostC --copy-files          # to a host that does not see the same files
   cairn migrate --rank 3 --to arm1 --program /opt/arm64/sim   # to a host of another architecture
   cairn migrate --rank 0 --to hostB --env CAIRN_DEVICES=host  # to a host that has no GPU
-  cairn migrate --json --rank 0 --to hostB | jq .pauseNS      # for how long were ranks held?`,
-		Annotations: map[string]string{exitCodes: `  0  moved (also if it was too late to call it off), or no rank was on --host
+  cairn migrate --json --rank 0 --to hostB | jq .pauseNS      # how long were ranks paused?`,
+		Annotations: map[string]string{exitCodes: `  0  moved (also if it was too late to cancel), or no rank was on --host
   2  the command line is wrong
-  3  not moved, or called off; a run that was running goes on as it was, unless
-     its end is the reason
-  4  not moved: a rank or a host was lost on the way, and the run was brought
-     back from its newest set
+  3  not moved, or cancelled; a running run continues as it was, unless its end is
+     the reason
+  4  not moved: a rank or a host was lost on the way, and the run restarted from
+     its newest checkpoint
   5  not known: the supervisor was lost on the way, or Ctrl-C was given twice;
-     'cairn status' tells, and 'cairn run' brings a run back whose supervisor is
-     gone
+     'cairn status' shows it, and 'cairn run' resumes a run without a supervisor
 `},
 		Args:              takes(0, 1),
 		ValidArgsFunction: completeRuns,
@@ -84,15 +82,15 @@ that it is to be left.`,
 	var m supervise.Migration
 	var ranks, chunk string
 	f.StringVar(&ranks, "rank", "", "move these ranks: `LIST` is 3, or 3,4,5, or 3-5")
-	f.StringVar(&m.Host, "host", "", "move all ranks off this `HOST`, and place none there any more")
-	f.StringVar(&m.To, "to", "", "`HOST` that they go to (default: those of the run with the most free slots)")
-	f.StringVar(&chunk, "chunk", "64M", "send `SIZE` bytes at a time")
-	f.IntVar(&m.Rounds, "rounds", supervise.DefaultRounds, "send state ahead, while the program goes on, in at most `N` rounds; 0: none")
-	f.BoolVar(&m.Files, "copy-files", false, "copy the run's open files, too: the hosts don't share a file system")
+	f.StringVar(&m.Host, "host", "", "move all ranks off `HOST`, and place no more there")
+	f.StringVar(&m.To, "to", "", "move to `HOST` (default: the hosts of the run with the most free slots)")
+	f.StringVar(&chunk, "chunk", "64M", "send at most `SIZE` bytes at a time")
+	f.IntVar(&m.Rounds, "rounds", supervise.DefaultRounds, "send state in at most `N` rounds before the pause; 0: none")
+	f.BoolVar(&m.Files, "copy-files", false, "copy the run's open files, too, if the hosts share no file system")
 	f.BoolVar(&m.Sequential, "sequential", false, "write, send and read one after the other, for comparison")
-	f.DurationVar(&m.StartLimit, "start-limit", supervise.DefaultStartLimit, "`DURATION` for the new processes to come to Restore in")
-	f.StringVar(&m.Program, "program", "", "`PATH` of the program on the host that they go to (default: the same as before)")
-	f.Func("env", "set `NAME=VALUE` for ranks on that host; may be given more than once", func(v string) error {
+	f.DurationVar(&m.StartLimit, "start-limit", supervise.DefaultStartLimit, "give the new processes `DURATION` to reach Restore")
+	f.StringVar(&m.Program, "program", "", "`PATH` of the program on the destination (default: as before)")
+	f.Func("env", "set `NAME=VALUE` for ranks on the destination; may be repeated", func(v string) error {
 		if strings.Index(v, "=") < 1 {
 			return errors.New("write NAME=VALUE")
 		}
@@ -105,15 +103,15 @@ that it is to be left.`,
 		}
 		switch {
 		case len(m.Ranks) == 0 && m.Host == "":
-			return usagef("migrate: say what is to be moved, with --rank or --host")
+			return usagef("migrate: name what to move, with --rank or --host")
 		case len(m.Ranks) > 0 && m.Host != "":
-			return usagef("migrate: --rank and --host can't be used together")
+			return usagef("migrate: --rank and --host cannot be used together")
 		case m.Rounds < 0:
-			return usagef("migrate: --rounds %d is below zero", m.Rounds)
+			return usagef("migrate: --rounds %d is negative", m.Rounds)
 		case m.StartLimit <= 0:
-			return usagef("migrate: --start-limit %v is no time to start in", m.StartLimit)
+			return usagef("migrate: --start-limit %v is not positive", m.StartLimit)
 		case m.To == "" && (m.Program != "" || len(m.Env) > 0):
-			return usagef("migrate: --program and --env are for one host: name it with --to")
+			return usagef("migrate: --program and --env hold for one host: name it with --to")
 		}
 		if m.Program != "" {
 			if m.Program, err = filepath.Abs(m.Program); err != nil {
@@ -135,7 +133,7 @@ func migrate(ctx context.Context, c *call, m supervise.Migration) error {
 	}
 	wait, end := context.WithCancel(context.Background())
 	defer end()
-	var mu sync.Mutex // of what is shown
+	var mu sync.Mutex // guards what is shown
 	p := c.progress("", 0)
 	said := make(chan struct{})
 	unwatch := context.AfterFunc(ctx, func() {
@@ -145,7 +143,7 @@ func migrate(ctx context.Context, c *call, m supervise.Migration) error {
 			mu.Lock()
 			defer mu.Unlock()
 			p.end()
-			fmt.Fprintln(c.stderr, "cairn: the move is being called off; Ctrl-C again leaves at once")
+			fmt.Fprintln(c.stderr, "cairn: cancelling the move; Ctrl-C again ends this command at once")
 		}
 	})
 	m.Cancel = ctx.Done()
@@ -163,7 +161,7 @@ func migrate(ctx context.Context, c *call, m supervise.Migration) error {
 	p.end()
 	switch {
 	case wait.Err() != nil && err != nil:
-		return statusError{exitUnknown, "left; the move is called off unless it was decided: 'cairn status' tells"}
+		return statusError{exitUnknown, "ended without waiting; the move is cancelled unless it was decided: see 'cairn status'"}
 	case err != nil:
 		return err
 	}
@@ -176,7 +174,7 @@ func migrate(ctx context.Context, c *call, m supervise.Migration) error {
 	switch st.State {
 	case supervise.Moved:
 		if off {
-			text += "; it was too late to call that off"
+			text += "; it was too late to cancel"
 		}
 		if !c.json {
 			c.printf("%s\n", text)
@@ -190,7 +188,7 @@ func migrate(ctx context.Context, c *call, m supervise.Migration) error {
 	return statusError{exitFailed, text}
 }
 
-// endAtSecond calls leave when another signal comes.
+// endAtSecond calls end when a second signal comes.
 func endAtSecond(ctx context.Context, end func()) {
 	again := make(chan os.Signal, 1)
 	signal.Notify(again, os.Interrupt, syscall.SIGTERM)
@@ -208,7 +206,7 @@ func endAtSecond(ctx context.Context, end func()) {
 	}
 }
 
-// moveLine is a move that is under way in one line of at most width characters.
+// moveLine returns a move in progress as a line of at most width characters.
 func moveLine(st *supervise.MoveState, width int) string {
 	line := []rune(printable(supervise.MoveText(st)))
 	if len(line) > width {
@@ -231,7 +229,7 @@ func parseRanks(list string) ([]int, error) {
 			to, err = strconv.Atoi(last)
 		}
 		if err != nil || from < 0 || to < from || to-from > math.MaxUint16 {
-			return nil, usagef("migrate: --rank: %q is no rank; write 3, or 3,4,5, or 3-5", item)
+			return nil, usagef("migrate: --rank: %q is not a rank; write 3, or 3,4,5, or 3-5", item)
 		}
 		for r := from; r <= to; r++ {
 			out = append(out, r)
@@ -257,7 +255,7 @@ func parseSize(text string) (int64, error) {
 	}
 	n, err := strconv.ParseInt(digits, 10, 64)
 	if err != nil || n < 1 || n > math.MaxInt64/factor {
-		return 0, usagef("%q is no size; write 64M, 1G or a number of bytes", text)
+		return 0, usagef("%q is not a size; write 64M, 1G or a number of bytes", text)
 	}
 	return n * factor, nil
 }

@@ -124,7 +124,7 @@ type ringing struct {
 }
 
 // await waits until something is said, for a minute at most: a run that is left
-// behind by a test that hangs would go on for ever.
+// behind by a test that hangs would run for ever.
 func (r *ringing) await(t *testing.T, text string) {
 	t.Helper()
 	said := make(chan struct{})
@@ -176,7 +176,7 @@ func TestMigrate(t *testing.T) {
 	}
 	cairnRun(t, "checkpoint").exit(exitFine)
 	cairnRun(t, "migrate", "--host", "d", "--to", "a", "--chunk", "100K").exit(exitFine).says("ranks 0, 1 and 2 moved from d to a")
-	cairnRun(t, "status").exit(exitFine).says("move      ranks 0, 1 and 2 moved from d to a: paused", "running")
+	cairnRun(t, "status").exit(exitFine).says("move        ranks 0, 1 and 2 moved from d to a: paused", "running")
 	st := decode[supervise.State](cairnRun(t, "status", "--json").exit(exitFine))
 	if len(st.Moves) != 3 || st.Attempt != 1 || st.Ranks[1].Host != "a" {
 		t.Errorf("%+v", st)
@@ -186,7 +186,7 @@ func TestMigrate(t *testing.T) {
 	r.ends(t, 3)
 }
 
-// Ctrl-C calls a move off, and the run goes on.
+// Ctrl-C cancels a move, and the run continues.
 func TestMigrate_Interrupted(t *testing.T) {
 	r := ringRun(t, "2", "a:1,b:1")
 	ctx, cancel := context.WithCancel(t.Context())
@@ -195,7 +195,7 @@ func TestMigrate_Interrupted(t *testing.T) {
 	go func() { code <- run(ctx, []string{"migrate", "--rank", "1", "--to", "slow"}, &out, &errs) }()
 	r.await(t, "moving rank 1 from b to slow")
 	cancel()
-	if c := <-code; c != exitFailed || errs.String() != "cairn: the move is being called off; Ctrl-C again leaves at once\ncairn: rank 1 not moved: called off\n" {
+	if c := <-code; c != exitFailed || errs.String() != "cairn: cancelling the move; Ctrl-C again ends this command at once\ncairn: rank 1 not moved: called off\n" {
 		t.Errorf("%d, %q", c, errs.String())
 	}
 	cairnRun(t, "migrate", "--rank", "1", "--to", "a").exit(exitFine)
@@ -203,7 +203,7 @@ func TestMigrate_Interrupted(t *testing.T) {
 }
 
 // A second Ctrl-C does not wait for a supervisor that does not answer. When that
-// goes on, it calls the move off.
+// continues, it cancels the move.
 func TestMigrate_InterruptedTwice(t *testing.T) {
 	r := ringRun(t, "2", "a:1,b:1")
 	m := exec.Command(self(t), "_main", "migrate", "--rank", "1", "--to", "slow")
@@ -216,12 +216,12 @@ func TestMigrate_InterruptedTwice(t *testing.T) {
 	r.await(t, "moving rank 1 from b to slow")
 	r.cmd.Process.Signal(syscall.SIGSTOP)
 	m.Process.Signal(syscall.SIGINT)
-	errs.await("Ctrl-C again leaves at once")
+	errs.await("Ctrl-C again ends this command at once")
 	m.Process.Signal(syscall.SIGINT) // this is still the first one
 	time.Sleep(secondAfter + 100*time.Millisecond)
 	m.Process.Signal(syscall.SIGINT)
 	m.Wait()
-	if c := m.ProcessState.ExitCode(); c != exitUnknown || !strings.Contains(errs.b.String(), "left; the move is called off unless it was decided") {
+	if c := m.ProcessState.ExitCode(); c != exitUnknown || !strings.Contains(errs.b.String(), "the move is cancelled unless it was decided") {
 		t.Errorf("%d, %q", c, errs.b.String())
 	}
 	r.cmd.Process.Signal(syscall.SIGCONT)
@@ -247,7 +247,7 @@ func TestMigrate_StartLimit(t *testing.T) {
 	if len(st.Moves) != 4 || st.State != supervise.Finished || st.Moves[0].ID != 1 || st.Moves[3].ID != 4 {
 		t.Errorf("%+v", st)
 	}
-	cairnRun(t, "status").exit(exitFine).says("finished", "move      rank 1 not moved: the new process of rank 1 on d ended with status 1")
+	cairnRun(t, "status").exit(exitFine).says("finished", "move        rank 1 not moved: the new process of rank 1 on d ended with status 1")
 	if got, err := os.ReadFile("r.cairn/output/rank-0001.err"); err != nil || string(got) != "it begins\nit ends\n" {
 		t.Errorf("%s, %v", got, err)
 	}
@@ -288,7 +288,7 @@ func TestMigrate_OneRank(t *testing.T) {
 // SIGUSR2 lets ranks leave the hosts that a file lists.
 func TestEvacuate_Signal(t *testing.T) {
 	r := ringRun(t, "2", "a:1,b:1,c:1")
-	write(t, "r.cairn/leave", "x\nb\n")
+	write(t, "r.cairn/evacuate", "x\nb\n")
 	r.cmd.Process.Signal(syscall.SIGUSR2)
 	r.await(t, "the run has no host x")
 	r.await(t, "rank 1 moved from b to c")
@@ -297,7 +297,7 @@ func TestEvacuate_Signal(t *testing.T) {
 
 // A host says itself that it is to be left; a rank that has moved is killed.
 func TestEvacuate_RankKilled(t *testing.T) {
-	r := ringRun(t, "2", "a:1,b:1,c:1", "--leave-poll", "500ms", "--leave-when", `grep -q "\"helper\":$PPID," r.cairn/hosts/a.lock`)
+	r := ringRun(t, "2", "a:1,b:1,c:1", "--evacuate-poll", "500ms", "--evacuate-when", `grep -q "\"helper\":$PPID," r.cairn/hosts/a.lock`)
 	r.await(t, "rank 0 moved from a to c")
 	cairnRun(t, "checkpoint").exit(exitFine)
 	st := decode[supervise.State](cairnRun(t, "status", "--json").exit(exitFine))
@@ -312,21 +312,21 @@ func TestEvacuate_RankKilled(t *testing.T) {
 func TestMigrate_Usage(t *testing.T) {
 	t.Chdir(t.TempDir())
 	for _, c := range []struct{ args, want string }{
-		{"migrate", "say what is to be moved, with --rank or --host"},
-		{"migrate --rank 1 --host a", "can't be used together"},
-		{"migrate --rank x", "\"x\" is no rank; write 3, or 3,4,5, or 3-5"},
-		{"migrate --rank 3-1", "is no rank"},
-		{"migrate --rank -1", "is no rank"},
-		{"migrate --rank 1 --chunk 5X", "\"5X\" is no size"},
-		{"migrate --rank 1 --chunk 0", "is no size"},
-		{"migrate --rank 1 --rounds -1", "below zero"},
-		{"migrate --rank 1 --start-limit 0s", "is no time to start in"},
+		{"migrate", "name what to move, with --rank or --host"},
+		{"migrate --rank 1 --host a", "cannot be used together"},
+		{"migrate --rank x", "\"x\" is not a rank; write 3, or 3,4,5, or 3-5"},
+		{"migrate --rank 3-1", "is not a rank"},
+		{"migrate --rank -1", "is not a rank"},
+		{"migrate --rank 1 --chunk 5X", "\"5X\" is not a size"},
+		{"migrate --rank 1 --chunk 0", "is not a size"},
+		{"migrate --rank 1 --rounds -1", "is negative"},
+		{"migrate --rank 1 --start-limit 0s", "is not positive"},
 		{"migrate --rank 1 --program ./sim", "name it with --to"},
 		{"migrate --rank 1 --env A=1", "name it with --to"},
 		{"migrate --rank 1 --to a --env A", "takes NAME=VALUE"},
-		{"migrate --rank 1", "no run's folder"},
+		{"migrate --rank 1", "no run directory"},
 		{"migrate --rank 1 a b", "too many"},
-		{"run --leave-poll -1s true", "below zero"},
+		{"run --evacuate-poll -1s true", "is negative"},
 	} {
 		cairnRun(t, strings.Fields(c.args)...).exit(exitUsage).complains(c.want)
 	}

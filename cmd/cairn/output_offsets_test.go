@@ -167,9 +167,9 @@ func TestOutput_SupervisorKilled(t *testing.T) {
 
 func tailOf(s string, n int) string { return s[max(0, len(s)-n):] }
 
-// TestOutput_UnreadIsShownLater: what was not written because nobody read stdout any more
+// TestOutput_UnreadIsKept: what was not written because nobody read stdout any more
 // is shown by the next start.
-func TestOutput_UnreadIsShownLater(t *testing.T) {
+func TestOutput_UnreadIsKept(t *testing.T) {
 	t.Chdir(t.TempDir())
 	once, _ := filepath.Abs("once")
 	args := []string{"run", "-q", "--retries", "0", "sh", "-c", "echo a; echo b; test -e " + once + " || { : > " + once + "; exit 5; }; echo c"}

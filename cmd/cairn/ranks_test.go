@@ -12,8 +12,8 @@ import (
 	"github.com/cairnrun/cairn/internal/vfs"
 )
 
-// makeRanks makes sets 1 … n of a run with several ranks, which keeps them
-// all, and returns its folder.
+// makeRanks makes checkpoints 1 … n of a run with several ranks, which keeps them
+// all, and returns its directory.
 func makeRanks(t *testing.T, ranks, n int) string {
 	t.Helper()
 	return makeRanksOf(t, ranks, n, store.NewID())
@@ -63,12 +63,12 @@ func makeRanksOf(t *testing.T, ranks, n int, run string) string {
 	return dir
 }
 
-// rankFile is the path of a rank's file of a set.
+// rankFile is the path of a rank's file of a checkpoint.
 func rankFile(dir string, rank int, index uint64) string {
 	return store.Open(vfs.OS(), dir, rank).File(index)
 }
 
-// loses takes a rank's part of a set away.
+// loses takes a rank's part of a checkpoint away.
 func loses(t *testing.T, dir string, rank int, index uint64) {
 	t.Helper()
 	if err := store.Open(vfs.OS(), dir, rank).Remove(index); err != nil {
@@ -78,7 +78,7 @@ func loses(t *testing.T, dir string, rank int, index uint64) {
 
 func TestList_Ranks(t *testing.T) {
 	dir := makeRanks(t, 3, 3)
-	cairnRun(t, "list", dir).exit(exitFine).says("RANKS", "3/3", "recovery line", "3 sets")
+	cairnRun(t, "list", dir).exit(exitFine).says("RANKS", "3/3", "recovery line", "3 checkpoints")
 	loses(t, dir, 0, 3) // what rank 0 lacks is shown, too
 	cairnRun(t, "list", dir).exit(exitFine).says("2/3", "incomplete", "recovery line")
 	doc := decode[listDocument](cairnRun(t, "list", "--json", dir).exit(exitFine))
@@ -94,7 +94,7 @@ func TestList_Ranks(t *testing.T) {
 	for r := range 3 {
 		loses(t, dir, r, 1)
 	}
-	cairnRun(t, "list", dir).exit(exitFound).says("no set is complete")
+	cairnRun(t, "list", dir).exit(exitFound).says("no checkpoint is complete")
 }
 
 func TestList_NoneComplete(t *testing.T) {
@@ -102,10 +102,10 @@ func TestList_NoneComplete(t *testing.T) {
 	loses(t, dir, 1, 1)
 	cairnRun(t, "list", dir).exit(exitFine)
 	loses(t, dir, 0, 2)
-	cairnRun(t, "list", dir).exit(exitFound).says("no set is complete")
+	cairnRun(t, "list", dir).exit(exitFound).says("no checkpoint is complete")
 }
 
-// Every rank's file of every set is checked, and missing ones are named.
+// Every rank's file of every checkpoint is checked, and missing ones are named.
 func TestVerify_Ranks(t *testing.T) {
 	dir := makeRanks(t, 3, 3)
 	var all []string
@@ -122,8 +122,8 @@ func TestVerify_Ranks(t *testing.T) {
 	}
 
 	loses(t, dir, 1, 3)
-	cairnRun(t, "verify", dir).exit(exitFine).says("set 3 is incomplete: of its 3 ranks, there is no file of rank 1\n")
-	cairnRun(t, "verify", dir+"@3").exit(exitFound).says("set 3 is incomplete")
+	cairnRun(t, "verify", dir).exit(exitFine).says("checkpoint 3 is incomplete: of its 3 ranks, there is no file of rank 1\n")
+	cairnRun(t, "verify", dir+"@3").exit(exitFound).says("checkpoint 3 is incomplete")
 	cairnRun(t, "verify", rankFile(dir, 0, 3)).exit(exitFine)
 	doc := decode[verifyDocument](cairnRun(t, "verify", "--json", dir).exit(exitFine))
 	if len(doc.Files) != 8 || len(doc.Incomplete) != 1 || doc.Incomplete[0].Index != 3 || !slices.Equal(doc.Incomplete[0].Missing, []int{1}) {
@@ -137,10 +137,10 @@ func TestVerify_Ranks(t *testing.T) {
 
 	dir = makeRanks(t, 2, 2)
 	truncate(t, rankFile(dir, 1, 2), 100)
-	cairnRun(t, "verify", dir).exit(exitFound).says("steps around the damage to set 1")
+	cairnRun(t, "verify", dir).exit(exitFound).says("avoids the damage: it uses checkpoint 1")
 	loses(t, dir, 0, 1)
 	loses(t, dir, 1, 2)
-	cairnRun(t, "verify", dir).exit(exitFound).says("no set in this folder is complete")
+	cairnRun(t, "verify", dir).exit(exitFound).says("no checkpoint in this directory is complete")
 }
 
 // TestVerify_FilesOfAnotherRun puts sound files where others belong.
@@ -167,12 +167,12 @@ func TestVerify_FilesOfAnotherRun(t *testing.T) {
 		"start": {func(dir, other string) {
 			move(rankFile(other, 1, 2), rankFile(dir, 1, 2))
 			move(filepath.Join(other, base), filepath.Join(dir, base))
-		}, "it was saved by another start of the run than"},
+		}, "another start of the run has saved it than"},
 		"run, no record": {func(dir, other string) {
 			os.Remove(filepath.Join(dir, "run-id"))
 			move(rankFile(other, 1, 2), rankFile(dir, 1, 2))
 			move(filepath.Join(other, base), filepath.Join(dir, base))
-		}, "it is of run"},
+		}, "it belongs to run"},
 		"base": {func(dir, other string) {
 			move(rankFile(other, 1, 1), filepath.Join(dir, base))
 		}, "is not the file of checkpoint 1 that this one was saved with"},
@@ -184,7 +184,7 @@ func TestVerify_FilesOfAnotherRun(t *testing.T) {
 				other = run
 			}
 			c.harm(dir, makeRanksOf(t, 2, 2, other))
-			cairnRun(t, "verify", dir).exit(exitFound).says(c.says, "steps around the damage to set 1")
+			cairnRun(t, "verify", dir).exit(exitFound).says(c.says, "avoids the damage: it uses checkpoint 1")
 		})
 	}
 }
@@ -213,18 +213,18 @@ func TestDiff_Ranks(t *testing.T) {
 	cairnRun(t, "diff", rankFile(dir, 2, 2), dir).exit(exitFine)
 	cairnRun(t, "diff", rankFile(dir, 1, 2), rankFile(dir, 2, 2)).exit(exitFound)
 	loses(t, dir, 1, 2)
-	cairnRun(t, "diff", dir+"@2", dir+"@1").exit(exitFound).says("only the second set has this rank")
+	cairnRun(t, "diff", dir+"@2", dir+"@1").exit(exitFound).says("only the second checkpoint has this rank")
 	loses(t, dir, 2, 2)
-	cairnRun(t, "diff", dir+"@2", out).exit(exitFailed).complains("of rank 2, which has no file in")
+	cairnRun(t, "diff", dir+"@2", out).exit(exitFailed).complains("rank 2 has none in")
 }
 
 func TestArguments_OneRank(t *testing.T) {
 	dir := makeRanks(t, 3, 2)
 	tmp := t.TempDir()
-	cairnRun(t, "inspect", dir).exit(exitFine).says("0 of 3 ranks; --rank N shows another one")
+	cairnRun(t, "inspect", dir).exit(exitFine).says("0 of 3 ranks; --rank N shows another")
 	cairnRun(t, "inspect", "--rank", "2", dir).exit(exitFine).says("2 of 3 ranks", "rank-0002.h5")
-	cairnRun(t, "inspect", "--rank", "3", dir).exit(exitFailed).complains("no file of rank 3 here; there is one of ranks 0, 1 and 2")
-	cairnRun(t, "inspect", "--rank", "1", rankFile(dir, 2, 1)).exit(exitFailed).complains("the file of rank 2")
+	cairnRun(t, "inspect", "--rank", "3", dir).exit(exitFailed).complains("no file of rank 3 here, but of ranks 0, 1 and 2")
+	cairnRun(t, "inspect", "--rank", "1", rankFile(dir, 2, 1)).exit(exitFailed).complains("rank 2's file")
 	cairnRun(t, "inspect", "--rank", "-1", dir).exit(exitUsage).complains("a whole number")
 	cairnRun(t, "export", dir, filepath.Join(tmp, "a.h5")).exit(exitFine).says("rank 0 of 3 ranks (--rank N exports another one)")
 	doc := decode[exportDocument](cairnRun(t, "export", "--json", "--rank", "1", dir, filepath.Join(tmp, "b.h5")).exit(exitFine))
@@ -250,7 +250,7 @@ func TestGC_Ranks(t *testing.T) {
 		t.Errorf("%+v", dry)
 	}
 	before := decode[listDocument](cairnRun(t, "list", "--json", dir)).DiskBytes
-	cairnRun(t, "gc", dir).exit(exitFine).says("removed set 5 (not all ranks have it)", "removed set 4 (damaged: rank-0001.h5: ", "removed set 2 (older", "removed set 9 (never finished)", "kept sets 6 and 3; left set 7, which not all ranks have")
+	cairnRun(t, "gc", dir).exit(exitFine).says("removed checkpoint 5 (not all ranks have it)", "removed checkpoint 4 (damaged: rank-0001.h5: ", "removed checkpoint 2 (older", "removed checkpoint 9 (unfinished)", "kept checkpoints 6 and 3; left checkpoint 7, which not all ranks have")
 	if after := decode[listDocument](cairnRun(t, "list", "--json", dir).exit(exitFine)).DiskBytes; before-after != dry.FreedBytes {
 		t.Errorf("freed %d bytes, announced %d", before-after, dry.FreedBytes)
 	}
@@ -266,7 +266,7 @@ func TestGC_Ranks(t *testing.T) {
 	for r := range 2 {
 		cairnRun(t, "verify", rankFile(dir, r, 6)).exit(exitFine)
 	}
-	cairnRun(t, "gc", dir).exit(exitFine).says("nothing to remove; kept sets 6 and 3; left set 7")
+	cairnRun(t, "gc", dir).exit(exitFine).says("nothing to remove; kept checkpoints 6 and 3; left checkpoint 7")
 	loses(t, dir, 0, 6)
 	loses(t, dir, 0, 3)
 	cairnRun(t, "gc", dir).exit(exitFailed).complains("is complete, so nothing was removed")

@@ -46,20 +46,20 @@ func init() { cobra.EnableCommandSorting = false } // help shows them as they ar
 func newRoot(c *call) *cobra.Command {
 	root := &cobra.Command{
 		Use:   "cairn COMMAND [flags] arguments",
-		Short: "run long-running programs and look after their checkpoints",
-		Example: `  cairn run -n 4 ./sim     # run it, and bring it back after failures
-  cairn run ./cmd/sim      # the same for a Go program's source, as it is
-  cairn status             # how far is it?
-  cairn list ckpt          # what is there?
-  cairn verify ckpt        # is it good?
-  cairn diff ckpt@11 ckpt  # what changed since set 11?`,
+		Short: "run long-running programs and manage their checkpoints",
+		Example: `  cairn run ./cmd/sim           # build a Go program, run it, restart it after failures
+  cairn run -n 4 ./sim          # four ranks of a program that is built already
+  cairn status                  # how far is it?
+  cairn list sim.cairn          # which checkpoints does it have?
+  cairn verify sim.cairn        # are they good?
+  cairn diff ckpt@11 ckpt@12    # what changed from checkpoint 11 to 12?`,
 		SilenceErrors: true, SilenceUsage: true,
 		CompletionOptions: cobra.CompletionOptions{DisableDefaultCmd: true},
 	}
 	root.SetOut(c.stdout)
 	root.SetErr(c.stderr)
 	flags := root.PersistentFlags()
-	flags.BoolVar(&c.json, "json", false, "print one JSON document on stdout; errors stay text on stderr")
+	flags.BoolVar(&c.json, "json", false, "print one JSON document on stdout; errors are text on stderr")
 	flags.BoolVarP(&c.quiet, "quiet", "q", false, "show no progress")
 	flags.BoolP("help", "h", false, "show the command's help")
 	root.Flags().Bool("version", false, "show the version of this program")
@@ -99,7 +99,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	c := &call{stdout: &output{w: stdout}, stderr: stderr, fsys: vfs.OS(), now: time.Now()}
 	err := execute(ctx, newRoot(c), args)
 	if c.stdout.err != nil {
-		err = fmt.Errorf("the output could not be written: %w", c.stdout.err)
+		err = fmt.Errorf("cannot write the output: %w", c.stdout.err)
 	}
 	code := exitCode(err)
 	if code > exitFound && err.Error() != "" {
@@ -149,7 +149,7 @@ func unknownCommand(root *cobra.Command, name string) error {
 			known = append(known, cmd.Name())
 		}
 	}
-	return usagef("unknown command %q%s; 'cairn help' lists all", name, suggest(name, known, ""))
+	return usagef("unknown command %q%s; 'cairn help' lists all commands", name, suggest(name, known, ""))
 }
 
 // takes checks that a command has at least min and at most max arguments, any
@@ -162,7 +162,7 @@ func takes(min, max int) cobra.PositionalArgs {
 		case len(args) < min:
 			return usagef("%s: an argument is missing; usage: %s", cmd.Name(), cmd.UseLine())
 		case slices.Contains(args, ""):
-			return usagef("%s: an argument is empty (a variable of the shell that is not set?); usage: %s", cmd.Name(), cmd.UseLine())
+			return usagef("%s: an argument is empty (is a shell variable not set?); usage: %s", cmd.Name(), cmd.UseLine())
 		}
 		return nil
 	}

@@ -24,80 +24,78 @@ import (
 func runCommand(c *call) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "run [flags] PROGRAM [ARGS]",
-		Short: "run a program, on one or many hosts, and bring it back after failures",
-		Long: `PROGRAM is a program, or the source of one in Go: a folder, files or an import
-path. Source is built first so that it goes on where it was, without changes to
-it (see 'cairn help build'); the run's folder has the name of what go build
-would make, sim.cairn for ./cmd/sim. Without --every and --every-points it saves
-as often as loses least for what a set costs (Daly's estimate): the first time
-after about 13 s, which is also how much work a kill before that takes away.
+		Short: "run a program on one or many hosts, and restart it after failures",
+		Long: `PROGRAM is a program, or the Go source of one: a directory, files or an import
+path. Cairn builds source first, with checkpointing and without changes to it
+(see 'cairn help build').
 
-Starts the ranks of PROGRAM, watches them, and starts them again from the
-newest set when one of them crashes, is killed or stalls, or when a host is
-lost. Flags stand before PROGRAM; what follows it belongs to the program ('--'
-in between is dropped). A program that does not use Cairn is run too, and
-restarted from its beginning; its ranks find CAIRN_RANK and CAIRN_SIZE in their
+'cairn run' starts the ranks of PROGRAM and watches them. When a rank crashes, is
+killed or stalls, or a host is lost, it restarts all ranks from the newest
+checkpoint. Flags stand before PROGRAM; what follows it belongs to the program
+(a '--' in between is dropped). A program that does not use Cairn runs too, and
+restarts from its beginning; its ranks find CAIRN_RANK and CAIRN_SIZE in their
 environment.
 
-Everything about the run is in one folder, PROGRAM.cairn unless --run says
-otherwise (named without the program's extension: sim.cairn for ./sim.bin): log,
-output of the ranks, sets (unless the program or --dir puts them elsewhere). The
-same command goes on where the run was stopped. Nothing of a run is discarded
-unless it has finished, failed before its first point, or --fresh is given: then
-a new one begins, and it says so. If the ranks have finished and cairn was killed
-while it put their output together, or there was no room for that, the same command
-completes it without starting them again. The folder may be moved or copied,
-together with the program or its source. 'cairn status', 'checkpoint', 'stop' and
-'migrate' work on that folder.
+Without --every and --every-points, Cairn chooses the interval that loses the
+least time for what a checkpoint costs (Daly's estimate). The first checkpoint
+comes after about 13 s.
 
-Ctrl-C, SIGTERM and 'cairn stop' let the ranks save and stop; a second Ctrl-C
-kills them, and the last set remains. After a failure there is a pause, of 0.1 s
-at first, doubling to 30 s until there is progress: a new set; and after a
-failure by the program's own doing (an exit status, a crash) one from well
-beyond the place of that failure, so that a program that always fails at one
-place is given up after --retries. When ranks end with an exit status before
-their first point, twice in a row, they are not started again. When stdout is a
-pipe that nobody reads any more, the run goes on.
+The run directory holds the log, the ranks' output and the checkpoints (unless
+--dir or the program puts them elsewhere). Its name is PROGRAM.cairn without the
+program's extension: sim.cairn for ./sim.bin or ./cmd/sim; --run changes it.
+The same command resumes a run that was stopped. Cairn discards a run only if it
+has finished, if it failed before its first point, or with --fresh; it says so.
+If cairn was killed after the ranks had finished, or the disk was full then, the
+same command completes the output without starting them again. The run directory
+may be moved or copied, together with the program or its source.
 
-Ranks can be moved to other hosts while the run goes on ('cairn help migrate').
-SIGUSR2 moves all of them off the hosts that RUN/leave lists; --leave-when names
-a command that every host runs by /bin/sh, at every --leave-poll: when it exits
-with 0, all ranks leave that host, as soon as others have room for them. It is
-killed when it takes longer.
+Ctrl-C, SIGTERM and 'cairn stop' make the ranks save and stop. A second Ctrl-C
+kills them; the last checkpoint remains. After a failure Cairn waits before it
+restarts: 0.1 s at first, then twice as long each time, up to 30 s, until there
+is progress. Progress is a new checkpoint; after an exit status or a crash of the
+program, one from well beyond the place of that failure. So a program that always
+fails at one place is given up after --retries. If ranks end with an exit status
+before their first point, twice in a row, they are not restarted. If nobody
+reads stdout any more, the run continues.
 
-Ranks write stdout into files. When ranks are set back to a checkpoint, these
-are cut back too, so that at the end they are what an uninterrupted run would
-have written; lines that were shown already are not shown again, and a later
-start shows those that were not, whatever ended the one before. With -o FILE
-rank 0's stdout goes to FILE as it is written, and that of the others follows
-when the run has finished; with %r in its name there is one file per rank.
-With --json no output of the ranks is shown, only kept (in RUN/output, and by
--o): stdout has nothing but the run's state, when it has ended.
+Ranks can move to other hosts while the run continues ('cairn help migrate').
+SIGUSR2 evacuates the hosts that RUN/evacuate lists. --evacuate-when names a
+command that every host runs with /bin/sh, every --evacuate-poll. When it exits
+with 0, all ranks leave that host, as soon as others have room for them. A
+command that takes longer is killed.
 
-Other hosts are reached by ssh (or --rsh), need the same file system, and no
-open ports for this; ranks of several hosts reach each other by TCP. With
---launcher mpirun or srun the ranks are started by these and can use the
-cluster's own MPI. Open MPI starts no more ranks than there are cores unless it
-is told to: --launcher-args=--oversubscribe.`,
-		Example: `  cairn run ./sim                                     # one process
-  cairn run --every 10m ./cmd/sim -grid 4096          # of a Go program's source, as it is
-  cairn run -n 4 --every 10m ./sim -grid 4096         # four ranks, a checkpoint every ten minutes
-  cairn run --hosts a:4,b:4 ./sim                     # eight ranks on two hosts
-  cairn run -n 64 --launcher srun ./sim               # started by srun, with the cluster's MPI
-  cairn run -n 4 -o result.txt ./sim                  # stdout of all ranks in one file
-  cairn run --hosts a:4,b:4 --leave-when ./hot ./sim  # ranks leave hosts that get hot`,
+Ranks write stdout into files. When ranks return to a checkpoint, these files
+are cut back too. So at the end they are what an uninterrupted run would have
+written. Lines that were shown are not shown again; a later start shows those
+that were not. With -o FILE, rank 0's stdout goes to FILE as it is written, and
+that of the other ranks follows when the run has finished; with %r in its name
+there is one file per rank. With --json, no output of the ranks is shown (it is
+in RUN/output, and in -o FILE): stdout has only the run's state, at the end.
+
+Other hosts are reached by ssh (or --rsh). They need the same file system, and no
+open ports for this. Ranks on different hosts connect by TCP. With --launcher
+mpirun or srun, these start the ranks, which can use the cluster's MPI library.
+Open MPI starts no more ranks than there are cores, unless it is told to:
+--launcher-args=--oversubscribe.`,
+		Example: `  cairn run ./sim                                        # one process
+  cairn run --every 10m ./cmd/sim -grid 4096             # a Go program's source, as it is
+  cairn run -n 4 --every 10m ./sim -grid 4096            # four ranks, a checkpoint every ten minutes
+  cairn run --hosts a:4,b:4 ./sim                        # eight ranks on two hosts
+  cairn run -n 64 --launcher srun ./sim                  # started by srun, with the cluster's MPI
+  cairn run -n 4 -o result.txt ./sim                     # stdout of all ranks in one file
+  cairn run --hosts a:4,b:4 --evacuate-when ./hot ./sim  # ranks leave hosts that get hot`,
 		Annotations: map[string]string{exitCodes: `  0   finished
   74  stopped, but the state could not be saved (the disk is full, or --grace was
-      over), and the work since the last set is lost; or finished, but the ranks' output could not be
-      put together. The same command goes on from there
-  75  stopped, or interrupted: the same command goes on, or starts from the
-      beginning if no set was saved
+      over), and the work since the last checkpoint is lost; or finished, but the
+      ranks' output could not be completed. The same command continues from there
+  75  stopped or interrupted; the same command resumes the run, or starts from the
+      beginning if there is no checkpoint
   2   the command line is wrong, or there is no such program
-  3   it could not be started: in use, another command's folder, an error of the
-      system
+  3   the run could not start: it is in use, the directory belongs to another
+      command, or an error of the system
   n   the run failed: the status of the rank that failed first in the last start
-      (128 + the signal's number if it was killed by one; 1 if a host was lost
-      or nothing moved)
+      (128 + the signal's number if a signal killed it; 1 if a host was lost or
+      the ranks stalled)
 `},
 		Args: takesProgram,
 	}
@@ -106,30 +104,30 @@ is told to: --launcher-args=--oversubscribe.`,
 	r := runFlags{flags: f}
 	o := &r.o
 	f.IntVarP(&o.Ranks, "ranks", "n", 0, "start `N` ranks (default 1, or one per slot)")
-	f.StringVar(&r.hosts, "hosts", "", "run on these hosts: `LIST` is a:4,b:4, names with numbers of slots")
-	f.StringVar(&r.rsh, "rsh", "", "reach hosts by `COMMAND`, in which {host} is replaced (default ssh)")
-	f.StringVar(&r.remote, "remote-cairn", "", "`PATH` of cairn on the other hosts (default: the same as here)")
-	f.StringVar(&o.Launcher, "launcher", "fork", "`NAME` of who starts ranks: fork, mpirun or srun")
-	f.StringVar(&r.launcherArgs, "launcher-args", "", "`ARGS` for mpirun or srun, with blanks between")
-	f.StringVar(&r.transport, "transport", "", "`LIST` of transports for ranks, of shm, tcp, mpi, tcp-reopen (default: they choose)")
+	f.StringVar(&r.hosts, "hosts", "", "run on these hosts: `LIST` is a:4,b:4, names with their slots")
+	f.StringVar(&r.rsh, "rsh", "", "reach hosts by `COMMAND`, in which {host} stands for the host (default ssh)")
+	f.StringVar(&r.remote, "remote-cairn", "", "`PATH` of cairn on the other hosts (default: as here)")
+	f.StringVar(&o.Launcher, "launcher", "fork", "start ranks by `NAME`: fork, mpirun or srun")
+	f.StringVar(&r.launcherArgs, "launcher-args", "", "`ARGS` for mpirun or srun, separated by spaces")
+	f.StringVar(&r.transport, "transport", "", "use only these transports between ranks: `LIST` of shm, tcp, mpi, tcp-reopen (default: each pair chooses)")
 	f.DurationVar(&o.Every, "every", 0, "take a checkpoint every `DURATION`, such as 10m (default: see above)")
 	f.Uint64Var(&o.EveryPoints, "every-points", 0, "take a checkpoint every `N` points")
-	f.StringVar(&o.Run, "run", "", "the run's `FOLDER` (default ./PROGRAM.cairn, without PROGRAM's extension)")
-	f.StringVar(&o.Dir, "dir", "", "`FOLDER` for sets of a program that names none (default RUN/ckpt)")
+	f.StringVar(&o.Run, "run", "", "the run `DIRECTORY` (default ./PROGRAM.cairn, without PROGRAM's extension)")
+	f.StringVar(&o.Dir, "dir", "", "checkpoint `DIRECTORY` of a program that names none (default RUN/ckpt)")
 	f.StringVarP(&o.Out, "output", "o", "", "write the ranks' stdout to `FILE`; %r in its name is the rank")
-	f.StringVar(&o.RankOutput, "rank-output", "", "put the ranks' output files into `FOLDER` and show nothing")
+	f.StringVar(&o.RankOutput, "rank-output", "", "put the ranks' output files into `DIRECTORY` and show nothing")
 	f.IntVar(&r.retries, "retries", 10, "give up after `N` failures in a row without progress")
-	f.DurationVar(&o.Stall, "stall", 0, "no point and no message for `DURATION` is a failure (default: never)")
-	f.IntVar(&r.quarantine, "distrust", 3, "put a set aside when `N` starts from it failed without a new set (0: never)")
-	f.DurationVar(&o.Grace, "grace", time.Minute, "`DURATION` for ranks to save and stop in")
-	f.BoolVar(&o.Fresh, "fresh", false, "discard the run that is in the folder, with its sets")
-	f.BoolVar(&o.Group, "group", false, "let the group of the run's directory read it, and what is made in it")
+	f.DurationVar(&o.Stall, "stall", 0, "count a rank as failed that has no point and no message for `DURATION` (default: never)")
+	f.IntVar(&r.quarantine, "quarantine", 3, "put a checkpoint aside when `N` starts from it failed without a new one (0: never)")
+	f.DurationVar(&o.Grace, "grace", time.Minute, "give ranks `DURATION` to save and stop")
+	f.BoolVar(&o.Fresh, "fresh", false, "discard the run in the directory, with its checkpoints")
+	f.BoolVar(&o.Group, "group", false, "let the group of the run directory read it and what is made in it")
 	f.BoolVar(&o.AnyOwner, "any-owner", false, "use a directory that another user owns, or that all users may write to")
-	f.StringVar(&o.EvacuateWhen, "leave-when", "", "run `COMMAND` on every host now and then; when it exits with 0, ranks leave that host")
-	f.DurationVar(&o.EvacuatePoll, "leave-poll", 30*time.Second, "`DURATION` between two runs of --leave-when")
+	f.StringVar(&o.EvacuateWhen, "evacuate-when", "", "run `COMMAND` on every host at intervals; when it exits with 0, ranks leave that host")
+	f.DurationVar(&o.EvacuatePoll, "evacuate-poll", 30*time.Second, "`DURATION` between two runs of --evacuate-when")
 	f.BoolVar(&r.plain, "no-prefix", false, "show output without the rank in front")
 	r.make.declareFew(f)
-	f.StringVar(&r.goArgs, "go-flags", "", "more `FLAGS` of go build, with blanks between, for a PROGRAM that is source")
+	f.StringVar(&r.goArgs, "go-flags", "", "more `FLAGS` of go build, separated by spaces, if PROGRAM is source")
 	c.completeValues(cmd, "launcher", "fork", "mpirun", "srun")
 	c.completeValues(cmd, "transport", transports...)
 	c.completeDirs(cmd, "run", "dir", "rank-output")
@@ -146,7 +144,7 @@ is told to: --launcher-args=--oversubscribe.`,
 	return cmd
 }
 
-// runFlags are the flags of run that are not options as they stand.
+// runFlags are the flags of run that are not options of the supervisor.
 type runFlags struct {
 	flags                                       *pflag.FlagSet
 	o                                           supervise.Options
@@ -259,7 +257,7 @@ func (r *runFlags) run(ctx context.Context, c *call) error {
 	return e
 }
 
-// lateFlag says that what follows the program begins with a flag of run.
+// lateFlag returns a hint if the program's first argument is a flag of run.
 func (r *runFlags) lateFlag(args []string) string {
 	if len(args) == 0 || !strings.HasPrefix(args[0], "-") {
 		return ""
@@ -268,10 +266,10 @@ func (r *runFlags) lateFlag(args []string) string {
 	if r.flags.Lookup(name) == nil && (len(name) != 1 || r.flags.ShorthandLookup(name) == nil) {
 		return ""
 	}
-	return fmt.Sprintf("the program was given %s; if that is meant for cairn run, it stands before the program: cairn run %s … PROGRAM", args[0], args[0])
+	return fmt.Sprintf("%s was passed to the program; to pass it to cairn run, write it before the program: cairn run %s … PROGRAM", args[0], args[0])
 }
 
-// checkRunDir refuses a folder of --run that is used for something else.
+// checkRunDir refuses a --run directory that is used for something else.
 func (r *runFlags) checkRunDir() error {
 	dir := r.o.Run
 	if dir == "" {
@@ -279,7 +277,7 @@ func (r *runFlags) checkRunDir() error {
 	}
 	st, err := os.Stat(dir)
 	if errors.Is(err, syscall.ENOTDIR) || err == nil && !st.IsDir() {
-		return usagef("run: --run %s: a file is there; name a folder, which need not be there yet", dir)
+		return usagef("run: --run %s: this is a file; name a directory (it need not exist)", dir)
 	}
 	entries, err := os.ReadDir(dir)
 	if err != nil { // it is not there, or what is wrong shows when it is written
@@ -295,16 +293,16 @@ func (r *runFlags) checkRunDir() error {
 		}
 	}
 	if other != "" {
-		return usagef("run: --run %s: this folder holds other files (%s) and no run; name a folder that is empty or not there yet, such as %s",
+		return usagef("run: --run %s: this directory holds other files (%s) and no run; name one that is empty or does not exist, such as %s",
 			dir, other, filepath.Join(dir, "run.cairn"))
 	}
 	return nil
 }
 
-// runNames are what a run's folder may hold before there is a run.json.
-var runNames = []string{"bin", "ckpt", "control.sock", "hosts", "leave", "lock", "log", "output", "run-copy.json.tmp", "run.json.tmp", "shown"}
+// runNames are the files that a run directory may hold without a run.json.
+var runNames = []string{"bin", "ckpt", "control.sock", "evacuate", "hosts", "lock", "log", "output", "run-copy.json.tmp", "run.json.tmp", "shown"}
 
-// complete makes options of flags and arguments.
+// complete turns flags and arguments into options.
 func (r *runFlags) complete(args []string) error {
 	o := &r.o
 	o.Command = args
@@ -313,7 +311,7 @@ func (r *runFlags) complete(args []string) error {
 	}
 	self, err := os.Executable()
 	if err != nil {
-		return fmt.Errorf("the path of cairn itself is not known: %w", err)
+		return fmt.Errorf("cannot find the path of the cairn command itself: %w", err)
 	}
 	o.Helper = []string{self, hostName}
 	if r.remote != "" {
@@ -330,13 +328,13 @@ func (r *runFlags) complete(args []string) error {
 	for _, d := range []struct {
 		name  string
 		value time.Duration
-	}{{"every", o.Every}, {"stall", o.Stall}, {"grace", o.Grace}, {"leave-poll", o.EvacuatePoll}} {
+	}{{"every", o.Every}, {"stall", o.Stall}, {"grace", o.Grace}, {"evacuate-poll", o.EvacuatePoll}} {
 		if d.value < 0 {
-			return usagef("run: --%s %v is below zero", d.name, d.value)
+			return usagef("run: --%s %v is negative", d.name, d.value)
 		}
 	}
 	if r.counted && o.Ranks < 1 {
-		return usagef("run: -n %d; a run has at least one rank", o.Ranks)
+		return usagef("run: -n %d: a run has at least one rank", o.Ranks)
 	}
 	if o.Grace == 0 {
 		o.Grace = time.Nanosecond

@@ -12,10 +12,10 @@ import (
 	"github.com/cairnrun/cairn/internal/control"
 )
 
-// input lets rank 0 read what the command has as its stdin: a file, or what comes
-// through a pipe if the program is known to read it, which is then read to its
-// end first. A program that is started again reads it again. The function that
-// is returned removes what is not needed any more.
+// input gives rank 0 the command's stdin: a file, or the content of a pipe if the
+// program is known to read it; then the pipe is read to its end first. A program
+// that restarts reads it again. The function that input returns removes what is
+// not needed any more.
 func (r *runFlags) input(c *call, made *golang.Made) (func(), error) {
 	none := func() {}
 	st, err := os.Stdin.Stat()
@@ -33,7 +33,7 @@ func (r *runFlags) input(c *call, made *golang.Made) (func(), error) {
 		}
 	} else if !r.reads(made) {
 		if st.Mode()&os.ModeNamedPipe != 0 && !c.quiet && made == nil {
-			fmt.Fprintf(c.stderr, "cairn: stdin is a pipe, and nothing of it is given to %s, of which it is not known that it reads stdin: if it does, give it a file (< FILE)\n", r.o.Command[0])
+			fmt.Fprintf(c.stderr, "cairn: stdin is a pipe, and %s gets nothing of it, because cairn does not know that it reads stdin; if it does, use a file (< FILE)\n", r.o.Command[0])
 		}
 		return none, nil
 	}
@@ -43,7 +43,7 @@ func (r *runFlags) input(c *call, made *golang.Made) (func(), error) {
 	}
 	gone := func() { os.Remove(f.Name()) }
 	if !c.quiet {
-		fmt.Fprintln(c.stderr, "cairn: reading stdin to its end, so that it can be read again")
+		fmt.Fprintln(c.stderr, "cairn: reading stdin to its end, so that a restart can read it again")
 	}
 	if _, err = io.Copy(f, os.Stdin); err == nil {
 		err = f.Close()
@@ -51,14 +51,14 @@ func (r *runFlags) input(c *call, made *golang.Made) (func(), error) {
 	if err != nil {
 		f.Close()
 		gone()
-		return none, fmt.Errorf("stdin could not be kept: %w", err)
+		return none, fmt.Errorf("cannot keep stdin: %w", err)
 	}
 	r.o.Input = f.Name()
 	return gone, nil
 }
 
-// reads reports whether a program is known to read stdin: by its source, by a mark
-// that 'cairn build' has put into it, or by its arguments.
+// reads reports whether a program is known to read stdin: from its source, from a
+// mark that 'cairn build' has put into it, or from its arguments.
 func (r *runFlags) reads(made *golang.Made) bool {
 	for _, arg := range r.o.Command[1:] {
 		if fd, ok := control.StreamOf(arg); ok && fd == 0 {

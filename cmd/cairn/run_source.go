@@ -23,7 +23,7 @@ func (r *runFlags) build(ctx context.Context, c *call) (*golang.Made, error) {
 	n := sourceArgs(o.Command)
 	if n == 0 {
 		if r.sourceFlags {
-			return nil, usagef("run: %s is a program; --tags, --take, --cpuprofile and --go-flags are for source", o.Command[0])
+			return nil, usagef("run: %s is a program; --tags, --take, --cpuprofile and --go-flags need source", o.Command[0])
 		}
 		return nil, nil
 	}
@@ -48,14 +48,14 @@ func (r *runFlags) build(ctx context.Context, c *call) (*golang.Made, error) {
 	return made, r.fits(ctx, made, o.Run)
 }
 
-// program is the name of a made program in a run's folder. It is the same for all
-// versions of its source: the command of a run is not another because of them.
+// program returns the path of a built program in the run directory. All versions
+// of the source have the same path, so the run's command does not change.
 func (*runFlags) program(made *golang.Made, run string) string {
 	return filepath.Join(run, "bin", made.Name)
 }
 
-// fits checks that the sets of a run that goes on are of the same source: places
-// in another one may mean something else.
+// fits checks that the checkpoints of a run that resumes belong to the same source:
+// places in another one may mean something else.
 func (r *runFlags) fits(ctx context.Context, made *golang.Made, run string) error {
 	old, err := os.ReadFile(r.program(made, run) + ".source")
 	if errors.Is(err, fs.ErrNotExist) || r.o.Fresh || strings.TrimSpace(string(old)) == made.Source {
@@ -71,11 +71,11 @@ func (r *runFlags) fits(ctx context.Context, made *golang.Made, run string) erro
 	if st.State == supervise.Finished || st.State == supervise.Finishing || st.Last == nil {
 		return nil
 	}
-	return fmt.Errorf("%s: the program's source has changed since set %d was taken, which the new one can't go on from; bring the old source back, or start from the beginning with --fresh",
+	return fmt.Errorf("%s: cannot resume from checkpoint %d: the program's source has changed since; bring the old source back, or start over with --fresh",
 		run, st.Last.Index)
 }
 
-// place puts a made program into the run's folder, which is locked.
+// place puts a built program into the run directory, which is locked.
 func (r *runFlags) place(ctx context.Context, made *golang.Made, run string) error {
 	if err := r.fits(ctx, made, run); err != nil { // another run may have ended just now
 		return err
@@ -88,7 +88,7 @@ func (r *runFlags) place(ctx context.Context, made *golang.Made, run string) err
 	return elsewhere(err, otherRun)
 }
 
-// copy puts a made program into the run's directory, which must be the user's.
+// copy puts a built program into the run directory, which must be the user's.
 func (r *runFlags) copy(made *golang.Made, program string) error {
 	bin := filepath.Dir(program)
 	if err := vfs.MakeDir(filepath.Dir(bin), vfs.AccessFromEnv().With(r.o.Group, r.o.AnyOwner)); err != nil {
@@ -105,8 +105,8 @@ func (r *runFlags) copy(made *golang.Made, program string) error {
 	return made.Copy(program)
 }
 
-// sourceArgs is how many of a command's words name Go source: files, a folder with
-// some, or an import path; 0 if it is a program.
+// sourceArgs returns how many words of a command name Go source: files, a directory
+// of them, or an import path; 0 if it is a program.
 func sourceArgs(command []string) int {
 	n := 0
 	for n < len(command) && strings.HasSuffix(command[n], ".go") {

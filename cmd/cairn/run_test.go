@@ -209,22 +209,22 @@ func TestRun_Usage(t *testing.T) {
 		{"run -n -2 true", "at least one rank"},
 		{"run -n 0 true", "at least one rank"},
 		{"run -n0 true", "at least one rank"},
-		{"run -n x true", "\"x\" is no value for -n, which takes a whole number"},
+		{"run -n x true", "\"x\" is not a value for -n, which takes a whole number"},
 		{"run -nx true", "unknown flag -nx"},
 		{"run --transport tpc true", "there is no transport \"tpc\" (did you mean tcp or mpi?); there are shm, tcp, mpi, tcp-reopen"},
 		{"run --transport shm, true", "there is no transport"},
 		{"run --hosts a:x true", "no number of slots"},
 		{"run --hosts ,a true", "names no host"},
 		{"run -n 9 --hosts a:2,b:2 true", "9 ranks, but the hosts have room for 4"},
-		{"run --grace -1s true", "below zero"},
-		{"run --every 10 true", "\"10\" is no value for --every, which takes a time such as 10s or 10m"},
+		{"run --grace -1s true", "is negative"},
+		{"run --every 10 true", "\"10\" is not a value for --every, which takes a duration such as 10s or 10m"},
 		{"run --lancher srun true", "did you mean --launcher?"},
 		{"run ./nothing", "give the path of a program"},
 		{"run .", "is a folder"},
-		{"run --run used/notes true", "--run used/notes: a file is there; name a folder"},
-		{"run --run used/notes/run true", "a file is there; name a folder"},
-		{"run --run used true", "this folder holds other files (notes) and no run; name a folder that is empty or not there yet, such as used/run.cairn"},
-		{"status", "no run's folder"},
+		{"run --run used/notes true", "--run used/notes: this is a file; name a directory"},
+		{"run --run used/notes/run true", "this is a file; name a directory"},
+		{"run --run used true", "this directory holds other files (notes) and no run; name one that is empty or does not exist, such as used/run.cairn"},
+		{"status", "no run directory"},
 		{"stop a b", "too many"},
 	} {
 		r := cairnRun(t, strings.Fields(c.args)...).exit(exitUsage).complains(c.want)
@@ -264,7 +264,7 @@ func TestRun_FlagsBehindProgram(t *testing.T) {
 	}
 }
 
-// A program that uses Cairn: status, checkpoint, Ctrl-C, going on, a failure,
+// A program that uses Cairn: status, checkpoint, Ctrl-C, resume, a failure,
 // and the output of an undisturbed run at the end.
 func TestRun_KilledAndStopped(t *testing.T) {
 	t.Chdir(t.TempDir())
@@ -285,13 +285,13 @@ func TestRun_KilledAndStopped(t *testing.T) {
 	if st.State != supervise.Running || len(st.Ranks) != 1 || !st.Ranks[0].Cairn || st.Last == nil || st.Last.Index != 1 {
 		t.Errorf("%+v", st)
 	}
-	cairnRun(t, "status").exit(exitFine).says("state     running", "last set  1, ", "localhost")
+	cairnRun(t, "status").exit(exitFine).says("state       running", "checkpoint  1, ", "localhost")
 	cairnRun(t, args...).exit(exitFailed).complains("another supervisor runs this run")
 	cancel() // as Ctrl-C does
 	if c := <-code; c != supervise.StoppedStatus {
 		t.Fatalf("exit code %d\n%s", c, errs.b.String())
 	}
-	cairnRun(t, "status", "c.cairn").exit(exitFine).says("state     stopped: interrupted", "last set  2, ")
+	cairnRun(t, "status", "c.cairn").exit(exitFine).says("state       stopped: interrupted", "checkpoint  2, ")
 	write(t, gate, "")
 	errs.b.Reset()
 	if c := run(t.Context(), args, &out, &errs); c != 0 {
@@ -309,7 +309,7 @@ func TestRun_KilledAndStopped(t *testing.T) {
 	if got, _ := os.ReadFile("result"); string(got) != want.String() {
 		t.Errorf("%q", got)
 	}
-	cairnRun(t, "status").exit(exitFine).says("state     finished")
+	cairnRun(t, "status").exit(exitFine).says("state       finished")
 }
 
 // brokenPipe is stdout that nobody reads.
@@ -367,17 +367,17 @@ func TestStatusLine(t *testing.T) {
 	now := time.Now()
 	st := supervise.State{State: supervise.Running, Ranks: []control.RankState{{Points: 12}, {Points: 10}},
 		Last: &supervise.CheckpointState{Index: 3, Time: now.Add(-5 * time.Second), State: 1 << 20, Written: 1 << 10, PauseNS: 2_950_000}}
-	if got, want := statusLine(&st, now, 79), "running · 2 ranks · point 10 · set 3, 5 s ago, 1.0 MiB, 1.0 KiB written"; got != want {
+	if got, want := statusLine(&st, now, 79), "running · 2 ranks · point 10 · checkpoint 3, 5 s ago, 1.0 MiB, 1.0 KiB written"; got != want {
 		t.Errorf("%q, want %q", got, want)
 	}
 	st.Last.State, st.Last.Written = 1, 1 // there is room for all
-	if got, want := statusLine(&st, now, 79), "running · 2 ranks · point 10 · set 3, 5 s ago, 1 B, 1 B written, held 2.95 ms"; got != want {
+	if got, want := statusLine(&st, now, 99), "running · 2 ranks · point 10 · checkpoint 3, 5 s ago, 1 B, 1 B written, paused 2.95 ms"; got != want {
 		t.Errorf("%q, want %q", got, want)
 	}
 	for digits := range uint64(20) { // whatever does not fit is left out whole
 		st.Ranks[0].Points, st.Ranks[1].Points = 1<<(3*digits), 1<<(3*digits)
 		got := statusLine(&st, now, 79)
-		if utf8.RuneCountInString(got) > 79 || !strings.Contains("running · 2 ranks · point "+fmt.Sprint(st.Ranks[0].Points)+" · set 3, 5 s ago, 1 B, 1 B written, held 2.95 ms,", got+",") {
+		if utf8.RuneCountInString(got) > 79 || !strings.Contains("running · 2 ranks · point "+fmt.Sprint(st.Ranks[0].Points)+" · checkpoint 3, 5 s ago, 1 B, 1 B written, paused 2.95 ms,", got+",") {
 			t.Errorf("%q", got)
 		}
 	}
@@ -389,8 +389,8 @@ func TestStatusLine(t *testing.T) {
 	s.line(1, 1, []byte("hello"), func(bool) {})
 	s.end()
 	for part := range strings.SplitSeq(b.String(), "\n") {
-		shown := strings.Split(part, "\r")
-		if last := shown[len(shown)-1]; last != "cairn: started" && last != "[1] hello" && last != "" {
+		parts := strings.Split(part, "\r")
+		if last := parts[len(parts)-1]; last != "cairn: started" && last != "[1] hello" && last != "" {
 			t.Errorf("a line ends as %q", last)
 		}
 	}

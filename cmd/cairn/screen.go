@@ -42,8 +42,8 @@ func newScreen(c *call, plain bool) *screen {
 	return s
 }
 
-// line shows a line of a rank's output, and tells whether it was written. It
-// blocks while too many wait.
+// line shows a line of a rank's output, and calls written when that is done. It
+// blocks while too many lines wait.
 func (s *screen) line(rank, stream int, line []byte, written func(bool)) {
 	s.mu.Lock()
 	several := len(s.last.Ranks) > 1
@@ -74,15 +74,15 @@ func (s *screen) line(rank, stream int, line []byte, written func(bool)) {
 	}
 }
 
-// note shows a remark on stderr; main's goroutine calls it.
+// note shows a remark on stderr; only main's goroutine calls it.
 func (s *screen) note(text string) {
 	s.hide()
 	s.c.notef("%s", text)
 	s.draw()
 }
 
-// print writes to stdout, until nobody reads it any more: that is no failure,
-// as for 'cairn run … | head'. It reports whether it has.
+// print writes to stdout until nobody reads it any more, which is not a failure:
+// 'cairn run … | head'. It reports whether it has written text.
 func (s *screen) print(text []byte) bool {
 	if s.unread {
 		return false
@@ -90,12 +90,12 @@ func (s *screen) print(text []byte) bool {
 	_, err := s.c.stdout.Write(text)
 	if errors.Is(err, syscall.EPIPE) {
 		s.unread, s.c.stdout.err = true, nil
-		s.main.note(func() { s.note("nobody reads stdout any more; the run goes on without showing it") })
+		s.main.note(func() { s.note("nobody reads stdout any more; the run continues without showing it") })
 	}
 	return err == nil
 }
 
-// event shows what happened. It does not block.
+// event shows an event of the run. It does not block.
 func (s *screen) event(e supervise.Event) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -133,11 +133,11 @@ func (s *screen) draw() {
 // end shows what is left and erases the status line.
 func (s *screen) end() { s.close(context.Background()) }
 
-// closeTime is how long who interrupts a run waits for its last output.
+// closeTime is how long an interrupted run waits for its last output to be shown.
 const closeTime = 2 * time.Second
 
 // close is end for a run that may have been interrupted: when ctx is done, it
-// does not wait for long for a terminal or a pipe that takes nothing.
+// does not wait long for a terminal or a pipe that accepts nothing.
 func (s *screen) close(ctx context.Context) {
 	if s.out != s.main {
 		s.out.close()
@@ -160,8 +160,8 @@ func (s *screen) await(ctx context.Context, l *displayQueue) {
 	}
 }
 
-// statusLine is the state of a run in one line of at most width characters.
-// What is least important is left out where not all of it fits.
+// statusLine returns the state of a run as a line of at most width characters.
+// It drops the least important parts if not all fit.
 func statusLine(st *supervise.State, now time.Time, width int) string {
 	line := st.State
 	add := func(separator, text string) bool {
@@ -186,7 +186,7 @@ func statusLine(st *supervise.State, now time.Time, width int) string {
 		separator := " · "
 		for i, part := range checkpointParts(st.Last, now) {
 			if i == 0 {
-				part = "set " + part
+				part = "checkpoint " + part
 			}
 			if !add(separator, part) {
 				break

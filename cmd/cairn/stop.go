@@ -12,14 +12,14 @@ import (
 func stopCommand(c *call) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "stop [RUN]",
-		Short: "let a run save and stop",
-		Long: `Asks the ranks of a running run to take a checkpoint and stop, as Ctrl-C in
-its terminal does, and waits until they have. The same 'cairn run' command goes
-on from there. RUN is the folder that 'cairn run' made; left out, it is the only
-*.cairn folder here. If the state can't be saved, as on a full disk, the ranks stop
-all the same; it says so, and ends with status 3.`,
-		Example: `  cairn stop                                                # the run in this folder
-  cairn stop sim.cairn && cairn run -n 8 --hosts c:8 ./sim  # go on elsewhere`,
+		Short: "make a run save and stop",
+		Long: `Asks the ranks of a run to take a checkpoint and stop, as Ctrl-C in its terminal
+does, and waits until they have. The same 'cairn run' command resumes the run. RUN
+is the run directory; if left out, the only *.cairn directory here. If the state
+cannot be saved, on a full disk for example, the ranks stop all the same; the
+command says so and exits with 3.`,
+		Example: `  cairn stop                                                # the run in this directory
+  cairn stop sim.cairn && cairn run -n 8 --hosts c:8 ./sim  # resume elsewhere`,
 		Args:              takes(0, 1),
 		ValidArgsFunction: completeRuns,
 	}
@@ -37,16 +37,16 @@ all the same; it says so, and ends with status 3.`,
 		} else {
 			c.printf("%s", st.State)
 			if st.Unsaved != nil && st.Unsaved.Lost && st.Last != nil {
-				c.printf(" without saving; the last set is %d", st.Last.Index)
+				c.printf(" without saving; the last checkpoint is %d", st.Last.Index)
 			} else if st.Unsaved != nil && st.Unsaved.Lost {
-				c.printf(" without saving; there is no set")
+				c.printf(" without saving; there is no checkpoint")
 			} else if st.Last != nil {
-				c.printf(" with set %d", st.Last.Index)
+				c.printf(" with checkpoint %d", st.Last.Index)
 			}
 			c.printf("\n")
 		}
 		if u := st.Unsaved; err == nil && u != nil && u.Lost {
-			err = fmt.Errorf("%s: the state could NOT be saved, and the work since the last set is lost: %s", run, u.Why)
+			err = fmt.Errorf("%s: the state could NOT be saved, and the work since the last checkpoint is lost: %s", run, u.Why)
 		} else if err == nil && st.State == supervise.Failed {
 			err = fmt.Errorf("%s: the run failed: %s", run, st.Why)
 		}

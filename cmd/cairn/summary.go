@@ -8,9 +8,9 @@ import (
 	"github.com/cairnrun/cairn/internal/ckpt"
 )
 
-// summary is a set in a few numbers, as JSON documents show it.
+// summary is a checkpoint in a few numbers, as JSON documents show it.
 type summary struct {
-	Index       uint64     `json:"set"`
+	Index       uint64     `json:"index"`
 	Path        string     `json:"path"`
 	Rank        int        `json:"rank"`
 	Ranks       int        `json:"ranks"`
@@ -19,23 +19,23 @@ type summary struct {
 	Kind        string     `json:"kind"` // "full" or "differential"
 	Bases       []baseInfo `json:"bases"`
 	FileBytes   int64      `json:"fileBytes"`  // of its own file
-	BaseBytes   int64      `json:"baseBytes"`  // of it, stored in files of older sets
+	BaseBytes   int64      `json:"baseBytes"`  // of it, stored in files of older checkpoints
 	StateBytes  int64      `json:"stateBytes"` // of the program's variables
 	Compression string     `json:"compression"`
 	Reason      string     `json:"reason"`
-	PauseMS     float64    `json:"heldMs"`
+	PauseMS     float64    `json:"pauseMs"`
 	Points      uint64     `json:"points"`
 
 	taken time.Time
 }
 
-// baseInfo is a file of an older set that a set needs.
+// baseInfo is a file of an older checkpoint that a checkpoint needs.
 type baseInfo struct {
-	Index uint64 `json:"set"`
+	Index uint64 `json:"index"`
 	File  string `json:"file"`
 }
 
-// summarize sums up an open set.
+// summarize returns the summary of an open checkpoint.
 func (c *call) summarize(s *ckpt.File) summary {
 	h := &s.Header
 	m := summary{
@@ -60,7 +60,7 @@ func (c *call) summarize(s *ckpt.File) summary {
 	return m
 }
 
-// when gives the time a set was taken and how long ago that is.
+// when returns the time a checkpoint was taken, and how long ago that is.
 func (m *summary) when(now time.Time) (at, ago string) {
 	if m.taken.IsZero() {
 		return m.Time, "-"
@@ -68,7 +68,7 @@ func (m *summary) when(now time.Time) (at, ago string) {
 	return clock(m.taken), age(now, m.taken)
 }
 
-// kind says whether the set is whole by itself.
+// kind returns whether the checkpoint is full or has bases.
 func (m *summary) kind() string {
 	if m.Kind == "full" {
 		return m.Kind
@@ -87,9 +87,9 @@ func compressionName(c ckpt.Compression) string {
 type usage struct {
 	Size          int64 `json:"sizeBytes"`
 	Zero          int64 `json:"zeroBytes"`          // in blocks of zeros, which are not stored
-	Unchanged     int64 `json:"unchangedBytes"`     // in blocks that an older set's file holds
+	Unchanged     int64 `json:"unchangedBytes"`     // in blocks that an older checkpoint's file holds
 	Stored        int64 `json:"storedBytes"`        // in this file, after compression
-	StoredInBases int64 `json:"storedInBasesBytes"` // in older sets' files, after compression
+	StoredInBases int64 `json:"storedInBasesBytes"` // in older checkpoints' files, after compression
 
 	unpacked int64 // what is stored, here and there, before compression
 }
@@ -137,7 +137,7 @@ func (u *usage) ratio() float64 {
 	return float64(u.unpacked) / float64(packed)
 }
 
-// cells are the columns of a table that tell of u: size, zero, unchanged,
+// cells returns the columns of a table that describe u: size, zero, unchanged,
 // stored, ratio.
 func (u *usage) cells() []string {
 	ratio := "-"
@@ -147,7 +147,7 @@ func (u *usage) cells() []string {
 	return []string{size(u.Size), percent(u.Zero, u.Size), percent(u.Unchanged, u.Size), size(u.Stored), ratio}
 }
 
-// shape gives dimensions as people read them.
+// shape returns dimensions as users read them.
 func shape(dims []uint64) string {
 	if len(dims) == 0 {
 		return "scalar"

@@ -16,26 +16,26 @@ import (
 	"github.com/cairnrun/cairn/internal/store"
 )
 
-// target is a set's file that a command line names.
+// target is a rank's file of a checkpoint that a command line names.
 type target struct {
 	file  string
-	dir   string // the run's folder; empty for a file that lies elsewhere, as an exported one
+	dir   string // checkpoint directory; empty for a file elsewhere, such as an exported one
 	index uint64 // in dir
 	rank  int
 }
 
-const noCheckpoints = "no checkpoints here; a run writes them to its folder (RUN/ckpt under cairn run, else Options.Dir or CAIRN_DIR), and one that finished removes them"
+const noCheckpoints = "no checkpoints here; a run writes them to RUN/ckpt under cairn run, else to Options.Dir or CAIRN_DIR, and removes them when it has finished"
 
-// group is a set that a command line names: the files of its ranks.
+// group is a checkpoint that a command line names: the files of its ranks.
 type group struct {
 	index uint64
-	dir   string   // the run's folder, or empty
+	dir   string   // checkpoint directory, or empty
 	parts []target // by rank
-	file  bool     // one file was named, not a set
+	file  bool     // the command line names one file
 }
 
-// groups finds the sets that arg names: a file, a set's folder, DIR@12, or
-// with folder all sets of a run's folder, newest first.
+// groups finds the checkpoints that arg names: a file, a checkpoint, DIR@12, or
+// all checkpoints of a directory, newest first; then it returns all as true.
 func (c *call) groups(arg string) (checkpoints []group, all bool, err error) {
 	st, err := c.fsys.Stat(arg)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -47,7 +47,7 @@ func (c *call) groups(arg string) (checkpoints []group, all bool, err error) {
 	}
 	if !st.IsDir() {
 		if !st.Mode().IsRegular() {
-			return nil, false, fmt.Errorf("%s: neither a file nor a folder, so not a checkpoint; name a set's file, a set's folder or a run's folder", arg)
+			return nil, false, fmt.Errorf("%s: neither a file nor a directory; name a checkpoint, a file of it, or a directory of checkpoints", arg)
 		}
 		t := locate(arg)
 		return []group{{t.index, t.dir, []target{t}, true}}, false, nil
@@ -59,8 +59,8 @@ func (c *call) groups(arg string) (checkpoints []group, all bool, err error) {
 	return checkpoints, true, err
 }
 
-// checkpointsIn is where a run's folder has its sets: there, or in a folder below if
-// 'cairn run' keeps it.
+// checkpointsIn returns where dir has its checkpoints: in itself, or below if it
+// is a run directory.
 func (c *call) checkpointsIn(dir string) string {
 	sub := filepath.Join(dir, "ckpt")
 	if st, err := c.fsys.Stat(sub); err == nil && st.IsDir() {
@@ -71,8 +71,8 @@ func (c *call) checkpointsIn(dir string) string {
 	return dir
 }
 
-// theCheckpoint finds the one set that arg names; of a run's folder it is the newest
-// that as many ranks have as any.
+// theCheckpoint finds the checkpoint that arg names; in a directory it is the
+// newest of those that the most ranks have.
 func (c *call) theCheckpoint(arg string) (group, error) {
 	checkpoints, _, err := c.groups(arg)
 	if err != nil {
@@ -87,8 +87,8 @@ func (c *call) theCheckpoint(arg string) (group, error) {
 	return best, nil
 }
 
-// resolve finds a rank's file of the set that arg names; of a run's folder it
-// is the newest set that the rank has.
+// resolve finds a rank's file of the checkpoint that arg names; in a directory
+// it is the newest checkpoint that the rank has.
 func (c *call) resolve(arg string, rank int) (target, error) {
 	checkpoints, _, err := c.groups(arg)
 	if err != nil {
@@ -109,10 +109,10 @@ func (c *call) resolve(arg string, rank int) (target, error) {
 		}
 	}
 	slices.Sort(have)
-	return target{}, fmt.Errorf("%s: no file of rank %d here; there is one of %s, see --rank", arg, rank, rankNames(have))
+	return target{}, fmt.Errorf("%s: no file of rank %d here, but of %s; choose one with --rank", arg, rank, rankNames(have))
 }
 
-// rankNames gives ranks as people read them: rank 3, ranks 3 and 4.
+// rankNames returns ranks as users read them: rank 3, ranks 3 and 4.
 func rankNames(ranks []int) string { return listed(ranks, "rank") }
 
 // indexed finds DIR@12.
@@ -133,10 +133,10 @@ func (c *call) indexed(arg string) (group, error) {
 	}
 	index, err := strconv.ParseUint(text, 10, 64)
 	if err != nil {
-		return group{}, fmt.Errorf("%s: %q is not the number of a set; write DIR@12 for set 12 of DIR", arg, text)
+		return group{}, fmt.Errorf("%s: %q is not a checkpoint's index; write DIR@12 for checkpoint 12 of DIR", arg, text)
 	}
 	if !st.IsDir() {
-		return group{}, fmt.Errorf("%s: a file, so it has no sets; name it without @%d", dir, index)
+		return group{}, fmt.Errorf("%s: this is a file, not a directory of checkpoints; name it without @%d", dir, index)
 	}
 	checkpoints, err := c.checkpoints(c.checkpointsIn(dir))
 	if err != nil {
@@ -149,14 +149,14 @@ func (c *call) indexed(arg string) (group, error) {
 		}
 		have = append(have, strconv.FormatUint(g.index, 10))
 	}
-	return group{}, fmt.Errorf("%s: no set %d here, but %s", dir, index, strings.Join(have, ", "))
+	return group{}, fmt.Errorf("%s: no checkpoint %d here, but %s", dir, index, strings.Join(have, ", "))
 }
 
 func missing(path string) error {
-	return fmt.Errorf("%s: no such file or folder; name a set's file, a set's folder, a run's folder (its newest set), or DIR@12 for set 12 of DIR", path)
+	return fmt.Errorf("%s: no such file or directory; name a checkpoint, a file of it, a directory of checkpoints (for its newest one), or DIR@12 for checkpoint 12 of DIR", path)
 }
 
-// checkpointDir reports whether a folder is a set's, and finds the files in it.
+// checkpointDir reports whether dir is one checkpoint, and finds its files.
 func (c *call) checkpointDir(dir string) (g group, ok bool, err error) {
 	entries, err := c.fsys.ReadDir(dir)
 	if err != nil {
@@ -177,13 +177,13 @@ func (c *call) checkpointDir(dir string) (g group, ok bool, err error) {
 		return group{}, false, err
 	}
 	if _, ok := store.ParseIndex(filepath.Base(abs)); ok {
-		return group{}, true, fmt.Errorf("%s: this set was not finished: it is being written, or a crash left it; take an older one (see 'cairn list %s')", dir, filepath.Dir(abs))
+		return group{}, true, fmt.Errorf("%s: this checkpoint was not finished: it is being written, or a crash has left it; use an older one (see 'cairn list %s')", dir, filepath.Dir(abs))
 	}
 	return group{}, false, nil
 }
 
-// checkpoints returns the sets in a run's folder, newest first. That there are none
-// is an error.
+// checkpoints returns the checkpoints in a directory, newest first. None is an
+// error.
 func (c *call) checkpoints(dir string) ([]group, error) {
 	members, err := c.members(dir)
 	if err != nil {
@@ -200,8 +200,8 @@ func (c *call) checkpoints(dir string) ([]group, error) {
 	return out, nil
 }
 
-// empty is the error for a folder without sets. It looks for a run's folder
-// one level below, which is what may have been meant.
+// empty returns the error for a directory without checkpoints. It names a
+// directory below it that has some, if there is one.
 func (c *call) empty(dir string) error {
 	entries, err := c.fsys.ReadDir(dir)
 	if err != nil {
@@ -221,33 +221,33 @@ func (c *call) empty(dir string) error {
 		}
 	}
 	if unfinished > 0 {
-		return fmt.Errorf("%s: no finished checkpoint here, only %s being written or left by a crash; see 'cairn help gc'", dir, count(unfinished, "set"))
+		return fmt.Errorf("%s: no finished checkpoint here, only %s, being written or left by a crash; see 'cairn help gc'", dir, count(unfinished, "unfinished one"))
 	}
 	return fmt.Errorf("%s: %s", dir, noCheckpoints)
 }
 
-// runDir checks that arg is a folder that holds sets, not a set.
+// runDir checks that arg is a directory of checkpoints, not a checkpoint.
 func (c *call) runDir(arg string) error {
 	st, err := c.fsys.Stat(arg)
 	if errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("%s: no such folder; name the folder that 'cairn run' made, or that a run has as its Options.Dir", arg)
+		return fmt.Errorf("%s: no such directory; name a run directory, or a checkpoint directory (Options.Dir)", arg)
 	}
 	if err != nil {
 		return err
 	}
 	if !st.IsDir() {
-		return fmt.Errorf("%s: a file; name the folder that 'cairn run' made, or that a run has as its Options.Dir", arg)
+		return fmt.Errorf("%s: this is a file; name a run directory, or a checkpoint directory (Options.Dir)", arg)
 	}
 	g, ok, err := c.checkpointDir(arg)
 	if ok && g.dir != "" {
-		return fmt.Errorf("%s: the folder of one set; name the run's folder, %s", arg, g.dir)
+		return fmt.Errorf("%s: this is one checkpoint; name the directory that holds it, %s", arg, g.dir)
 	} else if ok && err == nil {
-		return fmt.Errorf("%s: the folder of one set; name the run's folder", arg)
+		return fmt.Errorf("%s: this is one checkpoint; name the directory that holds it", arg)
 	}
 	return err
 }
 
-// locate finds out where in a run's folder a file lies, if it does.
+// locate finds out to which checkpoint directory and rank a file belongs, if any.
 func locate(file string) target {
 	for _, path := range []string{file, absolute(file)} {
 		parent := filepath.Dir(path)
@@ -268,17 +268,17 @@ func absolute(path string) string {
 	return abs
 }
 
-// open opens a set and checks its metadata. A file outside a run's folder
-// that shows no sign of being Cairn's is not called damaged.
+// open opens a checkpoint's file and checks its metadata. A file outside a
+// checkpoint directory that is not Cairn's is not called damaged.
 func (c *call) open(t target) (*ckpt.File, error) {
 	s, err := ckpt.Open(c.fsys, t.file)
 	if err != nil && t.dir == "" && errors.Is(err, ckpt.ErrCorrupt) {
 		if why := c.whyForeign(t.file); why != "" {
-			return nil, fmt.Errorf("%s: %w: %s; name a set's file, a set's folder, a run's folder, or a file made by 'cairn export'", t.file, errNotCheckpoint, why)
+			return nil, fmt.Errorf("%s: %w: %s; name a checkpoint, a file of it, a directory of checkpoints, or a file of 'cairn export'", t.file, errNotCheckpoint, why)
 		}
 	}
 	if errors.Is(err, fs.ErrNotExist) && t.dir != "" {
-		return nil, fmt.Errorf("%s: set %d was removed meanwhile, by a run that keeps only its newest; try again: %w", t.dir, t.index, err)
+		return nil, fmt.Errorf("%s: the run has removed checkpoint %d meanwhile; try again: %w", t.dir, t.index, err)
 	}
 	if err == nil && t.dir != "" {
 		if err := c.belongs(locate(t.file), &s.Header); err != nil {
@@ -289,20 +289,19 @@ func (c *call) open(t target) (*ckpt.File, error) {
 	return s, err
 }
 
-// belongs compares what a file in a run's directory says it is with where it
-// lies.
+// belongs compares what a file says it is with where it is.
 func (c *call) belongs(t target, h *ckpt.Header) error {
 	if err := h.CheckPlace(t.index, t.rank); err != nil {
 		return err
 	}
 	run, err := store.Open(c.fsys, t.dir, t.rank).ID()
-	if err != nil || run == "" { // files are compared with each other then: see verify
+	if err != nil || run == "" { // then files are compared with each other: see verify
 		return nil
 	}
 	return h.CheckRun(run)
 }
 
-// openCheckpoint opens a rank's file of the set that arg names.
+// openCheckpoint opens a rank's file of the checkpoint that arg names.
 func (c *call) openCheckpoint(arg string, rank int) (*ckpt.File, error) {
 	t, err := c.resolve(arg, rank)
 	if err != nil {
@@ -311,12 +310,12 @@ func (c *call) openCheckpoint(arg string, rank int) (*ckpt.File, error) {
 	s, err := c.open(t)
 	if err == nil && rank > 0 && s.Header.Rank != rank {
 		s.Close()
-		return nil, fmt.Errorf("%s: the file of rank %d; name the set's folder, or leave --rank out", t.file, s.Header.Rank)
+		return nil, fmt.Errorf("%s: this is rank %d's file; name the checkpoint, or omit --rank", t.file, s.Header.Rank)
 	}
 	return s, err
 }
 
-// whyForeign tells why a file can't be Cairn's, or nothing.
+// whyForeign returns why a file cannot be Cairn's, or nothing.
 func (c *call) whyForeign(path string) string {
 	f, err := c.fsys.Open(path)
 	if err != nil {
@@ -353,8 +352,8 @@ func (c *call) whyForeign(path string) string {
 	return ""
 }
 
-// check opens a set and those files of older sets that it needs, and checks
-// their metadata, which is quick. The caller closes the set.
+// check opens a checkpoint and the files of older ones that it needs, and checks
+// their metadata, which is quick. The caller closes the checkpoint.
 func (c *call) check(t target) (*ckpt.File, error) {
 	s, err := c.open(t)
 	if err != nil {
@@ -372,19 +371,19 @@ func (c *call) check(t target) (*ckpt.File, error) {
 			if _, gone := c.fsys.Stat(t.file); errors.Is(gone, fs.ErrNotExist) {
 				return nil, gone
 			}
-			return nil, fmt.Errorf("%s: %w: a file of an older set that it needs: %w", t.file, ckpt.ErrCorrupt, err)
+			return nil, fmt.Errorf("%s: %w: a file of an older checkpoint that it needs: %w", t.file, ckpt.ErrCorrupt, err)
 		}
 	}
 	return s, nil
 }
 
-// dirFile is a file in a set's folder.
+// dirFile is a file in a checkpoint's directory.
 type dirFile struct {
 	path string
 	info os.FileInfo
 }
 
-// files returns the files in a folder. One that vanishes meanwhile is left out.
+// files returns the files in a directory, without those that vanish meanwhile.
 func (c *call) files(dir string) ([]dirFile, error) {
 	entries, err := c.fsys.ReadDir(dir)
 	if err != nil {
@@ -407,8 +406,8 @@ func (c *call) files(dir string) ([]dirFile, error) {
 	return out, nil
 }
 
-// distinct returns the bytes of files, each counted once however many names
-// it has, leaving out those that are also among kept.
+// distinct returns the bytes of files, without those that are also among kept.
+// A file with several names is counted once.
 func distinct(files, kept []dirFile) int64 {
 	bySize := make(map[int64][]os.FileInfo)
 	for _, f := range kept {
@@ -426,8 +425,8 @@ func distinct(files, kept []dirFile) int64 {
 	return total
 }
 
-// checkpointDirs returns the paths of all set folders in a run's folder, committed
-// or not, by index.
+// checkpointDirs returns the paths of all checkpoints in dir, committed or not,
+// by index.
 func (c *call) checkpointDirs(dir string) (map[uint64]string, error) {
 	entries, err := c.fsys.ReadDir(dir)
 	if err != nil {
@@ -442,9 +441,9 @@ func (c *call) checkpointDirs(dir string) (map[uint64]string, error) {
 	return out, nil
 }
 
-// unneeded returns what lies in a committed set's folder and no set needs:
-// files that a crash left half written, and links to older files that the
-// set, rewritten since, does not refer to any more.
+// unneeded returns the files of a committed checkpoint that no checkpoint needs:
+// those that a crash left half written, and links to older files that the
+// checkpoint, rewritten since, does not refer to any more.
 func (c *call) unneeded(t target, h *ckpt.Header) ([]dirFile, error) {
 	files, err := c.files(filepath.Dir(t.file))
 	if err != nil {

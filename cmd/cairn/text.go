@@ -107,7 +107,7 @@ func percent(part, whole int64) string {
 	return fmt.Sprintf("%.1f %%", p)
 }
 
-// count gives a number of things: 1 set, 2 sets.
+// count returns a number of things: 1 rank, 2 ranks.
 func count[T int | int64 | uint64](n T, thing string) string {
 	if n == 1 {
 		return "1 " + thing
@@ -115,7 +115,7 @@ func count[T int | int64 | uint64](n T, thing string) string {
 	return fmt.Sprintf("%d %ss", n, thing)
 }
 
-// listed gives numbers of things: set 3, sets 3 and 4.
+// listed returns numbers of things: rank 3, ranks 3 and 4.
 func listed[T int | uint64](numbers []T, thing string) string {
 	var text []string
 	for _, n := range numbers {

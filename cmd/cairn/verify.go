@@ -18,31 +18,31 @@ import (
 
 func verifyCommand(c *call) *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   "verify [--accept] [SET|DIR …]",
-		Short: "check every byte of sets",
-		Long: `Reads all of a set, with the blocks that lie in files of older sets, compares
-everything with its digests, and names the blocks that are not what was
-written. For a run's folder, all sets in it are checked; of a set, the files of
-all ranks. It says which sets are incomplete, because a rank's file is missing.
-A file of another run, rank or checkpoint than the one it lies with counts as
-damaged, and so do files of one checkpoint that two starts of the run saved.
-The exit code is 1 if anything is damaged, or if the set, or every set of the
-folder, is incomplete. Without arguments, the only *.cairn folder here is checked.
+		Use:   "verify [--accept] [CHECKPOINT|DIR …]",
+		Short: "check every byte of checkpoints",
+		Long: `Reads all of a checkpoint, with the blocks that are in files of older ones,
+compares everything with its digests, and names the blocks that differ. In a
+directory it checks all checkpoints, and of each the files of all ranks. It names
+checkpoints that are incomplete because a rank's file is missing. A file of another
+run, rank or checkpoint than its place says counts as damaged, and so do files of
+one checkpoint that different starts of the run have saved. The exit code is 1 if
+anything is damaged, or if the checkpoint, or every checkpoint of the directory, is
+incomplete. Without arguments, it checks the only *.cairn directory here.
 
-With --accept, values that were changed on purpose in the files of one set (by
-h5py, say) are accepted: the set is written anew with digests of what it holds
-now, whole by itself, and a run that restarts takes the changed values. It
-needs the folder's lock, so no run may be using it. Sets share files: a value
-changed in one may be changed in others too, which cairn then says.`,
-		Example: `  cairn verify ckpt                                                    # all sets in folder ckpt
-  cairn verify ckpt@12                                                 # only set 12
-  cairn verify --json a b | jq '.sets[] | select(.status != "sound")'  # what is wrong in two folders
-  cairn verify --accept ckpt@12                                        # make values edited in set 12 good`,
+With --accept, it accepts values of one checkpoint that were changed on purpose (with
+h5py, for example): it writes the checkpoint again, full, with digests of its current
+values, and a restart uses these. It locks the directory, so no run may be using it.
+Checkpoints share files: a value changed in one may be changed in others too; cairn
+says so.`,
+		Example: `  cairn verify ckpt                                                     # all in directory ckpt
+  cairn verify ckpt@12                                                  # only checkpoint 12
+  cairn verify --json a b | jq '.files[] | select(.status != "sound")'  # what is wrong in a and b
+  cairn verify --accept ckpt@12                                         # accept edited values`,
 		Args:              takes(0, -1),
 		ValidArgsFunction: c.completeCheckpoints,
 	}
 	f := cmd.Flags()
-	accept := f.Bool("accept", false, "accept values that were changed on purpose, in one set")
+	accept := f.Bool("accept", false, "accept values of one checkpoint that were changed on purpose")
 	cmd.RunE = c.does(func(ctx context.Context, c *call) error {
 		if *accept {
 			return c.accept(ctx)
@@ -54,14 +54,14 @@ changed in one may be changed in others too, which cairn then says.`,
 
 // verifyDocument is what verify --json prints.
 type verifyDocument struct {
-	Files      []verifiedFile         `json:"sets"`       // one for every rank's file
+	Files      []verifiedFile         `json:"files"`      // one for every rank's file
 	Incomplete []incompleteCheckpoint `json:"incomplete"` // those that lack a rank's file
 	Sound      bool                   `json:"sound"`      // all files of them
 }
 
-// verifiedFile is what became of checking one rank's file of a set.
+// verifiedFile is the result of checking one rank's file of a checkpoint.
 type verifiedFile struct {
-	Index        uint64         `json:"set"`
+	Index        uint64         `json:"index"`
 	Rank         int            `json:"rank"`
 	Ranks        int            `json:"ranks"` // 0: not known
 	Run          string         `json:"run,omitempty"`
@@ -71,18 +71,18 @@ type verifiedFile struct {
 	CheckedBytes int64          `json:"checkedBytes"`
 	Damage       []damagedBlock `json:"damage"`
 	Accepted     []damagedBlock `json:"accepted,omitempty"` // by --accept
-	Sharing      []uint64       `json:"sharing,omitempty"`  // sets that share files with one that was accepted
+	Sharing      []uint64       `json:"sharing,omitempty"`  // checkpoints that share files with an accepted one
 	Error        string         `json:"error,omitempty"`    // why it is unreadable
 }
 
-// incompleteCheckpoint is a set that not all ranks have.
+// incompleteCheckpoint is a checkpoint that not all ranks have.
 type incompleteCheckpoint struct {
-	Index   uint64 `json:"set"`
+	Index   uint64 `json:"index"`
 	Ranks   int    `json:"ranks"`
 	Missing []int  `json:"missing"`
 }
 
-// damagedBlock is a block that is not what was written.
+// damagedBlock is a block that differs from what was written.
 type damagedBlock struct {
 	Block  string `json:"block"`
 	Reason string `json:"reason"`
@@ -147,7 +147,7 @@ func verify(ctx context.Context, c *call) error {
 	return nil
 }
 
-// outcome is what became of checking a set.
+// outcome is the result of checking a checkpoint.
 type outcome struct {
 	index  uint64
 	files  []verifiedFile
@@ -170,19 +170,19 @@ func (l *lineage) compare(v, group *verifiedFile) {
 	why := ""
 	switch {
 	case v.Run != l.first.Run:
-		why = fmt.Sprintf("it is of run %q, and %s is of run %q", v.Run, l.first.Path, l.first.Run)
+		why = fmt.Sprintf("it belongs to run %q, and %s to run %q", v.Run, l.first.Path, l.first.Run)
 	case v.Ranks != group.Ranks:
-		why = fmt.Sprintf("it is of a run of %d ranks, and %s is of one of %d", v.Ranks, group.Path, group.Ranks)
+		why = fmt.Sprintf("it belongs to a run of %d ranks, and %s to one of %d", v.Ranks, group.Path, group.Ranks)
 	case v.Attempt != group.Attempt:
-		why = fmt.Sprintf("it was saved by another start of the run than %s: they do not belong together", group.Path)
+		why = fmt.Sprintf("another start of the run has saved it than %s: they do not belong together", group.Path)
 	default:
 		return
 	}
 	v.Status, v.Damage = "damaged", append(v.Damage, damagedBlock{"metadata", why})
 }
 
-// verifyGroup checks the files of all ranks of a set. In a run's folder they
-// may be removed meanwhile.
+// verifyGroup checks the files of all ranks of a checkpoint. With all set, the run
+// may remove them meanwhile.
 func (c *call) verifyGroup(ctx context.Context, g group, all bool, whose *lineage) (o outcome, failed error) {
 	var first *verifiedFile
 	o = outcome{index: g.index, status: "sound"}
@@ -228,13 +228,12 @@ func (c *call) verifyGroup(ctx context.Context, g group, all bool, whose *lineag
 		o.status = "incomplete"
 	}
 	if !c.json {
-		c.printf("set %d is incomplete: of its %s, there is no file of %s\n", o.index, count(lacks.Ranks, "rank"), rankNames(lacks.Missing))
+		c.printf("checkpoint %d is incomplete: of its %s, there is no file of %s\n", o.index, count(lacks.Ranks, "rank"), rankNames(lacks.Missing))
 	}
 	return o, failed
 }
 
-// notDone keeps the last of several errors for the end and reports the one
-// before it now.
+// notDone reports the previous of several errors, and keeps the last for the end.
 func (c *call) notDone(before, err error) error {
 	if before != nil {
 		c.notef("%s", describe(before))
@@ -242,8 +241,8 @@ func (c *call) notDone(before, err error) error {
 	return err
 }
 
-// verifyFile checks one rank's file of a set. An error says that it could not
-// be done; damage is none.
+// verifyFile checks one rank's file of a checkpoint. It returns an error if the
+// file could not be checked; damage is not an error.
 func (c *call) verifyFile(ctx context.Context, t target) (verifiedFile, error) {
 	v := verifiedFile{Index: t.index, Rank: t.rank, Path: t.file, Status: "sound", Damage: []damagedBlock{}}
 	s, err := c.open(t)
@@ -270,9 +269,9 @@ func (c *call) verifyFile(ctx context.Context, t target) (verifiedFile, error) {
 	return v, nil
 }
 
-// damage reads all of a set and returns what is damaged, in the set's order.
+// damage reads all of a checkpoint and returns what is damaged, in file order.
 func (c *call) damage(ctx context.Context, s *ckpt.File) ([]damagedBlock, error) {
-	p := c.progress(fmt.Sprintf("checking set %d", s.Header.Index), s.State())
+	p := c.progress(fmt.Sprintf("checking checkpoint %d", s.Header.Index), s.State())
 	found, err := s.Verify(ctx, p.at)
 	p.end()
 	out := []damagedBlock{}
@@ -299,7 +298,7 @@ func (c *call) damage(ctx context.Context, s *ckpt.File) ([]damagedBlock, error)
 func (c *call) verifiedText(v *verifiedFile) {
 	switch {
 	case v.Status == "unreadable":
-		c.printf("%s: could not be checked: %s\n", v.Path, v.Error)
+		c.printf("%s: cannot check: %s\n", v.Path, v.Error)
 	case v.Status == "sound" && len(v.Accepted) > 0:
 		c.printf("%s: sound now: accepted the values in %s\n", v.Path, count(len(v.Accepted), "changed block"))
 		for _, b := range v.Accepted {
@@ -330,34 +329,34 @@ func (c *call) blocksText(blocks []damagedBlock) {
 	}
 }
 
-// outlook says what damage in a folder means for its run.
+// outlook prints what damage in a directory means for its run.
 func (c *call) outlook(checkpoints []outcome) {
 	good := slices.IndexFunc(checkpoints, func(o outcome) bool { return o.status == "sound" })
 	bad := slices.IndexFunc(checkpoints, func(o outcome) bool { return o.status == "damaged" })
 	switch {
 	case bad < 0 && (good >= 0 || len(checkpoints) == 0):
 	case bad < 0:
-		c.printf("no set in this folder is complete: there is none that every rank can load\n")
+		c.printf("no checkpoint in this directory is complete: there is none that every rank can load\n")
 	case good < 0:
-		c.printf("no set in this folder is sound: a run will refuse to start from it; bring back a copy, or move the folder away to start afresh\n")
+		c.printf("no checkpoint in this directory is sound: a run will refuse to resume from it; bring back a copy, or move the directory away to start over\n")
 	case bad < good:
-		c.printf("a run that restarts steps around the damage to set %d\n", checkpoints[good].index)
+		c.printf("a restart avoids the damage: it uses checkpoint %d\n", checkpoints[good].index)
 	default:
-		c.printf("a run that restarts takes set %d, which is sound\n", checkpoints[good].index)
+		c.printf("a restart uses checkpoint %d, which is sound\n", checkpoints[good].index)
 	}
 }
 
 // accept does verify --accept.
 func (c *call) accept(ctx context.Context) error {
 	if len(c.args) != 1 {
-		return usagef("verify: --accept takes one set, not %d; name one at a time", len(c.args))
+		return usagef("verify: --accept takes one checkpoint, not %d; name one at a time", len(c.args))
 	}
 	g, err := c.theCheckpoint(c.args[0])
 	if err != nil {
 		return err
 	}
 	if g.dir == "" {
-		return fmt.Errorf("%s: --accept works on a set in a run's folder (DIR/ckpt-00000012/rank-0000.h5), which this file is not in; put it there first", g.parts[0].file)
+		return fmt.Errorf("%s: --accept needs a file in a checkpoint directory (DIR/ckpt-00000012/rank-0000.h5); put this file into one first", g.parts[0].file)
 	}
 	var dirs []*store.Dir
 	for _, t := range g.parts {
@@ -388,7 +387,7 @@ func (c *call) accept(ctx context.Context) error {
 		}
 	}
 	if slices.Sort(sharing); len(sharing) > 0 {
-		c.notef("files of this set are also files of %s, where the same values may have changed; check with 'cairn verify %s'", checkpointNames(slices.Compact(sharing)), g.dir)
+		c.notef("%s shares files with this checkpoint, and the same values may have changed there; check with 'cairn verify %s'", checkpointNames(slices.Compact(sharing)), g.dir)
 	}
 	if !doc.Sound {
 		return errFound
@@ -396,7 +395,7 @@ func (c *call) accept(ctx context.Context) error {
 	return nil
 }
 
-// acceptFile rewrites a set if it holds something to accept.
+// acceptFile rewrites a file if it holds something to accept.
 func (c *call) acceptFile(ctx context.Context, t target, dir *store.Dir) (verifiedFile, error) {
 	v, err := c.verifyFile(ctx, t)
 	if err != nil || v.Status == "sound" {
@@ -404,7 +403,7 @@ func (c *call) acceptFile(ctx context.Context, t target, dir *store.Dir) (verifi
 	}
 	s, err := c.open(t)
 	if err != nil {
-		return v, fmt.Errorf("%w; its metadata is damaged, so there is nothing to accept values into", err)
+		return v, fmt.Errorf("%w; its metadata is damaged, so changed values cannot be accepted", err)
 	}
 	defer s.Close()
 	changed := v.Damage
@@ -412,11 +411,11 @@ func (c *call) acceptFile(ctx context.Context, t target, dir *store.Dir) (verifi
 	if err != nil {
 		return v, err
 	}
-	p := c.progress(fmt.Sprintf("rewriting set %d", s.Header.Index), s.State())
+	p := c.progress(fmt.Sprintf("rewriting checkpoint %d", s.Header.Index), s.State())
 	err = s.Accept(ctx, dir, p.at)
 	p.end()
 	if err != nil {
-		return v, fmt.Errorf("%s: not accepted, and left as it was: %w", t.file, err)
+		return v, fmt.Errorf("%s: cannot accept, left as it was: %w", t.file, err)
 	}
 	if v, err = c.verifyFile(ctx, t); err != nil {
 		return v, err
@@ -425,8 +424,7 @@ func (c *call) acceptFile(ctx context.Context, t target, dir *store.Dir) (verifi
 	return v, nil
 }
 
-// sharing returns the other sets in a run's folder that have a file in common
-// with t.
+// sharing returns the other checkpoints in the directory that share a file with t.
 func (c *call) sharing(t target) ([]uint64, error) {
 	mine, err := c.files(filepath.Dir(t.file))
 	if err != nil {
@@ -455,5 +453,5 @@ func (c *call) sharing(t target) ([]uint64, error) {
 	return out, nil
 }
 
-// checkpointNames gives indices as people read them: set 3, sets 3 and 4.
-func checkpointNames(indices []uint64) string { return listed(indices, "set") }
+// checkpointNames returns indices as users read them: checkpoints 3 and 4.
+func checkpointNames(indices []uint64) string { return listed(indices, "checkpoint") }

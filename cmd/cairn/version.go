@@ -15,7 +15,7 @@ func versionCommand(c *call) *cobra.Command {
 		Use:   "version",
 		Short: "show the version of this program",
 		Long: `Shows the version of this program, the Go version it was built with, and the
-newest version of the file format that it reads.`,
+version of the file format that it reads and writes.`,
 		Example:           `  cairn version --json | jq .format  # the file format`,
 		Args:              takes(0, 0),
 		ValidArgsFunction: cobra.NoFileCompletions,

@@ -139,15 +139,15 @@ func TestMigrateLeave(t *testing.T) {
 	need(t, "ip")
 	net := network(t, 3)
 	folder := t.TempDir()
-	p := traveller(t, 4, "--hosts", slots(net, 2, 2, 2), "--rsh", interconnects.Shell, "--leave-poll", "300ms",
-		"--leave-when", "test -e "+folder+"/$(ip netns identify $$)")
+	p := traveller(t, 4, "--hosts", slots(net, 2, 2, 2), "--rsh", interconnects.Shell, "--evacuate-poll", "300ms",
+		"--evacuate-when", "test -e "+folder+"/$(ip netns identify $$)")
 	write(t, filepath.Join(folder, net.Hosts[1]), "")
-	p.s.awaits("host " + net.Hosts[1] + " is to be left, as --leave-when says there")
+	p.s.awaits("host " + net.Hosts[1] + " is to be left, as --evacuate-when says there")
 	p.s.awaits("ranks 2 and 3 moved from " + net.Hosts[1] + " to " + net.Hosts[2])
 	if err := os.Remove(filepath.Join(folder, net.Hosts[1])); err != nil {
 		t.Fatal(err)
 	}
-	write(t, filepath.Join(p.run(), "leave"), fmt.Sprintf("%s %s # for good\nnowhere\n", net.Hosts[2], net.Hosts[1]))
+	write(t, filepath.Join(p.run(), "evacuate"), fmt.Sprintf("%s %s # for good\nnowhere\n", net.Hosts[2], net.Hosts[1]))
 	p.s.cmd.Process.Signal(syscall.SIGUSR2)
 	p.s.awaits("the run has no host nowhere")
 	p.s.awaits("ranks 2 and 3 moved from " + net.Hosts[2] + " to " + net.Hosts[1])

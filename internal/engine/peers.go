@@ -366,7 +366,7 @@ func (t *peers) checkFreshStart(bad []error, lists [][]uint64) error {
 		case l.Index > 0 && l.Ranks != t.engine.Size():
 			err = fmt.Errorf("%s: %w: set %d was saved by a run of %d ranks, and this one has %d: start it with as many, or give it another folder", t.run.dir.Path(), ErrMismatch, l.Index, l.Ranks, t.engine.Size())
 		case l.Index > 0 && len(t.run.identity.Avoid) > 0:
-			err = fmt.Errorf("the sets %v are put aside, because the program failed with them again and again, and no other is left: 'cairn run --distrust 0' tries them once more", t.run.identity.Avoid)
+			err = fmt.Errorf("the sets %v are put aside, because the program failed with them again and again, and no other is left: 'cairn run --quarantine 0' tries them once more", t.run.identity.Avoid)
 		case l.Index > 0:
 			err = fmt.Errorf("set %d was complete on all of %d ranks, and is not any more%s", l.Index, l.Ranks, t.missingOn(lists, l.Index))
 		}

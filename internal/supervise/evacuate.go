@@ -19,9 +19,9 @@ import (
 )
 
 // evacuateName is the file in the run's folder that lists hosts to be left.
-const evacuateName = "leave"
+const evacuateName = "evacuate"
 
-// Evacuate moves all ranks off the hosts that RUN/leave lists: one in each line,
+// Evacuate moves all ranks off the hosts that RUN/evacuate lists: one in each line,
 // and after a blank the host to go to, if it is not to be chosen. What can't
 // be done is told by events. Any goroutine may call it, at any time.
 func (s *Supervisor) Evacuate() {
@@ -157,7 +157,7 @@ func (h *host) toEvacuate(m *control.Evacuate) {
 	if w == nil { // there may be several helpers of one host
 		s.watches[name] = new(evacuationWatch)
 		if !s.evacuating(name) {
-			s.evacuate(q, "as --leave-when says there")
+			s.evacuate(q, "as --evacuate-when says there")
 		}
 		return
 	}
@@ -214,7 +214,7 @@ func runEvacuateWhen(w *control.EvacuateWhen) (evacuate bool, err error) {
 	cmd.Env = slices.DeleteFunc(os.Environ(), func(s string) bool { return strings.HasPrefix(s, envSupervisor+"=") })
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 	if err := cmd.Start(); err != nil {
-		return false, fmt.Errorf("--leave-when: %w", err)
+		return false, fmt.Errorf("--evacuate-when: %w", err)
 	}
 	pid := cmd.Process.Pid
 	ended := make(chan struct{})
@@ -238,9 +238,9 @@ func runEvacuateWhen(w *control.EvacuateWhen) (evacuate bool, err error) {
 	case err == nil:
 		return true, nil
 	case killed:
-		return false, fmt.Errorf("--leave-when: %s did not end within %s and was killed", quote(w.Command), timeText(w.Every))
+		return false, fmt.Errorf("--evacuate-when: %s did not end within %s and was killed", quote(w.Command), timeText(w.Every))
 	case code == 126 || code == 127:
-		return false, fmt.Errorf("--leave-when: %s can't be run: the shell ended with status %d; the host is not watched", quote(w.Command), code)
+		return false, fmt.Errorf("--evacuate-when: %s can't be run: the shell ended with status %d; the host is not watched", quote(w.Command), code)
 	}
 	return false, nil
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/cairnrun/cairn/internal/control"
 )
 
-// Hosts that RUN/leave lists are left.
+// Hosts that RUN/evacuate lists are left.
 func TestLeave(t *testing.T) {
 	gate := fifo(t)
 	o := threeHosts(t, "pause:8:2", "pause:10:3", "gate:0:15:"+gate)
@@ -62,7 +62,7 @@ func TestLeaveWhen(t *testing.T) {
 	if err := os.WriteFile(flag, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	l.await("host b is to be left, as --leave-when says there")
+	l.await("host b is to be left, as --evacuate-when says there")
 	l.await("rank 1 moved from b to c: paused ")
 	open(t, gate)
 	l.ends(Finished, 0)
@@ -98,7 +98,7 @@ func TestLeaveWhenMissing(t *testing.T) {
 	o := options(t, 1, "gate:0:3:"+gate)
 	o.EvacuateWhen, o.EvacuatePoll = "no-such-command-at-all 2>/dev/null; s=$?; echo >> "+o.Run+"/times; exit $s", 300*time.Millisecond
 	l := begin(t, o)
-	l.await("host localhost: --leave-when: ")
+	l.await("host localhost: --evacuate-when: ")
 	for n := 0; n < 3; { // it is asked again all the same
 		text, _ := os.ReadFile(o.Run + "/times")
 		n = len(text)
@@ -107,7 +107,7 @@ func TestLeaveWhenMissing(t *testing.T) {
 	l.ends(Finished, 0)
 	n := 0
 	for _, s := range l.said {
-		if strings.Contains(s, "--leave-when") {
+		if strings.Contains(s, "--evacuate-when") {
 			n++
 		}
 	}

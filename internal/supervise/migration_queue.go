@@ -35,8 +35,8 @@ type asker int
 
 const (
 	byCommand asker = iota // which waits
-	byFile                 // RUN/leave
-	byWatch                // --leave-when
+	byFile                 // RUN/evacuate
+	byWatch                // --evacuate-when
 )
 
 // gone reports whether who asked has gone away, or wants it no more.

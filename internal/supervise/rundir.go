@@ -40,7 +40,7 @@ func openRunDir(path, cwd string, a vfs.Access) (*runDir, error) {
 	if err := vfs.MakeDir(path, a); err != nil {
 		return nil, refused(err)
 	}
-	for _, name := range []string{"bin", "hosts", "output", "ckpt", "shown", "leave", recordName, copyName} {
+	for _, name := range []string{"bin", "hosts", "output", "ckpt", "shown", evacuateName, recordName, copyName} {
 		if err := vfs.NoLink(d.file(name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return nil, err
 		}
