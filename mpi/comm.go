@@ -40,27 +40,17 @@ var (
 // Comm is a communicator: a group of ranks, numbered from 0. A message sent
 // through one communicator is never received through another. A Comm is small,
 // and a protected one is restored with its run.
-type Comm struct {
-	e     *p2p.Engine
-	ctx   uint32
-	rank  int
-	group []int // ranks of the run; nil: all
-	index []int // the inverse, -1: not a member
-}
-
-// World returns the communicator of all ranks that an engine connects. It is
-// for the package cairn, and for tests.
-func World(e *p2p.Engine) *Comm { return &Comm{e: e, rank: e.Rank()} }
+type Comm p2p.Comm
 
 // Rank returns the number of this rank in the communicator.
-func (c *Comm) Rank() int { return c.rank }
+func (c *Comm) Rank() int { return c.OwnRank }
 
 // Size returns the number of ranks in the communicator.
 func (c *Comm) Size() int {
-	if c.group == nil {
-		return c.e.Size()
+	if c.Group == nil {
+		return c.Engine.Size()
 	}
-	return len(c.group)
+	return len(c.Group)
 }
 
 // Transport returns the name of the transport to a rank: "shm", "tcp" or "mpi",
@@ -70,14 +60,14 @@ func (c *Comm) Transport(rank int) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return c.e.Transport(to), nil
+	return c.Engine.Transport(to), nil
 }
 
 // coll returns the communicator that collectives use. Its messages are separate
 // from those of the program.
 func (c *Comm) coll() *Comm {
 	d := *c
-	d.ctx = c.ctx | 1
+	d.Context = c.Context | 1
 	return &d
 }
 
@@ -86,10 +76,10 @@ func (c *Comm) peer(rank int) (int, error) {
 	if rank < 0 || rank >= c.Size() {
 		return 0, fmt.Errorf("mpi: %w: rank %d in a communicator of %d", ErrArgument, rank, c.Size())
 	}
-	if c.group == nil {
+	if c.Group == nil {
 		return rank, nil
 	}
-	return c.group[rank], nil
+	return c.Group[rank], nil
 }
 
 // source is peer for receives. It accepts AnySource.
@@ -102,10 +92,10 @@ func (c *Comm) source(rank int) (int, error) {
 
 // local is the inverse of peer.
 func (c *Comm) local(peer int) int {
-	if c.group == nil {
+	if c.Group == nil {
 		return peer
 	}
-	return c.index[peer]
+	return c.Index[peer]
 }
 
 func checkTag(tag int) error {
@@ -124,7 +114,7 @@ func checkWanted(tag int) error {
 }
 
 // Dup returns a new communicator of the same ranks. All ranks of c call it.
-func (c *Comm) Dup() (*Comm, error) { return c.Split(0, c.rank) }
+func (c *Comm) Dup() (*Comm, error) { return c.Split(0, c.OwnRank) }
 
 // Split divides the ranks into one new communicator per color. In each, ranks
 // are ordered by key, and by their rank in c where keys are equal. A rank that
@@ -138,7 +128,7 @@ func (c *Comm) Split(color, key int) (*Comm, error) {
 		Next       uint64
 	}
 	all := make([]choice, c.Size())
-	mine := []choice{{int64(color), int64(key), uint64(c.e.Contexts(0))}}
+	mine := []choice{{int64(color), int64(key), uint64(c.Engine.Contexts(0))}}
 	if err := Allgather(c, mine, all); err != nil {
 		return nil, fmt.Errorf("mpi: splitting a communicator: %w", err)
 	}
@@ -153,49 +143,49 @@ func (c *Comm) Split(color, key int) (*Comm, error) {
 	if next >= 1<<32-2 {
 		return nil, errors.New("mpi: no more communicators can be made")
 	}
-	c.e.Contexts(uint32(next) + 2) // the same for all colors, which share no rank
+	c.Engine.Contexts(uint32(next) + 2) // the same for all colors, which share no rank
 	if color == Undefined {
 		return nil, nil
 	}
 	slices.SortStableFunc(members, func(a, b int) int { return cmp.Compare(all[a].Key, all[b].Key) })
-	d := &Comm{ctx: uint32(next), group: make([]int, len(members))}
+	d := &Comm{Context: uint32(next), Group: make([]int, len(members))}
 	for i, r := range members {
-		d.group[i], _ = c.peer(r)
+		d.Group[i], _ = c.peer(r)
 	}
-	return d, d.join(c.e)
+	return d, d.join(c.Engine)
 }
 
 // join completes a communicator whose context and group are set.
 func (c *Comm) join(e *p2p.Engine) error {
-	c.e, c.rank = e, -1
-	if c.group == nil {
-		c.rank = e.Rank()
+	c.Engine, c.OwnRank = e, -1
+	if c.Group == nil {
+		c.OwnRank = e.Rank()
 		return nil
 	}
-	c.index = make([]int, e.Size())
-	for i := range c.index {
-		c.index[i] = -1
+	c.Index = make([]int, e.Size())
+	for i := range c.Index {
+		c.Index[i] = -1
 	}
-	for i, r := range c.group {
-		if r < 0 || r >= len(c.index) || c.index[r] >= 0 {
-			return fmt.Errorf("mpi: a communicator of the ranks %v in a run of %d", c.group, e.Size())
+	for i, r := range c.Group {
+		if r < 0 || r >= len(c.Index) || c.Index[r] >= 0 {
+			return fmt.Errorf("mpi: a communicator of the ranks %v in a run of %d", c.Group, e.Size())
 		}
-		c.index[r] = i
+		c.Index[r] = i
 		if r == e.Rank() {
-			c.rank = i
+			c.OwnRank = i
 		}
 	}
-	if c.rank < 0 {
-		return fmt.Errorf("mpi: rank %d is not in the communicator of the ranks %v", e.Rank(), c.group)
+	if c.OwnRank < 0 {
+		return fmt.Errorf("mpi: rank %d is not in the communicator of the ranks %v", e.Rank(), c.Group)
 	}
 	return nil
 }
 
 // CairnState saves and restores the communicator. Programs do not call it.
 func (c *Comm) CairnState(k *graph.Coder) error {
-	ctx := uint64(c.ctx)
+	ctx := uint64(c.Context)
 	graph.Field(k, "context", &ctx)
-	graph.Field(k, "group", &c.group)
+	graph.Field(k, "group", &c.Group)
 	if !k.Restoring() || k.Err() != nil {
 		return k.Err()
 	}
@@ -206,7 +196,7 @@ func (c *Comm) CairnState(k *graph.Coder) error {
 	if ctx&1 != 0 || ctx >= 1<<32-2 {
 		return fmt.Errorf("a communicator with context %d", ctx)
 	}
-	c.ctx = uint32(ctx)
-	e.Contexts(c.ctx + 2)
+	c.Context = uint32(ctx)
+	e.Contexts(c.Context + 2)
 	return c.join(e)
 }

@@ -44,7 +44,7 @@ func local(n int, o mem.Options, configure func(*p2p.Config), body func(c *Comm)
 				err = e.Connect(context.Background())
 			}
 			if err == nil {
-				if err = body(World(e)); err == nil {
+				if err = body((*Comm)(e.World())); err == nil {
 					failed = false
 					_, err = e.Close(context.Background(), true)
 				}

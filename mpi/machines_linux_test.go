@@ -93,7 +93,7 @@ func TestScenes_ByteOrdersRank(t *testing.T) {
 		if !slices.Contains(s.sizes, machines) {
 			continue
 		}
-		if err := s.body(mpi.World(e)); err != nil {
+		if err := s.body((*mpi.Comm)(e.World())); err != nil {
 			t.Fatalf("%s: %v", s.name, err)
 		}
 	}

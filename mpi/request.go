@@ -44,7 +44,7 @@ func Isend[T any](c *Comm, data []T, dest, tag int) *Request {
 		q.err = err
 		return q
 	}
-	q.r = c.e.Isend(c.ctx, to, int32(tag), buf)
+	q.r = c.Engine.Isend(c.Context, to, int32(tag), buf)
 	return q
 }
 
@@ -65,7 +65,7 @@ func Irecv[T any](c *Comm, data []T, source, tag int) *Request {
 		return q
 	}
 	q.settle = func(s Status, st p2p.Status) error { return settled[T](buf, s, st) }
-	q.r = c.e.Irecv(c.ctx, from, int32(tag), buf)
+	q.r = c.Engine.Irecv(c.Context, from, int32(tag), buf)
 	return q
 }
 
@@ -90,7 +90,7 @@ func (q *Request) finish(st p2p.Status, err error) {
 // same.
 func (q *Request) Wait() (Status, error) {
 	if q.r != nil {
-		q.finish(q.comm.e.Wait(q.r))
+		q.finish(q.comm.Engine.Wait(q.r))
 	}
 	return q.status, q.err
 }
@@ -98,7 +98,7 @@ func (q *Request) Wait() (Status, error) {
 // Test reports whether the request is done, without waiting.
 func (q *Request) Test() (bool, Status, error) {
 	if q.r != nil {
-		ok, st, err := q.comm.e.Test(q.r)
+		ok, st, err := q.comm.Engine.Test(q.r)
 		if !ok {
 			return false, Status{}, nil
 		}
@@ -155,8 +155,8 @@ func WaitAny(reqs ...*Request) (int, Status, error) {
 			continue
 		}
 		if e == nil {
-			e = q.comm.e
-		} else if e != q.comm.e {
+			e = q.comm.Engine
+		} else if e != q.comm.Engine {
 			return -1, Status{}, fmt.Errorf("mpi: %w: requests of different runs", ErrArgument)
 		}
 		under[i] = q.r
@@ -237,7 +237,7 @@ func (q *Request) CairnState(k *graph.Coder) error {
 			return nil, 0, 0, 0, nil, err
 		}
 		q.r = new(p2p.Request)
-		return q.r, q.comm.ctx, from, int32(q.tag), bytesOf(v), nil
+		return q.r, q.comm.Context, from, int32(q.tag), bytesOf(v), nil
 	})
 	return nil
 }

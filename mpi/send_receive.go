@@ -68,7 +68,7 @@ func Send[T any](c *Comm, data []T, dest, tag int) error {
 	if err := checkTag(tag); err != nil {
 		return err
 	}
-	if err := c.e.Send(c.ctx, to, int32(tag), buf); err != nil {
+	if err := c.Engine.Send(c.Context, to, int32(tag), buf); err != nil {
 		return fmt.Errorf("mpi: send to rank %d, tag %d: %w", dest, tag, err)
 	}
 	return nil
@@ -88,7 +88,7 @@ func Recv[T any](c *Comm, data []T, source, tag int) (Status, error) {
 	if err := checkWanted(tag); err != nil {
 		return Status{}, err
 	}
-	st, err := c.e.Recv(c.ctx, from, int32(tag), buf)
+	st, err := c.Engine.Recv(c.Context, from, int32(tag), buf)
 	if err != nil {
 		return Status{}, fmt.Errorf("mpi: receive from %s: %w", whom(source, tag), err)
 	}
@@ -139,7 +139,7 @@ func (c *Comm) Probe(source, tag int) (Status, error) {
 	if err := checkWanted(tag); err != nil {
 		return Status{}, err
 	}
-	st, err := c.e.Probe(c.ctx, from, int32(tag))
+	st, err := c.Engine.Probe(c.Context, from, int32(tag))
 	if err != nil {
 		return Status{}, fmt.Errorf("mpi: probe for %s: %w", whom(source, tag), err)
 	}
@@ -155,7 +155,7 @@ func (c *Comm) Iprobe(source, tag int) (bool, Status, error) {
 	if err := checkWanted(tag); err != nil {
 		return false, Status{}, err
 	}
-	ok, st, err := c.e.Iprobe(c.ctx, from, int32(tag))
+	ok, st, err := c.Engine.Iprobe(c.Context, from, int32(tag))
 	if err != nil {
 		return false, Status{}, fmt.Errorf("mpi: probe for %s: %w", whom(source, tag), err)
 	}

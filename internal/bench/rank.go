@@ -193,7 +193,7 @@ func (r *rank) uncounted(way string) (*mpi.Comm, func(), error) {
 		d.Close()
 		return nil, nil, err
 	}
-	return mpi.World(e), func() {
+	return (*mpi.Comm)(e.World()), func() {
 		e.Close(r.ctx, true)
 		d.Close()
 	}, nil

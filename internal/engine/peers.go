@@ -64,7 +64,7 @@ func connectPeers(ctx context.Context, p *Run, s *identity) (*peers, error) {
 		t.closeDrivers()
 		return nil, fmt.Errorf("cairn: rank %d: %w", s.Rank, err)
 	}
-	t.world = mpi.World(t.engine)
+	t.world = (*mpi.Comm)(t.engine.World())
 	return t, nil
 }
 
@@ -86,7 +86,7 @@ func (p *Run) World() *mpi.Comm {
 		if err != nil {
 			panic(fmt.Sprintf("cairn: a communicator for one rank: %v", err)) // out of descriptors
 		}
-		p.peers.engine, p.peers.world = e, mpi.World(e)
+		p.peers.engine, p.peers.world = e, (*mpi.Comm)(e.World())
 		if !p.restoreCalled {
 			p.peers.protect()
 		}
@@ -142,7 +142,7 @@ func (t *peers) checkPending(alone bool) error {
 	}
 	pending, saved := e.Pending(), e.SavedReceives()
 	if alone && pending > 0 {
-		return fmt.Errorf("%d receives are pending at a point that is saved without the other ranks: wait for them before it, or leave Options.Spatial out", pending)
+		return fmt.Errorf("%d receives are pending at a point that is saved without the other ranks: wait for them before it, or leave Options.SafePoints out", pending)
 	}
 	if pending > saved {
 		return fmt.Errorf("%d receives are pending that no protected variable holds: protect their *mpi.Request, or wait for them before the point", pending-saved)
@@ -437,7 +437,7 @@ func (t *peers) examine(ctx context.Context, index uint64, careful bool) (worst 
 	copy(received, s.Header.Received)
 	advice := ""
 	if t.run.opts.SafePoints {
-		advice = "; take it with the other ranks, without Options.Spatial"
+		advice = "; take it with the other ranks, without Options.SafePoints"
 	}
 	theirs := make([]uint64, len(sent))
 	if err := mpi.Alltoall(t.world, sent, theirs); err != nil {

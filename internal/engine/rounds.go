@@ -121,7 +121,7 @@ func (t *peers) samePlan(mine plan) (next uint64, err error) {
 	}
 	for r, o := range plans {
 		if o.Every != mine.Every || o.Spatial != mine.Spatial {
-			return 0, fmt.Errorf("rank %d has Options.EveryPoints %d and Spatial %v, rank %d has %d and %v: they must be the same on all ranks", e.Rank(), mine.Every, mine.Spatial, r, o.Every, o.Spatial)
+			return 0, fmt.Errorf("rank %d has Options.EveryPoints %d and SafePoints %v, rank %d has %d and %v: they must be the same on all ranks", e.Rank(), mine.Every, mine.Spatial, r, o.Every, o.Spatial)
 		}
 		next = max(next, o.Next)
 	}
@@ -440,7 +440,7 @@ func (t *peers) takeOutcomes() error {
 func (p *Run) failedTogether(err error) {
 	if errors.Is(err, coord.ErrCounts) {
 		if p.identity.Rank == 0 && !p.crossed {
-			p.log.Warn("cairn: messages cross the points at which ranks save without coordination: each such checkpoint is taken again by all ranks together", "error", err, "next", "do without Options.Spatial, or move the point")
+			p.log.Warn("cairn: messages cross the points at which ranks save without coordination: each such checkpoint is taken again by all ranks together", "error", err, "next", "do without Options.SafePoints, or move the point")
 		}
 		p.crossed = true
 		return
