@@ -13,7 +13,9 @@ import (
 	"github.com/cairnrun/cairn/internal/mem"
 )
 
-// Array is a block of numbers of type T in 0 to 3 dimensions, row by row.
+// Array is a block of elements of type T in 0 to 3 dimensions, in row-major
+// order. Its values may be in host memory or on devices. An Array may be
+// copied; copies share the values.
 type Array[T any] struct {
 	h        *handle
 	lo, hi   int64
@@ -21,15 +23,15 @@ type Array[T any] struct {
 	constant bool
 }
 
-// Cell is how elements of arrays are called in a set.
+// Cell is the element type of arrays in a checkpoint. Programs do not use it.
 type Cell[T any] struct{ V T }
 
-// CairnCell says that slices of cells stand for memory that must not be touched.
+// CairnCell marks slices of cells: their memory must not be touched.
 func (Cell[T]) CairnCell() {}
 
-// New makes an array of zeros. T is a number, or a struct or array of numbers.
-// It panics if dims are more than three, or not positive. It takes no memory
-// until the array is used.
+// New returns an array of zeros. T is a number, or a struct or array of
+// numbers. The array takes no memory until it is used. New panics if there are
+// more than three dimensions, or if one is not positive.
 func New[T any](dims ...int) *Array[T] {
 	n := check[T](dims)
 	m, err := newMemory(n)
@@ -47,14 +49,15 @@ func New[T any](dims ...int) *Array[T] {
 	return &Array[T]{h: h, hi: n, dims: slices.Clone(dims)}
 }
 
-// NewConstant is like New, for arrays that kernels only read.
+// NewConstant is New for arrays that kernels only read.
 func NewConstant[T any](dims ...int) *Array[T] {
 	a := New[T](dims...)
 	a.constant = true
 	return a
 }
 
-// check returns the bytes of an array and panics if there can't be one.
+// check returns the number of bytes of an array. It panics if the array is
+// impossible.
 func check[T any](dims []int) int64 {
 	t := reflect.TypeFor[T]()
 	if !plain(t) {
@@ -67,25 +70,25 @@ func check[T any](dims []int) int64 {
 	return n
 }
 
-// count returns the bytes of an array.
+// count returns the number of bytes of an array.
 func count(dims []int, elem int64) (int64, error) {
 	if len(dims) > 3 {
-		return 0, fmt.Errorf("an array of %d dimensions, there are 3 at most", len(dims))
+		return 0, fmt.Errorf("an array of %d dimensions; at most 3 are possible", len(dims))
 	}
 	n := elem
 	for _, d := range dims {
 		if d <= 0 {
-			return 0, fmt.Errorf("an array of %v elements", dims)
+			return 0, fmt.Errorf("an array of %v elements; all dimensions must be positive", dims)
 		}
 		if int64(d) > math.MaxInt/2/n {
-			return 0, fmt.Errorf("an array of %v elements of %d bytes, more than can be addressed", dims, elem)
+			return 0, fmt.Errorf("an array of %v elements of %d bytes is too large to be addressed", dims, elem)
 		}
 		n *= int64(d)
 	}
 	return n, nil
 }
 
-// plain reports whether values of t are numbers and nothing else.
+// plain reports whether values of type t consist only of numbers.
 func plain(t reflect.Type) bool {
 	switch t.Kind() {
 	case reflect.Bool, reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64, reflect.Int,
@@ -105,13 +108,14 @@ func plain(t reflect.Type) bool {
 	return false
 }
 
-// Dims returns the dimensions; the caller may change the slice.
+// Dims returns the dimensions. The caller may change the slice.
 func (a *Array[T]) Dims() []int { return slices.Clone(a.dims) }
 
-// Len is the number of elements.
+// Len returns the number of elements.
 func (a *Array[T]) Len() int { return int(uintptr(a.hi-a.lo) / unsafe.Sizeof(*new(T))) }
 
-// lock locks the memory of an array that can be used.
+// lock locks the array's memory. It returns an error if the array cannot be
+// used.
 func (a *Array[T]) lock() (*memory, error) {
 	if a == nil || a.h == nil {
 		return nil, fmt.Errorf("an Array[%v] that was not made with New", reflect.TypeFor[T]())
@@ -125,14 +129,15 @@ func (a *Array[T]) lock() (*memory, error) {
 	return m, nil
 }
 
-// elements returns bytes of a as its elements.
+// elements returns bytes of the array as elements.
 func (a *Array[T]) elements(p []byte) []T {
 	return unsafe.Slice((*T)(unsafe.Pointer(unsafe.SliceData(p))), len(p)/int(unsafe.Sizeof(*new(T))))
 }
 
-// Data returns the array's values in host memory, to read and to write, until
-// the next launch that uses the array. It waits for kernels that write it.
-// Memory of a device that was brought with Raw can only be read that way.
+// Data returns the array's values in host memory, for reading and writing. The
+// slice is valid until the next launch that uses the array. Data waits for
+// kernels that write the array. If Raw made the array from a device's memory,
+// the slice is a copy, for reading only.
 func (a *Array[T]) Data() ([]T, error) {
 	m, err := a.lock()
 	if err != nil {
@@ -144,7 +149,7 @@ func (a *Array[T]) Data() ([]T, error) {
 	return a.inHost(m, true)
 }
 
-// Read is like Data, for reading only: copies on devices stay valid.
+// Read is Data for reading only: copies on devices stay valid.
 func (a *Array[T]) Read() ([]T, error) {
 	m, err := a.lock()
 	if err != nil {
@@ -155,13 +160,13 @@ func (a *Array[T]) Read() ([]T, error) {
 	return a.inHost(m, false)
 }
 
-// Update calls f with the array's values in host memory, to read and to write;
-// f must not keep the slice. It waits for kernels that write the array.
+// Update calls f with the array's values in host memory, for reading and
+// writing. f must not keep the slice. Update waits for kernels that write the
+// array.
 //
-// A program that changes an array on the host only so, and never asks for
-// Data, is not held at a checkpoint while what lies there is copied: that is
-// done when it has gone on, or when Update is called again. Memory that was
-// brought with Raw has no Update.
+// Use Update instead of Data to shorten the pause of checkpoints: if a program
+// changes an array on the host only with Update, a checkpoint copies the host's
+// values after the program has continued. Arrays made with Raw have no Update.
 func (a *Array[T]) Update(f func([]T)) error {
 	m, err := a.lock()
 	if err != nil {
@@ -191,7 +196,8 @@ func (a *Array[T]) Update(f func([]T)) error {
 	return nil
 }
 
-// inHost returns the values in host memory, for somebody who writes there or not.
+// inHost returns the values in host memory. If write is set, all other copies
+// become invalid.
 func (a *Array[T]) inHost(m *memory, write bool) ([]T, error) {
 	if m.raw.device() {
 		p, err := m.raw.read(m, a.lo, a.hi)
@@ -208,7 +214,8 @@ func (a *Array[T]) inHost(m *memory, write bool) ([]T, error) {
 	return a.elements(m.host[a.lo:a.hi:a.hi]), nil
 }
 
-// claimHost makes the host copy the only one, for somebody who writes there.
+// claimHost makes the host copy the only valid one, so that the caller can
+// write to it.
 func (m *memory) claimHost(lo, hi int64) error {
 	if err := m.makeHost(); err != nil {
 		return err
@@ -219,8 +226,9 @@ func (m *memory) claimHost(lo, hi int64) error {
 	return nil
 }
 
-// Rows returns rows lo…hi of the first dimension as an array of its own, which
-// shares the memory. It panics if there are no such rows.
+// Rows returns a view of the rows lo ≤ i < hi of the first dimension. The view
+// is an array that shares its memory with a. Rows panics if there are no such
+// rows.
 func (a *Array[T]) Rows(lo, hi int) *Array[T] {
 	if len(a.dims) == 0 || lo < 0 || lo >= hi || hi > a.dims[0] {
 		panic(fmt.Sprintf("device: rows %d to %d of an array of %v elements", lo, hi, a.dims))
@@ -233,8 +241,8 @@ func (a *Array[T]) Rows(lo, hi int) *Array[T] {
 	return &v
 }
 
-// Prefer says where the array's values are wanted after a restart. Without it
-// they go to the first device, if that has room, else to host memory.
+// Prefer sets the device to which a restart brings the array's values. Without
+// it, a restart uses the first device that has room, or else host memory.
 func (a *Array[T]) Prefer(d *Device) {
 	m, err := a.lock()
 	if err != nil {
@@ -247,10 +255,10 @@ func (a *Array[T]) Prefer(d *Device) {
 	m.prefer(a.lo, a.hi, d)
 }
 
-// Free gives the memory on devices and on the host back at once, that of all
-// views. What Data returned stays as it is. Without it the memory is given
-// back some time after the last view is gone. Memory that was brought with Raw
-// is not used any more when it returns.
+// Free releases the memory of the array and all its views, on devices and on
+// the host. Slices that Data returned stay valid. Without Free, the memory is
+// released some time after the last view has become unreachable. After Free of
+// an array made with Raw, nothing uses the program's memory any more.
 func (a *Array[T]) Free() {
 	m, err := a.lock()
 	if err != nil {
@@ -258,13 +266,13 @@ func (a *Array[T]) Free() {
 	}
 	defer m.mu.Unlock()
 	if m.raw != nil {
-		m.awaitLaunches(nil, 0, m.size, true) // the program may give its memory back now
+		m.awaitLaunches(nil, 0, m.size, true) // the program may free its memory now
 	}
 	m.free()
 }
 
-// CairnMemory returns the addresses that stand for the array, which can't be
-// used as memory; nil if there are none.
+// CairnMemory returns the range of addresses that represents the array, or nil.
+// The addresses cannot be read or written. Programs do not call it.
 func (a *Array[T]) CairnMemory() (unsafe.Pointer, int64) {
 	m, err := a.lock()
 	if err != nil {
@@ -274,14 +282,14 @@ func (a *Array[T]) CairnMemory() (unsafe.Pointer, int64) {
 	return unsafe.Add(m.addr, a.lo), a.hi - a.lo
 }
 
-// CairnState makes an Array savable. A set has the dimensions and the values;
-// where they were is not part of it.
+// CairnState saves and restores the array. A checkpoint holds its dimensions
+// and values, but not where they were. Programs do not call it.
 func (a *Array[T]) CairnState(c *graph.Coder) error {
 	var cells []Cell[T]
 	dims, constant, raw := a.dims, a.constant, a.h != nil && a.h.m.raw != nil
 	isRaw := raw
 	if raw && !c.Restoring() && graph.IsWhole() {
-		return errors.New("an array that was made with Raw has memory that a restarted program does not make again: use New, or keep the program's state by hand, with cairn.Protect")
+		return errors.New("an array made with Raw cannot be saved in an unmodified program, because a restart does not allocate its memory again: use New, or protect the program's state with cairn.Protect")
 	}
 	if p, n := a.CairnMemory(); p != nil && !c.Restoring() {
 		cells = unsafe.Slice((*Cell[T])(p), n/int64(unsafe.Sizeof(*new(T))))
@@ -295,7 +303,7 @@ func (a *Array[T]) CairnState(c *graph.Coder) error {
 		return c.Err()
 	}
 	if raw && !isRaw {
-		return errors.New("the set has an array that was made with Raw: make it so again before it is restored, as a variable or a field and not behind a pointer, so that its memory gets its values back")
+		return errors.New("the checkpoint holds an array made with Raw: call Raw again before the restore, and keep the array in a variable or a field, not behind a pointer")
 	}
 	if len(cells) == 0 {
 		*a = Array[T]{}
@@ -304,7 +312,7 @@ func (a *Array[T]) CairnState(c *graph.Coder) error {
 	elem := int64(unsafe.Sizeof(*new(T)))
 	n, err := count(dims, elem)
 	if err != nil || n != int64(len(cells))*elem {
-		return fmt.Errorf("an array of %v elements has %d in the set", dims, len(cells))
+		return fmt.Errorf("the checkpoint holds %d elements of an array of %v", len(cells), dims)
 	}
 	r, off := mem.FindRemote(unsafe.Pointer(unsafe.SliceData(cells)))
 	m, ok := r.(*memory)
@@ -331,10 +339,10 @@ func (a *Array[T]) CairnState(c *graph.Coder) error {
 	return seen.adopt(m)
 }
 
-// restoreRaw puts restored bytes, which lie in m, where the program's memory is.
+// restoreRaw copies restored bytes from m to the program's own memory.
 func (a *Array[T]) restoreRaw(m *memory, off, n int64) error {
 	if n != a.hi-a.lo {
-		return fmt.Errorf("the set has an array of %d bytes, the memory at %#x has %d", n, a.h.m.raw.addr, a.hi-a.lo)
+		return fmt.Errorf("the checkpoint holds an array of %d bytes, but the memory at %#x has %d", n, a.h.m.raw.addr, a.hi-a.lo)
 	}
 	p, err := m.Host(off, off+n)
 	if err != nil {

@@ -21,7 +21,7 @@ func init() {
 	})
 }
 
-// Drop gives restored memory back that no array came to have.
+// Drop frees restored memory that no array uses.
 func (m *memory) Drop() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -30,14 +30,14 @@ func (m *memory) Drop() {
 	}
 }
 
-// Shape gives the dimensions of the elements.
+// Shape returns the dimensions of the elements.
 func (m *memory) Shape() []uint64 {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return slices.Clone(m.shape)
 }
 
-// Places tells where bytes lo…hi are. It waits for kernels that write them in
+// Places returns where bytes lo…hi are. It waits for kernels that write them in
 // host memory.
 func (m *memory) Places(lo, hi int64) ([]mem.Place, error) {
 	m.mu.Lock()
@@ -81,7 +81,7 @@ func (m *memory) Places(lo, hi int64) ([]mem.Place, error) {
 	return out, nil
 }
 
-// within refuses ranges that are none.
+// within returns an error unless lo…hi is a range of the memory.
 func (m *memory) within(lo, hi int64) error {
 	if m.freed {
 		return errFreed
@@ -116,7 +116,7 @@ func (m *memory) Target(lo, hi int64) ([]byte, error) {
 		return nil, err
 	}
 	if m.raw.device() {
-		return nil, fmt.Errorf("the memory at %#x is on %v and has no place on the host", m.raw.addr, m.raw.d)
+		return nil, fmt.Errorf("the memory at %#x is on %v, not on the host", m.raw.addr, m.raw.d)
 	}
 	if err := m.claimHost(lo, hi); err != nil {
 		return nil, err
@@ -124,7 +124,7 @@ func (m *memory) Target(lo, hi int64) ([]byte, error) {
 	return m.host[lo:hi:hi], nil
 }
 
-// prefer says where bytes lo…hi are wanted.
+// prefer notes the device on which the program wants bytes lo…hi.
 func (m *memory) prefer(lo, hi int64, d *Device) {
 	var kept []pref
 	for _, p := range m.prefs {
@@ -142,8 +142,8 @@ func (m *memory) prefer(lo, hi int64, d *Device) {
 	m.prefs = kept
 }
 
-// preferred returns the range around off that is wanted in one place, and
-// where; nil: nobody said.
+// preferred returns the range around off that belongs in one place, and the
+// device there, or nil if there is no preference.
 func (m *memory) preferred(off int64) pref {
 	gap := pref{0, m.size, nil}
 	for _, p := range m.prefs {
@@ -159,7 +159,7 @@ func (m *memory) preferred(off int64) pref {
 	return gap
 }
 
-// Fill puts restored bytes where they are wanted.
+// Fill stores restored bytes where the program wants them.
 func (m *memory) Fill(off int64, p []byte) error {
 	for len(p) > 0 {
 		m.mu.Lock()
@@ -170,7 +170,7 @@ func (m *memory) Fill(off int64, p []byte) error {
 		b, hi, err := m.destination(off)
 		n := min(int64(len(p)), hi-off)
 		if err == nil && m.raw != nil && (b == nil || b.fills == 0) {
-			err = m.raw.settle() // work that the program gave before must not overwrite it
+			err = m.raw.settle() // earlier work of the program must not overwrite them
 		}
 		if err == nil && b == nil {
 			err = m.claimHost(off, off+n)
@@ -193,7 +193,8 @@ func (m *memory) Fill(off int64, p []byte) error {
 	return nil
 }
 
-// filled ends a fill: without an error bytes lo…hi are in b and nowhere else.
+// filled ends a fill. If err is nil, bytes lo…hi are valid in b and nowhere
+// else.
 func (m *memory) filled(b *buffer, lo, hi int64, err error) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -205,7 +206,7 @@ func (m *memory) filled(b *buffer, lo, hi int64, err error) error {
 		return err
 	}
 	if !slices.Contains(m.bufs, b) {
-		return errors.New("an array was used while it was restored")
+		return errors.New("the program used an array during its restore")
 	}
 	if m.raw.device() {
 		return nil
@@ -215,8 +216,8 @@ func (m *memory) filled(b *buffer, lo, hi int64, err error) error {
 	return nil
 }
 
-// destination returns the buffer that the byte at off goes to, nil for host
-// memory, and how far that holds.
+// destination returns the buffer for the byte at off, or nil for host memory,
+// and the end of the range for which this holds.
 func (m *memory) destination(off int64) (*buffer, int64, error) {
 	if m.raw != nil {
 		if m.raw.d == nil {
@@ -227,12 +228,12 @@ func (m *memory) destination(off int64) (*buffer, int64, error) {
 	w := m.preferred(off)
 	devs := []*Device{w.d}
 	if w.d == nil || w.d.lost() {
-		devs, _ = present() // without any the host has room
+		devs, _ = present() // if there is none, use host memory
 	}
 	for _, d := range devs {
 		if d.wrap != nil {
 			if d == w.d {
-				break // the host copy is where it is wanted
+				break // the host copy is the right place
 			}
 			continue
 		}
@@ -265,8 +266,8 @@ func (m *memory) place(d *Device, lo, hi int64) (*buffer, error) {
 	return b, err
 }
 
-// fill copies p to byte off of the memory, through pinned memory. The
-// memory's lock is not held.
+// fill copies p to byte off of the memory, through pinned memory. The memory is
+// not locked.
 func (b *buffer) fill(off int64, p []byte) error {
 	if err := b.d.stage(b.b, off-b.lo, p, true, 1); err != nil {
 		return err
@@ -275,7 +276,8 @@ func (b *buffer) fill(off int64, p []byte) error {
 	return nil
 }
 
-// checkpointSide is what a checkpoint does with a device's memory.
+// checkpointSide implements mem.Device: what a checkpoint does with a device's
+// memory.
 type checkpointSide struct {
 	d   *Device
 	mu  sync.Mutex
@@ -283,7 +285,7 @@ type checkpointSide struct {
 	err error
 }
 
-// checkpointSide returns the same one each time.
+// checkpointSide returns the same value each time.
 func (d *Device) checkpointSide() *checkpointSide {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -302,7 +304,7 @@ func (s *checkpointSide) engine() (*snap.Engine, error) {
 	return s.e, s.err
 }
 
-// check marks the device as lost if an error says so.
+// check marks the device as lost if err is ErrLost.
 func (s *checkpointSide) check(err error) error {
 	if err != nil {
 		s.d.lose(err)
@@ -338,7 +340,7 @@ func (s *checkpointSide) Diff(at mem.Extent, most int) (mem.Diff, error) {
 	return diff{v, s}, nil
 }
 
-// diff is the engine's, with errors seen.
+// diff is the engine's, and notes when the device is lost.
 type diff struct {
 	mem.Diff
 	s *checkpointSide
@@ -388,7 +390,7 @@ func (s *checkpointSide) Warm() {
 	}
 }
 
-// release frees room for snapshots that is not used now.
+// release frees unused memory for snapshots.
 func (s *checkpointSide) release() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

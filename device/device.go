@@ -11,7 +11,20 @@ import (
 	"github.com/cairnrun/cairn/internal/driver"
 )
 
-// Device computes, in the order of its launches.
+// The errors of this package wrap one of these where it applies. Compare with
+// errors.Is.
+var (
+	// ErrLost: the device cannot be used any more. Call Run.Rollback to
+	// restore the last checkpoint and continue on the remaining devices.
+	ErrLost = driver.ErrLost
+	// ErrMemory: the device has no room for an array.
+	ErrMemory = driver.ErrMemory
+	// ErrBuild: a kernel does not compile. The error holds the compiler's
+	// log.
+	ErrBuild = driver.ErrBuild
+)
+
+// Device is a device of this machine. It runs launches one after the other.
 type Device struct {
 	// After a restart a program's devices stand for those that are there.
 	target   *Device  // nil: it is one itself
@@ -21,18 +34,19 @@ type Device struct {
 	info Info
 	wrap driver.Wrapper // nil: it has memory of its own
 	q    driver.Queue   // kernels, and the copies for them
-	// staged: copies of memory that is not pinned take much longer.
+	// staged: copies of unpinned memory go through pinned memory, because
+	// they would take much longer.
 	staged bool
 
 	// Launches are numbered in the order of the queue. Those up to done are
-	// known to be over.
-	qmu   sync.Mutex // held while a launch is put on the queue, and while an error is taken from it
-	seq   uint64     // of the last launch on the queue; under qmu
+	// known to have ended.
+	qmu   sync.Mutex // held while a launch or an error passes through the queue
+	seq   uint64     // number of the last launch on the queue; guarded by qmu
 	epoch atomic.Uint64
 
 	mu       sync.Mutex
 	done     uint64
-	bad      []badRange // launches that failed after they were given
+	bad      []badRange // launches that failed after Launch returned
 	err      error      // why it is lost
 	programs map[string]driver.Program
 	kernels  map[weak.Pointer[Kernel]]driver.Kernel
@@ -44,22 +58,26 @@ type Device struct {
 	in, out  atomic.Int64
 }
 
-// badRange are launches that failed, or stood behind one that did: what they
-// wrote is undefined.
+// badRange is a range of launches that failed, or came after one that failed.
+// What they wrote is undefined.
 type badRange struct {
 	from, to uint64
 	err      error
-	told     bool // to somebody
+	told     bool // a call has returned the error
 }
 
-// Use makes a Device of one that a driver opened: for backends that this
-// package does not know, and for tests. Closing it stays with the caller.
-func Use(drv driver.Device) (*Device, error) {
+func init() {
+	driver.SetExpose(func(d driver.Device) (any, error) { return newDevice(d) })
+}
+
+// newDevice returns the Device of a driver's device. The caller closes the
+// driver's device.
+func newDevice(drv driver.Device) (*Device, error) {
 	q, err := drv.NewQueue()
 	if err != nil {
 		return nil, err
 	}
-	d := &Device{drv: drv, info: drv.Info(), q: q}
+	d := &Device{drv: drv, info: Info(drv.Info()), q: q}
 	d.staged = d.info.Backend == "cuda"
 	d.buffers = make(map[*buffer]struct{})
 	d.programs = make(map[string]driver.Program)
@@ -74,23 +92,49 @@ func Use(drv driver.Device) (*Device, error) {
 	return d, nil
 }
 
+// Info describes a device.
+type Info struct {
+	Backend     string // "cuda", "opencl" or "host"
+	ID          string // in this process: "cuda:0", "opencl:0.1" (platform and device), "host:0"
+	Name        string // as its maker calls it
+	Version     string // of the device's driver
+	Kind        Kind
+	Memory      int64 // bytes of global memory
+	MaxAlloc    int64 // bytes of the largest buffer
+	Units       int   // units that compute at the same time
+	MaxGroup    int   // most work items in a group
+	LocalMemory int   // bytes that the items of a group can share
+	Doubles     bool  // it computes in double precision
+	Shared      bool  // it works in host memory, so that arrays need no copies
+}
+
+// Kind tells GPUs from other devices.
+type Kind = driver.Kind
+
+// Kinds of devices, in the order in which Devices returns them.
+const (
+	GPU         = driver.GPU
+	Accelerator = driver.Accelerator
+	CPU         = driver.CPU
+)
+
 // Info describes the device.
 func (d *Device) Info() Info { return d.real().info }
 
-// String is its ID and name.
+// String returns the device's ID and name.
 func (d *Device) String() string {
 	d = d.real()
 	return d.info.ID + " (" + d.info.Name + ")"
 }
 
-// Moved tells how many bytes of arrays were copied to the device and from it
-// so far, not counting checkpoints.
+// Moved returns how many bytes of arrays were copied to the device and from it
+// so far. Copies for checkpoints do not count.
 func (d *Device) Moved() (in, out int64) {
 	d = d.real()
 	return d.in.Load(), d.out.Load()
 }
 
-// Err tells why the device is lost, nil if it is not.
+// Err returns why the device is lost, or nil if it is not lost.
 func (d *Device) Err() error {
 	d = d.real()
 	d.mu.Lock()
@@ -100,7 +144,8 @@ func (d *Device) Err() error {
 
 func (d *Device) lost() bool { return d.Err() != nil }
 
-// Finish waits until all launches are done and returns their error.
+// Finish waits until all launches have ended, and returns an error if one of
+// them failed.
 func (d *Device) Finish() error {
 	d = d.real()
 	if err := d.Err(); err != nil {
@@ -120,7 +165,7 @@ func (d *Device) Finish() error {
 	return nil
 }
 
-// wait returns when launch seq is over, with its error if it failed.
+// wait waits until launch seq has ended, and returns its error if it failed.
 func (d *Device) wait(seq uint64) error {
 	d.mu.Lock()
 	over := seq <= d.done || d.err != nil
@@ -131,7 +176,7 @@ func (d *Device) wait(seq uint64) error {
 	}
 	err := d.suspect(seq)
 	if err == nil && other != nil {
-		// It was another launch that failed: Finish tells that.
+		// Another launch failed. Finish reports its error.
 		d.mu.Lock()
 		defer d.mu.Unlock()
 		if n := len(d.bad); n > 0 {
@@ -171,9 +216,8 @@ func (d *Device) suspect(seq uint64) error {
 	return nil
 }
 
-// fail takes note of an error that a command on the queue returned, and
-// returns it. Launches that are not known to be over may be the ones that
-// failed.
+// fail notes an error that a command on the queue returned, and returns it. Any
+// launch that is not known to have ended may be the one that failed.
 func (d *Device) fail(err error) error {
 	if err == nil {
 		return nil
@@ -183,7 +227,7 @@ func (d *Device) fail(err error) error {
 	}
 	d.qmu.Lock()
 	defer d.qmu.Unlock()
-	late := d.q.Finish() // the queue goes on
+	late := d.q.Finish() // the queue can be used again
 	if late != nil && d.lose(late) {
 		return late
 	}
@@ -199,7 +243,7 @@ func (d *Device) fail(err error) error {
 	return err
 }
 
-// lose marks the device as lost if err says so.
+// lose marks the device as lost if err is ErrLost, and reports whether it is.
 func (d *Device) lose(err error) bool {
 	if !errors.Is(err, ErrLost) {
 		return false
@@ -229,9 +273,9 @@ func (d *Device) launch(k driver.Kernel, global, local [3]int, args []driver.Arg
 	return seq, nil
 }
 
-// alloc gives n bytes for an array of total bytes. Without room it frees what
-// is valid elsewhere too, and arrays that nobody has any more. held are the
-// memories that the caller has locked.
+// alloc allocates n bytes for an array of total bytes. If there is no room, it
+// frees buffers whose bytes are valid elsewhere, too, and unreachable arrays.
+// locked are the memories that the caller has locked.
 func (d *Device) alloc(n, total int64, locked []*memory) (driver.Buffer, error) {
 	var err error
 	for try := range 3 {
@@ -255,7 +299,7 @@ func (d *Device) alloc(n, total int64, locked []*memory) (driver.Buffer, error) 
 		size(n), size(total), d, size(d.info.Memory), err)
 }
 
-// size writes a number of bytes for people.
+// size formats a number of bytes.
 func size(n int64) string {
 	for _, u := range []struct {
 		n    int64

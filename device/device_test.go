@@ -28,9 +28,9 @@ func (q *slowQueue) Launch(k driver.Kernel, global, local [3]int, args []driver.
 	return q.Queue.Launch(k, global, local, args)
 }
 
-// TestWaitForAll: who waits while a launch is put on the queue does not take
-// it for over.
-func TestWaitForAll(t *testing.T) {
+// TestWait_DuringLaunch waits while another goroutine puts a launch on the
+// queue. The wait must not take that launch for ended.
+func TestWait_DuringLaunch(t *testing.T) {
 	d, e := shared(t, 0), shared(t, 1)
 	waited := make(chan error, 1)
 	d.q = &slowQueue{d.q, func() {
@@ -67,8 +67,8 @@ func must(t testing.TB, errs ...error) {
 	}
 }
 
-// TestLazy counts transfers.
-func TestLazy(t *testing.T) {
+// TestTransfers_Lazy counts transfers.
+func TestTransfers_Lazy(t *testing.T) {
 	const n = 1000
 	d, e := discrete(t, 0, 0), discrete(t, 1, 0)
 	x, y := New[uint32](n), New[uint32](n)
@@ -121,8 +121,9 @@ func TestLazy(t *testing.T) {
 	}
 }
 
-// TestSharedCopiesNothing: devices in host memory use the host copy.
-func TestSharedCopiesNothing(t *testing.T) {
+// TestTransfers_SharedMemory shows that devices that work in host memory use
+// the host copy.
+func TestTransfers_SharedMemory(t *testing.T) {
 	d, e := shared(t, 0), shared(t, 1)
 	x := New[uint32](100)
 	must(t, d.Launch(put, Size{100}, Out(x), uint32(1), n32(100)), e.Launch(axpy, Size{100}, In(x), InOut(x), uint32(2), n32(100)))
@@ -138,8 +139,9 @@ func TestSharedCopiesNothing(t *testing.T) {
 	}
 }
 
-// TestHuge: an array costs nothing before it is used, and then only there.
-func TestHuge(t *testing.T) {
+// TestArray_Huge shows that an array takes memory only for the parts that are
+// used.
+func TestArray_Huge(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("address space is memory here")
 	}
@@ -173,7 +175,7 @@ func TestHuge(t *testing.T) {
 	if a.h.m.host != nil {
 		t.Error("there is a host copy")
 	}
-	if _, err := a.Read(); err == nil || !strings.Contains(err.Error(), "no room in host memory") {
+	if _, err := a.Read(); err == nil || !strings.Contains(err.Error(), "does not fit in the host") {
 		t.Errorf("an array that is larger than the host: %v", err)
 	}
 	err = d.Launch(inc, Size{1}, InOut(a))
@@ -182,8 +184,8 @@ func TestHuge(t *testing.T) {
 	}
 }
 
-// TestEvict: copies that are valid elsewhere make room, and so do arrays that
-// nobody has any more.
+// TestEvict shows that copies which are valid elsewhere make room, and so do
+// unreachable arrays.
 func TestEvict(t *testing.T) {
 	const n = 1000
 	d := discrete(t, 0, 3*4*n)
@@ -213,9 +215,9 @@ func TestEvict(t *testing.T) {
 	}
 }
 
-// TestGrow: views that need more than what is there together still get it, by
-// way of the host if there is no room for old and new.
-func TestGrow(t *testing.T) {
+// TestCover_Grows launches on views that together need a larger buffer, also
+// where there is no room for both the old and the new one.
+func TestCover_Grows(t *testing.T) {
 	const n = 1000
 	for _, memory := range []int64{0, 4*n + 100} {
 		d := discrete(t, 0, memory)
@@ -229,8 +231,9 @@ func TestGrow(t *testing.T) {
 	}
 }
 
-// TestLifetime: memory goes with the last view, and with Free.
-func TestLifetime(t *testing.T) {
+// TestArray_Lifetime shows that memory is released with the last view, and by
+// Free.
+func TestArray_Lifetime(t *testing.T) {
 	drv := host.New(host.Options{Discrete: true, Memory: 1 << 20})
 	d := use1(t, drv)
 	used := func() int64 {
@@ -293,9 +296,9 @@ func collect(t *testing.T, so func() bool) {
 	t.Fatal("the collector changes nothing")
 }
 
-// TestConcurrent: goroutines with arrays of their own, and one that all read,
-// on the same devices.
-func TestConcurrent(t *testing.T) {
+// TestLaunch_Concurrent uses the same devices from several goroutines, with one
+// array that all read.
+func TestLaunch_Concurrent(t *testing.T) {
 	devs := mixed(t)
 	common := New[uint32](60)
 	must(t, devs[2].Launch(put, Size{60}, Out(common), uint32(5), n32(60)))
@@ -325,8 +328,8 @@ func TestConcurrent(t *testing.T) {
 	wg.Wait()
 }
 
-// TestRefused are launches that can't be.
-func TestRefused(t *testing.T) {
+// TestLaunch_Refused tries launches that are impossible.
+func TestLaunch_Refused(t *testing.T) {
 	d := shared(t, 0)
 	a := New[uint32](10, 4)
 	k := NewConstant[uint32](4)
@@ -369,9 +372,9 @@ func TestRefused(t *testing.T) {
 	}
 }
 
-// TestBuild: errors of the compiler carry its log, and a source is compiled
-// once for all its kernels.
-func TestBuild(t *testing.T) {
+// TestKernel_Build shows that build errors hold the compiler's log, and that a
+// source is compiled once for all its kernels.
+func TestKernel_Build(t *testing.T) {
 	devs, err := Open("opencl")
 	if err != nil {
 		t.Skip(err)
@@ -393,8 +396,9 @@ func TestBuild(t *testing.T) {
 	}
 }
 
-// TestScalars: an array of no dimensions, one of structs, and all scalars.
-func TestScalars(t *testing.T) {
+// TestLaunch_Scalars passes an array of no dimensions, an array of structs, and
+// all types of scalars.
+func TestLaunch_Scalars(t *testing.T) {
 	type cell struct {
 		I32 int32
 		U32 uint32
@@ -418,8 +422,8 @@ func TestScalars(t *testing.T) {
 	}
 }
 
-// TestFill: restored bytes go where they are wanted, in any order, by several
-// goroutines.
+// TestFill restores bytes in any order, from several goroutines, to the
+// preferred places.
 func TestFill(t *testing.T) {
 	want := make([]byte, 9<<20)
 	for i := range want {
@@ -487,8 +491,9 @@ func TestFill(t *testing.T) {
 	}
 }
 
-// TestVersions: a version changes when a kernel could have written, and only then.
-func TestVersions(t *testing.T) {
+// TestPlaces_Versions shows that a version changes when a kernel could have
+// written, and only then.
+func TestPlaces_Versions(t *testing.T) {
 	d := discrete(t, 0, 0)
 	a := New[uint32](100)
 	must(t, d.Launch(put, Size{100}, Out(a), uint32(1), n32(100)))

@@ -16,42 +16,44 @@ import (
 	"github.com/cairnrun/cairn/internal/driver/opencl"
 )
 
-// backends are the kinds of devices that are looked for, the best first.
+// backends are the kinds of devices, the best first.
 var backends = []struct {
 	name     string
 	open     func() ([]driver.Device, error)
-	pointers bool // they are driver.Pointers
+	pointers bool // their devices implement driver.Pointers
 }{
 	{"cuda", cuda.Open, true},
 	{"opencl", opencl.Open, false},
 }
 
-// machine is what was found. Devices belong to the process, as the libraries
-// behind them do.
+// machine holds the devices that were found. They belong to the process, as the
+// libraries behind them do.
 var machine struct {
 	sync.Mutex
 	opened  map[string][]*Device // by backend
 	missing map[string]error
 	hosts   map[string]*Device // by name and number
-	chosen  []*Device          // what Devices returns, before it leaves out lost ones
+	chosen  []*Device          // the result of Devices, with lost devices
 	err     error
 
-	// Of a program that is saved as a whole:
-	given  []*Device       // by Open
-	seen   int             // after a restart: as many devices Devices returns
-	stands map[int]*Device // … by number: these, which stand for others
+	// For programs that the compiler has made restartable:
+	given       []*Device       // devices that Open returned
+	seen        int             // after a restart: the number of devices that the program knows
+	substitutes map[int]*Device // … and those that take their places
 }
 
-// Devices returns the devices of this machine that are not lost, the best
-// first: GPUs, other accelerators, then the host's processors, which are
-// always there. They are opened once; all calls return the same ones. The
-// environment variable CAIRN_DEVICES, if set, names the ones to take and their
-// order, by backend or ID: "cuda", "opencl:0.1,host", "host,host" (two).
-// Without it OpenCL devices that are the host's processors, or GPUs that CUDA
-// has too, are left out.
+// Devices returns the devices of this machine, the best first: GPUs, other
+// accelerators, then the host's processors, which are always there. Lost
+// devices are left out. All calls return the same *Device values.
 //
-// A program that Cairn's compiler has made restartable sees as many after a
-// restart as before, some of which may stand for the same device.
+// The environment variable CAIRN_DEVICES selects devices and their order, by
+// backend or ID: "cuda", "opencl:0.1,host", "host,host" (two host devices).
+// Without it, Devices leaves out OpenCL devices that are the host's processors,
+// and GPUs that CUDA has found, too.
+//
+// A program that Cairn's compiler has made restartable gets as many devices
+// after a restart as before. Several of them may then use the same device of
+// the machine.
 func Devices() ([]*Device, error) {
 	out, err := present()
 	if err != nil {
@@ -60,7 +62,7 @@ func Devices() ([]*Device, error) {
 	return substitutes(out), nil
 }
 
-// present returns the devices that are there and not lost.
+// present returns the devices of this machine that are not lost.
 func present() ([]*Device, error) {
 	machine.Lock()
 	if machine.chosen == nil && machine.err == nil {
@@ -87,10 +89,11 @@ func present() ([]*Device, error) {
 	return out, nil
 }
 
-// Open returns the devices that a list names, as CAIRN_DEVICES does; an empty
-// one means all. Besides backends and IDs it may hold "discrete": the host's
-// processors with memory of their own, as if they were another device, for
-// tests. The same name gives the same device in all calls.
+// Open returns the devices in list, which has the form of CAIRN_DEVICES. An
+// empty list means all devices. Besides backends and IDs, the list may hold
+// "discrete": the host's processors with a memory of their own, as if they were
+// a separate device. That is useful for tests. The same name gives the same
+// *Device in all calls.
 func Open(list string) ([]*Device, error) {
 	machine.Lock()
 	defer machine.Unlock()
@@ -103,8 +106,7 @@ func Open(list string) ([]*Device, error) {
 	return devs, err
 }
 
-// Missing tells why backends have no devices here, or not all that they should
-// have.
+// Missing returns, by backend, why devices could not be opened.
 func Missing() map[string]error {
 	machine.Lock()
 	defer machine.Unlock()
@@ -114,8 +116,8 @@ func Missing() map[string]error {
 	return maps.Clone(machine.missing)
 }
 
-// withPointers returns the devices of this machine, used or not, whose memory
-// has addresses.
+// withPointers returns the devices of this machine whose memory has addresses,
+// whether the program uses them or not.
 func withPointers() []*Device {
 	machine.Lock()
 	defer machine.Unlock()
@@ -140,7 +142,7 @@ func backend(i int) []*Device {
 	drvs, err := b.open()
 	var devs []*Device
 	for _, drv := range drvs {
-		d, e := Use(drv)
+		d, e := newDevice(drv)
 		if e != nil {
 			err = errors.Join(err, e)
 			continue
@@ -157,7 +159,8 @@ func backend(i int) []*Device {
 	return devs
 }
 
-// hostDevice returns host device number i, which is made when it is asked for.
+// hostDevice returns host device i. It creates the device when it is first
+// called for it. The caller holds machine's lock.
 func hostDevice(kind string, i int) (*Device, error) {
 	key := fmt.Sprintf("%s:%d", kind, i)
 	if d := machine.hosts[key]; d != nil {
@@ -165,10 +168,10 @@ func hostDevice(kind string, i int) (*Device, error) {
 	}
 	o := host.Options{Index: i}
 	if kind == "discrete" {
-		// Their IDs come after those of others, of which there are few.
+		// Their IDs follow those of the other host devices.
 		o.Index, o.Discrete = i+discreteIDs, true
 	}
-	d, err := Use(host.New(o))
+	d, err := newDevice(host.New(o))
 	if err != nil {
 		return nil, err
 	}
@@ -181,17 +184,17 @@ func hostDevice(kind string, i int) (*Device, error) {
 
 const discreteIDs = 100
 
-// all returns what there is, the best first.
+// all returns all devices, the best first.
 func all() ([]*Device, error) {
 	var out []*Device
 	have := false
 	for i, b := range backends {
 		for _, d := range backend(i) {
 			if b.name == "opencl" && d.info.Kind == driver.CPU {
-				continue // the host's processors again
+				continue // these are the host's processors
 			}
 			if b.name == "opencl" && have && strings.Contains(strings.ToLower(d.info.Name), "nvidia") {
-				continue // the same GPUs again
+				continue // CUDA has found the same GPU
 			}
 			have = have || b.name == "cuda"
 			out = append(out, d)
@@ -205,7 +208,7 @@ func all() ([]*Device, error) {
 	return append(out, h), nil
 }
 
-// choose returns the devices that a list names. The caller holds machine's lock.
+// choose returns the devices in a list. The caller holds machine's lock.
 func choose(list string) ([]*Device, error) {
 	if strings.TrimSpace(list) == "" {
 		return all()
@@ -228,8 +231,8 @@ func choose(list string) ([]*Device, error) {
 	return out, nil
 }
 
-// named returns the devices of one name: a backend or an ID. hosts counts the
-// host devices that were named before.
+// named returns the devices with a name: a backend or an ID. hosts counts the
+// host devices that the list has named before.
 func named(name string, hosts map[string]int) ([]*Device, error) {
 	if name == "host" || name == "discrete" {
 		i := hosts[name]
@@ -262,10 +265,10 @@ func named(name string, hosts map[string]int) ([]*Device, error) {
 			return nil, fmt.Errorf("there is no device %q: %w", name, err)
 		}
 	}
-	return nil, fmt.Errorf("there is no device %q; there are %s; a backend's name (cuda, opencl, host) stands for all of its devices", name, strings.Join(names(), ", "))
+	return nil, fmt.Errorf("there is no device %q; there are %s; the name of a backend (cuda, opencl, host) means all of its devices", name, strings.Join(names(), ", "))
 }
 
-// names are the IDs of all devices.
+// names returns the IDs of all devices.
 func names() []string {
 	var out []string
 	for i := range backends {

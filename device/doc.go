@@ -1,22 +1,48 @@
 // Package device gives programs arrays that live on accelerators, and kernels
-// that compute with them. One program runs on OpenCL devices, on NVIDIA GPUs
-// through CUDA, and on the host's own processors; it needs none of them to be
-// built, and finds what is there when it starts.
+// that compute with them. The same program runs on NVIDIA GPUs through CUDA, on
+// OpenCL devices, and on the host's own processors. It needs none of their
+// libraries to be built: it finds the devices when it starts.
 //
-//	devs, err := device.Devices()               // the best first; there is always one
-//	x := device.New[float32](n)
-//	y := device.New[float32](n)
-//	k := device.NewKernel(source, "saxpy", saxpy)
-//	err = devs[0].Launch(k, device.Size{n}, device.In(x), device.InOut(y), float32(2))
-//	v, err := y.Data()                          // waits, and copies what the kernel wrote
+//	const source = `__kernel void saxpy(__global const float *x, __global float *y, float a, int n) {
+//		int i = get_global_id(0);
+//		if (i < n) y[i] += a * x[i];
+//	}`
 //
-// Arrays are copied lazily: a transfer happens only when somebody reads what
-// was written elsewhere. An Array is protected like any other variable; at a
-// checkpoint only what kernels wrote, and the host has not seen, is moved.
+//	func saxpy(w *device.Work) { // the same for the host
+//		x, y, a := device.Slice[float32](w, 0), device.Slice[float32](w, 1), device.Value[float32](w, 2)
+//		lo, hi := w.Range(0)
+//		for i := lo; i < hi; i++ {
+//			y[i] += a * x[i]
+//		}
+//	}
 //
-// Behind an array and its views stands one memory, a run of bytes that is cut
-// into spans. A span says where its bytes are valid: in the host copy, in
-// buffers of devices, or nowhere yet, because they are all zero:
+//	func main() {
+//		devs, err := device.Devices() // the best first; there is at least one
+//		if err != nil {
+//			log.Fatal(err)
+//		}
+//		const n = 1 << 20
+//		x, y := device.New[float32](n), device.New[float32](n)
+//		k := device.NewKernel(source, "saxpy", saxpy)
+//		if err := devs[0].Launch(k, device.Size{n}, device.In(x), device.InOut(y), float32(2), int32(n)); err != nil {
+//			log.Fatal(err)
+//		}
+//		values, err := y.Read() // waits for the kernel, and copies the result
+//		if err != nil {
+//			log.Fatal(err)
+//		}
+//		fmt.Println(values[0])
+//	}
+//
+// # Arrays
+//
+// Arrays are copied lazily: only when a device or the program reads bytes that
+// were written elsewhere. Protect an Array like any other variable. A
+// checkpoint copies only the parts that changed since the last one.
+//
+// An array and its views share one memory, which is divided into spans. All
+// bytes of a span are valid in the same places: in the host copy, in buffers on
+// devices, or nowhere yet, because they are all zero:
 //
 //	bytes        0            a            b            size
 //	             ├── zero ────┼─ host ─────┼─ cuda:0 ───┤   spans
@@ -24,53 +50,19 @@
 //	cuda:0                           ┌─────────────────┐    a buffer covers what launches used
 //	cuda:1                    ┌──────────┐
 //
-// All functions may be called by several goroutines at a time. What they do
-// with one array happens in some order; what they do with different ones does
-// not wait for each other, except on the queue of a device.
+// # Goroutines
+//
+// Several goroutines may call all functions at the same time. Calls that use
+// the same array run one after the other. Calls that use different arrays do
+// not wait for each other, except for the queue of their device.
+//
+// # Files
+//
+//	devices.go, group.go               which devices there are
+//	device.go, throttle.go             one device and its queue of launches
+//	kernel.go, work.go, launch.go      kernels and launches
+//	array.go, raw*.go                  arrays, and arrays in the program's own memory
+//	memory.go, transfer.go, staging.go the memory of an array, and copies between its places
+//	checkpoint.go, restore.go          what a checkpoint does with devices and arrays
+//	host_copy.go                       host copies that the program has slices of
 package device
-
-import (
-	"github.com/cairnrun/cairn/internal/driver"
-)
-
-// Errors that programs tell apart with errors.Is.
-var (
-	// ErrLost says that a device can't be used any more. The program goes back
-	// to its last checkpoint with Run.Rollback, on the devices that remain.
-	ErrLost = driver.ErrLost
-	// ErrMemory says that a device has no room for an array.
-	ErrMemory = driver.ErrMemory
-	// ErrBuild says that a kernel does not compile; the error carries the log.
-	ErrBuild = driver.ErrBuild
-)
-
-// Work is what a kernel in Go is given: a part of the work items, for which it
-// loops, and the arguments. It is called for several parts at a time.
-//
-//	w.Range(d) (lo, hi int)   // the part's items in dimension d: lo ≤ i < hi
-//	w.Global, w.Local         // [3]int: items of the launch, and of a group
-//	Slice[T](w, i) []T        // argument i, an array or local memory
-//	Value[T](w, i) T          // argument i, a scalar
-//
-// In two dimensions, for example:
-//
-//	func add(w *device.Work) {
-//		a, b, m := device.Slice[float32](w, 0), device.Slice[float32](w, 1), int(device.Value[int32](w, 2))
-//		xlo, xhi := w.Range(0)
-//		ylo, yhi := w.Range(1)
-//		for y := ylo; y < yhi; y++ {
-//			for x := xlo; x < xhi; x++ {
-//				a[y*m+x] += b[y*m+x]
-//			}
-//		}
-//	}
-type Work = driver.Work
-
-// Slice returns argument i of a kernel in Go, an array or local memory.
-func Slice[T any](w *Work, i int) []T { return driver.Slice[T](w, i) }
-
-// Value returns argument i of a kernel in Go, a scalar.
-func Value[T any](w *Work, i int) T { return driver.Value[T](w, i) }
-
-// Info describes a device.
-type Info = driver.Info

@@ -4,7 +4,9 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"runtime"
 	"time"
+	"unsafe"
 
 	cairn "github.com/cairnrun/cairn"
 	"github.com/cairnrun/cairn/device"
@@ -97,8 +99,8 @@ func add(dir string, stop bool) (float32, error) {
 	return v[n-1], nil
 }
 
-// A kernel works on arrays that are saved at points. The program goes on from
-// the last set, on whatever devices there are then.
+// A kernel works on arrays that are saved at points. The program resumes from
+// the last checkpoint, on the devices that there are then.
 func Example() {
 	dir, err := os.MkdirTemp("", "example")
 	if err != nil {
@@ -178,8 +180,8 @@ func ExampleArray_Rows() {
 	// 3 true
 }
 
-// A table on the host that changes between checkpoints: with Update it need not
-// be copied while the program is held.
+// A table on the host changes between checkpoints. With Update, a checkpoint
+// copies it while the program continues.
 func ExampleArray_Update() {
 	table := device.New[int64](4)
 	for step := range 3 {
@@ -196,4 +198,57 @@ func ExampleArray_Update() {
 	v, err := table.Read()
 	fmt.Println(v, err)
 	// Output: [0 3 6 9] <nil>
+}
+
+// A program that is written for four devices runs on those that there are.
+func ExampleSpread() {
+	devs, err := device.Open("host,discrete")
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	for _, d := range device.Spread(4, devs) {
+		fmt.Println(d.Info().Backend, d.Info().Shared)
+	}
+	// Output:
+	// host true
+	// host false
+	// host true
+	// host false
+}
+
+// An array in memory that the program has allocated itself: a launch on the
+// host works there.
+func ExampleRaw() {
+	values := make([]float32, 8) // large buffers come from C libraries, as a rule
+	for i := range values {
+		values[i] = 1
+	}
+	y, err := device.Raw[float32](uintptr(unsafe.Pointer(&values[0])), len(values))
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	devs, err := device.Open("host")
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	x := device.New[float32](len(values))
+	if err := x.Update(func(v []float32) { v[3] = 4 }); err != nil {
+		fmt.Println(err)
+		return
+	}
+	if err := devs[0].Launch(saxpy, device.Size{len(values)}, device.In(x), device.InOut(y), float32(2), int32(len(values))); err != nil {
+		fmt.Println(err)
+		return
+	}
+	if _, err := y.Data(); err != nil { // waits for the kernel
+		fmt.Println(err)
+		return
+	}
+	fmt.Println(values)
+	y.Free()
+	runtime.KeepAlive(values)
+	// Output: [1 1 1 9 1 1 1 1]
 }

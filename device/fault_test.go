@@ -14,9 +14,9 @@ import (
 	"github.com/cairnrun/cairn/internal/driver/host"
 )
 
-// TestFaults fails every call of a device in turn. Whatever happens, what can
-// be read is right, and what can't says that a device is lost.
-func TestFaults(t *testing.T) {
+// TestArray_Faults makes every call of a device fail in turn. What can be read
+// is right; otherwise the error says that a device is lost.
+func TestArray_Faults(t *testing.T) {
 	for _, o := range []host.Options{{Workers: 1}, {Workers: 1, Discrete: true}, {Workers: 1, Discrete: true, Memory: 1450}} {
 		for _, kind := range []faulty.Kind{faulty.Lost, faulty.Late, faulty.Memory} {
 			t.Run(fmt.Sprintf("%v %v %v", o.Discrete, o.Memory, kind), func(t *testing.T) {
@@ -40,7 +40,7 @@ func TestFaults(t *testing.T) {
 }
 
 func survive(t *testing.T, f *faulty.Fault, o host.Options, seed uint64) error {
-	bad, err := Use(faulty.Wrap(host.New(o), f))
+	bad, err := newDevice(faulty.Wrap(host.New(o), f))
 	if err != nil {
 		if f.At == 1 && errors.Is(err, ErrLost) {
 			return nil
@@ -85,7 +85,7 @@ func survive(t *testing.T, f *faulty.Fault, o host.Options, seed uint64) error {
 			if !slices.Equal(p, m.want) {
 				return fmt.Errorf("at the end %v, want %v", p, m.want)
 			}
-		} else if !errors.Is(err, ErrLost) || f.Kind == faulty.Memory || !strings.Contains(err.Error(), "go back to the last checkpoint") {
+		} else if !errors.Is(err, ErrLost) || f.Kind == faulty.Memory || !strings.Contains(err.Error(), "roll back to the last checkpoint") {
 			return fmt.Errorf("at the end: %w", err)
 		}
 		// What is written anew is there.
@@ -100,8 +100,8 @@ func survive(t *testing.T, f *faulty.Fault, o host.Options, seed uint64) error {
 	return nil
 }
 
-// TestFillFaults fails every call while an array is restored.
-func TestFillFaults(t *testing.T) {
+// TestFill_Faults makes every call fail while an array is restored.
+func TestFill_Faults(t *testing.T) {
 	want := make([]byte, 5<<20)
 	for i := range want {
 		want[i] = byte(i * i >> 8)
@@ -109,7 +109,7 @@ func TestFillFaults(t *testing.T) {
 	for _, kind := range []faulty.Kind{faulty.Lost, faulty.Late, faulty.Memory} {
 		for n := 1; ; n++ {
 			f := &faulty.Fault{At: n, Kind: kind}
-			d, err := Use(faulty.Wrap(host.New(host.Options{Discrete: true}), f))
+			d, err := newDevice(faulty.Wrap(host.New(host.Options{Discrete: true}), f))
 			if err == nil {
 				a := New[byte](len(want))
 				a.Prefer(d)
@@ -133,9 +133,9 @@ func TestFillFaults(t *testing.T) {
 
 var boom = NewKernel("", "boom", func(w *Work) { panic("boom") })
 
-// TestKernelFails: a kernel that fails late leaves arrays undefined until they
-// are written anew, whoever gets the error.
-func TestKernelFails(t *testing.T) {
+// TestLaunch_KernelFails shows that arrays stay undefined after a kernel has
+// failed, until they are written again, whichever call got the error.
+func TestLaunch_KernelFails(t *testing.T) {
 	for _, d := range []*Device{shared(t, 0), discrete(t, 1, 0)} {
 		a, b, c := New[uint32](10), New[uint32](10), New[uint32](10)
 		if err := d.Launch(put, Size{10}, Out(b), uint32(1), uint32(10)); err != nil {
@@ -175,8 +175,9 @@ func TestKernelFails(t *testing.T) {
 	}
 }
 
-// TestFinishTells: an error that nobody else was told comes from Finish.
-func TestFinishTells(t *testing.T) {
+// TestFinish_ReportsOnce shows that Finish returns an error that no other call
+// has returned.
+func TestFinish_ReportsOnce(t *testing.T) {
 	d, e := shared(t, 0), shared(t, 1)
 	a, b := New[uint32](10), New[uint32](10)
 	if err := d.Launch(boom, Size{10}, InOut(a)); err != nil {
@@ -210,9 +211,9 @@ func (q *failAfterCopy) CopyIn(dst driver.Buffer, off int64, src []byte) error {
 	return err
 }
 
-// TestDoubt: a launch whose copies may have been dropped, because a kernel of
-// somebody else failed, is not taken for good.
-func TestDoubt(t *testing.T) {
+// TestLaunch_AfterFailedKernel shows that a launch is not trusted if its copies
+// may have been dropped, because another kernel failed.
+func TestLaunch_AfterFailedKernel(t *testing.T) {
 	d := discrete(t, 0, 0)
 	x, y, z := New[uint32](4), New[uint32](4), New[uint32](4)
 	_, err := x.Data()

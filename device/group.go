@@ -7,11 +7,11 @@ import (
 	"github.com/cairnrun/cairn/internal/graph"
 )
 
-// Spread returns n devices, taken from devs in turn: a program that is written
-// for as many sees them whatever is there.
+// Spread returns n devices, taken from devs in turn. With it, a program written
+// for n devices runs on any number of them.
 func Spread(n int, devs []*Device) []*Device {
 	if len(devs) == 0 {
-		panic("device: no devices to spread over; Devices returns one at least")
+		panic("device: Spread: no devices; Devices returns at least one")
 	}
 	out := make([]*Device, n)
 	for i := range out {
@@ -20,31 +20,31 @@ func Spread(n int, devs []*Device) []*Device {
 	return out
 }
 
-// Group is a fixed number of devices, for programs whose work was divided
-// among as many: after a restart on other devices there are still Len of them,
-// some of which may be the same.
+// Group is a fixed number of devices, for programs that divide their work among
+// that many. After a restart on other devices, the group still has Len members,
+// some of which may be the same device.
 type Group struct {
 	n    int
 	devs []*Device
 }
 
-// NewGroup makes a group of as many devices as are given, one at least.
+// NewGroup returns a group of the given devices. There must be at least one.
 func NewGroup(devs ...*Device) *Group {
 	if len(devs) == 0 {
-		panic("device: a group of no devices")
+		panic("device: NewGroup: no devices")
 	}
 	return &Group{n: len(devs), devs: slices.Clone(devs)}
 }
 
-// Len is the number of devices that the program sees: as many as NewGroup was
+// Len returns the number of members: the number of devices that NewGroup was
 // given when the run began.
 func (g *Group) Len() int { return g.n }
 
-// At returns device i, 0 ≤ i < Len: one of those given to NewGroup in this
-// process that are not lost. If all are, it returns a lost one.
+// At returns member i, 0 ≤ i < Len. It is one of the devices that NewGroup was
+// given in this process, and not lost unless all of them are.
 func (g *Group) At(i int) *Device {
 	if i < 0 || i >= g.n {
-		panic(fmt.Sprintf("device: device %d of a group of %d", i, g.n))
+		panic(fmt.Sprintf("device: At(%d) of a group of %d devices", i, g.n))
 	}
 	if len(g.devs) == 0 {
 		panic("device: a group that was not made with NewGroup in this process")
@@ -64,7 +64,8 @@ func (g *Group) At(i int) *Device {
 	return live[i%len(live)]
 }
 
-// CairnState makes a Group savable. A set has only its length.
+// CairnState saves and restores the group. A checkpoint holds only its length.
+// Programs do not call it.
 func (g *Group) CairnState(c *graph.Coder) error {
 	n := g.n
 	graph.Field(c, "devices", &n)

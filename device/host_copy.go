@@ -8,7 +8,8 @@ import (
 	"github.com/cairnrun/cairn/internal/graph"
 )
 
-// HostCopy says where the host copy is; nil: there is none.
+// HostCopy returns the address and size of the host copy, or nil if there is
+// none.
 func (m *memory) HostCopy() (unsafe.Pointer, int64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -18,22 +19,22 @@ func (m *memory) HostCopy() (unsafe.Pointer, int64) {
 	return unsafe.Pointer(unsafe.SliceData(m.host)), m.size
 }
 
-// Show says whether the program has slices of the host copy in its state.
+// Show notes whether the program's state holds slices of the host copy.
 func (m *memory) Show(shown bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.inState = shown
 }
 
-// hostCopy is the host copy of a whole memory as a slice, which the slices that
-// Data and Read returned are part of. It is saved where the program still has
-// such slices, so that they are parts of the array after a restart, too.
+// hostCopy is the host copy of a whole memory. Slices that Data and Read
+// returned are parts of it. A checkpoint holds it if the program still has such
+// slices, so that they are parts of the array after a restart, too.
 type hostCopy[T any] struct {
 	Data  []T
-	Valid [][2]int64 // bytes that were valid there
+	Valid [][2]int64 // ranges of bytes that were valid there
 }
 
-// find saves what there is of a's host copy, or restores it.
+// find saves or restores a's host copy, if there is one to be saved.
 func (h *hostCopy[T]) find(a *Array[T], c *graph.Coder) {
 	if c.Restoring() {
 		if c.Has("host") {
@@ -71,7 +72,7 @@ func (h *hostCopy[T]) adopt(m *memory) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if unsafe.SliceData(host) == unsafe.SliceData(m.host) {
-		return nil // another view was first
+		return nil // another view has done it
 	}
 	for _, s := range m.spans {
 		if s.host {

@@ -14,31 +14,33 @@ type Kernel struct {
 	source, name string
 	host         func(*Work)
 
-	self weak.Pointer[Kernel] // devices know it by
-	mu   sync.Mutex           // held while it is compiled
+	self weak.Pointer[Kernel] // the key in Device.kernels
+	mu   sync.Mutex           // held while the kernel is compiled
 }
 
-// NewKernel makes a kernel of the function name in an OpenCL C source, and of
-// a Go function that does the same on the host (see Work). The source is
-// compiled once for each device that it is launched on. Either may be missing:
-// the kernel then runs only where the other one does.
+// NewKernel returns a kernel: the function name in an OpenCL C source, and a Go
+// function that does the same on the host (see Work). The source is compiled
+// once for each device that runs it. CUDA devices accept a subset of OpenCL C.
+//
+// Either may be missing: source may be "", and host may be nil. Then the kernel
+// runs only where the other one does.
 func NewKernel(source, name string, host func(*Work)) *Kernel {
 	k := &Kernel{source: source, name: name, host: host}
 	k.self = weak.Make(k)
 	return k
 }
 
-// String is the kernel's name.
+// String returns the kernel's name.
 func (k *Kernel) String() string { return k.name }
 
-// known returns the kernel if it was compiled for d.
+// known returns the compiled kernel for d, or nil if it was not compiled yet.
 func (k *Kernel) known(d *Device) driver.Kernel {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.kernels[k.self]
 }
 
-// on returns the kernel for a device.
+// on returns the compiled kernel for d.
 func (k *Kernel) on(d *Device) (driver.Kernel, error) {
 	if b := k.known(d); b != nil {
 		return b, nil
@@ -60,7 +62,7 @@ func (k *Kernel) on(d *Device) (driver.Kernel, error) {
 	d.mu.Lock()
 	d.kernels[k.self] = b
 	d.mu.Unlock()
-	// Neither keeps the other alive.
+	// Neither the kernel nor the device keeps the other alive.
 	runtime.AddCleanup(k, forget, compiled{weak.Make(d), k.self})
 	return b, nil
 }
@@ -71,7 +73,7 @@ type compiled struct {
 	k weak.Pointer[Kernel]
 }
 
-// forget is called when the kernel is gone.
+// forget is called when the kernel is unreachable.
 func forget(c compiled) {
 	if d := c.d.Value(); d != nil {
 		d.mu.Lock()
@@ -87,7 +89,8 @@ func (d *Device) program(k *Kernel) (driver.Program, error) {
 		if k.host == nil {
 			return nil, fmt.Errorf("kernel %s has no Go function, which %v needs: give NewKernel one, or launch it on another device", k.name, d)
 		}
-		src.Go = map[string]func(*Work){k.name: k.host}
+		host := k.host // not k: the program must not keep the kernel alive
+		src.Go = map[string]func(*driver.Work){k.name: func(w *driver.Work) { host((*Work)(w)) }}
 	} else if k.source == "" {
 		return nil, fmt.Errorf("kernel %s has no OpenCL C source, which %v needs: give NewKernel one, or launch it on a host device", k.name, d)
 	}
@@ -111,7 +114,7 @@ func (d *Device) program(k *Kernel) (driver.Program, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if first := d.programs[k.source]; first != nil {
-		go p.Close() // somebody else was quicker
+		go p.Close() // another goroutine was faster
 		return first, nil
 	}
 	d.programs[k.source] = p

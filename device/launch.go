@@ -13,25 +13,26 @@ import (
 	"github.com/cairnrun/cairn/internal/driver"
 )
 
-// Size is the number of work items of a launch, in up to three dimensions. The
-// first is the one that runs fastest: get_global_id(0). Devices may run more,
-// to fill their groups: kernels in OpenCL C are given the size as an argument
-// and check their position.
+// Size is the number of work items of a launch, in one to three dimensions. The
+// first dimension varies fastest: it is get_global_id(0). A device may run more
+// items, to fill its groups. So pass the size to kernels in OpenCL C, and have
+// them check their position.
 type Size []int
 
-// In groups of the given size; without it the device chooses.
+// In returns the size with groups of the given size, in as many dimensions.
+// Without In, the device chooses the size of groups.
 func (s Size) In(group ...int) Groups { return Groups{s, group} }
 
-// Groups is a Size with a size of groups. Launch takes either.
+// Groups is a Size together with the size of groups.
 type Groups struct{ size, group Size }
 
-// Grid is a Size or Groups.
+// Grid is the size of a launch: a Size, or Groups.
 type Grid interface{ grid() (size, group Size) }
 
 func (s Size) grid() (size, group Size)   { return s, nil }
 func (g Groups) grid() (size, group Size) { return g.size, g.group }
 
-// ranges turns a grid into what drivers take.
+// ranges returns a grid in the form that drivers take.
 func ranges(g Grid) (global, local [3]int, err error) {
 	if g == nil {
 		return global, local, errors.New("a launch without a size")
@@ -54,7 +55,7 @@ func ranges(g Grid) (global, local [3]int, err error) {
 	return global, local, nil
 }
 
-// mode is what a kernel does with an array.
+// mode says what a kernel does with an array.
 type mode uint8
 
 const (
@@ -62,7 +63,7 @@ const (
 	writes
 )
 
-// Arg is an argument of a launch.
+// Arg is an argument of a launch: an array, or local memory.
 type Arg struct {
 	h        *handle
 	lo, hi   int64
@@ -71,13 +72,15 @@ type Arg struct {
 	constant bool
 }
 
-// In is for arrays that the kernel reads.
+// In passes an array that the kernel only reads.
 func In[T any](a *Array[T]) Arg { return argument(a, reads) }
 
-// Out is for arrays that the kernel overwrites, all of them.
+// Out passes an array that the kernel overwrites completely. Its old values are
+// not copied to the device.
 func Out[T any](a *Array[T]) Arg { return argument(a, writes) }
 
-// InOut is for arrays that the kernel reads and writes, or writes in part.
+// InOut passes an array that the kernel reads and writes, or writes only in
+// part.
 func InOut[T any](a *Array[T]) Arg { return argument(a, reads|writes) }
 
 func argument[T any](a *Array[T], m mode) Arg {
@@ -87,20 +90,23 @@ func argument[T any](a *Array[T], m mode) Arg {
 	return Arg{h: a.h, lo: a.lo, hi: a.hi, mode: m, constant: a.constant}
 }
 
-// Local is scratch memory of n elements that the items of a group share. It is
-// never saved.
+// Local passes scratch memory of n elements, which the work items of a group
+// share. It is never saved.
 func Local[T any](n int) Arg { return Arg{local: n * int(unsafe.Sizeof(*new(T)))} }
 
-// Launch runs a kernel on the device, after everything that was launched on it
-// before, and after what its arguments need: they are brought to the device
-// first. It does not wait for the kernel, unless the device is some 100 ms of
-// launches behind. Arguments are what In, Out, InOut
-// and Local return, and int32, uint32, int64, uint64, float32 and float64. An
-// array that is written may not overlap another one of the same launch, except
-// that the same one may be given twice.
+// Launch starts a kernel on the device. The kernel runs after all earlier
+// launches on this device. Launch first copies what In and InOut need to the
+// device.
 //
-// A kernel may fail after Launch has returned. The error then comes from a
-// later call; arrays that it wrote can't be read any more.
+// Launch does not wait for the kernel, unless the device is about 100 ms of
+// launches behind.
+//
+// The arguments are results of In, Out, InOut and Local, or values of type
+// int32, uint32, int64, uint64, float32 and float64. An array that the kernel
+// writes must not overlap another argument. The same array may be passed twice.
+//
+// A kernel may fail after Launch has returned. A later call then returns the
+// error, and the arrays that the kernel wrote cannot be read any more.
 func (d *Device) Launch(k *Kernel, size Grid, args ...any) error {
 	if k == nil {
 		return fmt.Errorf("launch on %v: the kernel is nil: make one with NewKernel", d)
@@ -173,7 +179,8 @@ func (d *Device) doLaunch(k *Kernel, size Grid, args []any) error {
 		}
 	}
 	if d.epoch.Load() != epoch {
-		// Something failed meanwhile; copies for this launch may not have been made.
+		// A command failed meanwhile: copies for this launch may be
+		// missing.
 		for _, a := range arrays {
 			a.h.m.invalidate(d, a.lo, a.hi)
 		}
@@ -184,7 +191,7 @@ func (d *Device) doLaunch(k *Kernel, size Grid, args []any) error {
 	return err
 }
 
-// prepare brings what a launch reads, and fills in the buffers.
+// prepare copies what a launch reads to the device, and fills in the buffers.
 func (d *Device) prepare(arrays []Arg, at []int, locked []*memory, list []driver.Arg) error {
 	for i, a := range arrays {
 		if a.h.m.freed {
@@ -225,7 +232,7 @@ func (d *Device) prepare(arrays []Arg, at []int, locked []*memory, list []driver
 	return nil
 }
 
-// after says what a launch has done with an argument.
+// after notes what a launch does with an argument.
 func (d *Device) after(a Arg, seq uint64) {
 	m := a.h.m
 	if a.mode&writes == 0 {
@@ -239,18 +246,18 @@ func (d *Device) after(a Arg, seq uint64) {
 	}
 	var b *buffer
 	if d.wrap == nil {
-		b, _ = m.cover(d, a.lo, a.hi, nil) // it is there
+		b, _ = m.cover(d, a.lo, a.hi, nil) // prepare has made it
 	}
 	m.noteWrite(d, b, a.lo, a.hi, seq)
 	m.join()
 }
 
-// invalidate drops what copies on d may not have brought or kernels not written.
+// invalidate drops copies on d that a failed command may not have written.
 func (m *memory) invalidate(d *Device, lo, hi int64) {
 	if m.freed || m.raw.device() {
 		return
 	}
-	err := fmt.Errorf("a command on %v failed before they were written", d)
+	err := fmt.Errorf("a command on %v failed before it wrote them", d)
 	if e := d.Err(); e != nil {
 		err = e
 	}
@@ -268,7 +275,8 @@ func (m *memory) invalidate(d *Device, lo, hi int64) {
 	}
 }
 
-// overlaps refuses arrays that share bytes which are written.
+// overlaps returns an error if two arguments share bytes that the kernel
+// writes.
 func overlaps(arrays []Arg, at []int) error {
 	for i, a := range arrays {
 		for j, b := range arrays[:i] {
@@ -281,7 +289,7 @@ func overlaps(arrays []Arg, at []int) error {
 	return nil
 }
 
-// lockAll locks the memories of arguments, each once, in the order of their
+// lockAll locks the memories of the arguments, each once, in the order of their
 // addresses.
 func lockAll(locked []*memory, arrays []Arg) []*memory {
 	for _, a := range arrays {
@@ -302,7 +310,8 @@ func unlockAll(locked []*memory) {
 	}
 }
 
-// scalar puts a number into p as it lies in memory, and returns its size.
+// scalar stores a number in p, in the machine's byte order, and returns its
+// size.
 func scalar(p []byte, x any) (int, error) {
 	e := binary.NativeEndian
 	switch v := x.(type) {
@@ -325,7 +334,7 @@ func scalar(p []byte, x any) (int, error) {
 		e.PutUint64(p, math.Float64bits(v))
 		return 8, nil
 	case int:
-		return 0, errors.New("an int, whose size differs between machines: convert it to int32 or int64, as the kernel declares it")
+		return 0, errors.New("an int has different sizes on different machines: convert it to int32 or int64, as the kernel declares it")
 	}
-	return 0, fmt.Errorf("a %T: arguments are what In, Out, InOut and Local return, and int32, uint32, int64, uint64, float32, float64", x)
+	return 0, fmt.Errorf("a %T cannot be passed: pass the result of In, Out, InOut or Local, or an int32, uint32, int64, uint64, float32 or float64", x)
 }

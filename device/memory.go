@@ -16,12 +16,12 @@ import (
 	"github.com/cairnrun/cairn/internal/mem"
 )
 
-// memory is the bytes behind an array and its views. Its methods with small
-// names, unless they say otherwise, are called with mu held.
+// memory holds the bytes behind an array and its views. Its unexported methods
+// are called with mu held, unless they say otherwise.
 type memory struct {
 	size int64
-	addr unsafe.Pointer // the reserved range that stands for it, never touched
-	raw  *rawMemory     // nil: the memory is ours
+	addr unsafe.Pointer // a reserved range of addresses that represents it, never touched
+	raw  *rawMemory     // nil: Cairn has allocated the memory
 
 	mu      sync.Mutex
 	shape   []uint64
@@ -46,14 +46,16 @@ type memory struct {
 	}
 }
 
-// readLock is bytes lo…hi of a host copy that nobody may change.
+// readLock is bytes lo…hi of a host copy that must not change, because a
+// checkpoint reads them.
 type readLock struct {
 	lo, hi int64
 	yield  func([]byte)  // see mem.Place
 	over   chan struct{} // closed when they may
 }
 
-// handle is what all views of a memory share. When it is gone, so are they.
+// handle is shared by all views of a memory. When it is unreachable, so are
+// they.
 type handle struct{ m *memory }
 
 // buffer is bytes lo…hi of a memory on a device.
@@ -62,10 +64,10 @@ type buffer struct {
 	m      *memory
 	lo, hi int64
 	b      driver.Buffer
-	fills  int // that bring bytes, of which no span tells yet
+	fills  int // fills under way, which no span shows yet
 }
 
-// span is bytes lo…hi, all of the same state.
+// span is bytes lo…hi that are all in the same state.
 type span struct {
 	lo, hi      int64
 	zero        bool      // all zero, and nowhere yet
@@ -86,13 +88,13 @@ type use struct {
 	write  bool
 }
 
-// pref is where bytes lo…hi are wanted.
+// pref is the device on which the program wants bytes lo…hi after a restart.
 type pref struct {
 	lo, hi int64
 	d      *Device
 }
 
-// version counts what kernels wrote, in all memories.
+// version counts the writes of kernels to all memories.
 var version atomic.Uint64
 
 var (
@@ -100,7 +102,7 @@ var (
 	errBefore = errors.New("another command on the device failed before it")
 )
 
-// newMemory makes memory of n zeros.
+// newMemory returns a memory of n zeros.
 func newMemory(n int64) (*memory, error) {
 	m := &memory{size: n}
 	p, err := mem.Reserve(m, n)
@@ -112,7 +114,7 @@ func newMemory(n int64) (*memory, error) {
 	return m, nil
 }
 
-// newHandle returns a handle of the memory; mu is not held.
+// newHandle returns a handle of the memory. mu is not held.
 func (m *memory) newHandle() (*handle, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -136,7 +138,7 @@ func (m *memory) newHandle() (*handle, error) {
 	return h, nil
 }
 
-// free gives everything back.
+// free releases everything.
 func (m *memory) free() {
 	if m.freed {
 		return
@@ -158,21 +160,22 @@ func (m *memory) free() {
 	mem.Unreserve(m.addr)
 }
 
-// free gives a buffer back. The memory forgets it elsewhere.
+// free releases a buffer. The caller removes it from its memory.
 func (b *buffer) free() {
 	b.d.mu.Lock()
 	delete(b.d.buffers, b)
 	b.d.mu.Unlock()
-	// A device that can't free is lost, or will be found to be.
+	// A device that cannot free memory is lost, or the next call finds so.
 	b.d.lose(b.b.Free())
 }
 
-// cut makes spans end at lo and hi and returns those between, as indices.
+// cut splits spans at lo and hi, and returns the indices of those between.
 func (m *memory) cut(lo, hi int64) (int, int) {
 	return m.split(lo), m.split(hi)
 }
 
-// split returns the index of the span that begins at off.
+// split returns the index of the span that begins at off. It splits a span if
+// necessary.
 func (m *memory) split(off int64) int {
 	i := sort.Search(len(m.spans), func(i int) bool { return m.spans[i].hi > off })
 	if i == len(m.spans) || m.spans[i].lo == off {
@@ -184,7 +187,7 @@ func (m *memory) split(off int64) int {
 	return i + 1
 }
 
-// join makes one of neighbours that are the same.
+// join merges neighbouring spans that are in the same state.
 func (m *memory) join() {
 	if len(m.spans) == 1 {
 		return
@@ -203,7 +206,7 @@ func (m *memory) join() {
 	m.spans = out
 }
 
-// dropLost drops copies of a span that are gone with their device.
+// dropLost drops copies of a span that were lost with their device.
 func (s *span) dropLost() {
 	for i := 0; i < len(s.on); i++ {
 		if b := s.on[i]; b.d.lost() {
@@ -219,7 +222,8 @@ func (s *span) dropLost() {
 	}
 }
 
-// drop forgets a copy; err says why if it was the only one.
+// drop removes a copy. If it was the only one, err is the reason why the bytes
+// are gone.
 func (s *span) drop(b *buffer, err error) {
 	i := slices.Index(s.on, b)
 	if i < 0 {
@@ -231,7 +235,7 @@ func (s *span) drop(b *buffer, err error) {
 	}
 }
 
-// check returns an error if the span's content can't be had.
+// check returns an error if the span's bytes are gone.
 func (s *span) check() error {
 	s.dropLost()
 	err := s.gone
@@ -242,13 +246,13 @@ func (s *span) check() error {
 		return nil
 	}
 	if errors.Is(err, ErrLost) {
-		return fmt.Errorf("bytes %d to %d of an array were only on a device that is lost: %w; go back to the last checkpoint", s.lo, s.hi, err)
+		return fmt.Errorf("bytes %d to %d of an array were only on a device that is lost: %w; roll back to the last checkpoint", s.lo, s.hi, err)
 	}
-	return fmt.Errorf("bytes %d to %d of an array are undefined: %w; go back to the last checkpoint, or write them anew", s.lo, s.hi, err)
+	return fmt.Errorf("bytes %d to %d of an array are undefined: %w; roll back to the last checkpoint, or overwrite them", s.lo, s.hi, err)
 }
 
-// noteWrite marks bytes lo…hi as written by launch seq of d: b is the only copy,
-// nil means the host's.
+// noteWrite marks bytes lo…hi as written by launch seq of d. The only copy is
+// in b, or in host memory if b is nil.
 func (m *memory) noteWrite(d *Device, b *buffer, lo, hi int64, seq uint64) {
 	i, j := m.cut(lo, hi)
 	s := span{lo: lo, hi: hi, host: b == nil, version: version.Add(1), d: d, seq: seq}
@@ -263,7 +267,7 @@ func (m *memory) noteWrite(d *Device, b *buffer, lo, hi int64, seq uint64) {
 
 func (b *buffer) only() []*buffer { return []*buffer{b} }
 
-// noteUse takes note of a launch that works in the host copy.
+// noteUse notes a launch that works in the host copy.
 func (m *memory) noteUse(u use) {
 	for i := range m.uses {
 		if v := &m.uses[i]; v.d == u.d && v.lo == u.lo && v.hi == u.hi && v.write == u.write {
@@ -283,9 +287,9 @@ func (d *Device) over(seq uint64) bool {
 	return seq <= d.done || d.err != nil
 }
 
-// awaitLaunches waits until no launch of a device other than d writes bytes lo…hi of
-// the host copy, nor reads them if the caller wants to write. What failed is
-// found when the span is checked.
+// awaitLaunches waits until no launch of a device other than d writes bytes
+// lo…hi of the host copy, nor reads them if write is set. If a launch has
+// failed, span.check reports it.
 func (m *memory) awaitLaunches(d *Device, lo, hi int64, write bool) {
 	if write {
 		m.awaitReaders(lo, hi)
@@ -301,8 +305,8 @@ func (m *memory) awaitLaunches(d *Device, lo, hi int64, write bool) {
 	m.uses = kept
 }
 
-// awaitReaders returns when no checkpoint needs bytes lo…hi of the host copy where they
-// are. None begins meanwhile: that is done where the program stands still.
+// awaitReaders waits until no checkpoint needs bytes lo…hi of the host copy. No
+// checkpoint begins to read meanwhile, because the program is not at a point.
 func (m *memory) awaitReaders(lo, hi int64) {
 	m.readLocks.Lock()
 	list := slices.Clone(m.readLocks.list)
@@ -318,7 +322,7 @@ func (m *memory) awaitReaders(lo, hi int64) {
 	}
 }
 
-// protect keeps bytes lo…hi of the host copy from being changed.
+// protect keeps bytes lo…hi of the host copy unchanged until release is called.
 func (m *memory) protect(lo, hi int64, yield func([]byte)) (release func()) {
 	s := &readLock{lo, hi, yield, make(chan struct{})}
 	m.readLocks.Lock()
@@ -332,19 +336,21 @@ func (m *memory) protect(lo, hi int64, yield func([]byte)) (release func()) {
 	}
 }
 
-// makeHost makes the host copy. Parts that are not used cost nothing.
+// makeHost allocates the host copy. The system provides memory only for the
+// parts that are used.
 func (m *memory) makeHost() error {
 	if m.host == nil {
-		// Go ends a program that asks for too much.
+		// Go kills a program that allocates too much.
 		if m.size > mem.Total() {
-			return fmt.Errorf("an array of %s has no room in host memory, which is %s; copy parts of it into smaller arrays with a kernel", size(m.size), size(mem.Total()))
+			return fmt.Errorf("an array of %s does not fit in the host's %s of memory; copy parts of it into smaller arrays with a kernel", size(m.size), size(mem.Total()))
 		}
 		m.host = mem.Aligned(int(m.size))
 	}
 	return nil
 }
 
-// wrapped returns the host copy as a buffer of a device that works in it.
+// wrapped returns the host copy as a buffer of a device that works in host
+// memory.
 func (m *memory) wrapped(d *Device) (driver.Buffer, error) {
 	if err := m.makeHost(); err != nil {
 		return nil, err
@@ -360,8 +366,8 @@ func (m *memory) wrapped(d *Device) (driver.Buffer, error) {
 	return b, nil
 }
 
-// cover makes sure that one buffer on d covers bytes lo…hi. Buffers that
-// overlap them are replaced by one that covers all.
+// cover returns a buffer on d that covers bytes lo…hi. It replaces buffers that
+// overlap them by one that covers all.
 func (m *memory) cover(d *Device, lo, hi int64, locked []*memory) (*buffer, error) {
 	from, to := lo, hi
 	var old []*buffer
@@ -380,11 +386,12 @@ func (m *memory) cover(d *Device, lo, hi int64, locked []*memory) (*buffer, erro
 		}
 	}
 	if m.raw != nil && m.raw.d != nil {
-		return nil, fmt.Errorf("the memory at %#x belongs to %v: launch there, or copy it into an array made with New", m.raw.addr, m.raw.d)
+		return nil, fmt.Errorf("the memory at %#x belongs to %v: launch on that device, or copy the values into an array made with New", m.raw.addr, m.raw.d)
 	}
 	p, err := d.alloc(to-from, m.size, locked)
 	if errors.Is(err, ErrMemory) && len(old) > 0 && to-from <= d.info.Memory {
-		// There is no room for old and new: move by way of the host.
+		// There is no room for both old and new buffers: copy through
+		// the host.
 		if err := m.spill(old); err != nil {
 			return nil, err
 		}
@@ -410,7 +417,8 @@ func (m *memory) cover(d *Device, lo, hi int64, locked []*memory) (*buffer, erro
 		}
 	}
 	if len(old) > 0 {
-		// The old ones go only when the new one is known to hold their bytes.
+		// Free the old ones only when the new one is known to hold
+		// their bytes.
 		epoch := d.epoch.Load()
 		err := d.settle()
 		if err == nil && d.epoch.Load() != epoch {
@@ -441,7 +449,8 @@ func (m *memory) cover(d *Device, lo, hi int64, locked []*memory) (*buffer, erro
 	return n, nil
 }
 
-// spill moves what is only in some buffers to the host copy, and frees them.
+// spill copies bytes that are only in some buffers to the host copy, and frees
+// the buffers.
 func (m *memory) spill(list []*buffer) error {
 	if err := m.makeHost(); err != nil {
 		return err
@@ -460,9 +469,8 @@ func (m *memory) spill(list []*buffer) error {
 	return nil
 }
 
-// evict frees buffers whose bytes are valid elsewhere too, and with collect
-// those of arrays that nobody has any more. Memories that somebody else works
-// with are left alone.
+// evict frees buffers whose bytes are valid elsewhere, too. With collect, it
+// also frees those of unreachable arrays. It skips memories that are locked.
 func (d *Device) evict(locked []*memory, collect bool) {
 	if collect {
 		runtime.GC()
@@ -484,7 +492,7 @@ func (d *Device) evict(locked []*memory, collect bool) {
 		}
 		locked := m.mu.TryLock()
 		for try := 0; collect && !locked && try < 10; try++ {
-			time.Sleep(time.Millisecond) // the collector's cleanup may have it
+			time.Sleep(time.Millisecond) // a cleanup of the garbage collector may hold it
 			locked = m.mu.TryLock()
 		}
 		if !locked {
@@ -499,7 +507,7 @@ func (d *Device) evict(locked []*memory, collect bool) {
 	}
 }
 
-// dispensable reports whether nothing is only in b.
+// dispensable reports whether all bytes of b are valid elsewhere, too.
 func (m *memory) dispensable(b *buffer) bool {
 	if b.fills > 0 {
 		return false

@@ -65,7 +65,7 @@ var (
 // use1 makes a Device for a test.
 func use1(t testing.TB, drv driver.Device) *Device {
 	t.Helper()
-	d, err := Use(drv)
+	d, err := newDevice(drv)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -231,7 +231,7 @@ func models() []*model {
 	return ms
 }
 
-// sound checks what holds for spans and buffers at all times.
+// sound checks the invariants of spans and buffers.
 func (m *memory) sound() error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -263,8 +263,8 @@ func (m *memory) sound() error {
 	return nil
 }
 
-// TestModel compares arrays with slices, over random launches and reads.
-func TestModel(t *testing.T) {
+// TestArray_Model compares arrays with slices, over random launches and reads.
+func TestArray_Model(t *testing.T) {
 	devs := mixed(t)
 	sets := map[string][]*Device{
 		"all": devs, "shared": devs[:2], "discrete": devs[2:4], "one": devs[2:3],

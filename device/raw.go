@@ -10,38 +10,39 @@ import (
 	"github.com/cairnrun/cairn/internal/mem"
 )
 
-// rawMemory is memory that the program brought.
+// rawMemory is memory that the program has allocated.
 type rawMemory struct {
 	addr uintptr
-	d    *Device   // it is on; nil: host memory
-	all  []*Device // those whose work may write there
+	d    *Device   // the device that holds it; nil: host memory
+	all  []*Device // devices that may write to it
 }
 
-// device reports whether there is raw memory on a device.
+// device reports whether this is memory on a device. r may be nil.
 func (r *rawMemory) device() bool { return r != nil && r.d != nil }
 
-// Raw makes an array of memory that the program has from elsewhere, a CUDA
-// library for example: memory of a device, managed memory, or host memory. It
-// must stay until the array is freed, which leaves it alone. (Go moves
-// variables that are on a stack.) A restart gives it its values back at the
-// address that the program then brought it at: the array must be a variable or
-// a field that is made again with Raw before it is restored, not behind a
-// pointer.
+// Raw returns an array in memory that the program has allocated by other means,
+// for example with a CUDA library. The memory may be on a device, managed, or
+// on the host. It must exist until the array is freed. Freeing the array does
+// not free it. Do not pass the address of a Go variable that may be on a stack,
+// because Go moves stacks.
 //
-// Raw memory counts as written at any time. A checkpoint waits for all work
-// that was given to the CUDA devices before it, on any stream, and copies the
-// memory before the program continues: work that comes later, on any stream or
-// processor, changes nothing in the checkpoint. Threads of the program that
-// write there on their own must stand still during Point, as for all protected
-// variables.
+// After a restart, call Raw again before the array is restored. The array must
+// be a variable or a field, not behind a pointer. The restore then copies the
+// saved values to the new address.
 //
-// Launches on a device use its own raw memory in place; other devices can't
-// use it. Its Data is a copy, for reading only. Raw host memory behaves like
-// what Data returns: the program may use it after Data and until the next
-// launch that uses the array.
+// Cairn assumes that raw memory may be written at any time. A checkpoint waits
+// for all work that was given to the CUDA devices before it, on any stream, and
+// copies the memory before the program continues. So later work does not change
+// the checkpoint. Threads of the program must not write to the memory during
+// Point, as with all protected variables.
+//
+// A launch uses raw memory in place if the memory is on the launch's device.
+// Other devices cannot use it. Its Data is a copy, for reading only. For raw
+// host memory the rule of Data holds: the program may use it after a call of
+// Data until the next launch that uses the array.
 //
 // CUDA memory must belong to the device's primary context, which the CUDA
-// runtime uses. If CAIRN_DEVICES leaves its device out, Raw refuses it.
+// runtime uses. If CAIRN_DEVICES leaves out the device, Raw returns an error.
 func Raw[T any](addr uintptr, dims ...int) (*Array[T], error) {
 	devs, _ := present()
 	return rawOn[T](devs, addr, dims)
@@ -53,7 +54,7 @@ func rawOn[T any](devs []*Device, addr uintptr, dims []int) (*Array[T], error) {
 		return nil, errors.New("raw memory at address 0")
 	}
 	if align := unsafe.Alignof(*new(T)); addr%align != 0 {
-		return nil, fmt.Errorf("raw memory at %#x, which is no multiple of %d", addr, align)
+		return nil, fmt.Errorf("raw memory at %#x is not aligned to %d bytes", addr, align)
 	}
 	all := addressed(devs)
 	d, err := owner(devs, all, addr, n)
@@ -85,7 +86,7 @@ func rawOn[T any](devs []*Device, addr uintptr, dims []int) (*Array[T], error) {
 }
 
 // addressed returns the devices whose memory has addresses: those of devs, and
-// those of this machine that the program does not use but may have memory of.
+// others of this machine, because the program may have memory there, too.
 func addressed(devs []*Device) []*Device {
 	var out []*Device
 	for _, d := range slices.Concat(devs, withPointers()) {
@@ -96,9 +97,9 @@ func addressed(devs []*Device) []*Device {
 	return out
 }
 
-// owner finds the device whose memory is at an address, nil for host memory.
-// It refuses what it can't tell: memory of a device that is taken for host
-// memory would be read while the device writes it.
+// owner returns the device whose memory is at an address, or nil for host
+// memory. It returns an error if that is not certain: memory of a device that
+// was taken for host memory would be read while the device writes it.
 func owner(devs, all []*Device, addr uintptr, n int64) (*Device, error) {
 	var lost error
 	for _, d := range all {
@@ -115,7 +116,7 @@ func owner(devs, all []*Device, addr uintptr, n int64) (*Device, error) {
 		}
 		id := fmt.Sprintf("%s:%d", d.info.Backend, attr.Device)
 		if attr.Other {
-			return nil, fmt.Errorf("it belongs to a context of %s that is not the primary one; Cairn and the CUDA runtime use that: allocate the memory there, with cudaMalloc or after cuDevicePrimaryCtxRetain", id)
+			return nil, fmt.Errorf("it does not belong to the primary context of %s: allocate it with cudaMalloc, or after cuDevicePrimaryCtxRetain", id)
 		}
 		if attr.Host {
 			return nil, readable(addr, n, "")
@@ -125,13 +126,13 @@ func owner(devs, all []*Device, addr uintptr, n int64) (*Device, error) {
 				return o, nil
 			}
 		}
-		return nil, fmt.Errorf("it is on %s, which this program does not use: see CAIRN_DEVICES", id)
+		return nil, fmt.Errorf("it is on %s, which this program does not use (see CAIRN_DEVICES)", id)
 	}
 	return nil, errors.Join(readable(addr, n, "/dev/nvidia"), lost)
 }
 
-// settle waits for all work on the devices, the program's own too: any of them
-// may write there.
+// settle waits for all work on the devices, including work that the program
+// gave them by other means: any of it may write to the memory.
 func (r *rawMemory) settle() error {
 	if r.d != nil && r.d.lost() {
 		return r.d.Err()
@@ -140,7 +141,7 @@ func (r *rawMemory) settle() error {
 		if err := d.drv.(driver.Pointers).Synchronize(); err != nil {
 			if err = d.fail(err); r.d == d || !errors.Is(err, ErrLost) {
 				return err
-			} // else it writes no more
+			} // else a lost device writes no more
 		}
 	}
 	if r.d == nil {
@@ -149,7 +150,7 @@ func (r *rawMemory) settle() error {
 	return r.d.Finish()
 }
 
-// read copies bytes lo…hi into the host copy.
+// read copies bytes lo…hi to the host copy.
 func (r *rawMemory) read(m *memory, lo, hi int64) ([]byte, error) {
 	if err := r.settle(); err != nil {
 		return nil, err

@@ -9,12 +9,13 @@ import (
 	"strings"
 )
 
-// readable refuses memory that this process can't read and write, and memory
-// that is mapped from a file whose name begins with except, unless that is "".
+// readable returns an error if this process cannot read and write the memory,
+// or if it is mapped from a file whose name begins with except, unless except
+// is "".
 func readable(addr uintptr, n int64, except string) error {
 	text, err := os.ReadFile("/proc/self/maps")
 	if err != nil {
-		return nil // without it nothing can be said
+		return nil // without the file, nothing is known
 	}
 	end := addr + uintptr(n)
 	lines := bufio.NewScanner(bytes.NewReader(text))
@@ -40,7 +41,7 @@ func readable(addr uintptr, n int64, except string) error {
 	return nil
 }
 
-// errNoDriver says why devices whose memory has addresses are missing.
+// errNoDriver returns why devices whose memory has addresses are missing.
 func errNoDriver() error {
 	machine.Lock()
 	defer machine.Unlock()

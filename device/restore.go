@@ -11,18 +11,18 @@ import (
 )
 
 // Programs that Cairn's compiler has made restartable hold devices, kernels and
-// arguments of launches in their variables. A restored Device is a new one that
-// stands for one of those that are there, so that devices which were different
-// still are, and those that were the same too.
+// arguments of launches in their variables. A restored Device is a substitute
+// for a device of this machine. Devices that were different before the restart
+// are different *Device values after it, and equal ones are equal.
 
-// position is how a device is found again.
+// position identifies a device after a restart.
 type position struct {
-	n      int    // its place in what Devices returned, or among those of Open
-	opened bool   // by Open
-	id     string // of a device that was opened
+	n      int    // its index in the results of Devices, or of Open
+	opened bool   // Open has returned it
+	id     string // if opened is set
 }
 
-// real is the device that d stands for.
+// real returns the device of this machine that d is a substitute for, or d.
 func (d *Device) real() *Device {
 	if d.target != nil {
 		return d.target
@@ -30,7 +30,7 @@ func (d *Device) real() *Device {
 	return d
 }
 
-// findPosition says how the device is found again.
+// findPosition returns the position of the device.
 func (d *Device) findPosition() (position, error) {
 	if d.target != nil {
 		return d.position, nil
@@ -43,12 +43,12 @@ func (d *Device) findPosition() (position, error) {
 	if n := slices.Index(machine.given, d); n >= 0 {
 		return position{n, true, d.info.ID}, nil
 	}
-	return position{}, fmt.Errorf("the device %v is not one that Devices or Open returned, and can't be found again", d)
+	return position{}, fmt.Errorf("cannot save device %v: neither Devices nor Open has returned it", d)
 }
 
-// device returns the device that is meant now: of those that are there, in
-// turn. A device that Open returned is the same again, if it is there and the
-// environment does not say otherwise.
+// device returns the device of this machine for a position. A device that Open
+// returned is the same one again, unless it is gone or CAIRN_DEVICES is set.
+// Else the devices of this machine are taken in turn.
 func (no position) device() (*Device, error) {
 	if no.n < 0 {
 		return nil, fmt.Errorf("a device of number %d", no.n)
@@ -68,8 +68,8 @@ func (no position) device() (*Device, error) {
 	return devs[no.n%len(devs)], nil
 }
 
-// CairnState makes a Device savable. A set has its place among the devices of
-// the program; where it is restored, that is taken by what is there.
+// CairnState saves and restores the device. A checkpoint holds its position
+// among the program's devices. Programs do not call it.
 func (d *Device) CairnState(c *graph.Coder) error {
 	var no position
 	if !c.Restoring() {
@@ -94,29 +94,29 @@ func (d *Device) CairnState(c *graph.Coder) error {
 	}
 	machine.Lock()
 	defer machine.Unlock()
-	if machine.stands == nil {
-		machine.stands = make(map[int]*Device)
+	if machine.substitutes == nil {
+		machine.substitutes = make(map[int]*Device)
 	}
-	machine.stands[no.n] = d
+	machine.substitutes[no.n] = d
 	return nil
 }
 
-// substitutes returns what Devices returns where these are there.
+// substitutes returns the result of Devices, given the devices of this machine.
 func substitutes(there []*Device) []*Device {
 	machine.Lock()
 	defer machine.Unlock()
 	if machine.seen == 0 {
 		return there
 	}
-	if machine.stands == nil {
-		machine.stands = make(map[int]*Device)
+	if machine.substitutes == nil {
+		machine.substitutes = make(map[int]*Device)
 	}
 	var out []*Device
 	for i := range machine.seen {
-		d := machine.stands[i]
+		d := machine.substitutes[i]
 		if d == nil {
 			d = &Device{target: there[i%len(there)], position: position{n: i}}
-			machine.stands[i] = d
+			machine.substitutes[i] = d
 		}
 		if !d.lost() {
 			out = append(out, d)
@@ -128,7 +128,7 @@ func substitutes(there []*Device) []*Device {
 	return out
 }
 
-// deviceCount is how many devices a program has seen.
+// deviceCount saves how many devices the program knows.
 type deviceCount struct{ _ byte }
 
 func init() { graph.Part(new(deviceCount)) }
@@ -152,8 +152,8 @@ func (*deviceCount) CairnState(c *graph.Coder) error {
 	return nil
 }
 
-// CairnLost says why a device of the program is lost, nil if none is: a program
-// that fails then may be brought back.
+// CairnLost returns why a device of the program is lost, or nil if none is. A
+// program that fails after such a loss may be restarted.
 func (*deviceCount) CairnLost() error {
 	machine.Lock()
 	all := slices.Concat(machine.chosen, machine.given)
@@ -166,7 +166,8 @@ func (*deviceCount) CairnLost() error {
 	return nil
 }
 
-// CairnState makes a Kernel savable. It is compiled anew where it is launched.
+// CairnState saves and restores the kernel. It is compiled again when it is
+// launched. Programs do not call it.
 func (k *Kernel) CairnState(c *graph.Coder) error {
 	graph.Field(c, "source", &k.source)
 	graph.Field(c, "name", &k.name)
@@ -177,13 +178,14 @@ func (k *Kernel) CairnState(c *graph.Coder) error {
 	return c.Err()
 }
 
-// view is an Array of any type.
+// view is an Array of any element type.
 type view interface{ part() Arg }
 
-// part is the array as an argument.
+// part returns the array as an argument without a mode.
 func (a *Array[T]) part() Arg { return argument(a, 0) }
 
-// CairnState makes an Arg savable: its array is.
+// CairnState saves and restores the argument with its array. Programs do not
+// call it.
 func (a *Arg) CairnState(c *graph.Coder) error {
 	var of any
 	m, local := a.mode, a.local
@@ -204,7 +206,7 @@ func (a *Arg) CairnState(c *graph.Coder) error {
 	return nil
 }
 
-// viewOf returns the array that an argument stands for.
+// viewOf returns the array of an argument.
 func viewOf[T any](arg Arg) any {
 	a := &Array[T]{h: arg.h, lo: arg.lo, hi: arg.hi, constant: arg.constant}
 	m := arg.h.m

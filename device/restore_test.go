@@ -55,17 +55,18 @@ func (h *handles) reload(t *testing.T, devs ...*Device) (*handles, error) {
 func start(t *testing.T, devs ...*Device) {
 	machine.Lock()
 	defer machine.Unlock()
-	chosen, given, seen, stands := machine.chosen, machine.given, machine.seen, machine.stands
+	chosen, given, seen, stands := machine.chosen, machine.given, machine.seen, machine.substitutes
 	t.Cleanup(func() {
 		machine.Lock()
 		defer machine.Unlock()
-		machine.chosen, machine.given, machine.seen, machine.stands = chosen, given, seen, stands
+		machine.chosen, machine.given, machine.seen, machine.substitutes = chosen, given, seen, stands
 	})
-	machine.chosen, machine.given, machine.seen, machine.stands = devs, nil, 0, nil
+	machine.chosen, machine.given, machine.seen, machine.substitutes = devs, nil, 0, nil
 }
 
-// TestHandles goes from two devices to one, and on to three.
-func TestHandles(t *testing.T) {
+// TestRestore_OtherDevices restores devices, kernels and arguments on one
+// device instead of two, and then on three.
+func TestRestore_OtherDevices(t *testing.T) {
 	a, b, c := shared(t, 60), discrete(t, 61, 0), discrete(t, 62, 0)
 	start(t, a, b)
 	devs, err := Devices()
@@ -114,8 +115,9 @@ func TestHandles(t *testing.T) {
 	}
 }
 
-// TestOpened: a device that was chosen by name is the same again where it is.
-func TestOpened(t *testing.T) {
+// TestRestore_OpenedDevice shows that a device which Open returned is the same
+// one after a restart, if it exists.
+func TestRestore_OpenedDevice(t *testing.T) {
 	t.Setenv("CAIRN_DEVICES", "")
 	a := shared(t, 60)
 	start(t, a)
@@ -130,14 +132,14 @@ func TestOpened(t *testing.T) {
 	if h, err = h.reload(t, a); err != nil || h.Last.real() != a {
 		t.Errorf("with CAIRN_DEVICES it is %v, %v", h.Last, err)
 	}
-	if _, err = (&handles{Last: shared(t, 63)}).reload(t, a); err == nil || !strings.Contains(err.Error(), "can't be found again") {
-		t.Errorf("a device of Use: %v", err)
+	if _, err = (&handles{Last: shared(t, 63)}).reload(t, a); err == nil || !strings.Contains(err.Error(), "cannot save device") {
+		t.Errorf("a device that neither Devices nor Open returned: %v", err)
 	}
 }
 
-// TestRosterLost: a program whose device is lost may be brought back.
-func TestRosterLost(t *testing.T) {
-	bad, err := Use(faulty.Wrap(host.New(host.Options{Index: 64}), &faulty.Fault{At: 2, Kind: faulty.Lost}))
+// TestLost_Reported shows that the program's state reports a lost device.
+func TestLost_Reported(t *testing.T) {
+	bad, err := newDevice(faulty.Wrap(host.New(host.Options{Index: 64}), &faulty.Fault{At: 2, Kind: faulty.Lost}))
 	must(t, err)
 	start(t, shared(t, 60), bad)
 	if err := new(deviceCount).CairnLost(); err != nil {

@@ -8,8 +8,8 @@ import (
 	"github.com/cairnrun/cairn/internal/driver"
 )
 
-// large is what copies of host memory that is not pinned go through pinned
-// memory from on, where that is faster; stagers is how many goroutines do that.
+// Copies of at least stagingThreshold bytes of unpinned host memory go through
+// pinned memory, where that is faster. stagingWorkers goroutines do this.
 const (
 	stagingThreshold = 8 << 20
 	stagingWorkers   = 4
@@ -23,7 +23,7 @@ func (d *Device) copyIn(b driver.Buffer, off int64, p []byte) error {
 	return d.fail(d.q.CopyIn(b, off, p))
 }
 
-// copyOut copies byte off of a buffer and what follows to host memory, and waits.
+// copyOut copies from byte off of a buffer to host memory, and waits.
 func (d *Device) copyOut(p []byte, b driver.Buffer, off int64) error {
 	if d.staged && len(p) >= stagingThreshold {
 		return d.stage(b, off, p, false, stagingWorkers)
@@ -31,9 +31,9 @@ func (d *Device) copyOut(p []byte, b driver.Buffer, off int64) error {
 	return d.fail(d.q.CopyOut(p, b, off))
 }
 
-// stage copies p to byte off of a buffer, or from there, through pinned
-// memory: each of the workers has two chunks, one that the device copies and
-// one that it copies itself.
+// stage copies p to byte off of a buffer, or from there, through pinned memory.
+// Each worker has two chunks: the device copies one of them while the worker
+// copies the other.
 func (d *Device) stage(b driver.Buffer, off int64, p []byte, in bool, workers int) error {
 	s := &stage{d: d, b: b, off: off, p: p, in: in}
 	workers = min(workers, runtime.GOMAXPROCS(0), (len(p)+chunk-1)/chunk)
@@ -58,18 +58,18 @@ type stage struct {
 	off  int64
 	p    []byte
 	in   bool
-	next atomic.Int64 // byte of p that nobody copies
+	next atomic.Int64 // first byte of p that no worker has taken
 	bad  atomic.Bool  // a worker failed
 }
 
-// slot is a chunk, and the bytes of p that are on their way through it.
+// slot is a chunk, and the bytes of p that pass through it.
 type slot struct {
 	c  *stagingBuffer
 	at int64
 	n  int
 }
 
-// work copies pieces until there are none.
+// work copies pieces until there are none left.
 func (s *stage) work() (err error) {
 	var slots [2]slot
 	defer func() {
@@ -119,7 +119,7 @@ func (s *stage) begin(x *slot, at int64) (err error) {
 	return err
 }
 
-// end waits for the device, and brings to p what came from it.
+// end waits for the device, and copies to p what came from it.
 func (s *stage) end(x *slot) error {
 	if x.n == 0 {
 		return nil

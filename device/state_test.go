@@ -46,7 +46,7 @@ func newSaver(t testing.TB) *saver {
 	return &saver{s, dir}
 }
 
-// save begins a set; wait returns when it is written.
+// save begins a checkpoint; wait waits until it is written.
 func (s *saver) save(st *state) (set uint64, wait func() error, err error) {
 	img, err := graph.Collect(st.roots(), nil)
 	if err != nil {
@@ -89,9 +89,9 @@ func newState(devs []*Device) (*state, []*model) {
 	return st, ms
 }
 
-// TestState saves arrays that lie here and there, goes on at once, and
-// restores every set, into new variables and in place.
-func TestState(t *testing.T) {
+// TestCheckpoint_Arrays saves arrays that are in several places, continues at
+// once, and restores every checkpoint, into new variables and in place.
+func TestCheckpoint_Arrays(t *testing.T) {
 	devs := mixed(t)
 	seed := rand.Uint64()
 	r := rand.New(rand.NewPCG(seed, 3))
@@ -157,9 +157,10 @@ func TestState(t *testing.T) {
 	}
 }
 
-// TestRollback: a device is lost at every call in turn, at a checkpoint too.
-// Going back to the last set on what is left gives the right result.
-func TestRollback(t *testing.T) {
+// TestRollback_DeviceLost loses a device at every call in turn, also during a
+// checkpoint. A rollback to the last checkpoint, on the remaining devices,
+// gives the right result.
+func TestRollback_DeviceLost(t *testing.T) {
 	for _, kind := range []faulty.Kind{faulty.Lost, faulty.Late} {
 		seed := rand.Uint64()
 		for n := 2; ; n += 1 + n/12 {
@@ -227,9 +228,9 @@ func TestRollback(t *testing.T) {
 	}
 }
 
-// TestInPlace: a restored variable that is an array of the same size keeps its
-// memory, and what was said about it.
-func TestInPlace(t *testing.T) {
+// TestRestore_InPlace shows that a restored variable that is an array of the
+// same size keeps its memory and its preferences.
+func TestRestore_InPlace(t *testing.T) {
 	d := discrete(t, 0, 0)
 	a := New[uint32](50, 2)
 	a.Prefer(d)
@@ -273,9 +274,9 @@ func heap[T any](n int) []T {
 
 var kept []any
 
-// TestRawState: memory that the program brought gets its values back, or the
-// restore says that it can't.
-func TestRawState(t *testing.T) {
+// TestRestore_Raw shows that raw memory gets its values back, or that the
+// restore returns an error.
+func TestRestore_Raw(t *testing.T) {
 	type owner struct {
 		A Array[uint32]
 		P *Array[uint32]

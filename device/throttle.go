@@ -7,10 +7,9 @@ import (
 	"github.com/cairnrun/cairn/internal/driver"
 )
 
-// A program that only launches would be many minutes ahead of its device
-// before it comes to a point at which something is due. So a launch waits when
-// the device is more than two batches of launches behind, and a batch is as
-// many as take some 10 to 50 ms.
+// A program that only launches kernels could be minutes ahead of its device
+// when a checkpoint becomes due. So a launch waits if the device is more than
+// two batches of launches behind. A batch takes about 10 to 50 ms.
 const (
 	firstBatch   = 32
 	largestBatch = 1024
@@ -18,13 +17,13 @@ const (
 	longBatch    = 50 * time.Millisecond
 )
 
-// throttle keeps a program from running ahead of its device.
+// throttle keeps a program from running far ahead of its device.
 type throttle struct {
 	mu    sync.Mutex
-	batch int // launches of a batch; 0: none was launched yet
-	n     int // of the present one
+	batch int // launches in a batch; 0: none was launched yet
+	n     int // launches in the current batch
 	marks []driver.Event
-	last  time.Time // when a batch was found to be over
+	last  time.Time // when a batch was last found to have ended
 }
 
 // beforeLaunch is called before each launch.
@@ -42,7 +41,7 @@ func (p *throttle) beforeLaunch(d *Device) {
 	mark, err := d.q.Record()
 	d.qmu.Unlock()
 	if err != nil {
-		return // the launch will say so
+		return // the launch reports it
 	}
 	p.marks = append(p.marks, mark)
 	if len(p.marks) < 3 {
@@ -54,7 +53,7 @@ func (p *throttle) beforeLaunch(d *Device) {
 		p.last = time.Now()
 		return
 	}
-	mark.Wait() // an error comes again
+	mark.Wait() // a later call reports an error
 	now := time.Now()
 	switch took := now.Sub(p.last); {
 	case took > longBatch:

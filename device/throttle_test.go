@@ -8,9 +8,10 @@ import (
 	"github.com/cairnrun/cairn/internal/driver/host"
 )
 
-// A program does not run ahead of a slow device by more than a few batches.
-func TestPace(t *testing.T) {
-	d, err := Use(host.New(host.Options{}))
+// TestThrottle shows that a program runs ahead of a slow device by at most a
+// few batches.
+func TestThrottle(t *testing.T) {
+	d, err := newDevice(host.New(host.Options{}))
 	if err != nil {
 		t.Fatal(err)
 	}

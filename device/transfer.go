@@ -8,14 +8,14 @@ import (
 	"github.com/cairnrun/cairn/internal/mem"
 )
 
-// chunk is the size of the pieces that go through pinned memory; small is
-// enough for small arrays.
+// chunk is the size of the pieces that pass through pinned memory. small is the
+// size for small arrays.
 const (
 	chunk = 4 << 20
 	small = 64 << 10
 )
 
-// zeros is what memory is cleared with.
+// zeros is the source for clearing memory.
 var zeros = sync.OnceValue(func() []byte { return mem.Aligned(chunk) })
 
 // bring makes bytes lo…hi valid in b, a buffer that covers them.
@@ -36,8 +36,9 @@ func (m *memory) bring(b *buffer, lo, hi int64) error {
 	return nil
 }
 
-// bringSpan copies a span from where it is valid. Without an error it may have
-// found that one copy is gone: then it is called again.
+// bringSpan copies a span to b from a place where it is valid. It returns nil
+// without a copy if it found that one source is lost; the caller then calls it
+// again.
 func (m *memory) bringSpan(b *buffer, s *span) error {
 	if s.host {
 		m.awaitLaunches(nil, s.lo, s.hi, false)
@@ -61,7 +62,7 @@ func (m *memory) bringSpan(b *buffer, s *span) error {
 		from := s.on[0]
 		if err := transfer(b, from, s.lo, s.hi); err != nil {
 			if from.d.lost() && !b.d.lost() {
-				return nil // there may be other copies
+				return nil // there may be another copy
 			}
 			return err
 		}
@@ -90,7 +91,7 @@ func (b *buffer) clear(lo, hi int64) error {
 	return nil
 }
 
-// toHost makes bytes lo…hi valid in the host copy, for d, a device that works
+// toHost makes bytes lo…hi valid in the host copy: for d, a device that works
 // there, or for the program if d is nil.
 func (m *memory) toHost(d *Device, lo, hi int64) error {
 	if err := m.makeHost(); err != nil {
@@ -109,14 +110,14 @@ func (m *memory) toHost(d *Device, lo, hi int64) error {
 			return err
 		}
 		if s.d != d {
-			s.d = nil // quiet has waited for it
+			s.d = nil // awaitLaunches has waited for it
 		}
 	}
 	m.join()
 	return nil
 }
 
-// spanToHost is to toHost what bringSpan is to bring.
+// spanToHost is bringSpan for the host copy.
 func (m *memory) spanToHost(s *span) error {
 	if err := s.check(); err != nil {
 		return err
@@ -125,7 +126,7 @@ func (m *memory) spanToHost(s *span) error {
 		s.zero, s.host = false, true
 		return nil
 	}
-	m.awaitLaunches(nil, s.lo, s.hi, true) // who reads what was there before
+	m.awaitLaunches(nil, s.lo, s.hi, true) // launches that read the old bytes
 	from := s.on[0]
 	if err := from.d.copyOut(m.host[s.lo:s.hi], from.b, s.lo-from.lo); err != nil {
 		if from.d.lost() {
@@ -141,10 +142,10 @@ func (m *memory) spanToHost(s *span) error {
 	return nil
 }
 
-// stagingPool is pinned host memory of a device, in chunks.
+// stagingPool holds a device's pinned host memory, in chunks.
 type stagingPool struct {
 	mu   sync.Mutex
-	free [2][]*stagingBuffer // small ones and others
+	free [2][]*stagingBuffer // by class
 	dead []*stagingBuffer    // copies that failed may still use them: they are kept for ever
 }
 
@@ -154,7 +155,7 @@ type stagingBuffer struct {
 	last driver.Event
 }
 
-// class is 0 for small chunks, else 1.
+// class returns 0 for small chunks, else 1.
 func class(n int64) int {
 	if n <= small {
 		return 0
@@ -162,7 +163,7 @@ func class(n int64) int {
 	return 1
 }
 
-// takeStaging takes a chunk that nobody uses, for n bytes or as many as it holds.
+// takeStaging returns a free chunk for n bytes, or for as many as it holds.
 func (d *Device) takeStaging(n int64) (*stagingBuffer, error) {
 	free := &d.staging.free[class(n)]
 	for {
@@ -177,7 +178,7 @@ func (d *Device) takeStaging(n int64) (*stagingBuffer, error) {
 		if b.wait() == nil {
 			return b, nil
 		}
-		d.abandonStaging(b) // the device that it was copied to tells what happened
+		d.abandonStaging(b) // the device that it was copied to reports the error
 	}
 	b := &stagingBuffer{p: mem.Aligned([2]int{small, chunk}[class(n)])}
 	if _, err := d.drv.Pin(b.p); err != nil {
@@ -196,7 +197,7 @@ func (b *stagingBuffer) wait() error {
 	return err
 }
 
-// returnStaging keeps chunks for the next ones who need some.
+// returnStaging makes chunks available again.
 func (d *Device) returnStaging(list ...*stagingBuffer) {
 	d.staging.mu.Lock()
 	defer d.staging.mu.Unlock()
@@ -206,27 +207,28 @@ func (d *Device) returnStaging(list ...*stagingBuffer) {
 	}
 }
 
-// abandonStaging keeps chunks from being used again.
+// abandonStaging keeps chunks from being used again, because a failed copy may
+// still use them.
 func (d *Device) abandonStaging(list ...*stagingBuffer) {
 	d.staging.mu.Lock()
 	defer d.staging.mu.Unlock()
 	d.staging.dead = append(d.staging.dead, list...)
 }
 
-// piece is a chunk on its way between devices.
+// piece is a chunk on its way between two devices.
 type piece struct {
 	*stagingBuffer
 	at, n int64
-	read  driver.Event // it has left the first device
+	read  driver.Event // the first device has copied it
 }
 
 // transfer copies bytes lo…hi of a memory from one device to another, through
-// pinned memory. When it returns the bytes were read; kernels launched on the
-// other device from now on see them.
+// pinned memory. When it returns, the bytes have been read, and kernels
+// launched on the other device from now on see them.
 func transfer(to, from *buffer, lo, hi int64) (err error) {
 	size := hi - lo
-	var chunks []*stagingBuffer // three at most
-	var under []*piece          // two at most
+	var chunks []*stagingBuffer // at most three
+	var under []*piece          // under way, at most two
 	defer func() {
 		if err != nil {
 			from.d.abandonStaging(chunks...)

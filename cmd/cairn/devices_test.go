@@ -45,7 +45,7 @@ func TestTryDevice(t *testing.T) {
 		{"wrong digests", "the digest of bytes", func(k driver.Kernel) bool { return k.Name() != "digest" }},
 		{"hangs", "hangs", func(driver.Kernel) bool { <-stop; return false }},
 	} {
-		d, err := device.Use(odd{host.New(host.Options{Discrete: true}), c.launch})
+		d, err := driver.Expose[*device.Device](odd{host.New(host.Options{Discrete: true}), c.launch})
 		if err != nil {
 			t.Fatal(err)
 		}

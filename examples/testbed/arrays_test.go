@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/cairnrun/cairn/device"
+	"github.com/cairnrun/cairn/internal/driver"
 	"github.com/cairnrun/cairn/internal/driver/faulty"
 	"github.com/cairnrun/cairn/internal/driver/host"
 )
@@ -157,7 +158,7 @@ func usedInTurn(t *testing.T, got []*device.Device, n int, devs []*device.Device
 func loseMesh(t *testing.T, name string) {
 	want := runMesh(t, programs[name](), openList(t, "host"))
 	try := func(t *testing.T, f *faulty.Fault) *harness {
-		bad, err := device.Use(faulty.Wrap(host.New(host.Options{Index: 7, Discrete: true}), f))
+		bad, err := driver.Expose[*device.Device](faulty.Wrap(host.New(host.Options{Index: 7, Discrete: true}), f))
 		if err != nil && f.At > 0 && errors.Is(err, device.ErrLost) {
 			return nil // lost before it was there
 		}

@@ -18,6 +18,7 @@ import (
 
 	cairn "github.com/cairnrun/cairn"
 	"github.com/cairnrun/cairn/device"
+	"github.com/cairnrun/cairn/internal/driver"
 	"github.com/cairnrun/cairn/internal/driver/faulty"
 	"github.com/cairnrun/cairn/internal/driver/host"
 )
@@ -236,7 +237,7 @@ func TestStartsFromSet(t *testing.T) {
 			for again := range 2 {
 				var f faulty.Fault
 				before, began := -1, 0
-				dev, err := device.Use(faulty.Wrap(host.New(host.Options{Index: 40, Discrete: true}), &f))
+				dev, err := driver.Expose[*device.Device](faulty.Wrap(host.New(host.Options{Index: 40, Discrete: true}), &f))
 				if err != nil {
 					t.Fatal(err)
 				}

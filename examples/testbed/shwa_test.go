@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/cairnrun/cairn/device"
+	"github.com/cairnrun/cairn/internal/driver"
 	"github.com/cairnrun/cairn/internal/driver/faulty"
 	"github.com/cairnrun/cairn/internal/driver/host"
 )
@@ -349,7 +350,7 @@ func TestShwaLost(t *testing.T) {
 			if i == 1 {
 				drv = faulty.Wrap(drv, f)
 			}
-			d, err := device.Use(drv)
+			d, err := driver.Expose[*device.Device](drv)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -28,7 +28,7 @@ func discrete(t testing.TB, index int, memory int64) driver.Device {
 
 func use(t testing.TB, d driver.Device) *device.Device {
 	t.Helper()
-	dev, err := device.Use(d)
+	dev, err := driver.Expose[*device.Device](d)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -149,7 +149,7 @@ func pick() (*target, error) {
 	for _, d := range all {
 		if i := d.Info(); *list == "" || *list == i.ID || *list == i.Backend {
 			c := &counting{Device: d}
-			dev, err := device.Use(c)
+			dev, err := driver.Expose[*device.Device](c)
 			return &target{Device: dev, drv: c}, err
 		}
 	}

@@ -251,7 +251,8 @@ func where() string {
 	frames := runtime.CallersFrames(pcs[:runtime.Callers(3, pcs)])
 	for {
 		f, more := frames.Next()
-		if f.Function != "" && !strings.HasPrefix(f.Function, "runtime.") && !strings.HasPrefix(f.Function, driverPath) {
+		if f.Function != "" && !strings.HasPrefix(f.Function, "runtime.") && !strings.HasPrefix(f.Function, driverPath) &&
+			!strings.HasPrefix(f.Function, slicePath) && !strings.HasPrefix(f.Function, valuePath) {
 			return fmt.Sprintf(", at %s:%d (%s)", f.File, f.Line, f.Function)
 		}
 		if !more {
@@ -260,4 +261,8 @@ func where() string {
 	}
 }
 
-const driverPath = "github.com/cairnrun/cairn/internal/driver."
+const (
+	driverPath = "github.com/cairnrun/cairn/internal/driver."
+	slicePath  = "github.com/cairnrun/cairn/device.Slice["
+	valuePath  = "github.com/cairnrun/cairn/device.Value["
+)

@@ -13,7 +13,6 @@ import (
 // program would have to make again, and why.
 var notRestorable = map[string]string{
 	"Raw": "device.Raw makes an array of memory that a restarted program must provide again",
-	"Use": "device.Use makes a device of a driver that a restarted program must open again",
 }
 
 // checkDevices returns an error if a restart cannot restore the program's

@@ -12,6 +12,7 @@ import (
 
 	cairn "github.com/cairnrun/cairn"
 	"github.com/cairnrun/cairn/device"
+	"github.com/cairnrun/cairn/internal/driver"
 	"github.com/cairnrun/cairn/internal/driver/faulty"
 	"github.com/cairnrun/cairn/internal/driver/host"
 )
@@ -62,7 +63,7 @@ func open() ([]*device.Device, error) {
 			}
 			drv = faulty.Wrap(drv, fault)
 		}
-		d, err := device.Use(drv)
+		d, err := driver.Expose[*device.Device](drv)
 		if err != nil {
 			return nil, err
 		}

@@ -7,14 +7,14 @@ import (
 	"github.com/cairnrun/cairn/internal/driver/host"
 )
 
-// What a checkpoint reads in host memory is not changed under its hands, by
-// the program or by kernels that work there.
-func TestStill(t *testing.T) {
-	far, err := Use(host.New(host.Options{Discrete: true}))
+// TestGuard shows that neither the program nor a kernel changes host memory
+// while a checkpoint reads it.
+func TestGuard(t *testing.T) {
+	discreteDev, err := newDevice(host.New(host.Options{Discrete: true}))
 	if err != nil {
 		t.Fatal(err)
 	}
-	near, err := Use(host.New(host.Options{}))
+	sharedDev, err := newDevice(host.New(host.Options{}))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -35,7 +35,7 @@ func TestStill(t *testing.T) {
 			}
 			return err
 		},
-		"a kernel": func(a *Array[uint32]) error { return near.Launch(k, Size{1000}, InOut(a)) },
+		"a kernel": func(a *Array[uint32]) error { return sharedDev.Launch(k, Size{1000}, InOut(a)) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			a := New[uint32](1000)
@@ -49,7 +49,7 @@ func TestStill(t *testing.T) {
 			if places, err := a.h.m.Places(0, 4000); err != nil || len(places) != 1 || places[0].Guard != nil {
 				t.Fatal("what only the host has may be changed at any time", places, err)
 			}
-			if err := far.Launch(sum, Size{1000}, In(a)); err != nil {
+			if err := discreteDev.Launch(sum, Size{1000}, In(a)); err != nil {
 				t.Fatal(err)
 			}
 			places, err := a.h.m.Places(0, 4000)
@@ -64,9 +64,10 @@ func TestStill(t *testing.T) {
 				t.Fatal("it was changed while a checkpoint read it")
 			case <-time.After(20 * time.Millisecond): // it should never come
 			}
-			// A kernel that writes the device's own copy need not wait.
+			// A kernel that writes the device's own copy need not
+			// wait.
 			b := New[uint32](1000)
-			if err := far.Launch(k, Size{1000}, InOut(b)); err != nil {
+			if err := discreteDev.Launch(k, Size{1000}, InOut(b)); err != nil {
 				t.Fatal(err)
 			}
 			for i, p := range Slice[uint32](&Work{Args: [][]byte{places[0].Host}}, 0) {
@@ -82,9 +83,9 @@ func TestStill(t *testing.T) {
 	}
 }
 
-// What is changed with Update only stands still until it is changed again; who
-// asked for Data may write at any time.
-func TestUpdate(t *testing.T) {
+// TestUpdate_Guarded shows that a checkpoint may read an array later if only
+// Update changes it, but not if the program has called Data.
+func TestUpdate_Guarded(t *testing.T) {
 	still := func(a *Array[uint32]) bool {
 		t.Helper()
 		places, err := a.h.m.Places(0, 4*100)
@@ -97,11 +98,11 @@ func TestUpdate(t *testing.T) {
 	must(t, a.Update(func(v []uint32) {
 		v[7] = 7
 		if still(a) {
-			t.Error("it stands still while it is being changed")
+			t.Error("the array is guarded during Update")
 		}
 	}))
 	if !still(a) {
-		t.Error("it does not stand still")
+		t.Error("the array is not guarded after Update")
 	}
 	places, err := a.h.m.Places(0, 4*100)
 	must(t, err)
@@ -120,7 +121,7 @@ func TestUpdate(t *testing.T) {
 		a.Update(func([]uint32) { panic("on purpose") })
 	}()
 	if again, err := a.h.m.Places(0, 4*100); err != nil || again[0].Guard == nil {
-		t.Error("after a panic it never stands still again", err)
+		t.Error("the array is not guarded after a panic", err)
 	}
 	v, err := a.Data()
 	must(t, err)

@@ -21,9 +21,9 @@ func (q *onCopyIn) CopyIn(dst driver.Buffer, off int64, src []byte) error {
 	return q.Queue.CopyIn(dst, off, src)
 }
 
-// TestFillIsNotEvicted: an array that finds no room on a device while the
-// first bytes of another one are being restored there does not take its place.
-func TestFillIsNotEvicted(t *testing.T) {
+// TestFill_NotEvicted restores one array while another one finds no room on the
+// device: the first keeps its place.
+func TestFill_NotEvicted(t *testing.T) {
 	d := discrete(t, 0, 1<<20)
 	a, b := New[byte](700<<10), New[byte](700<<10)
 	a.Prefer(d)
@@ -43,9 +43,9 @@ func TestFillIsNotEvicted(t *testing.T) {
 	}
 }
 
-// TestStaged: large copies through pinned memory, in both directions, give the
-// same bytes, also behind a kernel that runs, and fail with the queue.
-func TestStaged(t *testing.T) {
+// TestCopy_Staged copies large arrays through pinned memory in both directions,
+// also while a kernel runs and after one has failed.
+func TestCopy_Staged(t *testing.T) {
 	d := discrete(t, 0, 0)
 	d.staged = true
 	const n = (5*chunk + 1236) / 4
@@ -78,6 +78,6 @@ func TestStaged(t *testing.T) {
 	}
 	must(t, d.Launch(put, Size{n}, Out(a), uint32(1), n32(n)))
 	if p, err := a.Read(); err != nil || p[n-1] != n {
-		t.Errorf("the device does not go on: %v", err)
+		t.Errorf("the device cannot be used after a failed kernel: %v", err)
 	}
 }

@@ -44,7 +44,7 @@ func (p *pointers) Synchronize() error {
 	return nil
 }
 
-// TestRaw uses memory that the program brings.
+// TestRaw uses memory that the program has allocated.
 func TestRaw(t *testing.T) {
 	drv := &pointers{Device: host.New(host.Options{Index: 7, Discrete: true}), addr: 1 << 20, n: 400, host: heap[byte](400)}
 	var err error
@@ -142,7 +142,8 @@ func TestOpen(t *testing.T) {
 	}
 }
 
-// TestGroup: as many devices as there were, on those that are left.
+// TestGroup shows that a group keeps its length when devices are lost or
+// replaced.
 func TestGroup(t *testing.T) {
 	a, b, c := shared(t, 0), shared(t, 1), shared(t, 2)
 	g := NewGroup(a, b, c)

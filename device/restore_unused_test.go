@@ -11,9 +11,9 @@ import (
 	"github.com/cairnrun/cairn/internal/mem"
 )
 
-// TestRestoreLeavesNothing restores a set whose last block is damaged, and one
-// that is not: only arrays that somebody has keep their memory.
-func TestRestoreLeavesNothing(t *testing.T) {
+// TestRestore_FreesUnused restores an intact checkpoint, and one whose last
+// block is damaged. Only memory of arrays that the program has is kept.
+func TestRestore_FreesUnused(t *testing.T) {
 	d := discrete(t, 0, 0)
 	st := &state{Arrays: []*Array[uint32]{New[uint32](100_000), New[uint32](300_000)}}
 	for _, a := range st.Arrays {
@@ -69,6 +69,6 @@ func TestRestoreLeavesNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	if len(made) != 2 || kept() != 0 {
-		t.Fatalf("%d of %d memories are left of a set that was not loaded", kept(), len(made))
+		t.Fatalf("%d of %d memories are left of a checkpoint that was not loaded", kept(), len(made))
 	}
 }

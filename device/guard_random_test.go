@@ -8,9 +8,10 @@ import (
 	"unsafe"
 )
 
-// TestRawHost_Deferred: others may write raw memory at any time, so a
-// checkpoint does not put off its copy, not even after a launch that reads it.
-func TestRawHost_Deferred(t *testing.T) {
+// TestRaw_HostNotGuarded shows that a checkpoint copies raw host memory at
+// once, even after a launch that reads it, because others may write it at any
+// time.
+func TestRaw_HostNotGuarded(t *testing.T) {
 	d := discrete(t, 0, 0)
 	p := heap[byte](4000)
 	a, err := rawOn[uint32]([]*Device{d}, uintptr(unsafe.Pointer(&p[0])), []int{1000})
@@ -23,11 +24,12 @@ func TestRawHost_Deferred(t *testing.T) {
 	}
 }
 
-// TestStillAlways: whatever is done with an array, bytes that a checkpoint
-// holds stay as they are, and all goes on when it lets go.
-func TestStillAlways(t *testing.T) {
-	far := discrete(t, 0, 0)
-	near := shared(t, 1)
+// TestGuard_Random runs random operations on an array while a checkpoint reads
+// parts of it. The parts do not change, and all operations continue after the
+// release.
+func TestGuard_Random(t *testing.T) {
+	discreteDev := discrete(t, 0, 0)
+	sharedDev := shared(t, 1)
 	const n = 64 // elements
 	inc := NewKernel("", "inc", func(w *Work) {
 		x := Slice[uint32](w, 0)
@@ -70,9 +72,9 @@ func TestStillAlways(t *testing.T) {
 						}
 					})
 				}},
-				{"far in", func() error { return far.Launch(inc, Size{1}, InOut(New[uint32](1)), In(v)) }},
-				{"far", func() error { return far.Launch(inc, Size{n}, InOut(v)) }},
-				{"near", func() error { return near.Launch(inc, Size{n}, InOut(v)) }},
+				{"discreteDev in", func() error { return discreteDev.Launch(inc, Size{1}, InOut(New[uint32](1)), In(v)) }},
+				{"discreteDev", func() error { return discreteDev.Launch(inc, Size{n}, InOut(v)) }},
+				{"sharedDev", func() error { return sharedDev.Launch(inc, Size{n}, InOut(v)) }},
 				{"Fill", func() error {
 					p := make([]byte, size)
 					fill(p)
@@ -83,8 +85,8 @@ func TestStillAlways(t *testing.T) {
 					fill(p)
 					return err
 				}},
-				{"evict", func() error { far.evict(nil, false); return nil }},
-				{"prefer", func() error { v.Prefer(near); return nil }},
+				{"evict", func() error { discreteDev.evict(nil, false); return nil }},
+				{"prefer", func() error { v.Prefer(sharedDev); return nil }},
 				{"Free", func() error { a.Free(); return nil }},
 			}
 			if !free {

@@ -8,9 +8,9 @@ import (
 	"github.com/cairnrun/cairn/internal/graph"
 )
 
-// TestViewsTrade saves two views of an array that one kernel writes, before
-// and after they have traded places.
-func TestViewsTrade(t *testing.T) {
+// TestCheckpoint_ViewsSwapped saves two views of an array that one kernel
+// writes, before and after they are swapped.
+func TestCheckpoint_ViewsSwapped(t *testing.T) {
 	const n = 256 << 10 // elements of a view
 	d := discrete(t, 0, 0)
 	all := New[uint32](3, n)
