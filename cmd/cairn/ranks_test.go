@@ -163,7 +163,7 @@ func TestVerify_FilesOfAnotherRun(t *testing.T) {
 	}{
 		"rank":       {func(dir, _ string) { move(rankFile(dir, 0, 2), rankFile(dir, 1, 2)) }, "it is rank 0's part of checkpoint 2"},
 		"checkpoint": {func(dir, _ string) { move(rankFile(dir, 1, 1), rankFile(dir, 1, 2)) }, "it is rank 1's part of checkpoint 1"},
-		"run":        {func(dir, other string) { move(rankFile(other, 1, 2), rankFile(dir, 1, 2)) }, "saved it, and the directory is that of run"},
+		"run":        {func(dir, other string) { move(rankFile(other, 1, 2), rankFile(dir, 1, 2)) }, "saved it, but the directory belongs to run"},
 		"start": {func(dir, other string) {
 			move(rankFile(other, 1, 2), rankFile(dir, 1, 2))
 			move(filepath.Join(other, base), filepath.Join(dir, base))

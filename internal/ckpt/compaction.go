@@ -2,21 +2,21 @@ package ckpt
 
 import "sort"
 
-// compaction says which bases of a checkpoint its successor does without, so that no checkpoint
-// ever needs more than a few older files.
+// compaction says which bases of a checkpoint the next one drops, so that no
+// checkpoint needs more than a few older files.
 type compaction struct {
 	table *Table
-	drop  []bool // per base: its blocks are moved
-	keep  []Base // that stay
-	rows  []int  // of the blocks to be moved, ascending
+	drop  []bool // per base: its blocks are written again
+	keep  []Base // the others
+	rows  []int  // of the blocks to write again, ascending
 }
 
-// spread bounds what the bases of a checkpoint may store, needed or not, in units of
-// the state.
+// spread bounds the size of all bases together, in multiples of the state.
 const spread = 3
 
-// planCompaction chooses the bases with the fewest live blocks while there are more than
-// most, and those with the smallest share of them while all store too much.
+// planCompaction drops the bases with the fewest live blocks until there are at
+// most most files, and then those with the smallest share of live blocks until
+// the size is within spread.
 func planCompaction(prev *Table, most int) *compaction {
 	l := &compaction{table: prev}
 	if prev == nil {
@@ -66,8 +66,8 @@ func planCompaction(prev *Table, most int) *compaction {
 	return l
 }
 
-// blocks returns the blocks of d from lo to hi that are moved. d has the blocks of
-// the same dataset in the table.
+// blocks returns which of blocks lo…hi of d are written again. The table has
+// the same dataset with the same blocks.
 func (l *compaction) blocks(d *Dataset, lo, hi int) (blocks []int) {
 	if len(l.rows) == 0 {
 		return nil
@@ -80,8 +80,8 @@ func (l *compaction) blocks(d *Dataset, lo, hi int) (blocks []int) {
 	return blocks
 }
 
-// changes returns for each dataset of a checkpoint the share of its blocks that
-// differ from the checkpoint before; -1: there is none to compare with.
+// changes returns, for each dataset, the share of its blocks that differ from
+// the previous checkpoint; -1 if it has no such dataset.
 func changes(t, prev *Table) []float64 {
 	out := make([]float64, len(t.Datasets))
 	for i := range t.Datasets {

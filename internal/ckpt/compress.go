@@ -7,7 +7,7 @@ import (
 	"github.com/cairnrun/cairn/internal/mem"
 )
 
-// compressor compresses the blocks of segments into a buffer and writes that.
+// compressor compresses the blocks of segments into a buffer and writes it.
 type compressor struct {
 	w       *fileWriter
 	filters map[int32][]hdf5.Filter // by dataset
@@ -70,8 +70,8 @@ func (z *compressor) flush() {
 	z.buf, z.items, z.sizes, z.masks = z.buf[:0], z.items[:0], z.sizes[:0], z.masks[:0]
 }
 
-// filters returns the HDF5 filters of a dataset under a compression. Numbers
-// are shuffled first: bytes of like weight stand together and compress.
+// filters returns the HDF5 filters of a dataset. Numbers are shuffled first:
+// bytes of the same significance compress better together.
 func filters(d *Dataset, c Compression) []hdf5.Filter {
 	if d.Chunk == nil || c == None {
 		return nil

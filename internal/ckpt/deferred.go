@@ -9,28 +9,28 @@ import (
 	"github.com/cairnrun/cairn/internal/mem"
 )
 
-// deferredRun is consecutive blocks in host memory that nobody changes unasked:
-// they are digested and copied when the program has continued.
+// deferredRun is consecutive blocks in guarded host memory: it does not change
+// without notice, so that it is digested and copied after the pause.
 type deferredRun struct {
 	dataset, lo, hi int
 	data            []byte
-	digest          *xxh3.Uint128 // of a single block, if it is known that it must be stored
+	digest          *xxh3.Uint128 // of a single block that must be stored; nil: not known
 	guard           func(yield func([]byte)) (release func())
 	parts           []deferredPart
-	each            int // bytes of a part, but for the last one
+	each            int // bytes of a part; the last one may be shorter
 }
 
-// deferredPart is what of a run is staged at a time.
+// deferredPart is a part of a run that is staged at once.
 type deferredPart struct {
 	lo, hi int // blocks
 
 	mu     sync.Mutex
 	data   []byte // nil: it is staged
-	copied bool   // … is a copy
+	copied bool   // data is a copy
 }
 
-// assignDeferred takes a run of host memory that stands still. same: it is as it
-// was in the previous checkpoint.
+// assignDeferred takes a run of guarded host memory. same says that it is
+// unchanged since the previous checkpoint.
 func (c *copying) assignDeferred(i int, r Placement, same bool, h *history) {
 	d := &c.l.Datasets[i]
 	if !same {
@@ -45,8 +45,8 @@ func (c *copying) assignDeferred(i int, r Placement, same bool, h *history) {
 	}
 }
 
-// expect counts n bytes of a dataset that may have changed, as far as they
-// probably have: a disk must not seem full that has room for that.
+// expect adds the bytes of n that have probably changed to the estimate. An
+// estimate that is too high would make a disk seem full.
 func (c *copying) expect(i int, n int64, h *history) {
 	if c.old[i] != nil {
 		n = int64(max(h.changed, 0) * float64(n))
@@ -54,8 +54,9 @@ func (c *copying) expect(i int, n int64, h *history) {
 	c.expected += n
 }
 
-// guardDeferred keeps the memory from being changed, until release. Where staging
-// memory has a bound, nothing is put aside: who wants to change it waits.
+// guardDeferred guards the deferred memory until release is called. If staging
+// memory is unbounded, the program may write to guarded memory: the old bytes
+// are copied first. Otherwise the program waits for release.
 func (c *copying) guardDeferred() (release func()) {
 	var list []func()
 	for i := range c.deferred {
@@ -82,15 +83,15 @@ func (c *copying) guardDeferred() (release func()) {
 	})
 }
 
-// copyBuffers is memory for what the program wants to change before it was staged.
-// It is kept for the next time.
+// copyBuffers are buffers for guarded bytes that the program wants to write to
+// before they are staged. They are reused.
 type copyBuffers struct {
 	mu   sync.Mutex
 	free [][]byte
 }
 
-// yield returns when bytes of a run, as far as they are part of it, are not
-// needed any more where they are.
+// yield returns when the program may write to want, as far as it is part of the
+// run.
 func (a *copyBuffers) yield(r *deferredRun, want []byte) {
 	lo, hi := overlap(r.data, want)
 	if lo == hi {
@@ -111,7 +112,7 @@ func (a *copyBuffers) yield(r *deferredRun, want []byte) {
 	wg.Wait()
 }
 
-// overlap returns where in data the bytes of want are.
+// overlap returns which part of data want covers.
 func overlap(data, want []byte) (lo, hi int) {
 	d, w := span{addrOf(data), uintptr(len(data))}, span{addrOf(want), uintptr(len(want))}
 	from, to := max(d.addr, w.addr), min(d.addr+d.size, w.addr+w.size)
@@ -121,7 +122,7 @@ func overlap(data, want []byte) (lo, hi int) {
 	return int(from - d.addr), int(to - d.addr)
 }
 
-// copyPart puts a part aside.
+// copyPart copies a part, unless it is staged or copied already.
 func (a *copyBuffers) copyPart(p *deferredPart) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -142,7 +143,7 @@ func (a *copyBuffers) copyPart(p *deferredPart) {
 	p.data, p.copied = buf, true
 }
 
-// done lets go of a part.
+// done releases a part that is staged.
 func (a *copyBuffers) done(p *deferredPart) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -154,7 +155,7 @@ func (a *copyBuffers) done(p *deferredPart) {
 	p.data = nil
 }
 
-// drainDeferred digests and stages what stands still.
+// drainDeferred digests and stages the deferred memory.
 func (c *copying) drainDeferred() {
 	type task struct {
 		r *deferredRun
@@ -183,11 +184,11 @@ func (c *copying) drainDeferred() {
 	wg.Wait()
 }
 
-// stage copies the blocks that must be stored into segments.
+// stage copies the blocks of a part that must be stored into segments.
 func (c *copying) stage(seg *Segment, r *deferredRun, p *deferredPart) {
 	d, j := &c.l.Datasets[r.dataset], c.classifier(r.dataset)
-	// look calls f with the bytes of a block. Segments are awaited outside: the
-	// program must not wait for a disk.
+	// look calls f with the bytes of a block. The lock is not held while stage
+	// waits for a segment: the program must not wait for a disk.
 	look := func(k int, f func([]byte)) {
 		p.mu.Lock()
 		defer p.mu.Unlock()

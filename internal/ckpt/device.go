@@ -12,27 +12,27 @@ import (
 	"github.com/cairnrun/cairn/internal/mem"
 )
 
-// What lies on devices is saved in two steps. While the program is paused, the
-// device copies it (freezes it), or, where little is expected to have changed,
-// computes digests first and copies only what differs (diffs it). Then the
-// program continues, and the copy is drained: block by block into staging memory
-// that the device writes by itself, and from there to the writer like all else.
+// State on devices is saved in two steps. During the pause, the device copies
+// it (freezes it). If few blocks are expected to have changed, the device
+// digests the blocks first and copies only those that differ. Then the program
+// continues, and the copy is drained: the device writes it block by block into
+// staging memory, which goes to the writer.
 //
-//	held      device: kernels … │ freeze │ kernels of the program …
-//	drained                              │ digests │ copy │ copy │ copy …
+//	pause     device: kernels … │ freeze │ kernels of the program …
+//	drain                                │ digests │ copy │ copy │ copy …
 //	          host:                                │ segment → writer │ …
 //
-//	held      device: kernels … │ diff: digests, copy │ kernels of the program …
-//	drained                                           │ copy │ copy …
+//	pause     device: kernels … │ diff: digests, copy │ kernels of the program …
+//	drain                                             │ copy │ copy …
 //	          host:                                   │ segment → writer │ …
 //
-// A device without room for a copy is drained while the program is paused.
+// A device without room for a copy is drained during the pause.
 
-// ringSegments bounds the staging memory that a drain uses beside what the
-// program's own memory needs.
+// ringSegments bounds the staging memory of a drain. It is in addition to the
+// staging of the program's own memory.
 const ringSegments = 24
 
-// ring is how many segments a drain of n bytes uses.
+// ring returns how many segments a drain of n bytes uses.
 func ring(n int64) int {
 	if n == 0 {
 		return 0
@@ -40,16 +40,17 @@ func ring(n int64) int {
 	return int(min(n/mem.SegmentSize+2, ringSegments))
 }
 
-// Placement is consecutive blocks of a dataset in one buffer of a device, in host
-// memory that stands still, or zeros that are nowhere.
+// Placement is consecutive blocks of a dataset in one place: in a buffer of a
+// device, in guarded host memory, or nowhere if they are zeros.
 type Placement struct {
 	Lo, Hi int
 	Place  mem.Place
 }
 
-// Resolve finds out where the bytes of a dataset are whose pieces stand for
-// memory elsewhere: near has those in host memory, at their offsets; runs are
-// whole blocks on devices. Blocks that are not in one place are fetched.
+// Resolve finds the bytes of a dataset whose pieces stand for memory elsewhere.
+// host has the bytes in host memory, at their offsets in the dataset; runs are
+// whole blocks in other places. Resolve brings a block to the host if it is not
+// in one place.
 func Resolve(d *Dataset, b *Memory) (host Memory, runs []Placement, err error) {
 	var off int64
 	add := func(p []byte, n int64) {
@@ -116,13 +117,14 @@ func Resolve(d *Dataset, b *Memory) (host Memory, runs []Placement, err error) {
 	return host, runs, nil
 }
 
-// extent is where blocks of a run are.
+// extent returns where blocks lo…hi of the run are.
 func (r *Placement) extent(d *Dataset, lo, hi int) mem.Extent {
 	from := int64(lo-r.Lo) * d.Block
 	return mem.Extent{Buffer: r.Place.Buffer, Off: r.Place.Off + from, Len: min(int64(hi-lo)*d.Block, r.Place.Len-from), Block: d.Block}
 }
 
-// diffable are the blocks of a run that can be diffed: all but a short last one.
+// diffable returns which blocks of the run the device can diff: all but a short
+// last one.
 func (r *Placement) diffable(d *Dataset) (lo, hi int) {
 	if d.BlockLen(r.Hi-1) <= mem.ShortBlock {
 		return r.Lo, r.Hi - 1
@@ -130,32 +132,32 @@ func (r *Placement) diffable(d *Dataset) (lo, hi int) {
 	return r.Lo, r.Hi
 }
 
-// mostChanged is how many blocks of lo…hi may come out of a diff before all of
-// them are copied: more than changed last time, and those that must move.
+// mostChanged returns how many of blocks lo…hi a diff may find changed before
+// all of them are copied: more than last time, plus those that compaction
+// writes again.
 func mostChanged(d *Dataset, h *history, l *compaction, lo, hi int) int {
 	return min(int(2*h.changed*float64(hi-lo))+len(l.blocks(d, lo, hi))+64, hi-lo)
 }
 
-// deviceExtent is blocks of a dataset on a device, with their digests if they are
-// known already.
+// deviceExtent is consecutive blocks of a dataset on a device.
 type deviceExtent struct {
 	dataset, lo int
 	at          mem.Extent
 	digests     []xxh3.Uint128
-	diff        mem.Diff      // that is looking at them; nil: none
-	changed     []mem.Changed // what came out; nil: the blocks are consecutive
+	diff        mem.Diff      // in progress; nil: none
+	changed     []mem.Changed // the diff's result; nil: all blocks, in order
 	unordered   bool          // see mem.Place
-	frozen      mem.Frozen    // what they are in,
-	index       int           // … as its extent
+	frozen      mem.Frozen    // the copy …
+	index       int           // … and the extent's index in it
 }
 
-// deviceTask is what one save does on one device.
+// deviceTask is the work of one save on one device.
 type deviceTask struct {
 	c     *copying
 	dev   mem.Device
-	diffs []deviceExtent // diff
-	take  []deviceExtent // copy: all of it, then also what was diffed
-	live  bool           // some of take is what the program works with
+	diffs []deviceExtent // to be diffed
+	take  []deviceExtent // to be copied: whole extents, and results of diffs
+	live  bool           // some of take is not a copy, but the program's memory
 }
 
 // task returns the task of a device.
@@ -170,8 +172,8 @@ func (c *copying) task(dev mem.Device) *deviceTask {
 	return t
 }
 
-// assign decides for the runs of a dataset how changes are found, and returns
-// how many bytes may have to be staged.
+// assign decides how changes in the runs of a dataset are found. It returns how
+// many bytes may have to be staged.
 func (c *copying) assign(i int, runs []Placement, h *history) int64 {
 	d, old := &c.l.Datasets[i], c.old[i]
 	c.runs[i] = runs
@@ -183,7 +185,7 @@ func (c *copying) assign(i int, runs []Placement, h *history) int64 {
 			}
 			continue
 		}
-		same := old != nil && unwritten(h.runs, r) // it is as it was
+		same := old != nil && unwritten(h.runs, r) // not written since
 		if r.Place.Host != nil {
 			c.assignDeferred(i, r, same, h)
 			continue
@@ -223,7 +225,8 @@ func (c *copying) assign(i int, runs []Placement, h *history) int64 {
 	return bytes
 }
 
-// unwritten reports whether the blocks of r are all as they were in runs.
+// unwritten reports whether all blocks of r have the version that they had in
+// runs.
 func unwritten(runs []Placement, r Placement) bool {
 	at := r.Lo
 	for i := range runs {
@@ -234,9 +237,9 @@ func unwritten(runs []Placement, r Placement) bool {
 	return at >= r.Hi
 }
 
-// startDevices starts what devices must do before the program continues. The function
-// it returns waits for that. Where there is nothing to do meanwhile, it is done
-// at once: waking another thread takes longer than much of it.
+// startDevices starts what devices must do during the pause. The returned
+// function waits for it. If the host has nothing to do meanwhile, startDevices
+// does the work itself: to wake another thread often takes longer.
 func (c *copying) startDevices() (wait func() error) {
 	if len(c.devices) == 1 && len(c.ranges) == 0 {
 		err := c.devices[0].do((*deviceTask).start)
@@ -245,7 +248,7 @@ func (c *copying) startDevices() (wait func() error) {
 	return c.eachDevice((*deviceTask).start)
 }
 
-// do says where an error comes from.
+// do adds the device's name to errors of f.
 func (t *deviceTask) do(f func(*deviceTask) error) error {
 	if err := f(t); err != nil {
 		return fmt.Errorf("device %s: %w", t.dev.Name(), err)
@@ -253,12 +256,12 @@ func (t *deviceTask) do(f func(*deviceTask) error) error {
 	return nil
 }
 
-// anyLive reports whether some device had no room for a copy.
+// anyLive reports whether a device had no room for a copy.
 func (c *copying) anyLive() bool {
 	return slices.ContainsFunc(c.devices, func(t *deviceTask) bool { return t.live })
 }
 
-// drainLive empties those devices.
+// drainLive drains the devices that had no room for a copy.
 func (c *copying) drainLive() error {
 	return c.eachDevice(func(t *deviceTask) error {
 		if !t.live {
@@ -268,8 +271,8 @@ func (c *copying) drainLive() error {
 	})()
 }
 
-// drainAll empties all devices, and copies what stands still, which release
-// then lets go.
+// drainAll drains all devices, copies the deferred memory, and then releases
+// its guards.
 func (c *copying) drainAll(release func()) error {
 	wait := c.eachDevice((*deviceTask).drain)
 	c.drainDeferred()
@@ -293,12 +296,12 @@ func (c *copying) eachDevice(f func(*deviceTask) error) (wait func() error) {
 	}
 }
 
-// classifier says what becomes of blocks of a dataset.
+// classifier decides what becomes of a dataset's blocks.
 type classifier struct {
 	c     *copying
 	d     *Dataset
 	old   []Block
-	len   int // of the block whose zeros it knows
+	len   int // the block length that zeros is for
 	zeros xxh3.Uint128
 }
 
@@ -307,7 +310,7 @@ func (c *copying) classifier(i int) classifier {
 	return classifier{c: c, d: d, old: c.old[i]}
 }
 
-// mark says what becomes of block k, whose digest is known.
+// mark decides what becomes of block k with this digest.
 func (j *classifier) mark(k int, dig xxh3.Uint128) Mark {
 	if j.old != nil && j.old[k].Digest == dig && j.c.mayKeep(&j.old[k]) {
 		if j.old[k].Source == SourceZero {
@@ -324,13 +327,13 @@ func (j *classifier) mark(k int, dig xxh3.Uint128) Mark {
 	return MarkStaged
 }
 
-// start does what must be done on the device before the program continues.
+// start does the part of the task that belongs to the pause.
 func (t *deviceTask) start() error {
 	err := t.s().pin(t.dev)
 	if err == nil {
 		err = t.startDiffs()
 	}
-	if err == nil { // the device gets this while it diffs
+	if err == nil { // queued behind the diffs
 		err = t.freezeAll()
 	}
 	for i := range t.diffs {
@@ -342,7 +345,7 @@ func (t *deviceTask) start() error {
 		e.changed, e.frozen, none = e.diff.Wait()
 		e.diff = nil
 		switch {
-		case errors.Is(none, mem.ErrNoRoom): // much more has changed than last time
+		case errors.Is(none, mem.ErrNoRoom): // many more changed than last time
 			t.take = append(t.take, *e)
 			err = t.freeze(t.take[len(t.take)-1:])
 			if err == nil && e.unordered {
@@ -358,8 +361,8 @@ func (t *deviceTask) start() error {
 	return err
 }
 
-// startDiffs lets the device find out what has changed, and copy that. What it has
-// no memory to do so for is taken as a whole.
+// startDiffs lets the device find and copy the changed blocks. If there is no
+// memory for that, the whole extent is copied.
 func (t *deviceTask) startDiffs() error {
 	for i := range t.diffs {
 		e := &t.diffs[i]
@@ -394,8 +397,8 @@ func (t *deviceTask) startDiffs() error {
 	return nil
 }
 
-// expectSame tells the diff of an extent which digests its blocks have if
-// they may stay where the previous checkpoint has them.
+// expectSame gives a diff the digests of the blocks that may stay where the
+// previous checkpoint has them.
 func (c *copying) expectSame(e *deviceExtent) {
 	want := e.diff.Expect()
 	old := c.old[e.dataset][e.lo:][:len(want)]
@@ -406,15 +409,14 @@ func (c *copying) expectSame(e *deviceExtent) {
 		if b.Source == SourceZero {
 			marks[k] = MarkZero
 		} else if !c.mayKeep(b) {
-			want[k].Lo = ^b.Digest.Lo // comes out as if it had changed
+			want[k].Lo = ^b.Digest.Lo // counts as changed
 		}
 	}
 }
 
-// freezeAll freezes everything that is taken. Later kernels on the device's
-// queue are ordered after the copies; for memory that others write, too, it
-// waits until the copies are made. Those come first, so that the program does
-// not wait for the rest.
+// freezeAll freezes everything in take. Later kernels on the device's queue run
+// after the copies. Memory that others write, too, is frozen first, and
+// freezeAll waits until it is copied.
 func (t *deviceTask) freezeAll() error {
 	slices.SortStableFunc(t.take, func(a, b deviceExtent) int {
 		switch {
@@ -446,7 +448,8 @@ func (t *deviceTask) settled(list []deviceExtent) error {
 	return list[0].frozen.Wait()
 }
 
-// freeze copies extents, or gives access to them where there is no room.
+// freeze copies extents. If the device has no room, it gives access to the
+// extents themselves.
 func (t *deviceTask) freeze(list []deviceExtent) error {
 	if len(list) == 0 {
 		return nil
@@ -471,7 +474,7 @@ func (t *deviceTask) freeze(list []deviceExtent) error {
 
 func (t *deviceTask) s() *Saver { return t.c.s }
 
-// dropDiffs gives up what was begun in vain.
+// dropDiffs ends diffs that are not used.
 func (t *deviceTask) dropDiffs() {
 	for i := range t.diffs {
 		if e := &t.diffs[i]; e.diff != nil {
@@ -487,7 +490,7 @@ func (c *copying) dropDiffs() {
 	}
 }
 
-// pin makes staging memory known to a device, as far as it is not.
+// pin registers new staging memory with a device.
 func (s *Saver) pin(dev mem.Device) error {
 	maps := s.staging.RingMaps()
 	s.mu.Lock()
@@ -504,7 +507,7 @@ func (s *Saver) pin(dev mem.Device) error {
 	return nil
 }
 
-// unpin lets devices forget the staging memory.
+// unpin releases the staging memory on all devices.
 func (s *Saver) unpin() {
 	maps := s.staging.RingMaps()
 	for dev, n := range s.pinned {

@@ -9,22 +9,22 @@ import (
 	"github.com/cairnrun/cairn/internal/hdf5"
 )
 
-// Difference is what two checkpoints make of one dataset.
+// Difference describes how a dataset differs in two checkpoints.
 type Difference struct {
 	Path   string
 	Var    string
-	Detail string  // why they cannot be compared value by value; then the rest is 0
+	Detail string  // why the values cannot be compared; the rest is 0 then
 	Values int64   // numbers compared
-	Differ int64   // of these, how many differ
-	First  int64   // position of the first one
+	Differ int64   // how many of them differ
+	First  int64   // position of the first that differs
 	MaxAbs float64 // largest absolute difference
 	MaxRel float64 // largest difference relative to the larger magnitude
 }
 
-// Diff compares two checkpoints, dataset by dataset, and returns those that differ.
-// Both are verified first: a checkpoint whose values are not those of its digests is
-// an error. Metadata is not compared. progress, if not nil, is told how many
-// bytes have been looked at: each checkpoint's state once, then the first one's again.
+// Diff compares the datasets of two checkpoints and returns those that differ.
+// It verifies both first; damage is an error. It does not compare metadata. If
+// progress is not nil, Diff calls it with the number of bytes done so far: the
+// state of each checkpoint once, then that of the first again.
 func Diff(ctx context.Context, a, b *File, progress func(done int64)) ([]Difference, error) {
 	done := int64(0)
 	for _, s := range []*File{a, b} {
@@ -150,7 +150,7 @@ func (diff *Difference) note(at int64, a, b float64) {
 	}
 }
 
-// readBytes reads and checks the blocks that hold n bytes from off on.
+// readBytes reads and checks the blocks that have the n bytes from off on.
 func (s *File) readBytes(i int, off, n int64) ([]byte, error) {
 	d := &s.Header.Datasets[i]
 	out := make([]byte, 0, n)
@@ -178,7 +178,7 @@ type leaf struct {
 	t   hdf5.Type
 }
 
-// leaves lists the numbers in an element of type t; a text counts as bytes.
+// leaves lists the numbers in an element of type t. A text counts as bytes.
 func leaves(t hdf5.Type, off int, out []leaf) []leaf {
 	switch t.Class {
 	case hdf5.Compound:

@@ -8,7 +8,7 @@ import (
 	"github.com/cairnrun/cairn/internal/mem"
 )
 
-// drain copies what was frozen into segments and hands them to the writer.
+// drain copies frozen blocks into segments and passes them to the writer.
 func (t *deviceTask) drain() error {
 	if len(t.take) == 0 {
 		return nil
@@ -31,8 +31,8 @@ func (t *deviceTask) close() {
 	t.take = nil
 }
 
-// drainer fills segments from a device. Copies run by themselves; a goroutine
-// waits for them and gives finished segments to the writer.
+// drainer fills segments from a device. The copies are asynchronous; a
+// goroutine waits for them and passes complete segments to the writer.
 type drainer struct {
 	t        *deviceTask
 	seg      Segment
@@ -79,10 +79,10 @@ func (f *drainer) failed() error {
 	return f.err
 }
 
-// run takes all blocks in order.
+// run drains all blocks, in order.
 func (f *drainer) run() error {
 	c, take := f.t.c, f.t.take
-	for i := range take { // before any copy: a digest would have to wait for it
+	for i := range take { // first: a digest would wait for copies queued before it
 		e := &take[i]
 		d, j := &c.l.Datasets[e.dataset], c.classifier(e.dataset)
 		for _, b := range e.changed {
@@ -116,8 +116,8 @@ func (f *drainer) run() error {
 	return f.send()
 }
 
-// block starts the copy of block k, the n-th of an extent, into a segment, if
-// it has to be stored.
+// block starts the copy of block k, the n-th of the extent, into a segment, if
+// the block must be stored.
 func (f *drainer) block(e *deviceExtent, n, k int, dig xxh3.Uint128) error {
 	d := &f.t.c.l.Datasets[e.dataset]
 	if f.t.c.marks[d.First+k] != MarkStaged {
@@ -138,7 +138,7 @@ func (f *drainer) block(e *deviceExtent, n, k int, dig xxh3.Uint128) error {
 	return f.frozen.Read(dst, e.index, int64(n)*d.Block)
 }
 
-// send lets the segment go to the writer when its copies are done.
+// send passes the segment on. The writer gets it when its copies are complete.
 func (f *drainer) send() error {
 	if err := f.frozen.Flush(); err != nil || f.seg.Index < 0 {
 		return err
@@ -155,7 +155,7 @@ func (f *drainer) send() error {
 // finish waits for all copies.
 func (f *drainer) finish() error {
 	f.frozen.Discard()
-	if f.seg.Index >= 0 { // after an error; copies into it may be under way
+	if f.seg.Index >= 0 { // after an error; copies into it may be in progress
 		if wait, err := f.frozen.Mark(); err == nil {
 			wait()
 		}

@@ -12,8 +12,8 @@ import (
 	"github.com/cairnrun/cairn/internal/vfs"
 )
 
-// Export writes the checkpoint as one self-contained file at path, which must not
-// exist.
+// Export writes the checkpoint into one file without bases at path, which must
+// not exist.
 func (s *File) Export(ctx context.Context, fsys vfs.FS, path string, c Compression, progress func(done int64)) error {
 	if _, err := fsys.Stat(path); err == nil {
 		return fmt.Errorf("%s exists; name another file, or remove it first", path)
@@ -21,9 +21,9 @@ func (s *File) Export(ctx context.Context, fsys vfs.FS, path string, c Compressi
 	return s.rewrite(ctx, exportTarget{fsys, path}, c, false, progress)
 }
 
-// Accept rewrites the checkpoint in dir with the values that its file holds now,
-// whatever its digests say: after they were changed on purpose. It must be
-// the checkpoint that s was opened from.
+// Accept writes the checkpoint in dir again, with the values that its file has
+// now and digests for them. It is for files that were changed on purpose. dir
+// must have the checkpoint that s was opened from.
 func (s *File) Accept(ctx context.Context, dir *store.Dir, progress func(done int64)) error {
 	return s.rewrite(ctx, acceptTarget{newDirTarget(dir, 1, 0, nil, 0)}, s.Header.Compression, true, progress)
 }
@@ -34,7 +34,7 @@ type exportTarget struct {
 	path string
 }
 
-// tmp is the name of the file until it is whole. One left by a crash is
+// tmp is the name of the file until it is complete. A leftover of a crash is
 // replaced.
 func (t exportTarget) tmp() string { return t.path + ".cairn-tmp" }
 
@@ -82,7 +82,7 @@ func (f *exportFile) Abort() {
 	f.t.fsys.Remove(f.t.tmp())
 }
 
-// rewrite feeds every block of the checkpoint to a writer.
+// rewrite passes every block of the checkpoint to a writer.
 func (s *File) rewrite(ctx context.Context, t target, c Compression, accept bool, progress func(int64)) error {
 	staging := mem.NewStaging(2 * writers)
 	defer staging.Close()

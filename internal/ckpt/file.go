@@ -18,13 +18,13 @@ import (
 	"github.com/cairnrun/cairn/internal/vfs"
 )
 
-// File is one rank's file of a checkpoint, opened for reading, with its bases. Its
-// metadata has been checked. Methods may be called concurrently.
+// File is one rank's file of a checkpoint, open for reading, with its bases.
+// Its metadata is checked. Its methods may be called concurrently.
 type File struct {
 	Header Header
 	Blocks []Block // all rows of /Blocks
 	Path   string
-	Size   int64 // bytes of the file itself, bases not counted
+	Size   int64 // bytes of the file itself, without bases
 
 	digest string // of /Header
 	main   *source
@@ -34,7 +34,7 @@ type File struct {
 	fsys   vfs.FS
 }
 
-// source is an open HDF5 file that blocks are read from.
+// source is an open HDF5 file that has blocks.
 type source struct {
 	file vfs.File
 	h5   *hdf5.File
@@ -43,19 +43,19 @@ type source struct {
 	datasets map[string]*storedDataset
 }
 
-// storedDataset is how the blocks of a dataset lie in one file.
+// storedDataset describes how one file stores the blocks of a dataset.
 type storedDataset struct {
 	*hdf5.Dataset
-	regular bool // chunks are our blocks
+	regular bool // each chunk is a block
 	chunks  map[uint64]hdf5.Chunk
-	mu      sync.Mutex // Dataset.ReadAt keeps decoded chunks
+	mu      sync.Mutex // Dataset.ReadAt caches decoded chunks
 }
 
-// Open opens the checkpoint file at path and checks its metadata. Damage wraps
-// ErrCorrupt, as does a foreign file, which cannot be told from a damaged one;
-// a file of a newer format wraps ErrFormat. If path is that of a rank's file in
-// a run's directory, ckpt-00000012/rank-0003.h5, it must be the file of that rank
-// and checkpoint, see Header.CheckPlace.
+// Open opens a rank's file of a checkpoint and checks its metadata. If the file
+// is damaged, or is not a checkpoint at all, the error wraps ErrCorrupt. If it
+// has another format version, the error wraps ErrFormat. If path is that of a
+// file in a run's directory, ckpt-00000012/rank-0003.h5, the file must belong
+// to that rank and checkpoint; see Header.CheckPlace.
 func Open(fsys vfs.FS, path string) (*File, error) {
 	s := &File{Path: path, fsys: fsys}
 	err := s.open()
@@ -83,7 +83,7 @@ func openSource(fsys vfs.FS, path string) (*source, int64, error) {
 	return nil, 0, err
 }
 
-// corrupt marks an error of the hdf5 package about a file's content as damage.
+// corrupt marks an error of package hdf5 about a file's content as damage.
 func corrupt(err error) error {
 	if errors.Is(err, hdf5.ErrCorrupt) || errors.Is(err, hdf5.ErrNotFound) || errors.Is(err, hdf5.ErrUnsupported) || errors.Is(err, hdf5.ErrType) {
 		return fmt.Errorf("%w: %w", ErrCorrupt, err)
@@ -133,7 +133,7 @@ func (s *File) open() error {
 	return nil
 }
 
-// Close closes all files of the checkpoint.
+// Close closes the file and its bases.
 func (s *File) Close() error {
 	var err error
 	for _, src := range append([]*source{s.main}, s.bases...) {
@@ -144,7 +144,7 @@ func (s *File) Close() error {
 	return err
 }
 
-// header reads /Header, and what its digest should be.
+// header reads /Header and the digest that it should have.
 func (src *source) header(limit int64) (text []byte, digest string, err error) {
 	text, err = src.readAll("Header", limit)
 	if errors.Is(err, hdf5.ErrNotFound) {
@@ -160,7 +160,7 @@ func (src *source) header(limit int64) (text []byte, digest string, err error) {
 	return text, digest, nil
 }
 
-// readAll reads a whole dataset that is kept with the metadata.
+// readAll reads a whole dataset that is stored with the metadata.
 func (src *source) readAll(path string, limit int64) ([]byte, error) {
 	d, err := src.h5.Dataset(path)
 	if err != nil {
@@ -188,7 +188,7 @@ func datasetSize(d *hdf5.Dataset) (int64, bool) {
 	return int64(n), true
 }
 
-// source returns the file a block is in.
+// source returns the file that has a block.
 func (s *File) source(b *Block) (*source, error) {
 	if b.Source < SourceBase {
 		return s.main, nil
@@ -218,7 +218,7 @@ func (s *File) source(b *Block) (*source, error) {
 	return s.bases[i], nil
 }
 
-// CheckBase checks that a file is the one that b, of s's bases, names.
+// CheckBase checks that file is the one that b, one of s's bases, refers to.
 func (s *File) CheckBase(b *Base, file *File) error {
 	if h := &file.Header; h.Index != b.Index || h.Rank != s.Header.Rank || b.Header != "" && file.digest != b.Header {
 		return fmt.Errorf("%w: %w: %s is rank %d's part of checkpoint %d, and not the file of checkpoint %d that this one was saved with", ErrCorrupt, ErrForeign, b.File, h.Rank, h.Index, b.Index)
@@ -238,7 +238,7 @@ func (b *Base) is(src *source, size int64) error {
 	return err
 }
 
-// stored returns how d lies in the file that source names.
+// stored returns how the file that has block b stores d.
 func (s *File) stored(d *Dataset, b *Block) (*source, *storedDataset, error) {
 	src, err := s.source(b)
 	if err != nil {
@@ -261,7 +261,7 @@ func (s *File) stored(d *Dataset, b *Block) (*source, *storedDataset, error) {
 	if err != nil {
 		return nil, nil, corrupt(err)
 	}
-	// A base may have more rows, or fewer.
+	// A base may have another number of rows.
 	inBase := b.Source >= SourceBase && d.Chunk != nil && len(h5.Dims) == len(d.Dims) && len(d.Dims) > 0 && slices.Equal(h5.Dims[1:], d.Dims[1:])
 	if n, ok := datasetSize(h5); h5.Type.String() != d.Type || !ok || n != d.Size && !inBase {
 		return nil, nil, fmt.Errorf("%w: /%s is %v %v, the header says %s %v", ErrCorrupt, path, h5.Type, h5.Dims, d.Type, d.Dims)
@@ -282,13 +282,13 @@ func (s *File) stored(d *Dataset, b *Block) (*source, *storedDataset, error) {
 	return src, sd, nil
 }
 
-// ReadBlock reads block k of dataset i into p, which has its length, without
-// comparing digests.
+// ReadBlock reads block k of dataset i into p, which has the block's length. It
+// does not check the digest.
 func (s *File) ReadBlock(i, k int, p []byte) error {
 	d := &s.Header.Datasets[i]
 	b := &s.Blocks[d.First+k]
 	if b.Source == SourceZero {
-		// A value written into it later by another tool shows as a chunk.
+		// If another tool has written a value there, there is a chunk.
 		if len(s.Header.Bases) > 0 || d.Chunk == nil {
 			clear(p)
 			return nil
@@ -347,7 +347,7 @@ func readFull(f vfs.File, p []byte, at int64) error {
 	return err
 }
 
-// check compares a block that was read with its digest.
+// check compares a block with its digest.
 func (s *File) check(i, k int, p []byte) error {
 	d := &s.Header.Datasets[i]
 	if mem.Digest(p) != s.Blocks[d.First+k].Digest {
@@ -356,7 +356,7 @@ func (s *File) check(i, k int, p []byte) error {
 	return nil
 }
 
-// BlockName names block k of dataset i for people.
+// BlockName describes block k of dataset i in messages.
 func (s *File) BlockName(i, k int) string {
 	d := &s.Header.Datasets[i]
 	if d.NumBlocks() <= 1 {
@@ -420,7 +420,7 @@ func (s *File) readJSON(path string, v any) error {
 	return nil
 }
 
-// Files returns the data files that were open.
+// Files returns the data files that the program had open.
 func (s *File) Files() ([]FileEntry, error) {
 	var out []FileEntry
 	for i := range s.Header.Datasets {
@@ -437,7 +437,7 @@ func (s *File) Files() ([]FileEntry, error) {
 	return out, nil
 }
 
-// Image returns the image that was saved, without the pools' bytes.
+// Image returns the saved image, without the pools' bytes.
 func (s *File) Image() (*graph.Image, error) {
 	img := &graph.Image{}
 	if err := s.readJSON("Context/Variables", &img.Vars); err != nil {

@@ -1,27 +1,36 @@
-// Package ckpt is the content of a checkpoint: it lays the pools of a program's
-// image out as datasets, writes them as one HDF5 file per rank, and reads
-// them back with every byte checked.
+// Package ckpt saves and loads checkpoints: it lays the pools of a program's
+// image out as datasets, writes them into one HDF5 file per rank, and reads
+// them back with every byte checked. Package migrate sends an image to another
+// process; package store has the directory.
+//
+// How a checkpoint is made:
+//
+//	graph.Collect  image: variables, regions, pools
+//	plan.go        layout: a dataset per pool, cut into blocks
+//	save.go        the pause: find the changed blocks, copy them to staging
+//	writer.go      digest, compress, write, publish; perhaps in a helper process
+//	meta.go        the HDF5 metadata behind the blocks
 //
 // A file, as h5dump shows it (docs/format.md has the details):
 //
-//	/Header              text (JSON): format, set, datasets, bases; attribute "digest"
+//	/Header              text (JSON): format, index, datasets, bases; attribute "digest"
 //	/Blocks              one row per block: digest, where it is, its stored size
 //	/FileMap/0 …         text (JSON): path, flags, offset, size of an open data file
 //	/Context/Variables   text (JSON): names, types, root regions
 //	/Context/Types       text (JSON): types found in interfaces
-//	/Context/Regions     regions: pool, start, count
+//	/Context/Regions     regions: pool, repeat, start, count
 //	/Context/Pointers/…  values that hold pointers, as tables of references
 //	/MemBlocks/…         the values, under the names of the variables
 //	/Changed/…           differential checkpoints only: the blocks that are stored here;
 //	                     the dataset under /MemBlocks is then a virtual one
 //	                     that joins them with the base files beside this file
 //
-// Digests hang from one root: Header's attribute covers Header, Header covers
-// Blocks, Blocks covers every block of every dataset. A block is BlockSize
-// bytes or a little less; it is the unit of digests, of zero exclusion, of
-// compression and of differential checkpoints.
+// Digests form a tree: Header's attribute covers Header, Header covers Blocks,
+// and Blocks covers every block of every dataset. A block has about BlockSize
+// bytes. Digests, omission of zeros, compression and differences are per block.
 //
-// On disk the data comes first, in large aligned writes, the metadata last:
+// In the file the blocks come first, in large aligned writes; the metadata is
+// at the end:
 //
 //	0        4096                                  end of data
 //	| super  | segment | segment | … | segment     | metadata |
@@ -46,15 +55,15 @@ import (
 // reads. docs/format.md has its history.
 const Format = 4
 
-// Errors that callers tell apart.
+// Errors that callers distinguish.
 var (
-	// ErrCorrupt says that a checkpoint is damaged: what was read is not what was written.
+	// ErrCorrupt means that a checkpoint is damaged: the file does not have the
+	// bytes that were written.
 	ErrCorrupt = errors.New("checkpoint is damaged")
-	// ErrForeign says that a file is sound, and not the one that belongs where
-	// it lies: it is another checkpoint's, rank's or run's. It comes with
-	// ErrCorrupt.
+	// ErrForeign means that a file is sound but belongs to another checkpoint,
+	// rank or run than its place says. It is wrapped together with ErrCorrupt.
 	ErrForeign = errors.New("this file belongs elsewhere")
-	// ErrFormat says that a file is sound but not one this version can read.
+	// ErrFormat means that a file is sound, but of another format version.
 	ErrFormat = errors.New("not a checkpoint this version can read")
 )
 
@@ -63,55 +72,54 @@ type Compression string
 
 const (
 	None Compression = ""     // stored as they are
-	Zstd Compression = "zstd" // HDF5 filter 32015, which tools need a plugin for
-	Gzip Compression = "gzip" // every HDF5 tool reads it
+	Zstd Compression = "zstd" // HDF5 filter 32015; HDF5 tools need a plugin for it
+	Gzip Compression = "gzip" // all HDF5 tools read it
 )
 
-// Header is the text at /Header.
+// Header is the content of /Header.
 type Header struct {
 	Format int `json:"format"`
-	// Run is the identity of the run (see store.NewID), and Attempt that of
-	// the start of its ranks that saved the checkpoint: all ranks' files of one
-	// checkpoint have the same.
+	// Run identifies the run (see store.NewID). Attempt identifies the attempt
+	// that saved the checkpoint; it is the same in the files of all ranks.
 	Run         string      `json:"run,omitempty"`
 	Attempt     string      `json:"attempt,omitempty"`
 	Index       uint64      `json:"index"`
 	Rank        int         `json:"rank"`
 	Ranks       int         `json:"ranks"`
-	Time        string      `json:"time"` // RFC 3339, UTC: when the program was paused
+	Time        string      `json:"time"` // RFC 3339, UTC: when the pause began
 	Compression Compression `json:"compression,omitempty"`
 	Bases       []Base      `json:"bases,omitempty"`
 	Datasets    []Dataset   `json:"datasets"`
 	Blocks      string      `json:"blocks"` // digest of /Blocks
-	// Messages exchanged with each rank since the run began, at the moment the
-	// checkpoint was taken; empty for a run of one rank.
+	// Messages exchanged with each rank from the start of the run to the
+	// checkpoint; empty for a run of one rank.
 	Sent     []uint64 `json:"sent,omitempty"`
 	Received []uint64 `json:"received,omitempty"`
 	Note     Note     `json:"note"`
 }
 
-// CheckBase is an older file that holds blocks of this checkpoint.
+// Base is an older file that has blocks of this checkpoint.
 type Base struct {
 	Index uint64 `json:"index"`
 	File  string `json:"file"` // in the same directory
-	Diff  bool   `json:"diff"` // that file is differential itself: its blocks are under /Changed
-	// Blocks is how many it stores, whether any checkpoint needs them or not; 0: not known.
+	Diff  bool   `json:"diff"` // the base is differential itself: its blocks are under /Changed
+	// Blocks is how many blocks the base stores, needed or not; 0: not known.
 	Blocks int `json:"blocks,omitempty"`
-	// Header is the digest of that file's /Header; "": not known.
+	// Header is the digest of the base's /Header; "": not known.
 	Header string `json:"header,omitempty"`
 }
 
-// Note says how a checkpoint came to be, for people. Save also takes the message
-// totals for the header through it.
+// Note describes, for people, how a checkpoint was taken. It also passes the
+// message totals to Save.
 type Note struct {
 	Points   uint64  `json:"points,omitempty"`   // points passed since the run began
 	Reason   string  `json:"reason,omitempty"`   // why it was due
-	PauseMS  float64 `json:"pauseMs"`            // the program was paused so long
-	Finding  string  `json:"finding,omitempty"`  // how changes were found: "copy", "digest", "kernel"
+	PauseMS  float64 `json:"pauseMs"`            // how long the program was paused
+	Finding  string  `json:"finding,omitempty"`  // how changes were found: "copy", "digest", "kernel" or "device"
 	Tracking string  `json:"tracking,omitempty"` // whether the kernel can track writes
 
-	Sent     []uint64 `json:"-"` // while saving: becomes Header.Sent; one per rank, or none
-	Received []uint64 `json:"-"` // … Header.Received
+	Sent     []uint64 `json:"-"` // for Header.Sent: one per rank, or none
+	Received []uint64 `json:"-"` // for Header.Received
 }
 
 // Dataset is an entry of Header.Datasets.
@@ -122,7 +130,7 @@ type Dataset struct {
 	Go    string   `json:"go,omitempty"`
 	Type  string   `json:"type"`
 	Dims  []uint64 `json:"dims,omitempty"`  // none: scalar
-	Chunk []uint64 `json:"chunk,omitempty"` // none: stored in one piece with the metadata
+	Chunk []uint64 `json:"chunk,omitempty"` // none: one block, stored with the metadata
 	Size  int64    `json:"size"`            // bytes
 	Block int64    `json:"block"`           // bytes of a block
 	First int      `json:"first"`           // row of its first block in /Blocks
@@ -136,16 +144,16 @@ func (d *Dataset) NumBlocks() int {
 	return int((d.Size + d.Block - 1) / d.Block)
 }
 
-// BlockLen returns the bytes of block k.
+// BlockLen returns the number of bytes of block k.
 func (d *Dataset) BlockLen(k int) int { return int(min(d.Block, d.Size-int64(k)*d.Block)) }
 
-// SameLayout reports whether blocks of d and e correspond one to one.
+// SameLayout reports whether the blocks of d and e correspond one to one.
 func (d *Dataset) SameLayout(e *Dataset) bool {
 	return d.Path == e.Path && d.Type == e.Type && d.Size == e.Size && d.Block == e.Block && slices.Equal(d.Dims, e.Dims) && slices.Equal(d.Chunk, e.Chunk)
 }
 
-// continues reports whether the blocks of d are those of e as far as both have
-// them: one may have more rows than the other.
+// continues reports whether the blocks of d and e correspond as far as both
+// have them: one may have more rows than the other.
 func (d *Dataset) continues(e *Dataset) bool {
 	if len(d.Dims) == 0 || len(d.Dims) != len(e.Dims) || d.Chunk == nil {
 		return d.SameLayout(e)
@@ -153,7 +161,7 @@ func (d *Dataset) continues(e *Dataset) bool {
 	return d.Path == e.Path && d.Type == e.Type && d.Block == e.Block && slices.Equal(d.Dims[1:], e.Dims[1:]) && slices.Equal(d.Chunk, e.Chunk)
 }
 
-// changedPath is where a differential checkpoint keeps the blocks of d that it stores.
+// changedPath returns where a differential checkpoint stores blocks of d.
 func (d *Dataset) changedPath() string { return "Changed/" + d.Path }
 
 // Block is a row of /Blocks.
@@ -204,6 +212,7 @@ func decodeBlocks(p []byte) []Block {
 	return out
 }
 
+// DigestText returns the XXH3-128 of p as 32 hexadecimal digits.
 func DigestText(p []byte) string {
 	b := xxh3.Hash128(p).Bytes()
 	return hex.EncodeToString(b[:])
@@ -227,7 +236,7 @@ func parseHeader(text []byte, digest string) (*Header, error) {
 	return &h, nil
 }
 
-// Check compares the parts of a header with each other.
+// Check checks that the parts of the header agree with each other.
 func (h *Header) Check() error {
 	if n := len(h.Sent); n != len(h.Received) || n > 0 && n != h.Ranks {
 		return fmt.Errorf("%w: message totals of %d and %d ranks, there are %d", ErrCorrupt, n, len(h.Received), h.Ranks)
@@ -257,22 +266,22 @@ func (h *Header) Check() error {
 	return nil
 }
 
-// CheckPlace compares what the file says it is with where it lies: a file of another
-// rank or checkpoint wraps ErrForeign and ErrCorrupt.
+// CheckPlace checks that the file belongs where it is. If it belongs to another
+// rank or checkpoint, the error wraps ErrForeign and ErrCorrupt.
 func (h *Header) CheckPlace(index uint64, rank int) error {
 	if h.Index == index && h.Rank == rank {
 		return nil
 	}
-	return fmt.Errorf("%w: %w: it is rank %d's part of checkpoint %d, and lies where rank %d's part of checkpoint %d has to be", ErrCorrupt, ErrForeign, h.Rank, h.Index, rank, index)
+	return fmt.Errorf("%w: %w: it is rank %d's part of checkpoint %d, and is in the place of rank %d's part of checkpoint %d", ErrCorrupt, ErrForeign, h.Rank, h.Index, rank, index)
 }
 
-// CheckRun compares the run that saved the file with the one that it lies with, in
-// the same way.
+// CheckRun checks that the file belongs to this run. If it does not, the error
+// wraps ErrForeign and ErrCorrupt.
 func (h *Header) CheckRun(run string) error {
 	if h.Run == run {
 		return nil
 	}
-	return fmt.Errorf("%w: %w: %s saved it, and the directory is that of %s", ErrCorrupt, ErrForeign, runName(h.Run), runName(run))
+	return fmt.Errorf("%w: %w: %s saved it, but the directory belongs to %s", ErrCorrupt, ErrForeign, runName(h.Run), runName(run))
 }
 
 func runName(id string) string {
@@ -282,7 +291,7 @@ func runName(id string) string {
 	return "run " + id
 }
 
-// TotalBlocks is the number of rows that /Blocks must have.
+// TotalBlocks returns how many rows /Blocks must have.
 func (h *Header) TotalBlocks() int {
 	n := 0
 	for i := range h.Datasets {
@@ -291,7 +300,8 @@ func (h *Header) TotalBlocks() int {
 	return n
 }
 
-// FileEntry is a data file that the program had open, at /FileMap.
+// FileEntry describes a data file that the program had open. It is stored in
+// /FileMap.
 type FileEntry struct {
 	ID     int    `json:"id"`
 	Path   string `json:"path"`
@@ -299,15 +309,15 @@ type FileEntry struct {
 	Perm   uint32 `json:"perm"`
 	Offset int64  `json:"offset"`
 	Size   int64  `json:"size"`
-	Digest string `json:"digest,omitempty"` // identifies what was read of it
-	At     string `json:"at,omitempty"`     // where a relative path led to
-	Name   string `json:"name,omitempty"`   // as the program gave it, where that is not Path
-	In     uint64 `json:"in,omitempty"`     // inode of the checkpoint directory, with CheckPlace
-	Stdin  bool   `json:"stdin,omitempty"`  // it was the program's stdin, and is not opened
+	Digest string `json:"digest,omitempty"` // identifies the bytes that the program had read
+	At     string `json:"at,omitempty"`     // the absolute path that a relative one referred to
+	Name   string `json:"name,omitempty"`   // the name that the program used, if it is not Path
+	In     uint64 `json:"in,omitempty"`     // with At: inode of the checkpoint directory
+	Stdin  bool   `json:"stdin,omitempty"`  // the program's standard input, which is not opened again
 
-	Abs string `json:"-"` // while saving: the path whatever the working directory
+	Abs string `json:"-"` // while saving: the absolute path
 }
 
-// IsStream reports whether the entry is one of the standard streams, which each
-// process has of its own.
+// IsStream reports whether the entry is a standard stream. Each process has its
+// own.
 func (e *FileEntry) IsStream() bool { return e.Stdin || strings.HasPrefix(e.Path, "/dev/fd/") }

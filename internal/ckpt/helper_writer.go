@@ -15,14 +15,15 @@ import (
 	"github.com/cairnrun/cairn/internal/store"
 )
 
-// ErrHelperGone is wrapped when the helper process that writes a rank's checkpoints
-// died or gave up. The checkpoint under way may or may not be saved; those before it
-// are, and no later one will be until the rank is started again.
+// ErrHelperGone is wrapped if the helper process that writes a rank's
+// checkpoints died or gave up. The checkpoint in progress may or may not be
+// saved. Those before it are saved. No later one will be saved until the rank
+// is started again.
 var ErrHelperGone = errors.New("the helper process that writes checkpoints is gone")
 
-// helperWriter is the rank's side of a Writer that lives in a helper process.
-// Messages are sent by one goroutine, in order, so that Put costs the copying
-// program no more than a queue entry; what comes back is read by another.
+// helperWriter is the rank's side of a Writer in a helper process. One
+// goroutine sends the messages, in order, so that Put only adds to a queue;
+// another goroutine reads the answers.
 type helperWriter struct {
 	wire    *wire
 	staging *mem.Staging
@@ -34,11 +35,11 @@ type helperWriter struct {
 	queue  []request
 	shared int          // files of the staging memory that were sent
 	theirs map[int]bool // segments that the helper has
-	header *Header      // of the checkpoint under way; nil: none is
-	sealed bool         // … its Commit was sent, or is about to be
-	why    error        // … it was aborted
+	header *Header      // of the checkpoint in progress; nil: none
+	sealed bool         // its Commit was sent, or is about to be
+	why    error        // why it was aborted
 	done   chan Result
-	last   *Table // the helper has it, too
+	last   *Table // the last checkpoint, which the helper has, too
 	gone   error
 }
 
@@ -47,15 +48,15 @@ type request struct {
 	kind uint32
 	file *os.File
 	make func() ([][]byte, error)
-	sent chan struct{} // closed when it is on its way; nil: nobody waits
+	sent chan struct{} // closed when it is sent; nil: nobody waits
 }
 
 func pieces(p ...[]byte) func() ([][]byte, error) {
 	return func() ([][]byte, error) { return p, nil }
 }
 
-// newHelperWriter greets the helper on opts.Helper. It does not wait for an
-// answer: a helper that refuses shows at the first checkpoint.
+// newHelperWriter sends the hello to the helper on opts.Helper. It does not
+// wait for an answer: if the helper refuses, the first checkpoint fails.
 func newHelperWriter(dir *store.Dir, staging *mem.Staging, opts *Options, line uint64) (*helperWriter, error) {
 	if err := helperSupport(); err != nil {
 		return nil, err
@@ -82,9 +83,10 @@ func newHelperWriter(dir *store.Dir, staging *mem.Staging, opts *Options, line u
 
 // lose notes that the helper is gone. w.mu is held.
 //
-// Segments that the helper has are taken back while a checkpoint is being copied:
-// without a Commit it is never published, and the copying must not wait for
-// ever. After a Commit they stay lost: the helper may still be writing them.
+// If a checkpoint is being copied, lose takes the helper's segments back:
+// without a Commit the checkpoint is never published, and the copying must not
+// wait forever. After a Commit the segments stay lost, since the helper may
+// still write them.
 func (w *helperWriter) lose(err error) {
 	if w.gone != nil {
 		return
@@ -92,7 +94,7 @@ func (w *helperWriter) lose(err error) {
 	if err == io.EOF {
 		err = errors.New("the connection was closed")
 	}
-	w.gone = fmt.Errorf("rank %d: %w: %w; older checkpoints are intact: start the rank again, with a new helper, to save further", w.rank, ErrHelperGone, err)
+	w.gone = fmt.Errorf("rank %d: %w: %w; older checkpoints are intact; restart the rank with a new helper", w.rank, ErrHelperGone, err)
 	w.filled.Broadcast()
 	w.wire.conn.Close() // unblocks the other goroutine
 	for _, m := range w.queue {
@@ -112,7 +114,7 @@ func (w *helperWriter) lose(err error) {
 	}
 }
 
-// finish reports the outcome of the checkpoint under way. w.mu is held.
+// finish delivers the result of the checkpoint in progress. w.mu is held.
 func (w *helperWriter) finish(r Result) {
 	if w.why != nil {
 		r.Err, r.Table = w.why, nil
@@ -130,7 +132,7 @@ func (w *helperWriter) put(m request) {
 	w.filled.Signal()
 }
 
-// send sends what is in the queue until the helper is gone or was left.
+// send sends the queue until the helper is gone or Close is called.
 func (w *helperWriter) send() {
 	for {
 		w.mu.Lock()
@@ -160,9 +162,9 @@ func (w *helperWriter) send() {
 }
 
 // failSend notes that a message could not be sent. If the helper closed the
-// connection, it may have said why before: that is read first.
+// connection, it may have sent a reason before, which is read first.
 func (w *helperWriter) failSend(err error) {
-	if w.wire.conn.CloseWrite() == nil { // the reader ends soon, and knows more
+	if w.wire.conn.CloseWrite() == nil { // the reader ends soon, and knows the reason
 		return
 	}
 	w.mu.Lock()
@@ -170,7 +172,7 @@ func (w *helperWriter) failSend(err error) {
 	w.lose(err)
 }
 
-// receive takes in what the helper says until the connection ends.
+// receive handles the helper's messages until the connection ends.
 func (w *helperWriter) receive() {
 	defer w.wire.close()
 	for {
@@ -188,7 +190,7 @@ func (w *helperWriter) receive() {
 	}
 }
 
-// handle takes in one message. w.mu is held.
+// handle handles one message. w.mu is held.
 func (w *helperWriter) handle(m message) error {
 	if m.file != nil {
 		m.file.Close()
@@ -219,7 +221,7 @@ func (w *helperWriter) handle(m message) error {
 	return nil
 }
 
-// share sends the staging memory that the helper does not have yet.
+// share sends staging memory that the helper does not have yet.
 func (w *helperWriter) share() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -271,8 +273,8 @@ func (w *helperWriter) Put(s Segment) {
 	w.put(request{kind: msgPut, make: func() ([][]byte, error) { return [][]byte{encodePut(&s, hurry)}, nil }})
 }
 
-// Commit returns when the message is on its way: from then on the checkpoint does
-// not need this process any more.
+// Commit returns when the message is sent: from then on the checkpoint does not
+// need this process any more.
 func (w *helperWriter) Commit(tail Tail) <-chan Result {
 	return w.end(nil, request{kind: msgCommit, make: func() ([][]byte, error) { return encodeCommit(&tail) }})
 }
@@ -313,8 +315,8 @@ func (w *helperWriter) Damaged(index uint64) {
 	}
 }
 
-// Close returns when the helper has done all that it was asked for, and let
-// go of the directory.
+// Close returns when the helper has done everything and has released the
+// directory.
 func (w *helperWriter) Close() {
 	w.mu.Lock()
 	if w.gone == nil {

@@ -13,12 +13,12 @@ import (
 	"github.com/cairnrun/cairn/internal/mem"
 )
 
-// Table returns the checkpoint as the one that the next save continues.
+// Table returns the checkpoint as the previous one of the next save.
 func (s *File) Table() *Table { return newTable(&s.Header, s.digest, s.Blocks) }
 
-// Load puts the values of the checkpoint into the roots, except for the variables in
-// drop. Every byte is checked. After an error they are undefined. loaded, if not
-// nil, is called at the end.
+// Load restores the checkpoint's values into the roots, except for the
+// variables in drop. It checks every byte. After an error the roots are
+// undefined. If loaded is not nil, Load calls it at the end.
 func (s *File) Load(ctx context.Context, img *graph.Image, roots []graph.Root, env *graph.Env, drop []string, loaded func(*graph.Builder)) error {
 	b, err := graph.Prepare(roots, img, env, graph.Options{Limit: mem.Total(), Drop: drop})
 	if err != nil {
@@ -59,7 +59,7 @@ func (s *File) Load(ctx context.Context, img *graph.Image, roots []graph.Root, e
 	return nil
 }
 
-// FillRemote takes bytes for memory that lies elsewhere.
+// FillRemote returns a function that puts bytes into memory elsewhere.
 func FillRemote(b Memory) func(off int64, src []byte) error {
 	return func(off int64, src []byte) error {
 		var err error
@@ -80,7 +80,8 @@ func FillRemote(b Memory) func(off int64, src []byte) error {
 	}
 }
 
-// AsCorrupt marks an error of the graph package about an impossible image as damage.
+// AsCorrupt marks an error of package graph about an impossible image as
+// damage.
 func AsCorrupt(err error) error {
 	if errors.Is(err, graph.ErrInvalid) {
 		return fmt.Errorf("%w: %w", ErrCorrupt, err)
@@ -88,15 +89,16 @@ func AsCorrupt(err error) error {
 	return err
 }
 
-// sink is where the bytes of a dataset go: memory, or a function that takes
-// ranges of them, or nowhere.
+// sink is where the bytes of a dataset go: into memory, to a function, or
+// nowhere.
 type sink struct {
 	memory Memory
 	fill   func(off int64, src []byte) error
 }
 
-// readBlocks reads the wanted datasets and checks every block. Damage goes to
-// damaged if that is given, else the first is returned.
+// readBlocks reads the wanted datasets and checks every block. If v is not nil,
+// it collects the damage; otherwise readBlocks returns the first damage as an
+// error.
 func (s *File) readBlocks(ctx context.Context, want []bool, sinks []sink, v *verification) error {
 	var ranges []blockRange
 	for i := range s.Header.Datasets {
@@ -165,7 +167,7 @@ func (r *reader) read(rg blockRange, sinks []sink) error {
 	for k := rg.lo; k < rg.hi; {
 		off, n := int64(k)*d.Block, d.BlockLen(k)
 		src, at, count := s.run(d, k, rg.hi)
-		if count == 0 { // not as we wrote it, or compressed, or zero: block by block
+		if count == 0 { // compressed, zero, or not written by Cairn: block by block
 			p, direct := r.place(out, off, n)
 			err := s.ReadBlock(rg.dataset, k, p)
 			if err == nil {
@@ -195,8 +197,8 @@ func (r *reader) read(rg blockRange, sinks []sink) error {
 	return nil
 }
 
-// place returns memory for n bytes at off: where they belong, if that is one
-// piece fit for reading into, else scratch memory.
+// place returns memory for n bytes at off: the target memory, if it is in one
+// piece and aligned, else scratch memory.
 func (r *reader) place(out *sink, off int64, n int) (p []byte, direct bool) {
 	if len(out.memory.Pieces) > 0 {
 		if p, ok := out.memory.View(off, n); ok && mem.IsAligned(p) {
@@ -206,7 +208,7 @@ func (r *reader) place(out *sink, off int64, n int) (p []byte, direct bool) {
 	return r.scratch(n), false
 }
 
-// done takes a block that was read, or why it could not be.
+// done takes a block, or the reason why it could not be read.
 func (r *reader) done(out *sink, i, k int, p []byte, off int64, direct bool, err error) error {
 	if r.v != nil {
 		return r.v.block(i, k, int64(len(p)), err)
@@ -227,8 +229,8 @@ func (r *reader) done(out *sink, i, k int, p []byte, off int64, direct bool, err
 	return nil
 }
 
-// run returns how many blocks from k on lie one after the other in a file as
-// plain bytes, and where. A count of 0 means that block k does not.
+// run returns how many blocks from k on are stored one after the other as plain
+// bytes, and where. A count of 0 means that block k is not.
 func (s *File) run(d *Dataset, k, hi int) (src *source, at int64, count int) {
 	if d.Chunk == nil {
 		return nil, 0, 0
@@ -258,7 +260,7 @@ func (s *File) run(d *Dataset, k, hi int) (src *source, at int64, count int) {
 	return src, at, count
 }
 
-// Damage is a block that is not what was written.
+// Damage is a block that differs from what was written.
 type Damage struct {
 	Name string // dataset and block
 	Err  error
@@ -285,8 +287,8 @@ func (v *verification) block(i, k int, n int64, err error) error {
 	return nil
 }
 
-// Verify reads everything and returns what is damaged. progress, if not nil,
-// is told how many bytes have been checked.
+// Verify reads everything and returns the damage that it finds. If progress is
+// not nil, Verify calls it with the number of bytes checked so far.
 func (s *File) Verify(ctx context.Context, progress func(done int64)) ([]Damage, error) {
 	v := &verification{s: s, progress: progress}
 	want := make([]bool, len(s.Header.Datasets))
@@ -296,7 +298,7 @@ func (s *File) Verify(ctx context.Context, progress func(done int64)) ([]Damage,
 	if err := s.readBlocks(ctx, want, make([]sink, len(want)), v); err != nil {
 		return v.found, err
 	}
-	if len(v.found) == 0 { // the blocks are sound; is what they say, too?
+	if len(v.found) == 0 { // the bytes are right; is their meaning, too?
 		if _, err := s.Image(); err != nil {
 			v.found = append(v.found, Damage{"/Context", err})
 		}

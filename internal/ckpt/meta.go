@@ -8,8 +8,8 @@ import (
 	"github.com/cairnrun/cairn/internal/hdf5"
 )
 
-// metadata writes what follows the data, then the superblock, and returns
-// the size of the file and the digest of its header.
+// metadata writes the metadata after the data, and then the superblock. It
+// returns the size of the file and the digest of its header.
 func (w *fileWriter) metadata(h *Header, tail Tail) (size int64, digest string, err error) {
 	at := w.end.Load()
 	super, meta, digest, err := buildMetadata(h, w.table, w.chunks, tail.Inline, uint64(at))
@@ -27,8 +27,9 @@ func (w *fileWriter) metadata(h *Header, tail Tail) (size int64, digest string, 
 	return size, digest, err
 }
 
-// buildMetadata makes the HDF5 metadata of a file whose blocks lie where
-// chunks says, to be put at offset at, and the digest of the header.
+// buildMetadata returns the HDF5 metadata of a file, which is to be written at
+// offset at, and the digest of the header. chunks says where the blocks are in
+// the file.
 func buildMetadata(h *Header, table []Block, chunks [][]hdf5.Chunk, inline map[int32][]byte, at uint64) (super, meta []byte, digest string, err error) {
 	rows := encodeBlocks(table)
 	h.Blocks = DigestText(rows)
@@ -76,7 +77,7 @@ func buildMetadata(h *Header, table []Block, chunks [][]hdf5.Chunk, inline map[i
 				if len(chunks[i]) > 0 {
 					add(d.changedPath(), spec)
 				}
-				if m := mappings(h, d, table); m != nil { // else all of it is zeros, and no chunk is there
+				if m := mappings(h, d, table); m != nil { // else all blocks are zeros, and there is no chunk
 					spec = hdf5.DatasetSpec{Type: t, Dims: d.Dims, Virtual: m}
 				}
 			}
@@ -92,8 +93,8 @@ func buildMetadata(h *Header, table []Block, chunks [][]hdf5.Chunk, inline map[i
 	return super, meta, digest, err
 }
 
-// Check reports whether an image fits into a file: HDF5 has limits that Go
-// types can exceed.
+// Check reports whether an image fits into an HDF5 file, which has limits that
+// Go types can exceed.
 func Check(img *graph.Image) error {
 	l, err := planImage(img, nil, new(Description))
 	if err != nil {
@@ -103,13 +104,12 @@ func Check(img *graph.Image) error {
 	return err
 }
 
-// mappings tells HDF5 where the blocks of a virtual dataset are: runs of
-// blocks from one file. Zero blocks are mapped to nothing; it returns nil if
-// there are no others.
+// mappings returns the parts of a virtual dataset: runs of blocks from one file
+// each. Zero blocks are in no part. It returns nil if all blocks are zeros.
 func mappings(h *Header, d *Dataset, table []Block) []hdf5.Mapping {
 	var out []hdf5.Mapping
 	n := d.NumBlocks()
-	perRow := 1 // chunks side by side in a row of a matrix
+	perRow := 1 // chunks in a row of a matrix
 	if len(d.Dims) == 2 && d.Chunk[1] < d.Dims[1] {
 		perRow = int(d.Dims[1] / d.Chunk[1])
 	}

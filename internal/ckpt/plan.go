@@ -16,25 +16,27 @@ import (
 )
 
 const (
-	// BlockSize is the size that blocks have where element and row sizes allow.
-	// Those of a dataset with more than manyBlocks of them are larger.
+	// BlockSize is the usual size of a block, if elements and rows allow it.
+	// Datasets with more than manyBlocks blocks have larger ones.
 	BlockSize  = 64 << 10
 	manyBlocks = 128 << 10
-	// MaxBlock bounds blocks whose size follows the rows of a matrix.
+	// MaxBlock bounds the size of blocks.
 	MaxBlock = 1 << 20
-	// inlineSize is the largest dataset that is kept with the metadata.
+	// inlineSize is the size up to which a dataset is stored with the metadata.
 	inlineSize = 4 << 10
-	// page is what data in a file is aligned to.
+	// page is the alignment of data in a file.
 	page = 4 << 10
 )
 
-// Memory is a sequence of bytes in pieces of memory.
+// Memory is where the bytes of a dataset are: pieces of memory, one after the
+// other.
 type Memory struct {
 	Pieces [][]byte
 	ends   []int64
-	gather func(dst []byte, off int64) error // makes the bytes; there are no pieces then
+	gather func(dst []byte, off int64) error // produces the bytes; there are no pieces then
 }
 
+// NewMemory returns the Memory of these pieces.
 func NewMemory(pieces [][]byte) Memory {
 	b := Memory{Pieces: pieces}
 	if len(pieces) > 1 {
@@ -48,7 +50,7 @@ func NewMemory(pieces [][]byte) Memory {
 	return b
 }
 
-// Each calls f for the pieces that make up n bytes from off on.
+// Each calls f for the pieces that have the n bytes from off on.
 func (b *Memory) Each(off int64, n int, f func(p []byte)) {
 	i := 0
 	var start int64
@@ -71,7 +73,7 @@ func (b *Memory) Each(off int64, n int, f func(p []byte)) {
 	}
 }
 
-// View returns n bytes from off on as they lie in memory, if they lie in one piece.
+// View returns the n bytes from off on, if they are in one piece.
 func (b *Memory) View(off int64, n int) ([]byte, bool) {
 	if len(b.Pieces) == 1 {
 		return b.Pieces[0][off : off+int64(n)], true
@@ -85,7 +87,7 @@ func (b *Memory) View(off int64, n int) ([]byte, bool) {
 	return p[o : o+int64(n)], true
 }
 
-// CopyTo fills dst from off on.
+// CopyTo copies the bytes from off on to dst.
 func (b *Memory) CopyTo(dst []byte, off int64) {
 	b.Each(off, len(dst), func(p []byte) {
 		mem.Copy(dst[:len(p)], p)
@@ -93,7 +95,7 @@ func (b *Memory) CopyTo(dst []byte, off int64) {
 	})
 }
 
-// read fills dst from off on, which may have to be made.
+// read is CopyTo, or gathers the bytes.
 func (b *Memory) read(dst []byte, off int64) error {
 	if b.gather != nil {
 		return b.gather(dst, off)
@@ -102,22 +104,23 @@ func (b *Memory) read(dst []byte, off int64) error {
 	return nil
 }
 
-// zero reports whether n bytes from off on are all zero.
+// zero reports whether the n bytes from off on are zero.
 func (b *Memory) zero(off int64, n int) bool {
 	z := true
 	b.Each(off, n, func(p []byte) { z = z && mem.IsZero(p) })
 	return z
 }
 
-// Layout is a plan for a checkpoint: its datasets and where their bytes are now.
+// Layout says which datasets a checkpoint has, and where their bytes are.
 type Layout struct {
 	Datasets []Dataset
 	Memory   []Memory
-	Remote   []bool // the pieces stand for memory elsewhere, see resolve
+	Remote   []bool // the pieces stand for memory elsewhere; see Resolve
 	blocks   int
 	Bytes    int64
 }
 
+// Add adds a dataset.
 func (l *Layout) Add(d Dataset, pieces [][]byte) {
 	d.First = l.blocks
 	l.blocks += d.NumBlocks()
@@ -146,15 +149,15 @@ func (l *Layout) addJSON(path string, v any) error {
 	return nil
 }
 
-// Description is what a checkpoint says of an image beside its values: texts, and
-// where the pools are found. It is mostly the same from set to set.
+// Description is what a checkpoint says about an image besides its values. It
+// seldom changes from checkpoint to checkpoint, and is reused.
 type Description struct {
 	img                *graph.Image // without pieces
 	Vars, Types, Pools []byte
 	paths              []string
 }
 
-// of describes img, anew only if it has to.
+// of describes img.
 func (t *Description) of(img *graph.Image) error {
 	if t.img != nil && slices.Equal(t.img.Vars, img.Vars) && slices.Equal(t.img.Types, img.Types) && slices.EqualFunc(t.img.Pools, img.Pools, alike) {
 		return nil
@@ -175,7 +178,7 @@ func (t *Description) of(img *graph.Image) error {
 	return nil
 }
 
-// alike reports whether pools are described alike.
+// alike reports whether two pools have the same description.
 func alike(p, q graph.Pool) bool {
 	f, g := &p.Form, &q.Form
 	return p.Var == q.Var && p.Owner == q.Owner && p.Nth == q.Nth && p.Elem == q.Elem && p.Count == q.Count &&
@@ -184,8 +187,8 @@ func alike(p, q graph.Pool) bool {
 		len(f.Fields) == len(g.Fields) && unsafe.SliceData(f.Fields) == unsafe.SliceData(g.Fields)
 }
 
-// planImage lays an image and the open files out as datasets. Small ones are
-// brought from devices.
+// planImage lays out an image and the open files as datasets. It brings small
+// datasets from devices to the host.
 func planImage(img *graph.Image, files []FileEntry, t *Description) (*Layout, error) {
 	l, err := PlanPools(img, files, t)
 	if err != nil {
@@ -203,7 +206,7 @@ func planImage(img *graph.Image, files []FileEntry, t *Description) (*Layout, er
 	return l, nil
 }
 
-// PlanPools is planImage without looking at memory elsewhere.
+// PlanPools is planImage without access to devices.
 func PlanPools(img *graph.Image, files []FileEntry, t *Description) (*Layout, error) {
 	l := &Layout{}
 	if err := t.of(img); err != nil {
@@ -236,7 +239,7 @@ func PlanPools(img *graph.Image, files []FileEntry, t *Description) (*Layout, er
 	return l, nil
 }
 
-// Fetch brings a small dataset from where it lies.
+// Fetch brings a dataset from devices to the host.
 func (l *Layout) Fetch(i int) error {
 	pieces := make([][]byte, len(l.Memory[i].Pieces))
 	for k, p := range l.Memory[i].Pieces {
@@ -253,7 +256,7 @@ func (l *Layout) Fetch(i int) error {
 	return nil
 }
 
-// addArray adds a dataset of elements of type t, choosing its blocks.
+// addArray adds a dataset of elements of type t, and chooses its blocks.
 func (l *Layout) addArray(d Dataset, t hdf5.Type, dims []uint64, pieces [][]byte) {
 	count := uint64(1)
 	for _, n := range dims {
@@ -263,7 +266,7 @@ func (l *Layout) addArray(d Dataset, t hdf5.Type, dims []uint64, pieces [][]byte
 	d.Block = max(d.Size, 1)
 	if d.Size > inlineSize && len(dims) > 0 && t.Size <= MaxBlock {
 		d.Chunk = chunkShape(dims, t.Size)
-		if d.Chunk == nil { // rows too long to be a block: flatten
+		if d.Chunk == nil { // rows are too long for a block: flatten
 			d.Dims = []uint64{count}
 			d.Chunk = chunkShape(d.Dims, t.Size)
 		}
@@ -275,9 +278,9 @@ func (l *Layout) addArray(d Dataset, t hdf5.Type, dims []uint64, pieces [][]byte
 	l.Add(d, pieces)
 }
 
-// chunkShape chooses chunks that are consecutive bytes of the dataset, about
-// BlockSize large, and whole pages if that can be had. It returns nil when
-// there are none, which cannot happen for one dimension.
+// chunkShape chooses chunks that are consecutive bytes of the dataset, of about
+// BlockSize bytes, and of whole pages if possible. It returns nil if there are
+// none, which happens only with several dimensions.
 func chunkShape(dims []uint64, elem int) []uint64 {
 	size := uint64(elem)
 	for _, n := range dims {
@@ -287,14 +290,14 @@ func chunkShape(dims []uint64, elem int) []uint64 {
 	for size/block > manyBlocks && block < MaxBlock {
 		block *= 2
 	}
-	row := uint64(elem) // bytes of an index step in the first dimension
+	row := uint64(elem) // bytes of one index of the first dimension
 	for _, n := range dims[1:] {
 		if row *= n; row > MaxBlock {
 			break
 		}
 	}
 	if row > MaxBlock {
-		if len(dims) == 2 { // part of a row, if parts of one size fill it
+		if len(dims) == 2 { // equal parts of a row
 			for k := (row + block - 1) / block; k < 4096; k++ {
 				if dims[1]%k == 0 {
 					return []uint64{1, dims[1] / k}
@@ -306,7 +309,7 @@ func chunkShape(dims []uint64, elem int) []uint64 {
 		}
 	}
 	c := append([]uint64{0}, dims[1:]...)
-	step := uint64(page) / gcd(page, row) // rows that make whole pages
+	step := uint64(page) / gcd(page, row) // rows that fill whole pages
 	switch {
 	case step*row <= block:
 		c[0] = block / (step * row) * step
@@ -326,10 +329,11 @@ func gcd(a, b uint64) uint64 {
 	return a
 }
 
-// poolPaths names the datasets of the pools: MemBlocks/x for the values of
-// variable x if they are in one pool, else MemBlocks/x/<element type>; the
-// tables of references are under Context/Pointers. What a variable has on
-// devices is its value; all else of it is under Context/State then.
+// poolPaths returns the paths of the pools' datasets: MemBlocks/x for the
+// values of variable x if they are in one pool, else MemBlocks/x/<element
+// type>. Tables of references are under Context/Pointers. If a variable has
+// arrays on devices, these are its values, and its other pools are under
+// Context/State.
 func poolPaths(img *graph.Image) []string {
 	plain := make(map[int]int)  // variable → its pools without pointers
 	device := make(map[int]int) // … → those on devices
@@ -363,7 +367,7 @@ func poolPaths(img *graph.Image) []string {
 	return out
 }
 
-// linkName makes a Go type name fit to be the name of an HDF5 link.
+// linkName turns the name of a Go type into the name of an HDF5 link.
 func linkName(s string) string {
 	s = strings.ReplaceAll(s, "/", "∕")
 	if r := []rune(s); len(r) > 60 {
@@ -383,7 +387,7 @@ var regionType = hdf5.Type{Class: hdf5.Compound, Size: 24, Fields: []hdf5.Field{
 	{Name: "count", Offset: 16, Type: hdf5.Type{Class: hdf5.Uint, Size: 8}},
 }}
 
-// EncodeRegions gives three numbers per row of regions.
+// EncodeRegions returns the rows of /Context/Regions.
 func EncodeRegions(rs []graph.Region) []byte {
 	out := make([]byte, 0, 24*len(rs))
 	for i := range rs {

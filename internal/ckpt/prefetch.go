@@ -6,17 +6,16 @@ import (
 	"github.com/cairnrun/cairn/internal/mem"
 )
 
-// prefetch is a run that is being diffed before a save has asked for it.
+// prefetch is a diff that was started before the save that needs it.
 type prefetch struct {
 	of   *history // of the dataset
 	run  Placement
 	diff mem.Diff
 }
 
-// Prefetch lets devices begin with the digests that the next save will
-// probably need. It is called right before the image for that save is
-// collected, which the devices then need not wait for. What turns out
-// otherwise is not used.
+// Prefetch lets devices start the diffs that the next save will probably need.
+// Call it right before the image for that save is collected, so that both
+// happen at the same time. Diffs that do not match the image are not used.
 func (s *Saver) Prefetch() {
 	if s.pending != nil || s.prev == nil || s.opts.MaxBases < 0 {
 		return
@@ -38,7 +37,7 @@ func (s *Saver) Prefetch() {
 		b := NewMemory(pieces)
 		_, runs, err := Resolve(d, &b)
 		if err != nil {
-			continue // the save will say so
+			continue // Save reports it
 		}
 		for _, r := range runs {
 			if r.Place.Version == 0 || r.Place.Device == nil || unwritten(h.runs, r) {
@@ -58,10 +57,10 @@ func (s *Saver) Prefetch() {
 	}
 }
 
-// prefetched returns what Prefetch has begun for a run, nil if it has not.
-// A version stands for the bytes at an address, wherever they lie; other parts
-// of an array may have the same. So the dataset must be what it was then, and
-// lie where it did.
+// prefetched returns the diff that Prefetch started for a run, or nil. A
+// version identifies the content at an address, wherever it is; other parts of
+// an array may have the same version. So the dataset must be the same as then,
+// and in the same place.
 func (s *Saver) prefetched(path string, h *history, r Placement) mem.Diff {
 	list := s.prefetches[path]
 	for i, e := range list {
@@ -74,7 +73,7 @@ func (s *Saver) prefetched(path string, h *history, r Placement) mem.Diff {
 	return nil
 }
 
-// dropPrefetched lets go of what Prefetch began in vain.
+// dropPrefetched ends the prefetched diffs that were not used.
 func (s *Saver) dropPrefetched() {
 	for _, list := range s.prefetches {
 		for _, e := range list {

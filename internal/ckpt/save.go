@@ -16,33 +16,34 @@ import (
 	"github.com/cairnrun/cairn/internal/store"
 )
 
-// Options of a Saver. The zero value is usable.
+// Options configure a Saver. The zero value is usable.
 type Options struct {
 	Rank, Ranks int
-	Run         string // what Header.Run is to be
-	Attempt     string // … and Header.Attempt
-	Keep        int    // checkpoints to keep; 0: 2; with several ranks, at and below the recovery line
+	Run         string // becomes Header.Run
+	Attempt     string // becomes Header.Attempt
+	Keep        int    // checkpoints to keep, at and below the recovery line if there are several ranks; 0: 2
 	Compression Compression
 	Memory      int64 // bound on staging memory; 0: the size of the state
-	MaxBases    int   // older files a checkpoint may need; 0: 64; negative: none, every checkpoint is full
-	NoTracking  bool  // don't use the kernel's tracking of written pages
-	// Helper is a connection to a process that runs Serve: checkpoints are written
-	// there, and one whose copy was finished is published even if this process
-	// dies right after. The Saver closes it. nil: this process writes.
+	MaxBases    int   // how many bases a checkpoint may have; 0: 64; negative: every checkpoint is full
+	NoTracking  bool  // do not use the kernel's tracking of written pages
+	// Helper is a connection to a process that runs Serve. That process writes
+	// the checkpoints. It publishes a checkpoint whose copy is complete even if
+	// this process dies then. The Saver closes the connection. If Helper is
+	// nil, this process writes.
 	Helper *net.UnixConn
-	// Damaged are checkpoints that could not be loaded, or that were left above the
-	// recovery line by ranks that were set back to it: they do not count as
-	// kept, and are removed, except for those with the value false.
+	// Damaged has the checkpoints that could not be loaded, and those above the
+	// recovery line that the ranks went back to. They do not count as kept.
+	// Those with the value true are removed.
 	Damaged map[uint64]bool
 }
 
-// Saver is the program's side of saving: it finds what changed and copies
-// it. One goroutine at a time may use it.
+// Saver saves the program's state: it finds the changed blocks and copies them
+// for the writer. One goroutine at a time may use it.
 type Saver struct {
 	dir        *store.Dir
 	opts       Options
 	staging    *mem.Staging
-	limit      int // segments that it may have
+	limit      int // the most segments of staging
 	writer     Writer
 	tracker    *mem.Tracker
 	noTrack    string // why there is no tracker
@@ -50,19 +51,19 @@ type Saver struct {
 	next       uint64
 	seen       map[string]*history // by dataset path
 	pending    <-chan Result
-	grown      chan struct{}         // closed when a Reserve under way has ended
-	about      Description           // of the image that was saved last
-	current    *copying              // the save under way
+	grown      chan struct{}         // closed when Reserve is done
+	about      Description           // of the last saved image
+	current    *copying              // the save in progress
 	prefetches map[string][]prefetch // by dataset path
-	compact    *compaction           // worked out ahead for the next one
+	compact    *compaction           // planned for the next save
 	buffers    copyBuffers
 	mu         sync.Mutex
-	pinned     map[mem.Device]int // mappings of the staging memory that a device knows
+	pinned     map[mem.Device]int // how many mappings of the staging memory each device knows
 	also       []string           // see SyncAlso
 }
 
-// NewSaver returns a Saver for dir. prev is the checkpoint that was restored, if
-// any: the first save is then differential already.
+// NewSaver returns a Saver for dir. prev is the restored checkpoint, or nil. If
+// it is not nil, the first save is differential.
 func NewSaver(dir *store.Dir, prev *Table, opts Options) (*Saver, error) {
 	if opts.Keep == 0 {
 		opts.Keep = 2
@@ -103,8 +104,8 @@ func NewSaver(dir *store.Dir, prev *Table, opts Options) (*Saver, error) {
 	return s, nil
 }
 
-// Reserve makes staging memory for an image in the background, so that the
-// first save does not pay for it, and room on devices for what is there.
+// Reserve allocates staging memory and room on devices for an image, in the
+// background, so that the first save need not.
 func (s *Saver) Reserve(img *graph.Image) {
 	if s.grown != nil || s.pending != nil {
 		return
@@ -121,9 +122,9 @@ func (s *Saver) Reserve(img *graph.Image) {
 			if r == nil {
 				continue
 			}
-			places, _ := r.Places(at, at+int64(len(piece))) // an error shows when it is saved
+			places, _ := r.Places(at, at+int64(len(piece))) // Save reports the error
 			for _, pl := range places {
-				all += pl.Len // what is not there yet will be
+				all += pl.Len // including bytes that are nowhere yet
 				if pl.Device != nil {
 					device[pl.Device] += pl.Len
 				}
@@ -134,7 +135,7 @@ func (s *Saver) Reserve(img *graph.Image) {
 	s.grown = done
 	go func() {
 		defer close(done)
-		if s.grow(host, all) != nil { // an error shows next time
+		if s.grow(host, all) != nil { // the next call of grow reports it
 			return
 		}
 		for dev, n := range device {
@@ -145,11 +146,12 @@ func (s *Saver) Reserve(img *graph.Image) {
 	}()
 }
 
-// grow makes staging memory for bytes of the program's, for every copier to
-// fill some, and for what is drained from devices. A drain has two segments
-// even if the program's own memory took all that the bound allows before.
+// grow allocates staging memory: for host bytes of the program's own memory,
+// with a segment for each copying goroutine, and for device bytes to be
+// drained. A drain gets two segments even if the program's own memory has used
+// up the limit.
 func (s *Saver) grow(host, device int64) error {
-	rings := 0 // that there are; what was made stays
+	rings := 0 // segments of the ring that exist
 	for _, m := range s.staging.RingMaps() {
 		rings += len(m) / mem.SegmentSize
 	}
@@ -160,7 +162,7 @@ func (s *Saver) grow(host, device int64) error {
 		}
 		rings = max(rings, n)
 	}
-	host += host / 64 // blocks need not fill a segment to its end
+	host += host / 64 // blocks may not fill a segment to its end
 	err := s.staging.Grow(min(int(host/mem.SegmentSize)+copiers(), max(1, s.limit-rings)))
 	if w, ok := s.writer.(interface{ share() error }); ok && err == nil {
 		err = w.share()
@@ -173,11 +175,11 @@ func copiers() int { return min(runtime.GOMAXPROCS(0), 8) }
 // Busy reports whether a save is still being written.
 func (s *Saver) Busy() bool { return s.pending != nil }
 
-// Done gives the channel on which the outcome of the save under way comes;
-// pass what it gives to Collect. It is nil when none is.
+// Done returns the channel that delivers the result of the save in progress.
+// Pass the result to Collect. Done returns nil if no save is in progress.
 func (s *Saver) Done() <-chan Result { return s.pending }
 
-// Collect takes the outcome of a save in.
+// Collect takes in the result of a save.
 func (s *Saver) Collect(r Result) {
 	c := s.current
 	s.pending, s.current = nil, nil
@@ -194,7 +196,7 @@ func (s *Saver) Collect(r Result) {
 		}
 		clear(h.dirty)
 		h.runs = c.runs[i]
-		for k := range h.runs { // the memory is the program's, and may be given back
+		for k := range h.runs { // drop references to the program's memory
 			h.runs[k].Place = mem.Place{Version: h.runs[k].Place.Version}
 		}
 		if share := c.changed[i]; share >= 0 {
@@ -207,9 +209,9 @@ func (s *Saver) Collect(r Result) {
 	}
 }
 
-// Rewind says that the program's state is that of a checkpoint again; nil: of none.
-// damaged are checkpoints that were found not to be loadable: see Options. No save may
-// be under way.
+// Rewind tells the Saver that the program's state is that of checkpoint to
+// again, or of none if to is nil. damaged has checkpoints that could not be
+// loaded; see Options. No save may be in progress.
 func (s *Saver) Rewind(to *Table, damaged map[uint64]bool) {
 	for index, bad := range damaged {
 		if bad {
@@ -224,33 +226,33 @@ func (s *Saver) Rewind(to *Table, damaged map[uint64]bool) {
 	s.prev = to
 }
 
-// Next returns the index that the next checkpoint gets. It is above every checkpoint that
-// was in the directory when the Saver was made.
+// Next returns the index of the next checkpoint. It is above all checkpoints
+// that were in the directory when the Saver was made.
 func (s *Saver) Next() uint64 { return s.next }
 
-// SetNext gives the next checkpoint an index, the same one on all ranks of a run. It
-// refuses one below Next, which may belong to another checkpoint: ranks agree on the
-// largest Next of all.
+// SetNext sets the index of the next checkpoint, which must be the same on all
+// ranks. It refuses an index below Next, which may belong to another
+// checkpoint. Ranks agree on the largest Next of all.
 func (s *Saver) SetNext(index uint64) error {
 	if index < s.next {
-		return fmt.Errorf("rank %d cannot save checkpoint %d: checkpoints up to %d were there before; take the largest index that any rank's Next gives", s.opts.Rank, index, s.next-1)
+		return fmt.Errorf("rank %d cannot save checkpoint %d: checkpoints up to %d exist; use the largest index that any rank's Next returns", s.opts.Rank, index, s.next-1)
 	}
 	s.next = index
 	return nil
 }
 
-// Line says that all ranks have committed a checkpoint, so that older ones need not
-// be kept. It returns at once; the removal happens where checkpoints are written,
-// when none is under way. It is called for every checkpoint that all ranks have, in
-// ascending order: a set of this Saver that was passed over does not count as
-// kept. With one rank it is not needed.
+// Line tells the Saver that all ranks have committed a checkpoint, so that
+// older ones need not be kept. It returns at once; the writer removes
+// checkpoints when it is idle. Call it for every checkpoint that all ranks
+// have, in ascending order: checkpoints of this Saver between them do not count
+// as kept. A run of one rank does not need it.
 func (s *Saver) Line(index uint64) { s.writer.Line(index) }
 
-// Failed says that a checkpoint that this rank has saved will never be one that all
-// ranks have: it is removed as soon as the next one does not need it.
+// Failed tells the Saver that not all ranks will have this checkpoint. It is
+// removed as soon as the next checkpoint does not need it.
 func (s *Saver) Failed(index uint64) { s.writer.Damaged(index) }
 
-// Close ends the Saver. No save may be under way.
+// Close closes the Saver. No save may be in progress.
 func (s *Saver) Close() {
 	if s.grown != nil {
 		<-s.grown
@@ -264,15 +266,14 @@ func (s *Saver) Close() {
 	s.staging.Close()
 }
 
-// CloseAtExit is Close in a process that is about to end: memory is not given back
-// first, which takes long where there is much of it.
+// CloseAtExit is Close for a process that is about to end. It does not free the
+// memory, which takes long for large states.
 func (s *Saver) CloseAtExit() { s.writer.Close() }
 
-// Save starts a set of the image and returns when the program may continue:
-// everything that belongs to the checkpoint has been copied, or is frozen on a device,
-// or stands still in host memory until it is (see far.go). The outcome comes
-// through Done. It must not be called while Busy. An error means that nothing
-// was started.
+// Save begins a checkpoint of the image. It returns when the program may
+// continue: everything that belongs to the checkpoint is copied, frozen on a
+// device, or guarded in host memory (see device.go). Done delivers the result.
+// Save must not be called while Busy. After an error nothing was begun.
 func (s *Saver) Save(ctx context.Context, img *graph.Image, files []FileEntry, note Note) (index uint64, err error) {
 	began := time.Now()
 	if n := len(note.Sent); n != len(note.Received) || n > 0 && n != s.opts.Ranks {
@@ -303,7 +304,7 @@ func (s *Saver) Save(ctx context.Context, img *graph.Image, files []FileEntry, n
 		c.dropDiffs()
 		return 0, err
 	}
-	waitDevices, release := c.startDevices(), c.guardDeferred() // devices begin at once
+	waitDevices, release := c.startDevices(), c.guardDeferred() // devices work while the host copies
 	job := Job{
 		Header: Header{
 			Format: Format, Run: s.opts.Run, Attempt: s.opts.Attempt, Index: s.next, Rank: s.opts.Rank, Ranks: s.opts.Ranks,
@@ -319,7 +320,7 @@ func (s *Saver) Save(ctx context.Context, img *graph.Image, files []FileEntry, n
 	s.also = nil
 	begin := sync.OnceFunc(func() { s.writer.Begin(job) })
 	later := len(c.devices) > 0 || len(c.deferred) > 0
-	begun := !later || len(c.ranges) > 0 // else that can wait until the program continues
+	begun := !later || len(c.ranges) > 0 // else it can wait until the program continues
 	if begun {
 		begin()
 		err = c.run(ctx)
@@ -364,7 +365,7 @@ func (s *Saver) Save(ctx context.Context, img *graph.Image, files []FileEntry, n
 			return
 		}
 		r := <-s.writer.Commit(tail)
-		if r.Err == nil { // the next save need not wait for this
+		if r.Err == nil { // the next save does not wait for this
 			c.after = planCompaction(r.Table, s.opts.MaxBases)
 			c.changed = changes(r.Table, job.Previous)
 		}
@@ -373,9 +374,9 @@ func (s *Saver) Save(ctx context.Context, img *graph.Image, files []FileEntry, n
 	return job.Header.Index, nil
 }
 
-// SyncAlso names files and directories, by absolute paths, that are made durable
-// before the next checkpoint is published, besides those that are open. One that
-// is gone by then is passed over.
+// SyncAlso names files and directories, by absolute paths, that are made
+// durable before the next checkpoint is published, in addition to the open
+// files. Those that do not exist then are skipped.
 func (s *Saver) SyncAlso(paths []string) { s.also = paths }
 
 func writtenFiles(files []FileEntry) []string {
@@ -388,7 +389,7 @@ func writtenFiles(files []FileEntry) []string {
 	return out
 }
 
-// copying is one save's walk over the program's memory.
+// copying is the state of one save.
 type copying struct {
 	s           *Saver
 	l           *Layout
@@ -397,14 +398,14 @@ type copying struct {
 	digest      []bool    // per dataset: digest in place before copying
 	compact     *compaction
 	marks       []Mark
-	bytes       int64         // at most to be staged while the program is paused
-	host        []Memory      // where the program's own bytes are
-	devices     []*deviceTask // … and what is on devices
+	bytes       int64         // the most to be staged during the pause
+	host        []Memory      // per dataset, the bytes in host memory
+	devices     []*deviceTask // per device, the work there
 	deviceBytes int64
-	deferred    []deferredRun // what is in host memory and need not be copied at once
-	expected    int64         // bytes of both that are probably stored
-	runs        [][]Placement // per dataset, of what is on devices
-	after       *compaction   // what the save after this one moves
+	deferred    []deferredRun // guarded host memory, copied after the pause
+	expected    int64         // bytes on devices and deferred that will probably be stored
+	runs        [][]Placement // per dataset, the blocks on devices
+	after       *compaction   // for the save after this one
 	changed     []float64     // per dataset, the share of blocks that differ from the previous checkpoint
 	writeFirst  bool
 	finding     string
@@ -482,7 +483,7 @@ func (s *Saver) prepare(l *Layout) (*copying, error) {
 			c.writeFirst = false
 		default:
 			copied += here
-			if c.old[i] != nil && h.changed < 0 { // not known yet: see before writing
+			if c.old[i] != nil && h.changed < 0 { // not known yet: compare before writing
 				c.writeFirst = false
 			}
 		}
@@ -508,7 +509,7 @@ func (s *Saver) prepare(l *Layout) (*copying, error) {
 	return c, nil
 }
 
-// compaction tells which blocks the next save moves.
+// compaction returns which blocks the next save writes again.
 func (s *Saver) compaction() *compaction {
 	if s.compact == nil || s.compact.table != s.prev {
 		s.compact = planCompaction(s.prev, s.opts.MaxBases)
@@ -516,7 +517,7 @@ func (s *Saver) compaction() *compaction {
 	return s.compact
 }
 
-// inline copies the datasets that go with the metadata.
+// inline copies the datasets that are stored with the metadata.
 func (c *copying) inline() (map[int32][]byte, error) {
 	out := make(map[int32][]byte)
 	for i := range c.l.Datasets {
@@ -534,7 +535,7 @@ func (c *copying) inline() (map[int32][]byte, error) {
 	return out, nil
 }
 
-// run copies, with several goroutines, until all ranges are done.
+// run copies all ranges, with several goroutines.
 func (c *copying) run(ctx context.Context) error {
 	var wg sync.WaitGroup
 	var failed atomic.Pointer[error]
@@ -650,7 +651,8 @@ func (c *copying) gather(ctx context.Context, seg *Segment, i, k int, may bool) 
 	return nil
 }
 
-// mayKeep reports whether a block may stay where the previous checkpoint has it.
+// mayKeep reports whether an unchanged block may stay where the previous
+// checkpoint has it.
 func (c *copying) mayKeep(b *Block) bool {
 	return b.Source < SourceBase || !c.compact.drop[b.Source-SourceBase]
 }

@@ -20,24 +20,24 @@ import (
 	"github.com/cairnrun/cairn/internal/vfs"
 )
 
-// ServeOptions of Serve. The zero value is usable.
+// ServeOptions configure Serve. The zero value is usable.
 type ServeOptions struct {
-	Dir string // the only directory that the rank may write to; empty: the one it names
+	Dir string // the only directory that the rank may write to; empty: the one that it asks for
 
 	fs vfs.FS // for tests
 }
 
-// Serve writes the sets of one rank, which has the other end of conn as its
-// Options.Helper, until the rank is gone or ctx is done. It returns when all
-// that the rank had committed is published, or has failed, and the directory's
-// lock is given back: only then may the rank be started anew. A checkpoint that was
-// not committed is taken back. It closes conn.
+// Serve writes the checkpoints of one rank, which has the other end of conn as
+// its Options.Helper, until the rank is gone or ctx is done. It returns when
+// everything that the rank committed is published or has failed, and the
+// directory's lock is released. Only then may the rank be started again. A
+// checkpoint that was not committed is removed. Serve closes conn.
 //
-// It returns nil when the rank is gone, however that came; an error when ctx
-// was done, when the rank sent what no rank sends, or when a committed checkpoint
-// could not be published and the rank was not there to be told.
+// Serve returns nil if the rank is gone, for whatever reason. It returns an
+// error if ctx was done, if the rank sent an invalid message, or if a committed
+// checkpoint could not be published and the rank was not there to be told.
 //
-// A process may serve many ranks at a time.
+// A process may serve many ranks at the same time.
 func Serve(ctx context.Context, conn *net.UnixConn, opts ServeOptions) error {
 	if err := helperSupport(); err != nil {
 		conn.Close()
@@ -55,7 +55,7 @@ func Serve(ctx context.Context, conn *net.UnixConn, opts ServeOptions) error {
 		err = ctx.Err()
 	case errors.Is(err, errProtocol):
 		s.wire.send(msgRefused, nil, []byte(err.Error()))
-	default: // said goodbye, or died in the midst of a word
+	default: // the rank closed the connection, or died within a message
 		err = nil
 	}
 	err = errors.Join(err, s.end())
@@ -65,18 +65,17 @@ func Serve(ctx context.Context, conn *net.UnixConn, opts ServeOptions) error {
 	return err
 }
 
-// patience is how long a rank that is done with is given to read what it is
-// still told.
+// patience is how long a rank may take to read the last messages.
 const patience = 10 * time.Second
 
 // maxSegments bounds staging memory, here and in the rank.
 const maxSegments = 1 << 16
 
-// errAway ends a checkpoint that was not committed.
+// errAway aborts a checkpoint that was not committed.
 var errAway = errors.New("the rank went away before the checkpoint was copied")
 
 // server is the helper's side of one connection. All methods run in the
-// goroutine of Serve, except for release and report.
+// goroutine of Serve, except for giveBack and report.
 type server struct {
 	wire    *wire
 	opts    ServeOptions
@@ -85,14 +84,14 @@ type server struct {
 	staging *mem.Staging
 	writer  *fileWriter
 	open    bool   // between begin and commit
-	staged  []bool // … rows that were put
+	staged  []bool // rows that were put
 	reports sync.WaitGroup
 
 	mu     sync.Mutex
 	busy   bool   // between begin and result
 	have   []bool // segments, from put to release
 	last   *Table // the last checkpoint made here
-	unsaid error  // why a checkpoint failed that the rank was not told of
+	unsaid error  // the error of a checkpoint that the rank could not be told
 }
 
 // listen handles messages until there are no more.
@@ -112,7 +111,7 @@ func (s *server) listen() error {
 	}
 }
 
-// handle does what one message says.
+// handle handles one message.
 func (s *server) handle(m message) error {
 	if m.file != nil && (m.kind != msgHello && m.kind != msgGrow) {
 		m.file.Close()
@@ -280,7 +279,8 @@ func decodeTable(c *cursor) (*Table, error) {
 	return newTable(h, text.Header, blocks), nil
 }
 
-// checkSizes bounds a header to what the tables of this machine can hold.
+// checkSizes refuses a header whose tables would not fit into this machine's
+// memory.
 func checkSizes(h *Header) error {
 	for i := range h.Datasets {
 		if d := &h.Datasets[i]; d.Size < 0 || d.Size > 1<<50 {
@@ -296,7 +296,7 @@ func checkSizes(h *Header) error {
 	return nil
 }
 
-// checkJob makes sure that the writer meets only what a Saver makes.
+// checkJob refuses a job that no Saver makes.
 func (s *server) checkJob(job *Job) error {
 	h := &job.Header
 	if h.Format != Format || h.Index == 0 || h.Rank != s.hello.Rank || h.Ranks != s.hello.Ranks {
@@ -371,12 +371,12 @@ func (s *server) put(c *cursor) error {
 	if hurry {
 		s.writer.hurry()
 	}
-	s.writer.queue <- seg // there is room for every segment
+	s.writer.queue <- seg // it has room for every segment
 	return nil
 }
 
-// release returns a segment to the rank. Goroutines of the writer call it; if
-// the rank is gone nothing happens.
+// giveBack returns a segment to the rank. The writer's goroutines call it. If
+// the rank is gone, nothing happens.
 func (s *server) giveBack(i int) {
 	s.mu.Lock()
 	s.have[i] = false
@@ -437,7 +437,8 @@ func (s *server) abort(c *cursor) error {
 	return nil
 }
 
-// report waits, in the background, for the outcome of a checkpoint and tells the rank.
+// report waits in the background for the result of a checkpoint and sends it to
+// the rank.
 func (s *server) report(done <-chan Result, committed bool) {
 	s.reports.Go(func() {
 		r := <-done
@@ -459,7 +460,7 @@ func (s *server) report(done <-chan Result, committed bool) {
 	})
 }
 
-// end finishes what was committed, takes back what was not, and lets go of
+// end finishes what was committed, removes what was not, and releases
 // everything.
 func (s *server) end() error {
 	if s.open {

@@ -7,21 +7,21 @@ import (
 	"github.com/cairnrun/cairn/internal/store"
 )
 
-// dirTarget publishes in a run's directory.
+// dirTarget publishes in the checkpoint directory of a run.
 type dirTarget struct {
 	*store.Dir
 	keep    int
-	several bool // ranks: checkpoints are removed by the recovery line
+	several bool // there are several ranks: the recovery line decides what is removed
 
 	mu      sync.Mutex
 	damaged map[uint64]bool
 	line    uint64          // the newest checkpoint that all ranks have
-	made    map[uint64]bool // sets published here that are not known to be complete
-	last    uint64          // the newest of them, which the next checkpoint may need
+	made    map[uint64]bool // checkpoints published here that may not be complete
+	last    uint64          // the newest one; the next checkpoint may need it
 }
 
-// newDirTarget returns a target for one of ranks ranks. line is the checkpoint that
-// was restored, 0 if none was.
+// newDirTarget returns a target for one of several ranks. line is the restored
+// checkpoint, or 0.
 func newDirTarget(dir *store.Dir, ranks, keep int, damaged map[uint64]bool, line uint64) *dirTarget {
 	t := &dirTarget{Dir: dir, keep: keep, damaged: make(map[uint64]bool), several: ranks > 1, line: line, made: make(map[uint64]bool)}
 	maps.Copy(t.damaged, damaged)
@@ -59,9 +59,9 @@ func (t *dirTarget) setDamaged(index uint64) {
 	t.damaged[index] = true
 }
 
-// prune keeps, at and below the line, the newest checkpoints that all ranks have: a
-// set that the line passed over is one that another rank has not. What cannot
-// be removed now will be tried again.
+// prune keeps, at and below the line, the newest checkpoints that all ranks
+// have. If the line skipped a checkpoint, another rank does not have it. Files
+// that cannot be removed now are tried again the next time.
 func (t *dirTarget) prune() {
 	t.mu.Lock()
 	line, gone := t.line, maps.Clone(t.damaged)
@@ -85,7 +85,7 @@ func (t *dirTarget) prune() {
 	}
 }
 
-// acceptTarget replaces a checkpoint's file; nothing is removed afterwards.
+// acceptTarget replaces a checkpoint's file, and removes nothing.
 type acceptTarget struct{ *dirTarget }
 
 func (acceptTarget) prune() {}

@@ -5,31 +5,31 @@ import (
 	"unsafe"
 )
 
-// history is what a Saver remembers of a dataset between saves.
+// history is what a Saver remembers about a dataset.
 type history struct {
 	spans   []span
 	block   int64
-	changed float64     // share of blocks that differed last time; -1: unknown
-	watched bool        // the kernel tracks writes to it …
-	armed   bool        // … and has been asked once
-	dirty   []bool      // blocks written since the previous checkpoint, as far as scanned
-	rest    int         // saves to let pass before watching it again
-	runs    []Placement // what was on devices when the previous checkpoint was saved
+	changed float64     // share of blocks that changed last time; -1: unknown
+	watched bool        // the kernel tracks writes to it
+	armed   bool        // it was scanned once: the next scan reports writes
+	dirty   []bool      // blocks written since the previous checkpoint, as far as known
+	rest    int         // saves to skip before it is watched again
+	runs    []Placement // what was on devices at the previous checkpoint
 }
 
 type span struct{ addr, size uintptr }
 
 const (
-	// minWatch is the smallest piece of memory worth tracking.
+	// minWatch is the smallest piece of memory that is worth tracking.
 	minWatch = 256 << 10
-	// sparse is the share of changed blocks below which tracking pays, dense
-	// the one above which it is given up, and copying at once beats digesting first.
+	// Tracking begins if a smaller share of blocks than sparse changes. It ends
+	// above dense; there, copying is faster than digesting first.
 	sparse, dense = 0.25, 0.5
 )
 
-// forget ends the tracking of datasets that are gone or lie elsewhere now,
-// before any is begun: memory has one history, else what one scan takes
-// another one would miss.
+// forget ends the tracking of datasets that are gone or have moved. It must do
+// so before others begin: each scan resets what the kernel has recorded, so
+// memory must not belong to two histories.
 func (s *Saver) forget(l *Layout) {
 	at := make(map[string]int, len(l.Datasets))
 	for i := range l.Datasets {
@@ -59,8 +59,8 @@ func spansOf(pieces [][]byte) []span {
 
 func addrOf(p []byte) uintptr { return uintptr(unsafe.Pointer(unsafe.SliceData(p))) }
 
-// scan brings h.dirty up to date and returns how many blocks are set, or -1
-// when the kernel does not know. It starts and ends tracking by what was seen.
+// scan updates h.dirty and returns how many blocks are dirty, or -1 if the
+// kernel does not know. It begins and ends tracking depending on that.
 func (s *Saver) scan(d *Dataset, h *history, b *Memory) int {
 	if s.tracker == nil || len(b.Pieces) == 0 || d.Size/int64(len(b.Pieces)) < minWatch {
 		return -1
@@ -114,7 +114,7 @@ func (s *Saver) scan(d *Dataset, h *history, b *Memory) int {
 	return n
 }
 
-// unwatch ends tracking: from now on every block may have been written.
+// unwatch ends tracking: from then on any block may have been written.
 func (s *Saver) unwatch(h *history) {
 	if h.watched {
 		for _, sp := range h.spans {

@@ -20,8 +20,8 @@ import (
 	"github.com/cairnrun/cairn/internal/mem"
 )
 
-// What a rank and its helper say to each other, over a Unix stream socket.
-// All numbers are little-endian.
+// The protocol between a rank and its helper, over a Unix stream socket. All
+// numbers are little-endian.
 //
 //	message   | kind u32 | descriptors u32 | length u64 | length bytes |
 //
@@ -30,23 +30,23 @@ import (
 //	grow      segments u32; descriptor: the memory they are in
 //	begin     flags u32 | estimate i64 | text(JSON Header) |
 //	          with previousHere: text(JSON of a Table without rows) | rows of 24 bytes
-//	put       segment u32 | used u32 | flags u32 | items of 4 × i32 |
-//	          with digestsHere: a digest of 2 × u64 per item
+//	put       segment u32 | used u32 | flags u32 | blocks of 4 × i32 |
+//	          with digestsHere: a digest of 2 × u64 per block
 //	commit    text(JSON tailText) | bytes(marks) | n u32 | n × (dataset u32 | bytes(content))
-//	abort     why
-//	line      set u64
-//	damaged   set u64: it does not count as kept
-//	bye       nothing: the helper finishes what it has, and closes the connection
+//	abort     reason
+//	line      index u64
+//	damaged   index u64: it does not count as kept
+//	bye       nothing: the helper finishes its work and closes the connection
 //
 //	helper → rank
 //	release   segment u32
 //	result    text(JSON resultText) | rows of 24 bytes
-//	refused   why: the last message before the connection is closed
+//	refused   reason: the last message before the connection is closed
 //
-// text and bytes are a u64 length and so many bytes. A checkpoint is begin, put …,
-// commit or abort, result; the next begins after the result. Segments belong
-// to the helper from put until release. Descriptors come with the first byte
-// of their message.
+// text and bytes are a u64 length and that many bytes. A checkpoint is begin,
+// any number of put, commit or abort, and result; the next one begins after the
+// result. Segments belong to the helper from put until release. A descriptor
+// comes with the first byte of its message.
 const (
 	msgHello uint32 = iota + 1
 	msgGrow
@@ -62,7 +62,7 @@ const (
 	msgDamaged
 )
 
-// wireVersion is spoken by both sides, or there is no conversation.
+// wireVersion is the version of the protocol. Both sides must have the same.
 const wireVersion = 5
 
 const wireHead = 16
@@ -70,13 +70,13 @@ const wireHead = 16
 // Flags of begin and put.
 const (
 	flagWriteFirst   = 1 << iota
-	flagPreviousLast // kept blocks refer to the checkpoint that the helper made last
-	flagPreviousHere // … to the table that follows
+	flagPreviousLast // kept blocks are in the last checkpoint that the helper wrote
+	flagPreviousHere // kept blocks are in the table that follows
 	flagHurry        // the program waits for segments
-	flagDigestsHere  // the items' digests follow them
+	flagDigestsHere  // the blocks' digests follow
 )
 
-// errProtocol marks what no honest peer sends.
+// errProtocol marks messages that no correct peer sends.
 var errProtocol = errors.New("message not understood")
 
 type hello struct {
@@ -118,7 +118,7 @@ type resultText struct {
 type wire struct {
 	conn  *net.UnixConn
 	in    *bufio.Reader
-	files []*os.File // received, not asked for yet
+	files []*os.File // received, not used yet
 	mu    sync.Mutex // held while a message is sent
 }
 
@@ -132,7 +132,7 @@ type readFunc func([]byte) (int, error)
 
 func (f readFunc) Read(p []byte) (int, error) { return f(p) }
 
-// close ends the connection. Only the reading goroutine may call it.
+// close closes the connection. Only the reading goroutine may call it.
 func (w *wire) close() {
 	w.conn.Close()
 	for _, f := range w.files {
@@ -141,8 +141,8 @@ func (w *wire) close() {
 	w.files = nil
 }
 
-// send sends a message whose content is the given pieces, with a descriptor if
-// file is not nil. It blocks while the peer does not read.
+// send sends a message with this content, and a descriptor if file is not nil.
+// It blocks while the peer does not read.
 func (w *wire) send(kind uint32, file *os.File, pieces ...[]byte) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -162,7 +162,7 @@ func (w *wire) send(kind uint32, file *os.File, pieces ...[]byte) error {
 		head = nil
 	}
 	all := net.Buffers(append([][]byte{head}, pieces...))
-	if len(head)+n <= 4<<10 { // most are small: one call
+	if len(head)+n <= 4<<10 { // most messages are small: one call
 		_, err := w.conn.Write(bytes.Join(all, nil))
 		return err
 	}
@@ -170,15 +170,15 @@ func (w *wire) send(kind uint32, file *os.File, pieces ...[]byte) error {
 	return err
 }
 
-// message is one that was received.
+// message is a received message.
 type message struct {
 	kind uint32
 	body *cursor
-	file *os.File // belongs to the receiver; nil: none came
+	file *os.File // belongs to the receiver; nil: none
 }
 
-// receive waits for a message of at most limit(kind) bytes. io.EOF says that
-// the peer has closed the connection between messages.
+// receive waits for a message of at most limit(kind) bytes. It returns io.EOF
+// if the peer has closed the connection between messages.
 func (w *wire) receive(limit func(kind uint32) int64) (message, error) {
 	var head [wireHead]byte
 	if _, err := io.ReadFull(w.in, head[:]); err != nil {
@@ -203,7 +203,7 @@ func (w *wire) receive(limit func(kind uint32) int64) (message, error) {
 	return m, nil
 }
 
-// body reads n bytes. It believes in n only as far as bytes come.
+// body reads n bytes. It allocates memory only as bytes come: n may be a lie.
 func (w *wire) body(n int) ([]byte, error) {
 	const step = 1 << 20
 	p := make([]byte, min(n, step))
@@ -220,8 +220,8 @@ func (w *wire) body(n int) ([]byte, error) {
 	}
 }
 
-// cursor takes a message apart. After a read beyond the end, bad is set and
-// everything is zero.
+// cursor decodes a message. After a read beyond the end, bad is set and all
+// values are zero.
 type cursor struct {
 	p   []byte
 	bad bool
@@ -267,7 +267,7 @@ func (c *cursor) json(v any) error {
 	return nil
 }
 
-// end says whether the message was as long as what was read of it.
+// end returns an error if the message is shorter or longer than what was read.
 func (c *cursor) end() error {
 	if c.bad {
 		return fmt.Errorf("%w: it ends early", errProtocol)
@@ -278,7 +278,7 @@ func (c *cursor) end() error {
 	return nil
 }
 
-// sized puts the length in front of p.
+// sized returns the length of p, encoded.
 func sized(p []byte) []byte { return binary.LittleEndian.AppendUint64(nil, uint64(len(p))) }
 
 // Encoders. Each returns the pieces of a message.
@@ -416,7 +416,7 @@ func encodeResult(r *Result) ([][]byte, error) {
 	return [][]byte{sized(text), text, rows}, err
 }
 
-// decodeResult reads the outcome of the checkpoint that h is the header of.
+// decodeResult decodes the result of the checkpoint with header h.
 func decodeResult(c *cursor, h *Header) (Result, error) {
 	var t resultText
 	if err := c.json(&t); err != nil {
@@ -438,7 +438,7 @@ func decodeResult(c *cursor, h *Header) (Result, error) {
 	return r, err
 }
 
-// checkedBlocks decodes n rows that may refer to bases bases.
+// checkedBlocks decodes n rows that may refer to this many bases.
 func checkedBlocks(rows []byte, n, bases int) ([]Block, error) {
 	if len(rows) != n*blockBytes {
 		return nil, fmt.Errorf("%w: %d bytes are not %d rows", errProtocol, len(rows), n)
@@ -452,8 +452,8 @@ func checkedBlocks(rows []byte, n, bases int) ([]Block, error) {
 	return blocks, nil
 }
 
-// helperError is an error that happened in a helper. It reads as it did there,
-// and is the same system error.
+// helperError is an error that happened in a helper. It has the same text and
+// wraps the same system error.
 type helperError struct {
 	text string
 	no   syscall.Errno
@@ -468,8 +468,8 @@ func (e *helperError) Unwrap() error {
 	return e.no
 }
 
-// fromRank bounds the messages of a rank: what is large is as large as the
-// tables of a state that fits into the machine.
+// fromRank bounds the length of a rank's messages: by the tables of a state
+// that fits into this machine's memory.
 func fromRank(kind uint32) int64 {
 	switch kind {
 	case msgHello, msgPut, msgAbort:
@@ -482,7 +482,7 @@ func fromRank(kind uint32) int64 {
 	return -1
 }
 
-// fromHelper bounds those of a helper.
+// fromHelper bounds the length of a helper's messages.
 func fromHelper(kind uint32) int64 {
 	switch kind {
 	case msgRelease:

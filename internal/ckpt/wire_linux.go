@@ -8,10 +8,10 @@ import (
 	"syscall"
 )
 
-// helperSupport says why a writer cannot live in another process; nil: it can.
+// helperSupport returns why a helper process cannot write, or nil.
 func helperSupport() error { return nil }
 
-// maxFiles bounds the descriptors that may wait for their message.
+// maxFiles bounds how many descriptors may wait for their message.
 const maxFiles = 8
 
 // sendFile sends head together with a descriptor.
@@ -24,7 +24,7 @@ func (w *wire) sendFile(head []byte, file *os.File) error {
 	return err
 }
 
-// read reads bytes, and puts aside the descriptors that come with them.
+// read reads bytes and keeps the descriptors that come with them.
 func (w *wire) read(p []byte) (int, error) {
 	oob := make([]byte, syscall.CmsgSpace(4*maxFiles))
 	n, oobn, flags, _, err := w.conn.ReadMsgUnix(p, oob)

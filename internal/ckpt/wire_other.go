@@ -7,10 +7,10 @@ import (
 	"os"
 )
 
-// errNoHelper says that this system has no shared staging memory.
+// errNoHelper means that this system has no shared staging memory.
 var errNoHelper = errors.New("a helper process for checkpoints needs Linux; leave Options.Helper nil, and the program writes its checkpoints itself")
 
-// helperSupport says why a writer cannot live in another process; nil: it can.
+// helperSupport returns why a helper process cannot write, or nil.
 func helperSupport() error { return errNoHelper }
 
 func (w *wire) sendFile([]byte, *os.File) error { return errNoHelper }

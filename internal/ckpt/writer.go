@@ -17,45 +17,45 @@ import (
 	"github.com/cairnrun/cairn/internal/vfs"
 )
 
-// A Writer turns staged blocks into published checkpoints. The program only copies
-// into staging memory; all that costs time happens behind this interface.
-// Nothing in it points into the program's memory, so a writer may live in
-// another process that shares the staging memory.
+// A Writer turns staged blocks into published checkpoints. The program only
+// copies into staging memory; everything slow happens in the writer. A writer
+// has no references to the program's memory, so it may be in another process
+// that shares the staging memory.
 //
-// The calls for one checkpoint come from one goroutine, in this order: Begin, Put
-// (any number, concurrently), then Commit or Abort. Commit returns at once;
-// the outcome comes through the channel. Line may be called at any time, by
-// another goroutine too; what it makes superfluous is removed behind it.
-// Damaged says that a checkpoint does not count as kept and is removed with the next
-// that is; it may be called at any time.
-// Close waits for what is still done after that. Err says why no checkpoint can be
-// written any more, nil if that is not so.
+// The calls for one checkpoint come from one goroutine, in this order: Begin,
+// Put (any number of times, concurrently), then Commit or Abort. Commit returns
+// at once, and the channel delivers the result. Line and Damaged may be called
+// at any time, from other goroutines too. Line removes checkpoints that are not
+// needed any more, in the background. Damaged says that a checkpoint does not
+// count as kept; it is removed with the next one that is removed. Close waits
+// for all of that. Err returns why no checkpoint can be written any more, or
+// nil.
 type Writer interface {
 	Begin(Job)
 	Put(Segment)
 	Commit(Tail) <-chan Result
 	Abort(error) <-chan Result
-	Line(set uint64)
-	Damaged(set uint64)
+	Line(index uint64)
+	Damaged(index uint64)
 	Err() error
 	Close()
 }
 
-// Job is what a writer must know before the first block comes.
+// Job is what a writer must know before the first block.
 type Job struct {
 	Header     Header
 	Previous   *Table // what kept blocks refer to; nil: none are kept
-	WriteFirst bool   // most blocks are new: write before digesting, drop none
-	Estimate   int64  // bytes to come, roughly; 0: unknown
+	WriteFirst bool   // most blocks are new: write before digesting, and drop none
+	Estimate   int64  // bytes to be stored, roughly; 0: unknown
 }
 
-// Segment is a staging segment with blocks in it, one after the other.
+// Segment is a segment of staging memory that has blocks in it.
 type Segment struct {
 	Index  int
 	Used   int // bytes
 	Blocks []StagedBlock
-	// Digests of the items, where they are known already: nil otherwise. Those
-	// segments come after the program continued, and hold no block to be dropped.
+	// Digests of the blocks, if they are known. Segments with digests come
+	// after the pause, and all of their blocks must be stored.
 	Digests []xxh3.Uint128
 }
 
@@ -68,8 +68,8 @@ func (s *Segment) room(d *Dataset) (at int, ok bool) {
 	return at, s.Index >= 0 && at+int(d.Block) <= mem.SegmentSize
 }
 
-// add takes block k of dataset i in at that place of the segment's memory, and
-// returns where its bytes belong; what is around them is cleared.
+// add adds block k of dataset i at offset at of the segment's memory data. It
+// clears the bytes around the block, and returns where the block's bytes go.
 func (s *Segment) add(data []byte, at, i, k int, d *Dataset) []byte {
 	n := d.BlockLen(k)
 	clear(data[s.Used:at])
@@ -82,10 +82,10 @@ func (s *Segment) add(data []byte, at, i, k int, d *Dataset) []byte {
 // StagedBlock is a block in a segment.
 type StagedBlock struct {
 	Dataset, Block int32
-	Off, Len       int32 // in the segment; what is stored is padded with zeros to a whole chunk
+	Off, Len       int32 // in the segment; the file has zeros after it, up to a whole chunk
 }
 
-// Mark says what became of a block while the program was paused.
+// Mark says what became of a block during the pause.
 type Mark = byte
 
 const (
@@ -98,12 +98,12 @@ const (
 type Tail struct {
 	Marks  []Mark           // one per block
 	Inline map[int32][]byte // content of the datasets without chunks
-	Sync   []string         // data files to make durable before the checkpoint is
-	Also   []string         // … files and directories that may be gone by then
+	Sync   []string         // data files to make durable before the checkpoint is published
+	Also   []string         // the same for files and directories that may not exist any more
 	Note   Note
 }
 
-// Table is a published checkpoint, as far as the next one needs it.
+// Table is what the next save needs of a published checkpoint.
 type Table struct {
 	Index    uint64
 	Header   string // digest of the file's /Header
@@ -121,8 +121,8 @@ func newTable(h *Header, digest string, blocks []Block) *Table {
 	return t
 }
 
-// find returns the rows of the dataset that d continues, nil if there is none.
-// There may be fewer than d has blocks: those beyond are new.
+// find returns the rows of the dataset that d continues, or nil. There may be
+// fewer rows than d has blocks; the other blocks are new.
 func (t *Table) find(d *Dataset) []Block {
 	if t == nil {
 		return nil
@@ -146,14 +146,14 @@ type Result struct {
 	Table   *Table // nil after an error
 	Written int64  // bytes of the file
 	Took    time.Duration
-	NoLinks bool // the file system has no hard links: full checkpoints only from now on
+	NoLinks bool // the file system has no hard links: make only full checkpoints
 }
 
-// fileWriter is the Writer that lives in the program's own process.
+// fileWriter is the Writer that runs in this process.
 type fileWriter struct {
 	target  target
 	staging *mem.Staging
-	release func(segment int) // gives a segment back to the program
+	release func(segment int) // returns a segment to the program
 
 	job     Job
 	table   []Block
@@ -162,10 +162,10 @@ type fileWriter struct {
 	queue   chan Segment
 	workers sync.WaitGroup
 	ended   chan struct{} // closed when this checkpoint is finished and older ones are removed
-	cleaned chan struct{} // … and when all that was asked for before is done
+	cleaned chan struct{} // closed when everything that was requested is done
 	end     atomic.Int64  // where the next write goes
-	start   chan struct{} // closed when the program continues, or waits for segments:
-	started sync.Once     // until then the processors are left to it
+	start   chan struct{} // closed when the program continues or waits for segments:
+	started sync.Once     // until then the writer leaves the processors to it
 	mu      sync.Mutex
 	err     error
 	chunks  [][]hdf5.Chunk
@@ -174,12 +174,12 @@ type fileWriter struct {
 
 // target is where a fileWriter publishes.
 type target interface {
-	begin(set uint64) (pendingFile, error)
-	baseName(set uint64) string
-	published(set uint64)  // is called after a commit, before anybody is told
-	setLine(line uint64)   // all ranks have that checkpoint
-	setDamaged(set uint64) // it cannot be loaded
-	prune()                // removes what is not needed; no file is pending
+	begin(index uint64) (pendingFile, error)
+	baseName(index uint64) string
+	published(index uint64)  // called after a commit, before the result is delivered
+	setLine(line uint64)     // all ranks have that checkpoint
+	setDamaged(index uint64) // the checkpoint cannot be loaded
+	prune()                  // removes what is not needed; called when no file is pending
 }
 
 // pendingFile is a file being written; store.Pending is one.
@@ -220,7 +220,7 @@ func (w *fileWriter) Begin(job Job) {
 	w.workers.Add(writers)
 	w.ended = make(chan struct{})
 	last := w.clean(w.ended)
-	go func() { // the program need not wait for the file to be made, nor for the table
+	go func() { // the program does not wait for the file, nor for the table
 		w.table = make([]Block, job.Header.TotalBlocks())
 		<-last
 		w.open()
@@ -244,7 +244,7 @@ func (w *fileWriter) open() {
 	}
 }
 
-// writers is how many segments are written at a time, enough to keep a fast
+// writers is how many segments are written at a time: enough to keep a fast
 // disk busy.
 const writers = 4
 
@@ -257,7 +257,7 @@ func (w *fileWriter) Put(s Segment) {
 
 func (w *fileWriter) Err() error { return nil }
 
-// hurry ends the restraint while the program is paused.
+// hurry lets the writer start before the pause is over.
 func (w *fileWriter) hurry() { w.started.Do(func() { close(w.start) }) }
 
 func (w *fileWriter) work(queue <-chan Segment) {
@@ -287,8 +287,8 @@ func (w *fileWriter) work(queue <-chan Segment) {
 	}
 }
 
-// digest fills in the digests of a segment's blocks. Those that turn out not
-// to have changed are kept and not written, unless they are written already.
+// digest fills in the digests of a segment's blocks. Unchanged blocks are kept
+// and not written, unless they are written already.
 func (w *fileWriter) digest(s Segment) {
 	data := w.staging.Segment(s.Index)
 	for i, it := range s.Blocks {
@@ -310,12 +310,12 @@ func (w *fileWriter) digest(s Segment) {
 	}
 }
 
-// sourceKept marks a row, while a checkpoint is being written, as one that will be
-// taken from the previous checkpoint.
+// sourceKept marks a row, during the write, as one that the previous checkpoint
+// has.
 const sourceKept = ^uint32(0)
 
-// kept reports whether an unchanged block may stay where it is: not if its
-// base is being retired to bound the number of bases.
+// kept reports whether an unchanged block may stay where it is. It may not if
+// compaction drops its base.
 func (w *fileWriter) kept(b *Block) bool {
 	if b.Source < SourceBase {
 		return true
@@ -329,8 +329,8 @@ func (w *fileWriter) kept(b *Block) bool {
 	return false
 }
 
-// write puts the segment's blocks that were not dropped into the file, as
-// they stand in the segment, runs of dropped ones left out.
+// write writes the segment's blocks, without the dropped ones, as they are in
+// the segment.
 func (w *fileWriter) write(s Segment) {
 	data := w.staging.Segment(s.Index)
 	type run struct{ lo, hi, at int64 }
@@ -378,7 +378,7 @@ func (w *fileWriter) write(s Segment) {
 // pages rounds n up to whole pages.
 func pages(n int64) int64 { return (n + page - 1) &^ (page - 1) }
 
-// place records where a block lies in the file. w.mu is held.
+// place records where a block is in the file. w.mu is held.
 func (w *fileWriter) place(it StagedBlock, at int64, size int, mask uint32) {
 	d := &w.job.Header.Datasets[it.Dataset]
 	row := &w.table[d.First+int(it.Block)]
@@ -412,7 +412,7 @@ func (w *fileWriter) Commit(tail Tail) <-chan Result {
 	return done
 }
 
-// Line removes what the line leaves behind as soon as no checkpoint is being written.
+// Line removes old checkpoints as soon as no checkpoint is being written.
 func (w *fileWriter) Line(index uint64) {
 	w.target.setLine(index)
 	done := make(chan struct{})
@@ -426,8 +426,8 @@ func (w *fileWriter) Line(index uint64) {
 
 func (w *fileWriter) Damaged(index uint64) { w.target.setDamaged(index) }
 
-// clean says that done is closed next when all that was asked for is done, and
-// returns what was closed then before.
+// clean makes done the channel that is closed when all requests are done. It
+// returns the channel for the requests before.
 func (w *fileWriter) clean(done chan struct{}) (last chan struct{}) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -470,11 +470,11 @@ func (w *fileWriter) finish(tail Tail) (*Table, int64, error) {
 	return newTable(h, digest, w.table), size, nil
 }
 
-// settle fills in the rows of blocks that were not written, and links the
-// files they are in.
+// settle fills in the rows of blocks that were not written, and links the files
+// that have them.
 func (w *fileWriter) settle(h *Header, tail Tail) error {
 	prev := w.job.Previous
-	bases := make(map[uint64]uint32) // set → source
+	bases := make(map[uint64]uint32) // index → source
 	var list []Base
 	source := func(b Base) uint32 {
 		if s, ok := bases[b.Index]; ok {
@@ -537,8 +537,8 @@ func (w *fileWriter) settle(h *Header, tail Tail) error {
 	return nil
 }
 
-// syncFiles makes the program's data files durable: a checkpoint must not say that
-// output is there which a power cut could still take.
+// syncFiles makes the program's data files durable. A checkpoint must not refer
+// to output that a power failure could still take away.
 func syncFiles(paths []string) error {
 	dirs := make(map[string]bool)
 	for _, p := range paths {
@@ -573,7 +573,7 @@ func syncFile(path string) error {
 func SyncWritten(files []FileEntry) error { return syncFiles(writtenFiles(files)) }
 
 // SyncChanged makes files and directories durable that the program has changed,
-// and their names; those that are gone by now are passed over.
+// and their names. It skips those that do not exist any more.
 func SyncChanged(paths []string) error {
 	dirs := make(map[string]bool)
 	for _, p := range paths {

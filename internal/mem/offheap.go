@@ -17,7 +17,7 @@ type OffHeap[T any] struct {
 }
 
 const (
-	offHeapBytes = 1 << 33 // address space of a OffHeap
+	offHeapBytes = 1 << 33 // address space of an OffHeap
 	onHeapBytes  = 1 << 15 // bytes up to which it lies in the Go heap
 )
 

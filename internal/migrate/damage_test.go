@@ -233,7 +233,7 @@ func TestReceive_WrongFrames(t *testing.T) {
 			t.Errorf("%s: of %d wrong streams %d were refused", name, tried, refused)
 		}
 	}
-	// CheckRun another version, and of none.
+	// A stream of another version, and something that is no stream.
 	stream := bytes.Clone(all["at once"])
 	binary.LittleEndian.PutUint32(stream[12:], version+1)
 	if _, err := replay(stream, Options{}); !errors.Is(err, ckpt.ErrFormat) || !strings.Contains(err.Error(), "both hosts need the same version") {

@@ -20,7 +20,7 @@ func (d *Dir) Prune(keep int, damaged map[uint64]bool) ([]uint64, error) {
 
 // PruneLine is Prune for one of several ranks: what lies above line, the
 // newest checkpoint that all ranks are known to have, is kept whatever its number,
-// and of the others the newest keep. Committed in damaged do not count: those with
+// and of the others the newest keep. Checkpoints in damaged do not count: those with
 // the value true go in any case, those with false, which are another run's,
 // stay.
 func (d *Dir) PruneLine(line uint64, keep int, damaged map[uint64]bool) ([]uint64, error) {
