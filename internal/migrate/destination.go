@@ -17,14 +17,14 @@ import (
 	"github.com/cairnrun/cairn/internal/mem"
 )
 
-// destination is the receiving end of a move.
+// destination is the receiving end of a migration.
 type destination struct {
 	o     Options
 	s     *stream
 	l     Receiver
 	hello helloFrame
 
-	// What the source said last.
+	// From the source's last head.
 	head      *headFrame
 	rest      rest
 	described [sections]section
@@ -34,29 +34,30 @@ type destination struct {
 	img      *graph.Image
 	builder  *graph.Builder
 	datasets []ckpt.Dataset
-	bytes    int64 // of all of them
+	bytes    int64 // of all datasets
 	targets  []targetBuffer
 	tables   []*table
-	seen     [][]bool // blocks that were named in this round
+	seen     [][]bool // blocks that were listed in this round
 	zeros    mem.ZeroDigests
 
-	busy      atomic.Bool // says so from time to time
-	workNS    int64       // ns
-	loaded    time.Time   // when all was in memory, if it came in one piece
-	zeroBytes int64       // bytes
-	buffers   chan []byte // memory for what cannot come straight to its place
+	busy      atomic.Bool // send pings
+	workNS    int64
+	loaded    time.Time // when the spool was received
+	zeroBytes int64
+	buffers   chan []byte // for bytes that cannot be received into place
 	queue     chan *receivedBatch
 	verified  verifier
 }
 
-// sourceError is why the source gives up.
+// sourceError is why the source gave up.
 type sourceError string
 
 func (e sourceError) Error() string { return string(e) }
 
-// Receive takes over the state that an Source sends. It returns when all
-// values are in the roots that l gives, verified, and the source was told so.
-// It closes conn. After an error the roots' values are undefined.
+// Receive takes over the state that a Source sends. It returns when all values
+// are verified and in the roots that l.Fit returned, and this is confirmed to
+// the source. It closes conn. After an error the values of the roots are
+// undefined.
 func Receive(ctx context.Context, conn net.Conn, o Options, l Receiver) (*Received, error) {
 	o.defaults()
 	began := time.Now()
@@ -77,8 +78,8 @@ func Receive(ctx context.Context, conn net.Conn, o Options, l Receiver) (*Receiv
 	if err != nil {
 		err = n.s.reason(err)
 		if _, said := err.(sourceError); !said && n.s.sendFailure(err) == nil {
-			// Closed with bytes unread, the connection would be reset, and the
-			// source not see why.
+			// If the connection were closed with unread bytes, it would be
+			// reset, and the source would not get the reason.
 			conn.SetReadDeadline(time.Now().Add(min(o.Stall, 2*time.Second)))
 			io.Copy(io.Discard, conn)
 		}
@@ -90,7 +91,7 @@ func Receive(ctx context.Context, conn net.Conn, o Options, l Receiver) (*Receiv
 	return got, nil
 }
 
-// close closes what is open.
+// close releases everything.
 func (n *destination) close() {
 	if n.builder != nil {
 		n.builder.Close()
@@ -117,7 +118,7 @@ func (n *destination) run() (*Received, error) {
 		case kind == frameBulk && n.hello.Sequential:
 			err = n.s.receiveSpool(payload)
 			n.loaded = time.Now()
-			n.busy.Store(true) // the source has nothing more to say
+			n.busy.Store(true) // the source sends nothing more
 		case n.head == nil:
 			err = fmt.Errorf("%w: frame %d comes before a head", ckpt.ErrCorrupt, kind)
 		case kind == frameBlocks:
@@ -145,14 +146,14 @@ func (n *destination) run() (*Received, error) {
 	}
 }
 
-// readHello reads how the stream begins.
+// readHello reads the beginning of the stream.
 func (n *destination) readHello() error {
 	var p [16]byte
 	if err := n.s.full(p[:]); err != nil {
 		return err
 	}
 	if at := len(preface) - 4; !slices.Equal(p[:at], preface[:at]) {
-		return fmt.Errorf("%w: this is no stream of a rank's state", ckpt.ErrCorrupt)
+		return fmt.Errorf("%w: not a migration stream", ckpt.ErrCorrupt)
 	} else if v := binary.LittleEndian.Uint32(p[at:]); v != version {
 		return fmt.Errorf("%w: the source speaks version %d of the stream, this program %d: both hosts need the same version of Cairn", ckpt.ErrFormat, v, version)
 	}
@@ -171,12 +172,12 @@ func (n *destination) readHello() error {
 		return fmt.Errorf("the source is rank %d of %d, not %d of %d", h.Rank, h.Ranks, n.o.Rank, n.o.Ranks)
 	}
 	if h.BatchSize <= 0 || h.BatchSize > maxBatch {
-		return fmt.Errorf("%w: chunks of %d bytes", ckpt.ErrCorrupt, h.BatchSize)
+		return fmt.Errorf("%w: batches of %d bytes", ckpt.ErrCorrupt, h.BatchSize)
 	}
 	return nil
 }
 
-// beginRound takes a head, with the sections that come with it.
+// beginRound reads a head and its sections.
 func (n *destination) beginRound(payload []byte) error {
 	if n.head != nil {
 		return fmt.Errorf("%w: a round begins in another one", ckpt.ErrCorrupt)
@@ -218,14 +219,13 @@ func (n *destination) beginRound(payload []byte) error {
 	for i := range n.seen {
 		n.seen[i] = make([]bool, n.datasets[i].NumBlocks())
 	}
-	if h.Last { // the rest is not looked at again
+	if h.Last { // not needed any more
 		n.text = [sections][]byte{sectionExtra: n.text[sectionExtra]}
 	}
 	return nil
 }
 
-// working says to the source that this takes a while, until done is called,
-// and counts the time.
+// working sends pings to the source and counts time, until done is called.
 func (n *destination) working() (done func()) {
 	began, was := time.Now(), n.busy.Swap(true)
 	return func() {
@@ -234,12 +234,12 @@ func (n *destination) working() (done func()) {
 	}
 }
 
-// section reads the parts of one.
+// section reads the parts of a section.
 func (n *destination) section(s section) ([]byte, error) {
 	if s.Size < 0 || s.Size > mem.Total()/4 {
 		return nil, fmt.Errorf("%w: a section of %d bytes", ckpt.ErrCorrupt, s.Size)
 	}
-	p := make([]byte, 0, min(s.Size, partSize)) // no more before it comes
+	p := make([]byte, 0, min(s.Size, partSize)) // grows as bytes come
 	for int64(len(p)) < s.Size {
 		kind, part, err := n.s.await()
 		if err != nil {
@@ -249,7 +249,7 @@ func (n *destination) section(s section) ([]byte, error) {
 			return nil, sourceError("the source gives up: " + string(part))
 		}
 		if kind != framePart || len(part) == 0 || int64(len(part)) > s.Size-int64(len(p)) {
-			return nil, fmt.Errorf("%w: a part of a section that there is not", ckpt.ErrCorrupt)
+			return nil, fmt.Errorf("%w: an unexpected part of a section", ckpt.ErrCorrupt)
 		}
 		p = append(p, part...)
 	}
@@ -259,8 +259,8 @@ func (n *destination) section(s section) ([]byte, error) {
 	return p, nil
 }
 
-// prepare finds memory for the image that a head describes. What an earlier
-// one had there, and this one has as well, stays.
+// prepare allocates memory for the image of a head. Datasets that an earlier
+// image had, too, stay where they are.
 func (n *destination) prepare() error {
 	img, datasets, err := decodeImage(&n.text)
 	if err != nil {
@@ -272,7 +272,7 @@ func (n *destination) prepare() error {
 	}
 	first := n.builder == nil
 	adopt := &graph.Adoption{From: n.builder, Pools: make(map[int]int)}
-	from := make(map[int]int) // dataset → the one that it was
+	from := make(map[int]int) // dataset → the same one in the earlier image
 	byPath := make(map[string]int)
 	for i := range n.datasets {
 		byPath[n.datasets[i].Path] = i
@@ -288,7 +288,7 @@ func (n *destination) prepare() error {
 	if !first {
 		n.builder.Close()
 		for k := range targets {
-			targets[k] = targetBuffer{whole: targets[k].whole} // what is not needed again must not be held
+			targets[k] = targetBuffer{whole: targets[k].whole} // free what is not used again
 		}
 	}
 	n.targets = nil
@@ -329,14 +329,14 @@ func (n *destination) prepare() error {
 	return n.s.frame(frameKept, kept)
 }
 
-// complete completes the state when its last round is over, and sends the word.
+// complete finishes the state after the final copy, and sends the confirmation.
 func (n *destination) complete(root string) (*Received, error) {
 	done := n.working()
 	n.busy.Store(true)
 	for i, t := range n.tables {
 		for k, known := range t.known {
 			if !known || !n.seen[i][k] {
-				return nil, fmt.Errorf("%w: %s did not come", ckpt.ErrCorrupt, blockName(&n.datasets[i], k))
+				return nil, fmt.Errorf("%w: %s was not sent", ckpt.ErrCorrupt, blockName(&n.datasets[i], k))
 			}
 		}
 	}

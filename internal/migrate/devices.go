@@ -12,12 +12,10 @@ import (
 	"github.com/cairnrun/cairn/internal/mem"
 )
 
-// maxRing bounds each half of the memory that devices write to when a rank
-// moves.
+// maxRing bounds each half of the memory that devices write to.
 const maxRing = 32 << 20
 
-// resolve finds out where the bytes are that are not at their addresses. The
-// program is paused.
+// resolve finds where the bytes of arrays are. The program is paused.
 func (f *finder) resolve() error {
 	f.host, f.runs = slices.Clone(f.l.Memory), make([][]ckpt.Placement, len(f.l.Memory))
 	if f.precopy {
@@ -35,8 +33,8 @@ func (f *finder) resolve() error {
 	return nil
 }
 
-// prepareDevices lets the devices that hold some of an image get ready to digest it,
-// while the program continues. What it finds need not hold any more.
+// prepareDevices prepares the devices of an image for digests, while the
+// program continues.
 func prepareDevices(l *ckpt.Layout) {
 	seen := make(map[mem.Device]bool)
 	for i := range l.Datasets {
@@ -59,9 +57,9 @@ func prepareDevices(l *ckpt.Layout) {
 	}
 }
 
-// deviceBlocks goes over the blocks on devices, one device after the other. It
-// digests them there; then copies run into one half of a ring while the other
-// half is being sent.
+// deviceBlocks goes through the blocks on devices, one device after the other.
+// The device digests them, and then copies into one half of a ring while the
+// other half is sent.
 func (f *finder) deviceBlocks() error {
 	var devs []mem.Device
 	extents := make(map[mem.Device][]extent)
@@ -81,7 +79,7 @@ func (f *finder) deviceBlocks() error {
 	if len(devs) == 0 {
 		return nil
 	}
-	for range cap(f.buffers) { // it is not needed any more
+	for range cap(f.buffers) { // free the buffers: they are not needed any more
 		if _, err := f.take(0); err != nil {
 			return err
 		}
@@ -110,14 +108,14 @@ type extent struct {
 	digests     []xxh3.Uint128
 }
 
-// drain is a walk over the blocks of one device.
+// drain is the state of deviceBlocks for one device.
 type drain struct {
 	f      *finder
 	dev    mem.Device
 	frozen mem.FrozenReader
-	halves chan []byte // those that are free
+	halves chan []byte // the free halves of the ring
 	p      batch
-	room   []byte // what is free of its half
+	room   []byte // the free part of the batch's half
 }
 
 func (f *finder) oneDevice(dev mem.Device, list []extent, ring []byte) (err error) {
@@ -135,7 +133,7 @@ func (f *finder) oneDevice(dev mem.Device, list []extent, ring []byte) (err erro
 		return err
 	}
 	defer frozen.Close()
-	for i := range list { // before any copy, which they would have to wait for
+	for i := range list { // first: a digest would wait for copies queued before it
 		e := &list[i]
 		digests, err := frozen.Digests(i, 0, e.at.Blocks())
 		if err != nil {
@@ -151,7 +149,7 @@ func (f *finder) oneDevice(dev mem.Device, list []extent, ring []byte) (err erro
 	g.halves <- ring[half : half+size : half+size]
 	err = g.all(list)
 	if wait, e := frozen.Mark(); e == nil {
-		e = wait() // no copy may be under way when the ring goes
+		e = wait() // the ring must not be freed during a copy …
 		if err == nil {
 			err = e
 		}
@@ -162,7 +160,7 @@ func (f *finder) oneDevice(dev mem.Device, list []extent, ring []byte) (err erro
 	if g.p.buffer != nil { // after an error
 		out--
 	}
-	for range out { // nor may any of it still be read
+	for range out { // … or while it is sent
 		select {
 		case <-g.halves:
 		case <-f.quit:
@@ -186,7 +184,7 @@ func (g *drain) all(list []extent) error {
 	return g.flush()
 }
 
-// block adds the nth block of extent i.
+// block adds the n-th block of extent i.
 func (g *drain) block(i int, e *extent, d *ckpt.Dataset, n int, digest xxh3.Uint128) error {
 	f := g.f
 	k := e.lo + n
@@ -216,7 +214,7 @@ func (g *drain) block(i int, e *extent, d *ckpt.Dataset, n int, digest xxh3.Uint
 	return g.frozen.Read(dst, i, int64(n)*d.Block)
 }
 
-// flush hands the batch on. Whoever sends it waits for the copies.
+// flush passes the batch on. The sender waits for its copies.
 func (g *drain) flush() error {
 	if g.p.buffer == nil {
 		return nil

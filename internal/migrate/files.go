@@ -14,13 +14,13 @@ import (
 	"github.com/cairnrun/cairn/internal/vfs"
 )
 
-// fileFrame announces the contents of a file.
+// fileFrame announces the content of a file.
 type fileFrame struct {
 	File int   `json:"file"` // index in rest.Files
 	Size int64 `json:"size"`
 }
 
-// fileStep is how much of a file is read, sent and written at a time.
+// fileStep is how many bytes of a file are sent at once.
 const fileStep = 1 << 20
 
 // sendFiles sends the contents of the run's files, each path once.
@@ -70,19 +70,20 @@ func (g *Source) sendFile(i int, e *ckpt.FileEntry, buf []byte) error {
 	return nil
 }
 
-// incomingFile is a file that comes in. As long as it is like the one that is there
-// already, as on a file system that both hosts share, nothing is written; else
-// it goes to a temporary one first.
+// incomingFile is a file that is received. As long as it is the same as the
+// file on this host, as on a common file system, nothing is written. Otherwise
+// it is written to a temporary file first.
 type incomingFile struct {
 	entry ckpt.FileEntry
 	path  string
 	size  int64
-	at    int64    // bytes that have come
-	old   *os.File // what is there; nil: nothing
+	at    int64    // bytes received
+	old   *os.File // the file on this host; nil: none
 	tmp   *os.File // nil: no difference so far
 }
 
-// newIncomingFile prepares for a file. It is where reopening it will look.
+// newIncomingFile prepares to receive a file, at the path where the program
+// will open it.
 func newIncomingFile(e ckpt.FileEntry, size int64) (*incomingFile, error) {
 	path, err := filepath.Abs(filepath.FromSlash(e.Path))
 	if err != nil {
@@ -99,7 +100,7 @@ func newIncomingFile(e ckpt.FileEntry, size int64) (*incomingFile, error) {
 		return nil, fmt.Errorf("%s is not a regular file on this host", path)
 	}
 	if a.old, err = os.Open(path); errors.Is(err, fs.ErrPermission) {
-		a.old, err = nil, nil // it will be written, not compared
+		a.old, err = nil, nil // it cannot be compared, only written
 	}
 	return a, err
 }
@@ -124,12 +125,12 @@ func (a *incomingFile) write(p []byte) error {
 	return err
 }
 
-// beginTemp begins the temporary file, with what has come so far.
+// beginTemp creates the temporary file, with the bytes received so far.
 func (a *incomingFile) beginTemp() error {
 	if a.tmp != nil {
 		return nil
 	}
-	// In the file's own directory, if something can be made there.
+	// In the file's own directory, if possible.
 	var err error
 	if a.tmp, err = os.CreateTemp(filepath.Dir(a.path), "."+filepath.Base(a.path)+".*"); err != nil {
 		if a.tmp, err = os.CreateTemp("", "cairn-move-*"); err != nil {
@@ -142,8 +143,8 @@ func (a *incomingFile) beginTemp() error {
 	return err
 }
 
-// put gives the file its place and makes it durable. One that is there keeps
-// its identity: the program may have it open.
+// put moves the file to its path and makes it durable. An existing file keeps
+// its inode, since the program may have it open.
 func (a *incomingFile) put() (err error) {
 	if a.at != a.size {
 		return fmt.Errorf("%w: %d of %d bytes of %s", ckpt.ErrCorrupt, a.at, a.size, a.entry.Path)
@@ -154,7 +155,7 @@ func (a *incomingFile) put() (err error) {
 				return err
 			}
 		}
-		if err := a.beginTemp(); err != nil { // shorter than what is there, or empty
+		if err := a.beginTemp(); err != nil { // shorter than the file on this host, or empty
 			return err
 		}
 	}
@@ -175,10 +176,10 @@ func (a *incomingFile) put() (err error) {
 	return into.Sync()
 }
 
-// rename makes the temporary file the one that was missing.
+// rename gives the temporary file the name of a missing one.
 func (a *incomingFile) rename() error {
 	if filepath.Dir(a.tmp.Name()) != filepath.Dir(a.path) {
-		return fmt.Errorf("nothing can be made in %s", filepath.Dir(a.path))
+		return fmt.Errorf("cannot create a file in %s", filepath.Dir(a.path))
 	}
 	mode := fs.FileMode(a.entry.Perm) & fs.ModePerm
 	if mode == 0 {
@@ -193,18 +194,18 @@ func (a *incomingFile) rename() error {
 	return vfs.OS().SyncDir(filepath.Dir(a.path))
 }
 
-// close lets go of what is not needed.
+// close releases everything.
 func (a *incomingFile) close() {
 	if a.old != nil {
 		a.old.Close()
 	}
 	if a.tmp != nil {
 		a.tmp.Close()
-		os.Remove(a.tmp.Name()) // gone if it has its place
+		os.Remove(a.tmp.Name()) // fails if it was renamed
 	}
 }
 
-// file takes a file that comes in.
+// file begins to receive a file.
 func (n *destination) file(payload []byte) error {
 	var m fileFrame
 	if err := json.Unmarshal(payload, &m); err != nil {
@@ -216,7 +217,7 @@ func (n *destination) file(payload []byte) error {
 	e := n.rest.Files[m.File]
 	for _, a := range n.files {
 		if a.entry.Path == e.Path {
-			return fmt.Errorf("%w: file %s comes twice", ckpt.ErrCorrupt, e.Path)
+			return fmt.Errorf("%w: file %s was sent twice", ckpt.ErrCorrupt, e.Path)
 		}
 	}
 	a, err := newIncomingFile(e, m.Size)
@@ -227,7 +228,7 @@ func (n *destination) file(payload []byte) error {
 	return nil
 }
 
-// fileData takes bytes of the file that comes in.
+// fileData receives bytes of a file.
 func (n *destination) fileData(p []byte) error {
 	if len(n.files) == 0 {
 		return fmt.Errorf("%w: bytes of no file", ckpt.ErrCorrupt)
@@ -239,7 +240,7 @@ func (n *destination) fileData(p []byte) error {
 	return nil
 }
 
-// putFiles gives all files their places.
+// putFiles puts all files into place.
 func (n *destination) putFiles() error {
 	if n.hello.Files {
 		for _, e := range n.rest.Files {
@@ -248,7 +249,7 @@ func (n *destination) putFiles() error {
 				found = found || a.entry.Path == e.Path
 			}
 			if !found {
-				return fmt.Errorf("%w: file %s did not come", ckpt.ErrCorrupt, e.Path)
+				return fmt.Errorf("%w: file %s was not sent", ckpt.ErrCorrupt, e.Path)
 			}
 		}
 	}

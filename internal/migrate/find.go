@@ -14,18 +14,18 @@ import (
 	"github.com/cairnrun/cairn/internal/mem"
 )
 
-// batch is what goes into one frame of blocks.
+// batch is the content of one frame of blocks.
 type batch struct {
 	runs    []blockRun
 	digests []xxh3.Uint128
 	blocks  int
-	raw     [][]byte      // bytes of the blocks that are sent, in order
-	buffer  []byte        // memory that some of them lie in,
-	back    chan<- []byte // and where it goes when they are sent
-	wait    func() error  // until all bytes are there; nil: they are
+	raw     [][]byte      // bytes of the sent blocks, in order
+	buffer  []byte        // memory of some of them
+	back    chan<- []byte // where buffer goes when they are sent
+	wait    func() error  // waits for the bytes; nil: they are there
 }
 
-// add states the fate of a block.
+// add adds a block and its state.
 func (p *batch) add(dataset, k int, fate uint32, digest xxh3.Uint128) {
 	p.blocks++
 	if fate != blockZero {
@@ -40,7 +40,7 @@ func (p *batch) add(dataset, k int, fate uint32, digest xxh3.Uint128) {
 	p.runs = append(p.runs, blockRun{dataset, k, 1, fate})
 }
 
-// attach adds bytes behind those that are there, as one piece if they lie so.
+// attach adds bytes. It joins them with the last ones if they are adjacent.
 func (p *batch) attach(b []byte) {
 	if n := len(p.raw); n > 0 {
 		if q := p.raw[n-1]; cap(q)-len(q) >= len(b) && &q[:len(q)+1][len(q)] == &b[0] {
@@ -51,45 +51,46 @@ func (p *batch) attach(b []byte) {
 	p.raw = append(p.raw, b)
 }
 
-// release lets others have the memory.
+// release returns the buffer.
 func (p *batch) release() {
 	if p.back != nil {
 		p.back <- p.buffer
 	}
 }
 
-// errCanceled says that a round was cut short.
-var errCanceled = errors.New("the round was cut short")
+// errCanceled means that a round was canceled.
+var errCanceled = errors.New("the round was canceled")
 
-// finder goes over the blocks of an image, finds out what the destination lacks,
-// and hands that on in batches. They are sent while it works on the next ones.
+// finder goes through the blocks of an image, finds those that the destination
+// lacks, and passes them on in batches. They are sent while it works on the
+// next ones.
 type finder struct {
 	l         *ckpt.Layout
-	host      []ckpt.Memory      // where the bytes are that are in host memory
-	runs      [][]ckpt.Placement // … and where the others are
+	host      []ckpt.Memory      // per dataset, the bytes in host memory
+	runs      [][]ckpt.Placement // per dataset, the blocks elsewhere
 	tables    []*table           // what the destination has
 	batchSize int64
-	precopy   bool // the program continues: copy, and name only what is sent
+	precopy   bool // the program is running: copy, and list only what is sent
 	zeros     mem.ZeroDigests
-	buffers   chan []byte // memory for copies: two pieces, of a chunk at most
+	buffers   chan []byte // two buffers for copies, of at most a batch
 	out       chan<- batch
-	quit      <-chan struct{} // closed when nobody takes batches any more
-	stop      func() error    // not nil: go no further
+	quit      <-chan struct{} // closed when no more batches are sent
+	stop      func() error    // returns an error if the round is canceled
 
-	zeroBytes int64 // bytes
-	workNS    int64 // ns
+	zeroBytes int64
+	workNS    int64
 }
 
-// candidate is a block that is looked at.
+// candidate is a block that may have to be sent.
 type candidate struct {
 	dataset, k, n int
 	data          []byte
-	copy          bool // into side memory
+	copy          bool // data is in a buffer
 	zero          bool
 	digest        xxh3.Uint128
 }
 
-// run hands on batches for all blocks.
+// run passes on batches of all blocks.
 func (f *finder) run() error {
 	if err := f.hostBlocks(); err != nil || f.precopy {
 		return err
@@ -97,7 +98,7 @@ func (f *finder) run() error {
 	return f.deviceBlocks()
 }
 
-// hostBlocks goes over the blocks that are in host memory, or are zeros that are
+// hostBlocks goes through the blocks in host memory, and through zeros that are
 // nowhere.
 func (f *finder) hostBlocks() error {
 	var items []candidate
@@ -143,7 +144,7 @@ func (f *finder) hostBlocks() error {
 				case r.Place.Host != nil:
 					it.data = r.Place.Host[int64(at-r.Lo)*d.Block:][:it.n]
 				default:
-					continue // see devices
+					continue // deviceBlocks does these
 				}
 				if err := put(it); err != nil {
 					return err
@@ -154,17 +155,17 @@ func (f *finder) hostBlocks() error {
 	return flush()
 }
 
-// minBatch is what is not divided further so that stages overlap.
+// minBatch is the smallest size into which batches are divided.
 const minBatch = 1 << 20
 
-// nextBatch is how much goes into the next chunk. The first ones are small, so
-// that sending begins early, and the last ones, so that little is left to do at
-// the other end when they are sent.
+// nextBatch returns the size of the next batch. The first ones are small, so
+// that sending begins early. The last ones are small, so that the destination
+// has little to do after they are sent.
 func (f *finder) nextBatch(done int64) int64 {
 	return min(f.batchSize, max(minBatch, min(done, (f.l.Bytes-done)/2)))
 }
 
-// digestBatch digests blocks and hands on those that the destination lacks.
+// digestBatch digests blocks and passes on those that the destination lacks.
 func (f *finder) digestBatch(items []candidate, side int) error {
 	if err := f.stop(); err != nil {
 		return err
@@ -212,7 +213,8 @@ func (f *finder) digestBatch(items []candidate, side int) error {
 	return f.pass(p)
 }
 
-// classify states what becomes of a block, and reports whether its bytes are sent.
+// classify adds a block to the batch, and reports whether its bytes must be
+// sent.
 func (f *finder) classify(p *batch, dataset, k, n int, digest xxh3.Uint128, zero bool) bool {
 	t := f.tables[dataset]
 	had := t.has(k, digest)
@@ -234,7 +236,7 @@ func (f *finder) classify(p *batch, dataset, k, n int, digest xxh3.Uint128, zero
 	return true
 }
 
-// take waits for memory of n bytes.
+// take waits for a buffer of n bytes.
 func (f *finder) take(n int) ([]byte, error) {
 	select {
 	case p := <-f.buffers:
@@ -247,7 +249,7 @@ func (f *finder) take(n int) ([]byte, error) {
 	}
 }
 
-// pass gives a batch on, when the one before it is out of the way.
+// pass passes a batch on.
 func (f *finder) pass(p batch) error {
 	if len(p.runs) == 0 {
 		p.release()
@@ -261,8 +263,9 @@ func (f *finder) pass(p batch) error {
 	}
 }
 
-// copyRunning copies memory that the program may be writing to: which of its
-// values a byte gets does not matter, since the copy is digested and sent.
+// copyRunning copies memory that the program may be writing to. It does not
+// matter whether it gets old or new bytes: the copy is what is digested and
+// sent.
 func copyRunning(m *ckpt.Memory, dst []byte, off int64) {
 	m.Each(off, len(dst), func(p []byte) {
 		copyRacy(dst[:len(p)], p)
@@ -290,8 +293,8 @@ func copyRacy(dst, src []byte) {
 	}
 }
 
-// divide calls f for 0…n-1, with several goroutines where that pays. Memory
-// that the program has given back to the system is an error.
+// divide calls f for 0…n-1, with several goroutines if that is faster.
+// Unreadable memory is an error.
 func divide(n int, f func(i int)) error {
 	const step = 8
 	workers := min(runtime.GOMAXPROCS(0), 4, n/step)

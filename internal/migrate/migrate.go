@@ -1,3 +1,33 @@
+// Package migrate sends the state of a rank from its process, the source, to
+// the process that takes over, the destination. It works as Cores et al.
+// describe: digesting, sending and checking overlap.
+//
+//	source       digest 1 │ digest 2 │ digest 3 │ …
+//	network               │ send 1   │ send 2   │ send 3 │ …
+//	destination                      │ check 1  │ check 2 │ check 3 │ set pointers
+//
+// The unit is a batch of blocks. The source sends from the program's memory,
+// and the destination receives into its own. Bytes that are in several pieces,
+// on a device, or in another machine's format go through buffers of at most two
+// batches on each side.
+//
+// A round consists of a head (variables, types, pools, regions and datasets),
+// blocks with their digests, and an end. In a precopy round the program
+// continues: the source copies blocks before it digests and sends them. In the
+// last round, the final copy, the program is paused. For every block the source
+// says that it is sent, that it is zero, or that the destination has it, always
+// with its digest. The destination refuses blocks that do not match their
+// digests, and a final copy that does not mention every block. When everything
+// is in place, it sends a confirmation.
+//
+// The stream is a preface of 16 bytes, and then frames:
+//
+//	kind, number, length    4 bytes each, low byte first
+//	digest of the payload   16 bytes
+//	digest of these fields  8 bytes
+//	payload
+//
+// The bytes of blocks follow the frame that lists them.
 package migrate
 
 import (
@@ -15,52 +45,23 @@ import (
 	"github.com/cairnrun/cairn/internal/mem"
 )
 
-// A rank moves when its state goes straight from its process to the one that
-// takes its place, after Cores et al.: what is written, sent and read overlaps.
-//
-//	source     digest 1 │ digest 2 │ digest 3 │ …
-//	network             │ send 1   │ send 2   │ send 3 │ …
-//	destination                       │ check 1  │ check 2 │ check 3 │ set pointers
-//
-// The unit is a chunk of some blocks. The source sends straight from the
-// program's memory, the destination receives straight into its own; only what does
-// not lie in one piece, or on a device, or in another machine's form, goes
-// through memory of at most two chunks on each side.
-//
-// A round is a head (what there is: variables, types, pools, regions, datasets),
-// blocks with their digests, and an end. In rounds that run ahead the program
-// continues: blocks are copied first, so that what is sent is what was digested.
-// In the last round it is held, and for every block of the image the source says
-// that it comes, that it is zero, or that the destination has it, always with its
-// digest. The destination takes nothing for good that does not match, and nothing
-// at all unless every block was named; then it sends its word.
-//
-// The stream is a preface of 16 bytes, then frames:
-//
-//	kind, number, length    4 bytes each, low byte first
-//	digest of the payload   16 bytes
-//	digest of these fields  8 bytes
-//	payload
-//
-// Raw bytes of blocks follow the frame that lists them.
-
 // version is the version of the stream.
 const version = 1
 
 var preface = append([]byte("cairn move\r\n"), version, 0, 0, 0)
 
-// Options say how the state of a rank travels. BatchSize, Sequential and Files
-// are the source's to say.
+// Options configure a migration. The source decides about BatchSize, Sequential
+// and Files.
 type Options struct {
 	Rank, Ranks int
-	BatchSize   int64 // bytes sent at a time; 0: 64 MiB
-	// Sequential writes all to memory first, then sends, then reads, and sends
-	// nothing ahead. It is there to be compared with.
+	BatchSize   int64 // bytes sent at once; 0: 64 MiB
+	// Sequential writes everything to memory, then sends it, then reads it, and
+	// makes no precopy. It is for comparison.
 	Sequential bool
-	// Files sends the contents of the run's open files, too, for hosts that
-	// share no file system.
+	// Files also sends the contents of the run's open files, for hosts without
+	// a common file system.
 	Files bool
-	Stall time.Duration // no byte for so long: the other end is gone; 0: 30 s
+	Stall time.Duration // how long the other end may be silent; 0: 30 s
 }
 
 const (
@@ -80,20 +81,20 @@ func (o *Options) defaults() {
 	o.Ranks = max(o.Ranks, 1)
 }
 
-// Stats is what a move did.
+// Stats describe a migration.
 type Stats = control.MoveStats
 
-// Receiver is what the receiving program brings to a move.
+// Receiver is what the receiving program contributes.
 type Receiver struct {
-	// Fit looks whether an image fits the program and says where its values
-	// go. It may be called more than once, for images that differ.
+	// Fit checks that an image fits the program, and returns where its values
+	// go. It may be called several times, for different images.
 	Fit func(img *graph.Image) (roots []graph.Root, env *graph.Env, drop []string, err error)
-	// Files is told of the run's files when all has arrived, before pointers
-	// are set.
+	// Files is called with the run's files when everything is received, before
+	// pointers are set.
 	Files func(files []ckpt.FileEntry, note ckpt.Note, extra []byte) error
 }
 
-// Received is what came with the values.
+// Received is what came besides the values.
 type Received struct {
 	Note  ckpt.Note
 	Files []ckpt.FileEntry
@@ -110,9 +111,9 @@ const (
 	frameFile                      // fileFrame
 	frameData                      // bytes of the file
 	frameEnd                       // of a round: endFrame
-	frameBulk                      // length of all frames that follow, in memory first
-	framePing                      // I am here
-	frameFail                      // text: I give up
+	frameBulk                      // length of all following frames, which come as a whole
+	framePing                      // the sender is alive
+	frameFail                      // text: why the sender gives up
 	frameKept                      // to the source: datasets that the destination still has
 	frameConfirm                   // to the source: confirmFrame
 )
@@ -122,7 +123,7 @@ const (
 	maxPayload = 4 << 20
 )
 
-// frameHeader is what comes before a payload.
+// frameHeader comes before a payload.
 type frameHeader struct {
 	kind, number uint32
 	size         int
@@ -159,7 +160,7 @@ func digestAt(p []byte) xxh3.Uint128 {
 	return xxh3.Uint128{Lo: binary.LittleEndian.Uint64(p), Hi: binary.LittleEndian.Uint64(p[8:])}
 }
 
-// helloFrame opens the stream.
+// helloFrame begins the stream.
 type helloFrame struct {
 	Rank       int   `json:"rank"`
 	Ranks      int   `json:"ranks"`
@@ -168,7 +169,7 @@ type helloFrame struct {
 	Files      bool  `json:"files,omitempty"`
 }
 
-// Sections of a head, which follow it in parts.
+// Sections of a head. They follow it in parts.
 const (
 	sectionVars = iota
 	sectionTypes
@@ -176,11 +177,12 @@ const (
 	sectionRegions
 	sectionDatasets
 	sectionRest  // rest
-	sectionExtra // whatever the caller adds
+	sectionExtra // the caller's own
 	sections
 )
 
-// section is announced in a head. It is not sent if it is as it was.
+// section describes a section in a head. It is not sent if it is the same as
+// before.
 type section struct {
 	Size   int64  `json:"size"`
 	Digest string `json:"digest"`
@@ -196,7 +198,7 @@ type headFrame struct {
 	Sections [sections]section `json:"sections"`
 }
 
-// rest is what a checkpoint's header would hold, in the last round.
+// rest is the content of a checkpoint's header, in the final copy.
 type rest struct {
 	Files    []ckpt.FileEntry `json:"files,omitempty"`
 	Note     ckpt.Note        `json:"note"`
@@ -204,19 +206,20 @@ type rest struct {
 	Received []uint64         `json:"received,omitempty"`
 }
 
-// endFrame ends a round. Digest covers those of all blocks, in the last one.
+// endFrame ends a round. In the final copy, Digest covers the digests of all
+// blocks.
 type endFrame struct {
 	Last   bool   `json:"last,omitempty"`
 	Digest string `json:"digest,omitempty"`
 }
 
-// confirmFrame says that all has arrived, was verified, and is in place.
+// confirmFrame says that everything is received, verified and in place.
 type confirmFrame struct {
-	Digest string `json:"digest"` // as the source gave it
+	Digest string `json:"digest"` // the source's
 	ReadNS int64  `json:"readNS"`
 }
 
-// blockRun is consecutive blocks of a dataset with one fate.
+// blockRun is consecutive blocks of a dataset with the same state.
 type blockRun struct {
 	dataset, lo, n int
 	state          uint32
@@ -224,7 +227,7 @@ type blockRun struct {
 
 const (
 	blockSent uint32 = iota // its bytes follow
-	blockZero               // it is all zeros
+	blockZero               // all zeros
 	blockKept               // the destination has it
 )
 
@@ -234,7 +237,8 @@ const (
 	maxListed = 64 << 10
 )
 
-// encodeRuns lists runs, and behind them the digests of all blocks but zeros.
+// encodeRuns encodes runs, and then the digests of all blocks that are not
+// zero.
 func encodeRuns(runs []blockRun, digests []xxh3.Uint128) []byte {
 	le := binary.LittleEndian
 	out := make([]byte, 0, 4+len(runs)*runBytes+16*len(digests))
@@ -253,7 +257,7 @@ func encodeRuns(runs []blockRun, digests []xxh3.Uint128) []byte {
 // decodeRuns is the inverse of encodeRuns, for these datasets.
 func decodeRuns(p []byte, datasets []ckpt.Dataset) (runs []blockRun, digests []xxh3.Uint128, err error) {
 	bad := func() ([]blockRun, []xxh3.Uint128, error) {
-		return nil, nil, fmt.Errorf("%w: a list of blocks that there are not", ckpt.ErrCorrupt)
+		return nil, nil, fmt.Errorf("%w: a list of blocks that do not exist", ckpt.ErrCorrupt)
 	}
 	le := binary.LittleEndian
 	if len(p) < 4 || uint64(le.Uint32(p))*runBytes > uint64(len(p)-4) {
@@ -289,9 +293,9 @@ func decodeRuns(p []byte, datasets []ckpt.Dataset) (runs []blockRun, digests []x
 	return runs, digests, nil
 }
 
-// plan lays an image out for the stream: as in a checkpoint, but without
-// metadata, which is in the head, and no block is larger than MaxBlock. Small
-// datasets on devices are brought if fetch is set.
+// plan lays an image out for the stream: as for a checkpoint, but without
+// metadata, which is in the head, and with blocks of at most MaxBlock bytes.
+// With fetch, small datasets are brought from devices.
 func plan(img *graph.Image, t *ckpt.Description, fetch bool) (*ckpt.Layout, error) {
 	all, err := ckpt.PlanPools(img, nil, t)
 	if err != nil {
@@ -319,8 +323,8 @@ func plan(img *graph.Image, t *ckpt.Description, fetch bool) (*ckpt.Layout, erro
 	return l, nil
 }
 
-// decodeImage makes an image of a head's sections, and the datasets that hold
-// its pools.
+// decodeImage decodes a head's sections into an image and the datasets of its
+// pools.
 func decodeImage(text *[sections][]byte) (*graph.Image, []ckpt.Dataset, error) {
 	img := &graph.Image{}
 	h := ckpt.Header{Ranks: 1}
@@ -359,10 +363,10 @@ func decodeImage(text *[sections][]byte) (*graph.Image, []ckpt.Dataset, error) {
 	return img, h.Datasets, nil
 }
 
-// tableBytes is what a table takes for a block.
+// tableBytes is the memory that a table needs per block.
 const tableBytes = 18
 
-// table is the digests of a dataset's blocks as the destination has them.
+// table has the digests of a dataset's blocks at the destination.
 type table struct {
 	digests []xxh3.Uint128
 	known   []bool
@@ -372,12 +376,12 @@ func newTable(d *ckpt.Dataset) *table {
 	return &table{digests: make([]xxh3.Uint128, d.NumBlocks()), known: make([]bool, d.NumBlocks())}
 }
 
-// has reports whether block k is there with a digest.
+// has reports whether the destination has block k with this digest.
 func (t *table) has(k int, d xxh3.Uint128) bool { return t.known[k] && t.digests[k] == d }
 
 func (t *table) set(k int, d xxh3.Uint128) { t.digests[k], t.known[k] = d, true }
 
-// rootDigest covers the digests of all blocks.
+// rootDigest returns a digest of the digests of all blocks.
 func rootDigest(tables []*table) string {
 	var root xxh3.Uint128
 	var buf []byte

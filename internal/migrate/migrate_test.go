@@ -329,14 +329,14 @@ func TestMigrate_Stalled(t *testing.T) {
 		}()
 		g := NewSource(a, o)
 		defer g.Close()
-		if _, err := g.Finish(ctx, collect(t, v.Roots()), nil, ckpt.Note{}, nil); err == nil || !strings.Contains(err.Error(), "says nothing") {
+		if _, err := g.Finish(ctx, collect(t, v.Roots()), nil, ckpt.Note{}, nil); err == nil || !strings.Contains(err.Error(), "was silent for") {
 			t.Errorf("the source says %v", err)
 		}
 	})
 	t.Run("source", func(t *testing.T) {
 		a, b := tcpPair(t)
 		a.Write(preface)
-		if _, err := Receive(ctx, b, o, fit(nil)); err == nil || !strings.Contains(err.Error(), "nothing came") {
+		if _, err := Receive(ctx, b, o, fit(nil)); err == nil || !strings.Contains(err.Error(), "nothing was received") {
 			t.Errorf("the destination says %v", err)
 		}
 	})

@@ -10,7 +10,7 @@ import (
 	"github.com/cairnrun/cairn/internal/graph"
 )
 
-// sendHello opens the stream, once.
+// sendHello begins the stream, once.
 func (g *Source) sendHello() error {
 	g.helloOnce.Do(func() {
 		text, err := json.Marshal(helloFrame{g.o.Rank, g.o.Ranks, g.o.BatchSize, g.o.Sequential, g.o.Files})
@@ -26,7 +26,7 @@ func (g *Source) sendHello() error {
 	return g.helloErr
 }
 
-// transmit is a round up to its end: head, files and blocks.
+// transmit sends a round without its end: head, files and blocks.
 func (g *Source) transmit(img *graph.Image, f *finder, last *rest, extra []byte) error {
 	if err := g.sendHello(); err != nil {
 		return err
@@ -53,7 +53,8 @@ func (g *Source) transmit(img *graph.Image, f *finder, last *rest, extra []byte)
 	return g.s.frameJSON(frameEnd, endFrame{})
 }
 
-// head says what there is, and finds out what the destination has of it.
+// head describes the image, and finds out which of its datasets the destination
+// has.
 func (g *Source) head(img *graph.Image, f *finder, last *rest, extra []byte) error {
 	datasets, err := json.Marshal(f.l.Datasets)
 	if err != nil {
@@ -88,11 +89,11 @@ func (g *Source) head(img *graph.Image, f *finder, last *rest, extra []byte) err
 	return g.exchangeTables(f, changed)
 }
 
-// partSize is how much of a section goes into a frame.
+// partSize is how many bytes of a section go into a frame.
 const partSize = 1 << 20
 
-// exchangeTables makes the tables for what is sent now. If it is not what was sent
-// before, the destination says which datasets stay where they are.
+// exchangeTables makes the tables for this image. If its layout is new, the
+// destination says which datasets stay where they are.
 func (g *Source) exchangeTables(f *finder, changed bool) error {
 	f.tables, f.batchSize, f.zeros, f.buffers = g.tables, g.o.BatchSize, g.zeros, g.buffers
 	if !changed {
@@ -128,11 +129,11 @@ func (g *Source) exchangeTables(f *finder, changed bool) error {
 	return nil
 }
 
-// queued is how many batches may wait between two stages. Those with memory of
-// their own are fewer: there are only two pieces of it.
+// queued is how many batches may wait between two stages. Batches with a buffer
+// are fewer: there are two buffers.
 const queued = 8
 
-// blocks sends the blocks that f finds, some while it looks for the next.
+// blocks sends the blocks that f finds while f looks for the next ones.
 func (g *Source) blocks(f *finder) error {
 	out, quit := make(chan batch, queued), make(chan struct{})
 	f.out, f.quit = out, quit

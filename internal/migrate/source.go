@@ -16,7 +16,8 @@ import (
 	"github.com/cairnrun/cairn/internal/mem"
 )
 
-// Source is the source's end of a move. One goroutine at a time uses it.
+// Source is the source's end of a migration. One goroutine at a time may use
+// it.
 type Source struct {
 	o       Options
 	s       *stream
@@ -24,7 +25,7 @@ type Source struct {
 	buffers chan []byte
 	zeros   mem.ZeroDigests
 
-	// What the destination knows.
+	// What the destination has.
 	helloOnce sync.Once
 	helloErr  error
 	described bool
@@ -32,32 +33,32 @@ type Source struct {
 	datasets  []ckpt.Dataset
 	tables    []*table
 
-	round    *round // the last one that ran ahead
-	warmed   bool   // devices are ready
+	round    *round // the last precopy round
+	warmed   bool   // devices are prepared
 	canceled atomic.Bool
 	stats    Stats
 
-	kept         chan []byte       // what the destination says it still has
-	confirmation chan confirmFrame // … that all has arrived
-	closed       chan struct{}     // closed when it says no more
+	kept         chan []byte       // which datasets the destination still has
+	confirmation chan confirmFrame // sent by the destination at the end
+	closed       chan struct{}     // closed when the destination sends no more
 	stop         chan struct{}
 	wg           sync.WaitGroup
 
 	closing sync.Once
 }
 
-// round is one that runs ahead.
+// round is a precopy round.
 type round struct {
 	done chan struct{}
 	sent int64
 	err  error
 }
 
-// errClosed is why all fails of a move that was closed early.
+// errClosed is the error of a migration that was closed before its end.
 var errClosed = errors.New("the move was given up")
 
-// NewSource begins a move to whoever calls Receive at the other end of conn,
-// which belongs to the Source from now on.
+// NewSource begins a migration to the caller of Receive at the other end of
+// conn. The Source owns conn.
 func NewSource(conn net.Conn, o Options) *Source {
 	o.defaults()
 	g := &Source{
@@ -83,7 +84,7 @@ func NewSource(conn net.Conn, o Options) *Source {
 	return g
 }
 
-// listen takes what the destination says. It returns why it ends.
+// listen handles the destination's frames. It returns why it ended.
 func (g *Source) listen() error {
 	for {
 		kind, payload, err := g.s.await()
@@ -100,7 +101,7 @@ func (g *Source) listen() error {
 		case frameConfirm:
 			var w confirmFrame
 			if err := json.Unmarshal(payload, &w); err != nil {
-				return fmt.Errorf("%w: the destination's word: %v", ckpt.ErrCorrupt, err)
+				return fmt.Errorf("%w: the destination's confirmation: %v", ckpt.ErrCorrupt, err)
 			}
 			select {
 			case g.confirmation <- w:
@@ -110,18 +111,17 @@ func (g *Source) listen() error {
 		case frameFail:
 			return rootCause{fmt.Errorf("the destination gives up: %s", payload)}
 		}
-		return fmt.Errorf("%w: the destination sends a frame %d that was not asked for", ckpt.ErrCorrupt, kind)
+		return fmt.Errorf("%w: the destination sent an unexpected frame %d", ckpt.ErrCorrupt, kind)
 	}
 }
 
-// failed says where an error comes from, with the destination's reason if it has
-// given one.
+// failed completes an error, with the destination's reason if there is one.
 func (g *Source) failed(err error) error {
 	if err == nil {
 		return nil
 	}
 	var e net.Error
-	if errors.As(err, &e) { // the destination may have said why
+	if errors.As(err, &e) { // the destination may have sent a reason
 		select {
 		case <-g.closed:
 		case <-time.After(time.Second):
@@ -135,15 +135,15 @@ func (g *Source) failed(err error) error {
 }
 
 // Precopy begins to send an image while the program changes it, and returns at
-// once. The image is the call's own: what Collect gave must not be collected
-// into again. Only blocks that the destination lacks are sent; what is on devices
-// is not. Wait waits for the end of it.
+// once. The Source owns the image: the caller must not collect into it again.
+// Only blocks that the destination lacks are sent, and none from devices. Wait
+// waits for the end.
 func (g *Source) Precopy(img *graph.Image) error {
 	if g.round != nil {
 		select {
 		case <-g.round.done:
 		default:
-			return errors.New("a round of sending ahead is under way")
+			return errors.New("a precopy round is in progress")
 		}
 		if g.round.err != nil {
 			return g.round.err
@@ -191,8 +191,8 @@ func (g *Source) sendPrecopy(img *graph.Image) error {
 	return err
 }
 
-// Wait waits until the round that Precopy began is over, and returns how many
-// bytes were sent in it.
+// Wait waits until the precopy round has ended, and returns how many bytes were
+// sent in it.
 func (g *Source) Wait(ctx context.Context) (sent int64, err error) {
 	if g.round == nil {
 		return 0, nil
@@ -205,10 +205,10 @@ func (g *Source) Wait(ctx context.Context) (sent int64, err error) {
 	}
 }
 
-// Finish sends what the destination lacks of an image that nobody changes, and
-// returns when the destination has said that all is there, verified and in place.
-// A round that is under way is cut short. After an error the move cannot be
-// continued.
+// Finish makes the final copy: it sends what the destination lacks of an image
+// that does not change. It returns when the destination has confirmed that
+// everything is verified and in place. A precopy round in progress is canceled.
+// After an error the migration cannot continue.
 func (g *Source) Finish(ctx context.Context, img *graph.Image, files []ckpt.FileEntry, note ckpt.Note, extra []byte) (Stats, error) {
 	began := time.Now()
 	defer context.AfterFunc(ctx, func() { g.s.close(rootCause{context.Cause(ctx)}) })()
@@ -231,7 +231,7 @@ func (g *Source) finish(img *graph.Image, files []ckpt.FileEntry, note ckpt.Note
 	}
 	sent, transfer := g.s.sent.Load(), g.s.transfer.Load()
 	synced := make(chan error, 1)
-	go func() { synced <- ckpt.SyncWritten(files) }() // the destination's host must see what they hold
+	go func() { synced <- ckpt.SyncWritten(files) }() // the destination's host must see their content
 	began := time.Now()
 	l, err := plan(img, &g.about, true)
 	f := &finder{l: l}
@@ -263,7 +263,7 @@ func (g *Source) finish(img *graph.Image, files []ckpt.FileEntry, note ckpt.Note
 	return err
 }
 
-// end says that the last round is over.
+// end ends the final copy.
 func (g *Source) end(e endFrame, began time.Time) error {
 	text, err := json.Marshal(e)
 	if err != nil {
@@ -276,42 +276,42 @@ func (g *Source) end(e endFrame, began time.Time) error {
 	return g.s.sendSpool()
 }
 
-// answer waits for the destination's word.
+// answer waits for the destination's confirmation.
 func (g *Source) answer(root string) (confirmFrame, error) {
 	w, err := waitFor(g, g.confirmation)
 	if err == nil && w.Digest != root {
-		err = fmt.Errorf("%w: the destination has taken over another state: digest %s instead of %s", ckpt.ErrCorrupt, w.Digest, root)
+		err = fmt.Errorf("%w: the destination has another state: digest %s instead of %s", ckpt.ErrCorrupt, w.Digest, root)
 	}
 	return w, err
 }
 
-// waitFor waits for something that the destination says. While it works it says at
-// least that.
+// waitFor waits for an answer of the destination. A destination that is working
+// sends pings.
 func waitFor[T any](g *Source, from <-chan T) (v T, err error) {
 	t := time.NewTicker(max(g.o.Stall/4, time.Millisecond))
 	defer t.Stop()
-	began := time.Now() // until then it had no reason to say anything
+	began := time.Now() // before that it had no reason to send anything
 	for {
 		select {
 		case v = <-from:
 			return v, nil
 		case <-g.closed:
 			select {
-			case v = <-from: // the last thing that it said
+			case v = <-from: // its last frame
 				return v, nil
 			default:
 				return v, g.s.reason(net.ErrClosed)
 			}
 		case <-t.C:
 			if q := min(g.s.silence(), time.Since(began)); q > g.o.Stall {
-				return v, fmt.Errorf("the destination says nothing for %v: %w", q.Round(time.Millisecond), os.ErrDeadlineExceeded)
+				return v, fmt.Errorf("the destination was silent for %v: %w", q.Round(time.Millisecond), os.ErrDeadlineExceeded)
 			}
 		}
 	}
 }
 
-// Close ends the move, if it is not over, and closes the connection. A round
-// that is under way is cut short. It may be called at any time.
+// Close ends the migration and closes the connection. A round in progress is
+// canceled. Close may be called at any time.
 func (g *Source) Close() error {
 	g.canceled.Store(true)
 	g.s.close(rootCause{errClosed})

@@ -17,38 +17,38 @@ import (
 	"github.com/cairnrun/cairn/internal/mem"
 )
 
-// stream is one end of the connection: frames both ways. One goroutine
-// reads; several may write.
+// stream is one end of the connection, with frames in both directions. One
+// goroutine reads; several may write.
 type stream struct {
 	conn  net.Conn
 	stall time.Duration
 
-	// What is read. in is the connection, or what came in one piece.
+	// For reading. in reads the connection, or a received spool.
 	in           *bufio.Reader
-	noDeadline   bool         // no byte for a while is no error
-	lastReceived atomic.Int64 // when the last byte came
+	noDeadline   bool         // silence is no error
+	lastReceived atomic.Int64 // when the last byte came; see sinceStart
 	number       uint32       // of the next frame
 	payload      []byte
 	received     atomic.Int64 // bytes
 
-	// What is written.
+	// For writing.
 	mu       sync.Mutex
 	next     uint32 // number of the next frame
-	ended    bool   // there will be no other frame
-	spool    *spool // takes all instead of the connection
+	ended    bool   // no more frames follow
+	spool    *spool // if not nil, takes the frames instead of the connection
 	lastSent atomic.Int64
 	sent     atomic.Int64 // bytes
-	transfer atomic.Int64 // ns in calls of the network
+	transfer atomic.Int64 // ns spent in network calls
 
 	once  sync.Once
-	cause atomic.Pointer[error] // why it is closed
+	cause atomic.Pointer[error] // why the stream was closed
 }
 
-// processStart is what sinceStart measures from.
+// processStart is the origin of sinceStart.
 var processStart = time.Now()
 
-// sinceStart is a time in ns that the machine's clock cannot set back or forward,
-// as it can the time of day.
+// sinceStart returns a time in ns that does not jump when the machine's clock
+// is set.
 func sinceStart() int64 { return int64(time.Since(processStart)) }
 
 func newStream(conn net.Conn, stall time.Duration) *stream {
@@ -60,7 +60,7 @@ func newStream(conn net.Conn, stall time.Duration) *stream {
 	return s
 }
 
-// close ends the stream. The first reason is the one that counts.
+// close closes the stream. The first reason counts.
 func (s *stream) close(why error) {
 	s.once.Do(func() {
 		s.cause.Store(&why)
@@ -68,13 +68,13 @@ func (s *stream) close(why error) {
 	})
 }
 
-// rootCause is a reason to close a stream that explains all that fails after.
+// rootCause is a reason for closing a stream that explains all later errors.
 type rootCause struct{ error }
 
 func (d rootCause) Unwrap() error { return d.error }
 
-// reason is why an operation failed: what the stream was closed for, if that
-// says more.
+// reason returns why an operation failed: the reason for closing the stream, if
+// it says more than err.
 func (s *stream) reason(err error) error {
 	p := s.cause.Load()
 	if p == nil || *p == nil {
@@ -86,7 +86,7 @@ func (s *stream) reason(err error) error {
 	return err
 }
 
-// netReader reads from the connection. Every byte gives the other end more time.
+// netReader reads from the connection. Every byte extends the deadline.
 type netReader struct{ s *stream }
 
 func (r netReader) Read(p []byte) (int, error) {
@@ -108,7 +108,7 @@ func (r netReader) Read(p []byte) (int, error) {
 		switch {
 		case err == nil:
 		case errors.Is(err, os.ErrDeadlineExceeded):
-			return 0, s.reason(fmt.Errorf("nothing came for %v: %w", s.stall, err))
+			return 0, s.reason(fmt.Errorf("nothing was received for %v: %w", s.stall, err))
 		case errors.Is(err, io.EOF):
 			return 0, s.reason(fmt.Errorf("the other end closed the connection: %w", io.ErrUnexpectedEOF))
 		default:
@@ -117,7 +117,7 @@ func (r netReader) Read(p []byte) (int, error) {
 	}
 }
 
-// silence is how long nothing has been heard.
+// silence returns how long nothing has been received.
 func (s *stream) silence() time.Duration {
 	return time.Duration(sinceStart() - s.lastReceived.Load())
 }
@@ -155,7 +155,7 @@ func (s *stream) write(bufs net.Buffers) error {
 	return nil
 }
 
-// frame sends a frame, and raw bytes behind it.
+// frame sends a frame, and then raw bytes.
 func (s *stream) frame(kind uint32, payload []byte, raw ...[]byte) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -179,7 +179,7 @@ func (s *stream) frameLocked(kind uint32, payload []byte, raw ...[]byte) error {
 	return s.write(append(bufs, raw...))
 }
 
-// last sends a frame after which there is none.
+// last sends the last frame.
 func (s *stream) last(kind uint32, payload []byte) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -188,7 +188,7 @@ func (s *stream) last(kind uint32, payload []byte) error {
 	return err
 }
 
-// fail tells the other end why, if it can be told.
+// sendFailure tells the other end why this one gives up.
 func (s *stream) sendFailure(why error) error {
 	text := why.Error()
 	return s.last(frameFail, []byte(text[:min(len(text), 64<<10)]))
@@ -202,8 +202,8 @@ func (s *stream) frameJSON(kind uint32, v any) error {
 	return s.frame(kind, text)
 }
 
-// keepAlive says from time to time that this end is there, until stop is closed,
-// as long as nothing else is said and alive reports true.
+// keepAlive sends a ping from time to time, if nothing else is sent and alive
+// returns true, until stop is closed.
 func (s *stream) keepAlive(stop <-chan struct{}, alive func() bool) {
 	every := max(s.stall/4, time.Millisecond)
 	t := time.NewTicker(every)
@@ -224,9 +224,8 @@ func (s *stream) keepAlive(stop <-chan struct{}, alive func() bool) {
 	}
 }
 
-// ping sends a frame that says nothing, past the memory that takes the others
-// meanwhile. An error shows to those who have something to say. The lock is
-// held.
+// ping sends an empty frame, past the spool. It ignores errors: the next frame
+// will report them. The lock is held.
 func (s *stream) ping() {
 	p, next := s.spool, s.next
 	if p != nil {
@@ -239,8 +238,8 @@ func (s *stream) ping() {
 	}
 }
 
-// await reads the next frame that says something. The payload is valid until
-// the next call.
+// await reads the next frame that is not a ping. The payload is valid until the
+// next call.
 func (s *stream) await() (kind uint32, payload []byte, err error) {
 	for {
 		if kind, payload, err = s.read(); err != nil || kind != framePing {
@@ -256,7 +255,7 @@ func (s *stream) read() (uint32, []byte, error) {
 	}
 	h, err := decodeFrame(head[:])
 	if err == nil && h.number != s.number {
-		err = fmt.Errorf("%w: frame %d comes when %d was due", ckpt.ErrCorrupt, h.number, s.number)
+		err = fmt.Errorf("%w: frame %d instead of %d", ckpt.ErrCorrupt, h.number, s.number)
 	}
 	if err != nil {
 		return 0, nil, err
@@ -284,11 +283,11 @@ func (s *stream) full(p []byte) error {
 	return err
 }
 
-// spool is memory that takes a stream of bytes, and gives it back.
+// spool stores a stream of bytes in memory.
 type spool struct {
 	parts [][]byte
 	size  int64
-	after uint32 // number of the frame after it
+	after uint32 // number of the frame after the spool
 }
 
 const spoolPart = 16 << 20
@@ -308,7 +307,7 @@ func (s *spool) write(p []byte) {
 	}
 }
 
-// Read takes what was written, and lets go of it.
+// Read returns what was written, and frees it.
 func (s *spool) Read(p []byte) (int, error) {
 	for len(s.parts) > 0 && len(s.parts[0]) == 0 {
 		s.parts = s.parts[1:]
@@ -321,14 +320,14 @@ func (s *spool) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// beginSpool lets memory take all frames from now on, numbered anew. The lock is
-// held.
+// beginSpool redirects all further frames to memory, with new numbers. The lock
+// is held.
 func (s *stream) beginSpool() {
 	s.spool = &spool{after: s.next}
 	s.next = 0
 }
 
-// sendSpool sends what was stored, and ends the stream.
+// sendSpool sends the spool, and ends the stream.
 func (s *stream) sendSpool() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -341,8 +340,7 @@ func (s *stream) sendSpool() error {
 	return err
 }
 
-// receiveSpool takes into memory what the other end had stored, and reads that from
-// now on.
+// receiveSpool receives the other end's spool, and reads from it from then on.
 func (s *stream) receiveSpool(payload []byte) error {
 	if len(payload) != 8 {
 		return fmt.Errorf("%w: a length of %d bytes", ckpt.ErrCorrupt, len(payload))

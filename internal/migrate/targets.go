@@ -14,22 +14,22 @@ import (
 
 // targetBuffer is where the bytes of a dataset go.
 type targetBuffer struct {
-	used   bool        // somewhere
-	memory ckpt.Memory // their final memory, unless
+	used   bool        // the program has the variable
+	memory ckpt.Memory // their final memory, if fill is nil
 	fill   func(off int64, src []byte) error
-	// remote says that fill brings them elsewhere.
+	// remote is the memory that fill writes to, if it is elsewhere.
 	remote *ckpt.Memory
-	// whole takes elements that are larger than a block, for fill, which takes
-	// whole ones.
+	// whole collects elements that are larger than a block: fill takes whole
+	// elements.
 	whole []byte
 }
 
 func (b *targetBuffer) setWhole(p []byte) { b.whole, b.memory = p, ckpt.NewMemory([][]byte{p}) }
 
-// direct reports whether bytes may be put where they belong as they come.
+// direct reports whether bytes can be received into memory.
 func (b *targetBuffer) direct() bool { return b.used && (b.fill == nil || b.whole != nil) }
 
-// allocate gives all datasets their target buffers.
+// allocate gives every dataset its target buffer.
 func (n *destination) allocate() error {
 	at := make(map[int]int, len(n.datasets)) // pool → dataset
 	for i := range n.datasets {
@@ -62,23 +62,23 @@ func (n *destination) allocate() error {
 	return nil
 }
 
-// receivedBatch is blocks that have come, or word of blocks that have not.
+// receivedBatch is the blocks of one frame.
 type receivedBatch struct {
 	blocks []receivedBlock
 	buffer []byte
-	done   chan<- struct{} // nothing but a request to say when all before it is checked
+	done   chan<- struct{} // if not nil, only a request: close it when all batches before it are verified
 }
 
-// receivedBlock is one block.
+// receivedBlock is a block of a batch.
 type receivedBlock struct {
 	dataset, k int
 	state      uint32
 	digest     xxh3.Uint128
 	data       []byte
-	deliver    bool // data is not its place
+	deliver    bool // data must be put into its target buffer
 }
 
-// blocks takes the blocks of a frame from the stream.
+// blocks receives the blocks of a frame.
 func (n *destination) blocks(payload []byte) error {
 	runs, digests, err := decodeRuns(payload, n.datasets)
 	if err != nil {
@@ -90,7 +90,7 @@ func (n *destination) blocks(payload []byte) error {
 		d, b := &n.datasets[r.dataset], &n.targets[r.dataset]
 		for k := r.lo; k < r.lo+r.n; k++ {
 			if n.seen[r.dataset][k] {
-				return fmt.Errorf("%w: %s comes twice", ckpt.ErrCorrupt, blockName(d, k))
+				return fmt.Errorf("%w: %s was sent twice", ckpt.ErrCorrupt, blockName(d, k))
 			}
 			n.seen[r.dataset][k] = true
 			it := receivedBlock{dataset: r.dataset, k: k, state: r.state}
@@ -135,8 +135,7 @@ func (n *destination) blocks(payload []byte) error {
 	return n.verified.failed()
 }
 
-// take reads the bytes of all blocks that are sent, many at a time where they
-// lie together.
+// take reads the bytes of all sent blocks, many at a time if they are adjacent.
 func (n *destination) take(a *receivedBatch) error {
 	var p batch
 	room := a.buffer
@@ -159,7 +158,7 @@ func (n *destination) take(a *receivedBatch) error {
 	return nil
 }
 
-// waitVerified waits until all that has come is checked.
+// waitVerified waits until everything received is verified.
 func (n *destination) waitVerified() error {
 	done := make(chan struct{})
 	n.queue <- &receivedBatch{done: done}
@@ -167,7 +166,7 @@ func (n *destination) waitVerified() error {
 	return n.verified.failed()
 }
 
-// verifier is what became of the blocks.
+// verifier has the first error of verifyLoop, and its time.
 type verifier struct {
 	mu   sync.Mutex
 	err  error
@@ -188,8 +187,7 @@ func (c *verifier) failed() error {
 	return c.err
 }
 
-// verifyLoop compares blocks with their digests and brings them to their places,
-// while the next ones come.
+// verify verifies one block.
 func (n *destination) verifyLoop() {
 	for a := range n.queue {
 		if a.done != nil {
@@ -222,7 +220,7 @@ func (n *destination) verify(it *receivedBlock) error {
 	switch it.state {
 	case blockKept:
 		if !t.has(it.k, it.digest) {
-			return fmt.Errorf("%w: %s is not what was sent before", ckpt.ErrCorrupt, blockName(d, it.k))
+			return fmt.Errorf("%w: %s differs from what was sent before", ckpt.ErrCorrupt, blockName(d, it.k))
 		}
 		return nil
 	case blockZero:
@@ -245,7 +243,7 @@ func (n *destination) verify(it *receivedBlock) error {
 	return nil
 }
 
-// put brings bytes to their place.
+// put writes bytes.
 func (b *targetBuffer) put(off int64, p []byte) error {
 	switch {
 	case !b.used:
@@ -257,14 +255,14 @@ func (b *targetBuffer) put(off int64, p []byte) error {
 	return b.fill(off, p)
 }
 
-// zero makes n bytes zero.
+// zero writes n zeros.
 func (b *targetBuffer) zero(off int64, n int) error {
 	switch {
 	case !b.used:
 		return nil
 	case b.direct():
 		b.memory.Each(off, n, func(dst []byte) {
-			if !mem.IsZero(dst) { // fresh memory is, and need not be touched
+			if !mem.IsZero(dst) { // do not touch fresh memory
 				clear(dst)
 			}
 		})
@@ -296,7 +294,7 @@ func remoteZero(b *ckpt.Memory, off int64, n int) bool {
 	return zero
 }
 
-// blockName names block k of a dataset for people.
+// blockName describes block k of a dataset in messages.
 func blockName(d *ckpt.Dataset, k int) string {
 	if d.NumBlocks() <= 1 {
 		return "/" + d.Path

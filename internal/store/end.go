@@ -14,18 +14,19 @@ import (
 // How a run in a checkpoint directory ended.
 const (
 	Finished  = "finished"  // its work is done
-	Discarded = "discarded" // somebody wants to start over
+	Discarded = "discarded" // somebody starts over
 )
 
 // End says how the run in a checkpoint directory ended. It is durable before
-// any checkpoint is removed, so that a crash while they are removed cannot be
-// taken for a run that never saved anything. The file, DIR/end, is a record:
+// any checkpoint is removed. Otherwise, after a crash during the removal, it
+// would seem that the run had never saved anything. The file, DIR/end, is a
+// record:
 //
 //	{"digest": "…", "format": 1, "state": "finished", "status": 0, "time": "…"}
 type End struct {
 	Format int       `json:"format"`
 	State  string    `json:"state"`
-	Status int       `json:"status"` // the program's exit status, where that is known
+	Status int       `json:"status"` // the program's exit status, if known
 	Time   time.Time `json:"time"`
 }
 
@@ -33,7 +34,7 @@ const endFormat = 1
 
 func (d *Dir) endPath() string { return filepath.Join(d.path, "end") }
 
-// SetEnd records how the run ended, durably. It needs the lock of rank 0.
+// SetEnd records, durably, how the run ended. It needs the lock of rank 0.
 func (d *Dir) SetEnd(state string, status int) error {
 	e := End{Format: endFormat, State: state, Status: status, Time: time.Now().Round(0)}
 	if err := WriteRecord(d.fs, d.endPath(), &e); err != nil {
@@ -42,8 +43,8 @@ func (d *Dir) SetEnd(state string, status int) error {
 	return nil
 }
 
-// End returns how the run ended; nil if it has not. Damage wraps ErrDamaged:
-// that the file is there still says that a run has ended.
+// End returns how the run ended, or nil if it has not. If the record is
+// damaged, the error wraps ErrDamaged; the run has ended then, too.
 func (d *Dir) End() (*End, error) {
 	e := new(End)
 	err := ReadRecord(d.fs, d.endPath(), e)
@@ -59,7 +60,7 @@ func (d *Dir) End() (*End, error) {
 	return e, nil
 }
 
-// RemoveEnd takes the record back, durably: another run begins.
+// RemoveEnd removes the record, durably: another run begins.
 func (d *Dir) RemoveEnd() error {
 	if err := d.fs.Remove(d.endPath()); err != nil {
 		if errors.Is(err, fs.ErrNotExist) {
@@ -70,10 +71,9 @@ func (d *Dir) RemoveEnd() error {
 	return d.fs.SyncDir(d.path)
 }
 
-// Clear removes, durably, the checkpoints of all ranks from a directory, the
-// record of the recovery line, and what programs keep beside them of files
-// that they change (the journal). It removes nothing else. Who calls it has
-// recorded that before: see SetEnd.
+// Clear removes, durably, the checkpoints of all ranks, the record of the
+// recovery line, and the journal of changed files. It removes nothing else. The
+// caller must have recorded its intent before; see SetEnd.
 func Clear(fsys vfs.FS, path string) error {
 	entries, err := fsys.ReadDir(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -106,8 +106,8 @@ func Holds(fsys vfs.FS, path string) (bool, error) {
 	return false, nil
 }
 
-// ofRun reports whether a name in a checkpoint directory belongs to a run's
-// state.
+// ofRun reports whether a name in a checkpoint directory belongs to the state
+// of a run.
 func ofRun(name string) bool {
 	_, isCheckpoint := ParseIndex(name)
 	return isCheckpoint || name == "line" || strings.HasPrefix(name, "journal.") || strings.HasPrefix(name, "journal-")

@@ -9,7 +9,7 @@ import (
 	"path/filepath"
 )
 
-// NewID returns an identity: 16 random bytes as hexadecimal digits.
+// NewID returns a new identity: 16 random bytes as hexadecimal digits.
 func NewID() string {
 	var b [16]byte
 	rand.Read(b[:])
@@ -28,8 +28,9 @@ const idFormat = 1
 
 func (d *Dir) idPath() string { return filepath.Join(d.path, "run-id") }
 
-// ID returns the identity of the run whose checkpoints the directory holds; ""
-// if none is recorded. Any rank may call it. Damage wraps ErrDamaged.
+// ID returns the identity of the run whose checkpoints are in the directory, or
+// "" if none is recorded. Any rank may call it. If the record is damaged, the
+// error wraps ErrDamaged.
 func (d *Dir) ID() (string, error) {
 	var f idFile
 	err := ReadRecord(d.fs, d.idPath(), &f)

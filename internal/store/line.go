@@ -7,15 +7,14 @@ import (
 	"path/filepath"
 )
 
-// ErrLine says that the record of the recovery line cannot be read. That it is
-// there still says that a line once existed.
+// ErrLine means that the record of the recovery line is damaged. Its existence
+// still shows that there was a line.
 var ErrLine = errors.New("the record of the recovery line is damaged")
 
-// Line records that all ranks of a run had committed a checkpoint. It outlives
-// the checkpoints: a run that finds a Line and no checkpoint that loads has lost
-// its state, and must not start afresh. Run and Attempt are those in the headers
-// of the ranks' files: the line binds them together. The file, DIR/line, is a
-// record:
+// Line records that all ranks of a run committed a checkpoint. It outlives the
+// checkpoints: a run that finds a Line, and no checkpoint that can be loaded,
+// has lost its state and must not start from the beginning. Run and Attempt are
+// those in the headers of the ranks' files. The file, DIR/line, is a record:
 //
 //	{"digest": "…", "format": 3, "index": 12, "ranks": 8, "run": "7d0c…", "attempt": "51e9…"}
 type Line struct {
@@ -34,8 +33,8 @@ const lineFormat = 3
 
 func (d *Dir) linePath() string { return filepath.Join(d.path, "line") }
 
-// SetLine records, durably and atomically, the newest checkpoint that all ranks have.
-// Only rank 0 may call it; it needs the lock.
+// SetLine records, durably and atomically, the newest checkpoint that all ranks
+// have. Only rank 0, with the lock, may call it.
 func (d *Dir) SetLine(l Line) error {
 	if d.rank != 0 {
 		return fmt.Errorf("rank %d cannot record the recovery line; only rank 0 does", d.rank)
@@ -46,8 +45,8 @@ func (d *Dir) SetLine(l Line) error {
 	return nil
 }
 
-// Line returns what SetLine recorded last; the zero Line if nothing was. Any
-// rank may call it. Damage wraps ErrLine.
+// Line returns the line that SetLine recorded last, or the zero Line. Any rank
+// may call it. If the record is damaged, the error wraps ErrLine.
 func (d *Dir) Line() (Line, error) {
 	var l lineFile
 	err := ReadRecord(d.fs, d.linePath(), &l)
@@ -66,9 +65,9 @@ func (d *Dir) Line() (Line, error) {
 	return Line{}, fmt.Errorf("%w: %w; if the checkpoints are good ('cairn verify %s'), remove %s", ErrLine, err, d.path, d.linePath())
 }
 
-// RemoveLine takes the record back, durably, so that a run may start afresh.
-// A run that has finished calls it before any rank removes sets. Only rank 0
-// may call it; it needs the lock.
+// RemoveLine removes the record, durably, so that a run may start from the
+// beginning. A finished run calls it before any rank removes checkpoints. Only
+// rank 0, with the lock, may call it.
 func (d *Dir) RemoveLine() error {
 	if d.rank != 0 {
 		return fmt.Errorf("rank %d cannot remove the record of the recovery line; only rank 0 does", d.rank)

@@ -10,19 +10,19 @@ import (
 	"github.com/cairnrun/cairn/internal/vfs"
 )
 
-// Prune keeps the newest keep checkpoints that are not in damaged, and deletes the
-// others, with what crashes left behind. What damaged means is said at
-// PruneLine. It needs the lock, and no file of
-// the rank may be pending. It returns the indices it removed.
+// Prune keeps the newest keep checkpoints that are not in damaged, and removes
+// the others and the leftovers of crashes. PruneLine explains damaged. Prune
+// needs the lock, and no file of the rank may be pending. It returns the
+// indices of the removed checkpoints.
 func (d *Dir) Prune(keep int, damaged map[uint64]bool) ([]uint64, error) {
 	return d.PruneLine(math.MaxUint64, keep, damaged)
 }
 
-// PruneLine is Prune for one of several ranks: what lies above line, the
-// newest checkpoint that all ranks are known to have, is kept whatever its number,
-// and of the others the newest keep. Checkpoints in damaged do not count: those with
-// the value true go in any case, those with false, which are another run's,
-// stay.
+// PruneLine is Prune for one of several ranks. line is the newest checkpoint
+// that all ranks are known to have. PruneLine keeps everything above line, and
+// the newest keep checkpoints of the others. Checkpoints in damaged do not
+// count. Those with the value true are removed; those with false belong to
+// another run, and stay.
 func (d *Dir) PruneLine(line uint64, keep int, damaged map[uint64]bool) ([]uint64, error) {
 	all, err := d.all()
 	if err != nil {
@@ -36,7 +36,7 @@ func (d *Dir) PruneLine(line uint64, keep int, damaged map[uint64]bool) ([]uint6
 	kept := 0
 	for _, n := range all {
 		if !slices.Contains(committed, n) {
-			if n <= line || d.has(n) { // else it may be another rank's, just begun
+			if n <= line || d.has(n) { // else another rank may have just begun it
 				err = errors.Join(err, d.removeRest(n))
 			}
 			continue
@@ -68,9 +68,9 @@ func (d *Dir) has(index uint64) bool {
 	return found
 }
 
-// Members returns, for every checkpoint directory in a run's directory, the ranks that
-// committed their file there, in ascending order; none for a checkpoint that nobody
-// has finished. The directory need not exist.
+// Members returns, for every checkpoint in a run's directory, the ranks that
+// committed their file, in ascending order. A checkpoint that no rank has
+// committed has none. The directory need not exist.
 func Members(fsys vfs.FS, path string) (map[uint64][]int, error) {
 	d := Open(fsys, path, 0)
 	all, err := d.all()
@@ -80,7 +80,7 @@ func Members(fsys vfs.FS, path string) (map[uint64][]int, error) {
 	out := make(map[uint64][]int, len(all))
 	for _, n := range all {
 		entries, err := fsys.ReadDir(d.checkpointDir(n))
-		if errors.Is(err, fs.ErrNotExist) { // it was removed meanwhile
+		if errors.Is(err, fs.ErrNotExist) { // removed meanwhile
 			continue
 		}
 		if err != nil {

@@ -11,15 +11,14 @@ import (
 	"github.com/cairnrun/cairn/internal/vfs"
 )
 
-// ErrDamaged says that a record is not what was written: its digest differs, or
-// it is empty.
+// ErrDamaged means that a record is empty or does not match its digest.
 var ErrDamaged = errors.New("the record is damaged")
 
-// maxRecord is more than a record ever takes.
+// maxRecord bounds the size of a record.
 const maxRecord = 16 << 20
 
-// A record is a JSON object whose first member is a digest of all bytes that
-// follow that line:
+// A record is a JSON object. Its first member is a digest of all bytes after
+// that line:
 //
 //	{
 //	  "digest": "90a3ed9e32b2aaf4c61c410eb925426119e1a9dc53d4286ade99a809",
@@ -45,8 +44,8 @@ func WriteRecord(fsys vfs.FS, path string, v any) error {
 	return vfs.Replace(fsys, path, append([]byte(digestHead+digestOf(rest)+"\",\n"), rest...))
 }
 
-// ReadRecord reads a record into v. Damage wraps ErrDamaged; then v is not
-// changed.
+// ReadRecord reads a record into v. If the record is damaged, the error wraps
+// ErrDamaged, and v is unchanged.
 func ReadRecord(fsys vfs.FS, path string, v any) error {
 	text, err := vfs.ReadFile(fsys, path, maxRecord)
 	if err != nil {

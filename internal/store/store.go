@@ -1,21 +1,21 @@
-// Package store keeps the sets of a run in a directory and publishes them
-// atomically.
+// Package store keeps the checkpoints of a run in a directory and publishes
+// them atomically.
 //
 //	DIR/
 //	  lock, lock-0001 …               held by the processes that write, one per rank
-//	  run-id                          the identity of the run, which every file carries, too
-//	  line                            which set was the last that all ranks had
+//	  run-id                          the identity of the run, which every file has, too
+//	  line                            the last checkpoint that all ranks had
 //	  end                             the run has finished, or is being discarded
 //	  ckpt-00000012/
-//	    rank-0000.h5                  the file of rank 0: there, so committed
-//	    rank-0000.base-00000010.h5    hard link to the file of checkpoint 10 that holds
-//	                                  blocks which did not change since
+//	    rank-0000.h5                  the file of rank 0; it is committed
+//	    rank-0000.base-00000010.h5    hard link to rank 0's file of checkpoint 10,
+//	                                  which has blocks that did not change since
 //	    rank-0000.tmp                 being written, or left by a crash
 //
-// A file gets its final name only when its content is durable, and the
-// links it needs are made before that. So a checkpoint directory is whole by itself:
-// removing an older checkpoint, by this package or by hand, takes names away and
-// never the bytes that a newer checkpoint still uses.
+// A file gets its final name when its content is durable; the links that it
+// needs are made before. So a checkpoint's directory is complete by itself. If
+// an older checkpoint is removed, by this package or by hand, its names are
+// gone, but not the bytes that a newer one uses.
 package store
 
 import (
@@ -33,13 +33,13 @@ import (
 	"github.com/cairnrun/cairn/internal/vfs"
 )
 
-// ErrLocked says that another process writes to the directory.
+// ErrLocked means that another process writes to the directory.
 var ErrLocked = errors.New("another process is using this checkpoint directory")
 
-// ErrOld says that the directory has checkpoints of format 3 or older.
+// ErrOld means that the directory has checkpoints of format 3 or older.
 var ErrOld = errors.New("a checkpoint of format 3 or older, which this version of Cairn does not read; use the version that wrote it, or remove it")
 
-// Dir is the checkpoint directory of a run as one rank sees it.
+// Dir is the checkpoint directory of a run, as one rank sees it.
 type Dir struct {
 	fs   vfs.FS
 	path string
@@ -50,15 +50,15 @@ type Dir struct {
 // Open returns the directory at path for reading. It need not exist.
 func Open(fsys vfs.FS, path string, rank int) *Dir { return &Dir{fs: fsys, path: path, rank: rank} }
 
-// Create makes the directory where needed and takes the rank's lock, for
-// writing. Close gives the lock back. The environment says who else may use
-// the directory: see vfs.AccessFromEnv.
+// Create opens the directory for writing. It creates the directory if it does
+// not exist, and takes the rank's lock; Close releases it. The environment says
+// who else may use the directory; see vfs.AccessFromEnv.
 func Create(fsys vfs.FS, path string, rank int) (*Dir, error) {
 	return CreateFor(fsys, path, rank, vfs.AccessFromEnv())
 }
 
-// CreateFor is Create for those that a says. A directory of another user, or
-// one that all users may write to, is refused: see vfs.Trust.
+// CreateFor is Create with access for others as a says. It refuses a directory
+// that belongs to another user or that all users may write to; see vfs.Trust.
 func CreateFor(fsys vfs.FS, path string, rank int, a vfs.Access) (*Dir, error) {
 	d := Open(fsys, path, rank)
 	err := d.makeAll(path)
@@ -84,18 +84,17 @@ func lockName(rank int) string {
 	return fmt.Sprintf("lock-%04d", rank)
 }
 
-// ForHelper returns the directory at path for writing by a process that acts for
-// the one that holds the rank's lock: a helper. It takes no lock. The holder
-// must not write itself meanwhile. lock, if not nil, is a copy of what the
-// holder's LockFile gave; both must close it to free the lock, so that
-// nobody else writes while a helper finishes the work of a holder that died.
+// ForHelper opens the directory for a helper, which writes for the process that
+// holds the rank's lock. It takes no lock. The holder must not write meanwhile.
+// lock, if not nil, is a copy of the holder's LockFile. The lock is free when
+// both have closed it, so that nobody else writes while a helper finishes the
+// work of a holder that died.
 func ForHelper(fsys vfs.FS, path string, rank int, lock io.Closer) *Dir {
 	return &Dir{fs: fsys, path: path, rank: rank, lock: lock}
 }
 
-// LockFile returns the open file that the rank's lock hangs on, to be handed
-// to a process that acts for this one; nil where the lock is none. The Dir
-// keeps it.
+// LockFile returns the open file that has the rank's lock, to be passed to a
+// helper, or nil if there is none. The Dir keeps owning it.
 func (d *Dir) LockFile() *os.File {
 	f, _ := d.lock.(*os.File)
 	return f
@@ -124,7 +123,7 @@ func (d *Dir) makeAll(path string) error {
 	return d.fs.SyncDir(parent)
 }
 
-// Close gives the lock back.
+// Close releases the lock.
 func (d *Dir) Close() error {
 	if d.lock == nil {
 		return nil
@@ -132,7 +131,7 @@ func (d *Dir) Close() error {
 	return d.lock.Close()
 }
 
-// FS returns the file system that the directory lies in.
+// FS returns the directory's file system.
 func (d *Dir) FS() vfs.FS { return d.fs }
 
 // Path returns the directory's path.
@@ -150,8 +149,8 @@ func (d *Dir) File(index uint64) string {
 	return filepath.Join(d.checkpointDir(index), fmt.Sprintf("rank-%04d.h5", d.rank))
 }
 
-// BaseName returns the name, inside a checkpoint's directory, of the link to the
-// rank's file of checkpoint base.
+// BaseName returns the name of the link to the rank's file of checkpoint base
+// in the directory of another checkpoint.
 func (d *Dir) BaseName(base uint64) string {
 	return fmt.Sprintf("rank-%04d.base-%08d.h5", d.rank, base)
 }
@@ -160,7 +159,8 @@ func (d *Dir) tmp(index uint64) string {
 	return filepath.Join(d.checkpointDir(index), fmt.Sprintf("rank-%04d.tmp", d.rank))
 }
 
-// ParseIndex reads the name of a checkpoint's directory, ckpt-00000012.
+// ParseIndex returns the index in the name of a checkpoint's directory,
+// ckpt-00000012.
 func ParseIndex(name string) (uint64, bool) {
 	s, ok := strings.CutPrefix(name, "ckpt-")
 	if !ok || len(s) < 8 {
@@ -170,7 +170,7 @@ func ParseIndex(name string) (uint64, bool) {
 	return n, err == nil && fmt.Sprintf("ckpt-%08d", n) == name
 }
 
-// ParseRank reads the name of a rank's committed file, rank-0000.h5.
+// ParseRank returns the rank in the name of a committed file, rank-0000.h5.
 func ParseRank(name string) (int, bool) {
 	s, prefix := strings.CutPrefix(name, "rank-")
 	s, suffix := strings.CutSuffix(s, ".h5")
@@ -181,7 +181,7 @@ func ParseRank(name string) (int, bool) {
 	return int(n), err == nil && fmt.Sprintf("rank-%04d.h5", n) == name
 }
 
-// all returns the indices of all set directories, committed or not, newest first.
+// all returns the indices of all checkpoints, committed or not, newest first.
 func (d *Dir) all() ([]uint64, error) {
 	entries, err := d.fs.ReadDir(d.path)
 	if err != nil {
@@ -203,7 +203,8 @@ func (d *Dir) all() ([]uint64, error) {
 	return out, nil
 }
 
-// Committed returns the indices of the checkpoints that the rank committed, newest first.
+// Committed returns the indices of the checkpoints that the rank committed,
+// newest first.
 func (d *Dir) Committed() ([]uint64, error) {
 	all, err := d.all()
 	if err != nil {
@@ -221,9 +222,9 @@ func (d *Dir) Committed() ([]uint64, error) {
 	return out, nil
 }
 
-// Lost returns the indices of checkpoints that were committed and whose file is gone,
-// newest first, as far as that can be seen: links to bases are left, and no
-// file that was being written.
+// Lost returns the indices of checkpoints that were committed and whose file is
+// gone, newest first. It can tell if links to bases are left, and no file that
+// was being written.
 func (d *Dir) Lost() ([]uint64, error) {
 	all, err := d.all()
 	if err != nil {
@@ -255,7 +256,7 @@ func (d *Dir) Lost() ([]uint64, error) {
 	return out, nil
 }
 
-// Next returns an index above every checkpoint directory there is.
+// Next returns an index above all existing checkpoints.
 func (d *Dir) Next() (uint64, error) {
 	all, err := d.all()
 	if err != nil || len(all) == 0 {
@@ -264,7 +265,7 @@ func (d *Dir) Next() (uint64, error) {
 	return all[0] + 1, nil
 }
 
-// Pending is a file being written. Exactly one of Commit and Abort ends it.
+// Pending is a file that is being written. Commit or Abort must be called once.
 type Pending struct {
 	vfs.File
 	d     *Dir
@@ -272,7 +273,7 @@ type Pending struct {
 	links []string
 }
 
-// Begin starts the rank's file of a checkpoint.
+// Begin begins the rank's file of a checkpoint.
 func (d *Dir) Begin(index uint64) (*Pending, error) {
 	for try := 0; ; try++ {
 		if err := d.fs.Mkdir(d.checkpointDir(index)); err != nil && !errors.Is(err, fs.ErrExist) {
@@ -288,16 +289,16 @@ func (d *Dir) Begin(index uint64) (*Pending, error) {
 		if err == nil {
 			return &Pending{File: f, d: d, index: index}, nil
 		}
-		// Another rank that cleans up may have taken the directory while it was empty.
+		// Another rank may have removed the directory while it was empty.
 		if !errors.Is(err, fs.ErrNotExist) || try == 100 {
 			return nil, err
 		}
 	}
 }
 
-// Link makes the file of checkpoint base part of the pending checkpoint. It is taken from
-// set from, which is base itself or a checkpoint that links to it. Where the file
-// system has no hard links the file is copied.
+// Link adds the file of checkpoint base to the pending checkpoint. The link is
+// made to the file in checkpoint from, which is base or has a link to it. If
+// the file system has no hard links, the file is copied.
 func (p *Pending) Link(base, from uint64) (copied bool, err error) {
 	src := p.d.File(base)
 	if from != base {
@@ -305,7 +306,7 @@ func (p *Pending) Link(base, from uint64) (copied bool, err error) {
 	}
 	p.links = append(p.links, p.d.BaseName(base))
 	dst := filepath.Join(p.d.checkpointDir(p.index), p.d.BaseName(base))
-	err = p.d.fs.Remove(dst) // left by a crash, and perhaps another file
+	err = p.d.fs.Remove(dst) // a leftover of a crash, perhaps of another file
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return false, err
 	}
@@ -337,9 +338,9 @@ func copyFile(fsys vfs.FS, src, dst string) error {
 	return errors.Join(err, out.Close())
 }
 
-// Commit makes the content durable and publishes it, replacing the rank's
-// file of that checkpoint if there is one. When it returns nil, no crash can take
-// the checkpoint away any more.
+// Commit makes the content durable and publishes it. It replaces an older file
+// of the rank in that checkpoint. When it returns nil, no crash can take the
+// checkpoint away any more.
 func (p *Pending) Commit() error {
 	d := p.d
 	err := p.Sync()
@@ -364,8 +365,8 @@ func (p *Pending) Commit() error {
 	return err
 }
 
-// tidy removes files of this rank in a checkpoint's directory that are not needed.
-// What cannot be removed does no harm.
+// tidy removes unneeded files of this rank from a checkpoint's directory. It
+// ignores errors: the files do no harm.
 func (d *Dir) tidy(index uint64, unneeded func(name string) bool) {
 	d.each(index, func(name string) {
 		if unneeded(name) {
@@ -374,7 +375,8 @@ func (d *Dir) tidy(index uint64, unneeded func(name string) bool) {
 	})
 }
 
-// each calls f for the rank's files in a checkpoint's directory, as far as it can be read.
+// each calls f for the rank's files in a checkpoint's directory. It ignores
+// errors.
 func (d *Dir) each(index uint64, f func(name string)) {
 	entries, err := d.fs.ReadDir(d.checkpointDir(index))
 	if err != nil {
@@ -388,14 +390,14 @@ func (d *Dir) each(index uint64, f func(name string)) {
 	}
 }
 
-// Abort takes back what was written.
+// Abort removes what was written.
 func (p *Pending) Abort() {
 	p.File.Close()
 	p.d.discard(p.index)
 }
 
-// discard removes what was written of a checkpoint, which may be a new version of one
-// that is committed.
+// discard removes what was written of a checkpoint. If the checkpoint was
+// committed before, the committed file stays.
 func (d *Dir) discard(index uint64) {
 	if _, err := d.fs.Stat(d.File(index)); err == nil {
 		d.fs.Remove(d.tmp(index))
@@ -404,10 +406,10 @@ func (d *Dir) discard(index uint64) {
 	d.removeRest(index)
 }
 
-// Remove deletes the rank's part of a checkpoint, and its directory if nothing else is
-// in it.
+// Remove removes the rank's part of a checkpoint, and the directory if it is
+// empty then.
 func (d *Dir) Remove(index uint64) error {
-	err := d.fs.Rename(d.File(index), d.tmp(index)) // from here on it is not committed
+	err := d.fs.Rename(d.File(index), d.tmp(index)) // now it is not committed any more
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
@@ -420,11 +422,11 @@ func (d *Dir) Remove(index uint64) error {
 	return err
 }
 
-// removeRest deletes what an uncommitted checkpoint has of this rank, and the
-// directory if that was the last in it. Other ranks may begin, abort and remove
-// files in the directory at the same time: whether it is empty is decided by the
-// attempt to remove it, never by an earlier look, so that whoever is last
-// removes it, and nobody takes another's file for a failure.
+// removeRest removes the rank's files of a checkpoint that is not committed,
+// and the directory if it is empty then. Other ranks may begin, abort and
+// remove files in the directory at the same time. So removeRest does not check
+// whether the directory is empty: it tries to remove it. The last rank
+// succeeds, and a file of another rank is no error.
 func (d *Dir) removeRest(index uint64) error {
 	if _, err := d.fs.Stat(d.File(index)); err == nil {
 		return nil
