@@ -15,13 +15,13 @@ FOR      ?= 0
 PLATFORMS = darwin/arm64 windows/amd64 linux/arm64 linux/s390x
 
 .DEFAULT_GOAL := help
-.PHONY: demo journey build man test test-long race lint cross bench gpu overhead migration flake fuzz faults mutants release release-check clean help
+.PHONY: demo interconnects build man test test-long race lint cross bench gpu overhead migration flake fuzz faults mutants release release-check clean help
 
 demo: ## run a plain program by cairn run, kill it again and again, and compare its results with those of go build's
 	@echo "building the demo"
 	@$(GO) run ./internal/demo
 
-journey: ## take a run through all interconnects there are, and draw docs/journey.svg (as root: network namespaces)
+interconnects: ## take a run through all interconnects there are, and draw docs/interconnects.svg (as root: network namespaces)
 	@scripts/deps
 	@$(GO) run ./internal/interconnects/draw
 

@@ -144,7 +144,7 @@ func (b *bench) all() error {
 	return err
 }
 
-// settled waits until older sets are removed, which happens in the background.
+// settled waits until older checkpoints are removed, which happens in the background.
 func (b *bench) settled() error {
 	for {
 		list, err := filepath.Glob(filepath.Join(b.dir, "ckpt", "ckpt-*"))

@@ -31,7 +31,7 @@ import (
 var (
 	size   = flag.Int("size", 1024, "MiB of float64 state")
 	rounds = flag.Int("rounds", 7, "rounds; medians are shown")
-	folder = flag.String("dir", "", "where files are written (default: the temporary folder)")
+	tmpDir = flag.String("dir", "", "where files are written (default: the temporary directory)")
 	parts  = flag.String("part", "checkpoints,objects,ranks", "what is measured")
 	role   = flag.String("as", "", "be a rank of a measurement; used by the part ranks")
 	result = flag.String("to", "", "where that rank writes what it measured")
@@ -98,7 +98,7 @@ func (b *bench) ratio(name, base string) float64 {
 }
 
 func run(ctx context.Context) error {
-	dir, err := os.MkdirTemp(*folder, "cairn-bench-")
+	dir, err := os.MkdirTemp(*tmpDir, "cairn-bench-")
 	if err != nil {
 		return err
 	}
@@ -210,9 +210,9 @@ func (b *bench) report() {
 	raw("O_DIRECT write + fsync", "direct write")
 	raw("buffered write + fsync", "buffered write")
 	raw("O_DIRECT read", "direct read")
-	ratio("held, all changed", "held all", "memcpy", "memcpy", 1.15)
-	ratio("held, 1 % changed, digests", "held digest", "memcpy digest", "memcpy", 0.6)
-	ratio("held, 1 % changed, kernel tracking", "held kernel", "memcpy kernel", "memcpy", 0.1)
+	ratio("pause, all changed", "held all", "memcpy", "memcpy", 1.15)
+	ratio("pause, 1 % changed, digests", "held digest", "memcpy digest", "memcpy", 0.6)
+	ratio("pause, 1 % changed, kernel tracking", "held kernel", "memcpy kernel", "memcpy", 0.1)
 	ratio("durable, all changed", "durable all", "direct write", "O_DIRECT write", 1.15)
 	ratio("", "durable all", "buffered write", "buffered write", 1)
 	ratio("restore", "restore", "direct read", "O_DIRECT read", 1.2)
@@ -254,7 +254,7 @@ func (b *bench) changeSome() {
 	}
 }
 
-// cairn opens a run on the state in a fresh folder and hands it to f.
+// cairn opens a run on the state in a fresh directory and hands it to f.
 func (b *bench) cairn(o cairn.Options, f func(p *cairn.Run, saved *cairn.CheckpointInfo) error) error {
 	o.Dir = filepath.Join(b.dir, "ckpt")
 	o.Every = time.Hour

@@ -23,12 +23,12 @@ import (
 // "cairn run": bench -as ROLE -to FILE. Rank 0 writes lines "NAME VALUE" into
 // FILE.
 
-// trial is how a size of message is measured: by batches of round trips, of
+// messageSize is how a size of message is measured: by batches of round trips, of
 // which the fastest counts, as in NetPIPE. What is slower was disturbed by
 // somebody else; short batches have a chance to be left alone.
-type trial struct{ size, batch, batches int }
+type messageSize struct{ size, batch, batches int }
 
-var trials = []trial{
+var messageSizes = []messageSize{
 	{1, 50, 500},
 	{1 << 10, 30, 300}, {4 << 10, 20, 300}, {16 << 10, 10, 200}, {64 << 10, 4, 200}, {256 << 10, 1, 200},
 	{1 << 20, 1, 100}, {4 << 20, 1, 50}, {16 << 20, 1, 20},
@@ -107,7 +107,7 @@ func roundTrips(c *mpi.Comm, buf []byte, n int) (float64, error) {
 
 // pingpong measures all sizes.
 func (r *rank) pingpong() error {
-	for _, t := range trials {
+	for _, t := range messageSizes {
 		buf := make([]byte, t.size)
 		best := math.Inf(1)
 		for range t.batches {
@@ -200,23 +200,23 @@ func (r *rank) uncounted(way string) (*mpi.Comm, func(), error) {
 }
 
 // exchange gives the cards of all ranks to all, over the run's communicator.
-func (r *rank) exchange(_ context.Context, card []byte) ([][]byte, error) {
+func (r *rank) exchange(_ context.Context, endpoint []byte) ([][]byte, error) {
 	const most = 64 << 10
-	if len(card) > most-4 {
-		return nil, fmt.Errorf("a card of %d bytes", len(card))
+	if len(endpoint) > most-4 {
+		return nil, fmt.Errorf("a card of %d bytes", len(endpoint))
 	}
 	mine, all := make([]byte, most), make([]byte, most*r.world.Size())
-	mine[0], mine[1], mine[2] = byte(len(card)), byte(len(card)>>8), byte(len(card)>>16)
-	copy(mine[4:], card)
+	mine[0], mine[1], mine[2] = byte(len(endpoint)), byte(len(endpoint)>>8), byte(len(endpoint)>>16)
+	copy(mine[4:], endpoint)
 	if err := mpi.Allgather(r.world, mine, all); err != nil {
 		return nil, err
 	}
-	cards := make([][]byte, r.world.Size())
-	for i := range cards {
+	endpoints := make([][]byte, r.world.Size())
+	for i := range endpoints {
 		b := all[i*most:]
-		cards[i] = b[4 : 4+int(b[0])+int(b[1])<<8+int(b[2])<<16]
+		endpoints[i] = b[4 : 4+int(b[0])+int(b[1])<<8+int(b[2])<<16]
 	}
-	return cards, nil
+	return endpoints, nil
 }
 
 // state is what is saved: as little as possible. Saving it tells when.
@@ -237,7 +237,7 @@ func (s *state) CairnState(c *cairn.Coder) error {
 const quiesceSets = 11
 
 // quiesce measures the time from a request on rank 0 to the moment at which
-// the last rank has copied its state and goes on, in a program that passes a
+// the last rank has copied its state and continues, in a program that passes a
 // message around a ring, with a point at every step.
 func (r *rank) quiesce() error {
 	c := r.world

@@ -77,9 +77,9 @@ func (b *bench) start(command string, n int, way, role, prefix string) error {
 	if err != nil {
 		return err
 	}
-	folder, to := filepath.Join(b.dir, "run"), filepath.Join(b.dir, "measured")
-	defer os.RemoveAll(folder)
-	cmd := exec.CommandContext(b.ctx, command, "run", "-n", strconv.Itoa(n), "--transport", way, "--run", folder, "--retries", "0", self, "-as", role, "-to", to)
+	run, to := filepath.Join(b.dir, "run"), filepath.Join(b.dir, "measured")
+	defer os.RemoveAll(run)
+	cmd := exec.CommandContext(b.ctx, command, "run", "-n", strconv.Itoa(n), "--transport", way, "--run", run, "--retries", "0", self, "-as", role, "-to", to)
 	if msg, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("%s of %d ranks: %w: %s", role, n, err, msg)
 	}
@@ -107,7 +107,7 @@ func (b *bench) take(prefix string, text []byte) error {
 func (b *bench) openMPI(prog, way string, mca []string) error {
 	args := append([]string{"-n", "2", "--allow-run-as-root"}, mca...)
 	args = append(args, prog)
-	for _, t := range trials {
+	for _, t := range messageSizes {
 		args = append(args, strconv.Itoa(t.size), strconv.Itoa(t.batch), strconv.Itoa(t.batches))
 	}
 	cmd := exec.CommandContext(b.ctx, "mpirun", args...)
@@ -169,7 +169,7 @@ func (b *bench) reportRanks() {
 	fmt.Fprintf(w, "\nmessages between two ranks, %d processors, medians of %d rounds\n\n", runtime.NumCPU(), *rounds)
 	row("WHAT", "CAIRN", "OPEN MPI", "RATIO", "BOUND", "")
 	for _, way := range ways {
-		for _, t := range trials {
+		for _, t := range messageSizes {
 			name := strconv.Itoa(t.size)
 			ours, theirs := "cairn "+way.name+" "+name, "openmpi "+way.name+" "+name
 			show := func(s float64) string {
@@ -218,7 +218,7 @@ func (b *bench) reportRanks() {
 		row(fmt.Sprint(n, " ranks"), fmt.Sprintf("%.4f s", b.median(name)), fmt.Sprintf("%.4f s", most), "Hursey et al., 8 to 36 ranks: 0.01 to 0.12 s for the protocol")
 	}
 	fmt.Fprintln(w)
-	row("SIMULATED", "ROUNDS", "WHILE HELD", "MESSAGES", "PER RANK", "MOST", "BOOKMARKS TO ALL WOULD BE")
+	row("SIMULATED", "ROUNDS", "WHILE PAUSED", "MESSAGES", "PER RANK", "MOST", "BOOKMARKS TO ALL WOULD BE")
 	for _, n := range []int{8, 64, 512, 1000, 4096, 10000} {
 		c := coord.Simulate(n, 0, torus(n))
 		row(fmt.Sprint(n, " ranks, neighbours in a box"), fmt.Sprint(c.Rounds), fmt.Sprint(c.Paused), fmt.Sprint(c.Messages), fmt.Sprintf("%.1f", float64(c.Messages)/float64(n)), fmt.Sprint(c.MaxPerRank), fmt.Sprint(n*(n-1)))

@@ -20,7 +20,7 @@ type blow struct {
 
 // disturbed is a run of cairn that is killed on the way.
 type disturbed struct {
-	cairn, folder string
+	cairn, runDir string
 	args          []string
 	blows         []blow
 
@@ -38,7 +38,7 @@ func (d *disturbed) run(ctx context.Context) error {
 		if !again {
 			break
 		}
-		fmt.Println("\n   Now nothing of it is left but the folder. The same command goes on from there:\n   $ cairn run …")
+		fmt.Println("\n   Now only the run directory is left. The same command resumes from there:\n   $ cairn run …")
 	}
 	if len(left) > 0 {
 		return errors.New("the program ended before it had been killed as often as it was to be")
@@ -106,7 +106,7 @@ func shorter(line string) string {
 
 // pid finds the process of a rank.
 func (d *disturbed) pid(rank int) (int, error) {
-	raw, err := exec.Command(d.cairn, "status", "--json", d.folder).Output()
+	raw, err := exec.Command(d.cairn, "status", "--json", d.runDir).Output()
 	if err != nil {
 		return 0, fmt.Errorf("cairn status: %w", err)
 	}

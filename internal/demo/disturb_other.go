@@ -13,7 +13,7 @@ type blow struct {
 }
 
 type disturbed struct {
-	cairn, folder string
+	cairn, runDir string
 	args          []string
 	blows         []blow
 	sets          int

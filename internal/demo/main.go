@@ -35,10 +35,10 @@ var errDiffers = errors.New("the results differ")
 
 func demo(ctx context.Context) error {
 	if _, err := os.Stat("go.mod"); err != nil {
-		return errors.New("run it in the folder that holds go.mod: make demo")
+		return errors.New("run it in the directory that holds go.mod: make demo")
 	}
 	if runtime.GOOS != "linux" {
-		return errors.New("cairn run needs Linux, and so does this; elsewhere, what cairn build makes keeps its sets in CAIRN_DIR (docs/programs.md)")
+		return errors.New("cairn run needs Linux, and so does this; elsewhere, what cairn build makes keeps its checkpoints in CAIRN_DIR (docs/programs.md)")
 	}
 	if err := os.RemoveAll(work); err != nil {
 		return err
@@ -81,10 +81,10 @@ func galaxies(ctx context.Context, cairn string) error {
 		return err
 	}
 
-	d := &disturbed{cairn: cairn, folder: filepath.Join(work, "galaxies.cairn"), blows: []blow{
+	d := &disturbed{cairn: cairn, runDir: filepath.Join(work, "galaxies.cairn"), blows: []blow{
 		{sets: 3}, {sets: 2}, {sets: 3, all: true}, {sets: 3},
 	}}
-	d.args = append([]string{"run", "--every-points", "1250", "--run", d.folder, "-o", filepath.Join(work, "killed.txt"), source}, args("killed-path.txt")...)
+	d.args = append([]string{"run", "--every-points", "1250", "--run", d.runDir, "-o", filepath.Join(work, "killed.txt"), source}, args("killed-path.txt")...)
 	fmt.Printf("\n2  the same source by cairn, and killed with SIGKILL %d times:\n\n   $ cairn %s\n", len(d.blows), strings.Join(d.args, " "))
 	began = time.Now()
 	if err := d.run(ctx); err != nil {

@@ -49,9 +49,9 @@ func left(t *testing.T, dir string, unordered ...string) string {
 	return out.String()
 }
 
-// TestCompiledFiles kills programs that change files, in the middle of their
+// TestCompiled_FilesRestored kills programs that change files, in the middle of their
 // changes, and compares the files with those of a run without kills.
-func TestCompiledFiles(t *testing.T) {
+func TestCompiled_FilesRestored(t *testing.T) {
 	made, _ := cairnBuilds(t, "./internal/e2e/testdata/ledger")
 	t.Run("ranks", func(t *testing.T) { sharedByRanks(t, made) })
 	t.Run("streams", func(t *testing.T) { streamsByName(t, made) })

@@ -29,9 +29,9 @@ func cairnBuilds(t *testing.T, pkg string, env ...string) (program, said string)
 	return program, string(out)
 }
 
-// TestCompiledFlight kills ranks of a program that has messages under way at its
+// TestCompiled_MessagesInflight kills ranks of a program that has messages under way at its
 // points, communicators of some ranks, contexts and its run in a struct.
-func TestCompiledFlight(t *testing.T) {
+func TestCompiled_MessagesInflight(t *testing.T) {
 	made, _ := cairnBuilds(t, "./internal/e2e/testdata/token")
 	want := undisturbed(t, 4, program(t, "token"))
 	must(t, want, "world true", "traced 8")
@@ -58,8 +58,8 @@ func TestCompiledFlight(t *testing.T) {
 	})
 }
 
-// TestCompiledOwn: a program that takes its own checkpoints is built as it is.
-func TestCompiledOwn(t *testing.T) {
+// TestCompiled_OwnPoints: a program that takes its own checkpoints is built as it is.
+func TestCompiled_OwnPoints(t *testing.T) {
 	made, said := cairnBuilds(t, "./examples/heat")
 	must(t, said, "the program takes its own checkpoints", "it is built unchanged")
 	r := newRun(t, made, "-n", "64", "-steps", "200")
@@ -67,9 +67,9 @@ func TestCompiledOwn(t *testing.T) {
 	must(t, r.output(), "heat ok")
 }
 
-// TestPortableCompiled takes a program that 'cairn build' made from machine to
-// machine, as TestPortable does, and on in another build of it.
-func TestPortableCompiled(t *testing.T) {
+// TestCompiled_OtherArchitecture takes a program that 'cairn build' made from machine to
+// machine, as TestRestart_OtherArchitecture does, and on in another build of it.
+func TestCompiled_OtherArchitecture(t *testing.T) {
 	const source = "./internal/e2e/testdata/words"
 	here, _ := cairnBuilds(t, source)
 	route := [][]string{{here}}
@@ -105,9 +105,9 @@ func TestPortableCompiled(t *testing.T) {
 	}
 }
 
-// TestMigrateCompiledAbroad moves a running program that 'cairn build' made to a
+// TestMigrate_CompiledOtherArchitecture moves a running program that 'cairn build' made to a
 // big-endian host, with files that it has open, and back.
-func TestMigrateCompiledAbroad(t *testing.T) {
+func TestMigrate_CompiledOtherArchitecture(t *testing.T) {
 	e := bigEndian
 	need(t, e.name)
 	const source = "./internal/e2e/testdata/clerk"
@@ -115,13 +115,13 @@ func TestMigrateCompiledAbroad(t *testing.T) {
 	there, _ := cairnBuilds(t, source, "GOARCH="+e.goarch)
 	abroad := script(t, "clerk", fmt.Sprintf("exec %s %s \"$@\"", e.name, there))
 	plain := t.TempDir()
-	want := tool(t, build(t, source, runtime.GOARCH), "-folder", plain, "-steps", "300")
+	want := tool(t, build(t, source, runtime.GOARCH), "-dir", plain, "-steps", "300")
 	r := newRun(t)
-	books := filepath.Join(r.folder, "books")
+	books := filepath.Join(r.root, "books")
 	if err := os.Mkdir(books, 0o777); err != nil {
 		t.Fatal(err)
 	}
-	r.command = []string{made, "-folder", books, "-steps", "300", "-pause", "5ms"}
+	r.command = []string{made, "-dir", books, "-steps", "300", "-pause", "5ms"}
 	p := r.travels(1, r.start("-n", "1", "--every", "100ms", "--hosts", "a:1", "--rsh", hereRemote(t)+" {host}"))
 	p.s.awaits("started")
 	p.moves("--rank", "0", "--to", "far", "--program", abroad)

@@ -178,9 +178,9 @@ func TestDevices(t *testing.T) {
 	}
 }
 
-// TestDevicesHDF5: other tools find an array that was on a device under its
+// TestDevices_HDF5: other tools find an array that was on a device under its
 // name, in its dimensions, with its values.
-func TestDevicesHDF5(t *testing.T) {
+func TestDevices_HDF5(t *testing.T) {
 	needH5py(t)
 	need(t, "h5dump")
 	result := filepath.Join(t.TempDir(), "result")
@@ -216,10 +216,10 @@ else:
     print("ok")
 `
 
-// TestDevicesPortable takes runs from an OpenCL device to other architectures,
+// TestDevices_OtherArchitecture takes runs from an OpenCL device to other architectures,
 // one of them big-endian, and back. (The programs that are left out compute
 // sines, which are not the same everywhere.)
-func TestDevicesPortable(t *testing.T) {
+func TestDevices_OtherArchitecture(t *testing.T) {
 	route := []struct {
 		place
 		prefix []string
@@ -264,14 +264,14 @@ func TestDevicesPortable(t *testing.T) {
 }
 
 // supervised is a run of floyd, which takes some seconds, under cairn run.
-// disturb is called when there is a set, and returns false if it came too late.
+// disturb is called when there is a checkpoint, and returns false if it came too late.
 func supervised(t *testing.T, pl place, disturb func(s *supervisor, pid int) bool) (*runOf, string) {
 	t.Helper()
 	bin := build(t, "./examples/testbed", runtime.GOARCH)
 	for range 5 {
-		folder := t.TempDir()
-		report := filepath.Join(folder, "report.json")
-		r := newRun(t, bin, "-dir", filepath.Join(folder, "sets"), "-size", "small", "-json", report, "floyd")
+		root := t.TempDir()
+		report := filepath.Join(root, "report.json")
+		r := newRun(t, bin, "-dir", filepath.Join(root, "sets"), "-size", "small", "-json", report, "floyd")
 		s := r.startIn(pl.env(), "--every-points", "50")
 		if _, ok := s.sees(0, "set 1 committed"); !ok {
 			t.Fatalf("there was no set:\n%s", s.text())
@@ -287,9 +287,9 @@ func supervised(t *testing.T, pl place, disturb func(s *supervisor, pid int) boo
 	return nil, ""
 }
 
-// TestDevicesKill kills a program with devices under the supervisor, which
+// TestDevices_Killed kills a program with devices under the supervisor, which
 // brings it back.
-func TestDevicesKill(t *testing.T) {
+func TestDevices_Killed(t *testing.T) {
 	places := found(t)
 	want, out, err := bed(t, places[0], "-size", "small", "floyd")
 	if err != nil {
@@ -318,9 +318,9 @@ func TestDevicesKill(t *testing.T) {
 	}
 }
 
-// TestDevicesStop stops a supervised program by 'cairn stop' and starts it
+// TestDevices_Stopped stops a supervised program by 'cairn stop' and starts it
 // again with other devices.
-func TestDevicesStop(t *testing.T) {
+func TestDevices_Stopped(t *testing.T) {
 	places := found(t)
 	want, out, err := bed(t, places[0], "-size", "small", "floyd")
 	if err != nil {
@@ -366,10 +366,10 @@ func TestDevicesStop(t *testing.T) {
 	}
 }
 
-// TestDeviceLost runs a program whose device is lost on the way, under the
+// TestDevices_Lost runs a program whose device is lost on the way, under the
 // supervisor. If it was the only one, the program ends and is started again;
-// else it goes on by itself.
-func TestDeviceLost(t *testing.T) {
+// else it continues by itself.
+func TestDevices_Lost(t *testing.T) {
 	bin := build(t, "./internal/e2e/testdata/losing", runtime.GOARCH)
 	want := undisturbed(t, 1, bin)
 	if strings.Count(want, "step") != 12 {

@@ -126,7 +126,7 @@ func reference(t *testing.T, args ...string) string {
 	return out
 }
 
-// compare fails the test unless two folders hold the same results.
+// compare fails the test unless two directories hold the same results.
 func compare(t *testing.T, got, want string) {
 	t.Helper()
 	entries, err := os.ReadDir(want)
@@ -184,7 +184,7 @@ func verifySets(t *testing.T, dir string) []ckpt.Header {
 	return out
 }
 
-// newest returns the file of the newest set.
+// newest returns the file of the newest checkpoint.
 func newest(t *testing.T, dir string) string {
 	t.Helper()
 	d := store.Open(vfs.OS(), dir, 0)

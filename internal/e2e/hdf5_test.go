@@ -40,9 +40,9 @@ var kinds = []struct {
 	{"differential-gzip", []string{"-compress", "gzip"}, func(h ckpt.Header) bool { return len(h.Bases) > 0 && h.Compression == ckpt.Gzip }},
 }
 
-// leave runs the survivor with three sets on the way and returns its folders.
+// runSurvivor runs the survivor with three sets on the way and returns its directories.
 // It saves last at step 80 and ends there.
-func leave(t *testing.T, args []string) (dir, out string) {
+func runSurvivor(t *testing.T, args []string) (dir, out string) {
 	t.Helper()
 	dir, out = filepath.Join(t.TempDir(), "ckpt"), t.TempDir()
 	d := drive(t, []string{survivor(t)}, append(append(small, "-dir", dir, "-out", out), args...)...)
@@ -73,13 +73,13 @@ assert len(phases) == 16 and str(phases.dtype) == "complex128", phases.dtype
 print("equal")
 `
 
-// TestTools: h5dump, h5ls, h5stat and h5py read every kind of set, and find
+// TestHDF5_Tools: h5dump, h5ls, h5stat and h5py read every kind of set, and find
 // the program's values in it.
-func TestTools(t *testing.T) {
+func TestHDF5_Tools(t *testing.T) {
 	need(t, "h5dump", "h5ls", "h5stat")
 	for _, k := range kinds {
 		t.Run(k.name, func(t *testing.T) {
-			dir, out := leave(t, k.args)
+			dir, out := runSurvivor(t, k.args)
 			if h := verifySets(t, dir)[0]; !k.is(h) {
 				t.Fatalf("not that kind of set: %+v", h.Note)
 			}
@@ -94,9 +94,9 @@ func TestTools(t *testing.T) {
 	}
 }
 
-// TestRepacked: a file that h5repack wrote anew, in another layout and with
+// TestHDF5_Repacked: a file that h5repack wrote anew, in another layout and with
 // other filters, restores like the one it came from.
-func TestRepacked(t *testing.T) {
+func TestHDF5_Repacked(t *testing.T) {
 	need(t, "h5repack")
 	ways := map[string][]string{
 		"as-is":      nil,
@@ -108,7 +108,7 @@ func TestRepacked(t *testing.T) {
 	for _, k := range kinds {
 		for way, args := range ways {
 			t.Run(k.name+"/"+way, func(t *testing.T) {
-				dir, out := leave(t, k.args)
+				dir, out := runSurvivor(t, k.args)
 				file := newest(t, dir)
 				tool(t, "h5repack", append(args, file, file+".new")...)
 				if err := os.Rename(file+".new", file); err != nil {
@@ -132,14 +132,14 @@ with h5py.File(sys.argv[1], "r+") as f:
     f["MemBlocks/sparse"][3] = 123.5
 `
 
-// TestEdited: a value that someone changed in a file is damage, until it is
+// TestHDF5_Edited: a value that someone changed in a file is damage, until it is
 // accepted.
-func TestEdited(t *testing.T) {
+func TestHDF5_Edited(t *testing.T) {
 	needH5py(t)
 	for _, compress := range []string{"", "gzip"} {
 		t.Run("compress="+compress, func(t *testing.T) {
 			args := []string{"-full", "-compress", compress}
-			dir, out := leave(t, args)
+			dir, out := runSurvivor(t, args)
 			args = append(append(small, "-dir", dir, "-out", out), args...)
 			file := newest(t, dir)
 			python(t, edit, file)

@@ -48,10 +48,10 @@ func kills() int {
 	return 12
 }
 
-// TestKill kills a program at random moments until it has died often enough;
+// TestKill_AnyMoment kills a program at random moments until it has died often enough;
 // what it leaves is whole every time, and the result in the end is that of an
 // uninterrupted run.
-func TestKill(t *testing.T) {
+func TestKill_AnyMoment(t *testing.T) {
 	for i, v := range variants {
 		t.Run(v.name, func(t *testing.T) {
 			t.Parallel()

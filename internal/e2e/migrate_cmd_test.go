@@ -13,9 +13,9 @@ import (
 	"github.com/cairnrun/cairn/internal/supervise"
 )
 
-// TestMigrateSpread: the ranks of a host go to two others, together. What was
+// TestMigrate_SpreadOverHosts: the ranks of a host go to two others, together. What was
 // done is known when the run has ended.
-func TestMigrateSpread(t *testing.T) {
+func TestMigrate_SpreadOverHosts(t *testing.T) {
 	net := network(t, 3)
 	p := traveller(t, 4, "--hosts", slots(net, 4, 2, 2), "--rsh", interconnects.Shell)
 	m := p.moves("--host", net.Hosts[0])

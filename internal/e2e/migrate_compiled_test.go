@@ -18,8 +18,8 @@ import (
 // Programs that know nothing of checkpoints, and were made by 'cairn build',
 // are moved.
 
-// TestMigrateGalaxies moves the plain example from source.
-func TestMigrateGalaxies(t *testing.T) {
+// TestMigrate_Galaxies moves the plain example from source.
+func TestMigrate_Galaxies(t *testing.T) {
 	net := network(t, 2)
 	a, b := net.Hosts[0], net.Hosts[1]
 	args := []string{"-stars", "3000", "-steps", "30000", "-every", "5000", "-path"}
@@ -31,11 +31,11 @@ func TestMigrateGalaxies(t *testing.T) {
 		t.Fatal(err)
 	}
 	r := newRun(t, src)
-	path := filepath.Join(r.folder, "path")
+	path := filepath.Join(r.root, "path")
 	r.command = append(append(r.command, args...), path)
 	p := r.travels(1, r.start("-n", "1", "--every", "1h", "--hosts", slots(net, 1, 1), "--rsh", interconnects.Shell))
 	p.s.awaits("started")
-	// Without a set, and with one.
+	// Without a checkpoint, and with one.
 	p.moves("--rank", "0", "--to", b)
 	p.moves("--host", b, "--to", a, "--rounds", "0")
 	if out, code := cairnTool(t, "checkpoint", p.run()); code != 0 {
@@ -47,21 +47,21 @@ func TestMigrateGalaxies(t *testing.T) {
 	compareFiles(t, path, filepath.Join(plain, "path"))
 }
 
-// TestMigrateBooks moves a program that changes files in all ways, and kills it
+// TestMigrate_ChangedFiles moves a program that changes files in all ways, and kills it
 // between moves.
-func TestMigrateBooks(t *testing.T) {
+func TestMigrate_ChangedFiles(t *testing.T) {
 	net := network(t, 2)
 	made, _ := cairnBuilds(t, "./internal/e2e/testdata/clerk")
 	plain := t.TempDir()
-	want := tool(t, build(t, "./internal/e2e/testdata/clerk", runtime.GOARCH), "-folder", plain, "-steps", "600")
+	want := tool(t, build(t, "./internal/e2e/testdata/clerk", runtime.GOARCH), "-dir", plain, "-steps", "600")
 	for _, v := range []struct{ name, every string }{{"without sets", "1h"}, {"with sets", "40ms"}} {
 		t.Run(v.name, func(t *testing.T) {
 			r := newRun(t)
-			books := filepath.Join(r.folder, "books")
+			books := filepath.Join(r.root, "books")
 			if err := os.Mkdir(books, 0o777); err != nil {
 				t.Fatal(err)
 			}
-			r.command = []string{made, "-folder", books, "-steps", "600", "-pause", "2ms"}
+			r.command = []string{made, "-dir", books, "-steps", "600", "-pause", "2ms"}
 			p := r.travels(1, r.start("-n", "1", "--every", v.every, "--hosts", slots(net, 1, 1), "--rsh", interconnects.Shell))
 			p.s.awaits("started")
 			for i := range 4 {
@@ -78,7 +78,7 @@ func TestMigrateBooks(t *testing.T) {
 	}
 }
 
-// sameTree compares all files below two folders.
+// sameTree compares all files below two directories.
 func sameTree(t *testing.T, got, want string) {
 	t.Helper()
 	list := func(root string) map[string]string {
@@ -111,8 +111,8 @@ func sameTree(t *testing.T, got, want string) {
 	}
 }
 
-// TestMigrateCompiledRanks moves ranks of programs that exchange messages.
-func TestMigrateCompiledRanks(t *testing.T) {
+// TestMigrate_CompiledRanks moves ranks of programs that exchange messages.
+func TestMigrate_CompiledRanks(t *testing.T) {
 	net := network(t, 3)
 	flags := []string{"-n", strconv.Itoa(compiledRanks), "--hosts", slots(net, 2, 2), "--rsh", interconnects.Shell}
 	npb := newCompiledNPB(t)

@@ -51,7 +51,7 @@ type trip struct {
 	s      *supervisor
 	n      int
 	stills []int // stopped
-	first  int   // the newcomer of the first rank that moves, where one was waited for
+	first  int   // the destination of the first rank that moves, where one was waited for
 
 	restart func() // starts it with the same command
 }
@@ -149,7 +149,7 @@ func (p *trip) still(pid int) {
 	p.stills = append(p.stills, pid)
 }
 
-// stop sends SIGSTOP and waits until no thread goes on: on a machine that is
+// stop sends SIGSTOP and waits until no thread continues: on a machine that is
 // busy, others do for a while before one of them takes the signal.
 func stop(pid int) error {
 	if err := syscall.Kill(pid, syscall.SIGSTOP); err != nil {
@@ -174,7 +174,7 @@ func stop(pid int) error {
 	}
 }
 
-// thaw lets processes go on that were stopped: all, or those.
+// thaw lets processes continue that were stopped: all, or those.
 func (p *trip) thaw() {
 	for _, pid := range p.stills {
 		syscall.Kill(pid, syscall.SIGCONT)
@@ -212,14 +212,14 @@ func (p *trip) where() (out []string) {
 	return out
 }
 
-// processes are those that run the program with the run's folder among its
+// processes are those that run the program with the run directory among its
 // arguments.
 func (p *trip) processes() (found []int) {
 	list, _ := filepath.Glob("/proc/[0-9]*")
 	for _, x := range list {
 		pid, _ := strconv.Atoi(strings.TrimPrefix(x, "/proc/"))
 		args, err := os.ReadFile(filepath.Join(x, "cmdline"))
-		if err == nil && strings.Contains(string(args), p.folder) && runs(pid, p.command[0]) {
+		if err == nil && strings.Contains(string(args), p.root) && runs(pid, p.command[0]) {
 			found = append(found, pid)
 		}
 	}
@@ -256,12 +256,12 @@ func byRank(text string) string {
 	return strings.Join(lines, "")
 }
 
-// newTraveller makes the folder of a run of testdata/traveller.
+// newTraveller makes the directory of a run of testdata/traveller.
 func newTraveller(t *testing.T, args ...string) *runOf {
 	t.Helper()
 	r := newRun(t)
-	r.command = append([]string{program(t, "traveller"), "-folder", r.folder}, args...)
-	if err := os.Mkdir(filepath.Join(r.folder, "files"), 0o777); err != nil {
+	r.command = append([]string{program(t, "traveller"), "-dir", r.root}, args...)
+	if err := os.Mkdir(filepath.Join(r.root, "files"), 0o777); err != nil {
 		t.Fatal(err)
 	}
 	return r
@@ -297,7 +297,7 @@ func (p *trip) waits() {
 // once, to its output and to its file.
 func (p *trip) arrives() {
 	p.t.Helper()
-	write(p.t, filepath.Join(p.folder, "gate"), "")
+	write(p.t, filepath.Join(p.root, "gate"), "")
 	p.s.finishes()
 	p.wrote()
 }
@@ -314,13 +314,13 @@ func (p *trip) wrote() {
 	defer wanting.Unlock()
 	if wanted[p.n] == "" {
 		r := newTraveller(p.t)
-		write(p.t, filepath.Join(r.folder, "gate"), "")
+		write(p.t, filepath.Join(r.root, "gate"), "")
 		r.start("-n", strconv.Itoa(p.n), "--every", "1h").finishes()
 		wanted[p.n] = byRank(r.output())
 	}
 	sameOutput(p.t, byRank(p.output()), wanted[p.n])
 	for rank := range p.n {
-		got, err := os.ReadFile(filepath.Join(p.folder, "files", strconv.Itoa(rank)))
+		got, err := os.ReadFile(filepath.Join(p.root, "files", strconv.Itoa(rank)))
 		if err != nil {
 			p.t.Fatal(err)
 		}
@@ -339,7 +339,7 @@ func (p *trip) wrote() {
 
 // pidsOf are the processes that a rank is, or was.
 func (p *trip) pidsOf(rank int) (out []int) {
-	list, _ := filepath.Glob(filepath.Join(p.folder, fmt.Sprintf("pid-%d-*", rank)))
+	list, _ := filepath.Glob(filepath.Join(p.root, fmt.Sprintf("pid-%d-*", rank)))
 	for _, f := range list {
 		pid, _ := strconv.Atoi(f[strings.LastIndex(f, "-")+1:])
 		out = append(out, pid)
@@ -347,9 +347,9 @@ func (p *trip) pidsOf(rank int) (out []int) {
 	return out
 }
 
-// newcomer waits for a process that is to take a rank's place, and is not the
+// destination waits for a process that is to take a rank's place, and is not the
 // rank's.
-func (p *trip) newcomer(rank int) int {
+func (p *trip) destination(rank int) int {
 	p.t.Helper()
 	source := p.pidOf(rank)
 	for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(time.Millisecond) {
@@ -366,7 +366,7 @@ func (p *trip) newcomer(rank int) int {
 // movesAround moves ranks while a short program computes, at most so often, and
 // returns how often it did: one, two, and all that are on a host. So that the
 // program does not end before the new processes are there, one of its ranks is
-// let go on for moments only, and not at all while they start.
+// let continue for moments only, and not at all while they start.
 func (p *trip) movesAround(most int, hosts []string) (moved int) {
 	p.t.Helper()
 	if _, ok := p.s.sees(0, "started"); !ok {

@@ -21,18 +21,18 @@ import (
 )
 
 // A move of ranks 1 and 3, of four on two hosts, to a third host is stopped in
-// each of its phases: processes that it needs to go on with stand still. Then one
+// each of its phases: processes that it needs to continue with stand still. Then one
 // is killed.
 //
 // Which one stands still, so that the move can't get beyond:
 //
 //	preparing  the remote shell of the target
-//	arriving   the newcomers, when they have just begun
+//	arriving   the destinations, when they have just begun
 //	ahead      a source
 //	gathering  a rank that does not move
-//	sending    a newcomer, after the sources have connected, when all are held
+//	sending    a destination, after the sources have connected, when all are paused
 //	leaving    a source, when it has sent all
-//	linking    a rank that does not move, after it was held
+//	linking    a rank that does not move, after it was paused
 var movePhases = []string{"preparing", "arriving", "ahead", "gathering", "sending", "leaving", "linking"}
 
 const (
@@ -40,7 +40,7 @@ const (
 )
 
 // shellWithGate is a remote shell for hosts that are network namespaces. One
-// waits while the file hold-HOST is in the folder.
+// waits while the file hold-HOST is in the directory.
 func shellWithGate(t *testing.T) (dir, flag string) {
 	t.Helper()
 	dir = t.TempDir()
@@ -52,7 +52,7 @@ func shellWithGate(t *testing.T) (dir, flag string) {
 	return dir, script + " {host}"
 }
 
-// stoppedIn brings a run to a phase of a move. release lets it go on.
+// stoppedIn brings a run to a phase of a move. release lets it continue.
 func stoppedIn(t *testing.T, phase string, net *interconnects.Network) (p *trip, a *asked, release func()) {
 	t.Helper()
 	gates, shell := shellWithGate(t)
@@ -81,7 +81,7 @@ func stoppedIn(t *testing.T, phase string, net *interconnects.Network) (p *trip,
 		ask()
 		p.reachesState(control.MovePreparing)
 	case "arriving":
-		hold(filepath.Join(p.folder, "hold"))
+		hold(filepath.Join(p.root, "hold"))
 		ask()
 		p.reachesState(control.MoveStarting)
 	case "ahead":
@@ -94,7 +94,7 @@ func stoppedIn(t *testing.T, phase string, net *interconnects.Network) (p *trip,
 		p.reachesState(control.MoveFinalCopy)
 	}
 	if phase == "sending" || phase == "leaving" || phase == "linking" {
-		first := p.newcomer(source)
+		first := p.destination(source)
 		p.first = first
 		p.still(first)
 		p.thawOne(p.pidOf(other))
@@ -137,10 +137,10 @@ func (p *trip) helperOn(host string) int {
 	return 0
 }
 
-// TestMigrateKilled kills each kind of process in each phase of a move. Every
+// TestMigrate_Killed kills each kind of process in each phase of a move. Every
 // time the run ends with each line of each rank exactly once, and the command
 // tells what has become of the move.
-func TestMigrateKilled(t *testing.T) {
+func TestMigrate_Killed(t *testing.T) {
 	net := network(t, 3)
 	some := make(chan struct{}, 3) // at a time
 	for i, phase := range movePhases {
@@ -179,7 +179,7 @@ func TestMigrateKilled(t *testing.T) {
 					} else if decided {
 						pid = p.first
 					} else {
-						pid = p.newcomer(source)
+						pid = p.destination(source)
 					}
 					if !decided {
 						code, state = 3, supervise.NotMoved
@@ -233,9 +233,9 @@ func TestMigrateKilled(t *testing.T) {
 	}
 }
 
-// TestMigrateCut cuts the target off the others in a phase of a move, without
+// TestMigrate_ConnectionCut cuts the target off the others in a phase of a move, without
 // anybody being told. It takes as long as silence is borne.
-func TestMigrateCut(t *testing.T) {
+func TestMigrate_ConnectionCut(t *testing.T) {
 	if !stressed() {
 		t.Skip("it takes minutes; CAIRN_LONG=1")
 	}
@@ -283,10 +283,10 @@ func childrenOf(pid int) (out []int) {
 	return out
 }
 
-// TestMigrateHunt moves ranks around and kills what belongs to the run at random
+// TestMigrate_KilledAtRandom moves ranks around and kills what belongs to the run at random
 // moments of the moves. Every move ends, and tells how; every run ends as an
 // undisturbed one.
-func TestMigrateHunt(t *testing.T) {
+func TestMigrate_KilledAtRandom(t *testing.T) {
 	net := network(t, 3)
 	seed := uint64(time.Now().UnixNano())
 	if s := os.Getenv("CAIRN_SEED"); s != "" {
@@ -333,14 +333,14 @@ func TestMigrateHunt(t *testing.T) {
 			if what == "supervisor" {
 				p.s.ends()
 				going = start()
-			} else if hit { // else the set would be distrusted, as it should
+			} else if hit { // else the checkpoint would be quarantined, as it should
 				line, _, _ := p.s.said()
 				_, going = p.s.sees(line, "committed")
 			}
 		}
 		p.s.finishes()
 		sameOutput(t, r.output(), want)
-		os.RemoveAll(r.folder)
+		os.RemoveAll(r.root)
 	}
 	for how, n := range ends {
 		t.Logf("%3d %s", n, how)

@@ -46,7 +46,7 @@ func onOpenMPI(t *testing.T, n int, files map[string]string, flags ...string) *t
 func (p *trip) wentBy(want func(a, b int) string) {
 	p.t.Helper()
 	for r := range p.n {
-		b, err := os.ReadFile(filepath.Join(p.folder, fmt.Sprintf("routes-%d", r)))
+		b, err := os.ReadFile(filepath.Join(p.root, fmt.Sprintf("routes-%d", r)))
 		if err != nil {
 			p.t.Fatal(err)
 		}
@@ -68,10 +68,10 @@ func (p *trip) server() int {
 	return 0
 }
 
-// TestMigrateOpenMPI moves ranks of a run on Open MPI: one, after a new process
+// TestMigrate_OpenMPI moves ranks of a run on Open MPI: one, after a new process
 // was killed in vain, two at once, one that has moved before, all. The new
 // processes join the library's world.
-func TestMigrateOpenMPI(t *testing.T) {
+func TestMigrate_OpenMPI(t *testing.T) {
 	p := onOpenMPI(t, 4, nil)
 	server := p.server()
 	if server == 0 {
@@ -80,7 +80,7 @@ func TestMigrateOpenMPI(t *testing.T) {
 	p.still(p.pidOf(0)) // and so the move is not decided
 	a := p.asks("--rank", "1", "--to", "localhost", "--rounds", "0")
 	p.reachesState(control.MoveFinalCopy)
-	syscall.Kill(p.newcomer(1), syscall.SIGKILL)
+	syscall.Kill(p.destination(1), syscall.SIGKILL)
 	a.ends(3)
 	p.thaw()
 	p.moves("--rank", "1", "--to", "localhost")
@@ -97,9 +97,9 @@ func TestMigrateOpenMPI(t *testing.T) {
 	}
 }
 
-// TestMigrateOpenMPIApart moves ranks where the library can't take them in:
-// their pairs use something else, and the others go on with the library.
-func TestMigrateOpenMPIApart(t *testing.T) {
+// TestMigrate_OpenMPIApart moves ranks where the library can't take them in:
+// their pairs use something else, and the others continue with the library.
+func TestMigrate_OpenMPIApart(t *testing.T) {
 	t.Run("no server", func(t *testing.T) {
 		p := onOpenMPI(t, 3, map[string]string{"ompi-server": "#!/bin/sh\nexit 1\n"})
 		p.moves("--rank", "1", "--to", "localhost", "--rounds", "0")
@@ -132,17 +132,17 @@ func TestMigrateOpenMPIApart(t *testing.T) {
 	})
 }
 
-// TestMigrateOpenMPIKilled kills a newcomer while it and the others wait for
-// each other inside of the library. The run comes back, and newcomers do not join
+// TestMigrate_OpenMPIKilled kills a destination while it and the others wait for
+// each other inside of the library. The run comes back, and destinations do not join
 // any more.
-func TestMigrateOpenMPIKilled(t *testing.T) {
+func TestMigrate_OpenMPIKilled(t *testing.T) {
 	p := onOpenMPI(t, 3, nil)
 	if out, code := cairnTool(t, "checkpoint", p.run()); code != 0 {
 		t.Fatalf("%s\n%s", out, p.s.text())
 	}
-	newcomer, a := p.comesToJoin(1, 2, "localhost")
+	destination, a := p.comesToJoin(1, 2, "localhost")
 	time.Sleep(100 * time.Millisecond) // it has come to MPI_Comm_accept, most likely
-	syscall.Kill(newcomer, syscall.SIGKILL)
+	syscall.Kill(destination, syscall.SIGKILL)
 	a.ends(4)
 	p.thaw()
 	p.waits()
@@ -157,15 +157,15 @@ func TestMigrateOpenMPIKilled(t *testing.T) {
 }
 
 // comesToJoin begins to move a rank, and stops another one that stays when the
-// move is decided: then the newcomer waits for it inside of the library. It
-// returns the newcomer.
-func (p *trip) comesToJoin(moves, other int, to string) (newcomer int, a *asked) {
+// move is decided: then the destination waits for it inside of the library. It
+// returns the destination.
+func (p *trip) comesToJoin(moves, other int, to string) (destination int, a *asked) {
 	p.t.Helper()
 	p.still(p.pidOf(other))
 	a = p.asks("--rank", strconv.Itoa(moves), "--to", to, "--rounds", "0")
 	p.reachesState(control.MoveFinalCopy)
-	newcomer = p.newcomer(moves)
-	p.still(newcomer)
+	destination = p.destination(moves)
+	p.still(destination)
 	p.thawOne(p.pidOf(other))
 	if !p.enters(patience, func(m *supervise.MoveState) bool { return m.State == control.MoveFinalCopy && m.NegotiationNS > 0 }) {
 		p.t.Fatalf("not all ranks are held:\n%s", p.s.text())
@@ -174,14 +174,14 @@ func (p *trip) comesToJoin(moves, other int, to string) (newcomer int, a *asked)
 		time.Sleep(50 * time.Millisecond << tries)
 		pid := p.pidOf(other)
 		p.still(pid)
-		p.thawOne(newcomer)
+		p.thawOne(destination)
 		if p.enters(time.Second<<tries, func(m *supervise.MoveState) bool { return m.State == control.MoveLinking }) {
-			return newcomer, a
+			return destination, a
 		}
 		if tries == 6 {
 			p.t.Fatalf("the move does not come to its end:\n%s", p.s.text())
 		}
-		p.still(newcomer)
+		p.still(destination)
 		p.thawOne(pid)
 	}
 }
@@ -217,15 +217,15 @@ func startsAcross(t *testing.T, r *runOf, n int, env []string, flags ...string) 
 	return r.travels(n, begin(t, r.run(), append(launcherNamed(t, "mpirun.openmpi"), env...), argv...)), own, there
 }
 
-// TestMigrateOpenMPIHosts moves ranks between hosts of a run on Open MPI, there
+// TestMigrate_OpenMPIHosts moves ranks between hosts of a run on Open MPI, there
 // and back, after a new process was killed in vain. The library starts the
 // new processes, and takes them in.
-func TestMigrateOpenMPIHosts(t *testing.T) {
+func TestMigrate_OpenMPIHosts(t *testing.T) {
 	p, own, there := acrossOpenMPI(t, nil, "--transport", "mpi")
 	p.still(p.pidOf(0)) // and so the move is not decided
 	a := p.asks("--rank", "1", "--to", there, "--rounds", "0")
 	p.reachesState(control.MoveFinalCopy)
-	syscall.Kill(p.newcomer(1), syscall.SIGKILL)
+	syscall.Kill(p.destination(1), syscall.SIGKILL)
 	a.ends(3)
 	p.thaw()
 	p.moves("--rank", "1", "--to", there)
@@ -242,15 +242,15 @@ func TestMigrateOpenMPIHosts(t *testing.T) {
 	p.wentBy(func(int, int) string { return "mpi" })
 }
 
-// TestMigrateOpenMPIHostsKilled kills a newcomer that the library has started
+// TestMigrate_OpenMPIHostsKilled kills a destination that the library has started
 // while it joins. The run comes back, and its ranks move without the library.
-func TestMigrateOpenMPIHostsKilled(t *testing.T) {
+func TestMigrate_OpenMPIHostsKilled(t *testing.T) {
 	p, _, there := acrossOpenMPI(t, nil)
 	if out, code := cairnTool(t, "checkpoint", p.run()); code != 0 {
 		t.Fatalf("%s\n%s", out, p.s.text())
 	}
-	newcomer, a := p.comesToJoin(1, 2, there)
-	syscall.Kill(newcomer, syscall.SIGKILL)
+	destination, a := p.comesToJoin(1, 2, there)
+	syscall.Kill(destination, syscall.SIGKILL)
 	a.ends(4)
 	p.thaw()
 	p.waits()
@@ -268,10 +268,10 @@ func TestMigrateOpenMPIHostsKilled(t *testing.T) {
 	})
 }
 
-// TestMigrateOpenMPIHostsApart moves ranks between hosts without the library,
+// TestMigrate_OpenMPIHostsApart moves ranks between hosts without the library,
 // whose launches can't be joined across hosts. It ends in spite of processes that
 // MPI_Finalize would wait for.
-func TestMigrateOpenMPIHostsApart(t *testing.T) {
+func TestMigrate_OpenMPIHostsApart(t *testing.T) {
 	p, own, there := acrossOpenMPI(t, []string{control.EnvJoin + "=no"})
 	p.moves("--rank", "1", "--to", there, "--rounds", "0")
 	p.moves("--rank", "2", "--to", own, "--rounds", "0")
@@ -287,10 +287,10 @@ func TestMigrateOpenMPIHostsApart(t *testing.T) {
 	})
 }
 
-// TestMigrateOpenMPIOrphans kills the supervisor of a run in which helpers have
+// TestMigrate_OpenMPIOrphans kills the supervisor of a run in which helpers have
 // no rank any more, one of them lost itself. They must not end, and all others
 // with them, before the last rank has saved.
-func TestMigrateOpenMPIOrphans(t *testing.T) {
+func TestMigrate_OpenMPIOrphans(t *testing.T) {
 	t.Setenv(control.EnvJoin, control.JoinSpawned)
 	p := onOpenMPI(t, 3, nil)
 	p.moves("--rank", "1", "--to", "localhost", "--rounds", "0")
@@ -319,7 +319,7 @@ func TestMigrateOpenMPIOrphans(t *testing.T) {
 		}
 	}
 	for r := range 3 {
-		if files, _ := filepath.Glob(filepath.Join(p.sets(), "ckpt-*", fmt.Sprintf("rank-%04d.h5", r))); len(files) == 0 {
+		if files, _ := filepath.Glob(filepath.Join(p.checkpoints(), "ckpt-*", fmt.Sprintf("rank-%04d.h5", r))); len(files) == 0 {
 			t.Fatalf("rank %d has saved nothing", r)
 		}
 	}
@@ -346,8 +346,8 @@ func descendants(pid int) (out []int) {
 	return out
 }
 
-// TestMigrateOpenMPIHostsNPB moves ranks of the NPB kernels so.
-func TestMigrateOpenMPIHostsNPB(t *testing.T) {
+// TestMigrate_OpenMPIHostsNPB moves ranks of the NPB kernels so.
+func TestMigrate_OpenMPIHostsNPB(t *testing.T) {
 	if !stressed() {
 		t.Skip("only with CAIRN_LONG=1")
 	}

@@ -15,7 +15,7 @@ import (
 
 // Ranks that exchange messages all the time go from host to host: one, some, all
 // of a host, forth and back, between hosts and within one.
-func TestMigrateAround(t *testing.T) {
+func TestMigrate_AroundHosts(t *testing.T) {
 	net := network(t, 3)
 	a, b, c := net.Hosts[0], net.Hosts[1], net.Hosts[2]
 	for _, v := range []struct {
@@ -46,7 +46,7 @@ func TestMigrateAround(t *testing.T) {
 			p.arrives()
 			// Ranks on one host share memory, if they may.
 			for r := range p.n {
-				b, err := os.ReadFile(filepath.Join(p.folder, fmt.Sprintf("routes-%d", r)))
+				b, err := os.ReadFile(filepath.Join(p.root, fmt.Sprintf("routes-%d", r)))
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -66,9 +66,9 @@ func TestMigrateAround(t *testing.T) {
 	}
 }
 
-// TestMigrateFlight moves ranks whose points lie between sends and receives of
+// TestMigrate_MessagesInflight moves ranks whose points lie between sends and receives of
 // all kinds.
-func TestMigrateFlight(t *testing.T) {
+func TestMigrate_MessagesInflight(t *testing.T) {
 	net := network(t, 3)
 	want := undisturbed(t, 4, program(t, "flight"), "-steps", "250")
 	for _, flags := range []string{"--every 1h", "--every-points 50", "--transport tcp --every 1h"} {
@@ -92,9 +92,9 @@ func TestMigrateFlight(t *testing.T) {
 	}
 }
 
-// TestMigrateKernels moves ranks of the NPB kernels while they compute, over TCP,
+// TestMigrate_NPBKernels moves ranks of the NPB kernels while they compute, over TCP,
 // over shared memory and TCP, and in a run on Open MPI.
-func TestMigrateKernels(t *testing.T) {
+func TestMigrate_NPBKernels(t *testing.T) {
 	net := network(t, 3)
 	const n = 8
 	for _, k := range []string{"cg", "ft", "mg"} {

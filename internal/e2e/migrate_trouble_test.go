@@ -24,8 +24,8 @@ import (
 	"github.com/cairnrun/cairn/internal/supervise"
 )
 
-// TestMigrateTwice: moves that are asked for at once are done in order.
-func TestMigrateTwice(t *testing.T) {
+// TestMigrate_TwiceAtOnce: moves that are asked for at once are done in order.
+func TestMigrate_TwiceAtOnce(t *testing.T) {
 	net := network(t, 3)
 	p := traveller(t, 4, "--hosts", slots(net, 2, 2), "--rsh", interconnects.Shell)
 	p.still(p.pidOf(1))
@@ -77,9 +77,9 @@ func inside(t *testing.T, host string, f func()) {
 	}
 }
 
-// TestMigrateStranger: who does not know the run's secret gets nothing from a
+// TestMigrate_StrangerConnects: who does not know the run's secret gets nothing from a
 // process that waits for its state, and disturbs nothing.
-func TestMigrateStranger(t *testing.T) {
+func TestMigrate_StrangerConnects(t *testing.T) {
 	hosts := network(t, 2)
 	p := traveller(t, 2, "--hosts", slots(hosts, 2), "--rsh", interconnects.Shell)
 	p.still(p.pidOf(1))
@@ -133,18 +133,18 @@ func TestMigrateStranger(t *testing.T) {
 	p.arrives()
 }
 
-// TestMigrateLeave: a host is left because a file says so, and because it says
+// TestMigrate_Evacuate: a host is left because a file says so, and because it says
 // so itself.
-func TestMigrateLeave(t *testing.T) {
+func TestMigrate_Evacuate(t *testing.T) {
 	need(t, "ip")
 	net := network(t, 3)
-	folder := t.TempDir()
+	root := t.TempDir()
 	p := traveller(t, 4, "--hosts", slots(net, 2, 2, 2), "--rsh", interconnects.Shell, "--evacuate-poll", "300ms",
-		"--evacuate-when", "test -e "+folder+"/$(ip netns identify $$)")
-	write(t, filepath.Join(folder, net.Hosts[1]), "")
+		"--evacuate-when", "test -e "+root+"/$(ip netns identify $$)")
+	write(t, filepath.Join(root, net.Hosts[1]), "")
 	p.s.awaits("host " + net.Hosts[1] + " is to be left, as --evacuate-when says there")
 	p.s.awaits("ranks 2 and 3 moved from " + net.Hosts[1] + " to " + net.Hosts[2])
-	if err := os.Remove(filepath.Join(folder, net.Hosts[1])); err != nil {
+	if err := os.Remove(filepath.Join(root, net.Hosts[1])); err != nil {
 		t.Fatal(err)
 	}
 	write(t, filepath.Join(p.run(), "evacuate"), fmt.Sprintf("%s %s # for good\nnowhere\n", net.Hosts[2], net.Hosts[1]))
@@ -168,25 +168,25 @@ func shellOn(t *testing.T, host, script string) string {
 	return file + " {host}"
 }
 
-// TestMigrateLacking moves a rank to a host that lacks something. It stays where
+// TestMigrate_DestinationLacks moves a rank to a host that lacks something. It stays where
 // it is, and is told why.
-func TestMigrateLacking(t *testing.T) {
+func TestMigrate_DestinationLacks(t *testing.T) {
 	need(t, "unshare", "prlimit")
 	hosts := network(t, 2)
 	if out, err := exec.Command("unshare", "-m", "true").CombinedOutput(); err != nil {
 		t.Skipf("mount namespaces can't be made: %v: %s", err, out)
 	}
 	for _, v := range []struct {
-		name, script string // FOLDER is the traveller's
+		name, script string // ROOT is the traveller's
 		args         []string
 		flags        []string
 		why          []string
 	}{
 		{"the program", "mount --bind /dev/null PROGRAM", nil, nil, []string{"could not be started", "traveller"}},
 		{"memory", "ulimit -d 200000", []string{"-ballast", "256"}, nil, []string{"the new process of rank 1"}},
-		{"disk space", "mount -t tmpfs -o size=64k none FOLDER/files", []string{"-fill", "300000"}, []string{"--copy-files"}, []string{"no space left on device"}},
-		{"the file", "mount -t tmpfs none FOLDER/files", []string{"-fill", "300000"}, nil, []string{"files/1 is not on this host", "--copy-files"}},
-		{"the run's folder", "mount -t tmpfs none FOLDER", nil, nil, []string{"the run's folder", "is not there"}},
+		{"disk space", "mount -t tmpfs -o size=64k none ROOT/files", []string{"-fill", "300000"}, []string{"--copy-files"}, []string{"no space left on device"}},
+		{"the file", "mount -t tmpfs none ROOT/files", []string{"-fill", "300000"}, nil, []string{"files/1 is not on this host", "--copy-files"}},
+		{"the run's folder", "mount -t tmpfs none ROOT", nil, nil, []string{"the run's folder", "is not there"}},
 		{"a way to it", "ip -n " + hosts.Hosts[1] + " link set eth0 down", nil, nil, nil},
 	} {
 		t.Run(v.name, func(t *testing.T) {
@@ -194,7 +194,7 @@ func TestMigrateLacking(t *testing.T) {
 				t.Skip("it is given up after 20 s")
 			}
 			r := newTraveller(t, v.args...)
-			script := strings.NewReplacer("FOLDER", r.folder, "PROGRAM", r.command[0]).Replace(v.script)
+			script := strings.NewReplacer("ROOT", r.root, "PROGRAM", r.command[0]).Replace(v.script)
 			p := r.waiting(2, "--hosts", slots(hosts, 2), "--rsh", shellOn(t, hosts.Hosts[1], script))
 			m := p.asks(append(v.flags, "--rank", "1", "--to", hosts.Hosts[1])...).ends(3)
 			t.Log(m.Why)

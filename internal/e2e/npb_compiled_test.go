@@ -41,7 +41,7 @@ type plainNPB struct {
 	points []string        // that cairn build has chosen
 }
 
-// plainSource is the copy in a folder of the test's own.
+// plainSource is the copy in a directory of the test's own.
 func plainSource(t *testing.T, top map[string]string) *plainNPB {
 	t.Helper()
 	p := &plainNPB{dir: t.TempDir(), loops: make(map[string]bool)}
@@ -88,7 +88,7 @@ func (p *plainNPB) cairnBuild(t *testing.T) {
 	}
 }
 
-// runs runs a tool in the copy's folder, and returns what it prints.
+// runs runs a tool in the copy's directory, and returns what it prints.
 func (p *plainNPB) runs(t *testing.T, argv ...string) []byte {
 	t.Helper()
 	cmd := exec.Command(argv[0], argv[1:]...)
@@ -129,9 +129,9 @@ func newCompiledNPB(t *testing.T) *plainNPB {
 	return compiledNPB.p
 }
 
-// TestCompiledPoints: the loops that 'cairn build' chooses are those that have
+// TestNPBCompiled_Points: the loops that 'cairn build' chooses are those that have
 // points by hand.
-func TestCompiledPoints(t *testing.T) {
+func TestNPBCompiled_Points(t *testing.T) {
 	p := newCompiledNPB(t)
 	if len(p.points) != len(p.loops) || len(p.loops) != len(kernelPoints) {
 		t.Errorf("points at %v; by hand at %v", p.points, p.loops)
@@ -143,9 +143,9 @@ func TestCompiledPoints(t *testing.T) {
 	}
 }
 
-// TestCompiledKills kills one rank of each kernel at several points, and
+// TestNPBCompiled_Killed kills one rank of each kernel at several points, and
 // compares the results with the plain program's.
-func TestCompiledKills(t *testing.T) {
+func TestNPBCompiled_Killed(t *testing.T) {
 	p := newCompiledNPB(t)
 	for i, k := range kernelPoints {
 		want := steady(undisturbed(t, compiledRanks, p.built, "-kernel", k.name, "-class", "S"))
@@ -172,8 +172,8 @@ func TestCompiledKills(t *testing.T) {
 	}
 }
 
-// TestCompiledHunt kills processes at random moments.
-func TestCompiledHunt(t *testing.T) {
+// TestNPBCompiled_KilledAtRandom kills processes at random moments.
+func TestNPBCompiled_KilledAtRandom(t *testing.T) {
 	p := newCompiledNPB(t)
 	most := 1
 	if os.Getenv("CAIRN_LONG") == "1" {

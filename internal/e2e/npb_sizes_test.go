@@ -54,20 +54,20 @@ func (m *multigrid) arrays() (out []any) {
 }
 `
 
-// setOverhead is what a set may hold besides arrays: package variables, flags and
+// setOverhead is what a checkpoint may hold besides arrays: package variables, flags and
 // frames. Of EP, whose arrays have 96 bytes, it is nearly all. A slice is saved to
 // its capacity, but what append has not used yet is zeros, and these are not in the
 // file, except for those in the block in which the slice ends.
 const setOverhead = 8 << 10
 
-// sizesAt is the point at which a set is looked at, and sizesOf the rank.
+// sizesAt is the point at which a checkpoint is looked at, and sizesOf the rank.
 const (
 	sizesAt = 3
 	sizesOf = 1
 )
 
-// TestCompiledSizes compares what is saved of each kernel with its arrays.
-func TestCompiledSizes(t *testing.T) {
+// TestNPBCompiled_Sizes compares what is saved of each kernel with its arrays.
+func TestNPBCompiled_Sizes(t *testing.T) {
 	p := newCompiledNPB(t)
 	top := make(map[string]string)
 	for file, list := range liveArrays {
@@ -89,7 +89,7 @@ func TestCompiledSizes(t *testing.T) {
 		if code := s.ends(); code != 137 {
 			t.Fatalf("exit status %d:\n%s", code, s.text())
 		}
-		state, zero := setBytes(t, r.sets())
+		state, zero := setBytes(t, r.checkpoints())
 		byHand := savedBytes(t, hand, args)
 		t.Logf("%-6s %12d %12d %12d %7.3f %12d", k.name, live, state, state-zero, float64(state-zero)/float64(live), byHand)
 		if live == 0 || state < live {
@@ -133,7 +133,7 @@ func numberIn(t *testing.T, text string, fits *regexp.Regexp, nth int) int {
 	return n
 }
 
-// setBytes is the size of the newest set, and how much of it is in blocks of
+// setBytes is the size of the newest checkpoint, and how much of it is in blocks of
 // zeros, which files do not hold.
 func setBytes(t *testing.T, dir string) (state, zero int) {
 	t.Helper()

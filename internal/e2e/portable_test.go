@@ -24,9 +24,9 @@ func emulators() []emulator {
 	return []emulator{{"arm64", "qemu-aarch64-static"}, bigEndian}
 }
 
-// TestPortable takes one run from machine to machine: it begins here, continues
+// TestRestart_OtherArchitecture takes one run from machine to machine: it begins here, continues
 // on other architectures, and comes back.
-func TestPortable(t *testing.T) {
+func TestRestart_OtherArchitecture(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("user-mode emulation is for Linux programs")
 	}
@@ -52,7 +52,7 @@ func TestPortable(t *testing.T) {
 				run := fmt.Sprintf("run %d", leg)
 				d.do(run, "save", run, "save") // the second is differential
 				if i < len(route)-1 {
-					d.do(run) // what no set knows, and the next leg does again
+					d.do(run) // what no checkpoint knows, and the next leg does again
 					d.kill()
 				} else {
 					d.finish()

@@ -19,7 +19,7 @@ import (
 // saved is a run that was stopped with two sets, to be damaged.
 type saved struct {
 	*runOf
-	kept   []uint64 // its sets, the newest first
+	kept   []uint64 // its checkpoints, the newest first
 	want   string
 	backup string
 }
@@ -34,7 +34,7 @@ func savedRun(t *testing.T) *saved {
 	sup.awaits("set 2 committed")
 	sup.stops()
 	var err error
-	if s.kept, err = store.Open(vfs.OS(), s.sets(), 0).Committed(); err != nil || len(s.kept) < 2 {
+	if s.kept, err = store.Open(vfs.OS(), s.checkpoints(), 0).Committed(); err != nil || len(s.kept) < 2 {
 		t.Fatalf("sets %v, %v:\n%s", s.kept, err, sup.text())
 	}
 	return s
@@ -51,11 +51,11 @@ func (s *saved) again(t *testing.T) {
 	if err := os.RemoveAll(s.run()); err != nil {
 		t.Fatal(err)
 	}
-	tool(t, "cp", "-a", filepath.Join(s.backup, "run"), filepath.Join(s.backup, "out.txt"), s.folder)
+	tool(t, "cp", "-a", filepath.Join(s.backup, "run"), filepath.Join(s.backup, "out.txt"), s.root)
 }
 
 func (s *saved) file(set uint64, rank int) string {
-	return filepath.Join(s.sets(), fmt.Sprintf("ckpt-%08d", set), fmt.Sprintf("rank-%04d.h5", rank))
+	return filepath.Join(s.checkpoints(), fmt.Sprintf("ckpt-%08d", set), fmt.Sprintf("rank-%04d.h5", rank))
 }
 
 // flip changes a bit in the middle of a file, in the data.
@@ -91,10 +91,10 @@ func remove(t *testing.T, path string) {
 	}
 }
 
-// TestRanksDamage damages one rank's part of a set. The set is stepped over by
+// TestRanks_Damage damages one rank's part of a checkpoint. The checkpoint is stepped over by
 // all ranks, with one line that says so; when there is no other, the run is
-// refused. It never goes on from a mixture, and never starts afresh.
-func TestRanksDamage(t *testing.T) {
+// refused. It never continues from a mixture, and never starts afresh.
+func TestRanks_Damage(t *testing.T) {
 	t.Parallel()
 	s := savedRun(t)
 	newest, older := s.kept[0], s.kept[1]
@@ -122,7 +122,7 @@ func TestRanksDamage(t *testing.T) {
 			for _, set := range s.kept {
 				c.damage(t, s.file(set, 2))
 			}
-			before := files(t, s.sets())
+			before := files(t, s.checkpoints())
 			sup = s.start("-n", "4", "--retries", "0")
 			if code := sup.ends(); code != 1 {
 				t.Fatalf("exit status %d:\n%s", code, sup.text())
@@ -131,14 +131,14 @@ func TestRanksDamage(t *testing.T) {
 			if strings.Contains(sup.text(), "restored") {
 				t.Errorf("something was restored:\n%s", sup.text())
 			}
-			if after := files(t, s.sets()); !slices.Equal(before, after) {
+			if after := files(t, s.checkpoints()); !slices.Equal(before, after) {
 				t.Errorf("the sets were touched: %v, then %v", before, after)
 			}
 		})
 	}
 }
 
-// files are the names of the sets' files.
+// files are the names of the checkpoints' files.
 func files(t *testing.T, dir string) []string {
 	t.Helper()
 	list, err := filepath.Glob(filepath.Join(dir, "ckpt-*", "*"))
@@ -149,19 +149,19 @@ func files(t *testing.T, dir string) []string {
 	return list
 }
 
-// TestRanksOtherNumber restores a run with another number of ranks.
-func TestRanksOtherNumber(t *testing.T) {
+// TestRanks_OtherNumber restores a run with another number of ranks.
+func TestRanks_OtherNumber(t *testing.T) {
 	t.Parallel()
 	s := savedRun(t)
-	before := files(t, s.sets())
+	before := files(t, s.checkpoints())
 	sup := s.start("-n", "3")
 	if code := sup.ends(); code != 3 {
 		t.Fatalf("exit status %d:\n%s", code, sup.text())
 	}
 	oneLine(t, sup.text(), "it has 4 ranks, not 3", "give the same command to go on", "--fresh", "--run")
 	for _, n := range []int{1, 3, 5} {
-		// Another run with the same folder for sets.
-		cmd := append([]string{build(t, "./cmd/cairn", runtime.GOARCH), "run", "--run", t.TempDir(), "--dir", s.sets(), "--retries", "0",
+		// Another run with the same directory for sets.
+		cmd := append([]string{build(t, "./cmd/cairn", runtime.GOARCH), "run", "--run", t.TempDir(), "--dir", s.checkpoints(), "--retries", "0",
 			"-n", strconv.Itoa(n), s.command[0], "--"}, s.command[1:]...)
 		sup := begin(t, s.run(), nil, cmd...)
 		if code := sup.ends(); code != 1 {
@@ -174,7 +174,7 @@ func TestRanksOtherNumber(t *testing.T) {
 		}
 		must(t, sup.text(), "heat: cairn:")
 	}
-	if after := files(t, s.sets()); !slices.Equal(before, after) {
+	if after := files(t, s.checkpoints()); !slices.Equal(before, after) {
 		t.Errorf("the sets were touched: %v, then %v", before, after)
 	}
 	sup = s.start("-n", "4")

@@ -31,22 +31,22 @@ func program(t *testing.T, name string) string {
 	return build(t, "./examples/"+name, runtime.GOARCH)
 }
 
-// runOf is a run of several ranks: its folder, and how it is started.
+// runOf is a run of several ranks: its directory, and how it is started.
 type runOf struct {
 	t       *testing.T
-	folder  string   // for everything
+	root    string   // for everything
 	command []string // the program and its arguments
 }
 
-// newRun makes the folder of a run.
+// newRun makes the directory of a run.
 func newRun(t *testing.T, command ...string) *runOf {
 	t.Helper()
-	return &runOf{t: t, folder: t.TempDir(), command: command}
+	return &runOf{t: t, root: t.TempDir(), command: command}
 }
 
-func (r *runOf) run() string  { return filepath.Join(r.folder, "run") }
-func (r *runOf) sets() string { return filepath.Join(r.run(), "ckpt") }
-func (r *runOf) out() string  { return filepath.Join(r.folder, "out.txt") }
+func (r *runOf) run() string         { return filepath.Join(r.root, "run") }
+func (r *runOf) checkpoints() string { return filepath.Join(r.run(), "ckpt") }
+func (r *runOf) out() string         { return filepath.Join(r.root, "out.txt") }
 
 // output is what -o FILE holds.
 func (r *runOf) output() string {

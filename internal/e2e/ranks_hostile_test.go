@@ -137,16 +137,16 @@ func (p *pest) send(address string, what, cut int, b []byte) {
 	c.Close()
 }
 
-func (p *pest) leave() {
+func (p *pest) close() {
 	p.going.Wait()
 	for _, c := range p.open {
 		c.Close()
 	}
 }
 
-// TestRanksHostile bothers the ports of ranks and of the supervisor, also
+// TestRanks_Hostile bothers the ports of ranks and of the supervisor, also
 // while the ranks connect to each other: it disturbs nothing.
-func TestRanksHostile(t *testing.T) {
+func TestRanks_Hostile(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		name, needs string
@@ -167,7 +167,7 @@ func TestRanksHostile(t *testing.T) {
 			toRanks, toSupervisor := newPest(1), newPest(2)
 			var wg sync.WaitGroup
 			wg.Go(func() {
-				defer toSupervisor.leave()
+				defer toSupervisor.close()
 				for ctx.Err() == nil {
 					for _, a := range listening(s.cmd.Process.Pid) {
 						toSupervisor.bother(a)
@@ -175,7 +175,7 @@ func TestRanksHostile(t *testing.T) {
 				}
 			})
 			wg.Go(func() {
-				defer toRanks.leave()
+				defer toRanks.close()
 				for ctx.Err() == nil {
 					st := s.state()
 					if st == nil {
@@ -223,9 +223,9 @@ func TestRanksHostile(t *testing.T) {
 	}
 }
 
-// TestRanksOtherUser: another user can't stop a run, or ask for anything, even
+// TestRanks_OtherUser: another user can't stop a run, or ask for anything, even
 // if the socket's mode would let it.
-func TestRanksOtherUser(t *testing.T) {
+func TestRanks_OtherUser(t *testing.T) {
 	t.Parallel()
 	if os.Getuid() != 0 {
 		t.Skip("becoming another user takes root")

@@ -50,11 +50,11 @@ var killed = []struct {
 	{"ep-tcp-4", 8, 4, "npb", "-kernel ep -class S", "--transport tcp --every-points 1", nil, verified},
 }
 
-// TestRanksKill kills ranks, now and then a helper or the supervisor, at
-// random moments of a run: while it computes, while a set is being taken,
+// TestRanks_Killed kills ranks, now and then a helper or the supervisor, at
+// random moments of a run: while it computes, while a checkpoint is being taken,
 // while it is being restarted. Every run ends with the result of an
 // undisturbed one.
-func TestRanksKill(t *testing.T) {
+func TestRanks_Killed(t *testing.T) {
 	two := make(chan struct{}, 2)
 	for i, v := range killed {
 		t.Run(v.name, func(t *testing.T) {
@@ -127,7 +127,7 @@ type hunter struct {
 type blows struct {
 	all, ranks, helpers, supervisors int
 	computing, saving, restarting    int
-	resumed                          int // starts from a set
+	resumed                          int // starts from a checkpoint
 }
 
 func (b blows) String() string {
@@ -155,7 +155,7 @@ func (k *hunter) hunt() {
 	if got := steady(r.output()); got != k.want {
 		t.Fatalf("after %d blows the output differs: %s", k.blows.all-at, firstDifference([]byte(got), []byte(k.want)))
 	}
-	os.RemoveAll(r.folder)
+	os.RemoveAll(r.root)
 }
 
 // chase kills processes of a run until it ends, or enough have been killed. It
@@ -165,7 +165,7 @@ func (k *hunter) chase(r *runOf, s *supervisor) bool {
 	early := 0 // blows in a row before a new set
 	for ok && k.blows.all < k.most {
 		when := k.dice.IntN(4)
-		if early >= 2 { // else its set would be distrusted, as it should
+		if early >= 2 { // else its checkpoint would be quarantined, as it should
 			when = 1
 		}
 		var moment *int
@@ -180,11 +180,11 @@ func (k *hunter) chase(r *runOf, s *supervisor) bool {
 				}
 			}
 			moment, early = &k.blows.computing, 0
-		case 3: // while a set is being written
+		case 3: // while a checkpoint is being written
 			if line, ok = s.sees(line, "committed"); !ok {
 				return false
 			}
-			k.awaitsWriting(r.sets(), s)
+			k.awaitsWriting(r.checkpoints(), s)
 			moment, early = &k.blows.saving, 0
 		}
 		if span := k.dice.IntN(4); span > 0 && when != 3 { // up to 1, 8 or 64 ms later
@@ -207,7 +207,7 @@ func (k *hunter) chase(r *runOf, s *supervisor) bool {
 	return false
 }
 
-// awaitsWriting returns when a file of a set is being written.
+// awaitsWriting returns when a file of a checkpoint is being written.
 func (k *hunter) awaitsWriting(dir string, s *supervisor) {
 	for limit := time.Now().Add(patience); time.Now().Before(limit); {
 		if found, _ := filepath.Glob(filepath.Join(dir, "ckpt-*", "*.tmp")); len(found) > 0 {
@@ -249,8 +249,8 @@ func (k *hunter) strike(s *supervisor) (hit, supervisor bool) {
 	return true, counter == &k.blows.supervisors
 }
 
-// TestRanksOne: a program for several ranks runs as one, too, supervised.
-func TestRanksOne(t *testing.T) {
+// TestRanks_One: a program for several ranks runs as one, too, supervised.
+func TestRanks_One(t *testing.T) {
 	t.Parallel()
 	want := ""
 	for i := range 5 {

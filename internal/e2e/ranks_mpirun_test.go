@@ -43,7 +43,7 @@ var launchers = []struct {
 		return []*exec.Cmd{cmd}
 	}},
 	// Without srun: what it puts into the environment, with no MPI library in
-	// reach. The ranks meet in the checkpoint folder.
+	// reach. The ranks meet in the checkpoint directory.
 	{"srun's environment", "true", func(t *testing.T, dir string, n int, command []string) []*exec.Cmd {
 		var ranks []*exec.Cmd
 		starts, _ := filepath.Glob(filepath.Join(dir, "start-*"))
@@ -58,9 +58,9 @@ var launchers = []struct {
 	}},
 }
 
-// TestRanksUnsupervised kills runs under other launchers than cairn run; the
-// same command goes on from the recovery line.
-func TestRanksUnsupervised(t *testing.T) {
+// TestRanks_Unsupervised kills runs under other launchers than cairn run; the
+// same command continues from the recovery line.
+func TestRanks_Unsupervised(t *testing.T) {
 	for i, l := range launchers {
 		for j, how := range []string{"SIGKILL of a rank", "SIGTERM"} {
 			if !stressed() && i%2 != j {
@@ -69,21 +69,21 @@ func TestRanksUnsupervised(t *testing.T) {
 			t.Run(l.name+", "+how, func(t *testing.T) {
 				t.Parallel()
 				need(t, l.needs)
-				folder := t.TempDir()
+				root := t.TempDir()
 				if l.name == "srun" {
-					if err := os.WriteFile(filepath.Join(folder, "slurm"), []byte(slurm(t)[0]), 0o600); err != nil {
+					if err := os.WriteFile(filepath.Join(root, "slurm"), []byte(slurm(t)[0]), 0o600); err != nil {
 						t.Fatal(err)
 					}
 				}
-				dir, out := filepath.Join(folder, "ckpt"), filepath.Join(folder, "out.txt")
+				dir, out := filepath.Join(root, "ckpt"), filepath.Join(root, "out.txt")
 				args := []string{program(t, "heat"), "-n", "96", "-check", "50", "-out", out}
 				const steps, n = 10000, 4
-				want := filepath.Join(folder, "want.txt")
+				want := filepath.Join(root, "want.txt")
 				plain := newRun(t, program(t, "heat"), "-n", "96", "-check", "50", "-out", want, "-steps", fmt.Sprint(steps))
 				plain.start("-n", "4", "--every", "1h").finishes()
 
 				command := append(args, "-steps", fmt.Sprint(steps), "-dir", dir, "-every-points", "20")
-				g := startGroup(t, l.start(t, folder, n, command))
+				g := startGroup(t, l.start(t, root, n, command))
 				before := g.committed(dir, 1)
 				if how == "SIGTERM" {
 					for _, c := range g.cmds {
@@ -101,7 +101,7 @@ func TestRanksUnsupervised(t *testing.T) {
 					t.Fatalf("the recovery line went back from set %d to %d", before, line)
 				}
 				passed := points(t, dir, line)
-				g = startGroup(t, l.start(t, folder, n, command))
+				g = startGroup(t, l.start(t, root, n, command))
 				next := g.committed(dir, line+1)
 				if now := points(t, dir, next); now <= passed {
 					t.Errorf("set %d was taken at point %d, and set %d of the start before at %d: it did not go on from there", next, now, line, passed)
@@ -210,7 +210,7 @@ func (g *group) committed(dir string, sets uint64) uint64 {
 	return 0
 }
 
-// points tells at which point a set was taken. One that is newer does as well.
+// points tells at which point a checkpoint was taken. One that is newer does as well.
 func points(t *testing.T, dir string, set uint64) uint64 {
 	t.Helper()
 	var err error
@@ -226,7 +226,7 @@ func points(t *testing.T, dir string, set uint64) uint64 {
 	return 0
 }
 
-// lineOf is the recovery line of a folder.
+// lineOf is the recovery line of a directory.
 func lineOf(t *testing.T, dir string) uint64 {
 	t.Helper()
 	l, err := store.Open(vfs.OS(), dir, 0).Line()

@@ -16,7 +16,7 @@ import (
 	"time"
 )
 
-// slurm brings up Slurm on this machine, with everything in a folder of its
+// slurm brings up Slurm on this machine, with everything in a directory of its
 // own and ports of loopback, and returns what srun needs in its environment.
 func slurm(t *testing.T) []string {
 	t.Helper()
@@ -136,9 +136,9 @@ func (l *locked) String() string {
 	return l.buf.String()
 }
 
-// TestRanksSrun lets cairn run start its ranks by srun, moves one of them, which
+// TestRanks_Srun lets cairn run start its ranks by srun, moves one of them, which
 // takes another srun, and kills one.
-func TestRanksSrun(t *testing.T) {
+func TestRanks_Srun(t *testing.T) {
 	t.Parallel()
 	env := slurm(t)
 	command := []string{program(t, "ring"), "-steps", "40000", "-report", "0"}

@@ -14,9 +14,9 @@ import (
 
 var small = []string{"-dense", "5000", "-sparse", "50000"}
 
-// TestStopSignal: SIGTERM saves, and the program ends and says so; the next
-// start goes on.
-func TestStopSignal(t *testing.T) {
+// TestSignal_Stop: SIGTERM saves, and the program ends and says so; the next
+// start continues.
+func TestSignal_Stop(t *testing.T) {
 	dir, out := filepath.Join(t.TempDir(), "ckpt"), t.TempDir()
 	args := append(small, "-dir", dir, "-out", out)
 	cmd := exec.Command(survivor(t), append(args, "-steps", "1000000000")...)
@@ -57,8 +57,8 @@ func TestStopSignal(t *testing.T) {
 	compare(t, out, reference(t, append(small, "-steps", fmt.Sprint(step+50))...))
 }
 
-// TestSaveSignal: SIGUSR1 saves, and the program goes on.
-func TestSaveSignal(t *testing.T) {
+// TestSignal_Save: SIGUSR1 saves, and the program continues.
+func TestSignal_Save(t *testing.T) {
 	dir, out := filepath.Join(t.TempDir(), "ckpt"), t.TempDir()
 	args := append(small, "-dir", dir, "-out", out)
 	d := drive(t, []string{survivor(t)}, args...)
@@ -84,8 +84,8 @@ func TestSaveSignal(t *testing.T) {
 	compare(t, out, reference(t, append(small, "-steps", fmt.Sprint(step+60))...))
 }
 
-// TestSecondProcess: a folder belongs to one process, as long as that lives.
-func TestSecondProcess(t *testing.T) {
+// TestDirectory_SecondProcess: a directory belongs to one process, as long as that lives.
+func TestDirectory_SecondProcess(t *testing.T) {
 	dir, out := filepath.Join(t.TempDir(), "ckpt"), t.TempDir()
 	args := append(small, "-dir", dir, "-out", out)
 	first := drive(t, []string{survivor(t)}, args...)

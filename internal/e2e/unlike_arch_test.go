@@ -107,7 +107,7 @@ func (w *wanderer) moves(args ...string) (st supervise.MoveState) {
 }
 
 // stays expects that a migration is refused for a reason, and that the run
-// goes on.
+// continues.
 func (w *wanderer) stays(why string, args ...string) {
 	t := w.supervisor.t
 	t.Helper()
@@ -142,11 +142,11 @@ func (w *wanderer) arrives(want string) {
 	sameOutput(w.supervisor.t, w.output(), want)
 }
 
-// TestUnlikeArchitecture takes ranks of a running program to hosts of other
+// TestUnlike_Architecture takes ranks of a running program to hosts of other
 // architectures, one of them big-endian, and back, with messages under way;
 // some are killed there, and come back there. What they print is what an
 // undisturbed run prints, bit for bit.
-func TestUnlikeArchitecture(t *testing.T) {
+func TestUnlike_Architecture(t *testing.T) {
 	want := undisturbed(t, 3, program(t, "wander"))
 	for _, e := range emulators() {
 		t.Run(e.goarch, func(t *testing.T) {

@@ -14,10 +14,10 @@ import (
 	"time"
 )
 
-// TestUnlikeDevices takes ranks with arrays on devices to hosts with other
+// TestUnlike_Devices takes ranks with arrays on devices to hosts with other
 // devices, more or fewer, and back. The arrays lie partly on several devices,
 // partly on the host; some are views of others.
-func TestUnlikeDevices(t *testing.T) {
+func TestUnlike_Devices(t *testing.T) {
 	want := undisturbed(t, 2, program(t, "emigrant"))
 	found(t)
 	opencl := "opencl"
@@ -50,9 +50,9 @@ func TestUnlikeDevices(t *testing.T) {
 	}
 }
 
-// TestUnlikeAll takes ranks from OpenCL devices to the processors of other
+// TestUnlike_All takes ranks from OpenCL devices to the processors of other
 // architectures, and back.
-func TestUnlikeAll(t *testing.T) {
+func TestUnlike_All(t *testing.T) {
 	want := undisturbed(t, 2, program(t, "emigrant"))
 	found(t)
 	devices := "opencl"
@@ -94,9 +94,9 @@ func identified(list string) string {
 	return strings.Join(ids, " ")
 }
 
-// TestUnlikeTestbed takes a program of the testbed from an OpenCL device to the
+// TestUnlike_Testbed takes a program of the testbed from an OpenCL device to the
 // host while it runs, and back; the result is that of an undisturbed run.
-func TestUnlikeTestbed(t *testing.T) {
+func TestUnlike_Testbed(t *testing.T) {
 	places := found(t)
 	from, to := places[0], places[1]
 	for _, pl := range places {
@@ -109,9 +109,9 @@ func TestUnlikeTestbed(t *testing.T) {
 		t.Fatalf("undisturbed: %v\n%s", err, out)
 	}
 	for range 5 {
-		folder := t.TempDir()
-		report := filepath.Join(folder, "report.json")
-		r := newRun(t, build(t, "./examples/testbed", runtime.GOARCH), "-dir", filepath.Join(folder, "sets"), "-size", "small", "-json", report, "floyd")
+		root := t.TempDir()
+		report := filepath.Join(root, "report.json")
+		r := newRun(t, build(t, "./examples/testbed", runtime.GOARCH), "-dir", filepath.Join(root, "sets"), "-size", "small", "-json", report, "floyd")
 		s := r.startIn(from.env(), "--hosts", "a:1", "--rsh", hereRemote(t)+" {host}")
 		moved := 0
 		s.awaits(" started: ")

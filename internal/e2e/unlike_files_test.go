@@ -12,10 +12,10 @@ import (
 	"time"
 )
 
-// TestUnlikeFiles moves ranks between hosts that do not share the folder of
+// TestUnlike_Files moves ranks between hosts that do not share the directory of
 // the program's files: host far has another file system there, in a mount
 // namespace. What is open comes along, with its contents and positions.
-func TestUnlikeFiles(t *testing.T) {
+func TestUnlike_Files(t *testing.T) {
 	if out, err := exec.Command("unshare", "-m", "mount", "-t", "tmpfs", "none", t.TempDir()).CombinedOutput(); err != nil {
 		t.Skipf("a file system can't be mounted: %v %s; be root", err, out)
 	}

@@ -94,7 +94,7 @@ func (l *lab) buildJumping(ctx context.Context, path, pkg string) error {
 
 // clockJumps lets the time of day jump, back and forward, while ranks save,
 // are killed, restored and moved; times of files are changed meanwhile.
-func clockJumps(t *trial) error {
+func clockJumps(t *faultCase) error {
 	t.prog = program{source: "library", suffix: ".jumping", mode: "ranks", ranks: 1 + t.r.IntN(3), seed: t.r.IntN(5), steps: 40 + t.r.IntN(20), pause: "3ms"}
 	if t.prog.ranks == 1 {
 		t.prog.mode = "single"

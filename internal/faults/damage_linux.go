@@ -15,7 +15,7 @@ import (
 
 // damageFile damages a file of a run that was killed; the run steps around it
 // or refuses, and completes when the damage is undone.
-func damageFile(t *trial) error {
+func damageFile(t *faultCase) error {
 	c := t.choose()
 	if t.r.IntN(4) == 0 {
 		t.prog = t.ranksProgram()
@@ -51,7 +51,7 @@ func damageFile(t *trial) error {
 
 // halted starts the command, lets it save so many more checkpoints, and kills
 // everything.
-func (t *trial) halted(c *scenario, checkpoints int) error {
+func (t *faultCase) halted(c *scenario, checkpoints int) error {
 	s, err := t.start(c)
 	if err != nil {
 		return err
@@ -69,7 +69,7 @@ func (t *trial) halted(c *scenario, checkpoints int) error {
 
 // aloneSaves waits until a program without a supervisor has saved some
 // checkpoints.
-func (t *trial) aloneSaves(c *scenario, s *start, checkpoints int) {
+func (t *faultCase) aloneSaves(c *scenario, s *start, checkpoints int) {
 	newest := func() string {
 		list, _ := filepath.Glob(filepath.Join(t.file(c.run), "ckpt-0*", "*.h5"))
 		if len(list) == 0 {
@@ -87,7 +87,7 @@ func (t *trial) aloneSaves(c *scenario, s *start, checkpoints int) {
 }
 
 // over reports whether the run has come to its end already.
-func (t *trial) over(c *scenario) bool {
+func (t *faultCase) over(c *scenario) bool {
 	if !c.alone {
 		return t.finished(c)
 	}
@@ -98,7 +98,7 @@ func (t *trial) over(c *scenario) bool {
 // refusable gives the command while a fault is there. It may complete, or
 // refuse and name what is wrong; then undo takes the fault away, and it must
 // complete.
-func (t *trial) refusable(c *scenario, names []string, undo func() error) error {
+func (t *faultCase) refusable(c *scenario, names []string, undo func() error) error {
 	s, err := t.start(c)
 	if err != nil {
 		return err
@@ -140,7 +140,7 @@ func readFiles(dir string) (map[string][]byte, error) {
 
 // damage changes one of the run's files. It returns what undoes that, and words
 // of which a refusal must have one.
-func (t *trial) damage(c *scenario, now, old map[string][]byte) (undo func() error, names []string, err error) {
+func (t *faultCase) damage(c *scenario, now, old map[string][]byte) (undo func() error, names []string, err error) {
 	var files []string
 	for name, text := range now {
 		if filepath.Base(filepath.Dir(name)) != "bin" && len(text) > 0 {
@@ -231,7 +231,7 @@ func (t *trial) damage(c *scenario, now, old map[string][]byte) (undo func() err
 // Files of checkpoints that are linked to each other are one file, and all of them
 // are damaged. Any other file is put aside and replaced: what Cairn keeps of the
 // program's files is linked to these, which are not damaged.
-func (t *trial) spoilFile(name string, text []byte) (undo func() error, err error) {
+func (t *faultCase) spoilFile(name string, text []byte) (undo func() error, err error) {
 	st, err := os.Stat(name)
 	if err != nil {
 		return nil, err
@@ -262,7 +262,7 @@ func (t *trial) spoilFile(name string, text []byte) (undo func() error, err erro
 }
 
 // moveDir gives the directory of a run, or of everything, another name.
-func moveDir(t *trial) error {
+func moveDir(t *faultCase) error {
 	c := t.choose()
 	if t.r.IntN(4) == 0 {
 		t.prog = t.ranksProgram()
@@ -283,7 +283,7 @@ func moveDir(t *trial) error {
 }
 
 // moves moves or copies something.
-func (t *trial) moves(c *scenario) error {
+func (t *faultCase) moves(c *scenario) error {
 	switch what := t.r.IntN(5); what {
 	case 0, 4:
 		is, to := t.dir, t.dir+"-moved"

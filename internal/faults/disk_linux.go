@@ -15,7 +15,7 @@ import (
 )
 
 // fullDisk fills the disk that a part of the run is on, and makes room again.
-func fullDisk(t *trial) error {
+func fullDisk(t *faultCase) error {
 	c := t.choose()
 	if t.r.IntN(4) == 0 {
 		t.prog = t.ranksProgram()
@@ -31,7 +31,7 @@ func fullDisk(t *trial) error {
 
 // smallDisk mounts a small file system and puts a part of the run on it: its
 // checkpoints, its directory, or its output.
-func (t *trial) smallDisk(c *scenario, fstype, data string) (disk string, unmount func(), err error) {
+func (t *faultCase) smallDisk(c *scenario, fstype, data string) (disk string, unmount func(), err error) {
 	disk = t.file("disk")
 	if err := os.Mkdir(disk, 0o755); err != nil {
 		return "", nil, err
@@ -55,7 +55,7 @@ func (t *trial) smallDisk(c *scenario, fstype, data string) (disk string, unmoun
 
 // spoil spoils a disk at some moment for some time. If the run ends meanwhile,
 // with an error that names the cause, it completes when the disk is in order.
-func (t *trial) spoil(c *scenario, what, word string, spoil, mend func() error) error {
+func (t *faultCase) spoil(c *scenario, what, word string, spoil, mend func() error) error {
 	var s *start
 	early := t.r.IntN(6) == 0 // before anything was started
 	if !early {
@@ -125,7 +125,7 @@ func fill(path string) error {
 
 // powerCut cuts the power: a file system of its own is shut down without
 // writing anything back, all processes are gone, and it is mounted again.
-func powerCut(t *trial) error {
+func powerCut(t *faultCase) error {
 	c := t.choose()
 	if t.r.IntN(4) == 0 {
 		t.prog = t.ranksProgram()
@@ -174,7 +174,7 @@ func powerCut(t *trial) error {
 
 // ioError lets the disk fail that a part of the run is on: every operation from
 // then on. When nobody is left who would use it, it is mounted again.
-func ioError(t *trial) error {
+func ioError(t *faultCase) error {
 	c := t.choose()
 	if t.r.IntN(4) == 0 {
 		t.prog = t.ranksProgram()
@@ -235,7 +235,7 @@ func ioError(t *trial) error {
 }
 
 // ownDisk mounts a file system of the case's own.
-func (t *trial) ownDisk() (image, disk string, unmount func(), err error) {
+func (t *faultCase) ownDisk() (image, disk string, unmount func(), err error) {
 	image, disk = t.file("image"), t.file("disk")
 	if err := t.copyImage(image); err != nil {
 		return "", "", nil, err
@@ -250,7 +250,7 @@ func (t *trial) ownDisk() (image, disk string, unmount func(), err error) {
 }
 
 // copyImage makes an image of an empty file system.
-func (t *trial) copyImage(to string) error {
+func (t *faultCase) copyImage(to string) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	from := filepath.Join(t.scratch, "image")

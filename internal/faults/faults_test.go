@@ -12,9 +12,9 @@ import (
 	"testing"
 )
 
-// TestCampaign runs a hundred cases that disturb something; CAIRN_SEED gives
+// TestCampaign_NoWrongResults runs a hundred cases that disturb something; CAIRN_SEED gives
 // others. It is for root: disks are mounted.
-func TestCampaign(t *testing.T) {
+func TestCampaign_NoWrongResults(t *testing.T) {
 	seed := uint64(1)
 	if s := os.Getenv("CAIRN_SEED"); s != "" {
 		var err error
@@ -56,7 +56,7 @@ func TestCampaign(t *testing.T) {
 // flippedFile damages the beginning of a file of a run after a kill: the same
 // command says so at once, and completes the run when the damage is undone.
 func flippedFile(t *testing.T, lab *lab, file string) {
-	c := &trial{lab: lab, ctx: t.Context(), kind: kinds[0], r: dice(1, 1), dir: filepath.Join(lab.scratch, filepath.Base(file)), name: envCase + "=" + file, workName: "work"}
+	c := &faultCase{lab: lab, ctx: t.Context(), kind: kinds[0], r: dice(1, 1), dir: filepath.Join(lab.scratch, filepath.Base(file)), name: envCase + "=" + file, workName: "work"}
 	if err := os.MkdirAll(c.work(), 0o755); err != nil {
 		t.Fatal(err)
 	}
@@ -103,8 +103,8 @@ func daily(seed uint64, from, real, simulated int) (out []int, next int) {
 	return out, n
 }
 
-// TestReproducible: a case is a function of the seed and its number.
-func TestReproducible(t *testing.T) {
+// TestCase_Reproducible: a case is a function of the seed and its number.
+func TestCase_Reproducible(t *testing.T) {
 	seen := make(map[string]bool)
 	for n := range 200 {
 		a, b := kindOf(7, n), kindOf(7, n)
@@ -194,9 +194,9 @@ func TestRecords(t *testing.T) {
 	}
 }
 
-// TestSimulationSees: the simulated program's own check finds a wrong state.
-func TestSimulationSees(t *testing.T) {
-	m := (&trial{r: rand.New(rand.NewPCG(1, 1))}).simulation()
+// TestSimulation_FindsMistakes: the simulated program's own check finds a wrong state.
+func TestSimulation_FindsMistakes(t *testing.T) {
+	m := (&faultCase{r: rand.New(rand.NewPCG(1, 1))}).simulation()
 	s := m.newState()
 	for range 5 {
 		s.advance()

@@ -6,10 +6,10 @@ import (
 )
 
 // killStorm kills ranks, helpers, supervisors or all at once.
-func killStorm(t *trial) error { return t.storm(t.choose(), 1+t.r.IntN(4)) }
+func killStorm(t *faultCase) error { return t.storm(t.choose(), 1+t.r.IntN(4)) }
 
 // killAlone kills a program that has no supervisor.
-func killAlone(t *trial) error {
+func killAlone(t *faultCase) error {
 	c := t.choose()
 	c.alone = true
 	return t.storm(c, 1+t.r.IntN(4))
@@ -19,7 +19,7 @@ func killAlone(t *trial) error {
 var roles = []string{"rank", "rank", "rank", "helper", "supervisor", "supervisor", "all", "all"}
 
 // storm kills so often, and brings the run to its end.
-func (t *trial) storm(c *scenario, blows int) error {
+func (t *faultCase) storm(c *scenario, blows int) error {
 	var s *start
 	for range blows {
 		if s != nil && s.over() {
@@ -67,7 +67,7 @@ func (t *trial) storm(c *scenario, blows int) error {
 
 // freezeStorm stops processes for a while; some are killed while they stand
 // still.
-func freezeStorm(t *trial) error {
+func freezeStorm(t *faultCase) error {
 	c := t.choose()
 	if t.r.IntN(4) == 0 {
 		t.prog = t.ranksProgram()
@@ -111,7 +111,7 @@ func freezeStorm(t *trial) error {
 }
 
 // ranksProgram picks a program of several ranks.
-func (t *trial) ranksProgram() program {
+func (t *faultCase) ranksProgram() program {
 	p := program{ranks: 2 + t.r.IntN(2), seed: t.r.IntN(5), steps: 30 + t.r.IntN(20), pause: "2ms"}
 	switch t.r.IntN(5) {
 	case 0:
@@ -124,8 +124,8 @@ func (t *trial) ranksProgram() program {
 
 // ranksOver kills ranks that talk over a transport; the run continues over it,
 // or over another one.
-func ranksOver(transport string) func(t *trial) error {
-	return func(t *trial) error {
+func ranksOver(transport string) func(t *faultCase) error {
+	return func(t *faultCase) error {
 		t.prog = t.ranksProgram()
 		c := t.scenario()
 		c.every = 2 + t.r.IntN(8)

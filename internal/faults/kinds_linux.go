@@ -8,7 +8,7 @@ import (
 type kind struct {
 	name   string
 	weight int // how many cases of a hundred or so
-	run    func(t *trial) error
+	run    func(t *faultCase) error
 	long   bool // it needs much time or preparation, and is no part of the daily tests
 }
 

@@ -26,7 +26,7 @@ type lab struct {
 	mu    sync.Mutex
 	built map[string]func() (string, error)
 	wants map[string]func() (*results, error)
-	steps map[string]func() (map[string]int, error) // of journeys
+	steps map[string]func() (map[string]int, error) // of routes
 	nets  []*network                                // those that nobody uses
 	cases int                                       // that were begun
 }
@@ -113,8 +113,8 @@ func (l *lab) build(ctx context.Context, name string) (string, error) {
 	return path, nil
 }
 
-// trial is a case under way.
-type trial struct {
+// faultCase is a case under way.
+type faultCase struct {
 	*lab
 	ctx      context.Context
 	kind     *kind
@@ -136,7 +136,7 @@ type trial struct {
 func (l *lab) try(ctx context.Context, seed uint64, n int) *result {
 	began := time.Now()
 	k := kindOf(seed, n)
-	t := &trial{lab: l, ctx: ctx, kind: k, n: n, r: dice(seed, n), workName: "work"}
+	t := &faultCase{lab: l, ctx: ctx, kind: k, n: n, r: dice(seed, n), workName: "work"}
 	l.mu.Lock()
 	l.cases++
 	number := l.cases
@@ -177,7 +177,7 @@ func (l *lab) try(ctx context.Context, seed uint64, n int) *result {
 func dice(seed uint64, n int) *rand.Rand { return rand.New(rand.NewPCG(seed, uint64(n)+1)) }
 
 // note says what is done to the run: a fault.
-func (t *trial) note(format string, args ...any) {
+func (t *faultCase) note(format string, args ...any) {
 	t.did = append(t.did, fmt.Sprintf(format, args...))
 	t.count++
 	if t.verbose {

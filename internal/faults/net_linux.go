@@ -37,7 +37,7 @@ func (l *lab) giveBack(n *network) {
 }
 
 // partition cuts a host off the network, and connects it again.
-func partition(t *trial) error {
+func partition(t *faultCase) error {
 	net, err := t.borrow()
 	if err != nil {
 		return err
@@ -99,7 +99,7 @@ func link(host, to string) error {
 
 // onDevice kills a program whose state is on a device, which may be another one
 // when it is started again.
-func onDevice(t *trial) error {
+func onDevice(t *faultCase) error {
 	t.prog = program{source: "library", mode: "device", ranks: 1, seed: t.r.IntN(5), steps: 30 + t.r.IntN(20), pause: "3ms", devices: []string{"opencl", "opencl", "host"}[t.r.IntN(3)]}
 	return t.storm(t.scenario(), 1+t.r.IntN(2))
 }

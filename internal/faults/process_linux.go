@@ -30,7 +30,7 @@ const (
 
 // start is a command of a case that was started.
 type start struct {
-	t   *trial
+	t   *faultCase
 	cmd *exec.Cmd
 
 	mu    sync.Mutex
@@ -44,7 +44,7 @@ var committed = regexp.MustCompile(`(?:set|checkpoint) (\d+) committed`)
 
 // launch starts a command in the case's working directory. Its standard input
 // is input; its standard output is not looked at.
-func (t *trial) launch(input io.Reader, env []string, argv ...string) (*start, error) {
+func (t *faultCase) launch(input io.Reader, env []string, argv ...string) (*start, error) {
 	s := &start{t: t, more: make(chan struct{}), done: make(chan struct{})}
 	s.cmd = exec.Command(argv[0], argv[1:]...)
 	s.cmd.Dir = t.work()
@@ -105,7 +105,7 @@ func (s *start) take(line string) {
 }
 
 // committed notes that a checkpoint is safe.
-func (t *trial) committed(n uint64) {
+func (t *faultCase) committed(n uint64) {
 	begun := t.begins()
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -115,7 +115,7 @@ func (t *trial) committed(n uint64) {
 }
 
 // begins is how often the program has started from its beginning.
-func (t *trial) begins() int {
+func (t *faultCase) begins() int {
 	text, _ := os.ReadFile(t.file("begins"))
 	return bytes.Count(text, []byte("\n"))
 }
@@ -203,12 +203,12 @@ func (s *start) exit() int {
 
 // watch finds out whether nothing moves.
 type watch struct {
-	t     *trial
+	t     *faultCase
 	mark  string
 	since time.Time
 }
 
-func (t *trial) watch() *watch { return &watch{t: t, since: time.Now()} }
+func (t *faultCase) watch() *watch { return &watch{t: t, since: time.Now()} }
 
 // look returns an error if nothing has moved for too long.
 func (w *watch) look(s *start) error {
@@ -241,7 +241,7 @@ func (w *watch) look(s *start) error {
 }
 
 // mark changes when anything is written.
-func (t *trial) mark() string {
+func (t *faultCase) mark() string {
 	n, size := 0, int64(0)
 	filepath.WalkDir(t.dir, func(path string, e fs.DirEntry, err error) error {
 		if err != nil {
@@ -269,7 +269,7 @@ type process struct {
 }
 
 // processes finds the case's processes.
-func (t *trial) processes() (out []process) {
+func (t *faultCase) processes() (out []process) {
 	list, _ := os.ReadDir("/proc")
 	for _, e := range list {
 		pid, err := strconv.Atoi(e.Name())
@@ -311,7 +311,7 @@ func hasVariable(env []byte, variable string) bool {
 
 // strike sends a signal to processes of a role, or to all, and returns whom it
 // hit. Of several ranks or helpers it hits one.
-func (t *trial) strike(role string, sig syscall.Signal) (hit []int) {
+func (t *faultCase) strike(role string, sig syscall.Signal) (hit []int) {
 	var of []process
 	for _, p := range t.processes() {
 		if role == "all" || p.role == role {
@@ -331,7 +331,7 @@ func (t *trial) strike(role string, sig syscall.Signal) (hit []int) {
 }
 
 // strikeAll kills until nothing is left: who was being started meanwhile, too.
-func (t *trial) strikeAll() error {
+func (t *faultCase) strikeAll() error {
 	w := t.watch()
 	for {
 		left := 0
@@ -350,7 +350,7 @@ func (t *trial) strikeAll() error {
 }
 
 // end removes what a case has left, and says what it should not have left.
-func (t *trial) end(well bool) (left string) {
+func (t *faultCase) end(well bool) (left string) {
 	if t.kind.simulated() {
 		return ""
 	}

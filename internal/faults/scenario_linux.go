@@ -30,14 +30,14 @@ type scenario struct {
 	starts int // how often the command was given
 }
 
-func (t *trial) file(name string) string { return filepath.Join(t.dir, name) }
+func (t *faultCase) file(name string) string { return filepath.Join(t.dir, name) }
 
 // work is the program's working directory.
-func (t *trial) work() string { return t.file(t.workName) }
+func (t *faultCase) work() string { return t.file(t.workName) }
 
 // choose picks a program of one process that cairn build made, and how to run
 // it.
-func (t *trial) choose() *scenario {
+func (t *faultCase) choose() *scenario {
 	modes := []string{"files", "files", "files", "append", "append", "many", "compute", "input", "exit"}
 	t.prog = program{source: "plain", made: true, ranks: 1, mode: modes[t.r.IntN(len(modes))], seed: t.r.IntN(40), steps: 40 + t.r.IntN(40), pause: "3ms"}
 	if t.prog.mode == "exit" {
@@ -50,12 +50,12 @@ func (t *trial) choose() *scenario {
 }
 
 // scenario is the usual one.
-func (t *trial) scenario() *scenario {
+func (t *faultCase) scenario() *scenario {
 	return &scenario{every: []int{1, 2, 3, 5, 8, 13}[t.r.IntN(6)], run: "run", out: "out", absent: t.r.IntN(2) == 0, piped: t.r.IntN(3) == 0}
 }
 
 // place is how the command names a file of the case.
-func (c *scenario) place(t *trial, name string) string {
+func (c *scenario) place(t *faultCase, name string) string {
 	if c.absent {
 		return t.file(name)
 	}
@@ -63,7 +63,7 @@ func (c *scenario) place(t *trial, name string) string {
 }
 
 // start gives the command.
-func (t *trial) start(c *scenario, env ...string) (*start, error) {
+func (t *faultCase) start(c *scenario, env ...string) (*start, error) {
 	c.starts++
 	binary, err := t.program(t.ctx, t.prog.binary())
 	if err != nil {
@@ -107,7 +107,7 @@ func (t *trial) start(c *scenario, env ...string) (*start, error) {
 
 // finished reports whether the record of the run says that it has finished:
 // then the same command would rightly begin a new run.
-func (t *trial) finished(c *scenario) bool {
+func (t *faultCase) finished(c *scenario) bool {
 	if c.alone {
 		return false
 	}
@@ -124,7 +124,7 @@ const mostStarts = 6
 
 // complete brings the run to its end, by the same command again and again, and
 // compares. Whatever was disturbed is in order by now.
-func (t *trial) complete(c *scenario, s *start) error {
+func (t *faultCase) complete(c *scenario, s *start) error {
 	said := ""
 	for range mostStarts {
 		if s == nil {
@@ -152,7 +152,7 @@ func (t *trial) complete(c *scenario, s *start) error {
 }
 
 // compare compares the results with those of an undisturbed run.
-func (t *trial) compare(c *scenario, status int) error {
+func (t *faultCase) compare(c *scenario, status int) error {
 	if err := t.quiet(); err != nil {
 		return err
 	}
@@ -184,7 +184,7 @@ func (t *trial) compare(c *scenario, status int) error {
 }
 
 // quiet waits until no process of the case is left.
-func (t *trial) quiet() error {
+func (t *faultCase) quiet() error {
 	w := t.watch()
 	for len(t.processes()) > 0 {
 		if err := w.look(nil); err != nil {
@@ -199,7 +199,7 @@ var started = regexp.MustCompile(`cairn: started`)
 
 // moment waits for a moment to strike at: some time after the start, or after
 // some more checkpoints.
-func (t *trial) moment(c *scenario, s *start) error {
+func (t *faultCase) moment(c *scenario, s *start) error {
 	wait := time.Duration(t.r.IntN(60)) * time.Millisecond
 	if !c.alone {
 		switch t.r.IntN(4) {

@@ -40,7 +40,7 @@ type simNode struct {
 
 // simulation is a simulated case.
 type simulation struct {
-	t      *trial
+	t      *faultCase
 	size   int // of the grid
 	steps  int
 	every  int
@@ -49,7 +49,7 @@ type simulation struct {
 	ending atomic.Bool  // Finish was called
 }
 
-func (t *trial) simulation() *simulation {
+func (t *faultCase) simulation() *simulation {
 	return &simulation{t: t, size: 64 << t.r.IntN(9), steps: 6 + t.r.IntN(12), every: 1 + t.r.IntN(3),
 		compr: []cairn.Compression{cairn.None, cairn.Zstd}[t.r.IntN(2)]}
 }
@@ -156,7 +156,7 @@ func (m *simulation) count() (int, error) {
 		return 0, err
 	}
 	var n atomic.Int64
-	probe := &simulation{t: &trial{r: dice(1, 1)}, size: m.size, steps: m.steps, every: m.every, compr: m.compr}
+	probe := &simulation{t: &faultCase{r: dice(1, 1)}, size: m.size, steps: m.steps, every: m.every, compr: m.compr}
 	_, err = probe.life(vfstest.Hook(disk, func(op, name string) error { n.Add(1); return nil }))
 	return int(n.Load()), err
 }
@@ -177,7 +177,7 @@ func verdictOf(err error) error {
 var errCut = errors.New("the power was cut")
 
 // simCrash cuts the power at some operation of several lives.
-func simCrash(t *trial) error {
+func simCrash(t *faultCase) error {
 	m := t.simulation()
 	disk, err := newDisk()
 	if err != nil {
@@ -241,7 +241,7 @@ func (m *simulation) last(disk vfs.FS) error {
 
 // simFail lets operations fail, one or all for a while, with an I/O error or
 // because the disk is full.
-func simFail(t *trial) error {
+func simFail(t *faultCase) error {
 	m := t.simulation()
 	disk, err := newDisk()
 	if err != nil {
@@ -287,7 +287,7 @@ func simFail(t *trial) error {
 
 // simDamage ends a life at some operation, damages a file, and starts another
 // one, which steps around the damage or refuses.
-func simDamage(t *trial) error {
+func simDamage(t *faultCase) error {
 	m := t.simulation()
 	disk, err := newDisk()
 	if err != nil {

@@ -14,61 +14,61 @@ import (
 // A named step is a place in Cairn's own work, such as commit.written: package
 // internal/step. A process kills or stops itself when it comes there.
 
-// journeyOf is what is done to reach steps: a plain run has no migration.
-type journeyOf struct {
+// route is what is done to reach steps: a plain run has no migration.
+type route struct {
 	name    string
-	program func(t *trial) (program, *scenario)
+	program func(t *faultCase) (program, *scenario)
 	// before is called before the command is given, if it is not nil.
-	before func(t *trial, c *scenario) error
+	before func(t *faultCase, c *scenario) error
 	// during is called once the command runs.
-	during func(t *trial, c *scenario, s *start) error
+	during func(t *faultCase, c *scenario, s *start) error
 }
 
-// journeys are all ways through the protocol.
-var journeys = []journeyOf{
-	{name: "alone", program: func(t *trial) (program, *scenario) {
+// routes are all ways through the protocol.
+var routes = []route{
+	{name: "alone", program: func(t *faultCase) (program, *scenario) {
 		c := t.choose()
 		c.alone = true
 		return t.prog, c
 	}},
 	{name: "run", program: oneRank},
-	{name: "restart", program: oneRank, during: func(t *trial, c *scenario, s *start) error {
+	{name: "restart", program: oneRank, during: func(t *faultCase, c *scenario, s *start) error {
 		return t.after(s, 2, func() { t.strike("rank", syscall.SIGKILL) })
 	}},
-	{name: "resume", program: oneRank, before: func(t *trial, c *scenario) error { return t.halted(c, 2) }},
-	{name: "stop", program: oneRank, during: func(t *trial, c *scenario, s *start) error {
+	{name: "resume", program: oneRank, before: func(t *faultCase, c *scenario) error { return t.halted(c, 2) }},
+	{name: "stop", program: oneRank, during: func(t *faultCase, c *scenario, s *start) error {
 		return t.after(s, 1, func() { t.tool("stop", t.file(c.run)) })
 	}},
-	{name: "checkpoint", program: oneRank, during: func(t *trial, c *scenario, s *start) error {
+	{name: "checkpoint", program: oneRank, during: func(t *faultCase, c *scenario, s *start) error {
 		return t.after(s, 1, func() { t.tool("checkpoint", t.file(c.run)) })
 	}},
 	// A run that has come some way is discarded. Its program changes no files,
 	// which the user would have to clear away.
-	{name: "fresh", program: func(t *trial) (program, *scenario) {
+	{name: "fresh", program: func(t *faultCase) (program, *scenario) {
 		c := t.choose()
 		t.prog = program{source: "plain", made: true, ranks: 1, mode: "compute", seed: t.r.IntN(40), steps: 40, pause: "3ms"}
 		return t.prog, c
-	}, before: func(t *trial, c *scenario) error {
+	}, before: func(t *faultCase, c *scenario) error {
 		err := t.halted(c, 2)
 		c.fresh, c.flags = true, append(c.flags, "--fresh")
 		return err
 	}},
 	{name: "ranks", program: manyRanks},
-	{name: "ranks-restart", program: manyRanks, during: func(t *trial, c *scenario, s *start) error {
+	{name: "ranks-restart", program: manyRanks, during: func(t *faultCase, c *scenario, s *start) error {
 		return t.after(s, 2, func() { t.strike("rank", syscall.SIGKILL) })
 	}},
-	{name: "migrate", program: func(t *trial) (program, *scenario) { return t.movingProgram() }, during: func(t *trial, c *scenario, s *start) error {
+	{name: "migrate", program: func(t *faultCase) (program, *scenario) { return t.movingProgram() }, during: func(t *faultCase, c *scenario, s *start) error {
 		return t.after(s, 1, func() { t.migrate(c) })
 	}},
 }
 
-func oneRank(t *trial) (program, *scenario) { c := t.choose(); return t.prog, c }
+func oneRank(t *faultCase) (program, *scenario) { c := t.choose(); return t.prog, c }
 
-func manyRanks(t *trial) (program, *scenario) { return t.ranksProgram(), t.scenario() }
+func manyRanks(t *faultCase) (program, *scenario) { return t.ranksProgram(), t.scenario() }
 
 // after does something when so many checkpoints were committed, unless the run
 // has ended.
-func (t *trial) after(s *start, checkpoints int, do func()) error {
+func (t *faultCase) after(s *start, checkpoints int, do func()) error {
 	ok, err := s.sees(committed, checkpoints)
 	if ok && !s.over() {
 		do()
@@ -76,14 +76,14 @@ func (t *trial) after(s *start, checkpoints int, do func()) error {
 	return err
 }
 
-// stepsOf returns the steps that a journey comes to, with how often, by a run
+// stepsOf returns the steps that a route comes to, with how often, by a run
 // that nothing stops.
-func (l *lab) stepsOf(t *trial, j *journeyOf) (map[string]int, error) {
+func (l *lab) stepsOf(t *faultCase, j *route) (map[string]int, error) {
 	l.mu.Lock()
 	once := l.steps[j.name]
 	if once == nil {
 		once = sync.OnceValues(func() (map[string]int, error) {
-			probe := &trial{lab: l, ctx: t.ctx, kind: t.kind, n: t.n, r: dice(1, len(j.name)), dir: t.dir + "-steps-" + j.name, name: t.name + j.name, workName: "work"}
+			probe := &faultCase{lab: l, ctx: t.ctx, kind: t.kind, n: t.n, r: dice(1, len(j.name)), dir: t.dir + "-steps-" + j.name, name: t.name + j.name, workName: "work"}
 			if err := os.MkdirAll(probe.work(), 0o755); err != nil {
 				return nil, err
 			}
@@ -104,7 +104,7 @@ func (l *lab) stepsOf(t *trial, j *journeyOf) (map[string]int, error) {
 }
 
 // undergo starts the command, takes part, and brings the run to its end.
-func (t *trial) undergo(j *journeyOf, c *scenario) error {
+func (t *faultCase) undergo(j *route, c *scenario) error {
 	if j.before != nil {
 		if err := j.before(t, c); err != nil {
 			return err
@@ -137,8 +137,8 @@ func readSteps(log string) (map[string]int, error) {
 }
 
 // stepFault lets a process kill or stop itself at a named step.
-func stepFault(t *trial) error {
-	j := &journeys[t.r.IntN(len(journeys))]
+func stepFault(t *faultCase) error {
+	j := &routes[t.r.IntN(len(routes))]
 	steps, err := t.stepsOf(t, j)
 	if err != nil {
 		return err
@@ -147,8 +147,8 @@ func stepFault(t *trial) error {
 	if len(names) == 0 {
 		return judged(skipped, "there are no steps")
 	}
-	// What only this journey comes to is of more interest.
-	usual, err := t.stepsOf(t, &journeys[1])
+	// What only this route comes to is of more interest.
+	usual, err := t.stepsOf(t, &routes[1])
 	if err != nil {
 		return err
 	}
@@ -187,7 +187,7 @@ func stepFault(t *trial) error {
 
 // thaw continues processes of the case that have stopped, after a while, or kills
 // them, or all processes, until the returned function is called.
-func (t *trial) thaw() (stop func()) {
+func (t *faultCase) thaw() (stop func()) {
 	done := make(chan struct{})
 	var all sync.WaitGroup
 	how := t.r.IntN(3)
@@ -247,7 +247,7 @@ func stopped(pid int) bool {
 }
 
 // tool runs a command of cairn besides the run, and returns what it said.
-func (t *trial) tool(args ...string) (string, int) {
+func (t *faultCase) tool(args ...string) (string, int) {
 	s, err := t.launchCairn(args...)
 	if err != nil {
 		return err.Error(), -1
@@ -258,7 +258,7 @@ func (t *trial) tool(args ...string) (string, int) {
 	return s.text(), s.exit()
 }
 
-func (t *trial) launchCairn(args ...string) (*start, error) {
+func (t *faultCase) launchCairn(args ...string) (*start, error) {
 	cairn, err := t.program(t.ctx, "cairn")
 	if err != nil {
 		return nil, err
@@ -267,7 +267,7 @@ func (t *trial) launchCairn(args ...string) (*start, error) {
 }
 
 // movingProgram is one whose ranks are moved.
-func (t *trial) movingProgram() (program, *scenario) {
+func (t *faultCase) movingProgram() (program, *scenario) {
 	p := t.ranksProgram()
 	p.steps += 60
 	c := t.scenario()
@@ -277,12 +277,12 @@ func (t *trial) movingProgram() (program, *scenario) {
 }
 
 // migrate moves a rank, which may fail.
-func (t *trial) migrate(c *scenario) (string, int) {
+func (t *faultCase) migrate(c *scenario) (string, int) {
 	return t.tool("migrate", "--rank", strconv.Itoa(t.r.IntN(t.prog.ranks)), "--to", "localhost", "--rounds", strconv.Itoa(t.r.IntN(3)), t.file(c.run))
 }
 
 // migrateUnderFire moves ranks and kills who takes part.
-func migrateUnderFire(t *trial) error {
+func migrateUnderFire(t *faultCase) error {
 	var c *scenario
 	t.prog, c = t.movingProgram()
 	s, err := t.start(c)
@@ -329,7 +329,7 @@ func migrateUnderFire(t *trial) error {
 }
 
 // stopUnderFire asks the run to stop, and kills somebody meanwhile.
-func stopUnderFire(t *trial) error {
+func stopUnderFire(t *faultCase) error {
 	c := t.choose()
 	if t.r.IntN(3) == 0 {
 		t.prog = t.ranksProgram()

@@ -12,7 +12,7 @@ import (
 
 // prefix is how the names of our namespaces begin; the number of the process
 // that made them follows.
-const prefix = "cairn-journey-"
+const prefix = "cairn-interconnects-"
 
 // Network is a number of hosts that are network namespaces of this machine,
 // connected by a bridge in a namespace of its own. Nothing outside of these

@@ -11,7 +11,7 @@ import (
 func TestPicture(t *testing.T) {
 	phases := []Phase{
 		{Label: "A", Title: "one <host> & memory", To: 30, Routes: []string{"shm", "shm"}, Samples: []Sample{{10, 3, 1, 9}, {20, 4, 2, 9}, {30, 1000, 2, 2000}}},
-		{Label: "B", Title: "left out", From: 30, To: 30, Left: "no such thing"},
+		{Label: "B", Title: "left out", From: 30, To: 30, Skipped: "no such thing"},
 		{Label: "C", Title: "mixed", From: 30, To: 40, Routes: []string{"tcp", "shm", "shm"}, Samples: []Sample{{40, 5, 5, 5}}},
 	}
 	for _, list := range [][]Phase{phases, nil} {

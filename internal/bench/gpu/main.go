@@ -36,7 +36,7 @@ var (
 	sizes  = flag.String("sizes", "1,8,64", "GiB of state on the device")
 	rounds = flag.Int("rounds", 7, "rounds; medians are shown")
 	list   = flag.String("device", "", "the device, as in CAIRN_DEVICES (default: the first)")
-	folder = flag.String("dir", "", "where files are written (default: the temporary folder)")
+	tmpDir = flag.String("dir", "", "where files are written (default: the temporary directory)")
 	bed    = flag.String("testbed", "", "the testbed program (default: beside this one, else built)")
 	size   = flag.String("size", "small", "problem sizes of the part programs")
 	names  = flag.String("programs", "ft,floyd,spmv,ftmd,summa,mg,shwa", "programs of that part")
@@ -57,13 +57,13 @@ func main() {
 }
 
 func run(ctx context.Context) error {
-	if *folder == "" {
+	if *tmpDir == "" {
 		dir, err := os.MkdirTemp("", "cairn-gpu")
 		if err != nil {
 			return err
 		}
 		defer os.RemoveAll(dir)
-		*folder = dir
+		*tmpDir = dir
 	}
 	if *one > 0 {
 		d, err := pick()
@@ -166,7 +166,7 @@ func state(ctx context.Context) error {
 		if _, err := strconv.ParseFloat(s, 64); err != nil {
 			return err
 		}
-		cmd := exec.CommandContext(ctx, self, "-one", s, "-rounds", fmt.Sprint(*rounds), "-device", *list, "-dir", *folder, fmt.Sprintf("-file=%v", *file))
+		cmd := exec.CommandContext(ctx, self, "-one", s, "-rounds", fmt.Sprint(*rounds), "-device", *list, "-dir", *tmpDir, fmt.Sprintf("-file=%v", *file))
 		cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
 		if err := cmd.Run(); err != nil {
 			return fmt.Errorf("%s GiB: %w", s, err)

@@ -112,8 +112,8 @@ func programDevices() (string, error) {
 // runProgram makes one run: plain (0), protected (1), with a checkpoint (2).
 func runProgram(ctx context.Context, path, name, on string, mode int) (report, error) {
 	var r report
-	dir := filepath.Join(*folder, "run")
-	out := filepath.Join(*folder, "report.json")
+	dir := filepath.Join(*tmpDir, "run")
+	out := filepath.Join(*tmpDir, "report.json")
 	defer os.RemoveAll(dir)
 	args := []string{"-size", *size, "-json", out}
 	if on != "" {
@@ -152,7 +152,7 @@ func testbedProgram(ctx context.Context) (string, error) {
 	if _, err := os.Stat(beside); err == nil {
 		return beside, nil
 	}
-	path := filepath.Join(*folder, "testbed")
+	path := filepath.Join(*tmpDir, "testbed")
 	cmd := exec.CommandContext(ctx, "go", "build", "-o", path, "github.com/cairnrun/cairn/examples/testbed")
 	if text, err := cmd.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("building the testbed: %w\n%s", err, text)

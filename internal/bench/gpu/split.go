@@ -75,7 +75,7 @@ func split(ctx context.Context) error {
 			}
 			var got [2]splitTimes
 			for i, fsys := range []vfs.FS{vfstest.Discard(d.wrote), vfs.OS()} {
-				path := filepath.Join(*folder, "split")
+				path := filepath.Join(*tmpDir, "split")
 				if err := os.MkdirAll(path, 0o777); err != nil {
 					return err
 				}
@@ -105,7 +105,7 @@ func split(ctx context.Context) error {
 // splitTimes are medians.
 type splitTimes struct {
 	held  float64
-	safe  float64 // until a set is
+	safe  float64 // until a checkpoint is
 	again float64 // how much longer it takes to change the host's part before that
 }
 

@@ -73,9 +73,9 @@ type saver struct {
 	roots []graph.Root
 	x     *device.Array[uint32]
 	n     int
-	block int64 // bytes of a block of the set
+	block int64 // bytes of a block of the checkpoint
 	col   graph.Collector
-	then  func() error // what the program does when it goes on; nil: nothing
+	then  func() error // what the program does when it continues; nil: nothing
 }
 
 // newSaver protects an array of bytes on dev, and other variables.
@@ -128,7 +128,7 @@ type times struct {
 	held  float64 // until the device could run the program's next kernel, too
 	cpu   float64 // until Save returned
 	drain float64 // from then until the last of it was in host memory
-	safe  float64 // until the set was complete
+	safe  float64 // until the checkpoint was complete
 	moved int64   // bytes that left it
 }
 
@@ -234,11 +234,11 @@ func measureState(ctx context.Context, d *target, bytes int64) error {
 	sh.line("copy on the device", fmt.Sprintf("%.3f ms, %.0f GB/s", 1e3*raw.copy, float64(bytes)/raw.copy/1e9), "", true)
 	sh.line("copy to pinned memory", fmt.Sprintf("%.1f GB/s", raw.out/1e9), "", true)
 	h := of(full, held)
-	sh.line("held, all changed", fmt.Sprintf("%.3f ms = %.2f × the copy (host %.3f ms)", 1e3*h, h/raw.copy, 1e3*of(full, host)), "≤ 1.5", h <= 1.5*raw.copy)
+	sh.line("pause, all changed", fmt.Sprintf("%.3f ms = %.2f × the copy (host %.3f ms)", 1e3*h, h/raw.copy, 1e3*of(full, host)), "≤ 1.5", h <= 1.5*raw.copy)
 	h = of(sparse, held)
-	sh.line("held, 1 % of the blocks changed", fmt.Sprintf("%.3f ms = %.2f × the copy (host %.3f ms)", 1e3*h, h/raw.copy, 1e3*of(sparse, host)), "< 1", h < raw.copy)
+	sh.line("pause, 1 % of the blocks changed", fmt.Sprintf("%.3f ms = %.2f × the copy (host %.3f ms)", 1e3*h, h/raw.copy, 1e3*of(sparse, host)), "< 1", h < raw.copy)
 	h = of(same, held)
-	sh.line("held, no kernel since", fmt.Sprintf("%.3f ms = %.3f × the copy", 1e3*h, h/raw.copy), "", true)
+	sh.line("pause, no kernel since", fmt.Sprintf("%.3f ms = %.3f × the copy", 1e3*h, h/raw.copy), "", true)
 	r := of(full, drain)
 	sh.line("drain into memory", fmt.Sprintf("%.1f GB/s = %.2f × pinned", r/1e9, r/raw.out), "≥ 0.9", r >= 0.9*raw.out)
 	m := of(sparse, moved)
@@ -362,7 +362,7 @@ func measureDigest(s *saver) (float64, error) {
 
 // onDisk saves to a file, restores, and compares.
 func onDisk(ctx context.Context, d *target, bytes int64) error {
-	path := filepath.Join(*folder, "sets")
+	path := filepath.Join(*tmpDir, "sets")
 	defer os.RemoveAll(path)
 	s, err := newSaver(vfs.OS(), path, d, bytes)
 	if err != nil {

@@ -26,8 +26,8 @@ func torch(ctx context.Context) error {
 			fit = append(fit, s)
 		}
 	}
-	fmt.Println("\nPyTorch, to files in the same folder")
-	cmd := exec.CommandContext(ctx, "python3", "-u", "-", *folder, "3", strings.Join(fit, ","))
+	fmt.Println("\nPyTorch, to files in the same directory")
+	cmd := exec.CommandContext(ctx, "python3", "-u", "-", *tmpDir, "3", strings.Join(fit, ","))
 	cmd.Stdin = strings.NewReader(torchScript)
 	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
 	return cmd.Run()

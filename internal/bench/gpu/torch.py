@@ -1,6 +1,6 @@
 """Saves a tensor on the GPU with PyTorch: torch.save, and the distributed
 checkpoint, also its asynchronous form. Prints what gpu (the program beside
-this) shows. Arguments: folder, rounds, sizes in GiB."""
+this) shows. Arguments: directory, rounds, sizes in GiB."""
 
 import os
 import shutil
@@ -29,7 +29,7 @@ def timed(f):
 
 
 def main():
-    folder, rounds, sizes = sys.argv[1], int(sys.argv[2]), [float(s) for s in sys.argv[3].split(",")]
+    directory, rounds, sizes = sys.argv[1], int(sys.argv[2]), [float(s) for s in sys.argv[3].split(",")]
     os.environ.setdefault("MASTER_ADDR", "127.0.0.1")
     os.environ.setdefault("MASTER_PORT", "29511")
     dist.init_process_group("cpu:gloo,cuda:nccl" if dist.is_nccl_available() else "gloo", rank=0, world_size=1)
@@ -41,7 +41,7 @@ def main():
         copy = statistics.median(copies)
         del y
         print(f"  {size:g} GiB: copy on the device {copy * 1e3:.3f} ms")
-        path = os.path.join(folder, "torch")
+        path = os.path.join(directory, "torch")
 
         def show(what, held, done=None):
             more = "" if done is None else f", done after {done:.2f} s"

@@ -19,7 +19,7 @@
 //	             transfer  the same bytes from memory to memory, on the same link
 //	             read      checking and placing them, from memory
 //	           Likewise with chunks of several sizes, and sent ahead; and
-//	           memory of source and newcomer, against what the program has by
+//	           memory of source and destination, against what the program has by
 //	           itself
 //	programs   NPB FT, MG and CG, 8 ranks on two hosts: 1, half and all ranks
 //	           of one of them move

@@ -62,7 +62,7 @@ type job struct {
 func (b *bench) start(ranks int, hosts string, program ...string) (*job, error) {
 	b.jobs++
 	j := &job{b: b, files: filepath.Join(b.tmp, fmt.Sprintf("job%d", b.jobs)), ended: make(chan error, 1)}
-	args := append([]string{"run", "-q", "--run", j.folder(), "-o", j.files + ".out", "-n", strconv.Itoa(ranks), "--every", "24h",
+	args := append([]string{"run", "-q", "--run", j.runDir(), "-o", j.files + ".out", "-n", strconv.Itoa(ranks), "--every", "24h",
 		"--retries", "0", "--hosts", hosts, "--rsh", interconnects.Shell}, program...)
 	j.cmd = exec.CommandContext(b.ctx, b.cairn, args...)
 	j.cmd.Dir = b.tmp
@@ -76,7 +76,7 @@ func (b *bench) start(ranks int, hosts string, program ...string) (*job, error) 
 	return j, nil
 }
 
-func (j *job) folder() string { return j.files + ".run" }
+func (j *job) runDir() string { return j.files + ".run" }
 
 // await waits until a file is there.
 func (j *job) await(name string) error {
@@ -102,7 +102,7 @@ func (j *job) awaitRanks(n int) error {
 	look := time.NewTicker(20 * time.Millisecond)
 	defer look.Stop()
 	for {
-		st, err := supervise.Read(j.b.ctx, j.folder())
+		st, err := supervise.Read(j.b.ctx, j.runDir())
 		if err == nil && len(st.Ranks) == n && !slices.ContainsFunc(st.Ranks, func(r control.RankState) bool { return r.State != supervise.Running || r.Pid == 0 }) {
 			return nil
 		}
@@ -129,7 +129,7 @@ func (j *job) end() error {
 	if err == nil && !strings.HasPrefix(string(text), "right") {
 		err = errors.New(string(text))
 	}
-	return errors.Join(err, os.RemoveAll(j.folder()))
+	return errors.Join(err, os.RemoveAll(j.runDir()))
 }
 
 // kill ends a run that is not needed any more.
@@ -144,20 +144,20 @@ func (j *job) kill() {
 		case <-again.C:
 		}
 	}
-	os.RemoveAll(j.folder())
+	os.RemoveAll(j.runDir())
 }
 
 // move is what one of them took.
 type move struct {
 	supervise.MoveState
-	own      int64 // memory that the program had before by itself, without what is kept ready for sets
-	source   int64 // what the source had more at some time than before
-	newcomer int64 // the most that the newcomer had until it went on, likewise
+	own         int64 // memory that the program had before by itself, without what is kept ready for sets
+	source      int64 // what the source had more at some time than before
+	destination int64 // the most that the destination had until it continued, likewise
 }
 
 // migrate moves ranks, and watches the memory of the first one.
 func (j *job) migrate(m supervise.Migration) (*move, error) {
-	st, err := supervise.Read(j.b.ctx, j.folder())
+	st, err := supervise.Read(j.b.ctx, j.runDir())
 	if err != nil {
 		return nil, err
 	}
@@ -190,7 +190,7 @@ func (j *job) migrate(m supervise.Migration) (*move, error) {
 	}
 	watch(pid, func(x memory) { out.source = max(out.source, x.highest-before.highest) })
 	found := false
-	ms, err := supervise.Migrate(j.b.ctx, j.folder(), m, func(st *supervise.MoveState) {
+	ms, err := supervise.Migrate(j.b.ctx, j.runDir(), m, func(st *supervise.MoveState) {
 		if found || st.State != control.MovePrecopy && st.State != control.MoveFinalCopy || len(m.Ranks) > 1 {
 			return
 		}
@@ -198,9 +198,9 @@ func (j *job) migrate(m supervise.Migration) (*move, error) {
 			found = true
 			watch(next, func(x memory) {
 				if x.shared == 0 { // before it keeps memory ready for sets
-					out.newcomer = max(out.newcomer, x.highest)
+					out.destination = max(out.destination, x.highest)
 				}
-				out.newcomer = max(out.newcomer, x.private)
+				out.destination = max(out.destination, x.private)
 			})
 		}
 	})
@@ -212,7 +212,7 @@ func (j *job) migrate(m supervise.Migration) (*move, error) {
 	if ms.State != supervise.Moved {
 		return nil, fmt.Errorf("%s\n%s", supervise.MoveText(ms), j.said.String())
 	}
-	if out.MoveState = *ms; len(m.Ranks) == 1 && out.newcomer == 0 {
+	if out.MoveState = *ms; len(m.Ranks) == 1 && out.destination == 0 {
 		return nil, errors.New("the new process was not found")
 	}
 	return out, nil

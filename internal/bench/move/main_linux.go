@@ -24,7 +24,7 @@ var (
 	size    = flag.Int64("size", 1<<30, "bytes of the rank's state; twice as many in the part pause")
 	classes = flag.String("npb", "ft.A,mg.B,cg.B", "NPB kernels and classes of the part programs")
 	drawing = flag.String("o", "", "where the picture is written (default: nowhere)")
-	folder  = flag.String("tmp", "", "where programs are built and run (default: the temporary folder)")
+	tmpDir  = flag.String("tmp", "", "where programs are built and run (default: the temporary directory)")
 	strict  = flag.Bool("strict", false, "fail if a bound is not held")
 	verbose = flag.Bool("v", false, "show every move")
 
@@ -65,13 +65,13 @@ func run(ctx context.Context) error {
 // measure does all parts.
 func measure(ctx context.Context) (err error) {
 	if _, err := os.Stat("go.mod"); err != nil {
-		return errors.New("run it in the folder that holds go.mod: make migration")
+		return errors.New("run it in the directory that holds go.mod: make migration")
 	}
 	b := &bench{ctx: ctx}
 	if b.self, err = os.Executable(); err != nil {
 		return err
 	}
-	if b.tmp, err = os.MkdirTemp(*folder, "cairn-move-"); err != nil {
+	if b.tmp, err = os.MkdirTemp(*tmpDir, "cairn-move-"); err != nil {
 		return err
 	}
 	defer os.RemoveAll(b.tmp)

@@ -86,7 +86,7 @@ func TestMemory(t *testing.T) {
 	}
 }
 
-// A figure says which bounds are held, in the table and in the picture.
+// A figure says which bounds hold, in the table and in the picture.
 func TestFigure(t *testing.T) {
 	f := figure{title: "a < b", unit: "one", parts: []string{"x", "y"}, bars: []bar{
 		{name: "good", parts: []float64{0.5, 0.25}, bound: 1},

@@ -51,7 +51,7 @@ func (b *bench) several(size int64, dirty float64, period time.Duration, how ...
 			return nil, err
 		}
 		tell("chunk %d rounds %d sequential %v: %s; %s; memory %d, source %d more, newcomer %d", h.Chunk>>20, h.Rounds, h.Sequential,
-			supervise.MoveText(&m.MoveState), m.times(), m.own>>20, m.source>>20, m.newcomer>>20)
+			supervise.MoveText(&m.MoveState), m.times(), m.own>>20, m.source>>20, m.destination>>20)
 		out = append(out, m)
 	}
 	return out, j.end()
@@ -88,7 +88,7 @@ var ways = []way{
 // pipeline compares a move with its stages, on a link that is limited and on
 // one that is not.
 func (b *bench) pipeline() ([]figure, error) {
-	limited, free := newTrial(ways), newTrial(ways[:1])
+	limited, free := newLinkRun(ways), newLinkRun(ways[:1])
 	for range *rounds {
 		if err := b.try(limited, fast); err != nil {
 			return nil, err
@@ -111,8 +111,8 @@ func (b *bench) pipeline() ([]figure, error) {
 	return []figure{pipe, chunks, memory, unlimited}, nil
 }
 
-// trial is what was measured on a link.
-type trial struct {
+// linkRun is what was measured on a link.
+type linkRun struct {
 	ways  []way
 	stage [3][]float64 // write, transfer, read, by the slowest
 	most  []float64    // the slowest, ns
@@ -121,12 +121,12 @@ type trial struct {
 	own   float64 // memory of the program by itself
 }
 
-func newTrial(ways []way) *trial {
-	return &trial{ways: ways, took: make([][]float64, len(ways)), more: make([][2][]float64, len(ways))}
+func newLinkRun(ways []way) *linkRun {
+	return &linkRun{ways: ways, took: make([][]float64, len(ways)), more: make([][2][]float64, len(ways))}
 }
 
 // try moves a rank once in every way.
-func (b *bench) try(t *trial, rate int) error {
+func (b *bench) try(t *linkRun, rate int) error {
 	if err := b.limit(rate); err != nil {
 		return err
 	}
@@ -148,19 +148,19 @@ func (b *bench) try(t *trial, rate int) error {
 		t.own = float64(m.own)
 		t.took[i] = append(t.took[i], float64(m.TransferNS))
 		t.more[i][0] = append(t.more[i][0], 1+float64(m.source)/t.own)
-		t.more[i][1] = append(t.more[i][1], float64(m.newcomer)/t.own)
+		t.more[i][1] = append(t.more[i][1], float64(m.destination)/t.own)
 	}
 	return nil
 }
 
-func (t *trial) stages() (out []bar) {
+func (t *linkRun) stages() (out []bar) {
 	for i, name := range []string{"write alone", "transfer alone", "read alone"} {
 		out = append(out, bar{name: name, parts: []float64{median(t.stage[i])}})
 	}
 	return out
 }
 
-func (t *trial) bar(i int, name string, bound float64) bar {
+func (t *linkRun) bar(i int, name string, bound float64) bar {
 	return ratio(cmp.Or(name, t.ways[i].name), t.took[i], t.most, bound)
 }
 
@@ -174,7 +174,7 @@ func ratio(name string, a, b []float64, bound float64) bar {
 	return bar{name: name, parts: []float64{median(l)}, bound: bound, least: slices.Min(a) / slices.Min(b)}
 }
 
-func (t *trial) memory(i int) (out []bar) {
+func (t *linkRun) memory(i int) (out []bar) {
 	w := t.ways[i]
 	for k, who := range []string{"source", "newcomer"} {
 		x := bar{name: w.name + ", " + who, parts: []float64{median(t.more[i][k])}}

@@ -81,7 +81,7 @@ func (*still) SetDeadline(time.Time) error      { return nil }
 func (*still) SetReadDeadline(time.Time) error  { return nil }
 func (*still) SetWriteDeadline(time.Time) error { return nil }
 
-// nowhere takes what a source writes, and gives it the newcomer's answer.
+// nowhere takes what a source writes, and gives it the destination's answer.
 type nowhere struct {
 	still
 	left   int64
@@ -110,7 +110,7 @@ func (n *nowhere) Read(p []byte) (int, error) {
 	return k, nil
 }
 
-// replay gives a newcomer what a source wrote.
+// replay gives a destination what a source wrote.
 type replay struct {
 	still
 	parts [][]byte

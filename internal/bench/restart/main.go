@@ -2,7 +2,7 @@
 // be restarted where it was ('cairn build'), without any checkpoint being taken,
 // and how long one checkpoint holds it.
 //
-//	go run ./internal/bench/restart [-rounds N] [-programs LIST] [-dir FOLDER[,ARGS] …]
+//	go run ./internal/bench/restart [-rounds N] [-programs LIST] [-dir DIRECTORY[,ARGS] …]
 //
 // Each program is built by 'go build' (plain) and by 'cairn build', and what that
 // made is run by itself (alone) and under 'cairn run --every 1h' (run). Programs
@@ -44,10 +44,10 @@ import (
 var (
 	rounds   = flag.Int("rounds", 15, "rounds of four runs each")
 	programs = flag.String("programs", "", "programs to measure, with commas between (default: all)")
-	folder   = flag.String("tmp", "", "where programs are built and run (default: the temporary folder)")
+	tmpDir   = flag.String("tmp", "", "where programs are built and run (default: the temporary directory)")
 	command  = flag.String("cairn", "", "the cairn command (default: it is built)")
-	into     = flag.String("build", "", "only build, into `FOLDER`, for -built")
-	built    = flag.String("built", "", "measure what -build put into `FOLDER`; that may be on another machine, which needs no Go")
+	into     = flag.String("build", "", "only build, into `DIRECTORY`, for -built")
+	built    = flag.String("built", "", "measure what -build put into `DIRECTORY`; that may be on another machine, which needs no Go")
 	strict   = flag.Bool("strict", false, "fail if a bound is not held")
 	skipRun  = flag.Bool("alone", false, "leave out what needs cairn run")
 	layouts  = flag.Int("layouts", 1, "ways in which the linker orders functions; rounds take them in turn, all but the first at random")
@@ -77,7 +77,7 @@ const (
 var hot = []string{"queens", "vm"}
 
 func main() {
-	flag.Var(&others, "dir", "also measure the program in `FOLDER`, with ARGS: FOLDER,ARG,ARG…; can be given again")
+	flag.Var(&others, "dir", "also measure the program in `DIRECTORY`, with ARGS: DIRECTORY,ARG,ARG…; can be given again")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	err := run(ctx)
@@ -89,7 +89,7 @@ func main() {
 }
 
 func run(ctx context.Context) error {
-	tmp, err := os.MkdirTemp(*folder, "cairn-restart-")
+	tmp, err := os.MkdirTemp(*tmpDir, "cairn-restart-")
 	if err != nil {
 		return err
 	}
@@ -230,7 +230,7 @@ func (b *bench) build(list []*program) error {
 			return err
 		}
 	}
-	// The folder of programs is no module here, so that it can be embedded.
+	// The directory of programs is no module here, so that it can be embedded.
 	if err := os.WriteFile(filepath.Join(b.tmp, "src", "go.mod"), []byte("module restartbench\n\ngo 1.26\n"), 0o666); err != nil {
 		return err
 	}

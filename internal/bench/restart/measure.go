@@ -190,7 +190,7 @@ func (m *match) run(command, args []string) (float64, []byte, error) {
 }
 
 // committed is what a run's log says of a checkpoint: its state, and how long the
-// program was held.
+// program was paused.
 var committed = regexp.MustCompile(`set \d+ committed: ([^,]+), .*held ([^,]+),`)
 
 // checkpoints runs a program with checkpoints, and looks how long they hold it.

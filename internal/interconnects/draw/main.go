@@ -1,6 +1,6 @@
 // Draw takes a run through all interconnects that this machine has (see
-// package journey) and draws how long messages took. "make journey" runs it,
-// in the folder that holds go.mod; it writes docs/journey.svg.
+// package interconnects) and draws how long messages took. "make interconnects" runs it,
+// in the directory that holds go.mod; it writes docs/interconnects.svg.
 package main
 
 import (
@@ -19,38 +19,38 @@ import (
 
 func main() {
 	steps := flag.Int("steps", 1000, "steps in each phase, at least")
-	out := flag.String("o", "docs/journey.svg", "the picture")
+	out := flag.String("o", "docs/interconnects.svg", "the picture")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
 	if err := draw(ctx, *steps, *out); err != nil {
-		fmt.Fprintln(os.Stderr, "journey:", err)
+		fmt.Fprintln(os.Stderr, "interconnects:", err)
 		os.Exit(1)
 	}
 }
 
 func draw(ctx context.Context, steps int, out string) error {
 	if _, err := os.Stat("go.mod"); err != nil {
-		return errors.New("run it in the folder that holds go.mod: make journey")
+		return errors.New("run it in the directory that holds go.mod: make interconnects")
 	}
-	folder, err := os.MkdirTemp("", "cairn-journey-")
+	tmp, err := os.MkdirTemp("", "cairn-interconnects-")
 	if err != nil {
 		return err
 	}
-	defer os.RemoveAll(folder)
-	o := interconnects.Options{Folder: filepath.Join(folder, "journey"), Steps: steps, Tell: func(text string) { fmt.Println(text) }}
-	if err := os.Mkdir(o.Folder, 0o755); err != nil {
+	defer os.RemoveAll(tmp)
+	o := interconnects.Options{Dir: filepath.Join(tmp, "run"), Steps: steps, Report: func(text string) { fmt.Println(text) }}
+	if err := os.Mkdir(o.Dir, 0o755); err != nil {
 		return err
 	}
 	for program, pkg := range map[*string]string{&o.Cairn: "./cmd/cairn", &o.Ring: "./examples/ring"} {
-		*program = filepath.Join(folder, filepath.Base(pkg))
+		*program = filepath.Join(tmp, filepath.Base(pkg))
 		cmd := exec.CommandContext(ctx, "go", "build", "-o", *program, pkg)
 		cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 		if text, err := cmd.CombinedOutput(); err != nil {
 			return fmt.Errorf("go build %s: %w\n%s", pkg, err, text)
 		}
 	}
-	phases, last, err := interconnects.Travel(ctx, o)
+	phases, last, err := interconnects.Run(ctx, o)
 	if err != nil {
 		return err
 	}

@@ -15,11 +15,11 @@ import (
 )
 
 func main() {
-	folder := flag.String("folder", ".", "where the books are")
+	dir := flag.String("dir", ".", "where the books are")
 	steps := flag.Int("steps", 400, "steps")
 	pause := flag.Duration("pause", 0, "after each step")
 	flag.Parse()
-	if err := os.Chdir(*folder); err != nil {
+	if err := os.Chdir(*dir); err != nil {
 		log.Fatal(err)
 	}
 	table, err := os.OpenFile("table", os.O_CREATE|os.O_RDWR|os.O_TRUNC, 0o666)
@@ -75,7 +75,7 @@ func step(i int, table, day *os.File) int {
 	// A line that is added.
 	_, err = fmt.Fprintln(day, i, n)
 	check(err)
-	// Work that is put into a folder, and taken from it later.
+	// Work that is put into a dir, and taken from it later.
 	if i%10 == 0 {
 		check(os.Mkdir(fmt.Sprintf("week-%d", i/10), 0o777))
 	}

@@ -1,6 +1,6 @@
 // Last is a program whose ranks kill themselves, right after all of them have
-// copied their part of a set: what of it is on the disk then, only the writer
-// has put there. Started again it goes on, and says from where.
+// copied their part of a checkpoint: what of it is on the disk then, only the writer
+// has put there. Started again it continues, and says from where.
 package main
 
 import (

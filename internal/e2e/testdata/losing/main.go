@@ -1,6 +1,6 @@
 // Losing is a program whose device is lost on the way. With one device it ends
 // with the error, and does better when it is started again; with more it goes
-// back to its last set and goes on with the others.
+// back to its last checkpoint and continues with the others.
 package main
 
 import (
@@ -20,7 +20,7 @@ import (
 const (
 	rows, width = 24, 1000
 	steps       = 120
-	saveAt      = 30 // a set that is safe before the device is lost
+	saveAt      = 30 // a checkpoint that is safe before the device is lost
 )
 
 var (

@@ -164,7 +164,7 @@ func (g *program) step(ctx context.Context) error {
 	return err
 }
 
-// finish writes the result. The sets stay, so that tests can look at them.
+// finish writes the result. The checkpoints stay, so that tests can look at them.
 func (g *program) finish() error {
 	if err := g.series.Flush(); err != nil {
 		return err

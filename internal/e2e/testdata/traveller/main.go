@@ -2,10 +2,10 @@
 // number before the point and takes its neighbour's after it, so that messages
 // are under way whenever it is moved, changes a part of its memory, and writes a
 // line to standard output and to a file of its own. At one step it waits until a
-// file is there, with points and messages all the time; in its folder are:
+// file is there, with points and messages all the time; in its dir are:
 //
 //	gate      what it waits for
-//	hold      while it is there, a process that starts does not go on
+//	hold      while it is there, a process that starts does not continue
 //	pid-R-N   rank R is, or was, process N
 //	files/R   the file of rank R
 //	routes-R  how its messages went in the end, by rank
@@ -40,13 +40,13 @@ func main() {
 	words := flag.Int("words", 1<<15, "words of memory")
 	ballast := flag.Int("ballast", 0, "MiB of memory that are not part of the state")
 	fill := flag.Int("fill", 0, "bytes in the file before the first line")
-	folder := flag.String("folder", ".", "its folder")
+	dir := flag.String("dir", ".", "its dir")
 	flag.Parse()
 	weight := make([]byte, *ballast<<20)
 	for i := 0; i < len(weight); i += 4096 {
 		weight[i] = 1
 	}
-	if err := run(context.Background(), *steps, *at, *words, *fill, *folder); err != nil {
+	if err := run(context.Background(), *steps, *at, *words, *fill, *dir); err != nil {
 		fmt.Fprintln(os.Stderr, "traveller:", err)
 		if errors.Is(err, cairn.ErrStopped) {
 			os.Exit(75)
@@ -56,9 +56,9 @@ func main() {
 	runtime.KeepAlive(weight)
 }
 
-func run(ctx context.Context, steps, at, words, fill int, folder string) (err error) {
+func run(ctx context.Context, steps, at, words, fill int, dir string) (err error) {
 	there := func(name string) bool {
-		_, err := os.Stat(filepath.Join(folder, name))
+		_, err := os.Stat(filepath.Join(dir, name))
 		return err == nil
 	}
 	for there("hold") {
@@ -72,11 +72,11 @@ func run(ctx context.Context, steps, at, words, fill int, folder string) (err er
 	c := p.World()
 	rank, size := c.Rank(), c.Size()
 	next, previous := (rank+1)%size, (rank+size-1)%size
-	if err := os.WriteFile(filepath.Join(folder, fmt.Sprintf("pid-%d-%d", rank, os.Getpid())), nil, 0o666); err != nil {
+	if err := os.WriteFile(filepath.Join(dir, fmt.Sprintf("pid-%d-%d", rank, os.Getpid())), nil, 0o666); err != nil {
 		return err
 	}
 	s := &state{Data: make([]uint64, words), Spins: make([]uint64, 1<<12)}
-	if s.Log, err = p.OpenFile(filepath.Join(folder, "files", fmt.Sprint(rank)), os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o666); err != nil {
+	if s.Log, err = p.OpenFile(filepath.Join(dir, "files", fmt.Sprint(rank)), os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o666); err != nil {
 		return err
 	}
 	for i := range s.Data {
@@ -146,7 +146,7 @@ func run(ctx context.Context, steps, at, words, fill int, folder string) (err er
 			routes[r], _ = c.Transport(r)
 		}
 	}
-	if err := os.WriteFile(filepath.Join(folder, fmt.Sprintf("routes-%d", rank)), []byte(strings.Join(routes, " ")), 0o666); err != nil {
+	if err := os.WriteFile(filepath.Join(dir, fmt.Sprintf("routes-%d", rank)), []byte(strings.Join(routes, " ")), 0o666); err != nil {
 		return err
 	}
 	p.Finish()

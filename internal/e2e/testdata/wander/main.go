@@ -27,8 +27,8 @@ import (
 	"github.com/cairnrun/cairn/mpi"
 )
 
-// parcel is a message of a struct type.
-type parcel struct {
+// packet is a message of a struct type.
+type packet struct {
 	Step   uint32
 	From   int16
 	Mark   [3]uint8
@@ -59,10 +59,10 @@ type state struct {
 	Born   time.Time
 	Early  []uint32 // comes from the rank before, asked for before the point
 	Coming *mpi.Request
-	Out    []parcel // to the rank after, taken after the point
+	Out    []packet // to the rank after, taken after the point
 	Going  *mpi.Request
 	Log    *os.File
-	Input  *os.File // is read as it goes on
+	Input  *os.File // is read as it continues
 	Both   *os.File // is written, and read
 }
 
@@ -155,8 +155,8 @@ func run(ctx context.Context, size, steps int, limit, data string) (err error) {
 // divide their work.
 func greet(w *mpi.Comm) error {
 	n, rank := w.Size(), w.Rank()
-	in := make([]parcel, 1)
-	if _, err := mpi.Sendrecv(w, []parcel{{From: int16(rank), Weight: 0.5, Count: -3}}, (rank+1)%n, 9, in, (rank+n-1)%n, 9); err != nil {
+	in := make([]packet, 1)
+	if _, err := mpi.Sendrecv(w, []packet{{From: int16(rank), Weight: 0.5, Count: -3}}, (rank+1)%n, 9, in, (rank+n-1)%n, 9); err != nil {
 		return err
 	}
 	sum := []int64{0}
@@ -195,7 +195,7 @@ func mix(x uint64) uint64 {
 
 func begin(size, rank int) *state {
 	s := &state{Cells: make([]uint64, size), Small: make([]float32, size), Bytes: make([]byte, size), Names: make(map[string]int),
-		Wide: complex(1, float64(rank)), Born: time.Date(2001, 2, 3, 4, 5, 6, 7, time.UTC), Early: make([]uint32, 5), Out: make([]parcel, 300)}
+		Wide: complex(1, float64(rank)), Born: time.Date(2001, 2, 3, 4, 5, 6, 7, time.UTC), Early: make([]uint32, 5), Out: make([]packet, 300)}
 	for i := range s.Cells {
 		s.Cells[i] = mix(uint64(rank)<<32 + uint64(i))
 		s.Small[i] = float32(i%97) / 8
@@ -218,7 +218,7 @@ func (s *state) send(w *mpi.Comm) error {
 	next, last := (rank+1)%n, (rank+n-1)%n
 	s.Coming = mpi.Irecv(w, s.Early, last, 5)
 	for i := range s.Out {
-		s.Out[i] = parcel{uint32(s.Step), int16(-rank), [3]uint8{1, uint8(i), 3}, i%3 == 0, s.Row[i], -int64(s.Cells[i] >> 1)}
+		s.Out[i] = packet{uint32(s.Step), int16(-rank), [3]uint8{1, uint8(i), 3}, i%3 == 0, s.Row[i], -int64(s.Cells[i] >> 1)}
 	}
 	s.Going = mpi.Isend(w, s.Out, next, 6)
 	return mpi.Send(w, []float32{s.Small[s.Step%len(s.Small)], float32(rank)}, next, 7)
@@ -232,7 +232,7 @@ func (s *state) receive(w *mpi.Comm) (uint64, error) {
 	if err := mpi.Send(w, []uint32{uint32(s.Step), 0xdeadbeef, uint32(rank), 1 << 31, 7}, next, 5); err != nil {
 		return 0, err
 	}
-	in := make([]parcel, len(s.Out))
+	in := make([]packet, len(s.Out))
 	if _, err := mpi.Recv(w, in, last, 6); err != nil {
 		return 0, err
 	}

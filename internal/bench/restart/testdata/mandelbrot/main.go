@@ -1,4 +1,4 @@
-// Mandelbrot counts the points of the set on a grid.
+// Mandelbrot counts the points of the Mandelbrot set on a grid.
 package main
 
 import (

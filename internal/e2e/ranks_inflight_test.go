@@ -21,10 +21,10 @@ type route struct {
 	env   []string
 }
 
-// TestRanksFlight saves while messages are unexpected, announced, half
-// received and awaited from any rank, and goes on with another transport each
+// TestRanks_MessagesInflight saves while messages are unexpected, announced, half
+// received and awaited from any rank, and continues with another transport each
 // time: all of them arrive, once, unaltered and in order.
-func TestRanksFlight(t *testing.T) {
+func TestRanks_MessagesInflight(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
 		t.Skip("it takes some seconds")
@@ -45,7 +45,7 @@ func TestRanksFlight(t *testing.T) {
 		if code != 0 {
 			t.Fatalf("cairn checkpoint: exit status %d: %s\n%s", code, set, s.text())
 		}
-		inFlight(t, r.sets(), 4)
+		inflight(t, r.checkpoints(), 4)
 		// The same transport restores it ...
 		line, _, _ := s.said()
 		st := s.state()
@@ -59,7 +59,7 @@ func TestRanksFlight(t *testing.T) {
 			}
 		}
 		s.stops() // ... and the next one
-		inFlight(t, r.sets(), 4)
+		inflight(t, r.checkpoints(), 4)
 	}
 	s := r.start("-n", "4", "--transport", "shm")
 	s.finishes()
@@ -72,10 +72,10 @@ func openMPI(t *testing.T) []string { return launcherNamed(t, "mpirun.openmpi") 
 // mpich is the environment in which mpirun is MPICH's.
 func mpich(t *testing.T) []string { return launcherNamed(t, "mpirun.mpich") }
 
-// inFlight checks that the newest set of flight has, on each rank, the small
+// inflight checks that the newest checkpoint of flight has, on each rank, the small
 // messages of all others and a large one, which were sent before the point and
 // are received after it.
-func inFlight(t *testing.T, dir string, ranks int) {
+func inflight(t *testing.T, dir string, ranks int) {
 	t.Helper()
 	sets, err := store.Open(vfs.OS(), dir, 0).Committed()
 	if err != nil || len(sets) == 0 {
@@ -113,9 +113,9 @@ func inFlight(t *testing.T, dir string, ranks int) {
 	}
 }
 
-// TestRanksLast: a set that all ranks have copied is published even if they
-// die right then, and the run goes on from it.
-func TestRanksLast(t *testing.T) {
+// TestRanks_LastMessage: a checkpoint that all ranks have copied is published even if they
+// die right then, and the run continues from it.
+func TestRanks_LastMessage(t *testing.T) {
 	t.Parallel()
 	// A run that nobody dies in: -die names a rank that there is not.
 	quiet := newRun(t, program(t, "last"), "-die", "9")

@@ -25,30 +25,30 @@ type stage struct {
 }
 
 // spare is how many steps there are besides those of the phases: a fast ring
-// goes on while it is being stopped.
+// continues while it is being stopped.
 const spare = 2000
 
-// Travel does the journey and returns its phases and the last line of the
+// Run does the experiment and returns its phases and the last line of the
 // ring's output, which says whether all messages arrived, once each and
 // unaltered. What can't be done on this machine is left out.
-func Travel(ctx context.Context, o Options) (phases []Phase, last string, err error) {
+func Run(ctx context.Context, o Options) (phases []Phase, last string, err error) {
 	if o.Bytes == 0 {
 		o.Bytes = 8192
 	}
 	if o.Steps == 0 {
 		o.Steps = 1000
 	}
-	if o.Report == 0 {
-		o.Report = 50
+	if o.SampleSteps == 0 {
+		o.SampleSteps = 50
 	}
-	if o.Tell == nil {
-		o.Tell = func(string) {}
+	if o.Report == nil {
+		o.Report = func(string) {}
 	}
 	net, neterr := NewNetwork(Ranks)
 	if neterr == nil {
 		defer net.Close()
 	}
-	all, err := stages(net, neterr, o.Folder)
+	all, err := stages(net, neterr, o.Dir)
 	if err != nil {
 		return nil, "", err
 	}
@@ -57,10 +57,10 @@ func Travel(ctx context.Context, o Options) (phases []Phase, last string, err er
 	for i, s := range all {
 		p := Phase{Label: string(rune('A' + i)), Title: s.title, From: step}
 		if s.left != nil {
-			p.Left = s.left.Error()
+			p.Skipped = s.left.Error()
 			p.To = step
 			phases = append(phases, p)
-			o.Tell(fmt.Sprintf("%s  %s: left out: %v", p.Label, p.Title, s.left))
+			o.Report(fmt.Sprintf("%s  %s: left out: %v", p.Label, p.Title, s.left))
 			continue
 		}
 		until := step + o.Steps
@@ -70,14 +70,14 @@ func Travel(ctx context.Context, o Options) (phases []Phase, last string, err er
 		if err := run(ctx, o, s, total, until); err != nil {
 			return nil, "", fmt.Errorf("phase %s, %s: %w", p.Label, p.Title, err)
 		}
-		if last, err = read(filepath.Join(o.Folder, outName), &p); err != nil {
+		if last, err = read(filepath.Join(o.Dir, outName), &p); err != nil {
 			return nil, "", err
 		}
 		if step = p.To; step >= total && i < len(all)-1 {
 			return nil, "", fmt.Errorf("the ring was done in phase %s, before it could be stopped", p.Label)
 		}
 		phases = append(phases, p)
-		o.Tell(fmt.Sprintf("%s  %-36s steps %6d to %6d  by %s", p.Label, p.Title, p.From, p.To, strings.Join(p.Routes, " ")))
+		o.Report(fmt.Sprintf("%s  %-36s steps %6d to %6d  by %s", p.Label, p.Title, p.From, p.To, strings.Join(p.Routes, " ")))
 	}
 	return phases, last, nil
 }
@@ -88,7 +88,7 @@ const outName = "ring.txt"
 var asRoot = []string{"OMPI_ALLOW_RUN_AS_ROOT=1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1"}
 
 // stages are the phases, in their order.
-func stages(net *Network, neterr error, folder string) ([]stage, error) {
+func stages(net *Network, neterr error, dir string) ([]stage, error) {
 	hosts := func(title string, count int) stage {
 		s := stage{title: title, left: neterr}
 		if neterr == nil {
@@ -98,13 +98,13 @@ func stages(net *Network, neterr error, folder string) ([]stage, error) {
 	}
 	open := stage{title: "Open MPI", flags: []string{"--launcher", "mpirun", "--transport", "mpi", "--launcher-args=--oversubscribe"},
 		env: slices.Clone(asRoot)}
-	if dir, err := launcher(folder, "mpirun.openmpi", "open-mpi.org"); err != nil {
+	if dir, err := launcher(dir, "mpirun.openmpi", "open-mpi.org"); err != nil {
 		open.left = err
 	} else {
 		open.env = append(open.env, dir)
 	}
 	mpich := stage{title: "MPICH", flags: []string{"--launcher", "mpirun", "--transport", "mpi"}, env: []string{"UCX_LOG_LEVEL=error"}}
-	if dir, err := launcher(folder, "mpirun.mpich", "HYDRA"); err != nil {
+	if dir, err := launcher(dir, "mpirun.mpich", "HYDRA"); err != nil {
 		mpich.left = err
 	} else {
 		mpich.env = append(mpich.env, dir)
@@ -119,9 +119,9 @@ func stages(net *Network, neterr error, folder string) ([]stage, error) {
 		open, mpich, back}, nil
 }
 
-// launcher makes a folder in which mpirun is a certain one, and returns what
+// launcher makes a directory in which mpirun is a certain one, and returns what
 // to put into the environment. mark is what that one's --version says.
-func launcher(folder, name, mark string) (string, error) {
+func launcher(dir, name, mark string) (string, error) {
 	path, err := exec.LookPath(name)
 	if err != nil {
 		if path, err = exec.LookPath("mpirun"); err != nil {
@@ -133,7 +133,7 @@ func launcher(folder, name, mark string) (string, error) {
 	if text, _ := version.CombinedOutput(); !strings.Contains(string(text), mark) {
 		return "", fmt.Errorf("%s is not installed; scripts/deps installs it", name)
 	}
-	dir := filepath.Join(folder, name)
+	dir = filepath.Join(dir, name)
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return "", err
 	}
@@ -145,12 +145,12 @@ func launcher(folder, name, mark string) (string, error) {
 	return "PATH=" + dir + string(os.PathListSeparator) + os.Getenv("PATH"), nil
 }
 
-// run goes on with the ring until it has done so many steps, and stops it
+// run continues with the ring until it has done so many steps, and stops it
 // there; at the last of all it ends by itself.
 func run(ctx context.Context, o Options, s stage, total, until int) error {
-	folder := filepath.Join(o.Folder, "run")
-	args := append([]string{"run", "--run", folder, "-o", filepath.Join(o.Folder, outName), "-n", strconv.Itoa(Ranks), "--every", "1h"}, s.flags...)
-	args = append(args, o.Ring, "-steps", strconv.Itoa(total), "-bytes", strconv.Itoa(o.Bytes), "-report", strconv.Itoa(o.Report), "-routes")
+	dir := filepath.Join(o.Dir, "run")
+	args := append([]string{"run", "--run", dir, "-o", filepath.Join(o.Dir, outName), "-n", strconv.Itoa(Ranks), "--every", "1h"}, s.flags...)
+	args = append(args, o.Ring, "-steps", strconv.Itoa(total), "-bytes", strconv.Itoa(o.Bytes), "-report", strconv.Itoa(o.SampleSteps), "-routes")
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, o.Cairn, args...)
@@ -175,11 +175,11 @@ func run(ctx context.Context, o Options, s stage, total, until int) error {
 		case <-look.C:
 		}
 		var p Phase
-		if _, err := read(filepath.Join(o.Folder, outName), &p); err == nil && p.To >= until && until < total {
+		if _, err := read(filepath.Join(o.Dir, outName), &p); err == nil && p.To >= until && until < total {
 			break
 		}
 	}
-	if _, err := supervise.Stop(ctx, folder, "journey"); err != nil {
+	if _, err := supervise.Stop(ctx, dir, "interconnects"); err != nil {
 		cancel()
 		<-ended
 		return fmt.Errorf("cairn stop: %w\n%s", err, said.String())

@@ -7,9 +7,9 @@ import (
 	"testing"
 )
 
-// TestDiskFull: when the disk is full the program is told and goes on, older
+// TestDisk_Full: when the disk is full the program is told and continues, older
 // sets stay as they are, and when there is room again sets are saved again.
-func TestDiskFull(t *testing.T) {
+func TestDisk_Full(t *testing.T) {
 	mount := t.TempDir()
 	if err := syscall.Mount("tmpfs", mount, "tmpfs", 0, "size=6m"); err != nil {
 		t.Skipf("a small file system can't be mounted here (it takes root): %v", err)

@@ -45,10 +45,10 @@ func main() {
 }
 `
 
-// TestMovedRun interrupts a run, moves, copies or links its directory with the
-// program's source, and lets the same command go on there: the result is that of
+// TestRestart_RunMoved interrupts a run, moves, copies or links its directory with the
+// program's source, and lets the same command continue there: the result is that of
 // an undisturbed run, and what was copied is not touched.
-func TestMovedRun(t *testing.T) {
+func TestRestart_RunMoved(t *testing.T) {
 	cairn := build(t, "./cmd/cairn", runtime.GOARCH)
 	source := t.TempDir()
 	for name, text := range map[string]string{"go.mod": "module example.com/relocated\n\ngo 1.26\n", "main.go": relocated} {

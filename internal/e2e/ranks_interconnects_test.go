@@ -13,18 +13,18 @@ import (
 	"github.com/cairnrun/cairn/internal/interconnects"
 )
 
-// TestRanksJourney takes one run through shared memory, TCP between hosts,
+// TestRanks_Interconnects takes one run through shared memory, TCP between hosts,
 // mixtures of both, and two MPI libraries. It ends with the result of a run
 // that stayed where it was, and the messages really went as they should.
-func TestRanksJourney(t *testing.T) {
+func TestRanks_Interconnects(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it takes half a minute")
 	}
 	o := interconnects.Options{
 		Cairn: build(t, "./cmd/cairn", runtime.GOARCH), Ring: program(t, "ring"),
-		Folder: t.TempDir(), Steps: 100, Report: 20, Tell: func(s string) { t.Log(s) },
+		Dir: t.TempDir(), Steps: 100, SampleSteps: 20, Report: func(s string) { t.Log(s) },
 	}
-	phases, last, err := interconnects.Travel(t.Context(), o)
+	phases, last, err := interconnects.Run(t.Context(), o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -46,7 +46,7 @@ func TestRanksJourney(t *testing.T) {
 			t.Errorf("phase %s begins at step %d, the one before ended at %d", p.Label, p.From, steps)
 		}
 		steps = p.To
-		if p.Left != "" {
+		if p.Skipped != "" {
 			continue
 		}
 		went++
@@ -77,7 +77,7 @@ func leftOver() []string {
 	list, _ := os.ReadDir("/run/netns")
 	var names []string
 	for _, e := range list {
-		if ok, _ := filepath.Match("cairn-journey-"+pid()+"-*", e.Name()); ok {
+		if ok, _ := filepath.Match("cairn-interconnects-"+pid()+"-*", e.Name()); ok {
 			names = append(names, e.Name())
 		}
 	}
