@@ -96,7 +96,7 @@ func TestOtherInputSupervised(t *testing.T) {
 	}
 	for _, other := range []string{"", filepath.Join(dir, "data")} {
 		code, text := start(other)
-		if code != 1 || !strings.Contains(text, "had read 24 bytes of "+in) || strings.Contains(text, "restarting") || strings.Contains(text, "put aside") {
+		if code != 1 || !strings.Contains(text, "had read 24 bytes of "+in) || strings.Contains(text, "restarting") || strings.Contains(text, "quarantined") {
 			t.Errorf("%q: status %d: %s", other, code, text)
 		}
 	}

@@ -126,7 +126,7 @@ func TestRun_Source(t *testing.T) {
 	inModule(t)
 	t.Setenv("CAIRN_KILL_AT", "each")
 	cairnRun(t, "run", "-o", "out", "./cmd/sums", "a", "-b").ended().
-		complains("cairn: ./cmd/sums: 1 point", "killed by signal 9", "restored set", "finished")
+		complains("cairn: ./cmd/sums: 1 point", "killed by signal 9", "restored checkpoint", "finished")
 	if got := read(t, "out"); got != summed {
 		t.Errorf("it printed\n%s", got)
 	}
@@ -143,7 +143,7 @@ func TestRun_Source(t *testing.T) {
 	if got := read(t, "out"); got != summed {
 		t.Errorf("it printed\n%s", got)
 	}
-	cairnRun(t, "run", "./cmd").exit(exitUsage).complains("is a folder without Go files")
+	cairnRun(t, "run", "./cmd").exit(exitUsage).complains("is a directory without Go files")
 	cairnRun(t, "run", "./nothing").exit(exitUsage).complains("give the path of a program")
 	cairnRun(t, "run", "--tags", "x", "/bin/true").exit(exitUsage).complains("is a program")
 }
@@ -152,13 +152,13 @@ func TestRun_Source(t *testing.T) {
 func TestRun_SourceChanged(t *testing.T) {
 	inModule(t)
 	t.Setenv("CAIRN_KILL_AT", "3")
-	cairnRun(t, "run", "--retries", "0", "./cmd/sums", "a", "-b").exit(137).complains("the last set is 1")
+	cairnRun(t, "run", "--retries", "0", "./cmd/sums", "a", "-b").exit(137).complains("the last checkpoint is 1")
 	t.Setenv("CAIRN_KILL_AT", "")
 	was := read(t, "cmd/sums/main.go")
 	write(t, "cmd/sums/main.go", strings.Replace(was, "i < 6", "i < 7", 1))
 	cairnRun(t, "run", "./cmd/sums", "a", "-b").exit(exitFailed).complains("source has changed since", "--fresh")
 	write(t, "cmd/sums/main.go", was)
-	cairnRun(t, "run", "-o", "out", "./cmd/sums", "a", "-b").ended().complains("restored set")
+	cairnRun(t, "run", "-o", "out", "./cmd/sums", "a", "-b").ended().complains("restored checkpoint")
 	if got := read(t, "out"); got != summed {
 		t.Errorf("it printed\n%s", got)
 	}

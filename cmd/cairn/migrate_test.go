@@ -169,7 +169,7 @@ func (r *ringing) ends(t *testing.T, ranks int) {
 // would have printed.
 func TestMigrate(t *testing.T) {
 	r := ringRun(t, "3", "a:1,b:1,c:1")
-	cairnRun(t, "migrate", "--rank", "1", "--to", "d").exit(exitFine).says("rank 1 moved from b to d: paused ", " while held")
+	cairnRun(t, "migrate", "--rank", "1", "--to", "d").exit(exitFine).says("rank 1 moved from b to d: paused ", " during the pause")
 	doc := decode[supervise.MoveState](cairnRun(t, "migrate", "--json", "--rank", "0,2", "--to", "d", "--rounds", "0").exit(exitFine))
 	if doc.State != supervise.Moved || doc.PauseNS <= 0 || doc.Stats == nil || doc.Stats.State < 2<<19 || len(doc.Ranks) != 2 {
 		t.Errorf("%+v", doc)
@@ -181,7 +181,7 @@ func TestMigrate(t *testing.T) {
 	if len(st.Moves) != 3 || st.Attempt != 1 || st.Ranks[1].Host != "a" {
 		t.Errorf("%+v", st)
 	}
-	cairnRun(t, "migrate", "--rank", "1", "--to", "down").exit(exitFailed).complains("rank 1 not moved: host down can't be reached: no route to down")
+	cairnRun(t, "migrate", "--rank", "1", "--to", "down").exit(exitFailed).complains("rank 1 not moved: host down cannot be reached: no route to down")
 	cairnRun(t, "migrate", "--rank", "9").exit(exitFailed).complains("there is no rank 9; the run has ranks 0 to 2")
 	r.ends(t, 3)
 }
@@ -264,15 +264,15 @@ func TestMigrate_SupervisorLost(t *testing.T) {
 	r.await(t, "moving rank 1 from b to slow")
 	r.cmd.Process.Kill()
 	r.cmd.Wait()
-	if c := <-code; c != exitUnknown || errs.String() != "cairn: whether rank 1 moved to slow is not known: the supervisor is gone, and the run does not go on; the same 'cairn run' command brings it back\n" {
+	if c := <-code; c != exitUnknown || errs.String() != "cairn: whether rank 1 moved to slow is unknown: the supervisor is gone, and the run has stopped; the same 'cairn run' command resumes it\n" {
 		t.Errorf("%d, %q", c, errs.String())
 	}
-	cairnRun(t, "status").exit(exitFine).says("interrupted", "whether rank 1 moved to slow is not known: the supervisor was lost before it was over")
-	cairnRun(t, "migrate", "--rank", "1", "--to", "a").exit(exitFailed).complains("is gone; the same 'cairn run' command goes on with it")
+	cairnRun(t, "status").exit(exitFine).says("interrupted", "whether rank 1 moved to slow is unknown: the supervisor was lost before it was over")
+	cairnRun(t, "migrate", "--rank", "1", "--to", "a").exit(exitFailed).complains("is gone; the same 'cairn run' command resumes it")
 	gate := r.gate
 	r = ringStart(t, r.cmd.Args[1:])
 	r.gate = gate
-	r.await(t, "rank 1 rolled back: the supervisor was lost before it was over; the run goes on from ")
+	r.await(t, "rank 1 rolled back: the supervisor was lost before it was over; the run resumes from ")
 	r.ends(t, 2)
 }
 
@@ -302,7 +302,7 @@ func TestEvacuate_RankKilled(t *testing.T) {
 	cairnRun(t, "checkpoint").exit(exitFine)
 	st := decode[supervise.State](cairnRun(t, "status", "--json").exit(exitFine))
 	syscall.Kill(st.Ranks[0].Pid, syscall.SIGKILL)
-	r.await(t, "restored set")
+	r.await(t, "restored checkpoint")
 	r.ends(t, 2)
 	if text := r.errs.b.String(); !strings.Contains(text, "started again: 2 ranks on b:1, c:1") {
 		t.Error(text)
@@ -330,11 +330,11 @@ func TestMigrate_Usage(t *testing.T) {
 	} {
 		cairnRun(t, strings.Fields(c.args)...).exit(exitUsage).complains(c.want)
 	}
-	cairnRun(t, "migrate", "--rank", "1", "nothing").exit(exitFailed).complains("no such file or directory; name the folder that 'cairn run' made")
+	cairnRun(t, "migrate", "--rank", "1", "nothing").exit(exitFailed).complains("no such file or directory; name the directory that 'cairn run' made")
 	os.MkdirAll("x.cairn", 0o700)
-	cairnRun(t, "migrate", "--rank", "1").exit(exitFailed).complains("x.cairn: no run's folder; name the folder that 'cairn run' made")
+	cairnRun(t, "migrate", "--rank", "1").exit(exitFailed).complains("x.cairn: not a run directory; name the directory that 'cairn run' made")
 	write(t, "file", "")
-	cairnRun(t, "migrate", "--rank", "1", "file").exit(exitFailed).complains("file: no run's folder; name the folder that 'cairn run' made")
+	cairnRun(t, "migrate", "--rank", "1", "file").exit(exitFailed).complains("file: not a run directory; name the directory that 'cairn run' made")
 	for text, want := range map[string]int64{"64M": 64 << 20, "1G": 1 << 30, "3k": 3 << 10, "100": 100, "2MiB": 2 << 20, "7B": 7} {
 		if n, err := parseSize(text); err != nil || n != want {
 			t.Errorf("%s: %d, %v", text, n, err)

@@ -220,7 +220,7 @@ func TestRun_Usage(t *testing.T) {
 		{"run --every 10 true", "\"10\" is not a value for --every, which takes a duration such as 10s or 10m"},
 		{"run --lancher srun true", "did you mean --launcher?"},
 		{"run ./nothing", "give the path of a program"},
-		{"run .", "is a folder"},
+		{"run .", "is a directory"},
 		{"run --run used/notes true", "--run used/notes: this is a file; name a directory"},
 		{"run --run used/notes/run true", "this is a file; name a directory"},
 		{"run --run used true", "this directory holds other files (notes) and no run; name one that is empty or does not exist, such as used/run.cairn"},
@@ -236,7 +236,7 @@ func TestRun_Usage(t *testing.T) {
 		cairnRun(t, cmd, "nothing").exit(exitFailed).complains("no such file")
 	}
 	os.MkdirAll("x.cairn", 0o700)
-	cairnRun(t, "stop").exit(exitFailed).complains("no run's folder; name the folder that 'cairn run' made")
+	cairnRun(t, "stop").exit(exitFailed).complains("not a run directory; name the directory that 'cairn run' made")
 	os.MkdirAll("y.cairn", 0o700)
 	cairnRun(t, "status").exit(exitUsage).complains("x.cairn, y.cairn")
 	if help := cairnRun(t, "help").exit(exitFine); strings.Contains(help.out, "_host") {
@@ -297,7 +297,7 @@ func TestRun_KilledAndStopped(t *testing.T) {
 	if c := run(t.Context(), args, &out, &errs); c != 0 {
 		t.Fatalf("exit code %d\n%s", c, errs.b.String())
 	}
-	for _, text := range []string{"restored set 2", "ended with status 7", "finished"} {
+	for _, text := range []string{"restored checkpoint 2", "ended with status 7", "finished"} {
 		if !strings.Contains(errs.b.String(), text) {
 			t.Errorf("no %q: %s", text, errs.b.String())
 		}

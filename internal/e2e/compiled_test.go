@@ -42,7 +42,7 @@ func TestCompiled_MessagesInflight(t *testing.T) {
 			r := newRun(t, made)
 			s := r.startIn([]string{"CAIRN_KILL_AT=" + v.kills, "CAIRN_KILL_RANK=" + v.rank}, "-n", "4", "--transport", v.transport)
 			s.finishes()
-			if n, kills := strings.Count(s.text(), "restored set"), strings.Count(v.kills, ",")+1; n != kills {
+			if n, kills := strings.Count(s.text(), "restored checkpoint"), strings.Count(v.kills, ",")+1; n != kills {
 				t.Errorf("%d starts from a set after %d kills:\n%s", n, kills, s.text())
 			}
 			sameOutput(t, r.output(), want)

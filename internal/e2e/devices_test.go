@@ -273,7 +273,7 @@ func supervised(t *testing.T, pl place, disturb func(s *supervisor, pid int) boo
 		report := filepath.Join(root, "report.json")
 		r := newRun(t, bin, "-dir", filepath.Join(root, "sets"), "-size", "small", "-json", report, "floyd")
 		s := r.startIn(pl.env(), "--every-points", "50")
-		if _, ok := s.sees(0, "set 1 committed"); !ok {
+		if _, ok := s.sees(0, "checkpoint 1 committed"); !ok {
 			t.Fatalf("there was no set:\n%s", s.text())
 		}
 		st := s.state()

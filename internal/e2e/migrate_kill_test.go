@@ -218,7 +218,7 @@ func TestMigrate_Killed(t *testing.T) {
 				if victim == "supervisor" {
 					p.s.ends()
 					p.restart()
-					p.s.awaits("rolled back: the supervisor was lost before it was over; the run goes on from ")
+					p.s.awaits("rolled back: the supervisor was lost before it was over; the run resumes from ")
 				} else {
 					st := p.now()
 					if n := len(st.Moves); n != 1 || st.Moves[0].State != state {

@@ -324,7 +324,7 @@ func TestMigrate_OpenMPIOrphans(t *testing.T) {
 		}
 	}
 	p.restart()
-	p.s.awaits("restored set")
+	p.s.awaits("restored checkpoint")
 	p.arrives()
 }
 

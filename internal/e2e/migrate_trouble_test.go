@@ -186,7 +186,7 @@ func TestMigrate_DestinationLacks(t *testing.T) {
 		{"memory", "ulimit -d 200000", []string{"-ballast", "256"}, nil, []string{"the new process of rank 1"}},
 		{"disk space", "mount -t tmpfs -o size=64k none ROOT/files", []string{"-fill", "300000"}, []string{"--copy-files"}, []string{"no space left on device"}},
 		{"the file", "mount -t tmpfs none ROOT/files", []string{"-fill", "300000"}, nil, []string{"files/1 is not on this host", "--copy-files"}},
-		{"the run's folder", "mount -t tmpfs none ROOT", nil, nil, []string{"the run's folder", "is not there"}},
+		{"the run directory", "mount -t tmpfs none ROOT", nil, nil, []string{"the run directory", "does not exist here"}},
 		{"a way to it", "ip -n " + hosts.Hosts[1] + " link set eth0 down", nil, nil, nil},
 	} {
 		t.Run(v.name, func(t *testing.T) {

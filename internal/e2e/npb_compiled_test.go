@@ -161,7 +161,7 @@ func TestNPBCompiled_Killed(t *testing.T) {
 					"-n", strconv.Itoa(compiledRanks), "--transport", transport, "--every-points", "3")
 				s.finishes()
 				kills := strings.Count(k.kills, ",") + 1
-				if n := strings.Count(s.text(), "restored set"); n != kills {
+				if n := strings.Count(s.text(), "restored checkpoint"); n != kills {
 					t.Errorf("%d starts from a set, and rank "+victim+" was to be killed %d times:\n%s", n, kills, s.text())
 				}
 				if got := steady(r.output()); got != want {

@@ -31,7 +31,7 @@ func savedRun(t *testing.T) *saved {
 	command := append([]string{program(t, "heat")}, strings.Fields(plate)...)
 	s := &saved{runOf: newRun(t, command...), want: undisturbed(t, 4, command...)}
 	sup := s.start("-n", "4", "--every-points", "100")
-	sup.awaits("set 2 committed")
+	sup.awaits("checkpoint 2 committed")
 	sup.stops()
 	var err error
 	if s.kept, err = store.Open(vfs.OS(), s.checkpoints(), 0).Committed(); err != nil || len(s.kept) < 2 {
@@ -115,7 +115,7 @@ func TestRanks_Damage(t *testing.T) {
 			sup := s.start("-n", "4", "--every-points", "100")
 			sup.finishes()
 			oneLine(t, sup.text(), c.line, fmt.Sprintf("set=%d rank=2 ", newest), "next=")
-			must(t, sup.text(), fmt.Sprintf("restored set %d", older))
+			must(t, sup.text(), fmt.Sprintf("restored checkpoint %d", older))
 			sameOutput(t, s.output(), s.want)
 
 			s.again(t)
@@ -158,7 +158,7 @@ func TestRanks_OtherNumber(t *testing.T) {
 	if code := sup.ends(); code != 3 {
 		t.Fatalf("exit status %d:\n%s", code, sup.text())
 	}
-	oneLine(t, sup.text(), "it has 4 ranks, not 3", "give the same command to go on", "--fresh", "--run")
+	oneLine(t, sup.text(), "it has 4 ranks, not 3", "give the same command to resume", "--fresh", "--run")
 	for _, n := range []int{1, 3, 5} {
 		// Another run with the same directory for sets.
 		cmd := append([]string{build(t, "./cmd/cairn", runtime.GOARCH), "run", "--run", t.TempDir(), "--dir", s.checkpoints(), "--retries", "0",
@@ -179,6 +179,6 @@ func TestRanks_OtherNumber(t *testing.T) {
 	}
 	sup = s.start("-n", "4")
 	sup.finishes()
-	must(t, sup.text(), fmt.Sprintf("restored set %d", s.kept[0]))
+	must(t, sup.text(), fmt.Sprintf("restored checkpoint %d", s.kept[0]))
 	sameOutput(t, s.output(), s.want)
 }

@@ -198,7 +198,7 @@ func TestRanks_Hostile(t *testing.T) {
 				if st := s.state(); st != nil && len(st.Ranks) == 4 && runs(st.Ranks[1].Pid, command[0]) {
 					syscall.Kill(st.Ranks[1].Pid, syscall.SIGKILL)
 				}
-				if line, ok = s.sees(line, "restored set"); !ok {
+				if line, ok = s.sees(line, "restored checkpoint"); !ok {
 					break
 				}
 			}

@@ -53,7 +53,7 @@ func TestRanks_MessagesInflight(t *testing.T) {
 			t.Fatalf("no ranks: %v\n%s", st, s.text())
 		}
 		syscall.Kill(st.Ranks[3].Pid, syscall.SIGKILL)
-		for _, text := range []string{"restored set", "by " + to.by} {
+		for _, text := range []string{"restored checkpoint", "by " + to.by} {
 			if _, ok := s.sees(line, text); !ok {
 				t.Fatalf("it ended:\n%s", s.text())
 			}
@@ -125,7 +125,7 @@ func TestRanks_LastMessage(t *testing.T) {
 			r := newRun(t, program(t, "last"), "-die", die)
 			s := r.start("-n", "4", "--transport", transport)
 			s.finishes()
-			must(t, s.text(), "restored set 1", "last: resumed at step 2")
+			must(t, s.text(), "restored checkpoint 1", "last: resumed at step 2")
 			if n := strings.Count(s.text(), "started again"); n != 1 {
 				t.Errorf("%d restarts:\n%s", n, s.text())
 			}

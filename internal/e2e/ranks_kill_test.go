@@ -145,7 +145,7 @@ func (k *hunter) hunt() {
 	for {
 		s := r.start(k.flags...)
 		again := k.chase(r, s)
-		k.blows.resumed += strings.Count(s.text(), "restored set")
+		k.blows.resumed += strings.Count(s.text(), "restored checkpoint")
 		if again {
 			continue
 		}

@@ -159,6 +159,6 @@ func TestRanks_Srun(t *testing.T) {
 	}
 	syscall.Kill(st.Ranks[2].Pid, syscall.SIGKILL)
 	s.finishes()
-	must(t, s.text(), "4 ranks by srun", "started again", "restored set")
+	must(t, s.text(), "4 ranks by srun", "started again", "restored checkpoint")
 	sameOutput(t, r.output(), want)
 }

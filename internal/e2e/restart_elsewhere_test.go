@@ -139,7 +139,7 @@ func TestRestart_RunMoved(t *testing.T) {
 				cmd.Env = append(cmd.Env, "HOME="+now)
 			}
 			text, err := cmd.CombinedOutput()
-			if err != nil || !strings.Contains(string(text), "restored set ") {
+			if err != nil || !strings.Contains(string(text), "restored checkpoint ") {
 				t.Fatalf("%v\n%s", err, text)
 			}
 			var lines, out strings.Builder

@@ -173,7 +173,7 @@ func TestUnlike_Architecture(t *testing.T) {
 			if err := syscall.Kill(w.pidOf(1, "far"), syscall.SIGKILL); err != nil {
 				t.Fatal(err)
 			}
-			if _, ok := w.sees(before, "restored set 1"); !ok {
+			if _, ok := w.sees(before, "restored checkpoint 1"); !ok {
 				t.Fatal(w.text())
 			}
 			if _, ok := w.sees(before, "wander: rank 2 on "+e.goarch+" at step 20 by tcp,tcp"); !ok {

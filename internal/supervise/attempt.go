@@ -106,7 +106,7 @@ func (s *Supervisor) attempt(ctx context.Context) *attempt {
 		}
 		for _, w := range s.requests {
 			if w.isCheckpoint() && !w.done {
-				w.reply(&control.Answer{Error: "the ranks have ended before the set was committed"})
+				w.reply(&control.Answer{Error: "the ranks ended before the checkpoint was committed"})
 			}
 		}
 	}()
@@ -370,7 +370,7 @@ func (s *Supervisor) ready(r *rank) {
 	}
 	from := "its beginning"
 	if s.a.restored != nil {
-		from = fmt.Sprintf("set %d", *s.a.restored)
+		from = fmt.Sprintf("checkpoint %d", *s.a.restored)
 	}
 	s.movesRolledBack(from)
 }
@@ -391,7 +391,7 @@ func (r *rank) noPoint(points uint64, now time.Time) string {
 	r.quiet = true
 	lost := "nothing is saved yet, and a restart begins anew"
 	if r.Points > 0 {
-		lost = "if it fails now, this work is lost, since sets are saved at points only"
+		lost = "if it fails now, this work is lost, since checkpoints are taken at points only"
 	}
 	return fmt.Sprintf("rank %d has reached no point for %v: %s; for a Go program 'cairn explain' shows where its points are, and a comment //cairn:point before a loop puts one there", r.Rank, quietFor, lost)
 }
@@ -460,7 +460,7 @@ func (s *Supervisor) restored(r *rank, m *control.Restored) {
 	if a.restored == nil {
 		index := m.Index
 		a.restored = &index
-		s.say("restored set %d", index)
+		s.say("restored checkpoint %d", index)
 		s.advanced(index)
 	}
 }

@@ -48,25 +48,25 @@ func (s *Supervisor) saved(m *control.Saved) {
 
 // unsaved tells that a rank has not saved its part of a set.
 func (s *Supervisor) unsaved(r *rank, m *control.SaveFailed) {
-	text := fmt.Sprintf("rank %d: set %d was not saved: %s", r.Rank, m.Index, m.Error)
+	text := fmt.Sprintf("rank %d: checkpoint %d was not saved: %s", r.Rank, m.Index, m.Error)
 	for _, w := range s.requests {
 		if w.isCheckpoint() && !w.done {
 			w.reply(&control.Answer{Error: text})
 		}
 	}
 	now := time.Now()
-	checkpointDir, tell := s.saveFailures.Add(m.Index, m.Error, now)
+	count, tell := s.saveFailures.Add(m.Index, m.Error, now)
 	if s.rec.Unsaved == nil {
 		s.rec.Unsaved = &Unsaved{Since: now}
 	}
-	s.rec.Unsaved = &Unsaved{Since: s.rec.Unsaved.Since, Count: checkpointDir, Why: fmt.Sprintf("rank %d: %s", r.Rank, m.Error)}
+	s.rec.Unsaved = &Unsaved{Since: s.rec.Unsaved.Since, Count: count, Why: fmt.Sprintf("rank %d: %s", r.Rank, m.Error)}
 	s.changed()
 	if !tell {
 		return
 	}
 	s.save()
-	if checkpointDir > 1 {
-		text += fmt.Sprintf(" (%d sets in a row were not)", checkpointDir)
+	if count > 1 {
+		text += fmt.Sprintf(" (%d checkpoints in a row)", count)
 	}
 	s.say("%s", text)
 }
@@ -122,9 +122,9 @@ func (s *Supervisor) reportCheckpoint() {
 		why = ", " + why
 	}
 	if n := s.saveFailures.Over(); n > 0 {
-		why += fmt.Sprintf("; sets are saved again, after %d that were not", n)
+		why += fmt.Sprintf("; checkpoints succeed again, after %d failures", n)
 	}
-	s.say("set %d committed: %s, %s written, held %s, durable after %s%s", p.Index, bytesText(p.State), bytesText(p.Written),
+	s.say("checkpoint %d committed: %s, %s written, paused %s, durable after %s%s", p.Index, bytesText(p.State), bytesText(p.Written),
 		timeText(time.Duration(p.PauseNS)), timeText(time.Duration(p.TookNS)), why)
 	for _, w := range s.requests {
 		if w.isCheckpoint() && !w.done {

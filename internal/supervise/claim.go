@@ -82,11 +82,11 @@ func (d *runDir) claim(command []string, n int, checkpointDir, output string, fr
 		made.Clear = []string{d.file("ckpt")}
 		return in, nil
 	}
-	again := "give the same command to go on"
+	again := "give the same command to resume"
 	if old.State == Finishing {
 		again = "give the same command to complete its end"
 	}
-	return nil, fmt.Errorf("%s: %w: %s (%s); %s, --fresh to discard it, or --run for another folder",
+	return nil, fmt.Errorf("%s: %w: %s (%s); %s, --fresh to discard it, or --run for another directory",
 		d.path, ErrDiffers, strings.Join(differs, ", "), old.settled(), again)
 }
 
@@ -115,7 +115,7 @@ func (r *record) differs(command []string, n int, checkpointDir string) (out []s
 		out = append(out, fmt.Sprintf("it has %d ranks, not %d", r.Ranks, n))
 	}
 	if !r.is(r.RequestedDir, checkpointDir) {
-		out = append(out, fmt.Sprintf("its sets are in %s, not in %s", r.RequestedDir, checkpointDir))
+		out = append(out, fmt.Sprintf("its checkpoints are in %s, not in %s", r.RequestedDir, checkpointDir))
 	}
 	return out
 }

@@ -76,7 +76,7 @@ func Checkpoint(ctx context.Context, run, reason string) (*CheckpointState, erro
 		return nil, err
 	}
 	if m.Run == nil || m.Run.Last == nil {
-		return nil, fmt.Errorf("%s: the supervisor named no set", run)
+		return nil, fmt.Errorf("%s: the supervisor named no checkpoint", run)
 	}
 	return m.Run.Last, nil
 }
@@ -130,7 +130,7 @@ func Migrate(ctx context.Context, run string, o Migration, note func(*MoveState)
 		last.Time, last.State = time.Now(), MoveUnknown
 		switch {
 		case !lives:
-			last.Why = "the supervisor is gone, and the run does not go on; the same 'cairn run' command brings it back"
+			last.Why = "the supervisor is gone, and the run has stopped; the same 'cairn run' command resumes it"
 		case heard:
 			last.Why = "the connection to the supervisor was lost; 'cairn status' tells"
 		default: // it was not asked
@@ -172,10 +172,10 @@ func ask(ctx context.Context, run string, m control.Message) (*control.Answer, e
 func (q question) ask(ctx context.Context, run string, m control.Message) (*control.Answer, error) {
 	st, err := os.Stat(run)
 	if err != nil {
-		return nil, fmt.Errorf("%w; name the folder that 'cairn run' made", err)
+		return nil, fmt.Errorf("%w; name the directory that 'cairn run' made", err)
 	}
 	if !st.IsDir() {
-		return nil, fmt.Errorf("%s: %w; name the folder that 'cairn run' made", run, ErrNoRun)
+		return nil, fmt.Errorf("%s: %w; name the directory that 'cairn run' made", run, ErrNoRun)
 	}
 	var conn net.Conn
 	err = inDir(run, func(short string) (err error) {
@@ -246,9 +246,9 @@ func notRunning(run string) error {
 	case err != nil:
 		return err
 	case rec == nil:
-		return fmt.Errorf("%s: %w; name the folder that 'cairn run' made", run, ErrNoRun)
+		return fmt.Errorf("%s: %w; name the directory that 'cairn run' made", run, ErrNoRun)
 	}
-	const again = "the same 'cairn run' command goes on with it"
+	const again = "the same 'cairn run' command resumes it"
 	what, own := "", ""
 	switch own, _ = os.Hostname(); {
 	case rec.State == Finishing:

@@ -272,7 +272,7 @@ func (s *Supervisor) answerAll(res Result, err error) {
 		case err != nil:
 			m.Error = err.Error()
 		default:
-			m.Error = "the run has ended (" + res.State + ") before the set was committed"
+			m.Error = "the run has ended (" + res.State + ") before the checkpoint was committed"
 		}
 		w.reply(m)
 	}

@@ -325,7 +325,7 @@ func (f *fake) restore() error {
 		}
 		st, err := os.Stdout.Stat()
 		if err != nil || st.Size() < size {
-			return fmt.Errorf("stdout has %d bytes, set %d needs %d", st.Size(), index, size)
+			return fmt.Errorf("stdout has %d bytes, checkpoint %d needs %d", st.Size(), index, size)
 		}
 		if err := os.Stdout.Truncate(size); err != nil {
 			return err
@@ -344,7 +344,7 @@ func (f *fake) harm() error {
 		parts := strings.SplitN(fault, ":", 4)
 		if parts[0] == "poison" {
 			if parts[1] == fmt.Sprint(f.loaded) && f.Rank == 0 {
-				return fmt.Errorf("poisoned by set %d", f.loaded)
+				return fmt.Errorf("poisoned by checkpoint %d", f.loaded)
 			}
 			continue
 		}

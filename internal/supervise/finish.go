@@ -30,7 +30,7 @@ func (s *Supervisor) finish(status int, discard bool) (Result, error) {
 	if err != nil {
 		s.rec.State = Running
 		return s.end(Result{State: Failed, Status: UnsavedStatus,
-			Why: fmt.Sprintf("the ranks have finished, but that could not be recorded: %v; the same command goes on from their last checkpoint", err)})
+			Why: fmt.Sprintf("the ranks have finished, but that could not be recorded: %v; the same command resumes from their last checkpoint", err)})
 	}
 	step.At("finish.recorded")
 	return s.complete()

@@ -286,7 +286,7 @@ func (h *helper) setup(name, run string) (holder string, err error) {
 		return holder, busyHost{fmt.Errorf("%s: another helper serves this host: %s; it ends by itself when its ranks have saved and stopped", path, holder)}
 	}
 	if errors.Is(err, fs.ErrNotExist) {
-		return "", fmt.Errorf("the run's folder %s is not there: all hosts must have it, on a file system that they share: %w", run, err)
+		return "", fmt.Errorf("the run directory %s does not exist here: all hosts must have it, on a shared file system: %w", run, err)
 	}
 	if err != nil {
 		return "", err
@@ -327,7 +327,7 @@ func dialSupervisor(ctx context.Context, addresses []string, secret []byte) (*co
 			}
 		}
 	}
-	return nil, fmt.Errorf("the supervisor can't be reached from this host: %w", errors.Join(errs...))
+	return nil, fmt.Errorf("the supervisor cannot be reached from this host: %w", errors.Join(errs...))
 }
 
 var _ io.ReadWriteCloser = duplex{}

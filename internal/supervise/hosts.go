@@ -91,7 +91,7 @@ func (s *Supervisor) gatherHelpers(ctx context.Context) bool {
 	}
 	if room >= s.n {
 		for _, err := range lost {
-			s.say("going on without a host: %v", err)
+			s.say("continuing without a host: %v", err)
 		}
 		return true
 	}
@@ -398,7 +398,7 @@ func (h *host) unreached(err error, cmd *exec.Cmd) {
 	switch {
 	case said == "" || h.local:
 	case ended && cmd.ProcessState.ExitCode() == 255:
-		h.err = fmt.Errorf("host %s can't be reached: %s", h.name, said)
+		h.err = fmt.Errorf("host %s cannot be reached: %s", h.name, said)
 	default:
 		h.err = fmt.Errorf("host %s: its helper could not be started: %s; --remote-cairn names cairn there", h.name, said)
 	}

@@ -57,9 +57,9 @@ func TestHostLost(t *testing.T) {
 	}
 	syscall.Kill(parent(t, rank.Pid), syscall.SIGKILL)
 	l.await("lost host b")
-	l.await("restored set 1")
+	l.await("restored checkpoint 1")
 	open(t, gate)
-	l.ends(Finished, 0).says("going on without a host: host b can't be reached: no route to b", "started again: 2 ranks on a:1, c:1")
+	l.ends(Finished, 0).says("continuing without a host: host b cannot be reached: no route to b", "started again: 2 ranks on a:1, c:1")
 	exact(t, o, 20)
 }
 
@@ -71,11 +71,11 @@ func TestHostUnreachable(t *testing.T) {
 		t.Fatal(err)
 	}
 	l := begin(t, o).ends(Failed, 1)
-	l.once("failed: host b can't be reached: no route to b; 2 ranks need room and there is room for 1")
+	l.once("failed: host b cannot be reached: no route to b; 2 ranks need room and there is room for 1")
 	if err := os.WriteFile(filepath.Join(dir, "a.down"), nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	begin(t, o).ends(Failed, 1).once("failed: host a can't be reached: no route to a; host b can't be reached: no route to b")
+	begin(t, o).ends(Failed, 1).once("failed: host a cannot be reached: no route to a; host b cannot be reached: no route to b")
 	// A host that is there, and has no cairn.
 	o.Hosts, o.RemoteHelper = []Host{{"c", 2}}, []string{"/no/such/cairn"}
 	l = begin(t, o).ends(Failed, 1).says("host c: its helper could not be started: ", "/no/such/cairn", "--remote-cairn")
@@ -98,7 +98,7 @@ func TestNamespaces(t *testing.T) {
 	o := options(t, 4, "kill:3:8:1")
 	o.Hosts, o.RemoteShell = hosts, strings.Fields("ip netns exec {host}")
 	l := begin(t, o)
-	l.ends(Finished, 0).says("rank 3 on "+hosts[1].Name+" was killed by signal 9", "restored set 1")
+	l.ends(Finished, 0).says("rank 3 on "+hosts[1].Name+" was killed by signal 9", "restored checkpoint 1")
 	exact(t, o, 20)
 }
 
@@ -171,7 +171,7 @@ func TestLauncher(t *testing.T) {
 	fakeLauncher(t)
 	o := options(t, 3, "kill:2:8:1")
 	o.Launcher = "mpirun"
-	begin(t, o).ends(Finished, 0).says("3 ranks by mpirun", "killed by signal 9", "restored set 1")
+	begin(t, o).ends(Finished, 0).says("3 ranks by mpirun", "killed by signal 9", "restored checkpoint 1")
 	exact(t, o, 20)
 
 	o = options(t, 1)
@@ -201,7 +201,7 @@ func TestRealLauncher(t *testing.T) {
 			if name == "mpirun.openmpi" {
 				o.LauncherArgs = []string{"--oversubscribe"}
 			}
-			begin(t, o).ends(Finished, 0).says("killed by signal 9", "restored set 1")
+			begin(t, o).ends(Finished, 0).says("killed by signal 9", "restored checkpoint 1")
 			exact(t, o, 20)
 		})
 	}

@@ -58,4 +58,4 @@ func (s *Supervisor) sayUninstrumented(ended bool) {
 	s.saidUninstrumented = true
 }
 
-const remedy = "name its source ('cairn run .' in its folder), or build it with 'cairn build'"
+const remedy = "name its source ('cairn run .' in its directory), or build it with 'cairn build'"

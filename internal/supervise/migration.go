@@ -501,7 +501,7 @@ func (s *Supervisor) moveRestarts(m *move, why string) {
 // supervisor before this one, when the run goes on.
 func (s *Supervisor) movesRolledBack(from string) {
 	back := func(m *control.MoveState) {
-		m.State, m.Why, m.Time = control.MoveRolledBack, m.Why+"; the run goes on from "+from, time.Now()
+		m.State, m.Why, m.Time = control.MoveRolledBack, m.Why+"; the run resumes from "+from, time.Now()
 	}
 	for _, m := range s.lostMoves {
 		back(m)

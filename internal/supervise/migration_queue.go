@@ -254,14 +254,14 @@ func (m *move) lacks() string {
 	case control.MoveStarting:
 		return fmt.Sprintf("the new process of %s did not come to Restore", missing(func(x *movingRank) bool { return x.listening }))
 	case control.MovePrecopy:
-		return fmt.Sprintf("%s did not send its state ahead", missing(func(x *movingRank) bool { return x.precopied }))
+		return fmt.Sprintf("%s did not finish its precopy", missing(func(x *movingRank) bool { return x.precopied }))
 	case control.MoveFinalCopy:
 		if m.paused.IsZero() {
 			return "not all ranks came to a point"
 		}
-		return fmt.Sprintf("the state of %s did not arrive", missing(func(x *movingRank) bool { return x.sent && x.received }))
+		return fmt.Sprintf("the destination did not receive the state of %s", missing(func(x *movingRank) bool { return x.sent && x.received }))
 	case control.MoveSwitching:
-		return fmt.Sprintf("the old process of %s did not leave", missing(func(x *movingRank) bool { return x.handedOver }))
+		return fmt.Sprintf("the source of %s did not hand over", missing(func(x *movingRank) bool { return x.handedOver }))
 	}
 	var list []int
 	for r, ok := range m.linked {

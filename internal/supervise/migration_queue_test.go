@@ -50,7 +50,7 @@ func TestMovesKept(t *testing.T) {
 	if st, got := movesOf(t, o); got != "1 moved, 2 not moved, 3 not moved" || st.State != Stopped {
 		t.Errorf("%s: %+v", got, st)
 	}
-	if _, err := Migrate(context.Background(), o.Run, Migration{Ranks: []int{0}}, nil); err == nil || !strings.Contains(err.Error(), "it was stopped; the same 'cairn run' command goes on with it") {
+	if _, err := Migrate(context.Background(), o.Run, Migration{Ranks: []int{0}}, nil); err == nil || !strings.Contains(err.Error(), "it was stopped; the same 'cairn run' command resumes it") {
 		t.Error(err)
 	}
 	l = begin(t, o)
@@ -105,19 +105,19 @@ func TestMoveSupervisorLost(t *testing.T) {
 	if a.err != nil || a.st.State != MoveUnknown || a.st.ID != 1 {
 		t.Fatalf("%+v, %v", a.st, a.err)
 	}
-	if text := MoveText(a.st); text != "whether rank 0 moved to localhost is not known: the supervisor is gone, and the run does not go on; the same 'cairn run' command brings it back" {
+	if text := MoveText(a.st); text != "whether rank 0 moved to localhost is unknown: the supervisor is gone, and the run has stopped; the same 'cairn run' command resumes it" {
 		t.Error(text)
 	}
 	if st, got := movesOf(t, o); got != "1 unknown" || st.State != Interrupted || !strings.Contains(MoveText(&st.Moves[0]), "the supervisor was lost before it was over") {
 		t.Errorf("%s: %+v", got, st)
 	}
-	if _, err := Migrate(context.Background(), o.Run, Migration{Ranks: []int{0}}, nil); err == nil || !strings.Contains(err.Error(), "is gone; the same 'cairn run' command goes on with it") {
+	if _, err := Migrate(context.Background(), o.Run, Migration{Ranks: []int{0}}, nil); err == nil || !strings.Contains(err.Error(), "is gone; the same 'cairn run' command resumes it") {
 		t.Error(err)
 	}
 	l := begin(t, o)
 	l.await("waiting for the ranks of the last start on localhost to save and stop")
 	open(t, gate)
-	l.ends(Finished, 0).says("rank 0 rolled back: the supervisor was lost before it was over; the run goes on from set ")
+	l.ends(Finished, 0).says("rank 0 rolled back: the supervisor was lost before it was over; the run resumes from checkpoint ")
 	if _, got := movesOf(t, o); got != "1 rolled back" {
 		t.Error(got)
 	}

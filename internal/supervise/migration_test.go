@@ -156,7 +156,7 @@ func TestMove(t *testing.T) {
 				t.Errorf("hosts %s, want %s", got, c.hosts)
 			}
 			open(t, gate)
-			l.ends(Finished, 0).says(c.text, fmt.Sprintf(" %d.0 MiB while held", len(c.left)), "set 4 committed")
+			l.ends(Finished, 0).says(c.text, fmt.Sprintf(" %d.0 MiB during the pause", len(c.left)), "checkpoint 4 committed")
 			l.exactMoved(20, c.left)
 			for r := range 2 {
 				if n := strings.Count(l.out.String(), fmt.Sprintf("[%d.2] a destination begins\n", r)); n != len(c.left[r]) {
@@ -175,7 +175,7 @@ func TestMoveThenRestart(t *testing.T) {
 	o := threeHosts(t, "pause:8:1", "kill:1:13:1")
 	l := begin(t, o)
 	l.migrate(Migration{Host: "b", To: "d"}).ends(Moved)
-	l.ends(Finished, 0).says("rank 1 on d was killed by signal 9", "restored set 2", "started again: 2 ranks on a:1, c:1")
+	l.ends(Finished, 0).says("rank 1 on d was killed by signal 9", "restored checkpoint 2", "started again: 2 ranks on a:1, c:1")
 	l.exactMoved(20, map[int][]int{1: {8}})
 	if got := hostsOf(t, o); got != "a:1 b:0 c:1 d:1" {
 		t.Error(got)
@@ -217,10 +217,10 @@ func TestMoveFails(t *testing.T) {
 		{"destination:~start", "c", func(m *moveLimits) { m.start = 50 * time.Millisecond }, "the new process of rank 1 did not come to Restore within 50 ms"},
 		{"destination:listening", "c", nil, "ended with status 5"},
 		{"destination:state", "c", nil, "ended with status 5"},
-		{"destination:~state", "c", func(m *moveLimits) { m.send = 50 * time.Millisecond }, "the state of rank 1 did not arrive within 50 ms"},
+		{"destination:~state", "c", func(m *moveLimits) { m.send = 50 * time.Millisecond }, "the destination did not receive the state of rank 1 within 50 ms"},
 		{"source:!precopy", "c", nil, "rank 1 on b: it can't, source at precopy"},
-		{"source:~precopy", "c", func(m *moveLimits) { m.precopy = 50 * time.Millisecond }, "rank 1 did not send its state ahead within 50 ms"},
-		{"none", "down", nil, "host down can't be reached: no route to down"},
+		{"source:~precopy", "c", func(m *moveLimits) { m.precopy = 50 * time.Millisecond }, "rank 1 did not finish its precopy within 50 ms"},
+		{"none", "down", nil, "host down cannot be reached: no route to down"},
 	} {
 		t.Run(c.fault, func(t *testing.T) {
 			gate := fifo(t)
@@ -268,7 +268,7 @@ func TestMoveLost(t *testing.T) {
 		{"source:%paused", nil, "rank 1 on b was killed by signal 9", nil},
 		{"other:%pause", nil, "rank 0 on a was killed by signal 9", nil},
 		{"source:%switch", nil, "rank 1 on b was killed by signal 9", nil},
-		{"source:~switch", func(m *moveLimits) { m.handOver = 50 * time.Millisecond }, "the old process of rank 1 did not leave within 50 ms", nil},
+		{"source:~switch", func(m *moveLimits) { m.handOver = 50 * time.Millisecond }, "the source of rank 1 did not hand over within 50 ms", nil},
 		{"destination:%received", nil, "", nil},
 		{"destination:%switch", nil, "rank 1 on c was killed by signal 9", nil},
 		{"destination:!switch", nil, "it can't, destination at switch", nil},
@@ -282,18 +282,18 @@ func TestMoveLost(t *testing.T) {
 			if c.limit != nil {
 				l.s.post(func() { c.limit(&l.s.limits) })
 			}
-			l.await("set 1 committed") // what it comes back to
+			l.await("checkpoint 1 committed") // what it comes back to
 			m := l.migrate(Migration{Ranks: []int{1}, To: "c"})
 			if c.fault == "destination:%received" { // it may be seen before the decision
 				if st := <-m.got; m.err != nil || st.State == Moved {
 					t.Fatalf("%+v, %v", st, m.err)
 				}
 			} else {
-				m.ends(RolledBack, c.why, "; the run goes on from set 1")
+				m.ends(RolledBack, c.why, "; the run resumes from checkpoint 1")
 			}
 			l.ends(Finished, 0)
 			if c.fault != "destination:%received" {
-				l.says("restored set 1", "rank 1 rolled back: ")
+				l.says("restored checkpoint 1", "rank 1 rolled back: ")
 			}
 			// What a source says when it leaves is cut off with the rest.
 			exact(t, o, 20)
@@ -440,10 +440,10 @@ func TestMoveAndStop(t *testing.T) {
 				m.ends(NotMoved, "the run is to stop")
 				open(t, gate)
 			}
-			l.ends(Stopped, StoppedStatus).says("enough: ranks are to save and stop", "stopped with set ")
+			l.ends(Stopped, StoppedStatus).says("enough: ranks are to save and stop", "stopped with checkpoint ")
 			o.Command = l.o.Command
 			l = begin(t, o)
-			l.ends(Finished, 0).says("restored set ")
+			l.ends(Finished, 0).says("restored checkpoint ")
 			if !decided {
 				exact(t, o, 20)
 			}
@@ -477,7 +477,7 @@ func TestMoveAndCheckpoint(t *testing.T) {
 	if err := <-got; err != nil {
 		t.Error(err)
 	}
-	l.ends(Finished, 0).says("set 1 committed")
+	l.ends(Finished, 0).says("checkpoint 1 committed")
 	l.exactMoved(60, map[int][]int{0: {8}})
 }
 

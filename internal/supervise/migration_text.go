@@ -71,7 +71,7 @@ func MoveText(m *MoveState) string {
 		}
 		text := fmt.Sprintf("%s moved from %s to %s: paused %s", what, m.From, m.To, timeText(time.Duration(m.PauseNS)))
 		if s := m.Stats; s != nil {
-			text += fmt.Sprintf(", %s sent ahead, %s while held", bytesText(s.Precopied), bytesText(s.Sent))
+			text += fmt.Sprintf(", %s in precopy, %s during the pause", bytesText(s.Precopied), bytesText(s.Sent))
 		}
 		return text
 	case NotMoved, RolledBack:
@@ -82,7 +82,7 @@ func MoveText(m *MoveState) string {
 		} else {
 			what += " moved"
 		}
-		return fmt.Sprintf("whether %s is not known: %s", what, m.Why)
+		return fmt.Sprintf("whether %s is unknown: %s", what, m.Why)
 	}
 	if len(m.Ranks) > 0 && m.From != "" {
 		what += " from " + m.From

@@ -19,7 +19,7 @@ func TestForgottenFinish(t *testing.T) {
 	o := options(t, 2, "nofinish")
 	begin(t, o).ends(Finished, 0)
 	if _, _, ok := newestCheckpoint(filepath.Join(o.Run, "ckpt"), 2); !ok {
-		t.Fatal("no sets were left")
+		t.Fatal("no checkpoints are left")
 	}
 	for range 2 {
 		l := begin(t, o).ends(Finished, 0)
@@ -157,7 +157,7 @@ func TestFreshWaits(t *testing.T) {
 // Rank 0's word that a set is committed overtakes what others tell of it.
 func TestOvertaken(t *testing.T) {
 	o := options(t, 3, "late", "points=9")
-	begin(t, o).ends(Finished, 0).says("set 1 committed: 2.9 KiB, 30 B written, held 1 ms, durable after 2 ms, due")
+	begin(t, o).ends(Finished, 0).says("checkpoint 1 committed: 2.9 KiB, 30 B written, paused 1 ms, durable after 2 ms, due")
 }
 
 // What an attempt saved of a set that was not committed counts no more in the
@@ -174,7 +174,7 @@ func TestSavedTwice(t *testing.T) {
 	if _, err := s.Run(context.Background()); err != nil {
 		t.Fatal(err)
 	}
-	if !slices.ContainsFunc(said, func(s string) bool { return strings.HasPrefix(s, "set 1 committed: 1000 B") }) {
+	if !slices.ContainsFunc(said, func(s string) bool { return strings.HasPrefix(s, "checkpoint 1 committed: 1000 B") }) {
 		t.Errorf("%q", said)
 	}
 }
@@ -207,7 +207,7 @@ func TestReadOnly(t *testing.T) {
 		t.Fatal(err)
 	}
 	o.Run = filepath.Join(dir, "run")
-	if _, err := New(o); err == nil || !strings.Contains(err.Error(), "--run FOLDER") {
+	if _, err := New(o); err == nil || !strings.Contains(err.Error(), "--run DIR") {
 		t.Error(err)
 	}
 }

@@ -79,7 +79,7 @@ func TestSamePlace(t *testing.T) {
 	o := options(t, 1, "exit:0:13:0")
 	o.Retries, o.Quarantine = 4, 1
 	l := begin(t, o)
-	l.ends(Failed, 3).says("set 2 put aside", "restored set 1", "set 3 committed", "set 3 put aside", "(4th of 4)", "5 failures in a row without progress")
+	l.ends(Failed, 3).says("checkpoint 2 quarantined", "restored checkpoint 1", "checkpoint 3 committed", "checkpoint 3 quarantined", "(4th of 4)", "5 failures in a row without progress")
 	if l.last.Attempt != 5 {
 		t.Errorf("%d starts", l.last.Attempt)
 	}

@@ -38,10 +38,10 @@ func (s *Supervisor) hasCheckpoints() bool {
 // newestUsable returns the newest set that all ranks have and that is not put
 // aside.
 func (s *Supervisor) newestUsable(quarantined []uint64) (uint64, bool) {
-	checkpointDir, _ := completeCheckpoints(s.rec.CheckpointDir, s.n)
-	for _, index := range checkpointDir {
-		if !slices.Contains(quarantined, index.index) {
-			return index.index, true
+	complete, _ := completeCheckpoints(s.rec.CheckpointDir, s.n)
+	for _, c := range complete {
+		if !slices.Contains(quarantined, c.index) {
+			return c.index, true
 		}
 	}
 	return 0, false
@@ -110,13 +110,13 @@ func (s *Supervisor) blame(a *attempt) {
 	s.rec.Quarantined = quarantined
 	if err := s.record(); err != nil {
 		s.rec.Quarantined = old
-		s.say("set %d is not put aside, because run.json could not be written: %v", index, err)
+		s.say("checkpoint %d is not quarantined: run.json could not be written: %v", index, err)
 		return
 	}
 	if left {
-		s.say("set %d put aside: %d starts from it failed without a new set", index, s.suspectFailures)
+		s.say("checkpoint %d quarantined: %d attempts from it failed without a new checkpoint", index, s.suspectFailures)
 	} else {
-		s.say("set %d: %d starts from it failed without a new set, and there is no other one left; the newest is tried again", index, s.suspectFailures)
+		s.say("checkpoint %d: %d attempts from it failed without a new checkpoint, and there is no other; the newest is tried again", index, s.suspectFailures)
 	}
 	s.suspectFailures = 0
 }
@@ -131,7 +131,7 @@ func (s *Supervisor) endQuarantine() {
 		return
 	}
 	if _, ok := s.newestUsable(nil); ok {
-		s.say("all sets that are left were put aside; the newest is tried again")
+		s.say("all remaining checkpoints are quarantined; the newest is tried again")
 		s.rec.Quarantined = nil
 	}
 }

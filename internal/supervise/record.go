@@ -35,7 +35,7 @@ import (
 // newer one that is sound counts. So one of them may be lost, damaged or replaced
 // by an older one.
 const (
-	recordFormat = 2
+	recordFormat = 3
 	recordName   = "run.json"
 	copyName     = "run-copy.json"
 )
@@ -52,21 +52,21 @@ type record struct {
 	State            string           `json:"state"`
 	Status           int              `json:"status"`
 	Why              string           `json:"why,omitempty"`
-	BeforeFirstPoint bool             `json:"early,omitempty"` // it failed before its first point
+	BeforeFirstPoint bool             `json:"beforeFirstPoint,omitempty"` // it failed before its first point
 	Pid              int              `json:"pid"`
 	Host             string           `json:"host"`
 	Attempt          int              `json:"attempt"`
-	Cwd              string           `json:"cwd"`               // where it was started, absolute
-	Up               int              `json:"up"`                // how many levels that is above RUN; -1: it is elsewhere
-	FormerDirs       []string         `json:"from,omitempty"`    // … and before RUN was moved or copied together with that
-	RequestedDir     string           `json:"dir"`               // checkpoint directory that was asked for
-	CheckpointDir    string           `json:"sets"`              // checkpoint directory that the ranks use
-	Used             bool             `json:"used,omitempty"`    // … and have used
-	CheckpointsID    string           `json:"setsId,omitempty"`  // … as its file run-id says; of meaning as soon as there is a checkpoint
-	Output           string           `json:"output"`            //
-	Clear            []string         `json:"clear,omitempty"`   // checkpoint directories of an earlier run that is being discarded
-	Discard          bool             `json:"discard,omitempty"` // finishing: the checkpoints can go
-	Quarantined      []uint64         `json:"aside"`
+	Cwd              string           `json:"cwd"`                     // where it was started, absolute
+	Up               int              `json:"up"`                      // how many levels that is above RUN; -1: it is elsewhere
+	FormerDirs       []string         `json:"formerDirs,omitempty"`    // … and before RUN was moved or copied together with that
+	RequestedDir     string           `json:"requestedDir"`            // checkpoint directory that was asked for
+	CheckpointDir    string           `json:"checkpointDir"`           // checkpoint directory that the ranks use
+	Used             bool             `json:"used,omitempty"`          // … and have used
+	CheckpointsID    string           `json:"checkpointsId,omitempty"` // … as its file run-id says; of meaning as soon as there is a checkpoint
+	Output           string           `json:"output"`                  //
+	Clear            []string         `json:"clear,omitempty"`         // checkpoint directories of an earlier run that is being discarded
+	Discard          bool             `json:"discard,omitempty"`       // finishing: the checkpoints can go
+	Quarantined      []uint64         `json:"quarantined"`
 	Last             *CheckpointState `json:"last,omitempty"`
 	Unsaved          *Unsaved         `json:"unsaved,omitempty"` // why checkpoints fail now
 	Moves            []MoveState      `json:"moves,omitempty"`   // the latest, the newest at the end

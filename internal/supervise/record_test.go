@@ -307,7 +307,7 @@ func TestDamagedRecord(t *testing.T) {
 					}
 				}
 			}
-			begin(t, o).ends(Finished, 0).says(c.say, "restored set ")
+			begin(t, o).ends(Finished, 0).says(c.say, "restored checkpoint ")
 			exact(t, o, 20)
 		})
 	}
@@ -418,7 +418,7 @@ func TestMovedRun(t *testing.T) {
 			if st, err := Read(context.Background(), o.Run); err != nil || st.Last == nil || st.State != Failed {
 				t.Errorf("%+v, %v", st, err)
 			}
-			begin(t, o).ends(Finished, 0).says("restored set 1")
+			begin(t, o).ends(Finished, 0).says("restored checkpoint 1")
 			o.Ranks = 1
 			exact(t, o, 20)
 		})
@@ -584,6 +584,6 @@ func TestCheckpointsMoved(t *testing.T) {
 		t.Fatal(err)
 	}
 	o.Dir = away
-	begin(t, o).ends(Finished, 0).says("restored set 1")
+	begin(t, o).ends(Finished, 0).says("restored checkpoint 1")
 	exact(t, o, 20)
 }

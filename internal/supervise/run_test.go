@@ -205,7 +205,7 @@ func open(t *testing.T, gate string) {
 func TestFinish(t *testing.T) {
 	o := options(t, 3)
 	l := begin(t, o)
-	l.ends(Finished, 0).says("started: 3 ranks on localhost:3", "set 4 committed: 2.9 KiB, 30 B written, held 1 ms, durable after 2 ms, due", "finished")
+	l.ends(Finished, 0).says("started: 3 ranks on localhost:3", "checkpoint 4 committed: 2.9 KiB, 30 B written, paused 1 ms, durable after 2 ms, due", "finished")
 	exact(t, o, 20)
 	for r := range 3 {
 		var want strings.Builder
@@ -240,7 +240,7 @@ func TestRestart(t *testing.T) {
 			}
 			l := begin(t, o)
 			l.ends(Finished, 0).says("rank 2 on localhost was killed by signal 9 (SIGKILL)", "restarting from the beginning in 0.1 s (1st of 10)",
-				"restarting from set 1 in", "rank 3 on localhost ended with status 3", "restored set 2", "restored set 3")
+				"restarting from checkpoint 1 in", "rank 3 on localhost ended with status 3", "restored checkpoint 2", "restored checkpoint 3")
 			exact(t, o, 20)
 			whole := ""
 			for r := range 4 {
@@ -298,7 +298,7 @@ func TestDistrust(t *testing.T) {
 	o := options(t, 2, "kill:0:13:1", "poison:2")
 	o.Quarantine = 2
 	l := begin(t, o)
-	l.ends(Finished, 0).says("set 2 put aside: 2 starts from it failed without a new set", "restarting from an older set", "restored set 1")
+	l.ends(Finished, 0).says("checkpoint 2 quarantined: 2 attempts from it failed without a new checkpoint", "restarting from an older checkpoint", "restored checkpoint 1")
 	exact(t, o, 20)
 	if !slices.Equal(l.last.Quarantined, []uint64{2}) {
 		t.Errorf("put aside: %v", l.last.Quarantined)
@@ -311,7 +311,7 @@ func TestDistrust(t *testing.T) {
 func TestStall(t *testing.T) {
 	o := options(t, 2, "hang:1:8:1")
 	o.Stall = 2 * time.Second
-	begin(t, o).ends(Finished, 0).says("no rank reached a point or passed a message for 2 s", "restored set 1")
+	begin(t, o).ends(Finished, 0).says("no rank reached a point or passed a message for 2 s", "restored checkpoint 1")
 	exact(t, o, 20)
 }
 
@@ -333,7 +333,7 @@ func TestStopAndGoOn(t *testing.T) {
 	if err := <-answer; err != nil {
 		t.Fatal(err)
 	}
-	l.ends(Stopped, StoppedStatus).says("stopped with set 2: cairn stop; the same command goes on")
+	l.ends(Stopped, StoppedStatus).says("stopped with checkpoint 2: cairn stop; the same command resumes")
 	if st, err := Read(context.Background(), o.Run); err != nil || st.State != Stopped || st.Last.Index != 2 {
 		t.Errorf("%+v, %v", st, err)
 	}
@@ -347,7 +347,7 @@ func TestStopAndGoOn(t *testing.T) {
 	if _, err := New(other); !errors.Is(err, ErrDiffers) || !strings.Contains(err.Error(), "2 ranks, not 3") {
 		t.Error(err)
 	}
-	begin(t, o).ends(Finished, 0).says("restored set 2")
+	begin(t, o).ends(Finished, 0).says("restored checkpoint 2")
 	exact(t, o, 20)
 }
 
@@ -400,14 +400,14 @@ func TestHelperKilled(t *testing.T) {
 	o := options(t, 3, "gate:0:8:"+gate)
 	l := begin(t, o)
 	rank := l.pid(1, 1)
-	l.await("set 1 committed")
+	l.await("checkpoint 1 committed")
 	helper := parent(t, rank)
 	watch := awaitEnd(t, rank)
 	syscall.Kill(helper, syscall.SIGKILL)
 	watch() // ranks die with their helper
 	l.await("lost host localhost: its helper has ended")
 	open(t, gate)
-	l.ends(Finished, 0).says("restored set 1")
+	l.ends(Finished, 0).says("restored checkpoint 1")
 	exact(t, o, 20)
 }
 
@@ -442,7 +442,7 @@ func TestSupervisorKilled(t *testing.T) {
 	l := begin(t, o)
 	l.await("waiting for the ranks of the last start on localhost to save and stop")
 	open(t, gate)
-	l.ends(Finished, 0).says("restored set 2")
+	l.ends(Finished, 0).says("restored checkpoint 2")
 	exact(t, o, 20)
 }
 
@@ -454,7 +454,7 @@ func TestSupervisorKilledHard(t *testing.T) {
 	p.await("rank 1 at point 8")
 	p.cmd.Process.Kill()
 	p.cmd.Wait()
-	begin(t, o).ends(Finished, 0).says("restored set 1")
+	begin(t, o).ends(Finished, 0).says("restored checkpoint 1")
 	exact(t, o, 20)
 }
 

@@ -47,7 +47,7 @@ func openRunDir(path, cwd string, a vfs.Access) (*runDir, error) {
 	}
 	lock, holder, err := tryLock(d.file("lock"))
 	if errors.Is(err, ErrBusy) {
-		return nil, fmt.Errorf("%s: %w: %s holds it; look with 'cairn status %s', end it with 'cairn stop %s', or choose another folder with --run", path, ErrBusy, holder, path, path)
+		return nil, fmt.Errorf("%s: %w: %s holds it; look with 'cairn status %s', end it with 'cairn stop %s', or choose another directory with --run", path, ErrBusy, holder, path, path)
 	}
 	if err != nil {
 		return nil, refused(err)
@@ -73,10 +73,10 @@ func openRunDir(path, cwd string, a vfs.Access) (*runDir, error) {
 // refused says what to do about a folder that can't be written.
 func refused(err error) error {
 	if errors.Is(err, fs.ErrPermission) || errors.Is(err, syscall.EROFS) {
-		return fmt.Errorf("%w; run cairn as the user who owns the folder, ask for access, or put the run's folder elsewhere with --run FOLDER", err)
+		return fmt.Errorf("%w; run cairn as the user who owns the directory, ask for access, or put the run directory elsewhere with --run DIR", err)
 	}
 	if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) {
-		return fmt.Errorf("%w; make room there, or put the run's folder elsewhere with --run FOLDER", err)
+		return fmt.Errorf("%w; make room there, or put the run directory elsewhere with --run DIR", err)
 	}
 	if errors.Is(err, syscall.EIO) {
 		return fmt.Errorf("%w; the disk fails: when it is in order again, the same command continues the run", err)
@@ -189,11 +189,11 @@ func newestCheckpoint(dir string, n int) (index uint64, at time.Time, ok bool) {
 // newestComplete is newestCheckpoint for those who must not take a directory that can't be
 // read for an empty one.
 func newestComplete(dir string, n int) (index uint64, at time.Time, ok bool, err error) {
-	checkpointDir, err := completeCheckpoints(dir, n)
-	if len(checkpointDir) == 0 {
+	complete, err := completeCheckpoints(dir, n)
+	if len(complete) == 0 {
 		return 0, time.Time{}, false, err
 	}
-	return checkpointDir[0].index, checkpointDir[0].at, true, err
+	return complete[0].index, complete[0].at, true, err
 }
 
 // completeCheckpoints returns the sets in a checkpoint folder that have a file of every

@@ -52,9 +52,9 @@ const UnsavedStatus = 74
 // Errors of New and of the commands' requests.
 var (
 	ErrBusy       = errors.New("another supervisor runs this run")
-	ErrDiffers    = errors.New("the run's folder belongs to another command")
+	ErrDiffers    = errors.New("the run directory belongs to another command")
 	ErrNotRunning = errors.New("not running on this machine")
-	ErrNoRun      = errors.New("no run's folder")
+	ErrNoRun      = errors.New("not a run directory")
 	ErrOptions    = errors.New("the run can't be started like this")
 )
 

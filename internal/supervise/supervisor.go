@@ -131,7 +131,7 @@ func (s *Supervisor) prepare() (err error) {
 	program, err := exec.LookPath(o.Command[0])
 	if err != nil {
 		if st, e := os.Stat(o.Command[0]); e == nil && st.IsDir() {
-			return optionError("%s is a folder without Go files; name a program, or the folder of a Go program's source", o.Command[0])
+			return optionError("%s is a directory without Go files; name a program, or the directory of a Go program's source", o.Command[0])
 		}
 		return fmt.Errorf("%w: %w; give the path of a program, or of the source of one in Go", ErrOptions, err)
 	}
@@ -372,9 +372,9 @@ func (s *Supervisor) rest(ctx context.Context) bool {
 	d := pause(s.failures)
 	from := "from the beginning"
 	if index, _, ok := newestCheckpoint(s.rec.CheckpointDir, s.n); ok {
-		from = fmt.Sprintf("from set %d", index)
+		from = fmt.Sprintf("from checkpoint %d", index)
 		if older, ok := s.newestUsable(s.rec.Quarantined); ok && older != index {
-			from = fmt.Sprintf("from an older set, %d,", older)
+			from = fmt.Sprintf("from an older checkpoint, %d,", older)
 		}
 	}
 	s.state = Waiting
@@ -457,12 +457,12 @@ func (s *Supervisor) end(res Result) (Result, error) {
 			}
 			s.say("stopped: %s; but the state could NOT be saved, and the work since %s is lost: %s; the same command starts from there", res.Why, from, u.Why)
 		} else if s.last == nil && !s.hasCheckpoints() {
-			s.say("stopped: %s; no set was saved: the same command starts from the beginning", res.Why)
+			s.say("stopped: %s; no checkpoint was saved: the same command starts from the beginning", res.Why)
 		} else {
-			s.say("stopped%s: %s; the same command goes on", s.lastIndex(" with set %d"), res.Why)
+			s.say("stopped%s: %s; the same command resumes", s.lastIndex(" with checkpoint %d"), res.Why)
 		}
 	default:
-		s.say("failed%s: %s", s.lastIndex("; the last set is %d"), res.Why)
+		s.say("failed%s: %s", s.lastIndex("; the last checkpoint is %d"), res.Why)
 	}
 	s.unanswered = s.settleMoves("the run has ended (" + res.State + ")")
 	if res.State == Finished { // it is recorded as finishing until nothing is left to do

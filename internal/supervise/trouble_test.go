@@ -21,7 +21,7 @@ func TestDistrustSpares(t *testing.T) {
 	o := options(t, 2, "kill:0:13:0")
 	o.Quarantine, o.Retries = 1, 2
 	l := begin(t, o)
-	l.ends(Failed, 128+9).says("restarting from set 2")
+	l.ends(Failed, 128+9).says("restarting from checkpoint 2")
 	if len(l.last.Quarantined) != 0 {
 		t.Errorf("put aside: %v", l.last.Quarantined)
 	}
@@ -32,7 +32,7 @@ func TestDistrustLast(t *testing.T) {
 	o := options(t, 1, "kill:0:13:1", "poison:1", "poison:2")
 	o.Quarantine, o.Retries = 1, 3
 	l := begin(t, o)
-	l.ends(Failed, 1).says("set 2 put aside", "set 1: 1 starts from it failed", "the newest is tried again")
+	l.ends(Failed, 1).says("checkpoint 2 quarantined", "checkpoint 1: 1 attempts from it failed", "the newest is tried again")
 	if !slices.Equal(l.last.Quarantined, []uint64{2}) { // once more from the newest
 		t.Errorf("put aside: %v", l.last.Quarantined)
 	}
@@ -59,9 +59,9 @@ func TestDistrustRestore(t *testing.T) {
 		t.Fatal(err)
 	}
 	open(t, gate)
-	l.await("restored set")
+	l.await("restored checkpoint")
 	open(t, gate)
-	l.ends(Finished, 0).says("set 7 put aside: 2 starts", "restored set 2")
+	l.ends(Finished, 0).says("checkpoint 7 quarantined: 2 attempts", "restored checkpoint 2")
 	exact(t, o, 20)
 }
 
@@ -250,7 +250,7 @@ func TestSilence(t *testing.T) {
 
 // CheckpointDir that can't be saved are told of once, by one rank, and so is that there are sets again.
 func TestUnsaved(t *testing.T) {
-	l := begin(t, options(t, 2, "full=3")).ends(Finished, 0).says("set 1 was not saved: ", "no space left on device", "set 4 committed: ", "; sets are saved again, after 3 that were not")
+	l := begin(t, options(t, 2, "full=3")).ends(Finished, 0).says("checkpoint 1 was not saved: ", "no space left on device", "checkpoint 4 committed: ", "; checkpoints succeed again, after 3 failures")
 	n := 0
 	for _, s := range l.said {
 		if strings.Contains(s, "not saved") {
