@@ -25,7 +25,8 @@ const (
 // what stands below it. "x/*" is everything under x; "." is the root.
 var layers = [][]string{
 	{"internal/vfs", "internal/step", "internal/mem", "internal/dl", "internal/control", "internal/transport", "internal/driver", "internal/compiler/ir", "internal/compiler/golang/gobuild/shims/*", "internal/compiler/golang/rewrite", "internal/compiler/golang/load"},
-	{"internal/vfs/vfstest", "internal/hdf5", "internal/store", "internal/transport/*", "internal/coord", "internal/driver/*", "internal/snap", "internal/compiler/ir/*", "internal/compiler/golang/callgraph"},
+	{"internal/compiler/golang/rewrite/closures", "internal/compiler/golang/rewrite/normalize", "internal/compiler/golang/rewrite/rewritetest", "internal/compiler/golang/rewrite/verify"},
+	{"internal/vfs/vfstest", "internal/hdf5", "internal/store", "internal/transport/*", "internal/coord", "internal/driver/*", "internal/snap", "internal/compiler/ir/*", "internal/compiler/golang/callgraph", "internal/compiler/golang/rewrite/emit"},
 	{"internal/graph", "internal/p2p", "internal/compiler/golang/lower"},
 	{"internal/ckpt", "mpi", "device"},
 	{"internal/ckpt/ckpttest", "internal/journal", "internal/migrate"},

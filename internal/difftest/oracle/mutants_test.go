@@ -99,7 +99,7 @@ func TestMutants_Apply(t *testing.T) {
 	if len(list) < 30 {
 		t.Fatalf("only %d mutants", len(list))
 	}
-	out, err := exec.Command("go", "list", "-export", "-deps", "-f", "{{if .Export}}{{.ImportPath}} {{.Export}}{{end}}", rewriter).Output()
+	out, err := exec.Command("go", "list", "-export", "-deps", "-f", "{{if .Export}}{{.ImportPath}} {{.Export}}{{end}}", rewriter+"/...").Output()
 	if err != nil {
 		t.Fatalf("go list: %v", err)
 	}
@@ -111,9 +111,13 @@ func TestMutants_Apply(t *testing.T) {
 	fset := token.NewFileSet()
 	im := importer.ForCompiler(fset, "gc", func(path string) (io.ReadCloser, error) { return os.Open(exports[path]) })
 	files := make(map[string]*ast.File)
-	names, err := filepath.Glob(filepath.Join(rewriter, "*.go"))
-	if err != nil {
-		t.Fatal(err)
+	var names []string
+	for _, pattern := range []string{"*.go", "*/*.go"} {
+		list, err := filepath.Glob(filepath.Join(rewriter, pattern))
+		if err != nil {
+			t.Fatal(err)
+		}
+		names = append(names, list...)
 	}
 	for _, name := range names {
 		if strings.HasSuffix(name, "_test.go") {
@@ -123,7 +127,11 @@ func TestMutants_Apply(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		files[filepath.Base(name)] = f
+		rel, err := filepath.Rel(rewriter, name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		files[rel] = f
 	}
 	doc, err := os.ReadFile(tableFile)
 	if err != nil {
@@ -145,9 +153,12 @@ func TestMutants_Apply(t *testing.T) {
 	if t.Failed() {
 		return
 	}
-	// check compiles the rewriter with some of its files changed.
+	// check compiles the packages of the rewriter that have changed files.
 	check := func(changed map[string][]byte) error {
-		var all []*ast.File
+		packages := make(map[string][]*ast.File)
+		for name := range changed {
+			packages[filepath.Dir(name)] = nil
+		}
 		for name, f := range files {
 			if text, ok := changed[name]; ok {
 				var err error
@@ -155,10 +166,16 @@ func TestMutants_Apply(t *testing.T) {
 					return err
 				}
 			}
-			all = append(all, f)
+			if all, ok := packages[filepath.Dir(name)]; ok {
+				packages[filepath.Dir(name)] = append(all, f)
+			}
 		}
-		_, err := (&types.Config{Importer: im}).Check("rewrite", fset, all, nil)
-		return err
+		for dir, all := range packages {
+			if _, err := (&types.Config{Importer: im}).Check(dir, fset, all, nil); err != nil {
+				return err
+			}
+		}
+		return nil
 	}
 	// As many mutants as fit together are compiled at once, and each by itself only
 	// if that fails.

@@ -10,10 +10,9 @@ import (
 	"slices"
 	"strings"
 
-	"golang.org/x/tools/go/types/typeutil"
-
 	"github.com/cairnrun/cairn/internal/compiler/golang/load"
-	"github.com/cairnrun/cairn/internal/compiler/golang/rewrite"
+	"github.com/cairnrun/cairn/internal/compiler/golang/rewrite/normalize"
+	"golang.org/x/tools/go/types/typeutil"
 )
 
 // Function is a declaration, a function literal, or the body of a loop that
@@ -138,7 +137,7 @@ func overFunc(info *types.Info, s *ast.RangeStmt) bool {
 			_, ok = e.Underlying().(*types.Signature)
 		}
 	}
-	return ok && !rewrite.PlainRange(info, s)
+	return ok && !normalize.PlainRange(info, s)
 }
 
 // Walk calls f for the nodes below root that belong to the function itself: not

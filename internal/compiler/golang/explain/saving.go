@@ -7,7 +7,7 @@ import (
 	"strings"
 	"text/tabwriter"
 
-	"github.com/cairnrun/cairn/internal/compiler/golang/rewrite"
+	"github.com/cairnrun/cairn/internal/compiler/golang/rewrite/emit"
 )
 
 // PointInfo is a place where checkpoints may be taken.
@@ -25,7 +25,7 @@ type Saving struct {
 	Points []PointInfo `json:"points"`
 	// Frames are the functions on the path to a point, and what is saved of
 	// each.
-	Frames []rewrite.FrameInfo `json:"frames,omitempty"`
+	Frames []emit.FrameInfo `json:"frames,omitempty"`
 	// Globals are the package variables that are saved.
 	Globals []string `json:"globals,omitempty"`
 	// Uncovered says which work is not saved, and what to do about it.

@@ -9,6 +9,7 @@ import (
 	"github.com/cairnrun/cairn/internal/compiler/golang/callgraph"
 	"github.com/cairnrun/cairn/internal/compiler/golang/load"
 	"github.com/cairnrun/cairn/internal/compiler/golang/rewrite"
+	"github.com/cairnrun/cairn/internal/compiler/golang/rewrite/closures"
 )
 
 // fastPaths returns the functions that can be unwound when a checkpoint is due,
@@ -61,7 +62,7 @@ type rewrittenPackage struct {
 	marks map[token.Pos]string
 	was   map[string][]byte // its text before the passes
 	p     *rewrite.Package  // ready for emit
-	made  *rewrite.Converted
+	made  *closures.Converted
 	lits  map[string]string   // see Lifted
 	can   map[string][]string // which functions can be unwound, and what they call
 	fast  map[string]bool     // with which it was emitted

@@ -26,6 +26,9 @@ import (
 	"github.com/cairnrun/cairn/internal/compiler/golang/lower"
 	"github.com/cairnrun/cairn/internal/compiler/golang/place"
 	"github.com/cairnrun/cairn/internal/compiler/golang/rewrite"
+	"github.com/cairnrun/cairn/internal/compiler/golang/rewrite/closures"
+	"github.com/cairnrun/cairn/internal/compiler/golang/rewrite/emit"
+	"github.com/cairnrun/cairn/internal/compiler/golang/rewrite/normalize"
 	"github.com/cairnrun/cairn/internal/control"
 )
 
@@ -78,7 +81,7 @@ type Result struct {
 // to that of the statement after it.
 type lineRange struct{ begin, end int }
 
-type frameInfo = rewrite.FrameInfo
+type frameInfo = emit.FrameInfo
 
 // relative returns a file's name for messages.
 func (in *Result) relative(name string) string {
@@ -256,33 +259,33 @@ func (in *instrumenter) prepare(s *load.Package, marks map[token.Pos]string) err
 		return err
 	}
 	was := p.Source
-	if p, err = p.Mark(marks); err != nil {
+	if p, err = normalize.Mark(p, marks); err != nil {
 		return err
 	}
-	if p, err = p.HoistTypes((*rewrite.Package).ResumablePath); err != nil {
+	if p, err = normalize.HoistTypes(p, (*rewrite.Package).ResumablePath); err != nil {
 		return err
 	}
-	if p, err = p.LowerRanges(); err != nil {
+	if p, err = normalize.LowerRanges(p); err != nil {
 		return err
 	}
-	if p, err = p.MoveResults((*rewrite.Package).ResumablePath); err != nil {
+	if p, err = normalize.MoveResults(p, (*rewrite.Package).ResumablePath); err != nil {
 		return err
 	}
-	if p, err = p.LowerGotos((*rewrite.Package).ResumablePath); err != nil {
+	if p, err = normalize.LowerGotos(p, (*rewrite.Package).ResumablePath); err != nil {
 		return err
 	}
-	p, lits := p.LiftLiterals()
-	p, made, err := p.ConvertClosures(p.MustConvert)
+	p, lits := closures.Lift(p)
+	p, made, err := closures.Convert(p, p.MustConvert)
 	if err != nil {
 		return err
 	}
 	if made.Stuck != nil { // its callers could not call it again
 		return made.Stuck
 	}
-	if p, err = p.Normalize(p.ResumablePath()); err != nil {
+	if p, err = normalize.Functions(p, p.ResumablePath()); err != nil {
 		return err
 	}
-	can, err := p.FastPaths()
+	can, err := emit.FastPaths(p)
 	if err != nil {
 		return err
 	}
@@ -296,7 +299,7 @@ func (in *instrumenter) emit(s *load.Package, fast map[string]bool, out *Result)
 	if r.out == nil || !maps.Equal(r.fast, fast) {
 		r.fast, r.out = fast, nil
 		own := &Result{Files: map[string][]byte{}, Runtime: out.Runtime}
-		emitted, err := r.p.Emit(out.Runtime, in.replacements(), fast)
+		emitted, err := emit.Emit(r.p, out.Runtime, in.replacements(), fast)
 		if err != nil {
 			return err
 		}

@@ -14,6 +14,7 @@ import (
 	"github.com/cairnrun/cairn/internal/compiler/golang/callgraph"
 	"github.com/cairnrun/cairn/internal/compiler/golang/load"
 	"github.com/cairnrun/cairn/internal/compiler/golang/rewrite"
+	"github.com/cairnrun/cairn/internal/compiler/golang/rewrite/closures"
 )
 
 // registryName is the file that is added to every package.
@@ -21,7 +22,7 @@ const registryName = "zz_cairn.go"
 
 // register writes the file in which a package registers what is saved: its
 // variables, and functions that may be values.
-func (in *instrumenter) register(s *load.Package, p *rewrite.Package, made *rewrite.Converted, out *Result) error {
+func (in *instrumenter) register(s *load.Package, p *rewrite.Package, made *closures.Converted, out *Result) error {
 	var b, init strings.Builder
 	imports := map[string]string{}
 	init.WriteString(in.runCalls(s))

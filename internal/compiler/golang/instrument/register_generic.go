@@ -11,6 +11,7 @@ import (
 
 	"github.com/cairnrun/cairn/internal/compiler/golang/load"
 	"github.com/cairnrun/cairn/internal/compiler/golang/rewrite"
+	"github.com/cairnrun/cairn/internal/compiler/golang/rewrite/closures"
 )
 
 // genericName is the file that is added to packages that instantiate generic
@@ -20,7 +21,7 @@ const genericName = "zz_cairn_of.go"
 // genericClosure is a closure in a generic function that others may
 // instantiate.
 type genericClosure struct {
-	rewrite.GenericClosure
+	closures.GenericClosure
 	s *load.Package
 }
 
@@ -36,7 +37,7 @@ func (in *instrumenter) registerGeneric(out *Result) error {
 		all = append(all, &rewrite.Package{Path: s.ImportPath, Types: s.Types, Info: s.Info})
 		byTypes[s.Types] = s
 	}
-	instances := rewrite.Instances(all)
+	instances := closures.Instances(all)
 	files := map[*load.Package]*genericFile{}
 	for _, o := range out.generic {
 		list, ok := instances(o.s.Types.Scope().Lookup(o.Owner))
@@ -50,7 +51,7 @@ func (in *instrumenter) registerGeneric(out *Result) error {
 			q := byTypes[i.In]
 			ok := q != nil && q.Rewritable()
 			for _, n := range o.Params {
-				ok = ok && rewrite.Nameable(i.Args[n], i.In)
+				ok = ok && closures.Nameable(i.Args[n], i.In)
 			}
 			if !ok {
 				if err := in.refuseGeneric(o, out, "is instantiated with a type that cannot be named outside of where it is declared"); err != nil {
@@ -97,7 +98,7 @@ type genericFile struct {
 }
 
 // add registers the closure of one instance.
-func (f *genericFile) add(o genericClosure, i rewrite.Instance) {
+func (f *genericFile) add(o genericClosure, i closures.Instance) {
 	name := func(p *types.Package) string {
 		if p == f.of.Types {
 			return ""

@@ -6,9 +6,7 @@ import (
 	"go/token"
 	"go/types"
 	"go/version"
-	"maps"
 	"regexp"
-	"slices"
 	"strings"
 )
 
@@ -22,73 +20,10 @@ const (
 	BlockMark = "{" + PointMark + "};"
 )
 
-// Mark returns the package with marks at positions of its files. Besides these,
-// every statement is told its line, which it keeps wherever it goes: so do
-// messages of the program and of the compiler.
-func (p *Package) Mark(marks map[token.Pos]string) (*Package, error) {
-	text := map[string][]byte{}
-	early, err := p.devirtualize(func(lo, hi token.Pos) bool {
-		for pos := range marks {
-			if lo <= pos && pos <= hi {
-				return true
-			}
-		}
-		return false
-	})
-	if err != nil {
-		return nil, err
-	}
-	marks = maps.Clone(marks)
-	if marks == nil {
-		marks = map[token.Pos]string{}
-	}
-	for _, c := range early {
-		marks[c.Rparen] += ReceiverMark
-	}
-	for _, f := range p.Files {
-		here := map[token.Pos]string{}
-		for pos, m := range marks {
-			if f.FileStart <= pos && pos <= f.FileEnd {
-				here[pos] = m
-			}
-		}
-		ast.Inspect(f, func(n ast.Node) bool {
-			if n == nil || list(n) == nil {
-				return true
-			}
-			for _, s := range *list(n) {
-				switch s.(type) {
-				case *ast.CaseClause, *ast.CommClause, *ast.EmptyStmt:
-					continue
-				}
-				at := p.Fset.Position(s.Pos())
-				if at.Column > 0 {
-					here[s.Pos()] += fmt.Sprintf("/*line %s:%d:%d*/", at.Filename, at.Line, at.Column)
-				} else { // a directive of the source has none
-					here[s.Pos()] += fmt.Sprintf("/*line %s:%d*/", at.Filename, at.Line)
-				}
-			}
-			return true
-		})
-		if len(here) == 0 {
-			continue
-		}
-		var b strings.Builder
-		last := f.FileStart
-		for _, pos := range slices.Sorted(maps.Keys(here)) {
-			b.WriteString(p.at(last, pos) + here[pos])
-			last = pos
-		}
-		b.WriteString(p.at(last, f.FileEnd))
-		text[p.name(f)] = []byte(b.String())
-	}
-	return p.With(text)
-}
-
 // ResumablePath finds the marks.
 func (p *Package) ResumablePath() ResumablePath {
 	s := ResumablePath{Calls: map[*ast.CallExpr]bool{}, Points: map[ast.Stmt]bool{}, Funcs: map[ast.Node]bool{}}
-	marks := p.marksAt()
+	marks := p.MarksAt()
 	at := func(pos token.Pos) bool { return marks[pos] != "" }
 	for _, f := range p.Files {
 		bodies := map[*ast.BlockStmt]bool{} // of loops
@@ -199,3 +134,18 @@ func AllowTypeParams(text []byte, goVersion string) []byte {
 	}
 	return append([]byte("//go:build go1.18\n\n"), text...)
 }
+
+// RangeMark stands after the word range of a loop over a function that is on the
+// way to a point.
+const RangeMark = "/*cairn:range*/"
+
+// ReceiverMark stands before the closing parenthesis of a call of an interface's
+// method whose receiver the compiler copies before it evaluates the arguments: the
+// receiver is a local variable that only ever holds values of one type, so the
+// compiler asserts that type and calls its method. What closures.Convert makes of the
+// variable does not let it do that, so it has to be found before.
+const ReceiverMark = "/*cairn:receiver*/"
+
+// LitMark marks func literals that are on the way to points, after the opening
+// brace of the body; %d tells them apart.
+const LitMark = "/*cairn:lit %d*/"

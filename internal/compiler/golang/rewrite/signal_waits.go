@@ -119,11 +119,11 @@ func signals(info *types.Info, x ast.Expr) bool {
 	return ok && n.Obj().Name() == "Signal" && n.Obj().Pkg() != nil && n.Obj().Pkg().Path() == "os"
 }
 
-// waitsAt returns the line in the mark of a go statement.
-func (p *Package) waitsAt(s *ast.GoStmt) (int, bool) {
+// WaitLine returns the line in the mark of a go statement.
+func (p *Package) WaitLine(s *ast.GoStmt) (int, bool) {
 	for _, f := range p.Files {
 		if f.FileStart <= s.Pos() && s.Pos() < f.FileEnd {
-			text, base := p.Source[p.name(f)], p.Fset.File(f.FileStart)
+			text, base := p.Source[p.FileName(f)], p.Fset.File(f.FileStart)
 			lo, hi := base.Offset(s.Go)+len("go"), base.Offset(s.Call.Pos())
 			if lo < hi && hi <= len(text) {
 				if m := waitMark.FindSubmatch(text[lo:hi]); m != nil {
@@ -142,7 +142,7 @@ func (p *Package) waits(lit *ast.FuncLit) (is bool) {
 		if f.FileStart <= lit.Pos() && lit.Pos() < f.FileEnd {
 			ast.Inspect(f, func(n ast.Node) bool {
 				if g, ok := n.(*ast.GoStmt); ok && g.Call.Fun == lit {
-					_, is = p.waitsAt(g)
+					_, is = p.WaitLine(g)
 				}
 				return !is && n != nil && n.Pos() <= lit.Pos() && lit.End() <= n.End()
 			})

@@ -1,14 +1,17 @@
 package rewrite
 
-import "go/types"
+import (
+	"go/types"
+	"strings"
+)
 
-// spelled returns a type in which aliases that are declared in functions, or that
+// Spelled returns a type in which aliases that are declared in functions, or that
 // the package can't name, are replaced by what they stand for, and types that other
 // packages do not export by the names that these get for it.
-func (p *Package) spelled(t types.Type) types.Type {
+func (p *Package) Spelled(t types.Type) types.Type {
 	same := true
 	each := func(t types.Type) types.Type {
-		s := p.spelled(t)
+		s := p.Spelled(t)
 		same = same && s == t
 		return s
 	}
@@ -22,8 +25,8 @@ func (p *Package) spelled(t types.Type) types.Type {
 	out := t
 	switch t := t.(type) {
 	case *types.Alias:
-		if foreign(t.Obj(), p.Types) != "" {
-			return p.spelled(types.Unalias(t))
+		if Foreign(t.Obj(), p.Types) != "" {
+			return p.Spelled(types.Unalias(t))
 		}
 	case *types.Pointer:
 		out = types.NewPointer(each(t.Elem()))
@@ -73,3 +76,99 @@ func (p *Package) spelled(t types.Type) types.Type {
 	}
 	return out
 }
+
+// Unnameable returns a type inside t that package p can't name.
+func Unnameable(t types.Type, p *types.Package, seen map[types.Type]bool) string {
+	if seen[t] {
+		return ""
+	}
+	seen[t] = true
+	some := func(list ...types.Type) string {
+		for _, t := range list {
+			if s := Unnameable(t, p, seen); s != "" {
+				return s
+			}
+		}
+		return ""
+	}
+	switch t := t.(type) {
+	case *types.Alias:
+		if n := Foreign(t.Obj(), p); n != "" {
+			return Unnameable(types.Unalias(t), p, seen)
+		}
+		for a := range t.TypeArgs().Types() {
+			if s := some(a); s != "" {
+				return s
+			}
+		}
+	case *types.Named:
+		if n := Foreign(t.Obj(), p); n != "" {
+			return n
+		}
+		for a := range t.TypeArgs().Types() {
+			if s := some(a); s != "" {
+				return s
+			}
+		}
+	case *types.Pointer:
+		return some(t.Elem())
+	case *types.Slice:
+		return some(t.Elem())
+	case *types.Array:
+		return some(t.Elem())
+	case *types.Chan:
+		return some(t.Elem())
+	case *types.Map:
+		return some(t.Key(), t.Elem())
+	case *types.Signature:
+		for v := range t.Params().Variables() {
+			if s := some(v.Type()); s != "" {
+				return s
+			}
+		}
+		for v := range t.Results().Variables() {
+			if s := some(v.Type()); s != "" {
+				return s
+			}
+		}
+	case *types.Struct:
+		for f := range t.Fields() {
+			if s := some(f.Type()); s != "" {
+				return s
+			}
+		}
+	}
+	return ""
+}
+
+// Foreign returns the name of a type that p can't name: not exported by another
+// package, or declared in a function.
+func Foreign(o *types.TypeName, p *types.Package) string {
+	if o.Pkg() == nil {
+		return ""
+	}
+	if o.Pkg() != p && !o.Exported() {
+		return o.Pkg().Name() + "." + o.Name()
+	}
+	if o.Parent() != nil && o.Parent() != o.Pkg().Scope() && o.Parent() != types.Universe {
+		return o.Name()
+	}
+	return ""
+}
+
+// Importable says that a package can import another one.
+func Importable(path, by string) bool {
+	at := strings.LastIndex("/"+path+"/", "/internal/")
+	if at < 0 {
+		return path != "main"
+	}
+	root := strings.TrimSuffix(path[:at], "/")
+	return by == root || strings.HasPrefix(by, root+"/")
+}
+
+// SharedVar begins the names of pointers to variables that are captured and may
+// change.
+const SharedVar = Prefix + "p_"
+
+// EnvName is the name of the environment in constructors.
+const EnvName = Prefix + "e"

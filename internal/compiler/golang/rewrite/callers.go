@@ -1,0 +1,43 @@
+package rewrite
+
+import (
+	"go/ast"
+	"go/types"
+	"regexp"
+)
+
+// mayInspectCallers says that a package may look at who calls it. (Package log tells
+// the line only.)
+func (p *Package) mayInspectCallers(q *types.Package) bool {
+	return q.Path() == "log/slog" || p.InspectsCallers != nil && p.InspectsCallers(q.Path())
+}
+
+// InspectsCallers says that functions of a package look at who calls them.
+func InspectsCallers(info *types.Info) bool {
+	for _, o := range info.Uses {
+		f, ok := o.(*types.Func)
+		if ok && f.Pkg() != nil && (f.Pkg().Path() == "runtime" || f.Pkg().Path() == "runtime/debug") && callers.MatchString(f.Name()) {
+			return true
+		}
+	}
+	return false
+}
+
+var callers = regexp.MustCompile(`^(Callers?|FuncForPC|Stack|PrintStack)$`)
+
+// MustStay says that it matters which function some code is in: recover works
+// only in a deferred function, and logs may show the name of their caller.
+func (p *Package) MustStay(body *ast.BlockStmt) (found bool) {
+	ast.Inspect(body, func(n ast.Node) bool {
+		if id, ok := n.(*ast.Ident); ok {
+			switch o := p.Info.Uses[id].(type) {
+			case *types.Builtin:
+				found = found || o.Name() == "recover"
+			case *types.Func:
+				found = found || o.Pkg() != nil && o.Pkg() != p.Types && p.mayInspectCallers(o.Pkg())
+			}
+		}
+		return !found
+	})
+	return found
+}

@@ -1,0 +1,72 @@
+package closures
+
+import (
+	"fmt"
+	"go/ast"
+	"go/types"
+	"strings"
+	"testing"
+
+	"github.com/cairnrun/cairn/internal/compiler/golang/rewrite"
+	"github.com/cairnrun/cairn/internal/compiler/golang/rewrite/rewritetest"
+)
+
+// manyLiterals is a program with n literals in variables, each of which calls
+// those that stand the given numbers before it; end uses the last one.
+func manyLiterals(n int, end string, before ...int) string {
+	var b strings.Builder
+	b.WriteString("package main\n\nimport \"fmt\"\n\nvar kept func(int)\n\nfunc main() {\n\tt := 0\n")
+	for i := range n {
+		fmt.Fprintf(&b, "\tf%d := func(j int) {"+rewrite.LitMark+"\n\t\tt += j ^ %[1]d\n", i, i)
+		for _, d := range before {
+			if i >= d {
+				fmt.Fprintf(&b, "\t\tif t%%7 == %d {\n\t\t\tf%d(j)\n\t\t}\n", d, i-d)
+			}
+		}
+		fmt.Fprintf(&b, "\t}\n\tf%d(%[1]d)\n", i)
+	}
+	fmt.Fprintf(&b, "\t"+end+"\n\tfmt.Println(t)\n}\n", n-1)
+	return b.String()
+}
+
+// countedChecks counts how often a package is checked: it imports fmt each time.
+type countedChecks struct {
+	types.Importer
+	n int
+}
+
+func (c *countedChecks) Import(path string) (*types.Package, error) {
+	c.n++
+	return c.Importer.Import(path)
+}
+
+func TestLifted_Many(t *testing.T) {
+	lift := func(n int, before ...int) int {
+		p := rewritetest.Load(t, "a.go", manyLiterals(n, "f%d(1)", before...), "go1.26")
+		count := &countedChecks{Importer: p.Importer}
+		p.Importer = count
+		_, names := Lift(p)
+		if len(names) != n {
+			t.Errorf("%d of %d literals became functions", len(names), n)
+		}
+		return count.n
+	}
+	if few, many := lift(10), lift(200); many > few {
+		t.Errorf("a package with 200 literals is checked %d times, one with 10 %d times", many, few)
+	}
+	lift(20, 1, 2) // each after the one that it calls
+}
+
+// TestEscaping_Many has literals with more ways from one to another than can be
+// gone.
+func TestEscaping_Many(t *testing.T) {
+	for end, want := range map[string]bool{"f%d(1)": false, "kept = f%d": true} {
+		p := rewritetest.Load(t, "a.go", manyLiterals(100, end, 1, 2, 3), "go1.26")
+		ast.Inspect(p.Files[0], func(n ast.Node) bool {
+			if lit, ok := n.(*ast.FuncLit); ok && p.Escaping(lit) != want {
+				t.Errorf("%s: escaping is %v, want %v", p.Fset.Position(lit.Pos()), !want, want)
+			}
+			return true
+		})
+	}
+}

@@ -1,0 +1,229 @@
+package closures
+
+import (
+	"fmt"
+	"go/ast"
+	"go/token"
+	"go/types"
+	"slices"
+	"strings"
+
+	"github.com/cairnrun/cairn/internal/compiler/golang/rewrite"
+)
+
+// put is what stands for a node in the text of in, or nil: of the file.
+func (c *converter) put(in *closure, n ast.Node) (string, bool) {
+	if e, ok := n.(ast.Expr); ok {
+		if l := c.plans[e]; l != nil && l != in {
+			return c.place(l, in), true
+		}
+	}
+	if in == nil {
+		return "", false
+	}
+	id, ok := n.(*ast.Ident)
+	if !ok {
+		return "", false
+	}
+	switch o := c.Info.Uses[id].(type) {
+	case *types.Var:
+		if in.owned[o] {
+			return "(" + rewrite.EnvName + "." + o.Name() + ")", true
+		}
+		if in.captures(o) {
+			return "(*" + rewrite.EnvName + "." + o.Name() + ")", true
+		}
+	case *types.Const:
+		if c.local(o, in.node) {
+			return c.consts[o], true
+		}
+	}
+	return "", false
+}
+
+func (l *closure) captures(v *types.Var) bool { return slices.Contains(l.vars, v) }
+
+// place is what stands where a closure was, in the text of in.
+func (c *converter) place(l, in *closure) string {
+	args := l.typeArgs()
+	if l.open {
+		var list []string
+		for _, v := range l.vars {
+			list = append(list, v.Name()+": "+c.address(v, in))
+		}
+		return exported + "make_" + l.ident + "(&" + rewrite.Prefix + "env_" + l.ident + args + "{" + strings.Join(list, ", ") + "})"
+	}
+	if l.value == nil && len(l.vars) == 0 || l.value != nil && l.value.expr {
+		if args != "" {
+			return rewrite.Prefix + "func_" + l.ident + args + "()"
+		}
+		return rewrite.Prefix + "func_" + l.ident
+	}
+	var list []string
+	if l.value != nil {
+		sel := l.node.(*ast.SelectorExpr)
+		x := l.value.op + c.NodeText(sel.X, func(n ast.Node) (string, bool) { return c.put(in, n) }) + l.value.path
+		if l.value.bind {
+			return rewrite.Prefix + "make_" + l.ident + "(" + rewrite.Prefix + "bind_" + l.ident + args + "(" + x + "))"
+		}
+		list = []string{x}
+	}
+	for _, v := range l.vars {
+		if l.owned[v] {
+			list = append(list, v.Name())
+		} else {
+			list = append(list, c.address(v, in))
+		}
+	}
+	return rewrite.Prefix + "make_" + l.ident + "(&" + rewrite.Prefix + "env_" + l.ident + args + "{" + strings.Join(list, ", ") + "})"
+}
+
+// address is the address of a captured variable, in the text of in.
+func (c *converter) address(v *types.Var, in *closure) string {
+	if in != nil && in.captures(v) {
+		return rewrite.EnvName + "." + v.Name()
+	}
+	return "&" + v.Name()
+}
+
+// typeArgs are the type parameters that a closure uses, as arguments.
+func (l *closure) typeArgs() string {
+	if len(l.tparams) == 0 {
+		return ""
+	}
+	var names []string
+	for _, t := range l.tparams {
+		names = append(names, t.Obj().Name())
+	}
+	return "[" + strings.Join(names, ", ") + "]"
+}
+
+// literal is a closure's func literal, as a constructor returns it.
+func (c *converter) literal(l *closure) string {
+	if l.value != nil {
+		return "func" + c.forward(l)
+	}
+	lit := l.node.(*ast.FuncLit)
+	put := func(n ast.Node) (string, bool) { return c.put(l, n) }
+	lo := lit.Body.Lbrace + 1
+	if l.open {
+		return c.Span(lit.Pos(), lo, lit, put) + "\n" + guard + "\n" + c.Span(lo, lit.End(), lit, put)
+	}
+	if len(l.vars) == 0 || c.surely(l, lit.Body) {
+		return c.NodeText(lit, put)
+	}
+	return c.Span(lit.Pos(), lo, lit, put) + "\n_ = " + rewrite.EnvName + " // captured even if all uses of it are dead code\n" + c.Span(lo, lit.End(), lit, put)
+}
+
+// surely says whether a compiler can't find out that nothing of the environment
+// is ever used: then it would not be captured.
+func (c *converter) surely(l *closure, body *ast.BlockStmt) bool {
+	uses := func(n ast.Node) (found bool) {
+		ast.Inspect(n, func(n ast.Node) bool {
+			switch n := n.(type) {
+			case *ast.FuncLit:
+				return false
+			case *ast.BinaryExpr:
+				return n.Op != token.LAND && n.Op != token.LOR
+			case *ast.CallExpr:
+				return c.Info.Types[n].Value == nil // len of an array needs no array
+			case *ast.Ident:
+				v, ok := c.Info.Uses[n].(*types.Var)
+				found = found || ok && l.captures(v)
+			}
+			return !found
+		})
+		return found
+	}
+	for _, s := range body.List {
+		switch s := s.(type) {
+		case *ast.AssignStmt, *ast.IncDecStmt, *ast.SendStmt:
+			if uses(s) {
+				return true
+			}
+		case *ast.ExprStmt:
+			if uses(s) {
+				return true
+			}
+			call, ok := s.X.(*ast.CallExpr)
+			if !ok {
+				return false
+			}
+			if id, ok := ast.Unparen(call.Fun).(*ast.Ident); ok {
+				if _, ok := c.Info.Uses[id].(*types.Builtin); ok {
+					return false // may be panic
+				}
+			}
+		case *ast.ReturnStmt, *ast.DeferStmt, *ast.GoStmt:
+			return uses(s)
+		case *ast.IfStmt:
+			return s.Init == nil && uses(s.Cond)
+		case *ast.RangeStmt:
+			return uses(s.X)
+		default:
+			return false
+		}
+	}
+	return false
+}
+
+// declare writes a closure's declarations.
+func (c *converter) declare(l *closure) {
+	b := &c.files[l.file].decls
+	free := l.value == nil && len(l.vars) == 0 || l.value != nil && l.value.expr
+	path := c.Types.Path() + "."
+	for _, k := range []string{"func_", "make_", "bind_"} {
+		c.declared[rewrite.Prefix+k+l.ident] = l
+	}
+	if len(l.tparams) > 0 {
+		c.declareGeneric(l, free)
+		return
+	}
+	if free {
+		fmt.Fprintf(b, "\n// %s\nfunc %sfunc_%s", l.name, rewrite.Prefix, l.ident)
+		if l.value != nil {
+			b.WriteString(c.forward(l))
+		} else {
+			lit := l.node.(*ast.FuncLit)
+			b.WriteString(c.Span(lit.Type.Params.Pos(), lit.End(), lit, func(n ast.Node) (string, bool) { return c.put(l, n) }))
+		}
+		b.WriteString("\n")
+		c.made.Funcs = append(c.made.Funcs, Entry{path + l.name, rewrite.Prefix + "func_" + l.ident})
+		return
+	}
+	c.declareEnv(l, "", "")
+	fmt.Fprintf(b, "\n//go:noinline\nfunc %smake_%s(%s *%[1]senv_%[2]s) %[4]s {\nreturn %[5]s\n}\n", rewrite.Prefix, l.ident, rewrite.EnvName, l.sigText, c.literal(l))
+	c.made.Closures = append(c.made.Closures, Entry{path + l.name, rewrite.Prefix + "make_" + l.ident})
+}
+
+// declareEnv writes the type of an environment, and what binds an interface.
+func (c *converter) declareEnv(l *closure, params, args string) {
+	b := &c.files[l.file].decls
+	fmt.Fprintf(b, "\n// %s\ntype %senv_%s%s struct {\n", l.name, rewrite.Prefix, l.ident, params)
+	if l.value != nil {
+		fmt.Fprintf(b, "x %s\n", l.fields[0])
+	}
+	for i, v := range l.vars {
+		if l.owned[v] {
+			fmt.Fprintf(b, "%s %s\n", v.Name(), l.fields[i])
+		} else {
+			fmt.Fprintf(b, "%s *%s\n", v.Name(), paren(l.fields[i]))
+		}
+	}
+	if l.open && len(l.vars) == 0 {
+		b.WriteString("_ [1]struct{ _ *struct{} }\n") // so that each has an address
+	}
+	b.WriteString("}\n")
+	if l.value != nil && l.value.bind {
+		fmt.Fprintf(b, "\nfunc %sbind_%s%s(x %s) *%[1]senv_%[2]s%[5]s {\n_ = x.%[6]s // panics if there is none\nreturn &%[1]senv_%[2]s%[5]s{x}\n}\n",
+			rewrite.Prefix, l.ident, params, l.fields[0], args, l.node.(*ast.SelectorExpr).Sel.Name)
+	}
+}
+
+// paren puts a type into parentheses where a star before it would be misread.
+func paren(t string) string {
+	if strings.HasPrefix(t, "<-") {
+		return "(" + t + ")"
+	}
+	return t
+}

@@ -1,0 +1,154 @@
+package emit
+
+import (
+	"fmt"
+	"go/ast"
+	"regexp"
+	"strings"
+
+	"github.com/cairnrun/cairn/internal/compiler/golang/rewrite"
+)
+
+// record is a deferred call in a loop: before it is deferred, it is put on a list.
+type record struct {
+	list   *ast.Ident
+	n      string
+	fields []string
+	loop   ast.Stmt // the outermost one around it
+}
+
+var listName = regexp.MustCompile(`^` + rewrite.Prefix + `l\d+$`)
+
+// records finds a function's deferred calls in loops.
+func (w *generator) records(fn *function) {
+	fn.records = map[*ast.DeferStmt]*record{}
+	var walk func(m ast.Node, loop ast.Stmt)
+	walk = func(m ast.Node, loop ast.Stmt) {
+		rewrite.InspectOwn(m, func(k ast.Node) bool {
+			if l := rewrite.StmtList(k); l != nil {
+				for i, s := range *l {
+					d, ok := s.(*ast.DeferStmt)
+					if ok && i > 0 {
+						if r := recordOf((*l)[i-1]); r != nil {
+							r.loop = loop
+							fn.records[d] = r
+						}
+					}
+				}
+			}
+			if s, ok := k.(ast.Stmt); ok && loop == nil {
+				if b := rewrite.LoopBody(s); b != nil {
+					walk(b, s)
+					return false
+				}
+			}
+			return true
+		})
+	}
+	walk(fn.body, nil)
+}
+
+// recordOf reads the statement that puts a deferred call on a list.
+func recordOf(s ast.Stmt) *record {
+	a, ok := s.(*ast.AssignStmt)
+	if !ok || len(a.Lhs) != 1 || len(a.Rhs) != 1 {
+		return nil
+	}
+	id, ok := a.Lhs[0].(*ast.Ident)
+	if !ok || !listName.MatchString(id.Name) {
+		return nil
+	}
+	c, ok := a.Rhs[0].(*ast.CallExpr)
+	if !ok || len(c.Args) != 2 {
+		return nil
+	}
+	lit, ok := c.Args[1].(*ast.CompositeLit)
+	if !ok {
+		return nil
+	}
+	r := &record{list: id}
+	for _, e := range lit.Elts {
+		kv, ok := e.(*ast.KeyValueExpr)
+		if !ok {
+			return nil
+		}
+		switch name := kv.Key.(*ast.Ident).Name; name {
+		case rewrite.Prefix + "n":
+			r.n = kv.Value.(*ast.BasicLit).Value
+		default:
+			r.fields = append(r.fields, name)
+		}
+	}
+	return r
+}
+
+// reissued writes the deferred calls of a loop, as often as they were run.
+func (e *continuation) reissued(loop ast.Stmt) string {
+	var b strings.Builder
+	rewrite.InspectOwn(loop, func(m ast.Node) bool {
+		d, ok := m.(*ast.DeferStmt)
+		r := e.fn.records[d]
+		if !ok || r == nil || r.loop != loop {
+			return true
+		}
+		if b.Len() == 0 {
+			fmt.Fprintf(&b, "for _, %sx := range %s {\nswitch %sx.%sn {\n", rewrite.Prefix, r.list.Name, rewrite.Prefix, rewrite.Prefix)
+		}
+		fmt.Fprintf(&b, "case %s:\n", r.n)
+		if len(r.fields) > 0 {
+			var values []string
+			for _, f := range r.fields {
+				values = append(values, rewrite.Prefix+"x."+f)
+			}
+			fmt.Fprintf(&b, "%s := %s\n", strings.Join(r.fields, ", "), strings.Join(values, ", "))
+		}
+		ast.Inspect(d, func(k ast.Node) bool {
+			if id, ok := k.(*ast.Ident); ok && e.boxedIn(id) != nil && strings.HasPrefix(id.Name, rewrite.Prefix+"t") {
+				e.fail(d.Pos(), "move the loop's body, or the loop, into a function of its own", "a deferred call in a loop, before a point, is given a large value")
+			}
+			return true
+		})
+		b.WriteString(e.region(d.Pos(), d.End(), d) + "\n")
+		return true
+	})
+	if b.Len() > 0 {
+		b.WriteString("}\n}\n")
+	}
+	return b.String()
+}
+
+// needRecords forces what the deferred calls of loops before a mark, or around it,
+// need to be deferred again.
+func (w *generator) needRecords(fn *function, m *mark, force func(ast.Expr)) {
+	for d, r := range fn.records {
+		if m.comment.Pos() < r.loop.Pos() {
+			continue
+		}
+		force(r.list)
+		ast.Inspect(d, func(k ast.Node) bool {
+			if id, ok := k.(*ast.Ident); ok {
+				if o := w.p.Info.ObjectOf(id); o != nil && (o.Pos() < r.loop.Pos() || o.Pos() >= r.loop.End()) {
+					force(id)
+				}
+			}
+			return true
+		})
+	}
+}
+
+// deferFlag returns the variable that says whether a conditional defer was run.
+func (w *generator) deferFlag(fn *function, d *ast.DeferStmt) *ast.Ident {
+	n, ok := w.deferNumber(fn, d)
+	if !ok {
+		return nil
+	}
+	var flag *ast.Ident
+	want := fmt.Sprintf("%sd%d", rewrite.Prefix, n)
+	ast.Inspect(fn.body, func(k ast.Node) bool {
+		if id, ok := k.(*ast.Ident); ok && flag == nil && id.Name == want && w.p.Info.Defs[id] != nil {
+			flag = id
+		}
+		return flag == nil
+	})
+	return flag
+}

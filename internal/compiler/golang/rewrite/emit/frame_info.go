@@ -1,0 +1,216 @@
+package emit
+
+import (
+	"go/ast"
+	"go/token"
+	"go/types"
+	"regexp"
+	"strings"
+
+	"github.com/cairnrun/cairn/internal/compiler/golang/rewrite"
+)
+
+// infos says what is saved of a function.
+func (w *generator) infos(fn *function) []FrameInfo {
+	var out []FrameInfo
+	sizes := w.p.Sizes
+	if sizes == nil {
+		sizes = types.SizesFor("gc", "amd64")
+	}
+	for _, m := range fn.marks {
+		at := w.markLine(m)
+		i := FrameInfo{Func: w.told(fn), At: m.n, File: at.Filename, Line: at.Line, Call: m.call}
+		for _, v := range m.saved {
+			if bookkeeping(v.Name()) || strings.TrimRight(v.Name(), "_") == rewrite.EnvName {
+				continue
+			}
+			t := v.Type()
+			name, captured := strings.CutPrefix(v.Name(), rewrite.SharedVar)
+			if captured {
+				t = t.(*types.Pointer).Elem()
+			}
+			s := SavedVar{Captured: captured, Type: types.TypeString(t, w.qual), Refers: refers(t, map[types.Type]bool{}), Read: w.readAfter(fn, m, v)}
+			s.Name, s.What = sourceName(name)
+			if _, ok := t.(*types.TypeParam); !ok && !rewrite.HasTypeParam(t) {
+				s.Size = sizes.Sizeof(t)
+			}
+			i.Saved = append(i.Saved, s)
+		}
+		i.Saved = append(i.Saved, w.captured(fn, m, sizes)...)
+		for v, s := range fn.again {
+			if m.needed[v] && onPath(m, s) {
+				i.Again = append(i.Again, Again{"the function literal " + v.Name(), w.p.Fset.Position(s.Pos()).Line})
+			}
+		}
+		for _, st := range m.path {
+			for _, s := range st.list[:min(st.i, len(st.list))] {
+				ast.Inspect(s, func(n ast.Node) bool {
+					switch n := n.(type) {
+					case *ast.FuncLit:
+						return false
+					case *ast.DeferStmt:
+						i.Again = append(i.Again, Again{"a deferred call", w.p.Fset.Position(n.Pos()).Line})
+					}
+					return true
+				})
+			}
+		}
+		out = append(out, i)
+	}
+	return out
+}
+
+// captured are the variables of functions around a closure that it uses: they are
+// saved with it.
+func (w *generator) captured(fn *function, m *mark, sizes types.Sizes) (out []SavedVar) {
+	for _, v := range environment(w.p.Info, fn) {
+		p, ok := v.Type().(*types.Pointer)
+		if !ok || bookkeeping(v.Name()) {
+			continue
+		}
+		s := SavedVar{Captured: true, Type: types.TypeString(p.Elem(), w.qual), Refers: refers(p.Elem(), map[types.Type]bool{}), Read: w.readAfter(fn, m, v)}
+		if s.Name, s.What = sourceName(v.Name()); !rewrite.HasTypeParam(p.Elem()) {
+			s.Size = sizes.Sizeof(p.Elem())
+		}
+		out = append(out, s)
+	}
+	return out
+}
+
+// environment returns the fields of the record that a closure has its variables in.
+func environment(info *types.Info, fn *function) (out []*types.Var) {
+	if fn.outer == nil {
+		return nil
+	}
+	d, ok := fn.outer.node.(*ast.FuncDecl)
+	if !ok || len(d.Type.Params.List) != 1 || len(d.Type.Params.List[0].Names) != 1 || d.Type.Params.List[0].Names[0].Name != rewrite.EnvName {
+		return nil
+	}
+	p, ok := info.TypeOf(d.Type.Params.List[0].Type).(*types.Pointer)
+	if !ok {
+		return nil
+	}
+	if s, ok := p.Elem().Underlying().(*types.Struct); ok {
+		for f := range s.Fields() {
+			out = append(out, f)
+		}
+	}
+	return out
+}
+
+var (
+	closureNames = regexp.MustCompile("(?i)^" + rewrite.Prefix + `(?:make|func)_(.+?)(?:_\d+)+(?:_func\d+)?$`)
+	rangeNames   = regexp.MustCompile("^" + rewrite.Prefix + `(?:state|to)\d+$`)
+)
+
+// bookkeeping says that a variable is there for a loop over a function to be left as
+// Go says, which is nothing to tell of.
+func bookkeeping(name string) bool { return rangeNames.MatchString(name) }
+
+// told is how a function is called in what people read: closures by where they are.
+func (w *generator) told(fn *function) string {
+	m := closureNames.FindStringSubmatch(fn.name)
+	if m == nil {
+		return fn.name
+	}
+	for in := rewrite.Prefix + "func_"; strings.HasPrefix(m[1], in); { // a literal in one
+		m[1] = m[1][len(in):]
+	}
+	for _, v := range environment(w.p.Info, fn) {
+		if bookkeeping(v.Name()) {
+			return "the body of a loop over a function in " + m[1]
+		}
+	}
+	return "a function literal in " + m[1]
+}
+
+// markLine is where a mark is in the source.
+func (w *generator) markLine(m *mark) token.Position {
+	if s := m.stmt(); s != nil {
+		return w.p.Fset.Position(s.Pos())
+	}
+	return w.p.Fset.Position(m.comment.Pos())
+}
+
+// readAfter returns the line of a use of a variable after a mark; in a loop that
+// may be a line before.
+func (w *generator) readAfter(fn *function, m *mark, v *types.Var) int {
+	first, after := token.NoPos, token.NoPos
+	ast.Inspect(fn.body, func(n ast.Node) bool {
+		if id, ok := n.(*ast.Ident); ok && w.p.Info.Uses[id] == types.Object(v) {
+			if first == token.NoPos {
+				first = id.Pos()
+			}
+			if after == token.NoPos && id.Pos() > m.comment.Pos() {
+				after = id.Pos()
+			}
+		}
+		return true
+	})
+	if after == token.NoPos {
+		after = first
+	}
+	if after == token.NoPos {
+		return 0
+	}
+	return w.p.Fset.Position(after).Line
+}
+
+var (
+	ownNames     = regexp.MustCompile("^" + rewrite.Prefix + `([a-z]+)\d+$`)
+	renamedNames = regexp.MustCompile("^" + rewrite.Prefix + `[gh]\d+_(.*)$`)
+)
+
+// sourceName is a variable's name in the source, or what it is.
+func sourceName(name string) (string, string) {
+	if m := renamedNames.FindStringSubmatch(name); m != nil {
+		return m[1], ""
+	}
+	m := ownNames.FindStringSubmatch(name)
+	if m == nil {
+		if strings.HasPrefix(name, rewrite.Prefix+"env_") {
+			return "", "what a function literal captures"
+		}
+		if strings.HasPrefix(name, rewrite.Prefix) {
+			return "", "made by cairn"
+		}
+		return name, ""
+	}
+	switch m[1] {
+	case "r":
+		return "", "what the loop ranges over"
+	case "i":
+		return "", "how far the loop is"
+	case "q":
+		return "", "the function that the loop ranges over"
+	case "late":
+		return "", "what is deferred in the loop"
+	case "k":
+		return "", "the keys that the loop ranges over"
+	case "d":
+		return "", "whether a deferred call is pending"
+	}
+	return "", "what the statement has computed before the call"
+}
+
+// refers says that a value of a type may refer to others.
+func refers(t types.Type, seen map[types.Type]bool) bool {
+	if seen[t] {
+		return false
+	}
+	seen[t] = true
+	switch t := t.Underlying().(type) {
+	case *types.Basic:
+		return t.Info()&types.IsString != 0 || t.Kind() == types.UnsafePointer
+	case *types.Array:
+		return refers(t.Elem(), seen)
+	case *types.Struct:
+		for f := range t.Fields() {
+			if refers(f.Type(), seen) {
+				return true
+			}
+		}
+		return false
+	}
+	return true
+}

@@ -1,0 +1,509 @@
+package normalize
+
+import (
+	"go/ast"
+	"go/token"
+	"go/types"
+	"strings"
+
+	"github.com/cairnrun/cairn/internal/compiler/golang/rewrite"
+)
+
+// text returns a node's text, with what was replaced.
+func (w *funcNormalizer) text(m ast.Node) string { return w.p.NodeText(m, w.put) }
+
+// span returns text inside of m.
+func (w *funcNormalizer) span(lo, hi token.Pos, m ast.Node) string { return w.p.Span(lo, hi, m, w.put) }
+
+// put replaces expressions that were computed before, and the statements and
+// literals inside.
+func (w *funcNormalizer) put(m ast.Node) (string, bool) {
+	switch m := m.(type) {
+	case *ast.FuncLit:
+		if w.in.Funcs[m] {
+			return w.function(m, m.Type, m.Body), true
+		}
+		return w.literals(m), true
+	case *ast.BlockStmt:
+		return w.block(m), true
+	case *ast.CaseClause:
+		return w.clause(m, m.Colon, m.Body), true
+	case *ast.CommClause:
+		return w.clause(m, m.Colon, m.Body), true
+	case ast.Expr:
+		s, ok := w.repl[m]
+		return s, ok
+	}
+	return "", false
+}
+
+// how says how much of an expression is computed before its statement. Reads of
+// variables stay where they are, as the compiler does them after the calls.
+type how int
+
+const (
+	upTo  how = iota // calls up to the last resumable one
+	calls            // all calls
+	reads            // all calls, and what the compiler does in order with them
+)
+
+// visit computes calls in e before the statement at hand, in o.
+func (w *funcNormalizer) visit(o *lines, e ast.Expr, h how) {
+	if e == nil || h == upTo && !w.has(e) || h == calls && !w.calls(e) {
+		return
+	}
+	tv := w.p.Info.Types[e]
+	if tv.IsType() || tv.IsBuiltin() || tv.Value != nil {
+		w.unevaluated(e)
+		return
+	}
+	if h == reads && w.early[e] {
+		defer func() {
+			if _, ok := w.repl[ast.Unparen(e)]; !ok && !rewrite.IsFuncLit(e) {
+				w.hoist(o, e, "")
+			}
+		}()
+	}
+	if h == reads && w.doubtful[e] {
+		defer w.unclear(e)
+	}
+	switch e := e.(type) {
+	case *ast.ParenExpr:
+		w.visit(o, e.X, h)
+	case *ast.SelectorExpr:
+		if w.p.Info.Selections[e] != nil {
+			w.visit(o, e.X, h)
+		}
+	case *ast.StarExpr:
+		w.visit(o, e.X, h)
+	case *ast.UnaryExpr:
+		if e.Op == token.ARROW && h != upTo {
+			w.visit(o, e.X, upTo)
+			w.hoist(o, e, "")
+			return
+		}
+		w.visit(o, e.X, h)
+	case *ast.BinaryExpr:
+		if e.Op == token.LAND || e.Op == token.LOR {
+			w.logic(o, e, h)
+			return
+		}
+		w.visitAll(o, h, e.X, e.Y)
+		if h == reads {
+			w.compare(o, e)
+		}
+	case *ast.IndexExpr:
+		w.index(o, e, h)
+	case *ast.SliceExpr:
+		w.slice(o, e, h)
+	case *ast.TypeAssertExpr:
+		w.visit(o, e.X, h)
+		if h == reads && w.asserts(e) {
+			w.hoist(o, e, "")
+		}
+	case *ast.CompositeLit:
+		var parts []ast.Expr
+		t := w.p.Info.TypeOf(e)
+		if q, ok := t.Underlying().(*types.Pointer); ok {
+			t = q.Elem()
+		}
+		if m, ok := rewrite.CoreType(t).(*types.Map); ok {
+			w.mapLitOf(o, e, m)
+			return
+		}
+		for _, x := range e.Elts {
+			if kv, ok := x.(*ast.KeyValueExpr); ok {
+				x = kv.Value
+			}
+			parts = append(parts, x)
+		}
+		w.visitAll(o, h, parts...)
+	case *ast.CallExpr:
+		w.call(o, e, h)
+	}
+}
+
+// visitAll visits expressions that are evaluated one after the other.
+func (w *funcNormalizer) visitAll(o *lines, h how, list ...ast.Expr) {
+	counts := w.calls
+	if h == upTo {
+		counts = w.has
+	}
+	last := len(list) - 1
+	for last >= 0 && (list[last] == nil || !counts(list[last])) {
+		last--
+	}
+	for i, e := range list {
+		if i < last {
+			w.visit(o, e, reads)
+		} else if i == last || h != upTo {
+			w.visit(o, e, h)
+		}
+	}
+}
+
+// calls says that a node contains a call or a receive that is done when the
+// program runs.
+func (w *funcNormalizer) calls(m ast.Node) bool {
+	found := false
+	rewrite.InspectOwn(m, func(k ast.Node) bool {
+		switch k := k.(type) {
+		case *ast.CallExpr:
+			tv := w.p.Info.Types[k]
+			if tv.Value != nil {
+				return false
+			}
+			found = found || w.isCall(k) && !w.values[k]
+		case *ast.UnaryExpr:
+			found = found || k.Op == token.ARROW
+		}
+		return !found
+	})
+	return found
+}
+
+// isCall says that a call is one when the program runs: it is no conversion, nor
+// of a function that only looks at what it is given.
+func (n *normalizer) isCall(c *ast.CallExpr) bool {
+	_, isPure := pure[n.builtin(c)]
+	return !n.p.Info.Types[c.Fun].IsType() && !isPure
+}
+
+// pure holds the built-in functions that only look at what they are given: true
+// for those that do so when the compiler comes to them.
+var pure = map[string]bool{"len": true, "cap": true, "real": true, "imag": true, "complex": true, "min": true, "max": true,
+
+	"Add": false, "Slice": false, "SliceData": false, "String": false, "StringData": false}
+
+// unevaluated takes note of calls in what is not computed when the program runs.
+func (w *funcNormalizer) unevaluated(e ast.Expr) {
+	rewrite.InspectOwn(e, func(m ast.Node) bool {
+		if c, ok := m.(*ast.CallExpr); ok && w.in.Calls[c] {
+			w.done[c] = true
+		}
+		return true
+	})
+}
+
+// logic visits a && b or a || b.
+func (w *funcNormalizer) logic(o *lines, e *ast.BinaryExpr, h how) {
+	if !w.has(e.Y) {
+		w.visit(o, e.X, upTo)
+		if h != upTo {
+			w.hoist(o, e, "")
+		}
+		return
+	}
+	w.visit(o, e.X, upTo)
+	t := w.name("t")
+	w.declare(o, t, e, w.text(e.X))
+	var in lines
+	if c, ok := ast.Unparen(e.Y).(*ast.CallExpr); ok && w.in.Calls[c] {
+		w.resumableCall(&in, c, t+" = ")
+	} else {
+		w.visit(&in, e.Y, upTo)
+		in.add(t + " = " + w.text(e.Y))
+	}
+	not := ""
+	if e.Op == token.LOR {
+		not = "!"
+	}
+	o.add("if "+not+t+" {", in.String(), "}")
+	w.repl[e] = t
+}
+
+// declare declares a variable for the value of e, which is written as text.
+func (w *funcNormalizer) declare(o *lines, name string, e ast.Expr, text string) {
+	if t := w.p.Info.TypeOf(e); w.depends(e) {
+		o.add(w.p.LineComment(e.Pos()) + "var " + name + " " + w.typ(t, e.Pos(), e.Pos()) + " = " + text)
+	} else {
+		o.add(w.p.LineComment(e.Pos()) + name + " := " + text)
+	}
+}
+
+// depends says that an expression has its type from where it stands: a
+// comparison or a shift of a constant.
+func (w *funcNormalizer) depends(e ast.Expr) bool {
+	t := w.p.Info.TypeOf(e)
+	found := false
+	var look func(e ast.Expr)
+	look = func(e ast.Expr) {
+		switch e := e.(type) {
+		case *ast.ParenExpr:
+			look(e.X)
+		case *ast.UnaryExpr:
+			if e.Op != token.ARROW && e.Op != token.AND {
+				look(e.X)
+			}
+		case *ast.BinaryExpr:
+			switch e.Op {
+			case token.SHL, token.SHR:
+				if w.p.Info.Types[e].Value == nil && w.p.Info.Types[e.X].Value != nil {
+					found = true
+				}
+				look(e.X)
+			case token.EQL, token.NEQ, token.LSS, token.LEQ, token.GTR, token.GEQ:
+				b, ok := types.Unalias(t).(*types.Basic)
+				found = found || !ok || b.Kind() != types.Bool && b.Kind() != types.UntypedBool
+			default:
+				look(e.X)
+				look(e.Y)
+			}
+		}
+	}
+	look(e)
+	return found
+}
+
+// hoist computes e into variables before the statement, and lets these stand
+// for it.
+func (w *funcNormalizer) hoist(o *lines, e ast.Expr, mark string) {
+	count := 1
+	if t, ok := w.p.Info.TypeOf(e).(*types.Tuple); ok && !w.commaOK(e) {
+		count = t.Len()
+	}
+	var names []string
+	for range count {
+		names = append(names, w.name("t"))
+	}
+	list := strings.Join(names, ", ")
+	switch {
+	case mark != "":
+		o.add(mark, w.p.LineComment(e.Pos())+list+" := "+w.text(e))
+	case count == 1:
+		w.declare(o, list, e, w.text(e))
+	default:
+		o.add(w.p.LineComment(e.Pos()) + list + " := " + w.text(e))
+	}
+	w.repl[e] = list
+}
+
+// commaOK says that e gives a value and whether there is one.
+func (w *funcNormalizer) commaOK(e ast.Expr) bool {
+	_, call := e.(*ast.CallExpr)
+	return !call
+}
+
+// call visits a call.
+func (w *funcNormalizer) call(o *lines, c *ast.CallExpr, h how) {
+	if w.in.Calls[c] {
+		w.prepare(o, c)
+		w.done[c] = true
+		w.hoist(o, c, markCall)
+		return
+	}
+	if w.values[c] {
+		w.visit(o, c.Args[0], h)
+		return
+	}
+	if w.p.Info.Types[c.Fun].IsType() {
+		w.visit(o, c.Args[0], h)
+		if h == reads && w.copies(c) {
+			w.hoist(o, c, "")
+		}
+		return
+	}
+	if early, ok := pure[w.builtin(c)]; ok {
+		w.visitAll(o, h, c.Args...)
+		if h == reads && early {
+			w.hoist(o, c, "")
+		}
+		return
+	}
+	if w.before[c] {
+		w.visitAll(o, calls, w.operands(c)...)
+		w.hoist(o, c, "")
+		return
+	}
+	w.visitAll(o, upTo, w.operands(c)...)
+	if h != upTo {
+		w.hoist(o, c, "")
+	}
+}
+
+// copies says that a conversion makes a slice of a string.
+func (w *funcNormalizer) copies(c *ast.CallExpr) bool {
+	_, slice := rewrite.CoreType(w.p.Info.TypeOf(c)).(*types.Slice)
+	b, ok := rewrite.CoreType(w.p.Info.TypeOf(c.Args[0])).(*types.Basic)
+	return slice && ok && b.Info()&types.IsString != 0
+}
+
+// builtin returns the name of the built-in function that is called.
+func (n *normalizer) builtin(c *ast.CallExpr) string {
+	switch f := ast.Unparen(c.Fun).(type) {
+	case *ast.Ident:
+		if b, ok := n.p.Info.Uses[f].(*types.Builtin); ok {
+			return b.Name()
+		}
+	case *ast.SelectorExpr:
+		if b, ok := n.p.Info.Uses[f.Sel].(*types.Builtin); ok {
+			return b.Name()
+		}
+	}
+	return ""
+}
+
+// callee is how a call finds its function.
+type callee int
+
+const (
+	static       callee = iota // a function or a literal
+	staticMethod               // a method of a type
+	dynamic                    // a func value
+	ifaceMethod                // a method of an interface or a type parameter
+	ifaceExpr                  // I.M(x)
+)
+
+// callee returns how a call finds its function, and the operand that it is found
+// by: the receiver or the func value.
+func (w *funcNormalizer) callee(c *ast.CallExpr) (callee, ast.Expr) {
+	f := ast.Unparen(c.Fun)
+	for {
+		switch x := f.(type) {
+		case *ast.IndexExpr:
+			if w.p.Info.Types[x.Index].IsType() {
+				f = ast.Unparen(x.X)
+				continue
+			}
+		case *ast.IndexListExpr:
+			f = ast.Unparen(x.X)
+			continue
+		}
+		break
+	}
+	switch x := f.(type) {
+	case *ast.FuncLit:
+		return static, nil
+	case *ast.Ident:
+		switch w.p.Info.Uses[x].(type) {
+		case *types.Func, *types.Builtin:
+			return static, nil
+		}
+	case *ast.SelectorExpr:
+		s := w.p.Info.Selections[x]
+		if s == nil {
+			if _, ok := w.p.Info.Uses[x.Sel].(*types.Var); !ok {
+				return static, nil
+			}
+			break
+		}
+		iface := false
+		if m, ok := s.Obj().(*types.Func); ok {
+			recv := m.Signature().Recv().Type()
+			_, tp := types.Unalias(recv).(*types.TypeParam)
+			iface = tp || types.IsInterface(recv)
+		}
+		switch {
+		case s.Kind() == types.MethodExpr && iface:
+			return ifaceExpr, nil
+		case s.Kind() == types.MethodExpr:
+			return static, nil
+		case s.Kind() == types.MethodVal && iface:
+			return ifaceMethod, x.X
+		case s.Kind() == types.MethodVal:
+			return staticMethod, x.X
+		}
+	}
+	return dynamic, c.Fun
+}
+
+// operands returns what a call evaluates, in order.
+func (w *funcNormalizer) operands(c *ast.CallExpr) []ast.Expr {
+	var list []ast.Expr
+	if _, x := w.callee(c); x != nil {
+		list = append(list, x)
+	}
+	return append(list, c.Args...)
+}
+
+// prepare computes what a resumable call needs, except for the call itself.
+func (w *funcNormalizer) prepare(o *lines, c *ast.CallExpr) {
+	kind, x := w.callee(c)
+	if kind == ifaceExpr {
+		w.refuse(c.Pos(), "call the method by a value: x.M()", "a call of a method expression of an interface, on the way to a point")
+	}
+	w.visitAll(o, calls, w.operands(c)...)
+	for _, e := range c.Args {
+		rewrite.InspectOwn(e, func(m ast.Node) bool {
+			v, ok := m.(*ast.CallExpr)
+			if ok && w.values[v] {
+				w.copy(o, v)
+			}
+			return !ok || !w.values[v]
+		})
+	}
+	if kind != dynamic && kind != ifaceMethod {
+		return
+	}
+	// What the callee is found by must be the same when it is called again.
+	text, ok := w.repl[ast.Unparen(x)]
+	if !ok && !w.steady(x) || kind == ifaceMethod && len(w.path(c)) > 0 {
+		text = w.name("t")
+		o.add(w.p.LineComment(x.Pos()) + text + " := " + w.text(x) + w.dots(c))
+	} else if !ok {
+		return
+	}
+	w.repl[x] = text
+}
+
+// path returns the fields on the way from a receiver to the one that has the
+// method.
+func (w *funcNormalizer) path(c *ast.CallExpr) []*types.Var {
+	sel, ok := ast.Unparen(c.Fun).(*ast.SelectorExpr)
+	if !ok {
+		return nil
+	}
+	s := w.p.Info.Selections[sel]
+	if s == nil || s.Kind() != types.MethodVal {
+		return nil
+	}
+	var out []*types.Var
+	t := s.Recv()
+	for _, i := range s.Index()[:len(s.Index())-1] {
+		if q, ok := t.Underlying().(*types.Pointer); ok {
+			t = q.Elem()
+		}
+		st, ok := t.Underlying().(*types.Struct)
+		if !ok {
+			return out
+		}
+		f := st.Field(i)
+		out = append(out, f)
+		t = f.Type()
+	}
+	return out
+}
+
+// dots writes path, or refuses.
+func (w *funcNormalizer) dots(c *ast.CallExpr) string {
+	s := ""
+	for _, f := range w.path(c) {
+		if !f.Exported() && f.Pkg() != w.p.Types {
+			w.refuse(c.Pos(), "call the method by a variable of the interface itself", "the receiver of this call is a field that can't be named here: %s", f.Name())
+		}
+		s += "." + f.Name()
+	}
+	return s
+}
+
+// steady says that an expression is a local variable that does not change while
+// a function is called.
+func (w *funcNormalizer) steady(e ast.Expr) bool {
+	id, ok := ast.Unparen(e).(*ast.Ident)
+	if !ok {
+		return false
+	}
+	v, ok := w.p.Info.Uses[id].(*types.Var)
+	if !ok || v.Parent() == w.p.Types.Scope() || v.Pkg() != w.p.Types {
+		return false
+	}
+	u := w.use(v)
+	return !u.inside && !u.taken && u.owner != nil
+}
+
+// resumableCall writes a resumable call, with what it is assigned to.
+func (w *funcNormalizer) resumableCall(o *lines, c *ast.CallExpr, to string) {
+	w.prepare(o, c)
+	w.done[c] = true
+	o.add(markCall, w.p.LineComment(c.Pos())+to+w.text(c))
+}

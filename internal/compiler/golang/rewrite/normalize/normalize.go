@@ -1,0 +1,479 @@
+// Package normalize rewrites functions on the resumable path in simpler Go, which
+// closures and emit can handle: no loops over functions, no jumps back, no local
+// types, and every call that leads to a point in a statement of its own, in the
+// order in which the Go compiler evaluates (order.go).
+package normalize
+
+import (
+	"fmt"
+	"go/ast"
+	"go/token"
+	"go/types"
+	"go/version"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/cairnrun/cairn/internal/compiler/golang/rewrite"
+)
+
+// Functions returns the package with the functions of in rewritten so that
+//
+//   - each resumable call is a statement of its own, f(x) or a, b := f(x) or
+//     a, b = f(x), after a line //cairn:call N;
+//   - the places of points are lines //cairn:point N;
+//   - loops around these range over something kept in a variable, by an index;
+//   - deferred calls that are pending at such a place are given variables only,
+//     after a line //cairn:defer N; one in a nested block sets cairn_dN.
+//
+// Calls and points are counted together, from 1 in each top-level declaration;
+// defers for themselves.
+func Functions(p *rewrite.Package, in rewrite.ResumablePath) (out *rewrite.Package, err error) {
+	n := &normalizer{p: p, in: in, done: map[ast.Node]bool{}, names: map[string]bool{}, moved: map[*types.TypeName]bool{}}
+	defer func() {
+		switch r := recover().(type) {
+		case nil:
+		case *rewrite.Refusal:
+			out, err = nil, r
+		default:
+			panic(r)
+		}
+	}()
+	for _, f := range p.Files {
+		ast.Inspect(f, func(m ast.Node) bool {
+			if id, ok := m.(*ast.Ident); ok && strings.HasPrefix(id.Name, rewrite.Prefix) {
+				n.names[id.Name] = true
+			}
+			return true
+		})
+	}
+	n.late()
+	for _, f := range p.Files {
+		n.findTypes(f)
+	}
+	text := map[string][]byte{}
+	for _, f := range p.Files {
+		s, changed := n.fileText(f)
+		if !changed {
+			continue
+		}
+		b, err := rewrite.Format(p.FileName(f), []byte(s))
+		if err != nil {
+			return nil, err
+		}
+		text[p.FileName(f)] = b
+	}
+	if err := n.complete(); err != nil {
+		return nil, err
+	}
+	return p.With(text)
+}
+
+// normalizer brings a package into normal form.
+type normalizer struct {
+	p         *rewrite.Package
+	in        rewrite.ResumablePath
+	done      map[ast.Node]bool        // calls and points that are marked
+	names     map[string]bool          // with Prefix, in use
+	moved     map[*types.TypeName]bool // local types that move to package level
+	values    map[*ast.CallExpr]bool   // that make method values, of what may change
+	before    map[*ast.CallExpr]bool   // that are done before these
+	receivers map[token.Pos]bool       // see ReceiverMark
+
+	// Of the file at hand:
+	file    *ast.File
+	decls   []string          // declarations for its end
+	imports map[string]string // names for more imports, by path
+
+	// Of the top-level declaration at hand:
+	top    ast.Node
+	count  map[string]int // of names
+	defers int
+	uses   map[*types.Var]*varUse
+	within map[*ast.Ident]string // what stands for names in literals
+}
+
+// Marks get their numbers when all of a declaration is written.
+const (
+	markCall  = "//cairn:call \x00"
+	markPoint = "//cairn:point \x00"
+)
+
+// refuse gives up.
+func (n *normalizer) refuse(at token.Pos, remedy, reason string, args ...any) {
+	panic(n.p.Refuse(at, remedy, reason, args...))
+}
+
+// fileText returns the new text of a file, and whether it is another.
+func (n *normalizer) fileText(f *ast.File) (string, bool) {
+	n.file, n.decls, n.imports = f, nil, map[string]string{}
+	changed := false
+	s := n.p.Span(f.Name.End(), f.FileEnd, f, func(m ast.Node) (string, bool) {
+		d, ok := m.(ast.Decl)
+		if !ok || !n.touches(d) {
+			return "", false
+		}
+		changed = true
+		n.top, n.count, n.defers, n.uses = d, map[string]int{}, 0, nil
+		var s string
+		if fd, ok := d.(*ast.FuncDecl); ok && n.in.Funcs[fd] {
+			s = n.function(fd, fd.Type, fd.Body)
+		} else {
+			s = n.literals(d)
+		}
+		return number(s), true
+	})
+	head := n.p.Text(f.FileStart, f.Name.End())
+	for _, path := range slices.Sorted(maps.Keys(n.imports)) {
+		head += fmt.Sprintf("\n\nimport %s %q\n", n.imports[path], path)
+	}
+	return head + s + strings.Join(n.decls, ""), changed
+}
+
+// touches says that a declaration has a function to rewrite.
+func (n *normalizer) touches(d ast.Decl) bool {
+	found := false
+	ast.Inspect(d, func(m ast.Node) bool {
+		found = found || m != nil && n.in.Funcs[m]
+		return !found
+	})
+	return found
+}
+
+// number gives marks their numbers.
+func number(s string) string {
+	var b strings.Builder
+	parts := strings.Split(s, "\x00")
+	for i, part := range parts {
+		b.WriteString(part)
+		if i+1 < len(parts) {
+			fmt.Fprint(&b, i+1)
+		}
+	}
+	return b.String()
+}
+
+// literals returns the text of a node that is not rewritten itself, with the
+// literals in it that are.
+func (n *normalizer) literals(m ast.Node) string {
+	return n.p.NodeText(m, func(k ast.Node) (string, bool) {
+		if l, ok := k.(*ast.FuncLit); ok && n.in.Funcs[l] {
+			return n.function(l, l.Type, l.Body), true
+		}
+		if id, ok := k.(*ast.Ident); ok && n.within[id] != "" {
+			return n.within[id], true
+		}
+		return "", false
+	})
+}
+
+// function returns a function's new text.
+func (n *normalizer) function(node ast.Node, typ *ast.FuncType, body *ast.BlockStmt) string {
+	w := &funcNormalizer{normalizer: n, node: node, ftyp: typ, body: body, repl: map[ast.Expr]string{}, assigned: map[ast.Expr]bool{}, doubtful: map[ast.Expr]bool{}}
+	if body == nil {
+		n.refuse(node.Pos(), "give it one in Go", "a function without a body on the way to a point")
+	}
+	w.scan()
+	if w.has(body) {
+		w.early = w.earlyCopies()
+	}
+	text := w.inner(body.Lbrace+1, body.List, body.Rbrace)
+	return n.p.Text(node.Pos(), body.Lbrace) + w.fill(under(w.head, text))
+}
+
+// under returns a block with lines before its text.
+func under(top []string, text string) string {
+	if len(top) == 0 {
+		return "{" + text + "}"
+	}
+	s := "{\n" + strings.Join(top, "\n")
+	if t := strings.TrimLeft(text, " \t\r"); !strings.HasPrefix(t, "\n") {
+		s += "\n"
+	}
+	return s + text + "}"
+}
+
+// complete finds calls and points that were not reached.
+func (n *normalizer) complete() error {
+	var left []ast.Node
+	for c, is := range n.in.Calls {
+		if is && !n.done[c] {
+			left = append(left, c)
+		}
+	}
+	for s, is := range n.in.Points {
+		if is && !n.done[s] {
+			left = append(left, s)
+		}
+	}
+	if len(left) == 0 {
+		return nil
+	}
+	slices.SortFunc(left, func(a, b ast.Node) int { return int(a.Pos() - b.Pos()) })
+	what := "a point"
+	if _, ok := left[0].(*ast.CallExpr); ok {
+		what = "a call on the way to a point"
+	}
+	return n.p.Refuse(left[0].Pos(), "put what it does into a function of its own", "%s stands where the program can't resume", what)
+}
+
+// funcNormalizer is a function on its way to normal form.
+type funcNormalizer struct {
+	*normalizer
+	node ast.Node
+	ftyp *ast.FuncType
+	body *ast.BlockStmt
+	repl map[ast.Expr]string // what stands for expressions that were computed before
+	head []string            // lines for the top of its body
+
+	marks    []token.Pos       // of its calls and points
+	early    map[ast.Expr]bool // as boxed finds them
+	assigned map[ast.Expr]bool // elements that something is assigned to
+	doubtful map[ast.Expr]bool // what becomes part of an interface, copied or not
+	jumps    *jumps
+	loops    map[ast.Stmt]*loopDefers
+}
+
+// lines is text that grows.
+type lines struct{ list []string }
+
+func (o *lines) add(s ...string) { o.list = append(o.list, s...) }
+
+func (o *lines) String() string { return strings.Join(o.list, "\n") }
+
+// scan refuses what can't be done, and finds the marks.
+func (w *funcNormalizer) scan() {
+	w.jumps = jumpsOf(w.p, w.node, w.in)
+	for _, l := range w.jumps.labels {
+		for _, g := range l.from {
+			if w.jumps.back(l, g) && len(w.jumps.marks) > 0 {
+				w.refuse(g.Pos(), "write it as a loop", "a goto back over a point, a call that leads to one, or a deferred call")
+			}
+		}
+	}
+	rewrite.InspectOwn(w.body, func(m ast.Node) bool {
+		switch m := m.(type) {
+		case *ast.CallExpr:
+			if w.in.Calls[m] {
+				w.marks = append(w.marks, m.Pos())
+			}
+		case ast.Stmt:
+			if w.in.Points[m] {
+				w.marks = append(w.marks, m.Pos())
+			}
+		}
+		return true
+	})
+	ast.Inspect(w.body, func(m ast.Node) bool {
+		l, ok := m.(*ast.FuncLit)
+		if !ok {
+			return true
+		}
+		if w.in.Funcs[l] {
+			return false
+		}
+		rewrite.InspectOwn(l.Body, func(k ast.Node) bool {
+			if c, ok := k.(*ast.CallExpr); ok && w.in.Calls[c] {
+				w.refuse(c.Pos(), "make the literal a function of its own", "a call on the way to a point, in a function literal that can't be resumed")
+			}
+			if s, ok := k.(ast.Stmt); ok && w.in.Points[s] {
+				w.refuse(s.Pos(), "make the literal a function of its own", "a point in a function literal that can't be resumed")
+			}
+			return true
+		})
+		return true
+	})
+}
+
+// has says that a node contains a resumable call, or one that has to be done
+// before what else is in its statement.
+func (w *funcNormalizer) has(m ast.Node) bool {
+	found := false
+	if isNil(m) {
+		return false
+	}
+	rewrite.InspectOwn(m, func(k ast.Node) bool {
+		if c, ok := k.(*ast.CallExpr); ok && (w.in.Calls[c] || w.before[c]) {
+			found = true
+		}
+		return !found
+	})
+	return found
+}
+
+// busy says that a node contains a resumable call, or a point.
+func (w *funcNormalizer) busy(m ast.Node) bool {
+	found := w.has(m)
+	rewrite.InspectOwn(m, func(k ast.Node) bool {
+		if s, ok := k.(ast.Stmt); ok && w.in.Points[s] {
+			found = true
+		}
+		return !found
+	})
+	return found
+}
+
+// isNil says that there is no such node.
+func isNil(m ast.Node) bool {
+	switch m := m.(type) {
+	case nil:
+		return true
+	case *ast.BlockStmt:
+		return m == nil
+	}
+	return false
+}
+
+// point marks a point.
+func (w *funcNormalizer) point(o *lines, s ast.Stmt) {
+	if w.in.Points[s] {
+		w.done[s] = true
+		o.add(markPoint)
+	}
+}
+
+// name returns a new name: cairn_t1.
+func (n *normalizer) name(kind string) string {
+	for {
+		n.count[kind]++
+		s := fmt.Sprintf("%s%s%d", rewrite.Prefix, kind, n.count[kind])
+		if !n.names[s] {
+			return s
+		}
+	}
+}
+
+// loopNames returns names of several kinds with one number.
+func (n *normalizer) loopNames(kinds ...string) []string {
+	for {
+		n.count["loop"]++
+		var out []string
+		for _, k := range kinds {
+			s := fmt.Sprintf("%s%s%d", rewrite.Prefix, k, n.count["loop"])
+			if !n.names[s] {
+				out = append(out, s)
+			}
+		}
+		if len(out) == len(kinds) {
+			return out
+		}
+	}
+}
+
+// perIteration says that loop variables are new in each iteration.
+func (n *normalizer) perIteration() bool {
+	v := n.p.Info.FileVersions[n.file]
+	if v == "" {
+		v = n.p.GoVersion
+	}
+	return v == "" || version.Compare(v, "go1.22") >= 0
+}
+
+// predeclared refuses if a predeclared name means something else at a place.
+func (n *normalizer) predeclared(name string, at token.Pos) {
+	s := n.p.Types.Scope().Innermost(at)
+	if s == nil {
+		return
+	}
+	if _, o := s.LookupParent(name, at); o != types.Universe.Lookup(name) {
+		n.refuse(at, "give it another name", "%s is declared by the program, and needed here as Go's own", name)
+	}
+}
+
+// varUse is what happens to a variable.
+type varUse struct {
+	owner    ast.Node // function it is declared in
+	assigned int      // times, without its declaration
+	inside   bool     // assigned in a literal in its function
+	taken    bool     // its address is
+	value    bool     // its declaration gives it a value, or it is a parameter
+	literal  bool     // one that is a function literal
+}
+
+// use returns what happens to a variable in the declaration at hand.
+func (n *normalizer) use(v *types.Var) *varUse {
+	if n.uses == nil {
+		n.uses = map[*types.Var]*varUse{}
+		n.findUses(n.top, n.top)
+	}
+	if u := n.uses[v]; u != nil {
+		return u
+	}
+	return &varUse{taken: true}
+}
+
+func (n *normalizer) findUses(root, owner ast.Node) {
+	at := func(v *types.Var) *varUse {
+		if n.uses[v] == nil {
+			n.uses[v] = &varUse{}
+		}
+		return n.uses[v]
+	}
+	assign := func(e ast.Expr) {
+		if id, ok := ast.Unparen(e).(*ast.Ident); ok {
+			if v, ok := n.p.Info.Uses[id].(*types.Var); ok {
+				u := at(v)
+				u.assigned++
+				u.inside = u.inside || u.owner != owner
+			}
+		}
+	}
+	ast.Inspect(root, func(m ast.Node) bool {
+		switch m := m.(type) {
+		case *ast.FuncLit:
+			if m != root {
+				n.findUses(m, m)
+				return false
+			}
+		case *ast.Ident:
+			if v, ok := n.p.Info.Defs[m].(*types.Var); ok {
+				at(v).owner = owner
+			}
+		case *ast.Field:
+			for _, id := range m.Names {
+				if v, ok := n.p.Info.Defs[id].(*types.Var); ok {
+					at(v).value = true
+				}
+			}
+		case *ast.ValueSpec:
+			for i, id := range m.Names {
+				if v, ok := n.p.Info.Defs[id].(*types.Var); ok && len(m.Values) > 0 {
+					at(v).value = true
+					at(v).literal = i < len(m.Values) && rewrite.IsFuncLit(m.Values[i])
+				}
+			}
+		case *ast.AssignStmt:
+			for i, e := range m.Lhs {
+				assign(e)
+				if id, ok := e.(*ast.Ident); ok {
+					if v, ok := n.p.Info.Defs[id].(*types.Var); ok {
+						at(v).value = true
+						at(v).literal = i < len(m.Rhs) && rewrite.IsFuncLit(m.Rhs[i])
+					}
+				}
+			}
+		case *ast.IncDecStmt:
+			assign(m.X)
+		case *ast.RangeStmt:
+			if m.Tok == token.ASSIGN {
+				for _, e := range []ast.Expr{m.Key, m.Value} {
+					if e != nil {
+						assign(e)
+					}
+				}
+			} else {
+				for _, e := range []ast.Expr{m.Key, m.Value} {
+					if id, ok := e.(*ast.Ident); ok {
+						if v, ok := n.p.Info.Defs[id].(*types.Var); ok {
+							at(v).value = true
+						}
+					}
+				}
+			}
+		}
+		if v := n.p.Addressed(m); v != nil {
+			at(v).taken = true
+		}
+		return true
+	})
+}

@@ -1,0 +1,304 @@
+package normalize
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"go/ast"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/cairnrun/cairn/internal/compiler/golang/rewrite"
+	"github.com/cairnrun/cairn/internal/compiler/golang/rewrite/rewritetest"
+)
+
+var updateNormal = flag.Bool("update-normal", false, "write the golden file of the normal form")
+
+// normalizePath takes calls of functions and methods whose names begin with reach
+// or Reach, and statements with the comment //pt on the line before.
+func normalizePath(p *rewrite.Package) rewrite.ResumablePath {
+	in := rewrite.ResumablePath{Calls: map[*ast.CallExpr]bool{}, Points: map[ast.Stmt]bool{}, Funcs: map[ast.Node]bool{}}
+	for _, f := range p.Files {
+		points := map[int]bool{}
+		for _, g := range f.Comments {
+			for _, c := range g.List {
+				if c.Text == "//pt" {
+					points[p.Fset.Position(c.Pos()).Line+1] = true
+				}
+			}
+		}
+		var stack []ast.Node
+		mark := func() {
+			for i := len(stack) - 1; i >= 0; i-- {
+				switch stack[i].(type) {
+				case *ast.FuncDecl, *ast.FuncLit:
+					in.Funcs[stack[i]] = true
+					return
+				}
+			}
+		}
+		ast.Inspect(f, func(n ast.Node) bool {
+			if n == nil {
+				stack = stack[:len(stack)-1]
+				return true
+			}
+			stack = append(stack, n)
+			switch n := n.(type) {
+			case *ast.CallExpr:
+				fun := ast.Unparen(n.Fun)
+				switch x := fun.(type) {
+				case *ast.IndexExpr:
+					fun = x.X
+				case *ast.IndexListExpr:
+					fun = x.X
+				}
+				name := ""
+				switch x := fun.(type) {
+				case *ast.Ident:
+					name = x.Name
+				case *ast.SelectorExpr:
+					name = x.Sel.Name
+				}
+				if strings.HasPrefix(strings.ToLower(name), "reach") {
+					in.Calls[n] = true
+					mark()
+				}
+			case *ast.LabeledStmt:
+				if line := p.Fset.Position(n.Pos()).Line; points[line] {
+					points[p.Fset.Position(n.Stmt.Pos()).Line] = true
+					if p.Fset.Position(n.Stmt.Pos()).Line != line {
+						delete(points, line)
+					}
+				}
+			case *ast.BlockStmt, *ast.CaseClause, *ast.CommClause:
+			case ast.Stmt:
+				line := p.Fset.Position(n.Pos()).Line
+				if points[line] {
+					delete(points, line)
+					in.Points[n] = true
+					mark()
+				}
+			}
+			return true
+		})
+	}
+	return in
+}
+
+// TestNormalRun runs programs as they are, and in normal form.
+func TestNormalRun(t *testing.T) {
+	files, err := filepath.Glob("testdata/normalize/*.go")
+	if err != nil || len(files) == 0 {
+		t.Fatal("no programs", err)
+	}
+	for _, file := range files {
+		t.Run(filepath.Base(file), func(t *testing.T) {
+			t.Parallel()
+			src, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			version := "go1.26"
+			if m := regexp.MustCompile(`(?m)^// (go1\.\d+)$`).FindSubmatch(src); m != nil {
+				version = string(m[1])
+			}
+			p := rewritetest.Load(t, filepath.Base(file), string(src), version)
+			in := normalizePath(p)
+			if len(in.Calls)+len(in.Points) < 5 {
+				t.Fatal("too few calls and points:", len(in.Calls), len(in.Points))
+			}
+			if p, err = LowerGotos(p, normalizePath); err != nil {
+				t.Fatal(err)
+			}
+			q, err := Functions(p, normalizePath(p))
+			if err != nil {
+				t.Fatal(err)
+			}
+			checkNormal(t, q)
+			text := string(q.Source[filepath.Base(file)])
+			want := runNormal(t, version, string(src), false)
+			got := runNormal(t, version, text, true)
+			if want != got {
+				a, b := strings.Split(want, "\n"), strings.Split(got, "\n")
+				for i := range a {
+					if i >= len(b) || a[i] != b[i] {
+						t.Fatalf("line %d of the output\n was: %s\n is:  %s", i+1, a[i], append(b, "")[min(i, len(b))])
+					}
+				}
+				t.Fatalf("more output: %q", b[len(a):])
+			}
+			if len(want) < 50 {
+				t.Fatalf("hardly any output: %q", want)
+			}
+		})
+	}
+}
+
+// runNormal runs a program, and with vet looks at it before.
+func runNormal(t *testing.T, version, src string, vet bool) string {
+	t.Helper()
+	dir := t.TempDir()
+	for name, s := range map[string]string{"go.mod": "module m\n\ngo " + strings.TrimPrefix(version, "go") + "\n", "main.go": src} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(s), 0o666); err != nil {
+			t.Fatal(err)
+		}
+	}
+	steps := [][]string{{"run", "."}}
+	if vet {
+		steps = [][]string{{"vet", "."}, {"run", "."}}
+	}
+	var out []byte
+	for _, args := range steps {
+		c := exec.Command("go", args...)
+		c.Dir = dir
+		c.Env = append(os.Environ(), "GOFLAGS=-mod=mod", "GOWORK=off", "GOTOOLCHAIN=local")
+		var err error
+		if out, err = c.CombinedOutput(); err != nil {
+			t.Fatalf("go %s: %v\n%s\n%s", args[0], err, out, numbered(src))
+		}
+	}
+	return string(out)
+}
+
+// numbered gives lines their numbers.
+func numbered(src string) string {
+	var b strings.Builder
+	for i, l := range strings.Split(src, "\n") {
+		fmt.Fprintf(&b, "%4d %s\n", i+1, l)
+	}
+	return b.String()
+}
+
+// checkNormal looks at the form: each call stands alone after its mark, its
+// arguments are without calls, numbers count up.
+func checkNormal(t *testing.T, p *rewrite.Package) {
+	t.Helper()
+	in := normalizePath(p)
+	for _, f := range p.Files {
+		marks := map[int]*ast.Comment{} // by the line they are on
+		for _, g := range f.Comments {
+			for _, c := range g.List {
+				if strings.HasPrefix(c.Text, "//cairn:") {
+					marks[p.Fset.Position(c.Pos()).Line] = c
+				}
+			}
+		}
+		marked := 0
+		ast.Inspect(f, func(n ast.Node) bool {
+			s, ok := n.(ast.Stmt)
+			if !ok {
+				return true
+			}
+			var c *ast.CallExpr
+			switch s := s.(type) {
+			case *ast.ExprStmt:
+				c, _ = s.X.(*ast.CallExpr)
+			case *ast.AssignStmt:
+				if len(s.Rhs) == 1 {
+					c, _ = s.Rhs[0].(*ast.CallExpr)
+				}
+				for _, e := range s.Lhs {
+					if _, ok := e.(*ast.Ident); !ok {
+						c = nil
+					}
+				}
+			}
+			pos := p.Fset.Position(s.Pos())
+			mark := marks[pos.Line-1]
+			if mark == nil || !strings.HasPrefix(mark.Text, "//cairn:call ") || c == nil {
+				return true
+			}
+			marked++
+			delete(in.Calls, c)
+			w := &funcNormalizer{normalizer: &normalizer{p: p}}
+			for _, e := range c.Args {
+				if w.calls(e) {
+					t.Errorf("%s: a call in an argument: %s", pos, p.NodeText(s, nil))
+				}
+			}
+			return true
+		})
+		for c := range in.Calls {
+			id, ok := c.Fun.(*ast.Ident)
+			if ok && strings.HasPrefix(id.Name, rewrite.Prefix) {
+				continue
+			}
+			t.Errorf("%s: no mark before %s", p.Fset.Position(c.Pos()), p.NodeText(c, nil))
+		}
+		for _, d := range f.Decls {
+			next := map[string]int{}
+			for line := p.Fset.Position(d.Pos()).Line; line <= p.Fset.Position(d.End()).Line; line++ {
+				c := marks[line]
+				if c == nil {
+					continue
+				}
+				kind := "defer"
+				if !strings.HasPrefix(c.Text, "//cairn:defer ") {
+					kind = "place"
+				}
+				next[kind]++
+				if want := fmt.Sprint(next[kind]); !strings.HasSuffix(c.Text, " "+want) {
+					t.Errorf("line %d: %s, want %s", line, c.Text, want)
+				}
+			}
+		}
+		if marked == 0 {
+			t.Error("no marks")
+		}
+	}
+}
+
+// TestNormalRefusals tries what can't be brought into normal form.
+func TestNormalRefusals(t *testing.T) {
+	const head = "package main\n\nimport \"fmt\"\n\nvar _ = fmt.Sprint\n\nfunc reach(a ...any) int { return 0 }\n\nfunc reachB() bool { return true }\n\nfunc main() {}\n\n"
+	for _, c := range normalRefusals {
+		src := head + c.src
+		p := rewritetest.Load(t, "a.go", src, "go1.26")
+		_, err := Functions(p, normalizePath(p))
+		var r *rewrite.Refusal
+		if !errors.As(err, &r) {
+			t.Errorf("%s\nnot refused: %v", c.src, err)
+			continue
+		}
+		if !strings.Contains(r.Reason, c.reason) || r.Remedy == "" {
+			t.Errorf("%s\nreason %q, remedy %q; want %q", c.src, r.Reason, r.Remedy, c.reason)
+		}
+		at := strings.Index(src, "/*here*/")
+		if at < 0 {
+			t.Errorf("%s\nno place", c.src)
+		} else if r.Pos.Offset != at+len("/*here*/") {
+			t.Errorf("%s\nrefused at %s, not at the mark: %s", c.src, r.Pos, r)
+		}
+	}
+}
+
+// TestNormalGolden holds how the result reads.
+func TestNormalGolden(t *testing.T) {
+	src, err := os.ReadFile("testdata/normalize/golden/walk.go.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := rewritetest.Load(t, "walk.go", string(src), "go1.26")
+	q, err := Functions(p, normalizePath(p))
+	if err != nil {
+		t.Fatal(err)
+	}
+	checkNormal(t, q)
+	file := "testdata/normalize/golden/walk.want.txt"
+	if *updateNormal {
+		if err := os.WriteFile(file, q.Source["walk.go"], 0o666); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if string(want) != string(q.Source["walk.go"]) {
+		t.Errorf("not as in %s:\n%s", file, q.Source["walk.go"])
+	}
+}
