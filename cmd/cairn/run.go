@@ -110,7 +110,7 @@ Open MPI starts no more ranks than there are cores, unless it is told to:
 	f.StringVar(&o.Launcher, "launcher", "fork", "start ranks by `NAME`: fork, mpirun or srun")
 	f.StringVar(&r.launcherArgs, "launcher-args", "", "`ARGS` for mpirun or srun, separated by spaces")
 	f.StringVar(&r.transport, "transport", "", "use only these transports between ranks: `LIST` of shm, tcp, mpi, tcp-reopen (default: each pair chooses)")
-	f.DurationVar(&o.Every, "every", 0, "take a checkpoint every `DURATION`, such as 10m (default: see above)")
+	f.DurationVar(&o.Every, "every", 0, "take a checkpoint every `DURATION`, such as 10m (default: the optimum for its cost)")
 	f.Uint64Var(&o.EveryPoints, "every-points", 0, "take a checkpoint every `N` points")
 	f.StringVar(&o.Run, "run", "", "the run `DIRECTORY` (default ./PROGRAM.cairn, without PROGRAM's extension)")
 	f.StringVar(&o.Dir, "dir", "", "checkpoint `DIRECTORY` of a program that names none (default RUN/ckpt)")
