@@ -10,7 +10,7 @@ import "embed"
 // The patterns leave out names that end in _test.go, letter by letter.
 //
 //go:embed *[^t].go
-//go:embed resume/*[^t].go resume/*[^s]t.go resume/*.s
+//go:embed resume/*[^t].go resume/*.s
 //go:embed internal/ckpt/*[^t].go internal/ckpt/*[^s]t.go
 //go:embed internal/coord/*[^t].go internal/coord/*[^s]t.go
 //go:embed internal/hdf5/*[^t].go internal/hdf5/*[^s]t.go

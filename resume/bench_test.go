@@ -35,7 +35,7 @@ type benchFrame struct {
 	X     float64
 }
 
-// BenchmarkCall is what a call of a spine function costs.
+// BenchmarkCall is what a call of a resumable function costs.
 func BenchmarkCall(b *testing.B) {
 	b.Run("without", func(b *testing.B) {
 		for i := range b.N {
@@ -49,7 +49,7 @@ func BenchmarkCall(b *testing.B) {
 				*resume.NewFrame[benchFrame](d) = benchFrame{1, i, 2}
 				resume.Calling(d)
 			}
-			sink += spine(i)
+			sink += deeper(i)
 		}
 	})
 }
@@ -58,7 +58,7 @@ func BenchmarkCall(b *testing.B) {
 func plain(i int) float64 { return float64(i) }
 
 //go:noinline
-func spine(i int) float64 {
+func deeper(i int) float64 {
 	d := resume.Enter()
 	if resume.Resuming(d) {
 		resume.BadFrame(d)

@@ -12,18 +12,18 @@ import (
 	"github.com/cairnrun/cairn/internal/graph"
 )
 
-// Contexts of the standard library hold channels, timers and lists of each
-// other. Those that a program makes are these instead: what is saved is what
-// was asked for, and whether it was canceled, and when it is first used after a
-// restart, one of the standard library is made of that.
+// Contexts of the standard library hold channels, timers and lists of each other.
+// The program gets contexts of this type instead. What is saved of one is how it
+// was made, and whether it was canceled. When it is first used after a restart, it
+// makes one of the standard library.
 
-// derived is a context that can be saved.
-type derived struct {
-	kind     derivedKind
+// savedContext is a context that can be saved.
+type savedContext struct {
+	kind     contextKind
 	parent   context.Context
 	deadline time.Time
 	reason   error       // the cause of a deadline
-	signals  []os.Signal // changed by holders of the lock signals
+	signals  []os.Signal // guarded by the lock signals
 	key, val any
 
 	mu       sync.Mutex
@@ -34,14 +34,14 @@ type derived struct {
 	cause    error
 }
 
-type derivedKind uint8
+type contextKind uint8
 
 const (
-	derivedCancel derivedKind = iota
-	derivedDeadline
-	derivedSignals
-	derivedValue
-	derivedWithout
+	contextCancel contextKind = iota
+	contextDeadline
+	contextSignals
+	contextValue
+	contextWithout
 )
 
 func init() {
@@ -50,12 +50,12 @@ func init() {
 }
 
 //go:noinline
-func makeCancel(c *derived) context.CancelFunc { return func() { c.end(nil) } }
+func makeCancel(c *savedContext) context.CancelFunc { return func() { c.end(nil) } }
 
 //go:noinline
-func makeCancelCause(c *derived) context.CancelCauseFunc { return func(err error) { c.end(err) } }
+func makeCancelCause(c *savedContext) context.CancelCauseFunc { return func(err error) { c.end(err) } }
 
-func derive(c *derived) *derived {
+func newContext(c *savedContext) *savedContext {
 	if c.parent == nil {
 		panic("cannot create context from nil parent")
 	}
@@ -68,7 +68,7 @@ func WithCancel(parent context.Context) (context.Context, context.CancelFunc) {
 	if run == nil {
 		return context.WithCancel(parent)
 	}
-	c := derive(&derived{parent: parent})
+	c := newContext(&savedContext{parent: parent})
 	return c, makeCancel(c)
 }
 
@@ -77,12 +77,12 @@ func WithCancelCause(parent context.Context) (context.Context, context.CancelCau
 	if run == nil {
 		return context.WithCancelCause(parent)
 	}
-	c := derive(&derived{parent: parent})
+	c := newContext(&savedContext{parent: parent})
 	return c, makeCancelCause(c)
 }
 
 // WithDeadline stands for context.WithDeadline. The deadline is a time of day:
-// a program that comes back after it finds the context canceled.
+// a program that is resumed after it finds the context canceled.
 func WithDeadline(parent context.Context, d time.Time) (context.Context, context.CancelFunc) {
 	return WithDeadlineCause(parent, d, nil)
 }
@@ -92,7 +92,7 @@ func WithDeadlineCause(parent context.Context, d time.Time, cause error) (contex
 	if run == nil {
 		return context.WithDeadlineCause(parent, d, cause)
 	}
-	c := derive(&derived{kind: derivedDeadline, parent: parent, deadline: d, reason: cause})
+	c := newContext(&savedContext{kind: contextDeadline, parent: parent, deadline: d, reason: cause})
 	return c, makeCancel(c)
 }
 
@@ -112,7 +112,7 @@ func WithValue(parent context.Context, key, val any) context.Context {
 	if run == nil {
 		return inner
 	}
-	return &derived{kind: derivedValue, parent: parent, key: key, val: val, inner: inner}
+	return &savedContext{kind: contextValue, parent: parent, key: key, val: val, inner: inner}
 }
 
 // WithoutCancel stands for context.WithoutCancel.
@@ -120,7 +120,7 @@ func WithoutCancel(parent context.Context) context.Context {
 	if run == nil {
 		return context.WithoutCancel(parent)
 	}
-	return derive(&derived{kind: derivedWithout, parent: parent})
+	return newContext(&savedContext{kind: contextWithout, parent: parent})
 }
 
 // NotifyContext stands for signal.NotifyContext.
@@ -128,33 +128,33 @@ func NotifyContext(parent context.Context, sigs ...os.Signal) (context.Context, 
 	if run == nil {
 		return signal.NotifyContext(parent, sigs...)
 	}
-	c := derive(&derived{kind: derivedSignals, parent: parent, signals: slices.Clone(sigs)})
-	c.watch()
+	c := newContext(&savedContext{kind: contextSignals, parent: parent, signals: slices.Clone(sigs)})
+	c.subscribe()
 	return c, makeCancel(c)
 }
 
-// watch lets signals cancel the context, until it is stopped.
-func (c *derived) watch() {
-	listen()
+// subscribe lets signals cancel the context, until it is stopped.
+func (c *savedContext) subscribe() {
+	startListening()
 	signals.Lock()
 	defer signals.Unlock()
 	signals.Contexts = append(signals.Contexts, c)
 	signals.Ignored.drop(maskOf(c.signals...))
-	heed()
+	updateNotify()
 }
 
-// unwatch is the end of that.
-func (c *derived) unwatch() {
+// unsubscribe ends that.
+func (c *savedContext) unsubscribe() {
 	signals.Lock()
 	defer signals.Unlock()
 	if i := slices.Index(signals.Contexts, c); i >= 0 {
 		signals.Contexts = slices.Delete(signals.Contexts, i, i+1)
-		heed()
+		updateNotify()
 	}
 }
 
 // signaled cancels the context because of a signal.
-func (c *derived) signaled(sig os.Signal) {
+func (c *savedContext) signaled(sig os.Signal) {
 	c.live()
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -164,8 +164,9 @@ func (c *derived) signaled(sig os.Signal) {
 	}
 }
 
-// live returns the context of the standard library, made if need be.
-func (c *derived) live() context.Context {
+// live returns the context of the standard library. It makes one if there is
+// none.
+func (c *savedContext) live() context.Context {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.inner != nil {
@@ -174,17 +175,17 @@ func (c *derived) live() context.Context {
 	in := c.parent
 	kind := c.kind
 	if c.canceled && !errors.Is(c.cause, context.DeadlineExceeded) {
-		kind = derivedCancel // neither a deadline nor a signal matters any more
+		kind = contextCancel // neither a deadline nor a signal matters any more
 	}
 	switch kind {
-	case derivedValue:
+	case contextValue:
 		in = context.WithValue(in, c.key, c.val)
-	case derivedWithout:
+	case contextWithout:
 		in = context.WithoutCancel(in)
-	case derivedDeadline:
+	case contextDeadline:
 		in, c.stop = context.WithDeadlineCause(in, c.deadline, c.reason)
 	}
-	if c.kind != derivedValue && c.kind != derivedWithout {
+	if c.kind != contextValue && c.kind != contextWithout {
 		in, c.cancel = context.WithCancelCause(in)
 	}
 	c.inner = in
@@ -195,10 +196,10 @@ func (c *derived) live() context.Context {
 }
 
 // end cancels the context.
-func (c *derived) end(cause error) {
+func (c *savedContext) end(cause error) {
 	c.live()
-	if c.kind == derivedSignals {
-		c.unwatch()
+	if c.kind == contextSignals {
+		c.unsubscribe()
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -208,21 +209,21 @@ func (c *derived) end(cause error) {
 	c.finish()
 }
 
-func (c *derived) finish() {
+func (c *savedContext) finish() {
 	c.cancel(c.cause)
 	if c.stop != nil {
 		c.stop()
 	}
 }
 
-func (c *derived) Deadline() (time.Time, bool) { return c.live().Deadline() }
-func (c *derived) Done() <-chan struct{}       { return c.live().Done() }
-func (c *derived) Err() error                  { return c.live().Err() }
-func (c *derived) Value(key any) any           { return c.live().Value(key) }
+func (c *savedContext) Deadline() (time.Time, bool) { return c.live().Deadline() }
+func (c *savedContext) Done() <-chan struct{}       { return c.live().Done() }
+func (c *savedContext) Err() error                  { return c.live().Err() }
+func (c *savedContext) Value(key any) any           { return c.live().Value(key) }
 
-// CairnState saves what is needed to make the context again. One that a signal
-// or a deadline has ended stays ended.
-func (c *derived) CairnState(k *graph.Coder) error {
+// CairnState saves what is needed to make the context again. A context that a
+// signal or a deadline has ended stays ended.
+func (c *savedContext) CairnState(k *graph.Coder) error {
 	if !k.Restoring() && c.cancel != nil {
 		if in := c.live(); in.Err() != nil && c.parent.Err() == nil {
 			c.mu.Lock()

@@ -21,12 +21,12 @@ type contexts struct {
 	stop, cancel, drop                  context.CancelFunc
 	because                             context.CancelCauseFunc
 	caused                              context.Context
-	asked                               listening
+	asked                               subscriptions
 }
 
-// TestDerived holds that contexts with deadlines and signals come back: with
+// TestSavedContext holds that contexts with deadlines and signals come back: with
 // their parents, canceled or not, and that they can be canceled.
-func TestDerived(t *testing.T) {
+func TestSavedContext(t *testing.T) {
 	dir := t.TempDir()
 	open := func() *engine.Run {
 		p, err := engine.Open(t.Context(), engine.Options{Dir: dir, Every: time.Hour, Signals: map[os.Signal]engine.SignalAction{}})
@@ -55,12 +55,12 @@ func TestDerived(t *testing.T) {
 	if _, err := p.Restore(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	hold()
+	pauseEvents()
 	v.asked = saved.Signals
 	if err := p.Checkpoint(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	free()
+	resumeEvents()
 	v.stop()
 	if err := p.Close(); err != nil {
 		t.Fatal(err)

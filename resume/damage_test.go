@@ -19,9 +19,9 @@ type damageState struct {
 	any    any
 }
 
-// TestDamage changes every byte of the references in a state. Whatever they
+// TestRestore_DamagedState changes every byte of the references in a state. Whatever they
 // say then, restoring ends with an error or without one.
-func TestDamage(t *testing.T) {
+func TestRestore_DamagedState(t *testing.T) {
 	e := &env{1, 2}
 	v := damageState{a: makeCounter(e), op: double, static: strings.ToLower, ring: make(chan []string, 3)}
 	v.b, v.recv, v.any = v.a, v.ring, v.ring

@@ -7,13 +7,13 @@ import (
 	"github.com/cairnrun/cairn/internal/graph"
 )
 
-// partsName is the variable of a set that holds what packages of Cairn keep for
-// a program: how many devices it has seen.
+// partsName is the variable of a checkpoint with what packages of Cairn keep
+// for a program, such as the number of devices it has seen.
 const partsName = "resume.parts"
 
-// parts makes that part of the state. It must not be saved before the program's
-// packages are initialised.
-func parts() error {
+// protectParts makes that part of the state. It must not be saved before the
+// program's packages are initialized.
+func protectParts() error {
 	list := graph.Parts()
 	if len(list) == 0 {
 		return nil
@@ -21,8 +21,9 @@ func parts() error {
 	return engine.Protect(run, partsName, &list)
 }
 
-// lost says what the program has lost that another start may find again: devices.
-func lost() error {
+// lostDevices returns what the program has lost that another start may find
+// again: devices.
+func lostDevices() error {
 	if run == nil {
 		return nil
 	}

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// TestLost: a program that fails is over, but not one that has lost a device.
-func TestLost(t *testing.T) {
+// TestExit_LostDevice: a program that fails is over, but not one that has lost a device.
+func TestExit_LostDevice(t *testing.T) {
 	path := build(t, "./testdata/lost")
 	for _, c := range []struct {
 		name string

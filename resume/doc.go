@@ -1,40 +1,51 @@
-// Package resume is the run time of programs that 'cairn run' and 'cairn
-// build' have made resumable: it is called by code that they put into a
-// program, not by hand.
+// Package resume is the runtime of programs that 'cairn run' and 'cairn build'
+// make resumable. Generated code calls it; people do not.
 //
-// A *point* is a place where the program can be saved; a *spine* function is
-// one that leads from main to a point. Each spine function has a depth (main
-// has 0) and a frame, a struct of what it needs to go on: which place in it
-// was reached, and the variables that are used after it.
+// # Frames
 //
-//	main           *NewFrame(0) = {Get: 2, …}   stack[0]
-//	 └ run         *NewFrame(1) = {Get: 1, …}   stack[1]
-//	    └ sweep    Point(2, {Get: 1, …})    saves stack[0], stack[1] and this
+// A point is a place where the program can be saved. A function on a resumable
+// path, from main to a point, is a resumable function. Each of its calls has a
+// depth (main has 0) and a frame: a struct with the place in the function that
+// was reached and the variables that are used after it.
 //
-// Functions that can be left when a set is due store nothing; see leave.go.
+//	main           *NewFrame(0) = {At: 2, …}   stack[0]
+//	 └ run         *NewFrame(1) = {At: 1, …}   stack[1]
+//	    └ sweep    Point(2, {At: 1, …})        saves stack[0], stack[1] and this
 //
-// On a restart Begin restores the package variables and the stack. Every spine
-// function then finds its frame, jumps to the place, and calls the next one,
-// until Resumed (or ResumedFast) says that the innermost has come to its point.
+// Functions that can be unwound store no frames while they run: see unwind.go.
 //
-// Everything runs on the main goroutine. A set is taken only when no other
-// goroutine of the program lives, and only when the calls on the goroutine's
-// stack are exactly those that the frames tell of.
+// On a restart Begin restores the package variables and the stack. Each
+// resumable function then finds its frame, jumps to its place and calls the next
+// one, until the innermost function calls Resumed (or ResumedFast).
 //
-// A program that nobody supervises, with no CAIRN_DIR in its environment, runs
-// as if it had not been changed.
+// Points are on the main goroutine only. A checkpoint is taken only if no other
+// goroutine of the program is running, and if the calls on the goroutine's stack
+// are exactly those that the frames describe: see blockers.go.
 //
-// The environment:
+// # Map
 //
-//	CAIRN_DIR           where sets are kept, when nobody supervises the program
-//	CAIRN_FRESH         1: start over, and discard what CAIRN_DIR holds of an earlier run
-//	CAIRN_EVERY         a duration such as 10m: a set is due so long after the last
-//	CAIRN_EVERY_POINTS  … so many points after the last
+//	run.go, process.go      the run, from Begin to End; the process's state
+//	frames.go, unwind.go    frames, points, unwinding
+//	blockers.go             what prevents a checkpoint at a point
+//	ranks.go                programs with several ranks, or with cairn.Open
+//	register.go             variables, functions and types of the program
+//	files.go, random.go, signals.go, waiters.go, timers.go, contexts.go,
+//	finalizers.go           functions that stand for those of the standard library
+//
+// # Environment
+//
+// Without a supervisor, and without CAIRN_DIR, a program runs as if it had not
+// been changed.
+//
+//	CAIRN_DIR           the checkpoint directory, without a supervisor
+//	CAIRN_FRESH         1: discard an earlier run in CAIRN_DIR and start over
+//	CAIRN_EVERY         a duration such as 10m: a checkpoint is due so long after the last
+//	CAIRN_EVERY_POINTS  a checkpoint is due so many points after the last
 //	CAIRN_KILL_AT       for tests: numbers of points, 3 or 3,7,8, counted over all
-//	                    starts of the run, at which the process saves, and when the
-//	                    set is safe kills itself with SIGKILL; "each" for all of them.
-//	                    Where nothing can be saved, the next point takes its place.
-//	                    Points that the restored set has behind it do not count.
-//	CAIRN_KILL_RANK     … only the rank of this number, the others find it lost. With
-//	                    several ranks all of them must come to the point.
+//	                    starts of the run. The process saves there and, when the
+//	                    checkpoint is committed, kills itself with SIGKILL. "each"
+//	                    means all points. If nothing can be saved at a point, the
+//	                    next one takes its place. Points before the restored
+//	                    checkpoint do not count.
+//	CAIRN_KILL_RANK     only this rank kills itself. All ranks must reach the point.
 package resume

@@ -27,7 +27,7 @@ func openJournal() error {
 	if err == nil {
 		files, err = journal.Open(journal.Config{
 			Dir: dir, Home: start.dir, Rank: run.Rank(), Ranks: run.Ranks(), Host: run.Host(),
-			Fresh: run.Fresh(), Migrated: run.IsDestination(), Gather: run.Allgather, Warn: say, Fatal: fatal,
+			Fresh: run.Fresh(), Migrated: run.IsDestination(), Gather: run.Allgather, Warn: warn, Fatal: fatal,
 		})
 	}
 	return err
@@ -42,7 +42,7 @@ func Create(name string) (*os.File, error) {
 }
 
 // OpenFile stands for os.OpenFile. A regular file becomes part of the state:
-// see cairn.Run.OpenFile.
+// see Run.OpenFile of package cairn.
 func OpenFile(name string, flag int, perm fs.FileMode) (*os.File, error) {
 	if run == nil {
 		return os.OpenFile(name, flag, perm)
@@ -55,11 +55,11 @@ func OpenFile(name string, flag int, perm fs.FileMode) (*os.File, error) {
 	defer files.Lock(name)()
 	st, err := os.Stat(name)
 	if closed || err == nil && !st.Mode().IsRegular() {
-		return os.OpenFile(name, flag, perm) // a device, a pipe, a folder
+		return os.OpenFile(name, flag, perm) // a device, a pipe, a directory
 	}
 	given := name
 	if real, err := inherited(name); err == nil && real != "" {
-		name = real // the number may be another file's after a restart
+		name = real // another file may have the number after a restart
 	}
 	abs, err := filepath.Abs(name)
 	if err != nil {
@@ -86,8 +86,8 @@ func OpenFile(name string, flag int, perm fs.FileMode) (*os.File, error) {
 	return f, nil
 }
 
-// inherited returns the file that is open under a number, if a name is one such as
-// /dev/fd/7.
+// inherited returns the file that is open under a number, if the name is one
+// such as /dev/fd/7.
 func inherited(name string) (string, error) {
 	if _, ok := control.StreamOf(name); ok {
 		return "", nil
@@ -134,8 +134,8 @@ func MkdirTemp(dir, pattern string) (string, error) {
 	return made, nil
 }
 
-// temporary chooses names until there is something new. The name has to be known
-// before it is there. wrong tells what package os says about a pattern.
+// temporary tries random names until one is new: the journal must know the name
+// before the file is made. wrong returns the error of package os for a pattern.
 func temporary(dir, pattern string, try func(name string) error, wrong func() error) error {
 	if strings.ContainsRune(pattern, os.PathSeparator) {
 		return wrong()
@@ -149,7 +149,7 @@ func temporary(dir, pattern string, try func(name string) error, wrong func() er
 	}
 	var err error
 	for range 10_000 {
-		// The name is the program's own if dir is, as it is with package os.
+		// As in package os, the name is relative if dir is.
 		err = try(dir + string(os.PathSeparator) + before + fmt.Sprint(rand.Uint32()) + after)
 		if !errors.Is(err, fs.ErrExist) {
 			break
@@ -197,12 +197,12 @@ func Chmod(name string, mode fs.FileMode) error { return files.Chmod(name, mode)
 // CopyFS stands for os.CopyFS.
 func CopyFS(dir string, from fs.FS) error { return files.CopyFS(dir, from) }
 
-// OpenRoot stands for os.OpenRoot. What is changed by way of it is not noted, and
+// OpenRoot stands for os.OpenRoot. Changes made with it are not recorded, and
 // the user is told.
 func OpenRoot(name string) (*os.Root, error) {
 	if run != nil {
 		toldRoot.Do(func() {
-			say("the program uses os.Root: files that it makes, changes or removes in that way after a checkpoint are not brought back by a restart; use functions of package os for them")
+			warn("the program uses os.Root: a restart does not undo what it changes with it after a checkpoint; use functions of package os instead")
 		})
 	}
 	return os.OpenRoot(name)

@@ -6,27 +6,27 @@ import (
 	"sync"
 )
 
-// finalizers is held for reading by finalizers and cleanups of the program while
-// they run, on a goroutine of the Go runtime, and for writing while the state is
-// copied: one that starts meanwhile would change what is copied.
+// finalizers is locked for reading while a finalizer or cleanup of the program
+// runs, on a goroutine of the Go runtime, and for writing while the state is
+// copied: a finalizer must not change it then.
 var finalizers sync.RWMutex
 
-// finalizersHeld says that they are held for writing, by the main goroutine.
-var finalizersHeld bool
+// finalizersLocked says that the main goroutine has locked it for writing.
+var finalizersLocked bool
 
-// holdFinalizers keeps finalizers from starting. It reports false if one is
-// running: the state can't be copied now.
-func holdFinalizers() bool {
-	if !finalizersHeld {
-		finalizersHeld = finalizers.TryLock()
+// lockFinalizers keeps finalizers from starting. It reports false if one is
+// running: the state cannot be copied now.
+func lockFinalizers() bool {
+	if !finalizersLocked {
+		finalizersLocked = finalizers.TryLock()
 	}
-	return finalizersHeld
+	return finalizersLocked
 }
 
-// freeFinalizers is the end of that.
-func freeFinalizers() {
-	if finalizersHeld {
-		finalizersHeld = false
+// unlockFinalizers lets them start again.
+func unlockFinalizers() {
+	if finalizersLocked {
+		finalizersLocked = false
 		finalizers.Unlock()
 	}
 }

@@ -20,7 +20,7 @@ func TestFinalizers_WaitForCopy(t *testing.T) {
 		"cleanup":   func(f func()) { AddCleanup(&[64]byte{}, func(int) { f() }, 1) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			for !holdFinalizers() { // that of another test may be about to end
+			for !lockFinalizers() { // that of another test may be about to end
 				runtime.Gosched()
 			}
 			running, end := make(chan struct{}), make(chan struct{})
@@ -38,10 +38,10 @@ func TestFinalizers_WaitForCopy(t *testing.T) {
 				default:
 				}
 			}
-			freeFinalizers()
+			unlockFinalizers()
 			<-running
-			if holdFinalizers() {
-				freeFinalizers()
+			if lockFinalizers() {
+				unlockFinalizers()
 				t.Error("the state could be copied while it runs")
 			}
 			close(end)

@@ -5,15 +5,15 @@ import (
 	"testing"
 )
 
-// TestKilledWhileFinishing kills a program that nobody supervises at each step
+// TestFinish_Killed kills a program that nobody supervises at each step
 // of its end: started again it completes the end, and returns its status, but
 // does not run again. To start over takes consent.
-func TestKilledWhileFinishing(t *testing.T) {
+func TestFinish_Killed(t *testing.T) {
 	path := build(t, "./testdata/cases")
 	for _, c := range []struct {
 		name   string
 		status int
-	}{{"append", 0}, {"leave", 7}} {
+	}{{"append", 0}, {"exit", 7}} {
 		want := newProgram(t, path, c.name)
 		if code, _, text := want.start(); code != c.status {
 			t.Fatal(code, text)
@@ -42,9 +42,9 @@ func TestKilledWhileFinishing(t *testing.T) {
 	}
 }
 
-// TestStartOver starts a finished program again with consent: as often as it is
+// TestFinish_StartOver starts a finished program again with consent: as often as it is
 // given, and with kills.
-func TestStartOver(t *testing.T) {
+func TestFinish_StartOver(t *testing.T) {
 	path := build(t, "./testdata/cases")
 	want := newProgram(t, path, "queens")
 	want.start()

@@ -15,64 +15,64 @@ import (
 
 // The frames. Only the main goroutine uses these.
 var (
-	stack []any // of the spine functions that have called another one
-	fresh int   // the depth from which on this process stored them: those of the set are still read by the functions that go on from them
-	depth int   // of the function that made the last call of a spine function
+	stack    []any // of the resumable functions that have called another one
+	reusable int   // frames of smaller depths are those of the restored checkpoint, and are still read
+	depth    int   // of the function that made the last call of a resumable function
 )
 
-// me is the main goroutine; 0: nothing is kept.
-var me atomic.Uintptr
+// mainGoroutine is the main goroutine; 0: there is no run.
+var mainGoroutine atomic.Uintptr
 
-// state is what a spine function is entered for. The main goroutine sets it,
-// others only look whether it is 0.
+// state says why a resumable function is entered. The main goroutine sets it,
+// others only check whether it is 0.
 var state uint32
 
 const (
-	asCallee    = 1 + iota // a spine function has called it
-	resuming               // frames are being gone back to
-	unwinding              // functions return to where a set is taken
+	called      = 1 + iota // by a resumable function that has stored its frame
+	resuming               // from its frame
+	unwinding              // (not entered) functions return to where the checkpoint is taken
 	checkedCall            // see CallingChecked
 )
 
-// Enter returns the depth of the spine function that calls it. It is negative
-// when it was entered from code that can't be resumed, such as a callback of a
-// library, or on another goroutine, or nobody keeps sets; or it is Checked.
+// Enter returns the depth of the resumable function that calls it. It is
+// Checked if the caller checks for unwinding. It is -1 if the function cannot
+// be saved: a library has called it, it is on another goroutine, or there is no
+// run.
 func Enter() int {
-	if get(&state) == 0 { // this much is inlined
+	if get(&state) == 0 { // only this is inlined
 		return -1
 	}
 	return enter()
 }
 
 func enter() int {
-	if me.Load() != self() {
+	if mainGoroutine.Load() != currentG() {
 		return -1
 	}
 	switch get(&state) {
 	case checkedCall:
 		set(&state, 0)
 		return Checked
-	case asCallee:
+	case called:
 		set(&state, 0)
 	}
 	depth++
-	if inside {
-		inside = false
+	if sameUnwind {
+		sameUnwind = false
 	} else {
-		base = depth
+		unwindBase = depth
 	}
 	return depth
 }
 
-// Resuming reports whether a function of depth d is to be gone on with from its
-// frame.
+// Resuming reports whether a function of depth d continues from its frame.
 func Resuming(d int) bool { return d >= 0 && get(&state) == resuming }
 
-// Frame returns the frame of a depth, while Resuming.
+// Frame returns the frame of a depth. It is called if Resuming.
 func Frame[T any](d int) *T {
 	f, ok := frame(d).(*T)
 	if !ok {
-		unfit(d, reflect.TypeFor[T]())
+		wrongFrame(d, reflect.TypeFor[T]())
 	}
 	return f
 }
@@ -84,83 +84,83 @@ func frame(d int) any {
 	return stack[d]
 }
 
-func unfit(d int, want reflect.Type) {
+func wrongFrame(d int, want reflect.Type) {
 	got := "none"
 	if f := frame(d); f != nil {
 		got = reflect.TypeOf(f).Elem().String()
 	}
-	fatal("the set was saved by another program: the frame at depth %d is %s there, %s here; start with --fresh, or move the checkpoint folder away", d, got, want)
+	fatal("cannot restore the checkpoint: another program saved it: its frame at depth %d is %s, not %s; start with --fresh, or move the checkpoint directory away", d, got, want)
 }
 
-// Resumed says that the saved point is reached.
+// Resumed says that the program is at the point where it was saved.
 func Resumed() {
 	if depth != len(stack)-1 {
 		extraFrames(depth)
 	}
 	set(&state, 0)
-	startWaits()
-	if together() { // the point comes again, as for the other ranks
+	startWaiters()
+	if severalRanks() { // all ranks reach the point again
 		point(depth, stack[depth:], true)
 	}
 	stack[depth] = nil
-	fresh = len(stack)
-	lookAgain()
+	reusable = len(stack)
+	setDueIfNeeded()
 }
 
-// lookAgain makes the next point have something to do, if it has.
-func lookAgain() {
-	if counts || run.Due() {
-		look()
+// setDueIfNeeded makes the next point call Point, if it has something to do.
+func setDueIfNeeded() {
+	if countEach || run.Due() {
+		setDue()
 	}
 }
 
 func extraFrames(d int) {
-	fatal("the set was saved by another program: %d frames are left over; start with --fresh, or move the checkpoint folder away", len(stack)-1-d)
+	fatal("cannot restore the checkpoint: another program saved it: it has %d frames too many; start with --fresh, or move the checkpoint directory away", len(stack)-1-d)
 }
 
-// BadFrame says that the function has no such place as its frame tells of.
+// BadFrame says that a function has no place that its frame names.
 func BadFrame(d int) {
-	fatal("the set was saved by another program: the function at depth %d has no place that its frame (%T) tells of; start with --fresh, or move the checkpoint folder away", d, frame(d))
+	fatal("cannot restore the checkpoint: another program saved it: the function at depth %d has no place for its frame (%T); start with --fresh, or move the checkpoint directory away", d, frame(d))
 }
 
-// Storing says whether a function's frame is to be stored before a call of a spine
-// function. It is all that such a call costs where nothing is kept.
+// Storing reports whether a function has to store its frame before a call of a
+// resumable function. Without a run this is all that such a call costs.
 func Storing(d int) bool { return d >= 0 }
 
-// ReusableFrame returns the frame of depth d if nobody reads it any more: its memory can
-// be used again, if it is of the same function.
+// ReusableFrame returns the frame of depth d if it is not needed any more: a
+// call of the same function may use its memory again.
 func ReusableFrame(d int) any {
-	if d >= fresh && d < len(stack) {
+	if d >= reusable && d < len(stack) {
 		return stack[d]
 	}
 	return nil
 }
 
-// Calling says that the frame of depth d is stored, and a spine function is
+// Calling says that the frame of depth d is stored, and a resumable function is
 // about to be called.
 func Calling(d int) {
 	depth = d
-	set(&state, asCallee)
+	set(&state, called)
 }
 
-// Returned says that a call from depth d has returned, which may not have entered a
-// spine function.
+// Returned says that a call from depth d has returned. It may not have entered
+// a resumable function.
 func Returned(d int) {
 	if d >= 0 {
 		set(&state, 0)
 	}
 }
 
-// NewFrame makes room for a frame at depth d.
+// NewFrame stores a new frame at depth d.
 func NewFrame[T any](d int) *T {
 	f := new(T)
 	put(d, f, nil)
 	return f
 }
 
-// put puts a frame, whose memory is one of s, at depth d. What was there is of
-// a call that has returned.
-func put(d int, f any, s slotted) {
+// put stores a frame, whose memory belongs to s, at depth d. The frame that was
+// there belongs to a call that has returned.
+func put(d int, f any, s pooled) {
 	for len(stack) <= d {
 		stack = append(stack, nil)
 	}
@@ -171,33 +171,33 @@ func put(d int, f any, s slotted) {
 		o.wipe(d)
 	}
 	stack[d], owners[d] = f, s
-	fresh = min(fresh, d) // deeper calls have returned
+	reusable = min(reusable, d) // deeper calls have returned
 }
 
-// owners are those whose memory the frames in stack are, by depth; nil: nobody's.
-var owners []slotted
+// owners are the pools that the frames in stack belong to, by depth; nil: none.
+var owners []pooled
 
-type slotted interface {
+type pooled interface {
 	wipe(d int)
 	drop()
 }
 
-// FramePool is room for a function's frames, by depth. Functions that call each
-// other take turns at a depth, and use their memory again.
+// FramePool holds the frames of a function, by depth. Functions that call each
+// other in turn use their memory again.
 type FramePool[T any] struct {
-	list  []*T
-	known bool
+	list       []*T
+	registered bool
 }
 
-// Get makes room for a frame at depth d.
+// Get stores a frame at depth d.
 func (s *FramePool[T]) Get(d int) *T {
 	if d < len(s.list) && s.list[d] != nil {
 		put(d, s.list[d], s)
 		return s.list[d]
 	}
-	if !s.known {
-		s.known = true
-		slots = append(slots, s)
+	if !s.registered {
+		s.registered = true
+		pools = append(pools, s)
 	}
 	for len(s.list) <= d {
 		s.list = append(s.list, nil)
@@ -207,10 +207,11 @@ func (s *FramePool[T]) Get(d int) *T {
 	return s.list[d]
 }
 
-// slots are all that are in use.
-var slots []slotted
+// pools are all pools in use.
+var pools []pooled
 
-// wipe lets go of what the frame of a depth refers to, drop of all frames.
+// wipe clears the frame of a depth, so that what it refers to can be freed.
+// drop frees all frames.
 func (s *FramePool[T]) wipe(d int) {
 	if d < len(s.list) && s.list[d] != nil {
 		*s.list[d] = *new(T)
@@ -219,26 +220,26 @@ func (s *FramePool[T]) wipe(d int) {
 
 func (s *FramePool[T]) drop() { s.list = nil }
 
-// Due reports whether Point has something to do. Loops ask this in each round:
-// with a call that must itself be inlined (atomic.Bool's), an instruction that does
-// nothing would stand there, too. The same goes for Unwinding.
+// Due reports whether Point has something to do. Loops ask in each iteration:
+// with a call that has to be inlined itself (as atomic.Bool's) there would be
+// one more instruction, which does nothing. The same holds for Unwinding.
 func Due() bool { return atomic.LoadUint32(&due) != 0 }
 
-// Point is a place where the program can be saved, f the frame of the
-// function that it is in.
+// Point is a place where the program can be saved. f is the frame of the
+// function that has it.
 func Point(d int, f any) {
 	if d >= 0 {
 		point(d, []any{f}, false)
 	}
 }
 
-// point is a point at which there are frames from depth d on. One that comes
-// again, when ranks have just been restored, was counted already.
+// point is a point with the frames from depth d on. again says that ranks have
+// just been restored: the point was counted before.
 func point(d int, frames []any, again bool) {
 	mu.Lock()
 	defer mu.Unlock()
 	if again {
-		pointTogether(d, frames, false)
+		pointOfRanks(d, frames, false)
 		return
 	}
 	atomic.StoreUint32(&due, 0)
@@ -246,78 +247,80 @@ func point(d int, frames []any, again bool) {
 		return
 	}
 	points++
-	if n := d + 1; n < len(stack) { // what has returned needs its memory no more
+	if n := d + 1; n < len(stack) { // calls that have returned do not need their memory any more
 		clear(stack[n:])
 		stack = stack[:n]
 	}
-	for _, s := range slots {
+	for _, s := range pools {
 		s.drop()
 	}
 	clear(owners)
 	kill := killAll || slices.ContainsFunc(killAt, func(n uint64) bool { return n > since && n <= points })
-	if together() {
-		pointTogether(d, frames, kill)
+	if severalRanks() {
+		pointOfRanks(d, frames, kill)
 		return
 	}
 	if !kill && !run.Due() {
 		run.PassPoint()
-		if counts {
-			look()
+		if countEach {
+			setDue()
 		}
 		return
 	}
-	wait := patience
+	wait := grace
 	if kill {
-		wait = testPatience
+		wait = testGrace
 	}
-	defer free()
-	hold()
+	defer resumeEvents()
+	pauseEvents()
 	begun := time.Now()
-	if !holdFinalizers() || !clearWay(d, wait) {
-		lookLater(kill, time.Since(begun)+time.Duration(len(frames))*time.Microsecond)
+	if !lockFinalizers() || !canSave(d, wait) {
+		retryLater(kill, time.Since(begun)+time.Duration(len(frames))*time.Microsecond)
 		return
 	}
 	missed.looks, missed.took = 0, 0
 	saved.Frames = append(append(saved.Frames[:0], stack[:d]...), frames...)
 	saved.Points = points
 	saved.Process.note()
-	noteWaits()
+	saveWaiters()
 	if kill {
-		killed(run.Checkpoint(context.Background()))
+		crash(run.Checkpoint(context.Background()))
 	}
 	err := runPoint()
 	clear(saved.Frames)
-	lookAgain()
+	setDueIfNeeded()
 	if err != nil {
-		trouble(err)
+		handlePointError(err)
 	}
 }
 
-// missed counts points in a row at which a set was due and could not be taken.
+// missed counts points in a row at which a checkpoint was due and could not be
+// taken.
 var missed struct {
 	looks int
 	took  time.Duration
 }
 
-// lookLater makes one of the next points look again whether the set can be taken
-// that is due. Not always the very next one: a round may take nanoseconds, and
-// looking takes much longer.
-func lookLater(kill bool, took time.Duration) {
+// retryLater makes one of the next points try again to take the checkpoint that
+// is due. That is not always the next one: an iteration may take nanoseconds,
+// and a try takes much longer.
+func retryLater(kill bool, took time.Duration) {
 	missed.looks++
 	missed.took += took
-	if kill || counts || missed.looks < 10 {
-		look()
+	if kill || countEach || missed.looks < 10 {
+		setDue()
 		return
 	}
 	pause := time.Millisecond + 20*missed.took
 	missed.looks, missed.took = 0, 0
-	time.AfterFunc(pause, look)
+	time.AfterFunc(pause, setDue)
 }
 
-// failed is why a set was not saved, until the user is told.
+// failed is why a checkpoint was not saved, until the user is told.
 var failed error
 
-// runPoint is Point of the run. It returns what became of sets in any case.
+// runPoint calls the run's Point. It returns the error of a checkpoint in any
+// case.
 func runPoint() error {
 	err := run.Point(context.Background())
 	if err == nil {
@@ -327,61 +330,62 @@ func runPoint() error {
 	return err
 }
 
-// troubles are those that the user was told of.
-var troubles control.SaveFailures
+// failures are those that the user was told of.
+var failures control.SaveFailures
 
-// unsaved tells that a set was not saved, unless the supervisor does.
-func unsaved(err error) {
+// reportUnsaved tells the user that a checkpoint was not saved, unless the
+// supervisor does.
+func reportUnsaved(err error) {
 	var known control.Reported
 	if errors.As(err, &known) {
 		return
 	}
-	fails++
-	msg := text(err)
-	sets, tell := troubles.Add(fails, msg, time.Now())
+	failCount++
+	msg := errorText(err)
+	n, tell := failures.Add(failCount, msg, time.Now())
 	if !tell {
 		return
 	}
-	if sets > 1 {
-		msg += fmt.Sprintf(" (%d in a row were not)", sets)
+	if n > 1 {
+		msg += fmt.Sprintf(" (%d checkpoints in a row were not saved)", n)
 	}
-	say("%s", msg)
+	warn("%s", msg)
 }
 
-// fails counts sets that were not saved.
-var fails uint64
+// failCount counts checkpoints that were not saved.
+var failCount uint64
 
-// savedAgain tells that a set was saved, if the one before was not. A supervisor
-// tells of each.
-func savedAgain(s engine.CheckpointInfo) {
+// onSaved is called when a checkpoint is committed. It tells the user if the
+// one before was not saved. A supervisor reports each checkpoint itself.
+func onSaved(s engine.CheckpointInfo) {
 	files.Committed()
-	if n := troubles.Over(); n > 0 && !supervised {
-		say("set %d is saved, after %d that were not", s.Index, n)
+	if n := failures.Over(); n > 0 && !supervised {
+		warn("checkpoint %d is saved, after %d that were not", s.Index, n)
 	}
 }
 
-// trouble deals with an error of Point.
-func trouble(err error) {
+// handlePointError handles an error of Point.
+func handlePointError(err error) {
 	switch {
 	case errors.Is(err, engine.ErrStopped):
-		say("%s", text(err))
-		takeBack()
+		warn("%s", errorText(err))
+		releaseRun()
 		run.Close()
 		if errors.Is(err, engine.ErrNotSaved) {
 			exit(statusUnsaved)
 		}
 		exit(statusStopped)
 	case errors.Is(err, engine.ErrNotSaved):
-		unsaved(err)
-	default: // the run can't go on
-		fatal("%s", text(err))
+		reportUnsaved(err)
+	default: // the run cannot continue
+		fatal("%s", errorText(err))
 	}
 }
 
-// ownPackage begins the names of this package's functions.
+// ownPackage is the prefix of the names of this package's functions.
 var ownPackage = reflect.TypeFor[program]().PkgPath() + "."
 
-// New puts a variable where it can be saved with all that point to it.
+// New moves a variable to memory where it can be saved with all pointers to it.
 func New[T any](v T) *T { return &v }
 
 // Zero returns a zero value.
@@ -396,10 +400,10 @@ func Keys[M ~map[K]V, K comparable, V any](m M) []K {
 	return keys
 }
 
-// killed ends the process as a crash would, once the set is safe.
-func killed(err error) {
+// crash ends the process as a crash would, when the checkpoint is committed.
+func crash(err error) {
 	if err != nil {
-		fatal("%s: %s", envKillAt, text(err))
+		fatal("%s: %s", envKillAt, errorText(err))
 	}
 	killSelf()
 	select {} // the signal is on its way

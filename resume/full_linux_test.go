@@ -8,9 +8,9 @@ import (
 	"testing"
 )
 
-// TestFull holds that a full disk is told of once, by the supervisor or else by the
+// TestReport_DiskFull holds that a full disk is told of once, by the supervisor or else by the
 // program, whatever the number of ranks and of sets.
-func TestFull(t *testing.T) {
+func TestReport_DiskFull(t *testing.T) {
 	path := build(t, "./testdata/cases")
 	for ranks := range 3 {
 		t.Run(fmt.Sprint(ranks), func(t *testing.T) {

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// Eight bytes for each round. Rounds 3 to 5 come after the set.
+// Eight bytes for each iteration. Iterations 3 to 5 come after the checkpoint.
 const (
 	inputText = "in zero in one  in two  in threein four in five "
 	dataText  = "da zero da one  da two  da threeda four da five "
@@ -36,7 +36,7 @@ func write(t *testing.T, name, text string) {
 	}
 }
 
-// refused starts a program that must not go on.
+// refused starts a program that must refuse to start.
 func (p *program) refused(what string, says ...string) {
 	p.t.Helper()
 	before := p.files()["out"]
@@ -51,10 +51,10 @@ func (p *program) refused(what string, says ...string) {
 	}
 }
 
-// TestOtherInput gives a program that is started again another stdin than it
+// TestInput_Changed gives a program that is started again another stdin than it
 // had, and other files, and what it had at last. What comes after the bytes that
 // were read may be something else.
-func TestOtherInput(t *testing.T) {
+func TestInput_Changed(t *testing.T) {
 	p, dir := reader(t)
 	first, other, data := p.stdin, filepath.Join(dir, "other"), filepath.Join(p.dir, "data")
 	named := first // in the message, where the system tells it
@@ -94,10 +94,10 @@ func TestOtherInput(t *testing.T) {
 	write(t, data, dataText)
 	here := p.dir
 	p.dir = t.TempDir()
-	p.refused("other folder without the files", "start the program in "+there)
+	p.refused("other directory without the files", "start the program in "+there)
 	write(t, filepath.Join(p.dir, "data"), dataText)
 	write(t, filepath.Join(p.dir, "out"), strings.Repeat("somebody else's\n", 100))
-	p.refused("other folder with files of those names", "start the program in "+there)
+	p.refused("other directory with files of those names", "start the program in "+there)
 	p.dir = here
 
 	if err := os.Remove(first); err != nil {
@@ -118,8 +118,8 @@ func TestOtherInput(t *testing.T) {
 	p.same(want)
 }
 
-// TestChangedInput lets a program go on with something else, since it was asked to.
-func TestChangedInput(t *testing.T) {
+// TestInput_ChangeAllowed lets a program resume with other input, as it was asked to.
+func TestInput_ChangeAllowed(t *testing.T) {
 	p, _ := reader(t)
 	write(t, p.stdin, strings.ToUpper(inputText))
 	write(t, filepath.Join(p.dir, "data"), strings.ToUpper(dataText))
@@ -132,9 +132,9 @@ func TestChangedInput(t *testing.T) {
 	}
 }
 
-// TestOwnInput holds that a file that the program itself has changed since the
+// TestInput_ChangedByProgram holds that a file that the program itself has changed since the
 // set is what it was, when it is compared.
-func TestOwnInput(t *testing.T) {
+func TestInput_ChangedByProgram(t *testing.T) {
 	p, _ := reader(t)
 	if code, _, text := p.start("DIE=1"); code != 9 {
 		t.Fatal(code, text)

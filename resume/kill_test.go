@@ -56,7 +56,7 @@ func build(t testing.TB, pkg string, flags ...string) string {
 	return b
 }
 
-// program is a program to be run in a folder of its own.
+// program is a program to be run in a directory of its own.
 type program struct {
 	t    *testing.T
 	path string
@@ -194,7 +194,7 @@ func survives(t *testing.T, path string, points, status int, args ...string) {
 	}
 }
 
-func TestKilled(t *testing.T) {
+func TestPoint_Killed(t *testing.T) {
 	t.Run("rows", func(t *testing.T) { survives(t, build(t, "./testdata/rows"), 20, 0) })
 	t.Run("pie", func(t *testing.T) {
 		if runtime.GOOS != "linux" {
@@ -213,7 +213,7 @@ func TestKilled(t *testing.T) {
 		{"closures", 6, 0, nil},
 		{"process", 10, 0, []string{"-v", "3", "-name", "n", "a", "b"}},
 		{"crash", 3, 2, nil},
-		{"leave", 3, 7, nil},
+		{"exit", 3, 7, nil},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			survives(t, build(t, "./testdata/cases"), c.points, c.status, append([]string{c.name}, c.args...)...)
@@ -221,9 +221,9 @@ func TestKilled(t *testing.T) {
 	}
 }
 
-// TestFilesBetween kills a program that opens its file again and again, between
+// TestFiles_KilledBetweenPoints kills a program that opens its file again and again, between
 // two points.
-func TestFilesBetween(t *testing.T) {
+func TestFiles_KilledBetweenPoints(t *testing.T) {
 	path := build(t, "./testdata/cases")
 	want := newProgram(t, path, "append")
 	if code, _, text := want.start(); code != 0 {
@@ -249,15 +249,15 @@ func TestFilesBetween(t *testing.T) {
 				t.Fatal(code, text)
 			}
 			p.same(want)
-			if left, _ := filepath.Glob(filepath.Join(p.dir, "ck", "*.json")); left != nil {
-				t.Error("left:", left)
+			if rest, _ := filepath.Glob(filepath.Join(p.dir, "ck", "*.json")); rest != nil {
+				t.Error("there is still", rest)
 			}
 		})
 	}
 }
 
-// TestCrowd holds that nothing is saved while another goroutine lives.
-func TestCrowd(t *testing.T) {
+// TestPoint_OtherGoroutine holds that nothing is saved while another goroutine lives.
+func TestPoint_OtherGoroutine(t *testing.T) {
 	path := build(t, "./testdata/cases")
 	want := newProgram(t, path, "crowd")
 	if code, _, text := want.start(); code != 0 {
@@ -278,9 +278,9 @@ func TestCrowd(t *testing.T) {
 	p.same(want)
 }
 
-// TestNotSaved holds that the user is told why nothing is saved, once, and
-// that the program goes on.
-func TestNotSaved(t *testing.T) {
+// TestPoint_Unsavable holds that the user is told why nothing is saved, once, and
+// that the program continues.
+func TestPoint_Unsavable(t *testing.T) {
 	path := build(t, "./testdata/cases")
 	want := newProgram(t, path, "unsavable")
 	want.start()
@@ -293,13 +293,13 @@ func TestNotSaved(t *testing.T) {
 	p.same(want)
 }
 
-// TestFolders kills a program after it has made and removed things, twice.
-func TestFolders(t *testing.T) {
+// TestFiles_DirectoriesUndone kills a program after it has made and removed things, twice.
+func TestFiles_DirectoriesUndone(t *testing.T) {
 	path := build(t, "./testdata/cases")
-	want := newProgram(t, path, "folders")
+	want := newProgram(t, path, "dirs")
 	want.start()
 	for _, every := range []string{"CAIRN_EVERY=1h", "CAIRN_EVERY_POINTS=2"} {
-		p := newProgram(t, path, "folders")
+		p := newProgram(t, path, "dirs")
 		p.env = []string{"CAIRN_DIR=ck", every}
 		for range 2 {
 			if code, _, text := p.start("DIE=1"); code != 9 {
@@ -313,9 +313,9 @@ func TestFolders(t *testing.T) {
 	}
 }
 
-// TestOtherArguments holds that a run is not gone on with when the program is
+// TestBegin_OtherArguments holds that a run is not resumed when the program is
 // started with other arguments, which would have no effect.
-func TestOtherArguments(t *testing.T) {
+func TestBegin_OtherArguments(t *testing.T) {
 	p := newProgram(t, build(t, "./testdata/cases"), "process", "-v", "3", "a")
 	p.env = []string{"CAIRN_DIR=ck", "CAIRN_KILL_AT=2"}
 	if _, killed, text := p.start(); !killed {

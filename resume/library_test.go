@@ -193,8 +193,8 @@ func TestStandardLibrary(t *testing.T) {
 	}
 }
 
-// TestRefused holds that what can't be saved is named, with the way to it.
-func TestRefused(t *testing.T) {
+// TestStandardLibrary_Refused holds that what can't be saved is named, with the way to it.
+func TestStandardLibrary_Refused(t *testing.T) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Hour)
 	defer cancel()
 	for _, c := range []struct {
@@ -214,8 +214,8 @@ func TestRefused(t *testing.T) {
 	}
 }
 
-// TestHeld holds that locks which the only goroutine has are held again.
-func TestHeld(t *testing.T) {
+// TestStandardLibrary_HeldLocks holds that locks which the only goroutine has are held again.
+func TestStandardLibrary_HeldLocks(t *testing.T) {
 	type state struct {
 		mu, free sync.Mutex
 		rw, r    *sync.RWMutex
@@ -226,7 +226,7 @@ func TestHeld(t *testing.T) {
 	v.rw.Lock()
 	v.r.RLock()
 	v.wg.Add(2)
-	w := again(t, v)
+	w := saveAndLoad(t, v)
 	if w.mu.TryLock() || !w.free.TryLock() || w.rw.TryRLock() || w.r.TryLock() || !w.r.TryRLock() {
 		t.Error("the locks are not held")
 	}
@@ -260,7 +260,7 @@ func TestContexts(t *testing.T) {
 	gone, cancel := context.WithCancel(context.Background())
 	cancel()
 	v.gone = gone
-	w := again(t, v)
+	w := saveAndLoad(t, v)
 	if w.root.Err() != nil || w.child.Value(ctxKey{}) != "value" || w.child.Done() != w.done || w.gone.Err() != context.Canceled {
 		t.Error("contexts differ")
 	}
@@ -279,8 +279,8 @@ func TestContexts(t *testing.T) {
 	}
 }
 
-// TestStreams holds that readers and writers of formats go on in the middle.
-func TestStreams(t *testing.T) {
+// TestStandardLibrary_Streams holds that readers and writers of formats continue in the middle.
+func TestStandardLibrary_Streams(t *testing.T) {
 	type state struct {
 		file *bytes.Buffer
 		gzw  *gzip.Writer
@@ -326,7 +326,7 @@ func TestStreams(t *testing.T) {
 		return found
 	}
 	step(v)
-	w := again(t, v)
+	w := saveAndLoad(t, v)
 	for range 2 {
 		if a, b := step(v), step(w); !reflect.DeepEqual(a, b) {
 			t.Errorf("%v\nwant\n%v", b, a)

@@ -18,23 +18,23 @@ import (
 	"github.com/cairnrun/cairn/internal/graph"
 )
 
-// process is what a program has changed about its process.
+// process is what a program has changed in its process.
 type process struct {
-	Env  map[string]*string // variables that it has set, or unset: nil
-	Dir  string             // its working folder, if it is another than at the start
-	In   int64              // how much of stdin it has read, if that is a file
+	Env  map[string]*string // variables that were set; nil: unset
+	Dir  string             // its working directory, if it is not that of the start
+	In   int64              // bytes read from stdin, if that is a file
 	Slog *slog.Logger       // slog.Default, if it was set
 
 	Flags  *flag.FlagSet     // flag.CommandLine, if it can be saved
-	Given  map[string]string // flags that were given, and are package variables that are not saved
+	Given  map[string]string // flags of the command line whose variables are not saved
 	Parsed bool
 	Args   []string
 }
 
-// start is how the process was started.
-var start origin
+// start is the state in which the process was started.
+var start startState
 
-type origin struct {
+type startState struct {
 	env  map[string]string
 	dir  string
 	args []string
@@ -51,23 +51,23 @@ func environment() map[string]string {
 	return m
 }
 
-func (o *origin) note() {
+func (o *startState) note() {
 	o.env, o.slog = environment(), slog.Default()
 	o.args = slices.Clone(os.Args[min(1, len(os.Args)):])
 	o.dir, _ = os.Getwd()
 }
 
-// moved returns the working folder, if it is not the one at the start.
-func (o *origin) moved() string {
+// moved returns the working directory, if it is not that of the start.
+func (o *startState) moved() string {
 	if dir, err := os.Getwd(); err == nil && dir != o.dir {
 		return dir
 	}
 	return ""
 }
 
-// note takes note of what differs from the start.
+// note records what differs from the start.
 func (p *process) note() {
-	*p = process{Dir: start.moved(), In: readSoFar()}
+	*p = process{Dir: start.moved(), In: stdinPosition()}
 	if now := environment(); !maps.Equal(now, start.env) {
 		p.Env = make(map[string]*string)
 		for k, v := range now {
@@ -103,16 +103,16 @@ func (p *process) restore() error {
 	}
 	if p.Dir != "" {
 		if err := os.Chdir(p.Dir); err != nil {
-			return fmt.Errorf("the working folder when the set was saved: %w", err)
+			return fmt.Errorf("cannot change to the working directory of the checkpoint: %w", err)
 		}
 	}
 	if p.In > 0 {
 		if _, err := os.Stdin.Seek(p.In, io.SeekStart); err != nil {
-			return fmt.Errorf("stdin, of which %d bytes were read when the set was saved: %w; give the program the same file again", p.In, err)
+			return fmt.Errorf("cannot skip the %d bytes of stdin that were read before the checkpoint: %w; give the program the same file again", p.In, err)
 		}
 	}
 	if p.Slog != nil {
-		out, flags, prefix := log.Writer(), log.Flags(), log.Prefix() // restored, but SetDefault changes them
+		out, flags, prefix := log.Writer(), log.Flags(), log.Prefix() // they are restored, but SetDefault changes them
 		slog.SetDefault(p.Slog)
 		log.SetOutput(out)
 		log.SetFlags(flags)
@@ -123,15 +123,15 @@ func (p *process) restore() error {
 	return err
 }
 
-// standard adds what the standard library keeps for a program.
-func standard() {
+// protectStandard adds variables of the standard library to the state.
+func protectStandard() {
 	Global("log.Default", log.Default())
 	Global("os.Args", &os.Args)
 	Global("math/rand.Seed", &random)
 }
 
-// noteFlags takes note of the command line's flags. Where one of them has a
-// value that can't be saved, only what is left of the command line is.
+// noteFlags records the flags of the command line. If a flag's value cannot be
+// saved, only the remaining arguments are recorded.
 func (p *process) noteFlags() {
 	set := flag.CommandLine
 	p.Parsed, p.Args = set.Parsed(), set.Args()
@@ -140,7 +140,7 @@ func (p *process) noteFlags() {
 	}
 	p.Flags = set
 	set.Visit(func(f *flag.Flag) {
-		if elsewhereKept(f.Value) {
+		if notInState(f.Value) {
 			if p.Given == nil {
 				p.Given = make(map[string]string)
 			}
@@ -149,7 +149,7 @@ func (p *process) noteFlags() {
 	})
 }
 
-// restoreFlags puts the flags back.
+// restoreFlags restores the flags.
 func (p *process) restoreFlags() error {
 	set := flag.CommandLine
 	if p.Flags == nil {
@@ -160,7 +160,7 @@ func (p *process) restoreFlags() error {
 	var err error
 	set.VisitAll(func(f *flag.Flag) {
 		was := p.Flags.Lookup(f.Name)
-		if was == nil || !elsewhereKept(f.Value) {
+		if was == nil || !notInState(f.Value) {
 			return
 		}
 		if text, ok := p.Given[f.Name]; ok {
@@ -174,10 +174,10 @@ func (p *process) restoreFlags() error {
 	return err
 }
 
-// elsewhereKept reports whether a flag's value is a package variable that is
-// not part of the state: such variables are as they are at every start, and the
-// flag has to be set again.
-func elsewhereKept(v flag.Value) bool {
+// notInState reports whether a flag's value is a package variable that is not
+// part of the state. Each start initializes such variables, and the flag has to
+// be set again.
+func notInState(v flag.Value) bool {
 	r := reflect.ValueOf(v)
 	if r.Kind() != reflect.Pointer || !graph.InProgram(r.UnsafePointer()) {
 		return false
@@ -191,7 +191,7 @@ func elsewhereKept(v flag.Value) bool {
 	return true
 }
 
-// assign sets a field that only the standard library can.
+// assign sets an unexported field of a flag set.
 func assign[T any](set *flag.FlagSet, name string, v T) {
 	f := reflect.ValueOf(set).Elem().FieldByName(name)
 	if f.IsValid() && f.Type() == reflect.TypeFor[T]() {
@@ -199,8 +199,8 @@ func assign[T any](set *flag.FlagSet, name string, v T) {
 	}
 }
 
-// readSoFar is the position in stdin, if that is a regular file.
-func readSoFar() int64 {
+// stdinPosition is the position in stdin, if that is a regular file.
+func stdinPosition() int64 {
 	if st, err := os.Stdin.Stat(); err != nil || !st.Mode().IsRegular() {
 		return 0
 	}
@@ -211,9 +211,10 @@ func readSoFar() int64 {
 	return at
 }
 
-// inputMark is in a program that reads stdin, for whoever starts it.
+// inputMark is in the binary of a program that reads stdin: the supervisor
+// looks for it.
 var inputMark string
 
-// ReadsInput says, from init, that the program reads stdin: 'cairn run' then keeps
-// what comes through a pipe.
+// ReadsInput says, from init, that the program reads stdin: 'cairn run' then
+// keeps what it reads from a pipe.
 func ReadsInput() { inputMark = control.InputMark }

@@ -9,13 +9,13 @@ import (
 	"sync/atomic"
 )
 
-// The generator behind the top-level functions of math/rand can't be reached
-// from outside. A program that seeds it means to get the same numbers again,
-// so it is given this one in its place.
+// The generator behind the top-level functions of math/rand cannot be reached
+// from outside. A program that seeds it expects the same numbers again, so it
+// gets this one in its place.
 var (
 	random     *rand.Rand
 	randomLock sync.Mutex
-	randomNow  atomic.Pointer[rand.Rand] // random, or nil if that has to be looked at
+	randomNow  atomic.Pointer[rand.Rand] // random, or nil if random has to be read under the lock
 )
 
 // Seed stands for rand.Seed, which does nothing in programs of Go 1.24 and later.
@@ -49,25 +49,26 @@ func Rand() *rand.Rand {
 	return random
 }
 
-// unsavedRand says that the program uses the top-level functions of math/rand
-// themselves.
-var unsavedRand bool
+// usesGlobalRand says that the program uses the top-level functions of
+// math/rand themselves.
+var usesGlobalRand bool
 
 // UsesGlobalRand is called by a program that uses the top-level functions of
 // math/rand, built with settings by which their numbers differ in each run.
-func UsesGlobalRand() { unsavedRand = true }
+func UsesGlobalRand() { usesGlobalRand = true }
 
-// checkRand returns why a program can't be run with checkpoints, if that is so:
-// the top-level functions of math/rand would begin again after a restart.
+// checkRand returns why a program cannot run with checkpoints; "": it can. The
+// top-level functions of math/rand would begin again after a restart.
 func checkRand() string {
-	if !unsavedRand || setting("randautoseed") != "0" {
+	if !usesGlobalRand || setting("randautoseed") != "0" {
 		return ""
 	}
-	return "GODEBUG=randautoseed=0 was not there when the program was built, so the numbers of math/rand would begin again after a restart; " +
+	return "the program was built without GODEBUG=randautoseed=0, so the numbers of math/rand would begin again after a restart; " +
 		"build it with a line //go:debug randautoseed=0 in its main package, or let it use a generator of its own (rand.New)"
 }
 
-// setting returns a setting of GODEBUG: of the environment, or the program's own.
+// setting returns a setting of GODEBUG, from the environment or built into the
+// program.
 func setting(name string) string {
 	value := ""
 	for _, list := range []string{builtSettings(), os.Getenv("GODEBUG")} {

@@ -27,7 +27,8 @@ func Global[T any](name string, v *T) {
 	globals = append(globals, global{lo, lo + unsafe.Sizeof(*v), func() error { return engine.Protect(run, varName(name), v) }})
 }
 
-// varName is the name of a package variable in a set, where / has a meaning.
+// varName is the name of a package variable in a checkpoint, where / has a
+// meaning.
 func varName(name string) string {
 	name = strings.ReplaceAll(name, "/", "∕")
 	if len(name) > 200 {
@@ -37,15 +38,15 @@ func varName(name string) string {
 	return name
 }
 
-// Func makes a function known whose address may be in the state.
+// Func registers a function whose address may be in the state.
 func Func(name string, f any) { register(graph.RegisterFunc(name, f)) }
 
-// Closure makes the functions known that mk returns. They capture what mk is
+// Closure registers the functions that mk returns. They capture what mk is
 // given, and nothing else.
 func Closure[E, F any](name string, mk func(*E) F) { register(graph.RegisterClosure(name, mk)) }
 
-// Unsavable says why the function literal at a line of a file can't be saved. It
-// matters only if it is part of the state; then the error says so.
+// Unsavable says why the function literal at a line of a file cannot be saved.
+// If it is part of the state, the error says so.
 func Unsavable(file string, line int, why string) { graph.RegisterUnsaved(file, line, why) }
 
 func register(err error) {
@@ -54,7 +55,7 @@ func register(err error) {
 	}
 }
 
-// Type makes a type known that may be held by an interface.
+// Type registers a type that an interface may hold.
 func Type[T any]() {
 	if run != nil {
 		engine.Register[T](run)

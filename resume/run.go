@@ -29,57 +29,58 @@ const (
 	envKillAt      = "CAIRN_KILL_AT"
 )
 
-// Exit statuses of a program that does not end by itself.
+// Exit stands for os.Exit. The run has finished with that status, unless the
+// program fails because it has lost a device.
 const (
 	statusFailed  = 1
-	statusUnsaved = 74 // EX_IOERR: stopped, and the work since the last set is lost
-	statusStopped = 75 // EX_TEMPFAIL: saved, and can be gone on with
+	statusUnsaved = 74 // EX_IOERR: stopped, and the work since the last checkpoint is lost
+	statusStopped = 75 // EX_TEMPFAIL: saved, and can be resumed
 )
 
-// program is what a set holds besides the package variables.
+// program is what a checkpoint holds besides the package variables.
 type program struct {
-	Frames  []any // *T each
-	Points  uint64
-	Epoch   uint64 // of the journal
-	Noted   bool   // … there was a journal
-	Files   []journal.OpenFile
-	Args    []string // that the program was first started with
-	Process process
-	Signals listening
-	Timers  []after
-	Waits   []wait
-	Opened  *options // by the program itself; nil: it has not
+	Frames   []any // *T each
+	Points   uint64
+	Epoch    uint64 // of the journal
+	Recorded bool   // the journal had lines
+	Files    []journal.OpenFile
+	Args     []string // of the program's first start
+	Process  process
+	Signals  subscriptions
+	Timers   []savedTimer
+	Waiters  []savedWaiter
+	Opened   *options // the program's own call of cairn.Open; nil: none
 }
 
 var (
-	mu     sync.Mutex  // held by whoever uses run; a program may end from any goroutine
-	run    *engine.Run // nil: nobody keeps sets
+	mu     sync.Mutex  // guards run; a program may end on any goroutine
+	run    *engine.Run // nil: there is no run
 	logger *slog.Logger
-	// supervised says that somebody else starts the program again, and knows when
-	// the run is finished.
+	// supervised says that a supervisor restarts the program and knows when the
+	// run has finished.
 	supervised bool
 	saved      program
-	nested     int  // calls of main by the program
+	nested     int  // how often main is running: the program may call it
 	begun      bool // Begin was called
-	over       bool // Returning was called
+	returning  bool // Returning was called
 	closed     bool
 	killAt     []uint64
 	killAll    bool
-	counts     bool   // Point has to be called at every point
+	countEach  bool   // each point has to be counted
 	points     uint64 // since the run began
-	since      uint64 // … of the set that was restored
+	since      uint64 // points of the restored checkpoint
 )
 
-// due is looked at by Due: 0 or 1.
+// due is the result of Due: 0 or 1.
 var due uint32
 
-// look makes the next point look closer.
-func look() { atomic.StoreUint32(&due, 1) }
+// setDue makes the next point call Point.
+func setDue() { atomic.StoreUint32(&due, 1) }
 
-// ballast is memory that nobody touches. What Cairn keeps in the heap makes each
-// collection dearer, which is felt by programs that have next to nothing there
-// and allocate much. With the ballast the collector comes less often: the heap of
-// a program grows by up to 8 MiB more before it does.
+// ballast is memory that is never touched. What Cairn has in the heap makes
+// each garbage collection more expensive, which slows programs that have little
+// there and allocate much. With the ballast collections are rarer: the heap of
+// a program grows by up to 8 MiB more before one.
 var ballast []byte
 
 func init() {
@@ -91,7 +92,7 @@ func init() {
 	}
 	ballast = make([]byte, 8<<20)
 	supervised = os.Getenv(control.EnvControl) != ""
-	opts := engine.Options{Dir: dir, Log: logger, OnDue: look, OnCopy: copying, OnSaved: savedAgain, OnError: func(err error) { failed = err }}
+	opts := engine.Options{Dir: dir, Log: logger, OnDue: setDue, OnCopy: onCopy, OnSaved: onSaved, OnError: func(err error) { failed = err }}
 	var err error
 	if s := os.Getenv(envEvery); s != "" {
 		if opts.Every, err = time.ParseDuration(s); err != nil || opts.Every <= 0 {
@@ -116,7 +117,7 @@ func init() {
 			killAt = append(killAt, n)
 		}
 	}
-	// Programs that this one starts are none of this run.
+	// Programs that this one starts do not belong to this run.
 	os.Unsetenv(envDir)
 	start.note()
 	run, err = engine.Open(context.Background(), opts)
@@ -127,22 +128,22 @@ func init() {
 		if supervised {
 			again = "--fresh"
 		}
-		say("the run in %s has finished (%s, status %d); nothing is done; to start over, give %s", finished.Dir, finished.Time.Format(time.DateTime), finished.Status, again)
+		warn("the run in %s has finished (%s, status %d), so there is nothing to do; to start over, give %s", finished.Dir, finished.Time.Format(time.DateTime), finished.Status, again)
 		exit(finished.Status)
 	}
 	if err == nil {
 		err = run.Refuse(openJournal())
 	}
 	if err != nil {
-		fatal("%s", text(err))
+		fatal("%s", errorText(err))
 	}
 }
 
-// text is an error's message for the user of a program, who knows nothing of
-// frames.
-func text(err error) string {
+// errorText is an error's message for the user of a program, who does not know
+// about frames.
+func errorText(err error) string {
 	var u *graph.UnsupportedError
-	if errors.As(err, &u) { // what to do about it in a program that calls Cairn is of no use here
+	if errors.As(err, &u) { // leave out the advice for programs that call Cairn
 		path := inFrame(strings.ReplaceAll(u.Path, "∕", "/"))
 		msg := (&graph.UnsupportedError{Path: path, Type: u.Type, Reason: u.Reason}).Error()
 		if errors.Is(err, engine.ErrNotSaved) {
@@ -153,8 +154,8 @@ func text(err error) string {
 	return strings.TrimPrefix(err.Error(), "cairn: ")
 }
 
-// inFrame takes the way to a variable in a frame, as package graph writes it,
-// for the variable's name and the function that it is in.
+// inFrame replaces the path of a variable in a frame, as package graph writes
+// it, by the variable's name and its function.
 func inFrame(path string) string {
 	before, rest, ok1 := strings.Cut(path, "frames.Frames[")
 	_, rest, ok2 := strings.Cut(rest, "].(*")
@@ -166,26 +167,26 @@ func inFrame(path string) string {
 	return before + name + " in " + pkg + function
 }
 
-// say tells the user something that the program's own output has no place for.
-func say(format string, args ...any) {
+// warn tells the user something on stderr.
+func warn(format string, args ...any) {
 	fmt.Fprintf(os.Stderr, "cairn: "+format+"\n", args...)
 }
 
-// fatal ends a program that can't be gone on with.
+// fatal ends a program that cannot continue.
 func fatal(format string, args ...any) {
-	say(format, args...)
+	warn(format, args...)
 	exit(statusFailed)
 }
 
 var exit = os.Exit
 
-// countPoints decides whether each point is counted: a set is due after so many,
-// or the process kills itself at one that is still to come.
+// countPoints decides whether each point is counted: a checkpoint is due after
+// a number of points, or the process kills itself at a later point.
 func countPoints() {
-	counts = run.CountsPoints() || killAll || slices.ContainsFunc(killAt, func(n uint64) bool { return n > since })
+	countEach = run.CountsPoints() || killAll || slices.ContainsFunc(killAt, func(n uint64) bool { return n > since })
 }
 
-// Begin opens the run. It comes first in main. If there is a set, package
+// Begin begins the run. main calls it first. If there is a checkpoint, package
 // variables and frames are restored, and Resuming is true.
 func Begin() {
 	if nested++; nested > 1 || run == nil {
@@ -199,31 +200,31 @@ func Begin() {
 	files.Suspend(true)
 	restored, err := begin()
 	if err != nil {
-		fatal("%s", text(err))
+		fatal("%s", errorText(err))
 	}
 	countPoints()
 	depth = -1
-	me.Store(self())
-	set(&state, asCallee)
+	mainGoroutine.Store(currentG())
+	set(&state, called)
 	if !restored {
 		files.Suspend(false)
-		lookAgain()
+		setDueIfNeeded()
 		return
 	}
 	if !slices.Equal(saved.Args, start.args) {
-		fatal("the run in %s was started with the arguments %q and goes on with them, but now they are %q; give the same again, or move the folder away to start afresh", run.Dir(), saved.Args, start.args)
+		fatal("the run in %s was started with the arguments %q, and now they are %q; give the same arguments, or move the directory away to start over", run.Dir(), saved.Args, start.args)
 	}
 	run.FilesClaimed()
-	if err := files.Restored(saved.Epoch, saved.Noted); err != nil {
-		fatal("%s", text(err))
+	if err := files.Restored(saved.Epoch, saved.Recorded); err != nil {
+		fatal("%s", errorText(err))
 	}
-	if err := errors.Join(run.CheckInputs(saved.Process.In), saved.Process.restore(), reopened()); err != nil {
-		fatal("%s", text(err))
+	if err := errors.Join(run.CheckInputs(saved.Process.In), saved.Process.restore(), adoptRun()); err != nil {
+		fatal("%s", errorText(err))
 	}
 	files.Reopened(saved.Files)
 	saved.Signals.restore()
-	restoreAfters(saved.Timers)
-	again, saved.Timers, saved.Waits = saved.Waits, nil, nil
+	restoreTimers(saved.Timers)
+	restoredWaiters, saved.Timers, saved.Waiters = saved.Waiters, nil, nil
 	files.Suspend(false)
 	stack, saved.Frames = saved.Frames, nil
 	points, since = saved.Points, saved.Points
@@ -235,14 +236,14 @@ func begin() (bool, error) {
 	if err := errors.Join(wrong...); err != nil {
 		return false, err
 	}
-	standard()
+	protectStandard()
 	for _, g := range globals {
 		if err := g.protect(); err != nil {
 			return false, err
 		}
 	}
 	begun = true
-	if err := parts(); err != nil {
+	if err := protectParts(); err != nil {
 		return false, err
 	}
 	if err := engine.Protect(run, framesName, &saved); err != nil {
@@ -251,32 +252,32 @@ func begin() (bool, error) {
 	engine.Register[signalError](run)
 	run.RecordInputs()
 	run.SetJournal(files.RestoreTo)
-	if uses {
+	if opensRun {
 		run.ProtectHandles()
 	}
 	return run.Restore(context.Background())
 }
 
-// framesName is the variable of a set that holds the frames.
+// framesName is the variable of a checkpoint that holds the frames.
 const framesName = "frames"
 
 // Returning says that main is about to return.
-func Returning() { over = true }
+func Returning() { returning = true }
 
-// End is deferred by main before anything else. The run is finished, unless
+// End is deferred by main before anything else. The run has finished, unless
 // the program panics.
 func End() {
 	if nested--; nested > 0 || run == nil {
 		return
 	}
-	if !over && panicking() {
+	if !returning && panicking() {
 		finish(false, 0)
 		return
 	}
 	finish(true, 0)
 }
 
-// panicking reports whether a panic, or Goexit, is running main's defers.
+// panicking reports whether a panic, or Goexit, runs main's deferred calls.
 func panicking() bool {
 	pcs := make([]uintptr, 64)
 	for skip := 1; ; skip += len(pcs) {
@@ -295,8 +296,8 @@ func panicking() bool {
 	}
 }
 
-// finish ends the run; done says that the work is, with an exit status, and
-// the sets can go.
+// finish ends the run. done says that the work is done, with an exit status:
+// the checkpoints are not needed any more.
 func finish(done bool, status int) {
 	if run == nil {
 		return
@@ -307,10 +308,10 @@ func finish(done bool, status int) {
 		return
 	}
 	closed = true
-	done = takeBack() && done
+	done = releaseRun() && done
 	if done && begun {
 		if err := files.Sync(); err != nil {
-			say("%v; the run has not finished", err)
+			warn("%v; the run has not finished", err)
 			done = false
 		}
 	}
@@ -319,23 +320,23 @@ func finish(done bool, status int) {
 	}
 	err := run.Close()
 	if failed != nil {
-		unsaved(failed)
+		reportUnsaved(failed)
 	}
 	if done && begun {
 		files.End()
-		if err == nil && !supervised { // that is recorded
+		if err == nil && !supervised { // the end is recorded
 			files.RemoveOverflow()
 		}
 	}
 	if err != nil {
-		say("%s", text(err))
+		warn("%s", errorText(err))
 	}
 }
 
 // Exit stands for os.Exit: the run is finished with that status, unless the
 // program fails because a device was lost.
 func Exit(code int) {
-	finish(code == 0 || lost() == nil, code)
+	finish(code == 0 || lostDevices() == nil, code)
 	exit(code)
 }
 

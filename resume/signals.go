@@ -10,14 +10,14 @@ import (
 	"unsafe"
 )
 
-// What a program asks of package os/signal it asks of the functions here instead.
-// They hand on what arrives, and know who waits for it: that is saved, and asked
-// for again after a restart. No signal comes into a channel while that is saved.
+// These functions stand for those of package os/signal. They forward signals to
+// the program and know who waits for them: that is saved, and subscribed to again
+// after a restart. No signal comes into a channel while the state is copied.
 //
 // Some signals are Cairn's as well. SIGUSR1 goes to both. SIGTERM lets a program
-// save and stop, so the first one is not handed on: a program that ends when it
+// save and stop, so the first one is not forwarded: a program that ends when it
 // gets one would do so before its next point, as if its work were done. The second
-// one is.
+// one is forwarded.
 
 // numSignals is more than the number of any signal.
 const numSignals = 65
@@ -29,7 +29,7 @@ func (m *mask) has(n int) bool { return m[n/64]>>(n%64)&1 != 0 }
 func (m *mask) add(o mask)     { m[0] |= o[0]; m[1] |= o[1] }
 func (m *mask) drop(o mask)    { m[0] &^= o[0]; m[1] &^= o[1] }
 
-// maskOf is the set of some signals; of none, of all.
+// maskOf returns a set of signals; without arguments, that of all.
 func maskOf(sigs ...os.Signal) (m mask) {
 	if len(sigs) == 0 {
 		return mask{^uint64(0), 1<<(numSignals-64) - 1}
@@ -57,54 +57,54 @@ type listener struct {
 	Want mask
 }
 
-// listening is what the program has asked for.
-type listening struct {
+// subscriptions are what the program has asked for.
+type subscriptions struct {
 	To       []listener
-	Contexts []*derived // of NotifyContext, that were not stopped
+	Contexts []*savedContext // of NotifyContext, that were not stopped
 	Ignored  mask
 }
 
 var signals struct {
 	sync.Mutex
-	listening
-	asked  mask                   // what os/signal was asked to send
-	in     chan os.Signal         // … here, all but
-	own    map[int]chan os.Signal // … those that Cairn listens for
-	passed bool                   // the first SIGTERM was there
-	held   bool                   // the state may be copied: the lock is held
+	subscriptions
+	asked  mask                   // signals that os/signal sends
+	in     chan os.Signal         // to this channel, all but
+	own    map[int]chan os.Signal // those that Cairn listens for, each to its own
+	passed bool                   // the first SIGTERM was received
+	held   bool                   // the lock is held: the state may be copied
 }
 
-// ours is the set of the signals that are Cairn's too.
-var ours = maskOf(ownSignals...)
+// ownMask is the set of signals that are Cairn's, too.
+var ownMask = maskOf(ownSignals...)
 
 var term = maskOf(syscall.SIGTERM)
 
-// waiting is how many signals may wait to be handed on.
-const waiting = 64
+// maxPending is how many signals may wait to be forwarded.
+const maxPending = 64
 
-// listen begins to look at signals. It is called when the program first asks for
-// some.
-var listen = sync.OnceFunc(func() {
+// startListening begins to receive signals. It is called when the program first
+// subscribes.
+var startListening = sync.OnceFunc(func() {
 	s := &signals
-	s.in, s.own = make(chan os.Signal, waiting), make(map[int]chan os.Signal)
+	s.in, s.own = make(chan os.Signal, maxPending), make(map[int]chan os.Signal)
 	for _, sig := range ownSignals {
-		c := make(chan os.Signal, waiting)
+		c := make(chan os.Signal, maxPending)
 		s.own[int(sig.(syscall.Signal))] = c
-		go hand(c)
+		go forward(c)
 	}
-	go hand(s.in)
+	go forward(s.in)
 	s.Lock()
 	defer s.Unlock()
-	heed()
+	updateNotify()
 })
 
-func hand(in <-chan os.Signal) {
+func forward(in <-chan os.Signal) {
 	for sig := range in {
 		dispatch(sig)
 	}
 }
 
-// dispatch hands a signal on to all who wait for it.
+// dispatch forwards a signal to all subscribers.
 func dispatch(sig os.Signal) {
 	s := &signals
 	s.Lock()
@@ -115,9 +115,9 @@ func dispatch(sig os.Signal) {
 		if s.Ignored[0]&term[0] != 0 {
 			signal.Ignore(sig)
 		} else if wanted := s.wanted(); wanted[0]&term[0] != 0 {
-			say("the program saves at its next point and stops; a second %v is its own", sig)
+			warn("the program saves at its next point and stops; a second %v goes to the program", sig)
 		}
-		heed()
+		updateNotify()
 		return
 	}
 	n := int(sig.(syscall.Signal))
@@ -136,8 +136,8 @@ func dispatch(sig os.Signal) {
 	}
 }
 
-// wanted is what somebody waits for.
-func (l *listening) wanted() (m mask) {
+// wanted is the set of signals with a subscriber.
+func (l *subscriptions) wanted() (m mask) {
 	for _, to := range l.To {
 		m.add(to.Want)
 	}
@@ -147,12 +147,12 @@ func (l *listening) wanted() (m mask) {
 	return m
 }
 
-// heed makes os/signal send what is wanted, and no more.
-func heed() {
+// updateNotify makes os/signal send what is wanted, and no more.
+func updateNotify() {
 	s := &signals
 	want := s.wanted()
 	if !s.passed {
-		want.add(term) // the first one has to be known
+		want.add(term) // the first one is Cairn's
 	}
 	begin, end := want, s.asked
 	begin.drop(s.asked)
@@ -168,7 +168,7 @@ func heed() {
 		if c := s.own[int(sig.(syscall.Signal))]; c != nil {
 			signal.Stop(c)
 		} else if !s.Ignored.has(int(sig.(syscall.Signal))) {
-			signal.Reset(sig) // nobody else listens
+			signal.Reset(sig) // there is no other subscriber
 		}
 	})
 	s.asked = want
@@ -180,11 +180,12 @@ func Notify(c chan<- os.Signal, sigs ...os.Signal) {
 		signal.Notify(c, sigs...)
 		return
 	}
-	listen()
+	startListening()
 	s := &signals
 	s.Lock()
 	defer s.Unlock()
-	// The type that the program has made it of, so that the state has one channel.
+	// The type that the program has given it, so that the state has one
+	// channel.
 	both := *(*chan os.Signal)(unsafe.Pointer(&c))
 	m := maskOf(sigs...)
 	i := slices.IndexFunc(s.To, func(l listener) bool { return l.C == both })
@@ -194,7 +195,7 @@ func Notify(c chan<- os.Signal, sigs ...os.Signal) {
 	}
 	s.To[i].Want.add(m)
 	s.Ignored.drop(m)
-	heed()
+	updateNotify()
 }
 
 // StopNotify stands for signal.Stop.
@@ -203,17 +204,17 @@ func StopNotify(c chan<- os.Signal) {
 		signal.Stop(c)
 		return
 	}
-	listen()
+	startListening()
 	s := &signals
 	s.Lock()
 	defer s.Unlock()
 	both := *(*chan os.Signal)(unsafe.Pointer(&c))
 	s.To = slices.DeleteFunc(s.To, func(l listener) bool { return l.C == both })
-	heed()
+	updateNotify()
 }
 
-// forgo takes signals from all who wait for them.
-func forgo(m mask) {
+// unsubscribe removes signals from all subscriptions.
+func unsubscribe(m mask) {
 	s := &signals
 	for i := range s.To {
 		s.To[i].Want.drop(m)
@@ -229,7 +230,7 @@ func forgo(m mask) {
 		})
 	}
 	s.To = slices.DeleteFunc(s.To, func(l listener) bool { return l.Want == mask{} })
-	s.Contexts = slices.DeleteFunc(s.Contexts, func(c *derived) bool { return len(c.signals) == 0 })
+	s.Contexts = slices.DeleteFunc(s.Contexts, func(c *savedContext) bool { return len(c.signals) == 0 })
 }
 
 // Ignore stands for signal.Ignore.
@@ -238,32 +239,32 @@ func Ignore(sigs ...os.Signal) {
 		signal.Ignore(sigs...)
 		return
 	}
-	listen()
+	startListening()
 	s := &signals
 	s.Lock()
 	defer s.Unlock()
 	m := maskOf(sigs...)
-	forgo(m)
+	unsubscribe(m)
 	s.Ignored.add(m)
 	ignore(m)
-	heed()
+	updateNotify()
 }
 
-// ignore lets the system ignore signals, but those that Cairn listens for.
+// ignore lets the system ignore signals, except those that Cairn listens for.
 func ignore(m mask) {
 	if signals.passed {
-		ours := ours
+		ours := ownMask
 		ours.drop(term)
 		m.drop(ours)
 	} else {
-		m.drop(ours)
+		m.drop(ownMask)
 	}
 	m.each(func(sig os.Signal, _ mask) { signal.Ignore(sig) })
 }
 
 // Ignored stands for signal.Ignored.
 func Ignored(sig os.Signal) bool {
-	if n, ok := sig.(syscall.Signal); run != nil && ok && n >= 0 && n < numSignals && ours.has(int(n)) {
+	if n, ok := sig.(syscall.Signal); run != nil && ok && n >= 0 && n < numSignals && ownMask.has(int(n)) {
 		signals.Lock()
 		defer signals.Unlock()
 		return signals.Ignored.has(int(n))
@@ -277,61 +278,61 @@ func ResetSignals(sigs ...os.Signal) {
 		signal.Reset(sigs...)
 		return
 	}
-	listen()
+	startListening()
 	s := &signals
 	s.Lock()
 	defer s.Unlock()
 	m := maskOf(sigs...)
-	forgo(m)
+	unsubscribe(m)
 	s.Ignored.drop(m)
-	heed()
-	m.drop(ours)
+	updateNotify()
+	m.drop(ownMask)
 	m.each(func(sig os.Signal, _ mask) { signal.Reset(sig) })
 }
 
-// hold keeps signals, and timers that call functions, from the state, which may be
-// copied, and takes note of them. It comes before it is looked whether goroutines
-// live: a timer that has gone off before is one of these.
-func hold() {
+// pauseEvents keeps signals and timers that call functions from changing the
+// state, which may be copied, and saves them. It comes before the search for
+// goroutines: a timer that has fired before is one of these.
+func pauseEvents() {
 	if !signals.held {
 		signals.Lock()
 		signals.held = true
 	}
-	saved.Signals, saved.Timers, saved.Waits = signals.listening, noteAfters(), nil
+	saved.Signals, saved.Timers, saved.Waiters = signals.subscriptions, saveTimers(), nil
 }
 
-// free is the end of that.
-func free() {
-	freeFinalizers()
+// resumeEvents is the end of that.
+func resumeEvents() {
+	unlockFinalizers()
 	if signals.held {
-		saved.Signals, saved.Timers, saved.Waits = listening{}, nil, nil // what the program drops is not to be kept
+		saved.Signals, saved.Timers, saved.Waiters = subscriptions{}, nil, nil // so that the program can free them
 		signals.held = false
 		signals.Unlock()
 	}
 }
 
-// restore asks for the signals of a set, and for no others that the start of the
-// program may have asked for.
-func (l *listening) restore() {
+// restore subscribes to the signals of a checkpoint, and to no others that the
+// start of the program may have asked for.
+func (l *subscriptions) restore() {
 	if len(l.To) == 0 && len(l.Contexts) == 0 && l.Ignored == (mask{}) && signals.in == nil {
 		return
 	}
-	listen()
+	startListening()
 	s := &signals
 	s.Lock()
 	defer s.Unlock()
 	gone := s.Ignored
 	gone.drop(l.Ignored)
-	gone.drop(ours)
+	gone.drop(ownMask)
 	gone.each(func(sig os.Signal, _ mask) { signal.Reset(sig) })
-	s.listening = *l
+	s.subscriptions = *l
 	ignore(s.Ignored)
-	heed()
-	*l = listening{}
+	updateNotify()
+	*l = subscriptions{}
 }
 
-// signalError is why NotifyContext's contexts end: as that of os/signal, but one
-// that can be saved.
+// signalError is the cause of canceled contexts of NotifyContext, like that of
+// os/signal. It can be saved.
 type signalError string
 
 func (s signalError) Error() string { return string(s) }

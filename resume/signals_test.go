@@ -51,7 +51,7 @@ type asking struct {
 	Ctx     context.Context
 	Stop    context.CancelFunc
 	Gone    context.Context
-	Asked   listening
+	Asked   subscriptions
 }
 
 // TestSignals holds that a program hears of the same signals after a restart,
@@ -89,12 +89,12 @@ func TestSignals(t *testing.T) {
 	if _, err := p.Restore(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	hold()
+	pauseEvents()
 	v.Asked = saved.Signals
 	if err := p.Checkpoint(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	free()
+	resumeEvents()
 	stop()
 	v.Stop()
 	if err := p.Close(); err != nil {
@@ -125,7 +125,7 @@ func TestSignals(t *testing.T) {
 		t.Error("a signal went to others")
 	}
 	if m := signals.asked; m.has(int(syscall.SIGUSR2)) || !signal.Ignored(syscall.SIGWINCH) || !Ignored(syscall.SIGURG) || Ignored(syscall.SIGTERM) {
-		t.Error("what is asked for is not what was:", m, signals.listening)
+		t.Error("what is asked for is not what was:", m, signals.subscriptions)
 	}
 	send(t, syscall.SIGCONT)
 	<-w.Ctx.Done()
@@ -134,12 +134,12 @@ func TestSignals(t *testing.T) {
 	StopNotify(w.C)
 	ResetSignals()
 	if len(signals.To)+len(signals.Contexts) > 0 || signals.Ignored != (mask{}) {
-		t.Error("what was stopped is asked for:", signals.listening)
+		t.Error("what was stopped is asked for:", signals.subscriptions)
 	}
 }
 
-// TestTerminate: of SIGTERM the program gets the second one.
-func TestTerminate(t *testing.T) {
+// TestSignals_Terminate: of SIGTERM the program gets the second one.
+func TestSignals_Terminate(t *testing.T) {
 	keep := make(chan os.Signal, 4) // as a run does
 	signal.Notify(keep, syscall.SIGTERM)
 	defer signal.Stop(keep)
@@ -187,20 +187,20 @@ func TestContextAfterFunc(t *testing.T) {
 	called := make(chan bool)
 	stop := ContextAfterFunc(ctx, func() { t.Error("it was stopped") })
 	ContextAfterFunc(ctx, func() { called <- true })
-	if unsettled() == "" {
+	if unrestorable() == "" {
 		t.Error("two functions wait, and nobody says so")
 	}
 	if !stop() || stop() {
 		t.Error("it is not stopped, or twice")
 	}
-	if unsettled() == "" {
+	if unrestorable() == "" {
 		t.Error("a function waits, and nobody says so")
 	}
 	cancel()
 	<-called
-	for end := time.Now().Add(time.Minute); unsettled() != ""; time.Sleep(time.Millisecond) { // it has to end, too
+	for end := time.Now().Add(time.Minute); unrestorable() != ""; time.Sleep(time.Millisecond) { // it has to end, too
 		if time.Now().After(end) {
-			t.Fatal(unsettled())
+			t.Fatal(unrestorable())
 		}
 	}
 }

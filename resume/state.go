@@ -2,11 +2,12 @@
 
 package resume
 
-// Words that one goroutine writes, and others read at times. On all processors
-// that Go knows these are read and written whole; in order they need not be.
+// get and set access a word that one goroutine writes and others sometimes
+// read. All processors that Go supports read and write it as a whole; the order
+// does not matter.
 func get(p *uint32) uint32    { return *p }
 func set(p *uint32, v uint32) { *p = v }
 
-// Unwinding reports whether the function that was called has returned to be left:
-// then its caller does too.
+// Unwinding reports whether the function that was called unwinds: then its
+// caller does, too.
 func Unwinding() bool { return state == unwinding }

@@ -4,9 +4,10 @@ package resume
 
 import "sync/atomic"
 
-// As in state.go, such that the race detector does not mind.
+// These are as in state.go, in a way that the race detector accepts.
+
 func get(p *uint32) uint32    { return atomic.LoadUint32(p) }
 func set(p *uint32, v uint32) { atomic.StoreUint32(p, v) }
 
 // Unwinding is as in state.go.
-func Leaving() bool { return get(&state) == leaving }
+func Unwinding() bool { return get(&state) == unwinding }

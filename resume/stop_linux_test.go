@@ -13,9 +13,9 @@ import (
 	"testing"
 )
 
-// TestStopFull stops a program that can't save any more: its status says that
+// TestStop_DiskFull stops a program that can't save any more: its status says that
 // the work is lost, and it resumes from what was saved before.
-func TestStopFull(t *testing.T) {
+func TestStop_DiskFull(t *testing.T) {
 	path := build(t, "./testdata/cases")
 	mount := t.TempDir()
 	if err := syscall.Mount("tmpfs", mount, "tmpfs", 0, "size=2m"); err != nil {

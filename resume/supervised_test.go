@@ -25,8 +25,8 @@ func supervised(t *testing.T, dir string, args ...string) (*exec.Cmd, *bytes.Buf
 	return cmd, text
 }
 
-// TestOutput holds that standard output is neither doubled nor lost.
-func TestOutput(t *testing.T) {
+// TestSupervised_Output holds that standard output is neither doubled nor lost.
+func TestSupervised_Output(t *testing.T) {
 	cmd, text := supervised(t, t.TempDir(), "--every-points", "1", build(t, "./testdata/cases"), "printing")
 	cmd.Env = append(os.Environ(), "CAIRN_KILL_AT=each")
 	out, err := cmd.Output()
@@ -38,8 +38,8 @@ func TestOutput(t *testing.T) {
 	}
 }
 
-// TestStop stops a program, and goes on with it.
-func TestStop(t *testing.T) {
+// TestSupervised_Stop stops a program and resumes it.
+func TestSupervised_Stop(t *testing.T) {
 	dir, path := t.TempDir(), build(t, "./testdata/cases")
 	cmd, text := supervised(t, dir, "--every", "1h", path, "waiting")
 	out, err := cmd.StdoutPipe()
@@ -62,14 +62,14 @@ func TestStop(t *testing.T) {
 		t.Fatal(err)
 	}
 	cmd, text = supervised(t, dir, "--every", "1h", path, "waiting")
-	if out, err := cmd.Output(); err != nil || !strings.Contains(string(out), "gone on") {
+	if out, err := cmd.Output(); err != nil || !strings.Contains(string(out), "resumed") {
 		t.Errorf("%v: %s\n%s", err, out, text)
 	}
 }
 
-// TestOtherInputSupervised holds that a program that refuses its input is not
+// TestSupervised_InputChanged holds that a program that refuses its input is not
 // started again and again, and that no set is put aside for it.
-func TestOtherInputSupervised(t *testing.T) {
+func TestSupervised_InputChanged(t *testing.T) {
 	dir, path := t.TempDir(), build(t, "./testdata/cases")
 	in := filepath.Join(dir, "in")
 	write(t, in, inputText)

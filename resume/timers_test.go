@@ -58,7 +58,7 @@ func TestTimers(t *testing.T) {
 	if !async {
 		v.After = time.After(period)
 	}
-	w := again(t, v)
+	w := saveAndLoad(t, v)
 	after := time.Now()
 	if w.Ticker.C != w.C || w.Any != any(w.Timer) || w.None != nil {
 		t.Error("what was one timer is two")
@@ -105,9 +105,9 @@ func TestTimers(t *testing.T) {
 	}
 }
 
-// TestTimersAsync is the same with timers as they were before Go 1.23.
-func TestTimersAsync(t *testing.T) {
-	cmd := exec.Command(os.Args[0], "-test.run=^(TestTimers|TestTimersRefused)$", "-test.count=1")
+// TestTimers_Async is the same with timers as they were before Go 1.23.
+func TestTimers_Async(t *testing.T) {
+	cmd := exec.Command(os.Args[0], "-test.run=^(TestTimers|TestTimers_Refused)$", "-test.count=1")
 	cmd.Env = append(os.Environ(), "GODEBUG=asynctimerchan=1")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Errorf("%v\n%s", err, out)
@@ -115,7 +115,7 @@ func TestTimersAsync(t *testing.T) {
 }
 
 // A timer that calls a function can't be saved, nor can the copy of one.
-func TestTimersRefused(t *testing.T) {
+func TestTimers_Refused(t *testing.T) {
 	refused := func(why string, v any) {
 		t.Helper()
 		err := save(t, open(t, t.TempDir()), &v)

@@ -58,8 +58,8 @@ func load[T any](t *testing.T, p *engine.Run) (*T, error) {
 	return v, err
 }
 
-// again saves *v and restores it elsewhere.
-func again[T any](t *testing.T, v *T) *T {
+// saveAndLoad saves *v and restores it elsewhere.
+func saveAndLoad[T any](t *testing.T, v *T) *T {
 	t.Helper()
 	dir := t.TempDir()
 	p := open(t, dir)
@@ -161,7 +161,7 @@ func TestFuncs(t *testing.T) {
 	}
 	v.inStruct.f = a
 	v.a()
-	w := again(t, v)
+	w := saveAndLoad(t, v)
 	if w.none != nil || w.ops["double"](2) != 4 || w.ops["triple"](2) != 6 || w.plain(3) != 9 || w.static("a") != "A" || w.literal() != 42 {
 		t.Error("plain functions differ")
 	}
@@ -180,9 +180,9 @@ func TestFuncs(t *testing.T) {
 	}
 }
 
-func TestGenericFuncs(t *testing.T) {
+func TestFuncs_Generic(t *testing.T) {
 	v := []func() string{makeShape(&boxEnv[*string]{make([]*string, 2)}), makeShape(&boxEnv[*int]{make([]*int, 3)})}
-	w := *again(t, &v)
+	w := *saveAndLoad(t, &v)
 	if got := w[0]() + ", " + w[1](); got != "[]*string 2, []*int 3" {
 		t.Error(got)
 	}
@@ -193,11 +193,11 @@ func TestGenericFuncs(t *testing.T) {
 	}
 }
 
-func TestFuncsRefused(t *testing.T) {
+func TestFuncs_Refused(t *testing.T) {
 	x := 1
 	v := struct{ fs []func() int }{[]func() int{nil, func() int { x++; return x }}}
 	err := save(t, open(t, t.TempDir()), &v)
-	if err == nil || !strings.Contains(err.Error(), "v.fs[1] (func() (int)) can't be saved: it is the function github.com/cairnrun/cairn/resume_test.TestFuncsRefused.func1 (values_test.go:") {
+	if err == nil || !strings.Contains(err.Error(), "v.fs[1] (func() (int)) can't be saved: it is the function github.com/cairnrun/cairn/resume_test.TestFuncs_Refused.func1 (values_test.go:") {
 		t.Error(err)
 	}
 }
@@ -231,7 +231,7 @@ func TestChannels(t *testing.T) {
 	v.signals <- struct{}{}
 	v.self <- message{"me", v.self}
 	v.arrays <- [3]int{1, 2, 3}
-	w := again(t, v)
+	w := saveAndLoad(t, v)
 	if w.none != nil || w.empty == nil || cap(w.empty) != 0 || cap(w.ring) != 4 || len(w.signals) != 2 || cap(w.signals) != 5 {
 		t.Error("sizes differ")
 	}
@@ -275,8 +275,8 @@ var (
 	unnamedIn = &unnamedB[1].step
 )
 
-// TestIdentity holds that package variables stay themselves.
-func TestIdentity(t *testing.T) {
+// TestVariables_KeepIdentity holds that package variables stay themselves.
+func TestVariables_KeepIdentity(t *testing.T) {
 	if !graph.InProgram(unsafe.Pointer(&unnamedB)) {
 		t.Skip("it can't be told where the program lies on " + runtime.GOARCH)
 	}

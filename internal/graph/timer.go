@@ -124,8 +124,8 @@ func CallingTimers(known func(*time.Timer) bool, make func() *time.Timer) {
 	calling.known, calling.make = known, make
 }
 
-// TimerLeft says how long it is until a timer goes off, and whether it will.
-func TimerLeft(t *time.Timer) (left time.Duration, runs bool) {
+// TimerRemaining says how long it is until a timer goes off, and whether it will.
+func TimerRemaining(t *time.Timer) (left time.Duration, runs bool) {
 	k := timersKnown()
 	if !k.ok {
 		return 0, false

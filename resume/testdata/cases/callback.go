@@ -8,7 +8,7 @@ import (
 	cairn_ "github.com/cairnrun/cairn/resume"
 )
 
-// A spine function that is also called by a library, and by other goroutines.
+// A resumable function that is also called by a library, and by other goroutines.
 
 type cairn_frame_callback struct {
 	At int
@@ -31,7 +31,7 @@ func callback() {
 			for k := range 3 {
 				wg.Go(func() { weigh(k) })
 			}
-			weigh(4) // without a frame: it is not a spine call
+			weigh(4) // without a frame: it is not a resumable call
 			wg.Wait()
 			if cairn_.Storing(cairn_d) {
 				*cairn_.NewFrame[cairn_frame_callback](cairn_d) = cairn_frame_callback{1, s, i}

@@ -13,7 +13,7 @@ import (
 
 var cases = map[string]func(){
 	"queens": queens, "panics": panics, "callback": callback, "process": process,
-	"crowd": crowd, "closures": closures, "crash": crash, "leave": leave, "append": appending, "printing": printing, "folders": folders, "unsavable": unsavable, "waiting": waiting, "reading": reading,
+	"crowd": crowd, "closures": closures, "crash": crash, "exit": exits, "append": appending, "printing": printing, "dirs": dirs, "unsavable": unsavable, "waiting": waiting, "reading": reading,
 }
 
 var out *os.File

@@ -7,7 +7,7 @@ import (
 	cairn_ "github.com/cairnrun/cairn/resume"
 )
 
-// Panics that pass spine functions, and are recovered by one.
+// Panics that pass resumable functions, and are recovered by one.
 
 type cairn_frame_panics struct {
 	At int
@@ -147,8 +147,8 @@ func crash() {
 	panic("the end")
 }
 
-// leave ends by Exit.
-func leave() {
+// exits ends by Exit.
+func exits() {
 	cairn_d := cairn_.Enter()
 	i, again := 0, false
 	if cairn_.Resuming(cairn_d) {
@@ -162,7 +162,7 @@ func leave() {
 		} else if cairn_.Due() {
 			cairn_.Point(cairn_d, &cairn_frame_crash{1, i})
 		}
-		fmt.Fprintln(out, "leave", i)
+		fmt.Fprintln(out, "exits", i)
 	}
 	cairn_.Exit(7)
 }

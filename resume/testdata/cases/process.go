@@ -123,8 +123,8 @@ func appending() {
 	}
 }
 
-// folders makes, removes and renames.
-func folders() {
+// dirs makes, removes and renames.
+func dirs() {
 	cairn_d := cairn_.Enter()
 	i, again := 0, false
 	if cairn_.Resuming(cairn_d) {

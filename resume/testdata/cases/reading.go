@@ -14,7 +14,7 @@ type cairn_frame_reading struct {
 	I          int
 }
 
-// reading reads eight bytes of stdin and of a file in each round. It has a file
+// reading reads eight bytes of stdin and of a file in each iteration. It has a file
 // open that is never the same twice, too.
 func reading() {
 	cairn_d := cairn_.Enter()

@@ -48,7 +48,7 @@ func waiting() {
 	if cairn_.Resuming(cairn_d) {
 		cairn_s := cairn_.Frame[cairn_frame_waiting](cairn_d)
 		i, state, again = cairn_s.I, cairn_s.State, true
-		fmt.Println("gone on")
+		fmt.Println("resumed")
 	} else {
 		rand.Read(state)
 		fmt.Println("waiting")

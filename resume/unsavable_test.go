@@ -9,13 +9,13 @@ import (
 )
 
 // The error of a checkpoint says why the compiler could not convert a closure.
-func TestUnsaved(t *testing.T) {
+func TestUnsavable(t *testing.T) {
 	n := 1
 	_, _, line, _ := runtime.Caller(0)
 	v := []func() int{func() int { n++; return n }}
-	resume.Unsavable("unsaved_test.go", line+1, "it captures a moonbeam")
+	resume.Unsavable("unsavable_test.go", line+1, "it captures a moonbeam")
 	err := save(t, open(t, t.TempDir()), &v)
-	if err == nil || !strings.Contains(err.Error(), "TestUnsaved") || !strings.Contains(err.Error(), "by a name: it captures a moonbeam") {
+	if err == nil || !strings.Contains(err.Error(), "TestUnsavable") || !strings.Contains(err.Error(), "by a name: it captures a moonbeam") {
 		t.Error(err)
 	}
 }

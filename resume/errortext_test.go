@@ -9,7 +9,7 @@ import (
 )
 
 // What can't be saved is named as the program's source names it.
-func TestText(t *testing.T) {
+func TestErrorText(t *testing.T) {
 	unsupported := func(path string) error {
 		return &graph.UnsupportedError{Path: path, Type: "net.Conn", Reason: "it is open"}
 	}
@@ -22,14 +22,14 @@ func TestText(t *testing.T) {
 		{unsupported("main.connections[2].(*main.conn).fd"), "main.connections[2].(*main.conn).fd"},
 	} {
 		want := (&graph.UnsupportedError{Path: c.want, Type: "net.Conn", Reason: "it is open"}).Error()
-		if got := text(c.err); got != want {
+		if got := errorText(c.err); got != want {
 			t.Errorf("%s, want %s", got, want)
 		}
-		if got := text(errors.Join(engine.ErrNotSaved, c.err)); got != engine.ErrNotSaved.Error()+": "+want {
+		if got := errorText(errors.Join(engine.ErrNotSaved, c.err)); got != engine.ErrNotSaved.Error()+": "+want {
 			t.Errorf("%s, want %s of a set that was not saved", got, want)
 		}
 	}
-	if got := text(errors.New("cairn: no room")); got != "no room" {
+	if got := errorText(errors.New("cairn: no room")); got != "no room" {
 		t.Errorf("%q, want %q", got, "no room")
 	}
 }

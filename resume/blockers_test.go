@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-func TestStranger(t *testing.T) {
+func TestProgramGoroutine(t *testing.T) {
 	const (
 		me     = "goroutine 1 [running]:\nmain.main()\n\t/x/main.go:9 +0x1\n"
 		signal = "\ngoroutine 20 [syscall]:\nos/signal.loop()\n\t/go/src/os/signal/signal_unix.go:23 +0x13\ncreated by os/signal.Notify.func1.1 in goroutine 1\n\t/go/src/os/signal/signal.go:152 +0x1f\n"
@@ -21,8 +21,8 @@ func TestStranger(t *testing.T) {
 	cleanup := func(f string) string {
 		return "\ngoroutine 9 [sync.Mutex.Lock]:\nsync.(*Mutex).Lock(...)\n\t/go/src/sync/mutex.go:46\n" + f + "(0x1)\n\t/x/a.go:5 +0x2c\nruntime.runCleanups()\n\t/go/src/runtime/mcleanup.go:745 +0x92\n"
 	}
-	waits.all = map[string]*waiter{"30": {wait{nil, 12}}, "31": {wait{nil, 12}}}
-	defer func() { waits.all = nil }()
+	waiters.all = map[string]*waiter{"30": {savedWaiter{nil, 12}}, "31": {savedWaiter{nil, 12}}}
+	defer func() { waiters.all = nil }()
 	waiting := func(id, state, calls string) string {
 		return "\ngoroutine " + id + " [" + state + "]:\n" + calls + ownPackage + "(*waiter).run(0x1)\n\t/c/waits.go:5 +0x2c\ncreated by " + ownPackage + "Go in goroutine 1\n\t/c/waits.go:3 +0x55\n"
 	}
@@ -33,7 +33,7 @@ func TestStranger(t *testing.T) {
 		blocked        bool
 	}{
 		{"waiters", me + waiting("30", "chan receive", rest) + waiting("31", "select, 2 minutes", rest), "", false},
-		{"a waiter that has gone on", me + waiting("30", "chan receive", other), "/c/waits.go:3", true},
+		{"a waiter that does not wait any more", me + waiting("30", "chan receive", other), "/c/waits.go:3", true},
 		{"a waiter that is to begin", me + waiting("30", "runnable", ""), "/c/waits.go:3", false},
 		{"a waiter that nobody knows", me + waiting("32", "chan receive", rest), "/c/waits.go:3", true},
 		{"a waiter that waits deeper", me + waiting("30", "chan receive", rest+other), "/c/waits.go:3", true},
@@ -50,7 +50,7 @@ func TestStranger(t *testing.T) {
 		{"a program in this module", me + ours("5", ownModule+"/examples/heat.run in goroutine 1"), "/c/g.go:2", true},
 		{"a module with a longer name", me + ours("5", ownModule+"s.run in goroutine 1"), "/c/g.go:2", true},
 	} {
-		g := stranger(c.text)
+		g := programGoroutine(c.text)
 		if at := ""; g != nil {
 			if at = g.at; at != c.at || g.blocked != c.blocked {
 				t.Errorf("%s: found %+v, want one started at %q", c.name, g, c.at)
@@ -61,16 +61,16 @@ func TestStranger(t *testing.T) {
 	}
 }
 
-func TestAlive(t *testing.T) {
+func TestLiveGoroutine(t *testing.T) {
 	ready, stop := make(chan int), make(chan int)
 	defer close(stop)
 	go func() { close(ready); <-stop }()
 	<-ready
 	// Resumed the goroutine that runs all tests is a stranger, too.
-	if why := alive(runtime.NumGoroutine(), patience); !strings.HasPrefix(why, "the goroutine lives that ") {
+	if why := liveGoroutine(runtime.NumGoroutine(), grace); !strings.HasPrefix(why, "a goroutine is running that ") {
 		t.Errorf("found %q", why)
 	}
-	if why := alive(1, patience); why != "" {
+	if why := liveGoroutine(1, grace); why != "" {
 		t.Errorf("found %q", why)
 	}
 }

@@ -8,8 +8,8 @@ import (
 	"strconv"
 )
 
-// self returns a number that no other goroutine has.
-func self() uintptr {
+// currentG returns a number that no other goroutine has.
+func currentG() uintptr {
 	var buf [64]byte
 	s := buf[:runtime.Stack(buf[:], false)] // goroutine 12 [running]:
 	s = bytes.TrimPrefix(s, []byte("goroutine "))

@@ -1,0 +1,262 @@
+package resume
+
+import (
+	"fmt"
+	"runtime"
+	"strings"
+	"time"
+)
+
+// blocked is what has prevented a checkpoint.
+var blocked struct {
+	alive int       // number of goroutines when one of the program was found
+	until time.Time // goroutines are not searched before, unless there are fewer
+	since time.Time
+	tell  time.Time // when the user is told again
+	pause time.Duration
+}
+
+// warnAfter is how long the user is not told that no checkpoint can be taken.
+const warnAfter = 10 * time.Second
+
+// canSave reports whether a checkpoint can be taken at a point of depth d. It
+// is called often while one is due, so it must be fast.
+func canSave(d int, patience time.Duration) bool {
+	why := stackMismatch(d)
+	if why == "" {
+		now, n := time.Now(), runtime.NumGoroutine()
+		if patience < testGrace && n >= blocked.alive && now.Before(blocked.until) {
+			return false
+		}
+		if why = liveGoroutine(n, patience); why != "" {
+			blocked.alive, blocked.until = n, now.Add(20*time.Since(now))
+		}
+	}
+	if why == "" {
+		why = unrestorable()
+	}
+	if why == "" {
+		blocked.since, blocked.until = time.Time{}, time.Time{}
+		return true
+	}
+	now := time.Now()
+	switch {
+	case blocked.since.IsZero():
+		blocked.since, blocked.pause = now, warnAfter
+		blocked.tell = now.Add(blocked.pause)
+	case now.After(blocked.tell):
+		blocked.pause *= 4
+		blocked.tell = now.Add(blocked.pause)
+		warn("no checkpoint could be taken for %v: %s", now.Sub(blocked.since).Round(time.Second), why)
+	}
+	return false
+}
+
+// stackMismatch returns how the calls on the stack differ from those that the
+// frames describe; "": they do not. These are main, and one resumable function
+// for each depth up to d. If functions are about to unwind, their fast paths
+// follow, and functions that call their own fast path and are called by
+// another's.
+func stackMismatch(d int) string {
+	pcs := make([]uintptr, 2*d+64)
+	n := runtime.Callers(2, pcs)
+	for n == len(pcs) {
+		pcs = make([]uintptr, 4*n)
+		n = runtime.Callers(2, pcs)
+	}
+	frames := runtime.CallersFrames(pcs[:n])
+	var calls []string
+	var within funcKind // the kind of the function that was called
+	between := false    // the last of calls has called its own fast path
+	for more := n > 0; more; {
+		var f runtime.Frame
+		f, more = frames.Next()
+		if strings.HasPrefix(f.Function, ownPackage) {
+			calls = calls[:0] // these are Cairn's own calls
+			within, between = original, false
+			continue
+		}
+		p := kindOf(f.Function)
+		switch {
+		case p == fastPart && between:
+			calls = calls[:len(calls)-1]
+		case p == original && f.Function == "runtime.main" && len(calls) == d+1:
+			return ""
+		case p == original && f.Function == "runtime.main":
+			more = false
+		case p == original:
+			calls = append(calls, f.Function)
+		}
+		within, between = p, p == original && within == fastPart
+	}
+	if len(calls) > 6 {
+		calls = append(calls[:6], "…")
+	}
+	return "the point is reached through functions that can't be resumed: " + strings.Join(calls, " ← ")
+}
+
+// funcKind says what the compiler has made of a function.
+type funcKind int
+
+const (
+	original  funcKind = iota
+	framePart          // saves its frame, or resumes from it
+	fastPart           // unwinds when a checkpoint is due
+)
+
+func kindOf(name string) funcKind {
+	name = strings.ReplaceAll(name, "[...]", "")
+	name = name[strings.LastIndexByte(name, '/')+1:]
+	_, name, _ = strings.Cut(name, ".")
+	if i := strings.Index(name, ".cairn_fast_"); i >= 0 { // a method
+		name = name[i+1:]
+	}
+	if strings.ContainsAny(name, ".-") { // a function literal in it, or a loop body
+		return original
+	}
+	for _, p := range []string{"cairn_point_", "cairn_resume_"} {
+		if strings.HasPrefix(name, p) {
+			return framePart
+		}
+	}
+	for _, p := range []string{"cairn_fast_", "cairn_continue_", "cairn_rest_"} {
+		if strings.HasPrefix(name, p) {
+			return fastPart
+		}
+	}
+	return original
+}
+
+// grace is how long a goroutine that is not blocked may take to end: one that has
+// announced its end may still run. Tests that name a point wait longer.
+const (
+	grace     = time.Millisecond
+	testGrace = time.Second
+)
+
+// liveGoroutine returns which goroutine of the program is running besides the
+// main one, and where it was started; "": none. Goroutines of Cairn and of the
+// Go runtime do not count. n is the number of all.
+func liveGoroutine(n int, patience time.Duration) string {
+	buf := make([]byte, 16<<10)
+	clearWaiting()
+	for until := time.Now().Add(patience); n > 1; n = runtime.NumGoroutine() {
+		k := runtime.Stack(buf, true)
+		if k == len(buf) {
+			buf = make([]byte, 4*len(buf))
+			continue
+		}
+		clearWaiting()
+		g := programGoroutine(string(buf[:k]))
+		if g == nil {
+			break
+		}
+		// A goroutine at its very end (or beginning) that sync.WaitGroup.Go has
+		// started needs only a processor to end. It is often Cairn's own.
+		if g.first == "" && !g.blocked && time.Now().Before(until.Add(testGrace)) {
+			time.Sleep(50 * time.Microsecond)
+			continue
+		}
+		if g.blocked || time.Now().After(until) {
+			return fmt.Sprintf("a goroutine is running that %s has started at %s", g.creator, g.at)
+		}
+		time.Sleep(50 * time.Microsecond)
+	}
+	return ""
+}
+
+// goroutine is what a stack trace says about a goroutine.
+type goroutine struct {
+	blocked bool
+	creator string // the function with the go statement
+	at      string // the place of that statement
+	parent  string
+	first   string // its outermost function; "" if all are of package sync
+	foreign bool   // it runs a function that is neither Cairn's nor the Go runtime's
+	waits   bool   // Go has started it, and it does not wait for a signal now
+}
+
+// unknownCreator is the creator of a goroutine whose stack trace names none.
+const unknownCreator = "an unknown function"
+
+// programGoroutine finds the first goroutine of the program in the stack traces
+// of all goroutines. The first trace is the caller's.
+func programGoroutine(text string) *goroutine {
+	all := strings.Split(text, "\n\n")
+	known := make(map[string]*goroutine)
+	var ids []string
+	for _, s := range all[1:] {
+		head, stack, _ := strings.Cut(strings.TrimSpace(s), "\n")
+		id, state, _ := strings.Cut(strings.TrimPrefix(head, "goroutine "), " ")
+		g := &goroutine{creator: unknownCreator, at: "?"}
+		var calls, places []string
+		g.blocked = !strings.Contains(state, "[running") && !strings.Contains(state, "[runnable") && !strings.Contains(state, "[sleep")
+		for line := range strings.SplitSeq(stack, "\n") {
+			by, created := strings.CutPrefix(line, "created by ")
+			switch {
+			case created:
+				g.creator, g.parent, _ = strings.Cut(by, " in goroutine ")
+			case strings.HasPrefix(line, "\t"):
+				g.at, _, _ = strings.Cut(strings.TrimSpace(line), " +0x")
+				places = append(places, g.at)
+			case !strings.HasPrefix(line, "sync."): // package sync starts goroutines for others
+				calls = append(calls, line)
+				g.first = line
+				g.foreign = g.foreign || !ownGoroutine(line)
+			}
+		}
+		g.waits = g.creator == waiterCreator && !isWaiting(id, state, calls, places)
+		known[id] = g
+		ids = append(ids, id)
+	}
+	ours := func(g *goroutine) bool {
+		if g.creator == waiterCreator {
+			return !g.waits
+		}
+		for range 100 { // from child to parent
+			if g == nil || g.creator == waiterCreator || g.creator == "time.goFunc" { // these call the program's functions
+				return false
+			}
+			// The goroutine of the Go runtime that runs cleanups has no
+			// creator. Cairn has cleanups for arrays that are not used any
+			// more; the program may have others.
+			if g.creator == unknownCreator && g.first != "" && !g.foreign {
+				return true
+			}
+			if ownGoroutine(g.creator) || strings.HasPrefix(g.creator, "sync.") && ownGoroutine(g.first) {
+				return true
+			}
+			g = known[g.parent]
+		}
+		return false
+	}
+	for _, id := range ids {
+		if g := known[id]; !ours(g) {
+			return g
+		}
+	}
+	return nil
+}
+
+// ownModule is the prefix of the paths of Cairn's packages.
+var ownModule = strings.TrimSuffix(ownPackage, "/resume.")
+
+// ownGoroutine reports whether the goroutines that a function starts are not
+// the program's.
+func ownGoroutine(creator string) bool {
+	for _, p := range []string{"runtime.", "runtime/", "os/signal.", "internal/"} {
+		if strings.HasPrefix(creator, p) {
+			return true
+		}
+	}
+	rest, ok := strings.CutPrefix(creator, ownModule)
+	if !ok {
+		return false
+	}
+	for _, p := range []string{".", "/ckpt.", "/store.", "/coord.", "/device", "/hdf5.", "/mpi.", "/transport", "/internal/", "/resume."} {
+		if strings.HasPrefix(rest, p) {
+			return true
+		}
+	}
+	return false
+}
