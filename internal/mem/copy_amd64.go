@@ -5,9 +5,9 @@ import "unsafe"
 //go:noescape
 func copyAVX512(dst, src *byte, n int)
 
-// Copy copies src to dst, of equal length, as the builtin does. What is large
-// goes past the cache: the copy will not be read soon, so its lines need not be
-// fetched before they are overwritten.
+// Copy copies src to dst, which have the same length, as the builtin does.
+// Large copies bypass the cache: they are not read soon, so their lines need
+// not be fetched before they are overwritten.
 func Copy(dst, src []byte) {
 	n := len(src) &^ 255
 	if n < 4096 || len(dst) < len(src) || !hasAVX512 || uintptr(unsafe.Pointer(unsafe.SliceData(dst)))%64 != 0 {

@@ -2,5 +2,5 @@
 
 package mem
 
-// Copy copies src to dst, of equal length, as the builtin does.
+// Copy copies src to dst, which have the same length, as the builtin does.
 func Copy(dst, src []byte) { copy(dst, src) }

@@ -3,7 +3,7 @@ package mem
 import "github.com/zeebo/xxh3"
 
 // Digest returns the XXH3-128 of p. It equals xxh3.Hash128, and is faster on
-// data that comes from memory rather than from a cache.
+// data that is not in a cache.
 func Digest(p []byte) xxh3.Uint128 {
 	if len(p) < 4096 || !hasAVX512 {
 		return xxh3.Hash128(p)
@@ -11,7 +11,7 @@ func Digest(p []byte) xxh3.Uint128 {
 	return digest(p)
 }
 
-// ZeroDigests remembers the digests of blocks of zeros, by their length.
+// ZeroDigests caches the digests of blocks of zeros, by their length.
 type ZeroDigests map[int]xxh3.Uint128
 
 // Of returns the digest of n zeros.

@@ -16,7 +16,7 @@ func blocksAVX512(acc *[8]uint64, p *byte, n int, secret *byte)
 //go:noescape
 func stripesAVX512(acc *[8]uint64, p *byte, n int, secret *byte)
 
-// Constants of XXH3 as its specification gives them.
+// Constants of the XXH3 specification.
 const (
 	prime32x1 = 0x9E3779B1
 	prime32x2 = 0x85EBCA77
@@ -42,7 +42,7 @@ var secret = func() (s [192]byte) {
 	return s
 }()
 
-// digest is XXH3-128 of more than 1024 bytes.
+// digest returns the XXH3-128 of more than 1024 bytes.
 func digest(p []byte) xxh3.Uint128 {
 	acc := [8]uint64{prime32x3, prime64x1, prime64x2, prime64x3, prime64x4, prime32x2, prime64x5, prime32x1}
 	n := (len(p) - 1) / 1024

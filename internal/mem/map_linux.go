@@ -16,7 +16,7 @@ import (
 func mapShared(n int) (mapping, error) {
 	fd, err := unix.MemfdCreate("cairn-staging", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
 	if err != nil {
-		return mapping{data: Aligned(n)}, nil // private memory serves as well inside one process
+		return mapping{data: Aligned(n)}, nil // private memory is enough within one process
 	}
 	f := os.NewFile(uintptr(fd), "cairn-staging")
 	var m []byte
@@ -32,14 +32,14 @@ func mapShared(n int) (mapping, error) {
 		f.Close()
 		return mapping{}, fmt.Errorf("no memory for %d MiB of staging: %w (set a smaller memory bound)", n>>20, err)
 	}
-	// Another process that maps it must not fear that it gets smaller. Inside
+	// A process that maps the file must be sure that it does not shrink. Within
 	// one process that does not matter.
 	unix.FcntlInt(uintptr(fd), unix.F_ADD_SEALS, unix.F_SEAL_SHRINK|unix.F_SEAL_GROW|unix.F_SEAL_SEAL)
 	return mapping{data: m, file: f}, nil
 }
 
-// populate faults memory in, with several threads, piece by piece: while that
-// continues, nobody else in the process can map memory.
+// populate faults memory in, with several threads and in pieces: meanwhile
+// nobody else in the process can map memory.
 func populate(m []byte) error {
 	const piece = 16 << 20
 	pieces := (len(m) + piece - 1) / piece
@@ -74,9 +74,9 @@ func populatePiece(p []byte) error {
 	}
 }
 
-// mapForeign maps n bytes that another process made with mapShared. It
-// refuses a file that is not exactly that large for ever: touching memory
-// beyond the end of its file would kill this process.
+// mapForeign maps n bytes that another process made with mapShared. It refuses
+// a file whose size may change: touching memory beyond the end of its file
+// would kill this process.
 func mapForeign(f *os.File, n int) (mapping, error) {
 	fd := int(f.Fd())
 	var st unix.Stat_t
@@ -101,7 +101,7 @@ func mapForeign(f *os.File, n int) (mapping, error) {
 
 func unmap(m []byte) { unix.Munmap(m) }
 
-// Total returns the bytes of memory that the machine has.
+// Total returns how much memory the machine has.
 func Total() int64 {
 	var si unix.Sysinfo_t
 	if unix.Sysinfo(&si) != nil {
@@ -110,7 +110,7 @@ func Total() int64 {
 	return int64(si.Totalram) * int64(si.Unit)
 }
 
-// reserve takes n bytes of address space that nothing else gets.
+// reserve reserves n bytes of address space.
 func reserve(n int) (unsafe.Pointer, error) {
 	p, err := unix.MmapPtr(-1, 0, nil, uintptr(pageUp(n)), unix.PROT_NONE, unix.MAP_PRIVATE|unix.MAP_ANON|unix.MAP_NORESERVE)
 	if err != nil {

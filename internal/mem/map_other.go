@@ -16,10 +16,10 @@ func mapForeign(*os.File, int) (mapping, error) {
 
 func unmap([]byte) {}
 
-// Total returns a bound on the memory that the machine has.
+// Total returns a bound on the machine's memory.
 func Total() int64 { return 1 << 42 }
 
-// reserve gives memory that is never used but for its address.
+// reserve returns memory of which only the address is used.
 func reserve(n int) (unsafe.Pointer, error) {
 	return unsafe.Pointer(unsafe.SliceData(make([]byte, max(n, 1)))), nil
 }

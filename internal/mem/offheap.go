@@ -5,26 +5,26 @@ import (
 	"unsafe"
 )
 
-// OffHeap is a growing array of values without pointers. On Linux a large one lies
-// outside the Go heap: it takes memory only for what it holds, grows without
-// being copied, and gives the memory back at once. The zero value is empty.
+// OffHeap is a growing array of values without pointers. On Linux a large one
+// is outside the Go heap: it uses memory only for its elements, grows without
+// copying, and can free memory at once. The zero value is empty.
 type OffHeap[T any] struct {
-	S     []T // the elements; before one is appended beyond its capacity, GrowOne is called
+	S     []T // the elements; call GrowOne before appending beyond the capacity
 	raw   []byte
-	high  int // the most elements that it had since its memory was given back
+	high  int // the most elements since memory was freed
 	tried bool
 	clean runtime.Cleanup
 }
 
 const (
 	offHeapBytes = 1 << 33 // address space of an OffHeap
-	onHeapBytes  = 1 << 15 // bytes up to which it lies in the Go heap
+	onHeapBytes  = 1 << 15 // bytes up to which it is in the Go heap
 )
 
-// Reset empties the room, and keeps its memory.
+// Reset empties the array, and keeps its memory.
 func (r *OffHeap[T]) Reset() { r.Truncate(0) }
 
-// Truncate leaves the first n elements.
+// Truncate keeps the first n elements.
 func (r *OffHeap[T]) Truncate(n int) {
 	r.high = max(r.high, len(r.S))
 	r.S = r.S[:n]
@@ -33,7 +33,7 @@ func (r *OffHeap[T]) Truncate(n int) {
 // GrowOne makes space for at least one more element.
 func (r *OffHeap[T]) GrowOne() { r.Reserve(max(64, len(r.S)+len(r.S)/2+1)) }
 
-// Reserve makes space for n elements in all.
+// Reserve makes space for n elements in total.
 func (r *OffHeap[T]) Reserve(n int) {
 	if n <= cap(r.S) {
 		return
@@ -55,7 +55,7 @@ func (r *OffHeap[T]) Reserve(n int) {
 	r.S = next[:copy(next, r.S)]
 }
 
-// Grow gives the room n elements, all zero.
+// Grow makes the array n zero elements, and returns them.
 func (r *OffHeap[T]) Grow(n int) []T {
 	r.Drop()
 	r.Reserve(n)
@@ -63,7 +63,7 @@ func (r *OffHeap[T]) Grow(n int) []T {
 	return r.S
 }
 
-// Drop empties the room and gives the memory back.
+// Drop empties the array and frees its memory.
 func (r *OffHeap[T]) Drop() {
 	var one T
 	if r.raw != nil && unsafe.Pointer(unsafe.SliceData(r.S)) == unsafe.Pointer(unsafe.SliceData(r.raw)) {
@@ -72,7 +72,7 @@ func (r *OffHeap[T]) Drop() {
 	r.S, r.high = nil, 0
 }
 
-// Close drops the room and its address space.
+// Close frees the memory and the address space.
 func (r *OffHeap[T]) Close() {
 	if r.raw != nil {
 		r.clean.Stop()

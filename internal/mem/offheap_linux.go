@@ -5,8 +5,8 @@ import (
 	"unsafe"
 )
 
-// reserveOffHeap takes address space whose pages get memory when they are written,
-// nil if there is none.
+// reserveOffHeap reserves address space whose pages get memory when they are
+// written. It returns nil if there is none.
 func reserveOffHeap(n int64) []byte {
 	if unsafe.Sizeof(uintptr(0)) < 8 {
 		return nil
@@ -18,7 +18,7 @@ func reserveOffHeap(n int64) []byte {
 	return p
 }
 
-// releaseOffHeap gives back the memory of the first used bytes, which are zero then.
+// releaseOffHeap frees the memory of the first used bytes, which are zero then.
 func releaseOffHeap(p []byte, used int) {
 	if used = min(pageUp(used), len(p)); used > 0 && syscall.Madvise(p[:used], syscall.MADV_DONTNEED) != nil {
 		clear(p[:used])

@@ -1,6 +1,6 @@
-// Package mem holds what Cairn does with raw memory: staging buffers that
-// are faulted in once and reused, zero detection, and the kernel's own
-// tracking of written pages.
+// Package mem has what Cairn does with raw memory: staging memory, digests,
+// detection of zeros, the kernel's tracking of written pages, and the
+// interfaces to memory on devices.
 package mem
 
 import (
@@ -11,13 +11,12 @@ import (
 	"unsafe"
 )
 
-// SegmentSize is the size of one staging segment: what one copy fills and
-// one write empties.
+// SegmentSize is the size of a segment of staging memory.
 const SegmentSize = 4 << 20
 
-// Staging is memory that checkpoints are copied into, divided into segments.
-// It is page aligned, shared (another process can be given it) where the
-// system allows, and faulted in when made.
+// Staging is memory that checkpoints are copied to, divided into segments. It
+// is page-aligned, allocated eagerly, and shared with other processes if the
+// system allows it.
 type Staging struct {
 	limit    int
 	segments [][]byte
@@ -25,7 +24,7 @@ type Staging struct {
 	maps     []mapping
 
 	mu         sync.Mutex
-	free, ring chan int // as large as there are segments
+	free, ring chan int // each has room for all of its segments
 }
 
 // mapping is memory from the system.
@@ -35,18 +34,18 @@ type mapping struct {
 	ring bool
 }
 
-// NewStaging returns an empty one that may grow to limit segments, and to as
-// many of the ring.
+// NewStaging returns an empty Staging that may grow to limit segments, and to
+// as many segments of the ring.
 func NewStaging(limit int) *Staging {
 	return &Staging{limit: limit}
 }
 
-// Grow makes sure that there are n segments, or as many as the limit allows.
-// Only one goroutine may call it at a time, while no segment is in use or
-// awaited by others.
+// Grow allocates segments until there are n, or as many as the limit allows.
+// Only one goroutine at a time may call it, while no segment is in use or
+// waited for.
 func (s *Staging) Grow(n int) error { return s.grow(n, false) }
 
-// GrowRing is Grow for the ring: segments of their own, which devices write to.
+// GrowRing is Grow for the ring: separate segments that devices write to.
 func (s *Staging) GrowRing(n int) error { return s.grow(n, true) }
 
 func (s *Staging) grow(n int, ring bool) error {
@@ -79,7 +78,7 @@ func (s *Staging) grow(n int, ring bool) error {
 	return nil
 }
 
-// widened returns a channel with room for n, and what is in the old one.
+// widened returns a channel of capacity n with the content of the old one.
 func widened(old chan int, n int) chan int {
 	c := make(chan int, n)
 	for {
@@ -100,10 +99,10 @@ func (s *Staging) add(m mapping, n int) {
 	}
 }
 
-// Attach adds n segments that lie in memory of another process, which gave
-// its file (see Files). They are not free: the other process says when they
-// are used. The file belongs to the Staging from then on, unless there is an
-// error. It must not be called while other methods are.
+// Attach adds n segments in memory of another process, which sent its file (see
+// Files). They are not free: the other process decides when they are used. The
+// Staging owns the file, unless Attach returns an error. Attach must not be
+// called concurrently with other methods.
 func (s *Staging) Attach(f *os.File, n int) error {
 	if room := 2*s.limit - len(s.segments); n <= 0 || n > room {
 		return fmt.Errorf("%d segments of staging, at most %d fit", n, room)
@@ -119,7 +118,7 @@ func (s *Staging) Attach(f *os.File, n int) error {
 // Len returns the number of segments.
 func (s *Staging) Len() int { return len(s.segments) }
 
-// RingMaps returns the memory of the ring, in the pieces in which it was made.
+// RingMaps returns the memory of the ring, one piece per mapping.
 func (s *Staging) RingMaps() [][]byte {
 	var out [][]byte
 	for _, m := range s.maps {
@@ -130,7 +129,8 @@ func (s *Staging) RingMaps() [][]byte {
 	return out
 }
 
-// Free is where free segments are taken from, Ring those of the ring.
+// Free returns the channel of free segments, Ring that of free segments of the
+// ring.
 func (s *Staging) Free() <-chan int { return s.home(false) }
 func (s *Staging) Ring() <-chan int { return s.home(true) }
 
@@ -143,10 +143,10 @@ func (s *Staging) home(ring bool) chan int {
 	return s.free
 }
 
-// Release gives a segment back.
+// Release returns a segment.
 func (s *Staging) Release(i int) {
 	s.mu.Lock()
-	defer s.mu.Unlock() // there is room for all
+	defer s.mu.Unlock() // the channels have room for all
 	if s.isRing[i] {
 		s.ring <- i
 	} else {
@@ -157,8 +157,8 @@ func (s *Staging) Release(i int) {
 // Segment returns the memory of segment i.
 func (s *Staging) Segment(i int) []byte { return s.segments[i] }
 
-// Files returns what another process has to map, in this order, to share the
-// segments; nil where the system has no such thing.
+// Files returns the files that another process has to map, in this order, to
+// share the segments; nil if the system does not support it.
 func (s *Staging) Files() []*os.File {
 	var out []*os.File
 	for _, m := range s.maps {
@@ -170,7 +170,7 @@ func (s *Staging) Files() []*os.File {
 	return out
 }
 
-// Close gives the memory back to the system. No segment may be in use.
+// Close frees the memory. No segment may be in use.
 func (s *Staging) Close() {
 	for _, m := range s.maps {
 		if m.file != nil {
@@ -183,8 +183,8 @@ func (s *Staging) Close() {
 
 var zeros [4096]byte
 
-// IsZero reports whether p holds only zero bytes. On other data it looks at
-// little more than the first one that is not.
+// IsZero reports whether p has only zeros. If it does not, IsZero stops soon
+// after the first other byte.
 func IsZero(p []byte) bool {
 	if len(p) >= 8 && p[0]|p[7] != 0 {
 		return false

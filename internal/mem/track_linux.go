@@ -10,14 +10,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Tracker asks the kernel which pages of some memory were written since it
-// was asked before: userfaultfd in asynchronous write-protect mode with the
-// PAGEMAP_SCAN ioctl, Linux 6.7 and later. It needs no privilege. Memory that
-// a device writes by itself (pinned for direct access) is beyond it.
+// Tracker asks the kernel which pages were written since the last time. It uses
+// userfaultfd in asynchronous write-protect mode and the PAGEMAP_SCAN ioctl,
+// which Linux 6.7 and later have. It needs no privilege. It does not see writes
+// of devices to pinned memory.
 type Tracker struct {
 	uffd    int
 	pagemap *os.File
-	vec     []pageRegion // what a scan finds; nil: there was none
+	vec     []pageRegion // the result of a scan; nil: no scan yet
 }
 
 // From linux/userfaultfd.h and linux/fs.h.
@@ -60,7 +60,7 @@ func NewTracker() (*Tracker, error) {
 	if err == nil {
 		t.pagemap, err = os.Open("/proc/self/pagemap")
 	}
-	if err == nil { // a scan of nothing tells whether the call exists
+	if err == nil { // an empty scan shows whether the call exists
 		arg := pmScanArg{size: uint64(unsafe.Sizeof(pmScanArg{})), categoryMask: pageIsWritten, returnMask_: pageIsWritten}
 		err = ioctl(int(t.pagemap.Fd()), pagemapScan, unsafe.Pointer(&arg))
 	}
@@ -91,9 +91,9 @@ func ioctl(fd int, req uintptr, arg unsafe.Pointer) error {
 	}
 }
 
-// pages returns the whole pages inside size bytes at addr. Those at the edges
-// may be shared with other watched memory, whose Scan would take away what
-// this one's must see: they are never tracked and always count as written.
+// pages returns the whole pages within size bytes at addr. The pages at the
+// edges may belong to other watched memory, too, whose Scan would reset them.
+// They are not tracked and always count as written.
 func pages(addr, size uintptr) (start, end uint64) {
 	page := uintptr(os.Getpagesize())
 	start, end = uint64((addr+page-1)&^(page-1)), uint64((addr+size)&^(page-1))
@@ -102,7 +102,7 @@ func pages(addr, size uintptr) (start, end uint64) {
 
 func addrOf(p []byte) uintptr { return uintptr(unsafe.Pointer(unsafe.SliceData(p))) }
 
-// Watch starts tracking p. Until the first Scan all of it counts as written.
+// Watch begins to track p. Until the first Scan all of it counts as written.
 func (t *Tracker) Watch(p []byte) error {
 	start, end := pages(addrOf(p), uintptr(len(p)))
 	if start == end {
@@ -115,8 +115,8 @@ func (t *Tracker) Watch(p []byte) error {
 	return ioctl(t.uffd, uffdioRegister, unsafe.Pointer(&arg))
 }
 
-// isShared reports whether some of the memory is a shared mapping: writes
-// through another mapping of it would not be seen.
+// isShared reports whether some of the memory is a shared mapping. The kernel
+// would not see writes through another mapping.
 func isShared(start, end uint64) (bool, error) {
 	maps, err := os.ReadFile("/proc/self/maps")
 	if err != nil {
@@ -135,8 +135,8 @@ func isShared(start, end uint64) (bool, error) {
 	return false, nil
 }
 
-// Unwatch ends tracking the memory at addr, so that writing to it costs
-// nothing extra again. The memory may be gone.
+// Unwatch ends the tracking of the memory at addr, so that writes have no extra
+// cost any more. The memory may be unmapped already.
 func (t *Tracker) Unwatch(addr, size uintptr) {
 	start, end := pages(addr, size)
 	if start == end {
@@ -146,9 +146,8 @@ func (t *Tracker) Unwatch(addr, size uintptr) {
 	ioctl(t.uffd, uffdioUnregister, unsafe.Pointer(&r))
 }
 
-// Scan calls written for the parts of p (as offsets into it) that were
-// written since the last Scan, in order, and starts over. On an error all of
-// p must count as written.
+// Scan calls written for the parts of p, as offsets, that were written since
+// the last Scan, in order. After an error all of p must count as written.
 func (t *Tracker) Scan(p []byte, written func(lo, hi int)) error {
 	base := uint64(addrOf(p))
 	start, end := pages(addrOf(p), uintptr(len(p)))

@@ -5,14 +5,14 @@ import "unsafe"
 // HostVisible is a Remote whose bytes the program may see in host memory.
 type HostVisible interface {
 	Remote
-	// HostCopy is where in host memory they are or were; nil: nowhere.
+	// HostCopy returns where in host memory they are or were; nil: nowhere.
 	HostCopy() (unsafe.Pointer, int64)
-	// Show says whether the state that is saved leads to the host copy by
-	// another way than through an array.
+	// Show says whether the saved state also refers to the host copy directly,
+	// not through an array.
 	Show(shown bool)
 }
 
-// AllHostVisible returns those that there are.
+// AllHostVisible returns all HostVisible memory.
 func AllHostVisible() []HostVisible {
 	remotes.RLock()
 	defer remotes.RUnlock()

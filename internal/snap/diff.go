@@ -16,24 +16,24 @@ import (
 //	                          ▼                   ▼  │             │
 //	on the host     list                   │ number │ 0   expected digests │
 //
-// so that of the state only what has changed crosses the bus, and the host need
-// not look at anything before the program continues.
+// So only changed blocks cross the bus, and the host need not look at anything
+// before the program continues.
 type diff struct {
 	e                      *Engine
 	q                      driver.Queue
 	p                      part
 	most                   int
 	s                      *scratch
-	count, expect, digests int // where they are in the device's part of s; expected ones 16 bytes later in the host's
+	count, expect, digests int // offsets in the device's part of s; on the host, expect is 16 bytes later
 	room                   *room
-	at                     int64 // where in room
+	at                     int64 // offset in room
 	ready                  driver.Event
 }
 
 var _ mem.Diff = (*diff)(nil)
 
 // Diff begins to diff an extent, as mem.Device says. It runs in the program's
-// queue: kernels that are launched later don't disturb it.
+// queue, so that kernels launched later do not affect it.
 func (e *Engine) Diff(at mem.Extent, most int) (mem.Diff, error) {
 	buffers, err := e.check([]mem.Extent{at})
 	if err != nil {
@@ -112,10 +112,10 @@ func (v *diff) Start() (err error) {
 	return err
 }
 
-// size is what it takes of a room.
+// size returns the bytes of room that it uses.
 func (v *diff) size() int64 { return int64(v.most) * v.p.block }
 
-// copyGroups is how many work groups copy at most: enough for any device.
+// copyGroups is the most work groups that copy: enough for any device.
 const copyGroups = 2048
 
 // Wait implements mem.Diff.
@@ -144,7 +144,8 @@ func (v *diff) Close() {
 	if v.s == nil {
 		return
 	}
-	// The digests are being computed; other queues use the memory next.
+	// The digests are being computed. Wait, since other queues use the memory
+	// next.
 	ev, err := v.q.Record()
 	if err == nil {
 		err = ev.Wait()
@@ -156,8 +157,8 @@ func (v *diff) Close() {
 	v.letGo()
 }
 
-// fail keeps the scratch memory from being used by others: something may still
-// be using it. On the program's queue, the error is the program's too.
+// fail abandons the scratch memory, which may still be in use. On the program's
+// queue, the error is also the program's.
 func (v *diff) fail() {
 	v.e.abandon(v.s)
 	v.s = nil

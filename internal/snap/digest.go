@@ -12,16 +12,16 @@ import (
 	"github.com/zeebo/xxh3"
 )
 
-// part is a run of blocks that are digested: an extent, in its buffer.
+// part is a range of blocks in a buffer.
 type part struct {
 	buffer          driver.Buffer
 	off, len, block int64
 	blocks          int
 }
 
-// digests computes the digests of a part's blocks, and waits. The scratch
-// memory holds the results, 16 bytes a block, then, on the host only, the bytes
-// of short blocks, which XXH3 treats in other ways: they are digested there.
+// digests returns the digests of a part's blocks. The scratch memory has the
+// results, 16 bytes per block, and, on the host only, the bytes of short
+// blocks. XXH3 treats these differently, so the host digests them.
 func (e *Engine) digests(q driver.Queue, p part) (out []xxh3.Uint128, err error) {
 	if p.blocks == 0 {
 		return nil, nil
@@ -39,9 +39,9 @@ func (e *Engine) digests(q driver.Queue, p part) (out []xxh3.Uint128, err error)
 		return nil, err
 	}
 	defer func() {
-		if err != nil { // something may still be using it
+		if err != nil { // it may still be in use
 			e.abandon(s)
-			q.Finish() // begins anew
+			q.Finish() // the queue starts over
 			return
 		}
 		e.put(s)
@@ -70,7 +70,7 @@ func (e *Engine) digests(q driver.Queue, p part) (out []xxh3.Uint128, err error)
 	if err != nil {
 		return nil, err
 	}
-	// A digest is written as it lies in memory here, the high half first.
+	// A digest is stored as it is in memory here, the high half first.
 	out = slices.Clone(unsafe.Slice((*xxh3.Uint128)(unsafe.Pointer(unsafe.SliceData(s.host))), p.blocks))
 	for i := p.blocks - short; i < p.blocks; i++ {
 		n := min(int64(len(tail)), p.block)
@@ -80,11 +80,11 @@ func (e *Engine) digests(q driver.Queue, p part) (out []xxh3.Uint128, err error)
 	return out, nil
 }
 
-// mostBlocks is what the kernels can count.
+// mostBlocks is the most blocks that the kernels can count.
 const mostBlocks = min(math.MaxInt32/4, math.MaxInt/1024)
 
-// launchDigest launches the kernel; the results go to the scratch memory of
-// the device, from a byte on.
+// launchDigest launches the digest kernel. The results go to the device's
+// scratch memory, from byte to on.
 func (e *Engine) launchDigest(q driver.Queue, s *scratch, to int, p part) error {
 	items := e.shape.items()
 	groups := (p.blocks + e.shape.Blocks - 1) / e.shape.Blocks
@@ -94,8 +94,8 @@ func (e *Engine) launchDigest(q driver.Queue, s *scratch, to int, p part) error 
 	})
 }
 
-// onHost reads all blocks and digests them here: slow, but it needs no memory
-// of a device that has none left.
+// onHost reads all blocks and digests them on the host. It is slow, but needs
+// no device memory.
 func (e *Engine) onHost(q driver.Queue, p part) ([]xxh3.Uint128, error) {
 	out := make([]xxh3.Uint128, 0, p.blocks)
 	step := max(1, mem.SegmentSize/p.block) * p.block
@@ -114,7 +114,8 @@ func (e *Engine) onHost(q driver.Queue, p part) ([]xxh3.Uint128, error) {
 	return out, nil
 }
 
-// short tells how many blocks at the part's end are short, and their bytes.
+// short returns how many blocks at the end of the part are short, and their
+// bytes.
 func (p *part) short() (blocks int, bytes int64) {
 	if p.block <= mem.ShortBlock {
 		return p.blocks, p.len

@@ -10,27 +10,27 @@ import (
 )
 
 const (
-	// Extents of fewer bytes are copied by the gather kernel, if there are
-	// several in a buffer; a copy command costs a few microseconds.
+	// Smaller extents are copied by the gather kernel, if a buffer has several:
+	// a copy command costs a few microseconds.
 	gatherBelow = 1 << 20
 	gatherFrom  = 3
-	gatherPiece = 32 << 10 // bytes of a work group
+	gatherPiece = 32 << 10 // bytes per work group
 	gatherItems = 256
 )
 
 // frozen implements mem.Frozen.
 type frozen struct {
 	e       *Engine
-	extents []mem.Extent // that were copied
+	extents []mem.Extent // the originals
 	parts   []part       // where the bytes are now
 	ready   driver.Event // on the program's queue
 	room    *room        // nil: the extents themselves
-	size    int64        // … of which it has so much
+	size    int64        // the bytes of room in use
 	table   *scratch     // of the gather or the diff; nil: none
 
 	reading, summing bool         // the queue waits for ready
-	unwaited         bool         // something was put on reads
-	marked           driver.Event // behind all of that; nil: there is none
+	unwaited         bool         // a command was put on reads since marked
+	marked           driver.Event // after the commands on reads; nil: none
 	failed           bool
 }
 
@@ -52,8 +52,8 @@ func (e *Engine) Live(at []mem.Extent) (mem.Frozen, error) {
 	return f, nil
 }
 
-// Freeze copies the extents, as mem.Device says. It returns when the copies
-// are in the queue. A second snapshot at the same time needs memory of its own.
+// Freeze copies the extents, as mem.Device says. It returns when the copies are
+// in the queue.
 func (e *Engine) Freeze(at []mem.Extent) (mem.Frozen, error) {
 	buffers, err := e.check(at)
 	if err != nil {
@@ -62,8 +62,8 @@ func (e *Engine) Freeze(at []mem.Extent) (mem.Frozen, error) {
 	f := &frozen{e: e, extents: at, parts: make([]part, len(at))}
 	size := int64(0)
 	for i := range at {
-		// Long ones begin at lines of the device's cache, others where 16
-		// bytes can be accessed at a time.
+		// Long extents begin at cache lines of the device, others where 16
+		// bytes can be accessed at once.
 		align := int64(16)
 		if at[i].Len >= 4096 {
 			align = 256
@@ -117,7 +117,7 @@ func (f *frozen) copy(from []driver.Buffer) error {
 			}
 		}
 	}
-	var gathered []driver.Buffer // that have several small ones
+	var gathered []driver.Buffer // with several small extents
 	pieces := 0
 	for _, b := range order {
 		if len(small[b]) < gatherFrom {
@@ -134,7 +134,7 @@ func (f *frozen) copy(from []driver.Buffer) error {
 	var err error
 	f.table, err = f.e.scratch(24*pieces, 0)
 	if errors.Is(err, driver.ErrMemory) {
-		// One by one needs no table.
+		// Single copies need no table.
 		for _, b := range gathered {
 			for _, i := range small[b] {
 				if err := q.Copy(f.room.buffer, f.parts[i].off, b, f.extents[i].Off, f.extents[i].Len); err != nil {
@@ -150,8 +150,8 @@ func (f *frozen) copy(from []driver.Buffer) error {
 	return f.gather(gathered, small, pieces)
 }
 
-// gather copies small extents with one launch for each buffer that has some.
-// The table of all is sent in one copy.
+// gather copies small extents, with one launch per buffer. One copy sends the
+// table for all of them.
 func (f *frozen) gather(from []driver.Buffer, small map[driver.Buffer][]int, pieces int) error {
 	e, q := f.e, f.e.kernels
 	if err := e.compiled(); err != nil {
@@ -222,7 +222,7 @@ func (f *frozen) Read(dst []byte, i int, off int64) error {
 	return nil
 }
 
-// wait makes a queue of the engine wait for the data, once.
+// wait lets a queue of the engine wait for the data, once.
 func (f *frozen) wait(q driver.Queue, done *bool) error {
 	if *done {
 		return nil
@@ -252,17 +252,17 @@ func (f *frozen) Mark() (wait func() error, err error) {
 	return ev.Wait, nil
 }
 
-// Close implements mem.Frozen. It waits for the program's kernels up to the
-// snapshot if those are not done.
+// Close implements mem.Frozen. It waits for the program's kernels before the
+// copy, if they are not done.
 func (f *frozen) Close() {
 	if f.e == nil {
 		return
 	}
 	if f.failed {
-		// The caller has the error. The queue begins anew.
+		// The caller gets the error. The queue starts over.
 		f.e.reads.Finish()
 	} else if f.room != nil && f.unwaited {
-		// The next snapshot does not overwrite what is still being read.
+		// The next copy must not overwrite what is still being read.
 		var err error
 		if f.marked == nil {
 			f.marked, err = f.e.reads.Record()
@@ -275,7 +275,7 @@ func (f *frozen) Close() {
 		}
 	}
 	if f.table != nil {
-		// It holds memory that a table is copied from, or to.
+		// A table may still be copied from or to its memory.
 		if err := f.ready.Wait(); err != nil {
 			f.e.abandon(f.table)
 			f.table = nil

@@ -9,20 +9,20 @@ import (
 	"github.com/cairnrun/cairn/internal/mem"
 )
 
-// shape says how the work of the digest kernel is spread. A block is made of
-// rows of 1024 bytes, a row of 16 stripes of 64 bytes, a stripe of 4 pairs of
-// lanes of 8 bytes. One item sums one pair over stripes of one row.
+// shape says how the digest kernel divides its work. A block consists of rows
+// of 1024 bytes, a row of 16 stripes of 64 bytes, a stripe of 4 pairs of lanes
+// of 8 bytes. One item sums one pair over stripes of one row.
 type shape struct {
-	Chunk  int // rows of a block that are summed at a time; Chunk*Split is 16 at least
+	Chunk  int // rows of a block that are summed at once; Chunk*Split is at least 16
 	Split  int // items that share the stripes of a pair: 1, 2 or 4
 	Blocks int // blocks of a work group, at most 8
-	Batch  int // loads that an item has under way, at most 16/Split
-	// Alone: one item does a whole block, with vectors of 8 lanes. For
-	// processors; the other fields are 1.
+	Batch  int // loads in progress per item, at most 16/Split
+	// Alone says that one item digests a whole block, with vectors of 8 lanes.
+	// It is for processors; the other fields are 1.
 	Alone bool
 }
 
-// items of a work group.
+// items returns the items of a work group.
 func (s shape) items() int {
 	if s.Alone {
 		return 1
@@ -30,7 +30,7 @@ func (s shape) items() int {
 	return s.Chunk * 4 * s.Split * s.Blocks
 }
 
-// local is the memory that a work group shares.
+// local returns how much memory a work group shares.
 func (s shape) local() int {
 	if s.Alone {
 		return 0
@@ -45,7 +45,7 @@ func (s shape) String() string {
 	return fmt.Sprintf("chunk%d split%d blocks%d batch%d", s.Chunk, s.Split, s.Blocks, s.Batch)
 }
 
-// shapes are those to choose from, the best first.
+// shapes are the choices, the best first.
 var shapes = []shape{
 	{Chunk: 16, Split: 2, Blocks: 1, Batch: 8},
 	{Chunk: 64, Split: 1, Blocks: 1, Batch: 8},
@@ -80,7 +80,7 @@ func choose(info driver.Info) shape {
 	return shapes[0]
 }
 
-// source of the kernels for a shape.
+// source returns the source of the kernels for a shape.
 func (s shape) source() driver.Source {
 	head := fmt.Sprintf("#define CHUNK %d\n#define SPLIT %d\n#define BLOCKS %d\n#define BATCH %d\n#define PIECE %d\n", s.Chunk, s.Split, s.Blocks, s.Batch, gatherPiece)
 	digest := digestGroup
@@ -100,7 +100,7 @@ func (s shape) source() driver.Source {
 
 // common is what both digest kernels use. The secret and the primes are those
 // of XXH3. KEY is the secret's word i, shifted by some bytes. All loads are
-// little endian, as all devices are.
+// little-endian, as all devices are.
 const common = `
 __constant ulong secret[24] = {
 	0xbe4ba423396cfeb8UL, 0x1cad21f72c81017cUL, 0xdb979083e96dd4deUL, 0x1f67b3b7a4a44072UL,
@@ -129,13 +129,13 @@ ulong avalanche(ulong h) {
 }
 `
 
-// digestGroup: a work group digests BLOCKS blocks. In each turn all items sum
-// the terms of CHUNK rows of each block, which do not depend on each other,
-// into shared memory; then 8 items a block, one for each lane, run the chain
-// over these sums, which does, while the others continue with the next chunk in
-// the other half of that memory. What follows the last whole row, and the last
-// stripe, are summed in the same way, as tails. Blocks of up to 240 bytes,
-// which XXH3 treats in other ways, are left out.
+// digestGroup digests BLOCKS blocks per work group. In each turn all items sum
+// the terms of CHUNK rows of each block into shared memory; these terms do not
+// depend on each other. Then 8 items per block, one for each lane, combine the
+// sums in order, while the others work on the next rows in the other half of
+// that memory. The bytes after the last whole row, and the last stripe, are
+// summed in the same way, as tails. Blocks of up to 240 bytes are left out:
+// XXH3 treats them differently.
 const digestGroup = `
 #define ITEMS (CHUNK * 4 * SPLIT)
 #define STRIPES (16 / SPLIT)
@@ -315,7 +315,7 @@ __kernel void digest(__global const uchar *data, __global ulong *scratch, uint o
 }
 `
 
-// digestAlone: one item digests one block, as XXH3 is written down.
+// digestAlone digests one block per item, as the specification of XXH3 does.
 const digestAlone = `
 ulong8 load64(__global const uchar *p) {
 	return (ulong8)(as_ulong(vload8(0, p)), as_ulong(vload8(1, p)), as_ulong(vload8(2, p)), as_ulong(vload8(3, p)),
@@ -363,11 +363,11 @@ __kernel void digest(__global const uchar *data, __global ulong *scratch, uint o
 }
 `
 
-// gather copies pieces: a work group each. table has from, to and length.
+// gather copies pieces, one per work group. table has from, to and length.
 //
-// compare lists the blocks whose digests are not what was expected: number and
-// digest, as many as there is room for, and counts them all. copyChanged copies
-// those, if all are in the list, one after the other; a work group copies a
+// compare lists the blocks whose digests differ from the expected ones: number
+// and digest, as many as fit. It counts all of them. copyChanged copies these
+// blocks one after the other, if the list is complete; a work group copies a
 // piece at a time.
 const copies = `
 void piece(__global const uchar *p, __global uchar *q, uint n) {
@@ -489,12 +489,12 @@ func copyChangedGo(w *driver.Work) {
 	}
 }
 
-// value is a scalar argument.
+// value returns a scalar argument.
 func value[T uint32 | uint64](v T) driver.Arg {
 	p := make([]byte, unsafe.Sizeof(v))
 	*(*T)(unsafe.Pointer(unsafe.SliceData(p))) = v
 	return driver.Arg{Value: p}
 }
 
-// whole is all of a buffer.
+// whole returns all of a buffer as an argument.
 func whole(b driver.Buffer) driver.Arg { return driver.Arg{Buffer: b, Len: b.Size()} }

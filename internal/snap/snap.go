@@ -1,21 +1,21 @@
-// Package snap does on a device what a checkpoint needs of it: it digests
-// blocks where they lie, copies what a checkpoint needs aside so that the program's
-// kernels can continue, and drains that copy to host memory meanwhile. It works
-// with any driver.Device; Engine is a mem.Device whose extents' buffers are
-// driver.Buffers.
+// Package snap does on a device what a checkpoint needs: it digests blocks,
+// copies blocks on the device so that the program's kernels can continue, and
+// drains the copies to host memory. It works with any driver.Device. Engine is
+// a mem.Device whose buffers are driver.Buffers.
 //
-// What goes where:
+// The queues:
 //
-//	the program's queue   … kernel, kernel │ Freeze: copies or a gather │ kernel, kernel …
-//	                                       │ Diff: digest, diff, diffed │
+//	the program's queue   … kernel, kernel │ Freeze: copies or a gather         │ kernel, kernel …
+//	                                       │ Diff: digest, compare, copyChanged │
 //	reads                                     └──► CopyOut, CopyOut, …    (Frozen.Read)
 //	sums                                      └──► digest, CopyOut        (Frozen.Digests)
 //
-// The copies of Freeze and Diff stand in the program's queue, between its
-// kernels. The queues reads and sums are the engine's own; they wait for an
-// event behind those copies and then run at the same time as the program.
+// The copies of Freeze and Diff are in the program's queue, between its
+// kernels. The queues reads and sums belong to the engine. They wait for an
+// event after those copies, and then run at the same time as the program.
 //
-// The kernels and how digests become as fast as memory: kernels.go.
+// kernels.go has the kernels, and explains how digests reach the speed of
+// memory.
 package snap
 
 import (
@@ -29,8 +29,8 @@ import (
 	"github.com/cairnrun/cairn/internal/mem"
 )
 
-// Engine is a device as checkpoints see it. Its methods may be called by
-// several goroutines at a time.
+// Engine is a device as checkpoints see it. Its methods may be called
+// concurrently.
 type Engine struct {
 	dev     driver.Device
 	info    driver.Info
@@ -45,15 +45,15 @@ type Engine struct {
 	gather      driver.Kernel
 	compare     driver.Kernel
 	copyChanged driver.Kernel
-	items       int // of a work group of these three
+	items       int // of a work group of gather, compare and copyChanged
 
 	mu     sync.Mutex
 	closed bool
 	spare  *room      // for the next snapshot; nil: none
-	taken  int64      // bytes that snapshots have of rooms
-	most   int64      // … the largest number of late
-	idle   []*scratch // that nobody uses
-	broken []*scratch // that a command which failed may still use
+	taken  int64      // bytes of rooms in use
+	most   int64      // the largest recent value of taken
+	idle   []*scratch // not in use
+	broken []*scratch // may still be used by a failed command
 	pins   []pin
 }
 
@@ -62,19 +62,19 @@ var _ mem.Device = (*Engine)(nil)
 // room is device memory for snapshots.
 type room struct {
 	buffer driver.Buffer
-	used   int64 // bytes at its beginning that have users
-	users  int   // 0: used is, too
+	used   int64 // bytes at its beginning that are in use
+	users  int   // if 0, used is 0, too
 }
 
-// pin is host memory that was prepared for copies.
+// pin is pinned host memory.
 type pin struct {
 	memory  []byte
 	release func() error
 }
 
-// New makes an engine for a device. kernels is the queue on which the
-// program's kernels run; it stays the caller's. Kernels are compiled when they
-// are needed first.
+// New returns an engine for a device. kernels is the queue of the program's
+// kernels; the caller keeps owning it. The engine compiles its kernels when
+// they are needed first.
 func New(dev driver.Device, kernels driver.Queue) (*Engine, error) {
 	e := &Engine{dev: dev, info: dev.Info(), kernels: kernels}
 	e.shape = choose(e.info)
@@ -92,7 +92,7 @@ func New(dev driver.Device, kernels driver.Queue) (*Engine, error) {
 	return e, nil
 }
 
-// Close gives everything back. Nothing of the engine may be in use, and the
+// Close frees everything. Nothing of the engine may be in use, and the
 // program's queue must be finished.
 func (e *Engine) Close() error {
 	e.Release()
@@ -115,11 +115,11 @@ func (e *Engine) Close() error {
 	return errors.Join(errs...)
 }
 
-// Name is the device's ID.
+// Name returns the device's ID.
 func (e *Engine) Name() string { return e.info.ID }
 
-// Pin prepares memory, as mem.Device says. Memory that was pinned at the same
-// addresses before is taken to be gone.
+// Pin pins memory, as mem.Device says. Memory that was pinned at the same
+// addresses before is assumed to be gone.
 func (e *Engine) Pin(p []byte) error {
 	if len(p) == 0 {
 		return nil
@@ -129,7 +129,7 @@ func (e *Engine) Pin(p []byte) error {
 	if errors.Is(err, driver.ErrLost) {
 		return err
 	}
-	if err != nil { // a limit on locked memory, for instance: copies then wait, and are right
+	if err != nil { // a limit on locked memory, for instance; copies are slower then
 		return nil
 	}
 	e.mu.Lock()
@@ -138,8 +138,7 @@ func (e *Engine) Pin(p []byte) error {
 	return nil
 }
 
-// Unpin ends that for all memory that p has a part of. No copy into it may be
-// under way.
+// Unpin unpins all memory that overlaps p. No copy into it may be in progress.
 func (e *Engine) Unpin(p []byte) {
 	lo := uintptr(unsafe.Pointer(unsafe.SliceData(p)))
 	var gone []pin
@@ -158,9 +157,9 @@ func (e *Engine) Unpin(p []byte) {
 	}
 }
 
-// Reserve allocates room for a snapshot of n bytes, unless there is as much,
-// and for its digests. Where the device has too little, the room stays as it
-// was; Freeze then says so.
+// Reserve allocates memory for a copy of n bytes and its digests, unless there
+// is enough. If the device has too little memory, nothing changes, and Freeze
+// will fail.
 func (e *Engine) Reserve(n int64) {
 	if n <= 0 {
 		return
@@ -173,7 +172,7 @@ func (e *Engine) Reserve(n int64) {
 	}
 }
 
-// Release frees the memory on the device that no snapshot uses now.
+// Release frees device memory that is not in use.
 func (e *Engine) Release() {
 	e.mu.Lock()
 	spare, idle := e.spare, e.idle
@@ -192,8 +191,8 @@ func (e *Engine) Release() {
 	}
 }
 
-// take returns room for n bytes, and where it begins: in the spare room, behind
-// what others have of it, or in a new one.
+// take returns room for n bytes, and its offset: in the spare room behind other
+// users, or in a new room.
 func (e *Engine) take(n int64) (*room, int64, error) {
 	e.mu.Lock()
 	spare := e.spare
@@ -206,7 +205,7 @@ func (e *Engine) take(n int64) (*room, int64, error) {
 			return spare, from, nil
 		}
 		if spare.users > 0 {
-			spare = nil // it cannot go
+			spare = nil // it is in use
 		} else {
 			e.spare = nil
 		}
@@ -214,7 +213,7 @@ func (e *Engine) take(n int64) (*room, int64, error) {
 	e.mu.Unlock()
 	b, err := e.dev.Alloc(n)
 	if errors.Is(err, driver.ErrMemory) && spare != nil {
-		// Both don't fit; one instead of the other might.
+		// Both do not fit; one in place of the other might.
 		size := spare.buffer.Size()
 		spare.buffer.Free()
 		spare = nil
@@ -236,17 +235,17 @@ func (e *Engine) take(n int64) (*room, int64, error) {
 	return &room{buffer: b, used: n, users: 1}, 0, nil
 }
 
-// aligned is where the next user's bytes begin: lines of the device's cache are
-// not shared.
+// aligned returns where the next user's bytes begin, so that users do not share
+// cache lines.
 func aligned(n int64) int64 { return (n + 255) &^ 255 }
 
-// count counts n bytes that were taken.
+// count adds n bytes to those in use.
 func (e *Engine) count(n int64) {
 	e.taken += aligned(n)
 	e.most = max(e.most, e.taken)
 }
 
-// noRoom says of an error that it is for want of memory, if it is.
+// noRoom wraps mem.ErrNoRoom if err means that memory is short.
 func noRoom(err error, n int64) error {
 	if errors.Is(err, driver.ErrMemory) {
 		return fmt.Errorf("%w: %d bytes: %w", mem.ErrNoRoom, n, err)
@@ -254,8 +253,8 @@ func noRoom(err error, n int64) error {
 	return err
 }
 
-// give ends one use of n bytes of room. If all that was used at a time did not
-// fit into the spare room, that grows now, when nobody waits for it.
+// give ends one use of n bytes of room. If the spare room was too small for all
+// users together, it grows now, when nobody waits for it.
 func (e *Engine) give(r *room, n int64) {
 	e.mu.Lock()
 	r.users--
@@ -282,7 +281,7 @@ func (e *Engine) give(r *room, n int64) {
 		return
 	}
 	size := small.buffer.Size()
-	small.buffer.Free() // the program may want memory, too
+	small.buffer.Free() // the program may need memory, too
 	b, err := e.dev.Alloc(n)
 	if errors.Is(err, driver.ErrMemory) {
 		b, err = e.dev.Alloc(size)
@@ -292,8 +291,8 @@ func (e *Engine) give(r *room, n int64) {
 	}
 }
 
-// keep keeps room that nobody uses for the next snapshot, or frees it if there
-// is more already.
+// keep keeps an unused room for the next copy, or frees it if the spare room is
+// larger.
 func (e *Engine) keep(r *room) {
 	e.mu.Lock()
 	if !e.closed && (e.spare == nil || e.spare.users == 0 && e.spare.buffer.Size() < r.buffer.Size()) {
@@ -305,7 +304,7 @@ func (e *Engine) keep(r *room) {
 	}
 }
 
-// compiled makes sure that the kernels are.
+// compiled compiles the kernels if necessary.
 func (e *Engine) compiled() error {
 	e.building.Lock()
 	defer e.building.Unlock()
@@ -327,7 +326,7 @@ func (e *Engine) compiled() error {
 }
 
 // Warm digests and diffs a block: some devices compile a kernel only when it is
-// launched. The queue is its own, so that nobody waits for it.
+// launched. It uses a queue of its own, so that nobody waits for it.
 func (e *Engine) Warm() error {
 	q, err := e.dev.NewQueue()
 	if err != nil {
@@ -355,8 +354,8 @@ func (e *Engine) Warm() error {
 	return err
 }
 
-// scratch is memory for the tables and results of one launch at a time, on
-// both sides.
+// scratch is memory, on the device and on the host, for the tables and results
+// of one launch.
 type scratch struct {
 	device  driver.Buffer
 	host    []byte
@@ -366,7 +365,8 @@ type scratch struct {
 // smallScratch is enough for most calls.
 const smallScratch = 64 << 10
 
-// scratch returns one of n bytes at least, and as many more on the device.
+// scratch returns a scratch of at least n bytes, with more bytes in addition on
+// the device.
 func (e *Engine) scratch(n, more int) (*scratch, error) {
 	e.mu.Lock()
 	for i, s := range e.idle {
@@ -388,17 +388,17 @@ func (e *Engine) scratch(n, more int) (*scratch, error) {
 	for size < n {
 		size *= 2
 	}
-	b, err := e.dev.Alloc(int64(size + (more+15)&^15)) // kernels see words
+	b, err := e.dev.Alloc(int64(size + (more+15)&^15)) // kernels access words
 	if err != nil {
 		return nil, err
 	}
 	s := &scratch{device: b, host: mem.Aligned(size)}
-	// Where it cannot be pinned, copies wait, and nothing else is different.
+	// If it cannot be pinned, copies are slower.
 	s.release, _ = e.dev.Pin(s.host)
 	return s, nil
 }
 
-// free gives it back to the device. Nothing may be using the host's part.
+// free frees the scratch. The host's part must not be in use.
 func (s *scratch) free() {
 	if s.release != nil {
 		s.release()
@@ -406,7 +406,7 @@ func (s *scratch) free() {
 	s.device.Free()
 }
 
-// put keeps it for later. Nothing may be using it.
+// put keeps a scratch for later. It must not be in use.
 func (e *Engine) put(s *scratch) {
 	if s == nil {
 		return
@@ -420,8 +420,8 @@ func (e *Engine) put(s *scratch) {
 	e.idle = append(e.idle, s)
 }
 
-// abandon is put after an error: something may still be using it. Whatever
-// fails here mostly ends the use of the device, so these are few.
+// abandon is put after an error: the scratch may still be in use. Such errors
+// mostly end the use of the device, so there are few.
 func (e *Engine) abandon(s *scratch) {
 	if s == nil {
 		return
@@ -431,12 +431,12 @@ func (e *Engine) abandon(s *scratch) {
 	e.broken = append(e.broken, s)
 }
 
-// words is host memory as the 64-bit words of a table or of results.
+// words returns host memory as 64-bit words.
 func words(p []byte) []uint64 {
 	return unsafe.Slice((*uint64)(unsafe.Pointer(unsafe.SliceData(p))), len(p)/8)
 }
 
-// check returns the extents' buffers, or what is wrong with an extent.
+// check returns the extents' buffers, or an error if an extent is invalid.
 func (e *Engine) check(at []mem.Extent) ([]driver.Buffer, error) {
 	out := make([]driver.Buffer, len(at))
 	for i := range at {

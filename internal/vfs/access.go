@@ -8,41 +8,41 @@ import (
 	"path/filepath"
 )
 
-// What Cairn makes is for its user alone: directories have mode 0700, files
-// 0600. A directory that is open to its group, and to nobody else (0750, or
-// 0770), opens what is made in it: directories get 0750 then and files 0640.
-// Locks and sockets never are: who can open a lock can hold it.
+// Files and directories of Cairn are for its user alone: directories have mode
+// 0700, files 0600. In a directory that is open to its group and to nobody else
+// (0750 or 0770), new directories get 0750 and new files 0640. Locks and
+// sockets are never open to the group: whoever can open a lock can hold it.
 
 // Access says who else may use a directory.
 type Access struct {
-	Group    bool // its group may read it and what is made in it
-	AnyOwner bool // it may be another user's
+	Group    bool // its group may read it and what is created in it
+	AnyOwner bool // it may belong to another user
 }
 
-// Environment variables that say the same as Access, with the value 1.
+// Environment variables that correspond to Access. The value 1 means true.
 const (
 	EnvGroup    = "CAIRN_GROUP"
 	EnvAnyOwner = "CAIRN_ANY_OWNER"
 )
 
-// AccessFromEnv returns what the environment says.
+// AccessFromEnv returns the Access that the environment asks for.
 func AccessFromEnv() Access {
 	on := func(name string) bool { v := os.Getenv(name); return v != "" && v != "0" }
 	return Access{Group: on(EnvGroup), AnyOwner: on(EnvAnyOwner)}
 }
 
-// With adds what options say.
+// With returns a with these options added.
 func (a Access) With(group, anyOwner bool) Access {
 	return Access{Group: a.Group || group, AnyOwner: a.AnyOwner || anyOwner}
 }
 
-// ErrNotOurs says that a directory is another user's, or that everybody may
-// change what is in it.
+// ErrNotOurs means that a directory belongs to another user, or that all users
+// may change it.
 var ErrNotOurs = errors.New("not a directory of this user's alone")
 
-// Trust checks that a directory is one whose content the current user, and
-// nobody else, decides about. With a.Group it opens the directory to its group.
-// It does so on the real file system only.
+// Trust checks that nobody but the current user can change the content of a
+// directory. With a.Group it opens the directory to its group. It does so on
+// the real file system only.
 func Trust(fsys FS, path string, a Access) error {
 	if _, ok := fsys.(osFS); !ok {
 		return nil
@@ -62,8 +62,8 @@ func Trust(fsys FS, path string, a Access) error {
 	return nil
 }
 
-// MakeDir makes a directory for the current user, with its parents, where it
-// is not there, and trusts it. The path may lead to it by symbolic links.
+// MakeDir creates a directory for the current user, and its parents, if it does
+// not exist, and checks it as Trust does. The path may contain symbolic links.
 func MakeDir(path string, a Access) error {
 	if err := os.MkdirAll(path, 0o700); err != nil {
 		return err
@@ -71,8 +71,8 @@ func MakeDir(path string, a Access) error {
 	return Trust(OS(), path, a)
 }
 
-// SubDir makes a directory in one that is trusted. It does not follow a
-// symbolic link.
+// SubDir creates a directory in a trusted one. It does not follow a symbolic
+// link.
 func SubDir(path string) error {
 	err := OS().Mkdir(path)
 	if errors.Is(err, fs.ErrExist) {
@@ -90,8 +90,8 @@ func NoLink(path string) error {
 	return err
 }
 
-// OpenPrivate opens a file in a directory that is trusted, or makes it. It
-// follows no symbolic link.
+// OpenPrivate opens or creates a file in a trusted directory. It does not
+// follow a symbolic link.
 func OpenPrivate(name string, flag int) (*os.File, error) {
 	perm := filePerm(name)
 	f, err := os.OpenFile(name, flag|noFollow, perm)
@@ -99,13 +99,12 @@ func OpenPrivate(name string, flag int) (*os.File, error) {
 		err = NoLink(name)
 	}
 	if err == nil && flag&os.O_CREATE != 0 && perm != 0o600 {
-		f.Chmod(perm) // whatever the umask; one that is there may be another's
+		f.Chmod(perm) // despite the umask; fails if the file belongs to another user
 	}
 	return f, err
 }
 
-// OpenLock is OpenPrivate for a file that is to be locked: it is never open to
-// a group.
+// OpenLock is OpenPrivate for a lock file, which is never open to the group.
 func OpenLock(name string) (*os.File, error) {
 	f, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE|noFollow, 0o600)
 	if isLink(err) {
@@ -114,7 +113,7 @@ func OpenLock(name string) (*os.File, error) {
 	return f, err
 }
 
-// filePerm is the mode of a file to be made.
+// filePerm returns the mode of a new file.
 func filePerm(name string) fs.FileMode {
 	if groupReads(filepath.Dir(name)) {
 		return 0o640

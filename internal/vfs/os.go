@@ -14,7 +14,7 @@ func OS() FS { return osFS{} }
 
 type osFS struct{}
 
-// directMin is the smallest transfer worth bypassing the page cache for.
+// directMin is the smallest transfer for which bypassing the page cache pays.
 const directMin = 64 << 10
 
 func (osFS) Open(name string) (File, error) {
@@ -31,7 +31,7 @@ func (osFS) Create(name string) (File, error) {
 	if err != nil {
 		return nil, err
 	}
-	if perm != 0o600 { // whatever the umask
+	if perm != 0o600 { // despite the umask
 		if err := f.Chmod(perm); err != nil {
 			f.Close()
 			return nil, err
@@ -74,14 +74,14 @@ func (osFS) Lock(name string) (io.Closer, error) {
 	return f, nil
 }
 
-// osFile is one file behind two descriptors: an ordinary one, and one that
-// bypasses the page cache for transfers that are aligned and large enough.
+// osFile is a file with two descriptors: an ordinary one, and one that bypasses
+// the page cache, for large aligned transfers.
 type osFile struct {
 	*os.File
-	direct *os.File // nil where the file system has no such thing
+	direct *os.File // nil if the file system does not support it
 }
 
-// through picks the descriptor for a transfer of p at off.
+// through returns the descriptor for a transfer of p at off.
 func (f *osFile) through(p []byte, off int64) *os.File {
 	if f.direct != nil && len(p) >= directMin && aligned(p, off) {
 		return f.direct

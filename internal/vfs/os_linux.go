@@ -7,7 +7,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// openDirect opens name once more with O_DIRECT, or returns nil.
+// openDirect opens name with O_DIRECT, or returns nil.
 func openDirect(name string, flag int) *os.File {
 	f, err := os.OpenFile(name, flag|unix.O_DIRECT, 0)
 	if err != nil {

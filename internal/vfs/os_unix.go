@@ -29,10 +29,10 @@ func lockFile(f *os.File) error {
 	return err
 }
 
-// noFollow makes open fail where the last part of a path is a symbolic link.
+// noFollow makes open fail if the last part of the path is a symbolic link.
 const noFollow = syscall.O_NOFOLLOW
 
-// isLink reports whether open failed because of that.
+// isLink reports whether open failed because of noFollow.
 func isLink(err error) bool { return errors.Is(err, syscall.ELOOP) || errors.Is(err, syscall.EMLINK) }
 
 func trusted(path string, st fs.FileInfo) error {
@@ -49,8 +49,8 @@ func trusted(path string, st fs.FileInfo) error {
 	return nil
 }
 
-// isNotEmpty reports whether err says that a directory is not empty, which
-// some systems express as EEXIST.
+// isNotEmpty reports whether err says that a directory is not empty. Some
+// systems report EEXIST.
 func isNotEmpty(err error) bool {
 	return errors.Is(err, syscall.ENOTEMPTY) || errors.Is(err, syscall.EEXIST)
 }

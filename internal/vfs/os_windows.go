@@ -24,7 +24,7 @@ const noFollow = 0
 
 func isLink(error) bool { return false }
 
-// trusted accepts all: who may do what is said by access control lists there.
+// trusted accepts all directories: Windows has access control lists.
 func trusted(string, fs.FileInfo) error { return nil }
 
 func isNotEmpty(err error) bool { return errors.Is(err, windows.ERROR_DIR_NOT_EMPTY) }

@@ -6,7 +6,7 @@ import (
 	"path/filepath"
 )
 
-// ReadFile returns the content of a file, which must not be longer than limit.
+// ReadFile returns the content of a file of at most limit bytes.
 func ReadFile(fsys FS, name string, limit int64) ([]byte, error) {
 	f, err := fsys.Open(name)
 	if err != nil {
@@ -28,9 +28,9 @@ func ReadFile(fsys FS, name string, limit int64) ([]byte, error) {
 	return text, err
 }
 
-// Replace gives a file new content, atomically and durably: when it returns
-// nil, no crash brings the old content back, and a crash before that leaves
-// the old one or the new one. It writes NAME.tmp first.
+// Replace replaces the content of a file, atomically and durably. When it
+// returns nil, no crash can bring the old content back. A crash before that
+// leaves the old or the new content. It writes NAME.tmp first.
 func Replace(fsys FS, name string, text []byte) error {
 	tmp := name + ".tmp"
 	if err := fsys.Remove(tmp); err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -57,8 +57,8 @@ func Replace(fsys FS, name string, text []byte) error {
 	return fsys.SyncDir(filepath.Dir(name))
 }
 
-// RemoveAll removes a file, or a directory with all that is in it. There need
-// not be one.
+// RemoveAll removes a file, or a directory and everything in it. It is no error
+// if there is none.
 func RemoveAll(fsys FS, name string) error {
 	err := fsys.Remove(name)
 	if err == nil || errors.Is(err, fs.ErrNotExist) {

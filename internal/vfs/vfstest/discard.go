@@ -2,9 +2,9 @@ package vfstest
 
 import "github.com/cairnrun/cairn/internal/vfs"
 
-// Discard returns a file system in memory whose files keep nothing of what is
-// written to them: for measurements of all but the disk. written, if not nil,
-// is called after every large write.
+// Discard returns a file system in memory whose files discard what is written
+// to them, to measure everything but the disk. If written is not nil, it is
+// called after every large write.
 func Discard(written func(bytes int)) vfs.FS { return discard{NewMem(), written} }
 
 type discard struct {

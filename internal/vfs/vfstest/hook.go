@@ -7,10 +7,10 @@ import (
 	"github.com/cairnrun/cairn/internal/vfs"
 )
 
-// Hook returns base with before called ahead of every operation. An error
-// from it becomes the operation's result and the operation is not done,
-// except that a failed write may have written its first half. It may be
-// called concurrently.
+// Hook returns base with before called ahead of every operation. If before
+// returns an error, the operation is not done and returns that error, except
+// that a failed write may have written its first half. before may be called
+// concurrently.
 func Hook(base vfs.FS, before func(op, name string) error) vfs.FS { return &hookFS{base, before} }
 
 type hookFS struct {

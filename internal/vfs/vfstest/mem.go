@@ -14,8 +14,8 @@ import (
 	"github.com/cairnrun/cairn/internal/vfs"
 )
 
-// Mem is a file system in memory that remembers, beside its present content,
-// what a power cut would leave of it. The root directory "/" exists.
+// Mem is a file system in memory that also knows what a power failure would
+// leave of it. The root directory "/" exists.
 type Mem struct {
 	mu   sync.Mutex
 	root *node
@@ -39,20 +39,23 @@ func newDir() *node {
 	return &node{dir: true, entries: map[string]*node{}, syncedEntries: map[string]*node{}}
 }
 
-// Loss says what a power cut takes.
+// Loss says what a power failure takes away.
 type Loss int
 
 const (
-	// LoseAll takes everything that was not synced, directory entries too.
+	// LoseAll takes everything that was not synced, including directory
+	// entries.
 	LoseAll Loss = iota
-	// LoseData keeps directory entries as they were, but takes unsynced content
-	// (a renamed file that was not synced is there, and old or empty).
+	// LoseData keeps directory entries, and takes content that was not synced:
+	// a renamed file exists, but is old or empty.
 	LoseData
-	// Torn keeps directory entries and every other page of unsynced content.
+	// Torn keeps directory entries and every other page of content that was not
+	// synced.
 	Torn
 )
 
-// Crash returns what is left after a power cut now. m itself continues.
+// Crash returns what a power failure at this moment would leave. m itself does
+// not change.
 func (m *Mem) Crash(l Loss) *Mem {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -93,7 +96,7 @@ func (n *node) survive(l Loss, seen map[*node]*node) *node {
 	return c
 }
 
-// Corrupt flips bit of the byte at off of a file, now and after a crash.
+// Corrupt flips a bit of the byte at off of a file. A crash does not undo that.
 func (m *Mem) Corrupt(name string, off int64, bit uint) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
