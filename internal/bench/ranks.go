@@ -12,7 +12,7 @@ import (
 	"strings"
 	"text/tabwriter"
 
-	"github.com/cairnrun/cairn/internal/coord"
+	"github.com/cairnrun/cairn/internal/coord/coordtest"
 )
 
 // ways are the transports that are compared, and how Open MPI is told to use
@@ -220,7 +220,7 @@ func (b *bench) reportRanks() {
 	fmt.Fprintln(w)
 	row("SIMULATED", "ROUNDS", "WHILE PAUSED", "MESSAGES", "PER RANK", "MOST", "BOOKMARKS TO ALL WOULD BE")
 	for _, n := range []int{8, 64, 512, 1000, 4096, 10000} {
-		c := coord.Simulate(n, 0, torus(n))
+		c := coordtest.Simulate(n, 0, torus(n))
 		row(fmt.Sprint(n, " ranks, neighbours in a box"), fmt.Sprint(c.Rounds), fmt.Sprint(c.Paused), fmt.Sprint(c.Messages), fmt.Sprintf("%.1f", float64(c.Messages)/float64(n)), fmt.Sprint(c.MaxPerRank), fmt.Sprint(n*(n-1)))
 	}
 }

@@ -4,11 +4,11 @@ import "errors"
 
 // Sentinel errors; the errors in actions wrap one of them.
 var (
-	ErrNotSaved = errors.New("set not saved")         // in Failed and Stop: a rank could not write its part
-	ErrNoCut    = errors.New("no common point")       // in CalledOff and MoveOff: the ranks can't all be held at once
+	ErrNotSaved = errors.New("checkpoint not saved")  // in Failed and Stop: a rank could not write its part
+	ErrNoCut    = errors.New("no common point")       // in CalledOff and MoveOff: the ranks cannot all pause at the same time
 	ErrFinished = errors.New("a rank has finished")   // in CalledOff and MoveOff: its program has ended
 	ErrLost     = errors.New("a rank was lost")       // in CalledOff and MoveOff: a rank died
-	ErrCounts   = errors.New("message counts differ") // in CalledOff and MoveOff, and in Failed for a spatial set that a message crosses
+	ErrCounts   = errors.New("message counts differ") // in CalledOff and MoveOff, and in Failed for a spatial checkpoint that a message crosses
 	ErrStops    = errors.New("the run stops")         // in MoveOff: someone asked to save and stop
 )
 
@@ -25,79 +25,81 @@ type (
 		Msg Message
 	}
 
-	// Pause: the program stays in its point until Continue or Stop. The engine
-	// pulls in every message that was announced to this rank.
+	// Pause: the program stays in its point until Continue or Stop. The
+	// engine fetches every message that was announced to this rank.
 	Pause struct{}
 
 	// Continue: the program may leave its point.
 	Continue struct{}
 
 	// Save: copy the rank's state now, then call Copied, and Saved when the
-	// copy is durable. The program stays in its point until Continue or Stop.
+	// copy is durable. The program stays in its point until Continue or
+	// Stop.
 	//
-	// The rank's part of the set holds every message from peer p that is
-	// numbered up to Cut[p], has arrived and was not yet received by the
-	// program. Messages above Cut[p] come from peers that went on already and
-	// do not belong to the set. Cut is the driver's to keep. It is nil where
-	// Alone is set.
+	// The rank's part of the checkpoint holds every message from peer p
+	// that is numbered up to Cut[p], has arrived and was not yet received
+	// by the program. Messages above Cut[p] come from peers that continued
+	// already and do not belong to the checkpoint. Cut is the driver's to
+	// keep. It is nil where Alone is set.
 	Save struct {
 		Index  uint64
 		Point  uint64 // the point that the program is in, for Counts.Point after a restart
 		Due    uint64 // for Config.Due after a restart
 		Cut    []uint64
 		Reason string
-		Stop   bool // the program stays held until the outcome is known, then Stop comes
-		Alone  bool // a spatial set: no message was exchanged about it
+		Stop   bool // the program stays paused until the outcome is known; then Stop follows
+		Alone  bool // a spatial checkpoint: no message was exchanged about it
 	}
 
-	// Committed: every rank has the set. It is the recovery line; older sets
-	// are garbage as far as Garbage says.
+	// Committed: every rank has the checkpoint. It is the recovery line;
+	// older checkpoints may be removed.
 	Committed struct{ Index uint64 }
 
-	// Failed: at least one rank could not save its part; nobody may restore
-	// the set. Err wraps ErrNotSaved and names the rank.
+	// Failed: at least one rank could not save its part. No rank may
+	// restore the checkpoint. Err wraps ErrNotSaved and names the rank.
 	Failed struct {
 		Index uint64
 		Err   error
 	}
 
-	// CalledOff: the round, or what was asked for, is given up. A program
-	// that was held gets Continue as well. A move is not what was asked for here: see
-	// MoveOff. A set whose outcome has not been told
-	// stays undecided: its files must be kept. Stop is set if someone had
-	// asked to save and stop.
+	// CalledOff: the round, or the request, is given up. A program that was
+	// paused gets Continue as well. For moves, see MoveOff. A checkpoint
+	// whose outcome is not known stays undecided: its files must be kept.
+	// Stop is set if a rank had asked to save and stop.
 	CalledOff struct {
 		Err  error
 		Stop bool
 	}
 
-	// Stop: the set's outcome is known (Committed or Failed came before) and
-	// the program must end. Err is nil if the set is committed.
+	// Stop: the checkpoint's outcome is known (Committed or Failed came
+	// before), and the program must end. Err is nil if the checkpoint is
+	// committed.
 	Stop struct {
 		Index uint64
 		Err   error
 	}
 
-	// Move: all ranks are held, all channels are drained, every rank knows the
-	// outcome of every set that has one, and no set is being written. Links may be
-	// changed now, and ranks may change places (Export, Import). The program
-	// stays in its point until the driver has called Moved.
+	// Move: all ranks are paused, all channels are drained, every rank
+	// knows the outcome of every checkpoint that has one, and no checkpoint
+	// is being written. Links may change now, and ranks may move to other
+	// processes (Export, Import). The program stays in its point until the
+	// driver has called Moved.
 	Move struct {
 		ID    uint64 // of AskMove
 		Point uint64 // the point that the program is in
 	}
 
-	// MoveOff: there will be no Move for this AskMove. It comes once on rank
-	// 0, or on the rank that asked if that knows it already. When a rank was
-	// lost, it comes on those that are between Move and Moved too, and Moved is
-	// called all the same.
+	// MoveOff: there will be no Move for this AskMove. It comes once on
+	// rank 0, or on the rank that asked if that one knows already. When a
+	// rank was lost, it comes on ranks between Move and Moved, too; they
+	// call Moved nevertheless.
 	MoveOff struct {
 		ID  uint64
 		Err error
 	}
 
-	// AllFinished: every rank has called Finished, or this one has and a rank
-	// was lost: the driver need not hand in control messages any more.
+	// AllFinished: every rank has called Finished; or this rank has, and a
+	// rank was lost. The driver need not pass on control messages any more.
 	AllFinished struct{}
 )
 

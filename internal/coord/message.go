@@ -12,20 +12,20 @@ type Kind uint8
 
 // The kinds of control messages; doc.go says who sends which and when.
 const (
-	KindAsk       Kind = iota + 1 // up: take a set, please
+	KindAsk       Kind = iota + 1 // up: take a checkpoint
 	KindDue                       // up: a due point was reached
 	KindPoll                      // down: how far are you?
 	KindCount                     // up: the highest number of points reached
-	KindTarget                    // down: hold at this point
+	KindTarget                    // down: pause at this point
 	KindBookmark                  // between peers: this many messages I sent you
-	KindQuiet                     // up: nobody here can go on by itself
+	KindQuiet                     // up: nobody here can continue by itself
 	KindNotice                    // up: something changed since Quiet
 	KindProbe                     // down: say again when you are quiet
-	KindRelease                   // down: these ranks go on by one point
-	KindComplete                  // up: all held here, all channels drained
+	KindRelease                   // down: these ranks continue by one point
+	KindComplete                  // up: all paused here, all channels drained
 	KindSave                      // down: copy your state now
 	KindSaved                     // up: all here are durable, or not
-	KindOutcome                   // down: the set counts, or not
+	KindOutcome                   // down: the checkpoint counts, or not
 	KindCalledOff                 // down: the round is called off
 	KindFinished                  // up: a rank's program has ended
 	KindEnded                     // up: all programs here have ended
@@ -33,7 +33,7 @@ const (
 	KindLost                      // to tree neighbours: a rank died
 	KindFault                     // up: the counts of messages contradict each other
 	KindAskMove                   // up: hold all ranks, please, so that some can move
-	KindMove                      // down: all are held, links may change
+	KindMove                      // down: all are paused, links may change
 	kindLimit
 )
 
@@ -57,24 +57,25 @@ func (k Kind) String() string {
 type Flags uint8
 
 const (
-	FlagStop   Flags = 1 << iota // Ask, Save, CalledOff: stop after the set
-	FlagAll                      // Release: every held rank goes on
+	FlagStop   Flags = 1 << iota // Ask, Save, CalledOff: stop after the checkpoint
+	FlagAll                      // Release: every paused rank continues
 	FlagDetail                   // Probe: tell also who waits for whom
 	FlagOver                     // CalledOff: there will be no further round
 	FlagFailed                   // Saved, Outcome: Rank could not save; CalledOff: counts differ; Text says why
 	FlagMove                     // Target, CalledOff: the round was begun for a move
-	FlagUnsafe                   // Outcome, with FlagFailed: a message crossed a spatial set
+	FlagUnsafe                   // Outcome, with FlagFailed: a message crossed a spatial checkpoint
 	flagsLimit
 )
 
-// Wait says that a rank waits for messages from, or room at, other ranks.
+// Wait says that a rank waits for messages from other ranks, or until they
+// receive.
 type Wait struct {
 	Rank int
 	On   []int // ascending; empty: any rank
 }
 
-// Message is a control message. Which fields count depends on Kind; the
-// others are zero and do not travel.
+// Message is a control message. Its Kind determines which fields are used. The
+// others are zero and are not sent.
 type Message struct {
 	Kind     Kind
 	Flags    Flags
@@ -82,10 +83,10 @@ type Message struct {
 	Step     uint64 // number of releases in this round so far
 	Wave     uint64 // number of the count of quiet ranks within the step
 	Point    uint64 // a number of points
-	Index    uint64 // a set's index
+	Index    uint64 // a checkpoint's index
 	Sent     uint64 // a total of messages; in Saved, see Sums
 	Received uint64
-	Paused   uint64 // number of held ranks
+	Paused   uint64 // number of paused ranks
 	Move     uint64 // a move's id
 	Rank     int
 	Text     string
@@ -93,14 +94,14 @@ type Message struct {
 	Waits    []Wait
 }
 
-// Which fields travel.
+// The fields that a kind of message has.
 const (
 	hasFlags uint16 = 1 << iota
 	hasEpoch
 	hasStep
 	hasWave
 	hasPoint
-	hasSet
+	hasIndex
 	hasSent
 	hasReceived
 	hasPaused
@@ -122,10 +123,10 @@ var kindFields = [kindLimit]uint16{
 	KindNotice:    hasEpoch | hasStep | hasWave,
 	KindProbe:     hasFlags | hasEpoch | hasStep | hasWave,
 	KindRelease:   hasFlags | hasEpoch | hasStep | hasRanks,
-	KindComplete:  hasEpoch | hasStep | hasPoint | hasSet,
-	KindSave:      hasFlags | hasEpoch | hasPoint | hasSet | hasText,
-	KindSaved:     hasFlags | hasSet | hasSent | hasReceived | hasRank | hasText,
-	KindOutcome:   hasFlags | hasSet | hasRank | hasText,
+	KindComplete:  hasEpoch | hasStep | hasPoint | hasIndex,
+	KindSave:      hasFlags | hasEpoch | hasPoint | hasIndex | hasText,
+	KindSaved:     hasFlags | hasIndex | hasSent | hasReceived | hasRank | hasText,
+	KindOutcome:   hasFlags | hasIndex | hasRank | hasText,
 	KindCalledOff: hasFlags | hasEpoch | hasPoint | hasText,
 	KindFinished:  hasPoint | hasRank,
 	KindEnded:     0,
@@ -141,8 +142,8 @@ const (
 	maxRank = 1<<31 - 1
 )
 
-// ErrMessage is wrapped by the errors of Parse and Node.Receive: the bytes or
-// the message can't come from a Node of this version in this run.
+// ErrMessage is wrapped by the errors of Parse and Node.Receive: no Node of
+// this version in this run can have sent the message.
 var ErrMessage = errors.New("bad control message")
 
 // AppendTo appends the encoding of m to b and returns the longer slice.
@@ -186,11 +187,11 @@ type number struct {
 	value *uint64
 }
 
-// numbers lists the plain numbers in the order in which they travel.
+// numbers returns the plain numbers in the order in which they are sent.
 func (m *Message) numbers() [9]number {
 	return [9]number{
 		{hasEpoch, &m.Epoch}, {hasStep, &m.Step}, {hasWave, &m.Wave}, {hasPoint, &m.Point},
-		{hasSet, &m.Index}, {hasSent, &m.Sent}, {hasReceived, &m.Received}, {hasPaused, &m.Paused},
+		{hasIndex, &m.Index}, {hasSent, &m.Sent}, {hasReceived, &m.Received}, {hasPaused, &m.Paused},
 		{hasMove, &m.Move},
 	}
 }
@@ -203,8 +204,8 @@ func appendRanks(b []byte, ranks []int) []byte {
 	return b
 }
 
-// Parse decodes one message that fills b. The result keeps nothing of b.
-// Its error wraps ErrMessage.
+// Parse decodes one message that fills b. The result does not refer to b. The
+// error wraps ErrMessage.
 func Parse(b []byte) (Message, error) {
 	p := parser{b: b, is: ErrMessage}
 	m := Message{Kind: Kind(p.byte("kind"))}
@@ -294,7 +295,7 @@ func (p *parser) number(what string) uint64 {
 	return v
 }
 
-// length reads a count of items of at least size bytes each.
+// length reads the number of items that have at least size bytes each.
 func (p *parser) length(what string, size int) int {
 	v := p.number(what)
 	if v > uint64(len(p.b)/size) {
@@ -345,7 +346,7 @@ func (p *parser) ranks() []int {
 	return slices.Clip(list)
 }
 
-// cut shortens text to what travels.
+// cut shortens text to the length that is sent.
 func cut(text string) string {
 	if len(text) > maxText {
 		return text[:maxText-3] + "..."

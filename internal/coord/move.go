@@ -5,16 +5,16 @@ import (
 	"slices"
 )
 
-// queuedMessage is a message that waits while its rank is between Move and Moved.
+// queuedMessage is a message that came between Move and Moved.
 type queuedMessage struct {
 	from int // this rank itself: Ask or AskMove was called
 	m    Message
 }
 
-// AskMove asks, on any rank at any time, that all ranks are held together so
-// that some of them can change places. It leads to Move on all ranks, or to
-// MoveOff. Each id has a round of its own; one that waits already is not taken
-// twice. AskMove panics if id is 0.
+// AskMove asks all ranks to pause together, so that some of them can move. Any
+// rank may call it at any time. It leads to Move on all ranks, or to MoveOff.
+// Each id has a round of its own. If an id waits already, it is not added
+// again. AskMove panics if id is 0.
 func (n *Node) AskMove(id uint64) {
 	if id == 0 {
 		panic("coord: AskMove: id 0")
@@ -32,7 +32,7 @@ func (n *Node) AskMove(id uint64) {
 	}
 }
 
-// askMove hands an AskMove up. The root notes it, unless it knows better.
+// askMove sends an AskMove up. The root notes it, unless it is too late.
 func (n *Node) askMove(m Message) {
 	switch r := n.root; {
 	case r == nil:
@@ -44,7 +44,7 @@ func (n *Node) askMove(m Message) {
 	}
 }
 
-// noMove says that it is too late for a move.
+// noMove reports that it is too late for a move.
 func (n *Node) noMove(id uint64) {
 	err := n.stopError()
 	if n.over {
@@ -53,7 +53,7 @@ func (n *Node) noMove(id uint64) {
 	n.emit(MoveOff{ID: id, Err: err})
 }
 
-// noMoves gives up, at the root, all moves that wait.
+// noMoves gives up all moves that wait at the root.
 func (n *Node) noMoves(err error) {
 	if r := n.root; r != nil {
 		for _, id := range r.moves {
@@ -79,14 +79,14 @@ func (n *Node) lostMoves(err error) {
 }
 
 func (n *Node) stopError() error {
-	return fmt.Errorf("coord: %w: all ranks save and end, and none moves; let it move after the next start", ErrStops)
+	return fmt.Errorf("coord: %w: all ranks save and end, so none can move; move it after the next start", ErrStops)
 }
 
-// movesNow reports, at the root, whether the round under way is for a move and
-// not for a set. due is the last due point that any rank has reached: where
-// ranks are held together there, its set goes first. A move that has let a set
-// go first has the next round, whatever waits; so both have their turns where
-// every point is due. Who wants to stop does not move.
+// movesNow reports, at the root, whether the round under way is for a move. due
+// is the last due point that any rank has reached. Where ranks pause together
+// there, its checkpoint goes first. A move that has let a checkpoint go first
+// has the next round. So both have their turns even if every point is due. A
+// run that stops does not move.
 func (n *Node) movesNow(due uint64) bool {
 	r := n.root
 	if len(r.moves) == 0 || r.stop {
@@ -95,10 +95,10 @@ func (n *Node) movesNow(due uint64) bool {
 	return r.passed || r.move && (n.cfg.Spatial || due <= n.due)
 }
 
-// decideMove begins the first move that waits. Where all ranks are at the same
-// point, and that is due, it stays so: after Moved they are held there again,
-// or save alone. Else due points up to the furthest rank are left out as after
-// a call-off; where ranks save alone nothing changes.
+// decideMove begins the first move that waits. If all ranks are at the same
+// point, and it is due, it stays due: after Moved, they pause there again, or
+// save alone. Else due points up to the furthest rank are skipped, as if the
+// round were called off. Where ranks save alone, nothing changes.
 func (n *Node) decideMove(due uint64) {
 	r := n.root
 	m := Message{Kind: KindMove, Epoch: n.epoch, Move: r.moves[0]}
@@ -109,8 +109,8 @@ func (n *Node) decideMove(due uint64) {
 	n.moveNow(m)
 }
 
-// moveNow ends the round with a move. From here to Moved the Node stands
-// still: it sends nothing, and what comes is put aside.
+// moveNow ends the round with a move. Until Moved, the Node sends nothing and
+// queues what comes.
 func (n *Node) moveNow(m Message) {
 	n.sendDown(m)
 	n.drained()
@@ -120,15 +120,15 @@ func (n *Node) moveNow(m Message) {
 	n.endRound()
 }
 
-// Moved says that the move is over on this rank, whether somebody has changed
-// places or not. The program goes on: Continue comes, or Pause if its point is due
-// and the ranks are held together there, or Save if they save alone there. A
-// newcomer's program is in no point yet: for it this happens at AtPoint. Nobody
-// waits for the other ranks.
+// Moved says that the move is over on this rank, whether a rank has moved or
+// not. The program continues: Continue follows; or Pause, if its point is due
+// and the ranks pause together there; or Save, if they save alone there. A
+// destination's program is in no point yet; for it, this happens at AtPoint. No
+// rank waits for the others.
 //
-// Messages of ranks that went on earlier are looked at now. The error wraps
-// ErrMessage, as that of Receive. Moved does nothing if id is not the one of
-// Move.
+// Moved then handles the queued messages of ranks that continued earlier. Its
+// error wraps ErrMessage, like that of Receive. Moved does nothing if id is not
+// that of Move.
 func (n *Node) Moved(id uint64) error {
 	if n.moving == 0 || id != n.moving {
 		return nil

@@ -33,7 +33,7 @@ func letterOf(err error) string {
 	return "?"
 }
 
-// move checks that all ranks are held in a consistent cut with nothing on its
+// move checks that all ranks are paused in a consistent cut with nothing on its
 // way when one gets Move, and that all ranks get the same one.
 func (w *world) move(r *rank, i int, a Move) error {
 	if r.status != inPoint || r.move != 0 || len(r.copying)+len(r.saving) > 0 {
@@ -104,7 +104,7 @@ func (w *world) moveOff(r *rank, i int, a MoveOff) error {
 	return nil
 }
 
-// replace puts a newcomer in a rank's place, which will enter the same point
+// replace puts a destination in a rank's place, which will enter the same point
 // again.
 func (w *world) replace(r *rank, i int) error {
 	state := r.node.Export()

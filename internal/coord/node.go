@@ -6,17 +6,17 @@ import (
 	"slices"
 )
 
-// Counts is what a Node reads about its rank. The driver implements it over
-// its engine; it is called only during methods of the Node.
+// Counts is what a Node reads about its rank. The driver implements it with its
+// engine. A Node calls it only during its own methods.
 type Counts interface {
 	// Point returns how many points the program has entered.
 	Point() uint64
 	// Peers returns the ranks to or from which messages ever went, in any
 	// order. The Node does not keep the slice.
 	Peers() []int
-	// Sent returns how many messages were sent to peer, announced ones
-	// included; Received how many came from it whole. Both number alike: when
-	// nothing is on its way, the one's Received is the other's Sent.
+	// Sent returns how many messages were sent to peer, including announced
+	// ones. Received returns how many came from it completely. When nothing
+	// is in flight, Received on one rank equals Sent on the other.
 	Sent(peer int) uint64
 	Received(peer int) uint64
 	// Totals returns the sums of Sent and Received over all peers but the
@@ -24,35 +24,43 @@ type Counts interface {
 	Totals() (sent, received uint64)
 }
 
+// DefaultArity is the number of children in the tree of ranks if Config.Arity
+// is 0.
+const DefaultArity = 4
+
 // Config describes a rank. Rank, Size and Counts must be given.
 type Config struct {
 	Rank, Size int
 	Counts     Counts
 
-	// Arity is the number of children in the tree of ranks; 0 means 4.
+	// Arity is the number of children in the tree of ranks; 0 means
+	// DefaultArity.
 	Arity int
-	// NextIndex is the index that the next set gets, alike on all ranks.
+	// NextIndex is the index of the next checkpoint, the same on all ranks.
 	NextIndex uint64
-	// Every makes every so manieth point due; 0: none. Alike on all ranks.
+	// Every makes points due whose number is a multiple of it; 0: none. The
+	// same on all ranks.
 	Every uint64
-	// Spatial: due points are saved with no message exchanged. Without it all
-	// ranks are held there and channels are drained. Alike on all ranks.
+	// Spatial: at due points, ranks save without exchanging messages.
+	// Without it, all ranks pause there and drain their channels. The same
+	// on all ranks.
 	Spatial bool
-	// Due is Save.Due of the set that was restored, 0 at a fresh start.
+	// Due is Save.Due of the checkpoint that was restored, 0 at a fresh
+	// start.
 	Due uint64
-	// MaxReleases is how often a round may let held ranks go on because
-	// others wait for them, before it is called off; 0 means 16 + 4·Size, and
-	// less than 0 never.
+	// MaxReleases is how often a round may release paused ranks because
+	// others wait for them, before it is called off. 0 means 16 + 4·Size; a
+	// negative number means never.
 	MaxReleases int
 
-	trustWaves bool // for tests: take every wave for a proof, as false alarms must be harmless
+	trustWaves bool // for tests: take every wave for a proof, because false alarms must be harmless
 }
 
 type phase uint8
 
 const (
 	phaseIdle     phase = iota // no round that this rank knows of
-	phasePolled                // the count was told, the target is not known
+	phasePolled                // the count was sent, the target is not known
 	phaseTargeted              // the target is known
 )
 
@@ -60,11 +68,11 @@ type bookmark struct {
 	epoch, step, total uint64
 }
 
-// Node is one rank's part in the protocols of this package: events in,
-// actions out. The driver calls its methods one at a time (under its lock)
-// and after each, or after several, carries out what Take returns, in order.
-// No method blocks. When a Node is made, no message may be on its way
-// between the ranks.
+// Node is one rank's part in the protocols of this package. It takes events and
+// returns actions. The driver calls its methods one at a time (under its lock).
+// After each call, or after several, it carries out the actions that Take
+// returns, in order. No method blocks. When a Node is made, no message may be
+// in flight between the ranks.
 type Node struct {
 	cfg      Config
 	parent   int // -1: this is the root
@@ -73,9 +81,9 @@ type Node struct {
 
 	// Agreed by all ranks that have seen the end of the same round.
 	epoch uint64 // the round that is under way, or the next one
-	due   uint64 // due points up to here are done with
+	due   uint64 // due points up to here are done
 	dueAt uint64 // the first due point after that
-	next  uint64 // the next set's index
+	next  uint64 // the next checkpoint's index
 
 	// The program.
 	at       uint64 // the point that it is in, 0: none
@@ -83,7 +91,7 @@ type Node struct {
 	blocked  bool
 	on       []int // what it is blocked on; empty: any
 	copying  bool  // Save was given, Copied not yet called
-	stopping bool  // stays held until the outcome of set
+	stopping bool  // stays paused until the outcome of index is known
 	index    uint64
 	stopped  bool
 	finished bool
@@ -97,19 +105,19 @@ type Node struct {
 
 	// The round.
 	phase    phase
-	answered uint64 // the count told when polled
+	answered uint64 // the count that was the answer to Poll
 	target   uint64
 	dueSent  bool
 	pollLeft int
 	pollMax  uint64
 
 	step        uint64
-	base        map[int]uint64   // totals sent at the last drained set
+	base        map[int]uint64   // totals sent at the last drained checkpoint
 	early       map[int]bookmark // of a later step than this rank's
 	told        map[int]uint64   // bookmarks sent in this step
 	marks       map[int]uint64   // bookmarks received in this step
 	undrained   []int            // peers in marks from which messages are still to come
-	owed        int              // peers that got a bookmark of which none came yet
+	owed        int              // peers that got a bookmark and have not sent theirs
 	snapshot    map[int]uint64   // Received when this rank was complete
 	complete    bool             // this rank's channels are drained
 	reported    bool             // Complete was sent
@@ -125,9 +133,9 @@ type Node struct {
 	noticed     bool
 	childQuiet  int
 	sum         Message         // of the Quiets of this wave
-	mine        [3]uint64       // sent, received, held as told in this wave
-	results     []result        // sets that not all ranks of this subtree have told about
-	line        uint64          // newest set that counts
+	mine        [3]uint64       // sent, received and paused, as reported in this wave
+	results     []result        // checkpoints that not all ranks of this subtree have told about
+	line        uint64          // newest checkpoint that counts
 	hasLine     bool            //
 	writing     int             // Saves of which Saved was not called yet
 	awaitWrites bool            // the round may end in a move: complete only with nothing being written
@@ -136,7 +144,7 @@ type Node struct {
 	root        *rootState      // of rank 0
 }
 
-// New returns the Node of a rank. It panics if cfg makes no sense.
+// New returns the Node of a rank. It panics if cfg is invalid.
 func New(cfg Config) *Node {
 	n := newNode(cfg)
 	for _, p := range cfg.Counts.Peers() {
@@ -147,13 +155,13 @@ func New(cfg Config) *Node {
 	return n
 }
 
-// newNode returns a Node that has not looked at Counts.
+// newNode returns a Node that has not read Counts.
 func newNode(cfg Config) *Node {
 	if cfg.Size < 1 || cfg.Rank < 0 || cfg.Rank >= cfg.Size || cfg.Counts == nil || cfg.Arity < 0 {
 		panic(fmt.Sprintf("coord: New: rank %d of %d, arity %d, counts %v", cfg.Rank, cfg.Size, cfg.Arity, cfg.Counts))
 	}
 	if cfg.Arity == 0 {
-		cfg.Arity = 4
+		cfg.Arity = DefaultArity
 	}
 	if cfg.MaxReleases == 0 {
 		cfg.MaxReleases = 16 + 4*cfg.Size
@@ -178,21 +186,22 @@ func childrenOf(rank, size, arity int) []int {
 	return list
 }
 
-// Idle reports that no round is under way as far as this rank knows: points
-// below Limit may be passed without AtPoint, and Blocked and Unblocked need no
-// Take after them.
+// Idle reports that this rank knows of no round. Then the program may pass
+// points below Limit without AtPoint, and Blocked and Unblocked need no Take
+// after them.
 func (n *Node) Idle() bool {
 	return n.phase == phaseIdle && !n.paused && n.at == 0 && n.step == 0 && !n.stopped && n.moving == 0
 }
 
-// Limit returns the number of the first point for which AtPoint must be
-// called; 0 while a round is under way.
+// Limit returns the number of the first point for which AtPoint must be called,
+// or 0 while a round is under way.
 //
-// A driver may keep it in an atomic and let the program's goroutine pass
-// lower points without a lock, if it follows this order: the program adds
-// one to the atomic that Counts.Point reads and then loads the limit; the
-// driver stores 0 before it calls Receive, Ask, AskMove, Moved, Finished or
-// Lost, and Limit() after Take. So either the program sees the 0, or the Node sees the point.
+// A driver may keep the limit in an atomic variable, and let the program's
+// goroutine pass lower points without a lock. Then it must keep this order: the
+// program increments the atomic that Counts.Point reads, and then loads the
+// limit; the driver stores 0 before it calls Receive, Ask, AskMove, Moved,
+// Finished or Lost, and stores Limit() after Take. So either the program sees
+// the 0, or the Node sees the point.
 func (n *Node) Limit() uint64 {
 	switch {
 	case !n.Idle():
@@ -203,15 +212,15 @@ func (n *Node) Limit() uint64 {
 	return n.dueAt
 }
 
-// Pulling reports that the engine must pull in messages that were announced
-// to this rank even if the program does not ask for them yet: while it is held and
-// while it is blocked.
+// Pulling reports that the engine must fetch messages that were announced to
+// this rank, even if the program does not receive them yet: while it is paused
+// or blocked.
 func (n *Node) Pulling() bool { return n.paused || n.phase == phaseTargeted }
 
-// NextIndex returns the index that the next set would get now.
+// NextIndex returns the index that the next checkpoint would get now.
 func (n *Node) NextIndex() uint64 { return n.next }
 
-// setDue notes that due points up to due are done with.
+// setDue notes that due points up to due are done.
 func (n *Node) setDue(due uint64) {
 	n.due, n.dueAt = due, math.MaxUint64
 	if every := n.cfg.Every; every > 0 {
@@ -219,18 +228,18 @@ func (n *Node) setDue(due uint64) {
 	}
 }
 
-// Plan changes Config.Every and Config.Spatial. All ranks do so, before any of
-// them comes to a point, and with no round under way.
+// Plan changes Config.Every and Config.Spatial. All ranks call it, before any
+// of them comes to a point, and with no round under way.
 func (n *Node) Plan(every uint64, spatial bool) {
 	n.cfg.Every, n.cfg.Spatial = every, spatial
 	n.setDue(n.due)
 }
 
-// isDue reports whether a set is due at point k.
+// isDue reports whether a checkpoint is due at point k.
 func (n *Node) isDue(k uint64) bool { return k >= n.dueAt && k%n.cfg.Every == 0 }
 
-// Take returns what is to be done, in this order, and forgets it. While the
-// Node is not idle it is also to be called when Counts have grown.
+// Take returns the actions to carry out, in this order, and removes them. While
+// the Node is not idle, call it also when Counts have grown.
 func (n *Node) Take() []Action {
 	n.settle()
 	out := n.out
@@ -250,9 +259,9 @@ func (n *Node) sendDown(m Message) {
 	}
 }
 
-// Ask asks for a set, on any rank at any time. Asks that reach the root
-// before it decides to save are served by the same set. With stop all
-// programs stop after it.
+// Ask asks for a checkpoint. Any rank may call it at any time. One checkpoint
+// serves all requests that reach the root before it decides to save. With stop,
+// all programs stop after it.
 func (n *Node) Ask(reason string, stop bool) {
 	m := Message{Kind: KindAsk, Text: cut(reason)}
 	if stop {
@@ -271,7 +280,7 @@ func (n *Node) Ask(reason string, stop bool) {
 	}
 }
 
-// ask hands an Ask up, unless one that is on its way serves it too.
+// ask sends an Ask up, unless one that was sent before serves it, too.
 func (n *Node) ask(m Message) {
 	stop := m.Flags&FlagStop != 0
 	if n.root != nil {
@@ -286,9 +295,9 @@ func (n *Node) ask(m Message) {
 	n.sendUp(m)
 }
 
-// AtPoint says that the program has entered point k, which Counts.Point
-// counts already. If it returns true, the program may leave the point at
-// once; else it stays there until Continue or Stop.
+// AtPoint says that the program has entered point k, which Counts.Point already
+// counts. If it returns true, the program may leave the point at once. Else it
+// stays there until Continue or Stop.
 func (n *Node) AtPoint(k uint64) bool {
 	if n.phase == phaseIdle && n.step == 0 && !n.stopped && k < n.dueAt && n.moving == 0 {
 		return true
@@ -303,8 +312,8 @@ func (n *Node) AtPoint(k uint64) bool {
 	return false
 }
 
-// decide looks whether the program, if it waits in a point, must be held
-// there or may go on.
+// decide determines whether a program that waits in a point pauses there or
+// continues.
 func (n *Node) decide() {
 	if n.at == 0 || n.paused || n.copying || n.stopping || n.stopped || n.moving != 0 {
 		return
@@ -345,17 +354,17 @@ func (n *Node) save(s Save) {
 	n.emit(s)
 }
 
-// Blocked says that the program waits inside message passing and can't go on
-// before something comes from (or is taken by) one of the ranks in on, or
-// any rank if on is empty. The Node keeps on until Unblocked.
+// Blocked says that the program waits inside message passing, and cannot
+// continue before something comes from (or is received by) one of the ranks in
+// on, or any rank if on is empty. The Node keeps on until Unblocked.
 func (n *Node) Blocked(on []int) { n.blocked, n.on = true, on }
 
-// Unblocked says that the program can go on. It is called when that for
-// which the program waits has come, before the program runs again.
+// Unblocked says that the program can continue. The driver calls it when the
+// awaited message has come, before the program runs again.
 func (n *Node) Unblocked() { n.blocked, n.on = false, nil }
 
-// Copied says that the copy that Save asked for is made and the program may
-// change its state again.
+// Copied says that the copy for Save is made, and the program may change its
+// state again.
 func (n *Node) Copied(index uint64) {
 	if !n.copying || index != n.index {
 		return
@@ -366,12 +375,13 @@ func (n *Node) Copied(index uint64) {
 	}
 }
 
-// Saved says, once for each Save, that the rank's part of a set is durable,
-// or why it will never be. It implies Copied.
+// Saved says, once for each Save, that the rank's part of a checkpoint is
+// durable, or why it never will be. It implies Copied.
 func (n *Node) Saved(index uint64, err error) { n.SavedAlone(index, Sums{}, err) }
 
-// SavedAlone is Saved for a set that the rank saved alone. If the sums of all
-// ranks show that a message crossed it, its outcome is Failed, with ErrCounts.
+// SavedAlone is Saved for a checkpoint that the rank saved alone. If the sums
+// of all ranks show that a message crossed it, its outcome is Failed, with
+// ErrCounts.
 func (n *Node) SavedAlone(index uint64, sums Sums, err error) {
 	n.Copied(index)
 	n.writing = max(0, n.writing-1)
@@ -382,15 +392,15 @@ func (n *Node) SavedAlone(index uint64, sums Sums, err error) {
 	n.result(m)
 }
 
-// Finished says that the program has ended: no more points, no more
-// messages. The driver goes on handing in control messages until AllFinished.
-// After Move it implies Moved.
+// Finished says that the program has ended: there are no more points and no
+// more messages. The driver passes on control messages until AllFinished. After
+// Move, Finished implies Moved.
 func (n *Node) Finished() {
 	if n.finished {
 		return
 	}
 	n.at = 0
-	_ = n.Moved(n.moving) // what is wrong with a message matters to ranks that go on
+	_ = n.Moved(n.moving) // a bad message matters only to ranks that continue
 	n.finished, n.blocked = true, false
 	if len(n.lost) > 0 {
 		n.emit(AllFinished{})
@@ -402,7 +412,7 @@ func (n *Node) Finished() {
 	n.maybeEnded()
 }
 
-// rankFinished passes the first news of a finished rank to the root.
+// rankFinished sends the first news of a finished rank to the root.
 func (n *Node) rankFinished(m Message) {
 	if n.over || n.toldFinished {
 		return
@@ -428,8 +438,8 @@ func (n *Node) maybeEnded() {
 	n.emit(AllFinished{})
 }
 
-// Lost says that a rank died, and why. Everything under way is called off,
-// here and, by messages along the tree, on all ranks that live.
+// Lost says that a rank died, and why. Everything under way is called off, here
+// and, by messages along the tree, on all living ranks.
 func (n *Node) Lost(rank int, why string) {
 	if rank == n.cfg.Rank || slices.Contains(n.lost, rank) {
 		return
@@ -464,9 +474,8 @@ func (n *Node) Lost(rank int, why string) {
 // busy reports whether this rank knows of a round.
 func (n *Node) busy() bool { return n.phase != phaseIdle || n.paused }
 
-// lostNeighbours returns the living ranks that are to hear of a loss: this
-// rank's neighbours in the tree and those of the dead rank, which can't pass
-// it on.
+// lostNeighbours returns the living ranks to inform of a loss: this rank's
+// neighbours in the tree, and those of the dead rank, which cannot inform them.
 func (n *Node) lostNeighbours(dead int) []int {
 	var list []int
 	for _, r := range []int{n.cfg.Rank, dead} {
@@ -490,5 +499,5 @@ func (n *Node) lostError(why string) error {
 }
 
 func (n *Node) overError() error {
-	return fmt.Errorf("coord: %w (%s), so that there is no common point any more", ErrFinished, n.overWhy)
+	return fmt.Errorf("coord: %w (%s), so there is no common point any more", ErrFinished, n.overWhy)
 }

@@ -5,25 +5,26 @@ import (
 	"slices"
 )
 
-// result gathers what the ranks of a subtree say about one set.
+// result collects what the ranks of a subtree report about one checkpoint.
 type result struct {
 	index  uint64
-	left   int // how many of this rank and its children have not said yet
+	left   int // how many of this rank and its children have not reported yet
 	failed bool
 	rank   int
 	why    string
 	sums   Sums
 }
 
-// Sums are what tells whether any message crossed a spatial set, without every
-// rank telling its totals to all others: each total of messages between a pair
-// of ranks is multiplied by a number that belongs to the pair, all that was sent
-// is added up, modulo 2⁶⁴, and all that was received. If the sums over all ranks
-// are equal, so are the totals of every pair, but for one chance in 2⁶⁴.
+// Sums show whether a message crossed a spatial checkpoint, without every rank
+// sending its totals to all others. The total of messages between two ranks is
+// multiplied by a number that belongs to the pair. All products of messages
+// sent are added, modulo 2⁶⁴, and all products of messages received. If the
+// sums over all ranks are equal, so are the totals of every pair, but for one
+// chance in 2⁶⁴.
 type Sums struct{ Sent, Received uint64 }
 
-// SumsOf returns a rank's sums. sent[i] is what it had sent to rank i,
-// received[i] what it had received from it.
+// SumsOf returns a rank's sums. sent[i] is the number of messages that it has
+// sent to rank i, and received[i] the number that it has received from rank i.
 func SumsOf(rank int, sent, received []uint64) Sums {
 	var s Sums
 	for i, n := range sent {
@@ -35,8 +36,8 @@ func SumsOf(rank int, sent, received []uint64) Sums {
 	return s
 }
 
-// pairFactor spreads a pair of ranks over all numbers (the finalizer of
-// SplitMix64). It is odd: a total counts with all its bits.
+// pairFactor returns the number of a pair of ranks: the finalizer of
+// SplitMix64. It is odd, so that all bits of a total count.
 func pairFactor(from, to int) uint64 {
 	x := uint64(from)<<32 | uint64(to)
 	x += 0x9e3779b97f4a7c15
@@ -45,8 +46,8 @@ func pairFactor(from, to int) uint64 {
 	return x ^ x>>31 | 1
 }
 
-// result takes in what this rank, or a child for its subtree, says about a
-// set, and passes it on when all have said.
+// result notes what this rank, or a child for its subtree, reports about a
+// checkpoint. It sends the result up when all have reported.
 func (n *Node) result(m Message) {
 	if len(n.lost) > 0 || n.hasLine && m.Index < n.line {
 		return
@@ -80,15 +81,15 @@ func (n *Node) result(m Message) {
 	n.outcome(m)
 }
 
-// outcome tells the program and all below what became of a set.
+// outcome tells the program and all ranks below the outcome of a checkpoint.
 func (n *Node) outcome(m Message) {
 	n.sendDown(m)
 	var err error
 	if m.Flags&FlagUnsafe != 0 {
-		err = fmt.Errorf("coord: %w: %w: set %d was taken at points that a message crosses", ErrNotSaved, ErrCounts, m.Index)
+		err = fmt.Errorf("coord: %w: %w: a message crosses the points of checkpoint %d", ErrNotSaved, ErrCounts, m.Index)
 		n.emit(Failed{Index: m.Index, Err: err})
 	} else if m.Flags&FlagFailed != 0 {
-		err = fmt.Errorf("coord: %w: set %d at rank %d: %s", ErrNotSaved, m.Index, m.Rank, m.Text)
+		err = fmt.Errorf("coord: %w: checkpoint %d at rank %d: %s", ErrNotSaved, m.Index, m.Rank, m.Text)
 		n.emit(Failed{Index: m.Index, Err: err})
 	} else {
 		n.line, n.hasLine = m.Index, true
@@ -96,7 +97,7 @@ func (n *Node) outcome(m Message) {
 		n.emit(Committed{Index: m.Index})
 	}
 	if r := n.root; r != nil && r.undecided && (r.index == m.Index || r.index < m.Index && err == nil) {
-		r.undecided = false // or a newer, spatial set was faster
+		r.undecided = false // this one, or a newer spatial one that was faster
 	}
 	if n.stopping && n.index == m.Index {
 		n.stopping, n.stopped = false, true
@@ -104,8 +105,9 @@ func (n *Node) outcome(m Message) {
 	}
 }
 
-// Line returns the newest set that every rank has, given what each has: the
-// recovery line. It is false if there is none.
+// Line returns the recovery line: the index of the newest checkpoint that every
+// rank has. have lists the indices that each rank has. Line returns false if
+// there is none.
 func Line(have [][]uint64) (uint64, bool) {
 	if len(have) == 0 {
 		return 0, false
@@ -125,16 +127,4 @@ func Line(have [][]uint64) (uint64, bool) {
 		}
 	}
 	return line, found
-}
-
-// Garbage returns which of the sets that a rank has may be removed, in ascending
-// order: all but those above the line and the newest keep up to it. The line
-// itself always stays.
-func Garbage(have []uint64, line uint64, keep int) []uint64 {
-	list := slices.Compact(slices.Sorted(slices.Values(have)))
-	end, _ := slices.BinarySearch(list, line+1)
-	if line+1 == 0 {
-		end = len(list)
-	}
-	return list[:max(0, end-max(keep, 1))]
 }

@@ -2,8 +2,8 @@ package coord
 
 import "slices"
 
-// maxOn is how many ranks a Wait names; one that waits for more counts as
-// waiting for any.
+// maxOn is the most ranks that a Wait names. A rank that waits for more counts
+// as waiting for any rank.
 const maxOn = 16
 
 // add adds the numbers of a Quiet.
@@ -15,7 +15,7 @@ func (m *Message) add(q Message) {
 	m.Waits = append(m.Waits, q.Waits...)
 }
 
-// quiet reports that the program can't go on by itself and that this rank
+// quiet reports that the program cannot continue by itself, and that this rank
 // knows of a round.
 func (n *Node) quiet() bool {
 	return n.paused || n.blocked && n.phase == phaseTargeted
@@ -39,7 +39,7 @@ func (n *Node) resetWave(wave uint64, detail bool) {
 	}
 }
 
-// state returns what a wave counts.
+// state returns the numbers that a wave adds up.
 func (n *Node) state() [3]uint64 {
 	sent, received := n.cfg.Counts.Totals()
 	s := [3]uint64{sent - n.sent0, received - n.received0, 0}
@@ -49,9 +49,9 @@ func (n *Node) state() [3]uint64 {
 	return s
 }
 
-// tellQuiet tells, once in each wave, that this rank and all below are quiet,
-// and after that, once, that this has changed. At the root it reports whether
-// something was decided.
+// tellQuiet reports, once in each wave, that this rank and all ranks below are
+// quiet. After that it reports once that this has changed. At the root, it
+// returns whether something was decided.
 func (n *Node) tellQuiet() bool {
 	if n.quietSent {
 		if !n.noticed && n.state() != n.mine {
@@ -84,8 +84,8 @@ func (n *Node) tellQuiet() bool {
 	return false
 }
 
-// notice passes on, once in each wave, that a count has changed since it was
-// told.
+// notice reports, once in each wave, that a count has changed since it was
+// reported.
 func (n *Node) notice() {
 	if n.noticed {
 		return
@@ -98,8 +98,8 @@ func (n *Node) notice() {
 	}
 }
 
-// released begins a new step: the ranks named go on by one point, the others
-// stay held, and every rank that is not held stops at its next point.
+// released begins a new step: the named ranks continue by one point, the others
+// stay paused, and every rank that runs pauses at its next point.
 func (n *Node) released(m Message) {
 	below := make([][]int, len(n.children))
 	for _, r := range m.Ranks {
@@ -116,7 +116,7 @@ func (n *Node) released(m Message) {
 		n.decide()
 	case m.Flags&FlagAll != 0 || slices.Contains(m.Ranks, n.cfg.Rank):
 		n.paused = false
-		if n.cfg.Spatial && n.isDue(n.at) { // leave that set out, and count it
+		if n.cfg.Spatial && n.isDue(n.at) { // skip that checkpoint, and count it
 			n.setDue(n.at)
 			n.next++
 		}
@@ -126,7 +126,7 @@ func (n *Node) released(m Message) {
 	}
 }
 
-// childAbove returns which child's subtree holds rank r, -1 if none.
+// childAbove returns the index of the child whose subtree holds rank r, or -1.
 func (n *Node) childAbove(r int) int {
 	for r > n.cfg.Rank {
 		up := (r - 1) / n.cfg.Arity

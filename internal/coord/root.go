@@ -14,13 +14,13 @@ type rootState struct {
 
 	moves  []uint64 // AskMoves that wait, in the order in which they came
 	move   bool     // the round under way was begun for the first of them
-	passed bool     // a set went before it, so that the next round is its own
+	passed bool     // a checkpoint went first, so the next round is for the move
 
 	waveIdle bool      // the last wave decided nothing; wait for a notice
 	last     [2]uint64 // sent and received in the wave before
 	releases int
 
-	undecided bool // a coordinated set's outcome is not known yet
+	undecided bool // the outcome of checkpoint index, a coordinated one, is not known yet
 	index     uint64
 }
 
@@ -42,7 +42,7 @@ func (r *rootState) stopFlag() Flags {
 	return 0
 }
 
-// served notes that the asks for sets that came so far have had their round.
+// served notes that the requests for checkpoints so far have had their round.
 func (r *rootState) served() {
 	if r != nil {
 		r.wanted, r.stop, r.reason = false, false, ""
@@ -54,7 +54,7 @@ func (r *rootState) roundEnded() {
 	r.last, r.releases = [2]uint64{}, 0
 }
 
-// start begins the round that someone asked for, when the last set's outcome
+// start begins the round that was requested, when the last checkpoint's outcome
 // is known and no round is under way.
 func (n *Node) start() bool {
 	r := n.root
@@ -69,8 +69,8 @@ func (n *Node) start() bool {
 	return true
 }
 
-// decideSave saves, or moves, when all ranks are held and all channels are
-// drained, and the last set's outcome is known.
+// decideSave saves, or moves, when all ranks are paused, all channels are
+// drained, and the last checkpoint's outcome is known.
 func (n *Node) decideSave() bool {
 	r := n.root
 	if r.undecided || !n.paused {
@@ -103,8 +103,8 @@ func (n *Node) dueUpTo(point uint64) uint64 {
 	return max(n.due, point-point%n.cfg.Every)
 }
 
-// callOff ends the round everywhere. m.Point is the last due point that a
-// rank may have reached; where ranks save alone they still do so.
+// callOff ends the round on all ranks. m.Point is the last due point that a
+// rank may have reached. Where ranks save alone, they still do so.
 func (n *Node) callOff(m Message) {
 	m.Kind, m.Epoch = KindCalledOff, n.epoch
 	if n.cfg.Spatial {
@@ -112,7 +112,7 @@ func (n *Node) callOff(m Message) {
 	}
 	r := n.root
 	move := n.movesNow(m.Point)
-	if move && m.Point <= n.due && m.Flags&FlagOver == 0 { // else a due set is called off too
+	if move && m.Point <= n.due && m.Flags&FlagOver == 0 { // else a due checkpoint is called off too
 		m.Flags |= FlagMove
 	}
 	err := n.calledOff(m)
@@ -129,10 +129,10 @@ func (n *Node) callOff(m Message) {
 	}
 }
 
-// waveDone looks at the counts of a wave, in which every rank was quiet at
-// some moment. Two waves one after the other in which as many messages were received
-// as were sent, and the same number, prove that between them nothing moved
-// and nothing was on its way (Mattern's four counters).
+// waveDone examines the counts of a wave, in which every rank was quiet at some
+// moment. If two consecutive waves have the same totals, with as many messages
+// received as sent, then nothing moved and nothing was in flight between them
+// (Mattern's four counters).
 func (n *Node) waveDone() bool {
 	r := n.root
 	now := [2]uint64{n.sum.Sent, n.sum.Received}
@@ -140,7 +140,7 @@ func (n *Node) waveDone() bool {
 	r.last = now
 	even := now[0] == now[1] || n.cfg.trustWaves
 	switch {
-	case n.sum.Paused == uint64(n.cfg.Size): // all are held; bookmarks will match
+	case n.sum.Paused == uint64(n.cfg.Size): // bookmarks will match
 		return false
 	case n.detail && (even && now == last || n.cfg.trustWaves):
 		r.last = [2]uint64{}
@@ -154,7 +154,7 @@ func (n *Node) waveDone() bool {
 	return true
 }
 
-// stuck lets those held ranks go on for which blocked ones wait.
+// stuck releases the paused ranks for which blocked ones wait.
 func (n *Node) stuck() {
 	waits := n.sum.Waits
 	slices.SortFunc(waits, func(a, b Wait) int { return a.Rank - b.Rank })
@@ -181,7 +181,7 @@ func (n *Node) stuck() {
 	why := ""
 	switch {
 	case n.sum.Paused == 0 || m.Flags&FlagAll == 0 && len(m.Ranks) == 0:
-		why = "the program itself can't go on: "
+		why = "the program is in a deadlock: "
 	case n.root.releases >= n.cfg.MaxReleases:
 		why = fmt.Sprintf("after %d releases there was still no moment with every rank in a point: ", n.root.releases)
 	}
@@ -193,7 +193,7 @@ func (n *Node) stuck() {
 	n.released(m)
 }
 
-// waitText says who waits for whom, for the first few.
+// waitText says who waits for whom, for the first few ranks.
 func waitText(waits []Wait) string {
 	const few = 8
 	var text []string

@@ -5,8 +5,8 @@ import (
 	"slices"
 )
 
-// Receive hands in a control message from another rank. Its error wraps
-// ErrMessage: the run is mixed up and must not go on.
+// Receive takes a control message from another rank. Its error wraps
+// ErrMessage: the ranks are not consistent, and the run must not continue.
 func (n *Node) Receive(from int, m Message) error {
 	if from < 0 || from >= n.cfg.Size || m.Kind == 0 || m.Kind >= kindLimit || m.Rank < 0 || m.Rank >= n.cfg.Size {
 		return n.bad(from, m, "no such rank or kind")
@@ -28,7 +28,7 @@ func (n *Node) Receive(from int, m Message) error {
 	return n.handle(from, m)
 }
 
-// wrongWay says why a message can't have come from that rank, if so.
+// wrongWay returns why a message cannot have come from that rank, or "".
 func (n *Node) wrongWay(from int, m Message) string {
 	switch m.Kind {
 	case KindBookmark:
@@ -51,7 +51,7 @@ func (n *Node) wrongWay(from int, m Message) string {
 	return ""
 }
 
-// handle handles a message that came the right way.
+// handle handles a message that came from the right rank.
 func (n *Node) handle(from int, m Message) error {
 	switch {
 	case m.Kind == KindBookmark:
@@ -65,12 +65,13 @@ func (n *Node) handle(from int, m Message) error {
 }
 
 func (n *Node) bad(from int, m Message, why string) error {
-	return fmt.Errorf("coord: %w: %v (round %d, set %d) from rank %d at rank %d in round %d: %s",
+	return fmt.Errorf("coord: %w: %v (round %d, checkpoint %d) from rank %d at rank %d in round %d: %s",
 		ErrMessage, m.Kind, m.Epoch, m.Index, from, n.cfg.Rank, n.epoch, why)
 }
 
-// fromParent handles what comes down the tree. It can't be early or late: a
-// rank is never ahead of its parent, and what the parent sends comes in order.
+// fromParent handles a message that comes down the tree. It cannot be early or
+// late: a rank is never ahead of its parent, and messages of the parent come in
+// order.
 func (n *Node) fromParent(m Message) error {
 	switch m.Kind {
 	case KindOutcome:
@@ -121,8 +122,8 @@ func (n *Node) fromParent(m Message) error {
 	return nil
 }
 
-// fromChild handles what comes up the tree. What belongs to a round, step or
-// wave that this rank has left is dropped.
+// fromChild handles a message that comes up the tree. It drops messages of a
+// round, step or wave that is over for this rank.
 func (n *Node) fromChild(m Message) {
 	switch m.Kind {
 	case KindAsk:
@@ -208,7 +209,7 @@ func (n *Node) targeted(target uint64) {
 	n.decide()
 }
 
-// dueReached tells the root, once per round, that a rank is held at a due
+// dueReached informs the root, once per round, that a rank is paused at a due
 // point, so that the others learn of the round.
 func (n *Node) dueReached() {
 	if n.dueSent || n.phase == phaseTargeted {
@@ -230,8 +231,8 @@ func (n *Node) pause() {
 	n.exchange()
 }
 
-// exchange sends bookmarks to all peers that were sent something since the
-// last drained set, and looks at those that came already.
+// exchange sends bookmarks to all peers to which messages were sent since the
+// channels were last drained, and handles those that have come already.
 func (n *Node) exchange() {
 	for _, p := range n.cfg.Counts.Peers() {
 		if sent := n.cfg.Counts.Sent(p); p != n.cfg.Rank && sent > n.base[p] {
@@ -254,7 +255,7 @@ func (n *Node) bookmarkTo(p int) {
 
 func (n *Node) bookmarkFrom(p int, m Message) {
 	switch {
-	case m.Epoch < n.epoch || m.Epoch == n.epoch && m.Step < n.step: // of a hold that is over
+	case m.Epoch < n.epoch || m.Epoch == n.epoch && m.Step < n.step: // of a pause that is over
 	case m.Epoch > n.epoch || m.Step > n.step:
 		n.early[p] = bookmark{m.Epoch, m.Step, m.Sent}
 	default:
@@ -273,8 +274,8 @@ func (n *Node) mark(p int, total uint64) {
 	}
 }
 
-// newStep forgets what was told about holds, and takes up the bookmarks that
-// came early.
+// newStep forgets the bookmarks of the last step, and uses those that came
+// early.
 func (n *Node) newStep(step uint64) {
 	n.step = step
 	n.told, n.marks, n.snapshot = nil, nil, nil
@@ -306,7 +307,7 @@ func (n *Node) endRound() {
 	}
 }
 
-// settle says upwards what has become true.
+// settle reports upwards what has become true.
 func (n *Node) settle() {
 	for again := true; again; {
 		again = false
@@ -337,8 +338,9 @@ func (n *Node) settle() {
 	}
 }
 
-// drain looks which channels are drained, and answers bookmarks of peers to
-// which this rank has sent nothing: the answer says that theirs are drained.
+// drain finds out which channels are drained. It answers bookmarks of peers to
+// which this rank has sent nothing: the answer says that the peer's messages
+// have arrived.
 func (n *Node) drain() {
 	wrong := -1
 	n.undrained = slices.DeleteFunc(n.undrained, func(p int) bool {
@@ -367,8 +369,8 @@ func (n *Node) drain() {
 	}
 }
 
-// fault tells the root that counts contradict each other. In a step that is
-// over for the root this need not be so: the peer may have been let on.
+// fault informs the root that counts contradict each other. In a step that is
+// over for the root this may be harmless: the peer may have been released.
 func (n *Node) fault(text string) {
 	if n.faulty {
 		return
@@ -378,10 +380,10 @@ func (n *Node) fault(text string) {
 		n.sendUp(Message{Kind: KindFault, Epoch: n.epoch, Step: n.step, Text: cut(text)})
 		return
 	}
-	// Nobody is further than one point per release past the target.
+	// No rank is further past the target than one point per release.
 	due := n.dueUpTo(n.target + n.step)
 	if n.phase != phaseTargeted && n.cfg.Every > 0 && !n.cfg.Spatial {
-		due = n.dueAt // the only point where a rank can be held yet
+		due = n.dueAt // the only point where a rank can be paused yet
 	}
 	n.callOff(Message{Point: due, Text: cut(text), Flags: n.root.stopFlag() | FlagFailed})
 }
@@ -398,7 +400,7 @@ func (n *Node) saveNow(m Message) {
 	}
 	n.drained()
 	n.setDue(m.Point)
-	if !n.askedStop || m.Flags&FlagStop != 0 { // else it reaches the root too late for this set
+	if !n.askedStop || m.Flags&FlagStop != 0 { // else the request reaches the root too late
 		n.asked, n.askedStop = false, false
 	}
 	n.save(Save{Index: m.Index, Due: m.Point, Cut: cut, Reason: m.Text, Stop: m.Flags&FlagStop != 0})
@@ -406,15 +408,15 @@ func (n *Node) saveNow(m Message) {
 	n.root.served()
 }
 
-// drained notes that all that was sent so far has arrived.
+// drained notes that everything sent so far has arrived.
 func (n *Node) drained() {
 	for p, total := range n.told {
 		n.base[p] = total
 	}
 }
 
-// calledOff ends the round without a copy, and says why. Asks for sets that
-// came in a move's round wait for the next one.
+// calledOff ends the round without a copy, and says why. Requests for
+// checkpoints that came in a move's round wait for the next one.
 func (n *Node) calledOff(m Message) error {
 	n.sendDown(m)
 	tell, stop := false, false
@@ -434,7 +436,7 @@ func (n *Node) calledOff(m Message) error {
 	case n.over:
 		err = n.overError()
 	case m.Flags&FlagFailed != 0:
-		err = fmt.Errorf("coord: %w: %s; the set would not be consistent", ErrCounts, m.Text)
+		err = fmt.Errorf("coord: %w: %s; the checkpoint would not be consistent", ErrCounts, m.Text)
 	default:
 		err = fmt.Errorf("coord: %w: %s", ErrNoCut, m.Text)
 	}

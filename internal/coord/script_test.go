@@ -18,7 +18,7 @@ var update = flag.Bool("update", false, "write what the scripts print into testd
 // each followed by what it leads to: the actions of the ranks, indented.
 //
 //	ranks 3 arity=2 every=10 spatial releases=4    a new run
-//	1 ask [stop] reason         rank 1 is asked for a set
+//	1 ask [stop] reason         rank 1 is asked for a checkpoint
 //	1 sends 0 [2]               one message, or two, to rank 0: on its way
 //	1 arrive 0                  all from rank 0 has arrived
 //	1 miscounts 0               one more than that
@@ -28,7 +28,7 @@ var update = flag.Bool("update", false, "write what the scripts print into testd
 //	1 copied | 1 saved [error]
 //	1 finished | 1 lost 2
 //	1 askmove 7                 rank 1 is asked for move 7
-//	1 replaced                  a newcomer takes rank 1's place; it is before the same point
+//	1 replaced                  a destination takes rank 1's place; it is before the same point
 //	1 moved
 //	0 to 1                      hands in the control messages from 0 to 1
 //	deliver                     all control messages, until there are none
@@ -298,7 +298,7 @@ func describe(m Message) string {
 	return text
 }
 
-func TestNewPanicsOnNonsense(t *testing.T) {
+func TestNew_InvalidConfig(t *testing.T) {
 	for _, cfg := range []Config{{}, {Size: 2, Rank: 2, Counts: zeroCounts{}}, {Size: 1, Rank: -1, Counts: zeroCounts{}}, {Size: 1}} {
 		func() {
 			defer func() {
@@ -311,7 +311,7 @@ func TestNewPanicsOnNonsense(t *testing.T) {
 	}
 }
 
-func TestReceiveRefusesNonsense(t *testing.T) {
+func TestReceive_WrongMessage(t *testing.T) {
 	n := New(Config{Rank: 1, Size: 6, Arity: 2, Counts: zeroCounts{}}) // parent 0, children 3 and 4
 	for _, c := range []struct {
 		from int

@@ -7,8 +7,8 @@ import (
 	"slices"
 )
 
-// ErrState is wrapped by the errors of Import: the bytes are not what Export
-// of a Node of this version and rank has returned.
+// ErrState is wrapped by the errors of Import: the bytes are not the result of
+// Export by a Node of this version and rank.
 var ErrState = errors.New("bad state of a coordination node")
 
 // stateVersion is the first byte of a state.
@@ -25,16 +25,17 @@ const (
 	stateFailed byte = 1 // of a result
 )
 
-// Export returns what a Node must know that takes this one's place, in another
-// process: see Import. It may be called between Move and Moved, after Take;
-// else, and when a rank was lost, it returns nil. This Node must not be used
-// any more if the other one is.
+// Export returns the state of this Node for Import in another process. It may
+// be called between Move and Moved, after Take. Otherwise, or if a rank was
+// lost, it returns nil. If the other Node is used, this one must not be used
+// any more.
 func (n *Node) Export() []byte {
 	if n.moving == 0 || len(n.lost) > 0 || len(n.out) > 0 {
 		return nil
 	}
 	// The round is over and the program is in a point: of the fields that
-	// describe them only the marks can be set, by bookmarks that came early.
+	// describe them only the marks can be set, by bookmarks that came
+	// early.
 	var flags byte
 	set := func(is bool, flag byte) {
 		if is {
@@ -109,12 +110,12 @@ func appendText(b []byte, text string) []byte {
 	return append(binary.AppendUvarint(b, uint64(len(text))), text...)
 }
 
-// Import returns a Node that goes on where the one was that returned state: it
-// is between Move and Moved. cfg.Counts must go on from the predecessor's; of
-// cfg Rank, Size, Counts and MaxReleases count, the rest is as it was there.
-// Counts.Point may be one less, until the program has entered the point of Move
-// again. The error wraps ErrState; like New, Import panics if cfg makes no
-// sense.
+// Import returns a Node that continues from the state of another one. It is
+// between Move and Moved. cfg.Counts must continue from the predecessor's
+// counts. Import uses Rank, Size, Counts and MaxReleases of cfg; the rest comes
+// from state. Counts.Point may be one too low until the program has entered the
+// point of Move again. The error wraps ErrState. Like New, Import panics if cfg
+// is invalid.
 func Import(cfg Config, state []byte) (*Node, error) {
 	p := &stateParser{parser: parser{b: state, is: ErrState}}
 	if v := p.byte("version"); p.err == nil && v != stateVersion {
@@ -129,7 +130,7 @@ func Import(cfg Config, state []byte) (*Node, error) {
 		p.fail("it is of rank %d of %d, and this is rank %d of %d", rank, size, cfg.Rank, cfg.Size)
 	}
 	p.require(arity >= 1 && arity <= maxRank, "the arity of the tree")
-	cfg.Every, cfg.Spatial = p.number("points between sets"), flags&stateSpatial != 0
+	cfg.Every, cfg.Spatial = p.number("points between checkpoints"), flags&stateSpatial != 0
 	if p.err == nil {
 		cfg.Arity = int(arity)
 	}
@@ -202,13 +203,13 @@ func (p *stateParser) results(n *Node) {
 	for range p.length("results", 7) {
 		failed := p.byte("flags")
 		p.require(failed <= stateFailed, "unknown flags")
-		x := result{index: p.number("set"), failed: failed != 0}
+		x := result{index: p.number("index"), failed: failed != 0}
 		left := p.number("ranks that are to tell")
 		p.require(left >= 1 && left <= uint64(len(n.children)), "a result that is none")
 		x.sums = Sums{p.number("sum of messages"), p.number("sum of messages")}
 		x.left, x.rank, x.why = int(min(left, maxRank)), p.rank(), p.text()
 		p.require(x.rank < p.size && (x.failed || x.rank == 0 && x.why == ""), "a failure that is none")
-		p.require(!slices.ContainsFunc(n.results, func(y result) bool { return y.index == x.index }), "two results for a set")
+		p.require(!slices.ContainsFunc(n.results, func(y result) bool { return y.index == x.index }), "two results for one checkpoint")
 		n.results = append(n.results, x)
 		if p.err != nil {
 			return
@@ -224,7 +225,7 @@ func (p *stateParser) root(n *Node, flags byte) {
 	}
 	r.wanted, r.stop = flags&stateWanted != 0, flags&stateStop != 0
 	r.reason = p.text()
-	p.require(r.wanted || !r.stop && r.reason == "", "a set that nobody asked for")
+	p.require(r.wanted || !r.stop && r.reason == "", "a checkpoint that was not requested")
 	for range p.length("moves", 1) {
 		id := p.number("move")
 		p.require(id > 0 && !slices.Contains(r.moves, id), "moves with no id or twice the same")

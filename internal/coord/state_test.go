@@ -115,7 +115,7 @@ func FuzzImport(f *testing.F) {
 		if again := n.Export(); !bytes.Equal(again, b) {
 			t.Fatalf("imported %x, exported %x", b, again)
 		}
-		// It goes on, or says why not.
+		// It continues, or says why not.
 		if err := n.Moved(n.moving); err != nil && !errors.Is(err, ErrMessage) {
 			t.Fatal(err)
 		}

@@ -72,7 +72,8 @@ func randomScenario(rng *rand.Rand) *scenario {
 	}
 	if rng.IntN(2) == 0 {
 		sc.cfg.Every = 1 + rng.Uint64N(4)
-		// Not for skewed points, where a spatial set means nothing.
+		// Not for skewed points, where a spatial checkpoint means
+		// nothing.
 		sc.cfg.Spatial = style == 0 && rng.IntN(2) == 0
 	}
 	if rng.IntN(5) == 0 {
@@ -128,7 +129,7 @@ func TestRandomWalks(t *testing.T) {
 		if err != nil {
 			t.Fatalf("seed %d: %v\nscripts %q\nasks %q, %+v", seed, err, sc.scripts, sc.asks, sc.cfg)
 		}
-		indices += w.sets
+		indices += w.saves
 		moves += w.moves()
 		offs = addLetters(offs, w.offs)
 		if w.off != "" {
@@ -138,7 +139,7 @@ func TestRandomWalks(t *testing.T) {
 			stops++
 		}
 	}
-	t.Logf("%d walks: %d sets, %d with something called off, %d stopped, %d moves, none because of %q", walks, indices, off, stops, moves, offs)
+	t.Logf("%d walks: %d checkpoints, %d with something called off, %d stopped, %d moves, none because of %q", walks, indices, off, stops, moves, offs)
 	if indices == 0 || off == 0 || stops == 0 || moves == 0 || offs != "CFLS" && !testing.Short() {
 		t.Error("the walks show nothing")
 	}

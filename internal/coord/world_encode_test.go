@@ -37,7 +37,7 @@ func (w *world) encode(b []byte) []byte {
 			b = append(b, m...)
 		}
 	}
-	b = append(b, byte(w.asks), byte(w.death), byte(w.sets), byte(w.alone), bit(w.released))
+	b = append(b, byte(w.asks), byte(w.death), byte(w.saves), byte(w.alone), bit(w.released))
 	b = append(b, w.off...)
 	b = w.moveWorld.encode(b)
 	for _, set := range slices.Sorted(maps.Keys(w.parts)) {

@@ -45,10 +45,10 @@ type scenario struct {
 	cfg     Config   // Arity, Every, Spatial, MaxReleases
 	asks    []string // "1", "1!" (stop) or "1m" (move): rank 1 asks at any moment
 	swap    string   // ranks that may be replaced in a move
-	fail    string   // "set:rank" cannot be written
+	fail    string   // "index:rank" cannot be written
 	deaths  int      // how many ranks may die, at any moment
 	stuck   bool     // the program has a deadlock of its own
-	sets    int      // the most sets that any end has
+	saves   int      // the most checkpoints that any end has
 	errs    string   // why something was called off in some end: C no cut, F finished, L lost
 	moves   int      // the most moves that any end has
 	offs    string   // why there was no move in some end: as errs, and S stopped
@@ -60,7 +60,7 @@ const (
 	running  = iota
 	inPoint  // waits for Continue or Stop
 	blocked  // in a receive
-	arriving // a newcomer that waits for Moved
+	arriving // a destination that waits for Moved
 	finished // the script is over
 	stopped  // Stop came
 	dead
@@ -122,11 +122,11 @@ type world struct {
 	ctl      [][]string // [from*n+to], encoded
 	asks     uint64     // bits of asks that are still to come
 	death    int
-	parts    map[uint64][]part // sets that not all ranks have saved
-	sets     int               // sets that all have saved
+	parts    map[uint64][]part // checkpoints that not all ranks have saved
+	saves    int               // checkpoints that all have saved
 	alone    int               // … of them spatial ones
 	off      string            // why something was called off
-	released bool              // held ranks were let on
+	released bool              // paused ranks were released
 	moveWorld
 }
 
@@ -159,7 +159,7 @@ func (w *world) chan_(from, to int) *[]string { return &w.ctl[from*len(w.ranks)+
 
 // event is something that may happen next.
 type event struct {
-	kind byte // s step, d data, c control, o copied, w written, a ask, x die, l learn of a loss, m moved, n newcomer
+	kind byte // s step, d data, c control, o copied, w written, a ask, x die, l learn of a loss, m moved, n destination
 	rank int
 	arg  int
 }
@@ -388,7 +388,7 @@ func (w *world) act(r *rank, i int) error {
 				return fmt.Errorf("rank %d: Save outside a point", i)
 			}
 			if i == 0 && !w.sc.cfg.Spatial && a.Index != uint64(len(r.told)) {
-				return fmt.Errorf("set %d begins before the outcome of the last one", a.Index)
+				return fmt.Errorf("checkpoint %d begins before the outcome of the last one", a.Index)
 			}
 			r.copying = []Save{a}
 			r.open = r.open && a.Alone
@@ -449,7 +449,8 @@ func (w *world) moving() int {
 	return -1
 }
 
-// saved notes a rank's part of a set, and checks the set when all have it.
+// saved notes a rank's part of a checkpoint, and checks the checkpoint when all
+// have it.
 func (w *world) saved(r *rank, i int, s Save) error {
 	p := part{rank: i, sent: slices.Clone(r.sent), consumed: slices.Clone(r.consumed), taken: slices.Clone(r.arrived),
 		cut: s.Cut, alone: s.Alone, point: s.Point, stop: s.Stop}
@@ -459,32 +460,32 @@ func (w *world) saved(r *rank, i int, s Save) error {
 	w.parts[s.Index] = list
 	for k := 1; k < len(list); k++ {
 		if list[k].rank == list[k-1].rank {
-			return fmt.Errorf("rank %d saved set %d twice", list[k].rank, s.Index)
+			return fmt.Errorf("rank %d saved checkpoint %d twice", list[k].rank, s.Index)
 		}
 		if list[k].alone != list[0].alone {
-			return fmt.Errorf("set %d is two sets: ranks %d and %d", s.Index, list[0].rank, list[k].rank)
+			return fmt.Errorf("checkpoint %d is two saves: ranks %d and %d", s.Index, list[0].rank, list[k].rank)
 		}
 	}
 	if len(list) < len(w.ranks) {
 		return nil
 	}
 	delete(w.parts, s.Index)
-	w.sets++
+	w.saves++
 	if s.Alone {
 		w.alone++
 	}
-	return w.checkSet(s.Index, list)
+	return w.checkCheckpoint(s.Index, list)
 }
 
-// checkSet checks that a set is a consistent cut with exactly the messages
-// that are in flight.
-func (w *world) checkSet(set uint64, parts []part) error {
+// checkCheckpoint checks that a checkpoint is a consistent cut with exactly the
+// messages that are in flight.
+func (w *world) checkCheckpoint(set uint64, parts []part) error {
 	for i, a := range parts {
 		if (a.alone || !w.released) && a.point != parts[0].point {
-			return fmt.Errorf("set %d: ranks 0 and %d are at points %d and %d", set, i, parts[0].point, a.point)
+			return fmt.Errorf("checkpoint %d: ranks 0 and %d are at points %d and %d", set, i, parts[0].point, a.point)
 		}
 		if a.alone != parts[0].alone || a.stop != parts[0].stop {
-			return fmt.Errorf("set %d: ranks 0 and %d differ in kind", set, i)
+			return fmt.Errorf("checkpoint %d: ranks 0 and %d differ in kind", set, i)
 		}
 		for j, b := range parts {
 			if a.alone {
@@ -492,11 +493,11 @@ func (w *world) checkSet(set uint64, parts []part) error {
 			}
 			switch {
 			case b.cut[i] != a.sent[j]:
-				return fmt.Errorf("set %d: rank %d had sent %d messages to %d, whose cut is at %d", set, i, a.sent[j], j, b.cut[i])
+				return fmt.Errorf("checkpoint %d: rank %d had sent %d messages to %d, whose cut is at %d", set, i, a.sent[j], j, b.cut[i])
 			case b.consumed[i] > b.cut[i]:
-				return fmt.Errorf("set %d: rank %d received message %d of %d, which is not sent in the set", set, j, b.consumed[i], i)
+				return fmt.Errorf("checkpoint %d: rank %d received message %d of %d, which is not sent in the checkpoint", set, j, b.consumed[i], i)
 			case b.taken[i] < b.cut[i]:
-				return fmt.Errorf("set %d: message %d from %d to %d is lost", set, b.cut[i], i, j)
+				return fmt.Errorf("checkpoint %d: message %d from %d to %d is lost", set, b.cut[i], i, j)
 			}
 		}
 	}
@@ -529,7 +530,7 @@ func (w *world) end() error {
 			return fmt.Errorf("ranks 0 and %d were told different outcomes: %v, %v", i, w.ranks[0].told, r.told)
 		}
 		if r.node.next != w.ranks[0].node.next {
-			return fmt.Errorf("ranks 0 and %d count sets differently", i)
+			return fmt.Errorf("ranks 0 and %d count checkpoints differently", i)
 		}
 	}
 	if !died {
@@ -538,17 +539,17 @@ func (w *world) end() error {
 		}
 		if every := w.sc.cfg.Every; every > 0 && w.off == "" && !w.released && w.ranks[0].status != stopped && !w.sc.stuck {
 			least := slices.MinFunc(w.ranks, func(a, b *rank) int { return int(a.points) - int(b.points) })
-			if due := int(least.points / every); w.sets < due {
-				return fmt.Errorf("%d sets, and %d due points", w.sets, due)
+			if due := int(least.points / every); w.saves < due {
+				return fmt.Errorf("%d checkpoints, and %d due points", w.saves, due)
 			}
 		}
 		for set, list := range w.parts {
 			if !list[0].alone || !w.released && w.off == "" {
-				return fmt.Errorf("set %d: only %d ranks have it", set, len(list))
+				return fmt.Errorf("checkpoint %d: only %d ranks have it", set, len(list))
 			}
 		}
-		if got := len(w.ranks[0].told); (got > w.sets || got < w.sets && !w.sc.cfg.Spatial) && !w.sc.stuck {
-			return fmt.Errorf("%d sets, %d outcomes", w.sets, got)
+		if got := len(w.ranks[0].told); (got > w.saves || got < w.saves && !w.sc.cfg.Spatial) && !w.sc.stuck {
+			return fmt.Errorf("%d checkpoints, %d outcomes", w.saves, got)
 		}
 		for a, text := range w.sc.asks {
 			if strings.HasSuffix(text, "!") && w.asks>>a&1 == 0 && w.off == "" && w.ranks[0].status != stopped {

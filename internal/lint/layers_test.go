@@ -27,7 +27,7 @@ var layers = [][]string{
 	{"internal/vfs", "internal/step", "internal/mem", "internal/dl", "internal/control", "internal/transport", "internal/driver", "internal/compiler/ir", "internal/compiler/golang/gobuild/shims/*", "internal/compiler/golang/rewrite", "internal/compiler/golang/load"},
 	{"internal/compiler/golang/rewrite/closures", "internal/compiler/golang/rewrite/normalize", "internal/compiler/golang/rewrite/rewritetest", "internal/compiler/golang/rewrite/verify"},
 	{"internal/vfs/vfstest", "internal/hdf5", "internal/store", "internal/transport/*", "internal/coord", "internal/driver/*", "internal/snap", "internal/compiler/ir/*", "internal/compiler/golang/callgraph", "internal/compiler/golang/rewrite/emit"},
-	{"internal/graph", "internal/p2p", "internal/compiler/golang/lower"},
+	{"internal/coord/coordtest", "internal/graph", "internal/p2p", "internal/compiler/golang/lower"},
 	{"internal/ckpt", "mpi", "device"},
 	{"internal/ckpt/ckpttest", "internal/journal", "internal/migrate"},
 	{"internal/engine"},

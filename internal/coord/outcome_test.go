@@ -29,28 +29,6 @@ func TestLine(t *testing.T) {
 	}
 }
 
-func TestGarbage(t *testing.T) {
-	for _, c := range []struct {
-		have []uint64
-		line uint64
-		keep int
-		want []uint64
-	}{
-		{[]uint64{5, 1, 3, 2, 4}, 3, 1, []uint64{1, 2}},
-		{[]uint64{1, 2, 3, 4, 5}, 3, 2, []uint64{1}},
-		{[]uint64{1, 2, 3}, 3, 0, []uint64{1, 2}}, // the line stays
-		{[]uint64{4, 5}, 3, 1, nil},
-		{[]uint64{1, 2}, 3, 9, nil},
-		{[]uint64{1, math.MaxUint64}, math.MaxUint64, 1, []uint64{1}},
-		{nil, 0, 1, nil},
-	} {
-		before := slices.Clone(c.have)
-		if got := Garbage(c.have, c.line, c.keep); !slices.Equal(got, c.want) || !slices.Equal(before, c.have) {
-			t.Errorf("Garbage(%v, %d, %d) = %v", before, c.line, c.keep, got)
-		}
-	}
-}
-
 // TestSums changes one total of many ranks at a time, or two that would make up
 // for each other in a plain sum.
 func TestSums(t *testing.T) {
@@ -112,7 +90,7 @@ var samples = []Message{
 	{Kind: KindMove, Epoch: 4, Point: 20, Move: 3},
 }
 
-func TestMessageRoundTrip(t *testing.T) {
+func TestMessage_RoundTrip(t *testing.T) {
 	for _, m := range samples {
 		b := m.AppendTo([]byte("x"))[1:]
 		got, err := Parse(b)
@@ -150,7 +128,7 @@ func FuzzParse(f *testing.F) {
 		if back := m.AppendTo(nil); !bytes.Equal(back, b) {
 			t.Fatalf("%x became %x", b, back)
 		}
-		// A Node takes or refuses it, and goes on.
+		// A Node takes or refuses it, and continues.
 		n := New(Config{Rank: 1, Size: 4, Arity: 1, Counts: zeroCounts{}, Every: 3})
 		n.AtPoint(3)
 		for from := range 4 {
@@ -160,4 +138,14 @@ func FuzzParse(f *testing.F) {
 			n.Take()
 		}
 	})
+}
+
+// BenchmarkAtPoint measures a point while no round is under way.
+func BenchmarkAtPoint(b *testing.B) {
+	n := New(Config{Size: 2, Counts: zeroCounts{}, Every: 1 << 60})
+	for k := uint64(1); b.Loop(); k++ {
+		if !n.AtPoint(k) {
+			b.Fatal("paused")
+		}
+	}
 }

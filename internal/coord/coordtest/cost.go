@@ -1,30 +1,36 @@
-package coord
+// Package coordtest measures what the protocols of package coord cost, by
+// simulation. It is for tests and benchmarks.
+package coordtest
 
-// Cost is what one coordinated set takes, counted in control messages.
+import "github.com/cairnrun/cairn/internal/coord"
+
+// Cost is what one coordinated checkpoint takes, in control messages.
 type Cost struct {
-	Rounds     int // message delays from the ask until all know the outcome
-	Paused     int // … of them while a rank is held: from its Pause to its Save, at most
+	Rounds     int // message delays from the request until all ranks know the outcome
+	Paused     int // most message delays from a rank's Pause to its Save
 	Depth      int // of the tree of ranks
-	Messages   int // control messages in all
-	Bookmarks  int // … of them between peers
+	Messages   int // all control messages
+	Bookmarks  int // those between peers
 	MaxPerRank int // most messages that one rank sent and received
 	Bytes      int // encoded
 }
 
-// Simulate counts what a set costs that one rank asks for, among n ranks of
-// which each has exchanged a message with each of its peers. Every
-// message takes one round; copying and writing take none. It is for
-// benchmarks and tests.
+// Simulate returns the cost of a checkpoint that one rank asks for, among n
+// ranks, each of which has exchanged a message with each of its peers. Every
+// message takes one round. Copying and writing take no time. An arity of 0
+// means coord's default.
 func Simulate(n, arity int, peers func(rank int) []int) Cost {
 	type letter struct {
 		from, to int
-		m        Message
+		m        coord.Message
 	}
+	const target = 2 // all ranks have passed point 1
 	var cost Cost
 	var mail []letter
 	load := make([]int, n)
 	paused := make([]int, n)
-	nodes := make([]*Node, n)
+	nodes := make([]*coord.Node, n)
+	atTarget := make([]bool, n)
 	known := 0
 	ranks := make([]simulated, n)
 	carry := func(i int) {
@@ -32,25 +38,28 @@ func Simulate(n, arity int, peers func(rank int) []int) Cost {
 			again = false
 			for _, a := range nodes[i].Take() {
 				switch a := a.(type) {
-				case Send:
+				case coord.Send:
 					mail = append(mail, letter{i, a.To, a.Msg})
-				case Pause:
+				case coord.Pause:
 					paused[i] = cost.Rounds
-				case Save:
+				case coord.Save:
 					cost.Paused = max(cost.Paused, cost.Rounds-paused[i])
 					nodes[i].Saved(a.Index, nil)
 					again = true
-				case Committed:
+				case coord.Committed:
 					known++
 				}
 			}
 		}
 	}
 	for i := range nodes {
-		nodes[i] = New(Config{Rank: i, Size: n, Arity: arity, Counts: &ranks[i]})
-		ranks[i] = simulated{peers: peers(i), point: 1}
+		nodes[i] = coord.New(coord.Config{Rank: i, Size: n, Arity: arity, Counts: &ranks[i]})
+		ranks[i] = simulated{peers: peers(i), point: target - 1}
 	}
-	for i := n - 1; i > 0; i = nodes[i].parent {
+	if arity == 0 {
+		arity = coord.DefaultArity
+	}
+	for i := n - 1; i > 0; i = (i - 1) / arity {
 		cost.Depth++
 	}
 	nodes[n-1].Ask("simulated", false)
@@ -63,7 +72,7 @@ func Simulate(n, arity int, peers func(rank int) []int) Cost {
 		touched := make([]bool, n)
 		for _, l := range now {
 			cost.Messages++
-			if l.m.Kind == KindBookmark {
+			if l.m.Kind == coord.KindBookmark {
 				cost.Bookmarks++
 			}
 			buf = l.m.AppendTo(buf[:0])
@@ -71,18 +80,20 @@ func Simulate(n, arity int, peers func(rank int) []int) Cost {
 			load[l.from]++
 			load[l.to]++
 			if err := nodes[l.to].Receive(l.from, l.m); err != nil {
-				panic(err) // a mistake in this package
+				panic(err) // a mistake in package coord
 			}
 			touched[l.to] = true
 		}
 		for i, n := range nodes {
-			if touched[i] && n.phase == phaseTargeted && n.at == 0 {
-				ranks[i].point = n.target
-				n.AtPoint(n.target)
+			if !touched[i] {
+				continue
 			}
-			if touched[i] {
-				carry(i)
+			if n.Pulling() && !atTarget[i] { // it knows the target
+				atTarget[i] = true
+				ranks[i].point = target
+				n.AtPoint(target)
 			}
+			carry(i)
 		}
 	}
 	for _, l := range load {
@@ -91,8 +102,8 @@ func Simulate(n, arity int, peers func(rank int) []int) Cost {
 	return cost
 }
 
-// simulated is the Counts of a rank that has exchanged one message with each
-// of its peers.
+// simulated implements coord.Counts for a rank that has exchanged one message
+// with each of its peers.
 type simulated struct {
 	peers []int
 	point uint64

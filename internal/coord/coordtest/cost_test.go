@@ -1,12 +1,12 @@
-package coord
+package coordtest
 
 import (
 	"math"
 	"testing"
 )
 
-// halo gives the six neighbours in a box of n ranks that is as even as can be and
-// wraps around.
+// halo returns the six neighbours of each rank in a box of n ranks that wraps
+// around.
 func halo(n int) func(int) []int {
 	dims := [3]int{1, 1, n}
 	best := math.Inf(1)
@@ -45,11 +45,11 @@ func TestSimulate(t *testing.T) {
 	}
 	for _, n := range sizes {
 		c := Simulate(n, 0, halo(n))
-		t.Logf("%5d ranks: depth %d, %3d rounds (held %d), %6d messages (%5.2f per rank, %5d bookmarks), at most %d per rank, %.1f bytes each",
+		t.Logf("%5d ranks: depth %d, %3d rounds (paused %d), %6d messages (%5.2f per rank, %5d bookmarks), at most %d per rank, %.1f bytes each",
 			n, c.Depth, c.Rounds, c.Paused, c.Messages, float64(c.Messages)/float64(n), c.Bookmarks, c.MaxPerRank, float64(c.Bytes)/float64(c.Messages))
-		// Up or down the tree: Ask, Poll, Count, Target, Quiet, Complete,
-		// Save, Saved, Outcome; at most one more wave with its notice; and a
-		// bookmark to each neighbour.
+		// Up or down the tree: Ask, Poll, Count, Target, Quiet,
+		// Complete, Save, Saved, Outcome; at most one more wave with
+		// its notice; and a bookmark to each neighbour.
 		if most := n * (6 + 11); c.Messages > most {
 			t.Errorf("%d ranks: %d messages, wanted at most %d", n, c.Messages, most)
 		}
@@ -58,16 +58,6 @@ func TestSimulate(t *testing.T) {
 		}
 		if most := 2*6 + 10*(4+1); c.MaxPerRank > most {
 			t.Errorf("%d ranks: a rank has %d messages, wanted at most %d", n, c.MaxPerRank, most)
-		}
-	}
-}
-
-// BenchmarkAtPoint is a point with nothing going on.
-func BenchmarkAtPoint(b *testing.B) {
-	n := New(Config{Size: 2, Counts: zeroCounts{}, Every: 1 << 60})
-	for k := uint64(1); b.Loop(); k++ {
-		if !n.AtPoint(k) {
-			b.Fatal("held")
 		}
 	}
 }
