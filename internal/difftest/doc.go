@@ -1,5 +1,5 @@
-// Package difftest tests Cairn's compiler from the outside, on programs that know
-// nothing of Cairn.
+// Package difftest tests Cairn's compiler from the outside, on programs that
+// know nothing of Cairn.
 //
 // testdata/progs has small programs, each for some part of the language or of
 // the standard library. Each is built plainly and by "cairn build"; the second
@@ -17,8 +17,8 @@
 //	for … { //difftest:loop   a loop that gets a point; others get none
 //	for … { //difftest:loop unsaved   a loop that asks for one, and gets none
 //
-// A program that calls moment.Pass is also killed there: between points, when it
-// has read and changed files since the last checkpoint.
+// A program that calls moment.Pass is also killed there: between points, when
+// it has read and changed files since the last checkpoint.
 //
 // The files of a program's directory "in" are in its working directory when it
 // starts.
@@ -33,10 +33,10 @@
 // Tests kill at all points of programs that have few, at some of others, and at
 // a random moment; with -short at some only. CAIRN_LONG=1: at many more, and at
 // random moments that are spread over the whole run (TestMoments; CAIRN_SEED=N
-// draws the same again, CAIRN_MOMENTS=N draws that many). CAIRN_DIFFTEST_AUTO=1: the
-// source as it is, so that Cairn chooses the loops.
+// draws the same again, CAIRN_MOMENTS=N draws that many).
+// CAIRN_DIFFTEST_AUTO=1: the source as it is, so that Cairn chooses the loops.
 // CAIRN_DIFFTEST_SEEDS=FROM-TO: random programs of these seeds.
-// CAIRN_DIFFTEST_COMMAND=PATH: a cairn command to use instead of one built here;
-// CAIRN_DIFFTEST_KEEP=1: what was built stays; CAIRN_DIFFTEST_REPORT=FILE: results go
-// there as they come.
+// CAIRN_DIFFTEST_COMMAND=PATH: a cairn command to use instead of one built
+// here; CAIRN_DIFFTEST_KEEP=1: what was built stays;
+// CAIRN_DIFFTEST_REPORT=FILE: results go there as they come.
 package difftest

@@ -6,7 +6,8 @@ import (
 )
 
 // Loops that a compiler which saves only live variables may get wrong: they
-// overwrite what their head reads, so that it is dead where an iteration begins.
+// overwrite what their head reads, so that it is dead where an iteration
+// begins.
 
 // ending is how a variable of some type keeps a loop running.
 type ending struct {
@@ -32,8 +33,9 @@ var endings = []ending{
 	{tMap, "map[int]int{1: 1}", "nil", "len(%s) > 0", "map[int]int{top(1): 2}"},
 }
 
-// whileStmt makes a loop that decides in each iteration whether there is another.
-// Its variable is given a value before it is read, on all ways or on most.
+// whileStmt makes a loop that decides in each iteration whether there is
+// another. Its variable is given a value before it is read, on all ways or on
+// most.
 func (g *gen) whileStmt() string {
 	e := endings[g.r.IntN(len(endings))]
 	var before strings.Builder
@@ -68,7 +70,8 @@ func (g *gen) whileStmt() string {
 	return before.String() + loop
 }
 
-// decide makes the body of a loop that decides whether there is another iteration.
+// decide makes the body of a loop that decides whether there is another
+// iteration.
 func (g *gen) decide(v *variable, e ending) string {
 	set := func(value string) string { return fmt.Sprintf("%s = %s\n", v.name, value) }
 	on := func() string { return set(g.one(e.on, e.on, strings.ReplaceAll(e.onWithCalls, "%%", "%"))) }
@@ -88,8 +91,9 @@ func (g *gen) decide(v *variable, e ending) string {
 	return set(e.off) + inner() + "if !step() && mod(fuel, 4) != 0 {\n" + on() + "}\n"
 }
 
-// overwrite assigns a variable that can be seen, where a loop's body begins: there
-// it is dead, and may be read after the loop or before the next iteration.
+// overwrite assigns a variable that can be seen, where a loop's body begins:
+// there it is dead, and may be read after the loop or before the next
+// iteration.
 func (g *gen) overwrite() string {
 	v := g.pick(func(v *variable) bool { return !v.fixed && v.pure })
 	if v == nil || g.quiet {

@@ -20,7 +20,7 @@ var _ sync.Mutex
 
 var fuel = %d
 
-// step spends fuel. It says whether there is none left, and then everything
+// step spends fuel. It reports whether there is none left, and then everything
 // returns at once.
 func step() bool { fuel--; return fuel < 0 }
 

@@ -21,8 +21,9 @@ import (
 	"time"
 )
 
-// patience bounds one start of a program or tool; all take far less, but for the
-// first build, which compiles the standard library, perhaps on a busy machine.
+// patience bounds one start of a program or tool; all take far less, but for
+// the first build, which compiles the standard library, perhaps on a busy
+// machine.
 const patience = 10 * time.Minute
 
 var stress = os.Getenv("CAIRN_LONG") != ""
@@ -65,8 +66,8 @@ type program struct {
 // otherLoops are lines with loops that have no mark.
 var otherLoops = regexp.MustCompile(`(?m)^\s*for .*\{$`)
 
-// readPrograms copies a directory of programs to scratch, with points asked for in
-// marked loops and in no others, and returns the programs in it.
+// readPrograms copies a directory of programs to scratch, with points asked for
+// in marked loops and in no others, and returns the programs in it.
 func readPrograms(t *testing.T, from string) []*program {
 	t.Helper()
 	to := filepath.Join(scratch, filepath.Base(from))
@@ -438,8 +439,8 @@ func (p *program) buildProtected(t *testing.T) (binary, said string) {
 	var doc, errs bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &doc, &errs
 	ended := status(t, cmd, cmd.Run())
-	// What a pass or verify has found in the compiler's own work is no refusal of
-	// the program's.
+	// What a pass or verify has found in the compiler's own work is no refusal
+	// of the program's.
 	if why := regexp.MustCompile(`.*\binternal: .*`).FindString(errs.String()); why != "" {
 		t.Errorf("a mistake of the compiler: %s", why)
 	}

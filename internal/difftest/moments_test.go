@@ -17,9 +17,9 @@ import (
 )
 
 // Random moments. CAIRN_LONG=1 tries them: all programs of testdata/progs, some
-// random ones and the example galaxies, each killed until that has happened at so
-// many moments, spread over all the time that a run takes. CAIRN_SEED=N repeats
-// what was drawn (the moments of real time are never quite the same),
+// random ones and the example galaxies, each killed until that has happened at
+// so many moments, spread over all the time that a run takes. CAIRN_SEED=N
+// repeats what was drawn (the moments of real time are never quite the same),
 // CAIRN_MOMENTS=N asks for another number.
 
 const (
@@ -114,15 +114,16 @@ func longPrograms(t *testing.T) []*program {
 	}
 }
 
-// moments kills a program at random moments until there were enough of them, a few
-// in each run, and compares the outcome of each run.
+// moments kills a program at random moments until there were enough of them, a
+// few in each run, and compares the outcome of each run.
 func (p *program) moments(t *testing.T, tb *table, plain, binary string, dice *rand.Rand) {
 	t.Helper()
 	want := p.plain(t, plain)
 	if want.exit != p.exit && p.dir != "" {
 		t.Fatalf("the plain program ends with status %d, not %d\n%s", want.exit, p.exit, want.stderr)
 	}
-	// How long a run is, with checkpoints so often that many moments are in one.
+	// How long a run is, with checkpoints so often that many moments are in
+	// one.
 	every := 1
 	lasts := func() time.Duration {
 		begun := time.Now()
@@ -169,8 +170,8 @@ func (p *program) moments(t *testing.T, tb *table, plain, binary string, dice *r
 	tb.add(p, 0, kills, result)
 }
 
-// hit kills the process that runs a binary, so many times at most: each start of
-// it after a time that was drawn, if it lives that long.
+// hit kills the process that runs a binary, so many times at most: each start
+// of it after a time that was drawn, if it lives that long.
 func hit(binary string, times int, draw func() time.Duration) func(*exec.Cmd, <-chan struct{}) {
 	return func(_ *exec.Cmd, ended <-chan struct{}) {
 		look := time.NewTicker(time.Millisecond)

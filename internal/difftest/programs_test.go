@@ -184,8 +184,9 @@ func (p *program) compare(t *testing.T, tb *table, binary string, want *outcome)
 	if !check("by itself", p.plain(t, binary)) {
 		return points
 	}
-	// Each run is killed once, later and later, until it ends before that. But for
-	// the first it takes checkpoints all the time, and continues after each.
+	// Each run is killed once, later and later, until it ends before that. But
+	// for the first it takes checkpoints all the time, and continues after
+	// each.
 	for n, over := 1, false; !over; n = later(n) {
 		got := p.protected(t, binary, protection{killAt: strconv.Itoa(n), every: n / 4})
 		over = got.kills == 0
@@ -230,8 +231,8 @@ func (p *program) compare(t *testing.T, tb *table, binary string, want *outcome)
 }
 
 // between kills a program at one of its points, where it saves, and at a moment
-// after that, until there is none left: what it did in between is done again. It
-// returns whether to continue.
+// after that, until there is none left: what it did in between is done again.
+// It returns whether to continue.
 func (p *program) between(t *testing.T, binary string, points int, check func(string, *outcome) bool) bool {
 	t.Helper()
 	for _, at := range []int{1, 2, (points + 1) / 2} {

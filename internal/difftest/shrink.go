@@ -103,7 +103,7 @@ func edit(src string, change func(*ast.File) bool) (string, bool) {
 	return b.String(), true
 }
 
-// onLoop says whether a comment stands on the line of a loop that is left.
+// onLoop reports whether a comment stands on the line of a loop that is left.
 func onLoop(set *token.FileSet, f *ast.File, c *ast.CommentGroup) (found bool) {
 	line := set.Position(c.Pos()).Line
 	ast.Inspect(f, func(n ast.Node) bool {
@@ -146,8 +146,8 @@ func lists(f *ast.File) (all []*[]ast.Stmt) {
 	return all
 }
 
-// dropStmts deletes some statements of the l-th list. known says whether there
-// is such a list.
+// dropStmts deletes some statements of the l-th list. known reports whether
+// there is such a list.
 func dropStmts(f *ast.File, l, at, size int, known *bool) bool {
 	all := lists(f)
 	if l >= len(all) {

@@ -3,8 +3,8 @@ package commcheck
 import "github.com/cairnrun/cairn/internal/compiler/ir"
 
 // test evaluates a condition: the ranks for which it holds, for which it does
-// not, and for which that is not known. sym is what it is on the latter, if that
-// is one thing for all of them.
+// not, and for which that is not known. sym is what it is on the latter, if
+// that is one thing for all of them.
 func (a *analyzer) test(e ir.Expr, s *state) (yes, no, maybe set, sym entry, one bool) {
 	yes, no, maybe = newSet(a.n), newSet(a.n), newSet(a.n)
 	if e == nil {
@@ -39,8 +39,8 @@ func (a *analyzer) trust(at ir.Pos, sym entry) {
 	}
 }
 
-// branch interprets a conditional. If other is given it interprets the other way, of which
-// els are then the statements in any order.
+// branch interprets a conditional. If other is given it interprets the other
+// way, of which els are then the statements in any order.
 func (a *analyzer) branch(st ir.Stmt, cond ir.Expr, s *state, then, els []ir.Stmt, other func(*state) []*state) []*state {
 	plain := other == nil
 	if plain {
@@ -127,11 +127,11 @@ func (a *analyzer) forget(list []ir.Stmt, s *state) {
 	}
 }
 
-// inMain says whether a return ends the program.
+// inMain reports whether a return ends the program.
 func (a *analyzer) inMain() bool { return len(a.frames) == 1 }
 
-// ends says whether list does nothing that others see and then ends the program:
-// a rank that goes there is never seen at a place again.
+// ends reports whether list does nothing that others see and then ends the
+// program: a rank that goes there is never seen at a place again.
 func (a *analyzer) ends(list []ir.Stmt) bool {
 	if len(list) == 0 || a.info.acts(list) || a.escapes(list[:len(list)-1]) {
 		return false
@@ -140,7 +140,8 @@ func (a *analyzer) ends(list []ir.Stmt) bool {
 	return ok && (j.Kind == ir.Exit || j.Kind == ir.Return && a.inMain())
 }
 
-// escapes says whether list has a jump out of it, other than out of the program.
+// escapes reports whether list has a jump out of it, other than out of the
+// program.
 func (a *analyzer) escapes(list []ir.Stmt) bool {
 	return escapes(list, a.inMain(), nil, 0, 0)
 }
@@ -151,8 +152,8 @@ func escapes(list []ir.Stmt, main bool, labels []string, loops, breaks int) bool
 	return len(ways) > 0
 }
 
-// switchOn interprets a switch, from case i on, as the conditionals that it stands
-// for.
+// switchOn interprets a switch, from case i on, as the conditionals that it
+// stands for.
 func (a *analyzer) switchOn(st *ir.Switch, i int, s *state) []*state {
 	var def, rest []ir.Stmt
 	for k, c := range st.Cases {

@@ -47,7 +47,8 @@ func (a *analyzer) world() [][]int {
 // noComm is no communicator: using it is an error.
 var noComm = &comm{id: -1}
 
-// group is the communicator that e is on each rank; nil where that is not known.
+// group is the communicator that e is on each rank; nil where that is not
+// known.
 func (a *analyzer) group(e ir.Expr, s *state) []*comm {
 	out := make([]*comm, a.n)
 	if e == nil {
@@ -157,7 +158,7 @@ func (a *analyzer) start(c *ir.Comm, r, comm int, s *state) {
 	sort.SliceStable(s.reqs, func(i, j int) bool { return s.reqs[i].rank < s.reqs[j].rank })
 }
 
-// lose says that v on rank r no longer holds the request or the group it held.
+// lose notes that v on rank r no longer holds the request or the group it held.
 func (a *analyzer) lose(v *ir.Var, r int, s *state) {
 	hit := false
 	for _, q := range s.reqs {
@@ -236,8 +237,8 @@ func (a *analyzer) pointToPoint(c *ir.Comm, ranks []int, groups []*comm, s *stat
 	}
 }
 
-// fits says whether a send and a receive have the same tag: 1 yes, 0 no, -1 not
-// known.
+// fits reports whether a send and a receive have the same tag: 1 yes, 0 no, -1
+// not known.
 func fits(send, recv msg) int {
 	switch {
 	case send.comm != recv.comm:
@@ -326,9 +327,9 @@ func (a *analyzer) receive(m msg, s *state) {
 	s.recvs[m.dst] = append(append([]msg(nil), s.recvs[m.dst]...), m)
 }
 
-// resolve matches receives from any rank at dst, if there are as many of them as
-// there are sends that they can mean. Which got which does not matter then, but a
-// later send might have been meant too: that is left open.
+// resolve matches receives from any rank at dst, if there are as many of them
+// as there are sends that they can mean. Which got which does not matter then,
+// but a later send might have been meant too: that is left open.
 func (a *analyzer) resolve(dst, comm int, s *state) {
 	type pattern struct {
 		tag    entry
@@ -406,7 +407,8 @@ func (a *analyzer) spoil(o open, m *ir.Comm) {
 	}
 }
 
-// collective interprets c, which all ranks of a group must call in the same order.
+// collective interprets c, which all ranks of a group must call in the same
+// order.
 func (a *analyzer) collective(c *ir.Comm, ranks []int, groups []*comm, s *state) {
 	root := a.all(anything)
 	if c.Peer != nil {
@@ -503,7 +505,8 @@ func writesComm(c *ir.Comm) bool {
 	return len(c.Status) > 0 && (strings.Contains(name, "split") || strings.Contains(name, "dup"))
 }
 
-// synchronises says whether no rank leaves the collective before all have come.
+// synchronises reports whether no rank leaves the collective before all have
+// come.
 func synchronises(name string) bool {
 	for _, p := range []string{"barrier", "allreduce"} {
 		if strings.Contains(name, p) {

@@ -3,10 +3,10 @@
 // together.
 //
 // It follows the communication analysis of Rodríguez, Martín, González and
-// Touriño. It interprets the program once for all ranks, in step, on values that
-// have an entry for each rank. Sends, receives, collectives, requests and launched
-// work go into a buffer, and leave it when they are matched. A place is safe if the
-// buffer is empty whenever all ranks pass it.
+// Touriño. It interprets the program once for all ranks, in step, on values
+// that have an entry for each rank. Sends, receives, collectives, requests and
+// launched work go into a buffer, and leave it when they are matched. A place
+// is safe if the buffer is empty whenever all ranks pass it.
 //
 //	commcheck.go       what callers use
 //	scan.go, flow.go   before: which variables and statements matter
@@ -28,13 +28,14 @@
 //	object_pool.go,    persistent tables, so that a state costs what it changes
 //	global_table.go
 //
-// The package is large because real programs keep peers, tags and communicators in
-// structs, and compute them in functions and loops. Without objects, recursion and
-// fixed points, most of their loops would be Unknown, and saving there would need
-// coordination; the persistent tables keep the cost linear in the program's size.
+// The package is large because real programs keep peers, tags and communicators
+// in structs, and compute them in functions and loops. Without objects,
+// recursion and fixed points, most of their loops would be Unknown, and saving
+// there would need coordination; the persistent tables keep the cost linear in
+// the program's size.
 //
-// A place is Safe only if that is proved. What can't be evaluated and decides about
-// messages makes all that follows Unknown.
+// A place is Safe only if that is proved. What can't be evaluated and decides
+// about messages makes all that follows Unknown.
 //
 // The analysis relies on the program's form:
 //
@@ -94,8 +95,8 @@ func (k Kind) String() string {
 	return fmt.Sprintf("kind %d", uint8(k))
 }
 
-// Reason is one cause of a verdict: the statement at At, called What, and why it
-// counts.
+// Reason is one cause of a verdict: the statement at At, called What, and why
+// it counts.
 type Reason struct {
 	At   ir.Pos
 	What string
@@ -118,8 +119,8 @@ func (r Reason) String() string {
 type Verdict struct {
 	Kind    Kind
 	Because []Reason
-	// Never are the numbers of ranks with which no run without errors comes here:
-	// the others decide.
+	// Never are the numbers of ranks with which no run without errors comes
+	// here: the others decide.
 	Never []int
 }
 
@@ -128,9 +129,9 @@ type Result struct {
 	// Given are the conditions that were taken to be the same on all ranks,
 	// because of Options.Uniform, in the order of the source.
 	Given []Reason
-	// Work is how much was done, in small steps: statements looked at and interpreted,
-	// values and objects copied or compared. It is the same each time, and grows as
-	// the program does.
+	// Work is how much was done, in small steps: statements looked at and
+	// interpreted, values and objects copied or compared. It is the same each
+	// time, and grows as the program does.
 	Work int
 
 	places map[any]int
@@ -155,7 +156,8 @@ func (r *Result) at(key any) Verdict {
 // bodyOf is the key of the place at the beginning of a loop's body.
 type bodyOf struct{ l *ir.Loop }
 
-// Analyze interprets p for all numbers of ranks asked for. It does not change p.
+// Analyze interprets p for all numbers of ranks asked for. It does not change
+// p.
 func Analyze(p *ir.Program, o Options) *Result {
 	if len(o.Ranks) == 0 {
 		o.Ranks = []int{2, 3, 4}

@@ -50,7 +50,7 @@ func collectOuts(list []ir.Stmt, main bool, labels []string, loops, breaks int, 
 	}
 }
 
-// only says whether all jumps in m are of a kind, with no label or this one.
+// only reports whether all jumps in m are of a kind, with no label or this one.
 func only(m map[out]bool, kind ir.JumpKind, label string) bool {
 	for o := range m {
 		if o.kind != kind || o.label != "" && o.label != label {
@@ -60,12 +60,13 @@ func only(m map[out]bool, kind ir.JumpKind, label string) bool {
 	return true
 }
 
-// diverge interprets what follows a condition, at st, that may differ from rank to
-// rank and decides about a jump: lists are what it chooses among. Whatever way
-// a rank takes, it comes to a place where all ways meet again: the end of an iteration,
-// of a loop or switch, or of the procedure. If nothing on all of these ways
-// communicates, the ranks that are here are taken there, and what may be written
-// on the way is no longer known. It says whether there is such a place.
+// diverge interprets what follows a condition, at st, that may differ from rank
+// to rank and decides about a jump: lists are what it chooses among. Whatever
+// way a rank takes, it comes to a place where all ways meet again: the end of
+// an iteration, of a loop or switch, or of the procedure. If nothing on all of
+// these ways communicates, the ranks that are here are taken there, and what
+// may be written on the way is no longer known. It reports whether there is
+// such a place.
 func (a *analyzer) diverge(st ir.Stmt, s *state, why Reason, lists ...[]ir.Stmt) bool {
 	var region []ir.Stmt
 	for _, l := range lists {
@@ -135,7 +136,7 @@ func (a *analyzer) diverge(st ir.Stmt, s *state, why Reason, lists ...[]ir.Stmt)
 	return true
 }
 
-// within says whether list is body, which is not empty.
+// within reports whether list is body, which is not empty.
 func within(list, body []ir.Stmt) bool {
 	return len(list) > 0 && len(body) > 0 && &list[0] == &body[0]
 }

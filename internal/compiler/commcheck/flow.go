@@ -113,9 +113,9 @@ func (f *flows) read(pr *ir.Proc, list []ir.Stmt, around ir.Stmt) {
 	}
 }
 
-// follow adds to what is found in seeds all that it is made of. With deciding, that
-// is also what conditionals are decided by in which something acts, or something
-// found is written.
+// follow adds to what is found in seeds all that it is made of. With deciding,
+// that is also what conditionals are decided by in which something acts, or
+// something found is written.
 func (f *flows) follow(found map[*ir.Var]bool, seeds []ir.Expr, deciding bool) {
 	var todo []*ir.Var
 	add := func(v *ir.Var) {

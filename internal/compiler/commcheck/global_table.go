@@ -2,14 +2,14 @@ package commcheck
 
 import "encoding/binary"
 
-// globals are the values of a program's variables: a number, the same for the same
-// values. It names a tree of numbers, whose leaves name values, and all of it is
-// kept once in a table. So a call that changes one variable of a thousand copies a
-// few numbers, and what two states have in common is not looked at.
+// globals are the values of a program's variables: a number, the same for the
+// same values. It names a tree of numbers, whose leaves name values, and all of
+// it is kept once in a table. So a call that changes one variable of a thousand
+// copies a few numbers, and what two states have in common is not looked at.
 type globals int32
 
-// globalTable has all trees of an analysis. Number 0 is that of no value, and of a
-// tree without values.
+// globalTable has all trees of an analysis. Number 0 is that of no value, and
+// of a tree without values.
 type globalTable struct {
 	depth  int // of trees: levels above the leaves
 	values []vec
@@ -100,8 +100,8 @@ func (g *globalTable) with(s globals, i int, x vec) globals {
 	return globals(set(int32(s), g.depth))
 }
 
-// join calls f for the variables whose values differ in s and t, in order; f gives
-// the value that is to be in place of s's.
+// join calls f for the variables whose values differ in s and t, in order; f
+// gives the value that is to be in place of s's.
 func (g *globalTable) join(s, t globals, f func(i int, x, y vec) vec, work *int) globals {
 	var visit func(m, n int32, d, i int) int32
 	visit = func(m, n int32, d, i int) int32 {
@@ -120,7 +120,8 @@ func (g *globalTable) join(s, t globals, f func(i int, x, y vec) vec, work *int)
 	return globals(visit(int32(s), int32(t), g.depth, 0))
 }
 
-// renamed is s with f's value for each in which there is a symbol from first on.
+// renamed is s with f's value for each in which there is a symbol from first
+// on.
 func (g *globalTable) renamed(s globals, first int32, f func(vec) vec, work *int) globals {
 	var visit func(n int32, d int) int32
 	visit = func(n int32, d int) int32 {

@@ -6,8 +6,8 @@ import (
 	"github.com/cairnrun/cairn/internal/compiler/ir"
 )
 
-// object is what a reference, which is a symbol, leads to: on each rank one of its
-// own, made by all in the same step. It is never changed once in a state.
+// object is what a reference, which is a symbol, leads to: on each rank one of
+// its own, made by all in the same step. It is never changed once in a state.
 type object struct {
 	sym  int32
 	typ  string
@@ -98,7 +98,8 @@ func (a *analyzer) spoilField(o *object, f *ir.Var, ranks []int) {
 	o.fields[f] = c
 }
 
-// newObject makes an object. The kind of those that are made of others is known.
+// newObject makes an object. The kind of those that are made of others is
+// known.
 func (a *analyzer) newObject(typ string) *object {
 	kind, ok := a.kinds[typ]
 	if !ok {
@@ -116,7 +117,8 @@ func (a *analyzer) name(o *object) {
 	a.kindOf[o.sym] = o.kind
 }
 
-// setObject puts an object into a state, in place of the one of the same symbol.
+// setObject puts an object into a state, in place of the one of the same
+// symbol.
 func (a *analyzer) setObject(s *state, o *object) {
 	o.top = 0
 	for _, c := range o.fields {
@@ -196,7 +198,7 @@ func (a *analyzer) crowd(s *state) {
 	}
 }
 
-// unknownObject says that there may be an object of which nothing is known.
+// unknownObject notes that there may be an object of which nothing is known.
 func (a *analyzer) unknownObject(typ string, s *state) {
 	if kind, ok := a.kinds[typ]; ok {
 		for _, o := range s.heap.of(kind) {
@@ -322,8 +324,8 @@ func (a *analyzer) blur(f *ir.Var, ranks []int, s *state) {
 	s.heap = s.heap.with(kind, l, &a.work)
 }
 
-// equal says whether two objects of a type have the same contents; what can't be
-// told apart later counts as the same.
+// equal reports whether two objects of a type have the same contents; what
+// can't be told apart later counts as the same.
 func (a *analyzer) equal(x, y *object) bool {
 	if x.typ != y.typ {
 		return false
@@ -338,8 +340,8 @@ func (a *analyzer) equal(x, y *object) bool {
 	return true
 }
 
-// indices are the elements of a field that one of two objects knows, and one that
-// stands for the others.
+// indices are the elements of a field that one of two objects knows, and one
+// that stands for the others.
 func indices(x, y *object, f *ir.Var) []int64 {
 	list := []int64{-1}
 	for _, o := range []*object{x, y} {
@@ -399,8 +401,8 @@ func (a *analyzer) joined(x, y *object) (o *object, changed bool) {
 	return o, changed
 }
 
-// joinHeap joins the objects of t into s. At the head of a loop, those that look
-// the same become one: other says so.
+// joinHeap joins the objects of t into s. At the head of a loop, those that
+// look the same become one: other says so.
 func (a *analyzer) joinHeap(s, t *state, alike bool) (changed bool) {
 	if s.heap.stamp == t.heap.stamp {
 		return false

@@ -171,7 +171,8 @@ func run(p *ir.Program, n int, seed int64, uniform bool) *machine {
 	return m
 }
 
-// pause lets others run. moved says that something was done since the last one.
+// pause lets others run. moved reports whether something was done since the
+// last one.
 func (k *rankRun) pause(moved bool) {
 	k.m.left--
 	if k.m.left <= 0 || !k.yield(moved) {
@@ -674,8 +675,8 @@ func (k *rankRun) eval(e ir.Expr, env map[*ir.Var]int) int {
 	panic(fmt.Sprintf("no value of %T", e))
 }
 
-// crossed says what is under way where all ranks come by p for the k-th time, and
-// whether they do.
+// crossed says what is under way where all ranks come by p for the k-th time,
+// and whether they do.
 func (m *machine) crossed(p place, k int) (what string, all bool) {
 	cut := make([]int, m.n)
 	for r, x := range m.ranks {

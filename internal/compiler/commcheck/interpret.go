@@ -209,7 +209,7 @@ func launched(l *ir.Launch) string {
 	return "concurrent work"
 }
 
-// ruin says that from here on nothing is known of s.
+// ruin notes that from here on nothing is known of s.
 func (a *analyzer) ruin(s *state, r Reason) {
 	if s.poison != nil {
 		return
@@ -257,8 +257,8 @@ func (a *analyzer) walkProc(p *ir.Proc, k Kind, r Reason) {
 	a.walk(p.Body, k, r)
 }
 
-// exec interprets list from each of the states in, which it may change, and gives the
-// states after it.
+// exec interprets list from each of the states in, which it may change, and
+// gives the states after it.
 func (a *analyzer) exec(list []ir.Stmt, in []*state) []*state {
 	f := a.frames[len(a.frames)-1]
 	k := len(f.levels)
@@ -275,7 +275,8 @@ func (a *analyzer) exec(list []ir.Stmt, in []*state) []*state {
 	return in
 }
 
-// gone says whether all ranks have left the program: nothing comes of s any more.
+// gone reports whether all ranks have left the program: nothing comes of s any
+// more.
 func (a *analyzer) gone(s *state) bool {
 	if s.poison != nil || !s.live.empty() {
 		return false
@@ -376,8 +377,8 @@ func (a *analyzer) store(v *ir.Var, x vec, s *state) {
 	a.setVar(v, out, s)
 }
 
-// varOf is the value of a variable, of which it is known that it has one, in env if
-// it is a procedure's.
+// varOf is the value of a variable, of which it is known that it has one, in
+// env if it is a procedure's.
 func (a *analyzer) varOf(v *ir.Var, env []vec, s *state) vec {
 	i, ok := a.info.index[v]
 	switch {
@@ -434,7 +435,7 @@ func (a *analyzer) assign(st *ir.Assign, s *state) {
 	}
 }
 
-// rename says that what from held, of requests and groups of work, to holds now.
+// rename notes that to now holds the requests and groups of work that from held.
 func (a *analyzer) rename(from, to *ir.Var, ranks set, s *state) {
 	for i, q := range s.reqs {
 		if q.v == from && from != nil && ranks.has(q.rank) {

@@ -73,8 +73,8 @@ const (
 	notKnown
 )
 
-// unroll interprets l iteration by iteration. It gives up where the condition is not known,
-// nothing is known, or there are more iterations than limit.
+// unroll interprets l iteration by iteration. It gives up where the condition
+// is not known, nothing is known, or there are more iterations than limit.
 func (a *analyzer) unroll(l *ir.Loop, s *state, limit int) (out []*state, end unrollEnd) {
 	cur := []*state{s}
 	begun := a.steps
@@ -135,7 +135,8 @@ type head struct {
 	exits []*state
 }
 
-// fixpoint interprets l until each iteration ends in a state that was there at its head.
+// fixpoint interprets l until each iteration ends in a state that was there at
+// its head.
 func (a *analyzer) fixpoint(l *ir.Loop, s *state) []*state {
 	first := int32(len(a.terms))
 	var heads []*head
@@ -286,8 +287,8 @@ func forgetTags(s *state, first int32) {
 	}
 }
 
-// widen joins t into h and says whether h has changed. What the ranks have in
-// common stays: a counter is no longer a number, but the same on all ranks.
+// widen joins t into h and reports whether h has changed. What the ranks have
+// in common stays: a counter is no longer a number, but the same on all ranks.
 func (a *analyzer) widen(h *head, t *state) (changed bool) {
 	a.work += len(t.env)
 	for i, x := range h.s.env {
@@ -328,8 +329,8 @@ func (a *analyzer) widen(h *head, t *state) (changed bool) {
 	return a.joinHeap(h.s, t, true) || changed
 }
 
-// alike says whether y knows as much as x: the same numbers, and the same ranks
-// in common.
+// alike reports whether y knows as much as x: the same numbers, and the same
+// ranks in common.
 func alike(x, y vec) bool {
 	xy, yx := map[entry]entry{}, map[entry]entry{}
 	for i := range x {

@@ -7,10 +7,11 @@ import (
 )
 
 // pool holds the objects of a state, those of each type together. It is never
-// changed: put gives a new one, which shares all but the way to what was put. So
-// what two pools differ in is found without looking at what they share, and what
-// is asked of all objects is answered for whole branches by their sums. A program
-// has more objects the longer it is, and each statement is to cost the same.
+// changed: put gives a new one, which shares all but the way to what was put.
+// So what two pools differ in is found without looking at what they share, and
+// what is asked of all objects is answered for whole branches by their sums. A
+// program has more objects the longer it is, and each statement is to cost the
+// same.
 type pool struct {
 	root  *branch // nil: empty
 	depth int     // branches between the root and the leaves
@@ -48,7 +49,8 @@ func (p pool) size() int {
 	return p.root.count
 }
 
-// of are the objects of a type, in the order of their symbols; they are only read.
+// of are the objects of a type, in the order of their symbols; they are only
+// read.
 func (p pool) of(kind int) []*object {
 	if kind>>((p.depth+1)*fanBits) != 0 {
 		return nil
@@ -201,8 +203,8 @@ func (p pool) each(want func(*sum) bool, f func(kind int, list []*object) []*obj
 	return p
 }
 
-// news are the objects of q that are not in p, or are others there, in the order
-// of their symbols.
+// news are the objects of q that are not in p, or are others there, in the
+// order of their symbols.
 func (p pool) news(q pool, work *int) []*object {
 	for p.depth < q.depth {
 		p = p.raised()

@@ -8,7 +8,8 @@ import (
 	"testing"
 )
 
-// TestPool_LikeMap does the same to a pool and to a map, at random, with old versions kept.
+// TestPool_LikeMap does the same to a pool and to a map, at random, with old
+// versions kept.
 func TestPool_LikeMap(t *testing.T) {
 	r := rand.New(rand.NewSource(1))
 	work := 0
@@ -99,8 +100,8 @@ func TestPool_LikeMap(t *testing.T) {
 	}
 }
 
-// TestPool_Work says that what is done to one object costs the same however many
-// there are.
+// TestPool_Work shows that what is done to one object costs the same
+// however many there are.
 func TestPool_Work(t *testing.T) {
 	cost := func(types int) int {
 		var p pool
@@ -120,7 +121,8 @@ func TestPool_Work(t *testing.T) {
 	}
 }
 
-// TestGlobals_LikeSlices does the same to a table of variables and to slices, at random.
+// TestGlobals_LikeSlices does the same to a table of variables and to slices,
+// at random.
 func TestGlobals_LikeSlices(t *testing.T) {
 	r := rand.New(rand.NewSource(1))
 	const n = 300

@@ -12,13 +12,13 @@ type look struct {
 	null  bool // whether it is 0
 }
 
-// followed says whether a field is.
+// followed reports whether a field is.
 func (in *info) followed(f *ir.Var) bool {
 	return f.Type != "" && !in.raced[f.Type] && slices.Contains(in.fields[f.Type], f)
 }
 
-// objects are the fields that list may write to, and the types of objects that it
-// may make, with all that it calls.
+// objects are the fields that list may write to, and the types of objects that
+// it may make, with all that it calls.
 func (in *info) objects(list []ir.Stmt) (puts []*ir.Var, news []string) {
 	fields, types := map[*ir.Var]bool{}, map[string]bool{}
 	ir.Each(list, func(s ir.Stmt) {

@@ -336,7 +336,8 @@ func generate(seed int64) string {
 // tally counts what came of random programs.
 type tally struct{ safe, used, harmless, other int }
 
-// against interprets the program of a seed and compares the verdicts with runs of it.
+// against interprets the program of a seed and compares the verdicts with runs
+// of it.
 func against(t testing.TB, seed int64, runs int, sum *tally) {
 	text := generate(seed)
 	p, err := irtext.Parse("p", text)
@@ -416,8 +417,8 @@ func numbered(text string) string {
 	return strings.Join(l, "\n")
 }
 
-// TestAnalyze_Random is the proof of the pudding: no place that is said to be safe has
-// anything under way in any run.
+// TestAnalyze_Random is the proof of the pudding: no place that is said to be
+// safe has anything under way in any run.
 func TestAnalyze_Random(t *testing.T) {
 	programs := 400
 	if testing.Short() {

@@ -16,7 +16,7 @@ type hypothesis struct {
 	grew  bool
 }
 
-// quiescent says whether all ranks are here and nothing is under way.
+// quiescent reports whether all ranks are here and nothing is under way.
 func (a *analyzer) quiescent(s *state) bool {
 	if s.poison != nil || !s.live.is(a.full) || len(s.reqs)+len(s.colls)+len(s.works)+len(s.opens) > 0 {
 		return false
@@ -29,9 +29,9 @@ func (a *analyzer) quiescent(s *state) bool {
 	return true
 }
 
-// recurse interprets a call of p, deep within p, for all arguments and whatever depth:
-// it interprets p once more, in which calls of p do as the hypothesis says, until that
-// is what comes of it. It says whether it does.
+// recurse interprets a call of p, deep within p, for all arguments and whatever
+// depth: it interprets p once more, in which calls of p do as the hypothesis
+// says, until that is what comes of it. It reports whether it does.
 func (a *analyzer) recurse(c *ir.Call, p *ir.Proc, s *state) ([]*state, bool) {
 	if a.failed[p] {
 		return nil, false

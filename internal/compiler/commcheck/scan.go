@@ -6,8 +6,8 @@ import (
 	"github.com/cairnrun/cairn/internal/compiler/ir"
 )
 
-// info is what is found out about a program before it is interpreted, for any number
-// of ranks.
+// info is what is found out about a program before it is interpreted, for any
+// number of ranks.
 type info struct {
 	places  map[any]int          // a statement, or bodyOf a loop
 	stmts   []ir.Pos             // of each place
@@ -156,7 +156,7 @@ func scan(p *ir.Program) *info {
 	return in
 }
 
-// spread adds what is in from to to, and says whether that was anything.
+// spread adds what is in from to to, and reports whether that was anything.
 func spread[K comparable](from, to map[K]bool) (more bool) {
 	for k := range from {
 		if !to[k] {
@@ -206,8 +206,8 @@ func writes(s ir.Stmt) (out []*ir.Var) {
 	return out
 }
 
-// irregular says whether list has a goto, or a jump whose target is not a loop or
-// switch around it.
+// irregular reports whether list has a goto, or a jump whose target is not a
+// loop or switch around it.
 func irregular(list []ir.Stmt, labels []string, depth int) bool {
 	for _, s := range list {
 		switch s := s.(type) {
@@ -262,8 +262,8 @@ func (in *info) relevant(procs []*ir.Proc) {
 	var globals []*ir.Var
 	locals := map[*ir.Proc][]*ir.Var{}
 	defer func() {
-		// Variables of different procedures have the same numbers: a state has those
-		// of one of them only, beside the program's.
+		// Variables of different procedures have the same numbers: a state has
+		// those of one of them only, beside the program's.
 		for i, v := range globals {
 			in.index[v] = i
 		}
@@ -371,8 +371,8 @@ func (in *info) relevant(procs []*ir.Proc) {
 	}
 }
 
-// actsSelf says whether s, without what it encloses, may communicate, launch or
-// join.
+// actsSelf reports whether s, without what it encloses, may communicate, launch
+// or join.
 func (in *info) actsSelf(s ir.Stmt) bool {
 	switch s := s.(type) {
 	case *ir.Comm, *ir.Launch, *ir.Join:

@@ -128,7 +128,7 @@ func (s places) or(t places) places {
 	return out
 }
 
-// is says whether t, which is s or a union with it, is the same.
+// is reports whether t, which is s or a union with it, is the same.
 func (s places) is(t places) bool {
 	return len(s) == len(t) && (len(s) == 0 || &s[0] == &t[0])
 }
@@ -164,8 +164,8 @@ type msg struct {
 	by       *ir.Comm
 }
 
-// req is a request that is not waited for. Without a variable it is one of many;
-// a lost one can't be waited for any more.
+// req is a request that is not waited for. Without a variable it is one of
+// many; a lost one can't be waited for any more.
 type req struct {
 	rank int
 	v    *ir.Var
@@ -330,8 +330,8 @@ type commClass struct {
 	name string
 }
 
-// mergeVec joins two values: entries that are the same stay, and ranks that were
-// the same on both sides are the same afterwards.
+// mergeVec joins two values: entries that are the same stay, and ranks that
+// were the same on both sides are the same afterwards.
 func (a *analyzer) mergeVec(x, y vec) vec {
 	if x == nil || y == nil {
 		return nil

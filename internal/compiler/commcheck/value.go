@@ -191,7 +191,7 @@ func (a *analyzer) unary(op ir.Op, x entry, s *state) entry {
 	return a.mk(op, x, entry{})
 }
 
-// isBool says whether x is 0 or 1.
+// isBool reports whether x is 0 or 1.
 func (a *analyzer) isBool(x entry) bool {
 	if x.sym <= 0 {
 		return x.known() && (x.v == 0 || x.v == 1)

@@ -41,8 +41,9 @@ type Proc struct {
 type Var struct {
 	Name   string
 	Global bool
-	// Shared says that it may be written by others than the statements that
-	// name it (its address is taken, a closure has it): its value is never known.
+	// Shared reports whether it may be written by others than the statements
+	// that name it (its address is taken, a closure has it): its value is never
+	// known.
 	Shared bool
 	// Type is the type of objects that it is a field of, or of the one that it
 	// refers to; empty if it is neither.
@@ -62,7 +63,8 @@ type (
 		Vars []*Var
 	}
 	// Assign computes. Dst[i] gets Src[i]; Dst may be nil for what is no plain
-	// variable (an element, a field), Src Unknown for what is no expression here.
+	// variable (an element, a field), Src Unknown for what is no expression
+	// here.
 	Assign struct {
 		Pos
 		Dst   []*Var
@@ -80,8 +82,8 @@ type (
 		Reads   []*Var
 	}
 	// If is a conditional. Cond's reads do not count. Where Cond can't be
-	// evaluated, Assume says what it is taken to be: 1 true, -1 false, as if there
-	// were no errors; 0 takes it to be either.
+	// evaluated, Assume says what it is taken to be: 1 true, -1 false, as if
+	// there were no errors; 0 takes it to be either.
 	If struct {
 		Pos
 		Cond       Expr
@@ -136,9 +138,9 @@ type (
 		Status  []*Var // what it writes beside its data: source, tag, count
 		Reads   []*Var
 	}
-	// Launch starts concurrent work; Join waits for work, of one launch or, with
-	// Group, of all that were launched with the same Group (a wait group). A
-	// Join without either waits for something unknown.
+	// Launch starts concurrent work; Join waits for work, of one launch or,
+	// with Group, of all that were launched with the same Group (a wait group).
+	// A Join without either waits for something unknown.
 	Launch struct {
 		Pos
 		Proc  *Proc // nil: not known
@@ -150,18 +152,19 @@ type (
 		Group *Var
 		Reads []*Var
 	}
-	// New makes an object, which Dst refers to: one whose fields are all 0, or a
-	// copy of that which From refers to. 0 refers to no object. Objects are followed
-	// where communications depend on them; what they hold is seen in Puts only.
+	// New makes an object, which Dst refers to: one whose fields are all 0, or
+	// a copy of that which From refers to. 0 refers to no object. Objects are
+	// followed where communications depend on them; what they hold is seen in
+	// Puts only.
 	New struct {
 		Pos
 		Dst  *Var
 		Type string
 		From Expr
 	}
-	// Put writes to a field of the object that Of refers to, or to an element of the
-	// field if it is an array. Without Src it is not known what, and without the Index of
-	// an array, to all elements.
+	// Put writes to a field of the object that Of refers to, or to an element
+	// of the field if it is an array. Without Src it is not known what, and
+	// without the Index of an array, to all elements.
 	Put struct {
 		Pos
 		Of    Expr
@@ -243,8 +246,8 @@ type (
 		Op   Op
 		X, Y Expr
 	}
-	// Field is a field of the object that Of refers to, or an element of it if it is
-	// an array. Where that is not known, it is Else.
+	// Field is a field of the object that Of refers to, or an element of it if
+	// it is an array. Where that is not known, it is Else.
 	Field struct {
 		Of    Expr
 		Var   *Var
@@ -291,7 +294,7 @@ const (
 	Inv // … bitwise
 	Len // … how many bits the number has, 0 for 0; of negative ones nothing is known
 
-	// Wrap is X as an integer of Y bits, of -Y bits if Y is negative: that is, with
-	// a sign. What has more than 63 bits then is not known.
+	// Wrap is X as an integer of Y bits, of -Y bits if Y is negative: that is,
+	// with a sign. What has more than 63 bits then is not known.
 	Wrap
 )

@@ -47,7 +47,7 @@ func Vars(e Expr, f func(*Var)) {
 	}
 }
 
-// Ranked says whether an expression is made of a rank.
+// Ranked reports whether an expression is made of a rank.
 func Ranked(e Expr) bool {
 	switch e := e.(type) {
 	case Rank:

@@ -12,11 +12,11 @@
 //
 // Output, exit status and files must be equal. testdata/without.txt lists the
 // programs that Cairn refuses, and those that reach no point where a checkpoint
-// can be taken, each with the reason, and those that find out that their process
-// is another one now. The list may only shrink: a program that
-// is refused and not listed fails the test, and so does one that is listed and
-// no longer refused. CAIRN_GOROOT_LIST=FILE writes the list of the programs
-// that were tried to FILE.
+// can be taken, each with the reason, and those that find out that their
+// process is another one now. The list may only shrink: a program that is
+// refused and not listed fails the test, and so does one that is listed and no
+// longer refused. CAIRN_GOROOT_LIST=FILE writes the list of the programs that
+// were tried to FILE.
 //
 // The daily suite takes a sample that is always the same. CAIRN_LONG=1 takes
 // all programs (about an hour on two cores), CAIRN_GOROOT=REGEXP those whose

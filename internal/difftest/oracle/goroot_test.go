@@ -24,8 +24,8 @@ import (
 
 var long = os.Getenv("CAIRN_LONG") != ""
 
-// TestGoroot compares the test programs of the Go installation, killed at points
-// and saved at each, with themselves built plainly.
+// TestGoroot compares the test programs of the Go installation, killed at
+// points and saved at each, with themselves built plainly.
 func TestGoroot(t *testing.T) {
 	root := testDir(t)
 	all, why := findPrograms(t, root)
@@ -72,9 +72,9 @@ func TestGoroot(t *testing.T) {
 	compareList(t, results, len(tried) == len(all))
 }
 
-// TestGoroot_Refused rewrites all programs and builds none: in minutes, it holds
-// that the list has exactly those that are refused, and that the compiler finds no
-// mistake of its own.
+// TestGoroot_Refused rewrites all programs and builds none: in minutes, it
+// holds that the list has exactly those that are refused, and that the compiler
+// finds no mistake of its own.
 func TestGoroot_Refused(t *testing.T) {
 	if !long {
 		t.Skip("CAIRN_LONG=1 tries this")
@@ -129,8 +129,8 @@ func newScratch(t *testing.T) string {
 	return dir
 }
 
-// newWork makes a directory for what is built of a program, and dropWork removes
-// it.
+// newWork makes a directory for what is built of a program, and dropWork
+// removes it.
 func newWork(t *testing.T, scratch string, p *program) string {
 	t.Helper()
 	work := filepath.Join(scratch, strings.ReplaceAll(p.name, "/", "-"))
@@ -150,7 +150,8 @@ func dropWork(t *testing.T, work string) {
 	}
 }
 
-// sample is the part of the programs that the daily suite tries: one of so many.
+// sample is the part of the programs that the daily suite tries: one of so
+// many.
 const sample = 90
 
 // choose returns the programs to try.
@@ -227,8 +228,8 @@ func readResults(t *testing.T) *keptResults {
 	return k
 }
 
-// selfKey is a digest of this test's binary: of the compiler, the run time and the
-// test itself.
+// selfKey is a digest of this test's binary: of the compiler, the run time and
+// the test itself.
 func selfKey(t *testing.T) string {
 	t.Helper()
 	self, err := os.Open("/proc/self/exe")

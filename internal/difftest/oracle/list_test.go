@@ -15,9 +15,9 @@ const listFile = "testdata/without.txt"
 // readList reads the list: lines of NAME: VERDICT: REASON. Its first line names
 // the version of Go whose programs it is about.
 //
-// The verdict "process" is given by hand, to programs that find out that they run
-// in another process now, or that they were rewritten: by finalizers, by profiles,
-// by addresses as numbers. They are tried only if they are asked for.
+// The verdict "process" is given by hand, to programs that find out that they
+// run in another process now, or that they were rewritten: by finalizers, by
+// profiles, by addresses as numbers. They are tried only if they are asked for.
 func readList(t *testing.T) (goVersion string, list map[string]result) {
 	t.Helper()
 	text, err := os.ReadFile(listFile)

@@ -92,8 +92,8 @@ func (m *mutant) apply() ([]byte, error) {
 	return bytes.Replace(text, []byte(m.old), []byte(m.new), 1), nil
 }
 
-// TestMutants_Apply holds that every mutant can still be made, and that the table
-// in the documentation has them all.
+// TestMutants_Apply holds that every mutant can still be made, and that the
+// table in the documentation has them all.
 func TestMutants_Apply(t *testing.T) {
 	list := readMutants(t)
 	if len(list) < 30 {
@@ -177,8 +177,8 @@ func TestMutants_Apply(t *testing.T) {
 		}
 		return nil
 	}
-	// As many mutants as fit together are compiled at once, and each by itself only
-	// if that fails.
+	// As many mutants as fit together are compiled at once, and each by itself
+	// only if that fails.
 	for rest := list; len(rest) > 0; {
 		var together, later []*mutant
 		changed := make(map[string][]byte)
@@ -207,8 +207,8 @@ func TestMutants_Apply(t *testing.T) {
 	}
 }
 
-// TestOneMutant finds the directory of TestMutants, and the name of its mutant, in
-// the environment.
+// TestOneMutant finds the directory of TestMutants, and the name of its mutant,
+// in the environment.
 const (
 	envMutant     = "CAIRN_ORACLE_MUTANTS"
 	envMutantName = "CAIRN_ORACLE_MUTANT"
@@ -216,7 +216,9 @@ const (
 
 // TestMutants builds the compiler with each mutant, and tries programs with it
 // until one is not as it must be. CAIRN_MUTANTS=REGEXP takes the mutants whose
-// names match, CAIRN_MUTANTS_PROGRAMS=REGEXP such programs; CAIRN_MUTANTS_DIR=DIR keeps what was found, and continues there, as long as the test binary is the same.
+// names match, CAIRN_MUTANTS_PROGRAMS=REGEXP such programs;
+// CAIRN_MUTANTS_DIR=DIR keeps what was found, and continues there, as long as
+// the test binary is the same.
 func TestMutants(t *testing.T) {
 	pattern := os.Getenv("CAIRN_MUTANTS")
 	if !long && pattern == "" {
@@ -259,9 +261,9 @@ func TestMutants(t *testing.T) {
 	}
 }
 
-// mutantPrograms are those that mutants are tried with, in a directory of whoever
-// tries them. All these have names of one length, because how gofmt breaks a line
-// depends on it.
+// mutantPrograms are those that mutants are tried with, in a directory of
+// whoever tries them. All these have names of one length, because how gofmt
+// breaks a line depends on it.
 func mutantPrograms(t *testing.T, dir, whose string) []*program {
 	t.Helper()
 	h := fnv.New32a()

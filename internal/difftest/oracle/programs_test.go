@@ -45,8 +45,8 @@ func testDir(t *testing.T) string {
 	return dir
 }
 
-// findPrograms returns the programs below a directory that are to be run, in the
-// order of their names, and says why others can't be here.
+// findPrograms returns the programs below a directory that are to be run, in
+// the order of their names, and says why others can't be here.
 func findPrograms(t *testing.T, dir string) (list []*program, untried map[string]string) {
 	t.Helper()
 	untried = make(map[string]string)
@@ -85,8 +85,9 @@ func findPrograms(t *testing.T, dir string) (list []*program, untried map[string
 	return list, untried
 }
 
-// readProgram reads a program's first lines, as the Go project's own test runner
-// (cmd/internal/testdir) does. It returns nil for files that are not to be run.
+// readProgram reads a program's first lines, as the Go project's own test
+// runner (cmd/internal/testdir) does. It returns nil for files that are not to
+// be run.
 func readProgram(name, text string) (p *program, untried string) {
 	// The recipe is the first comment, and constraints stand around it.
 	head, _, _ := strings.Cut(text, "\npackage ")

@@ -18,9 +18,9 @@ import (
 	"time"
 )
 
-// One start of a program may take so many seconds of a processor, which does not
-// depend on what else the machine does. One that waits for ever is ended by the
-// other bound.
+// One start of a program may take so many seconds of a processor, which does
+// not depend on what else the machine does. One that waits for ever is ended by
+// the other bound.
 const processorSeconds = 15
 
 var patience = 10 * time.Minute
@@ -90,8 +90,8 @@ func (p *program) start(work, binary string, env []string) (int, error) {
 	return status.ExitStatus(), nil
 }
 
-// run runs the program in a new directory, and starts it again as long as it kills
-// itself. It keeps checkpoints if env says when.
+// run runs the program in a new directory, and starts it again as long as it
+// kills itself. It keeps checkpoints if env says when.
 func (p *program) run(work, binary string, env ...string) (*outcome, error) {
 	if err := os.MkdirAll(work, 0o777); err != nil {
 		return nil, err
@@ -142,8 +142,8 @@ var (
 )
 
 // normalise removes what depends on the build or the process: addresses of
-// variables, the traces of goroutines, which name functions that Cairn adds, and
-// what Cairn says itself.
+// variables, the traces of goroutines, which name functions that Cairn adds,
+// and what Cairn says itself.
 func (o *outcome) normalise() {
 	var rest strings.Builder
 	for line := range strings.Lines(o.Stderr) {
@@ -233,14 +233,14 @@ func firstDifference(got, want string) string {
 	return "the same"
 }
 
-// unsaved says that the program ended because it was to be killed at a point that
-// Cairn can't save.
+// unsaved reports whether the program ended because it was to be killed at a
+// point that Cairn can't save.
 func (o *outcome) unsaved() bool {
 	return o.Exit == 1 && len(o.said) > 0 && strings.Contains(o.said[len(o.said)-1], "CAIRN_KILL_AT: checkpoint not saved: ")
 }
 
-// killPoints lists points to kill at, each later than the one before by a factor
-// at least.
+// killPoints lists points to kill at, each later than the one before by a
+// factor at least.
 func killPoints(factor float64) (points []string) {
 	for n := int64(1); n < 1e10; n = max(n+1, int64(float64(n)*factor)) {
 		points = append(points, strconv.FormatInt(n, 10))

@@ -36,8 +36,8 @@ type result struct {
 	kills         int
 }
 
-// listed says that a result belongs into the list of programs that Cairn can't
-// do anything for.
+// listed reports whether a result belongs into the list of programs that Cairn
+// can't do anything for.
 func (r result) listed() bool {
 	return r.verdict == refused || r.verdict == without || r.verdict == untried
 }
@@ -97,8 +97,8 @@ func (p *program) rewrite(ctx context.Context) (*golang.Rewritten, error) {
 	return golang.Rewrite(ctx, p.dir, []string{p.pkg}, o)
 }
 
-// compare builds a program by Cairn's compiler, and compares what it does when it
-// is saved and killed with what it does plainly.
+// compare builds a program by Cairn's compiler, and compares what it does when
+// it is saved and killed with what it does plainly.
 func (p *program) compare(t *testing.T, work string, want *standard) (r result) {
 	t.Helper()
 	r.name = p.name
@@ -199,8 +199,8 @@ func whyWithout(w *golang.Rewritten, got *outcome) string {
 	return "no point is reached, or a goroutine is alive at all of them"
 }
 
-// oneReason is what the compiler says, on one line that does not depend on where
-// the program is.
+// oneReason is what the compiler says, on one line that does not depend on
+// where the program is.
 func oneReason(err error) string {
 	lines := strings.Split(strings.TrimSpace(err.Error()), "\n")
 	if len(lines) > 1 {

@@ -6,13 +6,13 @@ import (
 	"regexp"
 )
 
-// mayInspectCallers says that a package may look at who calls it. (Package log tells
-// the line only.)
+// mayInspectCallers reports whether a package may inspect its callers. (Package
+// log inspects only their lines.)
 func (p *Package) mayInspectCallers(q *types.Package) bool {
 	return q.Path() == "log/slog" || p.InspectsCallers != nil && p.InspectsCallers(q.Path())
 }
 
-// InspectsCallers says that functions of a package look at who calls them.
+// InspectsCallers reports whether functions of a package inspect their callers.
 func InspectsCallers(info *types.Info) bool {
 	for _, o := range info.Uses {
 		f, ok := o.(*types.Func)
@@ -25,8 +25,9 @@ func InspectsCallers(info *types.Info) bool {
 
 var callers = regexp.MustCompile(`^(Callers?|FuncForPC|Stack|PrintStack)$`)
 
-// MustStay says that it matters which function some code is in: recover works
-// only in a deferred function, and logs may show the name of their caller.
+// MustStay reports whether it matters which function some code is in: recover
+// works only in a deferred function, and logs may show the name of their
+// caller.
 func (p *Package) MustStay(body *ast.BlockStmt) (found bool) {
 	ast.Inspect(body, func(n ast.Node) bool {
 		if id, ok := n.(*ast.Ident); ok {

@@ -7,16 +7,16 @@ import (
 	"strings"
 )
 
-// Escaping says whether a func literal or method value may outlive its statement
-// other than in a local variable that always holds this same literal: then it can
-// become part of the state. These do not:
+// Escaping reports whether a func literal or method value may become part of the
+// state: it may outlive its statement, and not only in a local variable that
+// always holds this literal. These do not escape:
 //
 //   - a literal that is called at once, also by go or defer,
 //   - an argument of a function that is known to drop it before it returns, or
-//     to be done with it when its goroutine ends,
-//   - a literal in a local variable that nothing else is ever assigned to, and
-//     that is only called, or given to such functions, by literals of this kind
-//     too. What is called by defer is kept for it, unless it is a literal.
+//     when its goroutine ends,
+//   - a literal in a local variable that is assigned once, and that is only
+//     called or passed to such functions, also by literals of this kind. A
+//     deferred call keeps its func value, unless that is a literal.
 func (p *Package) Escaping(n ast.Expr) bool {
 	for _, f := range p.Files {
 		if n.Pos() < f.FileStart || n.Pos() >= f.FileEnd {
@@ -70,7 +70,7 @@ func (p *Package) EscapesOf(d ast.Decl) *Escapes {
 	return e
 }
 
-// parents returns what every node is directly in, without parentheses.
+// parents returns the parent of every node; parentheses are skipped.
 func parents(root ast.Node) map[ast.Node]ast.Node {
 	up := map[ast.Node]ast.Node{}
 	var stack []ast.Node
@@ -101,9 +101,9 @@ type Escapes struct {
 	known   map[ast.Expr]bool
 }
 
-// escaping says whether a func value escapes: by what is done with it, or
-// because a literal escapes that uses the variable which holds it. Each literal
-// is looked at once, however many others lead to it.
+// escaping reports whether a func value escapes by its own uses, or because an
+// escaping literal uses the variable that holds it. Each literal is analysed
+// once, however many others lead to it.
 func (e *Escapes) escaping(n ast.Expr) bool {
 	if is, ok := e.known[n]; ok {
 		return is
@@ -146,9 +146,9 @@ func (e *Escapes) escaping(n ast.Expr) bool {
 	return e.known[n]
 }
 
-// alone says whether a func value escapes by what is done with it, and returns
-// the literals that use the variable which holds it: if one of these escapes, it
-// does, too.
+// alone reports whether a func value escapes by its own uses, and returns the
+// literals that use the variable that holds it: if one of them escapes, the
+// value does, too.
 func (e *Escapes) alone(n ast.Expr) (escapes bool, within []ast.Expr) {
 	if e.dropped(n) {
 		return false, nil
@@ -170,8 +170,8 @@ func (e *Escapes) alone(n ast.Expr) (escapes bool, within []ast.Expr) {
 	return false, within
 }
 
-// dropped says whether a func value is used by what it is directly in, and no
-// longer there when that is done.
+// dropped reports whether the parent of a func value uses it, and does not keep
+// it afterwards.
 func (e *Escapes) dropped(n ast.Expr) bool {
 	switch up := e.Parents[n].(type) {
 	case *ast.CallExpr:
@@ -190,8 +190,8 @@ func (e *Escapes) dropped(n ast.Expr) bool {
 	return false
 }
 
-// Holder returns the local variable that a statement gives a literal, and does
-// nothing else: it can be run again.
+// Holder returns the local variable of a statement that only assigns a literal
+// to it, so that the statement can run again.
 func (e *Escapes) Holder(n ast.Expr) *types.Var {
 	var id ast.Expr
 	switch up := e.Parents[n].(type) {
@@ -219,9 +219,9 @@ func (e *Escapes) Holder(n ast.Expr) *types.Var {
 	return v
 }
 
-// harmless says whether one use of a variable that holds n is a call, a gift to a
-// function that drops it, or the assignment of n, and returns the literals around it
-// that may be run at other times than their surroundings.
+// harmless reports whether one use of a variable that holds n is a call, an
+// argument of a function that drops it, or the assignment of n. It also returns
+// the literals around that use, which may run at other times.
 func (e *Escapes) harmless(id *ast.Ident, n ast.Expr) (bool, []ast.Expr) {
 	switch up := e.Parents[id].(type) {
 	case *ast.AssignStmt:
@@ -258,7 +258,7 @@ func (e *Escapes) harmless(id *ast.Ident, n ast.Expr) (bool, []ast.Expr) {
 	return true, within
 }
 
-// drops says whether a call is of a function that keeps none of its arguments.
+// drops reports whether the callee keeps none of its arguments.
 func (e *Escapes) drops(call *ast.CallExpr) bool {
 	fun := ast.Unparen(call.Fun)
 	switch x := fun.(type) {
@@ -296,8 +296,8 @@ func (e *Escapes) drops(call *ast.CallExpr) bool {
 	return slices.Contains(strings.Fields(dropping[path]), name) || path == "slices" && strings.HasSuffix(name, "Func")
 }
 
-// dropping has functions that are given functions, and keep none of them; those
-// of slices that end in Func belong to them too.
+// dropping lists functions that take functions and keep none of them. Those of
+// package slices that end in Func do the same.
 var dropping = map[string]string{
 	"bytes":          "ContainsFunc FieldsFunc IndexFunc LastIndexFunc Map TrimFunc TrimLeftFunc TrimRightFunc",
 	"strings":        "ContainsFunc FieldsFunc IndexFunc LastIndexFunc Map TrimFunc TrimLeftFunc TrimRightFunc",

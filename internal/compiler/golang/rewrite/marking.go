@@ -10,17 +10,17 @@ import (
 	"strings"
 )
 
-// Marks that are put into the source before the first pass: a call on the way to
-// a point has CallMark after its opening parenthesis, and a loop with a point has
-// PointMark after the opening brace of its body; see RangeMark and ReceiverMark too. BlockMark is a
-// point between statements.
+// Marks that normalize.Mark puts into the source: a call that leads to a point
+// has CallMark after its opening parenthesis, and a loop with a point has
+// PointMark after the opening brace of its body. BlockMark is a point between
+// statements. See also RangeMark, ReceiverMark and LitMark.
 const (
 	CallMark  = "/*cairn:call*/"
 	PointMark = "/*cairn:point*/"
 	BlockMark = "{" + PointMark + "};"
 )
 
-// ResumablePath finds the marks.
+// ResumablePath returns the calls, points and functions that have marks.
 func (p *Package) ResumablePath() ResumablePath {
 	s := ResumablePath{Calls: map[*ast.CallExpr]bool{}, Points: map[ast.Stmt]bool{}, Funcs: map[ast.Node]bool{}}
 	marks := p.MarksAt()
@@ -72,8 +72,8 @@ func (p *Package) ResumablePath() ResumablePath {
 	return s
 }
 
-// MustConvert says that a func literal or method value may become part of the state, so
-// that it has to be converted.
+// MustConvert reports whether a func literal or method value may become part of
+// the state, so that it has to be converted.
 func (p *Package) MustConvert(n ast.Expr) bool {
 	lit, ok := n.(*ast.FuncLit)
 	if !ok {
@@ -95,18 +95,18 @@ func StripMarks(text []byte) []byte { return marksInText.ReplaceAll(text, nil) }
 
 var marksInText = regexp.MustCompile(` ?/\*cairn:(call|point|range|receiver|wait \d+|lit \d+)\*/ ?`)
 
-// JoinLineComments puts what tells statements their lines where it must stand, directly
-// before them: formatting may have broken the line between.
+// JoinLineComments puts line comments directly before their statements, where
+// formatting has broken the line between them.
 func JoinLineComments(text []byte) []byte { return brokenLines.ReplaceAll(text, []byte("\n$2$1")) }
 
 var brokenLines = regexp.MustCompile(`[ \t]*(/\*line [^*]*:\d+\*/)[ \t]*\n([ \t\n]*)`)
 
-// StripLineComments removes from text what tells statements their lines.
+// StripLineComments removes line comments from text.
 func StripLineComments(text []byte) []byte { return linesInText.ReplaceAll(text, nil) }
 
 var linesInText = regexp.MustCompile(`/\*line [^*]*:\d+\*/ ?`)
 
-// RenameInLineComments changes the names of the files whose lines text tells.
+// RenameInLineComments changes the names of files in line comments.
 func RenameInLineComments(text []byte, name func(file string) string) []byte {
 	return toldInText.ReplaceAllFunc(text, func(b []byte) []byte {
 		m := toldInText.FindSubmatch(b)
@@ -116,8 +116,8 @@ func RenameInLineComments(text []byte, name func(file string) string) []byte {
 
 var toldInText = regexp.MustCompile(`/\*line ([^*]*?)((?::\d+){1,2})\*/`)
 
-// AllowTypeParams lets a file of a module of old Go use type parameters, as its new parts
-// do: a build constraint says so.
+// AllowTypeParams adds a build constraint to a file of a module for an old Go
+// version, so that its new parts can use type parameters.
 func AllowTypeParams(text []byte, goVersion string) []byte {
 	if goVersion == "" || version.Compare(goVersion, "go1.18") >= 0 {
 		return text
@@ -135,17 +135,17 @@ func AllowTypeParams(text []byte, goVersion string) []byte {
 	return append([]byte("//go:build go1.18\n\n"), text...)
 }
 
-// RangeMark stands after the word range of a loop over a function that is on the
-// way to a point.
+// RangeMark stands after the word range of a loop over a function that is on
+// the way to a point.
 const RangeMark = "/*cairn:range*/"
 
 // ReceiverMark stands before the closing parenthesis of a call of an interface's
-// method whose receiver the compiler copies before it evaluates the arguments: the
-// receiver is a local variable that only ever holds values of one type, so the
-// compiler asserts that type and calls its method. What closures.Convert makes of the
-// variable does not let it do that, so it has to be found before.
+// method that the Go compiler devirtualizes: the receiver is a local variable
+// that holds values of one type only, so the compiler copies it before it
+// evaluates the arguments. closures.Convert changes the variable so that the
+// compiler can't; so such calls are found before.
 const ReceiverMark = "/*cairn:receiver*/"
 
-// LitMark marks func literals that are on the way to points, after the opening
-// brace of the body; %d tells them apart.
+// LitMark stands after the opening brace of a func literal on the resumable
+// path; %d is its number.
 const LitMark = "/*cairn:lit %d*/"

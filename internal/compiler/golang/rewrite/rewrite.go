@@ -2,8 +2,8 @@
 // their source.
 //
 // They work on one type-checked package at a time, in passes. Each pass leaves
-// valid Go, which is type-checked again; text stays as the user wrote it wherever
-// nothing has to change. The passes, in order:
+// valid Go, which is type-checked again; text stays as the user wrote it
+// wherever nothing has to change. The passes, in order:
 //
 //	normalize.Mark         put marks and line comments into the source
 //	normalize.HoistTypes   move local types to package level
@@ -19,7 +19,7 @@
 //	verify.Verifier        check each continuation (Emit calls it)
 //
 // This package has what they share: Package, the marks, changes of text, and
-// questions about syntax, types and escaping func values.
+// analyses of syntax, types and escaping func values.
 package rewrite
 
 import (
@@ -47,11 +47,12 @@ type Package struct {
 	Sizes     types.Sizes    // nil: those of amd64
 	Importer  types.Importer // for what it imports
 
-	// Named returns an exported name that another package gets for one of its types,
-	// nil if it can't get any.
+	// Named returns an exported alias that another package gets for one of its
+	// types, nil if it can't get one.
 	Named func(*types.TypeName) *types.Alias
 
-	// InspectsCallers says that functions of a package look at who calls them.
+	// InspectsCallers reports whether functions of a package inspect their
+	// callers.
 	InspectsCallers func(path string) bool
 
 	escapes map[ast.Decl]*Escapes // see EscapesOf
@@ -74,7 +75,7 @@ func (r *Refusal) Error() string {
 	return s
 }
 
-// Mistake says that the pass refuses its own work, not the program.
+// Mistake reports whether the pass refuses its own work, not the program.
 func (r *Refusal) Mistake() bool { return strings.HasPrefix(r.Reason, "internal: ") }
 
 // Refuse makes a Refusal.
@@ -125,7 +126,7 @@ func (p *Package) Check() error {
 	return nil
 }
 
-// NewInfo returns an Info with all that passes ask for.
+// NewInfo returns an Info with all maps that the passes need.
 func NewInfo() *types.Info {
 	return &types.Info{
 		Types:        map[ast.Expr]types.TypeAndValue{},

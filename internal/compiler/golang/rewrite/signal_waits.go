@@ -9,19 +9,20 @@ import (
 	"strconv"
 )
 
-// A goroutine that only waits for signals can be started again: where it waits,
-// it is as it was when it began. It is started by the run time, which is told the
-// line at which it waits.
+// A goroutine that only waits for signals can be started again after a restart:
+// where it waits, it has the state that it began with. The run time starts it,
+// and knows the line at which it waits.
 
 // WaitMark stands after go, with that line.
 func WaitMark(line int) string { return fmt.Sprintf(" /*cairn:wait %d*/ ", line) }
 
 var waitMark = regexp.MustCompile(`^\s*/\*cairn:wait (\d+)\*/\s*$`)
 
-// Waits returns the statement at which a goroutine waits for signals, if it does
-// nothing before that: it is a literal without parameters that begins with a
-// receive from a channel of os.Signal, or a select of such, or a loop of these. It
-// must not wait for anything else on that line: nobody could tell the two apart.
+// Waits returns the statement at which a goroutine waits for signals, if it
+// does nothing before that: it is a literal without parameters that begins with
+// a receive from a channel of os.Signal, or a select of such, or a loop of
+// these. It must not wait for anything else on that line, since the run time could
+// not tell the two apart.
 func Waits(fset *token.FileSet, info *types.Info, s *ast.GoStmt) ast.Stmt {
 	at := waitsFirst(info, s)
 	if at == nil {
@@ -90,7 +91,7 @@ func waitsFirst(info *types.Info, s *ast.GoStmt) ast.Stmt {
 	return nil
 }
 
-// receives says that a statement is a receive from a channel of signals.
+// receives reports whether a statement is a receive from a channel of signals.
 func receives(info *types.Info, s ast.Stmt) bool {
 	var x ast.Expr
 	switch s := s.(type) {
@@ -106,7 +107,8 @@ func receives(info *types.Info, s ast.Stmt) bool {
 	return ok && u.Op == token.ARROW && signals(info, u.X)
 }
 
-// signals says that an expression is a variable, with a channel of os.Signal.
+// signals reports whether an expression is a variable, with a channel of
+// os.Signal.
 func signals(info *types.Info, x ast.Expr) bool {
 	if id, ok := ast.Unparen(x).(*ast.Ident); !ok || info.Uses[id] == nil {
 		return false
@@ -136,7 +138,7 @@ func (p *Package) WaitLine(s *ast.GoStmt) (int, bool) {
 	return 0, false
 }
 
-// waits says that a literal is what such a goroutine runs.
+// waits reports whether such a goroutine runs a literal.
 func (p *Package) waits(lit *ast.FuncLit) (is bool) {
 	for _, f := range p.Files {
 		if f.FileStart <= lit.Pos() && lit.Pos() < f.FileEnd {

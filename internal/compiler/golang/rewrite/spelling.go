@@ -5,9 +5,9 @@ import (
 	"strings"
 )
 
-// Spelled returns a type in which aliases that are declared in functions, or that
-// the package can't name, are replaced by what they stand for, and types that other
-// packages do not export by the names that these get for it.
+// Spelled returns a type as the package can write it. Aliases that are local to
+// a function, or that the package can't name, are resolved; types that other
+// packages do not export get the names of Named.
 func (p *Package) Spelled(t types.Type) types.Type {
 	same := true
 	each := func(t types.Type) types.Type {
@@ -156,7 +156,7 @@ func Foreign(o *types.TypeName, p *types.Package) string {
 	return ""
 }
 
-// Importable says that a package can import another one.
+// Importable reports whether a package can import another one.
 func Importable(path, by string) bool {
 	at := strings.LastIndex("/"+path+"/", "/internal/")
 	if at < 0 {

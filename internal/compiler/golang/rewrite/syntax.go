@@ -14,7 +14,7 @@ type ResumablePath struct {
 	Funcs  map[ast.Node]bool      // functions to rewrite: *ast.FuncDecl, *ast.FuncLit
 }
 
-// InspectOwn walks what belongs to a function itself: not the literals in it.
+// InspectOwn walks a node without the function literals in it.
 func InspectOwn(m ast.Node, f func(ast.Node) bool) {
 	if m == nil {
 		return
@@ -27,7 +27,7 @@ func InspectOwn(m ast.Node, f func(ast.Node) bool) {
 	})
 }
 
-// IsFuncLit says that an expression is a function literal.
+// IsFuncLit reports whether an expression is a function literal.
 func IsFuncLit(e ast.Expr) bool {
 	_, ok := ast.Unparen(e).(*ast.FuncLit)
 	return ok
@@ -45,8 +45,8 @@ func (s ResumablePath) Functions() []ast.Node {
 	return list
 }
 
-// CoreType is what a type's operations follow: its underlying type, for a type
-// parameter the one of all its types.
+// CoreType is a type's core type: its underlying type or, for a type parameter,
+// the one that all its types share.
 func CoreType(t types.Type) types.Type {
 	if t == nil {
 		return nil
@@ -125,8 +125,8 @@ func (p *Package) Addressed(n ast.Node) *types.Var {
 	return nil
 }
 
-// Root returns the variable that an addressable expression is part of, if no
-// pointer is followed on the way.
+// Root returns the variable that contains an addressable expression, nil if the
+// expression follows a pointer.
 func (p *Package) Root(e ast.Expr) *types.Var {
 	for {
 		switch x := e.(type) {
@@ -159,7 +159,7 @@ func (p *Package) Root(e ast.Expr) *types.Var {
 	}
 }
 
-// Large says that copies of a value would cost too much.
+// Large reports whether copies of a value would cost too much.
 func (p *Package) Large(t types.Type) bool {
 	if _, ok := t.(*types.TypeParam); ok {
 		return false
@@ -210,8 +210,8 @@ func (p *Package) Captures(lit *ast.FuncLit, f func(*types.Var)) {
 	})
 }
 
-// Changes notes the variables that a statement gives another value. (Before Go
-// 1.22 all iterations of a loop have the same ones.)
+// Changes adds the variables that a statement assigns. (Before Go 1.22 all
+// iterations of a loop share their variables.)
 func (p *Package) Changes(n ast.Node, out Vars) {
 	var list []ast.Expr
 	switch n := n.(type) {
@@ -236,7 +236,7 @@ func (p *Package) Changes(n ast.Node, out Vars) {
 	}
 }
 
-// FallsThrough says that a list ends in a fallthrough.
+// FallsThrough reports whether a list ends in a fallthrough.
 func FallsThrough(list []ast.Stmt) bool {
 	if len(list) == 0 {
 		return false

@@ -18,8 +18,8 @@ type Edit struct {
 	Text   string
 }
 
-// Apply applies edits to the text from lo to hi. Of edits inside each other the
-// outer one counts; what is inserted where another begins comes before it.
+// Apply applies edits to the text from lo to hi. An edit inside another one is
+// dropped; an insertion where another edit begins comes first.
 func (p *Package) Apply(lo, hi token.Pos, edits []Edit) string {
 	slices.SortStableFunc(edits, func(a, b Edit) int {
 		if c := cmp.Compare(a.Lo, b.Lo); c != 0 {
@@ -54,12 +54,12 @@ func (p *Package) Text(lo, hi token.Pos) string {
 }
 
 // NodeText returns a node's text, in which put replaces the nodes for which it
-// returns true; it is not asked about what is inside these.
+// returns true. put is not called for nodes inside these.
 func (p *Package) NodeText(n ast.Node, put func(ast.Node) (string, bool)) string {
 	return p.Span(n.Pos(), n.End(), n, put)
 }
 
-// Span is text from lo to hi, which must enclose n.
+// Span is NodeText from lo to hi; n must lie between them.
 func (p *Package) Span(lo, hi token.Pos, n ast.Node, put func(ast.Node) (string, bool)) string {
 	var b strings.Builder
 	last := lo
@@ -83,8 +83,8 @@ func (p *Package) Span(lo, hi token.Pos, n ast.Node, put func(ast.Node) (string,
 	return b.String()
 }
 
-// Qualifier returns how a file of the package names types of other packages; miss
-// is called with those that the file does not import under a usable name.
+// Qualifier returns how a file of the package names other packages. miss names
+// those that the file does not import under a usable name.
 func (p *Package) Qualifier(f *ast.File, miss func(*types.Package) string) types.Qualifier {
 	names := map[*types.Package]string{}
 	for _, s := range f.Imports {
@@ -109,8 +109,7 @@ func (p *Package) Qualifier(f *ast.File, miss func(*types.Package) string) types
 	}
 }
 
-// Format is go/format on a file's text. What tells statements their lines stays
-// before them.
+// Format formats a file's text. Line comments stay before their statements.
 func Format(name string, text []byte) ([]byte, error) {
 	out, err := format.Source(text)
 	if err != nil {
@@ -134,8 +133,8 @@ func (p *Package) MarksAt() map[token.Pos]string {
 	return at
 }
 
-// LineComment is a comment that tells what follows its line, if the source has such
-// comments.
+// LineComment returns a line comment for a position, empty if the source has no
+// such comments.
 func (p *Package) LineComment(at token.Pos) string {
 	told := p.Fset.Position(at)
 	if !bytes.Contains(p.Source[p.Fset.File(at).Name()], []byte("/*line ")) {
@@ -147,7 +146,7 @@ func (p *Package) LineComment(at token.Pos) string {
 	return fmt.Sprintf("/*line %s:%d*/", told.Filename, told.Line)
 }
 
-// AfterText returns the end of what stands before a position, without blanks.
+// AfterText returns the end of the text before a position, without blanks.
 func (p *Package) AfterText(at token.Pos) token.Pos {
 	f := p.Fset.File(at)
 	text := p.Source[f.Name()][:f.Offset(at)]

@@ -364,7 +364,8 @@ func (f *formatter) init() *formatter {
 
 func (f *formatter) expr(x ir.Expr) string { return f.prec(x, 0) }
 
-// prec writes an expression that stands where operators of at least this level may.
+// prec writes an expression that stands where operators of at least this level
+// may.
 func (f *formatter) prec(x ir.Expr, level int) string {
 	of := func(word string, group ir.Expr) string {
 		if group == nil {

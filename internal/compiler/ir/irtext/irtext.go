@@ -38,10 +38,10 @@
 //	    kernel "saxpy" in a, b out b   Kernel
 //	}
 //
-// Expressions are Go's, with rank, size, rank(c), size(c), ? (Unknown) and
-// ?(a, b) (Unknown, made of a and b) beside numbers and names, len(x) (Len) and
-// wrap(x, -32) (Wrap), and get(g, low), get(g, low, i), get(g, low else ?(g)) (Field). Quoted names
-// have no quotes and newlines in them.
+// Expressions are Go's, with rank, size, rank(c), size(c), ? (Unknown) and ?(a,
+// b) (Unknown, made of a and b) beside numbers and names, len(x) (Len) and
+// wrap(x, -32) (Wrap), and get(g, low), get(g, low, i), get(g, low else ?(g))
+// (Field). Quoted names have no quotes and newlines in them.
 //
 // A name after Comm's word, in quotes, is its Name, which else is the word
 // itself. The clauses of Comm, Launch, Join and Kernel may come in any order.

@@ -92,7 +92,8 @@ func (p *parser) stmt() ir.Stmt {
 	return nil
 }
 
-// assignOrLabel reads what begins with a name: an assignment, or a loop's label.
+// assignOrLabel reads what begins with a name: an assignment, or a loop's
+// label.
 func (p *parser) assignOrLabel(at ir.Pos) ir.Stmt {
 	s := &ir.Assign{Pos: at}
 	for {

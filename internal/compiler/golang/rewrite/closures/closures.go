@@ -1,6 +1,6 @@
-// Package closures turns func values into what can be saved. Lift makes functions
-// of literals that are only called. Convert makes records of the others that may be
-// part of the state when a checkpoint is taken.
+// Package closures turns func values into what can be saved. Lift makes
+// functions of literals that are only called. Convert makes records of the
+// others that may be part of the state when a checkpoint is taken.
 package closures
 
 import (
@@ -25,21 +25,20 @@ type Converted struct {
 	Stuck    *rewrite.Refusal   // the first of these with a point, or a call that leads to one
 }
 
-// Entry is something that the program has to make known when it starts.
+// Entry is something that the program must register when it starts.
 type Entry struct {
 	Name        string // the same for the same source: path.Func.func1
 	Constructor string // an expression at package level
 }
 
-// Convert converts func literals and method values to what can be saved: the
-// variables that a literal captures become fields of a record, its environment,
-// and the literal is made by a constructor from nothing but a pointer to that.
-// A literal that captures nothing becomes a function. Variables are captured by
-// their addresses, so all who share one continue to share it, unless a literal has
-// one to itself.
+// Convert turns func literals and method values into what can be saved. The
+// variables that a literal captures become fields of a record, its environment;
+// a constructor makes the literal from a pointer to that. A literal that
+// captures nothing becomes a function. Variables are captured by address, so
+// that all who share one continue to share it, unless one literal alone uses it.
 //
-// convert is asked for every func literal, and for every method value and method
-// expression that is not called in place (*ast.SelectorExpr).
+// convert is called for every func literal, and for every method value and
+// method expression that is not called in place (*ast.SelectorExpr).
 func Convert(p *rewrite.Package, convert func(n ast.Expr) bool) (*rewrite.Package, *Converted, error) {
 	want := map[ast.Expr]bool{}
 	ask := func(n ast.Expr) bool {
@@ -64,8 +63,8 @@ func Convert(p *rewrite.Package, convert func(n ast.Expr) bool) (*rewrite.Packag
 	}
 }
 
-// convertWithout is Convert without those that are known to be bad. The package is
-// returned even if it has an error of types.
+// convertWithout is Convert without the closures in bad. It returns the package
+// even if that has a type error.
 func convertWithout(p *rewrite.Package, convert func(ast.Expr) bool, bad map[ast.Expr]string) (*rewrite.Package, *converter, error) {
 	c := newClosures(p)
 	c.convert, c.bad = convert, bad
@@ -147,8 +146,8 @@ func newClosures(p *rewrite.Package) *converter {
 	return c
 }
 
-// blame returns the closure in whose declarations an error of types is, if any:
-// what is right for a type parameter can be wrong for a type.
+// blame returns the closure whose declarations have a type error, if any: code
+// that is right for a type parameter can be wrong for a type.
 func (c *converter) blame(q *rewrite.Package, err error) (*closure, string) {
 	var e types.Error
 	if q == nil || !errors.As(err, &e) {
@@ -166,7 +165,7 @@ func (c *converter) blame(q *rewrite.Package, err error) (*closure, string) {
 	return nil, ""
 }
 
-// converter is Convert at work.
+// converter is the state of Convert.
 type converter struct {
 	*rewrite.Package
 	convert   func(ast.Expr) bool
@@ -182,14 +181,14 @@ type converter struct {
 	declared  map[string]*closure // constructors and functions
 }
 
-// closureFile is what is put into a file.
+// closureFile is what Convert adds to a file.
 type closureFile struct {
 	qualify types.Qualifier
 	imports [][2]string // names and paths of those that may be needed
 	decls   strings.Builder
 }
 
-// used are the imports that what is put into the file needs.
+// used returns the imports that the added declarations need.
 func (s *closureFile) used() string {
 	var b strings.Builder
 	for _, i := range s.imports {
@@ -323,7 +322,7 @@ func (c *converter) find(f *ast.File, d ast.Decl, own *closureOwner) []*closure 
 	return all
 }
 
-// fresh returns a name's end such that no identifier made from it occurs.
+// fresh returns a suffix such that no identifier of the package has it.
 func (c *converter) fresh(s string) string {
 	base := s
 	for i := 2; ; i++ {
@@ -339,7 +338,7 @@ func (c *converter) fresh(s string) string {
 	}
 }
 
-// local says whether an object is declared in a function, outside of n.
+// local reports whether an object is declared in a function, outside of n.
 func (c *converter) local(o types.Object, n ast.Node) bool {
 	if o == nil || o.Pkg() != c.Types || o.Parent() == c.Types.Scope() {
 		return false
@@ -350,8 +349,8 @@ func (c *converter) local(o types.Object, n ast.Node) bool {
 	return o.Pos() < n.Pos() || o.Pos() >= n.End()
 }
 
-// plan finds out what a closure captures, and whether all that can be written
-// at package level.
+// plan finds what a closure captures, and refuses it if that can't be written at
+// package level.
 func (c *converter) plan(l *closure) *rewrite.Refusal {
 	if c.files[l.file] == nil {
 		c.files[l.file] = c.newFile(l.file)

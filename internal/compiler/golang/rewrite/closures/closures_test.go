@@ -24,7 +24,8 @@ import (
 
 var updateClosures = flag.Bool("update-closures", false, "write the golden file of closures")
 
-// closureHook is a package of the programs under test. See passes a func value on.
+// closureHook is a package of the programs under test. See passes a func value
+// on.
 const closureHook = `package hook
 
 func Check(int) {}
@@ -33,7 +34,8 @@ func See[F any](f F) F { return f }
 `
 
 // closureRegistry is what stands for it in converted programs: See takes a func
-// value apart as a checkpoint would, and returns another made from what it found.
+// value apart as a checkpoint would, and returns another made from what it
+// found.
 const closureRegistry = `package hook
 
 import (

@@ -10,11 +10,11 @@ import (
 	"github.com/cairnrun/cairn/internal/compiler/golang/rewrite"
 )
 
-// A literal in a generic function captures, besides what it names, which types
-// the function was instantiated with. So there is a constructor for every list
-// of types, in which names of type parameters are aliases, and one that chooses.
+// A literal in a generic function captures the function's type arguments, too. So
+// there is a constructor for every list of types, in which the names of type
+// parameters are aliases, and one that chooses between them.
 
-// planParams finds out which type parameters a closure uses, and all they are.
+// planParams finds the type parameters that a closure uses, and all their types.
 func (c *converter) planParams(l *closure, w *typeWriter) *rewrite.Refusal {
 	if len(l.owner.tparams) == 0 {
 		return nil
@@ -76,7 +76,8 @@ func (c *converter) planParams(l *closure, w *typeWriter) *rewrite.Refusal {
 	return nil
 }
 
-// shadows refuses a closure where the name of a type parameter means something else.
+// shadows refuses a closure where the name of a type parameter means something
+// else.
 func (c *converter) shadows(t *types.TypeParam, l *closure) *rewrite.Refusal {
 	file := c.Info.Scopes[l.file]
 	if file == nil {

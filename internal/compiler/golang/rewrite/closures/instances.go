@@ -10,7 +10,8 @@ import (
 	"github.com/cairnrun/cairn/internal/compiler/golang/rewrite"
 )
 
-// instances says with which types generic functions and types are instantiated.
+// instances are the types that generic functions and types are instantiated
+// with.
 type instances struct {
 	owner map[*types.TypeParam]types.Object // a func, or a type for its own and those of its methods
 	index map[*types.TypeParam]int
@@ -20,13 +21,13 @@ type instances struct {
 	ctx   *types.Context
 }
 
-// maxInstances is a limit on those of one function.
+// maxInstances limits the instances of one function.
 const maxInstances = 200
 
 func packageInstances(p *rewrite.Package) *instances { return instancesOf(false, p) }
 
-// instancesOf finds the instances in some packages; whole says that there are no
-// others.
+// instancesOf finds the instances in some packages; whole reports whether there
+// are no others.
 func instancesOf(whole bool, list ...*rewrite.Package) *instances {
 	k := &instances{map[*types.TypeParam]types.Object{}, map[*types.TypeParam]int{}, map[types.Object][][]types.Type{},
 		map[types.Object][]*types.Package{}, map[types.Object]bool{}, types.NewContext()}
@@ -89,7 +90,7 @@ func instancesOf(whole bool, list ...*rewrite.Package) *instances {
 	return k
 }
 
-// owners finds whose type parameters are whose.
+// owners finds the declarations that type parameters belong to.
 func (k *instances) owners(p *rewrite.Package, whole bool) {
 	own := func(o types.Object, list *types.TypeParamList) {
 		for i := range list.Len() {
@@ -123,7 +124,7 @@ func (k *instances) owners(p *rewrite.Package, whole bool) {
 	}
 }
 
-// add takes note of an instance; it returns false if there is nothing new.
+// add notes an instance, and reports whether it is new.
 func (k *instances) add(o types.Object, list []types.Type, in *types.Package) bool {
 	if slices.ContainsFunc(k.args[o], func(l []types.Type) bool { return slices.EqualFunc(l, list, types.Identical) }) {
 		return false
@@ -135,8 +136,8 @@ func (k *instances) add(o types.Object, list []types.Type, in *types.Package) bo
 	return true
 }
 
-// GenericClosure is a closure of a generic function that other packages instantiate. Each
-// of them makes known those of its own types.
+// GenericClosure is a closure of a generic function that other packages
+// instantiate. Each of them registers the closures of its types.
 type GenericClosure struct {
 	Owner       string // the function, or the type of the method
 	Name        string // as in Entry, with [...] for the types
@@ -166,9 +167,9 @@ func (c *converter) planOpen(l *closure, used []int) *rewrite.Refusal {
 // exported begins the names of constructors that other packages need.
 var exported = strings.ToUpper(rewrite.Prefix[:1]) + rewrite.Prefix[1:]
 
-// declareOpen is declare for a closure of a function that others instantiate: its
-// constructor is generic. Closures of such instances differ by the dictionary
-// that they capture besides the environment.
+// declareOpen is declare for a closure of a function that others instantiate:
+// its constructor is generic. Closures of such instances differ by the
+// dictionary that they capture besides the environment.
 func (c *converter) declareOpen(l *closure, params, args string) {
 	b := &c.files[l.file].decls
 	c.declareEnv(l, params, args)
@@ -181,7 +182,7 @@ func (c *converter) declareOpen(l *closure, params, args string) {
 		Pos: c.Fset.Position(l.node.Pos()), Func: c.no(l.node.Pos(), "", "").Func, Resumable: c.resumable.Funcs[l.node]})
 }
 
-// guard stands where a literal makes sure that it captures what it must.
+// guard is code that makes a literal capture its environment.
 const guard = "/*cairn:guard*/"
 
 // Instance is a list of types that something generic is instantiated with.
@@ -190,8 +191,9 @@ type Instance struct {
 	In   *types.Package // whose source says so, if only by a call of another generic function
 }
 
-// Instances returns what says with which types a generic function or type of a
-// program is instantiated; false: not all can be known. list is all of its packages.
+// Instances returns a function that lists the instances of a generic function or
+// type; it returns false if not all can be known. list holds all packages of the
+// program.
 func Instances(list []*rewrite.Package) func(types.Object) ([]Instance, bool) {
 	k := instancesOf(true, list...)
 	return func(o types.Object) ([]Instance, bool) {
@@ -203,7 +205,7 @@ func Instances(list []*rewrite.Package) func(types.Object) ([]Instance, bool) {
 	}
 }
 
-// Nameable says that a package can write a type at its level.
+// Nameable reports whether a package can write a type at its level.
 func Nameable(t types.Type, p *types.Package) bool {
 	ok := rewrite.Unnameable(t, p, map[types.Type]bool{}) == ""
 	_ = types.TypeString(t, func(q *types.Package) string {

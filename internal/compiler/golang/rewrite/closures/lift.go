@@ -14,14 +14,13 @@ import (
 
 var litMarks = regexp.MustCompile(`^/\*cairn:lit (\d+)\*/$`)
 
-// Lift makes functions of marked literals, if they can be: a local variable
-// always holds the literal, and nothing is done with that but to call it, as is the
-// custom with local functions and those that call themselves. What it captures is
-// in a record, its environment, which it is given at each call; the variable
-// holds that instead. Functions can unwind when a checkpoint is due, literals
-// can't.
+// Lift turns marked literals into functions where it can: where a local variable
+// always holds the literal and is only called, as is usual for local and
+// recursive functions. What the literal captures goes into a record, its
+// environment, which is an argument of each call; the variable holds that
+// instead. Functions can unwind when a checkpoint is due, literals can't.
 //
-// It returns the names of the functions by the numbers of the marks, too.
+// Lift also returns the names of the functions, by the numbers of the marks.
 func Lift(p *rewrite.Package) (*rewrite.Package, map[string]string) {
 	if rewrite.InspectsCallers(p.Info) {
 		return p, nil
@@ -53,7 +52,7 @@ func Lift(p *rewrite.Package) (*rewrite.Package, map[string]string) {
 	}
 }
 
-// liftAll makes functions of literals; nil: that can't be.
+// liftAll turns literals into functions; nil if it can't.
 func liftAll(p *rewrite.Package, all []*lift) *rewrite.Package {
 	text := map[string][]byte{}
 	outer := map[*ast.File][]rewrite.Edit{}
@@ -91,15 +90,16 @@ type lift struct {
 	made ast.Stmt   // … from here on
 	uses []*ast.CallExpr
 	env  string // what its environment is called in it
-	// It may be made again while it runs, and what it calls is the other then.
+	// It may be made again while it runs; its calls of itself then call the new
+	// one.
 	anew bool
-	// Of the variables that it captures: those whose values it can have.
+	// The captured variables that it can have as values.
 	values rewrite.Vars
 }
 
-// toLift finds literals that can be functions, and can become so at once: those
-// that use no other one, which would have to be one before, and are not inside of
-// another. If all use each other, it is the first.
+// toLift finds literals that can be lifted now: those that use no other one that
+// must be lifted first, and that are not inside another. If all use each other,
+// it returns the first.
 func toLift(p *rewrite.Package, tried map[string]bool) (chosen []*lift) {
 	c := newClosures(p)
 	var all []*lift
@@ -160,8 +160,8 @@ func toLift(p *rewrite.Package, tried map[string]bool) (chosen []*lift) {
 	return chosen
 }
 
-// changedIn returns the variables that are changed in a function after they were
-// declared, or may be by their addresses.
+// changedIn returns the variables that are changed in a function after they
+// were declared, or may be by their addresses.
 func changedIn(p *rewrite.Package, d *ast.FuncDecl) rewrite.Vars {
 	changed := rewrite.Vars{}
 	ast.Inspect(d, func(n ast.Node) bool {
@@ -179,8 +179,8 @@ func changedIn(p *rewrite.Package, d *ast.FuncDecl) rewrite.Vars {
 	return changed
 }
 
-// apart says that neither of two literals is in the other, and no call of one is
-// an argument of the other.
+// apart reports whether neither of two literals is in the other, and no call of
+// one is an argument of the other.
 func (l *lift) apart(m *lift) bool {
 	in := func(n, outer ast.Node) bool { return outer.Pos() <= n.Pos() && n.End() <= outer.End() }
 	if in(l.lit, m.lit) || in(m.lit, l.lit) {
@@ -194,7 +194,7 @@ func (l *lift) apart(m *lift) bool {
 	return true
 }
 
-// canLift says how a literal can be made a function, nil if it can't.
+// canLift returns how to lift a literal, nil if it can't be lifted.
 func canLift(p *rewrite.Package, c *converter, f *ast.File, d *ast.FuncDecl, lit *ast.FuncLit, changed rewrite.Vars) *lift {
 	e := p.EscapesOf(d)
 	own := ownerOf(p, d)
@@ -282,8 +282,8 @@ func resultsOf(p *rewrite.Package, d *ast.FuncDecl) (list []*types.Var) {
 	return list
 }
 
-// lifted writes the function, and returns what changes where the literal was;
-// false: it can't be.
+// lifted writes the function, and returns the edits at the literal's place; false
+// if the literal can't be lifted.
 func (l *lift) lifted() ([]rewrite.Edit, bool) {
 	p := l.c.Package
 	s := l.c.files[l.file]
@@ -430,8 +430,8 @@ func (l *lift) lifted() ([]rewrite.Edit, bool) {
 	return outer, !(ok && a.Tok != token.DEFINE && !declared)
 }
 
-// hides says that the body of the literal declares variables with the names of those
-// that it captures.
+// hides reports whether the body of the literal declares variables with the
+// names of those that it captures.
 func (l *lift) hides() bool {
 	scope := l.c.Info.Scopes[l.lit.Type]
 	return scope != nil && slices.ContainsFunc(scope.Names(), func(name string) bool {

@@ -29,7 +29,8 @@ func manyLiterals(n int, end string, before ...int) string {
 	return b.String()
 }
 
-// countedChecks counts how often a package is checked: it imports fmt each time.
+// countedChecks counts how often a package is checked: it imports fmt each
+// time.
 type countedChecks struct {
 	types.Importer
 	n int

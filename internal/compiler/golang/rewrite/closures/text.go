@@ -11,7 +11,8 @@ import (
 	"github.com/cairnrun/cairn/internal/compiler/golang/rewrite"
 )
 
-// put is what stands for a node in the text of in, or nil: of the file.
+// put returns what replaces a node in the text of a closure (in), or of the file
+// (nil).
 func (c *converter) put(in *closure, n ast.Node) (string, bool) {
 	if e, ok := n.(ast.Expr); ok {
 		if l := c.plans[e]; l != nil && l != in {
@@ -43,7 +44,7 @@ func (c *converter) put(in *closure, n ast.Node) (string, bool) {
 
 func (l *closure) captures(v *types.Var) bool { return slices.Contains(l.vars, v) }
 
-// place is what stands where a closure was, in the text of in.
+// place returns what replaces a closure in the text of in.
 func (c *converter) place(l, in *closure) string {
 	args := l.typeArgs()
 	if l.open {
@@ -115,8 +116,8 @@ func (c *converter) literal(l *closure) string {
 	return c.Span(lit.Pos(), lo, lit, put) + "\n_ = " + rewrite.EnvName + " // captured even if all uses of it are dead code\n" + c.Span(lo, lit.End(), lit, put)
 }
 
-// surely says whether a compiler can't find out that nothing of the environment
-// is ever used: then it would not be captured.
+// surely reports whether the Go compiler can't prove that the environment is
+// unused: else the literal would not capture it.
 func (c *converter) surely(l *closure, body *ast.BlockStmt) bool {
 	uses := func(n ast.Node) (found bool) {
 		ast.Inspect(n, func(n ast.Node) bool {

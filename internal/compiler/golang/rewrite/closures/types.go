@@ -13,7 +13,7 @@ import (
 	"github.com/cairnrun/cairn/internal/compiler/golang/rewrite"
 )
 
-// newFile prepares for what is put into a file.
+// newFile returns an empty closureFile.
 func (c *converter) newFile(f *ast.File) *closureFile {
 	s := new(closureFile)
 	s.qualify = c.memo(c.Qualifier(f, func(q *types.Package) string {
@@ -58,7 +58,8 @@ func (w *typeWriter) text(t types.Type, at token.Pos) (string, *rewrite.Refusal)
 	return types.TypeString(t, w.files[w.file].qualify), nil
 }
 
-// shadowed says whether a predeclared name means something else at package level.
+// shadowed reports whether a predeclared name means something else at package
+// level.
 func (w *typeWriter) shadowed(name string) bool {
 	if w.Types.Scope().Lookup(name) != nil {
 		return true
@@ -67,7 +68,7 @@ func (w *typeWriter) shadowed(name string) bool {
 	return s != nil && s.Lookup(name) != nil
 }
 
-// check says why a type can't be written at package level, and what to do.
+// check returns why a type can't be written at package level, and the remedy.
 func (w *typeWriter) check(t types.Type) (why, remedy string) {
 	name := func(o *types.TypeName) (string, string) {
 		switch {
@@ -190,7 +191,7 @@ func (w *typeWriter) check(t types.Type) (why, remedy string) {
 	return fmt.Sprintf("the type %s can't be written", t), ""
 }
 
-// importable says whether the package may import another, by its path.
+// importable reports whether the package may import another, by its path.
 func (c *converter) importable(path string) bool {
 	for _, q := range c.Types.Imports() {
 		if q.Path() == path {

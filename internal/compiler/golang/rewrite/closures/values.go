@@ -105,8 +105,9 @@ func (c *converter) forward(l *closure) string {
 	return fmt.Sprintf("(%s) (%s) {\n%s%s.%s(%s)\n}", strings.Join(params, ", "), strings.Join(results, ", "), ret, x, l.node.(*ast.SelectorExpr).Sel.Name, strings.Join(args, ", "))
 }
 
-// recovers says whether a method, or one of that name if it is an interface's,
-// calls recover itself. Called through a func it would recover nothing.
+// recovers reports whether a method, or one of that name if it is an
+// interface's, calls recover itself. If a func calls it, it recovers
+// nothing.
 func (c *converter) recovers(m *types.Func) bool {
 	if c.recover == nil {
 		c.recover = map[string]bool{}

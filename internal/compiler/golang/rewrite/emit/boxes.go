@@ -12,8 +12,8 @@ import (
 	"github.com/cairnrun/cairn/internal/compiler/golang/rewrite"
 )
 
-// A variable that is saved, and that others may point to, lies in memory of its
-// own: a box. What the source says of the variable is said of what is in the box.
+// A variable that is saved, and that others may point to, is boxed: it lies in
+// memory of its own, and the emitted code reaches it through a pointer.
 
 // box is the name of a boxed variable's pointer.
 func box(v *types.Var) string { return rewrite.Prefix + "b_" + v.Name() }
@@ -36,7 +36,7 @@ func (e *emitter) boxedIn(x ast.Expr) *types.Var {
 	return nil
 }
 
-// boxes says that a statement declares a boxed variable.
+// boxes reports whether a statement declares a boxed variable.
 func (e *emitter) boxes(s ast.Stmt) bool {
 	if s == nil {
 		return false
@@ -51,11 +51,11 @@ func (e *emitter) boxes(s ast.Stmt) bool {
 	return false
 }
 
-// boxedFor writes the head of a loop with boxed variables, and what comes first
-// in its body. Each iteration has its own copies of them, and the loop's post
-// statement works on those of the next; before Go 1.22 there is one for all.
-// values, if not empty, are those to begin with, and more is declared too; before is
-// what stands before the names of variables.
+// boxedFor writes the head of a loop with boxed variables, and the beginning of
+// its body. Each iteration has its own copies of them, and the post statement
+// works on the copies for the next one; before Go 1.22 all iterations share
+// them. values, if not empty, are the initial ones; more is another variable to
+// declare; before returns the text that goes before a variable's name.
 func (e *emitter) boxedFor(n *ast.ForStmt, values, more string, before func(*types.Var) string) (head, begin string) {
 	w := e.w
 	init := n.Init.(*ast.AssignStmt)
@@ -109,7 +109,7 @@ func (e *emitter) boxedFor(n *ast.ForStmt, values, more string, before func(*typ
 	return head, begin
 }
 
-// perIteration says that each iteration of a loop has its own variables.
+// perIteration reports whether each iteration of a loop has its own variables.
 func (w *generator) perIteration(n ast.Node) bool {
 	v := w.p.GoVersion
 	if fv := w.p.Info.FileVersions[w.file]; fv != "" {
@@ -118,9 +118,9 @@ func (w *generator) perIteration(n ast.Node) bool {
 	return v == "" || version.Compare(v, "go1.22") >= 0
 }
 
-// outside says that a variable on the left of := is a parameter or result of the
-// function: in a copy of its body, which is a block of its own, := would declare
-// another.
+// outside reports whether a variable on the left of := is a parameter or result
+// of the function. A copy of the body is a block of its own, in which := would
+// declare another variable.
 func (e *emitter) outside(x ast.Expr) bool {
 	id, ok := x.(*ast.Ident)
 	if !ok || e.labels == nil || e.fn == nil {

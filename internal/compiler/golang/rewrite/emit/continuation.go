@@ -14,8 +14,8 @@ import (
 	"github.com/cairnrun/cairn/internal/compiler/golang/rewrite/verify"
 )
 
-// function writes the body of a rewritten function: first the code that continues
-// from a saved frame, then what the user wrote.
+// function writes the body of a rewritten function: first the code that
+// continues from a saved frame, then what the user wrote.
 func (w *generator) function(fn *function) string {
 	if fn.fast {
 		w.outline(fn)
@@ -58,7 +58,8 @@ func (w *generator) boxParams(fn *function) string {
 	return b.String()
 }
 
-// continueAfterAny writes the code that continues from any of a function's frames.
+// continueAfterAny writes the code that continues from any of a function's
+// frames.
 func (w *generator) continueAfterAny(fn *function, each func(m *mark) string) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "switch %ss := %s.Frame[%s](%sd); %ss.%sat {\n", rewrite.Prefix, rewrite.Prefix, fn.frame(), rewrite.Prefix, rewrite.Prefix, rewrite.Prefix)
@@ -106,8 +107,8 @@ func (fn *function) continuePrefix() string {
 	return "resume"
 }
 
-// passed are the parameters that are needed again; what they are given is in
-// the frames.
+// passed returns the parameters that are needed again; their values are in the
+// frames.
 func (fn *function) passed() (list []*types.Var) {
 	for _, v := range fn.params {
 		if !fn.boxed[v] && slices.ContainsFunc(fn.marks, func(m *mark) bool { return m.needed[v] }) {
@@ -117,10 +118,10 @@ func (fn *function) passed() (list []*types.Var) {
 	return list
 }
 
-// outline moves the code that continues from a function's frames to functions of
-// their own, one for each mark. So the Go compiler does not consider it when it
-// optimizes the function's normal course, nor one continuation when it compiles
-// another. Literals can't be outlined, because they capture variables.
+// outline moves the code that continues from a function's frames to functions
+// of their own, one for each mark. So the Go compiler does not consider it when
+// it optimizes the function's normal course, nor one continuation when it
+// compiles another. Literals can't be outlined, because they capture variables.
 func (w *generator) outline(fn *function) bool {
 	if !w.canOutline(fn) {
 		return false
@@ -169,7 +170,7 @@ func (w *generator) outline(fn *function) bool {
 	return true
 }
 
-// canOutline says that code of a function may move to another one.
+// canOutline reports whether code of a function may move to another one.
 func (w *generator) canOutline(fn *function) bool {
 	_, ok := fn.node.(*ast.FuncDecl)
 	return ok && !w.inspectsCallers && !w.p.MustStay(fn.body)
@@ -219,7 +220,7 @@ type continuation struct {
 	rest  bool   // it begins with the mark's iteration, whose point did not save
 }
 
-// value is what a variable is given.
+// value is a variable's initial value in the continuation.
 func (e *continuation) value(v *types.Var) string {
 	if e.saved[v] {
 		return fmt.Sprintf("%ss.%s", rewrite.Prefix, e.fn.byVar[v].name)
@@ -241,7 +242,7 @@ func (e *continuation) restore(v *types.Var) string {
 	return fmt.Sprintf("var %s%s %s\n_ = %s\n", verify.NoValue, v.Name(), e.w.typ(v.Type(), v.Pos()), v.Name())
 }
 
-// restoreAll declares those of some variables that are needed.
+// restoreAll declares the variables of list that are needed.
 func (e *continuation) restoreAll(list []*types.Var) string {
 	var b strings.Builder
 	for _, v := range list {
@@ -313,8 +314,8 @@ func unlabelled(s ast.Stmt) ast.Stmt {
 	}
 }
 
-// passed writes what remains of a statement before the mark: variables with their
-// values, deferred calls, local closures, constants and types.
+// passed writes what remains of a statement before the mark: variables with
+// their values, deferred calls, local closures, constants and types.
 func (e *continuation) passed(s ast.Stmt) string {
 	if l, ok := s.(*ast.LabeledStmt); ok {
 		return e.passed(l.Stmt)
@@ -338,7 +339,8 @@ func (e *continuation) passed(s ast.Stmt) string {
 	return e.restoreAll(e.w.defined(s)) + e.pending(s)
 }
 
-// pending writes the deferred calls in a statement that was done, if they were.
+// pending writes the deferred calls in an earlier statement, if they were
+// issued.
 func (e *continuation) pending(s ast.Stmt) string {
 	var b strings.Builder
 	ast.Inspect(s, func(n ast.Node) bool {
@@ -423,8 +425,8 @@ func (e *continuation) block(before string, k int) string {
 	return "{\n" + e.from(k) + "}\n"
 }
 
-// clauses writes the clause of a switch or select that the mark is in, and those
-// that it falls through to.
+// clauses writes the clause of a switch or select that the mark is in, and
+// those that it falls through to.
 func (e *continuation) clauses(body *ast.BlockStmt, k int, init, label string) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "{\n%s%sswitch {\ndefault:\n%s", init, label, e.from(k))
@@ -449,8 +451,8 @@ func (e *continuation) clauses(body *ast.BlockStmt, k int, init, label string) s
 	return b.String()
 }
 
-// again writes the call of a mark for a callee that takes its own frame: its
-// arguments mean nothing.
+// again writes the call of a mark, for a callee that resumes from its own frame
+// and ignores its arguments.
 func (e *continuation) again(s ast.Stmt) string {
 	call := resumableCall(s)
 	text := e.callAgain(call)
@@ -498,7 +500,8 @@ func (e *continuation) callAgain(call *ast.CallExpr) string {
 			break
 		}
 		if s := info.Selections[f]; s != nil && s.Kind() == types.MethodExpr && len(args) > 0 {
-			// On the way to a method of what a zero receiver points to there is nothing.
+			// A zero receiver points to nothing, so an embedded field can't be
+			// reached through it.
 			if recv := s.Obj().(*types.Func).Signature().Recv().Type(); !types.IsInterface(recv) {
 				text = fmt.Sprintf("%s.Zero[%s]().%s", rewrite.Prefix, e.w.typ(recv, f.Pos()), f.Sel.Name)
 				args = args[1:]
@@ -532,7 +535,7 @@ func (e *continuation) instance(id *ast.Ident) string {
 
 var deferWord = regexp.MustCompile(`^//cairn:defer (\d+)$`)
 
-// deferNumber returns the number in the comment before a defer. What tells its line
+// deferNumber returns the number in the comment before a defer. A line comment
 // may stand between them.
 func (w *generator) deferNumber(fn *function, d *ast.DeferStmt) (int, bool) {
 	for _, g := range fn.file.Comments {
@@ -549,8 +552,8 @@ func (w *generator) deferNumber(fn *function, d *ast.DeferStmt) (int, bool) {
 	return 0, false
 }
 
-// verify looks at what continues from a mark, and returns the text without the
-// marks that are there for it.
+// verify checks the code after a mark, and returns it without the verifier's
+// marks.
 func (w *generator) verify(fn *function, m *mark, text string) string {
 	v := verify.New()
 	v.Recovers = fn.recovers

@@ -12,8 +12,8 @@ import (
 	"github.com/cairnrun/cairn/internal/compiler/golang/rewrite/verify"
 )
 
-// insideFor writes a loop whose first iteration begins at the mark. Its condition
-// is not asked again for that one.
+// insideFor writes a loop whose first iteration begins at the mark. Its
+// condition is not tested again for that one.
 func (e *continuation) insideFor(s *ast.ForStmt, k int, label string) string {
 	e.needPredeclared("true", s.Pos())
 	var names, values []string
@@ -61,7 +61,7 @@ func (e *continuation) insideFor(s *ast.ForStmt, k int, label string) string {
 	return head() + e.iterations(k, again, s.Body, s.Cond) + "}\n"
 }
 
-// unsaved is what stands before the name of a variable that the frame has not.
+// unsaved is the verifier's mark for a variable that is not in the frame.
 func (e *continuation) unsaved(v *types.Var) string {
 	if e.saved[v] {
 		return ""
@@ -69,7 +69,8 @@ func (e *continuation) unsaved(v *types.Var) string {
 	return verify.NoValue
 }
 
-// iterations writes the body of a loop whose first iteration begins at the mark.
+// iterations writes the body of a loop whose first iteration begins at the
+// mark.
 func (e *continuation) iterations(k int, again string, body *ast.BlockStmt, cond ast.Expr) string {
 	var rest string
 	switch {
@@ -88,9 +89,9 @@ func (e *continuation) iterations(k int, again string, body *ast.BlockStmt, cond
 	return fmt.Sprintf("if %s {\n%s = false\n%s} else {\n%s}\n", again, again, e.from(k), rest)
 }
 
-// begins says that a point stands where iterations of a loop begin, and that the
-// loop can start there. Then a function of its own runs the iterations after the
-// first: what the first one needs would cost something in each.
+// begins reports whether a point stands where iterations of a loop begin, and
+// whether the loop can start there. Then a function of its own runs the iterations
+// after the first: what the first one needs would cost something in each.
 func (e *continuation) begins(k int, cond ast.Expr) bool {
 	return e.fn.fast && !e.m.call && k+1 == len(e.m.path) && e.m.path[k].i == 0 && (cond == nil || e.w.pure(cond))
 }
@@ -114,8 +115,8 @@ func (w *generator) testedAgain(fn *function, m *mark) ast.Expr {
 	return loop.Cond
 }
 
-// nextIterationCall calls the function that starts at the iteration that the mark
-// begins.
+// nextIterationCall calls the function that starts at the iteration that the
+// mark begins.
 func (e *continuation) nextIterationCall() string {
 	frame := fmt.Sprintf("%sat: %d", rewrite.Prefix, e.m.n)
 	at := e.savedAt(e.m)
@@ -132,7 +133,7 @@ func (e *continuation) nextIterationCall() string {
 	return e.w.lineAt(e.m) + call + "return\n"
 }
 
-// pure says that it makes no difference whether an expression is evaluated twice.
+// pure reports whether an expression can be evaluated twice without an effect.
 func (w *generator) pure(x ast.Expr) bool {
 	ok := true
 	ast.Inspect(x, func(n ast.Node) bool {
@@ -248,15 +249,15 @@ func arrayOf(t types.Type) (int64, bool) {
 	return a.Len(), true
 }
 
-// needPredeclared refuses a function in which a predeclared name that is needed has
-// another meaning.
+// needPredeclared refuses a function in which a predeclared name that is needed
+// has another meaning.
 func (e *continuation) needPredeclared(name string, at token.Pos) {
 	if e.w.shadowed(name, at) {
 		e.fail(at, "rename it", "the program has its own "+name)
 	}
 }
 
-// shadowed says that a predeclared name has another meaning at a place.
+// shadowed reports whether a predeclared name has another meaning at a place.
 func (w *generator) shadowed(name string, at token.Pos) bool {
 	s := w.p.Types.Scope().Innermost(at)
 	if s == nil {

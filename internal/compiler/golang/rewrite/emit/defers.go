@@ -9,7 +9,8 @@ import (
 	"github.com/cairnrun/cairn/internal/compiler/golang/rewrite"
 )
 
-// record is a deferred call in a loop: before it is deferred, it is put on a list.
+// record is a deferred call in a loop. The program puts it on a list before it
+// defers it.
 type record struct {
 	list   *ast.Ident
 	n      string
@@ -117,8 +118,8 @@ func (e *continuation) reissued(loop ast.Stmt) string {
 	return b.String()
 }
 
-// needRecords forces what the deferred calls of loops before a mark, or around it,
-// need to be deferred again.
+// needRecords forces the variables that loops before a mark, or around it, need
+// to issue their deferred calls again.
 func (w *generator) needRecords(fn *function, m *mark, force func(ast.Expr)) {
 	for d, r := range fn.records {
 		if m.comment.Pos() < r.loop.Pos() {
@@ -136,7 +137,8 @@ func (w *generator) needRecords(fn *function, m *mark, force func(ast.Expr)) {
 	}
 }
 
-// deferFlag returns the variable that says whether a conditional defer was run.
+// deferFlag returns the variable that reports whether a conditional defer was
+// run.
 func (w *generator) deferFlag(fn *function, d *ast.DeferStmt) *ast.Ident {
 	n, ok := w.deferNumber(fn, d)
 	if !ok {

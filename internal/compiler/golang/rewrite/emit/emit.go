@@ -50,10 +50,10 @@ type SavedVar struct {
 	What string `json:"what,omitempty"`
 	Type string `json:"type"`
 	Size int64  `json:"size"` // of the value itself; what it refers to is not counted
-	// Refers says that more is saved: what the value refers to.
+	// Refers reports whether what the value refers to is saved, too.
 	Refers bool `json:"refers,omitempty"`
 	Read   int  `json:"read"` // a line where it is read again
-	// Captured says that it is a variable of a function around a closure.
+	// Captured reports whether it is a variable of a function around a closure.
 	Captured bool `json:"captured,omitempty"`
 }
 
@@ -63,10 +63,10 @@ type Again struct {
 	Line int    `json:"line"`
 }
 
-// Emit turns marks into code. runtime is the import path of the run time. replace
-// maps functions of libraries to functions of the run time that take their place:
-// os.Exit to Exit. fast holds the functions that get a fast path, by name; FastPaths
-// must have returned them.
+// Emit turns marks into code. runtime is the import path of the run time.
+// replace maps functions of libraries to functions of the run time that take
+// their place: os.Exit to Exit. fast holds the functions that get a fast path,
+// by name; FastPaths must have returned them.
 func Emit(p *rewrite.Package, runtime string, replace map[string]string, fast map[string]bool) (*Result, error) {
 	w, perFile, err := newGenerator(p)
 	if err != nil {
@@ -261,9 +261,8 @@ func (w *generator) fieldType(fn *function, f *field) string {
 	return t
 }
 
-// frameWriter is the name of the function that saves a frame at a mark. It is a
-// function of its own, so that what is hardly ever done takes neither room nor
-// registers where a program spends its time.
+// frameWriter is the name of the function that saves a frame at a mark. It is
+// outlined, so that rare code takes neither space nor registers in hot loops.
 func (fn *function) frameWriter(m *mark) string {
 	what := "point"
 	switch {
@@ -293,7 +292,8 @@ func (w *generator) frameWriters(fn *function) string {
 			fmt.Fprintf(&b, "%[1]s.Point(%[1]sd, &%[2]s{%[3]s})\n}\n", rewrite.Prefix, fn.frame(), whole)
 			continue
 		}
-		// Field by field: as one value it would be made elsewhere first, and copied.
+		// Field by field: the compiler would build a whole value elsewhere, and
+		// copy it.
 		fields := fmt.Sprintf("%sf.%sat = %d\n", rewrite.Prefix, rewrite.Prefix, m.n)
 		for _, f := range fn.fields {
 			value := rewrite.Prefix + "v_" + f.name
@@ -307,8 +307,8 @@ func (w *generator) frameWriters(fn *function) string {
 	return b.String()
 }
 
-// savedAs are the parameters for what is saved at a mark, and the frame that they
-// make.
+// savedAs returns the parameters for the variables that are saved at a mark, and
+// the frame that holds them.
 func (w *generator) savedAs(fn *function, m *mark) (params []string, frame string) {
 	frame = fmt.Sprintf("%sat: %d", rewrite.Prefix, m.n)
 	for _, f := range fn.fields {
@@ -389,9 +389,9 @@ func (e *emitter) region(lo, hi token.Pos, nodes ...ast.Node) string {
 	return e.w.p.Apply(lo, hi, edits)
 }
 
-// afterCall writes what comes after a call that leads to a point. What was called may not
-// have entered, and then what comes next must not be taken for it: another call, or
-// what is deferred.
+// afterCall writes what comes after a call that leads to a point. If the callee
+// did not enter, the run time must not take the next call, or a deferred one,
+// for it.
 func (e *emitter) afterCall(m *mark) string {
 	switch {
 	case e.plain:
@@ -407,8 +407,8 @@ func (e *emitter) afterCall(m *mark) string {
 	return ""
 }
 
-// enters says that the call of a mark surely enters a function with marks: it names
-// one of the package.
+// enters reports whether the call of a mark surely enters a function with
+// marks: it names one of the package.
 func (e *emitter) enters(m *mark) bool {
 	return e.w.byObj[e.w.callee(resumableCall(m.stmt()))] != nil
 }
@@ -427,14 +427,14 @@ func (e *emitter) list(st *step, lo token.Pos) string {
 	return e.region(lo, st.end, nodes...) + "\n"
 }
 
-// isChecked says that a function with a fast path must ask the run time, after the
-// call of a mark, whether the callee unwound: the call does not name the callee's
-// fast path.
+// isChecked reports whether a function with a fast path must ask the run time,
+// after the call of a mark, whether the callee unwound: the call does not name
+// the callee's fast path.
 func (e *emitter) isChecked(m *mark) bool {
 	return e.fn.fast && m.call && e.w.calls[resumableCall(m.stmt())] == nil
 }
 
-// isSearchLoop says that a point is looked at when its loop begins only.
+// isSearchLoop reports whether a point is tested only when its loop begins.
 func (e *emitter) isSearchLoop(m *mark) bool {
 	return !e.plain && !e.resumed && e.fn.fast && !e.boxes(loopInit(m)) && e.w.searchLoop(e.fn, m) != nil
 }
@@ -634,7 +634,7 @@ func (e *emitter) isMain(n ast.Node) bool {
 
 const begin = rewrite.Prefix + ".Begin()\ndefer " + rewrite.Prefix + ".End()\n"
 
-// replaced says what a function of a library is replaced by.
+// replaced returns the function that takes the place of a library's.
 func (e *emitter) replaced(s *ast.SelectorExpr) (string, bool) {
 	id, ok := s.X.(*ast.Ident)
 	if !ok {

@@ -21,8 +21,9 @@ func loadFile(t *testing.T, name string) *rewrite.Package {
 	return rewritetest.Load(t, name, string(src), "")
 }
 
-// TestEmit_Golden compares emitted code with its golden file. That it does the same
-// as the source is shown by programs that are killed, in internal/difftest.
+// TestEmit_Golden compares emitted code with its golden file. That it does the
+// same as the source is shown by programs that are killed, in
+// internal/difftest.
 func TestEmit_Golden(t *testing.T) {
 	const in, golden = "testdata/in.go", "testdata/out.golden"
 	p := loadFile(t, in)

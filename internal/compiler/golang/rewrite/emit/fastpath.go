@@ -11,10 +11,11 @@ import (
 )
 
 // Fast paths. A function that stores its frame before each call that leads to a
-// point pays for that with each call. A function with a fast path does not. When a
-// checkpoint is due it unwinds: it stores its frame and returns, and so do its
-// callers, as far as they have fast paths, too (package resume says how). That works
-// only if all functions between its calls and the points have fast paths.
+// point pays for that with each call. A function with a fast path does not.
+// When a checkpoint is due it unwinds: it stores its frame and returns, and so
+// do its callers, as far as they have fast paths, too (package resume says
+// how). That works only if all functions between its calls and the points have
+// fast paths.
 //
 // Such a function exists several times:
 //
@@ -24,19 +25,26 @@ import (
 //	cairn_continue_f continues from a frame, in the iteration of the point
 //	cairn_rest_f     runs the iterations after that
 //
-// Control reaches a checkpoint in three ways, and all are needed:
+// So calls on the resumable path are of three kinds. All are needed:
 //
-//   - A function with a fast path unwinds. This costs nothing between checkpoints,
-//     but the function returns: it must have no deferred calls, and share no
-//     changing variables with literals (mayHaveFastPath).
-//   - Other functions store their frames before each call, and stay on the stack.
-//   - A fast path that was entered from code without frames (a library calls back, a
-//     goroutine) can't unwind. At a due point it continues in cairn_continue_f, and
-//     nothing is saved.
+//   - A fast path calls another one of its package by name, and tests afterwards
+//     whether it unwinds (Unwinding). The test is one load.
+//   - Through an interface or a func value, or into another package, the callee is not
+//     certain. The fast path announces the call (CallingChecked), and asks afterwards
+//     (Unwound). That is a store and a look at the goroutine; with it for all calls,
+//     recursive programs would be slower.
+//   - A function that can't return early, because it has deferred calls or shares
+//     changing variables with literals, stores its frame before the call. With that for
+//     all calls, a recursive interpreter takes more than twice its time.
+//
+// A fast path that runs where a caller has no frame (a library calls back, or
+// another goroutine runs it) can't unwind. At a due point it continues in
+// cairn_continue_f, and nothing is saved.
 
-// FastPaths returns the functions of a package that may have fast paths, by name,
-// with the functions of the package that each calls by name on the resumable path.
-// A function has a fast path if these have, and all else that it may call there.
+// FastPaths returns the functions of a package that may have fast paths, by
+// name, with the functions of the package that each calls by name on the
+// resumable path. A function has a fast path if these have, and all else that
+// it may call there.
 func FastPaths(p *rewrite.Package) (map[string][]string, error) {
 	w, _, err := newGenerator(p)
 	if err != nil {
@@ -60,7 +68,8 @@ func FastPaths(p *rewrite.Package) (map[string][]string, error) {
 	return can, nil
 }
 
-// setFastPaths notes the functions with fast paths, and their calls of each other.
+// setFastPaths notes the functions with fast paths, and their calls of each
+// other.
 func (w *generator) setFastPaths(fast map[string]bool) {
 	w.calls = map[*ast.CallExpr]*function{}
 	for _, fn := range w.all {
@@ -83,8 +92,8 @@ func (w *generator) setFastPaths(fast map[string]bool) {
 	}
 }
 
-// mayHaveFastPath says that a function has a fast path if the functions that it
-// calls on the resumable path have one.
+// mayHaveFastPath reports whether a function can have a fast path, provided that
+// the functions that it calls on the resumable path have one.
 func (w *generator) mayHaveFastPath(fn *function) bool {
 	d, is := fn.node.(*ast.FuncDecl)
 	if !is || fn.recovers || d.Name.Name == "init" || d.Name.Name == "_" ||
@@ -103,11 +112,11 @@ func (w *generator) mayHaveFastPath(fn *function) bool {
 	return true
 }
 
-// sharedVars finds the variables of a function that others see: their address is
-// taken, or a literal captures them. After an unwinding these must be the same
-// variables. ok is false where they can't be: for a literal that has points itself,
-// and for one that captures a variable which changes, since it may run on another
-// goroutine.
+// sharedVars finds the variables of a function that others see: their address
+// is taken, or a literal captures them. After an unwinding these must be the
+// same variables. ok is false where they can't be: for a literal that has
+// points itself, and for one that captures a variable which changes, since it
+// may run on another goroutine.
 func (w *generator) sharedVars(fn *function) (seen rewrite.Vars, ok bool) {
 	seen = rewrite.Vars{}
 	captured, changed := rewrite.Vars{}, rewrite.Vars{}
@@ -173,9 +182,9 @@ func (w *generator) instantiated(call *ast.CallExpr) string {
 	return "[" + strings.Join(list, ", ") + "]"
 }
 
-// returnsToOwn says that what a call returns goes to variables that neither others
-// read, nor the call itself when it is made again. A callee that unwinds returns
-// values without meaning.
+// returnsToOwn reports whether what a call returns goes to variables that
+// neither others read, nor the call itself when it is made again. A callee that
+// unwinds returns values without meaning.
 func (w *generator) returnsToOwn(fn *function, s ast.Stmt, captured rewrite.Vars) bool {
 	a, ok := s.(*ast.AssignStmt)
 	if !ok {
@@ -200,7 +209,7 @@ func (w *generator) returnsToOwn(fn *function, s ast.Stmt, captured rewrite.Vars
 	return true
 }
 
-// uses says that a variable is named in an expression.
+// uses reports whether a variable is named in an expression.
 func (w *generator) uses(x ast.Expr, v *types.Var) (found bool) {
 	ast.Inspect(x, func(n ast.Node) bool {
 		id, ok := n.(*ast.Ident)

@@ -10,7 +10,7 @@ import (
 	"github.com/cairnrun/cairn/internal/compiler/golang/rewrite"
 )
 
-// infos says what is saved of a function.
+// infos returns what is saved of a function, for reports.
 func (w *generator) infos(fn *function) []FrameInfo {
 	var out []FrameInfo
 	sizes := w.p.Sizes
@@ -60,8 +60,8 @@ func (w *generator) infos(fn *function) []FrameInfo {
 	return out
 }
 
-// captured are the variables of functions around a closure that it uses: they are
-// saved with it.
+// captured are the variables of functions around a closure that it uses: they
+// are saved with it.
 func (w *generator) captured(fn *function, m *mark, sizes types.Sizes) (out []SavedVar) {
 	for _, v := range environment(w.p.Info, fn) {
 		p, ok := v.Type().(*types.Pointer)
@@ -77,7 +77,8 @@ func (w *generator) captured(fn *function, m *mark, sizes types.Sizes) (out []Sa
 	return out
 }
 
-// environment returns the fields of the record that a closure has its variables in.
+// environment returns the fields of the record that a closure has its variables
+// in.
 func environment(info *types.Info, fn *function) (out []*types.Var) {
 	if fn.outer == nil {
 		return nil
@@ -103,11 +104,11 @@ var (
 	rangeNames   = regexp.MustCompile("^" + rewrite.Prefix + `(?:state|to)\d+$`)
 )
 
-// bookkeeping says that a variable is there for a loop over a function to be left as
-// Go says, which is nothing to tell of.
+// bookkeeping reports whether a variable only serves a lowered loop over a
+// function. Reports leave it out.
 func bookkeeping(name string) bool { return rangeNames.MatchString(name) }
 
-// told is how a function is called in what people read: closures by where they are.
+// told is a function's name in reports; a closure is named after its place.
 func (w *generator) told(fn *function) string {
 	m := closureNames.FindStringSubmatch(fn.name)
 	if m == nil {
@@ -132,8 +133,8 @@ func (w *generator) markLine(m *mark) token.Position {
 	return w.p.Fset.Position(m.comment.Pos())
 }
 
-// readAfter returns the line of a use of a variable after a mark; in a loop that
-// may be a line before.
+// readAfter returns the line of a use of a variable after a mark. In a loop
+// that may be an earlier line.
 func (w *generator) readAfter(fn *function, m *mark, v *types.Var) int {
 	first, after := token.NoPos, token.NoPos
 	ast.Inspect(fn.body, func(n ast.Node) bool {
@@ -193,7 +194,7 @@ func sourceName(name string) (string, string) {
 	return "", "what the statement has computed before the call"
 }
 
-// refers says that a value of a type may refer to others.
+// refers reports whether a value of a type may refer to others.
 func refers(t types.Type, seen map[types.Type]bool) bool {
 	if seen[t] {
 		return false

@@ -11,8 +11,8 @@ import (
 	"github.com/cairnrun/cairn/internal/compiler/golang/rewrite"
 )
 
-// maxCopies bounds the nodes of a function's syntax times its marks: each mark has
-// a copy of what comes after it.
+// maxCopies bounds the nodes of a function's syntax times its marks: each mark
+// has a copy of what comes after it.
 const maxCopies = 1 << 19
 
 // plan decides what a function's frames hold.
@@ -80,10 +80,10 @@ func (fn *function) hasField(name string) bool {
 	return false
 }
 
-// shared finds variables that may change while a frame that holds them waits for
-// a call to return: their address is taken, or a literal captures them that runs
-// meanwhile. If one literal is rewritten, it may call the others. One that is not
-// merely called may run on another goroutine.
+// shared finds the variables that may change while their frame waits for a call
+// to return: their address is taken, or a literal that may run meanwhile
+// captures them. A rewritten literal may call the others; a literal that is
+// given away may run on another goroutine.
 func (w *generator) shared(fn *function) rewrite.Vars {
 	out := rewrite.Vars{}
 	captured := rewrite.Vars{}
@@ -117,14 +117,14 @@ func (w *generator) shared(fn *function) rewrite.Vars {
 	return out
 }
 
-// lateResult says that a variable is a result that is given its value by what is
-// deferred first, and by nothing else.
+// lateResult reports whether a variable is a result that only the first deferred
+// call assigns.
 func (fn *function) lateResult(v *types.Var) bool {
 	return strings.HasPrefix(v.Name(), rewrite.Prefix+"o") && slices.Contains(fn.results, v)
 }
 
-// closures finds local variables that one statement gives a function literal,
-// and nothing else does: the statement can be run again.
+// closures finds local variables that a single statement assigns, and that hold
+// a function literal: the continuation can run the statement again.
 func (w *generator) closures(fn *function) {
 	count := map[*types.Var]int{}
 	note := func(e, rhs ast.Expr, s ast.Stmt) {
@@ -265,7 +265,8 @@ func (w *generator) header(s ast.Stmt, owner ast.Node) []*types.Var {
 	return nil
 }
 
-// planMark finds what is named after a mark, and what of it must be saved.
+// planMark finds the variables that are named after a mark, and those of them
+// that must be saved.
 func (w *generator) planMark(fn *function, live *liveness, m *mark) error {
 	inScope := rewrite.Vars{}
 	scope := w.scope(fn, m)
@@ -364,7 +365,7 @@ func (w *generator) planMark(fn *function, live *liveness, m *mark) error {
 		for _, s := range st.list[from:] {
 			name(s)
 		}
-		// Deferred calls are issued again, with what they were given.
+		// Deferred calls are issued again, with their arguments.
 		for _, s := range st.list[:min(st.i, len(st.list))] {
 			pending(s)
 		}
@@ -399,7 +400,7 @@ func (w *generator) planMark(fn *function, live *liveness, m *mark) error {
 	at := live.at[m.empty]
 	seen := rewrite.Vars{}
 	for _, v := range scope {
-		// What a call assigns may also be what finds its callee: x = x.next().
+		// A call may assign the variable that finds its callee: x = x.next().
 		if seen[v] || !m.needed[v] || assigned[v] && !live.held[v] && !forced[v] {
 			continue
 		}
@@ -436,7 +437,7 @@ func fallen(s ast.Stmt, clause ast.Node) (list []ast.Stmt) {
 	return nil
 }
 
-// onPath says that a statement stands before a mark in one of its lists.
+// onPath reports whether a statement stands before a mark in one of its lists.
 func onPath(m *mark, s ast.Stmt) bool {
 	for k := range m.path {
 		st := &m.path[k]
@@ -449,7 +450,7 @@ func onPath(m *mark, s ast.Stmt) bool {
 	return false
 }
 
-// resumableCall returns the call of a statement that is just that.
+// resumableCall returns the call of a statement that consists of a call.
 func resumableCall(s ast.Stmt) *ast.CallExpr {
 	switch s := s.(type) {
 	case *ast.ExprStmt:
@@ -464,8 +465,8 @@ func resumableCall(s ast.Stmt) *ast.CallExpr {
 	return nil
 }
 
-// planCall looks at the call of a mark: what it needs to find its callee again,
-// and which variables it gives values.
+// planCall notes what the call of a mark needs to find its callee again, and
+// returns the variables that it assigns.
 func (w *generator) planCall(fn *function, m *mark, force func(ast.Expr), name func(ast.Node)) (rewrite.Vars, error) {
 	call := resumableCall(m.stmt())
 	if call == nil {
@@ -506,13 +507,13 @@ func (w *generator) planCall(fn *function, m *mark, force func(ast.Expr), name f
 	return out, nil
 }
 
-// outerVar says that a variable is not the function's own.
+// outerVar reports whether a variable is not the function's own.
 func (fn *function) outerVar(w *generator, v *types.Var) bool {
 	return !(fn.node.Pos() <= v.Pos() && v.Pos() < fn.node.End())
 }
 
-// spread lets every mark save what marks after it save: these are part of what
-// comes after, and name more than the source does.
+// spread lets every mark save what marks after it save. Their code is part of
+// its continuation, and names more variables than the source does.
 func (w *generator) spread(fn *function) {
 	scopes := map[*mark]rewrite.Vars{}
 	for _, m := range fn.marks {
@@ -538,8 +539,9 @@ func (w *generator) spread(fn *function) {
 	}
 }
 
-// before says that a mark is in what comes after another, in the same iteration of
-// their loops: what a mark saves in the next one is live here, or made anew there.
+// before reports whether the continuation of m contains later, without further
+// iterations of their loops: what later saves in the next iteration is live at
+// m, or assigned before.
 func (m *mark) before(later *mark) bool {
 	pos := later.comment.Pos()
 	for k := range m.path {
@@ -572,8 +574,8 @@ func (m *mark) before(later *mark) bool {
 	return false
 }
 
-// givenAway finds literals that are not merely called where they are, or by way of
-// a local variable.
+// givenAway finds literals that are not only called, in place or through a local
+// variable.
 func (w *generator) givenAway(fn *function) map[*ast.FuncLit]bool {
 	away := map[*ast.FuncLit]bool{}
 	called := map[ast.Expr]bool{}

@@ -9,20 +9,22 @@ import (
 	"golang.org/x/tools/go/cfg"
 )
 
-// liveness says which variables of a function are read again.
+// liveness holds the variables of a function that are read after its marks.
 type liveness struct {
 	p    *rewrite.Package
 	own  rewrite.Vars              // declared by the function, its literals not counted
 	held rewrite.Vars              // captured, or their address is taken: they may be read wherever they are in scope
 	at   map[ast.Stmt]rewrite.Vars // by the empty statements that stand for marks
 
-	// received are the assignments of select clauses, by the statement and by the
-	// first expression on its left. The control-flow graph has the statements of all
-	// clauses where the select begins, and the expression where its clause does.
+	// received are the assignments of select clauses, by the statement and by
+	// the first expression on its left. The control-flow graph has the
+	// statements of all clauses where the select begins, and the expression
+	// where its clause does.
 	received map[ast.Node]*ast.AssignStmt
 }
 
-// findLive analyses a function's body, into which marks were put as empty statements.
+// findLive analyses a function's body, into which marks were put as empty
+// statements.
 func findLive(p *rewrite.Package, fn *function) *liveness {
 	l := &liveness{p: p, own: rewrite.Vars{}, held: rewrite.Vars{}, at: map[ast.Stmt]rewrite.Vars{}, received: map[ast.Node]*ast.AssignStmt{}}
 	l.declared(fn)
@@ -108,7 +110,7 @@ func (l *liveness) declared(fn *function) {
 	})
 }
 
-// taken finds variables that can be reached by other ways than their names.
+// taken finds variables that can be reached without their names.
 func (l *liveness) taken(fn *function) {
 	ast.Inspect(fn.body, func(n ast.Node) bool {
 		switch n := n.(type) {
@@ -131,7 +133,8 @@ func (l *liveness) taken(fn *function) {
 	})
 }
 
-// step goes back over a node of the control-flow graph.
+// step updates the live variables backwards over a node of the control-flow
+// graph.
 func (l *liveness) step(fn *function, n ast.Node, set rewrite.Vars) {
 	kill := func(e ast.Expr) bool {
 		id, ok := e.(*ast.Ident)
@@ -161,8 +164,8 @@ func (l *liveness) step(fn *function, n ast.Node, set rewrite.Vars) {
 	switch n := n.(type) {
 	case *ast.AssignStmt:
 		if n.Tok == token.ASSIGN || n.Tok == token.DEFINE {
-			// What is read to find the others' places is read before any is given its
-			// value: a[x], x = 1, 2.
+			// Operands on the left are evaluated before any assignment: a[x], x =
+			// 1, 2.
 			var others []ast.Expr
 			for _, e := range n.Lhs {
 				if !kill(e) {

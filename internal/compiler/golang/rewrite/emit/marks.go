@@ -12,7 +12,7 @@ import (
 	"github.com/cairnrun/cairn/internal/compiler/golang/rewrite"
 )
 
-// function is one that is rewritten.
+// function is a function that is rewritten.
 type function struct {
 	file     *ast.File
 	node     ast.Node // *ast.FuncDecl or *ast.FuncLit
@@ -93,7 +93,7 @@ func lists(s ast.Stmt) []ast.Node {
 	return out
 }
 
-// where finds the place of a position in a function.
+// where returns the path to a position in a function.
 func where(owner ast.Node, end, pos token.Pos, path []step) []step {
 	st := step{owner: owner, list: *rewrite.StmtList(owner), end: end}
 	for st.i < len(st.list) && st.list[st.i].Pos() < pos {
@@ -239,7 +239,7 @@ func markedFuncs(p *rewrite.Package, f *ast.File) ([]*function, error) {
 			in.marks = append(in.marks, m)
 		}
 	}
-	// Literals that are part of a marked function stay; the rest is not looked at.
+	// Functions without marks stay as they are.
 	return slices.DeleteFunc(all, func(fn *function) bool { return len(fn.marks) == 0 }), nil
 }
 

@@ -9,12 +9,12 @@ import (
 	"github.com/cairnrun/cairn/internal/compiler/golang/rewrite"
 )
 
-// A search loop belongs to a function that calls itself in a loop with a point, and
-// does next to nothing else. It tests whether a checkpoint is due when it begins, and
-// not in each iteration, which would cost several per cent. No checkpoint is late: an
-// iteration that does not call takes nanoseconds, there are at most as many as a slice
-// in memory has elements, since each indexes one, and a callee begins a loop or
-// returns at once.
+// A search loop belongs to a function that calls itself in a loop with a point,
+// and does next to nothing else. It tests whether a checkpoint is due when it
+// begins, and not in each iteration, which would cost several per cent. No
+// checkpoint is late: an iteration that does not call takes nanoseconds, there
+// are at most as many as a slice in memory has elements, since each indexes
+// one, and a callee begins a loop or returns at once.
 
 // searchLoop returns the loop of a point, if it is a search loop.
 func (w *generator) searchLoop(fn *function, m *mark) *ast.ForStmt {
@@ -80,8 +80,8 @@ func isString(t types.Type) bool {
 	return ok && b.Info()&types.IsString != 0
 }
 
-// indexes says that a statement surely indexes a slice, an array or a string by a
-// variable: what it evaluates first does.
+// indexes reports whether a statement surely indexes a slice, an array or a
+// string by a variable: what it evaluates first does.
 func (w *generator) indexes(s ast.Stmt, c *types.Var) bool {
 	var x ast.Expr
 	switch s := s.(type) {

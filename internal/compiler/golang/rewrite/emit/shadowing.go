@@ -13,8 +13,8 @@ import (
 )
 
 // A variable that the emitted code must name where another of the same name
-// shadows it, or that shadows the name of a type that must be written, gets a name
-// of its own. Then Emit starts again.
+// shadows it, or that shadows the name of a type that must be written, gets a
+// name of its own. Then Emit starts again.
 
 // needName notes that a variable is named at a place.
 func (w *generator) needName(v *types.Var, at token.Pos) {

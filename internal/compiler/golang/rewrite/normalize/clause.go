@@ -11,8 +11,8 @@ import (
 )
 
 // switchCases writes a switch with resumable calls in expressions of its cases:
-// these are evaluated one after the other until one fits, and the switch is on the
-// number of its clause.
+// these are evaluated one after the other until one fits, and the switch is on
+// the number of its clause.
 func (w *funcNormalizer) switchCases(o *lines, s *ast.SwitchStmt, label string) {
 	in := o
 	if s.Init != nil {
@@ -58,7 +58,7 @@ func (w *funcNormalizer) switchCases(o *lines, s *ast.SwitchStmt, label string) 
 	}
 }
 
-// inCases says that a resumable call is in an expression of a case.
+// inCases reports whether a resumable call is in an expression of a case.
 func (w *funcNormalizer) inCases(b *ast.BlockStmt) bool {
 	for _, c := range b.List {
 		for _, e := range c.(*ast.CaseClause).List {
@@ -84,8 +84,8 @@ func (w *funcNormalizer) clauses(body *ast.BlockStmt, text func(int, ast.Stmt) s
 	return b.String()
 }
 
-// selectStmt writes a select. What its communications send, and to whom, is
-// computed before, one after the other; what they assign to, after they are done.
+// selectStmt writes a select. The channels and values of its communications are
+// evaluated before it, in order; the variables that they assign to, after.
 func (w *funcNormalizer) selectStmt(o *lines, s *ast.SelectStmt, label string) {
 	var list []ast.Expr
 	for _, c := range s.Body.List {
@@ -136,7 +136,7 @@ func (w *funcNormalizer) selectStmt(o *lines, s *ast.SelectStmt, label string) {
 	}))
 }
 
-// takenAny says that the address of one of some new variables is taken.
+// takenAny reports whether the address of one of some new variables is taken.
 func (w *funcNormalizer) takenAny(list []ast.Expr) bool {
 	for _, e := range list {
 		if v, ok := w.p.Info.Defs[e.(*ast.Ident)].(*types.Var); ok && w.use(v).taken {
@@ -146,8 +146,8 @@ func (w *funcNormalizer) takenAny(list []ast.Expr) bool {
 	return false
 }
 
-// receivedAfter writes a clause that declares its variables after it has received
-// their values, so that these can lie in boxes.
+// receivedAfter writes a clause that declares its variables after it has
+// received their values, so that these can lie in boxes.
 func (w *funcNormalizer) receivedAfter(cc *ast.CommClause, a *ast.AssignStmt) string {
 	var names, to []string
 	for _, e := range a.Lhs {
@@ -175,8 +175,8 @@ func (w *funcNormalizer) hasAny(list []ast.Expr) bool {
 	return false
 }
 
-// mapLit makes the map of a literal first, with the entries that are constant, and
-// gives it the others one by one, as the compiler does.
+// mapLit makes a map literal as the compiler does: first the map with its
+// constant entries, then the others one by one.
 func (w *funcNormalizer) mapLit(o *lines, e *ast.CompositeLit) {
 	t := w.p.Info.TypeOf(e)
 	address := ""
@@ -209,8 +209,8 @@ func (w *funcNormalizer) mapLit(o *lines, e *ast.CompositeLit) {
 	w.repl[e] = address + name
 }
 
-// element writes an element of a composite literal where it stands alone: it may
-// have left out its type.
+// element writes an element of a composite literal where it stands alone; its
+// type may have been omitted.
 func (w *funcNormalizer) element(e ast.Expr, t types.Type) string {
 	l, ok := e.(*ast.CompositeLit)
 	if _, done := w.repl[e]; done || !ok || l.Type != nil {

@@ -10,8 +10,8 @@ import (
 	"github.com/cairnrun/cairn/internal/compiler/golang/rewrite"
 )
 
-// deferStmt writes a deferred call. If it may be pending at a point, what it is
-// given is put into variables, so that it can be deferred again.
+// deferStmt writes a deferred call. If it may be pending at a point, its operands
+// are put into variables, so that it can be deferred again.
 func (w *funcNormalizer) deferStmt(o *lines, s *ast.DeferStmt) {
 	c := s.Call
 	if w.in.Calls[c] {
@@ -77,7 +77,7 @@ func (w *funcNormalizer) deferStmt(o *lines, s *ast.DeferStmt) {
 	o.add(fmt.Sprintf("//cairn:defer %d", n), w.p.LineComment(s.Pos())+w.text(s))
 }
 
-// given is what a deferred call is given.
+// given holds the operands of a deferred call.
 type given struct {
 	at    []ast.Expr
 	count []int // of variables for each
@@ -100,19 +100,19 @@ func (g *given) tuple(e ast.Expr, t *types.Tuple, text string) {
 	}
 }
 
-// loopDefers are the deferred calls in a loop. Each time that one is run, it is
-// put on a list with what it is given; so all can be deferred again.
+// loopDefers are the deferred calls in a loop. The program puts each of them on a
+// list with its operands, so that all can be deferred again.
 type loopDefers struct {
 	name   string // of the list
 	fields []string
 }
 
-// text is the type of what is on the list.
+// text is the element type of the list.
 func (d *loopDefers) text() string {
 	return "struct {\n" + strings.Join(d.fields, "\n") + "\n}"
 }
 
-// hole stands for that type while it is not yet known.
+// hole stands for that type until it is known.
 func (d *loopDefers) hole() string { return "\x01" + d.name + "\x01" }
 
 // record puts a deferred call on the list of its loop.
@@ -136,7 +136,7 @@ func (w *funcNormalizer) record(o *lines, loop ast.Stmt, n int, names []string, 
 	o.add(d.name + " = append(" + d.name + ", " + d.hole() + "{" + strings.Join(values, ", ") + "})")
 }
 
-// fill puts types where they were not yet known.
+// fill replaces holes by their types.
 func (w *funcNormalizer) fill(s string) string {
 	for _, d := range w.loops {
 		s = strings.ReplaceAll(s, d.hole(), d.text())
@@ -144,7 +144,7 @@ func (w *funcNormalizer) fill(s string) string {
 	return s
 }
 
-// keep puts what a deferred call is given into variables.
+// keep puts the operands of a deferred call into variables.
 func (w *funcNormalizer) keep(o *lines, g *given, nested bool, at token.Pos) []string {
 	var names []string
 	for i, e := range g.at {
@@ -175,7 +175,7 @@ func (w *funcNormalizer) keep(o *lines, g *given, nested bool, at token.Pos) []s
 		o.add(strings.Join(names, ", ") + op + strings.Join(g.texts, ", "))
 		return names
 	}
-	// Some value is several: f(g()), after a receiver.
+	// One operand gives several values: f(g()), after a receiver.
 	k := 0
 	for i, text := range g.texts {
 		o.add(strings.Join(names[k:k+g.count[i]], ", ") + op + text)
@@ -204,8 +204,8 @@ func (w *funcNormalizer) receiver(g *given, c *ast.CallExpr, x ast.Expr) {
 	g.add(x, t, text)
 }
 
-// fixed says that an operand of a deferred call means the same whenever it is
-// evaluated: a function, or a local variable with a function that stays.
+// fixed reports whether an operand of a deferred call means the same whenever
+// it is evaluated: a function, or a local variable with a function that stays.
 func (w *funcNormalizer) fixed(e ast.Expr, nested bool) bool {
 	e = ast.Unparen(e)
 	if s, ok := e.(*ast.SelectorExpr); ok && w.p.Info.Selections[s] == nil {
@@ -237,7 +237,8 @@ func (w *funcNormalizer) fixed(e ast.Expr, nested bool) bool {
 	return false
 }
 
-// atTop says that a variable is declared directly in the function, or outside.
+// atTop reports whether a variable is declared directly in the function, or
+// outside.
 func (w *funcNormalizer) atTop(v *types.Var) bool {
 	return v.Parent() == w.p.Info.Scopes[w.ftyp] || v.Pos() < w.node.Pos() || v.Pos() > w.node.End()
 }
@@ -283,8 +284,8 @@ func (w *funcNormalizer) blockLocals(g *given, c *ast.CallExpr) {
 	}
 }
 
-// around returns the outermost loop around a statement, and whether it stands in
-// a block inside of the function.
+// around returns the outermost loop around a statement, and whether it stands
+// in a block inside of the function.
 func (w *funcNormalizer) around(s ast.Stmt) (loop ast.Stmt, nested bool) {
 	nested = true
 	for _, t := range w.body.List {
@@ -303,7 +304,7 @@ func (w *funcNormalizer) around(s ast.Stmt) (loop ast.Stmt, nested bool) {
 	return loop, nested
 }
 
-// pending says that a point may come after a defer.
+// pending reports whether a point may come after a defer.
 func (w *funcNormalizer) pending(s ast.Stmt, loop ast.Stmt) bool {
 	from := s.End()
 	if loop != nil {

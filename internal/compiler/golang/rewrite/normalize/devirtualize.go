@@ -9,10 +9,10 @@ import (
 	"github.com/cairnrun/cairn/internal/compiler/golang/rewrite"
 )
 
-// devirtualize finds calls for ReceiverMark. Receivers matter that literals assign
-// to, if arguments contain calls. at says that there is another mark between two
-// positions; a call on the way to a point is refused where it depends on the
-// compiler's inlining what the receiver holds.
+// devirtualize finds calls for ReceiverMark: those with calls in their arguments
+// whose receiver a literal assigns to. at reports whether there is another mark
+// between two positions. A call that leads to a point is refused if the type of
+// its receiver depends on inlining.
 func devirtualize(p *rewrite.Package, at func(lo, hi token.Pos) bool) (calls []*ast.CallExpr, err error) {
 	for _, f := range p.Files {
 		for _, d := range f.Decls {
@@ -174,8 +174,8 @@ func holdsOf(p *rewrite.Package, d *ast.FuncDecl) *holds {
 	return h
 }
 
-// typ returns the type of all that a variable holds, nil if there are several, or
-// it is not known; sure says that inlining can't change that.
+// typ returns the type of all values of a variable, nil if there are several or
+// it is not known; sure reports whether inlining can't change that.
 func (h *holds) typ(v *types.Var, seen map[*types.Var]bool) (types.Type, bool) {
 	if seen[v] {
 		return nil, true
@@ -203,8 +203,8 @@ func (h *holds) typ(v *types.Var, seen map[*types.Var]bool) (types.Type, bool) {
 	return typ, sure
 }
 
-// value returns the type that an expression is known to hold; none says that it
-// holds nothing, or what is looked at already.
+// value returns the type that an expression is known to hold; none reports
+// whether it holds nothing, or is being analysed already.
 func (h *holds) value(e ast.Expr, seen map[*types.Var]bool) (t types.Type, sure, none bool) {
 	if e == nil {
 		return nil, true, false
@@ -239,7 +239,8 @@ func (h *holds) value(e ast.Expr, seen map[*types.Var]bool) (t types.Type, sure,
 	return nil, true, false
 }
 
-// markedReceivers returns the calls with ReceiverMark, by their closing parentheses.
+// markedReceivers returns the calls with ReceiverMark, by their closing
+// parentheses.
 func markedReceivers(p *rewrite.Package) map[token.Pos]bool {
 	at := map[token.Pos]bool{}
 	for _, f := range p.Files {

@@ -9,7 +9,7 @@ import (
 	"github.com/cairnrun/cairn/internal/compiler/golang/rewrite"
 )
 
-// text returns a node's text, with what was replaced.
+// text returns a node's text, with its replacements.
 func (w *funcNormalizer) text(m ast.Node) string { return w.p.NodeText(m, w.put) }
 
 // span returns text inside of m.
@@ -37,8 +37,8 @@ func (w *funcNormalizer) put(m ast.Node) (string, bool) {
 	return "", false
 }
 
-// how says how much of an expression is computed before its statement. Reads of
-// variables stay where they are, as the compiler does them after the calls.
+// how is how much of an expression is evaluated before its statement. Reads of
+// variables stay in place, as the compiler does them after the calls.
 type how int
 
 const (
@@ -142,8 +142,7 @@ func (w *funcNormalizer) visitAll(o *lines, h how, list ...ast.Expr) {
 	}
 }
 
-// calls says that a node contains a call or a receive that is done when the
-// program runs.
+// calls reports whether a node contains a call or a receive at run time.
 func (w *funcNormalizer) calls(m ast.Node) bool {
 	found := false
 	rewrite.InspectOwn(m, func(k ast.Node) bool {
@@ -162,20 +161,20 @@ func (w *funcNormalizer) calls(m ast.Node) bool {
 	return found
 }
 
-// isCall says that a call is one when the program runs: it is no conversion, nor
-// of a function that only looks at what it is given.
+// isCall reports whether a call happens at run time: it is neither a conversion
+// nor a call of a pure built-in function.
 func (n *normalizer) isCall(c *ast.CallExpr) bool {
 	_, isPure := pure[n.builtin(c)]
 	return !n.p.Info.Types[c.Fun].IsType() && !isPure
 }
 
-// pure holds the built-in functions that only look at what they are given: true
-// for those that do so when the compiler comes to them.
+// pure holds the built-in functions that only read their arguments: true for
+// those that the compiler evaluates in order.
 var pure = map[string]bool{"len": true, "cap": true, "real": true, "imag": true, "complex": true, "min": true, "max": true,
 
 	"Add": false, "Slice": false, "SliceData": false, "String": false, "StringData": false}
 
-// unevaluated takes note of calls in what is not computed when the program runs.
+// unevaluated notes calls in expressions that are not evaluated at run time.
 func (w *funcNormalizer) unevaluated(e ast.Expr) {
 	rewrite.InspectOwn(e, func(m ast.Node) bool {
 		if c, ok := m.(*ast.CallExpr); ok && w.in.Calls[c] {
@@ -221,8 +220,8 @@ func (w *funcNormalizer) declare(o *lines, name string, e ast.Expr, text string)
 	}
 }
 
-// depends says that an expression has its type from where it stands: a
-// comparison or a shift of a constant.
+// depends reports whether an expression takes its type from its context: a
+// comparison, or a shift of a constant.
 func (w *funcNormalizer) depends(e ast.Expr) bool {
 	t := w.p.Info.TypeOf(e)
 	found := false
@@ -255,8 +254,7 @@ func (w *funcNormalizer) depends(e ast.Expr) bool {
 	return found
 }
 
-// hoist computes e into variables before the statement, and lets these stand
-// for it.
+// hoist evaluates e into variables before the statement, which replace it.
 func (w *funcNormalizer) hoist(o *lines, e ast.Expr, mark string) {
 	count := 1
 	if t, ok := w.p.Info.TypeOf(e).(*types.Tuple); ok && !w.commaOK(e) {
@@ -278,7 +276,7 @@ func (w *funcNormalizer) hoist(o *lines, e ast.Expr, mark string) {
 	w.repl[e] = list
 }
 
-// commaOK says that e gives a value and whether there is one.
+// commaOK reports whether e is a comma-ok expression.
 func (w *funcNormalizer) commaOK(e ast.Expr) bool {
 	_, call := e.(*ast.CallExpr)
 	return !call
@@ -321,7 +319,7 @@ func (w *funcNormalizer) call(o *lines, c *ast.CallExpr, h how) {
 	}
 }
 
-// copies says that a conversion makes a slice of a string.
+// copies reports whether a conversion makes a slice of a string.
 func (w *funcNormalizer) copies(c *ast.CallExpr) bool {
 	_, slice := rewrite.CoreType(w.p.Info.TypeOf(c)).(*types.Slice)
 	b, ok := rewrite.CoreType(w.p.Info.TypeOf(c.Args[0])).(*types.Basic)
@@ -354,8 +352,8 @@ const (
 	ifaceExpr                  // I.M(x)
 )
 
-// callee returns how a call finds its function, and the operand that it is found
-// by: the receiver or the func value.
+// callee returns how a call finds its function, and the operand that it is
+// found by: the receiver or the func value.
 func (w *funcNormalizer) callee(c *ast.CallExpr) (callee, ast.Expr) {
 	f := ast.Unparen(c.Fun)
 	for {
@@ -435,7 +433,8 @@ func (w *funcNormalizer) prepare(o *lines, c *ast.CallExpr) {
 	if kind != dynamic && kind != ifaceMethod {
 		return
 	}
-	// What the callee is found by must be the same when it is called again.
+	// The operand that finds the callee must be the same when the call is made
+	// again.
 	text, ok := w.repl[ast.Unparen(x)]
 	if !ok && !w.steady(x) || kind == ifaceMethod && len(w.path(c)) > 0 {
 		text = w.name("t")
@@ -486,8 +485,8 @@ func (w *funcNormalizer) dots(c *ast.CallExpr) string {
 	return s
 }
 
-// steady says that an expression is a local variable that does not change while
-// a function is called.
+// steady reports whether an expression is a local variable that does not change
+// while a function is called.
 func (w *funcNormalizer) steady(e ast.Expr) bool {
 	id, ok := ast.Unparen(e).(*ast.Ident)
 	if !ok {

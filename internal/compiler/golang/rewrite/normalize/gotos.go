@@ -9,9 +9,9 @@ import (
 	"github.com/cairnrun/cairn/internal/compiler/golang/rewrite"
 )
 
-// LowerGotos returns the package with jumps back over calls and points of in written
-// as loops: L: a; b; goto L becomes for { a; b; continue }. Jumps that can't be
-// written so stay, and Functions refuses them.
+// LowerGotos returns the package with jumps back over calls and points of in
+// written as loops: L: a; b; goto L becomes for { a; b; continue }. Jumps that
+// can't be written so stay, and Functions refuses them.
 func LowerGotos(p *rewrite.Package, in func(*rewrite.Package) rewrite.ResumablePath) (*rewrite.Package, error) {
 	for {
 		s := in(p)
@@ -54,7 +54,7 @@ func gotoEdits(p *rewrite.Package, in rewrite.ResumablePath) []rewrite.Edit {
 	return nil
 }
 
-// label is one in a function, and the list that it stands in.
+// label is a label of a function, and the statement list that it stands in.
 type label struct {
 	s    *ast.LabeledStmt
 	list []ast.Stmt
@@ -130,12 +130,12 @@ func jumpsOf(p *rewrite.Package, fn ast.Node, in rewrite.ResumablePath) *jumps {
 	return j
 }
 
-// between says that one of some places lies between two.
+// between reports whether one of some places lies between two.
 func between(list []token.Pos, a, b token.Pos) bool {
 	return slices.ContainsFunc(list, func(m token.Pos) bool { return min(a, b) <= m && m < max(a, b) })
 }
 
-// back says that a goto jumps back over a mark or a deferred call.
+// back reports whether a goto jumps back over a mark or a deferred call.
 func (j *jumps) back(l *label, g *ast.BranchStmt) bool {
 	return g.Pos() > l.s.Pos() && (between(j.marks, l.s.Pos(), g.Pos()) || between(j.defers, l.s.Pos(), g.Pos()))
 }
@@ -177,9 +177,9 @@ func (j *jumps) loop(l *label) []rewrite.Edit {
 	return edits
 }
 
-// closed says that what follows a label in its list can be a loop's body: nothing
-// outside jumps into it, and it has no break, continue or fallthrough that means
-// a statement around it.
+// closed reports whether what follows a label in its list can be a loop's body:
+// nothing outside jumps into it, and it has no break, continue or fallthrough
+// that refers to a statement around it.
 func (j *jumps) closed(l *label) bool {
 	rest := l.list[l.i:]
 	if rewrite.FallsThrough(rest) {
@@ -229,8 +229,9 @@ func (j *jumps) closed(l *label) bool {
 	return ok
 }
 
-// apart gives a label that a goto names, before a statement with marks, a
-// statement of its own: so what is put before that one comes after the label.
+// apart gives the label of a statement with marks an empty statement of its own,
+// if a goto names it. So code that is put before the statement comes after the
+// label.
 func (j *jumps) apart(l *label) []rewrite.Edit {
 	if len(l.from) == 0 || !between(j.marks, l.s.Pos(), l.s.End()) {
 		return nil
@@ -246,8 +247,8 @@ func (j *jumps) apart(l *label) []rewrite.Edit {
 	return edits
 }
 
-// terminates says that a statement is a terminating one, in the words of Go's
-// specification.
+// terminates reports whether a statement is a terminating one, in the words of
+// Go's specification.
 func terminates(s ast.Stmt) bool {
 	all := func(list []ast.Stmt) bool {
 		for len(list) > 0 {
@@ -309,7 +310,8 @@ func terminates(s ast.Stmt) bool {
 	return false
 }
 
-// breaks says that a body has a break without a label that means its statement.
+// breaks reports whether a body has a break without a label that refers to its
+// statement.
 func breaks(b *ast.BlockStmt) bool {
 	found := false
 	for _, s := range b.List {
@@ -326,7 +328,7 @@ func breaks(b *ast.BlockStmt) bool {
 	return found
 }
 
-// breaksTo says that a statement has a break with a label.
+// breaksTo reports whether a statement has a break with a label.
 func breaksTo(s ast.Stmt, name string) bool {
 	found := false
 	ast.Inspect(s, func(m ast.Node) bool {
@@ -338,8 +340,8 @@ func breaksTo(s ast.Stmt, name string) bool {
 	return found
 }
 
-// crossed says that a goto may pass over a statement of the same list as the
-// goto's label.
+// crossed reports whether a goto may pass over a statement of the same list as
+// the goto's label.
 func (j *jumps) crossed(s ast.Stmt) bool {
 	for _, l := range j.labels {
 		i := slices.Index(l.list, s)

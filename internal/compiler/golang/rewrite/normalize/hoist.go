@@ -11,11 +11,11 @@ import (
 	"github.com/cairnrun/cairn/internal/compiler/golang/rewrite"
 )
 
-// HoistTypes returns the package with types that are declared in functions moved to
-// package level, where frames and environments of closures can name them. Those of
-// generic functions get all of their type parameters, as Go itself has it. Those
-// stay whose name means something else there: it is their name in what the program
-// prints, so it must not change.
+// HoistTypes returns the package with types that are declared in functions
+// moved to package level, where frames and environments of closures can name
+// them. Types of generic functions get all their type parameters, as in Go
+// itself. A type stays if its name means something else there: programs print
+// it, so it must not change.
 func HoistTypes(p *rewrite.Package, in func(*rewrite.Package) rewrite.ResumablePath) (*rewrite.Package, error) {
 	h := &hoist{p: p, types: map[*types.TypeName]*ast.TypeSpec{}, generic: map[*types.TypeName]*typeParams{}}
 	resumable := in(p)
@@ -43,7 +43,7 @@ func HoistTypes(p *rewrite.Package, in func(*rewrite.Package) rewrite.ResumableP
 	return p.With(text)
 }
 
-// wants says that a function has literals or marks.
+// wants reports whether a function has literals or marks.
 func wants(p *rewrite.Package, d *ast.FuncDecl, in rewrite.ResumablePath) bool {
 	found := in.Funcs[d]
 	ast.Inspect(d, func(m ast.Node) bool {
@@ -55,15 +55,15 @@ func wants(p *rewrite.Package, d *ast.FuncDecl, in rewrite.ResumablePath) bool {
 	return found
 }
 
-// typeParams are those of a function, or of its receiver.
+// typeParams are the type parameters of a function or of its receiver.
 type typeParams struct {
 	list  []*types.TypeParam
 	names string // T, U
 	text  string // T any, U comparable
 }
 
-// typeParamsOf returns a function's, nil if it has none, and false if they can't be
-// written again.
+// typeParamsOf returns a function's type parameters, nil if it has none, and
+// false if they can't be written again.
 func typeParamsOf(p *rewrite.Package, file *ast.File, d *ast.FuncDecl) (*typeParams, bool) {
 	f, ok := p.Info.Defs[d.Name].(*types.Func)
 	if !ok {
@@ -141,7 +141,7 @@ func (h *hoist) find(f *ast.File, d *ast.FuncDecl) {
 	}
 }
 
-// visible says that the names of type parameters mean these at a place.
+// visible reports whether the names of type parameters mean these at a place.
 func (h *hoist) visible(params *typeParams, at *ast.Ident) bool {
 	s := h.p.Types.Scope().Innermost(at.Pos())
 	for _, t := range params.list {
@@ -155,7 +155,7 @@ func (h *hoist) visible(params *typeParams, at *ast.Ident) bool {
 	return true
 }
 
-// choose leaves out those that can't move.
+// choose drops the types that can't move.
 func (h *hoist) choose() {
 	byName := map[string]bool{}
 	h.order = slices.DeleteFunc(h.order, func(o *types.TypeName) bool {
@@ -179,7 +179,7 @@ func (h *hoist) choose() {
 	}
 }
 
-// free says that a type's name means nothing else outside.
+// free reports whether a type's name means nothing else outside.
 func (h *hoist) free(o *types.TypeName) bool {
 	name, pkg := o.Name(), h.p.Types.Scope()
 	if types.Universe.Lookup(name) != nil || strings.HasPrefix(name, rewrite.Prefix) || name == "init" || name == "main" {
@@ -201,8 +201,8 @@ func (h *hoist) free(o *types.TypeName) bool {
 	return true
 }
 
-// alone says that a type depends on nothing else that is declared in a function,
-// but for constants and types that move too.
+// alone reports whether a type depends on nothing else that is declared in a
+// function, but for constants and types that move too.
 func (h *hoist) alone(s *ast.TypeSpec, params *typeParams) bool {
 	ok := s.TypeParams == nil
 	ast.Inspect(s.Type, func(m ast.Node) bool {

@@ -8,9 +8,9 @@ import (
 	"github.com/cairnrun/cairn/internal/compiler/golang/rewrite"
 )
 
-// earlyCopies finds the expressions in a function that the compiler copies into memory
-// when it comes to them, because they become part of an interface; it reads
-// others after all calls of the statement.
+// earlyCopies finds the expressions of a function that the compiler copies to
+// memory in order, because they become part of an interface. It reads others
+// after all calls of the statement.
 func (w *funcNormalizer) earlyCopies() map[ast.Expr]bool {
 	out := map[ast.Expr]bool{}
 	info := w.p.Info
@@ -133,13 +133,13 @@ func (w *funcNormalizer) earlyCopies() map[ast.Expr]bool {
 	return out
 }
 
-// isTypeParam says that a type is a type parameter.
+// isTypeParam reports whether a type is a type parameter.
 func isTypeParam(t types.Type) bool {
 	_, ok := types.Unalias(t).(*types.TypeParam)
 	return ok
 }
 
-// unsized says that the size of a type depends on type parameters.
+// unsized reports whether the size of a type depends on type parameters.
 func unsized(t types.Type) bool {
 	if isTypeParam(t) {
 		return true
@@ -157,7 +157,8 @@ func unsized(t types.Type) bool {
 	return false
 }
 
-// byAddress says that a value of a type is put into an interface from memory.
+// byAddress reports whether a value of a type is put into an interface from
+// memory.
 func (w *funcNormalizer) byAddress(t types.Type) bool {
 	size, align := w.sizes().Sizeof(t), w.sizes().Alignof(t)
 	if size == 2 && align == 2 || (size == 4 || size == 8) && align == size && !holdsPointers(t) {
@@ -185,7 +186,7 @@ func (w *funcNormalizer) byAddress(t types.Type) bool {
 	}
 }
 
-// holdsPointers says that values of a type have pointers in them.
+// holdsPointers reports whether values of a type have pointers in them.
 func holdsPointers(t types.Type) bool {
 	switch u := t.Underlying().(type) {
 	case *types.Basic:

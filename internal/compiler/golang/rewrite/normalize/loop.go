@@ -71,7 +71,8 @@ func (w *funcNormalizer) forStmt(o *lines, s *ast.ForStmt, label string) {
 	o.add(label + head + w.loopBody(s.Body, &top, false))
 }
 
-// forInit computes the calls in what a for loop does first, and returns the rest.
+// forInit evaluates the calls in the init statement of a for loop, and returns
+// the rest.
 func (w *funcNormalizer) forInit(o *lines, s ast.Stmt) string {
 	switch s := s.(type) {
 	case *ast.AssignStmt:
@@ -208,7 +209,8 @@ func (w *funcNormalizer) give(l *ranged, key, val string) {
 	}
 }
 
-// again says that a loop's body declares one of the loop's variables again.
+// again reports whether a loop's body declares one of the loop's variables
+// again.
 func (w *funcNormalizer) again(l *ranged) bool {
 	scope := w.p.Info.Scopes[l.s.Body]
 	if scope == nil {
@@ -222,7 +224,7 @@ func (w *funcNormalizer) again(l *ranged) bool {
 	return false
 }
 
-// seen says that a loop's variable may be seen by others than the loop itself.
+// seen reports whether other code than the loop may see a loop's variable.
 func (w *funcNormalizer) seen(e ast.Expr) bool {
 	id, ok := e.(*ast.Ident)
 	if !ok {

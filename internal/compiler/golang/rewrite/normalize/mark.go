@@ -11,9 +11,9 @@ import (
 	"github.com/cairnrun/cairn/internal/compiler/golang/rewrite"
 )
 
-// Mark returns the package with marks at positions of its files. Besides these,
-// every statement is told its line, which it keeps wherever it goes: so do
-// messages of the program and of the compiler.
+// Mark returns the package with marks at positions of its files. It also puts a
+// line comment before every statement, so that messages of the program and of
+// the compiler show the lines of the source.
 func Mark(p *rewrite.Package, marks map[token.Pos]string) (*rewrite.Package, error) {
 	text := map[string][]byte{}
 	early, err := devirtualize(p, func(lo, hi token.Pos) bool {

@@ -10,12 +10,13 @@ import (
 	"github.com/cairnrun/cairn/internal/compiler/golang/rewrite"
 )
 
-// Convert has put calls of constructors where method values were. The compiler
-// does calls in order, but reads the operand of a method value after all calls of
-// the statement. So the calls after such a constructor are done before, and the
-// constructor's stays.
+// closures.Convert has replaced method values by calls of constructors. The
+// compiler makes calls in order, but reads the operand of a method value after
+// all calls of the statement. So the calls after such a constructor are made
+// before the statement, and the constructor's stays.
 
-// makesValue says that a call makes a closure, or binds an interface for one.
+// makesValue reports whether a call makes a closure, or binds an interface for
+// one.
 func makesValue(c *ast.CallExpr) bool {
 	id, ok := ast.Unparen(c.Fun).(*ast.Ident)
 	return ok && (strings.HasPrefix(id.Name, rewrite.Prefix+"make_") || strings.HasPrefix(id.Name, rewrite.Prefix+"bind_"))
@@ -41,9 +42,9 @@ func methodOperand(c *ast.CallExpr) ast.Expr {
 	return l.Elts[0]
 }
 
-// late finds the calls that have to be done before the method values and captured
+// late finds the calls that must be made before the method values and captured
 // variables that stand before them in a statement, or after receivers that are
-// read early, and the functions with such.
+// read early. It also finds the functions with such calls.
 func (n *normalizer) late() {
 	n.before = map[*ast.CallExpr]bool{}
 	n.values = map[*ast.CallExpr]bool{}
@@ -110,9 +111,9 @@ func (n *normalizer) late() {
 	n.in.Funcs = funcs
 }
 
-// afterCaptured returns what has calls that have to be done first because a
-// variable stands before it that is read by way of an environment now: the
-// compiler would copy that, and a variable it reads after the calls.
+// afterCaptured returns the operands whose calls must be made first, because a
+// captured variable stands before them. The compiler reads a variable after the
+// calls, but copies a field of an environment before them.
 func (n *normalizer) afterCaptured(m ast.Node) (list []ast.Expr) {
 	w := &funcNormalizer{normalizer: n}
 	captured := func(e ast.Expr) bool {
@@ -159,8 +160,8 @@ func around(stack []ast.Node) (stmt, fn ast.Node) {
 	return stmt, nil
 }
 
-// unchanging says that an operand of a method value is the same whenever it is
-// read: the address of a variable, or a variable that no call can change.
+// unchanging reports whether an operand of a method value is the same whenever
+// it is read: the address of a variable, or a variable that no call can change.
 func (n *normalizer) unchanging(x ast.Expr) bool {
 	w := &funcNormalizer{normalizer: n}
 	x = ast.Unparen(x)

@@ -1,7 +1,7 @@
-// Package normalize rewrites functions on the resumable path in simpler Go, which
-// closures and emit can handle: no loops over functions, no jumps back, no local
-// types, and every call that leads to a point in a statement of its own, in the
-// order in which the Go compiler evaluates (order.go).
+// Package normalize rewrites functions on the resumable path in simpler Go,
+// which closures and emit can handle: no loops over functions, no jumps back,
+// no local types, and every call that leads to a point in a statement of its
+// own, in the order in which the Go compiler evaluates (order.go).
 package normalize
 
 import (
@@ -23,11 +23,12 @@ import (
 //     a, b = f(x), after a line //cairn:call N;
 //   - the places of points are lines //cairn:point N;
 //   - loops around these range over something kept in a variable, by an index;
-//   - deferred calls that are pending at such a place are given variables only,
-//     after a line //cairn:defer N; one in a nested block sets cairn_dN.
+//   - the operands of deferred calls that are pending at such a place are
+//     variables, after a line //cairn:defer N; one in a nested block sets
+//     cairn_dN.
 //
-// Calls and points are counted together, from 1 in each top-level declaration;
-// defers for themselves.
+// Calls and points share one count in each top-level declaration, from 1; defers
+// have their own.
 func Functions(p *rewrite.Package, in rewrite.ResumablePath) (out *rewrite.Package, err error) {
 	n := &normalizer{p: p, in: in, done: map[ast.Node]bool{}, names: map[string]bool{}, moved: map[*types.TypeName]bool{}}
 	defer func() {
@@ -69,7 +70,7 @@ func Functions(p *rewrite.Package, in rewrite.ResumablePath) (out *rewrite.Packa
 	return p.With(text)
 }
 
-// normalizer brings a package into normal form.
+// normalizer is the state of Functions.
 type normalizer struct {
 	p         *rewrite.Package
 	in        rewrite.ResumablePath
@@ -99,7 +100,7 @@ const (
 	markPoint = "//cairn:point \x00"
 )
 
-// refuse gives up.
+// refuse stops the pass with a Refusal.
 func (n *normalizer) refuse(at token.Pos, remedy, reason string, args ...any) {
 	panic(n.p.Refuse(at, remedy, reason, args...))
 }
@@ -130,7 +131,7 @@ func (n *normalizer) fileText(f *ast.File) (string, bool) {
 	return head + s + strings.Join(n.decls, ""), changed
 }
 
-// touches says that a declaration has a function to rewrite.
+// touches reports whether a declaration has a function to rewrite.
 func (n *normalizer) touches(d ast.Decl) bool {
 	found := false
 	ast.Inspect(d, func(m ast.Node) bool {
@@ -193,7 +194,7 @@ func under(top []string, text string) string {
 	return s + text + "}"
 }
 
-// complete finds calls and points that were not reached.
+// complete refuses calls and points that the pass did not reach.
 func (n *normalizer) complete() error {
 	var left []ast.Node
 	for c, is := range n.in.Calls {
@@ -217,7 +218,7 @@ func (n *normalizer) complete() error {
 	return n.p.Refuse(left[0].Pos(), "put what it does into a function of its own", "%s stands where the program can't resume", what)
 }
 
-// funcNormalizer is a function on its way to normal form.
+// funcNormalizer rewrites one function.
 type funcNormalizer struct {
 	*normalizer
 	node ast.Node
@@ -241,7 +242,7 @@ func (o *lines) add(s ...string) { o.list = append(o.list, s...) }
 
 func (o *lines) String() string { return strings.Join(o.list, "\n") }
 
-// scan refuses what can't be done, and finds the marks.
+// scan finds the marks, and refuses what can't be resumed.
 func (w *funcNormalizer) scan() {
 	w.jumps = jumpsOf(w.p, w.node, w.in)
 	for _, l := range w.jumps.labels {
@@ -285,8 +286,8 @@ func (w *funcNormalizer) scan() {
 	})
 }
 
-// has says that a node contains a resumable call, or one that has to be done
-// before what else is in its statement.
+// has reports whether a node contains a resumable call, or one that must be made
+// before the rest of its statement.
 func (w *funcNormalizer) has(m ast.Node) bool {
 	found := false
 	if isNil(m) {
@@ -301,7 +302,7 @@ func (w *funcNormalizer) has(m ast.Node) bool {
 	return found
 }
 
-// busy says that a node contains a resumable call, or a point.
+// busy reports whether a node contains a resumable call, or a point.
 func (w *funcNormalizer) busy(m ast.Node) bool {
 	found := w.has(m)
 	rewrite.InspectOwn(m, func(k ast.Node) bool {
@@ -313,7 +314,7 @@ func (w *funcNormalizer) busy(m ast.Node) bool {
 	return found
 }
 
-// isNil says that there is no such node.
+// isNil reports whether there is no such node.
 func isNil(m ast.Node) bool {
 	switch m := m.(type) {
 	case nil:
@@ -360,7 +361,7 @@ func (n *normalizer) loopNames(kinds ...string) []string {
 	}
 }
 
-// perIteration says that loop variables are new in each iteration.
+// perIteration reports whether loop variables are new in each iteration.
 func (n *normalizer) perIteration() bool {
 	v := n.p.Info.FileVersions[n.file]
 	if v == "" {
@@ -380,7 +381,7 @@ func (n *normalizer) predeclared(name string, at token.Pos) {
 	}
 }
 
-// varUse is what happens to a variable.
+// varUse is how a variable is used.
 type varUse struct {
 	owner    ast.Node // function it is declared in
 	assigned int      // times, without its declaration
@@ -390,7 +391,7 @@ type varUse struct {
 	literal  bool     // one that is a function literal
 }
 
-// use returns what happens to a variable in the declaration at hand.
+// use returns how a variable is used in the current declaration.
 func (n *normalizer) use(v *types.Var) *varUse {
 	if n.uses == nil {
 		n.uses = map[*types.Var]*varUse{}

@@ -18,8 +18,8 @@ import (
 
 var updateNormal = flag.Bool("update-normal", false, "write the golden file of the normal form")
 
-// normalizePath takes calls of functions and methods whose names begin with reach
-// or Reach, and statements with the comment //pt on the line before.
+// normalizePath takes calls of functions and methods whose names begin with
+// reach or Reach, and statements with the comment //pt on the line before.
 func normalizePath(p *rewrite.Package) rewrite.ResumablePath {
 	in := rewrite.ResumablePath{Calls: map[*ast.CallExpr]bool{}, Points: map[ast.Stmt]bool{}, Funcs: map[ast.Node]bool{}}
 	for _, f := range p.Files {

@@ -12,8 +12,9 @@ import (
 
 // The order in which operands are read is the Go compiler's, not only the
 // language's: programs depend on it. The language orders calls, receives and
-// logical operators; cmd/compile (walk/order.go) copies some other operands when
-// it comes to them, and reads the rest after the last call of the statement:
+// logical operators; cmd/compile (walk/order.go) copies some other operands
+// when it comes to them, and reads the rest after the last call of the
+// statement:
 //
 //	operand                                     read
 //	variables, fields, elements, *p             last
@@ -37,9 +38,9 @@ import (
 //
 // TestNormal_Order compares all that with the compiler at hand.
 
-// keyEarly says that the key of a map's element is copied when the compiler comes
-// to it: the run time is given its address, so what has none is copied, and so is
-// what is as wide as a number or a string without being one.
+// keyEarly reports whether the compiler copies the key of a map's element in
+// order. The run time takes the key's address, so a key without one is copied,
+// and so is one as wide as a number or a string that is neither.
 func (w *funcNormalizer) keyEarly(e *ast.IndexExpr) bool {
 	m, ok := rewrite.CoreType(w.p.Info.TypeOf(e.X)).(*types.Map)
 	if !ok {
@@ -70,15 +71,15 @@ func (w *funcNormalizer) keyEarly(e *ast.IndexExpr) bool {
 	return !w.addressable(e.Index, m.Key())
 }
 
-// unclear refuses an operand that the compiler copies for some types, but not for
-// others, and that a call may change: which type it has is not known.
+// unclear refuses an operand of unknown type that a call may change, if the
+// compiler copies it for some types and not for others.
 func (w *funcNormalizer) unclear(e ast.Expr) {
 	if !w.settled(e) {
 		w.refuse(e.Pos(), "give it to a variable of its own first", "type parameters decide whether this is read before or after a call, in its statement, that leads to a point")
 	}
 }
 
-// settled says that calls can't change what an expression reads.
+// settled reports whether calls can't change what an expression reads.
 func (w *funcNormalizer) settled(e ast.Expr) bool {
 	if tv := w.p.Info.Types[e]; tv.Value != nil || tv.IsNil() || tv.IsType() {
 		return true
@@ -117,8 +118,8 @@ func (w *funcNormalizer) settled(e ast.Expr) bool {
 	return false
 }
 
-// wordLike says that a struct or array is hashed as a number of 4 or 8 bytes, a
-// pointer or a string.
+// wordLike reports whether a struct or array is hashed as a number of 4 or 8
+// bytes, a pointer or a string.
 func (w *funcNormalizer) wordLike(t types.Type) bool {
 	var sole func(t types.Type) types.Type
 	sole = func(t types.Type) types.Type {
@@ -141,7 +142,7 @@ func (w *funcNormalizer) wordLike(t types.Type) bool {
 	return (size == 4 || size == 8) && w.plainMemory(t)
 }
 
-// plainMemory says that values of a type are equal if their bytes are.
+// plainMemory reports whether values of a type are equal if their bytes are.
 func (w *funcNormalizer) plainMemory(t types.Type) bool {
 	switch u := t.Underlying().(type) {
 	case *types.Basic:
@@ -177,8 +178,8 @@ func (w *funcNormalizer) sizes() types.Sizes {
 	return types.SizesFor("gc", "amd64")
 }
 
-// addressable says that the compiler can use an expression where it lies in
-// memory, as a value of a type; constants lie there, too.
+// addressable reports whether the compiler can use an expression where it lies
+// in memory, as a value of a type; constants lie there, too.
 func (w *funcNormalizer) addressable(e ast.Expr, t types.Type) bool {
 	tv := w.p.Info.Types[ast.Unparen(e)]
 	if tv.Value != nil || tv.IsNil() {
@@ -187,8 +188,8 @@ func (w *funcNormalizer) addressable(e ast.Expr, t types.Type) bool {
 	return tv.Addressable() && types.Identical(tv.Type, t)
 }
 
-// bytesKey says that a key is string(bytes), or made of such: the element is
-// looked up at once then, so that the bytes need not be copied.
+// bytesKey reports whether a key is string(bytes), or made of such: the element
+// is looked up at once then, so that the bytes need not be copied.
 func (w *funcNormalizer) bytesKey(e ast.Expr) bool {
 	switch e := ast.Unparen(e).(type) {
 	case *ast.CallExpr:
@@ -220,8 +221,8 @@ func (w *funcNormalizer) bytesKey(e ast.Expr) bool {
 	return false
 }
 
-// variable says that an expression is a variable, also one that is now reached by
-// a closure's environment.
+// variable reports whether an expression is a variable, also one that is now
+// reached by a closure's environment.
 func (w *funcNormalizer) variable(e ast.Expr) bool {
 	e = ast.Unparen(e)
 	if s, ok := e.(*ast.StarExpr); ok {
@@ -252,7 +253,7 @@ func (w *funcNormalizer) cheap(o *lines, e ast.Expr) {
 	w.copy(o, e)
 }
 
-// copy computes an operand now, unless that was done.
+// copy evaluates an operand now, unless that was done.
 func (w *funcNormalizer) copy(o *lines, e ast.Expr) {
 	e = ast.Unparen(e)
 	if tv := w.p.Info.Types[e]; tv.Value != nil || tv.IsNil() || tv.IsType() {
@@ -336,9 +337,9 @@ func (w *funcNormalizer) compare(o *lines, e *ast.BinaryExpr) {
 	}
 }
 
-// concrete returns the type that an interface is known to hold: the compiler turns
-// calls of its methods into calls of that type's, and asserts the type when it
-// comes to the receiver.
+// concrete returns the type that an interface is known to hold: the compiler
+// turns calls of its methods into calls of that type's, and asserts the type
+// when it comes to the receiver.
 func (w *funcNormalizer) concrete(e ast.Expr) types.Type {
 	t := w.p.Info.TypeOf(e)
 	if t == nil || !types.IsInterface(t) || isTypeParam(t) {
@@ -355,19 +356,19 @@ func (w *funcNormalizer) concrete(e ast.Expr) types.Type {
 	return nil
 }
 
-// direct says that values of a type are kept in an interface as they are.
+// direct reports whether values of a type are kept in an interface as they are.
 func (w *funcNormalizer) direct(t types.Type) bool {
 	word := w.sizes().Sizeof(types.Typ[types.Uintptr])
 	return w.sizes().Sizeof(t) == word && holdsPointers(t)
 }
 
-// asserts says that x.(T) is done when the compiler comes to it.
+// asserts reports whether the compiler evaluates x.(T) in order.
 func (w *funcNormalizer) asserts(e *ast.TypeAssertExpr) bool {
 	t := w.p.Info.TypeOf(e.Type)
 	return !mentionsParam(t, map[types.Type]bool{}) && (types.IsInterface(t) || !w.direct(t))
 }
 
-// mentionsParam says that a type depends on type parameters.
+// mentionsParam reports whether a type depends on type parameters.
 func mentionsParam(t types.Type, seen map[types.Type]bool) bool {
 	if seen[t] {
 		return false
@@ -405,8 +406,8 @@ func mentionsParam(t types.Type, seen map[types.Type]bool) bool {
 	return false
 }
 
-// constantPart says that the compiler knows an entry of a map literal, as a value
-// of a type: interfaces are made when the program runs.
+// constantPart reports whether the compiler knows an entry of a map literal, as
+// a value of a type: interfaces are made when the program runs.
 func (w *funcNormalizer) constantPart(e ast.Expr, t types.Type) bool {
 	tv := w.p.Info.Types[e]
 	if tv.IsNil() {
@@ -460,8 +461,8 @@ func (w *funcNormalizer) mapLitOf(o *lines, e *ast.CompositeLit, m *types.Map) {
 	}
 }
 
-// sameSafe says that two expressions are the same variable or element, as the
-// compiler finds out for m[k] = append(m[k], …).
+// sameSafe reports whether two expressions are the same variable or element, as
+// the compiler finds out for m[k] = append(m[k], …).
 func (w *funcNormalizer) sameSafe(a, b ast.Expr) bool {
 	a, b = w.unconverted(a), w.unconverted(b)
 	ta, tb := w.p.Info.Types[a], w.p.Info.Types[b]

@@ -8,9 +8,9 @@ import (
 	"github.com/cairnrun/cairn/internal/compiler/golang/rewrite"
 )
 
-// orderHead is what all generated programs begin with: a state, calls that reach points that
-// change all of it, and functions that show values. What locals hold changes by
-// hook.
+// orderHead is what all generated programs begin with: a state, calls that
+// reach points that change all of it, and functions that show values. What
+// locals hold changes by hook.
 const orderHead = `package main
 
 import (
@@ -322,7 +322,8 @@ const orderLocals = `	var lx, ly, li, ln int
 	}
 `
 
-// orderGen writes statements that read the state around calls that reach points.
+// orderGen writes statements that read the state around calls that reach
+// points.
 type orderGen struct {
 	*rand.Rand
 	reachs int // that the statement at hand still has to get; see reach
@@ -472,8 +473,8 @@ func (o *orderGen) cases(n int) []string {
 // orderGroup is how many cases share a function, and its variables.
 const orderGroup = 8
 
-// orderProgram is a program of cases. They are in functions, in literals that are
-// kept, and in literals that are only called.
+// orderProgram is a program of cases. They are in functions, in literals that
+// are kept, and in literals that are only called.
 func orderProgram(cases []string) string {
 	var b strings.Builder
 	b.WriteString(orderHead)

@@ -12,10 +12,10 @@ import (
 	"github.com/cairnrun/cairn/internal/compiler/golang/rewrite"
 )
 
-// LowerRanges returns the package with marked loops over functions written as what
-// they mean: a call of the function, which is given the loop's body as a literal.
-// How the body ends is noted in a variable, and done after the call. Loops
-// over what some functions of the standard library return become ordinary loops.
+// LowerRanges returns the package with marked loops over functions written as
+// calls of the function, with the loop's body as a literal. A variable notes how
+// the body ends, and the code after the call acts on it. Loops over the results
+// of some functions of the standard library become ordinary loops.
 func LowerRanges(p *rewrite.Package) (out *rewrite.Package, err error) {
 	defer func() {
 		switch r := recover().(type) {
@@ -48,12 +48,12 @@ type ranges struct {
 	body *ast.BlockStmt
 }
 
-// marked says that a loop over a function is to be rewritten.
+// marked reports whether a loop over a function is to be rewritten.
 func (r *ranges) marked(s *ast.RangeStmt) bool {
 	return r.marks[s.Range+token.Pos(len("range"))] == rewrite.RangeMark
 }
 
-// busy says that a node contains marks.
+// busy reports whether a node contains marks.
 func (r *ranges) busy(n ast.Node) bool {
 	for at := range r.marks {
 		if n.Pos() <= at && at < n.End() {
@@ -141,7 +141,7 @@ func (r *ranges) loop(s *ast.RangeStmt, label string) (string, bool) {
 	return "", false
 }
 
-// jumpedTo says that a goto names a label.
+// jumpedTo reports whether a goto names a label.
 func (r *ranges) jumpedTo(label string) bool {
 	found := false
 	rewrite.InspectOwn(r.body, func(m ast.Node) bool {
@@ -252,7 +252,8 @@ func (r *ranges) call(s *ast.RangeStmt, label string) string {
 	return o.String()
 }
 
-// goOwn refuses if names of Go mean something else at a place, or in the package.
+// goOwn refuses if predeclared names mean something else at a place, or in the
+// package.
 func (r *ranges) goOwn(at token.Pos, names ...string) {
 	for _, name := range names {
 		r.predeclared(name, at)
@@ -264,7 +265,7 @@ func (r *ranges) goOwn(at token.Pos, names ...string) {
 	}
 }
 
-// static says that a function is named, so that it needs not be kept.
+// static reports whether a function is named, and need not be saved.
 func (r *ranges) static(x ast.Expr) bool {
 	w := &funcNormalizer{normalizer: r.normalizer}
 	kind, _ := w.callee(&ast.CallExpr{Fun: x})
@@ -274,7 +275,7 @@ func (r *ranges) static(x ast.Expr) bool {
 	return kind != dynamic
 }
 
-// scan finds out where jumps in the body lead to.
+// scan finds the targets of jumps in the body.
 func (b *loopBody) scan() {
 	labels := map[string]bool{}
 	rewrite.InspectOwn(b.s.Body, func(m ast.Node) bool {
@@ -350,8 +351,8 @@ func (b *loopBody) text() string {
 	})
 }
 
-// end is a label at the end of the literal. A jump out of a loop inside goes there:
-// until that loop's function has returned, this one is not over.
+// end is a label at the end of the literal. Jumps out of inner loops lead there,
+// since the function of such a loop must return first.
 func (b *loopBody) end(what string) string {
 	return fmt.Sprintf("%s%s%d", rewrite.Prefix, what, b.count["loop"])
 }
@@ -442,7 +443,7 @@ func (b *loopBody) declareResults() {
 	}
 }
 
-// hides says that the name of a result is declared again in the function.
+// hides reports whether the name of a result is declared again in the function.
 func (b *loopBody) hides(v *types.Var) bool {
 	found := false
 	ast.Inspect(b.body, func(m ast.Node) bool {

@@ -36,7 +36,8 @@ const (
 	collected                  // all values first: what they are made of can't change
 )
 
-// PlainRange says that a loop over a function can be written as an ordinary loop.
+// PlainRange reports whether a loop over a function can be written as an
+// ordinary loop.
 func PlainRange(info *types.Info, s *ast.RangeStmt) bool {
 	_, _, ok := stdLoopOf(info, s)
 	return ok
@@ -128,7 +129,7 @@ func (r *ranges) ordinary(s *ast.RangeStmt, label string) string {
 	return fmt.Sprintf("{\n%s := %s\n%sfor %s := len(%s) - 1; %s >= 0; %s-- {%s\n%s\n{%s}\n}\n}", names[0], x, label, names[1], names[0], names[1], names[1], point, give, body)
 }
 
-// keepImport keeps the import of a function in use that is no longer called.
+// keepImport keeps an import in use whose function is no longer called.
 func (r *ranges) keepImport(c *ast.CallExpr) {
 	fun := ast.Unparen(c.Fun)
 	switch x := fun.(type) {

@@ -11,10 +11,10 @@ import (
 	"github.com/cairnrun/cairn/internal/compiler/golang/rewrite"
 )
 
-// MoveResults returns the package with named results of functions on the way to a
-// point kept in variables of their own, where literals that may be saved capture
-// them or their addresses are taken: a result can't lie in a box. What such a
-// variable holds at the end is returned.
+// MoveResults returns the package with named results moved to variables, in
+// functions on the resumable path: those that a literal which may be saved
+// captures, and those whose address is taken. A result can't be boxed; the
+// variable can, and the function returns its final value.
 func MoveResults(p *rewrite.Package, in func(*rewrite.Package) rewrite.ResumablePath) (out *rewrite.Package, err error) {
 	defer func() {
 		switch r := recover().(type) {
@@ -71,7 +71,7 @@ type results struct {
 	vars []string              // names of the variables
 }
 
-// find finds out whether the results must move.
+// find decides whether the results must move.
 func (r *results) find() {
 	switch n := r.fn.(type) {
 	case *ast.FuncDecl:

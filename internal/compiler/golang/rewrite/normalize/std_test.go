@@ -46,8 +46,8 @@ func main() {
 }
 
 // TestNormalStandard brings packages of the standard library into normal form,
-// with points in all loops and almost all calls taken as calls of the reach, and
-// runs the tests of one of them.
+// with points in all loops and almost all calls taken as calls of the reach,
+// and runs the tests of one of them.
 func TestNormalStandard(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes some seconds")
@@ -143,8 +143,8 @@ func standardPackage(t *testing.T, path string) (*rewrite.Package, string) {
 	return p, l.Dir
 }
 
-// everything takes all calls and loops that may be taken, except in functions to
-// skip.
+// everything takes all calls and loops that may be taken, except in functions
+// to skip.
 func everything(p *rewrite.Package, skip map[ast.Node]bool) rewrite.ResumablePath {
 	in := rewrite.ResumablePath{Calls: map[*ast.CallExpr]bool{}, Points: map[ast.Stmt]bool{}, Funcs: map[ast.Node]bool{}}
 	for _, f := range p.Files {

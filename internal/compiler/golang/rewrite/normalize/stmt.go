@@ -63,8 +63,8 @@ func (w *funcNormalizer) stmt(o *lines, all ast.Stmt) {
 	w.labelled(o, all, "")
 }
 
-// labelled writes a statement that has a label: what is computed before it comes
-// before the label too.
+// labelled writes a statement with labels. Code that is put before it comes
+// before the labels, too.
 func (w *funcNormalizer) labelled(o *lines, s ast.Stmt, label string) {
 	switch s := s.(type) {
 	case *ast.LabeledStmt:
@@ -142,7 +142,8 @@ func (w *funcNormalizer) simple(o *lines, s ast.Stmt) {
 	o.add(w.p.LineComment(s.Pos()) + w.text(s))
 }
 
-// assign writes a, b := f(x) as it stands, if that is what it is.
+// assign writes a statement of the form a, b := f(x), and reports whether s is
+// one.
 func (w *funcNormalizer) assign(o *lines, s *ast.AssignStmt) bool {
 	if len(s.Rhs) != 1 || s.Tok != token.DEFINE && s.Tok != token.ASSIGN {
 		return false
@@ -215,7 +216,7 @@ func (w *funcNormalizer) valueSpec(o *lines, v *ast.ValueSpec) {
 	o.add(w.p.LineComment(v.Pos()) + "var " + w.text(v))
 }
 
-// ifStmt writes an if; alone says that it stands in a block of its own.
+// ifStmt writes an if; alone reports whether it stands in a block of its own.
 func (w *funcNormalizer) ifStmt(o *lines, s *ast.IfStmt, label string, alone bool) {
 	rest := func() string {
 		t := " " + w.block(s.Body)
@@ -254,7 +255,7 @@ func (w *funcNormalizer) ifStmt(o *lines, s *ast.IfStmt, label string, alone boo
 	}
 }
 
-// inHeader says that a resumable call is in the head of a statement.
+// inHeader reports whether a resumable call is in the head of a statement.
 func (w *funcNormalizer) inHeader(init ast.Stmt, e ast.Expr) bool {
 	return init != nil && w.has(init) || e != nil && w.has(e)
 }

@@ -12,8 +12,8 @@ import (
 	"github.com/cairnrun/cairn/internal/compiler/golang/rewrite"
 )
 
-// typ writes a type so that it can be used at a place; from is where a value of
-// it stands. Packages that the file does not import are added to its imports.
+// typ writes a type for use at a place; from is the place of a value of that
+// type. It adds missing imports to the file.
 func (n *normalizer) typ(t types.Type, at, from token.Pos) string {
 	t = n.p.Spelled(t)
 	is := func(s string, pos token.Pos) bool {
@@ -44,7 +44,7 @@ func (n *normalizer) typ(t types.Type, at, from token.Pos) string {
 	return ""
 }
 
-// imported returns the name that a package is imported by where it is missing.
+// imported imports a package that the file lacks, and returns its name.
 func (n *normalizer) imported(p *types.Package) string {
 	if s, ok := n.imports[p.Path()]; ok {
 		return s
@@ -61,8 +61,8 @@ func (n *normalizer) imported(p *types.Package) string {
 	}
 }
 
-// plainAt says that the names in a type mean at a place what they mean outside of
-// all functions.
+// plainAt reports whether the names in a type mean at a place what they mean
+// outside of all functions.
 func (n *normalizer) plainAt(s string, at token.Pos) bool {
 	e, err := parser.ParseExpr(s)
 	if err != nil {
@@ -88,7 +88,7 @@ func (n *normalizer) plainAt(s string, at token.Pos) bool {
 	return ok
 }
 
-// usesMoved says that a type is made of one that moves to package level.
+// usesMoved reports whether a type is made of one that moves to package level.
 func (n *normalizer) usesMoved(t types.Type, seen map[types.Type]bool) bool {
 	if seen[t] {
 		return false

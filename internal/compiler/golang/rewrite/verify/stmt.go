@@ -8,7 +8,7 @@ import (
 	"github.com/cairnrun/cairn/internal/compiler/golang/rewrite"
 )
 
-// list goes through statements.
+// list interprets statements.
 func (v *Verifier) list(list []ast.Stmt, in flow) flow {
 	for _, s := range list {
 		in = v.stmt(s, in, "")
@@ -16,7 +16,7 @@ func (v *Verifier) list(list []ast.Stmt, in flow) flow {
 	return in
 }
 
-// stmt goes through a statement, and returns what is after it.
+// stmt interprets a statement, and returns what is after it.
 func (v *Verifier) stmt(s ast.Stmt, in flow, label string) flow {
 	if v.bad != "" {
 		return in
@@ -85,7 +85,7 @@ func (v *Verifier) stmt(s ast.Stmt, in flow, label string) flow {
 	return in
 }
 
-// assignment goes through an assignment.
+// assignment interprets an assignment.
 func (v *Verifier) assignment(s *ast.AssignStmt, in flow) flow {
 	if s.Tok != token.ASSIGN && s.Tok != token.DEFINE {
 		for _, x := range append(s.Lhs[:len(s.Lhs):len(s.Lhs)], s.Rhs...) {
@@ -106,7 +106,7 @@ func (v *Verifier) assignment(s *ast.AssignStmt, in flow) flow {
 	return v.assign(s.Lhs, s.Rhs, in)
 }
 
-// declaration goes through a declaration of variables.
+// declaration interprets a declaration of variables.
 func (v *Verifier) declaration(s *ast.DeclStmt, in flow) flow {
 	for _, spec := range s.Decl.(*ast.GenDecl).Specs {
 		spec, ok := spec.(*ast.ValueSpec)
@@ -123,7 +123,7 @@ func (v *Verifier) declaration(s *ast.DeclStmt, in flow) flow {
 	return in
 }
 
-// branch takes a flow to where a jump leads.
+// branch adds a flow to the target of a jump.
 func (v *Verifier) branch(s *ast.BranchStmt, in flow) {
 	switch s.Tok {
 	case token.GOTO:
@@ -151,7 +151,7 @@ func (v *Verifier) branch(s *ast.BranchStmt, in flow) {
 	v.bad = s.Tok.String() + " leads nowhere"
 }
 
-// enter adds a statement that break and continue may mean.
+// enter adds a statement that break and continue may refer to.
 func (v *Verifier) enter(label string, loop bool) *jumpTarget {
 	t := &jumpTarget{label: label, loop: loop}
 	v.targets = append(v.targets, t)
@@ -160,7 +160,7 @@ func (v *Verifier) enter(label string, loop bool) *jumpTarget {
 
 func (v *Verifier) exit() { v.targets = v.targets[:len(v.targets)-1] }
 
-// forLoop goes through a loop as often as more arrives at its body.
+// forLoop interprets a loop until the flow into its body does not change.
 func (v *Verifier) forLoop(s *ast.ForStmt, in flow, label string) flow {
 	if s.Init != nil {
 		in = v.stmt(s.Init, in, "")
@@ -207,7 +207,8 @@ func (v *Verifier) firstOf(init ast.Stmt) uint64 {
 	return 0
 }
 
-// rangeLoop goes through a range loop as often as more arrives at its body.
+// rangeLoop interprets a range loop until the flow into its body does not
+// change.
 func (v *Verifier) rangeLoop(s *ast.RangeStmt, in flow, label string) flow {
 	v.expr(s.X, in)
 	t := v.enter(label, true)
@@ -218,7 +219,8 @@ func (v *Verifier) rangeLoop(s *ast.RangeStmt, in flow, label string) flow {
 			vars = append(vars, x)
 		}
 	}
-	// The loop over what is left of a string is entered, and its offset is 0 at first.
+	// The loop over what is left of a string is entered, and its offset is 0 at
+	// first.
 	out, body := in, in
 	offset, _ := s.Key.(*ast.Ident)
 	if offset != nil && strings.HasPrefix(offset.Name, rewrite.Prefix+"j") && offset.Obj != nil {
@@ -239,7 +241,7 @@ func (v *Verifier) rangeLoop(s *ast.RangeStmt, in flow, label string) flow {
 	return out.join(t.breaks)
 }
 
-// switches goes through a switch.
+// switches interprets a switch.
 func (v *Verifier) switches(s *ast.SwitchStmt, in flow, label string) flow {
 	if s.Init != nil {
 		in = v.stmt(s.Init, in, "")
@@ -249,12 +251,13 @@ func (v *Verifier) switches(s *ast.SwitchStmt, in flow, label string) flow {
 	return v.clauses(s.Body, in, label, tag)
 }
 
-// clauses goes through the clauses of a switch. With a constant tag the first one
-// is taken.
+// clauses interprets the clauses of a switch. With a constant tag the first
+// one is taken.
 func (v *Verifier) clauses(body *ast.BlockStmt, in flow, label string, tag *ast.BasicLit) flow {
 	t := v.enter(label, false)
 	defer v.exit()
-	// The expressions of cases are evaluated in order; a default clause is taken last.
+	// The expressions of cases are evaluated in order; a default clause is
+	// taken last.
 	at := in
 	begins := make([]flow, len(body.List))
 	last := -1
@@ -285,7 +288,7 @@ func (v *Verifier) clauses(body *ast.BlockStmt, in flow, label string, tag *ast.
 	return out.join(t.breaks)
 }
 
-// selects goes through a select: all channels and values are evaluated first.
+// selects interprets a select: all channels and values are evaluated first.
 func (v *Verifier) selects(s *ast.SelectStmt, in flow, label string) flow {
 	t := v.enter(label, false)
 	defer v.exit()

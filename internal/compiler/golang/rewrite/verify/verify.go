@@ -1,9 +1,10 @@
-// Package verify checks the code that continues from a frame. That code declares
-// every variable that it names. Variables of the frame get their values from it; the
-// others have none, because liveness says that they are assigned before they are
-// read. verify checks that on the finished code, without liveness and without the
-// source: on no way may a variable be read that has no value yet. If one is, the
-// point is refused, so that a mistake in a pass does not become a wrong result.
+// Package verify checks the code that continues from a frame. That code
+// declares every variable that it names. Variables of the frame get their
+// values from it; the others have none, because they are assigned before they
+// are read, as liveness found. verify checks that on the finished code,
+// without liveness and without the source: on no way may a variable be read
+// that has no value yet. If one is, the point is refused, so that a mistake in
+// a pass does not become a wrong result.
 package verify
 
 import (
@@ -18,7 +19,7 @@ import (
 	"github.com/cairnrun/cairn/internal/compiler/golang/rewrite"
 )
 
-// Marks in the text of a continuation, for verify. They are not in what is built.
+// Marks in the text of a continuation. Emit removes them.
 const (
 	NoValue   = "/*cairn:novalue*/"   // before the name of a variable that the frame has not
 	EntersNow = "/*cairn:entersnow*/" // before a loop whose condition holds at first
@@ -27,7 +28,7 @@ const (
 // firstNames are the names of variables that are true in the first iteration.
 var firstNames = regexp.MustCompile(`^` + rewrite.Prefix + `again\d+$`)
 
-// Verifier goes through the code of one continuation.
+// Verifier checks the code of one continuation.
 type Verifier struct {
 	Saved    map[string]bool // fields of the frame
 	noValue  map[token.Pos]bool
@@ -48,15 +49,15 @@ func New() *Verifier {
 	return &Verifier{Saved: map[string]bool{rewrite.Prefix + "at": true}, index: map[*ast.Object]int{}, captured: map[*ast.Object]bool{}, flags: map[*ast.Object]uint64{}, gotos: map[string]flow{}}
 }
 
-// jumpTarget is a statement that break and continue may mean.
+// jumpTarget is a statement that break and continue may refer to.
 type jumpTarget struct {
 	label         string
 	loop          bool
 	breaks, conts flow
 }
 
-// flow is what may be when control is at a place: for each set of flags that are
-// true, the variables that may have no value. Without any, control is never there.
+// flow is what is known at a place: for each set of true flags, the variables
+// that may have no value. An empty flow means that control never gets there.
 type flow map[uint64]bits
 
 // bits is a set of small numbers.
@@ -76,7 +77,8 @@ func (b bits) with(i int, on bool) bits {
 	return b
 }
 
-// union returns a set with all of both; grew says that a did not have all.
+// union returns a set with all of both; grew reports whether a did not have
+// all.
 func (b bits) union(c bits) (out bits, grew bool) {
 	for i, x := range c {
 		switch {
@@ -106,7 +108,7 @@ func (f flow) join(g flow) flow {
 	return out
 }
 
-// grown is join, and says whether more arrives than by the first way alone.
+// grown is join, and reports whether more arrives than by the first way alone.
 func (f flow) grown(g flow) (out flow, grew bool) {
 	out = flow{}
 	for k, b := range f {
@@ -143,8 +145,7 @@ func (f flow) where(flag uint64, on bool) flow {
 	return out
 }
 
-// Check parses a continuation and goes through it until nothing new arrives
-// anywhere.
+// Check parses a continuation, and interprets it until no flow changes.
 func (v *Verifier) Check(params, results []string, text string) error {
 	var b strings.Builder
 	b.WriteString("package p\nfunc _() {\n")
@@ -217,8 +218,8 @@ func (v *Verifier) captures(body *ast.BlockStmt) {
 	})
 }
 
-// fieldOf returns the name of the field that an element of a literal is, if it may
-// be one.
+// fieldOf returns the name of the field that an element of a literal is, if it
+// may be one.
 func fieldOf(lit *ast.CompositeLit, e ast.Expr) *ast.Ident {
 	kv, ok := e.(*ast.KeyValueExpr)
 	if _, isMap := lit.Type.(*ast.MapType); !ok || isMap {
@@ -286,7 +287,7 @@ func (v *Verifier) raise(o *ast.Object, on bool, in flow) flow {
 	})
 }
 
-// expr goes through an expression, in which all variables are read.
+// expr interprets an expression, in which all variables are read.
 func (v *Verifier) expr(x ast.Expr, in flow) {
 	if x == nil || len(in) == 0 {
 		return
@@ -336,7 +337,7 @@ func (v *Verifier) call(in flow) {
 	}
 }
 
-// cond goes through a condition, and returns what is if it holds, and if not.
+// cond interprets a condition, and returns what is if it holds, and if not.
 func (v *Verifier) cond(x ast.Expr, in flow) (t, f flow) {
 	switch n := ast.Unparen(x).(type) {
 	case *ast.Ident:
@@ -379,7 +380,7 @@ func boxOf(x ast.Expr) *ast.Ident {
 	return nil
 }
 
-// places goes through what finds the places on the left side of an assignment.
+// places interprets what finds the places on the left side of an assignment.
 func (v *Verifier) places(lhs []ast.Expr, in flow) {
 	for _, x := range lhs {
 		if _, ok := ast.Unparen(x).(*ast.Ident); !ok && boxOf(x) == nil {

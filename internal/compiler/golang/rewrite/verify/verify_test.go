@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// Each text is what continues from a mark; N stands before what the frame has not.
-// want is the variable that may be read without a value, empty if none is.
+// Each text is what continues from a mark; N stands before what the frame has
+// not. want is the variable that may be read without a value, empty if none is.
 func TestVerify(t *testing.T) {
 	for _, c := range []struct{ name, text, want string }{
 		{"saved", "x := cairn_s.x\nprint(x)\n", ""},
