@@ -87,7 +87,6 @@ line; 'cairn run --evacuate-when' lets each host decide.`,
 	f.StringVar(&chunk, "chunk", "64M", "send at most `SIZE` bytes at a time")
 	f.IntVar(&m.Rounds, "rounds", supervise.DefaultRounds, "send state in at most `N` rounds before the pause; 0: none")
 	f.BoolVar(&m.Files, "copy-files", false, "copy the run's open files, too, if the hosts share no file system")
-	f.BoolVar(&m.Sequential, "sequential", false, "write, send and read one after the other, for comparison")
 	f.DurationVar(&m.StartLimit, "start-limit", supervise.DefaultStartLimit, "give the new processes `DURATION` to reach Restore")
 	f.StringVar(&m.Program, "program", "", "`PATH` of the program on the destination (default: as before)")
 	f.Func("env", "set `NAME=VALUE` for ranks on the destination; may be repeated", func(v string) error {

@@ -107,12 +107,11 @@ type (
 
 // Move is a move of ranks to other processes, and how their state is sent.
 type Move struct {
-	ID         uint64 `json:"id"`                   // 1, 2, … in the life of the run
-	Ranks      []int  `json:"ranks,omitempty"`      // that move
-	Chunk      int64  `json:"chunk,omitempty"`      // bytes that are sent at a time; 0: 64 MiB
-	Rounds     int    `json:"rounds,omitempty"`     // of precopy, at most; 0: none
-	Files      bool   `json:"files,omitempty"`      // copy the run's open files, too
-	Sequential bool   `json:"sequential,omitempty"` // write, send and read one after the other, for comparison
+	ID     uint64 `json:"id"`               // 1, 2, … in the life of the run
+	Ranks  []int  `json:"ranks,omitempty"`  // that move
+	Chunk  int64  `json:"chunk,omitempty"`  // bytes that are sent at a time; 0: 64 MiB
+	Rounds int    `json:"rounds,omitempty"` // of precopy, at most; 0: none
+	Files  bool   `json:"files,omitempty"`  // copy the run's open files, too
 }
 
 // About a move. In what a rank says, Move is the ID.

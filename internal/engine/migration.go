@@ -166,7 +166,7 @@ func (p *Run) moveFailed(id uint64, err error) {
 }
 
 func moveOptions(m *control.Move, s *identity) migrate.Options {
-	return migrate.Options{Rank: s.Rank, Ranks: s.Size, BatchSize: m.Chunk, Sequential: m.Sequential, Files: m.Files}
+	return migrate.Options{Rank: s.Rank, Ranks: s.Size, BatchSize: m.Chunk, Files: m.Files}
 }
 
 // moveSecret is what a source and its newcomer prove to each other that they know.

@@ -44,7 +44,7 @@ type Place struct {
 	Device  Device
 	Buffer  any // the device's name for it; comparable
 	Off     int64
-	Version uint64 // changes whenever a kernel may have written there; 0: not known
+	Version uint64 // changes whenever a kernel may have written there; 0: counts as written always
 	// Unordered says that not only launches on Device write there, but also
 	// others, on streams or threads of their own. A copy must be complete
 	// before the program continues.

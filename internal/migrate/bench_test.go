@@ -99,34 +99,28 @@ func BenchmarkMigrate(b *testing.B) {
 				}
 			}
 		})
-		for _, sequential := range []bool{false, true} {
-			name := "pipelined/"
-			if sequential {
-				name = "sequential/"
-			}
-			b.Run(name+line.name, func(b *testing.B) {
-				b.SetBytes(size)
-				var sum Stats
-				for b.Loop() {
-					x, y := tcpPair(b)
-					g := NewSource(line.wrap(x), Options{Sequential: sequential, BatchSize: 16 << 20})
-					done := receive(y, Options{}, fit([]graph.Root{{Name: "v", Ptr: &w}}))
-					s, err := g.Finish(ctx, img, nil, ckpt.Note{}, nil)
-					if err != nil {
-						b.Fatal(err)
-					}
-					if r := <-done; r.err != nil {
-						b.Fatal(r.err)
-					}
-					g.Close()
-					sum.WriteNS += s.WriteNS
-					sum.TransferNS += s.TransferNS
-					sum.ReadNS += s.ReadNS
+		b.Run("pipelined/"+line.name, func(b *testing.B) {
+			b.SetBytes(size)
+			var sum Stats
+			for b.Loop() {
+				x, y := tcpPair(b)
+				g := NewSource(line.wrap(x), Options{BatchSize: 16 << 20})
+				done := receive(y, Options{}, fit([]graph.Root{{Name: "v", Ptr: &w}}))
+				s, err := g.Finish(ctx, img, nil, ckpt.Note{}, nil)
+				if err != nil {
+					b.Fatal(err)
 				}
-				b.ReportMetric(float64(sum.WriteNS)/float64(b.N)/1e6, "write-ms")
-				b.ReportMetric(float64(sum.TransferNS)/float64(b.N)/1e6, "transfer-ms")
-				b.ReportMetric(float64(sum.ReadNS)/float64(b.N)/1e6, "read-ms")
-			})
-		}
+				if r := <-done; r.err != nil {
+					b.Fatal(r.err)
+				}
+				g.Close()
+				sum.WriteNS += s.WriteNS
+				sum.TransferNS += s.TransferNS
+				sum.ReadNS += s.ReadNS
+			}
+			b.ReportMetric(float64(sum.WriteNS)/float64(b.N)/1e6, "write-ms")
+			b.ReportMetric(float64(sum.TransferNS)/float64(b.N)/1e6, "transfer-ms")
+			b.ReportMetric(float64(sum.ReadNS)/float64(b.N)/1e6, "read-ms")
+		})
 	}
 }

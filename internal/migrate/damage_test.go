@@ -5,7 +5,6 @@ import (
 	"encoding/binary"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
 	"net"
 	"os"
@@ -98,7 +97,6 @@ func streams(t testing.TB) map[string][]byte {
 	out["at once"] = recordMigration(t, Options{}, ckpttest.Sample(40))
 	v := ckpttest.Sample(40)
 	out["in rounds"] = recordMigration(t, Options{}, v, func() { v.Grid[1]++ }, func() { v.Grid = append(v.Grid, 5) })
-	out["sequential"] = recordMigration(t, Options{Sequential: true}, ckpttest.Sample(40))
 	return out
 }
 
@@ -108,7 +106,7 @@ func TestReceive_Damage(t *testing.T) {
 	for name, stream := range streams(t) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			o := Options{Sequential: name == "sequential"}
+			var o Options
 			if _, err := replay(stream, o); err != nil {
 				t.Fatal(err)
 			}
@@ -221,7 +219,7 @@ func TestReceive_WrongFrames(t *testing.T) {
 					try("comes too early", i, l)
 				}
 			}
-			for _, kind := range []uint32{0, frameHello, frameHead, framePart, frameBlocks, frameFile, frameData, frameEnd, frameBulk, frameFail, frameKept, frameConfirm, 99} {
+			for _, kind := range []uint32{0, frameHello, frameHead, framePart, frameBlocks, frameFile, frameData, frameEnd, frameFail, frameKept, frameConfirm, 99} {
 				if kind != f.kind {
 					l := append([]frame(nil), list...)
 					l[i].kind = kind
@@ -362,10 +360,10 @@ func TestMigrate_Files(t *testing.T) {
 		}
 		files = append(files, ckpt.FileEntry{ID: i, Path: f.name, Abs: abs, Mode: "rw", Perm: 0o640, Size: f.size})
 	}
-	for _, sequential := range []bool{false, true} {
-		t.Run(fmt.Sprint(sequential), func(t *testing.T) {
+	for _, name := range []string{"new", "again"} {
+		t.Run(name, func(t *testing.T) {
 			a, b := tcpPair(t)
-			o := Options{Files: true, Sequential: sequential}
+			o := Options{Files: true}
 			g := NewSource(a, o)
 			defer g.Close()
 			v, w := ckpttest.Sample(100), new(ckpttest.Values)

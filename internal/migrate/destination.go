@@ -42,7 +42,6 @@ type destination struct {
 
 	busy      atomic.Bool // send pings
 	workNS    int64
-	loaded    time.Time // when the spool was received
 	zeroBytes int64
 	buffers   chan []byte // for bytes that cannot be received into place
 	queue     chan *receivedBatch
@@ -115,10 +114,6 @@ func (n *destination) run() (*Received, error) {
 			err = n.beginRound(payload)
 		case kind == frameFail:
 			err = sourceError("the source gives up: " + string(payload))
-		case kind == frameBulk && n.hello.Sequential:
-			err = n.s.receiveSpool(payload)
-			n.loaded = time.Now()
-			n.busy.Store(true) // the source sends nothing more
 		case n.head == nil:
 			err = fmt.Errorf("%w: frame %d comes before a head", ckpt.ErrCorrupt, kind)
 		case kind == frameBlocks:
@@ -365,9 +360,6 @@ func (n *destination) complete(root string) (*Received, error) {
 	}
 	done()
 	read := n.workNS + n.verified.work
-	if !n.loaded.IsZero() {
-		read = int64(time.Since(n.loaded))
-	}
 	word, err := json.Marshal(confirmFrame{Digest: root, ReadNS: read})
 	if err != nil {
 		return nil, err

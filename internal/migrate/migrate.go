@@ -46,18 +46,15 @@ import (
 )
 
 // version is the version of the stream.
-const version = 1
+const version = 2
 
 var preface = append([]byte("cairn move\r\n"), version, 0, 0, 0)
 
-// Options configure a migration. The source decides about BatchSize, Sequential
-// and Files.
+// Options configure a migration. The source decides about BatchSize and
+// Files.
 type Options struct {
 	Rank, Ranks int
 	BatchSize   int64 // bytes sent at once; 0: 64 MiB
-	// Sequential writes everything to memory, then sends it, then reads it, and
-	// makes no precopy. It is for comparison.
-	Sequential bool
 	// Files also sends the contents of the run's open files, for hosts without
 	// a common file system.
 	Files bool
@@ -111,7 +108,6 @@ const (
 	frameFile                      // fileFrame
 	frameData                      // bytes of the file
 	frameEnd                       // of a round: endFrame
-	frameBulk                      // length of all following frames, which come as a whole
 	framePing                      // the sender is alive
 	frameFail                      // text: why the sender gives up
 	frameKept                      // to the source: datasets that the destination still has
@@ -162,11 +158,10 @@ func digestAt(p []byte) xxh3.Uint128 {
 
 // helloFrame begins the stream.
 type helloFrame struct {
-	Rank       int   `json:"rank"`
-	Ranks      int   `json:"ranks"`
-	BatchSize  int64 `json:"chunk"`
-	Sequential bool  `json:"sequential,omitempty"`
-	Files      bool  `json:"files,omitempty"`
+	Rank      int   `json:"rank"`
+	Ranks     int   `json:"ranks"`
+	BatchSize int64 `json:"chunk"`
+	Files     bool  `json:"files,omitempty"`
 }
 
 // Sections of a head. They follow it in parts.

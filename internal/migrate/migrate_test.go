@@ -3,7 +3,6 @@ package migrate
 import (
 	"context"
 	"errors"
-	"fmt"
 	"math/rand/v2"
 	"net"
 	"reflect"
@@ -191,7 +190,6 @@ func TestMigrate(t *testing.T) {
 		{"tcp, small chunks", tcpPair, Options{BatchSize: 100_000}},
 		{"tcp, tiny chunks", tcpPair, Options{BatchSize: 1}},
 		{"pipe", pipePair, Options{BatchSize: 1 << 20}},
-		{"sequential", tcpPair, Options{BatchSize: 1 << 20, Sequential: true}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			a, b := c.pair(t)
@@ -242,25 +240,23 @@ func TestMigrate_Refused(t *testing.T) {
 			Files: func([]ckpt.FileEntry, ckpt.Note, []byte) error { return errors.New("no room") },
 		}},
 	} {
-		for _, sequential := range []bool{false, true} {
-			t.Run(fmt.Sprint(c.name, sequential), func(t *testing.T) {
-				a, b := tcpPair(t)
-				o := Options{Rank: 1, Ranks: 2, BatchSize: 128 << 10, Sequential: sequential}
-				if c.o.Ranks == 0 {
-					c.o = o
-				}
-				g := NewSource(a, o)
-				defer g.Close()
-				done := receive(b, c.o, c.l)
-				_, err := g.Finish(ctx, collect(t, v.Roots()), nil, ckpt.Note{}, nil)
-				if err == nil || !strings.Contains(err.Error(), c.source) {
-					t.Errorf("the source says %v", err)
-				}
-				if r := <-done; r.err == nil || !strings.Contains(r.err.Error(), c.dest) {
-					t.Errorf("the destination says %v", r.err)
-				}
-			})
-		}
+		t.Run(c.name, func(t *testing.T) {
+			a, b := tcpPair(t)
+			o := Options{Rank: 1, Ranks: 2, BatchSize: 128 << 10}
+			if c.o.Ranks == 0 {
+				c.o = o
+			}
+			g := NewSource(a, o)
+			defer g.Close()
+			done := receive(b, c.o, c.l)
+			_, err := g.Finish(ctx, collect(t, v.Roots()), nil, ckpt.Note{}, nil)
+			if err == nil || !strings.Contains(err.Error(), c.source) {
+				t.Errorf("the source says %v", err)
+			}
+			if r := <-done; r.err == nil || !strings.Contains(r.err.Error(), c.dest) {
+				t.Errorf("the destination says %v", r.err)
+			}
+		})
 	}
 }
 

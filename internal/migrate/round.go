@@ -13,7 +13,7 @@ import (
 // sendHello begins the stream, once.
 func (g *Source) sendHello() error {
 	g.helloOnce.Do(func() {
-		text, err := json.Marshal(helloFrame{g.o.Rank, g.o.Ranks, g.o.BatchSize, g.o.Sequential, g.o.Files})
+		text, err := json.Marshal(helloFrame{g.o.Rank, g.o.Ranks, g.o.BatchSize, g.o.Files})
 		if err == nil {
 			g.s.mu.Lock()
 			defer g.s.mu.Unlock()
@@ -30,11 +30,6 @@ func (g *Source) sendHello() error {
 func (g *Source) transmit(img *graph.Image, f *finder, last *rest, extra []byte) error {
 	if err := g.sendHello(); err != nil {
 		return err
-	}
-	if last != nil && g.o.Sequential {
-		g.s.mu.Lock()
-		g.s.beginSpool()
-		g.s.mu.Unlock()
 	}
 	if err := g.head(img, f, last, extra); err != nil {
 		return err

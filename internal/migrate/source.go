@@ -151,10 +151,6 @@ func (g *Source) Precopy(img *graph.Image) error {
 	}
 	r := &round{done: make(chan struct{})}
 	g.round = r
-	if g.o.Sequential {
-		close(r.done)
-		return nil
-	}
 	g.wg.Add(1)
 	go func() {
 		defer g.wg.Done()
@@ -253,7 +249,11 @@ func (g *Source) finish(img *graph.Image, files []ckpt.FileEntry, note ckpt.Note
 		return err
 	}
 	root := rootDigest(g.tables)
-	if err := g.end(endFrame{Last: true, Digest: root}, began); err != nil {
+	text, err := json.Marshal(endFrame{Last: true, Digest: root})
+	if err != nil {
+		return err
+	}
+	if err := g.s.last(frameEnd, text); err != nil {
 		return err
 	}
 	w, err := g.answer(root)
@@ -261,19 +261,6 @@ func (g *Source) finish(img *graph.Image, files []ckpt.FileEntry, note ckpt.Note
 	g.stats.TransferNS = g.s.transfer.Load() - transfer
 	g.stats.ReadNS = w.ReadNS
 	return err
-}
-
-// end ends the final copy.
-func (g *Source) end(e endFrame, began time.Time) error {
-	text, err := json.Marshal(e)
-	if err != nil {
-		return err
-	}
-	if err := g.s.last(frameEnd, text); err != nil || !g.o.Sequential {
-		return err
-	}
-	g.stats.WriteNS = int64(time.Since(began))
-	return g.s.sendSpool()
 }
 
 // answer waits for the destination's confirmation.

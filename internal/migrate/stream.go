@@ -2,7 +2,6 @@ package migrate
 
 import (
 	"bufio"
-	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -23,7 +22,7 @@ type stream struct {
 	conn  net.Conn
 	stall time.Duration
 
-	// For reading. in reads the connection, or a received spool.
+	// For reading.
 	in           *bufio.Reader
 	noDeadline   bool         // silence is no error
 	lastReceived atomic.Int64 // when the last byte came; see sinceStart
@@ -35,7 +34,6 @@ type stream struct {
 	mu       sync.Mutex
 	next     uint32 // number of the next frame
 	ended    bool   // no more frames follow
-	spool    *spool // if not nil, takes the frames instead of the connection
 	lastSent atomic.Int64
 	sent     atomic.Int64 // bytes
 	transfer atomic.Int64 // ns spent in network calls
@@ -124,12 +122,6 @@ func (s *stream) silence() time.Duration {
 
 // write sends all of bufs. The lock is held.
 func (s *stream) write(bufs net.Buffers) error {
-	if s.spool != nil {
-		for _, p := range bufs {
-			s.spool.write(p)
-		}
-		return nil
-	}
 	began := time.Now()
 	defer func() {
 		now := time.Now()
@@ -184,7 +176,7 @@ func (s *stream) last(kind uint32, payload []byte) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	err := s.frameLocked(kind, payload)
-	s.ended = s.spool == nil
+	s.ended = true
 	return err
 }
 
@@ -218,23 +210,9 @@ func (s *stream) keepAlive(stop <-chan struct{}, alive func() bool) {
 			continue
 		}
 		if !s.ended {
-			s.ping()
+			s.frameLocked(framePing, nil) // the next frame reports an error
 		}
 		s.mu.Unlock()
-	}
-}
-
-// ping sends an empty frame, past the spool. It ignores errors: the next frame
-// will report them. The lock is held.
-func (s *stream) ping() {
-	p, next := s.spool, s.next
-	if p != nil {
-		s.spool, s.next = nil, p.after
-	}
-	s.frameLocked(framePing, nil)
-	if p != nil {
-		p.after = s.next
-		s.spool, s.next = p, next
 	}
 }
 
@@ -281,84 +259,4 @@ func (s *stream) full(p []byte) error {
 		err = io.ErrUnexpectedEOF
 	}
 	return err
-}
-
-// spool stores a stream of bytes in memory.
-type spool struct {
-	parts [][]byte
-	size  int64
-	after uint32 // number of the frame after the spool
-}
-
-const spoolPart = 16 << 20
-
-func (s *spool) write(p []byte) {
-	s.size += int64(len(p))
-	for len(p) > 0 {
-		last := len(s.parts) - 1
-		if last < 0 || len(s.parts[last]) == cap(s.parts[last]) {
-			s.parts = append(s.parts, make([]byte, 0, max(64<<10, min(s.size, spoolPart))))
-			last++
-		}
-		q := s.parts[last]
-		n := min(len(p), cap(q)-len(q))
-		s.parts[last] = append(q, p[:n]...)
-		p = p[n:]
-	}
-}
-
-// Read returns what was written, and frees it.
-func (s *spool) Read(p []byte) (int, error) {
-	for len(s.parts) > 0 && len(s.parts[0]) == 0 {
-		s.parts = s.parts[1:]
-	}
-	if len(s.parts) == 0 {
-		return 0, io.EOF
-	}
-	n := copy(p, s.parts[0])
-	s.parts[0] = s.parts[0][n:]
-	return n, nil
-}
-
-// beginSpool redirects all further frames to memory, with new numbers. The lock
-// is held.
-func (s *stream) beginSpool() {
-	s.spool = &spool{after: s.next}
-	s.next = 0
-}
-
-// sendSpool sends the spool, and ends the stream.
-func (s *stream) sendSpool() error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	p := s.spool
-	s.spool, s.next = nil, p.after
-	var size [8]byte
-	binary.LittleEndian.PutUint64(size[:], uint64(p.size))
-	err := s.frameLocked(frameBulk, size[:], p.parts...)
-	s.ended = true
-	return err
-}
-
-// receiveSpool receives the other end's spool, and reads from it from then on.
-func (s *stream) receiveSpool(payload []byte) error {
-	if len(payload) != 8 {
-		return fmt.Errorf("%w: a length of %d bytes", ckpt.ErrCorrupt, len(payload))
-	}
-	n := binary.LittleEndian.Uint64(payload)
-	if n > uint64(mem.Total()) {
-		return fmt.Errorf("%w: %d bytes in one piece", ckpt.ErrCorrupt, n)
-	}
-	p := &spool{}
-	buf := make([]byte, min(n, 1<<20))
-	for n > 0 {
-		part := buf[:min(uint64(len(buf)), n)]
-		if err := s.full(part); err != nil {
-			return err
-		}
-		p.write(part)
-		n -= uint64(len(part))
-	}
-	s.in, s.number = bufio.NewReaderSize(p, 64<<10), 0
-	return nil
 }

@@ -113,7 +113,7 @@ func Migrate(ctx context.Context, run string, o Migration, note func(*MoveState)
 		}
 	}}
 	m, err := r.ask(ctx, run, &control.Migrate{
-		Move: control.Move{Ranks: o.Ranks, Chunk: o.Chunk, Rounds: o.Rounds, Files: o.Files, Sequential: o.Sequential},
+		Move: control.Move{Ranks: o.Ranks, Chunk: o.Chunk, Rounds: o.Rounds, Files: o.Files},
 		Host: o.Host, To: o.To, StartLimit: o.StartLimit, Program: o.Program, Env: o.Env})
 	if errors.Is(err, errNoAnswer) {
 		lives := supervised(ctx, run)

@@ -28,13 +28,12 @@ const DefaultStartLimit = 10 * time.Minute
 
 // Migration says what is moved, and how.
 type Migration struct {
-	Ranks      []int  // these,
-	Host       string // or all that are on this host, where none is placed any more
-	To         string // host; "": those of the run that have the most free slots
-	Chunk      int64  // bytes that are sent at a time; 0: 64 MiB
-	Rounds     int    // of sending ahead, at most; 0: none
-	Files      bool   // the run's open files are copied, too
-	Sequential bool   // write, send and read one after the other, for comparison
+	Ranks  []int  // these,
+	Host   string // or all that are on this host, where none is placed any more
+	To     string // host; "": those of the run that have the most free slots
+	Chunk  int64  // bytes that are sent at a time; 0: 64 MiB
+	Rounds int    // of sending ahead, at most; 0: none
+	Files  bool   // the run's open files are copied, too
 
 	// Program is the program's path on the host To, and Env are variables
 	// (NAME=VALUE) for ranks there. They hold for that host from then on, also

@@ -50,7 +50,7 @@ func (b *bench) several(size int64, dirty float64, period time.Duration, how ...
 			j.kill()
 			return nil, err
 		}
-		tell("chunk %d rounds %d sequential %v: %s; %s; memory %d, source %d more, newcomer %d", h.Chunk>>20, h.Rounds, h.Sequential,
+		tell("chunk %d rounds %d: %s; %s; memory %d, source %d more, newcomer %d", h.Chunk>>20, h.Rounds,
 			supervise.MoveText(&m.MoveState), m.times(), m.own>>20, m.source>>20, m.destination>>20)
 		out = append(out, m)
 	}
@@ -78,7 +78,6 @@ type way struct {
 
 var ways = []way{
 	{"pipelined", supervise.Migration{Chunk: usual}},
-	{"in sequence", supervise.Migration{Chunk: usual, Sequential: true}},
 	{"sent ahead", supervise.Migration{Chunk: usual, Rounds: supervise.DefaultRounds}},
 	{"chunks of 4 MiB", supervise.Migration{Chunk: 4 << 20}},
 	{"chunks of 16 MiB", supervise.Migration{Chunk: 16 << 20}},
@@ -98,13 +97,13 @@ func (b *bench) pipeline() ([]figure, error) {
 		}
 	}
 	what := "A rank of " + gib(*size) + " moves, link: "
-	pipe := figure{title: what + "5 Gbit/s", unit: "slowest stage alone", bars: append(limited.stages(), limited.bar(0, "", boundPipe), limited.bar(1, "", 0))}
+	pipe := figure{title: what + "5 Gbit/s", unit: "slowest stage alone", bars: append(limited.stages(), limited.bar(0, "", boundPipe))}
 	chunks := figure{title: "Sizes of chunks, link: 5 Gbit/s", unit: "slowest stage alone"}
 	memory := figure{title: "Memory of both processes", unit: "what the program has by itself", bars: []bar{{name: "not moved", parts: []float64{1}}}}
-	for _, i := range []int{3, 4, 0, 5} {
+	for _, i := range []int{2, 3, 0, 4} {
 		chunks.bars = append(chunks.bars, limited.bar(i, fmt.Sprintf("%d MiB", ways[i].how.Chunk>>20), boundPipe))
 	}
-	for _, i := range []int{0, 1, 2, 3, 4, 5} {
+	for _, i := range []int{0, 1, 2, 3, 4} {
 		memory.bars = append(memory.bars, limited.memory(i)...)
 	}
 	unlimited := figure{title: what + "no limit", unit: "slowest stage alone", bars: append(free.stages(), free.bar(0, "", 0))}
@@ -177,11 +176,7 @@ func ratio(name string, a, b []float64, bound float64) bar {
 func (t *linkRun) memory(i int) (out []bar) {
 	w := t.ways[i]
 	for k, who := range []string{"source", "newcomer"} {
-		x := bar{name: w.name + ", " + who, parts: []float64{median(t.more[i][k])}}
-		if !w.how.Sequential {
-			x.bound = 1 + 2*float64(w.how.Chunk)/t.own + boundMore
-		}
-		out = append(out, x)
+		out = append(out, bar{name: w.name + ", " + who, parts: []float64{median(t.more[i][k])}, bound: 1 + 2*float64(w.how.Chunk)/t.own + boundMore})
 	}
 	return out
 }
@@ -195,7 +190,6 @@ func (b *bench) programs() ([]figure, error) {
 		{"1 of 4", supervise.Migration{Ranks: []int{1}}},
 		{"2 of 4", supervise.Migration{Ranks: []int{1, 2}}},
 		{"4 of 4", supervise.Migration{Ranks: []int{0, 1, 2, 3}}},
-		{"4 of 4, in sequence", supervise.Migration{Ranks: []int{0, 1, 2, 3}, Sequential: true}},
 	}
 	times := figure{title: "NPB, 8 ranks, 4 on a host: write-transfer-read", unit: "transfer alone, link: 1 Gbit/s"}
 	whole := figure{title: "NPB: the whole move", unit: "that of one rank", parts: []string{"spawn", "negotiation", "write-transfer-read", "restart"}}
@@ -203,9 +197,8 @@ func (b *bench) programs() ([]figure, error) {
 		kernel, class, _ := strings.Cut(program, ".")
 		took := make([][4][]float64, len(kinds))
 		moved, alone, sent := make([][]float64, len(kinds)), make([][]float64, len(kinds)), make([]int64, len(kinds))
-		n := len(kinds)
 		for range *rounds {
-			for i, w := range kinds[:n] {
+			for i, w := range kinds {
 				w.how.To, w.how.Chunk = b.net.Hosts[2], usual
 				m, err := b.program(kernel, class, w.how)
 				if err != nil {
@@ -215,7 +208,6 @@ func (b *bench) programs() ([]figure, error) {
 					took[i][k] = append(took[i][k], float64(ns))
 				}
 				if sent[i] = m.Stats.Sent; sent[i] < little {
-					n = len(kinds) - 1 // which is no matter then
 					continue
 				}
 				send, err := b.alone("send", m.Stats.Sent)
@@ -227,7 +219,7 @@ func (b *bench) programs() ([]figure, error) {
 			}
 		}
 		one := 0.0
-		for i, w := range kinds[:n] {
+		for i, w := range kinds {
 			name := fmt.Sprintf("%s.%s, %s", strings.ToUpper(kernel), class, w.name)
 			note := fmt.Sprintf("%.1f MB", float64(sent[i])/1e6)
 			x := bar{name: name, note: note}
@@ -244,11 +236,7 @@ func (b *bench) programs() ([]figure, error) {
 			if len(moved[i]) == 0 {
 				continue
 			}
-			bound := boundPipe
-			if w.how.Sequential {
-				bound = 0
-			}
-			y := ratio(name, moved[i], alone[i], bound)
+			y := ratio(name, moved[i], alone[i], boundPipe)
 			y.note = note
 			times.bars = append(times.bars, y)
 		}
@@ -272,7 +260,7 @@ func (b *bench) program(kernel, class string, how supervise.Migration) (*move, e
 	}
 	m, err := j.migrate(how)
 	if err == nil {
-		tell("%s.%s ranks %v sequential %v: %s; %s", kernel, class, how.Ranks, how.Sequential, supervise.MoveText(&m.MoveState), m.times())
+		tell("%s.%s ranks %v: %s; %s", kernel, class, how.Ranks, supervise.MoveText(&m.MoveState), m.times())
 	}
 	return m, err
 }
