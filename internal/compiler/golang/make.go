@@ -67,6 +67,9 @@ type Made struct {
 // that. If o.Output is a directory, Make writes the program into it under its
 // name.
 func Make(ctx context.Context, dir string, patterns []string, o MakeOptions) (*Made, error) {
+	if o.Progress == nil {
+		o.Progress = func(string) {}
+	}
 	b, err := gobuild.New(ctx, dir, patterns, o.Options)
 	if err != nil {
 		return nil, err
@@ -85,7 +88,7 @@ func Make(ctx context.Context, dir string, patterns []string, o MakeOptions) (*M
 		if m, err = build(ctx, b, cache, key, o); err != nil {
 			return nil, err
 		}
-	} else if o.Progress != nil {
+	} else {
 		m.report(o.Progress, "built before")
 	}
 	if o.Output == "" {
@@ -200,12 +203,7 @@ func (w *Rewritten) TreePath(name string) string { return w.builder.TreePath(nam
 
 // build makes a program that is not in the cache.
 func build(ctx context.Context, b *gobuild.Builder, cache, key string, o MakeOptions) (*Made, error) {
-	tell := func(format string, args ...any) {
-		if o.Progress != nil {
-			o.Progress(fmt.Sprintf(format, args...))
-		}
-	}
-	tell("reading the program")
+	o.Progress("reading the program")
 	begin := time.Now()
 	in, err := rewriteProgram(ctx, b, o)
 	var own []string
@@ -216,10 +214,8 @@ func build(ctx context.Context, b *gobuild.Builder, cache, key string, o MakeOpt
 		return nil, err
 	}
 	m := &Made{Name: b.ProgramName(in.Package), Points: in.Points, Uncovered: in.Uncovered, Notes: append(own, in.Notes()...), ReadsStdin: in.ReadsStdin, Source: in.digest()}
-	if o.Progress != nil {
-		m.report(o.Progress, "in "+seconds(begin))
-	}
-	tell("compiling (the first time with the standard library)")
+	m.report(o.Progress, "in "+seconds(begin))
+	o.Progress("compiling (the first time with the standard library)")
 	begin = time.Now()
 	if err := os.MkdirAll(cache, 0o755); err != nil {
 		return nil, err
@@ -232,7 +228,7 @@ func build(ctx context.Context, b *gobuild.Builder, cache, key string, o MakeOpt
 	if err := b.Build(in.Files, filepath.Join(work, m.Name)); err != nil {
 		return nil, err
 	}
-	tell("built in %s", seconds(begin))
+	o.Progress("built in " + seconds(begin))
 	// If a file changed meanwhile, the key is not that of what was built.
 	again, err := gobuild.New(ctx, b.Dir, b.Patterns, o.Options)
 	if err != nil {

@@ -1,6 +1,7 @@
 package hotloops
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -255,15 +256,7 @@ func (c *Choice) descend(few int) {
 				inner = append(inner, k)
 			}
 		}
-		slices.SortFunc(inner, func(a, b *Loop) int {
-			if a.H != b.H {
-				if a.H < b.H {
-					return -1
-				}
-				return 1
-			}
-			return comparePos(a.Pos, b.Pos)
-		})
+		slices.SortFunc(inner, func(a, b *Loop) int { return cmp.Or(cmp.Compare(a.H, b.H), comparePos(a.Pos, b.Pos)) })
 		for _, k := range inner {
 			curve = append(curve, k.H)
 		}

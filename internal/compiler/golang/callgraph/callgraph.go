@@ -4,6 +4,7 @@
 package callgraph
 
 import (
+	"cmp"
 	"go/ast"
 	"go/token"
 	"go/types"
@@ -202,14 +203,11 @@ func (c *Graph) rangeSite(fn *Function, s *ast.RangeStmt, body *Function) {
 
 // functions returns the functions with source that a callee may be.
 func (c *Graph) functions(q Callee) []*Function {
-	if q.Lit != nil {
-		if to := c.ByNode[q.Lit]; to != nil {
-			return []*Function{to}
-		}
-		return nil
-	}
-	if to := c.byObj[q.Obj]; to != nil {
+	if to := cmp.Or(c.ByNode[q.Lit], c.byObj[q.Obj]); to != nil {
 		return []*Function{to}
+	}
+	if q.Obj == nil {
+		return nil
 	}
 	r := q.Obj.Signature().Recv()
 	if r == nil {
@@ -249,13 +247,7 @@ func (c *Graph) site(fn *Function, call *ast.CallExpr, kind SiteKind, at token.P
 		}
 	} else {
 		for _, q := range c.dynamic.Sites[at] {
-			var to *Function
-			if q.Lit != nil {
-				to = c.ByNode[q.Lit]
-			} else {
-				to = c.byObj[q.Obj]
-			}
-			if to != nil {
+			if to := cmp.Or(c.ByNode[q.Lit], c.byObj[q.Obj]); to != nil {
 				t.Callees = append(t.Callees, to)
 			}
 		}
@@ -282,21 +274,18 @@ func (c *Graph) site(fn *Function, call *ast.CallExpr, kind SiteKind, at token.P
 		given.Kind = SyncCallback
 	}
 	for _, a := range call.Args {
-		switch a := ast.Unparen(a).(type) {
-		case *ast.FuncLit:
-			given.Callees = append(given.Callees, c.ByNode[a])
-		case *ast.Ident:
-			if f, ok := info.Uses[a].(*types.Func); ok {
-				if to := c.byObj[f.Origin()]; to != nil {
-					given.Callees = append(given.Callees, to)
-				}
+		a = ast.Unparen(a)
+		if sel, ok := a.(*ast.SelectorExpr); ok {
+			a = sel.Sel
+		}
+		to := c.ByNode[a] // a literal
+		if id, ok := a.(*ast.Ident); ok {
+			if f, ok := info.Uses[id].(*types.Func); ok {
+				to = c.byObj[f.Origin()]
 			}
-		case *ast.SelectorExpr:
-			if f, ok := info.Uses[a.Sel].(*types.Func); ok {
-				if to := c.byObj[f.Origin()]; to != nil {
-					given.Callees = append(given.Callees, to)
-				}
-			}
+		}
+		if to != nil {
+			given.Callees = append(given.Callees, to)
 		}
 	}
 	if len(given.Callees) > 0 {

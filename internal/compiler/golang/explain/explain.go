@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/cairnrun/cairn/internal/compiler/commcheck"
+	"github.com/cairnrun/cairn/internal/compiler/golang/load"
 	"github.com/cairnrun/cairn/internal/compiler/golang/lower"
 	"github.com/cairnrun/cairn/internal/compiler/hotloops"
 	"github.com/cairnrun/cairn/internal/compiler/ir"
@@ -51,10 +52,10 @@ type Explanation struct {
 	// Devices describes the use of devices; nil if there is none.
 	Devices *DeviceInfo `json:"devices,omitempty"`
 	// Uniform lists what was assumed to be the same on all ranks.
-	Uniform    []string `json:"uniform,omitempty"`
-	AssumedNil int      `json:"assumed_nil"` // conditions in which an error is assumed to be nil
-	Warnings   []string `json:"warnings,omitempty"`
-	Phases     []Time   `json:"phases"`
+	Uniform    []string     `json:"uniform,omitempty"`
+	AssumedNil int          `json:"assumed_nil"` // conditions in which an error is assumed to be nil
+	Warnings   []string     `json:"warnings,omitempty"`
+	Phases     []load.Phase `json:"phases"`
 
 	curve string
 	// Work is the number of steps of the analysis of messages.
@@ -110,23 +111,14 @@ type LoopInfo struct {
 	Loop *hotloops.Loop `json:"-"`
 }
 
-// Time is how long a phase took.
-type Time struct {
-	Name    string  `json:"name"`
-	Seconds float64 `json:"seconds"`
-}
-
 // Explain chooses the loops of a program, and finds which messages may be in
 // flight and which goroutines may be alive there.
 func Explain(p *lower.Program, o Options) *Explanation {
-	e := &Explanation{Package: p.Package, Files: p.Files, Lines: p.Lines, AssumedNil: p.AssumedNil, Warnings: slices.Clone(p.Warnings)}
-	for _, ph := range p.Phases {
-		e.Phases = append(e.Phases, Time{ph.Name, ph.Took.Seconds()})
-	}
+	e := &Explanation{Package: p.Package, Files: p.Files, Lines: p.Lines, AssumedNil: p.AssumedNil, Warnings: slices.Clone(p.Warnings), Phases: slices.Clone(p.Source.Phases)}
 	begin := time.Now()
 	phase := func(name string) {
 		now := time.Now()
-		e.Phases = append(e.Phases, Time{name, now.Sub(begin).Seconds()})
+		e.Phases = append(e.Phases, load.Phase{Name: name, Seconds: now.Sub(begin).Seconds()})
 		begin = now
 	}
 	r := hotloops.Measure(p.Program)

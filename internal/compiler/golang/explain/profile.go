@@ -58,89 +58,45 @@ func ReadSamples(data []byte) (*Samples, error) {
 	if len(data) > maxProfile {
 		return nil, fmt.Errorf("%w: it is larger than %d MiB; record a shorter one", ErrProfile, maxProfile>>20)
 	}
-	type location struct {
-		function uint64
-		line     int
-	}
-	var names []string
-	var samples [][]byte
-	locations := make(map[uint64][]location)
-	files := make(map[uint64]uint64)
-	err := fields(data, func(n uint64, v uint64, b []byte) error {
-		switch n {
-		case 2:
-			samples = append(samples, b)
-		case 4:
-			var id uint64
-			var lines []location
-			err := fields(b, func(n, v uint64, b []byte) error {
-				switch n {
-				case 1:
-					id = v
-				case 4:
-					var l location
-					err := fields(b, func(n, v uint64, _ []byte) error {
-						switch n {
-						case 1:
-							l.function = v
-						case 2:
-							l.line = int(int64(v))
-						}
-						return nil
-					})
-					lines = append(lines, l)
-					return err
-				}
-				return nil
-			})
-			locations[id] = lines
-			return err
-		case 5:
-			var id, file uint64
-			err := fields(b, func(n, v uint64, _ []byte) error {
-				switch n {
-				case 1:
-					id = v
-				case 4:
-					file = v
-				}
-				return nil
-			})
-			files[id] = file
-			return err
-		case 6:
-			names = append(names, string(b))
-		}
-		return nil
-	})
+	profile, err := decode(data)
 	if err != nil {
 		return nil, err
 	}
-	s := new(Samples)
-	for _, b := range samples {
-		var ids, values []uint64
-		err := fields(b, func(n, v uint64, b []byte) error {
-			to := &ids
-			switch n {
-			case 1:
-			case 2:
-				to = &values
-			default:
-				return nil
-			}
-			if b == nil {
-				*to = append(*to, v)
-			}
-			for len(b) > 0 {
-				v, n := binary.Uvarint(b)
-				if n <= 0 {
-					return fmt.Errorf("%w: a number is truncated", ErrProfile)
-				}
-				*to, b = append(*to, v), b[n:]
-			}
-			return nil
-		})
+	files := make(map[uint64]string) // by function
+	for _, f := range profile[5] {
+		function, err := decode(f.bytes)
 		if err != nil {
+			return nil, err
+		}
+		if i := function.number(4); i < uint64(len(profile[6])) {
+			files[function.number(1)] = string(profile[6][i].bytes)
+		}
+	}
+	locations := make(map[uint64][]frameLine)
+	for _, f := range profile[4] {
+		location, err := decode(f.bytes)
+		if err != nil {
+			return nil, err
+		}
+		var lines []frameLine
+		for _, f := range location[4] {
+			line, err := decode(f.bytes)
+			if err != nil {
+				return nil, err
+			}
+			lines = append(lines, frameLine{files[line.number(1)], int(int64(line.number(2)))})
+		}
+		locations[location.number(1)] = lines
+	}
+	s := new(Samples)
+	for _, f := range profile[2] {
+		sample, err := decode(f.bytes)
+		if err != nil {
+			return nil, err
+		}
+		ids, err1 := sample.numbers(1)
+		values, err2 := sample.numbers(2)
+		if err := errors.Join(err1, err2); err != nil {
 			return nil, err
 		}
 		if len(values) == 0 || int64(values[len(values)-1]) <= 0 {
@@ -148,11 +104,7 @@ func ReadSamples(data []byte) (*Samples, error) {
 		}
 		k := stack{weight: float64(values[len(values)-1])}
 		for _, id := range ids {
-			for _, l := range locations[id] {
-				if i := files[l.function]; i < uint64(len(names)) {
-					k.frames = append(k.frames, frameLine{names[i], l.line})
-				}
-			}
+			k.frames = append(k.frames, locations[id]...)
 		}
 		s.stacks = append(s.stacks, k)
 		s.total += k.weight
@@ -163,44 +115,80 @@ func ReadSamples(data []byte) (*Samples, error) {
 	return s, nil
 }
 
-// fields calls f for the fields of a message, with the field's number and its
-// value or its bytes. The bytes are nil for a value.
-func fields(b []byte, f func(n, v uint64, b []byte) error) error {
+// record is a decoded message: its fields, by number.
+type record map[uint64][]field
+
+// field is a field's value: a number, or bytes, which are nil for a number.
+type field struct {
+	value uint64
+	bytes []byte
+}
+
+// number returns the last value of a field, 0 if there is none.
+func (r record) number(n uint64) uint64 {
+	if list := r[n]; len(list) > 0 {
+		return list[len(list)-1].value
+	}
+	return 0
+}
+
+// numbers returns all values of a field, packed or not.
+func (r record) numbers(n uint64) (list []uint64, err error) {
+	for _, f := range r[n] {
+		if f.bytes == nil {
+			list = append(list, f.value)
+		}
+		for b := f.bytes; len(b) > 0; {
+			v, n := binary.Uvarint(b)
+			if n <= 0 {
+				return nil, fmt.Errorf("%w: a number is truncated", ErrProfile)
+			}
+			list, b = append(list, v), b[n:]
+		}
+	}
+	return list, nil
+}
+
+// decode returns the fields of a message.
+func decode(b []byte) (record, error) {
+	r := make(record)
 	for len(b) > 0 {
 		key, n := binary.Uvarint(b)
 		if n <= 0 {
-			return fmt.Errorf("%w: a field is truncated", ErrProfile)
+			return nil, fmt.Errorf("%w: a field is truncated", ErrProfile)
 		}
 		b = b[n:]
-		var v uint64
-		var inner []byte
+		var f field
+		size := uint64(0) // of what follows
 		switch key & 7 {
 		case 0:
-			if v, n = binary.Uvarint(b); n <= 0 {
-				return fmt.Errorf("%w: a number is truncated", ErrProfile)
+			if f.value, n = binary.Uvarint(b); n <= 0 {
+				return nil, fmt.Errorf("%w: a number is truncated", ErrProfile)
 			}
 			b = b[n:]
-		case 1, 5:
-			size := map[uint64]int{1: 8, 5: 4}[key&7]
-			if len(b) < size {
-				return fmt.Errorf("%w: a number is truncated", ErrProfile)
-			}
-			b = b[size:]
-			continue
+		case 1:
+			size = 8
+		case 5:
+			size = 4
 		case 2:
-			size, n := binary.Uvarint(b)
-			if n <= 0 || size > uint64(len(b)-n) {
-				return fmt.Errorf("%w: a field is longer than the file", ErrProfile)
+			if size, n = binary.Uvarint(b); n <= 0 {
+				return nil, fmt.Errorf("%w: a field is truncated", ErrProfile)
 			}
-			inner, b = b[n:n+int(size):n+int(size)], b[n+int(size):]
+			b = b[n:]
 		default:
-			return fmt.Errorf("%w: unknown wire type %d", ErrProfile, key&7)
+			return nil, fmt.Errorf("%w: unknown wire type %d", ErrProfile, key&7)
 		}
-		if err := f(key>>3, v, inner); err != nil {
-			return err
+		if size > uint64(len(b)) {
+			return nil, fmt.Errorf("%w: a field is longer than the file", ErrProfile)
+		}
+		if key&7 == 2 {
+			f.bytes = b[:size:size]
+		}
+		if b = b[size:]; key&7 == 0 || key&7 == 2 {
+			r[key>>3] = append(r[key>>3], f)
 		}
 	}
-	return nil
+	return r, nil
 }
 
 // Shares returns the share of the samples that were taken in each loop, or in

@@ -104,30 +104,11 @@ func (b *Builder) goEnv() error {
 
 // run runs the go command and returns its output.
 func (b *Builder) run(args ...string) ([]byte, error) {
-	name := b.opts.Go
-	if name == "" {
-		name = "go"
+	out, messages, err := load.Go(b.ctx, b.opts.Go, b.Dir, b.environ(), args...)
+	if b.opts.Messages != nil && messages != "" {
+		fmt.Fprintln(b.opts.Messages, messages)
 	}
-	cmd := exec.CommandContext(b.ctx, name, args...)
-	cmd.Dir, cmd.Env = b.Dir, b.environ()
-	var out, complaint bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &out, &complaint
-	err := cmd.Run()
-	text := strings.TrimSpace(complaint.String())
-	switch {
-	case err == nil:
-		if b.opts.Messages != nil && text != "" {
-			fmt.Fprintln(b.opts.Messages, text)
-		}
-		return out.Bytes(), nil
-	case b.ctx.Err() != nil:
-		return nil, b.ctx.Err()
-	case errors.Is(err, exec.ErrNotFound):
-		return nil, fmt.Errorf("cannot run the go command: %w; install Go, or add it to PATH", err)
-	case text != "":
-		return nil, fmt.Errorf("go %s: %s%s", args[0], text, load.ModuleHint(b.Dir, args[1:]))
-	}
-	return nil, fmt.Errorf("go %s: %w", args[0], err)
+	return out, err
 }
 
 // Build runs go build. files replace those on disk, by absolute name; some may

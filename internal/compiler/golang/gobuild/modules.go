@@ -1,15 +1,14 @@
 package gobuild
 
 import (
-	"bytes"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
+
+	"github.com/cairnrun/cairn/internal/compiler/golang/load"
 )
 
 // packageInfo is what go list prints for a package.
@@ -32,7 +31,7 @@ type module struct {
 	Replace                   *module
 }
 
-const unitFields = "ImportPath,Name,Dir,Standard,DepOnly,GoFiles,CgoFiles,CFiles,CXXFiles,MFiles,HFiles,FFiles,SFiles," +
+const packageFields = "ImportPath,Name,Dir,Standard,DepOnly,GoFiles,CgoFiles,CFiles,CXXFiles,MFiles,HFiles,FFiles,SFiles," +
 	"SwigFiles,SwigCXXFiles,SysoFiles,EmbedFiles,Module,Error"
 
 // packages returns the packages of the program.
@@ -40,7 +39,7 @@ func (b *Builder) packages() ([]*packageInfo, error) {
 	if b.pkgs != nil {
 		return b.pkgs, nil
 	}
-	args := []string{"list", "-e", "-deps", "-json=" + unitFields}
+	args := []string{"list", "-e", "-deps", "-json=" + packageFields}
 	for _, f := range b.flags {
 		if name, _, _ := strings.Cut(strings.TrimLeft(f, "-"), "="); name != "v" && name != "x" && name != "a" && name != "work" {
 			args = append(args, f)
@@ -50,15 +49,8 @@ func (b *Builder) packages() ([]*packageInfo, error) {
 	if err != nil {
 		return nil, err
 	}
-	for d := json.NewDecoder(bytes.NewReader(out)); ; {
-		u := new(packageInfo)
-		if err := d.Decode(u); err == io.EOF {
-			return b.pkgs, nil
-		} else if err != nil {
-			return nil, fmt.Errorf("go list printed no JSON: %w; cairn needs Go 1.21 or newer", err)
-		}
-		b.pkgs = append(b.pkgs, u)
-	}
+	b.pkgs, err = load.ParseList[packageInfo](out)
+	return b.pkgs, err
 }
 
 // replaceModules replaces files in the module cache. The go command does not

@@ -24,8 +24,12 @@ var ownCalls = map[string]bool{
 func ownCheckpoints(p *lower.Program) error {
 	for _, s := range p.Source.Sources {
 		for _, f := range s.Files {
-			for id, at := range selectors(f) {
-				fn, ok := s.Info.Uses[id].(*types.Func)
+			for n := range ast.Preorder(f) {
+				sel, ok := n.(*ast.SelectorExpr)
+				if !ok {
+					continue
+				}
+				fn, ok := s.Info.Uses[sel.Sel].(*types.Func)
 				if !ok || fn.Pkg() == nil || fn.Pkg().Path() != load.CairnPath {
 					continue
 				}
@@ -34,25 +38,12 @@ func ownCheckpoints(p *lower.Program) error {
 					name = "(*Run)." + name
 				}
 				if ownCalls[name] {
-					return fmt.Errorf("%w: it calls cairn's %s at %s; remove such calls to have points placed", ErrOwnCheckpoints, strings.TrimPrefix(name, "(*Run)."), p.At(at.Pos()))
+					return fmt.Errorf("%w: it calls cairn's %s at %s; remove such calls to have points placed", ErrOwnCheckpoints, strings.TrimPrefix(name, "(*Run)."), p.At(sel.Pos()))
 				}
 			}
 		}
 	}
 	return nil
-}
-
-// selectors iterates over the selected names in a file, in source order.
-func selectors(f *ast.File) func(func(*ast.Ident, ast.Node) bool) {
-	return func(yield func(*ast.Ident, ast.Node) bool) {
-		on := true
-		ast.Inspect(f, func(n ast.Node) bool {
-			if sel, ok := n.(*ast.SelectorExpr); ok && on {
-				on = yield(sel.Sel, sel)
-			}
-			return on
-		})
-	}
 }
 
 // safeRanks returns the numbers of ranks for which no message crosses any

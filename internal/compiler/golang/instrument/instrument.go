@@ -83,14 +83,6 @@ type lineRange struct{ begin, end int }
 
 type frameInfo = emit.FrameInfo
 
-// relative returns a file's name for messages.
-func (in *Result) relative(name string) string {
-	if in.short == nil {
-		return name
-	}
-	return in.short(name)
-}
-
 // Readable returns one of Files without line directives.
 func (in *Result) Readable(name string) []byte {
 	text := rewrite.StripLineComments(in.Files[name])

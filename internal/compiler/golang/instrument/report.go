@@ -30,7 +30,7 @@ func Save(e *explain.Explanation, in *Result, err error) *explain.Saving {
 	}
 	s.Points, s.Globals, s.Uncovered = in.Points, in.Globals, in.Uncovered
 	for _, f := range in.Frames {
-		f.File = in.relative(f.File)
+		f.File = in.short(f.File)
 		f.Line = in.lineOf(f)
 		s.Frames = append(s.Frames, f)
 	}

@@ -1,13 +1,8 @@
 package load
 
 import (
-	"bytes"
-	"encoding/json"
-	"errors"
 	"fmt"
-	"io"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 )
@@ -28,78 +23,17 @@ type Listed struct {
 	Error *struct{ Pos, Err string }
 }
 
-// ModuleHint says which module a directory among args belongs to, if the go
-// command, run in from, does not look there. It is the end of an error message.
-func ModuleHint(from string, args []string) string {
-	above := func(dir string) string {
-		dir, err := filepath.Abs(dir)
-		for err == nil {
-			if _, err := os.Stat(filepath.Join(dir, "go.mod")); err == nil && dir != filepath.Clean(os.TempDir()) { // as the go command does
-				return dir
-			}
-			up := filepath.Dir(dir)
-			if up == dir {
-				break
-			}
-			dir = up
-		}
-		return ""
-	}
-	for _, pattern := range args {
-		dir := filepath.Join(from, pattern)
-		if filepath.IsAbs(pattern) {
-			dir = pattern
-		}
-		if info, err := os.Stat(dir); err != nil || !info.IsDir() {
-			continue
-		}
-		switch m := above(dir); m {
-		case "":
-			return fmt.Sprintf("; %s is in no module: run 'go mod init NAME' there", pattern)
-		case above(from):
-		default:
-			return fmt.Sprintf("; %s is part of the module in %s: run cairn there", pattern, m)
-		}
-	}
-	return ""
-}
-
 // golist runs go list and returns its packages, dependencies first.
 func (ld *Program) golist(fields string, args ...string) ([]*Listed, error) {
-	name := ld.Options.Go
-	if name == "" {
-		name = "go"
-	}
 	all := []string{"list", "-e", "-json=" + fields}
 	if len(ld.Options.Tags) > 0 {
 		all = append(all, "-tags="+strings.Join(ld.Options.Tags, ","))
 	}
-	cmd := exec.CommandContext(ld.ctx, name, append(all, args...)...)
-	cmd.Dir, cmd.Env = ld.Dir, ld.Options.Env
-	var out, complaint bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &out, &complaint
-	if err := cmd.Run(); err != nil {
-		if ld.ctx.Err() != nil {
-			return nil, ld.ctx.Err()
-		}
-		if errors.Is(err, exec.ErrNotFound) {
-			return nil, fmt.Errorf("cannot run the go command: %w; install Go, or add it to PATH", err)
-		}
-		if text := strings.TrimSpace(complaint.String()); text != "" {
-			return nil, fmt.Errorf("go list: %s%s", text, ModuleHint(ld.Dir, args))
-		}
-		return nil, fmt.Errorf("go list: %w", err)
+	out, _, err := Go(ld.ctx, ld.Options.Go, ld.Dir, ld.Options.Env, append(all, args...)...)
+	if err != nil {
+		return nil, err
 	}
-	var list []*Listed
-	for d := json.NewDecoder(&out); ; {
-		p := new(Listed)
-		if err := d.Decode(p); err == io.EOF {
-			return list, nil
-		} else if err != nil {
-			return nil, fmt.Errorf("go list printed no JSON: %w; cairn needs Go 1.21 or newer", err)
-		}
-		list = append(list, p)
-	}
+	return ParseList[Listed](out)
 }
 
 // list finds the program and its packages.

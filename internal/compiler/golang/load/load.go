@@ -42,8 +42,8 @@ type Options struct {
 
 // Phase is a part of the work, and the time it took.
 type Phase struct {
-	Name string
-	Took time.Duration
+	Name    string  `json:"name"`
+	Seconds float64 `json:"seconds"`
 }
 
 // Errors for errors.Is.
@@ -112,7 +112,7 @@ func Load(ctx context.Context, dir string, patterns []string, o Options) (*Progr
 // Phase records the time since the last phase under a name.
 func (ld *Program) Phase(name string) {
 	now := time.Now()
-	ld.Phases = append(ld.Phases, Phase{name, now.Sub(ld.begin)})
+	ld.Phases = append(ld.Phases, Phase{name, now.Sub(ld.begin).Seconds()})
 	ld.begin = now
 }
 

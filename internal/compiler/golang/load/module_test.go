@@ -30,7 +30,7 @@ func TestLoad_OtherModule(t *testing.T) {
 			t.Errorf("%s: %v, want %q", pattern, err, want)
 		}
 	}
-	if said := ModuleHint(filepath.Join(root, "m"), []string{"-e", "./p", filepath.Join(root, "m"), "example.org/x"}); said != "" {
+	if said := moduleHint(filepath.Join(root, "m"), []string{"-e", "./p", filepath.Join(root, "m"), "example.org/x"}); said != "" {
 		t.Errorf("%q about directories of the module", said)
 	}
 }

@@ -32,8 +32,6 @@ type Program struct {
 	AssumedNil int
 	// Warnings are sentences, most of them with a position.
 	Warnings []string
-	// Phases are the stages so far, and how long each took.
-	Phases []load.Phase
 
 	Extents   []Extent
 	Source    *load.Program
@@ -65,7 +63,6 @@ func Lower(ld *load.Program, g *callgraph.Dynamic) (*Program, error) {
 		}
 	}
 	ld.Phase("lowering")
-	p.Phases = ld.Phases
 	return p, nil
 }
 
