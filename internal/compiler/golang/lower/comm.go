@@ -37,20 +37,20 @@ func startsRequest(s *load.Package, call *ast.CallExpr) bool {
 func (f *fn) collectRequests(body *ast.BlockStmt) {
 	loops := 0
 	var walk func(n ast.Node) bool
+	inLoop := func(body *ast.BlockStmt) bool {
+		loops++
+		ast.Inspect(body, walk)
+		loops--
+		return false
+	}
 	walk = func(n ast.Node) bool {
 		switch n := n.(type) {
 		case *ast.FuncLit:
 			return false
 		case *ast.ForStmt:
-			loops++
-			ast.Inspect(n.Body, walk)
-			loops--
-			return false
+			return inLoop(n.Body)
 		case *ast.RangeStmt:
-			loops++
-			ast.Inspect(n.Body, walk)
-			loops--
-			return false
+			return inLoop(n.Body)
 		case *ast.AssignStmt:
 			for i, e := range n.Lhs {
 				if i >= len(n.Rhs) || len(n.Lhs) != len(n.Rhs) {

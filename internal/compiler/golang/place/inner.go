@@ -110,44 +110,59 @@ func (pl *Placement) loopH(n ast.Node) float64 {
 // point, outermost returns only those of its loops, and of its callees' loops,
 // that have much work.
 func (pl *Placement) outermost() (out []ast.Node) {
-	calls := pl.estimate().calls
-	seen := map[*callgraph.Function]bool{pl.Calls.Main: true}
 	around := false // a loop with a point is around all that is visited
 	var later []*callgraph.Function
-	var walk func(fn *callgraph.Function)
-	walk = func(fn *callgraph.Function) {
+	loop := func(n ast.Node) bool {
+		if !pl.hasPoint(n) && (!around || pl.tripsInside(n) >= enoughTrips) {
+			out = append(out, n)
+		}
+		return false
+	}
+	enter := func(fn *callgraph.Function) bool {
 		if !around && pl.recurs(fn) {
 			later = append(later, fn)
-			return
+			return false
 		}
-		ast.Inspect(fn.Body, func(m ast.Node) bool {
-			switch m := m.(type) {
-			case *ast.FuncLit:
-				return false
-			case *ast.ForStmt, *ast.RangeStmt:
-				if !pl.hasPoint(m) && (!around || pl.tripsInside(m) >= enoughTrips) {
-					out = append(out, m)
-				}
-				return false
-			case *ast.CallExpr:
-				if t := calls[m]; t != nil && t.Kind == callgraph.PlainCall {
-					for _, to := range t.Callees {
-						if !seen[to] {
-							seen[to] = true
-							walk(to)
-						}
+		return true
+	}
+	seen := map[*callgraph.Function]bool{pl.Calls.Main: true}
+	if enter(pl.Calls.Main) {
+		pl.visit(pl.Calls.Main.Body, seen, loop, enter)
+	}
+	around = true
+	for _, fn := range later {
+		pl.visit(fn.Body, seen, loop, enter)
+	}
+	return out
+}
+
+// visit walks over a piece of a function and over the functions that it calls,
+// except those in seen. It looks into a loop if loop returns true, and into a
+// function if enter does.
+func (pl *Placement) visit(root ast.Node, seen map[*callgraph.Function]bool, loop func(ast.Node) bool, enter func(*callgraph.Function) bool) {
+	calls := pl.estimate().calls
+	ast.Inspect(root, func(n ast.Node) bool {
+		switch n := n.(type) {
+		case *ast.FuncLit:
+			return false
+		case *ast.ForStmt, *ast.RangeStmt:
+			return loop(n)
+		case *ast.CallExpr:
+			t := calls[n]
+			if t == nil || t.Kind != callgraph.PlainCall {
+				return true
+			}
+			for _, to := range t.Callees {
+				if !seen[to] {
+					seen[to] = true
+					if enter(to) {
+						pl.visit(to.Body, seen, loop, enter)
 					}
 				}
 			}
-			return true
-		})
-	}
-	walk(pl.Calls.Main)
-	around = true
-	for _, fn := range later {
-		walk(fn)
-	}
-	return out
+		}
+		return true
+	})
 }
 
 // recurs reports whether a function calls itself in a loop that has a point.
@@ -399,36 +414,13 @@ func (pl *Placement) skipped(n ast.Node) bool {
 
 // loopsInside returns the loops in a loop, or in functions that it calls, that
 // are inside no other loop there.
-func (pl *Placement) loopsInside(n ast.Node) []ast.Node {
-	var out []ast.Node
-	calls := pl.estimate().calls
-	seen := map[*callgraph.Function]bool{pl.Loops[n]: true}
-	var walk func(root ast.Node)
-	walk = func(root ast.Node) {
-		ast.Inspect(root, func(m ast.Node) bool {
-			switch m := m.(type) {
-			case *ast.FuncLit:
-				return false
-			case *ast.ForStmt, *ast.RangeStmt:
-				if m == n {
-					return true
-				}
-				out = append(out, m)
-				return false
-			case *ast.CallExpr:
-				if t := calls[m]; t != nil && t.Kind == callgraph.PlainCall {
-					for _, to := range t.Callees {
-						if !seen[to] {
-							seen[to] = true
-							walk(to.Body)
-						}
-					}
-				}
-			}
-			return true
-		})
-	}
-	walk(n)
+func (pl *Placement) loopsInside(n ast.Node) (out []ast.Node) {
+	pl.visit(n, map[*callgraph.Function]bool{pl.Loops[n]: true}, func(m ast.Node) bool {
+		if m != n {
+			out = append(out, m)
+		}
+		return m == n
+	}, func(*callgraph.Function) bool { return true })
 	return out
 }
 

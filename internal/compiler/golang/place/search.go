@@ -60,35 +60,14 @@ func (pl *Placement) searchWarning(n ast.Node, s *search) string {
 // a loop reach without passing through another loop with a point.
 func (pl *Placement) recursiveGroups(n ast.Node) (groups []int) {
 	p := pl.estimate()
-	seen := map[*callgraph.Function]bool{}
-	var walk func(root ast.Node)
-	walk = func(root ast.Node) {
-		ast.Inspect(root, func(m ast.Node) bool {
-			switch m := m.(type) {
-			case *ast.FuncLit:
-				return false
-			case *ast.ForStmt, *ast.RangeStmt:
-				return m == n || !pl.hasPoint(m)
-			case *ast.CallExpr:
-				t := p.calls[m]
-				if t == nil || t.Kind != callgraph.PlainCall {
-					return true
-				}
-				for _, to := range t.Callees {
-					if seen[to] {
-						continue
-					}
-					seen[to] = true
-					if g := p.group[to]; g != p.group[pl.Loops[n]] && p.recursive(to) && !slices.Contains(groups, g) {
-						groups = append(groups, g)
-					}
-					walk(to.Body)
-				}
-			}
-			return true
-		})
-	}
-	walk(n)
+	pl.visit(n, map[*callgraph.Function]bool{}, func(m ast.Node) bool {
+		return m == n || !pl.hasPoint(m)
+	}, func(fn *callgraph.Function) bool {
+		if g := p.group[fn]; g != p.group[pl.Loops[n]] && p.recursive(fn) && !slices.Contains(groups, g) {
+			groups = append(groups, g)
+		}
+		return true
+	})
 	return groups
 }
 
@@ -436,6 +415,12 @@ func maxCallsOnPath(root ast.Node, of []*callgraph.Site) int {
 		return k
 	}
 	var list func(l []ast.Stmt) int
+	cases := func(b *ast.BlockStmt) (k int) {
+		for _, c := range b.List {
+			k = max(k, list(c.(*ast.CaseClause).Body))
+		}
+		return k
+	}
 	one := func(s ast.Stmt) (k int) {
 		switch s := s.(type) {
 		case *ast.BlockStmt:
@@ -443,15 +428,9 @@ func maxCallsOnPath(root ast.Node, of []*callgraph.Site) int {
 		case *ast.LabeledStmt:
 			return list([]ast.Stmt{s.Stmt})
 		case *ast.SwitchStmt:
-			for _, c := range s.Body.List {
-				k = max(k, list(c.(*ast.CaseClause).Body))
-			}
-			return k
+			return cases(s.Body)
 		case *ast.TypeSwitchStmt:
-			for _, c := range s.Body.List {
-				k = max(k, list(c.(*ast.CaseClause).Body))
-			}
-			return k
+			return cases(s.Body)
 		case *ast.ForStmt:
 			return list(s.Body.List)
 		case *ast.RangeStmt:
