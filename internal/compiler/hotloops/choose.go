@@ -12,11 +12,11 @@ import (
 const (
 	// fewIterations is the default of Options.Descend.
 	fewIterations = 10
-	// hot is the share of samples that is enough for a point.
-	hot = 0.1
-	// apart is how much larger an inner loop's h may be than that of the
+	// hotShare is the share of samples that is enough for a point.
+	hotShare = 0.1
+	// maxInnerH is how much larger an inner loop's h may be than that of the
 	// loop around it: a hundredth of its work.
-	apart = 2.0
+	maxInnerH = 2.0
 )
 
 // Options override the heuristic: first Points, then Skip, then Profile. The
@@ -223,13 +223,13 @@ func (c *Choice) profile(samples map[ir.Pos]float64) bool {
 			shares[l] = max(shares[l], share)
 		}
 	}
-	if !slices.ContainsFunc(c.Ranked, func(l *Loop) bool { return shares[l] >= hot }) {
-		c.warn("the profile is not used: no ranked loop has %.0f%% of the samples; record a longer one", 100*hot)
+	if !slices.ContainsFunc(c.Ranked, func(l *Loop) bool { return shares[l] >= hotShare }) {
+		c.warn("the profile is not used: no ranked loop has %.0f%% of the samples; record a longer one", 100*hotShare)
 		return false
 	}
 	for _, l := range c.Ranked {
-		c.settle(l, shares[l] >= hot, "%.1f%% of the samples are in it, and %.0f%% are enough (%s)",
-			100*shares[l], 100*hot, c.numbers(l))
+		c.settle(l, shares[l] >= hotShare, "%.1f%% of the samples are in it, and %.0f%% are enough (%s)",
+			100*shares[l], 100*hotShare, c.numbers(l))
 	}
 	return true
 }
@@ -265,7 +265,7 @@ func (c *Choice) descend(few int) {
 			if c.byLoop[k].Chosen {
 				continue
 			}
-			if i < keep && k.H-l.H <= apart {
+			if i < keep && k.H-l.H <= maxInnerH {
 				c.settle(k, true, "it is number %d of %d loops in the loop at %s, which has only %d iterations; its %s",
 					i+1, len(inner), l.Pos, l.Stmt.Trip, c.numbers(k))
 				todo = append(todo, k)

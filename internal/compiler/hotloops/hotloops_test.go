@@ -10,7 +10,7 @@ import (
 	"github.com/cairnrun/cairn/internal/compiler/ir/irtext"
 )
 
-func TestCounts(t *testing.T) {
+func TestMeasure_Counts(t *testing.T) {
 	const f = "\nproc f(p) { p = p + p; p = p }\n" // 2, 3
 	for _, c := range []struct {
 		name, body string
@@ -56,7 +56,7 @@ func TestCounts(t *testing.T) {
 	}
 }
 
-func TestRecursion(t *testing.T) {
+func TestMeasure_Recursion(t *testing.T) {
 	p := irtext.MustParse(`
 		proc main { call even(n); call odd(n) }
 		proc even(n) {
@@ -107,7 +107,7 @@ func lines(list []*Loop) (l []int) {
 	return l
 }
 
-func TestPopulation(t *testing.T) {
+func TestMeasure_Population(t *testing.T) {
 	p := irtext.MustParse(`proc main {
 		for i < n {                    # 2
 			for j < n { a = b }    # 3
@@ -159,8 +159,8 @@ func TestPopulation(t *testing.T) {
 	}
 }
 
-// TestSeveralOnALine tells loops on one line apart.
-func TestSeveralOnALine(t *testing.T) {
+// TestChoose_SeveralLoopsOnALine tells loops on one line apart.
+func TestChoose_SeveralLoopsOnALine(t *testing.T) {
 	r := Measure(irtext.MustParse("proc main { for i { a = b }; for j { a = b + c; a = b + c } }"))
 	for col, want := range map[int]int{0: 13, 13: 13, 30: 30, 7: 13} {
 		c := r.Choose(Options{Skip: []ir.Pos{at(1)}, Points: []ir.Pos{{File: "test", Line: 1, Col: col}}, Profile: map[ir.Pos]float64{}})
@@ -170,9 +170,9 @@ func TestSeveralOnALine(t *testing.T) {
 	}
 }
 
-// TestLoop_UncountedIteration has the shape of NPB CG: all code runs once
+// TestMeasure_UntimedIteration has the shape of NPB CG: all code runs once
 // before the main loop.
-func TestLoop_UncountedIteration(t *testing.T) {
+func TestMeasure_UntimedIteration(t *testing.T) {
 	c := Measure(irtext.MustParse(`proc main {
 		for i < n { x = 1; z = y }
 		for i = 1; i <= 1; i = i + 1 trip 1 { call grad(x); for j < n { n1 = n1 + x; n2 = n2 + z } }
@@ -203,7 +203,7 @@ proc report(a) { a = b }
 
 func at(n int) ir.Pos { return ir.Pos{File: "test", Line: n} }
 
-func TestChoose(t *testing.T) {
+func TestChoose_Options(t *testing.T) {
 	r := Measure(irtext.MustParse(work))
 	for _, c := range []struct {
 		name     string
@@ -235,7 +235,7 @@ func TestChoose(t *testing.T) {
 	}
 }
 
-func TestExplain(t *testing.T) {
+func TestChoose_Reasons(t *testing.T) {
 	p := irtext.MustParse(work)
 	c := Measure(p).Choose(Options{})
 	var got []string
@@ -270,7 +270,7 @@ func TestExplain(t *testing.T) {
 	}
 }
 
-func TestDescend(t *testing.T) {
+func TestChoose_Descends(t *testing.T) {
 	text := strings.Replace(work, "for t < steps {", "for t < steps trip 5 {", 1)
 	r := Measure(irtext.MustParse(text))
 	for few, want := range map[int][]int{0: {4, 5}, 5: {4, 5}, 4: {4}, -1: {4}} {
@@ -305,7 +305,7 @@ func TestDescend(t *testing.T) {
 	}
 }
 
-func TestDominant(t *testing.T) {
+func TestChoose_WarnsOfDominantLoop(t *testing.T) {
 	const big = "a = b + c + d; a = b + c + d; a = b + c + d; a = b + c + d; a = b + c + d; a = b + c + d; a = b + c + d"
 	for _, c := range []struct{ name, body, warn string }{
 		{"no communication", "for x { " + big + " }", ""},
@@ -352,7 +352,7 @@ proc light(x) {
 }
 `
 
-func TestModes(t *testing.T) {
+func TestModes_Several(t *testing.T) {
 	p := irtext.MustParse(modes)
 	if l := lines(Measure(p).Choose(Options{}).Chosen()); !slices.Equal(l, []int{12}) {
 		t.Errorf("without modes lines %v are chosen", l)
@@ -371,7 +371,7 @@ func TestModes(t *testing.T) {
 	}
 }
 
-func TestKernelProcs(t *testing.T) {
+func TestMeasure_KernelProcedures(t *testing.T) {
 	p := irtext.MustParse(`
 proc main(x) {
     for i = 0; i < x; i = i + 1 { kernel "k" in x }

@@ -251,7 +251,7 @@ func (r *Report) ways(p *ir.Program, s ir.Stmt) (list []way) {
 		}
 	}
 	for i, w := range all {
-		if l := own[i]; l != nil && l.H <= apart && h(l.S, l.A, r.S, r.A) <= best+2*apart {
+		if l := own[i]; l != nil && l.H <= maxInnerH && h(l.S, l.A, r.S, r.A) <= best+2*maxInnerH {
 			list = append(list, w)
 		}
 	}

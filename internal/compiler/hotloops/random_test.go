@@ -258,7 +258,7 @@ func shuffle(p *ir.Program, r *rand.Rand) {
 	}
 }
 
-func TestRandom(t *testing.T) {
+func TestMeasure_RandomPrograms(t *testing.T) {
 	r := rand.New(rand.NewPCG(3, 4))
 	for range 3000 {
 		data := make([]byte, 20+r.IntN(400))
@@ -304,9 +304,9 @@ func FuzzThresholds(f *testing.F) {
 	})
 }
 
-// TestLinear measures large programs, in which following calls would take
+// TestMeasure_LinearTime measures large programs, in which following calls would take
 // forever, and counts how often statements are visited.
-func TestLinear(t *testing.T) {
+func TestMeasure_LinearTime(t *testing.T) {
 	const n = 4000 // procedures of 5 statements
 	shapes := map[string]func(i int) []int{
 		"deep":      func(i int) []int { return []int{i + 1, i + 1} },

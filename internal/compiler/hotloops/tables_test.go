@@ -30,7 +30,7 @@ var tables = []struct {
 		{452, 2251, 1.0466}, {43, 151, 3.4828}, {33, 116, 3.7122}}, 1, 0.9139},
 }
 
-func TestTables(t *testing.T) {
+func TestCluster_PublishedTables(t *testing.T) {
 	for _, c := range tables {
 		var printed, computed []float64
 		for i, l := range c.loops {
@@ -49,7 +49,7 @@ func TestTables(t *testing.T) {
 	}
 }
 
-func TestTriangle(t *testing.T) {
+func TestTriangle_Knee(t *testing.T) {
 	for _, c := range []struct {
 		h    []float64
 		want int
@@ -78,7 +78,7 @@ func TestTriangle(t *testing.T) {
 	}
 }
 
-func TestCluster(t *testing.T) {
+func TestCluster_Gap(t *testing.T) {
 	for _, c := range []struct {
 		h    []float64
 		keep int
