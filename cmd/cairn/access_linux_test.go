@@ -119,7 +119,7 @@ func TestRun_DirectoryOfAnotherUser(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, name := range []string{"log", "lock", "hosts", "output", "ckpt", "shown", "run.json", "run-copy.json"} {
+	for _, name := range []string{"log", "lock", "hosts", "output", "ckpt", "output-offsets", "run.json", "run-copy.json"} {
 		run := "links-" + name
 		if err := errors.Join(os.Mkdir(run, 0o700), os.Symlink(target, filepath.Join(run, name))); err != nil {
 			t.Fatal(err)

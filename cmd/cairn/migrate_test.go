@@ -295,7 +295,7 @@ func TestEvacuate_Signal(t *testing.T) {
 	r.ends(t, 2)
 }
 
-// A host says itself that it is to be left; a rank that has moved is killed.
+// A host says itself that it is to be evacuated; a rank that has moved is killed.
 func TestEvacuate_RankKilled(t *testing.T) {
 	r := ringRun(t, "2", "a:1,b:1,c:1", "--evacuate-poll", "500ms", "--evacuate-when", `grep -q "\"helper\":$PPID," r.cairn/hosts/a.lock`)
 	r.await(t, "rank 0 moved from a to c")

@@ -86,7 +86,7 @@ func noted(t *testing.T, n int) {
 		}
 	}
 	for end := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
-		got, err := os.ReadFile("t.cairn/shown")
+		got, err := os.ReadFile("t.cairn/output-offsets")
 		if string(got) == want.String() || err != nil {
 			return
 		}

@@ -300,7 +300,7 @@ func (r *runFlags) checkRunDir() error {
 }
 
 // runNames are the files that a run directory may hold without a run.json.
-var runNames = []string{"bin", "ckpt", "control.sock", "evacuate", "hosts", "lock", "log", "output", "run-copy.json.tmp", "run.json.tmp", "shown"}
+var runNames = []string{"bin", "ckpt", "control.sock", "evacuate", "hosts", "lock", "log", "output", "output-offsets", "run-copy.json.tmp", "run.json.tmp"}
 
 // complete turns flags and arguments into options.
 func (r *runFlags) complete(args []string) error {

@@ -142,7 +142,7 @@ func TestMigrate_Evacuate(t *testing.T) {
 	p := traveller(t, 4, "--hosts", slots(net, 2, 2, 2), "--rsh", interconnects.Shell, "--evacuate-poll", "300ms",
 		"--evacuate-when", "test -e "+root+"/$(ip netns identify $$)")
 	write(t, filepath.Join(root, net.Hosts[1]), "")
-	p.s.awaits("host " + net.Hosts[1] + " is to be left, as --evacuate-when says there")
+	p.s.awaits("host " + net.Hosts[1] + " is to be evacuated, as --evacuate-when says there")
 	p.s.awaits("ranks 2 and 3 moved from " + net.Hosts[1] + " to " + net.Hosts[2])
 	if err := os.Remove(filepath.Join(root, net.Hosts[1])); err != nil {
 		t.Fatal(err)

@@ -28,8 +28,8 @@ type attempt struct {
 	failure       *failure
 	started       time.Time
 	base          time.Duration // computing time of the state that it began with,
-	since         time.Time     // and when it went on from there
-	at            time.Duration // computing time of its newest set, or base
+	since         time.Time     // and when it resumed from there
+	at            time.Duration // computing time of its newest checkpoint, or base
 	failed        time.Time
 	stopped       bool   // a rank said that it was told to stop
 	unsaved       string // … and why it could not save then
@@ -37,7 +37,7 @@ type attempt struct {
 	newUnheard    bool   // it has committed a checkpoint that nobody told of
 	fresh         bool   // the ranks began anew
 	outside       bool   // a rank or a host was lost by no doing of the program
-	unfit         string // why no rank can go on from its set as it is started now
+	unfit         string // why no rank can resume from its checkpoint as it is started now
 	status        int    // the largest exit status of ranks that had finished
 	restored      *uint64
 	killed        bool
@@ -78,7 +78,7 @@ type failure struct {
 	beforeFirstPoint bool // it has an exit status, and nothing was done yet
 }
 
-// exchange collects the ranks' cards.
+// exchange collects the ranks' endpoints.
 type exchange struct {
 	endpoints [][]byte
 	have      int
@@ -92,7 +92,7 @@ func (s *Supervisor) attempt(ctx context.Context) *attempt {
 	s.a = a
 	s.pending = make(map[uint64]*partialCheckpoint)
 	s.state = Starting
-	clear(s.pending) // what ranks saved of a set that was never committed
+	clear(s.pending) // what ranks saved of a checkpoint that was never committed
 	if s.rec.Why = ""; !s.stopping {
 		s.why = ""
 	}
@@ -335,7 +335,7 @@ func (s *Supervisor) fromRank(h *host, from *control.FromRank) {
 		s.changed()
 	case *control.Restored:
 		a.moved = time.Now()
-		if r.byMove == 0 { // a newcomer's state is not that of a set
+		if r.byMove == 0 { // a destination's state is not that of a checkpoint
 			s.restored(r, m)
 			s.ready(r)
 		}
@@ -415,7 +415,7 @@ func (s *Supervisor) hello(r *rank, m *control.Hello) {
 	s.askWaiting()
 }
 
-// exchangeEndpoint takes part in an exchange of cards.
+// exchangeEndpoint takes part in an exchange of endpoints.
 func (s *Supervisor) exchangeEndpoint(r *rank, m *control.Endpoint) {
 	s.a.moved = time.Now()
 	x := s.a.exchanges[m.Epoch]
@@ -504,7 +504,7 @@ func (s *Supervisor) exited(r *rank, m *control.Exited) {
 }
 
 // beforeFirstPoint reports whether the ranks have done nothing yet that a restart would
-// go on from or come to again. A program that knows nothing of Cairn tells
+// resume from or come to again. A program that knows nothing of Cairn tells
 // nothing: it is early while it is young.
 func (s *Supervisor) beforeFirstPoint() bool {
 	a := s.a
@@ -621,7 +621,7 @@ func (s *Supervisor) watchStall(a *attempt) {
 	var t *time.Timer
 	t = s.after(every, func() {
 		if looks++; !a.moved.Equal(seen) || s.move != nil && !s.move.paused.IsZero() {
-			seen, looks = a.moved, 0 // ranks that are held move nothing
+			seen, looks = a.moved, 0 // ranks that are paused move nothing
 		}
 		if a.greeted() && !s.stopping && a.alive > 0 && looks >= stallLooks {
 			s.fail(0, &failure{why: fmt.Sprintf("no rank reached a point or passed a message for %s", timeText(s.o.Stall)), status: 1})

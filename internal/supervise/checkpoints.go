@@ -9,18 +9,18 @@ import (
 	"github.com/cairnrun/cairn/internal/control"
 )
 
-// reportWait is how long a committed set waits for what ranks say of their parts:
+// reportWait is how long a committed checkpoint waits for what ranks say of their parts:
 // on its way from another host, that may be overtaken by rank 0's word that all
 // have saved.
 const reportWait = 5 * time.Second
 
-// partialCheckpoint is a set and how many ranks have told of their part of it.
+// partialCheckpoint is a checkpoint and how many ranks have told of their part of it.
 type partialCheckpoint struct {
 	*CheckpointState
 	parts int
 }
 
-// saved adds a rank's part of a set.
+// saved adds a rank's part of a checkpoint.
 func (s *Supervisor) saved(m *control.Saved) {
 	p := s.pending[m.Index]
 	switch {
@@ -46,7 +46,7 @@ func (s *Supervisor) saved(m *control.Saved) {
 	}
 }
 
-// unsaved tells that a rank has not saved its part of a set.
+// unsaved tells that a rank has not saved its part of a checkpoint.
 func (s *Supervisor) unsaved(r *rank, m *control.SaveFailed) {
 	text := fmt.Sprintf("rank %d: checkpoint %d was not saved: %s", r.Rank, m.Index, m.Error)
 	for _, w := range s.requests {
@@ -71,7 +71,7 @@ func (s *Supervisor) unsaved(r *rank, m *control.SaveFailed) {
 	s.say("%s", text)
 }
 
-// committed notes that all ranks have saved a set. It is shown when all have
+// committed notes that all ranks have saved a checkpoint. It is shown when all have
 // told of their parts, or after a while.
 func (s *Supervisor) committed(index uint64) {
 	if s.a.newCheckpoint && index <= s.last.Index { // every rank may tell
@@ -109,7 +109,7 @@ func (s *Supervisor) committed(index uint64) {
 	})
 }
 
-// reportCheckpoint tells of the set that was committed last, if that was not done yet.
+// reportCheckpoint tells of the checkpoint that was committed last, if that was not done yet.
 func (s *Supervisor) reportCheckpoint() {
 	if s.unreported == nil {
 		return

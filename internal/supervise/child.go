@@ -40,14 +40,14 @@ type child struct {
 	id          process
 	ctl         *control.Conn
 	queue       *sendQueue
-	outputReady chan struct{} // closed: stdout is where the rank goes on; of a newcomer: it is followed
+	outputReady chan struct{} // closed: stdout is where the rank continues; of a destination: it is followed
 	wrote       chan struct{} // closed: its writer has ended
-	stderr      *stderrBuffer // of a newcomer: stderr until it is one of the ranks
+	stderr      *stderrBuffer // of a destination: stderr until it is one of the ranks
 
 	mu        sync.Mutex
-	follow    [3]*follower // by stream; none of a newcomer before its predecessor's have ended
+	follow    [3]*follower // by stream; none of a destination before its predecessor's have ended
 	hello     bool
-	takesOver bool // of a newcomer: it has been told to go on
+	takesOver bool // of a destination: it has been told to continue
 	pausing   bool // it was told to, and not yet what is decided
 	dismissed bool // its end is no failure: it has left, or was not needed
 	killed    bool // by signal, while it was alive
@@ -173,7 +173,7 @@ func (c *child) start(i int) (err error) {
 }
 
 // environment is that of the rank: the one given or ours, less what is the
-// helper's own, and what is set for this host. A newcomer does not belong to the MPI job of a launcher that
+// helper's own, and what is set for this host. A destination does not belong to the MPI job of a launcher that
 // started this helper for it, unless that can join the one of the others.
 func (c *child) environment() []string {
 	env := c.s.Env
@@ -200,7 +200,7 @@ func ofLauncher(name string) bool {
 
 // unnamedFile is a regular file that has no name.
 func unnamedFile(dir string) (*os.File, error) {
-	f, err := os.CreateTemp(dir, ".newcomer-")
+	f, err := os.CreateTemp(dir, ".destination-")
 	if err == nil {
 		err = os.Remove(f.Name())
 	}
@@ -222,7 +222,7 @@ func (c *child) pass(from [2]int64, ready chan struct{}) {
 	}
 }
 
-// followFrom passes a newcomer's output on, from where that of its predecessor
+// followFrom passes a destination's output on, from where that of its predecessor
 // ended.
 func (c *child) followFrom(from [2]int64) {
 	c.mu.Lock()
@@ -319,7 +319,7 @@ func (c *child) listen() {
 			c.stderr.pass()
 		case *control.HandedOver:
 			// It has let go of its writer, which holds the lock of the checkpoint
-			// folder, too: the newcomer needs it.
+			// directory, too: the destination needs it.
 			select {
 			case <-c.wrote:
 			case <-time.After(lostMoment):
@@ -356,15 +356,15 @@ func (c *child) tell(m control.Message) {
 	}
 }
 
-// waits reports whether this is a newcomer that is not one of the ranks yet, or
-// a rank that is to be held until a move is decided.
+// waits reports whether this is a destination that is not one of the ranks yet, or
+// a rank that is to be paused until a move is decided.
 func (c *child) waits() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.pausing || c.byMove != 0 && !c.takesOver
 }
 
-// dismiss ends a rank that has left, or a newcomer that is not needed, with
+// dismiss ends a rank that has left, or a destination that is not needed, with
 // its children.
 func (c *child) dismiss() {
 	c.mu.Lock()
@@ -459,7 +459,7 @@ func (c *child) watch(writer *net.UnixConn, read chan struct{}) {
 			m.Offsets = append(m.Offsets, f.at)
 		}
 	}
-	if alone { // the others go on: nobody waits for the end of the launch
+	if alone { // the others continue: nobody waits for the end of the launch
 		c.reap()
 		c.l.remove(c)
 		c.say(m)

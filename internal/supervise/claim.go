@@ -267,7 +267,7 @@ func (d *runDir) discardOutput(output string) error {
 	if err != nil {
 		return err
 	}
-	for _, name := range append(names, d.file("shown")) {
+	for _, name := range append(names, d.file("output-offsets")) {
 		if err := os.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}

@@ -20,7 +20,7 @@ import (
 const statusTime = 5 * time.Second
 
 // Read returns what is known of a run: from its supervisor if it runs and
-// answers within 5 s, else from its folder.
+// answers within 5 s, else from its directory.
 func Read(ctx context.Context, run string) (*State, error) {
 	run, err := filepath.Abs(run)
 	if err != nil {
@@ -59,7 +59,7 @@ func Read(ctx context.Context, run string) (*State, error) {
 			lostMove(&st.Moves[i])
 		}
 	}
-	// A helper may have published a set after its supervisor was gone.
+	// A helper may have published a checkpoint after its supervisor was gone.
 	if index, at, ok := newestCheckpoint(rec.CheckpointDir, rec.Ranks); ok && (st.Last == nil || st.Last.Index < index) {
 		st.Last = &CheckpointState{Index: index, Time: at}
 	} else if !ok && rec.State == Finished {
@@ -68,7 +68,7 @@ func Read(ctx context.Context, run string) (*State, error) {
 	return st, nil
 }
 
-// Checkpoint asks a running run for a checkpoint and returns the set when it
+// Checkpoint asks a running run for a checkpoint and returns the checkpoint when it
 // is committed.
 func Checkpoint(ctx context.Context, run, reason string) (*CheckpointState, error) {
 	m, err := ask(ctx, run, &control.Checkpoint{Reason: reason})

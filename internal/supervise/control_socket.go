@@ -40,7 +40,7 @@ func (w *commandRequest) isCheckpoint() bool {
 	return ok
 }
 
-// inDir calls f with a short path of a folder: a socket's address has room
+// inDir calls f with a short path of a directory: a socket's address has room
 // for 107 bytes only.
 func inDir(dir string, f func(short string) error) error {
 	fd, err := unix.Open(dir, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)

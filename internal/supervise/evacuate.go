@@ -18,7 +18,7 @@ import (
 	"github.com/cairnrun/cairn/internal/control"
 )
 
-// evacuateName is the file in the run's folder that lists hosts to be left.
+// evacuateName is the file in the run directory that lists hosts to evacuate.
 const evacuateName = "evacuate"
 
 // Evacuate moves all ranks off the hosts that RUN/evacuate lists: one in each line,
@@ -28,7 +28,7 @@ func (s *Supervisor) Evacuate() {
 	list, err := readEvacuations(s.dir.file(evacuateName))
 	s.post(func() {
 		if err != nil {
-			s.say("no host is left: %v", err)
+			s.say("no host is evacuated: %v", err)
 			return
 		}
 		for _, l := range list {
@@ -39,11 +39,11 @@ func (s *Supervisor) Evacuate() {
 
 type evacuation struct{ from, to string }
 
-// readEvacuations reads a list of hosts to be left.
+// readEvacuations reads a list of hosts to evacuate.
 func readEvacuations(path string) (out []evacuation, err error) {
 	f, err := os.Open(path)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("%w; write the names of hosts to be left into it, one in each line", err)
+		return nil, fmt.Errorf("%w; write the names of hosts to evacuate into it, one per line", err)
 	}
 	if err != nil {
 		return nil, err
@@ -65,7 +65,7 @@ func readEvacuations(path string) (out []evacuation, err error) {
 		case len(words) > 2:
 			return nil, fmt.Errorf("%s:%d: %d words; a line is HOST, or HOST TARGET", path, n, len(words))
 		case words[0] == words[1]:
-			return nil, fmt.Errorf("%s:%d: ranks can't leave host %s for itself", path, n, words[0])
+			return nil, fmt.Errorf("%s:%d: host %s cannot be evacuated to itself", path, n, words[0])
 		default:
 			out = append(out, evacuation{words[0], words[1]})
 		}
@@ -74,7 +74,7 @@ func readEvacuations(path string) (out []evacuation, err error) {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
 	if len(out) == 0 {
-		return nil, fmt.Errorf("%s names none; write names of hosts into it, one in each line", path)
+		return nil, fmt.Errorf("%s names none; write names of hosts into it, one per line", path)
 	}
 	return out, nil
 }
@@ -83,13 +83,13 @@ func readEvacuations(path string) (out []evacuation, err error) {
 func (s *Supervisor) evacuate(q *moveRequest, why string) {
 	switch {
 	case s.ending():
-		s.say("host %s is not left: the run is to stop", q.host)
+		s.say("host %s is not evacuated: the run is to stop", q.host)
 		return
 	case s.evacuating(q.host):
-		s.say("host %s is about to be left already", q.host)
+		s.say("host %s is being evacuated already", q.host)
 		return
 	}
-	s.say("host %s is to be left, %s", q.host, why)
+	s.say("host %s is to be evacuated, %s", q.host, why)
 	s.askEvacuation(q)
 }
 
@@ -99,7 +99,7 @@ func (s *Supervisor) askEvacuation(q *moveRequest) {
 	s.ask(q)
 }
 
-// evacuating reports whether a host is about to be left.
+// evacuating reports whether a move off a host waits or is in progress.
 func (s *Supervisor) evacuating(name string) bool {
 	same := func(q *moveRequest) bool { return q.host == name }
 	return slices.ContainsFunc(s.moveQueue, same) || s.move != nil && same(s.move.q) ||
@@ -109,11 +109,12 @@ func (s *Supervisor) evacuating(name string) bool {
 // ending reports whether no move is begun any more.
 func (s *Supervisor) ending() bool { return s.stopping || s.killed || s.stopAfterMove != "" }
 
-// evacuateTries is how often a host that the file lists is tried to be left.
+// evacuateTries is how often the supervisor tries to evacuate a host that the
+// file lists.
 const evacuateTries = 3
 
 // again asks once more for a move that did not succeed, if nobody waits for
-// it. A host that says itself that it is to be left will say so again; then it
+// it. A host that says itself that it is to be evacuated will say so again; then it
 // is tried, less and less often.
 func (s *Supervisor) again(q *moveRequest) {
 	later := s.limits.again
@@ -133,10 +134,10 @@ func (s *Supervisor) again(q *moveRequest) {
 	default:
 		return
 	}
-	s.say("host %s is to be left: that is tried again in %s", q.host, timeText(later))
+	s.say("host %s is to be evacuated: trying again in %s", q.host, timeText(later))
 }
 
-// evacuationWatch is what is known of a host that says that it is to be left.
+// evacuationWatch is what is known of a host that says that it is to be evacuated.
 type evacuationWatch struct {
 	told   string    // why that could not begin, as was said last
 	failed int       // moves
@@ -171,7 +172,7 @@ func (h *host) toEvacuate(m *control.Evacuate) {
 	if _, err := s.spread(q, ranks, []string{name}); err != nil {
 		if err.Error() != w.told {
 			w.told = err.Error()
-			s.say("host %s is still to be left: %s", name, w.told)
+			s.say("host %s is still to be evacuated: %s", name, w.told)
 		}
 		return
 	}

@@ -13,13 +13,13 @@ import (
 )
 
 // Hosts that RUN/evacuate lists are left.
-func TestLeave(t *testing.T) {
+func TestEvacuate_File(t *testing.T) {
 	gate := fifo(t)
 	o := threeHosts(t, "pause:8:2", "pause:10:3", "gate:0:15:"+gate)
 	l := begin(t, o)
 	l.pid(1, 1)
 	l.s.Evacuate()
-	l.await("no host is left: open ")
+	l.await("no host is evacuated: open ")
 	path := filepath.Join(o.Run, evacuateName)
 	write := func(text string) {
 		t.Helper()
@@ -29,13 +29,13 @@ func TestLeave(t *testing.T) {
 		l.s.Evacuate()
 	}
 	write("# nothing\n\n")
-	l.await("leave names none")
+	l.await("evacuate names none")
 	write("a b c\n")
-	l.await("leave:1: 3 words; a line is HOST, or HOST TARGET")
+	l.await("evacuate:1: 3 words; a line is HOST, or HOST TARGET")
 	write("a\nb -oProxyCommand=x\n")
-	l.await(`leave:2: "-oProxyCommand=x" is no host`)
+	l.await(`evacuate:2: "-oProxyCommand=x" is no host`)
 	write("a a\n")
-	l.await("leave:1: ranks can't leave host a for itself")
+	l.await("evacuate:1: host a cannot be evacuated to itself")
 	write("nowhere # yet\nb   # it gets hot\na d\n")
 	l.await("host nowhere not moved: the run has no host nowhere; it has a, b, c")
 	l.await("rank 1 moved from b to c: paused ")
@@ -43,15 +43,15 @@ func TestLeave(t *testing.T) {
 	write("a\n")
 	l.await("no rank is on a; none will be placed there any more")
 	open(t, gate)
-	l.ends(Finished, 0).says("host b is to be left, as leave says")
+	l.ends(Finished, 0).says("host b is to be evacuated, as evacuate says")
 	l.exactMoved(20, map[int][]int{1: {8}, 0: {10}})
 	if got := hostsOf(t, o); got != "a:0 b:0 c:1 d:1" {
 		t.Error(got)
 	}
 }
 
-// A command on each host tells when it is to be left.
-func TestLeaveWhen(t *testing.T) {
+// A command on each host tells when it is to be evacuated.
+func TestEvacuate_When(t *testing.T) {
 	gate := fifo(t)
 	o := threeHosts(t, "pause:8:1", "gate:0:15:"+gate)
 	flag := filepath.Join(t.TempDir(), "hot")
@@ -62,38 +62,38 @@ func TestLeaveWhen(t *testing.T) {
 	if err := os.WriteFile(flag, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	l.await("host b is to be left, as --evacuate-when says there")
+	l.await("host b is to be evacuated, as --evacuate-when says there")
 	l.await("rank 1 moved from b to c: paused ")
 	open(t, gate)
 	l.ends(Finished, 0)
 	l.exactMoved(20, map[int][]int{1: {8}})
 	for _, s := range l.said {
-		if strings.Contains(s, "is to be left") && !strings.Contains(s, "host b") {
+		if strings.Contains(s, "is to be evacuated") && !strings.Contains(s, "host b") {
 			t.Error(s)
 		}
 	}
 }
 
-func TestRunLeave(t *testing.T) {
+func TestRunEvacuateWhen_Status(t *testing.T) {
 	for _, c := range []struct {
-		command string
-		leave   bool
-		want    string
+		command  string
+		evacuate bool
+		want     string
 	}{
 		{"true", true, ""}, {"false", false, ""}, {"kill -9 $$", false, ""},
 		{"no-such-command-at-all 2>/dev/null", false, "can't be run: the shell ended with status 127"},
 		{"/dev/null 2>/dev/null", false, "can't be run: the shell ended with status 126"},
 		{"sleep 100 & sleep 100", false, "did not end within 500 ms and was killed"},
 	} {
-		leave, err := runEvacuateWhen(&control.EvacuateWhen{Command: c.command, Every: 500 * time.Millisecond})
-		if leave != c.leave || (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
-			t.Errorf("%s: %v, %v", c.command, leave, err)
+		evacuate, err := runEvacuateWhen(&control.EvacuateWhen{Command: c.command, Every: 500 * time.Millisecond})
+		if evacuate != c.evacuate || (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: %v, %v", c.command, evacuate, err)
 		}
 	}
 }
 
-// What can't be run is said once, and the run goes on.
-func TestLeaveWhenMissing(t *testing.T) {
+// What can't be run is said once, and the run continues.
+func TestEvacuate_CommandMissing(t *testing.T) {
 	gate := fifo(t)
 	o := options(t, 1, "gate:0:3:"+gate)
 	o.EvacuateWhen, o.EvacuatePoll = "no-such-command-at-all 2>/dev/null; s=$?; echo >> "+o.Run+"/times; exit $s", 300*time.Millisecond

@@ -18,12 +18,12 @@ import (
 	"github.com/cairnrun/cairn/internal/control"
 )
 
-// moves is what the fake program knows of moves. Rank 0 lets all be held at
-// its next point when it was told to gather; sources send a few numbers.
+// moves is what the fake program knows of moves. Rank 0 lets all be paused at
+// its next point when it was told to pause; sources send a few numbers.
 //
-//	pause:POINT:MOVE    rank 0 waits there until it was told to gather for that move,
+//	pause:POINT:MOVE    rank 0 waits there until it was told to pause for that move,
 //	                     in the first start or that whose number follows
-//	fault:WHO:WHEN:MOVE  of WHO (newcomer, source, other, in the first start):
+//	fault:WHO:WHEN:MOVE  of WHO (destination, source, other, in the first start):
 //	                     WHEN it comes to …, it exits; with "!" before it, says Unmoved;
 //	                     with "~", does nothing more; with "%", is killed; with "<",
 //	                     waits until the test opens the FIFO that follows MOVE
@@ -32,7 +32,7 @@ type moves struct {
 	some   sync.Cond
 	pause  uint64                     // the last that this rank was told of
 	over   map[uint64]*control.Switch // by move
-	peer   net.Conn                   // of a source: to its newcomer
+	peer   net.Conn                   // of a source: to its destination
 	source uint64                     // the move that this rank leaves by
 }
 
@@ -138,7 +138,7 @@ func (f *fake) suffer(who, when string, move uint64) {
 	}
 }
 
-// awaitPause waits until this rank was told to gather for a move.
+// awaitPause waits until this rank was told to pause for a move.
 func (f *fake) awaitPause(move, attempt string) {
 	f.m.mu.Lock()
 	defer f.m.mu.Unlock()
@@ -147,7 +147,7 @@ func (f *fake) awaitPause(move, attempt string) {
 	}
 }
 
-// wanted is the move that rank 0 lets all be held for; 0: none.
+// wanted is the move that rank 0 lets all be paused for; 0: none.
 func (f *fake) wanted() uint64 {
 	f.m.mu.Lock()
 	defer f.m.mu.Unlock()
@@ -166,10 +166,10 @@ func (f *fake) wanted() uint64 {
 // pause is the stay at a point where ranks change places.
 func (f *fake) pause(id uint64) {
 	f.m.mu.Lock()
-	leaves, peer := f.m.source == id, f.m.peer
+	moves, peer := f.m.source == id, f.m.peer
 	f.m.mu.Unlock()
 	who := "other"
-	if leaves {
+	if moves {
 		who = "source"
 		f.suffer(who, "pause", id)
 		f.Send(&control.Paused{Move: id})
@@ -185,7 +185,7 @@ func (f *fake) pause(id uint64) {
 		return
 	}
 	f.suffer(who, "switch", id)
-	if leaves {
+	if moves {
 		fmt.Printf("rank %d leaves\n", f.Rank)
 		f.Send(&control.HandedOver{Move: id})
 		select {}
@@ -203,7 +203,7 @@ func (f *fake) switched(id uint64) *control.Switch {
 	return f.m.over[id]
 }
 
-// takeOver is what a newcomer does instead of restoring a set.
+// takeOver is what a destination does instead of restoring a checkpoint.
 func (f *fake) takeOver() error {
 	move := f.Move.ID
 	f.suffer("destination", "start", move)

@@ -83,12 +83,12 @@ func fakeSupervisor() error {
 }
 
 // fake is a program in the shape of a rank, which speaks to its helper as the
-// runtime does: it prints a line at each point, saves sets in step with the
+// runtime does: it prints a line at each point, saves checkpoints in step with the
 // others, and does itself harm where its arguments say so:
 //
-// nofinish: it forgets to say that it has finished. late: of its sets, ranks
+// nofinish: it forgets to say that it has finished. late: of its checkpoints, ranks
 // but rank 0 tell at the point after. refuse: it ends before its first point,
-// with status 2. status=N: it finishes with that one. full=N: so many sets can't be saved at first.
+// with status 2. status=N: it finishes with that one. full=N: so many checkpoints can't be saved at first.
 //
 //	points=20 every=5 kill:RANK:POINT:ATTEMPT exit:… hang:… poison:SET gate:RANK:POINT:FIFO
 type fake struct {
@@ -108,7 +108,7 @@ type fake struct {
 	late      bool
 	untold    *control.Saved
 	m         moves
-	member    atomic.Bool // not a newcomer that waits
+	member    atomic.Bool // not a destination that waits
 }
 
 func fakeRank(args []string) error {
@@ -215,15 +215,15 @@ func (f *fake) coordinate(due bool) error {
 			more = false
 		}
 	}
-	card := []byte{0, 0, byte(f.wanted())}
+	endpoint := []byte{0, 0, byte(f.wanted())}
 	if f.save {
-		card[0] = 1
+		endpoint[0] = 1
 	}
 	if f.stop {
-		card[1] = 1
+		endpoint[1] = 1
 	}
-	all := f.exchange(card)
-	if f.untold != nil { // rank 0 has told that the set is committed
+	all := f.exchange(endpoint)
+	if f.untold != nil { // rank 0 has told that the checkpoint is committed
 		f.Send(f.untold)
 		f.untold = nil
 	}
@@ -272,20 +272,20 @@ func (f *fake) file(index uint64, rank int) string {
 
 // exchange is the fake's barrier. It goes through the supervisor, so a rank
 // that is to outlive one must be alone.
-func (f *fake) exchange(card []byte) [][]byte {
+func (f *fake) exchange(endpoint []byte) [][]byte {
 	if f.Size == 1 {
-		return [][]byte{card}
+		return [][]byte{endpoint}
 	}
 	f.epoch++
-	f.Send(&control.Endpoint{Epoch: f.epoch, Data: card})
+	f.Send(&control.Endpoint{Epoch: f.epoch, Data: endpoint})
 	m := <-f.endpoints
 	if m.Epoch != f.epoch || len(m.Endpoints) != f.Size {
-		panic(fmt.Sprintf("cards of epoch %d, want %d", m.Epoch, f.epoch))
+		panic(fmt.Sprintf("endpoints of epoch %d, want %d", m.Epoch, f.epoch))
 	}
 	return m.Endpoints
 }
 
-// restore goes on from the newest set that is whole and not to be avoided.
+// restore resumes from the newest checkpoint that is whole and not to be avoided.
 func (f *fake) restore() error {
 	if err := os.MkdirAll(f.Dir, 0o700); err != nil {
 		return err
@@ -331,7 +331,7 @@ func (f *fake) restore() error {
 			return err
 		}
 		f.loaded = index
-		f.exchange([]byte{}) // so that all go on from the same set
+		f.exchange([]byte{}) // so that all resume from the same set
 		return f.Send(&control.Restored{Index: index})
 	}
 	f.exchange([]byte{})

@@ -19,7 +19,7 @@ import (
 
 const outputChunk = 32 << 10
 
-// watch tells followers that files in a folder were written to (inotify).
+// watch tells followers that files in a directory were written to (inotify).
 type watch struct {
 	f    *os.File
 	mu   sync.Mutex

@@ -31,7 +31,7 @@ func (e *helperLaunch) cancel() {
 	}
 }
 
-// cancel ends errands of a move that is over.
+// cancel ends the helper launches of a move that is over.
 func (l *launcher) cancel(m *move) {
 	for _, e := range l.helperLaunches {
 		if slices.Contains(m.moving, e.moving) {
@@ -113,7 +113,7 @@ func (s *Supervisor) launchHelper(m *move, x *movingRank, join string) {
 	fails(errors.New("it ended before its helper had come" + said.text()))
 }
 
-// launchHelper starts the launcher for one helper on a host. join is where newcomers
+// launchHelper starts the launcher for one helper on a host. join is where destinations
 // can join the MPI world of the others.
 func (l *launcher) launchHelper(s *Supervisor, port net.Listener, host, join string) (*exec.Cmd, *tail, error) {
 	path, err := exec.LookPath(l.name)

@@ -9,7 +9,7 @@ import (
 	"github.com/cairnrun/cairn/internal/control"
 )
 
-func TestCustoms(t *testing.T) {
+func TestHostOverrides_Add(t *testing.T) {
 	var c hostOverrides
 	start := func(c hostOverrides) *control.Start {
 		m := &control.Start{Command: []string{"/bin/sim", "-n", "3"}}

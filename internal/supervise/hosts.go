@@ -42,7 +42,7 @@ type host struct {
 	missed     int       // looks since something was heard
 	served     bool      // it has had ranks
 	starts     uint64    // that it was told in this attempt
-	evacuating bool      // it is to be left, as it says
+	evacuating bool      // it is to be evacuated, as it says
 	extra      bool      // it was there for a move that was not made
 	spawned    bool      // an MPI library has started its helper, and ends all if that ends
 	waiting    time.Time // since then for an earlier helper to end
@@ -320,7 +320,7 @@ func (h *host) handle(m control.Message) {
 	}
 }
 
-// setUp gives the helper its name and the run's folder. A helper on this
+// setUp gives the helper its name and the run directory. A helper on this
 // machine sees by its connection whether its supervisor lives, and need not
 // judge by silence.
 func (h *host) setUp() {

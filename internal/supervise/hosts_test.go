@@ -39,7 +39,7 @@ func script(t *testing.T, path, text string) {
 }
 
 // A host is lost, and another one takes its ranks.
-func TestHostLost(t *testing.T) {
+func TestHost_Lost(t *testing.T) {
 	gate := fifo(t)
 	o := options(t, 2, "gate:0:8:"+gate)
 	dir, rsh := shell(t)
@@ -63,7 +63,7 @@ func TestHostLost(t *testing.T) {
 	exact(t, o, 20)
 }
 
-func TestHostUnreachable(t *testing.T) {
+func TestHost_Unreachable(t *testing.T) {
 	o := options(t, 2)
 	dir, rsh := shell(t)
 	o.Hosts, o.RemoteShell = []Host{{"a", 1}, {"b", 1}}, rsh
@@ -85,7 +85,7 @@ func TestHostUnreachable(t *testing.T) {
 }
 
 // Hosts that are network namespaces.
-func TestNamespaces(t *testing.T) {
+func TestHost_Namespaces(t *testing.T) {
 	var hosts []Host
 	for _, name := range []string{"a", "b"} {
 		name = fmt.Sprintf("cairn-%s-%d", name, os.Getpid())
@@ -102,7 +102,7 @@ func TestNamespaces(t *testing.T) {
 	exact(t, o, 20)
 }
 
-func TestCommand(t *testing.T) {
+func TestHost_Command(t *testing.T) {
 	s := &Supervisor{o: Options{Helper: []string{"/a b/cairn", "_host"}, RemoteHelper: []string{"/a b/cairn", "_host"}}}
 	for _, c := range []struct {
 		shell []string
@@ -122,7 +122,7 @@ func TestCommand(t *testing.T) {
 	}
 }
 
-func TestPlace(t *testing.T) {
+func TestPlace_Slots(t *testing.T) {
 	for _, c := range []struct {
 		n           int
 		slots, want []int
@@ -133,7 +133,7 @@ func TestPlace(t *testing.T) {
 	}
 }
 
-func TestOptions(t *testing.T) {
+func TestOptions_Refused(t *testing.T) {
 	for want, change := range map[string]func(*Options){
 		"has room":         func(o *Options) { o.Ranks, o.Hosts = 5, []Host{{"a", 2}} },
 		"named twice":      func(o *Options) { o.Hosts = []Host{{"a", 2}, {"a", 2}} },
@@ -167,7 +167,7 @@ wait`)
 	t.Setenv("PATH", dir+":"+os.Getenv("PATH"))
 }
 
-func TestLauncher(t *testing.T) {
+func TestLauncher_Run(t *testing.T) {
 	fakeLauncher(t)
 	o := options(t, 3, "kill:2:8:1")
 	o.Launcher = "mpirun"
@@ -184,7 +184,7 @@ func TestLauncher(t *testing.T) {
 	}
 }
 
-func TestRealLauncher(t *testing.T) {
+func TestLauncher_Real(t *testing.T) {
 	for _, name := range []string{"mpirun.openmpi", "mpirun.mpich"} {
 		t.Run(name, func(t *testing.T) {
 			path, err := exec.LookPath(name)
@@ -207,7 +207,7 @@ func TestRealLauncher(t *testing.T) {
 	}
 }
 
-func TestLauncherFails(t *testing.T) {
+func TestLauncher_Fails(t *testing.T) {
 	dir := t.TempDir()
 	script(t, filepath.Join(dir, "mpirun"), "echo no allocation >&2; exit 1")
 	t.Setenv("PATH", dir+":"+os.Getenv("PATH"))
@@ -216,7 +216,7 @@ func TestLauncherFails(t *testing.T) {
 	begin(t, o).ends(Failed, 1).once("failed: mpirun: it ended before all ranks had come (it said: no allocation)")
 }
 
-func TestLaunchedRank(t *testing.T) {
+func TestLaunchedRank_Environment(t *testing.T) {
 	env := func(list ...string) func(string) string {
 		return func(name string) string {
 			for _, v := range list {
@@ -242,7 +242,7 @@ func TestLaunchedRank(t *testing.T) {
 }
 
 // Strangers on the port that launched helpers connect to.
-func TestHostilePort(t *testing.T) {
+func TestLauncher_HostilePort(t *testing.T) {
 	fakeLauncher(t)
 	o := options(t, 2)
 	o.Launcher = "mpirun"
@@ -301,7 +301,7 @@ wait`)
 }
 
 // Strangers on the run's socket.
-func TestHostileSocket(t *testing.T) {
+func TestControlSocket_Hostile(t *testing.T) {
 	gate := fifo(t)
 	o := options(t, 1, "gate:0:3:"+gate)
 	l := begin(t, o)
@@ -330,7 +330,7 @@ func TestHostileSocket(t *testing.T) {
 	l.ends(Finished, 0)
 }
 
-func TestLayOut(t *testing.T) {
+func TestLayOut_Descriptors(t *testing.T) {
 	file := func(name string) *os.File { return os.NewFile(^uintptr(0)>>1, name) }
 	a, b, x := file("a"), file("b"), file("x")
 	for _, c := range []struct {

@@ -11,9 +11,9 @@ import (
 	"github.com/cairnrun/cairn/internal/control"
 )
 
-// A newcomer comes to a host whose ranks have just ended, and is called off or
+// A destination comes to a host whose ranks have just ended, and is called off or
 // not before all of them is done.
-func TestLateArrival(t *testing.T) {
+func TestHelper_LateDestination(t *testing.T) {
 	for _, off := range []bool{false, true} {
 		ours, theirs := net.Pipe()
 		defer theirs.Close()

@@ -14,7 +14,7 @@ import (
 )
 
 // launch is what this host has of one start of all ranks. It is over when all
-// of its ranks have ended; a newcomer that comes after that begins another.
+// of its ranks have ended; a destination that comes after that begins another.
 type launch struct {
 	h     *helper
 	start *control.Start // the first
@@ -84,13 +84,13 @@ func (h *helper) startDestination(s *control.Start) {
 	h.fill(l, s)
 }
 
-// lateStart is a newcomer that comes while a launch is about to end.
+// lateStart is a destination that comes while a launch is about to end.
 type lateStart struct {
 	*control.Start
 	off bool // it is not needed any more
 }
 
-// forget calls the start of a newcomer off that has not begun.
+// forget calls the start of a destination off that has not begun.
 func (h *helper) forget(p control.Process) {
 	for _, s := range h.late {
 		s.off = s.off || s.Ranks[0] == p.Rank && s.Welcome.Move.ID == p.ByMove
@@ -209,7 +209,7 @@ func (l *launch) release() {
 }
 
 // reap lets go of the ended ranks' numbers. After a launch that did not end
-// well nothing of it may go on: children of ranks would write into the next
+// well nothing of it may continue: children of ranks would write into the next
 // one's output.
 func (l *launch) reap() {
 	if l.bad.Load() {

@@ -36,8 +36,8 @@ type launcher struct {
 
 	helperLaunches []*helperLaunch // the supervisor's
 	server         atomic.Pointer[ompiServer]
-	apart          bool // newcomers do not join the MPI world of the others: it went wrong
-	spawns         bool // it is that of Open MPI 4: ranks can have it start newcomers
+	apart          bool // destinations do not join the MPI world of the others: it went wrong
+	spawns         bool // it is that of Open MPI 4: ranks can have it start destinations
 
 	refused atomic.Int64 // connections
 }

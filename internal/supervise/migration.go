@@ -18,14 +18,14 @@ import (
 // messages):
 //
 //	preparing   the target's helper is started        ┐
-//	arriving    newcomers come                        │ whatever fails: not
-//	ahead       sources send while the program runs   │ moved, all goes on
-//	gathering   all are held, the rest is sent        ┘
+//	arriving    destinations come                        │ whatever fails: not
+//	ahead       sources send while the program runs   │ moved, all continues
+//	gathering   all are paused, the rest is sent        ┘
 //	leaving     decided: sources go                   ┐ whatever fails: the
-//	linking     newcomers and others connect          ┘ attempt has failed
+//	linking     destinations and others connect          ┘ attempt has failed
 //	moved
 //
-// Sources are the ranks' processes until they have said Left, and newcomers
+// Sources are the ranks' processes until they have said Left, and destinations
 // from then on. One move is made at a time; others wait in Supervisor.queue.
 
 // moveLimits are how long the phases of a move may take.
@@ -54,7 +54,7 @@ type move struct {
 	q       *moveRequest
 	moving  []*movingRank
 	added   []*host   // for it
-	pausing bool      // all ranks were told to gather
+	pausing bool      // all ranks were told to pause
 	doomed  bool      // it can't be
 	decided bool      // decided
 	linked  []bool    // by rank
@@ -72,14 +72,14 @@ type movingRank struct {
 	goal   string // the host's name
 	to     *host  // nil: its helper is not there yet
 	spawn  *spawn // its helper is started by the MPI library of the others
-	next   rank   // the newcomer
+	next   rank   // the destination
 
 	started                                                  bool
 	listening, precopied, paused, sent, received, handedOver bool
 	endpoint                                                 []byte
 	addresses                                                []string
-	said                                                     string // why the newcomer can't
-	why                                                      string // the newcomer has ended
+	said                                                     string // why the destination can't
+	why                                                      string // the destination has ended
 	stats                                                    *control.MoveStats
 }
 
@@ -236,12 +236,12 @@ func (s *Supervisor) stepMove() bool {
 	return false
 }
 
-// startLimit is how long newcomers may take to come to Restore.
+// startLimit is how long destinations may take to come to Restore.
 func (s *Supervisor) startLimit(m *move) time.Duration {
 	return cmp.Or(m.q.how.StartLimit, s.limits.start)
 }
 
-// startDestinations starts the newcomers.
+// startDestinations starts the destinations.
 func (s *Supervisor) startDestinations() {
 	m, a := s.move, s.a
 	s.enter(control.MoveStarting, s.startLimit(m))
@@ -287,7 +287,7 @@ func (s *Supervisor) finalCopy() bool {
 	return true
 }
 
-// handedOver puts the newcomer in the place of the source.
+// handedOver puts the destination in the place of the source.
 func (s *Supervisor) handedOver(x *movingRank) {
 	a := s.a
 	x.handedOver = true
@@ -302,7 +302,7 @@ func (s *Supervisor) handedOver(x *movingRank) {
 	}
 }
 
-// link lets newcomers and others connect.
+// link lets destinations and others connect.
 func (s *Supervisor) link() {
 	m, a := s.move, s.a
 	s.enter(control.MoveLinking, s.limits.link)
@@ -360,7 +360,7 @@ func (s *Supervisor) saidOfMove(r *rank, said control.Message) {
 }
 
 // fromOther takes in what comes from a process that is not one of the ranks:
-// a newcomer, or one that has left.
+// a destination, or one that has left.
 func (s *Supervisor) fromOther(h *host, from *control.FromRank) {
 	switch said := from.Carried.Message.(type) {
 	case *control.Exited:
@@ -442,7 +442,7 @@ func (s *Supervisor) hostOfSourceLost(h *host) {
 	})
 }
 
-// moveFailed ends the move without success: before it is decided all goes on as
+// moveFailed ends the move without success: before it is decided all continues as
 // it was, and after that a rank is lost. It returns true.
 func (s *Supervisor) moveFailed(why string) bool {
 	m := s.move
@@ -498,7 +498,7 @@ func (s *Supervisor) moveRestarts(m *move, why string) {
 }
 
 // movesRolledBack tells of the moves that failed with their attempt, or with the
-// supervisor before this one, when the run goes on.
+// supervisor before this one, when the run continues.
 func (s *Supervisor) movesRolledBack(from string) {
 	back := func(m *control.MoveState) {
 		m.State, m.Why, m.Time = control.MoveRolledBack, m.Why+"; the run resumes from "+from, time.Now()

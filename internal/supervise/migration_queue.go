@@ -80,7 +80,7 @@ func (s *Supervisor) migrate(w *commandRequest, m *control.Migrate) {
 	case q.to != "" && !hostName(q.to):
 		refuse("%q is no host", q.to)
 	case q.host != "" && q.host == q.to:
-		refuse("ranks can't leave host %s for itself", q.host)
+		refuse("host %s cannot be evacuated to itself", q.host)
 	case q.to == "" && (q.how.Program != "" || len(q.how.Env) > 0):
 		refuse("a program and variables are those of one host: name it with --to")
 	case q.how.Program != "" && !filepath.IsAbs(q.how.Program):

@@ -33,9 +33,9 @@ func movesOf(t *testing.T, o Options) (*State, string) {
 	return st, strings.Join(out, ", ")
 }
 
-// How moves ended is known as long as the run's folder is, and no number is
+// How moves ended is known as long as the run directory is, and no number is
 // given twice.
-func TestMovesKept(t *testing.T) {
+func TestMove_Recorded(t *testing.T) {
 	gate := fifo(t)
 	o := options(t, 1, "pause:3:1", "gate:0:12:"+gate, "pause:13:4:2")
 	l := begin(t, o)
@@ -68,7 +68,7 @@ func TestMovesKept(t *testing.T) {
 	if _, err := Migrate(context.Background(), o.Run, Migration{Ranks: []int{0}}, nil); err == nil || !strings.Contains(err.Error(), "it has finished") {
 		t.Error(err)
 	}
-	// Another run in the same folder begins anew.
+	// Another run in the same directory begins anew.
 	o.Command = as("rank", "points=3")
 	l = begin(t, o)
 	l.ends(Finished, 0)
@@ -79,12 +79,12 @@ func TestMovesKept(t *testing.T) {
 
 // The supervisor is lost with a move under way: who waits for it is told, and
 // so is who looks later.
-func TestMoveSupervisorLost(t *testing.T) {
+func TestMove_SupervisorLost(t *testing.T) {
 	gate := fifo(t)
 	o := options(t, 1, "gate:0:8:"+gate, "fault:source:~precopy:1")
 	p := startSupervisor(t, o)
 	p.await("rank 0 at point 8")
-	ahead := make(chan struct{})
+	precopying := make(chan struct{})
 	type answer struct {
 		st  *MoveState
 		err error
@@ -93,12 +93,12 @@ func TestMoveSupervisorLost(t *testing.T) {
 	go func() {
 		st, err := Migrate(context.Background(), o.Run, Migration{Ranks: []int{0}, To: "localhost"}, func(st *MoveState) {
 			if st.State == control.MovePrecopy {
-				close(ahead)
+				close(precopying)
 			}
 		})
 		got <- answer{st, err}
 	}()
-	<-ahead
+	<-precopying
 	p.cmd.Process.Kill()
 	p.cmd.Wait()
 	a := <-got
@@ -125,7 +125,7 @@ func TestMoveSupervisorLost(t *testing.T) {
 }
 
 // Who asked calls a move off, and is told what became of it.
-func TestMoveCallOff(t *testing.T) {
+func TestMove_Cancel(t *testing.T) {
 	gate := fifo(t)
 	o := threeHosts(t, "fault:source:<switch:3:"+gate, "pause:8:3", "fault:source:~precopy:1")
 	l := begin(t, o)
@@ -149,14 +149,14 @@ func TestMoveCallOff(t *testing.T) {
 	l.exactMoved(20, map[int][]int{1: {8}})
 }
 
-// The launcher of a newcomer's helper is ended when the move is called off
+// The launcher of a destination's helper is ended when the move is called off
 // before that has come.
-func TestMoveCallOffLaunched(t *testing.T) {
+func TestMove_CancelLaunched(t *testing.T) {
 	dir := t.TempDir()
-	errand := filepath.Join(dir, "errand")
+	launched := filepath.Join(dir, "launch")
 	script(t, filepath.Join(dir, "mpirun"), `test "$1" = --version && exit
 n=$2; shift 2
-if test "$1" = -hosts; then echo $$ > `+errand+`.new; mv `+errand+`.new `+errand+`; exec sleep 1000; fi
+if test "$1" = -hosts; then echo $$ > `+launched+`.new; mv `+launched+`.new `+launched+`; exec sleep 1000; fi
 i=0
 while test $i -lt $n; do PMI_RANK=$i PMI_SIZE=$n "$@" & i=$((i+1)); done
 wait`)
@@ -171,7 +171,7 @@ wait`)
 	l.enters(1, control.MovePreparing)
 	pid, late := 0, time.Now().Add(30*time.Second)
 	for pid == 0 && time.Now().Before(late) {
-		text, _ := os.ReadFile(errand)
+		text, _ := os.ReadFile(launched)
 		fmt.Sscan(string(text), &pid)
 		time.Sleep(time.Millisecond)
 	}
@@ -189,19 +189,19 @@ wait`)
 
 // The run ends in order before who asked for a move is answered: its record
 // tells.
-func TestMoveRunEnded(t *testing.T) {
+func TestMove_RunEnded(t *testing.T) {
 	for _, heard := range []bool{false, true} {
 		dir := t.TempDir()
 		rec := &record{Command: []string{"x"}, Ranks: 1, State: Stopped, Moves: []MoveState{{ID: 3, State: NotMoved, Why: "the run has ended"}}}
 		if err := (&runDir{fs: vfs.OS(), path: dir}).write(rec); err != nil {
 			t.Fatal(err)
 		}
-		door, err := net.Listen("unix", filepath.Join(dir, socketName))
+		socket, err := net.Listen("unix", filepath.Join(dir, socketName))
 		if err != nil {
 			t.Fatal(err)
 		}
 		go func() {
-			conn, err := door.Accept()
+			conn, err := socket.Accept()
 			if err != nil {
 				return
 			}
@@ -210,7 +210,7 @@ func TestMoveRunEnded(t *testing.T) {
 			if heard {
 				c.Send(&control.Answer{More: true, Run: &State{Moves: []MoveState{{ID: 3, State: control.MoveWaiting}}}})
 			}
-			door.Close()
+			socket.Close()
 			conn.Close()
 		}()
 		st, err := Migrate(context.Background(), dir, Migration{Ranks: []int{0}}, nil)
@@ -224,7 +224,7 @@ func TestMoveRunEnded(t *testing.T) {
 }
 
 // Ranks that leave a host go to several if none has room for all.
-func TestMoveSpread(t *testing.T) {
+func TestMove_Spread(t *testing.T) {
 	o := options(t, 3, "pause:8:1", "pause:10:2")
 	_, rsh := shell(t)
 	o.Hosts, o.RemoteShell = []Host{{"a", 3}, {"b", 1}, {"c", 2}, {"d", 3}}, rsh
@@ -243,9 +243,9 @@ func TestMoveSpread(t *testing.T) {
 	}
 }
 
-// A host that is to be left waits for room; that is said once. The slot of a
+// A host that is to be evacuated waits for room; that is said once. The slot of a
 // rank that has gone elsewhere is room.
-func TestLeaveRoom(t *testing.T) {
+func TestEvacuate_WaitsForRoom(t *testing.T) {
 	gate := fifo(t)
 	o := options(t, 2, "pause:8:2", "pause:10:3", "gate:0:15:"+gate)
 	_, rsh := shell(t)
@@ -260,7 +260,7 @@ func TestLeaveRoom(t *testing.T) {
 		n = len(text)
 	}
 	l.migrate(Migration{Ranks: []int{0}, To: "d"}).ends(Moved)
-	l.await("host b is to be left, and now there is room for its ranks")
+	l.await("host b is to be evacuated, and now there is room for its ranks")
 	l.await("rank 1 moved from b to a")
 	open(t, gate)
 	l.ends(Finished, 0)
@@ -281,7 +281,7 @@ func TestLeaveRoom(t *testing.T) {
 
 // A host that was left takes a rank that is sent there; when that has gone
 // again, its slot is not free for others.
-func TestLeftHost(t *testing.T) {
+func TestEvacuate_HostClosed(t *testing.T) {
 	gate := fifo(t)
 	o := threeHosts(t, "pause:8:1", "pause:10:2", "pause:12:3", "gate:0:15:"+gate)
 	l := begin(t, o)
@@ -300,7 +300,7 @@ func TestLeftHost(t *testing.T) {
 }
 
 // A host that the file lists can't be left, and the file is what can be mended.
-func TestLeaveAdvice(t *testing.T) {
+func TestAdvice_NoRoom(t *testing.T) {
 	gate := fifo(t)
 	o := options(t, 1, "gate:0:3:"+gate)
 	l := begin(t, o)
@@ -315,9 +315,9 @@ func TestLeaveAdvice(t *testing.T) {
 	l.ends(Finished, 0)
 }
 
-// A host says again and again that it is to be left, and the move fails: it is
+// A host says again and again that it is to be evacuated, and the move fails: it is
 // tried again, less and less often.
-func TestLeaveAgain(t *testing.T) {
+func TestEvacuate_Again(t *testing.T) {
 	gate := fifo(t)
 	o := threeHosts(t, "fault:destination:start:1", "fault:destination:start:2", "pause:8:3", "gate:0:12:"+gate)
 	o.EvacuateWhen, o.EvacuatePoll = `grep -q "\"helper\":$PPID," `+o.Run+`/hosts/b.lock`, 100*time.Millisecond
@@ -325,11 +325,11 @@ func TestLeaveAgain(t *testing.T) {
 	l.s.post(func() { l.s.limits.again = 30 * time.Millisecond })
 	l.await("rank 1 moved from b to c")
 	open(t, gate)
-	l.ends(Finished, 0).says("host b is to be left: that is tried again in 30 ms", "host b is to be left: that is tried again in 60 ms")
+	l.ends(Finished, 0).says("host b is to be evacuated: trying again in 30 ms", "host b is to be evacuated: trying again in 60 ms")
 	l.exactMoved(20, map[int][]int{1: {8}})
 }
 
-func TestLastSaid(t *testing.T) {
+func TestStderrBuffer_LastSaid(t *testing.T) {
 	for text, want := range map[string]string{
 		"":                       "",
 		"a\n\n b \nc\nd\n":       "b | c | d",

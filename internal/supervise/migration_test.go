@@ -94,15 +94,15 @@ func (l *live) exactMoved(points int, left map[int][]int) {
 		if err != nil || string(got) != want.String() {
 			l.t.Errorf("rank %d wrote %q, %v; want %q", r, got, err, want.String())
 		}
-		var shown strings.Builder
+		var screen strings.Builder
 		prefix := fmt.Sprintf("[%d.1] ", r)
 		for line := range strings.Lines(l.out.String()) {
 			if text, ok := strings.CutPrefix(line, prefix); ok {
-				shown.WriteString(text)
+				screen.WriteString(text)
 			}
 		}
-		if shown.String() != want.String() {
-			l.t.Errorf("of rank %d was shown %q, want %q", r, shown.String(), want.String())
+		if screen.String() != want.String() {
+			l.t.Errorf("of rank %d was shown %q, want %q", r, screen.String(), want.String())
 		}
 	}
 }
@@ -116,7 +116,7 @@ func hostsOf(t *testing.T, o Options) string {
 	return strings.Join(rec.Hosts, " ")
 }
 
-func TestMove(t *testing.T) {
+func TestMove_Ranks(t *testing.T) {
 	for _, c := range []struct {
 		name  string
 		o     Migration
@@ -171,7 +171,7 @@ func TestMove(t *testing.T) {
 }
 
 // A rank that has moved is lost: the run comes back where the ranks were.
-func TestMoveThenRestart(t *testing.T) {
+func TestMove_ThenRestart(t *testing.T) {
 	o := threeHosts(t, "pause:8:1", "kill:1:13:1")
 	l := begin(t, o)
 	l.migrate(Migration{Host: "b", To: "d"}).ends(Moved)
@@ -183,7 +183,7 @@ func TestMoveThenRestart(t *testing.T) {
 }
 
 // A program of one rank, which moves on its own machine, there and back.
-func TestMoveAlone(t *testing.T) {
+func TestMove_OneRank(t *testing.T) {
 	gate := fifo(t)
 	o := options(t, 1, "pause:3:1", "pause:4:2", "pause:9:3", "gate:0:15:"+gate)
 	l := begin(t, o)
@@ -203,8 +203,8 @@ func TestMoveAlone(t *testing.T) {
 	l.exactMoved(20, map[int][]int{0: {3, 4, 9}})
 }
 
-// Whatever fails before the decision, the run goes on as it was.
-func TestMoveFails(t *testing.T) {
+// Whatever fails before the decision, the run continues as it was.
+func TestMove_FailsUndecided(t *testing.T) {
 	for _, c := range []struct {
 		fault string
 		to    string
@@ -257,7 +257,7 @@ func TestMoveFails(t *testing.T) {
 }
 
 // A rank of the run is lost during a move, or anything after the decision.
-func TestMoveLost(t *testing.T) {
+func TestMove_RankLost(t *testing.T) {
 	for _, c := range []struct {
 		fault string
 		limit func(*moveLimits)
@@ -302,10 +302,10 @@ func TestMoveLost(t *testing.T) {
 }
 
 // Helpers are lost during a move.
-func TestMoveHelperLost(t *testing.T) {
+func TestMove_HelperLost(t *testing.T) {
 	for _, c := range []struct {
 		fault, when string
-		newcomer    bool
+		destination bool
 		state       string
 	}{
 		{"destination:~start", control.MoveStarting, true, NotMoved},
@@ -316,7 +316,7 @@ func TestMoveHelperLost(t *testing.T) {
 		{"other:~switch", control.MoveLinking, true, RolledBack},
 		{"other:<switch", control.MoveLinking, false, Moved}, // nobody is there any more
 	} {
-		t.Run(fmt.Sprint(c.when, c.newcomer), func(t *testing.T) {
+		t.Run(fmt.Sprint(c.when, c.destination), func(t *testing.T) {
 			gate := fifo(t)
 			args := []string{"fault:" + c.fault + ":1:" + gate, "pause:8:1"}
 			if c.state == NotMoved {
@@ -335,10 +335,10 @@ func TestMoveHelperLost(t *testing.T) {
 					}
 					return pid != 0
 				})
-				if c.newcomer {
+				if c.destination {
 					helper = parent(t, pid)
 				}
-			} else if c.newcomer {
+			} else if c.destination {
 				got := make(chan int)
 				for helper = 0; helper == 0; {
 					l.s.post(func() {
@@ -377,7 +377,7 @@ func TestMoveHelperLost(t *testing.T) {
 }
 
 // Moves that are asked for at once are made one after the other.
-func TestMovesInOrder(t *testing.T) {
+func TestMove_Queue(t *testing.T) {
 	o := threeHosts(t, "pause:8:1", "pause:10:2")
 	l := begin(t, o)
 	first := l.migrate(Migration{Ranks: []int{1}, To: "c"})
@@ -397,7 +397,7 @@ func TestMovesInOrder(t *testing.T) {
 }
 
 // Who asked goes away: before the decision that calls the move off.
-func TestMoveCalledOff(t *testing.T) {
+func TestMove_AskerGone(t *testing.T) {
 	gate := fifo(t)
 	o := threeHosts(t, "fault:source:~precopy:1", "gate:0:12:"+gate, "pause:15:3")
 	l := begin(t, o)
@@ -416,7 +416,7 @@ func TestMoveCalledOff(t *testing.T) {
 }
 
 // stop calls a move off, or waits until it is done.
-func TestMoveAndStop(t *testing.T) {
+func TestMove_Stop(t *testing.T) {
 	for _, decided := range []bool{false, true} {
 		t.Run(fmt.Sprint(decided), func(t *testing.T) {
 			gate := fifo(t)
@@ -452,7 +452,7 @@ func TestMoveAndStop(t *testing.T) {
 }
 
 // A checkpoint that is asked for during a move is taken after it.
-func TestMoveAndCheckpoint(t *testing.T) {
+func TestMove_Checkpoint(t *testing.T) {
 	gate := fifo(t)
 	o := threeHosts(t, "every=100", "points=60", "fault:source:<paused:1:"+gate, "pause:8:1")
 	o.Stall = 100 * time.Millisecond // no rank moves while state is sent, and that is none
@@ -482,7 +482,7 @@ func TestMoveAndCheckpoint(t *testing.T) {
 }
 
 // Requests that can't be.
-func TestMoveRefused(t *testing.T) {
+func TestMove_Refused(t *testing.T) {
 	gate := fifo(t)
 	o := threeHosts(t, "gate:0:12:"+gate)
 	l := begin(t, o)
@@ -494,7 +494,7 @@ func TestMoveRefused(t *testing.T) {
 		"either ranks or a host":                       {Host: "a", Ranks: []int{1}},
 		"either ranks or":                              {},
 		`"-oProxyCommand=x" is no host`:                {Ranks: []int{1}, To: "-oProxyCommand=x"},
-		"can't leave host a for itself":                {Host: "a", To: "a"},
+		"host a cannot be evacuated to itself":         {Host: "a", To: "a"},
 		"can't be below zero":                          {Ranks: []int{1}, Rounds: -1},
 	} {
 		if st, err := Migrate(context.Background(), o.Run, m, nil); err == nil || !strings.Contains(err.Error(), want) {
@@ -519,7 +519,7 @@ func TestMoveRefused(t *testing.T) {
 
 // Ranks that a launcher started move to helpers that it starts for them, and
 // don't take themselves for ranks of its job.
-func TestMoveLaunched(t *testing.T) {
+func TestMove_Launched(t *testing.T) {
 	for _, name := range []string{"fake", "mpirun.openmpi", "mpirun.mpich"} {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
@@ -564,7 +564,7 @@ wait`)
 			}
 			for _, v := range []string{"PMI_", "PMIX_", "OMPI_COMM", envSecret} {
 				if strings.Contains(string(env), v) {
-					t.Errorf("a newcomer has %s in its environment", v)
+					t.Errorf("a destination has %s in its environment", v)
 				}
 			}
 			if name == "fake" {
@@ -579,7 +579,7 @@ wait`)
 	}
 }
 
-func TestElsewhere(t *testing.T) {
+func TestElsewhere_Arguments(t *testing.T) {
 	got := elsewhere(strings.Fields("--oversubscribe --host a:2,b:2 -n 4 --mca btl tcp -N2 --nodelist=a,b -w c --map-by node -x PATH"))
 	if want := "--oversubscribe --mca btl tcp --map-by node -x PATH"; strings.Join(got, " ") != want {
 		t.Errorf("%q", got)

@@ -14,7 +14,7 @@ type MoveState = control.MoveState
 // How a move ended.
 const (
 	Moved       = control.Moved
-	NotMoved    = control.NotMoved       // everything goes on as before
+	NotMoved    = control.NotMoved       // everything continues as before
 	RolledBack  = control.MoveRolledBack // the run was, from its recovery line
 	MoveUnknown = control.MoveUnknown
 )

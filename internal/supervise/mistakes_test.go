@@ -13,9 +13,9 @@ import (
 	"time"
 )
 
-// A program that forgets to say that it has finished leaves its sets: the next
+// A program that forgets to say that it has finished leaves its checkpoints: the next
 // start begins anew all the same.
-func TestForgottenFinish(t *testing.T) {
+func TestFinish_Forgotten(t *testing.T) {
 	o := options(t, 2, "nofinish")
 	begin(t, o).ends(Finished, 0)
 	if _, _, ok := newestCheckpoint(filepath.Join(o.Run, "ckpt"), 2); !ok {
@@ -31,7 +31,7 @@ func TestForgottenFinish(t *testing.T) {
 }
 
 // What can never succeed is not tried ten times.
-func TestEarlyFailure(t *testing.T) {
+func TestFailure_BeforeFirstPoint(t *testing.T) {
 	for _, command := range [][]string{as("rank", "refuse"), {"sh", "-c", "exit 2"}} {
 		o := options(t, 2)
 		o.Command = command
@@ -56,8 +56,8 @@ func TestEarlyFailure(t *testing.T) {
 	}
 }
 
-// The folder of a run that has no set is free for another command.
-func TestReplaced(t *testing.T) {
+// The directory of a run that has no checkpoint is free for another command.
+func TestClaim_Worthless(t *testing.T) {
 	o := options(t, 2, "refuse")
 	begin(t, o).ends(Failed, 2)
 	part := filepath.Join(o.Run, "ckpt", "ckpt-00000001", "rank-0000.h5")
@@ -67,7 +67,7 @@ func TestReplaced(t *testing.T) {
 	if err := os.WriteFile(part, []byte("of one rank only"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	o.Command, o.Ranks = as("rank"), 1 // of whom that would be a complete set
+	o.Command, o.Ranks = as("rank"), 1 // of whom that would be a complete checkpoint
 	l := begin(t, o).ends(Finished, 0)
 	if slices.ContainsFunc(l.said, func(s string) bool { return strings.Contains(s, "restored") }) {
 		t.Errorf("%q", l.said)
@@ -75,9 +75,9 @@ func TestReplaced(t *testing.T) {
 	exact(t, o, 20)
 }
 
-// What could be lost is not replaced: a complete set, a recovery line, a helper
-// that may be saving one, and any set in a folder that is not the run's own.
-func TestNotReplaced(t *testing.T) {
+// What could be lost is not replaced: a complete checkpoint, a recovery line, a helper
+// that may be saving one, and any checkpoint in a directory that is not the run's own.
+func TestClaim_KeepsRun(t *testing.T) {
 	file := func(t *testing.T, path string) {
 		t.Helper()
 		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
@@ -128,7 +128,7 @@ func TestNotReplaced(t *testing.T) {
 // CheckpointDir of a run to be discarded may still be on their way: they are discarded
 // when its last helper has ended, and not at all if the user thinks better of
 // it.
-func TestFreshWaits(t *testing.T) {
+func TestFresh_WaitsForHelper(t *testing.T) {
 	gate := fifo(t)
 	o := options(t, 1, "gate:0:8:"+gate)
 	p := startSupervisor(t, o)
@@ -154,15 +154,15 @@ func TestFreshWaits(t *testing.T) {
 	exact(t, o, 3)
 }
 
-// Rank 0's word that a set is committed overtakes what others tell of it.
-func TestOvertaken(t *testing.T) {
+// Rank 0's word that a checkpoint is committed overtakes what others tell of it.
+func TestCheckpoint_ReportOvertaken(t *testing.T) {
 	o := options(t, 3, "late", "points=9")
 	begin(t, o).ends(Finished, 0).says("checkpoint 1 committed: 2.9 KiB, 30 B written, paused 1 ms, durable after 2 ms, due")
 }
 
-// What an attempt saved of a set that was not committed counts no more in the
+// What an attempt saved of a checkpoint that was not committed counts no more in the
 // next one, which takes the same set again.
-func TestSavedTwice(t *testing.T) {
+func TestCheckpoint_SavedTwice(t *testing.T) {
 	o := options(t, 1, "points=5")
 	s, err := New(o)
 	if err != nil {
@@ -180,7 +180,7 @@ func TestSavedTwice(t *testing.T) {
 }
 
 // Why the last start failed is no reason any more when the next one runs.
-func TestReasonCleared(t *testing.T) {
+func TestWhy_Cleared(t *testing.T) {
 	gate := fifo(t)
 	o := options(t, 2, "kill:0:7:1", "gate:1:8:"+gate)
 	l := begin(t, o)
@@ -198,7 +198,7 @@ func TestReasonCleared(t *testing.T) {
 	}
 }
 
-func TestReadOnly(t *testing.T) {
+func TestRunDir_ReadOnly(t *testing.T) {
 	o := options(t, 1)
 	dir := filepath.Dir(o.Run)
 	if os.Geteuid() == 0 {
@@ -212,7 +212,7 @@ func TestReadOnly(t *testing.T) {
 	}
 }
 
-func TestWhoHas(t *testing.T) {
+func TestWhoHas_LockText(t *testing.T) {
 	for text, want := range map[string]string{
 		"":                                   "another process",
 		`{"helper":3,"ho`:                    "another process",
@@ -227,7 +227,7 @@ func TestWhoHas(t *testing.T) {
 	}
 }
 
-func TestTimeText(t *testing.T) {
+func TestTimeText_Units(t *testing.T) {
 	for d, want := range map[time.Duration]string{
 		0: "0 ms", 2_950 * time.Microsecond: "2.95 ms", 500 * time.Millisecond: "500 ms", 2 * time.Second: "2 s",
 		2500 * time.Millisecond: "2.5 s", time.Minute: "60 s", 90 * time.Second: "90 s", 10 * time.Minute: "10 min",

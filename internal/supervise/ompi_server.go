@@ -30,7 +30,7 @@ type ompiServer struct {
 const serverTime = 10 * time.Second // for it to say where it is
 
 // startServer starts the ompi-server that belongs to an mpirun. It returns nil
-// if there is none, or it does not come up: then newcomers stay apart.
+// if there is none, or it does not come up: then destinations stay apart.
 func startServer(mpirun string) *ompiServer {
 	path := serverOf(mpirun)
 	if path == "" {
@@ -145,7 +145,7 @@ const (
 	joinNever    = "no"
 )
 
-// joinAt tells where newcomers can join the MPI world of the others: EnvJoin
+// joinAt tells where destinations can join the MPI world of the others: EnvJoin
 // for their helpers. mpirun of Open MPI 4 fails when processes on other hosts
 // than its own connect. The user may know better, or use a library that needs
 // no server.
@@ -167,7 +167,7 @@ func (s *Supervisor) joinAt() string {
 	return own
 }
 
-// mayJoin reports whether a newcomer on this host can.
+// mayJoin reports whether a destination on this host can.
 func mayJoin() bool {
 	at := os.Getenv(control.EnvJoin)
 	own, err := os.Hostname()

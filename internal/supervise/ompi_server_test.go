@@ -14,7 +14,7 @@ import (
 
 // The server that belongs to an mpirun is found, says where it is, and is ended;
 // what is not one is not used.
-func TestOmpiServer(t *testing.T) {
+func TestOmpiServer_Start(t *testing.T) {
 	here, there := t.TempDir(), t.TempDir()
 	t.Setenv("PATH", there+":"+os.Getenv("PATH"))
 	mpirun := filepath.Join(here, "mpirun")
@@ -57,8 +57,8 @@ func TestOmpiServer(t *testing.T) {
 	}
 }
 
-// Where newcomers join.
-func TestJoinAt(t *testing.T) {
+// Where destinations join.
+func TestJoinAt_Hosts(t *testing.T) {
 	own, err := os.Hostname()
 	if err != nil {
 		t.Fatal(err)
@@ -84,7 +84,7 @@ func TestJoinAt(t *testing.T) {
 		{what: "no server", hosts: hosts(own, own)},
 		{what: "a server that was lost", server: over, hosts: hosts(own, own)},
 		{what: "another host", server: running, hosts: hosts(own, "other")},
-		{what: "a newcomer on another host", server: running, hosts: append(hosts(own), &host{shared: "other", extra: true}), want: own},
+		{what: "a destination on another host", server: running, hosts: append(hosts(own), &host{shared: "other", extra: true}), want: own},
 		{what: "it went wrong", server: running, hosts: hosts(own), apart: true},
 		{what: "never", said: "no", server: running, hosts: hosts(own)},
 		{what: "always", said: "any", hosts: hosts(own, "other"), want: "any"},
@@ -99,17 +99,17 @@ func TestJoinAt(t *testing.T) {
 		}
 		t.Setenv(control.EnvJoin, c.want)
 		if mayJoin() != (c.want != "") {
-			t.Errorf("%s: a newcomer does otherwise", c.what)
+			t.Errorf("%s: a destination does otherwise", c.what)
 		}
 	}
 	t.Setenv(control.EnvJoin, "other")
 	if mayJoin() {
-		t.Error("a newcomer joins on another host")
+		t.Error("a destination joins on another host")
 	}
 }
 
 // When a server is started.
-func TestServerUseful(t *testing.T) {
+func TestOmpiServer_Useful(t *testing.T) {
 	t.Setenv(control.EnvJoin, "")
 	for _, c := range []struct {
 		n          int

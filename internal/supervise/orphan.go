@@ -23,7 +23,7 @@ func (h *helper) orphaned() error {
 	until := time.Now().Add(l.start.Grace + 2*pingEvery) // others may notice it later
 	asked := false
 	for _, c := range h.all() {
-		if c.waits() { // for a word of the supervisor that it may go on
+		if c.waits() { // for a word of the supervisor that it may continue
 			c.dismiss()
 		} else if c.greeted() {
 			c.tell(&control.Checkpoint{Reason: "the supervisor is gone", Stop: true})

@@ -10,7 +10,7 @@ import (
 	"github.com/cairnrun/cairn/internal/vfs"
 )
 
-// outputOffsets is RUN/shown: up to where stdout and stderr of each rank have been
+// outputOffsets is RUN/output-offsets: up to where stdout and stderr of each rank have been
 // shown, two numbers of a fixed width per rank. Each is overwritten right after
 // a line was written, so that after kill -9 of the supervisor the next one goes
 // on there: at most the line that was being written is shown again, and none is
@@ -33,7 +33,7 @@ func offsetText(at int64) (text [offsetWidth]byte) {
 // readOffsets reads what the supervisor before us has noted; nil if it was one
 // that kept no notes.
 func readOffsets(run string, n int) [][2]int64 {
-	text, err := os.ReadFile(filepath.Join(run, "shown"))
+	text, err := os.ReadFile(filepath.Join(run, "output-offsets"))
 	if err != nil || len(text) != n*2*offsetWidth {
 		return nil
 	}
@@ -58,7 +58,7 @@ func newOutputOffsets(run string, now [][2]int64) (*outputOffsets, error) {
 			text = append(text, number[:]...)
 		}
 	}
-	name := filepath.Join(run, "shown")
+	name := filepath.Join(run, "output-offsets")
 	f, err := vfs.OpenPrivate(name+".tmp", os.O_CREATE|os.O_TRUNC|os.O_WRONLY)
 	if err != nil {
 		return nil, err

@@ -12,9 +12,9 @@ import (
 	"github.com/cairnrun/cairn/internal/control"
 )
 
-// TestShownAgain: what a rank prints after it was rolled back is shown where it
+// TestOutput_AfterRollback: what a rank prints after it was rolled back is shown where it
 // differs from what was shown before, by whole lines, and nothing is shown twice.
-func TestShownAgain(t *testing.T) {
+func TestOutput_AfterRollback(t *testing.T) {
 	type text struct {
 		at   int64
 		text string
@@ -30,16 +30,16 @@ func TestShownAgain(t *testing.T) {
 		{"another text", []text{{0, "a\nfailed\n"}, {2, ""}, {2, "fine\nb\n"}}, "a|failed|fine|b|"},
 		{"in the midst of a line", []text{{0, "a\nstep 1\nstep 2\n"}, {2, "step 1\nst"}, {11, "op\n"}}, "a|step 1|step 2|stop|"},
 		{"an unfinished line", []text{{0, "a\nOh no"}, {2, "Oh yes\n"}}, "a|Oh no|Oh yes|"},
-		{"an unfinished line that goes on", []text{{0, "a\nOh"}, {2, "Oh"}, {4, " yes\n"}}, "a|Oh yes|"},
+		{"an unfinished line that continues", []text{{0, "a\nOh"}, {2, "Oh"}, {4, " yes\n"}}, "a|Oh yes|"},
 		{"shorter", []text{{0, "a\nb\nc\n"}, {0, "a\nx\n"}, {4, "y\nz\n"}}, "a|b|c|x|y|z|"},
 		{"some was let go", []text{{0, "a\n"}, {10, "b\n"}, {10, "c\n"}}, "a|b|c|"},
 		{"older than what is kept", []text{{0, long}, {0, "9" + long[1:]}, {int64(len(long)), "b\n"}}, strings.ReplaceAll(long, "\n", "|") + "b|"},
 	} {
 		t.Run(v.name, func(t *testing.T) {
-			var shown strings.Builder
+			var screen strings.Builder
 			k := &sink{o: &Options{Line: func(_, _ int, line []byte, ok func(bool)) {
-				shown.Write(line)
-				shown.WriteByte('|')
+				screen.Write(line)
+				screen.WriteByte('|')
 				ok(true)
 			}}, ranks: make([][2]stream, 1)}
 			k.some.L = &k.mu
@@ -50,21 +50,21 @@ func TestShownAgain(t *testing.T) {
 				}
 				k.show(piece{from: new(control.FromRank), Output: m})
 			}
-			if got := shown.String(); got != v.want {
+			if got := screen.String(); got != v.want {
 				t.Errorf("shown: %.200s\nwanted: %.200s", got, v.want)
 			}
 		})
 	}
 }
 
-// TestShownBefore: a supervisor goes on after what the one before it has noted as
+// TestOutput_AfterSupervisor: a supervisor continues after what the one before it has noted as
 // shown, or, where there are no notes, after what is in the file; and keeps notes
 // of lines that were written.
-func TestShownBefore(t *testing.T) {
+func TestOutput_AfterSupervisor(t *testing.T) {
 	const notes = "%015d\n000000000000000\n"
 	for _, v := range []struct {
 		name, file, notes string
-		at                int64 // what the file is cut back to before the rank goes on, and
+		at                int64 // what the file is cut back to before the rank continues, and
 		text              string
 		fail              string // line that can't be written
 		want              string
@@ -94,15 +94,15 @@ func TestShownBefore(t *testing.T) {
 				t.Fatal(err)
 			}
 			if v.notes != "" {
-				if err := os.WriteFile(filepath.Join(o.Run, "shown"), []byte(v.notes), 0o600); err != nil {
+				if err := os.WriteFile(filepath.Join(o.Run, "output-offsets"), []byte(v.notes), 0o600); err != nil {
 					t.Fatal(err)
 				}
 			}
-			var shown strings.Builder
+			var screen strings.Builder
 			o.Line = func(_, _ int, line []byte, ok func(bool)) {
 				if string(line) != v.fail {
-					shown.Write(line)
-					shown.WriteByte('|')
+					screen.Write(line)
+					screen.WriteByte('|')
 				}
 				ok(string(line) != v.fail)
 			}
@@ -114,8 +114,8 @@ func TestShownBefore(t *testing.T) {
 			text := v.file[:v.at] + v.text
 			at := min(k.begin(0)[0], v.at) // as a follower would
 			k.show(piece{from: new(control.FromRank), Output: &control.Output{Stream: control.Stdout, Offset: at, Data: []byte(text[at:])}})
-			if shown.String() != v.want {
-				t.Errorf("shown: %q, want %q", shown.String(), v.want)
+			if screen.String() != v.want {
+				t.Errorf("shown: %q, want %q", screen.String(), v.want)
 			}
 			if got := readOffsets(o.Run, 1); len(got) != 1 || got[0] != [2]int64{int64(v.noted), 0} {
 				t.Errorf("noted: %v, want %d", got, v.noted)

@@ -49,7 +49,7 @@ func (s *Supervisor) ranksOn(name string) (out []int) {
 	return out
 }
 
-// errNobody says that no rank is on a host that is to be left.
+// errNobody says that no rank is on a host that is to be evacuated.
 var errNobody = errors.New("no rank is there")
 
 // plan settles which ranks go where.
@@ -136,7 +136,7 @@ func (s *Supervisor) advice(q *moveRequest) string {
 	return "name a host with --to"
 }
 
-// prepareMove sees to it that helpers are there for the newcomers.
+// prepareMove sees to it that helpers are there for the destinations.
 func (s *Supervisor) prepareMove() {
 	m := s.move
 	if s.launcher != nil {

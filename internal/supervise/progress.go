@@ -7,16 +7,16 @@ import (
 	"time"
 )
 
-// progress tells whether a run gets further. That there is a new set does not
-// say so: a program that always fails at one place is, when its newest set is
-// put aside, set back to an older one, and saves again what it had saved
+// progress tells whether a run gets further. That there is a new checkpoint does not
+// say so: a program that always fails at one place is, when its newest checkpoint is
+// quarantined, set back to an older one, and saves again what it had saved
 // before. So computing time is counted, from the beginning of the run and
 // without what was lost:
 //
 //	          from    place
 //	0 ──┬──┬───┬──────✗                   the first failure, by the program's own doing
 //	           └──────✗                   again
-//	       └───┬──────✗                   from an older set: a new one, and no further
+//	       └───┬──────✗                   from an older checkpoint: a new one, and no further
 //	           └──────────┬───────┬──▶    no; progress: more than twice as far
 //
 // It counts what all attempts since that failure have achieved together: each
@@ -24,21 +24,21 @@ import (
 // computers are not equally fast at all times; nothing else is known of all
 // programs, points are counted by some and looked at now and then by others.
 //
-// Whoever is killed from outside was not at a bad place: after that, a new set
+// Whoever is killed from outside was not at a bad place: after that, a new checkpoint
 // is progress.
 type progress struct {
-	computed map[uint64]time.Duration // computing time of sets
+	computed map[uint64]time.Duration // computing time of checkpoints
 	newest   uint64                   // of them
 	bad      bool                     // of the failures in a row one was the program's doing:
 	place    time.Duration            // there,
-	from     time.Duration            // and the oldest state that ranks went on from, or could have, since
+	from     time.Duration            // and the oldest state that ranks resumed from, or could have, since
 	lo, hi   time.Duration            // what the last attempt had saved, and where it failed
 }
 
 // settle is more than processes need to get going, or to end.
 const settle = time.Second
 
-// began notes that ranks go on from a set. A set that is not known may have
+// began notes that ranks resume from a checkpoint. A checkpoint that is not known may have
 // been published after its ranks had failed: then it is from between.
 func (w *progress) began(a *attempt, index uint64) {
 	a.since = time.Now()
@@ -66,7 +66,7 @@ func (w *progress) note(index uint64, at time.Duration) {
 	}
 }
 
-// saved notes a set, of a state at that moment, and reports whether it is
+// saved notes a checkpoint, of a state at that moment, and reports whether it is
 // progress.
 func (w *progress) saved(a *attempt, index uint64, moment time.Time) bool {
 	a.at = max(a.at, a.base+moment.Sub(a.since))
@@ -74,7 +74,7 @@ func (w *progress) saved(a *attempt, index uint64, moment time.Time) bool {
 	return w.further(a, a.at)
 }
 
-// further reports whether a set of that computing time, of an attempt, is
+// further reports whether a checkpoint of that computing time, of an attempt, is
 // progress.
 func (w *progress) further(a *attempt, at time.Duration) bool {
 	from := min(w.from, a.base)

@@ -10,14 +10,14 @@ import (
 	"time"
 )
 
-// goes is an attempt, of which all is known beforehand: from a set (0: the
+// goes is an attempt, of which all is known beforehand: from a checkpoint (0: the
 // beginning), sets at these seconds after it, a failure after that many.
 type goes struct {
 	from   uint64
 	saves  []float64
 	fails  float64
 	killed bool
-	hidden bool // nobody hears of its sets
+	hidden bool // nobody hears of its checkpoints
 }
 
 // failures plays attempts; it returns the numbers of failures in a row, after
@@ -33,7 +33,7 @@ func failures(list []goes) (out []int) {
 			a.restored = &g.from
 			a.since = start
 			if w.computed[g.from] == 0 {
-				panic("a set without a time")
+				panic("a checkpoint without a time")
 			}
 		}
 		after := func(s float64) time.Time { return start.Add(time.Duration(s * 1e9)) }
@@ -50,7 +50,7 @@ func failures(list []goes) (out []int) {
 	return out
 }
 
-func TestHeadway(t *testing.T) {
+func TestProgress_Attempts(t *testing.T) {
 	for name, c := range map[string]struct {
 		attempts []goes
 		want     []int
@@ -62,7 +62,7 @@ func TestHeadway(t *testing.T) {
 			[]int{1, 2, 3, 4}},
 		"one place, sets of the dead": {[]goes{{0, []float64{100}, 150, false, false}, {1, []float64{49}, 50, false, true}, {2, nil, 1, false, false}, {2, nil, 1, false, false}}, []int{1, 2, 3, 4}},
 		"here and there":              {[]goes{{0, []float64{100}, 150, false, false}, {1, []float64{100, 200}, 290, false, false}, {3, []float64{100}, 190, false, false}, {4, []float64{100}, 120, false, false}}, []int{1, 1, 2, 1}},
-		// Every start gets one set further, and lives nearly until the next.
+		// Every start gets one checkpoint further, and lives nearly until the next.
 		"at regular times": {[]goes{{0, []float64{100}, 195, false, false}, {1, []float64{100}, 195, false, false}, {2, []float64{100}, 195, false, false}, {3, []float64{100}, 195, false, false},
 			{4, []float64{100}, 195, false, false}, {5, []float64{100}, 195, false, false}}, []int{1, 2, 1, 2, 1, 2}},
 		"killed": {[]goes{{0, []float64{1}, 1.1, true, false}, {1, []float64{1}, 1.1, true, false}, {2, nil, 1, true, false}, {2, []float64{1}, 1.1, true, false}}, []int{1, 1, 2, 1}},
@@ -73,9 +73,9 @@ func TestHeadway(t *testing.T) {
 	}
 }
 
-// A program that always fails at one place: its sets are put aside and made
+// A program that always fails at one place: its checkpoints are quarantined and made
 // again, and it is given up nevertheless.
-func TestSamePlace(t *testing.T) {
+func TestProgress_SamePlace(t *testing.T) {
 	o := options(t, 1, "exit:0:13:0")
 	o.Retries, o.Quarantine = 4, 1
 	l := begin(t, o)
@@ -85,8 +85,8 @@ func TestSamePlace(t *testing.T) {
 	}
 }
 
-// CheckpointDir that are gone are not put aside any more.
-func TestAsideGone(t *testing.T) {
+// CheckpointDir that are gone are not quarantined any more.
+func TestQuarantine_CheckpointRemoved(t *testing.T) {
 	dir := t.TempDir()
 	if err := os.Mkdir(filepath.Join(dir, "ckpt-00000002"), 0o700); err != nil {
 		t.Fatal(err)
@@ -99,8 +99,8 @@ func TestAsideGone(t *testing.T) {
 	}
 }
 
-// A run that is stopped before it has saved anything does not promise to go on.
-func TestStopWithoutSet(t *testing.T) {
+// A run that is stopped before it has saved anything does not promise to continue.
+func TestStop_NoCheckpoint(t *testing.T) {
 	o := options(t, 1, "hang:0:3:1")
 	o.Grace = 100 * time.Millisecond
 	l := begin(t, o)
@@ -112,9 +112,9 @@ func TestStopWithoutSet(t *testing.T) {
 	exact(t, o, 20)
 }
 
-// TestUnheard: a checkpoint that was committed is progress, also if who was to tell
+// TestProgress_UnheardCommit: a checkpoint that was committed is progress, also if who was to tell
 // of it was killed first.
-func TestUnheard(t *testing.T) {
+func TestProgress_UnheardCommit(t *testing.T) {
 	dir := t.TempDir()
 	for _, index := range []string{"ckpt-00000002", "ckpt-00000003"} {
 		if err := os.Mkdir(filepath.Join(dir, index), 0o700); err != nil {

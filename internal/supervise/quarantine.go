@@ -13,9 +13,9 @@ import (
 	"time"
 )
 
-// byItself reports whether a rank's end is its own doing: then the set that
+// byItself reports whether a rank's end is its own doing: then the checkpoint that
 // it was restored from may be at fault. Whoever is killed from outside, or
-// goes down with its host, says nothing about its set.
+// goes down with its host, says nothing about its checkpoint.
 func byItself(code, signal int) bool {
 	switch syscall.Signal(signal) {
 	case 0:
@@ -26,7 +26,7 @@ func byItself(code, signal int) bool {
 	return false
 }
 
-// hasCheckpoints reports whether there is something that a start goes on from.
+// hasCheckpoints reports whether there is something that a start resumes from.
 func (s *Supervisor) hasCheckpoints() bool {
 	if _, _, ok := newestCheckpoint(s.rec.CheckpointDir, s.n); ok {
 		return true
@@ -35,7 +35,7 @@ func (s *Supervisor) hasCheckpoints() bool {
 	return err == nil
 }
 
-// newestUsable returns the newest set that all ranks have and that is not put
+// newestUsable returns the newest checkpoint that all ranks have and that is not put
 // aside.
 func (s *Supervisor) newestUsable(quarantined []uint64) (uint64, bool) {
 	complete, _ := completeCheckpoints(s.rec.CheckpointDir, s.n)
@@ -47,7 +47,7 @@ func (s *Supervisor) newestUsable(quarantined []uint64) (uint64, bool) {
 	return 0, false
 }
 
-// advanced notes that a set was restored. One that is newer than all before
+// advanced notes that a checkpoint was restored. One that is newer than all before
 // may be progress, even if nobody heard of its commit.
 func (s *Supervisor) advanced(index uint64) {
 	if index <= s.reached {
@@ -75,9 +75,9 @@ func (s *Supervisor) unheard(a *attempt) {
 	}
 }
 
-// blame counts a failed attempt against the set that it went on from, or was
-// about to, and puts a set aside that has failed too often. The list of sets
-// put aside is recorded before anything is started from an older one.
+// blame counts a failed attempt against the checkpoint that it resumed from, or was
+// about to, and quarantines a checkpoint that has failed too often. The list of checkpoints
+// quarantined is recorded before anything is started from an older one.
 func (s *Supervisor) blame(a *attempt) {
 	if a.newCheckpoint || a.newUnheard || a.fresh || a.outside || !a.failure.own || s.o.Quarantine <= 0 {
 		return
@@ -121,7 +121,7 @@ func (s *Supervisor) blame(a *attempt) {
 	s.suspectFailures = 0
 }
 
-// endQuarantine clears the list of sets put aside when it leaves none: the
+// endQuarantine clears the list of checkpoints quarantined when it leaves none: the
 // others were removed.
 func (s *Supervisor) endQuarantine() {
 	if len(s.rec.Quarantined) == 0 {
@@ -136,7 +136,7 @@ func (s *Supervisor) endQuarantine() {
 	}
 }
 
-// forgetRemoved takes sets off the list of those put aside that are gone. Helpers may
+// forgetRemoved takes sets off the list of those quarantined that are gone. Helpers may
 // still be told of the old list.
 func (s *Supervisor) forgetRemoved() {
 	s.rec.Quarantined = slices.DeleteFunc(slices.Clone(s.rec.Quarantined), func(index uint64) bool {
@@ -145,7 +145,7 @@ func (s *Supervisor) forgetRemoved() {
 	})
 }
 
-// completeCheckpoint is a set that has a file of every rank.
+// completeCheckpoint is a checkpoint that has a file of every rank.
 type completeCheckpoint struct {
 	index uint64
 	at    time.Time

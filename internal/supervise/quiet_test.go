@@ -8,9 +8,9 @@ import (
 	"time"
 )
 
-// TestNoPoint: the user is told once of a rank that comes to no point, before
+// TestNoPoint_ReportedOnce: the user is told once of a rank that comes to no point, before
 // its first one and after others.
-func TestNoPoint(t *testing.T) {
+func TestNoPoint_ReportedOnce(t *testing.T) {
 	start := time.Now()
 	for _, v := range []struct {
 		name  string

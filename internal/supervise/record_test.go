@@ -80,11 +80,11 @@ func whole(fsys vfs.FS) bool {
 	return true
 }
 
-// TestRecordCrashesAtEveryOperation cuts the power before every operation in the
+// TestRecord_CrashAtEveryOperation cuts the power before every operation in the
 // life of a record. After each the next start decides as it must: it resumes a
 // run with all of its checkpoints, completes the end of one that was recorded as
 // finishing, and begins a new one only after that, or if nothing was recorded.
-func TestRecordCrashesAtEveryOperation(t *testing.T) {
+func TestRecord_CrashAtEveryOperation(t *testing.T) {
 	const (
 		nothing = iota
 		started
@@ -128,7 +128,7 @@ func TestRecordCrashesAtEveryOperation(t *testing.T) {
 		case phase >= finishing && phase != freshly:
 			return errors.New("a run that has finished is started again")
 		case phase >= committed && !whole(fsys):
-			return errors.New("the run goes on without its checkpoint")
+			return errors.New("the run continues without its checkpoint")
 		}
 		return nil
 	}
@@ -185,9 +185,9 @@ func TestRecordCrashesAtEveryOperation(t *testing.T) {
 	}
 }
 
-// TestRecordFails fails every operation that writes the record: the error is
+// TestRecord_WriteFails fails every operation that writes the record: the error is
 // reported, and what was recorded before still counts.
-func TestRecordFails(t *testing.T) {
+func TestRecord_WriteFails(t *testing.T) {
 	for i := 0; ; i++ {
 		n := -1 // not counted
 		r := newRecorded(t, func(op, name string) error {
@@ -247,9 +247,9 @@ func interruptedRun(t *testing.T, o Options) {
 	}
 }
 
-// TestDamagedRecord damages the record's files in all ways: the run goes on from
+// TestRecord_Damaged damages the record's files in all ways: the run resumes from
 // its checkpoint, and says what was wrong; without a checkpoint it is refused.
-func TestDamagedRecord(t *testing.T) {
+func TestRecord_Damaged(t *testing.T) {
 	empty := func(name string) error { return os.Truncate(name, 0) }
 	flip := func(name string) error {
 		text, err := os.ReadFile(name)
@@ -332,9 +332,9 @@ func TestDamagedRecord(t *testing.T) {
 	})
 }
 
-// TestVanished: a run whose checkpoints are not there now is refused, and
+// TestClaim_CheckpointsVanished: a run whose checkpoints are not there now is refused, and
 // nothing of it is changed.
-func TestVanished(t *testing.T) {
+func TestClaim_CheckpointsVanished(t *testing.T) {
 	for _, c := range []struct {
 		name string
 		dir  bool // --dir
@@ -379,9 +379,9 @@ func TestVanished(t *testing.T) {
 	}
 }
 
-// TestMovedRun moves, copies and links the directory of a run that was
-// interrupted: it goes on in the other place.
-func TestMovedRun(t *testing.T) {
+// TestRecord_RunMoved moves, copies and links the directory of a run that was
+// interrupted: it continues in the other place.
+func TestRecord_RunMoved(t *testing.T) {
 	for _, how := range []string{"moved", "moved with --dir", "copied", "linked"} {
 		t.Run(how, func(t *testing.T) {
 			t.Chdir(t.TempDir())
@@ -425,10 +425,10 @@ func TestMovedRun(t *testing.T) {
 	}
 }
 
-// TestKilledWhileFinishing kills the supervisor at each step of the end of a
+// TestFinish_SupervisorKilled kills the supervisor at each step of the end of a
 // run. The same command completes the end and returns the ranks' status; from
 // the moment that it was recorded, it does not start them again.
-func TestKilledWhileFinishing(t *testing.T) {
+func TestFinish_SupervisorKilled(t *testing.T) {
 	for _, step := range []string{"finish.begin", "finish.recorded", "finish.output", "finish.discarded", "finish.shown"} {
 		for _, program := range []string{"cairn", "other"} {
 			t.Run(step+" "+program, func(t *testing.T) {
@@ -476,9 +476,9 @@ func TestKilledWhileFinishing(t *testing.T) {
 	}
 }
 
-// TestKilledWhileClearing kills the supervisor while it discards an earlier run:
+// TestFresh_SupervisorKilled kills the supervisor while it discards an earlier run:
 // the next start, without consent, completes that.
-func TestKilledWhileClearing(t *testing.T) {
+func TestFresh_SupervisorKilled(t *testing.T) {
 	for _, step := range []string{"start.clearing", "start.cleared", "start.recorded", "start.begin"} {
 		t.Run(step, func(t *testing.T) {
 			o := options(t, 1, "points=20", "kill:0:8:1")
@@ -501,10 +501,10 @@ func TestKilledWhileClearing(t *testing.T) {
 	}
 }
 
-// TestFullOutput has no room for the file of -o when the ranks have finished:
+// TestFinish_OutputFull has no room for the file of -o when the ranks have finished:
 // the run stays in that state, and when there is room, the same command puts the
 // output together without starting them again.
-func TestFullOutput(t *testing.T) {
+func TestFinish_OutputFull(t *testing.T) {
 	mount := t.TempDir()
 	if err := syscall.Mount("tmpfs", mount, "tmpfs", 0, "size=64k"); err != nil {
 		t.Skipf("a small file system can't be mounted here (it takes root): %v", err)
@@ -533,10 +533,10 @@ func TestFullOutput(t *testing.T) {
 	}
 }
 
-// TestStopUnsaved: a stop whose checkpoint fails says that the work since the
+// TestStop_Unsaved: a stop whose checkpoint fails says that the work since the
 // last one is lost, with a status of its own; before that, status shows that
 // checkpoints fail.
-func TestStopUnsaved(t *testing.T) {
+func TestStop_Unsaved(t *testing.T) {
 	gate := fifo(t)
 	o := options(t, 2, "gate:1:8:"+gate, "full=9")
 	l := begin(t, o)
@@ -554,9 +554,9 @@ func TestStopUnsaved(t *testing.T) {
 	}
 }
 
-// TestCheckpointsMoved: checkpoints that were moved are found where the user says
+// TestRecord_CheckpointsMoved: checkpoints that were moved are found where the user says
 // that they are, and those of another run are not taken for this one's.
-func TestCheckpointsMoved(t *testing.T) {
+func TestRecord_CheckpointsMoved(t *testing.T) {
 	first := func() Options {
 		o := options(t, 1, "points=20", "kill:0:8:1")
 		o.Retries, o.Dir = -1, filepath.Join(t.TempDir(), "ck")

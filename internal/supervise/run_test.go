@@ -53,11 +53,11 @@ func begin(t *testing.T, o Options) *live {
 		l.mu.Unlock()
 	}
 	if o.Line == nil {
-		o.Line = func(rank, stream int, line []byte, shown func(bool)) {
+		o.Line = func(rank, stream int, line []byte, done func(bool)) {
 			l.mu.Lock()
 			fmt.Fprintf(&l.out, "[%d.%d] %s\n", rank, stream, line)
 			l.mu.Unlock()
-			shown(true)
+			done(true)
 		}
 	}
 	s, err := New(o)
@@ -202,7 +202,7 @@ func open(t *testing.T, gate string) {
 	f.Close()
 }
 
-func TestFinish(t *testing.T) {
+func TestRun_Finish(t *testing.T) {
 	o := options(t, 3)
 	l := begin(t, o)
 	l.ends(Finished, 0).says("started: 3 ranks on localhost:3", "checkpoint 4 committed: 2.9 KiB, 30 B written, paused 1 ms, durable after 2 ms, due", "finished")
@@ -222,7 +222,7 @@ func TestFinish(t *testing.T) {
 			t.Errorf("shown of rank %d: %q", r, got.String())
 		}
 	}
-	// A finished run's folder is started afresh, by another command too.
+	// A finished run's directory is started afresh, by another command too.
 	o.Command = as("rank", "points=3")
 	begin(t, o).ends(Finished, 0)
 	exact(t, o, 3)
@@ -230,7 +230,7 @@ func TestFinish(t *testing.T) {
 
 // Ranks that are killed again and again: output is that of an undisturbed
 // run, in the ranks' files, in the file asked for, and on the screen.
-func TestRestart(t *testing.T) {
+func TestRun_Restart(t *testing.T) {
 	for _, out := range []string{"", "all", "each-%r"} {
 		t.Run(strings.Trim("out"+out, "-%r"), func(t *testing.T) {
 			o := options(t, 4, "kill:2:3:1", "kill:0:7:2", "exit:3:14:3", "kill:1:20:4")
@@ -266,7 +266,7 @@ func TestRestart(t *testing.T) {
 	}
 }
 
-func TestRetries(t *testing.T) {
+func TestRun_Retries(t *testing.T) {
 	o := options(t, 2, "exit:1:2:0")
 	o.Retries = 2
 	l := begin(t, o)
@@ -277,14 +277,14 @@ func TestRetries(t *testing.T) {
 	// The same command tries again; none is allowed here.
 	o.Retries = -1
 	begin(t, o).ends(Failed, 3)
-	// A new set puts the count back to zero: more failures than retries.
+	// A new checkpoint puts the count back to zero: more failures than retries.
 	o = options(t, 2, "kill:1:6:1", "kill:1:11:2", "kill:1:16:3")
 	o.Retries = 1
 	begin(t, o).ends(Finished, 0)
 	exact(t, o, 20)
 }
 
-func TestPause(t *testing.T) {
+func TestPause_Doubles(t *testing.T) {
 	var got []string
 	for n := 1; n <= 11; n++ {
 		got = append(got, pause(n).String())
@@ -294,7 +294,7 @@ func TestPause(t *testing.T) {
 	}
 }
 
-func TestDistrust(t *testing.T) {
+func TestQuarantine_OlderCheckpoint(t *testing.T) {
 	o := options(t, 2, "kill:0:13:1", "poison:2")
 	o.Quarantine = 2
 	l := begin(t, o)
@@ -308,14 +308,14 @@ func TestDistrust(t *testing.T) {
 	}
 }
 
-func TestStall(t *testing.T) {
+func TestRun_Stall(t *testing.T) {
 	o := options(t, 2, "hang:1:8:1")
 	o.Stall = 2 * time.Second
 	begin(t, o).ends(Finished, 0).says("no rank reached a point or passed a message for 2 s", "restored checkpoint 1")
 	exact(t, o, 20)
 }
 
-func TestStopAndGoOn(t *testing.T) {
+func TestStop_Resume(t *testing.T) {
 	gate := fifo(t)
 	o := options(t, 2, "gate:1:8:"+gate)
 	l := begin(t, o)
@@ -351,7 +351,7 @@ func TestStopAndGoOn(t *testing.T) {
 	exact(t, o, 20)
 }
 
-func TestFresh(t *testing.T) {
+func TestFresh_Discards(t *testing.T) {
 	o := options(t, 2, "exit:0:8:0")
 	o.Retries = -1
 	begin(t, o).ends(Failed, 3)
@@ -364,7 +364,7 @@ func TestFresh(t *testing.T) {
 	exact(t, o, 20)
 }
 
-func TestTwoSupervisors(t *testing.T) {
+func TestRunDir_TwoSupervisors(t *testing.T) {
 	gate := fifo(t)
 	o := options(t, 1, "gate:0:1:"+gate)
 	l := begin(t, o)
@@ -375,7 +375,7 @@ func TestTwoSupervisors(t *testing.T) {
 	l.ends(Finished, 0)
 }
 
-func TestKillAtOnce(t *testing.T) {
+func TestRun_KilledAtOnce(t *testing.T) {
 	o := options(t, 2, "hang:1:8:0")
 	l := begin(t, o)
 	l.reaches(1, 8)
@@ -386,7 +386,7 @@ func TestKillAtOnce(t *testing.T) {
 }
 
 // A rank that does not stop is killed when the grace time is over.
-func TestGrace(t *testing.T) {
+func TestStop_Grace(t *testing.T) {
 	o := options(t, 2, "hang:1:8:0")
 	o.Grace = 100 * time.Millisecond
 	l := begin(t, o)
@@ -395,7 +395,7 @@ func TestGrace(t *testing.T) {
 	l.ends(Stopped, UnsavedStatus).says("did not stop within 100 ms")
 }
 
-func TestHelperKilled(t *testing.T) {
+func TestHelper_Killed(t *testing.T) {
 	gate := fifo(t)
 	o := options(t, 3, "gate:0:8:"+gate)
 	l := begin(t, o)
@@ -427,8 +427,8 @@ func parent(t *testing.T, pid int) int {
 }
 
 // A supervisor is killed: its ranks save and stop, and the next supervisor
-// waits for them and goes on.
-func TestSupervisorKilled(t *testing.T) {
+// waits for them and continues.
+func TestSupervisor_Killed(t *testing.T) {
 	gate := fifo(t)
 	o := options(t, 1, "gate:0:8:"+gate)
 	p := startSupervisor(t, o)
@@ -447,7 +447,7 @@ func TestSupervisorKilled(t *testing.T) {
 }
 
 // With ranks that can't stop, the helper of a killed supervisor ends them.
-func TestSupervisorKilledHard(t *testing.T) {
+func TestSupervisor_KilledHard(t *testing.T) {
 	o := options(t, 2, "hang:1:8:1")
 	o.Grace = 50 * time.Millisecond
 	p := startSupervisor(t, o)
@@ -459,7 +459,7 @@ func TestSupervisorKilledHard(t *testing.T) {
 }
 
 // Programs that know nothing of Cairn.
-func TestForeignProgram(t *testing.T) {
+func TestRun_Uninstrumented(t *testing.T) {
 	once := filepath.Join(t.TempDir(), "once")
 	o := options(t, 2)
 	o.Command = []string{"sh", "-c", `echo rank $CAIRN_RANK of $CAIRN_SIZE; test -e ` + once + ` || { : > ` + once + `; exit 5; }; echo done`}
@@ -474,7 +474,7 @@ func TestForeignProgram(t *testing.T) {
 	o = options(t, 1)
 	o.Command = []string{"sh", "-c", "echo here; exec sleep 1000"}
 	seen := make(chan bool, 1)
-	o.Line = func(_, _ int, _ []byte, shown func(bool)) { seen <- true; shown(true) }
+	o.Line = func(_, _ int, _ []byte, done func(bool)) { seen <- true; done(true) }
 	l = begin(t, o)
 	<-seen
 	if _, err := Checkpoint(ctxTimeout(t, time.Millisecond), o.Run, ""); err == nil {
@@ -499,7 +499,7 @@ func ctxTimeout(t *testing.T, d time.Duration) context.Context {
 	return ctx
 }
 
-func TestCheckpointAndStatus(t *testing.T) {
+func TestClient_CheckpointAndStatus(t *testing.T) {
 	gate := fifo(t)
 	o := options(t, 2, "gate:0:4:"+gate, "every=100")
 	o.Run = filepath.Join(t.TempDir(), strings.Repeat("a long name/", 12), "run") // sockets have short names

@@ -19,7 +19,7 @@ import (
 	"github.com/cairnrun/cairn/internal/vfs"
 )
 
-// runDir is a run's folder, locked.
+// runDir is a run directory, locked.
 type runDir struct {
 	fs   vfs.FS // for the record and the checkpoints
 	path string
@@ -34,13 +34,13 @@ func (d *runDir) file(name ...string) string {
 	return filepath.Join(append([]string{d.path}, name...)...)
 }
 
-// openRunDir makes the folder where needed and takes its lock.
+// openRunDir makes the directory where needed and takes its lock.
 func openRunDir(path, cwd string, a vfs.Access) (*runDir, error) {
 	d := &runDir{fs: vfs.OS(), path: path, cwd: cwd}
 	if err := vfs.MakeDir(path, a); err != nil {
 		return nil, refused(err)
 	}
-	for _, name := range []string{"bin", "hosts", "output", "ckpt", "shown", evacuateName, recordName, copyName} {
+	for _, name := range []string{"bin", "hosts", "output", "ckpt", "output-offsets", evacuateName, recordName, copyName} {
 		if err := vfs.NoLink(d.file(name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return nil, err
 		}
@@ -70,7 +70,7 @@ func openRunDir(path, cwd string, a vfs.Access) (*runDir, error) {
 	return d, nil
 }
 
-// refused says what to do about a folder that can't be written.
+// refused says what to do about a directory that can't be written.
 func refused(err error) error {
 	if errors.Is(err, fs.ErrPermission) || errors.Is(err, syscall.EROFS) {
 		return fmt.Errorf("%w; run cairn as the user who owns the directory, ask for access, or put the run directory elsewhere with --run DIR", err)
@@ -179,7 +179,7 @@ func (d *runDir) awaitHelpers(ctx context.Context, waiting func(host, holder str
 	return nil
 }
 
-// newestCheckpoint returns the newest set in a checkpoint folder that has a file of
+// newestCheckpoint returns the newest checkpoint in a checkpoint directory that has a file of
 // every rank.
 func newestCheckpoint(dir string, n int) (index uint64, at time.Time, ok bool) {
 	index, at, ok, _ = newestComplete(dir, n)
@@ -196,7 +196,7 @@ func newestComplete(dir string, n int) (index uint64, at time.Time, ok bool, err
 	return complete[0].index, complete[0].at, true, err
 }
 
-// completeCheckpoints returns the sets in a checkpoint folder that have a file of every
+// completeCheckpoints returns the checkpoints in a checkpoint directory that have a file of every
 // rank, the newest first.
 func completeCheckpoints(dir string, n int) (out []completeCheckpoint, err error) {
 	entries, err := os.ReadDir(dir)

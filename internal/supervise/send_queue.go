@@ -44,7 +44,7 @@ func (b *sendQueue) send(m control.Message) {
 	b.some.Signal()
 }
 
-// finish lets the outbox end when what was queued has been sent; done is
+// finish lets the queue end when what was queued has been sent; done is
 // closed then.
 func (b *sendQueue) finish() {
 	b.mu.Lock()

@@ -13,9 +13,9 @@ import (
 	"github.com/cairnrun/cairn/internal/control"
 )
 
-// Newcomers that the MPI library of the others starts. mpirun of Open MPI 4
+// Destinations that the MPI library of the others starts. mpirun of Open MPI 4
 // can't connect processes of two launches that are on several hosts, but those
-// that it has started itself, at any time. So the helper of a newcomer is
+// that it has started itself, at any time. So the helper of a destination is
 // started by MPI_Comm_spawn, in a rank that runs:
 //
 //	supervisor                      a rank                       the target
@@ -45,8 +45,8 @@ type spawn struct {
 // empty, and they would wait there.
 const envParent = "OMPI_PARENT_PORT"
 
-// spawnScript starts a helper: addresses of the supervisor, launch and folder
-// of the run, folder to start in, command. It never fails, for which mpirun
+// spawnScript starts a helper: addresses of the supervisor, launch and directory
+// of the run, directory to start in, command. It never fails, for which mpirun
 // would end all. When the helper was killed, and ranks were started under it
 // (see detain), another one only waits in its place until no rank is left.
 // Signals that batch systems send are not for the shell.
@@ -58,7 +58,7 @@ while [ $? -ge 128 ] && [ -n "$used" ]; do ` + envStay + `=$stay "$@"; done
 exit 0`
 
 // envStay has a helper wait for the end of all ranks, and do nothing else: the
-// launch, a colon, and the run's folder.
+// launch, a colon, and the run directory.
 const envStay = "CAIRN_STAY"
 
 // keepShell has the shell that started this helper stay when that is killed.
@@ -68,7 +68,7 @@ func (h *helper) keepShell() {
 	}
 }
 
-// spawning reports whether newcomers are to be started by the MPI library of
+// spawning reports whether destinations are to be started by the MPI library of
 // the others: where they can't join otherwise, or if the user wants it.
 func (s *Supervisor) spawning() bool {
 	l := s.launcher

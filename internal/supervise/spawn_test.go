@@ -15,8 +15,8 @@ import (
 	"github.com/cairnrun/cairn/internal/control"
 )
 
-// When newcomers are started by the MPI library of the others, and by whom.
-func TestSpawning(t *testing.T) {
+// When destinations are started by the MPI library of the others, and by whom.
+func TestSpawning_Conditions(t *testing.T) {
 	on := func(name string) *host { return &host{shared: name, up: true} }
 	one, two := []*host{on("a"), on("a")}, []*host{on("a"), on("b")}
 	for _, c := range []struct {
@@ -90,7 +90,7 @@ func TestSpawning(t *testing.T) {
 	}
 }
 
-func TestExported(t *testing.T) {
+func TestExported_Variables(t *testing.T) {
 	lookup := func(name string) (string, bool) { return "here", name == "SET" }
 	got := exported([]string{"--oversubscribe", "-x", "SET", "-x", "UNSET", "--mca", "a", "b", "-x", "A=b=c", "-x"}, lookup)
 	if want := []string{"SET=here", "A=b=c"}; !slices.Equal(got, want) {
@@ -120,7 +120,7 @@ wait`)
 
 // Ranks move to helpers that the MPI library of the others starts. Those stay
 // when their rank has left.
-func TestMoveSpawned(t *testing.T) {
+func TestSpawn_Move(t *testing.T) {
 	gate := fifo(t)
 	l, sent := spawnedRun(t, "pause:8:1", "pause:10:2", "pause:12:3", "gate:1:14:"+gate)
 	for _, r := range []int{1, 0, 1} {
@@ -134,11 +134,11 @@ func TestMoveSpawned(t *testing.T) {
 	}
 	for v, want := range map[string]bool{envSecret: false, envSupervisor: false, envParent: false, control.EnvJoin + "=spawn": true, "OMPI_COMM_WORLD_SIZE=1": true} {
 		if strings.Contains(string(env), v) != want {
-			t.Errorf("%s in the environment of a newcomer: %v", v, !want)
+			t.Errorf("%s in the environment of a destination: %v", v, !want)
 		}
 	}
 	if helpers = l.helpers(); helpers != 5 || sent() != "" {
-		t.Errorf("%d helpers, not 5, and errands to %q", helpers, sent())
+		t.Errorf("%d helpers, not 5, and launcheds to %q", helpers, sent())
 	}
 	open(t, gate)
 	l.ends(Finished, 0)
@@ -172,7 +172,7 @@ func until(t *testing.T, cond func() bool) {
 
 // What a rank says of a spawn is taken in when it has left, too; one that has
 // left has nothing to say.
-func TestSpawnedLate(t *testing.T) {
+func TestSpawned_AfterHandOver(t *testing.T) {
 	from, to := &host{shared: "a", up: true}, &host{shared: "b", up: true}
 	for _, left := range []bool{false, true} {
 		x := &movingRank{rank: 1, from: from, to: to}
@@ -196,7 +196,7 @@ func TestSpawnedLate(t *testing.T) {
 
 // The shell that a helper is spawned with never fails. It stays only if there
 // were ranks.
-func TestSpawnScript(t *testing.T) {
+func TestSpawnScript_Stays(t *testing.T) {
 	dir := t.TempDir()
 	const used = `if [ -n "$CAIRN_STAY" ]; then echo "$CAIRN_STAY" >>log; [ -e again ] || { >again; kill -9 $$; }; exit 0; fi
 pwd >where; kill -USR1 $CAIRN_SHELL; kill -TERM $CAIRN_SHELL; kill -9 $$`
@@ -225,7 +225,7 @@ pwd >where; kill -USR1 $CAIRN_SHELL; kill -TERM $CAIRN_SHELL; kill -9 $$`
 }
 
 // Ranks are waited for as long as their helper lives and has any.
-func TestAwaitRanks(t *testing.T) {
+func TestAwaitRanks_OtherHelpers(t *testing.T) {
 	run := t.TempDir()
 	if err := os.Mkdir(filepath.Join(run, "hosts"), 0o700); err != nil {
 		t.Fatal(err)
@@ -269,8 +269,8 @@ func TestAwaitRanks(t *testing.T) {
 }
 
 // The library refuses, or its launcher does: another launch starts the
-// newcomers, and it is not asked any more.
-func TestMoveSpawnRefused(t *testing.T) {
+// destinations, and it is not asked any more.
+func TestSpawn_Refused(t *testing.T) {
 	gate := fifo(t)
 	l, sent := spawnedRun(t, "spawn:refuses", "pause:8:1", "pause:10:2", "gate:1:13:"+gate)
 	l.migrate(Migration{Ranks: []int{1}, To: "localhost"}).ends(Moved)
@@ -286,7 +286,7 @@ func TestMoveSpawnRefused(t *testing.T) {
 
 // A rank that does not come to it is no reason to end the others; one that does
 // not come back is lost.
-func TestMoveSpawnHangs(t *testing.T) {
+func TestSpawn_Hangs(t *testing.T) {
 	t.Run("nothing", func(t *testing.T) {
 		l, sent := spawnedRun(t, "spawn:nothing", "pause:13:2")
 		l.reaches(0, 13)
@@ -297,7 +297,7 @@ func TestMoveSpawnHangs(t *testing.T) {
 		l.await("has not come to MPI_Comm_spawn within 50 ms")
 		m.ends(Moved)
 		if sent() != "localhost\n" {
-			t.Errorf("errands to %q", sent())
+			t.Errorf("launcheds to %q", sent())
 		}
 		l.ends(Finished, 0)
 	})
@@ -322,7 +322,7 @@ func TestMoveSpawnHangs(t *testing.T) {
 		l.await("no helper came from localhost within 50 ms, which rank 1 had started by MPI_Comm_spawn; the new process of rank 1 is started by another mpirun")
 		m.ends(Moved)
 		if sent() != "localhost\n" {
-			t.Errorf("errands to %q", sent())
+			t.Errorf("launcheds to %q", sent())
 		}
 		l.ends(Finished, 0)
 	})
@@ -335,7 +335,7 @@ func TestMoveSpawnHangs(t *testing.T) {
 		m.ends(RolledBack)
 		l.migrate(Migration{Ranks: []int{1}, To: "localhost"}).ends(Moved)
 		if sent() != "localhost\n" {
-			t.Errorf("after it went wrong: errands to %q", sent())
+			t.Errorf("after it went wrong: launcheds to %q", sent())
 		}
 		l.ends(Finished, 0)
 	})

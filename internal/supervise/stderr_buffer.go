@@ -11,7 +11,7 @@ import (
 	"github.com/cairnrun/cairn/internal/vfs"
 )
 
-// stderrBuffer is what a newcomer writes to stderr before it is one of the ranks. If it
+// stderrBuffer is what a destination writes to stderr before it is one of the ranks. If it
 // becomes one, that is added to the rank's output; if not, it does not belong
 // there, and what it said last tells why. A nil early has nothing.
 type stderrBuffer struct {
@@ -43,7 +43,7 @@ func (e *stderrBuffer) pass() {
 }
 
 const (
-	lastBytes = 16 << 10 // of what a newcomer wrote are looked at,
+	lastBytes = 16 << 10 // of what a destination wrote are looked at,
 	lastLines = 3        // and so many lines told,
 	lastText  = 400      // of so many bytes
 )

@@ -1,36 +1,49 @@
-// Package supervise starts the ranks of a run, watches them and brings the
-// run back after failures.
+// Package supervise starts the ranks of a run, watches them, and restarts the
+// run after failures. It works on Linux only: on other systems every function
+// fails (other.go).
 //
-//	Supervisor                  owns the run's folder, decides, restarts
-//	  └─ helper, one per host   forks that host's ranks, holds their writers
+//	Supervisor                  owns the run directory, decides, restarts
+//	  └─ helper, one per host   starts that host's ranks, has their writers
 //	        └─ ranks
 //
-// The run's folder:
+// Where to look:
+//
+//	the run                supervisor, claim, finish; record, rundir
+//	one start of all ranks attempt, checkpoints, progress, quarantine,
+//	                       instrumentation, output, output_offsets
+//	hosts and helpers      hosts, host_overrides, placement; with mpirun or
+//	                       srun launcher, helper_launch, ompi_server, spawn
+//	migration              migration, migration_queue, migration_text, evacuate
+//	requests of commands   control_socket, and client on the other side
+//	the helper process     helper, launch, child, processes, follow, reserve,
+//	                       stderr_buffer, writer, orphan
+//
+// The run directory:
 //
 //	RUN/
-//	  lock              held by the supervisor (flock)
+//	  lock              locked by the supervisor (flock)
 //	  run.json          what is run and how far it came; replaced atomically
 //	  run-copy.json     the same, in case that it is damaged
 //	  log               one line per event
 //	  control.sock      for cairn status, checkpoint, stop, migrate
-//	  leave             written by people: hosts to be left at SIGUSR2
-//	  hosts/NAME.lock   held by the helper of that host; lists its ranks
+//	  evacuate          written by people: hosts to evacuate at SIGUSR2
+//	  hosts/NAME.lock   locked by the helper of that host; lists its ranks
 //	  output/           rank-0000.out, rank-0000.err, …
-//	  shown             up to where these have been shown
-//	  ckpt/             checkpoint folder of programs that name none
+//	  output-offsets    how much of these has been shown
+//	  ckpt/             checkpoint directory of programs that name none
 //
 // Who outlives whom: ranks die with their helper (PDEATHSIG). A helper that
-// loses its supervisor asks its ranks to save and stop, ends what is left
-// after the grace time, waits for the writers and ends; the next supervisor
-// of the run waits for that. A supervisor that loses a helper starts the run
-// again, on the hosts that are left if they have room for all ranks.
+// loses its supervisor asks its ranks to save and stop, kills those that have
+// not stopped after the grace time, waits for the writers and ends. The next
+// supervisor of the run waits for that. A supervisor that loses a helper
+// restarts the run on the remaining hosts, if they have room for all ranks.
 //
-// A failure ends all ranks. The run is started again after a pause that
-// doubles from 0.1 s to 30 s as long as there is no progress: a new set, and
-// after a failure by the program's own doing one from well behind the place
-// where that was. It is not when
-// ranks end with an exit status before their first point twice in a row: that
-// is a mistake, not a failure.
+// A failure ends all ranks. The supervisor restarts the run after a pause. The
+// pause doubles from 0.1 s to 30 s as long as the run makes no progress.
+// Progress is a new checkpoint; after a failure that the program caused itself
+// it is a checkpoint from well beyond the place of that failure. If ranks end
+// with an exit status before their first point, twice in a row, the supervisor
+// gives up: that is a mistake in the program or its arguments.
 package supervise
 
 import (
@@ -40,13 +53,13 @@ import (
 	"github.com/cairnrun/cairn/internal/control"
 )
 
-// StoppedStatus is the exit status of a run that was stopped and can be gone
-// on with (EX_TEMPFAIL).
+// StoppedStatus is the exit status of a run that was stopped and can be
+// resumed (EX_TEMPFAIL).
 const StoppedStatus = 75
 
 // UnsavedStatus is the exit status of a run that was stopped, or has finished,
-// and something of it could not be written (EX_IOERR): the work since the last
-// checkpoint, or the output that the ranks left. The same command goes on.
+// if something could not be written (EX_IOERR): the work since the last
+// checkpoint, or the ranks' output. The same command resumes the run.
 const UnsavedStatus = 74
 
 // Errors of New and of the commands' requests.
@@ -55,7 +68,7 @@ var (
 	ErrDiffers    = errors.New("the run directory belongs to another command")
 	ErrNotRunning = errors.New("not running on this machine")
 	ErrNoRun      = errors.New("not a run directory")
-	ErrOptions    = errors.New("the run can't be started like this")
+	ErrOptions    = errors.New("the run cannot be started like this")
 )
 
 // States of a run.
@@ -75,10 +88,10 @@ const (
 // State is what is known of a run at a moment.
 type State = control.RunState
 
-// CheckpointState is a committed set.
+// CheckpointState is a committed checkpoint.
 type CheckpointState = control.CheckpointState
 
-// Unsaved tells of checkpoints that could not be saved.
+// Unsaved describes checkpoints that could not be saved.
 type Unsaved = control.Unsaved
 
 // Host is a machine and how many ranks it takes.
@@ -104,34 +117,33 @@ type Options struct {
 	Every       time.Duration // when checkpoints are due; 0: as the program says
 	EveryPoints uint64
 
-	Run        string // the run's folder; default ./PROGRAM.cairn
-	Dir        string // checkpoint folder; default RUN/ckpt
+	Run        string // the run directory; default ./PROGRAM.cairn
+	Dir        string // checkpoint directory; default RUN/ckpt
 	Fresh      bool   // discard what RUN holds of an earlier run
 	Group      bool   // the group of RUN may read what is in it
-	AnyOwner   bool   // RUN and RequestedDir may be another user's
+	AnyOwner   bool   // RUN and Dir may be another user's
 	Out        string // file for the ranks' stdout; with %r one per rank
-	RankOutput string // folder for the ranks' output files; default RUN/output
-	// Input is a file that rank 0 reads as its stdin, from the beginning whenever
-	// it is started. Empty: there is nothing to read.
+	RankOutput string // directory for the ranks' output files; default RUN/output
+	// Input is a file that rank 0 reads as its stdin, from the beginning at
+	// every start. Empty: stdin is empty.
 	Input string
 
 	Retries    int           // failures in a row without progress; 0: 10; below 0: none
-	Quarantine int           // failures of one set until it is put aside; 0: 3; below 0: never
+	Quarantine int           // failures of one checkpoint until it is quarantined; 0: 3; below 0: never
 	Stall      time.Duration // without progress for this long a run has failed; 0: never
 	Grace      time.Duration // for ranks to save and stop in; 0: 60 s
 
-	// EvacuateWhen is a command for /bin/sh that each host runs every EvacuatePoll
-	// (0: 30 s). When it ends with status 0, ranks leave that host.
+	// EvacuateWhen is a command for /bin/sh that each host runs every
+	// EvacuatePoll (0: 30 s). When it ends with status 0, that host is evacuated.
 	EvacuateWhen string
 	EvacuatePoll time.Duration
 
-	// Line is given each line of output that is to be shown, without its
-	// newline; nil: output is only kept. One goroutine calls it; it may block.
-	// The line is valid until it returns. shown is to be called for each line, in
-	// their order, now or later, when it was written or could not be: what was
-	// not written is shown by the next start.
-	Line func(rank, stream int, line []byte, shown func(written bool))
-	// Event is told what happens. One goroutine calls it; it must not block.
+	// Line shows a line of output, without its newline; nil: output is only
+	// kept. One goroutine calls Line; it may block. The line is valid until Line
+	// returns. Line, or a later call in the same order, calls done for each line
+	// and says whether it was written. The next start shows what was not.
+	Line func(rank, stream int, line []byte, done func(written bool))
+	// Event reports what happens. One goroutine calls it; it must not block.
 	Event func(Event)
 }
 
@@ -144,10 +156,10 @@ type Event struct {
 
 // Result is how a run ended.
 type Result struct {
-	State            string // Stopped, Finished or Failed; Finishing, if its output could not be put together
-	Status           int    // 0, StoppedStatus, UnsavedStatus, or that of the rank that failed, or that finished with one
+	State            string // Stopped, Finished or Failed; Finishing, if its output could not be written
+	Status           int    // 0, StoppedStatus, UnsavedStatus, or the status of a rank that failed or finished with one
 	Why              string
-	BeforeFirstPoint bool // it failed by an exit status before its first point
+	BeforeFirstPoint bool // a rank ended with an exit status before its first point
 }
 
 const (
@@ -159,15 +171,15 @@ const (
 
 	firstPause = 100 * time.Millisecond
 	longPause  = 30 * time.Second
-	youngTime  = 10 * time.Second       // a program that tells nothing is young this long
-	lostMoment = 500 * time.Millisecond // ranks that hear of a loss get this long
+	youngTime  = 10 * time.Second       // a program that does not use Cairn counts as just started this long
+	lostMoment = 500 * time.Millisecond // ranks get this long to end after another one was lost
 
 	pingEvery     = 5 * time.Second
 	hostSilence   = 30 * time.Second               // then a host is lost
 	helperSilence = 60 * time.Second               // then the supervisor is lost
 	joinTime      = 60 * time.Second               // for a helper to appear
 	helperEndTime = helperSilence + 10*time.Second // besides the grace time, for an earlier helper to end
-	busyEvery     = 100 * time.Millisecond         // whether it has is looked at
+	busyEvery     = 100 * time.Millisecond         // between two looks at whether it has
 
 	maxRanks = 1 << 16
 )

@@ -43,15 +43,15 @@ type Supervisor struct {
 	stopping            bool
 	why                 string // of the last failure, or of the stop
 	failures            int    // in a row without progress
-	suspect             uint64 // the set that the last attempts restored,
-	suspectFailures     int    // and how many of them failed without a new set
-	reached             uint64 // the newest set that was committed or restored
+	suspect             uint64 // the checkpoint that the last attempts restored,
+	suspectFailures     int    // and how many of them failed without a new checkpoint
+	reached             uint64 // the newest checkpoint that was committed or restored
 	progress            progress
 	last                *CheckpointState
 	failuresBeforePoint int                           // failures in a row before the first point
 	pending             map[uint64]*partialCheckpoint // saved by some ranks
 	unreported          *partialCheckpoint            // committed, and not shown yet
-	saveFailures        control.SaveFailures          // with sets since the last one that was committed
+	saveFailures        control.SaveFailures          // with checkpoints since the last one that was committed
 	intent              *intent                       // what is to be done with what the directory holds
 	requests            []*commandRequest
 	tick                *time.Timer
@@ -68,14 +68,14 @@ type Supervisor struct {
 	lostMoves     []*control.MoveState        // that the supervisor before this one was lost with
 	watches       map[string]*evacuationWatch // by the host's title
 	overrides     map[string]hostOverrides    // likewise
-	owned         bool                        // the folder is that of this run
+	owned         bool                        // the directory is that of this run
 	unanswered    []*moveRequest              // when the run has ended
 }
 
 // access says who else may use the run's directories.
 func (o *Options) access() vfs.Access { return vfs.AccessFromEnv().With(o.Group, o.AnyOwner) }
 
-// New checks the options, takes the run's folder and reads what it holds.
+// New checks the options, takes the run directory and reads what it holds.
 // After it, Run must be called.
 func New(o Options) (*Supervisor, error) {
 	s := &Supervisor{o: o, calls: make(chan func(), 64), over: make(chan struct{}), state: Starting, pending: make(map[uint64]*partialCheckpoint), limits: usualLimits,
@@ -237,7 +237,7 @@ func (s *Supervisor) prepareHosts() error {
 	return nil
 }
 
-// RequestedDir returns the run's folder.
+// RequestedDir returns the run directory.
 func (s *Supervisor) Dir() string { return s.dir.path }
 
 // Stop lets the run save and stop. Any goroutine may call it, at any time.
@@ -257,7 +257,7 @@ func (s *Supervisor) post(f func()) {
 // failed too often. When ctx ends, all ranks are killed at once. To be called
 // once.
 func (s *Supervisor) Run(ctx context.Context) (res Result, err error) {
-	// The last answers go out when the folder is free for the next run.
+	// The last answers go out when the directory is free for the next run.
 	defer s.serving.Wait()
 	defer close(s.over)
 	defer func() { s.answerAll(res, err) }()
@@ -265,7 +265,7 @@ func (s *Supervisor) Run(ctx context.Context) (res Result, err error) {
 		if res.State == Finished && err == nil {
 			s.recordFinished()
 		}
-		s.owned = false // the folder may be another's from here on
+		s.owned = false // the directory may be another's from here on
 		s.dir.close()
 	}()
 	socket, err := s.listenForRequests()
@@ -278,7 +278,7 @@ func (s *Supervisor) Run(ctx context.Context) (res Result, err error) {
 			return Result{}, err
 		}
 		res := Result{State: Stopped, Status: StoppedStatus, Why: "interrupted before it was started"}
-		if s.intent.made || s.intent.finish { // the folder is still that of the run before
+		if s.intent.made || s.intent.finish { // the directory is still that of the run before
 			s.state, s.why = res.State, res.Why
 			s.say("stopped: %s", res.Why)
 			return res, nil
@@ -409,7 +409,7 @@ func (s *Supervisor) judge(a *attempt) (Result, bool) {
 		}
 		return res, true
 	}
-	if a.unfit != "" && f.own { // neither the set is at fault, nor would it be otherwise next time
+	if a.unfit != "" && f.own { // neither the checkpoint is at fault, nor would it be otherwise next time
 		f.why, f.fatal, a.outside = a.unfit, true, true
 	}
 	s.why = f.why
@@ -437,7 +437,7 @@ func (s *Supervisor) judge(a *attempt) (Result, bool) {
 func (s *Supervisor) end(res Result) (Result, error) {
 	s.state, s.why = res.State, res.Why
 	s.rec.Status, s.rec.Why, s.rec.BeforeFirstPoint = res.Status, res.Why, res.BeforeFirstPoint
-	if res.State != Finished { // a helper may have published a set that nobody heard of
+	if res.State != Finished { // a helper may have published a checkpoint that nobody heard of
 		if index, at, ok := newestCheckpoint(s.rec.CheckpointDir, s.n); ok && (s.last == nil || s.last.Index != index) {
 			s.last = &CheckpointState{Index: index, Time: at}
 		}

@@ -16,8 +16,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A set is not to blame for ranks that are killed from outside.
-func TestDistrustSpares(t *testing.T) {
+// A checkpoint is not to blame for ranks that are killed from outside.
+func TestQuarantine_KilledFromOutside(t *testing.T) {
 	o := options(t, 2, "kill:0:13:0")
 	o.Quarantine, o.Retries = 1, 2
 	l := begin(t, o)
@@ -27,8 +27,8 @@ func TestDistrustSpares(t *testing.T) {
 	}
 }
 
-// The last usable set is never put aside.
-func TestDistrustLast(t *testing.T) {
+// The last usable set is never quarantined.
+func TestQuarantine_LastCheckpoint(t *testing.T) {
 	o := options(t, 1, "kill:0:13:1", "poison:1", "poison:2")
 	o.Quarantine, o.Retries = 1, 3
 	l := begin(t, o)
@@ -36,7 +36,7 @@ func TestDistrustLast(t *testing.T) {
 	if !slices.Equal(l.last.Quarantined, []uint64{2}) { // once more from the newest
 		t.Errorf("put aside: %v", l.last.Quarantined)
 	}
-	// Without distrust the list is forgotten.
+	// Without quarantine the list is forgotten.
 	o.Quarantine, o.Retries = -1, -1
 	begin(t, o).ends(Failed, 1)
 	if rec, err := readRecord(o.Run); err != nil || len(rec.Quarantined) != 0 {
@@ -44,8 +44,8 @@ func TestDistrustLast(t *testing.T) {
 	}
 }
 
-// Who fails while it restores fails because of the set that it would take.
-func TestDistrustRestore(t *testing.T) {
+// Who fails while it restores fails because of the checkpoint that it would take.
+func TestQuarantine_RestoreFails(t *testing.T) {
 	gate := fifo(t)
 	o := options(t, 1, "gate:0:13:"+gate, "kill:0:13:1")
 	o.Quarantine = 2
@@ -55,7 +55,7 @@ func TestDistrustRestore(t *testing.T) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(filepath.Join(dir, "rank-0000.h5"), []byte("no set"), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(dir, "rank-0000.h5"), []byte("damaged"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	open(t, gate)
@@ -66,7 +66,7 @@ func TestDistrustRestore(t *testing.T) {
 }
 
 // What a rank left running does not outlive a failed launch.
-func TestChildrenEnd(t *testing.T) {
+func TestRank_ChildrenEnd(t *testing.T) {
 	o := options(t, 1)
 	dir := t.TempDir()
 	o.Retries = -1
@@ -91,12 +91,12 @@ func gone(t *testing.T, dir string) {
 }
 
 // A shell around the program: PDEATHSIG reaches the shell only.
-func TestWrapper(t *testing.T) {
+func TestRank_Wrapper(t *testing.T) {
 	o := options(t, 1)
 	dir := t.TempDir()
 	o.Command = []string{"sh", "-c", "if test -e " + dir + "/pid; then exit; fi; sleep 1000 & echo $! > " + dir + "/new; mv " + dir + "/new " + dir + "/pid; echo here; wait"}
 	seen := make(chan bool, 1)
-	o.Line = func(_, _ int, _ []byte, shown func(bool)) { seen <- true; shown(true) }
+	o.Line = func(_, _ int, _ []byte, done func(bool)) { seen <- true; done(true) }
 	l := begin(t, o)
 	<-seen
 	var rank int
@@ -112,7 +112,7 @@ func TestWrapper(t *testing.T) {
 }
 
 // While an earlier helper has a host, its ranks are not started elsewhere.
-func TestBusyHost(t *testing.T) {
+func TestHost_Busy(t *testing.T) {
 	o := options(t, 1, "points=3")
 	dir, rsh := shell(t)
 	o.Hosts, o.RemoteShell = []Host{{"a", 1}, {"b", 1}}, rsh
@@ -146,7 +146,7 @@ exec "$@"`)
 }
 
 // A screen that takes nothing holds up neither status nor stop.
-func TestBlockedScreen(t *testing.T) {
+func TestOutput_BlockedScreen(t *testing.T) {
 	o := options(t, 1)
 	o.Command = []string{"sh", "-c", "echo a; echo b; exec sleep 1000"}
 	seen, hold := make(chan bool, 9), make(chan bool)
@@ -163,7 +163,7 @@ func TestBlockedScreen(t *testing.T) {
 	l.ends(Stopped, StoppedStatus)
 }
 
-func TestPipeWithoutReader(t *testing.T) {
+func TestOutput_PipeWithoutReader(t *testing.T) {
 	o := options(t, 1)
 	o.Out = fifo(t)
 	s, err := New(o)
@@ -179,7 +179,7 @@ func TestPipeWithoutReader(t *testing.T) {
 // goes by way of a helper to the rank, which does not tell when it has heard: if the
 // gate is opened the rank may come to many points before that. So it has points
 // without end, and is stopped when all are answered.
-func TestManyCallers(t *testing.T) {
+func TestControlSocket_ManyCallers(t *testing.T) {
 	gate := fifo(t)
 	o := options(t, 1, "gate:0:3:"+gate, "every=1000000000", "points=1000000000")
 	l := begin(t, o)
@@ -211,9 +211,9 @@ func TestManyCallers(t *testing.T) {
 	l.ends(Stopped, StoppedStatus)
 }
 
-// A supervisor that is stopped: its record answers. When it goes on, its
+// A supervisor that is stopped: its record answers. When it continues, its
 // helper and its ranks are still there.
-func TestStoppedSupervisor(t *testing.T) {
+func TestClient_SilentSupervisor(t *testing.T) {
 	gate := fifo(t)
 	o := options(t, 1, "gate:0:8:"+gate)
 	p := startSupervisor(t, o)
@@ -232,7 +232,7 @@ func TestStoppedSupervisor(t *testing.T) {
 }
 
 // Looks are counted, not time.
-func TestSilence(t *testing.T) {
+func TestHost_Silent(t *testing.T) {
 	o := options(t, 1, "hang:0:3:1")
 	l := begin(t, o)
 	l.reaches(0, 3)
@@ -248,8 +248,8 @@ func TestSilence(t *testing.T) {
 	l.ends(Finished, 0)
 }
 
-// CheckpointDir that can't be saved are told of once, by one rank, and so is that there are sets again.
-func TestUnsaved(t *testing.T) {
+// CheckpointDir that can't be saved are told of once, by one rank, and so is that there are checkpoints again.
+func TestCheckpoint_Unsaved(t *testing.T) {
 	l := begin(t, options(t, 2, "full=3")).ends(Finished, 0).says("checkpoint 1 was not saved: ", "no space left on device", "checkpoint 4 committed: ", "; checkpoints succeed again, after 3 failures")
 	n := 0
 	for _, s := range l.said {
