@@ -9,9 +9,9 @@ import (
 	"testing"
 )
 
-// TestWaits: lines with go statements say by a comment whether what they start
+// TestWaits_Signals: lines with go statements say by a comment whether what they start
 // only waits for signals.
-func TestWaits(t *testing.T) {
+func TestWaits_Signals(t *testing.T) {
 	const src = `package p
 
 import (

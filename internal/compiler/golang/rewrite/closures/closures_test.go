@@ -177,9 +177,9 @@ func registrations(p *rewrite.Package, m *Converted) string {
 
 func allClosures(ast.Expr) bool { return true }
 
-// TestClosuresRun converts programs, and compares what they print. Where all is
+// TestConvert_Run converts programs, and compares what they print. Where all is
 // converted, func values on the way are taken apart and made again.
-func TestClosuresRun(t *testing.T) {
+func TestConvert_Run(t *testing.T) {
 	if _, err := exec.LookPath("go"); err != nil {
 		t.Skip("needs the go command")
 	}
@@ -292,8 +292,8 @@ func TestClosuresRun(t *testing.T) {
 	}
 }
 
-// TestEscaping asks about all that is marked in a source.
-func TestEscaping(t *testing.T) {
+// TestEscaping_Uses asks about all that is marked in a source.
+func TestEscaping_Uses(t *testing.T) {
 	p := checkClosures(t, newClosureImporter(t), "test/escape", "", readClosures(t, "escape"))
 	marks := map[int]string{}
 	for _, g := range p.Files[0].Comments {
@@ -330,7 +330,7 @@ func TestEscaping(t *testing.T) {
 	}
 }
 
-func TestClosuresGolden(t *testing.T) {
+func TestConvert_Golden(t *testing.T) {
 	p := checkClosures(t, newClosureImporter(t), "test/golden", "", readClosures(t, "golden"))
 	q, made, err := Convert(p, allClosures)
 	if err != nil || len(made.Refused) > 0 {
@@ -359,8 +359,8 @@ func TestClosuresGolden(t *testing.T) {
 	}
 }
 
-// TestClosuresNone leaves a package as it is if nothing is to be converted.
-func TestClosuresNone(t *testing.T) {
+// TestConvert_None leaves a package as it is if nothing is to be converted.
+func TestConvert_None(t *testing.T) {
 	p := checkClosures(t, newClosureImporter(t), "test/golden", "", readClosures(t, "golden"))
 	q, made, err := Convert(p, func(ast.Expr) bool { return false })
 	if err != nil || q != p || len(made.Closures)+len(made.Funcs)+len(made.Refused) > 0 {
@@ -368,7 +368,7 @@ func TestClosuresNone(t *testing.T) {
 	}
 }
 
-func TestClosuresRefused(t *testing.T) {
+func TestConvert_Refused(t *testing.T) {
 	imp := newClosureImporter(t)
 	for _, c := range []struct{ name, src, at, want string }{
 		{"local type", `func f() func() any {
@@ -470,8 +470,8 @@ func f(x interface{ m() }) { g := x.m; defer g() }`, "8:35", "method m is part o
 	}
 }
 
-// TestClosuresOpen has closures of generic functions that others instantiate.
-func TestClosuresOpen(t *testing.T) {
+// TestConvert_OtherPackages has closures of generic functions that others instantiate.
+func TestConvert_OtherPackages(t *testing.T) {
 	src := "package p\n\nfunc f[T, U any](x U) func() U { return func() U { return x } }\n\nfunc G[T any](x []T) (func() []T, func()) { return f[int](x), func() { var t T; _ = t } }\n"
 	p := checkClosures(t, newClosureImporter(t), "test/p", "", src)
 	_, made, err := Convert(p, allClosures)
@@ -516,8 +516,8 @@ func (p packages) Import(path string) (*types.Package, error) {
 	return nil, fmt.Errorf("no package %s", path)
 }
 
-// TestClosureNames compares names with those that Go gives.
-func TestClosureNames(t *testing.T) {
+// TestConvert_Names compares names with those that Go gives.
+func TestConvert_Names(t *testing.T) {
 	const src = `package main
 
 import (

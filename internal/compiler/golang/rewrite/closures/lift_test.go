@@ -41,7 +41,7 @@ func (c *countedChecks) Import(path string) (*types.Package, error) {
 	return c.Importer.Import(path)
 }
 
-func TestLifted_Many(t *testing.T) {
+func TestLift_Many(t *testing.T) {
 	lift := func(n int, before ...int) int {
 		p := rewritetest.Load(t, "a.go", manyLiterals(n, "f%d(1)", before...), "go1.26")
 		count := &countedChecks{Importer: p.Importer}

@@ -12,7 +12,7 @@ import (
 
 // A program with its types moved prints what it printed before, the names of
 // types too.
-func TestHoisted(t *testing.T) {
+func TestHoistTypes_Run(t *testing.T) {
 	src, err := os.ReadFile("testdata/hoist/types.go")
 	if err != nil {
 		t.Fatal(err)

@@ -89,8 +89,8 @@ func normalizePath(p *rewrite.Package) rewrite.ResumablePath {
 	return in
 }
 
-// TestNormalRun runs programs as they are, and in normal form.
-func TestNormalRun(t *testing.T) {
+// TestFunctions_Run runs programs as they are, and in normal form.
+func TestFunctions_Run(t *testing.T) {
 	files, err := filepath.Glob("testdata/normalize/*.go")
 	if err != nil || len(files) == 0 {
 		t.Fatal("no programs", err)
@@ -252,8 +252,8 @@ func checkNormal(t *testing.T, p *rewrite.Package) {
 	}
 }
 
-// TestNormalRefusals tries what can't be brought into normal form.
-func TestNormalRefusals(t *testing.T) {
+// TestFunctions_Refused tries what can't be brought into normal form.
+func TestFunctions_Refused(t *testing.T) {
 	const head = "package main\n\nimport \"fmt\"\n\nvar _ = fmt.Sprint\n\nfunc reach(a ...any) int { return 0 }\n\nfunc reachB() bool { return true }\n\nfunc main() {}\n\n"
 	for _, c := range normalRefusals {
 		src := head + c.src
@@ -276,8 +276,8 @@ func TestNormalRefusals(t *testing.T) {
 	}
 }
 
-// TestNormalGolden holds how the result reads.
-func TestNormalGolden(t *testing.T) {
+// TestFunctions_Golden holds how the result reads.
+func TestFunctions_Golden(t *testing.T) {
 	src, err := os.ReadFile("testdata/normalize/golden/walk.go.txt")
 	if err != nil {
 		t.Fatal(err)

@@ -36,7 +36,7 @@ import (
 //	x == y of structs and arrays                in order when both are known, unless they are addressable
 //	m[k] = append(m[k], …)                      m and k in order, unless they are variables
 //
-// TestNormal_Order compares all that with the compiler at hand.
+// TestFunctions_Order compares all that with the compiler at hand.
 
 // keyEarly reports whether the compiler copies the key of a map's element in
 // order. The run time takes the key's address, so a key without one is copied,

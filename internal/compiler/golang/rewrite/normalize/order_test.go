@@ -17,11 +17,11 @@ import (
 	"github.com/cairnrun/cairn/internal/compiler/golang/rewrite/rewritetest"
 )
 
-// TestNormal_Order compares the order of reads and calls with the Go
+// TestFunctions_Order compares the order of reads and calls with the Go
 // compiler's, by generated statements: what these show is what the plain
 // program shows, where calls on the way to a point stand alone. CAIRN_LONG=1
 // tries many more; CAIRN_SEED chooses others.
-func TestNormal_Order(t *testing.T) {
+func TestFunctions_Order(t *testing.T) {
 	seeds, n := 1, len(orderStmts)
 	if os.Getenv("CAIRN_LONG") != "" {
 		seeds, n = 40, 6*len(orderStmts)

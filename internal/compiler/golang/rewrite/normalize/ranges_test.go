@@ -43,9 +43,9 @@ func rangesMarked(t *testing.T, p *rewrite.Package) *rewrite.Package {
 	return q
 }
 
-// TestRangesGolden holds how loops over functions are written. That they do the
+// TestLowerRanges_Golden holds how loops over functions are written. That they do the
 // same is shown by programs that are killed, in internal/difftest.
-func TestRangesGolden(t *testing.T) {
+func TestLowerRanges_Golden(t *testing.T) {
 	src, err := os.ReadFile("testdata/ranges/in.go.txt")
 	if err != nil {
 		t.Fatal(err)
@@ -80,8 +80,8 @@ func TestRangesGolden(t *testing.T) {
 	}
 }
 
-// TestRangesRefused tries loops that can't be written so.
-func TestRangesRefused(t *testing.T) {
+// TestLowerRanges_Refused tries loops that can't be written so.
+func TestLowerRanges_Refused(t *testing.T) {
 	const head = "package main\n\nimport \"os\"\n\nvar _ = os.Exit\n\nvar f func()\n\nfunc count(yield func(int) bool) {}\n\nfunc save() { recover() }\n\nfunc main() {}\n\n"
 	for _, c := range []struct{ src, reason string }{
 		{"func a() {\n\tfor i := range count {\n\t\t_ = i\n\t\t/*here*/recover()\n\t}\n}", "recover is called in the body"},

@@ -17,8 +17,8 @@ import (
 	"github.com/cairnrun/cairn/internal/compiler/golang/rewrite/rewritetest"
 )
 
-// TestNormalLines looks at statements that share lines.
-func TestNormalLines(t *testing.T) {
+// TestFunctions_Lines looks at statements that share lines.
+func TestFunctions_Lines(t *testing.T) {
 	src := `package main
 
 func reach(x int) int { if x > 0 { return reach(x-1) }; return x }
@@ -45,10 +45,10 @@ func main() {
 	checkNormal(t, q)
 }
 
-// TestNormalStandard brings packages of the standard library into normal form,
+// TestFunctions_StandardLibrary brings packages of the standard library into normal form,
 // with points in all loops and almost all calls taken as calls of the reach,
 // and runs the tests of one of them.
-func TestNormalStandard(t *testing.T) {
+func TestFunctions_StandardLibrary(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes some seconds")
 	}

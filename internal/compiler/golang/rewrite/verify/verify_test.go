@@ -7,7 +7,7 @@ import (
 
 // Each text is what continues from a mark; N stands before what the frame has
 // not. want is the variable that may be read without a value, empty if none is.
-func TestVerify(t *testing.T) {
+func TestVerifier_Check(t *testing.T) {
 	for _, c := range []struct{ name, text, want string }{
 		{"saved", "x := cairn_s.x\nprint(x)\n", ""},
 		{"not in the frame", "x := cairn_s.z\nprint(x)\n", "z"},
