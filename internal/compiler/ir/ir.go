@@ -1,13 +1,12 @@
-// Package ir is what Cairn's compiler thinks in: programs as procedures of
-// structured statements, with just so much detail as it takes to find out where
-// the work is (package load) and where no message is under way (package
-// match). Nothing of a language is in it; a front end makes it of Go, and
-// another one may make it of C.
+// Package ir is the intermediate representation of Cairn's compiler: programs as
+// procedures of structured statements, with just enough detail to find out where
+// the work is (package hotloops) and which places no message crosses (package
+// commcheck). It is independent of the language; a front end makes it of Go.
 //
-// Statements that only compute are told apart by what they read and write.
-// Values matter only where communications depend on them, so expressions are
-// kept for assignments, conditions and arguments, and whatever is not a simple
-// integer expression is Unknown.
+// Statements that only compute are described by what they read and write. Values
+// matter only where communications depend on them, so expressions are kept for
+// assignments, conditions and arguments. Whatever is not a simple integer
+// expression is Unknown.
 package ir
 
 import "fmt"
@@ -41,8 +40,8 @@ type Proc struct {
 type Var struct {
 	Name   string
 	Global bool
-	// Shared reports whether it may be written by others than the statements
-	// that name it (its address is taken, a closure has it): its value is never
+	// Shared reports whether other statements than those that name it may write
+	// to it (its address is taken, or a closure captures it). Its value is never
 	// known.
 	Shared bool
 	// Type is the type of objects that it is a field of, or of the one that it
@@ -54,7 +53,7 @@ type Var struct {
 type Stmt interface{ At() Pos }
 
 // Stmts of all kinds. Reads lists every identifier that the statement reads,
-// once for each time, as load counts them; array indices, left sides and field
+// once for each time, as hotloops counts them; array indices, left sides and field
 // names are not among them.
 type (
 	// Decl declares variables; initialisers are Assigns of their own.
@@ -71,8 +70,8 @@ type (
 		Src   []Expr
 		Reads []*Var
 	}
-	// Call calls one of the Procs, which are all that a dynamic call may lead
-	// to. Without any, it is a library's function called Name.
+	// Call calls one of the Procs, which are all possible callees of a dynamic
+	// call. Without any, it calls a library's function, Name.
 	Call struct {
 		Pos
 		Name    string
@@ -98,9 +97,9 @@ type (
 		Cases []Case
 	}
 	// Loop repeats Body while Cond holds. Init comes before it, Post after each
-	// round; neither counts. AtEnd tests after the body, and Reads are then
-	// those of the condition. Trip is the number of rounds where that is a
-	// constant, else -1.
+	// iteration; neither counts. AtEnd tests after the body, and Reads are then
+	// those of the condition. Trip is the number of iterations if that is
+	// a constant, else -1.
 	Loop struct {
 		Pos
 		Label string
@@ -112,8 +111,8 @@ type (
 		Reads []*Var
 		Trip  int
 	}
-	// Jump leaves a loop or a procedure, or goes to a label. Results are what a
-	// return assigns.
+	// Jump exits a loop or a procedure, or goes to a label. Results are the
+	// values of a return.
 	Jump struct {
 		Pos
 		Kind    JumpKind
