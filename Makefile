@@ -17,11 +17,11 @@ PLATFORMS = darwin/arm64 windows/amd64 linux/arm64 linux/s390x
 .DEFAULT_GOAL := help
 .PHONY: demo interconnects build man test test-long race lint cross bench gpu overhead migration flake fuzz faults mutants release release-check clean help
 
-demo: ## run a plain program by cairn run, kill it again and again, and compare its results with those of go build's
+demo: ## run a plain program with cairn run, kill it four times, and compare its results with those of an undisturbed run
 	@echo "building the demo"
 	@$(GO) run ./internal/demo
 
-interconnects: ## take a run through all interconnects there are, and draw docs/interconnects.svg (as root: network namespaces)
+interconnects: ## stop and resume one run on every interconnect, and draw docs/interconnects.svg (as root: network namespaces)
 	@scripts/deps
 	@$(GO) run ./internal/interconnects/draw
 
@@ -31,12 +31,12 @@ build: ## build the cairn command and the examples into build/
 man: ## write the manual pages of all commands into build/man
 	$(GO) run -tags man ./cmd/cairn _man build/man
 
-test: ## all checks and all tests
+test: ## run all checks and all tests
 	@scripts/deps
 	@$(MAKE) --no-print-directory lint
 	$(GO) test -vet=off -timeout 30m -p $(TESTP) ./internal/e2e ./internal/supervise ./resume ./...
 
-lint: ## formatting, vet, layers, no cgo, types on other systems
+lint: ## check formatting, vet, layers, words, no cgo, types on other systems
 	@bad=$$(gofmt -l .); test -z "$$bad" || { echo "not formatted (run gofmt -w):"; echo "$$bad"; exit 1; }
 	$(GO) vet ./...
 	$(GO) vet -tags man ./cmd/cairn
@@ -54,17 +54,17 @@ bench: ## measure what checkpoints cost
 	@scripts/deps bench
 	$(GO) run ./internal/bench
 
-gpu: ## measure what checkpoints of device state cost (GPUFLAGS="-part state -sizes 1,8 -device cuda"; -help tells more)
+gpu: ## measure what checkpoints of device state cost (GPUFLAGS="-part state -sizes 1,8 -device cuda" or "-help")
 	$(GO) run ./internal/bench/gpu $(GPUFLAGS)
 
-overhead: ## measure what it costs Go programs to be made restartable by cairn build (OVERHEADFLAGS="-rounds 9 -programs lu,vm"; -help tells more)
+overhead: ## measure the cost of programs that cairn build made, without checkpoints (OVERHEADFLAGS="-rounds 9 -programs lu,vm" or "-help")
 	$(GO) run ./internal/bench/restart $(OVERHEADFLAGS)
 
-migration: ## measure what it takes to move ranks, and draw docs/migration.svg (as root: network namespaces; MIGRATIONFLAGS="-part pause -v"; -help tells more)
+migration: ## measure the cost of moving ranks, and draw docs/migration.svg (as root: network namespaces; MIGRATIONFLAGS="-part pause -v" or "-help")
 	@scripts/deps
 	$(GO) run ./internal/bench/move -o docs/migration.svg $(MIGRATIONFLAGS)
 
-flake: ## run the tests 20 times with two busy loops beside them, and report every failure (FLAKEFLAGS="-n 5 ./internal/supervise"; can be stopped, and continues)
+flake: ## run the tests 20 times with two busy loops beside them, and report every failure (FLAKEFLAGS="-n 5 ./internal/supervise"; after an interruption it continues)
 	@scripts/deps
 	@scripts/flake $(FLAKEFLAGS)
 
@@ -76,20 +76,20 @@ fuzz: ## run every fuzz target for FUZZTIME (20s)
 		done; \
 	done
 
-faults: ## disturb programs in all ways until FAULTS (1000) cases of SEED (1) are recorded in build/faults, at most for FOR=20m; continues where it was (as root: disks and networks of its own)
+faults: ## run the fault campaign until FAULTS (1000) cases of SEED (1) are recorded in build/faults, at most for FOR=20m; after an interruption it continues (as root: with its own disks and networks)
 	@scripts/deps
 	@$(GO) run ./internal/faults -n $(FAULTS) -seed $(SEED) -for $(FOR) $(FAULTSFLAGS)
 
-test-long: ## the long versions of all tests, and the race detector where there is a C compiler; takes hours
+test-long: ## run the long versions of all tests, and the race detector if there is a C compiler; takes hours
 	@scripts/deps
 	@$(MAKE) --no-print-directory lint cross
 	CAIRN_LONG=1 $(GO) test -vet=off -count=1 -timeout 6h ./...
 	@if command -v gcc >/dev/null; then $(MAKE) --no-print-directory race; fi
 
-race: ## the short tests with the race detector (needs a C compiler)
+race: ## run the short tests with the race detector (needs a C compiler)
 	CGO_ENABLED=1 $(GO) test -race -short -count=1 -timeout 60m $$($(GO) list ./... | grep -v /internal/e2e)
 
-mutants: ## leave out one thing after another in the compiler, and see that a test notices (MUTANTS=REGEXP takes some; can be stopped, and continues in build/mutants)
+mutants: ## remove one thing after another from the compiler, and check that a test notices (MUTANTS=REGEXP selects; after an interruption it continues)
 	@mkdir -p build/mutants
 	CAIRN_LONG=1 CAIRN_MUTANTS='$(MUTANTS)' CAIRN_MUTANTS_DIR=$(CURDIR)/build/mutants CAIRN_MUTANTS_TABLE=$(CURDIR)/docs/reliability.md \
 		$(GO) test -count=1 -timeout 6h -v -run '^TestMutants$$' ./internal/difftest/oracle
@@ -97,11 +97,11 @@ mutants: ## leave out one thing after another in the compiler, and see that a te
 release: ## build the files of a release from the current commit into build/release (VERSION=v0.1.0; see docs/release.md)
 	@GO='$(GO)' scripts/release '$(VERSION)'
 
-release-check: ## build a release twice, in other directories and with nothing cached, and compare the files
+release-check: ## build a release twice, in different directories and without caches, and compare the files
 	@GO='$(GO)' scripts/release-check
 
 clean: ## remove what was built
 	rm -rf build bin
 
-help: ## this list
+help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
