@@ -61,7 +61,7 @@ func (pl *Placement) placeChosen(e *explain.Explanation) {
 			pl.take(n)
 		}
 	}
-	if len(e.Ranks) > 0 { // only the analysed loops are safe
+	if len(e.Ranks) > 0 { // only chosen loops were checked for messages in flight
 		return
 	}
 	if pl.shares == nil {

@@ -36,5 +36,5 @@ const (
 	EXDEV       = syscall.EXDEV
 )
 
-// Flock takes or leaves a lock on a whole file.
+// Flock takes or releases a lock on a whole file.
 func Flock(fd int, how int) error { return syscall.Flock(fd, how) }

@@ -2,7 +2,7 @@
 
 package unix
 
-// Calls that are younger than package syscall's tables.
+// System calls that package syscall's tables lack.
 const (
 	sysProcessVMReadv = 351
 	sysMemfdCreate    = 360

@@ -5,7 +5,7 @@ import (
 	"unsafe"
 )
 
-// What package syscall has as it is.
+// These are package syscall's own.
 type (
 	EpollEvent = syscall.EpollEvent
 	Iovec      = syscall.Iovec
@@ -66,7 +66,7 @@ const (
 	SYS_WRITEV       = syscall.SYS_WRITEV
 )
 
-// What it lacks; the same on all architectures.
+// Package syscall lacks these. They are the same on all architectures.
 const (
 	CLOCK_MONOTONIC     = 1
 	EFD_CLOEXEC         = syscall.O_CLOEXEC
@@ -88,7 +88,7 @@ const (
 	TMPFS_MAGIC         = 0x01021994
 )
 
-// PollFd is what Poll and Ppoll wait for.
+// PollFd is a file that Poll and Ppoll wait for.
 type PollFd struct {
 	Fd              int32
 	Events, Revents int16
@@ -106,8 +106,8 @@ type ItimerSpec struct{ Interval, Value Timespec }
 // Sigset_t is a set of signals.
 type Sigset_t struct{ Val [16]uint64 }
 
-// TCPInfo is the part of what TCP_INFO gives that is used; the kernel writes as
-// much as it is given room for.
+// TCPInfo is the part of TCP_INFO that the run time uses. The kernel writes as
+// much as there is room for.
 type TCPInfo struct {
 	State, Ca_state, Retransmits, Probes, Backoff, Options uint8
 	_                                                      [2]uint8
@@ -151,12 +151,12 @@ func Recvfrom(fd int, b []byte, flags int) (int, syscall.Sockaddr, error) {
 	return syscall.Recvfrom(fd, b, flags)
 }
 
-// Syscall is a call that the scheduler knows of.
+// Syscall makes a system call that the scheduler knows of.
 func Syscall(trap, a1, a2, a3 uintptr) (r1, r2 uintptr, err Errno) {
 	return syscall.Syscall(trap, a1, a2, a3)
 }
 
-// RawSyscall is a call that the scheduler does not know of.
+// RawSyscall makes a system call that the scheduler does not know of.
 func RawSyscall(trap, a1, a2, a3 uintptr) (r1, r2 uintptr, err Errno) {
 	return syscall.RawSyscall(trap, a1, a2, a3)
 }
@@ -166,7 +166,7 @@ func RawSyscall6(trap, a1, a2, a3, a4, a5, a6 uintptr) (r1, r2 uintptr, err Errn
 	return syscall.RawSyscall6(trap, a1, a2, a3, a4, a5, a6)
 }
 
-// result makes a Go result of a call's.
+// result converts the result of a system call.
 func result(r uintptr, e Errno) (int, error) {
 	if e != 0 {
 		return -1, e
@@ -174,22 +174,22 @@ func result(r uintptr, e Errno) (int, error) {
 	return int(r), nil
 }
 
-// first is the address of a slice's first element, nil if there is none.
+// first returns the address of a slice's first element, nil if there is none.
 func first[T any](s []T) unsafe.Pointer { return unsafe.Pointer(unsafe.SliceData(s)) }
 
-// Eventfd makes a counter that can be waited for.
+// Eventfd makes a counter that a process can wait for.
 func Eventfd(value uint, flags int) (int, error) {
 	r, _, e := syscall.RawSyscall(syscall.SYS_EVENTFD2, uintptr(value), uintptr(flags), 0)
 	return result(r, e)
 }
 
-// FcntlInt does fcntl with a number.
+// FcntlInt calls fcntl with an integer argument.
 func FcntlInt(fd uintptr, cmd, arg int) (int, error) {
 	r, _, e := syscall.Syscall(syscall.SYS_FCNTL, fd, uintptr(cmd), uintptr(arg))
 	return result(r, e)
 }
 
-// GetsockoptTCPInfo tells how a connection is.
+// GetsockoptTCPInfo returns the state of a connection.
 func GetsockoptTCPInfo(fd, level, opt int) (*TCPInfo, error) {
 	info := new(TCPInfo)
 	n := uint32(unsafe.Sizeof(*info))
@@ -201,7 +201,7 @@ func GetsockoptTCPInfo(fd, level, opt int) (*TCPInfo, error) {
 	return info, nil
 }
 
-// IoctlGetInt does an ioctl that gives a number.
+// IoctlGetInt makes an ioctl that returns an integer.
 func IoctlGetInt(fd int, req uint) (int, error) {
 	var n int32
 	if _, _, e := syscall.Syscall(syscall.SYS_IOCTL, uintptr(fd), uintptr(req), uintptr(unsafe.Pointer(&n))); e != 0 {
@@ -210,7 +210,7 @@ func IoctlGetInt(fd int, req uint) (int, error) {
 	return int(n), nil
 }
 
-// MemfdCreate makes a file that is only in memory.
+// MemfdCreate makes a file in memory.
 func MemfdCreate(name string, flags int) (int, error) {
 	p, err := syscall.BytePtrFromString(name)
 	if err != nil {
@@ -220,7 +220,7 @@ func MemfdCreate(name string, flags int) (int, error) {
 	return result(r, e)
 }
 
-// MmapPtr maps at addr, or anywhere if that is nil.
+// MmapPtr maps memory at addr, or anywhere if addr is nil.
 func MmapPtr(fd int, offset int64, addr unsafe.Pointer, n uintptr, prot, flags int) (unsafe.Pointer, error) {
 	p, e := mmap(uintptr(addr), n, uintptr(prot), uintptr(flags), uintptr(fd), uintptr(offset))
 	if e != 0 {
@@ -229,7 +229,7 @@ func MmapPtr(fd int, offset int64, addr unsafe.Pointer, n uintptr, prot, flags i
 	return *(*unsafe.Pointer)(unsafe.Pointer(&p)), nil
 }
 
-// MunmapPtr gives back what MmapPtr mapped.
+// MunmapPtr unmaps what MmapPtr mapped.
 func MunmapPtr(addr unsafe.Pointer, n uintptr) error {
 	if _, _, e := syscall.Syscall(syscall.SYS_MUNMAP, uintptr(addr), n, 0); e != 0 {
 		return e
@@ -237,13 +237,14 @@ func MunmapPtr(addr unsafe.Pointer, n uintptr) error {
 	return nil
 }
 
-// PidfdOpen makes a file of a process.
+// PidfdOpen opens a process as a file.
 func PidfdOpen(pid, flags int) (int, error) {
 	r, _, e := syscall.Syscall(sysPidfdOpen, uintptr(pid), uintptr(flags), 0)
 	return result(r, e)
 }
 
-// Poll waits for files, for so many milliseconds, without end if below 0.
+// Poll waits for files for up to ms milliseconds; without end if ms
+// is negative.
 func Poll(fds []PollFd, ms int) (int, error) {
 	var ts *Timespec
 	if ms >= 0 {
@@ -253,14 +254,14 @@ func Poll(fds []PollFd, ms int) (int, error) {
 	return Ppoll(fds, ts, nil)
 }
 
-// Ppoll waits for files, without end if timeout is nil.
+// Ppoll waits for files; without end if timeout is nil.
 func Ppoll(fds []PollFd, timeout *Timespec, mask *Sigset_t) (int, error) {
 	r, _, e := syscall.Syscall6(syscall.SYS_PPOLL, uintptr(first(fds)), uintptr(len(fds)),
 		uintptr(unsafe.Pointer(timeout)), uintptr(unsafe.Pointer(mask)), 8, 0)
 	return result(r, e)
 }
 
-// Prctl changes this process.
+// Prctl changes a setting of this process.
 func Prctl(option int, a2, a3, a4, a5 uintptr) error {
 	if _, _, e := syscall.Syscall6(syscall.SYS_PRCTL, uintptr(option), a2, a3, a4, a5, 0); e != 0 {
 		return e
@@ -275,7 +276,7 @@ func ProcessVMReadv(pid int, local []Iovec, remote []RemoteIovec, flags uint) (i
 	return result(r, e)
 }
 
-// Pwritev writes pieces at a place in a file.
+// Pwritev writes pieces at an offset of a file.
 func Pwritev(fd int, bufs [][]byte, offset int64) (int, error) {
 	vec := make([]Iovec, 0, len(bufs))
 	for _, b := range bufs {
@@ -290,7 +291,7 @@ func Pwritev(fd int, bufs [][]byte, offset int64) (int, error) {
 	return result(r, e)
 }
 
-// TimerfdCreate makes a timer that can be waited for.
+// TimerfdCreate makes a timer that a process can wait for.
 func TimerfdCreate(clock, flags int) (int, error) {
 	r, _, e := syscall.RawSyscall(syscall.SYS_TIMERFD_CREATE, uintptr(clock), uintptr(flags), 0)
 	return result(r, e)

@@ -1,10 +1,9 @@
-// Package xxh3 computes XXH3-128 without a seed, in Go alone. It has the part of
-// github.com/zeebo/xxh3 that Cairn's run time uses, and takes its place in
-// programs that Cairn builds: there, nothing outside the standard library can be
-// counted on. On processors with AVX-512, internal/mem computes digests of long
-// inputs itself.
+// Package xxh3 computes XXH3-128 without a seed, in Go alone. It has the part
+// of github.com/zeebo/xxh3 that Cairn's run time uses, and replaces it in
+// programs that Cairn builds, which can rely on the standard library only. On
+// processors with AVX-512, internal/mem computes digests of long inputs itself.
 //
-// The algorithm is that of the XXH3 specification; names are those used there.
+// The algorithm and the names are those of the XXH3 specification.
 package xxh3
 
 import (
@@ -40,7 +39,7 @@ const (
 	secretSize = 192
 )
 
-// words is the secret, as little-endian numbers.
+// words is the secret as little-endian numbers.
 var words = [secretSize / 8]uint64{
 	0xbe4ba423396cfeb8, 0x1cad21f72c81017c, 0xdb979083e96dd4de, 0x1f67b3b7a4a44072,
 	0x78e5c0cc4ee679cb, 0x2172ffcc7dd05a82, 0x8e2443f7744608b8, 0x4c263a81e69035e0,
@@ -61,7 +60,7 @@ var secret = func() (s [secretSize]byte) {
 func le64(p []byte) uint64 { return binary.LittleEndian.Uint64(p) }
 func le32(p []byte) uint32 { return binary.LittleEndian.Uint32(p) }
 
-// fold multiplies to 128 bits and folds these to 64.
+// fold multiplies to 128 bits and folds them to 64.
 func fold(a, b uint64) uint64 {
 	hi, lo := bits.Mul64(a, b)
 	return hi ^ lo
@@ -134,10 +133,10 @@ func to16(p []byte) Uint128 {
 	return Uint128{Lo: avalanche(l), Hi: avalanche(h)}
 }
 
-// pair is the state of inputs of middle length.
+// pair is the state for inputs of middle length.
 type pair struct{ lo, hi uint64 }
 
-// mix takes 16 bytes of a and 16 of b in, under 32 bytes of key.
+// mix adds 16 bytes of a and 16 of b, with 32 bytes of key.
 func (s *pair) mix(a, b, key []byte) {
 	_, _, _ = a[15], b[15], key[31]
 	a0, a1, b0, b1 := le64(a), le64(a[8:]), le64(b), le64(b[8:])
@@ -179,8 +178,8 @@ func to240(p []byte) Uint128 {
 
 type accumulators [8]uint64
 
-// stripes takes whole stripes in; the first has the secret's first 8 words as
-// its key, each further one begins a word later.
+// stripes adds whole stripes. The key of the first is the secret's first 8
+// words; each further key begins a word later.
 func (acc *accumulators) stripes(p []byte) {
 	a0, a1, a2, a3, a4, a5, a6, a7 := acc[0], acc[1], acc[2], acc[3], acc[4], acc[5], acc[6], acc[7]
 	for k := 0; len(p) >= stripeLen && k <= len(words)-8; k++ {
@@ -207,7 +206,7 @@ func (acc *accumulators) stripes(p []byte) {
 	*acc = accumulators{a0, a1, a2, a3, a4, a5, a6, a7}
 }
 
-// last takes the last stripe in, whose key does not begin at a word.
+// last adds the last stripe, whose key does not begin at a word.
 func (acc *accumulators) last(p []byte) {
 	const at = secretSize - stripeLen - 7
 	for i := range acc {

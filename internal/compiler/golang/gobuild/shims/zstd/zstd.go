@@ -1,8 +1,8 @@
-// Package zstd has the part of github.com/klauspost/compress/zstd that Cairn's run
-// time uses, and takes its place in programs that Cairn builds: there, nothing
-// outside the standard library can be counted on. It reads, by a package inside
-// the standard library; it does not compress: under 'cairn run' a process of
-// Cairn's own does that.
+// Package zstd has the part of github.com/klauspost/compress/zstd that Cairn's
+// run time uses, and replaces it in programs that Cairn builds, which can rely
+// on the standard library only. It decompresses, by an internal package of the
+// standard library. It does not compress: under 'cairn run', a process of Cairn
+// does that.
 package zstd
 
 import (
@@ -12,14 +12,14 @@ import (
 	"sync"
 )
 
-// ErrDecoderSizeExceeded says that there is more than room was given for.
+// ErrDecoderSizeExceeded says that the output is larger than the room for it.
 var ErrDecoderSizeExceeded = errors.New("zstd: more bytes than there is room for")
 
-// ErrNoEncoder says that this program can't compress.
+// ErrNoEncoder says that this program cannot compress.
 var ErrNoEncoder = errors.New("zstd compression is not part of programs that Cairn builds; " +
 	"start the program by 'cairn run', which compresses for it, or choose Gzip")
 
-// stream is what reads a compressed stream.
+// stream reads a compressed stream.
 type stream interface {
 	io.Reader
 	Reset(io.Reader)
@@ -31,13 +31,14 @@ type Decoder struct{ streams sync.Pool }
 // DOption is an option of NewReader.
 type DOption struct{}
 
-// WithDecoderConcurrency is taken; a Decoder knows no bound.
+// WithDecoderConcurrency has no effect: a Decoder has no limit.
 func WithDecoderConcurrency(int) DOption { return DOption{} }
 
-// WithDecodeAllCapLimit is taken; DecodeAll never goes beyond its room.
+// WithDecodeAllCapLimit has no effect: DecodeAll always keeps to dst's
+// capacity.
 func WithDecodeAllCapLimit(bool) DOption { return DOption{} }
 
-// NewReader makes a Decoder for DecodeAll. There is nothing else: r must be nil.
+// NewReader returns a Decoder for DecodeAll. r must be nil.
 func NewReader(r io.Reader, _ ...DOption) (*Decoder, error) {
 	if r != nil {
 		return nil, errors.New("zstd: only DecodeAll is there")
@@ -45,7 +46,7 @@ func NewReader(r io.Reader, _ ...DOption) (*Decoder, error) {
 	return &Decoder{}, nil
 }
 
-// DecodeAll appends what input holds to dst, within dst's capacity.
+// DecodeAll appends the decompressed input to dst, within dst's capacity.
 func (d *Decoder) DecodeAll(input, dst []byte) ([]byte, error) {
 	in := bytes.NewReader(input)
 	s, _ := d.streams.Get().(stream)
@@ -90,13 +91,13 @@ type EncoderLevel int
 // EOption is an option of NewWriter.
 type EOption struct{}
 
-// EncoderLevelFromZstd is the EncoderLevel for a level of the original.
+// EncoderLevelFromZstd returns the EncoderLevel for a level of the original.
 func EncoderLevelFromZstd(level int) EncoderLevel { return EncoderLevel(level) }
 
-// WithEncoderLevel is taken.
+// WithEncoderLevel has no effect.
 func WithEncoderLevel(EncoderLevel) EOption { return EOption{} }
 
-// WithEncoderCRC is taken.
+// WithEncoderCRC has no effect.
 func WithEncoderCRC(bool) EOption { return EOption{} }
 
 // NewWriter returns ErrNoEncoder.
